@@ -1,0 +1,236 @@
+# Makefile - builds Polyhead. GNU make, a C11 compiler, nothing else.
+#
+#   make                the program, both libraries, examples and benchmarks into build/
+#   make check          everything ./test does
+#   make check-san      all tests under address, undefined and thread sanitizers, valgrind
+#   make fuzz           libFuzzer programs (clang) into build-fuzz/tests/
+#   make neon           kernel checks for aarch64, run under qemu
+#   make install        PREFIX (/usr/local), LIBDIR, DESTDIR; make uninstall takes it away
+#
+# Variables: CC, CFLAGS (default -O3 -g), LDFLAGS, BUILD (default build), WERROR=1,
+# SAN=address,undefined (use another BUILD with it), CROSS=aarch64-linux-gnu-.
+#
+# Sources are found by pattern: a new file in src/*/, cli/, tests/, examples/ or bench/
+# needs no line here. Each source says itself which system interfaces it needs
+# (_GNU_SOURCE and the like); the compiler runs as plain C11 without -m flags, kernels
+# switch their instruction set on by pragma. Nothing here may change the meaning of
+# floating-point arithmetic.
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+CFLAGS ?= -O3 -g
+
+ifdef CROSS
+CC := $(CROSS)gcc
+AR := $(CROSS)ar
+endif
+
+# ---- version, from the public header ---------------------------------------------------
+
+version_part = $(shell sed -n 's/^\#define PH_VERSION_$(1) \([0-9]*\)$$/\1/p' include/polyhead.h)
+MAJOR   := $(call version_part,MAJOR)
+VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
+
+# ---- flags ------------------------------------------------------------------------------
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+        -Wold-style-definition -Wvla -Wpointer-arith -Wwrite-strings -Wundef -Wformat=2 \
+        -Wimplicit-fallthrough
+ifdef WERROR
+WERROR_FLAG := -Werror
+endif
+
+C := -std=c11 -ffp-contract=off -fvisibility=hidden -fno-common -pthread $(WARN)
+LIBS := -lm -pthread
+
+ifdef SAN
+# fuzzer is wanted at link time only; compiling takes fuzzer-no-link.
+C += -fno-omit-frame-pointer -fno-sanitize-recover=all \
+     -fsanitize=$(subst fuzzer,fuzzer-no-link,$(SAN))
+LINK_SAN := -fsanitize=$(SAN)
+override CFLAGS := -O2 -g
+else ifdef STATIC
+LINK_ALL := -static
+else
+# Hardening. The kernels go without: their inner loops call nothing and own no buffers
+# that strings could overrun.
+HARDEN   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+LINK_ALL := -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed
+LINK_EXE := -pie
+LINK_SO  := -Wl,-z,defs
+endif
+$(BUILD)/obj/src/kernels/%.o: HARDEN :=
+
+# ---- what there is -----------------------------------------------------------------------
+
+LIB_SRC   := $(filter-out src/cuda/%,$(wildcard src/*.c src/*/*.c))
+CLI_SRC   := $(wildcard cli/*.c)
+TEST_SRC  := $(wildcard tests/test_*.c)
+FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
+HELP_SRC  := $(filter-out $(TEST_SRC) $(FUZZ_SRC) tests/replay.c,$(wildcard tests/*.c tests/oracle/*.c))
+ALL_SRC   := $(LIB_SRC) $(CLI_SRC) $(wildcard tests/*.c tests/oracle/*.c examples/*.c bench/*.c)
+
+objects    = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+programs   = $(patsubst %.c,$(BUILD)/%,$(1))
+
+LIB_A     := $(BUILD)/libpolyhead.a
+SONAME    := libpolyhead.so.$(MAJOR)
+LIB_SO    := $(BUILD)/libpolyhead.so.$(VERSION)
+HELP_A    := $(if $(HELP_SRC),$(BUILD)/obj/tests/libhelpers.a)
+PROGRAM   := $(BUILD)/polyhead
+EXAMPLES  := $(call programs,$(wildcard examples/*.c))
+BENCHES   := $(call programs,$(wildcard bench/*.c))
+TESTS     := $(call programs,$(TEST_SRC))
+REPLAYS   := $(call programs,$(FUZZ_SRC))
+NEON_TESTS := $(call programs,$(wildcard tests/test_kernel*.c))
+
+# ---- targets -----------------------------------------------------------------------------
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.SECONDARY:
+.PHONY: all program examples bench test-programs fuzz-programs neon-programs check \
+        check-san fuzz fuzz-run neon install uninstall clean format FORCE
+
+all: program $(LIB_SO) examples bench
+program: $(PROGRAM)
+examples: $(EXAMPLES)
+bench: $(BENCHES)
+test-programs: $(TESTS) $(REPLAYS)
+fuzz-programs: $(REPLAYS)
+neon-programs: $(NEON_TESTS)
+
+# Rewritten, and everything rebuilt, only when the compiler or its flags change.
+FLAGS_NOW := $(CC) $(C) $(HARDEN) $(CPPFLAGS) $(CFLAGS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
+
+# Who sees which headers: the library its own, tests everything, all others public ones.
+INCLUDE = -Iinclude
+$(BUILD)/obj/src/%.o: INCLUDE = -Iinclude -Isrc
+$(BUILD)/obj/tests/%.o: INCLUDE = -Iinclude -Isrc -Itests
+
+# The library's objects serve the static and the shared library.
+PIC = -fPIE
+$(BUILD)/obj/src/%.o: PIC = -fPIC
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(C) $(HARDEN) $(WERROR_FLAG) $(INCLUDE) $(CPPFLAGS) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
+
+-include $(patsubst %.o,%.d,$(call objects,$(ALL_SRC)))
+
+$(LIB_A): $(call objects,$(LIB_SRC))
+	rm -f $@
+	$(AR) rcs $@ $^
+
+$(LIB_SO): $(call objects,$(LIB_SRC)) tools/package/polyhead.map
+	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=tools/package/polyhead.map \
+	    $(LINK_ALL) $(LINK_SO) $(LINK_SAN) $(LDFLAGS) $(filter %.o,$^) $(LIBS) -o $@
+	ln -sf $(@F) $(BUILD)/$(SONAME)
+	ln -sf $(SONAME) $(BUILD)/libpolyhead.so
+
+$(HELP_A): $(call objects,$(HELP_SRC))
+	rm -f $@
+	$(AR) rcs $@ $^
+
+define link
+@mkdir -p $(@D)
+$(CC) $(LINK_ALL) $(LINK_EXE) $(LINK_SAN) $(LDFLAGS) $(filter %.o %.a,$^) $(LIBS) -o $@
+endef
+
+$(PROGRAM): $(call objects,$(CLI_SRC)) $(LIB_A)
+	$(link)
+
+$(EXAMPLES) $(BENCHES): $(BUILD)/%: $(BUILD)/obj/%.o $(LIB_A)
+	$(link)
+
+$(TESTS): $(BUILD)/%: $(BUILD)/obj/%.o $(HELP_A) $(LIB_A)
+	$(link)
+
+# A fuzz target has no main: libFuzzer brings one, or replay.c, which runs stored inputs.
+REPLAY_MAIN := $(if $(findstring fuzzer,$(SAN)),,$(BUILD)/obj/tests/replay.o)
+$(REPLAYS): $(BUILD)/%: $(BUILD)/obj/%.o $(REPLAY_MAIN) $(LIB_A)
+	$(link)
+
+# ---- checks ------------------------------------------------------------------------------
+
+check:
+	./test
+
+check-san:
+	./test san
+
+fuzz:
+	$(MAKE) CC=clang BUILD=build-fuzz SAN=fuzzer,address,undefined fuzz-programs
+
+# Each fuzz target for FUZZ_SECONDS; new inputs land in build-fuzz/corpus.
+FUZZ_SECONDS ?= 60
+fuzz-run: fuzz
+	@set -e; for f in $(FUZZ_SRC:tests/fuzz_%.c=%); do \
+	    mkdir -p build-fuzz/corpus/$$f; seeds=; \
+	    if [ -d tests/corpus/$$f ]; then seeds=tests/corpus/$$f; fi; \
+	    build-fuzz/tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 \
+	        build-fuzz/corpus/$$f $$seeds; \
+	done
+
+neon:
+	./test neon
+
+# ---- install -----------------------------------------------------------------------------
+
+HEADERS := $(wildcard include/*.h)
+PAGES   := polyhead.1 polyhead.bash _polyhead polyhead.fish
+PC      := polyhead.pc polyheadConfig.cmake polyheadConfigVersion.cmake
+D       := $(DESTDIR)
+CMAKE   := $(LIBDIR)/cmake/polyhead
+
+# The program writes its own manual page and completions.
+$(BUILD)/share/polyhead.1:    WORDS = man
+$(BUILD)/share/polyhead.bash: WORDS = completions bash
+$(BUILD)/share/_polyhead:     WORDS = completions zsh
+$(BUILD)/share/polyhead.fish: WORDS = completions fish
+$(PAGES:%=$(BUILD)/share/%): $(PROGRAM)
+	@mkdir -p $(@D)
+	$(PROGRAM) $(WORDS) >$@
+
+# Always made anew: they depend on the variables of this very call.
+$(PC:%=$(BUILD)/share/%): $(BUILD)/share/%: tools/package/%.in FORCE
+	@mkdir -p $(@D)
+	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' \
+	    -e 's|@VERSION@|$(VERSION)|g' -e 's|@MAJOR@|$(MAJOR)|g' $< >$@
+
+install: $(PROGRAM) $(LIB_A) $(LIB_SO) $(PAGES:%=$(BUILD)/share/%) $(PC:%=$(BUILD)/share/%)
+	install -d $D$(PREFIX)/bin $D$(PREFIX)/include $D$(LIBDIR)/pkgconfig $D$(CMAKE) \
+	    $D$(PREFIX)/share/man/man1 $D$(PREFIX)/share/bash-completion/completions \
+	    $D$(PREFIX)/share/zsh/site-functions $D$(PREFIX)/share/fish/vendor_completions.d
+	install -m 755 $(PROGRAM) $D$(PREFIX)/bin/polyhead
+	install -m 644 $(HEADERS) $D$(PREFIX)/include
+	install -m 644 $(LIB_A) $D$(LIBDIR)/libpolyhead.a
+	install -m 755 $(LIB_SO) $D$(LIBDIR)/libpolyhead.so.$(VERSION)
+	ln -sf libpolyhead.so.$(VERSION) $D$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $D$(LIBDIR)/libpolyhead.so
+	install -m 644 $(BUILD)/share/polyhead.pc $D$(LIBDIR)/pkgconfig/polyhead.pc
+	install -m 644 $(BUILD)/share/polyheadConfig.cmake $(BUILD)/share/polyheadConfigVersion.cmake $D$(CMAKE)
+	install -m 644 $(BUILD)/share/polyhead.1 $D$(PREFIX)/share/man/man1/polyhead.1
+	install -m 644 $(BUILD)/share/polyhead.bash $D$(PREFIX)/share/bash-completion/completions/polyhead
+	install -m 644 $(BUILD)/share/_polyhead $D$(PREFIX)/share/zsh/site-functions/_polyhead
+	install -m 644 $(BUILD)/share/polyhead.fish $D$(PREFIX)/share/fish/vendor_completions.d/polyhead.fish
+
+uninstall:
+	rm -f $D$(PREFIX)/bin/polyhead $(HEADERS:include/%=$D$(PREFIX)/include/%)
+	rm -f $D$(LIBDIR)/libpolyhead.a $D$(LIBDIR)/libpolyhead.so*
+	rm -f $D$(LIBDIR)/pkgconfig/polyhead.pc $D$(PREFIX)/share/man/man1/polyhead.1
+	rm -rf $D$(CMAKE)
+	rm -f $D$(PREFIX)/share/bash-completion/completions/polyhead
+	rm -f $D$(PREFIX)/share/zsh/site-functions/_polyhead
+	rm -f $D$(PREFIX)/share/fish/vendor_completions.d/polyhead.fish
+
+clean:
+	rm -rf build build-*
+
+format:
+	clang-format -i $(ALL_SRC) $(wildcard include/*.h src/*.h src/*/*.h cli/*.h tests/*.h)
