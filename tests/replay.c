@@ -4,9 +4,9 @@
  *     fuzz_NAME FILE-OR-DIRECTORY...
  *
  * Every plain file named, and every plain file in a directory named, is handed to
- * LLVMFuzzerTestOneInput once, in order of its name. An empty input always comes first.
- * A target that finds a fault crashes; surviving is passing. Each input lies in a block of
- * exactly its size, so that address checkers see a read past its end.
+ * LLVMFuzzerTestOneInput once, in order of its name. An empty input comes first.
+ * A target that finds a fault crashes; surviving is passing. Each input lies in a block
+ * of exactly its size, so that address checkers see a read past its end.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,0 +1,174 @@
+#!/bin/sh
+# test_install.sh - installs into a temporary folder and uses what lies there as a stranger
+# would: C and C++, shared and static, pkg-config and CMake, and checks what is exported.
+
+set -u
+CDPATH= cd -- "$(dirname -- "$0")/.." || exit 1
+CC=${CC:-cc}
+build=${BUILD:-build}
+
+passed=0 failed=0 skipped=0
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+prefix=$tmp/prefix
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+check() { # NAME COMMAND...: the command must succeed; its output is shown if it does not
+    name=$1
+    shift
+    if "$@" >"$tmp/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "  FAIL  $name: $*"
+        sed 's/^/    /' "$tmp/log"
+    fi
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "  skip  $*"
+}
+
+# ---- the tree --------------------------------------------------------------------------
+
+check "install" make -s install BUILD="$build" PREFIX="$prefix"
+version=$(sed -n 's/^Version: //p' "$prefix/lib/pkgconfig/polyhead.pc")
+
+check "version in polyhead.pc" test -n "$version"
+for file in bin/polyhead include/polyhead.h lib/libpolyhead.a lib/libpolyhead.so \
+    "lib/libpolyhead.so.${version%%.*}" "lib/libpolyhead.so.$version" \
+    lib/pkgconfig/polyhead.pc lib/cmake/polyhead/polyheadConfig.cmake \
+    share/man/man1/polyhead.1 share/bash-completion/completions/polyhead \
+    share/zsh/site-functions/_polyhead share/fish/vendor_completions.d/polyhead.fish; do
+    check "$file" test -s "$prefix/$file"
+done
+
+staged() {
+    make -s install BUILD="$build" DESTDIR="$tmp/stage" PREFIX=/usr LIBDIR=/usr/lib/here &&
+        test -s "$tmp/stage/usr/lib/here/libpolyhead.a" &&
+        test -s "$tmp/stage/usr/bin/polyhead" &&
+        grep -q '^libdir=/usr/lib/here$' "$tmp/stage/usr/lib/here/pkgconfig/polyhead.pc" &&
+        ! grep -rqF "$tmp" "$tmp/stage/usr/lib/here/pkgconfig" "$tmp/stage/usr/lib/here/cmake"
+}
+check "DESTDIR and LIBDIR" staged
+
+# ---- what the libraries show ------------------------------------------------------------
+
+only_ph() { # nothing else exported, and something at all
+    nm -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | sed 's/@.*//' >"$tmp/symbols"
+    ! grep -v '^ph_' "$tmp/symbols" && test -s "$tmp/symbols"
+}
+check "shared library exports only ph_*" only_ph "$prefix/lib/libpolyhead.so"
+
+as_declared() { # exactly the functions of the headers: internal ph_ functions stay inside
+    sed 's/@.*//' "$tmp/symbols" | sort -u >"$tmp/exported"
+    cat "$prefix"/include/*.h | grep -o '^PH_API [^;(]*(' | sed 's/($//; s/.*[ *]//' |
+        sort -u >"$tmp/declared"
+    diff "$tmp/declared" "$tmp/exported"
+}
+check "exported functions are the declared ones" as_declared
+
+static_names() { # in the static library too: every global name carries the prefix
+    ! nm -g --defined-only "$prefix/lib/libpolyhead.a" 2>/dev/null |
+        awk 'NF == 3 && $3 !~ /^ph_/ { print $3 }' | grep .
+}
+check "static library defines only ph_*" static_names
+
+has_soname() { readelf -d "$prefix/lib/libpolyhead.so" | grep -q 'SONAME.*\[libpolyhead\.so\.0\]'; }
+check "soname" has_soname
+
+few_needs() {
+    ! readelf -d "$prefix/lib/libpolyhead.so" | grep NEEDED |
+        grep -vE '\[(libc|libm|libpthread|ld-linux[^]]*)\.so[.0-9]*\]'
+}
+check "needs only libc, libm, pthreads" few_needs
+
+no_wx() { ! readelf -lW "$1" | grep -E 'GNU_STACK.*E |TEXTREL'; }
+check "no executable stack" no_wx "$prefix/lib/libpolyhead.so"
+
+# ---- using it with pkg-config ------------------------------------------------------------
+
+PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+LD_LIBRARY_PATH=$prefix/lib
+export PKG_CONFIG_PATH LD_LIBRARY_PATH
+
+if have pkg-config; then
+    cflags=$(pkg-config --cflags polyhead)
+    libs=$(pkg-config --libs polyhead)
+    slibs=$(pkg-config --static --libs polyhead)
+else
+    skip "pkg-config cannot be had: its words are written by hand"
+    cflags="-I$prefix/include"
+    libs="-L$prefix/lib -lpolyhead"
+    slibs="$libs -lm -pthread"
+fi
+
+# shellcheck disable=SC2086
+{
+    check "C, shared" $CC -std=c11 -Wall -Wextra -Werror -pedantic $cflags tests/install/app.c \
+        -o "$tmp/app" $libs -lm
+    check "C, shared, runs" "$tmp/app"
+    check "C, shared, version" test "$("$tmp/app" 2>&1)" = "$version"
+    check "C, static" $CC -std=c11 $cflags tests/install/app.c -o "$tmp/app_static" \
+        -Wl,-Bstatic $libs -Wl,-Bdynamic $slibs
+    check "C, static, runs" env -u LD_LIBRARY_PATH "$tmp/app_static"
+    check "C, wholly static" $CC -static -std=c11 $cflags tests/install/app.c \
+        -o "$tmp/app_all" $slibs
+    check "C, wholly static, runs" "$tmp/app_all"
+}
+
+# Each public header alone, in C and in C++, and all together.
+for header in "$prefix"/include/*.h; do
+    name=$(basename "$header")
+    echo "#include <$name>" >>"$tmp/public_headers.h"
+    echo "#include <$name>" >"$tmp/alone.c"
+    check "$name alone" $CC -std=c11 -Wall -Wextra -Werror -pedantic -I"$prefix/include" \
+        -fsyntax-only "$tmp/alone.c"
+done
+
+if have g++; then
+    # shellcheck disable=SC2086
+    check "C++" g++ -std=c++11 -Wall -Wextra -Werror $cflags -I"$tmp" tests/install/app.cpp \
+        -o "$tmp/app_cpp" $libs
+    check "C++, runs" "$tmp/app_cpp"
+else
+    skip "g++ cannot be had"
+fi
+
+# ---- using it with CMake ------------------------------------------------------------------
+
+if have cmake && have g++; then
+    mkdir -p "$tmp/cmake"
+    cp "$tmp/public_headers.h" "$tmp/cmake/"
+    check "CMake configures" env -u LD_LIBRARY_PATH cmake -S tests/install -B "$tmp/cmake" \
+        -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC"
+    check "CMake builds" cmake --build "$tmp/cmake"
+    for app in app_c app_static app_cpp; do
+        check "CMake, $app runs" env -u LD_LIBRARY_PATH "$tmp/cmake/$app"
+    done
+    wrong_version() {
+        mkdir -p "$tmp/wrong" &&
+            sed 's/polyhead 0 REQUIRED/polyhead 7 REQUIRED/' tests/install/CMakeLists.txt \
+                >"$tmp/wrong/CMakeLists.txt" &&
+            ! cmake -S "$tmp/wrong" -B "$tmp/wrong/b" -DCMAKE_PREFIX_PATH="$prefix"
+    }
+    check "CMake refuses another major version" wrong_version
+else
+    skip "cmake or g++ cannot be had"
+fi
+
+# ---- the program, and away with it -----------------------------------------------------------
+
+check "installed program runs" "$prefix/bin/polyhead" --version
+check "uninstall" make -s uninstall BUILD="$build" PREFIX="$prefix"
+nothing_left() { test -z "$(find "$prefix" ! -type d)"; }
+check "nothing is left" nothing_left
+
+printf '%d passed, %d failed' $passed $failed
+[ $skipped = 0 ] || printf ', %d skipped' $skipped
+printf '\n'
+[ $failed = 0 ]
