@@ -104,6 +104,7 @@ typedef struct ph_command {
     const char *const *(*known_words)(void); /* for their completion, or NULL */
     int (*run)(const void *options, int count, const char *const *words);
     int hidden;                  /* 1: works, but is not listed */
+    int first_word_ends;         /* 1: options end at the first word (the program itself) */
 } ph_command;
 
 /* ---- where to run: three options that several commands share ---- */
@@ -121,7 +122,8 @@ extern const char *const cli_dtype_names[];  /* in the order of ph_dtype */
 #define PH_OPTION_THREADS(struct_name, field) \
     {.name = "threads", .letter = 't', .kind = PH_OPT_INT, .metavar = "N", .low = 0, \
      .high = 1024, .at = offsetof(struct_name, field.threads), \
-     .env = "POLYHEAD_THREADS", .group = "Where to run", .help = "number of threads; 0: one per core allowed"}
+     .env = "POLYHEAD_THREADS", .group = "Where to run", \
+     .help = "number of threads; 0: one per core this process may use"}
 #define PH_OPTION_ISA(struct_name, field) \
     {.name = "isa", .kind = PH_OPT_CHOICE, .metavar = "NAME", .choices = cli_isa_names, \
      .at = offsetof(struct_name, field.isa), .fallback = "best", \
@@ -142,11 +144,14 @@ int cli_open(ph_ctx **ctx, const ph_machine *machine);
 enum { CLI_WORDS_MAX = 64, CLI_ERROR_SIZE = 512 };
 
 typedef struct ph_parsed {
-    int help;                          /* --help or -h was met: print it, run nothing */
-    int color;                         /* index into auto, always, never */
+    int help;                         /* --help or -h was met: print it, run nothing */
+    int version;                      /* --version was met */
+    int color;                        /* index into auto, always, never */
+    int no_color;                     /* --no-color was met */
+    int taken;                        /* how many arguments were read */
     int word_count;
-    const char *words[CLI_WORDS_MAX];  /* arguments that are no options */
-    char error[CLI_ERROR_SIZE];        /* one sentence when parsing failed */
+    const char *words[CLI_WORDS_MAX]; /* arguments that are no options */
+    char error[CLI_ERROR_SIZE];       /* one sentence when parsing failed */
 } ph_parsed;
 
 /* Reads args (without the program's and the command's name) into the struct at `options`
@@ -155,9 +160,17 @@ typedef struct ph_parsed {
 int cli_parse(const ph_command *command, int count, const char *const *args,
               void *options, ph_parsed *parsed);
 
+/* How an option's value is written: "N", "f32|f16|bf16", "B,T,D,H"; NULL for a flag. The
+   text is made in `room` where the table holds none. */
+const char *cli_metavar(const ph_option *option, char *room, size_t size);
+
 /* Strict numbers: no blanks, no locale, no overflow, nothing behind. Return 1 if good. */
 int cli_read_int(const char *text, int64_t *value);
 int cli_read_real(const char *text, double *value); /* finite only */
+
+/* A user's word as it may be printed: shortened, control characters replaced. */
+const char *cli_quote(const char *word, char *room, size_t size);
+enum { CLI_QUOTE_SIZE = 72 };
 
 /* ---- saying things ---- */
 
