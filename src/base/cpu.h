@@ -1,0 +1,16 @@
+/*
+ * cpu.h - what this CPU and this process may use.
+ */
+#ifndef PH_BASE_CPU_H
+#define PH_BASE_CPU_H
+
+/* Instruction sets, weakest first; each implies those before it on its architecture. */
+enum { PH_CPU_BASE = 0, PH_CPU_NEON = 1, PH_CPU_AVX2 = 2, PH_CPU_AVX512 = 4 };
+
+/* Bits of the instruction sets that both the CPU and the operating system support. */
+unsigned ph_cpu_features(void);
+
+/* Cores this process may run on: affinity mask, capped by the cgroup's quota. */
+int ph_cpu_count(void);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * avx2.c - the kernels for AVX2 with FMA.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include "kernels/vec_avx2.h"
+
+#include "kernels/tmpl_math.h"
+#include "kernels/tmpl_gemm.h"
+#include "kernels/tmpl_pack.h"
+#include "kernels/tmpl_rows.h"
+
+#define TABLE ph_kernels_avx2
+#define NAME "avx2"
+#include "kernels/tmpl_table.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

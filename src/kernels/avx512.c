@@ -1,0 +1,21 @@
+/*
+ * avx512.c - the kernels for AVX-512.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include "kernels/vec_avx512.h"
+
+#include "kernels/tmpl_math.h"
+#include "kernels/tmpl_gemm.h"
+#include "kernels/tmpl_pack.h"
+#include "kernels/tmpl_rows.h"
+
+#define TABLE ph_kernels_avx512
+#define NAME "avx512"
+#include "kernels/tmpl_table.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

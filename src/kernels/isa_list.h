@@ -1,0 +1,10 @@
+/*
+ * isa_list.h - one line per instruction set, weakest first: name, CPU feature it needs.
+ */
+ISA(ref, PH_CPU_BASE)
+#if defined(__x86_64__)
+ISA(avx2, PH_CPU_AVX2)
+ISA(avx512, PH_CPU_AVX512)
+#elif defined(__aarch64__)
+ISA(neon, PH_CPU_NEON)
+#endif

@@ -1,0 +1,142 @@
+/*
+ * kernels.h - the micro-kernels: pointers and sizes, no knowledge of attention.
+ *
+ * One table per instruction set, all made from the same templates; `ref` is the same in
+ * plain loops and is what the others are checked against, bit by bit.
+ *
+ * Order of sums. Every kernel fixes the order in which each number is summed, so that the
+ * result depends neither on tile sizes nor on the instruction set:
+ *   - a product C[i][j] is one chain of fused multiply-adds over k = 0, 1, 2, ...
+ *   - a sum along a row runs in 16 lanes, lane = column mod 16, each lane in column order;
+ *     the lanes are added by halves: i + (i+8), then i + (i+4), i + (i+2), i + (i+1).
+ *
+ * Layouts. `mr` x `nr` is the register tile. A score strip is up to mr rows of
+ * PH_STRIP_LD floats. Operands of products come in three forms:
+ *
+ *     across (rows turned)      a panel of mr (or nr) rows, k-major:  p[k*ld + row]
+ *
+ *         row 0  row 1 ... row mr-1 |      one line per k, so a kernel reads a line,
+ *         ------------------------- |      broadcasts its parts (left operand) or loads
+ *   k=0     .      .          .     |      it as vectors (right operand)
+ *   k=1     .      .          .     v
+ *
+ *     along (rows as they are)  r[row*ld + k]; a left operand along must be a score strip
+ *
+ * Columns: a row that kernels write has room for its length rounded up to 16; where a
+ * contract says "padded" the extra columns are written with zeros. Packed operands have
+ * PH_PACK_SLACK floats of room behind them. m <= mr, m, n, k >= 1. No aliasing.
+ */
+#ifndef PH_KERNELS_KERNELS_H
+#define PH_KERNELS_KERNELS_H
+
+#include "base/base.h"
+
+enum {
+    PH_STRIP_LD = 128,  /* columns of a score strip, and keys in a block               */
+    PH_LANES = 16,      /* lanes of a row sum                                           */
+    PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand           */
+    PH_MR_MAX = 12,     /* largest mr of any table                                      */
+    PH_NR_MAX = 32      /* largest nr of any table                                      */
+};
+
+typedef struct ph_kernels {
+    const char *name;
+    int mr, nr;
+
+    /* ---- packing: conversion to f32 happens here ---- */
+
+    /* dst[k*ld + r] = scale * rows[r][k] for r < count; lanes r in [count, round up to 16
+       or ld) become 0. count <= ld. */
+    void (*pack_across)(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                        ph_dtype type, float scale);
+
+    /* dst[r*ld + c] = scale * rows[r][c] for c < n, padded. ld >= n rounded up to 16. */
+    void (*pack_along)(float *dst, int64_t ld, const void *const *rows, int count, int n,
+                       ph_dtype type, float scale);
+
+    /* dst[c] = scale * src[c] in the given type, rounded once; -0 becomes +0. */
+    void (*store_row)(void *dst, const float *src, int n, ph_dtype type, float scale);
+
+    /* 1 if every one of rows x n floats is finite. n a multiple of 16. */
+    int (*finite)(const float *x, int64_t ld, int rows, int n);
+
+    /* ---- products ---- */
+
+    /* s[i][j] = sum_k a[k*mr + i] * b[panel of j][k*nr + j mod nr], j < n, n a multiple
+       of 16; b holds panels of nr columns behind each other, k*nr floats each. Raises
+       peak[i*16 + lane] to the largest s of row i in each lane; s has PH_STRIP_LD. */
+    void (*scores)(int m, int n, int k, const float *a, const float *b, float *s,
+                   float *peak);
+
+    /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j].
+       n a multiple of 16. */
+    void (*weigh)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
+                  float *c, int64_t ldc, const float *alpha);
+
+    /* c[i*ldc + j] (+)= sum_k a[k*lda + i] * b[panel of j][k*ldb + j mod nr]; panels start
+       `panel` floats apart (panel = nr and ldb a row length: b along). add 0: c is
+       overwritten. n a multiple of 16. */
+    void (*product)(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add);
+
+    /* y[c] += a * x[c], c < n, n a multiple of 16. */
+    void (*axpy)(int n, float a, const float *x, float *y);
+
+    /* ---- rows ---- */
+
+    /* One step of the online softmax on m rows of a strip, n columns (multiple of 16,
+       hidden ones -inf), in base 2. top[i] is the running maximum, sum[i*16 + lane] the
+       running sums; alpha[i] = 2^(old top - new top) is what earlier results shrink by.
+       s becomes 2^(s - top). A row that has seen nothing keeps top = -inf. */
+    void (*softmax)(int m, int n, float *s, const float *peak, float *top, float *sum,
+                    float *alpha);
+
+    /* s becomes p = 2^(s - lse[i]), dp becomes ds = p * (drop * dp - delta[i]), times the
+       slope 1 - (s/cap)^2 of the soft-cap if cap > 0. drop (a strip of factors) may be
+       NULL: 1; otherwise s ends as drop * p. Where s is -inf both become 0. */
+    void (*gradient)(int m, int n, float *s, float *dp, const float *drop,
+                     const float *lse, const float *delta, float cap);
+
+    /* s[c] = 2^(s[c] - lse) */
+    void (*weights)(int n, float *s, float lse);
+
+    /* sum_c x[c] * y[c] in 16 lanes; n any, x and y have room up to 16 and hold zeros. */
+    float (*dot)(int n, const float *x, const float *y);
+
+    /* y[c] = y[c] * a + x[c] * b, n a multiple of 16. */
+    void (*blend)(int n, float *y, float a, const float *x, float b);
+
+    /* peak[lane] = max over the row in each lane, from -inf. n a multiple of 16. */
+    void (*row_peak)(int n, const float *s, float *peak);
+
+    /* s[c] += factor * bias[c] and -inf where bias[c] is -inf; c < n, any n. */
+    void (*add_bias)(int n, float *s, const float *bias, float factor);
+
+    /* s[c] -= slope * |first + c| */
+    void (*add_alibi)(int n, float *s, float slope, float first);
+
+    /* s[c] = cap * tanh(s[c] / cap); n any, room up to 16. */
+    void (*softcap)(int n, float *s, float cap);
+
+    /* s[c] = -inf where visible[c] is 0; c < n, any n. */
+    void (*hide)(int n, float *s, const uint8_t *visible);
+
+    /* f[c] = 0 where the random number of (key, first + c) is below limit, else keep;
+       n any, room up to 16. */
+    void (*dropout)(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
+                    float keep);
+
+    /* y[c] = factor * x[c] of a row in any type; used to copy with conversion. */
+    void (*load_row)(float *dst, const void *src, int n, ph_dtype type, float scale);
+} ph_kernels;
+
+/* The tables this CPU can run, weakest ("ref") first, ended by NULL. */
+const ph_kernels *const *ph_kernels_list(void);
+
+/* The best table whose name is at most `limit` in the list (NULL: no limit); NULL if the
+   name is unknown. */
+const ph_kernels *ph_kernels_pick(const char *limit);
+
+extern const ph_kernels ph_kernels_ref, ph_kernels_avx2, ph_kernels_avx512, ph_kernels_neon;
+
+#endif

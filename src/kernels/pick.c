@@ -1,0 +1,63 @@
+/*
+ * pick.c - which kernel tables this CPU can run, and the best one under a limit.
+ *
+ * A name that exists on another architecture only ("neon" on x86) is a legal limit that
+ * leaves nothing but the base table, so that a setting can be shared between machines.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "kernels/kernels.h"
+
+typedef struct isa {
+    const ph_kernels *table;
+    unsigned needs; /* features that must be present */
+} isa;
+
+static const isa all[] = {
+#define ISA(name, feature) {&ph_kernels_##name, feature},
+#include "kernels/isa_list.h"
+#undef ISA
+};
+
+enum { ISAS = sizeof all / sizeof all[0] };
+
+static const char *const known[] = {"ref", "avx2", "avx512", "neon"};
+
+/* Filled once; constant afterwards. */
+static const ph_kernels *runnable[ISAS + 1];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void fill(void)
+{
+    unsigned features = ph_cpu_features();
+    int count = 0;
+    for (int i = 0; i < ISAS; i++)
+        if ((all[i].needs & features) == all[i].needs) runnable[count++] = all[i].table;
+}
+
+const ph_kernels *const *ph_kernels_list(void)
+{
+    pthread_once(&once, fill);
+    return runnable;
+}
+
+const ph_kernels *ph_kernels_pick(const char *limit)
+{
+    const ph_kernels *const *list = ph_kernels_list();
+    const ph_kernels *best = list[0];
+    int is_known = limit == NULL, in_list = limit == NULL;
+    for (size_t i = 0; limit && i < sizeof known / sizeof known[0]; i++)
+        is_known |= !strcmp(limit, known[i]);
+    for (int i = 0; limit && i < ISAS; i++) in_list |= !strcmp(limit, all[i].table->name);
+    if (!is_known) return NULL;
+    if (!in_list) return best;
+    int reached = 0; /* walk the full list: the limit may be above this CPU */
+    for (int i = 0; i < ISAS && !reached; i++) {
+        for (int j = 0; list[j]; j++)
+            if (list[j] == all[i].table) best = list[j];
+        reached = limit && !strcmp(limit, all[i].table->name);
+    }
+    return best;
+}

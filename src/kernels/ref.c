@@ -1,0 +1,237 @@
+/*
+ * ref.c - the oracle: each kernel of kernels.h in plain loops.
+ *
+ * The other tables must give the same bits, so the order of every sum and every rounding
+ * here is the contract. Runs on any CPU; fmaf is exact everywhere, if slow without hardware.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "kernels/kernels.h"
+
+enum { MR = 4, NR = 16 };
+
+static float element(const void *row, ph_dtype type, int i)
+{
+    if (type == PH_F32) return ((const float *)row)[i];
+    uint16_t half = ((const uint16_t *)row)[i];
+    return type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half);
+}
+
+/* ---- packing ---- */
+
+static void pack_across(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                        ph_dtype type, float scale)
+{
+    for (int kk = 0; kk < k; kk++)
+        for (int r = 0; r < ld; r++)
+            dst[kk * ld + r] = r < count ? element(rows[r], type, kk) * scale : 0;
+}
+
+static void load_row(float *dst, const void *src, int n, ph_dtype type, float scale)
+{
+    int padded = ph_round_up(n, PH_LANES);
+    for (int c = 0; c < padded; c++) dst[c] = c < n ? element(src, type, c) * scale : 0;
+}
+
+static void pack_along(float *dst, int64_t ld, const void *const *rows, int count, int n,
+                       ph_dtype type, float scale)
+{
+    for (int r = 0; r < count; r++) load_row(dst + r * ld, rows[r], n, type, scale);
+}
+
+static void store_row(void *dst, const float *src, int n, ph_dtype type, float scale)
+{
+    for (int c = 0; c < n; c++) {
+        float x = fmaf(src[c], scale, 0.0f);
+        if (type == PH_F32)
+            ((float *)dst)[c] = x;
+        else
+            ((uint16_t *)dst)[c] = type == PH_BF16 ? ph_to_bf16(x) : ph_to_f16(x);
+    }
+}
+
+static int finite(const float *x, int64_t ld, int rows, int n)
+{
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < n; c++)
+            if (!isfinite(x[r * ld + c])) return 0;
+    return 1;
+}
+
+/* ---- products ---- */
+
+static void scores(int m, int n, int k, const float *a, const float *b, float *s,
+                   float *peak)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            const float *panel = b + (int64_t)(j / NR * NR) * k + j % NR;
+            float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
+            for (int kk = 0; kk < k; kk++) sum = fmaf(a[kk * MR + i], panel[kk * NR], sum);
+            s[i * PH_STRIP_LD + j] = sum;
+            if (!(*highest > sum)) *highest = sum;
+        }
+}
+
+static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb, float *c,
+                  int64_t ldc, const float *alpha)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = c[i * ldc + j] * alpha[i];
+            for (int kk = 0; kk < k; kk++)
+                sum = fmaf(p[i * PH_STRIP_LD + kk], b[kk * ldb + j], sum);
+            c[i * ldc + j] = sum;
+        }
+}
+
+static void product(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            const float *right = b + j / NR * panel + j % NR;
+            float sum = add ? c[i * ldc + j] : 0;
+            for (int kk = 0; kk < k; kk++) sum = fmaf(a[kk * lda + i], right[kk * ldb], sum);
+            c[i * ldc + j] = sum;
+        }
+}
+
+static void axpy(int n, float a, const float *x, float *y)
+{
+    for (int c = 0; c < n; c++) y[c] = fmaf(a, x[c], y[c]);
+}
+
+/* ---- rows ---- */
+
+/* see tmpl_math.h for the method */
+static float exp2_ref(float x)
+{
+    const float magic = 0x1.8p23f + 127.0f;
+    if (x < -127.0f) x = -127.0f;
+    float t = x + magic, f = x - (t - magic);
+    float p = 0x1.5bba14p-10f;
+    p = fmaf(p, f, 0x1.3cea88p-7f);
+    p = fmaf(p, f, 0x1.c6b752p-5f);
+    p = fmaf(p, f, 0x1.ebf9bcp-3f);
+    p = fmaf(p, f, 0x1.62e42ap-1f);
+    p = fmaf(p, f, 1.0f);
+    return p * ph_float(ph_bits(t) << 23);
+}
+
+static float tanh_ref(float x)
+{
+    float a = fabsf(x), z = x * x;
+    float p = -0.0056607896f;
+    p = fmaf(p, z, 0.020602008f);
+    p = fmaf(p, z, -0.05372923f);
+    p = fmaf(p, z, 0.13331328f);
+    p = fmaf(p, z, -0.33333278f);
+    if (a < 0.6f) return fmaf(p * z, x, x);
+    float e = exp2_ref(a * -2.8853900817779268f);
+    return copysignf((1.0f - e) / (1.0f + e), x);
+}
+
+static float sum16(const float lanes[PH_LANES])
+{
+    float t[PH_LANES];
+    memcpy(t, lanes, sizeof t);
+    for (int half = PH_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) t[i] += t[i + half];
+    return t[0];
+}
+
+static void softmax(int m, int n, float *s, const float *peak, float *top, float *sum,
+                    float *alpha)
+{
+    for (int i = 0; i < m; i++) {
+        float old = top[i], highest = old, *row = s + i * PH_STRIP_LD;
+        for (int l = 0; l < PH_LANES; l++)
+            if (peak[i * PH_LANES + l] > highest) highest = peak[i * PH_LANES + l];
+        top[i] = highest;
+        if (highest == -INFINITY) highest = 0;
+        alpha[i] = old == highest ? 1.0f : exp2_ref(old - highest);
+        for (int l = 0; l < PH_LANES; l++) sum[i * PH_LANES + l] *= alpha[i];
+        for (int c = 0; c < n; c++) {
+            row[c] = exp2_ref(row[c] - highest);
+            sum[i * PH_LANES + c % PH_LANES] += row[c];
+        }
+    }
+}
+
+static void gradient(int m, int n, float *s, float *dp, const float *drop, const float *lse,
+                     const float *delta, float cap)
+{
+    for (int i = 0; i < m; i++)
+        for (int c = 0; c < n; c++) {
+            int at = i * PH_STRIP_LD + c;
+            float score = s[at], p = exp2_ref(score - lse[i]);
+            float g = drop ? dp[at] * drop[at] : dp[at];
+            float ds = p * (g - delta[i]);
+            if (cap > 0) {
+                float t = score * (1.0f / cap);
+                ds = ds * fmaf(-t, t, 1.0f);
+            }
+            dp[at] = score == -INFINITY ? 0 : ds;
+            s[at] = drop ? p * drop[at] : p;
+        }
+}
+
+static void weights(int n, float *s, float lse)
+{
+    for (int c = 0; c < n; c++) s[c] = exp2_ref(s[c] - lse);
+}
+
+static float dot(int n, const float *x, const float *y)
+{
+    float lanes[PH_LANES] = {0};
+    for (int c = 0; c < n; c++) lanes[c % PH_LANES] = fmaf(x[c], y[c], lanes[c % PH_LANES]);
+    return sum16(lanes);
+}
+
+static void blend(int n, float *y, float a, const float *x, float b)
+{
+    for (int c = 0; c < n; c++) y[c] = fmaf(x[c], b, y[c] * a);
+}
+
+static void row_peak(int n, const float *s, float *peak)
+{
+    for (int l = 0; l < PH_LANES; l++) peak[l] = -INFINITY;
+    for (int c = 0; c < n; c++)
+        if (s[c] > peak[c % PH_LANES]) peak[c % PH_LANES] = s[c];
+}
+
+static void add_bias(int n, float *s, const float *bias, float factor)
+{
+    for (int c = 0; c < n; c++)
+        s[c] = bias[c] == -INFINITY ? -INFINITY : fmaf(bias[c], factor, s[c]);
+}
+
+static void add_alibi(int n, float *s, float slope, float first)
+{
+    for (int c = 0; c < n; c++) s[c] = fmaf(-slope, fabsf(first + (float)c), s[c]);
+}
+
+static void softcap(int n, float *s, float cap)
+{
+    for (int c = 0; c < n; c++) s[c] = cap * tanh_ref(s[c] * (1.0f / cap));
+}
+
+static void hide(int n, float *s, const uint8_t *visible)
+{
+    for (int c = 0; c < n; c++)
+        if (!visible[c]) s[c] = -INFINITY;
+}
+
+static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limit, float keep)
+{
+    for (int c = 0; c < n; c++)
+        f[c] = ph_rng_at(key, first + (uint32_t)c) < limit ? 0 : keep;
+}
+
+#define TABLE ph_kernels_ref
+#define NAME "ref"
+#include "kernels/tmpl_table.h"

@@ -1,0 +1,136 @@
+/*
+ * tmpl_gemm.h - the products, written once in the vector vocabulary.
+ *
+ * Needs VL, MR, NR and the vocabulary of a vec_<isa>.h. One register tile of M rows and NV
+ * vectors does all the work; `tile` is inlined with constant M, NV, form and start, so each
+ * instance is a straight loop of M*NV fused multiply-adds per step of k.
+ *
+ * Forms of the left operand:     ACROSS  a[k*lda + i]            (packed panels, or P^T)
+ *                                ALONG   a[i*PH_STRIP_LD + k]    (a score strip)
+ * What the accumulators start from:
+ *                                FRESH 0    ADD c    SHRINK c * alpha[i]
+ *                                PEAK: 0, and maxima are folded into peak on the way out
+ */
+enum { ACROSS, ALONG };
+enum { FRESH, ADD, SHRINK, PEAK };
+enum { GROUP = PH_LANES / VL }; /* vectors in 16 columns */
+
+typedef void tile_fn(int k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                     float *c, int64_t ldc, const float *alpha, float *peak);
+
+V void tile(const int M, const int NV, const int form, const int start, int k,
+            const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
+            const float *alpha, float *peak)
+{
+    vec acc[MR][NR / VL];
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; v++) {
+            if (start == ADD)
+                acc[i][v] = v_load(c + i * ldc + v * VL);
+            else if (start == SHRINK)
+                acc[i][v] = v_mul(v_load(c + i * ldc + v * VL), v_set1(alpha[i]));
+            else
+                acc[i][v] = v_zero();
+        }
+    for (int kk = 0; kk < k; kk++) {
+        vec right[NR / VL];
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; v++) right[v] = v_load(b + kk * ldb + v * VL);
+#pragma GCC unroll 16
+        for (int i = 0; i < M; i++) {
+            vec left = v_set1(form == ACROSS ? a[kk * lda + i] : a[i * PH_STRIP_LD + kk]);
+#pragma GCC unroll 8
+            for (int v = 0; v < NV; v++) acc[i][v] = v_fma(left, right[v], acc[i][v]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; v++) v_store(c + i * ldc + v * VL, acc[i][v]);
+    if (start != PEAK) return;
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int g = 0; g < GROUP; g++) {
+            float *p = peak + i * PH_LANES + g * VL;
+            vec highest = v_load(p);
+#pragma GCC unroll 8
+            for (int v = g; v < NV; v += GROUP) highest = v_max(highest, acc[i][v]);
+            v_store(p, highest);
+        }
+}
+
+/* One function per row count, for a full tile (NR columns) and a narrow one (16). */
+#define TILE(name, M, width, form, start)                                                  \
+    static void name##_##M##_##width(int k, const float *a, int64_t lda, const float *b,   \
+                                     int64_t ldb, float *c, int64_t ldc,                   \
+                                     const float *alpha, float *peak)                      \
+    {                                                                                      \
+        tile(M, width / VL, form, start, k, a, lda, b, ldb, c, ldc, alpha, peak);          \
+    }
+#if MR == 12
+#define EACH_ROW(X)                                                                        \
+    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#elif MR == 6
+#define EACH_ROW(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#endif
+
+#define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK) TILE(scores, M, 32, ACROSS, PEAK)
+#define WEIGH(M) TILE(weigh, M, 16, ALONG, SHRINK) TILE(weigh, M, 32, ALONG, SHRINK)
+#define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH) TILE(fresh, M, 32, ACROSS, FRESH)
+#define ADDP(M) TILE(add, M, 16, ACROSS, ADD) TILE(add, M, 32, ACROSS, ADD)
+#if NR == 16
+#undef SCORES
+#undef WEIGH
+#undef FRESHP
+#undef ADDP
+#define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK)
+#define WEIGH(M) TILE(weigh, M, 16, ALONG, SHRINK)
+#define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH)
+#define ADDP(M) TILE(add, M, 16, ACROSS, ADD)
+#endif
+EACH_ROW(SCORES)
+EACH_ROW(WEIGH)
+EACH_ROW(FRESHP)
+EACH_ROW(ADDP)
+
+/* [rows][0: narrow, 1: full] */
+#if NR == 16
+#define ENTRY(name, M) {name##_##M##_16, name##_##M##_16},
+#else
+#define ENTRY(name, M) {name##_##M##_16, name##_##M##_32},
+#endif
+#define SCORES_ENTRY(M) ENTRY(scores, M)
+#define WEIGH_ENTRY(M) ENTRY(weigh, M)
+#define FRESH_ENTRY(M) ENTRY(fresh, M)
+#define ADD_ENTRY(M) ENTRY(add, M)
+static tile_fn *const scores_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(SCORES_ENTRY)};
+static tile_fn *const weigh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(WEIGH_ENTRY)};
+static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
+static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
+
+static void scores(int m, int n, int k, const float *a, const float *b, float *s,
+                   float *peak)
+{
+    for (int j = 0; j < n; j += NR)
+        scores_tiles[m][n - j >= NR](k, a, MR, b + (int64_t)j * k, NR, s + j, PH_STRIP_LD,
+                                     NULL, peak);
+}
+
+static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
+                  float *c, int64_t ldc, const float *alpha)
+{
+    for (int j = 0; j < n; j += NR)
+        weigh_tiles[m][n - j >= NR](k, p, 0, b + j, ldb, c + j, ldc, alpha, NULL);
+}
+
+static void product(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add)
+{
+    for (int j = 0; j < n; j += NR, b += panel) {
+        tile_fn *f = add ? add_tiles[m][n - j >= NR] : fresh_tiles[m][n - j >= NR];
+        f(k, a, lda, b, ldb, c + j, ldc, NULL, NULL);
+    }
+}

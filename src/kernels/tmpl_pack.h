@@ -1,0 +1,136 @@
+/*
+ * tmpl_pack.h - packing and conversion, written once in the vector vocabulary.
+ *
+ * f16 and bf16 become f32 on the way in and are rounded on the way out; everything between
+ * is f32. Parts of a row shorter than a vector go through a small buffer, so nothing
+ * outside the row is touched.
+ */
+
+/* n <= VL elements from src[at] on, the rest of the lanes 0 */
+V vec load_part(const void *src, ph_dtype type, int at, int n)
+{
+    if (type == PH_F32) {
+        const float *p = (const float *)src + at;
+        return n == VL ? v_load(p) : v_load_n(p, n);
+    }
+    const uint16_t *p = (const uint16_t *)src + at;
+    uint16_t part[VL];
+    if (n < VL) {
+        for (int i = 0; i < VL; i++) part[i] = i < n ? p[i] : 0;
+        p = part;
+    }
+    return type == PH_BF16 ? v_load_bf16(p) : v_load_f16(p);
+}
+
+V void store_part(void *dst, ph_dtype type, int at, int n, vec a)
+{
+    if (type == PH_F32) {
+        float *p = (float *)dst + at;
+        if (n == VL)
+            v_store(p, a);
+        else
+            v_store_n(p, a, n);
+        return;
+    }
+    uint16_t part[VL], *p = (uint16_t *)dst + at;
+    uint16_t *to = n == VL ? p : part;
+    if (type == PH_BF16)
+        v_store_bf16(to, a);
+    else
+        v_store_f16(to, a);
+    for (int i = 0; n < VL && i < n; i++) p[i] = part[i];
+}
+
+/* VL rows by VL columns, turned: dst[c*ld + 0..VL) for c < k_count */
+V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, int at,
+                   int k_count, ph_dtype type, vec scale)
+{
+    vec r[VL];
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; i++)
+        r[i] = i < count ? v_mul(load_part(rows[i], type, at, k_count), scale) : v_zero();
+    v_transpose(r);
+    if (k_count == VL) {
+#pragma GCC unroll 16
+        for (int c = 0; c < VL; c++) v_store(dst + c * ld, r[c]);
+    } else {
+#pragma GCC unroll 16
+        for (int c = 0; c < VL; c++)
+            if (c < k_count) v_store(dst + c * ld, r[c]);
+    }
+}
+
+/* The last square of a panel may be wider than the panel (MR = 12, VL = 16): it then writes
+   into the next line, which is written later, so lines must be done in rising order for the
+   last group of rows, and PH_PACK_SLACK floats must follow the panel. */
+V void pack_across_of(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                      ph_dtype type, float scale)
+{
+    const vec factor = v_set1(scale);
+    for (int at = 0; at < k; at += VL)
+        for (int r = 0; r < ld; r += VL)
+            turn_square(dst + at * ld + r, ld, rows + r, ph_min(count - r, VL), at,
+                        ph_min(k - at, VL), type, factor);
+}
+
+static void pack_across(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                        ph_dtype type, float scale)
+{
+    if (type == PH_F32)
+        pack_across_of(dst, ld, rows, count, k, PH_F32, scale);
+    else if (type == PH_BF16)
+        pack_across_of(dst, ld, rows, count, k, PH_BF16, scale);
+    else
+        pack_across_of(dst, ld, rows, count, k, PH_F16, scale);
+}
+
+V void load_row_of(float *dst, const void *src, int n, ph_dtype type, float scale)
+{
+    const vec factor = v_set1(scale);
+    int c = 0;
+    for (; c + VL <= n; c += VL) v_store(dst + c, v_mul(load_part(src, type, c, VL), factor));
+    if (c < n) {
+        v_store(dst + c, v_mul(load_part(src, type, c, n - c), factor));
+        c += VL;
+    }
+    for (; c % PH_LANES; c += VL) v_store(dst + c, v_zero());
+}
+
+static void load_row(float *dst, const void *src, int n, ph_dtype type, float scale)
+{
+    if (type == PH_F32)
+        load_row_of(dst, src, n, PH_F32, scale);
+    else if (type == PH_BF16)
+        load_row_of(dst, src, n, PH_BF16, scale);
+    else
+        load_row_of(dst, src, n, PH_F16, scale);
+}
+
+static void pack_along(float *dst, int64_t ld, const void *const *rows, int count, int n,
+                       ph_dtype type, float scale)
+{
+    for (int r = 0; r < count; r++) load_row(dst + r * ld, rows[r], n, type, scale);
+}
+
+static void store_row(void *dst, const float *src, int n, ph_dtype type, float scale)
+{
+    const vec factor = v_set1(scale), zero = v_zero();
+    for (int c = 0; c < n; c += VL) {
+        int part = ph_min(n - c, VL);
+        vec x = part == VL ? v_load(src + c) : v_load_n(src + c, part);
+        store_part(dst, type, c, part, v_fma(x, factor, zero));
+    }
+}
+
+/* x * 0 is 0 for finite x and NaN otherwise */
+static int finite(const float *x, int64_t ld, int rows, int n)
+{
+    const vec zero = v_zero();
+    vec bad[GROUP];
+    for (int v = 0; v < GROUP; v++) bad[v] = zero;
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < n; c += PH_LANES)
+            for (int v = 0; v < GROUP; v++)
+                bad[v] = v_fma(v_load(x + r * ld + c + v * VL), zero, bad[v]);
+    return v_sum16(bad) == 0;
+}

@@ -1,0 +1,161 @@
+/*
+ * tmpl_rows.h - work on rows of scores, written once in the vector vocabulary.
+ *
+ * Scores are in base 2: logits times log2(e). Strips are PH_STRIP_LD floats a row.
+ */
+#define MINUS_INF v_set1(-__builtin_inff())
+
+static void softmax(int m, int n, float *s, const float *peak, float *top, float *sum,
+                    float *alpha)
+{
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES, sum += PH_LANES) {
+        vec group[GROUP], total[GROUP];
+        for (int v = 0; v < GROUP; v++) group[v] = v_load(peak + v * VL);
+        float highest = v_max16(group), old = top[i];
+        if (!(highest > old)) highest = old;
+        top[i] = highest;
+        if (highest == -__builtin_inff()) highest = 0; /* nothing seen: 2^-inf below, not NaN */
+        float shrink = old == highest ? 1.0f : v_first(v_exp2(v_set1(old - highest)));
+        alpha[i] = shrink;
+        for (int v = 0; v < GROUP; v++)
+            total[v] = v_mul(v_load(sum + v * VL), v_set1(shrink));
+        const vec base = v_set1(highest);
+        for (int c = 0; c < n; c += PH_LANES)
+#pragma GCC unroll 4
+            for (int v = 0; v < GROUP; v++) {
+                vec p = v_exp2(v_sub(v_load(s + c + v * VL), base));
+                v_store(s + c + v * VL, p);
+                total[v] = v_add(total[v], p);
+            }
+        for (int v = 0; v < GROUP; v++) v_store(sum + v * VL, total[v]);
+    }
+}
+
+V void gradient_row(int n, float *s, float *dp, const float *drop, float lse, float delta,
+                    float cap, const int capped, const int dropped)
+{
+    const vec base = v_set1(lse), shift = v_set1(delta), zero = v_zero();
+    const vec slope = v_set1(capped ? 1.0f / cap : 0), one = v_set1(1.0f);
+    for (int c = 0; c < n; c += VL) {
+        vec score = v_load(s + c), g = v_load(dp + c);
+        vec p = v_exp2(v_sub(score, base));
+        if (dropped) g = v_mul(g, v_load(drop + c));
+        vec ds = v_mul(p, v_sub(g, shift));
+        if (capped) {
+            vec t = v_mul(score, slope);
+            ds = v_mul(ds, v_fnma(t, t, one));
+        }
+        v_store(dp + c, v_select(v_eq(score, MINUS_INF), zero, ds));
+        v_store(s + c, dropped ? v_mul(p, v_load(drop + c)) : p);
+    }
+}
+
+static void gradient(int m, int n, float *s, float *dp, const float *drop, const float *lse,
+                     const float *delta, float cap)
+{
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, dp += PH_STRIP_LD) {
+        if (cap > 0 && drop)
+            gradient_row(n, s, dp, drop, lse[i], delta[i], cap, 1, 1);
+        else if (cap > 0)
+            gradient_row(n, s, dp, NULL, lse[i], delta[i], cap, 1, 0);
+        else if (drop)
+            gradient_row(n, s, dp, drop, lse[i], delta[i], cap, 0, 1);
+        else
+            gradient_row(n, s, dp, NULL, lse[i], delta[i], cap, 0, 0);
+        if (drop) drop += PH_STRIP_LD;
+    }
+}
+
+static void weights(int n, float *s, float lse)
+{
+    const vec base = v_set1(lse);
+    for (int c = 0; c < n; c += VL) v_store(s + c, v_exp2(v_sub(v_load(s + c), base)));
+}
+
+static float dot(int n, const float *x, const float *y)
+{
+    vec total[GROUP];
+    for (int v = 0; v < GROUP; v++) total[v] = v_zero();
+    for (int c = 0; c < n; c += PH_LANES)
+        for (int v = 0; v < GROUP; v++)
+            total[v] = v_fma(v_load(x + c + v * VL), v_load(y + c + v * VL), total[v]);
+    return v_sum16(total);
+}
+
+static void axpy(int n, float a, const float *x, float *y)
+{
+    const vec factor = v_set1(a);
+    for (int c = 0; c < n; c += VL)
+        v_store(y + c, v_fma(factor, v_load(x + c), v_load(y + c)));
+}
+
+static void blend(int n, float *y, float a, const float *x, float b)
+{
+    const vec old = v_set1(a), new = v_set1(b);
+    for (int c = 0; c < n; c += VL)
+        v_store(y + c, v_fma(v_load(x + c), new, v_mul(v_load(y + c), old)));
+}
+
+static void row_peak(int n, const float *s, float *peak)
+{
+    for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, MINUS_INF);
+    for (int c = 0; c < n; c += PH_LANES)
+        for (int v = 0; v < GROUP; v++) {
+            float *p = peak + v * VL;
+            v_store(p, v_max(v_load(p), v_load(s + c + v * VL)));
+        }
+}
+
+V vec biased(vec s, vec bias, vec factor)
+{
+    return v_select(v_eq(bias, MINUS_INF), MINUS_INF, v_fma(bias, factor, s));
+}
+
+static void add_bias(int n, float *s, const float *bias, float factor)
+{
+    const vec times = v_set1(factor);
+    int c = 0;
+    for (; c + VL <= n; c += VL)
+        v_store(s + c, biased(v_load(s + c), v_load(bias + c), times));
+    if (c < n)
+        v_store_n(s + c, biased(v_load_n(s + c, n - c), v_load_n(bias + c, n - c), times),
+                  n - c);
+}
+
+static void add_alibi(int n, float *s, float slope, float first)
+{
+    const vec times = v_set1(slope), step = v_set1(VL);
+    vec at = v_add(v_set1(first), v_iota());
+    for (int c = 0; c < n; c += VL, at = v_add(at, step))
+        v_store(s + c, v_fnma(times, v_abs(at), v_load(s + c)));
+}
+
+static void softcap(int n, float *s, float cap)
+{
+    const vec high = v_set1(cap), inverse = v_set1(1.0f / cap);
+    for (int c = 0; c < n; c += VL)
+        v_store(s + c, v_mul(high, v_tanh(v_mul(v_load(s + c), inverse))));
+}
+
+static void hide(int n, float *s, const uint8_t *visible)
+{
+    int c = 0;
+    for (; c + VL <= n; c += VL)
+        v_store(s + c, v_select(v_bytes(visible + c), v_load(s + c), MINUS_INF));
+    for (; c < n; c++)
+        if (!visible[c]) s[c] = -__builtin_inff();
+}
+
+static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limit, float keep)
+{
+    const vint low = vi_set1((uint32_t)key), high = vi_set1((uint32_t)(key >> 32));
+    const vint below = vi_set1(limit);
+    for (int c = 0; c < n; c += VL) {
+        vint x = vi_add(vi_set1(first + (uint32_t)c), vi_iota());
+        x = vi_add(vi_mul(x, vi_set1(0x9e3779b9u)), low);
+        x = vi_mul(vi_xor(x, vi_srl(x, 16)), vi_set1(0x7feb352du));
+        x = vi_mul(vi_xor(x, vi_srl(x, 15)), vi_set1(0x846ca68bu));
+        x = vi_xor(vi_xor(x, vi_srl(x, 16)), high);
+        v_store(f + c, v_select(vi_below(x, below), v_zero(), v_set1(keep)));
+    }
+}
