@@ -19,7 +19,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
-CFLAGS ?= -O3 -g
+CFLAGS ?= $(if $(SAN),-O2,-O3) -g
 
 ifdef CROSS
 CC := $(CROSS)gcc
@@ -49,18 +49,22 @@ ifdef SAN
 C += -fno-omit-frame-pointer -fno-sanitize-recover=all \
      -fsanitize=$(subst fuzzer,fuzzer-no-link,$(SAN))
 LINK_SAN := -fsanitize=$(SAN)
-override CFLAGS := -O2 -g
 else ifdef STATIC
 LINK_ALL := -static
 else
-# Hardening. The kernels go without: their inner loops call nothing and own no buffers
-# that strings could overrun.
-HARDEN   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+# Hardening. The kernels go without, even where a compiler has it by default: their inner
+# loops call nothing and hold no text. Fortified functions want an optimising compiler.
+HARDEN   := -fstack-protector-strong \
+            $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 LINK_ALL := -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed
 LINK_EXE := -pie
 LINK_SO  := -Wl,-z,defs
 endif
-$(BUILD)/obj/src/kernels/%.o: HARDEN :=
+$(BUILD)/obj/src/kernels/%.o: HARDEN := -U_FORTIFY_SOURCE -fno-stack-protector
+
+ifneq ($(filter -Ofast -ffast-math -funsafe-math-optimizations,$(CFLAGS) $(CPPFLAGS) $(CC)),)
+$(error flags that change floating-point arithmetic break the promise of same bits)
+endif
 
 # ---- what there is -----------------------------------------------------------------------
 

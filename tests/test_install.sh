@@ -47,6 +47,14 @@ for file in bin/polyhead include/polyhead.h lib/libpolyhead.a lib/libpolyhead.so
     check "$file" test -s "$prefix/$file"
 done
 
+# Each shell that is here reads the words written for it.
+syntax() { # SHELL FILE
+    ! have "$1" || "$1" -n "$prefix/share/$2"
+}
+check "bash completion" syntax bash bash-completion/completions/polyhead
+check "zsh completion" syntax zsh zsh/site-functions/_polyhead
+check "fish completion" syntax fish fish/vendor_completions.d/polyhead.fish
+
 staged() {
     make -s install BUILD="$build" DESTDIR="$tmp/stage" PREFIX=/usr LIBDIR=/usr/lib/here &&
         test -s "$tmp/stage/usr/lib/here/libpolyhead.a" &&
