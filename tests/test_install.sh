@@ -3,7 +3,7 @@
 # would: C and C++, shared and static, pkg-config and CMake, and checks what is exported.
 
 set -u
-CDPATH= cd -- "$(dirname -- "$0")/.." || exit 1
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 CC=${CC:-cc}
 build=${BUILD:-build}
 
