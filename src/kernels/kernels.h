@@ -103,6 +103,9 @@ typedef struct ph_kernels {
     /* sum_c x[c] * y[c] in 16 lanes; n any, x and y have room up to 16 and hold zeros. */
     float (*dot)(int n, const float *x, const float *y);
 
+    /* y[c] *= x[c], n a multiple of 16. */
+    void (*times)(int n, float *y, const float *x);
+
     /* y[c] = y[c] * a + x[c] * b, n a multiple of 16. */
     void (*blend)(int n, float *y, float a, const float *x, float b);
 
@@ -126,7 +129,7 @@ typedef struct ph_kernels {
     void (*dropout)(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
                     float keep);
 
-    /* y[c] = factor * x[c] of a row in any type; used to copy with conversion. */
+    /* dst[c] = scale * src[c], padded: one row of pack_along. */
     void (*load_row)(float *dst, const void *src, int n, ph_dtype type, float scale);
 } ph_kernels;
 

@@ -192,6 +192,11 @@ static float dot(int n, const float *x, const float *y)
     return sum16(lanes);
 }
 
+static void times(int n, float *y, const float *x)
+{
+    for (int c = 0; c < n; c++) y[c] *= x[c];
+}
+
 static void blend(int n, float *y, float a, const float *x, float b)
 {
     for (int c = 0; c < n; c++) y[c] = fmaf(x[c], b, y[c] * a);

@@ -89,6 +89,11 @@ static void axpy(int n, float a, const float *x, float *y)
         v_store(y + c, v_fma(factor, v_load(x + c), v_load(y + c)));
 }
 
+static void times(int n, float *y, const float *x)
+{
+    for (int c = 0; c < n; c += VL) v_store(y + c, v_mul(v_load(y + c), v_load(x + c)));
+}
+
 static void blend(int n, float *y, float a, const float *x, float b)
 {
     const vec old = v_set1(a), new = v_set1(b);

@@ -17,6 +17,7 @@ const ph_kernels TABLE = {
     .gradient = gradient,
     .weights = weights,
     .dot = dot,
+    .times = times,
     .blend = blend,
     .row_peak = row_peak,
     .add_bias = add_bias,
