@@ -7,7 +7,7 @@
 #   make neon           kernel checks for aarch64, run under qemu
 #   make install        PREFIX (/usr/local), LIBDIR, DESTDIR; make uninstall takes it away
 #
-# Variables: CC, CFLAGS (default -O3 -g), LDFLAGS, BUILD (default build), WERROR=1,
+# Variables: CC, CFLAGS (default -O3 -g), LDFLAGS, BUILD (default build), WERROR=1, V=1,
 # SAN=address,undefined (use another BUILD with it), CROSS=aarch64-linux-gnu-.
 #
 # Sources are found by pattern: a new file in src/*/, cli/, tests/, examples/ or bench/
@@ -106,6 +106,14 @@ test-programs: $(TESTS) $(REPLAYS)
 fuzz-programs: $(REPLAYS)
 neon-programs: $(NEON_TESTS)
 
+# One short line per file; V=1 shows the commands, make -s nothing.
+ifndef V
+.SILENT:
+say = $(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,printf '  %-5s %s\n' $(1) $@)
+else
+say = @:
+endif
+
 # Rewritten, and everything rebuilt, only when the compiler or its flags change.
 FLAGS_NOW := $(CC) $(C) $(HARDEN) $(CPPFLAGS) $(CFLAGS)
 $(BUILD)/flags: FORCE
@@ -123,26 +131,31 @@ $(BUILD)/obj/src/%.o: PIC = -fPIC
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
+	$(call say,CC)
 	$(CC) $(C) $(HARDEN) $(WERROR_FLAG) $(INCLUDE) $(CPPFLAGS) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
 
 -include $(patsubst %.o,%.d,$(call objects,$(ALL_SRC)))
 
 $(LIB_A): $(call objects,$(LIB_SRC))
+	$(call say,AR)
 	rm -f $@
 	$(AR) rcs $@ $^
 
 $(LIB_SO): $(call objects,$(LIB_SRC)) tools/package/polyhead.map
+	$(call say,LINK)
 	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=tools/package/polyhead.map \
 	    $(LINK_ALL) $(LINK_SO) $(LINK_SAN) $(LDFLAGS) $(filter %.o,$^) $(LIBS) -o $@
 	ln -sf $(@F) $(BUILD)/$(SONAME)
 	ln -sf $(SONAME) $(BUILD)/libpolyhead.so
 
 $(HELP_A): $(call objects,$(HELP_SRC))
+	$(call say,AR)
 	rm -f $@
 	$(AR) rcs $@ $^
 
 define link
 @mkdir -p $(@D)
+$(call say,LINK)
 $(CC) $(LINK_ALL) $(LINK_EXE) $(LINK_SAN) $(LDFLAGS) $(filter %.o %.a,$^) $(LIBS) -o $@
 endef
 
@@ -199,6 +212,7 @@ $(BUILD)/share/_polyhead:     WORDS = completions zsh
 $(BUILD)/share/polyhead.fish: WORDS = completions fish
 $(PAGES:%=$(BUILD)/share/%): $(PROGRAM)
 	@mkdir -p $(@D)
+	$(call say,DOC)
 	$(PROGRAM) $(WORDS) >$@
 
 # Always made anew: they depend on the variables of this very call.
