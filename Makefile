@@ -37,9 +37,6 @@ VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
         -Wold-style-definition -Wvla -Wpointer-arith -Wwrite-strings -Wundef -Wformat=2 \
         -Wimplicit-fallthrough
-ifdef WERROR
-WERROR_FLAG := -Werror
-endif
 
 C := -std=c11 -ffp-contract=off -fvisibility=hidden -fno-common -pthread $(WARN)
 LIBS := -lm -pthread
@@ -132,7 +129,7 @@ $(BUILD)/obj/src/%.o: PIC = -fPIC
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(CC) $(C) $(HARDEN) $(WERROR_FLAG) $(INCLUDE) $(CPPFLAGS) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
+	$(CC) $(C) $(HARDEN) $(if $(WERROR),-Werror) $(INCLUDE) $(CPPFLAGS) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
 
 -include $(patsubst %.o,%.d,$(call objects,$(ALL_SRC)))
 
@@ -242,10 +239,10 @@ uninstall:
 	rm -f $D$(PREFIX)/bin/polyhead $(HEADERS:include/%=$D$(PREFIX)/include/%)
 	rm -f $D$(LIBDIR)/libpolyhead.a $D$(LIBDIR)/libpolyhead.so*
 	rm -f $D$(LIBDIR)/pkgconfig/polyhead.pc $D$(PREFIX)/share/man/man1/polyhead.1
+	rm -f $D$(PREFIX)/share/bash-completion/completions/polyhead \
+	    $D$(PREFIX)/share/zsh/site-functions/_polyhead \
+	    $D$(PREFIX)/share/fish/vendor_completions.d/polyhead.fish
 	rm -rf $D$(CMAKE)
-	rm -f $D$(PREFIX)/share/bash-completion/completions/polyhead
-	rm -f $D$(PREFIX)/share/zsh/site-functions/_polyhead
-	rm -f $D$(PREFIX)/share/fish/vendor_completions.d/polyhead.fish
 
 clean:
 	rm -rf build build-*
