@@ -34,9 +34,8 @@ VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
 
 # ---- flags ------------------------------------------------------------------------------
 
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
-        -Wold-style-definition -Wvla -Wpointer-arith -Wwrite-strings -Wundef -Wformat=2 \
-        -Wimplicit-fallthrough
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla \
+        -Wold-style-definition -Wpointer-arith -Wwrite-strings -Wundef -Wimplicit-fallthrough
 
 C := -std=c11 -ffp-contract=off -fvisibility=hidden -fno-common -pthread $(WARN)
 LIBS := -lm -pthread
@@ -248,4 +247,4 @@ clean:
 	rm -rf build build-*
 
 format:
-	clang-format -i $(ALL_SRC) $(wildcard include/*.h src/*.h src/*/*.h cli/*.h tests/*.h)
+	clang-format -i $(ALL_SRC) $(wildcard include/*.h src/*/*.h cli/*.h tests/*.h)
