@@ -135,7 +135,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(LIB_A): $(call objects,$(LIB_SRC))
 	$(call say,AR)
 	rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) qcs $@ $^
 
 $(LIB_SO): $(call objects,$(LIB_SRC)) tools/package/polyhead.map
 	$(call say,LINK)
@@ -147,7 +147,7 @@ $(LIB_SO): $(call objects,$(LIB_SRC)) tools/package/polyhead.map
 $(HELP_A): $(call objects,$(HELP_SRC))
 	$(call say,AR)
 	rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) qcs $@ $^
 
 define link
 @mkdir -p $(@D)
