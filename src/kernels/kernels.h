@@ -131,6 +131,18 @@ typedef struct ph_kernels {
 
     /* dst[c] = scale * src[c], padded: one row of pack_along. */
     void (*load_row)(float *dst, const void *src, int n, ph_dtype type, float scale);
+
+    /* ---- for the products of a layer ---- */
+
+    /* Rows that lie along panels: dst[c/width*panel + kk*width + c%width] =
+       src[kk*stride + c], c < n; the last panel is filled with zeros. width is mr or nr. */
+    void (*pack_panels)(float *dst, int width, int64_t panel, const void *src,
+                        int64_t stride, int k, int n, ph_dtype type);
+
+    /* c[i*ldc + j] += sum_k a[i*lda + k] * b[k*ldb + j], a line of b after the other, for
+       few rows: m, n, k any. */
+    void (*stream)(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                   int64_t ldb, float *c, int64_t ldc);
 } ph_kernels;
 
 /* The tables this CPU can run, weakest ("ref") first, ended by NULL. */

@@ -237,6 +237,28 @@ static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limi
         f[c] = ph_rng_at(key, first + (uint32_t)c) < limit ? 0 : keep;
 }
 
+/* ---- for the products of a layer ---- */
+
+static void pack_panels(float *dst, int width, int64_t panel, const void *src,
+                        int64_t stride, int k, int n, ph_dtype type)
+{
+    for (int kk = 0; kk < k; kk++) {
+        const void *row = ph_at(src, type, kk * stride);
+        for (int c = 0; c < ph_round_up(n, width); c++)
+            dst[c / width * panel + kk * width + c % width] =
+                c < n ? element(row, type, c) : 0;
+    }
+}
+
+static void stream(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                   int64_t ldb, float *c, int64_t ldc)
+{
+    for (int kk = 0; kk < k; kk++)
+        for (int i = 0; i < m; i++)
+            for (int j = 0; j < n; j++)
+                c[i * ldc + j] = fmaf(a[i * lda + kk], b[kk * ldb + j], c[i * ldc + j]);
+}
+
 #define TABLE ph_kernels_ref
 #define NAME "ref"
 #include "kernels/tmpl_table.h"

@@ -26,4 +26,6 @@ const ph_kernels TABLE = {
     .hide = hide,
     .dropout = dropout,
     .load_row = load_row,
+    .pack_panels = pack_panels,
+    .stream = stream,
 };

@@ -1,0 +1,107 @@
+/*
+ * tmpl_layer.h - what the products of a layer need besides tmpl_gemm.h: packing of rows
+ * that lie along a panel, and products of few rows that stream their right operand.
+ */
+
+/* One line of a panel of W floats from n >= 1 elements. A panel narrower than its vectors
+   (MR = 12, VL = 16) is stored over its end: those lanes belong to the next line, which is
+   written later; only the last line must stop (`last`). */
+V void panel_line(const int W, float *dst, const void *src, int n, ph_dtype type,
+                  const int last)
+{
+#pragma GCC unroll 8
+    for (int v = 0; v < W; v += VL) {
+        int inside = ph_min(VL, W - v), part = ph_max(0, ph_min(n - v, VL));
+        vec x = part > 0 ? load_part(src, type, v, part) : v_zero();
+        if (last && inside < VL)
+            v_store_n(dst + v, x, inside);
+        else
+            v_store(dst + v, x);
+    }
+}
+
+V void pack_panels_of(const int W, float *dst, int64_t panel, const void *src,
+                      int64_t stride, int k, int n, ph_dtype type)
+{
+    for (int kk = 0; kk < k; kk++) {
+        const void *row = ph_at(src, type, kk * stride);
+        float *to = dst + (int64_t)kk * W;
+        for (int c = 0; c < n; c += W, to += panel) {
+            const void *at = ph_at(row, type, c);
+            /* full vectors may read columns of the next panel, never beyond n */
+            int here = n - c >= ph_round_up(W, VL) ? ph_round_up(W, VL) : ph_min(n - c, W);
+            if (kk < k - 1)
+                panel_line(W, to, at, here, type, 0);
+            else
+                panel_line(W, to, at, here, type, 1);
+        }
+    }
+}
+
+static void pack_panels(float *dst, int width, int64_t panel, const void *src,
+                        int64_t stride, int k, int n, ph_dtype type)
+{
+    if (width == NR && type == PH_F32)
+        pack_panels_of(NR, dst, panel, src, stride, k, n, PH_F32);
+    else if (width == NR)
+        pack_panels_of(NR, dst, panel, src, stride, k, n, type);
+    else if (type == PH_F32)
+        pack_panels_of(MR, dst, panel, src, stride, k, n, PH_F32);
+    else
+        pack_panels_of(MR, dst, panel, src, stride, k, n, type);
+}
+
+/* ---- few rows ---- */
+
+enum { DEPTH = 4, FLOCK = VL == 16 ? 4 : 2 }; /* steps of k, rows held in registers */
+
+/* c[i][j] += a[i][0..K) b[0..K)[j] for M rows: K*M factors stay in registers */
+V void stream_rows(const int M, const int K, int n, const float *a, int64_t lda,
+                   const float *b, int64_t ldb, float *c, int64_t ldc)
+{
+    vec left[FLOCK][DEPTH], right[DEPTH];
+    int j = 0;
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int q = 0; q < K; q++) left[i][q] = v_set1(a[i * lda + q]);
+    for (; j + VL <= n; j += VL) {
+#pragma GCC unroll 4
+        for (int q = 0; q < K; q++) right[q] = v_load(b + q * ldb + j);
+#pragma GCC unroll 4
+        for (int i = 0; i < M; i++) {
+            vec sum = v_load(c + i * ldc + j);
+#pragma GCC unroll 4
+            for (int q = 0; q < K; q++) sum = v_fma(left[i][q], right[q], sum);
+            v_store(c + i * ldc + j, sum);
+        }
+    }
+    if (j == n) return;
+#pragma GCC unroll 4
+    for (int q = 0; q < K; q++) right[q] = v_load_n(b + q * ldb + j, n - j);
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++) {
+        vec sum = v_load_n(c + i * ldc + j, n - j);
+#pragma GCC unroll 4
+        for (int q = 0; q < K; q++) sum = v_fma(left[i][q], right[q], sum);
+        v_store_n(c + i * ldc + j, sum, n - j);
+    }
+}
+
+V void stream_step(const int K, int m, int n, const float *a, int64_t lda, const float *b,
+                   int64_t ldb, float *c, int64_t ldc)
+{
+    int i = 0;
+    for (; i + FLOCK <= m; i += FLOCK)
+        stream_rows(FLOCK, K, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
+    for (; i < m; i++) stream_rows(1, K, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
+}
+
+static void stream(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                   int64_t ldb, float *c, int64_t ldc)
+{
+    int kk = 0;
+    for (; kk + DEPTH <= k; kk += DEPTH)
+        stream_step(DEPTH, m, n, a + kk, lda, b + kk * ldb, ldb, c, ldc);
+    for (; kk < k; kk++) stream_step(1, m, n, a + kk, lda, b + kk * ldb, ldb, c, ldc);
+}
