@@ -37,7 +37,8 @@ VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla \
         -Wold-style-definition -Wpointer-arith -Wwrite-strings -Wundef -Wimplicit-fallthrough
 
-C := -std=c11 -ffp-contract=off -fvisibility=hidden -fno-common -pthread $(WARN)
+C := -std=c11 -ffp-contract=off -fvisibility=hidden -fno-common -pthread $(WARN) \
+     '-ffile-prefix-map=$(CURDIR)=.'
 LIBS := -lm -pthread
 
 ifdef SAN
@@ -57,7 +58,6 @@ LINK_EXE := -pie
 LINK_SO  := -Wl,-z,defs
 endif
 $(BUILD)/obj/src/kernels/%.o: HARDEN := -U_FORTIFY_SOURCE -fno-stack-protector
-
 ifneq ($(filter -Ofast -ffast-math -funsafe-math-optimizations,$(CFLAGS) $(CPPFLAGS) $(CC)),)
 $(error flags that change floating-point arithmetic break the promise of same bits)
 endif
