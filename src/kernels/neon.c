@@ -1,0 +1,18 @@
+/*
+ * neon.c - the kernels for NEON on aarch64.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__aarch64__)
+#include "kernels/vec_neon.h"
+
+#include "kernels/tmpl_math.h"
+#include "kernels/tmpl_gemm.h"
+#include "kernels/tmpl_pack.h"
+#include "kernels/tmpl_rows.h"
+#include "kernels/tmpl_layer.h"
+
+#define TABLE ph_kernels_neon
+#define NAME "neon"
+#include "kernels/tmpl_table.h"
+#endif
