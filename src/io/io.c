@@ -1,0 +1,103 @@
+/*
+ * io.c - memory, growing arrays and error sentences of the io folder; see io.h.
+ */
+#define _POSIX_C_SOURCE 200809L /* strerror_r */
+#include "io/io.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "io/utf8.h"
+
+void *ph_io_alloc(const ph_io *io, size_t bytes)
+{
+    if (bytes == 0) bytes = 1; /* so that NULL always means failure */
+    return io && io->alloc ? io->alloc(io->user, bytes) : malloc(bytes);
+}
+
+void ph_io_release(const ph_io *io, void *ptr)
+{
+    if (!io || !io->alloc)
+        free(ptr);
+    else if (io->release)
+        io->release(io->user, ptr);
+}
+
+ph_status ph_io_grow(const ph_io *io, void **items, size_t *room, size_t need, size_t item)
+{
+    size_t wanted = *room < 16 ? 16 : *room, bytes = 0;
+    if (need <= *room) return PH_OK;
+    while (wanted < need)
+        if (ph_size_mul(wanted, 2, &wanted)) wanted = need;
+    if (ph_size_mul(wanted, item, &bytes)) return PH_OUT_OF_MEMORY;
+    void *moved = ph_io_alloc(io, bytes);
+    if (!moved) return PH_OUT_OF_MEMORY;
+    if (*items) memcpy(moved, *items, *room * item);
+    ph_io_release(io, *items);
+    *items = moved;
+    *room = wanted;
+    return PH_OK;
+}
+
+ph_status ph_io_fail(const ph_io *io, ph_status status, const char *format, ...)
+{
+    if (io && io->error && io->error_size > 0) {
+        va_list list;
+        va_start(list, format);
+        vsnprintf(io->error, io->error_size, format, list);
+        va_end(list);
+    }
+    return status;
+}
+
+ph_status ph_io_no_memory(const ph_io *io, size_t bytes, const char *what)
+{
+    return ph_io_fail(io, PH_OUT_OF_MEMORY, "out of memory: no %zu bytes for %s", bytes,
+                      what);
+}
+
+ph_io_words ph_io_system_error(int number)
+{
+    ph_io_words words;
+    if (strerror_r(number, words.text, sizeof words.text) != 0)
+        snprintf(words.text, sizeof words.text, "system error %d", number);
+    return words;
+}
+
+/* Characters that would move the cursor, hide or reorder text on a terminal. */
+static int is_harmful(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x61c ||
+           (point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
+           (point >= 0x2060 && point <= 0x206f) || point == 0xfeff ||
+           (point >= 0xe0000 && point <= 0xe0fff);
+}
+
+ph_io_quoted ph_io_quote(const char *text, size_t length)
+{
+    ph_io_quoted quoted;
+    const size_t longest = 60, room = sizeof quoted.text - sizeof "...'";
+    size_t at = 0, used = 0;
+    quoted.text[used++] = '\'';
+    while (at < length && at < longest && used + 10 < room) {
+        uint32_t point = 0;
+        int step = ph_utf8_decode(text + at, length - at, &point);
+        if (step == 0) {
+            used += (size_t)sprintf(quoted.text + used, "\\x%02x",
+                                    (unsigned)(unsigned char)text[at]);
+            step = 1;
+        } else if (is_harmful(point)) {
+            used += (size_t)sprintf(quoted.text + used, "\\u%04x", (unsigned)point);
+        } else {
+            memcpy(quoted.text + used, text + at, (size_t)step);
+            used += (size_t)step;
+        }
+        at += (size_t)step;
+    }
+    strcpy(quoted.text + used, at < length ? "...'" : "'");
+    return quoted;
+}

@@ -1,0 +1,132 @@
+/*
+ * json_write.c - the JSON writer of polyhead_io.h.
+ *
+ * Everything goes to the caller's write function piece by piece; nothing is kept but the
+ * depth, whether a comma is due, and which levels are arrays.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "io/number.h"
+#include "io/utf8.h"
+
+static void put(ph_json_writer *out, const char *bytes, size_t count)
+{
+    if (count > 0) out->write(out->user, bytes, count);
+}
+
+/* One character as it stands inside quotes: the bytes to write, NUL ended. */
+static void escape(uint32_t point, char text[8])
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const char *found = point > 0 && point < 0x80 ? strchr(from, (int)point) : NULL;
+    if (found)
+        snprintf(text, 8, "\\%c", to[found - from]);
+    else if (point < 0x20 || point == 0x7f)
+        snprintf(text, 8, "\\u%04x", (unsigned)point);
+    else
+        text[ph_utf8_encode(point, text)] = 0;
+}
+
+static void put_quoted(ph_json_writer *out, const char *text)
+{
+    size_t length = strlen(text), start = 0, at = 0;
+    put(out, "\"", 1);
+    while (at < length) {
+        char escaped[8];
+        uint32_t point = 0xfffd;
+        int valid = ph_utf8_decode(text + at, length - at, &point);
+        size_t step = valid ? (size_t)valid : 1;
+        if (!valid || point < 0x20 || point == '"' || point == '\\' || point == 0x7f) {
+            put(out, text + start, at - start); /* the plain run before it */
+            escape(point, escaped);
+            put(out, escaped, strlen(escaped));
+            start = at + step;
+        }
+        at += step;
+    }
+    put(out, text + start, at - start);
+    put(out, "\"", 1);
+}
+
+/* What stands in front of every value: a comma if one is due, and its key. */
+static void put_key(ph_json_writer *out, const char *key)
+{
+    int in_array = out->depth > 0 && (out->arrays >> (out->depth - 1) & 1);
+    if (out->comma) put(out, ",", 1);
+    out->comma = 1;
+    if (out->depth > 0 && !in_array) {
+        put_quoted(out, key ? key : "");
+        put(out, ":", 1);
+    }
+}
+
+static void begin(ph_json_writer *out, const char *key, int is_array)
+{
+    put_key(out, key);
+    put(out, is_array ? "[" : "{", 1);
+    if (out->depth < 64) {
+        uint64_t bit = UINT64_C(1) << out->depth++;
+        out->arrays = is_array ? out->arrays | bit : out->arrays & ~bit;
+    }
+    out->comma = 0;
+}
+
+void ph_json_begin_object(ph_json_writer *out, const char *key)
+{
+    begin(out, key, 0);
+}
+
+void ph_json_begin_array(ph_json_writer *out, const char *key)
+{
+    begin(out, key, 1);
+}
+
+void ph_json_end(ph_json_writer *out)
+{
+    if (out->depth == 0) return;
+    out->depth--;
+    put(out, out->arrays >> out->depth & 1 ? "]" : "}", 1);
+    out->comma = out->depth > 0;
+}
+
+void ph_json_string(ph_json_writer *out, const char *key, const char *text)
+{
+    put_key(out, key);
+    put_quoted(out, text);
+}
+
+void ph_json_integer(ph_json_writer *out, const char *key, int64_t value)
+{
+    char text[32];
+    put_key(out, key);
+    put(out, text, (size_t)snprintf(text, sizeof text, "%" PRId64, value));
+}
+
+void ph_json_double(ph_json_writer *out, const char *key, double value)
+{
+    char text[PH_NUMBER_TEXT];
+    put_key(out, key);
+    put(out, text, (size_t)ph_number_print(value, text));
+}
+
+void ph_json_float(ph_json_writer *out, const char *key, float value)
+{
+    char text[PH_NUMBER_TEXT];
+    put_key(out, key);
+    put(out, text, (size_t)ph_number_print_float(value, text));
+}
+
+void ph_json_bool(ph_json_writer *out, const char *key, int value)
+{
+    put_key(out, key);
+    put(out, value ? "true" : "false", value ? 4 : 5);
+}
+
+void ph_json_null(ph_json_writer *out, const char *key)
+{
+    put_key(out, key);
+    put(out, "null", 4);
+}
