@@ -11,6 +11,14 @@
  *                                FRESH 0    ADD c    SHRINK c * alpha[i]
  *                                PEAK: 0, and maxima are folded into peak on the way out
  */
+/* Loops over the tile must vanish. With a count clang unrolls them before M is known, as
+   loops of unknown length, and then keeps the accumulators in memory. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 enum { ACROSS, ALONG };
 enum { FRESH, ADD, SHRINK, PEAK };
 enum { GROUP = PH_LANES / VL }; /* vectors in 16 columns */
@@ -23,9 +31,9 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
             const float *alpha, float *peak)
 {
     vec acc[MR][NR / VL];
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 0; i < M; i++)
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < NV; v++) {
             if (start == ADD)
                 acc[i][v] = v_load(c + i * ldc + v * VL);
@@ -36,27 +44,27 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
         }
     for (int kk = 0; kk < k; kk++) {
         vec right[NR / VL];
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < NV; v++) right[v] = v_load(b + kk * ldb + v * VL);
-#pragma GCC unroll 16
+        UNROLL
         for (int i = 0; i < M; i++) {
             vec left = v_set1(form == ACROSS ? a[kk * lda + i] : a[i * PH_STRIP_LD + kk]);
-#pragma GCC unroll 8
+            UNROLL
             for (int v = 0; v < NV; v++) acc[i][v] = v_fma(left, right[v], acc[i][v]);
         }
     }
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 0; i < M; i++)
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < NV; v++) v_store(c + i * ldc + v * VL, acc[i][v]);
     if (start != PEAK) return;
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
+        UNROLL
         for (int g = 0; g < GROUP; g++) {
             float *p = peak + i * PH_LANES + g * VL;
             vec highest = v_load(p);
-#pragma GCC unroll 8
+            UNROLL
             for (int v = g; v < NV; v += GROUP) highest = v_max(highest, acc[i][v]);
             v_store(p, highest);
         }

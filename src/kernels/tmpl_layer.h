@@ -9,7 +9,7 @@
 V void panel_line(const int W, float *dst, const void *src, int n, ph_dtype type,
                   const int last)
 {
-#pragma GCC unroll 8
+    UNROLL
     for (int v = 0; v < W; v += VL) {
         int inside = ph_min(VL, W - v), part = ph_max(0, ph_min(n - v, VL));
         vec x = part > 0 ? load_part(src, type, v, part) : v_zero();
@@ -61,28 +61,28 @@ V void stream_rows(const int M, const int K, int n, const float *a, int64_t lda,
 {
     vec left[FLOCK][DEPTH], right[DEPTH];
     int j = 0;
-#pragma GCC unroll 4
+    UNROLL
     for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
+        UNROLL
         for (int q = 0; q < K; q++) left[i][q] = v_set1(a[i * lda + q]);
     for (; j + VL <= n; j += VL) {
-#pragma GCC unroll 4
+        UNROLL
         for (int q = 0; q < K; q++) right[q] = v_load(b + q * ldb + j);
-#pragma GCC unroll 4
+        UNROLL
         for (int i = 0; i < M; i++) {
             vec sum = v_load(c + i * ldc + j);
-#pragma GCC unroll 4
+            UNROLL
             for (int q = 0; q < K; q++) sum = v_fma(left[i][q], right[q], sum);
             v_store(c + i * ldc + j, sum);
         }
     }
     if (j == n) return;
-#pragma GCC unroll 4
+    UNROLL
     for (int q = 0; q < K; q++) right[q] = v_load_n(b + q * ldb + j, n - j);
-#pragma GCC unroll 4
+    UNROLL
     for (int i = 0; i < M; i++) {
         vec sum = v_load_n(c + i * ldc + j, n - j);
-#pragma GCC unroll 4
+        UNROLL
         for (int q = 0; q < K; q++) sum = v_fma(left[i][q], right[q], sum);
         v_store_n(c + i * ldc + j, sum, n - j);
     }

@@ -13,6 +13,12 @@
 #include <arm_neon.h>
 #include <string.h>
 
+/* Before it hands out registers gcc moves loads upwards, as far as six numbers of the left
+   operand at once; that is more than there are, and sums would go through memory. */
+#if !defined(__clang__)
+#pragma GCC optimize("no-schedule-insns")
+#endif
+
 #define VL 4
 #define MR 6
 #define NR 16
