@@ -217,9 +217,9 @@ static void print_projections(const example *e)
          MATRIX("K2 = X W2_K", e->k[1], TERM_HEAD_B),
          MATRIX("V2 = X W2_V", e->v[1], TERM_HEAD_B));
     printf("   %sNote.%s ", term_on(stdout, TERM_WARN), term_on(stdout, TERM_PLAIN));
-    puts(
-        "A widely copied article prints other numbers for Q1 and Q2 from the same\n"
-        "   X, W1_Q, W2_Q. They are wrong; those above are right. By hand, the first of Q1:");
+    puts("A widely copied article prints other numbers for Q1 and Q2, from the");
+    puts("   same X, W1_Q and W2_Q. They are wrong; those above are right. By hand, the");
+    puts("   first of Q1:");
     printf("   1 * 0.1 + 0.5 * (-0.2) + (-1) * 1.0 + 2 * 0.5 = %g, where it has %g.\n\n",
            (double)e->q[0][0][0], (double)wrong_q[0][0][0]);
     SHOW(MATRIX("Q1 in the article (wrong)", wrong_q[0], TERM_DIM),
@@ -301,9 +301,8 @@ static void print_flow(void)
         printf("   %s%-14s%s %-21s %8s  %s\n", term_on(stdout, TERM_NAME), flow[i].name,
                term_on(stdout, TERM_PLAIN), flow[i].shape, numbers, flow[i].how);
     }
-    puts(
-        "\n   Scores and weights are the only tensors that grow with the square of the\n"
-        "   length. Polyhead never stores them: they are made and used up tile by tile.\n");
+    puts("\n   Scores and weights are the only tensors that grow with the square of the");
+    puts("   length. Polyhead never stores them: they are made and used up in tiles.\n");
     puts("   What it costs on this machine: polyhead explain --shape 32,20,512,8");
 }
 
