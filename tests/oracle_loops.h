@@ -9,7 +9,8 @@
 #define ADD(sum, term) ((sum) = (double)((REAL)(sum) + (REAL)(term)))
 
 /* What one row needs between the scores and the gradients; arrays over the keys. */
-typedef struct FN(row) {
+#define ROW FN(row)
+typedef struct ROW {
     REAL *t;       /* capped score                                    */
     REAL *slope;   /* derivative of the capped score by the plain one */
     REAL *p;       /* weight before dropout                           */
@@ -17,12 +18,12 @@ typedef struct FN(row) {
     uint8_t *seen; /* takes part                                      */
     int any;       /* some key is seen                                */
     REAL lse;
-    REAL p_sink;  /* weight of the sink                              */
-    int measure;  /* 1: also find reach                              */
-    double reach; /* largest magnitude of a seen score               */
-} FN(row);
+    REAL p_sink; /* weight of the sink                              */
+    int measure; /* 1: magnitudes are wanted                        */
+    double peak; /* largest |t|, or |sink|                          */
+} ROW;
 
-static void FN(row_init)(FN(row) * r, int kv_len, int measure)
+static void FN(row_init)(ROW *r, int kv_len, int measure)
 {
     r->measure = measure;
     size_t n = (size_t)kv_len + 1;
@@ -33,7 +34,7 @@ static void FN(row_init)(FN(row) * r, int kv_len, int measure)
     r->seen = calloc(n, 1);
 }
 
-static void FN(row_free)(FN(row) * r)
+static void FN(row_free)(ROW *r)
 {
     free(r->t);
     free(r->slope);
@@ -43,47 +44,34 @@ static void FN(row_free)(FN(row) * r)
 }
 
 /* Scores of the keys that row i sees: scale, bias, alibi, cap. */
-static void FN(row_scores)(const dense *p, FN(row) * r, int b, int h, int i)
+static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
 {
     const double *q = p->q + at_q(p, b, h, i);
     r->any = 0;
-    r->reach = 0;
+    r->peak = p->sink && isfinite(p->sink[h]) ? fabs(p->sink[h]) : 0;
     for (int j = 0; j < p->kv_len; j++) {
         r->seen[j] = (uint8_t)dense_sees(p, b, h, i, j);
         if (!r->seen[j]) continue;
         r->any = 1;
         const double *k = p->k + at_k(p, b, h, j);
-        REAL dot = 0, size = 0;
+        REAL dot = 0;
         for (int d = 0; d < p->qk_dim; d++) dot += (REAL)q[d] * (REAL)k[d];
-        if (r->measure)
-            for (int d = 0; d < p->qk_dim; d++) size += FABS((REAL)q[d] * (REAL)k[d]);
         REAL s = (REAL)p->scale * dot;
-        size *= FABS((REAL)p->scale);
-        if (p->bias) {
-            REAL bias = (REAL)p->bias[at_bias(p, b, h, i, j)];
-            s += bias;
-            size += FABS(bias);
-        }
-        if (p->alibi) {
-            REAL slope = (REAL)p->alibi[h];
-            REAL far = (REAL)fabs((double)i + p->offset[b] - j);
-            s -= slope * far;
-            size += FABS(slope) * far;
-        }
+        if (p->bias) s += (REAL)p->bias[at_bias(p, b, h, i, j)];
+        if (p->alibi) s -= (REAL)p->alibi[h] * (REAL)fabs((double)i + p->offset[b] - j);
         r->slope[j] = 1;
         if (p->softcap != 0) {
             REAL cap = (REAL)p->softcap, th = TANH(s / cap);
             s = cap * th;
             r->slope[j] = 1 - th * th;
-            size = r->slope[j] * size + FABS(s); /* what reaches the capped score */
         }
         r->t[j] = s;
-        if ((double)size > r->reach) r->reach = (double)size;
+        r->peak = fmax(r->peak, (double)FABS(s));
     }
 }
 
 /* Softmax over the seen keys and the sink. */
-static void FN(row_softmax)(const dense *p, FN(row) * r, int b, int h, int i)
+static void FN(row_softmax)(const dense *p, ROW *r, int b, int h, int i)
 {
     int has_sink = p->sink && p->sink[h] != -INFINITY;
     REAL top = -INFINITY, sum = 0;
@@ -112,7 +100,7 @@ static REAL FN(gate_of)(const dense *p, int b, int h, int i)
 }
 
 /* Results of one computed row; m is the magnitude or NULL. */
-static void FN(row_out)(const dense *p, const FN(row) * r, int b, int h, int i, answer *a,
+static void FN(row_out)(const dense *p, const ROW *r, int b, int h, int i, answer *a,
                         answer *m)
 {
     REAL gate = FN(gate_of)(p, b, h, i);
@@ -129,7 +117,8 @@ static void FN(row_out)(const dense *p, const FN(row) * r, int b, int h, int i, 
         if (m) m->out[row * (size_t)p->v_dim + (size_t)d] = (double)(FABS(gate) * size);
     }
     a->lse[row] = (double)r->lse;
-    if (m) m->lse[row] = 1 + r->reach;
+    if (m) m->lse[row] = 1 + r->peak;
+    if (m) m->peak = fmax(m->peak, r->peak);
     REAL entropy = 0, size = 0;
     for (int j = 0; j < p->kv_len; j++) {
         if (!r->seen[j]) continue;
@@ -150,7 +139,7 @@ static void FN(row_out)(const dense *p, const FN(row) * r, int b, int h, int i, 
 
 static void FN(forward)(const dense *p, answer *a, answer *m)
 {
-    FN(row) r;
+    ROW r;
     FN(row_init)(&r, p->kv_len, m != NULL);
     for (int b = 0; b < p->batch; b++)
         for (int h = 0; h < p->q_heads; h++)
@@ -167,7 +156,7 @@ static void FN(forward)(const dense *p, answer *a, answer *m)
 }
 
 /* Where the row has been computed before, only lse and out are left of it. */
-static void FN(row_given)(const dense *p, FN(row) * r, int b, int h, int i)
+static void FN(row_given)(const dense *p, ROW *r, int b, int h, int i)
 {
     r->lse = (REAL)p->given_lse[at_row(p, b, h, i)];
     REAL grow = 1 / (1 - (REAL)p->dropout);
@@ -181,7 +170,7 @@ static void FN(row_given)(const dense *p, FN(row) * r, int b, int h, int i)
 }
 
 /* dp_ij = dout_i gate_i . v_j, with the factor of dropout; size: its magnitude. */
-static REAL FN(dp_of)(const dense *p, const FN(row) * r, int b, int h, int i, int j,
+static REAL FN(dp_of)(const dense *p, const ROW *r, int b, int h, int i, int j,
                       REAL *size)
 {
     const double *dout = p->dout + at_row(p, b, h, i) * (size_t)p->v_dim;
@@ -228,8 +217,7 @@ static void FN(cell_size)(const dense *p, int b, int h, int i, int j, REAL ds, R
 }
 
 /* sum_j p_ij dp_ij, which equals dout.out: by its definition, or from the given out. */
-static REAL FN(mean_of)(const dense *p, const FN(row) * r, int b, int h, int i,
-                        REAL *size)
+static REAL FN(mean_of)(const dense *p, const ROW *r, int b, int h, int i, REAL *size)
 {
     REAL sum = 0, all = 0, part;
     for (int j = 0; j < p->kv_len; j++) {
@@ -246,8 +234,8 @@ static REAL FN(mean_of)(const dense *p, const FN(row) * r, int b, int h, int i,
     return r->any ? sum : 0;
 }
 
-static void FN(row_back)(const dense *p, const FN(row) * r, int b, int h, int i,
-                         answer *a, answer *m)
+static void FN(row_back)(const dense *p, const ROW *r, int b, int h, int i, answer *a,
+                         answer *m)
 {
     REAL dlse = p->dlse ? (REAL)p->dlse[at_row(p, b, h, i)] : 0;
     REAL mean_size, dp_size, mean = FN(mean_of)(p, r, b, h, i, &mean_size);
@@ -273,7 +261,7 @@ static void FN(row_back)(const dense *p, const FN(row) * r, int b, int h, int i,
 
 static void FN(backward)(const dense *p, answer *a, answer *m)
 {
-    FN(row) r;
+    ROW r;
     FN(row_init)(&r, p->kv_len, m != NULL);
     for (int b = 0; b < p->batch; b++)
         for (int h = 0; h < p->q_heads; h++)
@@ -288,3 +276,4 @@ static void FN(backward)(const dense *p, answer *a, answer *m)
 }
 
 #undef ADD
+#undef ROW

@@ -197,7 +197,7 @@ static void make_look(problem *p, uint64_t *rng)
     if (w->weights)
         l->weights = floats(p, &p->weights, "weights", SLAB_OUTPUT, b, h, q, k);
     if (w->col_sum)
-        l->col_sum = floats(p, &p->col_sum, "col_sum", SLAB_OUTPUT, b, h, k, 1);
+        l->col_sum = floats(p, &p->col_sum, "col_sum", SLAB_OUTPUT, b, h, 1, k);
     if (w->entropy)
         l->entropy = floats(p, &p->entropy, "entropy", SLAB_OUTPUT, b, h, q, 1);
     if (w->top_k) {

@@ -1,0 +1,54 @@
+/*
+ * judge.h - are the results of a call close enough to the truth?
+ *
+ * The truth is the oracle in double. How close is close enough comes from the data: the
+ * yardstick (plain loops in float on the same numbers) makes an error of its own, and the
+ * engine may make a small multiple of it,
+ *
+ *     |found - truth| <= (F Y + U 2^-23 (1 + peak)) size + half a step of the type,
+ *
+ * size  what the largest element of the row would be if no terms cancelled
+ * Y     the yardstick's largest error in the tensor, in units of size
+ * F     2 forward, 3 for gradients
+ * U     3: a few units in the last place, for the cases where the yardstick is lucky;
+ * peak  the largest score: its rounding alone moves a weight by 2^-24 peak.
+ *
+ * The half step counts only for f16 and bf16, which are rounded once at the end.
+ */
+#ifndef JUDGE_H
+#define JUDGE_H
+
+#include "cases.h"
+
+typedef struct judge {
+    dense p;
+    answer truth, size, yard;
+    char why[700];
+    double worst;         /* largest share of a tolerance that was used      */
+    const char *worst_in; /* and the tensor it was in                        */
+} judge;
+
+/* Works out truth and yardstick for the inputs of p. With dropout, which weights were
+   dropped is read from p->weights, so the engine must have run. */
+void judge_open(judge *j, const problem *p);
+void judge_close(judge *j);
+
+/* NULL if all is well, else one sentence: out, lse and every look p asked for. */
+const char *judge_forward(judge *j, const problem *p);
+/* The gradients; the yardstick reads out and lse of p as the engine left them. */
+const char *judge_backward(judge *j, const problem *p);
+
+/* ---- running the engine -------------------------------------------------------------------- */
+
+/* A ctx with this instruction set (NULL: the best) and number of threads; kept and shared
+   by later calls. NULL if it cannot be opened. */
+ph_ctx *drive_ctx(const char *isa, int threads);
+void drive_close(void);
+
+/* Plan, one call, free. */
+ph_status drive_forward(ph_ctx *ctx, problem *p);
+ph_status drive_look(ph_ctx *ctx, problem *p); /* args.look must be set */
+/* Both passes with one plan; p->attn.backward must be set. */
+ph_status drive_backward(ph_ctx *ctx, problem *p);
+
+#endif
