@@ -12,7 +12,7 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
         vec group[GROUP], total[GROUP];
         for (int v = 0; v < GROUP; v++) group[v] = v_load(peak + v * VL);
         float highest = v_max16(group), old = top[i];
-        if (!(highest > old)) highest = old;
+        if (highest <= old) highest = old; /* keeps NaN */
         top[i] = highest;
         if (highest == -__builtin_inff()) highest = 0; /* nothing seen: 2^-inf below, not NaN */
         float shrink = old == highest ? 1.0f : v_first(v_exp2(v_set1(old - highest)));

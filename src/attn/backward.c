@@ -1,0 +1,465 @@
+/*
+ * backward.c - gradients of q, k and v: five products per tile.
+ *
+ *     s = q k^T    dp = dout v^T    dv += p^T dout    dk += ds^T q    dq += ds k
+ *
+ * A work item owns a chunk of PH_CHUNK keys and every q head that shares them, so dk and dv
+ * of the chunk are summed in one place, over rows in order. dq needs all chunks: each
+ * chunk's share is summed on its own and the shares are added in order of the keys. With
+ * enough (batch row, head cluster) pairs one item walks all its chunks and adds directly;
+ * with few pairs chunks run side by side, in waves, each with a dq of its own that is added
+ * afterwards. The order of the sums, and so the bits, is the same.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attn/grad.h"
+
+enum { WAVE_BUDGET = 32 << 20 }; /* bytes of private dq that may be alive at once */
+
+typedef struct worker {
+    ph_grad_rows g;
+    ph_grad_tile tile;
+    float *k_across, *v_across; /* chunk, by blocks                                  */
+    float *k;                   /* (PH_CHUNK, k_pad)                                  */
+    int k_finite;
+    float *dk, *dv;  /* (heads in cluster, PH_CHUNK, pad)                              */
+    float *dq_tile;  /* (PH_GRAD_ROWS, k_pad) share of the chunk                        */
+    float *ones;     /* (mr) 1                                                         */
+} worker;
+
+/* Everything that is shared by the items of one call. */
+typedef struct task {
+    const ph_call *call;
+    float *lse, *delta;   /* (batch, q_heads, q_len): base 2 and +inf where not computed */
+    double *sums;         /* (2, batch, q_heads): parts of dgate and dsink              */
+    float *dq;            /* (pairs, cluster, q_len, k_pad), or NULL: grads->dq itself   */
+    float *parts;         /* (wave, cluster, q_len, k_pad)                               */
+    int first;            /* first item of the current wave                              */
+    int count;            /* items in it                                                 */
+} task;
+
+static size_t dq_floats(const ph_plan *plan)
+{
+    return (size_t)plan->cluster * (size_t)plan->attn.q_len * (size_t)plan->k_pad;
+}
+
+/* dq can be summed in the caller's tensor when that is f32 and has no ragged edge. */
+static int dq_in_place(const ph_plan *plan)
+{
+    return plan->attn.dtype == PH_F32 && plan->attn.qk_dim == plan->k_pad;
+}
+
+static int pair_count(const ph_plan *plan)
+{
+    return plan->attn.batch * (plan->attn.q_heads / plan->cluster);
+}
+
+static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    const ph_attn *a = &plan->attn;
+    size_t chunk = PH_CHUNK, heads_k = (size_t)(plan->cluster * a->k_heads / a->q_heads);
+    size_t heads_v = (size_t)(plan->cluster * a->v_heads / a->q_heads);
+    ph_grad_rows_take(plan, arena, &w->g);
+    ph_grad_tile_take(plan, arena, &w->tile);
+    w->k_across = ph_arena_floats(arena, chunk * (size_t)a->qk_dim + PH_PACK_SLACK);
+    w->v_across = ph_arena_floats(arena, chunk * (size_t)a->v_dim + PH_PACK_SLACK);
+    w->k = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
+    w->dk = ph_arena_floats(arena, heads_k * chunk * (size_t)plan->k_pad);
+    w->dv = ph_arena_floats(arena, heads_v * chunk * (size_t)plan->v_pad);
+    w->dq_tile = ph_arena_floats(arena, (size_t)PH_GRAD_ROWS * (size_t)plan->k_pad);
+    w->ones = ph_arena_floats(arena, PH_MR_MAX);
+}
+
+static void take_task(const ph_plan *plan, ph_arena *arena, task *t)
+{
+    const ph_attn *a = &plan->attn;
+    size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
+    size_t pairs = (size_t)pair_count(plan);
+    t->lse = ph_arena_floats(arena, rows);
+    t->delta = ph_arena_floats(arena, rows);
+    t->sums = ph_arena_take(arena, 2 * (size_t)a->batch * (size_t)a->q_heads * sizeof(double));
+    t->dq = NULL;
+    if (!dq_in_place(plan)) t->dq = ph_arena_floats(arena, pairs * dq_floats(plan));
+    t->parts = ph_arena_floats(arena, (size_t)plan->wave * dq_floats(plan));
+}
+
+/* Chunks side by side only where pairs alone would leave threads idle. */
+static void choose_wave(ph_plan *plan)
+{
+    int threads = plan->ctx->threads, pairs = pair_count(plan);
+    int64_t items = (int64_t)pairs * plan->chunks;
+    int even = pairs % threads == 0 && pairs > 0;
+    plan->wave = 0;
+    if (threads == 1 || plan->chunks <= 1 || pairs >= 4 * threads || even) return;
+    size_t bytes = dq_floats(plan) * sizeof(float);
+    int64_t wave = bytes ? (int64_t)(WAVE_BUDGET / bytes) : items;
+    if (wave < threads) wave = threads;
+    plan->wave = (int)(wave < items ? wave : items);
+}
+
+void ph_backward_measure(ph_plan *plan)
+{
+    ph_arena lane = {0}, shared = {0};
+    worker w;
+    task t;
+    plan->chunks = ph_div_up(plan->attn.kv_len, PH_CHUNK);
+    choose_wave(plan);
+    take_worker(plan, &lane, &w);
+    take_task(plan, &shared, &t);
+    size_t bias = ph_bias_gradient_bytes(plan);
+    plan->lane_bytes[PH_DO_BACKWARD] = lane.used > bias ? lane.used : bias;
+    plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
+}
+
+/* ---- before: delta, lse, and the gradients that need nothing else ---- */
+
+typedef struct row_sums {
+    double dgate, dsink;
+} row_sums;
+
+/* One computed row: dout.out, and what follows from it. */
+static void prepare_row(const task *t, int head, int64_t index, double product, row_sums *sums)
+{
+    const ph_args *args = t->call->args;
+    const ph_grads *grads = t->call->grads;
+    int per_row = t->call->attn->gate == PH_GATE_ROW;
+    double dlse = grads->dlse ? grads->dlse[index] : 0, delta = product - dlse;
+    double lse = args->lse[index];
+    t->delta[index] = (float)delta;
+    t->lse[index] = lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
+    if (args->gate) {
+        double dgate = product / args->gate[per_row ? index : head];
+        sums->dgate += dgate;
+        if (grads->dgate && per_row) grads->dgate[index] = (float)dgate;
+    }
+    if (args->sink && args->sink[head] != -INFINITY)
+        sums->dsink -= exp(args->sink[head] - lse) * delta;
+}
+
+/* Work item: one head of one batch row. Also clears its rows of dq where they are summed
+   in place. */
+static void prepare_head(void *arg, int lane, int item)
+{
+    task *t = arg;
+    const ph_call *call = t->call;
+    const ph_attn *a = call->attn;
+    int batch = item / a->q_heads, head = item % a->q_heads;
+    ph_extent extent = ph_rows_extent(call, batch);
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    float *x = ph_arena_floats(&arena, (size_t)call->plan->v_pad);
+    float *y = ph_arena_floats(&arena, (size_t)call->plan->v_pad);
+    row_sums sums = {0, 0};
+    for (int token = 0; token < a->q_len; token++) {
+        int64_t index = (int64_t)item * a->q_len + token;
+        int64_t at = batch * a->out.batch + head * a->out.head + token * a->out.time;
+        if (call->grads->dq && !t->dq)
+            memset((float *)call->grads->dq + batch * a->dq.batch + head * a->dq.head +
+                       token * a->dq.time,
+                   0, (size_t)a->qk_dim * sizeof(float));
+        if (token >= extent.q_len || !ph_rows_active(call, batch, head, token)) {
+            t->delta[index] = 0, t->lse[index] = INFINITY;
+            if (call->grads->dgate && a->gate == PH_GATE_ROW) call->grads->dgate[index] = 0;
+            continue;
+        }
+        call->kernels->load_row(x, ph_at(call->grads->dout, a->dtype, at), a->v_dim, a->dtype, 1);
+        call->kernels->load_row(y, ph_at(call->args->out, a->dtype, at), a->v_dim, a->dtype, 1);
+        prepare_row(t, head, index, call->kernels->dot(a->v_dim, x, y), &sums);
+    }
+    t->sums[item] = sums.dgate;
+    t->sums[a->batch * a->q_heads + item] = sums.dsink;
+}
+
+/* Adds the parts of all batch rows, in order. */
+static void finish_sums(const task *t)
+{
+    const ph_attn *a = t->call->attn;
+    const ph_grads *grads = t->call->grads;
+    for (int h = 0; h < a->q_heads; h++) {
+        double dgate = 0, dsink = 0;
+        for (int b = 0; b < a->batch; b++) {
+            dgate += t->sums[b * a->q_heads + h];
+            dsink += t->sums[(a->batch + b) * a->q_heads + h];
+        }
+        if (grads->dgate && a->gate == PH_GATE_HEAD) grads->dgate[h] = (float)dgate;
+        if (grads->dsink) grads->dsink[h] = (float)dsink;
+    }
+}
+
+/* ---- one chunk of keys ---- */
+
+/* Where the chunk's share of dq goes: row of (head in cluster, token), and its stride. */
+typedef struct dq_target {
+    float *base;
+    int64_t head, time;
+} dq_target;
+
+static dq_target target_of(const task *t, int pair, float *buffer)
+{
+    const ph_plan *plan = t->call->plan;
+    const ph_attn *a = t->call->attn;
+    if (buffer) return (dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad};
+    int clusters = a->q_heads / plan->cluster;
+    int64_t at = pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
+    return (dq_target){(float *)t->call->grads->dq + at, a->dq.head, a->dq.time};
+}
+
+static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k0, int keys)
+{
+    const ph_attn *a = call->attn;
+    const ph_plan *plan = call->plan;
+    int64_t ld;
+    w->k_finite = 1;
+    for (int c = 0; c < keys; c += PH_BLOCK) {
+        int n = ph_min(PH_BLOCK, keys - c), b = rows->batch;
+        float *k = w->k + (int64_t)c * plan->k_pad;
+        ph_keys_across(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim, k0 + c, 0, n,
+                       w->k_across + (int64_t)c * a->qk_dim);
+        ph_keys_across(call, call->args->v, &a->v, b, rows->v_head, a->v_dim, k0 + c, 0, n,
+                       w->v_across + (int64_t)c * a->v_dim);
+        const float *in_place = ph_keys_along(call, call->args->k, &a->k, b, rows->k_head,
+                                              a->qk_dim, plan->k_pad, k0 + c, 0, n, 0, k, &ld);
+        if (in_place != k) memcpy(k, in_place, (size_t)n * (size_t)plan->k_pad * sizeof(float));
+        w->k_finite &= call->kernels->finite(k, plan->k_pad, n, plan->k_pad);
+    }
+}
+
+/* Rows [*from, *to) of the tile that may see one of the keys [j, j + n). */
+static void seeing_rows(const ph_rows *rows, int j, int n, int *from, int *to)
+{
+    int a = 0, b = rows->count;
+    while (a < b && (rows->hi[a] <= j || rows->lo[a] >= j + n)) a++;
+    while (b > a && (rows->hi[b - 1] <= j || rows->lo[b - 1] >= j + n)) b--;
+    *from = a, *to = b;
+}
+
+/* dk += ds^T q and dv += p^T dout for the block, mr keys at a time. */
+static void add_key_gradients(const ph_call *call, worker *w, int j0, int keys, float *dk, float *dv)
+{
+    const ph_kernels *k = call->kernels;
+    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
+    for (int c = 0; c < keys; c += k->mr) {
+        int m = ph_min(k->mr, keys - c), from = 0, to = w->g.rows->count;
+        if (w->tile.partial) seeing_rows(w->g.rows, j0 + c, m, &from, &to);
+        if (from >= to) continue;
+        int64_t tile = (int64_t)from * PH_STRIP_LD + c;
+        if (call->grads->dv)
+            k->product(m, v_pad, to - from, w->tile.p + tile, PH_STRIP_LD,
+                       w->g.dout + (int64_t)from * v_pad, v_pad, k->nr, dv + (int64_t)c * v_pad,
+                       v_pad, 1);
+        if (call->grads->dk)
+            k->product(m, k_pad, to - from, w->tile.ds + tile, PH_STRIP_LD,
+                       w->g.q + (int64_t)from * k_pad, k_pad, k->nr, dk + (int64_t)c * k_pad,
+                       k_pad, 1);
+    }
+}
+
+/* The same three sums where a hidden number may be NaN or Inf: hidden pairs are stepped
+   over. Same order, same bits. */
+static void add_seen(const ph_call *call, worker *w, int j0, int c_block, int keys, float *dk,
+                     float *dv)
+{
+    const ph_kernels *k = call->kernels;
+    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
+    for (int r = 0; r < w->g.rows->count; r++)
+        for (int c = 0; c < keys; c++) {
+            int64_t at = (int64_t)r * PH_STRIP_LD + c;
+            if (!ph_rows_sees(call, w->g.rows, r, j0 + c)) continue;
+            k->axpy(v_pad, w->tile.p[at], w->g.dout + (int64_t)r * v_pad, dv + (int64_t)c * v_pad);
+            k->axpy(k_pad, w->tile.ds[at], w->g.q + (int64_t)r * k_pad, dk + (int64_t)c * k_pad);
+            k->axpy(k_pad, w->tile.ds[at], w->k + (int64_t)(c_block + c) * k_pad,
+                    w->dq_tile + (int64_t)r * k_pad);
+        }
+}
+
+/* All rows of the tile against block [c_block, c_block + keys) of the chunk at k0. */
+static void run_block(const ph_call *call, worker *w, int k0, int c_block, int keys, float *dk,
+                      float *dv)
+{
+    const ph_kernels *k = call->kernels;
+    const ph_plan *plan = call->plan;
+    int j0 = k0 + c_block, k_pad = plan->k_pad, c0, c1;
+    int safe = w->k_finite && w->g.finite;
+    if (w->g.rows->high <= j0 || w->g.rows->low >= j0 + keys) return;
+    w->tile.partial = 0;
+    for (int r = 0; r < w->g.rows->count; r += k->mr) {
+        int m = ph_min(k->mr, w->g.rows->count - r);
+        int seen = ph_grad_strip(call, &w->g, &w->tile, r, m, j0, keys,
+                                 w->k_across + (int64_t)c_block * plan->attn.qk_dim,
+                                 w->v_across + (int64_t)c_block * plan->attn.v_dim, &c0, &c1);
+        if (seen && safe && call->grads->dq)
+            k->weigh(m, k_pad, c1 - c0, w->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
+                     w->k + (int64_t)(c_block + c0) * k_pad, k_pad,
+                     w->dq_tile + (int64_t)r * k_pad, k_pad, w->ones);
+    }
+    if (safe)
+        add_key_gradients(call, w, j0, keys, dk, dv);
+    else
+        add_seen(call, w, j0, c_block, keys, dk, dv);
+}
+
+/* All rows of one group of heads against the chunk. */
+static void run_group(const task *t, worker *w, int head_in_cluster, int k0, int keys,
+                      dq_target target, float *dk, float *dv)
+{
+    const ph_call *call = t->call;
+    const ph_rows *rows = w->g.rows;
+    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
+    int total = call->attn->q_len * rows->group;
+    for (int row = 0, next; row < total; row = next) {
+        next = ph_rows_gather(call, w->g.rows, row, total, PH_GRAD_ROWS);
+        if (next == row) break; /* beyond the valid queries */
+        if (rows->high <= k0 || rows->low >= k0 + keys) continue;
+        ph_grad_rows_pack(call, &w->g, t->lse, t->delta);
+        memset(w->dq_tile, 0, (size_t)rows->count * (size_t)k_pad * sizeof(float));
+        for (int c = 0; c < keys; c += PH_BLOCK)
+            run_block(call, w, k0, c, ph_min(PH_BLOCK, keys - c), dk + (int64_t)c * k_pad,
+                      dv + (int64_t)c * v_pad);
+        for (int r = 0; call->grads->dq && r < rows->count; r++) {
+            int head = head_in_cluster + rows->head[r] - rows->head0;
+            float *dq = target.base + head * target.head + rows->token[r] * target.time;
+            call->kernels->axpy(k_pad, 1, w->dq_tile + (int64_t)r * k_pad, dq);
+        }
+    }
+}
+
+/* Rounds and stores the chunk's rows of dk or dv; keys beyond the valid ones get 0. */
+static void store_keys(const ph_call *call, void *out, const ph_strides *s, int batch, int head,
+                       int k0, int dim, int pad, const float *sums, float scale)
+{
+    const ph_attn *a = call->attn;
+    int n = ph_min(PH_CHUNK, a->kv_len - k0);
+    for (int c = 0; out && c < n; c++) {
+        int64_t at = batch * s->batch + head * s->head + (k0 + c) * s->time;
+        call->kernels->store_row(ph_at_out(out, a->dtype, at), sums + (int64_t)c * pad, dim,
+                                 a->dtype, scale);
+    }
+}
+
+static void run_chunk(const task *t, int lane, int pair, int chunk, dq_target target)
+{
+    const ph_call *call = t->call;
+    const ph_plan *plan = call->plan;
+    const ph_attn *a = call->attn;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w;
+    take_worker(plan, &arena, &w);
+    for (int i = 0; i < PH_MR_MAX; i++) w.ones[i] = 1;
+
+    int clusters = a->q_heads / plan->cluster, batch = pair / clusters;
+    int head0 = pair % clusters * plan->cluster, k0 = chunk * PH_CHUNK;
+    int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
+    int64_t dk_size = (int64_t)PH_CHUNK * plan->k_pad, dv_size = (int64_t)PH_CHUNK * plan->v_pad;
+    memset(w.dk, 0, (size_t)(plan->cluster / per_k * dk_size) * sizeof(float));
+    memset(w.dv, 0, (size_t)(plan->cluster / per_v * dv_size) * sizeof(float));
+    for (int h = 0; h < plan->cluster; h += plan->group) {
+        ph_rows_begin(call, w.g.rows, batch, head0 + h, plan->group);
+        int keys = ph_min(PH_CHUNK, w.g.rows->extent.kv_len - k0);
+        if (keys <= 0) break;
+        pack_keys(call, &w, w.g.rows, k0, keys);
+        run_group(t, &w, h, k0, keys, target, w.dk + h / per_k * dk_size,
+                  w.dv + h / per_v * dv_size);
+    }
+    for (int h = 0; h < plan->cluster / per_k; h++)
+        store_keys(call, call->grads->dk, &a->dk, batch, head0 / per_k + h, k0, a->qk_dim,
+                   plan->k_pad, w.dk + h * dk_size, a->scale);
+    for (int h = 0; h < plan->cluster / per_v; h++)
+        store_keys(call, call->grads->dv, &a->dv, batch, head0 / per_v + h, k0, a->v_dim,
+                   plan->v_pad, w.dv + h * dv_size, 1);
+}
+
+/* ---- who runs which chunk ---- */
+
+static float *pair_buffer(const task *t, int pair)
+{
+    return t->dq ? t->dq + (size_t)pair * dq_floats(t->call->plan) : NULL;
+}
+
+static void pair_item(void *arg, int lane, int pair)
+{
+    const task *t = arg;
+    for (int chunk = 0; chunk < t->call->plan->chunks; chunk++)
+        run_chunk(t, lane, pair, chunk, target_of(t, pair, pair_buffer(t, pair)));
+}
+
+static void wave_item(void *arg, int lane, int index)
+{
+    const task *t = arg;
+    const ph_plan *plan = t->call->plan;
+    int item = t->first + index;
+    float *part = t->parts + (size_t)index * dq_floats(plan);
+    memset(part, 0, dq_floats(plan) * sizeof(float));
+    run_chunk(t, lane, item / plan->chunks, item % plan->chunks,
+              target_of(t, item / plan->chunks, part));
+}
+
+/* Adds the wave's shares of one (head in cluster, block of tokens), in order of the keys. */
+static void add_parts(void *arg, int lane, int index)
+{
+    const task *t = arg;
+    const ph_plan *plan = t->call->plan;
+    int len = t->call->attn->q_len, head = index % plan->cluster;
+    int first = index / plan->cluster * PH_GRAD_ROWS, end = ph_min(first + PH_GRAD_ROWS, len);
+    (void)lane;
+    for (int i = 0; i < t->count; i++) {
+        int pair = (t->first + i) / plan->chunks;
+        dq_target to = target_of(t, pair, pair_buffer(t, pair));
+        const float *part = t->parts + (size_t)i * dq_floats(plan);
+        for (int token = first; token < end; token++)
+            t->call->kernels->axpy(plan->k_pad, 1,
+                                   part + ((int64_t)head * len + token) * plan->k_pad,
+                                   to.base + head * to.head + token * to.time);
+    }
+}
+
+static void run_waves(task *t)
+{
+    const ph_plan *plan = t->call->plan;
+    int items = pair_count(plan) * plan->chunks;
+    int blocks = ph_div_up(t->call->attn->q_len, PH_GRAD_ROWS) * plan->cluster;
+    for (t->first = 0; t->first < items; t->first += t->count) {
+        t->count = ph_min(plan->wave, items - t->first);
+        ph_ctx_run(plan->ctx, t->count, wave_item, t);
+        if (t->call->grads->dq) ph_ctx_run(plan->ctx, blocks, add_parts, t);
+    }
+}
+
+/* Scales and rounds dq; item: one head of one batch row. */
+static void store_dq(void *arg, int lane, int item)
+{
+    const task *t = arg;
+    const ph_plan *plan = t->call->plan;
+    const ph_attn *a = t->call->attn;
+    int batch = item / a->q_heads, head = item % a->q_heads;
+    int pair = item / plan->cluster; /* clusters of a batch row follow each other */
+    dq_target from = target_of(t, pair, pair_buffer(t, pair));
+    (void)lane;
+    for (int token = 0; token < a->q_len; token++) {
+        int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
+        t->call->kernels->store_row(ph_at_out(t->call->grads->dq, a->dtype, at),
+                                    from.base + head % plan->cluster * from.head +
+                                        token * from.time,
+                                    a->qk_dim, a->dtype, a->scale);
+    }
+}
+
+void ph_attn_backward(const ph_call *call)
+{
+    const ph_plan *plan = call->plan;
+    const ph_grads *grads = call->grads;
+    int heads = call->attn->batch * call->attn->q_heads;
+    ph_arena arena = {call->shared, 0};
+    task t = {.call = call};
+    take_task(plan, &arena, &t);
+    if (t.dq) memset(t.dq, 0, (size_t)pair_count(plan) * dq_floats(plan) * sizeof(float));
+    ph_ctx_run(plan->ctx, heads, prepare_head, &t);
+    finish_sums(&t);
+    if (grads->dq || grads->dk || grads->dv) {
+        if (plan->wave)
+            run_waves(&t);
+        else
+            ph_ctx_run(plan->ctx, pair_count(plan), pair_item, &t);
+    }
+    if (grads->dq) ph_ctx_run(plan->ctx, heads, store_dq, &t);
+    if (grads->dbias) ph_attn_bias_gradient(call, t.lse, t.delta);
+}

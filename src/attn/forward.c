@@ -1,0 +1,55 @@
+/*
+ * forward.c - who computes which rows.
+ *
+ * Rows are cut into work items of plan->rows; an item packs each block of k once and keeps
+ * it in cache for all its rows. Items with many keys come first, so that the last ones to
+ * be handed out are small. Where there are few rows but many keys (decoding) the keys are
+ * cut instead: decode.c.
+ */
+#include "attn/decode.h"
+#include "attn/stream.h"
+
+void ph_forward_measure(ph_plan *plan)
+{
+    ph_arena lane = {0};
+    ph_stream stream;
+    ph_stream_take(plan, &lane, plan->rows, plan->by_split ? 1 : plan->splits, &stream);
+    plan->lane_bytes[PH_DO_FORWARD] = lane.used;
+    plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
+}
+
+static void run_item(void *arg, int lane, int index)
+{
+    const ph_call *call = arg;
+    const ph_plan *plan = call->plan;
+    const ph_attn *a = call->attn;
+    int pairs = a->batch * plan->groups, pair = index % pairs;
+    int first = (plan->row_blocks - 1 - index / pairs) * plan->rows;
+    int end = ph_min(first + plan->rows, a->q_len * plan->group);
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_stream st;
+
+    ph_stream_take(plan, &arena, plan->rows, plan->splits, &st);
+    ph_rows_begin(call, st.rows, pair / plan->groups, pair % plan->groups * plan->group,
+                  plan->group);
+    ph_stream_clear(call, st.rows, first, end);
+    ph_rows_gather(call, st.rows, first, end, plan->rows);
+    if (st.rows->count == 0) return;
+    ph_stream_begin(call, &st);
+    ph_running_reset(plan, st.rows->count, &st.whole);
+    for (int j = st.rows->low / PH_SPLIT * PH_SPLIT; j < st.rows->high; j += PH_SPLIT) {
+        ph_stream_run(call, &st, j, j + PH_SPLIT);
+        if (plan->splits > 1) ph_stream_merge(call, st.rows->count, &st.whole, &st.split);
+    }
+    ph_stream_finish(call, st.rows, &st.whole);
+}
+
+void ph_attn_forward(const ph_call *call)
+{
+    const ph_plan *plan = call->plan;
+    int pairs = call->attn->batch * plan->groups;
+    if (plan->by_split)
+        ph_decode(call);
+    else
+        ph_ctx_run(plan->ctx, pairs * plan->row_blocks, run_item, (void *)call);
+}

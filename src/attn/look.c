@@ -1,0 +1,237 @@
+/*
+ * look.c - attention weights and their summaries, from q, k and lse.
+ *
+ *     w[i][j] = 2^(s[i][j] - lse[i]) * dropout
+ *
+ * Two loops over the same scores: one in which a work item owns rows (weights, entropy,
+ * largest weights, a rectangle) and one in which it owns keys (column sums). Memory is that
+ * of one strip per thread; only the caller's full weights are T x T.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attn/rows.h"
+#include "base/arena.h"
+
+typedef struct looker {
+    ph_rows *rows;
+    float *q;      /* packed strips                       */
+    float *k;      /* one block of keys, packed           */
+    float *scores; /* one strip, becomes the weights      */
+    float *logs;   /* one strip: log2 of the weights      */
+    float *drop;   /* one strip                           */
+    float *peak;   /* (mr, 16)                            */
+    double *sums;  /* (group, PH_BLOCK) column sums       */
+    double *entropy; /* (rows)                            */
+} looker;
+
+static void take(const ph_plan *plan, ph_arena *arena, looker *out)
+{
+    size_t strip = (size_t)plan->kernels->mr * PH_STRIP_LD;
+    int dim = plan->attn.qk_dim;
+    out->rows = ph_arena_take(arena, sizeof *out->rows);
+    out->q = ph_arena_floats(arena, ph_rows_pack_floats(plan, PH_ROWS_MIN, dim));
+    out->k = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)dim + PH_PACK_SLACK);
+    out->scores = ph_arena_floats(arena, strip);
+    out->logs = ph_arena_floats(arena, strip);
+    out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
+    out->peak = ph_arena_floats(arena, (size_t)plan->kernels->mr * PH_LANES);
+    out->sums = ph_arena_take(arena, (size_t)plan->group * PH_BLOCK * sizeof(double));
+    out->entropy = ph_arena_take(arena, PH_ROWS_MIN * sizeof(double));
+}
+
+void ph_look_measure(ph_plan *plan)
+{
+    ph_arena arena = {0};
+    looker l;
+    take(plan, &arena, &l);
+    plan->lane_bytes[PH_DO_LOOK] = arena.used;
+}
+
+static void begin(const ph_call *call, int lane, int pair, looker *l)
+{
+    const ph_plan *plan = call->plan;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    take(plan, &arena, l);
+    ph_rows_begin(call, l->rows, pair / plan->groups, pair % plan->groups * plan->group,
+                  plan->group);
+}
+
+static void pack_rows(const ph_call *call, looker *l)
+{
+    ph_rows_pack(call, l->rows, call->args->q, &call->attn->q, call->attn->qk_dim,
+                 &call->plan->scale2, l->q);
+}
+
+/* Weights of rows [first, first+m) against keys [c0, c1) of a block; their log2 in logs. */
+static void strip_weights(const ph_call *call, looker *l, int first, int m, int j0, int c0,
+                          int c1)
+{
+    const ph_kernels *k = call->kernels;
+    int end = ph_round_up(c1, PH_LANES);
+    const float *q = l->q + (int64_t)first * call->attn->qk_dim;
+    ph_rows_scores(call, l->rows, first, m, j0, c0, c1, q, l->k, l->scores, l->peak);
+    if (call->plan->drop_limit)
+        ph_rows_dropout(call, l->rows, first, m, j0, c0, c1, l->drop);
+    for (int i = 0; i < m; i++) {
+        float *s = l->scores + i * PH_STRIP_LD, *log = l->logs + i * PH_STRIP_LD;
+        float lse = call->args->lse[ph_rows_index(call, l->rows, first + i)];
+        lse = lse == -INFINITY ? 0 : (float)(lse * PH_LOG2E);
+        for (int c = c0; c < end; c++) log[c] = s[c] - lse;
+        k->weights(end - c0, s + c0, lse);
+        if (call->plan->drop_limit)
+            k->times(end - c0, s + c0, l->drop + i * PH_STRIP_LD + c0);
+    }
+}
+
+/* ---- items that own rows ---- */
+
+static void add_entropy(const ph_call *call, looker *l, int r, const float *w, float *log, int n)
+{
+    float keep = call->plan->drop_limit ? log2f(call->plan->drop_keep) : 0;
+    for (int c = 0; c < n; c++) log[c] = w[c] > 0 ? log[c] + keep : 0;
+    l->entropy[r] -= PH_LN2 * call->kernels->dot(n, w, log);
+}
+
+/* Keeps the top_k largest weights sorted; the earlier key wins a tie. */
+static void add_top(const ph_look_at *look, int64_t index, const float *w, int j, int n)
+{
+    float *best = look->top_weight + index * look->top_k;
+    int32_t *key = look->top_index + index * look->top_k;
+    int last = look->top_k - 1;
+    for (int c = 0; c < n; c++) {
+        if (!(w[c] > best[last])) continue;
+        int at = last;
+        for (; at > 0 && w[c] > best[at - 1]; at--)
+            best[at] = best[at - 1], key[at] = key[at - 1];
+        best[at] = w[c], key[at] = j + c;
+    }
+}
+
+static void add_rect(const ph_look_at *look, const ph_rows *rows, int r, const float *w, int j,
+                     int n)
+{
+    int row = rows->token[r] - look->row0;
+    int from = ph_max(look->col0, j), to = ph_min(look->col0 + look->cols, j + n);
+    if (rows->batch != look->rect_batch || rows->head[r] != look->rect_head) return;
+    if (row < 0 || row >= look->rows || from >= to) return;
+    memcpy(look->rect + (int64_t)row * look->cols + (from - look->col0), w + (from - j),
+           (size_t)(to - from) * sizeof(float));
+}
+
+/* What a row gives that is not computed or sees nothing. */
+static void clear_row(const ph_call *call, int batch, int head, int token)
+{
+    const ph_attn *a = call->attn;
+    const ph_look_at *look = call->args->look;
+    int64_t index = ((int64_t)batch * a->q_heads + head) * a->q_len + token;
+    if (look->weights)
+        memset(look->weights + index * a->kv_len, 0, (size_t)a->kv_len * sizeof(float));
+    if (look->entropy) look->entropy[index] = 0;
+    for (int i = 0; look->top_index && i < look->top_k; i++) {
+        look->top_index[index * look->top_k + i] = -1;
+        look->top_weight[index * look->top_k + i] = 0;
+    }
+    int row = token - look->row0;
+    if (look->rect && batch == look->rect_batch && head == look->rect_head && row >= 0 &&
+        row < look->rows)
+        memset(look->rect + (int64_t)row * look->cols, 0, (size_t)look->cols * sizeof(float));
+}
+
+static void look_strip(const ph_call *call, looker *l, int first, int j0)
+{
+    const ph_look_at *look = call->args->look;
+    int m = ph_min(call->kernels->mr, l->rows->count - first), c0, c1;
+    if (!ph_rows_range(call, l->rows, first, m, j0, &c0, &c1)) return;
+    strip_weights(call, l, first, m, j0, c0, c1);
+    for (int i = 0; i < m; i++) {
+        const float *w = l->scores + i * PH_STRIP_LD + c0;
+        int64_t index = ph_rows_index(call, l->rows, first + i);
+        int n = c1 - c0, j = j0 + c0;
+        if (look->weights)
+            memcpy(look->weights + index * call->attn->kv_len + j, w, (size_t)n * sizeof(float));
+        if (look->entropy)
+            add_entropy(call, l, first + i, w, l->logs + i * PH_STRIP_LD + c0,
+                        ph_round_up(n, PH_LANES));
+        if (look->top_index) add_top(look, index, w, j, n);
+        if (look->rect) add_rect(look, l->rows, first + i, w, j, n);
+    }
+}
+
+static void row_item(void *arg, int lane, int index)
+{
+    const ph_call *call = arg;
+    const ph_plan *plan = call->plan;
+    const ph_attn *a = call->attn;
+    int pairs = a->batch * plan->groups, first = index / pairs * PH_ROWS_MIN;
+    int end = ph_min(first + PH_ROWS_MIN, a->q_len * plan->group);
+    looker l;
+    begin(call, lane, index % pairs, &l);
+    for (int row = first; row < end; row++)
+        clear_row(call, l.rows->batch, l.rows->head0 + row % plan->group, row / plan->group);
+    ph_rows_gather(call, l.rows, first, end, PH_ROWS_MIN);
+    memset(l.entropy, 0, PH_ROWS_MIN * sizeof(double));
+    pack_rows(call, &l);
+    for (int j0 = l.rows->low / PH_BLOCK * PH_BLOCK; j0 < l.rows->high; j0 += PH_BLOCK) {
+        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head, a->qk_dim,
+                       j0, 0, ph_min(PH_BLOCK, l.rows->high - j0), l.k);
+        for (int r = 0; r < l.rows->count; r += call->kernels->mr) look_strip(call, &l, r, j0);
+    }
+    for (int r = 0; call->args->look->entropy && r < l.rows->count; r++)
+        call->args->look->entropy[ph_rows_index(call, l.rows, r)] = (float)l.entropy[r];
+}
+
+/* ---- items that own keys ---- */
+
+static void sum_strip(const ph_call *call, looker *l, int first, int j0)
+{
+    int m = ph_min(call->kernels->mr, l->rows->count - first), c0, c1;
+    if (!ph_rows_range(call, l->rows, first, m, j0, &c0, &c1)) return;
+    strip_weights(call, l, first, m, j0, c0, c1);
+    for (int i = 0; i < m; i++) {
+        const float *w = l->scores + i * PH_STRIP_LD;
+        double *sum = l->sums + (l->rows->head[first + i] - l->rows->head0) * PH_BLOCK;
+        for (int c = c0; c < c1; c++) sum[c] += w[c];
+    }
+}
+
+static void key_item(void *arg, int lane, int index)
+{
+    const ph_call *call = arg;
+    const ph_plan *plan = call->plan;
+    const ph_attn *a = call->attn;
+    int pairs = a->batch * plan->groups, j0 = index / pairs * PH_BLOCK;
+    int n = ph_min(PH_BLOCK, a->kv_len - j0), total = a->q_len * plan->group;
+    looker l;
+    begin(call, lane, index % pairs, &l);
+    memset(l.sums, 0, (size_t)plan->group * PH_BLOCK * sizeof(double));
+    int valid = ph_min(n, l.rows->extent.kv_len - j0);
+    if (valid > 0)
+        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head, a->qk_dim,
+                       j0, 0, valid, l.k);
+    for (int row = 0; valid > 0 && row < total;) {
+        int next = ph_rows_gather(call, l.rows, row, total, PH_ROWS_MIN);
+        if (next == row) break; /* beyond the valid queries */
+        row = next;
+        if (l.rows->high <= j0 || l.rows->low >= j0 + n) continue;
+        pack_rows(call, &l);
+        for (int r = 0; r < l.rows->count; r += call->kernels->mr) sum_strip(call, &l, r, j0);
+    }
+    for (int g = 0; g < plan->group; g++) {
+        int64_t head = (int64_t)l.rows->batch * a->q_heads + l.rows->head0 + g;
+        float *out = call->args->look->col_sum + head * a->kv_len + j0;
+        for (int c = 0; c < n; c++) out[c] = (float)l.sums[g * PH_BLOCK + c];
+    }
+}
+
+void ph_attn_look(const ph_call *call)
+{
+    const ph_plan *plan = call->plan;
+    const ph_look_at *look = call->args->look;
+    int pairs = call->attn->batch * plan->groups;
+    int row_blocks = ph_div_up(call->attn->q_len * plan->group, PH_ROWS_MIN);
+    int key_blocks = ph_div_up(call->attn->kv_len, PH_BLOCK);
+    if (look->weights || look->entropy || look->top_index || look->rect)
+        ph_ctx_run(plan->ctx, pairs * row_blocks, row_item, (void *)call);
+    if (look->col_sum) ph_ctx_run(plan->ctx, pairs * key_blocks, key_item, (void *)call);
+}

@@ -1,0 +1,259 @@
+/*
+ * plan.c - checks a ph_attn, fills in its defaults and decides how to cut the work.
+ */
+#include "attn/plan.h"
+
+#include <math.h>
+
+#include "base/size.h"
+
+/* Fails with "field: found, expected". */
+#define REFUSE(status, ...) return ph_fail(plan->ctx, status, __VA_ARGS__)
+
+static ph_status check_counts(ph_plan *plan)
+{
+    const struct {
+        const char *name;
+        int value, least;
+    } fields[] = {
+        {"batch", plan->attn.batch, 0},     {"q_heads", plan->attn.q_heads, 1},
+        {"k_heads", plan->attn.k_heads, 1}, {"v_heads", plan->attn.v_heads, 1},
+        {"q_len", plan->attn.q_len, 0},     {"kv_len", plan->attn.kv_len, 0},
+        {"qk_dim", plan->attn.qk_dim, 0},   {"v_dim", plan->attn.v_dim, 0},
+    };
+    const ph_attn *a = &plan->attn;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].value < fields[i].least)
+            REFUSE(PH_BAD_ARGUMENT, "%s is %d, expected at least %d", fields[i].name,
+                   fields[i].value, fields[i].least);
+    if (a->q_heads % a->k_heads)
+        REFUSE(PH_BAD_SHAPE, "k_heads is %d, expected a divisor of q_heads %d", a->k_heads,
+               a->q_heads);
+    if (a->q_heads % a->v_heads)
+        REFUSE(PH_BAD_SHAPE, "v_heads is %d, expected a divisor of q_heads %d", a->v_heads,
+               a->q_heads);
+    if (a->qk_dim > 1 << 20 || a->v_dim > 1 << 20)
+        REFUSE(PH_UNSUPPORTED, "qk_dim %d or v_dim %d is above 1048576", a->qk_dim, a->v_dim);
+    return PH_OK;
+}
+
+/* Rows times heads times batch must be countable with int, tensors with ptrdiff_t. */
+static ph_status check_sizes(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    const size_t most = PTRDIFF_MAX / 16;
+    size_t tokens = (size_t)(a->q_len > a->kv_len ? a->q_len : a->kv_len);
+    size_t dim = (size_t)(a->qk_dim > a->v_dim ? a->qk_dim : a->v_dim), rows, all;
+    if (ph_size_mul((size_t)a->batch, (size_t)a->q_heads, &rows) || rows > INT32_MAX / 4)
+        REFUSE(PH_UNSUPPORTED, "batch %d times q_heads %d is too large", a->batch, a->q_heads);
+    if (ph_size_mul((size_t)a->q_len, (size_t)a->q_heads, &all) || all > INT32_MAX / 2)
+        REFUSE(PH_UNSUPPORTED, "q_len %d times q_heads %d is too large", a->q_len, a->q_heads);
+    if (a->kv_len > INT32_MAX / 2)
+        REFUSE(PH_UNSUPPORTED, "kv_len %d is too large", a->kv_len);
+    if (ph_size_mul(rows, tokens, &all) || ph_size_mul(all, dim, &all) || all > most)
+        REFUSE(PH_UNSUPPORTED, "batch %d, q_heads %d, length %zu, dim %zu is too large",
+               a->batch, a->q_heads, tokens, dim);
+    return PH_OK;
+}
+
+static ph_status check_numbers(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    if (!isfinite(a->scale)) REFUSE(PH_BAD_ARGUMENT, "scale is not finite");
+    if (!(a->softcap >= 0) || !isfinite(a->softcap))
+        REFUSE(PH_BAD_ARGUMENT, "softcap is %g, expected 0 or a positive number",
+               (double)a->softcap);
+    if (!(a->dropout >= 0 && a->dropout < 1))
+        REFUSE(PH_BAD_ARGUMENT, "dropout is %g, expected 0 <= dropout < 1",
+               (double)a->dropout);
+    if ((unsigned)a->dtype > PH_BF16)
+        REFUSE(PH_BAD_ARGUMENT, "dtype is %d, expected PH_F32, PH_F16 or PH_BF16",
+               (int)a->dtype);
+    if ((unsigned)a->gate > PH_GATE_ROW)
+        REFUSE(PH_BAD_ARGUMENT, "gate is %d, expected PH_GATE_HEAD or PH_GATE_ROW",
+               (int)a->gate);
+    return PH_OK;
+}
+
+static ph_status check_mask(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    if ((unsigned)a->mask > PH_MASK_BAND)
+        REFUSE(PH_BAD_ARGUMENT, "mask is %d, expected PH_MASK_NONE, _CAUSAL or _BAND",
+               (int)a->mask);
+    if ((unsigned)a->anchor > PH_ANCHOR_END)
+        REFUSE(PH_BAD_ARGUMENT, "anchor is %d, expected PH_ANCHOR_UNSAID, _OFFSET or _END",
+               (int)a->anchor);
+    if (a->mask != PH_MASK_NONE && a->anchor == PH_ANCHOR_UNSAID && a->q_len != a->kv_len)
+        REFUSE(PH_BAD_ARGUMENT,
+               "anchor is unsaid, expected the position of query 0 because q_len %d and "
+               "kv_len %d differ",
+               a->q_len, a->kv_len);
+    if (a->anchor == PH_ANCHOR_UNSAID && a->q_offset != 0)
+        REFUSE(PH_BAD_ARGUMENT, "q_offset is %d but anchor is unsaid, expected "
+               "PH_ANCHOR_OFFSET", a->q_offset);
+    return PH_OK;
+}
+
+static ph_status check_broadcast(ph_plan *plan, const char *name, const ph_broadcast *s)
+{
+    const ph_attn *a = &plan->attn;
+    const int found[3] = {s->batch, s->heads, s->q_len};
+    const int full[3] = {a->batch, a->q_heads, a->q_len};
+    static const char *const axis[3] = {"batch", "heads", "q_len"};
+    if (!found[0] && !found[1] && !found[2]) return PH_OK;
+    for (int i = 0; i < 3; i++)
+        if (found[i] != 1 && found[i] != full[i])
+            REFUSE(PH_BAD_SHAPE, "%s.%s is %d, expected 1 or %d", name, axis[i], found[i],
+                   full[i]);
+    return PH_OK;
+}
+
+/* Zero strides become packed ones. */
+static void pack_strides(ph_strides *s, int heads, int len, int dim)
+{
+    if (s->batch || s->head || s->time) return;
+    s->time = dim;
+    s->head = (int64_t)len * dim;
+    s->batch = (int64_t)heads * len * dim;
+}
+
+static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides *s)
+{
+    if (s->batch < 0 || s->head < 0 || s->time < 0)
+        REFUSE(PH_BAD_SHAPE, "strides of %s are (%lld, %lld, %lld), expected none below 0",
+               name, (long long)s->batch, (long long)s->head, (long long)s->time);
+    return PH_OK;
+}
+
+/* Whether writing through the strides hits each element once: sorted by stride, each axis
+   must step over everything inside it. */
+static int overlaps(const ph_strides *s, int batch, int heads, int len, int dim)
+{
+    struct {
+        int64_t stride;
+        int count;
+    } axis[3] = {{s->batch, batch}, {s->head, heads}, {s->time, len}}, t;
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2 - i; j++)
+            if (axis[j].stride > axis[j + 1].stride)
+                t = axis[j], axis[j] = axis[j + 1], axis[j + 1] = t;
+    int64_t extent = dim;
+    for (int i = 0; i < 3; i++) {
+        if (axis[i].count <= 1) continue;
+        if (axis[i].stride < extent) return 1;
+        extent += axis[i].stride * (axis[i].count - 1);
+    }
+    return 0;
+}
+
+static ph_status settle_strides(ph_plan *plan)
+{
+    ph_attn *a = &plan->attn;
+    int like_q = !a->dq.batch && !a->dq.head && !a->dq.time;
+    int like_k = !a->dk.batch && !a->dk.head && !a->dk.time;
+    int like_v = !a->dv.batch && !a->dv.head && !a->dv.time;
+    pack_strides(&a->q, a->q_heads, a->q_len, a->qk_dim);
+    pack_strides(&a->k, a->k_heads, a->kv_len, a->qk_dim);
+    pack_strides(&a->v, a->v_heads, a->kv_len, a->v_dim);
+    pack_strides(&a->out, a->q_heads, a->q_len, a->v_dim);
+    if (like_q) a->dq = a->q;
+    if (like_k) a->dk = a->k;
+    if (like_v) a->dv = a->v;
+    const struct {
+        const char *name;
+        const ph_strides *s;
+        int written, heads, len, dim;
+    } all[] = {
+        {"q", &a->q, 0, a->q_heads, a->q_len, a->qk_dim},
+        {"k", &a->k, 0, a->k_heads, a->kv_len, a->qk_dim},
+        {"v", &a->v, 0, a->v_heads, a->kv_len, a->v_dim},
+        {"out", &a->out, 1, a->q_heads, a->q_len, a->v_dim},
+        {"dq", &a->dq, a->backward, a->q_heads, a->q_len, a->qk_dim},
+        {"dk", &a->dk, a->backward, a->k_heads, a->kv_len, a->qk_dim},
+        {"dv", &a->dv, a->backward, a->v_heads, a->kv_len, a->v_dim},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        PH_TRY(check_strides(plan, all[i].name, all[i].s));
+        if (all[i].written &&
+            overlaps(all[i].s, a->batch, all[i].heads, all[i].len, all[i].dim))
+            REFUSE(PH_BAD_SHAPE,
+                   "strides of %s make its elements overlap, expected room for each",
+                   all[i].name);
+    }
+    return PH_OK;
+}
+
+static int common_divisor(int a, int b)
+{
+    while (b) {
+        int rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
+/* Row blocks: large ones reuse packed keys, small ones keep all threads busy. */
+static void choose_rows(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    int threads = plan->ctx->threads, rows = a->q_len * plan->group;
+    int pairs = a->batch * plan->groups;
+    plan->rows = PH_ROWS_MAX;
+    while (threads > 1 && plan->rows > PH_ROWS_MIN &&
+           (int64_t)pairs * ph_div_up(rows, plan->rows) < PH_ITEMS_WANTED * threads)
+        plan->rows /= 2;
+    plan->row_blocks = ph_div_up(rows, plan->rows);
+    plan->rows = ph_min(plan->rows, ph_max(rows, 1));
+    plan->splits = ph_max(1, ph_div_up(a->kv_len, PH_SPLIT));
+    plan->by_split = threads > 1 && plan->row_blocks == 1 && plan->splits > 1 &&
+                     rows <= PH_ROWS_MIN && pairs < PH_ITEMS_WANTED * threads;
+}
+
+static void derive(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
+    plan->group = common_divisor(per_k, per_v);
+    plan->groups = a->q_heads / plan->group;
+    plan->cluster = per_k / plan->group * per_v; /* least common multiple */
+    plan->k_pad = ph_round_up(a->qk_dim, PH_LANES);
+    plan->v_pad = ph_round_up(a->v_dim, PH_LANES);
+    plan->scale2 = (float)(a->scale * PH_LOG2E);
+    plan->cap2 = (float)(a->softcap * PH_LOG2E);
+    plan->drop_limit = (uint32_t)(a->dropout * 4294967296.0);
+    plan->drop_keep = (float)(1.0 / (1.0 - a->dropout));
+    choose_rows(plan);
+}
+
+ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_variant *variant,
+                       const char *options)
+{
+    ph_attn *a = &plan->attn;
+    plan->kernels = plan->ctx->kernels;
+    plan->variant = variant;
+    *a = *attn;
+    a->variant = variant->info.name;
+    if (a->k_heads == 0) a->k_heads = a->q_heads;
+    if (a->v_heads == 0) a->v_heads = a->q_heads;
+    if (a->v_dim == 0) a->v_dim = a->qk_dim;
+    PH_TRY(check_counts(plan));
+    PH_TRY(check_sizes(plan));
+    PH_TRY(check_numbers(plan));
+    PH_TRY(check_mask(plan));
+    PH_TRY(check_broadcast(plan, "bias", &a->bias));
+    PH_TRY(check_broadcast(plan, "visible", &a->visible));
+    if (a->scale == 0) a->scale = (float)(1.0 / sqrt(ph_max(a->qk_dim, 1)));
+    PH_TRY(settle_strides(plan));
+    PH_TRY(variant->setup(plan, options));
+    derive(plan);
+    ph_forward_measure(plan);
+    ph_look_measure(plan);
+    if (a->backward) ph_backward_measure(plan);
+    return PH_OK;
+}
+
+size_t ph_plan_bytes(const ph_plan *plan, int what)
+{
+    return plan->shared_bytes[what] + plan->lane_bytes[what] * (size_t)plan->ctx->threads;
+}

@@ -1,0 +1,241 @@
+/*
+ * rows.c - gathers query rows, packs operands, and makes masked scores.
+ */
+#include "attn/rows.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+
+ph_extent ph_rows_extent(const ph_call *call, int batch)
+{
+    const ph_attn *a = call->attn;
+    const ph_args *args = call->args;
+    ph_extent e = {a->q_len, a->kv_len, 0};
+    if (args->q_lens) e.q_len = args->q_lens[batch];
+    if (args->kv_lens) e.kv_len = args->kv_lens[batch];
+    if (a->anchor == PH_ANCHOR_OFFSET) e.offset = a->q_offset;
+    if (a->anchor == PH_ANCHOR_END) e.offset = (int64_t)e.kv_len - e.q_len;
+    return e;
+}
+
+void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, int *lo,
+                      int *hi)
+{
+    int64_t position = token + extent->offset, low = 0, high = extent->kv_len;
+    int left = attn->mask == PH_MASK_BAND ? attn->band_left : -1;
+    int right = attn->mask == PH_MASK_BAND ? attn->band_right : -1;
+    if (attn->mask == PH_MASK_CAUSAL) right = 0;
+    if (left >= 0 && position - left > low) low = position - left;
+    if (right >= 0 && position + right + 1 < high) high = position + right + 1;
+    if (low >= high) low = high = 0; /* sees nothing */
+    *lo = (int)low, *hi = (int)high;
+}
+
+int ph_rows_active(const ph_call *call, int batch, int head, int token)
+{
+    const ph_attn *a = call->attn;
+    const float *gate = call->args->gate;
+    if (!gate) return 1;
+    if (a->gate == PH_GATE_HEAD) return gate[head] != 0;
+    return gate[((int64_t)batch * a->q_heads + head) * a->q_len + token] != 0;
+}
+
+void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int group)
+{
+    const ph_attn *a = call->attn;
+    rows->batch = batch;
+    rows->head0 = head0;
+    rows->group = group;
+    rows->k_head = head0 / (a->q_heads / a->k_heads);
+    rows->v_head = head0 / (a->q_heads / a->v_heads);
+    rows->extent = ph_rows_extent(call, batch);
+    rows->count = rows->low = rows->high = 0;
+}
+
+int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most)
+{
+    int n = 0, low = INT32_MAX, high = 0, row = first;
+    end = (int)((int64_t)rows->extent.q_len * rows->group < end
+                    ? (int64_t)rows->extent.q_len * rows->group
+                    : end);
+    for (; row < end && n < most; row++) {
+        int token = row / rows->group, head = rows->head0 + row % rows->group;
+        if (!ph_rows_active(call, rows->batch, head, token)) continue;
+        rows->token[n] = token, rows->head[n] = head;
+        ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
+        if (rows->hi[n] > 0 && rows->lo[n] < low) low = rows->lo[n];
+        if (rows->hi[n] > high) high = rows->hi[n];
+        n++;
+    }
+    rows->count = n;
+    rows->low = high ? low : 0;
+    rows->high = high;
+    return row;
+}
+
+void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int count,
+                      const void *base, const ph_strides *strides, const void **out)
+{
+    ph_dtype type = call->attn->dtype;
+    for (int r = 0; r < count; r++)
+        out[r] = ph_at(base, type, ph_rows_at(rows, first + r, strides));
+}
+
+size_t ph_rows_pack_floats(const ph_plan *plan, int rows, int dim)
+{
+    int mr = plan->kernels->mr;
+    return (size_t)ph_round_up(rows, mr) * (size_t)dim + PH_PACK_SLACK;
+}
+
+void ph_rows_pack(const ph_call *call, const ph_rows *rows, const void *base,
+                  const ph_strides *strides, int dim, const float *scale, float *dst)
+{
+    const ph_kernels *k = call->kernels;
+    const void *from[PH_MR_MAX];
+    for (int r = 0; r < rows->count; r += k->mr, dst += (int64_t)k->mr * dim) {
+        int m = ph_min(k->mr, rows->count - r);
+        ph_rows_pointers(call, rows, r, m, base, strides, from);
+        k->pack_across(dst, k->mr, from, m, dim, call->attn->dtype, *scale);
+    }
+}
+
+int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                  int *c0, int *c1)
+{
+    int low = INT32_MAX, high = 0, nr = call->kernels->nr;
+    for (int r = first; r < first + m; r++) {
+        if (rows->hi[r] > 0 && rows->lo[r] < low) low = rows->lo[r];
+        if (rows->hi[r] > high) high = rows->hi[r];
+    }
+    *c0 = low > j0 ? (low - j0) / nr * nr : 0;
+    *c1 = ph_min(high - j0, PH_BLOCK);
+    return *c0 < *c1;
+}
+
+/* Row of a broadcast tensor that belongs to (batch, head, token), as an element index. */
+static int64_t broadcast_row(const ph_attn *a, const ph_broadcast *shape, int batch, int head,
+                             int token)
+{
+    int64_t b = shape->batch == 1 ? 0 : batch, h = shape->heads == 1 ? 0 : head;
+    int64_t t = shape->q_len == 1 ? 0 : token;
+    return ((b * shape->heads + h) * shape->q_len + t) * a->kv_len;
+}
+
+/* bias, alibi, soft-cap and the boolean mask on n scores of one row from key j on */
+static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n, float *s)
+{
+    const ph_attn *a = call->attn;
+    const ph_args *args = call->args;
+    const ph_kernels *k = call->kernels;
+    int head = rows->head[r], token = rows->token[r];
+    const float *bias = NULL;
+    if (args->bias) {
+        bias = args->bias + broadcast_row(a, &a->bias, rows->batch, head, token) + j;
+        k->add_bias(n, s, bias, (float)PH_LOG2E);
+    }
+    if (args->alibi) {
+        int64_t distance = j - (token + rows->extent.offset);
+        k->add_alibi(n, s, args->alibi[head] * (float)PH_LOG2E, (float)distance);
+    }
+    if (a->softcap > 0) {
+        k->softcap(n, s, call->plan->cap2);
+        if (bias) k->add_bias(n, s, bias, 0); /* the cap has made -inf finite */
+    }
+    if (args->visible)
+        k->hide(n, s,
+                args->visible + broadcast_row(a, &a->visible, rows->batch, head, token) + j);
+}
+
+/* Hides what the row does not see by position among columns [c0, end); 1 if any < c1. */
+static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int end, float *s)
+{
+    int lo = ph_min(ph_max(rows->lo[r] - j0, c0), c1);
+    int hi = ph_max(ph_min(rows->hi[r] - j0, c1), lo);
+    for (int c = c0; c < lo; c++) s[c] = -INFINITY;
+    for (int c = hi; c < end; c++) s[c] = -INFINITY;
+    return lo > c0 || hi < c1;
+}
+
+int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0, int c0,
+                   int c1, const float *q, const float *k, float *s, float *peak)
+{
+    const ph_kernels *kernels = call->kernels;
+    const ph_args *args = call->args;
+    int end = ph_round_up(c1, PH_LANES), dim = call->attn->qk_dim;
+    int modified = args->bias || args->alibi || args->visible || call->attn->softcap > 0;
+    int partial = args->bias || args->visible; /* may hide anything */
+    for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
+    kernels->scores(m, end - c0, dim, q, k + (int64_t)c0 * dim, s + c0, peak);
+    for (int i = 0; i < m; i++) {
+        float *row = s + i * PH_STRIP_LD;
+        int r = first + i;
+        if (modified) modify(call, rows, r, j0 + c0, c1 - c0, row + c0);
+        int hidden = hide_outside(rows, r, j0, c0, c1, end, row);
+        partial |= hidden;
+        if (modified || hidden || c1 < end)
+            kernels->row_peak(end - c0, row + c0, peak + i * PH_LANES);
+    }
+    return partial;
+}
+
+int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)
+{
+    const ph_attn *a = call->attn;
+    const ph_args *args = call->args;
+    int b = rows->batch, h = rows->head[r], t = rows->token[r];
+    if (j < rows->lo[r] || j >= rows->hi[r]) return 0;
+    if (args->visible && !args->visible[broadcast_row(a, &a->visible, b, h, t) + j]) return 0;
+    return !args->bias || args->bias[broadcast_row(a, &a->bias, b, h, t) + j] != -INFINITY;
+}
+
+void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                     int c0, int c1, float *factors)
+{
+    const ph_plan *plan = call->plan;
+    for (int i = 0; i < m; i++) {
+        int r = first + i;
+        uint64_t key = ph_rng_key(call->args->seed, (uint64_t)rows->batch,
+                                  (uint64_t)rows->head[r], (uint64_t)rows->token[r]);
+        call->kernels->dropout(c1 - c0, factors + i * PH_STRIP_LD + c0, key,
+                               (uint32_t)(j0 + c0), plan->drop_limit, plan->drop_keep);
+    }
+}
+
+/* Pointers to keys [j, j + count). */
+static void key_pointers(const ph_call *call, const void *base, const ph_strides *strides,
+                         int batch, int head, int j, int count, const void **out)
+{
+    ph_dtype type = call->attn->dtype;
+    int64_t at = batch * strides->batch + head * strides->head + j * strides->time;
+    for (int c = 0; c < count; c++, at += strides->time) out[c] = ph_at(base, type, at);
+}
+
+void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,
+                    int batch, int head, int dim, int j0, int c0, int c1, float *panels)
+{
+    const ph_kernels *k = call->kernels;
+    const void *from[PH_NR_MAX];
+    for (int c = c0; c < c1; c += k->nr) {
+        int n = ph_min(k->nr, c1 - c);
+        key_pointers(call, base, strides, batch, head, j0 + c, n, from);
+        k->pack_across(panels + (int64_t)c * dim, k->nr, from, n, dim, call->attn->dtype, 1);
+    }
+}
+
+const float *ph_keys_along(const ph_call *call, const void *base, const ph_strides *strides,
+                           int batch, int head, int dim, int pad, int j0, int c0, int c1,
+                           int in_place, float *room, int64_t *ld)
+{
+    const void *from[PH_BLOCK];
+    key_pointers(call, base, strides, batch, head, j0 + c0, c1 - c0, from);
+    int compact = strides->time == dim || in_place;
+    if (call->attn->dtype == PH_F32 && dim == pad && compact) {
+        *ld = strides->time;
+        return (const float *)from[0] - c0 * strides->time;
+    }
+    call->kernels->pack_along(room + (int64_t)c0 * pad, pad, from, c1 - c0, dim,
+                              call->attn->dtype, 1);
+    *ld = pad;
+    return room;
+}

@@ -1,0 +1,103 @@
+/*
+ * rows.h - query rows and what they see.
+ *
+ * The engine works on rows, not on heads: the rows of a group of q heads that share their
+ * k and v heads stand side by side, token by token, so k and v are read once for all:
+ *
+ *     row = token * group + head within the group
+ *
+ * Rows that are not computed (gate 0, beyond q_lens) are left out when rows are gathered.
+ * Strips are mr rows behind each other.
+ */
+#ifndef PH_ATTN_ROWS_H
+#define PH_ATTN_ROWS_H
+
+#include "attn/plan.h"
+
+/* Valid lengths of one batch row, and where its query 0 stands. */
+typedef struct ph_extent {
+    int q_len, kv_len;
+    int64_t offset;
+} ph_extent;
+
+typedef struct ph_rows {
+    int batch, head0, group; /* batch row, first q head, heads side by side              */
+    int k_head, v_head;
+    ph_extent extent;
+    int count;              /* rows gathered                                             */
+    int low, high;          /* keys [low, high) that any of them sees by position        */
+    int token[PH_ROWS_MAX]; /* query index                                               */
+    int head[PH_ROWS_MAX];  /* q head                                                    */
+    int lo[PH_ROWS_MAX];    /* keys [lo, hi) seen by position: band and lengths          */
+    int hi[PH_ROWS_MAX];
+} ph_rows;
+
+ph_extent ph_rows_extent(const ph_call *call, int batch);
+
+/* Keys [*lo, *hi) that the query sees by position. */
+void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, int *lo,
+                      int *hi);
+
+/* 1 if the row takes part at all: its gate is not 0. */
+int ph_rows_active(const ph_call *call, int batch, int head, int token);
+
+/* Sets batch, heads and extent; count 0. */
+void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int group);
+
+/* Gathers active rows among [first, end) until `most` are there; returns where it stopped. */
+int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most);
+
+/* Index of row r in a (batch, q_heads, q_len) tensor. */
+static inline int64_t ph_rows_index(const ph_call *call, const ph_rows *rows, int r)
+{
+    const ph_attn *a = call->attn;
+    return ((int64_t)rows->batch * a->q_heads + rows->head[r]) * a->q_len + rows->token[r];
+}
+
+/* Element index of row r in a tensor with q-like strides. */
+static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s)
+{
+    return rows->batch * s->batch + rows->head[r] * s->head + rows->token[r] * s->time;
+}
+
+/* Pointers to rows [first, first+count) of a q-like tensor. */
+void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int count,
+                      const void *base, const ph_strides *strides, const void **out);
+
+/* Packs all rows of a q-like tensor into strips: strip s at dst + s*mr*dim. */
+void ph_rows_pack(const ph_call *call, const ph_rows *rows, const void *base,
+                  const ph_strides *strides, int dim, const float *scale, float *dst);
+
+/* Room for that, in floats. */
+size_t ph_rows_pack_floats(const ph_plan *plan, int rows, int dim);
+
+/* Keys [*c0, *c1) of the block [j0, j0 + PH_BLOCK) that rows [first, first+m) need, as
+   offsets from j0; c0 is a multiple of nr. Returns 0 if none. */
+int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                  int *c0, int *c1);
+
+/* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0 up
+   to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q is the
+   packed strip, k the packed block. Returns 1 if a key in [c0, c1) is hidden from a row. */
+int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak);
+
+/* 1 if the row sees key j: the definition, one element at a time, for rare paths. */
+int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);
+
+/* Fills columns [c0, c1) of a strip with the factors of dropout. */
+void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                     int c0, int c1, float *factors);
+
+/* Packs keys [j0 + c0, j0 + c1) of k (c0 a multiple of nr) across, into panels. */
+void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,
+                    int batch, int head, int dim, int j0, int c0, int c1, float *panels);
+
+/* The same keys as f32 rows with `pad` columns: the tensor itself where it already is that
+   and reading it in place is cheap, else a copy in `room`. Element (key j0 + c) is at
+   result + c * *ld. */
+const float *ph_keys_along(const ph_call *call, const void *base, const ph_strides *strides,
+                           int batch, int head, int dim, int pad, int j0, int c0, int c1,
+                           int in_place, float *room, int64_t *ld);
+
+#endif

@@ -1,0 +1,204 @@
+/*
+ * stream.c - the running softmax: blocks, splits, merging, the final division.
+ */
+#include "attn/stream.h"
+
+#include <math.h>
+#include <string.h>
+
+void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
+{
+    out->top = ph_arena_floats(arena, (size_t)rows);
+    out->sum = ph_arena_floats(arena, (size_t)rows * PH_LANES);
+    out->acc = ph_arena_floats(arena, (size_t)rows * (size_t)plan->v_pad);
+}
+
+void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
+                    ph_stream *out)
+{
+    const ph_kernels *k = plan->kernels;
+    size_t strip = (size_t)k->mr * PH_STRIP_LD;
+    out->rows = ph_arena_take(arena, sizeof *out->rows);
+    out->q = ph_arena_floats(arena, ph_rows_pack_floats(plan, rows, plan->attn.qk_dim));
+    ph_running_take(plan, arena, rows, &out->split);
+    out->whole = out->split;
+    if (splits > 1) ph_running_take(plan, arena, rows, &out->whole);
+    out->k = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
+    out->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
+    out->scores = ph_arena_floats(arena, strip);
+    out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
+    out->peak = ph_arena_floats(arena, (size_t)k->mr * PH_LANES);
+    out->alpha = ph_arena_floats(arena, (size_t)k->mr);
+}
+
+void ph_stream_begin(const ph_call *call, ph_stream *stream)
+{
+    ph_rows_pack(call, stream->rows, call->args->q, &call->attn->q, call->attn->qk_dim,
+                 &call->plan->scale2, stream->q);
+}
+
+void ph_running_reset(const ph_plan *plan, int rows, ph_running *r)
+{
+    for (int i = 0; i < rows; i++) r->top[i] = -INFINITY;
+    memset(r->sum, 0, (size_t)rows * PH_LANES * sizeof(float));
+    memset(r->acc, 0, (size_t)rows * (size_t)plan->v_pad * sizeof(float));
+}
+
+/* acc += p v where some key of the block is hidden from some row and v is not finite there:
+   hidden keys are stepped over, so that 0 * NaN never happens. Same order, same bits. */
+static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int m, int j0,
+                       int c0, int c1, const float *v, int64_t ld)
+{
+    int pad = call->plan->v_pad;
+    for (int i = 0; i < m; i++) {
+        float *acc = st->split.acc + (int64_t)(first + i) * pad;
+        for (int c = 0; c < pad; c++) acc[c] *= st->alpha[i];
+        for (int c = c0; c < c1; c++)
+            if (ph_rows_sees(call, st->rows, first + i, j0 + c))
+                call->kernels->axpy(pad, st->scores[i * PH_STRIP_LD + c], v + c * ld, acc);
+    }
+}
+
+/* One block of keys, as the strips see it. */
+typedef struct block {
+    int j0, c0, c1;  /* keys j0 + [c0, c1) are packed            */
+    const float *v;  /* row of key j0 + c at v + c * ld          */
+    int64_t ld;
+    int v_finite;    /* -1: nobody has asked yet                 */
+} block;
+
+static int v_is_finite(const ph_call *call, block *b)
+{
+    if (b->v_finite < 0)
+        b->v_finite = call->kernels->finite(b->v + b->c0 * b->ld, b->ld, b->c1 - b->c0,
+                                            call->plan->v_pad);
+    return b->v_finite;
+}
+
+static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
+{
+    const ph_kernels *k = call->kernels;
+    int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
+    if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
+    const float *q = st->q + (int64_t)first * call->attn->qk_dim;
+    int end = ph_round_up(c1, PH_LANES);
+    int partial = ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, q, st->k,
+                                 st->scores, st->peak);
+    k->softmax(m, end - c0, st->scores + c0, st->peak, st->split.top + first,
+               st->split.sum + first * PH_LANES, st->alpha);
+    if (call->plan->drop_limit) {
+        ph_rows_dropout(call, st->rows, first, m, b->j0, c0, c1, st->drop);
+        for (int i = 0; i < m; i++)
+            k->times(end - c0, st->scores + i * PH_STRIP_LD + c0,
+                     st->drop + i * PH_STRIP_LD + c0);
+    }
+    if (partial && !v_is_finite(call, b))
+        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld);
+    else
+        k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
+                 st->split.acc + (int64_t)first * pad, pad, st->alpha);
+}
+
+void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
+{
+    const ph_attn *a = call->attn;
+    const ph_rows *rows = st->rows;
+    int few = rows->count <= call->kernels->mr; /* then copying v would cost more than it saves */
+    ph_running_reset(call->plan, rows->count, &st->split);
+    first = ph_max(first, rows->low / PH_BLOCK * PH_BLOCK);
+    end = ph_min(end, rows->high);
+    for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
+        block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
+        if (rows->low > j0) b.c0 = (rows->low - j0) / call->kernels->nr * call->kernels->nr;
+        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim, j0,
+                       b.c0, b.c1, st->k);
+        b.v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
+                            call->plan->v_pad, j0, b.c0, b.c1, few, st->v, &b.ld);
+        for (int r = 0; r < rows->count; r += call->kernels->mr) run_strip(call, st, &b, r);
+    }
+}
+
+/* 2^x of one number with the kernels' own exponential */
+static float power2(const ph_call *call, float x)
+{
+    float row[PH_LANES] = {x};
+    call->kernels->weights(PH_LANES, row, 0);
+    return row[0];
+}
+
+static float add_lanes(const float *lanes)
+{
+    float t[PH_LANES];
+    memcpy(t, lanes, sizeof t);
+    for (int half = PH_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) t[i] += t[i + half];
+    return t[0];
+}
+
+/* Whether a row has seen a key. A maximum may have lost a NaN on the way; the sum has not. */
+static int has_seen(const ph_running *running, int i)
+{
+    return running->top[i] != -INFINITY || add_lanes(running->sum + i * PH_LANES) != 0;
+}
+
+void ph_stream_merge(const ph_call *call, int rows, ph_running *into, const ph_running *part)
+{
+    int pad = call->plan->v_pad;
+    for (int i = 0; i < rows; i++) {
+        float *sum = into->sum + i * PH_LANES, *acc = into->acc + (int64_t)i * pad;
+        const float *more = part->sum + i * PH_LANES, *add = part->acc + (int64_t)i * pad;
+        if (!has_seen(part, i)) continue;
+        if (!has_seen(into, i)) {
+            into->top[i] = part->top[i];
+            memcpy(sum, more, PH_LANES * sizeof(float));
+            memcpy(acc, add, (size_t)pad * sizeof(float));
+            continue;
+        }
+        float top = into->top[i] > part->top[i] ? into->top[i] : part->top[i];
+        float a = power2(call, into->top[i] - top), b = power2(call, part->top[i] - top);
+        into->top[i] = top;
+        call->kernels->blend(PH_LANES, sum, a, more, b);
+        call->kernels->blend(pad, acc, a, add, b);
+    }
+}
+
+void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *result)
+{
+    const ph_attn *a = call->attn;
+    const ph_args *args = call->args;
+    int pad = call->plan->v_pad;
+    for (int i = 0; i < rows->count; i++) {
+        int64_t index = ph_rows_index(call, rows, i);
+        double top = result->top[i];
+        float sum = add_lanes(result->sum + i * PH_LANES); /* 0: no key seen */
+        float gate = !args->gate ? 1 : args->gate[a->gate == PH_GATE_HEAD ? rows->head[i] : index];
+        float factor = sum == 0 ? 0 : gate / sum;
+        double lse = sum == 0 ? -INFINITY : top * PH_LN2 + log(sum);
+        if (args->sink && args->sink[rows->head[i]] != -INFINITY) {
+            double sink = args->sink[rows->head[i]];
+            double high = lse > sink ? lse : sink;
+            double both = high + log(exp(lse - high) + exp(sink - high));
+            factor = (float)(factor * exp(lse - both));
+            lse = both;
+        }
+        if (args->lse) args->lse[index] = (float)lse;
+        void *out = ph_at_out(args->out, a->dtype, ph_rows_at(rows, i, &a->out));
+        if (sum == 0) memset(result->acc + (int64_t)i * pad, 0, (size_t)pad * sizeof(float));
+        call->kernels->store_row(out, result->acc + (int64_t)i * pad, a->v_dim, a->dtype, factor);
+    }
+}
+
+void ph_stream_clear(const ph_call *call, const ph_rows *rows, int first, int end)
+{
+    const ph_attn *a = call->attn;
+    size_t bytes = (size_t)a->v_dim * ph_dtype_size(a->dtype);
+    for (int row = first; row < end; row++) {
+        int token = row / rows->group, head = rows->head0 + row % rows->group;
+        if (token < rows->extent.q_len && ph_rows_active(call, rows->batch, head, token))
+            continue;
+        int64_t at = rows->batch * a->out.batch + head * a->out.head + token * a->out.time;
+        memset(ph_at_out(call->args->out, a->dtype, at), 0, bytes);
+        int64_t index = ((int64_t)rows->batch * a->q_heads + head) * a->q_len + token;
+        if (call->args->lse) call->args->lse[index] = -INFINITY;
+    }
+}

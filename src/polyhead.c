@@ -1,0 +1,402 @@
+/*
+ * polyhead.c - every function of polyhead.h: check arguments, then one call inward.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn/plan.h"
+#include "base/cpu.h"
+#include "variants/variants.h"
+
+/* ---- context ---- */
+
+static void *default_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return malloc(bytes);
+}
+
+static void default_release(void *user, void *ptr)
+{
+    (void)user;
+    free(ptr);
+}
+
+/* A failed ph_open has no ctx to keep its sentence: it goes to the caller's buffer. */
+static ph_status refuse_open(const ph_options *o, ph_status status, const char *format,
+                             const char *text)
+{
+    if (o->error && o->error_size) snprintf(o->error, o->error_size, format, text);
+    return status;
+}
+
+/* The lower of the two limits: the option and the environment. */
+static const ph_kernels *pick_kernels(const char *option, const char **unknown)
+{
+    const char *limits[2] = {option, getenv("POLYHEAD_ISA")};
+    const ph_kernels *const *list = ph_kernels_list();
+    const ph_kernels *lowest = ph_kernels_pick(NULL);
+    for (int i = 0; i < 2; i++) {
+        if (!limits[i] || !limits[i][0]) continue;
+        const ph_kernels *found = ph_kernels_pick(limits[i]);
+        if (!found) *unknown = limits[i];
+        if (!found) return NULL;
+        for (int j = 0; list[j] && list[j] != lowest; j++)
+            if (list[j] == found) lowest = found;
+    }
+    return lowest;
+}
+
+ph_status ph_open(ph_ctx **out, const ph_options *options)
+{
+    ph_options o = {0};
+    const char *unknown = NULL;
+    if (options) o = *options;
+    if (!out) return refuse_open(&o, PH_BAD_ARGUMENT, "%s is NULL", "out");
+    *out = NULL;
+    if (o.device != PH_CPU)
+        return refuse_open(&o, PH_UNSUPPORTED, "this build has no device but %s", "PH_CPU");
+    if (o.threads < 0 || o.threads > 4096)
+        return refuse_open(&o, PH_BAD_ARGUMENT, "threads is outside 0 to %s", "4096");
+    if (!o.alloc != !o.release)
+        return refuse_open(&o, PH_BAD_ARGUMENT, "alloc and release must be given %s",
+                           "together");
+    const ph_kernels *kernels = pick_kernels(o.isa, &unknown);
+    if (!kernels)
+        return refuse_open(&o, PH_BAD_ARGUMENT,
+                           "isa is \"%s\", expected ref, avx2, avx512 or neon", unknown);
+    if (!o.alloc) o.alloc = default_alloc, o.release = default_release;
+    if (o.threads == 0) o.threads = ph_cpu_count();
+
+    ph_ctx *ctx = o.alloc(o.user, sizeof *ctx);
+    if (!ctx) return refuse_open(&o, PH_OUT_OF_MEMORY, "no memory for a %s", "context");
+    memset(ctx, 0, sizeof *ctx);
+    ctx->options = o;
+    ctx->threads = o.threads;
+    ctx->kernels = kernels;
+    void *pool = ph_ctx_alloc(ctx, ph_pool_bytes(o.threads));
+    if (!pool) {
+        o.release(o.user, ctx);
+        return refuse_open(&o, PH_OUT_OF_MEMORY, "no memory for a %s", "thread pool");
+    }
+    ctx->pool = ph_pool_init(pool, o.threads);
+    *out = ctx;
+    return PH_OK;
+}
+
+void ph_close(ph_ctx *ctx)
+{
+    if (!ctx) return;
+    ph_options o = ctx->options;
+    ph_pool_stop(ctx->pool);
+    ph_ctx_release(ctx, ctx->pool);
+    ph_ctx_release(ctx, ctx->scratch);
+    o.release(o.user, ctx);
+}
+
+const char *ph_error(const ph_ctx *ctx)
+{
+    return ctx ? ctx->error : "";
+}
+
+int ph_threads(const ph_ctx *ctx)
+{
+    return ctx->threads;
+}
+
+const char *ph_isa(const ph_ctx *ctx)
+{
+    return ctx->kernels->name;
+}
+
+const char *const *ph_isa_list(void)
+{
+    /* names in the order of the tables; filled with the same values by every caller */
+    static const char *names[8];
+    const ph_kernels *const *list = ph_kernels_list();
+    for (int i = 0; list[i]; i++) names[i] = list[i]->name;
+    return names;
+}
+
+/* ---- variants ---- */
+
+static const ph_variant *const variants[] = {
+#define VARIANT(name) &ph_variant_##name,
+#include "variants/list.h"
+#undef VARIANT
+};
+
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+const ph_variant_info *ph_variant_list(int i)
+{
+    return i >= 0 && i < VARIANTS ? &variants[i]->info : NULL;
+}
+
+/* Splits "name:options"; on success *options points behind the colon or at "". */
+static ph_status find_variant(ph_ctx *ctx, const char *text, const ph_variant **out,
+                              const char **options)
+{
+    if (!text) text = "mha";
+    size_t length = strcspn(text, ":");
+    *options = text[length] ? text + length + 1 : "";
+    for (int i = 0; i < VARIANTS; i++) {
+        const char *name = variants[i]->info.name;
+        *out = variants[i];
+        if (strlen(name) == length && !memcmp(name, text, length)) return PH_OK;
+    }
+    char known[256] = "";
+    for (int i = 0, n = 0; i < VARIANTS && n < (int)sizeof known; i++)
+        n += snprintf(known + n, sizeof known - (size_t)n, "%s%s", i ? ", " : "",
+                      variants[i]->info.name);
+    return ph_fail(ctx, PH_UNSUPPORTED, "variant is \"%.64s\", this build has: %s", text,
+                   known);
+}
+
+/* ---- plan ---- */
+
+ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
+{
+    const ph_variant *variant;
+    const char *options;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    *out = NULL;
+    if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
+    PH_TRY(find_variant(ctx, attn->variant, &variant, &options));
+    ph_plan *plan = ph_ctx_alloc(ctx, sizeof *plan);
+    if (!plan) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
+    memset(plan, 0, sizeof *plan);
+    plan->ctx = ctx;
+    ph_status status = ph_plan_init(plan, attn, variant, options);
+    if (status == PH_OK)
+        *out = plan;
+    else
+        ph_ctx_release(ctx, plan);
+    return status;
+}
+
+void ph_plan_free(ph_plan *plan)
+{
+    if (plan) ph_ctx_release(plan->ctx, plan);
+}
+
+size_t ph_plan_workspace(const ph_plan *plan)
+{
+    size_t most = 0;
+    for (int what = PH_DO_FORWARD; what <= PH_DO_LOOK; what++) {
+        size_t bytes = ph_plan_bytes(plan, what);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
+{
+    const ph_attn *a = &plan->attn;
+    return snprintf(text, size,
+                    "%s %s: %d threads, %d x %d tile, %s of %d rows, groups of %d heads, "
+                    "%zu bytes of workspace",
+                    a->variant, plan->kernels->name, plan->ctx->threads, plan->kernels->mr,
+                    plan->kernels->nr, plan->by_split ? "key splits" : "row blocks",
+                    plan->rows, plan->group, ph_plan_workspace(plan));
+}
+
+/* ---- calls ---- */
+
+static int is_empty(const ph_attn *a)
+{
+    return a->batch == 0;
+}
+
+static ph_status check_lens(const ph_plan *plan, const char *name, const int32_t *lens, int most)
+{
+    for (int b = 0; lens && b < plan->attn.batch; b++)
+        if (lens[b] < 0 || lens[b] > most)
+            return ph_fail(plan->ctx, PH_BAD_SHAPE, "%s[%d] is %d, expected 0 to %d", name, b,
+                           lens[b], most);
+    return PH_OK;
+}
+
+/* Presence of a tensor must agree with the shape the plan was made for. */
+static ph_status check_declared(const ph_plan *plan, const char *name, const void *tensor,
+                                const ph_broadcast *shape)
+{
+    int declared = shape->batch || shape->heads || shape->q_len;
+    if (tensor && !declared)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
+                       "%s is given but ph_attn.%s has no shape, expected one", name, name);
+    if (!tensor && declared && shape->batch && shape->q_len && plan->attn.kv_len)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
+                       "%s is NULL but ph_attn.%s has a shape, expected the tensor", name, name);
+    return PH_OK;
+}
+
+static ph_status check_values(const ph_plan *plan, const char *name, const float *x, int64_t n,
+                              int allow_minus_inf)
+{
+    for (int64_t i = 0; x && i < n; i++)
+        if (!(isfinite(x[i]) || (allow_minus_inf && x[i] == -INFINITY)))
+            return ph_fail(plan->ctx, PH_BAD_VALUE, "%s[%lld] is %g, expected %s", name,
+                           (long long)i, (double)x[i],
+                           allow_minus_inf ? "a finite number or -inf" : "a finite number");
+    return PH_OK;
+}
+
+static ph_status check_all_values(const ph_plan *plan, const ph_args *args)
+{
+    const ph_attn *a = &plan->attn;
+    int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
+    int64_t cells = (int64_t)a->bias.batch * a->bias.heads * a->bias.q_len * a->kv_len;
+    PH_TRY(check_values(plan, "bias", args->bias, cells, 1));
+    PH_TRY(check_values(plan, "gate", args->gate, a->gate == PH_GATE_HEAD ? a->q_heads : rows, 0));
+    PH_TRY(check_values(plan, "sink", args->sink, a->q_heads, 1));
+    return check_values(plan, "alibi", args->alibi, a->q_heads, 0);
+}
+
+static ph_status need(const ph_plan *plan, const char *name, const void *pointer, int64_t elements)
+{
+    if (pointer || elements == 0) return PH_OK;
+    return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "%s is NULL, expected a tensor", name);
+}
+
+static ph_status check_args(const ph_plan *plan, const ph_args *args)
+{
+    const ph_attn *a = &plan->attn;
+    if (!args) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "args is NULL");
+    PH_TRY(need(plan, "q", args->q, (int64_t)a->batch * a->q_len * a->qk_dim));
+    PH_TRY(need(plan, "k", args->k, (int64_t)a->batch * a->kv_len * a->qk_dim));
+    PH_TRY(check_declared(plan, "bias", args->bias, &a->bias));
+    PH_TRY(check_declared(plan, "visible", args->visible, &a->visible));
+    PH_TRY(check_lens(plan, "q_lens", args->q_lens, a->q_len));
+    PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, a->kv_len));
+    if ((uintptr_t)args->workspace % PH_ALIGN)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "workspace is not aligned to %d bytes", PH_ALIGN);
+    if (plan->ctx->options.checked) PH_TRY(check_all_values(plan, args));
+    return PH_OK;
+}
+
+static ph_status check_look(const ph_plan *plan, const ph_look_at *look)
+{
+    const ph_attn *a = &plan->attn;
+    if (!look) return PH_OK;
+    if (!look->top_weight != !look->top_index)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
+                       "top_weight and top_index are wanted together, one of them is NULL");
+    if (look->top_index && look->top_k < 1)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "top_k is %d, expected at least 1", look->top_k);
+    if (!look->rect) return PH_OK;
+    if (look->rect_batch < 0 || look->rect_batch >= a->batch || look->rect_head < 0 ||
+        look->rect_head >= a->q_heads)
+        return ph_fail(plan->ctx, PH_BAD_SHAPE,
+                       "rect is of batch row %d and head %d, expected below %d and %d",
+                       look->rect_batch, look->rect_head, a->batch, a->q_heads);
+    if (look->row0 < 0 || look->rows < 0 || look->rows > a->q_len - look->row0)
+        return ph_fail(plan->ctx, PH_BAD_SHAPE,
+                       "rect has rows %d and %d more, expected them inside %d", look->row0,
+                       look->rows, a->q_len);
+    if (look->col0 < 0 || look->cols < 0 || look->cols > a->kv_len - look->col0)
+        return ph_fail(plan->ctx, PH_BAD_SHAPE,
+                       "rect has keys %d and %d more, expected them inside %d", look->col0,
+                       look->cols, a->kv_len);
+    return PH_OK;
+}
+
+/* Finds the workspace; all checks are over. */
+static ph_status begin(ph_call *call, const ph_plan *plan, const ph_args *args,
+                       const ph_grads *grads, int what)
+{
+    void *space = args->workspace;
+    if (!space) PH_TRY(ph_ctx_scratch(plan->ctx, ph_plan_bytes(plan, what), &space));
+    *call = (ph_call){.plan = plan,
+                      .kernels = plan->kernels,
+                      .attn = &plan->attn,
+                      .args = args,
+                      .grads = grads,
+                      .shared = space,
+                      .lanes = (char *)space + plan->shared_bytes[what],
+                      .lane_bytes = plan->lane_bytes[what]};
+    return PH_OK;
+}
+
+static ph_status run_look(const ph_plan *plan, const ph_args *args)
+{
+    ph_call call;
+    PH_TRY(begin(&call, plan, args, NULL, PH_DO_LOOK));
+    ph_attn_look(&call);
+    return PH_OK;
+}
+
+ph_status ph_forward(const ph_plan *plan, const ph_args *args)
+{
+    ph_call call;
+    if (!plan) return PH_BAD_ARGUMENT;
+    const ph_attn *a = &plan->attn;
+    PH_TRY(check_args(plan, args));
+    PH_TRY(need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim));
+    PH_TRY(need(plan, "out", args->out, (int64_t)a->batch * a->q_len * a->v_dim));
+    PH_TRY(check_look(plan, args->look));
+    if (args->look && !args->lse && a->batch && a->q_len)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "lse is NULL, expected a tensor because "
+                       "look is given");
+    if (is_empty(a)) return PH_OK;
+    PH_TRY(begin(&call, plan, args, NULL, PH_DO_FORWARD));
+    ph_attn_forward(&call);
+    return args->look ? run_look(plan, args) : PH_OK;
+}
+
+ph_status ph_look(const ph_plan *plan, const ph_args *args)
+{
+    if (!plan) return PH_BAD_ARGUMENT;
+    const ph_attn *a = &plan->attn;
+    PH_TRY(check_args(plan, args));
+    if (!args->look) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "look is NULL, expected what to fill");
+    PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
+    PH_TRY(check_look(plan, args->look));
+    return is_empty(a) ? PH_OK : run_look(plan, args);
+}
+
+static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_grads *g)
+{
+    const ph_attn *a = &plan->attn;
+    const struct {
+        const char *name;
+        const void *gradient, *tensor;
+    } pairs[] = {{"bias", g->dbias, args->bias},
+                 {"gate", g->dgate, args->gate},
+                 {"sink", g->dsink, args->sink}};
+    for (int i = 0; i < 3; i++)
+        if (pairs[i].gradient && !pairs[i].tensor)
+            return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
+                           "d%s is wanted but %s is NULL, expected the tensor", pairs[i].name,
+                           pairs[i].name);
+    int64_t out = (int64_t)a->batch * a->q_len * a->v_dim;
+    PH_TRY(need(plan, "dout", g->dout, out));
+    PH_TRY(need(plan, "out", args->out, out));
+    PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
+    return need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim);
+}
+
+ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)
+{
+    ph_call call;
+    if (!plan) return PH_BAD_ARGUMENT;
+    if (!plan->attn.backward)
+        return ph_fail(plan->ctx, PH_UNSUPPORTED,
+                       "the plan was made with backward 0, expected backward 1");
+    if (!grads) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "grads is NULL");
+    PH_TRY(check_args(plan, args));
+    PH_TRY(check_grads(plan, args, grads));
+    if (is_empty(&plan->attn)) {
+        /* nothing to sum: gradients of parameters are zero */
+        size_t heads = (size_t)plan->attn.q_heads;
+        if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
+        if (grads->dgate && plan->attn.gate == PH_GATE_HEAD)
+            memset(grads->dgate, 0, heads * sizeof(float));
+        return PH_OK;
+    }
+    PH_TRY(begin(&call, plan, args, grads, PH_DO_BACKWARD));
+    ph_attn_backward(&call);
+    return PH_OK;
+}
