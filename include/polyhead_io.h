@@ -1,5 +1,5 @@
 /*
- * polyhead_io.h - tensors in files (safetensors), and a small JSON writer
+ * polyhead_io.h - tensors in files (safetensors)
  *
  *     ph_file_read    a whole file, every rule of the format checked       -> ph_file
  *     ph_file_find    one tensor of it by name                             -> ph_tensor
@@ -8,9 +8,9 @@
  * The reader is strict. It accepts exactly: 8 bytes little-endian header length (at most
  * 100,000,000); a header that is valid UTF-8 and one JSON object, with white space around
  * it allowed; then data that the tensors cover without hole, overlap or trailing byte.
- * Refused at every level: duplicate keys, NUL bytes in strings, nesting deeper than 8,
- * numbers with sign, fraction or exponent where a size is meant, sizes that overflow or do
- * not fit the type. At most 2^20 tensors, rank 8, names of 1,024 bytes.
+ * Refused at every level: duplicate keys, NUL bytes in names and metadata, nesting deeper
+ * than 8, numbers with sign, fraction or exponent where a size is meant, sizes that
+ * overflow or do not fit the type. At most 2^20 tensors, rank 8, names of 1,024 bytes.
  *
  * The rules of polyhead.h hold here too: zero is the usual value of every optional field,
  * a failed call leaves its outputs as they were (creators set *out to NULL), and nothing
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* ---- element types of the format, smallest alignment first ---------------------------- */
+/* ---- element types of the format, smallest alignment first ------------------------- */
 
 typedef enum ph_type {
     PH_TYPE_BOOL = 0,
@@ -53,20 +53,20 @@ typedef enum ph_type {
     PH_TYPE_COUNT
 } ph_type;
 
-PH_API const char *ph_type_name(ph_type type); /* "BF16"; NULL for no type                */
-PH_API int ph_type_bits(ph_type type);         /* of one element: 16; 0 for no type       */
+PH_API const char *ph_type_name(ph_type type); /* "BF16"; NULL for no type */
+PH_API int ph_type_bits(ph_type type);         /* of one element: 16; 0 for no type */
 
-/* ---- tensors and files ----------------------------------------------------------------- */
+/* ---- tensors and files ------------------------------------------------------------- */
 
 enum { PH_MAX_RANK = 8 };
 
 typedef struct ph_tensor {
-    const char *name;          /* UTF-8                                                   */
+    const char *name; /* UTF-8 */
     ph_type type;
-    int rank;                  /* 0: a single number                                      */
-    size_t shape[PH_MAX_RANK]; /* outermost first                                         */
-    const void *data;          /* little-endian, C-contiguous; 64-byte aligned where read */
-    size_t bytes;              /* at data; set by the reader, ignored by the writer       */
+    int rank;                  /* 0: a single number */
+    size_t shape[PH_MAX_RANK]; /* outermost first */
+    const void *data; /* little-endian, C-contiguous; 64-byte aligned where read */
+    size_t bytes;     /* at data; set by the reader, ignored by the writer */
 } ph_tensor;
 
 typedef struct ph_pair {
@@ -75,15 +75,15 @@ typedef struct ph_pair {
 
 /* How to do it; every function takes NULL for the usual. */
 typedef struct ph_io {
-    void *(*alloc)(void *user, size_t bytes); /* NULL: malloc and free                    */
-    void (*release)(void *user, void *ptr);   /* accepts NULL                             */
+    void *(*alloc)(void *user, size_t bytes); /* NULL: malloc and free */
+    void (*release)(void *user, void *ptr);   /* accepts NULL */
     void *user;
-    char *error;       /* one sentence is written here when a call fails                  */
-    size_t error_size; /* bytes at error                                                  */
-    size_t max_bytes;  /* refuse files larger than this (PH_OUT_OF_MEMORY); 0: any size   */
+    char *error;       /* one sentence is written here when a call fails */
+    size_t error_size; /* bytes at error */
+    size_t max_bytes;  /* refuse files larger than this (PH_OUT_OF_MEMORY); 0: any size */
 } ph_io;
 
-typedef struct ph_file ph_file; /* a file that was read; immutable, may be shared         */
+typedef struct ph_file ph_file; /* a file that was read; immutable, may be shared */
 
 /* Reads a regular file, or its bytes from memory (they are copied; `name` stands in error
    sentences). Hooks in io must live as long as the file. PH_BAD_FILE: malformed.
@@ -101,8 +101,8 @@ PH_API const ph_pair *ph_file_metadata(const ph_file *file, size_t i);
 /* The tensor of that name, or NULL. */
 PH_API const ph_tensor *ph_file_find(const ph_file *file, const char *name);
 
-/* Writes `count` tensors and `pairs` metadata strings. The same call gives the same bytes:
-   data stands by type, largest alignment first, then by name, metadata by key; the header
+/* Writes `count` tensors and `pairs` metadata strings. The same call gives the same
+   bytes: data stands by type, largest alignment first, then by name, metadata by key; the header
    is padded with spaces to 8 bytes, so every tensor is aligned in the file.
    The file appears whole or not at all: it is written under another name beside `path`,
    synced, and renamed; on failure an older file stays as it was. A symbolic link is
@@ -112,29 +112,6 @@ PH_API ph_status ph_file_write(const char *path, const ph_tensor *tensors, size_
 
 /* "F32 (2, 8, 20, 64)" for messages, like snprintf. */
 PH_API int ph_tensor_describe(const ph_tensor *tensor, char *text, size_t size);
-
-/* ---- writing JSON ------------------------------------------------------------------------
-   Compact, always valid: text is escaped, bytes that are no UTF-8 become U+FFFD, numbers
-   have the fewest digits that read back as the same bits, NaN and infinity become null.
-   `key` is NULL inside arrays and for the outermost value. At most 64 levels. */
-
-typedef struct ph_json_writer {
-    void (*write)(void *user, const char *bytes, size_t count);
-    void *user;
-    int depth;       /* open brackets; 0 at the start                                     */
-    int comma;       /* 1: the next value needs a comma in front                          */
-    uint64_t arrays; /* bit per level: 1 array, 0 object                                  */
-} ph_json_writer;
-
-PH_API void ph_json_begin_object(ph_json_writer *out, const char *key);
-PH_API void ph_json_begin_array(ph_json_writer *out, const char *key);
-PH_API void ph_json_end(ph_json_writer *out); /* the innermost object or array */
-PH_API void ph_json_string(ph_json_writer *out, const char *key, const char *text);
-PH_API void ph_json_integer(ph_json_writer *out, const char *key, int64_t value);
-PH_API void ph_json_double(ph_json_writer *out, const char *key, double value);
-PH_API void ph_json_float(ph_json_writer *out, const char *key, float value);
-PH_API void ph_json_bool(ph_json_writer *out, const char *key, int value);
-PH_API void ph_json_null(ph_json_writer *out, const char *key);
 
 #ifdef __cplusplus
 }

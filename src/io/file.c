@@ -1,7 +1,7 @@
 /*
  * file.c - reading regular files and replacing files atomically; see file.h.
  */
-#define _XOPEN_SOURCE 700 /* pread, openat, renameat, realpath */
+#define _XOPEN_SOURCE     700 /* pread, openat, renameat, realpath */
 #define _FILE_OFFSET_BITS 64
 #include "io/file.h"
 
@@ -26,7 +26,7 @@ static int open_again(int directory, const char *path, int flags, mode_t mode)
     return fd;
 }
 
-/* ---- in ---------------------------------------------------------------------------------- */
+/* ---- in ---------------------------------------------------------------------------- */
 
 static ph_status cannot_read(const ph_io *io, const char *path, int number)
 {
@@ -42,9 +42,10 @@ static ph_status check_source(ph_source *source, const ph_io *io)
         return ph_io_fail(io, PH_IO_ERROR, "cannot read '%s': it is a directory",
                           source->name);
     if (!S_ISREG(info.st_mode))
-        return ph_io_fail(io, PH_IO_ERROR,
-                          "cannot read '%s': it is a pipe or device, expected a regular file",
-                          source->name);
+        return ph_io_fail(
+            io, PH_IO_ERROR,
+            "cannot read '%s': it is a pipe or device, expected a regular file",
+            source->name);
     if (info.st_size < 0 || (uintmax_t)info.st_size > SIZE_MAX)
         return ph_io_fail(io, PH_OUT_OF_MEMORY, "'%s' is too large for this machine",
                           source->name);
@@ -97,11 +98,12 @@ void ph_source_close(ph_source *source)
     source->fd = -1;
 }
 
-/* ---- out ---------------------------------------------------------------------------------- */
+/* ---- out --------------------------------------------------------------------------- */
 
 static ph_status cannot_write(const ph_output *output, const char *why)
 {
-    return ph_io_fail(output->io, PH_IO_ERROR, "cannot write '%s': %s", output->path, why);
+    return ph_io_fail(output->io, PH_IO_ERROR, "cannot write '%s': %s", output->path,
+                      why);
 }
 
 static ph_status cannot_write_number(const ph_output *output, int number)
@@ -120,7 +122,9 @@ static ph_status open_directory(ph_output *output)
     output->directory = open_again(AT_FDCWD, name, O_RDONLY | O_DIRECTORY, 0);
     int number = errno;
     if (slash) *slash = '/';
-    return output->directory < 0 ? cannot_write_number(output, number) : PH_OK;
+    if (output->directory >= 0) return PH_OK;
+    return ph_io_fail(output->io, PH_IO_ERROR, "cannot write '%s': its directory: %s",
+                      output->path, ph_io_system_error(number).text);
 }
 
 static ph_status create_temporary(ph_output *output, mode_t mode)
@@ -151,7 +155,8 @@ static ph_status open_over(ph_output *output, const struct stat *old)
         return output->fd < 0 ? cannot_write_number(output, errno) : PH_OK;
     }
     if (access(output->path, W_OK) != 0) return cannot_write_number(output, errno);
-    if (!realpath(output->path, output->target)) return cannot_write_number(output, errno);
+    if (!realpath(output->path, output->target))
+        return cannot_write_number(output, errno);
     return create_temporary(output, old->st_mode);
 }
 
@@ -185,7 +190,8 @@ ph_status ph_output_write(ph_output *output, const void *bytes, size_t count)
 {
     const char *from = bytes;
     while (count > 0) {
-        ssize_t done = write(output->fd, from, count < MOST_AT_ONCE ? count : MOST_AT_ONCE);
+        ssize_t done =
+            write(output->fd, from, count < MOST_AT_ONCE ? count : MOST_AT_ONCE);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return cannot_write_number(output, done < 0 ? errno : ENOSPC);
         from += done;
@@ -202,6 +208,8 @@ static ph_status close_checked(ph_output *output)
     return failed ? cannot_write_number(output, errno) : PH_OK;
 }
 
+/* Again only after a signal: an fsync that failed otherwise must not be repeated, since
+   the second one may succeed although the data is lost. */
 static int sync_again(int fd)
 {
     int result;

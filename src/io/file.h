@@ -1,6 +1,6 @@
 /*
- * file.h - bytes in from a regular file or from memory; bytes out into a file that appears
- * whole or not at all.
+ * file.h - bytes in from a regular file or from memory; bytes out into a file that
+ * appears whole or not at all.
  *
  * Output: a temporary file in the directory of the target is written, synced and closed,
  * then renamed over the target, then the directory is synced. Whatever fails before the
@@ -36,12 +36,12 @@ enum { PH_OUTPUT_PATH = 4096 };
 
 typedef struct ph_output {
     const ph_io *io;
-    const char *path;             /* as the caller named it, for sentences */
-    int fd;                       /* being written, or -1 */
-    int directory;                /* of the target, or -1: written straight through */
-    char temporary[40];           /* name within the directory; "" when there is none */
-    char target[PH_OUTPUT_PATH];  /* path of the target, symbolic links resolved */
-    const char *target_name;      /* its last part */
+    const char *path;            /* as the caller named it, for sentences */
+    int fd;                      /* being written, or -1 */
+    int directory;               /* of the target, or -1: written straight through */
+    char temporary[40];          /* name within the directory; "" when there is none */
+    char target[PH_OUTPUT_PATH]; /* path of the target, symbolic links resolved */
+    const char *target_name;     /* its last part */
 } ph_output;
 
 ph_status ph_output_open(ph_output *output, const char *path, const ph_io *io);

@@ -27,12 +27,15 @@ void ph_io_release(const ph_io *io, void *ptr)
         io->release(io->user, ptr);
 }
 
-ph_status ph_io_grow(const ph_io *io, void **items, size_t *room, size_t need, size_t item)
+ph_status ph_io_grow(const ph_io *io, void **items, size_t *room, size_t need,
+                     size_t item)
 {
-    size_t wanted = *room < 16 ? 16 : *room, bytes = 0;
+    size_t wanted = 0, bytes = 0;
     if (need <= *room) return PH_OK;
-    while (wanted < need)
-        if (ph_size_mul(wanted, 2, &wanted)) wanted = need;
+    /* By half: while moving, old and new exist together, and that must stay small beside
+       the file the items come from. */
+    if (ph_size_add(*room, *room / 2, &wanted) || wanted < need) wanted = need;
+    if (wanted < 16) wanted = 16;
     if (ph_size_mul(wanted, item, &bytes)) return PH_OUT_OF_MEMORY;
     void *moved = ph_io_alloc(io, bytes);
     if (!moved) return PH_OUT_OF_MEMORY;

@@ -1,6 +1,6 @@
 /*
- * io.h - what every file of this folder shares: memory through the caller's hooks, growing
- * arrays, and the sentence that goes with a failure.
+ * io.h - what every file of this folder shares: memory through the caller's hooks,
+ * growing arrays, and the sentence that goes with a failure.
  *
  * Text from files is untrusted: names reach a sentence only through ph_io_quote, which
  * shortens them and shows control and direction characters as escapes.
@@ -16,12 +16,14 @@
 #define PH_IO_PRINTF(text, first)
 #endif
 
-void *ph_io_alloc(const ph_io *io, size_t bytes); /* io may be NULL; 0 bytes gives memory */
+void *ph_io_alloc(const ph_io *io,
+                  size_t bytes); /* io may be NULL; 0 bytes gives memory */
 void ph_io_release(const ph_io *io, void *ptr);
 
 /* Makes room for at least `need` items of `item` bytes at *items, which it may move.
    *room counts the items that fit. PH_OUT_OF_MEMORY leaves everything as it was. */
-ph_status ph_io_grow(const ph_io *io, void **items, size_t *room, size_t need, size_t item);
+ph_status ph_io_grow(const ph_io *io, void **items, size_t *room, size_t need,
+                     size_t item);
 
 /* Writes the sentence to io->error, if there is one, and returns status. */
 ph_status ph_io_fail(const ph_io *io, ph_status status, const char *format, ...)

@@ -2,12 +2,13 @@
  * json.c - a strict JSON pull parser; see json.h.
  *
  * The state between two tokens is the last token and the bracket that is innermost:
- * together they say what may come next. Duplicate keys are found when an object closes, by
- * sorting its keys (hash first), which stays n log n for hostile keys where a hash table
- * would not.
+ * together they say what may come next. Duplicate keys are found when an object closes,
+ * by sorting its keys (hash first), which stays n log n for hostile keys where a hash
+ * table would not.
  */
 #include "io/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -15,7 +16,7 @@
 #include "io/sort.h"
 #include "io/utf8.h"
 
-/* ---- errors ---------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------ */
 
 static ph_json_token fail_as(ph_json_reader *json, ph_status status, const char *message)
 {
@@ -29,7 +30,7 @@ static ph_json_token fail(ph_json_reader *json, const char *message)
     return fail_as(json, PH_BAD_FILE, message);
 }
 
-/* ---- strings ---------------------------------------------------------------------------- */
+/* ---- strings ----------------------------------------------------------------------- */
 
 /* The four hex digits at json->at, or -1. */
 static int32_t read_hex(ph_json_reader *json)
@@ -38,9 +39,10 @@ static int32_t read_hex(ph_json_reader *json)
     if (json->size - json->at < 4) return -1;
     for (int i = 0; i < 4; i++) {
         char c = json->input[json->at + (size_t)i];
-        int digit = c >= '0' && c <= '9' ? c - '0'
+        int digit = c >= '0' && c <= '9'   ? c - '0'
                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0) return -1;
         value = value * 16 + digit;
     }
@@ -48,7 +50,7 @@ static int32_t read_hex(ph_json_reader *json)
     return value;
 }
 
-/* After "\u": one code point, from a surrogate pair if need be. NULL, or what is wrong. */
+/* After "\u": one code point, maybe from a surrogate pair. NULL, or what is wrong. */
 static const char *read_code_point(ph_json_reader *json, uint32_t *point)
 {
     int32_t high = read_hex(json), low = 0;
@@ -127,12 +129,13 @@ static const char *read_string(ph_json_reader *json)
     return NULL;
 }
 
-/* ---- keys -------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------- */
 
 static uint32_t hash_of(const char *text, size_t length) /* FNV-1a */
 {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * 16777619u;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)text[i]) * 16777619u;
     return hash;
 }
 
@@ -170,13 +173,14 @@ static ph_json_token drop_keys(ph_json_reader *json)
         if (compare_keys(&keys[i - 1], &keys[i]) == 0) {
             json->text = keys[i].text;
             json->length = keys[i].length;
+            json->twice = 1;
             token = fail(json, "the same key twice in one object");
         }
     json->key_count = first;
     return token;
 }
 
-/* ---- numbers and words ------------------------------------------------------------------- */
+/* ---- numbers and words ------------------------------------------------------------- */
 
 static size_t digits_end(const ph_json_reader *json, size_t at)
 {
@@ -186,7 +190,8 @@ static size_t digits_end(const ph_json_reader *json, size_t at)
 
 static int is_at(const ph_json_reader *json, size_t at, const char *set)
 {
-    return at < json->size && json->input[at] != 0 && strchr(set, json->input[at]) != NULL;
+    return at < json->size && json->input[at] != 0 &&
+           strchr(set, json->input[at]) != NULL;
 }
 
 static ph_json_token read_number(ph_json_reader *json)
@@ -194,8 +199,10 @@ static ph_json_token read_number(ph_json_reader *json)
     size_t start = json->at, at = start + (json->input[start] == '-');
     size_t end = digits_end(json, at);
     const char *wrong = NULL;
-    if (end == at) wrong = "expected a digit after '-'";
-    else if (json->input[at] == '0' && end > at + 1) wrong = "number with a leading zero";
+    if (end == at)
+        wrong = "expected a digit after '-'";
+    else if (json->input[at] == '0' && end > at + 1)
+        wrong = "number with a leading zero";
     if (!wrong && is_at(json, end, ".")) {
         at = end + 1;
         end = digits_end(json, at);
@@ -217,7 +224,8 @@ static ph_json_token read_word(ph_json_reader *json)
     static const struct {
         const char *word;
         ph_json_token token;
-    } words[] = {{"true", PH_JSON_TRUE}, {"false", PH_JSON_FALSE}, {"null", PH_JSON_NULL}};
+    } words[] = {
+        {"true", PH_JSON_TRUE}, {"false", PH_JSON_FALSE}, {"null", PH_JSON_NULL}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t length = strlen(words[i].word);
         if (json->size - json->at >= length &&
@@ -229,7 +237,7 @@ static ph_json_token read_word(ph_json_reader *json)
     return fail(json, "expected a value");
 }
 
-/* ---- structure ---------------------------------------------------------------------------- */
+/* ---- structure --------------------------------------------------------------------- */
 
 static void skip_space(ph_json_reader *json)
 {
@@ -241,7 +249,8 @@ static void skip_space(ph_json_reader *json)
 
 static ph_json_token open_bracket(ph_json_reader *json, char bracket)
 {
-    if (json->depth >= json->limits.depth) return fail(json, "nested deeper than allowed");
+    if (json->depth >= json->limits.depth)
+        return fail(json, "nested deeper than allowed");
     json->at++;
     json->first_key[json->depth] = json->key_count;
     json->open[json->depth++] = bracket;
@@ -294,7 +303,7 @@ static ph_json_token read_member(ph_json_reader *json)
     return in_object ? read_key(json) : read_value(json);
 }
 
-/* ---- the functions of json.h -------------------------------------------------------------- */
+/* ---- the functions of json.h ------------------------------------------------------- */
 
 void ph_json_open(ph_json_reader *json, char *text, size_t length, ph_json_limits limits,
                   const ph_io *io)
@@ -308,8 +317,10 @@ void ph_json_open(ph_json_reader *json, char *text, size_t length, ph_json_limit
     if (limits.depth > PH_JSON_MAX_DEPTH) json->limits.depth = PH_JSON_MAX_DEPTH;
     if (limits.string > UINT32_MAX) json->limits.string = UINT32_MAX;
     json->at = ph_utf8_valid(text, length);
-    if (json->at < length) json->token = fail(json, "not valid UTF-8");
-    else json->at = 0;
+    if (json->at < length)
+        json->token = fail(json, "not valid UTF-8");
+    else
+        json->at = 0;
 }
 
 ph_json_token ph_json_next(ph_json_reader *json)
@@ -360,10 +371,22 @@ int ph_json_as_double(const ph_json_reader *json, double *out)
     return ph_number_read(json->text, json->length, out);
 }
 
+void ph_json_explain(const ph_json_reader *json, char *text, size_t size)
+{
+    if (json->twice)
+        snprintf(text, size, "the key %s stands twice in one object",
+                 ph_io_quote(json->text, json->length).text);
+    else
+        snprintf(text, size, "%s at byte %zu", json->message, json->at);
+}
+
 const char *ph_json_token_words(ph_json_token token)
 {
-    static const char *const words[] = {
-        "an error",     "the end",  "an object", "the end of an object", "an array",
-        "the end of an array", "a key", "a string",  "a number", "true", "false", "null"};
+    static const char *const words[] = {"an error",  "the end",
+                                        "an object", "the end of an object",
+                                        "an array",  "the end of an array",
+                                        "a key",     "a string",
+                                        "a number",  "true",
+                                        "false",     "null"};
     return words[token];
 }

@@ -1,14 +1,15 @@
 /*
- * json_write.c - the JSON writer of polyhead_io.h.
+ * json_write.c - a small JSON writer; see json_write.h.
  *
  * Everything goes to the caller's write function piece by piece; nothing is kept but the
  * depth, whether a comma is due, and which levels are arrays.
  */
+#include "io/json_write.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "io/io.h"
 #include "io/number.h"
 #include "io/utf8.h"
 

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- big integers -------------------------------------------------------------------- */
+/* ---- big integers ------------------------------------------------------------------ */
 
 /* Digits beyond this many can only break a tie, so any of them not 0 becomes a single 1.
    The longest exact tie of a double has 767 digits. */
@@ -85,12 +85,12 @@ static void big_subtract(big *a, const big *b) /* a >= b */
     while (a->limbs > 0 && a->limb[a->limbs - 1] == 0) a->limbs--;
 }
 
-/* ---- reading --------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------- */
 
 typedef struct decimal {
     int negative;
-    int count;                   /* significant digits, without leading zeros            */
-    int exponent;                /* value = digits * 10^exponent                         */
+    int count;    /* significant digits, without leading zeros */
+    int exponent; /* value = digits * 10^exponent */
     char digits[MOST_DIGITS + 1];
 } decimal;
 
@@ -201,9 +201,9 @@ int ph_number_read(const char *text, size_t length, double *out)
     return 0;
 }
 
-/* ---- printing -------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------- */
 
-/* "-d.ddde+xx" from printf into its digits and exponent, whatever stands for the point. */
+/* "-d.ddde+xx" from printf into digits and exponent, whatever stands for the point. */
 static int split(const char *printed, char *digits, int *exponent)
 {
     int count = 0;
@@ -236,9 +236,10 @@ static int layout(int negative, const char *digits, int count, int exponent, cha
     return at;
 }
 
-/* Fewest digits that read back as the same value. A normal number that has a short form of
-   at most `sure` digits shows it, followed by zeros, when printed with that many. */
-static int print(double value, int sure, int most, int is_float, char text[PH_NUMBER_TEXT])
+/* Fewest digits that read back as the same value. A normal number that has a short form
+   of at most `sure` digits shows it, followed by zeros, when printed with that many. */
+static int print(double value, int sure, int most, int is_float,
+                 char text[PH_NUMBER_TEXT])
 {
     char printed[48], digits[40];
     int length = 0;

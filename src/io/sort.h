@@ -32,7 +32,8 @@ static inline void ph_sort_sink(char *items, size_t at, size_t count, size_t siz
     memcpy(items + at * size, value, size);
 }
 
-static inline void ph_sort(void *array, size_t count, size_t size, ph_sort_compare *compare)
+static inline void ph_sort(void *array, size_t count, size_t size,
+                           ph_sort_compare *compare)
 {
     char *items = array, largest[PH_SORT_MAX_SIZE];
     for (size_t i = count / 2; i > 0; i--)

@@ -29,7 +29,8 @@ static inline int ph_utf8_decode(const char *text, size_t left, uint32_t *point)
         if ((s[i] & 0xc0) != 0x80) return 0;
         value = value << 6 | (s[i] & 0x3fu);
     }
-    if (value < least || value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff)) return 0;
+    if (value < least || value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff))
+        return 0;
     *point = value;
     return length;
 }
