@@ -1,0 +1,43 @@
+/*
+ * bench.h - the named shapes that `polyhead bench` measures, and how each kind is run.
+ *
+ * A shape names a job: a table of functions that know how to prepare it, run it once,
+ * clean up, and count its work. Attention and whole layers differ only in their jobs, so
+ * the measuring itself (bench.c) knows neither.
+ */
+#ifndef PH_CLI_BENCH_H
+#define PH_CLI_BENCH_H
+
+#include "cli.h"
+
+struct bench_job;
+
+typedef struct bench_shape {
+    const char *name, *group;
+    const struct bench_job *job;
+    int batch; /* 0: as many sequences as it takes to exceed the last-level cache */
+    int q_heads, kv_heads, q_len, kv_len;
+    int dim; /* of a head */
+    ph_dtype dtype;
+    int causal;
+} bench_shape;
+
+typedef struct bench_job {
+    /* Makes the state of a shape, or NULL with the status and, in ctx, its sentence. */
+    void *(*open)(ph_ctx *ctx, const bench_shape *shape, ph_status *status);
+    ph_status (*run)(void *state);
+    void (*close)(void *state);
+    double (*flops)(const bench_shape *shape); /* useful ones of one run */
+    double (*bytes)(const bench_shape *shape); /* that must be read at least; NULL where
+                                                  reading is not what limits it */
+} bench_job;
+
+extern const bench_shape bench_shapes[]; /* ended by a NULL name */
+
+/* The shape with its batch filled in for this machine; 0 if memory does not suffice. */
+int bench_fit(bench_shape *shape);
+
+/* "batch 32, 8 heads of 64, 20 rows, 20 keys, causal, bf16" */
+void bench_describe(const bench_shape *shape, char *room, size_t size);
+
+#endif
