@@ -102,8 +102,8 @@ PH_API const ph_pair *ph_file_metadata(const ph_file *file, size_t i);
 PH_API const ph_tensor *ph_file_find(const ph_file *file, const char *name);
 
 /* Writes `count` tensors and `pairs` metadata strings. The same call gives the same
-   bytes: data stands by type, largest alignment first, then by name, metadata by key; the header
-   is padded with spaces to 8 bytes, so every tensor is aligned in the file.
+   bytes: data stands by type, largest alignment first, then by name, metadata by key; the
+   header is padded with spaces to 8 bytes, so every tensor is aligned in the file.
    The file appears whole or not at all: it is written under another name beside `path`,
    synced, and renamed; on failure an older file stays as it was. A symbolic link is
    followed; a device or pipe is written straight through; a directory is refused. */

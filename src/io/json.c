@@ -165,14 +165,14 @@ static ph_json_token keep_key(ph_json_reader *json)
 /* At the end of an object: forgets its keys, or finds one of them twice. */
 static ph_json_token drop_keys(ph_json_reader *json)
 {
-    size_t first = json->first_key[json->depth], count = json->key_count - first;
-    ph_json_key *keys = json->keys + first;
+    size_t first = json->first_key[json->depth], end = json->key_count;
     ph_json_token token = PH_JSON_OBJECT_END;
-    if (count > 1) ph_sort(keys, count, sizeof *keys, compare_keys);
-    for (size_t i = 1; i < count && token != PH_JSON_ERROR; i++)
-        if (compare_keys(&keys[i - 1], &keys[i]) == 0) {
-            json->text = keys[i].text;
-            json->length = keys[i].length;
+    if (end - first > 1)
+        ph_sort(json->keys + first, end - first, sizeof *json->keys, compare_keys);
+    for (size_t i = first + 1; i < end && token != PH_JSON_ERROR; i++)
+        if (compare_keys(&json->keys[i - 1], &json->keys[i]) == 0) {
+            json->text = json->keys[i].text;
+            json->length = json->keys[i].length;
             json->twice = 1;
             token = fail(json, "the same key twice in one object");
         }

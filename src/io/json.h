@@ -12,7 +12,8 @@
  * for the list of keys of the objects that are open.
  *
  * Strict means RFC 8259 and nothing more, all of it valid UTF-8, escapes exact
- * (surrogates in pairs), no key twice in an object, limits on depth and on the length of strings.
+ * (surrogates in pairs), no key twice in an object, limits on depth and on the length of
+ * strings.
  */
 #ifndef PH_IO_JSON_H
 #define PH_IO_JSON_H
