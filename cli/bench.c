@@ -136,9 +136,8 @@ static void print_head(const session *s, const char *cpu)
 static void print_limits(const session *s)
 {
     char peak[32], bandwidth[32];
-    printf(
-        "\npeak is fused multiply-adds (%s), read is memory, measured between the runs:\n",
-        probe_isa());
+    printf("\npeak: fused multiply-adds (%s); read: memory; measured between the runs\n",
+           probe_isa());
     for (int c = 0; c < s->ctx_count; c++) {
         int threads = ph_threads(s->ctx[c]);
         printf("%d thread%s: %s", threads, threads == 1 ? "" : "s",
@@ -158,6 +157,14 @@ static void print_share(double share)
            term_on(stdout, TERM_PLAIN));
 }
 
+/* What fits into the last-level cache is not read from memory, run after run. */
+static int from_memory(const bench_shape *shape)
+{
+    machine_facts facts;
+    machine_look(&facts);
+    return shape->job->bytes(shape) > (double)facts.cache[2];
+}
+
 static void print_result(const bench_shape *shape, const result *r)
 {
     char least[24], median[24];
@@ -170,7 +177,10 @@ static void print_result(const bench_shape *shape, const result *r)
     if (shape->job->bytes) {
         double bytes = shape->job->bytes(shape) / r->least;
         printf(" %6.1f ", 1e-9 * bytes);
-        print_share(bytes / r->bandwidth);
+        if (from_memory(shape))
+            print_share(bytes / r->bandwidth);
+        else
+            fputs(" cache", stdout);
     }
     putchar('\n');
     fflush(stdout);
@@ -180,10 +190,11 @@ static void json_result(json *j, const bench_shape *shape, const result *r)
 {
     char text[160];
     double flops = shape->job->flops(shape);
-    bench_describe(shape, text, sizeof text);
     json_open(j, NULL, '{');
     json_text(j, "name", shape->name);
-    json_text(j, "group", shape->group);
+    snprintf(text, sizeof text, "%.*s", bench_group(shape), shape->name);
+    json_text(j, "group", text);
+    bench_describe(shape, text, sizeof text);
     json_text(j, "shape", text);
     json_int(j, "threads", r->threads);
     json_int(j, "runs", r->runs);
@@ -198,6 +209,7 @@ static void json_result(json *j, const bench_shape *shape, const result *r)
         json_real(j, "bytes", bytes);
         json_real(j, "gbytes", 1e-9 * bytes / r->least);
         json_real(j, "read_gbytes", 1e-9 * r->bandwidth);
+        json_bool(j, "from_memory", from_memory(shape));
         json_real(j, "share_of_read", bytes / r->least / r->bandwidth);
     }
     json_close(j);
@@ -216,13 +228,20 @@ static int print_list(const session *s)
 
 /* ---- choosing shapes ---- */
 
+/* Groups, each before its shapes, and shapes. */
 static const char *const *known_names(void)
 {
     enum { MOST = 255 };
     static const char *names[MOST + 1];
+    static char groups[MOST][24];
     int count = 0;
     for (const bench_shape *s = bench_shapes; s->name && count < MOST - 1; s++) {
-        if (s == bench_shapes || strcmp(s->group, s[-1].group)) names[count++] = s->group;
+        snprintf(groups[count], sizeof groups[count], "%.*s", bench_group(s), s->name);
+        if (s == bench_shapes ||
+            strncmp(s->name, s[-1].name, (size_t)bench_group(s) + 1)) {
+            names[count] = groups[count];
+            count++;
+        }
         names[count++] = s->name;
     }
     names[count] = NULL;
@@ -231,8 +250,9 @@ static const char *const *known_names(void)
 
 static int matches(const bench_shape *s, const char *word)
 {
-    return !strcmp(word, s->name) || !strcmp(word, s->group) ||
-           !fnmatch(word, s->name, 0);
+    int group = bench_group(s);
+    if ((int)strlen(word) == group && !strncmp(word, s->name, (size_t)group)) return 1;
+    return !fnmatch(word, s->name, 0);
 }
 
 static int check_words(int count, const char *const *words)

@@ -13,12 +13,12 @@
 struct bench_job;
 
 typedef struct bench_shape {
-    const char *name, *group;
+    const char *name; /* up to its first dash: the group */
     const struct bench_job *job;
     int batch; /* 0: as many sequences as it takes to exceed the last-level cache */
     int q_heads, kv_heads, q_len, kv_len;
-    int dim; /* of a head */
-    ph_dtype dtype;
+    int dim;   /* of a head */
+    int dtype; /* a ph_dtype */
     int causal;
 } bench_shape;
 
@@ -36,6 +36,9 @@ extern const bench_shape bench_shapes[]; /* ended by a NULL name */
 
 /* The shape with its batch filled in for this machine; 0 if memory does not suffice. */
 int bench_fit(bench_shape *shape);
+
+/* Length of the group in the name. */
+int bench_group(const bench_shape *shape);
 
 /* "batch 32, 8 heads of 64, 20 rows, 20 keys, causal, bf16" */
 void bench_describe(const bench_shape *shape, char *room, size_t size);

@@ -5,6 +5,7 @@
  * counts half. Decoding reads every key and value once.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 #include "machine.h"
@@ -31,7 +32,7 @@ static double backward_flops(const bench_shape *s)
 static double cache_bytes(const bench_shape *s)
 {
     return 2.0 * s->batch * s->kv_heads * s->kv_len * s->dim *
-           (double)work_element(s->dtype);
+           (double)work_element((ph_dtype)s->dtype);
 }
 
 static void *attention_open(ph_ctx *ctx, const bench_shape *s, int backward,
@@ -44,7 +45,7 @@ static void *attention_open(ph_ctx *ctx, const bench_shape *s, int backward,
                           .q_len = s->q_len,
                           .kv_len = s->kv_len,
                           .qk_dim = s->dim,
-                          .dtype = s->dtype,
+                          .dtype = (ph_dtype)s->dtype,
                           .mask = s->causal ? PH_MASK_CAUSAL : PH_MASK_NONE,
                           .backward = backward};
     work *w = malloc(sizeof *w);
@@ -93,48 +94,53 @@ enum { F32 = PH_F32, F16 = PH_F16, BF16 = PH_BF16 };
 
 /* clang-format off */
 const bench_shape bench_shapes[] = {
-    /* name, group, job, batch, heads, key heads, rows, keys, head size, type, causal */
-    {"short-20",                "short",    &forward,  32,  8,  8,   20,   20,  64, F32, 0},
-    {"short-20-bf16",           "short",    &forward,  32,  8,  8,   20,   20,  64, BF16,0},
-    {"short-64",                "short",    &forward,  16,  8,  8,   64,   64,  64, F32, 0},
-    {"short-128",               "short",    &forward,   8,  8,  8,  128,  128,  64, F32, 0},
-    {"training-512",            "training", &forward,   4,  8,  8,  512,  512,  64, F32, 0},
-    {"training-512-causal",     "training", &forward,   4,  8,  8,  512,  512,  64, F32, 1},
-    {"training-512-bf16",       "training", &forward,   4,  8,  8,  512,  512,  64, BF16,0},
-    {"training-512-f16",        "training", &forward,   4,  8,  8,  512,  512,  64, F16, 0},
-    {"prefill-2048",            "prefill",  &forward,   1,  8,  8, 2048, 2048,  64, F32, 0},
-    {"prefill-2048-causal",     "prefill",  &forward,   1,  8,  8, 2048, 2048,  64, F32, 1},
-    {"prefill-2048-d128",       "prefill",  &forward,   1,  4,  4, 2048, 2048, 128, F32, 0},
-    {"prefill-2048-d128-causal","prefill",  &forward,   1,  4,  4, 2048, 2048, 128, F32, 1},
-    {"prefill-2048-bf16",       "prefill",  &forward,   1,  8,  8, 2048, 2048,  64, BF16,0},
-    {"prefill-one-head",        "prefill",  &forward,   1,  1,  1, 2048, 2048,  64, F32, 0},
-    {"long-8192-causal",        "long",     &forward,   1,  2,  2, 8192, 8192,  64, F32, 1},
-    {"odd-59",                  "odd",      &forward,   2,  8,  8,  500,  500,  59, F32, 0},
-    {"odd-111",                 "odd",      &forward,   2,  8,  8,  500,  500, 111, F32, 0},
-    {"odd-cross",               "odd",      &forward,   2,  8,  8,  333,  777,  80, F32, 0},
-    {"gqa-1024-causal",         "gqa",      &forward,   1, 32,  8, 1024, 1024, 128, F32, 1},
-    {"gqa-1024-causal-bf16",    "gqa",      &forward,   1, 32,  8, 1024, 1024, 128, BF16,1},
-    {"decode-gqa",              "decode",   &decode,    1, 32,  8,    1, 4096, 128, F32, 0},
-    {"decode-gqa-bf16",         "decode",   &decode,    1, 32,  8,    1, 4096, 128, BF16,0},
-    {"decode-gqa-f16",          "decode",   &decode,    1, 32,  8,    1, 4096, 128, F16, 0},
-    {"decode-large",            "decode",   &decode,    0, 32,  8,    1, 4096, 128, F32, 0},
-    {"decode-large-bf16",       "decode",   &decode,    0, 32,  8,    1, 4096, 128, BF16,0},
-    {"decode-large-mha",        "decode",   &decode,    0,  8,  8,    1, 4096,  64, F32, 0},
-    {"backward-20",             "backward", &backward, 32,  8,  8,   20,   20,  64, F32, 0},
-    {"backward-128",            "backward", &backward,  8,  8,  8,  128,  128,  64, F32, 0},
-    {"backward-512",            "backward", &backward,  4,  8,  8,  512,  512,  64, F32, 0},
-    {"backward-512-causal",     "backward", &backward,  4,  8,  8,  512,  512,  64, F32, 1},
-    {"backward-512-bf16",       "backward", &backward,  4,  8,  8,  512,  512,  64, BF16,0},
-    {"backward-512-f16",        "backward", &backward,  4,  8,  8,  512,  512,  64, F16, 0},
-    {"backward-2048",           "backward", &backward,  1,  8,  8, 2048, 2048,  64, F32, 0},
-    {"backward-2048-causal",    "backward", &backward,  1,  8,  8, 2048, 2048,  64, F32, 1},
-    {"backward-2048-d128",      "backward", &backward,  1,  4,  4, 2048, 2048, 128, F32, 0},
-    {"backward-8192-causal",    "backward", &backward,  1,  2,  2, 8192, 8192,  64, F32, 1},
-    {"backward-odd-59",         "backward", &backward,  2,  8,  8,  500,  500,  59, F32, 0},
-    {"backward-odd-111",        "backward", &backward,  2,  8,  8,  500,  500, 111, F32, 0},
-    {"backward-gqa-causal",     "backward", &backward,  1, 32,  8, 1024, 1024, 128, F32, 1},
+    /* name, job, batch, heads, key heads, rows, keys, head size, type, causal */
+    {"short-20",                 &forward, 32,  8,  8,   20,   20,  64, F32,  0},
+    {"short-20-bf16",            &forward, 32,  8,  8,   20,   20,  64, BF16, 0},
+    {"short-64",                 &forward, 16,  8,  8,   64,   64,  64, F32,  0},
+    {"short-128",                &forward,  8,  8,  8,  128,  128,  64, F32,  0},
+    {"training-512",             &forward,  4,  8,  8,  512,  512,  64, F32,  0},
+    {"training-512-causal",      &forward,  4,  8,  8,  512,  512,  64, F32,  1},
+    {"training-512-bf16",        &forward,  4,  8,  8,  512,  512,  64, BF16, 0},
+    {"training-512-f16",         &forward,  4,  8,  8,  512,  512,  64, F16,  0},
+    {"prefill-2048",             &forward,  1,  8,  8, 2048, 2048,  64, F32,  0},
+    {"prefill-2048-causal",      &forward,  1,  8,  8, 2048, 2048,  64, F32,  1},
+    {"prefill-2048-d128",        &forward,  1,  4,  4, 2048, 2048, 128, F32,  0},
+    {"prefill-2048-d128-causal", &forward,  1,  4,  4, 2048, 2048, 128, F32,  1},
+    {"prefill-2048-bf16",        &forward,  1,  8,  8, 2048, 2048,  64, BF16, 0},
+    {"prefill-one-head",         &forward,  1,  1,  1, 2048, 2048,  64, F32,  0},
+    {"long-8192-causal",         &forward,  1,  2,  2, 8192, 8192,  64, F32,  1},
+    {"odd-59",                   &forward,  2,  8,  8,  500,  500,  59, F32,  0},
+    {"odd-111",                  &forward,  2,  8,  8,  500,  500, 111, F32,  0},
+    {"odd-cross",                &forward,  2,  8,  8,  333,  777,  80, F32,  0},
+    {"gqa-1024-causal",          &forward,  1, 32,  8, 1024, 1024, 128, F32,  1},
+    {"gqa-1024-causal-bf16",     &forward,  1, 32,  8, 1024, 1024, 128, BF16, 1},
+    {"decode-gqa",               &decode,   1, 32,  8,    1, 4096, 128, F32,  0},
+    {"decode-gqa-bf16",          &decode,   1, 32,  8,    1, 4096, 128, BF16, 0},
+    {"decode-gqa-f16",           &decode,   1, 32,  8,    1, 4096, 128, F16,  0},
+    {"decode-large",             &decode,   0, 32,  8,    1, 4096, 128, F32,  0},
+    {"decode-large-bf16",        &decode,   0, 32,  8,    1, 4096, 128, BF16, 0},
+    {"decode-large-mha",         &decode,   0,  8,  8,    1, 4096,  64, F32,  0},
+    {"backward-20",              &backward,32,  8,  8,   20,   20,  64, F32,  0},
+    {"backward-128",             &backward, 8,  8,  8,  128,  128,  64, F32,  0},
+    {"backward-512",             &backward, 4,  8,  8,  512,  512,  64, F32,  0},
+    {"backward-512-causal",      &backward, 4,  8,  8,  512,  512,  64, F32,  1},
+    {"backward-512-bf16",        &backward, 4,  8,  8,  512,  512,  64, BF16, 0},
+    {"backward-512-f16",         &backward, 4,  8,  8,  512,  512,  64, F16,  0},
+    {"backward-2048",            &backward, 1,  8,  8, 2048, 2048,  64, F32,  0},
+    {"backward-2048-causal",     &backward, 1,  8,  8, 2048, 2048,  64, F32,  1},
+    {"backward-2048-d128",       &backward, 1,  4,  4, 2048, 2048, 128, F32,  0},
+    {"backward-8192-causal",     &backward, 1,  2,  2, 8192, 8192,  64, F32,  1},
+    {"backward-odd-59",          &backward, 2,  8,  8,  500,  500,  59, F32,  0},
+    {"backward-odd-111",         &backward, 2,  8,  8,  500,  500, 111, F32,  0},
+    {"backward-gqa-causal",      &backward, 1, 32,  8, 1024, 1024, 128, F32,  1},
     {.name = NULL}};
 /* clang-format on */
+
+int bench_group(const bench_shape *shape)
+{
+    return (int)strcspn(shape->name, "-");
+}
 
 int bench_fit(bench_shape *shape)
 {
