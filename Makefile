@@ -34,9 +34,9 @@ VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
 
 # ---- flags ------------------------------------------------------------------------------
 
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla \
-        -Wold-style-definition -Wpointer-arith -Wwrite-strings -Wundef -Wimplicit-fallthrough
-
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+        -Wold-style-definition -Wwrite-strings -Wundef -Wimplicit-fallthrough -Wvla \
+        -Wformat=2 -Wno-format-nonliteral
 C := -std=c11 -ffp-contract=off -fvisibility=hidden -fno-common -pthread $(WARN) \
      '-ffile-prefix-map=$(CURDIR)=.'
 LIBS := -lm -pthread
@@ -83,7 +83,7 @@ EXAMPLES  := $(call programs,$(wildcard examples/*.c))
 BENCHES   := $(call programs,$(wildcard bench/*.c))
 TESTS     := $(call programs,$(TEST_SRC))
 REPLAYS   := $(call programs,$(FUZZ_SRC))
-NEON_TESTS := $(call programs,$(wildcard tests/test_kernel*.c))
+NEON_TESTS := $(call programs,$(wildcard tests/test_kernel*.c tests/test_gemm*.c))
 
 # ---- targets -----------------------------------------------------------------------------
 
