@@ -8,50 +8,7 @@
  */
 #include <math.h>
 
-#include "check.h"
-#include "judge.h"
-
-static int only = -1; /* --case=N */
-
-/* What a sweep found. */
-typedef struct sweep {
-    const char *name;
-    int runs, failed;
-    double worst;
-    int worst_index;
-    const char *worst_in;
-} sweep;
-
-static void complain(sweep *s, int index, const char *isa, const problem *p,
-                     const char *why)
-{
-    if (s->failed++ < 5)
-        printf("    %s --case=%d on %s: %s\n      %s\n", s->name, index, isa, why,
-               problem_text(p));
-}
-
-static void note(sweep *s, int index, const judge *j)
-{
-    s->runs++;
-    if (j->worst <= s->worst) return;
-    s->worst = j->worst;
-    s->worst_in = j->worst_in;
-    s->worst_index = index;
-}
-
-static void finish(const sweep *s)
-{
-    printf("    %s: %d calls, at most %.2f of the tolerance used (case %d, %s)\n",
-           s->name, s->runs, s->worst, s->worst_index,
-           s->worst_in ? s->worst_in : "none");
-    CHECK(s->failed == 0, "%d of %d calls failed", s->failed, s->runs);
-}
-
-/* The reference kernels are slow: they get every fifth case. */
-static int skip_isa(const char *isa, int index)
-{
-    return !strcmp(isa, "ref") && index % 5 && only < 0;
-}
+#include "sweep.h"
 
 static void draw(problem *p, int index)
 {
@@ -61,30 +18,24 @@ static void draw(problem *p, int index)
     problem_build(p, check_seed * 1000003 + (uint64_t)index);
 }
 
-static const char *refused(ph_ctx *ctx, ph_status status)
-{
-    static char text[600];
-    snprintf(text, sizeof text, "refused: %s: %s", ph_status_text(status), ph_error(ctx));
-    return status == PH_OK ? NULL : text;
-}
-
 /* ---- plain calls --------------------------------------------------------------------------- */
 
-static void random_case(sweep *s, int index)
+static void random_case(int index)
 {
     problem p;
     judge j;
     int opened = 0;
     draw(&p, index);
-    for (const char *const *isa = ph_isa_list(); *isa; isa++) {
+    FOR_EACH_ISA(isa)
+    {
         if (skip_isa(*isa, index)) continue;
         ph_ctx *ctx = drive_ctx(*isa, 2);
         problem_wipe(&p);
         const char *why = ctx ? refused(ctx, drive_forward(ctx, &p)) : "no ctx";
         if (!why && !opened++) judge_open(&j, &p);
         if (!why) why = judge_forward(&j, &p);
-        if (why) complain(s, index, *isa, &p, why);
-        if (opened) note(s, index, &j);
+        sweep_note("random", index, *isa, &p, why);
+        if (opened) sweep_tolerance(index, &j);
     }
     if (opened) judge_close(&j);
     problem_free(&p);
@@ -92,11 +43,11 @@ static void random_case(sweep *s, int index)
 
 static void random_plans(void)
 {
-    sweep s = {.name = "random"};
+    sweep_begin();
     int count = 2400 / CASES_SLOW;
     for (int index = 0; index < count; index++)
-        if (only < 0 || only == index) random_case(&s, index);
-    finish(&s);
+        if (!left_out(index)) random_case(index);
+    sweep_end();
 }
 
 /* ---- looking later -------------------------------------------------------------------------- */
@@ -131,10 +82,10 @@ static const char *look_later(ph_ctx *ctx, problem *p, problem *again)
 
 static void look_separately(void)
 {
-    sweep s = {.name = "look"};
+    sweep_begin();
     for (int index = 0; index < 300 / CASES_SLOW; index++) {
         problem p = {.slab_count = 0}, again = {.slab_count = 0};
-        if (only >= 0 && only != index) continue;
+        if (left_out(index)) continue;
         case_draw(&p.attn, &p.with, check_seed + 1, index, CASE_SMALL);
         p.with.lse = p.with.col_sum = p.with.entropy = 1;
         p.with.no_look = 0;
@@ -142,18 +93,18 @@ static void look_separately(void)
         again.with = p.with;
         problem_build(&p, (uint64_t)index);
         problem_build(&again, (uint64_t)index);
-        for (const char *const *isa = ph_isa_list(); *isa; isa++) {
+        FOR_EACH_ISA(isa)
+        {
             if (skip_isa(*isa, index)) continue;
             problem_wipe(&p);
             problem_wipe(&again);
             const char *why = look_later(drive_ctx(*isa, 2), &p, &again);
-            if (why) complain(&s, index, *isa, &p, why);
-            s.runs++;
+            sweep_note("look", index, *isa, &p, why);
         }
         problem_free(&p);
         problem_free(&again);
     }
-    finish(&s);
+    sweep_end();
 }
 
 /* ---- the caller's workspace ------------------------------------------------------------------- */
@@ -189,21 +140,21 @@ static const char *with_workspace(ph_ctx *ctx, problem *p)
 
 static void own_workspace(void)
 {
-    sweep s = {.name = "own_workspace"};
+    sweep_begin();
     for (int index = 0; index < 200 / CASES_SLOW; index++) {
         problem p;
-        if (only >= 0 && only != index) continue;
+        if (left_out(index)) continue;
         case_draw(&p.attn, &p.with, check_seed + 2, index, CASE_SMALL);
         problem_build(&p, 5);
-        for (const char *const *isa = ph_isa_list(); *isa; isa++) {
+        FOR_EACH_ISA(isa)
+        {
             const char *why =
                 skip_isa(*isa, index) ? NULL : with_workspace(drive_ctx(*isa, 2), &p);
-            if (why) complain(&s, index, *isa, &p, why);
-            s.runs++;
+            sweep_note("own_workspace", index, *isa, &p, why);
         }
         problem_free(&p);
     }
-    finish(&s);
+    sweep_end();
 }
 
 /* ---- unreadable neighbours --------------------------------------------------------------------- */
@@ -211,25 +162,25 @@ static void own_workspace(void)
 /* Reading or writing one element outside a tensor ends the program here. */
 static void guard_pages(void)
 {
-    sweep s = {.name = "guard_pages"};
+    sweep_begin();
     for (int index = 0; index < 400 / CASES_SLOW; index++) {
         problem p;
-        if (only >= 0 && only != index) continue;
+        if (left_out(index)) continue;
         case_guard_pages = index % 2 ? 1 : -1;
         case_draw(&p.attn, &p.with, check_seed + 3, index, CASE_SMALL);
         p.attn.backward = 1;
         problem_build(&p, (uint64_t)index);
         case_guard_pages = 0;
-        for (const char *const *isa = ph_isa_list(); *isa; isa++) {
+        FOR_EACH_ISA(isa)
+        {
             if (skip_isa(*isa, index)) continue;
             ph_ctx *ctx = drive_ctx(*isa, 2);
             const char *why = refused(ctx, drive_backward(ctx, &p));
-            if (why) complain(&s, index, *isa, &p, why);
-            s.runs++;
+            sweep_note("guard_pages", index, *isa, &p, why);
         }
         problem_free(&p);
     }
-    finish(&s);
+    sweep_end();
 }
 
 static const check_case cases[] = {
@@ -242,9 +193,5 @@ static const check_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    for (int n = 1; n < argc; n++)
-        if (!strncmp(argv[n], "--case=", 7)) only = atoi(argv[n] + 7);
-    int status = check_main(argc, argv, cases);
-    drive_close();
-    return status;
+    return sweep_main(argc, argv, cases);
 }

@@ -8,42 +8,7 @@
  */
 #include <math.h>
 
-#include "check.h"
-#include "judge.h"
-
-static int only = -1; /* --case=N */
-static int failed, runs, worst_index;
-static double worst;
-static const char *worst_in;
-
-static void complain(const char *name, int index, const char *isa, const problem *p,
-                     const char *why)
-{
-    if (failed++ < 5)
-        printf("    %s --case=%d on %s: %s\n      %s\n", name, index, isa, why,
-               problem_text(p));
-}
-
-static void begin(void)
-{
-    failed = runs = 0;
-    worst = 0;
-    worst_in = "none";
-    worst_index = -1;
-}
-
-static const char *refused(ph_ctx *ctx, ph_status status)
-{
-    static char text[600];
-    snprintf(text, sizeof text, "refused: %s: %s", ph_status_text(status), ph_error(ctx));
-    return status == PH_OK ? NULL : text;
-}
-
-/* The reference kernels are slow: they get every fifth case. */
-static int skip_isa(const char *isa, int index)
-{
-    return !strcmp(isa, "ref") && index % 5 && only < 0;
-}
+#include "sweep.h"
 
 static void random_case(int index)
 {
@@ -54,37 +19,29 @@ static void random_case(int index)
     p.attn.backward = 1;
     if (p.attn.dropout > 0) p.with.no_look = 0;
     problem_build(&p, check_seed * 1000033 + (uint64_t)index);
-    for (const char *const *isa = ph_isa_list(); *isa; isa++) {
+    FOR_EACH_ISA(isa)
+    {
         if (skip_isa(*isa, index)) continue;
         ph_ctx *ctx = drive_ctx(*isa, 2);
         problem_wipe(&p);
         const char *why = ctx ? refused(ctx, drive_backward(ctx, &p)) : "no ctx";
-        runs++;
-        if (why) {
-            complain("random", index, *isa, &p, why);
-            continue;
+        if (!why) {
+            judge_open(&j, &p);
+            why = judge_backward(&j, &p);
+            sweep_tolerance(index, &j);
+            judge_close(&j);
         }
-        judge_open(&j, &p);
-        why = judge_backward(&j, &p);
-        if (why) complain("random", index, *isa, &p, why);
-        if (j.worst > worst) {
-            worst = j.worst;
-            worst_in = j.worst_in;
-            worst_index = index;
-        }
-        judge_close(&j);
+        sweep_note("random", index, *isa, &p, why);
     }
     problem_free(&p);
 }
 
 static void random_plans(void)
 {
-    begin();
+    sweep_begin();
     for (int index = 0; index < 1200 / CASES_SLOW; index++)
-        if (only < 0 || only == index) random_case(index);
-    printf("    random: %d calls, at most %.2f of the tolerance used (case %d, %s)\n",
-           runs, worst, worst_index, worst_in);
-    CHECK(failed == 0, "%d of %d calls failed", failed, runs);
+        if (!left_out(index)) random_case(index);
+    sweep_end();
 }
 
 /* ---- parts ------------------------------------------------------------------------------------- */
@@ -117,10 +74,10 @@ static const char *compare(const problem *p, const problem *q, unsigned wanted)
 /* Any subset of the gradients: each has the bits it has when all are wanted. */
 static void not_wanted(void)
 {
-    begin();
+    sweep_begin();
     for (int index = 0; index < 240 / CASES_SLOW; index++) {
         problem p = {.slab_count = 0}, q = {.slab_count = 0};
-        if (only >= 0 && only != index) continue;
+        if (left_out(index)) continue;
         both(&p, &q, index);
         unsigned wanted = (unsigned)index * 37 % 64;
         void **pointers[] = {&q.grads.dq, &q.grads.dk, &q.grads.dv};
@@ -129,40 +86,39 @@ static void not_wanted(void)
             if (!(wanted >> n & 1)) *pointers[n] = NULL;
         for (int n = 3; n < 6; n++)
             if (!(wanted >> n & 1)) *floats[n - 3] = NULL;
-        for (const char *const *isa = ph_isa_list(); *isa; isa++) {
+        FOR_EACH_ISA(isa)
+        {
             if (skip_isa(*isa, index)) continue;
             ph_ctx *ctx = drive_ctx(*isa, 2);
             const char *why = refused(ctx, drive_backward(ctx, &p));
             if (!why) why = refused(ctx, drive_backward(ctx, &q));
             if (!why) why = compare(&p, &q, wanted);
-            if (why) complain("not_wanted", index, *isa, &p, why);
-            runs++;
+            sweep_note("not_wanted", index, *isa, &p, why);
         }
         problem_free(&p);
         problem_free(&q);
     }
-    CHECK(failed == 0, "%d of %d calls failed", failed, runs);
+    sweep_end();
 }
 
 /* A second backward call writes the same gradients over the first. */
 static void overwritten(void)
 {
-    begin();
+    sweep_begin();
     for (int index = 0; index < 60 / CASES_SLOW; index++) {
         problem p = {.slab_count = 0}, q = {.slab_count = 0};
-        if (only >= 0 && only != index) continue;
+        if (left_out(index)) continue;
         both(&p, &q, index);
         ph_ctx *ctx = drive_ctx(NULL, 2);
         const char *why = refused(ctx, drive_backward(ctx, &p));
         if (!why) why = refused(ctx, drive_backward(ctx, &q));
         if (!why) why = refused(ctx, drive_backward(ctx, &q));
         if (!why) why = compare(&p, &q, 63);
-        if (why) complain("overwritten", index, "best", &p, why);
-        runs++;
+        sweep_note("overwritten", index, "best", &p, why);
         problem_free(&p);
         problem_free(&q);
     }
-    CHECK(failed == 0, "%d of %d calls failed", failed, runs);
+    sweep_end();
 }
 
 static const check_case cases[] = {
@@ -174,9 +130,5 @@ static const check_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    for (int n = 1; n < argc; n++)
-        if (!strncmp(argv[n], "--case=", 7)) only = atoi(argv[n] + 7);
-    int status = check_main(argc, argv, cases);
-    drive_close();
-    return status;
+    return sweep_main(argc, argv, cases);
 }

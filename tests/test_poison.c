@@ -8,24 +8,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "check.h"
-#include "judge.h"
-
-static int only = -1; /* --case=N */
-
-#define FOR_EACH_ISA(isa) for (const char *const *isa = ph_isa_list(); *isa; isa++)
-
-static ph_ctx *need_ctx(const char *isa)
-{
-    ph_ctx *ctx = drive_ctx(isa, 2);
-    CHECK(ctx, "no ctx for %s", isa);
-    return ctx;
-}
-
-static void must(ph_ctx *ctx, ph_status status)
-{
-    CHECK(status == PH_OK, "refused: %s: %s", ph_status_text(status), ph_error(ctx));
-}
+#include "sweep.h"
 
 /* Name of the first output in which the two problems differ, or NULL. */
 static const char *differs(const problem *p, const problem *q)
@@ -52,10 +35,11 @@ static const char *differs(const problem *p, const problem *q)
 /* The same random problem twice, once with poison in everything that takes no part. */
 static void unseen(void)
 {
-    int failed = 0, runs = 0;
+    char why[60];
+    sweep_begin();
     for (int index = 0; index < 500 / CASES_SLOW; index++) {
         problem p = {.slab_count = 0}, q = {.slab_count = 0};
-        if (only >= 0 && only != index) continue;
+        if (left_out(index)) continue;
         case_draw(&p.attn, &p.with, check_seed + 200, index,
                   index % 3 ? CASE_TINY : CASE_SMALL);
         p.attn.backward = 1;
@@ -73,15 +57,13 @@ static void unseen(void)
             must(ctx, drive_backward(ctx, &p));
             must(ctx, drive_backward(ctx, &q));
             const char *name = differs(&p, &q);
-            runs++;
-            if (name && failed++ < 5)
-                printf("    --case=%d on %s: poison reached %s\n      %s\n", index, *isa,
-                       name, problem_text(&p));
+            snprintf(why, sizeof why, "poison reached %s", name ? name : "nothing");
+            sweep_note("unseen", index, *isa, &p, name ? why : NULL);
         }
         problem_free(&p);
         problem_free(&q);
     }
-    CHECK(failed == 0, "%d of %d calls failed", failed, runs);
+    sweep_end();
 }
 
 /* Bias is a number too: what stands in it where the band hides the key is not read. */
@@ -159,7 +141,7 @@ static const char *check_reach(const problem *p, const problem *clean, const den
     return NULL;
 }
 
-static void nan_case(int index, int *failed)
+static void nan_case(int index)
 {
     uint64_t rng = (uint64_t)index * 31 + check_seed;
     problem p = {.slab_count = 0}, clean = {.slab_count = 0};
@@ -187,9 +169,7 @@ static void nan_case(int index, int *failed)
         must(ctx, drive_forward(ctx, &clean));
         must(ctx, drive_forward(ctx, &p));
         const char *why = check_reach(&p, &clean, &d, where, b, g, j, e);
-        if (why && (*failed)++ < 5)
-            printf("    --case=%d on %s: %s\n      %s\n", index, *isa, why,
-                   problem_text(&p));
+        sweep_note("nan_reach", index, *isa, &p, why);
     }
     dense_free(&d);
     problem_free(&p);
@@ -198,10 +178,10 @@ static void nan_case(int index, int *failed)
 
 static void nan_reach(void)
 {
-    int failed = 0;
+    sweep_begin();
     for (int index = 0; index < 450 / CASES_SLOW; index++)
-        if (only < 0 || only == index) nan_case(index, &failed);
-    CHECK(failed == 0, "%d calls failed", failed);
+        if (!left_out(index)) nan_case(index);
+    sweep_end();
 }
 
 /* ---- rows that see nothing ---------------------------------------------------------------------- */
@@ -375,9 +355,5 @@ static const check_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    for (int n = 1; n < argc; n++)
-        if (!strncmp(argv[n], "--case=", 7)) only = atoi(argv[n] + 7);
-    int status = check_main(argc, argv, cases);
-    drive_close();
-    return status;
+    return sweep_main(argc, argv, cases);
 }
