@@ -4,6 +4,7 @@
  * The other tables must give the same bits, so the order of every sum and every rounding
  * here is the contract. Runs on any CPU; fmaf is exact everywhere, if slow without hardware.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -63,6 +64,12 @@ static int finite(const float *x, int64_t ld, int rows, int n)
 
 /* ---- products ---- */
 
+/* v_max: b where either is NaN or both are equal */
+static float max(float a, float b)
+{
+    return a > b ? a : b;
+}
+
 static void scores(int m, int n, int k, const float *a, const float *b, float *s,
                    float *peak)
 {
@@ -72,7 +79,7 @@ static void scores(int m, int n, int k, const float *a, const float *b, float *s
             float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
             for (int kk = 0; kk < k; kk++) sum = fmaf(a[kk * MR + i], panel[kk * NR], sum);
             s[i * PH_STRIP_LD + j] = sum;
-            if (!(*highest > sum)) *highest = sum;
+            *highest = max(*highest, sum);
         }
 }
 
@@ -135,6 +142,15 @@ static float tanh_ref(float x)
     return copysignf((1.0f - e) / (1.0f + e), x);
 }
 
+static float max16(const float lanes[PH_LANES])
+{
+    float t[PH_LANES];
+    memcpy(t, lanes, sizeof t);
+    for (int half = PH_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) t[i] = max(t[i], t[i + half]);
+    return t[0];
+}
+
 static float sum16(const float lanes[PH_LANES])
 {
     float t[PH_LANES];
@@ -148,9 +164,8 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
                     float *alpha)
 {
     for (int i = 0; i < m; i++) {
-        float old = top[i], highest = old, *row = s + i * PH_STRIP_LD;
-        for (int l = 0; l < PH_LANES; l++)
-            if (peak[i * PH_LANES + l] > highest) highest = peak[i * PH_LANES + l];
+        float old = top[i], highest = max16(peak + i * PH_LANES), *row = s + i * PH_STRIP_LD;
+        if (highest <= old) highest = old; /* keeps NaN */
         top[i] = highest;
         if (highest == -INFINITY) highest = 0;
         alpha[i] = old == highest ? 1.0f : exp2_ref(old - highest);
@@ -188,7 +203,8 @@ static void weights(int n, float *s, float lse)
 static float dot(int n, const float *x, const float *y)
 {
     float lanes[PH_LANES] = {0};
-    for (int c = 0; c < n; c++) lanes[c % PH_LANES] = fmaf(x[c], y[c], lanes[c % PH_LANES]);
+    for (int c = 0; c < ph_round_up(n, PH_LANES); c++)
+        lanes[c % PH_LANES] = fmaf(x[c], y[c], lanes[c % PH_LANES]);
     return sum16(lanes);
 }
 
@@ -205,14 +221,16 @@ static void blend(int n, float *y, float a, const float *x, float b)
 static void row_peak(int n, const float *s, float *peak)
 {
     for (int l = 0; l < PH_LANES; l++) peak[l] = -INFINITY;
-    for (int c = 0; c < n; c++)
-        if (s[c] > peak[c % PH_LANES]) peak[c % PH_LANES] = s[c];
+    for (int c = 0; c < n; c++) peak[c % PH_LANES] = max(peak[c % PH_LANES], s[c]);
 }
 
 static void add_bias(int n, float *s, const float *bias, float factor)
 {
-    for (int c = 0; c < n; c++)
-        s[c] = bias[c] == -INFINITY ? -INFINITY : fmaf(bias[c], factor, s[c]);
+    for (int c = 0; c < n; c++) {
+        float sum = fmaf(bias[c], factor, s[c]);
+        if (sum < -FLT_MAX) sum = -FLT_MAX; /* a finite bias must not exclude */
+        s[c] = bias[c] == -INFINITY ? -INFINITY : sum;
+    }
 }
 
 static void add_alibi(int n, float *s, float slope, float first)

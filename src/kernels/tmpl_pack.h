@@ -60,15 +60,15 @@ V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, i
     }
 }
 
-/* The last square of a panel may be wider than the panel (MR = 12, VL = 16): it then writes
-   into the next line, which is written later, so lines must be done in rising order for the
-   last group of rows, and PH_PACK_SLACK floats must follow the panel. */
+/* The last square of a panel may be wider than the panel (MR = 12 with VL = 16, MR = 6 with
+   VL = 4): it then writes into the next line. So it goes first, lines are done in rising
+   order, and PH_PACK_SLACK floats must follow the panel. */
 V void pack_across_of(float *dst, int64_t ld, const void *const *rows, int count, int k,
                       ph_dtype type, float scale)
 {
     const vec factor = v_set1(scale);
     for (int at = 0; at < k; at += VL)
-        for (int r = 0; r < ld; r += VL)
+        for (int r = ph_round_up((int)ld, VL) - VL; r >= 0; r -= VL)
             turn_square(dst + at * ld + r, ld, rows + r, ph_min(count - r, VL), at,
                         ph_min(k - at, VL), type, factor);
 }
@@ -89,8 +89,9 @@ V void load_row_of(float *dst, const void *src, int n, ph_dtype type, float scal
     const vec factor = v_set1(scale);
     int c = 0;
     for (; c + VL <= n; c += VL) v_store(dst + c, v_mul(load_part(src, type, c, VL), factor));
-    if (c < n) {
-        v_store(dst + c, v_mul(load_part(src, type, c, n - c), factor));
+    if (c < n) { /* zeros first: 0 * scale may be -0 */
+        v_store(dst + c, v_zero());
+        v_store_n(dst + c, v_mul(load_part(src, type, c, n - c), factor), n - c);
         c += VL;
     }
     for (; c % PH_LANES; c += VL) v_store(dst + c, v_zero());
