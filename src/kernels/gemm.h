@@ -1,0 +1,57 @@
+/*
+ * gemm.h - matrix products of any size on the micro-kernels: projections, feed-forward.
+ *
+ *     c(i,j) = [c(i,j) +] sum_k a(i,k) b(k,j) [+ bias(j)]          i < m, j < n
+ *
+ * The bits. Every c(i,j) is one chain of fused multiply-adds over k = 0, 1, 2, ... that
+ * starts from 0, or from c where it is added to; the bias is added at the end and the
+ * result is rounded once to c's type. So it depends neither on blocking, threads and
+ * instruction set, nor on m and n: a row alone gives the bits it gives in a batch.
+ *
+ * Strides make the forms: of a_row and a_col one is 1, and so of b_row and b_col.
+ *
+ *     y  = x w       a = x, a_col 1      b = w, b_col 1
+ *     dx = dy w^T    a = dy, a_col 1     b = w, b_row 1, b_col = row length of w
+ *     dw = x^T dy    a = x, a_row 1      b = dy, b_col 1
+ *
+ * Blocks. A matrix of a layer may lie as one matrix per head, (heads, in, dim) instead of
+ * (in, heads*dim). Its contiguous axis then comes in blocks of `dim` elements that start
+ * in*dim elements apart: b_block = dim, b_step = in*dim, and the same for c.
+ */
+#ifndef PH_KERNELS_GEMM_H
+#define PH_KERNELS_GEMM_H
+
+#include "base/ctx.h"
+
+enum { PH_GEMM_MAX = 4 }; /* products in one call */
+
+typedef struct ph_gemm {
+    int m, n, k; /* any, 0 included                                                */
+
+    const void *a; /* (m, k): a[i*a_row + k*a_col]                                  */
+    ph_dtype a_type;
+    int64_t a_row, a_col;
+
+    const float *b; /* (k, n): b[k*b_row + j*b_col]                                 */
+    int64_t b_row, b_col;
+    int b_block; /* 0: none; else element e of the axis with stride 1 lies at       */
+    int64_t b_step; /* e / b_block * b_step + e % b_block                           */
+
+    void *c; /* (m, n): c[i*c_row + j]; must not overlap a, b, bias                 */
+    ph_dtype c_type;
+    int64_t c_row;
+    int c_block; /* as b_block, along j                                             */
+    int64_t c_step;
+
+    const float *bias; /* (n), or NULL                                              */
+    int add;           /* 1: to what c holds                                        */
+} ph_gemm;
+
+/* Bytes of workspace for ph_gemm_run; pointers in the list are not looked at. */
+size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count);
+
+/* Computes `count` <= PH_GEMM_MAX products that do not depend on each other side by side.
+   workspace is aligned to PH_ALIGN. */
+void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace);
+
+#endif

@@ -1,0 +1,432 @@
+/*
+ * test_gemm.c - the packed product (kernels/gemm.h) against plain loops, bit by bit.
+ *
+ *     c(i,j) = [c(i,j) +] chain of fmaf over k [+ bias(j)], rounded once to c's type
+ *
+ * Every buffer ends where an unmapped page begins, and all of c's buffer is compared, the
+ * gaps between its rows included, so a touch outside is a fault or a difference.
+ *
+ * test_gemm --bench [isa [shape]] measures it against OpenBLAS in interleaved runs instead.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <math.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/half.h"
+#include "check.h"
+#include "kernels/gemm.h"
+#include "kernels/kernels.h"
+
+/* ---- memory that ends at an unmapped page ---------------------------------------------- */
+
+typedef struct guarded {
+    char *start, *map;
+    size_t bytes, mapped;
+} guarded;
+
+static guarded guarded_new(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    guarded g = {.bytes = bytes, .mapped = whole + page};
+    g.map = mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(g.map != MAP_FAILED, "no memory for %zu bytes", bytes);
+    CHECK(!mprotect(g.map + whole, page, PROT_NONE), "mprotect failed");
+    g.start = g.map + whole - bytes;
+    return g;
+}
+
+static void guarded_free(guarded *g)
+{
+    munmap(g->map, g->mapped);
+}
+
+/* ---- a context without the engine ------------------------------------------------------ */
+
+static ph_ctx ctx_new(const ph_kernels *kernels, int threads)
+{
+    ph_ctx ctx = {.threads = threads, .kernels = kernels};
+    ctx.pool = ph_pool_init(malloc(ph_pool_bytes(threads)), threads);
+    return ctx;
+}
+
+static void ctx_free(ph_ctx *ctx)
+{
+    ph_pool_stop(ctx->pool);
+    free(ctx->pool);
+}
+
+/* ---- the definition --------------------------------------------------------------------- */
+
+static float get(const void *x, ph_dtype type, int64_t at)
+{
+    if (type == PH_F32) return ((const float *)x)[at];
+    uint16_t half = ((const uint16_t *)x)[at];
+    return type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half);
+}
+
+static void put(void *x, ph_dtype type, int64_t at, float value)
+{
+    if (type == PH_F32)
+        ((float *)x)[at] = value;
+    else
+        ((uint16_t *)x)[at] = type == PH_BF16 ? ph_to_bf16(value) : ph_to_f16(value);
+}
+
+static int64_t blocked(int block, int64_t step, int e)
+{
+    return block ? e / block * step + e % block : e;
+}
+
+static int64_t b_at(const ph_gemm *g, int k, int j)
+{
+    if (g->b_col == 1) return k * g->b_row + blocked(g->b_block, g->b_step, j);
+    return blocked(g->b_block, g->b_step, k) + j * g->b_col;
+}
+
+static void plain(const ph_gemm *g, void *c)
+{
+    for (int i = 0; i < g->m; i++)
+        for (int j = 0; j < g->n; j++) {
+            int64_t at = i * g->c_row + blocked(g->c_block, g->c_step, j);
+            float sum = g->add ? get(c, g->c_type, at) : 0;
+            for (int k = 0; k < g->k; k++)
+                sum = fmaf(get(g->a, g->a_type, i * g->a_row + k * g->a_col),
+                           g->b[b_at(g, k, j)], sum);
+            if (g->bias) sum += g->bias[j];
+            put(c, g->c_type, at, sum);
+        }
+}
+
+/* ---- random products ------------------------------------------------------------------- */
+
+typedef struct problem {
+    ph_gemm g;
+    guarded a, b, bias, c; /* c: what the product is computed in                       */
+    void *before, *want;   /* c's buffer before, and as it should be afterwards        */
+} problem;
+
+static void fill(guarded *g, ph_dtype type, uint64_t *r)
+{
+    int64_t count = (int64_t)(g->bytes / ph_dtype_size(type));
+    for (int64_t i = 0; i < count; i++) put(g->start, type, i, check_normal(r));
+}
+
+static size_t span(int rows, int64_t stride, int n) /* elements from first to last */
+{
+    return rows > 0 && n > 0 ? (size_t)((rows - 1) * stride + n) : 0;
+}
+
+/* Lays out b, optionally in blocks along its contiguous axis. */
+static size_t lay_b(ph_gemm *g, uint64_t *r, int turned, int block)
+{
+    int inner = turned ? g->k : g->n, outer = turned ? g->n : g->k;
+    int64_t stride = (block ? block : inner) + check_below(r, 3);
+    if (stride < 2) stride = 2;
+    g->b_row = turned ? 1 : stride;
+    g->b_col = turned ? stride : 1;
+    g->b_block = block;
+    g->b_step = block ? outer * stride + check_below(r, 5) : 0;
+    if (!block) return span(outer, stride, inner);
+    if (inner == 0 || outer == 0) return 0;
+    return (size_t)((inner - 1) / block * g->b_step) + span(outer, stride, block);
+}
+
+static size_t lay_c(ph_gemm *g, uint64_t *r, int block)
+{
+    g->c_row = (block ? block : g->n) + check_below(r, 4);
+    g->c_block = block;
+    g->c_step = block ? g->m * g->c_row + check_below(r, 5) : 0;
+    if (!block) return span(g->m, g->c_row, g->n);
+    if (g->m == 0 || g->n == 0) return 0;
+    return (size_t)((g->n - 1) / block * g->c_step) + span(g->m, g->c_row, block);
+}
+
+static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
+{
+    ph_gemm *g = &p->g;
+    int a_turned = check_below(r, 2), b_turned = check_below(r, 2);
+    memset(p, 0, sizeof *p);
+    g->m = m, g->n = n, g->k = k;
+    g->a_type = (ph_dtype)check_below(r, 3);
+    g->c_type = check_below(r, 2) ? PH_F32 : (ph_dtype)check_below(r, 3);
+    g->add = check_below(r, 2);
+    int64_t stride = (a_turned ? m : k) + check_below(r, 3);
+    g->a_row = a_turned ? 1 : stride;
+    g->a_col = a_turned ? stride : 1;
+    size_t a = a_turned ? span(k, stride, m) : span(m, stride, k);
+    int b_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
+    int c_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
+    size_t b = lay_b(g, r, b_turned, b_block), c = lay_c(g, r, c_block);
+    p->a = guarded_new(a * ph_dtype_size(g->a_type));
+    p->b = guarded_new(b * sizeof(float));
+    p->c = guarded_new(c * ph_dtype_size(g->c_type));
+    p->bias = guarded_new((size_t)n * sizeof(float));
+    fill(&p->a, g->a_type, r);
+    fill(&p->b, PH_F32, r);
+    fill(&p->bias, PH_F32, r);
+    fill(&p->c, g->c_type, r);
+    g->a = p->a.start, g->b = (float *)p->b.start, g->c = p->c.start;
+    g->bias = check_below(r, 2) ? (float *)p->bias.start : NULL;
+    p->before = malloc(p->c.bytes + 1);
+    p->want = malloc(p->c.bytes + 1);
+    memcpy(p->before, p->c.start, p->c.bytes);
+    memcpy(p->want, p->c.start, p->c.bytes);
+    plain(g, p->want);
+}
+
+static void problem_free(problem *p)
+{
+    guarded_free(&p->a);
+    guarded_free(&p->b);
+    guarded_free(&p->c);
+    guarded_free(&p->bias);
+    free(p->before);
+    free(p->want);
+}
+
+static void problem_check(const problem *p, const char *isa, int threads)
+{
+    const ph_gemm *g = &p->g;
+    const char *got = p->c.start, *want = p->want;
+    size_t at = 0;
+    while (at < p->c.bytes && got[at] == want[at]) at++;
+    at /= ph_dtype_size(g->c_type);
+    CHECK(!memcmp(got, want, p->c.bytes),
+          "%s, %d threads: (%d, %d, %d) a strides %d %d type %d, b strides %d %d block %d, "
+          "c type %d row %d block %d, bias %d, add %d: element %zu is %g, expected %g",
+          isa, threads, g->m, g->n, g->k, (int)g->a_row, (int)g->a_col, (int)g->a_type,
+          (int)g->b_row, (int)g->b_col, g->b_block, (int)g->c_type, (int)g->c_row,
+          g->c_block, g->bias != NULL, g->add, at,
+          (double)get(got, g->c_type, (int64_t)at), (double)get(want, g->c_type, (int64_t)at));
+}
+
+/* Every ISA and thread count on a list of products computed in one call. */
+static void check_list(problem *p, int count)
+{
+    const ph_kernels *const *isas = ph_kernels_list();
+    static const int threads[] = {1, 2, 7};
+    for (int t = 0; isas[t]; t++)
+        for (int n = 0; n < 3; n++) {
+            ph_gemm list[PH_GEMM_MAX];
+            ph_ctx ctx = ctx_new(isas[t], threads[n]);
+            for (int i = 0; i < count; i++) {
+                list[i] = p[i].g;
+                memcpy(p[i].c.start, p[i].before, p[i].c.bytes);
+            }
+            guarded space = guarded_new(ph_gemm_bytes(&ctx, list, count));
+            CHECK(space.bytes % PH_ALIGN == 0, "workspace of %zu bytes", space.bytes);
+            ph_gemm_run(&ctx, list, count, space.start);
+            guarded_free(&space);
+            ctx_free(&ctx);
+            for (int i = 0; i < count; i++)
+                problem_check(&p[i], isas[t]->name, threads[n]);
+        }
+}
+
+static void one(int m, int n, int k, uint64_t *r)
+{
+    problem p;
+    problem_new(&p, m, n, k, r);
+    check_list(&p, 1);
+    problem_free(&p);
+}
+
+static void small_sizes(void)
+{
+    uint64_t r = check_seed;
+    for (int i = 0; i < 600; i++)
+        one(check_below(&r, 30), check_below(&r, 70), check_below(&r, 40), &r);
+}
+
+static void few_rows(void)
+{
+    uint64_t r = check_seed + 1;
+    for (int m = 1; m <= 14; m++)
+        for (int i = 0; i < 8; i++)
+            one(m, 1 + check_below(&r, 1400), 1 + check_below(&r, 90), &r);
+}
+
+static void over_blocks(void)
+{
+    uint64_t r = check_seed + 2;
+    for (int i = 0; i < 60; i++)
+        one(1 + check_below(&r, 330), 1 + check_below(&r, 300), 1 + check_below(&r, 300), &r);
+}
+
+/* k beyond one round, and columns beyond one packing */
+static void rounds(void)
+{
+    uint64_t r = check_seed + 3;
+    for (int i = 0; i < 4; i++) one(13, 21, 4090 + check_below(&r, 200), &r);
+    for (int i = 0; i < 3; i++) one(9, 530, 4100 + check_below(&r, 9), &r);
+}
+
+static void side_by_side(void)
+{
+    uint64_t r = check_seed + 4;
+    for (int i = 0; i < 60; i++) {
+        problem p[PH_GEMM_MAX];
+        int count = 1 + check_below(&r, PH_GEMM_MAX);
+        for (int q = 0; q < count; q++)
+            problem_new(&p[q], check_below(&r, 50), check_below(&r, 90), check_below(&r, 90),
+                        &r);
+        check_list(p, count);
+        for (int q = 0; q < count; q++) problem_free(&p[q]);
+    }
+}
+
+/* Inf and NaN reach the elements they belong to and no others. */
+static void poison(void)
+{
+    const ph_kernels *const *isas = ph_kernels_list();
+    enum { M = 19, N = 37, K = 23 };
+    static float a[M * K], b[K * N], c[M * N];
+    for (int t = 0; isas[t]; t++)
+        for (int m = 1; m <= M; m += 9) {
+            ph_ctx ctx = ctx_new(isas[t], 2);
+            ph_gemm g = {.m = m, .n = N, .k = K, .a = a, .a_row = K, .a_col = 1,
+                         .b = b, .b_row = N, .b_col = 1, .c = c, .c_row = N};
+            void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
+            for (int i = 0; i < M * K; i++) a[i] = 1;
+            for (int i = 0; i < K * N; i++) b[i] = 1;
+            b[5 * N + 36] = NAN, b[7 * N + 2] = INFINITY, a[(m - 1) * K + 3] = INFINITY;
+            ph_gemm_run(&ctx, &g, 1, space);
+            for (int i = 0; i < m; i++)
+                for (int j = 0; j < N; j++) {
+                    float x = c[i * N + j], want = i == m - 1 || j == 2 ? INFINITY : K;
+                    CHECK(j == 36 ? isnan(x) : x == want, "%s m %d: c(%d,%d) is %g",
+                          isas[t]->name, m, i, j, (double)x);
+                }
+            free(space);
+            ctx_free(&ctx);
+        }
+}
+
+/* ---- bench: interleaved with OpenBLAS -------------------------------------------------- */
+
+typedef void blas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha,
+                        const float *a, int lda, const float *b, int ldb, float beta,
+                        float *c, int ldc);
+
+typedef struct peer {
+    blas_sgemm *sgemm;
+    void (*set_threads)(int);
+    char *(*core)(void);
+} peer;
+
+/* A symbol as a function pointer: C has no conversion from void *. */
+#define SYMBOL(library, name, to) (*(void **)&(to) = dlsym(library, name), (to) != NULL)
+
+static int peer_open(peer *p)
+{
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    memset(p, 0, sizeof *p);
+    return library && SYMBOL(library, "cblas_sgemm", p->sgemm) &&
+           SYMBOL(library, "openblas_set_num_threads", p->set_threads) &&
+           SYMBOL(library, "openblas_get_corename", p->core);
+}
+
+/* With one thread the thread's own time is taken: others on the machine count less. */
+static double seconds(int threads)
+{
+    struct timespec t;
+    clock_gettime(threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int rising(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+
+enum { ROUNDS = 12, CALLS = 3 };
+
+/* Times of one side: a call to warm up, then CALLS; its threads are left time to sleep. */
+static void bench_side(ph_ctx *ctx, const ph_gemm *g, void *space, const peer *p, double *t)
+{
+    int tb = g->b_col == 1 ? 111 : 112, ta = g->a_col == 1 ? 111 : 112;
+    for (int i = -1; i < CALLS; i++) {
+        double start = seconds(ctx->threads);
+        if (p)
+            p->sgemm(101, ta, tb, g->m, g->n, g->k, 1, g->a,
+                     (int)(g->a_col == 1 ? g->a_row : g->a_col), g->b,
+                     (int)(g->b_col == 1 ? g->b_row : g->b_col), 0, g->c, g->n);
+        else
+            ph_gemm_run(ctx, g, 1, space);
+        if (i >= 0) t[i] = seconds(ctx->threads) - start;
+    }
+    if (p && ctx->threads > 1) nanosleep(&(struct timespec){0, 60000000}, NULL);
+}
+
+static void bench_shape(const char *isa, int threads, int m, int n, int k, int form,
+                        const peer *p)
+{
+    ph_ctx ctx = ctx_new(ph_kernels_pick(isa), threads);
+    ph_gemm g = {.m = m, .n = n, .k = k, .a_row = k, .a_col = 1, .b_row = n, .b_col = 1};
+    float *a = malloc((size_t)m * (size_t)k * 4), *b = malloc((size_t)n * (size_t)k * 4);
+    double ours[ROUNDS * CALLS], theirs[ROUNDS * CALLS], ratio[ROUNDS * CALLS];
+    uint64_t r = 1;
+    if (form == 1) g.b_row = 1, g.b_col = k;
+    if (form == 2) g.a_row = 1, g.a_col = m;
+    for (int64_t i = 0; i < (int64_t)m * k; i++) a[i] = (float)check_uniform(&r) - 0.5f;
+    for (int64_t i = 0; i < (int64_t)n * k; i++) b[i] = (float)check_uniform(&r) - 0.5f;
+    g.a = a, g.b = b, g.c_row = n, g.c = malloc((size_t)m * (size_t)n * 4);
+    void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
+    p->set_threads(threads);
+    for (int i = 0; i < ROUNDS; i++) {
+        bench_side(&ctx, &g, space, NULL, ours + i * CALLS);
+        bench_side(&ctx, &g, space, p, theirs + i * CALLS);
+    }
+    int count = ROUNDS * CALLS;
+    for (int i = 0; i < count; i++) ratio[i] = theirs[i] / ours[i];
+    qsort(ours, (size_t)count, sizeof(double), rising);
+    qsort(theirs, (size_t)count, sizeof(double), rising);
+    qsort(ratio, (size_t)count, sizeof(double), rising);
+    double work = 2e-9 * m * n * k;
+    printf("%-6s %d threads  %s %5d %5d %5d  ours %6.1f (median %6.1f) GFLOP/s  OpenBLAS "
+           "%6.1f (%6.1f)  ratio %.3f (%.3f, of pairs %.3f)\n",
+           isa, threads, form == 0 ? "x w  " : form == 1 ? "x w^T" : "x^T w", m, n, k,
+           work / ours[0], work / ours[count / 2], work / theirs[0],
+           work / theirs[count / 2], theirs[0] / ours[0],
+           theirs[count / 2] / ours[count / 2], ratio[count / 2]);
+    free(space), free(a), free(b), free(g.c);
+    ctx_free(&ctx);
+}
+
+static int bench(int argc, char **argv)
+{
+    static const int shapes[][3] = {{640, 1536, 512}, {512, 768, 768}, {2048, 2048, 2048},
+                                    {640, 512, 512},  {1, 4096, 4096}, {8, 4096, 4096},
+                                    {16, 4096, 4096}, {64, 2048, 2048}};
+    const char *isa = argc > 2 ? argv[2] : ph_kernels_pick(NULL)->name;
+    int chosen = argc > 3 ? atoi(argv[3]) : -1;
+    peer p;
+    if (!peer_open(&p)) {
+        printf("libopenblas.so.0 is not here: nothing to compare with\n");
+        return 0;
+    }
+    printf("OpenBLAS runs its kernels for %s; OPENBLAS_CORETYPE changes them\n", p.core());
+    for (int threads = 1; threads <= 2; threads++)
+        for (int s = 0; s < (int)(sizeof shapes / sizeof shapes[0]); s++)
+            for (int form = 0; form < 3 && (chosen < 0 || s == chosen); form++)
+                bench_shape(isa, threads, shapes[s][0], shapes[s][1], shapes[s][2], form, &p);
+    return 0;
+}
+
+static const check_case cases[] = {{"small_sizes", small_sizes},
+                                   {"few_rows", few_rows},
+                                   {"over_blocks", over_blocks},
+                                   {"rounds", rounds},
+                                   {"side_by_side", side_by_side},
+                                   {"poison", poison},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "--bench")) return bench(argc, argv);
+    return check_main(argc, argv, cases);
+}
