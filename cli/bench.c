@@ -393,7 +393,7 @@ static const char *const examples[] = {
 
 const ph_command command_bench = {
     .name = "bench",
-    .summary = "speed of named shapes, against the measured limits of this machine",
+    .summary = "speed of named shapes against the limits of this machine",
     .usage = "[NAME...] [options]",
     .about =
         "NAME is a shape, a group (short, training, prefill, long, odd, gqa, decode, "

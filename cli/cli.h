@@ -104,7 +104,7 @@ typedef struct ph_command {
     const char *const *(*known_words)(void); /* for their completion, or NULL */
     int (*run)(const void *options, int count, const char *const *words);
     int hidden;                  /* 1: works, but is not listed */
-    int first_word_ends;         /* 1: options end at the first word (the program itself) */
+    int first_word_ends;         /* 1: options end there (the program itself) */
 } ph_command;
 
 /* ---- where to run: three options that several commands share ---- */

@@ -247,7 +247,7 @@ static void print_one(const cost *c, const limits *l)
 static void print_half(const cost_step *s, const limits *l, int width)
 {
     char f[24], m[24], i[24];
-    printf(" %8s %8s %7s ", amount(s->flops, "", f, sizeof f),
+    printf(" %7s %8s %6s ", amount(s->flops, "", f, sizeof f),
            amount(s->moved, "B", m, sizeof m), intensity_text(s, i, sizeof i));
     print_bound(s, l, width);
 }
@@ -259,11 +259,11 @@ static void print_compared(const cost *one, const cost *many, const limits *l)
     print_limits(l);
     char title[32];
     snprintf(title, sizeof title, "batch %lld", (long long)many->shape.batch);
-    printf("   %-12s  %s%-34s%s%s\n", "", term_on(stdout, TERM_BOLD), "batch 1", title,
+    printf("   %-12s  %s%-32s%s%s\n", "", term_on(stdout, TERM_BOLD), "batch 1", title,
            term_on(stdout, TERM_PLAIN));
     printf("   %s%-12s", term_on(stdout, TERM_DIM), "step");
     for (int i = 0; i < 2; i++)
-        printf(" %8s %8s %7s %-*s", "FLOPs", "moved", "FLOP/B", i ? 0 : 7, "bound");
+        printf(" %7s %8s %6s %-*s", "FLOPs", "moved", "FLOP/B", i ? 0 : 7, "bound");
     printf("%s\n", term_on(stdout, TERM_PLAIN));
     for (int i = 0; i < STEPS; i++) {
         printf("   %-12s", one->step[i].name);

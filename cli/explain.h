@@ -1,5 +1,5 @@
 /*
- * explain.h - the two halves of `polyhead explain`: a worked example, and what a layer costs.
+ * explain.h - the two halves of `polyhead explain`: a worked example, a layer's cost.
  */
 #ifndef PH_CLI_EXPLAIN_H
 #define PH_CLI_EXPLAIN_H

@@ -16,11 +16,11 @@ typedef struct panel {
     term_style style;  /* of title and numbers */
 } panel;
 
-/* Prints the panels beside each other, indented, an empty line behind. Numbers get as many
-   decimals as they need, at most four. */
+/* Prints the panels beside each other, indented, an empty line behind. Numbers get as
+   many decimals as they need, at most four. */
 void panel_row(FILE *out, const panel *panels, int count);
 
-/* "335.5 M", "1.3 G": three or four digits and a letter for thousands; `unit` goes behind. */
+/* "335 M", "1.30 G": three digits, a letter for the thousands, then `unit`. */
 const char *panel_count(double value, const char *unit, char *room, size_t size);
 
 /* "4.21 ms" */

@@ -1,9 +1,9 @@
 /*
  * term.h - what the program may do to a terminal: colour, width, a progress line.
  *
- * Colour is decided per stream: a result piped into a file has none even when the messages
- * go to a terminal. Progress is a single line on stderr that is wiped before anything else
- * is printed; where stderr is no terminal there is none at all.
+ * Colour is decided per stream: a result piped into a file has none even when the
+ * messages go to a terminal. Progress is a single line on stderr that is wiped before
+ * anything else is printed; where stderr is no terminal there is none at all.
  */
 #ifndef PH_CLI_TERM_H
 #define PH_CLI_TERM_H
@@ -38,8 +38,8 @@ int term_width(FILE *out, int most);
 void term_progress(double share, const char *what);
 void term_progress_end(void);
 
-/* Prints text wrapped at `width`, further lines indented by `indent`; `column` is where the
-   first line stands already. Newlines in the text stay. Ends with a newline. */
+/* Prints text wrapped at `width`, further lines indented by `indent`; `column` is where
+   the first line stands already. Newlines in the text stay. Ends with a newline. */
 void term_wrap(FILE *out, const char *text, int column, int indent, int width);
 
 #endif

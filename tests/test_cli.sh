@@ -1,0 +1,330 @@
+#!/bin/sh
+# test_cli.sh - the program from outside: help, exit codes, suggestions, streams, colour,
+# JSON, the manual page, completions, and the numbers of explain. POLYHEAD is the program
+# (default build/polyhead). One line for each case that fails, then "N passed, N failed".
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+
+program=${POLYHEAD:-build/polyhead}
+case $program in
+/*) ;;
+*) program=$PWD/$program ;;
+esac
+unset POLYHEAD_ISA POLYHEAD_THREADS NO_COLOR
+export TERM=xterm
+LC_ALL=C
+export LC_ALL
+
+passed=0 failed=0 skipped=0
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+escape=$(printf '\033')
+
+have() { command -v "$1" >/dev/null 2>&1; }
+good() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "  FAIL  $*"
+}
+skip() {
+    skipped=$((skipped + 1))
+    echo "  skip  $*"
+}
+
+# Runs the program: status, out and err hold what came of it.
+run() {
+    "$program" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    status=$?
+    out=$(cat "$tmp/out")
+    err=$(cat "$tmp/err")
+}
+is() { # NAME FOUND EXPECTED
+    if [ "$2" = "$3" ]; then good; else bad "$1: found '$2', expected '$3'"; fi
+}
+holds() { # NAME TEXT PART
+    case $2 in
+    *"$3"*) good ;;
+    *) bad "$1: no '$3' in '$(echo "$2" | head -n 5)'" ;;
+    esac
+}
+lacks() { # NAME TEXT PART
+    case $2 in
+    *"$3"*) bad "$1: '$3' found" ;;
+    *) good ;;
+    esac
+}
+# The command line after the sentence is refused with it, in one line, nothing on stdout.
+refused() { # STATUS SENTENCE ARGUMENTS...
+    wanted=$1 sentence=$2
+    shift 2
+    run "$@"
+    is "status of: $*" "$status" "$wanted"
+    is "stderr of: $*" "$err" "polyhead: $sentence"
+    is "stdout of: $*" "$out" ""
+}
+json() { # NAME: $tmp/out is one JSON object
+    if have jq; then
+        if jq -e 'has("schema")' <"$tmp/out" >"$tmp/jq" 2>&1; then good; else bad "$1: no JSON: $(head -n 1 "$tmp/jq")"; fi
+    elif [ "$(head -c 1 "$tmp/out")" = "{" ] && [ "$(tail -n 1 "$tmp/out")" = "}" ] &&
+        grep -q '"schema": "polyhead\.' "$tmp/out"; then
+        good
+    else
+        bad "$1: does not look like JSON"
+    fi
+}
+
+[ -x "$program" ] || {
+    echo "  FAIL  there is no $program"
+    echo "0 passed, 1 failed"
+    exit 1
+}
+
+# ---- help ----------------------------------------------------------------------------------
+
+run
+is "no argument: status" "$status" 0
+holds "no argument: first example" "$out" "polyhead explain"
+holds "no argument: second example" "$out" "polyhead run in.safetensors"
+is "no argument: stderr" "$err" ""
+
+for words in --help -h help; do
+    run $words
+    is "$words: status" "$status" 0
+    for command in explain run bench doctor variants help; do
+        holds "$words names $command" "$out" "
+  $command "
+    done
+    lacks "$words hides man" "$out" "
+  man "
+done
+for command in explain run bench doctor variants help; do
+    run "$command" --help
+    is "$command --help: status" "$status" 0
+    holds "$command --help: usage" "$out" "polyhead $command "
+    lacks "$command --help: too wide" "$(awk 'length($0) > 80 { print "wide:" $0 }' "$tmp/out")" "wide:"
+    cp "$tmp/out" "$tmp/long"
+    run help "$command"
+    if cmp -s "$tmp/out" "$tmp/long"; then good; else bad "help $command differs from $command --help"; fi
+done
+for topic in exit-codes environment shapes; do
+    run help $topic
+    is "help $topic: status" "$status" 0
+    holds "help $topic: title" "$out" "$topic: "
+done
+refused 2 "no help on exti-codes: did you mean exit-codes?" help exti-codes
+run help --json
+json "help --json"
+holds "help --json: an option" "$out" '"name": "causal"'
+
+run --version
+is "--version: status" "$status" 0
+case $out in
+"polyhead "[0-9]*.[0-9]*.[0-9]*) good ;;
+*) bad "--version: '$out'" ;;
+esac
+
+# ---- mistakes ------------------------------------------------------------------------------
+
+refused 2 "unknown command rnu: did you mean run?" rnu
+refused 2 "unknown command zzzzzzz: 'polyhead --help' lists them" zzzzzzz
+refused 2 "unknown option --cuasal: did you mean --causal?" run --cuasal
+refused 2 "unknown option --hepl: did you mean --help?" --hepl
+refused 2 "unknown option --qqqqqqqq: 'polyhead explain --help' lists them" explain --qqqqqqqq
+refused 2 "unknown option -x: 'polyhead --help' lists them" -x
+refused 2 "option --threads: 'many' is not a whole number" explain --threads many
+refused 2 "option --threads: '2x' is not a whole number" explain --threads=2x
+refused 2 "option --threads: '' is not a whole number" explain --threads=
+refused 2 "option --threads: ' 2' is not a whole number" explain --threads " 2"
+refused 2 "option --threads: -1 is outside 0 to 1024" explain --threads -1
+refused 2 "option -t: 99999999999999999999 is outside 0 to 1024" explain -t99999999999999999999
+refused 2 "option --seconds: '1,5' is not a finite number" bench --seconds 1,5
+refused 2 "option --seconds: 'nan' is not a finite number" bench --seconds nan
+refused 2 "option --seconds: '0x10' is not a finite number" bench --seconds 0x10
+refused 2 "option --isa: 'avx51' is none of best, ref, avx2, avx512, neon: did you mean avx512?" doctor --isa avx51
+refused 2 "option --shape: '1,2,3' is not of the form B,T,D,H[,K]" explain --shape 1,2,3
+refused 2 "option --shape: 0 is outside 1 to 16777216" explain --shape 1,0,3,4
+refused 2 "option --shape: model_dim 10 is no multiple of 4 heads" explain --shape 1,2,10,4
+refused 2 "option --shape: 3 key heads do not divide 4 heads" explain --shape 1,2,8,4,3
+refused 2 "option --shape needs a value: B,T,D,H[,K]" explain --shape
+refused 2 "option --decode needs --shape B,T,D,H" explain --decode
+refused 2 "option --json takes no value" explain --json=yes
+refused 2 "explain takes no argument, found 'please'" explain please
+refused 2 "variants takes one NAME, found 'b' too" variants a b
+refused 2 "no shape decod: did you mean decode?" bench decod
+refused 2 "completions needs SHELL" completions
+refused 2 "no completions for tcsh: there are bash, zsh and fish" completions tcsh
+POLYHEAD_THREADS=abc
+export POLYHEAD_THREADS
+refused 2 "environment variable POLYHEAD_THREADS: 'abc' is not a whole number" explain
+unset POLYHEAD_THREADS
+run explain "--a${escape}[31mred"
+lacks "no escape code of the user's comes back" "$err" "$escape"
+run variants mah
+is "unknown variant: status" "$status" 4
+holds "unknown variant: suggestion" "$err" "no variant mah: did you mean mha? There are: mha"
+
+# Ways to write an option.
+for line in "--threads=1" "--threads 1" "-t 1" "-t1" "--json --threads=1" "--no_color"; do
+    run doctor $line
+    is "doctor $line: status" "$status" 0
+done
+run variants -- mha
+is "-- ends the options: status" "$status" 0
+refused 2 "option --filter needs a value: TEXT" bench --filter --list
+
+# ---- streams and colour ----------------------------------------------------------------------
+
+for words in "" "--help" "explain" "variants" "doctor" "bench --list" "help exit-codes"; do
+    run $words
+    lacks "no colour into a pipe: $words" "$out" "$escape"
+    is "nothing on stderr: $words" "$err" ""
+done
+run --color always variants
+holds "--color always before the command" "$out" "$escape"
+run variants --color=always
+holds "--color=always after it" "$out" "$escape"
+run variants --color=always --no-color
+lacks "--no-color" "$out" "$escape"
+
+if have script && script -qec true /dev/null >/dev/null 2>&1; then
+    on_terminal() { script -qec "$*" /dev/null </dev/null 2>/dev/null; }
+    holds "colour on a terminal" "$(on_terminal "$program" variants)" "$escape"
+    lacks "NO_COLOR" "$(NO_COLOR=1 on_terminal "$program" variants)" "$escape"
+    holds "empty NO_COLOR" "$(NO_COLOR='' on_terminal "$program" variants)" "$escape"
+    lacks "TERM=dumb" "$(TERM=dumb on_terminal "$program" variants)" "$escape"
+    holds "progress on a terminal" \
+        "$(on_terminal "$program" bench short-20 -t 1 --seconds 0.05)" "%"
+else
+    skip "colour on a terminal: no script command"
+fi
+
+# A reader that goes away ends the program silently.
+"$program" explain 2>"$tmp/err" | head -n 1 >"$tmp/out"
+is "SIGPIPE: stderr" "$(cat "$tmp/err")" ""
+(trap '' PIPE && "$program" explain 2>"$tmp/err" | head -n 1 >"$tmp/out")
+is "SIGPIPE ignored by the parent: stderr" "$(cat "$tmp/err")" ""
+if [ -c /dev/full ]; then
+    "$program" explain >/dev/full 2>"$tmp/err"
+    is "full disk: status" "$?" 7
+    holds "full disk: sentence" "$(cat "$tmp/err")" \
+        "polyhead: cannot write to standard output: No space left on device"
+fi
+
+# ---- explain -----------------------------------------------------------------------------------
+
+run explain
+is "explain: status" "$status" 0
+holds "Q1, row 1" "$out" "[  0.00   1.45 ]"
+holds "Q1, row 2" "$out" "[ -0.95  -0.45 ]"
+holds "Q2, row 1" "$out" "[  2.05  -0.50 ]"
+holds "Q2, row 2" "$out" "[ -0.27   0.94 ]"
+holds "the article is wrong" "$out" "A widely copied article prints other numbers for Q1 and Q2"
+holds "both forms agree" "$out" "Both forms give the same output: the same bits."
+holds "weights" "$out" "[ 0.3746  0.6254 ]   [ 0.0356  0.9644 ]"
+holds "output" "$out" "[  0.8743  -1.1677   0.2004  -1.5894 ]"
+holds "the reference case" "$out" "(32, 8, 20, 20)"
+is "explain fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+is "explain has no blanks at line ends" "$(grep -c ' $' "$tmp/out")" 0
+cp "$tmp/out" "$tmp/explain"
+for isa in ref best; do
+    run explain --isa $isa --threads 3
+    if cmp -s "$tmp/out" "$tmp/explain"; then good; else bad "explain --isa $isa differs"; fi
+done
+run explain --json
+json "explain --json"
+
+run explain --shape 32,20,512,8
+is "explain --shape: status" "$status" 0
+holds "explain --shape: FLOPs of a projection" "$out" "336 M"
+holds "explain --shape: bound" "$out" "compute"
+is "explain --shape fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+run explain --shape 1,4096,4096,32,8 --decode --batch 32
+is "explain --decode --batch: status" "$status" 0
+holds "explain --decode --batch: conclusion" "$out" \
+    "Batching helps the projections and not the attention itself"
+is "explain --decode fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+run explain --shape 2,64,256,4,2 --causal --dtype bf16 --batch 8 --json
+json "explain --shape --json"
+
+# ---- doctor, variants, bench -----------------------------------------------------------------
+
+run doctor
+is "doctor: status" "$status" 0
+holds "doctor: same bits" "$out" "same bits"
+lacks "doctor: different bits" "$out" "DIFFERENT"
+run doctor --json
+json "doctor --json"
+holds "doctor --json: healthy" "$out" '"healthy": true'
+POLYHEAD_ISA=ref
+export POLYHEAD_ISA
+run doctor
+holds "doctor: why ref" "$out" "ref: lowered by POLYHEAD_ISA"
+unset POLYHEAD_ISA
+run doctor --threads 3 --isa ref
+holds "doctor: why 3" "$out" "3: as --threads asks"
+holds "doctor: why ref by option" "$out" "ref: as --isa asks"
+
+run variants
+holds "variants: mha" "$out" "mha "
+run variants mha
+is "variants mha: status" "$status" 0
+run variants --json
+json "variants --json"
+
+run bench --list
+holds "bench --list" "$out" "decode-gqa-bf16"
+run bench --list --filter causal
+lacks "bench --filter" "$out" "short-20"
+run bench short-20 odd-59 --threads 1,2 --seconds 0.1
+is "bench: status" "$status" 0
+is "bench: a line for each" "$(grep -c '^short-20 \|^odd-59 ' "$tmp/out")" 4
+is "bench: stderr" "$err" ""
+is "bench fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+run bench short --json --threads 1 --seconds 0.1
+json "bench --json"
+
+# ---- what is generated from the tables ---------------------------------------------------------
+
+run man
+is "man: status" "$status" 0
+cp "$tmp/out" "$tmp/polyhead.1"
+if have man && have groff; then
+    MANWIDTH=80 man --warnings -E ascii -l "$tmp/polyhead.1" >"$tmp/page" 2>"$tmp/err"
+    is "man page: warnings" "$(cat "$tmp/err")" ""
+    holds "man page: an option" "$(col -b <"$tmp/page" 2>/dev/null || cat "$tmp/page")" "--causal"
+elif have mandoc; then
+    is "man page: warnings" "$(mandoc -T lint -W warning "$tmp/polyhead.1" 2>&1)" ""
+else
+    skip "man page: neither man nor mandoc"
+fi
+for shell in bash zsh fish; do
+    run completions $shell
+    is "completions $shell: status" "$status" 0
+    cp "$tmp/out" "$tmp/completion.$shell"
+    if ! have $shell; then
+        skip "completions $shell: no $shell"
+    elif $shell -n "$tmp/completion.$shell" 2>"$tmp/err"; then
+        good
+    else
+        bad "completions $shell: $(head -n 1 "$tmp/err")"
+    fi
+done
+complete_bash() { # WORDS...: what bash offers for the last of them
+    bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _polyhead; echo "${COMPREPLY[*]}"' \
+        "$tmp/completion.bash" "$@"
+}
+if have bash; then
+    is "bash: a command" "$(complete_bash polyhead do)" "doctor"
+    is "bash: an option" "$(complete_bash polyhead explain --dec)" "--decode"
+    is "bash: a choice" "$(complete_bash polyhead explain --dtype b)" "bf16"
+    is "bash: a choice after =" "$(complete_bash polyhead explain --dtype = b)" "bf16"
+    is "bash: a variant" "$(complete_bash polyhead variants mh)" "mha"
+fi
+
+printf '%d passed, %d failed' $passed $failed
+[ $skipped -eq 0 ] || printf ', %d skipped' $skipped
+echo
+[ $failed -eq 0 ]
