@@ -110,9 +110,9 @@ PH_API const ph_tensor *ph_file_find(const ph_file *file, const char *name);
 PH_API ph_status ph_file_write(const char *path, const ph_tensor *tensors, size_t count,
                                const ph_pair *metadata, size_t pairs, const ph_io *io);
 
-/* The elements of a tensor as another type, rounded to nearest even: F32, F16 and BF16 into
-   each other; PH_UNSUPPORTED for the rest. `out` has room for them and does not overlap
-   data. */
+/* The elements of a tensor as another type, rounded to nearest even: F32, F16 and BF16
+   into each other; PH_UNSUPPORTED for the rest. `out` has room for them and does not
+   overlap data. */
 PH_API ph_status ph_tensor_convert(const ph_tensor *tensor, ph_type type, void *out);
 
 /* "F32 (2, 8, 20, 64)" for messages, like snprintf. */
