@@ -1,0 +1,291 @@
+/*
+ * kernel_packs.c - checks and benches of packing and conversion: pack_across, pack_along,
+ * load_row, pack_panels, store_row, finite.
+ *
+ * Rows are given by pointers, so each row of a check lies in a slot of its own, against a
+ * guard page. test_kernels.c checks the conversions themselves over all values.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "kernel_bed.h"
+
+#define REF ph_kernels_ref
+
+enum { MOST = 144, K_MOST = 76, ROWS = PH_NR_MAX, FIRST_ROW = 16 };
+
+static const ph_dtype types[] = {PH_F32, PH_F16, PH_BF16};
+static const char *const type_names[] = {"f32", "f16", "bf16"};
+static const float scales[] = {1.0f, 0.125f, -0.3f, 3e38f, 0.0f};
+enum { TYPES = 3, SCALES = sizeof scales / sizeof scales[0] };
+
+static float expected[ROWS * MOST + PH_PACK_SLACK];
+
+static int side(void)
+{
+    return bed_below(2) ? BED_START : BED_END;
+}
+
+/* n elements of a type in a slot, now and then special ones */
+static void *place_elements(int slot, int n, ph_dtype type)
+{
+    void *to = bed_place(slot, (size_t)n * ph_dtype_size(type), side());
+    for (int i = 0; i < n; i++) {
+        float x;
+        bed_fill(&x, 1, bed_below(16) ? BED_PLAIN : BED_WIDE);
+        if (!bed_below(40)) x = bed_special();
+        uint16_t half = type == PH_BF16 ? ph_to_bf16(x) : ph_to_f16(x);
+        if (type == PH_F32)
+            memcpy((char *)to + 4 * i, &x, 4);
+        else
+            memcpy((char *)to + 2 * i, &half, 2);
+    }
+    return to;
+}
+
+/* ---- pack_across ------------------------------------------------------------------------ */
+
+static void across_at(const ph_kernels *t, const void *const *rows, int ld, int count, int k,
+                      ph_dtype type, float scale)
+{
+    bed_say("%s pack_across ld=%d count=%d k=%d %s scale %g", t->name, ld, count, k,
+            type_names[type], (double)scale);
+    float *dst = bed_floats(0, (int64_t)k * ld + PH_PACK_SLACK, side());
+    REF.pack_across(expected, ld, rows, count, k, type, scale);
+    t->pack_across(dst, ld, rows, count, k, type, scale);
+    bed_same("dst", dst, expected, (int64_t)k * ld);
+    bed_intact(0);
+}
+
+void check_pack_across(const ph_kernels *t)
+{
+    const int lds[] = {t->mr, t->nr, 16, 8, 12, 20, 32};
+    for (int type = 0; type < TYPES; type++)
+        for (int k = 1; k <= K_MOST; k++) {
+            const void *rows[ROWS];
+            for (int i = 0; i < ROWS; i++)
+                rows[i] = place_elements(FIRST_ROW + i, k, types[type]);
+            /* every count with the two widths in use, some with others */
+            for (int which = 0; which < 2; which++)
+                for (int count = 1; count <= lds[which]; count++)
+                    across_at(t, rows, lds[which], count, k, types[type],
+                              scales[(count + k) % SCALES]);
+            for (size_t i = 2; i < sizeof lds / sizeof lds[0]; i++)
+                across_at(t, rows, lds[i], 1 + bed_below(lds[i]), k, types[type], 1.0f);
+        }
+}
+
+void bench_pack_across(const ph_kernels *t)
+{
+    static float dst[ROWS * 128 + PH_PACK_SLACK];
+    for (int type = 0; type < TYPES; type++) {
+        const void *rows[ROWS];
+        char shape[40];
+        bed_timer timer;
+        for (int i = 0; i < ROWS; i++)
+            rows[i] = place_elements(FIRST_ROW + i, 64, types[type]);
+        BED_TIME(&timer, t->pack_across(dst, t->nr, rows, t->nr, 64, types[type], 0.5f));
+        snprintf(shape, sizeof shape, "%d x 64 %s", t->nr, type_names[type]);
+        bed_report("pack_across", t, shape, &timer, 0,
+                   64.0 * t->nr * (4 + (double)ph_dtype_size(types[type])));
+    }
+}
+
+/* ---- pack_along, load_row ---------------------------------------------------------------- */
+
+void check_pack_along(const ph_kernels *t)
+{
+    for (int type = 0; type < TYPES; type++)
+        for (int n = 1; n <= 130; n++)
+            for (int count = 1; count <= 4; count++) {
+                int padded = ph_round_up(n, PH_LANES), ld = padded + bed_below(2) * 16;
+                float scale = scales[(count + n) % SCALES];
+                const void *rows[4];
+                bed_say("%s pack_along n=%d rows=%d ld=%d %s scale %g", t->name, n, count,
+                        ld, type_names[type], (double)scale);
+                for (int i = 0; i < count; i++)
+                    rows[i] = place_elements(FIRST_ROW + i, n, types[type]);
+                float *dst = bed_floats(0, (count - 1) * ld + padded, side());
+                REF.pack_along(expected, ld, rows, count, n, types[type], scale);
+                t->pack_along(dst, ld, rows, count, n, types[type], scale);
+                bed_same_rows("dst", dst, ld, expected, ld, count, padded, padded);
+                bed_intact(0);
+            }
+}
+
+void check_load_row(const ph_kernels *t)
+{
+    for (int type = 0; type < TYPES; type++)
+        for (int n = 1; n <= 130; n++)
+            for (int s = 0; s < SCALES; s++) {
+                int padded = ph_round_up(n, PH_LANES);
+                bed_say("%s load_row n=%d %s scale %g", t->name, n, type_names[type],
+                        (double)scales[s]);
+                const void *src = place_elements(FIRST_ROW, n, types[type]);
+                float *dst = bed_floats(0, padded, side());
+                REF.load_row(expected, src, n, types[type], scales[s]);
+                t->load_row(dst, src, n, types[type], scales[s]);
+                bed_same("dst", dst, expected, padded);
+                bed_intact(0);
+            }
+}
+
+void bench_pack_along(const ph_kernels *t)
+{
+    static float dst[4 * MOST];
+    for (int type = 0; type < TYPES; type++) {
+        const void *rows[4];
+        char shape[40];
+        bed_timer timer;
+        for (int i = 0; i < 4; i++)
+            rows[i] = place_elements(FIRST_ROW + i, 128, types[type]);
+        BED_TIME(&timer, t->pack_along(dst, 128, rows, 4, 128, types[type], 0.5f));
+        snprintf(shape, sizeof shape, "4 x 128 %s", type_names[type]);
+        bed_report("pack_along", t, shape, &timer, 0,
+                   4 * 128.0 * (4 + (double)ph_dtype_size(types[type])));
+    }
+}
+
+void bench_load_row(const ph_kernels *t)
+{
+    static float dst[MOST];
+    for (int type = 0; type < TYPES; type++) {
+        char shape[40];
+        bed_timer timer;
+        const void *src = place_elements(FIRST_ROW, 128, types[type]);
+        BED_TIME(&timer, t->load_row(dst, src, 128, types[type], 0.5f));
+        snprintf(shape, sizeof shape, "128 %s", type_names[type]);
+        bed_report("load_row", t, shape, &timer, 0,
+                   128.0 * (4 + (double)ph_dtype_size(types[type])));
+    }
+}
+
+/* ---- pack_panels -------------------------------------------------------------------------- */
+
+/* The last panel is filled up, gaps between panels and everything behind stay as they are. */
+static void panels_at(const ph_kernels *t, int width, int k, int n, ph_dtype type)
+{
+    int stride = n + bed_below(3), gap = bed_below(3), panels = ph_div_up(n, width);
+    int64_t panel = (int64_t)k * width + gap;
+    bed_say("%s pack_panels width=%d k=%d n=%d stride=%d panel=%d %s", t->name, width, k, n,
+            stride, (int)panel, type_names[type]);
+    const void *src = place_elements(FIRST_ROW, (k - 1) * stride + n, type);
+    float *dst = bed_floats(0, (panels - 1) * panel + k * width, side());
+    REF.pack_panels(expected, width, panel, src, stride, k, n, type);
+    t->pack_panels(dst, width, panel, src, stride, k, n, type);
+    bed_same_rows("panel", dst, panel, expected, panel, panels, k * width, k * width);
+    bed_intact(0);
+}
+
+void check_pack_panels(const ph_kernels *t)
+{
+    for (int type = 0; type < TYPES; type++)
+        for (int n = 1; n <= 100; n++)
+            for (int k = 1 + n % 3; k <= 33; k += k < 6 ? 1 : 9) {
+                panels_at(t, t->mr, k, n, types[type]);
+                panels_at(t, t->nr, k, n, types[type]);
+            }
+}
+
+void bench_pack_panels(const ph_kernels *t)
+{
+    static float dst[64 * (128 + PH_NR_MAX) + PH_PACK_SLACK];
+    for (int type = 0; type < TYPES; type++) {
+        const int widths[2] = {t->nr, t->mr};
+        for (int w = 0; w < 2; w++) {
+            char shape[40];
+            bed_timer timer;
+            const void *src = place_elements(FIRST_ROW, 64 * 128, types[type]);
+            BED_TIME(&timer, t->pack_panels(dst, widths[w], 64 * widths[w], src, 128, 64,
+                                            128, types[type]));
+            snprintf(shape, sizeof shape, "64 x 128 to %d %s", widths[w], type_names[type]);
+            bed_report("pack_panels", t, shape, &timer, 0,
+                       64 * 128.0 * (4 + (double)ph_dtype_size(types[type])));
+        }
+    }
+}
+
+/* ---- store_row ---------------------------------------------------------------------------- */
+
+void check_store_row(const ph_kernels *t)
+{
+    static float widened[MOST]; /* compared as f32, which tells all halves apart */
+    static const float factors[] = {1.0f, 0.3f, -2.0f, 0x1p-20f, 0.0f, 0x1p-149f};
+    for (int type = 0; type < TYPES; type++)
+        for (int n = 1; n <= 130; n++)
+            for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
+                size_t bytes = (size_t)n * ph_dtype_size(types[type]);
+                bed_say("%s store_row n=%d %s scale %g", t->name, n, type_names[type],
+                        (double)factors[f]);
+                const float *src = place_elements(FIRST_ROW, n, PH_F32);
+                void *want = bed_place(1, bytes, BED_END), *got = bed_place(0, bytes, side());
+                REF.store_row(want, src, n, types[type], factors[f]);
+                t->store_row(got, src, n, types[type], factors[f]);
+                REF.load_row(widened, got, n, types[type], 1.0f);
+                REF.load_row(expected, want, n, types[type], 1.0f);
+                bed_same("dst", widened, expected, n);
+                bed_intact(0);
+            }
+}
+
+void bench_store_row(const ph_kernels *t)
+{
+    for (int type = 0; type < TYPES; type++) {
+        char shape[40];
+        bed_timer timer;
+        const float *src = place_elements(FIRST_ROW, 128, PH_F32);
+        void *dst = bed_place(0, 128 * sizeof(float), BED_START);
+        BED_TIME(&timer, t->store_row(dst, src, 128, types[type], 0.5f));
+        snprintf(shape, sizeof shape, "128 %s", type_names[type]);
+        bed_report("store_row", t, shape, &timer, 0,
+                   128.0 * (4 + (double)ph_dtype_size(types[type])));
+    }
+}
+
+/* ---- finite ------------------------------------------------------------------------------- */
+
+/* One bad number anywhere is seen; what lies between the rows is not looked at. */
+static void finite_at(const ph_kernels *t, int rows, int n, int ld)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    int64_t floats = (rows - 1) * ld + n;
+    float *x = bed_floats(0, floats, side()); /* the pattern between the rows is a NaN */
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < n; c++) {
+            float special = bed_special();
+            bed_fill(&x[r * ld + c], 1, BED_WIDE);
+            if (isfinite(special)) x[r * ld + c] = special;
+        }
+    bed_say("%s finite rows=%d n=%d ld=%d", t->name, rows, n, ld);
+    if (t->finite(x, ld, rows, n) != 1) bed_fail("says no, all numbers are finite");
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < n; c += rows > 1 ? 7 : 1) {
+            float *at = &x[r * ld + c], before = *at;
+            *at = bad[bed_below(3)];
+            if (t->finite(x, ld, rows, n) != 0)
+                bed_fail("says yes, row %d column %d is %g", r, c, (double)*at);
+            *at = before;
+        }
+}
+
+void check_finite(const ph_kernels *t)
+{
+    for (int n = 16; n <= MOST; n += 16)
+        for (int rows = 1; rows <= 5; rows++) {
+            finite_at(t, rows, n, n);
+            finite_at(t, rows, n, n + 3);
+        }
+}
+
+void bench_finite(const ph_kernels *t)
+{
+    bed_timer timer;
+    volatile int sink;
+    float *x = bed_floats(0, 16 * 128, BED_START);
+    bed_fill(x, 16 * 128, BED_PLAIN);
+    BED_TIME(&timer, sink = t->finite(x, 128, 16, 128));
+    (void)sink;
+    bed_report("finite", t, "16 x 128", &timer, 0, 4.0 * 16 * 128);
+}

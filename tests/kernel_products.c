@@ -1,0 +1,407 @@
+/*
+ * kernel_products.c - checks and benches of the products: scores, weigh, product, stream,
+ * axpy, dot, times, blend.
+ *
+ * A number of a product does not depend on how many rows or columns are asked for, so `ref`
+ * runs once per (n, k) on ROWS rows and every m is compared with the top of that.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel_bed.h"
+
+#define REF ph_kernels_ref
+
+enum { ROWS = PH_MR_MAX, COLS = 160, DEPTH = 520, LD = 192 };
+
+/* What the checks start from, and what ref makes of it. */
+static float left[ROWS * DEPTH], right[COLS * DEPTH];
+static float packed_a[ROWS * DEPTH + PH_PACK_SLACK];
+static float packed_b[(COLS + PH_NR_MAX) * DEPTH + PH_PACK_SLACK];
+static float start[ROWS * LD], expected[ROWS * LD];
+static float peak_start[ROWS * PH_LANES], peak_expected[ROWS * PH_LANES];
+
+static int side(void)
+{
+    return bed_below(2) ? BED_START : BED_END;
+}
+
+/* 1..70, then some of the sizes in use, up to `most`. */
+static int next_k(int k, int most)
+{
+    static const int large[] = {71, 96, 127, 128, 255, 256, 511, 512};
+    if (k < 70) return k + 1 <= most ? k + 1 : 0;
+    for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
+        if (large[i] > k) return large[i] <= most ? large[i] : 0;
+    return 0;
+}
+
+/* ---- scores ---------------------------------------------------------------------------- */
+
+static void pack_left(const ph_kernels *t, float *to, int rows, int k, int row0)
+{
+    const void *row[ROWS];
+    for (int i = 0; i < rows; i++) row[i] = left + (row0 + i) * k;
+    t->pack_across(to, t->mr, row, rows, k, PH_F32, 1.0f);
+}
+
+/* n rows of `right` (n x k) as panels of nr */
+static void pack_right(const ph_kernels *t, float *to, int n, int k)
+{
+    const void *row[PH_NR_MAX];
+    for (int j = 0; j < n; j += t->nr) {
+        int count = ph_min(n - j, t->nr);
+        for (int i = 0; i < count; i++) row[i] = right + (j + i) * k;
+        t->pack_across(to + (int64_t)j * k, t->nr, row, count, k, PH_F32, 1.0f);
+    }
+}
+
+static void expected_scores(int n, int k)
+{
+    pack_right(&REF, packed_b, n, k);
+    memcpy(peak_expected, peak_start, sizeof peak_expected);
+    for (int i = 0; i < ROWS; i += REF.mr) {
+        int m = ph_min(ROWS - i, REF.mr);
+        pack_left(&REF, packed_a, m, k, i);
+        REF.scores(m, n, k, packed_a, packed_b, expected + i * PH_STRIP_LD,
+                   peak_expected + i * PH_LANES);
+    }
+}
+
+/* Floats of n columns in panels of nr: the last line of the last panel may be short. */
+static int64_t panel_floats(int n, int k, int nr)
+{
+    int full = n / nr * nr, rest = n - full;
+    return (int64_t)full * k + (rest ? (int64_t)(k - 1) * nr + rest : 0);
+}
+
+static void scores_at(const ph_kernels *t, int n, int k)
+{
+    pack_right(t, packed_b, n, k);
+    const float *b = bed_copy(1, packed_b, panel_floats(n, k, t->nr), side());
+    for (int m = 1; m <= t->mr; m++) {
+        bed_say("%s scores m=%d n=%d k=%d", t->name, m, n, k);
+        pack_left(t, packed_a, m, k, 0);
+        const float *a = bed_copy(0, packed_a, (int64_t)(k - 1) * t->mr + m, side());
+        float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
+        float *peak = bed_copy(3, peak_start, m * PH_LANES, side());
+        t->scores(m, n, k, a, b, s, peak);
+        bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
+        bed_same("peak", peak, peak_expected, m * PH_LANES);
+        bed_intact(2);
+        bed_intact(3);
+    }
+}
+
+void check_scores(const ph_kernels *t)
+{
+    for (int k = 1; k; k = next_k(k, 512))
+        for (int n = 16; n <= PH_STRIP_LD; n += k < 71 ? 16 : 48) {
+            int kind = (k + n / 16) % BED_KINDS;
+            bed_fill(left, ROWS * k, kind);
+            bed_fill(right, (int64_t)n * k, kind);
+            for (int i = 0; i < ROWS * PH_LANES; i++)
+                peak_start[i] = bed_below(2) ? -INFINITY : bed_between(-2, 2);
+            expected_scores(n, k);
+            scores_at(t, n, k);
+        }
+}
+
+void bench_scores(const ph_kernels *t)
+{
+    for (int k = 64; k <= 128; k *= 2) {
+        const int n = PH_STRIP_LD, m = t->mr;
+        char shape[40];
+        bed_timer timer;
+        bed_fill(left, ROWS * k, BED_PLAIN);
+        bed_fill(right, (int64_t)n * k, BED_PLAIN);
+        pack_left(t, packed_a, m, k, 0);
+        pack_right(t, packed_b, n, k);
+        float *s = bed_floats(2, ROWS * PH_STRIP_LD, BED_START);
+        float *peak = bed_floats(3, ROWS * PH_LANES, BED_START);
+        BED_TIME(&timer, t->scores(m, n, k, packed_a, packed_b, s, peak));
+        snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
+        bed_report("scores", t, shape, &timer, 2.0 * m * n * k, 0);
+    }
+}
+
+/* ---- weigh ----------------------------------------------------------------------------- */
+
+static void weigh_at(const ph_kernels *t, int n, int k, int64_t ldb)
+{
+    float alpha_start[ROWS];
+    for (int i = 0; i < ROWS; i++) alpha_start[i] = bed_between(0, 1);
+    int64_t ldc = n + (bed_below(2) ? 0 : 5);
+    memcpy(expected, start, sizeof start);
+    for (int i = 0; i < ROWS; i += REF.mr)
+        REF.weigh(ph_min(ROWS - i, REF.mr), n, k, left + i * PH_STRIP_LD, right, ldb,
+                  expected + i * LD, LD, alpha_start + i);
+    const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
+    for (int m = 1; m <= t->mr; m++) {
+        bed_say("%s weigh m=%d n=%d k=%d ldb=%d ldc=%d", t->name, m, n, k, (int)ldb,
+                (int)ldc);
+        const float *p = bed_copy(0, left, (m - 1) * PH_STRIP_LD + k, side());
+        const float *alpha = bed_copy(4, alpha_start, m, side());
+        float *c = bed_floats(2, (m - 1) * ldc + n, side());
+        for (int i = 0; i < m; i++)
+            memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
+        t->weigh(m, n, k, p, b, ldb, c, ldc, alpha);
+        bed_same_rows("c", c, ldc, expected, LD, m, n, n);
+        bed_intact(2);
+    }
+}
+
+void check_weigh(const ph_kernels *t)
+{
+    for (int k = 1; k; k = next_k(k, PH_STRIP_LD))
+        for (int n = 16; n <= COLS; n += 16) {
+            int kind = (k + n / 16) % BED_KINDS;
+            int64_t ldb = n + (n + k) % 3 * 8;
+            bed_fill(left, ROWS * PH_STRIP_LD, kind);
+            bed_fill(right, (k - 1) * ldb + n, kind);
+            bed_fill(start, ROWS * LD, kind);
+            weigh_at(t, n, k, ldb);
+        }
+}
+
+void bench_weigh(const ph_kernels *t)
+{
+    for (int n = 64; n <= 128; n *= 2) {
+        const int k = PH_STRIP_LD, m = t->mr;
+        char shape[40];
+        float alpha[ROWS];
+        bed_timer timer;
+        bed_fill(left, ROWS * PH_STRIP_LD, BED_PLAIN);
+        bed_fill(right, (int64_t)k * n, BED_PLAIN);
+        bed_fill(start, ROWS * LD, BED_PLAIN);
+        for (int i = 0; i < ROWS; i++) alpha[i] = 0.5f;
+        BED_TIME(&timer, t->weigh(m, n, k, left, right, n, start, LD, alpha));
+        snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
+        bed_report("weigh", t, shape, &timer, 2.0 * m * n * k, 0);
+    }
+}
+
+/* ---- product --------------------------------------------------------------------------- */
+
+/* add 0 and 1 on `start`; left is k x ROWS, right is k x n */
+static void product_at(const ph_kernels *t, int n, int k, int add)
+{
+    const int64_t tail = bed_below(3);
+    memcpy(expected, start, sizeof start);
+    for (int i = 0; i < ROWS; i += REF.mr)
+        REF.product(ph_min(ROWS - i, REF.mr), n, k, left + i, ROWS, right, n, REF.nr,
+                    expected + i * LD, LD, add);
+    int along = bed_below(2); /* the right operand as it is, or in panels */
+    int64_t ldb = along ? n : t->nr, panel = along ? t->nr : (int64_t)t->nr * k + tail;
+    int64_t floats = along ? (int64_t)k * n : (ph_div_up(n, t->nr) - 1) * panel +
+                                                  (k - 1) * ldb + (n - 1) % t->nr + 1;
+    if (!along) t->pack_panels(packed_b, t->nr, panel, right, n, k, n, PH_F32);
+    const float *b = bed_copy(1, along ? right : packed_b, floats, side());
+    for (int m = 1; m <= t->mr; m++) {
+        int64_t lda = m + bed_below(3), ldc = n + bed_below(2) * 7;
+        bed_say("%s product m=%d n=%d k=%d lda=%d ldc=%d add=%d %s", t->name, m, n, k,
+                (int)lda, (int)ldc, add, along ? "along" : "panels");
+        float *a = bed_floats(0, (k - 1) * lda + m, side());
+        for (int i = 0; i < k; i++)
+            memcpy(a + i * lda, left + i * ROWS, (size_t)m * sizeof(float));
+        float *c = bed_floats(2, (m - 1) * ldc + n, side());
+        for (int i = 0; i < m; i++)
+            memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
+        t->product(m, n, k, a, lda, b, ldb, panel, c, ldc, add);
+        bed_same_rows("c", c, ldc, expected, LD, m, n, n);
+        bed_intact(2);
+    }
+}
+
+void check_product(const ph_kernels *t)
+{
+    for (int k = 1; k; k = next_k(k, 512))
+        for (int n = 16; n <= COLS; n += k < 71 ? 16 : 48) {
+            int kind = (k + n / 16) % BED_KINDS;
+            bed_fill(left, ROWS * k, kind);
+            bed_fill(right, (int64_t)n * k, kind);
+            bed_fill(start, ROWS * LD, kind);
+            product_at(t, n, k, (k + n / 16) / BED_KINDS % 2);
+        }
+}
+
+void bench_product(const ph_kernels *t)
+{
+    for (int add = 0; add <= 1; add++) {
+        const int n = 128, k = 256, m = t->mr;
+        char shape[40];
+        bed_timer timer;
+        bed_fill(left, ROWS * k, BED_PLAIN);
+        bed_fill(right, (int64_t)n * k, BED_PLAIN);
+        bed_fill(start, ROWS * LD, BED_PLAIN);
+        t->pack_panels(packed_b, t->nr, (int64_t)t->nr * k, right, n, k, n, PH_F32);
+        BED_TIME(&timer, t->product(m, n, k, left, m, packed_b, t->nr, (int64_t)t->nr * k,
+                                    start, LD, add));
+        snprintf(shape, sizeof shape, "%d x %d, k %d%s", m, n, k, add ? ", add" : "");
+        bed_report("product", t, shape, &timer, 2.0 * m * n * k, 0);
+    }
+}
+
+/* ---- stream: any m, n, k ---------------------------------------------------------------- */
+
+static void stream_at(const ph_kernels *t, int m, int n, int k)
+{
+    int64_t lda = k + bed_below(3), ldb = n + bed_below(4), ldc = n + bed_below(4);
+    bed_say("%s stream m=%d n=%d k=%d lda=%d ldb=%d ldc=%d", t->name, m, n, k, (int)lda,
+            (int)ldb, (int)ldc);
+    memcpy(expected, start, sizeof expected);
+    REF.stream(m, n, k, left, lda, right, ldb, expected, LD);
+    const float *a = bed_copy(0, left, (m - 1) * lda + k, side());
+    const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
+    float *c = bed_floats(2, (m - 1) * ldc + n, side());
+    for (int i = 0; i < m; i++)
+        memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
+    t->stream(m, n, k, a, lda, b, ldb, c, ldc);
+    bed_same_rows("c", c, ldc, expected, LD, m, n, n);
+    bed_intact(2);
+}
+
+void check_stream(const ph_kernels *t)
+{
+    for (int n = 1; n <= 130; n++) {
+        int kind = n % BED_KINDS;
+        bed_fill(left, ROWS * 72, kind);
+        bed_fill(right, 70 * (n + 4), kind);
+        bed_fill(start, ROWS * LD, kind);
+        for (int m = 1; m <= 9; m++)
+            for (int k = 1 + (n + m) % 4; k <= 70; k += k < 12 ? 2 : 19)
+                stream_at(t, m, n, k);
+    }
+}
+
+void bench_stream(const ph_kernels *t)
+{
+    for (int m = 1; m <= 4; m *= 4) {
+        const int n = 160, k = 512;
+        char shape[40];
+        bed_timer timer;
+        bed_fill(left, ROWS * k, BED_PLAIN);
+        bed_fill(right, (int64_t)n * k, BED_PLAIN);
+        bed_fill(start, ROWS * LD, BED_PLAIN);
+        BED_TIME(&timer, t->stream(m, n, k, left, k, right, n, start, LD));
+        snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
+        bed_report("stream", t, shape, &timer, 2.0 * m * n * k, 4.0 * n * k);
+    }
+}
+
+/* ---- one row against another ----------------------------------------------------------- */
+
+void check_axpy(const ph_kernels *t)
+{
+    for (int round = 0; round < 40; round++)
+        for (int n = 16; n <= COLS; n += 16) {
+            float a;
+            bed_say("%s axpy n=%d", t->name, n);
+            bed_fill(left, n, round % BED_KINDS);
+            bed_fill(start, n, round % BED_KINDS);
+            bed_fill(&a, 1, round / 4 % BED_KINDS);
+            const float *x = bed_copy(0, left, n, side());
+            float *y = bed_copy(2, start, n, side());
+            REF.axpy(n, a, left, start);
+            t->axpy(n, a, x, y);
+            bed_same("y", y, start, n);
+            bed_intact(2);
+        }
+}
+
+void check_blend(const ph_kernels *t)
+{
+    for (int round = 0; round < 40; round++)
+        for (int n = 16; n <= COLS; n += 16) {
+            float factor[2];
+            bed_say("%s blend n=%d", t->name, n);
+            bed_fill(left, n, round % BED_KINDS);
+            bed_fill(start, n, round % BED_KINDS);
+            bed_fill(factor, 2, round / 4 % BED_KINDS);
+            const float *x = bed_copy(0, left, n, side());
+            float *y = bed_copy(2, start, n, side());
+            REF.blend(n, start, factor[0], left, factor[1]);
+            t->blend(n, y, factor[0], x, factor[1]);
+            bed_same("y", y, start, n);
+            bed_intact(2);
+        }
+}
+
+void check_times(const ph_kernels *t)
+{
+    for (int round = 0; round < 40; round++)
+        for (int n = 16; n <= COLS; n += 16) {
+            bed_say("%s times n=%d", t->name, n);
+            bed_fill(left, n, round % BED_KINDS);
+            bed_fill(start, n, round % BED_KINDS);
+            const float *x = bed_copy(0, left, n, side());
+            float *y = bed_copy(2, start, n, side());
+            REF.times(n, start, left);
+            t->times(n, y, x);
+            bed_same("y", y, start, n);
+            bed_intact(2);
+        }
+}
+
+/* n any; both rows hold zeros up to a multiple of 16 */
+void check_dot(const ph_kernels *t)
+{
+    for (int round = 0; round < 40; round++)
+        for (int n = 1; n <= 150; n++) {
+            int padded = ph_round_up(n, PH_LANES);
+            bed_say("%s dot n=%d", t->name, n);
+            memset(left, 0, (size_t)padded * sizeof(float));
+            memset(right, 0, (size_t)padded * sizeof(float));
+            bed_fill(left, n, round % BED_KINDS);
+            bed_fill(right, n, round % BED_KINDS);
+            const float *x = bed_copy(0, left, padded, side());
+            const float *y = bed_copy(1, right, padded, side());
+            float want = REF.dot(n, left, right), got = t->dot(n, x, y);
+            bed_same("sum", &got, &want, 1);
+        }
+}
+
+static void report_row(const char *name, const ph_kernels *t, const bed_timer *timer,
+                       double flops, double bytes)
+{
+    bed_report(name, t, "128", timer, flops * PH_STRIP_LD, bytes * PH_STRIP_LD);
+}
+
+void bench_axpy(const ph_kernels *t)
+{
+    bed_timer timer;
+    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(start, PH_STRIP_LD, BED_PLAIN);
+    BED_TIME(&timer, t->axpy(PH_STRIP_LD, 0.001f, left, start));
+    report_row("axpy", t, &timer, 2, 12);
+}
+
+void bench_times(const ph_kernels *t)
+{
+    bed_timer timer;
+    for (int i = 0; i < PH_STRIP_LD; i++) left[i] = i % 2 ? 1.0f : -1.0f;
+    bed_fill(start, PH_STRIP_LD, BED_PLAIN);
+    BED_TIME(&timer, t->times(PH_STRIP_LD, start, left));
+    report_row("times", t, &timer, 1, 12);
+}
+
+void bench_blend(const ph_kernels *t)
+{
+    bed_timer timer;
+    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(start, PH_STRIP_LD, BED_PLAIN);
+    BED_TIME(&timer, t->blend(PH_STRIP_LD, start, 0.5f, left, 0.5f));
+    report_row("blend", t, &timer, 3, 12);
+}
+
+void bench_dot(const ph_kernels *t)
+{
+    bed_timer timer;
+    volatile float sink;
+    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(right, PH_STRIP_LD, BED_PLAIN);
+    BED_TIME(&timer, sink = t->dot(PH_STRIP_LD, left, right));
+    (void)sink;
+    report_row("dot", t, &timer, 2, 8);
+}

@@ -1,0 +1,320 @@
+/*
+ * kernel_rows.c - checks and benches of the kernels that work on rows of scores: softmax,
+ * gradient, weights, row_peak, add_bias, add_alibi, softcap, hide, dropout.
+ *
+ * Rows whose length need not be a multiple of 16 have room up to there unless the contract
+ * says that nothing behind n is touched (add_bias, hide); what a kernel leaves in that room
+ * is its own business.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel_bed.h"
+
+#define REF ph_kernels_ref
+
+enum { ROWS = PH_MR_MAX, LD = PH_STRIP_LD, STRIP = ROWS * LD, MOST = 144 };
+
+static float scores[STRIP], slopes[STRIP], factors[STRIP];
+static float s_expected[STRIP], dp_expected[STRIP];
+
+static int side(void)
+{
+    return bed_below(2) ? BED_START : BED_END;
+}
+
+/* Scores in base 2, some hidden; or with one special number; all hidden; special numbers
+   in many places; both zeros, which are equal and yet different bits. */
+enum { USUAL, POISONED, EMPTY, WILD, ZEROS, ROW_KINDS };
+
+static void fill_row(float *s, int n, int kind)
+{
+    float width = bed_below(4) ? 20 : 150;
+    for (int c = 0; c < n; c++) {
+        s[c] = bed_between(-width, width);
+        if (kind == EMPTY || !bed_below(6)) s[c] = -INFINITY;
+        if (kind == WILD && !bed_below(8)) s[c] = bed_special();
+        if (kind == ZEROS) s[c] = bed_below(2) ? 0.0f : -0.0f;
+    }
+    if (kind == POISONED) s[bed_below(n)] = bed_special();
+}
+
+/* m rows of a strip as a kernel may see them: no room behind the last column */
+static float *place_strip(int slot, const float *from, int m, int n)
+{
+    float *to = bed_floats(slot, (m - 1) * LD + n, side());
+    for (int i = 0; i < m; i++) memcpy(to + i * LD, from + i * LD, (size_t)n * sizeof *to);
+    return to;
+}
+
+/* ---- softmax ------------------------------------------------------------------------------ */
+
+static void softmax_at(const ph_kernels *t, int m, int n)
+{
+    float peaks[ROWS * PH_LANES], sums[ROWS * PH_LANES], tops[ROWS], alphas[ROWS];
+    memcpy(s_expected, scores, sizeof scores);
+    for (int i = 0; i < m; i++) {
+        REF.row_peak(n, scores + i * LD, peaks + i * PH_LANES);
+        tops[i] = bed_below(3) ? bed_between(-30, 30) : -INFINITY;
+        for (int l = 0; l < PH_LANES; l++)
+            sums[i * PH_LANES + l] = tops[i] == -INFINITY ? 0 : bed_between(0, 9);
+    }
+    const float *peak = bed_copy(1, peaks, m * PH_LANES, side());
+    float *s = place_strip(0, scores, m, n), *top = bed_copy(2, tops, m, side());
+    float *sum = bed_copy(3, sums, m * PH_LANES, side()), *alpha = bed_floats(4, m, side());
+    for (int i = 0; i < m; i++)
+        REF.softmax(1, n, s_expected + i * LD, peaks + i * PH_LANES, tops + i,
+                    sums + i * PH_LANES, alphas + i);
+    t->softmax(m, n, s, peak, top, sum, alpha);
+    bed_same("top", top, tops, m);
+    bed_same("alpha", alpha, alphas, m);
+    bed_same("sum", sum, sums, m * PH_LANES);
+    bed_same_rows("s", s, LD, s_expected, LD, m, n, n);
+    for (int slot = 0; slot <= 4; slot++) bed_intact(slot);
+}
+
+void check_softmax(const ph_kernels *t)
+{
+    for (int round = 0; round < 24; round++)
+        for (int m = 1; m <= t->mr; m++)
+            for (int n = 16; n <= LD; n += 16) {
+                int kind = round % 2 ? bed_below(ROW_KINDS) : USUAL;
+                bed_say("%s softmax m=%d n=%d kind %d", t->name, m, n, kind);
+                for (int i = 0; i < m; i++) fill_row(scores + i * LD, n, kind);
+                softmax_at(t, m, n);
+            }
+}
+
+void bench_softmax(const ph_kernels *t)
+{
+    float peak[ROWS * PH_LANES], sum[ROWS * PH_LANES] = {0}, top[ROWS], alpha[ROWS];
+    char shape[40];
+    bed_timer timer;
+    for (int i = 0; i < STRIP; i++) scores[i] = bed_between(-8, 0);
+    for (int i = 0; i < ROWS * PH_LANES; i++) peak[i] = 0;
+    for (int i = 0; i < ROWS; i++) top[i] = 0;
+    BED_TIME(&timer, t->softmax(t->mr, LD, scores, peak, top, sum, alpha));
+    snprintf(shape, sizeof shape, "%d x %d", t->mr, LD);
+    bed_report("softmax", t, shape, &timer, 0, 8.0 * t->mr * LD);
+}
+
+/* ---- gradient ----------------------------------------------------------------------------- */
+
+static void gradient_at(const ph_kernels *t, int m, int n, float cap, int dropped)
+{
+    float lses[ROWS], deltas[ROWS];
+    for (int i = 0; i < m; i++) {
+        lses[i] = bed_between(0, 40);
+        deltas[i] = bed_between(-3, 3);
+    }
+    memcpy(s_expected, scores, sizeof scores);
+    memcpy(dp_expected, slopes, sizeof slopes);
+    for (int i = 0; i < m; i++)
+        REF.gradient(1, n, s_expected + i * LD, dp_expected + i * LD,
+                     dropped ? factors + i * LD : NULL, lses + i, deltas + i, cap);
+    const float *lse = bed_copy(1, lses, m, side()), *delta = bed_copy(2, deltas, m, side());
+    const float *drop = dropped ? place_strip(3, factors, m, n) : NULL;
+    float *s = place_strip(0, scores, m, n), *dp = place_strip(4, slopes, m, n);
+    t->gradient(m, n, s, dp, drop, lse, delta, cap);
+    bed_same_rows("s", s, LD, s_expected, LD, m, n, n);
+    bed_same_rows("dp", dp, LD, dp_expected, LD, m, n, n);
+    bed_intact(0);
+    bed_intact(4);
+}
+
+void check_gradient(const ph_kernels *t)
+{
+    for (int round = 0; round < 24; round++)
+        for (int m = 1; m <= t->mr; m++)
+            for (int n = 16; n <= LD; n += 16) {
+                int kind = round / 4 % 2 ? bed_below(ROW_KINDS) : USUAL;
+                float cap = round % 2 ? bed_between(5, 60) : 0;
+                bed_say("%s gradient m=%d n=%d kind %d cap %g drop %d", t->name, m, n, kind,
+                        (double)cap, round / 2 % 2);
+                for (int i = 0; i < m; i++) fill_row(scores + i * LD, n, kind);
+                for (int i = 0; i < STRIP; i++) {
+                    slopes[i] = bed_between(-4, 4);
+                    factors[i] = bed_below(4) ? 1.25f : 0;
+                    if (scores[i] == -INFINITY && bed_below(2)) slopes[i] = bed_special();
+                }
+                gradient_at(t, m, n, cap, round / 2 % 2);
+            }
+}
+
+void bench_gradient(const ph_kernels *t)
+{
+    for (int which = 0; which < 4; which++) {
+        float lse[ROWS], delta[ROWS], cap = which & 1 ? 30.0f : 0;
+        const float *drop = which & 2 ? factors : NULL;
+        char shape[40];
+        bed_timer timer;
+        for (int i = 0; i < STRIP; i++) {
+            scores[i] = bed_between(-8, 0);
+            slopes[i] = bed_between(-1, 1);
+            factors[i] = 1.25f;
+        }
+        for (int i = 0; i < ROWS; i++) lse[i] = delta[i] = 1;
+        BED_TIME(&timer, t->gradient(t->mr, LD, scores, slopes, drop, lse, delta, cap));
+        snprintf(shape, sizeof shape, "%d x %d%s%s", t->mr, LD, cap > 0 ? " cap" : "",
+                 drop ? " drop" : "");
+        bed_report("gradient", t, shape, &timer, 0, (drop ? 20.0 : 16.0) * t->mr * LD);
+    }
+}
+
+/* ---- one row ------------------------------------------------------------------------------ */
+
+/* The row kernels that change s in place and take little else, as one shape. */
+typedef void row_step(const ph_kernels *t, int n, float *s, const float *extra, float a);
+
+static void do_weights(const ph_kernels *t, int n, float *s, const float *extra, float a)
+{
+    (void)extra;
+    t->weights(n, s, a);
+}
+
+static void do_bias(const ph_kernels *t, int n, float *s, const float *extra, float a)
+{
+    t->add_bias(n, s, extra, a);
+}
+
+/* distances are whole numbers; `a` gives the slope and, rounded, the first distance */
+static void do_alibi(const ph_kernels *t, int n, float *s, const float *extra, float a)
+{
+    (void)extra;
+    t->add_alibi(n, s, a / 64, rintf(a * 1000));
+}
+
+static void do_softcap(const ph_kernels *t, int n, float *s, const float *extra, float a)
+{
+    (void)extra;
+    t->softcap(n, s, fabsf(a) + 1);
+}
+
+static void check_row(const ph_kernels *t, const char *name, row_step *step, int exact,
+                      int with_extra)
+{
+    for (int round = 0; round < 32; round++)
+        for (int n = 1; n <= MOST; n++) {
+            int kind = round % 2 ? bed_below(ROW_KINDS) : USUAL;
+            int room = exact ? n : ph_round_up(n, PH_LANES);
+            float a = bed_between(-40, 40), *extra = NULL;
+            bed_say("%s %s n=%d kind %d a=%g", t->name, name, n, kind, (double)a);
+            fill_row(scores, MOST, kind);
+            if (with_extra) {
+                extra = bed_floats(1, n, side());
+                fill_row(extra, n, round / 2 % 2 ? kind : USUAL);
+            }
+            memcpy(s_expected, scores, MOST * sizeof(float));
+            step(&REF, n, s_expected, extra, a);
+            float *s = bed_copy(0, scores, room, side());
+            step(t, n, s, extra, a);
+            bed_same("s", s, s_expected, n);
+            bed_intact(0);
+        }
+}
+
+void check_weights(const ph_kernels *t) { check_row(t, "weights", do_weights, 0, 0); }
+void check_add_bias(const ph_kernels *t) { check_row(t, "add_bias", do_bias, 1, 1); }
+void check_add_alibi(const ph_kernels *t) { check_row(t, "add_alibi", do_alibi, 0, 0); }
+void check_softcap(const ph_kernels *t) { check_row(t, "softcap", do_softcap, 0, 0); }
+
+static void bench_row(const ph_kernels *t, const char *name, row_step *step, double bytes)
+{
+    bed_timer timer;
+    for (int i = 0; i < LD; i++) {
+        scores[i] = bed_between(-8, 0);
+        factors[i] = bed_between(-1, 1);
+    }
+    BED_TIME(&timer, step(t, LD, scores, factors, 0.5f));
+    bed_report(name, t, "128", &timer, 0, bytes * LD);
+}
+
+void bench_weights(const ph_kernels *t) { bench_row(t, "weights", do_weights, 8); }
+void bench_add_bias(const ph_kernels *t) { bench_row(t, "add_bias", do_bias, 12); }
+void bench_add_alibi(const ph_kernels *t) { bench_row(t, "add_alibi", do_alibi, 8); }
+void bench_softcap(const ph_kernels *t) { bench_row(t, "softcap", do_softcap, 8); }
+
+void check_row_peak(const ph_kernels *t)
+{
+    for (int round = 0; round < 64; round++)
+        for (int n = 16; n <= MOST; n += 16) {
+            float peaks[PH_LANES];
+            int kind = round % 2 ? bed_below(ROW_KINDS) : USUAL;
+            bed_say("%s row_peak n=%d kind %d", t->name, n, kind);
+            fill_row(scores, n, kind);
+            const float *s = bed_copy(0, scores, n, side());
+            float *peak = bed_floats(1, PH_LANES, side());
+            REF.row_peak(n, scores, peaks);
+            t->row_peak(n, s, peak);
+            bed_same("peak", peak, peaks, PH_LANES);
+            bed_intact(1);
+        }
+}
+
+void bench_row_peak(const ph_kernels *t)
+{
+    bed_timer timer;
+    float peak[PH_LANES];
+    bed_fill(scores, LD, BED_PLAIN);
+    BED_TIME(&timer, t->row_peak(LD, scores, peak));
+    bed_report("row_peak", t, "128", &timer, 0, 4.0 * LD);
+}
+
+/* ---- hide --------------------------------------------------------------------------------- */
+
+void check_hide(const ph_kernels *t)
+{
+    for (int round = 0; round < 32; round++)
+        for (int n = 1; n <= MOST; n++) {
+            uint8_t *visible = bed_place(1, (size_t)n, side());
+            for (int c = 0; c < n; c++)
+                visible[c] = (uint8_t)(bed_below(2) ? 1 << bed_below(8) : 0);
+            bed_say("%s hide n=%d", t->name, n);
+            fill_row(scores, n, bed_below(ROW_KINDS));
+            memcpy(s_expected, scores, (size_t)n * sizeof(float));
+            REF.hide(n, s_expected, visible);
+            float *s = bed_copy(0, scores, n, side());
+            t->hide(n, s, visible);
+            bed_same("s", s, s_expected, n);
+            bed_intact(0);
+        }
+}
+
+void bench_hide(const ph_kernels *t)
+{
+    bed_timer timer;
+    uint8_t visible[LD];
+    for (int i = 0; i < LD; i++) visible[i] = (uint8_t)bed_below(2);
+    BED_TIME(&timer, t->hide(LD, scores, visible));
+    bed_report("hide", t, "128", &timer, 0, 9.0 * LD);
+}
+
+/* ---- dropout ------------------------------------------------------------------------------ */
+
+void check_dropout(const ph_kernels *t)
+{
+    static const uint32_t limits[] = {0, 1, 0x7fffffffu, 0x80000000u, 0xffffffffu};
+    for (int round = 0; round < 32; round++)
+        for (int n = 1; n <= MOST; n++) {
+            uint64_t key = bed_random();
+            uint32_t first = (uint32_t)bed_random(), limit = (uint32_t)bed_random();
+            float keep = bed_between(1, 3);
+            if (round % 4 == 0) first = 0u - (uint32_t)bed_below(n); /* counts over 2^32 */
+            if (round % 4 == 1) limit = limits[bed_below(5)];
+            bed_say("%s dropout n=%d key=%llx first=%x limit=%x", t->name, n,
+                    (unsigned long long)key, (unsigned)first, (unsigned)limit);
+            REF.dropout(n, s_expected, key, first, limit, keep);
+            float *f = bed_floats(0, ph_round_up(n, PH_LANES), side());
+            t->dropout(n, f, key, first, limit, keep);
+            bed_same("f", f, s_expected, n);
+            bed_intact(0);
+        }
+}
+
+void bench_dropout(const ph_kernels *t)
+{
+    bed_timer timer;
+    BED_TIME(&timer, t->dropout(LD, factors, 0x123456789abcdefu, 5, 0x40000000u, 1.25f));
+    bed_report("dropout", t, "128", &timer, 0, 4.0 * LD);
+}

@@ -1,0 +1,122 @@
+/*
+ * test_kernels.c - every kernel of every table this CPU can run, against `ref`, bit by bit.
+ *
+ *   test_kernels [NAME...]           the checks; see check.h for --seed and --list
+ *   test_kernels --all [NAME...]     values not in samples but each one (minutes)
+ *   test_kernels --bench [NAME...]   time per call, GFLOP/s or GB/s, per table
+ *   test_kernels --isas              the names of the tables, weakest first
+ *
+ * The checks are in kernel_products.c, kernel_packs.c, kernel_rows.c, kernel_values.c and
+ * kernel_meaning.c, on the bed of kernel_bed.h.
+ */
+#include "check.h"
+
+#include "kernel_bed.h"
+
+/* A kernel without a check does not compile. */
+#define ONE(name) +1
+_Static_assert((sizeof(ph_kernels) - offsetof(ph_kernels, pack_across)) / sizeof(void (*)(void)) ==
+                   0 KERNEL_CHECKS(ONE),
+               "each kernel of the table needs a line in KERNEL_CHECKS");
+#undef ONE
+
+/* The check for each table of this CPU; all of them run, whichever fails. */
+static void each_table(bed_body *body)
+{
+    int failed = 0, count = 0;
+    for (const ph_kernels *const *t = ph_kernels_list(); *t; t++, count++)
+        failed += bed_run(body, *t, check_seed);
+    CHECK(!failed, "%d of %d tables failed", failed, count);
+}
+
+#define CASE(name)                                                                         \
+    static void case_##name(void)                                                          \
+    {                                                                                      \
+        each_table(check_##name);                                                          \
+    }
+KERNEL_CHECKS(CASE)
+CASE(exp2)
+CASE(tanh)
+CASE(from_halves)
+CASE(to_halves)
+#undef CASE
+
+/* Bits are compared elsewhere; here it is enough to look at ref. */
+#define CASE(name)                                                                         \
+    static void case_##name(void)                                                          \
+    {                                                                                      \
+        CHECK(!bed_run(check_##name, &ph_kernels_ref, check_seed), "ref failed");          \
+    }
+CASE(products_mean)
+CASE(rows_mean)
+CASE(random_means)
+#undef CASE
+
+static void pick(void)
+{
+    const ph_kernels *const *list = ph_kernels_list(), *const *last = list;
+    CHECK(list[0] == &ph_kernels_ref, "the list starts with %s", list[0]->name);
+    for (; *last; last++) {
+        CHECK(ph_kernels_pick((*last)->name) == *last, "limit %s gives another table",
+              (*last)->name);
+        CHECK((*last)->mr <= PH_MR_MAX && (*last)->nr <= PH_NR_MAX, "tile of %s",
+              (*last)->name);
+    }
+    CHECK(ph_kernels_pick(NULL) == last[-1], "no limit does not give the best table");
+    CHECK(!ph_kernels_pick("avx3") && !ph_kernels_pick(""), "unknown names are accepted");
+#if defined(__x86_64__)
+    CHECK(ph_kernels_pick("neon") == list[0], "neon is not a legal limit on x86");
+    CHECK(ph_kernels_pick("avx512") == last[-1], "avx512 does not mean all there is");
+#else
+    CHECK(ph_kernels_pick("avx2") == list[0], "avx2 is not a legal limit here");
+#endif
+}
+
+static const check_case cases[] = {
+    {"pick", pick},
+#define CASE(name) {#name, case_##name},
+    KERNEL_CHECKS(CASE) CASE(exp2) CASE(tanh) CASE(from_halves) CASE(to_halves)
+        CASE(products_mean) CASE(rows_mean) CASE(random_means)
+#undef CASE
+            {0, 0},
+};
+
+/* ---- bench -------------------------------------------------------------------------------- */
+
+typedef struct bench_case {
+    const char *name;
+    bed_body *body;
+} bench_case;
+
+static const bench_case benches[] = {
+#define BENCH(name) {#name, bench_##name},
+    KERNEL_CHECKS(BENCH)
+#undef BENCH
+};
+
+static int bench(int argc, char **argv)
+{
+    int failed = 0;
+    for (const ph_kernels *const *t = ph_kernels_list(); *t; t++)
+        if (bed_peak(*t) > 0)
+            printf("FMA peak of one core, %s: %.1f GFLOP/s\n", (*t)->name, bed_peak(*t));
+    for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
+        for (const ph_kernels *const *t = ph_kernels_list(); *t; t++)
+            if (check_chosen(argc, argv, benches[i].name))
+                failed |= bed_run(benches[i].body, *t, 1);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--bench")) return bench(argc, argv);
+        if (!strcmp(argv[i], "--all")) bed_all = 1;
+        if (!strcmp(argv[i], "--isas")) {
+            for (const ph_kernels *const *t = ph_kernels_list(); *t; t++) puts((*t)->name);
+            return 0;
+        }
+    }
+    return check_main(argc, argv, cases);
+}
