@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attn/plan.h"
+#include "base/arena.h"
 #include "base/cpu.h"
 #include "variants/variants.h"
 
@@ -25,15 +26,16 @@ static void default_release(void *user, void *ptr)
 }
 
 /* A failed ph_open has no ctx to keep its sentence: it goes to the caller's buffer. */
-static ph_status refuse_open(const ph_options *o, ph_status status, const char *format,
-                             const char *text)
+static ph_status refuse_open(const ph_options *o, ph_status status, const char *field,
+                             const char *problem)
 {
-    if (o->error && o->error_size) snprintf(o->error, o->error_size, format, text);
+    if (o->error && o->error_size)
+        snprintf(o->error, o->error_size, "%s %s", field, problem);
     return status;
 }
 
 /* The lower of the two limits: the option and the environment. */
-static const ph_kernels *pick_kernels(const char *option, const char **unknown)
+static const ph_kernels *pick_kernels(const char *option, char unknown[128])
 {
     const char *limits[2] = {option, getenv("POLYHEAD_ISA")};
     const ph_kernels *const *list = ph_kernels_list();
@@ -41,8 +43,11 @@ static const ph_kernels *pick_kernels(const char *option, const char **unknown)
     for (int i = 0; i < 2; i++) {
         if (!limits[i] || !limits[i][0]) continue;
         const ph_kernels *found = ph_kernels_pick(limits[i]);
-        if (!found) *unknown = limits[i];
-        if (!found) return NULL;
+        if (!found) {
+            snprintf(unknown, 128, "is \"%.40s\"%s, expected ref, avx2, avx512 or neon",
+                     limits[i], i ? " in POLYHEAD_ISA" : "");
+            return NULL;
+        }
         for (int j = 0; list[j] && list[j] != lowest; j++)
             if (list[j] == found) lowest = found;
     }
@@ -52,26 +57,27 @@ static const ph_kernels *pick_kernels(const char *option, const char **unknown)
 ph_status ph_open(ph_ctx **out, const ph_options *options)
 {
     ph_options o = {0};
-    const char *unknown = NULL;
+    char unknown[128] = "";
     if (options) o = *options;
-    if (!out) return refuse_open(&o, PH_BAD_ARGUMENT, "%s is NULL", "out");
+    if (!out) return refuse_open(&o, PH_BAD_ARGUMENT, "out", "is NULL");
     *out = NULL;
     if (o.device != PH_CPU)
-        return refuse_open(&o, PH_UNSUPPORTED, "this build has no device but %s", "PH_CPU");
+        return refuse_open(&o, PH_UNSUPPORTED, "device",
+                           "is not PH_CPU, this build has no other");
     if (o.threads < 0 || o.threads > 4096)
-        return refuse_open(&o, PH_BAD_ARGUMENT, "threads is outside 0 to %s", "4096");
+        return refuse_open(&o, PH_BAD_ARGUMENT, "threads",
+                           "is outside the expected 0 to 4096");
     if (!o.alloc != !o.release)
-        return refuse_open(&o, PH_BAD_ARGUMENT, "alloc and release must be given %s",
-                           "together");
-    const ph_kernels *kernels = pick_kernels(o.isa, &unknown);
+        return refuse_open(&o, PH_BAD_ARGUMENT, "alloc and release",
+                           "are expected together, one of them is NULL");
+    const ph_kernels *kernels = pick_kernels(o.isa, unknown);
     if (!kernels)
-        return refuse_open(&o, PH_BAD_ARGUMENT,
-                           "isa is \"%s\", expected ref, avx2, avx512 or neon", unknown);
+        return refuse_open(&o, PH_BAD_ARGUMENT, "isa", unknown);
     if (!o.alloc) o.alloc = default_alloc, o.release = default_release;
     if (o.threads == 0) o.threads = ph_cpu_count();
 
     ph_ctx *ctx = o.alloc(o.user, sizeof *ctx);
-    if (!ctx) return refuse_open(&o, PH_OUT_OF_MEMORY, "no memory for a %s", "context");
+    if (!ctx) return refuse_open(&o, PH_OUT_OF_MEMORY, "context", "does not fit in memory");
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
     ctx->threads = o.threads;
@@ -79,7 +85,7 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
     void *pool = ph_ctx_alloc(ctx, ph_pool_bytes(o.threads));
     if (!pool) {
         o.release(o.user, ctx);
-        return refuse_open(&o, PH_OUT_OF_MEMORY, "no memory for a %s", "thread pool");
+        return refuse_open(&o, PH_OUT_OF_MEMORY, "thread pool", "does not fit in memory");
     }
     ctx->pool = ph_pool_init(pool, o.threads);
     *out = ctx;
@@ -113,11 +119,7 @@ const char *ph_isa(const ph_ctx *ctx)
 
 const char *const *ph_isa_list(void)
 {
-    /* names in the order of the tables; filled with the same values by every caller */
-    static const char *names[8];
-    const ph_kernels *const *list = ph_kernels_list();
-    for (int i = 0; list[i]; i++) names[i] = list[i]->name;
-    return names;
+    return ph_kernels_names();
 }
 
 /* ---- variants ---- */
@@ -182,6 +184,16 @@ void ph_plan_free(ph_plan *plan)
     if (plan) ph_ctx_release(plan->ctx, plan);
 }
 
+/* Room for an lse of our own, in front of the workspace: a forward call that looks inside
+   needs one even when the caller does not want it. */
+static size_t lse_bytes(const ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    ph_arena arena = {0};
+    ph_arena_floats(&arena, (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len);
+    return arena.used;
+}
+
 size_t ph_plan_workspace(const ph_plan *plan)
 {
     size_t most = 0;
@@ -189,7 +201,7 @@ size_t ph_plan_workspace(const ph_plan *plan)
         size_t bytes = ph_plan_bytes(plan, what);
         if (bytes > most) most = bytes;
     }
-    return most;
+    return most + lse_bytes(plan);
 }
 
 int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
@@ -308,7 +320,9 @@ static ph_status begin(ph_call *call, const ph_plan *plan, const ph_args *args,
                        const ph_grads *grads, int what)
 {
     void *space = args->workspace;
-    if (!space) PH_TRY(ph_ctx_scratch(plan->ctx, ph_plan_bytes(plan, what), &space));
+    size_t front = lse_bytes(plan);
+    if (!space) PH_TRY(ph_ctx_scratch(plan->ctx, front + ph_plan_bytes(plan, what), &space));
+    space = (char *)space + front;
     *call = (ph_call){.plan = plan,
                       .kernels = plan->kernels,
                       .attn = &plan->attn,
@@ -337,13 +351,14 @@ ph_status ph_forward(const ph_plan *plan, const ph_args *args)
     PH_TRY(need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim));
     PH_TRY(need(plan, "out", args->out, (int64_t)a->batch * a->q_len * a->v_dim));
     PH_TRY(check_look(plan, args->look));
-    if (args->look && !args->lse && a->batch && a->q_len)
-        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "lse is NULL, expected a tensor because "
-                       "look is given");
     if (is_empty(a)) return PH_OK;
-    PH_TRY(begin(&call, plan, args, NULL, PH_DO_FORWARD));
+    ph_args own = *args;
+    if (args->look && !args->workspace) /* one workspace for both passes */
+        PH_TRY(ph_ctx_scratch(plan->ctx, ph_plan_workspace(plan), &own.workspace));
+    if (args->look && !args->lse) own.lse = own.workspace;
+    PH_TRY(begin(&call, plan, &own, NULL, PH_DO_FORWARD));
     ph_attn_forward(&call);
-    return args->look ? run_look(plan, args) : PH_OK;
+    return args->look ? run_look(plan, &own) : PH_OK;
 }
 
 ph_status ph_look(const ph_plan *plan, const ph_args *args)
@@ -378,6 +393,16 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
     return need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim);
 }
 
+/* An empty batch: nothing to sum, so gradients of what it shares are zero. */
+static void clear_grads(const ph_attn *a, const ph_grads *grads)
+{
+    size_t heads = (size_t)a->q_heads;
+    size_t cells = (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len;
+    if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
+    if (grads->dgate && a->gate == PH_GATE_HEAD) memset(grads->dgate, 0, heads * sizeof(float));
+    if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));
+}
+
 ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)
 {
     ph_call call;
@@ -389,11 +414,7 @@ ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *
     PH_TRY(check_args(plan, args));
     PH_TRY(check_grads(plan, args, grads));
     if (is_empty(&plan->attn)) {
-        /* nothing to sum: gradients of parameters are zero */
-        size_t heads = (size_t)plan->attn.q_heads;
-        if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
-        if (grads->dgate && plan->attn.gate == PH_GATE_HEAD)
-            memset(grads->dgate, 0, heads * sizeof(float));
+        clear_grads(&plan->attn, grads);
         return PH_OK;
     }
     PH_TRY(begin(&call, plan, args, grads, PH_DO_BACKWARD));

@@ -118,14 +118,29 @@ typedef struct row_sums {
     double dgate, dsink;
 } row_sums;
 
+/* Whether a computed row saw no key: its dout, like a hidden value, must not be read. Only
+   with a sink does lse leave the question open. */
+static int saw_nothing(const ph_call *call, const ph_extent *extent, int batch, int head,
+                       int token, float lse)
+{
+    const float *sink = call->args->sink;
+    if (lse == -INFINITY || !sink || lse != sink[head]) return lse == -INFINITY;
+    ph_rows row = {.batch = batch, .head = {head}, .token = {token}};
+    ph_rows_interval(call->attn, extent, token, &row.lo[0], &row.hi[0]);
+    for (int j = row.lo[0]; j < row.hi[0]; j++)
+        if (ph_rows_sees(call, &row, 0, j)) return 0;
+    return 1;
+}
+
 /* One computed row: dout.out, and what follows from it. */
 static void prepare_row(const task *t, int head, int64_t index, double product, row_sums *sums)
 {
     const ph_args *args = t->call->args;
     const ph_grads *grads = t->call->grads;
     int per_row = t->call->attn->gate == PH_GATE_ROW;
-    double dlse = grads->dlse ? grads->dlse[index] : 0, delta = product - dlse;
-    double lse = args->lse[index];
+    double lse = args->lse[index], dlse = 0;
+    if (grads->dlse && lse != -INFINITY) dlse = grads->dlse[index];
+    double delta = product - dlse;
     t->delta[index] = (float)delta;
     t->lse[index] = lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
     if (args->gate) {
@@ -162,9 +177,14 @@ static void prepare_head(void *arg, int lane, int item)
             if (call->grads->dgate && a->gate == PH_GATE_ROW) call->grads->dgate[index] = 0;
             continue;
         }
-        call->kernels->load_row(x, ph_at(call->grads->dout, a->dtype, at), a->v_dim, a->dtype, 1);
-        call->kernels->load_row(y, ph_at(call->args->out, a->dtype, at), a->v_dim, a->dtype, 1);
-        prepare_row(t, head, index, call->kernels->dot(a->v_dim, x, y), &sums);
+        double product = 0;
+        if (!saw_nothing(call, &extent, batch, head, token, call->args->lse[index])) {
+            const void *dout = ph_at(call->grads->dout, a->dtype, at);
+            call->kernels->load_row(x, dout, a->v_dim, a->dtype, 1);
+            call->kernels->load_row(y, ph_at(call->args->out, a->dtype, at), a->v_dim, a->dtype, 1);
+            product = call->kernels->dot(a->v_dim, x, y);
+        }
+        prepare_row(t, head, index, product, &sums);
     }
     t->sums[item] = sums.dgate;
     t->sums[a->batch * a->q_heads + item] = sums.dsink;

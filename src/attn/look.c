@@ -93,19 +93,29 @@ static void add_entropy(const ph_call *call, looker *l, int r, const float *w, f
     l->entropy[r] -= PH_LN2 * call->kernels->dot(n, w, log);
 }
 
-/* Keeps the top_k largest weights sorted; the earlier key wins a tie. */
-static void add_top(const ph_look_at *look, int64_t index, const float *w, int j, int n)
+/* Keeps the top_k largest weights of visible keys sorted; the earlier key wins a tie. A
+   place that is still free holds the weight -1. */
+static void add_top(const ph_look_at *look, int64_t index, const float *w, const float *log,
+                    int j, int n)
 {
     float *best = look->top_weight + index * look->top_k;
     int32_t *key = look->top_index + index * look->top_k;
     int last = look->top_k - 1;
     for (int c = 0; c < n; c++) {
-        if (!(w[c] > best[last])) continue;
+        if (!(w[c] > best[last]) || log[c] == -INFINITY) continue;
         int at = last;
         for (; at > 0 && w[c] > best[at - 1]; at--)
             best[at] = best[at - 1], key[at] = key[at - 1];
         best[at] = w[c], key[at] = j + c;
     }
+}
+
+/* Marks the free places of a row's largest weights, or clears the marks. */
+static void set_top(const ph_look_at *look, int64_t index, float from, float to)
+{
+    float *best = look->top_weight + index * look->top_k;
+    for (int i = 0; i < look->top_k; i++)
+        if (best[i] == from) best[i] = to;
 }
 
 static void add_rect(const ph_look_at *look, const ph_rows *rows, int r, const float *w, int j,
@@ -150,10 +160,10 @@ static void look_strip(const ph_call *call, looker *l, int first, int j0)
         int n = c1 - c0, j = j0 + c0;
         if (look->weights)
             memcpy(look->weights + index * call->attn->kv_len + j, w, (size_t)n * sizeof(float));
+        float *log = l->logs + i * PH_STRIP_LD + c0;
+        if (look->top_index) add_top(look, index, w, log, j, n);
         if (look->entropy)
-            add_entropy(call, l, first + i, w, l->logs + i * PH_STRIP_LD + c0,
-                        ph_round_up(n, PH_LANES));
-        if (look->top_index) add_top(look, index, w, j, n);
+            add_entropy(call, l, first + i, w, log, ph_round_up(n, PH_LANES));
         if (look->rect) add_rect(look, l->rows, first + i, w, j, n);
     }
 }
@@ -171,14 +181,19 @@ static void row_item(void *arg, int lane, int index)
         clear_row(call, l.rows->batch, l.rows->head0 + row % plan->group, row / plan->group);
     ph_rows_gather(call, l.rows, first, end, PH_ROWS_MIN);
     memset(l.entropy, 0, PH_ROWS_MIN * sizeof(double));
+    for (int r = 0; call->args->look->top_index && r < l.rows->count; r++)
+        set_top(call->args->look, ph_rows_index(call, l.rows, r), 0, -1);
     pack_rows(call, &l);
     for (int j0 = l.rows->low / PH_BLOCK * PH_BLOCK; j0 < l.rows->high; j0 += PH_BLOCK) {
         ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head, a->qk_dim,
                        j0, 0, ph_min(PH_BLOCK, l.rows->high - j0), l.k);
         for (int r = 0; r < l.rows->count; r += call->kernels->mr) look_strip(call, &l, r, j0);
     }
-    for (int r = 0; call->args->look->entropy && r < l.rows->count; r++)
-        call->args->look->entropy[ph_rows_index(call, l.rows, r)] = (float)l.entropy[r];
+    for (int r = 0; r < l.rows->count; r++) {
+        int64_t at = ph_rows_index(call, l.rows, r);
+        if (call->args->look->entropy) call->args->look->entropy[at] = (float)l.entropy[r];
+        if (call->args->look->top_index) set_top(call->args->look, at, -1, 0);
+    }
 }
 
 /* ---- items that own keys ---- */

@@ -139,6 +139,7 @@ static int overlaps(const ph_strides *s, int batch, int heads, int len, int dim)
             if (axis[j].stride > axis[j + 1].stride)
                 t = axis[j], axis[j] = axis[j + 1], axis[j + 1] = t;
     int64_t extent = dim;
+    if (batch == 0 || len == 0) return 0; /* no elements at all */
     for (int i = 0; i < 3; i++) {
         if (axis[i].count <= 1) continue;
         if (axis[i].stride < extent) return 1;

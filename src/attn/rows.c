@@ -193,11 +193,12 @@ void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m,
                      int c0, int c1, float *factors)
 {
     const ph_plan *plan = call->plan;
+    int n = ph_round_up(c1, PH_LANES) - c0; /* also where hidden zeros will be multiplied */
     for (int i = 0; i < m; i++) {
         int r = first + i;
         uint64_t key = ph_rng_key(call->args->seed, (uint64_t)rows->batch,
                                   (uint64_t)rows->head[r], (uint64_t)rows->token[r]);
-        call->kernels->dropout(c1 - c0, factors + i * PH_STRIP_LD + c0, key,
+        call->kernels->dropout(n, factors + i * PH_STRIP_LD + c0, key,
                                (uint32_t)(j0 + c0), plan->drop_limit, plan->drop_keep);
     }
 }

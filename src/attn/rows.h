@@ -85,7 +85,7 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
 /* 1 if the row sees key j: the definition, one element at a time, for rare paths. */
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);
 
-/* Fills columns [c0, c1) of a strip with the factors of dropout. */
+/* Fills columns c0 up to c1 rounded up to 16 of a strip with the factors of dropout. */
 void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                      int c0, int c1, float *factors);
 

@@ -147,6 +147,7 @@ typedef struct ph_kernels {
 
 /* The tables this CPU can run, weakest ("ref") first, ended by NULL. */
 const ph_kernels *const *ph_kernels_list(void);
+const char *const *ph_kernels_names(void);
 
 /* The best table whose name is at most `limit` in the list (NULL: no limit); NULL if the
    name is unknown. */

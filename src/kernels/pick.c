@@ -27,20 +27,30 @@ static const char *const known[] = {"ref", "avx2", "avx512", "neon"};
 
 /* Filled once; constant afterwards. */
 static const ph_kernels *runnable[ISAS + 1];
+static const char *names[ISAS + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void fill(void)
 {
     unsigned features = ph_cpu_features();
     int count = 0;
-    for (int i = 0; i < ISAS; i++)
-        if ((all[i].needs & features) == all[i].needs) runnable[count++] = all[i].table;
+    for (int i = 0; i < ISAS; i++) {
+        if ((all[i].needs & features) != all[i].needs) continue;
+        names[count] = all[i].table->name;
+        runnable[count++] = all[i].table;
+    }
 }
 
 const ph_kernels *const *ph_kernels_list(void)
 {
     pthread_once(&once, fill);
     return runnable;
+}
+
+const char *const *ph_kernels_names(void)
+{
+    pthread_once(&once, fill);
+    return names;
 }
 
 const ph_kernels *ph_kernels_pick(const char *limit)

@@ -113,7 +113,9 @@ static void row_peak(int n, const float *s, float *peak)
 
 V vec biased(vec s, vec bias, vec factor)
 {
-    return v_select(v_eq(bias, MINUS_INF), MINUS_INF, v_fma(bias, factor, s));
+    /* a finite bias must not exclude, even if it overflows in base 2 */
+    vec sum = v_max(v_set1(-__FLT_MAX__), v_fma(bias, factor, s));
+    return v_select(v_eq(bias, MINUS_INF), MINUS_INF, sum);
 }
 
 static void add_bias(int n, float *s, const float *bias, float factor)
