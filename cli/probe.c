@@ -2,8 +2,8 @@
  * probe.c - measured limits of the machine; see probe.h.
  *
  * A probe is a loop in one of several instruction sets, chosen once by what the CPU says.
- * All threads of a measurement start together and stop on time; the rate is all their
- * work over the time from the first start to the last end.
+ * All threads of a measurement start together and stop on time; the rate is the sum of
+ * theirs.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -79,9 +79,10 @@ TARGET_512 static uint64_t read_avx512(const char *data, size_t n)
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
     for (size_t i = 0; i < n; i += 256) {
         FETCH(data + i + AHEAD)
-        FETCH(data + i + AHEAD + 64) FETCH(data + i + AHEAD + 128)
-            FETCH(data + i + AHEAD + 192) a =
-                _mm512_xor_si512(a, _mm512_loadu_si512(data + i));
+        FETCH(data + i + AHEAD + 64)
+        FETCH(data + i + AHEAD + 128)
+        FETCH(data + i + AHEAD + 192) a =
+            _mm512_xor_si512(a, _mm512_loadu_si512(data + i));
         b = _mm512_xor_si512(b, _mm512_loadu_si512(data + i + 64));
         c = _mm512_xor_si512(c, _mm512_loadu_si512(data + i + 128));
         d = _mm512_xor_si512(d, _mm512_loadu_si512(data + i + 192));
@@ -116,8 +117,8 @@ TARGET_2 static uint64_t read_avx2(const char *data, size_t n)
     __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
     for (size_t i = 0; i < n; i += 128) {
         FETCH(data + i + AHEAD)
-        FETCH(data + i + AHEAD + 64) const __m256i *at =
-            (const __m256i *)(const void *)(data + i);
+        FETCH(data + i + AHEAD + 64)
+        const __m256i *at = (const __m256i *)(const void *)(data + i);
         a = _mm256_xor_si256(a, _mm256_loadu_si256(at));
         b = _mm256_xor_si256(b, _mm256_loadu_si256(at + 1));
         c = _mm256_xor_si256(c, _mm256_loadu_si256(at + 2));
@@ -141,16 +142,19 @@ static double multiply_neon(long rounds, float *sink)
     EACH_12(START)
     START(12)
     START(13)
-    START(14) START(15) for (long r = 0; r < rounds; r++){EACH_12(STEP) STEP(12) STEP(
-        13) STEP(14) STEP(15)} float32x4_t total = vdupq_n_f32(0);
+    START(14)
+    START(15)
+    for (long r = 0; r < rounds; r++){EACH_12(STEP) STEP(12) STEP(13) STEP(14)
+                                          STEP(15)} float32x4_t total = vdupq_n_f32(0);
     EACH_12(TOTAL)
     TOTAL(12)
     TOTAL(13)
-    TOTAL(14) TOTAL(15)
+    TOTAL(14)
+    TOTAL(15)
 #undef START
 #undef STEP
 #undef TOTAL
-        vst1q_f32(sink, total);
+    vst1q_f32(sink, total);
     return (double)rounds * 16 * 4 * 2;
 }
 #endif
@@ -208,9 +212,9 @@ typedef struct worker {
     pthread_t thread;
     struct probe *owner;
     int index;
-    double work;       /* FLOPs or bytes done */
-    double start, end; /* when */
-    float sink[32];    /* results go here, so that the loops are not optimised away */
+    double rate;    /* FLOPs or bytes in a second */
+    size_t at;      /* where in its slice of the buffer reading goes on */
+    float sink[32]; /* results go here, so that the loops are not optimised away */
 } worker;
 
 enum { CLOSED, OPEN, GIVEN_UP };
@@ -223,33 +227,52 @@ struct probe {
     int most;    /* workers there is room for */
     int running; /* threads of the measurement at work */
     double seconds;
-    int reading;     /* 1: read, 0: multiply */
-    atomic_int gate; /* CLOSED, OPEN or GIVEN_UP */
+    void (*task)(worker *); /* multiply or read */
+    atomic_int gate;        /* CLOSED, OPEN or GIVEN_UP */
 };
 
-enum { CHUNK = 1 << 20 };
-
-/* One thread's part: its own slice of the buffer again and again, or multiply-adds. */
-static void work(worker *w)
+/* Multiply-adds; the best fifth of a millisecond counts. A run of attention can be as
+   short and slip between two disturbances; the probe must be able to do the same. */
+static void multiply(worker *w)
 {
     const probe *p = w->owner;
-    size_t slice = p->bytes / (size_t)p->running / PAGE * PAGE, at = 0;
-    const char *data = p->buffer ? p->buffer + slice * (size_t)w->index : NULL;
+    double start = probe_clock(), now = start;
+    w->rate = 0;
+    while (now - start < p->seconds) {
+        double begin = now, flops = 0;
+        do {
+            flops += p->loops->multiply(10000, w->sink);
+            now = probe_clock();
+        } while (now - begin < 2e-4);
+        if (flops / (now - begin) > w->rate) w->rate = flops / (now - begin);
+    }
+}
+
+/* Its own slice of the buffer, round and round; the best hundredth of a second counts. It
+   goes on where the last measurement stopped: starting anew would find the beginning in
+   the cache. */
+static void read_memory(worker *w)
+{
+    enum { CHUNK = 1 << 20 };
+    const probe *p = w->owner;
+    size_t slice = p->bytes / (size_t)p->running / PAGE * PAGE;
+    const char *data = p->buffer + slice * (size_t)w->index;
     uint64_t seen = 0;
-    w->work = 0;
-    w->start = probe_clock();
-    do {
-        if (p->reading) {
-            size_t n = slice - at < CHUNK ? slice - at : CHUNK;
-            seen ^= p->loops->read(data + at, n);
-            at = at + n < slice ? at + n : 0;
-            w->work += (double)n;
-        } else {
-            w->work += p->loops->multiply(10000, w->sink);
-        }
-        w->end = probe_clock();
-    } while (w->end - w->start < p->seconds);
-    w->sink[16] = (float)(seen & 1);
+    double start = probe_clock(), now = start;
+    w->rate = 0;
+    while (now - start < p->seconds) {
+        double begin = now, bytes = 0;
+        do {
+            if (w->at >= slice) w->at = 0;
+            size_t n = slice - w->at < CHUNK ? slice - w->at : CHUNK;
+            seen ^= p->loops->read(data + w->at, n);
+            w->at += n;
+            bytes += (double)n;
+            now = probe_clock();
+        } while (now - begin < 1e-2);
+        if (bytes / (now - begin) > w->rate) w->rate = bytes / (now - begin);
+    }
+    w->sink[31] = (float)(seen & 1);
 }
 
 static void *enter(void *arg)
@@ -257,28 +280,18 @@ static void *enter(void *arg)
     worker *w = arg;
     int gate;
     while ((gate = atomic_load(&w->owner->gate)) == CLOSED) sched_yield();
-    if (gate == OPEN) work(w);
+    if (gate == OPEN) w->owner->task(w);
     return NULL;
 }
 
-static double rate(const worker *workers, int count)
-{
-    double sum = 0, first = workers[0].start, last = workers[0].end;
-    for (int i = 0; i < count; i++) {
-        sum += workers[i].work;
-        if (workers[i].start < first) first = workers[i].start;
-        if (workers[i].end > last) last = workers[i].end;
-    }
-    return sum / (last - first);
-}
-
 /* Work per second of all threads together. */
-static double measure(probe *p, int threads, double seconds, int reading)
+static double measure(probe *p, int threads, double seconds, void (*task)(worker *))
 {
+    double sum = 0;
     if (threads > p->most) threads = p->most;
     p->running = threads;
     p->seconds = seconds;
-    p->reading = reading;
+    p->task = task;
     atomic_store(&p->gate, CLOSED);
     int started = 1; /* the caller is the first */
     for (; started < threads; started++) {
@@ -289,17 +302,18 @@ static double measure(probe *p, int threads, double seconds, int reading)
     atomic_store(&p->gate, good ? OPEN : GIVEN_UP);
     enter(&p->workers[0]);
     for (int i = 1; i < started; i++) pthread_join(p->workers[i].thread, NULL);
-    return good ? rate(p->workers, threads) : 0;
+    for (int i = 0; i < started; i++) sum += p->workers[i].rate;
+    return good ? sum : 0;
 }
 
 double probe_flops(probe *p, int threads, double seconds)
 {
-    return 1e-9 * measure(p, threads, seconds, 0);
+    return 1e-9 * measure(p, threads, seconds, multiply);
 }
 
 double probe_read(probe *p, int threads, double seconds)
 {
-    return 1e-9 * measure(p, threads, seconds, 1);
+    return 1e-9 * measure(p, threads, seconds, read_memory);
 }
 
 /* ---- the buffer ---- */
