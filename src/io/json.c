@@ -197,18 +197,19 @@ static int is_at(const ph_json_reader *json, size_t at, const char *set)
 static ph_json_token read_number(ph_json_reader *json)
 {
     size_t start = json->at, at = start + (json->input[start] == '-');
-    size_t end = digits_end(json, at);
+    size_t end = digits_end(json, at), whole = end - at;
     const char *wrong = NULL;
-    if (end == at)
-        wrong = "expected a digit after '-'";
-    else if (json->input[at] == '0' && end > at + 1)
-        wrong = "number with a leading zero";
+    double value;
+    int has_exponent = 0;
+    if (end == at) wrong = "expected a digit after '-'";
+    if (whole > 1 && json->input[at] == '0') wrong = "number with a leading zero";
     if (!wrong && is_at(json, end, ".")) {
         at = end + 1;
         end = digits_end(json, at);
         if (end == at) wrong = "expected a digit after the decimal point";
     }
     if (!wrong && is_at(json, end, "eE")) {
+        has_exponent = 1;
         at = end + 1 + (size_t)is_at(json, end + 1, "+-");
         end = digits_end(json, at);
         if (end == at) wrong = "expected a digit in the exponent";
@@ -216,6 +217,9 @@ static ph_json_token read_number(ph_json_reader *json)
     json->at = end;
     json->text = json->input + start;
     json->length = end - start;
+    /* Short numbers without exponent are always in range: no need to look. */
+    if (!wrong && (has_exponent || whole > 300) && ph_json_as_double(json, &value) != 0)
+        wrong = "number too large for a double";
     return wrong ? fail(json, wrong) : PH_JSON_NUMBER;
 }
 

@@ -12,8 +12,8 @@
  * for the list of keys of the objects that are open.
  *
  * Strict means RFC 8259 and nothing more, all of it valid UTF-8, escapes exact
- * (surrogates in pairs), no key twice in an object, limits on depth and on the length of
- * strings.
+ * (surrogates in pairs), no key twice in an object, no number beyond the range of double,
+ * limits on depth and on the length of strings.
  */
 #ifndef PH_IO_JSON_H
 #define PH_IO_JSON_H
@@ -82,7 +82,7 @@ void ph_json_close(ph_json_reader *json);
 ph_status ph_json_skip(ph_json_reader *json);
 
 /* After PH_JSON_NUMBER. As a size: digits only, no sign, fraction or exponent, and it
-   must fit; as a double: must be in range. Return 0 if good, else -1. */
+   must fit. Return 0 if good, else -1; a double is always good. */
 int ph_json_as_size(const ph_json_reader *json, size_t *out);
 int ph_json_as_double(const ph_json_reader *json, double *out);
 
