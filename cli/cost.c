@@ -179,7 +179,8 @@ static void print_step(const cost_step *s, const limits *l, double seconds, int 
     putchar('\n');
 }
 
-static void print_title(const cost_shape *s)
+/* Printed before the half second of measuring, so that something stands there at once. */
+static void print_title(const cost_shape *s, int compare)
 {
     printf("%sWhat multi-head attention costs%s: ", term_on(stdout, TERM_BOLD),
            term_on(stdout, TERM_PLAIN));
@@ -191,7 +192,11 @@ static void print_title(const cost_shape *s)
     printf("   model_dim %lld, %lld heads of %lld", (long long)s->model_dim,
            (long long)s->heads, (long long)(s->model_dim / s->heads));
     if (s->k_heads != s->heads)
-        printf(", %lld key and value heads", (long long)s->k_heads);
+        printf(", %lld key and value head%s", (long long)s->k_heads,
+               s->k_heads > 1 ? "s" : "");
+    if (!compare) printf(", batch %lld", (long long)s->batch);
+    putchar('\n');
+    fflush(stdout);
 }
 
 static void print_limits(const limits *l)
@@ -223,8 +228,6 @@ static void print_cache_note(const cost *c)
 static void print_one(const cost *c, const limits *l)
 {
     char room[32], cache[32], per_row[32];
-    print_title(&c->shape);
-    printf(", batch %lld\n", (long long)c->shape.batch);
     print_limits(l);
     printf("   %s%-13s %8s %8s %9s %9s %7s %8s %s%s\n", term_on(stdout, TERM_DIM), "step",
            "params", "FLOPs", "moved", "kept", "FLOP/B", "at least", "bound",
@@ -254,8 +257,6 @@ static void print_half(const cost_step *s, const limits *l, int width)
 
 static void print_compared(const cost *one, const cost *many, const limits *l)
 {
-    print_title(&one->shape);
-    putchar('\n');
     print_limits(l);
     char title[32];
     snprintf(title, sizeof title, "batch %lld", (long long)many->shape.batch);
@@ -384,6 +385,7 @@ int explain_cost(ph_ctx *ctx, const cost_shape *shape, int compare, int as_json)
     if (compare) alone.batch = 1;
     const cost costs[2] = {count(&alone), count(shape)};
     limits l = {0};
+    if (!as_json) print_title(&alone, compare);
     int rc = measure(ctx, &l);
     if (rc) return rc;
     if (as_json) {
