@@ -16,12 +16,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define REQUIRE(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            abort(); \
-        } \
+#define REQUIRE(condition)                                                               \
+    do {                                                                                 \
+        if (!(condition)) {                                                              \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);              \
+            abort();                                                                     \
+        }                                                                                \
     } while (0)
 
 /* ---- an allocator that counts ---- */
