@@ -1,5 +1,5 @@
 /*
- * kernel_bed.c - guarded memory, comparison and timing for kernel checks; see kernel_bed.h.
+ * kernel_bed.c - guarded memory, comparison, timing for kernel checks; see kernel_bed.h.
  */
 #define _GNU_SOURCE
 #include "kernel_bed.h"
@@ -19,13 +19,13 @@
 #include "base/half.h"
 #include "base/rng.h"
 
-/* ---- memory ----------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------ */
 
 enum { MARGIN = 512 }; /* bytes of pattern looked at beside a block */
 
 typedef struct slot {
-    char *start;   /* first usable byte, right behind a guard page */
-    char *block;   /* the placed bytes */
+    char *start; /* first usable byte, right behind a guard page */
+    char *block; /* the placed bytes */
     size_t bytes;
     int side;
 } slot;
@@ -115,7 +115,7 @@ void bed_intact(int index)
     expect_pattern(s, s->block + s->bytes, upper_margin(s));
 }
 
-/* ---- data ------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------- */
 
 static uint64_t state = 1;
 
@@ -136,9 +136,9 @@ float bed_between(float a, float b)
 
 float bed_special(void)
 {
-    static const float list[] = {NAN,      INFINITY, -INFINITY, 0.0f,     -0.0f,
+    static const float list[] = {NAN,       INFINITY,   -INFINITY,   0.0f,    -0.0f,
                                  0x1p-149f, -0x1p-149f, 0x1.8p-130f, FLT_MIN, -FLT_MIN,
-                                 FLT_MAX,  -FLT_MAX, 1.0f,      -1.0f,    0x1p-126f};
+                                 FLT_MAX,   -FLT_MAX,   1.0f,        -1.0f,   0x1p-126f};
     return list[bed_below((int)(sizeof list / sizeof list[0]))];
 }
 
@@ -166,7 +166,7 @@ void bed_fill(float *x, int64_t count, int kind)
             x[i] = bed_special();
 }
 
-/* ---- checking ---------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------- */
 
 static char what_is_tried[200];
 static sigjmp_buf leave;
@@ -197,8 +197,9 @@ int bed_equal(float a, float b)
 
 static void differ(const char *what, int row, int64_t at, float got, float want)
 {
-    bed_fail("%s row %d column %lld: %a (%08x), ref has %a (%08x)", what, row, (long long)at,
-             (double)got, (unsigned)ph_bits(got), (double)want, (unsigned)ph_bits(want));
+    bed_fail("%s row %d column %lld: %a (%08x), ref has %a (%08x)", what, row,
+             (long long)at, (double)got, (unsigned)ph_bits(got), (double)want,
+             (unsigned)ph_bits(want));
 }
 
 void bed_same(const char *what, const float *got, const float *want, int64_t count)
@@ -225,9 +226,10 @@ static void touched(const char *address)
 {
     for (int i = 0; i < BED_SLOTS; i++) {
         const slot *s = &slots[i];
-        if (!s->block || address < s->start - 4096 || address > s->start + BED_SLOT_BYTES + 4096)
+        if (!s->block || address < s->start - 4096 ||
+            address > s->start + BED_SLOT_BYTES + 4096)
             continue;
-        printf("    %s: touched memory %td bytes from the start of a block of %zu (slot %d)\n",
+        printf("    %s: touched memory at byte %td of a block of %zu (slot %d)\n",
                what_is_tried, address - s->block, s->bytes, i);
         return;
     }
@@ -261,7 +263,7 @@ int bed_run(bed_body *body, const ph_kernels *table, uint64_t seed)
     return failed;
 }
 
-/* ---- timing ------------------------------------------------------------------------------ */
+/* ---- timing ------------------------------------------------------------------------ */
 
 enum { BATCHES = 25 };
 static const double batch_seconds = 2e-3;
@@ -299,7 +301,8 @@ void bed_report(const char *kernel, const ph_kernels *table, const char *shape,
                 const bed_timer *timer, double flops, double bytes)
 {
     double peak = bed_peak(table), rate = flops / timer->seconds * 1e-9;
-    printf("%-12s %-7s %-22s %10.1f ns", kernel, table->name, shape, timer->seconds * 1e9);
+    printf("%-12s %-7s %-22s %10.1f ns", kernel, table->name, shape,
+           timer->seconds * 1e9);
     if (flops > 0) printf(" %8.1f GFLOP/s", rate);
     if (flops > 0 && peak > 0) printf(" %5.1f %% of peak", 100 * rate / peak);
     if (bytes > 0) printf(" %8.1f GB/s", bytes / timer->seconds * 1e-9);

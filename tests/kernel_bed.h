@@ -20,13 +20,15 @@
 
 #include "kernels/kernels.h"
 
-/* ---- what is checked; one name per kernel of the table -------------------------------- */
+/* ---- what is checked; one name per kernel of the table ----------------------------- */
 
-#define KERNEL_CHECKS(X)                                                                   \
-    X(pack_across) X(pack_along) X(store_row) X(finite) X(scores) X(weigh) X(product)      \
-    X(axpy) X(softmax) X(gradient) X(weights) X(dot) X(times) X(blend) X(row_peak)         \
-    X(add_bias) X(add_alibi) X(softcap) X(hide) X(dropout) X(load_row) X(pack_panels)      \
+/* clang-format off */
+#define KERNEL_CHECKS(X)                                                                \
+    X(pack_across) X(pack_along) X(store_row) X(finite) X(scores) X(weigh) X(product)   \
+    X(axpy) X(softmax) X(gradient) X(weights) X(dot) X(times) X(blend) X(row_peak)      \
+    X(add_bias) X(add_alibi) X(softcap) X(hide) X(dropout) X(load_row) X(pack_panels)   \
     X(stream)
+/* clang-format on */
 
 typedef void bed_body(const ph_kernels *table);
 
@@ -41,7 +43,7 @@ bed_body check_products_mean, check_rows_mean, check_random_means;
 
 extern int bed_all; /* 1: every float instead of a sample */
 
-/* ---- memory ----------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------ */
 
 enum { BED_SLOTS = 48, BED_SLOT_BYTES = 1 << 20 };
 enum { BED_START, BED_END }; /* which side lies against the guard page */
@@ -59,7 +61,7 @@ float *bed_copy(int slot, const float *from, int64_t count, int side);
 /* Fails unless the surroundings of the block still hold the pattern. */
 void bed_intact(int slot);
 
-/* ---- data ------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------- */
 
 /* PLAIN near N(0,1); WIDE magnitudes 2^-20..2^20; TINY products underflow; SPARSE: WIDE
    with a NaN, Inf, zero, denormal or huge number here and there. */
@@ -71,7 +73,7 @@ float bed_between(float a, float b); /* uniform              */
 float bed_special(void);             /* NaN, Inf, -0, denormal, huge ... */
 void bed_fill(float *x, int64_t count, int kind);
 
-/* ---- checking ---------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------- */
 
 /* Says what is being tried; printed with a failure. */
 void bed_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -91,7 +93,7 @@ void bed_same_rows(const char *what, const float *got, int64_t ld, const float *
    or touched memory it may not. */
 int bed_run(bed_body *body, const ph_kernels *table, uint64_t seed);
 
-/* ---- timing ------------------------------------------------------------------------------ */
+/* ---- timing ------------------------------------------------------------------------ */
 
 typedef struct bed_timer {
     int calls, batch;      /* calls in a batch; batches done */
@@ -102,11 +104,11 @@ double bed_now(void); /* seconds */
 void bed_timer_start(bed_timer *timer);
 int bed_timer_next(bed_timer *timer);
 
-#define BED_TIME(timer, call)                                                              \
-    do {                                                                                   \
-        bed_timer_start(timer);                                                            \
-        while (bed_timer_next(timer))                                                      \
-            for (int bed_i = 0; bed_i < (timer)->calls; bed_i++) call;                     \
+#define BED_TIME(timer, call)                                                            \
+    do {                                                                                 \
+        bed_timer_start(timer);                                                          \
+        while (bed_timer_next(timer))                                                    \
+            for (int bed_i = 0; bed_i < (timer)->calls; bed_i++) call;                   \
     } while (0)
 
 /* Largest number of floating-point operations per second of one core with the vectors of

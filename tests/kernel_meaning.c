@@ -1,9 +1,9 @@
 /*
- * kernel_meaning.c - what the kernels mean, in double: the check of `ref` itself, which the
- * other tables are compared with bit by bit.
+ * kernel_meaning.c - what the kernels mean, in double: the check of `ref` itself, which
+ * the other tables are compared with bit by bit.
  *
- * Bounds: a chain of n roundings is off by at most n * 2^-24 of the sum of magnitudes; exp2
- * adds 2 ulp.
+ * Bounds: a chain of n roundings is off by at most n * 2^-24 of the sum of magnitudes;
+ * exp2 adds 2 ulp.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void near(const char *what, int i, int j, float got, double want, double 
                  (double)got, want, bound);
 }
 
-/* ---- products ------------------------------------------------------------------------------ */
+/* ---- products ---------------------------------------------------------------------- */
 
 static float a[M][K], b[K][N], turned[N][K], c[M][N], s[M * LD], peak[M * PH_LANES];
 
@@ -71,12 +71,13 @@ void check_products_mean(const ph_kernels *t)
     for (int j = 0; j < N; j++) rows_b[j] = turned[j];
     t->pack_across(packed_a, t->mr, rows_a, M, K, PH_F32, 1.0f);
     for (int j = 0; j < N; j += t->nr)
-        t->pack_across(packed_b + j * K, t->nr, rows_b + j, ph_min(N - j, t->nr), K, PH_F32,
-                       1.0f);
+        t->pack_across(packed_b + j * K, t->nr, rows_b + j, ph_min(N - j, t->nr), K,
+                       PH_F32, 1.0f);
     scores_mean(t, packed_a, packed_b);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) c[i][j] = (float)(i - j);
-    t->product(M, N, K, packed_a, t->mr, packed_b, t->nr, (int64_t)t->nr * K, &c[0][0], N, 1);
+    t->product(M, N, K, packed_a, t->mr, packed_b, t->nr, (int64_t)t->nr * K, &c[0][0], N,
+               1);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, i - j, &size);
@@ -100,7 +101,7 @@ void check_products_mean(const ph_kernels *t)
         }
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------- */
 
 static void gradient_means(const ph_kernels *t, const float *logit)
 {
@@ -112,7 +113,8 @@ static void gradient_means(const ph_kernels *t, const float *logit)
     }
     t->gradient(1, N, p, grad, drop, &lse, &delta, cap);
     for (int j = 0; j < N; j++) {
-        double w = exp2((double)logit[j] - (double)lse), ratio = (double)logit[j] / (double)cap;
+        double w = exp2((double)logit[j] - (double)lse);
+        double ratio = (double)logit[j] / (double)cap;
         double ds = w * ((double)drop[j] * (double)before[j] - (double)delta) *
                     (1 - ratio * ratio);
         if (logit[j] == -INFINITY) w = ds = 0;
@@ -123,7 +125,8 @@ static void gradient_means(const ph_kernels *t, const float *logit)
 
 void check_rows_mean(const ph_kernels *t)
 {
-    float logit[LD], row[LD], sums[PH_LANES] = {0}, lanes[PH_LANES], top = -INFINITY, shrink;
+    float logit[LD], row[LD], sums[PH_LANES] = {0}, lanes[PH_LANES];
+    float top = -INFINITY, shrink;
     double total = 0, most = -HUGE_VAL;
     bed_say("%s rows", t->name);
     for (int j = 0; j < N; j++) {
@@ -143,7 +146,8 @@ void check_rows_mean(const ph_kernels *t)
     for (int lane = 1; lane < PH_LANES; lane++) sums[0] += sums[lane];
     near("sum", 0, 0, sums[0], total, N * unit * total);
     memcpy(row, logit, sizeof row);
-    for (int l = 0; l < PH_LANES; l++) lanes[l] = top + 2; /* a later block is higher by 2 */
+    for (int l = 0; l < PH_LANES; l++)
+        lanes[l] = top + 2; /* a later block, higher by 2 */
     t->softmax(1, 16, row, lanes, &top, sums, &shrink);
     near("alpha", 0, 0, shrink, 0.25, unit);
     memcpy(row, logit, sizeof row);
@@ -153,7 +157,7 @@ void check_rows_mean(const ph_kernels *t)
             near("alibi", 0, j, row[j], (double)logit[j] - 0.5 * abs(j - 20), 40 * unit);
 }
 
-/* ---- dropout --------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------- */
 
 /* The share that is dropped, alone and together with the neighbour, key by key. */
 void check_random_means(const ph_kernels *t)
@@ -169,6 +173,7 @@ void check_random_means(const ph_kernels *t)
     }
     double off = (dropped - n * p) / sqrt(n * p * (1 - p));
     double pairs = (both - n * p * p) / sqrt(n * p * p * (1 + 2 * p - 3 * p * p));
-    if (fabs(off) > 5) bed_fail("a share of %.4f is dropped instead of 0.25", dropped / n);
+    if (fabs(off) > 5)
+        bed_fail("a share of %.4f is dropped instead of 0.25", dropped / n);
     if (fabs(pairs) > 5) bed_fail("%.4f of the neighbours instead of 0.0625", both / n);
 }

@@ -28,14 +28,18 @@ static int side(void)
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* n elements of a type in a slot, now and then special ones */
-static void *place_elements(int slot, int n, ph_dtype type)
+/* n elements of a type in a slot; in checks now and then special ones, in benches none,
+   for denormals cost extra time */
+enum { MIXED, EVEN };
+
+static void *place_elements(int slot, int n, ph_dtype type, int data)
 {
-    void *to = bed_place(slot, (size_t)n * ph_dtype_size(type), side());
+    void *to = bed_place(slot, (size_t)n * ph_dtype_size(type),
+                         data == EVEN ? BED_START : side());
     for (int i = 0; i < n; i++) {
         float x;
-        bed_fill(&x, 1, bed_below(16) ? BED_PLAIN : BED_WIDE);
-        if (!bed_below(40)) x = bed_special();
+        bed_fill(&x, 1, data == EVEN || bed_below(16) ? BED_PLAIN : BED_WIDE);
+        if (data == MIXED && !bed_below(40)) x = bed_special();
         uint16_t half = type == PH_BF16 ? ph_to_bf16(x) : ph_to_f16(x);
         if (type == PH_F32)
             memcpy((char *)to + 4 * i, &x, 4);
@@ -45,10 +49,10 @@ static void *place_elements(int slot, int n, ph_dtype type)
     return to;
 }
 
-/* ---- pack_across ------------------------------------------------------------------------ */
+/* ---- pack_across ------------------------------------------------------------------- */
 
-static void across_at(const ph_kernels *t, const void *const *rows, int ld, int count, int k,
-                      ph_dtype type, float scale)
+static void across_at(const ph_kernels *t, const void *const *rows, int ld, int count,
+                      int k, ph_dtype type, float scale)
 {
     bed_say("%s pack_across ld=%d count=%d k=%d %s scale %g", t->name, ld, count, k,
             type_names[type], (double)scale);
@@ -66,7 +70,7 @@ void check_pack_across(const ph_kernels *t)
         for (int k = 1; k <= K_MOST; k++) {
             const void *rows[ROWS];
             for (int i = 0; i < ROWS; i++)
-                rows[i] = place_elements(FIRST_ROW + i, k, types[type]);
+                rows[i] = place_elements(FIRST_ROW + i, k, types[type], MIXED);
             /* every count with the two widths in use, some with others */
             for (int which = 0; which < 2; which++)
                 for (int count = 1; count <= lds[which]; count++)
@@ -85,7 +89,7 @@ void bench_pack_across(const ph_kernels *t)
         char shape[40];
         bed_timer timer;
         for (int i = 0; i < ROWS; i++)
-            rows[i] = place_elements(FIRST_ROW + i, 64, types[type]);
+            rows[i] = place_elements(FIRST_ROW + i, 64, types[type], EVEN);
         BED_TIME(&timer, t->pack_across(dst, t->nr, rows, t->nr, 64, types[type], 0.5f));
         snprintf(shape, sizeof shape, "%d x 64 %s", t->nr, type_names[type]);
         bed_report("pack_across", t, shape, &timer, 0,
@@ -93,7 +97,7 @@ void bench_pack_across(const ph_kernels *t)
     }
 }
 
-/* ---- pack_along, load_row ---------------------------------------------------------------- */
+/* ---- pack_along, load_row ---------------------------------------------------------- */
 
 void check_pack_along(const ph_kernels *t)
 {
@@ -106,7 +110,7 @@ void check_pack_along(const ph_kernels *t)
                 bed_say("%s pack_along n=%d rows=%d ld=%d %s scale %g", t->name, n, count,
                         ld, type_names[type], (double)scale);
                 for (int i = 0; i < count; i++)
-                    rows[i] = place_elements(FIRST_ROW + i, n, types[type]);
+                    rows[i] = place_elements(FIRST_ROW + i, n, types[type], MIXED);
                 float *dst = bed_floats(0, (count - 1) * ld + padded, side());
                 REF.pack_along(expected, ld, rows, count, n, types[type], scale);
                 t->pack_along(dst, ld, rows, count, n, types[type], scale);
@@ -123,7 +127,7 @@ void check_load_row(const ph_kernels *t)
                 int padded = ph_round_up(n, PH_LANES);
                 bed_say("%s load_row n=%d %s scale %g", t->name, n, type_names[type],
                         (double)scales[s]);
-                const void *src = place_elements(FIRST_ROW, n, types[type]);
+                const void *src = place_elements(FIRST_ROW, n, types[type], MIXED);
                 float *dst = bed_floats(0, padded, side());
                 REF.load_row(expected, src, n, types[type], scales[s]);
                 t->load_row(dst, src, n, types[type], scales[s]);
@@ -140,7 +144,7 @@ void bench_pack_along(const ph_kernels *t)
         char shape[40];
         bed_timer timer;
         for (int i = 0; i < 4; i++)
-            rows[i] = place_elements(FIRST_ROW + i, 128, types[type]);
+            rows[i] = place_elements(FIRST_ROW + i, 128, types[type], EVEN);
         BED_TIME(&timer, t->pack_along(dst, 128, rows, 4, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "4 x 128 %s", type_names[type]);
         bed_report("pack_along", t, shape, &timer, 0,
@@ -154,7 +158,7 @@ void bench_load_row(const ph_kernels *t)
     for (int type = 0; type < TYPES; type++) {
         char shape[40];
         bed_timer timer;
-        const void *src = place_elements(FIRST_ROW, 128, types[type]);
+        const void *src = place_elements(FIRST_ROW, 128, types[type], EVEN);
         BED_TIME(&timer, t->load_row(dst, src, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "128 %s", type_names[type]);
         bed_report("load_row", t, shape, &timer, 0,
@@ -162,16 +166,16 @@ void bench_load_row(const ph_kernels *t)
     }
 }
 
-/* ---- pack_panels -------------------------------------------------------------------------- */
+/* ---- pack_panels ------------------------------------------------------------------- */
 
-/* The last panel is filled up, gaps between panels and everything behind stay as they are. */
+/* The last panel is filled up; gaps between panels and all behind them are left alone. */
 static void panels_at(const ph_kernels *t, int width, int k, int n, ph_dtype type)
 {
     int stride = n + bed_below(3), gap = bed_below(3), panels = ph_div_up(n, width);
     int64_t panel = (int64_t)k * width + gap;
-    bed_say("%s pack_panels width=%d k=%d n=%d stride=%d panel=%d %s", t->name, width, k, n,
-            stride, (int)panel, type_names[type]);
-    const void *src = place_elements(FIRST_ROW, (k - 1) * stride + n, type);
+    bed_say("%s pack_panels width=%d k=%d n=%d stride=%d panel=%d %s", t->name, width, k,
+            n, stride, (int)panel, type_names[type]);
+    const void *src = place_elements(FIRST_ROW, (k - 1) * stride + n, type, MIXED);
     float *dst = bed_floats(0, (panels - 1) * panel + k * width, side());
     REF.pack_panels(expected, width, panel, src, stride, k, n, type);
     t->pack_panels(dst, width, panel, src, stride, k, n, type);
@@ -197,17 +201,18 @@ void bench_pack_panels(const ph_kernels *t)
         for (int w = 0; w < 2; w++) {
             char shape[40];
             bed_timer timer;
-            const void *src = place_elements(FIRST_ROW, 64 * 128, types[type]);
+            const void *src = place_elements(FIRST_ROW, 64 * 128, types[type], EVEN);
             BED_TIME(&timer, t->pack_panels(dst, widths[w], 64 * widths[w], src, 128, 64,
                                             128, types[type]));
-            snprintf(shape, sizeof shape, "64 x 128 to %d %s", widths[w], type_names[type]);
+            snprintf(shape, sizeof shape, "64 x 128 to %d %s", widths[w],
+                     type_names[type]);
             bed_report("pack_panels", t, shape, &timer, 0,
                        64 * 128.0 * (4 + (double)ph_dtype_size(types[type])));
         }
     }
 }
 
-/* ---- store_row ---------------------------------------------------------------------------- */
+/* ---- store_row --------------------------------------------------------------------- */
 
 void check_store_row(const ph_kernels *t)
 {
@@ -219,8 +224,9 @@ void check_store_row(const ph_kernels *t)
                 size_t bytes = (size_t)n * ph_dtype_size(types[type]);
                 bed_say("%s store_row n=%d %s scale %g", t->name, n, type_names[type],
                         (double)factors[f]);
-                const float *src = place_elements(FIRST_ROW, n, PH_F32);
-                void *want = bed_place(1, bytes, BED_END), *got = bed_place(0, bytes, side());
+                const float *src = place_elements(FIRST_ROW, n, PH_F32, MIXED);
+                void *want = bed_place(1, bytes, BED_END);
+                void *got = bed_place(0, bytes, side());
                 REF.store_row(want, src, n, types[type], factors[f]);
                 t->store_row(got, src, n, types[type], factors[f]);
                 REF.load_row(widened, got, n, types[type], 1.0f);
@@ -235,8 +241,8 @@ void bench_store_row(const ph_kernels *t)
     for (int type = 0; type < TYPES; type++) {
         char shape[40];
         bed_timer timer;
-        const float *src = place_elements(FIRST_ROW, 128, PH_F32);
-        void *dst = bed_place(0, 128 * sizeof(float), BED_START);
+        const float *src = place_elements(FIRST_ROW, 128, PH_F32, EVEN);
+        static float dst[128];
         BED_TIME(&timer, t->store_row(dst, src, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "128 %s", type_names[type]);
         bed_report("store_row", t, shape, &timer, 0,
@@ -244,13 +250,14 @@ void bench_store_row(const ph_kernels *t)
     }
 }
 
-/* ---- finite ------------------------------------------------------------------------------- */
+/* ---- finite ------------------------------------------------------------------------ */
 
 /* One bad number anywhere is seen; what lies between the rows is not looked at. */
 static void finite_at(const ph_kernels *t, int rows, int n, int ld)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     int64_t floats = (rows - 1) * ld + n;
+    const int step = rows > 1 ? 7 : 1;
     float *x = bed_floats(0, floats, side()); /* the pattern between the rows is a NaN */
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < n; c++) {
@@ -261,7 +268,7 @@ static void finite_at(const ph_kernels *t, int rows, int n, int ld)
     bed_say("%s finite rows=%d n=%d ld=%d", t->name, rows, n, ld);
     if (t->finite(x, ld, rows, n) != 1) bed_fail("says no, all numbers are finite");
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < n; c += rows > 1 ? 7 : 1) {
+        for (int c = 0; c < n; c += step) {
             float *at = &x[r * ld + c], before = *at;
             *at = bad[bed_below(3)];
             if (t->finite(x, ld, rows, n) != 0)

@@ -1,5 +1,5 @@
 /*
- * kernel_peak.c - the fused multiply-adds one core can do per second, per instruction set.
+ * kernel_peak.c - fused multiply-adds one core can do per second, per instruction set.
  *
  * Independent chains in registers, more than latency times units, and nothing else in the
  * loop. What the products reach is said as a share of this, measured in the same run.
@@ -12,16 +12,16 @@ enum { ROUNDS = 4096 };
 
 /* CHAINS sums, ROUNDS fused multiply-adds each. The empty asm keeps the compiler from
    turning the chains into something shorter. */
-#define PROBE(name, attribute, vec, chains, set1, fma)                                     \
-    static attribute void name(void)                                                       \
-    {                                                                                      \
-        vec sum[chains], x = set1(0.999f), y = set1(0.001f);                               \
-        for (int i = 0; i < chains; i++) sum[i] = set1((float)i);                          \
-        for (int r = 0; r < ROUNDS; r++) {                                                 \
-            _Pragma("GCC unroll 24") for (int i = 0; i < chains; i++) sum[i] =             \
-                fma(sum[i], x, y);                                                         \
-        }                                                                                  \
-        for (int i = 0; i < chains; i++) __asm__ volatile("" : : KEEP (sum[i]));            \
+#define PROBE(name, attribute, vec, chains, set1, fma)                                   \
+    static attribute void name(void)                                                     \
+    {                                                                                    \
+        vec sum[chains], x = set1(0.999f), y = set1(0.001f);                             \
+        for (int i = 0; i < chains; i++) sum[i] = set1((float)i);                        \
+        for (int r = 0; r < ROUNDS; r++) {                                               \
+            _Pragma("GCC unroll 24") for (int i = 0; i < chains; i++) sum[i] =           \
+                fma(sum[i], x, y);                                                       \
+        }                                                                                \
+        for (int i = 0; i < chains; i++) __asm__ volatile("" : : KEEP(sum[i]));          \
     }
 
 #if defined(__x86_64__)
@@ -33,7 +33,7 @@ PROBE(probe_avx512, __attribute__((target("avx512f"))), __m512, 24, _mm512_set1_
       _mm512_fmadd_ps)
 #elif defined(__aarch64__)
 #include <arm_neon.h>
-#define KEEP "w"
+#define KEEP         "w"
 #define FMA(a, b, c) vfmaq_f32(c, a, b)
 PROBE(probe_neon, , float32x4_t, 24, vdupq_n_f32, FMA)
 #endif

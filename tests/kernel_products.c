@@ -2,8 +2,8 @@
  * kernel_products.c - checks and benches of the products: scores, weigh, product, stream,
  * axpy, dot, times, blend.
  *
- * A number of a product does not depend on how many rows or columns are asked for, so `ref`
- * runs once per (n, k) on ROWS rows and every m is compared with the top of that.
+ * A number of a product does not depend on how many rows are asked for, so `ref` runs
+ * once per (n, k) on ROWS rows and every m is compared with the top of that.
  */
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static int next_k(int k, int most)
     return 0;
 }
 
-/* ---- scores ---------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------ */
 
 static void pack_left(const ph_kernels *t, float *to, int rows, int k, int row0)
 {
@@ -126,7 +126,7 @@ void bench_scores(const ph_kernels *t)
     }
 }
 
-/* ---- weigh ----------------------------------------------------------------------------- */
+/* ---- weigh ------------------------------------------------------------------------- */
 
 static void weigh_at(const ph_kernels *t, int n, int k, int64_t ldb)
 {
@@ -182,7 +182,7 @@ void bench_weigh(const ph_kernels *t)
     }
 }
 
-/* ---- product --------------------------------------------------------------------------- */
+/* ---- product ----------------------------------------------------------------------- */
 
 /* add 0 and 1 on `start`; left is k x ROWS, right is k x n */
 static void product_at(const ph_kernels *t, int n, int k, int add)
@@ -194,8 +194,9 @@ static void product_at(const ph_kernels *t, int n, int k, int add)
                     expected + i * LD, LD, add);
     int along = bed_below(2); /* the right operand as it is, or in panels */
     int64_t ldb = along ? n : t->nr, panel = along ? t->nr : (int64_t)t->nr * k + tail;
-    int64_t floats = along ? (int64_t)k * n : (ph_div_up(n, t->nr) - 1) * panel +
-                                                  (k - 1) * ldb + (n - 1) % t->nr + 1;
+    int64_t floats =
+        along ? (int64_t)k * n
+              : (ph_div_up(n, t->nr) - 1) * panel + (k - 1) * ldb + (n - 1) % t->nr + 1;
     if (!along) t->pack_panels(packed_b, t->nr, panel, right, n, k, n, PH_F32);
     const float *b = bed_copy(1, along ? right : packed_b, floats, side());
     for (int m = 1; m <= t->mr; m++) {
@@ -243,7 +244,7 @@ void bench_product(const ph_kernels *t)
     }
 }
 
-/* ---- stream: any m, n, k ---------------------------------------------------------------- */
+/* ---- stream: any m, n, k ----------------------------------------------------------- */
 
 static void stream_at(const ph_kernels *t, int m, int n, int k)
 {
@@ -290,7 +291,7 @@ void bench_stream(const ph_kernels *t)
     }
 }
 
-/* ---- one row against another ----------------------------------------------------------- */
+/* ---- one row against another ------------------------------------------------------- */
 
 void check_axpy(const ph_kernels *t)
 {

@@ -2,9 +2,9 @@
  * kernel_rows.c - checks and benches of the kernels that work on rows of scores: softmax,
  * gradient, weights, row_peak, add_bias, add_alibi, softcap, hide, dropout.
  *
- * Rows whose length need not be a multiple of 16 have room up to there unless the contract
- * says that nothing behind n is touched (add_bias, hide); what a kernel leaves in that room
- * is its own business.
+ * Rows whose length need not be a multiple of 16 have room up to there, unless the
+ * contract says that nothing behind n is touched (add_bias, hide); what a kernel leaves
+ * in that room is its own business.
  */
 #include <math.h>
 #include <stdio.h>
@@ -44,11 +44,12 @@ static void fill_row(float *s, int n, int kind)
 static float *place_strip(int slot, const float *from, int m, int n)
 {
     float *to = bed_floats(slot, (m - 1) * LD + n, side());
-    for (int i = 0; i < m; i++) memcpy(to + i * LD, from + i * LD, (size_t)n * sizeof *to);
+    for (int i = 0; i < m; i++)
+        memcpy(to + i * LD, from + i * LD, (size_t)n * sizeof *to);
     return to;
 }
 
-/* ---- softmax ------------------------------------------------------------------------------ */
+/* ---- softmax ----------------------------------------------------------------------- */
 
 static void softmax_at(const ph_kernels *t, int m, int n)
 {
@@ -62,7 +63,8 @@ static void softmax_at(const ph_kernels *t, int m, int n)
     }
     const float *peak = bed_copy(1, peaks, m * PH_LANES, side());
     float *s = place_strip(0, scores, m, n), *top = bed_copy(2, tops, m, side());
-    float *sum = bed_copy(3, sums, m * PH_LANES, side()), *alpha = bed_floats(4, m, side());
+    float *sum = bed_copy(3, sums, m * PH_LANES, side()),
+          *alpha = bed_floats(4, m, side());
     for (int i = 0; i < m; i++)
         REF.softmax(1, n, s_expected + i * LD, peaks + i * PH_LANES, tops + i,
                     sums + i * PH_LANES, alphas + i);
@@ -99,7 +101,7 @@ void bench_softmax(const ph_kernels *t)
     bed_report("softmax", t, shape, &timer, 0, 8.0 * t->mr * LD);
 }
 
-/* ---- gradient ----------------------------------------------------------------------------- */
+/* ---- gradient ---------------------------------------------------------------------- */
 
 static void gradient_at(const ph_kernels *t, int m, int n, float cap, int dropped)
 {
@@ -113,7 +115,8 @@ static void gradient_at(const ph_kernels *t, int m, int n, float cap, int droppe
     for (int i = 0; i < m; i++)
         REF.gradient(1, n, s_expected + i * LD, dp_expected + i * LD,
                      dropped ? factors + i * LD : NULL, lses + i, deltas + i, cap);
-    const float *lse = bed_copy(1, lses, m, side()), *delta = bed_copy(2, deltas, m, side());
+    const float *lse = bed_copy(1, lses, m, side()),
+                *delta = bed_copy(2, deltas, m, side());
     const float *drop = dropped ? place_strip(3, factors, m, n) : NULL;
     float *s = place_strip(0, scores, m, n), *dp = place_strip(4, slopes, m, n);
     t->gradient(m, n, s, dp, drop, lse, delta, cap);
@@ -130,8 +133,8 @@ void check_gradient(const ph_kernels *t)
             for (int n = 16; n <= LD; n += 16) {
                 int kind = round / 4 % 2 ? bed_below(ROW_KINDS) : USUAL;
                 float cap = round % 2 ? bed_between(5, 60) : 0;
-                bed_say("%s gradient m=%d n=%d kind %d cap %g drop %d", t->name, m, n, kind,
-                        (double)cap, round / 2 % 2);
+                bed_say("%s gradient m=%d n=%d kind %d cap %g drop %d", t->name, m, n,
+                        kind, (double)cap, round / 2 % 2);
                 for (int i = 0; i < m; i++) fill_row(scores + i * LD, n, kind);
                 for (int i = 0; i < STRIP; i++) {
                     slopes[i] = bed_between(-4, 4);
@@ -162,7 +165,7 @@ void bench_gradient(const ph_kernels *t)
     }
 }
 
-/* ---- one row ------------------------------------------------------------------------------ */
+/* ---- one row ----------------------------------------------------------------------- */
 
 /* The row kernels that change s in place and take little else, as one shape. */
 typedef void row_step(const ph_kernels *t, int n, float *s, const float *extra, float a);
@@ -214,10 +217,22 @@ static void check_row(const ph_kernels *t, const char *name, row_step *step, int
         }
 }
 
-void check_weights(const ph_kernels *t) { check_row(t, "weights", do_weights, 0, 0); }
-void check_add_bias(const ph_kernels *t) { check_row(t, "add_bias", do_bias, 1, 1); }
-void check_add_alibi(const ph_kernels *t) { check_row(t, "add_alibi", do_alibi, 0, 0); }
-void check_softcap(const ph_kernels *t) { check_row(t, "softcap", do_softcap, 0, 0); }
+void check_weights(const ph_kernels *t)
+{
+    check_row(t, "weights", do_weights, 0, 0);
+}
+void check_add_bias(const ph_kernels *t)
+{
+    check_row(t, "add_bias", do_bias, 1, 1);
+}
+void check_add_alibi(const ph_kernels *t)
+{
+    check_row(t, "add_alibi", do_alibi, 0, 0);
+}
+void check_softcap(const ph_kernels *t)
+{
+    check_row(t, "softcap", do_softcap, 0, 0);
+}
 
 static void bench_row(const ph_kernels *t, const char *name, row_step *step, double bytes)
 {
@@ -230,10 +245,22 @@ static void bench_row(const ph_kernels *t, const char *name, row_step *step, dou
     bed_report(name, t, "128", &timer, 0, bytes * LD);
 }
 
-void bench_weights(const ph_kernels *t) { bench_row(t, "weights", do_weights, 8); }
-void bench_add_bias(const ph_kernels *t) { bench_row(t, "add_bias", do_bias, 12); }
-void bench_add_alibi(const ph_kernels *t) { bench_row(t, "add_alibi", do_alibi, 8); }
-void bench_softcap(const ph_kernels *t) { bench_row(t, "softcap", do_softcap, 8); }
+void bench_weights(const ph_kernels *t)
+{
+    bench_row(t, "weights", do_weights, 8);
+}
+void bench_add_bias(const ph_kernels *t)
+{
+    bench_row(t, "add_bias", do_bias, 12);
+}
+void bench_add_alibi(const ph_kernels *t)
+{
+    bench_row(t, "add_alibi", do_alibi, 8);
+}
+void bench_softcap(const ph_kernels *t)
+{
+    bench_row(t, "softcap", do_softcap, 8);
+}
 
 void check_row_peak(const ph_kernels *t)
 {
@@ -261,7 +288,7 @@ void bench_row_peak(const ph_kernels *t)
     bed_report("row_peak", t, "128", &timer, 0, 4.0 * LD);
 }
 
-/* ---- hide --------------------------------------------------------------------------------- */
+/* ---- hide -------------------------------------------------------------------------- */
 
 void check_hide(const ph_kernels *t)
 {
@@ -290,7 +317,7 @@ void bench_hide(const ph_kernels *t)
     bed_report("hide", t, "128", &timer, 0, 9.0 * LD);
 }
 
-/* ---- dropout ------------------------------------------------------------------------------ */
+/* ---- dropout ----------------------------------------------------------------------- */
 
 void check_dropout(const ph_kernels *t)
 {
@@ -300,7 +327,8 @@ void check_dropout(const ph_kernels *t)
             uint64_t key = bed_random();
             uint32_t first = (uint32_t)bed_random(), limit = (uint32_t)bed_random();
             float keep = bed_between(1, 3);
-            if (round % 4 == 0) first = 0u - (uint32_t)bed_below(n); /* counts over 2^32 */
+            if (round % 4 == 0)
+                first = 0u - (uint32_t)bed_below(n); /* counts over 2^32 */
             if (round % 4 == 1) limit = limits[bed_below(5)];
             bed_say("%s dropout n=%d key=%llx first=%x limit=%x", t->name, n,
                     (unsigned long long)key, (unsigned)first, (unsigned)limit);

@@ -3,7 +3,8 @@
  *
  * exp2 is seen through `weights` (and `softmax`), tanh through `softcap`, conversions
  * through load_row and store_row, all in comparison with definitions in double that share
- * nothing with the library. Usually every STRIDE-th float is tried; bed_all tries each one.
+ * nothing with the library. Usually every STRIDE-th float is tried; with
+ * bed_all each one is.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ enum { CHUNK = 4096, STRIDE = 509 };
 
 int bed_all;
 
-/* ---- floats one after the other ---------------------------------------------------------- */
+/* ---- floats one after the other ---------------------------------------------------- */
 
 /* The largest error of a function over a range. */
 typedef struct worst {
@@ -48,7 +49,7 @@ static void note(worst *w, float x, float got, double want)
     if (!(error <= w->ulps)) *w = (worst){error, x};
 }
 
-/* ---- exp2 --------------------------------------------------------------------------------- */
+/* ---- exp2 -------------------------------------------------------------------------- */
 
 /* softmax with top 0 must do what weights does with lse 0 */
 static void same_in_softmax(const ph_kernels *t, const float *x, const float *y)
@@ -81,7 +82,7 @@ void check_exp2(const ph_kernels *t)
     worst w = {0, 0};
     bed_say("%s exp2", t->name);
     sweep_exp2(t, 0x80000000u, ph_bits(-130.0f) + 1, &w); /* -0 down to -130 */
-    sweep_exp2(t, 0, ph_bits(0.5f), &w);                  /* a maximum that was rounded down */
+    sweep_exp2(t, 0, ph_bits(0.5f), &w); /* a maximum that was rounded down */
     float ends[16] = {-INFINITY, -130, -127, -126.5f, -1e30f, 0, -0.0f, -1, -2, -126};
     t->weights(16, ends, 0.0f);
     const float expected[10] = {0, 0, 0, 0, 0, 1, 1, 0.5f, 0.25f, 0x1p-126f};
@@ -90,7 +91,7 @@ void check_exp2(const ph_kernels *t)
     if (!(w.ulps < 2.1)) bed_fail("2^%a is wrong by %.3f ulp", (double)w.x, w.ulps);
 }
 
-/* ---- tanh --------------------------------------------------------------------------------- */
+/* ---- tanh -------------------------------------------------------------------------- */
 
 static double tanh_double(double x)
 {
@@ -123,7 +124,7 @@ void check_tanh(const ph_kernels *t)
     if (!(w.ulps < 3)) bed_fail("tanh(%a) is wrong by %.3f ulp", (double)w.x, w.ulps);
 }
 
-/* ---- halves: the definitions ---------------------------------------------------------------- */
+/* ---- halves: the definitions ------------------------------------------------------- */
 
 /* A half has `digits` fraction bits and a smallest normal number of 2^low. */
 typedef struct format {
@@ -132,11 +133,13 @@ typedef struct format {
     const char *name;
 } format;
 
-static const format formats[] = {{PH_F16, 10, -14, 16, "f16"}, {PH_BF16, 7, -126, 128, "bf16"}};
+static const format formats[] = {{PH_F16, 10, -14, 16, "f16"},
+                                 {PH_BF16, 7, -126, 128, "bf16"}};
 
 static double value_of(const format *f, uint16_t code)
 {
-    int fields = 1 << f->digits, exponent = (code & 0x7fff) / fields, fraction = code % fields;
+    int fields = 1 << f->digits, exponent = (code & 0x7fff) / fields,
+        fraction = code % fields;
     double sign = code & 0x8000 ? -1 : 1;
     if (exponent == f->high - f->low + 1) return fraction ? (double)NAN : sign * HUGE_VAL;
     if (exponent == 0) return sign * ldexp(fraction, f->low - f->digits);
@@ -163,7 +166,7 @@ static int is_nan_code(const format *f, uint16_t code)
     return (code & 0x7fff) > (f->high - f->low + 1) << f->digits;
 }
 
-/* ---- halves: all of them --------------------------------------------------------------------- */
+/* ---- halves: all of them ----------------------------------------------------------- */
 
 void check_from_halves(const ph_kernels *t)
 {
@@ -175,7 +178,8 @@ void check_from_halves(const ph_kernels *t)
         bed_say("%s from %s", t->name, f->name);
         t->load_row(x, codes, 65536, f->type, 1.0f);
         for (int c = 0; c < 65536; c++) {
-            float one = f->type == PH_F16 ? ph_from_f16(codes[c]) : ph_from_bf16(codes[c]);
+            float one =
+                f->type == PH_F16 ? ph_from_f16(codes[c]) : ph_from_bf16(codes[c]);
             if (!bed_equal(x[c], (float)value_of(f, codes[c])) || !bed_equal(one, x[c]))
                 bed_fail("%04x is %a, half.h has %a, expected %a", (unsigned)c,
                          (double)x[c], (double)one, value_of(f, codes[c]));
@@ -192,7 +196,8 @@ static void to_halves(const ph_kernels *t, const format *f, const float *x, int 
     for (int i = 0; i < count; i++) {
         uint16_t one = f->type == PH_F16 ? ph_to_f16(x[i]) : ph_to_bf16(x[i]);
         uint16_t want = check_definition ? code_of(f, x[i]) : one, kernel = got[i];
-        if (is_nan_code(f, want) && is_nan_code(f, one) && is_nan_code(f, kernel)) continue;
+        if (is_nan_code(f, want) && is_nan_code(f, one) && is_nan_code(f, kernel))
+            continue;
         if (x[i] == 0 ? kernel != 0 || (one & 0x7fff) : kernel != want || one != want)
             bed_fail("%a becomes %04x, half.h has %04x, expected %04x", (double)x[i],
                      (unsigned)kernel, (unsigned)one, (unsigned)want);

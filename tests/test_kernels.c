@@ -1,5 +1,5 @@
 /*
- * test_kernels.c - every kernel of every table this CPU can run, against `ref`, bit by bit.
+ * test_kernels.c - every kernel of every table of this CPU against `ref`, bit by bit.
  *
  *   test_kernels [NAME...]           the checks; see check.h for --seed and --list
  *   test_kernels --all [NAME...]     values not in samples but each one (minutes)
@@ -15,7 +15,8 @@
 
 /* A kernel without a check does not compile. */
 #define ONE(name) +1
-_Static_assert((sizeof(ph_kernels) - offsetof(ph_kernels, pack_across)) / sizeof(void (*)(void)) ==
+_Static_assert((sizeof(ph_kernels) - offsetof(ph_kernels, pack_across)) /
+                       sizeof(void (*)(void)) ==
                    0 KERNEL_CHECKS(ONE),
                "each kernel of the table needs a line in KERNEL_CHECKS");
 #undef ONE
@@ -29,10 +30,10 @@ static void each_table(bed_body *body)
     CHECK(!failed, "%d of %d tables failed", failed, count);
 }
 
-#define CASE(name)                                                                         \
-    static void case_##name(void)                                                          \
-    {                                                                                      \
-        each_table(check_##name);                                                          \
+#define CASE(name)                                                                       \
+    static void case_##name(void)                                                        \
+    {                                                                                    \
+        each_table(check_##name);                                                        \
     }
 KERNEL_CHECKS(CASE)
 CASE(exp2)
@@ -42,10 +43,10 @@ CASE(to_halves)
 #undef CASE
 
 /* Bits are compared elsewhere; here it is enough to look at ref. */
-#define CASE(name)                                                                         \
-    static void case_##name(void)                                                          \
-    {                                                                                      \
-        CHECK(!bed_run(check_##name, &ph_kernels_ref, check_seed), "ref failed");          \
+#define CASE(name)                                                                       \
+    static void case_##name(void)                                                        \
+    {                                                                                    \
+        CHECK(!bed_run(check_##name, &ph_kernels_ref, check_seed), "ref failed");        \
     }
 CASE(products_mean)
 CASE(rows_mean)
@@ -81,7 +82,7 @@ static const check_case cases[] = {
             {0, 0},
 };
 
-/* ---- bench -------------------------------------------------------------------------------- */
+/* ---- bench ------------------------------------------------------------------------- */
 
 typedef struct bench_case {
     const char *name;
@@ -114,7 +115,8 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--bench")) return bench(argc, argv);
         if (!strcmp(argv[i], "--all")) bed_all = 1;
         if (!strcmp(argv[i], "--isas")) {
-            for (const ph_kernels *const *t = ph_kernels_list(); *t; t++) puts((*t)->name);
+            for (const ph_kernels *const *t = ph_kernels_list(); *t; t++)
+                puts((*t)->name);
             return 0;
         }
     }

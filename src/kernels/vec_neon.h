@@ -13,8 +13,8 @@
 #include <arm_neon.h>
 #include <string.h>
 
-/* Before it hands out registers gcc moves loads upwards, as far as six numbers of the left
-   operand at once; that is more than there are, and sums would go through memory. */
+/* Before it hands out registers gcc moves loads upwards, until six numbers of the left
+   operand are there at once; that is too many, and sums would go through memory. */
 #if !defined(__clang__)
 #pragma GCC optimize("no-schedule-insns")
 #endif
