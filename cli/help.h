@@ -6,6 +6,7 @@
 
 #include "cli.h"
 
+#define CLI_DATE "2026-11-15" /* of this version, for the manual page */
 #define CLI_SUMMARY "multi-head attention: compute it, explain it, measure it"
 
 /* Something `polyhead help NAME` tells; text is preformatted lines. */

@@ -117,7 +117,8 @@ static int man(const void *options, int count, const char *const *words)
 {
     static const char *const sections[] = {"EXIT STATUS", "ENVIRONMENT", "SHAPES"};
     (void)options, (void)count, (void)words;
-    printf(".TH POLYHEAD 1 \"\" \"polyhead %s\" \"User Commands\"\n", ph_version());
+    printf(".TH POLYHEAD 1 %s \"polyhead %s\" \"User Commands\"\n", CLI_DATE,
+           ph_version());
     fputs(".SH NAME\npolyhead \\- ", stdout);
     roff_all(CLI_SUMMARY);
     puts("\n.SH SYNOPSIS\n.B polyhead\n.I COMMAND\n[options]\n.SH DESCRIPTION");

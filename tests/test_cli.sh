@@ -291,13 +291,14 @@ json "bench --json"
 run man
 is "man: status" "$status" 0
 cp "$tmp/out" "$tmp/polyhead.1"
+if have mandoc; then
+    is "man page: lint" "$(mandoc -T lint -W warning "$tmp/polyhead.1" 2>&1)" ""
+fi
 if have man && have groff; then
     MANWIDTH=80 man --warnings -E ascii -l "$tmp/polyhead.1" >"$tmp/page" 2>"$tmp/err"
     is "man page: warnings" "$(cat "$tmp/err")" ""
     holds "man page: an option" "$(col -b <"$tmp/page" 2>/dev/null || cat "$tmp/page")" "--causal"
-elif have mandoc; then
-    is "man page: warnings" "$(mandoc -T lint -W warning "$tmp/polyhead.1" 2>&1)" ""
-else
+elif ! have mandoc; then
     skip "man page: neither man nor mandoc"
 fi
 for shell in bash zsh fish; do
@@ -322,6 +323,11 @@ if have bash; then
     is "bash: a choice" "$(complete_bash polyhead explain --dtype b)" "bf16"
     is "bash: a choice after =" "$(complete_bash polyhead explain --dtype = b)" "bf16"
     is "bash: a variant" "$(complete_bash polyhead variants mh)" "mha"
+fi
+if have fish; then
+    offers=$(cd "$tmp" && HOME=$tmp fish -c \
+        'source completion.fish; complete -C "polyhead explain --dtype b"' 2>/dev/null)
+    holds "fish: a choice" "$offers" "bf16"
 fi
 
 printf '%d passed, %d failed' $passed $failed
