@@ -188,14 +188,20 @@ static void print_result(const bench_shape *shape, const result *r)
 
 static void json_result(json *j, const bench_shape *shape, const result *r)
 {
-    char text[160];
+    char text[32];
     double flops = shape->job->flops(shape);
     json_open(j, NULL, '{');
     json_text(j, "name", shape->name);
     snprintf(text, sizeof text, "%.*s", bench_group(shape), shape->name);
     json_text(j, "group", text);
-    bench_describe(shape, text, sizeof text);
-    json_text(j, "shape", text);
+    json_int(j, "batch", shape->batch);
+    json_int(j, "q_heads", shape->q_heads);
+    json_int(j, "kv_heads", shape->kv_heads);
+    json_int(j, "q_len", shape->q_len);
+    json_int(j, "kv_len", shape->kv_len);
+    json_int(j, "head_dim", shape->dim);
+    json_text(j, "dtype", cli_dtype_names[shape->dtype]);
+    json_bool(j, "causal", shape->causal);
     json_int(j, "threads", r->threads);
     json_int(j, "runs", r->runs);
     json_real(j, "seconds_least", r->least);
@@ -217,11 +223,17 @@ static void json_result(json *j, const bench_shape *shape, const result *r)
 
 static int print_list(const session *s)
 {
-    char text[160];
+    printf("%s%-25s %5s %5s %4s %5s %5s %4s %-5s%s\n", term_on(stdout, TERM_DIM), "shape",
+           "batch", "heads", "over", "rows", "keys", "size", "type",
+           term_on(stdout, TERM_PLAIN));
     for (int i = 0; i < s->count; i++) {
-        bench_describe(s->shapes[i], text, sizeof text);
-        printf("%s%-25s%s %s\n", term_on(stdout, TERM_NAME), s->shapes[i]->name,
-               term_on(stdout, TERM_PLAIN), text);
+        const bench_shape *b = s->shapes[i];
+        char batch[16] = "many"; /* as many as exceed the last-level cache */
+        if (b->batch) snprintf(batch, sizeof batch, "%d", b->batch);
+        printf("%s%-25s%s %5s %5d %4d %5d %5d %4d %s%s\n", term_on(stdout, TERM_NAME),
+               b->name, term_on(stdout, TERM_PLAIN), batch, b->q_heads, b->kv_heads,
+               b->q_len, b->kv_len, b->dim, cli_dtype_names[b->dtype],
+               b->causal ? ", causal" : "");
     }
     return EXIT_OK;
 }

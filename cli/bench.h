@@ -40,7 +40,4 @@ int bench_fit(bench_shape *shape);
 /* Length of the group in the name. */
 int bench_group(const bench_shape *shape);
 
-/* "batch 32, 8 heads of 64, 20 rows, 20 keys, causal, bf16" */
-void bench_describe(const bench_shape *shape, char *room, size_t size);
-
 #endif

@@ -156,15 +156,3 @@ int bench_fit(bench_shape *shape)
     shape->batch = (int)(wanted / one) + 1;
     return 1;
 }
-
-void bench_describe(const bench_shape *s, char *room, size_t size)
-{
-    char batch[24] = "batch to fill memory", heads[48];
-    if (s->batch) snprintf(batch, sizeof batch, "batch %d", s->batch);
-    snprintf(heads, sizeof heads, "%d heads", s->q_heads);
-    if (s->kv_heads != s->q_heads)
-        snprintf(heads, sizeof heads, "%d heads over %d", s->q_heads, s->kv_heads);
-    snprintf(room, size, "%s, %s of %d, %d row%s, %d keys%s, %s", batch, heads, s->dim,
-             s->q_len, s->q_len == 1 ? "" : "s", s->kv_len, s->causal ? ", causal" : "",
-             cli_dtype_names[s->dtype]);
-}
