@@ -252,6 +252,35 @@ static void many_keys(void)
     }
 }
 
+/* Keys that all fall on one place of a hash table: still quick, still exact. */
+static void colliding_keys(void)
+{
+    enum { COUNT = 1000, SLOTS = 2048 };
+    static char text[COUNT * 24];
+    for (int twice = 0; twice < 2; twice++) {
+        size_t at = (size_t)sprintf(text, "{\"first\":1");
+        int found = 0;
+        for (unsigned n = 0; found < COUNT; n++) {
+            char key[16];
+            uint32_t hash = 2166136261u; /* FNV-1a, as the reader has it */
+            sprintf(key, "%u", n);
+            for (const char *c = key; *c; c++)
+                hash = (hash ^ (unsigned char)*c) * 16777619u;
+            if ((hash * 0x9e3779b1u & (SLOTS - 1)) != 77) continue;
+            at += (size_t)sprintf(text + at, ",\"%s\":1", key);
+            found++;
+        }
+        at += (size_t)sprintf(text + at, "%s}", twice ? ",\"first\":1" : "");
+        ph_json_reader json;
+        ph_json_open(&json, text, at, usual, NULL);
+        while (ph_json_next(&json) > PH_JSON_END) continue;
+        CHECK(json.token == (twice ? PH_JSON_ERROR : PH_JSON_END), "token %d",
+              json.token);
+        CHECK(!twice || strcmp(json.text, "first") == 0, "key %s", json.text);
+        ph_json_close(&json);
+    }
+}
+
 static void limits(void)
 {
     char text[200];
@@ -552,6 +581,7 @@ static const check_case cases[] = {{"values", values},
                                    {"refused_utf8", refused_utf8},
                                    {"duplicate_keys", duplicate_keys},
                                    {"many_keys", many_keys},
+                                   {"colliding_keys", colliding_keys},
                                    {"limits", limits},
                                    {"skipping", skipping},
                                    {"sizes", sizes},

@@ -3,8 +3,8 @@
  *
  * The state between two tokens is the last token and the bracket that is innermost:
  * together they say what may come next. Duplicate keys are found when an object closes,
- * by sorting its keys (hash first), which stays n log n for hostile keys where a hash
- * table would not.
+ * by a hash table, or by sorting where keys were made to collide: a hostile file must not
+ * be slow.
  */
 #include "io/json.h"
 
@@ -162,22 +162,68 @@ static ph_json_token keep_key(ph_json_reader *json)
     return PH_JSON_KEY;
 }
 
+/* The later of two equal keys, or NULL: sorted, they are neighbours. */
+static const ph_json_key *twice_by_sorting(ph_json_key *keys, size_t count)
+{
+    const ph_json_key *found = NULL;
+    ph_sort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < count && !found; i++)
+        if (compare_keys(&keys[i - 1], &keys[i]) == 0) found = &keys[i];
+    return found;
+}
+
+/* The same for many keys in linear time, by a table of their places. Keys made to collide
+   could make that quadratic, so after too many steps it gives up (*done stays 0). */
+static const ph_json_key *twice_by_table(const ph_json_key *keys, size_t count,
+                                         uint32_t *table, size_t mask, int *done)
+{
+    size_t steps_left = 16 * count;
+    for (size_t i = 0; i < count; i++) {
+        size_t slot = (keys[i].hash * UINT32_C(0x9e3779b1)) & mask;
+        for (; table[slot]; slot = (slot + 1) & mask) {
+            if (compare_keys(&keys[table[slot] - 1], &keys[i]) == 0) {
+                *done = 1;
+                return &keys[i];
+            }
+            if (steps_left-- == 0) return NULL;
+        }
+        table[slot] = (uint32_t)(i + 1);
+    }
+    *done = 1;
+    return NULL;
+}
+
+static const ph_json_key *find_twice(const ph_json_reader *json, ph_json_key *keys,
+                                     size_t count)
+{
+    const ph_json_key *found = NULL;
+    size_t slots = 1, bytes = 0;
+    int done = 0;
+    while (slots < 2 * count) slots *= 2;
+    if (count > 64 && count < UINT32_MAX &&
+        !ph_size_mul(slots, sizeof(uint32_t), &bytes)) {
+        uint32_t *table = ph_io_alloc(json->io, bytes);
+        if (table) { /* without memory there is still the slow way */
+            memset(table, 0, bytes);
+            found = twice_by_table(keys, count, table, slots - 1, &done);
+            ph_io_release(json->io, table);
+        }
+    }
+    return done ? found : twice_by_sorting(keys, count);
+}
+
 /* At the end of an object: forgets its keys, or finds one of them twice. */
 static ph_json_token drop_keys(ph_json_reader *json)
 {
-    size_t first = json->first_key[json->depth], end = json->key_count;
-    ph_json_token token = PH_JSON_OBJECT_END;
-    if (end - first > 1)
-        ph_sort(json->keys + first, end - first, sizeof *json->keys, compare_keys);
-    for (size_t i = first + 1; i < end && token != PH_JSON_ERROR; i++)
-        if (compare_keys(&json->keys[i - 1], &json->keys[i]) == 0) {
-            json->text = json->keys[i].text;
-            json->length = json->keys[i].length;
-            json->twice = 1;
-            token = fail(json, "the same key twice in one object");
-        }
+    size_t first = json->first_key[json->depth], count = json->key_count - first;
+    const ph_json_key *found =
+        count > 1 ? find_twice(json, json->keys + first, count) : NULL;
     json->key_count = first;
-    return token;
+    if (!found) return PH_JSON_OBJECT_END;
+    json->text = found->text;
+    json->length = found->length;
+    json->twice = 1;
+    return fail(json, "the same key twice in one object");
 }
 
 /* ---- numbers and words ------------------------------------------------------------- */
@@ -188,10 +234,9 @@ static size_t digits_end(const ph_json_reader *json, size_t at)
     return at;
 }
 
-static int is_at(const ph_json_reader *json, size_t at, const char *set)
+static int is_at(const ph_json_reader *json, size_t at, char c)
 {
-    return at < json->size && json->input[at] != 0 &&
-           strchr(set, json->input[at]) != NULL;
+    return at < json->size && json->input[at] == c;
 }
 
 static ph_json_token read_number(ph_json_reader *json)
@@ -203,14 +248,15 @@ static ph_json_token read_number(ph_json_reader *json)
     int has_exponent = 0;
     if (end == at) wrong = "expected a digit after '-'";
     if (whole > 1 && json->input[at] == '0') wrong = "number with a leading zero";
-    if (!wrong && is_at(json, end, ".")) {
+    if (!wrong && is_at(json, end, '.')) {
         at = end + 1;
         end = digits_end(json, at);
         if (end == at) wrong = "expected a digit after the decimal point";
     }
-    if (!wrong && is_at(json, end, "eE")) {
+    if (!wrong && (is_at(json, end, 'e') || is_at(json, end, 'E'))) {
         has_exponent = 1;
-        at = end + 1 + (size_t)is_at(json, end + 1, "+-");
+        at = end + 1;
+        if (is_at(json, at, '+') || is_at(json, at, '-')) at++;
         end = digits_end(json, at);
         if (end == at) wrong = "expected a digit in the exponent";
     }
@@ -283,11 +329,11 @@ static ph_json_token read_value(ph_json_reader *json)
 static ph_json_token read_key(ph_json_reader *json)
 {
     const char *wrong = NULL;
-    if (!is_at(json, json->at, "\"")) return fail(json, "expected a key in quotes");
+    if (!is_at(json, json->at, '"')) return fail(json, "expected a key in quotes");
     wrong = read_string(json);
     if (wrong) return fail(json, wrong);
     skip_space(json);
-    if (!is_at(json, json->at, ":")) return fail(json, "expected ':' after a key");
+    if (!is_at(json, json->at, ':')) return fail(json, "expected ':' after a key");
     json->at++;
     return keep_key(json);
 }
@@ -297,9 +343,9 @@ static ph_json_token read_member(ph_json_reader *json)
 {
     int in_object = json->open[json->depth - 1] == '{';
     int first = json->token == PH_JSON_OBJECT || json->token == PH_JSON_ARRAY;
-    if (is_at(json, json->at, in_object ? "}" : "]")) return close_bracket(json);
+    if (is_at(json, json->at, in_object ? '}' : ']')) return close_bracket(json);
     if (!first) {
-        if (!is_at(json, json->at, ","))
+        if (!is_at(json, json->at, ','))
             return fail(json, in_object ? "expected ',' or '}'" : "expected ',' or ']'");
         json->at++;
         skip_space(json);

@@ -231,20 +231,37 @@ static ph_status read_fields(reading *r, entry *e)
 
 static ph_status check_size(const reading *r, entry *e)
 {
-    char description[200];
-    size_t bytes = 0;
-    const char *wrong = ph_types_bytes(&e->tensor, &bytes);
-    ph_tensor_describe(&e->tensor, description, sizeof description);
-    if (wrong) return bad_tensor(r, &e->tensor, "%s: %s", description, wrong);
-    if (e->end < e->begin)
-        return bad_tensor(r, &e->tensor,
-                          "data_offsets end at %zu, before they begin at %zu", e->end,
-                          e->begin);
-    if (e->end - e->begin != bytes)
-        return bad_tensor(r, &e->tensor,
-                          "data_offsets span %zu bytes, expected %zu for %s",
-                          e->end - e->begin, bytes, description);
-    e->tensor.bytes = bytes;
+    char words[200];
+    const char *wrong = ph_types_bytes(&e->tensor, &e->tensor.bytes);
+    ph_status status = PH_OK;
+    if (!wrong && e->end >= e->begin && e->end - e->begin == e->tensor.bytes)
+        return PH_OK;
+    ph_tensor_describe(&e->tensor, words, sizeof words);
+    if (wrong)
+        status = bad_tensor(r, &e->tensor, "%s: %s", words, wrong);
+    else if (e->end < e->begin)
+        status =
+            bad_tensor(r, &e->tensor, "data_offsets end at %zu, before they begin at %zu",
+                       e->end, e->begin);
+    else
+        status =
+            bad_tensor(r, &e->tensor, "data_offsets span %zu bytes, expected %zu for %s",
+                       e->end - e->begin, e->tensor.bytes, words);
+    return status;
+}
+
+static ph_status check_name(const reading *r)
+{
+    const ph_json_reader *json = &r->json;
+    if (has_nul(json))
+        return bad(r, "tensor %s: its name has a NUL byte",
+                   ph_io_quote(json->text, json->length).text);
+    if (json->length > PH_SAFETENSORS_NAME)
+        return bad(r, "tensor %s: its name has %zu bytes, at most %d are allowed",
+                   ph_io_quote(json->text, json->length).text, json->length,
+                   PH_SAFETENSORS_NAME);
+    if (r->file->count == PH_SAFETENSORS_TENSORS)
+        return bad(r, "more than %d tensors", PH_SAFETENSORS_TENSORS);
     return PH_OK;
 }
 
@@ -254,17 +271,12 @@ static ph_status read_tensor(reading *r)
     ph_file *file = r->file;
     void *entries = file->entries;
     entry e = {.tensor.name = r->json.text, .order = file->count};
-    ph_io_quoted name = ph_io_quote(r->json.text, r->json.length);
-    if (has_nul(&r->json)) return bad(r, "tensor %s: its name has a NUL byte", name.text);
-    if (r->json.length > PH_SAFETENSORS_NAME)
-        return bad(r, "tensor %s: its name has %zu bytes, at most %d are allowed",
-                   name.text, r->json.length, PH_SAFETENSORS_NAME);
-    if (file->count == PH_SAFETENSORS_TENSORS)
-        return bad(r, "more than %d tensors", PH_SAFETENSORS_TENSORS);
+    PH_TRY(check_name(r));
     ph_json_token token = ph_json_next(&r->json);
     if (token == PH_JSON_ERROR) return bad_json(r);
     if (token != PH_JSON_OBJECT)
-        return bad(r, "tensor %s is %s, expected an object", name.text,
+        return bad(r, "tensor %s is %s, expected an object",
+                   ph_io_quote(e.tensor.name, strlen(e.tensor.name)).text,
                    ph_json_token_words(token));
     PH_TRY(read_fields(r, &e));
     PH_TRY(check_size(r, &e));

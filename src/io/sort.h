@@ -36,6 +36,11 @@ static inline void ph_sort(void *array, size_t count, size_t size,
                            ph_sort_compare *compare)
 {
     char *items = array, largest[PH_SORT_MAX_SIZE];
+    size_t sorted = 1; /* often everything is in order already */
+    while (sorted < count &&
+           compare(items + (sorted - 1) * size, items + sorted * size) <= 0)
+        sorted++;
+    if (sorted >= count) return;
     for (size_t i = count / 2; i > 0; i--)
         ph_sort_sink(items, i - 1, count, size, compare);
     for (size_t end = count; end > 1; end--) {
