@@ -223,7 +223,7 @@ static void json_result(json *j, const bench_shape *shape, const result *r)
 
 static int print_list(const session *s)
 {
-    printf("%s%-25s %5s %5s %4s %5s %5s %4s %-5s%s\n", term_on(stdout, TERM_DIM), "shape",
+    printf("%s%-25s %5s %5s %4s %5s %5s %4s %s%s\n", term_on(stdout, TERM_DIM), "shape",
            "batch", "heads", "over", "rows", "keys", "size", "type",
            term_on(stdout, TERM_PLAIN));
     for (int i = 0; i < s->count; i++) {

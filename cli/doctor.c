@@ -8,8 +8,6 @@
 #include "cli.h"
 #include "json.h"
 #include "machine.h"
-#include "panel.h"
-#include "probe.h"
 #include "term.h"
 #include "work.h"
 

@@ -4,7 +4,6 @@
  * Hidden from help: it is for `make install`. Text is escaped so that no word can become
  * a roff request, and dashes stay dashes that can be copied into a shell.
  */
-#include <ctype.h>
 #include <string.h>
 
 #include "cli.h"
