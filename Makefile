@@ -19,7 +19,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
-CFLAGS ?= $(if $(SAN),-O2,-O3) -g
+CFLAGS ?= $(if $(SAN),-O1,-O3) -g
 
 ifdef CROSS
 CC := $(CROSS)gcc
