@@ -30,7 +30,7 @@ static int open_again(int directory, const char *path, int flags, mode_t mode)
 
 static ph_status cannot_read(const ph_io *io, const char *path, int number)
 {
-    return ph_io_fail(io, PH_IO_ERROR, "cannot read '%s': %s", path,
+    return ph_io_fail(io, PH_IO_ERROR, "cannot read '%.200s': %s", path,
                       ph_io_system_error(number).text);
 }
 
@@ -39,15 +39,15 @@ static ph_status check_source(ph_source *source, const ph_io *io)
     struct stat info;
     if (fstat(source->fd, &info) != 0) return cannot_read(io, source->name, errno);
     if (S_ISDIR(info.st_mode))
-        return ph_io_fail(io, PH_IO_ERROR, "cannot read '%s': it is a directory",
+        return ph_io_fail(io, PH_IO_ERROR, "cannot read '%.200s': it is a directory",
                           source->name);
     if (!S_ISREG(info.st_mode))
         return ph_io_fail(
             io, PH_IO_ERROR,
-            "cannot read '%s': it is a pipe or device, expected a regular file",
+            "cannot read '%.200s': it is a pipe or device, expected a regular file",
             source->name);
     if (info.st_size < 0 || (uintmax_t)info.st_size > SIZE_MAX)
-        return ph_io_fail(io, PH_OUT_OF_MEMORY, "'%s' is too large for this machine",
+        return ph_io_fail(io, PH_OUT_OF_MEMORY, "'%.200s' is too large for this machine",
                           source->name);
     source->size = (size_t)info.st_size;
     return PH_OK;
@@ -85,7 +85,7 @@ ph_status ph_source_read(const ph_source *source, size_t offset, void *to, size_
         if (got < 0) return cannot_read(io, source->name, errno);
         if (got == 0)
             return ph_io_fail(io, PH_IO_ERROR,
-                              "cannot read '%s': it became shorter while it was read",
+                              "cannot read '%.200s': it became shorter while it was read",
                               source->name);
         done += (size_t)got;
     }
@@ -102,7 +102,7 @@ void ph_source_close(ph_source *source)
 
 static ph_status cannot_write(const ph_output *output, const char *why)
 {
-    return ph_io_fail(output->io, PH_IO_ERROR, "cannot write '%s': %s", output->path,
+    return ph_io_fail(output->io, PH_IO_ERROR, "cannot write '%.200s': %s", output->path,
                       why);
 }
 
@@ -123,7 +123,7 @@ static ph_status open_directory(ph_output *output)
     int number = errno;
     if (slash) *slash = '/';
     if (output->directory >= 0) return PH_OK;
-    return ph_io_fail(output->io, PH_IO_ERROR, "cannot write '%s': its directory: %s",
+    return ph_io_fail(output->io, PH_IO_ERROR, "cannot write '%.200s': its directory: %s",
                       output->path, ph_io_system_error(number).text);
 }
 
@@ -229,9 +229,10 @@ ph_status ph_output_commit(ph_output *output)
     output->temporary[0] = 0;
     /* EINVAL: this file system has nothing to sync in a directory. */
     if (sync_again(output->directory) != 0 && errno != EINVAL)
-        return ph_io_fail(output->io, PH_IO_ERROR,
-                          "'%s' is written, but its directory could not be synced: %s",
-                          output->path, ph_io_system_error(errno).text);
+        return ph_io_fail(
+            output->io, PH_IO_ERROR,
+            "'%.200s' is written, but its directory could not be synced: %s",
+            output->path, ph_io_system_error(errno).text);
     close(output->directory);
     output->directory = -1;
     return PH_OK;

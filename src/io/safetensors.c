@@ -59,7 +59,7 @@ static ph_status bad(const reading *r, const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    return ph_io_fail(r->io, PH_BAD_FILE, "%s: %s", r->source->name, text);
+    return ph_io_fail(r->io, PH_BAD_FILE, "%.200s: %s", r->source->name, text);
 }
 
 static ph_status bad_tensor(const reading *r, const ph_tensor *tensor, const char *format,
