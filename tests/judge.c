@@ -45,7 +45,7 @@ static int element(judge *j, const char *name, const tensor *t, int b, int h, in
         if (found == truth) return 1;
     } else {
         double allowed = limit * unit, step = 0;
-        if (unit > 0) allowed += 4 * ldexp(1, -149);
+        if (unit > 0) allowed += ldexp(1, -120); /* subnormal weights may vanish */
         if (unit > 0 && j->p.keep) allowed += 1e4 * untold; /* all that cannot be told */
         if (unit > 0 && t->dtype != PH_F32)
             step = 0.5 * oracle_ulp(t->dtype, fabs(truth) + allowed);
@@ -106,7 +106,8 @@ static int judge_rect(judge *j, const problem *p)
                 cell(&j->p, l->rect_batch, l->rect_head, l->row0 + i, l->col0 + k);
             part[n] = j->truth.weights[at];
             part[count + n] = j->yard.weights[at];
-            part[2 * count + n] = j->size.weights[at];
+            part[2 * count + n] = /* the unit is the whole row's, not the cut's */
+                row_size(j->size.weights + at - (l->col0 + k), j->p.kv_len);
         }
     int fine = judge_tensor(j, "rect", &p->rect, part, part + count, part + 2 * count, 2);
     free(part);
@@ -167,7 +168,8 @@ static int top_row_alone(judge *j, const problem *p, int b, int h, int i, double
     index +=
         cell(&j->p, b, h, i, 0) / (size_t)(kv_len ? kv_len : 1) * (size_t)p->look.top_k;
     const double *truth = j->truth.weights + cell(&j->p, b, h, i, 0);
-    double most = kv_len ? row_size(truth, kv_len) : 0, smallest = INFINITY;
+    double smallest = INFINITY;
+    limit = limit * (kv_len ? row_size(truth, kv_len) : 0) + ldexp(1, -120);
     for (int n = 0; n < p->look.top_k; n++) {
         double weight = tensor_get(&p->top_weight, b, h, i, n);
         int key = index[n], seen = 0, above = 0;
@@ -175,8 +177,8 @@ static int top_row_alone(judge *j, const problem *p, int b, int h, int i, double
         fine = fine && (weight < smallest || key > last || key == -1);
         if (fine && key >= 0) {
             fine = dense_sees(&j->p, b, h, i, key);
-            fine = fine && fabs(weight - truth[key]) <= limit * most;
-            for (int k = 0; k < kv_len; k++) above += truth[k] > weight + limit * most;
+            fine = fine && fabs(weight - truth[key]) <= limit;
+            for (int k = 0; k < kv_len; k++) above += truth[k] > weight + limit;
             fine = fine && above <= n;
         } else if (fine) {
             for (int k = 0; k < kv_len; k++) seen += dense_sees(&j->p, b, h, i, k);

@@ -59,7 +59,7 @@ typedef struct answer {
     double *weights, *col_sum, *entropy; /* as in ph_look_at                         */
     double *undropped;                   /* p: the weights before dropout            */
     double *dq, *dk, *dv, *dbias, *dgate, *dsink;
-    double peak; /* of a magnitude: the largest capped score without its sign */
+    double peak; /* of a magnitude: the largest score or lse, without its sign */
 } answer;
 
 /* Reads a call into plain arrays; grads may be NULL. Free it with dense_free. */

@@ -20,7 +20,7 @@ typedef struct ROW {
     REAL lse;
     REAL p_sink; /* weight of the sink                              */
     int measure; /* 1: magnitudes are wanted                        */
-    double peak; /* largest |t|, or |sink|                          */
+    double peak; /* largest score, as far as its rounding reaches t  */
 } ROW;
 
 static void FN(row_init)(ROW *r, int kv_len, int measure)
@@ -48,7 +48,7 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
 {
     const double *q = p->q + at_q(p, b, h, i);
     r->any = 0;
-    r->peak = p->sink && isfinite(p->sink[h]) ? fabs(p->sink[h]) : 0;
+    double top_s = 0, top_t = 0, top_slope = 0; /* before the cap, after it, between */
     for (int j = 0; j < p->kv_len; j++) {
         r->seen[j] = (uint8_t)dense_sees(p, b, h, i, j);
         if (!r->seen[j]) continue;
@@ -60,14 +60,18 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
         if (p->bias) s += (REAL)p->bias[at_bias(p, b, h, i, j)];
         if (p->alibi) s -= (REAL)p->alibi[h] * (REAL)fabs((double)i + p->offset[b] - j);
         r->slope[j] = 1;
+        top_s = fmax(top_s, (double)FABS(s));
         if (p->softcap != 0) {
             REAL cap = (REAL)p->softcap, th = TANH(s / cap);
             s = cap * th;
             r->slope[j] = 1 - th * th;
         }
         r->t[j] = s;
-        r->peak = fmax(r->peak, (double)FABS(s));
+        top_t = fmax(top_t, (double)FABS(s));
+        top_slope = fmax(top_slope, (double)r->slope[j]);
     }
+    r->peak = p->softcap != 0 ? top_slope * top_s + top_t : top_s;
+    if (p->sink && isfinite(p->sink[h])) r->peak = fmax(r->peak, fabs(p->sink[h]));
 }
 
 /* Softmax over the seen keys and the sink. */
@@ -119,6 +123,7 @@ static void FN(row_out)(const dense *p, const ROW *r, int b, int h, int i, answe
     a->lse[row] = (double)r->lse;
     if (m) m->lse[row] = 1 + r->peak;
     if (m) m->peak = fmax(m->peak, r->peak);
+    if (m && r->any) m->peak = fmax(m->peak, (double)FABS(r->lse));
     REAL entropy = 0, size = 0;
     for (int j = 0; j < p->kv_len; j++) {
         if (!r->seen[j]) continue;

@@ -257,7 +257,7 @@ static void empty_rows(void)
             if (way == 3) p.attn.bias = (ph_broadcast){2, 1, 1};
             if (way == 4) p.attn.mask = PH_MASK_CAUSAL;
             if (p.attn.mask) p.attn.anchor = PH_ANCHOR_OFFSET;
-            p.attn.q_offset = way == 1 ? 60 : -21;
+            if (p.attn.mask) p.attn.q_offset = way == 1 ? 60 : -21;
             p.attn.band_left = p.attn.band_right = 4;
             problem_build(&p, 11);
             if (way == 0) p.kv_lens[0] = p.kv_lens[1] = 0;
