@@ -63,12 +63,15 @@ static void same_in_softmax(const ph_kernels *t, const float *x, const float *y)
 
 static void sweep_exp2(const ph_kernels *t, uint32_t from, uint32_t end, worst *w)
 {
-    static float x[CHUNK], y[CHUNK];
+    static float x[CHUNK], y[CHUNK], ref[CHUNK];
     for (int count; (count = next_chunk(x, &from, end)) > 0;) {
         memcpy(y, x, sizeof x);
+        memcpy(ref, x, sizeof x);
         t->weights(CHUNK, y, 0.0f);
+        ph_kernels_ref.weights(CHUNK, ref, 0.0f);
+        bed_same("2^x", y, ref, count);
         for (int i = 0; i < count; i++) {
-            if (x[i] > -126.5f)
+            if (x[i] >= -126)
                 note(w, x[i], y[i], exp2((double)x[i]));
             else if (ph_bits(y[i]) != 0)
                 bed_fail("2^%a is %a, expected 0", (double)x[i], (double)y[i]);
@@ -83,12 +86,12 @@ void check_exp2(const ph_kernels *t)
     bed_say("%s exp2", t->name);
     sweep_exp2(t, 0x80000000u, ph_bits(-130.0f) + 1, &w); /* -0 down to -130 */
     sweep_exp2(t, 0, ph_bits(0.5f), &w); /* a maximum that was rounded down */
-    float ends[16] = {-INFINITY, -130, -127, -126.5f, -1e30f, 0, -0.0f, -1, -2, -126};
+    float ends[16] = {-INFINITY, -130, -127, -126.1f, -1e30f, 0, -0.0f, -1, -2, -126};
     t->weights(16, ends, 0.0f);
     const float expected[10] = {0, 0, 0, 0, 0, 1, 1, 0.5f, 0.25f, 0x1p-126f};
     bed_same("2^x", ends, expected, 10);
     if (bed_all) printf("    %s exp2: %.3f ulp at %a\n", t->name, w.ulps, (double)w.x);
-    if (!(w.ulps < 2.1)) bed_fail("2^%a is wrong by %.3f ulp", (double)w.x, w.ulps);
+    if (!(w.ulps < 2.5)) bed_fail("2^%a is wrong by %.3f ulp", (double)w.x, w.ulps);
 }
 
 /* ---- tanh -------------------------------------------------------------------------- */
@@ -101,7 +104,7 @@ static double tanh_double(double x)
 
 void check_tanh(const ph_kernels *t)
 {
-    static float x[CHUNK], y[CHUNK], opposite[CHUNK];
+    static float x[CHUNK], y[CHUNK], opposite[CHUNK], ref[CHUNK];
     uint32_t at = 1;
     worst w = {0, 0};
     bed_say("%s tanh", t->name);
@@ -110,6 +113,9 @@ void check_tanh(const ph_kernels *t)
         memcpy(y, x, sizeof x);
         t->softcap(CHUNK, y, 1.0f);
         t->softcap(CHUNK, opposite, 1.0f);
+        memcpy(ref, x, sizeof x);
+        ph_kernels_ref.softcap(CHUNK, ref, 1.0f);
+        bed_same("tanh", y, ref, count);
         for (int i = 0; i < count; i++) {
             note(&w, x[i], y[i], tanh_double((double)x[i]));
             if (ph_bits(opposite[i]) != (ph_bits(y[i]) ^ 0x80000000u))
