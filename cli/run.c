@@ -139,11 +139,29 @@ static int check_usage(const run_options *options)
     return EXIT_OK;
 }
 
+/* A variant this build does not have is refused before its tensors would be. */
+static int check_variant(const char *spec)
+{
+    char known[400] = "", quote[CLI_QUOTE_SIZE];
+    size_t length = spec ? strcspn(spec, ":") : 0;
+    int found = !spec;
+    for (int i = 0; ph_variant_list(i) && !found; i++) {
+        const char *name = ph_variant_list(i)->name;
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", name);
+        found = strlen(name) == length && !strncmp(name, spec, length);
+    }
+    if (found) return EXIT_OK;
+    return cli_fail(EXIT_UNSUPPORTED, "--variant is '%s', this build has: %s",
+                    cli_quote(spec, quote, sizeof quote), known);
+}
+
 static int run(const void *given, int count, const char *const *words)
 {
     run_job job = {.options = given, .path = words[0]};
     (void)count;
     int rc = check_usage(given);
+    if (rc == EXIT_OK) rc = check_variant(job.options->variant);
     if (rc == EXIT_OK) rc = open_checked(&job);
     if (rc == EXIT_OK) rc = read_input(&job);
     if (rc == EXIT_OK) rc = compute(&job);
