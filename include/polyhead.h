@@ -37,7 +37,8 @@
  *     gradients 0.
  *   - NaN in a visible q, k or v gives NaN in the rows that see it, and in no other row.
  *   - A bias of -inf excludes; the smallest finite number does not, it follows arithmetic.
- *   - q_len, kv_len, batch may be 0: empty or zero results.
+ *   - q_len, kv_len, batch and the head sizes may be 0: empty or zero results.
+ *   - A weight below 2^-126 of its row's largest (or of 1, when looked at) may be 0.
  */
 #ifndef POLYHEAD_H
 #define POLYHEAD_H

@@ -173,7 +173,7 @@ void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *resu
         float sum = add_lanes(result->sum + i * PH_LANES); /* 0: no key seen */
         float gate = !args->gate ? 1 : args->gate[a->gate == PH_GATE_HEAD ? rows->head[i] : index];
         float factor = sum == 0 ? 0 : gate / sum;
-        double lse = sum == 0 ? -INFINITY : top * PH_LN2 + log(sum);
+        double lse = sum == 0 ? -INFINITY : top * PH_LN2 + logf(sum);
         if (args->sink && args->sink[rows->head[i]] != -INFINITY) {
             double sink = args->sink[rows->head[i]];
             double high = lse > sink ? lse : sink;

@@ -117,16 +117,15 @@ static void axpy(int n, float a, const float *x, float *y)
 /* see tmpl_math.h for the method */
 static float exp2_ref(float x)
 {
-    const float magic = 0x1.8p23f + 127.0f;
-    if (x < -127.0f) x = -127.0f;
-    float t = x + magic, f = x - (t - magic);
+    if (x < -126.5f) return 0;
+    float whole = rintf(x), f = x - whole;
     float p = 0x1.5bba14p-10f;
     p = fmaf(p, f, 0x1.3cea88p-7f);
     p = fmaf(p, f, 0x1.c6b752p-5f);
     p = fmaf(p, f, 0x1.ebf9bcp-3f);
     p = fmaf(p, f, 0x1.62e42ap-1f);
     p = fmaf(p, f, 1.0f);
-    return p * ph_float(ph_bits(t) << 23);
+    return p * ph_float(ph_bits(whole + (0x1.8p23f + 127.0f)) << 23);
 }
 
 static float tanh_ref(float x)
@@ -168,7 +167,7 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
         if (highest <= old) highest = old; /* keeps NaN */
         top[i] = highest;
         if (highest == -INFINITY) highest = 0;
-        alpha[i] = old == highest ? 1.0f : exp2_ref(old - highest);
+        alpha[i] = exp2_ref(old - highest);
         for (int l = 0; l < PH_LANES; l++) sum[i * PH_LANES + l] *= alpha[i];
         for (int c = 0; c < n; c++) {
             row[c] = exp2_ref(row[c] - highest);

@@ -1,11 +1,10 @@
 /*
  * tmpl_math.h - exp2 and tanh in the vector vocabulary.
  *
- * exp2: x = n + f with n an integer and |f| <= 1/2. Adding 1.5 * 2^23 + 127 rounds x and
- * leaves n + 127 in the low mantissa bits, which v_pow2 moves into the exponent. The
- * polynomial has 2^0 = 1 exactly; its relative error is 9.2e-8, about 1.5 ulp with rounding.
- * Arguments are at most 0 up to rounding here, so only the lower end needs care: below -127
- * the result is exactly 0 (the exponent field of n = -127 is 0).
+ * exp2: x = n + f with n the nearest whole number, so f is exact; 2^x = 2^n * P(f). P has
+ * P(0) = 1 exactly; its relative error is 9.2e-8 before rounding, about 2 ulp after.
+ * Arguments are at most 0 up to rounding here, so only the lower end needs care: below
+ * -126.5 the result is exactly 0.
  *
  * tanh: an odd polynomial below 0.6, else (1 - e)/(1 + e) with e = exp(-2|x|).
  *
@@ -13,17 +12,13 @@
  */
 V vec v_exp2(vec x)
 {
-    const vec magic = v_set1(0x1.8p23f + 127.0f), one = v_set1(1.0f);
-    x = v_max(v_set1(-127.0f), x); /* keeps NaN */
-    vec t = v_add(x, magic);
-    vec f = v_sub(x, v_sub(t, magic));
-    vec p = v_set1(0x1.5bba14p-10f);
+    vec f = v_fraction(x), p = v_set1(0x1.5bba14p-10f);
     p = v_fma(p, f, v_set1(0x1.3cea88p-7f));
     p = v_fma(p, f, v_set1(0x1.c6b752p-5f));
     p = v_fma(p, f, v_set1(0x1.ebf9bcp-3f));
     p = v_fma(p, f, v_set1(0x1.62e42ap-1f));
-    p = v_fma(p, f, one);
-    return v_mul(p, v_pow2(t));
+    p = v_fma(p, f, v_set1(1.0f));
+    return v_scale2(p, x, f);
 }
 
 V vec v_tanh(vec x)

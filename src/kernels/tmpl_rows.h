@@ -5,25 +5,41 @@
  */
 #define MINUS_INF v_set1(-__builtin_inff())
 
+/* New maxima of m rows and the factors old results shrink by; all rows in one vector, or a
+   few, so that no row waits for another. base is what scores are measured from. */
+static void raise_tops(int m, const float *peak, float *top, float *alpha, float *base)
+{
+    float old[PH_LANES] = {0}, new[PH_LANES] = {0};
+    for (int i = 0; i < m; i++) {
+        vec group[GROUP];
+        for (int v = 0; v < GROUP; v++) group[v] = v_load(peak + i * PH_LANES + v * VL);
+        float highest = v_max16(group);
+        old[i] = top[i];
+        new[i] = highest <= old[i] ? old[i] : highest; /* keeps NaN */
+        top[i] = new[i];
+    }
+    for (int c = 0; c < PH_LANES; c += VL) {
+        vec high = v_load(new + c);
+        high = v_select(v_eq(high, MINUS_INF), v_zero(), high); /* nothing seen: not NaN */
+        v_store(base + c, high);
+        v_store(new + c, v_exp2(v_sub(v_load(old + c), high)));
+    }
+    for (int i = 0; i < m; i++) alpha[i] = new[i];
+}
+
 static void softmax(int m, int n, float *s, const float *peak, float *top, float *sum,
                     float *alpha)
 {
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES, sum += PH_LANES) {
-        vec group[GROUP], total[GROUP];
-        for (int v = 0; v < GROUP; v++) group[v] = v_load(peak + v * VL);
-        float highest = v_max16(group), old = top[i];
-        if (highest <= old) highest = old; /* keeps NaN */
-        top[i] = highest;
-        if (highest == -__builtin_inff()) highest = 0; /* nothing seen: 2^-inf below, not NaN */
-        float shrink = old == highest ? 1.0f : v_first(v_exp2(v_set1(old - highest)));
-        alpha[i] = shrink;
-        for (int v = 0; v < GROUP; v++)
-            total[v] = v_mul(v_load(sum + v * VL), v_set1(shrink));
-        const vec base = v_set1(highest);
+    float base[PH_LANES];
+    raise_tops(m, peak, top, alpha, base);
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, sum += PH_LANES) {
+        const vec from = v_set1(base[i]), shrink = v_set1(alpha[i]);
+        vec total[GROUP];
+        for (int v = 0; v < GROUP; v++) total[v] = v_mul(v_load(sum + v * VL), shrink);
         for (int c = 0; c < n; c += PH_LANES)
 #pragma GCC unroll 4
             for (int v = 0; v < GROUP; v++) {
-                vec p = v_exp2(v_sub(v_load(s + c + v * VL), base));
+                vec p = v_exp2(v_sub(v_load(s + c + v * VL), from));
                 v_store(s + c + v * VL, p);
                 total[v] = v_add(total[v], p);
             }

@@ -9,7 +9,8 @@
  *   v_fma(a,b,c)          a*b + c rounded once;  v_fnma: c - a*b
  *   v_max(a,b)            b where either is NaN, so put the data second to keep NaN
  *   v_select(m,yes,no)    per lane
- *   v_pow2(a)             the integer in a's low mantissa bits becomes the exponent field
+ *   v_fraction(x)         x minus the nearest whole number (ties to even); 0 for -inf
+ *   v_scale2(p,x,f)       p * 2^(x - f), f = v_fraction(x); exactly 0 where x < -126.5
  *   v_bytes(p)            lanes whose byte is not 0
  *   v_transpose(r)        a VL x VL square in VL vectors
  *   v_sum16, v_max16(g)   over a group of 16/VL vectors, added by halves
@@ -55,9 +56,19 @@ V vmask v_lt(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 V vmask v_eq(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
 V vec v_select(vmask m, vec yes, vec no) { return _mm256_blendv_ps(no, yes, m); }
 
-V vec v_pow2(vec a)
+V vec v_above(vec x) { return _mm256_max_ps(_mm256_set1_ps(-127.0f), x); } /* keeps NaN */
+V vec v_whole(vec x)
 {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 23));
+    return _mm256_round_ps(v_above(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+V vec v_fraction(vec x) { return v_sub(v_above(x), v_whole(x)); }
+V vec v_scale2(vec p, vec x, vec fraction)
+{
+    /* whole + 127 in the low bits of the sum, moved into the exponent: 0 for -127 */
+    __m256i bits = _mm256_castps_si256(v_add(v_whole(x), v_set1(0x1.8p23f + 127.0f)));
+    (void)fraction;
+    return v_mul(p, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23)));
 }
 
 V vec v_iota(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }

@@ -46,9 +46,11 @@ V vmask v_lt(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 V vmask v_eq(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 V vec v_select(vmask m, vec yes, vec no) { return _mm512_mask_blend_ps(m, no, yes); }
 
-V vec v_pow2(vec a)
+V vec v_fraction(vec x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT); }
+V vec v_scale2(vec p, vec x, vec fraction)
 {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), 23));
+    __mmask16 seen = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.5f), _CMP_NLT_UQ);
+    return _mm512_maskz_scalef_ps(seen, p, _mm512_sub_ps(x, fraction));
 }
 
 V vec v_iota(void)

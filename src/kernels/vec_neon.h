@@ -47,9 +47,14 @@ V vmask v_lt(vec a, vec b) { return vcltq_f32(a, b); }
 V vmask v_eq(vec a, vec b) { return vceqq_f32(a, b); }
 V vec v_select(vmask m, vec yes, vec no) { return vbslq_f32(m, yes, no); }
 
-V vec v_pow2(vec a)
+V vec v_above(vec x) { return v_max(vdupq_n_f32(-127.0f), x); } /* keeps NaN */
+V vec v_whole(vec x) { return vrndnq_f32(v_above(x)); }
+V vec v_fraction(vec x) { return v_sub(v_above(x), v_whole(x)); }
+V vec v_scale2(vec p, vec x, vec fraction)
 {
-    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a), 23));
+    (void)fraction;
+    uint32x4_t bits = vreinterpretq_u32_f32(v_add(v_whole(x), v_set1(0x1.8p23f + 127.0f)));
+    return v_mul(p, vreinterpretq_f32_u32(vshlq_n_u32(bits, 23)));
 }
 
 V vec v_iota(void)
