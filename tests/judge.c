@@ -10,6 +10,8 @@
 
 #include "check.h"
 
+enum { FLOOR_ULPS = 4 };
+
 /* ---- one tensor ------------------------------------------------------------------------ */
 
 static double row_size(const double *size, int dim)
@@ -72,7 +74,7 @@ static int judge_tensor(judge *j, const char *name, const tensor *t, const doubl
 {
     if (!t->mem) return 1;
     double limit = factor * yard_error(t, truth, yard, size);
-    limit += 3 * ldexp(1, -23) * (1 + j->size.peak);
+    limit += FLOOR_ULPS * ldexp(1, -23) * (1 + j->size.peak);
     size_t n = 0;
     for (int b = 0; b < t->batch; b++)
         for (int h = 0; h < t->heads; h++)
@@ -202,7 +204,7 @@ static int judge_top(judge *j, const problem *p)
         tensor all = {PH_F32,      j->p.batch, j->p.q_heads, j->p.q_len,
                       j->p.kv_len, {0, 0, 0},  NULL,         0};
         limit = 2 * yard_error(&all, j->truth.weights, j->yard.weights, j->size.weights);
-        limit += 3 * ldexp(1, -23) * (1 + j->size.peak);
+        limit += FLOOR_ULPS * ldexp(1, -23) * (1 + j->size.peak);
     }
     for (int b = 0; b < j->p.batch; b++)
         for (int h = 0; h < j->p.q_heads; h++)

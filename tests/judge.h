@@ -10,7 +10,7 @@
  * size  what the largest element of the row would be if no terms cancelled
  * Y     the yardstick's largest error in the tensor, in units of size
  * F     2 forward, 3 for gradients
- * U     3: a few units in the last place, for the cases where the yardstick is lucky;
+ * U     4: a few units in the last place, for the cases where the yardstick is lucky;
  * peak  the largest score or lse: its rounding alone moves a weight by 2^-24 peak.
  *
  * The half step counts only for f16 and bf16, which are rounded once at the end.
