@@ -9,8 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+size_t trial_memory;
 
 static char folder[64];
 
@@ -53,6 +56,8 @@ void trial_add(trial *b, const char *name, ph_type type, const void *data, int n
 static void become(char **args)
 {
     int fd = open(trial_path("said"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const struct rlimit limit = {trial_memory, trial_memory};
+    if (trial_memory && setrlimit(RLIMIT_AS, &limit) != 0) _exit(125);
     if (fd >= 0 && dup2(fd, STDERR_FILENO) >= 0) execv(args[0], args);
     _exit(126);
 }
@@ -81,6 +86,7 @@ trial_result trial_start(const char *words)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) become(args);
+    trial_memory = 0;
     if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status))
         result.code = WEXITSTATUS(status);
     read_said(&result);

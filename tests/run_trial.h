@@ -33,6 +33,8 @@ trial_path(const char *name); /* within the folder; good until the next call */
 void trial_add(trial *b, const char *name, ph_type type, const void *data, int n0, int n1,
                int n2, int n3);
 
+extern size_t trial_memory; /* limit of the next start's address space; 0: none */
+
 /* Runs "polyhead run IN -o OUT words..."; words are split at blanks. The older OUT is
    removed first. `out` must be released by trial_free. */
 trial_result trial_run(const trial *b, const char *words);

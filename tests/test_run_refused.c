@@ -10,7 +10,7 @@
 #include "check.h"
 #include "run_trial.h"
 
-enum { USAGE = 2, INPUT = 3, UNSUPPORTED = 4, IO = 7 };
+enum { USAGE = 2, INPUT = 3, UNSUPPORTED = 4, MEMORY = 5, IO = 7 };
 
 /* q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), numbers below 1. */
 static float numbers[4096];
@@ -326,6 +326,23 @@ static void command_line(void)
     }
 }
 
+/* 20,000 x 20,000 weights do not fit into 1 GB. */
+static void no_memory(void)
+{
+    const int length = 20000;
+    trial_memory = 1000000000;
+    if (trial_start("--version").code != 0)
+        SKIP("the program itself needs more than 1 GB");
+    float *rows = calloc((size_t)length, sizeof *rows);
+    trial t = {0};
+    trial_add(&t, "q", F, rows, 1, 1, length, 1);
+    trial_add(&t, "k", F, rows, 1, 1, length, 1);
+    trial_add(&t, "v", F, rows, 1, 1, length, 1);
+    trial_memory = 1000000000;
+    refuse(&t, "--weights --threads 1", MEMORY, "out of memory: no 400000000 x 4 bytes");
+    free(rows);
+}
+
 static void bad_files(void)
 {
     char line[1000], in[400];
@@ -461,6 +478,7 @@ static const check_case cases[] = {{"tensors", tensors},
                                    {"options", options},
                                    {"variant_first", variant_first},
                                    {"command_line", command_line},
+                                   {"no_memory", no_memory},
                                    {"bad_files", bad_files},
                                    {"empty_sizes", empty_sizes},
                                    {"types", types},
