@@ -52,13 +52,15 @@ void trial_add(trial *b, const char *name, ph_type type, const void *data, int n
     b->tensor[b->count++] = t;
 }
 
-/* In the child: stderr to a file, then the program. */
+/* In the child: stderr to a file, nothing to stdout, then the program. */
 static void become(char **args)
 {
     int fd = open(trial_path("said"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     const struct rlimit limit = {trial_memory, trial_memory};
     if (trial_memory && setrlimit(RLIMIT_AS, &limit) != 0) _exit(125);
-    if (fd >= 0 && dup2(fd, STDERR_FILENO) >= 0) execv(args[0], args);
+    int null = open("/dev/null", O_WRONLY);
+    if (dup2(fd, STDERR_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0)
+        execv(args[0], args);
     _exit(126);
 }
 
