@@ -56,8 +56,7 @@ static int check_x(run_job *job, layer *m)
 }
 
 /* Number of heads of a matrix that is not cut into heads. */
-static int heads_from_options(run_job *job, const char *option, int64_t given,
-                              int fallback, matrix *w)
+static int heads_from_options(const char *option, int64_t given, int fallback, matrix *w)
 {
     if (!given && !fallback)
         return cli_fail(EXIT_USAGE,
@@ -89,7 +88,7 @@ static int measure(run_job *job, const layer *m, const char *name, const char *o
         w->dim = (int)w->tensor->shape[2];
         return w->heads ? EXIT_OK : run_wrong(job, w->tensor, "at least one head");
     }
-    rc = heads_from_options(job, option, given, fallback, w);
+    rc = heads_from_options(option, given, fallback, w);
     if (rc) return rc;
     w->dim = (int)w->tensor->shape[1] / w->heads;
     if ((int)w->tensor->shape[1] == w->dim * w->heads) return EXIT_OK;
