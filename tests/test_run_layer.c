@@ -1,0 +1,270 @@
+/*
+ * test_run_layer.c - layer mode of `polyhead run`: what it refuses, with which exit code
+ * and words.
+ */
+#include "check.h"
+#include "run_trial.h"
+
+enum { USAGE = 2, INPUT = 3 };
+
+#define F PH_TYPE_F32
+
+/* x (2, 3, 8), 4 heads of 6 for q and k (2 key heads), of 5 for v (1 value head). */
+static float numbers[4096];
+
+static trial good(void)
+{
+    trial t = {0};
+    trial_add(&t, "x", F, numbers, 2, 3, 8, -1);
+    trial_add(&t, "wq", F, numbers, 8, 24, -1, -1);
+    trial_add(&t, "wk", F, numbers, 8, 12, -1, -1);
+    trial_add(&t, "wv", F, numbers, 8, 5, -1, -1);
+    trial_add(&t, "wo", F, numbers, 20, 7, -1, -1);
+    return t;
+}
+
+#define HEADS "--heads 4 --k-heads 2 --v-heads 1"
+
+/* One tensor of `good` replaced, added, or taken out (rank -1). */
+typedef struct wrong {
+    const char *name;
+    ph_type type;
+    int rank, n[4];
+    int code;
+    const char *words;
+    const char *options; /* NULL: HEADS */
+} wrong;
+
+static const wrong list[] = {
+    {"wq", F, -1, {0}, INPUT, "tensor 'wq' is missing, expected because layer mode", 0},
+    {"wk", F, -1, {0}, INPUT, "tensor 'wk' is missing", 0},
+    {"wv", F, -1, {0}, INPUT, "tensor 'wv' is missing", 0},
+    {"x", F, -1, {0}, INPUT, "tensor 'q' or 'x' is missing", 0},
+    {"q", F, 4, {1, 1, 1, 1}, INPUT, "tensor 'x' stands beside 'q', 'k' or 'v'", 0},
+    {"memry", F, 3, {2, 3, 8}, INPUT, "'memry' is unknown, did you mean 'memory'?", 0},
+    {"w_q", F, 1, {1}, INPUT, "'w_q' is unknown, did you mean 'wq'?", 0},
+    {"x",
+     F,
+     2,
+     {3, 8},
+     INPUT,
+     "tensor 'x' is F32 (3, 8), expected F32, BF16 or F16 (batch, "
+     "q_len, model_dim)",
+     0},
+    {"x", PH_TYPE_I32, 3, {2, 3, 8}, INPUT, "tensor 'x' is I32", 0},
+    {"x",
+     PH_TYPE_BF16,
+     3,
+     {2, 3, 8},
+     INPUT,
+     "tensor 'wq' is F32 (8, 24), expected BF16",
+     0},
+    {"x",
+     F,
+     3,
+     {2, 3, 9},
+     INPUT,
+     "tensor 'wq' is F32 (8, 24), expected F32 (in_dim = 9, "
+     "heads*dim)",
+     0},
+    {"memory",
+     F,
+     3,
+     {1, 5, 8},
+     INPUT,
+     "tensor 'memory' is F32 (1, 5, 8), expected F32 (batch "
+     "= 2, kv_len, memory_dim)",
+     0},
+    {"memory",
+     F,
+     3,
+     {2, 5, 6},
+     INPUT,
+     "tensor 'wk' is F32 (8, 12), expected F32 (in_dim = 6",
+     0},
+    {"wq",
+     F,
+     2,
+     {8, 25},
+     INPUT,
+     "tensor 'wq' is F32 (8, 25), expected a number of columns "
+     "that 4 heads (--heads) divide",
+     0},
+    {"wq",
+     F,
+     3,
+     {3, 8, 6},
+     INPUT,
+     "tensor 'wq' is F32 (3, 8, 6), expected F32 (heads = 4",
+     0},
+    {"wq",
+     F,
+     3,
+     {4, 9, 6},
+     INPUT,
+     "tensor 'wq' is F32 (4, 9, 6), expected F32 (heads = 4, "
+     "in_dim = 8, dim)",
+     0},
+    {"wq", F, 1, {8}, INPUT, "tensor 'wq' is F32 (8), expected F32 (in_dim = 8", 0},
+    {"wk",
+     F,
+     2,
+     {8, 14},
+     INPUT,
+     "tensor 'wk' is F32 (8, 14), expected heads of qk_dim = 6 as "
+     "in 'wq', found 2 heads of 7 (--k-heads)",
+     0},
+    {"wk",
+     F,
+     3,
+     {3, 8, 6},
+     INPUT,
+     "expected a number of heads that divides the 4 of 'wq'",
+     "--heads 4 --v-heads 1"},
+    {"wv",
+     F,
+     3,
+     {3, 8, 6},
+     INPUT,
+     "tensor 'wv' is F32 (3, 8, 6), expected a number of heads",
+     "--heads 4 --k-heads 2"},
+    {"wo",
+     F,
+     2,
+     {21, 7},
+     INPUT,
+     "tensor 'wo' is F32 (21, 7), expected F32 (q_heads*v_dim = "
+     "20, out_dim)",
+     0},
+    {"wo",
+     F,
+     3,
+     {4, 6, 7},
+     INPUT,
+     "tensor 'wo' is F32 (4, 6, 7), expected F32 (q_heads = 4, "
+     "v_dim = 5, out_dim)",
+     0},
+    {"wo", PH_TYPE_F16, 2, {20, 7}, INPUT, "tensor 'wo' is F16 (20, 7), expected F32", 0},
+    {"bq",
+     F,
+     1,
+     {12},
+     INPUT,
+     "tensor 'bq' is F32 (12), expected F32 (heads*dim = 24)",
+     0},
+    {"bk",
+     F,
+     1,
+     {24},
+     INPUT,
+     "tensor 'bk' is F32 (24), expected F32 (heads*dim = 12)",
+     0},
+    {"bv",
+     F,
+     2,
+     {1, 5},
+     INPUT,
+     "tensor 'bv' is F32 (1, 5), expected F32 (heads*dim = 5)",
+     0},
+    {"bo", F, 1, {8}, INPUT, "tensor 'bo' is F32 (8), expected F32 (out_dim = 7)", 0},
+    {"q_norm",
+     F,
+     1,
+     {5},
+     INPUT,
+     "tensor 'q_norm' is F32 (5), expected F32 (qk_dim = 6)",
+     HEADS " --qk-norm"},
+    {"q_norm",
+     F,
+     1,
+     {6},
+     INPUT,
+     "tensor 'k_norm' is missing, expected because --qk-norm",
+     HEADS " --qk-norm"},
+    {"k_norm",
+     F,
+     1,
+     {6},
+     USAGE,
+     "option --qk-norm is missing, expected because tensor "
+     "'k_norm' is there",
+     0},
+    {"dout",
+     F,
+     3,
+     {2, 3, 8},
+     INPUT,
+     "tensor 'dout' is F32 (2, 3, 8), expected F32, BF16 or "
+     "F16 (batch = 2, q_len = 3, out_dim = 7)",
+     0},
+    {"dlse", F, 3, {2, 4, 3}, INPUT, "tensor 'dout' is missing", 0},
+    {"bias", F, 4, {2, 4, 3, 4}, INPUT, "tensor 'bias' is F32 (2, 4, 3, 4), expected", 0},
+    {"sink", F, 1, {2}, INPUT, "tensor 'sink' is F32 (2), expected F32 (q_heads = 4)", 0},
+    {"x",
+     F,
+     3,
+     {2, 3, 8},
+     USAGE,
+     "option --heads is missing, expected a number of heads, "
+     "because tensor 'wq' is one matrix",
+     ""},
+    {"x",
+     F,
+     3,
+     {2, 3, 8},
+     INPUT,
+     "tensor 'wk' is F32 (8, 12), expected heads of qk_dim = 6",
+     "--heads 4 --v-heads 1"},
+    {"x",
+     F,
+     3,
+     {2, 3, 8},
+     USAGE,
+     "--rope is '0', expected a base above 0",
+     HEADS " --rope 0"},
+    {"x",
+     F,
+     3,
+     {2, 3, 8},
+     USAGE,
+     "--rope is '10000,halb', expected",
+     HEADS " --rope 10000,halb"},
+    {"x", F, 3, {2, 3, 8}, USAGE, "--rope is 'x,half', expected", HEADS " --rope x,half"},
+    {"x", F, 3, {2, 3, 8}, USAGE, "--rope is '10000,', expected", HEADS " --rope 10000,"},
+    {"memory", F, 3, {2, 5, 8}, USAGE, "option --offset is missing", HEADS " --causal"},
+};
+
+static void refuse(const wrong *w)
+{
+    trial t = good();
+    ph_tensor n = {.name = w->name, .type = w->type, .data = numbers};
+    int at = 0;
+    while (at < t.count && strcmp(t.tensor[at].name, w->name)) at++;
+    if (w->rank < 0) {
+        t.tensor[at] = t.tensor[--t.count];
+    } else {
+        n.rank = w->rank;
+        for (int k = 0; k < w->rank; k++) n.shape[k] = (size_t)w->n[k];
+        t.tensor[at] = n;
+        t.count += at == t.count;
+    }
+    trial_result got = trial_run(&t, w->options ? w->options : HEADS);
+    CHECK(got.code == w->code, "%s: code %d: %s", w->words, got.code, got.said);
+    CHECK(strstr(got.said, w->words), "\"%s\" lacks \"%s\"", got.said, w->words);
+    CHECK(!got.out, "%s: OUT was made", w->words);
+}
+
+static void refused(void)
+{
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) refuse(&list[i]);
+}
+
+static const check_case cases[] = {{"refused", refused}, {0, 0}};
+
+int main(int argc, char **argv)
+{
+    if (trial_begin() != 0) return 1;
+    int failed = check_main(argc, argv, cases);
+    trial_end();
+    return failed;
+}
