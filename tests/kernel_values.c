@@ -71,9 +71,9 @@ static void sweep_exp2(const ph_kernels *t, uint32_t from, uint32_t end, worst *
         ph_kernels_ref.weights(CHUNK, ref, 0.0f);
         bed_same("2^x", y, ref, count);
         for (int i = 0; i < count; i++) {
-            if (x[i] >= -126)
+            if (x[i] >= -126.5f)
                 note(w, x[i], y[i], exp2((double)x[i]));
-            else if (x[i] < -126.5f && ph_bits(y[i]) != 0)
+            else if (ph_bits(y[i]) != 0)
                 bed_fail("2^%a is %a, expected 0", (double)x[i], (double)y[i]);
         }
         if (x[0] <= 0) same_in_softmax(t, x, y);
@@ -91,7 +91,7 @@ void check_exp2(const ph_kernels *t)
     const float expected[10] = {0, 0, 0, 0, 0, 1, 1, 0.5f, 0.25f, 0x1p-126f};
     bed_same("2^x", ends, expected, 10);
     if (bed_all) printf("    %s exp2: %.3f ulp at %a\n", t->name, w.ulps, (double)w.x);
-    if (!(w.ulps < 2.5)) bed_fail("2^%a is wrong by %.3f ulp", (double)w.x, w.ulps);
+    if (!(w.ulps < 2.1)) bed_fail("2^%a is wrong by %.3f ulp", (double)w.x, w.ulps);
 }
 
 /* ---- tanh -------------------------------------------------------------------------- */
