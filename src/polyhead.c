@@ -61,6 +61,8 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
     if (options) o = *options;
     if (!out) return refuse_open(&o, PH_BAD_ARGUMENT, "out", "is NULL");
     *out = NULL;
+    if (o.device != PH_CPU && o.device != PH_CUDA)
+        return refuse_open(&o, PH_BAD_ARGUMENT, "device", "is neither PH_CPU nor PH_CUDA");
     if (o.device != PH_CPU)
         return refuse_open(&o, PH_UNSUPPORTED, "device",
                            "is not PH_CPU, this build has no other");
@@ -163,8 +165,8 @@ ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 {
     const ph_variant *variant;
     const char *options;
+    if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
-    *out = NULL;
     if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
     PH_TRY(find_variant(ctx, attn->variant, &variant, &options));
     ph_plan *plan = ph_ctx_alloc(ctx, sizeof *plan);

@@ -61,7 +61,7 @@ static void merge_pair(void *arg, int lane, int pair)
     ph_stream_take(plan, &arena, plan->rows, 1, &st);
     gather(call, st.rows, pair);
     ph_stream_clear(call, st.rows, 0, call->attn->q_len * plan->group);
-    ph_running_reset(plan, st.rows->count, &st.whole);
+    ph_running_reset(st.rows->count, &st.whole);
     for (int j = st.rows->low / PH_SPLIT * PH_SPLIT; j < st.rows->high; j += PH_SPLIT) {
         ph_running part;
         take_part(plan, call->shared, pair, j / PH_SPLIT, &part);

@@ -118,11 +118,18 @@ static void pack_strides(ph_strides *s, int heads, int len, int dim)
     s->batch = (int64_t)heads * len * dim;
 }
 
-static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides *s)
+/* Every axis must stay inside the address space, so that indices cannot overflow. */
+static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides *s, int heads,
+                               int len)
 {
-    if (s->batch < 0 || s->head < 0 || s->time < 0)
-        REFUSE(PH_BAD_SHAPE, "strides of %s are (%lld, %lld, %lld), expected none below 0",
-               name, (long long)s->batch, (long long)s->head, (long long)s->time);
+    const int64_t most = PTRDIFF_MAX / 32;
+    const int64_t stride[3] = {s->batch, s->head, s->time};
+    const int count[3] = {plan->attn.batch, heads, len};
+    for (int i = 0; i < 3; i++)
+        if (stride[i] < 0 || stride[i] > most / ph_max(count[i], 1))
+            REFUSE(PH_BAD_SHAPE,
+                   "strides of %s are (%lld, %lld, %lld), expected none below 0 or beyond memory",
+                   name, (long long)s->batch, (long long)s->head, (long long)s->time);
     return PH_OK;
 }
 
@@ -175,7 +182,7 @@ static ph_status settle_strides(ph_plan *plan)
         {"dv", &a->dv, a->backward, a->v_heads, a->kv_len, a->v_dim},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        PH_TRY(check_strides(plan, all[i].name, all[i].s));
+        PH_TRY(check_strides(plan, all[i].name, all[i].s, all[i].heads, all[i].len));
         if (all[i].written &&
             overlaps(all[i].s, a->batch, all[i].heads, all[i].len, all[i].dim))
             REFUSE(PH_BAD_SHAPE,

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half.h"
+
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
 {
     out->top = ph_arena_floats(arena, (size_t)rows);
@@ -29,6 +31,7 @@ void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
     out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
     out->peak = ph_arena_floats(arena, (size_t)k->mr * PH_LANES);
     out->alpha = ph_arena_floats(arena, (size_t)k->mr);
+    out->started = ph_arena_take(arena, (size_t)ph_div_up(rows, k->mr));
 }
 
 void ph_stream_begin(const ph_call *call, ph_stream *stream)
@@ -37,22 +40,21 @@ void ph_stream_begin(const ph_call *call, ph_stream *stream)
                  &call->plan->scale2, stream->q);
 }
 
-void ph_running_reset(const ph_plan *plan, int rows, ph_running *r)
+void ph_running_reset(int rows, ph_running *r)
 {
     for (int i = 0; i < rows; i++) r->top[i] = -INFINITY;
     memset(r->sum, 0, (size_t)rows * PH_LANES * sizeof(float));
-    memset(r->acc, 0, (size_t)rows * (size_t)plan->v_pad * sizeof(float));
 }
 
 /* acc += p v where some key of the block is hidden from some row and v is not finite there:
    hidden keys are stepped over, so that 0 * NaN never happens. Same order, same bits. */
 static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int m, int j0,
-                       int c0, int c1, const float *v, int64_t ld)
+                       int c0, int c1, const float *v, int64_t ld, const float *alpha)
 {
     int pad = call->plan->v_pad;
     for (int i = 0; i < m; i++) {
         float *acc = st->split.acc + (int64_t)(first + i) * pad;
-        for (int c = 0; c < pad; c++) acc[c] *= st->alpha[i];
+        for (int c = 0; c < pad; c++) acc[c] = alpha ? acc[c] * alpha[i] : 0;
         for (int c = c0; c < c1; c++)
             if (ph_rows_sees(call, st->rows, first + i, j0 + c))
                 call->kernels->axpy(pad, st->scores[i * PH_STRIP_LD + c], v + c * ld, acc);
@@ -92,11 +94,14 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
             k->times(end - c0, st->scores + i * PH_STRIP_LD + c0,
                      st->drop + i * PH_STRIP_LD + c0);
     }
+    uint8_t *started = &st->started[first / k->mr];
+    const float *alpha = *started ? st->alpha : NULL;
+    *started = 1;
     if (partial && !v_is_finite(call, b))
-        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld);
+        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, alpha);
     else
         k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
-                 st->split.acc + (int64_t)first * pad, pad, st->alpha);
+                 st->split.acc + (int64_t)first * pad, pad, alpha);
 }
 
 void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
@@ -104,7 +109,8 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
     int few = rows->count <= call->kernels->mr; /* then copying v would cost more than it saves */
-    ph_running_reset(call->plan, rows->count, &st->split);
+    ph_running_reset(rows->count, &st->split);
+    memset(st->started, 0, (size_t)ph_div_up(rows->count, call->kernels->mr));
     first = ph_max(first, rows->low / PH_BLOCK * PH_BLOCK);
     end = ph_min(end, rows->high);
     for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
@@ -126,19 +132,16 @@ static float power2(const ph_call *call, float x)
     return row[0];
 }
 
-static float add_lanes(const float *lanes)
+static float add_lanes(const ph_call *call, const float *lanes)
 {
-    float t[PH_LANES];
-    memcpy(t, lanes, sizeof t);
-    for (int half = PH_LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) t[i] += t[i + half];
-    return t[0];
+    static const float ones[PH_LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    return call->kernels->dot(PH_LANES, lanes, ones);
 }
 
 /* Whether a row has seen a key. A maximum may have lost a NaN on the way; the sum has not. */
-static int has_seen(const ph_running *running, int i)
+static int has_seen(const ph_call *call, const ph_running *running, int i)
 {
-    return running->top[i] != -INFINITY || add_lanes(running->sum + i * PH_LANES) != 0;
+    return running->top[i] != -INFINITY || add_lanes(call, running->sum + i * PH_LANES) != 0;
 }
 
 void ph_stream_merge(const ph_call *call, int rows, ph_running *into, const ph_running *part)
@@ -147,8 +150,8 @@ void ph_stream_merge(const ph_call *call, int rows, ph_running *into, const ph_r
     for (int i = 0; i < rows; i++) {
         float *sum = into->sum + i * PH_LANES, *acc = into->acc + (int64_t)i * pad;
         const float *more = part->sum + i * PH_LANES, *add = part->acc + (int64_t)i * pad;
-        if (!has_seen(part, i)) continue;
-        if (!has_seen(into, i)) {
+        if (!has_seen(call, part, i)) continue;
+        if (!has_seen(call, into, i)) {
             into->top[i] = part->top[i];
             memcpy(sum, more, PH_LANES * sizeof(float));
             memcpy(acc, add, (size_t)pad * sizeof(float));
@@ -162,29 +165,74 @@ void ph_stream_merge(const ph_call *call, int rows, ph_running *into, const ph_r
     }
 }
 
+/* Natural logarithm of a positive normal float, good to an ulp, in operations that every
+   compiler vectorises over a loop and every machine rounds alike. x = 2^e * m with m near 1,
+   log x = e log 2 + f - f^2/2 + f^3 P(f), f = m - 1. */
+static float logarithm(float x)
+{
+    uint32_t bits = ph_bits(x) - 0x3f3504f3u; /* 1/sqrt(2) */
+    float e = (float)((int32_t)bits >> 23);
+    float f = ph_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f, p = -0x1.38b586p-4f;
+    p = p * f + 0x1.055b6cp-3f;
+    p = p * f - 0x1.0d8542p-3f;
+    p = p * f + 0x1.22da1cp-3f;
+    p = p * f - 0x1.547244p-3f;
+    p = p * f + 0x1.99a008p-3f;
+    p = p * f - 0x1.000226p-2f;
+    p = p * f + 0x1.555554p-2f;
+    float square = f * f;
+    return e * 0x1.62e4p-1f + (f + (f * square * p - 0.5f * square + e * 0x1.7f7d1cp-20f));
+}
+
+/* Takes the sink into one row's softmax: its lse, and the factor of its output. */
+static void add_sink(float sink, float *lse, float *factor)
+{
+    if (sink == -INFINITY) return;
+    double high = *lse > sink ? *lse : sink;
+    double both = high + log(exp(*lse - high) + exp(sink - high));
+    *factor = (float)(*factor * exp(*lse - both));
+    *lse = (float)both;
+}
+
+/* What acc of up to PH_LANES rows is multiplied by, and their lse. */
+static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int n,
+                        const ph_running *result, float *factor, float *lse)
+{
+    const ph_args *args = call->args;
+    float sum[PH_LANES], safe[PH_LANES];
+    for (int i = 0; i < n; i++) sum[i] = add_lanes(call, result->sum + (first + i) * PH_LANES);
+    for (int i = n; i < PH_LANES; i++) sum[i] = 0;
+    for (int i = 0; i < PH_LANES; i++) safe[i] = sum[i] > 0 ? sum[i] : 1;
+    for (int i = 0; i < PH_LANES; i++) lse[i] = logarithm(safe[i]);
+    for (int i = 0; i < n; i++) {
+        float gate = 1, top = result->top[first + i];
+        if (args->gate && call->attn->gate == PH_GATE_HEAD) gate = args->gate[rows->head[first + i]];
+        if (args->gate && call->attn->gate == PH_GATE_ROW)
+            gate = args->gate[ph_rows_index(call, rows, first + i)];
+        factor[i] = sum[i] == 0 ? 0 : gate / sum[i]; /* 0: no key seen */
+        lse[i] = (float)((double)top * PH_LN2 + lse[i]);
+        if (sum[i] == 0) lse[i] = -INFINITY;
+        if (isnan(sum[i])) lse[i] = NAN;
+        if (args->sink) add_sink(args->sink[rows->head[first + i]], &lse[i], &factor[i]);
+    }
+}
+
 void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *result)
 {
     const ph_attn *a = call->attn;
-    const ph_args *args = call->args;
-    int pad = call->plan->v_pad;
-    for (int i = 0; i < rows->count; i++) {
-        int64_t index = ph_rows_index(call, rows, i);
-        double top = result->top[i];
-        float sum = add_lanes(result->sum + i * PH_LANES); /* 0: no key seen */
-        float gate = !args->gate ? 1 : args->gate[a->gate == PH_GATE_HEAD ? rows->head[i] : index];
-        float factor = sum == 0 ? 0 : gate / sum;
-        double lse = sum == 0 ? -INFINITY : top * PH_LN2 + logf(sum);
-        if (args->sink && args->sink[rows->head[i]] != -INFINITY) {
-            double sink = args->sink[rows->head[i]];
-            double high = lse > sink ? lse : sink;
-            double both = high + log(exp(lse - high) + exp(sink - high));
-            factor = (float)(factor * exp(lse - both));
-            lse = both;
+    size_t pad = (size_t)call->plan->v_pad;
+    float factor[PH_LANES], lse[PH_LANES];
+    for (int first = 0; first < rows->count; first += PH_LANES) {
+        int n = ph_min(PH_LANES, rows->count - first);
+        finish_sums(call, rows, first, n, result, factor, lse);
+        for (int i = 0; i < n; i++) {
+            int r = first + i;
+            float *acc = result->acc + (size_t)r * pad;
+            void *out = ph_at_out(call->args->out, a->dtype, ph_rows_at(rows, r, &a->out));
+            if (factor[i] == 0 && !has_seen(call, result, r)) memset(acc, 0, pad * sizeof(float));
+            if (call->args->lse) call->args->lse[ph_rows_index(call, rows, r)] = lse[i];
+            call->kernels->store_row(out, acc, a->v_dim, a->dtype, factor[i]);
         }
-        if (args->lse) args->lse[index] = (float)lse;
-        void *out = ph_at_out(args->out, a->dtype, ph_rows_at(rows, i, &a->out));
-        if (sum == 0) memset(result->acc + (int64_t)i * pad, 0, (size_t)pad * sizeof(float));
-        call->kernels->store_row(out, result->acc + (int64_t)i * pad, a->v_dim, a->dtype, factor);
     }
 }
 

@@ -34,13 +34,14 @@ typedef struct ph_stream {
     float *drop;       /* one strip of dropout factors                   */
     float *peak;       /* (mr, 16)                                       */
     float *alpha;      /* (mr)                                           */
+    uint8_t *started;  /* (strips) acc of the strip holds something      */
 } ph_stream;
 
 /* Carves running sums for so many rows. */
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out);
 
-/* Nothing seen yet. */
-void ph_running_reset(const ph_plan *plan, int rows, ph_running *running);
+/* Nothing seen yet; acc is not touched: whoever sees the first key overwrites it. */
+void ph_running_reset(int rows, ph_running *running);
 
 /* Carves a stream for so many rows. With one split `whole` is `split`. */
 void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,

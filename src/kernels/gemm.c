@@ -1,21 +1,22 @@
 /*
  * gemm.c - matrix products of any size: blocking, packing, threads.
  *
- * Many rows. b is packed into panels of nr columns (first parallel loop); then every item
- * of the second loop owns a rectangle of c and walks the whole chain of k, `kc` at a time:
+ * A call runs two parallel loops per round: one packs what items share, in the other
+ * every item owns a rectangle of c and walks its chain of k, `kc` steps at a time:
  *
- *     pack kc columns of its rows of a into panels of mr rows      stays in the L2 cache
- *     for each panel of b      (kc x nr)                            stays in the L1 cache
- *         for each panel of a  (mr x kc)    product into c          a comes from L2
+ *     for each panel of b      (kc x nr)                     from L3, then in L1 or L2
+ *         for each panel of a  (mr x kc)    product into c   a stays in L2
+ *
+ *   FULL    many rows: all of b is packed first, an item packs its own rows of a.
+ *   PANEL   rows that fit one block: each part of b is used by one item only, so the item
+ *           packs it, and it never leaves the cache; a is packed first.
+ *   STREAM  few rows, rows of b contiguous: nothing is packed, b is read once in order.
  *
  * What does not fit into one packing of b is done in rounds, over columns and then over k;
  * c itself keeps the partial sums between rounds over k. Where c is not made of plain rows
  * of floats, an item works on a copy of its rectangle, and half precision is not cut along
- * k, so that it is rounded once.
- *
- * Few rows. Packing b would cost more than the product. If rows of b are contiguous they
- * are streamed once; if columns are, panels are turned one at a time. A lane of a vector
- * is always a column, so the order of every sum is the same as above.
+ * k, so that it is rounded once. A lane of a vector is always a column of c: the order of
+ * every sum is the same everywhere.
  */
 #include "kernels/gemm.h"
 
@@ -26,30 +27,41 @@
 
 /* Blocking for one register tile; bytes in a core's caches are the reason for each. */
 typedef struct sizes {
-    int mr;      /* the table's register tile: which entry                             */
-    int few;     /* up to this many rows b is not packed                               */
-    int kc;      /* nr * kc floats of b fit into L1 and leave room for a's panel       */
-    int mc;      /* mc * kc floats of a take a quarter of L2; a multiple of mr         */
-    int columns; /* mc * columns floats of c take another half                         */
+    int mr;      /* the table's register tile: which entry                              */
+    int few;     /* up to this many rows STREAM is best                                 */
+    int kc;      /* nr * kc floats of b about fill L1; longer: fewer trips of c         */
+    int mc;      /* mc * kc floats of a take a part of L2; a multiple of mr             */
+    int columns; /* of a FULL item; more of them: a is packed less often                */
 } sizes;
 
+#ifndef KCV
+#define KCV 512
+#define MCV 288
+#define NCV 2048
+#define KC2 384
+#define MC2 144
+#define NC2 1024
+#endif
 static const sizes all_sizes[] = {
-    {12, 8, 256, 240, 768}, /* L1 48 KB, L2 1 to 2 MB */
-    {6, 6, 256, 144, 384},  /* L1 32 KB, L2 0.5 to 1 MB */
+    {12, 8, KCV, MCV, NCV}, /* L1 48 KB, L2 1 to 2 MB */
+    {6, 6, KC2, MC2, NC2},  /* L1 32 KB, L2 0.5 to 1 MB */
     {4, 4, 64, 16, 64},     /* the plain loops: small, so that tests see every edge */
 };
 
 enum {
-    DEPTH = 4096,          /* longest k of a round                                     */
-    PACKED = 2 << 20,      /* floats of b packed in a round                            */
-    GROUP = 8,             /* panels of b packed by one item                           */
-    STREAM_COLUMNS = 1024, /* few rows: columns of one item at most, ...               */
-    STREAM_LEAST = 128,    /* ... and at least                                         */
-    ITEMS_PER_LANE = 4,    /* so that a lane that is held up does not hold up all      */
-    PAD = 16               /* floats between panels: keeps them off each other's sets  */
+    DEPTH = 4096,          /* longest k of a round                                      */
+    PACKED = 2 << 20,      /* floats of b packed in a round                             */
+    GROUP = 8,             /* panels of b packed by one item of FULL                    */
+    PANELS = 4,            /* panels of b in an item of PANEL                           */
+    TILES = 4,             /* panels of a packed by one item of PANEL                   */
+    STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ...                  */
+    STREAM_LEAST = 128,    /* ... and at least                                          */
+    ITEMS_PER_LANE = 4,    /* so that a lane that is held up does not hold up all       */
+    PAD = 16,              /* floats between panels: keeps them off each other's sets   */
+    LINE = PH_ALIGN / 4    /* floats in a cache line                                    */
 };
 
-typedef enum mode { EMPTY, STREAM, TURN, FULL } mode;
+typedef enum mode { EMPTY, STREAM, PANEL, FULL } mode;
 
 /* One product of the list, with everything that was decided about it. */
 typedef struct job {
@@ -57,14 +69,16 @@ typedef struct job {
     const ph_kernels *k;
     const sizes *s;
     mode mode;
-    int plain;        /* c is rows of floats: products write it directly               */
-    int depth, width; /* k and columns of one round                                    */
+    int plain;        /* c is rows of floats: products write it directly                */
+    int depth, width; /* k and columns of one round                                     */
     int k_rounds, rounds;
-    int rows, columns; /* of one item                                                  */
-    int64_t a_step, b_step; /* floats from one packed panel to the next                */
-    float *packed;          /* panels of b; few rows: a in the form its kernel wants    */
-    int64_t left_ld;        /* STREAM: row length of a                                  */
-    const float *left;
+    int kc;                 /* steps of k between two packings                          */
+    int rows, columns;      /* of one item                                              */
+    int64_t a_step, b_step; /* floats from one packed panel to the next                 */
+    float *packed;          /* FULL: panels of b; PANEL: panels of a, for each part of
+                               k; STREAM: a as rows of floats                           */
+    const float *left;      /* STREAM: a, with its row length                           */
+    int64_t left_ld;
 
     /* the current round */
     int k0, k_len, j0, j_len; /* the part of k and of the columns                       */
@@ -80,11 +94,18 @@ typedef struct batch {
 
 /* Scratch of one lane. */
 typedef struct scratch {
-    float *a; /* packed rows of a; TURN: a panel of b                                   */
-    float *c; /* copy of a rectangle of c, or one tile                                  */
+    float *panels; /* FULL: packed rows of a; PANEL: packed columns of b                */
+    float *c;      /* copy of a rectangle of c, or one tile                             */
 } scratch;
 
-/* ---- decisions ------------------------------------------------------------------------ */
+/* A rectangle of c. */
+typedef struct area {
+    int i0, rows, j0, cols;
+    float *c; /* its first element, or a copy's                                         */
+    int64_t ldc;
+} area;
+
+/* ---- decisions ---------------------------------------------------------------------- */
 
 static const sizes *sizes_for(const ph_kernels *k)
 {
@@ -93,9 +114,9 @@ static const sizes *sizes_for(const ph_kernels *k)
     return s;
 }
 
-/* Cuts `total` tiles into equal parts of at most `most` tiles: as few as that needs, or
-   as many as `wanted` as long as a part keeps `least` tiles. Returns the tiles of a part. */
-static int share(int total, int most, int wanted, int least)
+/* Cuts `total` into equal parts of at most `most`: as few as that needs, or as many as
+   `wanted` as long as a part keeps `least`. Returns the size of a part. */
+static int part_size(int total, int most, int wanted, int least)
 {
     int parts = ph_div_up(total, most);
     parts = ph_max(parts, ph_min(wanted, total / least));
@@ -103,21 +124,27 @@ static int share(int total, int most, int wanted, int least)
 }
 
 /* Rectangles of c: rows are cut first, because every item packs its own rows of a. */
-static void choose_grid(job *j, int threads)
+static void choose_full(job *j, int wanted)
 {
     const ph_gemm *g = j->g;
-    int mr = j->k->mr, nr = j->k->nr;
+    int mr = j->k->mr, nr = j->k->nr, cut = g->c_type == PH_F32 ? DEPTH : g->k;
+    j->mode = FULL;
+    j->depth = ph_min(g->k, cut);
+    int fit = ph_max(PACKED / ph_max(j->depth, 1) / nr, 2) * nr;
+    j->width = ph_min(g->n, fit);
+    j->k_rounds = ph_max(ph_div_up(g->k, ph_max(j->depth, 1)), 1);
+    j->rounds = j->k_rounds * ph_div_up(g->n, j->width);
     int tiles = ph_div_up(g->m, mr), panels = ph_div_up(j->width, nr);
-    int wanted = threads > 1 ? threads * ITEMS_PER_LANE : 1;
-    int t = share(tiles, j->s->mc / mr, wanted, 4);
-    int row_parts = ph_div_up(tiles, t);
-    int p = share(panels, ph_max(j->s->columns / nr, 1), ph_div_up(wanted, row_parts), 4);
-    j->rows = t * mr;
-    j->columns = p * nr;
+    int high = part_size(tiles, j->s->mc / mr, wanted, 4);
+    int down = ph_div_up(tiles, high);
+    int most = ph_max(j->s->columns / nr, 1);
+    j->rows = high * mr;
+    j->columns = part_size(panels, most, ph_div_up(wanted, down), 4) * nr;
 }
 
 static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
 {
+    int wanted = ctx->threads > 1 ? ctx->threads * ITEMS_PER_LANE : 1;
     memset(j, 0, sizeof *j);
     j->g = g;
     j->k = ctx->kernels;
@@ -126,50 +153,51 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
     j->rounds = j->k_rounds = 1;
     j->depth = g->k;
     j->width = g->n;
+    j->rows = g->m;
+    int nr = j->k->nr, panels = ph_div_up(g->n, nr);
     if (g->m <= 0 || g->n <= 0) {
         j->mode = EMPTY;
-    } else if (g->m <= j->s->few) {
-        j->mode = g->b_col == 1 ? STREAM : TURN;
-        int nr = j->k->nr, parts = ctx->threads * ITEMS_PER_LANE;
-        int least = ph_max(STREAM_LEAST, ph_div_up(g->n, parts));
-        j->columns = ph_round_up(ph_min(least, STREAM_COLUMNS), nr);
-        j->rows = g->m;
+    } else if (g->m <= j->s->few && g->b_col == 1) {
+        int least = STREAM_LEAST / nr;
+        j->mode = STREAM;
+        j->columns = part_size(panels, STREAM_COLUMNS / nr, wanted, least) * nr;
+    } else if (g->m <= j->s->mc) {
+        j->mode = PANEL;
+        j->columns = part_size(panels, PANELS, wanted, 1) * nr;
     } else {
-        j->mode = FULL;
-        int nr = j->k->nr, cut = g->c_type == PH_F32 ? DEPTH : g->k;
-        j->depth = ph_max(ph_min(g->k, cut), 1);
-        int fit = ph_max(PACKED / j->depth / nr, 2) * nr;
-        j->width = ph_min(ph_round_up(ph_min(g->n, fit), nr), fit);
-        j->k_rounds = ph_max(ph_div_up(g->k, j->depth), 1);
-        j->rounds = j->k_rounds * ph_div_up(g->n, j->width);
-        choose_grid(j, ctx->threads);
+        choose_full(j, wanted);
     }
+    int chunks = ph_max(ph_div_up(j->depth, j->s->kc), 1);
+    j->kc = ph_max(ph_div_up(j->depth, chunks), 1);
 }
 
-/* ---- workspace ------------------------------------------------------------------------ */
+/* ---- workspace ---------------------------------------------------------------------- */
 
 static void lay_job(job *j, ph_arena *arena)
 {
     const ph_gemm *g = j->g;
+    int mr = j->k->mr, nr = j->k->nr;
     size_t floats = 0;
-    j->a_step = (int64_t)j->s->kc * j->k->mr + PAD;
-    j->b_step = (int64_t)j->depth * j->k->nr + PAD;
-    if (j->mode == FULL) floats = (size_t)ph_div_up(j->width, j->k->nr) * (size_t)j->b_step;
+    j->a_step = (int64_t)j->kc * mr + PAD;
+    j->b_step = (int64_t)(j->mode == FULL ? j->depth : j->kc) * nr + PAD;
     if (j->mode == STREAM) floats = (size_t)g->m * (size_t)ph_round_up(g->k, PH_LANES);
-    if (j->mode == TURN) floats = (size_t)g->k * (size_t)j->k->mr;
+    if (j->mode == PANEL)
+        floats = (size_t)ph_div_up(g->k, j->kc) * (size_t)ph_div_up(g->m, mr) *
+                 (size_t)j->a_step;
+    if (j->mode == FULL) floats = (size_t)ph_div_up(j->width, nr) * (size_t)j->b_step;
     if (j->mode != EMPTY) j->packed = ph_arena_floats(arena, floats + PH_PACK_SLACK);
 }
 
 static scratch lay_lane(const job *j, ph_arena *arena)
 {
     scratch s = {0};
-    size_t tile = (size_t)j->k->mr * (size_t)j->k->nr, a = 0;
-    size_t c = (size_t)j->rows * (size_t)j->columns;
-    if (j->mode == FULL)
-        a = (size_t)ph_div_up(ph_min(j->rows, j->g->m), j->k->mr) * (size_t)j->a_step;
-    if (j->mode == TURN) a = (size_t)j->s->kc * (size_t)j->k->nr;
-    s.a = ph_arena_floats(arena, a + PH_PACK_SLACK);
-    s.c = ph_arena_floats(arena, j->mode == TURN || j->plain ? tile : c);
+    int mr = j->k->mr, nr = j->k->nr;
+    size_t panels = 0, copy = (size_t)j->rows * (size_t)j->columns;
+    if (j->mode == EMPTY) return s;
+    if (j->mode == FULL) panels = (size_t)(j->rows / mr) * (size_t)j->a_step;
+    if (j->mode == PANEL) panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
+    s.panels = ph_arena_floats(arena, panels + PH_PACK_SLACK);
+    s.c = ph_arena_floats(arena, j->plain ? (size_t)mr * (size_t)nr : copy);
     return s;
 }
 
@@ -196,13 +224,7 @@ size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count)
     return lay_batch(&b, ctx, list, count, NULL);
 }
 
-static scratch lane_scratch(const batch *b, const job *j, int lane)
-{
-    ph_arena arena = {.base = b->lanes + b->lane_size * (size_t)lane};
-    return lay_lane(j, &arena);
-}
-
-/* ---- blocks along a contiguous axis --------------------------------------------------- */
+/* ---- in and out of c ---------------------------------------------------------------- */
 
 /* Where element e of an axis in blocks lies, and how many follow it without a gap. */
 static int64_t in_block(int block, int64_t step, int e, int *run)
@@ -212,8 +234,6 @@ static int64_t in_block(int block, int64_t step, int e, int *run)
     return e / block * step + e % block;
 }
 
-/* ---- in and out of c ------------------------------------------------------------------ */
-
 /* y[0..n) += bias[0..n); fma with 1 rounds like an addition */
 static void add_row(const ph_kernels *k, float *y, const float *bias, int n)
 {
@@ -222,65 +242,78 @@ static void add_row(const ph_kernels *k, float *y, const float *bias, int n)
     for (int c = whole; c < n; c++) y[c] += bias[c];
 }
 
-/* A rectangle of c into floats of row length ld. */
-static void fetch(const job *j, int i0, int rows, int j0, int cols, float *to, int64_t ld)
+/* n elements as floats; load_row pads, and what it pads may belong to others */
+static void load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n)
 {
-    const ph_gemm *g = j->g;
-    for (int i = 0; i < rows; i++)
-        for (int c = 0, run; c < cols; c += run) {
-            run = cols - c;
-            int64_t at = in_block(g->c_block, g->c_step, j0 + c, &run) + (i0 + i) * g->c_row;
-            for (int e = 0; e < run && g->c_type == PH_F32; e++)
-                to[i * ld + c + e] = ((const float *)g->c)[at + e];
-            if (g->c_type == PH_F32) continue;
-            float part[PH_LANES]; /* load_row pads; what it pads may belong to others */
-            for (int e = 0; e < run; e += PH_LANES) {
-                int n = ph_min(PH_LANES, run - e);
-                j->k->load_row(part, ph_at(g->c, g->c_type, at + e), n, g->c_type, 1.0f);
-                memcpy(to + i * ld + c + e, part, (size_t)n * sizeof *part);
-            }
-        }
+    float part[PH_LANES];
+    int whole = n / PH_LANES * PH_LANES;
+    if (whole) k->load_row(to, from, whole, type, 1.0f);
+    if (whole == n) return;
+    k->load_row(part, ph_at(from, type, whole), n - whole, type, 1.0f);
+    memcpy(to + whole, part, (size_t)(n - whole) * sizeof *part);
 }
 
-/* The way back. */
-static void emit(const job *j, int i0, int rows, int j0, int cols, const float *from,
-                 int64_t ld)
+/* Copies a rectangle of c into floats at r->c, or those back into c. */
+static void copy_area(const job *j, const area *r, int out)
 {
     const ph_gemm *g = j->g;
-    for (int i = 0; i < rows; i++)
-        for (int c = 0, run; c < cols; c += run) {
-            run = cols - c;
-            int64_t at = in_block(g->c_block, g->c_step, j0 + c, &run) + (i0 + i) * g->c_row;
-            if (g->c_type == PH_F32)
-                memcpy((float *)g->c + at, from + i * ld + c, (size_t)run * sizeof *from);
+    for (int i = 0; i < r->rows; i++)
+        for (int c = 0, run; c < r->cols; c += run) {
+            run = r->cols - c;
+            int64_t at = in_block(g->c_block, g->c_step, r->j0 + c, &run);
+            void *there = ph_at_out(g->c, g->c_type, at + (r->i0 + i) * g->c_row);
+            float *here = r->c + i * r->ldc + c;
+            if (!out)
+                load(j->k, here, there, g->c_type, run);
+            else if (g->c_type == PH_F32)
+                memcpy(there, here, (size_t)run * sizeof *here);
             else
-                j->k->store_row(ph_at_out(g->c, g->c_type, at), from + i * ld + c, run,
-                                g->c_type, 1.0f);
+                j->k->store_row(there, here, run, g->c_type, 1.0f);
         }
 }
 
-/* ---- packing -------------------------------------------------------------------------- */
+/* What a rectangle starts from. A product that overwrites needs nothing. */
+static void begin(const job *j, area *r, const scratch *s, int add)
+{
+    const ph_gemm *g = j->g;
+    r->c = j->plain ? (float *)g->c + r->i0 * g->c_row + r->j0 : s->c;
+    r->ldc = j->plain ? g->c_row : j->columns;
+    if (add && !j->plain) copy_area(j, r, 0);
+    for (int i = 0; i < r->rows && !add && (j->mode == STREAM || g->k == 0); i++)
+        memset(r->c + i * r->ldc, 0, (size_t)r->cols * sizeof *r->c);
+}
 
-/* Rows i0.. of a, columns k0.. of length len, into panels of mr rows. */
-static void pack_left(const job *j, int i0, int rows, int k0, int len, float *to,
-                      int64_t step)
+static void finish(const job *j, const area *r)
+{
+    const ph_gemm *g = j->g;
+    int last = j->k0 + j->k_len == g->k;
+    for (int i = 0; i < r->rows && last && g->bias; i++)
+        add_row(j->k, r->c + i * r->ldc, g->bias + r->j0, r->cols);
+    if (!j->plain) copy_area(j, r, 1);
+}
+
+/* ---- packing ------------------------------------------------------------------------ */
+
+/* Rows i0.. of a, `len` columns from k0 on, into panels of mr rows. */
+static void pack_a(const job *j, int i0, int rows, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
     const void *start = ph_at(g->a, g->a_type, i0 * g->a_row + k0 * g->a_col);
     int mr = j->k->mr;
     if (g->a_col != 1) {
-        j->k->pack_panels(to, mr, step, start, g->a_col, len, rows, g->a_type);
+        j->k->pack_panels(to, mr, j->a_step, start, g->a_col, len, rows, g->a_type);
         return;
     }
-    for (int i = 0; i < rows; i += mr, to += step) {
+    for (int i = 0; i < rows; i += mr, to += j->a_step) {
         const void *row[PH_MR_MAX];
         int count = ph_min(mr, rows - i);
-        for (int r = 0; r < count; r++) row[r] = ph_at(start, g->a_type, (i + r) * g->a_row);
+        for (int r = 0; r < count; r++)
+            row[r] = ph_at(start, g->a_type, (i + r) * g->a_row);
         j->k->pack_across(to, mr, row, count, len, g->a_type, 1.0f);
     }
 }
 
-/* Columns j0.. (at most nr) of b, whose columns are contiguous, turned into one panel. */
+/* At most nr columns of b from j0 on, each contiguous along k, turned into one panel. */
 static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
@@ -294,124 +327,84 @@ static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *t
     }
 }
 
-/* Columns of b in blocks that do not fit panels, copied piece by piece. */
+/* Columns in blocks that do not fit panels, copied piece by piece. */
 static void pack_pieces(const job *j, int j0, int cols, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
-    int nr = j->k->nr;
-    for (int c = 0, run; c < ph_round_up(cols, nr); c += run) {
-        run = c < cols ? ph_min(cols - c, nr - c % nr) : ph_round_up(cols, nr) - c;
+    int nr = j->k->nr, padded = ph_round_up(cols, nr);
+    for (int c = 0, run; c < padded; c += run) {
         const float *from = NULL;
-        if (c < cols) from = g->b + in_block(g->b_block, g->b_step, j0 + c, &run);
         float *dst = to + c / nr * j->b_step + c % nr;
+        run = c < cols ? ph_min(cols - c, nr - c % nr) : padded - c;
+        if (c < cols) from = g->b + in_block(g->b_block, g->b_step, j0 + c, &run);
         for (int kk = 0; kk < len; kk++)
             for (int e = 0; e < run; e++)
                 dst[(int64_t)kk * nr + e] = from ? from[(k0 + kk) * g->b_row + e] : 0;
     }
 }
 
-/* Item of the first loop: up to GROUP panels of b over kc steps of k. */
-static void pack_right(const job *j, int item)
+/* Columns j0.. of b, `len` steps of k from k0 on, into panels of nr columns. */
+static void pack_b(const job *j, int j0, int cols, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
-    int nr = j->k->nr, groups = ph_div_up(j->j_len, GROUP * nr);
-    int c0 = item % groups * GROUP * nr, k0 = item / groups * j->s->kc;
-    int cols = ph_min(GROUP * nr, j->j_len - c0), len = ph_min(j->s->kc, j->k_len - k0);
-    float *to = j->packed + c0 / nr * j->b_step + (int64_t)k0 * nr;
-    c0 += j->j0, k0 += j->k0;
+    int nr = j->k->nr;
     if (g->b_col != 1) {
         for (int c = 0; c < cols; c += nr, to += j->b_step)
-            turn_panel(j, c0 + c, ph_min(nr, cols - c), k0, len, to);
+            turn_panel(j, j0 + c, ph_min(nr, cols - c), k0, len, to);
     } else if (g->b_block && g->b_block % nr) {
-        pack_pieces(j, c0, cols, k0, len, to);
+        pack_pieces(j, j0, cols, k0, len, to);
     } else {
         for (int c = 0, run; c < cols; c += run) {
             run = cols - c;
-            const float *from = g->b + in_block(g->b_block, g->b_step, c0 + c, &run);
+            const float *from = g->b + in_block(g->b_block, g->b_step, j0 + c, &run);
             j->k->pack_panels(to + c / nr * j->b_step, nr, j->b_step, from + k0 * g->b_row,
                               g->b_row, len, run, PH_F32);
         }
     }
 }
 
-/* ---- many rows ------------------------------------------------------------------------ */
+/* ---- items of the first loop -------------------------------------------------------- */
 
-/* A tile that would reach beyond the last column of c goes through a buffer. */
-static void edge_tile(const job *j, int rows, int cols, int len, const float *a,
-                      const float *b, int i0, int j0, float *tile, int add)
+static void pack_full(const job *j, int item)
 {
-    int mr = j->k->mr, nr = j->k->nr;
-    if (add) fetch(j, i0, rows, j0, cols, tile, nr);
-    j->k->product(rows, ph_round_up(cols, PH_LANES), len, a, mr, b, nr, 0, tile, nr, add);
-    emit(j, i0, rows, j0, cols, tile, nr);
+    int nr = j->k->nr, groups = ph_div_up(j->j_len, GROUP * nr);
+    int c0 = item % groups * GROUP * nr, k0 = item / groups * j->kc;
+    int cols = ph_min(GROUP * nr, j->j_len - c0), len = ph_min(j->kc, j->k_len - k0);
+    pack_b(j, j->j0 + c0, cols, j->k0 + k0, len,
+           j->packed + c0 / nr * j->b_step + (int64_t)k0 * nr);
 }
 
-/* `len` steps of the chain for a rectangle of c; a and b are packed. c is the rectangle
-   itself or its copy. */
-static void block_steps(const job *j, const scratch *s, int i0, int rows, int j0, int cols,
-                        const float *b, int len, float *c, int64_t ldc, int add)
+/* where the panels of a begin for the steps from kk on */
+static float *a_part(const job *j, int kk)
 {
-    int mr = j->k->mr, nr = j->k->nr;
-    for (int p = 0; p < cols; p += nr, b += j->b_step) {
-        int wide = ph_min(nr, cols - p);
-        int direct = !j->plain || wide % PH_LANES == 0;
-        const float *a = s->a;
-        for (int t = 0; t < rows; t += mr, a += j->a_step) {
-            int high = ph_min(mr, rows - t);
-            if (direct)
-                j->k->product(high, ph_round_up(wide, PH_LANES), len, a, mr, b, nr, 0,
-                              c + t * ldc + p, ldc, add);
-            else
-                edge_tile(j, high, wide, len, a, b, i0 + t, j0 + p, s->c, add);
-        }
-    }
+    return j->packed + (int64_t)(kk / j->kc) * ph_div_up(j->g->m, j->k->mr) * j->a_step;
 }
 
-static void full_item(const job *j, const scratch *s, int item)
+static void pack_panel(const job *j, int item)
 {
-    const ph_gemm *g = j->g;
-    int row_parts = ph_div_up(g->m, j->rows), kc = j->s->kc;
-    int i0 = item % row_parts * j->rows, p0 = item / row_parts * j->columns;
-    int rows = ph_min(j->rows, g->m - i0), cols = ph_min(j->columns, j->j_len - p0);
-    int j0 = j->j0 + p0, add = g->add || j->k0 > 0, last = j->k0 + j->k_len == g->k;
-    const float *b = j->packed + p0 / j->k->nr * j->b_step;
-    float *c = j->plain ? (float *)g->c + i0 * g->c_row + j0 : s->c;
-    int64_t ldc = j->plain ? g->c_row : j->columns;
-    if (!j->plain && add) fetch(j, i0, rows, j0, cols, c, ldc);
-    for (int kk = 0; kk < j->k_len; kk += kc) {
-        int len = ph_min(kc, j->k_len - kk);
-        pack_left(j, i0, rows, j->k0 + kk, len, s->a, j->a_step);
-        block_steps(j, s, i0, rows, j0, cols, b + (int64_t)kk * j->k->nr, len, c, ldc,
-                    add || kk > 0);
-    }
-    for (int i = 0; i < rows; i++) {
-        if (!j->k_len && !add) memset(c + i * ldc, 0, (size_t)cols * sizeof *c);
-        if (last && g->bias) add_row(j->k, c + i * ldc, g->bias + j0, cols);
-    }
-    if (!j->plain) emit(j, i0, rows, j0, cols, c, ldc);
+    int mr = j->k->mr, i0 = item * TILES * mr;
+    int rows = ph_min(TILES * mr, j->g->m - i0);
+    for (int kk = 0; kk < j->g->k; kk += j->kc)
+        pack_a(j, i0, rows, kk, ph_min(j->kc, j->g->k - kk),
+               a_part(j, kk) + i0 / mr * j->a_step);
 }
 
-/* ---- few rows ------------------------------------------------------------------------- */
-
-/* a as floats: rows for STREAM, one panel for TURN. */
-static void prepare_left(job *j)
+/* a as rows of floats */
+static void pack_stream(job *j)
 {
     const ph_gemm *g = j->g;
     j->left = j->packed;
     j->left_ld = ph_round_up(g->k, PH_LANES);
-    if (g->k == 0) return;
-    if (j->mode == TURN) {
-        pack_left(j, 0, g->m, 0, g->k, j->packed, 0);
-    } else if (g->a_col == 1 && g->a_type == PH_F32) {
+    if (g->a_col == 1 && g->a_type == PH_F32) {
         j->left = g->a;
         j->left_ld = g->a_row;
     } else if (g->a_col == 1) {
         for (int i = 0; i < g->m; i++)
-            j->k->load_row(j->packed + i * j->left_ld, ph_at(g->a, g->a_type, i * g->a_row),
-                           g->k, g->a_type, 1.0f);
+            j->k->load_row(j->packed + i * j->left_ld,
+                           ph_at(g->a, g->a_type, i * g->a_row), g->k, g->a_type, 1.0f);
     } else {
         for (int kk = 0; kk < g->k; kk++) {
-            float column[PH_MR_MAX + PH_LANES];
+            float column[PH_LANES];
             j->k->load_row(column, ph_at(g->a, g->a_type, kk * g->a_col), g->m, g->a_type,
                            1.0f);
             for (int i = 0; i < g->m; i++) j->packed[i * j->left_ld + kk] = column[i];
@@ -419,69 +412,121 @@ static void prepare_left(job *j)
     }
 }
 
+/* ---- items of the second loop ------------------------------------------------------- */
+
+/* While a tile is computed, what the next one starts with is fetched: its part of c, and
+   a share of the next panel of b, which comes from the L3 cache or from memory. */
+static void prefetch(const job *j, const float *c, int64_t ldc, const float *b, int lines)
+{
+    for (int i = 0; c && i < j->k->mr; i++)
+        for (int p = 0; p < j->k->nr; p += LINE) __builtin_prefetch(c + i * ldc + p, 1, 3);
+    for (int i = 0; b && i < lines; i++) __builtin_prefetch(b + i * LINE, 0, 2);
+}
+
+/* One tile of c; one that reaches beyond the last column goes through a buffer. */
+static void tile(const job *j, const area *r, int t, int p, int len, const float *a,
+                 const float *b, float *buffer, int add)
+{
+    int mr = j->k->mr, nr = j->k->nr;
+    int rows = ph_min(mr, r->rows - t), cols = ph_min(nr, r->cols - p);
+    int padded = ph_round_up(cols, PH_LANES);
+    if (!j->plain || cols == padded) {
+        j->k->product(rows, padded, len, a, mr, b, nr, 0, r->c + t * r->ldc + p, r->ldc,
+                      add);
+    } else {
+        area edge = {r->i0 + t, rows, r->j0 + p, cols, buffer, nr};
+        if (add) copy_area(j, &edge, 0);
+        j->k->product(rows, padded, len, a, mr, b, nr, 0, buffer, nr, add);
+        copy_area(j, &edge, 1);
+    }
+}
+
+/* `len` steps of the chain for a rectangle of c; a and b are packed. */
+static void steps(const job *j, const area *r, int len, const float *a, const float *b,
+                  float *buffer, int add)
+{
+    int mr = j->k->mr, nr = j->k->nr;
+    int lines = ph_div_up(ph_div_up(nr * len, LINE), ph_div_up(r->rows, mr));
+    for (int p = 0; p < r->cols; p += nr, b += j->b_step) {
+        const float *next = p + nr < r->cols ? b + j->b_step : NULL, *left = a;
+        for (int t = 0; t < r->rows; t += mr, left += j->a_step) {
+            int more = t + 2 * mr <= r->rows;
+            prefetch(j, more ? r->c + (t + mr) * r->ldc + p : NULL, r->ldc, next, lines);
+            if (next) next += lines * LINE;
+            tile(j, r, t, p, len, left, b, buffer, add);
+        }
+    }
+}
+
+static void full_item(const job *j, const scratch *s, int item)
+{
+    int down = ph_div_up(j->g->m, j->rows), add = j->g->add || j->k0 > 0;
+    int i0 = item % down * j->rows, p0 = item / down * j->columns;
+    const float *b = j->packed + p0 / j->k->nr * j->b_step;
+    area r = {.i0 = i0, .rows = ph_min(j->rows, j->g->m - i0), .j0 = j->j0 + p0,
+              .cols = ph_min(j->columns, j->j_len - p0)};
+    begin(j, &r, s, add);
+    for (int kk = 0; kk < j->k_len; kk += j->kc) {
+        int len = ph_min(j->kc, j->k_len - kk);
+        pack_a(j, i0, r.rows, j->k0 + kk, len, s->panels);
+        steps(j, &r, len, s->panels, b + (int64_t)kk * j->k->nr, s->c, add || kk > 0);
+    }
+    finish(j, &r);
+}
+
+static void panel_item(const job *j, const scratch *s, int item)
+{
+    int j0 = item * j->columns, k = j->g->k;
+    area r = {.rows = j->g->m, .j0 = j0, .cols = ph_min(j->columns, j->g->n - j0)};
+    begin(j, &r, s, j->g->add);
+    for (int kk = 0; kk < k; kk += j->kc) {
+        int len = ph_min(j->kc, k - kk);
+        pack_b(j, j0, r.cols, kk, len, s->panels);
+        steps(j, &r, len, a_part(j, kk), s->panels, s->c, j->g->add || kk > 0);
+    }
+    finish(j, &r);
+}
+
 static void stream_item(const job *j, const scratch *s, int item)
 {
     const ph_gemm *g = j->g;
-    int j0 = item * j->columns, cols = ph_min(j->columns, g->n - j0);
-    float *c = j->plain ? (float *)g->c + j0 : s->c;
-    int64_t ldc = j->plain ? g->c_row : j->columns;
-    if (!j->plain && g->add) fetch(j, 0, g->m, j0, cols, c, ldc);
-    for (int i = 0; i < g->m && !g->add; i++)
-        memset(c + i * ldc, 0, (size_t)cols * sizeof *c);
-    for (int p = 0, run; p < cols; p += run) {
-        run = cols - p;
+    int j0 = item * j->columns;
+    area r = {.rows = g->m, .j0 = j0, .cols = ph_min(j->columns, g->n - j0)};
+    begin(j, &r, s, g->add);
+    for (int p = 0, run; p < r.cols; p += run) {
+        run = r.cols - p;
         const float *b = g->b + in_block(g->b_block, g->b_step, j0 + p, &run);
-        j->k->stream(g->m, run, g->k, j->left, j->left_ld, b, g->b_row, c + p, ldc);
+        j->k->stream(g->m, run, g->k, j->left, j->left_ld, b, g->b_row, r.c + p, r.ldc);
     }
-    for (int i = 0; i < g->m && g->bias; i++)
-        add_row(j->k, c + i * ldc, g->bias + j0, cols);
-    if (!j->plain) emit(j, 0, g->m, j0, cols, c, ldc);
+    finish(j, &r);
 }
 
-static void turn_item(const job *j, const scratch *s, int item)
-{
-    const ph_gemm *g = j->g;
-    int mr = j->k->mr, nr = j->k->nr, kc = j->s->kc, end = (item + 1) * j->columns;
-    for (int j0 = item * j->columns; j0 < ph_min(end, g->n); j0 += nr) {
-        int cols = ph_min(nr, g->n - j0);
-        if (g->add)
-            fetch(j, 0, g->m, j0, cols, s->c, nr);
-        else
-            memset(s->c, 0, (size_t)mr * (size_t)nr * sizeof *s->c);
-        for (int kk = 0; kk < g->k; kk += kc) {
-            int len = ph_min(kc, g->k - kk);
-            turn_panel(j, j0, cols, kk, len, s->a);
-            j->k->product(g->m, ph_round_up(cols, PH_LANES), len,
-                          j->left + (int64_t)kk * mr, mr, s->a, nr, 0, s->c, nr, 1);
-        }
-        for (int i = 0; i < g->m && g->bias; i++)
-            add_row(j->k, s->c + i * nr, g->bias + j0, cols);
-        emit(j, 0, g->m, j0, cols, s->c, nr);
-    }
-}
-
-/* ---- loops ---------------------------------------------------------------------------- */
+/* ---- the loops ---------------------------------------------------------------------- */
 
 static void pack_loop(void *arg, int lane, int index)
 {
     const job *j = ((batch *)arg)->jobs;
     (void)lane;
     for (; index >= j->packs; j++) index -= j->packs;
-    pack_right(j, index);
+    if (j->mode == FULL)
+        pack_full(j, index);
+    else
+        pack_panel(j, index);
 }
 
 static void item_loop(void *arg, int lane, int index)
 {
     batch *b = arg;
     const job *j = b->jobs;
+    ph_arena arena = {.base = b->lanes + b->lane_size * (size_t)lane};
     for (; index >= j->items; j++) index -= j->items;
-    scratch s = lane_scratch(b, j, lane);
+    scratch s = lay_lane(j, &arena);
     if (j->mode == FULL)
         full_item(j, &s, index);
-    else if (j->mode == STREAM)
-        stream_item(j, &s, index);
+    else if (j->mode == PANEL)
+        panel_item(j, &s, index);
     else
-        turn_item(j, &s, index);
+        stream_item(j, &s, index);
 }
 
 /* Sets the part of k and of the columns that round r works on, and its items. */
@@ -496,7 +541,9 @@ static void set_round(job *j, int r)
     j->j_len = ph_min(j->width, g->n - j->j0);
     j->items = ph_div_up(g->m, j->rows) * ph_div_up(j->j_len, j->columns);
     if (j->mode == FULL)
-        j->packs = ph_div_up(j->j_len, GROUP * j->k->nr) * ph_div_up(j->k_len, j->s->kc);
+        j->packs = ph_div_up(j->j_len, GROUP * j->k->nr) * ph_div_up(j->k_len, j->kc);
+    if (j->mode == PANEL) j->packs = ph_div_up(g->m, TILES * j->k->mr);
+    if (j->mode == STREAM) pack_stream(j);
 }
 
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace)
@@ -504,10 +551,7 @@ void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace)
     batch b;
     int rounds = 0;
     lay_batch(&b, ctx, list, count, workspace);
-    for (int i = 0; i < count; i++) {
-        rounds = ph_max(rounds, b.jobs[i].rounds);
-        if (b.jobs[i].mode == STREAM || b.jobs[i].mode == TURN) prepare_left(&b.jobs[i]);
-    }
+    for (int i = 0; i < count; i++) rounds = ph_max(rounds, b.jobs[i].rounds);
     for (int r = 0; r < rounds; r++) {
         int packs = 0, items = 0;
         for (int i = 0; i < count; i++) {

@@ -68,8 +68,8 @@ typedef struct ph_kernels {
     void (*scores)(int m, int n, int k, const float *a, const float *b, float *s,
                    float *peak);
 
-    /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j].
-       n a multiple of 16. */
+    /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j];
+       alpha NULL: c is overwritten. n a multiple of 16. */
     void (*weigh)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha);
 

@@ -88,7 +88,7 @@ static void weigh(int m, int n, int k, const float *p, const float *b, int64_t l
 {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
-            float sum = c[i * ldc + j] * alpha[i];
+            float sum = alpha ? c[i * ldc + j] * alpha[i] : 0;
             for (int kk = 0; kk < k; kk++)
                 sum = fmaf(p[i * PH_STRIP_LD + kk], b[kk * ldb + j], sum);
             c[i * ldc + j] = sum;

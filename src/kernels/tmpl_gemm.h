@@ -87,20 +87,24 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 
 #define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK) TILE(scores, M, 32, ACROSS, PEAK)
 #define WEIGH(M) TILE(weigh, M, 16, ALONG, SHRINK) TILE(weigh, M, 32, ALONG, SHRINK)
+#define BEGIN(M) TILE(begin, M, 16, ALONG, FRESH) TILE(begin, M, 32, ALONG, FRESH)
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH) TILE(fresh, M, 32, ACROSS, FRESH)
 #define ADDP(M) TILE(add, M, 16, ACROSS, ADD) TILE(add, M, 32, ACROSS, ADD)
 #if NR == 16
 #undef SCORES
 #undef WEIGH
+#undef BEGIN
 #undef FRESHP
 #undef ADDP
 #define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK)
 #define WEIGH(M) TILE(weigh, M, 16, ALONG, SHRINK)
+#define BEGIN(M) TILE(begin, M, 16, ALONG, FRESH)
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH)
 #define ADDP(M) TILE(add, M, 16, ACROSS, ADD)
 #endif
 EACH_ROW(SCORES)
 EACH_ROW(WEIGH)
+EACH_ROW(BEGIN)
 EACH_ROW(FRESHP)
 EACH_ROW(ADDP)
 
@@ -112,10 +116,12 @@ EACH_ROW(ADDP)
 #endif
 #define SCORES_ENTRY(M) ENTRY(scores, M)
 #define WEIGH_ENTRY(M) ENTRY(weigh, M)
+#define BEGIN_ENTRY(M) ENTRY(begin, M)
 #define FRESH_ENTRY(M) ENTRY(fresh, M)
 #define ADD_ENTRY(M) ENTRY(add, M)
 static tile_fn *const scores_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(SCORES_ENTRY)};
 static tile_fn *const weigh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(WEIGH_ENTRY)};
+static tile_fn *const begin_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(BEGIN_ENTRY)};
 static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
 static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
 
@@ -130,8 +136,10 @@ static void scores(int m, int n, int k, const float *a, const float *b, float *s
 static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha)
 {
-    for (int j = 0; j < n; j += NR)
-        weigh_tiles[m][n - j >= NR](k, p, 0, b + j, ldb, c + j, ldc, alpha, NULL);
+    for (int j = 0; j < n; j += NR) {
+        tile_fn *f = alpha ? weigh_tiles[m][n - j >= NR] : begin_tiles[m][n - j >= NR];
+        f(k, p, 0, b + j, ldb, c + j, ldc, alpha, NULL);
+    }
 }
 
 static void product(int m, int n, int k, const float *a, int64_t lda, const float *b,
