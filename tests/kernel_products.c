@@ -133,18 +133,19 @@ static void weigh_at(const ph_kernels *t, int n, int k, int64_t ldb)
     float alpha_start[ROWS];
     for (int i = 0; i < ROWS; i++) alpha_start[i] = bed_between(0, 1);
     int64_t ldc = n + (bed_below(2) ? 0 : 5);
+    int fresh = !bed_below(3); /* alpha NULL: c is overwritten */
     memcpy(expected, start, sizeof start);
     for (int i = 0; i < ROWS; i += REF.mr)
         REF.weigh(ph_min(ROWS - i, REF.mr), n, k, left + i * PH_STRIP_LD, right, ldb,
-                  expected + i * LD, LD, alpha_start + i);
+                  expected + i * LD, LD, fresh ? NULL : alpha_start + i);
     const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
     for (int m = 1; m <= t->mr; m++) {
-        bed_say("%s weigh m=%d n=%d k=%d ldb=%d ldc=%d", t->name, m, n, k, (int)ldb,
-                (int)ldc);
+        bed_say("%s weigh m=%d n=%d k=%d ldb=%d ldc=%d%s", t->name, m, n, k, (int)ldb,
+                (int)ldc, fresh ? " no alpha" : "");
         const float *p = bed_copy(0, left, (m - 1) * PH_STRIP_LD + k, side());
-        const float *alpha = bed_copy(4, alpha_start, m, side());
+        const float *alpha = fresh ? NULL : bed_copy(4, alpha_start, m, side());
         float *c = bed_floats(2, (m - 1) * ldc + n, side());
-        for (int i = 0; i < m; i++)
+        for (int i = 0; i < m && !fresh; i++)
             memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
         t->weigh(m, n, k, p, b, ldb, c, ldc, alpha);
         bed_same_rows("c", c, ldc, expected, LD, m, n, n);

@@ -80,12 +80,31 @@ static void sweep_exp2(const ph_kernels *t, uint32_t from, uint32_t end, worst *
     }
 }
 
+/* Every float near a place where the method changes course. */
+static void seam(const ph_kernels *t, float at, int is_tanh)
+{
+    float x[64], y[64], ref[64];
+    for (uint32_t i = 0; i < 64; i++) x[i] = ph_float(ph_bits(at) - 32 + i);
+    memcpy(y, x, sizeof x);
+    memcpy(ref, x, sizeof x);
+    if (is_tanh) {
+        t->softcap(64, y, 1.0f);
+        ph_kernels_ref.softcap(64, ref, 1.0f);
+    } else {
+        t->weights(64, y, 0.0f);
+        ph_kernels_ref.weights(64, ref, 0.0f);
+    }
+    bed_same(is_tanh ? "tanh at a seam" : "2^x at a seam", y, ref, 64);
+}
+
 void check_exp2(const ph_kernels *t)
 {
     worst w = {0, 0};
     bed_say("%s exp2", t->name);
     sweep_exp2(t, 0x80000000u, ph_bits(-130.0f) + 1, &w); /* -0 down to -130 */
     sweep_exp2(t, 0, ph_bits(0.5f), &w); /* a maximum that was rounded down */
+    for (int i = 1; i <= 260; i++)
+        seam(t, (float)i * -0.5f, 0); /* nearest whole number */
     float ends[16] = {-INFINITY, -130, -127, -126.6f, -1e30f, 0, -0.0f, -1, -2, -126};
     t->weights(16, ends, 0.0f);
     const float expected[10] = {0, 0, 0, 0, 0, 1, 1, 0.5f, 0.25f, 0x1p-126f};
@@ -122,6 +141,8 @@ void check_tanh(const ph_kernels *t)
                 bed_fail("tanh(-%a) is not -tanh(%a)", (double)x[i], (double)x[i]);
         }
     }
+    seam(t, 0.6f, 1);
+    seam(t, -0.6f, 1);
     float ends[16] = {INFINITY, -INFINITY, 0, 100, -1e30f, NAN};
     t->softcap(16, ends, 5.0f);
     const float expected[6] = {5, -5, 0, 5, -5, NAN};
