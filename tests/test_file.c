@@ -287,7 +287,7 @@ static void bad_sources(void)
 /* Cut anywhere, or with a byte too many, a good file is a bad one. */
 static void truncated(void)
 {
-    char bytes[1000];
+    char bytes[1000] = {0};
     CHECK(write_two("x") == PH_OK, "%s", error);
     size_t size = get_file("x", bytes, sizeof bytes);
     for (size_t cut = 0; cut <= size + 1; cut++) {
