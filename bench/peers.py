@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""peers.py - the shapes of `polyhead bench` against PyTorch, in one interleaved run.
+
+    python3 bench/peers.py [--filter TEXT] [--threads 1,2] [--seconds 120] [--json]
+
+Each side computes the same numbers in the same memory, a few milliseconds of calls each
+in turn: forward by scaled_dot_product_attention without a graph, backward by
+torch.autograd.grad on a kept graph, so only the backward pass is timed. Ratios above 1 say
+that Polyhead is faster. Results of both are compared with PyTorch in double precision.
+
+Polyhead is called through ctypes (build/libpolyhead.so, or --lib), PyTorch through its
+Python interface; a call costs either side one to five microseconds of Python. Without
+PyTorch there is nothing to compare with: one line says so, and the status is 0. It is 1
+when a result is wrong.
+"""
+import argparse
+import ctypes
+import json
+import math
+import mmap
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from ctypes import (POINTER, Structure, byref, c_char_p, c_float, c_int, c_int64, c_size_t,
+                    c_uint64, c_void_p)
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DTYPES = {"f32": 0, "f16": 1, "bf16": 2}
+ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
+LARGEST_ERROR = {"f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}  # relative to the largest element
+
+
+# ---- polyhead.h, as far as it is used here ----
+
+class Options(Structure):
+    _fields_ = [("device", c_int), ("device_index", c_int), ("threads", c_int),
+                ("isa", c_char_p), ("checked", c_int), ("alloc", c_void_p),
+                ("release", c_void_p), ("parallel", c_void_p), ("user", c_void_p),
+                ("error", c_char_p), ("error_size", c_size_t)]
+
+
+class Strides(Structure):
+    _fields_ = [("batch", c_int64), ("head", c_int64), ("time", c_int64)]
+
+
+class Broadcast(Structure):
+    _fields_ = [("batch", c_int), ("heads", c_int), ("q_len", c_int)]
+
+
+class Attn(Structure):
+    _fields_ = ([(name, c_int) for name in ("batch", "q_heads", "k_heads", "v_heads", "q_len",
+                                            "kv_len", "qk_dim", "v_dim", "dtype")]
+                + [(name, Strides) for name in ("q", "k", "v", "out", "dq", "dk", "dv")]
+                + [(name, c_float) for name in ("scale", "softcap", "dropout")]
+                + [(name, c_int) for name in ("mask", "band_left", "band_right", "anchor",
+                                              "q_offset")]
+                + [("bias", Broadcast), ("visible", Broadcast), ("gate", c_int),
+                   ("variant", c_char_p), ("backward", c_int)])
+
+
+class Args(Structure):
+    _fields_ = ([(name, c_void_p) for name in ("q", "k", "v", "out", "lse", "bias", "visible",
+                                               "gate", "sink", "alibi", "q_lens", "kv_lens",
+                                               "extra", "look")]
+                + [("seed", c_uint64), ("workspace", c_void_p), ("stream", c_void_p)])
+
+
+class Grads(Structure):
+    _fields_ = [(name, c_void_p) for name in ("dout", "dlse", "dq", "dk", "dv", "dbias",
+                                              "dgate", "dsink", "dextra")]
+
+
+def load_library(path):
+    lib = ctypes.CDLL(path)
+    lib.ph_version.restype = c_char_p
+    lib.ph_error.argtypes = [c_void_p]
+    lib.ph_error.restype = c_char_p
+    lib.ph_isa.argtypes = [c_void_p]
+    lib.ph_isa.restype = c_char_p
+    lib.ph_open.argtypes = [POINTER(c_void_p), POINTER(Options)]
+    lib.ph_close.argtypes = [c_void_p]
+    lib.ph_plan_create.argtypes = [POINTER(c_void_p), c_void_p, POINTER(Attn)]
+    lib.ph_plan_free.argtypes = [c_void_p]
+    lib.ph_forward.argtypes = [c_void_p, POINTER(Args)]
+    lib.ph_backward.argtypes = [c_void_p, POINTER(Args), POINTER(Grads)]
+    return lib
+
+
+class Context:
+    """A ph_ctx; calls that fail raise its sentence."""
+
+    def __init__(self, lib, threads):
+        text = ctypes.create_string_buffer(256)
+        options = Options(threads=threads, error=ctypes.cast(text, c_char_p), error_size=256)
+        self.lib, self.handle = lib, c_void_p()
+        if lib.ph_open(byref(self.handle), byref(options)):
+            sys.exit("ph_open: " + text.value.decode())
+        self.isa = lib.ph_isa(self.handle).decode()
+
+    def check(self, status):
+        if status:
+            sys.exit("polyhead: " + self.lib.ph_error(self.handle).decode())
+
+    def close(self):
+        self.lib.ph_close(self.handle)
+
+
+# ---- shapes ----
+
+def last_level_cache():
+    """Bytes, or 64 MB where the system does not say."""
+    best, folder = 0, "/sys/devices/system/cpu/cpu0/cache"
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        try:
+            with open(f"{folder}/{name}/size") as file:
+                text = file.read().strip()
+        except OSError:
+            continue
+        factor = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        best = max(best, int(text.rstrip("KM")) * factor)
+    return best or 64 << 20
+
+
+def list_shapes(program):
+    """The table of `polyhead bench --list`, read as it is printed."""
+    text = subprocess.run([program, "bench", "--list"], check=True, capture_output=True,
+                          text=True, env={**os.environ, "NO_COLOR": "1"}).stdout
+    shapes = []
+    for line in text.splitlines()[1:]:
+        word = line.replace(",", " ").split()
+        if len(word) < 8 or word[7] not in DTYPES:
+            continue
+        shape = dict(zip(("q_heads", "kv_heads", "q_len", "kv_len", "dim"), map(int, word[2:7])))
+        shape.update(name=word[0], dtype=word[7], causal="causal" in word[8:],
+                     layer=word[0].startswith("layer"))
+        shape["job"] = ("backward" if "backward" in word[0] else
+                        "decode" if shape["q_len"] == 1 else "forward")
+        if word[1] == "many":  # as many as exceed the last-level cache
+            one = 2 * shape["kv_heads"] * shape["kv_len"] * shape["dim"] * ELEMENT[word[7]]
+            shape["batch"] = max(2 * last_level_cache(), 128 << 20) // one + 1
+        else:
+            shape["batch"] = int(word[1])
+        shapes.append(shape)
+    return shapes
+
+
+# ---- memory: the same for both sides, in large pages as `polyhead bench` has it ----
+
+def tensor(torch, shape, dtype, keep):
+    """An uninitialised tensor; what it lives in is added to keep."""
+    kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    count = math.prod(shape)
+    room = mmap.mmap(-1, max(count * ELEMENT[dtype], 1))
+    if len(room) >= 2 << 20 and hasattr(mmap, "MADV_HUGEPAGE"):
+        room.madvise(mmap.MADV_HUGEPAGE)
+    keep.append(room)
+    return torch.frombuffer(room, dtype=kind, count=count).view(shape)
+
+
+class Problem:
+    """One shape with its data: ours() and theirs() do the work once."""
+
+    def __init__(self, torch, ctx, shape):
+        self.torch, self.ctx, self.shape, self.keep = torch, ctx, shape, []
+        b, hq, hk = shape["batch"], shape["q_heads"], shape["kv_heads"]
+        tq, tk, d = shape["q_len"], shape["kv_len"], shape["dim"]
+        self.backward = shape["job"] == "backward"
+        torch.manual_seed(1)
+        new = lambda *size: tensor(torch, size, shape["dtype"], self.keep)
+        self.q, self.k, self.v = new(b, hq, tq, d), new(b, hk, tk, d), new(b, hk, tk, d)
+        self.out, self.dout = new(b, hq, tq, d), new(b, hq, tq, d)
+        self.grads = [new(b, h, t, d) for h, t in ((hq, tq), (hk, tk), (hk, tk))]
+        self.lse = tensor(torch, (b, hq, tq), "f32", self.keep)
+        for x in (self.q, self.k, self.v, self.dout):
+            x.normal_()
+        self._prepare_ours()
+        self._prepare_theirs()
+
+    def _prepare_ours(self):
+        s, lib = self.shape, self.ctx.lib
+        attn = Attn(batch=s["batch"], q_heads=s["q_heads"], k_heads=s["kv_heads"],
+                    v_heads=s["kv_heads"], q_len=s["q_len"], kv_len=s["kv_len"],
+                    qk_dim=s["dim"], dtype=DTYPES[s["dtype"]], mask=int(s["causal"]),
+                    backward=int(self.backward))
+        at = lambda x: x.data_ptr()
+        args = Args(q=at(self.q), k=at(self.k), v=at(self.v), out=at(self.out),
+                    lse=at(self.lse))
+        grads = Grads(dout=at(self.dout), dq=at(self.grads[0]), dk=at(self.grads[1]),
+                      dv=at(self.grads[2]))
+        self.plan = c_void_p()
+        self.ctx.check(lib.ph_plan_create(byref(self.plan), self.ctx.handle, byref(attn)))
+        self.ctx.check(lib.ph_forward(self.plan, byref(args)))
+        if self.backward:
+            self.ours = lambda: self.ctx.check(
+                lib.ph_backward(self.plan, byref(args), byref(grads)))
+        else:
+            self.ours = lambda: self.ctx.check(lib.ph_forward(self.plan, byref(args)))
+
+    def attention(self, q, k, v):
+        return self.torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=self.shape["causal"],
+            enable_gqa=self.shape["q_heads"] != self.shape["kv_heads"])
+
+    def _prepare_theirs(self):
+        torch = self.torch
+        if self.backward:
+            inputs = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+            out = self.attention(*inputs)
+            self.theirs = lambda: torch.autograd.grad(out, inputs, self.dout,
+                                                      retain_graph=True)
+        else:
+            def forward():
+                with torch.inference_mode():
+                    return (self.attention(self.q, self.k, self.v),)
+            self.theirs = forward
+
+    def errors(self):
+        """Largest distance of both from double precision, first batch row, relative to its
+        largest element."""
+        torch, inputs = self.torch, [x[:1].double() for x in (self.q, self.k, self.v)]
+        for x in inputs:
+            x.requires_grad_(self.backward)
+        exact = (self.attention(*inputs),)
+        if self.backward:
+            exact = torch.autograd.grad(exact[0], inputs, self.dout[:1].double())
+        self.ours()
+        ours, theirs = self.grads if self.backward else [self.out], self.theirs()
+        worst = lambda results: max(
+            ((x[:1].double() - e).abs().max() / e.abs().max()).item()
+            for x, e in zip(results, exact))
+        return worst(ours), worst(theirs)
+
+    def close(self):
+        self.ctx.lib.ph_plan_free(self.plan)
+
+
+# ---- measuring ----
+
+def burst(run, seconds, times):
+    """Calls run for about so long, at least once; each call is a sample."""
+    start = now = time.perf_counter()
+    while True:
+        run()
+        then = now
+        now = time.perf_counter()
+        times.append(now - then)
+        if now - start >= seconds:
+            return
+
+
+def measure(problem, threads, seconds):
+    """Bursts in turn. PyTorch's threads keep spinning after a call; a pause lets them fall
+    asleep, so that neither side runs against the other's idle threads."""
+    ours, theirs = [], []
+    pause = 0.02 if threads > 1 else 0
+    problem.ours()
+    problem.theirs()
+    start = time.perf_counter()
+    while len(ours) < 3 or len(theirs) < 3 or time.perf_counter() - start < seconds:
+        time.sleep(pause)
+        burst(problem.ours, 0.01, ours)
+        burst(problem.theirs, 0.01, theirs)
+    return ours, theirs
+
+
+def row_of(shape, threads, ours, theirs, errors):
+    row = {key: shape[key] for key in ("name", "job", "batch", "q_heads", "kv_heads", "q_len",
+                                       "kv_len", "dim", "dtype", "causal")}
+    median = statistics.median
+    row.update(threads=threads, runs=[len(ours), len(theirs)],
+               ours_least=min(ours), ours_median=median(ours),
+               torch_least=min(theirs), torch_median=median(theirs),
+               ratio_least=min(theirs) / min(ours), ratio_median=median(theirs) / median(ours),
+               ours_error=errors[0], torch_error=errors[1],
+               right=errors[0] <= LARGEST_ERROR[shape["dtype"]])
+    return row
+
+
+# ---- output ----
+
+def text_time(seconds):
+    for limit, factor, unit in ((1e-3, 1e6, "us"), (1, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds:.4g} s"
+
+
+HEAD = (f"{'shape':25} {'thr':>3}  {'least: ours':>11} {'PyTorch':>9} {'ratio':>6}  "
+        f"{'median: ours':>12} {'PyTorch':>9} {'ratio':>6}  {'error: ours':>11} {'PyTorch':>8}")
+
+
+def print_row(row):
+    mark = "" if row["right"] else "  WRONG"
+    print(f"{row['name']:25} {row['threads']:3}  {text_time(row['ours_least']):>11} "
+          f"{text_time(row['torch_least']):>9} {row['ratio_least']:6.2f}  "
+          f"{text_time(row['ours_median']):>12} {text_time(row['torch_median']):>9} "
+          f"{row['ratio_median']:6.2f}  {row['ours_error']:11.1e} {row['torch_error']:8.1e}"
+          f"{mark}", flush=True)
+
+
+def summary(rows):
+    """Geometric means of the ratios of the least times, and where we are slower."""
+    def mean(keep):
+        logs = [math.log(r["ratio_least"]) for r in rows if keep(r)]
+        return math.exp(sum(logs) / len(logs)) if logs else None
+    result = {"slower": [f"{r['name']} ({r['threads']} threads)" for r in rows
+                         if r["ratio_least"] < 1],
+              "wrong": sorted({r["name"] for r in rows if not r["right"]})}
+    parts = {"f32": lambda r: r["dtype"] == "f32", "f16 and bf16": lambda r: r["dtype"] != "f32"}
+    for name, of_type in parts.items():
+        for job in ("forward", "backward"):
+            kind = lambda r: of_type(r) and r["job"] == job
+            result[f"{name} {job}, T >= 128"] = mean(lambda r: kind(r) and r["q_len"] >= 128)
+            result[f"{name} {job}, T <= 32"] = mean(lambda r: kind(r) and r["q_len"] <= 32)
+        result[f"{name} decode"] = mean(lambda r: of_type(r) and r["job"] == "decode")
+        result[f"{name} layer"] = mean(lambda r: of_type(r) and r["job"].startswith("layer"))
+    prompt = lambda r: r["dtype"] == "f32" and r["job"] in ("forward", "backward")
+    result["f32, T >= 128"] = mean(lambda r: prompt(r) and r["q_len"] >= 128)
+    result["f32, T <= 32"] = mean(lambda r: prompt(r) and r["q_len"] <= 32)
+    return {key: value for key, value in result.items() if value is not None}
+
+
+def print_summary(result):
+    print("\nPyTorch's least time over ours, geometric means; above 1: we are faster")
+    for key, value in result.items():
+        if isinstance(value, float):
+            print(f"  {key:30} {value:6.2f}")
+    print("slower than PyTorch: " + (", ".join(result["slower"]) or "none"))
+    if result["wrong"]:
+        print("wrong: " + ", ".join(result["wrong"]))
+
+
+def cpu_name():
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+# ---- the command ----
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--filter", metavar="TEXT", default="",
+                        help="only shapes whose name contains TEXT")
+    parser.add_argument("--threads", metavar="N[,N...]", default="1,2",
+                        help="numbers of threads, of both sides (default 1,2)")
+    parser.add_argument("--seconds", metavar="S", type=float, default=120,
+                        help="time for everything; each shape is run at least three times")
+    parser.add_argument("--json", action="store_true", help="one JSON object, not a table")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"),
+                        help="where polyhead and libpolyhead.so are (default build)")
+    return parser.parse_args()
+
+
+def import_torch():
+    try:
+        import torch
+        return torch
+    except ImportError:
+        print("PyTorch is not here, so there is nothing to compare with "
+              "(python3 -m pip install torch)")
+        sys.exit(0)
+
+
+def main():
+    options = parse()
+    torch = import_torch()
+    lib = load_library(os.path.join(options.build, "libpolyhead.so"))
+    shapes = [s for s in list_shapes(os.path.join(options.build, "polyhead"))
+              if options.filter in s["name"] and not s["layer"]]
+    counts = [int(word) for word in options.threads.split(",")]
+    contexts = {n: Context(lib, n) for n in counts}
+    each = options.seconds / max(len(shapes) * len(counts), 1)
+    info = {"schema": "polyhead.peers/1", "cpu": cpu_name(), "cores": os.cpu_count(),
+            "version": lib.ph_version().decode(), "isa": contexts[counts[0]].isa,
+            "torch": torch.__version__, "torch_isa": torch.backends.cpu.get_cpu_capability()}
+    if not options.json:
+        print("{cpu}, {cores} cores; Polyhead {version} with {isa}, PyTorch {torch} with "
+              "{torch_isa}\n".format(**info))
+        print(HEAD)
+    rows = []
+    for shape in shapes:
+        for n in counts:
+            torch.set_num_threads(n)
+            problem = Problem(torch, contexts[n], shape)
+            errors = problem.errors()
+            rows.append(row_of(shape, n, *measure(problem, n, each), errors))
+            problem.close()
+            if not options.json:
+                print_row(rows[-1])
+    result = summary(rows)
+    if options.json:
+        print(json.dumps({**info, "results": rows, "summary": result}, indent=1))
+    else:
+        print_summary(result)
+    for ctx in contexts.values():
+        ctx.close()
+    return 1 if result["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
