@@ -42,7 +42,7 @@ static void scores_mean(const ph_kernels *t, const float *packed_a, const float 
 {
     double size;
     for (int i = 0; i < M * PH_LANES; i++) peak[i] = i % 2 ? 100.0f : -INFINITY;
-    t->scores(M, N, K, packed_a, packed_b, s, peak);
+    t->scores(M, N, K, packed_a, packed_b, s, peak, NULL);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, 0, &size);
@@ -86,7 +86,7 @@ void check_products_mean(const ph_kernels *t)
     for (int i = 0; i < M; i++) memcpy(s + i * LD, a[i], sizeof a[i]);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) c[i][j] = (float)(i - j);
-    t->weigh(M, N, K, s, &b[0][0], N, &c[0][0], N, alpha);
+    t->weigh(M, N, K, s, &b[0][0], N, &c[0][0], N, alpha, NULL);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, (i - j) * (double)alpha[i], &size);

@@ -65,7 +65,7 @@ static void expected_scores(int n, int k)
         int m = ph_min(ROWS - i, REF.mr);
         pack_left(&REF, packed_a, m, k, i);
         REF.scores(m, n, k, packed_a, packed_b, expected + i * PH_STRIP_LD,
-                   peak_expected + i * PH_LANES);
+                   peak_expected + i * PH_LANES, NULL);
     }
 }
 
@@ -86,7 +86,7 @@ static void scores_at(const ph_kernels *t, int n, int k)
         const float *a = bed_copy(0, packed_a, (int64_t)(k - 1) * t->mr + m, side());
         float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
         float *peak = bed_copy(3, peak_start, m * PH_LANES, side());
-        t->scores(m, n, k, a, b, s, peak);
+        t->scores(m, n, k, a, b, s, peak, NULL);
         bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
         bed_same("peak", peak, peak_expected, m * PH_LANES);
         bed_intact(2);
@@ -120,7 +120,7 @@ void bench_scores(const ph_kernels *t)
         pack_right(t, packed_b, n, k);
         float *s = bed_floats(2, ROWS * PH_STRIP_LD, BED_START);
         float *peak = bed_floats(3, ROWS * PH_LANES, BED_START);
-        BED_TIME(&timer, t->scores(m, n, k, packed_a, packed_b, s, peak));
+        BED_TIME(&timer, t->scores(m, n, k, packed_a, packed_b, s, peak, NULL));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
         bed_report("scores", t, shape, &timer, 2.0 * m * n * k, 0);
     }
@@ -137,7 +137,7 @@ static void weigh_at(const ph_kernels *t, int n, int k, int64_t ldb)
     memcpy(expected, start, sizeof start);
     for (int i = 0; i < ROWS; i += REF.mr)
         REF.weigh(ph_min(ROWS - i, REF.mr), n, k, left + i * PH_STRIP_LD, right, ldb,
-                  expected + i * LD, LD, fresh ? NULL : alpha_start + i);
+                  expected + i * LD, LD, fresh ? NULL : alpha_start + i, NULL);
     const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
     for (int m = 1; m <= t->mr; m++) {
         bed_say("%s weigh m=%d n=%d k=%d ldb=%d ldc=%d%s", t->name, m, n, k, (int)ldb,
@@ -147,7 +147,7 @@ static void weigh_at(const ph_kernels *t, int n, int k, int64_t ldb)
         float *c = bed_floats(2, (m - 1) * ldc + n, side());
         for (int i = 0; i < m && !fresh; i++)
             memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
-        t->weigh(m, n, k, p, b, ldb, c, ldc, alpha);
+        t->weigh(m, n, k, p, b, ldb, c, ldc, alpha, NULL);
         bed_same_rows("c", c, ldc, expected, LD, m, n, n);
         bed_intact(2);
     }
@@ -177,7 +177,7 @@ void bench_weigh(const ph_kernels *t)
         bed_fill(right, (int64_t)k * n, BED_PLAIN);
         bed_fill(start, ROWS * LD, BED_PLAIN);
         for (int i = 0; i < ROWS; i++) alpha[i] = 0.5f;
-        BED_TIME(&timer, t->weigh(m, n, k, left, right, n, start, LD, alpha));
+        BED_TIME(&timer, t->weigh(m, n, k, left, right, n, start, LD, alpha, NULL));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
         bed_report("weigh", t, shape, &timer, 2.0 * m * n * k, 0);
     }

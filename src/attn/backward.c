@@ -310,7 +310,7 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int k
         if (seen && safe && call->grads->dq)
             k->weigh(m, k_pad, c1 - c0, w->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
                      w->k + (int64_t)(c_block + c0) * k_pad, k_pad,
-                     w->dq_tile + (int64_t)r * k_pad, k_pad, w->ones);
+                     w->dq_tile + (int64_t)r * k_pad, k_pad, w->ones, NULL);
     }
     if (safe)
         add_key_gradients(call, w, j0, keys, dk, dv);

@@ -94,7 +94,7 @@ int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile
     tile->partial |= *c0 > 0 || *c1 < keys;
     if (!seen) return 0;
     tile->partial |= ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1,
-                                    g->q_across + (int64_t)first * a->qk_dim, k, p, tile->peak);
+                                    g->q_across + (int64_t)first * a->qk_dim, k, p, tile->peak, NULL);
     kernels->product(m, end - *c0, a->v_dim, g->do_across + (int64_t)first * a->v_dim,
                      kernels->mr, v + (int64_t)*c0 * a->v_dim, nr, (int64_t)nr * a->v_dim,
                      ds + *c0, PH_STRIP_LD, 0);

@@ -158,7 +158,8 @@ static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int 
 }
 
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0, int c0,
-                   int c1, const float *q, const float *k, float *s, float *peak)
+                   int c1, const float *q, const float *k, float *s, float *peak,
+                   const void *fetch)
 {
     const ph_kernels *kernels = call->kernels;
     const ph_args *args = call->args;
@@ -166,7 +167,7 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
     int modified = args->bias || args->alibi || args->visible || call->attn->softcap > 0;
     int partial = args->bias || args->visible; /* may hide anything */
     for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
-    kernels->scores(m, end - c0, dim, q, k + (int64_t)c0 * dim, s + c0, peak);
+    kernels->scores(m, end - c0, dim, q, k + (int64_t)c0 * dim, s + c0, peak, fetch);
     for (int i = 0; i < m; i++) {
         float *row = s + i * PH_STRIP_LD;
         int r = first + i;

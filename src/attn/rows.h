@@ -78,9 +78,11 @@ int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, in
 
 /* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0 up
    to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q is the
-   packed strip, k the packed block. Returns 1 if a key in [c0, c1) is hidden from a row. */
+   packed strip, k the packed block; fetch as in kernels.h. Returns 1 if a key in [c0, c1)
+   is hidden from a row. */
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak);
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
+                   const void *fetch);
 
 /* 1 if the row sees key j: the definition, one element at a time, for rare paths. */
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);

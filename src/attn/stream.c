@@ -67,6 +67,7 @@ typedef struct block {
     const float *v;  /* row of key j0 + c at v + c * ld          */
     int64_t ld;
     int v_finite;    /* -1: nobody has asked yet                 */
+    const void *next_k, *next_v; /* the block after, or NULL: not worth fetching ahead */
 } block;
 
 static int v_is_finite(const ph_call *call, block *b)
@@ -85,7 +86,7 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     const float *q = st->q + (int64_t)first * call->attn->qk_dim;
     int end = ph_round_up(c1, PH_LANES);
     int partial = ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, q, st->k,
-                                 st->scores, st->peak);
+                                 st->scores, st->peak, b->next_k);
     k->softmax(m, end - c0, st->scores + c0, st->peak, st->split.top + first,
                st->split.sum + first * PH_LANES, st->alpha);
     if (call->plan->drop_limit) {
@@ -101,7 +102,22 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
         weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, alpha);
     else
         k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
-                 st->split.acc + (int64_t)first * pad, pad, alpha);
+                 st->split.acc + (int64_t)first * pad, pad, alpha, b->next_v);
+}
+
+/* With one strip a block is used once: ask for the next one while computing, if it lies
+   behind this one without gaps. */
+static void fetch_ahead(const ph_call *call, const ph_rows *rows, block *b)
+{
+    const ph_attn *a = call->attn;
+    int64_t j = b->j0 + PH_BLOCK;
+    if (rows->count > call->kernels->mr || j >= rows->high) return;
+    if (a->k.time == a->qk_dim)
+        b->next_k = ph_at(call->args->k, a->dtype,
+                          rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time);
+    if (a->v.time == a->v_dim)
+        b->next_v = ph_at(call->args->v, a->dtype,
+                          rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
 }
 
 void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
@@ -120,6 +136,7 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
                        b.c0, b.c1, st->k);
         b.v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
                             call->plan->v_pad, j0, b.c0, b.c1, few, st->v, &b.ld);
+        fetch_ahead(call, rows, &b);
         for (int r = 0; r < rows->count; r += call->kernels->mr) run_strip(call, st, &b, r);
     }
 }

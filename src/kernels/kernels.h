@@ -35,6 +35,7 @@ enum {
     PH_STRIP_LD = 128,  /* columns of a score strip, and keys in a block               */
     PH_LANES = 16,      /* lanes of a row sum                                           */
     PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand           */
+    PH_FETCH = 128,     /* bytes asked for ahead, per step of a product                 */
     PH_MR_MAX = 12,     /* largest mr of any table                                      */
     PH_NR_MAX = 32      /* largest nr of any table                                      */
 };
@@ -64,14 +65,19 @@ typedef struct ph_kernels {
 
     /* s[i][j] = sum_k a[k*mr + i] * b[panel of j][k*nr + j mod nr], j < n, n a multiple
        of 16; b holds panels of nr columns behind each other, k*nr floats each. Raises
-       peak[i*16 + lane] to the largest s of row i in each lane; s has PH_STRIP_LD. */
+       peak[i*16 + lane] to the largest s of row i in each lane; s has PH_STRIP_LD.
+       fetch: see below. */
     void (*scores)(int m, int n, int k, const float *a, const float *b, float *s,
-                   float *peak);
+                   float *peak, const void *fetch);
 
     /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j];
        alpha NULL: c is overwritten. n a multiple of 16. */
     void (*weigh)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
-                  float *c, int64_t ldc, const float *alpha);
+                  float *c, int64_t ldc, const float *alpha, const void *fetch);
+
+    /* With few rows a product waits for memory, so scores and weigh can ask for what comes
+       next: PH_FETCH bytes from `fetch` on for each of the k steps of each nr columns. No
+       address is too wild for that; NULL asks for nothing. */
 
     /* c[i*ldc + j] (+)= sum_k a[k*lda + i] * b[panel of j][k*ldb + j mod nr]; panels start
        `panel` floats apart (panel = nr and ldb a row length: b along). add 0: c is

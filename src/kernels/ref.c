@@ -70,9 +70,10 @@ static float max(float a, float b)
     return a > b ? a : b;
 }
 
-static void scores(int m, int n, int k, const float *a, const float *b, float *s,
-                   float *peak)
+static void scores(int m, int n, int k, const float *a, const float *b, float *s, float *peak,
+                   const void *fetch)
 {
+    (void)fetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const float *panel = b + (int64_t)(j / NR * NR) * k + j % NR;
@@ -84,8 +85,9 @@ static void scores(int m, int n, int k, const float *a, const float *b, float *s
 }
 
 static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb, float *c,
-                  int64_t ldc, const float *alpha)
+                  int64_t ldc, const float *alpha, const void *fetch)
 {
+    (void)fetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             float sum = alpha ? c[i * ldc + j] * alpha[i] : 0;

@@ -22,13 +22,14 @@
 enum { ACROSS, ALONG };
 enum { FRESH, ADD, SHRINK, PEAK };
 enum { GROUP = PH_LANES / VL }; /* vectors in 16 columns */
+enum { FEW = MR * 2 / 3 };      /* rows up to which a tile prefetches */
 
 typedef void tile_fn(int k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                     float *c, int64_t ldc, const float *alpha, float *peak);
+                     float *c, int64_t ldc, const float *alpha, float *peak, const char *fetch);
 
 V void tile(const int M, const int NV, const int form, const int start, int k,
             const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
-            const float *alpha, float *peak)
+            const float *alpha, float *peak, const char *fetch)
 {
     vec acc[MR][NR / VL];
     UNROLL
@@ -44,6 +45,9 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
         }
     for (int kk = 0; kk < k; kk++) {
         vec right[NR / VL];
+        if (M <= FEW) /* only then does it wait for memory */
+            for (int f = 0; f < PH_FETCH; f += 64)
+                __builtin_prefetch(fetch + kk * PH_FETCH + f, 0, 2);
         UNROLL
         for (int v = 0; v < NV; v++) right[v] = v_load(b + kk * ldb + v * VL);
         UNROLL
@@ -74,9 +78,9 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #define TILE(name, M, width, form, start)                                                  \
     static void name##_##M##_##width(int k, const float *a, int64_t lda, const float *b,   \
                                      int64_t ldb, float *c, int64_t ldc,                   \
-                                     const float *alpha, float *peak)                      \
+                                     const float *alpha, float *peak, const char *fetch)   \
     {                                                                                      \
-        tile(M, width / VL, form, start, k, a, lda, b, ldb, c, ldc, alpha, peak);          \
+        tile(M, width / VL, form, start, k, a, lda, b, ldb, c, ldc, alpha, peak, fetch);   \
     }
 #if MR == 12
 #define EACH_ROW(X)                                                                        \
@@ -125,20 +129,25 @@ static tile_fn *const begin_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(BEGIN_ENTRY)};
 static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
 static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
 
-static void scores(int m, int n, int k, const float *a, const float *b, float *s,
-                   float *peak)
+/* A product that shall fetch nothing asks for its own operand, which is there anyway. */
+static void scores(int m, int n, int k, const float *a, const float *b, float *s, float *peak,
+                   const void *fetch)
 {
-    for (int j = 0; j < n; j += NR)
+    const int64_t step = fetch ? (int64_t)k * PH_FETCH : 0;
+    const char *ahead = fetch ? fetch : (const void *)b;
+    for (int j = 0; j < n; j += NR, ahead += step)
         scores_tiles[m][n - j >= NR](k, a, MR, b + (int64_t)j * k, NR, s + j, PH_STRIP_LD,
-                                     NULL, peak);
+                                     NULL, peak, ahead);
 }
 
-static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
-                  float *c, int64_t ldc, const float *alpha)
+static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb, float *c,
+                  int64_t ldc, const float *alpha, const void *fetch)
 {
-    for (int j = 0; j < n; j += NR) {
+    const int64_t step = fetch ? (int64_t)k * PH_FETCH : 0;
+    const char *ahead = fetch ? fetch : (const void *)b;
+    for (int j = 0; j < n; j += NR, ahead += step) {
         tile_fn *f = alpha ? weigh_tiles[m][n - j >= NR] : begin_tiles[m][n - j >= NR];
-        f(k, p, 0, b + j, ldb, c + j, ldc, alpha, NULL);
+        f(k, p, 0, b + j, ldb, c + j, ldc, alpha, NULL, ahead);
     }
 }
 
@@ -147,6 +156,6 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
 {
     for (int j = 0; j < n; j += NR, b += panel) {
         tile_fn *f = add ? add_tiles[m][n - j >= NR] : fresh_tiles[m][n - j >= NR];
-        f(k, a, lda, b, ldb, c + j, ldc, NULL, NULL);
+        f(k, a, lda, b, ldb, c + j, ldc, NULL, NULL, (const char *)b);
     }
 }
