@@ -15,11 +15,13 @@ when a result is wrong.
 """
 import argparse
 import ctypes
+import importlib.util
 import json
 import math
 import mmap
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -152,12 +154,14 @@ def list_shapes(program):
 def tensor(torch, shape, dtype, keep):
     """An uninitialised tensor; what it lives in is added to keep."""
     kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
-    count = math.prod(shape)
-    room = mmap.mmap(-1, max(count * ELEMENT[dtype], 1))
-    if len(room) >= 2 << 20 and hasattr(mmap, "MADV_HUGEPAGE"):
+    count, large = math.prod(shape), 2 << 20
+    room = mmap.mmap(-1, count * ELEMENT[dtype] + large,
+                     flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if count * ELEMENT[dtype] >= large and hasattr(mmap, "MADV_HUGEPAGE"):
         room.madvise(mmap.MADV_HUGEPAGE)
     keep.append(room)
-    return torch.frombuffer(room, dtype=kind, count=count).view(shape)
+    offset = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % large
+    return torch.frombuffer(room, dtype=kind, count=count, offset=offset).view(shape)
 
 
 class Problem:
@@ -177,7 +181,6 @@ class Problem:
         for x in (self.q, self.k, self.v, self.dout):
             x.normal_()
         self._prepare_ours()
-        self._prepare_theirs()
 
     def _prepare_ours(self):
         s, lib = self.shape, self.ctx.lib
@@ -204,7 +207,7 @@ class Problem:
             q, k, v, is_causal=self.shape["causal"],
             enable_gqa=self.shape["q_heads"] != self.shape["kv_heads"])
 
-    def _prepare_theirs(self):
+    def prepare_theirs(self):
         torch = self.torch
         if self.backward:
             inputs = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
@@ -277,6 +280,19 @@ def row_of(shape, threads, ours, theirs, errors):
                ours_error=errors[0], torch_error=errors[1],
                right=errors[0] <= LARGEST_ERROR[shape["dtype"]])
     return row
+
+
+def compare(torch, ctx, shape, threads, seconds):
+    problem = Problem(torch, ctx, shape)
+    try:
+        problem.prepare_theirs()
+        errors = problem.errors()
+    except RuntimeError as error:
+        return {"name": shape["name"], "threads": threads,
+                "refused": str(error).splitlines()[0]}
+    ours, theirs = measure(problem, threads, seconds)
+    problem.close()
+    return row_of(shape, threads, ours, theirs, errors)
 
 
 # ---- output ----
@@ -360,19 +376,35 @@ def parse():
     return parser.parse_args()
 
 
+PROBE = """
+import torch
+q = torch.zeros(4, 8, 512, 64, dtype=torch.bfloat16)
+torch.nn.functional.scaled_dot_product_attention(q, q, q)
+"""
+
+
 def import_torch():
-    try:
-        import torch
-        return torch
-    except ImportError:
+    """PyTorch, and a note or "". Some virtual machines announce AMX and do not have it:
+    bf16 then ends the process. A trial in another process finds out, and oneDNN is held
+    below AMX."""
+    if not importlib.util.find_spec("torch"):
         print("PyTorch is not here, so there is nothing to compare with "
               "(python3 -m pip install torch)")
         sys.exit(0)
+    note = ""
+    if "ONEDNN_MAX_CPU_ISA" not in os.environ:
+        trial = subprocess.run([sys.executable, "-c", PROBE], stderr=subprocess.DEVNULL)
+        if trial.returncode == -signal.SIGILL:
+            os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16"
+            note = ("PyTorch's bf16 dies of an illegal instruction here (AMX announced but "
+                    "missing): run with ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16")
+    import torch
+    return torch, note
 
 
 def main():
     options = parse()
-    torch = import_torch()
+    torch, note = import_torch()
     lib = load_library(os.path.join(options.build, "libpolyhead.so"))
     shapes = [s for s in list_shapes(os.path.join(options.build, "polyhead"))
               if options.filter in s["name"] and not s["layer"]]
@@ -381,24 +413,29 @@ def main():
     each = options.seconds / max(len(shapes) * len(counts), 1)
     info = {"schema": "polyhead.peers/1", "cpu": cpu_name(), "cores": os.cpu_count(),
             "version": lib.ph_version().decode(), "isa": contexts[counts[0]].isa,
-            "torch": torch.__version__, "torch_isa": torch.backends.cpu.get_cpu_capability()}
+            "torch": torch.__version__, "torch_isa": torch.backends.cpu.get_cpu_capability(),
+            "note": note}
     if not options.json:
         print("{cpu}, {cores} cores; Polyhead {version} with {isa}, PyTorch {torch} with "
-              "{torch_isa}\n".format(**info))
+              "{torch_isa}".format(**info))
+        print(note + "\n" if note else "")
         print(HEAD)
-    rows = []
+    rows, refused = [], []
     for shape in shapes:
         for n in counts:
             torch.set_num_threads(n)
-            problem = Problem(torch, contexts[n], shape)
-            errors = problem.errors()
-            rows.append(row_of(shape, n, *measure(problem, n, each), errors))
-            problem.close()
+            row = compare(torch, contexts[n], shape, n, each)
+            if "refused" in row:
+                refused.append(row)
+                print(f"{shape['name']}: PyTorch refuses: {row['refused']}", file=sys.stderr)
+                continue
+            rows.append(row)
             if not options.json:
-                print_row(rows[-1])
+                print_row(row)
     result = summary(rows)
     if options.json:
-        print(json.dumps({**info, "results": rows, "summary": result}, indent=1))
+        print(json.dumps({**info, "results": rows, "refused": refused,
+                          "summary": result}, indent=1))
     else:
         print_summary(result)
     for ctx in contexts.values():
