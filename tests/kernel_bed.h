@@ -100,7 +100,7 @@ typedef struct bed_timer {
     double begin, seconds; /* of this batch; per call, of the fastest batch */
 } bed_timer;
 
-double bed_now(void); /* seconds */
+double bed_now(void); /* seconds of this thread on a CPU */
 void bed_timer_start(bed_timer *timer);
 int bed_timer_next(bed_timer *timer);
 
@@ -112,7 +112,7 @@ int bed_timer_next(bed_timer *timer);
     } while (0)
 
 /* Largest number of floating-point operations per second of one core with the vectors of
-   this table, in 1e9; 0 for `ref`. Measured on the first call. */
+   this table, in 1e9; 0 for `ref`. Measured anew by each call, as clocks change. */
 double bed_peak(const ph_kernels *table);
 
 /* One line about a bench; flops and bytes of one call, 0 where they say nothing. */

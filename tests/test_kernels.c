@@ -98,9 +98,11 @@ static const bench_case benches[] = {
 static int bench(int argc, char **argv)
 {
     int failed = 0;
-    for (const ph_kernels *const *t = ph_kernels_list(); *t; t++)
-        if (bed_peak(*t) > 0)
-            printf("FMA peak of one core, %s: %.1f GFLOP/s\n", (*t)->name, bed_peak(*t));
+    for (const ph_kernels *const *t = ph_kernels_list(); *t; t++) {
+        double peak = bed_peak(*t);
+        if (peak > 0)
+            printf("FMA peak of one core, %s: %.1f GFLOP/s\n", (*t)->name, peak);
+    }
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         for (const ph_kernels *const *t = ph_kernels_list(); *t; t++)
             if (check_chosen(argc, argv, benches[i].name))
