@@ -38,12 +38,12 @@ static int byte(bytes *in)
 }
 
 /* Mostly as the byte says, sometimes something nobody expects. */
-static int size_from(bytes *in, int usual)
+static int size_from(bytes *in, int usual, int most)
 {
     static const int odd[] = {-1, 0, INT_MAX, INT_MIN, 65536, 46341, 1 << 20, -7};
     int b = byte(in);
     if (b == 0) return usual;
-    return b >= 248 ? odd[b - 248] : b % 80;
+    return b >= 248 ? odd[b - 248] : b % (most + 1);
 }
 
 static float number_from(bytes *in, float usual)
@@ -68,10 +68,11 @@ static ph_strides strides_from(bytes *in, int heads, int len, int dim)
     ph_strides s = {0, 0, 0};
     int way = byte(in) % 4;
     if (way == 0) return s;
-    s.time = stride_from(in, way == 2 ? (int64_t)heads * dim : dim);
-    s.head = stride_from(in, way == 2 ? dim : len * s.time % 100000);
+    int64_t row = (int64_t)heads * dim, whole = row * (len % 100000);
+    s.time = stride_from(in, way == 2 ? row : dim);
+    s.head = stride_from(in, way == 2 ? dim : (int64_t)len % 100000 * (dim + 4));
     s.batch =
-        stride_from(in, way == 2 ? len * s.time % 100000 : heads * s.head % 1000000);
+        stride_from(in, way == 2 ? whole : whole + heads * (4 * (len % 100000) + 8));
     return s;
 }
 
@@ -83,8 +84,8 @@ static ph_broadcast broadcast_from(bytes *in, const ph_attn *a)
     s.batch = way & 1 ? a->batch : 1;
     s.heads = way & 2 ? a->q_heads : 1;
     s.q_len = way & 4 ? a->q_len : 1;
-    if (way >= 240) s.batch = size_from(in, 3);
-    if (way >= 240) s.q_len = size_from(in, 0);
+    if (way >= 240) s.batch = size_from(in, 3, 9);
+    if (way >= 240) s.q_len = size_from(in, 0, 80);
     return s;
 }
 
@@ -92,33 +93,34 @@ static ph_attn plan_from(bytes *in)
 {
     static const char *const variants[] = {
         NULL, "mha", "", "mha:", "mha:x=1", "no", ":", "mha,"};
-    ph_attn a = {.batch = size_from(in, 1)};
-    a.q_heads = size_from(in, 2);
-    a.k_heads = size_from(in, 0);
-    a.v_heads = size_from(in, 0);
-    a.q_len = size_from(in, 5);
-    a.kv_len = size_from(in, 5);
-    a.qk_dim = size_from(in, 4);
-    a.v_dim = size_from(in, 0);
+    ph_attn a = {.batch = size_from(in, 1, 4)};
+    a.q_heads = size_from(in, 2, 12);
+    a.k_heads = size_from(in, 0, 12);
+    a.v_heads = size_from(in, 0, 12);
+    a.q_len = size_from(in, 5, 80);
+    a.kv_len = size_from(in, 5, 140);
+    a.qk_dim = size_from(in, 4, 80);
+    a.v_dim = size_from(in, 0, 80);
     a.dtype = (ph_dtype)(byte(in) % 5);
     a.scale = number_from(in, 0);
     a.softcap = number_from(in, 0);
     a.dropout = number_from(in, 0);
     a.mask = (ph_mask)(byte(in) % 4);
-    a.band_left = size_from(in, 0);
-    a.band_right = size_from(in, 0);
+    a.band_left = size_from(in, 0, 80);
+    a.band_right = size_from(in, 0, 80);
     a.anchor = (ph_anchor)(byte(in) % 4);
-    a.q_offset = size_from(in, 0);
+    a.q_offset = size_from(in, 0, 80);
     a.gate = (ph_gate)(byte(in) % 3);
     a.backward = byte(in) % 2;
     a.variant = variants[byte(in) % 8];
     int k_heads = a.k_heads ? a.k_heads : a.q_heads,
         v_heads = a.v_heads ? a.v_heads : a.q_heads;
-    int v_dim = a.v_dim ? a.v_dim : a.qk_dim, small = a.q_heads < 1000 && a.qk_dim < 1000;
+    int v_dim = a.v_dim ? a.v_dim : a.qk_dim;
     a.bias = broadcast_from(in, &a);
     a.visible = broadcast_from(in, &a);
-    if (!small || k_heads > 1000 || v_heads > 1000 || v_dim > 1000) return a;
-    if (a.q_len > 100000 || a.kv_len > 100000) return a;
+    int sizes[] = {a.q_heads, k_heads, v_heads, a.q_len, a.kv_len, a.qk_dim, v_dim};
+    for (int n = 0; n < 7; n++)
+        if (sizes[n] < 0 || sizes[n] > 1000) return a; /* strides would not matter */
     a.q = strides_from(in, a.q_heads, a.q_len, a.qk_dim);
     a.k = strides_from(in, k_heads, a.kv_len, a.qk_dim);
     a.v = strides_from(in, v_heads, a.kv_len, v_dim);
@@ -131,7 +133,7 @@ static ph_attn plan_from(bytes *in)
 
 /* ---- tensors of exactly the right size ----------------------------------------------------------- */
 
-enum { TENSORS = 32, LARGEST = 1 << 17, PATTERN = 0xfb };
+enum { TENSORS = 32, LARGEST = 1 << 14, PATTERN = 0xfb };
 
 typedef struct call {
     unsigned char *block[TENSORS]; /* what was allocated                */
@@ -230,7 +232,7 @@ static void args_from(bytes *in, call *c, const ph_attn *a, ph_args *g)
         if (!(has >> (4 + n) & 1)) continue;
         lens[n] = (int32_t *)floats(c, a->batch, 1, 1, 1, 0);
         for (int b = 0; lens[n] && b < a->batch; b++)
-            lens[n][b] = size_from(in, n ? a->kv_len : a->q_len);
+            lens[n][b] = size_from(in, n ? a->kv_len : a->q_len, 80);
     }
     g->q_lens = lens[0];
     g->kv_lens = lens[1];
@@ -243,18 +245,18 @@ static void look_from(bytes *in, call *c, const ph_attn *a, ph_look_at *l)
     if (has & 1) l->weights = floats(c, a->batch, h, a->q_len, a->kv_len, 1);
     if (has & 2) l->col_sum = floats(c, a->batch, h, a->kv_len, 1, 1);
     if (has & 4) l->entropy = floats(c, a->batch, h, a->q_len, 1, 1);
-    l->top_k = has & 8 ? size_from(in, 3) : 0;
+    l->top_k = has & 8 ? size_from(in, 3, 80) : 0;
     int64_t top = l->top_k > 0 && l->top_k <= 1000 ? l->top_k : 0;
     if (has & 16) l->top_weight = floats(c, a->batch, h, a->q_len, top, 1);
     if (has & 32) l->top_index = (int32_t *)floats(c, a->batch, h, a->q_len, top, 1);
     if (l->top_k > 1000) c->too_large = 1; /* legal, but more than we want to hold */
     if (!(has & 64)) return;
-    l->rect_batch = size_from(in, 0);
-    l->rect_head = size_from(in, 0);
-    l->row0 = size_from(in, 0);
-    l->rows = size_from(in, a->q_len);
-    l->col0 = size_from(in, 0);
-    l->cols = size_from(in, a->kv_len);
+    l->rect_batch = size_from(in, 0, 80);
+    l->rect_head = size_from(in, 0, 80);
+    l->row0 = size_from(in, 0, 80);
+    l->rows = size_from(in, a->q_len, 80);
+    l->col0 = size_from(in, 0, 80);
+    l->cols = size_from(in, a->kv_len, 80);
     /* A rectangle that does not fit must be refused: it gets no memory. */
     int fits =
         l->rows >= 0 && l->cols >= 0 && l->rows <= a->q_len && l->cols <= a->kv_len;
@@ -294,7 +296,8 @@ static void run(bytes *in, ph_ctx *ctx, const ph_plan *plan, const ph_attn *a)
     look_from(in, &c, a, &look);
     if (a->backward) grads_from(in, &c, a, &args, &grads);
     if (byte(in) % 2) args.look = &look;
-    if (!c.too_large && (int64_t)a->batch * a->q_heads * a->q_len * a->kv_len < 1 << 20) {
+    int64_t cells = (int64_t)a->batch * a->q_heads * a->q_len * a->kv_len;
+    if (!c.too_large && cells * (a->qk_dim + a->v_dim) < 1 << 18) {
         ph_status status = ph_forward(plan, &args);
         if (status != PH_OK) check_refused(&c, status, ctx);
         args.look = &look;
