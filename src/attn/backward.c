@@ -370,8 +370,11 @@ static void run_chunk(const task *t, int lane, int pair, int chunk, dq_target ta
     int head0 = pair % clusters * plan->cluster, k0 = chunk * PH_CHUNK;
     int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
     int64_t dk_size = (int64_t)PH_CHUNK * plan->k_pad, dv_size = (int64_t)PH_CHUNK * plan->v_pad;
-    memset(w.dk, 0, (size_t)(plan->cluster / per_k * dk_size) * sizeof(float));
-    memset(w.dv, 0, (size_t)(plan->cluster / per_v * dv_size) * sizeof(float));
+    size_t n = (size_t)ph_min(PH_CHUNK, a->kv_len - k0);
+    for (int h = 0; h < plan->cluster / per_k; h++)
+        memset(w.dk + h * dk_size, 0, n * (size_t)plan->k_pad * sizeof(float));
+    for (int h = 0; h < plan->cluster / per_v; h++)
+        memset(w.dv + h * dv_size, 0, n * (size_t)plan->v_pad * sizeof(float));
     for (int h = 0; h < plan->cluster; h += plan->group) {
         ph_rows_begin(call, w.g.rows, batch, head0 + h, plan->group);
         int keys = ph_min(PH_CHUNK, w.g.rows->extent.kv_len - k0);
