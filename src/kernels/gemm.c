@@ -8,15 +8,15 @@
  *         for each panel of a  (mr x kc)    product into c   a stays in L2
  *
  *   FULL    many rows: all of b is packed first, an item packs its own rows of a.
- *   PANEL   rows that fit one block: each part of b is used by one item only, so the item
+ *   PANEL   rows that fit into L2: each part of b is used by one item only, so the item
  *           packs it, and it never leaves the cache; a is packed first.
  *   STREAM  few rows, rows of b contiguous: nothing is packed, b is read once in order.
  *
- * What does not fit into one packing of b is done in rounds, over columns and then over k;
- * c itself keeps the partial sums between rounds over k. Where c is not made of plain rows
- * of floats, an item works on a copy of its rectangle, and half precision is not cut along
- * k, so that it is rounded once. A lane of a vector is always a column of c: the order of
- * every sum is the same everywhere.
+ * What does not fit into one packing of b is done in rounds, over columns and then over
+ * k; c itself keeps the partial sums between rounds over k. Where c is not made of plain
+ * rows of floats, an item works on a copy of its rectangle, and half precision is not cut
+ * along k, so that it is rounded once. A lane of a vector is always a column of c: the
+ * order of every sum is the same everywhere.
  */
 #include "kernels/gemm.h"
 
@@ -30,22 +30,14 @@ typedef struct sizes {
     int mr;      /* the table's register tile: which entry                              */
     int few;     /* up to this many rows STREAM is best                                 */
     int kc;      /* nr * kc floats of b about fill L1; longer: fewer trips of c         */
-    int mc;      /* mc * kc floats of a take a part of L2; a multiple of mr             */
+    int mc;      /* mc * kc floats of a take half of L2; a multiple of mr               */
     int columns; /* of a FULL item; more of them: a is packed less often                */
 } sizes;
 
-#ifndef KCV
-#define KCV 512
-#define MCV 288
-#define NCV 2048
-#define KC2 384
-#define MC2 144
-#define NC2 1024
-#endif
 static const sizes all_sizes[] = {
-    {12, 8, KCV, MCV, NCV}, /* L1 48 KB, L2 1 to 2 MB */
-    {6, 6, KC2, MC2, NC2},  /* L1 32 KB, L2 0.5 to 1 MB */
-    {4, 4, 64, 16, 64},     /* the plain loops: small, so that tests see every edge */
+    {12, 8, 512, 384, 2048}, /* L1 48 KB, L2 1 to 2 MB */
+    {6, 6, 384, 192, 1024},  /* L1 32 KB, L2 0.5 to 1 MB */
+    {4, 4, 64, 16, 64},      /* the plain loops: small, so that tests see every edge */
 };
 
 enum {
@@ -105,7 +97,7 @@ typedef struct area {
     int64_t ldc;
 } area;
 
-/* ---- decisions ---------------------------------------------------------------------- */
+/* ---- decisions --------------------------------------------------------------------- */
 
 static const sizes *sizes_for(const ph_kernels *k)
 {
@@ -161,17 +153,18 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
         int least = STREAM_LEAST / nr;
         j->mode = STREAM;
         j->columns = part_size(panels, STREAM_COLUMNS / nr, wanted, least) * nr;
-    } else if (g->m <= j->s->mc) {
+    } else if (g->m <= 2 * j->s->mc && panels >= wanted / 2) {
         j->mode = PANEL;
         j->columns = part_size(panels, PANELS, wanted, 1) * nr;
     } else {
         choose_full(j, wanted);
     }
-    int chunks = ph_max(ph_div_up(j->depth, j->s->kc), 1);
-    j->kc = ph_max(ph_div_up(j->depth, chunks), 1);
+    int kc = j->s->kc; /* in equal parts, shorter where all of a must fit into L2 */
+    if (j->mode == PANEL && g->m > j->s->mc) kc = kc * j->s->mc / g->m;
+    j->kc = ph_max(ph_div_up(j->depth, ph_max(ph_div_up(j->depth, kc), 1)), 1);
 }
 
-/* ---- workspace ---------------------------------------------------------------------- */
+/* ---- workspace --------------------------------------------------------------------- */
 
 static void lay_job(job *j, ph_arena *arena)
 {
@@ -224,7 +217,7 @@ size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count)
     return lay_batch(&b, ctx, list, count, NULL);
 }
 
-/* ---- in and out of c ---------------------------------------------------------------- */
+/* ---- in and out of c --------------------------------------------------------------- */
 
 /* Where element e of an axis in blocks lies, and how many follow it without a gap. */
 static int64_t in_block(int block, int64_t step, int e, int *run)
@@ -292,7 +285,7 @@ static void finish(const job *j, const area *r)
     if (!j->plain) copy_area(j, r, 1);
 }
 
-/* ---- packing ------------------------------------------------------------------------ */
+/* ---- packing ----------------------------------------------------------------------- */
 
 /* Rows i0.. of a, `len` columns from k0 on, into panels of mr rows. */
 static void pack_a(const job *j, int i0, int rows, int k0, int len, float *to)
@@ -357,13 +350,13 @@ static void pack_b(const job *j, int j0, int cols, int k0, int len, float *to)
         for (int c = 0, run; c < cols; c += run) {
             run = cols - c;
             const float *from = g->b + in_block(g->b_block, g->b_step, j0 + c, &run);
-            j->k->pack_panels(to + c / nr * j->b_step, nr, j->b_step, from + k0 * g->b_row,
-                              g->b_row, len, run, PH_F32);
+            j->k->pack_panels(to + c / nr * j->b_step, nr, j->b_step,
+                              from + k0 * g->b_row, g->b_row, len, run, PH_F32);
         }
     }
 }
 
-/* ---- items of the first loop -------------------------------------------------------- */
+/* ---- items of the first loop ------------------------------------------------------- */
 
 static void pack_full(const job *j, int item)
 {
@@ -412,14 +405,15 @@ static void pack_stream(job *j)
     }
 }
 
-/* ---- items of the second loop ------------------------------------------------------- */
+/* ---- items of the second loop ------------------------------------------------------ */
 
 /* While a tile is computed, what the next one starts with is fetched: its part of c, and
    a share of the next panel of b, which comes from the L3 cache or from memory. */
 static void prefetch(const job *j, const float *c, int64_t ldc, const float *b, int lines)
 {
     for (int i = 0; c && i < j->k->mr; i++)
-        for (int p = 0; p < j->k->nr; p += LINE) __builtin_prefetch(c + i * ldc + p, 1, 3);
+        for (int p = 0; p < j->k->nr; p += LINE)
+            __builtin_prefetch(c + i * ldc + p, 1, 3);
     for (int i = 0; b && i < lines; i++) __builtin_prefetch(b + i * LINE, 0, 2);
 }
 
@@ -501,7 +495,7 @@ static void stream_item(const job *j, const scratch *s, int item)
     finish(j, &r);
 }
 
-/* ---- the loops ---------------------------------------------------------------------- */
+/* ---- the loops --------------------------------------------------------------------- */
 
 static void pack_loop(void *arg, int lane, int index)
 {

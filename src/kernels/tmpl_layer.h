@@ -4,8 +4,8 @@
  */
 
 /* One line of a panel of W floats from n >= 1 elements. A panel narrower than its vectors
-   (MR = 12, VL = 16) is stored over its end: those lanes belong to the next line, which is
-   written later; only the last line must stop (`last`). */
+   (MR = 12, VL = 16) is stored over its end: those lanes belong to the next line, which
+   is written later; only the last line must stop (`last`). */
 V void panel_line(const int W, float *dst, const void *src, int n, ph_dtype type,
                   const int last)
 {
@@ -29,7 +29,8 @@ V void pack_panels_of(const int W, float *dst, int64_t panel, const void *src,
         for (int c = 0; c < n; c += W, to += panel) {
             const void *at = ph_at(row, type, c);
             /* full vectors may read columns of the next panel, never beyond n */
-            int here = n - c >= ph_round_up(W, VL) ? ph_round_up(W, VL) : ph_min(n - c, W);
+            int here = ph_round_up(W, VL);
+            if (n - c < here) here = ph_min(n - c, W);
             if (kk < k - 1)
                 panel_line(W, to, at, here, type, 0);
             else
