@@ -1,0 +1,141 @@
+/*
+ * polyhead_layer.h - the whole multi-head layer, forward and backward
+ *
+ *     q = x wq + bq    k = m wk + bk    v = m wv + bv      m = memory, or x itself
+ *     q, k: RMS norm over each head, then rotation by position    both optional
+ *     out = concat over heads( attention(q, k, v) ) wo + bo
+ *
+ *     ph_layer_create    sizes and options                          -> ph_layer
+ *     ph_layer_forward   weights and activations in, out
+ *     ph_layer_backward  gradients of activations and of every parameter
+ *
+ * A layer holds no weights: they stay in the caller's memory and are given to every call.
+ * The rules of polyhead.h hold here too, above all: the bits of a row of out depend on
+ * the numbers that row sees and on nothing else, so decoding token by token against a
+ * cache gives what one call over the whole prompt gives.
+ *
+ * Types. x, memory, out, dout, dx, dmemory are of ph_attn.dtype; parameters, their
+ * gradients and everything between are float.
+ *
+ * Matrices act from the right, y = x w + b, and come in two forms with the same result:
+ *
+ *     PH_FORM_WHOLE  (in_dim, heads*dim)   one matrix, the heads side by side
+ *     PH_FORM_HEADS  (heads, in_dim, dim)  one matrix per head
+ *
+ * wo is (q_heads*v_dim, out_dim); per head, (q_heads, v_dim, out_dim), it lies the same.
+ *
+ * Lengths. Rows of out beyond q_lens are 0. What x holds beyond q_lens, and the source of
+ * the keys beyond kv_lens, changes nothing else, gets zero gradients and adds nothing to
+ * the gradients of parameters, NaN included. (A row that sees no key, or whose gate is 0,
+ * still gets bo.)
+ */
+#ifndef POLYHEAD_LAYER_H
+#define POLYHEAD_LAYER_H
+
+#include "polyhead.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what a layer is --------------------------------------------------------------- */
+
+typedef enum ph_form { PH_FORM_WHOLE = 0, PH_FORM_HEADS } ph_form;
+
+/* Rotary positions: pair p of a head turns by position * base^(-2p / rope_dims). */
+typedef enum ph_rope {
+    PH_ROPE_NONE = 0,
+    PH_ROPE_HALF,       /* pairs (p, p + rope_dims/2), as in most model files */
+    PH_ROPE_INTERLEAVED /* pairs (2p, 2p + 1), as first published */
+} ph_rope;
+
+typedef struct ph_layer_desc {
+    int model_dim;  /* columns of x */
+    int memory_dim; /* columns of memory; 0: keys and values come from x */
+    int out_dim;    /* columns of out; 0: model_dim */
+    int concat;     /* 1: no output projection, out is (batch, q_len, q_heads*v_dim) */
+
+    ph_attn attn; /* sizes and options of attention; all strides 0. Without memory and
+                     cache q_len and kv_len are equal. backward 1: ph_layer_backward */
+
+    ph_form q_form, k_form, v_form; /* of wq, wk, wv and their gradients */
+
+    ph_rope rope;
+    float rope_base; /* 0: 10000 */
+    int rope_dims;   /* leading elements of a head that turn, even; 0: all */
+
+    int qk_norm;    /* 1: q and k are divided by their root mean square over each head */
+    float norm_eps; /* added to the mean square; 0: 1e-6 */
+
+    int cache; /* 1: keys and values are kept in k_cache and v_cache. x holds the next
+                  q_len tokens (or q_lens), kv_len is the capacity, x stands at the end of
+                  what the cache holds (PH_ANCHOR_END). No memory, no backward */
+} ph_layer_desc;
+
+typedef struct ph_layer ph_layer;
+
+/* Checks everything that can be checked without data. On failure *out is NULL. The ctx
+   must outlive the layer. */
+PH_API ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc);
+PH_API void ph_layer_free(ph_layer *layer); /* accepts NULL */
+
+/* Bytes of ph_layer_args.saved. */
+PH_API size_t ph_layer_saved(const ph_layer *layer);
+
+/* ---- forward ----------------------------------------------------------------------- */
+
+typedef struct ph_layer_weights {
+    const float *wq;                /* (model_dim, q_heads*qk_dim), or per head */
+    const float *wk;                /* (memory_dim or model_dim, k_heads*qk_dim) */
+    const float *wv;                /* (memory_dim or model_dim, v_heads*v_dim) */
+    const float *wo;                /* (q_heads*v_dim, out_dim); NULL with concat */
+    const float *bq, *bk, *bv, *bo; /* one number per column of the matrix; NULL: none */
+    const float *q_norm, *k_norm;   /* (qk_dim) gains of the norm; NULL: 1 */
+} ph_layer_weights;
+
+typedef struct ph_layer_args {
+    const void *x;      /* (batch, q_len, model_dim) */
+    const void *memory; /* (batch, kv_len, memory_dim), where the layer has one */
+    void *out;          /* (batch, q_len, out_dim) */
+    float *heads;       /* (batch, q_len, q_heads, v_dim) before wo, or NULL */
+
+    ph_args attn; /* bias, visible, gate, sink, alibi, q_lens, kv_lens, look, seed, and
+                     lse where wanted; the others stay NULL, with a cache kv_lens too */
+
+    const int32_t *past; /* (batch) position of the first token of x; NULL: 0. It moves
+                            the rotation; with a cache it is also how many tokens that
+                            holds. Keys from memory count from 0 */
+    float *k_cache;      /* (batch, k_heads, kv_len, qk_dim): the call adds its tokens */
+    float *v_cache;      /* (batch, v_heads, kv_len, v_dim) */
+
+    void *saved; /* ph_layer_saved bytes aligned to 64 that ph_layer_backward will need;
+                    NULL: nothing is kept */
+} ph_layer_args;
+
+PH_API ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weights,
+                                  const ph_layer_args *args);
+
+/* ---- backward ---------------------------------------------------------------------- */
+
+/* Gradients are overwritten; each may be NULL: not wanted. */
+typedef struct ph_layer_grads {
+    const void *dout;  /* (batch, q_len, out_dim) */
+    const float *dlse; /* (batch, q_heads, q_len), or NULL */
+    void *dx;          /* like x; keys and values included where they come from x */
+    void *dmemory;     /* like memory */
+    float *dwq, *dwk, *dwv, *dwo; /* like the weights, in the same form */
+    float *dbq, *dbk, *dbv, *dbo;
+    float *dq_norm, *dk_norm;
+    float *dbias, *dgate, *dsink; /* as in ph_grads */
+} ph_layer_grads;
+
+/* weights and args as in the forward call; saved is what it left. out and heads are not
+   read. Sums over tokens run in the order of the tokens. */
+PH_API ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weights,
+                                   const ph_layer_args *args,
+                                   const ph_layer_grads *grads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
