@@ -23,20 +23,24 @@
  *   - A plan is immutable. A ctx runs one call at a time; different ctx are independent.
  *
  * Same bits. The bits of an output row, of its lse and of every gradient depend on the
- * numbers that row sees and on nothing else: not on the number of threads, the batch size,
- * the neighbours in the batch, or on how a prompt was cut into calls (whole, in chunks, or
- * one token at a time against a cache). They are also the same for every instruction set.
+ * numbers that row sees and on nothing else: not on the number of threads, the batch
+ * size, the neighbours in the batch, or on how a prompt was cut into calls (whole, in
+ * chunks, or one token at a time against a cache). They are also the same for every
+ * instruction set.
  *
  * Meaning of masks, in this order:
  *   1. s = scale * q.k, then s += bias and s -= alibi * |position of i - j|
  *   2. s = softcap * tanh(s / softcap)
  *   3. key j is hidden from row i by: the band, kv_lens, visible = 0, bias = -inf
  *   4. softmax over what is left, together with the sink if there is one
- *   - A hidden key or value is never read into arithmetic: NaN or Inf there changes no bit.
- *   - A row that sees no key gives out 0, lse -inf (with a sink: lse = sink), weights 0 and
+ *   - A hidden key or value is never read into arithmetic: NaN or Inf there changes no
+ *   bit.
+ *   - A row that sees no key gives out 0, lse -inf (with a sink: lse = sink), weights 0
+ *   and
  *     gradients 0.
  *   - NaN in a visible q, k or v gives NaN in the rows that see it, and in no other row.
- *   - A bias of -inf excludes; the smallest finite number does not, it follows arithmetic.
+ *   - A bias of -inf excludes; the smallest finite number does not, it follows
+ *   arithmetic.
  *   - q_len, kv_len, batch and the head sizes may be 0: empty or zero results.
  *   - A weight below 2^-126 of its row's largest (or of 1, when looked at) may be 0.
  */
@@ -63,23 +67,23 @@ extern "C" {
 /* "0.1.0" */
 PH_API const char *ph_version(void);
 
-/* ---- status ------------------------------------------------------------------------ */
+/* ---- status --------------------------------------------------------------------- */
 
 typedef enum ph_status {
     PH_OK = 0,
-    PH_BAD_ARGUMENT,  /* a field or pointer is wrong by itself                           */
-    PH_BAD_SHAPE,     /* sizes, strides or lengths do not fit together                   */
-    PH_BAD_VALUE,     /* a number inside a tensor is not allowed (checked ctx only)      */
-    PH_UNSUPPORTED,   /* legal, but this build, device or variant does not have it       */
-    PH_OUT_OF_MEMORY, /* the allocator said no                                           */
-    PH_BAD_FILE,      /* a file is malformed                                             */
-    PH_IO_ERROR       /* the system could not read or write                              */
+    PH_BAD_ARGUMENT,  /* a field or pointer is wrong by itself */
+    PH_BAD_SHAPE,     /* sizes, strides or lengths do not fit together */
+    PH_BAD_VALUE,     /* a number inside a tensor is not allowed (checked ctx only) */
+    PH_UNSUPPORTED,   /* legal, but this build, device or variant does not have it */
+    PH_OUT_OF_MEMORY, /* the allocator said no */
+    PH_BAD_FILE,      /* a file is malformed */
+    PH_IO_ERROR       /* the system could not read or write */
 } ph_status;
 
 /* A few words for a status, for ever constant. */
 PH_API const char *ph_status_text(ph_status status);
 
-/* ---- context: where to run ----------------------------------------------------------- */
+/* ---- context: where to run ------------------------------------------------------ */
 
 typedef struct ph_ctx ph_ctx;
 
@@ -89,12 +93,12 @@ typedef enum ph_device { PH_CPU = 0, PH_CUDA } ph_device;
 typedef void ph_task(void *arg, int index);
 
 typedef struct ph_options {
-    ph_device device; /* PH_CPU                                                          */
-    int device_index; /* which accelerator                                               */
-    int threads;      /* 0: one per core this process may use                            */
+    ph_device device; /* PH_CPU */
+    int device_index; /* which accelerator */
+    int threads;      /* 0: one per core this process may use */
     const char *isa;  /* upper limit: "ref", "avx2", "avx512", "neon"; NULL: the best.
-                         The environment variable POLYHEAD_ISA lowers it further.        */
-    int checked;      /* 1: also refuse NaN and +inf in bias, NaN in gate, sink, alibi   */
+                         The environment variable POLYHEAD_ISA lowers it further. */
+    int checked;      /* 1: also refuse NaN and +inf in bias, NaN in gate, sink, alibi */
 
     /* Hooks, each optional. alloc must align to at least 16 bytes. release accepts NULL.
        parallel must call task(arg, i) once for every i and return when all are done. */
@@ -103,8 +107,8 @@ typedef struct ph_options {
     void (*parallel)(void *user, int count, ph_task *task, void *arg);
     void *user;
 
-    char *error;       /* if ph_open fails, its sentence is written here                   */
-    size_t error_size; /* bytes at error                                                   */
+    char *error;       /* if ph_open fails, its sentence is written here */
+    size_t error_size; /* bytes at error */
 } ph_options;
 
 /* options may be NULL. On failure *out is NULL. */
@@ -114,13 +118,13 @@ PH_API void ph_close(ph_ctx *ctx); /* accepts NULL; free plans and layers first 
 /* The sentence of the last failed call on this ctx; "" before the first. */
 PH_API const char *ph_error(const ph_ctx *ctx);
 
-PH_API int ph_threads(const ph_ctx *ctx);     /* number of threads in use              */
-PH_API const char *ph_isa(const ph_ctx *ctx); /* kernel table in use, e.g. "avx512"    */
+PH_API int ph_threads(const ph_ctx *ctx);     /* number of threads in use */
+PH_API const char *ph_isa(const ph_ctx *ctx); /* kernel table in use, e.g. "avx512" */
 
 /* Names of the kernel tables this CPU can run, weakest first, ended by NULL. */
 PH_API const char *const *ph_isa_list(void);
 
-/* ---- plan: what to compute --------------------------------------------------------------- */
+/* ---- plan: what to compute ------------------------------------------------------ */
 
 typedef enum ph_dtype { PH_F32 = 0, PH_F16, PH_BF16 } ph_dtype;
 
@@ -138,44 +142,45 @@ typedef struct ph_broadcast {
 
 typedef enum ph_mask {
     PH_MASK_NONE = 0,
-    PH_MASK_CAUSAL, /* row i sees keys j <= position of i                                  */
-    PH_MASK_BAND    /* position - band_left <= j <= position + band_right                  */
+    PH_MASK_CAUSAL, /* row i sees keys j <= position of i */
+    PH_MASK_BAND    /* position - band_left <= j <= position + band_right */
 } ph_mask;
 
-/* Where query 0 stands among the keys: position of row i = i + offset. With PH_MASK_CAUSAL
-   or PH_MASK_BAND it must be said whenever q_len and kv_len differ. */
+/* Where query 0 stands among the keys: position of row i = i + offset. With
+   PH_MASK_CAUSAL or PH_MASK_BAND it must be said whenever q_len and kv_len differ. */
 typedef enum ph_anchor {
-    PH_ANCHOR_UNSAID = 0, /* offset 0                                                      */
-    PH_ANCHOR_OFFSET,     /* offset = q_offset (0: top-left; may be negative)              */
-    PH_ANCHOR_END         /* bottom-right: the last valid query stands at the last valid key,
-                             offset = kv_lens[b] - q_lens[b] (the plan's lengths without)   */
+    PH_ANCHOR_UNSAID = 0, /* offset 0 */
+    PH_ANCHOR_OFFSET,     /* offset = q_offset (0: top-left; may be negative) */
+    PH_ANCHOR_END         /* bottom-right: the last valid query stands at the last valid
+                             key: offset = kv_lens[b] - q_lens[b], or the plan's lengths */
 } ph_anchor;
 
 typedef enum ph_gate { PH_GATE_HEAD = 0, PH_GATE_ROW } ph_gate;
 
 typedef struct ph_attn {
     int batch;
-    int q_heads, k_heads, v_heads; /* k_heads, v_heads 0: equal to q_heads; must divide it  */
-    int q_len, kv_len;             /* capacity: q_lens and kv_lens of a call may say less   */
-    int qk_dim, v_dim;             /* v_dim 0: equal to qk_dim                              */
-    ph_dtype dtype;                /* of q, k, v, out and of their gradients                */
-    ph_strides q, k, v, out;       /* zero: packed                                          */
-    ph_strides dq, dk, dv;         /* zero: like q, k, v, which then must not overlap;
-                                      dout lies like out                                    */
+    int q_heads;
+    int k_heads, v_heads;    /* must divide q_heads; 0: equal to it */
+    int q_len, kv_len;       /* capacity: q_lens and kv_lens of a call may say less */
+    int qk_dim, v_dim;       /* v_dim 0: equal to qk_dim */
+    ph_dtype dtype;          /* of q, k, v, out and of their gradients */
+    ph_strides q, k, v, out; /* zero: packed */
+    ph_strides dq, dk, dv;   /* zero: like q, k, v, which then must not overlap;
+                                dout lies like out */
 
-    float scale;   /* 0: 1/sqrt(qk_dim)                                                     */
-    float softcap; /* 0: none; logits become softcap * tanh(logit / softcap)                */
-    float dropout; /* probability that a weight is dropped; the others grow by 1/(1-p)      */
+    float scale;   /* 0: 1/sqrt(qk_dim) */
+    float softcap; /* 0: none; logits become softcap * tanh(logit / softcap) */
+    float dropout; /* probability that a weight is dropped; the others grow by 1/(1-p) */
 
     ph_mask mask;
-    int band_left, band_right; /* PH_MASK_BAND: how far a row sees; negative: no limit      */
+    int band_left, band_right; /* PH_MASK_BAND: how far a row sees; negative: no limit */
     ph_anchor anchor;
     int q_offset;
-    ph_broadcast bias, visible; /* which tensors of a call exist, and their shapes          */
-    ph_gate gate;               /* shape of ph_args.gate where one is given                 */
+    ph_broadcast bias, visible; /* which tensors of a call exist, and their shapes */
+    ph_gate gate;               /* shape of ph_args.gate where one is given */
 
-    const char *variant; /* "mha" and others, with options: "name:key=value"; NULL: "mha"   */
-    int backward;        /* 1: the plan must support ph_backward                            */
+    const char *variant; /* "name" or "name:key=value,..."; NULL: "mha" */
+    int backward;        /* 1: the plan must support ph_backward */
 } ph_attn;
 
 typedef struct ph_plan ph_plan;
@@ -192,82 +197,85 @@ PH_API size_t ph_plan_workspace(const ph_plan *plan);
    returns the full length, like snprintf. */
 PH_API int ph_plan_describe(const ph_plan *plan, char *text, size_t size);
 
-/* ---- forward --------------------------------------------------------------------------- */
+/* ---- forward -------------------------------------------------------------------- */
 
 struct ph_look_at;
 
 typedef struct ph_args {
-    const void *q;   /* (batch, q_heads, q_len, qk_dim)                                     */
-    const void *k;   /* (batch, k_heads, kv_len, qk_dim)                                    */
-    const void *v;   /* (batch, v_heads, kv_len, v_dim)                                     */
-    void *out;       /* (batch, q_heads, q_len, v_dim); ph_backward reads it                */
-    float *lse;      /* (batch, q_heads, q_len) natural log; may be NULL in ph_forward;
-                        ph_backward and ph_look read it                                     */
-    const float *bias;      /* as ph_attn.bias says; added to the scaled scores             */
-    const uint8_t *visible; /* as ph_attn.visible says; 0 hides                             */
-    const float *gate;      /* (q_heads) or (batch, q_heads, q_len): multiplies the output row.
-                               A row whose gate is 0 is not computed: it counts as a row
-                               that sees no key, and its lse is -inf even with a sink       */
-    const float *sink;      /* (q_heads) logit that takes part in the softmax, has no value */
-    const float *alibi;     /* (q_heads) slopes                                             */
-    const int32_t *q_lens;  /* (batch) valid queries; rows beyond count as rows whose gate
-                               is 0                                                         */
-    const int32_t *kv_lens; /* (batch) valid keys                                           */
-    const float *const *extra;      /* what the variant asks for, in its order              */
-    const struct ph_look_at *look;  /* also fill these, or NULL                             */
-    uint64_t seed;                  /* of the dropout; the same in ph_backward              */
-    void *workspace; /* ph_plan_workspace bytes aligned to 64, or NULL: the ctx's own memory */
-    void *stream;    /* accelerators only                                                   */
+    const void *q; /* (batch, q_heads, q_len, qk_dim) */
+    const void *k; /* (batch, k_heads, kv_len, qk_dim) */
+    const void *v; /* (batch, v_heads, kv_len, v_dim) */
+    void *out;     /* (batch, q_heads, q_len, v_dim); ph_backward reads it */
+    float *lse;    /* (batch, q_heads, q_len) natural log; may be NULL in ph_forward;
+                      ph_backward and ph_look read it */
+
+    const float *bias;      /* shape ph_attn.bias; added to the scaled scores */
+    const uint8_t *visible; /* shape ph_attn.visible; 0 hides */
+    const float *gate;      /* (q_heads) or (batch, q_heads, q_len): multiplies the output
+                               row. A row whose gate is 0 is not computed: it counts as
+                               one that sees no key, and lse is -inf even with a sink */
+    const float *sink;      /* (q_heads) logit that takes part but has no value */
+    const float *alibi;     /* (q_heads) slopes */
+    const int32_t *q_lens;  /* (batch) valid queries; rows beyond are as if their gate
+                               were 0 */
+    const int32_t *kv_lens; /* (batch) valid keys */
+    const float *const *extra; /* what the variant asks for, in its order */
+
+    const struct ph_look_at *look; /* also fill these, or NULL */
+    uint64_t seed;                 /* of the dropout; the same in ph_backward */
+    void *workspace; /* ph_plan_workspace bytes, aligned to 64; NULL: memory of the ctx */
+    void *stream;    /* accelerators only */
 } ph_args;
 
 PH_API ph_status ph_forward(const ph_plan *plan, const ph_args *args);
 
-/* ---- backward --------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------- */
 
 typedef struct ph_grads {
-    const void *dout;  /* (batch, q_heads, q_len, v_dim), strides of out                      */
-    const float *dlse; /* (batch, q_heads, q_len) gradient through the lse, or NULL           */
-    void *dq, *dk, *dv;   /* like q, k, v; each may be NULL: not wanted                       */
-    float *dbias;         /* shape of bias, broadcast axes summed; or NULL                    */
-    float *dgate;         /* shape of gate, or NULL                                           */
-    float *dsink;         /* (q_heads), or NULL                                               */
-    float *const *dextra; /* like extra; NULL, or entries NULL: not wanted                    */
+    const void *dout;     /* (batch, q_heads, q_len, v_dim), strides of out */
+    const float *dlse;    /* (batch, q_heads, q_len) gradient through the lse, or NULL */
+    void *dq, *dk, *dv;   /* like q, k, v; each may be NULL: not wanted */
+    float *dbias;         /* shape of bias, broadcast axes summed; or NULL */
+    float *dgate;         /* shape of gate, or NULL */
+    float *dsink;         /* (q_heads), or NULL */
+    float *const *dextra; /* like extra; NULL, or entries NULL: not wanted */
 } ph_grads;
 
 /* args as in the forward call that made out and lse. Gradients are overwritten, not added
    to; sums run in float and are rounded once. */
-PH_API ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads);
+PH_API ph_status ph_backward(const ph_plan *plan, const ph_args *args,
+                             const ph_grads *grads);
 
-/* ---- looking inside ----------------------------------------------------------------------
-   The weights are the numbers that multiply v: after dropout and mixing, before the gate.
+/* ---- looking inside ------------------------------------------------------------- */
+
+/* The weights are the numbers that multiply v: after dropout and mixing, before the gate.
    Everything here is computed from q, k and lse, tile by tile; only `weights` itself has
    T x T elements. Pointers that are NULL are not computed. */
-
 typedef struct ph_look_at {
-    float *weights; /* (batch, q_heads, q_len, kv_len), all of them                           */
-    float *col_sum; /* (batch, q_heads, kv_len) sum over the rows                             */
-    float *entropy; /* (batch, q_heads, q_len) -sum w ln w, natural log                       */
+    float *weights; /* (batch, q_heads, q_len, kv_len), all of them */
+    float *col_sum; /* (batch, q_heads, kv_len) sum over the rows */
+    float *entropy; /* (batch, q_heads, q_len) -sum w ln w, natural log */
 
-    int top_k;          /* how many of the largest weights of each row                        */
-    float *top_weight;  /* (batch, q_heads, q_len, top_k) descending; equal weights by index;
-                           0 where fewer keys are visible                                     */
-    int32_t *top_index; /* (batch, q_heads, q_len, top_k) their key; -1 there                 */
+    int top_k;          /* how many of the largest weights of each row */
+    float *top_weight;  /* (batch, q_heads, q_len, top_k) descending, equal ones by key;
+                           0 where fewer keys are visible */
+    int32_t *top_index; /* (batch, q_heads, q_len, top_k) their key; -1 there */
 
-    float *rect; /* (rows, cols) of one head's weights: rows row0.., keys col0..              */
+    float *rect; /* (rows, cols) of one head's weights: rows row0.., keys col0.. */
     int rect_batch, rect_head, row0, rows, col0, cols;
 } ph_look_at;
 
-/* Fills args->look from q, k, lse (and the mask tensors) of a finished forward call; v and
-   out are not touched and may be NULL. */
+/* Fills args->look from q, k, lse (and the mask tensors) of a finished forward call; v
+   and out are not touched and may be NULL. */
 PH_API ph_status ph_look(const ph_plan *plan, const ph_args *args);
 
-/* ---- variants ----------------------------------------------------------------------------- */
+/* ---- variants ------------------------------------------------------------------- */
 
 typedef struct ph_variant_info {
-    const char *name;    /* "mha"                                                           */
-    const char *options; /* "" or how its options are written                               */
-    const char *help;    /* one sentence                                                    */
-    const char *tensors; /* lines "name (shape) meaning": extras and layer parameters        */
+    const char *name;    /* "mha" */
+    const char *options; /* "" or how its options are written */
+    const char *help;    /* one sentence */
+    const char *tensors; /* lines "name (shape) meaning": extras and layer parameters */
 } ph_variant_info;
 
 /* The i-th variant of this build, or NULL after the last. */

@@ -62,7 +62,8 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
     if (!out) return refuse_open(&o, PH_BAD_ARGUMENT, "out", "is NULL");
     *out = NULL;
     if (o.device != PH_CPU && o.device != PH_CUDA)
-        return refuse_open(&o, PH_BAD_ARGUMENT, "device", "is neither PH_CPU nor PH_CUDA");
+        return refuse_open(&o, PH_BAD_ARGUMENT, "device",
+                           "is neither PH_CPU nor PH_CUDA");
     if (o.device != PH_CPU)
         return refuse_open(&o, PH_UNSUPPORTED, "device",
                            "is not PH_CPU, this build has no other");
@@ -73,13 +74,13 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
         return refuse_open(&o, PH_BAD_ARGUMENT, "alloc and release",
                            "are expected together, one of them is NULL");
     const ph_kernels *kernels = pick_kernels(o.isa, unknown);
-    if (!kernels)
-        return refuse_open(&o, PH_BAD_ARGUMENT, "isa", unknown);
+    if (!kernels) return refuse_open(&o, PH_BAD_ARGUMENT, "isa", unknown);
     if (!o.alloc) o.alloc = default_alloc, o.release = default_release;
     if (o.threads == 0) o.threads = ph_cpu_count();
 
     ph_ctx *ctx = o.alloc(o.user, sizeof *ctx);
-    if (!ctx) return refuse_open(&o, PH_OUT_OF_MEMORY, "context", "does not fit in memory");
+    if (!ctx)
+        return refuse_open(&o, PH_OUT_OF_MEMORY, "context", "does not fit in memory");
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
     ctx->threads = o.threads;
@@ -212,9 +213,10 @@ int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
     return snprintf(text, size,
                     "%s %s: %d threads, %d x %d tile, %s of %d rows, groups of %d heads, "
                     "%zu bytes of workspace",
-                    a->variant, plan->kernels->name, plan->ctx->threads, plan->kernels->mr,
-                    plan->kernels->nr, plan->by_split ? "key splits" : "row blocks",
-                    plan->rows, plan->group, ph_plan_workspace(plan));
+                    a->variant, plan->kernels->name, plan->ctx->threads,
+                    plan->kernels->mr, plan->kernels->nr,
+                    plan->by_split ? "key splits" : "row blocks", plan->rows, plan->group,
+                    ph_plan_workspace(plan));
 }
 
 /* ---- calls ---- */
@@ -224,12 +226,13 @@ static int is_empty(const ph_attn *a)
     return a->batch == 0;
 }
 
-static ph_status check_lens(const ph_plan *plan, const char *name, const int32_t *lens, int most)
+static ph_status check_lens(const ph_plan *plan, const char *name, const int32_t *lens,
+                            int most)
 {
     for (int b = 0; lens && b < plan->attn.batch; b++)
         if (lens[b] < 0 || lens[b] > most)
-            return ph_fail(plan->ctx, PH_BAD_SHAPE, "%s[%d] is %d, expected 0 to %d", name, b,
-                           lens[b], most);
+            return ph_fail(plan->ctx, PH_BAD_SHAPE, "%s[%d] is %d, expected 0 to %d",
+                           name, b, lens[b], most);
     return PH_OK;
 }
 
@@ -240,21 +243,24 @@ static ph_status check_declared(const ph_plan *plan, const char *name, const voi
     int declared = shape->batch || shape->heads || shape->q_len;
     if (tensor && !declared)
         return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
-                       "%s is given but ph_attn.%s has no shape, expected one", name, name);
+                       "%s is given but ph_attn.%s has no shape, expected one", name,
+                       name);
     if (!tensor && declared && shape->batch && shape->q_len && plan->attn.kv_len)
         return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
-                       "%s is NULL but ph_attn.%s has a shape, expected the tensor", name, name);
+                       "%s is NULL but ph_attn.%s has a shape, expected the tensor", name,
+                       name);
     return PH_OK;
 }
 
-static ph_status check_values(const ph_plan *plan, const char *name, const float *x, int64_t n,
-                              int allow_minus_inf)
+static ph_status check_values(const ph_plan *plan, const char *name, const float *x,
+                              int64_t n, int allow_minus_inf)
 {
     for (int64_t i = 0; x && i < n; i++)
         if (!(isfinite(x[i]) || (allow_minus_inf && x[i] == -INFINITY)))
             return ph_fail(plan->ctx, PH_BAD_VALUE, "%s[%lld] is %g, expected %s", name,
                            (long long)i, (double)x[i],
-                           allow_minus_inf ? "a finite number or -inf" : "a finite number");
+                           allow_minus_inf ? "a finite number or -inf"
+                                           : "a finite number");
     return PH_OK;
 }
 
@@ -264,12 +270,14 @@ static ph_status check_all_values(const ph_plan *plan, const ph_args *args)
     int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
     int64_t cells = (int64_t)a->bias.batch * a->bias.heads * a->bias.q_len * a->kv_len;
     PH_TRY(check_values(plan, "bias", args->bias, cells, 1));
-    PH_TRY(check_values(plan, "gate", args->gate, a->gate == PH_GATE_HEAD ? a->q_heads : rows, 0));
+    PH_TRY(check_values(plan, "gate", args->gate,
+                        a->gate == PH_GATE_HEAD ? a->q_heads : rows, 0));
     PH_TRY(check_values(plan, "sink", args->sink, a->q_heads, 1));
     return check_values(plan, "alibi", args->alibi, a->q_heads, 0);
 }
 
-static ph_status need(const ph_plan *plan, const char *name, const void *pointer, int64_t elements)
+static ph_status need(const ph_plan *plan, const char *name, const void *pointer,
+                      int64_t elements)
 {
     if (pointer || elements == 0) return PH_OK;
     return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "%s is NULL, expected a tensor", name);
@@ -286,7 +294,8 @@ static ph_status check_args(const ph_plan *plan, const ph_args *args)
     PH_TRY(check_lens(plan, "q_lens", args->q_lens, a->q_len));
     PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, a->kv_len));
     if ((uintptr_t)args->workspace % PH_ALIGN)
-        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "workspace is not aligned to %d bytes", PH_ALIGN);
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "workspace is not aligned to %d bytes",
+                       PH_ALIGN);
     if (plan->ctx->options.checked) PH_TRY(check_all_values(plan, args));
     return PH_OK;
 }
@@ -296,10 +305,12 @@ static ph_status check_look(const ph_plan *plan, const ph_look_at *look)
     const ph_attn *a = &plan->attn;
     if (!look) return PH_OK;
     if (!look->top_weight != !look->top_index)
-        return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
-                       "top_weight and top_index are wanted together, one of them is NULL");
+        return ph_fail(
+            plan->ctx, PH_BAD_ARGUMENT,
+            "top_weight and top_index are wanted together, one of them is NULL");
     if (look->top_index && look->top_k < 1)
-        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "top_k is %d, expected at least 1", look->top_k);
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "top_k is %d, expected at least 1",
+                       look->top_k);
     if (!look->rect) return PH_OK;
     if (look->rect_batch < 0 || look->rect_batch >= a->batch || look->rect_head < 0 ||
         look->rect_head >= a->q_heads)
@@ -308,12 +319,12 @@ static ph_status check_look(const ph_plan *plan, const ph_look_at *look)
                        look->rect_batch, look->rect_head, a->batch, a->q_heads);
     if (look->row0 < 0 || look->rows < 0 || look->rows > a->q_len - look->row0)
         return ph_fail(plan->ctx, PH_BAD_SHAPE,
-                       "rect has rows %d and %d more, expected them inside %d", look->row0,
-                       look->rows, a->q_len);
+                       "rect has rows %d and %d more, expected them inside %d",
+                       look->row0, look->rows, a->q_len);
     if (look->col0 < 0 || look->cols < 0 || look->cols > a->kv_len - look->col0)
         return ph_fail(plan->ctx, PH_BAD_SHAPE,
-                       "rect has keys %d and %d more, expected them inside %d", look->col0,
-                       look->cols, a->kv_len);
+                       "rect has keys %d and %d more, expected them inside %d",
+                       look->col0, look->cols, a->kv_len);
     return PH_OK;
 }
 
@@ -323,7 +334,8 @@ static ph_status begin(ph_call *call, const ph_plan *plan, const ph_args *args,
 {
     void *space = args->workspace;
     size_t front = lse_bytes(plan);
-    if (!space) PH_TRY(ph_ctx_scratch(plan->ctx, front + ph_plan_bytes(plan, what), &space));
+    if (!space)
+        PH_TRY(ph_ctx_scratch(plan->ctx, front + ph_plan_bytes(plan, what), &space));
     space = (char *)space + front;
     *call = (ph_call){.plan = plan,
                       .kernels = plan->kernels,
@@ -368,7 +380,8 @@ ph_status ph_look(const ph_plan *plan, const ph_args *args)
     if (!plan) return PH_BAD_ARGUMENT;
     const ph_attn *a = &plan->attn;
     PH_TRY(check_args(plan, args));
-    if (!args->look) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "look is NULL, expected what to fill");
+    if (!args->look)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "look is NULL, expected what to fill");
     PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
     PH_TRY(check_look(plan, args->look));
     return is_empty(a) ? PH_OK : run_look(plan, args);
@@ -386,8 +399,8 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
     for (int i = 0; i < 3; i++)
         if (pairs[i].gradient && !pairs[i].tensor)
             return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
-                           "d%s is wanted but %s is NULL, expected the tensor", pairs[i].name,
-                           pairs[i].name);
+                           "d%s is wanted but %s is NULL, expected the tensor",
+                           pairs[i].name, pairs[i].name);
     int64_t out = (int64_t)a->batch * a->q_len * a->v_dim;
     PH_TRY(need(plan, "dout", g->dout, out));
     PH_TRY(need(plan, "out", args->out, out));
@@ -401,7 +414,8 @@ static void clear_grads(const ph_attn *a, const ph_grads *grads)
     size_t heads = (size_t)a->q_heads;
     size_t cells = (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len;
     if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
-    if (grads->dgate && a->gate == PH_GATE_HEAD) memset(grads->dgate, 0, heads * sizeof(float));
+    if (grads->dgate && a->gate == PH_GATE_HEAD)
+        memset(grads->dgate, 0, heads * sizeof(float));
     if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));
 }
 

@@ -3,12 +3,12 @@
  *
  *     s = q k^T    dp = dout v^T    dv += p^T dout    dk += ds^T q    dq += ds k
  *
- * A work item owns a chunk of PH_CHUNK keys and every q head that shares them, so dk and dv
- * of the chunk are summed in one place, over rows in order. dq needs all chunks: each
+ * A work item owns a chunk of PH_CHUNK keys and every q head that shares them, so dk and
+ * dv of the chunk are summed in one place, over rows in order. dq needs all chunks: each
  * chunk's share is summed on its own and the shares are added in order of the keys. With
  * enough (batch row, head cluster) pairs one item walks all its chunks and adds directly;
- * with few pairs chunks run side by side, in waves, each with a dq of its own that is added
- * afterwards. The order of the sums, and so the bits, is the same.
+ * with few pairs chunks run side by side, in waves, each with a dq of its own that is
+ * added afterwards. The order of the sums, and so the bits, is the same.
  */
 #include <math.h>
 #include <string.h>
@@ -20,23 +20,23 @@ enum { WAVE_BUDGET = 32 << 20 }; /* bytes of private dq that may be alive at onc
 typedef struct worker {
     ph_grad_rows g;
     ph_grad_tile tile;
-    float *k_across, *v_across; /* chunk, by blocks                                  */
-    float *k;                   /* (PH_CHUNK, k_pad)                                  */
+    float *k_across, *v_across; /* chunk, by blocks */
+    float *k;                   /* (PH_CHUNK, k_pad) */
     int k_finite;
-    float *dk, *dv;  /* (heads in cluster, PH_CHUNK, pad)                              */
-    float *dq_tile;  /* (PH_GRAD_ROWS, k_pad) share of the chunk                        */
-    float *ones;     /* (mr) 1                                                         */
+    float *dk, *dv; /* (heads in cluster, PH_CHUNK, pad) */
+    float *dq_tile; /* (PH_GRAD_ROWS, k_pad) share of the chunk */
+    float *ones;    /* (mr) 1 */
 } worker;
 
 /* Everything that is shared by the items of one call. */
 typedef struct task {
     const ph_call *call;
-    float *lse, *delta;   /* (batch, q_heads, q_len): base 2 and +inf where not computed */
-    double *sums;         /* (2, batch, q_heads): parts of dgate and dsink              */
-    float *dq;            /* (pairs, cluster, q_len, k_pad), or NULL: grads->dq itself   */
-    float *parts;         /* (wave, cluster, q_len, k_pad)                               */
-    int first;            /* first item of the current wave                              */
-    int count;            /* items in it                                                 */
+    float *lse, *delta; /* (batch, q_heads, q_len): base 2 and +inf where not computed */
+    double *sums;       /* (2, batch, q_heads): parts of dgate and dsink */
+    float *dq;          /* (pairs, cluster, q_len, k_pad), or NULL: grads->dq itself */
+    float *parts;       /* (wave, cluster, q_len, k_pad) */
+    int first;          /* first item of the current wave */
+    int count;          /* items in it */
 } task;
 
 static size_t dq_floats(const ph_plan *plan)
@@ -78,7 +78,8 @@ static void take_task(const ph_plan *plan, ph_arena *arena, task *t)
     size_t pairs = (size_t)pair_count(plan);
     t->lse = ph_arena_floats(arena, rows);
     t->delta = ph_arena_floats(arena, rows);
-    t->sums = ph_arena_take(arena, 2 * (size_t)a->batch * (size_t)a->q_heads * sizeof(double));
+    t->sums =
+        ph_arena_take(arena, 2 * (size_t)a->batch * (size_t)a->q_heads * sizeof(double));
     t->dq = NULL;
     if (!dq_in_place(plan)) t->dq = ph_arena_floats(arena, pairs * dq_floats(plan));
     t->parts = ph_arena_floats(arena, (size_t)plan->wave * dq_floats(plan));
@@ -118,8 +119,8 @@ typedef struct row_sums {
     double dgate, dsink;
 } row_sums;
 
-/* Whether a computed row saw no key: its dout, like a hidden value, must not be read. Only
-   with a sink does lse leave the question open. */
+/* Whether a computed row saw no key: its dout, like a hidden value, must not be read.
+   Only with a sink does lse leave the question open. */
 static int saw_nothing(const ph_call *call, const ph_extent *extent, int batch, int head,
                        int token, float lse)
 {
@@ -133,7 +134,8 @@ static int saw_nothing(const ph_call *call, const ph_extent *extent, int batch, 
 }
 
 /* One computed row: dout.out, and what follows from it. */
-static void prepare_row(const task *t, int head, int64_t index, double product, row_sums *sums)
+static void prepare_row(const task *t, int head, int64_t index, double product,
+                        row_sums *sums)
 {
     const ph_args *args = t->call->args;
     const ph_grads *grads = t->call->grads;
@@ -174,14 +176,16 @@ static void prepare_head(void *arg, int lane, int item)
                    0, (size_t)a->qk_dim * sizeof(float));
         if (token >= extent.q_len || !ph_rows_active(call, batch, head, token)) {
             t->delta[index] = 0, t->lse[index] = INFINITY;
-            if (call->grads->dgate && a->gate == PH_GATE_ROW) call->grads->dgate[index] = 0;
+            if (call->grads->dgate && a->gate == PH_GATE_ROW)
+                call->grads->dgate[index] = 0;
             continue;
         }
         double product = 0;
         if (!saw_nothing(call, &extent, batch, head, token, call->args->lse[index])) {
             const void *dout = ph_at(call->grads->dout, a->dtype, at);
             call->kernels->load_row(x, dout, a->v_dim, a->dtype, 1);
-            call->kernels->load_row(y, ph_at(call->args->out, a->dtype, at), a->v_dim, a->dtype, 1);
+            call->kernels->load_row(y, ph_at(call->args->out, a->dtype, at), a->v_dim,
+                                    a->dtype, 1);
             product = call->kernels->dot(a->v_dim, x, y);
         }
         prepare_row(t, head, index, product, &sums);
@@ -220,11 +224,13 @@ static dq_target target_of(const task *t, int pair, float *buffer)
     const ph_attn *a = t->call->attn;
     if (buffer) return (dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad};
     int clusters = a->q_heads / plan->cluster;
-    int64_t at = pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
+    int64_t at =
+        pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
     return (dq_target){(float *)t->call->grads->dq + at, a->dq.head, a->dq.time};
 }
 
-static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k0, int keys)
+static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k0,
+                      int keys)
 {
     const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
@@ -233,13 +239,15 @@ static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k
     for (int c = 0; c < keys; c += PH_BLOCK) {
         int n = ph_min(PH_BLOCK, keys - c), b = rows->batch;
         float *k = w->k + (int64_t)c * plan->k_pad;
-        ph_keys_across(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim, k0 + c, 0, n,
-                       w->k_across + (int64_t)c * a->qk_dim);
-        ph_keys_across(call, call->args->v, &a->v, b, rows->v_head, a->v_dim, k0 + c, 0, n,
-                       w->v_across + (int64_t)c * a->v_dim);
-        const float *in_place = ph_keys_along(call, call->args->k, &a->k, b, rows->k_head,
-                                              a->qk_dim, plan->k_pad, k0 + c, 0, n, 0, k, &ld);
-        if (in_place != k) memcpy(k, in_place, (size_t)n * (size_t)plan->k_pad * sizeof(float));
+        ph_keys_across(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim, k0 + c, 0,
+                       n, w->k_across + (int64_t)c * a->qk_dim);
+        ph_keys_across(call, call->args->v, &a->v, b, rows->v_head, a->v_dim, k0 + c, 0,
+                       n, w->v_across + (int64_t)c * a->v_dim);
+        const float *in_place =
+            ph_keys_along(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim,
+                          plan->k_pad, k0 + c, 0, n, 0, k, &ld);
+        if (in_place != k)
+            memcpy(k, in_place, (size_t)n * (size_t)plan->k_pad * sizeof(float));
         w->k_finite &= call->kernels->finite(k, plan->k_pad, n, plan->k_pad);
     }
 }
@@ -254,7 +262,8 @@ static void seeing_rows(const ph_rows *rows, int j, int n, int *from, int *to)
 }
 
 /* dk += ds^T q and dv += p^T dout for the block, mr keys at a time. */
-static void add_key_gradients(const ph_call *call, worker *w, int j0, int keys, float *dk, float *dv)
+static void add_key_gradients(const ph_call *call, worker *w, int j0, int keys, float *dk,
+                              float *dv)
 {
     const ph_kernels *k = call->kernels;
     int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
@@ -265,19 +274,19 @@ static void add_key_gradients(const ph_call *call, worker *w, int j0, int keys, 
         int64_t tile = (int64_t)from * PH_STRIP_LD + c;
         if (call->grads->dv)
             k->product(m, v_pad, to - from, w->tile.p + tile, PH_STRIP_LD,
-                       w->g.dout + (int64_t)from * v_pad, v_pad, k->nr, dv + (int64_t)c * v_pad,
-                       v_pad, 1);
+                       w->g.dout + (int64_t)from * v_pad, v_pad, k->nr,
+                       dv + (int64_t)c * v_pad, v_pad, 1);
         if (call->grads->dk)
             k->product(m, k_pad, to - from, w->tile.ds + tile, PH_STRIP_LD,
-                       w->g.q + (int64_t)from * k_pad, k_pad, k->nr, dk + (int64_t)c * k_pad,
-                       k_pad, 1);
+                       w->g.q + (int64_t)from * k_pad, k_pad, k->nr,
+                       dk + (int64_t)c * k_pad, k_pad, 1);
     }
 }
 
 /* The same three sums where a hidden number may be NaN or Inf: hidden pairs are stepped
    over. Same order, same bits. */
-static void add_seen(const ph_call *call, worker *w, int j0, int c_block, int keys, float *dk,
-                     float *dv)
+static void add_seen(const ph_call *call, worker *w, int j0, int c_block, int keys,
+                     float *dk, float *dv)
 {
     const ph_kernels *k = call->kernels;
     int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
@@ -285,16 +294,18 @@ static void add_seen(const ph_call *call, worker *w, int j0, int c_block, int ke
         for (int c = 0; c < keys; c++) {
             int64_t at = (int64_t)r * PH_STRIP_LD + c;
             if (!ph_rows_sees(call, w->g.rows, r, j0 + c)) continue;
-            k->axpy(v_pad, w->tile.p[at], w->g.dout + (int64_t)r * v_pad, dv + (int64_t)c * v_pad);
-            k->axpy(k_pad, w->tile.ds[at], w->g.q + (int64_t)r * k_pad, dk + (int64_t)c * k_pad);
+            k->axpy(v_pad, w->tile.p[at], w->g.dout + (int64_t)r * v_pad,
+                    dv + (int64_t)c * v_pad);
+            k->axpy(k_pad, w->tile.ds[at], w->g.q + (int64_t)r * k_pad,
+                    dk + (int64_t)c * k_pad);
             k->axpy(k_pad, w->tile.ds[at], w->k + (int64_t)(c_block + c) * k_pad,
                     w->dq_tile + (int64_t)r * k_pad);
         }
 }
 
 /* All rows of the tile against block [c_block, c_block + keys) of the chunk at k0. */
-static void run_block(const ph_call *call, worker *w, int k0, int c_block, int keys, float *dk,
-                      float *dv)
+static void run_block(const ph_call *call, worker *w, int k0, int c_block, int keys,
+                      float *dk, float *dv)
 {
     const ph_kernels *k = call->kernels;
     const ph_plan *plan = call->plan;
@@ -304,9 +315,10 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int k
     w->tile.partial = 0;
     for (int r = 0; r < w->g.rows->count; r += k->mr) {
         int m = ph_min(k->mr, w->g.rows->count - r);
-        int seen = ph_grad_strip(call, &w->g, &w->tile, r, m, j0, keys,
-                                 w->k_across + (int64_t)c_block * plan->attn.qk_dim,
-                                 w->v_across + (int64_t)c_block * plan->attn.v_dim, &c0, &c1);
+        int seen =
+            ph_grad_strip(call, &w->g, &w->tile, r, m, j0, keys,
+                          w->k_across + (int64_t)c_block * plan->attn.qk_dim,
+                          w->v_across + (int64_t)c_block * plan->attn.v_dim, &c0, &c1);
         if (seen && safe && call->grads->dq)
             k->weigh(m, k_pad, c1 - c0, w->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
                      w->k + (int64_t)(c_block + c0) * k_pad, k_pad,
@@ -344,15 +356,15 @@ static void run_group(const task *t, worker *w, int head_in_cluster, int k0, int
 }
 
 /* Rounds and stores the chunk's rows of dk or dv; keys beyond the valid ones get 0. */
-static void store_keys(const ph_call *call, void *out, const ph_strides *s, int batch, int head,
-                       int k0, int dim, int pad, const float *sums, float scale)
+static void store_keys(const ph_call *call, void *out, const ph_strides *s, int batch,
+                       int head, int k0, int dim, int pad, const float *sums, float scale)
 {
     const ph_attn *a = call->attn;
     int n = ph_min(PH_CHUNK, a->kv_len - k0);
     for (int c = 0; out && c < n; c++) {
         int64_t at = batch * s->batch + head * s->head + (k0 + c) * s->time;
-        call->kernels->store_row(ph_at_out(out, a->dtype, at), sums + (int64_t)c * pad, dim,
-                                 a->dtype, scale);
+        call->kernels->store_row(ph_at_out(out, a->dtype, at), sums + (int64_t)c * pad,
+                                 dim, a->dtype, scale);
     }
 }
 
@@ -369,7 +381,8 @@ static void run_chunk(const task *t, int lane, int pair, int chunk, dq_target ta
     int clusters = a->q_heads / plan->cluster, batch = pair / clusters;
     int head0 = pair % clusters * plan->cluster, k0 = chunk * PH_CHUNK;
     int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
-    int64_t dk_size = (int64_t)PH_CHUNK * plan->k_pad, dv_size = (int64_t)PH_CHUNK * plan->v_pad;
+    int64_t dk_size = (int64_t)PH_CHUNK * plan->k_pad,
+            dv_size = (int64_t)PH_CHUNK * plan->v_pad;
     size_t n = (size_t)ph_min(PH_CHUNK, a->kv_len - k0);
     for (int h = 0; h < plan->cluster / per_k; h++)
         memset(w.dk + h * dk_size, 0, n * (size_t)plan->k_pad * sizeof(float));
@@ -416,13 +429,15 @@ static void wave_item(void *arg, int lane, int index)
               target_of(t, item / plan->chunks, part));
 }
 
-/* Adds the wave's shares of one (head in cluster, block of tokens), in order of the keys. */
+/* Adds the wave's shares of one (head in cluster, block of tokens), in order of the
+   keys. */
 static void add_parts(void *arg, int lane, int index)
 {
     const task *t = arg;
     const ph_plan *plan = t->call->plan;
     int len = t->call->attn->q_len, head = index % plan->cluster;
-    int first = index / plan->cluster * PH_GRAD_ROWS, end = ph_min(first + PH_GRAD_ROWS, len);
+    int first = index / plan->cluster * PH_GRAD_ROWS,
+        end = ph_min(first + PH_GRAD_ROWS, len);
     (void)lane;
     for (int i = 0; i < t->count; i++) {
         int pair = (t->first + i) / plan->chunks;

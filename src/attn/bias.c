@@ -1,10 +1,11 @@
 /*
- * bias.c - the gradient of the additive bias: ds, summed over the axes bias was broadcast on.
+ * bias.c - the gradient of the additive bias: ds, summed over the axes bias was broadcast
+ * on.
  *
  * A work item owns cells of dbias: one head (or all), one batch row (or all), a block of
- * rows (or all), PH_BLOCK keys. It makes ds again for every (batch row, head, row) that used
- * those cells, in order, and adds. Two more products per tile than keeping ds would need,
- * but no T x T memory, no shared sums, and the same bits for any number of threads.
+ * rows (or all), PH_BLOCK keys. It makes ds again for every (batch row, head, row) that
+ * used those cells, in order, and adds. Two more products per tile than keeping ds would
+ * need, but no T x T memory, no shared sums, and the same bits for any number of threads.
  */
 #include <string.h>
 
@@ -26,8 +27,10 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     ph_grad_rows_take(plan, arena, &w->g);
     ph_grad_tile_take(plan, arena, &w->tile);
-    w->k = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
-    w->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->attn.v_dim + PH_PACK_SLACK);
+    w->k = ph_arena_floats(arena,
+                           (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
+    w->v = ph_arena_floats(arena,
+                           (size_t)PH_BLOCK * (size_t)plan->attn.v_dim + PH_PACK_SLACK);
 }
 
 size_t ph_bias_gradient_bytes(const ph_plan *plan)
@@ -40,8 +43,8 @@ size_t ph_bias_gradient_bytes(const ph_plan *plan)
 
 /* Adds ds of tokens [first, end) of one head to the cells; `cells` is the row of token
    `first`, and stays there if the bias has a single row. */
-static void add_head(const task *t, worker *w, int batch, int head, int first, int end, int j0,
-                     int cols, float *cells)
+static void add_head(const task *t, worker *w, int batch, int head, int first, int end,
+                     int j0, int cols, float *cells)
 {
     const ph_call *call = t->call;
     const ph_attn *a = call->attn;
@@ -50,20 +53,23 @@ static void add_head(const task *t, worker *w, int batch, int head, int first, i
     int keys = ph_min(cols, w->g.rows->extent.kv_len - j0);
     if (keys <= 0) return;
     const ph_rows *rows = w->g.rows;
-    ph_keys_across(call, call->args->k, &a->k, batch, rows->k_head, a->qk_dim, j0, 0, keys, w->k);
-    ph_keys_across(call, call->args->v, &a->v, batch, rows->v_head, a->v_dim, j0, 0, keys, w->v);
+    ph_keys_across(call, call->args->k, &a->k, batch, rows->k_head, a->qk_dim, j0, 0,
+                   keys, w->k);
+    ph_keys_across(call, call->args->v, &a->v, batch, rows->v_head, a->v_dim, j0, 0, keys,
+                   w->v);
     for (int row = first, next; row < end; row = next) {
         next = ph_rows_gather(call, w->g.rows, row, end, PH_GRAD_ROWS);
         if (next == row) break;
         if (rows->high <= j0) continue;
         ph_grad_rows_pack(call, &w->g, t->lse, t->delta);
         for (int r = 0; r < rows->count; r += mr)
-            ph_grad_strip(call, &w->g, &w->tile, r, ph_min(mr, rows->count - r), j0, keys, w->k,
-                          w->v, &c0, &c1);
+            ph_grad_strip(call, &w->g, &w->tile, r, ph_min(mr, rows->count - r), j0, keys,
+                          w->k, w->v, &c0, &c1);
         for (int r = 0; r < rows->count; r++) {
             float *cell = cells;
             if (a->bias.q_len > 1) cell += (int64_t)(rows->token[r] - first) * a->kv_len;
-            for (int c = 0; c < keys; c++) cell[c] += w->tile.ds[(int64_t)r * PH_STRIP_LD + c];
+            for (int c = 0; c < keys; c++)
+                cell[c] += w->tile.ds[(int64_t)r * PH_STRIP_LD + c];
         }
     }
 }
@@ -87,8 +93,10 @@ static void run_item(void *arg, int lane, int index)
     float *cells = call->grads->dbias + row * a->kv_len + j0;
     for (int r = 0; r < (one_row ? 1 : end - first); r++)
         memset(cells + (int64_t)r * a->kv_len, 0, (size_t)cols * sizeof(float));
-    int b0 = a->bias.batch == 1 ? 0 : batch, b1 = a->bias.batch == 1 ? a->batch : batch + 1;
-    int h0 = a->bias.heads == 1 ? 0 : head, h1 = a->bias.heads == 1 ? a->q_heads : head + 1;
+    int b0 = a->bias.batch == 1 ? 0 : batch,
+        b1 = a->bias.batch == 1 ? a->batch : batch + 1;
+    int h0 = a->bias.heads == 1 ? 0 : head,
+        h1 = a->bias.heads == 1 ? a->q_heads : head + 1;
     for (int b = b0; b < b1; b++)
         for (int h = h0; h < h1; h++) add_head(t, &w, b, h, first, end, j0, cols, cells);
 }
@@ -99,6 +107,6 @@ void ph_attn_bias_gradient(const ph_call *call, const float *lse, const float *d
     task t = {.call = call, .lse = lse, .delta = delta};
     t.key_blocks = ph_div_up(a->kv_len, PH_BLOCK);
     t.row_blocks = a->bias.q_len == 1 ? 1 : ph_div_up(a->q_len, PH_GRAD_ROWS);
-    ph_ctx_run(call->plan->ctx, a->bias.batch * a->bias.heads * t.row_blocks * t.key_blocks,
-               run_item, &t);
+    ph_ctx_run(call->plan->ctx,
+               a->bias.batch * a->bias.heads * t.row_blocks * t.key_blocks, run_item, &t);
 }

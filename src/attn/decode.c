@@ -10,7 +10,8 @@
 #include "attn/stream.h"
 
 /* Running sums of one split of one (batch row, group). */
-static void take_part(const ph_plan *plan, char *shared, int pair, int split, ph_running *out)
+static void take_part(const ph_plan *plan, char *shared, int pair, int split,
+                      ph_running *out)
 {
     ph_arena count = {0};
     ph_running_take(plan, &count, plan->rows, out);

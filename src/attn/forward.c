@@ -1,10 +1,10 @@
 /*
  * forward.c - who computes which rows.
  *
- * Rows are cut into work items of plan->rows; an item packs each block of k once and keeps
- * it in cache for all its rows. Items with many keys come first, so that the last ones to
- * be handed out are small. Where there are few rows but many keys (decoding) the keys are
- * cut instead: decode.c.
+ * Rows are cut into work items of plan->rows; an item packs each block of k once and
+ * keeps it in cache for all its rows. Items with many keys come first, so that the last
+ * ones to be handed out are small. Where there are few rows but many keys (decoding) the
+ * keys are cut instead: decode.c.
  */
 #include "attn/decode.h"
 #include "attn/stream.h"

@@ -9,8 +9,8 @@ void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out)
 {
     const size_t rows = PH_GRAD_ROWS;
     out->rows = ph_arena_take(arena, sizeof *out->rows);
-    out->q_across =
-        ph_arena_floats(arena, ph_rows_pack_floats(plan, PH_GRAD_ROWS, plan->attn.qk_dim));
+    out->q_across = ph_arena_floats(
+        arena, ph_rows_pack_floats(plan, PH_GRAD_ROWS, plan->attn.qk_dim));
     out->do_across =
         ph_arena_floats(arena, ph_rows_pack_floats(plan, PH_GRAD_ROWS, plan->attn.v_dim));
     out->q = ph_arena_floats(arena, rows * (size_t)plan->k_pad);
@@ -39,14 +39,16 @@ static void pack_dout(const ph_call *call, ph_grad_rows *g)
     int pad = call->plan->v_pad, count = g->rows->count;
     ph_rows_pointers(call, g->rows, 0, count, call->grads->dout, &a->out, from);
     for (int r = 0; r < count; r++) {
-        int64_t at = a->gate == PH_GATE_HEAD ? g->rows->head[r] : ph_rows_index(call, g->rows, r);
+        int64_t at =
+            a->gate == PH_GATE_HEAD ? g->rows->head[r] : ph_rows_index(call, g->rows, r);
         k->load_row(g->dout + (int64_t)r * pad, from[r], a->v_dim, a->dtype,
                     gate ? gate[at] : 1);
     }
     for (int r = 0; r < count; r += k->mr) {
         int m = ph_min(k->mr, count - r);
         for (int i = 0; i < m; i++) from[i] = g->dout + (int64_t)(r + i) * pad;
-        k->pack_across(g->do_across + (int64_t)r * a->v_dim, k->mr, from, m, a->v_dim, PH_F32, 1);
+        k->pack_across(g->do_across + (int64_t)r * a->v_dim, k->mr, from, m, a->v_dim,
+                       PH_F32, 1);
     }
 }
 
@@ -58,7 +60,8 @@ void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *g, const float *lse,
     const ph_kernels *k = call->kernels;
     const void *from[PH_GRAD_ROWS];
     int count = g->rows->count;
-    ph_rows_pack(call, g->rows, call->args->q, &a->q, a->qk_dim, &plan->scale2, g->q_across);
+    ph_rows_pack(call, g->rows, call->args->q, &a->q, a->qk_dim, &plan->scale2,
+                 g->q_across);
     ph_rows_pointers(call, g->rows, 0, count, call->args->q, &a->q, from);
     k->pack_along(g->q, plan->k_pad, from, count, a->qk_dim, a->dtype, 1);
     pack_dout(call, g);
@@ -78,8 +81,9 @@ static void clear_columns(float *tile, int m, int from, int to)
         memset(tile + i * PH_STRIP_LD + from, 0, (size_t)(to - from) * sizeof(float));
 }
 
-int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile, int first,
-                  int m, int j0, int keys, const float *k, const float *v, int *c0, int *c1)
+int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,
+                  int first, int m, int j0, int keys, const float *k, const float *v,
+                  int *c0, int *c1)
 {
     const ph_kernels *kernels = call->kernels;
     const ph_attn *a = call->attn;
@@ -93,8 +97,9 @@ int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile
     clear_columns(ds, m, end, last);
     tile->partial |= *c0 > 0 || *c1 < keys;
     if (!seen) return 0;
-    tile->partial |= ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1,
-                                    g->q_across + (int64_t)first * a->qk_dim, k, p, tile->peak, NULL);
+    tile->partial |=
+        ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1,
+                       g->q_across + (int64_t)first * a->qk_dim, k, p, tile->peak, NULL);
     kernels->product(m, end - *c0, a->v_dim, g->do_across + (int64_t)first * a->v_dim,
                      kernels->mr, v + (int64_t)*c0 * a->v_dim, nr, (int64_t)nr * a->v_dim,
                      ds + *c0, PH_STRIP_LD, 0);

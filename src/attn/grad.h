@@ -4,7 +4,8 @@
  *     p  = 2^(s - lse)          ds = p * (dropout * (dout v^T) - delta)
  *     delta[i] = dout[i] . out[i] - dlse[i]
  *
- * A tile is PH_GRAD_ROWS rows by PH_BLOCK keys. s and dout v^T are made again from q, k, v.
+ * A tile is PH_GRAD_ROWS rows by PH_BLOCK keys. s and dout v^T are made again from q, k,
+ * v.
  */
 #ifndef PH_ATTN_GRAD_H
 #define PH_ATTN_GRAD_H
@@ -15,17 +16,17 @@
 /* Rows of a tile with everything packed that products need. */
 typedef struct ph_grad_rows {
     ph_rows *rows;
-    float *q_across, *do_across; /* strips                                                */
-    float *q, *dout;             /* (rows, k_pad), (rows, v_pad); dout times the gate     */
-    float *lse, *delta;          /* (rows), lse in base 2                                 */
-    int finite;                  /* all of q and dout                                     */
+    float *q_across, *do_across; /* strips */
+    float *q, *dout;             /* (rows, k_pad), (rows, v_pad); dout times the gate */
+    float *lse, *delta;          /* (rows), lse in base 2 */
+    int finite;                  /* all of q and dout */
 } ph_grad_rows;
 
 typedef struct ph_grad_tile {
-    float *p, *ds;  /* (PH_GRAD_ROWS, PH_STRIP_LD): p as it multiplies v                   */
-    float *drop;    /* one strip                                                          */
-    float *peak;    /* (mr, 16)                                                           */
-    int partial;    /* some key of the block is hidden from some row                      */
+    float *p, *ds; /* (PH_GRAD_ROWS, PH_STRIP_LD): p as it multiplies v */
+    float *drop;   /* one strip */
+    float *peak;   /* (mr, 16) */
+    int partial;   /* some key of the block is hidden from some row */
 } ph_grad_tile;
 
 void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out);
@@ -35,10 +36,11 @@ void ph_grad_tile_take(const ph_plan *plan, ph_arena *arena, ph_grad_tile *out);
 void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *rows, const float *lse,
                        const float *delta);
 
-/* Fills rows [first, first+m) of the tile against the block of keys at j0, of which `keys`
-   are there; k and v packed across. Columns the rows do not see become 0. Returns 0 and
-   leaves zeros if they see none; else [*c0, *c1) is what was computed. */
-int ph_grad_strip(const ph_call *call, const ph_grad_rows *rows, ph_grad_tile *tile, int first,
-                  int m, int j0, int keys, const float *k, const float *v, int *c0, int *c1);
+/* Fills rows [first, first+m) of the tile against the block of keys at j0, of which
+   `keys` are there; k and v packed across. Columns the rows do not see become 0. Returns
+   0 and leaves zeros if they see none; else [*c0, *c1) is what was computed. */
+int ph_grad_strip(const ph_call *call, const ph_grad_rows *rows, ph_grad_tile *tile,
+                  int first, int m, int j0, int keys, const float *k, const float *v,
+                  int *c0, int *c1);
 
 #endif

@@ -4,8 +4,8 @@
  *     w[i][j] = 2^(s[i][j] - lse[i]) * dropout
  *
  * Two loops over the same scores: one in which a work item owns rows (weights, entropy,
- * largest weights, a rectangle) and one in which it owns keys (column sums). Memory is that
- * of one strip per thread; only the caller's full weights are T x T.
+ * largest weights, a rectangle) and one in which it owns keys (column sums). Memory is
+ * that of one strip per thread; only the caller's full weights are T x T.
  */
 #include <math.h>
 #include <string.h>
@@ -15,14 +15,14 @@
 
 typedef struct looker {
     ph_rows *rows;
-    float *q;      /* packed strips                       */
-    float *k;      /* one block of keys, packed           */
-    float *scores; /* one strip, becomes the weights      */
-    float *logs;   /* one strip: log2 of the weights      */
-    float *drop;   /* one strip                           */
-    float *peak;   /* (mr, 16)                            */
-    double *sums;  /* (group, PH_BLOCK) column sums       */
-    double *entropy; /* (rows)                            */
+    float *q;        /* packed strips */
+    float *k;        /* one block of keys, packed */
+    float *scores;   /* one strip, becomes the weights */
+    float *logs;     /* one strip: log2 of the weights */
+    float *drop;     /* one strip */
+    float *peak;     /* (mr, 16) */
+    double *sums;    /* (group, PH_BLOCK) column sums */
+    double *entropy; /* (rows) */
 } looker;
 
 static void take(const ph_plan *plan, ph_arena *arena, looker *out)
@@ -63,14 +63,16 @@ static void pack_rows(const ph_call *call, looker *l)
                  &call->plan->scale2, l->q);
 }
 
-/* Weights of rows [first, first+m) against keys [c0, c1) of a block; their log2 in logs. */
-static void strip_weights(const ph_call *call, looker *l, int first, int m, int j0, int c0,
-                          int c1)
+/* Weights of rows [first, first+m) against keys [c0, c1) of a block; their log2 in
+   logs. */
+static void strip_weights(const ph_call *call, looker *l, int first, int m, int j0,
+                          int c0, int c1)
 {
     const ph_kernels *k = call->kernels;
     int end = ph_round_up(c1, PH_LANES);
     const float *q = l->q + (int64_t)first * call->attn->qk_dim;
-    ph_rows_scores(call, l->rows, first, m, j0, c0, c1, q, l->k, l->scores, l->peak, NULL);
+    ph_rows_scores(call, l->rows, first, m, j0, c0, c1, q, l->k, l->scores, l->peak,
+                   NULL);
     if (call->plan->drop_limit)
         ph_rows_dropout(call, l->rows, first, m, j0, c0, c1, l->drop);
     for (int i = 0; i < m; i++) {
@@ -86,7 +88,8 @@ static void strip_weights(const ph_call *call, looker *l, int first, int m, int 
 
 /* ---- items that own rows ---- */
 
-static void add_entropy(const ph_call *call, looker *l, int r, const float *w, float *log, int n)
+static void add_entropy(const ph_call *call, looker *l, int r, const float *w, float *log,
+                        int n)
 {
     float keep = call->plan->drop_limit ? log2f(call->plan->drop_keep) : 0;
     for (int c = 0; c < n; c++) log[c] = w[c] > 0 ? log[c] + keep : 0;
@@ -95,8 +98,8 @@ static void add_entropy(const ph_call *call, looker *l, int r, const float *w, f
 
 /* Keeps the top_k largest weights of visible keys sorted; the earlier key wins a tie. A
    place that is still free holds the weight -1. */
-static void add_top(const ph_look_at *look, int64_t index, const float *w, const float *log,
-                    int j, int n)
+static void add_top(const ph_look_at *look, int64_t index, const float *w,
+                    const float *log, int j, int n)
 {
     float *best = look->top_weight + index * look->top_k;
     int32_t *key = look->top_index + index * look->top_k;
@@ -118,8 +121,8 @@ static void set_top(const ph_look_at *look, int64_t index, float from, float to)
         if (best[i] == from) best[i] = to;
 }
 
-static void add_rect(const ph_look_at *look, const ph_rows *rows, int r, const float *w, int j,
-                     int n)
+static void add_rect(const ph_look_at *look, const ph_rows *rows, int r, const float *w,
+                     int j, int n)
 {
     int row = rows->token[r] - look->row0;
     int from = ph_max(look->col0, j), to = ph_min(look->col0 + look->cols, j + n);
@@ -145,7 +148,8 @@ static void clear_row(const ph_call *call, int batch, int head, int token)
     int row = token - look->row0;
     if (look->rect && batch == look->rect_batch && head == look->rect_head && row >= 0 &&
         row < look->rows)
-        memset(look->rect + (int64_t)row * look->cols, 0, (size_t)look->cols * sizeof(float));
+        memset(look->rect + (int64_t)row * look->cols, 0,
+               (size_t)look->cols * sizeof(float));
 }
 
 static void look_strip(const ph_call *call, looker *l, int first, int j0)
@@ -159,7 +163,8 @@ static void look_strip(const ph_call *call, looker *l, int first, int j0)
         int64_t index = ph_rows_index(call, l->rows, first + i);
         int n = c1 - c0, j = j0 + c0;
         if (look->weights)
-            memcpy(look->weights + index * call->attn->kv_len + j, w, (size_t)n * sizeof(float));
+            memcpy(look->weights + index * call->attn->kv_len + j, w,
+                   (size_t)n * sizeof(float));
         float *log = l->logs + i * PH_STRIP_LD + c0;
         if (look->top_index) add_top(look, index, w, log, j, n);
         if (look->entropy)
@@ -178,20 +183,23 @@ static void row_item(void *arg, int lane, int index)
     looker l;
     begin(call, lane, index % pairs, &l);
     for (int row = first; row < end; row++)
-        clear_row(call, l.rows->batch, l.rows->head0 + row % plan->group, row / plan->group);
+        clear_row(call, l.rows->batch, l.rows->head0 + row % plan->group,
+                  row / plan->group);
     ph_rows_gather(call, l.rows, first, end, PH_ROWS_MIN);
     memset(l.entropy, 0, PH_ROWS_MIN * sizeof(double));
     for (int r = 0; call->args->look->top_index && r < l.rows->count; r++)
         set_top(call->args->look, ph_rows_index(call, l.rows, r), 0, -1);
     pack_rows(call, &l);
     for (int j0 = l.rows->low / PH_BLOCK * PH_BLOCK; j0 < l.rows->high; j0 += PH_BLOCK) {
-        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head, a->qk_dim,
-                       j0, 0, ph_min(PH_BLOCK, l.rows->high - j0), l.k);
-        for (int r = 0; r < l.rows->count; r += call->kernels->mr) look_strip(call, &l, r, j0);
+        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head,
+                       a->qk_dim, j0, 0, ph_min(PH_BLOCK, l.rows->high - j0), l.k);
+        for (int r = 0; r < l.rows->count; r += call->kernels->mr)
+            look_strip(call, &l, r, j0);
     }
     for (int r = 0; r < l.rows->count; r++) {
         int64_t at = ph_rows_index(call, l.rows, r);
-        if (call->args->look->entropy) call->args->look->entropy[at] = (float)l.entropy[r];
+        if (call->args->look->entropy)
+            call->args->look->entropy[at] = (float)l.entropy[r];
         if (call->args->look->top_index) set_top(call->args->look, at, -1, 0);
     }
 }
@@ -222,15 +230,16 @@ static void key_item(void *arg, int lane, int index)
     memset(l.sums, 0, (size_t)plan->group * PH_BLOCK * sizeof(double));
     int valid = ph_min(n, l.rows->extent.kv_len - j0);
     if (valid > 0)
-        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head, a->qk_dim,
-                       j0, 0, valid, l.k);
+        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head,
+                       a->qk_dim, j0, 0, valid, l.k);
     for (int row = 0; valid > 0 && row < total;) {
         int next = ph_rows_gather(call, l.rows, row, total, PH_ROWS_MIN);
         if (next == row) break; /* beyond the valid queries */
         row = next;
         if (l.rows->high <= j0 || l.rows->low >= j0 + n) continue;
         pack_rows(call, &l);
-        for (int r = 0; r < l.rows->count; r += call->kernels->mr) sum_strip(call, &l, r, j0);
+        for (int r = 0; r < l.rows->count; r += call->kernels->mr)
+            sum_strip(call, &l, r, j0);
     }
     for (int g = 0; g < plan->group; g++) {
         int64_t head = (int64_t)l.rows->batch * a->q_heads + l.rows->head0 + g;

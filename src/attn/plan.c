@@ -27,13 +27,14 @@ static ph_status check_counts(ph_plan *plan)
             REFUSE(PH_BAD_ARGUMENT, "%s is %d, expected at least %d", fields[i].name,
                    fields[i].value, fields[i].least);
     if (a->q_heads % a->k_heads)
-        REFUSE(PH_BAD_SHAPE, "k_heads is %d, expected a divisor of q_heads %d", a->k_heads,
-               a->q_heads);
+        REFUSE(PH_BAD_SHAPE, "k_heads is %d, expected a divisor of q_heads %d",
+               a->k_heads, a->q_heads);
     if (a->q_heads % a->v_heads)
-        REFUSE(PH_BAD_SHAPE, "v_heads is %d, expected a divisor of q_heads %d", a->v_heads,
-               a->q_heads);
+        REFUSE(PH_BAD_SHAPE, "v_heads is %d, expected a divisor of q_heads %d",
+               a->v_heads, a->q_heads);
     if (a->qk_dim > 1 << 20 || a->v_dim > 1 << 20)
-        REFUSE(PH_UNSUPPORTED, "qk_dim %d or v_dim %d is above 1048576", a->qk_dim, a->v_dim);
+        REFUSE(PH_UNSUPPORTED, "qk_dim %d or v_dim %d is above 1048576", a->qk_dim,
+               a->v_dim);
     return PH_OK;
 }
 
@@ -45,9 +46,11 @@ static ph_status check_sizes(ph_plan *plan)
     size_t tokens = (size_t)(a->q_len > a->kv_len ? a->q_len : a->kv_len);
     size_t dim = (size_t)(a->qk_dim > a->v_dim ? a->qk_dim : a->v_dim), rows, all;
     if (ph_size_mul((size_t)a->batch, (size_t)a->q_heads, &rows) || rows > INT32_MAX / 4)
-        REFUSE(PH_UNSUPPORTED, "batch %d times q_heads %d is too large", a->batch, a->q_heads);
+        REFUSE(PH_UNSUPPORTED, "batch %d times q_heads %d is too large", a->batch,
+               a->q_heads);
     if (ph_size_mul((size_t)a->q_len, (size_t)a->q_heads, &all) || all > INT32_MAX / 2)
-        REFUSE(PH_UNSUPPORTED, "q_len %d times q_heads %d is too large", a->q_len, a->q_heads);
+        REFUSE(PH_UNSUPPORTED, "q_len %d times q_heads %d is too large", a->q_len,
+               a->q_heads);
     if (a->kv_len > INT32_MAX / 2)
         REFUSE(PH_UNSUPPORTED, "kv_len %d is too large", a->kv_len);
     if (ph_size_mul(rows, tokens, &all) || ph_size_mul(all, dim, &all) || all > most)
@@ -82,7 +85,8 @@ static ph_status check_mask(ph_plan *plan)
         REFUSE(PH_BAD_ARGUMENT, "mask is %d, expected PH_MASK_NONE, _CAUSAL or _BAND",
                (int)a->mask);
     if ((unsigned)a->anchor > PH_ANCHOR_END)
-        REFUSE(PH_BAD_ARGUMENT, "anchor is %d, expected PH_ANCHOR_UNSAID, _OFFSET or _END",
+        REFUSE(PH_BAD_ARGUMENT,
+               "anchor is %d, expected PH_ANCHOR_UNSAID, _OFFSET or _END",
                (int)a->anchor);
     if (a->mask != PH_MASK_NONE && a->anchor == PH_ANCHOR_UNSAID && a->q_len != a->kv_len)
         REFUSE(PH_BAD_ARGUMENT,
@@ -90,8 +94,10 @@ static ph_status check_mask(ph_plan *plan)
                "kv_len %d differ",
                a->q_len, a->kv_len);
     if (a->anchor == PH_ANCHOR_UNSAID && a->q_offset != 0)
-        REFUSE(PH_BAD_ARGUMENT, "q_offset is %d but anchor is unsaid, expected "
-               "PH_ANCHOR_OFFSET", a->q_offset);
+        REFUSE(PH_BAD_ARGUMENT,
+               "q_offset is %d but anchor is unsaid, expected "
+               "PH_ANCHOR_OFFSET",
+               a->q_offset);
     return PH_OK;
 }
 
@@ -119,8 +125,8 @@ static void pack_strides(ph_strides *s, int heads, int len, int dim)
 }
 
 /* Every axis must stay inside the address space, so that indices cannot overflow. */
-static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides *s, int heads,
-                               int len)
+static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides *s,
+                               int heads, int len)
 {
     const int64_t most = PTRDIFF_MAX / 32;
     const int64_t stride[3] = {s->batch, s->head, s->time};
@@ -128,7 +134,8 @@ static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides
     for (int i = 0; i < 3; i++)
         if (stride[i] < 0 || stride[i] > most / ph_max(count[i], 1))
             REFUSE(PH_BAD_SHAPE,
-                   "strides of %s are (%lld, %lld, %lld), expected none below 0 or beyond memory",
+                   "strides of %s are (%lld, %lld, %lld), expected none below 0 or past "
+                   "the end of memory",
                    name, (long long)s->batch, (long long)s->head, (long long)s->time);
     return PH_OK;
 }

@@ -1,5 +1,6 @@
 /*
- * plan.h - a checked ph_attn with everything that can be decided beforehand, and one call.
+ * plan.h - a checked ph_attn with everything that can be decided beforehand, and one
+ * call.
  */
 #ifndef PH_ATTN_PLAN_H
 #define PH_ATTN_PLAN_H
@@ -10,30 +11,30 @@
 #include "kernels/kernels.h"
 
 #define PH_LOG2E 1.4426950408889634
-#define PH_LN2 0.69314718055994531
+#define PH_LN2   0.69314718055994531
 
 struct ph_plan {
     ph_ctx *ctx;
     const ph_kernels *kernels;
     const ph_variant *variant;
-    ph_attn attn;     /* defaults filled in: heads, dims, strides, scale                     */
-    int group;        /* consecutive q heads that share their k head and their v head        */
-    int groups;       /* q_heads / group                                                     */
-    int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16                                      */
-    float scale2;     /* scale * log2(e): scores are kept in base 2                          */
-    float cap2;       /* softcap * log2(e)                                                   */
-    uint32_t drop_limit; /* a random number below it drops a weight                          */
-    float drop_keep;     /* 1/(1 - dropout)                                                  */
-    int rows;            /* rows of one forward work item                                    */
-    int row_blocks;      /* work items per (batch row, group)                                */
-    int splits;          /* key splits at full length                                        */
-    int by_split;        /* forward: one work item per key split instead of per row block    */
-    int cluster;         /* consecutive q heads closed under sharing k or v heads            */
-    int chunks;          /* key chunks of the backward pass at full length                   */
-    int wave;            /* backward items that run at once with a dq of their own; 0: each
-                            item walks all chunks of its cluster                             */
-    size_t lane_bytes[3];   /* scratch per lane: forward, backward, look                     */
-    size_t shared_bytes[3]; /* scratch shared by all lanes                                   */
+    ph_attn attn;     /* defaults filled in: heads, dims, strides, scale */
+    int group;        /* consecutive q heads that share their k head and their v head */
+    int groups;       /* q_heads / group */
+    int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
+    float scale2;     /* scale * log2(e): scores are kept in base 2 */
+    float cap2;       /* softcap * log2(e) */
+    uint32_t drop_limit; /* a random number below it drops a weight */
+    float drop_keep;     /* 1/(1 - dropout) */
+    int rows;            /* rows of one forward work item */
+    int row_blocks;      /* work items per (batch row, group) */
+    int splits;          /* key splits at full length */
+    int by_split; /* forward: one work item per key split instead of per row block */
+    int cluster;  /* consecutive q heads closed under sharing k or v heads */
+    int chunks;   /* key chunks of the backward pass at full length */
+    int wave;     /* backward items that run at once with a dq of their own; 0: each
+                            item walks all chunks of its cluster */
+    size_t lane_bytes[3];   /* scratch per lane: forward, backward, look */
+    size_t shared_bytes[3]; /* scratch shared by all lanes */
 };
 
 enum { PH_DO_FORWARD, PH_DO_BACKWARD, PH_DO_LOOK };
@@ -45,8 +46,8 @@ typedef struct ph_call {
     const ph_attn *attn;
     const ph_args *args;
     const ph_grads *grads;
-    char *lanes;  /* lane_bytes each                                                         */
-    char *shared; /* shared_bytes                                                            */
+    char *lanes;  /* lane_bytes each */
+    char *shared; /* shared_bytes */
     size_t lane_bytes;
 } ph_call;
 

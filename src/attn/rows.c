@@ -114,8 +114,8 @@ int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, in
 }
 
 /* Row of a broadcast tensor that belongs to (batch, head, token), as an element index. */
-static int64_t broadcast_row(const ph_attn *a, const ph_broadcast *shape, int batch, int head,
-                             int token)
+static int64_t broadcast_row(const ph_attn *a, const ph_broadcast *shape, int batch,
+                             int head, int token)
 {
     int64_t b = shape->batch == 1 ? 0 : batch, h = shape->heads == 1 ? 0 : head;
     int64_t t = shape->q_len == 1 ? 0 : token;
@@ -123,7 +123,8 @@ static int64_t broadcast_row(const ph_attn *a, const ph_broadcast *shape, int ba
 }
 
 /* bias, alibi, soft-cap and the boolean mask on n scores of one row from key j on */
-static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n, float *s)
+static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n,
+                   float *s)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
@@ -144,11 +145,13 @@ static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n
     }
     if (args->visible)
         k->hide(n, s,
-                args->visible + broadcast_row(a, &a->visible, rows->batch, head, token) + j);
+                args->visible + broadcast_row(a, &a->visible, rows->batch, head, token) +
+                    j);
 }
 
 /* Hides what the row does not see by position among columns [c0, end); 1 if any < c1. */
-static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int end, float *s)
+static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int end,
+                        float *s)
 {
     int lo = ph_min(ph_max(rows->lo[r] - j0, c0), c1);
     int hi = ph_max(ph_min(rows->hi[r] - j0, c1), lo);
@@ -157,8 +160,8 @@ static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int 
     return lo > c0 || hi < c1;
 }
 
-int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0, int c0,
-                   int c1, const float *q, const float *k, float *s, float *peak,
+int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
                    const void *fetch)
 {
     const ph_kernels *kernels = call->kernels;
@@ -186,15 +189,18 @@ int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)
     const ph_args *args = call->args;
     int b = rows->batch, h = rows->head[r], t = rows->token[r];
     if (j < rows->lo[r] || j >= rows->hi[r]) return 0;
-    if (args->visible && !args->visible[broadcast_row(a, &a->visible, b, h, t) + j]) return 0;
-    return !args->bias || args->bias[broadcast_row(a, &a->bias, b, h, t) + j] != -INFINITY;
+    if (args->visible && !args->visible[broadcast_row(a, &a->visible, b, h, t) + j])
+        return 0;
+    return !args->bias ||
+           args->bias[broadcast_row(a, &a->bias, b, h, t) + j] != -INFINITY;
 }
 
 void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                      int c0, int c1, float *factors)
 {
     const ph_plan *plan = call->plan;
-    int n = ph_round_up(c1, PH_LANES) - c0; /* also where hidden zeros will be multiplied */
+    int n =
+        ph_round_up(c1, PH_LANES) - c0; /* also where hidden zeros will be multiplied */
     for (int i = 0; i < m; i++) {
         int r = first + i;
         uint64_t key = ph_rng_key(call->args->seed, (uint64_t)rows->batch,
@@ -221,13 +227,15 @@ void ph_keys_across(const ph_call *call, const void *base, const ph_strides *str
     for (int c = c0; c < c1; c += k->nr) {
         int n = ph_min(k->nr, c1 - c);
         key_pointers(call, base, strides, batch, head, j0 + c, n, from);
-        k->pack_across(panels + (int64_t)c * dim, k->nr, from, n, dim, call->attn->dtype, 1);
+        k->pack_across(panels + (int64_t)c * dim, k->nr, from, n, dim, call->attn->dtype,
+                       1);
     }
 }
 
-const float *ph_keys_along(const ph_call *call, const void *base, const ph_strides *strides,
-                           int batch, int head, int dim, int pad, int j0, int c0, int c1,
-                           int in_place, float *room, int64_t *ld)
+const float *ph_keys_along(const ph_call *call, const void *base,
+                           const ph_strides *strides, int batch, int head, int dim,
+                           int pad, int j0, int c0, int c1, int in_place, float *room,
+                           int64_t *ld)
 {
     const void *from[PH_BLOCK];
     key_pointers(call, base, strides, batch, head, j0 + c0, c1 - c0, from);

@@ -21,14 +21,14 @@ typedef struct ph_extent {
 } ph_extent;
 
 typedef struct ph_rows {
-    int batch, head0, group; /* batch row, first q head, heads side by side              */
+    int batch, head0, group; /* batch row, first q head, heads side by side */
     int k_head, v_head;
     ph_extent extent;
-    int count;              /* rows gathered                                             */
-    int low, high;          /* keys [low, high) that any of them sees by position        */
-    int token[PH_ROWS_MAX]; /* query index                                               */
-    int head[PH_ROWS_MAX];  /* q head                                                    */
-    int lo[PH_ROWS_MAX];    /* keys [lo, hi) seen by position: band and lengths          */
+    int count;              /* rows gathered */
+    int low, high;          /* keys [low, high) that any of them sees by position */
+    int token[PH_ROWS_MAX]; /* query index */
+    int head[PH_ROWS_MAX];  /* q head */
+    int lo[PH_ROWS_MAX];    /* keys [lo, hi) seen by position: band and lengths */
     int hi[PH_ROWS_MAX];
 } ph_rows;
 
@@ -44,14 +44,16 @@ int ph_rows_active(const ph_call *call, int batch, int head, int token);
 /* Sets batch, heads and extent; count 0. */
 void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int group);
 
-/* Gathers active rows among [first, end) until `most` are there; returns where it stopped. */
+/* Gathers active rows among [first, end) until `most` are there; returns where it
+   stopped. */
 int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most);
 
 /* Index of row r in a (batch, q_heads, q_len) tensor. */
 static inline int64_t ph_rows_index(const ph_call *call, const ph_rows *rows, int r)
 {
     const ph_attn *a = call->attn;
-    return ((int64_t)rows->batch * a->q_heads + rows->head[r]) * a->q_len + rows->token[r];
+    return ((int64_t)rows->batch * a->q_heads + rows->head[r]) * a->q_len +
+           rows->token[r];
 }
 
 /* Element index of row r in a tensor with q-like strides. */
@@ -76,8 +78,8 @@ size_t ph_rows_pack_floats(const ph_plan *plan, int rows, int dim);
 int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int *c0, int *c1);
 
-/* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0 up
-   to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q is the
+/* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0
+   up to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q is the
    packed strip, k the packed block; fetch as in kernels.h. Returns 1 if a key in [c0, c1)
    is hidden from a row. */
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
@@ -95,11 +97,12 @@ void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m,
 void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,
                     int batch, int head, int dim, int j0, int c0, int c1, float *panels);
 
-/* The same keys as f32 rows with `pad` columns: the tensor itself where it already is that
-   and reading it in place is cheap, else a copy in `room`. Element (key j0 + c) is at
-   result + c * *ld. */
-const float *ph_keys_along(const ph_call *call, const void *base, const ph_strides *strides,
-                           int batch, int head, int dim, int pad, int j0, int c0, int c1,
-                           int in_place, float *room, int64_t *ld);
+/* The same keys as f32 rows with `pad` columns: the tensor itself where it already is
+   that and reading it in place is cheap, else a copy in `room`. Element (key j0 + c) is
+   at result + c * *ld. */
+const float *ph_keys_along(const ph_call *call, const void *base,
+                           const ph_strides *strides, int batch, int head, int dim,
+                           int pad, int j0, int c0, int c1, int in_place, float *room,
+                           int64_t *ld);
 
 #endif

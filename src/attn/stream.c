@@ -25,7 +25,8 @@ void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
     ph_running_take(plan, arena, rows, &out->split);
     out->whole = out->split;
     if (splits > 1) ph_running_take(plan, arena, rows, &out->whole);
-    out->k = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
+    out->k = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim +
+                                        PH_PACK_SLACK);
     out->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
     out->scores = ph_arena_floats(arena, strip);
     out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
@@ -46,8 +47,9 @@ void ph_running_reset(int rows, ph_running *r)
     memset(r->sum, 0, (size_t)rows * PH_LANES * sizeof(float));
 }
 
-/* acc += p v where some key of the block is hidden from some row and v is not finite there:
-   hidden keys are stepped over, so that 0 * NaN never happens. Same order, same bits. */
+/* acc += p v where some key of the block is hidden from some row and v is not finite
+   there: hidden keys are stepped over, so that 0 * NaN never happens. Same order, same
+   bits. */
 static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int m, int j0,
                        int c0, int c1, const float *v, int64_t ld, const float *alpha)
 {
@@ -57,16 +59,17 @@ static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int 
         for (int c = 0; c < pad; c++) acc[c] = alpha ? acc[c] * alpha[i] : 0;
         for (int c = c0; c < c1; c++)
             if (ph_rows_sees(call, st->rows, first + i, j0 + c))
-                call->kernels->axpy(pad, st->scores[i * PH_STRIP_LD + c], v + c * ld, acc);
+                call->kernels->axpy(pad, st->scores[i * PH_STRIP_LD + c], v + c * ld,
+                                    acc);
     }
 }
 
 /* One block of keys, as the strips see it. */
 typedef struct block {
-    int j0, c0, c1;  /* keys j0 + [c0, c1) are packed            */
-    const float *v;  /* row of key j0 + c at v + c * ld          */
+    int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
+    const float *v; /* row of key j0 + c at v + c * ld */
     int64_t ld;
-    int v_finite;    /* -1: nobody has asked yet                 */
+    int v_finite;                /* -1: nobody has asked yet */
     const void *next_k, *next_v; /* the block after, or NULL: not worth fetching ahead */
 } block;
 
@@ -113,31 +116,37 @@ static void fetch_ahead(const ph_call *call, const ph_rows *rows, block *b)
     int64_t j = b->j0 + PH_BLOCK;
     if (rows->count > call->kernels->mr || j >= rows->high) return;
     if (a->k.time == a->qk_dim)
-        b->next_k = ph_at(call->args->k, a->dtype,
-                          rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time);
+        b->next_k =
+            ph_at(call->args->k, a->dtype,
+                  rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time);
     if (a->v.time == a->v_dim)
-        b->next_v = ph_at(call->args->v, a->dtype,
-                          rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
+        b->next_v =
+            ph_at(call->args->v, a->dtype,
+                  rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
 }
 
 void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
-    int few = rows->count <= call->kernels->mr; /* then copying v would cost more than it saves */
+    int few = rows->count <=
+              call->kernels->mr; /* then copying v would cost more than it saves */
     ph_running_reset(rows->count, &st->split);
     memset(st->started, 0, (size_t)ph_div_up(rows->count, call->kernels->mr));
     first = ph_max(first, rows->low / PH_BLOCK * PH_BLOCK);
     end = ph_min(end, rows->high);
     for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
         block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
-        if (rows->low > j0) b.c0 = (rows->low - j0) / call->kernels->nr * call->kernels->nr;
-        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim, j0,
-                       b.c0, b.c1, st->k);
-        b.v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                            call->plan->v_pad, j0, b.c0, b.c1, few, st->v, &b.ld);
+        if (rows->low > j0)
+            b.c0 = (rows->low - j0) / call->kernels->nr * call->kernels->nr;
+        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim,
+                       j0, b.c0, b.c1, st->k);
+        b.v =
+            ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
+                          call->plan->v_pad, j0, b.c0, b.c1, few, st->v, &b.ld);
         fetch_ahead(call, rows, &b);
-        for (int r = 0; r < rows->count; r += call->kernels->mr) run_strip(call, st, &b, r);
+        for (int r = 0; r < rows->count; r += call->kernels->mr)
+            run_strip(call, st, &b, r);
     }
 }
 
@@ -155,13 +164,16 @@ static float add_lanes(const ph_call *call, const float *lanes)
     return call->kernels->dot(PH_LANES, lanes, ones);
 }
 
-/* Whether a row has seen a key. A maximum may have lost a NaN on the way; the sum has not. */
+/* Whether a row has seen a key. A maximum may have lost a NaN on the way; the sum has
+   not. */
 static int has_seen(const ph_call *call, const ph_running *running, int i)
 {
-    return running->top[i] != -INFINITY || add_lanes(call, running->sum + i * PH_LANES) != 0;
+    return running->top[i] != -INFINITY ||
+           add_lanes(call, running->sum + i * PH_LANES) != 0;
 }
 
-void ph_stream_merge(const ph_call *call, int rows, ph_running *into, const ph_running *part)
+void ph_stream_merge(const ph_call *call, int rows, ph_running *into,
+                     const ph_running *part)
 {
     int pad = call->plan->v_pad;
     for (int i = 0; i < rows; i++) {
@@ -183,8 +195,8 @@ void ph_stream_merge(const ph_call *call, int rows, ph_running *into, const ph_r
 }
 
 /* Natural logarithm of a positive normal float, good to an ulp, in operations that every
-   compiler vectorises over a loop and every machine rounds alike. x = 2^e * m with m near 1,
-   log x = e log 2 + f - f^2/2 + f^3 P(f), f = m - 1. */
+   compiler vectorises over a loop and every machine rounds alike. x = 2^e * m with m near
+   1, log x = e log 2 + f - f^2/2 + f^3 P(f), f = m - 1. */
 static float logarithm(float x)
 {
     uint32_t bits = ph_bits(x) - 0x3f3504f3u; /* 1/sqrt(2) */
@@ -198,7 +210,8 @@ static float logarithm(float x)
     p = p * f - 0x1.000226p-2f;
     p = p * f + 0x1.555554p-2f;
     float square = f * f;
-    return e * 0x1.62e4p-1f + (f + (f * square * p - 0.5f * square + e * 0x1.7f7d1cp-20f));
+    return e * 0x1.62e4p-1f +
+           (f + (f * square * p - 0.5f * square + e * 0x1.7f7d1cp-20f));
 }
 
 /* Takes the sink into one row's softmax: its lse, and the factor of its output. */
@@ -217,13 +230,15 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
 {
     const ph_args *args = call->args;
     float sum[PH_LANES], safe[PH_LANES];
-    for (int i = 0; i < n; i++) sum[i] = add_lanes(call, result->sum + (first + i) * PH_LANES);
+    for (int i = 0; i < n; i++)
+        sum[i] = add_lanes(call, result->sum + (first + i) * PH_LANES);
     for (int i = n; i < PH_LANES; i++) sum[i] = 0;
     for (int i = 0; i < PH_LANES; i++) safe[i] = sum[i] > 0 ? sum[i] : 1;
     for (int i = 0; i < PH_LANES; i++) lse[i] = logarithm(safe[i]);
     for (int i = 0; i < n; i++) {
         float gate = 1, top = result->top[first + i];
-        if (args->gate && call->attn->gate == PH_GATE_HEAD) gate = args->gate[rows->head[first + i]];
+        if (args->gate && call->attn->gate == PH_GATE_HEAD)
+            gate = args->gate[rows->head[first + i]];
         if (args->gate && call->attn->gate == PH_GATE_ROW)
             gate = args->gate[ph_rows_index(call, rows, first + i)];
         factor[i] = sum[i] == 0 ? 0 : gate / sum[i]; /* 0: no key seen */
@@ -245,8 +260,10 @@ void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *resu
         for (int i = 0; i < n; i++) {
             int r = first + i;
             float *acc = result->acc + (size_t)r * pad;
-            void *out = ph_at_out(call->args->out, a->dtype, ph_rows_at(rows, r, &a->out));
-            if (factor[i] == 0 && !has_seen(call, result, r)) memset(acc, 0, pad * sizeof(float));
+            void *out =
+                ph_at_out(call->args->out, a->dtype, ph_rows_at(rows, r, &a->out));
+            if (factor[i] == 0 && !has_seen(call, result, r))
+                memset(acc, 0, pad * sizeof(float));
             if (call->args->lse) call->args->lse[ph_rows_index(call, rows, r)] = lse[i];
             call->kernels->store_row(out, acc, a->v_dim, a->dtype, factor[i]);
         }
@@ -261,7 +278,8 @@ void ph_stream_clear(const ph_call *call, const ph_rows *rows, int first, int en
         int token = row / rows->group, head = rows->head0 + row % rows->group;
         if (token < rows->extent.q_len && ph_rows_active(call, rows->batch, head, token))
             continue;
-        int64_t at = rows->batch * a->out.batch + head * a->out.head + token * a->out.time;
+        int64_t at =
+            rows->batch * a->out.batch + head * a->out.head + token * a->out.time;
         memset(ph_at_out(call->args->out, a->dtype, at), 0, bytes);
         int64_t index = ((int64_t)rows->batch * a->q_heads + head) * a->q_len + token;
         if (call->args->lse) call->args->lse[index] = -INFINITY;

@@ -3,7 +3,8 @@
  *
  *     for each split of PH_SPLIT keys              (independent of each other)
  *         for each block of PH_BLOCK keys          (k and v of the block stay in cache)
- *             for each strip of mr rows            s = q k, mask, softmax step, acc += p v
+ *             for each strip of mr rows            s = q k, mask, softmax step, acc += p
+ *             v
  *         merge the split into the whole, in order
  *     divide, gate, store
  *
@@ -19,22 +20,22 @@
 /* Running softmax of some rows: maxima, sums in 16 lanes, weighted sums of v. */
 typedef struct ph_running {
     float *top; /* (rows)          base 2; -inf: nothing seen */
-    float *sum; /* (rows, 16)                                 */
-    float *acc; /* (rows, v_pad)                              */
+    float *sum; /* (rows, 16) */
+    float *acc; /* (rows, v_pad) */
 } ph_running;
 
 typedef struct ph_stream {
     ph_rows *rows;
-    float *q;          /* packed strips                                  */
-    ph_running split;  /* of the current split                           */
-    ph_running whole;  /* of all splits so far                           */
-    float *k;          /* one block, packed across                       */
-    float *v;          /* one block, rows; unused where v is read in place */
-    float *scores;     /* one strip                                      */
-    float *drop;       /* one strip of dropout factors                   */
-    float *peak;       /* (mr, 16)                                       */
-    float *alpha;      /* (mr)                                           */
-    uint8_t *started;  /* (strips) acc of the strip holds something      */
+    float *q;         /* packed strips */
+    ph_running split; /* of the current split */
+    ph_running whole; /* of all splits so far */
+    float *k;         /* one block, packed across */
+    float *v;         /* one block, rows; unused where v is read in place */
+    float *scores;    /* one strip */
+    float *drop;      /* one strip of dropout factors */
+    float *peak;      /* (mr, 16) */
+    float *alpha;     /* (mr) */
+    uint8_t *started; /* (strips) acc of the strip holds something */
 } ph_stream;
 
 /* Carves running sums for so many rows. */
@@ -54,7 +55,8 @@ void ph_stream_begin(const ph_call *call, ph_stream *stream);
 void ph_stream_run(const ph_call *call, ph_stream *stream, int first, int end);
 
 /* into = into and part, for `rows` rows. */
-void ph_stream_merge(const ph_call *call, int rows, ph_running *into, const ph_running *part);
+void ph_stream_merge(const ph_call *call, int rows, ph_running *into,
+                     const ph_running *part);
 
 /* Adds the sink, divides, gates, stores out and lse of the gathered rows. */
 void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *result);

@@ -2,8 +2,8 @@
  * tiles.h - the sizes that cut the work; numbers only.
  *
  * PH_BLOCK and PH_SPLIT are part of the result: a row's running softmax is rescaled at
- * every block and merged at every split, at these absolute key positions, whoever computes
- * it. The others only say who computes what and may change freely.
+ * every block and merged at every split, at these absolute key positions, whoever
+ * computes it. The others only say who computes what and may change freely.
  */
 #ifndef PH_ATTN_TILES_H
 #define PH_ATTN_TILES_H
@@ -11,14 +11,14 @@
 #include "kernels/kernels.h"
 
 enum {
-    PH_BLOCK = PH_STRIP_LD, /* keys between two looks at the running maximum              */
-    PH_SPLIT = 512,         /* keys summed on their own, then merged in order             */
-    PH_CHUNK = 256,         /* keys whose share of dq is summed on its own, then added    */
+    PH_BLOCK = PH_STRIP_LD, /* keys between two looks at the running maximum */
+    PH_SPLIT = 512,         /* keys summed on their own, then merged in order */
+    PH_CHUNK = 256,         /* keys whose share of dq is summed on its own, then added */
 
-    PH_ROWS_MAX = 384,   /* rows of one forward work item: k is packed once for them      */
-    PH_ROWS_MIN = 96,    /* ... when there would be too few items for all threads         */
-    PH_ITEMS_WANTED = 4, /* items per thread that even out their unequal cost             */
-    PH_GRAD_ROWS = 96    /* rows of a backward tile                                       */
+    PH_ROWS_MAX = 384,   /* rows of one forward work item: k is packed once for them */
+    PH_ROWS_MIN = 96,    /* ... when there would be too few items for all threads */
+    PH_ITEMS_WANTED = 4, /* items per thread that even out their unequal cost */
+    PH_GRAD_ROWS = 96    /* rows of a backward tile */
 };
 
 #endif

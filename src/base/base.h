@@ -12,10 +12,10 @@
 #define PH_ALIGN 64 /* bytes: a cache line, and the widest vector */
 
 /* Leaves the function with the status of `call` unless it is PH_OK. */
-#define PH_TRY(call)                                                           \
-    do {                                                                       \
-        ph_status try_status = (call);                                         \
-        if (try_status != PH_OK) return try_status;                            \
+#define PH_TRY(call)                                                                     \
+    do {                                                                                 \
+        ph_status try_status = (call);                                                   \
+        if (try_status != PH_OK) return try_status;                                      \
     } while (0)
 
 static inline int ph_min(int a, int b)

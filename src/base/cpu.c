@@ -22,14 +22,16 @@ static unsigned saved_state(void)
 unsigned ph_cpu_features(void)
 {
     unsigned a, b, c, d, found = 0;
-    const unsigned need1 = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29; /* FMA OSXSAVE AVX F16C */
+    const unsigned need1 =
+        1u << 12 | 1u << 27 | 1u << 28 | 1u << 29; /* FMA OSXSAVE AVX F16C */
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need1) != need1) return 0;
     unsigned state = saved_state();
     if ((state & 0x6) != 0x6) return 0; /* ymm */
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
     if (b & 1u << 5) found |= PH_CPU_AVX2;
     const unsigned need512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F DQ BW VL */
-    if (found && (b & need512) == need512 && (state & 0xe0) == 0xe0) found |= PH_CPU_AVX512;
+    if (found && (b & need512) == need512 && (state & 0xe0) == 0xe0)
+        found |= PH_CPU_AVX512;
     return found;
 }
 

@@ -42,8 +42,8 @@ ph_status ph_ctx_scratch(ph_ctx *ctx, size_t bytes, void **out)
     if (bytes > ctx->scratch_size) {
         void *larger = ph_ctx_alloc(ctx, bytes);
         if (!larger)
-            return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a workspace of %zu bytes",
-                           bytes);
+            return ph_fail(ctx, PH_OUT_OF_MEMORY,
+                           "no memory for a workspace of %zu bytes", bytes);
         ph_ctx_release(ctx, ctx->scratch);
         ctx->scratch = larger;
         ctx->scratch_size = bytes;

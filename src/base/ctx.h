@@ -10,16 +10,17 @@
 struct ph_kernels;
 
 struct ph_ctx {
-    ph_options options; /* hooks filled in                                           */
+    ph_options options; /* hooks filled in */
     int threads;
     const struct ph_kernels *kernels;
     ph_pool *pool;
     void *scratch;       /* workspace for calls that bring none; grows, never shrinks */
-    size_t scratch_size; /* bytes at scratch                                          */
-    char error[512];     /* sentence of the last failed call                          */
+    size_t scratch_size; /* bytes at scratch */
+    char error[512];     /* sentence of the last failed call */
 };
 
-/* Stores the sentence and returns the status: `return ph_fail(ctx, PH_BAD_SHAPE, ...)`. */
+/* Stores the sentence and returns the status: `return ph_fail(ctx, PH_BAD_SHAPE,
+   ...)`. */
 ph_status ph_fail(ph_ctx *ctx, ph_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -31,7 +32,8 @@ void ph_ctx_release(ph_ctx *ctx, void *ptr);
 ph_status ph_ctx_scratch(ph_ctx *ctx, size_t bytes, void **out);
 
 /* Calls item(arg, lane, index) for every index in [0, count), lower ones first as far as
-   threads allow. Which lane gets which index is left to chance; results must not show it. */
+   threads allow. Which lane gets which index is left to chance; results must not show
+   it. */
 typedef void ph_item(void *arg, int lane, int index);
 void ph_ctx_run(ph_ctx *ctx, int count, ph_item *item, void *arg);
 

@@ -1,10 +1,10 @@
 /*
  * rng.h - counter-based random numbers: no state, so any number can be made anywhere.
  *
- * ph_rng_key turns a seed and up to three coordinates into a 64-bit key (splitmix64 steps);
- * ph_rng_at(key, n) is the n-th 32-bit number of that key. The second function is cheap
- * enough for the inner loop of dropout and uses only 32-bit multiplications, shifts and
- * exclusive ors, so vectors and accelerators give the same bits.
+ * ph_rng_key turns a seed and up to three coordinates into a 64-bit key (splitmix64
+ * steps); ph_rng_at(key, n) is the n-th 32-bit number of that key. The second function is
+ * cheap enough for the inner loop of dropout and uses only 32-bit multiplications, shifts
+ * and exclusive ors, so vectors and accelerators give the same bits.
  */
 #ifndef PH_BASE_RNG_H
 #define PH_BASE_RNG_H

@@ -1,8 +1,8 @@
 /*
  * size.h - checked size arithmetic.
  *
- * The only place where sizes that come from outside (a file, a caller, a command line) are
- * multiplied, added or rounded up. Every function returns 0 and stores the result, or
+ * The only place where sizes that come from outside (a file, a caller, a command line)
+ * are multiplied, added or rounded up. Every function returns 0 and stores the result, or
  * returns -1 and leaves *out alone when the true result does not fit.
  */
 #ifndef PH_BASE_SIZE_H

@@ -3,7 +3,7 @@
  */
 #include "base/base.h"
 
-#define TEXT(x) #x
+#define TEXT(x)          #x
 #define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
 
 const char *ph_version(void)

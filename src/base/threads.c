@@ -3,8 +3,9 @@
  *
  * Worker w always runs lane w. A job is published by raising `generation` under the lock;
  * a worker that sees a new number copies the job under the same lock, so it can neither
- * miss a job nor run one twice. Both sides look at an atomic for a few microseconds before
- * they sleep: calls often follow each other closely, and waking a thread costs more.
+ * miss a job nor run one twice. Both sides look at an atomic for a few microseconds
+ * before they sleep: calls often follow each other closely, and waking a thread costs
+ * more.
  */
 #define _GNU_SOURCE
 #include "base/threads.h"
@@ -26,15 +27,15 @@ typedef struct worker {
 struct ph_pool {
     pthread_mutex_t lock;
     pthread_cond_t start, done;
-    atomic_uint generation; /* number of jobs published so far                 */
-    atomic_int pending;     /* workers that still run the current job          */
+    atomic_uint generation; /* number of jobs published so far */
+    atomic_int pending;     /* workers that still run the current job */
     int stop;
-    int lanes; /* of the current job                                            */
+    int lanes; /* of the current job */
     ph_task *task;
     void *arg;
-    pid_t owner; /* process the threads live in; 0: not started                 */
-    int threads; /* lanes at most                                               */
-    int started; /* workers running, lanes 1..started                           */
+    pid_t owner; /* process the threads live in; 0: not started */
+    int threads; /* lanes at most */
+    int started; /* workers running, lanes 1..started */
     worker workers[];
 };
 

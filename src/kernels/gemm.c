@@ -27,11 +27,11 @@
 
 /* Blocking for one register tile; bytes in a core's caches are the reason for each. */
 typedef struct sizes {
-    int mr;      /* the table's register tile: which entry                              */
-    int few;     /* up to this many rows STREAM is best                                 */
-    int kc;      /* nr * kc floats of b about fill L1; longer: fewer trips of c         */
-    int mc;      /* mc * kc floats of a take half of L2; a multiple of mr               */
-    int columns; /* of a FULL item; more of them: a is packed less often                */
+    int mr;      /* the table's register tile: which entry */
+    int few;     /* up to this many rows STREAM is best */
+    int kc;      /* nr * kc floats of b about fill L1; longer: fewer trips of c */
+    int mc;      /* mc * kc floats of a take half of L2; a multiple of mr */
+    int columns; /* of a FULL item; more of them: a is packed less often */
 } sizes;
 
 static const sizes all_sizes[] = {
@@ -41,16 +41,16 @@ static const sizes all_sizes[] = {
 };
 
 enum {
-    DEPTH = 4096,          /* longest k of a round                                      */
-    PACKED = 2 << 20,      /* floats of b packed in a round                             */
-    GROUP = 8,             /* panels of b packed by one item of FULL                    */
-    PANELS = 4,            /* panels of b in an item of PANEL                           */
-    TILES = 4,             /* panels of a packed by one item of PANEL                   */
-    STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ...                  */
-    STREAM_LEAST = 128,    /* ... and at least                                          */
-    ITEMS_PER_LANE = 4,    /* so that a lane that is held up does not hold up all       */
-    PAD = 16,              /* floats between panels: keeps them off each other's sets   */
-    LINE = PH_ALIGN / 4    /* floats in a cache line                                    */
+    DEPTH = 4096,          /* longest k of a round */
+    PACKED = 2 << 20,      /* floats of b packed in a round */
+    GROUP = 8,             /* panels of b packed by one item of FULL */
+    PANELS = 4,            /* panels of b in an item of PANEL */
+    TILES = 4,             /* panels of a packed by one item of PANEL */
+    STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
+    STREAM_LEAST = 128,    /* ... and at least */
+    ITEMS_PER_LANE = 4,    /* so that a lane that is held up does not hold up all */
+    PAD = 16,              /* floats between panels: keeps them off each other's sets */
+    LINE = PH_ALIGN / 4    /* floats in a cache line */
 };
 
 typedef enum mode { EMPTY, STREAM, PANEL, FULL } mode;
@@ -61,39 +61,40 @@ typedef struct job {
     const ph_kernels *k;
     const sizes *s;
     mode mode;
-    int plain;        /* c is rows of floats: products write it directly                */
-    int depth, width; /* k and columns of one round                                     */
+    int plain;        /* c is rows of floats: products write it directly */
+    int depth, width; /* k and columns of one round */
     int k_rounds, rounds;
-    int kc;                 /* steps of k between two packings                          */
-    int rows, columns;      /* of one item                                              */
-    int64_t a_step, b_step; /* floats from one packed panel to the next                 */
+    int kc;                 /* steps of k between two packings */
+    int rows, columns;      /* of one item */
+    int64_t a_step, b_step; /* floats from one packed panel to the next */
     float *packed;          /* FULL: panels of b; PANEL: panels of a, for each part of
-                               k; STREAM: a as rows of floats                           */
-    const float *left;      /* STREAM: a, with its row length                           */
+                               k; STREAM: a as rows of floats */
+    int shared;             /* PANEL: it is the product's before this one */
+    const float *left;      /* STREAM: a, with its row length */
     int64_t left_ld;
 
     /* the current round */
-    int k0, k_len, j0, j_len; /* the part of k and of the columns                       */
-    int packs, items;         /* items of the two loops                                 */
+    int k0, k_len, j0, j_len; /* the part of k and of the columns */
+    int packs, items;         /* items of the two loops */
 } job;
 
 typedef struct batch {
     job jobs[PH_GEMM_MAX];
     int count;
-    char *lanes;      /* scratch of the lanes                                           */
-    size_t lane_size; /* bytes of one                                                   */
+    char *lanes;      /* scratch of the lanes */
+    size_t lane_size; /* bytes of one */
 } batch;
 
 /* Scratch of one lane. */
 typedef struct scratch {
-    float *panels; /* FULL: packed rows of a; PANEL: packed columns of b                */
-    float *c;      /* copy of a rectangle of c, or one tile                             */
+    float *panels; /* FULL: packed rows of a; PANEL: packed columns of b */
+    float *c;      /* copy of a rectangle of c, or one tile */
 } scratch;
 
 /* A rectangle of c. */
 typedef struct area {
     int i0, rows, j0, cols;
-    float *c; /* its first element, or a copy's                                         */
+    float *c; /* its first element, or a copy's */
     int64_t ldc;
 } area;
 
@@ -166,7 +167,7 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
 
 /* ---- workspace --------------------------------------------------------------------- */
 
-static void lay_job(job *j, ph_arena *arena)
+static void lay_job(job *j, const job *before, ph_arena *arena)
 {
     const ph_gemm *g = j->g;
     int mr = j->k->mr, nr = j->k->nr;
@@ -178,7 +179,11 @@ static void lay_job(job *j, ph_arena *arena)
         floats = (size_t)ph_div_up(g->k, j->kc) * (size_t)ph_div_up(g->m, mr) *
                  (size_t)j->a_step;
     if (j->mode == FULL) floats = (size_t)ph_div_up(j->width, nr) * (size_t)j->b_step;
-    if (j->mode != EMPTY) j->packed = ph_arena_floats(arena, floats + PH_PACK_SLACK);
+    j->shared = j->mode == PANEL && g->same_a && before && before->mode == PANEL;
+    if (j->shared)
+        j->packed = before->packed;
+    else if (j->mode != EMPTY)
+        j->packed = ph_arena_floats(arena, floats + PH_PACK_SLACK);
 }
 
 static scratch lay_lane(const job *j, ph_arena *arena)
@@ -203,7 +208,7 @@ static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int co
     for (int i = 0; i < count; i++) {
         ph_arena lane = {0};
         choose(&b->jobs[i], ctx, &list[i]);
-        lay_job(&b->jobs[i], &arena);
+        lay_job(&b->jobs[i], i ? &b->jobs[i - 1] : NULL, &arena);
         lay_lane(&b->jobs[i], &lane);
         if (lane.used > b->lane_size) b->lane_size = lane.used;
     }
@@ -457,7 +462,9 @@ static void full_item(const job *j, const scratch *s, int item)
     int down = ph_div_up(j->g->m, j->rows), add = j->g->add || j->k0 > 0;
     int i0 = item % down * j->rows, p0 = item / down * j->columns;
     const float *b = j->packed + p0 / j->k->nr * j->b_step;
-    area r = {.i0 = i0, .rows = ph_min(j->rows, j->g->m - i0), .j0 = j->j0 + p0,
+    area r = {.i0 = i0,
+              .rows = ph_min(j->rows, j->g->m - i0),
+              .j0 = j->j0 + p0,
               .cols = ph_min(j->columns, j->j_len - p0)};
     begin(j, &r, s, add);
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
@@ -536,7 +543,7 @@ static void set_round(job *j, int r)
     j->items = ph_div_up(g->m, j->rows) * ph_div_up(j->j_len, j->columns);
     if (j->mode == FULL)
         j->packs = ph_div_up(j->j_len, GROUP * j->k->nr) * ph_div_up(j->k_len, j->kc);
-    if (j->mode == PANEL) j->packs = ph_div_up(g->m, TILES * j->k->mr);
+    if (j->mode == PANEL && !j->shared) j->packs = ph_div_up(g->m, TILES * j->k->mr);
     if (j->mode == STREAM) pack_stream(j);
 }
 

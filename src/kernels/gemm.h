@@ -23,28 +23,29 @@
 
 #include "base/ctx.h"
 
-enum { PH_GEMM_MAX = 4 }; /* products in one call */
+enum { PH_GEMM_MAX = 8 }; /* products in one call */
 
 typedef struct ph_gemm {
-    int m, n, k; /* any, 0 included                                                */
+    int m, n, k; /* any, 0 included */
 
-    const void *a; /* (m, k): a[i*a_row + k*a_col]                                  */
+    const void *a; /* (m, k): a[i*a_row + k*a_col] */
     ph_dtype a_type;
     int64_t a_row, a_col;
+    int same_a; /* 1: all of this as in the product before it in the list */
 
-    const float *b; /* (k, n): b[k*b_row + j*b_col]                                 */
+    const float *b; /* (k, n): b[k*b_row + j*b_col] */
     int64_t b_row, b_col;
-    int b_block; /* 0: none; else element e of the axis with stride 1 lies at       */
-    int64_t b_step; /* e / b_block * b_step + e % b_block                           */
+    int b_block;    /* 0: none; else element e of the axis with stride 1 lies at */
+    int64_t b_step; /* e / b_block * b_step + e % b_block */
 
-    void *c; /* (m, n): c[i*c_row + j]; must not overlap a, b, bias                 */
+    void *c; /* (m, n): c[i*c_row + j]; must not overlap a, b, bias */
     ph_dtype c_type;
     int64_t c_row;
-    int c_block; /* as b_block, along j                                             */
+    int c_block; /* as b_block, along j */
     int64_t c_step;
 
-    const float *bias; /* (n), or NULL                                              */
-    int add;           /* 1: to what c holds                                        */
+    const float *bias; /* (n), or NULL */
+    int add;           /* 1: to what c holds */
 } ph_gemm;
 
 /* Bytes of workspace for ph_gemm_run; pointers in the list are not looked at. */

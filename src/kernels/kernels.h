@@ -7,7 +7,8 @@
  * Order of sums. Every kernel fixes the order in which each number is summed, so that the
  * result depends neither on tile sizes nor on the instruction set:
  *   - a product C[i][j] is one chain of fused multiply-adds over k = 0, 1, 2, ...
- *   - a sum along a row runs in 16 lanes, lane = column mod 16, each lane in column order;
+ *   - a sum along a row runs in 16 lanes, lane = column mod 16, each lane in column
+ *   order;
  *     the lanes are added by halves: i + (i+8), then i + (i+4), i + (i+2), i + (i+1).
  *
  * Layouts. `mr` x `nr` is the register tile. A score strip is up to mr rows of
@@ -32,12 +33,12 @@
 #include "base/base.h"
 
 enum {
-    PH_STRIP_LD = 128,  /* columns of a score strip, and keys in a block               */
-    PH_LANES = 16,      /* lanes of a row sum                                           */
-    PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand           */
-    PH_FETCH = 128,     /* bytes asked for ahead, per step of a product                 */
-    PH_MR_MAX = 12,     /* largest mr of any table                                      */
-    PH_NR_MAX = 32      /* largest nr of any table                                      */
+    PH_STRIP_LD = 128,  /* columns of a score strip, and keys in a block */
+    PH_LANES = 16,      /* lanes of a row sum */
+    PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand */
+    PH_FETCH = 128,     /* bytes asked for ahead, per step of a product */
+    PH_MR_MAX = 12,     /* largest mr of any table */
+    PH_NR_MAX = 32      /* largest nr of any table */
 };
 
 typedef struct ph_kernels {
@@ -75,12 +76,12 @@ typedef struct ph_kernels {
     void (*weigh)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha, const void *fetch);
 
-    /* With few rows a product waits for memory, so scores and weigh can ask for what comes
-       next: PH_FETCH bytes from `fetch` on for each of the k steps of each nr columns. No
-       address is too wild for that; NULL asks for nothing. */
+    /* With few rows a product waits for memory, so scores and weigh can ask for what
+       comes next: PH_FETCH bytes from `fetch` on for each of the k steps of each nr
+       columns. No address is too wild for that; NULL asks for nothing. */
 
-    /* c[i*ldc + j] (+)= sum_k a[k*lda + i] * b[panel of j][k*ldb + j mod nr]; panels start
-       `panel` floats apart (panel = nr and ldb a row length: b along). add 0: c is
+    /* c[i*ldc + j] (+)= sum_k a[k*lda + i] * b[panel of j][k*ldb + j mod nr]; panels
+       start `panel` floats apart (panel = nr and ldb a row length: b along). add 0: c is
        overwritten. n a multiple of 16. */
     void (*product)(int m, int n, int k, const float *a, int64_t lda, const float *b,
                     int64_t ldb, int64_t panel, float *c, int64_t ldc, int add);
@@ -141,7 +142,8 @@ typedef struct ph_kernels {
     /* ---- for the products of a layer ---- */
 
     /* Rows that lie along panels: dst[c/width*panel + kk*width + c%width] =
-       src[kk*stride + c], c < n; the last panel is filled with zeros. width is mr or nr. */
+       src[kk*stride + c], c < n; the last panel is filled with zeros. width is mr or
+       nr. */
     void (*pack_panels)(float *dst, int width, int64_t panel, const void *src,
                         int64_t stride, int k, int n, ph_dtype type);
 
@@ -159,6 +161,7 @@ const char *const *ph_kernels_names(void);
    name is unknown. */
 const ph_kernels *ph_kernels_pick(const char *limit);
 
-extern const ph_kernels ph_kernels_ref, ph_kernels_avx2, ph_kernels_avx512, ph_kernels_neon;
+extern const ph_kernels ph_kernels_ref, ph_kernels_avx2, ph_kernels_avx512,
+    ph_kernels_neon;
 
 #endif

@@ -2,7 +2,8 @@
  * ref.c - the oracle: each kernel of kernels.h in plain loops.
  *
  * The other tables must give the same bits, so the order of every sum and every rounding
- * here is the contract. Runs on any CPU; fmaf is exact everywhere, if slow without hardware.
+ * here is the contract. Runs on any CPU; fmaf is exact everywhere, if slow without
+ * hardware.
  */
 #include <float.h>
 #include <math.h>
@@ -70,22 +71,23 @@ static float max(float a, float b)
     return a > b ? a : b;
 }
 
-static void scores(int m, int n, int k, const float *a, const float *b, float *s, float *peak,
-                   const void *fetch)
+static void scores(int m, int n, int k, const float *a, const float *b, float *s,
+                   float *peak, const void *fetch)
 {
     (void)fetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const float *panel = b + (int64_t)(j / NR * NR) * k + j % NR;
             float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
-            for (int kk = 0; kk < k; kk++) sum = fmaf(a[kk * MR + i], panel[kk * NR], sum);
+            for (int kk = 0; kk < k; kk++)
+                sum = fmaf(a[kk * MR + i], panel[kk * NR], sum);
             s[i * PH_STRIP_LD + j] = sum;
             *highest = max(*highest, sum);
         }
 }
 
-static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb, float *c,
-                  int64_t ldc, const float *alpha, const void *fetch)
+static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
+                  float *c, int64_t ldc, const float *alpha, const void *fetch)
 {
     (void)fetch;
     for (int i = 0; i < m; i++)
@@ -104,7 +106,8 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
         for (int j = 0; j < n; j++) {
             const float *right = b + j / NR * panel + j % NR;
             float sum = add ? c[i * ldc + j] : 0;
-            for (int kk = 0; kk < k; kk++) sum = fmaf(a[kk * lda + i], right[kk * ldb], sum);
+            for (int kk = 0; kk < k; kk++)
+                sum = fmaf(a[kk * lda + i], right[kk * ldb], sum);
             c[i * ldc + j] = sum;
         }
 }
@@ -165,7 +168,8 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
                     float *alpha)
 {
     for (int i = 0; i < m; i++) {
-        float old = top[i], highest = max16(peak + i * PH_LANES), *row = s + i * PH_STRIP_LD;
+        float old = top[i], highest = max16(peak + i * PH_LANES),
+              *row = s + i * PH_STRIP_LD;
         if (highest <= old) highest = old; /* keeps NaN */
         top[i] = highest;
         if (highest == -INFINITY) highest = 0;
@@ -178,8 +182,8 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
     }
 }
 
-static void gradient(int m, int n, float *s, float *dp, const float *drop, const float *lse,
-                     const float *delta, float cap)
+static void gradient(int m, int n, float *s, float *dp, const float *drop,
+                     const float *lse, const float *delta, float cap)
 {
     for (int i = 0; i < m; i++)
         for (int c = 0; c < n; c++) {
@@ -250,7 +254,8 @@ static void hide(int n, float *s, const uint8_t *visible)
         if (!visible[c]) s[c] = -INFINITY;
 }
 
-static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limit, float keep)
+static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
+                    float keep)
 {
     for (int c = 0; c < n; c++)
         f[c] = ph_rng_at(key, first + (uint32_t)c) < limit ? 0 : keep;
@@ -279,5 +284,5 @@ static void stream(int m, int n, int k, const float *a, int64_t lda, const float
 }
 
 #define TABLE ph_kernels_ref
-#define NAME "ref"
+#define NAME  "ref"
 #include "kernels/tmpl_table.h"

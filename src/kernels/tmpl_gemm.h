@@ -1,9 +1,9 @@
 /*
  * tmpl_gemm.h - the products, written once in the vector vocabulary.
  *
- * Needs VL, MR, NR and the vocabulary of a vec_<isa>.h. One register tile of M rows and NV
- * vectors does all the work; `tile` is inlined with constant M, NV, form and start, so each
- * instance is a straight loop of M*NV fused multiply-adds per step of k.
+ * Needs VL, MR, NR and the vocabulary of a vec_<isa>.h. One register tile of M rows and
+ * NV vectors does all the work; `tile` is inlined with constant M, NV, form and start, so
+ * each instance is a straight loop of M*NV fused multiply-adds per step of k.
  *
  * Forms of the left operand:     ACROSS  a[k*lda + i]            (packed panels, or P^T)
  *                                ALONG   a[i*PH_STRIP_LD + k]    (a score strip)
@@ -25,24 +25,24 @@ enum { GROUP = PH_LANES / VL }; /* vectors in 16 columns */
 enum { FEW = MR * 2 / 3 };      /* rows up to which a tile prefetches */
 
 typedef void tile_fn(int k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                     float *c, int64_t ldc, const float *alpha, float *peak, const char *fetch);
+                     float *c, int64_t ldc, const float *alpha, float *peak,
+                     const char *fetch);
 
 V void tile(const int M, const int NV, const int form, const int start, int k,
-            const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
-            const float *alpha, float *peak, const char *fetch)
+            const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
+            int64_t ldc, const float *alpha, float *peak, const char *fetch)
 {
     vec acc[MR][NR / VL];
     UNROLL
-    for (int i = 0; i < M; i++)
-        UNROLL
-        for (int v = 0; v < NV; v++) {
-            if (start == ADD)
-                acc[i][v] = v_load(c + i * ldc + v * VL);
-            else if (start == SHRINK)
-                acc[i][v] = v_mul(v_load(c + i * ldc + v * VL), v_set1(alpha[i]));
-            else
-                acc[i][v] = v_zero();
-        }
+    for (int i = 0; i < M; i++) UNROLL
+    for (int v = 0; v < NV; v++) {
+        if (start == ADD)
+            acc[i][v] = v_load(c + i * ldc + v * VL);
+        else if (start == SHRINK)
+            acc[i][v] = v_mul(v_load(c + i * ldc + v * VL), v_set1(alpha[i]));
+        else
+            acc[i][v] = v_zero();
+    }
     for (int kk = 0; kk < k; kk++) {
         vec right[NR / VL];
         if (M <= FEW) /* only then does it wait for memory */
@@ -58,42 +58,39 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
         }
     }
     UNROLL
-    for (int i = 0; i < M; i++)
-        UNROLL
-        for (int v = 0; v < NV; v++) v_store(c + i * ldc + v * VL, acc[i][v]);
+    for (int i = 0; i < M; i++) UNROLL
+    for (int v = 0; v < NV; v++) v_store(c + i * ldc + v * VL, acc[i][v]);
     if (start != PEAK) return;
     UNROLL
-    for (int i = 0; i < M; i++)
+    for (int i = 0; i < M; i++) UNROLL
+    for (int g = 0; g < GROUP; g++) {
+        float *p = peak + i * PH_LANES + g * VL;
+        vec highest = v_load(p);
         UNROLL
-        for (int g = 0; g < GROUP; g++) {
-            float *p = peak + i * PH_LANES + g * VL;
-            vec highest = v_load(p);
-            UNROLL
-            for (int v = g; v < NV; v += GROUP) highest = v_max(highest, acc[i][v]);
-            v_store(p, highest);
-        }
+        for (int v = g; v < NV; v += GROUP) highest = v_max(highest, acc[i][v]);
+        v_store(p, highest);
+    }
 }
 
 /* One function per row count, for a full tile (NR columns) and a narrow one (16). */
-#define TILE(name, M, width, form, start)                                                  \
-    static void name##_##M##_##width(int k, const float *a, int64_t lda, const float *b,   \
-                                     int64_t ldb, float *c, int64_t ldc,                   \
-                                     const float *alpha, float *peak, const char *fetch)   \
-    {                                                                                      \
-        tile(M, width / VL, form, start, k, a, lda, b, ldb, c, ldc, alpha, peak, fetch);   \
+#define TILE(name, M, width, form, start)                                                \
+    static void name##_##M##_##width(int k, const float *a, int64_t lda, const float *b, \
+                                     int64_t ldb, float *c, int64_t ldc,                 \
+                                     const float *alpha, float *peak, const char *fetch) \
+    {                                                                                    \
+        tile(M, width / VL, form, start, k, a, lda, b, ldb, c, ldc, alpha, peak, fetch); \
     }
 #if MR == 12
-#define EACH_ROW(X)                                                                        \
-    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#define EACH_ROW(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 #elif MR == 6
 #define EACH_ROW(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #endif
 
 #define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK) TILE(scores, M, 32, ACROSS, PEAK)
-#define WEIGH(M) TILE(weigh, M, 16, ALONG, SHRINK) TILE(weigh, M, 32, ALONG, SHRINK)
-#define BEGIN(M) TILE(begin, M, 16, ALONG, FRESH) TILE(begin, M, 32, ALONG, FRESH)
+#define WEIGH(M)  TILE(weigh, M, 16, ALONG, SHRINK) TILE(weigh, M, 32, ALONG, SHRINK)
+#define BEGIN(M)  TILE(begin, M, 16, ALONG, FRESH) TILE(begin, M, 32, ALONG, FRESH)
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH) TILE(fresh, M, 32, ACROSS, FRESH)
-#define ADDP(M) TILE(add, M, 16, ACROSS, ADD) TILE(add, M, 32, ACROSS, ADD)
+#define ADDP(M)   TILE(add, M, 16, ACROSS, ADD) TILE(add, M, 32, ACROSS, ADD)
 #if NR == 16
 #undef SCORES
 #undef WEIGH
@@ -101,10 +98,10 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #undef FRESHP
 #undef ADDP
 #define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK)
-#define WEIGH(M) TILE(weigh, M, 16, ALONG, SHRINK)
-#define BEGIN(M) TILE(begin, M, 16, ALONG, FRESH)
+#define WEIGH(M)  TILE(weigh, M, 16, ALONG, SHRINK)
+#define BEGIN(M)  TILE(begin, M, 16, ALONG, FRESH)
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH)
-#define ADDP(M) TILE(add, M, 16, ACROSS, ADD)
+#define ADDP(M)   TILE(add, M, 16, ACROSS, ADD)
 #endif
 EACH_ROW(SCORES)
 EACH_ROW(WEIGH)
@@ -119,10 +116,10 @@ EACH_ROW(ADDP)
 #define ENTRY(name, M) {name##_##M##_16, name##_##M##_32},
 #endif
 #define SCORES_ENTRY(M) ENTRY(scores, M)
-#define WEIGH_ENTRY(M) ENTRY(weigh, M)
-#define BEGIN_ENTRY(M) ENTRY(begin, M)
-#define FRESH_ENTRY(M) ENTRY(fresh, M)
-#define ADD_ENTRY(M) ENTRY(add, M)
+#define WEIGH_ENTRY(M)  ENTRY(weigh, M)
+#define BEGIN_ENTRY(M)  ENTRY(begin, M)
+#define FRESH_ENTRY(M)  ENTRY(fresh, M)
+#define ADD_ENTRY(M)    ENTRY(add, M)
 static tile_fn *const scores_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(SCORES_ENTRY)};
 static tile_fn *const weigh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(WEIGH_ENTRY)};
 static tile_fn *const begin_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(BEGIN_ENTRY)};
@@ -130,8 +127,8 @@ static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
 static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
 
 /* A product that shall fetch nothing asks for its own operand, which is there anyway. */
-static void scores(int m, int n, int k, const float *a, const float *b, float *s, float *peak,
-                   const void *fetch)
+static void scores(int m, int n, int k, const float *a, const float *b, float *s,
+                   float *peak, const void *fetch)
 {
     const int64_t step = fetch ? (int64_t)k * PH_FETCH : 0;
     const char *ahead = fetch ? fetch : (const void *)b;
@@ -140,8 +137,8 @@ static void scores(int m, int n, int k, const float *a, const float *b, float *s
                                      NULL, peak, ahead);
 }
 
-static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb, float *c,
-                  int64_t ldc, const float *alpha, const void *fetch)
+static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
+                  float *c, int64_t ldc, const float *alpha, const void *fetch)
 {
     const int64_t step = fetch ? (int64_t)k * PH_FETCH : 0;
     const char *ahead = fetch ? fetch : (const void *)b;

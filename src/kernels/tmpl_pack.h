@@ -1,9 +1,9 @@
 /*
  * tmpl_pack.h - packing and conversion, written once in the vector vocabulary.
  *
- * f16 and bf16 become f32 on the way in and are rounded on the way out; everything between
- * is f32. Parts of a row shorter than a vector go through a small buffer, so nothing
- * outside the row is touched.
+ * f16 and bf16 become f32 on the way in and are rounded on the way out; everything
+ * between is f32. Parts of a row shorter than a vector go through a small buffer, so
+ * nothing outside the row is touched.
  */
 
 /* n <= VL elements from src[at] on, the rest of the lanes 0 */
@@ -60,9 +60,9 @@ V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, i
     }
 }
 
-/* The last square of a panel may be wider than the panel (MR = 12 with VL = 16, MR = 6 with
-   VL = 4): it then writes into the next line. So it goes first, lines are done in rising
-   order, and PH_PACK_SLACK floats must follow the panel. */
+/* The last square of a panel may be wider than the panel (MR = 12 with VL = 16, MR = 6
+   with VL = 4): it then writes into the next line. So it goes first, lines are done in
+   rising order, and PH_PACK_SLACK floats must follow the panel. */
 V void pack_across_of(float *dst, int64_t ld, const void *const *rows, int count, int k,
                       ph_dtype type, float scale)
 {
@@ -88,7 +88,8 @@ V void load_row_of(float *dst, const void *src, int n, ph_dtype type, float scal
 {
     const vec factor = v_set1(scale);
     int c = 0;
-    for (; c + VL <= n; c += VL) v_store(dst + c, v_mul(load_part(src, type, c, VL), factor));
+    for (; c + VL <= n; c += VL)
+        v_store(dst + c, v_mul(load_part(src, type, c, VL), factor));
     if (c < n) { /* zeros first: 0 * scale may be -0 */
         v_store(dst + c, v_zero());
         v_store_n(dst + c, v_mul(load_part(src, type, c, n - c), factor), n - c);

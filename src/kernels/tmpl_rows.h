@@ -5,8 +5,8 @@
  */
 #define MINUS_INF v_set1(-__builtin_inff())
 
-/* New maxima of m rows and the factors old results shrink by; all rows in one vector, or a
-   few, so that no row waits for another. base is what scores are measured from. */
+/* New maxima of m rows and the factors old results shrink by; all rows in one vector, or
+   a few, so that no row waits for another. base is what scores are measured from. */
 static void raise_tops(int m, const float *peak, float *top, float *alpha, float *base)
 {
     float old[PH_LANES] = {0}, new[PH_LANES] = {0};
@@ -20,7 +20,8 @@ static void raise_tops(int m, const float *peak, float *top, float *alpha, float
     }
     for (int c = 0; c < PH_LANES; c += VL) {
         vec high = v_load(new + c);
-        high = v_select(v_eq(high, MINUS_INF), v_zero(), high); /* nothing seen: not NaN */
+        high =
+            v_select(v_eq(high, MINUS_INF), v_zero(), high); /* nothing seen: not NaN */
         v_store(base + c, high);
         v_store(new + c, v_exp2(v_sub(v_load(old + c), high)));
     }
@@ -66,8 +67,8 @@ V void gradient_row(int n, float *s, float *dp, const float *drop, float lse, fl
     }
 }
 
-static void gradient(int m, int n, float *s, float *dp, const float *drop, const float *lse,
-                     const float *delta, float cap)
+static void gradient(int m, int n, float *s, float *dp, const float *drop,
+                     const float *lse, const float *delta, float cap)
 {
     for (int i = 0; i < m; i++, s += PH_STRIP_LD, dp += PH_STRIP_LD) {
         if (cap > 0 && drop)
@@ -169,7 +170,8 @@ static void hide(int n, float *s, const uint8_t *visible)
         if (!visible[c]) s[c] = -__builtin_inff();
 }
 
-static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limit, float keep)
+static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
+                    float keep)
 {
     const vint low = vi_set1((uint32_t)key), high = vi_set1((uint32_t)(key >> 32));
     const vint below = vi_set1(limit);

@@ -19,7 +19,8 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))),                   \
+                             apply_to = function)
 #else
 #pragma GCC target("avx2,fma,f16c")
 #endif
@@ -112,7 +113,8 @@ V void v_store_bf16(uint16_t *p, vec a)
 {
     __m256i bits = _mm256_castps_si256(a), top = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
-    __m256i round = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i half_way = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    __m256i round = _mm256_add_epi32(bits, half_way);
     __m256i nan = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
     __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
     __m256i half = _mm256_blendv_epi8(_mm256_srli_epi32(round, 16), nan, is_nan);

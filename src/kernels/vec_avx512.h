@@ -1,14 +1,14 @@
 /*
  * vec_avx512.h - the vector vocabulary for AVX-512 (F, DQ, BW, VL): 16 floats.
  *
- * Everything after this include is compiled for AVX-512. See vec_avx2.h for the meaning of
- * each name; both files define the same ones.
+ * Everything after this include is compiled for AVX-512. See vec_avx2.h for the meaning
+ * of each name; both files define the same ones.
  */
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(                                                              \
-    __attribute__((target("avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl"))),           \
+#pragma clang attribute push(                                                            \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl"))),         \
     apply_to = function)
 #else
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")
@@ -96,7 +96,8 @@ V void v_store_bf16(uint16_t *p, vec a)
 {
     __m512i bits = _mm512_castps_si512(a), top = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
-    __m512i round = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    __m512i half_way = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    __m512i round = _mm512_add_epi32(bits, half_way);
     __m512i nan = _mm512_or_si512(top, _mm512_set1_epi32(0x40));
     __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
     __m512i half = _mm512_mask_blend_epi32(is_nan, _mm512_srli_epi32(round, 16), nan);
@@ -149,7 +150,8 @@ V void v_transpose(vec r[VL])
 /* the 16 lanes of one group (here one vector), added by halves */
 V float v_sum16(const vec g[1])
 {
-    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(g[0]), _mm512_extractf32x8_ps(g[0], 1));
+    __m256 high = _mm512_extractf32x8_ps(g[0], 1);
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(g[0]), high);
     __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
@@ -157,7 +159,8 @@ V float v_sum16(const vec g[1])
 
 V float v_max16(const vec g[1])
 {
-    __m256 a = _mm256_max_ps(_mm512_castps512_ps256(g[0]), _mm512_extractf32x8_ps(g[0], 1));
+    __m256 high = _mm512_extractf32x8_ps(g[0], 1);
+    __m256 a = _mm256_max_ps(_mm512_castps512_ps256(g[0]), high);
     __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     b = _mm_max_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));

@@ -53,7 +53,8 @@ V vec v_fraction(vec x) { return v_sub(v_above(x), v_whole(x)); }
 V vec v_scale2(vec p, vec x, vec fraction)
 {
     (void)fraction;
-    uint32x4_t bits = vreinterpretq_u32_f32(v_add(v_whole(x), v_set1(0x1.8p23f + 127.0f)));
+    vec sum = v_add(v_whole(x), v_set1(0x1.8p23f + 127.0f));
+    uint32x4_t bits = vreinterpretq_u32_f32(sum);
     return v_mul(p, vreinterpretq_f32_u32(vshlq_n_u32(bits, 23)));
 }
 
