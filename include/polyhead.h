@@ -152,7 +152,7 @@ typedef enum ph_anchor {
     PH_ANCHOR_UNSAID = 0, /* offset 0 */
     PH_ANCHOR_OFFSET,     /* offset = q_offset (0: top-left; may be negative) */
     PH_ANCHOR_END         /* bottom-right: the last valid query stands at the last valid
-                             key: offset = kv_lens[b] - q_lens[b], or the plan's lengths */
+                             key: offset = kv_lens[b] - q_lens[b] or the plan's lengths */
 } ph_anchor;
 
 typedef enum ph_gate { PH_GATE_HEAD = 0, PH_GATE_ROW } ph_gate;
