@@ -32,8 +32,8 @@ static guarded guarded_new(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
     guarded g = {.bytes = bytes, .mapped = whole + page};
-    g.map = mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                 0);
+    g.map =
+        mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(g.map != MAP_FAILED, "no memory for %zu bytes", bytes);
     CHECK(!mprotect(g.map + whole, page, PROT_NONE), "mprotect failed");
     g.start = g.map + whole - bytes;
@@ -255,7 +255,7 @@ static void few_rows(void)
 static void over_blocks(void)
 {
     uint64_t r = check_seed + 2;
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < 25; i++)
         one(1 + check_below(&r, 900), 1 + check_below(&r, 300), 1 + check_below(&r, 300),
             &r);
 }
@@ -282,6 +282,27 @@ static void side_by_side(void)
     }
 }
 
+/* several products with one left side */
+static void shared_left(void)
+{
+    uint64_t r = check_seed + 5;
+    for (int i = 0; i < 40; i++) {
+        problem p[3];
+        int m = 1 + check_below(&r, 60), k = 1 + check_below(&r, 90);
+        for (int q = 0; q < 3; q++) {
+            problem_new(&p[q], m, 1 + check_below(&r, 90), k, &r);
+            if (q == 0) continue;
+            ph_gemm *g = &p[q].g, *first = &p[0].g;
+            g->a = first->a, g->a_type = first->a_type, g->same_a = 1;
+            g->a_row = first->a_row, g->a_col = first->a_col;
+            memcpy(p[q].want, p[q].before, p[q].c.bytes);
+            plain(g, p[q].want);
+        }
+        check_list(p, 3);
+        for (int q = 0; q < 3; q++) problem_free(&p[q]);
+    }
+}
+
 /* Inf and NaN reach the elements they belong to and no others. */
 static void poison(void)
 {
@@ -291,8 +312,17 @@ static void poison(void)
     for (int t = 0; isas[t]; t++)
         for (int m = 1; m <= M; m += 9) {
             ph_ctx ctx = ctx_new(isas[t], 2);
-            ph_gemm g = {.m = m, .n = N, .k = K, .a = a, .a_row = K, .a_col = 1,
-                         .b = b, .b_row = N, .b_col = 1, .c = c, .c_row = N};
+            ph_gemm g = {.m = m,
+                         .n = N,
+                         .k = K,
+                         .a = a,
+                         .a_row = K,
+                         .a_col = 1,
+                         .b = b,
+                         .b_row = N,
+                         .b_col = 1,
+                         .c = c,
+                         .c_row = N};
             void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
             for (int i = 0; i < M * K; i++) a[i] = 1;
             for (int i = 0; i < K * N; i++) b[i] = 1;
@@ -395,8 +425,11 @@ static void bench_shape(const char *isa, int threads, const int *shape, int form
     double work = 2e-9 * m * n * k;
     printf("%-6s %d threads  %s %5d %5d %5d  ours %6.1f (median %6.1f) GFLOP/s  OpenBLAS "
            "%6.1f (%6.1f)  ratio %.3f (%.3f, of pairs %.3f)\n",
-           isa, threads, form == 0 ? "x w  " : form == 1 ? "x w^T" : "x^T w", m, n, k,
-           work / ours[0], work / ours[count / 2], work / theirs[0],
+           isa, threads,
+           form == 0   ? "x w  "
+           : form == 1 ? "x w^T"
+                       : "x^T w",
+           m, n, k, work / ours[0], work / ours[count / 2], work / theirs[0],
            work / theirs[count / 2], theirs[0] / ours[0],
            theirs[count / 2] / ours[count / 2], ratio[count / 2]);
     free(space), free(a), free(b), free(g.c);
@@ -428,6 +461,7 @@ static const check_case cases[] = {{"small_sizes", small_sizes},
                                    {"over_blocks", over_blocks},
                                    {"rounds", rounds},
                                    {"side_by_side", side_by_side},
+                                   {"shared_left", shared_left},
                                    {"poison", poison},
                                    {0, 0}};
 
