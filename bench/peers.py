@@ -5,8 +5,9 @@
 
 Each side computes the same numbers in the same memory, a few milliseconds of calls each
 in turn: forward by scaled_dot_product_attention without a graph, backward by
-torch.autograd.grad on a kept graph, so only the backward pass is timed. Ratios above 1 say
-that Polyhead is faster. Results of both are compared with PyTorch in double precision.
+torch.autograd.grad on a kept graph, so only the backward pass is timed; whole layers by
+nn.MultiheadAttention. Ratios above 1 say that Polyhead is faster. Results of both are
+compared with PyTorch in double precision.
 
 Polyhead is called through ctypes (build/libpolyhead.so, or --lib), PyTorch through its
 Python interface; a call costs either side one to five microseconds of Python. Without
@@ -14,6 +15,7 @@ PyTorch there is nothing to compare with: one line says so, and the status is 0.
 when a result is wrong.
 """
 import argparse
+import copy
 import ctypes
 import importlib.util
 import json
@@ -75,6 +77,33 @@ class Grads(Structure):
                                               "dgate", "dsink", "dextra")]
 
 
+# ---- polyhead_layer.h ----
+
+class LayerDesc(Structure):
+    _fields_ = ([(name, c_int) for name in ("model_dim", "memory_dim", "out_dim", "concat")]
+                + [("attn", Attn)]
+                + [(name, c_int) for name in ("q_form", "k_form", "v_form", "rope")]
+                + [("rope_base", c_float), ("rope_dims", c_int), ("qk_norm", c_int),
+                   ("norm_eps", c_float), ("cache", c_int)])
+
+
+class LayerWeights(Structure):
+    _fields_ = [(name, c_void_p) for name in ("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo",
+                                              "q_norm", "k_norm")]
+
+
+class LayerArgs(Structure):
+    _fields_ = ([(name, c_void_p) for name in ("x", "memory", "out", "heads")]
+                + [("attn", Args)]
+                + [(name, c_void_p) for name in ("past", "k_cache", "v_cache", "saved")])
+
+
+class LayerGrads(Structure):
+    _fields_ = [(name, c_void_p) for name in (
+        "dout", "dlse", "dx", "dmemory", "dwq", "dwk", "dwv", "dwo", "dbq", "dbk", "dbv",
+        "dbo", "dq_norm", "dk_norm", "dbias", "dgate", "dsink")]
+
+
 def load_library(path):
     lib = ctypes.CDLL(path)
     lib.ph_version.restype = c_char_p
@@ -88,6 +117,13 @@ def load_library(path):
     lib.ph_plan_free.argtypes = [c_void_p]
     lib.ph_forward.argtypes = [c_void_p, POINTER(Args)]
     lib.ph_backward.argtypes = [c_void_p, POINTER(Args), POINTER(Grads)]
+    lib.ph_layer_create.argtypes = [POINTER(c_void_p), c_void_p, POINTER(LayerDesc)]
+    lib.ph_layer_free.argtypes = [c_void_p]
+    lib.ph_layer_saved.argtypes = [c_void_p]
+    lib.ph_layer_saved.restype = c_size_t
+    lib.ph_layer_forward.argtypes = [c_void_p, POINTER(LayerWeights), POINTER(LayerArgs)]
+    lib.ph_layer_backward.argtypes = [c_void_p, POINTER(LayerWeights), POINTER(LayerArgs),
+                                      POINTER(LayerGrads)]
     return lib
 
 
@@ -135,9 +171,9 @@ def list_shapes(program):
         word = line.replace(",", " ").split()
         if len(word) < 8 or word[7] not in DTYPES:
             continue
-        shape = dict(zip(("q_heads", "kv_heads", "q_len", "kv_len", "dim"), map(int, word[2:7])))
-        shape.update(name=word[0], dtype=word[7], causal="causal" in word[8:],
-                     layer=word[0].startswith("layer"))
+        sizes = ("q_heads", "kv_heads", "q_len", "kv_len", "dim")
+        shape = dict(zip(sizes, map(int, word[2:7])))
+        shape.update(name=word[0], dtype=word[7], causal="causal" in word[8:])
         shape["job"] = ("backward" if "backward" in word[0] else
                         "decode" if shape["q_len"] == 1 else "forward")
         if word[1] == "many":  # as many as exceed the last-level cache
@@ -145,8 +181,21 @@ def list_shapes(program):
             shape["batch"] = max(2 * last_level_cache(), 128 << 20) // one + 1
         else:
             shape["batch"] = int(word[1])
-        shapes.append(shape)
-    return shapes
+        if not word[0].startswith("layer"):
+            shapes.append(shape)
+    return shapes + LAYERS
+
+
+def layer_shape(name, job, batch, time_steps):
+    return {"name": name, "job": job, "batch": batch, "q_heads": 8, "kv_heads": 8,
+            "q_len": time_steps, "kv_len": time_steps, "dim": 64, "dtype": "f32",
+            "causal": False}
+
+
+LAYERS = [layer_shape("layer-20", "layer", 32, 20),
+          layer_shape("layer-20-training", "layer training", 32, 20),
+          layer_shape("layer-512", "layer", 4, 512),
+          layer_shape("layer-512-training", "layer training", 4, 512)]
 
 
 # ---- memory: the same for both sides, in large pages as `polyhead bench` has it ----
@@ -240,6 +289,86 @@ class Problem:
         self.ctx.lib.ph_plan_free(self.plan)
 
 
+class LayerProblem:
+    """nn.MultiheadAttention against ph_layer: self-attention with all biases. Forward as in
+    use (eval mode, no graph), or training: forward and backward for x and all parameters."""
+
+    def __init__(self, torch, ctx, shape):
+        self.torch, self.ctx, self.shape, self.keep = torch, ctx, shape, []
+        self.training = shape["job"] == "layer training"
+        b, t, width = shape["batch"], shape["q_len"], shape["q_heads"] * shape["dim"]
+        torch.manual_seed(1)
+        new = lambda *size: tensor(torch, size, "f32", self.keep)
+        self.x, self.dout, self.out, self.dx = (new(b, t, width) for _ in range(4))
+        self.x.normal_()
+        self.dout.normal_()
+        self.module = torch.nn.MultiheadAttention(width, shape["q_heads"], batch_first=True)
+        torch.nn.init.normal_(self.module.in_proj_bias)
+        torch.nn.init.normal_(self.module.out_proj.bias)
+        self.module.train(self.training)
+        self._prepare_ours(new, width)
+
+    def _prepare_ours(self, new, width):
+        lib, s, at = self.ctx.lib, self.shape, lambda x: x.data_ptr()
+        attn = Attn(batch=s["batch"], q_heads=s["q_heads"], q_len=s["q_len"],
+                    kv_len=s["kv_len"], qk_dim=s["dim"], backward=int(self.training))
+        desc = LayerDesc(model_dim=width, attn=attn)
+        self.layer = c_void_p()
+        self.ctx.check(lib.ph_layer_create(byref(self.layer), self.ctx.handle, byref(desc)))
+        with self.torch.no_grad():  # y = x w, where PyTorch has y = x w^T
+            parts = [*self.module.in_proj_weight.chunk(3), self.module.out_proj.weight]
+            self.w = [part.t().contiguous() for part in parts]
+            self.b = [*self.module.in_proj_bias.detach().chunk(3),
+                      self.module.out_proj.bias.detach()]
+        weights = LayerWeights(*map(at, self.w), *map(at, self.b))
+        args = LayerArgs(x=at(self.x), out=at(self.out))
+        self.dw = [new(width, width) for _ in range(4)]
+        self.db = [new(width) for _ in range(4)]
+        grads = LayerGrads(dout=at(self.dout), dx=at(self.dx))
+        for name, dw, db in zip("qkvo", self.dw, self.db):
+            setattr(grads, "dw" + name, at(dw))
+            setattr(grads, "db" + name, at(db))
+        if self.training:
+            self.saved = new(lib.ph_layer_saved(self.layer) // 4 + 16)
+            args.saved = at(self.saved)
+
+        def ours():
+            self.ctx.check(lib.ph_layer_forward(self.layer, byref(weights), byref(args)))
+            if self.training:
+                self.ctx.check(lib.ph_layer_backward(self.layer, byref(weights), byref(args),
+                                                     byref(grads)))
+        self.ours = ours
+
+    def run(self, module, x, dout):
+        """Results in one order: out, or out, dx and the gradients of all parameters."""
+        torch = self.torch
+        if not self.training:
+            with torch.inference_mode():
+                return [module(x, x, x, need_weights=False)[0]]
+        x = x.detach().requires_grad_()
+        out = module(x, x, x, need_weights=False)[0]
+        return [out.detach(), *torch.autograd.grad(out, [x, *module.parameters()], dout)]
+
+    def prepare_theirs(self):
+        self.theirs = lambda: self.run(self.module, self.x, self.dout)
+
+    def errors(self):
+        torch = self.torch
+        exact = self.run(copy.deepcopy(self.module).double(), self.x.double(),
+                         self.dout.double())
+        self.ours()
+        ours = [self.out]
+        if self.training:  # parameters(): in_proj weight and bias, out_proj weight and bias
+            ours += [self.dx, torch.cat([dw.t() for dw in self.dw[:3]]),
+                     torch.cat(self.db[:3]), self.dw[3].t(), self.db[3]]
+        worst = lambda results: max(((x.double() - e).abs().max() / e.abs().max()).item()
+                                    for x, e in zip(results, exact))
+        return worst(ours), worst(self.theirs())
+
+    def close(self):
+        self.ctx.lib.ph_layer_free(self.layer)
+
+
 # ---- measuring ----
 
 def burst(run, seconds, times):
@@ -283,7 +412,8 @@ def row_of(shape, threads, ours, theirs, errors):
 
 
 def compare(torch, ctx, shape, threads, seconds):
-    problem = Problem(torch, ctx, shape)
+    kind = LayerProblem if shape["job"].startswith("layer") else Problem
+    problem = kind(torch, ctx, shape)
     try:
         problem.prepare_theirs()
         errors = problem.errors()
@@ -325,14 +455,16 @@ def summary(rows):
     result = {"slower": [f"{r['name']} ({r['threads']} threads)" for r in rows
                          if r["ratio_least"] < 1],
               "wrong": sorted({r["name"] for r in rows if not r["right"]})}
-    parts = {"f32": lambda r: r["dtype"] == "f32", "f16 and bf16": lambda r: r["dtype"] != "f32"}
+    parts = {"f32": lambda r: r["dtype"] == "f32",
+             "f16 and bf16": lambda r: r["dtype"] != "f32"}
     for name, of_type in parts.items():
         for job in ("forward", "backward"):
             kind = lambda r: of_type(r) and r["job"] == job
             result[f"{name} {job}, T >= 128"] = mean(lambda r: kind(r) and r["q_len"] >= 128)
             result[f"{name} {job}, T <= 32"] = mean(lambda r: kind(r) and r["q_len"] <= 32)
         result[f"{name} decode"] = mean(lambda r: of_type(r) and r["job"] == "decode")
-        result[f"{name} layer"] = mean(lambda r: of_type(r) and r["job"].startswith("layer"))
+    result["layer"] = mean(lambda r: r["job"] == "layer")
+    result["layer training"] = mean(lambda r: r["job"] == "layer training")
     prompt = lambda r: r["dtype"] == "f32" and r["job"] in ("forward", "backward")
     result["f32, T >= 128"] = mean(lambda r: prompt(r) and r["q_len"] >= 128)
     result["f32, T <= 32"] = mean(lambda r: prompt(r) and r["q_len"] <= 32)
@@ -407,7 +539,7 @@ def main():
     torch, note = import_torch()
     lib = load_library(os.path.join(options.build, "libpolyhead.so"))
     shapes = [s for s in list_shapes(os.path.join(options.build, "polyhead"))
-              if options.filter in s["name"] and not s["layer"]]
+              if options.filter in s["name"]]
     counts = [int(word) for word in options.threads.split(",")]
     contexts = {n: Context(lib, n) for n in counts}
     each = options.seconds / max(len(shapes) * len(counts), 1)
