@@ -33,10 +33,11 @@ typedef struct task {
     const ph_call *call;
     float *lse, *delta; /* (batch, q_heads, q_len): base 2 and +inf where not computed */
     double *sums;       /* (2, batch, q_heads): parts of dgate and dsink */
-    float *dq;          /* (pairs, cluster, q_len, k_pad), or NULL: grads->dq itself */
-    float *parts;       /* (wave, cluster, q_len, k_pad) */
-    int first;          /* first item of the current wave */
-    int count;          /* items in it */
+    float *dq;    /* (pairs, or lanes without waves, cluster, q_len, k_pad); NULL: the
+                     caller's dq itself */
+    float *parts; /* (wave, cluster, q_len, k_pad) */
+    int first;    /* first item of the current wave */
+    int count;    /* items in it */
 } task;
 
 static size_t dq_floats(const ph_plan *plan)
@@ -75,13 +76,13 @@ static void take_task(const ph_plan *plan, ph_arena *arena, task *t)
 {
     const ph_attn *a = &plan->attn;
     size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
-    size_t pairs = (size_t)pair_count(plan);
+    size_t sums = (size_t)(plan->wave ? pair_count(plan) : plan->ctx->threads);
     t->lse = ph_arena_floats(arena, rows);
     t->delta = ph_arena_floats(arena, rows);
     t->sums =
         ph_arena_take(arena, 2 * (size_t)a->batch * (size_t)a->q_heads * sizeof(double));
     t->dq = NULL;
-    if (!dq_in_place(plan)) t->dq = ph_arena_floats(arena, pairs * dq_floats(plan));
+    if (!dq_in_place(plan)) t->dq = ph_arena_floats(arena, sums * dq_floats(plan));
     t->parts = ph_arena_floats(arena, (size_t)plan->wave * dq_floats(plan));
 }
 
@@ -406,16 +407,37 @@ static void run_chunk(const task *t, int lane, int pair, int chunk, dq_target ta
 
 /* ---- who runs which chunk ---- */
 
-static float *pair_buffer(const task *t, int pair)
+/* Scales and rounds dq of one head of one batch row. */
+static void store_head(const task *t, int batch, int head, dq_target from)
 {
-    return t->dq ? t->dq + (size_t)pair * dq_floats(t->call->plan) : NULL;
+    const ph_plan *plan = t->call->plan;
+    const ph_attn *a = t->call->attn;
+    const float *sums = from.base + head % plan->cluster * from.head;
+    for (int token = 0; token < a->q_len; token++, sums += from.time) {
+        int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
+        void *dq = ph_at_out(t->call->grads->dq, a->dtype, at);
+        t->call->kernels->store_row(dq, sums, a->qk_dim, a->dtype, a->scale);
+    }
 }
 
+/* Without waves: one item walks all chunks of its pair and stores dq at the end. */
 static void pair_item(void *arg, int lane, int pair)
 {
     const task *t = arg;
-    for (int chunk = 0; chunk < t->call->plan->chunks; chunk++)
-        run_chunk(t, lane, pair, chunk, target_of(t, pair, pair_buffer(t, pair)));
+    const ph_plan *plan = t->call->plan;
+    float *sums = t->dq ? t->dq + (size_t)lane * dq_floats(plan) : NULL;
+    dq_target target = target_of(t, pair, sums);
+    int first = pair * plan->cluster, heads = t->call->attn->q_heads;
+    if (sums) memset(sums, 0, dq_floats(plan) * sizeof(float));
+    for (int chunk = 0; chunk < plan->chunks; chunk++)
+        run_chunk(t, lane, pair, chunk, target);
+    for (int h = first; t->call->grads->dq && h < first + plan->cluster; h++)
+        store_head(t, h / heads, h % heads, target);
+}
+
+static float *pair_buffer(const task *t, int pair)
+{
+    return t->dq ? t->dq + (size_t)pair * dq_floats(t->call->plan) : NULL;
 }
 
 static void wave_item(void *arg, int lane, int index)
@@ -450,35 +472,28 @@ static void add_parts(void *arg, int lane, int index)
     }
 }
 
+static void store_item(void *arg, int lane, int item)
+{
+    const task *t = arg;
+    int heads = t->call->attn->q_heads, pair = item / t->call->plan->cluster;
+    (void)lane;
+    store_head(t, item / heads, item % heads, target_of(t, pair, pair_buffer(t, pair)));
+}
+
 static void run_waves(task *t)
 {
     const ph_plan *plan = t->call->plan;
     int items = pair_count(plan) * plan->chunks;
     int blocks = ph_div_up(t->call->attn->q_len, PH_GRAD_ROWS) * plan->cluster;
+    size_t sums = t->dq ? (size_t)pair_count(plan) * dq_floats(plan) : 0;
+    if (sums) memset(t->dq, 0, sums * sizeof(float));
     for (t->first = 0; t->first < items; t->first += t->count) {
         t->count = ph_min(plan->wave, items - t->first);
         ph_ctx_run(plan->ctx, t->count, wave_item, t);
         if (t->call->grads->dq) ph_ctx_run(plan->ctx, blocks, add_parts, t);
     }
-}
-
-/* Scales and rounds dq; item: one head of one batch row. */
-static void store_dq(void *arg, int lane, int item)
-{
-    const task *t = arg;
-    const ph_plan *plan = t->call->plan;
-    const ph_attn *a = t->call->attn;
-    int batch = item / a->q_heads, head = item % a->q_heads;
-    int pair = item / plan->cluster; /* clusters of a batch row follow each other */
-    dq_target from = target_of(t, pair, pair_buffer(t, pair));
-    (void)lane;
-    for (int token = 0; token < a->q_len; token++) {
-        int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
-        t->call->kernels->store_row(ph_at_out(t->call->grads->dq, a->dtype, at),
-                                    from.base + head % plan->cluster * from.head +
-                                        token * from.time,
-                                    a->qk_dim, a->dtype, a->scale);
-    }
+    int heads = t->call->attn->batch * t->call->attn->q_heads;
+    if (t->call->grads->dq) ph_ctx_run(plan->ctx, heads, store_item, t);
 }
 
 void ph_attn_backward(const ph_call *call)
@@ -489,7 +504,6 @@ void ph_attn_backward(const ph_call *call)
     ph_arena arena = {call->shared, 0};
     task t = {.call = call};
     take_task(plan, &arena, &t);
-    if (t.dq) memset(t.dq, 0, (size_t)pair_count(plan) * dq_floats(plan) * sizeof(float));
     ph_ctx_run(plan->ctx, heads, prepare_head, &t);
     finish_sums(&t);
     if (grads->dq || grads->dk || grads->dv) {
@@ -498,6 +512,5 @@ void ph_attn_backward(const ph_call *call)
         else
             ph_ctx_run(plan->ctx, pair_count(plan), pair_item, &t);
     }
-    if (grads->dq) ph_ctx_run(plan->ctx, heads, store_dq, &t);
     if (grads->dbias) ph_attn_bias_gradient(call, t.lse, t.delta);
 }
