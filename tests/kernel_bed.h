@@ -100,7 +100,7 @@ typedef struct bed_timer {
     double begin, seconds; /* of this batch; per call, of the fastest batch */
 } bed_timer;
 
-double bed_now(void); /* seconds of this thread on a CPU */
+double bed_now(void); /* seconds */
 void bed_timer_start(bed_timer *timer);
 int bed_timer_next(bed_timer *timer);
 

@@ -16,7 +16,8 @@
 
 enum { ROWS = PH_MR_MAX, LD = PH_STRIP_LD, STRIP = ROWS * LD, MOST = 144 };
 
-static float scores[STRIP], slopes[STRIP], factors[STRIP];
+/* aligned as the library's own strips are */
+static _Alignas(PH_ALIGN) float scores[STRIP], slopes[STRIP], factors[STRIP];
 static float s_expected[STRIP], dp_expected[STRIP];
 
 static int side(void)
