@@ -154,36 +154,31 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
         int least = STREAM_LEAST / nr;
         j->mode = STREAM;
         j->columns = part_size(panels, STREAM_COLUMNS / nr, wanted, least) * nr;
-    } else if (g->m <= 2 * j->s->mc && panels >= wanted / 2) {
+    } else if (g->m <= 2 * j->s->mc && panels >= wanted / 2 &&
+               (int64_t)g->m * g->k <= 2 * PACKED) {
         j->mode = PANEL;
         j->columns = part_size(panels, PANELS, wanted, 1) * nr;
     } else {
         choose_full(j, wanted);
     }
-    int kc = j->s->kc; /* in equal parts, shorter where all of a must fit into L2 */
+    int kc = j->s->kc; /* in equal parts; shorter where all of a must fit into L2 */
     if (j->mode == PANEL && g->m > j->s->mc) kc = kc * j->s->mc / g->m;
     j->kc = ph_max(ph_div_up(j->depth, ph_max(ph_div_up(j->depth, kc), 1)), 1);
+    j->a_step = (int64_t)j->kc * j->k->mr + PAD;
+    j->b_step = (int64_t)(j->mode == FULL ? j->depth : j->kc) * nr + PAD;
 }
 
 /* ---- workspace --------------------------------------------------------------------- */
 
-static void lay_job(job *j, const job *before, ph_arena *arena)
+/* Floats that the first loop packs. */
+static size_t packed_floats(const job *j)
 {
     const ph_gemm *g = j->g;
     int mr = j->k->mr, nr = j->k->nr;
-    size_t floats = 0;
-    j->a_step = (int64_t)j->kc * mr + PAD;
-    j->b_step = (int64_t)(j->mode == FULL ? j->depth : j->kc) * nr + PAD;
-    if (j->mode == STREAM) floats = (size_t)g->m * (size_t)ph_round_up(g->k, PH_LANES);
-    if (j->mode == PANEL)
-        floats = (size_t)ph_div_up(g->k, j->kc) * (size_t)ph_div_up(g->m, mr) *
-                 (size_t)j->a_step;
-    if (j->mode == FULL) floats = (size_t)ph_div_up(j->width, nr) * (size_t)j->b_step;
-    j->shared = j->mode == PANEL && g->same_a && before && before->mode == PANEL;
-    if (j->shared)
-        j->packed = before->packed;
-    else if (j->mode != EMPTY)
-        j->packed = ph_arena_floats(arena, floats + PH_PACK_SLACK);
+    if (j->mode == STREAM) return (size_t)g->m * (size_t)ph_round_up(g->k, PH_LANES);
+    if (j->mode == FULL) return (size_t)ph_div_up(j->width, nr) * (size_t)j->b_step;
+    return (size_t)ph_div_up(g->k, j->kc) * (size_t)ph_div_up(g->m, mr) *
+           (size_t)j->a_step;
 }
 
 static scratch lay_lane(const job *j, ph_arena *arena)
@@ -199,19 +194,30 @@ static scratch lay_lane(const job *j, ph_arena *arena)
     return s;
 }
 
+/* Products in mode FULL run one after the other and share their room for b. */
 static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
                         void *workspace)
 {
     ph_arena arena = {.base = workspace};
+    size_t full = 0;
     b->count = count;
     b->lane_size = 0;
     for (int i = 0; i < count; i++) {
+        job *j = &b->jobs[i];
         ph_arena lane = {0};
-        choose(&b->jobs[i], ctx, &list[i]);
-        lay_job(&b->jobs[i], i ? &b->jobs[i - 1] : NULL, &arena);
-        lay_lane(&b->jobs[i], &lane);
+        choose(j, ctx, &list[i]);
+        lay_lane(j, &lane);
         if (lane.used > b->lane_size) b->lane_size = lane.used;
+        if (j->mode == EMPTY) continue;
+        size_t floats = packed_floats(j) + PH_PACK_SLACK;
+        j->shared = j->mode == PANEL && j->g->same_a && i && j[-1].mode == PANEL;
+        if (j->mode == FULL && floats > full) full = floats;
+        if (j->mode == FULL) continue;
+        j->packed = j->shared ? j[-1].packed : ph_arena_floats(&arena, floats);
     }
+    float *packed = ph_arena_floats(&arena, full);
+    for (int i = 0; i < count; i++)
+        if (b->jobs[i].mode == FULL) b->jobs[i].packed = packed;
     b->lanes = ph_arena_take(&arena, b->lane_size * (size_t)ctx->threads);
     return arena.used;
 }
@@ -534,8 +540,6 @@ static void item_loop(void *arg, int lane, int index)
 static void set_round(job *j, int r)
 {
     const ph_gemm *g = j->g;
-    j->packs = j->items = 0;
-    if (j->mode == EMPTY || r >= j->rounds) return;
     j->k0 = r % j->k_rounds * j->depth;
     j->k_len = ph_min(j->depth, g->k - j->k0);
     j->j0 = r / j->k_rounds * j->width;
@@ -547,20 +551,29 @@ static void set_round(job *j, int r)
     if (j->mode == STREAM) pack_stream(j);
 }
 
+/* Runs the round that was set for the jobs that have items. */
+static void run_round(ph_ctx *ctx, batch *b)
+{
+    int packs = 0, items = 0;
+    for (int i = 0; i < b->count; i++) {
+        packs += b->jobs[i].packs;
+        items += b->jobs[i].items;
+    }
+    if (packs) ph_ctx_run(ctx, packs, pack_loop, b);
+    if (items) ph_ctx_run(ctx, items, item_loop, b);
+    for (int i = 0; i < b->count; i++) b->jobs[i].packs = b->jobs[i].items = 0;
+}
+
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace)
 {
     batch b;
-    int rounds = 0;
     lay_batch(&b, ctx, list, count, workspace);
-    for (int i = 0; i < count; i++) rounds = ph_max(rounds, b.jobs[i].rounds);
-    for (int r = 0; r < rounds; r++) {
-        int packs = 0, items = 0;
-        for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
+        if (b.jobs[i].mode == STREAM || b.jobs[i].mode == PANEL) set_round(&b.jobs[i], 0);
+    run_round(ctx, &b);
+    for (int i = 0; i < count; i++)
+        for (int r = 0; b.jobs[i].mode == FULL && r < b.jobs[i].rounds; r++) {
             set_round(&b.jobs[i], r);
-            packs += b.jobs[i].packs;
-            items += b.jobs[i].items;
+            run_round(ctx, &b);
         }
-        if (packs) ph_ctx_run(ctx, packs, pack_loop, &b);
-        if (items) ph_ctx_run(ctx, items, item_loop, &b);
-    }
 }

@@ -23,7 +23,7 @@
 
 #include "base/ctx.h"
 
-enum { PH_GEMM_MAX = 8 }; /* products in one call */
+enum { PH_GEMM_MAX = 10 }; /* products in one call */
 
 typedef struct ph_gemm {
     int m, n, k; /* any, 0 included */
