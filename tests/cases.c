@@ -126,7 +126,7 @@ static ph_broadcast draw_broadcast(uint64_t *rng, const ph_attn *a)
 static void draw_options(uint64_t *rng, ph_attn *a, case_with *w)
 {
     static const float scales[] = {0.05f, 0.2f, 0.7f, -0.15f}, caps[] = {2, 10, 50};
-    static const float drops[] = {0.1f, 0.5f, 0.9f}, gains[] = {0.1f, 1, 1, 3, 8};
+    static const float drops[] = {0.1f, 0.5f, 0.9f}, gains[] = {0.1f, 1, 1, 1, 3, 8};
     static const float hidden[] = {0.05f, 0.5f, 0.9f};
     if (chance(rng, 25)) a->scale = PICK(rng, scales);
     if (chance(rng, 20)) a->softcap = PICK(rng, caps);
@@ -144,7 +144,7 @@ static void draw_options(uint64_t *rng, ph_attn *a, case_with *w)
     w->kv_lens = chance(rng, 30);
     w->dlse = chance(rng, 40);
     w->lse = chance(rng, 85);
-    w->q_gain = PICK(rng, gains);
+    w->q_gain = chance(rng, 3) ? 300 : PICK(rng, gains);
     w->v_gain = chance(rng, 10) ? 50 : 1;
     w->v_shift = chance(rng, 20) ? 2 : 0;
     w->same_keys = chance(rng, 4);

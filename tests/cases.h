@@ -71,9 +71,9 @@ typedef enum case_layout {
 /* What a call has besides what ph_attn says. */
 typedef struct case_with {
     int gate, sink, alibi, q_lens, kv_lens, dlse;
-    int lse;              /* the caller wants it                                  */
-    int gate_zeros;       /* some gates are 0                                     */
-    int bias_holes;       /* some biases are -inf                                 */
+    int lse;        /* the caller wants it                                  */
+    int gate_zeros; /* some gates are 0                                     */
+    int bias_holes; /* some biases are -inf, or (1) as good as                               */
     case_layout layout;   /* of q, k, v                                           */
     case_layout out, dq;  /* of out, and of dq, dk, dv; never a reading-only one  */
     int dq_said;          /* dq, dk, dv have strides of their own                 */

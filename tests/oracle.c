@@ -326,6 +326,14 @@ void answer_free(answer *a)
     memset(a, 0, sizeof *a);
 }
 
+/* The sum of products in random order goes about this far from 0, wherever it ends. */
+static double walk_of(const double *q, const double *k, int dim)
+{
+    double sum = 0;
+    for (int d = 0; d < dim; d++) sum += q[d] * k[d] * q[d] * k[d];
+    return sqrt(sum);
+}
+
 /* ---- the loops, twice -------------------------------------------------------------------- */
 
 #define REAL     double

@@ -11,6 +11,8 @@
 /* What one row needs between the scores and the gradients; arrays over the keys. */
 #define ROW FN(row)
 typedef struct ROW {
+    REAL *s;       /* score before the cap                            */
+    REAL *walk;    /* how far the sum of q.k strays on its way        */
     REAL *t;       /* capped score                                    */
     REAL *slope;   /* derivative of the capped score by the plain one */
     REAL *p;       /* weight before dropout                           */
@@ -26,7 +28,10 @@ typedef struct ROW {
 static void FN(row_init)(ROW *r, int kv_len, int measure)
 {
     r->measure = measure;
+    r->peak = 0;
     size_t n = (size_t)kv_len + 1;
+    r->s = calloc(n, sizeof(REAL));
+    r->walk = calloc(n, sizeof(REAL));
     r->t = calloc(n, sizeof(REAL));
     r->slope = calloc(n, sizeof(REAL));
     r->p = calloc(n, sizeof(REAL));
@@ -36,6 +41,8 @@ static void FN(row_init)(ROW *r, int kv_len, int measure)
 
 static void FN(row_free)(ROW *r)
 {
+    free(r->s);
+    free(r->walk);
     free(r->t);
     free(r->slope);
     free(r->p);
@@ -48,7 +55,6 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
 {
     const double *q = p->q + at_q(p, b, h, i);
     r->any = 0;
-    double top_s = 0, top_t = 0, top_slope = 0; /* before the cap, after it, between */
     for (int j = 0; j < p->kv_len; j++) {
         r->seen[j] = (uint8_t)dense_sees(p, b, h, i, j);
         if (!r->seen[j]) continue;
@@ -56,22 +62,32 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
         const double *k = p->k + at_k(p, b, h, j);
         REAL dot = 0;
         for (int d = 0; d < p->qk_dim; d++) dot += (REAL)q[d] * (REAL)k[d];
+        if (r->measure) r->walk[j] = (REAL)(p->scale * walk_of(q, k, p->qk_dim));
         REAL s = (REAL)p->scale * dot;
         if (p->bias) s += (REAL)p->bias[at_bias(p, b, h, i, j)];
         if (p->alibi) s -= (REAL)p->alibi[h] * (REAL)fabs((double)i + p->offset[b] - j);
         r->slope[j] = 1;
-        top_s = fmax(top_s, (double)FABS(s));
+        r->s[j] = s;
         if (p->softcap != 0) {
             REAL cap = (REAL)p->softcap, th = TANH(s / cap);
             s = cap * th;
             r->slope[j] = 1 - th * th;
         }
         r->t[j] = s;
-        top_t = fmax(top_t, (double)FABS(s));
+    }
+}
+
+/* The largest score that can still give a weight, as far as its rounding reaches it. */
+static double FN(row_peak)(const dense *p, const ROW *r, double top)
+{
+    double top_s = 0, top_t = 0, top_slope = 0; /* before the cap, after it, between */
+    for (int j = 0; j < p->kv_len; j++) {
+        if (!r->seen[j] || (double)r->t[j] < top - 110) continue;
+        top_s = fmax(top_s, fmax((double)FABS(r->s[j]), (double)FABS(r->walk[j])));
+        top_t = fmax(top_t, (double)FABS(r->t[j]));
         top_slope = fmax(top_slope, (double)r->slope[j]);
     }
-    r->peak = p->softcap != 0 ? top_slope * top_s + top_t : top_s;
-    if (p->sink && isfinite(p->sink[h])) r->peak = fmax(r->peak, fabs(p->sink[h]));
+    return p->softcap != 0 ? top_slope * top_s + top_t : top_s;
 }
 
 /* Softmax over the seen keys and the sink. */
@@ -82,6 +98,8 @@ static void FN(row_softmax)(const dense *p, ROW *r, int b, int h, int i)
     for (int j = 0; j < p->kv_len; j++)
         if (r->seen[j] && r->t[j] > top) top = r->t[j];
     if (has_sink && (REAL)p->sink[h] > top) top = (REAL)p->sink[h];
+    if (r->measure) r->peak = FN(row_peak)(p, r, (double)top);
+    if (has_sink) r->peak = fmax(r->peak, fabs(p->sink[h]));
     for (int j = 0; j < p->kv_len; j++) {
         r->p[j] = r->seen[j] ? EXP(r->t[j] - top) : 0;
         sum += r->p[j];

@@ -4,6 +4,7 @@
  * In this order: layouts, the tensors of a problem, filling them, poison, and checks of
  * what lies between the outputs.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -280,16 +281,20 @@ static void fill_gate(problem *p, uint64_t *rng)
             }
 }
 
+/* Holes are -inf, or one of the numbers that people write instead. */
 static void fill_bias(problem *p, uint64_t *rng)
 {
+    static const double holes[] = {-INFINITY, -INFINITY, -INFINITY, -1e9,
+                                   (double)-FLT_MAX};
     tensor *t = &p->bias;
+    double hole = p->with.bias_holes == 1 ? holes[check_below(rng, 5)] : -INFINITY;
     fill(t, rng, 1.5, 0);
     if (!p->with.bias_holes) return;
     for (int b = 0; b < t->batch; b++)
         for (int h = 0; h < t->heads; h++)
             for (int i = 0; i < t->len; i++)
                 for (int j = 0; j < t->dim; j++)
-                    if (check_below(rng, 5) == 0) tensor_set(t, b, h, i, j, -INFINITY);
+                    if (check_below(rng, 5) == 0) tensor_set(t, b, h, i, j, hole);
 }
 
 static void fill_small(problem *p, uint64_t *rng)
