@@ -265,8 +265,8 @@ int bed_run(bed_body *body, const ph_kernels *table, uint64_t seed)
 
 /* ---- timing ------------------------------------------------------------------------ */
 
-/* Many short batches: on a shared machine some of them run undisturbed. Not CPU time, which
-   on virtual machines is now and then too short, and the shortest is what counts. */
+/* Many short batches: on a shared machine some of them run undisturbed. Not CPU time: on
+   virtual machines that is now and then too short, and the shortest is what counts. */
 enum { BATCHES = 200 };
 static const double batch_seconds = 5e-4;
 
