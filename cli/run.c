@@ -46,7 +46,8 @@ static const ph_option table[] = {
 
     {.name = "weights", .kind = PH_OPT_FLAG, .at = AT(weights),
      .group = "What to look at",
-     .help = "also write the full 'weights' (batch, q_heads, q_len, kv_len)"},
+     .help = "also write the full 'weights' (batch, q_heads, q_len, kv_len), and in "
+             "layer mode 'heads' (batch, q_heads, q_len, v_dim), what comes before wo"},
     {.name = "stats", .kind = PH_OPT_FLAG, .at = AT(stats),
      .help = "also write 'col_sum' (batch, q_heads, kv_len) and 'entropy' (batch, "
              "q_heads, q_len) of the weights"},

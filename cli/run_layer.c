@@ -6,35 +6,20 @@
  *     wq, wk, wv   (in_dim, heads*dim)  or  (heads, in_dim, dim)
  *     wo           (q_heads*v_dim, out_dim)  or  (q_heads, v_dim, out_dim)
  */
+#include <limits.h>
+#include <math.h>
 #include <string.h>
 
-#include "run.h"
+#include "run_layer.h"
 
 const char *const run_layer_names[] = {
     "x",    "memory", "wq",     "wk",     "wv",   "wo",      "bq",     "bk",
     "bv",   "bo",     "q_norm", "k_norm", "bias", "visible", "q_lens", "kv_lens",
     "gate", "sink",   "alibi",  "dout",   "dlse", NULL};
 
-/* A matrix of the layer, found and measured. */
-typedef struct matrix {
-    const ph_tensor *tensor;
-    int per_head; /* 1: (heads, in_dim, dim) */
-    int heads, in_dim, dim;
-} matrix;
-
-typedef struct layer {
-    run_common common;
-    const ph_tensor *x, *memory;
-    matrix q, k, v;
-    const ph_tensor *wo, *bq, *bk, *bv, *bo, *q_norm, *k_norm, *dout;
-    int model_dim, memory_dim, out_dim;
-    double rope_base; /* 0: no rotary positions */
-    int rope_interleaved;
-} layer;
-
 /* ---- sizes ---- */
 
-static int check_x(run_job *job, layer *m)
+static int check_x(run_job *job, run_layer_job *m)
 {
     const run_axis any[] = {
         {"batch", RUN_FREE, 0}, {"q_len", RUN_FREE, 0}, {"model_dim", RUN_FREE, 0}};
@@ -56,7 +41,8 @@ static int check_x(run_job *job, layer *m)
 }
 
 /* Number of heads of a matrix that is not cut into heads. */
-static int heads_from_options(const char *option, int64_t given, int fallback, matrix *w)
+static int heads_from_options(const char *option, int64_t given, int fallback,
+                              run_matrix *w)
 {
     if (!given && !fallback)
         return cli_fail(EXIT_USAGE,
@@ -68,8 +54,8 @@ static int heads_from_options(const char *option, int64_t given, int fallback, m
 }
 
 /* wq, wk or wv: both forms. fallback: heads when the option is not given; 0: required. */
-static int measure(run_job *job, const layer *m, const char *name, const char *option,
-                   int64_t given, int fallback, int in_dim, matrix *w)
+static int measure(run_job *job, const char *name, const char *option, int64_t given,
+                   int fallback, int in_dim, run_matrix *w)
 {
     const run_axis cut[] = {{"heads", given ? given : RUN_FREE, 0},
                             {"in_dim", in_dim, 0},
@@ -80,13 +66,15 @@ static int measure(run_job *job, const layer *m, const char *name, const char *o
     w->in_dim = in_dim;
     if (!w->tensor) return run_missing(job, name, "layer mode needs wq, wk and wv");
     w->per_head = w->tensor->rank == 3;
-    int rc = w->per_head ? run_check(job, w->tensor, 1u << m->x->type, 3, cut)
-                         : run_check(job, w->tensor, 1u << m->x->type, 2, whole);
+    int rc = w->per_head ? run_check(job, w->tensor, RUN_FLOATS, 3, cut)
+                         : run_check(job, w->tensor, RUN_FLOATS, 2, whole);
     if (rc) return rc;
     if (w->per_head) {
         w->heads = (int)w->tensor->shape[0];
         w->dim = (int)w->tensor->shape[2];
-        return w->heads ? EXIT_OK : run_wrong(job, w->tensor, "at least one head");
+        if (!w->heads) return run_wrong(job, w->tensor, "at least one head");
+        if (w->dim <= INT_MAX / w->heads) return EXIT_OK;
+        return run_wrong(job, w->tensor, "fewer than 2^31 columns in all heads");
     }
     rc = heads_from_options(option, given, fallback, w);
     if (rc) return rc;
@@ -98,7 +86,8 @@ static int measure(run_job *job, const layer *m, const char *name, const char *o
 }
 
 /* The sizes of one head, as wq says them, must hold for wk too. */
-static int check_heads(run_job *job, const layer *m, const matrix *w, const char *option)
+static int check_heads(run_job *job, const run_layer_job *m, const run_matrix *w,
+                       const char *option)
 {
     char expected[200];
     if (m->q.heads % w->heads) {
@@ -115,19 +104,20 @@ static int check_heads(run_job *job, const layer *m, const matrix *w, const char
     return EXIT_OK;
 }
 
-static int check_matrices(run_job *job, layer *m)
+static int check_matrices(run_job *job, run_layer_job *m)
 {
     const run_options *o = job->options;
     ph_attn *a = &m->common.attn;
-    int rc = measure(job, m, "wq", "heads", o->heads, 0, m->model_dim, &m->q);
+    int rc = measure(job, "wq", "heads", o->heads, 0, m->model_dim, &m->q);
     if (!rc)
-        rc = measure(job, m, "wk", "k-heads", o->k_heads, m->q.heads, m->memory_dim,
-                     &m->k);
+        rc = measure(job, "wk", "k-heads", o->k_heads, m->q.heads, m->memory_dim, &m->k);
     if (!rc)
-        rc = measure(job, m, "wv", "v-heads", o->v_heads, m->q.heads, m->memory_dim,
-                     &m->v);
+        rc = measure(job, "wv", "v-heads", o->v_heads, m->q.heads, m->memory_dim, &m->v);
     if (!rc) rc = check_heads(job, m, &m->k, "k-heads");
     if (!rc) rc = check_heads(job, m, &m->v, "v-heads");
+    m->parameter[WQ] = m->q.tensor;
+    m->parameter[WK] = m->k.tensor;
+    m->parameter[WV] = m->v.tensor;
     a->q_heads = m->q.heads;
     a->k_heads = m->k.heads;
     a->v_heads = m->v.heads;
@@ -136,44 +126,48 @@ static int check_matrices(run_job *job, layer *m)
     return rc;
 }
 
-static int check_wo(run_job *job, layer *m)
+static int check_wo(run_job *job, run_layer_job *m)
 {
+    if (m->v.dim > INT_MAX / m->q.heads)
+        return run_wrong(job, m->v.tensor, "fewer than 2^31 numbers in all heads of out");
     int rows = m->q.heads * m->v.dim;
     const run_axis whole[] = {{"q_heads*v_dim", rows, 0}, {"out_dim", RUN_FREE, 0}};
     const run_axis cut[] = {
         {"q_heads", m->q.heads, 0}, {"v_dim", m->v.dim, 0}, {"out_dim", RUN_FREE, 0}};
-    m->wo = run_find(job, "wo");
+    const ph_tensor *wo = m->parameter[WO] = run_find(job, "wo");
     m->out_dim = rows;
-    if (!m->wo) return EXIT_OK;
-    int rank = m->wo->rank == 3 ? 3 : 2;
-    int rc = run_check(job, m->wo, 1u << m->x->type, rank, rank == 3 ? cut : whole);
-    m->out_dim = (int)m->wo->shape[rank - 1];
+    if (!wo) return EXIT_OK;
+    int rank = wo->rank == 3 ? 3 : 2;
+    int rc = run_check(job, wo, RUN_FLOATS, rank, rank == 3 ? cut : whole);
+    m->out_dim = (int)wo->shape[rank - 1];
     return rc;
 }
 
-/* An optional tensor with one axis, of the type of x. */
-static int check_vector(run_job *job, const layer *m, const char *name, const char *axis,
-                        int size, const ph_tensor **tensor)
+/* Biases and gains: each optional, one axis. */
+static int check_vectors(run_job *job, run_layer_job *m)
 {
-    const run_axis axes[] = {{axis, size, 0}};
-    *tensor = run_find(job, name);
-    return *tensor ? run_check(job, *tensor, 1u << m->x->type, 1, axes) : EXIT_OK;
+    const struct {
+        int parameter;
+        const char *name;
+        run_axis axis;
+    } list[] = {{BQ, "bq", {"heads*dim", (int64_t)m->q.heads * m->q.dim, 0}},
+                {BK, "bk", {"heads*dim", (int64_t)m->k.heads * m->k.dim, 0}},
+                {BV, "bv", {"heads*dim", (int64_t)m->v.heads * m->v.dim, 0}},
+                {BO, "bo", {"out_dim", m->out_dim, 0}},
+                {Q_NORM, "q_norm", {"qk_dim", m->q.dim, 0}},
+                {K_NORM, "k_norm", {"qk_dim", m->q.dim, 0}}};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        const ph_tensor *tensor = run_find(job, list[i].name);
+        m->parameter[list[i].parameter] = tensor;
+        int rc = tensor ? run_check(job, tensor, RUN_FLOATS, 1, &list[i].axis) : EXIT_OK;
+        if (rc) return rc;
+    }
+    if (m->parameter[BO] && !m->parameter[WO])
+        return run_missing(job, "wo", "'bo' is there");
+    return EXIT_OK;
 }
 
-static int check_vectors(run_job *job, layer *m)
-{
-    const char *columns = "heads*dim";
-    int rc = check_vector(job, m, "bq", columns, m->q.heads * m->q.dim, &m->bq);
-    if (!rc) rc = check_vector(job, m, "bk", columns, m->k.heads * m->k.dim, &m->bk);
-    if (!rc) rc = check_vector(job, m, "bv", columns, m->v.heads * m->v.dim, &m->bv);
-    if (!rc) rc = check_vector(job, m, "bo", "out_dim", m->out_dim, &m->bo);
-    if (!rc) rc = check_vector(job, m, "q_norm", "qk_dim", m->q.dim, &m->q_norm);
-    if (!rc) rc = check_vector(job, m, "k_norm", "qk_dim", m->q.dim, &m->k_norm);
-    if (!rc && m->bo && !m->wo) rc = run_missing(job, "wo", "'bo' is there");
-    return rc;
-}
-
-static int check_dout(run_job *job, layer *m)
+static int check_dout(run_job *job, run_layer_job *m)
 {
     const run_axis axes[] = {{"batch", m->common.attn.batch, 0},
                              {"q_len", m->common.attn.q_len, 0},
@@ -185,8 +179,25 @@ static int check_dout(run_job *job, layer *m)
 
 /* ---- options ---- */
 
+/* Rotation takes the numbers of a head in pairs, and positions from 0 on. */
+static int check_turned(run_job *job, const run_layer_job *m)
+{
+    char expected[120];
+    if (m->q.dim % 2) {
+        snprintf(expected, sizeof expected,
+                 "heads of an even qk_dim because of --rope, found qk_dim = %d",
+                 m->q.dim);
+        return run_wrong(job, m->q.tensor, expected);
+    }
+    if (job->options->has_offset && job->options->offset < 0)
+        return cli_fail(EXIT_USAGE,
+                        "option --offset is %lld, expected 0 or more with --rope",
+                        (long long)job->options->offset);
+    return EXIT_OK;
+}
+
 /* "BASE", "BASE,half" or "BASE,interleaved" */
-static int read_rope(run_job *job, layer *m)
+static int read_rope(run_job *job, run_layer_job *m)
 {
     char base[64], quote[CLI_QUOTE_SIZE];
     const char *text = job->options->rope;
@@ -197,10 +208,12 @@ static int read_rope(run_job *job, layer *m)
     if (good) {
         memcpy(base, text, length);
         base[length] = 0;
-        good = cli_read_real(base, &m->rope_base) && m->rope_base > 0;
+        good = cli_read_real(base, &m->rope_base) && (float)m->rope_base > 0 &&
+               isfinite((float)m->rope_base);
     }
     m->rope_interleaved = !strcmp(layout, "interleaved");
-    if (good && (m->rope_interleaved || !strcmp(layout, "half"))) return EXIT_OK;
+    if (good && (m->rope_interleaved || !strcmp(layout, "half")))
+        return check_turned(job, m);
     return cli_fail(
         EXIT_USAGE,
         "option --rope is '%s', expected a base above 0, and after a comma half "
@@ -208,22 +221,22 @@ static int read_rope(run_job *job, layer *m)
         cli_quote(text, quote, sizeof quote));
 }
 
-static int check_norm(run_job *job, const layer *m)
+static int check_norm(run_job *job, const run_layer_job *m)
 {
-    if (!job->options->qk_norm && (m->q_norm || m->k_norm))
+    if (!job->options->qk_norm && (m->parameter[Q_NORM] || m->parameter[K_NORM]))
         return cli_fail(
             EXIT_USAGE,
             "option --qk-norm is missing, expected because tensor '%s' is there",
-            m->q_norm ? "q_norm" : "k_norm");
+            m->parameter[Q_NORM] ? "q_norm" : "k_norm");
     if (!job->options->qk_norm) return EXIT_OK;
-    if (!m->q_norm) return run_missing(job, "q_norm", "--qk-norm is given");
-    if (!m->k_norm) return run_missing(job, "k_norm", "--qk-norm is given");
+    if (!m->parameter[Q_NORM]) return run_missing(job, "q_norm", "--qk-norm is given");
+    if (!m->parameter[K_NORM]) return run_missing(job, "k_norm", "--qk-norm is given");
     return EXIT_OK;
 }
 
 int run_layer(run_job *job)
 {
-    layer m = {0};
+    run_layer_job m = {0};
     int rc = run_check_names(job, "layer mode", run_layer_names);
     if (!rc) rc = check_x(job, &m);
     if (!rc) rc = check_matrices(job, &m);
@@ -233,8 +246,6 @@ int run_layer(run_job *job)
     if (!rc) rc = read_rope(job, &m);
     if (!rc) rc = check_norm(job, &m);
     if (!rc) rc = run_read_common(job, &m.common);
-    if (rc) return rc;
-    return cli_fail(EXIT_UNSUPPORTED,
-                    "%s: tensor 'x' asks for layer mode, which this build does not have",
-                    job->path);
+    if (!rc) rc = run_layer_call(job, &m);
+    return rc;
 }

@@ -7,7 +7,8 @@
 
 enum { USAGE = 2, INPUT = 3 };
 
-#define F PH_TYPE_F32
+#define F   PH_TYPE_F32
+#define ANY "F32, BF16 or F16"
 
 /* x (2, 3, 8), 4 heads of 6 for q and k (2 key heads), of 5 for v (1 value head). */
 static float numbers[4096];
@@ -52,19 +53,20 @@ static const wrong list[] = {
      "q_len, model_dim)",
      0},
     {"x", PH_TYPE_I32, 3, {2, 3, 8}, INPUT, "tensor 'x' is I32", 0},
-    {"x",
+    {"wq", PH_TYPE_I32, 2, {8, 24}, INPUT, "tensor 'wq' is I32 (8, 24), expected F32", 0},
+    {"memory",
      PH_TYPE_BF16,
      3,
-     {2, 3, 8},
+     {2, 5, 8},
      INPUT,
-     "tensor 'wq' is F32 (8, 24), expected BF16",
+     "'memory' is BF16 (2, 5, 8), expected F32",
      0},
     {"x",
      F,
      3,
      {2, 3, 9},
      INPUT,
-     "tensor 'wq' is F32 (8, 24), expected F32 (in_dim = 9, "
+     "tensor 'wq' is F32 (8, 24), expected " ANY " (in_dim = 9, "
      "heads*dim)",
      0},
     {"memory",
@@ -80,7 +82,7 @@ static const wrong list[] = {
      3,
      {2, 5, 6},
      INPUT,
-     "tensor 'wk' is F32 (8, 12), expected F32 (in_dim = 6",
+     "tensor 'wk' is F32 (8, 12), expected " ANY " (in_dim = 6",
      0},
     {"wq",
      F,
@@ -95,17 +97,17 @@ static const wrong list[] = {
      3,
      {3, 8, 6},
      INPUT,
-     "tensor 'wq' is F32 (3, 8, 6), expected F32 (heads = 4",
+     "tensor 'wq' is F32 (3, 8, 6), expected " ANY " (heads = 4",
      0},
     {"wq",
      F,
      3,
      {4, 9, 6},
      INPUT,
-     "tensor 'wq' is F32 (4, 9, 6), expected F32 (heads = 4, "
+     "tensor 'wq' is F32 (4, 9, 6), expected " ANY " (heads = 4, "
      "in_dim = 8, dim)",
      0},
-    {"wq", F, 1, {8}, INPUT, "tensor 'wq' is F32 (8), expected F32 (in_dim = 8", 0},
+    {"wq", F, 1, {8}, INPUT, "tensor 'wq' is F32 (8), expected " ANY " (in_dim = 8", 0},
     {"wk",
      F,
      2,
@@ -133,7 +135,7 @@ static const wrong list[] = {
      2,
      {21, 7},
      INPUT,
-     "tensor 'wo' is F32 (21, 7), expected F32 (q_heads*v_dim = "
+     "tensor 'wo' is F32 (21, 7), expected " ANY " (q_heads*v_dim = "
      "20, out_dim)",
      0},
     {"wo",
@@ -141,38 +143,44 @@ static const wrong list[] = {
      3,
      {4, 6, 7},
      INPUT,
-     "tensor 'wo' is F32 (4, 6, 7), expected F32 (q_heads = 4, "
+     "tensor 'wo' is F32 (4, 6, 7), expected " ANY " (q_heads = 4, "
      "v_dim = 5, out_dim)",
      0},
-    {"wo", PH_TYPE_F16, 2, {20, 7}, INPUT, "tensor 'wo' is F16 (20, 7), expected F32", 0},
+    {"wo",
+     PH_TYPE_F64,
+     2,
+     {20, 7},
+     INPUT,
+     "tensor 'wo' is F64 (20, 7), expected " ANY,
+     0},
     {"bq",
      F,
      1,
      {12},
      INPUT,
-     "tensor 'bq' is F32 (12), expected F32 (heads*dim = 24)",
+     "tensor 'bq' is F32 (12), expected " ANY " (heads*dim = 24)",
      0},
     {"bk",
      F,
      1,
      {24},
      INPUT,
-     "tensor 'bk' is F32 (24), expected F32 (heads*dim = 12)",
+     "tensor 'bk' is F32 (24), expected " ANY " (heads*dim = 12)",
      0},
     {"bv",
      F,
      2,
      {1, 5},
      INPUT,
-     "tensor 'bv' is F32 (1, 5), expected F32 (heads*dim = 5)",
+     "tensor 'bv' is F32 (1, 5), expected " ANY " (heads*dim = 5)",
      0},
-    {"bo", F, 1, {8}, INPUT, "tensor 'bo' is F32 (8), expected F32 (out_dim = 7)", 0},
+    {"bo", F, 1, {8}, INPUT, "tensor 'bo' is F32 (8), expected " ANY " (out_dim = 7)", 0},
     {"q_norm",
      F,
      1,
      {5},
      INPUT,
-     "tensor 'q_norm' is F32 (5), expected F32 (qk_dim = 6)",
+     "tensor 'q_norm' is F32 (5), expected " ANY " (qk_dim = 6)",
      HEADS " --qk-norm"},
     {"q_norm",
      F,
@@ -231,6 +239,27 @@ static const wrong list[] = {
      HEADS " --rope 10000,halb"},
     {"x", F, 3, {2, 3, 8}, USAGE, "--rope is 'x,half', expected", HEADS " --rope x,half"},
     {"x", F, 3, {2, 3, 8}, USAGE, "--rope is '10000,', expected", HEADS " --rope 10000,"},
+    {"x",
+     F,
+     3,
+     {2, 3, 8},
+     USAGE,
+     "--rope is '1e-50', expected a base above 0",
+     HEADS " --rope 1e-50"},
+    {"x",
+     F,
+     3,
+     {2, 3, 8},
+     USAGE,
+     "option --offset is -1, expected 0 or more with --rope",
+     HEADS " --rope 100 --offset -1"},
+    {"wo",
+     F,
+     -1,
+     {0},
+     INPUT,
+     "tensor 'wq' is F32 (8, 24), expected heads of an even qk_dim because of --rope",
+     "--heads 8 --k-heads 4 --v-heads 1 --rope 100"},
     {"memory", F, 3, {2, 5, 8}, USAGE, "option --offset is missing", HEADS " --causal"},
 };
 
@@ -259,7 +288,25 @@ static void refused(void)
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) refuse(&list[i]);
 }
 
-static const check_case cases[] = {{"refused", refused}, {0, 0}};
+/* What only the library can see in the numbers. */
+static void refused_numbers(void)
+{
+    static const int32_t lens[] = {3, 4};
+    static const float nan_gate[] = {1, 1, 0.0f / 0.0f, 1};
+    trial t = good();
+    trial_add(&t, "q_lens", PH_TYPE_I32, lens, 2, -1, -1, -1);
+    trial_result got = trial_run(&t, HEADS);
+    CHECK(got.code == INPUT && !got.out, "code %d: %s", got.code, got.said);
+    CHECK(strstr(got.said, "q_lens[1] is 4, expected 0 to 3"), "\"%s\"", got.said);
+    t = good();
+    trial_add(&t, "gate", F, nan_gate, 4, -1, -1, -1);
+    got = trial_run(&t, HEADS);
+    CHECK(got.code == INPUT && !got.out, "code %d: %s", got.code, got.said);
+    CHECK(strstr(got.said, "gate"), "\"%s\"", got.said);
+}
+
+static const check_case cases[] = {
+    {"refused", refused}, {"refused_numbers", refused_numbers}, {0, 0}};
 
 int main(int argc, char **argv)
 {
