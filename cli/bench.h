@@ -33,6 +33,7 @@ typedef struct bench_job {
 } bench_job;
 
 extern const bench_shape bench_shapes[]; /* ended by a NULL name */
+extern const bench_job bench_layer_forward, bench_layer_train; /* bench_layer.c */
 
 /* The shape with its batch filled in for this machine; 0 if memory does not suffice. */
 int bench_fit(bench_shape *shape);

@@ -1,5 +1,5 @@
 /*
- * bench_shapes.c - the table of shapes and their jobs; see bench.h.
+ * bench_shapes.c - the table of shapes and the jobs of attention; see bench.h.
  *
  * FLOPs are useful ones: forward two products of 2 B H Tq Tk d, backward five; causal
  * counts half. Decoding reads every key and value once.
@@ -134,6 +134,11 @@ const bench_shape bench_shapes[] = {
     {"backward-odd-59",          &backward, 2,  8,  8,  500,  500,  59, F32,  0},
     {"backward-odd-111",         &backward, 2,  8,  8,  500,  500, 111, F32,  0},
     {"backward-gqa-causal",      &backward, 1, 32,  8, 1024, 1024, 128, F32,  1},
+    {"layer-20", &bench_layer_forward,       32,  8,  8,   20,   20,  64, F32,  0},
+    {"layer-20-train", &bench_layer_train,   32,  8,  8,   20,   20,  64, F32,  0},
+    {"layer-512", &bench_layer_forward,       4,  8,  8,  512,  512,  64, F32,  0},
+    {"layer-512-train", &bench_layer_train,   4,  8,  8,  512,  512,  64, F32,  0},
+    {"layer-512-train-bf16", &bench_layer_train, 4, 8, 8, 512,  512,  64, BF16, 0},
     {.name = NULL}};
 /* clang-format on */
 
