@@ -150,10 +150,11 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
     }
 }
 
-/* 2^x of one number with the kernels' own exponential */
+/* 2^x of one number with the kernels' own exponential, which has 2^0 = 1 exactly */
 static float power2(const ph_call *call, float x)
 {
     float row[PH_LANES] = {x};
+    if (x == 0) return 1;
     call->kernels->weights(PH_LANES, row, 0);
     return row[0];
 }
