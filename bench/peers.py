@@ -162,6 +162,14 @@ def last_level_cache():
     return best or 64 << 20
 
 
+def job_of(shape):
+    if shape["name"].startswith("layer"):
+        return "layer training" if "-train" in shape["name"] else "layer"
+    if shape["name"].startswith("backward"):
+        return "backward"
+    return "decode" if shape["q_len"] == 1 else "forward"
+
+
 def list_shapes(program):
     """The table of `polyhead bench --list`, read as it is printed."""
     text = subprocess.run([program, "bench", "--list"], check=True, capture_output=True,
@@ -174,35 +182,25 @@ def list_shapes(program):
         sizes = ("q_heads", "kv_heads", "q_len", "kv_len", "dim")
         shape = dict(zip(sizes, map(int, word[2:7])))
         shape.update(name=word[0], dtype=word[7], causal="causal" in word[8:])
-        shape["job"] = ("backward" if "backward" in word[0] else
-                        "decode" if shape["q_len"] == 1 else "forward")
+        shape["job"] = job_of(shape)
         if word[1] == "many":  # as many as exceed the last-level cache
             one = 2 * shape["kv_heads"] * shape["kv_len"] * shape["dim"] * ELEMENT[word[7]]
             shape["batch"] = max(2 * last_level_cache(), 128 << 20) // one + 1
         else:
             shape["batch"] = int(word[1])
-        if not word[0].startswith("layer"):
-            shapes.append(shape)
-    return shapes + LAYERS
-
-
-def layer_shape(name, job, batch, time_steps):
-    return {"name": name, "job": job, "batch": batch, "q_heads": 8, "kv_heads": 8,
-            "q_len": time_steps, "kv_len": time_steps, "dim": 64, "dtype": "f32",
-            "causal": False}
-
-
-LAYERS = [layer_shape("layer-20", "layer", 32, 20),
-          layer_shape("layer-20-training", "layer training", 32, 20),
-          layer_shape("layer-512", "layer", 4, 512),
-          layer_shape("layer-512-training", "layer training", 4, 512)]
+        shapes.append(shape)
+    return shapes
 
 
 # ---- memory: the same for both sides, in large pages as `polyhead bench` has it ----
 
+def kind_of(torch, dtype):
+    return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+
+
 def tensor(torch, shape, dtype, keep):
     """An uninitialised tensor; what it lives in is added to keep."""
-    kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    kind = kind_of(torch, dtype)
     count, large = math.prod(shape), 2 << 20
     room = mmap.mmap(-1, count * ELEMENT[dtype] + large,
                      flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -298,28 +296,31 @@ class LayerProblem:
         self.training = shape["job"] == "layer training"
         b, t, width = shape["batch"], shape["q_len"], shape["q_heads"] * shape["dim"]
         torch.manual_seed(1)
+        dtype, kind = shape["dtype"], kind_of(torch, shape["dtype"])
         new = lambda *size: tensor(torch, size, "f32", self.keep)
-        self.x, self.dout, self.out, self.dx = (new(b, t, width) for _ in range(4))
+        self.x, self.dout, self.out, self.dx = (
+            tensor(torch, (b, t, width), dtype, self.keep) for _ in range(4))
         self.x.normal_()
         self.dout.normal_()
         self.module = torch.nn.MultiheadAttention(width, shape["q_heads"], batch_first=True)
         torch.nn.init.normal_(self.module.in_proj_bias)
         torch.nn.init.normal_(self.module.out_proj.bias)
-        self.module.train(self.training)
+        self.module.train(self.training).to(kind)
         self._prepare_ours(new, width)
 
     def _prepare_ours(self, new, width):
         lib, s, at = self.ctx.lib, self.shape, lambda x: x.data_ptr()
         attn = Attn(batch=s["batch"], q_heads=s["q_heads"], q_len=s["q_len"],
-                    kv_len=s["kv_len"], qk_dim=s["dim"], backward=int(self.training))
+                    kv_len=s["kv_len"], qk_dim=s["dim"], dtype=DTYPES[s["dtype"]],
+                    backward=int(self.training))
         desc = LayerDesc(model_dim=width, attn=attn)
         self.layer = c_void_p()
         self.ctx.check(lib.ph_layer_create(byref(self.layer), self.ctx.handle, byref(desc)))
-        with self.torch.no_grad():  # y = x w, where PyTorch has y = x w^T
+        with self.torch.no_grad():  # floats; y = x w, where PyTorch has y = x w^T
             parts = [*self.module.in_proj_weight.chunk(3), self.module.out_proj.weight]
-            self.w = [part.t().contiguous() for part in parts]
-            self.b = [*self.module.in_proj_bias.detach().chunk(3),
-                      self.module.out_proj.bias.detach()]
+            self.w = [part.t().float().contiguous() for part in parts]
+            parts = [*self.module.in_proj_bias.chunk(3), self.module.out_proj.bias]
+            self.b = [part.float().contiguous() for part in parts]
         weights = LayerWeights(*map(at, self.w), *map(at, self.b))
         args = LayerArgs(x=at(self.x), out=at(self.out))
         self.dw = [new(width, width) for _ in range(4)]
@@ -463,8 +464,8 @@ def summary(rows):
             result[f"{name} {job}, T >= 128"] = mean(lambda r: kind(r) and r["q_len"] >= 128)
             result[f"{name} {job}, T <= 32"] = mean(lambda r: kind(r) and r["q_len"] <= 32)
         result[f"{name} decode"] = mean(lambda r: of_type(r) and r["job"] == "decode")
-    result["layer"] = mean(lambda r: r["job"] == "layer")
-    result["layer training"] = mean(lambda r: r["job"] == "layer training")
+        for job in ("layer", "layer training"):
+            result[f"{name} {job}"] = mean(lambda r: of_type(r) and r["job"] == job)
     prompt = lambda r: r["dtype"] == "f32" and r["job"] in ("forward", "backward")
     result["f32, T >= 128"] = mean(lambda r: prompt(r) and r["q_len"] >= 128)
     result["f32, T <= 32"] = mean(lambda r: prompt(r) and r["q_len"] <= 32)
