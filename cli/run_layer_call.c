@@ -47,7 +47,6 @@ static void describe(call *c)
     a->dtype = o->has_dtype ? (ph_dtype)o->dtype : run_dtype(m->x->type);
     c->zero_scale = o->has_scale && (float)o->scale == 0;
     c->turned = turns && !m->memory && a->q_offset != 0;
-    if (c->zero_scale) a->scale = 1;
     d->model_dim = at_least_one(m->model_dim);
     d->memory_dim = m->memory || c->turned ? at_least_one(m->memory_dim) : 0;
     d->concat = !m->parameter[WO];

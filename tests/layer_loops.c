@@ -9,19 +9,19 @@
 
 #include "check.h"
 
-enum { MOST = LAYER_MOST };
+enum { MOST = LOOPS_MOST };
 
-const uint64_t *layer_seed;
+const uint64_t *loops_seed;
 
-typedef layer_item item;
-typedef layer_problem problem;
-typedef layer_result result;
+typedef loops_item item;
+typedef loops_problem problem;
+typedef loops_result result;
 
-const char *const layer_names[ITEMS] = {
+const char *const loops_names[ITEMS] = {
     "x",  "memory", "wq",     "wk",   "wv",   "wo",   "bq",    "bk",   "bv",
     "bo", "q_norm", "k_norm", "bias", "gate", "sink", "alibi", "dout", "dlse"};
 
-int layer_size(const item *t)
+int loops_size(const item *t)
 {
     int count = 1;
     for (int i = 0; i < t->rank; i++) count *= t->n[i];
@@ -135,7 +135,7 @@ static void output(const problem *p, result *r, int b, int i)
     }
 }
 
-void layer_solve(const problem *p, result *r)
+void loops_solve(const problem *p, result *r)
 {
     const item *source = &p->t[p->t[MEMORY].there ? MEMORY : X], *t = p->t;
     memset(r, 0, sizeof *r);
@@ -153,13 +153,13 @@ void layer_solve(const problem *p, result *r)
 }
 
 /* What dout and dlse are the gradients of. */
-double layer_loss(const problem *p)
+double loops_loss(const problem *p)
 {
     static result r;
     double sum = 0;
-    layer_solve(p, &r);
-    for (int i = 0; i < layer_size(&p->t[DOUT]); i++) sum += p->t[DOUT].v[i] * r.out[i];
-    for (int i = 0; p->t[DLSE].there && i < layer_size(&p->t[DLSE]); i++)
+    loops_solve(p, &r);
+    for (int i = 0; i < loops_size(&p->t[DOUT]); i++) sum += p->t[DOUT].v[i] * r.out[i];
+    for (int i = 0; p->t[DLSE].there && i < loops_size(&p->t[DLSE]); i++)
         if (isfinite(r.lse[i])) sum += p->t[DLSE].v[i] * r.lse[i];
     return sum;
 }
@@ -167,15 +167,15 @@ double layer_loss(const problem *p)
 /* ---- problems ---- */
 
 /* A tensor of random numbers, or none; sizes below 0 end the list. */
-void layer_put(problem *p, int i, ph_type type, int n0, int n1, int n2, int n3)
+void loops_put(problem *p, int i, ph_type type, int n0, int n1, int n2, int n3)
 {
     static float wide[MOST], back[MOST];
-    uint64_t state = *layer_seed * 100 + (uint64_t)i;
+    uint64_t state = *loops_seed * 100 + (uint64_t)i;
     item *t = &p->t[i];
     const int n[] = {n0, n1, n2, n3};
     *t = (item){.there = 1, .type = type};
     while (t->rank < 4 && n[t->rank] >= 0) t->n[t->rank] = n[t->rank], t->rank++;
-    int count = layer_size(t);
+    int count = loops_size(t);
     for (int k = 0; k < count; k++) wide[k] = check_normal(&state) * (i == X ? 1 : 0.6f);
     ph_tensor from = {.type = PH_TYPE_F32,
                       .rank = 1,
@@ -189,7 +189,7 @@ void layer_put(problem *p, int i, ph_type type, int n0, int n1, int n2, int n3)
     for (int k = 0; k < count; k++) t->v[k] = (double)back[k];
 }
 
-problem *layer_make(int heads, int k_heads, int v_heads, int kv_len, ph_type type)
+problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_type type)
 {
     static problem p;
     memset(&p, 0, sizeof p);
@@ -197,29 +197,29 @@ problem *layer_make(int heads, int k_heads, int v_heads, int kv_len, ph_type typ
     p.heads = heads, p.k_heads = k_heads, p.v_heads = v_heads, p.out_dim = 7;
     p.kv_len = kv_len ? kv_len : p.q_len;
     p.left = p.right = -1;
-    layer_put(&p, X, type, 2, 5, 6, -1);
-    if (kv_len) p.source = 5, layer_put(&p, MEMORY, type, 2, kv_len, 5, -1);
-    layer_put(&p, WQ, PH_TYPE_F32, 6, heads * 4, -1, -1);
-    layer_put(&p, WK, PH_TYPE_F32, p.source, k_heads * 4, -1, -1);
-    layer_put(&p, WV, PH_TYPE_F32, p.source, v_heads * 3, -1, -1);
-    layer_put(&p, WO, PH_TYPE_F32, heads * 3, 7, -1, -1);
-    layer_put(&p, DOUT, type, 2, 5, 7, -1);
+    loops_put(&p, X, type, 2, 5, 6, -1);
+    if (kv_len) p.source = 5, loops_put(&p, MEMORY, type, 2, kv_len, 5, -1);
+    loops_put(&p, WQ, PH_TYPE_F32, 6, heads * 4, -1, -1);
+    loops_put(&p, WK, PH_TYPE_F32, p.source, k_heads * 4, -1, -1);
+    loops_put(&p, WV, PH_TYPE_F32, p.source, v_heads * 3, -1, -1);
+    loops_put(&p, WO, PH_TYPE_F32, heads * 3, 7, -1, -1);
+    loops_put(&p, DOUT, type, 2, 5, 7, -1);
     return &p;
 }
 
-void layer_put_biases(problem *p, ph_type type)
+void loops_put_biases(problem *p, ph_type type)
 {
-    layer_put(p, BQ, type, p->heads * p->qk_dim, -1, -1, -1);
-    layer_put(p, BK, type, p->k_heads * p->qk_dim, -1, -1, -1);
-    layer_put(p, BV, type, p->v_heads * p->v_dim, -1, -1, -1);
-    layer_put(p, BO, type, p->out_dim, -1, -1, -1);
+    loops_put(p, BQ, type, p->heads * p->qk_dim, -1, -1, -1);
+    loops_put(p, BK, type, p->k_heads * p->qk_dim, -1, -1, -1);
+    loops_put(p, BV, type, p->v_heads * p->v_dim, -1, -1, -1);
+    loops_put(p, BO, type, p->out_dim, -1, -1, -1);
 }
 
-void layer_put_norm(problem *p, ph_type type)
+void loops_put_norm(problem *p, ph_type type)
 {
     p->norm = 1;
-    layer_put(p, Q_NORM, type, p->qk_dim, -1, -1, -1);
-    layer_put(p, K_NORM, type, p->qk_dim, -1, -1, -1);
+    loops_put(p, Q_NORM, type, p->qk_dim, -1, -1, -1);
+    loops_put(p, K_NORM, type, p->qk_dim, -1, -1, -1);
 }
 
 /* (in, heads*dim) to (heads, in, dim) */
@@ -231,26 +231,26 @@ static void cut(const float *from, int in, int heads, int dim, float *to)
                 to[(h * in + i) * dim + d] = from[(i * heads + h) * dim + d];
 }
 
-int layer_heads(const problem *p, int i)
+int loops_heads(const problem *p, int i)
 {
     return i == WK ? p->k_heads : i == WV ? p->v_heads : p->heads;
 }
 
-trial layer_load(const problem *p)
+trial loops_load(const problem *p)
 {
     static float room[4][MOST];
     trial b = {0};
     for (int i = 0; i < ITEMS; i++) {
         const item *t = &p->t[i];
-        int n = t->n[0], c = t->n[1], h = layer_heads(p, i);
+        int n = t->n[0], c = t->n[1], h = loops_heads(p, i);
         if (!t->there) continue;
         if (p->per_head && i >= WQ && i <= WV) {
             cut(t->file, n, h, c / h, room[i - WQ]);
-            trial_add(&b, layer_names[i], t->type, room[i - WQ], h, n, c / h, -1);
+            trial_add(&b, loops_names[i], t->type, room[i - WQ], h, n, c / h, -1);
         } else if (p->per_head && i == WO) {
-            trial_add(&b, layer_names[i], t->type, t->file, h, n / h, c, -1);
+            trial_add(&b, loops_names[i], t->type, t->file, h, n / h, c, -1);
         } else {
-            trial_add(&b, layer_names[i], t->type, t->file, n, t->rank > 1 ? c : -1,
+            trial_add(&b, loops_names[i], t->type, t->file, n, t->rank > 1 ? c : -1,
                       t->rank > 2 ? t->n[2] : -1, t->rank > 3 ? t->n[3] : -1);
         }
     }

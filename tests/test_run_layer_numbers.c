@@ -10,7 +10,7 @@
 #include "check.h"
 #include "layer_loops.h"
 
-enum { MOST = LAYER_MOST };
+enum { MOST = LOOPS_MOST };
 
 #define F PH_TYPE_F32
 
@@ -45,11 +45,11 @@ static void near(const char *name, const float *x, const double *expected, int c
               "%s[%d] is %.9g, expected %.9g", name, i, (double)x[i], expected[i]);
 }
 
-static void check_results(const layer_problem *p, const ph_file *out, ph_type type)
+static void check_results(const loops_problem *p, const ph_file *out, ph_type type)
 {
-    static layer_result r;
+    static loops_result r;
     int n = p->batch, h = p->heads, rows = p->q_len, keys = p->kv_len;
-    layer_solve(p, &r);
+    loops_solve(p, &r);
     near("lse", numbers(out, "lse", F, n, h, rows, -1), r.lse, n * h * rows, F);
     near("weights", numbers(out, "weights", F, n, h, rows, keys), r.weights,
          n * h * rows * keys, F);
@@ -64,20 +64,20 @@ static void check_results(const layer_problem *p, const ph_file *out, ph_type ty
 }
 
 /* d(loss) by central differences of tensor i, against its gradient in OUT. */
-static void check_gradient(layer_problem *p, const ph_file *out, int i)
+static void check_gradient(loops_problem *p, const ph_file *out, int i)
 {
     static double expected[MOST], whole[MOST];
-    layer_item *t = &p->t[i];
+    loops_item *t = &p->t[i];
     char name[16];
-    int count = layer_size(t), n = t->n[0], c = t->n[1], h = layer_heads(p, i);
+    int count = loops_size(t), n = t->n[0], c = t->n[1], h = loops_heads(p, i);
     const float *x;
-    snprintf(name, sizeof name, "d%s", layer_names[i]);
+    snprintf(name, sizeof name, "d%s", loops_names[i]);
     for (int k = 0; k < count; k++) {
         const double step = 0x1p-13, old = t->v[k];
         t->v[k] = old + step;
-        double up = layer_loss(p);
+        double up = loops_loss(p);
         t->v[k] = old - step;
-        whole[k] = expected[k] = (up - layer_loss(p)) / (2 * step);
+        whole[k] = expected[k] = (up - loops_loss(p)) / (2 * step);
         t->v[k] = old;
     }
     if (p->per_head && i >= WQ && i <= WV) {
@@ -95,11 +95,11 @@ static void check_gradient(layer_problem *p, const ph_file *out, int i)
 }
 
 /* Everything there is to compare, forward and backward. */
-static void compare(layer_problem *p, const char *words)
+static void compare(loops_problem *p, const char *words)
 {
     char line[200];
     int expected = 6, found = 0;
-    trial b = layer_load(p);
+    trial b = loops_load(p);
     snprintf(line, sizeof line, "%s --weights --stats", words);
     trial_result got = trial_run(&b, line);
     CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
@@ -119,38 +119,38 @@ static void compare(layer_problem *p, const char *words)
 
 static void plain(void)
 {
-    layer_problem *p = layer_make(4, 4, 4, 0, F);
+    loops_problem *p = loops_make(4, 4, 4, 0, F);
     compare(p, "--heads 4");
-    layer_put_biases(p, F);
+    loops_put_biases(p, F);
     compare(p, "--heads 4 --threads 2");
-    layer_put(p, DLSE, F, 2, 4, 5, -1);
+    loops_put(p, DLSE, F, 2, 4, 5, -1);
     p->scale = 0.7;
     compare(p, "--heads 4 --scale 0.7 --threads 1 --isa ref");
 }
 
 static void no_output_matrix(void)
 {
-    layer_problem *p = layer_make(4, 4, 4, 0, F);
+    loops_problem *p = loops_make(4, 4, 4, 0, F);
     p->t[WO].there = 0;
     p->out_dim = 12;
-    layer_put(p, DOUT, F, 2, 5, 12, -1);
+    loops_put(p, DOUT, F, 2, 5, 12, -1);
     compare(p, "--heads 4");
 }
 
 /* Heads of the per-head form need no option; a bias on its own is fine. */
 static void per_head(void)
 {
-    layer_problem *p = layer_make(4, 2, 1, 0, F);
+    loops_problem *p = loops_make(4, 2, 1, 0, F);
     p->per_head = 1;
-    layer_put(p, BK, F, 8, -1, -1, -1);
+    loops_put(p, BK, F, 8, -1, -1, -1);
     compare(p, "");
     compare(p, "--heads 4 --k-heads 2 --v-heads 1");
 }
 
 static void cross(void)
 {
-    layer_problem *p = layer_make(4, 4, 4, 7, F);
-    layer_put_biases(p, F);
+    loops_problem *p = loops_make(4, 4, 4, 7, F);
+    loops_put_biases(p, F);
     compare(p, "--heads 4");
     p->right = 0, p->offset = 2;
     compare(p, "--heads 4 --causal --offset 2");
@@ -158,14 +158,14 @@ static void cross(void)
 
 static void grouped(void)
 {
-    compare(layer_make(4, 2, 2, 0, F), "--heads 4 --k-heads 2 --v-heads 2");
-    compare(layer_make(4, 1, 2, 7, F), "--heads 4 --k-heads 1 --v-heads 2");
-    compare(layer_make(4, 2, 4, 0, F), "--heads 4 --k-heads 2");
+    compare(loops_make(4, 2, 2, 0, F), "--heads 4 --k-heads 2 --v-heads 2");
+    compare(loops_make(4, 1, 2, 7, F), "--heads 4 --k-heads 1 --v-heads 2");
+    compare(loops_make(4, 2, 4, 0, F), "--heads 4 --k-heads 2");
 }
 
 static void rope(void)
 {
-    layer_problem *p = layer_make(4, 2, 2, 0, F);
+    loops_problem *p = loops_make(4, 2, 2, 0, F);
     p->base = 10000, p->rope = 1;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --rope 10000");
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --rope 10000,half");
@@ -176,65 +176,65 @@ static void rope(void)
 /* A query turns by its position among the keys. */
 static void rope_offset(void)
 {
-    layer_problem *p = layer_make(4, 2, 2, 7, F);
+    loops_problem *p = loops_make(4, 2, 2, 7, F);
     p->base = 100, p->rope = 1, p->offset = 2;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --rope 100 --offset 2");
-    p = layer_make(2, 2, 1, 0, F);
+    p = loops_make(2, 2, 1, 0, F);
     p->base = 100, p->rope = 2, p->offset = 3, p->right = 0;
     compare(p, "--heads 2 --v-heads 1 --rope 100,interleaved --offset 3 --causal");
 }
 
 static void qk_norm(void)
 {
-    layer_problem *p = layer_make(4, 2, 2, 0, F);
-    layer_put_norm(p, F);
+    loops_problem *p = loops_make(4, 2, 2, 0, F);
+    loops_put_norm(p, F);
     p->norm = 1;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --qk-norm");
-    layer_put_biases(p, F);
+    loops_put_biases(p, F);
     p->base = 100, p->rope = 1;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --qk-norm --rope 100");
 }
 
 static void masks(void)
 {
-    layer_problem *p = layer_make(2, 2, 2, 0, F);
+    loops_problem *p = loops_make(2, 2, 2, 0, F);
     p->right = 0;
     compare(p, "--heads 2 --causal");
     p->left = 2, p->right = 1;
     compare(p, "--heads 2 --window 2,1");
     p->has_visible = 1;
     for (int i = 0; i < 10; i++) p->visible[i] = i % 3 != 0;
-    layer_put(p, BIAS, F, 1, 2, 5, 5);
+    loops_put(p, BIAS, F, 1, 2, 5, 5);
     p->softcap = 1.5;
     compare(p, "--heads 2 --window 2,1 --softcap 1.5");
-    layer_put(p, ALIBI, F, 2, -1, -1, -1);
+    loops_put(p, ALIBI, F, 2, -1, -1, -1);
     compare(p, "--heads 2 --window 2,1 --softcap 1.5");
 }
 
 static void gate_and_sink(void)
 {
-    layer_problem *p = layer_make(2, 2, 2, 0, F);
-    layer_put_biases(p, F);
-    layer_put(p, GATE, F, 2, -1, -1, -1);
-    layer_put(p, SINK, F, 2, -1, -1, -1);
+    loops_problem *p = loops_make(2, 2, 2, 0, F);
+    loops_put_biases(p, F);
+    loops_put(p, GATE, F, 2, -1, -1, -1);
+    loops_put(p, SINK, F, 2, -1, -1, -1);
     compare(p, "--heads 2");
-    layer_put(p, GATE, F, 2, 2, 5, -1);
+    loops_put(p, GATE, F, 2, 2, 5, -1);
     compare(p, "--heads 2");
 }
 
 /* NaN beyond the lengths must be seen nowhere. */
 static void lengths(void)
 {
-    layer_problem *p = layer_make(4, 2, 2, 7, F);
-    layer_put_biases(p, F);
+    loops_problem *p = loops_make(4, 2, 2, 7, F);
+    loops_put_biases(p, F);
     p->has_lens = 1;
     p->q_lens[0] = 3, p->q_lens[1] = 5, p->kv_lens[0] = 7, p->kv_lens[1] = 4;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2");
     for (int i = 3 * 6; i < 5 * 6; i++) p->t[X].file[i] = NAN;
     for (int i = (7 + 4) * 5; i < 14 * 5; i++) p->t[MEMORY].file[i] = NAN;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2");
-    p = layer_make(2, 2, 2, 0, F);
-    layer_put_norm(p, F);
+    p = loops_make(2, 2, 2, 0, F);
+    loops_put_norm(p, F);
     p->has_lens = p->norm = 1, p->right = 0;
     p->q_lens[0] = 0, p->q_lens[1] = 4, p->kv_lens[0] = 2, p->kv_lens[1] = 5;
     compare(p, "--heads 2 --causal --qk-norm");
@@ -244,11 +244,11 @@ static void lengths(void)
 static void dropout(void)
 {
     static float kept[MOST];
-    layer_problem *p = layer_make(2, 2, 2, 0, F);
+    loops_problem *p = loops_make(2, 2, 2, 0, F);
     const char *words = "--heads 2 --dropout 0.4 --seed 9";
     char line[100];
     int dropped = 0;
-    trial b = layer_load(p);
+    trial b = loops_load(p);
     snprintf(line, sizeof line, "%s --weights", words);
     trial_result got = trial_run(&b, line);
     CHECK(got.code == 0, "code %d: %s", got.code, got.said);
@@ -263,22 +263,22 @@ static void dropout(void)
 /* Parameters may have types of their own; gradients come in them. */
 static void types(void)
 {
-    layer_problem *p = layer_make(4, 2, 2, 0, PH_TYPE_BF16);
-    layer_put_biases(p, F);
+    loops_problem *p = loops_make(4, 2, 2, 0, PH_TYPE_BF16);
+    loops_put_biases(p, F);
     compare(p, "--heads 4 --k-heads 2 --v-heads 2");
-    layer_put(p, WQ, PH_TYPE_BF16, 6, 16, -1, -1);
-    layer_put(p, WO, PH_TYPE_F16, 12, 7, -1, -1);
-    layer_put_biases(p, PH_TYPE_BF16);
-    layer_put_norm(p, PH_TYPE_BF16);
+    loops_put(p, WQ, PH_TYPE_BF16, 6, 16, -1, -1);
+    loops_put(p, WO, PH_TYPE_F16, 12, 7, -1, -1);
+    loops_put_biases(p, PH_TYPE_BF16);
+    loops_put_norm(p, PH_TYPE_BF16);
     p->norm = 1;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --qk-norm");
-    p = layer_make(4, 2, 2, 7, PH_TYPE_F16);
+    p = loops_make(4, 2, 2, 7, PH_TYPE_F16);
     compare(p, "--heads 4 --k-heads 2 --v-heads 2");
 }
 
-static trial_result run_good(const layer_problem *p, const char *words)
+static trial_result run_good(const loops_problem *p, const char *words)
 {
-    trial b = layer_load(p);
+    trial b = loops_load(p);
     trial_result got = trial_run(&b, words);
     CHECK(got.code == 0 && got.out, "%s: code %d: %s", words, got.code, got.said);
     return got;
@@ -306,9 +306,9 @@ static void same_bytes(const ph_file *a, const ph_file *b)
 static void same_in_both_forms(void)
 {
     const char *words = "--heads 4 --k-heads 2 --v-heads 1 --rope 100 --qk-norm --causal";
-    layer_problem *p = layer_make(4, 2, 1, 0, F);
-    layer_put_biases(p, F);
-    layer_put_norm(p, F);
+    loops_problem *p = loops_make(4, 2, 1, 0, F);
+    loops_put_biases(p, F);
+    loops_put_norm(p, F);
     trial_result whole = run_good(p, words);
     p->per_head = 1;
     trial_result cut = run_good(p, words);
@@ -324,15 +324,15 @@ static void same_in_both_forms(void)
 static void converted_first(void)
 {
     static float wide[ITEMS][MOST];
-    layer_problem *p = layer_make(2, 2, 2, 0, PH_TYPE_BF16);
-    for (int i = WQ; i <= WV; i++) layer_put(p, i, PH_TYPE_BF16, 6, p->t[i].n[1], -1, -1);
-    layer_put(p, WO, PH_TYPE_BF16, 6, 7, -1, -1);
-    layer_put_biases(p, PH_TYPE_BF16);
+    loops_problem *p = loops_make(2, 2, 2, 0, PH_TYPE_BF16);
+    for (int i = WQ; i <= WV; i++) loops_put(p, i, PH_TYPE_BF16, 6, p->t[i].n[1], -1, -1);
+    loops_put(p, WO, PH_TYPE_BF16, 6, 7, -1, -1);
+    loops_put_biases(p, PH_TYPE_BF16);
     trial_result narrow = run_good(p, "--heads 2");
     for (int i = 0; i < ITEMS; i++) {
         if (!p->t[i].there) continue;
         p->t[i].type = F;
-        for (int k = 0; k < layer_size(&p->t[i]); k++) /* bits that rounding takes off */
+        for (int k = 0; k < loops_size(&p->t[i]); k++) /* bits that rounding takes off */
             wide[i][k] = (float)(p->t[i].v[k] * (1 + 0x1p-12));
         memcpy(p->t[i].file, wide[i], sizeof wide[i]);
     }
@@ -345,9 +345,9 @@ static void converted_first(void)
 
 static void scale_of_zero(void)
 {
-    layer_problem *p = layer_make(2, 2, 2, 0, F);
-    layer_put_biases(p, F);
-    layer_put_norm(p, F);
+    loops_problem *p = loops_make(2, 2, 2, 0, F);
+    loops_put_biases(p, F);
+    loops_put_norm(p, F);
     p->norm = 1;
     p->scale = 1e-30;
     compare(p, "--heads 2 --qk-norm --scale 0");
@@ -411,7 +411,7 @@ static const check_case cases[] = {{"plain", plain},
 
 int main(int argc, char **argv)
 {
-    layer_seed = &check_seed;
+    loops_seed = &check_seed;
     if (trial_begin() != 0) return 1;
     int failed = check_main(argc, argv, cases);
     trial_end();
