@@ -384,14 +384,71 @@ static void after_fork(void)
     problem_free(&q);
 }
 
+/* ---- many at once ------------------------------------------------------------------------------------- */
+
+typedef struct worker {
+    ph_ctx *ctx;
+    problem p;
+    const problem *right;
+    const char *why;
+} worker;
+
+/* One plan, four rounds over it, with a smaller call in between. */
+static void *work(void *arg)
+{
+    worker *w = arg;
+    ph_plan *plan = NULL, *other = NULL;
+    ph_attn small = {.batch = 1, .q_heads = 1, .q_len = 1, .kv_len = 1, .qk_dim = 1};
+    float one[1] = {1}, out[1];
+    ph_args args = {.q = one, .k = one, .v = one, .out = out};
+    w->why = refused(w->ctx, ph_plan_create(&plan, w->ctx, &w->p.attn));
+    if (!w->why) w->why = refused(w->ctx, ph_plan_create(&other, w->ctx, &small));
+    for (int round = 0; round < 4 && !w->why; round++) {
+        problem_wipe(&w->p);
+        w->why = refused(w->ctx, ph_forward(plan, &w->p.args));
+        if (!w->why) w->why = refused(w->ctx, ph_forward(other, &args));
+        if (!w->why) w->why = refused(w->ctx, ph_backward(plan, &w->p.args, &w->p.grads));
+        if (!w->why) w->why = differs(&w->p, w->right);
+    }
+    ph_plan_free(other);
+    ph_plan_free(plan);
+    return NULL;
+}
+
+/* Several ctx at the same time, on threads of the caller: they do not disturb each other. */
+static void many_ctx(void)
+{
+    enum { WORKERS = 4 };
+    static worker all[WORKERS];
+    for (int index = 0; index < 30 / CASES_SLOW; index++) {
+        problem right;
+        pthread_t thread[WORKERS];
+        if (left_out(index)) continue;
+        for (int n = 0; n < WORKERS; n++) {
+            ph_options options = {.threads = 1 + n % 3};
+            twins(&all[n].p, &right, index, 900);
+            if (n < WORKERS - 1) problem_free(&right);
+            all[n].right = &right;
+            CHECK(ph_open(&all[n].ctx, &options) == PH_OK, "no ctx %d", n);
+        }
+        ph_ctx *ctx = need_ctx(NULL);
+        must(ctx, drive_backward(ctx, &right));
+        for (int n = 0; n < WORKERS; n++) pthread_create(&thread[n], NULL, work, &all[n]);
+        for (int n = 0; n < WORKERS; n++) pthread_join(thread[n], NULL);
+        for (int n = 0; n < WORKERS; n++) {
+            CHECK(!all[n].why, "case %d, ctx %d: %s", index, n, all[n].why);
+            ph_close(all[n].ctx);
+            problem_free(&all[n].p);
+        }
+        problem_free(&right);
+    }
+}
+
 static const check_case cases[] = {
-    {"threads", threads},
-    {"instruction_sets", instruction_sets},
-    {"own_loop", own_loop},
-    {"company", company},
-    {"chunks", chunks},
-    {"after_fork", after_fork},
-    {0, 0},
+    {"threads", threads},   {"instruction_sets", instruction_sets},
+    {"own_loop", own_loop}, {"company", company},
+    {"chunks", chunks},     {"after_fork", after_fork},
+    {"many_ctx", many_ctx}, {0, 0},
 };
 
 int main(int argc, char **argv)

@@ -5,6 +5,7 @@
  * The codes that only files can cause (PH_BAD_FILE, PH_IO_ERROR) are not reachable here;
  * PH_OUT_OF_MEMORY has a program of its own.
  */
+#define _GNU_SOURCE
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -340,6 +341,32 @@ static void variant_list(void)
           "something beyond the list");
 }
 
+/* Each name can be asked for; the environment lowers a choice and never raises it. */
+static void instruction_set(void)
+{
+    const char *const *list = ph_isa_list();
+    int count = 0;
+    while (list[count]) count++;
+    CHECK(count >= 1 && !strcmp(list[0], "ref"), "the weakest is %s", list[0]);
+    for (int asked = 0; asked <= count; asked++)
+        for (int lowered = 0; lowered <= count; lowered++) {
+            ph_ctx *ctx = NULL;
+            ph_options o = {.isa = asked < count ? list[asked] : NULL};
+            if (lowered < count)
+                setenv("POLYHEAD_ISA", list[lowered], 1);
+            else
+                unsetenv("POLYHEAD_ISA");
+            ph_status status = ph_open(&ctx, &o);
+            unsetenv("POLYHEAD_ISA");
+            int want = asked < lowered ? asked : lowered;
+            if (want == count) want = count - 1;
+            CHECK(status == PH_OK, "refused: %s", ph_status_text(status));
+            CHECK(!strcmp(ph_isa(ctx), list[want]), "got %s, expected %s", ph_isa(ctx),
+                  list[want]);
+            ph_close(ctx);
+        }
+}
+
 static const check_case cases[] = {
     {"opening", opening},
     {"other_device", other_device},
@@ -352,6 +379,7 @@ static const check_case cases[] = {
     {"plan_pointers", plan_pointers},
     {"describe", describe},
     {"variant_list", variant_list},
+    {"instruction_set", instruction_set},
     {0, 0},
 };
 

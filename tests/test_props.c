@@ -420,6 +420,75 @@ static void gate_by_row_and_by_head(void)
     }
 }
 
+/* ---- values without rounding ------------------------------------------------------------------------- */
+
+/* One key: the output is v itself, tiny and huge numbers included. */
+static void one_key(void)
+{
+    static const double odd[] = {0, 1e-45, -1e-40, 3e38, -3e38, 1.17e-38, 1, -7.25};
+    for (int type = PH_F32; type <= PH_BF16; type++) {
+        problem p = {.attn = {.batch = 1,
+                              .q_heads = 2,
+                              .k_heads = 1,
+                              .v_heads = 1,
+                              .q_len = 7,
+                              .kv_len = 1,
+                              .qk_dim = 5,
+                              .v_dim = 19,
+                              .dtype = (ph_dtype)type},
+                     .with = {.lse = 1}};
+        problem_build(&p, 2);
+        for (int d = 0; d < 8; d++)
+            if (type != PH_F16) tensor_set(&p.v, 0, 0, 0, d, odd[d]);
+        tensor_set(&p.v, 0, 0, 0, 9, 6e-8); /* the smallest f16 */
+        FOR_EACH_ISA(isa)
+        {
+            ph_ctx *ctx = need_ctx(*isa);
+            must(ctx, drive_forward(ctx, &p));
+            for (int h = 0; h < 2; h++)
+                for (int i = 0; i < 7; i++)
+                    for (int d = 0; d < 19; d++)
+                        CHECK(tensor_get(&p.out, 0, h, i, d) ==
+                                  tensor_get(&p.v, 0, 0, 0, d),
+                              "type %d on %s: out %.9g, v %.9g", type, *isa,
+                              tensor_get(&p.out, 0, h, i, d),
+                              tensor_get(&p.v, 0, 0, 0, d));
+        }
+        problem_free(&p);
+    }
+}
+
+/* q, k and v may be one tensor: the bits of three copies. */
+static void one_tensor(void)
+{
+    problem p = {.attn = {.batch = 2,
+                          .q_heads = 3,
+                          .q_len = 50,
+                          .kv_len = 50,
+                          .qk_dim = 24,
+                          .mask = PH_MASK_CAUSAL},
+                 .with = {.lse = 1}};
+    problem q = like(&p);
+    problem_build(&p, 3);
+    problem_build(&q, 3);
+    for (int b = 0; b < 2; b++)
+        for (int h = 0; h < 3; h++) {
+            copy_head(&q.k, b, h, &p.q, b, h);
+            copy_head(&q.v, b, h, &p.q, b, h);
+        }
+    p.args.k = p.args.v = p.args.q;
+    FOR_EACH_ISA(isa)
+    {
+        ph_ctx *ctx = need_ctx(*isa);
+        must(ctx, drive_forward(ctx, &p));
+        must(ctx, drive_forward(ctx, &q));
+        CHECK(tensor_same(&p.out, &q.out) && tensor_same(&p.lse, &q.lse),
+              "on %s: bits differ", *isa);
+    }
+    problem_free(&p);
+    problem_free(&q);
+}
+
 /* ---- the floating-point mode ------------------------------------------------------------------------ */
 
 #ifdef __SSE__
@@ -465,6 +534,8 @@ static const check_case cases[] = {
     {"far_cap", far_cap},
     {"gate_zero_is_absent", gate_zero_is_absent},
     {"gate_by_row_and_by_head", gate_by_row_and_by_head},
+    {"one_key", one_key},
+    {"one_tensor", one_tensor},
     {"mode_untouched", mode_untouched},
     {0, 0},
 };
