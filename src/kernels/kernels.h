@@ -47,8 +47,8 @@ typedef struct ph_kernels {
 
     /* ---- packing: conversion to f32 happens here ---- */
 
-    /* dst[k*ld + r] = scale * rows[r][k] for r < count; lanes r in [count, round up to 16
-       or ld) become 0. count <= ld. */
+    /* dst[k*ld + r] = scale * rows[r][k] for r < count; lanes r in [count, ld) become 0.
+       count <= ld; up to PH_PACK_SLACK floats behind the last line may be overwritten. */
     void (*pack_across)(float *dst, int64_t ld, const void *const *rows, int count, int k,
                         ph_dtype type, float scale);
 
@@ -104,7 +104,8 @@ typedef struct ph_kernels {
     void (*gradient)(int m, int n, float *s, float *dp, const float *drop,
                      const float *lse, const float *delta, float cap);
 
-    /* s[c] = 2^(s[c] - lse) */
+    /* s[c] = 2^(s[c] - lse); n any, room up to 16. Here as in softmax and gradient a score
+       is not above what it is measured from, but for rounding. */
     void (*weights)(int n, float *s, float lse);
 
     /* sum_c x[c] * y[c] in 16 lanes; n any, x and y have room up to 16 and hold zeros. */
@@ -122,7 +123,7 @@ typedef struct ph_kernels {
     /* s[c] += factor * bias[c] and -inf where bias[c] is -inf; c < n, any n. */
     void (*add_bias)(int n, float *s, const float *bias, float factor);
 
-    /* s[c] -= slope * |first + c| */
+    /* s[c] -= slope * |first + c|, whole numbers below 2^24; n any, room up to 16. */
     void (*add_alibi)(int n, float *s, float slope, float first);
 
     /* s[c] = cap * tanh(s[c] / cap); n any, room up to 16. */
