@@ -104,8 +104,8 @@ typedef struct ph_kernels {
     void (*gradient)(int m, int n, float *s, float *dp, const float *drop,
                      const float *lse, const float *delta, float cap);
 
-    /* s[c] = 2^(s[c] - lse); n any, room up to 16. Here as in softmax and gradient a score
-       is not above what it is measured from, but for rounding. */
+    /* s[c] = 2^(s[c] - lse); n any, room up to 16. Here, as in softmax and gradient, a
+       score is not above what it is measured from, but for rounding. */
     void (*weights)(int n, float *s, float lse);
 
     /* sum_c x[c] * y[c] in 16 lanes; n any, x and y have room up to 16 and hold zeros. */
