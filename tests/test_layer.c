@@ -1,0 +1,401 @@
+/*
+ * test_layer.c - the multi-head layer (polyhead_layer.h): against its formulas in double,
+ * the formulas against finite differences, and the promises: same bits for every number
+ * of threads, instruction set and form of the matrices, and token by token.
+ */
+#include <math.h>
+
+#include "cases.h"
+#include "check.h"
+#include "layer_oracle.h"
+#include "polyhead_layer.h"
+
+static ph_ctx *open_ctx(const char *isa, int threads)
+{
+    ph_ctx *ctx = NULL;
+    ph_options o = {.isa = isa, .threads = threads};
+    CHECK(ph_open(&ctx, &o) == PH_OK, "no context");
+    return ctx;
+}
+
+/* Runs a case; backward too if its layer can. */
+static ph_status run(ph_ctx *ctx, layer_case *c)
+{
+    ph_layer *layer = NULL;
+    ph_status status = ph_layer_create(&layer, ctx, &c->desc);
+    if (status == PH_OK && !c->saved && c->desc.attn.backward) {
+        c->saved_bytes = ph_layer_saved(layer);
+        c->saved = aligned_alloc(64, c->saved_bytes + 64);
+        memset(c->saved, 0xff, c->saved_bytes);
+        c->args.saved = c->saved;
+    }
+    if (status == PH_OK) status = ph_layer_forward(layer, &c->weights, &c->args);
+    if (status == PH_OK && c->desc.attn.backward)
+        status = ph_layer_backward(layer, &c->weights, &c->args, &c->grads);
+    ph_layer_free(layer);
+    return status;
+}
+
+/* ---- the formulas ------------------------------------------------------------------ */
+
+/* Every gradient of the oracle by central differences of its own loss. */
+static void finite_differences(void)
+{
+    for (int n = 0; n < 40 / CASES_SLOW; n++) {
+        layer_case c;
+        layer_draw(&c, check_seed + 1, n);
+        int usable = c.desc.attn.dropout == 0 && c.desc.attn.q_len < 12;
+        if (usable) layer_oracle_backward(&c);
+        for (int id = 0; id < LT_GRADS && usable; id++) {
+            uint64_t r = (uint64_t)n;
+            layer_tensor *t = &c.t[id];
+            for (int k = 0; t->data && k < 12; k++) {
+                size_t i = (size_t)check_below(&r, (int)t->count);
+                double here = t->value[i], step = 1e-5, want = c.g[id].value[i];
+                if (!isfinite(here) || here == 0) continue;
+                t->value[i] = here + step;
+                double up = layer_oracle_loss(&c);
+                t->value[i] = here - step;
+                double found = (up - layer_oracle_loss(&c)) / (2 * step);
+                t->value[i] = here;
+                CHECK(fabs(found - want) <= 1e-6 + 1e-6 * fabs(want),
+                      "case %d: d%s[%zu] is %.10g, differences give %.10g; %s", n,
+                      layer_names[id], i, want, found, layer_text(&c));
+            }
+        }
+        layer_case_free(&c);
+    }
+}
+
+static void against_oracle(const char *isa, int count, uint64_t seed)
+{
+    ph_ctx *ctx = open_ctx(isa, 2);
+    for (int n = 0; n < count; n++) {
+        layer_case c;
+        layer_draw(&c, seed, n);
+        ph_status status = run(ctx, &c);
+        CHECK(status == PH_OK, "case %d: %s; %s", n, ph_error(ctx), layer_text(&c));
+        layer_oracle_forward(&c);
+        const char *why = layer_compare(&c, 0);
+        CHECK(!why, "case %d, %s: %s; %s", n, isa, why, layer_text(&c));
+        layer_oracle_backward(&c);
+        why = layer_compare(&c, 1);
+        CHECK(!why, "case %d, %s: %s; %s", n, isa, why, layer_text(&c));
+        layer_case_free(&c);
+    }
+    ph_close(ctx);
+}
+
+static void random_layers(void)
+{
+    against_oracle(NULL, 1000 / CASES_SLOW, check_seed + 2);
+}
+
+static void random_layers_ref(void)
+{
+    against_oracle("ref", 150 / CASES_SLOW, check_seed + 3);
+}
+
+/* ---- same bits --------------------------------------------------------------------- */
+
+/* Everything the library wrote, in plain order, for comparison. */
+static void snapshot(const layer_case *c, double *to)
+{
+    for (int id = LT_OUT; id < LT_COUNT; id++)
+        for (size_t i = 0; c->t[id].data && i < c->t[id].count; i++)
+            *to++ = layer_get(c, &c->t[id], id, i);
+    for (int id = 0; id < LT_GRADS; id++)
+        for (size_t i = 0; c->g[id].data && i < c->g[id].count; i++)
+            *to++ = layer_get(c, &c->g[id], id, i);
+}
+
+static size_t snapshot_count(const layer_case *c)
+{
+    size_t count = 0;
+    for (int id = LT_OUT; id < LT_COUNT; id++) count += c->t[id].count;
+    for (int id = 0; id < LT_GRADS; id++) count += c->g[id].count;
+    return count;
+}
+
+static void check_same(ph_ctx *ctx, layer_case *c, const double *want, const char *what)
+{
+    size_t count = snapshot_count(c);
+    double *found = calloc(count + 1, sizeof *found);
+    layer_wipe(c);
+    CHECK(run(ctx, c) == PH_OK, "%s: %s", what, ph_error(ctx));
+    snapshot(c, found);
+    for (size_t i = 0; i < count; i++)
+        CHECK(!memcmp(&found[i], &want[i], sizeof *want),
+              "%s: number %zu is %.9g, was %.9g; %s", what, i, found[i], want[i],
+              layer_text(c));
+    free(found);
+}
+
+static void same_bits(void)
+{
+    ph_ctx *one = open_ctx(NULL, 1), *two = open_ctx(NULL, 2), *seven = open_ctx(NULL, 7);
+    ph_ctx *ref = open_ctx("ref", 2), *avx2 = open_ctx("avx2", 3);
+    for (int n = 0; n < 120 / CASES_SLOW; n++) {
+        layer_case c;
+        layer_draw(&c, check_seed + 4, n);
+        double *want = calloc(snapshot_count(&c) + 1, sizeof *want);
+        CHECK(run(one, &c) == PH_OK, "%s", ph_error(one));
+        snapshot(&c, want);
+        check_same(two, &c, want, "two threads");
+        check_same(seven, &c, want, "seven threads");
+        check_same(ref, &c, want, "ref");
+        check_same(avx2, &c, want, "avx2");
+        for (int id = LT_WQ; id <= LT_WV; id++)
+            for (int form = PH_FORM_WHOLE; form <= PH_FORM_HEADS; form++) {
+                layer_set_form(&c, id, (ph_form)form);
+                check_same(two, &c, want, form ? "per head" : "whole");
+            }
+        free(want);
+        layer_case_free(&c);
+    }
+    ph_close(one), ph_close(two), ph_close(seven), ph_close(ref), ph_close(avx2);
+}
+
+/* A batch row alone gives the bits it gives in company. */
+static void batch_alone(void)
+{
+    ph_ctx *ctx = open_ctx(NULL, 2);
+    enum { BATCH = 5, LEN = 7, MODEL = 24, WIDE = LEN * MODEL };
+    layer_case c;
+    memset(&c, 0, sizeof c);
+    c.desc = (ph_layer_desc){.model_dim = MODEL,
+                             .out_dim = MODEL,
+                             .rope = PH_ROPE_HALF,
+                             .rope_dims = 8,
+                             .rope_base = 10000};
+    c.desc.attn = (ph_attn){.batch = BATCH,
+                            .q_heads = 3,
+                            .k_heads = 3,
+                            .v_heads = 3,
+                            .q_len = LEN,
+                            .kv_len = LEN,
+                            .qk_dim = 8,
+                            .v_dim = 8,
+                            .mask = PH_MASK_CAUSAL};
+    layer_build(&c, check_seed,
+                1u << LT_X | 1u << LT_WQ | 1u << LT_WK | 1u << LT_WV | 1u << LT_WO |
+                    1u << LT_OUT,
+                0);
+    CHECK(run(ctx, &c) == PH_OK, "%s", ph_error(ctx));
+    ph_layer_desc alone = c.desc;
+    ph_layer *layer = NULL;
+    alone.attn.batch = 1;
+    CHECK(ph_layer_create(&layer, ctx, &alone) == PH_OK, "%s", ph_error(ctx));
+    for (int b = 0; b < BATCH; b++) {
+        float out[WIDE];
+        ph_layer_args args = c.args;
+        args.x = (float *)c.t[LT_X].data + b * WIDE;
+        args.out = out;
+        CHECK(ph_layer_forward(layer, &c.weights, &args) == PH_OK, "%s", ph_error(ctx));
+        CHECK(!memcmp(out, (float *)c.t[LT_OUT].data + b * WIDE, sizeof out),
+              "batch row %d differs", b);
+    }
+    ph_layer_free(layer);
+    layer_case_free(&c);
+    ph_close(ctx);
+}
+
+/* ---- decoding ---------------------------------------------------------------------- */
+
+/* A LLaMA-like layer: grouped heads, rotation, causal, no biases. */
+enum {
+    D_BATCH = 3,
+    D_LEN = 150,
+    D_MODEL = 40,
+    D_HEADS = 6,
+    D_KV = 2,
+    D_DIM = 10,
+    D_CAP = 160,
+    D_MATRIX = D_MODEL * D_HEADS * D_DIM
+};
+
+/* Where token t of batch row b lies in x and out. */
+static int token(int b, int t)
+{
+    return (b * D_LEN + t) * D_MODEL;
+}
+
+static ph_layer_desc decode_desc(int q_len, int cache)
+{
+    ph_layer_desc d = {.model_dim = D_MODEL,
+                       .rope = PH_ROPE_INTERLEAVED,
+                       .qk_norm = 1,
+                       .rope_base = 500000,
+                       .cache = cache,
+                       .k_form = PH_FORM_HEADS};
+    d.attn = (ph_attn){.batch = D_BATCH,
+                       .q_heads = D_HEADS,
+                       .k_heads = D_KV,
+                       .v_heads = D_KV,
+                       .q_len = q_len,
+                       .kv_len = cache ? D_CAP : q_len,
+                       .qk_dim = D_DIM,
+                       .mask = PH_MASK_CAUSAL};
+    return d;
+}
+
+typedef struct decoder {
+    float x[D_BATCH * D_LEN * D_MODEL], whole[D_BATCH * D_LEN * D_MODEL];
+    float k_cache[D_BATCH * D_KV * D_CAP * D_DIM],
+        v_cache[D_BATCH * D_KV * D_CAP * D_DIM];
+    float w[4 * D_MATRIX], norm[D_DIM];
+    ph_layer_weights weights;
+} decoder;
+
+static void decoder_init(decoder *d)
+{
+    uint64_t r = check_seed;
+    for (int i = 0; i < D_BATCH * D_LEN * D_MODEL; i++) d->x[i] = check_normal(&r);
+    for (int i = 0; i < 4 * D_MATRIX; i++) d->w[i] = check_normal(&r) / 6;
+    for (int i = 0; i < D_DIM; i++) d->norm[i] = 1 + check_normal(&r) / 4;
+    d->weights = (ph_layer_weights){.wq = d->w,
+                                    .wk = d->w + D_MATRIX,
+                                    .wv = d->w + 2 * D_MATRIX,
+                                    .wo = d->w + 3 * D_MATRIX,
+                                    .q_norm = d->norm};
+    memset(d->k_cache, 0xff, sizeof d->k_cache); /* NaN */
+    memset(d->v_cache, 0xff, sizeof d->v_cache);
+}
+
+/* The next `step` tokens of each batch row (fewer at its end); rows may be at different
+   places. Compares with the whole prompt. */
+static void decode_step(ph_ctx *ctx, const ph_layer *layer, decoder *d, int step,
+                        int32_t *past, const int32_t *ends)
+{
+    static float x[D_BATCH * D_LEN * D_MODEL], out[D_BATCH * D_LEN * D_MODEL];
+    int32_t lens[D_BATCH];
+    for (int b = 0; b < D_BATCH; b++) {
+        int left = ends[b] - past[b];
+        lens[b] = left < step ? left : step;
+        for (int t = 0; t < step; t++)
+            for (int e = 0; e < D_MODEL; e++)
+                x[(b * step + t) * D_MODEL + e] =
+                    t < lens[b] ? d->x[token(b, past[b] + t) + e] : NAN;
+    }
+    ph_layer_args args = {.x = x,
+                          .out = out,
+                          .past = past,
+                          .k_cache = d->k_cache,
+                          .v_cache = d->v_cache,
+                          .attn = {.q_lens = lens}};
+    CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
+    for (int b = 0; b < D_BATCH; b++)
+        for (int t = 0; t < step; t++)
+            for (int e = 0; e < D_MODEL; e++) {
+                float found = out[(b * step + t) * D_MODEL + e];
+                float want = t < lens[b] ? d->whole[token(b, past[b] + t) + e] : 0;
+                CHECK(!memcmp(&found, &want, sizeof found),
+                      "row %d token %d + %d of %d: %.9g, whole prompt %.9g", b, past[b],
+                      t, step, (double)found, (double)want);
+            }
+    for (int b = 0; b < D_BATCH; b++) past[b] += lens[b];
+}
+
+static void decoding(void)
+{
+    static const int threads[] = {1, 2, 7}, steps[] = {1, 5, 33, 150};
+    decoder *d = malloc(sizeof *d);
+    ph_ctx *ctx = open_ctx(NULL, 2);
+    ph_layer *layer = NULL;
+    ph_layer_desc desc = decode_desc(D_LEN, 0);
+    decoder_init(d);
+    ph_layer_args args = {.x = d->x, .out = d->whole};
+    CHECK(ph_layer_create(&layer, ctx, &desc) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
+    ph_layer_free(layer);
+    ph_close(ctx);
+    for (int n = 0; n < 12; n++) {
+        int step = steps[n % 4];
+        int32_t past[D_BATCH] = {0, 0, 0}, ends[D_BATCH] = {D_LEN, D_LEN - 40, D_LEN};
+        ctx = open_ctx(NULL, threads[n / 4]);
+        desc = decode_desc(step, 1);
+        CHECK(ph_layer_create(&layer, ctx, &desc) == PH_OK, "%s", ph_error(ctx));
+        while (past[0] < D_LEN) decode_step(ctx, layer, d, step, past, ends);
+        ph_layer_free(layer);
+        ph_close(ctx);
+    }
+    free(d);
+}
+
+/* past moves the rotation only: scores, and so the output, hardly change. */
+static void rotation_is_relative(void)
+{
+    ph_ctx *ctx = open_ctx(NULL, 1);
+    decoder *d = malloc(sizeof *d);
+    float *moved = malloc(sizeof d->whole);
+    int32_t past[D_BATCH] = {1000, 7, 99999};
+    ph_layer *layer = NULL;
+    ph_layer_desc desc = decode_desc(D_LEN, 0);
+    decoder_init(d);
+    ph_layer_args args = {.x = d->x, .out = d->whole};
+    CHECK(ph_layer_create(&layer, ctx, &desc) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
+    args.past = past, args.out = moved;
+    CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
+    for (int i = 0; i < D_BATCH * D_LEN * D_MODEL; i++)
+        CHECK(fabsf(moved[i] - d->whole[i]) < 1e-4f, "number %d: %g, not %g", i,
+              (double)moved[i], (double)d->whole[i]);
+    ph_layer_free(layer);
+    free(moved), free(d);
+    ph_close(ctx);
+}
+
+/* Gradients that are not wanted change nothing about the others. */
+static void parts_of_backward(void)
+{
+    ph_ctx *ctx = open_ctx(NULL, 2);
+    for (int n = 0; n < 60 / CASES_SLOW; n++) {
+        layer_case c;
+        layer_draw(&c, check_seed + 5, n);
+        CHECK(run(ctx, &c) == PH_OK, "%s", ph_error(ctx));
+        layer_oracle_backward(&c);
+        layer_wipe(&c);
+        void **wanted[] = {&c.grads.dx,
+                           &c.grads.dmemory,
+                           (void **)&c.grads.dwq,
+                           (void **)&c.grads.dwk,
+                           (void **)&c.grads.dwv,
+                           (void **)&c.grads.dwo,
+                           (void **)&c.grads.dbq,
+                           (void **)&c.grads.dbk,
+                           (void **)&c.grads.dbv,
+                           (void **)&c.grads.dbo,
+                           (void **)&c.grads.dq_norm,
+                           (void **)&c.grads.dk_norm,
+                           (void **)&c.grads.dbias,
+                           (void **)&c.grads.dgate,
+                           (void **)&c.grads.dsink};
+        uint64_t r = check_seed + (uint64_t)n;
+        for (int id = 0; id < LT_GRADS; id++)
+            if (check_below(&r, 2)) { /* forget it here, so that it is not compared */
+                *wanted[id] = NULL;
+                free(c.g[id].data);
+                c.g[id].data = NULL;
+            }
+        CHECK(run(ctx, &c) == PH_OK, "%s; %s", ph_error(ctx), layer_text(&c));
+        const char *why = layer_compare(&c, 1);
+        CHECK(!why, "case %d: %s; %s", n, why, layer_text(&c));
+        layer_case_free(&c);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"finite_differences", finite_differences},
+                                   {"random_layers", random_layers},
+                                   {"random_layers_ref", random_layers_ref},
+                                   {"same_bits", same_bits},
+                                   {"batch_alone", batch_alone},
+                                   {"decoding", decoding},
+                                   {"rotation_is_relative", rotation_is_relative},
+                                   {"parts_of_backward", parts_of_backward},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
