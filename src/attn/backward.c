@@ -15,7 +15,11 @@
 
 #include "attn/grad.h"
 
-enum { WAVE_BUDGET = 32 << 20 }; /* bytes of private dq that may be alive at once */
+enum {
+    WAVE_BUDGET = 32 << 20, /* bytes of private dq that may be alive at once */
+    FOLD = 8                /* row tiles after which sums of dk and dv are set aside: one
+                               chain over all rows of a long text would lose digits */
+};
 
 typedef struct worker {
     ph_grad_rows g;
@@ -23,9 +27,10 @@ typedef struct worker {
     float *k_across, *v_across; /* chunk, by blocks */
     float *k;                   /* (PH_CHUNK, k_pad) */
     int k_finite;
-    float *dk, *dv; /* (heads in cluster, PH_CHUNK, pad) */
-    float *dq_tile; /* (PH_GRAD_ROWS, k_pad) share of the chunk */
-    float *ones;    /* (mr) 1 */
+    float *dk, *dv;           /* (heads in cluster, PH_CHUNK, pad) */
+    float *dk_part, *dv_part; /* (PH_CHUNK, pad) sums of the last FOLD tiles */
+    float *dq_tile;           /* (PH_GRAD_ROWS, k_pad) share of the chunk */
+    float *ones;              /* (mr) 1 */
 } worker;
 
 /* Everything that is shared by the items of one call. */
@@ -68,6 +73,8 @@ static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
     w->k = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
     w->dk = ph_arena_floats(arena, heads_k * chunk * (size_t)plan->k_pad);
     w->dv = ph_arena_floats(arena, heads_v * chunk * (size_t)plan->v_pad);
+    w->dk_part = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
+    w->dv_part = ph_arena_floats(arena, chunk * (size_t)plan->v_pad);
     w->dq_tile = ph_arena_floats(arena, (size_t)PH_GRAD_ROWS * (size_t)plan->k_pad);
     w->ones = ph_arena_floats(arena, PH_MR_MAX);
 }
@@ -331,29 +338,57 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int k
         add_seen(call, w, j0, c_block, keys, dk, dv);
 }
 
+/* One tile of rows against the chunk; its share of dq is added to the target. */
+static void run_tile(const task *t, worker *w, int head_in_cluster, int k0, int keys,
+                     dq_target target, float *dk, float *dv)
+{
+    const ph_call *call = t->call;
+    const ph_rows *rows = w->g.rows;
+    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
+    ph_grad_rows_pack(call, &w->g, t->lse, t->delta);
+    memset(w->dq_tile, 0, (size_t)rows->count * (size_t)k_pad * sizeof(float));
+    for (int c = 0; c < keys; c += PH_BLOCK)
+        run_block(call, w, k0, c, ph_min(PH_BLOCK, keys - c), dk + (int64_t)c * k_pad,
+                  dv + (int64_t)c * v_pad);
+    for (int r = 0; call->grads->dq && r < rows->count; r++) {
+        int head = head_in_cluster + rows->head[r] - rows->head0;
+        float *dq = target.base + head * target.head + rows->token[r] * target.time;
+        call->kernels->axpy(k_pad, 1, w->dq_tile + (int64_t)r * k_pad, dq);
+    }
+}
+
+/* Adds the sums of the last tiles to those before, and starts new ones. */
+static void fold(const ph_call *call, worker *w, int keys, float *dk, float *dv)
+{
+    int k_floats = keys * call->plan->k_pad, v_floats = keys * call->plan->v_pad;
+    call->kernels->axpy(k_floats, 1, w->dk_part, dk);
+    call->kernels->axpy(v_floats, 1, w->dv_part, dv);
+    memset(w->dk_part, 0, (size_t)k_floats * sizeof(float));
+    memset(w->dv_part, 0, (size_t)v_floats * sizeof(float));
+}
+
 /* All rows of one group of heads against the chunk. */
 static void run_group(const task *t, worker *w, int head_in_cluster, int k0, int keys,
                       dq_target target, float *dk, float *dv)
 {
     const ph_call *call = t->call;
+    const ph_plan *plan = call->plan;
     const ph_rows *rows = w->g.rows;
-    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
-    int total = call->attn->q_len * rows->group;
-    for (int row = 0, next; row < total; row = next) {
-        next = ph_rows_gather(call, w->g.rows, row, total, PH_GRAD_ROWS);
-        if (next == row) break; /* beyond the valid queries */
-        if (rows->high <= k0 || rows->low >= k0 + keys) continue;
-        ph_grad_rows_pack(call, &w->g, t->lse, t->delta);
-        memset(w->dq_tile, 0, (size_t)rows->count * (size_t)k_pad * sizeof(float));
-        for (int c = 0; c < keys; c += PH_BLOCK)
-            run_block(call, w, k0, c, ph_min(PH_BLOCK, keys - c), dk + (int64_t)c * k_pad,
-                      dv + (int64_t)c * v_pad);
-        for (int r = 0; call->grads->dq && r < rows->count; r++) {
-            int head = head_in_cluster + rows->head[r] - rows->head0;
-            float *dq = target.base + head * target.head + rows->token[r] * target.time;
-            call->kernels->axpy(k_pad, 1, w->dq_tile + (int64_t)r * k_pad, dq);
-        }
+    int total = rows->extent.q_len * rows->group, tiles = 0;
+    /* with a single fold, adding to zeros, the parts may as well be the sums */
+    int direct = plan->cluster == plan->group && total <= FOLD * PH_GRAD_ROWS;
+    float *dk_part = direct ? dk : w->dk_part, *dv_part = direct ? dv : w->dv_part;
+    if (!direct) {
+        memset(dk_part, 0, (size_t)keys * (size_t)plan->k_pad * sizeof(float));
+        memset(dv_part, 0, (size_t)keys * (size_t)plan->v_pad * sizeof(float));
     }
+    for (int row = 0; row < total;) {
+        row = ph_rows_gather(call, w->g.rows, row, total, PH_GRAD_ROWS);
+        if (rows->high <= k0 || rows->low >= k0 + keys) continue;
+        run_tile(t, w, head_in_cluster, k0, keys, target, dk_part, dv_part);
+        if (!direct && ++tiles % FOLD == 0) fold(call, w, keys, dk, dv);
+    }
+    if (!direct) fold(call, w, keys, dk, dv);
 }
 
 /* Rounds and stores the chunk's rows of dk or dv; keys beyond the valid ones get 0. */
