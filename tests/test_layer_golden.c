@@ -1,9 +1,9 @@
 /*
  * test_layer_golden.c - the layer and its oracle against numbers computed by PyTorch.
  *
- * tests/golden_layer/layers.bin holds the problems, make.py beside it says how it was made
- * and how it is laid out. The oracle must agree to the rounding of the stored floats, the
- * library to a few of them.
+ * tests/golden_layer/layers.bin holds the problems, make.py beside it says how it was
+ * made and how it is laid out. The oracle must agree to the rounding of the stored
+ * floats, the library to a few of them.
  */
 #include <math.h>
 
