@@ -73,7 +73,8 @@ typedef struct case_with {
     int gate, sink, alibi, q_lens, kv_lens, dlse;
     int lse;        /* the caller wants it                                  */
     int gate_zeros; /* some gates are 0                                     */
-    int bias_holes; /* some biases are -inf, or (1) as good as                               */
+    int bias_holes; /* some biases are -inf, or (1) as good as
+          */
     case_layout layout;   /* of q, k, v                                           */
     case_layout out, dq;  /* of out, and of dq, dk, dv; never a reading-only one  */
     int dq_said;          /* dq, dk, dv have strides of their own                 */
@@ -125,9 +126,10 @@ int problem_untouched(const problem *p);
 /* One line that says what the problem is. */
 const char *problem_text(const problem *p);
 
-/* ---- memory ------------------------------------------------------------------------------ */
+/* ---- memory ----------------------------------------------------------------------- */
 
-/* What outputs hold before a call, byte by byte. As float -2.6e36, as f16 about -65000, as
+/* What outputs hold before a call, byte by byte. As float -2.6e36, as f16 about -65000,
+   as
    int32_t negative: nothing computes it. */
 enum { SLAB_PATTERN = 0xfb };
 
@@ -138,7 +140,7 @@ void slab_free(slab *s);
    (-1), or neither (0). */
 extern int case_guard_pages;
 
-/* ---- elements ---------------------------------------------------------------------------- */
+/* ---- elements --------------------------------------------------------------------- */
 
 int64_t tensor_at(const tensor *t, int b, int h, int i, int d); /* index in its slab */
 void *tensor_data(const tensor *t);                             /* NULL without tensor */

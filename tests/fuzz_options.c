@@ -1,8 +1,10 @@
 /*
  * fuzz_options.c - any bytes as a command line.
  *
- * The input is cut at zero bytes and line ends into arguments for a command that has every
- * kind of option. Whatever comes, the parser must either refuse with one clean sentence or
+ * The input is cut at zero bytes and line ends into arguments for a command that has
+ * every
+ * kind of option. Whatever comes, the parser must either refuse with one clean sentence
+ * or
  * leave every field within the limits of the table; and the second time it must do the
  * same. The sources are included because the program is not part of the library.
  */

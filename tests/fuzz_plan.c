@@ -2,11 +2,13 @@
  * fuzz_plan.c - libFuzzer target: bytes become a plan description and a small call.
  *
  * Whatever the bytes say, the plan is refused with a sentence, or its calls run and touch
- * nothing outside the tensors: every tensor lies in a block of exactly its size, so that an
+ * nothing outside the tensors: every tensor lies in a block of exactly its size, so that
+ * an
  * address checker sees one element too many; outputs of a refused call must not change.
  *
  * Each byte chooses one thing, zeros choose the usual one, and bytes that are missing are
- * zeros: any file is a valid input, and small changes of a file are small changes of a plan.
+ * zeros: any file is a valid input, and small changes of a file are small changes of a
+ * plan.
  */
 #include <limits.h>
 #include <math.h>
@@ -26,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                \
     } while (0)
 
-/* ---- bytes to choices ------------------------------------------------------------------------ */
+/* ---- bytes to choices ------------------------------------------------------------- */
 
 typedef struct bytes {
     const uint8_t *at, *end;
@@ -131,7 +133,7 @@ static ph_attn plan_from(bytes *in)
     return a;
 }
 
-/* ---- tensors of exactly the right size ----------------------------------------------------------- */
+/* ---- tensors of exactly the right size -------------------------------------------- */
 
 enum { TENSORS = 32, LARGEST = 1 << 14, PATTERN = 0xfb };
 
@@ -161,7 +163,8 @@ static void *tensor(call *c, size_t length, int output)
     return block;
 }
 
-/* A strided tensor; the pointer is its first element, which negative strides put inside. */
+/* A strided tensor; the pointer is its first element, which negative strides put inside.
+   */
 static void *strided(call *c, const ph_attn *a, ph_strides s, int heads, int len, int dim,
                      int output)
 {
@@ -205,7 +208,7 @@ static void check_refused(const call *c, ph_status status, const ph_ctx *ctx)
             MUST(c->block[n][e] == PATTERN);
 }
 
-/* ---- one call ---------------------------------------------------------------------------------------- */
+/* ---- one call --------------------------------------------------------------------- */
 
 static void args_from(bytes *in, call *c, const ph_attn *a, ph_args *g)
 {

@@ -12,7 +12,7 @@
 
 enum { FLOOR_ULPS = 4 };
 
-/* ---- one tensor ------------------------------------------------------------------------ */
+/* ---- one tensor ------------------------------------------------------------------- */
 
 static double row_size(const double *size, int dim)
 {
@@ -94,7 +94,7 @@ static int judge_tensor(judge *j, const char *name, const tensor *t, const doubl
     return 1;
 }
 
-/* ---- looks ------------------------------------------------------------------------------- */
+/* ---- looks ------------------------------------------------------------------------ */
 
 static size_t cell(const dense *p, int b, int h, int i, int k)
 {
@@ -225,7 +225,7 @@ static int judge_top(judge *j, const problem *p)
     return 1;
 }
 
-/* ---- whole calls --------------------------------------------------------------------------- */
+/* ---- whole calls ------------------------------------------------------------------ */
 
 /* A weight that is exactly 0 where the undropped one is not tiny was dropped. */
 static void read_dropped(judge *j, const problem *p)

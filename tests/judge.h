@@ -38,7 +38,7 @@ const char *judge_forward(judge *j, const problem *p);
 /* The gradients; the yardstick reads out and lse of p as the engine left them. */
 const char *judge_backward(judge *j, const problem *p);
 
-/* ---- running the engine -------------------------------------------------------------------- */
+/* ---- running the engine ----------------------------------------------------------- */
 
 /* A ctx with this instruction set (NULL: the best) and number of threads; kept and shared
    by later calls. NULL if it cannot be opened. */

@@ -1,5 +1,6 @@
 /*
- * oracle.c - see oracle.h. Here: reading a call into plain arrays, the visible set, number
+ * oracle.c - see oracle.h. Here: reading a call into plain arrays, the visible set,
+ * number
  * formats, and the loops of oracle_loops.h once in double and once in float.
  */
 #include "oracle.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- number formats ------------------------------------------------------------------ */
+/* ---- number formats --------------------------------------------------------------- */
 
 size_t oracle_size(ph_dtype dtype)
 {
@@ -81,7 +82,7 @@ void oracle_encode(ph_dtype dtype, void *data, int64_t index, double value)
     memcpy(at, &narrow, 2);
 }
 
-/* ---- where things are ------------------------------------------------------------------ */
+/* ---- where things are ------------------------------------------------------------- */
 
 static size_t at_row(const dense *p, int b, int h, int i)
 {
@@ -158,7 +159,7 @@ size_t dense_gate_count(const dense *p)
     return p->gate_rows ? dense_rows(p) : (size_t)p->q_heads;
 }
 
-/* ---- the visible set ------------------------------------------------------------------- */
+/* ---- the visible set -------------------------------------------------------------- */
 
 int dense_dead(const dense *p, int b, int h, int i)
 {
@@ -182,7 +183,7 @@ int dense_sees(const dense *p, int b, int h, int i, int j)
     return 1;
 }
 
-/* ---- reading a call -------------------------------------------------------------------- */
+/* ---- reading a call --------------------------------------------------------------- */
 
 /* A typed, strided tensor as packed doubles. */
 static double *unpack(ph_dtype dtype, const void *data, ph_strides at, int batch,
@@ -292,7 +293,7 @@ void dense_free(dense *p)
     memset(p, 0, sizeof *p);
 }
 
-/* ---- answers --------------------------------------------------------------------------- */
+/* ---- answers ---------------------------------------------------------------------- */
 
 static double *zeros(size_t count)
 {
@@ -334,7 +335,7 @@ static double walk_of(const double *q, const double *k, int dim)
     return sqrt(sum);
 }
 
-/* ---- the loops, twice -------------------------------------------------------------------- */
+/* ---- the loops, twice ------------------------------------------------------------- */
 
 #define REAL     double
 #define FN(name) double_##name

@@ -146,7 +146,8 @@ static void FN(row_out)(const dense *p, const ROW *r, int b, int h, int i, answe
     for (int j = 0; j < p->kv_len; j++) {
         if (!r->seen[j]) continue;
         size_t cell = at_cell(p, b, h, i, j), col = at_col(p, b, h, j);
-        /* Looking inside works from q, k and lse: the weight is exp(t - lse), not e/sum. */
+        /* Looking inside works from q, k and lse: the weight is exp(t - lse), not e/sum.
+           */
         REAL w = r->w[j] == 0 ? 0 : EXP(r->t[j] - r->lse) * (r->w[j] / r->p[j]);
         a->weights[cell] = (double)w;
         a->undropped[cell] = (double)r->p[j];

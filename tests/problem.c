@@ -13,7 +13,7 @@
 #include "cases.h"
 #include "check.h"
 
-/* ---- layouts ----------------------------------------------------------------------------- */
+/* ---- layouts ---------------------------------------------------------------------- */
 
 static int64_t most(int64_t x, int64_t y)
 {
@@ -117,7 +117,7 @@ static void place_together(problem *p, tensor *x, tensor *y, tensor *z, slab_kin
     }
 }
 
-/* ---- the tensors of a problem ------------------------------------------------------------ */
+/* ---- the tensors of a problem ----------------------------------------------------- */
 
 static void arrange(uint64_t *rng, tensor *t, case_layout layout, ph_strides *said)
 {
@@ -256,7 +256,7 @@ static void make_grads(problem *p, uint64_t *rng)
     if (p->sink.mem) g->dsink = floats(p, &p->dsink, "dsink", SLAB_GRADIENT, 1, h, 1, 1);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------ */
+/* ---- numbers ---------------------------------------------------------------------- */
 
 static void fill(tensor *t, uint64_t *rng, double gain, double shift)
 {
@@ -340,7 +340,7 @@ static void fill_all(problem *p, uint64_t *rng)
     fill(&p->dlse, rng, 1, 0);
 }
 
-/* ---- poison -------------------------------------------------------------------------------- */
+/* ---- poison ----------------------------------------------------------------------- */
 
 static void poison_row(tensor *t, uint64_t *rng, int b, int h, int i)
 {
@@ -392,7 +392,8 @@ static void poison(problem *p, uint64_t *rng)
                 if (row_sees(&d, b, h, i)) continue;
                 poison_row(&p->q, rng, b, h, i);
                 if (p->dout.mem) poison_row(&p->dout, rng, b, h, i);
-                /* A computed row without keys still has lse = sink, which dlse reaches. */
+                /* A computed row without keys still has lse = sink, which dlse reaches.
+                   */
                 if (p->dlse.mem && (dense_dead(&d, b, h, i) || !d.sink))
                     poison_row(&p->dlse, rng, b, h, i);
             }
@@ -421,7 +422,7 @@ void problem_free(problem *p)
     p->slab_count = 0;
 }
 
-/* ---- outputs and what lies between -------------------------------------------------------- */
+/* ---- outputs and what lies between ------------------------------------------------ */
 
 void problem_wipe(problem *p)
 {

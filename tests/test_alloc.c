@@ -1,9 +1,11 @@
 /*
  * test_alloc.c - memory runs out at every place where memory is asked for.
  *
- * A session (open, plan, forward, look, backward, close) runs with an allocator that fails
+ * A session (open, plan, forward, look, backward, close) runs with an allocator that
+ * fails
  * at its n-th request, for n = 1, 2, 3, ... until the session goes through; once failing
- * that one time, once failing from then on. Each time: PH_OUT_OF_MEMORY, no output changed
+ * that one time, once failing from then on. Each time: PH_OUT_OF_MEMORY, no output
+ * changed
  * by the call that failed, nothing leaked, and after memory is back the same ctx finishes
  * the session with the right bits. The allocator hands out memory aligned to 16 bytes and
  * not more.

@@ -18,7 +18,7 @@ static void draw(problem *p, int index)
     problem_build(p, check_seed * 1000003 + (uint64_t)index);
 }
 
-/* ---- plain calls --------------------------------------------------------------------------- */
+/* ---- plain calls ------------------------------------------------------------------ */
 
 static void random_case(int index)
 {
@@ -50,7 +50,7 @@ static void random_plans(void)
     sweep_end();
 }
 
-/* ---- looking later -------------------------------------------------------------------------- */
+/* ---- looking later ---------------------------------------------------------------- */
 
 /* ph_look gives the bits that the forward call gave, without v and out. */
 static const char *look_later(ph_ctx *ctx, problem *p, problem *again)
@@ -107,7 +107,7 @@ static void look_separately(void)
     sweep_end();
 }
 
-/* ---- the caller's workspace ------------------------------------------------------------------- */
+/* ---- the caller's workspace ------------------------------------------------------- */
 
 /* Exactly as many bytes as the plan says, then a pattern; same bits as without. */
 static const char *with_workspace(ph_ctx *ctx, problem *p)
@@ -157,7 +157,7 @@ static void own_workspace(void)
     sweep_end();
 }
 
-/* ---- unreadable neighbours --------------------------------------------------------------------- */
+/* ---- unreadable neighbours -------------------------------------------------------- */
 
 /* Reading or writing one element outside a tensor ends the program here. */
 static void guard_pages(void)

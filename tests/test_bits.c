@@ -1,6 +1,8 @@
 /*
- * test_bits.c - the same bits whatever surrounds a row: number of threads, batch, padding,
- * the caller's own parallel loop, the instruction set, and how a prompt is cut into calls.
+ * test_bits.c - the same bits whatever surrounds a row: number of threads, batch,
+ * padding,
+ * the caller's own parallel loop, the instruction set, and how a prompt is cut into
+ * calls.
  *
  *     test_bits chunks --case=17 [--seed N]     one case alone
  */
@@ -45,7 +47,7 @@ static void twins(problem *p, problem *q, int index, uint64_t salt)
     problem_build(q, (uint64_t)index);
 }
 
-/* ---- threads, instruction sets, the caller's loop -------------------------------------------- */
+/* ---- threads, instruction sets, the caller's loop --------------------------------- */
 
 static void threads(void)
 {
@@ -156,7 +158,7 @@ static void own_loop(void)
     sweep_end();
 }
 
-/* ---- alone and in company ----------------------------------------------------------------------- */
+/* ---- alone and in company --------------------------------------------------------- */
 
 /* Copies batch row c of q, with all that belongs to it, into batch row b of p. */
 static void adopt(problem *p, int b, const problem *q, int c)
@@ -247,9 +249,10 @@ static void company(void)
     sweep_end();
 }
 
-/* ---- a prompt cut into calls ----------------------------------------------------------------------- */
+/* ---- a prompt cut into calls ------------------------------------------------------ */
 
-/* Rows first .. first + count of the whole prompt, against keys up to the last of them. */
+/* Rows first .. first + count of the whole prompt, against keys up to the last of them.
+   */
 static const char *one_chunk(ph_ctx *ctx, const problem *whole, int first, int count,
                              int style)
 {
@@ -289,8 +292,8 @@ static const char *one_chunk(ph_ctx *ctx, const problem *whole, int first, int c
                     if (!tensor_same_row(x[n], b, h, i, y[n], b, h, first + i)) {
                         snprintf(
                             text, sizeof text,
-                            "%s of row (%d,%d,%d) differs when rows %d to %d are one call "
-                            "(style %d)",
+                            "%s of row (%d,%d,%d) differs when rows %d to %d are one "
+                            "call (style %d)",
                             names[n], b, h, first + i, first, first + count - 1, style);
                         why = text;
                     }
@@ -350,7 +353,7 @@ static void chunks(void)
     sweep_end();
 }
 
-/* ---- after fork --------------------------------------------------------------------------------------- */
+/* ---- after fork ------------------------------------------------------------------- */
 
 /* The child computes with the ctx it inherited, the parent goes on; all have the bits. */
 static void after_fork(void)
@@ -384,7 +387,7 @@ static void after_fork(void)
     problem_free(&q);
 }
 
-/* ---- many at once ------------------------------------------------------------------------------------- */
+/* ---- many at once ----------------------------------------------------------------- */
 
 typedef struct worker {
     ph_ctx *ctx;
@@ -415,7 +418,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Several ctx at the same time, on threads of the caller: they do not disturb each other. */
+/* Several ctx at the same time, on threads of the caller: they do not disturb each
+   other. */
 static void many_ctx(void)
 {
     enum { WORKERS = 4 };

@@ -1,5 +1,6 @@
 /*
- * test_dropout.c - dropout as a random experiment: its rate, no pattern between neighbouring
+ * test_dropout.c - dropout as a random experiment: its rate, no pattern between
+ * neighbouring
  * cells, rows, heads and batch rows, the right mean, and seeds that mean something.
  */
 #include <math.h>

@@ -1,5 +1,6 @@
 /*
- * test_errors.c - everything that must be refused: the right code, a sentence that names the
+ * test_errors.c - everything that must be refused: the right code, a sentence that names
+ * the
  * field, outputs untouched, *out NULL after a failed creation.
  *
  * The codes that only files can cause (PH_BAD_FILE, PH_IO_ERROR) are not reachable here;
@@ -25,7 +26,7 @@ static void expect(ph_ctx *ctx, ph_status status, ph_status code, ph_status or_c
           ph_error(ctx));
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- opening ---------------------------------------------------------------------- */
 
 static void *some_alloc(void *user, size_t bytes)
 {
@@ -86,7 +87,8 @@ static void opening(void)
     ph_plan_free(NULL);
 }
 
-/* A device this build has not: legal, but unsupported. With an accelerator it may open. */
+/* A device this build has not: legal, but unsupported. With an accelerator it may open.
+   */
 static void other_device(void)
 {
     ph_ctx *ctx = NULL;
@@ -115,7 +117,7 @@ static void texts(void)
           ph_version());
 }
 
-/* ---- plans ---------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------ */
 
 static const ph_attn good = {.batch = 2,
                              .q_heads = 4,
@@ -227,7 +229,7 @@ static void plan_masks(void)
     refuse_plan(&attn, PH_BAD_ARGUMENT, PH_BAD_ARGUMENT, "nonsense", "variant's option");
 }
 
-/* ---- strides ---------------------------------------------------------------------------------- */
+/* ---- strides ---------------------------------------------------------------------- */
 
 static void plan_strides(void)
 {

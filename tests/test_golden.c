@@ -1,7 +1,8 @@
 /*
  * test_golden.c - the oracle and the engine against numbers computed by PyTorch.
  *
- * tests/golden/attention.bin holds the problems, tests/golden/make.py says how it was made
+ * tests/golden/attention.bin holds the problems, tests/golden/make.py says how it was
+ * made
  * and how it is laid out. The oracle must agree to the rounding of the stored floats, the
  * engine to a few of them.
  */
@@ -9,7 +10,7 @@
 
 #include "sweep.h"
 
-/* ---- reading the file ------------------------------------------------------------------------ */
+/* ---- reading the file ------------------------------------------------------------- */
 
 static char *file, *file_end;
 
@@ -83,7 +84,7 @@ static int next(golden *g, const char **at)
     return 1;
 }
 
-/* ---- a problem from a case ---------------------------------------------------------------------- */
+/* ---- a problem from a case -------------------------------------------------------- */
 
 static void put(tensor *t, const golden *g, const char *name)
 {
@@ -154,7 +155,7 @@ static void fill(problem *p, const golden *g)
     for (size_t n = 0; data && n < count; n++) p->visible[n] = (uint8_t)number(data, n);
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------ */
+/* ---- comparing -------------------------------------------------------------------- */
 
 /* tolerance is in units of the largest number of the tensor. */
 static void same_numbers(const golden *g, const char *name, const double *found,

@@ -1,8 +1,10 @@
 /*
  * test_large.c - long rows, far strides, little memory.
  *
- * Key and query counts beyond 46,341 and 65,536 (squares and products that leave 31 and 32
- * bits), tensors whose elements lie more than 2^32 apart, and scratch memory that does not
+ * Key and query counts beyond 46,341 and 65,536 (squares and products that leave 31 and
+ * 32
+ * bits), tensors whose elements lie more than 2^32 apart, and scratch memory that does
+ * not
  * grow with the square of the length.
  */
 #define _GNU_SOURCE
@@ -56,7 +58,7 @@ static void long_queries(void)
         for (int how = 0; how < 4; how++) long_case(lens[n], 3 + n, how);
 }
 
-/* ---- far strides ------------------------------------------------------------------------------- */
+/* ---- far strides ------------------------------------------------------------------ */
 
 /* Memory that exists only where it is touched. */
 static float *sparse(size_t bytes)
@@ -89,7 +91,8 @@ static void same_spread(const float *found, ph_strides far, const tensor *t,
                         "axis %d: %s(%d,%d,%d,%d) differs", axis, name, b, h, i, d);
 }
 
-/* One axis of every tensor strides over 2^32 elements; the bits are those of a packed call. */
+/* One axis of every tensor strides over 2^32 elements; the bits are those of a packed
+   call. */
 static void far_strides(void)
 {
     enum { Q, K, V, OUT, DOUT, DQ, DK, DV, COUNT };
@@ -137,7 +140,7 @@ static void far_strides(void)
     }
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------- */
 
 /* Scratch for both passes: under 64 MB at 32,768 tokens, at most twice that at twice. */
 static void scratch_is_small(void)

@@ -1,5 +1,6 @@
 /*
- * test_oracle.c - is the oracle right? Its gradients against finite differences of its own
+ * test_oracle.c - is the oracle right? Its gradients against finite differences of its
+ * own
  * forward pass, its values against cases that can be worked out by hand, the equivalences
  * of sinks, and its number formats. No code of the library runs here.
  */
@@ -9,7 +10,7 @@
 #include "check.h"
 #include "oracle.h"
 
-/* ---- finite differences ------------------------------------------------------------------ */
+/* ---- finite differences ----------------------------------------------------------- */
 
 /* sum(out dout) + sum(lse dlse): the number whose gradients oracle_backward gives. size:
    the sum of its terms without sign, or NULL. */
@@ -160,7 +161,7 @@ static void yardstick(void)
     }
 }
 
-/* ---- values by hand ------------------------------------------------------------------------ */
+/* ---- values by hand --------------------------------------------------------------- */
 
 /* One head, one batch row; q, k, v given as packed floats. */
 typedef struct hand {
@@ -317,7 +318,7 @@ static void worked_example(void)
     hand_end(&h);
 }
 
-/* ---- equivalences ---------------------------------------------------------------------------- */
+/* ---- equivalences ----------------------------------------------------------------- */
 
 /* out with a sink = out without, times sigmoid(lse - sink); sink -inf is none. */
 static void sinks(void)
@@ -393,7 +394,7 @@ static void grouped(void)
     problem_free(&r);
 }
 
-/* ---- number formats --------------------------------------------------------------------------- */
+/* ---- number formats --------------------------------------------------------------- */
 
 /* Every 16-bit pattern survives, and what lies between two goes to the nearer one, or to
    the even one from the middle. */

@@ -1,6 +1,8 @@
 /*
- * test_poison.c - masked means never read: NaN, Inf and random bits where no row looks change
- * no bit of any result; NaN where a row does look reaches that row and no other; rows that
+ * test_poison.c - masked means never read: NaN, Inf and random bits where no row looks
+ * change
+ * no bit of any result; NaN where a row does look reaches that row and no other; rows
+ * that
  * see nothing give zeros; sizes of zero are legal. Every instruction set.
  *
  *     test_poison unseen --case=17 [--seed N]     one case alone
@@ -30,7 +32,7 @@ static const char *differs(const problem *p, const problem *q)
     return NULL;
 }
 
-/* ---- poison where nobody looks -------------------------------------------------------------- */
+/* ---- poison where nobody looks ---------------------------------------------------- */
 
 /* The same random problem twice, once with poison in everything that takes no part. */
 static void unseen(void)
@@ -100,7 +102,7 @@ static void unseen_bias(void)
     problem_free(&q);
 }
 
-/* ---- NaN where somebody looks ---------------------------------------------------------------- */
+/* ---- NaN where somebody looks ----------------------------------------------------- */
 
 /* 1: row (b, h, i) must be NaN after NaN was put into row j of head g of this tensor. */
 static int reached(const dense *p, char where, int b, int h, int i, int c, int g, int j)
@@ -184,7 +186,7 @@ static void nan_reach(void)
     sweep_end();
 }
 
-/* ---- rows that see nothing ---------------------------------------------------------------------- */
+/* ---- rows that see nothing -------------------------------------------------------- */
 
 static void expect_zero(const tensor *t, const char *name, const char *how,
                         const char *isa)
@@ -269,7 +271,7 @@ static void empty_rows(void)
         }
 }
 
-/* ---- sizes of zero ------------------------------------------------------------------------------- */
+/* ---- sizes of zero ---------------------------------------------------------------- */
 
 static void zero_sizes(void)
 {
@@ -309,9 +311,10 @@ static void zero_sizes(void)
     }
 }
 
-/* ---- the smallest finite number -------------------------------------------------------------------- */
+/* ---- the smallest finite number --------------------------------------------------- */
 
-/* A bias of -FLT_MAX everywhere leaves nothing but itself in the scores: equal weights. */
+/* A bias of -FLT_MAX everywhere leaves nothing but itself in the scores: equal weights.
+   */
 static void smallest_finite(void)
 {
     problem p = {.attn = {.batch = 1,

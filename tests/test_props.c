@@ -59,7 +59,7 @@ static void copy_head(tensor *to, int b, int h, const tensor *from, int c, int g
         tensor_copy_row(to, b, h, i, from, c, g, i);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------- */
 
 static void rows_sum_to_one(void)
 {
@@ -90,7 +90,7 @@ static void rows_sum_to_one(void)
     }
 }
 
-/* ---- permutations ------------------------------------------------------------------------------ */
+/* ---- permutations ----------------------------------------------------------------- */
 
 static void key_permutation(void)
 {
@@ -168,9 +168,10 @@ static void head_and_batch_permutation(void)
     }
 }
 
-/* ---- independence ------------------------------------------------------------------------------- */
+/* ---- independence ----------------------------------------------------------------- */
 
-/* New keys and values after position t, new queries after row t: rows up to t keep bits. */
+/* New keys and values after position t, new queries after row t: rows up to t keep bits.
+   */
 static void causal_past(void)
 {
     for (int index = 0; index < 30 / CASES_SLOW; index++) {
@@ -248,7 +249,7 @@ static void grouped_equals_repeated(void)
     }
 }
 
-/* ---- options that do nothing ---------------------------------------------------------------------- */
+/* ---- options that do nothing ------------------------------------------------------ */
 
 typedef enum nothing {
     SINK_FAR,
@@ -317,7 +318,8 @@ static void neutral_options(void)
     }
 }
 
-/* A far cap changes little; a gate of 0 is a row beyond q_lens; gates by row and by head. */
+/* A far cap changes little; a gate of 0 is a row beyond q_lens; gates by row and by
+   head. */
 static void far_cap(void)
 {
     for (int index = 0; index < 20; index++) {
@@ -420,7 +422,7 @@ static void gate_by_row_and_by_head(void)
     }
 }
 
-/* ---- values without rounding ------------------------------------------------------------------------- */
+/* ---- values without rounding ------------------------------------------------------ */
 
 /* One key: the output is v itself, tiny and huge numbers included. */
 static void one_key(void)
@@ -489,7 +491,7 @@ static void one_tensor(void)
     problem_free(&q);
 }
 
-/* ---- the floating-point mode ------------------------------------------------------------------------ */
+/* ---- the floating-point mode ------------------------------------------------------ */
 
 #ifdef __SSE__
 /* Control bits only: a computation may raise sticky flags. */

@@ -67,7 +67,7 @@ static void refuse(ph_ctx *ctx, problem *p, call which, ph_status code, ph_statu
           call_names[which], word);
 }
 
-/* ---- pointers ------------------------------------------------------------------------------- */
+/* ---- pointers --------------------------------------------------------------------- */
 
 typedef struct needed {
     size_t field; /* in ph_args */
@@ -158,7 +158,7 @@ static void too_many(void)
     }
 }
 
-/* ---- lengths and places ----------------------------------------------------------------------- */
+/* ---- lengths and places ----------------------------------------------------------- */
 
 static void lengths(void)
 {
@@ -215,7 +215,7 @@ static void workspace(void)
     }
 }
 
-/* ---- numbers that a checked ctx refuses ---------------------------------------------------------- */
+/* ---- numbers that a checked ctx refuses ------------------------------------------- */
 
 static void forbidden_numbers(void)
 {
