@@ -24,14 +24,17 @@
 #include "polyhead.h"
 
 /* Instrumented builds are 5 to 20 times slower and get fewer random cases. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CASES_SLOW 8
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CASES_SLOW 8
+#ifndef __has_feature
+#define __has_feature(name) 0
 #endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define CASES_TSAN 1
+#else
+#define CASES_TSAN 0
 #endif
-#ifndef CASES_SLOW
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || CASES_TSAN
+#define CASES_SLOW 8
+#else
 #define CASES_SLOW 1
 #endif
 
@@ -71,9 +74,9 @@ typedef enum case_layout {
 /* What a call has besides what ph_attn says. */
 typedef struct case_with {
     int gate, sink, alibi, q_lens, kv_lens, dlse;
-    int lse;        /* the caller wants it                                  */
-    int gate_zeros; /* some gates are 0                                     */
-    int bias_holes; /* some biases are -inf, or (1) as good as
+    int lse;              /* the caller wants it                                  */
+    int gate_zeros;       /* some gates are 0                                     */
+    int bias_holes;       /* some biases are -inf, or (1) as good as
           */
     case_layout layout;   /* of q, k, v                                           */
     case_layout out, dq;  /* of out, and of dq, dk, dv; never a reading-only one  */

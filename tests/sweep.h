@@ -80,9 +80,10 @@ static inline void must(ph_ctx *ctx, ph_status status)
 /* NULL, or why the call was refused. */
 static inline const char *refused(ph_ctx *ctx, ph_status status)
 {
-    static char text[600];
+    static _Thread_local char text[600];
+    if (status == PH_OK) return NULL;
     snprintf(text, sizeof text, "refused: %s: %s", ph_status_text(status), ph_error(ctx));
-    return status == PH_OK ? NULL : text;
+    return text;
 }
 
 static inline int sweep_main(int argc, char **argv, const check_case *cases)

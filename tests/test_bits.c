@@ -359,6 +359,7 @@ static void chunks(void)
 static void after_fork(void)
 {
     problem p, q;
+    if (CASES_TSAN) SKIP("the thread sanitizer starts no threads after fork");
     twins(&p, &q, 3, 800);
     ph_ctx *ctx = need_ctx(NULL);
     must(ctx, drive_backward(ctx, &p));
