@@ -231,6 +231,7 @@ static dq_target target_of(const task *t, int pair, float *buffer)
     const ph_plan *plan = t->call->plan;
     const ph_attn *a = t->call->attn;
     if (buffer) return (dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad};
+    if (!t->call->grads->dq) return (dq_target){NULL, 0, 0}; /* not wanted */
     int clusters = a->q_heads / plan->cluster;
     int64_t at =
         pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
