@@ -1,0 +1,133 @@
+/*
+ * polyhead_view.h - showing what heads attend to
+ *
+ *     ph_report       what is known: words, weights, numbers and roles of every head
+ *     ph_page_write   one report, or two to compare, as one self-contained HTML file
+ *
+ * A report is plain data and two functions. Small things (words, numbers per head) are
+ * pointers; weights are asked for head by head, a few rows at a time, so that nothing of
+ * size rows x keys x heads is ever held. What makes a report decides where they come
+ * from: a model that runs again, a file, an array.
+ *
+ * Words are untrusted: any bytes but NUL. Whatever draws them shows control and direction
+ * characters as escapes and bytes that are no UTF-8 as U+FFFD.
+ *
+ * The rules of polyhead.h hold here too: zero is the usual value of every optional field,
+ * and the library keeps no pointer it was given.
+ */
+#ifndef POLYHEAD_VIEW_H
+#define POLYHEAD_VIEW_H
+
+#include "polyhead.h"
+#include "polyhead_io.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what a report contains -------------------------------------------------------- */
+
+/* A text that attends or is attended to. */
+typedef struct ph_axis {
+    const char *name;          /* "text", "source", "target" */
+    const char *const *tokens; /* (count) as a reader should see them */
+    int count;
+} ph_axis;
+
+/* A number known of every head, and what the filter line calls it. */
+typedef struct ph_metric {
+    const char *key;  /* letters, digits, underscore: "prev" */
+    const char *name; /* "previous token" */
+    const char *help; /* its definition in one sentence */
+    float threshold;  /* a head has the role when its number is above; 0: none */
+} ph_metric;
+
+/* A label a head can have. Role 0 of a report is "no label". */
+typedef struct ph_role {
+    char glyph;       /* one ASCII character: 'P'; '.' for role 0 */
+    const char *key;  /* "prev", for the filter line */
+    const char *name; /* "previous token" */
+    const char *help; /* the rule with its threshold, one sentence */
+} ph_role;
+
+/* Layers x heads that share their two texts: an encoder, a decoder, its cross-attention.
+   Arrays are indexed (layer, head, ...); each may be NULL: not known. */
+typedef struct ph_stack {
+    const char *name;   /* "encoder", "decoder", "cross"; shown when there are several */
+    int layers, heads;  /* heads of the widest layer */
+    int kv_heads;       /* that share keys in groups; 0: equal to heads */
+    int q_axis, k_axis; /* rows and keys: index into ph_report.axes */
+    int causal;         /* 1: row i sees keys j <= i + q_offset only; the other cells are
+                           drawn as not allowed and never asked for */
+    int q_offset;
+
+    const uint8_t *absent;  /* (layers, heads) 1: there is no such head (pruned) */
+    const float *scores;    /* (layers, heads, metrics of the report); NaN: not known */
+    const uint8_t *role;    /* (layers, heads) index into ph_report.roles */
+    const char *const *why; /* (layers, heads) "prev 0.83 > 0.50"; entries may be NULL */
+    const float *offsets; /* (layers, heads, 2 * reach + 1) share of the mass at key minus
+                              row = -reach .. reach */
+    int reach;
+    const float *value_norm; /* (layers, heads, keys) length of v[j] times the head's part
+                                of the output matrix */
+
+    int qk_dim;    /* of the vectors below; 0: there are none */
+    float scale;   /* score = scale * q.k (plus what a mask or bias adds) */
+    int pair_step; /* rotary pairs: d and d + pair_step are one pair; 0: no rotation */
+} ph_stack;
+
+/* One line of what the model said: a next word, a label, and how likely. */
+typedef struct ph_outcome {
+    const char *text;
+    float value; /* 0 to 1 */
+} ph_outcome;
+
+typedef struct ph_report {
+    const char *title; /* name of the model or file */
+    const char *text;  /* what was read, for the headline; may be "" */
+    const char *found; /* one sentence of findings, or NULL */
+
+    const ph_axis *axes;
+    int axis_count;
+    const ph_stack *stacks;
+    int stack_count;
+    const ph_metric *metrics;
+    int metric_count;
+    const ph_role *roles; /* roles[0] is "no label" */
+    int role_count;
+
+    const char *outcome_title; /* "next word" */
+    const ph_outcome *outcomes;
+    int outcome_count;
+
+    /* Writes rows row0 .. row0 + rows - 1 of one head's weights to out (rows, keys).
+       Cells that causality forbids may hold anything. */
+    ph_status (*weights)(void *user, int stack, int layer, int head, int row0, int rows,
+                         float *out);
+    /* Writes what was multiplied, after rotation: q (rows, qk_dim) and k (keys, qk_dim).
+       NULL where every qk_dim is 0. */
+    ph_status (*vectors)(void *user, int stack, int layer, int head, float *q, float *k);
+    void *user;
+} ph_report;
+
+/* ---- the page ---------------------------------------------------------------------- */
+
+typedef struct ph_page {
+    size_t budget; /* bytes the file may have; 0: 8 MiB. What does not fit is left out,
+                        weakest heads first, and the page says so */
+    int stack, layer, head; /* shown first */
+} ph_page;
+
+/* Writes the file: whole or not at all. It holds everything it needs and refers to
+   nothing outside. Weights are exact (float) where they fit in a fraction of the budget;
+   otherwise 8 bits of the row's maximum (error at most 1/510 of it) with the largest of
+   each row exact; otherwise the largest of each row alone. The same reports give the same
+   bytes. second: to compare with first, or NULL. page and io may be NULL. */
+PH_API ph_status ph_page_write(const char *path, const ph_report *first,
+                               const ph_report *second, const ph_page *page,
+                               const ph_io *io);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
