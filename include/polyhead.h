@@ -197,6 +197,17 @@ PH_API size_t ph_plan_workspace(const ph_plan *plan);
    returns the full length, like snprintf. */
 PH_API int ph_plan_describe(const ph_plan *plan, char *text, size_t size);
 
+/* A tensor that a variant asks for: float, packed. */
+typedef struct ph_param {
+    const char *name; /* "w_logits" */
+    int rank;
+    int dims[4];  /* the first `rank` of them */
+    int optional; /* 1: may be NULL */
+} ph_param;
+
+/* The i-th tensor of ph_args.extra, or NULL after the last. */
+PH_API const ph_param *ph_plan_extra(const ph_plan *plan, int i);
+
 /* ---- forward -------------------------------------------------------------------- */
 
 struct ph_look_at;
@@ -219,7 +230,7 @@ typedef struct ph_args {
     const int32_t *q_lens;  /* (batch) valid queries; rows beyond are as if their gate
                                were 0 */
     const int32_t *kv_lens; /* (batch) valid keys */
-    const float *const *extra; /* what the variant asks for, in its order */
+    const float *const *extra; /* what ph_plan_extra lists, in its order */
 
     const struct ph_look_at *look; /* also fill these, or NULL */
     uint64_t seed;                 /* of the dropout; the same in ph_backward */

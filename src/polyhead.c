@@ -170,6 +170,12 @@ ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
     if (!out || !ctx) return PH_BAD_ARGUMENT;
     if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
     PH_TRY(find_variant(ctx, attn->variant, &variant, &options));
+    if (!variant->setup)
+        return ph_fail(
+            ctx, PH_UNSUPPORTED,
+            "variant %s works on what a layer projects, expected one that works "
+            "on q, k and v",
+            variant->info.name);
     ph_plan *plan = ph_ctx_alloc(ctx, sizeof *plan);
     if (!plan) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
     memset(plan, 0, sizeof *plan);
@@ -205,6 +211,11 @@ size_t ph_plan_workspace(const ph_plan *plan)
         if (bytes > most) most = bytes;
     }
     return most + lse_bytes(plan);
+}
+
+const ph_param *ph_plan_extra(const ph_plan *plan, int i)
+{
+    return i >= 0 && i < plan->extras ? &plan->extra[i] : NULL;
 }
 
 int ph_plan_describe(const ph_plan *plan, char *text, size_t size)

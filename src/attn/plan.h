@@ -17,6 +17,9 @@ struct ph_plan {
     ph_ctx *ctx;
     const ph_kernels *kernels;
     const ph_variant *variant;
+    ph_param extra[PH_EXTRAS_MAX]; /* what the variant asks for */
+    int extras;
+    _Alignas(8) char state[PH_STATE_MAX]; /* the variant's own, filled by its setup */
     ph_attn attn;     /* defaults filled in: heads, dims, strides, scale */
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */

@@ -8,10 +8,7 @@
 
 static ph_status setup(ph_plan *plan, const char *options)
 {
-    if (options[0])
-        return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
-                       "variant mha has no options, found \"%s\"", options);
-    return PH_OK;
+    return ph_options_read(plan->ctx, "mha", options, NULL, 0);
 }
 
 const ph_variant ph_variant_mha = {
