@@ -82,6 +82,15 @@ PH_API void ph_layer_free(ph_layer *layer); /* accepts NULL */
 /* Bytes of ph_layer_args.saved. */
 PH_API size_t ph_layer_saved(const ph_layer *layer);
 
+/* The i-th parameter of the layer, or NULL after the last: first those of wq, wk, wv, wo,
+   bq, bk, bv, bo, q_norm, k_norm that it can have, then the variant's own. Shapes are as
+   this layer wants them, per head where the form says so. */
+PH_API const ph_param *ph_layer_param(const ph_layer *layer, int i);
+
+/* How many of them stand in fields of ph_layer_weights by name; the others, from this
+   index on, are ph_layer_weights.extra. */
+PH_API int ph_layer_named(const ph_layer *layer);
+
 /* ---- forward ----------------------------------------------------------------------- */
 
 typedef struct ph_layer_weights {
@@ -91,6 +100,8 @@ typedef struct ph_layer_weights {
     const float *wo;                /* (q_heads*v_dim, out_dim); NULL with concat */
     const float *bq, *bk, *bv, *bo; /* one number per column of the matrix; NULL: none */
     const float *q_norm, *k_norm;   /* (qk_dim) gains of the norm; NULL: 1 */
+    const float *const *extra;      /* the variant's own: what ph_layer_param lists from
+                                       ph_layer_named on; NULL where there are none */
 } ph_layer_weights;
 
 typedef struct ph_layer_args {
@@ -101,6 +112,11 @@ typedef struct ph_layer_args {
 
     ph_args attn; /* bias, visible, gate, sink, alibi, q_lens, kv_lens, look, seed, and
                      lse where wanted; the others stay NULL, with a cache kv_lens too */
+
+    float balance;       /* variants that route: weight of the load-balance loss in the
+                            gradients; the same in both calls */
+    float *balance_loss; /* (1) that loss, not weighted, or NULL */
+    float *gate_out;     /* (batch, q_heads, q_len) the gate a variant made, or NULL */
 
     const int32_t *past; /* (batch) position of the first token of x; NULL: 0. It moves
                             the rotation; with a cache it is also how many tokens that
@@ -127,6 +143,7 @@ typedef struct ph_layer_grads {
     float *dbq, *dbk, *dbv, *dbo;
     float *dq_norm, *dk_norm;
     float *dbias, *dgate, *dsink; /* as in ph_grads */
+    float *const *dextra;         /* like extra; NULL, or entries NULL: not wanted */
 } ph_layer_grads;
 
 /* weights and args as in the forward call; saved is what it left. out and heads are not

@@ -158,6 +158,39 @@ static ph_attn plan_attn(const ph_layer *l)
     return a;
 }
 
+/* A matrix (in, heads*dim), or (heads, in, dim). */
+static void add_matrix(ph_layer *l, const char *name, const ph_layer_matrix *w)
+{
+    ph_param p = {.name = name, .rank = 2, .dims = {w->in, ph_layer_columns(w)}};
+    if (w->form == PH_FORM_HEADS)
+        p = (ph_param){.name = name, .rank = 3, .dims = {w->heads, w->in, w->dim}};
+    l->param[l->params++] = p;
+}
+
+static void add_vector(ph_layer *l, const char *name, int size)
+{
+    l->param[l->params++] =
+        (ph_param){.name = name, .rank = 1, .dims = {size}, .optional = 1};
+}
+
+static void list_params(ph_layer *l)
+{
+    const ph_layer_desc *d = &l->desc;
+    add_matrix(l, "wq", &l->wq);
+    add_matrix(l, "wk", &l->wk);
+    add_matrix(l, "wv", &l->wv);
+    if (!d->concat) add_matrix(l, "wo", &l->wo);
+    add_vector(l, "bq", ph_layer_columns(&l->wq));
+    add_vector(l, "bk", ph_layer_columns(&l->wk));
+    add_vector(l, "bv", ph_layer_columns(&l->wv));
+    if (!d->concat) add_vector(l, "bo", d->out_dim);
+    if (d->qk_norm) add_vector(l, "q_norm", d->attn.qk_dim);
+    if (d->qk_norm) add_vector(l, "k_norm", d->attn.qk_dim);
+    l->named = l->params;
+    for (int i = 0; ph_plan_extra(l->plan, i); i++)
+        l->param[l->params++] = *ph_plan_extra(l->plan, i);
+}
+
 static ph_status init(ph_layer *l, ph_ctx *ctx, const ph_layer_desc *d)
 {
     const ph_attn *a = &d->attn;
@@ -175,7 +208,9 @@ static ph_status init(ph_layer *l, ph_ctx *ctx, const ph_layer_desc *d)
     l->angles = d->rope ? d->rope_dims / 2 : 0;
     ph_layer_angles(d->rope_base, l->angles, l->theta);
     ph_attn attn = plan_attn(l);
-    return ph_plan_create(&l->plan, ctx, &attn);
+    PH_TRY(ph_plan_create(&l->plan, ctx, &attn));
+    list_params(l);
+    return PH_OK;
 }
 
 ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
@@ -213,6 +248,16 @@ void ph_layer_free(ph_layer *layer)
     if (!layer) return;
     ph_plan_free(layer->plan);
     ph_ctx_release(layer->ctx, layer);
+}
+
+const ph_param *ph_layer_param(const ph_layer *layer, int i)
+{
+    return i >= 0 && i < layer->params ? &layer->param[i] : NULL;
+}
+
+int ph_layer_named(const ph_layer *layer)
+{
+    return layer->named;
 }
 
 ph_layer_kept ph_layer_keep(const ph_layer *l, ph_arena *arena, int all)
@@ -291,9 +336,13 @@ static ph_status check_weights(const ph_layer *l, const ph_layer_weights *w)
     PH_TRY(need(l->ctx, "wv", w->wv, 1, 1));
     PH_TRY(need(l->ctx, "wo", w->wo, wo, 1));
     if (!wo) PH_TRY(need(l->ctx, "bo", w->bo, 0, 0));
-    if (norm) return PH_OK;
-    PH_TRY(need(l->ctx, "q_norm", w->q_norm, 0, 0));
-    return need(l->ctx, "k_norm", w->k_norm, 0, 0);
+    if (!norm) PH_TRY(need(l->ctx, "q_norm", w->q_norm, 0, 0));
+    if (!norm) PH_TRY(need(l->ctx, "k_norm", w->k_norm, 0, 0));
+    for (int i = l->named; i < l->params; i++)
+        if (!l->param[i].optional)
+            PH_TRY(need(l->ctx, l->param[i].name,
+                        w->extra ? w->extra[i - l->named] : NULL, 1, 1));
+    return PH_OK;
 }
 
 ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
@@ -313,7 +362,10 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     PH_TRY(need(ctx, "attn.k", args->attn.k, 0, 0));
     PH_TRY(need(ctx, "attn.v", args->attn.v, 0, 0));
     PH_TRY(need(ctx, "attn.out", args->attn.out, 0, 0));
+    PH_TRY(need(ctx, "attn.extra", args->attn.extra, 0, 0));
     PH_TRY(need(ctx, "attn.workspace", args->attn.workspace, 0, 0));
+    PH_TRY(need(ctx, "gate_out", args->gate_out, 0, 0));
+    PH_TRY(need(ctx, "balance_loss", args->balance_loss, 0, 0));
     if (cache) PH_TRY(need(ctx, "attn.kv_lens", args->attn.kv_lens, 0, 0));
     PH_TRY(check_lens(ctx, "q_lens", args->attn.q_lens, a->batch, a->q_len));
     PH_TRY(check_lens(ctx, "kv_lens", args->attn.kv_lens, a->batch, a->kv_len));

@@ -13,6 +13,7 @@
 #ifndef PH_LAYER_LAYER_H
 #define PH_LAYER_LAYER_H
 
+#include "attn/plan.h"
 #include "base/arena.h"
 #include "base/ctx.h"
 #include "kernels/gemm.h"
@@ -24,16 +25,21 @@ typedef struct ph_layer_matrix {
     ph_form form;
 } ph_layer_matrix;
 
+/* Parameters that have a field of their own in ph_layer_weights. */
+enum { PH_LAYER_NAMED = 10, PH_LAYER_PARAMS = PH_LAYER_NAMED + PH_EXTRAS_MAX };
+
 struct ph_layer {
     ph_ctx *ctx;
     ph_layer_desc desc; /* defaults filled in */
     ph_plan *plan;      /* attention on floats */
     ph_layer_matrix wq, wk, wv, wo;
-    int q_rows;     /* batch * q_len: tokens of x */
-    int kv_len;     /* tokens that keys are made of in one batch row of a call */
-    int kv_rows;    /* batch * kv_len */
-    int out_cols;   /* of out */
-    int angles;     /* rope_dims / 2; 0: no rotation */
+    int q_rows;   /* batch * q_len: tokens of x */
+    int kv_len;   /* tokens that keys are made of in one batch row of a call */
+    int kv_rows;  /* batch * kv_len */
+    int out_cols; /* of out */
+    ph_param param[PH_LAYER_PARAMS]; /* all parameters */
+    int params, named;               /* how many, and how many of them are named fields */
+    int angles;                      /* rope_dims / 2; 0: no rotation */
     double theta[]; /* (angles) by how much each pair turns per position */
 };
 

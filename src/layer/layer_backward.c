@@ -214,6 +214,7 @@ static ph_status attend(const call *c)
     ph_args a = c->args->attn;
     a.q = c->kept.q, a.k = c->kept.k, a.v = c->kept.v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work, a.look = NULL;
+    a.extra = c->weights->extra;
     ph_grads out = {.dout = c->dheads,
                     .dlse = g->dlse,
                     .dq = c->dq,
@@ -221,7 +222,8 @@ static ph_status attend(const call *c)
                     .dv = c->dv,
                     .dbias = g->dbias,
                     .dgate = g->dgate,
-                    .dsink = g->dsink};
+                    .dsink = g->dsink,
+                    .dextra = g->dextra};
     return ph_backward(c->layer->plan, &a, &out);
 }
 

@@ -106,6 +106,7 @@ static ph_status attend(const call *c)
     ph_args a = args->attn;
     a.q = c->kept.q, a.k = c->kept.k, a.v = c->kept.v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work;
+    a.extra = c->weights->extra;
     if (l->desc.cache) {
         for (int b = 0; b < l->desc.attn.batch; b++)
             c->filled[b] = (args->past ? args->past[b] : 0) +
