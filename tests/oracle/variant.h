@@ -1,0 +1,100 @@
+/*
+ * variant.h - every variant of the heads from its definition: dense, in double, no tricks.
+ *
+ *     variant_forward     what `polyhead run` puts into OUT, from the tensors of IN
+ *     variant_loss        sum(out dout) + sum(lse dlse) + balance * balance_loss
+ *     variant_gradient    one element of the gradient of that loss, by differences
+ *
+ * Tensors travel in a bag under the names of the files. A bag that holds `q` is core mode,
+ * one that holds `x` is layer mode. One file per variant holds its formula; they plug into
+ * the steps of variant_parts.h. Nothing here knows how the engine works.
+ *
+ * Where the documents leave a choice, this is what is computed:
+ *   - lse of the entmax family is tau of p = [(alpha-1) s - tau]_+ ^ (1/(alpha-1)); at
+ *     alpha = 1 the plain lse. A row that sees nothing has lse -inf in every variant, and
+ *     with a sink (and a gate that is not 0) the tau of the sink alone.
+ *   - Where heads are mixed, lse belongs to the mixed scores; bias, alibi, soft-cap and
+ *     masks act after the first mixing; a weight is 0 again after the second one where
+ *     the key is hidden from that head. A head whose gate is 0 adds nothing to others.
+ *   - `heads` is what enters wo: gated, normed, combined.
+ *   - Statistics of the router leave out tokens beyond q_lens; their gate is 0.
+ *   - collab: the default scale is 1/sqrt(model_dim/heads).
+ *
+ * Gradients. Differences are exact enough in double (see variant_grad.c), and for `moh`
+ * they are its gradient: which heads are chosen is piecewise constant, and so is the share
+ * f of the balance loss. `moh-norm` has weights of exactly 1, whose plain derivative is 0;
+ * its gradient is by convention that of w = 1 + score - constant for the chosen heads
+ * (straight through), so differences are taken of that. No gradient has a formula here.
+ */
+#ifndef VARIANT_H
+#define VARIANT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BAG_MOST = 48 };
+
+typedef struct bag_tensor {
+    const char *name; /* not copied */
+    int rank, dim[4];
+    double *data; /* C-contiguous; owned by the bag */
+} bag_tensor;
+
+typedef struct bag {
+    bag_tensor t[BAG_MOST];
+    int count;
+} bag;
+
+/* A tensor of zeros in place of one of that name; sizes below 0 end the list. */
+double *bag_put(bag *b, const char *name, int n0, int n1, int n2, int n3);
+bag_tensor *bag_find(const bag *b, const char *name); /* NULL: there is none */
+double *bag_data(const bag *b, const char *name);     /* NULL: there is none */
+int bag_size(const bag_tensor *t);                    /* number of elements */
+void bag_drop(bag *b, const char *name);
+bag bag_copy(const bag *b);
+void bag_free(bag *b);
+
+typedef struct variant_options {
+    const char *variant;         /* "name" or "name:key=value,..."; NULL: "mha" */
+    int heads, k_heads, v_heads; /* layer mode; 0: k_heads and v_heads like heads */
+    int causal;
+    int window, left, right; /* window 1: left and right are limits, -1: none */
+    int offset;              /* position of query 0 */
+    double scale;            /* 0: the variant's default */
+    double softcap;          /* 0: none */
+    int rope;                /* 0 none, 1 half, 2 interleaved */
+    double rope_base;        /* 0: 10000 */
+    int qk_norm;
+    double balance; /* beta */
+
+    /* Rounding as a plain implementation might do it: every intermediate number is
+       multiplied by 1 + noise * u, u in [-1, 1] drawn once per place. 0: exact. */
+    double noise;
+    uint64_t noise_seed;
+
+    const double *frozen; /* scores of the chosen heads that stand still; see above */
+} variant_options;
+
+/* Fills an empty bag: out, lse, weights, in layer mode heads, of routers gate,
+   balance_loss and (moh-norm) scores. Returns the largest score that was seen. */
+double variant_forward(const variant_options *o, const bag *in, bag *out);
+
+double variant_loss(const variant_options *o, const bag *in);
+
+/* Does the variant exist without a layer around it? */
+int variant_has_core(const char *spec);
+
+/* d loss / d t[index]. *kink becomes 1 where the two sides disagree: the loss has a corner
+   or a jump right there and no derivative. `in` is changed and put back. */
+double variant_gradient(const variant_options *o, bag *in, bag_tensor *t, int index,
+                        int *kink);
+
+/* The constant of straight-through gradients, of these inputs; NULL where the variant
+   needs none. Put it into options.frozen; release it with free. */
+double *variant_freeze(const variant_options *o, const bag *in);
+
+/* The normaliser by itself: s becomes p, returns tau (lse at alpha = 1). sink: a further
+   candidate without a place, or NULL. */
+double variant_entmax(double *s, int n, double alpha, const double *sink);
+
+#endif

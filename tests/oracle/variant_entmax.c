@@ -1,0 +1,93 @@
+/*
+ * variant_entmax.c - alpha-entmax, sparsemax, learned alpha (spec entmax, sections 1, 3).
+ *
+ *     p_j = [ (alpha-1) s_j - tau ]_+ ^ (1/(alpha-1)),   tau such that sum p = 1
+ *
+ * alpha = 1 is softmax, 2 sparsemax; alpha = 1 + sigmoid(alpha_logit[h]) where that tensor
+ * is given. A sink is one more candidate without a value.
+ */
+#include <math.h>
+
+#include "variant_parts.h"
+
+/* u^a for u > 0, the two common exponents without pow. */
+static double power(double u, double a)
+{
+    return a == 1 ? u : a == 2 ? u * u : pow(u, a);
+}
+
+/* Sum of p at tau minus 1, and its derivative by tau. */
+static double mass(const double *s, int n, const double *sink, double e, double tau,
+                   double *slope)
+{
+    double sum = -1, a = 1 / e;
+    *slope = 0;
+    for (int j = 0; j < n + (sink != NULL); j++) {
+        double u = e * (j < n ? s[j] : *sink) - tau;
+        if (u <= 0) continue;
+        sum += power(u, a);
+        *slope -= a * power(u, a - 1);
+    }
+    return sum;
+}
+
+/* Between max-1, where the mass is at least 1, and max, where it is 0. Newton's step where
+   it stays inside, else the middle. */
+static double solve(const double *s, int n, const double *sink, double e)
+{
+    double top = sink ? *sink : -INFINITY, slope;
+    for (int j = 0; j < n; j++) top = fmax(top, s[j]);
+    double low = e * top - 1, high = e * top, tau = low;
+    for (int step = 0; step < 200; step++) {
+        double f = mass(s, n, sink, e, tau, &slope), next = tau - f / slope;
+        if (f >= 0)
+            low = tau;
+        else
+            high = tau;
+        if (!(next >= low && next <= high)) next = (low + high) / 2;
+        if (next == tau || f == 0) break;
+        tau = next;
+    }
+    return tau;
+}
+
+/* alpha = 1; lse instead of tau. */
+static double softmax(double *s, int n, const double *sink)
+{
+    double top = sink ? *sink : -INFINITY, sum = 0;
+    for (int j = 0; j < n; j++) top = fmax(top, s[j]);
+    for (int j = 0; j < n; j++) sum += exp(s[j] - top);
+    double lse = top + log(sum + (sink ? exp(*sink - top) : 0));
+    for (int j = 0; j < n; j++) s[j] = exp(s[j] - lse);
+    return lse;
+}
+
+double variant_entmax(double *s, int n, double alpha, const double *sink)
+{
+    double e = alpha - 1;
+    if (e == 0) return softmax(s, n, sink);
+    double tau = solve(s, n, sink, e);
+    for (int j = 0; j < n; j++) {
+        double u = e * s[j] - tau;
+        s[j] = u > 0 ? power(u, 1 / e) : 0;
+    }
+    return tau;
+}
+
+static double entmax_row(const work *w, int h, double *s, int n, const double *sink)
+{
+    const double *logit = given(w, "alpha_logit");
+    double alpha = option_number(w, "alpha", 1.5);
+    if (logit) alpha = 1 + 1 / (1 + exp(-logit[h]));
+    return variant_entmax(s, n, alpha, sink);
+}
+
+static double sparsemax_row(const work *w, int h, double *s, int n, const double *sink)
+{
+    (void)w, (void)h;
+    return variant_entmax(s, n, 2, sink);
+}
+
+const variant variant_entmaxed = {.name = "entmax", .core = 1, .normalise = entmax_row};
+const variant variant_sparsemax = {
+    .name = "sparsemax", .core = 1, .normalise = sparsemax_row};

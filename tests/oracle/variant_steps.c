@@ -1,0 +1,126 @@
+/*
+ * variant_steps.c - what the steps of variant_parts.h share: arrays, noise, options,
+ * products, norm, rotation.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "variant_parts.h"
+
+double *take(work *w, int count)
+{
+    if (w->takes == WORK_MOST) abort();
+    double *a = calloc((size_t)count + 1, sizeof *a);
+    w->taken[w->takes++] = a;
+    return a;
+}
+
+double *given(const work *w, const char *name)
+{
+    return bag_data(w->in, name);
+}
+
+/* ---- noise ------------------------------------------------------------------------- */
+
+/* In [-1, 1), the same for the same seed, place and index: the noisy loss is as smooth as
+   the exact one, so it can be differenced too. */
+static double draw(uint64_t seed, uint64_t place, uint64_t index)
+{
+    uint64_t z = seed * 0x9e3779b97f4a7c15u + place * 0xd1b54a32d192ed03u + index;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
+}
+
+void jitter(work *w, double *a, int count)
+{
+    uint64_t place = (uint64_t)w->places++;
+    if (w->o->noise == 0) return;
+    for (int i = 0; i < count; i++)
+        a[i] *= 1 + w->o->noise * draw(w->o->noise_seed, place, (uint64_t)i);
+}
+
+/* ---- options ----------------------------------------------------------------------- */
+
+/* Text after "key=" (or after a key alone), or NULL. */
+static const char *option(const work *w, const char *key)
+{
+    const char *at = w->o->variant ? strchr(w->o->variant, ':') : NULL;
+    size_t length = strlen(key);
+    for (; at; at = strchr(at, ',')) {
+        at++;
+        if (strncmp(at, key, length)) continue;
+        if (at[length] == '=') return at + length + 1;
+        if (at[length] == 0 || at[length] == ',') return "1";
+    }
+    return NULL;
+}
+
+double option_number(const work *w, const char *key, double otherwise)
+{
+    const char *text = option(w, key);
+    return text ? strtod(text, NULL) : otherwise;
+}
+
+int option_is(const work *w, const char *key, const char *value)
+{
+    const char *text = option(w, key);
+    size_t length = strlen(value);
+    return text && !strncmp(text, value, length) &&
+           (text[length] == 0 || text[length] == ',');
+}
+
+/* ---- products ---------------------------------------------------------------------- */
+
+int columns(const work *w, const char *matrix)
+{
+    const bag_tensor *t = bag_find(w->in, matrix);
+    return t->rank == 3 ? t->dim[0] * t->dim[2] : t->dim[1];
+}
+
+double *apply(work *w, const double *x, int len, int in, const char *matrix,
+              const char *b, int heads, int dim)
+{
+    const bag_tensor *m = bag_find(w->in, matrix);
+    const double *bias = b ? given(w, b) : NULL;
+    double *y = take(w, w->batch * heads * len * dim);
+    for (int r = 0; r < w->batch * len; r++)
+        for (int h = 0; h < heads; h++)
+            for (int d = 0; d < dim; d++) {
+                double sum = bias ? bias[h * dim + d] : 0;
+                for (int c = 0; c < in; c++)
+                    sum +=
+                        x[r * in + c] * m->data[m->rank == 3 ? (h * in + c) * dim + d
+                                                             : (c * heads + h) * dim + d];
+                y[((r / len * heads + h) * len + r % len) * dim + d] = sum;
+            }
+    jitter(w, y, w->batch * heads * len * dim);
+    return y;
+}
+
+/* ---- norm and rotation ------------------------------------------------------------- */
+
+void rms_rows(double *x, int rows, int dim, const double *gain, double eps)
+{
+    for (int r = 0; r < rows; r++, x += dim) {
+        double sum = 0;
+        for (int d = 0; d < dim; d++) sum += x[d] * x[d];
+        double factor = 1 / sqrt(sum / dim + eps);
+        for (int d = 0; d < dim; d++) x[d] *= gain ? gain[d] * factor : factor;
+    }
+}
+
+void rotate(double *y, int rows, int len, int stride, int dims, int start, double base,
+            int interleaved)
+{
+    for (int r = 0; r < rows; r++, y += stride)
+        for (int p = 0; p < dims / 2; p++) {
+            double angle = (start + r % len) * pow(base, -2.0 * p / dims);
+            double *one = y + (interleaved ? 2 * p : p);
+            double *two = y + (interleaved ? 2 * p + 1 : p + dims / 2);
+            double a = *one, b = *two;
+            *one = a * cos(angle) - b * sin(angle);
+            *two = b * cos(angle) + a * sin(angle);
+        }
+}
