@@ -1,6 +1,7 @@
 /*
- * test_variant_oracle.c - the oracle of variants against what is known about them: printed
- * numbers, exact solutions, cases that equal plain attention, written-out gradients.
+ * test_variant_oracle.c - the oracle of variants against what is known about them:
+ * printed numbers, exact solutions, cases that equal plain attention, written-out
+ * gradients.
  *
  * Here plain attention and the entmax family; test_variant_oracle_mix.c has talking and
  * dcmha, test_variant_oracle_layer.c and _route.c what exists in layers only.
@@ -36,8 +37,8 @@ static void put_masks(variant_case *c)
     c->o.scale = 0.7, c->o.softcap = 2;
 }
 
-/* The other oracle's view of the same tensors; only lens, offset and visible are copies. */
-static dense as_dense(const variant_case *c)
+/* The other oracle's view of the same tensors; only lens, offset and visible are
+copies. */ static dense as_dense(const variant_case *c)
 {
     const bag *in = &c->in;
     dense p = {.batch = 2, .q_heads = 4, .k_heads = 2, .v_heads = 1, .q_len = 5};

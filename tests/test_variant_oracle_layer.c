@@ -1,6 +1,7 @@
 /*
  * test_variant_oracle_layer.c - the oracle of variants, where the layer itself is another
- * one: collab, mohsa, diff, mla, gated, the generators of dcmha. See test_variant_oracle.c.
+ * one: collab, mohsa, diff, mla, gated, the generators of dcmha. See
+ * test_variant_oracle.c.
  */
 #include "variant_check.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_variant_oracle_route.c - the oracle of variants, where heads are chosen: moh and
- * moh-norm. See test_variant_oracle.c. Gradients of the routers are written out here as in
- * the spec and compared with differences.
+ * moh-norm. See test_variant_oracle.c. Gradients of the routers are written out here as
+ * in the spec and compared with differences.
  */
 #include "variant_check.h"
 

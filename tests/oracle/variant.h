@@ -1,13 +1,14 @@
 /*
- * variant.h - every variant of the heads from its definition: dense, in double, no tricks.
+ * variant.h - every variant of the heads from its definition: dense, in double, no
+ * tricks.
  *
  *     variant_forward     what `polyhead run` puts into OUT, from the tensors of IN
  *     variant_loss        sum(out dout) + sum(lse dlse) + balance * balance_loss
  *     variant_gradient    one element of the gradient of that loss, by differences
  *
- * Tensors travel in a bag under the names of the files. A bag that holds `q` is core mode,
- * one that holds `x` is layer mode. One file per variant holds its formula; they plug into
- * the steps of variant_parts.h. Nothing here knows how the engine works.
+ * Tensors travel in a bag under the names of the files. A bag that holds `q` is core
+ * mode, one that holds `x` is layer mode. One file per variant holds its formula; they
+ * plug into the steps of variant_parts.h. Nothing here knows how the engine works.
  *
  * Where the documents leave a choice, this is what is computed:
  *   - lse of the entmax family is tau of p = [(alpha-1) s - tau]_+ ^ (1/(alpha-1)); at
@@ -21,10 +22,11 @@
  *   - collab: the default scale is 1/sqrt(model_dim/heads).
  *
  * Gradients. Differences are exact enough in double (see variant_grad.c), and for `moh`
- * they are its gradient: which heads are chosen is piecewise constant, and so is the share
- * f of the balance loss. `moh-norm` has weights of exactly 1, whose plain derivative is 0;
- * its gradient is by convention that of w = 1 + score - constant for the chosen heads
- * (straight through), so differences are taken of that. No gradient has a formula here.
+ * they are its gradient: which heads are chosen is piecewise constant, and so is the
+ * share f of the balance loss. `moh-norm` has weights of exactly 1, whose plain
+ * derivative is 0; its gradient is by convention that of w = 1 + score - constant for
+ * the chosen heads (straight through), so differences are taken of that. No gradient
+ * has a formula here.
  */
 #ifndef VARIANT_H
 #define VARIANT_H
@@ -84,8 +86,8 @@ double variant_loss(const variant_options *o, const bag *in);
 /* Does the variant exist without a layer around it? */
 int variant_has_core(const char *spec);
 
-/* d loss / d t[index]. *kink becomes 1 where the two sides disagree: the loss has a corner
-   or a jump right there and no derivative. `in` is changed and put back. */
+/* d loss / d t[index]. *kink becomes 1 where the two sides disagree: the loss has a
+   corner or a jump right there and no derivative. `in` is changed and put back. */
 double variant_gradient(const variant_options *o, bag *in, bag_tensor *t, int index,
                         int *kink);
 

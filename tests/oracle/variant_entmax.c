@@ -3,8 +3,8 @@
  *
  *     p_j = [ (alpha-1) s_j - tau ]_+ ^ (1/(alpha-1)),   tau such that sum p = 1
  *
- * alpha = 1 is softmax, 2 sparsemax; alpha = 1 + sigmoid(alpha_logit[h]) where that tensor
- * is given. A sink is one more candidate without a value.
+ * alpha = 1 is softmax, 2 sparsemax; alpha = 1 + sigmoid(alpha_logit[h]) where that
+ * tensor is given. A sink is one more candidate without a value.
  */
 #include <math.h>
 
@@ -31,8 +31,8 @@ static double mass(const double *s, int n, const double *sink, double e, double 
     return sum;
 }
 
-/* Between max-1, where the mass is at least 1, and max, where it is 0. Newton's step where
-   it stays inside, else the middle. */
+/* Between max-1, where the mass is at least 1, and max, where it is 0. Newton's step
+   where it stays inside, else the middle. */
 static double solve(const double *s, int n, const double *sink, double e)
 {
     double top = sink ? *sink : -INFINITY, slope;
