@@ -49,6 +49,13 @@ typedef enum ph_rope {
     PH_ROPE_INTERLEAVED /* pairs (2p, 2p + 1), as first published */
 } ph_rope;
 
+/* What q and k are divided by the root mean square of. */
+enum {
+    PH_NORM_NONE = 0,
+    PH_NORM_HEAD, /* each head; one gain per number of a head, shared by the heads */
+    PH_NORM_WHOLE /* all heads of a token together; one gain per column of wq, wk */
+};
+
 typedef struct ph_layer_desc {
     int model_dim;  /* columns of x */
     int memory_dim; /* columns of memory; 0: keys and values come from x */
@@ -64,8 +71,9 @@ typedef struct ph_layer_desc {
     float rope_base; /* 0: 10000 */
     int rope_dims;   /* leading elements of a head that turn, even; 0: all */
 
-    int qk_norm;    /* 1: q and k are divided by their root mean square over each head */
-    float norm_eps; /* added to the mean square; 0: 1e-6 */
+    int qk_norm;       /* PH_NORM_: q and k are normalised before they are turned */
+    float norm_eps;    /* added to the mean square; 0: 1e-6 */
+    int norm_plus_one; /* 1: gains are stored as what they differ from 1 */
 
     int cache; /* 1: keys and values are kept in k_cache and v_cache. x holds the next
                   q_len tokens (or q_lens), kv_len is the capacity, x stands at the end of
@@ -99,7 +107,7 @@ typedef struct ph_layer_weights {
     const float *wv;                /* (memory_dim or model_dim, v_heads*v_dim) */
     const float *wo;                /* (q_heads*v_dim, out_dim); NULL with concat */
     const float *bq, *bk, *bv, *bo; /* one number per column of the matrix; NULL: none */
-    const float *q_norm, *k_norm;   /* (qk_dim) gains of the norm; NULL: 1 */
+    const float *q_norm, *k_norm;   /* (qk_dim) or (heads*qk_dim); NULL: gains of 1 */
     const float *const *extra;      /* the variant's own: what ph_layer_param lists from
                                        ph_layer_named on; NULL where there are none */
 } ph_layer_weights;

@@ -127,37 +127,10 @@ const char *const *ph_isa_list(void)
 
 /* ---- variants ---- */
 
-static const ph_variant *const variants[] = {
-#define VARIANT(name) &ph_variant_##name,
-#include "variants/list.h"
-#undef VARIANT
-};
-
-enum { VARIANTS = sizeof variants / sizeof variants[0] };
-
 const ph_variant_info *ph_variant_list(int i)
 {
-    return i >= 0 && i < VARIANTS ? &variants[i]->info : NULL;
-}
-
-/* Splits "name:options"; on success *options points behind the colon or at "". */
-static ph_status find_variant(ph_ctx *ctx, const char *text, const ph_variant **out,
-                              const char **options)
-{
-    if (!text) text = "mha";
-    size_t length = strcspn(text, ":");
-    *options = text[length] ? text + length + 1 : "";
-    for (int i = 0; i < VARIANTS; i++) {
-        const char *name = variants[i]->info.name;
-        *out = variants[i];
-        if (strlen(name) == length && !memcmp(name, text, length)) return PH_OK;
-    }
-    char known[256] = "";
-    for (int i = 0, n = 0; i < VARIANTS && n < (int)sizeof known; i++)
-        n += snprintf(known + n, sizeof known - (size_t)n, "%s%s", i ? ", " : "",
-                      variants[i]->info.name);
-    return ph_fail(ctx, PH_UNSUPPORTED, "variant is \"%.64s\", this build has: %s", text,
-                   known);
+    const ph_variant *variant = ph_variant_at(i);
+    return variant ? &variant->info : NULL;
 }
 
 /* ---- plan ---- */
@@ -169,7 +142,10 @@ ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
     if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
     if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
-    PH_TRY(find_variant(ctx, attn->variant, &variant, &options));
+    const char *text = attn->variant ? attn->variant : "mha";
+    PH_TRY(ph_variant_find(ctx, text, &variant));
+    options = text + strlen(variant->info.name);
+    options += *options == ':';
     if (!variant->setup)
         return ph_fail(
             ctx, PH_UNSUPPORTED,

@@ -1,5 +1,5 @@
 /*
- * create.c - checks the description of a layer and the arguments of its calls.
+ * create.c - checks the description of a layer and works out its shape.
  */
 #include <limits.h>
 #include <math.h>
@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "layer/layer.h"
+#include "variants/variants.h"
 
 /* ---- description ------------------------------------------------------------------- */
 
@@ -94,9 +95,6 @@ static ph_status check_source(ph_ctx *ctx, const ph_layer_desc *d)
                        "attn.q_len is %d and attn.kv_len %d, expected the same length "
                        "without memory and cache",
                        a->q_len, a->kv_len);
-    if (d->concat && d->out_dim != a->q_heads * a->v_dim)
-        return ph_fail(ctx, PH_BAD_SHAPE, "out_dim is %d, expected 0 or %d with concat",
-                       d->out_dim, a->q_heads * a->v_dim);
     return PH_OK;
 }
 
@@ -121,6 +119,10 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
         return ph_fail(ctx, PH_BAD_SHAPE,
                        "rope_dims is %d, expected an even number of at most %d",
                        d->rope_dims, d->attn.qk_dim);
+    if (d->qk_norm < PH_NORM_NONE || d->qk_norm > PH_NORM_WHOLE)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "qk_norm is %d, expected PH_NORM_NONE, _HEAD or _WHOLE",
+                       d->qk_norm);
     if (!(d->norm_eps > 0) || !isfinite(d->norm_eps))
         return ph_fail(ctx, PH_BAD_ARGUMENT, "norm_eps is %g, expected a positive number",
                        (double)d->norm_eps);
@@ -138,77 +140,160 @@ static void fill_defaults(ph_layer_desc *d)
     if (d->norm_eps == 0) d->norm_eps = 1e-6f;
 }
 
-/* ---- layer ------------------------------------------------------------------------- */
+/* ---- shape ------------------------------------------------------------------------- */
 
-/* Attention on floats, heads side by side; a cache is packed head by head. */
-static ph_attn plan_attn(const ph_layer *l)
+/* Plain attention: what a kind starts from. */
+static void plain_shape(ph_layer *l, const ph_layer_desc *given)
 {
-    ph_attn a = l->desc.attn;
-    int q = ph_layer_columns(&l->wq), k = ph_layer_columns(&l->wk);
-    int v = ph_layer_columns(&l->wv), out = l->wo.in;
-    a.dtype = PH_F32;
-    a.q = (ph_strides){(int64_t)a.q_len * q, a.qk_dim, q};
-    a.out = (ph_strides){(int64_t)a.q_len * out, a.v_dim, out};
-    if (l->desc.cache) {
-        a.anchor = PH_ANCHOR_END;
-    } else {
-        a.k = (ph_strides){(int64_t)a.kv_len * k, a.qk_dim, k};
-        a.v = (ph_strides){(int64_t)a.kv_len * v, a.v_dim, v};
-    }
-    return a;
+    const ph_layer_desc *d = &l->desc;
+    const ph_attn *a = &d->attn;
+    ph_shape *s = &l->shape;
+    int source = d->memory_dim ? d->memory_dim : d->model_dim;
+    *s = (ph_shape){.ctx = l->ctx, .given = given, .desc = &l->desc, .attn = *a};
+    s->q = (ph_part){d->model_dim, a->q_heads, a->qk_dim, .form = d->q_form};
+    s->k = (ph_part){source, a->k_heads, a->qk_dim, .form = d->k_form};
+    s->v = (ph_part){source, a->v_heads, a->v_dim, .form = d->v_form};
+    s->q.norm = s->k.norm = d->qk_norm ? a->qk_dim : 0;
+    s->q.angles = s->k.angles = d->rope ? d->rope_dims / 2 : 0;
+    s->q.w = s->k.w = s->v.w = s->q.gain = s->k.gain = s->v.gain = -1;
+    s->out_heads = a->q_heads, s->out_dim = a->v_dim;
+    s->attn.dtype = PH_F32;
+    if (d->cache) s->attn.anchor = PH_ANCHOR_END;
+}
+
+/* Rows of a part as (batch, len) tokens, heads side by side. */
+static ph_strides rows_of(const ph_part *p, int len)
+{
+    int row = ph_part_row(p);
+    return (ph_strides){(int64_t)len * row, p->dim + p->tail, row};
+}
+
+/* A cache is packed head by head, so that attention reads it in one go; padded rows stay
+   as they are. */
+static ph_strides cache_of(const ph_part *p, int len)
+{
+    int dim = p->dim + p->tail;
+    if (p->pad) return rows_of(p, len);
+    return (ph_strides){(int64_t)p->heads * len * dim, (int64_t)len * dim, dim};
+}
+
+static int is_zero(const ph_strides *s)
+{
+    return !s->batch && !s->head && !s->time;
+}
+
+static ph_strides side_by_side(int len, int heads, int dim)
+{
+    return (ph_strides){(int64_t)len * heads * dim, dim, (int64_t)heads * dim};
+}
+
+/* Strides of the plan; those the kind has set stay. */
+static void lay_plan(ph_layer *l)
+{
+    ph_attn *a = &l->shape.attn;
+    const ph_shape *s = &l->shape;
+    int cache = l->desc.cache;
+    l->k_cache = cache_of(&s->k, a->kv_len);
+    l->v_cache = cache_of(&s->v, a->kv_len);
+    if (is_zero(&a->q)) a->q = rows_of(&s->q, a->q_len);
+    if (is_zero(&a->k)) a->k = cache ? l->k_cache : rows_of(&s->k, a->kv_len);
+    if (is_zero(&a->v)) a->v = cache ? l->v_cache : rows_of(&s->v, a->kv_len);
+    a->out = side_by_side(a->q_len, a->q_heads, a->v_dim);
+    a->dq = side_by_side(a->q_len, a->q_heads, a->qk_dim);
+    a->dk = side_by_side(a->kv_len, a->k_heads, a->qk_dim);
+    a->dv = side_by_side(a->kv_len, a->v_heads, a->v_dim);
+}
+
+/* ---- parameters -------------------------------------------------------------------- */
+
+static void add_named(ph_layer *l, int field, ph_param param)
+{
+    l->field[l->params] = field;
+    l->param[l->params++] = param;
 }
 
 /* A matrix (in, heads*dim), or (heads, in, dim). */
-static void add_matrix(ph_layer *l, const char *name, const ph_layer_matrix *w)
+static void add_matrix(ph_layer *l, int field, const char *name, const ph_part *p)
 {
-    ph_param p = {.name = name, .rank = 2, .dims = {w->in, ph_layer_columns(w)}};
-    if (w->form == PH_FORM_HEADS)
-        p = (ph_param){.name = name, .rank = 3, .dims = {w->heads, w->in, w->dim}};
-    l->param[l->params++] = p;
+    ph_param param = {.name = name, .rank = 2, .dims = {p->in, p->heads * p->dim}};
+    if (p->form == PH_FORM_HEADS)
+        param = (ph_param){.name = name, .rank = 3, .dims = {p->heads, p->in, p->dim}};
+    if (p->heads && p->w < 0) add_named(l, field, param);
 }
 
-static void add_vector(ph_layer *l, const char *name, int size)
+static void add_vector(ph_layer *l, int field, const char *name, int size)
 {
-    l->param[l->params++] =
-        (ph_param){.name = name, .rank = 1, .dims = {size}, .optional = 1};
+    ph_param param = {.name = name, .rank = 1, .dims = {size}, .optional = 1};
+    if (size) add_named(l, field, param);
+}
+
+static int bias_size(const ph_part *p)
+{
+    return p->w < 0 ? p->heads * p->dim : 0;
+}
+
+static int gain_size(const ph_layer *l, const ph_part *p)
+{
+    return p->gain < 0 ? ph_layer_gains(l, p) : 0;
 }
 
 static void list_params(ph_layer *l)
 {
-    const ph_layer_desc *d = &l->desc;
-    add_matrix(l, "wq", &l->wq);
-    add_matrix(l, "wk", &l->wk);
-    add_matrix(l, "wv", &l->wv);
-    if (!d->concat) add_matrix(l, "wo", &l->wo);
-    add_vector(l, "bq", ph_layer_columns(&l->wq));
-    add_vector(l, "bk", ph_layer_columns(&l->wk));
-    add_vector(l, "bv", ph_layer_columns(&l->wv));
-    if (!d->concat) add_vector(l, "bo", d->out_dim);
-    if (d->qk_norm) add_vector(l, "q_norm", d->attn.qk_dim);
-    if (d->qk_norm) add_vector(l, "k_norm", d->attn.qk_dim);
+    const ph_shape *s = &l->shape;
+    int wo = !l->desc.concat;
+    add_matrix(l, PH_WQ, "wq", &s->q);
+    add_matrix(l, PH_WK, "wk", &s->k);
+    add_matrix(l, PH_WV, "wv", &s->v);
+    if (wo) add_matrix(l, PH_WO, "wo", &l->out);
+    add_vector(l, PH_BQ, "bq", bias_size(&s->q));
+    add_vector(l, PH_BK, "bk", bias_size(&s->k));
+    add_vector(l, PH_BV, "bv", bias_size(&s->v));
+    if (wo) add_vector(l, PH_BO, "bo", l->desc.out_dim);
+    add_vector(l, PH_Q_NORM, "q_norm", gain_size(l, &s->q));
+    add_vector(l, PH_K_NORM, "k_norm", gain_size(l, &s->k));
     l->named = l->params;
-    for (int i = 0; ph_plan_extra(l->plan, i); i++)
+    for (int i = 0; i < s->params; i++) l->param[l->params++] = s->param[i];
+    for (int i = 0; !s->makes_extras && ph_plan_extra(l->plan, i); i++)
         l->param[l->params++] = *ph_plan_extra(l->plan, i);
 }
 
-static ph_status init(ph_layer *l, ph_ctx *ctx, const ph_layer_desc *d)
+/* ---- layer ------------------------------------------------------------------------- */
+
+static ph_status settle_out(ph_layer *l)
 {
-    const ph_attn *a = &d->attn;
-    int source = d->memory_dim ? d->memory_dim : d->model_dim;
-    l->ctx = ctx;
-    l->desc = *d;
-    l->wq = (ph_layer_matrix){d->model_dim, a->q_heads, a->qk_dim, d->q_form};
-    l->wk = (ph_layer_matrix){source, a->k_heads, a->qk_dim, d->k_form};
-    l->wv = (ph_layer_matrix){source, a->v_heads, a->v_dim, d->v_form};
-    l->wo = (ph_layer_matrix){a->q_heads * a->v_dim, 1, d->out_dim, PH_FORM_WHOLE};
+    ph_layer_desc *d = &l->desc;
+    int width = l->shape.out_heads * l->shape.out_dim;
+    if (d->concat && d->out_dim && d->out_dim != width)
+        return ph_fail(l->ctx, PH_BAD_SHAPE,
+                       "out_dim is %d, expected 0 or %d with concat", d->out_dim, width);
+    if (d->out_dim == 0) d->out_dim = d->concat ? width : d->model_dim;
+    l->out = (ph_part){width, 1, d->out_dim, .w = -1};
+    l->out_cols = d->out_dim;
+    return PH_OK;
+}
+
+static ph_status init(ph_layer *l, const ph_layer_desc *given)
+{
+    ph_layer_desc *d = &l->desc;
+    ph_attn *a = &d->attn;
+    ph_variant_parts parts;
+    PH_TRY(ph_variant_split(l->ctx, a->variant, &parts));
+    plain_shape(l, given);
+    l->shape.attn.variant = parts.core;
+    if (parts.kind) {
+        l->kind = parts.kind->layer;
+        PH_TRY(l->kind->shape(&l->shape, parts.options));
+    }
+    if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
+    PH_TRY(settle_out(l));
     l->kv_len = d->cache ? a->q_len : a->kv_len;
     l->q_rows = a->batch * a->q_len;
     l->kv_rows = a->batch * l->kv_len;
-    l->out_cols = d->out_dim;
-    l->angles = d->rope ? d->rope_dims / 2 : 0;
+    l->angles = ph_max(l->shape.q.angles, l->shape.k.angles);
+    l->turn_scale = 1;
     ph_layer_angles(d->rope_base, l->angles, l->theta);
-    ph_attn attn = plan_attn(l);
-    PH_TRY(ph_plan_create(&l->plan, ctx, &attn));
+    lay_plan(l);
+    PH_TRY(ph_plan_create(&l->plan, l->ctx, &l->shape.attn));
     list_params(l);
     return PH_OK;
 }
@@ -222,8 +307,6 @@ ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc
     fill_defaults(&d);
     PH_TRY(check_sizes(ctx, &d));
     PH_TRY(check_large(ctx, &d));
-    if (d.out_dim == 0)
-        d.out_dim = d.concat ? d.attn.q_heads * d.attn.v_dim : d.model_dim;
     PH_TRY(check_strides(ctx, &d.attn));
     PH_TRY(check_source(ctx, &d));
     PH_TRY(check_options(ctx, &d));
@@ -231,15 +314,19 @@ ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "attn.dtype is %d, expected PH_F32, PH_F16 or PH_BF16",
                        (int)d.attn.dtype);
-    size_t theta = (size_t)(d.rope ? d.rope_dims / 2 : 0) * sizeof(double);
+    size_t theta = (size_t)(d.attn.qk_dim / 2) * sizeof(double);
     ph_layer *l = ph_ctx_alloc(ctx, sizeof *l + theta);
     if (!l) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a layer");
     memset(l, 0, sizeof *l + theta);
-    ph_status status = init(l, ctx, &d);
+    l->ctx = ctx;
+    l->desc = d;
+    ph_status status = init(l, desc);
+    l->shape.given = NULL;
+    l->shape.attn.variant = NULL;
     if (status == PH_OK)
         *out = l;
     else
-        ph_ctx_release(ctx, l);
+        ph_layer_free(l);
     return status;
 }
 
@@ -260,22 +347,28 @@ int ph_layer_named(const ph_layer *layer)
     return layer->named;
 }
 
+/* ---- memory between the calls -------------------------------------------------- */
+
+static float *take_rows(ph_arena *arena, int rows, int columns)
+{
+    return ph_arena_floats(arena, (size_t)rows * (size_t)columns);
+}
+
 ph_layer_kept ph_layer_keep(const ph_layer *l, ph_arena *arena, int all)
 {
     ph_layer_kept p = {0};
-    const ph_attn *a = &l->desc.attn;
-    size_t q_rows = (size_t)l->q_rows, kv_rows = (size_t)l->kv_rows;
-    size_t q = q_rows * (size_t)ph_layer_columns(&l->wq);
-    size_t k = kv_rows * (size_t)ph_layer_columns(&l->wk);
-    p.q = p.q_raw = ph_arena_floats(arena, q);
-    p.k = p.k_raw = ph_arena_floats(arena, k);
-    p.v = ph_arena_floats(arena, kv_rows * (size_t)ph_layer_columns(&l->wv));
-    p.heads = ph_arena_floats(arena, q_rows * (size_t)l->wo.in);
+    const ph_shape *s = &l->shape;
+    int q = ph_part_row(&s->q), k = ph_part_row(&s->k), v = ph_part_row(&s->v);
+    p.q = p.q_raw = take_rows(arena, l->q_rows, q);
+    p.k = p.k_raw = take_rows(arena, l->kv_rows, k);
+    p.v = take_rows(arena, l->kv_rows, v);
+    p.heads = p.out = take_rows(arena, l->q_rows, s->attn.q_heads * s->attn.v_dim);
+    if (s->makes_out) p.out = take_rows(arena, l->q_rows, l->out.in);
+    for (int i = 0; i < PH_PIECES; i++) p.kind[i] = ph_arena_floats(arena, s->kept[i]);
     if (!all) return p;
-    p.lse = ph_arena_floats(arena, q_rows * (size_t)a->q_heads);
-    if (!l->desc.qk_norm) return p;
-    p.q_raw = ph_arena_floats(arena, q);
-    p.k_raw = ph_arena_floats(arena, k);
+    p.lse = take_rows(arena, l->q_rows, s->attn.q_heads);
+    if (s->q.norm) p.q_raw = take_rows(arena, l->q_rows, q);
+    if (s->k.norm) p.k_raw = take_rows(arena, l->kv_rows, k);
     return p;
 }
 
@@ -284,94 +377,4 @@ size_t ph_layer_saved(const ph_layer *layer)
     ph_arena arena = {0};
     ph_layer_keep(layer, &arena, 1);
     return arena.used;
-}
-
-/* ---- calls ------------------------------------------------------------------------- */
-
-static ph_status need(ph_ctx *ctx, const char *name, const void *pointer, int wanted,
-                      int elements)
-{
-    if (wanted && !pointer && elements)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is NULL, expected a tensor", name);
-    if (!wanted && pointer)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is given, expected NULL in this layer",
-                       name);
-    return PH_OK;
-}
-
-static ph_status check_lens(ph_ctx *ctx, const char *name, const int32_t *lens, int batch,
-                            int most)
-{
-    for (int b = 0; lens && b < batch; b++)
-        if (lens[b] < 0 || lens[b] > most)
-            return ph_fail(ctx, PH_BAD_SHAPE, "%s[%d] is %d, expected 0 to %d", name, b,
-                           lens[b], most);
-    return PH_OK;
-}
-
-static ph_status check_past(const ph_layer *l, const ph_layer_args *args)
-{
-    const ph_attn *a = &l->desc.attn;
-    const int32_t *past = args->past, *lens = args->attn.q_lens;
-    for (int b = 0; b < a->batch; b++) {
-        int start = past ? past[b] : 0, len = lens ? lens[b] : a->q_len;
-        int most = l->desc.cache ? a->kv_len - len : INT_MAX - a->q_len;
-        if (most < 0)
-            return ph_fail(l->ctx, PH_BAD_SHAPE,
-                           "batch row %d has %d tokens, expected at most the %d of the "
-                           "cache",
-                           b, len, a->kv_len);
-        if (start < 0 || start > most)
-            return ph_fail(l->ctx, PH_BAD_SHAPE, "past[%d] is %d, expected 0 to %d", b,
-                           start, most);
-    }
-    return PH_OK;
-}
-
-static ph_status check_weights(const ph_layer *l, const ph_layer_weights *w)
-{
-    int wo = !l->desc.concat, norm = l->desc.qk_norm;
-    PH_TRY(need(l->ctx, "wq", w->wq, 1, 1));
-    PH_TRY(need(l->ctx, "wk", w->wk, 1, 1));
-    PH_TRY(need(l->ctx, "wv", w->wv, 1, 1));
-    PH_TRY(need(l->ctx, "wo", w->wo, wo, 1));
-    if (!wo) PH_TRY(need(l->ctx, "bo", w->bo, 0, 0));
-    if (!norm) PH_TRY(need(l->ctx, "q_norm", w->q_norm, 0, 0));
-    if (!norm) PH_TRY(need(l->ctx, "k_norm", w->k_norm, 0, 0));
-    for (int i = l->named; i < l->params; i++)
-        if (!l->param[i].optional)
-            PH_TRY(need(l->ctx, l->param[i].name,
-                        w->extra ? w->extra[i - l->named] : NULL, 1, 1));
-    return PH_OK;
-}
-
-ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
-                         const ph_layer_args *args)
-{
-    ph_ctx *ctx = l->ctx;
-    const ph_attn *a = &l->desc.attn;
-    int cache = l->desc.cache, memory = l->desc.memory_dim > 0;
-    if (!w) return ph_fail(ctx, PH_BAD_ARGUMENT, "weights is NULL");
-    if (!args) return ph_fail(ctx, PH_BAD_ARGUMENT, "args is NULL");
-    PH_TRY(check_weights(l, w));
-    PH_TRY(need(ctx, "x", args->x, 1, l->q_rows));
-    PH_TRY(need(ctx, "memory", args->memory, memory, l->kv_rows));
-    PH_TRY(need(ctx, "k_cache", args->k_cache, cache, a->batch * a->kv_len));
-    PH_TRY(need(ctx, "v_cache", args->v_cache, cache, a->batch * a->kv_len));
-    PH_TRY(need(ctx, "attn.q", args->attn.q, 0, 0));
-    PH_TRY(need(ctx, "attn.k", args->attn.k, 0, 0));
-    PH_TRY(need(ctx, "attn.v", args->attn.v, 0, 0));
-    PH_TRY(need(ctx, "attn.out", args->attn.out, 0, 0));
-    PH_TRY(need(ctx, "attn.extra", args->attn.extra, 0, 0));
-    PH_TRY(need(ctx, "attn.workspace", args->attn.workspace, 0, 0));
-    PH_TRY(need(ctx, "gate_out", args->gate_out, 0, 0));
-    PH_TRY(need(ctx, "balance_loss", args->balance_loss, 0, 0));
-    if (cache) PH_TRY(need(ctx, "attn.kv_lens", args->attn.kv_lens, 0, 0));
-    PH_TRY(check_lens(ctx, "q_lens", args->attn.q_lens, a->batch, a->q_len));
-    PH_TRY(check_lens(ctx, "kv_lens", args->attn.kv_lens, a->batch, a->kv_len));
-    PH_TRY(check_past(l, args));
-    if ((uintptr_t)args->saved % PH_ALIGN)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "saved is not aligned to %d bytes",
-                       PH_ALIGN);
-    return PH_OK;
 }

@@ -1,63 +1,78 @@
 /*
  * layer.h - the inside of a ph_layer, and what its files share.
  *
- *     create.c         checks a description, lays out what backward keeps
+ *     create.c         checks a description, asks the variant's kind what differs
+ *     check.c          checks the arguments of a call
  *     project.c        a projection and its gradients as matrix products; rows by length
  *     position.c       RMS norm and rotation of q and k, and the way back
- *     layer_forward.c  project, position, attend, output
+ *     layer_forward.c  project, position, before, attend, after, output
  *     layer_backward.c the same steps from the end
  *
  * Inside a layer all activations are floats, a token's heads side by side: q is
- * (batch, q_len, q_heads*qk_dim) and so on; attention takes them through strides.
+ * (batch, q_len, q_heads*qk_dim) and so on; attention takes them through strides. What
+ * they are exactly is said by the parts of a ph_shape (variants/kind.h).
  */
 #ifndef PH_LAYER_LAYER_H
 #define PH_LAYER_LAYER_H
 
-#include "attn/plan.h"
-#include "base/arena.h"
-#include "base/ctx.h"
-#include "kernels/gemm.h"
-#include "polyhead_layer.h"
+#include "variants/kind.h"
 
-/* A parameter matrix: y = x w, x has `in` columns, y heads*dim. */
-typedef struct ph_layer_matrix {
-    int in, heads, dim;
-    ph_form form;
-} ph_layer_matrix;
-
-/* Parameters that have a field of their own in ph_layer_weights. */
-enum { PH_LAYER_NAMED = 10, PH_LAYER_PARAMS = PH_LAYER_NAMED + PH_EXTRAS_MAX };
+/* The named fields of ph_layer_weights, in the order in which they are listed. */
+enum {
+    PH_WQ,
+    PH_WK,
+    PH_WV,
+    PH_WO,
+    PH_BQ,
+    PH_BK,
+    PH_BV,
+    PH_BO,
+    PH_Q_NORM,
+    PH_K_NORM,
+    PH_NAMED,
+    PH_LAYER_PARAMS = PH_NAMED + PH_EXTRAS_MAX
+};
 
 struct ph_layer {
     ph_ctx *ctx;
     ph_layer_desc desc; /* defaults filled in */
-    ph_plan *plan;      /* attention on floats */
-    ph_layer_matrix wq, wk, wv, wo;
-    int q_rows;   /* batch * q_len: tokens of x */
+    ph_shape shape;
+    const ph_layer_kind *kind; /* NULL: plain */
+    ph_plan *plan;             /* attention on floats */
+    ph_part out;               /* wo, as if it were a part */
+    int q_rows;                /* batch * q_len: tokens of x */
     int kv_len;   /* tokens that keys are made of in one batch row of a call */
     int kv_rows;  /* batch * kv_len */
     int out_cols; /* of out */
     ph_param param[PH_LAYER_PARAMS]; /* all parameters */
     int params, named;               /* how many, and how many of them are named fields */
-    int angles;                      /* rope_dims / 2; 0: no rotation */
+    int field[PH_NAMED];             /* which named field each of those is */
+    ph_strides k_cache, v_cache;     /* how the caches lie */
+    int angles;                      /* pairs of a head that turn; 0: no rotation */
+    float turn_scale;                /* on sines and cosines */
     double theta[]; /* (angles) by how much each pair turns per position */
 };
 
 /* What forward leaves for backward; pieces of ph_layer_args.saved or of the scratch. */
 typedef struct ph_layer_kept {
-    float *q, *k, *v;     /* as attention sees them */
+    float *q, *k, *v;     /* the parts */
     float *q_raw, *k_raw; /* before the norm; equal to q, k where there is none */
     float *heads;         /* what attention gives */
+    float *out;           /* what wo multiplies; the same where the kind has no `after` */
     float *lse;           /* (batch, q_heads, q_len) */
+    float *kind[PH_PIECES];
 } ph_layer_kept;
-
-static inline int ph_layer_columns(const ph_layer_matrix *w)
-{
-    return w->heads * w->dim;
-}
 
 /* all: also what only backward needs. */
 ph_layer_kept ph_layer_keep(const ph_layer *layer, ph_arena *arena, int all);
+
+/* ---- check.c ---- */
+
+/* The named fields and the others of a call, by their place in ph_layer.param. */
+void ph_layer_list(const ph_layer *layer, const ph_layer_weights *weights,
+                   const float *list[PH_LAYER_PARAMS]);
+void ph_layer_list_grads(const ph_layer *layer, const ph_layer_grads *grads,
+                         float *list[PH_LAYER_PARAMS]);
 
 /* Checks what forward and backward have in common; outputs are untouched until then. */
 ph_status ph_layer_check(const ph_layer *layer, const ph_layer_weights *weights,
@@ -65,18 +80,17 @@ ph_status ph_layer_check(const ph_layer *layer, const ph_layer_weights *weights,
 
 /* ---- project.c ---- */
 
-/* y = x w + bias, x of `type` */
-ph_gemm ph_layer_product(const ph_layer_matrix *w, const float *weights,
-                         const float *bias, int rows, const void *x, ph_dtype type,
-                         float *y);
+/* y = x w + bias, x of `type`; y are rows of the part */
+ph_gemm ph_layer_product(const ph_part *part, const float *weights, const float *bias,
+                         int rows, const void *x, ph_dtype type, float *y);
 /* dx (+)= dy w^T */
-ph_gemm ph_layer_product_dx(const ph_layer_matrix *w, const float *weights, int rows,
+ph_gemm ph_layer_product_dx(const ph_part *part, const float *weights, int rows,
                             const float *dy, float *dx, int add);
 /* dw = x^T dy */
-ph_gemm ph_layer_product_dw(const ph_layer_matrix *w, int rows, const void *x,
-                            ph_dtype type, const float *dy, float *dw);
-/* sums[c] = sum over rows of y[row][c]; ones holds `rows` ones */
-ph_gemm ph_layer_sum(int rows, int columns, const float *ones, const float *y,
+ph_gemm ph_layer_product_dw(const ph_part *part, int rows, const void *x, ph_dtype type,
+                            const float *dy, float *dw);
+/* sums[c] = sum over rows of dy[row][c]; ones holds `rows` ones */
+ph_gemm ph_layer_sum(const ph_part *part, int rows, const float *ones, const float *dy,
                      float *sums);
 
 /* Rows of a (batch, len, columns) tensor. */
@@ -100,20 +114,20 @@ typedef struct ph_layer_turns {
     int per_batch; /* 1: every batch row has its own lines, else they are shared */
 } ph_layer_turns;
 
-/* q or k, forward or backward; v where it is cached. */
+/* A part, forward or backward. */
 typedef struct ph_layer_side {
     const ph_layer *layer;
-    ph_layer_rows rows; /* columns = heads*dim */
+    const ph_part *part;
+    int len;             /* tokens of a batch row */
+    const int32_t *lens; /* (batch) valid ones; NULL: all */
     ph_layer_turns turns;
-    int heads;
-    int copy;            /* 1: neither norm nor rotation: v on its way into the cache */
-    const float *gain;   /* (qk_dim) or NULL: 1 */
-    const float *raw;    /* as projected */
-    float *x;            /* forward: normed and turned, may be raw; backward: gradient in
-                            place */
-    float *cache;        /* forward: where it goes instead of x, or NULL */
-    const int32_t *past; /* rows of each batch row that the cache holds */
-    float *sums;         /* backward: (ph_layer_chunks, qk_dim) for dgain, or NULL */
+    const float *gain;   /* of the norm, or NULL: 1 */
+    const float *raw;    /* rows as projected */
+    float *x;            /* forward: where they go, may be raw; backward: rows of the
+                            gradient, in place */
+    ph_strides to;       /* forward: how x lies */
+    const int32_t *past; /* forward into a cache: rows of each batch row it holds */
+    float *sums;         /* backward: (ph_layer_chunks, gains) for dgain, or NULL */
 } ph_layer_side;
 
 /* Fills theta[angles]. */
@@ -124,7 +138,11 @@ size_t ph_layer_table(const ph_layer *layer, int len, const int32_t *start);
 ph_layer_turns ph_layer_turn(const ph_layer *layer, int len, const int32_t *start,
                              float *table);
 
-int ph_layer_chunks(const ph_layer_rows *rows);
+/* Numbers in the gain of a part. */
+int ph_layer_gains(const ph_layer *layer, const ph_part *part);
+/* Whether there is anything to do with a part before attention may read it. */
+int ph_layer_positions(const ph_part *part);
+int ph_layer_chunks(const ph_layer *layer, int len);
 void ph_layer_position(const ph_layer_side *side);
 void ph_layer_unposition(const ph_layer_side *side, float *dgain);
 

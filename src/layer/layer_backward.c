@@ -2,7 +2,7 @@
  * layer_backward.c - one backward call of a layer: output, attend, position, project.
  *
  *     dheads = dout wo^T    dwo = heads^T dout    dbo = sum of the rows of dout
- *     dq, dk, dv from attention, then back through rotation and norm
+ *     dq, dk, dv from attention and the kind, then back through rotation and norm
  *     dwq = x^T dq          dx = dq wq^T (+ dk wk^T + dv wv^T where keys come from x)
  *
  * Rows beyond their length hold anything, NaN included: their gradients are zero, and
@@ -18,13 +18,18 @@ typedef struct call {
     const ph_layer_weights *weights;
     const ph_layer_args *args;
     const ph_layer_grads *grads;
+    const float *param[PH_LAYER_PARAMS];
+    float *dparam[PH_LAYER_PARAMS];
     ph_layer_kept kept;
+    ph_kind_call kind;
     int want_q, want_k, want_v; /* whether anything needs dq, dk, dv */
     const void *x, *source; /* x and where keys come from, with zeros beyond lengths */
     const float *dout;      /* as floats, with zeros beyond lengths */
     float *x_copy, *source_copy, *dout_copy;
+    const float *dwide;  /* gradient of what wo multiplies ... */
+    float *dwide_own;    /* ... in scratch, or dout itself */
     const float *dheads; /* gradient of what attention gave */
-    float *dheads_own, *dq, *dk, *dv;
+    float *dq, *dk, *dv; /* of the parts */
     float *dx, *dmemory; /* as floats */
     float *ones;         /* (q_rows or kv_rows, the larger) */
     float *q_table, *kv_table, *q_sums, *k_sums;
@@ -44,52 +49,68 @@ static void add_product(products *p, int wanted, ph_gemm g)
 
 /* ---- the steps as products --------------------------------------------------------- */
 
+static const float *matrix_of(const call *c, const ph_part *part, const float *named)
+{
+    return part->w < 0 ? named : c->kind.param[part->w];
+}
+
+static float *gradient_of(const call *c, const ph_part *part, float *named)
+{
+    return part->w < 0 ? named : c->kind.dparam[part->w];
+}
+
 static products heads_step(const call *c)
 {
     const ph_layer *l = c->layer;
     products p = {.count = 0};
     add_product(&p, !l->desc.concat,
-                ph_layer_product_dx(&l->wo, c->weights->wo, l->q_rows, c->dout,
-                                    c->dheads_own, 0));
+                ph_layer_product_dx(&l->out, c->weights->wo, l->q_rows, c->dout,
+                                    c->dwide_own, 0));
     return p;
 }
 
 static void add_weights(const call *c, products *p)
 {
     const ph_layer *l = c->layer;
-    const ph_layer_grads *g = c->grads;
+    const ph_shape *s = &l->shape;
     const ph_args *lens = &c->args->attn;
     ph_dtype type = l->desc.attn.dtype;
     int one_source = !l->desc.memory_dim && !lens->q_lens && !lens->kv_lens;
-    ph_gemm q = ph_layer_product_dw(&l->wq, l->q_rows, c->x, type, c->dq, g->dwq);
-    ph_gemm k = ph_layer_product_dw(&l->wk, l->kv_rows, c->source, type, c->dk, g->dwk);
-    ph_gemm v = ph_layer_product_dw(&l->wv, l->kv_rows, c->source, type, c->dv, g->dwv);
-    k.same_a = g->dwq && one_source;
-    v.same_a = g->dwk || k.same_a;
-    add_product(p, g->dwq != NULL, q);
-    add_product(p, g->dwk != NULL, k);
-    add_product(p, g->dwv != NULL, v);
+    float *dwq = gradient_of(c, &s->q, c->grads->dwq);
+    float *dwk = gradient_of(c, &s->k, c->grads->dwk);
+    float *dwv = gradient_of(c, &s->v, c->grads->dwv), *dwo = c->grads->dwo;
+    ph_gemm q = ph_layer_product_dw(&s->q, l->q_rows, c->x, type, c->dq, dwq);
+    ph_gemm k = ph_layer_product_dw(&s->k, l->kv_rows, c->source, type, c->dk, dwk);
+    ph_gemm v = ph_layer_product_dw(&s->v, l->kv_rows, c->source, type, c->dv, dwv);
+    k.same_a = dwq && one_source;
+    v.same_a = dwk || k.same_a;
+    add_product(p, dwq != NULL, q);
+    add_product(p, dwk != NULL, k);
+    add_product(p, dwv != NULL, v);
     add_product(
-        p, g->dwo != NULL,
-        ph_layer_product_dw(&l->wo, l->q_rows, c->kept.heads, PH_F32, c->dout, g->dwo));
+        p, dwo != NULL,
+        ph_layer_product_dw(&l->out, l->q_rows, c->kept.out, PH_F32, c->dout, dwo));
 }
 
 /* All gradients of parameters, and what q gives to dx. */
 static products first_step(const call *c)
 {
     const ph_layer *l = c->layer;
+    const ph_shape *s = &l->shape;
     const ph_layer_grads *g = c->grads;
-    int q = ph_layer_columns(&l->wq), k = ph_layer_columns(&l->wk);
-    int v = ph_layer_columns(&l->wv);
+    const float *wq = matrix_of(c, &s->q, c->weights->wq);
     products p = {.count = 0};
     add_weights(c, &p);
     add_product(&p, g->dx != NULL,
-                ph_layer_product_dx(&l->wq, c->weights->wq, l->q_rows, c->dq, c->dx, 0));
-    add_product(&p, g->dbq != NULL, ph_layer_sum(l->q_rows, q, c->ones, c->dq, g->dbq));
-    add_product(&p, g->dbk != NULL, ph_layer_sum(l->kv_rows, k, c->ones, c->dk, g->dbk));
-    add_product(&p, g->dbv != NULL, ph_layer_sum(l->kv_rows, v, c->ones, c->dv, g->dbv));
+                ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, c->dx, 0));
+    add_product(&p, g->dbq != NULL,
+                ph_layer_sum(&s->q, l->q_rows, c->ones, c->dq, g->dbq));
+    add_product(&p, g->dbk != NULL,
+                ph_layer_sum(&s->k, l->kv_rows, c->ones, c->dk, g->dbk));
+    add_product(&p, g->dbv != NULL,
+                ph_layer_sum(&s->v, l->kv_rows, c->ones, c->dv, g->dbv));
     add_product(&p, g->dbo != NULL,
-                ph_layer_sum(l->q_rows, l->out_cols, c->ones, c->dout, g->dbo));
+                ph_layer_sum(&l->out, l->q_rows, c->ones, c->dout, g->dbo));
     return p;
 }
 
@@ -97,18 +118,19 @@ static products first_step(const call *c)
 static products next_step(const call *c, int third)
 {
     const ph_layer *l = c->layer;
+    const ph_shape *s = &l->shape;
     int memory = l->desc.memory_dim > 0;
-    int wanted = (memory ? c->grads->dmemory : c->grads->dx) != NULL;
     float *to = memory ? c->dmemory : c->dx;
+    const float *wk = matrix_of(c, &s->k, c->weights->wk);
+    const float *wv = matrix_of(c, &s->v, c->weights->wv);
     products p = {.count = 0};
+    int wanted = (memory ? c->grads->dmemory : c->grads->dx) != NULL;
     if (third)
-        add_product(
-            &p, wanted,
-            ph_layer_product_dx(&l->wv, c->weights->wv, l->kv_rows, c->dv, to, 1));
+        add_product(&p, wanted && s->v.heads,
+                    ph_layer_product_dx(&s->v, wv, l->kv_rows, c->dv, to, 1));
     else
-        add_product(
-            &p, wanted,
-            ph_layer_product_dx(&l->wk, c->weights->wk, l->kv_rows, c->dk, to, !memory));
+        add_product(&p, wanted,
+                    ph_layer_product_dx(&s->k, wk, l->kv_rows, c->dk, to, !memory));
     return p;
 }
 
@@ -137,10 +159,64 @@ static void lay_work(call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     products steps[4] = {heads_step(c), first_step(c), next_step(c, 0), next_step(c, 1)};
-    size_t work = ph_plan_workspace(l->plan);
+    size_t work = larger(ph_plan_workspace(l->plan), l->shape.work);
     for (int i = 0; i < 4; i++)
         work = larger(work, ph_gemm_bytes(l->ctx, steps[i].list, steps[i].count));
-    c->work = ph_arena_take(arena, work);
+    c->work = c->kind.work = ph_arena_take(arena, work);
+}
+
+/* The gradient of what attention saw: that of the part, unless they stand apart. */
+static float *lay_seen(ph_arena *arena, const ph_part *part, float *own, int rows,
+                       int heads, int dim)
+{
+    return part->apart ? lay_copy(arena, 1, rows, heads * dim, PH_F32) : own;
+}
+
+static void lay_kind(call *c, ph_arena *arena)
+{
+    const ph_layer *l = c->layer;
+    const ph_shape *s = &l->shape;
+    const ph_attn *a = &s->attn;
+    const ph_layer_args *args = c->args;
+    int memory = l->desc.memory_dim > 0;
+    ph_kind_call *k = &c->kind;
+    *k = (ph_kind_call){.shape = s,
+                        .ctx = l->ctx,
+                        .args = args,
+                        .param = c->param + l->named,
+                        .dparam = c->dparam + l->named,
+                        .q_rows = l->q_rows,
+                        .kv_rows = l->kv_rows,
+                        .kv_len = l->kv_len,
+                        .q_lens = args->attn.q_lens,
+                        .kv_lens = args->attn.kv_lens,
+                        .x = c->x,
+                        .source = c->source,
+                        .q_part = c->kept.q,
+                        .k_part = c->kept.k,
+                        .v_part = c->kept.v,
+                        .q = c->kept.q,
+                        .k = c->kept.k,
+                        .v = c->kept.v,
+                        .heads = c->kept.heads,
+                        .out = c->kept.out,
+                        .dout = c->dwide,
+                        .dq_part = c->dq,
+                        .dk_part = c->dk,
+                        .dv_part = c->dv,
+                        .dx = c->dx,
+                        .dsource = memory ? c->dmemory : c->dx};
+    memcpy(k->kept, c->kept.kind, sizeof k->kept);
+    for (int i = 0; i < PH_PIECES; i++) k->spare[i] = ph_arena_floats(arena, s->spare[i]);
+    k->dq = lay_seen(arena, &s->q, c->dq, l->q_rows, a->q_heads, a->qk_dim);
+    k->dk = lay_seen(arena, &s->k, c->dk, l->kv_rows, a->k_heads, a->qk_dim);
+    k->dv = lay_seen(arena, &s->v, c->dv, l->kv_rows, a->v_heads, a->v_dim);
+    if (s->makes_out)
+        k->dheads = lay_copy(arena, 1, l->q_rows, a->q_heads * a->v_dim, PH_F32);
+    c->dheads = k->dheads ? k->dheads : c->dwide;
+    size_t gates = (size_t)l->q_rows * (size_t)a->q_heads;
+    if (s->makes_gate) k->gate = ph_arena_floats(arena, gates);
+    if (s->makes_gate) k->dgate = ph_arena_floats(arena, gates);
 }
 
 /* Carves the scratch, or measures it. */
@@ -149,37 +225,35 @@ static void lay(call *c, ph_arena *arena)
     const ph_layer *l = c->layer;
     const ph_layer_desc *d = &l->desc;
     const ph_layer_grads *g = c->grads;
+    const ph_shape *s = &l->shape;
     const int32_t *q_lens = c->args->attn.q_lens, *kv_lens = c->args->attn.kv_lens;
     ph_dtype type = d->attn.dtype;
-    int q = ph_layer_columns(&l->wq), k = ph_layer_columns(&l->wk);
-    int v = ph_layer_columns(&l->wv), dim = d->attn.qk_dim;
     int copy_dout = q_lens || type != PH_F32;
-    c->x_copy = lay_copy(arena, q_lens && g->dwq, l->q_rows, l->wq.in, type);
-    c->source_copy =
-        lay_copy(arena, kv_lens && (g->dwk || g->dwv), l->kv_rows, l->wk.in, type);
+    c->x_copy = lay_copy(arena, q_lens && (g->dwq || l->kind), l->q_rows, s->q.in, type);
+    c->source_copy = lay_copy(arena, kv_lens && (g->dwk || g->dwv || l->kind), l->kv_rows,
+                              s->k.in, type);
     c->dout_copy = lay_copy(arena, copy_dout, l->q_rows, l->out_cols, PH_F32);
-    c->dheads_own = lay_copy(arena, !d->concat, l->q_rows, l->wo.in, PH_F32);
-    c->dq = lay_copy(arena, c->want_q, l->q_rows, q, PH_F32);
-    c->dk = lay_copy(arena, c->want_k, l->kv_rows, k, PH_F32);
-    c->dv = lay_copy(arena, c->want_v, l->kv_rows, v, PH_F32);
+    c->dwide_own = lay_copy(arena, !d->concat, l->q_rows, l->out.in, PH_F32);
+    c->dq = lay_copy(arena, c->want_q, l->q_rows, ph_part_width(&s->q), PH_F32);
+    c->dk = lay_copy(arena, c->want_k, l->kv_rows, ph_part_width(&s->k), PH_F32);
+    c->dv = lay_copy(arena, c->want_v, l->kv_rows, ph_part_width(&s->v), PH_F32);
     c->dx = lay_sum(arena, g->dx, l->q_rows, d->model_dim, type);
-    c->dmemory = lay_sum(arena, g->dmemory, l->kv_rows, l->wk.in, type);
+    c->dmemory = lay_sum(arena, g->dmemory, l->kv_rows, s->k.in, type);
     c->ones = ph_arena_floats(arena, (size_t)ph_max(l->q_rows, l->kv_rows));
     c->q_table = ph_arena_floats(arena, ph_layer_table(l, d->attn.q_len, c->args->past));
     c->kv_table = c->q_table;
     if (d->memory_dim)
         c->kv_table = ph_arena_floats(arena, ph_layer_table(l, l->kv_len, NULL));
-    ph_layer_rows q_rows = {.batch = d->attn.batch, .len = d->attn.q_len};
-    ph_layer_rows k_rows = {.batch = d->attn.batch, .len = l->kv_len};
-    c->q_sums =
-        lay_copy(arena, g->dq_norm != NULL, ph_layer_chunks(&q_rows), dim, PH_F32);
-    c->k_sums =
-        lay_copy(arena, g->dk_norm != NULL, ph_layer_chunks(&k_rows), dim, PH_F32);
+    c->q_sums = lay_copy(arena, s->q.norm, ph_layer_chunks(l, d->attn.q_len),
+                         ph_layer_gains(l, &s->q), PH_F32);
+    c->k_sums = lay_copy(arena, s->k.norm, ph_layer_chunks(l, l->kv_len),
+                         ph_layer_gains(l, &s->k), PH_F32);
     c->x = c->x_copy ? c->x_copy : c->args->x;
     c->source = d->memory_dim ? c->args->memory : c->args->x;
     if (c->source_copy) c->source = c->source_copy;
     c->dout = c->dout_copy ? c->dout_copy : g->dout;
-    c->dheads = d->concat ? c->dout : c->dheads_own;
+    c->dwide = d->concat ? c->dout : c->dwide_own;
+    lay_kind(c, arena);
     lay_work(c, arena);
 }
 
@@ -198,8 +272,8 @@ static void make_copies(const call *c)
     const void *source = l->desc.memory_dim ? args->memory : args->x;
     const int32_t *q_lens = args->attn.q_lens, *kv_lens = args->attn.kv_lens;
     ph_layer_rows out = {a->batch, a->q_len, l->out_cols, q_lens};
-    ph_layer_rows x = {a->batch, a->q_len, l->wq.in, q_lens};
-    ph_layer_rows keys = {a->batch, l->kv_len, l->wk.in, kv_lens};
+    ph_layer_rows x = {a->batch, a->q_len, l->shape.q.in, q_lens};
+    ph_layer_rows keys = {a->batch, l->kv_len, l->shape.k.in, kv_lens};
     if (c->dout_copy)
         ph_layer_copy(l->ctx, out, c->dout_copy, PH_F32, c->grads->dout, a->dtype);
     if (c->x_copy) ph_layer_copy(l->ctx, x, c->x_copy, a->dtype, args->x, a->dtype);
@@ -208,50 +282,72 @@ static void make_copies(const call *c)
     for (int i = 0; i < ph_max(l->q_rows, l->kv_rows); i++) c->ones[i] = 1;
 }
 
-static ph_status attend(const call *c)
+static ph_status attend(call *c)
 {
+    const ph_layer *l = c->layer;
     const ph_layer_grads *g = c->grads;
+    ph_kind_call *k = &c->kind;
+    int own = l->named + l->shape.params, made = l->shape.makes_extras;
+    if (l->kind && l->kind->before) l->kind->before(k);
     ph_args a = c->args->attn;
-    a.q = c->kept.q, a.k = c->kept.k, a.v = c->kept.v;
+    a.q = k->q, a.k = k->k, a.v = k->v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work, a.look = NULL;
-    a.extra = c->weights->extra;
+    a.extra = made ? k->extra : c->param + own;
+    if (k->gate) a.gate = k->gate;
     ph_grads out = {.dout = c->dheads,
                     .dlse = g->dlse,
-                    .dq = c->dq,
-                    .dk = c->dk,
-                    .dv = c->dv,
+                    .dq = k->dq,
+                    .dk = k->dk,
+                    .dv = k->dv,
                     .dbias = g->dbias,
-                    .dgate = g->dgate,
+                    .dgate = k->gate ? k->dgate : g->dgate,
                     .dsink = g->dsink,
-                    .dextra = g->dextra};
-    return ph_backward(c->layer->plan, &a, &out);
+                    .dextra = made ? k->dextra : c->dparam + own};
+    PH_TRY(ph_backward(l->plan, &a, &out));
+    if (l->kind && l->kind->before_back) l->kind->before_back(k);
+    return PH_OK;
+}
+
+/* Rotation and norm of one part, back. */
+static void position_part(const call *c, ph_layer_side side, float *dgain)
+{
+    const ph_part *part = side.part;
+    side.layer = c->layer;
+    if (part->gain >= 0) {
+        side.gain = c->kind.param[part->gain];
+        dgain = c->kind.dparam[part->gain];
+    }
+    if (side.x && (part->norm || part->angles)) ph_layer_unposition(&side, dgain);
 }
 
 static void position(const call *c)
 {
     const ph_layer *l = c->layer;
-    const ph_attn *a = &l->desc.attn;
-    const ph_args *lens = &c->args->attn;
-    if (!l->desc.qk_norm && !l->angles) return;
-    ph_layer_side q = {.layer = l,
-                       .heads = a->q_heads,
-                       .gain = c->weights->q_norm,
-                       .raw = c->kept.q_raw,
-                       .x = c->dq,
-                       .sums = c->q_sums};
-    ph_layer_side k = {.layer = l,
-                       .heads = a->k_heads,
-                       .gain = c->weights->k_norm,
-                       .raw = c->kept.k_raw,
-                       .x = c->dk,
-                       .sums = c->k_sums};
-    q.rows = (ph_layer_rows){a->batch, a->q_len, ph_layer_columns(&l->wq), lens->q_lens};
-    k.rows =
-        (ph_layer_rows){a->batch, l->kv_len, ph_layer_columns(&l->wk), lens->kv_lens};
-    q.turns = k.turns = ph_layer_turn(l, a->q_len, c->args->past, c->q_table);
-    if (l->desc.memory_dim) k.turns = ph_layer_turn(l, l->kv_len, NULL, c->kv_table);
-    if (c->want_q) ph_layer_unposition(&q, c->grads->dq_norm);
-    if (c->want_k) ph_layer_unposition(&k, c->grads->dk_norm);
+    const ph_kind_call *k = &c->kind;
+    int q_len = l->desc.attn.q_len;
+    ph_layer_turns q_turns = ph_layer_turn(l, q_len, c->args->past, c->q_table);
+    ph_layer_turns k_turns = q_turns;
+    if (l->desc.memory_dim) k_turns = ph_layer_turn(l, l->kv_len, NULL, c->kv_table);
+    position_part(c,
+                  (ph_layer_side){.part = &l->shape.q,
+                                  .len = q_len,
+                                  .lens = k->q_lens,
+                                  .turns = q_turns,
+                                  .gain = c->weights->q_norm,
+                                  .raw = c->kept.q_raw,
+                                  .x = c->dq,
+                                  .sums = c->q_sums},
+                  c->grads->dq_norm);
+    position_part(c,
+                  (ph_layer_side){.part = &l->shape.k,
+                                  .len = l->kv_len,
+                                  .lens = k->kv_lens,
+                                  .turns = k_turns,
+                                  .gain = c->weights->k_norm,
+                                  .raw = c->kept.k_raw,
+                                  .x = c->dk,
+                                  .sums = c->k_sums},
+                  c->grads->dk_norm);
 }
 
 /* dx and dmemory into the caller's type */
@@ -259,8 +355,8 @@ static void round_sums(const call *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
-    ph_layer_rows x = {.batch = a->batch, .len = a->q_len, .columns = l->wq.in};
-    ph_layer_rows keys = {.batch = a->batch, .len = l->kv_len, .columns = l->wk.in};
+    ph_layer_rows x = {.batch = a->batch, .len = a->q_len, .columns = l->shape.q.in};
+    ph_layer_rows keys = {.batch = a->batch, .len = l->kv_len, .columns = l->shape.k.in};
     if (c->dx && c->dx != c->grads->dx)
         ph_layer_copy(l->ctx, x, c->grads->dx, a->dtype, c->dx, PH_F32);
     if (c->dmemory && c->dmemory != c->grads->dmemory)
@@ -268,6 +364,34 @@ static void round_sums(const call *c)
 }
 
 /* ---- the call ---------------------------------------------------------------------- */
+
+static ph_status unwanted(const ph_layer *l, const char *name)
+{
+    return ph_fail(l->ctx, PH_BAD_ARGUMENT,
+                   "d%s is wanted but the layer has no %s, expected NULL", name, name);
+}
+
+/* A parameter that was not given has no gradient. */
+static ph_status check_parameters(const ph_layer *l, const ph_layer_weights *w,
+                                  const ph_layer_grads *g)
+{
+    const float *param[PH_LAYER_PARAMS];
+    float *dparam[PH_LAYER_PARAMS];
+    ph_layer_list(l, w, param);
+    ph_layer_list_grads(l, g, dparam);
+    for (int i = 0; i < l->params; i++)
+        if (dparam[i] && !param[i]) return unwanted(l, l->param[i].name);
+    const struct {
+        const char *name;
+        const void *gradient, *tensor;
+    } fields[] = {{"wo", g->dwo, w->wo},
+                  {"bo", g->dbo, w->bo},
+                  {"q_norm", g->dq_norm, w->q_norm},
+                  {"k_norm", g->dk_norm, w->k_norm}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].gradient && !fields[i].tensor) return unwanted(l, fields[i].name);
+    return PH_OK;
+}
 
 static ph_status check(const ph_layer *l, const ph_layer_weights *w,
                        const ph_layer_args *args, const ph_layer_grads *g)
@@ -282,26 +406,17 @@ static ph_status check(const ph_layer *l, const ph_layer_weights *w,
                        "saved is NULL, expected what the forward call left");
     if (!g->dout && l->q_rows)
         return ph_fail(l->ctx, PH_BAD_ARGUMENT, "dout is NULL, expected a tensor");
+    PH_TRY(check_parameters(l, w, g));
     const struct {
         const char *name;
         const void *gradient;
         int there;
     } wanted[] = {{"memory", g->dmemory, l->desc.memory_dim > 0},
-                  {"wo", g->dwo, !l->desc.concat},
-                  {"bq", g->dbq, w->bq != NULL},
-                  {"bk", g->dbk, w->bk != NULL},
-                  {"bv", g->dbv, w->bv != NULL},
-                  {"bo", g->dbo, w->bo != NULL},
-                  {"q_norm", g->dq_norm, w->q_norm != NULL},
-                  {"k_norm", g->dk_norm, w->k_norm != NULL},
                   {"bias", g->dbias, args->attn.bias != NULL},
                   {"gate", g->dgate, args->attn.gate != NULL},
                   {"sink", g->dsink, args->attn.sink != NULL}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
-        if (wanted[i].gradient && !wanted[i].there)
-            return ph_fail(l->ctx, PH_BAD_ARGUMENT,
-                           "d%s is wanted but the layer has no %s, expected NULL",
-                           wanted[i].name, wanted[i].name);
+        if (wanted[i].gradient && !wanted[i].there) return unwanted(l, wanted[i].name);
     return PH_OK;
 }
 
@@ -312,23 +427,28 @@ ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weigh
     if (!layer) return PH_BAD_ARGUMENT;
     PH_TRY(check(layer, weights, args, grads));
     call c = {.layer = layer, .weights = weights, .args = args, .grads = grads};
+    ph_layer_list(layer, weights, c.param);
+    ph_layer_list_grads(layer, grads, c.dparam);
     const void *from_keys = layer->desc.memory_dim ? grads->dmemory : grads->dx;
-    c.want_q = grads->dx || grads->dwq || grads->dbq || grads->dq_norm;
-    c.want_k = from_keys || grads->dwk || grads->dbk || grads->dk_norm;
-    c.want_v = from_keys || grads->dwv || grads->dbv;
+    int kind = layer->kind != NULL; /* its gradients may need all three */
+    c.want_q = kind || grads->dx || grads->dwq || grads->dbq || grads->dq_norm;
+    c.want_k = kind || from_keys || grads->dwk || grads->dbk || grads->dk_norm;
+    c.want_v = kind || from_keys || grads->dwv || grads->dbv;
     ph_arena count = {0}, saved = {.base = args->saved};
+    c.kept = ph_layer_keep(layer, &saved, 1);
     lay(&c, &count);
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = {.base = space};
     lay(&c, &arena);
-    c.kept = ph_layer_keep(layer, &saved, 1);
     make_copies(&c);
     run_products(&c, heads_step(&c));
+    if (layer->shape.makes_out) layer->kind->after_back(&c.kind);
     PH_TRY(attend(&c));
     position(&c);
     run_products(&c, first_step(&c));
     run_products(&c, next_step(&c, 0));
     run_products(&c, next_step(&c, 1));
+    if (layer->kind && layer->kind->project_back) layer->kind->project_back(&c.kind);
     round_sums(&c);
     return PH_OK;
 }

@@ -1,5 +1,6 @@
 /*
- * layer_forward.c - one forward call of a layer: project, position, attend, output.
+ * layer_forward.c - one forward call of a layer: project, position, before, attend,
+ * after, output.
  */
 #include <string.h>
 
@@ -10,31 +11,71 @@ typedef struct call {
     const ph_layer *layer;
     const ph_layer_weights *weights;
     const ph_layer_args *args;
+    const float *param[PH_LAYER_PARAMS];
     ph_layer_kept kept;
+    ph_kind_call kind;
     int32_t *filled; /* cache: (batch) keys it holds after this call */
     float *q_table;  /* rotation of the tokens of x ... */
     float *kv_table; /* ... and of memory; the same table where there is none */
     ph_gemm list[3]; /* the projections */
+    int count;
     ph_gemm output;
     void *work; /* for one product or attention at a time */
 } call;
+
+static void add_part(call *c, const ph_part *part, const float *named, const float *bias,
+                     int rows, const void *x, float *y, int same)
+{
+    const float *w = part->w < 0 ? named : c->param[c->layer->named + part->w];
+    if (!part->heads) return;
+    c->list[c->count] =
+        ph_layer_product(part, w, bias, rows, x, c->layer->desc.attn.dtype, y);
+    c->list[c->count].same_a = same && c->count;
+    c->count++;
+}
 
 static void list_products(call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_weights *w = c->weights;
-    const ph_layer_args *a = c->args;
     const ph_layer_kept *p = &c->kept;
-    ph_dtype type = l->desc.attn.dtype;
-    const void *source = l->desc.memory_dim ? a->memory : a->x;
-    c->list[0] = ph_layer_product(&l->wq, w->wq, w->bq, l->q_rows, a->x, type, p->q_raw);
-    c->list[1] =
-        ph_layer_product(&l->wk, w->wk, w->bk, l->kv_rows, source, type, p->k_raw);
-    c->list[2] = ph_layer_product(&l->wv, w->wv, w->bv, l->kv_rows, source, type, p->v);
-    c->list[1].same_a = !l->desc.memory_dim;
-    c->list[2].same_a = 1;
-    c->output = ph_layer_product(&l->wo, w->wo, w->bo, l->q_rows, p->heads, PH_F32, NULL);
-    c->output.c = a->out, c->output.c_type = type;
+    const ph_shape *s = &l->shape;
+    int memory = l->desc.memory_dim > 0;
+    const void *x = c->args->x, *source = memory ? c->args->memory : x;
+    c->count = 0;
+    add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
+    add_part(c, &s->k, w->wk, w->bk, l->kv_rows, source, p->k_raw, !memory);
+    add_part(c, &s->v, w->wv, w->bv, l->kv_rows, source, p->v, s->k.heads > 0);
+    c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, p->out, PH_F32, NULL);
+    c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
+}
+
+static void lay_kind(call *c, ph_arena *arena)
+{
+    const ph_layer *l = c->layer;
+    const ph_layer_args *a = c->args;
+    ph_kind_call *k = &c->kind;
+    *k = (ph_kind_call){.shape = &l->shape,
+                        .ctx = l->ctx,
+                        .args = a,
+                        .param = c->param + l->named,
+                        .q_rows = l->q_rows,
+                        .kv_rows = l->kv_rows,
+                        .kv_len = l->kv_len,
+                        .q_lens = a->attn.q_lens,
+                        .kv_lens = l->desc.cache ? a->attn.q_lens : a->attn.kv_lens,
+                        .x = a->x,
+                        .source = l->desc.memory_dim ? a->memory : a->x,
+                        .q_part = c->kept.q_raw,
+                        .k_part = c->kept.k_raw,
+                        .v_part = c->kept.v,
+                        .heads = c->kept.heads,
+                        .out = c->kept.out};
+    size_t gates = (size_t)l->q_rows * (size_t)l->shape.attn.q_heads;
+    memcpy(k->kept, c->kept.kind, sizeof k->kept);
+    for (int i = 0; i < PH_PIECES; i++)
+        k->spare[i] = ph_arena_floats(arena, l->shape.spare[i]);
+    if (l->shape.makes_gate) k->gate = ph_arena_floats(arena, gates);
 }
 
 /* Carves the scratch, or measures it. */
@@ -44,7 +85,8 @@ static void lay(call *c, ph_arena *arena)
     const ph_layer_args *a = c->args;
     ph_arena saved = {.base = a->saved};
     c->kept = ph_layer_keep(l, a->saved ? &saved : arena, a->saved != NULL);
-    if (!a->saved && a->heads) c->kept.heads = a->heads;
+    if (!a->saved && a->heads && c->kept.out == c->kept.heads)
+        c->kept.heads = c->kept.out = a->heads;
     if (!a->saved) c->kept.lse = a->attn.lse;
     size_t batch = (size_t)l->desc.attn.batch;
     c->filled = ph_arena_take(arena, batch * sizeof *c->filled);
@@ -52,88 +94,120 @@ static void lay(call *c, ph_arena *arena)
     c->kv_table = c->q_table;
     if (l->desc.memory_dim)
         c->kv_table = ph_arena_floats(arena, ph_layer_table(l, l->kv_len, NULL));
+    lay_kind(c, arena);
     list_products(c);
-    size_t work = ph_plan_workspace(l->plan), bytes = ph_gemm_bytes(l->ctx, c->list, 3);
+    size_t work = ph_plan_workspace(l->plan);
+    size_t bytes = ph_gemm_bytes(l->ctx, c->list, c->count);
     if (bytes > work) work = bytes;
     bytes = ph_gemm_bytes(l->ctx, &c->output, 1);
     if (bytes > work) work = bytes;
-    c->work = ph_arena_take(arena, work);
+    if (l->shape.work > work) work = l->shape.work;
+    c->work = c->kind.work = ph_arena_take(arena, work);
 }
 
-/* Norm and rotation; into the cache where there is one. */
+/* Norm and rotation of one part; into the cache where there is one. */
+static void position_part(const call *c, ph_layer_side side, float *cache,
+                          ph_strides cached)
+{
+    const ph_part *part = side.part;
+    int row = ph_part_row(part);
+    side.layer = c->layer;
+    side.to = (ph_strides){(int64_t)side.len * row, part->dim + part->tail, row};
+    if (part->gain >= 0) side.gain = c->kind.param[part->gain];
+    if (cache) side.x = cache, side.to = cached, side.past = c->args->past;
+    if (part->heads && (cache || ph_layer_positions(part))) ph_layer_position(&side);
+}
+
 static void position(const call *c)
 {
     const ph_layer *l = c->layer;
-    const ph_attn *a = &l->desc.attn;
+    const ph_shape *s = &l->shape;
     const ph_layer_args *args = c->args;
-    const int32_t *kv_lens = l->desc.cache ? args->attn.q_lens : args->attn.kv_lens;
-    int change = l->desc.qk_norm || l->angles, memory = l->desc.memory_dim > 0;
-    ph_layer_turns turns = {0};
-    ph_layer_side q = {.layer = l,
-                       .heads = a->q_heads,
-                       .gain = c->weights->q_norm,
-                       .raw = c->kept.q_raw,
-                       .x = c->kept.q};
-    ph_layer_side k = {.layer = l,
-                       .heads = a->k_heads,
-                       .gain = c->weights->k_norm,
-                       .raw = c->kept.k_raw,
-                       .x = c->kept.k,
-                       .cache = args->k_cache,
-                       .past = args->past};
-    ph_layer_side v = {.layer = l,
-                       .heads = a->v_heads,
-                       .copy = 1,
-                       .raw = c->kept.v,
-                       .cache = args->v_cache,
-                       .past = args->past};
-    q.rows =
-        (ph_layer_rows){a->batch, a->q_len, ph_layer_columns(&l->wq), args->attn.q_lens};
-    k.rows = (ph_layer_rows){a->batch, l->kv_len, ph_layer_columns(&l->wk), kv_lens};
-    v.rows = (ph_layer_rows){a->batch, l->kv_len, ph_layer_columns(&l->wv), kv_lens};
-    if (change) turns = ph_layer_turn(l, a->q_len, args->past, c->q_table);
-    q.turns = k.turns = turns;
-    if (change && memory) k.turns = ph_layer_turn(l, l->kv_len, NULL, c->kv_table);
-    if (change) ph_layer_position(&q);
-    if (change || l->desc.cache) ph_layer_position(&k);
-    if (l->desc.cache) ph_layer_position(&v);
+    const ph_layer_kept *p = &c->kept;
+    const ph_kind_call *k = &c->kind;
+    int q_len = l->desc.attn.q_len, kv_len = l->kv_len, memory = l->desc.memory_dim > 0;
+    ph_layer_turns q_turns = ph_layer_turn(l, q_len, args->past, c->q_table);
+    ph_layer_turns k_turns = q_turns;
+    if (memory) k_turns = ph_layer_turn(l, kv_len, NULL, c->kv_table);
+    position_part(c,
+                  (ph_layer_side){.part = &s->q,
+                                  .len = q_len,
+                                  .lens = k->q_lens,
+                                  .turns = q_turns,
+                                  .gain = c->weights->q_norm,
+                                  .raw = p->q_raw,
+                                  .x = p->q},
+                  NULL, (ph_strides){0});
+    position_part(c,
+                  (ph_layer_side){.part = &s->k,
+                                  .len = kv_len,
+                                  .lens = k->kv_lens,
+                                  .turns = k_turns,
+                                  .gain = c->weights->k_norm,
+                                  .raw = p->k_raw,
+                                  .x = p->k},
+                  args->k_cache, l->k_cache);
+    position_part(
+        c,
+        (ph_layer_side){
+            .part = &s->v, .len = kv_len, .lens = k->kv_lens, .raw = p->v, .x = p->v},
+        args->v_cache, l->v_cache);
+}
+
+/* What attention sees, unless the kind makes something else of it. */
+static void before(call *c)
+{
+    ph_kind_call *k = &c->kind;
+    const ph_layer_args *a = c->args;
+    const ph_layer_kind *kind = c->layer->kind;
+    k->q_part = c->kept.q, k->k_part = c->kept.k, k->v_part = c->kept.v;
+    k->q = k->q_part;
+    k->k = a->k_cache ? a->k_cache : k->k_part;
+    k->v = a->v_cache ? a->v_cache : k->v_part;
+    if (kind && kind->before) kind->before(k);
 }
 
 static ph_status attend(const call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *args = c->args;
+    const ph_kind_call *k = &c->kind;
     ph_args a = args->attn;
-    a.q = c->kept.q, a.k = c->kept.k, a.v = c->kept.v;
+    a.q = k->q, a.k = k->k, a.v = k->v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work;
-    a.extra = c->weights->extra;
+    a.extra = l->shape.makes_extras ? k->extra : c->param + l->named + l->shape.params;
+    if (k->gate) a.gate = k->gate;
     if (l->desc.cache) {
         for (int b = 0; b < l->desc.attn.batch; b++)
             c->filled[b] = (args->past ? args->past[b] : 0) +
                            (a.q_lens ? a.q_lens[b] : l->desc.attn.q_len);
-        a.k = args->k_cache, a.v = args->v_cache, a.kv_lens = c->filled;
+        a.kv_lens = c->filled;
     }
     return ph_forward(l->plan, &a);
 }
 
-static void output(const call *c)
+static void copy_floats(float *to, const float *from, size_t count)
+{
+    if (to && to != from && count) memcpy(to, from, count * sizeof *to);
+}
+
+static void output(call *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
     const ph_layer_args *args = c->args;
     ph_layer_rows rows = {a->batch, a->q_len, l->out_cols, args->attn.q_lens};
-    size_t heads = (size_t)l->q_rows * (size_t)l->wo.in;
-    size_t lse = (size_t)l->q_rows * (size_t)a->q_heads;
+    size_t tokens = (size_t)l->q_rows, heads = (size_t)l->shape.attn.q_heads;
+    if (l->shape.makes_out) l->kind->after(&c->kind);
     if (l->desc.concat) {
-        ph_layer_copy(l->ctx, rows, args->out, a->dtype, c->kept.heads, PH_F32);
+        ph_layer_copy(l->ctx, rows, args->out, a->dtype, c->kept.out, PH_F32);
     } else {
         ph_gemm_run(l->ctx, &c->output, 1, c->work);
         ph_layer_clear(rows, args->out, a->dtype);
     }
-    if (args->heads && args->heads != c->kept.heads && heads)
-        memcpy(args->heads, c->kept.heads, heads * sizeof *args->heads);
-    if (args->attn.lse && args->attn.lse != c->kept.lse && lse)
-        memcpy(args->attn.lse, c->kept.lse, lse * sizeof *args->attn.lse);
+    copy_floats(args->heads, c->kept.out, tokens * (size_t)l->out.in);
+    copy_floats(args->attn.lse, c->kept.lse, tokens * heads);
+    copy_floats(args->gate_out, c->kind.gate, tokens * heads);
 }
 
 ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weights,
@@ -145,13 +219,16 @@ ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weight
     if (layer->q_rows && !args->out)
         return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "out is NULL, expected a tensor");
     call c = {.layer = layer, .weights = weights, .args = args};
+    ph_layer_list(layer, weights, c.param);
     ph_arena count = {0};
     lay(&c, &count);
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = {.base = space};
     lay(&c, &arena);
-    ph_gemm_run(layer->ctx, c.list, 3, c.work);
+    ph_gemm_run(layer->ctx, c.list, c.count, c.work);
+    if (layer->kind && layer->kind->project) layer->kind->project(&c.kind);
     position(&c);
+    before(&c);
     PH_TRY(attend(&c));
     output(&c);
     return PH_OK;

@@ -82,6 +82,7 @@ static void table_item(void *arg, int lane, int index)
 {
     const table_job *j = arg;
     int angles = j->layer->angles, first = index * CHUNK;
+    float scale = j->layer->turn_scale;
     (void)lane;
     for (int line = first; line < ph_min(first + CHUNK, j->lines); line++) {
         float *to = j->table + (int64_t)line * 2 * angles;
@@ -89,6 +90,7 @@ static void table_item(void *arg, int lane, int index)
         double position = (double)t + (j->start ? j->start[b] : 0);
         for (int p = 0; p < angles; p++)
             sine_cosine(position * j->layer->theta[p], &to[angles + p], &to[p]);
+        for (int p = 0; p < 2 * angles && scale != 1; p++) to[p] *= scale;
     }
 }
 
@@ -121,8 +123,8 @@ ph_layer_turns ph_layer_turn(const ph_layer *l, int len, const int32_t *start,
 
 static const float *line_of(const ph_layer_side *s, int b, int t)
 {
-    if (!s->layer->angles || s->copy) return NULL;
-    int64_t line = s->turns.per_batch ? (int64_t)b * s->rows.len + t : t;
+    if (!s->part->angles) return NULL;
+    int64_t line = s->turns.per_batch ? (int64_t)b * s->len + t : t;
     return s->turns.table + line * 2 * s->layer->angles;
 }
 
@@ -146,106 +148,157 @@ static float inverse_rms(const float *x, int n, float eps)
     return 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
 }
 
-/* direction 1: forward, -1: back. y may be x. */
-static void turn(const ph_layer *l, const float *line, float *y, float direction)
+/* A gain that is 1 + the parameter is kept as the parameter. */
+static float gain_at(const ph_layer_side *s, int i)
 {
-    int n = l->angles;
-    int step = l->desc.rope == PH_ROPE_HALF ? 1 : 2;
-    int other = l->desc.rope == PH_ROPE_HALF ? n : 1;
+    return s->gain ? s->gain[i] + (s->layer->desc.norm_plus_one ? 1.0f : 0.0f) : 1.0f;
+}
+
+/* y = x r gain */
+static void scale(const ph_layer_side *s, const float *x, float r, int first, int n,
+                  float *y)
+{
+    if (s->gain)
+        for (int d = 0; d < n; d++) y[d] = x[d] * r * gain_at(s, first + d);
+    else
+        for (int d = 0; d < n; d++) y[d] = x[d] * r;
+}
+
+/* direction 1: forward, -1: back. */
+static void turn(const ph_layer_side *s, const float *line, float *head, float direction)
+{
+    int n = s->part->angles, half = s->layer->desc.rope == PH_ROPE_HALF;
+    int step = half ? 1 : 2, other = half ? n : 1;
+    float *y = head + s->part->turn;
     for (int p = 0; p < n; p++) {
         float a = y[p * step], b = y[p * step + other];
-        float c = line[p], s = line[n + p] * direction;
-        y[p * step] = a * c - b * s;
-        y[p * step + other] = b * c + a * s;
+        float c = line[p], e = line[n + p] * direction;
+        y[p * step] = a * c - b * e;
+        y[p * step + other] = b * c + a * e;
     }
 }
 
-static void forward_head(const ph_layer_side *s, const float *raw, float *y,
-                         const float *line)
+/* ---- one token --------------------------------------------------------------------- */
+
+static int is_whole(const ph_layer_side *s)
 {
-    const ph_layer *l = s->layer;
-    int n = s->rows.columns / s->heads;
-    if (l->desc.qk_norm && !s->copy) {
-        float r = inverse_rms(raw, n, l->desc.norm_eps);
-        for (int d = 0; d < n; d++) y[d] = s->gain ? raw[d] * r * s->gain[d] : raw[d] * r;
-    } else if (y != raw) {
-        memcpy(y, raw, (size_t)n * sizeof *y);
-    }
-    if (line) turn(l, line, y, 1);
+    return s->part->norm && s->layer->desc.qk_norm == PH_NORM_WHOLE;
 }
 
-static void backward_head(const ph_layer_side *s, const float *raw, float *dy,
-                          const float *line, float *sums)
+/* All heads of a token; `to` is where the first one goes. */
+static void forward_token(const ph_layer_side *s, const float *raw, float *to,
+                          const float *line)
 {
-    const ph_layer *l = s->layer;
-    int n = l->desc.attn.qk_dim;
-    if (line) turn(l, line, dy, -1);
-    if (!l->desc.qk_norm) return;
-    float r = inverse_rms(raw, n, l->desc.norm_eps), mean;
+    const ph_part *p = s->part;
+    int dim = p->dim + p->tail, whole = is_whole(s);
+    float eps = s->layer->desc.norm_eps;
+    float r = whole ? inverse_rms(raw, p->heads * dim, eps) : 0;
+    for (int h = 0; h < p->heads; h++, raw += dim) {
+        float *y = to + h * s->to.head;
+        if (p->norm && !whole) r = inverse_rms(raw, p->norm, eps);
+        if (p->norm) scale(s, raw, r, whole ? h * dim : 0, p->norm, y);
+        if (y != raw)
+            memcpy(y + p->norm, raw + p->norm, (size_t)(dim - p->norm) * sizeof *y);
+        if (line) turn(s, line, y, 1);
+    }
+}
+
+/* dx = r (e - n mean(n e)), e = gain * dy, n = x r, over n numbers; dy becomes dx. */
+static void backward_norm(const ph_layer_side *s, const float *raw, float *dy, int n,
+                          float *sums)
+{
+    float r = inverse_rms(raw, n, s->layer->desc.norm_eps), mean;
     for (int d = 0; d < n && sums; d++) sums[d] += dy[d] * (raw[d] * r);
-    for (int d = 0; d < n && s->gain; d++) dy[d] *= s->gain[d];
+    for (int d = 0; d < n && s->gain; d++) dy[d] *= gain_at(s, d);
     mean = dot(raw, dy, n) * r / (float)n;
     for (int d = 0; d < n; d++) dy[d] = r * (dy[d] - raw[d] * r * mean);
 }
 
+static void backward_token(const ph_layer_side *s, const float *raw, float *dy,
+                           const float *line, float *sums)
+{
+    const ph_part *p = s->part;
+    int dim = p->dim + p->tail, whole = is_whole(s);
+    for (int h = 0; h < p->heads && line; h++) turn(s, line, dy + h * dim, -1);
+    if (whole) backward_norm(s, raw, dy, p->heads * dim, sums);
+    for (int h = 0; h < p->heads && p->norm && !whole; h++)
+        backward_norm(s, raw + h * dim, dy + h * dim, p->norm, sums);
+}
+
 /* ---- all tokens -------------------------------------------------------------------- */
 
-int ph_layer_chunks(const ph_layer_rows *rows)
+int ph_layer_chunks(const ph_layer *l, int len)
 {
-    return ph_div_up(rows->batch * rows->len, CHUNK);
+    return ph_div_up(l->desc.attn.batch * len, CHUNK);
+}
+
+int ph_layer_gains(const ph_layer *l, const ph_part *p)
+{
+    return l->desc.qk_norm == PH_NORM_WHOLE ? p->heads * p->norm : p->norm;
+}
+
+int ph_layer_positions(const ph_part *p)
+{
+    return p->norm || p->angles || p->pad;
+}
+
+static void clear(float *x, int n)
+{
+    if (n) memset(x, 0, (size_t)n * sizeof *x);
 }
 
 static void forward_item(void *arg, int lane, int index)
 {
     const ph_layer_side *s = arg;
-    const ph_attn *a = &s->layer->desc.attn;
-    int dim = s->rows.columns / s->heads, rows = s->rows.batch * s->rows.len;
+    const ph_part *p = s->part;
+    int rows = s->layer->desc.attn.batch * s->len, pad = p->pad;
     (void)lane;
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
-        int b = row / s->rows.len, t = row % s->rows.len;
-        if (s->rows.lens && t >= s->rows.lens[b]) continue;
-        for (int h = 0; h < s->heads; h++) {
-            int64_t at = (int64_t)row * s->rows.columns + h * dim;
-            int64_t slot = (int64_t)(b * s->heads + h) * a->kv_len + t;
-            if (s->cache && s->past) slot += s->past[b];
-            forward_head(s, s->raw + at, s->cache ? s->cache + slot * dim : s->x + at,
-                         line_of(s, b, t));
-        }
+        int b = row / s->len, t = row % s->len;
+        int64_t slot = t + (s->past ? s->past[b] : 0);
+        float *to = s->x + b * s->to.batch + slot * s->to.time;
+        if (s->lens && t >= s->lens[b]) continue;
+        clear(to, pad);
+        forward_token(s, s->raw + (int64_t)row * ph_part_row(p) + pad, to + pad,
+                      line_of(s, b, t));
+        clear(to + pad + ph_part_width(p), pad);
     }
 }
 
 void ph_layer_position(const ph_layer_side *side)
 {
     ph_layer_side s = *side;
-    ph_ctx_run(s.layer->ctx, ph_layer_chunks(&s.rows), forward_item, &s);
+    ph_ctx_run(s.layer->ctx, ph_layer_chunks(s.layer, s.len), forward_item, &s);
 }
 
 static void backward_item(void *arg, int lane, int index)
 {
     const ph_layer_side *s = arg;
-    int dim = s->layer->desc.attn.qk_dim, rows = s->rows.batch * s->rows.len;
-    float *sums = s->sums ? s->sums + (int64_t)index * dim : NULL;
+    const ph_part *p = s->part;
+    int gains = ph_layer_gains(s->layer, p), width = ph_part_width(p);
+    int rows = s->layer->desc.attn.batch * s->len;
+    float *sums = s->sums ? s->sums + (int64_t)index * gains : NULL;
     (void)lane;
-    if (sums) memset(sums, 0, (size_t)dim * sizeof *sums);
+    if (sums) clear(sums, gains);
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
-        int b = row / s->rows.len, t = row % s->rows.len;
-        int64_t at = (int64_t)row * s->rows.columns;
-        if (s->rows.lens && t >= s->rows.lens[b]) {
-            memset(s->x + at, 0, (size_t)s->rows.columns * sizeof *s->x);
-            continue;
-        }
-        for (int h = 0; h < s->heads; h++, at += dim)
-            backward_head(s, s->raw + at, s->x + at, line_of(s, b, t), sums);
+        int b = row / s->len, t = row % s->len;
+        float *dy = s->x + (int64_t)row * width;
+        if (s->lens && t >= s->lens[b])
+            clear(dy, width);
+        else
+            backward_token(s, s->raw + (int64_t)row * ph_part_row(p) + p->pad, dy,
+                           line_of(s, b, t), sums);
     }
 }
 
 void ph_layer_unposition(const ph_layer_side *side, float *dgain)
 {
     ph_layer_side s = *side;
-    int dim = s.layer->desc.attn.qk_dim, chunks = ph_layer_chunks(&s.rows);
+    int gains = ph_layer_gains(s.layer, s.part);
+    int chunks = ph_layer_chunks(s.layer, s.len);
     if (!dgain) s.sums = NULL;
     ph_ctx_run(s.layer->ctx, chunks, backward_item, &s);
-    if (dgain) memset(dgain, 0, (size_t)dim * sizeof *dgain);
+    if (dgain) clear(dgain, gains);
     for (int c = 0; c < chunks && dgain; c++)
-        for (int d = 0; d < dim; d++) dgain[d] += s.sums[(int64_t)c * dim + d];
+        for (int d = 0; d < gains; d++) dgain[d] += s.sums[(int64_t)c * gains + d];
 }

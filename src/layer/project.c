@@ -12,68 +12,70 @@
 #include "kernels/kernels.h"
 #include "layer/layer.h"
 
-static int in_blocks(const ph_layer_matrix *w)
+static int in_blocks(const ph_part *p)
 {
-    return w->form == PH_FORM_HEADS && w->heads > 1;
+    return p->form == PH_FORM_HEADS && p->heads > 1;
 }
 
-static int64_t block_step(const ph_layer_matrix *w)
+static int64_t block_step(const ph_part *p)
 {
-    return (int64_t)w->in * w->dim;
+    return (int64_t)p->in * p->dim;
+}
+
+/* Columns of the matrix. */
+static int columns(const ph_part *p)
+{
+    return p->heads * p->dim;
 }
 
 /* Row length of one block, or of the whole. */
-static int row_length(const ph_layer_matrix *w)
+static int row_length(const ph_part *p)
 {
-    return in_blocks(w) ? w->dim : ph_layer_columns(w);
+    return in_blocks(p) ? p->dim : columns(p);
 }
 
-ph_gemm ph_layer_product(const ph_layer_matrix *w, const float *weights,
-                         const float *bias, int rows, const void *x, ph_dtype type,
-                         float *y)
+ph_gemm ph_layer_product(const ph_part *p, const float *weights, const float *bias,
+                         int rows, const void *x, ph_dtype type, float *y)
 {
-    int columns = ph_layer_columns(w);
-    ph_gemm g = {.m = rows, .n = columns, .k = w->in};
-    g.a = x, g.a_type = type, g.a_row = w->in, g.a_col = 1;
-    g.b = weights, g.b_row = row_length(w), g.b_col = 1;
-    if (in_blocks(w)) g.b_block = w->dim, g.b_step = block_step(w);
-    g.c = y, g.c_row = columns, g.bias = bias;
+    ph_gemm g = {.m = rows, .n = columns(p), .k = p->in};
+    g.a = x, g.a_type = type, g.a_row = p->in, g.a_col = 1;
+    g.b = weights, g.b_row = row_length(p), g.b_col = 1;
+    if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
+    g.c = y ? y + p->pad : NULL, g.c_row = ph_part_row(p), g.bias = bias;
     return g;
 }
 
-ph_gemm ph_layer_product_dx(const ph_layer_matrix *w, const float *weights, int rows,
+ph_gemm ph_layer_product_dx(const ph_part *p, const float *weights, int rows,
                             const float *dy, float *dx, int add)
 {
-    int columns = ph_layer_columns(w);
-    ph_gemm g = {.m = rows, .n = w->in, .k = columns, .add = add};
-    g.a = dy, g.a_row = columns, g.a_col = 1;
-    g.b = weights, g.b_row = 1, g.b_col = row_length(w);
-    if (in_blocks(w)) g.b_block = w->dim, g.b_step = block_step(w);
-    if (in_blocks(w) && w->dim == 1) /* (heads, in): contiguous along in */
-        g.b_row = w->in, g.b_col = 1, g.b_block = 0;
-    g.c = dx, g.c_row = w->in;
+    ph_gemm g = {.m = rows, .n = p->in, .k = columns(p), .add = add};
+    g.a = dy, g.a_row = ph_part_width(p), g.a_col = 1;
+    g.b = weights, g.b_row = 1, g.b_col = row_length(p);
+    if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
+    if (in_blocks(p) && p->dim == 1) /* (heads, in): contiguous along in */
+        g.b_row = p->in, g.b_col = 1, g.b_block = 0;
+    g.c = dx, g.c_row = p->in;
     return g;
 }
 
-ph_gemm ph_layer_product_dw(const ph_layer_matrix *w, int rows, const void *x,
-                            ph_dtype type, const float *dy, float *dw)
+ph_gemm ph_layer_product_dw(const ph_part *p, int rows, const void *x, ph_dtype type,
+                            const float *dy, float *dw)
 {
-    int columns = ph_layer_columns(w);
-    ph_gemm g = {.m = w->in, .n = columns, .k = rows};
-    g.a = x, g.a_type = type, g.a_row = 1, g.a_col = w->in;
-    g.b = dy, g.b_row = columns, g.b_col = 1;
-    g.c = dw, g.c_row = row_length(w);
-    if (in_blocks(w)) g.c_block = w->dim, g.c_step = block_step(w);
+    ph_gemm g = {.m = p->in, .n = columns(p), .k = rows};
+    g.a = x, g.a_type = type, g.a_row = 1, g.a_col = p->in;
+    g.b = dy, g.b_row = ph_part_width(p), g.b_col = 1;
+    g.c = dw, g.c_row = row_length(p);
+    if (in_blocks(p)) g.c_block = p->dim, g.c_step = block_step(p);
     return g;
 }
 
-ph_gemm ph_layer_sum(int rows, int columns, const float *ones, const float *y,
+ph_gemm ph_layer_sum(const ph_part *p, int rows, const float *ones, const float *dy,
                      float *sums)
 {
-    ph_gemm g = {.m = 1, .n = columns, .k = rows};
+    ph_gemm g = {.m = 1, .n = columns(p), .k = rows};
     g.a = ones, g.a_row = rows, g.a_col = 1;
-    g.b = y, g.b_row = columns, g.b_col = 1;
-    g.c = sums, g.c_row = columns;
+    g.b = dy, g.b_row = ph_part_width(p), g.b_col = 1;
+    g.c = sums, g.c_row = columns(p);
     return g;
 }
 

@@ -2,3 +2,4 @@
  * list.h - one line per variant, in the order in which they are shown.
  */
 VARIANT(mha)
+VARIANT(gated)

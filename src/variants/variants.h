@@ -1,5 +1,5 @@
 /*
- * variants.h - the variants of this build.
+ * variants.h - the variants of this build, and how their names are read.
  */
 #ifndef PH_VARIANTS_VARIANTS_H
 #define PH_VARIANTS_VARIANTS_H
@@ -9,5 +9,22 @@
 #define VARIANT(name) extern const ph_variant ph_variant_##name;
 #include "variants/list.h"
 #undef VARIANT
+
+/* The i-th, or NULL after the last. */
+const ph_variant *ph_variant_at(int i);
+
+/* Finds the name in front of "name:options"; what follows up to '+' or the end are the
+   options. PH_UNSUPPORTED with the list of names if there is none. */
+ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out);
+
+/* A variant of a layer, "kind:options+core:options": at most one part changes the layer,
+   the others are for the plan. */
+typedef struct ph_variant_parts {
+    const ph_variant *kind; /* NULL: none */
+    char options[256];      /* of the kind */
+    char core[256];         /* for the plan */
+} ph_variant_parts;
+
+ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *parts);
 
 #endif

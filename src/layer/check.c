@@ -1,0 +1,126 @@
+/*
+ * check.c - checks the arguments of a call.
+ */
+#include <limits.h>
+
+#include "layer/layer.h"
+
+static ph_status need(ph_ctx *ctx, const char *name, const void *pointer, int wanted,
+                      int elements)
+{
+    if (wanted && !pointer && elements)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is NULL, expected a tensor", name);
+    if (!wanted && pointer)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is given, expected NULL in this layer",
+                       name);
+    return PH_OK;
+}
+
+static ph_status check_lens(ph_ctx *ctx, const char *name, const int32_t *lens, int batch,
+                            int most)
+{
+    for (int b = 0; lens && b < batch; b++)
+        if (lens[b] < 0 || lens[b] > most)
+            return ph_fail(ctx, PH_BAD_SHAPE, "%s[%d] is %d, expected 0 to %d", name, b,
+                           lens[b], most);
+    return PH_OK;
+}
+
+static ph_status check_past(const ph_layer *l, const ph_layer_args *args)
+{
+    const ph_attn *a = &l->desc.attn;
+    const int32_t *past = args->past, *lens = args->attn.q_lens;
+    for (int b = 0; b < a->batch; b++) {
+        int start = past ? past[b] : 0, len = lens ? lens[b] : a->q_len;
+        int most = l->desc.cache ? a->kv_len - len : INT_MAX - a->q_len;
+        if (most < 0)
+            return ph_fail(l->ctx, PH_BAD_SHAPE,
+                           "batch row %d has %d tokens, expected at most the %d of the "
+                           "cache",
+                           b, len, a->kv_len);
+        if (start < 0 || start > most)
+            return ph_fail(l->ctx, PH_BAD_SHAPE, "past[%d] is %d, expected 0 to %d", b,
+                           start, most);
+    }
+    return PH_OK;
+}
+
+void ph_layer_list(const ph_layer *l, const ph_layer_weights *w,
+                   const float *list[PH_LAYER_PARAMS])
+{
+    const float *const fields[PH_NAMED] = {w->wq, w->wk, w->wv, w->wo,     w->bq,
+                                           w->bk, w->bv, w->bo, w->q_norm, w->k_norm};
+    for (int i = 0; i < l->params; i++)
+        list[i] = i < l->named ? fields[l->field[i]]
+                  : w->extra   ? w->extra[i - l->named]
+                               : NULL;
+}
+
+void ph_layer_list_grads(const ph_layer *l, const ph_layer_grads *g,
+                         float *list[PH_LAYER_PARAMS])
+{
+    float *const fields[PH_NAMED] = {g->dwq, g->dwk, g->dwv, g->dwo,     g->dbq,
+                                     g->dbk, g->dbv, g->dbo, g->dq_norm, g->dk_norm};
+    for (int i = 0; i < l->params; i++)
+        list[i] = i < l->named ? fields[l->field[i]]
+                  : g->dextra  ? g->dextra[i - l->named]
+                               : NULL;
+}
+
+/* Whether the layer has this named parameter. */
+static int has_field(const ph_layer *l, int field)
+{
+    int found = 0;
+    for (int i = 0; i < l->named; i++) found |= l->field[i] == field;
+    return found;
+}
+
+static ph_status check_weights(const ph_layer *l, const ph_layer_weights *w)
+{
+    const struct {
+        const char *name;
+        const float *pointer;
+    } fields[PH_NAMED] = {{"wq", w->wq},        {"wk", w->wk}, {"wv", w->wv},
+                          {"wo", w->wo},        {"bq", w->bq}, {"bk", w->bk},
+                          {"bv", w->bv},        {"bo", w->bo}, {"q_norm", w->q_norm},
+                          {"k_norm", w->k_norm}};
+    const float *list[PH_LAYER_PARAMS];
+    ph_layer_list(l, w, list);
+    for (int i = 0; i < PH_NAMED; i++)
+        if (!has_field(l, i))
+            PH_TRY(need(l->ctx, fields[i].name, fields[i].pointer, 0, 0));
+    for (int i = 0; i < l->params; i++)
+        if (!l->param[i].optional) PH_TRY(need(l->ctx, l->param[i].name, list[i], 1, 1));
+    return PH_OK;
+}
+
+ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
+                         const ph_layer_args *args)
+{
+    ph_ctx *ctx = l->ctx;
+    const ph_attn *a = &l->desc.attn;
+    int cache = l->desc.cache, memory = l->desc.memory_dim > 0;
+    if (!w) return ph_fail(ctx, PH_BAD_ARGUMENT, "weights is NULL");
+    if (!args) return ph_fail(ctx, PH_BAD_ARGUMENT, "args is NULL");
+    PH_TRY(check_weights(l, w));
+    PH_TRY(need(ctx, "x", args->x, 1, l->q_rows));
+    PH_TRY(need(ctx, "memory", args->memory, memory, l->kv_rows));
+    PH_TRY(need(ctx, "k_cache", args->k_cache, cache, a->batch * a->kv_len));
+    PH_TRY(need(ctx, "v_cache", args->v_cache, cache, a->batch * a->kv_len));
+    PH_TRY(need(ctx, "attn.q", args->attn.q, 0, 0));
+    PH_TRY(need(ctx, "attn.k", args->attn.k, 0, 0));
+    PH_TRY(need(ctx, "attn.v", args->attn.v, 0, 0));
+    PH_TRY(need(ctx, "attn.out", args->attn.out, 0, 0));
+    PH_TRY(need(ctx, "attn.extra", args->attn.extra, 0, 0));
+    PH_TRY(need(ctx, "attn.workspace", args->attn.workspace, 0, 0));
+    if (!l->shape.makes_gate) PH_TRY(need(ctx, "gate_out", args->gate_out, 0, 0));
+    if (!l->shape.routes) PH_TRY(need(ctx, "balance_loss", args->balance_loss, 0, 0));
+    if (cache) PH_TRY(need(ctx, "attn.kv_lens", args->attn.kv_lens, 0, 0));
+    PH_TRY(check_lens(ctx, "q_lens", args->attn.q_lens, a->batch, a->q_len));
+    PH_TRY(check_lens(ctx, "kv_lens", args->attn.kv_lens, a->batch, a->kv_len));
+    PH_TRY(check_past(l, args));
+    if ((uintptr_t)args->saved % PH_ALIGN)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "saved is not aligned to %d bytes",
+                       PH_ALIGN);
+    return PH_OK;
+}

@@ -1,0 +1,177 @@
+/*
+ * kind.c - what kinds of layers share: parameters, products, loops over tokens, softmax.
+ */
+#include "variants/kind.h"
+
+void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int b, int c,
+                    int d)
+{
+    ph_param *p = &shape->param[shape->params++];
+    *p = (ph_param){.name = name, .optional = optional, .dims = {a, b, c, d}};
+    while (p->rank < 4 && p->dims[p->rank]) p->rank++;
+}
+
+void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)
+{
+    size_t bytes = ph_gemm_bytes(shape->ctx, list, count);
+    if (bytes > shape->work) shape->work = bytes;
+}
+
+/* ---- products ---------------------------------------------------------------------- */
+
+static int rows_of(const ph_layer_desc *d, int keys)
+{
+    const ph_attn *a = &d->attn;
+    return a->batch * (keys && !d->cache ? a->kv_len : a->q_len);
+}
+
+static int columns_of(const ph_layer_desc *d, int keys)
+{
+    return keys && d->memory_dim ? d->memory_dim : d->model_dim;
+}
+
+/* y = x w */
+static ph_gemm product(const ph_layer_desc *d, const ph_linear *l, const void *x,
+                       const float *w, float *y)
+{
+    int in = columns_of(d, l->keys), n = l->columns;
+    ph_gemm g = {.m = rows_of(d, l->keys), .n = n, .k = in};
+    g.a = x, g.a_type = d->attn.dtype, g.a_row = in, g.a_col = 1;
+    g.b = w, g.b_row = n, g.b_col = 1;
+    g.c = y, g.c_row = n;
+    return g;
+}
+
+/* dx += dy w^T */
+static ph_gemm product_dx(const ph_layer_desc *d, const ph_linear *l, const float *dy,
+                          const float *w, float *dx)
+{
+    int in = columns_of(d, l->keys), n = l->columns;
+    ph_gemm g = {.m = rows_of(d, l->keys), .n = in, .k = n, .add = 1};
+    g.a = dy, g.a_row = n, g.a_col = 1;
+    g.b = w, g.b_row = 1, g.b_col = n;
+    g.c = dx, g.c_row = in;
+    return g;
+}
+
+/* dw = x^T dy */
+static ph_gemm product_dw(const ph_layer_desc *d, const ph_linear *l, const void *x,
+                          const float *dy, float *dw)
+{
+    int in = columns_of(d, l->keys), n = l->columns;
+    ph_gemm g = {.m = in, .n = n, .k = rows_of(d, l->keys)};
+    g.a = x, g.a_type = d->attn.dtype, g.a_row = 1, g.a_col = in;
+    g.b = dy, g.b_row = n, g.b_col = 1;
+    g.c = dw, g.c_row = n;
+    return g;
+}
+
+void ph_shape_linears(ph_shape *s, ph_linear *list, int count)
+{
+    ph_gemm y[PH_GEMM_MAX], dw[PH_GEMM_MAX];
+    for (int i = 0; i < count; i++) {
+        ph_linear *l = &list[i];
+        ph_gemm dx = product_dx(s->desc, l, NULL, NULL, NULL);
+        y[i] = product(s->desc, l, NULL, NULL, NULL);
+        dw[i] = product_dw(s->desc, l, NULL, NULL, NULL);
+        ph_shape_products(s, &dx, 1);
+        l->at = s->kept[l->piece];
+        s->kept[l->piece] += (size_t)y[i].m * (size_t)y[i].n;
+        s->spare[l->piece] = s->kept[l->piece];
+    }
+    ph_shape_products(s, y, count);
+    ph_shape_products(s, dw, count);
+}
+
+void ph_kind_linears(ph_kind_call *c, const ph_linear *list, int count)
+{
+    ph_gemm y[PH_GEMM_MAX];
+    for (int i = 0; i < count; i++) {
+        const ph_linear *l = &list[i];
+        y[i] = product(c->shape->desc, l, l->keys ? c->source : c->x,
+                       c->param[l->param] + l->offset, c->kept[l->piece] + l->at);
+    }
+    if (count) ph_gemm_run(c->ctx, y, count, c->work);
+}
+
+void ph_kind_linears_back(ph_kind_call *c, const ph_linear *list, int count)
+{
+    ph_gemm dw[PH_GEMM_MAX];
+    int wanted = 0;
+    for (int i = 0; i < count; i++) {
+        const ph_linear *l = &list[i];
+        float *dparam = c->dparam[l->param], *dx = l->keys ? c->dsource : c->dx;
+        const float *dy = c->spare[l->piece] + l->at;
+        if (dparam)
+            dw[wanted++] = product_dw(c->shape->desc, l, l->keys ? c->source : c->x, dy,
+                                      dparam + l->offset);
+        ph_gemm g = product_dx(c->shape->desc, l, dy, c->param[l->param] + l->offset, dx);
+        if (dx) ph_gemm_run(c->ctx, &g, 1, c->work);
+    }
+    if (wanted) ph_gemm_run(c->ctx, dw, wanted, c->work);
+}
+
+/* ---- tokens ------------------------------------------------------------------------ */
+
+enum { CHUNK = 32 }; /* tokens of one item */
+
+typedef struct job {
+    ph_kind_call *call;
+    ph_token *valid, *beyond;
+    int rows, len;
+    const int32_t *lens;
+} job;
+
+static void item(void *arg, int lane, int index)
+{
+    const job *j = arg;
+    int end = ph_min((index + 1) * CHUNK, j->rows);
+    (void)lane;
+    for (int row = index * CHUNK; row < end; row++) {
+        int b = row / j->len, t = row % j->len;
+        ph_token *todo = j->lens && t >= j->lens[b] ? j->beyond : j->valid;
+        if (todo) todo(j->call, row, b, t);
+    }
+}
+
+void ph_kind_tokens(ph_kind_call *c, ph_token *valid, ph_token *beyond)
+{
+    job j = {c, valid, beyond, c->q_rows, c->shape->attn.q_len, c->q_lens};
+    ph_ctx_run(c->ctx, ph_div_up(j.rows, CHUNK), item, &j);
+}
+
+void ph_kind_key_tokens(ph_kind_call *c, ph_token *valid, ph_token *beyond)
+{
+    job j = {c, valid, beyond, c->kv_rows, c->kv_len, c->kv_lens};
+    ph_ctx_run(c->ctx, ph_div_up(j.rows, CHUNK), item, &j);
+}
+
+void ph_kind_close(ph_kind_call *c, int row, int b, int t)
+{
+    (void)row;
+    for (int h = 0; h < c->shape->attn.q_heads; h++) c->gate[ph_gate_at(c, b, h, t)] = 0;
+}
+
+/* ---- functions --------------------------------------------------------------------- */
+
+/* e^x for x <= 0, by the kernel that attention uses. */
+static float exp_below(const ph_ctx *ctx, float x)
+{
+    float s[PH_LANES] = {(float)(x * PH_LOG2E)};
+    ctx->kernels->weights(1, s, 0);
+    return s[0];
+}
+
+void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, float *y)
+{
+    float top = x[0], sum = 0;
+    for (int i = 1; i < n; i++) top = x[i] > top ? x[i] : top;
+    for (int i = 0; i < n; i++) sum += y[i] = exp_below(ctx, x[i] - top);
+    for (int i = 0; i < n; i++) y[i] = factor * y[i] / sum;
+}
+
+float ph_kind_sigmoid(const ph_ctx *ctx, float x)
+{
+    float e = exp_below(ctx, x < 0 ? x : -x);
+    return (x < 0 ? e : 1) / (1 + e);
+}

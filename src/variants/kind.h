@@ -1,0 +1,165 @@
+/*
+ * kind.h - how a variant changes a layer.
+ *
+ *     project   q, k, v = x w + b            project: products of its own from x, memory
+ *     position  norm, rotation, cache
+ *     before                                 q, k, v, gate or extras as attention is to
+ *     attend                                 see them
+ *     after                                  heads as wo is to see them
+ *     output    out = heads wo + bo
+ *
+ * The layer drives; it walks the left column forward, and back for the gradients. A kind
+ * says in `shape` what differs from plain attention, and does its own steps in hooks,
+ * each with its way back. A hook that is NULL changes nothing.
+ *
+ * Whatever a hook keeps lies in pieces whose sizes `shape` has said; nothing is allocated
+ * on the way. Loops over tokens run through ph_ctx_run in items cut by shape alone.
+ */
+#ifndef PH_VARIANTS_KIND_H
+#define PH_VARIANTS_KIND_H
+
+#include "attn/plan.h"
+#include "base/arena.h"
+#include "kernels/gemm.h"
+#include "polyhead_layer.h"
+
+enum { PH_PIECES = 12, PH_KIND_STATE = 512 };
+
+/* q, k or v as the layer makes it: a matrix product cut into heads, then norm and
+   rotation. A row holds the heads of a token, `pad` zeros before and behind them; `tail`
+   numbers behind each head are the kind's to fill, in `project`. */
+typedef struct ph_part {
+    int in;         /* columns of x or memory */
+    int heads, dim; /* columns of the matrix; no heads: there is no such part */
+    int tail, pad;
+    ph_form form;
+    int norm;   /* leading numbers of a head that are divided by their RMS; 0: none */
+    int angles; /* pairs that are turned, from number `turn` of a head on */
+    int turn;
+    int w, gain; /* own parameter that is its matrix, its gain; -1: the named field */
+    int apart;   /* 1: attention saw something else: before_back makes its gradient from
+                    that of what attention saw */
+} ph_part;
+
+static inline int ph_part_width(const ph_part *p) /* of a row of gradients */
+{
+    return p->heads * (p->dim + p->tail);
+}
+
+static inline int ph_part_row(const ph_part *p) /* of a row */
+{
+    return ph_part_width(p) + 2 * p->pad;
+}
+
+/* What a layer is made of. Filled in for plain attention; a kind changes it. */
+typedef struct ph_shape {
+    ph_ctx *ctx;
+    const ph_layer_desc *given; /* as the caller wrote it */
+    ph_layer_desc *desc;        /* defaults filled in */
+    ph_attn attn;               /* the plan; strides that stay 0 follow from the parts */
+    ph_part q, k, v;
+    int out_heads, out_dim;        /* of a row that wo multiplies */
+    ph_param param[PH_EXTRAS_MAX]; /* own parameters */
+    int params;
+    int makes_gate;          /* 1: `before` makes a gate for every row */
+    int makes_extras;        /* 1: `before` makes what the plan asks for */
+    int makes_out;           /* 1: `after` makes what wo multiplies */
+    int routes;              /* 1: there is a load-balance loss */
+    size_t kept[PH_PIECES];  /* floats that live until the backward call */
+    size_t spare[PH_PIECES]; /* floats that live for one call */
+    size_t cache;            /* floats of a cache of its own, beside those of k and v */
+    size_t work;             /* bytes for its products */
+    _Alignas(8) char state[PH_KIND_STATE];
+} ph_shape;
+
+/* One call. Rows beyond q_lens and kv_lens hold anything in x and source going forward,
+   zeros going back; a kind writes zeros to what attention reads there. */
+typedef struct ph_kind_call {
+    const ph_shape *shape;
+    ph_ctx *ctx;
+    const ph_layer_args *args;
+    const float *const *param; /* own parameters */
+    float *kept[PH_PIECES], *spare[PH_PIECES];
+    void *work;                      /* for one list of products at a time */
+    int q_rows, kv_rows;             /* tokens of x and of the source of keys */
+    int kv_len;                      /* of the latter in one batch row */
+    const int32_t *q_lens, *kv_lens; /* of these tokens; NULL: all are valid */
+    const void *x, *source;          /* of the layer's type */
+
+    float *q_part, *k_part, *v_part;   /* rows of the parts; project: before the norm */
+    const float *q, *k, *v;            /* what attention sees: the parts or the caches */
+    float *gate;                       /* (batch, q_heads, q_len), where it makes one */
+    const float *extra[PH_EXTRAS_MAX]; /* what the plan asks for, where it makes them */
+    float *heads;                      /* (rows, q_heads, v_dim) what attention gives */
+    float *out;                        /* (rows, out_heads, out_dim) */
+
+    float *const *dparam;               /* entries NULL: not wanted */
+    const float *dout;                  /* of out */
+    float *dheads;                      /* of heads */
+    float *dq, *dk, *dv;                /* of what attention saw: (rows, heads, dim) */
+    float *dq_part, *dk_part, *dv_part; /* of the parts; the same where not apart */
+    float *dgate;
+    float *dextra[PH_EXTRAS_MAX]; /* set by `before`'s pieces, filled by attention */
+    float *dx, *dsource;          /* floats to be added to, or NULL */
+} ph_kind_call;
+
+typedef struct ph_layer_kind {
+    ph_status (*shape)(ph_shape *shape, const char *options);
+    void (*project)(ph_kind_call *call);
+    void (*before)(ph_kind_call *call); /* runs again in the backward call */
+    void (*after)(ph_kind_call *call);
+
+    void (*after_back)(ph_kind_call *call);   /* dout -> dheads */
+    void (*before_back)(ph_kind_call *call);  /* dq, dk, dv, dgate, dextra -> the parts */
+    void (*project_back)(ph_kind_call *call); /* -> dparam, dx, dsource */
+} ph_layer_kind;
+
+/* ---- for kinds (kind.c) ---- */
+
+/* Adds an own parameter, (a), (a, b), (a, b, c) or (a, b, c, d): up to the first 0. */
+void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int b, int c,
+                    int d);
+
+/* Makes room for these products in `work`. */
+void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count);
+
+/* A product of the kind's own, y = x w: from x, or from the source of the keys. y lies in
+   a kept piece, its gradient in the spare piece of the same number. */
+typedef struct ph_linear {
+    int param;      /* own parameter that holds w (in, columns) ... */
+    int64_t offset; /* ... from this number on */
+    int columns;
+    int keys; /* 1: from the source of the keys */
+    int piece;
+    size_t at; /* where y starts in the piece */
+} ph_linear;
+
+/* Makes room for the products; pieces grow to hold their results. */
+void ph_shape_linears(ph_shape *shape, ph_linear *list, int count);
+/* All products; and all gradients: dparam, then dx and dsource in the order of the list. */
+void ph_kind_linears(ph_kind_call *call, const ph_linear *list, int count);
+void ph_kind_linears_back(ph_kind_call *call, const ph_linear *list, int count);
+
+/* Calls token(call, row, b, t) for every token of x, or of the source of the keys, in
+   parallel: `valid` for those within their length, `beyond` (or NULL) for the others. */
+typedef void ph_token(ph_kind_call *call, int row, int b, int t);
+void ph_kind_tokens(ph_kind_call *call, ph_token *valid, ph_token *beyond);
+void ph_kind_key_tokens(ph_kind_call *call, ph_token *valid, ph_token *beyond);
+
+/* Where the gate of a row lies. */
+static inline int64_t ph_gate_at(const ph_kind_call *c, int b, int h, int t)
+{
+    const ph_attn *a = &c->shape->attn;
+    return ((int64_t)b * a->q_heads + h) * a->q_len + t;
+}
+
+/* Closes all heads of a token: for tokens beyond their length. */
+void ph_kind_close(ph_kind_call *call, int row, int b, int t);
+
+/* y[i] = factor * e^x[i] / sum of e^x: multiplied before it is divided, so equal x give
+   exactly factor / n. n > 0. */
+void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, float *y);
+
+float ph_kind_sigmoid(const ph_ctx *ctx, float x);
+
+#endif
