@@ -75,7 +75,7 @@ typedef struct ph_layer_desc {
     float norm_eps;    /* added to the mean square; 0: 1e-6 */
     int norm_plus_one; /* 1: gains are stored as what they differ from 1 */
 
-    int cache; /* 1: keys and values are kept in k_cache and v_cache. x holds the next
+    int cache; /* 1: keys and values are kept, see ph_layer_cache. x holds the next
                   q_len tokens (or q_lens), kv_len is the capacity, x stands at the end of
                   what the cache holds (PH_ANCHOR_END). No memory, no backward */
 } ph_layer_desc;
@@ -98,6 +98,14 @@ PH_API const ph_param *ph_layer_param(const ph_layer *layer, int i);
 /* How many of them stand in fields of ph_layer_weights by name; the others, from this
    index on, are ph_layer_weights.extra. */
 PH_API int ph_layer_named(const ph_layer *layer);
+
+/* Numbers in each cache of a layer with cache 1. They lie as attention reads them: k and
+   v (batch, heads, kv_len, dim), unless the variant says otherwise. 0: there is none. */
+typedef struct ph_layer_caches {
+    size_t k, v, extra;
+} ph_layer_caches;
+
+PH_API ph_layer_caches ph_layer_cache(const ph_layer *layer);
 
 /* ---- forward ----------------------------------------------------------------------- */
 
@@ -131,6 +139,7 @@ typedef struct ph_layer_args {
                             holds. Keys from memory count from 0 */
     float *k_cache;      /* (batch, k_heads, kv_len, qk_dim): the call adds its tokens */
     float *v_cache;      /* (batch, v_heads, kv_len, v_dim) */
+    float *extra_cache;  /* of the variant, where ph_layer_cache says so */
 
     void *saved; /* ph_layer_saved bytes aligned to 64 that ph_layer_backward will need;
                     NULL: nothing is kept */

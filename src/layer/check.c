@@ -105,8 +105,10 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     PH_TRY(check_weights(l, w));
     PH_TRY(need(ctx, "x", args->x, 1, l->q_rows));
     PH_TRY(need(ctx, "memory", args->memory, memory, l->kv_rows));
-    PH_TRY(need(ctx, "k_cache", args->k_cache, cache, a->batch * a->kv_len));
-    PH_TRY(need(ctx, "v_cache", args->v_cache, cache, a->batch * a->kv_len));
+    ph_layer_caches caches = ph_layer_cache(l);
+    PH_TRY(need(ctx, "k_cache", args->k_cache, cache && l->shape.k.heads, caches.k > 0));
+    PH_TRY(need(ctx, "v_cache", args->v_cache, cache && l->shape.v.heads, caches.v > 0));
+    PH_TRY(need(ctx, "extra_cache", args->extra_cache, caches.extra > 0, 1));
     PH_TRY(need(ctx, "attn.q", args->attn.q, 0, 0));
     PH_TRY(need(ctx, "attn.k", args->attn.k, 0, 0));
     PH_TRY(need(ctx, "attn.v", args->attn.v, 0, 0));

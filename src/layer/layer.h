@@ -5,6 +5,7 @@
  *     check.c          checks the arguments of a call
  *     project.c        a projection and its gradients as matrix products; rows by length
  *     position.c       RMS norm and rotation of q and k, and the way back
+ *     gate.c           the caller's gate and the kind's
  *     layer_forward.c  project, position, before, attend, after, output
  *     layer_backward.c the same steps from the end
  *
@@ -104,6 +105,15 @@ void ph_layer_copy(ph_ctx *ctx, ph_layer_rows rows, void *to, ph_dtype to_type,
                    const void *from, ph_dtype from_type);
 /* Rows of x beyond their length become 0. */
 void ph_layer_clear(ph_layer_rows rows, void *x, ph_dtype type);
+
+/* ---- gate.c ---- */
+
+/* both = own * given, for every row. */
+void ph_layer_join_gates(const ph_layer *layer, const float *own, const float *given,
+                         float *both);
+/* dboth becomes the gradient of own; dgiven, where wanted, is in the caller's shape. */
+void ph_layer_part_gates(const ph_layer *layer, const float *own, const float *given,
+                         float *dboth, float *dgiven);
 
 /* ---- position.c ---- */
 

@@ -33,7 +33,8 @@ typedef struct call {
     float *dx, *dmemory; /* as floats */
     float *ones;         /* (q_rows or kv_rows, the larger) */
     float *q_table, *kv_table, *q_sums, *k_sums;
-    void *work; /* for one product or attention at a time */
+    float *gates; /* the kind's and the caller's together */
+    void *work;   /* for one product or attention at a time */
 } call;
 
 /* A list of products that run side by side. */
@@ -217,6 +218,7 @@ static void lay_kind(call *c, ph_arena *arena)
     size_t gates = (size_t)l->q_rows * (size_t)a->q_heads;
     if (s->makes_gate) k->gate = ph_arena_floats(arena, gates);
     if (s->makes_gate) k->dgate = ph_arena_floats(arena, gates);
+    if (s->makes_gate && args->attn.gate) c->gates = ph_arena_floats(arena, gates);
 }
 
 /* Carves the scratch, or measures it. */
@@ -293,7 +295,9 @@ static ph_status attend(call *c)
     a.q = k->q, a.k = k->k, a.v = k->v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work, a.look = NULL;
     a.extra = made ? k->extra : c->param + own;
-    if (k->gate) a.gate = k->gate;
+    const float *given = a.gate;
+    if (c->gates) ph_layer_join_gates(l, k->gate, given, c->gates);
+    if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     ph_grads out = {.dout = c->dheads,
                     .dlse = g->dlse,
                     .dq = k->dq,
@@ -304,6 +308,7 @@ static ph_status attend(call *c)
                     .dsink = g->dsink,
                     .dextra = made ? k->dextra : c->dparam + own};
     PH_TRY(ph_backward(l->plan, &a, &out));
+    if (c->gates) ph_layer_part_gates(l, k->gate, given, k->dgate, g->dgate);
     if (l->kind && l->kind->before_back) l->kind->before_back(k);
     return PH_OK;
 }

@@ -17,6 +17,7 @@ typedef struct call {
     int32_t *filled; /* cache: (batch) keys it holds after this call */
     float *q_table;  /* rotation of the tokens of x ... */
     float *kv_table; /* ... and of memory; the same table where there is none */
+    float *gates;    /* the kind's and the caller's together */
     ph_gemm list[3]; /* the projections */
     int count;
     ph_gemm output;
@@ -76,6 +77,7 @@ static void lay_kind(call *c, ph_arena *arena)
     for (int i = 0; i < PH_PIECES; i++)
         k->spare[i] = ph_arena_floats(arena, l->shape.spare[i]);
     if (l->shape.makes_gate) k->gate = ph_arena_floats(arena, gates);
+    if (l->shape.makes_gate && a->attn.gate) c->gates = ph_arena_floats(arena, gates);
 }
 
 /* Carves the scratch, or measures it. */
@@ -176,7 +178,8 @@ static ph_status attend(const call *c)
     a.q = k->q, a.k = k->k, a.v = k->v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work;
     a.extra = l->shape.makes_extras ? k->extra : c->param + l->named + l->shape.params;
-    if (k->gate) a.gate = k->gate;
+    if (c->gates) ph_layer_join_gates(l, k->gate, a.gate, c->gates);
+    if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     if (l->desc.cache) {
         for (int b = 0; b < l->desc.attn.batch; b++)
             c->filled[b] = (args->past ? args->past[b] : 0) +

@@ -136,7 +136,7 @@ typedef struct ph_linear {
 
 /* Makes room for the products; pieces grow to hold their results. */
 void ph_shape_linears(ph_shape *shape, ph_linear *list, int count);
-/* All products; and all gradients: dparam, then dx and dsource in the order of the list. */
+/* All products; and all gradients, dx and dsource added to in the order of the list. */
 void ph_kind_linears(ph_kind_call *call, const ph_linear *list, int count);
 void ph_kind_linears_back(ph_kind_call *call, const ph_linear *list, int count);
 

@@ -3,3 +3,5 @@
  */
 VARIANT(mha)
 VARIANT(gated)
+VARIANT(moh)
+VARIANT(moh_norm)

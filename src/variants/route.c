@@ -1,0 +1,96 @@
+/*
+ * route.c - see route.h.
+ */
+#include "variants/route.h"
+
+ph_status ph_route_shape(ph_shape *s, const char *name, const char *options, int scores,
+                         ph_route *route)
+{
+    double shared = 0, top = 0;
+    int heads = s->attn.q_heads;
+    const ph_option list[] = {
+        {.key = "shared", .number = &shared, .most = heads, .whole = 1},
+        {.key = "top", .number = &top, .most = heads, .whole = 1},
+        {.key = "score", .word = &route->paper, .words = "code|paper"}};
+    if (heads > PH_ROUTE_MOST)
+        return ph_fail(s->ctx, PH_UNSUPPORTED, "q_heads is %d, expected at most %d",
+                       heads, PH_ROUTE_MOST);
+    PH_TRY(ph_options_read(s->ctx, name, options, list, scores ? 3 : 2));
+    route->shared = (int)shared;
+    route->top = (int)top;
+    route->routed = heads - route->shared;
+    if (route->top > route->routed || (route->routed && !route->top))
+        return ph_fail(s->ctx, PH_BAD_ARGUMENT,
+                       "option top of variant %s is %d, expected %s%d of the %d heads "
+                       "that are not shared",
+                       name, route->top, route->routed ? "1 to " : "", route->routed,
+                       route->routed);
+    size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
+    s->spare[PH_ROUTE_P] = s->spare[PH_ROUTE_ON] = rows * (size_t)route->routed;
+    s->spare[PH_ROUTE_SHARE] = (size_t)route->routed + 1;
+    s->makes_gate = s->routes = 1;
+    return PH_OK;
+}
+
+void ph_route_token(ph_kind_call *c, const ph_route *r, int row, const float *z)
+{
+    int n = r->routed;
+    float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * n;
+    if (!n) return;
+    ph_kind_softmax(c->ctx, n, z, 1, c->spare[PH_ROUTE_P] + (int64_t)row * n);
+    for (int e = 0; e < n; e++) {
+        int rank = 0;
+        for (int i = 0; i < n; i++) rank += z[i] > z[e] || (z[i] == z[e] && i < e);
+        on[e] = rank < r->top;
+    }
+}
+
+/* Sum over the valid tokens of column e, in their order. */
+static double sum_column(const ph_kind_call *c, const float *x, int n, int e)
+{
+    const ph_attn *a = &c->shape->attn;
+    double sum = 0;
+    for (int b = 0; b < a->batch; b++)
+        for (int t = 0; t < (c->q_lens ? c->q_lens[b] : a->q_len); t++)
+            sum += x[((int64_t)b * a->q_len + t) * n + e];
+    return sum;
+}
+
+static int count_tokens(const ph_kind_call *c)
+{
+    int tokens = 0;
+    for (int b = 0; b < c->shape->attn.batch && c->q_lens; b++) tokens += c->q_lens[b];
+    return c->q_lens ? tokens : c->q_rows;
+}
+
+void ph_route_count(ph_kind_call *c, const ph_route *r)
+{
+    int n = r->routed;
+    double loss = 0, tokens = ph_max(count_tokens(c), 1);
+    for (int e = 0; e < n; e++) {
+        double used = sum_column(c, c->spare[PH_ROUTE_ON], n, e) / tokens;
+        double mass = sum_column(c, c->spare[PH_ROUTE_P], n, e) / tokens;
+        c->spare[PH_ROUTE_SHARE][e] = (float)used;
+        loss += used * mass;
+    }
+    c->spare[PH_ROUTE_SHARE][n] = (float)tokens;
+    if (c->args->balance_loss)
+        *c->args->balance_loss = (float)(r->paper ? loss : n * loss);
+}
+
+void ph_route_balance(const ph_kind_call *c, const ph_route *r, int row, float *dz)
+{
+    int n = r->routed;
+    const float *p = c->spare[PH_ROUTE_P] + (int64_t)row * n;
+    const float *share = c->spare[PH_ROUTE_SHARE];
+    float weight = c->args->balance * (r->paper ? 1 : (float)n) / share[n], mean = 0;
+    for (int e = 0; e < n; e++) mean += share[e] * p[e];
+    for (int e = 0; e < n; e++) dz[e] += weight * p[e] * (share[e] - mean);
+}
+
+void ph_softmax_back(int n, const float *y, const float *dy, float factor, float *dz)
+{
+    float mean = 0;
+    for (int i = 0; i < n; i++) mean += dy[i] * y[i];
+    for (int i = 0; i < n; i++) dz[i] = y[i] * (dy[i] - mean / factor);
+}

@@ -1,0 +1,329 @@
+/*
+ * test_layer_variants.c - layers of every variant: gradients of all parameters against
+ * finite differences, same bits for every number of threads, token by token as whole, and
+ * what is refused.
+ */
+#include <math.h>
+
+#include "check.h"
+#include "layer_bed.h"
+
+/* One layer of each kind, small enough to try all its numbers. */
+typedef struct spec {
+    const char *variant;
+    int size[5]; /* q_heads, k_heads, v_heads, qk_dim, v_dim */
+    int memory;  /* 1: cross-attention */
+    int rope;    /* ph_rope */
+    int norm;    /* PH_NORM_ */
+    int routes;  /* 1: makes a gate and has a balance loss */
+    int one_way; /* 1: its gradient is not that of its loss (straight through) */
+    int absorbs; /* 1: decoding runs another arithmetic */
+} spec;
+
+static const spec specs[] = {
+    {.variant = "mha", .size = {4, 2, 4, 6, 5}},
+    {.variant = "mha",
+     .size = {4, 2, 4, 6, 5},
+     .rope = PH_ROPE_HALF,
+     .norm = PH_NORM_WHOLE},
+    {.variant = "gated:head", .size = {4, 2, 2, 6, 5}},
+    {.variant = "gated:element", .size = {4, 4, 2, 6, 5}, .memory = 1},
+    {.variant = "moh:shared=2,top=2", .size = {5, 5, 5, 4, 4}, .routes = 1},
+    {.variant = "moh:shared=2,top=2,score=paper",
+     .size = {5, 5, 5, 4, 4},
+     .routes = 1,
+     .memory = 1},
+    {.variant = "moh:shared=0,top=2",
+     .size = {4, 2, 2, 4, 4},
+     .routes = 1,
+     .rope = PH_ROPE_HALF},
+    {.variant = "moh:shared=1,top=1", .size = {3, 3, 3, 4, 4}, .routes = 1},
+    {.variant = "moh:shared=3,top=0", .size = {3, 3, 3, 4, 4}, .routes = 1},
+    {.variant = "moh:shared=1,top=3", .size = {4, 4, 4, 4, 4}, .routes = 1},
+    {.variant = "moh-norm:shared=1,top=2",
+     .size = {4, 2, 4, 4, 4},
+     .routes = 1,
+     .one_way = 1},
+};
+
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+static ph_ctx *open_ctx(int threads)
+{
+    ph_ctx *ctx = NULL;
+    ph_options o = {.threads = threads};
+    CHECK(ph_open(&ctx, &o) == PH_OK, "no context");
+    return ctx;
+}
+
+static ph_layer_desc describe(const spec *s, int len)
+{
+    ph_layer_desc d = {.model_dim = 8,
+                       .memory_dim = s->memory ? 8 : 0,
+                       .out_dim = 7,
+                       .rope = (ph_rope)s->rope,
+                       .qk_norm = s->norm};
+    d.attn = (ph_attn){.batch = 2,
+                       .q_heads = s->size[0],
+                       .k_heads = s->size[1],
+                       .v_heads = s->size[2],
+                       .q_len = len,
+                       .kv_len = len + (s->memory ? 2 : 0),
+                       .qk_dim = s->size[3],
+                       .v_dim = s->size[4],
+                       .mask = s->memory ? PH_MASK_NONE : PH_MASK_CAUSAL,
+                       .variant = s->variant,
+                       .backward = 1};
+    return d;
+}
+
+static void make(layer_bed *b, ph_ctx *ctx, const spec *s, const ph_layer_desc *d)
+{
+    ph_status status = layer_bed_make(b, ctx, d, check_seed + 7);
+    CHECK(status == PH_OK, "%s: %s", s->variant, ph_error(ctx));
+    if (!s->routes) return;
+    b->args.balance = 0.5f;
+    b->args.balance_loss = &b->balance_loss;
+    b->args.gate_out = b->gate;
+}
+
+/* ---- gradients --------------------------------------------------------------------- */
+
+/* The loss with one number changed; *same becomes 0 if other heads are used then. */
+static double loss_at(layer_bed *b, float *number, float value, int *same)
+{
+    float old = *number, gate[512];
+    memcpy(gate, b->gate, b->gate_count * sizeof *gate);
+    *number = value;
+    CHECK(ph_layer_forward(b->layer, &b->weights, &b->args) == PH_OK, "%s",
+          ph_error(b->ctx));
+    for (size_t i = 0; i < b->gate_count && b->args.gate_out; i++)
+        if ((gate[i] == 0) != (b->gate[i] == 0)) *same = 0;
+    memcpy(b->gate, gate, b->gate_count * sizeof *gate);
+    *number = old;
+    return layer_bed_loss(b);
+}
+
+/* Central differences with two steps, put together so that the cubic term cancels. */
+static double slope(layer_bed *b, float *number, int *same)
+{
+    const float step = 0x1p-5f, x = *number;
+    double wide = loss_at(b, number, x + step, same) - loss_at(b, number, x - step, same);
+    double half =
+        loss_at(b, number, x + step / 2, same) - loss_at(b, number, x - step / 2, same);
+    return (4 * half / (double)step - wide / (2 * (double)step)) / 3;
+}
+
+static void check_tensor(layer_bed *b, const spec *s, const char *name, float *x,
+                         const float *dx, size_t count)
+{
+    uint64_t random = check_seed + count;
+    double size = 0;
+    for (size_t i = 0; i < count; i++) size = fmax(size, fabs((double)dx[i]));
+    for (int n = 0; n < 24; n++) {
+        size_t i = (size_t)check_below(&random, (int)count);
+        int same = 1;
+        double found = slope(b, &x[i], &same);
+        CHECK(!same || fabs(found - dx[i]) <= 2e-3 * (0.2 + size),
+              "%s: d%s[%zu] is %g, differences give %g", s->variant, name, i,
+              (double)dx[i], found);
+    }
+}
+
+static void gradients(void)
+{
+    ph_ctx *ctx = open_ctx(1);
+    for (int n = 0; n < SPECS; n++) {
+        const spec *s = &specs[n];
+        layer_bed b;
+        ph_layer_desc d = describe(s, 5);
+        if (s->one_way) continue;
+        make(&b, ctx, s, &d);
+        CHECK(layer_bed_run(&b) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
+        check_tensor(&b, s, "x", b.x, b.dx, b.x_count);
+        if (s->memory) check_tensor(&b, s, "memory", b.memory, b.dmemory, b.memory_count);
+        for (int i = 0; i < b.params; i++)
+            check_tensor(&b, s, b.param[i]->name, b.w[i], b.dw[i], b.count[i]);
+        layer_bed_free(&b);
+    }
+    ph_close(ctx);
+}
+
+/* ---- same bits --------------------------------------------------------------------- */
+
+static int same_floats(const float *a, const float *b, size_t count)
+{
+    return !memcmp(a, b, count * sizeof *a);
+}
+
+/* Longer than one chunk of tokens, so that there is something to share out. */
+static void threads(void)
+{
+    ph_ctx *one = open_ctx(1);
+    for (int n = 0; n < SPECS; n++) {
+        const spec *s = &specs[n];
+        ph_layer_desc d = describe(s, 70);
+        layer_bed want;
+        make(&want, one, s, &d);
+        CHECK(layer_bed_run(&want) == PH_OK, "%s: %s", s->variant, ph_error(one));
+        for (int threads = 2; threads <= 7; threads += 5) {
+            ph_ctx *ctx = open_ctx(threads);
+            layer_bed b;
+            make(&b, ctx, s, &d);
+            CHECK(layer_bed_run(&b) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
+            CHECK(same_floats(b.out, want.out, b.out_count), "%s: out", s->variant);
+            CHECK(same_floats(b.dx, want.dx, b.x_count), "%s: dx", s->variant);
+            for (int i = 0; i < b.params; i++)
+                CHECK(same_floats(b.dw[i], want.dw[i], b.count[i]), "%s: d%s", s->variant,
+                      b.param[i]->name);
+            layer_bed_free(&b);
+            ph_close(ctx);
+        }
+        layer_bed_free(&want);
+    }
+    ph_close(one);
+}
+
+/* ---- decoding ---------------------------------------------------------------------- */
+
+/* Tokens [from, to) of every batch row through a layer with a cache of len. */
+static void decode(layer_bed *whole, ph_ctx *ctx, const spec *s, layer_bed *cache,
+                   int from, int to, float *out)
+{
+    int len = whole->desc.attn.q_len, count = to - from;
+    int in = whole->desc.model_dim, columns = whole->desc.out_dim;
+    ph_layer_desc d = describe(s, count);
+    layer_bed b;
+    int32_t past[2] = {from, from};
+    d.attn.kv_len = len, d.attn.backward = 0, d.cache = 1;
+    make(&b, ctx, s, &d);
+    layer_bed_copy(&b, whole);
+    for (int r = 0; r < 2; r++)
+        memcpy(b.x + r * count * in, whole->x + (r * len + from) * in,
+               (size_t)(count * in) * sizeof(float));
+    b.args.past = past;
+    b.args.k_cache = cache->k_cache;
+    b.args.v_cache = cache->v_cache;
+    b.args.extra_cache = cache->extra_cache;
+    CHECK(layer_bed_run(&b) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
+    for (int r = 0; r < 2; r++)
+        memcpy(out + (r * len + from) * columns, b.out + r * count * columns,
+               (size_t)(count * columns) * sizeof(float));
+    layer_bed_free(&b);
+}
+
+static double difference(const float *a, const float *b, size_t count)
+{
+    double most = 0;
+    for (size_t i = 0; i < count; i++) most = fmax(most, fabs((double)a[i] - b[i]));
+    return most;
+}
+
+/* Whole, in two chunks, and token by token against caches: the same bits, and those of a
+   layer without a cache where it runs the same arithmetic. */
+static void decoding(void)
+{
+    enum { LEN = 9 };
+    ph_ctx *ctx = open_ctx(2);
+    for (int n = 0; n < SPECS; n++) {
+        const spec *s = &specs[n];
+        const int steps[3] = {LEN, 5, 1};
+        ph_layer_desc d = describe(s, LEN), cached = d;
+        layer_bed whole, cache;
+        float out[3][2 * LEN * 7];
+        if (s->memory) continue;
+        make(&whole, ctx, s, &d);
+        CHECK(layer_bed_run(&whole) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
+        cached.cache = 1, cached.attn.backward = 0;
+        make(&cache, ctx, s, &cached);
+        for (int way = 0; way < 3; way++)
+            for (int at = 0; at < LEN; at += steps[way]) {
+                int end = at + steps[way] < LEN ? at + steps[way] : LEN;
+                decode(&whole, ctx, s, &cache, at, end, out[way]);
+            }
+        CHECK(same_floats(out[0], out[1], whole.out_count), "%s: chunks", s->variant);
+        CHECK(same_floats(out[0], out[2], whole.out_count), "%s: tokens", s->variant);
+        double far = difference(out[0], whole.out, whole.out_count);
+        CHECK(s->absorbs ? far < 1e-5 : far == 0, "%s: cached differs by %g", s->variant,
+              far);
+        layer_bed_free(&whole);
+        layer_bed_free(&cache);
+    }
+    ph_close(ctx);
+}
+
+/* ---- lengths ----------------------------------------------------------------------- */
+
+/* Tokens beyond their length change nothing and get nothing, NaN included. */
+static void lengths(void)
+{
+    ph_ctx *ctx = open_ctx(1);
+    for (int n = 0; n < SPECS; n++) {
+        const spec *s = &specs[n];
+        ph_layer_desc d = describe(s, 6);
+        layer_bed a, b;
+        int32_t lens[2] = {6, 4};
+        make(&a, ctx, s, &d);
+        make(&b, ctx, s, &d);
+        a.args.attn.q_lens = b.args.attn.q_lens = lens;
+        if (!s->memory) a.args.attn.kv_lens = b.args.attn.kv_lens = lens;
+        for (int i = 10 * d.model_dim; i < 12 * d.model_dim; i++) b.x[i] = NAN;
+        CHECK(layer_bed_run(&a) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
+        CHECK(layer_bed_run(&b) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
+        CHECK(same_floats(a.out, b.out, a.out_count), "%s: out", s->variant);
+        CHECK(same_floats(a.dx, b.dx, a.x_count), "%s: dx", s->variant);
+        for (int i = 0; i < d.model_dim; i++)
+            CHECK(a.dx[11 * d.model_dim + i] == 0, "%s: dx of padding", s->variant);
+        for (int i = 0; i < a.params; i++) {
+            CHECK(same_floats(a.dw[i], b.dw[i], a.count[i]), "%s: d%s", s->variant,
+                  a.param[i]->name);
+            CHECK(isfinite(difference(a.dw[i], a.w[i], a.count[i])), "%s: d%s",
+                  s->variant, a.param[i]->name);
+        }
+        layer_bed_free(&a);
+        layer_bed_free(&b);
+    }
+    ph_close(ctx);
+}
+
+/* ---- refused ----------------------------------------------------------------------- */
+
+static void refused(void)
+{
+    static const struct {
+        spec layer;
+        const char *sentence;
+    } list[] = {
+        {{.variant = "gated:tail", .size = {2, 2, 2, 4, 4}},
+         "expected one of head|element"},
+        {{.variant = "gated+moh:top=1", .size = {2, 2, 2, 4, 4}},
+         "both change the layer"},
+        {{.variant = "moh:shared=2,top=3", .size = {4, 4, 4, 4, 4}},
+         "top of variant moh is 3, expected 1 to 2"},
+        {{.variant = "moh:shared=2,top=0", .size = {4, 4, 4, 4, 4}},
+         "top of variant moh is 0"},
+        {{.variant = "moh-norm:top=1,score=code", .size = {4, 4, 4, 4, 4}},
+         "has no option \"score\""},
+        {{.variant = "none+moh", .size = {2, 2, 2, 4, 4}}, "this build has"},
+        {{.variant = "gated+", .size = {2, 2, 2, 4, 4}}, "this build has"},
+    };
+    ph_ctx *ctx = open_ctx(1);
+    for (size_t n = 0; n < sizeof list / sizeof list[0]; n++) {
+        ph_layer_desc d = describe(&list[n].layer, 3);
+        ph_layer *layer;
+        CHECK(ph_layer_create(&layer, ctx, &d) != PH_OK, "%s was taken",
+              list[n].layer.variant);
+        CHECK(strstr(ph_error(ctx), list[n].sentence), "%s said \"%s\", not \"%s\"",
+              list[n].layer.variant, ph_error(ctx), list[n].sentence);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"gradients", gradients}, {"threads", threads},
+                                   {"decoding", decoding},   {"lengths", lengths},
+                                   {"refused", refused},     {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
