@@ -37,8 +37,8 @@ static void put_masks(variant_case *c)
     c->o.scale = 0.7, c->o.softcap = 2;
 }
 
-/* The other oracle's view of the same tensors; only lens, offset and visible are
-copies. */ static dense as_dense(const variant_case *c)
+/* The other oracle's view of the same tensors; lens, offset and visible are copies. */
+static dense as_dense(const variant_case *c)
 {
     const bag *in = &c->in;
     dense p = {.batch = 2, .q_heads = 4, .k_heads = 2, .v_heads = 1, .q_len = 5};

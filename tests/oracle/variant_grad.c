@@ -52,25 +52,47 @@ double *variant_freeze(const variant_options *o, const bag *in)
     return scores;
 }
 
-double variant_gradient(const variant_options *o, bag *in, bag_tensor *t, int index,
-                        int *kink)
+/* The loss at t + step * direction; from: what t holds when the step is 0. */
+static double loss_at(const variant_options *o, bag *in, bag_tensor *t,
+                      const double *from, const double *direction, double step)
 {
-    const double x = t->data[index], here = variant_loss(o, in);
-    *kink = 0;
-    if (isinf(x) || (x == 0 && !strcmp(t->name, "gate"))) return 0; /* by rule */
-    double h = ldexp(fmax(1, fabs(x)), -11), best = 0, scale;
-    for (*kink = 1; *kink && h > 1e-7; h /= 8) {
+    for (int i = 0; i < bag_size(t); i++)
+        if (direction[i] != 0) t->data[i] = from[i] + step * direction[i];
+    return variant_loss(o, in);
+}
+
+double variant_slope(const variant_options *o, bag *in, bag_tensor *t,
+                     const double *direction, int *kink)
+{
+    size_t bytes = (size_t)bag_size(t) * sizeof(double);
+    double *x = malloc(bytes + 1), best = 0, here = variant_loss(o, in);
+    memcpy(x, t->data, bytes);
+    *kink = 1;
+    for (double h = 0x1p-11; *kink && h > 1e-7; h /= 8) {
         double f[4];
         const double at[] = {-h, -h / 2, h / 2, h};
-        for (int i = 0; i < 4; i++)
-            t->data[index] = x + at[i], f[i] = variant_loss(o, in);
+        for (int i = 0; i < 4; i++) f[i] = loss_at(o, in, t, x, direction, at[i]);
         double wide = (f[3] - f[0]) / (2 * h), narrow = (f[2] - f[1]) / h;
         double right = (4 * f[2] - f[3] - 3 * here) / h;
         double left = (3 * here + f[0] - 4 * f[1]) / h;
+        double scale = fabs(narrow) + 1e-2;
         best = (4 * narrow - wide) / 3;
-        scale = fabs(best) + 1e-2;
         *kink = fabs(wide - narrow) > 1e-6 * scale || fabs(right - left) > 1e-4 * scale;
     }
-    t->data[index] = x;
+    memcpy(t->data, x, bytes);
+    free(x);
     return best;
+}
+
+double variant_gradient(const variant_options *o, bag *in, bag_tensor *t, int index,
+                        int *kink)
+{
+    const double x = t->data[index];
+    *kink = 0;
+    if (isinf(x) || (x == 0 && !strcmp(t->name, "gate"))) return 0; /* by rule */
+    double *direction = calloc((size_t)bag_size(t), sizeof *direction);
+    direction[index] = fmax(1, fabs(x));
+    double slope = variant_slope(o, in, t, direction, kink) / direction[index];
+    free(direction);
+    return slope;
 }

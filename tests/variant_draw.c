@@ -1,0 +1,251 @@
+/*
+ * variant_draw.c - random descriptions of problems; see variant_draw.h.
+ */
+#include "variant_draw.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+
+const char *const variant_names[] = {"mha", "entmax",   "sparsemax", "talking", "dcmha",
+                                     "moh", "moh-norm", "collab",    "mohsa",   "diff",
+                                     "mla", "gated",    NULL};
+
+#define PICK(random, list) list[check_below(random, sizeof list / sizeof list[0])]
+
+/* ---- sizes ------------------------------------------------------------------------- */
+
+static int divisor(uint64_t *r, int n)
+{
+    int d = 1 + check_below(r, n);
+    while (n % d) d--;
+    return d;
+}
+
+/* Around sizes at which engines cut: strips of 4, 6, 12, tiles of 16, blocks of 128. */
+static int draw_length(uint64_t *r, int is_long)
+{
+    static const int around[] = {127, 128, 129, 131},
+                     few[] = {1, 2, 3, 5, 7, 11, 12, 13, 15, 16, 17, 23};
+    return is_long ? PICK(r, around) : PICK(r, few);
+}
+
+static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is_long)
+{
+    static const int heads[] = {1, 2, 3, 4, 5, 6, 8, 12},
+                     dims[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17};
+    static const ph_type types[] = {PH_TYPE_F32, PH_TYPE_F32, PH_TYPE_F32,
+                                    PH_TYPE_F32, PH_TYPE_F16, PH_TYPE_BF16};
+    variant_shape s = {.batch = is_long ? 1 : 1 + check_below(r, 2)};
+    s.heads = is_long ? 1 + check_below(r, 3) : PICK(r, heads);
+    s.q_len = draw_length(r, is_long && check_below(r, 2));
+    s.kv_len = draw_length(r, is_long);
+    if (s.q_len * s.kv_len * s.heads > 1200 && !is_long) s.heads = 1 + s.heads % 3;
+    s.qk_dim = PICK(r, dims);
+    s.v_dim = check_below(r, 2) ? s.qk_dim : PICK(r, dims);
+    s.type = PICK(r, types);
+    s.k_heads = divisor(r, s.heads);
+    s.v_heads = divisor(r, s.heads);
+    if (!layer) return s;
+    s.model = 1 + check_below(r, 12);
+    s.out_dim = check_below(r, 4) ? 1 + check_below(r, 9) : 0;
+    s.source = check_below(r, 3) ? 0 : 1 + check_below(r, 9);
+    if (!s.source) s.kv_len = s.q_len;
+    if (variant_is(name, "dcmha") && s.source) s.source = s.model;
+    return s;
+}
+
+/* What a variant asks of its sizes. */
+static void fit_shape(const char *name, variant_shape *s)
+{
+    int own = variant_is(name, "collab") || variant_is(name, "mohsa") ||
+              variant_is(name, "mla");
+    if (own) s->k_heads = s->v_heads = s->heads;
+    if (variant_is(name, "mohsa")) s->v_dim = s->qk_dim;
+    if (variant_is(name, "diff")) {
+        s->heads = s->heads % 2 ? s->heads + 1 : s->heads;
+        s->k_heads = s->heads, s->v_heads = s->heads / 2;
+        s->v_dim = 2 * s->qk_dim;
+    }
+    if (variant_is(name, "moh-norm") && s->heads < 2)
+        s->heads = s->k_heads = s->v_heads = 2;
+}
+
+/* ---- options of the variant -------------------------------------------------------- */
+
+static void draw_entmax(char *spec, size_t size, uint64_t *r)
+{
+    static const char *const alphas[] = {"1", "1.05", "1.25", "1.5", "1.5", "1.8", "2"};
+    if (check_below(r, 2)) snprintf(spec, size, "entmax:alpha=%s", PICK(r, alphas));
+}
+
+static void draw_dcmha(char *spec, size_t size, uint64_t *r)
+{
+    static const char *const sides[] = {"", ",side=q", ",side=k", ",side=both"};
+    static const char *const stages[] = {"", "", ",pre=0", ",post=0"};
+    static const char *const gelus[] = {"", ",gelu=tanh", ",gelu=erf"};
+    snprintf(spec, size, "dcmha:rank=%d%s%s%s", 1 + check_below(r, 3), PICK(r, sides),
+             PICK(r, stages), PICK(r, gelus));
+}
+
+static void draw_moh(char *spec, size_t size, const char *name, uint64_t *r, int heads)
+{
+    int shared = check_below(r, heads + 1);
+    if (variant_is(name, "moh-norm"))
+        shared = check_below(r, heads - 1); /* routed >= 2 */
+    int top = shared < heads ? 1 + check_below(r, heads - shared) : 0;
+    const char *score =
+        variant_is(name, "moh") && !check_below(r, 4) ? ",score=paper" : "";
+    snprintf(spec, size, "%s:shared=%d,top=%d%s", name, shared, top, score);
+}
+
+static void draw_spec(char *spec, size_t size, const char *name, uint64_t *r,
+                      const variant_shape *s)
+{
+    snprintf(spec, size, "%s", name);
+    if (variant_is(name, "entmax")) draw_entmax(spec, size, r);
+    if (variant_is(name, "dcmha")) draw_dcmha(spec, size, r);
+    if (!strncmp(name, "moh", 3) && !variant_is(name, "mohsa"))
+        draw_moh(spec, size, name, r, s->heads);
+    if (variant_is(name, "mohsa"))
+        snprintf(spec, size, "mohsa:overlap=%d", check_below(r, s->qk_dim + 3));
+    if (variant_is(name, "diff"))
+        snprintf(spec, size, "diff:depth=%d", check_below(r, 20));
+    if (variant_is(name, "mla"))
+        snprintf(spec, size, "mla:rope=%d", 2 * (1 + check_below(r, 4)));
+    if (variant_is(name, "gated"))
+        snprintf(spec, size, "gated:%s", check_below(r, 2) ? "head" : "element");
+}
+
+/* ---- masks and further tensors ----------------------------------------------------- */
+
+static void draw_band(variant_case *c, uint64_t *r)
+{
+    variant_options *o = &c->o;
+    int kind = check_below(r, 4);
+    if (kind == 1) o->causal = 1;
+    if (kind == 2) {
+        o->window = 1;
+        o->left = check_below(r, 6) - 1;
+        o->right = check_below(r, 4) - 1;
+    }
+    if (kind == 3 || (kind && c->s.q_len != c->s.kv_len))
+        o->offset = check_below(r, c->s.kv_len + 3) - 2;
+}
+
+static void draw_lens(variant_case *c, uint64_t *r)
+{
+    double *q = bag_put(&c->in, "q_lens", c->s.batch, -1, -1, -1);
+    double *k = bag_put(&c->in, "kv_lens", c->s.batch, -1, -1, -1);
+    for (int b = 0; b < c->s.batch; b++) {
+        q[b] = check_below(r, c->s.q_len + 1);
+        k[b] = check_below(r, c->s.kv_len + 1);
+    }
+}
+
+static void draw_masks(variant_case *c, uint64_t *r)
+{
+    const variant_shape *s = &c->s;
+    int axes[] = {s->batch, s->heads, s->q_len};
+    for (int n = 0; n < 3; n++)
+        if (check_below(r, 2)) axes[n] = 1;
+    if (!check_below(r, 3)) {
+        double *bias = variant_put(c, "bias", 1, axes[0], axes[1], axes[2], s->kv_len);
+        if (!check_below(r, 2)) bias[check_below(r, s->kv_len)] = -INFINITY;
+    }
+    if (!check_below(r, 4)) {
+        double *see = bag_put(&c->in, "visible", axes[0], 1, axes[2], s->kv_len);
+        int count = bag_size(bag_find(&c->in, "visible"));
+        for (int i = 0; i < count; i++) see[i] = check_below(r, 4) != 0;
+    }
+    if (!check_below(r, 4)) draw_lens(c, r);
+    if (!check_below(r, 4)) variant_put(c, "alibi", 0.2, s->heads, -1, -1, -1);
+    if (!check_below(r, 3)) variant_put(c, "sink", 1, s->heads, -1, -1, -1);
+    if (!check_below(r, 3)) c->o.softcap = 2.5;
+    if (!check_below(r, 4)) c->o.scale = 0.375;
+    if (!check_below(r, 2)) variant_put(c, "dlse", 1, s->batch, s->heads, s->q_len, -1);
+}
+
+/* Gates stand in for what routers and differences make themselves. A gate of 0 is not
+   drawn where heads are mixed: it would take a head away from the others. */
+static void draw_gate(variant_case *c, uint64_t *r)
+{
+    int mixes = variant_is(c->spec, "talking") || variant_is(c->spec, "dcmha");
+    int none = variant_is(c->spec, "moh") || variant_is(c->spec, "moh-norm") ||
+               variant_is(c->spec, "diff") || variant_is(c->spec, "gated");
+    if (none || check_below(r, 4)) return;
+    const variant_shape *s = &c->s;
+    double *gate = check_below(r, 2)
+                       ? variant_put(c, "gate", 1, s->batch, s->heads, s->q_len, -1)
+                       : variant_put(c, "gate", 1, s->heads, -1, -1, -1);
+    int count = bag_size(bag_find(&c->in, "gate"));
+    for (int i = 0; i < count && !mixes; i++)
+        if (!check_below(r, 5)) gate[i] = 0;
+}
+
+static void draw_biases(variant_case *c, uint64_t *r)
+{
+    static const char *const pairs[][2] = {
+        {"wq", "bq"}, {"wk", "bk"}, {"wv", "bv"}, {"wo", "bo"}};
+    int shared = variant_is(c->spec, "collab"), latent = variant_is(c->spec, "mla");
+    for (int n = shared ? 2 : latent ? 3 : 0; n < 4; n++) {
+        const bag_tensor *w = bag_find(&c->in, pairs[n][0]);
+        if (w && !check_below(r, 3))
+            variant_put(c, pairs[n][1], 0.5, w->dim[1], -1, -1, -1);
+    }
+}
+
+/* Norm and rotation, where the variant leaves them to the layer. */
+static void draw_position(variant_case *c, uint64_t *r)
+{
+    int own = variant_is(c->spec, "collab") || variant_is(c->spec, "mla");
+    int pairs = !(c->s.qk_dim % 2), overlap = variant_number(c->spec, "overlap", 0);
+    if (own) return;
+    if (pairs && !check_below(r, 3)) {
+        c->o.rope = 1 + check_below(r, 2);
+        c->o.rope_base = check_below(r, 2) ? 10000 : 50;
+        if (variant_is(c->spec, "mohsa")) c->o.rope = overlap % 2 ? 0 : 2;
+    }
+    if (c->s.qk_dim < 3 || variant_is(c->spec, "moh-norm") || check_below(r, 4)) return;
+    c->o.qk_norm = 1;
+    variant_put(c, "q_norm", 1, c->s.qk_dim, -1, -1, -1);
+    variant_put(c, "k_norm", 1, c->s.qk_dim, -1, -1, -1);
+}
+
+void variant_draw(variant_case *c, const char *name, int layer, uint64_t seed, int index)
+{
+    uint64_t r = seed * 1000003u + (uint64_t)(2 * index + layer);
+    char spec[96];
+    check_random(&r);
+    variant_shape s = draw_shape(name, &r, layer, index % 8 == 7);
+    fit_shape(name, &s);
+    draw_spec(spec, sizeof spec, name, &r, &s);
+    if (layer)
+        variant_layer_case(c, spec, &s, check_random(&r));
+    else
+        variant_core_case(c, spec, &s, check_random(&r));
+    draw_band(c, &r);
+    draw_masks(c, &r);
+    draw_gate(c, &r);
+    if (layer) draw_biases(c, &r);
+    if (layer) draw_position(c, &r);
+    if ((c->o.rope || variant_is(name, "mla")) && c->o.offset < 0) c->o.offset = 0;
+    if (variant_is(name, "moh") || variant_is(name, "moh-norm")) c->o.balance = 0.5;
+}
+
+const char *variant_text(const variant_case *c)
+{
+    static char text[900];
+    const variant_shape *s = &c->s;
+    snprintf(text, sizeof text,
+             "batch %d heads %d %d %d len %d %d dim %d %d model %d source %d out %d %s;",
+             s->batch, s->heads, s->k_heads, s->v_heads, s->q_len, s->kv_len, s->qk_dim,
+             s->v_dim, s->model, s->source, s->out_dim, ph_type_name(s->type));
+    for (int n = 0; n < c->in.count; n++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, " %s", c->in.t[n].name);
+    }
+    return text;
+}
