@@ -1,0 +1,215 @@
+/*
+ * polyhead_heads.h - measuring heads: what each one does, in numbers and in labels
+ *
+ *     ph_heads_create   room for the sums of layers x heads
+ *     ph_heads_begin    a text begins: its length, what is known of its tokens
+ *     ph_heads_add      rows of one head's weights, in order, a few at a time
+ *     ph_heads_end      the text is over; its averages join those of the texts before
+ *     ph_heads_read     the numbers of one head                              -> ph_head
+ *     ph_head_labels    which rules fired on them, and with what number      -> ph_label
+ *     ph_survey_create  all of this for a report of polyhead_view.h, in one call
+ *
+ * One pass over every row: nothing of size rows x keys is kept, and the memory of a head
+ * does not grow with the text. Sums are double and run in the order of the rows, so heads
+ * may be fed in any order, or by several threads as long as each head has one.
+ *
+ * Rows and keys. Weights are A[i][j], row i a query, column j a key. Row i stands at
+ * position p = i + q_offset among the keys. Padding is cut off by the caller. Left out of
+ * every number are rows whose weights are all zero and, in causal maps, the row at p = 0,
+ * which can see nothing but itself. An average runs over the rows of a text, then over
+ * texts, each text counting the same.
+ */
+#ifndef POLYHEAD_HEADS_H
+#define POLYHEAD_HEADS_H
+
+#include "polyhead_io.h"
+#include "polyhead_view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- numbers ----------------------------------------------------------------------- */
+
+typedef enum ph_measure {
+    PH_PREV = 0,  /* share of the weight on the key at p - 1; n rows, though n - 1 can */
+    PH_NEXT,      /* at p + 1 */
+    PH_SELF,      /* at p */
+    PH_FIRST,     /* on key 0, the sink */
+    PH_SEP,       /* on separators */
+    PH_PUNCT,     /* on full stops and commas */
+    PH_BARE_PREV, /* the same without key 0, rows scaled back to 1 */
+    PH_BARE_NEXT,
+    PH_BARE_SELF,
+    PH_BARE_SEP,
+    PH_BARE_PUNCT,
+    PH_SEP_SEP,          /* on separators, rows of separators only */
+    PH_REST_SEP,         /* on separators, the other rows only */
+    PH_ENTROPY,          /* -sum A ln A */
+    PH_BREADTH,          /* entropy / ln(keys the row may see), rows that may see two */
+    PH_CONFIDENCE,       /* largest weight of a row; separators neither row nor key */
+    PH_DISTANCE,         /* sum A |j - p| */
+    PH_POSITIONAL,       /* share of rows whose largest weight is at the commonest offset,
+                            of the rows where that offset is inside */
+    PH_DUPLICATE,        /* on earlier keys of the same token, rows that have one */
+    PH_DUPLICATE_CHANCE, /* what equal weights would give there */
+    PH_INDUCTION,        /* on keys just after an earlier token like this, such rows */
+    PH_INDUCTION_CHANCE,
+    PH_PREFIX_ENTRY, /* the same weights, averaged over entries instead of rows */
+    PH_RAREST,       /* rows whose largest weight is on the rarest token of the text */
+    PH_RARE,         /* ... on one of the two rarest; only texts whose rarest token is not
+                        among the PH_COMMON_TOKENS most frequent */
+    PH_RARE_CHANCE,
+    PH_LINK, /* largest margin of a relation over its best fixed offset */
+    PH_MEASURES
+} ph_measure;
+
+enum {
+    PH_REACH = 32, /* offsets are told apart from -32 to 32 */
+    PH_OFFSETS = 2 * PH_REACH + 1,
+    PH_COMMON_TOKENS = 500,
+    PH_MOST_RELATIONS = 32
+};
+
+typedef struct ph_measure_info {
+    const char *key;  /* "prev", as in JSON, CSV and the page's filter line */
+    const char *name; /* "previous token" */
+    const char *help; /* its definition in one sentence */
+} ph_measure_info;
+
+PH_API const ph_measure_info *ph_measure_about(ph_measure measure); /* NULL: no such */
+
+/* How well one head finds the partners of one relation. */
+typedef struct ph_link_score {
+    int64_t links;    /* how many there were */
+    int64_t right;    /* row's largest weight on the partner, itself and separators out */
+    int64_t baseline; /* right when the partner is always at best_offset */
+    int best_offset;  /* commonest distance, key minus row, up to PH_REACH; of equally
+                         common ones the shortest, then the one to the left */
+} ph_link_score;
+
+typedef struct ph_head {
+    double value[PH_MEASURES];  /* NaN: the texts held nothing to measure it on */
+    int64_t count[PH_MEASURES]; /* rows, entries or links behind the value */
+    int64_t rows, skipped;      /* rows counted, rows left out */
+    int64_t odd; /* rows that do not add up to 1 within 1e-3, or with weights that
+                           are negative or not finite; the latter are left out */
+    int64_t texts;
+    int top_offset;           /* of PH_POSITIONAL */
+    int64_t hits[PH_OFFSETS]; /* rows by offset of their largest weight, -PH_REACH.. */
+    double mass[PH_OFFSETS];  /* mean weight at each offset */
+    int relation;             /* of PH_LINK; -1: none */
+    ph_link_score link[PH_MOST_RELATIONS];
+} ph_head;
+
+/* ---- texts ------------------------------------------------------------------------- */
+
+/* Kinds of tokens, as bits. */
+enum { PH_TOKEN_SEP = 1, PH_TOKEN_PUNCT = 2 };
+
+/* The kinds of a token from its text: separators are [SEP], </s>, <eos>, <sep>, <|...|>
+   and the like; punctuation is exactly a full stop or a comma (Latin or Chinese). Markers
+   of blanks in front (U+2581, U+0120, a blank) do not count. */
+PH_API uint8_t ph_token_kind(const char *token);
+
+/* A pair that belongs together: row `from` should look at key `to`. */
+typedef struct ph_link {
+    int from, to, relation; /* relation < PH_MOST_RELATIONS */
+} ph_link;
+
+/* What is known of a text. Pointers that are NULL: not known, and what needs it is not
+   measured. They must stay until ph_heads_end. */
+typedef struct ph_heads_text {
+    int rows, keys;
+    int q_offset;         /* position of row 0 among the keys */
+    int causal;           /* 1: row i sees keys up to its position */
+    int cross;            /* 1: rows are tokens of another text than the keys */
+    const int32_t *ids;   /* (keys) equal ids are the same token */
+    const uint8_t *kinds; /* (keys) PH_TOKEN_ bits */
+    const int32_t *ranks; /* (keys) 0 is the most frequent token; negative: not known */
+    const ph_link *links; /* not for cross; only links between places of the text */
+    int link_count;
+} ph_heads_text;
+
+/* ---- sums -------------------------------------------------------------------------- */
+
+typedef struct ph_heads ph_heads;
+
+PH_API ph_status ph_heads_create(ph_heads **out, int layers, int heads, const ph_io *io);
+PH_API void ph_heads_free(ph_heads *heads); /* accepts NULL */
+
+PH_API ph_status ph_heads_begin(ph_heads *heads, const ph_heads_text *text,
+                                const ph_io *io);
+/* Rows row0 .. row0 + rows - 1 of one head, (rows, keys). Each head's rows come in order,
+   each once; a row that never comes is not counted. */
+PH_API ph_status ph_heads_add(ph_heads *heads, int layer, int head, int row0, int rows,
+                              const float *weights);
+PH_API void ph_heads_end(ph_heads *heads);
+
+PH_API ph_status ph_heads_read(const ph_heads *heads, int layer, int head, ph_head *out);
+
+/* ---- labels ------------------------------------------------------------------------ */
+
+/* A rule: a head has the label when its number is above (or at) the threshold, at least
+   `fewest` rows or links stand behind it and, where there is a chance level, it is at
+   least PH_TIMES_CHANCE times that. */
+enum { PH_TIMES_CHANCE = 3, PH_LABELS = 11 };
+
+typedef struct ph_label_rule {
+    char glyph;       /* 'P' */
+    const char *key;  /* "prev" */
+    const char *name; /* "previous token" */
+    const char *help; /* the rule as a sentence, threshold included */
+    ph_measure measure;
+    int at; /* 1: a number equal to the threshold is enough */
+    double threshold;
+    int chance; /* measure of the chance level; -1: none */
+    int64_t fewest;
+} ph_label_rule;
+
+/* The i-th rule, most telling first; NULL after the last. */
+PH_API const ph_label_rule *ph_label_rules(int i);
+
+typedef struct ph_label {
+    const ph_label_rule *rule;
+    double value;
+} ph_label;
+
+/* Every rule that fires, most telling first; returns how many. None is an answer. */
+PH_API int ph_head_labels(const ph_head *head, ph_label labels[PH_LABELS]);
+
+/* "prev 0.83 > 0.50", "positional -1 in 0.97 >= 0.90", "link coref +0.42 >= 0.10"; like
+   snprintf. relations: names, or NULL. */
+PH_API int ph_label_why(const ph_label *label, const ph_head *head,
+                        const char *const *relations, char *text, size_t size);
+
+/* ---- a whole report ---------------------------------------------------------------- */
+
+typedef struct ph_survey ph_survey;
+
+/* What a survey may know besides the words of the report; every field is optional. */
+typedef struct ph_survey_facts {
+    const int32_t *const *ids;   /* per axis; NULL: equal words are the same token */
+    const uint8_t *const *kinds; /* per axis; NULL: by ph_token_kind */
+    const int32_t *const *ranks; /* per axis */
+    const ph_link *links;        /* within axis 0 */
+    int link_count;
+    const char *const *relations; /* their names */
+} ph_survey_facts;
+
+/* Reads every weight of the report once, a few rows at a time, and points the report's
+   metrics, roles, found and (in a copy of its stacks) scores, role, why and offsets at
+   what it found. The survey owns all of that; the report must not be used after it is
+   freed. facts and io may be NULL. */
+PH_API ph_status ph_survey_create(ph_survey **out, ph_report *report,
+                                  const ph_survey_facts *facts, const ph_io *io);
+PH_API void ph_survey_free(ph_survey *survey); /* accepts NULL */
+
+/* All numbers of one head; NULL: there is none. */
+PH_API const ph_head *ph_survey_head(const ph_survey *survey, int stack, int layer,
+                                     int head);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,49 @@
+/*
+ * heads.h - the sums behind polyhead_heads.h, shared by the files of this folder.
+ *
+ *     measure.c   a text begins, rows are added, the text ends
+ *     read.c      from sums to numbers
+ *     labels.c    names, definitions, rules
+ *     tokens.c    what a token's text says about its kind
+ */
+#ifndef PH_HEADS_HEADS_H
+#define PH_HEADS_HEADS_H
+
+#include "polyhead_heads.h"
+
+/* Everything added up for one head. */
+typedef struct ph_tally {
+    double text_sum[PH_MEASURES]; /* of the text that is being read */
+    int64_t text_count[PH_MEASURES];
+    double total[PH_MEASURES];  /* averages of the texts before, added */
+    int64_t texts[PH_MEASURES]; /* that had anything to measure */
+    int64_t count[PH_MEASURES]; /* rows or entries of all of them */
+    int64_t rows, skipped, odd;
+    int64_t hits[PH_OFFSETS];     /* rows by offset of their largest weight */
+    int64_t possible[PH_OFFSETS]; /* rows where that offset is inside */
+    double mass[PH_OFFSETS];      /* weight at each offset, added over rows */
+    int64_t right[PH_MOST_RELATIONS];
+} ph_tally;
+
+struct ph_heads {
+    int layers, heads;
+    int64_t texts;   /* finished */
+    ph_tally *tally; /* (layers, heads) */
+
+    ph_heads_text text; /* being read; its pointers are the caller's */
+    int open;           /* 1: between begin and end */
+    int32_t *earlier;   /* (keys) the last key before with the same id, or -1; or NULL */
+    ph_link *links;     /* a copy, by row */
+    int rarest[2];      /* keys of the two rarest tokens; -1: none, or too common */
+
+    int64_t links_of[PH_MOST_RELATIONS];                 /* in all texts */
+    int64_t link_offsets[PH_MOST_RELATIONS][PH_OFFSETS]; /* by distance */
+
+    ph_io hooks; /* memory; no error text */
+};
+
+/* The commonest of counts[-PH_REACH .. PH_REACH]; of equally common ones the shortest,
+   then the one to the left. */
+int ph_heads_commonest(const int64_t counts[PH_OFFSETS]);
+
+#endif

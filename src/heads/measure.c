@@ -1,0 +1,403 @@
+/*
+ * measure.c - from rows of weights to sums; see heads.h.
+ *
+ * A row is looked at by one small function per topic (shares, breadth, places, repeats,
+ * rare words, links). Each of them walks the row at most twice, and nothing but sums is
+ * kept. What depends on the text alone is prepared once in ph_heads_begin.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "heads/heads.h"
+#include "io/io.h"
+
+/* One row, and what several topics need of it. */
+typedef struct row {
+    const float *w;
+    int place; /* of the row among the keys */
+    int seen;  /* keys it may look at: w[0 .. seen) */
+    int best;  /* key of its largest weight, the first of equal ones */
+    double sum;
+} row;
+
+/* ---- a text begins ---- */
+
+typedef struct place_of_id {
+    int32_t id, place;
+} place_of_id;
+
+static int by_id(const void *left, const void *right)
+{
+    const place_of_id *a = left, *b = right;
+    if (a->id != b->id) return a->id < b->id ? -1 : 1;
+    return (a->place > b->place) - (a->place < b->place);
+}
+
+static ph_status find_earlier(ph_heads *heads, const ph_heads_text *text)
+{
+    size_t count = (size_t)text->keys;
+    heads->earlier = ph_io_alloc(&heads->hooks, count * sizeof *heads->earlier);
+    place_of_id *list = ph_io_alloc(&heads->hooks, count * sizeof *list);
+    for (size_t j = 0; list && j < count; j++)
+        list[j] = (place_of_id){text->ids[j], (int32_t)j};
+    if (list) qsort(list, count, sizeof *list, by_id);
+    for (size_t j = 0; list && heads->earlier && j < count; j++) {
+        int again = j > 0 && list[j - 1].id == list[j].id;
+        heads->earlier[list[j].place] = again ? list[j - 1].place : -1;
+    }
+    ph_io_release(&heads->hooks, list);
+    return list && heads->earlier ? PH_OK : PH_OUT_OF_MEMORY;
+}
+
+static int by_row(const void *left, const void *right)
+{
+    const ph_link *a = left, *b = right;
+    return (a->from > b->from) - (a->from < b->from);
+}
+
+static ph_status sort_links(ph_heads *heads, const ph_heads_text *text)
+{
+    size_t bytes = (size_t)text->link_count * sizeof *text->links;
+    heads->links = ph_io_alloc(&heads->hooks, bytes);
+    if (!heads->links) return PH_OUT_OF_MEMORY;
+    memcpy(heads->links, text->links, bytes);
+    qsort(heads->links, (size_t)text->link_count, sizeof *heads->links, by_row);
+    return PH_OK;
+}
+
+/* The two keys of the highest ranks, the first of equal ones. */
+static void find_rarest(ph_heads *heads, const ph_heads_text *text)
+{
+    int *rarest = heads->rarest;
+    rarest[0] = rarest[1] = -1;
+    for (int j = 0; text->ranks && j < text->keys; j++) {
+        int32_t rank = text->ranks[j];
+        if (rank < 0) continue;
+        if (rarest[0] < 0 || rank > text->ranks[rarest[0]]) {
+            rarest[1] = rarest[0];
+            rarest[0] = j;
+        } else if (rarest[1] < 0 || rank > text->ranks[rarest[1]]) {
+            rarest[1] = j;
+        }
+    }
+    if (rarest[0] >= 0 && text->ranks[rarest[0]] < PH_COMMON_TOKENS) rarest[0] = -1;
+}
+
+static ph_status check_links(const ph_heads_text *text, const ph_io *io)
+{
+    for (int n = 0; n < text->link_count; n++) {
+        const ph_link *link = &text->links[n];
+        int inside = link->from >= 0 && link->from < text->keys && link->to >= 0 &&
+                     link->to < text->keys && link->relation >= 0 &&
+                     link->relation < PH_MOST_RELATIONS;
+        if (!inside)
+            return ph_io_fail(
+                io, PH_BAD_ARGUMENT,
+                "link %d goes from %d to %d by relation %d, expected places "
+                "below %d and a relation below %d",
+                n, link->from, link->to, link->relation, text->keys,
+                (int)PH_MOST_RELATIONS);
+    }
+    return PH_OK;
+}
+
+static ph_status check_text(const ph_heads *heads, const ph_heads_text *text,
+                            const ph_io *io)
+{
+    if (heads->open)
+        return ph_io_fail(io, PH_BAD_ARGUMENT, "a text begins before the last one ended");
+    if (text->rows < 0 || text->keys < 0 || text->q_offset < 0)
+        return ph_io_fail(io, PH_BAD_SHAPE,
+                          "%d rows, %d keys, q_offset %d, expected nothing negative",
+                          text->rows, text->keys, text->q_offset);
+    if (!text->cross && text->rows > text->keys - text->q_offset)
+        return ph_io_fail(io, PH_BAD_SHAPE,
+                          "%d rows from place %d on, expected at most the %d keys",
+                          text->rows, text->q_offset, text->keys);
+    if (text->link_count > 0 && (text->cross || !text->links))
+        return ph_io_fail(io, PH_BAD_ARGUMENT, "links need a text that looks at itself");
+    return check_links(text, io);
+}
+
+static void forget_text(ph_heads *heads)
+{
+    ph_io_release(&heads->hooks, heads->earlier);
+    ph_io_release(&heads->hooks, heads->links);
+    heads->earlier = NULL;
+    heads->links = NULL;
+    heads->open = 0;
+}
+
+ph_status ph_heads_begin(ph_heads *heads, const ph_heads_text *text, const ph_io *io)
+{
+    ph_status status = check_text(heads, text, io);
+    if (status != PH_OK) return status;
+    if (text->ids && !text->cross) status = find_earlier(heads, text);
+    if (status == PH_OK && text->link_count > 0) status = sort_links(heads, text);
+    if (status != PH_OK) {
+        forget_text(heads);
+        return ph_io_fail(io, status, "out of memory for a text of %d keys", text->keys);
+    }
+    find_rarest(heads, text);
+    heads->text = *text;
+    heads->open = 1;
+    return PH_OK;
+}
+
+/* ---- topics ---- */
+
+static void note(ph_tally *t, ph_measure measure, double value)
+{
+    t->text_sum[measure] += value;
+    t->text_count[measure]++;
+}
+
+static double weight_at(const row *r, int j)
+{
+    return j >= 0 && j < r->seen ? (double)r->w[j] : 0;
+}
+
+static int is_kind(const ph_heads_text *text, int j, int kind)
+{
+    return text->kinds && (text->kinds[j] & kind) != 0;
+}
+
+/* Weight on keys of a kind, key 0 left out. */
+static double weight_on(const row *r, const ph_heads_text *text, int kind)
+{
+    double sum = 0;
+    for (int j = 1; text->kinds && j < r->seen; j++)
+        if (text->kinds[j] & kind) sum += (double)r->w[j];
+    return sum;
+}
+
+static void add_shares(ph_tally *t, const row *r, const ph_heads_text *text)
+{
+    static const ph_measure whole[] = {PH_PREV, PH_NEXT, PH_SELF, PH_SEP, PH_PUNCT};
+    static const ph_measure bare[] = {PH_BARE_PREV, PH_BARE_NEXT, PH_BARE_SELF,
+                                      PH_BARE_SEP, PH_BARE_PUNCT};
+    double first = weight_at(r, 0), rest = r->sum - first;
+    const double without_first[] = {
+        r->place == 1 ? 0 : weight_at(r, r->place - 1), weight_at(r, r->place + 1),
+        r->place == 0 ? 0 : weight_at(r, r->place), weight_on(r, text, PH_TOKEN_SEP),
+        weight_on(r, text, PH_TOKEN_PUNCT)};
+    const int counts_first[] = {r->place == 1, 0, r->place == 0,
+                                is_kind(text, 0, PH_TOKEN_SEP),
+                                is_kind(text, 0, PH_TOKEN_PUNCT)};
+    for (int n = 0; n < 5; n++) {
+        if (n >= 3 && !text->kinds) break;
+        note(t, whole[n], without_first[n] + (counts_first[n] ? first : 0));
+        if (rest > 1e-6 * r->sum) note(t, bare[n], without_first[n] / rest);
+    }
+    note(t, PH_FIRST, first);
+    if (!text->kinds || text->cross) return;
+    double sep = without_first[3] + (counts_first[3] ? first : 0);
+    note(t, is_kind(text, r->place, PH_TOKEN_SEP) ? PH_SEP_SEP : PH_REST_SEP, sep);
+}
+
+static void add_breadth(ph_tally *t, const row *r)
+{
+    double entropy = 0, distance = 0;
+    for (int j = 0; j < r->seen; j++) {
+        double w = (double)r->w[j];
+        if (w > 0) entropy -= w * log(w);
+        distance += w * abs(j - r->place);
+    }
+    note(t, PH_ENTROPY, entropy);
+    note(t, PH_DISTANCE, distance);
+    if (r->seen >= 2) note(t, PH_BREADTH, entropy / log(r->seen));
+}
+
+static void add_confidence(ph_tally *t, const row *r, const ph_heads_text *text)
+{
+    double best = 0;
+    if (!text->cross && is_kind(text, r->place, PH_TOKEN_SEP)) return;
+    for (int j = 0; j < r->seen; j++)
+        if ((double)r->w[j] > best && !is_kind(text, j, PH_TOKEN_SEP))
+            best = (double)r->w[j];
+    note(t, PH_CONFIDENCE, best);
+}
+
+static void add_offsets(ph_tally *t, const row *r)
+{
+    int low = r->place < PH_REACH ? -r->place : -PH_REACH;
+    int high = r->seen - 1 - r->place < PH_REACH ? r->seen - 1 - r->place : PH_REACH;
+    for (int offset = low; offset <= high; offset++) {
+        t->possible[offset + PH_REACH]++;
+        t->mass[offset + PH_REACH] += (double)r->w[r->place + offset];
+    }
+    int offset = r->best - r->place;
+    if (offset >= low && offset <= high) t->hits[offset + PH_REACH]++;
+}
+
+/* Earlier places of the same token, and the keys just after them. */
+static void add_repeats(ph_tally *t, const row *r, const int32_t *earlier)
+{
+    double same = 0, after = 0;
+    int count = 0;
+    for (int j = earlier[r->place]; j >= 0; j = earlier[j], count++) {
+        same += weight_at(r, j);
+        after += weight_at(r, j + 1);
+    }
+    if (count == 0) return;
+    note(t, PH_DUPLICATE, same);
+    note(t, PH_DUPLICATE_CHANCE, (double)count / r->seen);
+    note(t, PH_INDUCTION, after);
+    note(t, PH_INDUCTION_CHANCE, (double)count / r->seen);
+    t->text_sum[PH_PREFIX_ENTRY] += after;
+    t->text_count[PH_PREFIX_ENTRY] += count;
+}
+
+static void add_rare(ph_tally *t, const row *r, const int rarest[2])
+{
+    if (rarest[0] < 0) return;
+    int second = r->best == rarest[1];
+    int visible = (rarest[0] < r->seen) + (rarest[1] >= 0 && rarest[1] < r->seen);
+    note(t, PH_RAREST, r->best == rarest[0]);
+    note(t, PH_RARE, r->best == rarest[0] || second);
+    note(t, PH_RARE_CHANCE, (double)visible / r->seen);
+}
+
+/* The key a word points at: not itself, not a separator. */
+static int pointed_at(const row *r, const ph_heads_text *text)
+{
+    int best = -1;
+    for (int j = 0; j < r->seen; j++) {
+        if (j == r->place || is_kind(text, j, PH_TOKEN_SEP)) continue;
+        if (best < 0 || r->w[j] > r->w[best]) best = j;
+    }
+    return best;
+}
+
+static void add_links(ph_tally *t, const row *r, const ph_heads *heads)
+{
+    int low = 0, high = heads->text.link_count, best = -1;
+    while (low < high) { /* the first link of this row */
+        int middle = low + (high - low) / 2;
+        if (heads->links[middle].from < r->place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (int n = low; n < heads->text.link_count; n++) {
+        const ph_link *link = &heads->links[n];
+        if (link->from != r->place) break;
+        if (n == low) best = pointed_at(r, &heads->text);
+        t->right[link->relation] += best == link->to;
+    }
+}
+
+/* ---- rows ---- */
+
+/* Sum and largest weight. 0: a weight is negative or not finite. */
+static int survey_row(row *r)
+{
+    int good = 1;
+    for (int j = 0; j < r->seen; j++) {
+        good &= r->w[j] >= 0 && r->w[j] <= 1e30f;
+        r->sum += (double)r->w[j];
+        if (r->w[j] > r->w[r->best]) r->best = j;
+    }
+    return good;
+}
+
+static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
+{
+    const ph_heads_text *text = &heads->text;
+    row r = {.w = weights, .place = i + text->q_offset, .seen = text->keys};
+    if (text->causal && r.place + 1 < r.seen) r.seen = r.place + 1;
+    int alone = text->causal && r.place == 0;
+    int good = alone || survey_row(&r);
+    t->odd += !good || (r.sum != 0 && fabs(r.sum - 1) > 1e-3);
+    if (alone || !good || r.sum == 0) {
+        t->skipped++;
+        return;
+    }
+    t->rows++;
+    add_shares(t, &r, text);
+    add_breadth(t, &r);
+    add_confidence(t, &r, text);
+    add_offsets(t, &r);
+    if (heads->earlier) add_repeats(t, &r, heads->earlier);
+    add_rare(t, &r, heads->rarest);
+    if (heads->links) add_links(t, &r, heads);
+}
+
+ph_status ph_heads_add(ph_heads *heads, int layer, int head, int row0, int rows,
+                       const float *weights)
+{
+    if (!heads->open || layer < 0 || layer >= heads->layers || head < 0 ||
+        head >= heads->heads || row0 < 0 || rows < 0 || rows > heads->text.rows - row0)
+        return PH_BAD_ARGUMENT;
+    ph_tally *t = &heads->tally[(size_t)layer * (size_t)heads->heads + (size_t)head];
+    for (int i = 0; i < rows; i++)
+        add_row(heads, t, row0 + i, weights + (size_t)i * (size_t)heads->text.keys);
+    return PH_OK;
+}
+
+/* ---- a text ends ---- */
+
+static void close_text(ph_tally *t)
+{
+    for (int m = 0; m < PH_MEASURES; m++) {
+        if (t->text_count[m] == 0) continue;
+        t->total[m] += t->text_sum[m] / (double)t->text_count[m];
+        t->count[m] += t->text_count[m];
+        t->texts[m]++;
+    }
+    memset(t->text_sum, 0, sizeof t->text_sum);
+    memset(t->text_count, 0, sizeof t->text_count);
+}
+
+void ph_heads_end(ph_heads *heads)
+{
+    if (!heads->open) return;
+    for (int n = 0; n < heads->layers * heads->heads; n++) close_text(&heads->tally[n]);
+    for (int n = 0; heads->links && n < heads->text.link_count; n++) {
+        const ph_link *link = &heads->links[n];
+        int offset = link->to - link->from;
+        heads->links_of[link->relation]++;
+        if (abs(offset) <= PH_REACH)
+            heads->link_offsets[link->relation][offset + PH_REACH]++;
+    }
+    heads->texts++;
+    forget_text(heads);
+}
+
+/* ---- making and freeing ---- */
+
+ph_status ph_heads_create(ph_heads **out, int layers, int heads, const ph_io *io)
+{
+    *out = NULL;
+    if (layers < 1 || heads < 1 || layers > INT32_MAX / heads)
+        return ph_io_fail(io, PH_BAD_SHAPE,
+                          "%d layers of %d heads, expected at least one of each", layers,
+                          heads);
+    size_t count = (size_t)layers * (size_t)heads, bytes = 0;
+    ph_heads *h = ph_io_alloc(io, sizeof *h);
+    if (h) memset(h, 0, sizeof *h);
+    if (h && ph_size_mul(count, sizeof *h->tally, &bytes) == 0)
+        h->tally = ph_io_alloc(io, bytes);
+    if (!h || !h->tally) {
+        ph_io_release(io, h);
+        return ph_io_no_memory(io, bytes, "the sums of heads");
+    }
+    memset(h->tally, 0, bytes);
+    h->layers = layers;
+    h->heads = heads;
+    if (io)
+        h->hooks = (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+    *out = h;
+    return PH_OK;
+}
+
+void ph_heads_free(ph_heads *heads)
+{
+    if (!heads) return;
+    ph_io hooks = heads->hooks;
+    forget_text(heads);
+    ph_io_release(&hooks, heads->tally);
+    ph_io_release(&hooks, heads);
+}

@@ -1,0 +1,387 @@
+/*
+ * survey.c - measures every head of a report and hangs the findings into it.
+ *
+ * The weights are asked for a few rows at a time, in the order of stacks, layers, heads
+ * and rows, and each row is read once.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "io/io.h"
+#include "polyhead_heads.h"
+
+enum {
+    TILE_WEIGHTS = 1 << 18, /* asked for at once: 1 MiB */
+    WHY_SIZE = 96,          /* bytes of a reason */
+    FOUND_SIZE = 512
+};
+
+/* What was found in one stack; arrays are (layers, heads, ...). */
+typedef struct found_stack {
+    ph_head *heads;
+    float *scores;
+    float *offsets;
+    uint8_t *role;
+    const char **why;
+    char (*why_text)[WHY_SIZE];
+} found_stack;
+
+struct ph_survey {
+    ph_io hooks;
+    const ph_report *report;
+    const ph_survey_facts *facts; /* only while it is made */
+    ph_stack *stacks;             /* a copy with the pointers filled in */
+    found_stack *found;
+    int stack_count;
+    ph_metric metrics[PH_MEASURES];
+    ph_measure measures[PH_MEASURES]; /* of the metrics */
+    int metric_count;
+    ph_role roles[PH_LABELS + 1];
+    char sentence[FOUND_SIZE];
+};
+
+static void *take(ph_survey *s, size_t count, size_t item)
+{
+    size_t bytes = 0;
+    if (ph_size_mul(count, item, &bytes)) return NULL;
+    void *room = ph_io_alloc(&s->hooks, bytes);
+    if (room) memset(room, 0, bytes);
+    return room;
+}
+
+static size_t head_count(const ph_stack *stack)
+{
+    return (size_t)stack->layers * (size_t)stack->heads;
+}
+
+/* ---- what is known of an axis ---- */
+
+typedef struct word {
+    const char *text;
+    int32_t place;
+} word;
+
+static int by_text(const void *left, const void *right)
+{
+    const word *a = left, *b = right;
+    int order = strcmp(a->text, b->text);
+    return order ? order : (a->place > b->place) - (a->place < b->place);
+}
+
+/* Equal words get equal numbers. */
+static ph_status number_words(ph_survey *s, const ph_axis *axis, int32_t *ids)
+{
+    size_t count = (size_t)axis->count;
+    word *words = take(s, count, sizeof *words);
+    if (!words) return PH_OUT_OF_MEMORY;
+    for (size_t j = 0; j < count; j++) words[j] = (word){axis->tokens[j], (int32_t)j};
+    qsort(words, count, sizeof *words, by_text);
+    for (size_t j = 0; j < count; j++) {
+        int same = j > 0 && !strcmp(words[j - 1].text, words[j].text);
+        ids[words[j].place] = same ? ids[words[j - 1].place] : (int32_t)j;
+    }
+    ph_io_release(&s->hooks, words);
+    return PH_OK;
+}
+
+/* Facts of the axis, from the caller or made from its words into ids and kinds. */
+static ph_status know_axis(ph_survey *s, int index, int32_t *ids, uint8_t *kinds,
+                           ph_heads_text *text)
+{
+    const ph_survey_facts *facts = s->facts;
+    const ph_axis *axis = &s->report->axes[index];
+    ph_status status = PH_OK;
+    text->ids = facts && facts->ids ? facts->ids[index] : NULL;
+    text->kinds = facts && facts->kinds ? facts->kinds[index] : NULL;
+    text->ranks = facts && facts->ranks ? facts->ranks[index] : NULL;
+    if (!text->ids) {
+        status = number_words(s, axis, ids);
+        text->ids = ids;
+    }
+    if (!text->kinds) {
+        for (int j = 0; j < axis->count; j++) kinds[j] = ph_token_kind(axis->tokens[j]);
+        text->kinds = kinds;
+    }
+    return status;
+}
+
+/* ---- measuring ---- */
+
+static ph_status feed_head(ph_survey *s, int stack, int layer, int head, ph_heads *sums,
+                           const ph_heads_text *text, float *tile)
+{
+    int step = text->keys > 0 ? TILE_WEIGHTS / text->keys : 1;
+    ph_status status = PH_OK;
+    if (step < 1) step = 1;
+    for (int row = 0; row < text->rows && status == PH_OK; row += step) {
+        int rows = text->rows - row < step ? text->rows - row : step;
+        status = s->report->weights(s->report->user, stack, layer, head, row, rows, tile);
+        if (status == PH_OK) status = ph_heads_add(sums, layer, head, row, rows, tile);
+    }
+    return status;
+}
+
+static ph_status feed_stack(ph_survey *s, int index, ph_heads *sums,
+                            const ph_heads_text *text, const ph_io *io)
+{
+    const ph_stack *stack = &s->stacks[index];
+    size_t room = (size_t)text->keys > TILE_WEIGHTS ? (size_t)text->keys : TILE_WEIGHTS;
+    float *tile = take(s, room, sizeof *tile);
+    if (!tile) return ph_io_no_memory(io, room * sizeof *tile, "rows of weights");
+    ph_status status = ph_heads_begin(sums, text, io);
+    for (int l = 0; l < stack->layers && status == PH_OK; l++)
+        for (int h = 0; h < stack->heads && status == PH_OK; h++) {
+            if (stack->absent && stack->absent[l * stack->heads + h]) continue;
+            status = feed_head(s, index, l, h, sums, text, tile);
+            if (status != PH_OK)
+                ph_io_fail(io, status, "the weights of layer %d, head %d: %s", l + 1,
+                           h + 1, ph_status_text(status));
+        }
+    if (status == PH_OK) ph_heads_end(sums);
+    ph_io_release(&s->hooks, tile);
+    return status;
+}
+
+static ph_status measure_stack(ph_survey *s, int index, const ph_io *io)
+{
+    const ph_stack *stack = &s->stacks[index];
+    const ph_axis *rows = &s->report->axes[stack->q_axis];
+    const ph_axis *keys = &s->report->axes[stack->k_axis];
+    int cross = stack->q_axis != stack->k_axis && !stack->causal;
+    ph_heads_text text = {.rows = rows->count,
+                          .keys = keys->count,
+                          .q_offset = stack->q_offset,
+                          .causal = stack->causal,
+                          .cross = cross};
+    if (s->facts && !cross && stack->k_axis == 0) {
+        text.links = s->facts->links;
+        text.link_count = s->facts->link_count;
+    }
+    ph_heads *sums = NULL;
+    int32_t *ids = take(s, (size_t)keys->count, sizeof *ids);
+    uint8_t *kinds = take(s, (size_t)keys->count, 1);
+    ph_status status = ids && kinds ? PH_OK : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) status = know_axis(s, stack->k_axis, ids, kinds, &text);
+    if (status != PH_OK)
+        ph_io_fail(io, status, "out of memory for %d words", keys->count);
+    if (status == PH_OK) status = ph_heads_create(&sums, stack->layers, stack->heads, io);
+    if (status == PH_OK) status = feed_stack(s, index, sums, &text, io);
+    for (int n = 0; n < stack->layers * stack->heads && status == PH_OK; n++)
+        status = ph_heads_read(sums, n / stack->heads, n % stack->heads,
+                               &s->found[index].heads[n]);
+    ph_heads_free(sums);
+    ph_io_release(&s->hooks, ids);
+    ph_io_release(&s->hooks, kinds);
+    return status;
+}
+
+/* ---- writing the findings down ---- */
+
+static int known_anywhere(const ph_survey *s, ph_measure measure)
+{
+    for (int k = 0; k < s->stack_count; k++)
+        for (size_t n = 0; n < head_count(&s->stacks[k]); n++)
+            if (!isnan(s->found[k].heads[n].value[measure])) return 1;
+    return 0;
+}
+
+static void list_metrics(ph_survey *s)
+{
+    for (int m = 0; m < PH_MEASURES; m++) {
+        const ph_measure_info *info = ph_measure_about((ph_measure)m);
+        if (!known_anywhere(s, (ph_measure)m)) continue;
+        ph_metric *metric = &s->metrics[s->metric_count];
+        *metric = (ph_metric){.key = info->key, .name = info->name, .help = info->help};
+        for (int i = 0; i < PH_LABELS; i++)
+            if (ph_label_rules(i)->measure == (ph_measure)m)
+                metric->threshold = (float)ph_label_rules(i)->threshold;
+        s->measures[s->metric_count++] = (ph_measure)m;
+    }
+}
+
+static void list_roles(ph_survey *s)
+{
+    s->roles[0] = (ph_role){'.', "none", "no label", "no rule fired"};
+    for (int i = 0; i < PH_LABELS; i++) {
+        const ph_label_rule *rule = ph_label_rules(i);
+        s->roles[i + 1] = (ph_role){rule->glyph, rule->key, rule->name, rule->help};
+    }
+}
+
+static ph_status take_stack(ph_survey *s, int index)
+{
+    found_stack *f = &s->found[index];
+    size_t count = head_count(&s->stacks[index]);
+    f->scores = take(s, count * (size_t)s->metric_count, sizeof *f->scores);
+    f->offsets = take(s, count * PH_OFFSETS, sizeof *f->offsets);
+    f->role = take(s, count, 1);
+    f->why = take(s, count, sizeof *f->why);
+    f->why_text = take(s, count, sizeof *f->why_text);
+    int good = f->scores && f->offsets && f->role && f->why && f->why_text;
+    return good ? PH_OK : PH_OUT_OF_MEMORY;
+}
+
+/* The reasons of all labels, as far as they fit, the one that gives the role first. */
+static void explain(char *text, const ph_head *head, const ph_label *labels, int count,
+                    const char *const *relations)
+{
+    size_t used = 0;
+    for (int i = 0; i < count; i++) {
+        char one[WHY_SIZE];
+        ph_label_why(&labels[i], head, relations, one, sizeof one);
+        if (used + strlen(one) + 3 > WHY_SIZE) break;
+        used +=
+            (size_t)snprintf(text + used, WHY_SIZE - used, "%s%s", i ? ", " : "", one);
+    }
+}
+
+static void describe_head(ph_survey *s, found_stack *f, size_t n)
+{
+    const ph_head *head = &f->heads[n];
+    ph_label labels[PH_LABELS];
+    int count = ph_head_labels(head, labels);
+    for (int m = 0; m < s->metric_count; m++)
+        f->scores[n * (size_t)s->metric_count + (size_t)m] =
+            (float)head->value[s->measures[m]];
+    for (int o = 0; o < PH_OFFSETS; o++)
+        f->offsets[n * PH_OFFSETS + (size_t)o] = (float)head->mass[o];
+    if (count == 0) return;
+    f->role[n] = (uint8_t)(1 + (labels[0].rule - ph_label_rules(0)));
+    f->why[n] = f->why_text[n];
+    explain(f->why_text[n], head, labels, count, s->facts ? s->facts->relations : NULL);
+}
+
+static void fill_stack(ph_survey *s, int index)
+{
+    found_stack *f = &s->found[index];
+    ph_stack *stack = &s->stacks[index];
+    for (size_t n = 0; n < head_count(stack); n++) describe_head(s, f, n);
+    stack->scores = f->scores;
+    stack->offsets = f->offsets;
+    stack->reach = PH_REACH;
+    stack->role = f->role;
+    stack->why = f->why;
+}
+
+/* "16 heads: 3 previous token, 2 broad, 11 without a label; 12 % of the weight rests on
+   the first token" */
+static void summarise(ph_survey *s)
+{
+    int count[PH_LABELS + 1] = {0}, heads = 0, measured = 0;
+    double first = 0;
+    for (int k = 0; k < s->stack_count; k++)
+        for (size_t n = 0; n < head_count(&s->stacks[k]); n++) {
+            double share = s->found[k].heads[n].value[PH_FIRST];
+            if (s->stacks[k].absent && s->stacks[k].absent[n]) continue;
+            heads++;
+            count[s->found[k].role[n]]++;
+            if (isnan(share)) continue;
+            measured++;
+            first += share;
+        }
+    char *text = s->sentence;
+    size_t used =
+        (size_t)snprintf(text, FOUND_SIZE, "%d head%s: ", heads, heads == 1 ? "" : "s");
+    for (int r = 1; r <= PH_LABELS; r++)
+        if (count[r] && used < FOUND_SIZE)
+            used += (size_t)snprintf(text + used, FOUND_SIZE - used, "%d %s, ", count[r],
+                                     s->roles[r].name);
+    if (used < FOUND_SIZE)
+        used += (size_t)snprintf(text + used, FOUND_SIZE - used, "%d without a label",
+                                 count[0]);
+    if (used < FOUND_SIZE && measured)
+        snprintf(text + used, FOUND_SIZE - used,
+                 "; %.0f %% of the weight rests on the first token",
+                 100 * first / measured);
+}
+
+static void hang_into(ph_survey *s, ph_report *report)
+{
+    report->stacks = s->stacks;
+    report->metrics = s->metrics;
+    report->metric_count = s->metric_count;
+    report->roles = s->roles;
+    report->role_count = PH_LABELS + 1;
+    report->found = s->sentence;
+}
+
+/* ---- making and freeing ---- */
+
+static ph_status measure_all(ph_survey *s, const ph_io *io)
+{
+    ph_status status = PH_OK;
+    for (int k = 0; k < s->stack_count && status == PH_OK; k++) {
+        s->found[k].heads = take(s, head_count(&s->stacks[k]), sizeof(ph_head));
+        if (!s->found[k].heads)
+            return ph_io_no_memory(io, head_count(&s->stacks[k]) * sizeof(ph_head),
+                                   "the numbers of heads");
+        status = measure_stack(s, k, io);
+    }
+    if (status != PH_OK) return status;
+    list_metrics(s);
+    list_roles(s);
+    for (int k = 0; k < s->stack_count && status == PH_OK; k++) {
+        status = take_stack(s, k);
+        if (status == PH_OK) fill_stack(s, k);
+    }
+    if (status != PH_OK) return ph_io_fail(io, status, "out of memory for the scores");
+    summarise(s);
+    return PH_OK;
+}
+
+ph_status ph_survey_create(ph_survey **out, ph_report *report,
+                           const ph_survey_facts *facts, const ph_io *io)
+{
+    *out = NULL;
+    ph_survey *s = ph_io_alloc(io, sizeof *s);
+    if (!s) return ph_io_no_memory(io, sizeof *s, "a survey");
+    memset(s, 0, sizeof *s);
+    if (io)
+        s->hooks = (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+    s->report = report;
+    s->facts = facts;
+    s->stacks = take(s, (size_t)report->stack_count, sizeof *s->stacks);
+    s->found = take(s, (size_t)report->stack_count, sizeof *s->found);
+    ph_status status = PH_OUT_OF_MEMORY;
+    if (s->stacks && s->found) {
+        s->stack_count = report->stack_count;
+        memcpy(s->stacks, report->stacks, (size_t)s->stack_count * sizeof *s->stacks);
+        status = measure_all(s, io);
+    } else {
+        ph_io_fail(io, status, "out of memory for a survey");
+    }
+    s->facts = NULL;
+    if (status == PH_OK) {
+        hang_into(s, report);
+        *out = s;
+    } else {
+        ph_survey_free(s);
+    }
+    return status;
+}
+
+void ph_survey_free(ph_survey *s)
+{
+    if (!s) return;
+    ph_io hooks = s->hooks;
+    for (int k = 0; k < s->stack_count; k++) {
+        found_stack *f = &s->found[k];
+        void *const parts[] = {f->heads, f->scores, f->offsets,
+                               f->role,  f->why,    f->why_text};
+        for (int i = 0; i < 6; i++) ph_io_release(&hooks, parts[i]);
+    }
+    ph_io_release(&hooks, s->found);
+    ph_io_release(&hooks, s->stacks);
+    ph_io_release(&hooks, s);
+}
+
+const ph_head *ph_survey_head(const ph_survey *s, int stack, int layer, int head)
+{
+    if (stack < 0 || stack >= s->stack_count) return NULL;
+    const ph_stack *k = &s->stacks[stack];
+    if (layer < 0 || layer >= k->layers || head < 0 || head >= k->heads) return NULL;
+    return &s->found[stack].heads[layer * k->heads + head];
+}
