@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "heads/heads.h"
 #include "io/io.h"
+#include "io/sort.h"
 
 /* One row, and what several topics need of it. */
 typedef struct row {
@@ -42,7 +43,7 @@ static ph_status find_earlier(ph_heads *heads, const ph_heads_text *text)
     place_of_id *list = ph_io_alloc(&heads->hooks, count * sizeof *list);
     for (size_t j = 0; list && j < count; j++)
         list[j] = (place_of_id){text->ids[j], (int32_t)j};
-    if (list) qsort(list, count, sizeof *list, by_id);
+    if (list) ph_sort(list, count, sizeof *list, by_id);
     for (size_t j = 0; list && heads->earlier && j < count; j++) {
         int again = j > 0 && list[j - 1].id == list[j].id;
         heads->earlier[list[j].place] = again ? list[j - 1].place : -1;
@@ -63,7 +64,7 @@ static ph_status sort_links(ph_heads *heads, const ph_heads_text *text)
     heads->links = ph_io_alloc(&heads->hooks, bytes);
     if (!heads->links) return PH_OUT_OF_MEMORY;
     memcpy(heads->links, text->links, bytes);
-    qsort(heads->links, (size_t)text->link_count, sizeof *heads->links, by_row);
+    ph_sort(heads->links, (size_t)text->link_count, sizeof *heads->links, by_row);
     return PH_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/size.h"
 #include "io/io.h"
+#include "io/sort.h"
 #include "polyhead_heads.h"
 
 enum {
@@ -78,7 +79,7 @@ static ph_status number_words(ph_survey *s, const ph_axis *axis, int32_t *ids)
     word *words = take(s, count, sizeof *words);
     if (!words) return PH_OUT_OF_MEMORY;
     for (size_t j = 0; j < count; j++) words[j] = (word){axis->tokens[j], (int32_t)j};
-    qsort(words, count, sizeof *words, by_text);
+    ph_sort(words, count, sizeof *words, by_text);
     for (size_t j = 0; j < count; j++) {
         int same = j > 0 && !strcmp(words[j - 1].text, words[j].text);
         ids[words[j].place] = same ? ids[words[j - 1].place] : (int32_t)j;

@@ -1,0 +1,146 @@
+/*
+ * heads.c - `polyhead heads`: the numbers and labels of every head as a table.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "look.h"
+#include "term.h"
+
+typedef struct heads_options {
+    look_choice choice;
+    int csv, json;
+} heads_options;
+
+/* clang-format off */
+#define AT(field) offsetof(heads_options, field)
+static const ph_option table[] = {
+    LOOK_SOURCE_OPTIONS(heads_options, choice),
+    {.name = "csv", .kind = PH_OPT_FLAG, .at = AT(csv), .group = "How",
+     .help = "every number as CSV"},
+    {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
+     .help = "every number, its rows and definition, as one JSON object"},
+    {.name = NULL}};
+/* clang-format on */
+
+/* Columns of the table; those that no head has are left out. */
+static const struct {
+    ph_measure measure;
+    const char *title;
+} columns[] = {{PH_PREV, "prev"},     {PH_NEXT, "next"},       {PH_SELF, "self"},
+               {PH_FIRST, "first"},   {PH_SEP, "sep"},         {PH_PUNCT, "punct"},
+               {PH_BREADTH, "brdth"}, {PH_CONFIDENCE, "conf"}, {PH_POSITIONAL, "pos"},
+               {PH_DUPLICATE, "dup"}, {PH_INDUCTION, "induc"}, {PH_RARE, "rare"},
+               {PH_LINK, "link"}};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static const ph_head *head_at(const look_source *source, const ph_pick *pick)
+{
+    return ph_survey_head(source->survey, pick->stack, pick->layer, pick->head);
+}
+
+/* Zero or unknown everywhere: separators in a text without any, say. */
+static int is_idle(const look_source *source, const look_heads *all, ph_measure measure)
+{
+    for (int n = 0; n < all->count; n++) {
+        double value = head_at(source, &all->picks[n])->value[measure];
+        if (!isnan(value) && value != 0) return 0;
+    }
+    return 1;
+}
+
+static void print_head(const look_source *source, const ph_pick *pick, const int *idle)
+{
+    const ph_head *head = head_at(source, pick);
+    ph_label labels[PH_LABELS];
+    int count = ph_head_labels(head, labels);
+    char name[32];
+    snprintf(name, sizeof name, "%d-%d", pick->layer + 1, pick->head + 1);
+    printf("%-6s", name);
+    for (int c = 0; c < COLUMNS; c++) {
+        double value = head->value[columns[c].measure];
+        if (idle[c]) continue;
+        if (isnan(value))
+            printf("%6s", "-");
+        else
+            printf("%6.2f", value);
+    }
+    fputs("  ", stdout);
+    for (int n = 0; n < count; n++)
+        printf("%s%s%s%s", n ? " " : "", term_on(stdout, TERM_NAME), labels[n].rule->key,
+               term_on(stdout, TERM_PLAIN));
+    puts(count ? "" : ".");
+}
+
+/* The labels that occur, with their rule. */
+static void print_rules(const look_source *source, const look_heads *all)
+{
+    int used[PH_LABELS] = {0};
+    ph_label labels[PH_LABELS];
+    for (int n = 0; n < all->count; n++) {
+        int count = ph_head_labels(head_at(source, &all->picks[n]), labels);
+        for (int k = 0; k < count; k++) used[labels[k].rule - ph_label_rules(0)] = 1;
+    }
+    putchar('\n');
+    for (int i = 0; i < PH_LABELS; i++) {
+        if (!used[i]) continue;
+        printf("%s%-11s%s", term_on(stdout, TERM_NAME), ph_label_rules(i)->key,
+               term_on(stdout, TERM_PLAIN));
+        term_wrap(stdout, ph_label_rules(i)->help, 11, 11, term_width(stdout, 90));
+    }
+}
+
+static int print_table(const look_source *source)
+{
+    look_heads all;
+    int idle[COLUMNS], rc = look_select(&source->report, 0, 0, &all);
+    if (rc) return rc;
+    printf("%s%-6s", term_on(stdout, TERM_BOLD), "head");
+    for (int c = 0; c < COLUMNS; c++) {
+        idle[c] = is_idle(source, &all, columns[c].measure);
+        if (!idle[c]) printf("%6s", columns[c].title);
+    }
+    printf("  labels%s\n", term_on(stdout, TERM_PLAIN));
+    for (int n = 0; n < all.count; n++) {
+        const char *stack = source->report.stacks[all.picks[n].stack].name;
+        int new_stack = n == 0 || all.picks[n].stack != all.picks[n - 1].stack;
+        char word[LOOK_WORD];
+        if (new_stack && source->report.stack_count > 1) puts(look_word(stack, word));
+        print_head(source, &all.picks[n], idle);
+    }
+    print_rules(source, &all);
+    printf("\n%s\n", source->report.found);
+    free(all.picks);
+    return EXIT_OK;
+}
+
+static int heads(const void *given, int count, const char *const *words)
+{
+    const heads_options *o = given;
+    look_source source = {0};
+    (void)count, (void)words;
+    if (o->csv && o->json)
+        return cli_fail(EXIT_USAGE, "--csv and --json exclude each other");
+    int rc = look_open(&source, &o->choice);
+    if (rc == EXIT_OK)
+        rc = o->json  ? heads_json(&source)
+             : o->csv ? heads_csv(&source)
+                      : print_table(&source);
+    look_close(&source);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead heads --weights maps.safetensors --tokens words.txt",
+    "shares, entropy, confidence and labels of every head",
+    "polyhead heads --weights maps.safetensors --json",
+    "all numbers with their definitions", NULL};
+
+const ph_command command_heads = {.name = "heads",
+                                  .summary = "numbers and labels of every head",
+                                  .usage = "--weights FILE [options]",
+                                  .examples = examples,
+                                  .options = table,
+                                  .size = sizeof(heads_options),
+                                  .run = heads};

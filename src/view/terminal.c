@@ -1,0 +1,374 @@
+/*
+ * terminal.c - a report on the terminal: headline, grid of heads, what was found, and for
+ * a single head its card of numbers. The heat maps are in terminal_map.c.
+ *
+ * Three ways to say the same: 256 colours, shades of UTF-8 without colour, ASCII. No line
+ * is wider than the screen, none ends in blanks.
+ */
+#include "view/terminal.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "view/pick.h"
+#include "view/text.h"
+
+enum { USUAL_WIDTH = 80, LEAST_WIDTH = 40, MOST_MAPS = 4 };
+
+/* ---- writing ---- */
+
+static void write_bytes(const ph_screen *screen, const char *bytes, size_t count)
+{
+    if (count > 0) screen->how->write(screen->how->user, bytes, count);
+}
+
+void ph_put(const ph_screen *screen, const char *text)
+{
+    static const char blanks[] = "                ";
+    while (*text) {
+        size_t visible = strcspn(text, " ");
+        if (*text == '\n') *screen->blanks = 0;
+        for (int n; visible > 0 && *screen->blanks > 0; *screen->blanks -= n) {
+            n = *screen->blanks < 16 ? *screen->blanks : 16;
+            write_bytes(screen, blanks, (size_t)n);
+        }
+        write_bytes(screen, text, visible);
+        text += visible;
+        *screen->blanks += *text == ' ';
+        text += *text == ' ';
+    }
+}
+
+void ph_putf(const ph_screen *screen, const char *format, ...)
+{
+    char room[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(room, sizeof room, format, list);
+    va_end(list);
+    ph_put(screen, room);
+}
+
+void ph_put_blanks(const ph_screen *screen, int count)
+{
+    if (count > 0) *screen->blanks += count;
+}
+
+void ph_put_ink(const ph_screen *screen, ph_ink ink)
+{
+    static const char *const codes[] = {
+        [PH_INK_PLAIN] = "\033[0m", [PH_INK_BOLD] = "\033[1m", [PH_INK_DIM] = "\033[2m"};
+    if (screen->how->colors) ph_put(screen, codes[ink]);
+}
+
+void ph_put_word(const ph_screen *screen, const char *word, int columns, int right)
+{
+    char clean[PH_WORD_BYTES], fitted[2 * PH_WORD_BYTES + 8];
+    if (columns > PH_WORD_BYTES) columns = PH_WORD_BYTES;
+    ph_text_clean(word, screen->how->ascii, clean, sizeof clean);
+    ph_text_fit(clean, columns, screen->how->ascii, right, fitted, sizeof fitted);
+    ph_put(screen, fitted);
+}
+
+static void put_inked(const ph_screen *screen, ph_ink ink, const char *text)
+{
+    ph_put_ink(screen, ink);
+    ph_put(screen, text);
+    ph_put_ink(screen, PH_INK_PLAIN);
+}
+
+/* Text wrapped at the screen's width; further lines are indented. */
+static void put_wrapped(const ph_screen *screen, const char *text, int column, int indent)
+{
+    char one[PH_WORD_BYTES];
+    int fresh = 1;
+    while (*text) {
+        size_t length = strcspn(text, " ");
+        snprintf(one, sizeof one, "%.*s", (int)length, text);
+        int columns = ph_text_columns(one);
+        if (!fresh && column + 1 + columns > screen->width) {
+            ph_put(screen, "\n");
+            ph_put_blanks(screen, indent);
+            column = indent;
+            fresh = 1;
+        }
+        ph_put(screen, fresh ? "" : " ");
+        ph_put(screen, one);
+        column += columns + !fresh;
+        fresh = 0;
+        text += length + (text[length] == ' ');
+    }
+    ph_put(screen, "\n");
+}
+
+/* ---- roles and names ---- */
+
+void ph_put_role(const ph_screen *screen, int role, int wide)
+{
+    /* Colours that stay apart for people who see fewer of them; the letter tells anyway. */
+    static const unsigned char colors[] = {236, 220, 203, 213, 176, 75,
+                                           80,  44,  173, 187, 246, 103};
+    const ph_report *report = screen->report;
+    char glyph = role < report->role_count ? report->roles[role].glyph : '.';
+    const char *pad = wide ? " " : "";
+    if (screen->how->colors && role > 0)
+        ph_putf(screen, "\033[1;38;5;16;48;5;%dm%s%c%s\033[0m",
+                colors[1 + (role - 1) % (int)(sizeof colors - 1)], pad, glyph, pad);
+    else if (role == 0 && !screen->how->ascii)
+        ph_putf(screen, "%s\xc2\xb7%s", pad, pad);
+    else
+        ph_putf(screen, "%s%c%s", pad, glyph, pad);
+}
+
+const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char room[64])
+{
+    const char *stack = report->stacks[pick->stack].name;
+    int several = report->stack_count > 1 && stack;
+    snprintf(room, 64, "%.40s%s%d-%d", several ? stack : "", several ? " " : "",
+             pick->layer + 1, pick->head + 1);
+    return room;
+}
+
+/* ---- headline ---- */
+
+static void put_headline(const ph_screen *screen)
+{
+    const ph_report *report = screen->report;
+    const char *dot = screen->how->ascii ? "," : " \xc2\xb7";
+    const char *times = screen->how->ascii ? "x" : "\xc3\x97";
+    char title[PH_WORD_BYTES];
+    ph_text_clean(report->title ? report->title : "", screen->how->ascii, title, 61);
+    put_inked(screen, PH_INK_BOLD, title);
+    for (int a = 0; a < report->axis_count; a++)
+        ph_putf(screen, "%s %d %s%s", *title || a ? dot : "", report->axes[a].count,
+                report->axis_count > 1 ? report->axes[a].name : "token",
+                report->axis_count > 1 || report->axes[a].count == 1 ? "" : "s");
+    for (int s = 0; s < report->stack_count; s++)
+        ph_putf(screen, "%s %d layer%s %s %d head%s", dot, report->stacks[s].layers,
+                report->stacks[s].layers == 1 ? "" : "s", times, report->stacks[s].heads,
+                report->stacks[s].heads == 1 ? "" : "s");
+    ph_put(screen, "\n");
+    if (!report->text || !*report->text) return;
+    char text[2 * PH_WORD_BYTES];
+    size_t room =
+        (size_t)screen->width < sizeof text ? (size_t)screen->width : sizeof text;
+    ph_text_clean(report->text, screen->how->ascii, text, room);
+    ph_put_ink(screen, PH_INK_DIM);
+    ph_put(screen, text);
+    ph_put_ink(screen, PH_INK_PLAIN);
+    ph_put(screen, "\n");
+}
+
+/* ---- the grid ---- */
+
+/* Heads of one block of columns, with their numbers above. */
+static void put_grid_block(const ph_screen *screen, int index, int first, int count,
+                           int cell)
+{
+    const ph_stack *stack = &screen->report->stacks[index];
+    ph_put_ink(screen, PH_INK_DIM);
+    ph_put(screen, "      head ");
+    for (int h = first; h < first + count; h++) {
+        if (cell == 1)
+            ph_putf(screen, "%s", (h + 1) % 10 ? " " : "'");
+        else
+            ph_putf(screen, "%*d%s", cell - 1, h + 1, h + 1 < 100 ? " " : "");
+    }
+    ph_put_ink(screen, PH_INK_PLAIN);
+    ph_put(screen, "\n");
+    for (int l = 0; l < stack->layers; l++) {
+        ph_put_ink(screen, PH_INK_DIM);
+        ph_putf(screen, "%s %3d  ", l ? "     " : "layer", l + 1);
+        ph_put_ink(screen, PH_INK_PLAIN);
+        for (int h = first; h < first + count; h++) {
+            int absent = stack->absent && stack->absent[l * stack->heads + h];
+            int role = stack->role ? stack->role[l * stack->heads + h] : 0;
+            if (absent)
+                ph_put(screen, cell == 1 ? " " : "   ");
+            else
+                ph_put_role(screen, role, cell > 1);
+        }
+        ph_put(screen, "\n");
+    }
+}
+
+static void put_grid(const ph_screen *screen, int index)
+{
+    const ph_stack *stack = &screen->report->stacks[index];
+    int room = screen->width - 12;
+    int cell = stack->heads * 3 <= room ? 3 : 1, at_once = room / cell;
+    ph_put(screen, "\n");
+    if (screen->report->stack_count > 1 && stack->name) {
+        put_inked(screen, PH_INK_BOLD, stack->name);
+        ph_put(screen, "\n");
+    }
+    for (int first = 0; first < stack->heads; first += at_once) {
+        int left = stack->heads - first;
+        put_grid_block(screen, index, first, left < at_once ? left : at_once, cell);
+    }
+}
+
+/* ---- what was found ---- */
+
+static const char *why_of(const ph_report *report, const ph_pick *pick)
+{
+    const ph_stack *stack = &report->stacks[pick->stack];
+    const char *why =
+        stack->why ? stack->why[pick->layer * stack->heads + pick->head] : NULL;
+    return why ? why : "";
+}
+
+/* A reason taken apart: "prev 0.84 > 0.50" is measured by "prev", the rule is "> 0.50" and
+   the number "0.84". Reasons of further labels, behind a comma, are left out. */
+typedef struct reason {
+    char measure[32], number[64], rule[32];
+} reason;
+
+static reason take_apart(const char *why)
+{
+    reason r = {"", "", ""};
+    size_t end = strcspn(why, ","), first = strcspn(why, " ,");
+    size_t compare = first + strcspn(why + first, ">,");
+    snprintf(r.measure, sizeof r.measure, "%.*s", (int)first, why);
+    if (compare > first + 1)
+        snprintf(r.number, sizeof r.number, "%.*s", (int)(compare - first - 2),
+                 why + first + 1);
+    if (compare < end)
+        snprintf(r.rule, sizeof r.rule, "%.*s", (int)(end - compare), why + compare);
+    return r;
+}
+
+/* The heads of one role with their numbers, as many as one line holds. */
+static int put_role_line(const ph_screen *screen, int role)
+{
+    const ph_report *report = screen->report;
+    int column = 0, shown = 0, found = 0;
+    char name[64], entry[160];
+    for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) {
+        if (ph_report_role(report, &at) != role) continue;
+        reason why = take_apart(why_of(report, &at));
+        if (found++ == 0) {
+            ph_put(screen, "  ");
+            ph_put_role(screen, role, 1);
+            snprintf(entry, sizeof entry, " %-18s  %s %s", report->roles[role].name,
+                     why.measure, why.rule);
+            ph_putf(screen, "%-39s", entry);
+            column = 44;
+        }
+        snprintf(entry, sizeof entry, "  %s (%s)", ph_pick_name(report, &at, name),
+                 why.number);
+        int columns = ph_text_columns(entry);
+        if (shown < found - 1 || (shown && column + columns + 9 > screen->width))
+            continue;
+        ph_put(screen, entry);
+        column += columns;
+        shown++;
+    }
+    if (found > shown) ph_putf(screen, "  +%d more", found - shown);
+    if (found) ph_put(screen, "\n");
+    return found;
+}
+
+/* Share of all weight that rests on the first token; NaN: not known. */
+static double sink_share(const ph_report *report)
+{
+    double sum = 0;
+    int count = 0, metric = 0;
+    while (metric < report->metric_count && strcmp(report->metrics[metric].key, "first"))
+        metric++;
+    if (metric == report->metric_count) return (double)NAN;
+    for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) {
+        const float *scores = ph_report_scores(report, &at);
+        if (!scores || isnan(scores[metric])) continue;
+        sum += (double)scores[metric];
+        count++;
+    }
+    return sum / count;
+}
+
+static void put_findings(const ph_screen *screen)
+{
+    const ph_report *report = screen->report;
+    int heads = 0, labelled = 0;
+    double sink = sink_share(report);
+    for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) heads++;
+    if (heads == 0 || report->role_count == 0) return;
+    ph_put(screen, "\n");
+    for (int role = 1; role < report->role_count; role++)
+        labelled += put_role_line(screen, role);
+    ph_put(screen, "  ");
+    ph_put_role(screen, 0, 1);
+    ph_putf(screen, " %-18s  %d of %d heads", report->roles[0].name, heads - labelled,
+            heads);
+    if (!isnan(sink))
+        ph_putf(screen, "; the first token takes %.0f %% of all weight", 100 * sink);
+    ph_put(screen, "\n");
+}
+
+static void put_outcomes(const ph_screen *screen)
+{
+    const ph_report *report = screen->report;
+    if (report->outcome_count == 0) return;
+    ph_put(screen, "\n");
+    put_inked(screen, PH_INK_BOLD,
+              report->outcome_title ? report->outcome_title : "outcome");
+    ph_put(screen, "\n");
+    for (int n = 0; n < report->outcome_count; n++) {
+        ph_putf(screen, "  %5.1f %%  ", 100 * (double)report->outcomes[n].value);
+        ph_put_word(screen, report->outcomes[n].text, screen->width - 12, 0);
+        ph_put(screen, "\n");
+    }
+}
+
+/* ---- the card of one head ---- */
+
+static void put_card(const ph_screen *screen, const ph_pick *pick)
+{
+    const ph_report *report = screen->report;
+    const float *scores = ph_report_scores(report, pick);
+    if (!scores) return;
+    ph_put(screen, "\n");
+    for (int m = 0; m < report->metric_count; m++) {
+        const ph_metric *metric = &report->metrics[m];
+        char limit[16] = "";
+        if (isnan(scores[m])) continue;
+        if (metric->threshold > 0)
+            snprintf(limit, sizeof limit, "> %.2f", (double)metric->threshold);
+        int above = metric->threshold > 0 && scores[m] > metric->threshold;
+        ph_put_ink(screen, above ? PH_INK_BOLD : PH_INK_PLAIN);
+        ph_putf(screen, "  %-17s%7.3f  %-7s", metric->key, (double)scores[m], limit);
+        ph_put_ink(screen, PH_INK_PLAIN);
+        put_wrapped(screen, metric->help, 35, 35);
+    }
+}
+
+/* ---- all of it ---- */
+
+ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal,
+                            const ph_io *io)
+{
+    ph_pick usual[MOST_MAPS];
+    const ph_pick *picks = terminal->picks;
+    int blanks = 0;
+    ph_screen screen = {report, terminal, io, terminal->width, &blanks};
+    if (screen.width == 0) screen.width = USUAL_WIDTH;
+    if (screen.width < LEAST_WIDTH) screen.width = LEAST_WIDTH;
+    put_headline(&screen);
+    for (int s = 0; s < report->stack_count; s++) put_grid(&screen, s);
+    put_findings(&screen);
+    put_outcomes(&screen);
+    int count = terminal->pick_count;
+    if (count == 0) {
+        count = ph_report_picks(report, usual, MOST_MAPS);
+        int fit = count > 0 ? ph_maps_that_fit(&screen, usual) : 0;
+        count = fit < count ? fit : count;
+        picks = usual;
+    }
+    ph_status status = ph_put_maps(&screen, picks, count);
+    if (status == PH_OK && terminal->pick_count == 1) put_card(&screen, picks);
+    return status;
+}

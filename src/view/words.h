@@ -1,0 +1,23 @@
+/*
+ * words.h - a list of words from a file.
+ */
+#ifndef PH_VIEW_WORDS_H
+#define PH_VIEW_WORDS_H
+
+#include "polyhead_io.h"
+
+typedef struct ph_words {
+    char *bytes;        /* of all words, each closed by NUL */
+    const char **words; /* (count) */
+    int count;
+} ph_words;
+
+/* One word per line, or a JSON list of strings. */
+ph_status ph_words_read(ph_words *out, const char *path, const ph_io *io);
+
+/* "1", "2", ... */
+ph_status ph_words_count(ph_words *out, int count, const ph_io *io);
+
+void ph_words_free(ph_words *words, const ph_io *io);
+
+#endif
