@@ -21,8 +21,8 @@ typedef struct look_choice {
      .metavar = "FILE",                                                                  \
      .at = offsetof(struct_name, field.weights),                                         \
      .group = "What to look at",                                                         \
-     .help = "anybody's attention maps: safetensors, (layers, heads, rows, keys) or one " \
-             "(heads, rows, keys) per layer, F32, F16 or BF16"},                         \
+     .help = "anybody's attention maps: safetensors, (layers, heads, rows, keys) or " \
+             "one (heads, rows, keys) per layer, F32, F16 or BF16"},                     \
         {.name = "tokens",                                                               \
          .kind = PH_OPT_TEXT,                                                            \
          .metavar = "FILE",                                                              \

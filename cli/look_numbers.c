@@ -1,9 +1,9 @@
 /*
  * look_numbers.c - heads as numbers on stdout: plain lines, CSV, JSON.
  *
- * Weights and scores have the fewest digits that bring the same float back. Layers, heads,
- * rows and keys are counted from 0, as in files and programs; "name" is the form of
- * papers, layer-head from 1. Rows are read one at a time.
+ * Weights and scores have the fewest digits that bring the same float back. Layers,
+ * heads, rows and keys are counted from 0, as in files and programs; "name" is the form
+ * of papers, layer-head from 1. Rows are read one at a time.
  */
 #include <math.h>
 #include <stdlib.h>

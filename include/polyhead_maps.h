@@ -11,10 +11,11 @@
  * may have different numbers of heads. A stack is taken as causal when every weight above
  * the diagonal (that ends in the last corner) is exactly zero.
  *
- * Words. One per line, or one JSON list of strings; what tokenizers write for a blank in
- * front (U+2581, U+0120) is taken off. Without a file, numbers. `tokens` are the keys, and
- * the rows too unless `row_tokens` says otherwise; a stack takes the text whose length
- * fits, and a stack with "cross" in its name has rows of row_tokens and keys of tokens.
+ * Words. One per line, or one JSON list of strings; what tokenizers write for a blank
+ * in front (U+2581, U+0120) is taken off. Without a file, numbers. `tokens` are the
+ * keys, and the rows too unless `row_tokens` says otherwise; a stack takes the text
+ * whose length fits, and a stack with "cross" in its name has rows of row_tokens and
+ * keys of tokens.
  */
 #ifndef POLYHEAD_MAPS_H
 #define POLYHEAD_MAPS_H

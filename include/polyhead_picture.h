@@ -6,9 +6,9 @@
  *     ph_terminal_write  grid of layers x heads, what was found, heat maps of some heads
  *     ph_figure_write    heat maps of some heads, or all of them small, as SVG or PNG
  *
- * Everything drawn comes from a ph_report of polyhead_view.h. Words are shown with control
- * and direction characters as escapes, so no text can move a cursor or break a file. Heads
- * are named layer-head and counted from 1, as papers do: "2-7".
+ * Everything drawn comes from a ph_report of polyhead_view.h. Words are shown with
+ * control and direction characters as escapes, so no text can move a cursor or break a
+ * file. Heads are named layer-head and counted from 1, as papers do: "2-7".
  *
  * Colours stand for weights from 0 to 1 always, never scaled per head, by the square root
  * so that small weights stay visible; the scale is part of the picture.
@@ -33,10 +33,10 @@ PH_API int ph_report_picks(const ph_report *report, ph_pick *picks, int most);
 
 /* ---- words ------------------------------------------------------------------------- */
 
-/* Copies word to out (at most size - 1 bytes, whole clusters, then "..." or U+2026) with
-   control and direction characters as \n, \x1b, \u202e, bytes that are no UTF-8 as U+FFFD
-   (ascii: \xff), blanks alone as U+2423 (ascii: _). ascii: every other character as \u4e2d.
-   A backslash stays as it is. Returns the bytes written, without the NUL. */
+/* Copies word to out (at most size - 1 bytes, whole clusters, then "..." or U+2026)
+   with control and direction characters as \n, \x1b, \u202e, bytes that are no UTF-8 as
+   U+FFFD (ascii: \xff), blanks alone as U+2423 (ascii: _). ascii: every other character
+   as \u4e2d. A backslash stays as it is. Returns the bytes written, without the NUL. */
 PH_API size_t ph_text_clean(const char *word, int ascii, char *out, size_t size);
 
 /* Columns that clean text takes: two for Chinese and emoji, none for combining marks. */

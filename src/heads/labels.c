@@ -2,10 +2,10 @@
  * labels.c - the names of numbers, and the rules that turn numbers into labels.
  *
  * Thresholds. Previous, next, separator, first token, punctuation: 0.5 and 0.6 as Clark
- * et al. used them. Broad: they used 3.8 nats for texts of about 128 tokens, which is 78 %
- * of ln 128; as a share it holds for any length. Positional (0.90) and links (10 points
- * over the best offset): Voita et al. Rare, duplicate, induction: half of the rows or of
- * the weight, and three times chance; nobody gave a number.
+ * et al. used them. Broad: they used 3.8 nats for texts of about 128 tokens, which is
+ * 78 % of ln 128; as a share it holds for any length. Positional (0.90) and links (10
+ * points over the best offset): Voita et al. Rare, duplicate, induction: half of the
+ * rows or of the weight, and three times chance; nobody gave a number.
  */
 #include <math.h>
 #include <stdio.h>

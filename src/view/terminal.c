@@ -109,9 +109,10 @@ static void put_wrapped(const ph_screen *screen, const char *text, int column, i
 
 void ph_put_role(const ph_screen *screen, int role, int wide)
 {
-    /* Colours that stay apart for people who see fewer of them; the letter tells anyway. */
+    /* Colours that stay apart for people who see fewer of them; the letter tells
+       anyway. */
     static const unsigned char colors[] = {236, 220, 203, 213, 176, 75,
-                                           80,  44,  173, 187, 246, 103};
+                                           114, 44,  173, 187, 246, 103};
     const ph_report *report = screen->report;
     char glyph = role < report->role_count ? report->roles[role].glyph : '.';
     const char *pad = wide ? " " : "";
@@ -222,8 +223,8 @@ static const char *why_of(const ph_report *report, const ph_pick *pick)
     return why ? why : "";
 }
 
-/* A reason taken apart: "prev 0.84 > 0.50" is measured by "prev", the rule is "> 0.50" and
-   the number "0.84". Reasons of further labels, behind a comma, are left out. */
+/* A reason taken apart: "prev 0.84 > 0.50" is measured by "prev", the rule is "> 0.50"
+   and the number "0.84". Reasons of further labels, behind a comma, are left out. */
 typedef struct reason {
     char measure[32], number[64], rule[32];
 } reason;

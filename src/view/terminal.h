@@ -45,7 +45,8 @@ void ph_put_role(const ph_screen *screen, int role, int wide);
 /* "2-7", with the stack's name in front where there are several. */
 const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char room[64]);
 
-/* Heat maps of the picks: one strip if there are several, with numbers if there is one. */
+/* Heat maps of the picks: one strip if there are several, with numbers if there is one.
+   */
 ph_status ph_put_maps(const ph_screen *screen, const ph_pick *picks, int count);
 
 /* How many maps like this one fit side by side; at least 1. */

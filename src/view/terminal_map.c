@@ -2,9 +2,9 @@
  * terminal_map.c - heat maps on the terminal.
  *
  * Small texts get one line per row and 1 to 3 columns per key, words on both axes: the
- * row's word at the left, the keys' words downwards above their columns. A single map gets
- * its weights printed into the cells, in per cent. Texts that do not fit are pooled by the
- * largest weight into a picture whose axes carry numbers.
+ * row's word at the left, the keys' words downwards above their columns. A single map
+ * gets its weights printed into the cells, in per cent. Texts that do not fit are
+ * pooled by the largest weight into a picture whose axes carry numbers.
  */
 #include <math.h>
 #include <stdio.h>

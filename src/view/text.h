@@ -1,5 +1,6 @@
 /*
- * text.h - words on a terminal or in a figure: made safe, measured in columns, cut to fit.
+ * text.h - words on a terminal or in a figure: made safe, measured in columns, cut to
+ * fit.
  *
  * A word is first cleaned, once; everything else takes clean text. Columns are counted by
  * clusters: a character with its combining marks, a pair of flag letters, emoji joined by
