@@ -1,6 +1,6 @@
 /*
- * look.c - `polyhead look`: what every head attends to, on the terminal, as numbers, as a
- * figure and as a page.
+ * look.c - `polyhead look`: what every head attends to, on the terminal and as
+ * numbers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,6 @@ typedef struct look_options {
     look_choice choice;
     int64_t layer, head; /* 0: all */
     int ascii, plain, csv, json;
-    const char *svg, *png, *html;
 } look_options;
 
 /* clang-format off */
@@ -32,10 +31,6 @@ static const ph_option table[] = {
      .help = "weights as numbers, one per line"},
     {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
      .help = "words, numbers, labels and weights as one JSON object"},
-    {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
-     .help = "write a figure: the chosen heads with words, or all of them small"},
-    {.name = "png", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(png),
-     .help = "the same as pixels"},
     {.name = NULL}};
 /* clang-format on */
 

@@ -15,10 +15,17 @@
 #include "cli.h"
 #include "term.h"
 
-const ph_command *const cli_commands[] = {
-    &command_look,   &command_heads,    &command_explain, &command_run,
-    &command_bench,  &command_doctor,   &command_variants, &command_help,
-    &command_man,    &command_completions, NULL};
+const ph_command *const cli_commands[] = {&command_look,
+                                          &command_heads,
+                                          &command_explain,
+                                          &command_run,
+                                          &command_bench,
+                                          &command_doctor,
+                                          &command_variants,
+                                          &command_help,
+                                          &command_man,
+                                          &command_completions,
+                                          NULL};
 
 /* The program itself, as the parser sees it. */
 static const ph_command program = {
