@@ -65,6 +65,7 @@ endif
 # ---- what there is -----------------------------------------------------------------------
 
 LIB_SRC   := $(filter-out src/cuda/%,$(wildcard src/*.c src/*/*.c))
+WEB       := $(wildcard web/*)
 CLI_SRC   := $(wildcard cli/*.c)
 TEST_SRC  := $(wildcard tests/test_*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
@@ -74,6 +75,7 @@ ALL_SRC   := $(LIB_SRC) $(CLI_SRC) $(wildcard tests/*.c tests/oracle/*.c example
 objects    = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 
+LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(WEB),$(BUILD)/obj/web.o)
 LIB_A     := $(BUILD)/libpolyhead.a
 SONAME    := libpolyhead.so.$(MAJOR)
 LIB_SO    := $(BUILD)/libpolyhead.so.$(VERSION)
@@ -132,12 +134,22 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 
 -include $(patsubst %.o,%.d,$(call objects,$(ALL_SRC)))
 
-$(LIB_A): $(call objects,$(LIB_SRC))
+# The page's sources become arrays: the program needs no file beside it.
+$(BUILD)/obj/web.c: $(WEB) tools/embed
+	@mkdir -p $(@D)
+	$(call say,EMBED)
+	tools/embed $(WEB) >$@
+
+$(BUILD)/obj/web.o: $(BUILD)/obj/web.c src/view/web.h $(BUILD)/flags
+	$(call say,CC)
+	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+
+$(LIB_A): $(LIB_OBJ)
 	$(call say,AR)
 	rm -f $@
 	$(AR) qcs $@ $^
 
-$(LIB_SO): $(call objects,$(LIB_SRC)) tools/package/polyhead.map
+$(LIB_SO): $(LIB_OBJ) tools/package/polyhead.map
 	$(call say,LINK)
 	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=tools/package/polyhead.map \
 	    $(LINK_ALL) $(LINK_SO) $(LINK_SAN) $(LDFLAGS) $(filter %.o,$^) $(LIBS) -o $@

@@ -1,0 +1,165 @@
+/*
+ * page.c - the frame of a page, and the file it goes into; see page.h.
+ *
+ * web/page.html has a mark where each part goes. Nothing that comes from a report reaches
+ * the frame but as JSON or base64, so the policy can allow exactly one style and one
+ * script by their digests and forbid every connection.
+ */
+#include "view/page.h"
+
+#include <string.h>
+
+#include "io/file.h"
+#include "view/web.h"
+
+/* ---- the parts of a frame ---- */
+
+static void add_scripts(ph_bytes *out)
+{
+    ph_bytes_text(out, "\"use strict\";\n{\n");
+#define ADD(name) ph_bytes_add(out, ph_web_##name##_js, ph_web_##name##_js_size);
+    PH_WEB_SCRIPTS(ADD)
+#undef ADD
+    ph_bytes_text(out, "}\n");
+}
+
+static void add_digest(ph_bytes *out, const void *data, size_t count)
+{
+    unsigned char digest[32];
+    ph_sha256(data, count, digest);
+    ph_bytes_text(out, "'sha256-");
+    ph_bytes_base64(out, digest, sizeof digest);
+    ph_bytes_text(out, "'");
+}
+
+static void add_policy(ph_bytes *out, const ph_bytes *scripts)
+{
+    ph_bytes_text(out, "<meta http-equiv=\"Content-Security-Policy\" content=\""
+                       "default-src 'none'; script-src ");
+    add_digest(out, scripts->data, scripts->count);
+    ph_bytes_text(out, "; style-src ");
+    add_digest(out, ph_web_page_css, ph_web_page_css_size);
+    ph_bytes_text(out, "; img-src data: blob:; base-uri 'none'; form-action 'none'\">");
+}
+
+static void add_open_tag(ph_bytes *out, const char *element, const char *nonce)
+{
+    ph_bytes_text(out, element);
+    if (nonce) {
+        ph_bytes_text(out, " nonce=\"");
+        ph_bytes_text(out, nonce);
+        ph_bytes_text(out, "\"");
+    }
+    ph_bytes_text(out, ">");
+}
+
+static void add_data(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob)
+{
+    ph_bytes packed = {.io = out->io};
+    ph_bytes_text(out, "<script type=\"application/json\" id=\"report\">");
+    if (json) ph_bytes_add(out, json->data, json->count);
+    ph_bytes_text(out, "</script>\n<script type=\"text/base64\" id=\"arrays\">");
+    if (blob) {
+        ph_bytes_deflate(&packed, blob->data, blob->count);
+        ph_bytes_base64(out, packed.data, packed.count);
+    }
+    ph_bytes_text(out, "</script>");
+    if (packed.status) out->status = packed.status;
+    ph_bytes_free(&packed);
+}
+
+/* ---- the frame ---- */
+
+typedef struct frame {
+    ph_bytes *out;
+    const ph_bytes *json, *blob;
+    ph_bytes scripts;
+    const char *nonce;
+} frame;
+
+static void fill_policy(frame *f)
+{
+    ph_bytes_text(f->out, "<meta name=\"generator\" content=\"Polyhead ");
+    ph_bytes_text(f->out, ph_version());
+    ph_bytes_text(f->out, "\">");
+    if (!f->nonce) add_policy(f->out, &f->scripts);
+}
+
+static void fill_style(frame *f)
+{
+    add_open_tag(f->out, "<style", f->nonce);
+    ph_bytes_add(f->out, ph_web_page_css, ph_web_page_css_size);
+    ph_bytes_text(f->out, "</style>");
+}
+
+static void fill_data(frame *f)
+{
+    add_data(f->out, f->json, f->blob);
+}
+
+static void fill_script(frame *f)
+{
+    add_open_tag(f->out, "<script", f->nonce);
+    ph_bytes_add(f->out, f->scripts.data, f->scripts.count);
+    ph_bytes_text(f->out, "</script>");
+}
+
+/* In the order in which they stand in web/page.html. */
+static const struct mark {
+    const char *text;
+    void (*fill)(frame *);
+} marks[] = {{"<!--policy-->", fill_policy},
+             {"<!--style-->", fill_style},
+             {"<!--data-->", fill_data},
+             {"<!--script-->", fill_script}};
+
+void ph_page_frame(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob,
+                   const char *nonce)
+{
+    frame f = {out, json, blob, {.io = out->io}, nonce};
+    const char *html = (const char *)ph_web_page_html;
+    size_t at = 0;
+    add_scripts(&f.scripts);
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        size_t length = strlen(marks[i].text), from = at;
+        while (memcmp(html + at, marks[i].text, length) != 0) at++;
+        ph_bytes_add(out, html + from, at - from);
+        marks[i].fill(&f);
+        at += length;
+    }
+    ph_bytes_add(out, html + at, ph_web_page_html_size - at);
+    if (f.scripts.status) out->status = f.scripts.status;
+    ph_bytes_free(&f.scripts);
+}
+
+/* ---- the file ---- */
+
+static ph_status write_file(const char *path, const ph_bytes *page, const ph_io *io)
+{
+    ph_output output;
+    ph_status status = ph_output_open(&output, path, io);
+    if (!status) status = ph_output_write(&output, page->data, page->count);
+    if (!status) status = ph_output_commit(&output);
+    if (status) ph_output_abandon(&output);
+    return status;
+}
+
+ph_status ph_page_write(const char *path, const ph_report *first, const ph_report *second,
+                        const ph_page *page, const ph_io *io)
+{
+    ph_page_source source = {{first, second}, second ? 2 : 1, {0}, io};
+    ph_bytes json = {.io = io}, blob = {.io = io}, out = {.io = io};
+    if (page) source.page = *page;
+    ph_status status = ph_report_check(first, io);
+    if (!status && second) status = ph_report_check(second, io);
+    if (!status) status = ph_page_pack(&source, &json, &blob);
+    if (!status) {
+        ph_page_frame(&out, &json, &blob, NULL);
+        status = out.status;
+    }
+    if (!status) status = write_file(path, &out, io);
+    ph_bytes_free(&json);
+    ph_bytes_free(&blob);
+    ph_bytes_free(&out);
+    return status;
+}

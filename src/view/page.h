@@ -1,0 +1,60 @@
+/*
+ * page.h - how a report becomes a page: a description in JSON, one run of bytes with all
+ * large arrays, and a frame around both. The live server sends the same parts one by one.
+ *
+ * Layout of the run of bytes; everything little-endian and aligned to 4:
+ *
+ *   one head, "f32"   weights f32 (rows, keys)
+ *   one head, "u8"    lo f32 (rows), hi f32 (rows): value = lo + (hi - lo) * cell / 255,
+ *                     exact f32 (rows, top), its keys u16 or u32 (rows, top),
+ *                     cells u8 (rows, keys)
+ *   one head, "top"   sum f32 (rows), exact f32 (rows, top), its keys (rows, top)
+ *   thumbnails        per head: scale f32, cells u8 (min(rows, side), min(keys, side)),
+ *                     maxima of what each cell covers, value = scale * cell / 255
+ *   vectors           per head: q f32 (rows, qk_dim), k f32 (keys, qk_dim)
+ *   value norms       f32 (layers, heads, keys)
+ *
+ * Unused places among the largest hold key 65535 or 4294967295. The description says
+ * where each part begins; -1: left out.
+ */
+#ifndef PH_VIEW_PAGE_H
+#define PH_VIEW_PAGE_H
+
+#include "polyhead_view.h"
+#include "view/bytes.h"
+
+enum { PH_PAGE_BUDGET = 8 << 20, PH_PAGE_REPORTS = 2 };
+
+typedef enum ph_page_mode { PH_PAGE_F32, PH_PAGE_U8, PH_PAGE_TOP } ph_page_mode;
+
+/* How the weights go into the budget; depends on sizes alone. */
+typedef struct ph_page_plan {
+    ph_page_mode mode;
+    int top;          /* largest weights of a row that are kept exact */
+    int side;         /* of a thumbnail; 0: none, the page makes them itself */
+    int col_bytes;    /* 2 or 4: of a key among the largest */
+    size_t map_left;  /* bytes that remain for maps; mode "top" leaves heads out */
+    size_t pair_left; /* bytes that remain for vectors */
+} ph_page_plan;
+
+typedef struct ph_page_source {
+    const ph_report *reports[PH_PAGE_REPORTS];
+    int count;
+    ph_page page;
+    const ph_io *io;
+} ph_page_source;
+
+/* Refuses what cannot be drawn, with a sentence. */
+ph_status ph_report_check(const ph_report *report, const ph_io *io);
+
+ph_page_plan ph_page_make_plan(const ph_page_source *source);
+
+/* Fills json and blob, which have been given their io and are freed by the caller. */
+ph_status ph_page_pack(const ph_page_source *source, ph_bytes *json, ph_bytes *blob);
+
+/* The frame. With a nonce the policy names it and is sent as a header by the server;
+   without, the policy stands in the page and names digests. */
+void ph_page_frame(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob,
+                   const char *nonce);
+
+#endif

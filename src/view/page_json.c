@@ -1,0 +1,263 @@
+/*
+ * page_json.c - the description of a page: words, numbers and roles of heads, and where
+ * their arrays begin; and packing as a whole.
+ *
+ * Keys are short and stay: web/data.js reads them. The text may stand inside a script
+ * element: what could end it, and what would hide or reorder text for someone who reads
+ * the source, is written as an escape.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "io/json_write.h"
+#include "io/utf8.h"
+#include "view/page_parts.h"
+
+/* ---- safe text ---- */
+
+static int must_escape(uint32_t point)
+{
+    return point == '<' || point == '>' || point == '&' ||
+           (point >= 0x7f && point < 0xa0) || point == 0x61c ||
+           (point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
+           (point >= 0x2060 && point <= 0x206f) || point == 0xfeff ||
+           (point >= 0xe0000 && point <= 0xe0fff);
+}
+
+static void put_escape(ph_bytes *out, uint32_t point)
+{
+    char text[16];
+    if (point < 0x10000)
+        snprintf(text, sizeof text, "\\u%04x", (unsigned)point);
+    else
+        snprintf(text, sizeof text, "\\u%04x\\u%04x",
+                 (unsigned)(0xd800 + ((point - 0x10000) >> 10)),
+                 (unsigned)(0xdc00 + ((point - 0x10000) & 0x3ff)));
+    ph_bytes_text(out, text);
+}
+
+/* Takes what the JSON writer gives; a character never falls into two pieces. */
+static void put_safe(void *user, const char *bytes, size_t count)
+{
+    ph_bytes *out = user;
+    size_t plain = 0;
+    for (size_t at = 0; at < count;) {
+        uint32_t point = 0;
+        int step = ph_utf8_decode(bytes + at, count - at, &point);
+        if (step == 0) step = 1;
+        if (must_escape(point)) {
+            ph_bytes_add(out, bytes + plain, at - plain);
+            put_escape(out, point);
+            plain = at + (size_t)step;
+        }
+        at += (size_t)step;
+    }
+    ph_bytes_add(out, bytes + plain, count - plain);
+}
+
+/* ---- parts of the description ---- */
+
+static void text(ph_json_writer *out, const char *key, const char *value)
+{
+    ph_json_string(out, key, value ? value : "");
+}
+
+static void floats(ph_json_writer *out, const char *key, const float *values,
+                   size_t count)
+{
+    if (!values) return;
+    ph_json_begin_array(out, key);
+    for (size_t i = 0; i < count; i++) ph_json_float(out, NULL, values[i]);
+    ph_json_end(out);
+}
+
+static void bytes(ph_json_writer *out, const char *key, const uint8_t *values, int count)
+{
+    if (!values) return;
+    ph_json_begin_array(out, key);
+    for (int i = 0; i < count; i++) ph_json_integer(out, NULL, values[i]);
+    ph_json_end(out);
+}
+
+static void describe_axes(ph_json_writer *out, const ph_report *report)
+{
+    ph_json_begin_array(out, "axes");
+    for (int a = 0; a < report->axis_count; a++) {
+        const ph_axis *axis = &report->axes[a];
+        ph_json_begin_object(out, NULL);
+        text(out, "name", axis->name);
+        ph_json_begin_array(out, "tokens");
+        for (int i = 0; i < axis->count; i++) ph_json_string(out, NULL, axis->tokens[i]);
+        ph_json_end(out);
+        ph_json_end(out);
+    }
+    ph_json_end(out);
+}
+
+static void describe_labels(ph_json_writer *out, const ph_report *report)
+{
+    ph_json_begin_array(out, "metrics");
+    for (int i = 0; i < report->metric_count; i++) {
+        const ph_metric *m = &report->metrics[i];
+        ph_json_begin_object(out, NULL);
+        text(out, "key", m->key);
+        text(out, "name", m->name);
+        text(out, "help", m->help);
+        ph_json_float(out, "threshold", m->threshold);
+        ph_json_end(out);
+    }
+    ph_json_end(out);
+    ph_json_begin_array(out, "roles");
+    for (int i = 0; i < report->role_count; i++) {
+        const ph_role *role = &report->roles[i];
+        char glyph[2] = {role->glyph, 0};
+        ph_json_begin_object(out, NULL);
+        text(out, "glyph", glyph);
+        text(out, "key", role->key);
+        text(out, "name", role->name);
+        text(out, "help", role->help);
+        ph_json_end(out);
+    }
+    ph_json_end(out);
+}
+
+static void describe_outcomes(ph_json_writer *out, const ph_report *report)
+{
+    text(out, "outcomeTitle", report->outcome_title);
+    ph_json_begin_array(out, "outcomes");
+    for (int i = 0; i < report->outcome_count; i++) {
+        ph_json_begin_object(out, NULL);
+        text(out, "text", report->outcomes[i].text);
+        ph_json_float(out, "value", report->outcomes[i].value);
+        ph_json_end(out);
+    }
+    ph_json_end(out);
+}
+
+/* One list of places, e.g. where the maps of all heads of a stack begin. */
+static void describe_places(ph_json_writer *out, const char *key, const int64_t *first,
+                            int count)
+{
+    const size_t step = sizeof(ph_page_place) / sizeof(int64_t);
+    ph_json_begin_array(out, key);
+    for (int i = 0; i < count; i++) ph_json_integer(out, NULL, first[(size_t)i * step]);
+    ph_json_end(out);
+}
+
+static void describe_numbers(ph_json_writer *out, const ph_report *report,
+                             const ph_stack *k)
+{
+    int heads = k->layers * k->heads;
+    bytes(out, "absent", k->absent, heads);
+    bytes(out, "role", k->role, heads);
+    floats(out, "scores", k->scores, (size_t)heads * (size_t)report->metric_count);
+    floats(out, "offsets", k->offsets, (size_t)heads * (size_t)(2 * k->reach + 1));
+    if (!k->why) return;
+    ph_json_begin_array(out, "why");
+    for (int i = 0; i < heads; i++) text(out, NULL, k->why[i]);
+    ph_json_end(out);
+}
+
+static void describe_stack(ph_json_writer *out, const ph_page_parts *parts, int r, int s)
+{
+    const ph_report *report = parts->source->reports[r];
+    const ph_stack *k = &report->stacks[s];
+    const ph_page_place *place = ph_page_place_of(parts, r, s, 0, 0);
+    int heads = k->layers * k->heads;
+    ph_json_begin_object(out, NULL);
+    text(out, "name", k->name);
+    ph_json_integer(out, "layers", k->layers);
+    ph_json_integer(out, "heads", k->heads);
+    ph_json_integer(out, "kvHeads", k->kv_heads ? k->kv_heads : k->heads);
+    ph_json_integer(out, "q", k->q_axis);
+    ph_json_integer(out, "k", k->k_axis);
+    ph_json_bool(out, "causal", k->causal);
+    ph_json_integer(out, "offset", k->q_offset);
+    ph_json_integer(out, "reach", k->reach);
+    ph_json_integer(out, "dim", k->qk_dim);
+    ph_json_float(out, "scale", k->scale);
+    ph_json_integer(out, "pair", k->pair_step);
+    describe_numbers(out, report, k);
+    describe_places(out, "maps", &place->map, heads);
+    describe_places(out, "thumbs", &place->thumb, heads);
+    describe_places(out, "vectors", &place->vectors, heads);
+    ph_json_integer(out, "norms", parts->norms[r][s]);
+    ph_json_end(out);
+}
+
+static void describe_report(ph_json_writer *out, const ph_page_parts *parts, int r)
+{
+    const ph_report *report = parts->source->reports[r];
+    ph_json_begin_object(out, NULL);
+    text(out, "title", report->title);
+    text(out, "text", report->text);
+    text(out, "found", report->found);
+    describe_axes(out, report);
+    describe_labels(out, report);
+    describe_outcomes(out, report);
+    ph_json_begin_array(out, "stacks");
+    for (int s = 0; s < report->stack_count; s++) describe_stack(out, parts, r, s);
+    ph_json_end(out);
+    ph_json_end(out);
+}
+
+void ph_page_describe(const ph_page_parts *parts, ph_bytes *json)
+{
+    static const char *const modes[] = {"f32", "u8", "top"};
+    ph_json_writer out = {.write = put_safe, .user = json};
+    ph_json_begin_object(&out, NULL);
+    text(&out, "schema", "polyhead.page/1");
+    text(&out, "mode", modes[parts->plan.mode]);
+    ph_json_integer(&out, "top", parts->plan.top);
+    ph_json_integer(&out, "colBytes", parts->plan.col_bytes);
+    ph_json_integer(&out, "side", parts->plan.side);
+    ph_json_integer(&out, "bytes", (int64_t)parts->blob->count);
+    ph_json_begin_array(&out, "first");
+    ph_json_integer(&out, NULL, parts->source->page.stack);
+    ph_json_integer(&out, NULL, parts->source->page.layer);
+    ph_json_integer(&out, NULL, parts->source->page.head);
+    ph_json_end(&out);
+    ph_json_begin_array(&out, "reports");
+    for (int r = 0; r < parts->source->count; r++) describe_report(&out, parts, r);
+    ph_json_end(&out);
+    ph_json_end(&out);
+}
+
+/* ---- packing as a whole ---- */
+
+static ph_status take_places(ph_page_parts *parts)
+{
+    for (int r = 0; r < parts->source->count; r++) {
+        const ph_report *report = parts->source->reports[r];
+        size_t heads = 0, stacks = (size_t)report->stack_count;
+        for (size_t s = 0; s < stacks; s++)
+            heads += (size_t)report->stacks[s].layers * (size_t)report->stacks[s].heads;
+        ph_page_place *places = ph_io_alloc(parts->source->io, heads * sizeof *places);
+        parts->places[r] = places;
+        parts->norms[r] = ph_io_alloc(parts->source->io, stacks * sizeof(int64_t));
+        if (!places || !parts->norms[r])
+            return ph_io_no_memory(parts->source->io, heads * sizeof *places, "places");
+        for (size_t i = 0; i < heads; i++) places[i] = (ph_page_place){-1, -1, -1};
+        for (size_t s = 0; s < stacks; s++) parts->norms[r][s] = -1;
+    }
+    return PH_OK;
+}
+
+ph_status ph_page_pack(const ph_page_source *source, ph_bytes *json, ph_bytes *blob)
+{
+    ph_page_parts parts = {
+        .source = source, .plan = ph_page_make_plan(source), .blob = blob};
+    ph_status status = take_places(&parts);
+    if (!status) status = ph_page_pack_arrays(&parts);
+    if (!status) {
+        ph_page_describe(&parts, json);
+        status = json->status;
+    }
+    for (int r = 0; r < source->count; r++) {
+        ph_io_release(source->io, parts.places[r]);
+        ph_io_release(source->io, parts.norms[r]);
+    }
+    return status;
+}

@@ -1,0 +1,82 @@
+/*
+ * page_plan.c - how exactly weights can be kept within the budget of a page.
+ *
+ * Decided from sizes alone, before anything is computed: all exact if that takes a
+ * quarter of the budget, else 8 bits per weight if that fits, else the largest of each
+ * row.
+ */
+#include "base/base.h"
+#include "view/page.h"
+
+enum {
+    FIXED = 256 << 10,  /* bytes of frame, styles and scripts, rounded up generously */
+    EXACT_TOP = 4,      /* exact weights of a row beside 8-bit ones */
+    MOST_TOP = 64,      /* beyond that nobody looks */
+    LEAST_TOP = 4,      /* below that leave heads out instead */
+    LARGEST_THUMB = 64, /* cells along one side */
+    LEAST_THUMB = 8
+};
+
+/* What all stacks of all reports come to. */
+typedef struct totals {
+    size_t cells, rows, heads; /* rows: over all heads */
+    int longest;               /* axis of keys */
+} totals;
+
+static totals count_all(const ph_page_source *source)
+{
+    totals t = {0, 0, 0, 0};
+    for (int r = 0; r < source->count; r++) {
+        const ph_report *report = source->reports[r];
+        for (int s = 0; s < report->stack_count; s++) {
+            const ph_stack *k = &report->stacks[s];
+            size_t heads = (size_t)k->layers * (size_t)k->heads;
+            size_t rows = (size_t)report->axes[k->q_axis].count;
+            int keys = report->axes[k->k_axis].count;
+            t.heads += heads;
+            t.rows += heads * rows;
+            t.cells += heads * rows * (size_t)keys;
+            t.longest = ph_max(t.longest, keys);
+        }
+    }
+    return t;
+}
+
+/* Bytes of arrays that the budget leaves: base64 makes 4 of 3. */
+static size_t array_bytes(const ph_page_source *source)
+{
+    size_t budget = source->page.budget ? source->page.budget : PH_PAGE_BUDGET;
+    return budget > 2 * (size_t)FIXED ? (budget - FIXED) / 4 * 3 : FIXED / 2;
+}
+
+static void plan_top(ph_page_plan *plan, const totals *t, size_t room)
+{
+    size_t entry = (size_t)(4 + plan->col_bytes), top;
+    plan->mode = PH_PAGE_TOP;
+    plan->side = LARGEST_THUMB;
+    while (plan->side > LEAST_THUMB &&
+           t->heads * (size_t)(plan->side * plan->side) > room / 4)
+        plan->side /= 2;
+    size_t thumbs = t->heads * (size_t)(plan->side * plan->side + 4);
+    plan->map_left = thumbs < room ? room - thumbs : 0;
+    top = plan->map_left / entry / (t->rows + 1);
+    plan->top = top > MOST_TOP ? MOST_TOP : ph_max((int)top, LEAST_TOP);
+}
+
+ph_page_plan ph_page_make_plan(const ph_page_source *source)
+{
+    totals t = count_all(source);
+    ph_page_plan plan = {.col_bytes = t.longest < 65535 ? 2 : 4, .top = EXACT_TOP};
+    size_t room = array_bytes(source);
+    size_t beside = t.rows * (size_t)(8 + EXACT_TOP * (4 + plan.col_bytes));
+    plan.pair_left = room / 16;
+    plan.map_left = room - plan.pair_left;
+    if (t.cells <= room / 16) { /* four bytes each */
+        plan.mode = PH_PAGE_F32;
+        plan.pair_left = room / 4;
+    } else if (t.cells + beside <= plan.map_left)
+        plan.mode = PH_PAGE_U8;
+    else
+        plan_top(&plan, &t, plan.map_left);
+    return plan;
+}

@@ -1,0 +1,163 @@
+// card.js - what is known of the head, in words and numbers: real HTML, for everybody.
+
+function drawCard() {
+  const ref = state.a, role = roleOf(ref), report = page.reports[ref.r];
+  $("card-title").textContent = t("layerHead", ref.l, ref.h);
+  $("card-title").title = t("paper", ref.l + 1, ref.h + 1);
+  const mark = make("i", {}, role.glyph), index = report.roles.indexOf(role);
+  const fill = index > 0 ? hexToRgb(roleColour(index)) : hexToRgb(css("--raised"));
+  mark.style.background = fill;
+  mark.style.color = index > 0 ? inkOn(fill) : css("--quiet");
+  $("card-role").replaceChildren(mark, index > 0 ? nameOf(role) : t("noRole"));
+  $("card-role").title = role.help;
+  $("card-why").textContent = stackOf(ref).why?.[indexOf(ref)] ?? "";
+  drawTop(ref);
+  drawNumbers(ref);
+  drawOffsets(ref);
+  drawOutcomes(ref);
+}
+
+// The ten partners of the picked words, or of the word under the cursor.
+function drawTop(ref) {
+  const words = state.picked.length ? state.picked : [state.seen ? state.j : state.i], all = stripWords();
+  const body = $("top").tBodies[0];
+  body.replaceChildren();
+  $("top-title").textContent = "";
+  if (!all.length || isAbsent(ref)) return;
+  const single = words.length === 1;
+  $("top-title").textContent = single
+    ? t(state.seen ? "whoSees" : "whereLooks", shown(all[words[0]]))
+    : t(state.seen ? "whoSeesSum" : "whereLookSum", words.length);
+  topPartners(ref, words, state.seen).slice(0, 10).forEach((x, n) => {
+    body.append(make("tr", {}, make("td", {}, make("s", {}, String(n + 1))), make("td", {}, shown(x.word)), make("td", {}, cellText(x.cell))));
+  });
+}
+
+function meter(share, threshold) {
+  const bar = make("b"), box = make("span", { class: "meter" }, bar);
+  bar.style.width = percent(Math.max(0, Math.min(1, share)));
+  if (threshold > 0) {
+    const line = make("u");
+    line.style.left = percent(Math.min(1, threshold));
+    box.append(line);
+  }
+  return box;
+}
+
+function drawNumbers(ref) {
+  const body = $("numbers").tBodies[0];
+  body.replaceChildren();
+  page.reports[ref.r].metrics.forEach((metric, m) => {
+    const v = scoreOf(ref, m), most = metricRange(m), over = metric.threshold > 0 && v > metric.threshold;
+    const title = metric.help + (metric.threshold > 0 ? ` (${t("threshold", number(metric.threshold))})` : "");
+    body.append(make("tr", { class: over ? "over" : null, title },
+      make("th", { scope: "row" }, nameOf(metric)),
+      make("td", {}, Number.isFinite(v) ? meter(v / most, metric.threshold / most) : ""),
+      make("td", {}, number(v))));
+  });
+}
+
+function drawOffsets(ref) {
+  const stack = stackOf(ref), { reach } = stack, count = 2 * reach + 1;
+  $("offset-box").hidden = !stack.offsets || !reach;
+  if (!stack.offsets || !reach) return;
+  const shares = stack.offsets.slice(indexOf(ref) * count, (indexOf(ref) + 1) * count);
+  const width = Math.min(260, $("offset-box").clientWidth || 240), height = 84, canvas = $("offsets");
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  canvas.setAttribute("aria-label", t("offsetsLabel", shares.map((v, n) => `${n - reach}: ${percent(v)}`).join(", ")));
+  const p = openCanvas(canvas, width, height), step = width / count, most = Math.max(0.05, ...shares);
+  shares.forEach((v, n) => {
+    const tall = (v / most) * 58;
+    p.rect(n * step + 0.5, 62 - tall, step - 1.5, tall, n === reach ? css("--quiet") : css("--accent"));
+    if ((n - reach) % Math.max(1, Math.ceil(reach / 4)) === 0) p.text(String(n - reach), (n + 0.5) * step, 74, { size: 11, align: "center", fill: css("--quiet") });
+  });
+  p.rect(0, 62, width, 1, css("--line"));
+  p.text(percent(most), width, 6, { size: 11, align: "right", fill: css("--quiet") });
+}
+
+function drawOutcomes(ref) {
+  const { outcomes, outcomeTitle } = page.reports[ref.r], body = $("outcomes").tBodies[0];
+  $("outcome-box").hidden = !outcomes.length;
+  $("outcome-title").textContent = outcomeTitle;
+  body.replaceChildren(...outcomes.map((x) => make("tr", {},
+    make("td", {}, shown(x.text)), make("td", {}, meter(x.value, 0)), make("td", {}, number(x.value)))));
+}
+
+// ---- the strip of words --------------------------------------------------------------
+
+const MOST_STRIP = 600; // buttons; of longer texts the words around the cursor
+
+let stripKey = "";
+
+function drawStrip() {
+  const words = stripWords(), strip = $("strip"), centre = state.seen ? state.j : state.i;
+  const first = words.length > MOST_STRIP ? Math.max(0, Math.min(words.length - MOST_STRIP, Math.floor(centre / 200) * 200 - 200)) : 0;
+  const key = `${state.a.r}.${state.a.s}.${state.seen}.${first}.${words.length}`;
+  if (key !== stripKey) {
+    stripKey = key;
+    strip.replaceChildren(...words.slice(first, first + MOST_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word))));
+  }
+  const shares = isAbsent(state.a) ? null : stripShares(), focus = state.picked.length ? state.picked : [centre];
+  const find = state.find.toLowerCase();
+  for (const button of strip.children) {
+    const n = Number(button.dataset.n), share = shares ? shares[n] : 0;
+    const level = levelOf(Math.min(1, share) * 0.8, 1), colour = rgb(rampLut(), level);
+    button.style.background = level > 8 ? colour : "none";
+    button.style.color = level > 8 ? inkOn(colour) : "";
+    button.classList.toggle("picked", state.picked.includes(n));
+    button.classList.toggle("found", find !== "" && words[n].toLowerCase().includes(find));
+    button.setAttribute("aria-pressed", String(state.picked.includes(n)));
+    button.tabIndex = n === focus[0] ? 0 : -1;
+  }
+  drawPickedNote(shares);
+}
+
+// What each word of the text gets from (or gives to) the focus; null where texts differ.
+function stripShares() {
+  const map = mapOf(state.a), words = state.picked.length ? state.picked : [state.seen ? state.j : state.i];
+  if (!isSelf(state.a) || !map.rows) return null;
+  const sums = new Float32Array(map.rows), row = new Float32Array(map.keys);
+  if (!state.seen) {
+    for (const w of words) map.row(w, row).forEach((v, n) => { sums[n] += v / words.length; });
+    return sums;
+  }
+  for (let n = 0; n < map.rows; n++) {
+    map.row(n, row);
+    for (const w of words) if (w < map.seen(n)) sums[n] += row[w];
+  }
+  return sums;
+}
+
+function drawPickedNote() {
+  const words = stripWords(), { picked } = state;
+  $("clear").hidden = !picked.length;
+  if (!picked.length) $("picked").textContent = "";
+  else if (picked.length === 1) $("picked").textContent = t("pickedOne", shown(words[picked[0]]));
+  else $("picked").textContent = t("pickedMany", picked.length);
+}
+
+// A click picks one word; with a modifier key one more, or one less.
+function pickWord(n, more) {
+  let picked = more ? [...state.picked] : [];
+  const had = state.picked.includes(n);
+  if (more && had) picked = picked.filter((x) => x !== n);
+  else if (!(had && state.picked.length === 1)) picked.push(n);
+  set({ picked, ...(state.seen ? { j: n } : { i: n }) });
+}
+
+// ---- the scale of colours ------------------------------------------------------------
+
+function drawRamp(canvas, most, signed) {
+  const width = 190, height = 28;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const p = openCanvas(canvas, width, height), lut = signed ? divergingLut() : rampLut(), from = 8, wide = width - 30;
+  for (let n = 0; n < wide; n++) p.rect(from + n, 2, 1.2, 10, rgb(lut, Math.round((n / (wide - 1)) * 255)));
+  p.frame(from - 0.5, 1.5, wide + 1, 11, css("--line"));
+  const ticks = signed ? [-1, -0.25, 0, 0.25, 1] : [0, 0.1, 0.25, 0.5, 1];
+  for (const tick of ticks) {
+    const at = signed ? 0.5 + 0.5 * Math.sign(tick) * Math.sqrt(Math.abs(tick)) : Math.sqrt(tick), v = tick * most;
+    p.text(String(Number(v.toPrecision(2))), from + at * wide, 21, { size: 10.5, align: "center", fill: css("--quiet") });
+  }
+}

@@ -1,0 +1,74 @@
+// compare.js - A, B and B - A side by side: two heads, two texts or two models. The cursor
+// is in all of them at once.
+
+let compareAt = [];
+
+// B, or what is nearest to A: the same head of the other report, or the next head.
+function otherHead() {
+  if (state.b) return state.b;
+  const { r, s, l, h } = state.a, other = { r: 1 - r, s, l, h };
+  if (page.reports.length > 1 && headExists(other)) return other;
+  const { heads, layers } = stackOf(state.a);
+  return heads > 1 ? { r, s, l, h: (h + 1) % heads } : { r, s, l: (l + 1) % layers, h };
+}
+
+function sameShape(a, b) {
+  return a.rows === b.rows && a.keys === b.keys;
+}
+
+function differenceShade(a, b) {
+  const from = a.shownCells(state.valued), to = b.shownCells(state.valued), cells = new Float32Array(from.length);
+  let most = 0;
+  for (let n = 0; n < cells.length; n++) {
+    cells[n] = to[n] - from[n];
+    most = Math.max(most, Math.abs(cells[n]));
+  }
+  if (state.scale === "fixed" && !state.valued) most = 1;
+  return { cells, lut: divergingLut(), most: () => most, level: signedLevel };
+}
+
+const compareView = {
+  draw(p, w, h) {
+    compareAt = [];
+    const b = otherHead();
+    if (drawMissing(p, state.a) || drawMissing(p, b)) return;
+    const maps = [mapOf(state.a), mapOf(b)], shades = maps.map((map) => plainShade(map, state.valued));
+    const titles = [state.a, b].map((ref, n) => `${t(n ? "compareB" : "compareA")}  ${labelOf(ref)}${page.reports.length > 1 ? ` · ${shown(page.reports[ref.r].title)}` : ""}`);
+    if (sameShape(...maps)) {
+      maps.push(maps[1]);
+      shades.push(differenceShade(maps[0], maps[1]));
+      titles.push(t("difference"));
+    }
+    const gap = 14, wide = (w - gap * (maps.length - 1)) / maps.length;
+    maps.forEach((map, n) => {
+      const box = { x: n * (wide + gap), y: 22, w: wide, h: h - 22 };
+      const layout = heatLayout(map, box, { ...state, left: n === 0 || !sameShape(...maps) });
+      p.text(fitText(titles[n], wide - 8, 13, 600), layout.gx, 9, { weight: 600 });
+      drawHeat(p, layout, shades[n], { i: state.i, j: state.j });
+      compareAt.push({ ...layout, ref: n === 1 ? b : state.a, difference: n === 2, b });
+    });
+  },
+  hit(x, y) {
+    for (const layout of compareAt) {
+      const cell = heatHit(layout, x, y);
+      if (cell) return { cell, ref: layout.ref, difference: layout.difference, b: layout.b };
+    }
+    return null;
+  },
+  lines({ cell: { i, j } }) {
+    const b = otherHead(), a = mapOf(state.a), other = mapOf(b), lines = [];
+    const one = a.cell(i, j);
+    lines.push([`A ${cellText(one)}`]);
+    if (sameShape(a, other)) {
+      const two = other.cell(i, j);
+      lines.push([`B ${cellText(two)}`]);
+      if (one.v !== undefined && two.v !== undefined) lines.push([make("b", {}, `B − A ${cellText({ v: two.v - one.v, error: one.error + two.error })}`)]);
+    }
+    lines.push([t("toCell", `“${shown(queryWords(state.a)[i])}”`, `“${shown(keyWords(state.a)[j])}”`)]);
+    return lines;
+  },
+  move(di, dj) { moveCursor(di, dj, compareAt[0]); },
+  zoom(factor) { zoomBy(factor, compareAt[0]); },
+  pan(dx, dy) { panBy(dx, dy, compareAt[0]); },
+  note: () => (compareAt.length === 2 ? t("compareShape") : t("compareHint")),
+};

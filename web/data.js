@@ -1,0 +1,252 @@
+// data.js - the report as the page sees it: heads by reference, weights by row and cell.
+// src/view/page.h has the layout of the arrays.
+//
+// A head is named { r, s, l, h }: report, stack, layer, head. Every number says whether it
+// is exact, so that nothing approximate is ever printed as if it were.
+
+let page = null; // the description
+let arrays = null; // ArrayBuffer
+
+async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Response(stream).arrayBuffer();
+}
+
+function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const raw = atob(text), bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return bytes;
+}
+
+async function openData() {
+  page = JSON.parse(document.getElementById("report").textContent);
+  arrays = await inflate(fromBase64(document.getElementById("arrays").textContent.trim()));
+  if (arrays.byteLength !== page.bytes) throw new Error("the arrays of this page are damaged");
+}
+
+const stackOf = (ref) => page.reports[ref.r].stacks[ref.s];
+const indexOf = (ref) => ref.l * stackOf(ref).heads + ref.h;
+const idOf = (ref) => `${ref.r}.${ref.s}.${ref.l}.${ref.h}`;
+const sameHead = (a, b) => a && b && idOf(a) === idOf(b);
+const isAbsent = (ref) => Boolean(stackOf(ref).absent?.[indexOf(ref)]);
+const queryWords = (ref) => page.reports[ref.r].axes[stackOf(ref).q].tokens;
+const keyWords = (ref) => page.reports[ref.r].axes[stackOf(ref).k].tokens;
+const isSelf = (ref) => stackOf(ref).q === stackOf(ref).k;
+const labelOf = (ref) => t("short", ref.l, ref.h);
+
+function roleOf(ref) {
+  const roles = page.reports[ref.r].roles;
+  return roles[stackOf(ref).role?.[indexOf(ref)] ?? 0] ?? { glyph: ".", key: "none", name: "", help: "" };
+}
+
+function scoreOf(ref, m) {
+  const metrics = page.reports[ref.r].metrics;
+  return stackOf(ref).scores?.[indexOf(ref) * metrics.length + m] ?? NaN;
+}
+
+// The weights of one head.
+class HeadMap {
+  constructor(ref) {
+    const stack = stackOf(ref), at = stack.maps[indexOf(ref)];
+    this.ref = ref;
+    this.stack = stack;
+    this.rows = queryWords(ref).length;
+    this.keys = keyWords(ref).length;
+    this.kept = at >= 0;
+    this.top = page.top;
+    if (this.kept) this.open(at);
+    const norms = stack.norms;
+    this.norms = norms >= 0 ? new Float32Array(arrays, norms + 4 * indexOf(ref) * this.keys, this.keys) : null;
+  }
+
+  open(at) {
+    const take = (Type, count) => {
+      const part = new Type(arrays, at, count);
+      at += (part.byteLength + 3) & ~3;
+      return part;
+    };
+    const { rows, keys, top } = this;
+    const Key = page.colBytes === 2 ? Uint16Array : Uint32Array;
+    if (page.mode === "f32") {
+      this.cells = take(Float32Array, rows * keys);
+      return;
+    }
+    if (page.mode === "u8") {
+      this.lo = take(Float32Array, rows);
+      this.hi = take(Float32Array, rows);
+    } else this.sums = take(Float32Array, rows);
+    this.exact = take(Float32Array, rows * top);
+    this.cols = take(Key, rows * top);
+    this.none = page.colBytes === 2 ? 65535 : 4294967295;
+    if (page.mode === "u8") this.cells = take(Uint8Array, rows * keys);
+  }
+
+  seen(i) {
+    if (!this.stack.causal) return this.keys;
+    return Math.max(0, Math.min(this.keys, i + this.stack.offset + 1));
+  }
+
+  // Row i as floats, in a new array or in `out`; what is not kept counts as 0.
+  row(i, out = new Float32Array(this.keys)) {
+    const { keys, top } = this, at = i * keys;
+    if (!this.kept) return out.fill(0);
+    if (page.mode === "f32") {
+      out.set(this.cells.subarray(at, at + keys));
+      return out;
+    }
+    out.fill(0);
+    if (page.mode === "u8") {
+      const lo = this.lo[i], step = (this.hi[i] - lo) / 255;
+      for (let j = 0, n = this.seen(i); j < n; j++) out[j] = lo + step * this.cells[at + j];
+    }
+    for (let n = i * top; n < (i + 1) * top && this.cols[n] !== this.none; n++) out[this.cols[n]] = this.exact[n];
+    return out;
+  }
+
+  // One weight: { v, error } with error 0 where it is exact; { below } where it is not kept;
+  // { forbidden } where the mask hides it.
+  cell(i, j) {
+    if (j >= this.seen(i)) return { forbidden: true };
+    if (!this.kept) return { below: 1 };
+    if (page.mode === "f32") return { v: this.cells[i * this.keys + j], error: 0 };
+    let least = 0;
+    for (let n = i * this.top; n < (i + 1) * this.top && this.cols[n] !== this.none; n++) {
+      if (this.cols[n] === j) return { v: this.exact[n], error: 0 };
+      least = this.exact[n];
+    }
+    if (page.mode === "top") return { below: least };
+    const step = (this.hi[i] - this.lo[i]) / 255;
+    return { v: this.lo[i] + step * this.cells[i * this.keys + j], error: step / 2 };
+  }
+
+  // All weights (rows, keys); kept by a small cache, see mapOf.
+  dense() {
+    if (this.all) return this.all;
+    if (this.kept && page.mode === "f32" && !this.stack.causal) return (this.all = this.cells);
+    const all = new Float32Array(this.rows * this.keys);
+    for (let i = 0; i < this.rows; i++) this.row(i, all.subarray(i * this.keys, (i + 1) * this.keys));
+    return (this.all = all);
+  }
+
+  // Weights, or weights times the length of what they carry.
+  shownCells(valued) {
+    const all = this.dense();
+    if (!valued || !this.norms) return all;
+    if (this.valued) return this.valued;
+    const out = new Float32Array(all.length), { keys, norms } = this;
+    for (let i = 0, at = 0; i < this.rows; i++) for (let j = 0; j < keys; j++, at++) out[at] = all[at] * norms[j];
+    return (this.valued = out);
+  }
+
+  largest(valued) {
+    const key = valued ? "largestValued" : "largestPlain";
+    if (this[key] !== undefined) return this[key];
+    let most = 0;
+    for (const v of this.shownCells(valued)) if (v > most) most = v;
+    return (this[key] = most);
+  }
+
+  // Share of the rows' mass that is in the file, on average.
+  keptShare() {
+    if (page.mode !== "top") return 1;
+    let share = 0;
+    for (let i = 0; i < this.rows; i++) {
+      let sum = 0;
+      for (let n = i * this.top; n < (i + 1) * this.top; n++) sum += this.exact[n];
+      share += this.sums[i] ? sum / this.sums[i] : 1;
+    }
+    return this.rows ? share / this.rows : 1;
+  }
+}
+
+const CACHE = 24; // heads whose weights stay unpacked
+const cache = new Map();
+
+function mapOf(ref) {
+  const id = idOf(ref);
+  let map = cache.get(id);
+  if (!map) map = new HeadMap(ref);
+  cache.delete(id);
+  cache.set(id, map);
+  if (cache.size > CACHE) cache.delete(cache.keys().next().value);
+  return map;
+}
+
+// A small picture of a head: { w, h, cells (0..255), scale }. From the file, or pooled here.
+const SIDE = 64;
+const thumbs = new Map();
+
+function thumbOf(ref) {
+  const id = idOf(ref);
+  if (!thumbs.has(id)) thumbs.set(id, makeThumb(ref));
+  return thumbs.get(id);
+}
+
+function makeThumb(ref) {
+  const at = stackOf(ref).thumbs[indexOf(ref)];
+  const rows = queryWords(ref).length, keys = keyWords(ref).length;
+  const side = at >= 0 ? page.side : SIDE;
+  const h = Math.min(rows, side), w = Math.min(keys, side);
+  if (at >= 0) {
+    const scale = new Float32Array(arrays, at, 1)[0];
+    return { w, h, scale, cells: new Uint8Array(arrays, at + 4, w * h) };
+  }
+  return poolThumb(new HeadMap(ref), w, h); // not from the cache: all heads pass here once
+}
+
+function poolThumb(map, w, h) {
+  const most = new Float32Array(w * h), { rows, keys } = map, row = new Float32Array(keys);
+  const column = Uint16Array.from({ length: keys }, (_, j) => Math.floor((j * w) / keys));
+  let scale = 0;
+  for (let i = 0; i < rows; i++) {
+    const at = Math.floor((i * h) / rows) * w;
+    map.row(i, row);
+    for (let j = 0; j < keys; j++) if (row[j] > most[at + column[j]]) most[at + column[j]] = row[j];
+  }
+  for (const v of most) if (v > scale) scale = v;
+  return { w, h, scale, cells: Uint8Array.from(most, (v) => (scale ? Math.floor((v / scale) * 255) : 0)) };
+}
+
+// q (rows, dim) and k (keys, dim) of a head, or null.
+function vectorsOf(ref) {
+  const stack = stackOf(ref), at = stack.vectors[indexOf(ref)];
+  if (at < 0) return null;
+  const rows = queryWords(ref).length, keys = keyWords(ref).length, dim = stack.dim;
+  return {
+    dim, scale: stack.scale, pair: stack.pair,
+    q: new Float32Array(arrays, at, rows * dim),
+    k: new Float32Array(arrays, at + 4 * rows * dim, keys * dim),
+  };
+}
+
+// The largest entries of a row that together reach share p of its mass, as keys in falling
+// order of weight. Buckets by size first, so that only the last bucket is sorted.
+function topMass(row, seen, p) {
+  let total = 0, most = 0;
+  for (let j = 0; j < seen; j++) {
+    if (row[j] <= 0) continue;
+    total += row[j];
+    if (row[j] > most) most = row[j];
+  }
+  if (!total) return [];
+  const buckets = 64, mass = new Float64Array(buckets);
+  const bucketOf = (v) => Math.min(buckets - 1, Math.floor((v / most) * buckets));
+  for (let j = 0; j < seen; j++) if (row[j] > 0) mass[bucketOf(row[j])] += row[j];
+  let border = buckets - 1, sum = 0;
+  while (border > 0 && sum + mass[border] < p * total) sum += mass[border--];
+  const sure = [], maybe = [];
+  for (let j = 0; j < seen; j++) {
+    if (row[j] <= 0) continue;
+    const b = bucketOf(row[j]);
+    if (b > border) sure.push(j);
+    else if (b === border) maybe.push(j);
+  }
+  maybe.sort((a, b) => row[b] - row[a] || a - b);
+  for (const j of maybe) {
+    if (sum >= p * total) break;
+    sure.push(j);
+    sum += row[j];
+  }
+  return sure.sort((a, b) => row[b] - row[a] || a - b);
+}

@@ -1,0 +1,198 @@
+// grid.js - all heads of a stack at a glance: small cells with label and colour at the
+// left, thumbnails of all maps as a view of its own.
+
+let passes = () => true; // the filter line, as a function of a head
+
+function headsOf({ r, s }) {
+  const { layers, heads } = page.reports[r].stacks[s];
+  return Array.from({ length: layers * heads }, (_, n) => ({ r, s, l: Math.floor(n / heads), h: n % heads }));
+}
+
+// Places of cells in a box: labels of layers at the left, of heads on top.
+function gridLayout(ref, width, height, most, gap) {
+  const stack = stackOf(ref), left = 26, top = 18;
+  const cell = Math.max(4, Math.min(most, Math.floor((width - left) / stack.heads), Math.floor((height - top) / stack.layers)));
+  return { ref, stack, left, top, cell, gap: cell > 12 ? gap : cell > 6 ? 1 : 0, width: left + cell * stack.heads, height: top + cell * stack.layers };
+}
+
+function gridHit(layout, x, y) {
+  if (!layout) return null;
+  const h = Math.floor((x - layout.left) / layout.cell), l = Math.floor((y - layout.top) / layout.cell);
+  if (h < 0 || l < 0 || h >= layout.stack.heads || l >= layout.stack.layers) return null;
+  return { r: layout.ref.r, s: layout.ref.s, l, h };
+}
+
+function drawGridLabels(p, layout) {
+  const { stack, cell, left, top } = layout, step = Math.max(1, Math.ceil(15 / cell)), fill = css("--quiet");
+  for (let h = 0; h < stack.heads; h += step) p.text(String(h), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
+  for (let l = 0; l < stack.layers; l += step) p.text(String(l), left - 7, top + (l + 0.5) * cell, { size: 11, align: "right", fill });
+}
+
+// Heads that share keys stand in one frame.
+function drawGroups(p, layout) {
+  const { stack, cell, left, top } = layout, size = stack.heads / stack.kvHeads;
+  if (size <= 1) return;
+  for (let l = 0; l < stack.layers; l++)
+    for (let g = 0; g < stack.kvHeads; g++)
+      p.frame(left + g * size * cell + 0.5, top + l * cell + 0.5, size * cell - 1, cell - 1, css("--line"));
+}
+
+function drawMarks(p, layout) {
+  const marks = [[state.a, css("--accent"), 2.5]];
+  if (state.view === "compare" && state.b) marks.push([state.b, headColour(1), 2.5]);
+  if (state.view === "beams") state.extra.forEach((ref, n) => marks.push([ref, headColour(n + 1), 2]));
+  for (const [ref, colour, width] of marks) {
+    if (ref.r !== layout.ref.r || ref.s !== layout.ref.s) continue;
+    p.frame(layout.left + ref.h * layout.cell + 0.5, layout.top + ref.l * layout.cell + 0.5, layout.cell - layout.gap, layout.cell - layout.gap, colour, width);
+  }
+}
+
+// ---- the grid at the left ------------------------------------------------------------
+
+let gridAt = null;
+
+function metricRange(m) {
+  let most = 0;
+  for (const ref of headsOf(state.a)) most = Math.max(most, scoreOf(ref, m) || 0);
+  return most > 1 ? most : 1;
+}
+
+function drawGrid() {
+  const canvas = $("grid"), width = canvas.parentElement.clientWidth;
+  gridAt = gridLayout(state.a, width, 620, 30, 2);
+  canvas.style.width = `${gridAt.width}px`;
+  canvas.style.height = `${gridAt.height}px`;
+  canvas.setAttribute("aria-label", t("gridLabel", gridAt.stack.layers, gridAt.stack.heads));
+  const p = openCanvas(canvas, gridAt.width, gridAt.height);
+  const metrics = page.reports[state.a.r].metrics, m = metrics.findIndex((x) => x.key === state.metric);
+  const most = m >= 0 ? metricRange(m) : 1;
+  drawGridLabels(p, gridAt);
+  for (const ref of headsOf(state.a)) drawGridCell(p, ref, m, most);
+  drawGroups(p, gridAt);
+  drawMarks(p, gridAt);
+  drawLegend(m, most);
+}
+
+function drawGridCell(p, ref, m, most) {
+  const { cell, gap, left, top } = gridAt, x = left + ref.h * cell + gap / 2, y = top + ref.l * cell + gap / 2, size = cell - gap;
+  if (isAbsent(ref)) {
+    p.path([[x + 3, y + 3], [x + size - 3, y + size - 3]], css("--line"));
+    return;
+  }
+  const roles = page.reports[ref.r].roles, index = roles.indexOf(roleOf(ref));
+  const plain = m < 0 && index <= 0;
+  const fill = m >= 0 ? rampColour(scoreOf(ref, m), most) : plain ? hexToRgb(css("--raised")) : hexToRgb(roleColour(index));
+  const alpha = passes(ref) ? 1 : 0.16;
+  p.rect(x, y, size, size, fill, alpha);
+  if (m >= 0 && !dark) p.frame(x + 0.5, y + 0.5, size - 1, size - 1, css("--line"));
+  if (size < 13 || alpha < 1) return;
+  p.text(roleOf(ref).glyph, x + size / 2, y + size / 2 + 0.5, { size: Math.min(13, size * 0.55), weight: 600, align: "center", fill: plain ? css("--quiet") : inkOn(fill) });
+}
+
+function drawLegend(m, most) {
+  const list = $("legend"), report = page.reports[state.a.r];
+  list.replaceChildren();
+  if (m >= 0) {
+    const ramp = make("canvas", { role: "img", "aria-label": t("rampLabel") });
+    drawRamp(ramp, most, false);
+    list.append(make("li", { title: report.metrics[m].help }, ramp));
+    return;
+  }
+  const counts = report.roles.map(() => 0);
+  for (const ref of headsOf(state.a)) if (!isAbsent(ref)) counts[report.roles.indexOf(roleOf(ref))]++;
+  report.roles.forEach((role, n) => {
+    if (!counts[n]) return;
+    const mark = make("i", {}, role.glyph), fill = n ? hexToRgb(roleColour(n)) : hexToRgb(css("--raised"));
+    mark.style.background = fill;
+    mark.style.color = n ? inkOn(fill) : css("--quiet");
+    list.append(make("li", { title: role.help }, mark, make("span", {}, `${n ? nameOf(role) : t("noRole")} ${counts[n]}`)));
+  });
+}
+
+// ---- thumbnails ----------------------------------------------------------------------
+
+const tinted = new Map(); // head to image, for the theme and scale at hand
+
+function tintedThumb(ref) {
+  const key = `${idOf(ref)}/${theme()}/${state.scale === "fixed"}`;
+  if (tinted.has(key)) return tinted.get(key);
+  const thumb = thumbOf(ref), lut = rampLut(), image = { w: thumb.w, h: thumb.h, rgba: new Uint8ClampedArray(4 * thumb.w * thumb.h) };
+  const most = state.scale === "fixed" ? 1 : thumb.scale;
+  const levels = Uint8Array.from({ length: 256 }, (_, n) => levelOf((thumb.scale * n) / 255, most));
+  for (let n = 0; n < thumb.cells.length; n++) {
+    const level = 3 * levels[thumb.cells[n]];
+    image.rgba[4 * n] = lut[level];
+    image.rgba[4 * n + 1] = lut[level + 1];
+    image.rgba[4 * n + 2] = lut[level + 2];
+    image.rgba[4 * n + 3] = 255;
+  }
+  if (tinted.size > 4096) tinted.clear();
+  tinted.set(key, image);
+  return image;
+}
+
+let allAt = null;
+
+const allView = {
+  draw(p, w, h) {
+    allAt = gridLayout(state.a, w, h, 150, 6);
+    drawGridLabels(p, allAt);
+    for (const ref of headsOf(state.a)) this.drawHead(p, ref);
+    drawMarks(p, allAt);
+  },
+  drawHead(p, ref) {
+    const { cell, gap, left, top } = allAt, x = left + ref.h * cell + gap / 2, y = top + ref.l * cell + gap / 2, size = cell - gap;
+    if (isAbsent(ref)) {
+      p.path([[x + 4, y + 4], [x + size - 4, y + size - 4]], css("--line"));
+      return;
+    }
+    const thumb = tintedThumb(ref);
+    if (thumb.w && thumb.h) p.image(thumb, x, y, size, size);
+    if (!passes(ref)) p.rect(x, y, size, size, css("--paper"), 0.82);
+    p.frame(x - 0.5, y - 0.5, size + 1, size + 1, css("--line"));
+    const roles = page.reports[ref.r].roles, index = roles.indexOf(roleOf(ref));
+    if (index <= 0 || size < 26 || !passes(ref)) return;
+    const fill = hexToRgb(roleColour(index));
+    p.rect(x, y, 14, 14, fill);
+    p.text(roleOf(ref).glyph, x + 7, y + 7.5, { size: 10, weight: 600, align: "center", fill: inkOn(fill) });
+  },
+  hit: (x, y) => ({ head: gridHit(allAt, x, y) }),
+  move(di, dj) { moveHead(di, dj); },
+  note: () => t("legendZero"),
+};
+
+// ---- choosing heads ------------------------------------------------------------------
+
+function moveHead(dl, dh) {
+  const stack = stackOf(state.a), a = { ...state.a };
+  a.l = Math.max(0, Math.min(stack.layers - 1, a.l + dl));
+  a.h = Math.max(0, Math.min(stack.heads - 1, a.h + dh));
+  chooseHead(a);
+}
+
+function chooseHead(ref) {
+  set({ a: ref, before: state.a });
+  say(`${t("layerHead", ref.l, ref.h)}, ${nameOf(roleOf(ref)) || t("noRole")}`);
+}
+
+// Shift: among the beams one more, elsewhere the other side of the comparison.
+function addHead(ref) {
+  if (state.view !== "beams") {
+    set({ b: ref, view: "compare" });
+    return;
+  }
+  if (sameHead(ref, state.a)) return;
+  const others = state.extra.filter((x) => !sameHead(x, ref));
+  if (others.length === state.extra.length) others.push(ref);
+  set({ extra: others.slice(-(MOST_HEADS - 1)) });
+}
+
+function headTip(ref) {
+  const lines = [[make("b", {}, labelOf(ref)), ` ${roleOf(ref).key === "none" ? "" : nameOf(roleOf(ref))}`]];
+  const metrics = page.reports[ref.r].metrics, m = metrics.findIndex((x) => x.key === state.metric);
+  if (isAbsent(ref)) lines.push([t("absent")]);
+  if (m >= 0) lines.push([`${nameOf(metrics[m])} ${number(scoreOf(ref, m))}`]);
+  const why = stackOf(ref).why?.[indexOf(ref)];
+  if (why) lines.push([why]);
+  return lines;
+}

@@ -1,0 +1,222 @@
+// heat.js - one head as a heat map with words on both axes. The same drawing serves the
+// comparison, where three stand side by side.
+
+const LABEL = 12.5; // size of words
+
+// Where everything goes. box: { x, y, w, h }; part: words wanted on "left" and "top".
+function heatLayout(map, box, { zoom = 1, x = 0, y = 0, left = true } = {}) {
+  const rowWords = queryWords(map.ref).map(shown), keyLabels = keyWords(map.ref).map(shown);
+  const widest = (words) => words.reduce((most, word) => Math.max(most, textWidth(word, LABEL)), 0);
+  const tall = Math.min(96, widest(keyLabels.slice(0, 600)));
+  const wide = left ? Math.min(150, widest(rowWords.slice(0, 600))) + 10 : 0;
+  const top = Math.round(tall * 0.72 + 14), right = Math.round(Math.min(tall * 0.7, 60));
+  const roomX = Math.max(40, box.w - wide - right), roomY = Math.max(40, box.h - top - 2);
+  const fit = Math.min(44, roomX / Math.max(1, map.keys), roomY / Math.max(1, map.rows));
+  const cell = Math.min(60, Math.max(fit, fit * zoom));
+  const cols = Math.min(map.keys, Math.max(1, Math.floor(roomX / cell + 1e-6)));
+  const rows = Math.min(map.rows, Math.max(1, Math.floor(roomY / cell + 1e-6)));
+  const j0 = Math.floor(Math.min(x, map.keys - cols)), i0 = Math.floor(Math.min(y, map.rows - rows));
+  return { map, box, cell, fit, rows, cols, i0: Math.max(0, i0), j0: Math.max(0, j0), gx: box.x + wide, gy: box.y + top, rowWords, keyLabels, left: wide, tall };
+}
+
+function heatHit(layout, x, y) {
+  if (!layout) return null;
+  const j = Math.floor((x - layout.gx) / layout.cell), i = Math.floor((y - layout.gy) / layout.cell);
+  if (i < 0 || j < 0 || i >= layout.rows || j >= layout.cols) return null;
+  return { i: i + layout.i0, j: j + layout.j0 };
+}
+
+// Colour of a value: { lut, level(v, i) }.
+function plainShade(map, valued) {
+  const cells = map.shownCells(valued), lut = rampLut();
+  let most = () => (valued ? map.largest(true) : 1);
+  if (state.scale === "head") most = () => map.largest(valued);
+  if (state.scale === "row") {
+    const rowMost = new Float32Array(map.rows);
+    for (let i = 0, at = 0; i < map.rows; i++) for (let j = 0; j < map.keys; j++, at++) if (cells[at] > rowMost[i]) rowMost[i] = cells[at];
+    most = (i) => rowMost[i];
+  }
+  return { cells, lut, most, level: levelOf };
+}
+
+// The visible cells as an image: one pixel per cell, or the largest of many per pixel.
+function heatImage(layout, shade) {
+  const { map, rows, cols, i0, j0, cell } = layout, ratio = Math.min(3, window.devicePixelRatio || 1);
+  const h = cell * ratio < 1 ? Math.max(1, Math.floor(rows * cell * ratio)) : rows;
+  const w = cell * ratio < 1 ? Math.max(1, Math.floor(cols * cell * ratio)) : cols;
+  const image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) }, out = new Uint32Array(image.rgba.buffer);
+  const colours = new Uint32Array(256), { lut } = shade;
+  for (let n = 0; n < 256; n++) colours[n] = (255 << 24) | (lut[3 * n + 2] << 16) | (lut[3 * n + 1] << 8) | lut[3 * n];
+  const column = Uint32Array.from({ length: cols }, (_, j) => Math.floor((j * w) / cols));
+  const best = new Float32Array(w);
+  for (let i = 0; i < rows; ) {
+    const line = Math.floor((i * h) / rows);
+    let open = -1; // last pixel of the line that covers an allowed cell
+    let most = 0;
+    best.fill(0);
+    for (; i < rows && Math.floor((i * h) / rows) === line; i++) {
+      const at = (i0 + i) * map.keys + j0, seen = Math.min(cols, map.seen(i0 + i) - j0);
+      most = Math.max(most, shade.most(i0 + i));
+      for (let j = 0; j < seen; j++) {
+        const v = shade.cells[at + j], to = column[j];
+        if (Math.abs(v) > Math.abs(best[to])) best[to] = v;
+      }
+      if (seen > 0) open = Math.max(open, column[seen - 1]);
+    }
+    for (let n = 0; n <= open; n++) out[line * w + n] = colours[shade.level(best[n], most)];
+  }
+  return image;
+}
+
+function drawHatch(p, x, y, w, h) {
+  p.rect(x, y, w, h, css("--raised"));
+  p.clip(x, y, w, h, () => {
+    for (let d = -h; d < w; d += 7) p.path([[x + d, y + h], [x + d + h, y]], css("--line"));
+  });
+}
+
+// Words of the axes; those of the cursor and picked ones are strong.
+function drawAxes(p, layout, cursor) {
+  const { rows, cols, i0, j0, cell, gx, gy, left, tall } = layout, step = Math.max(1, Math.ceil(13 / cell));
+  const size = Math.min(LABEL, Math.max(10, cell * 0.95));
+  const style = (strong) => ({ size, weight: strong ? 650 : 400, fill: strong ? css("--ink") : css("--quiet") });
+  for (let j = 0; j < cols; j++) {
+    const strong = cursor && cursor.j === j + j0;
+    if (j % step && !strong) continue;
+    if (!strong && cursor && step > 1 && Math.abs(cursor.j - j0 - j) < step) continue;
+    const word = fitText(layout.keyLabels[j + j0], tall, size, strong ? 650 : 400);
+    p.text(word, gx + (j + 0.5) * cell + 1, gy - 7, { ...style(strong), angle: -45 });
+  }
+  if (!left) return;
+  for (let i = 0; i < rows; i++) {
+    const strong = cursor && cursor.i === i + i0;
+    if (i % step && !strong) continue;
+    if (!strong && cursor && step > 1 && Math.abs(cursor.i - i0 - i) < step) continue;
+    const word = fitText(layout.rowWords[i + i0], left - 10, size, strong ? 650 : 400);
+    p.text(word, gx - 8, gy + (i + 0.5) * cell, { ...style(strong), align: "right" });
+  }
+}
+
+function drawCells(p, layout, shade) {
+  const { map, rows, cols, i0, j0, cell, gx, gy } = layout;
+  for (let i = 1; i < rows; i++) p.rect(gx, gy + i * cell - 0.5, cols * cell, 1, css("--paper"));
+  for (let j = 1; j < cols; j++) p.rect(gx + j * cell - 0.5, gy, 1, rows * cell, css("--paper"));
+  if (cell < 34) return;
+  for (let i = 0; i < rows; i++)
+    for (let j = 0; j < Math.min(cols, map.seen(i + i0) - j0); j++) {
+      const v = shade.cells[(i + i0) * map.keys + j + j0], level = shade.level(v, shade.most(i + i0));
+      if (Math.abs(v) < 0.005) continue;
+      const text = Math.abs(v) < 10 ? v.toFixed(2).replace(/^(-?)0\./, "$1.") : v.toFixed(0);
+      p.text(text, gx + (j + 0.5) * cell, gy + (i + 0.5) * cell, { size: 11, align: "center", fill: inkOn(rgb(shade.lut, level)) });
+    }
+}
+
+// Rows or columns of picked words get a bar at the edge of the map.
+function drawPicked(p, layout) {
+  const { rows, cols, i0, j0, cell, gx, gy } = layout;
+  for (const n of state.picked) {
+    if (state.seen && n >= j0 && n < j0 + cols) p.rect(gx + (n - j0) * cell, gy - 4, Math.max(1, cell - 1), 3, css("--accent"));
+    if (!state.seen && n >= i0 && n < i0 + rows) p.rect(gx - 4, gy + (n - i0) * cell, 3, Math.max(1, cell - 1), css("--accent"));
+  }
+}
+
+function drawHeat(p, layout, shade, cursor) {
+  const { map, rows, cols, i0, j0, cell, gx, gy } = layout, w = cols * cell, h = rows * cell;
+  if (!map.rows || !map.keys) {
+    p.text(t("noWords"), layout.box.x, layout.box.y + 20, { fill: css("--quiet") });
+    return;
+  }
+  if (map.stack.causal) drawHatch(p, gx, gy, w, h);
+  p.image(heatImage(layout, shade), gx, gy, w, h);
+  if (cell >= 10) drawCells(p, layout, shade);
+  p.frame(gx - 0.5, gy - 0.5, w + 1, h + 1, css("--line"));
+  drawPicked(p, layout);
+  drawAxes(p, layout, cursor);
+  if (!cursor || cursor.i < i0 || cursor.j < j0 || cursor.i >= i0 + rows || cursor.j >= j0 + cols) return;
+  const x = gx + (cursor.j - j0) * cell, y = gy + (cursor.i - i0) * cell, size = Math.max(4, cell);
+  p.frame(x, y, size, size, css("--paper"), 4);
+  p.frame(x, y, size, size, css("--accent"), 2);
+}
+
+// Words in place of a map that is not there; true if there is none.
+function drawMissing(p, ref) {
+  const why = isAbsent(ref) ? "absent" : mapOf(ref).kept ? "" : "noMap";
+  if (why) p.text(t(why), 0, 20, { fill: css("--quiet") });
+  return Boolean(why);
+}
+
+let heatAt = null;
+
+const heatView = {
+  draw(p, w, h) {
+    heatAt = null;
+    if (drawMissing(p, state.a)) return;
+    const map = mapOf(state.a);
+    heatAt = heatLayout(map, { x: 0, y: 0, w, h }, state);
+    drawHeat(p, heatAt, plainShade(map, state.valued), { i: state.i, j: state.j });
+  },
+  hit(x, y) {
+    const cell = heatHit(heatAt, x, y);
+    return cell && { cell, ref: state.a };
+  },
+  move(di, dj) { moveCursor(di, dj, heatAt); },
+  zoom(factor) { zoomBy(factor, heatAt); },
+  pan(dx, dy) { panBy(dx, dy, heatAt); },
+  note() {
+    const notes = [state.valued ? t("product") : t("legendZero")];
+    if (stackOf(state.a).causal) notes.push(t("forbiddenKey"));
+    if (heatAt && heatAt.cell * (window.devicePixelRatio || 1) < 1) notes.push(t("pooled"));
+    return notes.join(" · ");
+  },
+};
+
+// ---- cursor, zoom, pan: shared with the comparison -----------------------------------
+
+function moveCursor(di, dj, layout) {
+  const map = mapOf(state.a);
+  const i = Math.max(0, Math.min(map.rows - 1, state.i + di)), j = Math.max(0, Math.min(map.keys - 1, state.j + dj));
+  const change = { i, j };
+  if (layout) { // the window follows
+    change.x = Math.min(Math.max(layout.j0, j - layout.cols + 1), j);
+    change.y = Math.min(Math.max(layout.i0, i - layout.rows + 1), i);
+  }
+  set(change);
+  say(cellSentence(state.a, i, j));
+}
+
+function zoomBy(factor, layout) {
+  if (!layout) return;
+  const zoom = Math.max(1, Math.min(60 / layout.fit, state.zoom * factor));
+  const cols = layout.cols * (state.zoom / zoom), rows = layout.rows * (state.zoom / zoom);
+  set({ zoom, x: Math.max(0, state.j - cols / 2), y: Math.max(0, state.i - rows / 2) });
+}
+
+function panBy(dx, dy, layout) {
+  if (!layout) return;
+  const { map, cols, rows, cell } = layout;
+  set({
+    x: Math.max(0, Math.min(map.keys - cols, state.x + dx / cell)),
+    y: Math.max(0, Math.min(map.rows - rows, state.y + dy / cell)),
+  });
+}
+
+// ---- one cell in words ---------------------------------------------------------------
+
+function rankOf(map, i, j) {
+  const row = map.row(i), seen = map.seen(i);
+  let rank = 1;
+  for (let n = 0; n < seen; n++) if (row[n] > row[j]) rank++;
+  return t("rank", rank, seen);
+}
+
+function cellLines(ref, i, j) {
+  const map = mapOf(ref), cell = map.cell(i, j);
+  const words = t("toCell", `“${shown(queryWords(ref)[i])}”`, `“${shown(keyWords(ref)[j])}”`);
+  const lines = [[make("b", {}, cellText(cell))], [words]];
+  if (cell.v !== undefined) lines.push([rankOf(map, i, j)]);
+  if (map.norms) lines.push([t("valueOf", number(map.norms[j]))]);
+  lines.push([`${i} → ${j}`]);
+  return lines;
+}
+
+const cellSentence = (ref, i, j) => cellLines(ref, i, j).map((line) => line.map((x) => x.textContent ?? x).join("")).join(", ");

@@ -1,0 +1,389 @@
+// main.js - puts the parts together: controls, pointer, keys, drawing.
+
+const VIEW = { heat: heatView, beams: beamsView, all: allView, neuron: neuronView, compare: compareView };
+const viewOf = () => VIEW[state.view];
+
+// ---- drawing -------------------------------------------------------------------------
+
+function drawView() {
+  const panel = $("panel"), w = panel.clientWidth, h = panel.clientHeight;
+  viewOf().draw(openCanvas($("view"), w, h), w, h);
+}
+
+function drawKey() {
+  const signed = state.view === "neuron", ramp = $("ramp");
+  ramp.hidden = state.view === "beams";
+  let most = 1;
+  if (state.view !== "all" && state.view !== "neuron" && !isAbsent(state.a) && (state.scale === "head" || state.valued)) most = mapOf(state.a).largest(state.valued) || 1;
+  if (!ramp.hidden) drawRamp(ramp, most, signed);
+  ramp.setAttribute("aria-label", t("rampLabel"));
+  $("key-note").textContent = viewOf().note();
+}
+
+function drawControls() {
+  for (const button of $("tabs").children) {
+    const on = button.dataset.view === state.view;
+    button.setAttribute("aria-selected", String(on));
+    button.tabIndex = on ? 0 : -1;
+  }
+  $("panel").setAttribute("aria-labelledby", `tab-${state.view}`);
+  $("view").setAttribute("aria-label", t("viewLabel", t(state.view)));
+  const heat = state.view === "heat" || state.view === "compare";
+  $("scale-field").hidden = !heat && state.view !== "all";
+  $("mass-field").hidden = state.view !== "beams";
+  $("zoom-field").hidden = !heat;
+  $("value-field").hidden = !(heat || state.view === "beams") || stackOf(state.a).norms < 0;
+  $("scale").value = state.scale;
+  $("mass").value = state.mass;
+  $("mass-out").textContent = percent(state.mass);
+  $("value").checked = state.valued;
+  $("gives").setAttribute("aria-pressed", String(!state.seen));
+  $("gets").setAttribute("aria-pressed", String(state.seen));
+  $("metric").value = state.metric;
+  $("stack").value = state.a.s;
+  $("report-choice").value = state.a.r;
+  $("save-csv").disabled = isAbsent(state.a) || !mapOf(state.a).kept;
+  if ($("filter").value !== state.filter) $("filter").value = state.filter;
+}
+
+function drawChips() {
+  const box = $("chips");
+  box.hidden = state.view !== "beams";
+  box.replaceChildren(...[state.a, ...state.extra].map((ref, n) => {
+    const mark = make("i"), role = roleOf(ref);
+    mark.style.background = headColour(n);
+    const name = `${labelOf(ref)}${role.key === "none" ? "" : ` · ${nameOf(role)}`}`;
+    const remove = () => set(n ? { extra: state.extra.filter((x) => x !== ref) } : state.extra.length ? { a: state.extra[0], extra: state.extra.slice(1) } : {});
+    return make("button", { type: "button", onclick: remove, "aria-label": t("chipRemove", name), disabled: !state.extra.length }, mark, name);
+  }));
+}
+
+function drawFilter() {
+  const note = $("filter-note"), heads = headsOf(state.a).filter((ref) => !isAbsent(ref));
+  try {
+    passes = parseFilter(state.filter, page.reports[state.a.r]);
+    note.textContent = state.filter.trim() ? t("filterCount", heads.filter(passes).length, heads.length) : t("filterHint");
+    note.classList.remove("bad");
+    $("filter").removeAttribute("aria-invalid");
+  } catch (error) {
+    if (!(error instanceof FilterError)) throw error;
+    passes = () => true;
+    note.textContent = t("filterBad", error.message, error.at + 1);
+    note.classList.add("bad");
+    $("filter").setAttribute("aria-invalid", "true");
+  }
+}
+
+function draw() {
+  drawFilter();
+  drawControls();
+  drawChips();
+  drawGrid();
+  drawStrip();
+  drawView();
+  drawKey();
+  drawCard();
+}
+
+// ---- words of the frame --------------------------------------------------------------
+
+function drawHeader() {
+  const report = page.reports[state.a.r], stack = stackOf(state.a);
+  const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
+  const size = isSelf(state.a) ? t("rows", rows) : t("rowsKeys", rows, keys);
+  const group = stack.kvHeads < stack.heads ? ` · ${t("group", stack.heads / stack.kvHeads)}` : "";
+  $("title").textContent = shown(report.title || "Polyhead");
+  document.title = `${shown(report.title || "Polyhead")} – Polyhead`;
+  const text = report.text ? `“${shown(report.text.slice(0, 400))}${report.text.length > 400 ? "…" : ""}” · ` : "";
+  $("subtitle").textContent = `${text}${t("shape", stack.layers, stack.heads)} · ${size}${group}`;
+  $("found").textContent = report.found;
+  const notes = leftOut();
+  $("left-out").textContent = notes;
+  $("left-out").hidden = !notes;
+}
+
+// What the file does not hold, or holds only roughly.
+function leftOut() {
+  const refs = headsOf(state.a).filter((ref) => !isAbsent(ref)), stack = stackOf(state.a);
+  const kept = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
+  let text = "";
+  if (page.mode === "top" && kept.length) text += t("left", Math.round(100 * mapOf(kept[0]).keptShare()), page.top);
+  if (kept.length < refs.length) text += t("leftHeads", refs.length - kept.length, refs.length);
+  if (page.mode === "u8") text += `${t("quantised", page.top)} `;
+  const vectors = refs.filter((ref) => stack.vectors[indexOf(ref)] >= 0).length;
+  if (stack.dim && vectors < refs.length) text += t("leftVectors", vectors, refs.length);
+  return text.trim();
+}
+
+function option(value, text) {
+  return make("option", { value }, text);
+}
+
+function drawLanguage() {
+  document.documentElement.lang = lang === "zh" ? "zh-Hans" : "en";
+  for (const node of document.querySelectorAll("[data-t]")) node.textContent = t(node.dataset.t);
+  for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", t(node.dataset.label));
+  for (const kind of ["svg", "png", "csv"]) $(`save-${kind}`).setAttribute("aria-label", t("saveAs", kind.toUpperCase()));
+  const button = $("lang-button");
+  button.textContent = t("otherLang");
+  button.lang = lang === "zh" ? "en" : "zh-Hans";
+  $("theme-button").textContent = t(dark ? "light" : "dark");
+  $("tabs").replaceChildren(...VIEWS.map((view) => make("button", { type: "button", role: "tab", id: `tab-${view}`, "data-view": view, "aria-controls": "panel", onclick: () => set({ view }) }, t(view))));
+  $("scale").replaceChildren(option("fixed", t("scaleFixed")), option("head", t("scaleHead")), option("row", t("scaleRow")));
+  const report = page.reports[state.a.r];
+  $("metric").replaceChildren(option("role", t("role")), ...report.metrics.map((m) => option(m.key, nameOf(m))));
+  $("stack").replaceChildren(...report.stacks.map((s, n) => option(n, s.name || String(n))));
+  $("stack-field").hidden = report.stacks.length < 2;
+  $("report-choice").replaceChildren(...page.reports.map((r, n) => option(n, `${n ? "B" : "A"} ${shown(r.title)}`)));
+  $("report-field").hidden = page.reports.length < 2;
+  stripKey = "";
+  drawHeader();
+}
+
+function chooseLanguage(to) {
+  lang = state.lang = to;
+  drawLanguage();
+  set({});
+}
+
+function chooseTheme(to) {
+  state.theme = to;
+  dark = to === "dark";
+  document.documentElement.dataset.theme = to;
+  $("theme-button").textContent = t(dark ? "light" : "dark");
+  set({});
+}
+
+// ---- help ----------------------------------------------------------------------------
+
+const KEYS = [["← ↑ → ↓", "k_arrows"], ["[ ]", "k_brackets"], ["PgUp PgDn", "k_page"], ["+ −", "k_zoom"], ["1 … 5", "k_views"], ["Space", "k_space"], ["Esc", "k_escape"], ["/", "k_find"], ["f", "k_filter"], ["c", "k_compare"], ["v", "k_value"], ["e", "k_export"], ["?", "k_help"]];
+
+function openHelp() {
+  const dialog = $("help"), report = page.reports[state.a.r], list = (rows) => {
+    const box = make("dl");
+    for (const [key, text] of rows) box.append(make("dt", {}, key), make("dd", {}, text));
+    return box;
+  };
+  const label = report.roles[1]?.key ?? "prev";
+  dialog.replaceChildren(
+    make("button", { type: "button", class: "close", onclick: () => dialog.close() }, t("close")),
+    make("h2", { id: "help-title" }, t("help")),
+    make("h3", {}, t("keysTitle")), list(KEYS.map(([key, text]) => [make("kbd", {}, key), t(text)])),
+    make("h3", {}, t("defsTitle")), make("p", { class: "note" }, t("filterHelp", label)),
+    list(report.metrics.map((m) => [m.key, `${nameOf(m)}: ${m.help}${m.threshold > 0 ? ` (${t("threshold", number(m.threshold))})` : ""}`])),
+    make("h3", {}, t("rolesTitle")), list(report.roles.slice(1).map((role) => [role.glyph, `${nameOf(role)}: ${role.help}`])));
+  dialog.showModal();
+}
+
+// ---- pointer -------------------------------------------------------------------------
+
+function showTip(lines, x, y) {
+  const tip = $("tip");
+  tip.hidden = !lines;
+  if (!lines) return;
+  tip.replaceChildren(...lines.map((line) => make("div", {}, ...line)));
+  const { offsetWidth: w, offsetHeight: h } = tip;
+  tip.style.left = `${x + 18 + w > innerWidth ? Math.max(4, x - w - 12) : x + 18}px`;
+  tip.style.top = `${Math.max(4, Math.min(innerHeight - h - 4, y + 16))}px`;
+}
+
+function linesFor(hit) {
+  if (!hit) return null;
+  if (hit.head) return headTip(hit.head);
+  if (hit.word) return wordLines(hit.word.side, hit.word.n);
+  if (hit.neuron) return neuronView.lines(hit.neuron);
+  if (hit.cell) return state.view === "compare" ? compareView.lines(hit) : cellLines(hit.ref, hit.cell.i, hit.cell.j);
+  return null;
+}
+
+let drag = null;
+
+function pointerMoves(event) {
+  const { offsetX: x, offsetY: y } = event;
+  if (drag) {
+    viewOf().pan?.(drag.x - x, drag.y - y);
+    drag = { x, y, moved: true };
+    return;
+  }
+  const hit = viewOf().hit(x, y);
+  showTip(linesFor(hit), event.clientX, event.clientY);
+  if (state.view !== "beams") return;
+  const before = JSON.stringify(beamsView.hover);
+  beamsView.hover = hit?.word ?? null;
+  if (JSON.stringify(beamsView.hover) !== before) drawView();
+}
+
+function pointerPresses(event) {
+  const hit = viewOf().hit(event.offsetX, event.offsetY), more = event.shiftKey || event.ctrlKey || event.metaKey;
+  if (hit?.head) return more ? addHead(hit.head) : chooseHead(hit.head);
+  if (hit?.word) {
+    if ((hit.word.side === "k") !== state.seen) set({ seen: hit.word.side === "k", picked: [] });
+    return pickWord(hit.word.n, more);
+  }
+  if (hit?.neuron) return set({ j: hit.neuron.j });
+  if (hit?.cell) return set({ i: hit.cell.i, j: hit.cell.j });
+  return undefined;
+}
+
+function bindPointer() {
+  const view = $("view"), grid = $("grid");
+  view.addEventListener("pointermove", pointerMoves);
+  view.addEventListener("pointerdown", (event) => {
+    if (viewOf().pan && (state.zoom > 1 || state.view === "beams" || state.view === "neuron")) {
+      drag = { x: event.offsetX, y: event.offsetY };
+      view.setPointerCapture(event.pointerId);
+    }
+  });
+  view.addEventListener("pointerup", () => { setTimeout(() => { drag = null; }); });
+  view.addEventListener("click", (event) => { if (!drag?.moved) pointerPresses(event); });
+  view.addEventListener("dblclick", () => { if (state.view === "all") set({ view: "heat" }); });
+  view.addEventListener("pointerleave", () => {
+    showTip(null);
+    if (beamsView.hover) {
+      beamsView.hover = null;
+      drawView();
+    }
+  });
+  view.addEventListener("wheel", (event) => {
+    if (event.ctrlKey && viewOf().zoom) viewOf().zoom(event.deltaY < 0 ? 1.25 : 0.8);
+    else if (viewOf().pan && (state.zoom > 1 || (beamsAt && !beamsAt.across) || state.view === "neuron")) viewOf().pan(event.deltaX, event.deltaY);
+    else return;
+    event.preventDefault();
+  }, { passive: false });
+  grid.addEventListener("pointermove", (event) => {
+    const head = gridHit(gridAt, event.offsetX, event.offsetY);
+    showTip(head && headTip(head), event.clientX, event.clientY);
+  });
+  grid.addEventListener("pointerleave", () => showTip(null));
+  grid.addEventListener("click", (event) => {
+    const head = gridHit(gridAt, event.offsetX, event.offsetY);
+    if (head) (event.shiftKey ? addHead : chooseHead)(head);
+  });
+}
+
+// ---- keys ----------------------------------------------------------------------------
+
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+const ANYWHERE = {
+  "[": () => moveHead(0, -1),
+  "]": () => moveHead(0, 1),
+  PageUp: () => moveHead(-1, 0),
+  PageDown: () => moveHead(1, 0),
+  "+": () => viewOf().zoom?.(1.5),
+  "=": () => viewOf().zoom?.(1.5),
+  "-": () => viewOf().zoom?.(1 / 1.5),
+  "/": () => $("find").focus(),
+  f: () => $("filter").focus(),
+  c: () => set({ view: "compare", b: state.b ?? state.before ?? null }),
+  v: () => set({ valued: !state.valued && stackOf(state.a).norms >= 0 }),
+  e: saveSvg,
+  "?": openHelp,
+  Escape: () => set({ picked: [] }),
+};
+VIEWS.forEach((view, n) => { ANYWHERE[String(n + 1)] = () => set({ view }); });
+
+function keyPressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+  const where = event.target, typing = /^(INPUT|SELECT|TEXTAREA)$/.test(where.tagName);
+  if (typing) {
+    if (event.key === "Escape") $("view").focus();
+    return;
+  }
+  const arrow = ARROWS[event.key];
+  if (where === $("grid") && (arrow || event.key === "Enter")) {
+    if (arrow) moveHead(...arrow);
+    else if (event.shiftKey) addHead(state.a);
+    else set({ view: state.view === "all" ? "heat" : state.view });
+  } else if (where === $("view") && arrow) {
+    viewOf().move(...arrow);
+  } else if (where === $("view") && event.key === " ") {
+    pickWord(state.seen ? state.j : state.i, true);
+  } else if (where === $("view") && event.key === "Enter" && state.view === "all") {
+    set({ view: "heat" });
+  } else if (where.parentElement === $("strip") && arrow) {
+    (arrow[0] + arrow[1] > 0 ? where.nextElementSibling : where.previousElementSibling)?.focus();
+  } else if (where.getAttribute("role") === "tab" && arrow) {
+    const n = VIEWS.indexOf(state.view) + arrow[1];
+    if (VIEWS[n]) set({ view: VIEWS[n] });
+    $(`tab-${VIEWS[n] ?? state.view}`).focus();
+  } else if (ANYWHERE[event.key]) ANYWHERE[event.key]();
+  else return;
+  event.preventDefault();
+}
+
+// ---- controls ------------------------------------------------------------------------
+
+function findWord(text) {
+  const words = stripWords(), wanted = text.toLowerCase();
+  const n = wanted ? words.findIndex((word) => word.toLowerCase().includes(wanted)) : -1;
+  const place = n < 0 ? {} : state.seen ? { j: n, x: Math.max(0, n - 4) } : { i: n, y: Math.max(0, n - 4), scroll: Math.max(0, n - 4) };
+  set({ find: text, ...place });
+}
+
+function bindControls() {
+  const on = (id, event, act) => $(id).addEventListener(event, act);
+  on("filter", "input", (event) => set({ filter: event.target.value }));
+  on("find", "input", (event) => findWord(event.target.value));
+  on("metric", "change", (event) => set({ metric: event.target.value }));
+  on("scale", "change", (event) => set({ scale: event.target.value }));
+  on("mass", "input", (event) => set({ mass: Number(event.target.value) }));
+  on("value", "change", (event) => set({ valued: event.target.checked }));
+  on("stack", "change", (event) => changePart({ ...state.a, s: Number(event.target.value), l: 0, h: 0 }));
+  on("report-choice", "change", (event) => changePart({ ...state.a, r: Number(event.target.value) }));
+  on("gives", "click", () => set({ seen: false, picked: isSelf(state.a) ? state.picked : [] }));
+  on("gets", "click", () => set({ seen: true, picked: isSelf(state.a) ? state.picked : [] }));
+  on("clear", "click", () => set({ picked: [] }));
+  on("zoom-in", "click", () => viewOf().zoom?.(1.5));
+  on("zoom-out", "click", () => viewOf().zoom?.(1 / 1.5));
+  on("save-svg", "click", saveSvg);
+  on("save-png", "click", savePng);
+  on("save-csv", "click", saveCsv);
+  on("help-button", "click", openHelp);
+  on("lang-button", "click", () => chooseLanguage(lang === "en" ? "zh" : "en"));
+  on("theme-button", "click", () => chooseTheme(dark ? "light" : "dark"));
+  $("strip").addEventListener("click", (event) => {
+    const n = event.target.dataset.n;
+    if (n !== undefined) pickWord(Number(n), event.shiftKey || event.ctrlKey || event.metaKey);
+  });
+  document.addEventListener("keydown", keyPressed);
+  new ResizeObserver(() => set({})).observe($("panel"));
+  window.addEventListener("hashchange", () => {
+    readAddress();
+    set({});
+  });
+}
+
+function changePart(a) {
+  set({ a, picked: [], extra: [], zoom: 1, x: 0, y: 0, scroll: 0 });
+  drawLanguage();
+}
+
+// ---- start ---------------------------------------------------------------------------
+
+async function start() {
+  await openData();
+  const [s, l, h] = page.first;
+  state.a = { r: 0, s, l, h };
+  if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
+  state.i = Math.max(0, queryWords(state.a).length - 1);
+  Object.assign(usual, structuredClone(state));
+  usual.lang = /^zh/i.test(navigator.language) ? "zh" : "en";
+  usual.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  state.lang = usual.lang;
+  state.theme = usual.theme;
+  readAddress();
+  settle();
+  lang = state.lang;
+  dark = state.theme === "dark";
+  document.documentElement.dataset.theme = state.theme;
+  drawLanguage();
+  bindControls();
+  bindPointer();
+  draw();
+  document.documentElement.dataset.ready = "yes";
+}
+
+start().catch((error) => {
+  $("found").textContent = error.message;
+  document.documentElement.dataset.ready = "failed";
+});

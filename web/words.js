@@ -1,0 +1,147 @@
+// words.js - every sentence of the page, in English and Chinese. t("key", a, b) puts a and
+// b in place of {0} and {1}. Names that come with a report are English; those we know are
+// translated by their key, others are shown as they are.
+
+const WORDS = {
+  en: {
+    skip: "Skip to the picture", help: "Help", dark: "Dark", light: "Light", otherLang: "中文",
+    heads: "Heads", filter: "Filter", part: "Part", report: "Report", colour: "Colour",
+    picture: "Picture", views: "Views", scale: "Scale", mass: "Mass shown",
+    valueWeighted: "Value-weighted", zoom: "Zoom", zoomOut: "Zoom out", zoomIn: "Zoom in",
+    save: "Save", saveAs: "Save this picture as {0}", wordsOfText: "Words of the text",
+    direction: "Direction", gives: "looks at", gets: "is seen by", find: "Find word",
+    clear: "Clear", word: "Word", weight: "Weight", numbers: "Numbers", name: "Name",
+    share: "Share", number: "Number", offsets: "Distance from key to row",
+    caution: "Attention weights say where a head looks, not why the model decides. Switch a head off to see what it is for.",
+    heat: "Heat map", beams: "Beams", all: "All heads", neuron: "Neurons", compare: "Compare",
+    scaleFixed: "0 to 1", scaleHead: "to the head's maximum", scaleRow: "to each row's maximum",
+    role: "Role", layer: "layer", head: "head", layerHead: "Layer {0} · Head {1}",
+    short: "L{0} H{1}", paper: "{0}-{1} when counted from one", noRole: "no label",
+    shape: "{0} layers × {1} heads", rows: "{0} words", rowsKeys: "{0} × {1} words",
+    filterHint: "e.g. prev>0.5 & layer<3", filterCount: "{0} of {1} heads", filterBad: "{0} (at {1})",
+    filterEnd: "something is missing at the end", filterName: "“{0}” is neither a number nor a label here",
+    filterChar: "“{0}” does not belong here", filterClose: "“)” is missing",
+    whereLooks: "Where “{0}” looks", whoSees: "Who looks at “{0}”",
+    whereLookSum: "Where {0} words look, summed", whoSeesSum: "Who looks at {0} words, summed",
+    pickedOne: "1 word: {0}", pickedMany: "{0} words", sumOf: "sum {0}",
+    rank: "rank {0} of {1}", exactly: "exact", about: "±{0}", notKept: "below {0}, not kept in this file",
+    forbidden: "not allowed: a later word", toCell: "{0} looks at {1}", valueOf: "value length {0}",
+    product: "weight × value length", legendZero: "colour ∝ √weight",
+    forbiddenKey: "hatched: not allowed", pooled: "each pixel shows the largest of several weights",
+    beamsNote: "Beams carry at least {0} of each word's mass.",
+    chipRemove: "Remove {0}", chipsHelp: "Shift-click heads to add them (up to 8).",
+    neuronNone: "This report holds no query and key vectors for this head.",
+    neuronHead: "q · k of “{0}” with every word", cumulative: "cumulative", times: "q × k", keyVector: "k",
+    queryVector: "q", score: "score", dims: "dimension {0}: q {1}, k {2}, q×k {3}, so far {4}",
+    pairDims: "pair {0}: angle of q {1}°, of k {2}°, lengths {3} and {4}",
+    compareA: "A", compareB: "B", difference: "B − A", compareHint: "Shift-click a head, or press c, to choose B.",
+    compareShape: "A and B have texts of different length: no difference can be drawn.",
+    left: "{0}% of the mass of each row is kept on average: the {1} largest weights of each row. ",
+    leftHeads: "{0} of {1} heads are kept as thumbnails only. ",
+    quantised: "Weights are stored in 8 bits (error at most 1/510 of the row's maximum); the {0} largest of each row are exact.",
+    leftVectors: "Vectors of {0} of {1} heads are included. ",
+    rowSum: "Rows do not sum to one: the largest deviation is {0}.",
+    noWords: "This text has no words.", noMap: "This head's weights are not in the file; only its thumbnail is.",
+    absent: "This head was pruned.", empty: "nothing to show",
+    gridLabel: "Grid of {0} layers by {1} heads. Arrow keys move, Enter opens, shift plus Enter adds or compares.",
+    viewLabel: "{0}. Arrow keys move the cursor, square brackets change the head, page keys the layer, plus and minus zoom.",
+    rampLabel: "Colour scale", offsetsLabel: "Share of the mass by distance: {0}",
+    keysTitle: "Keys", defsTitle: "Numbers", rolesTitle: "Labels", close: "Close", threshold: "label above {0}",
+    group: "heads share keys in groups of {0}",
+    k_arrows: "move the cursor", k_page: "layer down, up", k_brackets: "head left, right", k_zoom: "zoom",
+    k_find: "find a word", k_filter: "filter heads", k_compare: "compare with the head before", k_export: "save as SVG",
+    k_value: "value-weighted on, off", k_views: "views", k_space: "pick the word under the cursor", k_escape: "clear picked words", k_help: "this help",
+    filterHelp: "Filter: numbers below compared with < <= > >= = !=, joined by & | ! ( ). layer and head count from 0. A label alone, such as {0}, asks for heads that have it.",
+    liveTitle: "Live", run: "Run", textBox: "Text", ablate: "Head", zero: "zero", mean: "mean", frozen: "frozen", restore: "on",
+    gate: "Gate", mask: "Mask word", unmask: "Unmask word", undo: "Undo", savePlan: "Save pruning plan", before: "before", after: "after",
+    edits: "Changes", noEdits: "Nothing is changed.", busy: "computing …", ready: "ready in {0} ms", failed: "Refused: {0}", lost: "The program does not answer.",
+    kl: "KL divergence from before {0} nats", loss: "loss {0}, before {1}", changed: "Heads that changed most", planSaved: "plan saved: {0}", editHead: "{0} {1}", editGate: "{0} × {1}", editMask: "mask “{0}”",
+  },
+  zh: {
+    skip: "跳到图", help: "帮助", dark: "深色", light: "浅色", otherLang: "English",
+    heads: "注意力头", filter: "筛选", part: "部分", report: "报告", colour: "着色",
+    picture: "图", views: "视图", scale: "色标", mass: "显示的质量",
+    valueWeighted: "按值向量加权", zoom: "缩放", zoomOut: "缩小", zoomIn: "放大",
+    save: "保存", saveAs: "把此图存为 {0}", wordsOfText: "文本中的词",
+    direction: "方向", gives: "看向", gets: "被看", find: "查找词",
+    clear: "清除", word: "词", weight: "权重", numbers: "数值", name: "名称",
+    share: "占比", number: "数值", offsets: "键与行的距离",
+    caution: "注意力权重说明一个头看向哪里，并不说明模型为何如此判断。关掉一个头，才能看出它的作用。",
+    heat: "热图", beams: "连线", all: "所有头", neuron: "神经元", compare: "比较",
+    scaleFixed: "0 到 1", scaleHead: "按该头最大值", scaleRow: "按每行最大值",
+    role: "角色", layer: "层", head: "头", layerHead: "第 {0} 层 · 第 {1} 头",
+    short: "L{0} H{1}", paper: "从一数起为 {0}-{1}", noRole: "无标签",
+    shape: "{0} 层 × {1} 头", rows: "{0} 个词", rowsKeys: "{0} × {1} 个词",
+    filterHint: "例如 prev>0.5 & layer<3", filterCount: "{1} 个头中的 {0} 个", filterBad: "{0}（第 {1} 个字符）",
+    filterEnd: "结尾缺少内容", filterName: "这里没有名为“{0}”的数值或标签",
+    filterChar: "“{0}”不应出现在这里", filterClose: "缺少“)”",
+    whereLooks: "“{0}”看向哪里", whoSees: "谁看向“{0}”",
+    whereLookSum: "{0} 个词看向哪里（求和）", whoSeesSum: "谁看向这 {0} 个词（求和）",
+    pickedOne: "1 个词：{0}", pickedMany: "{0} 个词", sumOf: "和 {0}",
+    rank: "第 {0} / {1} 名", exactly: "精确", about: "±{0}", notKept: "小于 {0}，此文件未保存",
+    forbidden: "不允许：后面的词", toCell: "{0} 看向 {1}", valueOf: "值向量长度 {0}",
+    product: "权重 × 值向量长度", legendZero: "颜色 ∝ √权重",
+    forbiddenKey: "斜线：不允许", pooled: "每个像素显示若干权重中的最大者",
+    beamsNote: "连线至少包含每个词 {0} 的质量。",
+    chipRemove: "移除 {0}", chipsHelp: "按住 Shift 点击可添加头（最多 8 个）。",
+    neuronNone: "此报告没有这个头的查询和键向量。",
+    neuronHead: "“{0}”与每个词的 q · k", cumulative: "累计", times: "q × k", keyVector: "k",
+    queryVector: "q", score: "分数", dims: "第 {0} 维：q {1}，k {2}，q×k {3}，累计 {4}",
+    pairDims: "第 {0} 对：q 角度 {1}°，k 角度 {2}°，长度 {3} 和 {4}",
+    compareA: "A", compareB: "B", difference: "B − A", compareHint: "按住 Shift 点击一个头，或按 c，选择 B。",
+    compareShape: "A 与 B 的文本长度不同，无法画出差值。",
+    left: "平均保留每行 {0}% 的质量：每行最大的 {1} 个权重。",
+    leftHeads: "{1} 个头中有 {0} 个只保留缩略图。",
+    quantised: "权重以 8 位保存（误差不超过该行最大值的 1/510）；每行最大的 {0} 个是精确的。",
+    leftVectors: "包含 {1} 个头中 {0} 个头的向量。",
+    rowSum: "行和不为一：最大偏差 {0}。",
+    noWords: "此文本没有词。", noMap: "文件中没有这个头的权重，只有缩略图。",
+    absent: "这个头已被剪除。", empty: "没有可显示的内容",
+    gridLabel: "{0} 层 × {1} 头的网格。方向键移动，回车打开，Shift 加回车添加或比较。",
+    viewLabel: "{0}。方向键移动光标，方括号换头，翻页键换层，加减号缩放。",
+    rampLabel: "色标", offsetsLabel: "按距离的质量占比：{0}",
+    keysTitle: "按键", defsTitle: "数值", rolesTitle: "标签", close: "关闭", threshold: "大于 {0} 时有标签",
+    group: "每 {0} 个头共用键",
+    k_arrows: "移动光标", k_page: "上一层、下一层", k_brackets: "左边、右边的头", k_zoom: "缩放",
+    k_find: "查找词", k_filter: "筛选头", k_compare: "与前一个头比较", k_export: "存为 SVG",
+    k_value: "开关值向量加权", k_views: "视图", k_space: "选中光标处的词", k_escape: "清除选中的词", k_help: "本帮助",
+    filterHelp: "筛选：下列数值可用 < <= > >= = != 比较，用 & | ! ( ) 连接。layer 和 head 从 0 数起。单独写标签（如 {0}）表示有该标签的头。",
+    liveTitle: "实时", run: "运行", textBox: "文本", ablate: "头", zero: "置零", mean: "均值", frozen: "冻结", restore: "恢复",
+    gate: "门", mask: "遮住词", unmask: "恢复词", undo: "撤销", savePlan: "保存剪枝方案", before: "之前", after: "之后",
+    edits: "改动", noEdits: "没有改动。", busy: "计算中 …", ready: "{0} 毫秒完成", failed: "被拒绝：{0}", lost: "程序没有回应。",
+    kl: "与之前的 KL 散度 {0} nats", loss: "损失 {0}，之前 {1}", changed: "变化最大的头", planSaved: "方案已保存：{0}", editHead: "{0} {1}", editGate: "{0} × {1}", editMask: "遮住“{0}”",
+  },
+};
+
+// Names of numbers and labels that reports use, by key.
+const NAMES_ZH = {
+  prev: "前一个词", previous: "前一个词", next: "后一个词", self: "自身", first: "首词", sink: "首词汇聚",
+  sep: "分隔符", cls: "起始符", punct: "标点", punctuation: "标点", entropy: "熵", confidence: "置信度",
+  broad: "宽泛", positional: "位置", rare: "罕见词", duplicate: "重复词", dup: "重复词", induction: "归纳",
+  syntactic: "句法", none: "无标签", importance: "重要性", offset: "距离", distance: "平均距离", max: "最大权重",
+};
+
+let lang = "en";
+
+function t(key, ...args) {
+  const text = WORDS[lang][key] ?? WORDS.en[key] ?? key;
+  return text.replace(/\{(\d)\}/g, (_, n) => args[n]);
+}
+
+function nameOf(thing) {
+  return (lang === "zh" && NAMES_ZH[thing.key]) || thing.name || thing.key;
+}
+
+// A word as it may be shown: controls, direction marks and lone blanks become visible.
+const HARMFUL = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e0fff}]/gu;
+
+function shown(word) {
+  if (word === "") return "∅";
+  if (/^ +$/.test(word)) return "␣".repeat(word.length);
+  return word.replace(HARMFUL, (c) => {
+    const code = c.codePointAt(0);
+    if (code === 10) return "⏎";
+    if (code < 32) return String.fromCharCode(0x2400 + code);
+    return `‹${code.toString(16).toUpperCase()}›`;
+  });
+}
