@@ -62,6 +62,9 @@ static const ph_option table[] = {
      .at = AT(rope), .help = "rotary positions with this base; half is the default"},
     {.name = "qk-norm", .kind = PH_OPT_FLAG, .at = AT(qk_norm),
      .help = "RMS norm over each head of q and k, with gains 'q_norm' and 'k_norm'"},
+    {.name = "balance", .kind = PH_OPT_REAL, .metavar = "BETA", .at = AT(balance),
+     .least = 0, .most = 1e30,
+     .help = "weight of the load-balance loss of a router in the gradients"},
     PH_MACHINE_OPTIONS(run_options, machine),
     {.name = NULL}};
 /* clang-format on */
@@ -144,7 +147,7 @@ static int check_usage(const run_options *options)
 static int check_variant(const char *spec)
 {
     char known[400] = "", quote[CLI_QUOTE_SIZE];
-    size_t length = spec ? strcspn(spec, ":") : 0;
+    size_t length = spec ? strcspn(spec, ":+") : 0; /* of its first part */
     int found = !spec;
     for (int i = 0; ph_variant_list(i) && !found; i++) {
         const char *name = ph_variant_list(i)->name;

@@ -32,6 +32,7 @@ typedef struct run_options {
     int64_t heads, k_heads, v_heads; /* 0: not given; layer mode only */
     const char *rope;                /* layer mode only */
     int qk_norm;                     /* layer mode only */
+    double balance;                  /* layer mode only */
     ph_machine machine;
 } run_options;
 
@@ -118,8 +119,7 @@ int run_make_common_grads(run_job *job, run_common *common);
 int run_core(run_job *job);
 int run_layer(run_job *job);
 
-/* Names that stand in IN in both modes, each ended by NULL. */
+/* Names that stand in IN in core mode, ended by NULL. */
 extern const char *const run_core_names[];
-extern const char *const run_layer_names[];
 
 #endif

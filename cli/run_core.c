@@ -264,6 +264,7 @@ static int check_options(const run_job *job)
                         : o->v_heads ? "--v-heads"
                         : o->rope    ? "--rope"
                         : o->qk_norm ? "--qk-norm"
+                        : o->balance ? "--balance"
                                      : NULL;
     if (!wrong) return EXIT_OK;
     return cli_fail(EXIT_USAGE,

@@ -12,11 +12,6 @@
 
 #include "run_layer.h"
 
-const char *const run_layer_names[] = {
-    "x",    "memory", "wq",     "wk",     "wv",   "wo",      "bq",     "bk",
-    "bv",   "bo",     "q_norm", "k_norm", "bias", "visible", "q_lens", "kv_lens",
-    "gate", "sink",   "alibi",  "dout",   "dlse", NULL};
-
 /* ---- sizes ---- */
 
 static int check_x(run_job *job, run_layer_job *m)
@@ -53,9 +48,8 @@ static int heads_from_options(const char *option, int64_t given, int fallback,
     return EXIT_OK;
 }
 
-/* wq, wk or wv: both forms. fallback: heads when the option is not given; 0: required. */
-static int measure(run_job *job, const char *name, const char *option, int64_t given,
-                   int fallback, int in_dim, run_matrix *w)
+int run_measure(run_job *job, const char *name, const char *option, int64_t given,
+                int fallback, int in_dim, run_matrix *w)
 {
     const run_axis cut[] = {{"heads", given ? given : RUN_FREE, 0},
                             {"in_dim", in_dim, 0},
@@ -108,16 +102,16 @@ static int check_matrices(run_job *job, run_layer_job *m)
 {
     const run_options *o = job->options;
     ph_attn *a = &m->common.attn;
-    int rc = measure(job, "wq", "heads", o->heads, 0, m->model_dim, &m->q);
+    int half = run_variant_is(job, "diff"); /* two query heads to a value head */
+    int rc = run_measure(job, "wq", "heads", o->heads, 0, m->model_dim, &m->q);
     if (!rc)
-        rc = measure(job, "wk", "k-heads", o->k_heads, m->q.heads, m->memory_dim, &m->k);
+        rc = run_measure(job, "wk", "k-heads", o->k_heads, m->q.heads, m->memory_dim,
+                         &m->k);
     if (!rc)
-        rc = measure(job, "wv", "v-heads", o->v_heads, m->q.heads, m->memory_dim, &m->v);
+        rc = run_measure(job, "wv", "v-heads", o->v_heads,
+                         half ? (m->q.heads + 1) / 2 : m->q.heads, m->memory_dim, &m->v);
     if (!rc) rc = check_heads(job, m, &m->k, "k-heads");
     if (!rc) rc = check_heads(job, m, &m->v, "v-heads");
-    m->parameter[WQ] = m->q.tensor;
-    m->parameter[WK] = m->k.tensor;
-    m->parameter[WV] = m->v.tensor;
     a->q_heads = m->q.heads;
     a->k_heads = m->k.heads;
     a->v_heads = m->v.heads;
@@ -126,55 +120,49 @@ static int check_matrices(run_job *job, run_layer_job *m)
     return rc;
 }
 
+/* wo, where heads are the usual ones; a variant's is checked against its list. */
 static int check_wo(run_job *job, run_layer_job *m)
 {
+    m->wo = run_find(job, "wo");
+    if (!m->plain) {
+        if (m->wo && m->wo->rank != 2 && m->wo->rank != 3)
+            return run_wrong(job, m->wo, "2 axes, or 3: per head");
+        if (m->wo) m->out_dim = (int)m->wo->shape[m->wo->rank - 1];
+        return EXIT_OK;
+    }
     if (m->v.dim > INT_MAX / m->q.heads)
         return run_wrong(job, m->v.tensor, "fewer than 2^31 numbers in all heads of out");
     int rows = m->q.heads * m->v.dim;
     const run_axis whole[] = {{"q_heads*v_dim", rows, 0}, {"out_dim", RUN_FREE, 0}};
     const run_axis cut[] = {
         {"q_heads", m->q.heads, 0}, {"v_dim", m->v.dim, 0}, {"out_dim", RUN_FREE, 0}};
-    const ph_tensor *wo = m->parameter[WO] = run_find(job, "wo");
     m->out_dim = rows;
-    if (!wo) return EXIT_OK;
-    int rank = wo->rank == 3 ? 3 : 2;
-    int rc = run_check(job, wo, RUN_FLOATS, rank, rank == 3 ? cut : whole);
-    m->out_dim = (int)wo->shape[rank - 1];
+    if (!m->wo) return EXIT_OK;
+    int rank = m->wo->rank == 3 ? 3 : 2;
+    int rc = run_check(job, m->wo, RUN_FLOATS, rank, rank == 3 ? cut : whole);
+    m->out_dim = (int)m->wo->shape[rank - 1];
     return rc;
 }
 
 /* Biases and gains: each optional, one axis. */
-static int check_vectors(run_job *job, run_layer_job *m)
+static int check_vectors(run_job *job, const run_layer_job *m)
 {
     const struct {
-        int parameter;
         const char *name;
         run_axis axis;
-    } list[] = {{BQ, "bq", {"heads*dim", (int64_t)m->q.heads * m->q.dim, 0}},
-                {BK, "bk", {"heads*dim", (int64_t)m->k.heads * m->k.dim, 0}},
-                {BV, "bv", {"heads*dim", (int64_t)m->v.heads * m->v.dim, 0}},
-                {BO, "bo", {"out_dim", m->out_dim, 0}},
-                {Q_NORM, "q_norm", {"qk_dim", m->q.dim, 0}},
-                {K_NORM, "k_norm", {"qk_dim", m->q.dim, 0}}};
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+    } list[] = {{"bq", {"heads*dim", (int64_t)m->q.heads * m->q.dim, 0}},
+                {"bk", {"heads*dim", (int64_t)m->k.heads * m->k.dim, 0}},
+                {"bv", {"heads*dim", (int64_t)m->v.heads * m->v.dim, 0}},
+                {"bo", {"out_dim", m->out_dim, 0}},
+                {"q_norm", {"qk_dim", m->q.dim, 0}},
+                {"k_norm", {"qk_dim", m->q.dim, 0}}};
+    for (size_t i = 0; m->plain && i < sizeof list / sizeof list[0]; i++) {
         const ph_tensor *tensor = run_find(job, list[i].name);
-        m->parameter[list[i].parameter] = tensor;
         int rc = tensor ? run_check(job, tensor, RUN_FLOATS, 1, &list[i].axis) : EXIT_OK;
         if (rc) return rc;
     }
-    if (m->parameter[BO] && !m->parameter[WO])
-        return run_missing(job, "wo", "'bo' is there");
+    if (run_find(job, "bo") && !m->wo) return run_missing(job, "wo", "'bo' is there");
     return EXIT_OK;
-}
-
-static int check_dout(run_job *job, run_layer_job *m)
-{
-    const run_axis axes[] = {{"batch", m->common.attn.batch, 0},
-                             {"q_len", m->common.attn.q_len, 0},
-                             {"out_dim", m->out_dim, 0}};
-    m->dout = run_find(job, "dout");
-    m->common.backward = m->dout != NULL;
-    return m->dout ? run_check(job, m->dout, RUN_FLOATS, 3, axes) : EXIT_OK;
 }
 
 /* ---- options ---- */
@@ -221,30 +209,38 @@ static int read_rope(run_job *job, run_layer_job *m)
         cli_quote(text, quote, sizeof quote));
 }
 
-static int check_norm(run_job *job, const run_layer_job *m)
+static int check_norm(run_job *job)
 {
-    if (!job->options->qk_norm && (m->parameter[Q_NORM] || m->parameter[K_NORM]))
-        return cli_fail(
-            EXIT_USAGE,
-            "option --qk-norm is missing, expected because tensor '%s' is there",
-            m->parameter[Q_NORM] ? "q_norm" : "k_norm");
-    if (!job->options->qk_norm) return EXIT_OK;
-    if (!m->parameter[Q_NORM]) return run_missing(job, "q_norm", "--qk-norm is given");
-    if (!m->parameter[K_NORM]) return run_missing(job, "k_norm", "--qk-norm is given");
+    const char *names[2] = {"q_norm", "k_norm"};
+    int wanted = job->options->qk_norm;
+    if (run_variant_is(job, "mla")) return EXIT_OK; /* its q_norm is another one */
+    for (int i = 0; i < 2; i++) {
+        const ph_tensor *gain = run_find(job, names[i]);
+        if (!wanted && gain)
+            return cli_fail(
+                EXIT_USAGE,
+                "option --qk-norm is missing, expected because tensor '%s' is there",
+                names[i]);
+        if (wanted && !gain) return run_missing(job, names[i], "--qk-norm is given");
+    }
     return EXIT_OK;
 }
 
 int run_layer(run_job *job)
 {
     run_layer_job m = {0};
-    int rc = run_check_names(job, "layer mode", run_layer_names);
+    const char *variant = job->options->variant;
+    int rc = run_layer_names_check(job);
     if (!rc) rc = check_x(job, &m);
-    if (!rc) rc = check_matrices(job, &m);
+    if (!rc) rc = run_measure_variant(job, &m);
+    if (!rc && !m.q.heads) rc = check_matrices(job, &m);
+    m.plain = !variant || !strcmp(variant, "mha");
     if (!rc) rc = check_wo(job, &m);
     if (!rc) rc = check_vectors(job, &m);
-    if (!rc) rc = check_dout(job, &m);
+    m.dout = run_find(job, "dout");
+    m.common.backward = m.dout != NULL;
     if (!rc) rc = read_rope(job, &m);
-    if (!rc) rc = check_norm(job, &m);
+    if (!rc) rc = check_norm(job);
     if (!rc) rc = run_read_common(job, &m.common);
     if (!rc) rc = run_layer_call(job, &m);
     return rc;

@@ -99,6 +99,17 @@ PH_API const ph_param *ph_layer_param(const ph_layer *layer, int i);
    index on, are ph_layer_weights.extra. */
 PH_API int ph_layer_named(const ph_layer *layer);
 
+/* What a layer became; a variant may make something else of the description. */
+typedef struct ph_layer_info {
+    const ph_attn *attn; /* what attention computes: sizes of lse, gate, weights */
+    int heads, dim;      /* of a token in ph_layer_args.heads: what wo multiplies */
+    int out_dim;         /* columns of out */
+    int gates;           /* 1: it can give ph_layer_args.gate_out */
+    int balances;        /* 1: and balance_loss */
+} ph_layer_info;
+
+PH_API ph_layer_info ph_layer_about(const ph_layer *layer);
+
 /* Numbers in each cache of a layer with cache 1. They lie as attention reads them: k and
    v (batch, heads, kv_len, dim), unless the variant says otherwise. 0: there is none. */
 typedef struct ph_layer_caches {
@@ -124,7 +135,8 @@ typedef struct ph_layer_args {
     const void *x;      /* (batch, q_len, model_dim) */
     const void *memory; /* (batch, kv_len, memory_dim), where the layer has one */
     void *out;          /* (batch, q_len, out_dim) */
-    float *heads;       /* (batch, q_len, q_heads, v_dim) before wo, or NULL */
+    float *heads;       /* (batch, q_len, q_heads, v_dim) before wo, or NULL; see
+                           ph_layer_about */
 
     ph_args attn; /* bias, visible, gate, sink, alibi, q_lens, kv_lens, look, seed, and
                      lse where wanted; the others stay NULL, with a cache kv_lens too */

@@ -347,6 +347,17 @@ int ph_layer_named(const ph_layer *layer)
     return layer->named;
 }
 
+ph_layer_info ph_layer_about(const ph_layer *layer)
+{
+    const ph_shape *s = &layer->shape;
+    return (ph_layer_info){.attn = &s->attn,
+                           .heads = s->out_heads,
+                           .dim = s->out_dim,
+                           .out_dim = layer->out_cols,
+                           .gates = s->makes_gate,
+                           .balances = s->routes};
+}
+
 ph_layer_caches ph_layer_cache(const ph_layer *layer)
 {
     const ph_shape *s = &layer->shape;
