@@ -4,7 +4,7 @@
  *     run_layer.c          finds, checks and measures its tensors and options
  *     run_layer_variant.c  the same where a variant has other tensors
  *     run_layer_call.c     makes a ph_layer of it, runs it
- *     run_layer_params.c   its parameters, by the list of the library, and their gradients
+ *     run_layer_params.c   its parameters, by the list of the library; gradients
  */
 #ifndef PH_CLI_RUN_LAYER_H
 #define PH_CLI_RUN_LAYER_H

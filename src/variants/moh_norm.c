@@ -7,17 +7,18 @@
  *
  * q is as attention sees it; turning it by position does not change its length. The way
  * back is straight through: the gradient of a gate that is on is taken for that of
- * p = softmax(z). With m the mean of n and u = sd + 1e-6:
+ * p = softmax(z). With u = sd + 1e-6, y = (n - mean) / sd and c = sum(dz y) / (E-1):
  *
- *     dn_e = dz_e / u - sum(dz n) / u^2 * (n_e - m) / ((E-1) sd)      dq += dn_e q / n_e
+ *     dn = (dz - c y + c y 1e-6/u) / u        dq += dn q / n
  *
- * sd = 0 and n_e = 0 give 0 there, not NaN.
+ * sd = 0 and n = 0 give 0 there, not NaN. It runs in double: with E = 2 dz and c y all
+ * but cancel.
  */
 #include <math.h>
 
 #include "variants/route.h"
 
-enum { NORMS }; /* spare: (rows, E) n */
+#define UNIT 1e-6 /* added to the deviation */
 
 static const ph_route *route_of(const ph_kind_call *c)
 {
@@ -27,19 +28,7 @@ static const ph_route *route_of(const ph_kind_call *c)
 static ph_status shape(ph_shape *s, const char *options)
 {
     ph_route *r = (ph_route *)s->state;
-    PH_TRY(ph_route_shape(s, "moh-norm", options, 0, r));
-    s->spare[NORMS] = s->spare[PH_ROUTE_P];
-    return PH_OK;
-}
-
-/* Mean and deviation of the norms of a token. */
-static void measure(const float *n, int count, double *mean, double *deviation)
-{
-    double sum = 0, squares = 0;
-    for (int e = 0; e < count; e++) sum += n[e];
-    *mean = sum / count;
-    for (int e = 0; e < count; e++) squares += (n[e] - *mean) * (n[e] - *mean);
-    *deviation = count > 1 ? sqrt(squares / (count - 1)) : 0;
+    return ph_route_shape(s, "moh-norm", options, 0, r);
 }
 
 static const float *query_of(const ph_kind_call *c, int row, int e)
@@ -48,20 +37,32 @@ static const float *query_of(const ph_kind_call *c, int row, int e)
     return c->q + ((int64_t)row * a->q_heads + route_of(c)->shared + e) * a->qk_dim;
 }
 
+/* Norms of the routed queries of a token, their mean and deviation. */
+static void measure(const ph_kind_call *c, int row, double *n, double *mean,
+                    double *deviation)
+{
+    int count = route_of(c)->routed;
+    double sum = 0, squares = 0;
+    for (int e = 0; e < count; e++) {
+        const float *q = query_of(c, row, e);
+        n[e] = 0;
+        for (int d = 0; d < c->shape->attn.qk_dim; d++) n[e] += (double)q[d] * q[d];
+        n[e] = sqrt(n[e]);
+        sum += n[e];
+    }
+    *mean = count ? sum / count : 0;
+    for (int e = 0; e < count; e++) squares += (n[e] - *mean) * (n[e] - *mean);
+    *deviation = count > 1 ? sqrt(squares / (count - 1)) : 0;
+}
+
 static void open_token(ph_kind_call *c, int row, int b, int t)
 {
     const ph_route *r = route_of(c);
-    float *n = c->spare[NORMS] + (int64_t)row * r->routed, z[PH_ROUTE_MOST];
     const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
-    double mean, deviation;
-    for (int e = 0; e < r->routed; e++) {
-        const float *q = query_of(c, row, e);
-        double sum = 0;
-        for (int d = 0; d < c->shape->attn.qk_dim; d++) sum += (double)q[d] * q[d];
-        n[e] = (float)sqrt(sum);
-    }
-    measure(n, ph_max(r->routed, 1), &mean, &deviation);
-    for (int e = 0; e < r->routed; e++) z[e] = (float)(n[e] / (deviation + 1e-6));
+    double n[PH_ROUTE_MOST], mean, deviation;
+    float z[PH_ROUTE_MOST];
+    measure(c, row, n, &mean, &deviation);
+    for (int e = 0; e < r->routed; e++) z[e] = (float)(n[e] / (deviation + UNIT));
     ph_route_token(c, r, row, z);
     for (int h = 0; h < c->shape->attn.q_heads; h++)
         c->gate[ph_gate_at(c, b, h, t)] = h < r->shared ? 1 : on[h - r->shared];
@@ -75,36 +76,38 @@ static void before(ph_kind_call *c)
 
 /* ---- and back ---------------------------------------------------------------------- */
 
-/* dz of a token, straight through its gates. */
-static void straight_through(const ph_kind_call *c, int row, int b, int t, float *dz)
+/* dz of a token, straight through its gates and from the balance loss; sums to 0. */
+static void logits_back(const ph_kind_call *c, int row, int b, int t, double *dz)
 {
     const ph_route *r = route_of(c);
     const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
     const float *p = c->spare[PH_ROUTE_P] + (int64_t)row * r->routed;
-    float dp[PH_ROUTE_MOST];
-    for (int e = 0; e < r->routed; e++)
-        dp[e] = on[e] * c->dgate[ph_gate_at(c, b, r->shared + e, t)];
-    ph_softmax_back(r->routed, p, dp, 1, dz);
-    ph_route_balance(c, r, row, dz);
+    const float *share = c->spare[PH_ROUTE_SHARE];
+    double weight = (double)c->args->balance * r->routed / share[r->routed];
+    double mass = 0, mean = 0;
+    for (int e = 0; e < r->routed; e++) {
+        dz[e] = weight * share[e]; /* dp for now */
+        if (on[e] != 0) dz[e] += c->dgate[ph_gate_at(c, b, r->shared + e, t)];
+        mass += p[e], mean += p[e] * dz[e];
+    }
+    for (int e = 0; e < r->routed; e++) dz[e] = p[e] * (dz[e] - mean / mass);
 }
 
 static void open_token_back(ph_kind_call *c, int row, int b, int t)
 {
-    const ph_route *r = route_of(c);
-    const ph_attn *a = &c->shape->attn;
-    const float *n = c->spare[NORMS] + (int64_t)row * r->routed;
-    float dz[PH_ROUTE_MOST];
-    double mean, deviation, sum = 0;
-    straight_through(c, row, b, t, dz);
-    measure(n, r->routed, &mean, &deviation);
-    double unit = deviation + 1e-6, spread = (r->routed - 1) * deviation;
-    for (int e = 0; e < r->routed; e++) sum += (double)dz[e] * n[e];
-    for (int e = 0; e < r->routed; e++) {
-        double dn = dz[e] / unit;
-        if (spread > 0) dn -= sum / (unit * unit) * (n[e] - mean) / spread;
+    int count = route_of(c)->routed;
+    double n[PH_ROUTE_MOST], dz[PH_ROUTE_MOST], mean, deviation, sum = 0;
+    logits_back(c, row, b, t, dz);
+    measure(c, row, n, &mean, &deviation);
+    double unit = deviation + UNIT;
+    for (int e = 0; e < count && deviation > 0; e++)
+        sum += dz[e] * (n[e] - mean) / deviation / (count - 1);
+    for (int e = 0; e < count; e++) {
+        double y = deviation > 0 ? sum * (n[e] - mean) / deviation : 0;
+        double dn = (dz[e] - y + y * (UNIT / unit)) / unit;
         const float *q = query_of(c, row, e);
         float *dq = c->dq + (q - c->q), factor = (float)(dn / (n[e] + 1e-12));
-        for (int d = 0; d < a->qk_dim; d++) dq[d] += factor * q[d];
+        for (int d = 0; d < c->shape->attn.qk_dim; d++) dq[d] += factor * q[d];
     }
 }
 
