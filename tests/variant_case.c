@@ -64,6 +64,27 @@ double *variant_put(variant_case *c, const char *name, double size, int n0, int 
     return to;
 }
 
+void *variant_encode(const bag_tensor *t, ph_type type)
+{
+    int count = bag_size(t);
+    float *wide = malloc(((size_t)count + 1) * sizeof *wide);
+    char *to = calloc((size_t)count + 1, 4);
+    for (int i = 0; i < count; i++) {
+        wide[i] = (float)t->data[i];
+        if (type == PH_TYPE_BOOL) to[i] = t->data[i] != 0;
+        if (type == PH_TYPE_I32) ((int32_t *)(void *)to)[i] = (int32_t)t->data[i];
+    }
+    ph_tensor from = {.type = PH_TYPE_F32,
+                      .rank = 1,
+                      .shape = {(size_t)count},
+                      .data = wide,
+                      .bytes = (size_t)count * 4};
+    if (type == PH_TYPE_F32) memcpy(to, wide, (size_t)count * 4);
+    if (type == PH_TYPE_F16 || type == PH_TYPE_BF16) ph_tensor_convert(&from, type, to);
+    free(wide);
+    return to;
+}
+
 /* ---- parameters of the variants ---------------------------------------------------- */
 
 static void put_talking(variant_case *c)

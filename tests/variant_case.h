@@ -50,6 +50,9 @@ int variant_is(const char *spec, const char *name);
 /* The type of a tensor of that name in IN (and of its gradient in OUT). */
 ph_type variant_type(const variant_case *c, const char *name);
 
+/* The bytes of a tensor as a file of that type has them; release them with free. */
+void *variant_encode(const bag_tensor *t, ph_type type);
+
 /* The command line's words for the options. */
 void variant_words(const variant_case *c, char *words, size_t size);
 

@@ -9,7 +9,8 @@
  *
  * size  the largest element of the tensor
  * Y     how far the noisy oracle strays in the tensor, the larger of two draws
- * F     3 forward, 4 for gradients, of which only some elements are looked at
+ * F     3 forward, 6 for gradients: they add up over tokens and keys, in sums that the
+ *       noisy oracle does not round, and Y comes from some of their elements only
  * U     4: a few units in the last place, for the cases where the draws are lucky
  * peak  the largest score: its rounding alone moves a weight by 2^-24 peak
  *
