@@ -58,6 +58,9 @@ LINK_EXE := -pie
 LINK_SO  := -Wl,-z,defs
 endif
 $(BUILD)/obj/src/kernels/%.o: HARDEN := -U_FORTIFY_SOURCE -fno-stack-protector
+# Loops the compiler is to turn into vectors: it need not care for errno and for exception
+# flags, which nobody reads. Neither changes a result.
+$(BUILD)/obj/src/model/spans%.o: C += -fno-math-errno -fno-trapping-math
 ifneq ($(filter -Ofast -ffast-math -funsafe-math-optimizations,$(CFLAGS) $(CPPFLAGS) $(CC)),)
 $(error flags that change floating-point arithmetic break the promise of same bits)
 endif

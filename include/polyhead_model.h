@@ -1,0 +1,202 @@
+/*
+ * polyhead_model.h - Transformers around the layer: make, read, train, look, generate
+ *
+ *     ph_model_create    a new model from a configuration              -> ph_model
+ *     ph_model_read      one from a file; ph_model_embedded: the one in the library
+ *     ph_reading_create  run it on a text with everything open to view  -> ph_reading
+ *     ph_trainer_create  train one by a recipe                         -> ph_trainer
+ *     ph_generate        continue or translate a text
+ *
+ * The rules of polyhead.h hold here too. A model's parameters lie in one block of floats
+ * with named views; a file holds them as safetensors, with configuration and vocabulary
+ * in its metadata. Same bits for any number of threads.
+ *
+ * A stack is a list of sublayers f with residual connections and norms:
+ *
+ *     PH_NORM_BEFORE  x = x + f(norm(x)), a last norm at the end of the stack
+ *     PH_NORM_AFTER   x = norm(x + f(x))
+ *
+ * Embeddings are multiplied by sqrt(model_dim). Dropout acts on embeddings, attention
+ * weights, activations of the feed-forward layers and the output of every sublayer.
+ */
+#ifndef POLYHEAD_MODEL_H
+#define POLYHEAD_MODEL_H
+
+#include "polyhead.h"
+#include "polyhead_io.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- configuration ----------------------------------------------------------------- */
+
+typedef enum ph_arch {
+    PH_ARCH_ENCODER = 0, /* points from every word to the word it belongs to */
+    PH_ARCH_DECODER,     /* next token */
+    PH_ARCH_BOTH         /* encoder and decoder: text to text, one vocabulary */
+} ph_arch;
+
+typedef enum ph_place { PH_NORM_BEFORE = 0, PH_NORM_AFTER } ph_place;
+typedef enum ph_norms { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norms;
+typedef enum ph_activation {
+    PH_GELU = 0, /* tanh form */
+    PH_RELU,
+    PH_SWIGLU /* silu(x w1) * (x w2): the first matrix has twice the columns */
+} ph_activation;
+
+typedef enum ph_positions {
+    PH_POS_SINUSOIDAL = 0,
+    PH_POS_LEARNED,
+    PH_POS_ROPE,
+    PH_POS_ALIBI,
+    PH_POS_NONE
+} ph_positions;
+
+enum { PH_VARIANT_TEXT = 256 };
+
+typedef struct ph_config {
+    ph_arch arch;
+    int vocab;          /* tokens; 0: as many as the vocabulary has */
+    int layers;         /* of each stack */
+    int decoder_layers; /* of the decoder; 0: layers */
+    int model_dim;
+    int heads, kv_heads; /* kv_heads 0: heads */
+    int head_dim;        /* 0: model_dim / heads */
+    int ff_dim;          /* 0: 4 * model_dim */
+    int max_len;         /* longest text in tokens */
+    ph_place norm_place;
+    ph_norms norm;
+    ph_activation activation;
+    ph_positions positions;
+    int untied;       /* 1: the output has a matrix of its own, not the embeddings */
+    int no_bias;      /* 1: projections and feed-forward layers without biases */
+    int depth_scaled; /* 1: matrices of layer l start smaller by 1/sqrt(l) */
+    float dropout;
+    char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
+                                      between: one per layer, the last for the rest */
+} ph_config;
+
+/* JSON text with every field, like snprintf. */
+PH_API int ph_config_print(const ph_config *config, char *text, size_t size);
+
+/* ---- models ------------------------------------------------------------------------ */
+
+typedef struct ph_model ph_model;
+
+/* How text becomes tokens. Four come first in every vocabulary: <pad> <s> </s> <unk>. */
+typedef enum ph_split {
+    PH_SPLIT_WORDS = 0, /* blanks and punctuation; where words stand without blanks
+                           between (Chinese), the longest known word */
+    PH_SPLIT_CHARS,     /* characters */
+    PH_SPLIT_BYTES      /* 256 of them, no list needed */
+} ph_split;
+
+enum { PH_TOKEN_PAD = 0, PH_TOKEN_START, PH_TOKEN_END, PH_TOKEN_UNKNOWN, PH_TOKEN_FIRST };
+
+/* New parameters from the seed. tokens: `count` texts that follow the first four (copied);
+   NULL: the model has no vocabulary and config.vocab counts. */
+PH_API ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
+                                 ph_split split, const char *const *tokens, int count,
+                                 uint64_t seed);
+PH_API ph_status ph_model_read(ph_model **out, ph_ctx *ctx, const char *path);
+PH_API ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx); /* trained: pronouns */
+PH_API ph_status ph_model_write(const ph_model *model, const char *path);
+PH_API void ph_model_free(ph_model *model); /* accepts NULL; what uses it goes first */
+
+PH_API const ph_config *ph_model_config(const ph_model *model); /* defaults filled in */
+
+/* The i-th parameter, or NULL after the last. data may be written to through
+   ph_model_block. */
+PH_API const ph_tensor *ph_model_tensor(const ph_model *model, int i);
+PH_API float *ph_model_block(ph_model *model, size_t *floats); /* all parameters */
+PH_API int64_t ph_model_parameters(const ph_model *model);     /* how many numbers */
+
+/* ---- text -------------------------------------------------------------------------- */
+
+typedef struct ph_word {
+    int token;
+    int start, length; /* bytes in the text */
+} ph_word;
+
+/* Splits text: up to `room` words are stored, *count says how many there are. */
+PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word *words,
+                                int room, int *count);
+
+/* The text of a token; "" where there is none. Lives as long as the model. */
+PH_API const char *ph_model_token(const ph_model *model, int token);
+PH_API ph_split ph_model_splits(const ph_model *model);
+
+/* ---- looking inside: a model run on one text --------------------------------------- */
+
+typedef struct ph_reading ph_reading;
+
+typedef enum ph_site_kind {
+    PH_SITE_SELF = 0, /* encoder or decoder self-attention */
+    PH_SITE_CROSS,    /* decoder to encoder */
+    PH_SITE_LINK      /* the pointer at the end of an encoder: heads whose weights are
+                         the answer; mixed per word by a gate, see ph_reading_links */
+} ph_site_kind;
+
+/* One place where heads attend. */
+typedef struct ph_site {
+    const char *name; /* "encoder.0.self", "decoder.1.cross", "links" */
+    ph_site_kind kind;
+    int decoder;        /* 1: queries come from the decoder's text */
+    int layer;          /* within its stack, from 0 */
+    int heads, kv_heads;
+    int q_len, kv_len;  /* words of the texts */
+    int qk_dim, v_dim;  /* of one head; v_dim 0: no values (PH_SITE_LINK) */
+    const char *variant;
+} ph_site;
+
+/* What becomes of a head. */
+typedef enum ph_ablation {
+    PH_HEAD_ON = 0,
+    PH_HEAD_ZERO, /* its output is 0 */
+    PH_HEAD_MEAN  /* every word gets the mean of its outputs over the words */
+} ph_ablation;
+
+/* Splits text and runs the model on it. target: the decoder's text of an
+   encoder-decoder model, NULL: what the model generates for it, at most max_len. The
+   model must outlive the reading. Text without a word, or too long, is refused. */
+PH_API ph_status ph_reading_create(ph_reading **out, const ph_model *model,
+                                   const char *text, const char *target);
+PH_API void ph_reading_free(ph_reading *reading); /* accepts NULL */
+
+/* The tokens the stacks saw, start and end marks included: decoder 0 of the encoder (or
+   the only stack), 1 of the decoder of an encoder-decoder. start and length count bytes
+   in the text; length 0: a mark. NULL beyond the last. */
+PH_API const ph_word *ph_reading_word(const ph_reading *reading, int decoder, int i);
+PH_API int ph_reading_length(const ph_reading *reading, int decoder);
+
+/* The i-th place, or NULL after the last. */
+PH_API const ph_site *ph_reading_site(const ph_reading *reading, int i);
+
+/* Weights of a place as ph_look gives them, batch 1; fields of `at` as there. */
+PH_API ph_status ph_reading_look(const ph_reading *reading, int site,
+                                 const ph_look_at *at);
+
+/* Vectors of one head as attention sees them (after norm and rotation): q (q_len,
+   qk_dim), k (kv_len, qk_dim), v (kv_len, v_dim), out (q_len, v_dim) what it gave, after
+   ablation. Each may be NULL. */
+PH_API ph_status ph_reading_vectors(const ph_reading *reading, int site, int head,
+                                    float *q, float *k, float *v, float *out);
+
+/* Runs again with heads changed: ablation holds one ph_ablation for each head of each
+   place, in order (PH_SITE_LINK included); NULL: all on. frozen 1: the weights of every
+   place stay those of the first run and only values move, so that the effect through
+   later patterns is left out. */
+PH_API ph_status ph_reading_run(ph_reading *reading, const uint8_t *ablation, int frozen);
+
+/* Encoder: p (q_len, q_len), row i says how likely word i belongs to each word. mix
+   (q_len, heads): how much each link head counts for word i. Either may be NULL. */
+PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mix);
+
+/* Decoders: log-probabilities (words, vocab) of the token after each word. */
+PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

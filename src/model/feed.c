@@ -1,0 +1,147 @@
+/*
+ * feed.c - a feed-forward sublayer of a pass: y = f(a w1 + b1) w2 + b2, and da from dy.
+ */
+#include <string.h>
+
+#include "base/rng.h"
+#include "kernels/kernels.h"
+#include "model/pass.h"
+
+enum { CHUNK = 16, PIECE = 256 }; /* rows of an item, columns at once */
+
+typedef struct job {
+    const ph_pass *p;
+    const ph_side *side;
+    const ph_act *act;
+    int back;
+    uint64_t stream; /* of dropout */
+} job;
+
+typedef struct weights {
+    float *w1, *w2, *b1, *b2; /* biases may be NULL */
+} weights;
+
+static weights weights_of(const ph_model *m, const ph_sub *sub, float *block)
+{
+    const ph_param *p = &m->params[sub->first];
+    weights w = {.w1 = block + p[0].at, .w2 = block + p[1].at};
+    if (!m->config.no_bias) w.b1 = block + p[2].at, w.b2 = block + p[3].at;
+    return w;
+}
+
+static int wide(const ph_config *c)
+{
+    return c->activation == PH_SWIGLU ? 2 * c->ff_dim : c->ff_dim;
+}
+
+/* ---- the activation ---------------------------------------------------------------- */
+
+static const float *factors(const job *j, int row, int c, int n, float *room)
+{
+    const ph_model *m = j->p->model;
+    float rate = j->p->shape.backward ? m->config.dropout : 0;
+    if (rate == 0) return NULL;
+    uint64_t key = ph_rng_key(j->p->seed, j->stream, (uint64_t)row, 0);
+    m->ctx->kernels->dropout(n, room, key, (uint32_t)c, (uint32_t)(rate * 4294967296.0),
+                             1.0f / (1.0f - rate));
+    return room;
+}
+
+static void curve_piece(const job *j, int row, int c, int n)
+{
+    const ph_config *config = &j->p->model->config;
+    const ph_spans *f = j->p->model->spans;
+    size_t ff = (size_t)config->ff_dim, at = (size_t)row * ff + (size_t)c;
+    float *h = j->act->h + (size_t)row * (size_t)wide(config) + c, *w = h + ff;
+    float room[PIECE], dh[PIECE], dw[PIECE];
+    const float *drop = factors(j, row, c, n, room);
+    if (!j->back) {
+        f->curve((ph_curve)config->activation, n, h, w, j->act->g + at);
+        if (drop) f->times(n, j->act->g + at, drop);
+        return;
+    }
+    if (drop) f->times(n, j->p->dg + at, drop);
+    f->curve_back((ph_curve)config->activation, n, h, w, j->p->dg + at, dh, dw);
+    memcpy(h, dh, (size_t)n * sizeof *h);
+    if (config->activation == PH_SWIGLU) memcpy(w, dw, (size_t)n * sizeof *w);
+}
+
+static void curve_item(void *arg, int lane, int index)
+{
+    const job *j = arg;
+    int ff = j->p->model->config.ff_dim;
+    (void)lane;
+    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->side->rows); r++)
+        for (int c = 0; c < ff; c += PIECE) curve_piece(j, r, c, ph_min(PIECE, ff - c));
+}
+
+/* Forward: g from h. Backward: h becomes its gradient. */
+static void curve(ph_pass *p, const ph_side *side, int sub, int back)
+{
+    job j = {.p = p, .side = side, .act = &side->acts[sub], .back = back};
+    j.stream = ph_drop_stream(PH_DROP_FEED, side, sub);
+    ph_ctx_run(p->model->ctx, ph_div_up(side->rows, CHUNK), curve_item, &j);
+}
+
+/* ---- products ---------------------------------------------------------------------- */
+
+/* y = x w + b */
+static ph_gemm product(int rows, int in, int out, const float *x, const float *w,
+                       const float *b, float *y)
+{
+    ph_gemm g = {.m = rows, .n = out, .k = in, .a = x, .a_row = in, .a_col = 1};
+    g.b = w, g.b_row = out, g.b_col = 1, g.c = y, g.c_row = out, g.bias = b;
+    return g;
+}
+
+/* dx = dy w^T */
+static ph_gemm product_dx(int rows, int in, int out, const float *dy, const float *w,
+                          float *dx)
+{
+    ph_gemm g = {.m = rows, .n = in, .k = out, .a = dy, .a_row = out, .a_col = 1};
+    g.b = w, g.b_row = 1, g.b_col = out, g.c = dx, g.c_row = in;
+    return g;
+}
+
+/* dw = x^T dy */
+static ph_gemm product_dw(int rows, int in, int out, const float *x, const float *dy,
+                          float *dw)
+{
+    ph_gemm g = {.m = in, .n = out, .k = rows, .a = x, .a_row = 1, .a_col = in};
+    g.b = dy, g.b_row = out, g.b_col = 1, g.c = dw, g.c_row = out;
+    return g;
+}
+
+ph_status ph_feed(ph_pass *p, int number, int sub)
+{
+    const ph_side *side = &p->sides[number];
+    const ph_act *act = &side->acts[sub];
+    const ph_config *c = &p->model->config;
+    weights w = weights_of(p->model, &side->stack->subs[sub], (float *)p->block);
+    ph_gemm first =
+        product(side->rows, c->model_dim, wide(c), act->a, w.w1, w.b1, act->h);
+    ph_gemm second =
+        product(side->rows, c->ff_dim, c->model_dim, act->g, w.w2, w.b2, p->y);
+    PH_TRY(ph_model_multiply(p->model->ctx, &first, 1));
+    curve(p, side, sub, 0);
+    return ph_model_multiply(p->model->ctx, &second, 1);
+}
+
+ph_status ph_feed_back(ph_pass *p, int number, int sub)
+{
+    const ph_side *side = &p->sides[number];
+    const ph_act *act = &side->acts[sub];
+    const ph_config *c = &p->model->config;
+    int rows = side->rows, dim = c->model_dim, ff = c->ff_dim;
+    weights w = weights_of(p->model, &side->stack->subs[sub], (float *)p->block);
+    weights d = weights_of(p->model, &side->stack->subs[sub], p->grads);
+    ph_gemm second[3] = {product_dx(rows, ff, dim, p->dy, w.w2, p->dg),
+                         product_dw(rows, ff, dim, act->g, p->dy, d.w2)};
+    ph_gemm first[3] = {product_dx(rows, dim, wide(c), act->h, w.w1, p->da),
+                        product_dw(rows, dim, wide(c), act->a, act->h, d.w1)};
+    if (d.b2) second[2] = ph_layer_sum(rows, dim, p->ones, p->dy, d.b2);
+    if (d.b1) first[2] = ph_layer_sum(rows, wide(c), p->ones, act->h, d.b1);
+    PH_TRY(ph_model_multiply(p->model->ctx, second, d.b2 ? 3 : 2));
+    curve(p, side, sub, 1);
+    return ph_model_multiply(p->model->ctx, first, d.b1 ? 3 : 2);
+}

@@ -1,0 +1,193 @@
+/*
+ * links.c - the output of an encoder: from every word to the word it belongs to.
+ *
+ *     q = x wq    k = x wk    A_h = softmax_j( q_h[i].k_h[j] / sqrt(head_dim) )
+ *     mix[i] = softmax_h( x[i] gate )         p[i][j] = sum_h mix[i][h] A_h[i][j]
+ *     loss = -log p[i][label of i]
+ *
+ * A mixture of heads, not a sum of scores: each kind of link finds a head that serves it,
+ * so heads take on roles that can be read off their weights. The attention engine does
+ * the work: with values that are one-hot places its output is the weights themselves.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/pass.h"
+
+ph_status ph_links_create(ph_pass *p)
+{
+    const ph_config *c = &p->model->config;
+    const ph_side *side = &p->sides[0];
+    int64_t wide = (int64_t)c->heads * c->head_dim, len = side->len;
+    ph_strides in = {len * wide, c->head_dim, wide};
+    ph_attn attn = {.batch = p->shape.batch,
+                    .q_heads = c->heads,
+                    .v_heads = 1,
+                    .q_len = side->len,
+                    .kv_len = side->len,
+                    .qk_dim = c->head_dim,
+                    .v_dim = side->len,
+                    .q = in,
+                    .k = in,
+                    .out = {len * c->heads * len, len, c->heads * len},
+                    .backward = p->shape.backward};
+    return ph_plan_create(&p->links->plan, p->model->ctx, &attn);
+}
+
+void ph_links_lay(ph_pass *p, ph_arena *arena)
+{
+    const ph_config *c = &p->model->config;
+    const ph_side *side = &p->sides[0];
+    size_t rows = (size_t)side->rows, len = (size_t)side->len, heads = (size_t)c->heads;
+    size_t wide = heads * (size_t)c->head_dim;
+    ph_links *l = ph_arena_take(arena, sizeof *l), part = {0};
+    part.q = ph_arena_floats(arena, rows * wide);
+    part.k = ph_arena_floats(arena, rows * wide);
+    part.places = ph_arena_floats(arena, rows * len);
+    part.weights = ph_arena_floats(arena, rows * heads * len);
+    part.lse = ph_arena_floats(arena, rows * heads);
+    part.mix = ph_arena_floats(arena, rows * heads);
+    part.p = ph_arena_floats(arena, rows * len);
+    if (p->shape.backward) {
+        part.dq = ph_arena_floats(arena, rows * wide);
+        part.dk = ph_arena_floats(arena, rows * wide);
+        part.dweights = ph_arena_floats(arena, rows * heads * len);
+        part.dmix = ph_arena_floats(arena, rows * heads);
+    }
+    p->links = l;
+    if (!l) return;
+    *l = part;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < len; j++) l->places[r * len + j] = r % len == j;
+}
+
+static ph_args args_of(const ph_pass *p)
+{
+    const ph_links *l = p->links;
+    return (ph_args){.q = l->q,
+                     .k = l->k,
+                     .v = l->places,
+                     .out = l->weights,
+                     .lse = l->lse,
+                     .gate = l->gate,
+                     .kv_lens = p->batch.source_lens};
+}
+
+/* ---- forward ----------------------------------------------------------------------- */
+
+static void mix_row(const ph_pass *p, int row)
+{
+    const ph_links *l = p->links;
+    const ph_spans *f = p->model->spans;
+    int heads = p->model->config.heads, len = p->sides[0].len;
+    float *mix = l->mix + (size_t)row * heads, *out = l->p + (size_t)row * len;
+    const float *weights = l->weights + (size_t)row * heads * len;
+    f->softmax(heads, mix);
+    memset(out, 0, (size_t)len * sizeof *out);
+    for (int h = 0; h < heads; h++)
+        f->add_scaled(len, mix[h], weights + (size_t)h * len, out);
+}
+
+static void mix_item(void *arg, int lane, int index)
+{
+    const ph_pass *p = arg;
+    int len = p->sides[0].len;
+    (void)lane;
+    for (int t = 0; t < len; t++) mix_row(p, index * len + t);
+}
+
+static ph_gemm product(const ph_pass *p, int which, float *y)
+{
+    const ph_param *w = &p->model->params[p->model->links + which];
+    ph_gemm g = {.m = p->sides[0].rows, .n = w->dims[1], .k = w->dims[0]};
+    g.a = ph_pass_output(p), g.a_row = g.k, g.a_col = 1, g.same_a = which > 0;
+    g.b = p->block + w->at, g.b_row = g.n, g.b_col = 1;
+    g.c = y, g.c_row = g.n;
+    return g;
+}
+
+ph_status ph_links_forward(ph_pass *p)
+{
+    ph_links *l = p->links;
+    ph_gemm list[3] = {product(p, 0, l->q), product(p, 1, l->k), product(p, 2, l->mix)};
+    ph_args args = args_of(p);
+    PH_TRY(ph_model_multiply(p->model->ctx, list, 3));
+    PH_TRY(ph_forward(l->plan, &args));
+    ph_ctx_run(p->model->ctx, p->shape.batch, mix_item, p);
+    return PH_OK;
+}
+
+/* ---- loss -------------------------------------------------------------------------- */
+
+/* Gradients of one row's weights and mix; returns its loss. */
+static float loss_row(const ph_pass *p, int row, float scale)
+{
+    const ph_links *l = p->links;
+    int heads = p->model->config.heads, len = p->sides[0].len;
+    int label = p->batch.labels[row];
+    const float *mix = l->mix + (size_t)row * heads;
+    const float *weights = l->weights + (size_t)row * heads * len;
+    float found = label < 0 ? 1 : l->p[(size_t)row * len + label];
+    float floor = 1e-12f, sum = 0; /* a lost row still gets a direction */
+    float slope = label < 0 ? 0 : -scale / (found > floor ? found : floor);
+    if (!p->shape.backward) return -logf(found > floor ? found : floor);
+    float *dw = l->dweights + (size_t)row * heads * len;
+    float *dmix = l->dmix + (size_t)row * heads;
+    memset(dw, 0, (size_t)heads * len * sizeof *dw);
+    memset(dmix, 0, (size_t)heads * sizeof *dmix);
+    if (label < 0) return 0;
+    for (int h = 0; h < heads; h++) {
+        dw[h * len + label] = slope * mix[h];
+        dmix[h] = slope * weights[h * len + label];
+        sum += mix[h] * dmix[h];
+    }
+    for (int h = 0; h < heads; h++) dmix[h] = mix[h] * (dmix[h] - sum);
+    return -logf(found > floor ? found : floor);
+}
+
+ph_status ph_links_loss(ph_pass *p, float scale, double *loss)
+{
+    *loss = 0;
+    for (int r = 0; r < p->sides[0].rows; r++) *loss += loss_row(p, r, scale);
+    return PH_OK;
+}
+
+/* ---- backward ---------------------------------------------------------------------- */
+
+/* da (+)= dy w^T */
+static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
+{
+    const ph_param *w = &p->model->params[p->model->links + which];
+    ph_gemm g = {.m = p->sides[0].rows, .n = w->dims[0], .k = w->dims[1]};
+    g.a = dy, g.a_row = g.k, g.a_col = 1;
+    g.b = p->block + w->at, g.b_row = 1, g.b_col = g.k;
+    g.c = p->da, g.c_row = g.n, g.add = which > 0;
+    return g;
+}
+
+static ph_gemm product_dw(const ph_pass *p, int which, const float *dy)
+{
+    const ph_param *w = &p->model->params[p->model->links + which];
+    ph_gemm g = {.m = w->dims[0], .n = w->dims[1], .k = p->sides[0].rows};
+    g.a = ph_pass_output(p), g.a_row = 1, g.a_col = g.m, g.same_a = which > 0;
+    g.b = dy, g.b_row = g.n, g.b_col = 1;
+    g.c = p->grads + w->at, g.c_row = g.n;
+    return g;
+}
+
+ph_status ph_links_back(ph_pass *p)
+{
+    ph_links *l = p->links;
+    ph_args args = args_of(p);
+    ph_grads grads = {.dout = l->dweights, .dq = l->dq, .dk = l->dk};
+    PH_TRY(ph_backward(l->plan, &args, &grads));
+    const float *dy[3] = {l->dq, l->dk, l->dmix};
+    ph_gemm dw[3] = {product_dw(p, 0, dy[0]), product_dw(p, 1, dy[1]),
+                     product_dw(p, 2, dy[2])};
+    PH_TRY(ph_model_multiply(p->model->ctx, dw, 3));
+    for (int i = 0; i < 3; i++) {
+        ph_gemm dx = product_dx(p, i, dy[i]);
+        PH_TRY(ph_model_multiply(p->model->ctx, &dx, 1));
+    }
+    return PH_OK;
+}

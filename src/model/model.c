@@ -1,0 +1,423 @@
+/*
+ * model.c - what a model consists of: its sublayers, its parameters, their first values.
+ *
+ * Parameters are listed in the order in which text meets them. In the block matrices come
+ * first and vectors after them, so that weight decay acts on one stretch. The order of
+ * one sublayer:
+ *
+ *     attention     wq wk wv wo, then bq bk bv bo
+ *     feed-forward  w1 w2, then b1 b2
+ *
+ * First values: embeddings N(0, 1/model_dim); matrices uniform in +-sqrt(6 / (in + out)),
+ * with depth_scaled divided by sqrt(layer); biases 0, gains 1. Number n of parameter p
+ * comes from the counter generator at (seed, p, n), so values do not depend on order.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/size.h"
+#include "model/model.h"
+
+enum { SUB_PARAMS = 10, MODEL_PARAMS = 16 }; /* at most; norms counted with their sub */
+
+/* ---- the list ---------------------------------------------------------------------- */
+
+static int add(ph_model *m, const char *name, int rank, int first, int second,
+               ph_start start, double size)
+{
+    ph_param *p = &m->params[m->param_count];
+    *p = (ph_param){.rank = rank, .dims = {first, second}, .start = start};
+    p->size = (float)size;
+    p->count = (size_t)first * (size_t)(rank > 1 ? second : 1);
+    snprintf(p->name, sizeof p->name, "%s", name);
+    return m->param_count++;
+}
+
+static double bound(const ph_model *m, int layer, int in, int out)
+{
+    double depth = m->config.depth_scaled ? sqrt(layer + 1.0) : 1.0;
+    return sqrt(6.0 / ((double)in + out)) / depth;
+}
+
+static const char *stack_name(const ph_stack *s)
+{
+    return s->decoder || s->causal ? "decoder" : "encoder";
+}
+
+static void add_norm(ph_model *m, const char *stem, int *gain, int *shift)
+{
+    char name[48];
+    snprintf(name, sizeof name, "%s.gain", stem);
+    *gain = add(m, name, 1, m->config.model_dim, 0, PH_START_ONE, 0);
+    *shift = -1;
+    if (m->config.norm == PH_NORM_RMS || m->config.no_bias) return;
+    snprintf(name, sizeof name, "%s.bias", stem);
+    *shift = add(m, name, 1, m->config.model_dim, 0, PH_START_ZERO, 0);
+}
+
+static void add_matrix(ph_model *m, const char *stem, const char *last, int layer, int in,
+                       int out)
+{
+    char name[48];
+    snprintf(name, sizeof name, "%s.%s", stem, last);
+    add(m, name, 2, in, out, PH_START_UNIFORM, bound(m, layer, in, out));
+}
+
+static void add_vector(ph_model *m, const char *stem, const char *last, int size)
+{
+    char name[48];
+    snprintf(name, sizeof name, "%s.%s", stem, last);
+    if (!m->config.no_bias) add(m, name, 1, size, 0, PH_START_ZERO, 0);
+}
+
+static void add_attention(ph_model *m, ph_sub *sub, const char *stem)
+{
+    const ph_config *c = &m->config;
+    int dim = c->model_dim, q = c->heads * c->head_dim, k = c->kv_heads * c->head_dim;
+    add_matrix(m, stem, "wq", sub->layer, dim, q);
+    add_matrix(m, stem, "wk", sub->layer, dim, k);
+    add_matrix(m, stem, "wv", sub->layer, dim, k);
+    add_matrix(m, stem, "wo", sub->layer, q, dim);
+    add_vector(m, stem, "bq", q);
+    add_vector(m, stem, "bk", k);
+    add_vector(m, stem, "bv", k);
+    add_vector(m, stem, "bo", dim);
+    sub->site = m->site_count++;
+}
+
+static void add_feed(ph_model *m, ph_sub *sub, const char *stem)
+{
+    const ph_config *c = &m->config;
+    int wide = c->ff_dim * (c->activation == PH_SWIGLU ? 2 : 1);
+    add_matrix(m, stem, "w1", sub->layer, c->model_dim, wide);
+    add_matrix(m, stem, "w2", sub->layer, c->ff_dim, c->model_dim);
+    add_vector(m, stem, "b1", wide);
+    add_vector(m, stem, "b2", c->model_dim);
+    sub->site = -1;
+}
+
+/* Part number `layer` of a list with ';' between, the last one for the rest. */
+static void pick_variant(const char *list, int layer, char *to)
+{
+    for (const char *next; layer > 0 && (next = strchr(list, ';')); layer--)
+        list = next + 1;
+    size_t length = strcspn(list, ";");
+    memcpy(to, list, length);
+    to[length] = 0;
+}
+
+/* The norm of a join is the sublayer's own, or that of whoever comes next. */
+static void add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer, int number)
+{
+    static const char *const names[] = {"self", "cross", "ff"};
+    char stem[40], norm[40];
+    ph_sub *sub = &s->subs[s->count];
+    *sub = (ph_sub){.kind = kind, .layer = layer};
+    strcpy(sub->variant, "mha");
+    if (kind == PH_SUB_SELF) pick_variant(m->config.variant, layer, sub->variant);
+    snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
+    snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
+    int before = m->config.norm_place == PH_NORM_BEFORE;
+    if (before && s->count)
+        add_norm(m, norm, &sub[-1].gain, &sub[-1].shift);
+    else if (before)
+        add_norm(m, norm, &s->gain, &s->shift);
+    sub->first = m->param_count;
+    if (kind == PH_SUB_FEED)
+        add_feed(m, sub, stem);
+    else
+        add_attention(m, sub, stem);
+    sub->count = m->param_count - sub->first;
+    if (!before) add_norm(m, norm, &sub->gain, &sub->shift);
+    s->count++;
+}
+
+static void add_stack(ph_model *m, ph_stack *s, int layers)
+{
+    const ph_config *c = &m->config;
+    char name[48];
+    s->gain = s->shift = s->positions = -1;
+    snprintf(name, sizeof name, "%s.positions", stack_name(s));
+    if (c->positions == PH_POS_LEARNED)
+        s->positions = add(m, name, 2, c->max_len, c->model_dim, PH_START_NORMAL, 0.02);
+    for (int l = 0; l < layers; l++) {
+        int number = 1;
+        add_sub(m, s, PH_SUB_SELF, l, number++);
+        if (s->decoder) add_sub(m, s, PH_SUB_CROSS, l, number++);
+        add_sub(m, s, PH_SUB_FEED, l, number);
+    }
+    ph_sub *last = &s->subs[s->count - 1];
+    snprintf(name, sizeof name, "%s.norm", stack_name(s));
+    if (c->norm_place == PH_NORM_BEFORE) add_norm(m, name, &last->gain, &last->shift);
+}
+
+static void add_output(ph_model *m)
+{
+    const ph_config *c = &m->config;
+    int dim = c->model_dim, wide = c->heads * c->head_dim;
+    m->output = m->links = -1;
+    if (c->arch != PH_ARCH_ENCODER) {
+        m->output = m->embed;
+        if (c->untied)
+            m->output = add(m, "output", 2, c->vocab, dim, PH_START_NORMAL,
+                            1 / sqrt((double)dim));
+        return;
+    }
+    m->links = m->param_count;
+    add_matrix(m, "links", "wq", 0, dim, wide);
+    add_matrix(m, "links", "wk", 0, dim, wide);
+    add_matrix(m, "links", "gate", 0, dim, c->heads);
+}
+
+static void list_all(ph_model *m)
+{
+    const ph_config *c = &m->config;
+    m->embed = add(m, "embed", 2, c->vocab, c->model_dim, PH_START_NORMAL,
+                   1 / sqrt((double)c->model_dim));
+    if (c->arch != PH_ARCH_DECODER) add_stack(m, &m->stacks[0], c->layers);
+    if (c->arch == PH_ARCH_DECODER) add_stack(m, &m->stacks[0], c->layers);
+    if (c->arch == PH_ARCH_BOTH) add_stack(m, &m->stacks[1], c->decoder_layers);
+    add_output(m);
+}
+
+/* ---- where parameters lie ---------------------------------------------------------- */
+
+static ph_status place(ph_model *m, int matrices)
+{
+    for (int i = 0; i < m->param_count; i++) {
+        ph_param *p = &m->params[i];
+        size_t room;
+        if ((p->rank > 1) != matrices) continue;
+        p->at = m->floats;
+        if (ph_size_align_up(p->count, PH_ALIGN / sizeof(float), &room) ||
+            ph_size_add(m->floats, room, &m->floats) ||
+            m->floats > PTRDIFF_MAX / sizeof(float) / 8)
+            return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "the model is too large");
+    }
+    return PH_OK;
+}
+
+static ph_status make_block(ph_model *m)
+{
+    PH_TRY(place(m, 1));
+    m->decayed = m->floats;
+    PH_TRY(place(m, 0));
+    m->block = ph_ctx_alloc(m->ctx, m->floats * sizeof *m->block);
+    m->tensors = ph_ctx_alloc(m->ctx, (size_t)m->param_count * sizeof *m->tensors);
+    if (!m->block || !m->tensors)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu parameters",
+                       m->floats);
+    memset(m->block, 0, m->floats * sizeof *m->block);
+    for (int i = 0; i < m->param_count; i++) {
+        const ph_param *p = &m->params[i];
+        ph_tensor *t = &m->tensors[i];
+        *t = (ph_tensor){.name = p->name, .type = PH_TYPE_F32, .rank = p->rank};
+        for (int d = 0; d < p->rank; d++) t->shape[d] = (size_t)p->dims[d];
+        t->data = m->block + p->at, t->bytes = p->count * sizeof(float);
+    }
+    return PH_OK;
+}
+
+static ph_status build(ph_model *m)
+{
+    const ph_config *c = &m->config;
+    int both = c->arch == PH_ARCH_BOTH;
+    int subs[2] = {2 * c->layers, both ? 3 * c->decoder_layers : 0};
+    size_t most = (size_t)(subs[0] + subs[1]) * SUB_PARAMS + MODEL_PARAMS;
+    m->stack_count = both ? 2 : 1;
+    m->stacks[0].causal = c->arch == PH_ARCH_DECODER;
+    m->stacks[1].causal = m->stacks[1].decoder = both;
+    m->params = ph_ctx_alloc(m->ctx, most * sizeof *m->params);
+    for (int i = 0; i < m->stack_count; i++)
+        m->stacks[i].subs = ph_ctx_alloc(m->ctx, (size_t)subs[i] * sizeof(ph_sub));
+    if (!m->params || !m->stacks[0].subs || (both && !m->stacks[1].subs))
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a model");
+    list_all(m);
+    return make_block(m);
+}
+
+ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
+                         ph_split split, const char *const *tokens, int count)
+{
+    ph_model *m = ph_ctx_alloc(ctx, sizeof *m);
+    if (!m) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a model");
+    *m = (ph_model){.ctx = ctx, .config = *config, .spans = ph_spans_pick(ph_isa(ctx))};
+    ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
+    if (status == PH_OK) status = ph_config_check(ctx, &m->config, m->vocab.count);
+    if (status == PH_OK) status = build(m);
+    if (status == PH_OK)
+        *out = m;
+    else
+        ph_model_free(m);
+    return status;
+}
+
+void ph_model_free(ph_model *m)
+{
+    if (!m) return;
+    ph_vocab_free(&m->vocab, m->ctx);
+    ph_ctx_release(m->ctx, m->stacks[0].subs);
+    ph_ctx_release(m->ctx, m->stacks[1].subs);
+    ph_ctx_release(m->ctx, m->params);
+    ph_ctx_release(m->ctx, m->tensors);
+    ph_ctx_release(m->ctx, m->block);
+    ph_ctx_release(m->ctx, m);
+}
+
+/* ---- first values ------------------------------------------------------------------ */
+
+/* Number n of the key in (0, 1). */
+static double unit(uint64_t key, uint32_t n)
+{
+    return ((double)ph_rng_at(key, n) + 0.5) / 4294967296.0;
+}
+
+/* One normal number from two uniform ones. */
+static double normal(uint64_t key, uint32_t n)
+{
+    double u = unit(key, 2 * n), v = unit(key, 2 * n + 1);
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+static void start(const ph_param *p, float *x, uint64_t seed, int index)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        uint64_t key = ph_rng_key(seed, 1, (uint64_t)index, i >> 24);
+        uint32_t n = (uint32_t)(i & 0xffffff);
+        if (p->start == PH_START_ZERO) x[i] = 0;
+        if (p->start == PH_START_ONE) x[i] = 1;
+        if (p->start == PH_START_NORMAL) x[i] = (float)(p->size * normal(key, n));
+        if (p->start == PH_START_UNIFORM)
+            x[i] = (float)(p->size * (2 * unit(key, n) - 1));
+    }
+}
+
+ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
+                          ph_split split, const char *const *tokens, int count,
+                          uint64_t seed)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!config) return ph_fail(ctx, PH_BAD_ARGUMENT, "config is NULL");
+    PH_TRY(ph_model_shape(out, ctx, config, split, tokens, count));
+    for (int i = 0; i < (*out)->param_count; i++)
+        start(&(*out)->params[i], (*out)->block + (*out)->params[i].at, seed, i);
+    return PH_OK;
+}
+
+/* ---- attention of a sublayer ------------------------------------------------------- */
+
+ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,
+                             int kv_len)
+{
+    const ph_config *c = &m->config;
+    int cross = sub->kind == PH_SUB_CROSS;
+    ph_layer_desc d = {.model_dim = c->model_dim};
+    d.memory_dim = cross ? c->model_dim : 0;
+    d.attn = (ph_attn){.batch = batch,
+                       .q_heads = c->heads,
+                       .k_heads = c->kv_heads,
+                       .v_heads = c->kv_heads,
+                       .q_len = q_len,
+                       .kv_len = kv_len,
+                       .qk_dim = c->head_dim,
+                       .dropout = c->dropout,
+                       .variant = sub->variant};
+    if (c->positions == PH_POS_ROPE && !cross) d.rope = PH_ROPE_HALF;
+    return d;
+}
+
+ph_layer_weights ph_model_weights(const ph_model *m, const ph_sub *sub, float *block)
+{
+    const ph_param *p = &m->params[sub->first];
+    ph_layer_weights w = {.wq = block + p[0].at,
+                          .wk = block + p[1].at,
+                          .wv = block + p[2].at,
+                          .wo = block + p[3].at};
+    if (m->config.no_bias) return w;
+    w.bq = block + p[4].at, w.bk = block + p[5].at;
+    w.bv = block + p[6].at, w.bo = block + p[7].at;
+    return w;
+}
+
+ph_layer_grads ph_model_grads(const ph_model *m, const ph_sub *sub, float *block)
+{
+    const ph_param *p = &m->params[sub->first];
+    ph_layer_grads g = {.dwq = block + p[0].at,
+                        .dwk = block + p[1].at,
+                        .dwv = block + p[2].at,
+                        .dwo = block + p[3].at};
+    if (m->config.no_bias) return g;
+    g.dbq = block + p[4].at, g.dbk = block + p[5].at;
+    g.dbv = block + p[6].at, g.dbo = block + p[7].at;
+    return g;
+}
+
+/* Powers of two halve the exponent; others take every second slope of twice the power. */
+void ph_model_slopes(int heads, float *slopes)
+{
+    int power = 1;
+    while (power * 2 <= heads) power *= 2;
+    for (int h = 0; h < heads; h++) {
+        double exponent = h < power ? 8.0 * (h + 1) / power
+                                    : 8.0 * (2 * (h - power) + 1) / (2 * power);
+        slopes[h] = (float)exp2(-exponent);
+    }
+}
+
+ph_status ph_model_multiply(ph_ctx *ctx, const ph_gemm *list, int count)
+{
+    void *space;
+    PH_TRY(ph_ctx_scratch(ctx, ph_gemm_bytes(ctx, list, count), &space));
+    ph_gemm_run(ctx, list, count, space);
+    return PH_OK;
+}
+
+/* ---- small questions --------------------------------------------------------------- */
+
+const ph_config *ph_model_config(const ph_model *m)
+{
+    return &m->config;
+}
+
+const ph_tensor *ph_model_tensor(const ph_model *m, int i)
+{
+    return i >= 0 && i < m->param_count ? &m->tensors[i] : NULL;
+}
+
+float *ph_model_block(ph_model *m, size_t *floats)
+{
+    if (floats) *floats = m->floats;
+    return m->block;
+}
+
+int64_t ph_model_parameters(const ph_model *m)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < m->param_count; i++) sum += (int64_t)m->params[i].count;
+    return sum;
+}
+
+ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words, int room,
+                         int *count)
+{
+    if (!text || !count || (room && !words))
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
+    if (!m->vocab.count)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "this model has no vocabulary");
+    *count = ph_vocab_split(&m->vocab, text, words, room);
+    return PH_OK;
+}
+
+const char *ph_model_token(const ph_model *m, int token)
+{
+    return token >= 0 && token < m->vocab.count && m->vocab.text ? m->vocab.text[token]
+                                                                 : "";
+}
+
+ph_split ph_model_splits(const ph_model *m)
+{
+    return m->vocab.split;
+}

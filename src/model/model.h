@@ -1,0 +1,120 @@
+/*
+ * model.h - the inside of a ph_model: what it consists of and where its parameters lie.
+ *
+ *     config.c   configuration as JSON and back, defaults, checks
+ *     vocab.c    text to tokens
+ *     model.c    the list of sublayers and parameters, first values
+ *     store.c    models in files
+ *     pass.c     one forward and backward pass over a batch; its parts:
+ *                rows.c (norms, dropout, embeddings), feed.c, attend.c, output.c, links.c
+ *     reading.c  one text with everything open to view
+ */
+#ifndef PH_MODEL_MODEL_H
+#define PH_MODEL_MODEL_H
+
+#include "base/arena.h"
+#include "base/ctx.h"
+#include "layer/layer.h"
+#include "model/spans.h"
+#include "polyhead_model.h"
+
+/* ---- vocabulary -------------------------------------------------------------------- */
+
+typedef struct ph_vocab {
+    ph_split split;
+    int count;        /* tokens, the first four included */
+    const char **text; /* (count) */
+    int *slots;       /* hash table: token or -1 */
+    int slot_count;   /* a power of two */
+    int longest;      /* bytes of the longest token */
+    void *memory;     /* all of the above in one piece */
+} ph_vocab;
+
+ph_status ph_vocab_create(ph_vocab *vocab, ph_ctx *ctx, ph_split split,
+                          const char *const *tokens, int count);
+void ph_vocab_free(ph_vocab *vocab, ph_ctx *ctx);
+int ph_vocab_find(const ph_vocab *vocab, const char *text, size_t length); /* or -1 */
+int ph_vocab_split(const ph_vocab *vocab, const char *text, ph_word *words, int room);
+
+/* ---- parameters -------------------------------------------------------------------- */
+
+typedef enum ph_start { PH_START_ZERO, PH_START_ONE, PH_START_NORMAL, PH_START_UNIFORM } ph_start;
+
+typedef struct ph_param {
+    char name[48];
+    int rank;
+    int dims[4];
+    size_t at, count; /* first float in the block, how many */
+    ph_start start;   /* how first values are made */
+    float size;       /* standard deviation, or bound of the uniform numbers */
+} ph_param;
+
+typedef enum ph_sub_kind { PH_SUB_SELF = 0, PH_SUB_CROSS, PH_SUB_FEED } ph_sub_kind;
+
+/* A sublayer and the join behind it: s = r + dropout(f(a)), n = norm(s). */
+typedef struct ph_sub {
+    ph_sub_kind kind;
+    int layer;        /* from 0 */
+    int first, count; /* its parameters, see model.c for their order */
+    int gain, shift;  /* parameters of the norm of its join; shift -1: none */
+    int site;         /* attention: number of the place, from 0; else -1 */
+    char variant[PH_VARIANT_TEXT];
+} ph_sub;
+
+typedef struct ph_stack {
+    int decoder;     /* 1: tokens of the decoder */
+    int causal;
+    int gain, shift; /* norm before the first sublayer, -1 where norms stand after */
+    int positions;   /* parameter, or -1 */
+    int count;
+    ph_sub *subs;
+} ph_stack;
+
+struct ph_model {
+    ph_ctx *ctx;
+    ph_config config; /* defaults filled in */
+    ph_vocab vocab;
+    const ph_spans *spans;
+    int stack_count;
+    ph_stack stacks[2]; /* encoder first where there are both */
+    int site_count;     /* places of attention, links not counted */
+    int param_count;
+    ph_param *params;
+    ph_tensor *tensors; /* the same for the public */
+    size_t floats;      /* of the block */
+    size_t decayed;     /* matrices come first: weight decay acts on these floats */
+    float *block;
+    int embed, output;  /* parameters; output = embed where tied; -1: encoder */
+    int links;          /* first of wq wk gate; -1: no encoder output */
+};
+
+static inline float *ph_param_in(const ph_model *m, float *block, int param)
+{
+    return param < 0 ? NULL : block + m->params[param].at;
+}
+
+/* ---- shared by the files ----------------------------------------------------------- */
+
+/* Fills in defaults and checks; vocab is what the vocabulary has, 0: none. */
+ph_status ph_config_check(ph_ctx *ctx, ph_config *config, int vocab);
+
+/* Reads JSON; `text` is changed. */
+ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t length);
+
+/* A model without parameter values. */
+ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
+                         ph_split split, const char *const *tokens, int count);
+
+/* Attention of a sublayer for these sizes. */
+ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,
+                             int kv_len);
+ph_layer_weights ph_model_weights(const ph_model *m, const ph_sub *sub, float *block);
+ph_layer_grads ph_model_grads(const ph_model *m, const ph_sub *sub, float *block);
+
+/* One line per head; (heads) floats. */
+void ph_model_slopes(int heads, float *slopes);
+
+/* Runs products with scratch of the ctx. */
+ph_status ph_model_multiply(ph_ctx *ctx, const ph_gemm *list, int count);
+
+#endif

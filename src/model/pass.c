@@ -1,0 +1,353 @@
+/*
+ * pass.c - one forward and backward pass of a model over a batch.
+ *
+ * The workspace is laid out once, by one function that first counts and then carves. With
+ * backward every sublayer keeps its own activations; without, two sets take turns.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "model/pass.h"
+
+/* ---- workspace --------------------------------------------------------------------- */
+
+static ph_join lay_join(const ph_pass *p, const ph_side *side, ph_arena *arena)
+{
+    size_t rows = (size_t)side->rows, dim = (size_t)p->model->config.model_dim;
+    return (ph_join){.s = ph_arena_floats(arena, rows * dim),
+                     .n = ph_arena_floats(arena, rows * dim),
+                     .stats = ph_arena_floats(arena, rows * 2)};
+}
+
+static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
+{
+    const ph_config *c = &p->model->config;
+    const ph_sub *what = &side->stack->subs[sub];
+    ph_act *act = &side->acts[sub];
+    size_t rows = (size_t)side->rows, ff = (size_t)c->ff_dim;
+    int keep = p->shape.backward || p->shape.open;
+    if (what->kind == PH_SUB_FEED) {
+        const ph_act *other = keep || sub < 3 ? NULL : &side->acts[1];
+        size_t wide = c->activation == PH_SWIGLU ? 2 * ff : ff;
+        if (other && side->stack->subs[1].kind == PH_SUB_FEED) {
+            act->h = other->h, act->g = other->g;
+        } else {
+            act->h = ph_arena_floats(arena, rows * wide);
+            act->g = ph_arena_floats(arena, rows * ff);
+        }
+    } else if (keep) {
+        act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
+    }
+    if (what->kind != PH_SUB_FEED && p->shape.open)
+        act->heads = ph_arena_floats(arena, rows * (size_t)(c->heads * c->head_dim));
+    if (!keep && sub >= 2)
+        act->join = side->acts[sub - 2].join;
+    else
+        act->join = lay_join(p, side, arena);
+}
+
+static void lay_side(ph_pass *p, ph_side *side, ph_arena *arena)
+{
+    side->entry = lay_join(p, side, arena);
+    for (int i = 0; i < side->stack->count; i++) {
+        lay_act(p, side, i, arena);
+        const ph_join *from = i ? &side->acts[i - 1].join : &side->entry;
+        side->acts[i].a = i == 0 && side->stack->gain < 0 ? from->s : from->n;
+    }
+}
+
+static void lay_gradients(ph_pass *p, ph_arena *arena, size_t rows)
+{
+    const ph_config *c = &p->model->config;
+    size_t dim = (size_t)c->model_dim, memory = (size_t)p->sides[0].rows * dim;
+    p->dr = ph_arena_floats(arena, rows * dim);
+    p->da = ph_arena_floats(arena, rows * dim);
+    p->dy = c->dropout > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
+    p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
+    p->sums = ph_arena_floats(arena, (rows + 15) / 16 * 2 * dim);
+    if (p->side_count < 2) return;
+    p->dmemory = ph_arena_floats(arena, memory);
+    p->dmemory_part = ph_arena_floats(arena, memory);
+}
+
+static void lay(ph_pass *p, ph_arena *arena)
+{
+    const ph_model *m = p->model;
+    const ph_config *c = &m->config;
+    const ph_side *last = &p->sides[p->side_count - 1];
+    size_t rows = (size_t)ph_max(p->sides[0].rows, last->rows);
+    size_t dim = (size_t)c->model_dim, len = (size_t)ph_max(p->sides[0].len, last->len);
+    for (int i = 0; i < p->side_count; i++) lay_side(p, &p->sides[i], arena);
+    p->slopes = NULL, p->table = NULL;
+    if (c->positions == PH_POS_ALIBI) p->slopes = ph_arena_floats(arena, (size_t)c->heads);
+    if (c->positions == PH_POS_SINUSOIDAL) p->table = ph_arena_floats(arena, len * dim);
+    p->y = ph_arena_floats(arena, rows * dim);
+    p->ones = ph_arena_floats(arena, rows);
+    p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
+    p->row_loss = ph_arena_floats(arena, rows);
+    if (p->shape.backward) lay_gradients(p, arena, rows);
+    if (m->output >= 0)
+        p->logits = ph_arena_floats(arena, (size_t)last->rows * (size_t)c->vocab);
+    else
+        ph_links_lay(p, arena);
+}
+
+/* ---- making one -------------------------------------------------------------------- */
+
+static ph_status make_layers(ph_pass *p, ph_side *side)
+{
+    const ph_model *m = p->model;
+    for (int i = 0; i < side->stack->count; i++) {
+        const ph_sub *sub = &side->stack->subs[i];
+        int cross = sub->kind == PH_SUB_CROSS;
+        int keys = cross ? p->sides[0].len : side->len;
+        if (sub->kind == PH_SUB_FEED) continue;
+        ph_layer_desc d = ph_model_layer(m, sub, p->shape.batch, side->len, keys);
+        if (side->stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
+        d.attn.backward = p->shape.backward;
+        if (!p->shape.backward) d.attn.dropout = 0;
+        d.concat = p->shape.open;
+        PH_TRY(ph_layer_create(&side->acts[i].layer, m->ctx, &d));
+    }
+    return PH_OK;
+}
+
+/* sin and cos of position / 10000^(2i/dim), next to each other as first published */
+static void fill_table(const ph_pass *p, int len)
+{
+    int dim = p->model->config.model_dim;
+    for (int t = 0; p->table && t < len; t++)
+        for (int d = 0; d < dim; d++) {
+            double angle = t * pow(10000.0, -(double)(d / 2 * 2) / dim);
+            p->table[(size_t)t * dim + d] = (float)(d % 2 ? cos(angle) : sin(angle));
+        }
+}
+
+static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
+{
+    int both = m->config.arch == PH_ARCH_BOTH, most = m->config.max_len;
+    size_t rows, all;
+    if (s->batch < 1 || s->source_len < 1 || (both && s->target_len < 1))
+        return ph_fail(m->ctx, PH_BAD_SHAPE, "a batch of %d texts of %d tokens is empty",
+                       s->batch, s->source_len);
+    if (s->source_len > most || s->target_len > most)
+        return ph_fail(m->ctx, PH_BAD_SHAPE,
+                       "a text has %d tokens, expected at most %d (max_len)",
+                       ph_max(s->source_len, s->target_len), most);
+    size_t wide = (size_t)ph_max(m->config.vocab, 2 * m->config.ff_dim);
+    if (ph_size_mul((size_t)s->batch, (size_t)ph_max(s->source_len, s->target_len),
+                    &rows) ||
+        rows > INT32_MAX / 64 || ph_size_mul(rows, wide, &all) ||
+        all > PTRDIFF_MAX / 65536)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "a batch of %d texts is too large",
+                       s->batch);
+    return PH_OK;
+}
+
+static ph_status build(ph_pass *p)
+{
+    ph_model *m = p->model;
+    for (int i = 0; i < p->side_count; i++) {
+        ph_side *side = &p->sides[i];
+        size_t bytes = (size_t)m->stacks[i].count * sizeof *side->acts;
+        side->stack = &m->stacks[i];
+        side->len = i ? p->shape.target_len : p->shape.source_len;
+        side->rows = p->shape.batch * side->len;
+        side->acts = ph_ctx_alloc(m->ctx, bytes);
+        if (!side->acts) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
+        memset(side->acts, 0, bytes);
+        PH_TRY(make_layers(p, side));
+    }
+    ph_arena count = {0};
+    lay(p, &count);
+    p->memory = ph_ctx_alloc(m->ctx, count.used);
+    if (!p->memory)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu bytes of activations",
+                       count.used);
+    ph_arena arena = {.base = p->memory};
+    lay(p, &arena);
+    const ph_side *last = &p->sides[p->side_count - 1];
+    for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;
+    if (p->slopes) ph_model_slopes(m->config.heads, p->slopes);
+    fill_table(p, ph_max(p->sides[0].len, last->len));
+    return m->links >= 0 ? ph_links_create(p) : PH_OK;
+}
+
+ph_status ph_pass_create(ph_pass **out, ph_model *m, const ph_pass_shape *shape)
+{
+    *out = NULL;
+    PH_TRY(check_shape(m, shape));
+    ph_pass *p = ph_ctx_alloc(m->ctx, sizeof *p);
+    if (!p) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
+    *p = (ph_pass){.model = m, .shape = *shape, .side_count = m->stack_count};
+    ph_status status = build(p);
+    if (status == PH_OK)
+        *out = p;
+    else
+        ph_pass_free(p);
+    return status;
+}
+
+void ph_pass_free(ph_pass *p)
+{
+    if (!p) return;
+    ph_ctx *ctx = p->model->ctx;
+    for (int i = 0; i < p->side_count; i++) {
+        ph_side *side = &p->sides[i];
+        for (int s = 0; side->acts && s < side->stack->count; s++)
+            ph_layer_free(side->acts[s].layer);
+        ph_ctx_release(ctx, side->acts);
+    }
+    if (p->memory && p->links) ph_plan_free(p->links->plan);
+    ph_ctx_release(ctx, p->memory);
+    ph_ctx_release(ctx, p);
+}
+
+/* ---- forward ----------------------------------------------------------------------- */
+
+static ph_status check_tokens(const ph_pass *p)
+{
+    int vocab = p->model->config.vocab;
+    for (int i = 0; i < p->side_count; i++) {
+        const int32_t *tokens = i ? p->batch.target : p->batch.source;
+        for (int r = 0; r < p->sides[i].rows; r++)
+            if (tokens[r] < 0 || tokens[r] >= vocab)
+                return ph_fail(p->model->ctx, PH_BAD_VALUE,
+                               "token %d is outside the vocabulary of %d", tokens[r],
+                               vocab);
+    }
+    return PH_OK;
+}
+
+ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
+{
+    p->batch = *batch, p->seed = seed, p->block = p->model->block;
+    PH_TRY(check_tokens(p));
+    for (int i = 0; i < p->side_count; i++) {
+        const ph_side *side = &p->sides[i];
+        ph_rows_embed(p, side);
+        for (int s = 0; s < side->stack->count; s++) {
+            int feed = side->stack->subs[s].kind == PH_SUB_FEED;
+            PH_TRY(feed ? ph_feed(p, i, s) : ph_attend(p, i, s));
+            ph_rows_join(p, side, s);
+        }
+    }
+    return p->model->links >= 0 ? ph_links_forward(p) : PH_OK;
+}
+
+const float *ph_pass_output(const ph_pass *p)
+{
+    const ph_side *side = &p->sides[p->side_count - 1];
+    return side->acts[side->stack->count - 1].join.n;
+}
+
+/* ---- the output of decoders -------------------------------------------------------- */
+
+/* logits = x w^T, w (vocab, model_dim) */
+ph_status ph_pass_logits(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_config *c = &m->config;
+    ph_gemm g = {.m = p->sides[p->side_count - 1].rows, .n = c->vocab, .k = c->model_dim};
+    g.a = ph_pass_output(p), g.a_row = c->model_dim, g.a_col = 1;
+    g.b = p->block + m->params[m->output].at, g.b_row = 1, g.b_col = c->model_dim;
+    g.c = p->logits, g.c_row = c->vocab;
+    return ph_model_multiply(m->ctx, &g, 1);
+}
+
+typedef struct loss_job {
+    const ph_pass *p;
+    int rows;
+    float smoothing, scale;
+} loss_job;
+
+enum { LOSS_ROWS = 16 };
+
+static void loss_item(void *arg, int lane, int index)
+{
+    const loss_job *j = arg;
+    int vocab = j->p->model->config.vocab, last = ph_min((index + 1) * LOSS_ROWS, j->rows);
+    (void)lane;
+    for (int r = index * LOSS_ROWS; r < last; r++) {
+        float *row = j->p->logits + (size_t)r * (size_t)vocab;
+        int label = j->p->batch.labels[r];
+        if (label < 0)
+            memset(row, 0, (size_t)vocab * sizeof *row);
+        else
+            j->p->row_loss[r] =
+                j->p->model->spans->cross(vocab, row, label, j->smoothing, j->scale);
+    }
+}
+
+static ph_status check_labels(const ph_pass *p, int rows)
+{
+    int most = p->model->links >= 0 ? p->sides[0].len : p->model->config.vocab;
+    for (int r = 0; r < rows; r++)
+        if (p->batch.labels[r] >= most)
+            return ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",
+                           p->batch.labels[r], most);
+    return PH_OK;
+}
+
+ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
+{
+    int rows = p->sides[p->side_count - 1].rows;
+    PH_TRY(check_labels(p, rows));
+    if (p->model->links >= 0) return ph_links_loss(p, scale, loss);
+    loss_job j = {p, rows, smoothing, scale};
+    PH_TRY(ph_pass_logits(p));
+    ph_ctx_run(p->model->ctx, ph_div_up(rows, LOSS_ROWS), loss_item, &j);
+    *loss = 0;
+    for (int r = 0; r < rows; r++)
+        if (p->batch.labels[r] >= 0) *loss += p->row_loss[r];
+    return PH_OK;
+}
+
+/* da = dlogits w, dw = dlogits^T x */
+static ph_status output_back(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_param *w = &m->params[m->output];
+    int rows = p->sides[p->side_count - 1].rows, dim = m->config.model_dim;
+    ph_gemm list[2] = {{.m = rows, .n = dim, .k = w->dims[0]},
+                       {.m = w->dims[0], .n = dim, .k = rows}};
+    list[0].a = list[1].a = p->logits;
+    list[0].a_row = w->dims[0], list[0].a_col = 1;
+    list[1].a_row = 1, list[1].a_col = w->dims[0];
+    list[0].b = p->block + w->at, list[1].b = ph_pass_output(p);
+    for (int i = 0; i < 2; i++) list[i].b_row = dim, list[i].b_col = 1, list[i].c_row = dim;
+    list[0].c = p->da, list[1].c = p->grads + w->at;
+    return ph_model_multiply(m->ctx, list, 2);
+}
+
+/* ---- backward ---------------------------------------------------------------------- */
+
+static ph_status side_back(ph_pass *p, int number)
+{
+    const ph_side *side = &p->sides[number];
+    int count = side->stack->count;
+    for (int s = count - 1; s >= 0; s--) {
+        int feed = side->stack->subs[s].kind == PH_SUB_FEED;
+        ph_rows_join_back(p, side, s, s == count - 1);
+        PH_TRY(feed ? ph_feed_back(p, number, s) : ph_attend_back(p, number, s));
+    }
+    ph_rows_entry_back(p, side);
+    ph_rows_embed_back(p, side);
+    return PH_OK;
+}
+
+ph_status ph_pass_backward(ph_pass *p, float *grads)
+{
+    const ph_model *m = p->model;
+    const ph_param *words = &m->params[m->embed];
+    size_t memory = (size_t)p->sides[0].rows * (size_t)m->config.model_dim;
+    p->grads = grads;
+    if (m->output != m->embed) memset(grads + words->at, 0, words->count * sizeof(float));
+    PH_TRY(m->links >= 0 ? ph_links_back(p) : output_back(p));
+    if (p->side_count < 2) return side_back(p, 0);
+    memset(p->dmemory, 0, memory * sizeof(float));
+    PH_TRY(side_back(p, 1));
+    memcpy(p->da, p->dmemory, memory * sizeof(float));
+    return side_back(p, 0);
+}

@@ -1,0 +1,153 @@
+/*
+ * pass.h - one forward and backward pass of a model over a batch.
+ *
+ * A pass is made for one shape: it holds the layers and one workspace for all activations
+ * of a step. Tokens of all batch rows stand as rows of (rows, model_dim) matrices.
+ *
+ * Between sublayers run two streams, r (what sublayers add to) and a (what the next one
+ * reads). A join makes them: s = r + dropout(f(a)), n = norm(s), then
+ *
+ *     norms before:  r = s, a = n         norms after:  r = a = n
+ *
+ * so both kinds of stack are the same steps, and the output of a stack is the last n.
+ */
+#ifndef PH_MODEL_PASS_H
+#define PH_MODEL_PASS_H
+
+#include "model/model.h"
+
+typedef struct ph_pass ph_pass;
+
+/* The numbers of a batch. Lengths NULL: full. */
+typedef struct ph_batch {
+    const int32_t *source;      /* (batch, source_len) tokens of the first stack */
+    const int32_t *source_lens; /* (batch) */
+    const int32_t *target;      /* (batch, target_len) tokens of the decoder, BOTH only */
+    const int32_t *labels;      /* (batch, len of the last stack) next token, or the word
+                                   it belongs to; negative: not counted */
+} ph_batch;
+
+typedef struct ph_pass_shape {
+    int batch, source_len, target_len; /* target_len 0 unless BOTH */
+    int backward;                      /* 1: training, with dropout; 0: neither */
+    int open;                          /* 1: heads are shown to `see` before wo */
+} ph_pass_shape;
+
+/* What one join keeps. */
+typedef struct ph_join {
+    float *s, *n;  /* (rows, model_dim) */
+    float *stats;  /* (rows, 2) mean and 1/deviation */
+} ph_join;
+
+/* What one sublayer keeps. */
+typedef struct ph_act {
+    ph_layer *layer; /* attention */
+    void *saved;     /* of the layer */
+    float *heads;    /* open: (rows, heads*v_dim) */
+    float *h, *g;    /* feed-forward: before and after the activation */
+    const float *a;  /* what it read */
+    ph_join join;
+} ph_act;
+
+typedef struct ph_side {
+    const ph_stack *stack;
+    int len, rows;
+    ph_join entry; /* s: embeddings; n, stats: the first norm where there is one */
+    ph_act *acts;  /* (stack->count) */
+} ph_side;
+
+struct ph_pass {
+    ph_model *model;
+    ph_pass_shape shape;
+    const float *block; /* parameters in use: the model's */
+    float *grads;       /* backward: where gradients go */
+    ph_batch batch;
+    uint64_t seed;      /* of this step's dropout */
+    int side_count;
+    ph_side sides[2];
+    float *slopes;      /* (heads) ALiBi */
+    float *table;       /* (max len, model_dim) sinusoids */
+
+    /* transient, shared by all sublayers */
+    float *y;           /* (rows, model_dim) what a sublayer gives */
+    float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
+    float *dg;          /* (rows, ff_dim) */
+    float *dmemory, *dmemory_part; /* (source rows, model_dim) */
+    float *ones;        /* (rows) */
+    float *lanes;       /* (threads, model_dim) */
+    float *sums;        /* (chunks, 2 * model_dim) of gains and shifts */
+    float *row_loss;    /* (rows) */
+    float *logits;      /* (rows, vocab) */
+    struct ph_links *links;
+
+    void (*see)(void *user, int site, float *heads);
+    void *user;
+
+    void *memory;       /* the workspace */
+};
+
+ph_status ph_pass_create(ph_pass **out, ph_model *model, const ph_pass_shape *shape);
+void ph_pass_free(ph_pass *pass);
+
+/* Everything up to the output of the last stack. seed: of dropout. */
+ph_status ph_pass_forward(ph_pass *pass, const ph_batch *batch, uint64_t seed);
+
+/* Logits (decoders) of the last stack's output. */
+ph_status ph_pass_logits(ph_pass *pass);
+
+/* Sum of the losses of all counted rows; with backward also the gradient of `scale` times
+   it with respect to the last stack's output. smoothing: of labels. */
+ph_status ph_pass_loss(ph_pass *pass, float smoothing, float scale, double *loss);
+
+/* Gradients of all parameters after ph_pass_loss; they replace what grads held. */
+ph_status ph_pass_backward(ph_pass *pass, float *grads);
+
+/* The last stack's output (rows, model_dim). */
+const float *ph_pass_output(const ph_pass *pass);
+
+/* ---- parts ------------------------------------------------------------------------- */
+
+/* rows.c */
+void ph_rows_embed(const ph_pass *p, const ph_side *side);
+void ph_rows_join(const ph_pass *p, const ph_side *side, int sub);
+void ph_rows_norm(const ph_pass *p, const ph_side *side); /* the entry */
+void ph_rows_join_back(const ph_pass *p, const ph_side *side, int sub, int first);
+void ph_rows_entry_back(const ph_pass *p, const ph_side *side);
+void ph_rows_embed_back(const ph_pass *p, const ph_side *side);
+void ph_rows_add(const ph_pass *p, size_t count, float *y, const float *x);
+
+/* attend.c, feed.c */
+ph_status ph_attend(ph_pass *p, int side, int sub);
+ph_status ph_attend_back(ph_pass *p, int side, int sub);
+ph_status ph_feed(ph_pass *p, int side, int sub);
+ph_status ph_feed_back(ph_pass *p, int side, int sub);
+
+/* links.c: the pointer of an encoder */
+typedef struct ph_links {
+    ph_plan *plan;      /* attention whose values are the places themselves */
+    float *q, *k;       /* (rows, heads*head_dim) */
+    float *places;      /* (batch, len, len) one-hot */
+    float *weights;     /* (batch, len, heads, len) */
+    float *lse;         /* (batch, heads, len) */
+    float *mix;         /* (rows, heads) how much each head counts */
+    float *p;           /* (rows, len) the answer */
+    float *dq, *dk, *dweights, *dmix;
+    const float *gate;  /* (heads) of heads that are switched off, or NULL */
+} ph_links;
+
+ph_status ph_links_create(ph_pass *p);
+void ph_links_lay(ph_pass *p, ph_arena *arena);
+ph_status ph_links_forward(ph_pass *p);
+ph_status ph_links_loss(ph_pass *p, float scale, double *loss);
+ph_status ph_links_back(ph_pass *p);
+
+/* Where the dropout of a sublayer takes its numbers from. */
+enum { PH_DROP_EMBED = 1000, PH_DROP_JOIN = 2000, PH_DROP_FEED = 3000, PH_DROP_ATTEND = 4000 };
+
+static inline uint64_t ph_drop_stream(int what, const ph_side *side, int sub)
+{
+    return (uint64_t)what * 8 + (uint64_t)side->stack->decoder * 4 +
+           ((uint64_t)sub << 32);
+}
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * spans.h - loops over one row or one stretch of numbers: norms, activations, losses,
+ * the optimiser.
+ *
+ * They are plain C (spans_loops.h), written so that a compiler turns them into vectors,
+ * and compiled once per instruction set. No fused multiply-adds and sums in 16 lanes
+ * (lane = column mod 16, lanes added by halves), so every table gives the same bits.
+ */
+#ifndef PH_MODEL_SPANS_H
+#define PH_MODEL_SPANS_H
+
+#include "base/base.h"
+
+typedef enum ph_curve { PH_CURVE_GELU = 0, PH_CURVE_RELU, PH_CURVE_SWIGLU } ph_curve;
+
+/* What one update of the optimiser needs to know. */
+typedef struct ph_adam {
+    float rate;          /* learning rate of this step */
+    float beta1, beta2;  /* of the running means */
+    float fix1, fix2;    /* 1 / (1 - beta^t) */
+    float eps;
+    float decay;         /* weight decay, already times the rate */
+    float clip;          /* factor for the gradient */
+} ph_adam;
+
+typedef struct ph_spans {
+    /* out = gain * (x - mean) * rstd + bias; rms 1: mean is 0; bias may be NULL. Leaves
+       mean and rstd in stats[2]. */
+    void (*norm)(int n, const float *x, const float *gain, const float *bias, float eps,
+                 int rms, float *out, float *stats);
+
+    /* dx from dout; dgain += dout * xhat, dbias += dout (dbias may be NULL). */
+    void (*norm_back)(int n, const float *dout, const float *x, const float *stats,
+                      const float *gain, int rms, float *dx, float *dgain, float *dbias);
+
+    /* g[c] = f(h[c]); swiglu: g[c] = silu(h[c]) * w[c]. */
+    void (*curve)(ph_curve kind, int n, const float *h, const float *w, float *g);
+
+    /* dh, and for swiglu dw, from dg. */
+    void (*curve_back)(ph_curve kind, int n, const float *h, const float *w,
+                       const float *dg, float *dh, float *dw);
+
+    /* s = r + y * factor; factor may be NULL: 1. */
+    void (*join)(int n, const float *r, const float *y, const float *factor, float *s);
+
+    void (*add)(int n, float *y, const float *x);          /* y += x */
+    void (*scaled)(int n, float a, const float *x, float *y); /* y = a x */
+    void (*add_scaled)(int n, float a, const float *x, float *y); /* y += a x */
+    void (*times)(int n, float *y, const float *x);        /* y *= x */
+
+    /* Cross-entropy of a row of logits against `target` with smoothing: returns the loss
+       and replaces the logits by scale * gradient; log_sum: log of the sum of exp. */
+    float (*cross)(int n, float *logits, int target, float smoothing, float scale);
+
+    /* x = softmax(x); returns log(sum exp). */
+    float (*softmax)(int n, float *x);
+
+    double (*squares)(int n, const float *x); /* sum of squares */
+    void (*adam)(int n, const ph_adam *step, const float *grad, float *x, float *m,
+                 float *v);
+} ph_spans;
+
+/* The table that fits the kernels called `isa`. */
+const ph_spans *ph_spans_pick(const char *isa);
+
+extern const ph_spans ph_spans_base, ph_spans_avx2, ph_spans_avx512;
+
+#endif

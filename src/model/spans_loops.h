@@ -1,0 +1,300 @@
+/*
+ * spans_loops.h - the loops of spans.h; included once per instruction set, SPANS names
+ * the table.
+ *
+ * exp: x = n ln2 + r with n the nearest whole number, e^x = 2^n P(r), |r| <= ln2 / 2; the
+ * relative error of the polynomial is below one unit in the last place. Below -87 the
+ * result is 0 but for rounding; above 88 it stays finite.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/spans.h"
+
+enum { LANES = 16 };
+
+static inline float exp_of(float x)
+{
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    float n = x * 1.44269504f + magic - magic;
+    float r = x - n * 0.693145752f;
+    r = r - n * 1.42860677e-6f;
+    float p = 1.98756965e-4f;
+    p = p * r + 1.39819994e-3f;
+    p = p * r + 8.33345205e-3f;
+    p = p * r + 4.16657962e-2f;
+    p = p * r + 1.66666657e-1f;
+    p = p * r + 0.5f;
+    p = p * (r * r) + r + 1.0f;
+    const union {
+        int32_t bits;
+        float value;
+    } two = {.bits = ((int32_t)n + 127) * (1 << 23)};
+    return p * two.value;
+}
+
+static inline float halves(float *lane)
+{
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) lane[i] += lane[i + width];
+    return lane[0];
+}
+
+/* ---- norms ------------------------------------------------------------------------- */
+
+static float mean_of(int n, const float *x)
+{
+    float lane[LANES] = {0};
+    int c = 0;
+    for (; c + LANES <= n; c += LANES)
+        for (int i = 0; i < LANES; i++) lane[i] += x[c + i];
+    for (int i = 0; c + i < n; i++) lane[i] += x[c + i];
+    return halves(lane) / (float)n;
+}
+
+static float spread_of(int n, const float *x, float mean)
+{
+    float lane[LANES] = {0};
+    int c = 0;
+    for (; c + LANES <= n; c += LANES)
+        for (int i = 0; i < LANES; i++) {
+            float d = x[c + i] - mean;
+            lane[i] += d * d;
+        }
+    for (int i = 0; c + i < n; i++) {
+        float d = x[c + i] - mean;
+        lane[i] += d * d;
+    }
+    return halves(lane) / (float)n;
+}
+
+static void norm(int n, const float *x, const float *gain, const float *bias, float eps,
+                 int rms, float *out, float *stats)
+{
+    float mean = rms ? 0 : mean_of(n, x);
+    float rstd = 1.0f / sqrtf(spread_of(n, x, mean) + eps);
+    stats[0] = mean, stats[1] = rstd;
+    if (bias)
+        for (int c = 0; c < n; c++) out[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
+    else
+        for (int c = 0; c < n; c++) out[c] = (x[c] - mean) * rstd * gain[c];
+}
+
+/* Sums of t = dout * gain and of t * xhat over the row. */
+static void norm_sums(int n, const float *dout, const float *x, const float *stats,
+                      const float *gain, float sums[2])
+{
+    float first[LANES] = {0}, second[LANES] = {0}, mean = stats[0], rstd = stats[1];
+    int c = 0;
+    for (; c + LANES <= n; c += LANES)
+        for (int i = 0; i < LANES; i++) {
+            float t = dout[c + i] * gain[c + i];
+            first[i] += t;
+            second[i] += t * ((x[c + i] - mean) * rstd);
+        }
+    for (int i = 0; c + i < n; i++) {
+        float t = dout[c + i] * gain[c + i];
+        first[i] += t;
+        second[i] += t * ((x[c + i] - mean) * rstd);
+    }
+    sums[0] = halves(first), sums[1] = halves(second);
+}
+
+static void norm_back(int n, const float *dout, const float *x, const float *stats,
+                      const float *gain, int rms, float *dx, float *dgain, float *dbias)
+{
+    float sums[2], mean = stats[0], rstd = stats[1];
+    norm_sums(n, dout, x, stats, gain, sums);
+    float first = rms ? 0 : sums[0] / (float)n, second = sums[1] / (float)n;
+    if (dbias)
+        for (int c = 0; c < n; c++) dbias[c] += dout[c];
+    for (int c = 0; c < n; c++) {
+        float xhat = (x[c] - mean) * rstd, d = dout[c];
+        dgain[c] += d * xhat;
+        dx[c] = rstd * (d * gain[c] - first - xhat * second);
+    }
+}
+
+/* ---- activations ------------------------------------------------------------------- */
+
+/* gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), the tanh form */
+static void gelu(int n, const float *h, float *g)
+{
+    for (int c = 0; c < n; c++) {
+        float x = h[c], u = 1.59576912f * (x + 0.044715f * x * x * x);
+        g[c] = x / (1.0f + exp_of(-u));
+    }
+}
+
+static void gelu_back(int n, const float *h, const float *dg, float *dh)
+{
+    for (int c = 0; c < n; c++) {
+        float x = h[c], xx = x * x;
+        float u = 1.59576912f * (x + 0.044715f * x * xx);
+        float slope = 1.59576912f * (1.0f + 0.134145f * xx);
+        float s = 1.0f / (1.0f + exp_of(-u));
+        dh[c] = dg[c] * (s + x * slope * (s * (1.0f - s)));
+    }
+}
+
+static void relu(int n, const float *h, float *g)
+{
+    for (int c = 0; c < n; c++) g[c] = h[c] > 0 ? h[c] : 0.0f;
+}
+
+static void relu_back(int n, const float *h, const float *dg, float *dh)
+{
+    for (int c = 0; c < n; c++) dh[c] = h[c] > 0 ? dg[c] : 0.0f;
+}
+
+static void swiglu(int n, const float *h, const float *w, float *g)
+{
+    for (int c = 0; c < n; c++) g[c] = h[c] / (1.0f + exp_of(-h[c])) * w[c];
+}
+
+static void swiglu_back(int n, const float *h, const float *w, const float *dg, float *dh,
+                        float *dw)
+{
+    for (int c = 0; c < n; c++) {
+        float x = h[c], d = dg[c];
+        float s = 1.0f / (1.0f + exp_of(-x));
+        dw[c] = d * (x * s);
+        dh[c] = d * w[c] * (s * (1.0f + x * (1.0f - s)));
+    }
+}
+
+static void curve(ph_curve kind, int n, const float *h, const float *w, float *g)
+{
+    if (kind == PH_CURVE_GELU) gelu(n, h, g);
+    if (kind == PH_CURVE_RELU) relu(n, h, g);
+    if (kind == PH_CURVE_SWIGLU) swiglu(n, h, w, g);
+}
+
+static void curve_back(ph_curve kind, int n, const float *h, const float *w,
+                       const float *dg, float *dh, float *dw)
+{
+    if (kind == PH_CURVE_GELU) gelu_back(n, h, dg, dh);
+    if (kind == PH_CURVE_RELU) relu_back(n, h, dg, dh);
+    if (kind == PH_CURVE_SWIGLU) swiglu_back(n, h, w, dg, dh, dw);
+}
+
+/* ---- sums and products ------------------------------------------------------------- */
+
+static void join(int n, const float *r, const float *y, const float *factor, float *s)
+{
+    if (factor)
+        for (int c = 0; c < n; c++) s[c] = r[c] + y[c] * factor[c];
+    else
+        for (int c = 0; c < n; c++) s[c] = r[c] + y[c];
+}
+
+static void add(int n, float *y, const float *x)
+{
+    for (int c = 0; c < n; c++) y[c] += x[c];
+}
+
+static void scaled(int n, float a, const float *x, float *y)
+{
+    for (int c = 0; c < n; c++) y[c] = a * x[c];
+}
+
+static void add_scaled(int n, float a, const float *x, float *y)
+{
+    for (int c = 0; c < n; c++) y[c] += a * x[c];
+}
+
+static void times(int n, float *y, const float *x)
+{
+    for (int c = 0; c < n; c++) y[c] *= x[c];
+}
+
+/* ---- losses ------------------------------------------------------------------------ */
+
+static float top_of(int n, const float *x)
+{
+    float lane[LANES], top = x[0];
+    int c = 0;
+    for (int i = 0; i < LANES; i++) lane[i] = x[0];
+    for (; c + LANES <= n; c += LANES)
+        for (int i = 0; i < LANES; i++)
+            lane[i] = x[c + i] > lane[i] ? x[c + i] : lane[i];
+    for (; c < n; c++) top = x[c] > top ? x[c] : top;
+    for (int i = 0; i < LANES; i++) top = lane[i] > top ? lane[i] : top;
+    return top;
+}
+
+/* x becomes exp(x - top); returns the sum */
+static float raise(int n, float *x, float top)
+{
+    float lane[LANES] = {0};
+    int c = 0;
+    for (; c + LANES <= n; c += LANES)
+        for (int i = 0; i < LANES; i++) {
+            float e = exp_of(x[c + i] - top);
+            x[c + i] = e;
+            lane[i] += e;
+        }
+    for (int i = 0; c + i < n; i++) lane[i] += x[c + i] = exp_of(x[c + i] - top);
+    return halves(lane);
+}
+
+static float cross(int n, float *logits, int target, float smoothing, float scale)
+{
+    float top = top_of(n, logits), aim = logits[target], even = smoothing / (float)n;
+    float mean = smoothing > 0 ? mean_of(n, logits) : 0;
+    float sum = raise(n, logits, top), log_sum = top + logf(sum);
+    float share = scale / sum, off = scale * even;
+    for (int c = 0; c < n; c++) logits[c] = logits[c] * share - off;
+    logits[target] -= scale * (1.0f - smoothing);
+    return log_sum - (1.0f - smoothing) * aim - smoothing * mean;
+}
+
+static float softmax(int n, float *x)
+{
+    float top = top_of(n, x), sum = raise(n, x, top);
+    scaled(n, 1.0f / sum, x, x);
+    return top + logf(sum);
+}
+
+/* ---- the optimiser ----------------------------------------------------------------- */
+
+static double squares(int n, const float *x)
+{
+    double lane[LANES] = {0}, sum = 0;
+    int c = 0;
+    for (; c + LANES <= n; c += LANES)
+        for (int i = 0; i < LANES; i++) lane[i] += (double)x[c + i] * (double)x[c + i];
+    for (int i = 0; c + i < n; i++) lane[i] += (double)x[c + i] * (double)x[c + i];
+    for (int i = 0; i < LANES; i++) sum += lane[i];
+    return sum;
+}
+
+static void adam(int n, const ph_adam *step, const float *restrict grad,
+                 float *restrict x, float *restrict m, float *restrict v)
+{
+    const ph_adam a = *step;
+    for (int c = 0; c < n; c++) {
+        float g = grad[c] * a.clip;
+        float mean = a.beta1 * m[c] + (1.0f - a.beta1) * g;
+        float square = a.beta2 * v[c] + (1.0f - a.beta2) * (g * g);
+        m[c] = mean, v[c] = square;
+        float root = sqrtf(square * a.fix2) + a.eps;
+        x[c] = x[c] - a.decay * x[c] - a.rate * (mean * a.fix1) / root;
+    }
+}
+
+const ph_spans SPANS = {.norm = norm,
+                        .norm_back = norm_back,
+                        .curve = curve,
+                        .curve_back = curve_back,
+                        .join = join,
+                        .add = add,
+                        .scaled = scaled,
+                        .add_scaled = add_scaled,
+                        .times = times,
+                        .cross = cross,
+                        .softmax = softmax,
+                        .squares = squares,
+                        .adam = adam};
