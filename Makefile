@@ -69,6 +69,7 @@ endif
 
 LIB_SRC   := $(filter-out src/cuda/%,$(wildcard src/*.c src/*/*.c))
 WEB       := $(wildcard web/*)
+MODELS    := $(wildcard models/*.safetensors)
 CLI_SRC   := $(wildcard cli/*.c)
 TEST_SRC  := $(wildcard tests/test_*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
@@ -78,7 +79,8 @@ ALL_SRC   := $(LIB_SRC) $(CLI_SRC) $(wildcard tests/*.c tests/oracle/*.c example
 objects    = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 
-LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(WEB),$(BUILD)/obj/web.o)
+LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(WEB),$(BUILD)/obj/web.o) \
+             $(if $(MODELS),$(BUILD)/obj/models.o)
 LIB_A     := $(BUILD)/libpolyhead.a
 SONAME    := libpolyhead.so.$(MAJOR)
 LIB_SO    := $(BUILD)/libpolyhead.so.$(VERSION)
@@ -141,9 +143,19 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(BUILD)/obj/web.c: $(WEB) tools/embed
 	@mkdir -p $(@D)
 	$(call say,EMBED)
-	tools/embed $(WEB) >$@
+	tools/embed web view/web.h $(WEB) >$@
 
 $(BUILD)/obj/web.o: $(BUILD)/obj/web.c src/view/web.h $(BUILD)/flags
+	$(call say,CC)
+	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+
+# So does the trained model.
+$(BUILD)/obj/models.c: $(MODELS) tools/embed
+	@mkdir -p $(@D)
+	$(call say,EMBED)
+	tools/embed model model/embedded.h $(MODELS) >$@
+
+$(BUILD)/obj/models.o: $(BUILD)/obj/models.c src/model/embedded.h $(BUILD)/flags
 	$(call say,CC)
 	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
 

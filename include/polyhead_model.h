@@ -142,11 +142,11 @@ typedef enum ph_site_kind {
 typedef struct ph_site {
     const char *name; /* "encoder.0.self", "decoder.1.cross", "links" */
     ph_site_kind kind;
-    int decoder;        /* 1: queries come from the decoder's text */
-    int layer;          /* within its stack, from 0 */
+    int decoder; /* 1: queries come from the decoder's text */
+    int layer;   /* within its stack, from 0 */
     int heads, kv_heads;
-    int q_len, kv_len;  /* words of the texts */
-    int qk_dim, v_dim;  /* of one head; v_dim 0: no values (PH_SITE_LINK) */
+    int q_len, kv_len; /* words of the texts */
+    int qk_dim, v_dim; /* of one head; v_dim 0: no values (PH_SITE_LINK) */
     const char *variant;
 } ph_site;
 
@@ -195,6 +195,78 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mi
 
 /* Decoders: log-probabilities (words, vocab) of the token after each word. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
+
+/* ---- training ---------------------------------------------------------------------- */
+
+typedef enum ph_schedule {
+    PH_SCHEDULE_COSINE = 0, /* warm up, then down to a tenth along a cosine */
+    PH_SCHEDULE_CLASSIC     /* warm up, then down as 1/sqrt(step) */
+} ph_schedule;
+
+enum { PH_RECIPE_TEXT = 32, PH_PATH_TEXT = 1024 };
+
+/* How to train. ph_train_defaults fills it for a recipe; change what you like. */
+typedef struct ph_train {
+    char recipe[PH_RECIPE_TEXT]; /* "copy", "dates", "pronouns", "text", "pairs" */
+    char file[PH_PATH_TEXT]; /* "text": what to learn; "pairs": lines source TAB target */
+    ph_config config;        /* vocab is set by the recipe */
+    int steps;
+    int batch;      /* texts of one pass */
+    int accumulate; /* passes of one step; 0: 1 */
+    float rate;     /* highest learning rate */
+    int warmup;     /* steps */
+    ph_schedule schedule;
+    float decay;     /* AdamW: of matrices */
+    float clip;      /* longest gradient; 0: no limit */
+    float smoothing; /* of labels, text to text and text */
+    uint64_t seed;   /* of everything: first values, samples, dropout */
+} ph_train;
+
+/* The i-th recipe's name and one sentence, or NULL after the last. */
+PH_API const char *ph_recipe_name(int i);
+PH_API const char *ph_recipe_help(int i);
+
+/* PH_UNSUPPORTED: no such recipe. */
+PH_API ph_status ph_train_defaults(ph_train *train, const char *recipe);
+
+typedef struct ph_trainer ph_trainer;
+
+PH_API ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train);
+PH_API void ph_trainer_free(ph_trainer *trainer); /* accepts NULL; the model goes too */
+PH_API ph_model *ph_trainer_model(ph_trainer *trainer);
+PH_API const ph_train *ph_trainer_options(const ph_trainer *trainer);
+
+typedef struct ph_progress {
+    int step;      /* steps done */
+    double loss;   /* mean per counted word, of this step */
+    double length; /* of the gradient, before clipping */
+    double rate;
+    int64_t tokens; /* words of this step, counted ones */
+} ph_progress;
+
+/* One step. PH_BAD_VALUE: the loss is no number any more; parameters are then those
+   before the step. */
+PH_API ph_status ph_trainer_step(ph_trainer *trainer, ph_progress *out);
+
+typedef struct ph_score {
+    double loss;  /* mean per counted word */
+    double right; /* share of the words that are right */
+    double exact; /* share of the texts that are right as a whole */
+    int texts;
+} ph_score;
+
+/* On `texts` samples that training never sees; text to text is generated, not guessed
+   word by word. */
+PH_API ph_status ph_trainer_test(ph_trainer *trainer, int texts, ph_score *out);
+
+/* Writes directory/step-NNNNNNNN.safetensors, whole or not at all, then removes all but
+   the last `keep` (0: none are removed). */
+PH_API ph_status ph_trainer_save(ph_trainer *trainer, const char *directory, int keep);
+
+/* Goes on from the newest checkpoint in the directory; a damaged one is passed over, and
+   what was wrong with it is written to `note` ("" if nothing). Continues bit for bit. */
+PH_API ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory,
+                                   char *note, size_t note_size);
 
 #ifdef __cplusplus
 }

@@ -22,9 +22,12 @@ static ph_layer_args args_of(const ph_pass *p, const ph_side *side, int sub)
     const ph_act *act = &side->acts[sub];
     int cross = what->kind == PH_SUB_CROSS;
     ph_layer_args args = {.x = act->a, .out = p->y, .saved = act->saved};
-    args.attn.seed =
-        ph_rng_key(p->seed, ph_drop_stream(PH_DROP_ATTEND, side, sub), 0, 0);
+    args.attn.seed = ph_rng_key(p->seed, ph_drop_stream(PH_DROP_ATTEND, side, sub), 0, 0);
     if (cross) args.memory = memory_of(p);
+    if (p->caches) {
+        args.k_cache = p->caches[what->site].k, args.v_cache = p->caches[what->site].v;
+        args.past = p->past;
+    }
     if (cross || !side->stack->causal) args.attn.kv_lens = p->batch.source_lens;
     if (!cross) args.attn.alibi = p->slopes;
     return args;
@@ -43,20 +46,43 @@ static ph_status project(ph_pass *p, const ph_side *side, int sub,
     return ph_model_multiply(p->model->ctx, &g, 1);
 }
 
+/* Cross-attention to keys and values that were made before. */
+static ph_status attend_cached(ph_pass *p, const ph_side *side, int sub)
+{
+    const ph_config *c = &p->model->config;
+    const ph_sub *what = &side->stack->subs[sub];
+    const ph_act *act = &side->acts[sub];
+    const ph_cache *cache = &p->caches[what->site];
+    int wide = c->heads * c->head_dim;
+    ph_bound bound;
+    ph_model_bind(p->model, what, p->block, NULL, &bound);
+    float *q = act->heads + (size_t)side->rows * (size_t)wide;
+    ph_gemm g = {.m = side->rows, .n = wide, .k = c->model_dim};
+    g.a = act->a, g.a_row = c->model_dim, g.a_col = 1;
+    g.b = bound.weights.wq, g.b_row = wide, g.b_col = 1;
+    g.c = q, g.c_row = wide, g.bias = bound.weights.bq;
+    ph_args args = {.q = q, .k = cache->k, .v = cache->v, .out = act->heads};
+    PH_TRY(ph_model_multiply(p->model->ctx, &g, 1));
+    PH_TRY(ph_forward(act->plan, &args));
+    return project(p, side, sub, &bound.weights);
+}
+
 ph_status ph_attend(ph_pass *p, int number, int sub)
 {
     const ph_side *side = &p->sides[number];
     const ph_sub *what = &side->stack->subs[sub];
     const ph_act *act = &side->acts[sub];
-    ph_layer_weights w = ph_model_weights(p->model, what, (float *)p->block);
-    ph_layer_weights inner = w;
+    ph_bound bound;
+    if (act->plan) return attend_cached(p, side, sub);
     ph_layer_args args = args_of(p, side, sub);
-    if (!p->shape.open) return ph_layer_forward(act->layer, &w, &args);
+    ph_model_bind(p->model, what, p->block, NULL, &bound);
+    if (!p->shape.open) return ph_layer_forward(act->layer, &bound.weights, &args);
+    ph_layer_weights inner = bound.weights;
     inner.wo = inner.bo = NULL;
     args.out = act->heads;
     PH_TRY(ph_layer_forward(act->layer, &inner, &args));
     if (p->see) p->see(p->user, what->site, act->heads);
-    return project(p, side, sub, &w);
+    return project(p, side, sub, &bound.weights);
 }
 
 ph_status ph_attend_back(ph_pass *p, int number, int sub)
@@ -65,12 +91,12 @@ ph_status ph_attend_back(ph_pass *p, int number, int sub)
     const ph_sub *what = &side->stack->subs[sub];
     int cross = what->kind == PH_SUB_CROSS;
     size_t memory = (size_t)p->sides[0].rows * (size_t)p->model->config.model_dim;
-    ph_layer_weights w = ph_model_weights(p->model, what, (float *)p->block);
+    ph_bound b;
     ph_layer_args args = args_of(p, side, sub);
-    ph_layer_grads g = ph_model_grads(p->model, what, p->grads);
-    g.dout = p->dy, g.dx = p->da;
-    if (cross) g.dmemory = p->dmemory_part;
-    PH_TRY(ph_layer_backward(side->acts[sub].layer, &w, &args, &g));
+    ph_model_bind(p->model, what, p->block, p->grads, &b);
+    b.grads.dout = p->dy, b.grads.dx = p->da;
+    if (cross) b.grads.dmemory = p->dmemory_part;
+    PH_TRY(ph_layer_backward(side->acts[sub].layer, &b.weights, &args, &b.grads));
     if (cross) ph_rows_add(p, memory, p->dmemory, p->dmemory_part);
     return PH_OK;
 }

@@ -23,7 +23,7 @@ typedef struct weights {
 
 static weights weights_of(const ph_model *m, const ph_sub *sub, float *block)
 {
-    const ph_param *p = &m->params[sub->first];
+    const ph_weight *p = &m->params[sub->first];
     weights w = {.w1 = block + p[0].at, .w2 = block + p[1].at};
     if (!m->config.no_bias) w.b1 = block + p[2].at, w.b2 = block + p[3].at;
     return w;

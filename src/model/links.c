@@ -69,7 +69,6 @@ static ph_args args_of(const ph_pass *p)
                      .v = l->places,
                      .out = l->weights,
                      .lse = l->lse,
-                     .gate = l->gate,
                      .kv_lens = p->batch.source_lens};
 }
 
@@ -98,7 +97,7 @@ static void mix_item(void *arg, int lane, int index)
 
 static ph_gemm product(const ph_pass *p, int which, float *y)
 {
-    const ph_param *w = &p->model->params[p->model->links + which];
+    const ph_weight *w = &p->model->params[p->model->links + which];
     ph_gemm g = {.m = p->sides[0].rows, .n = w->dims[1], .k = w->dims[0]};
     g.a = ph_pass_output(p), g.a_row = g.k, g.a_col = 1, g.same_a = which > 0;
     g.b = p->block + w->at, g.b_row = g.n, g.b_col = 1;
@@ -157,7 +156,7 @@ ph_status ph_links_loss(ph_pass *p, float scale, double *loss)
 /* da (+)= dy w^T */
 static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
 {
-    const ph_param *w = &p->model->params[p->model->links + which];
+    const ph_weight *w = &p->model->params[p->model->links + which];
     ph_gemm g = {.m = p->sides[0].rows, .n = w->dims[0], .k = w->dims[1]};
     g.a = dy, g.a_row = g.k, g.a_col = 1;
     g.b = p->block + w->at, g.b_row = 1, g.b_col = g.k;
@@ -167,7 +166,7 @@ static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
 
 static ph_gemm product_dw(const ph_pass *p, int which, const float *dy)
 {
-    const ph_param *w = &p->model->params[p->model->links + which];
+    const ph_weight *w = &p->model->params[p->model->links + which];
     ph_gemm g = {.m = w->dims[0], .n = w->dims[1], .k = p->sides[0].rows};
     g.a = ph_pass_output(p), g.a_row = 1, g.a_col = g.m, g.same_a = which > 0;
     g.b = dy, g.b_row = g.n, g.b_col = 1;

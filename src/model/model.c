@@ -5,7 +5,7 @@
  * first and vectors after them, so that weight decay acts on one stretch. The order of
  * one sublayer:
  *
- *     attention     wq wk wv wo, then bq bk bv bo
+ *     attention     as ph_layer_param lists them: wq wk wv wo, bq bk bv bo, its own
  *     feed-forward  w1 w2, then b1 b2
  *
  * First values: embeddings N(0, 1/model_dim); matrices uniform in +-sqrt(6 / (in + out)),
@@ -20,19 +20,35 @@
 #include "base/size.h"
 #include "model/model.h"
 
-enum { SUB_PARAMS = 10, MODEL_PARAMS = 16 }; /* at most; norms counted with their sub */
+enum {
+    SUB_PARAMS = PH_LAYER_PARAMS + 2,
+    MODEL_PARAMS = 16
+}; /* at most; norms counted with their sub */
 
 /* ---- the list ---------------------------------------------------------------------- */
 
-static int add(ph_model *m, const char *name, int rank, int first, int second,
-               ph_start start, double size)
+static int add(ph_model *m, const char *name, int rank, const int *dims, ph_start start,
+               double size)
 {
-    ph_param *p = &m->params[m->param_count];
-    *p = (ph_param){.rank = rank, .dims = {first, second}, .start = start};
-    p->size = (float)size;
-    p->count = (size_t)first * (size_t)(rank > 1 ? second : 1);
+    ph_weight *p = &m->params[m->param_count];
+    *p = (ph_weight){.rank = rank, .start = start, .size = (float)size, .count = 1};
+    for (int d = 0; d < rank; d++) {
+        p->dims[d] = dims[d];
+        p->count *= (size_t)dims[d];
+    }
     snprintf(p->name, sizeof p->name, "%s", name);
     return m->param_count++;
+}
+
+static int add_two(ph_model *m, const char *name, int first, int second, ph_start start,
+                   double size)
+{
+    return add(m, name, 2, (int[]){first, second}, start, size);
+}
+
+static int add_one(ph_model *m, const char *name, int size, ph_start start)
+{
+    return add(m, name, 1, &size, start, 0);
 }
 
 static double bound(const ph_model *m, int layer, int in, int out)
@@ -50,11 +66,11 @@ static void add_norm(ph_model *m, const char *stem, int *gain, int *shift)
 {
     char name[48];
     snprintf(name, sizeof name, "%s.gain", stem);
-    *gain = add(m, name, 1, m->config.model_dim, 0, PH_START_ONE, 0);
+    *gain = add_one(m, name, m->config.model_dim, PH_START_ONE);
     *shift = -1;
     if (m->config.norm == PH_NORM_RMS || m->config.no_bias) return;
     snprintf(name, sizeof name, "%s.bias", stem);
-    *shift = add(m, name, 1, m->config.model_dim, 0, PH_START_ZERO, 0);
+    *shift = add_one(m, name, m->config.model_dim, PH_START_ZERO);
 }
 
 static void add_matrix(ph_model *m, const char *stem, const char *last, int layer, int in,
@@ -62,29 +78,38 @@ static void add_matrix(ph_model *m, const char *stem, const char *last, int laye
 {
     char name[48];
     snprintf(name, sizeof name, "%s.%s", stem, last);
-    add(m, name, 2, in, out, PH_START_UNIFORM, bound(m, layer, in, out));
+    add_two(m, name, in, out, PH_START_UNIFORM, bound(m, layer, in, out));
 }
 
 static void add_vector(ph_model *m, const char *stem, const char *last, int size)
 {
     char name[48];
     snprintf(name, sizeof name, "%s.%s", stem, last);
-    if (!m->config.no_bias) add(m, name, 1, size, 0, PH_START_ZERO, 0);
+    if (!m->config.no_bias) add_one(m, name, size, PH_START_ZERO);
 }
 
-static void add_attention(ph_model *m, ph_sub *sub, const char *stem)
+/* A layer of one token tells which tensors this variant has and how large they are. */
+static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
 {
-    const ph_config *c = &m->config;
-    int dim = c->model_dim, q = c->heads * c->head_dim, k = c->kv_heads * c->head_dim;
-    add_matrix(m, stem, "wq", sub->layer, dim, q);
-    add_matrix(m, stem, "wk", sub->layer, dim, k);
-    add_matrix(m, stem, "wv", sub->layer, dim, k);
-    add_matrix(m, stem, "wo", sub->layer, q, dim);
-    add_vector(m, stem, "bq", q);
-    add_vector(m, stem, "bk", k);
-    add_vector(m, stem, "bv", k);
-    add_vector(m, stem, "bo", dim);
+    ph_layer *probe;
+    const ph_param *p;
+    ph_layer_desc d = ph_model_layer(m, sub, 1, 1, 1);
+    char name[48];
+    PH_TRY(ph_layer_create(&probe, m->ctx, &d));
+    int named = ph_layer_named(probe);
+    for (int i = 0; (p = ph_layer_param(probe, i)); i++) {
+        if (i < named && p->optional && m->config.no_bias) continue;
+        int first = p->rank > 1 ? p->dims[p->rank - 2] : 0, last = p->dims[p->rank - 1];
+        snprintf(name, sizeof name, "%s.%s", stem, p->name);
+        int index = add(m, name, p->rank, p->dims, PH_START_ZERO, 0);
+        if (p->rank > 1)
+            m->params[index].start = PH_START_UNIFORM,
+            m->params[index].size = (float)bound(m, sub->layer, first, last);
+        if (i < named) sub->named++;
+    }
+    ph_layer_free(probe);
     sub->site = m->site_count++;
+    return PH_OK;
 }
 
 static void add_feed(ph_model *m, ph_sub *sub, const char *stem)
@@ -109,7 +134,8 @@ static void pick_variant(const char *list, int layer, char *to)
 }
 
 /* The norm of a join is the sublayer's own, or that of whoever comes next. */
-static void add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer, int number)
+static ph_status add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer,
+                         int number)
 {
     static const char *const names[] = {"self", "cross", "ff"};
     char stem[40], norm[40];
@@ -128,29 +154,31 @@ static void add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer, int n
     if (kind == PH_SUB_FEED)
         add_feed(m, sub, stem);
     else
-        add_attention(m, sub, stem);
+        PH_TRY(add_attention(m, sub, stem));
     sub->count = m->param_count - sub->first;
     if (!before) add_norm(m, norm, &sub->gain, &sub->shift);
     s->count++;
+    return PH_OK;
 }
 
-static void add_stack(ph_model *m, ph_stack *s, int layers)
+static ph_status add_stack(ph_model *m, ph_stack *s, int layers)
 {
     const ph_config *c = &m->config;
     char name[48];
     s->gain = s->shift = s->positions = -1;
     snprintf(name, sizeof name, "%s.positions", stack_name(s));
     if (c->positions == PH_POS_LEARNED)
-        s->positions = add(m, name, 2, c->max_len, c->model_dim, PH_START_NORMAL, 0.02);
+        s->positions = add_two(m, name, c->max_len, c->model_dim, PH_START_NORMAL, 0.02);
     for (int l = 0; l < layers; l++) {
         int number = 1;
-        add_sub(m, s, PH_SUB_SELF, l, number++);
-        if (s->decoder) add_sub(m, s, PH_SUB_CROSS, l, number++);
-        add_sub(m, s, PH_SUB_FEED, l, number);
+        PH_TRY(add_sub(m, s, PH_SUB_SELF, l, number++));
+        if (s->decoder) PH_TRY(add_sub(m, s, PH_SUB_CROSS, l, number++));
+        PH_TRY(add_sub(m, s, PH_SUB_FEED, l, number));
     }
     ph_sub *last = &s->subs[s->count - 1];
     snprintf(name, sizeof name, "%s.norm", stack_name(s));
     if (c->norm_place == PH_NORM_BEFORE) add_norm(m, name, &last->gain, &last->shift);
+    return PH_OK;
 }
 
 static void add_output(ph_model *m)
@@ -161,8 +189,8 @@ static void add_output(ph_model *m)
     if (c->arch != PH_ARCH_ENCODER) {
         m->output = m->embed;
         if (c->untied)
-            m->output = add(m, "output", 2, c->vocab, dim, PH_START_NORMAL,
-                            1 / sqrt((double)dim));
+            m->output = add_two(m, "output", c->vocab, dim, PH_START_NORMAL,
+                                1 / sqrt((double)dim));
         return;
     }
     m->links = m->param_count;
@@ -171,15 +199,15 @@ static void add_output(ph_model *m)
     add_matrix(m, "links", "gate", 0, dim, c->heads);
 }
 
-static void list_all(ph_model *m)
+static ph_status list_all(ph_model *m)
 {
     const ph_config *c = &m->config;
-    m->embed = add(m, "embed", 2, c->vocab, c->model_dim, PH_START_NORMAL,
-                   1 / sqrt((double)c->model_dim));
-    if (c->arch != PH_ARCH_DECODER) add_stack(m, &m->stacks[0], c->layers);
-    if (c->arch == PH_ARCH_DECODER) add_stack(m, &m->stacks[0], c->layers);
-    if (c->arch == PH_ARCH_BOTH) add_stack(m, &m->stacks[1], c->decoder_layers);
+    m->embed = add_two(m, "embed", c->vocab, c->model_dim, PH_START_NORMAL,
+                       1 / sqrt((double)c->model_dim));
+    PH_TRY(add_stack(m, &m->stacks[0], c->layers));
+    if (m->stack_count > 1) PH_TRY(add_stack(m, &m->stacks[1], c->decoder_layers));
     add_output(m);
+    return PH_OK;
 }
 
 /* ---- where parameters lie ---------------------------------------------------------- */
@@ -187,7 +215,7 @@ static void list_all(ph_model *m)
 static ph_status place(ph_model *m, int matrices)
 {
     for (int i = 0; i < m->param_count; i++) {
-        ph_param *p = &m->params[i];
+        ph_weight *p = &m->params[i];
         size_t room;
         if ((p->rank > 1) != matrices) continue;
         p->at = m->floats;
@@ -211,7 +239,7 @@ static ph_status make_block(ph_model *m)
                        m->floats);
     memset(m->block, 0, m->floats * sizeof *m->block);
     for (int i = 0; i < m->param_count; i++) {
-        const ph_param *p = &m->params[i];
+        const ph_weight *p = &m->params[i];
         ph_tensor *t = &m->tensors[i];
         *t = (ph_tensor){.name = p->name, .type = PH_TYPE_F32, .rank = p->rank};
         for (int d = 0; d < p->rank; d++) t->shape[d] = (size_t)p->dims[d];
@@ -234,7 +262,7 @@ static ph_status build(ph_model *m)
         m->stacks[i].subs = ph_ctx_alloc(m->ctx, (size_t)subs[i] * sizeof(ph_sub));
     if (!m->params || !m->stacks[0].subs || (both && !m->stacks[1].subs))
         return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a model");
-    list_all(m);
+    PH_TRY(list_all(m));
     return make_block(m);
 }
 
@@ -281,7 +309,7 @@ static double normal(uint64_t key, uint32_t n)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-static void start(const ph_param *p, float *x, uint64_t seed, int index)
+static void start(const ph_weight *p, float *x, uint64_t seed, int index)
 {
     for (size_t i = 0; i < p->count; i++) {
         uint64_t key = ph_rng_key(seed, 1, (uint64_t)index, i >> 24);
@@ -329,30 +357,45 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, in
     return d;
 }
 
-ph_layer_weights ph_model_weights(const ph_model *m, const ph_sub *sub, float *block)
+/* Fields of ph_layer_weights and ph_layer_grads by the names of ph_layer_param. */
+static const struct {
+    const char *name;
+    size_t weight, grad;
+} named[] = {
+#define NAMED(x)                                                                         \
+    {                                                                                    \
+#x, offsetof(ph_layer_weights, x), offsetof(ph_layer_grads, d##x)                \
+    }
+    NAMED(wq), NAMED(wk), NAMED(wv),     NAMED(wo),    NAMED(bq), NAMED(bk),
+    NAMED(bv), NAMED(bo), NAMED(q_norm), NAMED(k_norm)
+#undef NAMED
+};
+
+static void bind_named(ph_bound *out, const char *name, const float *weight, float *grad)
 {
-    const ph_param *p = &m->params[sub->first];
-    ph_layer_weights w = {.wq = block + p[0].at,
-                          .wk = block + p[1].at,
-                          .wv = block + p[2].at,
-                          .wo = block + p[3].at};
-    if (m->config.no_bias) return w;
-    w.bq = block + p[4].at, w.bk = block + p[5].at;
-    w.bv = block + p[6].at, w.bo = block + p[7].at;
-    return w;
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        if (strcmp(name, named[i].name)) continue;
+        memcpy((char *)&out->weights + named[i].weight, &weight, sizeof weight);
+        memcpy((char *)&out->grads + named[i].grad, &grad, sizeof grad);
+    }
 }
 
-ph_layer_grads ph_model_grads(const ph_model *m, const ph_sub *sub, float *block)
+void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, float *grads,
+                   ph_bound *out)
 {
-    const ph_param *p = &m->params[sub->first];
-    ph_layer_grads g = {.dwq = block + p[0].at,
-                        .dwk = block + p[1].at,
-                        .dwv = block + p[2].at,
-                        .dwo = block + p[3].at};
-    if (m->config.no_bias) return g;
-    g.dbq = block + p[4].at, g.dbk = block + p[5].at;
-    g.dbv = block + p[6].at, g.dbo = block + p[7].at;
-    return g;
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < sub->count; i++) {
+        const ph_weight *p = &m->params[sub->first + i];
+        const float *weight = block + p->at;
+        float *grad = grads ? grads + p->at : NULL;
+        if (i < sub->named)
+            bind_named(out, strrchr(p->name, '.') + 1, weight, grad);
+        else
+            out->extra[i - sub->named] = weight, out->dextra[i - sub->named] = grad;
+    }
+    if (sub->count == sub->named) return;
+    out->weights.extra = out->extra;
+    if (grads) out->grads.dextra = out->dextra;
 }
 
 /* Powers of two halve the exponent; others take every second slope of twice the power. */
@@ -361,8 +404,8 @@ void ph_model_slopes(int heads, float *slopes)
     int power = 1;
     while (power * 2 <= heads) power *= 2;
     for (int h = 0; h < heads; h++) {
-        double exponent = h < power ? 8.0 * (h + 1) / power
-                                    : 8.0 * (2 * (h - power) + 1) / (2 * power);
+        double exponent =
+            h < power ? 8.0 * (h + 1) / power : 8.0 * (2 * (h - power) + 1) / (2 * power);
         slopes[h] = (float)exp2(-exponent);
     }
 }

@@ -22,12 +22,12 @@
 
 typedef struct ph_vocab {
     ph_split split;
-    int count;        /* tokens, the first four included */
+    int count;         /* tokens, the first four included */
     const char **text; /* (count) */
-    int *slots;       /* hash table: token or -1 */
-    int slot_count;   /* a power of two */
-    int longest;      /* bytes of the longest token */
-    void *memory;     /* all of the above in one piece */
+    int *slots;        /* hash table: token or -1 */
+    int slot_count;    /* a power of two */
+    int longest;       /* bytes of the longest token */
+    void *memory;      /* all of the above in one piece */
 } ph_vocab;
 
 ph_status ph_vocab_create(ph_vocab *vocab, ph_ctx *ctx, ph_split split,
@@ -38,16 +38,20 @@ int ph_vocab_split(const ph_vocab *vocab, const char *text, ph_word *words, int 
 
 /* ---- parameters -------------------------------------------------------------------- */
 
-typedef enum ph_start { PH_START_ZERO, PH_START_ONE, PH_START_NORMAL, PH_START_UNIFORM } ph_start;
+typedef enum ph_start {
+    PH_START_ZERO,
+    PH_START_ONE,
+    PH_START_NORMAL,
+    PH_START_UNIFORM
+} ph_start;
 
-typedef struct ph_param {
+typedef struct ph_weight {
     char name[48];
-    int rank;
-    int dims[4];
+    int rank, dims[4];
     size_t at, count; /* first float in the block, how many */
     ph_start start;   /* how first values are made */
     float size;       /* standard deviation, or bound of the uniform numbers */
-} ph_param;
+} ph_weight;
 
 typedef enum ph_sub_kind { PH_SUB_SELF = 0, PH_SUB_CROSS, PH_SUB_FEED } ph_sub_kind;
 
@@ -56,13 +60,14 @@ typedef struct ph_sub {
     ph_sub_kind kind;
     int layer;        /* from 0 */
     int first, count; /* its parameters, see model.c for their order */
+    int named;        /* attention: how many have a field in ph_layer_weights */
     int gain, shift;  /* parameters of the norm of its join; shift -1: none */
     int site;         /* attention: number of the place, from 0; else -1 */
     char variant[PH_VARIANT_TEXT];
 } ph_sub;
 
 typedef struct ph_stack {
-    int decoder;     /* 1: tokens of the decoder */
+    int decoder; /* 1: tokens of the decoder */
     int causal;
     int gain, shift; /* norm before the first sublayer, -1 where norms stand after */
     int positions;   /* parameter, or -1 */
@@ -79,19 +84,14 @@ struct ph_model {
     ph_stack stacks[2]; /* encoder first where there are both */
     int site_count;     /* places of attention, links not counted */
     int param_count;
-    ph_param *params;
+    ph_weight *params;
     ph_tensor *tensors; /* the same for the public */
     size_t floats;      /* of the block */
     size_t decayed;     /* matrices come first: weight decay acts on these floats */
     float *block;
-    int embed, output;  /* parameters; output = embed where tied; -1: encoder */
-    int links;          /* first of wq wk gate; -1: no encoder output */
+    int embed, output; /* parameters; output = embed where tied; -1: encoder */
+    int links;         /* first of wq wk gate; -1: no encoder output */
 };
-
-static inline float *ph_param_in(const ph_model *m, float *block, int param)
-{
-    return param < 0 ? NULL : block + m->params[param].at;
-}
 
 /* ---- shared by the files ----------------------------------------------------------- */
 
@@ -108,8 +108,18 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
 /* Attention of a sublayer for these sizes. */
 ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,
                              int kv_len);
-ph_layer_weights ph_model_weights(const ph_model *m, const ph_sub *sub, float *block);
-ph_layer_grads ph_model_grads(const ph_model *m, const ph_sub *sub, float *block);
+
+/* The parameters of an attention sublayer as its layer takes them. */
+typedef struct ph_bound {
+    ph_layer_weights weights;
+    ph_layer_grads grads;
+    const float *extra[PH_EXTRAS_MAX]; /* the variant's own */
+    float *dextra[PH_EXTRAS_MAX];
+} ph_bound;
+
+/* From a block of parameters, and of gradients where there is one. */
+void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, float *grads,
+                   ph_bound *out);
 
 /* One line per head; (heads) floats. */
 void ph_model_slopes(int heads, float *slopes);

@@ -36,6 +36,8 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
             act->h = ph_arena_floats(arena, rows * wide);
             act->g = ph_arena_floats(arena, rows * ff);
         }
+    } else if (act->plan) {
+        act->heads = ph_arena_floats(arena, 2 * rows * (size_t)(c->heads * c->head_dim));
     } else if (keep) {
         act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
     }
@@ -71,22 +73,31 @@ static void lay_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     p->dmemory_part = ph_arena_floats(arena, memory);
 }
 
+/* Positions that rows may stand at. */
+static int longest(const ph_pass *p)
+{
+    int len = ph_max(p->sides[0].len, p->sides[p->side_count - 1].len);
+    return ph_max(len, p->shape.capacity);
+}
+
 static void lay(ph_pass *p, ph_arena *arena)
 {
     const ph_model *m = p->model;
     const ph_config *c = &m->config;
     const ph_side *last = &p->sides[p->side_count - 1];
     size_t rows = (size_t)ph_max(p->sides[0].rows, last->rows);
-    size_t dim = (size_t)c->model_dim, len = (size_t)ph_max(p->sides[0].len, last->len);
-    for (int i = 0; i < p->side_count; i++) lay_side(p, &p->sides[i], arena);
+    size_t dim = (size_t)c->model_dim, len = (size_t)longest(p);
+    for (int i = p->first_side; i < p->side_count; i++) lay_side(p, &p->sides[i], arena);
     p->slopes = NULL, p->table = NULL;
-    if (c->positions == PH_POS_ALIBI) p->slopes = ph_arena_floats(arena, (size_t)c->heads);
+    if (c->positions == PH_POS_ALIBI)
+        p->slopes = ph_arena_floats(arena, (size_t)c->heads);
     if (c->positions == PH_POS_SINUSOIDAL) p->table = ph_arena_floats(arena, len * dim);
     p->y = ph_arena_floats(arena, rows * dim);
     p->ones = ph_arena_floats(arena, rows);
     p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
     p->row_loss = ph_arena_floats(arena, rows);
     if (p->shape.backward) lay_gradients(p, arena, rows);
+    if (p->shape.encoder_only) return;
     if (m->output >= 0)
         p->logits = ph_arena_floats(arena, (size_t)last->rows * (size_t)c->vocab);
     else
@@ -94,6 +105,25 @@ static void lay(ph_pass *p, ph_arena *arena)
 }
 
 /* ---- making one -------------------------------------------------------------------- */
+
+/* Queries of all texts against the one set of keys the encoder gave. */
+static ph_status make_plan(ph_pass *p, const ph_side *side, ph_act *act)
+{
+    const ph_config *c = &p->model->config;
+    int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
+    ph_attn attn = {.batch = p->shape.batch,
+                    .q_heads = c->heads,
+                    .k_heads = c->kv_heads,
+                    .v_heads = c->kv_heads,
+                    .q_len = side->len,
+                    .kv_len = p->sides[0].len,
+                    .qk_dim = c->head_dim,
+                    .q = {side->len * q, c->head_dim, q},
+                    .k = {0, c->head_dim, k},
+                    .v = {0, c->head_dim, k},
+                    .out = {side->len * q, c->head_dim, q}};
+    return ph_plan_create(&act->plan, p->model->ctx, &attn);
+}
 
 static ph_status make_layers(ph_pass *p, ph_side *side)
 {
@@ -103,7 +133,13 @@ static ph_status make_layers(ph_pass *p, ph_side *side)
         int cross = sub->kind == PH_SUB_CROSS;
         int keys = cross ? p->sides[0].len : side->len;
         if (sub->kind == PH_SUB_FEED) continue;
+        if (cross && p->shape.capacity) {
+            PH_TRY(make_plan(p, side, &side->acts[i]));
+            continue;
+        }
+        if (p->shape.capacity) keys = p->shape.capacity;
         ph_layer_desc d = ph_model_layer(m, sub, p->shape.batch, side->len, keys);
+        d.cache = p->shape.capacity > 0;
         if (side->stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
         d.attn.backward = p->shape.backward;
         if (!p->shape.backward) d.attn.dropout = 0;
@@ -128,7 +164,8 @@ static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
 {
     int both = m->config.arch == PH_ARCH_BOTH, most = m->config.max_len;
     size_t rows, all;
-    if (s->batch < 1 || s->source_len < 1 || (both && s->target_len < 1))
+    if (s->batch < 1 || s->source_len < 1 ||
+        (both && s->target_len < 1 && !s->encoder_only))
         return ph_fail(m->ctx, PH_BAD_SHAPE, "a batch of %d texts of %d tokens is empty",
                        s->batch, s->source_len);
     if (s->source_len > most || s->target_len > most)
@@ -154,6 +191,7 @@ static ph_status build(ph_pass *p)
         side->stack = &m->stacks[i];
         side->len = i ? p->shape.target_len : p->shape.source_len;
         side->rows = p->shape.batch * side->len;
+        if (i < p->first_side) continue;
         side->acts = ph_ctx_alloc(m->ctx, bytes);
         if (!side->acts) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
         memset(side->acts, 0, bytes);
@@ -170,7 +208,7 @@ static ph_status build(ph_pass *p)
     const ph_side *last = &p->sides[p->side_count - 1];
     for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;
     if (p->slopes) ph_model_slopes(m->config.heads, p->slopes);
-    fill_table(p, ph_max(p->sides[0].len, last->len));
+    fill_table(p, longest(p));
     return m->links >= 0 ? ph_links_create(p) : PH_OK;
 }
 
@@ -181,6 +219,8 @@ ph_status ph_pass_create(ph_pass **out, ph_model *m, const ph_pass_shape *shape)
     ph_pass *p = ph_ctx_alloc(m->ctx, sizeof *p);
     if (!p) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
     *p = (ph_pass){.model = m, .shape = *shape, .side_count = m->stack_count};
+    if (shape->encoder_only) p->side_count = 1;
+    if (shape->capacity) p->first_side = p->side_count - 1;
     ph_status status = build(p);
     if (status == PH_OK)
         *out = p;
@@ -195,8 +235,10 @@ void ph_pass_free(ph_pass *p)
     ph_ctx *ctx = p->model->ctx;
     for (int i = 0; i < p->side_count; i++) {
         ph_side *side = &p->sides[i];
-        for (int s = 0; side->acts && s < side->stack->count; s++)
+        for (int s = 0; side->acts && s < side->stack->count; s++) {
             ph_layer_free(side->acts[s].layer);
+            ph_plan_free(side->acts[s].plan);
+        }
         ph_ctx_release(ctx, side->acts);
     }
     if (p->memory && p->links) ph_plan_free(p->links->plan);
@@ -209,7 +251,7 @@ void ph_pass_free(ph_pass *p)
 static ph_status check_tokens(const ph_pass *p)
 {
     int vocab = p->model->config.vocab;
-    for (int i = 0; i < p->side_count; i++) {
+    for (int i = p->first_side; i < p->side_count; i++) {
         const int32_t *tokens = i ? p->batch.target : p->batch.source;
         for (int r = 0; r < p->sides[i].rows; r++)
             if (tokens[r] < 0 || tokens[r] >= vocab)
@@ -224,7 +266,7 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
 {
     p->batch = *batch, p->seed = seed, p->block = p->model->block;
     PH_TRY(check_tokens(p));
-    for (int i = 0; i < p->side_count; i++) {
+    for (int i = p->first_side; i < p->side_count; i++) {
         const ph_side *side = &p->sides[i];
         ph_rows_embed(p, side);
         for (int s = 0; s < side->stack->count; s++) {
@@ -267,7 +309,8 @@ enum { LOSS_ROWS = 16 };
 static void loss_item(void *arg, int lane, int index)
 {
     const loss_job *j = arg;
-    int vocab = j->p->model->config.vocab, last = ph_min((index + 1) * LOSS_ROWS, j->rows);
+    int vocab = j->p->model->config.vocab,
+        last = ph_min((index + 1) * LOSS_ROWS, j->rows);
     (void)lane;
     for (int r = index * LOSS_ROWS; r < last; r++) {
         float *row = j->p->logits + (size_t)r * (size_t)vocab;
@@ -308,7 +351,7 @@ ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
 static ph_status output_back(ph_pass *p)
 {
     const ph_model *m = p->model;
-    const ph_param *w = &m->params[m->output];
+    const ph_weight *w = &m->params[m->output];
     int rows = p->sides[p->side_count - 1].rows, dim = m->config.model_dim;
     ph_gemm list[2] = {{.m = rows, .n = dim, .k = w->dims[0]},
                        {.m = w->dims[0], .n = dim, .k = rows}};
@@ -316,7 +359,8 @@ static ph_status output_back(ph_pass *p)
     list[0].a_row = w->dims[0], list[0].a_col = 1;
     list[1].a_row = 1, list[1].a_col = w->dims[0];
     list[0].b = p->block + w->at, list[1].b = ph_pass_output(p);
-    for (int i = 0; i < 2; i++) list[i].b_row = dim, list[i].b_col = 1, list[i].c_row = dim;
+    for (int i = 0; i < 2; i++)
+        list[i].b_row = dim, list[i].b_col = 1, list[i].c_row = dim;
     list[0].c = p->da, list[1].c = p->grads + w->at;
     return ph_model_multiply(m->ctx, list, 2);
 }
@@ -340,7 +384,7 @@ static ph_status side_back(ph_pass *p, int number)
 ph_status ph_pass_backward(ph_pass *p, float *grads)
 {
     const ph_model *m = p->model;
-    const ph_param *words = &m->params[m->embed];
+    const ph_weight *words = &m->params[m->embed];
     size_t memory = (size_t)p->sides[0].rows * (size_t)m->config.model_dim;
     p->grads = grads;
     if (m->output != m->embed) memset(grads + words->at, 0, words->count * sizeof(float));

@@ -31,17 +31,26 @@ typedef struct ph_pass_shape {
     int batch, source_len, target_len; /* target_len 0 unless BOTH */
     int backward;                      /* 1: training, with dropout; 0: neither */
     int open;                          /* 1: heads are shown to `see` before wo */
+    int encoder_only;                  /* BOTH: 1: nothing but the encoder */
+    int capacity; /* > 0: the decoder alone, with caches for so many tokens */
 } ph_pass_shape;
+
+/* Keys and values of a place: (batch, kv_heads, capacity, head_dim) of self-attention,
+   (source_len, kv_heads, head_dim) of the encoder's output. */
+typedef struct ph_cache {
+    float *k, *v;
+} ph_cache;
 
 /* What one join keeps. */
 typedef struct ph_join {
-    float *s, *n;  /* (rows, model_dim) */
-    float *stats;  /* (rows, 2) mean and 1/deviation */
+    float *s, *n; /* (rows, model_dim) */
+    float *stats; /* (rows, 2) mean and 1/deviation */
 } ph_join;
 
 /* What one sublayer keeps. */
 typedef struct ph_act {
     ph_layer *layer; /* attention */
+    ph_plan *plan;   /* attention to cached keys of the encoder */
     void *saved;     /* of the layer */
     float *heads;    /* open: (rows, heads*v_dim) */
     float *h, *g;    /* feed-forward: before and after the activation */
@@ -62,28 +71,30 @@ struct ph_pass {
     const float *block; /* parameters in use: the model's */
     float *grads;       /* backward: where gradients go */
     ph_batch batch;
-    uint64_t seed;      /* of this step's dropout */
-    int side_count;
+    uint64_t seed;              /* of this step's dropout */
+    int first_side, side_count; /* sides that run: from first_side up to side_count */
     ph_side sides[2];
-    float *slopes;      /* (heads) ALiBi */
-    float *table;       /* (max len, model_dim) sinusoids */
+    const ph_cache *caches; /* (sites) with capacity */
+    const int32_t *past;    /* (batch) tokens in the caches */
+    float *slopes;          /* (heads) ALiBi */
+    float *table;           /* (max len, model_dim) sinusoids */
 
     /* transient, shared by all sublayers */
-    float *y;           /* (rows, model_dim) what a sublayer gives */
+    float *y;            /* (rows, model_dim) what a sublayer gives */
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
-    float *dg;          /* (rows, ff_dim) */
+    float *dg;           /* (rows, ff_dim) */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
-    float *ones;        /* (rows) */
-    float *lanes;       /* (threads, model_dim) */
-    float *sums;        /* (chunks, 2 * model_dim) of gains and shifts */
-    float *row_loss;    /* (rows) */
-    float *logits;      /* (rows, vocab) */
+    float *ones;                   /* (rows) */
+    float *lanes;                  /* (threads, model_dim) */
+    float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
+    float *row_loss;               /* (rows) */
+    float *logits;                 /* (rows, vocab) */
     struct ph_links *links;
 
     void (*see)(void *user, int site, float *heads);
     void *user;
 
-    void *memory;       /* the workspace */
+    void *memory; /* the workspace */
 };
 
 ph_status ph_pass_create(ph_pass **out, ph_model *model, const ph_pass_shape *shape);
@@ -124,15 +135,14 @@ ph_status ph_feed_back(ph_pass *p, int side, int sub);
 
 /* links.c: the pointer of an encoder */
 typedef struct ph_links {
-    ph_plan *plan;      /* attention whose values are the places themselves */
-    float *q, *k;       /* (rows, heads*head_dim) */
-    float *places;      /* (batch, len, len) one-hot */
-    float *weights;     /* (batch, len, heads, len) */
-    float *lse;         /* (batch, heads, len) */
-    float *mix;         /* (rows, heads) how much each head counts */
-    float *p;           /* (rows, len) the answer */
+    ph_plan *plan;  /* attention whose values are the places themselves */
+    float *q, *k;   /* (rows, heads*head_dim) */
+    float *places;  /* (batch, len, len) one-hot */
+    float *weights; /* (batch, len, heads, len) */
+    float *lse;     /* (batch, heads, len) */
+    float *mix;     /* (rows, heads) how much each head counts */
+    float *p;       /* (rows, len) the answer */
     float *dq, *dk, *dweights, *dmix;
-    const float *gate;  /* (heads) of heads that are switched off, or NULL */
 } ph_links;
 
 ph_status ph_links_create(ph_pass *p);
@@ -142,7 +152,12 @@ ph_status ph_links_loss(ph_pass *p, float scale, double *loss);
 ph_status ph_links_back(ph_pass *p);
 
 /* Where the dropout of a sublayer takes its numbers from. */
-enum { PH_DROP_EMBED = 1000, PH_DROP_JOIN = 2000, PH_DROP_FEED = 3000, PH_DROP_ATTEND = 4000 };
+enum {
+    PH_DROP_EMBED = 1000,
+    PH_DROP_JOIN = 2000,
+    PH_DROP_FEED = 3000,
+    PH_DROP_ATTEND = 4000
+};
 
 static inline uint64_t ph_drop_stream(int what, const ph_side *side, int sub)
 {

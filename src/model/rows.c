@@ -62,6 +62,7 @@ static void embed_row(const job *j, int row)
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     int dim = m->config.model_dim, at = row % j->side->len;
+    if (p->past) at += p->past[row / j->side->len];
     const int32_t *tokens = j->side->stack->decoder ? p->batch.target : p->batch.source;
     const float *word = param(p, m->embed) + (size_t)tokens[row] * (size_t)dim;
     const float *place = param(p, j->side->stack->positions);
@@ -80,8 +81,8 @@ static void norm_row(const job *j, int row, int gain, int shift)
 {
     const ph_model *m = j->p->model;
     size_t dim = (size_t)m->config.model_dim, at = (size_t)row * dim;
-    m->spans->norm((int)dim, j->join->s + at, param(j->p, gain), param(j->p, shift), 1e-5f,
-                   m->config.norm == PH_NORM_RMS, j->join->n + at,
+    m->spans->norm((int)dim, j->join->s + at, param(j->p, gain), param(j->p, shift),
+                   1e-5f, m->config.norm == PH_NORM_RMS, j->join->n + at,
                    j->join->stats + 2 * (size_t)row);
 }
 
@@ -238,7 +239,8 @@ static void embed_back_item(void *arg, int lane, int index)
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     size_t dim = (size_t)m->config.model_dim;
-    int c = index * OWN, n = ph_min(OWN, (int)dim - c), places = j->side->stack->positions;
+    int c = index * OWN, n = ph_min(OWN, (int)dim - c),
+        places = j->side->stack->positions;
     const int32_t *tokens = j->side->stack->decoder ? p->batch.target : p->batch.source;
     float scale = sqrtf((float)dim), room[OWN];
     float *dword = p->grads + m->params[m->embed].at + c;

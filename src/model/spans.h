@@ -15,12 +15,12 @@ typedef enum ph_curve { PH_CURVE_GELU = 0, PH_CURVE_RELU, PH_CURVE_SWIGLU } ph_c
 
 /* What one update of the optimiser needs to know. */
 typedef struct ph_adam {
-    float rate;          /* learning rate of this step */
-    float beta1, beta2;  /* of the running means */
-    float fix1, fix2;    /* 1 / (1 - beta^t) */
+    float rate;         /* learning rate of this step */
+    float beta1, beta2; /* of the running means */
+    float fix1, fix2;   /* 1 / (1 - beta^t) */
     float eps;
-    float decay;         /* weight decay, already times the rate */
-    float clip;          /* factor for the gradient */
+    float decay; /* weight decay, already times the rate */
+    float clip;  /* factor for the gradient */
 } ph_adam;
 
 typedef struct ph_spans {
@@ -43,10 +43,10 @@ typedef struct ph_spans {
     /* s = r + y * factor; factor may be NULL: 1. */
     void (*join)(int n, const float *r, const float *y, const float *factor, float *s);
 
-    void (*add)(int n, float *y, const float *x);          /* y += x */
-    void (*scaled)(int n, float a, const float *x, float *y); /* y = a x */
+    void (*add)(int n, float *y, const float *x);                 /* y += x */
+    void (*scaled)(int n, float a, const float *x, float *y);     /* y = a x */
     void (*add_scaled)(int n, float a, const float *x, float *y); /* y += a x */
-    void (*times)(int n, float *y, const float *x);        /* y *= x */
+    void (*times)(int n, float *y, const float *x);               /* y *= x */
 
     /* Cross-entropy of a row of logits against `target` with smoothing: returns the loss
        and replaces the logits by scale * gradient; log_sum: log of the sum of exp. */

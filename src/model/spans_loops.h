@@ -218,8 +218,7 @@ static float top_of(int n, const float *x)
     int c = 0;
     for (int i = 0; i < LANES; i++) lane[i] = x[0];
     for (; c + LANES <= n; c += LANES)
-        for (int i = 0; i < LANES; i++)
-            lane[i] = x[c + i] > lane[i] ? x[c + i] : lane[i];
+        for (int i = 0; i < LANES; i++) lane[i] = x[c + i] > lane[i] ? x[c + i] : lane[i];
     for (; c < n; c++) top = x[c] > top ? x[c] : top;
     for (int i = 0; i < LANES; i++) top = lane[i] > top ? lane[i] : top;
     return top;

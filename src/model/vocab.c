@@ -22,7 +22,8 @@ int ph_vocab_find(const ph_vocab *v, const char *text, size_t length)
 {
     if (!v->slot_count) return -1;
     unsigned mask = (unsigned)v->slot_count - 1;
-    for (unsigned at = hash(text, length) & mask; v->slots[at] >= 0; at = (at + 1) & mask) {
+    for (unsigned at = hash(text, length) & mask; v->slots[at] >= 0;
+         at = (at + 1) & mask) {
         const char *found = v->text[v->slots[at]];
         if (!strncmp(found, text, length) && !found[length]) return v->slots[at];
     }
@@ -44,7 +45,8 @@ static ph_status fill(ph_vocab *v, ph_ctx *ctx, const char *const *tokens, char 
         const char *from = i < PH_TOKEN_FIRST ? marks[i] : tokens[i - PH_TOKEN_FIRST];
         size_t length = strlen(from);
         if (ph_vocab_find(v, from, length) >= 0)
-            return ph_fail(ctx, PH_BAD_VALUE, "the vocabulary holds \"%.40s\" twice", from);
+            return ph_fail(ctx, PH_BAD_VALUE, "the vocabulary holds \"%.40s\" twice",
+                           from);
         v->text[i] = memcpy(room, from, length + 1);
         room += length + 1;
         if (i >= PH_TOKEN_FIRST) v->longest = ph_max(v->longest, (int)length);
@@ -61,7 +63,8 @@ ph_status ph_vocab_create(ph_vocab *v, ph_ctx *ctx, ph_split split,
     if (split == PH_SPLIT_BYTES) v->count = PH_TOKEN_FIRST + 256;
     if (split == PH_SPLIT_BYTES || !tokens) return PH_OK;
     if (count < 0 || count > 1 << 24)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "%d tokens, expected 0 to %d", count, 1 << 24);
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "%d tokens, expected 0 to %d", count,
+                       1 << 24);
     v->count = count + PH_TOKEN_FIRST;
     for (v->slot_count = 16; v->slot_count < 2 * v->count;) v->slot_count *= 2;
     for (int i = 0; i < PH_TOKEN_FIRST; i++) bytes += strlen(marks[i]) + 1;
@@ -155,7 +158,8 @@ int ph_vocab_split(const ph_vocab *v, const char *text, ph_word *words, int room
 {
     int count = 0, at = 0, token;
     for (;;) {
-        while (v->split == PH_SPLIT_WORDS && text[at] && strchr(" \t\r\n", text[at])) at++;
+        while (v->split == PH_SPLIT_WORDS && text[at] && strchr(" \t\r\n", text[at]))
+            at++;
         if (!text[at]) return count;
         int length = take(v, text + at, &token);
         if (token < 0) token = PH_TOKEN_UNKNOWN;

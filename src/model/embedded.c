@@ -1,0 +1,18 @@
+/*
+ * embedded.c - the trained model that lies in the library itself.
+ *
+ * models/pronouns.safetensors becomes an array when the library is built.
+ */
+#include "model/embedded.h"
+
+ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx)
+{
+    ph_file *file;
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    PH_TRY(ph_store_parse(&file, ctx, "the embedded model", ph_embedded_bytes,
+                          ph_embedded_size));
+    ph_status status = ph_store_model(out, ctx, file, "the embedded model");
+    ph_file_free(file);
+    return status;
+}

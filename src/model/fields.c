@@ -1,0 +1,180 @@
+/*
+ * fields.c - structs as JSON objects, by table.
+ */
+#include <string.h>
+
+#include "io/json.h"
+#include "io/json_write.h"
+#include "model/fields.h"
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+typedef struct sink {
+    char *text;
+    size_t size, used;
+} sink;
+
+static void sink_write(void *user, const char *bytes, size_t count)
+{
+    sink *s = user;
+    for (size_t i = 0; i < count; i++, s->used++)
+        if (s->used + 1 < s->size) s->text[s->used] = bytes[i];
+}
+
+static void write_field(ph_json_writer *out, const ph_field *f, const void *value)
+{
+    int number;
+    float real;
+    memcpy(&number, value, sizeof number);
+    memcpy(&real, value, sizeof real);
+    if (f->kind == PH_FIELD_INT) ph_json_integer(out, f->name, number);
+    if (f->kind == PH_FIELD_BOOL) ph_json_bool(out, f->name, number != 0);
+    if (f->kind == PH_FIELD_NOT) ph_json_bool(out, f->name, number == 0);
+    if (f->kind == PH_FIELD_REAL) ph_json_float(out, f->name, real);
+    if (f->kind == PH_FIELD_WIDE) {
+        uint64_t wide;
+        memcpy(&wide, value, sizeof wide);
+        ph_json_integer(out, f->name, (int64_t)wide);
+    }
+    if (f->kind == PH_FIELD_NAME) ph_json_string(out, f->name, f->names[number]);
+    if (f->kind == PH_FIELD_TEXT) ph_json_string(out, f->name, value);
+}
+
+int ph_fields_print(const ph_field *fields, int count, const void *base, char *text,
+                    size_t size)
+{
+    sink s = {text, size, 0};
+    ph_json_writer out = {.write = sink_write, .user = &s};
+    ph_json_begin_object(&out, NULL);
+    for (int i = 0; i < count; i++)
+        write_field(&out, &fields[i], (const char *)base + fields[i].at);
+    ph_json_end(&out);
+    if (size) text[s.used < size ? s.used : size - 1] = 0;
+    return (int)s.used;
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+static ph_status wrong(ph_ctx *ctx, const ph_field *f, const char *expected)
+{
+    return ph_fail(ctx, PH_BAD_FILE, "%s is not %s", f->name, expected);
+}
+
+static ph_status read_name(ph_ctx *ctx, const ph_json_reader *json, const ph_field *f,
+                           int *value)
+{
+    for (int i = 0; f->names[i]; i++)
+        if (json->token == PH_JSON_STRING && !strcmp(json->text, f->names[i])) {
+            *value = i;
+            return PH_OK;
+        }
+    return wrong(ctx, f, "one of the names it may have");
+}
+
+/* A string, or an array of them that is joined by ';'. */
+static ph_status read_text(ph_ctx *ctx, ph_json_reader *json, const ph_field *f, char *to)
+{
+    size_t used = 0;
+    int array = json->token == PH_JSON_ARRAY;
+    if (array) ph_json_next(json);
+    for (; json->token == PH_JSON_STRING; ph_json_next(json)) {
+        if (used + json->length + 2 > (size_t)f->most)
+            return wrong(ctx, f, "short enough");
+        if (used) to[used++] = ';';
+        memcpy(to + used, json->text, json->length + 1);
+        used += json->length;
+        if (!array) return PH_OK;
+    }
+    return json->token == PH_JSON_ARRAY_END ? PH_OK : wrong(ctx, f, "text");
+}
+
+static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
+                            void *to)
+{
+    size_t number = 0;
+    double real = 0;
+    int is_number = json->token == PH_JSON_NUMBER;
+    int is_bool = json->token == PH_JSON_TRUE || json->token == PH_JSON_FALSE;
+    int value = json->token == PH_JSON_TRUE;
+    if (f->kind == PH_FIELD_TEXT) return read_text(ctx, json, f, to);
+    if (f->kind == PH_FIELD_NAME) {
+        PH_TRY(read_name(ctx, json, f, &value));
+    } else if (f->kind == PH_FIELD_INT) {
+        if (!is_number || ph_json_as_size(json, &number) || number > (size_t)f->most)
+            return wrong(ctx, f, "a whole number it may have");
+        value = (int)number;
+    } else if (f->kind == PH_FIELD_REAL) {
+        if (!is_number || ph_json_as_double(json, &real))
+            return wrong(ctx, f, "a number");
+        float as_float = (float)real;
+        memcpy(to, &as_float, sizeof as_float);
+        return PH_OK;
+    } else if (f->kind == PH_FIELD_WIDE) {
+        uint64_t wide;
+        if (!is_number || ph_json_as_size(json, &number))
+            return wrong(ctx, f, "a whole number it may have");
+        wide = number;
+        memcpy(to, &wide, sizeof wide);
+        return PH_OK;
+    } else if (!is_bool) {
+        return wrong(ctx, f, "true or false");
+    }
+    if (f->kind == PH_FIELD_NOT) value = !value;
+    memcpy(to, &value, sizeof value);
+    return PH_OK;
+}
+
+static const ph_field *find_field(const ph_field *fields, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(name, fields[i].name)) return &fields[i];
+    return NULL;
+}
+
+static ph_status read_fields(ph_ctx *ctx, const char *what, ph_json_reader *json,
+                             const ph_field *fields, int count, void *base)
+{
+    if (ph_json_next(json) != PH_JSON_OBJECT)
+        return ph_fail(ctx, PH_BAD_FILE, "%s is no JSON object", what);
+    while (ph_json_next(json) == PH_JSON_KEY) {
+        const ph_field *f = find_field(fields, count, json->text);
+        if (!f)
+            return ph_fail(ctx, PH_BAD_FILE, "%s: %s is unknown", what,
+                           ph_io_quote(json->text, json->length).text);
+        ph_json_next(json);
+        PH_TRY(read_field(ctx, json, f, (char *)base + f->at));
+    }
+    if (json->token == PH_JSON_OBJECT_END && ph_json_next(json) == PH_JSON_END)
+        return PH_OK;
+    return ph_fail(ctx, PH_BAD_FILE, "%s is no JSON object", what);
+}
+
+ph_status ph_fields_read(ph_ctx *ctx, const char *what, const ph_field *fields, int count,
+                         void *base, char *text, size_t length)
+{
+    ph_json_reader json;
+    ph_json_open(&json, text, length, (ph_json_limits){4, 4096}, NULL);
+    ph_status status = read_fields(ctx, what, &json, fields, count, base);
+    ph_json_close(&json);
+    return status;
+}
+
+/* ---- checks ------------------------------------------------------------------------ */
+
+ph_status ph_fields_check(ph_ctx *ctx, const ph_field *fields, int count,
+                          const void *base)
+{
+    for (int i = 0; i < count; i++) {
+        const ph_field *f = &fields[i];
+        int value, names = 0;
+        memcpy(&value, (const char *)base + f->at, sizeof value);
+        while (f->names && f->names[names]) names++;
+        if (f->kind == PH_FIELD_INT && (value < f->least || value > f->most))
+            return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is %d, expected %d to %d", f->name,
+                           value, f->least, f->most);
+        if (f->kind == PH_FIELD_NAME && (value < 0 || value >= names))
+            return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is %d, expected 0 to %d", f->name,
+                           value, names - 1);
+    }
+    return PH_OK;
+}

@@ -1,0 +1,41 @@
+/*
+ * fields.h - structs as JSON objects: one table says how every field is called and what it
+ * may hold.
+ */
+#ifndef PH_MODEL_FIELDS_H
+#define PH_MODEL_FIELDS_H
+
+#include "base/ctx.h"
+
+typedef enum ph_field_kind {
+    PH_FIELD_INT,  /* int */
+    PH_FIELD_BOOL, /* int */
+    PH_FIELD_NOT,  /* int; true is stored as 0 */
+    PH_FIELD_REAL, /* float */
+    PH_FIELD_WIDE, /* uint64_t below 2^53 */
+    PH_FIELD_NAME, /* int, its index among the names */
+    PH_FIELD_TEXT  /* char[most]; an array of strings is joined by ';' */
+} ph_field_kind;
+
+typedef struct ph_field {
+    const char *name;
+    ph_field_kind kind;
+    size_t at;
+    int least, most;          /* PH_FIELD_INT: limits; PH_FIELD_TEXT: bytes of room */
+    const char *const *names; /* PH_FIELD_NAME, ended by NULL */
+} ph_field;
+
+/* JSON text of the struct at base, like snprintf. */
+int ph_fields_print(const ph_field *fields, int count, const void *base, char *text,
+                    size_t size);
+
+/* Sets the fields that are named in the JSON `text`, which is changed; what: for
+   sentences. */
+ph_status ph_fields_read(ph_ctx *ctx, const char *what, const ph_field *fields, int count,
+                         void *base, char *text, size_t length);
+
+/* Numbers and names within their limits? */
+ph_status ph_fields_check(ph_ctx *ctx, const ph_field *fields, int count,
+                          const void *base);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * optimise.c - AdamW over the block of parameters, the length of a gradient, the
+ * learning rate of a step.
+ *
+ * The block is cut into stretches of fixed size, so sums do not depend on threads.
+ */
+#include <math.h>
+
+#include "model/train.h"
+
+enum { STRETCH = 16384 };
+
+typedef struct job {
+    const ph_trainer *t;
+    ph_adam adam;
+    size_t first, count; /* part of the block */
+} job;
+
+static int stretches(size_t count)
+{
+    return (int)((count + STRETCH - 1) / STRETCH);
+}
+
+static int stretch(const job *j, int index, size_t *at)
+{
+    size_t left = j->count - (size_t)index * STRETCH;
+    *at = j->first + (size_t)index * STRETCH;
+    return left < STRETCH ? (int)left : STRETCH;
+}
+
+static void length_item(void *arg, int lane, int index)
+{
+    const job *j = arg;
+    size_t at;
+    int n = stretch(j, index, &at);
+    (void)lane;
+    j->t->chunk_sums[index] = j->t->model->spans->squares(n, j->t->grads + at);
+}
+
+double ph_optimise_length(const ph_trainer *t)
+{
+    job j = {.t = t, .count = t->model->floats};
+    int count = stretches(j.count);
+    double sum = 0;
+    ph_ctx_run(t->ctx, count, length_item, &j);
+    for (int i = 0; i < count; i++) sum += t->chunk_sums[i];
+    return sqrt(sum);
+}
+
+double ph_optimise_rate(const ph_train *train, int step)
+{
+    double warm = train->warmup > 0 ? train->warmup : 1, at = step;
+    if (at < warm) return train->rate * at / warm;
+    if (train->schedule == PH_SCHEDULE_CLASSIC) return train->rate * sqrt(warm / at);
+    double rest = train->steps > warm ? (at - warm) / (train->steps - warm) : 1;
+    if (rest > 1) rest = 1;
+    return train->rate * (0.1 + 0.45 * (1 + cos(3.14159265358979323846 * rest)));
+}
+
+static void adam_item(void *arg, int lane, int index)
+{
+    const job *j = arg;
+    const ph_trainer *t = j->t;
+    size_t at;
+    int n = stretch(j, index, &at);
+    (void)lane;
+    t->model->spans->adam(n, &j->adam, t->grads + at, t->model->block + at, t->mean + at,
+                          t->square + at);
+}
+
+/* Matrices, which come first in the block, decay; vectors do not. */
+void ph_optimise_step(const ph_trainer *t, double length)
+{
+    const ph_train *o = &t->train;
+    const ph_model *m = t->model;
+    double rate = ph_optimise_rate(o, t->step), clip = 1;
+    if (o->clip > 0 && length + 1e-6 > o->clip) clip = o->clip / (length + 1e-6);
+    job j = {.t = t, .count = m->decayed};
+    j.adam = (ph_adam){.rate = (float)rate, .beta1 = 0.9f, .beta2 = 0.98f};
+    j.adam.fix1 = (float)(1 / (1 - pow(0.9, t->step)));
+    j.adam.fix2 = (float)(1 / (1 - pow(0.98, t->step)));
+    j.adam.eps = 1e-9f, j.adam.clip = (float)clip;
+    j.adam.decay = (float)(rate * o->decay);
+    ph_ctx_run(t->ctx, stretches(j.count), adam_item, &j);
+    j.first = m->decayed, j.count = m->floats - m->decayed, j.adam.decay = 0;
+    ph_ctx_run(t->ctx, stretches(j.count), adam_item, &j);
+}

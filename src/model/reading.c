@@ -1,0 +1,413 @@
+/*
+ * reading.c - a model run on one text, with everything open to view.
+ *
+ * An open pass shows every place's heads before their output projection; that is where
+ * heads are switched off, averaged, or made again from frozen weights. Weights are not
+ * kept but made on demand from q, k and lse by ph_look; only a frozen run stores them.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/generate.h"
+#include "model/pass.h"
+
+/* A place and where its numbers lie. */
+typedef struct place {
+    ph_site site;
+    char name[32];
+    const ph_act *act; /* NULL: the links */
+    int first_head;    /* number of its head 0 among all heads of all places */
+    float *frozen;     /* (heads, q_len, kv_len) weights of the first run, or NULL */
+} place;
+
+struct ph_reading {
+    const ph_model *model;
+    ph_pass *pass;
+    int words[2]; /* of each side */
+    ph_word *word[2];
+    int32_t *tokens[2];
+    int place_count;
+    place *places;
+    int head_count;
+    uint8_t *ablation; /* (head_count) */
+    float *link_gate;  /* (heads) */
+    int frozen;
+    void *memory;
+};
+
+/* ---- places ------------------------------------------------------------------------ */
+
+static void name_place(place *p, const ph_stack *s, const ph_sub *sub)
+{
+    snprintf(p->name, sizeof p->name, "%s.%d.%s", s->causal ? "decoder" : "encoder",
+             sub->layer, sub->kind == PH_SUB_CROSS ? "cross" : "self");
+}
+
+static void add_place(ph_reading *r, int side, int sub)
+{
+    const ph_config *c = &r->model->config;
+    const ph_side *s = &r->pass->sides[side];
+    const ph_sub *what = &s->stack->subs[sub];
+    place *p = &r->places[r->place_count++];
+    int cross = what->kind == PH_SUB_CROSS;
+    p->act = &s->acts[sub];
+    p->first_head = r->head_count;
+    r->head_count += c->heads;
+    name_place(p, s->stack, what);
+    p->site = (ph_site){.name = p->name,
+                        .kind = cross ? PH_SITE_CROSS : PH_SITE_SELF,
+                        .decoder = s->stack->decoder,
+                        .layer = what->layer,
+                        .heads = c->heads,
+                        .kv_heads = c->kv_heads,
+                        .q_len = s->len,
+                        .kv_len = cross ? r->pass->sides[0].len : s->len,
+                        .qk_dim = c->head_dim,
+                        .v_dim = c->head_dim,
+                        .variant = what->variant};
+}
+
+static void add_places(ph_reading *r)
+{
+    const ph_config *c = &r->model->config;
+    for (int i = 0; i < r->pass->side_count; i++)
+        for (int s = 0; s < r->pass->sides[i].stack->count; s++)
+            if (r->pass->sides[i].stack->subs[s].kind != PH_SUB_FEED) add_place(r, i, s);
+    if (r->model->links < 0) return;
+    place *p = &r->places[r->place_count++];
+    int len = r->pass->sides[0].len;
+    p->first_head = r->head_count;
+    r->head_count += c->heads;
+    p->site = (ph_site){.name = "links",
+                        .kind = PH_SITE_LINK,
+                        .layer = c->layers,
+                        .heads = c->heads,
+                        .kv_heads = c->heads,
+                        .q_len = len,
+                        .kv_len = len,
+                        .qk_dim = c->head_dim,
+                        .variant = "mha"};
+}
+
+const ph_site *ph_reading_site(const ph_reading *r, int i)
+{
+    return i >= 0 && i < r->place_count ? &r->places[i].site : NULL;
+}
+
+/* ---- what a place's attention saw -------------------------------------------------- */
+
+/* Plan and pointers of a finished place, ready for ph_look. */
+static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
+{
+    const place *p = &r->places[index];
+    const ph_links *links = r->pass->links;
+    *args = (ph_args){0};
+    if (!p->act) {
+        args->q = links->q, args->k = links->k, args->lse = links->lse;
+        args->gate = NULL;
+        return links->plan;
+    }
+    ph_arena saved = {.base = p->act->saved};
+    ph_layer_kept kept = ph_layer_keep(p->act->layer, &saved, 1);
+    args->q = kept.q, args->k = kept.k, args->v = kept.v, args->lse = kept.lse;
+    if (p->site.kind == PH_SITE_SELF) args->alibi = r->pass->slopes;
+    return p->act->layer->plan;
+}
+
+static ph_status check_site(const ph_reading *r, int site)
+{
+    if (site >= 0 && site < r->place_count) return PH_OK;
+    return ph_fail(r->model->ctx, PH_BAD_ARGUMENT, "site is %d, expected 0 to %d", site,
+                   r->place_count - 1);
+}
+
+ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
+{
+    ph_args args;
+    PH_TRY(check_site(r, site));
+    const ph_plan *plan = recall(r, site, &args);
+    args.look = at;
+    return ph_look(plan, &args);
+}
+
+/* One head's rows out of a (len, heads, dim) tensor. */
+static void copy_head(float *to, const float *from, int len, int heads, int head, int dim)
+{
+    for (int t = 0; to && from && t < len; t++)
+        memcpy(to + (size_t)t * dim, from + ((size_t)t * heads + head) * dim,
+               (size_t)dim * sizeof *to);
+}
+
+ph_status ph_reading_vectors(const ph_reading *r, int site, int head, float *q, float *k,
+                             float *v, float *out)
+{
+    ph_args args;
+    PH_TRY(check_site(r, site));
+    const place *p = &r->places[site];
+    const ph_site *s = &p->site;
+    if (head < 0 || head >= s->heads)
+        return ph_fail(r->model->ctx, PH_BAD_ARGUMENT, "head is %d, expected 0 to %d",
+                       head, s->heads - 1);
+    if (!p->act && (v || out))
+        return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the links have no values");
+    recall(r, site, &args);
+    int shared = head / (s->heads / s->kv_heads);
+    copy_head(q, args.q, s->q_len, s->heads, head, s->qk_dim);
+    copy_head(k, args.k, s->kv_len, s->kv_heads, shared, s->qk_dim);
+    copy_head(v, args.v, s->kv_len, s->kv_heads, shared, s->v_dim);
+    if (out) copy_head(out, p->act->heads, s->q_len, s->heads, head, s->v_dim);
+    return PH_OK;
+}
+
+/* ---- changing heads ---------------------------------------------------------------- */
+
+/* heads = frozen weights times the values of this run */
+static void refreeze(const ph_reading *r, int index, float *heads)
+{
+    ph_args args;
+    const place *p = &r->places[index];
+    const ph_site *s = &p->site;
+    int dim = s->v_dim, group = s->heads / s->kv_heads;
+    recall(r, index, &args);
+    for (int h = 0; h < s->heads; h++)
+        for (int i = 0; i < s->q_len; i++) {
+            const float *w = p->frozen + ((size_t)h * s->q_len + i) * s->kv_len;
+            float *out = heads + ((size_t)i * s->heads + h) * dim;
+            memset(out, 0, (size_t)dim * sizeof *out);
+            for (int j = 0; j < s->kv_len; j++) {
+                const float *v =
+                    (const float *)args.v + ((size_t)j * s->kv_heads + h / group) * dim;
+                r->model->spans->add_scaled(dim, w[j], v, out);
+            }
+        }
+}
+
+static void change_head(const ph_site *s, int head, ph_ablation how, float *heads)
+{
+    for (int d = 0; d < s->v_dim; d++) {
+        double sum = 0;
+        for (int i = 0; i < s->q_len; i++)
+            sum += heads[((size_t)i * s->heads + head) * s->v_dim + d];
+        float to = how == PH_HEAD_ZERO ? 0 : (float)(sum / s->q_len);
+        for (int i = 0; i < s->q_len; i++)
+            heads[((size_t)i * s->heads + head) * s->v_dim + d] = to;
+    }
+}
+
+static void see(void *user, int site, float *heads)
+{
+    ph_reading *r = user;
+    const place *p = &r->places[site];
+    if (r->frozen && p->frozen) refreeze(r, site, heads);
+    for (int h = 0; h < p->site.heads; h++) {
+        ph_ablation how = (ph_ablation)r->ablation[p->first_head + h];
+        if (how != PH_HEAD_ON) change_head(&p->site, h, how, heads);
+    }
+}
+
+/* Link heads have no output to change: switched off, a head stops counting. */
+static void gate_links(ph_reading *r)
+{
+    const place *p = &r->places[r->place_count - 1];
+    if (p->act) return;
+    for (int h = 0; h < p->site.heads; h++)
+        r->link_gate[h] = r->ablation[p->first_head + h] == PH_HEAD_ON;
+}
+
+/* Mixes the link heads that are on, so that they sum to one again. */
+static void mix_links(ph_reading *r)
+{
+    ph_links *l = r->pass->links;
+    int heads = r->model->config.heads, len = r->pass->sides[0].len;
+    for (int i = 0; i < len; i++) {
+        float *mix = l->mix + (size_t)i * heads, *p = l->p + (size_t)i * len, sum = 0;
+        for (int h = 0; h < heads; h++) sum += mix[h] *= r->link_gate[h];
+        memset(p, 0, (size_t)len * sizeof *p);
+        for (int h = 0; h < heads; h++) {
+            if (sum > 0) mix[h] /= sum;
+            r->model->spans->add_scaled(len, mix[h],
+                                        l->weights + ((size_t)i * heads + h) * len, p);
+        }
+    }
+}
+
+static ph_status forward(ph_reading *r)
+{
+    ph_batch batch = {.source = r->tokens[0], .target = r->tokens[1]};
+    gate_links(r);
+    PH_TRY(ph_pass_forward(r->pass, &batch, 0));
+    if (r->model->links < 0) return ph_pass_logits(r->pass);
+    int off = 0;
+    for (int h = 0; h < r->model->config.heads; h++) off += r->link_gate[h] == 0;
+    if (off) mix_links(r);
+    return PH_OK;
+}
+
+/* Keeps the weights of the first run. */
+static ph_status freeze(ph_reading *r)
+{
+    for (int i = 0; i < r->place_count; i++) {
+        place *p = &r->places[i];
+        size_t count =
+            (size_t)p->site.heads * (size_t)p->site.q_len * (size_t)p->site.kv_len;
+        if (!p->act || p->frozen) continue;
+        p->frozen = ph_ctx_alloc(r->model->ctx, count * sizeof(float));
+        if (!p->frozen)
+            return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for weights");
+        PH_TRY(ph_reading_look(r, i, &(ph_look_at){.weights = p->frozen}));
+    }
+    return PH_OK;
+}
+
+ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
+{
+    if (!r) return PH_BAD_ARGUMENT;
+    for (int i = 0; ablation && i < r->head_count; i++)
+        if (ablation[i] > PH_HEAD_MEAN)
+            return ph_fail(r->model->ctx, PH_BAD_ARGUMENT,
+                           "ablation[%d] is %d, expected 0 to %d", i, ablation[i],
+                           PH_HEAD_MEAN);
+    if (frozen && !r->frozen) { /* what is frozen is the run without any change */
+        memset(r->ablation, 0, (size_t)r->head_count);
+        PH_TRY(forward(r));
+        PH_TRY(freeze(r));
+    }
+    r->frozen = frozen;
+    memset(r->ablation, 0, (size_t)r->head_count);
+    if (ablation) memcpy(r->ablation, ablation, (size_t)r->head_count);
+    return forward(r);
+}
+
+/* ---- answers ----------------------------------------------------------------------- */
+
+ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
+{
+    const ph_links *l = r->pass->links;
+    size_t len = (size_t)r->pass->sides[0].len, heads = (size_t)r->model->config.heads;
+    if (!l) return ph_fail(r->model->ctx, PH_UNSUPPORTED, "only encoders point at words");
+    if (p) memcpy(p, l->p, len * len * sizeof *p);
+    if (mix) memcpy(mix, l->mix, len * heads * sizeof *mix);
+    return PH_OK;
+}
+
+ph_status ph_reading_next(const ph_reading *r, float *log_p)
+{
+    const ph_model *m = r->model;
+    size_t vocab = (size_t)m->config.vocab;
+    int len = r->pass->sides[r->pass->side_count - 1].len;
+    if (m->output < 0)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder has no next token");
+    for (int i = 0; i < len; i++) {
+        const float *row = r->pass->logits + (size_t)i * vocab;
+        float top = row[0];
+        double sum = 0;
+        for (size_t v = 1; v < vocab; v++) top = row[v] > top ? row[v] : top;
+        for (size_t v = 0; v < vocab; v++) sum += exp((double)row[v] - top);
+        for (size_t v = 0; v < vocab; v++)
+            log_p[(size_t)i * vocab + v] = (float)((double)row[v] - top - log(sum));
+    }
+    return PH_OK;
+}
+
+/* ---- words ------------------------------------------------------------------------- */
+
+const ph_word *ph_reading_word(const ph_reading *r, int decoder, int i)
+{
+    int side = decoder != 0;
+    return i >= 0 && i < r->words[side] ? &r->word[side][i] : NULL;
+}
+
+int ph_reading_length(const ph_reading *r, int decoder)
+{
+    return r->words[decoder != 0];
+}
+
+/* Decoders see a start mark before their text. */
+static ph_status set_words(ph_reading *r, int side, int mark, const char *text)
+{
+    const ph_model *m = r->model;
+    int room = m->config.max_len, count = 0, first = mark;
+    PH_TRY(ph_model_split(m, text, r->word[side] + first, room - first, &count));
+    if (count + first > room)
+        return ph_fail(m->ctx, PH_BAD_SHAPE,
+                       "the text has %d words or signs, expected at most %d", count,
+                       room - first);
+    if (count + first < 1)
+        return ph_fail(m->ctx, PH_BAD_SHAPE, "the text is empty, expected a word");
+    if (mark) r->word[side][0] = (ph_word){PH_TOKEN_START, 0, 0};
+    r->words[side] = count + first;
+    for (int i = 0; i < r->words[side]; i++) r->tokens[side][i] = r->word[side][i].token;
+    return PH_OK;
+}
+
+/* The decoder's text is what the model itself says. */
+static ph_status set_generated(ph_reading *r)
+{
+    int count, room = r->model->config.max_len;
+    r->tokens[1][0] = PH_TOKEN_START;
+    PH_TRY(ph_generate_greedy(r->model, r->tokens[0], r->words[0], r->tokens[1] + 1,
+                              room - 1, &count));
+    r->words[1] = count + 1;
+    for (int i = 0; i < r->words[1]; i++)
+        r->word[1][i] = (ph_word){r->tokens[1][i], 0, 0};
+    return PH_OK;
+}
+
+static ph_status begin(ph_reading *r, const char *text, const char *target)
+{
+    ph_model *m = (ph_model *)r->model;
+    int both = m->config.arch == PH_ARCH_BOTH;
+    size_t len = (size_t)m->config.max_len, places = (size_t)m->site_count + 1;
+    size_t heads = places * (size_t)m->config.heads;
+    for (int measure = 1; measure >= 0; measure--) {
+        ph_arena arena = {.base = r->memory};
+        for (int i = 0; i < 2; i++) {
+            r->word[i] = ph_arena_take(&arena, len * sizeof(ph_word));
+            r->tokens[i] = ph_arena_take(&arena, len * sizeof(int32_t));
+        }
+        r->places = ph_arena_take(&arena, places * sizeof(place));
+        r->ablation = ph_arena_take(&arena, heads);
+        r->link_gate = ph_arena_floats(&arena, (size_t)m->config.heads);
+        if (!measure) break;
+        r->memory = ph_ctx_alloc(m->ctx, arena.used);
+        if (!r->memory)
+            return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
+        memset(r->memory, 0, arena.used);
+    }
+    PH_TRY(set_words(r, 0, m->config.arch == PH_ARCH_DECODER, text));
+    if (both) PH_TRY(target ? set_words(r, 1, 1, target) : set_generated(r));
+    ph_pass_shape shape = {
+        .batch = 1, .source_len = r->words[0], .target_len = r->words[1], .open = 1};
+    PH_TRY(ph_pass_create(&r->pass, m, &shape));
+    r->pass->see = see, r->pass->user = r;
+    add_places(r);
+    return forward(r);
+}
+
+ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char *text,
+                            const char *target)
+{
+    if (out) *out = NULL;
+    if (!out || !model) return PH_BAD_ARGUMENT;
+    if (!text) return ph_fail(model->ctx, PH_BAD_ARGUMENT, "text is NULL");
+    ph_reading *r = ph_ctx_alloc(model->ctx, sizeof *r);
+    if (!r) return ph_fail(model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
+    *r = (ph_reading){.model = model};
+    ph_status status = begin(r, text, target);
+    if (status == PH_OK)
+        *out = r;
+    else
+        ph_reading_free(r);
+    return status;
+}
+
+void ph_reading_free(ph_reading *r)
+{
+    if (!r) return;
+    ph_ctx *ctx = r->model->ctx;
+    for (int i = 0; i < r->place_count; i++) ph_ctx_release(ctx, r->places[i].frozen);
+    ph_pass_free(r->pass);
+    ph_ctx_release(ctx, r->memory);
+    ph_ctx_release(ctx, r);
+}

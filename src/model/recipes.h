@@ -1,0 +1,71 @@
+/*
+ * recipes.h - what models are trained on: each recipe makes samples from numbers.
+ *
+ * A sample depends on its key alone, so the step number says what a training step sees.
+ * Samples for tests come from a part of all possible ones that training never uses.
+ */
+#ifndef PH_MODEL_RECIPES_H
+#define PH_MODEL_RECIPES_H
+
+#include "base/rng.h"
+#include "model/model.h"
+
+/* Random numbers of one sample. */
+typedef struct ph_draw {
+    uint64_t key;
+    uint32_t next;
+} ph_draw;
+
+static inline int ph_draw_below(ph_draw *d, int n)
+{
+    return (int)((uint64_t)ph_rng_at(d->key, d->next++) * (uint64_t)n >> 32);
+}
+
+/* What a recipe works on: vocabulary and whatever it read from a file. */
+typedef struct ph_data {
+    ph_ctx *ctx;
+    const ph_train *train;
+    ph_split split;
+    const char **tokens; /* after the first four */
+    int token_count;
+    ph_vocab vocab;
+    int source_len, target_len; /* room of a sample */
+    void *own;                  /* the recipe's */
+} ph_data;
+
+/* Rows to fill: source and target are padded with PH_TOKEN_PAD, labels with -1. */
+typedef struct ph_sample {
+    int32_t *source; /* (source_len) */
+    int32_t *target; /* (target_len): the decoder's input, from the start mark on */
+    int32_t *labels; /* of the last stack */
+    int32_t length;  /* valid words of source */
+} ph_sample;
+
+typedef struct ph_recipe {
+    const char *name, *help;
+    int needs_file;
+    void (*defaults)(ph_train *train);
+    ph_status (*open)(ph_data *data);  /* tokens, split, lengths, own */
+    ph_status (*ready)(ph_data *data); /* once there is a vocabulary; may be NULL */
+    void (*close)(ph_data *data);      /* may be NULL */
+    void (*sample)(const ph_data *data, uint64_t key, int test, ph_sample *out);
+} ph_recipe;
+
+const ph_recipe *ph_recipe_find(const char *name); /* NULL: unknown */
+
+/* Opens the recipe's data and its vocabulary. */
+ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
+                       const ph_train *train);
+void ph_data_close(ph_data *data, const ph_recipe *recipe);
+
+/* Adds a token unless it is there. */
+ph_status ph_data_token(ph_data *data, const char *text);
+
+/* Text to text: source, then the start mark and the target, labels with the end mark. */
+void ph_sample_pair(const ph_data *data, const int32_t *from, int from_count,
+                    const int32_t *to, int to_count, ph_sample *out);
+
+extern const ph_recipe ph_recipe_copy, ph_recipe_dates, ph_recipe_pronouns,
+    ph_recipe_text, ph_recipe_pairs;
+
+#endif

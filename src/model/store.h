@@ -1,0 +1,36 @@
+/*
+ * store.h - models in files: parameters as tensors, all else as metadata.
+ */
+#ifndef PH_MODEL_STORE_H
+#define PH_MODEL_STORE_H
+
+#include "model/model.h"
+
+/* What a file holds besides the model: tensors and pairs of metadata. */
+typedef struct ph_more {
+    const ph_tensor *tensors;
+    size_t tensor_count;
+    const ph_pair *pairs;
+    size_t pair_count;
+} ph_more;
+
+/* Writes the model and more; the file's hash covers all of it. */
+ph_status ph_store_write(const ph_model *model, const char *path, const ph_more *more);
+
+/* A file that was read and whose hash is right. */
+ph_status ph_store_open(ph_file **out, ph_ctx *ctx, const char *path);
+ph_status ph_store_parse(ph_file **out, ph_ctx *ctx, const char *name, const void *bytes,
+                         size_t size);
+
+/* The model in it. */
+ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
+                         const char *name);
+
+/* Copies one tensor of exactly this many floats. */
+ph_status ph_store_floats(ph_ctx *ctx, const ph_file *file, const char *name, float *to,
+                          size_t count);
+
+/* The value of a key of the metadata, or NULL. */
+const char *ph_store_pair(const ph_file *file, const char *key);
+
+#endif

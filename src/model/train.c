@@ -1,0 +1,295 @@
+/*
+ * train.c - a trainer: samples in, one step of the optimiser out; and tests.
+ *
+ * A step's samples, dropout and first values are functions of (seed, step), so the step
+ * number is the whole state besides parameters and the optimiser's two moments.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/generate.h"
+#include "model/train.h"
+
+enum { STREAM_SAMPLES = 2, STREAM_TESTS, STREAM_DROPOUT };
+enum { TEST_SEED = 20260101, STRETCH = 16384 };
+
+/* ---- samples ----------------------------------------------------------------------- */
+
+static int label_len(const ph_data *d)
+{
+    return d->target_len ? d->target_len : d->source_len;
+}
+
+void ph_trainer_fill(const ph_trainer *t, uint64_t index, int test, int pass)
+{
+    const ph_data *d = &t->data;
+    int batch = t->train.batch;
+    uint64_t seed = test ? TEST_SEED : t->train.seed;
+    for (int b = 0; b < batch; b++) {
+        size_t row = (size_t)pass * (size_t)batch + (size_t)b;
+        uint64_t number = index * (uint64_t)batch + (uint64_t)b;
+        uint64_t key = ph_rng_key(seed, test ? STREAM_TESTS : STREAM_SAMPLES, number, 0);
+        ph_sample s = {.source = t->source + row * (size_t)d->source_len,
+                       .target = t->target + row * (size_t)d->target_len,
+                       .labels = t->labels + row * (size_t)label_len(d)};
+        t->recipe->sample(d, key, test, &s);
+        t->lens[row] = s.length;
+    }
+}
+
+ph_batch ph_trainer_batch(const ph_trainer *t, int pass)
+{
+    size_t row = (size_t)pass * (size_t)t->train.batch;
+    int full = 1;
+    for (int b = 0; b < t->train.batch; b++)
+        full &= t->lens[row + (size_t)b] == t->data.source_len;
+    return (ph_batch){.source = t->source + row * (size_t)t->data.source_len,
+                      .source_lens = full ? NULL : t->lens + row,
+                      .target = t->target + row * (size_t)t->data.target_len,
+                      .labels = t->labels + row * (size_t)label_len(&t->data)};
+}
+
+static int64_t counted(const ph_trainer *t, int passes)
+{
+    size_t rows = (size_t)passes * (size_t)t->train.batch * (size_t)label_len(&t->data);
+    int64_t count = 0;
+    for (size_t i = 0; i < rows; i++) count += t->labels[i] >= 0;
+    return count;
+}
+
+/* ---- steps ------------------------------------------------------------------------- */
+
+static ph_status one_pass(ph_trainer *t, int pass, float scale, double *loss)
+{
+    ph_batch batch = ph_trainer_batch(t, pass);
+    uint64_t seed =
+        ph_rng_key(t->train.seed, STREAM_DROPOUT, (uint64_t)t->step, (uint64_t)pass);
+    float *grads = pass ? t->part : t->grads;
+    PH_TRY(ph_pass_forward(t->pass, &batch, seed));
+    PH_TRY(ph_pass_loss(t->pass, t->train.smoothing, scale, loss));
+    PH_TRY(ph_pass_backward(t->pass, grads));
+    if (pass) ph_rows_add(t->pass, t->model->floats, t->grads, t->part);
+    return PH_OK;
+}
+
+ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
+{
+    double sum = 0, loss;
+    int passes = t->train.accumulate;
+    uint64_t first = (uint64_t)t->step * (uint64_t)passes;
+    for (int i = 0; i < passes; i++) ph_trainer_fill(t, first + (uint64_t)i, 0, i);
+    int64_t words = counted(t, passes);
+    for (int i = 0; i < passes; i++) {
+        PH_TRY(one_pass(t, i, 1.0f / (float)words, &loss));
+        sum += loss;
+    }
+    double length = ph_optimise_length(t);
+    if (!isfinite(sum) || !isfinite(length))
+        return ph_fail(t->ctx, PH_BAD_VALUE,
+                       "the loss is no number any more at step %d; a smaller learning "
+                       "rate may help",
+                       t->step + 1);
+    t->step++;
+    ph_optimise_step(t, length);
+    *out = (ph_progress){.step = t->step,
+                         .loss = sum / (double)words,
+                         .length = length,
+                         .rate = ph_optimise_rate(&t->train, t->step),
+                         .tokens = words};
+    return PH_OK;
+}
+
+/* ---- making one -------------------------------------------------------------------- */
+
+static ph_status check(ph_ctx *ctx, const ph_train *o)
+{
+    const struct {
+        const char *name;
+        double value, least, most;
+    } all[] = {{"steps", o->steps, 0, 1e9},
+               {"batch", o->batch, 1, 65536},
+               {"accumulate", o->accumulate, 1, 4096},
+               {"warmup", o->warmup, 0, 1e9},
+               {"rate", o->rate, 0, 100},
+               {"decay", o->decay, 0, 100},
+               {"clip", o->clip, 0, 1e9},
+               {"smoothing", o->smoothing, 0, 0.99}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (!(all[i].value >= all[i].least && all[i].value <= all[i].most))
+            return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is %g, expected %g to %g",
+                           all[i].name, all[i].value, all[i].least, all[i].most);
+    return PH_OK;
+}
+
+static ph_status take(ph_trainer *t, size_t bytes, void *to)
+{
+    void *memory = ph_ctx_alloc(t->ctx, bytes ? bytes : 1);
+    memcpy(to, &memory, sizeof memory);
+    if (!memory)
+        return ph_fail(t->ctx, PH_OUT_OF_MEMORY, "no memory for training (%zu bytes)",
+                       bytes);
+    memset(memory, 0, bytes);
+    return PH_OK;
+}
+
+static ph_status take_all(ph_trainer *t)
+{
+    const ph_data *d = &t->data;
+    size_t rows = (size_t)t->train.batch * (size_t)t->train.accumulate;
+    size_t block = t->model->floats * sizeof(float), chunks = t->model->floats / STRETCH;
+    PH_TRY(take(t, block, &t->grads));
+    if (t->train.accumulate > 1) PH_TRY(take(t, block, &t->part));
+    PH_TRY(take(t, block, &t->mean));
+    PH_TRY(take(t, block, &t->square));
+    PH_TRY(take(t, (chunks + 1) * sizeof(double), &t->chunk_sums));
+    PH_TRY(take(t, rows * (size_t)d->source_len * sizeof(int32_t), &t->source));
+    PH_TRY(take(t, rows * (size_t)d->target_len * sizeof(int32_t), &t->target));
+    PH_TRY(take(t, rows * (size_t)label_len(d) * sizeof(int32_t), &t->labels));
+    return take(t, rows * sizeof(int32_t), &t->lens);
+}
+
+static ph_status begin(ph_trainer *t, ph_model *model)
+{
+    ph_config config = t->train.config;
+    PH_TRY(check(t->ctx, &t->train));
+    PH_TRY(ph_data_open(&t->data, t->ctx, t->recipe, &t->train));
+    t->model = model;
+    config.vocab = t->data.vocab.count;
+    if (config.max_len < ph_max(t->data.source_len, t->data.target_len))
+        config.max_len = ph_max(t->data.source_len, t->data.target_len);
+    if (!model)
+        PH_TRY(ph_model_create(&t->model, t->ctx, &config, t->data.split, t->data.tokens,
+                               t->data.token_count, t->train.seed));
+    t->train.config = t->model->config;
+    ph_pass_shape shape = {.batch = t->train.batch,
+                           .source_len = t->data.source_len,
+                           .target_len = t->data.target_len,
+                           .backward = 1};
+    PH_TRY(ph_pass_create(&t->pass, t->model, &shape));
+    return take_all(t);
+}
+
+ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
+                           ph_model *model)
+{
+    const ph_recipe *recipe = ph_recipe_find(train->recipe);
+    ph_trainer *t = recipe ? ph_ctx_alloc(ctx, sizeof *t) : NULL;
+    *out = NULL;
+    if (!t) {
+        ph_model_free(model);
+        return recipe ? ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a trainer")
+                      : ph_fail(ctx, PH_UNSUPPORTED, "there is no recipe \"%.32s\"",
+                                train->recipe);
+    }
+    memset(t, 0, sizeof *t);
+    t->ctx = ctx, t->train = *train, t->recipe = recipe;
+    if (t->train.accumulate < 1) t->train.accumulate = 1;
+    ph_status status = begin(t, model);
+    if (!t->model) t->model = model;
+    if (status == PH_OK)
+        *out = t;
+    else
+        ph_trainer_free(t);
+    return status;
+}
+
+ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!train) return ph_fail(ctx, PH_BAD_ARGUMENT, "train is NULL");
+    return ph_trainer_begin(out, ctx, train, NULL);
+}
+
+void ph_trainer_free(ph_trainer *t)
+{
+    if (!t) return;
+    void *const pieces[] = {t->grads,  t->part,   t->mean,   t->square, t->chunk_sums,
+                            t->source, t->target, t->labels, t->lens};
+    ph_pass_free(t->pass);
+    ph_pass_free(t->tester);
+    ph_model_free(t->model);
+    ph_data_close(&t->data, t->recipe);
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++)
+        ph_ctx_release(t->ctx, pieces[i]);
+    ph_ctx_release(t->ctx, t);
+}
+
+ph_model *ph_trainer_model(ph_trainer *t)
+{
+    return t->model;
+}
+
+const ph_train *ph_trainer_options(const ph_trainer *t)
+{
+    return &t->train;
+}
+
+/* ---- tests ------------------------------------------------------------------------- */
+
+typedef struct tally {
+    int64_t words, right, texts, exact;
+    double loss;
+} tally;
+
+static int argmax(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+/* What the model says for every counted word, in one pass. */
+static void count_guesses(const ph_trainer *t, const ph_batch *batch, tally *sum,
+                          int texts)
+{
+    const ph_pass *p = t->tester;
+    int len = label_len(&t->data), links = t->model->links >= 0;
+    int wide = links ? len : t->model->config.vocab;
+    const float *scores = links ? p->links->p : p->logits;
+    for (int b = 0; b < texts; b++) {
+        int wrong = 0;
+        for (int i = 0; i < len; i++) {
+            size_t row = (size_t)b * (size_t)len + (size_t)i;
+            int label = batch->labels[row];
+            if (label < 0) continue;
+            int hit = argmax(scores + row * (size_t)wide, wide) == label;
+            sum->words++, sum->right += hit, wrong += !hit;
+        }
+        sum->texts++, sum->exact += !wrong;
+    }
+}
+
+static ph_status test_batch(ph_trainer *t, int index, int texts, tally *sum)
+{
+    double loss;
+    ph_trainer_fill(t, (uint64_t)index, 1, 0);
+    size_t len = (size_t)label_len(&t->data), rest = (size_t)texts * len;
+    for (size_t i = rest; i < (size_t)t->train.batch * len; i++) t->labels[i] = -1;
+    ph_batch batch = ph_trainer_batch(t, 0);
+    PH_TRY(ph_pass_forward(t->tester, &batch, 0));
+    if (t->model->links < 0) PH_TRY(ph_pass_logits(t->tester));
+    count_guesses(t, &batch, sum, texts);
+    PH_TRY(ph_pass_loss(t->tester, 0, 1, &loss));
+    sum->loss += loss;
+    return PH_OK;
+}
+
+ph_status ph_trainer_test(ph_trainer *t, int texts, ph_score *out)
+{
+    tally sum = {0};
+    ph_pass_shape shape = {.batch = t->train.batch,
+                           .source_len = t->data.source_len,
+                           .target_len = t->data.target_len};
+    if (!t->tester) PH_TRY(ph_pass_create(&t->tester, t->model, &shape));
+    for (int done = 0; done < texts; done += t->train.batch)
+        PH_TRY(test_batch(t, done / t->train.batch, ph_min(t->train.batch, texts - done),
+                          &sum));
+    double words = sum.words ? (double)sum.words : 1;
+    *out = (ph_score){.loss = sum.loss / words,
+                      .right = (double)sum.right / words,
+                      .exact = sum.texts ? (double)sum.exact / (double)sum.texts : 0,
+                      .texts = (int)sum.texts};
+    return PH_OK;
+}
