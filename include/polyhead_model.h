@@ -94,8 +94,8 @@ typedef enum ph_split {
 
 enum { PH_TOKEN_PAD = 0, PH_TOKEN_START, PH_TOKEN_END, PH_TOKEN_UNKNOWN, PH_TOKEN_FIRST };
 
-/* New parameters from the seed. tokens: `count` texts that follow the first four (copied);
-   NULL: the model has no vocabulary and config.vocab counts. */
+/* New parameters from the seed. tokens: `count` texts that follow the first four
+   (copied); NULL: the model has no vocabulary and config.vocab counts. */
 PH_API ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
                                  ph_split split, const char *const *tokens, int count,
                                  uint64_t seed);
@@ -164,7 +164,7 @@ PH_API ph_status ph_reading_create(ph_reading **out, const ph_model *model,
                                    const char *text, const char *target);
 PH_API void ph_reading_free(ph_reading *reading); /* accepts NULL */
 
-/* The tokens the stacks saw, start and end marks included: decoder 0 of the encoder (or
+/* The tokens the stacks saw, a start mark included: decoder 0 of the encoder (or
    the only stack), 1 of the decoder of an encoder-decoder. start and length count bytes
    in the text; length 0: a mark. NULL beyond the last. */
 PH_API const ph_word *ph_reading_word(const ph_reading *reading, int decoder, int i);
@@ -195,6 +195,27 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mi
 
 /* Decoders: log-probabilities (words, vocab) of the token after each word. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
+
+/* ---- generating -------------------------------------------------------------------- */
+
+typedef struct ph_generation {
+    int most;          /* tokens at most; 0: as many as fit */
+    float temperature; /* 0: the likeliest token each time */
+    int top_k;         /* only so many of the likeliest; 0: all */
+    float top_p;       /* only the likeliest that sum to this; 0: all */
+    int beams;         /* encoder-decoder: texts kept in search; 0: 1 */
+    uint64_t seed;
+    void (*each)(void *user, int token); /* called with each token as it comes, or NULL;
+                                            not with beams */
+    void *user;
+} ph_generation;
+
+/* Goes on with text (decoder) or answers it (encoder-decoder): the new text, like
+   snprintf, its full length in *length, which may be NULL. Keys and values are cached.
+   how may be NULL. */
+PH_API ph_status ph_generate(const ph_model *model, const char *text,
+                             const ph_generation *how, char *out, size_t size,
+                             int *length);
 
 /* ---- training ---------------------------------------------------------------------- */
 
@@ -255,8 +276,8 @@ typedef struct ph_score {
     int texts;
 } ph_score;
 
-/* On `texts` samples that training never sees; text to text is generated, not guessed
-   word by word. */
+/* On `texts` samples that training never sees. A text is right as a whole exactly if the
+   likeliest token each time, generated one by one, gives it. */
 PH_API ph_status ph_trainer_test(ph_trainer *trainer, int texts, ph_score *out);
 
 /* Writes directory/step-NNNNNNNN.safetensors, whole or not at all, then removes all but

@@ -1,9 +1,9 @@
 /*
  * decoder.c - decoding with caches.
  *
- * Keys and values of self-attention are kept by the layers' caches; those of the encoder's
- * output are made once. Every row gets the bits it gets in a pass over the whole text,
- * since rows do not depend on how a text is cut.
+ * Keys and values of self-attention are kept by the layers' caches; those of the
+ * encoder's output are made once. Every row gets the bits it gets in a pass over the
+ * whole text, since rows do not depend on how a text is cut.
  */
 #include <string.h>
 

@@ -10,8 +10,8 @@ ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx)
     ph_file *file;
     if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
-    PH_TRY(ph_store_parse(&file, ctx, "the embedded model", ph_embedded_bytes,
-                          ph_embedded_size));
+    PH_TRY(ph_store_parse(&file, ctx, "the embedded model", ph_model_pronouns_safetensors,
+                          ph_model_pronouns_safetensors_size));
     ph_status status = ph_store_model(out, ctx, file, "the embedded model");
     ph_file_free(file);
     return status;

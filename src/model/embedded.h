@@ -6,7 +6,7 @@
 
 #include "model/store.h"
 
-extern const unsigned char ph_embedded_bytes[];
-extern const size_t ph_embedded_size;
+extern const unsigned char ph_model_pronouns_safetensors[];
+extern const size_t ph_model_pronouns_safetensors_size;
 
 #endif

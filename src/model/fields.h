@@ -1,6 +1,6 @@
 /*
- * fields.h - structs as JSON objects: one table says how every field is called and what it
- * may hold.
+ * fields.h - structs as JSON objects: one table says how every field is called and what
+ * it may hold.
  */
 #ifndef PH_MODEL_FIELDS_H
 #define PH_MODEL_FIELDS_H

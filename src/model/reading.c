@@ -323,7 +323,7 @@ int ph_reading_length(const ph_reading *r, int decoder)
     return r->words[decoder != 0];
 }
 
-/* Decoders see a start mark before their text. */
+/* The decoder of an encoder-decoder sees a start mark before its text. */
 static ph_status set_words(ph_reading *r, int side, int mark, const char *text)
 {
     const ph_model *m = r->model;
@@ -375,7 +375,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
         memset(r->memory, 0, arena.used);
     }
-    PH_TRY(set_words(r, 0, m->config.arch == PH_ARCH_DECODER, text));
+    PH_TRY(set_words(r, 0, 0, text));
     if (both) PH_TRY(target ? set_words(r, 1, 1, target) : set_generated(r));
     ph_pass_shape shape = {
         .batch = 1, .source_len = r->words[0], .target_len = r->words[1], .open = 1};
