@@ -112,6 +112,15 @@ static ph_gemm product_dw(int rows, int in, int out, const float *x, const float
     return g;
 }
 
+/* db = sum of the rows of dy */
+static ph_gemm product_db(int rows, int out, const float *ones, const float *dy,
+                          float *db)
+{
+    ph_gemm g = {.m = 1, .n = out, .k = rows, .a = ones, .a_row = rows, .a_col = 1};
+    g.b = dy, g.b_row = out, g.b_col = 1, g.c = db, g.c_row = out;
+    return g;
+}
+
 ph_status ph_feed(ph_pass *p, int number, int sub)
 {
     const ph_side *side = &p->sides[number];
@@ -139,8 +148,8 @@ ph_status ph_feed_back(ph_pass *p, int number, int sub)
                          product_dw(rows, ff, dim, act->g, p->dy, d.w2)};
     ph_gemm first[3] = {product_dx(rows, dim, wide(c), act->h, w.w1, p->da),
                         product_dw(rows, dim, wide(c), act->a, act->h, d.w1)};
-    if (d.b2) second[2] = ph_layer_sum(rows, dim, p->ones, p->dy, d.b2);
-    if (d.b1) first[2] = ph_layer_sum(rows, wide(c), p->ones, act->h, d.b1);
+    if (d.b2) second[2] = product_db(rows, dim, p->ones, p->dy, d.b2);
+    if (d.b1) first[2] = product_db(rows, wide(c), p->ones, act->h, d.b1);
     PH_TRY(ph_model_multiply(p->model->ctx, second, d.b2 ? 3 : 2));
     curve(p, side, sub, 1);
     return ph_model_multiply(p->model->ctx, first, d.b1 ? 3 : 2);
