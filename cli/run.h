@@ -116,6 +116,16 @@ int run_make_looks(run_job *job, run_common *common);
 /* dbias, dgate, dsink of the tensors that were given. */
 int run_make_common_grads(run_job *job, run_common *common);
 
+/* The variant's tensors, as listed: found in IN, checked, and with `backward` given room
+   for their gradients. NULL where IN has none that is optional. */
+enum { RUN_EXTRAS = 24 };
+typedef struct run_extras {
+    const float *data[RUN_EXTRAS];
+    float *gradient[RUN_EXTRAS];
+} run_extras;
+int run_read_extra(run_job *job, const ph_param *param, int backward, const float **data,
+                   float **gradient);
+
 int run_core(run_job *job);
 int run_layer(run_job *job);
 

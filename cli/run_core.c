@@ -185,6 +185,25 @@ int run_make_common_grads(run_job *job, run_common *c)
     return rc;
 }
 
+int run_read_extra(run_job *job, const ph_param *param, int backward, const float **data,
+                   float **gradient)
+{
+    const ph_tensor *tensor = run_find(job, param->name);
+    run_axis axes[4];
+    size_t size = strlen(param->name) + 2; /* of the gradient's name, which OUT keeps */
+    if (!tensor && param->optional) return EXIT_OK;
+    if (!tensor) return run_missing(job, param->name, "the variant needs it");
+    for (int d = 0; d < param->rank; d++) axes[d] = (run_axis){"", param->dims[d], 0};
+    int rc = run_check(job, tensor, RUN_TYPE(F32), param->rank, axes);
+    *data = tensor->data;
+    if (rc || !backward) return rc;
+    char *name = run_buffer(job, size, 1);
+    if (!name) return EXIT_MEMORY;
+    snprintf(name, size, "d%s", param->name);
+    *gradient = run_output(job, name, PH_TYPE_F32, tensor->rank, tensor->shape);
+    return *gradient ? EXIT_OK : EXIT_MEMORY;
+}
+
 /* ---- core mode ---- */
 
 typedef struct core {
@@ -192,6 +211,8 @@ typedef struct core {
     const ph_tensor *q, *k, *v, *dout;
     int no_values;  /* v_dim is 0: computed with one column of zeros instead */
     int zero_scale; /* --scale 0, which the library would take for the default */
+    ph_plan *plan;
+    run_extras extras;
 } core;
 
 static int find_inputs(run_job *job, core *m)
@@ -356,14 +377,49 @@ static int make_outputs(run_job *job, core *m)
     return rc;
 }
 
+/* Names that IN may hold: those of core mode and the variant's, which a plan knows. */
+static int check_names(run_job *job, const core *m)
+{
+    const char *known[64];
+    int n = 0;
+    for (; run_core_names[n]; n++) known[n] = run_core_names[n];
+    for (int e = 0; ph_plan_extra(m->plan, e); e++)
+        known[n++] = ph_plan_extra(m->plan, e)->name;
+    known[n] = NULL;
+    return run_check_names(job, "core mode", known);
+}
+
+/* Without a variant names are checked before anything else can be wrong. */
+static int check_plain_names(run_job *job)
+{
+    return job->options->variant ? EXIT_OK
+                                 : run_check_names(job, "core mode", run_core_names);
+}
+
+static int make_plan(run_job *job, core *m)
+{
+    ph_status status = ph_plan_create(&m->plan, job->ctx, &m->common.attn);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
+}
+
+static int read_extras(run_job *job, core *m)
+{
+    run_common *c = &m->common;
+    int rc = EXIT_OK;
+    for (int e = 0; !rc && ph_plan_extra(m->plan, e); e++)
+        rc = run_read_extra(job, ph_plan_extra(m->plan, e), c->backward,
+                            &m->extras.data[e], &m->extras.gradient[e]);
+    c->args.extra = m->extras.data;
+    c->grads.dextra = m->extras.gradient;
+    return rc;
+}
+
 static int attend(run_job *job, core *m)
 {
     run_common *c = &m->common;
-    ph_plan *plan = NULL;
-    ph_status status = ph_plan_create(&plan, job->ctx, &c->attn);
-    if (status == PH_OK) status = ph_forward(plan, &c->args);
-    if (status == PH_OK && c->backward) status = ph_backward(plan, &c->args, &c->grads);
-    ph_plan_free(plan);
+    ph_status status = ph_forward(m->plan, &c->args);
+    if (status == PH_OK && c->backward)
+        status = ph_backward(m->plan, &c->args, &c->grads);
     if (status == PH_OK && m->zero_scale && c->grads.dq)
         memset(c->grads.dq, 0,
                m->q->bytes / ((size_t)ph_type_bits(m->q->type) / 8) *
@@ -374,7 +430,7 @@ static int attend(run_job *job, core *m)
 int run_core(run_job *job)
 {
     core m = {0};
-    int rc = run_check_names(job, "core mode", run_core_names);
+    int rc = check_plain_names(job);
     if (!rc) rc = check_options(job);
     if (!rc) rc = find_inputs(job, &m);
     if (!rc) rc = check_inputs(job, &m);
@@ -383,6 +439,10 @@ int run_core(run_job *job)
     if (!rc) rc = run_read_common(job, &m.common);
     if (!rc) rc = load_inputs(job, &m);
     if (!rc) rc = make_outputs(job, &m);
+    if (!rc) rc = make_plan(job, &m);
+    if (!rc) rc = check_names(job, &m);
+    if (!rc) rc = read_extras(job, &m);
     if (!rc) rc = attend(job, &m);
+    ph_plan_free(m.plan);
     return rc;
 }

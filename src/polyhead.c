@@ -191,7 +191,7 @@ size_t ph_plan_workspace(const ph_plan *plan)
 
 const ph_param *ph_plan_extra(const ph_plan *plan, int i)
 {
-    return i >= 0 && i < plan->extras ? &plan->extra[i] : NULL;
+    return i >= 0 && i < plan->asks.extras ? &plan->asks.extra[i] : NULL;
 }
 
 int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
@@ -202,7 +202,10 @@ int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
                     "%zu bytes of workspace",
                     a->variant, plan->kernels->name, plan->ctx->threads,
                     plan->kernels->mr, plan->kernels->nr,
-                    plan->by_split ? "key splits" : "row blocks", plan->rows, plan->group,
+                    ph_plan_is_joint(plan) ? "held rows, blocks"
+                    : plan->by_split       ? "key splits"
+                                           : "row blocks",
+                    ph_plan_is_joint(plan) ? plan->joint.rows : plan->rows, plan->group,
                     ph_plan_workspace(plan));
 }
 
@@ -270,6 +273,17 @@ static ph_status need(const ph_plan *plan, const char *name, const void *pointer
     return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "%s is NULL, expected a tensor", name);
 }
 
+static ph_status check_extra(const ph_plan *plan, const ph_args *args)
+{
+    for (int e = 0; e < plan->asks.extras; e++) {
+        const ph_param *p = &plan->asks.extra[e];
+        int64_t elements = !p->optional;
+        for (int d = 0; d < p->rank; d++) elements *= p->dims[d];
+        PH_TRY(need(plan, p->name, args->extra ? args->extra[e] : NULL, elements));
+    }
+    return PH_OK;
+}
+
 static ph_status check_args(const ph_plan *plan, const ph_args *args)
 {
     const ph_attn *a = &plan->attn;
@@ -278,6 +292,7 @@ static ph_status check_args(const ph_plan *plan, const ph_args *args)
     PH_TRY(need(plan, "k", args->k, (int64_t)a->batch * a->kv_len * a->qk_dim));
     PH_TRY(check_declared(plan, "bias", args->bias, &a->bias));
     PH_TRY(check_declared(plan, "visible", args->visible, &a->visible));
+    PH_TRY(check_extra(plan, args));
     PH_TRY(check_lens(plan, "q_lens", args->q_lens, a->q_len));
     PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, a->kv_len));
     if ((uintptr_t)args->workspace % PH_ALIGN)
@@ -388,6 +403,11 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
             return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
                            "d%s is wanted but %s is NULL, expected the tensor",
                            pairs[i].name, pairs[i].name);
+    for (int e = 0; g->dextra && e < plan->asks.extras; e++)
+        if (g->dextra[e] && !(args->extra && args->extra[e]))
+            return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
+                           "d%s is wanted but %s is NULL, expected the tensor",
+                           plan->asks.extra[e].name, plan->asks.extra[e].name);
     int64_t out = (int64_t)a->batch * a->q_len * a->v_dim;
     PH_TRY(need(plan, "dout", g->dout, out));
     PH_TRY(need(plan, "out", args->out, out));
@@ -396,14 +416,21 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
 }
 
 /* An empty batch: nothing to sum, so gradients of what it shares are zero. */
-static void clear_grads(const ph_attn *a, const ph_grads *grads)
+static void clear_grads(const ph_plan *plan, const ph_grads *grads)
 {
+    const ph_attn *a = &plan->attn;
     size_t heads = (size_t)a->q_heads;
     size_t cells = (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len;
     if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
     if (grads->dgate && a->gate == PH_GATE_HEAD)
         memset(grads->dgate, 0, heads * sizeof(float));
     if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));
+    for (int e = 0; grads->dextra && e < plan->asks.extras; e++) {
+        size_t bytes = sizeof(float);
+        for (int d = 0; d < plan->asks.extra[e].rank; d++)
+            bytes *= (size_t)plan->asks.extra[e].dims[d];
+        if (grads->dextra[e]) memset(grads->dextra[e], 0, bytes);
+    }
 }
 
 ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)
@@ -417,7 +444,7 @@ ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *
     PH_TRY(check_args(plan, args));
     PH_TRY(check_grads(plan, args, grads));
     if (is_empty(&plan->attn)) {
-        clear_grads(&plan->attn, grads);
+        clear_grads(plan, grads);
         return PH_OK;
     }
     PH_TRY(begin(&call, plan, args, grads, PH_DO_BACKWARD));

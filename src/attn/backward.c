@@ -112,6 +112,10 @@ void ph_backward_measure(ph_plan *plan)
     ph_arena lane = {0}, shared = {0};
     worker w;
     task t;
+    if (ph_plan_is_joint(plan)) {
+        ph_joint_backward_measure(plan);
+        return;
+    }
     plan->chunks = ph_div_up(plan->attn.kv_len, PH_CHUNK);
     choose_wave(plan);
     take_worker(plan, &lane, &w);
@@ -539,6 +543,10 @@ void ph_attn_backward(const ph_call *call)
     int heads = call->attn->batch * call->attn->q_heads;
     ph_arena arena = {call->shared, 0};
     task t = {.call = call};
+    if (ph_plan_is_joint(plan)) {
+        ph_joint_backward(call);
+        return;
+    }
     take_task(plan, &arena, &t);
     ph_ctx_run(plan->ctx, heads, prepare_head, &t);
     finish_sums(&t);

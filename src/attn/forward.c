@@ -13,6 +13,10 @@ void ph_forward_measure(ph_plan *plan)
 {
     ph_arena lane = {0};
     ph_stream stream;
+    if (ph_plan_is_joint(plan)) {
+        ph_joint_forward_measure(plan);
+        return;
+    }
     ph_stream_take(plan, &lane, plan->rows, plan->by_split ? 1 : plan->splits, &stream);
     plan->lane_bytes[PH_DO_FORWARD] = lane.used;
     plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
@@ -48,7 +52,9 @@ void ph_attn_forward(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
     int pairs = call->attn->batch * plan->groups;
-    if (plan->by_split)
+    if (ph_plan_is_joint(plan))
+        ph_joint_forward(call);
+    else if (plan->by_split)
         ph_decode(call);
     else
         ph_ctx_run(plan->ctx, pairs * plan->row_blocks, run_item, (void *)call);

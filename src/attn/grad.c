@@ -41,8 +41,11 @@ static void pack_dout(const ph_call *call, ph_grad_rows *g)
     for (int r = 0; r < count; r++) {
         int64_t at =
             a->gate == PH_GATE_HEAD ? g->rows->head[r] : ph_rows_index(call, g->rows, r);
-        k->load_row(g->dout + (int64_t)r * pad, from[r], a->v_dim, a->dtype,
-                    gate ? gate[at] : 1);
+        if (gate && gate[at] == 0) /* a silent row where heads are mixed */
+            memset(g->dout + (int64_t)r * pad, 0, (size_t)pad * sizeof(float));
+        else
+            k->load_row(g->dout + (int64_t)r * pad, from[r], a->v_dim, a->dtype,
+                        gate ? gate[at] : 1);
     }
     for (int r = 0; r < count; r += k->mr) {
         int m = ph_min(k->mr, count - r);

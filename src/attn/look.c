@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "attn/rows.h"
+#include "attn/look.h"
 #include "base/arena.h"
 
 typedef struct looker {
@@ -44,6 +44,10 @@ void ph_look_measure(ph_plan *plan)
 {
     ph_arena arena = {0};
     looker l;
+    if (ph_plan_is_joint(plan)) {
+        ph_joint_look_measure(plan);
+        return;
+    }
     take(plan, &arena, &l);
     plan->lane_bytes[PH_DO_LOOK] = arena.used;
 }
@@ -71,6 +75,7 @@ static void strip_weights(const ph_call *call, looker *l, int first, int m, int 
     const ph_kernels *k = call->kernels;
     int end = ph_round_up(c1, PH_LANES);
     const float *q = l->q + (int64_t)first * call->attn->qk_dim;
+    float keep = call->plan->drop_limit ? log2f(call->plan->drop_keep) : 0;
     ph_rows_scores(call, l->rows, first, m, j0, c0, c1, q, l->k, l->scores, l->peak,
                    NULL);
     if (call->plan->drop_limit)
@@ -79,7 +84,7 @@ static void strip_weights(const ph_call *call, looker *l, int first, int m, int 
         float *s = l->scores + i * PH_STRIP_LD, *log = l->logs + i * PH_STRIP_LD;
         float lse = call->args->lse[ph_rows_index(call, l->rows, first + i)];
         lse = lse == -INFINITY ? 0 : (float)(lse * PH_LOG2E);
-        for (int c = c0; c < end; c++) log[c] = s[c] - lse;
+        for (int c = c0; c < end; c++) log[c] = s[c] - lse + keep;
         k->weights(end - c0, s + c0, lse);
         if (call->plan->drop_limit)
             k->times(end - c0, s + c0, l->drop + i * PH_STRIP_LD + c0);
@@ -88,12 +93,12 @@ static void strip_weights(const ph_call *call, looker *l, int first, int m, int 
 
 /* ---- items that own rows ---- */
 
-static void add_entropy(const ph_call *call, looker *l, int r, const float *w, float *log,
+static void add_entropy(const ph_call *call, double *entropy, const float *w, float *log,
                         int n)
 {
-    float keep = call->plan->drop_limit ? log2f(call->plan->drop_keep) : 0;
-    for (int c = 0; c < n; c++) log[c] = w[c] > 0 ? log[c] + keep : 0;
-    l->entropy[r] -= PH_LN2 * call->kernels->dot(n, w, log);
+    for (int c = 0; c < n; c++)
+        if (!(w[c] > 0)) log[c] = 0;
+    *entropy -= PH_LN2 * call->kernels->dot(n, w, log);
 }
 
 /* Keeps the top_k largest weights of visible keys sorted; the earlier key wins a tie. A
@@ -121,19 +126,18 @@ static void set_top(const ph_look_at *look, int64_t index, float from, float to)
         if (best[i] == from) best[i] = to;
 }
 
-static void add_rect(const ph_look_at *look, const ph_rows *rows, int r, const float *w,
-                     int j, int n)
+static void add_rect(const ph_look_at *look, int batch, int head, int token,
+                     const float *w, int j, int n)
 {
-    int row = rows->token[r] - look->row0;
+    int row = token - look->row0;
     int from = ph_max(look->col0, j), to = ph_min(look->col0 + look->cols, j + n);
-    if (rows->batch != look->rect_batch || rows->head[r] != look->rect_head) return;
+    if (batch != look->rect_batch || head != look->rect_head) return;
     if (row < 0 || row >= look->rows || from >= to) return;
     memcpy(look->rect + (int64_t)row * look->cols + (from - look->col0), w + (from - j),
            (size_t)(to - from) * sizeof(float));
 }
 
-/* What a row gives that is not computed or sees nothing. */
-static void clear_row(const ph_call *call, int batch, int head, int token)
+void ph_look_clear(const ph_call *call, int batch, int head, int token)
 {
     const ph_attn *a = call->attn;
     const ph_look_at *look = call->args->look;
@@ -152,25 +156,40 @@ static void clear_row(const ph_call *call, int batch, int head, int token)
                (size_t)look->cols * sizeof(float));
 }
 
-static void look_strip(const ph_call *call, looker *l, int first, int j0)
+void ph_look_add(const ph_call *call, const ph_rows *rows, int r, const float *w,
+                 float *log, int j, int n, double *entropy)
 {
     const ph_look_at *look = call->args->look;
+    int64_t index = ph_rows_index(call, rows, r);
+    if (look->weights)
+        memcpy(look->weights + index * call->attn->kv_len + j, w,
+               (size_t)n * sizeof(float));
+    if (look->top_index) add_top(look, index, w, log, j, n);
+    if (look->entropy) add_entropy(call, entropy, w, log, ph_round_up(n, PH_LANES));
+    if (look->rect) add_rect(look, rows->batch, rows->head[r], rows->token[r], w, j, n);
+}
+
+void ph_look_begin(const ph_call *call, int64_t index)
+{
+    if (call->args->look->top_index) set_top(call->args->look, index, 0, -1);
+}
+
+void ph_look_end(const ph_call *call, int64_t index, double entropy)
+{
+    const ph_look_at *look = call->args->look;
+    if (look->entropy) look->entropy[index] = (float)entropy;
+    if (look->top_index) set_top(look, index, -1, 0);
+}
+
+static void look_strip(const ph_call *call, looker *l, int first, int j0)
+{
     int m = ph_min(call->kernels->mr, l->rows->count - first), c0, c1;
     if (!ph_rows_range(call, l->rows, first, m, j0, &c0, &c1)) return;
     strip_weights(call, l, first, m, j0, c0, c1);
-    for (int i = 0; i < m; i++) {
-        const float *w = l->scores + i * PH_STRIP_LD + c0;
-        int64_t index = ph_rows_index(call, l->rows, first + i);
-        int n = c1 - c0, j = j0 + c0;
-        if (look->weights)
-            memcpy(look->weights + index * call->attn->kv_len + j, w,
-                   (size_t)n * sizeof(float));
-        float *log = l->logs + i * PH_STRIP_LD + c0;
-        if (look->top_index) add_top(look, index, w, log, j, n);
-        if (look->entropy)
-            add_entropy(call, l, first + i, w, log, ph_round_up(n, PH_LANES));
-        if (look->rect) add_rect(look, l->rows, first + i, w, j, n);
-    }
+    for (int i = 0; i < m; i++)
+        ph_look_add(call, l->rows, first + i, l->scores + i * PH_STRIP_LD + c0,
+                    l->logs + i * PH_STRIP_LD + c0, j0 + c0, c1 - c0,
+                    &l->entropy[first + i]);
 }
 
 static void row_item(void *arg, int lane, int index)
@@ -183,12 +202,12 @@ static void row_item(void *arg, int lane, int index)
     looker l;
     begin(call, lane, index % pairs, &l);
     for (int row = first; row < end; row++)
-        clear_row(call, l.rows->batch, l.rows->head0 + row % plan->group,
-                  row / plan->group);
+        ph_look_clear(call, l.rows->batch, l.rows->head0 + row % plan->group,
+                      row / plan->group);
     ph_rows_gather(call, l.rows, first, end, PH_ROWS_MIN);
     memset(l.entropy, 0, PH_ROWS_MIN * sizeof(double));
-    for (int r = 0; call->args->look->top_index && r < l.rows->count; r++)
-        set_top(call->args->look, ph_rows_index(call, l.rows, r), 0, -1);
+    for (int r = 0; r < l.rows->count; r++)
+        ph_look_begin(call, ph_rows_index(call, l.rows, r));
     pack_rows(call, &l);
     for (int j0 = l.rows->low / PH_BLOCK * PH_BLOCK; j0 < l.rows->high; j0 += PH_BLOCK) {
         ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head,
@@ -196,12 +215,8 @@ static void row_item(void *arg, int lane, int index)
         for (int r = 0; r < l.rows->count; r += call->kernels->mr)
             look_strip(call, &l, r, j0);
     }
-    for (int r = 0; r < l.rows->count; r++) {
-        int64_t at = ph_rows_index(call, l.rows, r);
-        if (call->args->look->entropy)
-            call->args->look->entropy[at] = (float)l.entropy[r];
-        if (call->args->look->top_index) set_top(call->args->look, at, -1, 0);
-    }
+    for (int r = 0; r < l.rows->count; r++)
+        ph_look_end(call, ph_rows_index(call, l.rows, r), l.entropy[r]);
 }
 
 /* ---- items that own keys ---- */
@@ -255,6 +270,10 @@ void ph_attn_look(const ph_call *call)
     int pairs = call->attn->batch * plan->groups;
     int row_blocks = ph_div_up(call->attn->q_len * plan->group, PH_ROWS_MIN);
     int key_blocks = ph_div_up(call->attn->kv_len, PH_BLOCK);
+    if (ph_plan_is_joint(plan)) {
+        ph_joint_look(call);
+        return;
+    }
     if (look->weights || look->entropy || look->top_index || look->rect)
         ph_ctx_run(plan->ctx, pairs * row_blocks, row_item, (void *)call);
     if (look->col_sum) ph_ctx_run(plan->ctx, pairs * key_blocks, key_item, (void *)call);

@@ -262,6 +262,7 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_variant *var
     PH_TRY(settle_strides(plan));
     PH_TRY(variant->setup(plan, options));
     derive(plan);
+    ph_joint_choose(plan);
     ph_forward_measure(plan);
     ph_look_measure(plan);
     if (a->backward) ph_backward_measure(plan);

@@ -13,13 +13,25 @@
 #define PH_LOG2E 1.4426950408889634
 #define PH_LN2   0.69314718055994531
 
+/* How the joint driver cuts its work; heads 0: the stream driver runs. */
+typedef struct ph_joint_plan {
+    int mixes;      /* 1: heads are mixed */
+    int heads;      /* rows of so many heads in one tile: all q heads, or 1 if none mix */
+    int per_token;  /* rows of a tile that one query gives: 1, or the group if none mix */
+    int sets;       /* row items per query block: 1, or the groups */
+    int rows;       /* rows of a forward item, of a tile when looking */
+    int grad_rows;  /* rows of a backward item */
+    int tile_rows;  /* rows of a tile that belongs to a key item */
+    int blocks;     /* key blocks that the rows of an item may see */
+    int key_blocks; /* key blocks in all */
+    int wave;       /* batch rows whose keys are packed at once; 0: items pack */
+} ph_joint_plan;
+
 struct ph_plan {
     ph_ctx *ctx;
     const ph_kernels *kernels;
     const ph_variant *variant;
-    ph_param extra[PH_EXTRAS_MAX]; /* what the variant asks for */
-    int extras;
-    _Alignas(8) char state[PH_STATE_MAX]; /* the variant's own, filled by its setup */
+    ph_asks asks;     /* what the variant wants, filled by its setup */
     ph_attn attn;     /* defaults filled in: heads, dims, strides, scale */
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
@@ -36,6 +48,7 @@ struct ph_plan {
     int chunks;   /* key chunks of the backward pass at full length */
     int wave;     /* backward items that run at once with a dq of their own; 0: each
                             item walks all chunks of its cluster */
+    ph_joint_plan joint;
     size_t lane_bytes[3];   /* scratch per lane: forward, backward, look */
     size_t shared_bytes[3]; /* scratch shared by all lanes */
 };
@@ -67,6 +80,20 @@ void ph_attn_look(const ph_call *call);
 /* dbias, from lse (base 2) and delta of every row; part of ph_attn_backward. */
 void ph_attn_bias_gradient(const ph_call *call, const float *lse, const float *delta);
 size_t ph_bias_gradient_bytes(const ph_plan *plan);
+
+/* Whether heads or rows need the joint driver; its own drivers and needs. */
+static inline int ph_plan_is_joint(const ph_plan *plan)
+{
+    return plan->joint.heads > 0;
+}
+
+void ph_joint_choose(ph_plan *plan);
+void ph_joint_forward_measure(ph_plan *plan);
+void ph_joint_backward_measure(ph_plan *plan);
+void ph_joint_look_measure(ph_plan *plan);
+void ph_joint_forward(const ph_call *call);
+void ph_joint_backward(const ph_call *call);
+void ph_joint_look(const ph_call *call);
 
 /* What each driver needs; fills lane_bytes and shared_bytes. */
 void ph_forward_measure(ph_plan *plan);

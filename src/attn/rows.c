@@ -74,6 +74,20 @@ int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int m
     return row;
 }
 
+void ph_rows_all(const ph_call *call, ph_rows *rows, int first, int end)
+{
+    int n = 0;
+    rows->low = INT32_MAX, rows->high = 0;
+    for (int token = first; token < ph_min(end, rows->extent.q_len); token++, n++) {
+        rows->token[n] = token, rows->head[n] = rows->head0;
+        ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
+        if (rows->hi[n] > 0) rows->low = ph_min(rows->low, rows->lo[n]);
+        rows->high = ph_max(rows->high, rows->hi[n]);
+    }
+    rows->count = n;
+    if (!rows->high) rows->low = 0;
+}
+
 void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int count,
                       const void *base, const ph_strides *strides, const void **out)
 {
@@ -158,6 +172,16 @@ static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int 
     for (int c = c0; c < lo; c++) s[c] = -INFINITY;
     for (int c = hi; c < end; c++) s[c] = -INFINITY;
     return lo > c0 || hi < c1;
+}
+
+int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
+                   int c1, float *s)
+{
+    const ph_args *args = call->args;
+    int end = ph_round_up(c1, PH_LANES);
+    if (args->bias || args->alibi || args->visible || call->attn->softcap > 0)
+        modify(call, rows, r, j0 + c0, c1 - c0, s + c0);
+    return hide_outside(rows, r, j0, c0, c1, end, s);
 }
 
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,

@@ -48,6 +48,10 @@ void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int
    stopped. */
 int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most);
 
+/* Gathers every row of the tokens [first, end) of one head, whatever its gate: where
+   heads are mixed, the others need it. */
+void ph_rows_all(const ph_call *call, ph_rows *rows, int first, int end);
+
 /* Index of row r in a (batch, q_heads, q_len) tensor. */
 static inline int64_t ph_rows_index(const ph_call *call, const ph_rows *rows, int r)
 {
@@ -85,6 +89,12 @@ int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, in
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                    int c0, int c1, const float *q, const float *k, float *s, float *peak,
                    const void *fetch);
+
+/* bias, alibi, soft-cap and masks on the scores of row r against the keys [c0, c1) of the
+   block at j0; hidden ones, and columns up to the next multiple of 16, become -inf.
+   Returns 1 if one is hidden by position. */
+int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
+                   int c1, float *s);
 
 /* 1 if the row sees key j: the definition, one element at a time, for rare paths. */
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);

@@ -7,8 +7,16 @@
  * A variant changes attention in at most three places, all between the two products: it
  * may mix the heads of the logits, normalise rows in its own way, and mix the heads of
  * the weights. One that does none of this runs in the stream driver, all others in the
- * joint one. What a variant adds around attention (how a layer makes q, k, v and a gate)
- * is in variants/kind.h.
+ * joint one (joint.h). What a variant adds around attention (how a layer makes q, k, v
+ * and a gate) is in variants/kind.h.
+ *
+ * Mixing is linear in the heads of each (query i, key j):
+ *
+ *     out[to] = sum_from C[from][to] in[from]      C = row matrix of i + key part of j
+ *     key part = diag(g_j) + sum_r w1_j^r (w2_j^r)^T
+ *
+ * so a variant only says what these numbers are, and what to do with their gradients; the
+ * driver does the rest.
  */
 #ifndef PH_ATTN_VARIANT_H
 #define PH_ATTN_VARIANT_H
@@ -19,40 +27,48 @@ struct ph_plan;
 struct ph_call;
 struct ph_layer_kind;
 
-/* Who sums a gradient: the item that owns the query rows, the one that owns the keys, or
-   nobody (only the gradient of the tile itself is wanted). Extras that belong to neither
-   are summed by row items into shares that are added in order. */
-typedef enum ph_own { PH_OWN_NONE, PH_OWN_ROWS, PH_OWN_KEYS } ph_own;
-
-/* One block of keys against some query rows, all heads that are mixed. Row (h, i) of w
-   has PH_STRIP_LD floats; columns [c0, c1) are in use, computed up to the next multiple
-   of 16. */
-typedef struct ph_tile {
-    int batch, heads, rows;
-    const int *token; /* (rows) query index */
-    int j0, c0, c1;   /* keys j0 + [c0, c1) */
-    float *w;         /* (heads, rows, PH_STRIP_LD) */
-} ph_tile;
-
-/* A linear map over the heads of every (row, key). */
-typedef struct ph_stage {
-    /* tile->w in place. `spare` has room for (heads, PH_STRIP_LD) floats. */
-    void (*forward)(const struct ph_call *call, ph_tile *tile, float *spare);
-    /* grad->w holds the gradient of the result and becomes that of `in`. Gradients of
-       extras are added to where ph_extra_gradient says for this owner. */
-    void (*backward)(const struct ph_call *call, const ph_tile *in, ph_tile *grad,
-                     ph_own own, float *const *dextra, float *spare);
-} ph_stage;
-
 enum { PH_EXTRAS_MAX = 16, PH_STATE_MAX = 64 };
+
+/* The two places where heads may be mixed. */
+typedef enum ph_place { PH_LOGITS, PH_WEIGHTS } ph_place;
+
+/* What a plan's variant asks for; filled by its setup. */
+typedef struct ph_asks {
+    ph_param extra[PH_EXTRAS_MAX]; /* tensors of a call, in the order of ph_args.extra */
+    int extras;
+    unsigned shared; /* bit e: dextra[e] belongs to no single row or key: its shares are
+                            summed by row items and added in order */
+    int mix[2];      /* by place: 1: heads are mixed there */
+    int key_rank[2]; /* by place: rank of the key part; 0: there is none */
+    int power;       /* 1: rows are entmax, not softmax */
+    _Alignas(8) char state[PH_STATE_MAX]; /* the variant's own */
+} ph_asks;
 
 typedef struct ph_variant {
     ph_variant_info info;
-    /* Reads the text behind "name:" ("" if none), fills plan->state and plan->extra;
-       fails with a sentence in the plan's ctx. NULL: exists in layers only. */
+    /* Reads the text behind "name:" ("" if none) and fills plan->asks; fails with a
+       sentence in the plan's ctx. NULL: exists in layers only. */
     ph_status (*setup)(struct ph_plan *plan, const char *options);
-    ph_stage mix_logits, mix_weights;  /* forward NULL: none */
-    const struct ph_norm *norm;        /* NULL: softmax */
+
+    /* (q_heads, q_heads) [from][to] of one query. */
+    void (*row_matrix)(const struct ph_call *call, ph_place place, int batch, int token,
+                       float *c);
+    /* Adds what dc, the gradient of that matrix, means for the extras. */
+    void (*row_gradient)(const struct ph_call *call, ph_place place, int batch, int token,
+                         const float *dc, float *const *dextra);
+    /* w1 (rank), w2 (rank), g of n keys from j0 on: (2*rank + 1, q_heads, PH_BLOCK),
+       whatever stands behind n. */
+    void (*key_weights)(const struct ph_call *call, ph_place place, int batch, int j0,
+                        int n, float *w);
+    /* Stores the gradients of those numbers, laid out alike. */
+    void (*key_gradient)(const struct ph_call *call, ph_place place, int batch, int j0,
+                         int n, const float *dw, float *const *dextra);
+
+    /* entmax: alpha of a head, above 1; adds what its gradient means for the extras. */
+    double (*alpha)(const struct ph_call *call, int head);
+    void (*alpha_gradient)(const struct ph_call *call, int head, double dalpha,
+                           float *const *dextra);
+
     const struct ph_layer_kind *layer; /* NULL: q, k, v as usual; extras are parameters */
 } ph_variant;
 

@@ -140,6 +140,31 @@ typedef struct ph_kernels {
     /* dst[c] = scale * src[c], padded: one row of pack_along. */
     void (*load_row)(float *dst, const void *src, int n, ph_dtype type, float scale);
 
+    /* ---- mixed heads, and rows that are not softmax ---- */
+
+    /* y[c] += a[c] * x[c], n a multiple of 16. */
+    void (*muladd)(int n, const float *a, const float *x, float *y);
+
+    /* dp[c] = p[c] * (dp[c] - delta), and 0 where p[c] is 0; n a multiple of 16. */
+    void (*center)(int n, const float *p, float delta, float *dp);
+
+    /* g[i*ldg + j] += sum_c x[i*ldx + c] * y[j*ldy + c] for i < m, j < n, c < k, in 16
+       lanes; k a multiple of 16. */
+    void (*gram)(int m, int n, int k, const float *x, int64_t ldx, const float *y,
+                 int64_t ldy, float *g, int64_t ldg);
+
+    /* Lists scale * (s[c] - top) where that is above -1, in order; returns how many. n a
+       multiple of 16; the list has room for 16 more than it holds. */
+    int (*near_top)(int n, const float *s, float scale, float top, float *list);
+
+    /* sums[0] = sum of u^a, sums[1] = sum of u^(a-1) over u = x[c] - tau > 0, in 16
+       lanes; n a multiple of 16, x[c] <= tau + 1, a >= 1. */
+    void (*power_sums)(int n, const float *x, float tau, float a, float *sums);
+
+    /* s[c] = u^a, slope[c] = u^(a-1) where u = scale*s[c] - tau > 0, else 0; u is at most
+       1 but for rounding. slope may be NULL; n a multiple of 16, a >= 1. */
+    void (*entmax)(int n, float *s, float *slope, float scale, float tau, float a);
+
     /* ---- for the products of a layer ---- */
 
     /* Rows that lie along panels: dst[c/width*panel + kk*width + c%width] =

@@ -10,6 +10,7 @@
 #include "kernels/tmpl_gemm.h"
 #include "kernels/tmpl_pack.h"
 #include "kernels/tmpl_rows.h"
+#include "kernels/tmpl_joint.h"
 #include "kernels/tmpl_layer.h"
 
 #define TABLE ph_kernels_neon

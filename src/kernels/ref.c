@@ -261,6 +261,86 @@ static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limi
         f[c] = ph_rng_at(key, first + (uint32_t)c) < limit ? 0 : keep;
 }
 
+/* ---- mixed heads, and rows that are not softmax ---- */
+
+static void muladd(int n, const float *a, const float *x, float *y)
+{
+    for (int c = 0; c < n; c++) y[c] = fmaf(a[c], x[c], y[c]);
+}
+
+static void center(int n, const float *p, float delta, float *dp)
+{
+    for (int c = 0; c < n; c++) dp[c] = p[c] == 0 ? 0 : p[c] * (dp[c] - delta);
+}
+
+static void gram(int m, int n, int k, const float *x, int64_t ldx, const float *y,
+                 int64_t ldy, float *g, int64_t ldg)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) g[i * ldg + j] += dot(k, x + i * ldx, y + j * ldy);
+}
+
+static int near_top(int n, const float *s, float scale, float top, float *list)
+{
+    int count = 0;
+    for (int c = 0; c < n; c++) {
+        float x = (s[c] - top) * scale;
+        if (x > -1) list[count++] = x;
+    }
+    return count;
+}
+
+/* see tmpl_math.h for the method */
+static float log2_ref(float x)
+{
+    uint32_t bits = ph_bits(x) - 0x3f3504f3u;
+    float e = (float)((int32_t)bits >> 23), p = -0x1.38b586p-4f;
+    float f = ph_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    p = fmaf(p, f, 0x1.055b6cp-3f);
+    p = fmaf(p, f, -0x1.0d8542p-3f);
+    p = fmaf(p, f, 0x1.22da1cp-3f);
+    p = fmaf(p, f, -0x1.547244p-3f);
+    p = fmaf(p, f, 0x1.99a008p-3f);
+    p = fmaf(p, f, -0x1.000226p-2f);
+    p = fmaf(p, f, 0x1.555554p-2f);
+    p = fmaf(f * f, fmaf(f, p, -0.5f), f);
+    return fmaf(p, 0x1.715476p+0f, e);
+}
+
+/* u^a and u^(a-1); u is 0 or positive, or NaN */
+static void power(float u, float a, float *p, float *slope)
+{
+    if (a == 1)
+        *p = u, *slope = u > 0;
+    else if (a == 2)
+        *p = u * u, *slope = u;
+    else if (u > 0)
+        *p = exp2_ref(a * log2_ref(u)), *slope = exp2_ref((a - 1.0f) * log2_ref(u));
+    else
+        *p = *slope = u;
+}
+
+static void power_sums(int n, const float *x, float tau, float a, float *sums)
+{
+    float high[PH_LANES] = {0}, low[PH_LANES] = {0}, p, slope;
+    for (int c = 0; c < n; c++) {
+        power(max(0, x[c] - tau), a, &p, &slope);
+        high[c % PH_LANES] += p;
+        low[c % PH_LANES] += slope;
+    }
+    sums[0] = sum16(high), sums[1] = sum16(low);
+}
+
+static void entmax(int n, float *s, float *slope, float scale, float tau, float a)
+{
+    for (int c = 0; c < n; c++) {
+        float p, d;
+        power(max(0, fmaf(s[c], scale, -tau)), a, &p, &d);
+        s[c] = p;
+        if (slope) slope[c] = d;
+    }
+}
+
 /* ---- for the products of a layer ---- */
 
 static void pack_panels(float *dst, int width, int64_t panel, const void *src,

@@ -1,10 +1,13 @@
 /*
- * tmpl_math.h - exp2 and tanh in the vector vocabulary.
+ * tmpl_math.h - exp2, log2 and tanh in the vector vocabulary.
  *
  * exp2: x = n + f with n the nearest whole number, so f is exact; 2^x = 2^n * P(f). P has
  * P(0) = 1 exactly; its relative error is 9.2e-8 before rounding, about 2 ulp after.
  * Arguments are at most 0 up to rounding here, so only the lower end needs care: below
  * -126.5 the result is exactly 0.
+ *
+ * log2 of a positive normal number: x = 2^e * m with m in [1/sqrt 2, sqrt 2), f = m - 1,
+ * log2 x = e + log2(e) * (f - f^2/2 + f^3 P(f)); about 2 ulp.
  *
  * tanh: an odd polynomial below 0.6, else (1 - e)/(1 + e) with e = exp(-2|x|).
  *
@@ -19,6 +22,23 @@ V vec v_exp2(vec x)
     p = v_fma(p, f, v_set1(0x1.62e42ap-1f));
     p = v_fma(p, f, v_set1(1.0f));
     return v_scale2(p, x, f);
+}
+
+V vec v_log2(vec x)
+{
+    const vint start = vi_set1(0x3f3504f3u); /* 1/sqrt(2) */
+    vint bits = vi_add(v_bits(x), vi_set1(0u - 0x3f3504f3u));
+    vec e = v_from_int(vi_sra(bits, 23)), p = v_set1(-0x1.38b586p-4f);
+    vec f = v_sub(v_float(vi_add(vi_and(bits, vi_set1(0x7fffffu)), start)), v_set1(1.0f));
+    p = v_fma(p, f, v_set1(0x1.055b6cp-3f));
+    p = v_fma(p, f, v_set1(-0x1.0d8542p-3f));
+    p = v_fma(p, f, v_set1(0x1.22da1cp-3f));
+    p = v_fma(p, f, v_set1(-0x1.547244p-3f));
+    p = v_fma(p, f, v_set1(0x1.99a008p-3f));
+    p = v_fma(p, f, v_set1(-0x1.000226p-2f));
+    p = v_fma(p, f, v_set1(0x1.555554p-2f));
+    p = v_fma(v_mul(f, f), v_fma(f, p, v_set1(-0.5f)), f);
+    return v_fma(p, v_set1(0x1.715476p+0f), e);
 }
 
 V vec v_tanh(vec x)

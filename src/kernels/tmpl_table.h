@@ -26,6 +26,12 @@ const ph_kernels TABLE = {
     .hide = hide,
     .dropout = dropout,
     .load_row = load_row,
+    .muladd = muladd,
+    .center = center,
+    .gram = gram,
+    .near_top = near_top,
+    .power_sums = power_sums,
+    .entmax = entmax,
     .pack_panels = pack_panels,
     .stream = stream,
 };

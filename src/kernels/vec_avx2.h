@@ -15,6 +15,8 @@
  *   v_transpose(r)        a VL x VL square in VL vectors
  *   v_sum16, v_max16(g)   over a group of 16/VL vectors, added by halves
  *   v_load_n, v_store_n   the first n < VL lanes, nothing else is touched
+ *   v_bits, v_float       the bits as integers and back;  v_from_int: signed numbers
+ *   v_pack(p,a,m)         stores the lanes of m side by side (room for VL), counts them
  */
 #include <immintrin.h>
 
@@ -80,6 +82,11 @@ V vint vi_add(vint a, vint b) { return _mm256_add_epi32(a, b); }
 V vint vi_mul(vint a, vint b) { return _mm256_mullo_epi32(a, b); }
 V vint vi_xor(vint a, vint b) { return _mm256_xor_si256(a, b); }
 #define vi_srl(a, n) _mm256_srli_epi32(a, n)
+#define vi_sra(a, n) _mm256_srai_epi32(a, n)
+V vint vi_and(vint a, vint b) { return _mm256_and_si256(a, b); }
+V vint v_bits(vec a) { return _mm256_castps_si256(a); }
+V vec v_float(vint a) { return _mm256_castsi256_ps(a); }
+V vec v_from_int(vint a) { return _mm256_cvtepi32_ps(a); }
 V vmask vi_below(vint a, vint b) /* unsigned: flip the top bits and compare signed */
 {
     const __m256i top = _mm256_set1_epi32((int)0x80000000u);
@@ -166,6 +173,16 @@ V float v_max16(const vec g[2])
     __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     b = _mm_max_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+V int v_pack(float *p, vec a, vmask m)
+{
+    float lanes[VL];
+    int n = 0;
+    v_store(lanes, a);
+    for (int left = _mm256_movemask_ps(m); left; left &= left - 1)
+        p[n++] = lanes[__builtin_ctz((unsigned)left)];
+    return n;
 }
 
 V float v_first(vec a) { return _mm256_cvtss_f32(a); }

@@ -68,7 +68,17 @@ V vint vi_add(vint a, vint b) { return _mm512_add_epi32(a, b); }
 V vint vi_mul(vint a, vint b) { return _mm512_mullo_epi32(a, b); }
 V vint vi_xor(vint a, vint b) { return _mm512_xor_si512(a, b); }
 #define vi_srl(a, n) _mm512_srli_epi32(a, n)
+#define vi_sra(a, n) _mm512_srai_epi32(a, n)
+V vint vi_and(vint a, vint b) { return _mm512_and_si512(a, b); }
 V vmask vi_below(vint a, vint b) { return _mm512_cmplt_epu32_mask(a, b); }
+V vint v_bits(vec a) { return _mm512_castps_si512(a); }
+V vec v_float(vint a) { return _mm512_castsi512_ps(a); }
+V vec v_from_int(vint a) { return _mm512_cvtepi32_ps(a); }
+V int v_pack(float *p, vec a, vmask m)
+{
+    v_store(p, _mm512_maskz_compress_ps(m, a));
+    return __builtin_popcount(m);
+}
 
 V vmask v_bytes(const uint8_t *p) /* lanes whose byte is not 0 */
 {

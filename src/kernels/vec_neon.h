@@ -75,7 +75,23 @@ V vint vi_add(vint a, vint b) { return vaddq_u32(a, b); }
 V vint vi_mul(vint a, vint b) { return vmulq_u32(a, b); }
 V vint vi_xor(vint a, vint b) { return veorq_u32(a, b); }
 #define vi_srl(a, n) vshrq_n_u32(a, n)
+#define vi_sra(a, n) vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(a), n))
+V vint vi_and(vint a, vint b) { return vandq_u32(a, b); }
 V vmask vi_below(vint a, vint b) { return vcltq_u32(a, b); }
+V vint v_bits(vec a) { return vreinterpretq_u32_f32(a); }
+V vec v_float(vint a) { return vreinterpretq_f32_u32(a); }
+V vec v_from_int(vint a) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a)); }
+V int v_pack(float *p, vec a, vmask m)
+{
+    float lanes[VL];
+    uint32_t inside[VL];
+    int n = 0;
+    v_store(lanes, a);
+    vst1q_u32(inside, m);
+    for (int i = 0; i < VL; i++)
+        if (inside[i]) p[n++] = lanes[i];
+    return n;
+}
 
 V vmask v_bytes(const uint8_t *p)
 {

@@ -1,0 +1,487 @@
+/*
+ * joint_backward.c - the row pass of the joint backward driver, and the call.
+ *
+ * A row item holds weights and their gradients for a few rows against all their keys.
+ * The first sweep over the keys makes them and sums delta, the second turns them into
+ * gradients of the logits and multiplies by k:
+ *
+ *     delta = sum slope dp (/ sum slope with entmax)  ds = slope (dp - delta)  dq = ds k
+ *
+ * It also gives all gradients that belong to a query or to the whole call (dgate, dsink,
+ * the variant's matrices, alpha). The key pass (joint_keys.c) follows.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attn/joint_grad.h"
+
+enum {
+    SHARE_BUDGET = 8 << 20, /* bytes of shares of one round of items ... */
+    ROUND_LEAST = 64        /* ... which has at least so many */
+};
+
+typedef struct worker {
+    ph_joint_grad w;
+    ph_joint_tile *tiles; /* (blocks) */
+    ph_joint_tiles held;  /* (blocks) of each tile but x */
+    float *dc[2];         /* by place: (rows, heads, heads) gradient of the matrices */
+    double *dot, *mass;   /* (heads, rows): sum slope dp, sum slope */
+    ph_alpha_sums *alpha; /* (rows) */
+    float *dq;            /* (rows, k_pad) of one head */
+    float *x, *y;         /* (v_pad) */
+    float *ones;          /* (PH_BLOCK) 1 */
+} worker;
+
+/* ---- layout ---- */
+
+static size_t extra_floats(const ph_plan *plan, int e)
+{
+    const ph_param *p = &plan->asks.extra[e];
+    size_t n = 1;
+    for (int d = 0; d < p->rank; d++) n *= (size_t)p->dims[d];
+    return n;
+}
+
+static int is_shared(const ph_plan *plan, int e)
+{
+    return plan->asks.shared >> e & 1;
+}
+
+static size_t share_floats(const ph_plan *plan)
+{
+    size_t floats = 0;
+    for (int e = 0; e < plan->asks.extras; e++)
+        if (is_shared(plan, e)) floats += extra_floats(plan, e);
+    return floats;
+}
+
+static int row_blocks(const ph_plan *plan)
+{
+    return ph_div_up(plan->attn.q_len * plan->joint.per_token, plan->joint.grad_rows);
+}
+
+/* Items that run between two additions of their shares. */
+static int round_items(const ph_plan *plan)
+{
+    size_t bytes = share_floats(plan) * sizeof(float) +
+                   3 * (size_t)plan->attn.q_heads * sizeof(double);
+    int64_t all = (int64_t)plan->attn.batch * plan->joint.sets * row_blocks(plan);
+    int64_t n = ph_max((int)(SHARE_BUDGET / bytes), ROUND_LEAST);
+    return (int)(n < all ? n : all);
+}
+
+static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    const ph_joint_plan *j = &plan->joint;
+    size_t rows = (size_t)j->grad_rows, heads = (size_t)j->heads;
+    ph_joint_grad_take(plan, arena, j->grad_rows, &w->w);
+    ph_joint_tiles_take(plan, arena, j->grad_rows, j->blocks, &w->held);
+    w->tiles = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->tiles);
+    for (int p = 0; p < 2; p++)
+        w->dc[p] = ph_arena_floats(arena, plan->asks.mix[p] ? rows * heads * heads : 0);
+    w->dot = ph_arena_take(arena, heads * rows * sizeof(double));
+    w->mass = ph_arena_take(arena, heads * rows * sizeof(double));
+    w->alpha = ph_arena_take(arena, plan->asks.power ? rows * sizeof *w->alpha : 0);
+    w->dq = ph_arena_floats(arena, rows * (size_t)plan->k_pad);
+    w->x = ph_arena_floats(arena, (size_t)plan->v_pad);
+    w->y = ph_arena_floats(arena, (size_t)plan->v_pad);
+    w->ones = ph_arena_floats(arena, PH_BLOCK);
+    for (int c = 0; arena->base && c < PH_BLOCK; c++) w->ones[c] = 1;
+}
+
+static void take_task(const ph_plan *plan, ph_arena *arena, ph_joint_task *t)
+{
+    const ph_attn *a = &plan->attn;
+    size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
+    size_t items = (size_t)round_items(plan);
+    ph_joint_keys_take(plan, arena, 1, &t->keys);
+    t->stat = ph_arena_floats(arena, rows);
+    t->delta = ph_arena_floats(arena, rows);
+    t->sums = ph_arena_take(arena, items * 3 * (size_t)a->q_heads * sizeof(double));
+    t->totals = ph_arena_take(arena, 3 * (size_t)a->q_heads * sizeof(double));
+    t->shares = ph_arena_floats(arena, items * share_floats(plan));
+}
+
+void ph_joint_backward_measure(ph_plan *plan)
+{
+    ph_arena lane = {0}, shared = {0};
+    worker w;
+    ph_joint_task t;
+    take(plan, &lane, &w);
+    take_task(plan, &shared, &t);
+    size_t bytes = lane.used, keys = ph_joint_key_bytes(plan);
+    size_t bias = ph_joint_bias_bytes(plan);
+    if (keys > bytes) bytes = keys;
+    if (bias > bytes) bytes = bias;
+    plan->lane_bytes[PH_DO_BACKWARD] = bytes;
+    plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
+}
+
+/* The tiles of block b. */
+static ph_joint_tiles tiles_at(const ph_plan *plan, const worker *w, int b)
+{
+    size_t at = (size_t)b * ph_joint_floats(plan, plan->joint.grad_rows);
+    ph_joint_tiles t = w->held;
+    t.p += at, t.d += at;
+    if (t.s) t.s += at;
+    if (t.slope) t.slope += at;
+    if (t.cap) t.cap += at;
+    return t;
+}
+
+/* ---- first sweep ---- */
+
+static void add_deltas(const ph_call *call, worker *w, const ph_joint_tile *t,
+                       const ph_joint_tiles *b)
+{
+    const float *slope = b->slope ? b->slope : b->p;
+    const ph_joint_rows *r = &w->w.r;
+    int n = t->end - t->c0, learned = call->grads->dextra && call->grads->dextra[0];
+    for (int h = 0; h < r->heads; h++)
+        for (int i = 0; i < r->count; i++) {
+            int64_t at = ph_joint_at(t, h, i) + t->c0;
+            int row = h * t->rows + i;
+            w->dot[row] += call->kernels->dot(n, slope + at, b->d + at);
+            w->mass[row] += call->kernels->dot(n, slope + at, w->ones);
+            if (b->slope && learned)
+                ph_alpha_add(&w->alpha[i], r->alpha[r->rows[0].head[i]] - 1, n, b->p + at,
+                             b->d + at);
+        }
+}
+
+static int sweep_weights(const ph_joint_task *task, worker *w)
+{
+    const ph_call *call = task->call;
+    const ph_plan *plan = call->plan;
+    ph_joint_rows *r = &w->w.r;
+    int n = 0;
+    for (int j0 = r->low / PH_BLOCK * PH_BLOCK; j0 < r->high; j0 += PH_BLOCK) {
+        ph_joint_tile *t = &w->tiles[n];
+        if (!ph_joint_range(call, r, j0, plan->joint.grad_rows, t)) continue;
+        ph_joint_tiles b = tiles_at(plan, w, n++);
+        ph_joint_build(task, &w->w, t, &b);
+        if (plan->asks.mix[PH_WEIGHTS]) {
+            ph_joint_row_part(call, r, t, b.p, b.x, w->dc[PH_WEIGHTS]);
+            ph_joint_unmix(call, r, t, PH_WEIGHTS, b.x, b.d);
+        }
+        add_deltas(call, w, t, &b);
+    }
+    return n;
+}
+
+/* ---- between the sweeps: what follows from delta ---- */
+
+/* The sink is one more candidate of entmax, with no value: its weight and its slope. */
+static void add_sink(const ph_call *call, worker *w, int i, double alpha, double tau,
+                     double *slope)
+{
+    double e = alpha - 1, u = call->args->sink[w->w.r.rows[0].head[i]] * e - tau;
+    float p = u > 0 ? (float)pow(u, 1 / e) : 0, zero = 0;
+    *slope = u > 0 ? pow(u, 1 / e - 1) : 0;
+    w->mass[i] += *slope;
+    ph_alpha_add(&w->alpha[i], e, 1, &p, &zero);
+}
+
+static double finish_entmax(const ph_call *call, worker *w, int i, double tau,
+                            double dlse, double *sums)
+{
+    int heads = call->attn->q_heads, head = w->w.r.rows[0].head[i];
+    double alpha = w->w.r.alpha[head], slope = 0;
+    if (!isfinite(tau)) return 0; /* sees nothing */
+    if (call->args->sink) add_sink(call, w, i, alpha, tau, &slope);
+    if (!(w->mass[i] > 0)) return isnan(w->mass[i]) ? NAN : 0;
+    double delta = (w->dot[i] - (alpha - 1) * dlse) / w->mass[i];
+    sums[heads + head] -= slope * delta;
+    sums[2 * heads + head] += ph_alpha_gradient(&w->alpha[i], alpha - 1, tau, dlse);
+    return delta;
+}
+
+static double finish_softmax(const ph_call *call, worker *w, int h, int i, double lse,
+                             double dlse, double *sums)
+{
+    int head = w->w.r.rows[h].head[i], row = h * call->plan->joint.grad_rows + i;
+    const float *sink = call->args->sink;
+    if (lse == -INFINITY) return 0;
+    /* the weights of a row sum to 1 but for the rounding of its lse, which would leave a
+       gradient where there is none */
+    double taken = sink ? exp(sink[head] - lse) : 0, mean = 0;
+    if (w->mass[row] != 0) mean = w->dot[row] * ((1 - taken) / w->mass[row]);
+    if (sink) sums[call->attn->q_heads + head] -= taken * (mean - dlse);
+    return mean - dlse;
+}
+
+/* dgate of one row: dout . out, both as they are. */
+static double gate_gradient(const ph_call *call, worker *w, const ph_rows *r, int i)
+{
+    const ph_attn *a = call->attn;
+    int64_t index = a->gate == PH_GATE_HEAD ? r->head[i] : ph_rows_index(call, r, i);
+    int64_t at = ph_rows_at(r, i, &a->out);
+    float gate = call->args->gate[index];
+    if (gate == 0 || call->args->lse[ph_rows_index(call, r, i)] == -INFINITY) return 0;
+    call->kernels->load_row(w->x, ph_at(call->args->out, a->dtype, at), a->v_dim,
+                            a->dtype, 1);
+    call->kernels->load_row(w->y, ph_at(call->grads->dout, a->dtype, at), a->v_dim,
+                            a->dtype, 1);
+    return (double)call->kernels->dot(a->v_dim, w->x, w->y) / gate;
+}
+
+static void finish_deltas(const ph_joint_task *task, worker *w, double *sums)
+{
+    const ph_call *call = task->call;
+    const ph_grads *grads = call->grads;
+    for (int h = 0; h < w->w.r.heads; h++)
+        for (int i = 0; i < w->w.r.count; i++) {
+            const ph_rows *r = &w->w.r.rows[h];
+            int64_t index = ph_rows_index(call, r, i);
+            double lse = call->args->lse[index];
+            double dlse = grads->dlse && lse != -INFINITY ? grads->dlse[index] : 0;
+            double delta = call->plan->asks.power
+                               ? finish_entmax(call, w, i, lse, dlse, sums)
+                               : finish_softmax(call, w, h, i, lse, dlse, sums);
+            task->delta[index] = (float)delta;
+            w->w.delta[h * call->plan->joint.grad_rows + i] = (float)delta;
+            if (!call->args->gate) continue;
+            double dgate = gate_gradient(call, w, r, i);
+            sums[r->head[i]] += dgate;
+            if (grads->dgate && call->attn->gate == PH_GATE_ROW)
+                grads->dgate[index] = (float)dgate;
+        }
+}
+
+/* ---- second sweep ---- */
+
+/* dq += ds k where k is not finite: pairs that no head sees are stepped over. */
+static void add_seen(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
+                     const float *ds, const float *k)
+{
+    const ph_call *call = task->call;
+    int pad = call->plan->k_pad;
+    for (int i = 0; i < w->w.r.count; i++)
+        for (int c = t->c0; c < t->c1; c++)
+            if (ph_joint_sees(call, &w->w.r, -1, i, t->j0 + c))
+                call->kernels->axpy(pad, ds[ph_joint_at(t, h, i) + c],
+                                    k + (int64_t)c * pad, w->dq + (int64_t)i * pad);
+}
+
+static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
+                   const float *ds)
+{
+    static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const ph_call *call = task->call;
+    const ph_kernels *kernels = call->kernels;
+    const ph_joint_rows *r = &w->w.r;
+    int pad = call->plan->k_pad, head = r->rows[h].k_head;
+    const float *k = ph_joint_k_along(call, &task->keys, r->batch, head, t->j0);
+    if (!ph_joint_k_finite(call, &task->keys, r->batch, head, t->j0)) {
+        add_seen(task, w, t, h, ds, k);
+        return;
+    }
+    for (int i = 0; i < r->count; i += kernels->mr)
+        kernels->weigh(ph_min(kernels->mr, r->count - i), pad, t->c1 - t->c0,
+                       ds + ph_joint_at(t, h, i) + t->c0, k + (int64_t)t->c0 * pad, pad,
+                       w->dq + (int64_t)i * pad, pad, ones, NULL);
+}
+
+/* Gradients of the logits as they were before mixing, in d. */
+static void sweep_logits(const ph_joint_task *task, worker *w, int tiles)
+{
+    const ph_call *call = task->call;
+    const ph_plan *plan = call->plan;
+    size_t bytes = ph_joint_floats(plan, plan->joint.grad_rows) * sizeof(float);
+    for (int b = 0; b < tiles; b++) {
+        ph_joint_tile *t = &w->tiles[b];
+        ph_joint_tiles at = tiles_at(plan, w, b);
+        ph_joint_center(call, &w->w, t, &at);
+        if (!plan->asks.mix[PH_LOGITS]) continue;
+        ph_joint_row_part(call, &w->w.r, t, at.s, at.d, w->dc[PH_LOGITS]);
+        ph_joint_key_parts(call, &w->w.r, t, w->w.parts);
+        ph_joint_unmix(call, &w->w.r, t, PH_LOGITS, at.d, at.x);
+        memcpy(at.d, at.x, bytes);
+    }
+}
+
+static void store_dq(const ph_joint_task *task, worker *w, int h)
+{
+    const ph_call *call = task->call;
+    const ph_attn *a = call->attn;
+    for (int i = 0; i < w->w.r.count; i++) {
+        int64_t at = ph_rows_at(&w->w.r.rows[h], i, &a->dq);
+        call->kernels->store_row(ph_at_out(call->grads->dq, a->dtype, at),
+                                 w->dq + (int64_t)i * call->plan->k_pad, a->qk_dim,
+                                 a->dtype, a->scale);
+    }
+}
+
+static void make_dq(const ph_joint_task *task, worker *w, int tiles)
+{
+    const ph_plan *plan = task->call->plan;
+    size_t bytes = (size_t)w->w.r.count * (size_t)plan->k_pad * sizeof(float);
+    for (int h = 0; task->call->grads->dq && h < w->w.r.heads; h++) {
+        memset(w->dq, 0, bytes);
+        for (int b = 0; b < tiles; b++)
+            add_dq(task, w, &w->tiles[b], h, tiles_at(plan, w, b).d);
+        store_dq(task, w, h);
+    }
+}
+
+/* ---- items ---- */
+
+/* Where an item adds gradients of extras: its own share of what all items share. */
+static void find_dextra(const ph_joint_task *task, int item, float **out)
+{
+    const ph_plan *plan = task->call->plan;
+    float *share = task->shares + (size_t)item * share_floats(plan);
+    for (int e = 0; e < plan->asks.extras; e++) {
+        out[e] = task->call->grads->dextra ? task->call->grads->dextra[e] : NULL;
+        if (!is_shared(plan, e)) continue;
+        if (out[e]) out[e] = share;
+        share += extra_floats(plan, e);
+    }
+}
+
+/* dq of rows that are not computed. */
+static void clear_dq(const ph_call *call, int batch, int set, int first, int end)
+{
+    const ph_attn *a = call->attn;
+    const ph_joint_plan *j = &call->plan->joint;
+    for (int h = 0; call->grads->dq && h < j->heads; h++)
+        for (int row = first; row < end; row++) {
+            int head = j->mixes ? h : set * j->per_token + row % j->per_token;
+            int64_t at =
+                batch * a->dq.batch + head * a->dq.head + row / j->per_token * a->dq.time;
+            memset(ph_at_out(call->grads->dq, a->dtype, at), 0,
+                   (size_t)a->qk_dim * ph_dtype_size(a->dtype));
+        }
+}
+
+static void run_item(void *arg, int lane, int index)
+{
+    const ph_joint_task *task = arg;
+    const ph_call *call = task->call;
+    const ph_plan *plan = call->plan;
+    const ph_joint_plan *j = &plan->joint;
+    int item = task->first + index, blocks = row_blocks(plan), plane = item / blocks;
+    int total = call->attn->q_len * j->per_token;
+    int first = (blocks - 1 - item % blocks) * j->grad_rows;
+    int end = ph_min(first + j->grad_rows, total), batch = task->batch + plane / j->sets;
+    double *sums = task->sums + (size_t)index * 3 * (size_t)call->attn->q_heads;
+    float *dextra[PH_EXTRAS_MAX];
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w;
+
+    take(plan, &arena, &w);
+    find_dextra(task, index, dextra);
+    clear_dq(call, batch, plane % j->sets, first, end);
+    ph_joint_gather(call, &w.w.r, batch, plane % j->sets, first, end, j->grad_rows);
+    if (w.w.r.count == 0) return;
+    ph_joint_matrices(call, &w.w.r);
+    ph_joint_grad_pack(task, &w.w, j->grad_rows);
+    size_t rows = (size_t)j->heads * (size_t)j->grad_rows, square = (size_t)j->heads;
+    memset(w.dot, 0, rows * sizeof(double));
+    memset(w.mass, 0, rows * sizeof(double));
+    if (plan->asks.power) memset(w.alpha, 0, (size_t)j->grad_rows * sizeof *w.alpha);
+    for (int p = 0; p < 2; p++)
+        if (plan->asks.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
+    int tiles = sweep_weights(task, &w);
+    finish_deltas(task, &w, sums);
+    sweep_logits(task, &w, tiles);
+    make_dq(task, &w, tiles);
+    if (plan->asks.mix[PH_LOGITS]) /* held logits are in base 2 */
+        for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; plan->asks.mix[p] && i < w.w.r.count; i++)
+            plan->variant->row_gradient(call, (ph_place)p, batch, w.w.r.rows[0].token[i],
+                                        w.dc[p] + (size_t)i * square * square, dextra);
+}
+
+/* ---- the call ---- */
+
+static void prepare(const ph_call *call, ph_joint_task *t)
+{
+    const ph_attn *a = call->attn;
+    const ph_asks *asks = &call->plan->asks;
+    const ph_grads *grads = call->grads;
+    int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
+    for (int64_t i = 0; i < rows; i++) {
+        float lse = call->args->lse[i];
+        t->stat[i] = asks->power ? lse : (float)(lse * PH_LOG2E);
+        if (lse == -INFINITY) t->stat[i] = INFINITY;
+        t->delta[i] = 0;
+    }
+    if (grads->dbias)
+        memset(grads->dbias, 0,
+               (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len *
+                   (size_t)a->kv_len * sizeof(float));
+    if (grads->dgate)
+        memset(grads->dgate, 0,
+               (size_t)(a->gate == PH_GATE_ROW ? rows : a->q_heads) * sizeof(float));
+    if (grads->dsink) memset(grads->dsink, 0, (size_t)a->q_heads * sizeof(float));
+    for (int e = 0; grads->dextra && e < asks->extras; e++)
+        if (grads->dextra[e])
+            memset(grads->dextra[e], 0, extra_floats(call->plan, e) * sizeof(float));
+}
+
+/* Adds the shares of a round to what the caller gets, in order of the items. */
+static void add_shares(const ph_joint_task *t, int items)
+{
+    const ph_plan *plan = t->call->plan;
+    int numbers = 3 * plan->attn.q_heads;
+    for (int item = 0; item < items; item++) {
+        float *dextra[PH_EXTRAS_MAX];
+        const double *sums = t->sums + (size_t)item * (size_t)numbers;
+        for (int i = 0; i < numbers; i++) t->totals[i] += sums[i];
+        find_dextra(t, item, dextra);
+        for (int e = 0; e < plan->asks.extras; e++) {
+            if (!is_shared(plan, e) || !dextra[e]) continue;
+            for (size_t i = 0; i < extra_floats(plan, e); i++)
+                t->call->grads->dextra[e][i] += dextra[e][i];
+        }
+    }
+}
+
+/* All row items of a wave of batch rows. */
+static void row_pass(ph_joint_task *t, int batch_rows)
+{
+    const ph_plan *plan = t->call->plan;
+    int all = batch_rows * plan->joint.sets * row_blocks(plan), round = round_items(plan);
+    for (t->first = 0; t->first < all; t->first += round) {
+        int items = ph_min(round, all - t->first);
+        memset(t->sums, 0,
+               (size_t)items * 3 * (size_t)plan->attn.q_heads * sizeof(double));
+        memset(t->shares, 0, (size_t)items * share_floats(plan) * sizeof(float));
+        ph_ctx_run(plan->ctx, items, run_item, t);
+        add_shares(t, items);
+    }
+}
+
+static void finish_totals(const ph_call *call, const double *totals)
+{
+    const ph_attn *a = call->attn;
+    const ph_grads *grads = call->grads;
+    for (int h = 0; h < a->q_heads; h++) {
+        if (grads->dgate && a->gate == PH_GATE_HEAD) grads->dgate[h] = (float)totals[h];
+        if (grads->dsink) grads->dsink[h] = (float)totals[a->q_heads + h];
+        if (call->plan->asks.power && grads->dextra && grads->dextra[0])
+            call->plan->variant->alpha_gradient(call, h, totals[2 * a->q_heads + h],
+                                                grads->dextra);
+    }
+}
+
+void ph_joint_backward(const ph_call *call)
+{
+    const ph_plan *plan = call->plan;
+    int batch = call->attn->batch, wave = plan->joint.wave;
+    ph_arena arena = {call->shared, 0};
+    ph_joint_task t = {.call = call};
+    take_task(plan, &arena, &t);
+    memset(t.totals, 0, 3 * (size_t)call->attn->q_heads * sizeof(double));
+    prepare(call, &t);
+    for (t.batch = 0; t.batch < batch; t.batch += wave) {
+        int rows = ph_min(wave, batch - t.batch);
+        ph_joint_keys_pack(call, &t.keys, t.batch);
+        row_pass(&t, rows);
+        ph_joint_key_pass(&t, rows);
+        if (call->grads->dbias) ph_joint_bias_gradient(&t, rows);
+    }
+    finish_totals(call, t.totals);
+}

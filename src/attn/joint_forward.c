@@ -1,0 +1,361 @@
+/*
+ * joint_forward.c - row items of the joint driver: hold the logits of a few rows against
+ * all their keys, find each row's statistic, make weights, multiply by v.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attn/joint.h"
+#include "attn/stream.h"
+
+typedef struct worker {
+    ph_joint_rows r;
+    ph_joint_tile *tiles; /* (blocks) */
+    float *held;          /* (blocks) tiles */
+    float *other;         /* one more tile where heads are mixed */
+    float **q;            /* (heads) strips */
+    float *parts[2];      /* key parts of the mixes */
+    float *k, *v;         /* room for one block */
+    float *top, *stat;    /* (heads, rows): largest score; lse in base 2, or tau */
+    float *lse;           /* (heads, rows) as the caller gets it */
+    float *sum;           /* (heads, rows, 16) */
+    float *acc;           /* (heads, rows, v_pad) */
+    float *drop;          /* (PH_BLOCK) */
+    float *list;          /* near the top of a row: entmax */
+    int started;          /* 1: acc holds sums */
+} worker;
+
+typedef struct task {
+    const ph_call *call;
+    ph_joint_keys keys;
+    int first; /* batch row */
+} task;
+
+static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    const ph_joint_plan *j = &plan->joint;
+    size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
+    size_t strips = ph_rows_pack_floats(plan, j->rows, plan->attn.qk_dim);
+    ph_joint_rows_take(plan, arena, j->rows, 0, &w->r);
+    w->tiles = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->tiles);
+    w->held = ph_arena_floats(arena, (size_t)j->blocks * ph_joint_floats(plan, j->rows));
+    w->other = ph_arena_floats(arena, j->mixes ? ph_joint_floats(plan, j->rows) : 0);
+    w->q = ph_arena_take(arena, heads * sizeof *w->q);
+    float *q = ph_arena_floats(arena, heads * strips);
+    for (int h = 0; arena->base && h < j->heads; h++) w->q[h] = q + (size_t)h * strips;
+    for (int p = 0; p < 2; p++)
+        w->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+    w->k = ph_arena_floats(arena,
+                           (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
+    w->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
+    w->top = ph_arena_floats(arena, all);
+    w->stat = ph_arena_floats(arena, all);
+    w->lse = ph_arena_floats(arena, all);
+    w->sum = ph_arena_floats(arena, all * PH_LANES);
+    w->acc = ph_arena_floats(arena, all * (size_t)plan->v_pad);
+    w->drop = ph_arena_floats(arena, plan->drop_limit ? PH_BLOCK : 0);
+    w->list =
+        ph_arena_floats(arena, plan->asks.power ? (size_t)(j->blocks + 1) * PH_BLOCK : 0);
+}
+
+void ph_joint_forward_measure(ph_plan *plan)
+{
+    ph_arena lane = {0}, shared = {0};
+    worker w;
+    ph_joint_keys keys;
+    take(plan, &lane, &w);
+    ph_joint_keys_take(plan, &shared, 0, &keys);
+    plan->lane_bytes[PH_DO_FORWARD] = lane.used;
+    plan->shared_bytes[PH_DO_FORWARD] = shared.used;
+}
+
+static float *held_tile(const ph_call *call, const worker *w, int b)
+{
+    return w->held + (size_t)b * ph_joint_floats(call->plan, call->plan->joint.rows);
+}
+
+/* ---- logits of all keys ---- */
+
+static void raise_tops(const ph_call *call, worker *w, const ph_joint_tile *t,
+                       const float *s)
+{
+    float peak[PH_LANES];
+    for (int h = 0; h < w->r.heads; h++)
+        for (int i = 0; i < w->r.count; i++) {
+            float *top = &w->top[h * t->rows + i];
+            call->kernels->row_peak(t->end - t->c0, s + ph_joint_at(t, h, i) + t->c0,
+                                    peak);
+            for (int l = 0; l < PH_LANES; l++)
+                if (peak[l] > *top) *top = peak[l];
+        }
+}
+
+/* Fills the held tiles; returns how many. */
+static int hold_logits(const ph_call *call, worker *w, const ph_joint_keys *keys)
+{
+    const ph_plan *plan = call->plan;
+    int n = 0, rows = plan->joint.rows, mixed = plan->asks.mix[PH_LOGITS];
+    for (int j0 = w->r.low / PH_BLOCK * PH_BLOCK; j0 < w->r.high; j0 += PH_BLOCK) {
+        ph_joint_tile *t = &w->tiles[n];
+        float *s = held_tile(call, w, n);
+        if (!ph_joint_range(call, &w->r, j0, rows, t)) continue;
+        ph_joint_scores(call, &w->r, t, keys, w->q, w->k, mixed ? w->other : s);
+        if (mixed) {
+            ph_joint_key_parts(call, &w->r, t, w->parts);
+            ph_joint_mix(call, &w->r, t, PH_LOGITS, w->other, s);
+        }
+        ph_joint_modify(call, &w->r, t, s);
+        raise_tops(call, w, t, s);
+        n++;
+    }
+    return n;
+}
+
+/* ---- statistics ---- */
+
+/* lse of one row and what its weights, still 2^(s - top), are multiplied by. */
+static float finish_row(const ph_call *call, int head, int silent, float top, float sum,
+                        float *lse)
+{
+    const float *sink = silent ? NULL : call->args->sink;
+    double low = sum > 0 || isnan(sum) ? top * PH_LN2 + log(sum) : -INFINITY;
+    double factor = sum > 0 || isnan(sum) ? 1.0 / sum : 0;
+    if (sink && sink[head] != -INFINITY) {
+        double high = low > sink[head] ? low : sink[head];
+        double both = high + log(exp(low - high) + exp(sink[head] - high));
+        factor *= exp(low - both);
+        low = both;
+    }
+    *lse = (float)low;
+    return (float)factor;
+}
+
+static float add_lanes(const float *lanes)
+{
+    float t[PH_LANES];
+    memcpy(t, lanes, sizeof t);
+    for (int half = PH_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) t[i] += t[i + half];
+    return t[0];
+}
+
+/* Logits become weights: softmax, in base 2 from the largest score of each row. */
+static void softmax(const ph_call *call, worker *w, int tiles)
+{
+    static const float zeros[PH_BLOCK];
+    const ph_kernels *k = call->kernels;
+    int rows = call->plan->joint.rows;
+    float peak[PH_MR_MAX * PH_LANES], alpha[PH_MR_MAX];
+    for (int i = 0; i < PH_MR_MAX * PH_LANES; i++) peak[i] = -INFINITY;
+    memset(w->sum, 0, (size_t)w->r.heads * (size_t)rows * PH_LANES * sizeof(float));
+    for (int b = 0; b < tiles; b++)
+        for (int h = 0; h < w->r.heads; h++)
+            for (int i = 0; i < w->r.count; i += k->mr) {
+                const ph_joint_tile *t = &w->tiles[b];
+                float *s = held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0;
+                k->softmax(ph_min(k->mr, w->r.count - i), t->end - t->c0, s, peak,
+                           w->top + h * rows + i, w->sum + (h * rows + i) * PH_LANES,
+                           alpha);
+            }
+    for (int h = 0; h < w->r.heads; h++)
+        for (int i = 0; i < w->r.count; i++) {
+            int at = h * rows + i;
+            float factor = finish_row(
+                call, w->r.rows[h].head[i], w->r.silent[h * PH_ROWS_MAX + i], w->top[at],
+                add_lanes(w->sum + (size_t)at * PH_LANES), &w->lse[at]);
+            for (int b = 0; b < tiles; b++) {
+                const ph_joint_tile *t = &w->tiles[b];
+                k->blend(t->end - t->c0,
+                         held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0, factor,
+                         zeros, 0);
+            }
+        }
+}
+
+/* Logits become weights: entmax. The statistic tau is what the caller gets as lse. */
+static void entmax(const ph_call *call, worker *w, int tiles)
+{
+    const float *sink = call->args->sink;
+    int rows = call->plan->joint.rows;
+    size_t step = ph_joint_floats(call->plan, rows);
+    for (int i = 0; i < w->r.count; i++) {
+        int head = w->r.rows[0].head[i];
+        float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
+        w->lse[i] = ph_entmax_tau(call->kernels, ph_entmax_of(w->r.alpha[head]),
+                                  w->held + (int64_t)i * PH_BLOCK, (int64_t)step, tiles,
+                                  w->tiles, w->top[i], extra, w->list);
+        w->stat[i] = w->lse[i] == -INFINITY ? INFINITY : w->lse[i];
+    }
+    for (int b = 0; b < tiles; b++)
+        ph_joint_weights(call, &w->r, &w->tiles[b], w->stat, held_tile(call, w, b), NULL);
+}
+
+/* ---- times v ---- */
+
+/* acc += p v where v is not finite: weights of 0 are stepped over unless the row sees the
+   key and its weight only vanished in rounding. Same order, same bits. */
+static void weigh_seen(const ph_call *call, const worker *w, const ph_joint_tile *t,
+                       int h, const float *p, const float *v, int64_t ld)
+{
+    int pad = call->plan->v_pad, sparse = call->plan->asks.power;
+    for (int i = 0; i < w->r.count; i++) {
+        float *acc = w->acc + ((int64_t)h * t->rows + i) * pad;
+        if (!w->started) memset(acc, 0, (size_t)pad * sizeof(float));
+        for (int c = t->c0; c < t->c1; c++) {
+            float x = p[ph_joint_at(t, h, i) + c];
+            int seen = !sparse && ph_joint_sees(call, &w->r, h, i, t->j0 + c);
+            if (x != 0 || seen) call->kernels->axpy(pad, x, v + c * ld, acc);
+        }
+    }
+}
+
+/* Whether rows [i, i + m) have no weight in this block. */
+static int all_zero(const ph_call *call, const ph_joint_tile *t, int h, int i, int m,
+                    const float *p)
+{
+    float peak[PH_LANES];
+    for (int r = i; r < i + m; r++) {
+        call->kernels->row_peak(t->end - t->c0, p + ph_joint_at(t, h, r) + t->c0, peak);
+        for (int l = 0; l < PH_LANES; l++)
+            if (!(peak[l] <= 0)) return 0;
+    }
+    return 1;
+}
+
+static void weigh_head(const ph_call *call, worker *w, const ph_joint_tile *t, int h,
+                       const float *p)
+{
+    static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const ph_attn *a = call->attn;
+    const ph_kernels *k = call->kernels;
+    int pad = call->plan->v_pad, power = call->plan->asks.power;
+    int64_t ld;
+    const float *v =
+        ph_keys_along(call, call->args->v, &a->v, w->r.batch, w->r.rows[h].v_head,
+                      a->v_dim, pad, t->j0, t->c0, t->c1, 0, w->v, &ld);
+    if (!k->finite(v + t->c0 * ld, ld, t->c1 - t->c0, pad)) {
+        weigh_seen(call, w, t, h, p, v, ld);
+        return;
+    }
+    for (int i = 0; i < w->r.count; i += k->mr) {
+        int m = ph_min(k->mr, w->r.count - i);
+        if (power && w->started && all_zero(call, t, h, i, m, p)) continue;
+        k->weigh(m, pad, t->c1 - t->c0, p + ph_joint_at(t, h, i) + t->c0, v + t->c0 * ld,
+                 ld, w->acc + ((int64_t)h * t->rows + i) * pad, pad,
+                 w->started ? ones : NULL, NULL);
+    }
+}
+
+static int parts_finite(const ph_call *call, const ph_joint_tile *t)
+{
+    size_t floats = ph_joint_mix_floats(call->plan, PH_WEIGHTS);
+    return !floats || call->kernels->finite(t->keys[PH_WEIGHTS], PH_BLOCK,
+                                            (int)(floats / PH_BLOCK), PH_BLOCK);
+}
+
+static void multiply(const ph_call *call, worker *w, int tiles)
+{
+    w->started = 0;
+    for (int b = 0; b < tiles; b++) {
+        ph_joint_tile *t = &w->tiles[b];
+        float *p = held_tile(call, w, b);
+        if (call->plan->asks.mix[PH_WEIGHTS]) {
+            ph_joint_key_parts(call, &w->r, t, w->parts);
+            ph_joint_mix(call, &w->r, t, PH_WEIGHTS, p, w->other);
+            p = w->other;
+            if (w->r.uneven || !parts_finite(call, t))
+                ph_joint_scrub(call, &w->r, t, 0, p);
+        }
+        if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, p);
+        for (int h = 0; h < w->r.heads; h++) weigh_head(call, w, t, h, p);
+        w->started = 1;
+    }
+}
+
+/* ---- the end of a row ---- */
+
+static float gate_of(const ph_call *call, const ph_rows *rows, int i)
+{
+    const float *gate = call->args->gate;
+    if (!gate) return 1;
+    if (call->attn->gate == PH_GATE_HEAD) return gate[rows->head[i]];
+    return gate[ph_rows_index(call, rows, i)];
+}
+
+static void store_rows(const ph_call *call, const worker *w)
+{
+    const ph_attn *a = call->attn;
+    int rows = call->plan->joint.rows;
+    size_t bytes = (size_t)a->v_dim * ph_dtype_size(a->dtype);
+    for (int h = 0; h < w->r.heads; h++)
+        for (int i = 0; i < w->r.count; i++) {
+            const ph_rows *r = &w->r.rows[h];
+            float gate = gate_of(call, r, i);
+            void *out = ph_at_out(call->args->out, a->dtype, ph_rows_at(r, i, &a->out));
+            if (call->args->lse)
+                call->args->lse[ph_rows_index(call, r, i)] = w->lse[h * rows + i];
+            if (gate == 0 || !w->started)
+                memset(out, 0, bytes);
+            else
+                call->kernels->store_row(
+                    out, w->acc + ((int64_t)h * rows + i) * call->plan->v_pad, a->v_dim,
+                    a->dtype, gate);
+        }
+}
+
+/* out 0 and lse -inf for the rows that will not be computed. */
+static void clear_rows(const ph_call *call, worker *w, int batch, int set, int first,
+                       int end)
+{
+    const ph_joint_plan *j = &call->plan->joint;
+    for (int h = 0; h < w->r.heads; h++) {
+        ph_rows_begin(call, &w->r.rows[h], batch, j->mixes ? h : set * j->per_token,
+                      j->per_token);
+        ph_stream_clear(call, &w->r.rows[h], first, end);
+    }
+}
+
+static void run_item(void *arg, int lane, int index)
+{
+    const task *job = arg;
+    const ph_call *call = job->call;
+    const ph_joint_plan *j = &call->plan->joint;
+    int total = call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
+    int plane = index / blocks, batch = job->first + plane / j->sets;
+    int first = (blocks - 1 - index % blocks) * j->rows; /* long rows first */
+    int end = ph_min(first + j->rows, total), set = plane % j->sets;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w;
+    take(call->plan, &arena, &w);
+    clear_rows(call, &w, batch, set, first, end);
+    ph_joint_gather(call, &w.r, batch, set, first, end, j->rows);
+    if (w.r.count == 0) return;
+    ph_joint_matrices(call, &w.r);
+    for (int h = 0; h < w.r.heads; h++)
+        ph_rows_pack(call, &w.r.rows[h], call->args->q, &call->attn->q,
+                     call->attn->qk_dim, &call->plan->scale2, w.q[h]);
+    for (int i = 0; i < w.r.heads * j->rows; i++) w.top[i] = -INFINITY;
+    int tiles = hold_logits(call, &w, &job->keys);
+    if (call->plan->asks.power)
+        entmax(call, &w, tiles);
+    else
+        softmax(call, &w, tiles);
+    multiply(call, &w, tiles);
+    store_rows(call, &w);
+}
+
+void ph_joint_forward(const ph_call *call)
+{
+    const ph_plan *plan = call->plan;
+    const ph_joint_plan *j = &plan->joint;
+    int batch = call->attn->batch, wave = j->wave ? j->wave : ph_max(batch, 1);
+    int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
+    ph_arena arena = {call->shared, 0};
+    task t = {.call = call};
+    ph_joint_keys_take(plan, &arena, 0, &t.keys);
+    for (t.first = 0; t.first < batch; t.first += wave) {
+        ph_joint_keys_pack(call, &t.keys, t.first);
+        ph_ctx_run(plan->ctx, ph_min(wave, batch - t.first) * j->sets * blocks, run_item,
+                   &t);
+    }
+}

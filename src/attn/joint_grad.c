@@ -1,0 +1,136 @@
+/*
+ * joint_grad.c - one tile of weights and gradients of the joint driver.
+ */
+#include "attn/joint_grad.h"
+
+#include <string.h>
+
+void ph_joint_grad_take(const ph_plan *plan, ph_arena *arena, int rows,
+                        ph_joint_grad *out)
+{
+    size_t heads = (size_t)plan->joint.heads, all = heads * (size_t)rows;
+    ph_joint_rows_take(plan, arena, rows, 1, &out->r);
+    ph_grad_rows room, *g = ph_arena_take(arena, heads * sizeof *g);
+    out->g = g;
+    out->q = ph_arena_take(arena, heads * sizeof *out->q);
+    for (size_t h = 0; h < heads; h++) {
+        ph_grad_rows_take(plan, arena, &room);
+        if (!arena->base) continue;
+        room.rows = &out->r.rows[h];
+        g[h] = room;
+        out->q[h] = g[h].q_across;
+    }
+    out->stat = ph_arena_floats(arena, all);
+    out->delta = ph_arena_floats(arena, all);
+    for (int p = 0; p < 2; p++)
+        out->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+    out->drop = ph_arena_floats(arena, plan->drop_limit ? PH_BLOCK : 0);
+}
+
+void ph_joint_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, int blocks,
+                         ph_joint_tiles *out)
+{
+    const ph_asks *asks = &plan->asks;
+    size_t one = ph_joint_floats(plan, rows), all = one * (size_t)blocks;
+    out->p = ph_arena_floats(arena, all);
+    out->d = ph_arena_floats(arena, all);
+    out->s = asks->mix[PH_LOGITS] ? ph_arena_floats(arena, all) : NULL;
+    out->slope = asks->power ? ph_arena_floats(arena, all) : NULL;
+    out->cap = plan->attn.softcap > 0 ? ph_arena_floats(arena, all) : NULL;
+    out->x = ph_arena_floats(arena, asks->mix[0] || asks->mix[1] ? one : 0);
+}
+
+void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows)
+{
+    w->finite = 1;
+    for (int h = 0; h < w->r.heads; h++) {
+        ph_grad_rows_pack(task->call, &w->g[h], task->stat, task->delta);
+        w->finite &= w->g[h].finite;
+        for (int i = 0; i < w->r.count; i++) {
+            w->stat[h * rows + i] = w->g[h].lse[i];
+            w->delta[h * rows + i] = w->g[h].delta[i];
+        }
+    }
+}
+
+/* to = dout v^T of every row */
+static void make_dp(const ph_joint_task *task, const ph_joint_grad *w,
+                    const ph_joint_tile *t, float *to)
+{
+    const ph_call *call = task->call;
+    const ph_kernels *k = call->kernels;
+    int dim = call->attn->v_dim;
+    for (int h = 0; h < w->r.heads; h++) {
+        const float *v =
+            ph_joint_v(call, &task->keys, w->r.batch, w->r.rows[h].v_head, t->j0);
+        for (int i = 0; i < w->r.count; i += k->mr)
+            k->product(ph_min(k->mr, w->r.count - i), t->end - t->c0, dim,
+                       w->g[h].do_across + (int64_t)i * dim, k->mr,
+                       v + (int64_t)t->c0 * dim, k->nr, (int64_t)k->nr * dim,
+                       to + ph_joint_at(t, h, i) + t->c0, PH_BLOCK, 0);
+    }
+}
+
+/* Whether numbers that a mask hides could still reach a sum as NaN. */
+static int is_poisoned(const ph_joint_task *task, const ph_joint_grad *w,
+                       const ph_joint_tile *t)
+{
+    const ph_call *call = task->call;
+    int finite = w->finite, batch = w->r.batch;
+    for (int h = 0; h < w->r.heads; h++)
+        finite &=
+            ph_joint_k_finite(call, &task->keys, batch, w->r.rows[h].k_head, t->j0) &
+            ph_joint_v_finite(call, &task->keys, batch, w->r.rows[h].v_head, t->j0);
+    for (int p = 0; p < 2; p++) {
+        int rows = (int)(ph_joint_mix_floats(call->plan, p) / PH_BLOCK);
+        if (rows) finite &= call->kernels->finite(t->keys[p], PH_BLOCK, rows, PH_BLOCK);
+    }
+    return !finite;
+}
+
+/* 1 - (s/cap)^2 of every capped logit; hidden ones do not matter. */
+static void make_cap(const ph_call *call, const ph_joint_grad *w, const ph_joint_tile *t,
+                     const float *s, float *cap)
+{
+    float inverse = 1.0f / call->plan->cap2;
+    for (int h = 0; h < w->r.heads; h++)
+        for (int i = 0; i < w->r.count; i++)
+            for (int c = t->c0; c < t->end; c++) {
+                int64_t at = ph_joint_at(t, h, i) + c;
+                float x = s[at] * inverse;
+                cap[at] = x >= -1 ? 1 - x * x : 0;
+            }
+}
+
+void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_tile *t,
+                    const ph_joint_tiles *b)
+{
+    const ph_call *call = task->call;
+    const ph_asks *asks = &call->plan->asks;
+    float *dp = asks->mix[PH_WEIGHTS] ? b->x : b->d;
+    ph_joint_key_parts(call, &w->r, t, w->parts);
+    ph_joint_scores(call, &w->r, t, &task->keys, w->q, NULL,
+                    asks->mix[PH_LOGITS] ? b->s : b->p);
+    if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &w->r, t, PH_LOGITS, b->s, b->p);
+    ph_joint_modify(call, &w->r, t, b->p);
+    if (b->cap) make_cap(call, w, t, b->p, b->cap);
+    ph_joint_weights(call, &w->r, t, w->stat, b->p, b->slope);
+    make_dp(task, w, t, dp);
+    if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, dp);
+    int poisoned = is_poisoned(task, w, t);
+    if (poisoned || w->r.uneven) ph_joint_scrub(call, &w->r, t, 0, dp);
+    if (poisoned && asks->mix[PH_LOGITS]) ph_joint_scrub(call, &w->r, t, 1, b->s);
+}
+
+void ph_joint_center(const ph_call *call, const ph_joint_grad *w, const ph_joint_tile *t,
+                     const ph_joint_tiles *b)
+{
+    const float *slope = b->slope ? b->slope : b->p;
+    int n = t->end - t->c0;
+    for (int h = 0; h < w->r.heads; h++)
+        for (int i = 0; i < w->r.count; i++) {
+            int64_t at = ph_joint_at(t, h, i) + t->c0;
+            call->kernels->center(n, slope + at, w->delta[h * t->rows + i], b->d + at);
+            if (b->cap) call->kernels->times(n, b->d + at, b->cap + at);
+        }
+}

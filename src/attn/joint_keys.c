@@ -1,0 +1,237 @@
+/*
+ * joint_keys.c - the key pass of the joint backward driver: dk, dv, and the gradients of
+ * what a variant asks of keys.
+ *
+ *     dk = ds^T q      dv = (mixed, dropped p)^T dout
+ *
+ * A key item owns one block of keys for all heads that share them and walks over the rows
+ * that see it, tile by tile, in order.
+ */
+#include <string.h>
+
+#include "attn/joint_grad.h"
+
+enum { FOLD = 768 }; /* rows after which sums are set aside: a long chain loses digits */
+
+typedef struct worker {
+    ph_joint_grad w;
+    ph_joint_tiles tiles;
+    float *mixed;                     /* weights as they multiply v; NULL: p itself */
+    float *dk, *dv, *dk_sum, *dv_sum; /* (heads, PH_BLOCK, pad): last rows, all rows */
+    float *dparts[2];                 /* by place: gradients of the key parts */
+    int k_heads, v_heads;             /* of the item */
+} worker;
+
+static int item_heads(const ph_plan *plan)
+{
+    return plan->joint.mixes ? plan->attn.q_heads : plan->cluster;
+}
+
+static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    const ph_attn *a = &plan->attn;
+    int rows = plan->joint.tile_rows, heads = item_heads(plan);
+    int apart = plan->asks.mix[PH_WEIGHTS] || plan->drop_limit;
+    w->k_heads = heads * a->k_heads / a->q_heads;
+    w->v_heads = heads * a->v_heads / a->q_heads;
+    size_t k = (size_t)w->k_heads * PH_BLOCK * (size_t)plan->k_pad;
+    size_t v = (size_t)w->v_heads * PH_BLOCK * (size_t)plan->v_pad;
+    ph_joint_grad_take(plan, arena, rows, &w->w);
+    ph_joint_tiles_take(plan, arena, rows, 1, &w->tiles);
+    w->mixed = apart ? ph_arena_floats(arena, ph_joint_floats(plan, rows)) : NULL;
+    w->dk = ph_arena_floats(arena, k);
+    w->dv = ph_arena_floats(arena, v);
+    w->dk_sum = ph_arena_floats(arena, k);
+    w->dv_sum = ph_arena_floats(arena, v);
+    for (int p = 0; p < 2; p++)
+        w->dparts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+}
+
+size_t ph_joint_key_bytes(const ph_plan *plan)
+{
+    ph_arena arena = {0};
+    worker w;
+    take(plan, &arena, &w);
+    return arena.used;
+}
+
+/* sum[key] += coefficients^T rows: one head, keys of the tile, mr at a time. */
+static void add_products(const ph_call *call, const worker *w, const ph_joint_tile *t,
+                         int h, const float *coefficients, const float *rows, int pad,
+                         float *sum)
+{
+    const ph_kernels *k = call->kernels;
+    for (int c = t->c0; c < t->c1; c += k->mr)
+        k->product(ph_min(k->mr, t->c1 - c), pad, w->w.r.count,
+                   coefficients + ph_joint_at(t, h, 0) + c, PH_BLOCK, rows, pad, k->nr,
+                   sum + (int64_t)c * pad, pad, 1);
+}
+
+/* The same where a row may hold NaN or Inf: pairs that head `by` (-1: any) does not see
+   are stepped over. */
+static void add_seen(const ph_call *call, const worker *w, const ph_joint_tile *t, int h,
+                     int by, const float *coefficients, const float *rows, int pad,
+                     float *sum)
+{
+    for (int i = 0; i < w->w.r.count; i++)
+        for (int c = t->c0; c < t->c1; c++)
+            if (ph_joint_sees(call, &w->w.r, by, i, t->j0 + c))
+                call->kernels->axpy(pad, coefficients[ph_joint_at(t, h, i) + c],
+                                    rows + (int64_t)i * pad, sum + (int64_t)c * pad);
+}
+
+static void add_heads(const ph_call *call, worker *w, const ph_joint_tile *t,
+                      const float *weights, const float *ds, int first_head)
+{
+    const ph_plan *plan = call->plan;
+    int per_k = plan->attn.q_heads / plan->attn.k_heads;
+    int per_v = plan->attn.q_heads / plan->attn.v_heads;
+    for (int h = 0; h < w->w.r.heads; h++) {
+        const ph_grad_rows *g = &w->w.g[h];
+        int64_t kh = g->rows->k_head - first_head / per_k;
+        int64_t vh = g->rows->v_head - first_head / per_v;
+        float *dk = w->dk + kh * PH_BLOCK * plan->k_pad;
+        float *dv = w->dv + vh * PH_BLOCK * plan->v_pad;
+        if (w->w.finite) {
+            add_products(call, w, t, h, weights, g->dout, plan->v_pad, dv);
+            add_products(call, w, t, h, ds, g->q, plan->k_pad, dk);
+        } else {
+            add_seen(call, w, t, h, h, weights, g->dout, plan->v_pad, dv);
+            add_seen(call, w, t, h, -1, ds, g->q, plan->k_pad, dk);
+        }
+    }
+}
+
+/* One tile of rows against the block. */
+static void run_tile(const ph_joint_task *task, worker *w, ph_joint_tile *t,
+                     int first_head)
+{
+    const ph_call *call = task->call;
+    const ph_asks *asks = &call->plan->asks;
+    const ph_joint_rows *r = &w->w.r;
+    const ph_joint_tiles *b = &w->tiles;
+    const float *weights = b->p, *ds = b->d;
+    ph_joint_build(task, &w->w, t, b);
+    if (w->mixed) {
+        if (asks->mix[PH_WEIGHTS])
+            ph_joint_mix(call, r, t, PH_WEIGHTS, b->p, w->mixed);
+        else
+            memcpy(w->mixed, b->p, ph_joint_floats(call->plan, t->rows) * sizeof(float));
+        if (r->uneven) ph_joint_scrub(call, r, t, 0, w->mixed);
+        if (call->plan->drop_limit) ph_joint_drop(call, r, t, w->w.drop, w->mixed);
+        weights = w->mixed;
+    }
+    if (asks->mix[PH_WEIGHTS]) {
+        if (asks->key_rank[PH_WEIGHTS])
+            ph_joint_key_part(call, r, t, PH_WEIGHTS, b->p, b->x, w->dparts[PH_WEIGHTS]);
+        ph_joint_unmix(call, r, t, PH_WEIGHTS, b->x, b->d);
+    }
+    ph_joint_center(call, &w->w, t, b);
+    if (asks->mix[PH_LOGITS]) {
+        if (asks->key_rank[PH_LOGITS])
+            ph_joint_key_part(call, r, t, PH_LOGITS, b->s, b->d, w->dparts[PH_LOGITS]);
+        ph_joint_unmix(call, r, t, PH_LOGITS, b->d, b->x);
+        ds = b->x;
+    }
+    add_heads(call, w, t, weights, ds, first_head);
+}
+
+static void fold(const ph_call *call, worker *w)
+{
+    int k = w->k_heads * PH_BLOCK * call->plan->k_pad;
+    int v = w->v_heads * PH_BLOCK * call->plan->v_pad;
+    call->kernels->axpy(k, 1, w->dk, w->dk_sum);
+    call->kernels->axpy(v, 1, w->dv, w->dv_sum);
+    memset(w->dk, 0, (size_t)k * sizeof(float));
+    memset(w->dv, 0, (size_t)v * sizeof(float));
+}
+
+/* All rows of one set of heads. */
+static void run_set(const ph_joint_task *task, worker *w, int batch, int set, int j0,
+                    int first_head)
+{
+    const ph_call *call = task->call;
+    const ph_joint_plan *j = &call->plan->joint;
+    ph_joint_rows *r = &w->w.r;
+    int total = call->attn->q_len * j->per_token, rows = 0;
+    for (int row = 0, next; row < total; row = next) {
+        ph_joint_tile t;
+        next = ph_joint_gather(call, r, batch, set, row, total, j->tile_rows);
+        if (r->count == 0) break; /* beyond the valid queries */
+        if (r->low >= j0 + PH_BLOCK || r->high <= j0) continue;
+        if (!ph_joint_range(call, r, j0, j->tile_rows, &t)) continue;
+        ph_joint_matrices(call, r);
+        ph_joint_grad_pack(task, &w->w, j->tile_rows);
+        run_tile(task, w, &t, first_head);
+        rows += r->count;
+        if (rows >= FOLD) fold(call, w), rows = 0;
+    }
+    fold(call, w);
+}
+
+static void store_keys(const ph_call *call, void *out, const ph_strides *s, int batch,
+                       int head0, int heads, int j0, int dim, int pad, const float *sums,
+                       float scale)
+{
+    const ph_attn *a = call->attn;
+    int n = ph_min(PH_BLOCK, a->kv_len - j0);
+    for (int h = 0; out && h < heads; h++)
+        for (int c = 0; c < n; c++) {
+            int64_t at = batch * s->batch + (head0 + h) * s->head + (j0 + c) * s->time;
+            call->kernels->store_row(ph_at_out(out, a->dtype, at),
+                                     sums + ((int64_t)h * PH_BLOCK + c) * pad, dim,
+                                     a->dtype, scale);
+        }
+}
+
+static void clear(const ph_plan *plan, worker *w)
+{
+    size_t k = (size_t)w->k_heads * PH_BLOCK * (size_t)plan->k_pad * sizeof(float);
+    size_t v = (size_t)w->v_heads * PH_BLOCK * (size_t)plan->v_pad * sizeof(float);
+    memset(w->dk, 0, k);
+    memset(w->dk_sum, 0, k);
+    memset(w->dv, 0, v);
+    memset(w->dv_sum, 0, v);
+    for (int p = 0; p < 2; p++)
+        memset(w->dparts[p], 0, ph_joint_mix_floats(plan, p) * sizeof(float));
+}
+
+static void run_item(void *arg, int lane, int index)
+{
+    const ph_joint_task *task = arg;
+    const ph_call *call = task->call;
+    const ph_plan *plan = call->plan;
+    const ph_attn *a = call->attn;
+    int heads = item_heads(plan), clusters = a->q_heads / heads;
+    int j0 = index % plan->joint.key_blocks * PH_BLOCK;
+    int plane = index / plan->joint.key_blocks, batch = task->batch + plane / clusters;
+    int head0 = plane % clusters * heads, sets = plan->joint.sets / clusters;
+    int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w;
+    take(plan, &arena, &w);
+    clear(plan, &w);
+    for (int s = 0; n > 0 && s < sets; s++)
+        run_set(task, &w, batch, plane % clusters * sets + s, j0, head0);
+    store_keys(call, call->grads->dk, &a->dk, batch, head0 * a->k_heads / a->q_heads,
+               w.k_heads, j0, a->qk_dim, plan->k_pad, w.dk_sum, a->scale);
+    store_keys(call, call->grads->dv, &a->dv, batch, head0 * a->v_heads / a->q_heads,
+               w.v_heads, j0, a->v_dim, plan->v_pad, w.dv_sum, 1);
+    for (size_t i = 0; i < ph_joint_mix_floats(plan, PH_LOGITS); i++)
+        w.dparts[PH_LOGITS][i] *= (float)PH_LN2; /* held logits are in base 2 */
+    for (int p = 0; n > 0 && call->grads->dextra && p < 2; p++)
+        if (plan->asks.key_rank[p])
+            plan->variant->key_gradient(call, (ph_place)p, batch, j0, n, w.dparts[p],
+                                        call->grads->dextra);
+}
+
+void ph_joint_key_pass(const ph_joint_task *task, int batch_rows)
+{
+    const ph_call *call = task->call;
+    const ph_plan *plan = call->plan;
+    int ranks = plan->asks.key_rank[0] + plan->asks.key_rank[1];
+    int clusters = call->attn->q_heads / item_heads(plan);
+    if (!call->grads->dk && !call->grads->dv && !(ranks && call->grads->dextra)) return;
+    ph_ctx_run(plan->ctx, batch_rows * clusters * plan->joint.key_blocks, run_item,
+               (void *)task);
+}

@@ -1,0 +1,185 @@
+/*
+ * joint_look.c - looking at weights that the joint driver makes; see look.c.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attn/joint.h"
+#include "attn/look.h"
+
+typedef struct looker {
+    ph_joint_rows r;
+    float **q;
+    float *w, *other; /* tiles */
+    float *parts[2];
+    float *k, *drop;
+    float *stat;     /* (heads, rows) */
+    float *log;      /* (PH_BLOCK) */
+    double *entropy; /* (heads, rows) */
+    double *sums;    /* (q_heads, PH_BLOCK) */
+} looker;
+
+static void take(const ph_plan *plan, ph_arena *arena, looker *l)
+{
+    const ph_joint_plan *j = &plan->joint;
+    size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
+    size_t strips = ph_rows_pack_floats(plan, j->rows, plan->attn.qk_dim);
+    ph_joint_rows_take(plan, arena, j->rows, 0, &l->r);
+    l->q = ph_arena_take(arena, heads * sizeof *l->q);
+    float *q = ph_arena_floats(arena, heads * strips);
+    for (size_t h = 0; arena->base && h < heads; h++) l->q[h] = q + h * strips;
+    l->w = ph_arena_floats(arena, ph_joint_floats(plan, j->rows));
+    l->other = ph_arena_floats(arena, ph_joint_floats(plan, j->rows));
+    for (int p = 0; p < 2; p++)
+        l->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+    l->k = ph_arena_floats(arena,
+                           (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
+    l->drop = ph_arena_floats(arena, PH_BLOCK);
+    l->stat = ph_arena_floats(arena, all);
+    l->log = ph_arena_floats(arena, PH_BLOCK);
+    l->entropy = ph_arena_take(arena, all * sizeof(double));
+    l->sums =
+        ph_arena_take(arena, (size_t)plan->attn.q_heads * PH_BLOCK * sizeof(double));
+}
+
+void ph_joint_look_measure(ph_plan *plan)
+{
+    ph_arena arena = {0};
+    looker l;
+    take(plan, &arena, &l);
+    plan->lane_bytes[PH_DO_LOOK] = arena.used;
+    plan->shared_bytes[PH_DO_LOOK] = 0;
+}
+
+static void prepare(const ph_call *call, looker *l)
+{
+    int rows = call->plan->joint.rows;
+    ph_joint_matrices(call, &l->r);
+    for (int h = 0; h < l->r.heads; h++) {
+        const ph_rows *r = &l->r.rows[h];
+        ph_rows_pack(call, r, call->args->q, &call->attn->q, call->attn->qk_dim,
+                     &call->plan->scale2, l->q[h]);
+        for (int i = 0; i < r->count; i++) {
+            float lse = call->args->lse[ph_rows_index(call, r, i)];
+            float stat = call->plan->asks.power ? lse : (float)(lse * PH_LOG2E);
+            l->stat[h * rows + i] = lse == -INFINITY ? INFINITY : stat;
+        }
+    }
+}
+
+/* The weights of a tile as they multiply v; 0 where nothing is seen. */
+static const float *make_weights(const ph_call *call, looker *l, ph_joint_tile *t)
+{
+    static const ph_joint_keys none;
+    const ph_asks *asks = &call->plan->asks;
+    float *w = l->w;
+    ph_joint_key_parts(call, &l->r, t, l->parts);
+    ph_joint_scores(call, &l->r, t, &none, l->q, l->k,
+                    asks->mix[PH_LOGITS] ? l->other : l->w);
+    if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &l->r, t, PH_LOGITS, l->other, l->w);
+    ph_joint_modify(call, &l->r, t, w);
+    ph_joint_weights(call, &l->r, t, l->stat, w, NULL);
+    if (asks->mix[PH_WEIGHTS]) {
+        ph_joint_mix(call, &l->r, t, PH_WEIGHTS, l->w, l->other);
+        w = l->other;
+        ph_joint_scrub(call, &l->r, t, 0, w);
+    }
+    if (call->plan->drop_limit) ph_joint_drop(call, &l->r, t, l->drop, w);
+    return w;
+}
+
+static void look_tile(const ph_call *call, looker *l, ph_joint_tile *t)
+{
+    const float *w = make_weights(call, l, t);
+    for (int h = 0; h < l->r.heads; h++)
+        for (int i = 0; i < l->r.count; i++) {
+            const float *row = w + ph_joint_at(t, h, i) + t->c0;
+            for (int c = 0; c < t->end - t->c0; c++)
+                l->log[c] = row[c] > 0 ? log2f(row[c]) : row[c] == 0 ? -INFINITY : 0;
+            ph_look_add(call, &l->r.rows[h], i, row, l->log, t->j0 + t->c0, t->c1 - t->c0,
+                        &l->entropy[h * t->rows + i]);
+        }
+}
+
+static void row_item(void *arg, int lane, int index)
+{
+    const ph_call *call = arg;
+    const ph_joint_plan *j = &call->plan->joint;
+    int total = call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
+    int plane = index / blocks, first = index % blocks * j->rows;
+    int end = ph_min(first + j->rows, total), batch = plane / j->sets;
+    int set = plane % j->sets;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    looker l;
+    ph_joint_tile t;
+    take(call->plan, &arena, &l);
+    for (int h = 0; h < j->heads; h++)
+        for (int row = first; row < end; row++)
+            ph_look_clear(call, batch,
+                          j->mixes ? h : set * j->per_token + row % j->per_token,
+                          row / j->per_token);
+    ph_joint_gather(call, &l.r, batch, set, first, end, j->rows);
+    prepare(call, &l);
+    memset(l.entropy, 0, (size_t)j->heads * (size_t)j->rows * sizeof(double));
+    for (int h = 0; h < j->heads; h++)
+        for (int i = 0; i < l.r.count; i++)
+            ph_look_begin(call, ph_rows_index(call, &l.r.rows[h], i));
+    for (int j0 = l.r.low / PH_BLOCK * PH_BLOCK; j0 < l.r.high; j0 += PH_BLOCK)
+        if (ph_joint_range(call, &l.r, j0, j->rows, &t)) look_tile(call, &l, &t);
+    for (int h = 0; h < j->heads; h++)
+        for (int i = 0; i < l.r.count; i++)
+            ph_look_end(call, ph_rows_index(call, &l.r.rows[h], i),
+                        l.entropy[h * j->rows + i]);
+}
+
+/* Adds the weights of a tile to the column sums. */
+static void sum_tile(const ph_call *call, looker *l, ph_joint_tile *t)
+{
+    const float *w = make_weights(call, l, t);
+    for (int h = 0; h < l->r.heads; h++)
+        for (int i = 0; i < l->r.count; i++) {
+            double *sum = l->sums + l->r.rows[h].head[i] * PH_BLOCK;
+            for (int c = t->c0; c < t->c1; c++) sum[c] += w[ph_joint_at(t, h, i) + c];
+        }
+}
+
+static void key_item(void *arg, int lane, int index)
+{
+    const ph_call *call = arg;
+    const ph_attn *a = call->attn;
+    const ph_joint_plan *j = &call->plan->joint;
+    int j0 = index % j->key_blocks * PH_BLOCK, batch = index / j->key_blocks;
+    int total = a->q_len * j->per_token, n = ph_min(PH_BLOCK, a->kv_len - j0);
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    looker l;
+    ph_joint_tile t;
+    take(call->plan, &arena, &l);
+    memset(l.sums, 0, (size_t)a->q_heads * PH_BLOCK * sizeof(double));
+    for (int set = 0; set < j->sets; set++)
+        for (int row = 0; row < total;) {
+            row = ph_joint_gather(call, &l.r, batch, set, row, total, j->rows);
+            if (l.r.count == 0) break;
+            if (l.r.low >= j0 + PH_BLOCK || l.r.high <= j0) continue;
+            if (!ph_joint_range(call, &l.r, j0, j->rows, &t)) continue;
+            prepare(call, &l);
+            sum_tile(call, &l, &t);
+        }
+    for (int h = 0; h < a->q_heads; h++)
+        for (int c = 0; c < n; c++)
+            call->args->look
+                ->col_sum[((int64_t)batch * a->q_heads + h) * a->kv_len + j0 + c] =
+                (float)l.sums[h * PH_BLOCK + c];
+}
+
+void ph_joint_look(const ph_call *call)
+{
+    const ph_plan *plan = call->plan;
+    const ph_joint_plan *j = &plan->joint;
+    const ph_look_at *look = call->args->look;
+    int batch = call->attn->batch;
+    int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
+    if (look->weights || look->entropy || look->top_index || look->rect)
+        ph_ctx_run(plan->ctx, batch * j->sets * blocks, row_item, (void *)call);
+    if (look->col_sum)
+        ph_ctx_run(plan->ctx, batch * j->key_blocks, key_item, (void *)call);
+}

@@ -1,0 +1,21 @@
+/*
+ * look.h - where the weights of a row go when they are looked at; both drivers use it.
+ */
+#ifndef PH_ATTN_LOOK_H
+#define PH_ATTN_LOOK_H
+
+#include "attn/rows.h"
+
+/* What a row gives that is not computed or sees nothing. */
+void ph_look_clear(const ph_call *call, int batch, int head, int token);
+
+/* Before the first and after the last weights of a row; index as ph_rows_index. */
+void ph_look_begin(const ph_call *call, int64_t index);
+void ph_look_end(const ph_call *call, int64_t index, double entropy);
+
+/* n weights of row r from key j on; log holds their log2, -inf where hidden, and is
+   overwritten. Columns behind n up to a multiple of 16 hold weight 0. */
+void ph_look_add(const ph_call *call, const ph_rows *rows, int r, const float *w,
+                 float *log, int j, int n, double *entropy);
+
+#endif

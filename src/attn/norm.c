@@ -1,0 +1,77 @@
+/*
+ * norm.c - entmax: the threshold of a row, and the gradient of alpha.
+ *
+ *     p_i = max(x_i - tau, 0)^a      x = (alpha - 1) z,  a = 1/(alpha - 1),  sum p = 1
+ *
+ * Only x above max(x) - 1 can be in the support, so those are listed once and the solver
+ * never sees the others. It is Newton's method on the a-norm of the excess, which is
+ * convex and falls with tau: started at max(x) - 1 it climbs to the root without ever
+ * passing it, and where all x are equal it is there in one step, whatever a.
+ *
+ *     F(tau) = (sum u^a)^(1/a) - 1        tau += (f0 - f0^(1 - 1/a)) / f1
+ *     f0 = sum u^a,  f1 = sum u^(a-1)
+ */
+#include <math.h>
+
+#include "attn/joint.h"
+
+enum { STEPS = 40 }; /* two or three are usual */
+
+ph_entmax ph_entmax_of(double alpha)
+{
+    double e = alpha - 1;
+    return (ph_entmax){(float)(e * PH_LN2), (float)(1 / e)};
+}
+
+float ph_entmax_tau(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
+                    int blocks, const ph_joint_tile *tiles, float top, float sink,
+                    float *list)
+{
+    float sums[2], high = sink > top ? sink : top;
+    int n = 0;
+    if (high == -INFINITY) return -INFINITY;
+    for (int b = 0; b < blocks; b++, row += step)
+        n += k->near_top(tiles[b].end - tiles[b].c0, row + tiles[b].c0, e.scale, high,
+                         list + n);
+    float extra = (sink - high) * e.scale;
+    if (extra > -1) list[n++] = extra;
+    while (n % PH_LANES || n == 0) list[n++] = -2; /* below any threshold */
+    double tau = -1, a = e.power;
+    for (int i = 0; i < STEPS; i++) {
+        k->power_sums(n, list, (float)tau, e.power, sums);
+        double f0 = sums[0], next = tau + (f0 - pow(f0, 1 - 1 / a)) / sums[1];
+        if (!((float)next > (float)tau)) break;
+        tau = next;
+    }
+    return (float)((double)high * e.scale + (double)(float)tau);
+}
+
+/* exp(y) - 1 - y without cancellation; y >= 0 */
+static double phi(double y)
+{
+    if (y > 0.5) return expm1(y) - y;
+    double term = y * y / 2, sum = term;
+    for (int n = 3; n < 16; n++) sum += term *= y / n;
+    return sum;
+}
+
+void ph_alpha_add(ph_alpha_sums *s, double e, int n, const float *p, const float *dp)
+{
+    for (int c = 0; c < n; c++) {
+        if (!(p[c] > 0)) continue;
+        double w = p[c], t = -log(w), f = phi(e * t), g = dp[c];
+        s->a0 += w * f;
+        s->a1 += w * t;
+        s->z += w * exp(e * t);
+        s->b0 += g * w;
+        s->b1 += g * w * t;
+        s->b2 += g * w * f;
+    }
+}
+
+double ph_alpha_gradient(const ph_alpha_sums *s, double e, double tau, double dtau)
+{
+    if (!(s->z > 0)) return 0;
+    double weights = s->a0 * (s->b0 + e * s->b1) - (1 + e * s->a1) * s->b2;
+    return weights / (e * e * s->z) + dtau * ((1 + e * s->a1) / s->z + tau) / e;
+}

@@ -1,0 +1,143 @@
+/*
+ * tmpl_joint.h - kernels of heads that are mixed and of rows that are not softmax.
+ *
+ * entmax: u = max(scale*s - tau, 0), p = u^a, its slope u^(a-1). a = 1 and a = 2 need no
+ * logarithm.
+ */
+static void muladd(int n, const float *a, const float *x, float *y)
+{
+    for (int c = 0; c < n; c += VL)
+        v_store(y + c, v_fma(v_load(a + c), v_load(x + c), v_load(y + c)));
+}
+
+static void center(int n, const float *p, float delta, float *dp)
+{
+    const vec shift = v_set1(delta), zero = v_zero();
+    for (int c = 0; c < n; c += VL) {
+        vec weight = v_load(p + c);
+        vec ds = v_mul(weight, v_sub(v_load(dp + c), shift));
+        v_store(dp + c, v_select(v_eq(weight, zero), zero, ds));
+    }
+}
+
+enum { GRAM = VL == 16 ? 4 : 2 }; /* rows of each side that registers hold */
+
+/* M x N sums at once, each in 16 lanes. */
+V void gram_part(const int M, const int N, int k, const float *x, int64_t ldx,
+                 const float *y, int64_t ldy, float *g, int64_t ldg)
+{
+    vec sum[GRAM][GRAM][GROUP];
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+#pragma GCC unroll 4
+            for (int v = 0; v < GROUP; v++) sum[i][j][v] = v_zero();
+    for (int c = 0; c < k; c += PH_LANES)
+#pragma GCC unroll 4
+        for (int v = 0; v < GROUP; v++) {
+            int at = c + v * VL;
+#pragma GCC unroll 4
+            for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+                for (int j = 0; j < N; j++)
+                    sum[i][j][v] = v_fma(v_load(x + i * ldx + at),
+                                         v_load(y + j * ldy + at), sum[i][j][v]);
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++) g[i * ldg + j] += v_sum16(sum[i][j]);
+}
+
+static void gram(int m, int n, int k, const float *x, int64_t ldx, const float *y,
+                 int64_t ldy, float *g, int64_t ldg)
+{
+    int i = 0;
+    for (; i + GRAM <= m; i += GRAM, x += GRAM * ldx, g += GRAM * ldg) {
+        int j = 0;
+        for (; j + GRAM <= n; j += GRAM)
+            gram_part(GRAM, GRAM, k, x, ldx, y + j * ldy, ldy, g + j, ldg);
+        for (; j < n; j++) gram_part(GRAM, 1, k, x, ldx, y + j * ldy, ldy, g + j, ldg);
+    }
+    for (; i < m; i++, x += ldx, g += ldg)
+        for (int j = 0; j < n; j++)
+            gram_part(1, 1, k, x, ldx, y + j * ldy, ldy, g + j, ldg);
+}
+
+static int near_top(int n, const float *s, float scale, float top, float *list)
+{
+    const vec times = v_set1(scale), high = v_set1(top), limit = v_set1(-1.0f);
+    int count = 0;
+    for (int c = 0; c < n; c += VL) {
+        vec x = v_mul(v_sub(v_load(s + c), high), times);
+        count += v_pack(list + count, x, v_lt(limit, x));
+    }
+    return count;
+}
+
+enum { ONE, TWO, ANY }; /* the power a */
+
+V void power(const int kind, vec u, vec a, vec a1, vec *p, vec *slope)
+{
+    const vec zero = v_zero();
+    vmask inside = v_lt(zero, u);
+    if (kind == ONE) {
+        *p = u, *slope = v_select(inside, v_set1(1.0f), zero);
+    } else if (kind == TWO) {
+        *p = v_mul(u, u), *slope = u;
+    } else {
+        vec log = v_log2(u);
+        *p = v_select(inside, v_exp2(v_mul(a, log)), u);
+        *slope = v_select(inside, v_exp2(v_mul(a1, log)), u);
+    }
+}
+
+V void power_sums_of(const int kind, int n, const float *x, float tau, float a,
+                     float *sums)
+{
+    const vec from = v_set1(tau), high = v_set1(a), low = v_set1(a - 1.0f);
+    vec total[2][GROUP];
+    for (int v = 0; v < GROUP; v++) total[0][v] = total[1][v] = v_zero();
+    for (int c = 0; c < n; c += PH_LANES)
+        for (int v = 0; v < GROUP; v++) {
+            vec p, slope, u = v_max(v_zero(), v_sub(v_load(x + c + v * VL), from));
+            power(kind, u, high, low, &p, &slope);
+            total[0][v] = v_add(total[0][v], p);
+            total[1][v] = v_add(total[1][v], slope);
+        }
+    sums[0] = v_sum16(total[0]), sums[1] = v_sum16(total[1]);
+}
+
+static void power_sums(int n, const float *x, float tau, float a, float *sums)
+{
+    if (a == 1)
+        power_sums_of(ONE, n, x, tau, a, sums);
+    else if (a == 2)
+        power_sums_of(TWO, n, x, tau, a, sums);
+    else
+        power_sums_of(ANY, n, x, tau, a, sums);
+}
+
+V void entmax_of(const int kind, int n, float *s, float *slope, float scale, float tau,
+                 float a)
+{
+    const vec times = v_set1(scale), from = v_set1(-tau), high = v_set1(a);
+    const vec low = v_set1(a - 1.0f);
+    for (int c = 0; c < n; c += VL) {
+        vec p, d, u = v_max(v_zero(), v_fma(v_load(s + c), times, from));
+        power(kind, u, high, low, &p, &d);
+        v_store(s + c, p);
+        if (slope) v_store(slope + c, d);
+    }
+}
+
+static void entmax(int n, float *s, float *slope, float scale, float tau, float a)
+{
+    if (a == 1)
+        entmax_of(ONE, n, s, slope, scale, tau, a);
+    else if (a == 2)
+        entmax_of(TWO, n, s, slope, scale, tau, a);
+    else
+        entmax_of(ANY, n, s, slope, scale, tau, a);
+}

@@ -1,0 +1,194 @@
+/*
+ * dcmha.c - dynamically composable heads: the heads of every (query, key) are mixed by a
+ * matrix that depends on both tokens, before and after the softmax.
+ *
+ *     u_ij = C_pre(i,j) s_ij      p = softmax_j(u)      a_ij = C_post(i,j) p_ij
+ *     C = I + static + diag(gq_i) + sum_r w1q_i^r (w2q_i^r)^T
+ *                    + diag(gk_j) + sum_r w1k_j^r (w2k_j^r)^T         [from][to]
+ *
+ * Extras of a plan are these numbers themselves, per token: w1 and w2 (batch, len, rank,
+ * heads), g (batch, len, heads), for each channel that the options leave: preq, prek,
+ * postq, postk. A layer makes them from x (see below).
+ */
+#include <string.h>
+
+#include "attn/plan.h"
+#include "variants/variants.h"
+
+enum { SIDE_Q, SIDE_K, SIDE_BOTH };
+enum { W1, W2, G, CHANNEL }; /* tensors of a channel */
+
+typedef struct state {
+    int rank, side;
+    int first[2][2]; /* by place and side: index of the channel's w1, -1: switched off */
+    int fixed;       /* index of dc_static */
+} state;
+
+static const state *state_of(const ph_call *call)
+{
+    return (const state *)call->plan->asks.state;
+}
+
+/* ---- options and extras ---- */
+
+static void add_channel(ph_plan *plan, state *s, int place, int side)
+{
+    static const char *const names[2][2][CHANNEL] = {
+        {{"preq_w1", "preq_w2", "preq_g"}, {"prek_w1", "prek_w2", "prek_g"}},
+        {{"postq_w1", "postq_w2", "postq_g"}, {"postk_w1", "postk_w2", "postk_g"}}};
+    const ph_attn *a = &plan->attn;
+    int len = side == SIDE_Q ? a->q_len : a->kv_len;
+    s->first[place][side] = plan->asks.extras;
+    for (int t = 0; t < CHANNEL; t++) {
+        ph_param *p = &plan->asks.extra[plan->asks.extras++];
+        *p = (ph_param){.name = names[place][side][t], .rank = t == G ? 3 : 4};
+        p->dims[0] = a->batch, p->dims[1] = len;
+        p->dims[2] = t == G ? a->q_heads : s->rank;
+        p->dims[3] = a->q_heads;
+    }
+}
+
+static ph_status setup(ph_plan *plan, const char *options)
+{
+    ph_asks *asks = &plan->asks;
+    state *s = (state *)asks->state;
+    double rank = 2, on[2] = {1, 1};
+    int gelu = 0; /* of the layer */
+    s->side = SIDE_BOTH;
+    const ph_option list[] = {
+        {.key = "rank", .number = &rank, .least = 1, .most = 16, .whole = 1},
+        {.key = "side", .word = &s->side, .words = "q|k|both"},
+        {.key = "pre", .number = &on[PH_LOGITS], .most = 1, .whole = 1},
+        {.key = "post", .number = &on[PH_WEIGHTS], .most = 1, .whole = 1},
+        {.key = "gelu", .word = &gelu, .words = "tanh|erf"}};
+    PH_TRY(ph_options_read(plan->ctx, "dcmha", options, list, 5));
+    s->rank = (int)rank;
+    for (int place = 0; place < 2; place++)
+        for (int side = 0; side < 2; side++) {
+            s->first[place][side] = -1;
+            if (on[place] && (s->side == side || s->side == SIDE_BOTH))
+                add_channel(plan, s, place, side);
+        }
+    for (int place = 0; place < 2; place++) {
+        asks->mix[place] = on[place] != 0;
+        asks->key_rank[place] = s->first[place][SIDE_K] >= 0 ? s->rank : 0;
+    }
+    s->fixed = asks->extras++;
+    int heads = plan->attn.q_heads;
+    asks->extra[s->fixed] = (ph_param){
+        .name = "dc_static", .rank = 3, .dims = {2, heads, heads}, .optional = 1};
+    asks->shared = 1u << s->fixed;
+    return PH_OK;
+}
+
+/* ---- the query's part ---- */
+
+/* Tensor t of a channel at one token: (rank, heads) or (heads). */
+static const float *numbers(const ph_call *call, int first, int t, int batch, int token)
+{
+    const ph_param *p = &call->plan->asks.extra[first + t];
+    int64_t row = (int64_t)batch * p->dims[1] + token;
+    return call->args->extra[first + t] +
+           row * call->attn->q_heads * (t == G ? 1 : p->dims[2]);
+}
+
+static void row_matrix(const ph_call *call, ph_place place, int batch, int token,
+                       float *c)
+{
+    const state *s = state_of(call);
+    int heads = call->attn->q_heads, first = s->first[place][SIDE_Q];
+    const float *fixed = call->args->extra[s->fixed];
+    if (fixed)
+        memcpy(c, fixed + (int64_t)place * heads * heads,
+               (size_t)heads * (size_t)heads * sizeof *c);
+    else
+        memset(c, 0, (size_t)heads * (size_t)heads * sizeof *c);
+    for (int h = 0; h < heads; h++) c[h * heads + h] += 1;
+    if (first < 0) return;
+    const float *w1 = numbers(call, first, W1, batch, token);
+    const float *w2 = numbers(call, first, W2, batch, token);
+    const float *g = numbers(call, first, G, batch, token);
+    for (int h = 0; h < heads; h++) c[h * heads + h] += g[h];
+    for (int r = 0; r < s->rank; r++, w1 += heads, w2 += heads)
+        for (int from = 0; from < heads; from++)
+            for (int to = 0; to < heads; to++) c[from * heads + to] += w1[from] * w2[to];
+}
+
+/* dw1 += dc w2, dw2 += dc^T w1, dg += diag(dc) */
+static void add_query(const ph_call *call, int first, int batch, int token,
+                      const float *dc, float *const *dextra)
+{
+    int heads = call->attn->q_heads, rank = state_of(call)->rank;
+    for (int t = 0; t < CHANNEL; t++) {
+        if (!dextra[first + t]) continue;
+        const float *other = numbers(call, first, t == W1 ? W2 : W1, batch, token);
+        int64_t at = numbers(call, first, t, batch, token) - call->args->extra[first + t];
+        float *to = dextra[first + t] + at;
+        for (int h = 0; t == G && h < heads; h++) to[h] += dc[h * heads + h];
+        for (int r = 0; t != G && r < rank; r++, to += heads, other += heads)
+            for (int h = 0; h < heads; h++)
+                for (int m = 0; m < heads; m++)
+                    to[h] += other[m] * (t == W1 ? dc[h * heads + m] : dc[m * heads + h]);
+    }
+}
+
+static void row_gradient(const ph_call *call, ph_place place, int batch, int token,
+                         const float *dc, float *const *dextra)
+{
+    const state *s = state_of(call);
+    int heads = call->attn->q_heads, first = s->first[place][SIDE_Q];
+    float *fixed = dextra[s->fixed];
+    if (fixed) fixed += (int64_t)place * heads * heads;
+    for (int i = 0; fixed && i < heads * heads; i++) fixed[i] += dc[i];
+    if (first >= 0) add_query(call, first, batch, token, dc, dextra);
+}
+
+/* ---- the key's part ---- */
+
+static void key_weights(const ph_call *call, ph_place place, int batch, int j0, int n,
+                        float *w)
+{
+    const state *s = state_of(call);
+    int heads = call->attn->q_heads, first = s->first[place][SIDE_K];
+    for (int t = 0; t < CHANNEL; t++)
+        for (int r = 0; r < (t == G ? 1 : s->rank); r++)
+            for (int h = 0; h < heads; h++, w += PH_BLOCK) {
+                int step = heads * (t == G ? 1 : s->rank);
+                const float *x = numbers(call, first, t, batch, j0) + r * heads + h;
+                for (int c = 0; c < n; c++, x += step) w[c] = *x;
+            }
+}
+
+static void key_gradient(const ph_call *call, ph_place place, int batch, int j0, int n,
+                         const float *dw, float *const *dextra)
+{
+    const state *s = state_of(call);
+    int heads = call->attn->q_heads, first = s->first[place][SIDE_K];
+    for (int t = 0; t < CHANNEL; t++)
+        for (int r = 0; r < (t == G ? 1 : s->rank); r++)
+            for (int h = 0; h < heads; h++, dw += PH_BLOCK) {
+                int step = heads * (t == G ? 1 : s->rank);
+                int64_t at = numbers(call, first, t, batch, j0) -
+                             call->args->extra[first + t] + r * heads + h;
+                for (int c = 0; dextra[first + t] && c < n; c++, at += step)
+                    dextra[first + t][at] = dw[c];
+            }
+}
+
+const ph_variant ph_variant_dcmha = {
+    .info =
+        {.name = "dcmha",
+         .options = "rank=R (2), side=q|k|both, pre=0, post=0, gelu=tanh|erf",
+         .help = "heads are mixed per query and key, before and after the softmax",
+         .tensors =
+             "preq_w1, preq_w2 (batch, q_len, R, q_heads) core mode: mix of the logits\n"
+             "preq_g (batch, q_len, q_heads) core mode: its diagonal\n"
+             "prek_w1, prek_w2, prek_g with kv_len: the keys' part\n"
+             "postq_*, postk_* the same for the weights\n"
+             "dc_static (2, q_heads, q_heads) optional: added to both mixes"},
+    .setup = setup,
+    .row_matrix = row_matrix,
+    .row_gradient = row_gradient,
+    .key_weights = key_weights,
+    .key_gradient = key_gradient,
+};

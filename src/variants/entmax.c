@@ -1,0 +1,86 @@
+/*
+ * entmax.c - sparse heads: alpha-entmax in the place of softmax.
+ *
+ *     p_j = max((alpha-1) s_j - tau, 0)^(1/(alpha-1)),  sum_j p_j = 1      per row
+ *
+ * alpha = 2 is sparsemax; alpha -> 1 is softmax, and alpha = 1 runs as softmax. alpha is
+ * an option, or learned: one number per head, alpha = 1 + sigmoid(alpha_logit). lse of a
+ * call holds tau.
+ */
+#include <math.h>
+
+#include "attn/plan.h"
+#include "variants/variants.h"
+
+typedef struct state {
+    double alpha; /* where there is no alpha_logit */
+} state;
+
+static ph_status setup(ph_plan *plan, const char *options)
+{
+    state *s = (state *)plan->asks.state;
+    s->alpha = 1.5;
+    const ph_option list[] = {
+        {.key = "alpha", .number = &s->alpha, .least = 1, .most = 2}};
+    PH_TRY(ph_options_read(plan->ctx, "entmax", options, list, 1));
+    if (s->alpha == 1) return PH_OK; /* softmax */
+    plan->asks.power = 1;
+    plan->asks.shared = 1;
+    plan->asks.extras = 1;
+    plan->asks.extra[0] = (ph_param){
+        .name = "alpha_logit", .rank = 1, .dims = {plan->attn.q_heads}, .optional = 1};
+    return PH_OK;
+}
+
+static ph_status setup_sparsemax(ph_plan *plan, const char *options)
+{
+    PH_TRY(ph_options_read(plan->ctx, "sparsemax", options, NULL, 0));
+    ((state *)plan->asks.state)->alpha = 2;
+    plan->asks.power = 1;
+    return PH_OK;
+}
+
+static const float *logits(const ph_call *call)
+{
+    return call->plan->asks.extras && call->args->extra ? call->args->extra[0] : NULL;
+}
+
+static double sigmoid(double x)
+{
+    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+}
+
+static double alpha(const ph_call *call, int head)
+{
+    const float *logit = logits(call);
+    return logit ? 1 + sigmoid(logit[head])
+                 : ((const state *)call->plan->asks.state)->alpha;
+}
+
+static void alpha_gradient(const ph_call *call, int head, double dalpha,
+                           float *const *dextra)
+{
+    double share = sigmoid(logits(call)[head]);
+    dextra[0][head] += (float)(dalpha * share * (1 - share));
+}
+
+const ph_variant ph_variant_entmax = {
+    .info =
+        {.name = "entmax",
+         .options = "alpha=A (1 to 2, default 1.5)",
+         .help =
+             "sparse weights: alpha-entmax instead of softmax, alpha fixed or learned",
+         .tensors = "alpha_logit (q_heads) optional: alpha = 1 + sigmoid(alpha_logit)"},
+    .setup = setup,
+    .alpha = alpha,
+    .alpha_gradient = alpha_gradient,
+};
+
+const ph_variant ph_variant_sparsemax = {
+    .info = {.name = "sparsemax",
+             .options = "",
+             .help = "entmax with alpha = 2: projection onto the simplex",
+             .tensors = ""},
+    .setup = setup_sparsemax,
+    .alpha = alpha,
+};

@@ -1,0 +1,238 @@
+/*
+ * kernel_joint.c - checks and benches of the kernels of mixed heads and of entmax:
+ * muladd, center, gram, near_top, power_sums, entmax; and what they mean, in double.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel_bed.h"
+
+#define REF ph_kernels_ref
+
+enum { MOST = 144, HEADS = 7, LD = 160 };
+
+static _Alignas(PH_ALIGN) float left[HEADS * LD], right[HEADS * LD], result[HEADS * LD];
+static float expected[HEADS * LD];
+
+static int side(void)
+{
+    return bed_below(2) ? BED_START : BED_END;
+}
+
+/* ---- rows -------------------------------------------------------------------------- */
+
+void check_muladd(const ph_kernels *t)
+{
+    for (int round = 0; round < 40; round++)
+        for (int n = 16; n <= MOST; n += 16) {
+            bed_say("%s muladd n=%d", t->name, n);
+            bed_fill(left, n, round % BED_KINDS);
+            bed_fill(right, n, round % BED_KINDS);
+            bed_fill(expected, n, round % BED_KINDS);
+            const float *a = bed_copy(0, left, n, side());
+            const float *x = bed_copy(1, right, n, side());
+            float *y = bed_copy(2, expected, n, side());
+            REF.muladd(n, left, right, expected);
+            t->muladd(n, a, x, y);
+            bed_same("y", y, expected, n);
+            bed_intact(2);
+        }
+}
+
+void bench_muladd(const ph_kernels *t)
+{
+    bed_timer timer;
+    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(right, PH_STRIP_LD, BED_PLAIN);
+    BED_TIME(&timer, t->muladd(PH_STRIP_LD, left, right, result));
+    bed_report("muladd", t, "128", &timer, 2.0 * PH_STRIP_LD, 16.0 * PH_STRIP_LD);
+}
+
+void check_center(const ph_kernels *t)
+{
+    for (int round = 0; round < 40; round++)
+        for (int n = 16; n <= MOST; n += 16) {
+            float delta = bed_between(-3, 3);
+            bed_say("%s center n=%d", t->name, n);
+            bed_fill(left, n, round % BED_KINDS);
+            bed_fill(expected, n, round % BED_KINDS);
+            for (int c = 0; c < n; c++) /* nothing may come out of a weight of 0 */
+                if (!bed_below(4)) left[c] = 0, expected[c] = bed_special();
+            const float *p = bed_copy(0, left, n, side());
+            float *dp = bed_copy(2, expected, n, side());
+            REF.center(n, left, delta, expected);
+            t->center(n, p, delta, dp);
+            for (int c = 0; c < n; c++)
+                if (left[c] == 0 && expected[c] != 0) bed_fail("column %d is not 0", c);
+            bed_same("dp", dp, expected, n);
+            bed_intact(2);
+        }
+}
+
+void bench_center(const ph_kernels *t)
+{
+    bed_timer timer;
+    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
+    BED_TIME(&timer, t->center(PH_STRIP_LD, left, 0.5f, result));
+    bed_report("center", t, "128", &timer, 2.0 * PH_STRIP_LD, 12.0 * PH_STRIP_LD);
+}
+
+/* ---- all heads against all --------------------------------------------------------- */
+
+static void gram_at(const ph_kernels *t, int m, int n, int k, int kind)
+{
+    bed_say("%s gram m=%d n=%d k=%d kind %d", t->name, m, n, k, kind);
+    bed_fill(left, HEADS * LD, kind);
+    bed_fill(right, HEADS * LD, kind);
+    bed_fill(expected, HEADS * HEADS, BED_PLAIN);
+    const float *x = bed_copy(0, left, (m - 1) * LD + k, side());
+    const float *y = bed_copy(1, right, (n - 1) * LD + k, side());
+    float *g = bed_copy(2, expected, (m - 1) * HEADS + n, side());
+    REF.gram(m, n, k, left, LD, right, LD, expected, HEADS);
+    t->gram(m, n, k, x, LD, y, LD, g, HEADS);
+    for (int i = 0; i < m; i++) bed_same("g", g + i * HEADS, expected + i * HEADS, n);
+    bed_intact(2);
+}
+
+void check_gram(const ph_kernels *t)
+{
+    for (int round = 0; round < 4; round++)
+        for (int m = 1; m <= HEADS; m++)
+            for (int n = 1; n <= HEADS; n++)
+                for (int k = 16; k <= MOST; k += 32)
+                    gram_at(t, m, n, k, round % BED_KINDS);
+}
+
+void bench_gram(const ph_kernels *t)
+{
+    bed_timer timer;
+    const int heads = HEADS, k = PH_STRIP_LD;
+    bed_fill(left, HEADS * LD, BED_PLAIN);
+    bed_fill(right, HEADS * LD, BED_PLAIN);
+    BED_TIME(&timer, t->gram(heads, heads, k, left, LD, right, LD, result, LD));
+    bed_report("gram", t, "7 x 7, k 128", &timer, 2.0 * heads * heads * k, 0);
+}
+
+/* ---- entmax ------------------------------------------------------------------------ */
+
+static void fill_scores(float *s, int n, float *top)
+{
+    *top = -INFINITY;
+    for (int c = 0; c < n; c++) {
+        s[c] = bed_below(8) ? bed_between(-12, 12) : -INFINITY;
+        *top = fmaxf(*top, s[c]);
+    }
+    if (*top == -INFINITY) *top = 0;
+}
+
+void check_near_top(const ph_kernels *t)
+{
+    for (int round = 0; round < 60; round++)
+        for (int n = 16; n <= MOST; n += 16) {
+            float top, scale = bed_between(0.05f, 0.7f);
+            bed_say("%s near_top n=%d", t->name, n);
+            fill_scores(left, n, &top);
+            const float *s = bed_copy(0, left, n, side());
+            int want = REF.near_top(n, left, scale, top, expected);
+            float *list = bed_floats(2, want + 16, side());
+            int got = t->near_top(n, s, scale, top, list);
+            if (got != want) bed_fail("%d listed, expected %d", got, want);
+            bed_same("list", list, expected, want);
+            bed_intact(2);
+        }
+}
+
+void bench_near_top(const ph_kernels *t)
+{
+    bed_timer timer;
+    float top;
+    fill_scores(left, PH_STRIP_LD, &top);
+    BED_TIME(&timer, (void)t->near_top(PH_STRIP_LD, left, 0.35f, top, result));
+    bed_report("near_top", t, "128", &timer, 0, 4.0 * PH_STRIP_LD);
+}
+
+static const float powers[] = {1, 2, 3, 1.25f, 10, 100, 1.0f / 0.7f};
+enum { POWERS = sizeof powers / sizeof powers[0] };
+
+void check_power_sums(const ph_kernels *t)
+{
+    for (int round = 0; round < 20 * POWERS; round++)
+        for (int n = 16; n <= MOST; n += 16) {
+            float a = powers[round % POWERS], tau = bed_between(-1, 0), got[2], want[2];
+            bed_say("%s power_sums n=%d a=%g", t->name, n, (double)a);
+            for (int c = 0; c < n; c++)
+                left[c] = bed_below(6) ? bed_between(-1, 0) : c % 2 ? -2 : tau;
+            const float *x = bed_copy(0, left, n, side());
+            REF.power_sums(n, left, tau, a, want);
+            t->power_sums(n, x, tau, a, got);
+            bed_same("sums", got, want, 2);
+            bed_intact(0);
+        }
+}
+
+void bench_power_sums(const ph_kernels *t)
+{
+    for (int i = 1; i < 3; i++) {
+        bed_timer timer;
+        float sums[2];
+        char shape[32];
+        for (int c = 0; c < PH_STRIP_LD; c++) left[c] = bed_between(-1, 0);
+        BED_TIME(&timer, t->power_sums(PH_STRIP_LD, left, -0.9f, powers[i], sums));
+        snprintf(shape, sizeof shape, "128, a %g", (double)powers[i]);
+        bed_report("power_sums", t, shape, &timer, 0, 4.0 * PH_STRIP_LD);
+    }
+}
+
+/* u^a against double: what rounding u costs, and a few ulp of the method. */
+static void check_power(float got, double u, double a, const char *what)
+{
+    double want = u > 0 ? pow(u, a) : 0;
+    double bound = want * (4e-7 * (1 + a * (1 + fabs(log2(fmax(u, 1e-30)))))) + 1e-37;
+    if (fabs(got - want) > bound)
+        bed_fail("%s of u = %g, a = %g is %g, expected %g", what, u, a, (double)got,
+                 want);
+}
+
+static void entmax_at(const ph_kernels *t, int n, float a)
+{
+    float scale = (float)(log(2.0) / a), top;
+    fill_scores(left, n, &top);
+    float tau = top * scale - bed_between(0.05f, 0.99f);
+    memcpy(expected, left, sizeof left);
+    float *s = bed_copy(0, left, n, side()), *slope = bed_floats(1, n, side());
+    float *alone = bed_copy(2, left, n, side());
+    REF.entmax(n, expected, result, scale, tau, a);
+    t->entmax(n, s, slope, scale, tau, a);
+    t->entmax(n, alone, NULL, scale, tau, a);
+    bed_same("p", s, expected, n);
+    bed_same("p without slope", alone, expected, n);
+    bed_same("slope", slope, result, n);
+    for (int slot = 0; slot < 3; slot++) bed_intact(slot);
+    for (int c = 0; c < n; c++) {
+        double u = fmaf(left[c], scale, -tau);
+        check_power(s[c], u, a, "p");
+        check_power(slope[c], u, a - 1, "slope");
+    }
+}
+
+void check_entmax(const ph_kernels *t)
+{
+    for (int round = 0; round < 20 * POWERS; round++)
+        for (int n = 16; n <= MOST; n += 16) {
+            bed_say("%s entmax n=%d a=%g", t->name, n, (double)powers[round % POWERS]);
+            entmax_at(t, n, powers[round % POWERS]);
+        }
+}
+
+void bench_entmax(const ph_kernels *t)
+{
+    for (int i = 1; i < 3; i++) {
+        bed_timer timer;
+        char shape[32];
+        for (int c = 0; c < PH_STRIP_LD; c++) left[c] = bed_between(-1, 0);
+        BED_TIME(&timer, t->entmax(PH_STRIP_LD, left, NULL, 0.35f, -0.4f, powers[i]));
+        snprintf(shape, sizeof shape, "128, a %g", (double)powers[i]);
+        bed_report("entmax", t, shape, &timer, 0, 8.0 * PH_STRIP_LD);
+    }
+}
