@@ -44,6 +44,12 @@ static const spec specs[] = {
      .size = {4, 2, 4, 4, 4},
      .routes = 1,
      .one_way = 1},
+    {.variant = "mohsa:overlap=0", .size = {3, 3, 3, 4, 4}},
+    {.variant = "mohsa:overlap=1", .size = {3, 3, 3, 4, 5}, .rope = PH_ROPE_HALF},
+    {.variant = "mohsa:overlap=3", .size = {3, 3, 3, 4, 4}, .norm = PH_NORM_HEAD},
+    {.variant = "mohsa:overlap=6", .size = {2, 2, 2, 4, 4}, .memory = 1},
+    {.variant = "diff:depth=2", .size = {4, 4, 2, 4, 8}},
+    {.variant = "diff", .size = {4, 2, 1, 4, 5}, .rope = PH_ROPE_HALF},
 };
 
 enum { SPECS = sizeof specs / sizeof specs[0] };

@@ -1,0 +1,196 @@
+/*
+ * diff.c - differential attention: what one head looks at, minus what its twin does.
+ *
+ * 2h heads of q and k in pairs (2m, 2m + 1), h heads of v with twice the numbers:
+ *
+ *     u_m = heads_2m - lambda heads_2m+1
+ *     out_m = u_m / rms(u_m) * diff_norm * (1 - init)       eps 1e-5, over v_dim
+ *     lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + init
+ *     init = 0.8 - 0.6 exp(-0.3 depth)                      depth: of the layer, from 0
+ *
+ * The way back, e = diff_norm * (1 - init) * dout, n = u r, r = 1/rms:
+ *
+ *     du = r (e - n mean(n e))      dheads_2m = du      dheads_2m+1 = -lambda du
+ *     dlambda = -sum du . heads_2m+1, then through the exponentials
+ */
+#include <math.h>
+#include <string.h>
+
+#include "variants/kind.h"
+
+enum { LAMBDA_Q1, LAMBDA_K1, LAMBDA_Q2, LAMBDA_K2, DIFF_NORM }; /* own parameters */
+enum {
+    SUMS,
+    LAMBDA
+}; /* spare: (rows, v_dim + 1) share of each token in the gradients of
+                          diff_norm and lambda; lambda */
+
+typedef struct state {
+    double init;
+} state;
+
+static ph_status shape(ph_shape *s, const char *options)
+{
+    static const char *const names[] = {"lambda_q1", "lambda_k1", "lambda_q2",
+                                        "lambda_k2"};
+    const ph_layer_desc *given = s->given;
+    ph_attn *a = &s->attn;
+    double depth = 0;
+    const ph_option list[] = {
+        {.key = "depth", .number = &depth, .most = 1 << 16, .whole = 1}};
+    PH_TRY(ph_options_read(s->ctx, "diff", options, list, 1));
+    if (a->q_heads % 2)
+        return ph_fail(s->ctx, PH_BAD_SHAPE,
+                       "q_heads is %d, expected an even number with variant diff",
+                       a->q_heads);
+    if (!given->attn.v_heads) a->v_heads = s->v.heads = a->q_heads / 2;
+    if (!given->attn.v_dim) a->v_dim = s->v.dim = s->out_dim = 2 * a->qk_dim;
+    if (a->q_heads / 2 % a->v_heads)
+        return ph_fail(s->ctx, PH_BAD_SHAPE,
+                       "v_heads is %d, expected a divisor of the %d pairs of q heads",
+                       a->v_heads, a->q_heads / 2);
+    for (int i = 0; i < 4; i++) ph_shape_param(s, names[i], 0, a->qk_dim, 0, 0, 0);
+    ph_shape_param(s, "diff_norm", 0, a->v_dim, 0, 0, 0);
+    ((state *)s->state)->init = 0.8 - 0.6 * exp(-0.3 * depth);
+    s->out_heads = a->q_heads / 2;
+    s->makes_out = 1;
+    s->spare[SUMS] = (size_t)a->batch * (size_t)a->q_len * (size_t)(a->v_dim + 1);
+    s->spare[LAMBDA] = 1;
+    return PH_OK;
+}
+
+/* ---- lambda ------------------------------------------------------------------------ */
+
+/* exp(q . k) of one of the two pairs of vectors */
+static double pull(const ph_kind_call *c, int q, int k)
+{
+    double sum = 0;
+    for (int d = 0; d < c->shape->attn.qk_dim; d++)
+        sum += (double)c->param[q][d] * c->param[k][d];
+    return exp(sum);
+}
+
+static double lambda_of(const ph_kind_call *c)
+{
+    return pull(c, LAMBDA_Q1, LAMBDA_K1) - pull(c, LAMBDA_Q2, LAMBDA_K2) +
+           ((const state *)c->shape->state)->init;
+}
+
+/* dq = factor * k, dk = factor * q */
+static void pull_back(const ph_kind_call *c, int q, int k, double factor)
+{
+    for (int d = 0; d < c->shape->attn.qk_dim; d++) {
+        if (c->dparam[q]) c->dparam[q][d] = (float)(factor * c->param[k][d]);
+        if (c->dparam[k]) c->dparam[k][d] = (float)(factor * c->param[q][d]);
+    }
+}
+
+/* ---- one pair of one token --------------------------------------------------------- */
+
+/* u, and 1/rms of it. */
+static float subtract(const ph_kind_call *c, const float *heads, float lambda, float *u)
+{
+    int n = c->shape->attn.v_dim;
+    double squares = 0;
+    for (int i = 0; i < n; i++) {
+        u[i] = heads[i] - lambda * heads[n + i];
+        squares += (double)u[i] * u[i];
+    }
+    return (float)(1 / sqrt(squares / n + 1e-5));
+}
+
+static float keep_of(const ph_kind_call *c)
+{
+    return (float)(1 - ((const state *)c->shape->state)->init);
+}
+
+static void combine(ph_kind_call *c, int row, int b, int t)
+{
+    const ph_shape *s = c->shape;
+    const float *gain = c->param[DIFF_NORM];
+    int n = s->attn.v_dim;
+    float keep = keep_of(c);
+    (void)b, (void)t;
+    for (int m = 0; m < s->out_heads; m++) {
+        int64_t at = ((int64_t)row * s->out_heads + m) * n;
+        float *u = c->out + at, r = subtract(c, c->heads + 2 * at, *c->spare[LAMBDA], u);
+        for (int i = 0; i < n; i++) u[i] = u[i] * r * gain[i] * keep;
+    }
+}
+
+static void after(ph_kind_call *c)
+{
+    *c->spare[LAMBDA] = (float)lambda_of(c);
+    ph_kind_tokens(c, combine, combine);
+}
+
+/* dout of a pair into the dheads of both, and its share of the sums. u is made again, in
+   place of the first dheads. */
+static void separate_pair(ph_kind_call *c, int64_t at, float *sums)
+{
+    int n = c->shape->attn.v_dim;
+    const float *heads = c->heads + 2 * at, *dout = c->dout + at;
+    const float *gain = c->param[DIFF_NORM];
+    float lambda = *c->spare[LAMBDA], keep = keep_of(c);
+    float *u = c->dheads + 2 * at, *twin = u + n;
+    float r = subtract(c, heads, lambda, u);
+    double mean = 0;
+    for (int i = 0; i < n; i++) {
+        sums[i] += dout[i] * keep * (u[i] * r);
+        mean += (double)(u[i] * r) * (gain[i] * keep * dout[i]) / n;
+    }
+    for (int i = 0; i < n; i++) {
+        float du = r * (gain[i] * keep * dout[i] - u[i] * r * (float)mean);
+        sums[n] -= du * heads[n + i];
+        u[i] = du;
+        twin[i] = -lambda * du;
+    }
+}
+
+static void separate(ph_kind_call *c, int row, int b, int t)
+{
+    const ph_shape *s = c->shape;
+    int n = s->attn.v_dim;
+    float *sums = c->spare[SUMS] + (int64_t)row * (n + 1);
+    (void)b, (void)t;
+    memset(sums, 0, (size_t)(n + 1) * sizeof *sums);
+    for (int m = 0; m < s->out_heads; m++)
+        separate_pair(c, ((int64_t)row * s->out_heads + m) * n, sums);
+}
+
+/* Sum of column i over the tokens, in their order. */
+static double sum_of(const ph_kind_call *c, int i)
+{
+    int n = c->shape->attn.v_dim + 1;
+    double sum = 0;
+    for (int row = 0; row < c->q_rows; row++) sum += c->spare[SUMS][(int64_t)row * n + i];
+    return sum;
+}
+
+static void after_back(ph_kind_call *c)
+{
+    int n = c->shape->attn.v_dim;
+    *c->spare[LAMBDA] = (float)lambda_of(c);
+    ph_kind_tokens(c, separate, separate);
+    for (int i = 0; i < n && c->dparam[DIFF_NORM]; i++)
+        c->dparam[DIFF_NORM][i] = (float)sum_of(c, i);
+    double dlambda = sum_of(c, n);
+    pull_back(c, LAMBDA_Q1, LAMBDA_K1, dlambda * pull(c, LAMBDA_Q1, LAMBDA_K1));
+    pull_back(c, LAMBDA_Q2, LAMBDA_K2, -dlambda * pull(c, LAMBDA_Q2, LAMBDA_K2));
+}
+
+static const ph_layer_kind kind = {
+    .shape = shape, .after = after, .after_back = after_back};
+
+const ph_variant ph_variant_diff = {
+    .info = {.name = "diff",
+             .options = "diff:depth=L",
+             .help = "differential attention: pairs of heads, the second subtracted from "
+                     "the first; twice as many q heads as v heads",
+             .tensors = "lambda_q1 (qk_dim) how much is subtracted, see the formula\n"
+                        "lambda_k1 (qk_dim)\n"
+                        "lambda_q2 (qk_dim)\n"
+                        "lambda_k2 (qk_dim)\n"
+                        "diff_norm (v_dim) gains of the norm over each pair\n"},
+    .layer = &kind,
+};

@@ -1,0 +1,99 @@
+/*
+ * mohsa.c - heads that overlap: each also sees the edge of its neighbours.
+ *
+ *     q, k, v as usual, H heads of d side by side, O zeros before and behind a token:
+ *
+ *         [ 0 O | head 0 | head 1 | ... | 0 O ]
+ *         [  window 0  ]
+ *                [  window 1  ]              window h: numbers h*d .. h*d + d + 2O
+ *
+ *     heads' = attention over the windows, scale 1/sqrt(d);  wo has H*(d + 2O) rows
+ *
+ * Windows are views: attention reads them through a head stride of d. The way back folds:
+ * a number gets the sum of what all windows that hold it got, lowest head first.
+ */
+#include <math.h>
+
+#include "variants/kind.h"
+
+static ph_status shape(ph_shape *s, const char *options)
+{
+    const ph_attn *a = &s->desc->attn;
+    double overlap = 0;
+    const ph_option list[] = {
+        {.key = "overlap", .number = &overlap, .most = 1 << 16, .whole = 1}};
+    PH_TRY(ph_options_read(s->ctx, "mohsa", options, list, 1));
+    int o = (int)overlap;
+    if (a->k_heads != a->q_heads || a->v_heads != a->q_heads)
+        return ph_fail(s->ctx, PH_UNSUPPORTED,
+                       "variant mohsa has %d, %d and %d heads of q, k and v, expected as "
+                       "many of each",
+                       a->q_heads, a->k_heads, a->v_heads);
+    if (a->scale == 0) s->attn.scale = (float)(1 / sqrt(a->qk_dim));
+    s->attn.qk_dim += 2 * o;
+    s->attn.v_dim += 2 * o;
+    s->q.pad = s->k.pad = s->v.pad = o;
+    s->q.apart = s->k.apart = s->v.apart = o > 0;
+    s->out_dim = s->attn.v_dim;
+    return PH_OK;
+}
+
+/* ---- folding ----------------------------------------------------------------------- */
+
+typedef struct fold_job {
+    const ph_part *part;
+    const float *from; /* (rows, heads, dim + 2 pad) */
+    float *to;         /* (rows, heads * dim) */
+    int rows;
+} fold_job;
+
+enum { CHUNK = 32 }; /* rows of one item */
+
+static void fold_row(const ph_part *p, const float *from, float *to)
+{
+    int window = p->dim + 2 * p->pad, width = p->heads * p->dim;
+    for (int c = 0; c < width; c++) to[c] = 0;
+    for (int h = 0; h < p->heads; h++) {
+        int first = h * p->dim - p->pad; /* what number 0 of the window is */
+        int start = ph_max(0, -first), end = ph_min(window, width - first);
+        for (int i = start; i < end; i++) to[first + i] += from[h * window + i];
+    }
+}
+
+static void fold_item(void *arg, int lane, int index)
+{
+    const fold_job *j = arg;
+    const ph_part *p = j->part;
+    int window = p->heads * (p->dim + 2 * p->pad), width = p->heads * p->dim;
+    (void)lane;
+    for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, j->rows); row++)
+        fold_row(p, j->from + (int64_t)row * window, j->to + (int64_t)row * width);
+}
+
+static void fold(const ph_kind_call *c, const ph_part *part, int rows, const float *from,
+                 float *to)
+{
+    fold_job j = {part, from, to, rows};
+    if (from != to) ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), fold_item, &j);
+}
+
+static void before_back(ph_kind_call *c)
+{
+    const ph_shape *s = c->shape;
+    fold(c, &s->q, c->q_rows, c->dq, c->dq_part);
+    fold(c, &s->k, c->kv_rows, c->dk, c->dk_part);
+    fold(c, &s->v, c->kv_rows, c->dv, c->dv_part);
+}
+
+static const ph_layer_kind kind = {.shape = shape, .before_back = before_back};
+
+const ph_variant ph_variant_mohsa = {
+    .info = {.name = "mohsa",
+             .options = "mohsa:overlap=O",
+             .help =
+                 "overlapping heads: each head also sees the O nearest numbers of its "
+                 "neighbours on either side",
+             .tensors =
+                 "wo (H*(v_dim + 2*O), out_dim) one row for every number of a window\n"},
+    .layer = &kind,
+};
