@@ -50,6 +50,9 @@ static const spec specs[] = {
     {.variant = "mohsa:overlap=6", .size = {2, 2, 2, 4, 4}, .memory = 1},
     {.variant = "diff:depth=2", .size = {4, 4, 2, 4, 8}},
     {.variant = "diff", .size = {4, 2, 1, 4, 5}, .rope = PH_ROPE_HALF},
+    {.variant = "collab", .size = {3, 1, 3, 6, 4}, .norm = PH_NORM_HEAD},
+    {.variant = "collab:content=1", .size = {4, 1, 2, 6, 3}, .rope = PH_ROPE_HALF},
+    {.variant = "collab:content=1", .size = {3, 0, 3, 5, 4}, .memory = 1},
 };
 
 enum { SPECS = sizeof specs / sizeof specs[0] };

@@ -1,0 +1,216 @@
+/*
+ * collab.c - collaborative heads: one query and one key for all, each head weighs their
+ * numbers in its own way.
+ *
+ *     Q = x wq, K = y wk          (R) each, y = memory or x;  v as usual
+ *     score of head h = scale (sum_r Q_r mix[h][r] K_r + content[h] . y)
+ *     scale                       1/sqrt(model_dim / H) unless given
+ *
+ * To attention it is multi-query: q_h = Q * mix[h], one key. The content bias rides along
+ * as H more numbers of the key, of which head h picks its own by a 1 in its query, so it
+ * lies in the cache and takes part in everything keys do:
+ *
+ *     q_h = [ Q * mix[h] | 0 .. 1 .. 0 ]        k = [ K | content y ]
+ *
+ * The way back: dQ = sum_h mix[h] dq_h, dmix[h] = sum over tokens of Q dq_h; the numbers
+ * of content are one more projection of y.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "variants/kind.h"
+
+enum { MIX, CONTENT }; /* own parameters */
+enum { MIXED, SUMS };  /* spare: (rows, H, width) queries; (chunks, H, R) of dmix */
+enum { CHUNK = 32 };   /* tokens of one item, and of one partial sum of dmix */
+
+typedef struct state {
+    int content; /* 1: there is a content bias */
+} state;
+
+static int has_content(const ph_shape *s)
+{
+    return ((const state *)s->state)->content;
+}
+
+/* K | content y: the second part as a product (rows, in) x (in, H) into the tail of K. */
+static ph_gemm content_product(const ph_shape *s, int rows, const void *source,
+                               const float *content, float *k)
+{
+    ph_gemm g = {.m = rows, .n = s->k.tail, .k = s->k.in};
+    g.a = source, g.a_type = s->desc->attn.dtype, g.a_row = s->k.in, g.a_col = 1;
+    g.b = content, g.b_row = 1, g.b_col = s->k.in;
+    g.c = k ? k + s->k.dim : NULL, g.c_row = ph_part_row(&s->k);
+    return g;
+}
+
+/* dcontent (H, in) = dk^T source, written as (in, H) with its columns apart. */
+static ph_gemm content_dw(const ph_shape *s, int rows, const void *source,
+                          const float *dk, float *dcontent)
+{
+    ph_gemm g = {.m = s->k.in, .n = s->k.tail, .k = rows};
+    g.a = source, g.a_type = s->desc->attn.dtype, g.a_row = 1, g.a_col = s->k.in;
+    g.b = dk ? dk + s->k.dim : NULL, g.b_row = ph_part_width(&s->k), g.b_col = 1;
+    g.c = dcontent, g.c_row = 1, g.c_block = 1, g.c_step = s->k.in;
+    return g;
+}
+
+/* dsource += dk content */
+static ph_gemm content_dx(const ph_shape *s, int rows, const float *dk,
+                          const float *content, float *dsource)
+{
+    ph_gemm g = {.m = rows, .n = s->k.in, .k = s->k.tail, .add = 1};
+    g.a = dk ? dk + s->k.dim : NULL, g.a_row = ph_part_width(&s->k), g.a_col = 1;
+    g.b = content, g.b_row = s->k.in, g.b_col = 1;
+    g.c = dsource, g.c_row = s->k.in;
+    return g;
+}
+
+static ph_status read_options(ph_shape *s, const char *options)
+{
+    state *own = (state *)s->state;
+    const ph_attn *given = &s->given->attn;
+    double content = 0;
+    const ph_option list[] = {
+        {.key = "content", .number = &content, .most = 1, .whole = 1}};
+    PH_TRY(ph_options_read(s->ctx, "collab", options, list, 1));
+    own->content = content > 0;
+    if (given->k_heads > 1 && given->k_heads != given->q_heads)
+        return ph_fail(
+            s->ctx, PH_UNSUPPORTED,
+            "k_heads is %d, expected 0 or 1 because variant collab has one key "
+            "for all heads",
+            given->k_heads);
+    return PH_OK;
+}
+
+static ph_status shape(ph_shape *s, const char *options)
+{
+    const ph_layer_desc *d = s->desc;
+    ph_attn *a = &s->attn;
+    PH_TRY(read_options(s, options));
+    int heads = a->q_heads, shared = a->qk_dim, tail = has_content(s) ? heads : 0;
+    int width = shared + tail, kv_rows = a->batch * (d->cache ? a->q_len : a->kv_len);
+    s->q.heads = s->k.heads = 1;
+    s->q.apart = 1;
+    s->k.tail = tail;
+    ph_shape_param(s, "mix", 0, heads, shared, 0, 0);
+    if (tail) ph_shape_param(s, "content", 0, heads, s->k.in, 0, 0);
+    a->k_heads = 1;
+    a->qk_dim = width;
+    a->q = (ph_strides){(int64_t)a->q_len * heads * width, width, (int64_t)heads * width};
+    if (a->scale == 0) a->scale = (float)(1 / sqrt((double)d->model_dim / heads));
+    size_t rows = (size_t)a->batch * (size_t)a->q_len,
+           chunks = (rows + CHUNK - 1) / CHUNK;
+    s->spare[MIXED] = rows * (size_t)heads * (size_t)width;
+    s->spare[SUMS] = chunks * (size_t)heads * (size_t)shared;
+    const ph_gemm products[] = {content_product(s, kv_rows, NULL, NULL, NULL),
+                                content_dw(s, kv_rows, NULL, NULL, NULL),
+                                content_dx(s, kv_rows, NULL, NULL, NULL)};
+    for (int i = 0; i < 3 && tail; i++) ph_shape_products(s, &products[i], 1);
+    return PH_OK;
+}
+
+static void project(ph_kind_call *c)
+{
+    const ph_shape *s = c->shape;
+    if (!has_content(s)) return;
+    ph_gemm g = content_product(s, c->kv_rows, c->source, c->param[CONTENT], c->k_part);
+    ph_gemm_run(c->ctx, &g, 1, c->work);
+}
+
+static void project_back(ph_kind_call *c)
+{
+    const ph_shape *s = c->shape;
+    if (!has_content(s)) return;
+    const float *content = c->param[CONTENT], *dk = c->dk_part;
+    ph_gemm dw = content_dw(s, c->kv_rows, c->source, dk, c->dparam[CONTENT]);
+    ph_gemm dx = content_dx(s, c->kv_rows, dk, content, c->dsource);
+    if (c->dparam[CONTENT]) ph_gemm_run(c->ctx, &dw, 1, c->work);
+    if (c->dsource) ph_gemm_run(c->ctx, &dx, 1, c->work);
+}
+
+/* ---- one query becomes one per head ------------------------------------------------ */
+
+static void mix_token(ph_kind_call *c, int row, int b, int t)
+{
+    const ph_shape *s = c->shape;
+    int heads = s->attn.q_heads, shared = s->q.dim, width = s->attn.qk_dim;
+    const float *q = c->q_part + (int64_t)row * shared, *mix = c->param[MIX];
+    float *to = c->spare[MIXED] + (int64_t)row * heads * width;
+    (void)b, (void)t;
+    for (int h = 0; h < heads; h++, to += width, mix += shared) {
+        for (int r = 0; r < shared; r++) to[r] = q[r] * mix[r];
+        for (int i = shared; i < width; i++) to[i] = i - shared == h;
+    }
+}
+
+static void before(ph_kind_call *c)
+{
+    ph_kind_tokens(c, mix_token, NULL);
+    c->q = c->spare[MIXED];
+}
+
+/* dQ of a token, and its share of dmix. */
+static void unmix_token(const ph_kind_call *c, int row, float *sums)
+{
+    const ph_shape *s = c->shape;
+    int heads = s->attn.q_heads, shared = s->q.dim, width = s->attn.qk_dim;
+    const float *q = c->q_part + (int64_t)row * shared, *mix = c->param[MIX];
+    const float *from = c->dq + (int64_t)row * heads * width;
+    float *dq = c->dq_part + (int64_t)row * shared;
+    memset(dq, 0, (size_t)shared * sizeof *dq);
+    for (int h = 0; h < heads; h++, from += width, mix += shared, sums += shared)
+        for (int r = 0; r < shared; r++) {
+            dq[r] += mix[r] * from[r];
+            sums[r] += q[r] * from[r];
+        }
+}
+
+static void unmix_item(void *arg, int lane, int index)
+{
+    const ph_kind_call *c = arg;
+    const ph_shape *s = c->shape;
+    int len = s->attn.q_len, count = s->attn.q_heads * s->q.dim;
+    int end = ph_min((index + 1) * CHUNK, c->q_rows);
+    float *sums = c->spare[SUMS] + (int64_t)index * count;
+    (void)lane;
+    memset(sums, 0, (size_t)count * sizeof *sums);
+    for (int row = index * CHUNK; row < end; row++) {
+        float *dq = c->dq_part + (int64_t)row * s->q.dim;
+        if (c->q_lens && row % len >= c->q_lens[row / len])
+            memset(dq, 0, (size_t)s->q.dim * sizeof *dq);
+        else
+            unmix_token(c, row, sums);
+    }
+}
+
+static void before_back(ph_kind_call *c)
+{
+    const ph_shape *s = c->shape;
+    int count = s->attn.q_heads * s->q.dim, chunks = ph_div_up(c->q_rows, CHUNK);
+    float *dmix = c->dparam[MIX];
+    ph_ctx_run(c->ctx, chunks, unmix_item, c);
+    if (!dmix) return;
+    memset(dmix, 0, (size_t)count * sizeof *dmix);
+    for (int n = 0; n < chunks; n++)
+        for (int i = 0; i < count; i++) dmix[i] += c->spare[SUMS][(int64_t)n * count + i];
+}
+
+static const ph_layer_kind kind = {.shape = shape,
+                                   .project = project,
+                                   .before = before,
+                                   .before_back = before_back,
+                                   .project_back = project_back};
+
+const ph_variant ph_variant_collab = {
+    .info = {.name = "collab",
+             .options = "collab[:content=1]",
+             .help = "collaborative heads: one query and one key of R numbers for all, "
+                     "weighed by each head in its own way",
+             .tensors = "wq (in_dim, R) one query for all heads\n"
+                        "wk (in_dim, R) one key for all heads\n"
+                        "mix (H, R) how each head weighs their numbers\n"
+                        "content (H, in_dim) score of a key by itself; optional\n"},
+    .layer = &kind,
+};
