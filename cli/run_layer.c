@@ -189,6 +189,8 @@ static int read_rope(run_job *job, run_layer_job *m)
 {
     char base[64], quote[CLI_QUOTE_SIZE];
     const char *text = job->options->rope;
+    int latent = run_variant_is(job, "mla"); /* turns by itself, in its own layout */
+    if (!text && latent) m->rope_base = 10000, m->rope_interleaved = 1;
     if (!text) return EXIT_OK;
     size_t length = strcspn(text, ",");
     const char *layout = text[length] ? text + length + 1 : "half";
@@ -201,7 +203,7 @@ static int read_rope(run_job *job, run_layer_job *m)
     }
     m->rope_interleaved = !strcmp(layout, "interleaved");
     if (good && (m->rope_interleaved || !strcmp(layout, "half")))
-        return check_turned(job, m);
+        return latent ? EXIT_OK : check_turned(job, m);
     return cli_fail(
         EXIT_USAGE,
         "option --rope is '%s', expected a base above 0, and after a comma half "

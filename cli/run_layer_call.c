@@ -18,8 +18,9 @@ typedef struct call {
     ph_layer_weights weights;
     ph_layer_args args;
     ph_layer_grads grads;
-    void *d_keys; /* x is memory too: gradient of x as memory */
-    float *heads; /* in OUT */
+    float *d_keys;        /* x is memory too: gradient of x as memory */
+    void *out_16, *dx_16; /* and where out and dx stand in OUT, if not as floats */
+    float *heads;         /* in OUT */
 } call;
 
 /* ---- description ---- */
@@ -57,6 +58,7 @@ static void describe(run_job *job, run_layer_job *m)
     d->concat = !m->wo;
     d->out_dim = d->concat ? 0 : at_least_one(m->out_dim);
     d->attn = *a;
+    if (m->turned) d->attn.dtype = PH_F32; /* two gradients of x are rounded as one */
     d->attn.qk_dim = at_least_one(a->qk_dim);
     d->attn.v_dim = at_least_one(a->v_dim);
     d->q_form = form_of(&m->q);
@@ -159,8 +161,9 @@ static int make_results(call *c)
     const size_t out[] = {batch, q_len, (size_t)m->out_dim};
     c->args.out = run_output(c->job, "out", run_type(a->dtype), 3, out);
     if (!c->args.out) return EXIT_MEMORY;
-    int rc =
-        m->out_dim ? EXIT_OK : spare(c, batch * q_len, c->info.out_dim, &c->args.out);
+    int wide = m->turned && a->dtype != PH_F32, rc = EXIT_OK;
+    if (wide) c->out_16 = c->args.out;
+    if (wide || !m->out_dim) rc = spare(c, batch * q_len, c->info.out_dim, &c->args.out);
     if (!rc) rc = run_make_looks(c->job, &m->common);
     c->args.attn.lse = m->common.args.lse;
     c->args.attn.look = m->common.args.look;
@@ -171,10 +174,23 @@ static int make_results(call *c)
 /* dx or dmemory; NULL for the library where it has no number. */
 static int make_rows(call *c, const ph_tensor *like, const char *name, void **data)
 {
-    *data = run_output(c->job, name, run_type(c->m->desc.attn.dtype), 3, like->shape);
+    ph_dtype dtype = c->m->common.attn.dtype;
+    *data = run_output(c->job, name, run_type(dtype), 3, like->shape);
     if (!*data) return EXIT_MEMORY;
     if (like->bytes == 0) *data = NULL;
     return EXIT_OK;
+}
+
+/* x is memory too: gradients of both, as floats. */
+static int make_turned(call *c)
+{
+    const run_layer_job *m = c->m;
+    size_t rows = m->x->shape[0] * m->x->shape[1];
+    int rc = spare(c, rows, m->desc.model_dim, &c->grads.dmemory);
+    c->d_keys = c->grads.dmemory;
+    if (rc || m->common.attn.dtype == PH_F32) return rc;
+    c->dx_16 = c->grads.dx;
+    return spare(c, rows, m->desc.model_dim, &c->grads.dx);
 }
 
 static int make_gradients(call *c, const ph_layer *layer)
@@ -184,10 +200,7 @@ static int make_gradients(call *c, const ph_layer *layer)
     ph_layer_grads *g = &c->grads;
     int rc = make_rows(c, m->x, "dx", &g->dx);
     if (!rc && m->memory) rc = make_rows(c, m->memory, "dmemory", &g->dmemory);
-    if (!rc && m->turned) {
-        rc = spare(c, m->x->shape[0] * m->x->shape[1], m->desc.model_dim, &c->d_keys);
-        g->dmemory = c->d_keys;
-    }
+    if (!rc && m->turned) rc = make_turned(c);
     if (!rc) rc = run_make_gradients(c->job, m, layer, g);
     if (!rc) rc = run_make_common_grads(c->job, common);
     g->dlse = common->grads.dlse;
@@ -232,25 +245,28 @@ static void turn_heads(const call *c)
     }
 }
 
-/* a += b, both of the layer's type. */
-static int add_rows(call *c, void *a, const void *b)
+/* `count` floats into their place in OUT. */
+static int round_rows(const call *c, const float *wide, size_t count, void *to)
 {
-    ph_type type = run_type(c->m->desc.attn.dtype);
+    const ph_tensor tensor = {.type = PH_TYPE_F32,
+                              .rank = 1,
+                              .shape = {count},
+                              .data = wide,
+                              .bytes = count * sizeof *wide};
+    if (!to) return EXIT_OK;
+    return cli_exit_code(
+        ph_tensor_convert(&tensor, run_type(c->m->common.attn.dtype), to));
+}
+
+/* x is memory too: both gradients together, rounded once. */
+static int finish_turned(const call *c)
+{
     const ph_tensor *x = c->m->x;
-    size_t count = x->shape[0] * x->shape[1] * x->shape[2];
-    size_t bytes = count * run_dtype_size(c->m->desc.attn.dtype);
-    ph_tensor left = {
-        .type = type, .rank = 1, .shape = {count}, .data = a, .bytes = bytes};
-    ph_tensor right = left, sum = left;
-    float *one = run_buffer(c->job, count, sizeof *one);
-    float *two = run_buffer(c->job, count, sizeof *two);
-    if (!one || !two) return EXIT_MEMORY;
-    right.data = b;
-    sum.type = PH_TYPE_F32, sum.data = one, sum.bytes = count * sizeof *one;
-    ph_tensor_convert(&left, PH_TYPE_F32, one);
-    ph_tensor_convert(&right, PH_TYPE_F32, two);
-    for (size_t i = 0; i < count; i++) one[i] += two[i];
-    return cli_exit_code(ph_tensor_convert(&sum, type, a));
+    size_t rows = x->shape[0] * x->shape[1], count = rows * x->shape[2];
+    float *dx = c->grads.dx;
+    for (size_t i = 0; dx && c->d_keys && i < count; i++) dx[i] += c->d_keys[i];
+    int rc = round_rows(c, c->args.out, rows * (size_t)c->m->out_dim, c->out_16);
+    return rc || !dx ? rc : round_rows(c, dx, count, c->dx_16);
 }
 
 static int run_all(call *c, const ph_layer *layer)
@@ -269,7 +285,7 @@ static int run_all(call *c, const ph_layer *layer)
     if (!rc) rc = compute(c, layer);
     if (!rc && c->heads) turn_heads(c);
     if (!rc && backward) rc = run_finish_gradients(job, m, layer);
-    if (!rc && c->d_keys && c->grads.dx) rc = add_rows(c, c->grads.dx, c->d_keys);
+    if (!rc && m->turned) rc = finish_turned(c);
     return rc;
 }
 

@@ -53,6 +53,9 @@ static const spec specs[] = {
     {.variant = "collab", .size = {3, 1, 3, 6, 4}, .norm = PH_NORM_HEAD},
     {.variant = "collab:content=1", .size = {4, 1, 2, 6, 3}, .rope = PH_ROPE_HALF},
     {.variant = "collab:content=1", .size = {3, 0, 3, 5, 4}, .memory = 1},
+    {.variant = "mla:rope=2,latent=5", .size = {3, 3, 3, 6, 4}, .absorbs = 1},
+    {.variant = "mla:rope=4,latent=6,q_latent=5", .size = {2, 2, 2, 7, 4}, .absorbs = 1},
+    {.variant = "mla:latent=5,q_latent=3", .size = {2, 2, 2, 4, 4}, .memory = 1},
 };
 
 enum { SPECS = sizeof specs / sizeof specs[0] };

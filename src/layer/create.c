@@ -114,11 +114,6 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "rope_base is %g, expected a positive number",
                        (double)d->rope_base);
-    if (d->rope_dims < 0 || d->rope_dims > d->attn.qk_dim ||
-        (d->rope && d->rope_dims % 2))
-        return ph_fail(ctx, PH_BAD_SHAPE,
-                       "rope_dims is %d, expected an even number of at most %d",
-                       d->rope_dims, d->attn.qk_dim);
     if (d->qk_norm < PH_NORM_NONE || d->qk_norm > PH_NORM_WHOLE)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "qk_norm is %d, expected PH_NORM_NONE, _HEAD or _WHOLE",
@@ -126,6 +121,17 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
     if (!(d->norm_eps > 0) || !isfinite(d->norm_eps))
         return ph_fail(ctx, PH_BAD_ARGUMENT, "norm_eps is %g, expected a positive number",
                        (double)d->norm_eps);
+    return PH_OK;
+}
+
+/* After the variant has had its say. */
+static ph_status check_rope_dims(ph_ctx *ctx, const ph_layer_desc *d)
+{
+    if (d->rope_dims < 0 || d->rope_dims > d->attn.qk_dim ||
+        (d->rope && d->rope_dims % 2))
+        return ph_fail(ctx, PH_BAD_SHAPE,
+                       "rope_dims is %d, expected an even number of at most %d",
+                       d->rope_dims, d->attn.qk_dim);
     return PH_OK;
 }
 
@@ -155,7 +161,7 @@ static void plain_shape(ph_layer *l, const ph_layer_desc *given)
     s->v = (ph_part){source, a->v_heads, a->v_dim, .form = d->v_form};
     s->q.norm = s->k.norm = d->qk_norm ? a->qk_dim : 0;
     s->q.angles = s->k.angles = d->rope ? d->rope_dims / 2 : 0;
-    s->q.w = s->k.w = s->v.w = s->q.gain = s->k.gain = s->v.gain = -1;
+    s->q.w = s->k.w = s->v.w = s->q.gain = s->k.gain = s->v.gain = s->q.from = -1;
     s->out_heads = a->q_heads, s->out_dim = a->v_dim;
     s->attn.dtype = PH_F32;
     if (d->cache) s->attn.anchor = PH_ANCHOR_END;
@@ -284,6 +290,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
         l->kind = parts.kind->layer;
         PH_TRY(l->kind->shape(&l->shape, parts.options));
     }
+    PH_TRY(check_rope_dims(l->ctx, d));
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
     PH_TRY(settle_out(l));
     l->kv_len = d->cache ? a->q_len : a->kv_len;

@@ -76,11 +76,13 @@ static void add_weights(const call *c, products *p)
     const ph_shape *s = &l->shape;
     const ph_args *lens = &c->args->attn;
     ph_dtype type = l->desc.attn.dtype;
-    int one_source = !l->desc.memory_dim && !lens->q_lens && !lens->kv_lens;
+    int one_source =
+        !l->desc.memory_dim && !lens->q_lens && !lens->kv_lens && s->q.from < 0;
     float *dwq = gradient_of(c, &s->q, c->grads->dwq);
     float *dwk = gradient_of(c, &s->k, c->grads->dwk);
     float *dwv = gradient_of(c, &s->v, c->grads->dwv), *dwo = c->grads->dwo;
     ph_gemm q = ph_layer_product_dw(&s->q, l->q_rows, c->x, type, c->dq, dwq);
+    if (s->q.from >= 0) q.a = c->kept.kind[s->q.from], q.a_type = PH_F32;
     ph_gemm k = ph_layer_product_dw(&s->k, l->kv_rows, c->source, type, c->dk, dwk);
     ph_gemm v = ph_layer_product_dw(&s->v, l->kv_rows, c->source, type, c->dv, dwv);
     k.same_a = dwq && one_source;
@@ -102,8 +104,9 @@ static products first_step(const call *c)
     const float *wq = matrix_of(c, &s->q, c->weights->wq);
     products p = {.count = 0};
     add_weights(c, &p);
-    add_product(&p, g->dx != NULL,
-                ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, c->dx, 0));
+    float *to = s->q.from < 0 ? c->dx : c->kind.spare[s->q.from];
+    add_product(&p, g->dx != NULL || s->q.from >= 0,
+                ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, to, 0));
     add_product(&p, g->dbq != NULL,
                 ph_layer_sum(&s->q, l->q_rows, c->ones, c->dq, g->dbq));
     add_product(&p, g->dbk != NULL,
@@ -231,7 +234,8 @@ static void lay(call *c, ph_arena *arena)
     const int32_t *q_lens = c->args->attn.q_lens, *kv_lens = c->args->attn.kv_lens;
     ph_dtype type = d->attn.dtype;
     int copy_dout = q_lens || type != PH_F32;
-    c->x_copy = lay_copy(arena, q_lens && (g->dwq || l->kind), l->q_rows, s->q.in, type);
+    c->x_copy =
+        lay_copy(arena, q_lens && (g->dwq || l->kind), l->q_rows, d->model_dim, type);
     c->source_copy = lay_copy(arena, kv_lens && (g->dwk || g->dwv || l->kind), l->kv_rows,
                               s->k.in, type);
     c->dout_copy = lay_copy(arena, copy_dout, l->q_rows, l->out_cols, PH_F32);
@@ -274,7 +278,7 @@ static void make_copies(const call *c)
     const void *source = l->desc.memory_dim ? args->memory : args->x;
     const int32_t *q_lens = args->attn.q_lens, *kv_lens = args->attn.kv_lens;
     ph_layer_rows out = {a->batch, a->q_len, l->out_cols, q_lens};
-    ph_layer_rows x = {a->batch, a->q_len, l->shape.q.in, q_lens};
+    ph_layer_rows x = {a->batch, a->q_len, l->desc.model_dim, q_lens};
     ph_layer_rows keys = {a->batch, l->kv_len, l->shape.k.in, kv_lens};
     if (c->dout_copy)
         ph_layer_copy(l->ctx, out, c->dout_copy, PH_F32, c->grads->dout, a->dtype);
@@ -355,12 +359,20 @@ static void position(const call *c)
                   c->grads->dk_norm);
 }
 
+/* Where q is not made of x itself, dx starts from nothing. */
+static void clear_dx(const call *c)
+{
+    const ph_layer *l = c->layer;
+    size_t count = (size_t)l->q_rows * (size_t)l->desc.model_dim;
+    if (l->shape.q.from >= 0 && c->dx && count) memset(c->dx, 0, count * sizeof *c->dx);
+}
+
 /* dx and dmemory into the caller's type */
 static void round_sums(const call *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
-    ph_layer_rows x = {.batch = a->batch, .len = a->q_len, .columns = l->shape.q.in};
+    ph_layer_rows x = {.batch = a->batch, .len = a->q_len, .columns = l->desc.model_dim};
     ph_layer_rows keys = {.batch = a->batch, .len = l->kv_len, .columns = l->shape.k.in};
     if (c->dx && c->dx != c->grads->dx)
         ph_layer_copy(l->ctx, x, c->grads->dx, a->dtype, c->dx, PH_F32);
@@ -450,6 +462,7 @@ ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weigh
     if (layer->shape.makes_out) layer->kind->after_back(&c.kind);
     PH_TRY(attend(&c));
     position(&c);
+    clear_dx(&c);
     run_products(&c, first_step(&c));
     run_products(&c, next_step(&c, 0));
     run_products(&c, next_step(&c, 1));

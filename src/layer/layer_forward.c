@@ -27,7 +27,7 @@ typedef struct call {
 static void add_part(call *c, const ph_part *part, const float *named, const float *bias,
                      int rows, const void *x, float *y, int same)
 {
-    const float *w = part->w < 0 ? named : c->param[c->layer->named + part->w];
+    const float *w = part->w < 0 ? named : c->kind.param[part->w];
     if (!part->heads) return;
     c->list[c->count] =
         ph_layer_product(part, w, bias, rows, x, c->layer->desc.attn.dtype, y);
@@ -41,11 +41,12 @@ static void list_products(call *c)
     const ph_layer_weights *w = c->weights;
     const ph_layer_kept *p = &c->kept;
     const ph_shape *s = &l->shape;
-    int memory = l->desc.memory_dim > 0;
+    int memory = l->desc.memory_dim > 0, from = s->q.from;
     const void *x = c->args->x, *source = memory ? c->args->memory : x;
     c->count = 0;
     add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
-    add_part(c, &s->k, w->wk, w->bk, l->kv_rows, source, p->k_raw, !memory);
+    if (from >= 0) c->list[0].a = c->kept.kind[from], c->list[0].a_type = PH_F32;
+    add_part(c, &s->k, w->wk, w->bk, l->kv_rows, source, p->k_raw, !memory && from < 0);
     add_part(c, &s->v, w->wv, w->bv, l->kv_rows, source, p->v, s->k.heads > 0);
     c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, p->out, PH_F32, NULL);
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
@@ -228,8 +229,8 @@ ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weight
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = {.base = space};
     lay(&c, &arena);
-    ph_gemm_run(layer->ctx, c.list, c.count, c.work);
     if (layer->kind && layer->kind->project) layer->kind->project(&c.kind);
+    ph_gemm_run(layer->ctx, c.list, c.count, c.work);
     position(&c);
     before(&c);
     PH_TRY(attend(&c));

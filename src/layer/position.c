@@ -182,7 +182,8 @@ static void turn(const ph_layer_side *s, const float *line, float *head, float d
 
 static int is_whole(const ph_layer_side *s)
 {
-    return s->part->norm && s->layer->desc.qk_norm == PH_NORM_WHOLE;
+    const ph_part *p = s->part;
+    return p->norm && p->heads > 1 && s->layer->desc.qk_norm == PH_NORM_WHOLE;
 }
 
 /* All heads of a token; `to` is where the first one goes. */

@@ -1,7 +1,8 @@
 /*
  * kind.h - how a variant changes a layer.
  *
- *     project   q, k, v = x w + b            project: products of its own from x, memory
+ *                                            project: products of its own from x, memory
+ *     project   q, k, v = x w + b
  *     position  norm, rotation, cache
  *     before                                 q, k, v, gate or extras as attention is to
  *     attend                                 see them
@@ -37,6 +38,8 @@ typedef struct ph_part {
     int angles; /* pairs that are turned, from number `turn` of a head on */
     int turn;
     int w, gain; /* own parameter that is its matrix, its gain; -1: the named field */
+    int from;    /* kept piece that it is a product of, filled in `project`, its gradient
+                    in the spare piece of the same number; -1: x or memory. q only */
     int apart;   /* 1: attention saw something else: before_back makes its gradient from
                     that of what attention saw */
 } ph_part;

@@ -1,0 +1,475 @@
+/*
+ * mla.c - latent attention: keys and values of all heads from one short vector.
+ *
+ *     [c | r] = y w_dkv           c (C) normed with kv_norm, r (DR) turned by position
+ *     k_h = [c w_uk_h | r]        v_h = c w_uv_h            one r for all heads
+ *     q_h = [nope | rope]         x wq, or norm(x w_dq) q_norm w_uq; rope turned
+ *
+ * The layer makes [c | r] as its key: that is all a cache holds. Without a cache, keys
+ * and values are expanded. With one they are absorbed, so that nothing is made of what
+ * the cache holds: attention has one key [c | r] and one value c for all heads, and
+ *
+ *     q_h = [nope w_uk_h^T | rope]       heads_h = (weights_h c) w_uv_h
+ *
+ * which is the same in exact arithmetic.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "variants/kind.h"
+
+enum { W_DKV, KV_NORM, W_UK, W_UV, W_DQ, Q_NORM, W_UQ }; /* own parameters */
+enum { Z, CQ }; /* kept: (rows, q_latent) x w_dq, and normed; spare: their gradients */
+enum {
+    K = 2,
+    V,
+    Q,
+    SUMS
+}; /* spare: expanded keys and values, absorbed queries; shares
+                               of q_norm's gradient */
+
+typedef struct state {
+    int rope, nope;       /* numbers of a query that are turned, that are not */
+    int latent, q_latent; /* C; width of norm(x w_dq), 0: queries straight from x */
+    int v_dim;            /* of a head as wo sees it */
+    ph_linear down;       /* x w_dq */
+} state;
+
+_Static_assert(sizeof(state) <= PH_KIND_STATE, "state of mla");
+
+static const state *state_of(const ph_kind_call *c)
+{
+    return (const state *)c->shape->state;
+}
+
+/* ---- products ---------------------------------------------------------------------- */
+
+static const float *at(const float *x, int64_t offset)
+{
+    return x ? x + offset : NULL;
+}
+
+static float *at_out(float *x, int64_t offset)
+{
+    return x ? x + offset : NULL;
+}
+
+/* A product of one head, or (head ignored) of all; see the functions that make them. */
+typedef ph_gemm maker(const ph_kind_call *c, int h);
+
+/* Numbers of a row of queries, of [c | r], of values. */
+static int64_t q_row(const ph_kind_call *c)
+{
+    return (int64_t)c->shape->q.heads * c->shape->q.dim;
+}
+
+static int64_t k_row(const ph_kind_call *c)
+{
+    return c->shape->k.dim;
+}
+
+static int64_t v_row(const ph_kind_call *c)
+{
+    return (int64_t)c->shape->q.heads * state_of(c)->v_dim;
+}
+
+static int64_t uk_row(const ph_kind_call *c)
+{
+    return (int64_t)c->shape->q.heads * state_of(c)->nope;
+}
+
+/* k_h = [c w_uk_h | .] of all heads */
+static ph_gemm expand_k(const ph_kind_call *c, int h)
+{
+    const state *s = state_of(c);
+    ph_gemm g = {.m = c->kv_rows, .n = (int)uk_row(c), .k = s->latent};
+    (void)h;
+    g.a = c->k_part, g.a_row = k_row(c), g.a_col = 1;
+    g.b = c->param[W_UK], g.b_row = uk_row(c), g.b_col = 1;
+    g.c = c->spare[K], g.c_row = q_row(c), g.c_block = s->nope,
+    g.c_step = c->shape->q.dim;
+    return g;
+}
+
+/* v_h = c w_uv_h of all heads */
+static ph_gemm expand_v(const ph_kind_call *c, int h)
+{
+    ph_gemm g = {.m = c->kv_rows, .n = (int)v_row(c), .k = state_of(c)->latent};
+    (void)h;
+    g.a = c->k_part, g.a_row = k_row(c), g.a_col = 1;
+    g.b = c->param[W_UV], g.b_row = v_row(c), g.b_col = 1;
+    g.c = c->spare[V], g.c_row = v_row(c);
+    return g;
+}
+
+/* dc = sum_h dv_h w_uv_h^T */
+static ph_gemm shrink_v(const ph_kind_call *c, int h)
+{
+    ph_gemm g = {.m = c->kv_rows, .n = state_of(c)->latent, .k = (int)v_row(c)};
+    (void)h;
+    g.a = c->dv, g.a_row = v_row(c), g.a_col = 1;
+    g.b = c->param[W_UV], g.b_row = 1, g.b_col = v_row(c);
+    g.c = c->dk_part, g.c_row = k_row(c);
+    return g;
+}
+
+/* dc += dk_h w_uk_h^T */
+static ph_gemm shrink_k(const ph_kind_call *c, int h)
+{
+    const state *s = state_of(c);
+    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = s->nope, .add = 1};
+    g.a = at(c->dk, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c), g.a_col = 1;
+    g.b = at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1, g.b_col = uk_row(c);
+    g.c = c->dk_part, g.c_row = k_row(c);
+    return g;
+}
+
+/* dw_uv = c^T dv */
+static ph_gemm gradient_uv(const ph_kind_call *c, int h)
+{
+    ph_gemm g = {.m = state_of(c)->latent, .n = (int)v_row(c), .k = c->kv_rows};
+    (void)h;
+    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
+    g.b = c->dv, g.b_row = v_row(c), g.b_col = 1;
+    g.c = c->dparam[W_UV], g.c_row = v_row(c);
+    return g;
+}
+
+/* dw_uk_h = c^T dk_h */
+static ph_gemm gradient_uk(const ph_kind_call *c, int h)
+{
+    const state *s = state_of(c);
+    ph_gemm g = {.m = s->latent, .n = s->nope, .k = c->kv_rows};
+    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
+    g.b = at(c->dk, (int64_t)h * c->shape->q.dim), g.b_row = q_row(c), g.b_col = 1;
+    g.c = at_out(c->dparam[W_UK], (int64_t)h * s->nope), g.c_row = uk_row(c);
+    return g;
+}
+
+/* q_h = [nope w_uk_h^T | .] */
+static ph_gemm absorb_q(const ph_kind_call *c, int h)
+{
+    const state *s = state_of(c);
+    ph_gemm g = {.m = c->q_rows, .n = s->latent, .k = s->nope};
+    g.a = at(c->q_part, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c), g.a_col = 1;
+    g.b = at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1, g.b_col = uk_row(c);
+    g.c = at_out(c->spare[Q], h * k_row(c)), g.c_row = c->shape->q.heads * k_row(c);
+    return g;
+}
+
+/* out_h = heads_h w_uv_h */
+static ph_gemm absorb_v(const ph_kind_call *c, int h)
+{
+    const state *s = state_of(c);
+    ph_gemm g = {.m = c->q_rows, .n = s->v_dim, .k = s->latent};
+    g.a = at(c->heads, (int64_t)h * s->latent), g.a_col = 1;
+    g.a_row = (int64_t)c->shape->q.heads * s->latent;
+    g.b = at(c->param[W_UV], (int64_t)h * s->v_dim), g.b_row = v_row(c), g.b_col = 1;
+    g.c = at_out(c->out, (int64_t)h * s->v_dim), g.c_row = v_row(c);
+    return g;
+}
+
+/* One product per head, side by side, or in turn where they add to the same place. */
+static void run_heads(ph_kind_call *c, maker *make, int in_turn)
+{
+    int heads = c->shape->q.heads, most = in_turn ? 1 : PH_GEMM_MAX;
+    ph_gemm list[PH_GEMM_MAX];
+    for (int h = 0, n = 0; h < heads; h++) {
+        list[n++] = make(c, h);
+        if (n < most && h + 1 < heads) continue;
+        ph_gemm_run(c->ctx, list, n, c->work);
+        n = 0;
+    }
+}
+
+static void run_one(ph_kind_call *c, maker *make)
+{
+    ph_gemm g = make(c, 0);
+    ph_gemm_run(c->ctx, &g, 1, c->work);
+}
+
+/* ---- shape ------------------------------------------------------------------------- */
+
+static void measure_products(ph_shape *s)
+{
+    static maker *const all[] = {expand_k,    expand_v,    shrink_v, shrink_k,
+                                 gradient_uv, gradient_uk, absorb_q, absorb_v};
+    const float *none[W_UQ + 1] = {NULL};
+    float *no_gradient[W_UQ + 1] = {NULL};
+    const ph_attn *a = &s->desc->attn;
+    ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
+    c.q_rows = a->batch * a->q_len;
+    c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        ph_gemm list[PH_GEMM_MAX];
+        for (int n = 0; n < PH_GEMM_MAX; n++) list[n] = all[i](&c, 0);
+        ph_shape_products(s, list, PH_GEMM_MAX);
+    }
+}
+
+static ph_status read_options(ph_shape *s, const char *options)
+{
+    state *own = (state *)s->state;
+    const ph_layer_desc *given = s->given;
+    const ph_attn *a = &s->desc->attn;
+    double rope = 0, latent = 0, q_latent = 0;
+    const ph_option list[] = {
+        {.key = "rope", .number = &rope, .most = a->qk_dim, .whole = 1},
+        {.key = "latent", .number = &latent, .most = 1 << 20, .whole = 1},
+        {.key = "q_latent", .number = &q_latent, .most = 1 << 20, .whole = 1}};
+    PH_TRY(ph_options_read(s->ctx, "mla", options, list, 3));
+    own->rope = (int)rope, own->nope = a->qk_dim - own->rope;
+    own->latent = (int)latent, own->q_latent = (int)q_latent, own->v_dim = a->v_dim;
+    if (own->rope % 2 || own->nope < 1)
+        return ph_fail(s->ctx, PH_BAD_SHAPE,
+                       "option rope of variant mla is %d, expected an even number below "
+                       "qk_dim %d",
+                       own->rope, a->qk_dim);
+    if (own->latent < 1)
+        return ph_fail(s->ctx, PH_BAD_ARGUMENT,
+                       "option latent of variant mla is missing, expected the numbers "
+                       "that keys and values are made of");
+    if (a->k_heads != a->q_heads || a->v_heads != a->q_heads)
+        return ph_fail(s->ctx, PH_UNSUPPORTED,
+                       "variant mla has %d, %d and %d heads of q, k and v, expected as "
+                       "many of each",
+                       a->q_heads, a->k_heads, a->v_heads);
+    if (given->qk_norm)
+        return ph_fail(s->ctx, PH_UNSUPPORTED,
+                       "qk_norm is %d, expected 0 because variant mla has norms of its "
+                       "own",
+                       given->qk_norm);
+    return PH_OK;
+}
+
+static void list_params(ph_shape *s, const state *own)
+{
+    int in = s->k.in, heads = s->attn.q_heads, latent = own->latent;
+    ph_shape_param(s, "w_dkv", 0, in, latent + own->rope, 0, 0);
+    ph_shape_param(s, "kv_norm", 0, latent, 0, 0, 0);
+    ph_shape_param(s, "w_uk", 0, latent, heads * own->nope, 0, 0);
+    ph_shape_param(s, "w_uv", 0, latent, heads * own->v_dim, 0, 0);
+    if (!own->q_latent) return;
+    ph_shape_param(s, "w_dq", 0, s->desc->model_dim, own->q_latent, 0, 0);
+    ph_shape_param(s, "q_norm", 0, own->q_latent, 0, 0, 0);
+    ph_shape_param(s, "w_uq", 0, own->q_latent, heads * s->q.dim, 0, 0);
+}
+
+/* What attention computes: expanded, or absorbed with a cache. */
+static void plan(ph_shape *s, const state *own)
+{
+    ph_attn *a = &s->attn;
+    int heads = a->q_heads, row = heads * a->qk_dim, wide = own->latent + own->rope;
+    size_t q_rows = (size_t)a->batch * (size_t)a->q_len;
+    size_t kv_rows = (size_t)a->batch * (size_t)a->kv_len;
+    if (a->scale == 0) a->scale = (float)(1 / sqrt(a->qk_dim));
+    if (!s->desc->cache) {
+        s->k.apart = s->v.apart = 1;
+        s->spare[K] = kv_rows * (size_t)row;
+        s->spare[V] = kv_rows * (size_t)(heads * a->v_dim);
+        a->k = (ph_strides){(int64_t)a->kv_len * row, a->qk_dim, row};
+        a->v = (ph_strides){(int64_t)a->kv_len * heads * a->v_dim, a->v_dim,
+                            (int64_t)heads * a->v_dim};
+        return;
+    }
+    a->k_heads = a->v_heads = 1;
+    a->qk_dim = wide, a->v_dim = own->latent;
+    a->q = (ph_strides){(int64_t)a->q_len * heads * wide, wide, (int64_t)heads * wide};
+    a->v = (ph_strides){(int64_t)a->kv_len * wide, wide, wide};
+    s->spare[Q] = q_rows * (size_t)(heads * wide);
+    s->makes_out = 1;
+}
+
+static ph_status shape(ph_shape *s, const char *options)
+{
+    state *own = (state *)s->state;
+    PH_TRY(read_options(s, options));
+    if (own->rope && !s->desc->rope) s->desc->rope = PH_ROPE_INTERLEAVED;
+    s->desc->rope_dims = own->rope;
+    s->q.angles = s->k.angles = own->rope / 2;
+    s->q.turn = own->nope;
+    s->k = (ph_part){s->k.in,
+                     1,
+                     own->latent + own->rope,
+                     .norm = own->latent,
+                     .angles = own->rope / 2,
+                     .turn = own->latent};
+    s->k.w = W_DKV, s->k.gain = KV_NORM;
+    s->v.heads = 0;
+    if (own->q_latent) {
+        size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
+        s->q.in = own->q_latent, s->q.w = W_UQ, s->q.from = CQ;
+        own->down = (ph_linear){.param = W_DQ, .columns = own->q_latent, .piece = Z};
+        ph_shape_linears(s, &own->down, 1);
+        s->kept[CQ] = s->spare[CQ] = s->spare[SUMS] = rows * (size_t)own->q_latent;
+    }
+    list_params(s, own);
+    plan(s, own);
+    measure_products(s);
+    return PH_OK;
+}
+
+/* ---- queries from a short vector --------------------------------------------------- */
+
+static float inverse_rms(const ph_kind_call *c, const float *x, int n)
+{
+    double squares = 0;
+    for (int i = 0; i < n; i++) squares += (double)x[i] * x[i];
+    return (float)(1 / sqrt(squares / n + c->shape->desc->norm_eps));
+}
+
+static void norm_token(ph_kind_call *c, int row, int b, int t)
+{
+    int n = state_of(c)->q_latent;
+    const float *z = c->kept[Z] + (int64_t)row * n;
+    float *y = c->kept[CQ] + (int64_t)row * n, r = inverse_rms(c, z, n);
+    (void)b, (void)t;
+    for (int i = 0; i < n; i++) y[i] = z[i] * r * c->param[Q_NORM][i];
+}
+
+static void no_token(ph_kind_call *c, int row, int b, int t)
+{
+    int n = state_of(c)->q_latent;
+    (void)b, (void)t;
+    memset(c->kept[CQ] + (int64_t)row * n, 0, (size_t)n * sizeof(float));
+}
+
+static void project(ph_kind_call *c)
+{
+    if (!state_of(c)->q_latent) return;
+    ph_kind_linears(c, &state_of(c)->down, 1);
+    ph_kind_tokens(c, norm_token, no_token);
+}
+
+static void norm_token_back(ph_kind_call *c, int row, int b, int t)
+{
+    int n = state_of(c)->q_latent;
+    int64_t first = (int64_t)row * n;
+    const float *z = c->kept[Z] + first, *dy = c->spare[CQ] + first;
+    const float *gain = c->param[Q_NORM];
+    float *dz = c->spare[Z] + first, r = inverse_rms(c, z, n);
+    double mean = 0;
+    (void)b, (void)t;
+    for (int i = 0; i < n; i++) mean += (double)(gain[i] * dy[i]) * (z[i] * r) / n;
+    for (int i = 0; i < n; i++) {
+        dz[i] = r * (gain[i] * dy[i] - z[i] * r * (float)mean);
+        c->spare[SUMS][first + i] = dy[i] * (z[i] * r);
+    }
+}
+
+static void no_token_back(ph_kind_call *c, int row, int b, int t)
+{
+    size_t n = (size_t)state_of(c)->q_latent;
+    (void)b, (void)t;
+    memset(c->spare[Z] + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->spare[SUMS] + (size_t)row * n, 0, n * sizeof(float));
+}
+
+static void project_back(ph_kind_call *c)
+{
+    int n = state_of(c)->q_latent;
+    float *dgain = n ? c->dparam[Q_NORM] : NULL;
+    if (!n) return;
+    ph_kind_tokens(c, norm_token_back, no_token_back);
+    ph_kind_linears_back(c, &state_of(c)->down, 1);
+    for (int i = 0; i < n && dgain; i++) {
+        double sum = 0;
+        for (int row = 0; row < c->q_rows; row++)
+            sum += c->spare[SUMS][(int64_t)row * n + i];
+        dgain[i] = (float)sum;
+    }
+}
+
+/* ---- keys and values from a short vector ------------------------------------------ */
+
+/* r behind the numbers of every head */
+static void spread_key(ph_kind_call *c, int row, int b, int t)
+{
+    const state *s = state_of(c);
+    const float *r = c->k_part + row * k_row(c) + s->latent;
+    (void)b, (void)t;
+    for (int h = 0; h < c->shape->q.heads; h++)
+        memcpy(c->spare[K] + row * q_row(c) + h * c->shape->q.dim + s->nope, r,
+               (size_t)s->rope * sizeof *r);
+}
+
+static void no_key(ph_kind_call *c, int row, int b, int t)
+{
+    (void)b, (void)t;
+    memset(c->k_part + row * k_row(c), 0, (size_t)k_row(c) * sizeof(float));
+}
+
+static void sum_key(ph_kind_call *c, int row, int b, int t)
+{
+    const state *s = state_of(c);
+    float *dr = c->dk_part + row * k_row(c) + s->latent;
+    (void)b, (void)t;
+    for (int i = 0; i < s->rope; i++) {
+        const float *dk = c->dk + row * q_row(c) + s->nope + i;
+        dr[i] = 0;
+        for (int h = 0; h < c->shape->q.heads; h++) dr[i] += dk[h * c->shape->q.dim];
+    }
+}
+
+static void turn_query(ph_kind_call *c, int row, int b, int t)
+{
+    const state *s = state_of(c);
+    (void)b, (void)t;
+    for (int h = 0; h < c->shape->q.heads; h++)
+        memcpy(c->spare[Q] + (row * (int64_t)c->shape->q.heads + h) * k_row(c) +
+                   s->latent,
+               c->q_part + row * q_row(c) + h * c->shape->q.dim + s->nope,
+               (size_t)s->rope * sizeof(float));
+}
+
+static void before(ph_kind_call *c)
+{
+    if (c->shape->desc->cache) {
+        run_heads(c, absorb_q, 0);
+        ph_kind_tokens(c, turn_query, NULL);
+        c->q = c->spare[Q], c->v = c->k;
+        return;
+    }
+    ph_kind_key_tokens(c, spread_key, no_key);
+    run_one(c, expand_k);
+    run_one(c, expand_v);
+    c->k = c->spare[K], c->v = c->spare[V];
+}
+
+static void after(ph_kind_call *c)
+{
+    run_heads(c, absorb_v, 0);
+}
+
+static void before_back(ph_kind_call *c)
+{
+    run_one(c, shrink_v);
+    run_heads(c, shrink_k, 1);
+    ph_kind_key_tokens(c, sum_key, sum_key);
+    if (c->dparam[W_UV]) run_one(c, gradient_uv);
+    if (c->dparam[W_UK]) run_heads(c, gradient_uk, 0);
+}
+
+static const ph_layer_kind kind = {.shape = shape,
+                                   .project = project,
+                                   .before = before,
+                                   .after = after,
+                                   .before_back = before_back,
+                                   .project_back = project_back};
+
+const ph_variant ph_variant_mla = {
+    .info = {.name = "mla",
+             .options = "mla:rope=DR,latent=C[,q_latent=Q]",
+             .help = "latent attention: keys and values of all heads from C numbers of a "
+                     "token, the only ones a cache holds",
+             .tensors =
+                 "w_dkv (in_dim, C + DR) the numbers of a token, and its turned key\n"
+                 "kv_norm (C) gains of their norm\n"
+                 "w_uk (C, H*(qk_dim - DR)) keys from them\n"
+                 "w_uv (C, H*v_dim) values from them\n"
+                 "wq (model_dim, H*qk_dim) queries, where there is no q_latent\n"
+                 "w_dq (model_dim, Q) else: first to Q numbers\n"
+                 "q_norm (Q) gains of their norm\n"
+                 "w_uq (Q, H*qk_dim) queries from them\n"},
+    .layer = &kind,
+};
