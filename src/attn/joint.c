@@ -232,7 +232,7 @@ void ph_joint_matrices(const ph_call *call, ph_joint_rows *r)
         for (int i = 0; asks->mix[p] && i < r->count; i++) {
             float *c = r->matrix[p] + (int64_t)i * n * n;
             float *t = r->turned[p] + (int64_t)i * n * n;
-            call->plan->variant->row_matrix(call, (ph_place)p, r->batch,
+            call->plan->variant->row_matrix(call, (ph_mix_at)p, r->batch,
                                             r->rows[0].token[i], c);
             for (int from = 0; backward && from < n; from++)
                 for (int to = 0; to < n; to++) t[to * n + from] = c[from * n + to];
@@ -303,7 +303,7 @@ void ph_joint_key_parts(const ph_call *call, const ph_joint_rows *r, ph_joint_ti
     for (int p = 0; p < 2; p++) {
         if (!plan->asks.key_rank[p]) continue;
         memset(room[p], 0, ph_joint_mix_floats(plan, p) * sizeof(float));
-        plan->variant->key_weights(call, (ph_place)p, r->batch, t->j0, n, room[p]);
+        plan->variant->key_weights(call, (ph_mix_at)p, r->batch, t->j0, n, room[p]);
         t->keys[p] = room[p];
     }
 }
@@ -318,7 +318,7 @@ static const float *key_row(const ph_joint_rows *r, const ph_joint_tile *t,
 /* to[h] += g[h] x[h] + w2[h] (sum_m w1[m] x[m]) over the heads of row i; with w1 and w2
    swapped this is its own way back. */
 static void add_key_part(const ph_call *call, const ph_joint_rows *r,
-                         const ph_joint_tile *t, ph_place place, int i, int back,
+                         const ph_joint_tile *t, ph_mix_at place, int i, int back,
                          const float *x, float *to)
 {
     const ph_kernels *k = call->kernels;
@@ -341,7 +341,7 @@ static void add_key_part(const ph_call *call, const ph_joint_rows *r,
 
 /* to = matrix^T x over the heads, for every row of the tile. */
 static void mix_heads(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                      ph_place place, const float *matrix, int back, const float *x,
+                      ph_mix_at place, const float *matrix, int back, const float *x,
                       float *to)
 {
     const ph_kernels *k = call->kernels;
@@ -358,13 +358,13 @@ static void mix_heads(const ph_call *call, const ph_joint_rows *r, const ph_join
 }
 
 void ph_joint_mix(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                  ph_place place, const float *in, float *out)
+                  ph_mix_at place, const float *in, float *out)
 {
     mix_heads(call, r, t, place, r->matrix[place], 0, in, out);
 }
 
 void ph_joint_unmix(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                    ph_place place, const float *dout, float *din)
+                    ph_mix_at place, const float *dout, float *din)
 {
     mix_heads(call, r, t, place, r->turned[place], 1, dout, din);
 }
@@ -384,7 +384,7 @@ void ph_joint_row_part(const ph_call *call, const ph_joint_rows *r,
 /* Gradient of the key numbers of one row and one rank: dw1 += e in, dw2 += hidden dout,
    hidden = w1.in and e = w2.dout over the heads. */
 static void add_rank(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                     ph_place place, int i, int p, const float *in, const float *dout,
+                     ph_mix_at place, int i, int p, const float *in, const float *dout,
                      float *dw)
 {
     const ph_kernels *k = call->kernels;
@@ -405,7 +405,7 @@ static void add_rank(const ph_call *call, const ph_joint_rows *r, const ph_joint
 }
 
 void ph_joint_key_part(const ph_call *call, const ph_joint_rows *r,
-                       const ph_joint_tile *t, ph_place place, const float *in,
+                       const ph_joint_tile *t, ph_mix_at place, const float *in,
                        const float *dout, float *dw)
 {
     int rank = call->plan->asks.key_rank[place], n = t->end - t->c0;

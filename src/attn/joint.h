@@ -109,17 +109,17 @@ void ph_joint_key_parts(const ph_call *call, const ph_joint_rows *r, ph_joint_ti
 
 /* out = mix of `in` at the place; another tile. */
 void ph_joint_mix(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                  ph_place place, const float *in, float *out);
+                  ph_mix_at place, const float *in, float *out);
 /* din = gradient of what ph_joint_mix took, from dout; another tile. */
 void ph_joint_unmix(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                    ph_place place, const float *dout, float *din);
+                    ph_mix_at place, const float *dout, float *din);
 /* Adds the gradient of the row matrices: dc (count, q_heads, q_heads). */
 void ph_joint_row_part(const ph_call *call, const ph_joint_rows *r,
                        const ph_joint_tile *t, const float *in, const float *dout,
                        float *dc);
 /* Adds the gradient of the key part: dw (2*rank+1, heads, BLOCK). */
 void ph_joint_key_part(const ph_call *call, const ph_joint_rows *r,
-                       const ph_joint_tile *t, ph_place place, const float *in,
+                       const ph_joint_tile *t, ph_mix_at place, const float *in,
                        const float *dout, float *dw);
 
 /* Bias, alibi, cap and masks on every row. */

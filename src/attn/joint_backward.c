@@ -390,7 +390,7 @@ static void run_item(void *arg, int lane, int index)
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
     for (int p = 0; p < 2; p++)
         for (int i = 0; plan->asks.mix[p] && i < w.w.r.count; i++)
-            plan->variant->row_gradient(call, (ph_place)p, batch, w.w.r.rows[0].token[i],
+            plan->variant->row_gradient(call, (ph_mix_at)p, batch, w.w.r.rows[0].token[i],
                                         w.dc[p] + (size_t)i * square * square, dextra);
 }
 

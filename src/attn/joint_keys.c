@@ -221,7 +221,7 @@ static void run_item(void *arg, int lane, int index)
         w.dparts[PH_LOGITS][i] *= (float)PH_LN2; /* held logits are in base 2 */
     for (int p = 0; n > 0 && call->grads->dextra && p < 2; p++)
         if (plan->asks.key_rank[p])
-            plan->variant->key_gradient(call, (ph_place)p, batch, j0, n, w.dparts[p],
+            plan->variant->key_gradient(call, (ph_mix_at)p, batch, j0, n, w.dparts[p],
                                         call->grads->dextra);
 }
 

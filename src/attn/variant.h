@@ -30,7 +30,7 @@ struct ph_layer_kind;
 enum { PH_EXTRAS_MAX = 16, PH_STATE_MAX = 64 };
 
 /* The two places where heads may be mixed. */
-typedef enum ph_place { PH_LOGITS, PH_WEIGHTS } ph_place;
+typedef enum ph_mix_at { PH_LOGITS, PH_WEIGHTS } ph_mix_at;
 
 /* What a plan's variant asks for; filled by its setup. */
 typedef struct ph_asks {
@@ -51,17 +51,17 @@ typedef struct ph_variant {
     ph_status (*setup)(struct ph_plan *plan, const char *options);
 
     /* (q_heads, q_heads) [from][to] of one query. */
-    void (*row_matrix)(const struct ph_call *call, ph_place place, int batch, int token,
+    void (*row_matrix)(const struct ph_call *call, ph_mix_at place, int batch, int token,
                        float *c);
     /* Adds what dc, the gradient of that matrix, means for the extras. */
-    void (*row_gradient)(const struct ph_call *call, ph_place place, int batch, int token,
-                         const float *dc, float *const *dextra);
+    void (*row_gradient)(const struct ph_call *call, ph_mix_at place, int batch,
+                         int token, const float *dc, float *const *dextra);
     /* w1 (rank), w2 (rank), g of n keys from j0 on: (2*rank + 1, q_heads, PH_BLOCK),
        whatever stands behind n. */
-    void (*key_weights)(const struct ph_call *call, ph_place place, int batch, int j0,
+    void (*key_weights)(const struct ph_call *call, ph_mix_at place, int batch, int j0,
                         int n, float *w);
     /* Stores the gradients of those numbers, laid out alike. */
-    void (*key_gradient)(const struct ph_call *call, ph_place place, int batch, int j0,
+    void (*key_gradient)(const struct ph_call *call, ph_mix_at place, int batch, int j0,
                          int n, const float *dw, float *const *dextra);
 
     /* entmax: alpha of a head, above 1; adds what its gradient means for the extras. */

@@ -92,7 +92,7 @@ static const float *numbers(const ph_call *call, int first, int t, int batch, in
            row * call->attn->q_heads * (t == G ? 1 : p->dims[2]);
 }
 
-static void row_matrix(const ph_call *call, ph_place place, int batch, int token,
+static void row_matrix(const ph_call *call, ph_mix_at place, int batch, int token,
                        float *c)
 {
     const state *s = state_of(call);
@@ -132,7 +132,7 @@ static void add_query(const ph_call *call, int first, int batch, int token,
     }
 }
 
-static void row_gradient(const ph_call *call, ph_place place, int batch, int token,
+static void row_gradient(const ph_call *call, ph_mix_at place, int batch, int token,
                          const float *dc, float *const *dextra)
 {
     const state *s = state_of(call);
@@ -145,7 +145,7 @@ static void row_gradient(const ph_call *call, ph_place place, int batch, int tok
 
 /* ---- the key's part ---- */
 
-static void key_weights(const ph_call *call, ph_place place, int batch, int j0, int n,
+static void key_weights(const ph_call *call, ph_mix_at place, int batch, int j0, int n,
                         float *w)
 {
     const state *s = state_of(call);
@@ -159,7 +159,7 @@ static void key_weights(const ph_call *call, ph_place place, int batch, int j0, 
             }
 }
 
-static void key_gradient(const ph_call *call, ph_place place, int batch, int j0, int n,
+static void key_gradient(const ph_call *call, ph_mix_at place, int batch, int j0, int n,
                          const float *dw, float *const *dextra)
 {
     const state *s = state_of(call);

@@ -24,7 +24,7 @@ static ph_status setup(ph_plan *plan, const char *options)
     return PH_OK;
 }
 
-static void row_matrix(const ph_call *call, ph_place place, int batch, int token,
+static void row_matrix(const ph_call *call, ph_mix_at place, int batch, int token,
                        float *c)
 {
     size_t heads = (size_t)call->attn->q_heads;
@@ -32,7 +32,7 @@ static void row_matrix(const ph_call *call, ph_place place, int batch, int token
     memcpy(c, call->args->extra[place], heads * heads * sizeof *c);
 }
 
-static void row_gradient(const ph_call *call, ph_place place, int batch, int token,
+static void row_gradient(const ph_call *call, ph_mix_at place, int batch, int token,
                          const float *dc, float *const *dextra)
 {
     int heads = call->attn->q_heads;
