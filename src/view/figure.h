@@ -1,0 +1,58 @@
+/*
+ * figure.h - a sheet to draw on: figure.c lays a figure out, figure_svg.c and figure_png.c
+ * put it on paper or into pixels.
+ *
+ * Lengths are units; a letter is 6 units wide and a line 10 high. SVG counts them as they
+ * are, PNG has PH_PNG_SCALE pixels for each. Colours are an index into one palette.
+ */
+#ifndef PH_VIEW_FIGURE_H
+#define PH_VIEW_FIGURE_H
+
+#include "polyhead_picture.h"
+#include "view/bytes.h"
+
+enum {
+    PH_LETTER = 6,
+    PH_LINE = 10,
+    PH_PNG_SCALE = 2,
+
+    PH_PAPER = 0, /* the palette: paper, ink, half ink, cells that are not allowed, */
+    PH_BLACK = 1,
+    PH_GREY = 2,
+    PH_HATCH = 3,
+    PH_ROLE_COLOR = 4, /* 12 roles, */
+    PH_HEAT = 16,      /* weights from 0 to 1 */
+    PH_HEATS = 64,
+    PH_PALETTE = PH_HEAT + PH_HEATS
+};
+
+typedef enum ph_anchor_at { PH_LEFT, PH_MIDDLE, PH_RIGHT } ph_anchor_at;
+
+typedef struct ph_sheet ph_sheet;
+struct ph_sheet {
+    void (*open)(ph_sheet *sheet, int width, int height);
+    void (*box)(ph_sheet *sheet, int x, int y, int width, int height, int color);
+    /* Clean text; y is the base line. upright: it climbs from (x, y), and an anchor at
+       the right means that it ends there. */
+    void (*text)(ph_sheet *sheet, int x, int y, const char *text, ph_anchor_at anchor,
+                 int upright, int color);
+    /* A map of colours (rows, columns), each cell `size` units wide and high. */
+    void (*map)(ph_sheet *sheet, int x, int y, int size, int rows, int columns,
+                const uint8_t *colors);
+    void (*close)(ph_sheet *sheet);
+
+    ph_bytes *out; /* where the file grows */
+    const ph_io *io;
+    unsigned char palette[PH_PALETTE][3]; /* red, green, blue */
+
+    unsigned char *pixels; /* PNG: (height, width) palette indices */
+    int width, height;     /* of pixels */
+};
+
+ph_sheet ph_sheet_svg(ph_bytes *out, const ph_io *io);
+ph_sheet ph_sheet_png(ph_bytes *out, const ph_io *io);
+
+/* Fills the palette. */
+void ph_sheet_colors(ph_sheet *sheet);
+
+#endif

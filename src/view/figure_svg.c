@@ -1,0 +1,130 @@
+/*
+ * figure_svg.c - a figure as SVG; see figure.h.
+ *
+ * A map is one path per colour, made of runs of cells, so a file stays small and opens in
+ * every program that reads SVG. Nothing outside the file is referred to.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "view/figure.h"
+
+static void put(ph_sheet *sheet, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+static void put(ph_sheet *sheet, const char *format, ...)
+{
+    char room[256];
+    va_list list;
+    va_start(list, format);
+    int length = vsnprintf(room, sizeof room, format, list);
+    va_end(list);
+    ph_bytes_add(sheet->out, room, (size_t)length);
+}
+
+static void put_color(ph_sheet *sheet, int color)
+{
+    const unsigned char *rgb = sheet->palette[color];
+    put(sheet, "#%02x%02x%02x", rgb[0], rgb[1], rgb[2]);
+}
+
+static void put_escaped(ph_sheet *sheet, const char *text)
+{
+    for (; *text; text++) {
+        const char *entity = *text == '<'   ? "&lt;"
+                             : *text == '>' ? "&gt;"
+                             : *text == '&' ? "&amp;"
+                                            : NULL;
+        if (entity)
+            ph_bytes_text(sheet->out, entity);
+        else
+            ph_bytes_add(sheet->out, text, 1);
+    }
+}
+
+static void svg_open(ph_sheet *sheet, int width, int height)
+{
+    put(sheet, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\"",
+        width, height);
+    put(sheet,
+        " viewBox=\"0 0 %d %d\" font-family=\"ui-monospace, 'DejaVu Sans Mono', "
+        "'Noto Sans Mono CJK SC', monospace\" font-size=\"%d\" xml:space=\"preserve\">\n",
+        width, height, (int)PH_LINE);
+    put(sheet, "<rect width=\"%d\" height=\"%d\" fill=\"", width, height);
+    put_color(sheet, PH_PAPER);
+    put(sheet, "\"/>\n");
+}
+
+static void svg_box(ph_sheet *sheet, int x, int y, int width, int height, int color)
+{
+    put(sheet, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"", x, y, width,
+        height);
+    put_color(sheet, color);
+    put(sheet, "\"/>\n");
+}
+
+static void svg_text(ph_sheet *sheet, int x, int y, const char *text, ph_anchor_at anchor,
+                     int upright, int color)
+{
+    static const char *const anchors[] = {"start", "middle", "end"};
+    if (!*text) return;
+    put(sheet, "<text x=\"%d\" y=\"%d\" text-anchor=\"%s\" fill=\"", x, y, anchors[anchor]);
+    put_color(sheet, color);
+    put(sheet, "\"");
+    if (upright) put(sheet, " transform=\"rotate(-90 %d %d)\"", x, y);
+    put(sheet, ">");
+    put_escaped(sheet, text);
+    put(sheet, "</text>\n");
+}
+
+/* Runs of one colour, in units of cells. */
+static void put_runs(ph_sheet *sheet, int rows, int columns, const uint8_t *colors,
+                     int color)
+{
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns;) {
+            int end = j;
+            while (end < columns && colors[i * columns + end] == color) end++;
+            if (end > j) put(sheet, "M%d %dh%dv1h-%dz", j, i, end - j, end - j);
+            j = end > j ? end : j + 1;
+        }
+}
+
+static void svg_map(ph_sheet *sheet, int x, int y, int size, int rows, int columns,
+                    const uint8_t *colors)
+{
+    char used[PH_PALETTE] = {0};
+    for (int n = 0; n < rows * columns; n++) used[colors[n]] = 1;
+    put(sheet,
+        "<g transform=\"translate(%d %d) scale(%d)\" shape-rendering=\"crispEdges\">\n", x,
+        y, size);
+    for (int color = 0; color < PH_PALETTE; color++) {
+        if (!used[color]) continue;
+        put(sheet, "<path fill=\"");
+        put_color(sheet, color);
+        put(sheet, "\" d=\"");
+        put_runs(sheet, rows, columns, colors, color);
+        put(sheet, "\"/>\n");
+    }
+    put(sheet, "</g>\n");
+}
+
+static void svg_close(ph_sheet *sheet)
+{
+    put(sheet, "</svg>\n");
+}
+
+ph_sheet ph_sheet_svg(ph_bytes *out, const ph_io *io)
+{
+    return (ph_sheet){.open = svg_open,
+                      .box = svg_box,
+                      .text = svg_text,
+                      .map = svg_map,
+                      .close = svg_close,
+                      .out = out,
+                      .io = io};
+}
