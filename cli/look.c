@@ -1,6 +1,6 @@
 /*
- * look.c - `polyhead look`: what every head attends to, on the terminal and as
- * numbers.
+ * look.c - `polyhead look`: what every head attends to, on the terminal, as numbers, as a
+ * page and as a figure.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@ typedef struct look_options {
     look_choice choice;
     int64_t layer, head; /* 0: all */
     int ascii, plain, csv, json;
+    const char *html, *svg, *png;
 } look_options;
 
 /* clang-format off */
@@ -31,6 +32,13 @@ static const ph_option table[] = {
      .help = "weights as numbers, one per line"},
     {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
      .help = "words, numbers, labels and weights as one JSON object"},
+    {.name = "html", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(html),
+     .group = "Files to write",
+     .help = "one page that holds everything, opens from disk, needs no network"},
+    {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
+     .help = "write a figure: the chosen heads with words, or all of them small"},
+    {.name = "png", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(png),
+     .help = "the same as pixels"},
     {.name = NULL}};
 /* clang-format on */
 
@@ -54,6 +62,25 @@ static int show(const look_options *o, const ph_report *report, const look_heads
     ph_status status = ph_terminal_write(report, &terminal, &io);
     if (status == PH_OK) return EXIT_OK;
     return cli_fail(cli_exit_code(status), "%s", error);
+}
+
+/* The files that were asked for. */
+static int write_files(const look_options *o, const ph_report *report,
+                       const look_heads *heads)
+{
+    char error[CLI_ERROR_SIZE] = "";
+    const ph_io io = {.error = error, .error_size = sizeof error};
+    const ph_pick first = o->layer || o->head ? heads->picks[0] : (ph_pick){0, 0, 0};
+    const ph_page page = {.stack = first.stack, .layer = first.layer, .head = first.head};
+    ph_figure figure = {.picks = heads->picks,
+                        .pick_count = o->layer || o->head ? heads->count : 0};
+    ph_status status = PH_OK;
+    if (o->html) status = ph_page_write(o->html, report, NULL, &page, &io);
+    if (status == PH_OK && o->svg) status = ph_figure_write(o->svg, report, &figure, &io);
+    figure.kind = PH_FIGURE_PNG;
+    if (status == PH_OK && o->png) status = ph_figure_write(o->png, report, &figure, &io);
+    if (status == PH_OK) return EXIT_OK;
+    return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
 }
 
 /* One way to print; several at once would mix. */
@@ -82,6 +109,7 @@ static int look(const void *given, int count, const char *const *words)
     int rc = check_usage(o);
     if (rc == EXIT_OK) rc = look_open(&source, &o->choice);
     if (rc == EXIT_OK) rc = look_select(&source.report, o->layer, o->head, &heads);
+    if (rc == EXIT_OK) rc = write_files(o, &source.report, &heads);
     if (rc == EXIT_OK) rc = print(o, &source, &heads);
     free(heads.picks);
     look_close(&source);

@@ -1,9 +1,10 @@
 /*
- * polyhead_picture.h - a report as a picture
+ * polyhead_picture.h - a report as text on a terminal, and as a figure for a paper
  *
  *     ph_report_picks    the heads most worth a look
  *     ph_text_clean      a word as it may be printed
  *     ph_terminal_write  grid of layers x heads, what was found, heat maps of some heads
+ *     ph_figure_write    heat maps of some heads, or all of them small, as SVG or PNG
  *
  * Everything drawn comes from a ph_report of polyhead_view.h. Words are shown with
  * control and direction characters as escapes, so no text can move a cursor or break a
@@ -55,6 +56,21 @@ typedef struct ph_terminal {
 
 PH_API ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal,
                                    const ph_io *io);
+
+/* ---- figures ----------------------------------------------------------------------- */
+
+typedef enum ph_figure_kind { PH_FIGURE_SVG = 0, PH_FIGURE_PNG } ph_figure_kind;
+
+typedef struct ph_figure {
+    ph_figure_kind kind;
+    const ph_pick *picks; /* maps with words, side by side and below each other */
+    int pick_count;       /* 0: every head small, in a grid of layers x heads */
+} ph_figure;
+
+/* The file appears whole or not at all; the same report gives the same bytes. Maps of
+   more than 256 rows or keys are pooled by the largest weight, and say so. */
+PH_API ph_status ph_figure_write(const char *path, const ph_report *report,
+                                 const ph_figure *figure, const ph_io *io);
 
 #ifdef __cplusplus
 }

@@ -61,37 +61,23 @@ static void cleaned(void)
     }
 }
 
-/* No byte sequence whatever gives anything that is not UTF-8, or a control character. */
-static void any_bytes(void)
-{
-    uint64_t state = check_seed;
-    char word[40], out[64];
-    for (int round = 0; round < 20000; round++) {
-        int length = check_below(&state, 39);
-        size_t size = 5 + (size_t)check_below(&state, 60);
-        for (int n = 0; n < length; n++) word[n] = (char)(1 + check_below(&state, 255));
-        word[length] = 0;
-        size_t used = ph_text_clean(word, round & 1, out, size < 64 ? size : 64);
-        CHECK(used == strlen(out) && used < size, "%zu bytes in room for %zu", used, size);
-        CHECK(ph_utf8_valid(out, used) == used, "no UTF-8 came out");
-        for (size_t n = 0; n < used; n++)
-            CHECK((unsigned char)out[n] >= 32 && out[n] != 127, "a control character");
-        if (round & 1)
-            for (size_t n = 0; n < used; n++) CHECK((out[n] & 0x80) == 0, "not ASCII");
-    }
-}
-
-static void too_long(void)
-{
-    char out[16];
-    static char million[1 << 20];
-    memset(million, 'x', sizeof million - 1);
-    CHECK(ph_text_clean(million, 0, out, sizeof out) == 15, "'%s'", out);
-    CHECK(!strcmp(out, "xxxxxxxxxxxx\xe2\x80\xa6"), "'%s'", out);
-    CHECK(ph_text_clean(million, 1, out, sizeof out) == 15, "'%s'", out);
-    CHECK(!strcmp(out, "xxxxxxxxxxxx..."), "'%s'", out);
-    for (size_t n = 1; n + 2 < sizeof million; n += 2) memcpy(million + n, "\xcc\x81", 2);
-    million[sizeof million - 1] = 0; /* one letter and half a million accents */
+/* No byte sequence whatever gives anything that is not UTF-8, or a control character.
+   */ static void any_bytes(void) { uint64_t state = check_seed; char word[40], out[64];
+   for (int round = 0; round < 20000; round++) { int length = check_below(&state, 39);
+   size_t size = 5 + (size_t)check_below(&state, 60); for (int n = 0; n < length; n++)
+   word[n] = (char)(1 + check_below(&state, 255)); word[length] = 0; size_t used =
+   ph_text_clean(word, round & 1, out, size < 64 ? size : 64); CHECK(used == strlen(out)
+   && used < size, "%zu bytes in room for %zu", used, size); CHECK(ph_utf8_valid(out,
+   used) == used, "no UTF-8 came out"); for (size_t n = 0; n < used; n++)
+   CHECK((unsigned char)out[n] >= 32 && out[n] != 127, "a control character"); if (round
+   & 1) for (size_t n = 0; n < used; n++) CHECK((out[n] & 0x80) == 0, "not ASCII"); } }
+   static void too_long(void) { char out[16]; static char million[1 << 20];
+   memset(million, 'x', sizeof million - 1); CHECK(ph_text_clean(million, 0, out, sizeof
+   out) == 15, "'%s'", out); CHECK(!strcmp(out, "xxxxxxxxxxxx\xe2\x80\xa6"), "'%s'",
+   out); CHECK(ph_text_clean(million, 1, out, sizeof out) == 15, "'%s'", out);
+   CHECK(!strcmp(out, "xxxxxxxxxxxx..."), "'%s'", out); for (size_t n = 1; n + 2 <
+   sizeof million; n += 2) memcpy(million + n, "\xcc\x81", 2); million[sizeof million -
+   1] = 0; /* one letter and half a million accents */
     ph_text_clean(million, 0, out, sizeof out);
     CHECK(!strcmp(out, "\xe2\x80\xa6"), "'%s'", out);
 }

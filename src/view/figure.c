@@ -73,10 +73,10 @@ static void set_heat(ph_sheet *sheet)
 
 void ph_sheet_colors(ph_sheet *sheet)
 {
-    static const int roles[12][3] = {
-        {238, 238, 238}, {255, 215, 0},   {255, 135, 120}, {255, 150, 230},
-        {215, 150, 220}, {110, 175, 255}, {140, 215, 140}, {60, 215, 215},
-        {225, 155, 110}, {220, 215, 180}, {170, 170, 170}, {150, 150, 200}};
+    static const int roles[12][3] = {{238, 238, 238}, {255, 215, 0},   {255, 135, 120},
+                                     {255, 150, 230}, {215, 150, 220}, {110, 175, 255},
+                                     {140, 215, 140}, {60, 215, 215},  {225, 155, 110},
+                                     {220, 215, 180}, {170, 170, 170}, {150, 150, 200}};
     set_color(sheet, PH_PAPER, 255, 255, 255);
     set_color(sheet, PH_BLACK, 20, 20, 20);
     set_color(sheet, PH_GREY, 110, 110, 110);
@@ -99,28 +99,40 @@ static uint8_t heat_of(float weight)
 
 /* ---- one map ---- */
 
-static int word_units(const char *word)
+enum { WORD_BYTES = 2 * PH_WORD_BYTES };
+
+/* A word as the sheet can show it: cut, or as its number where letters are missing. */
+static void show_word(const ph_sheet *sheet, const ph_axis *axis, int n,
+                      char word[WORD_BYTES])
 {
     char clean[PH_WORD_BYTES];
-    ph_text_clean(word, 0, clean, sizeof clean);
+    int foreign = 0;
+    ph_text_clean(axis->tokens[n], 0, clean, sizeof clean);
+    for (const char *at = clean; *at; at++) foreign |= *at & 0x80;
+    if (sheet->ascii && foreign) snprintf(clean, sizeof clean, "#%d", n + 1);
     int columns = ph_text_columns(clean);
-    return PH_LETTER * (columns < WORD_COLUMNS ? columns : WORD_COLUMNS);
+    ph_text_fit(clean, columns < WORD_COLUMNS ? columns : WORD_COLUMNS, sheet->ascii, 0,
+                word, WORD_BYTES);
 }
 
-static int widest_word(const ph_axis *axis)
+static int widest_word(const ph_sheet *sheet, const ph_axis *axis)
 {
+    char word[WORD_BYTES];
     int most = 0;
     for (int n = 0; n < axis->count; n++) {
-        int units = word_units(axis->tokens[n]);
+        show_word(sheet, axis, n, word);
+        int units = PH_LETTER * ph_text_columns(word);
         most = units > most ? units : most;
     }
     return most;
 }
 
-static plot plan_plot(const ph_report *report, const ph_pick *pick, int small)
+static plot plan_plot(const drawing *d, const ph_pick *pick, int small)
 {
+    const ph_report *report = d->report;
     const ph_stack *stack = &report->stacks[pick->stack];
-    const ph_axis *rows = &report->axes[stack->q_axis], *keys = &report->axes[stack->k_axis];
+    const ph_axis *rows = &report->axes[stack->q_axis],
+                  *keys = &report->axes[stack->k_axis];
     int longer = rows->count > keys->count ? rows->count : keys->count;
     int most = small ? SMALL_CELLS : MOST_CELLS;
     plot p = {.rows = rows->count, .keys = keys->count};
@@ -136,8 +148,8 @@ static plot plan_plot(const ph_report *report, const ph_pick *pick, int small)
         p.top = small ? 0 : PH_LINE;
         return p;
     }
-    p.left = widest_word(rows) + 4;
-    p.top = widest_word(keys) + 4;
+    p.left = widest_word(d->sheet, rows) + 4;
+    p.top = widest_word(d->sheet, keys) + 4;
     return p;
 }
 
@@ -162,37 +174,26 @@ static ph_status color_map(drawing *d, const ph_pick *pick, const plot *p)
 
 /* ---- a map with words ---- */
 
-static void put_word(drawing *d, int x, int y, const char *word, int upright)
-{
-    char clean[PH_WORD_BYTES], fitted[2 * PH_WORD_BYTES];
-    ph_text_clean(word, 0, clean, sizeof clean);
-    if (ph_text_columns(clean) > WORD_COLUMNS) {
-        ph_text_fit(clean, WORD_COLUMNS, 0, 0, fitted, sizeof fitted);
-        memcpy(clean, fitted, sizeof clean - 1);
-    }
-    d->sheet->text(d->sheet, x, y, clean, upright ? PH_LEFT : PH_RIGHT, upright, PH_BLACK);
-}
-
+/* Words at every row and key, or numbers where there is no room for words. */
 static void put_axes(drawing *d, const ph_pick *pick, const plot *p, int x, int y)
 {
     const ph_stack *stack = &d->report->stacks[pick->stack];
     const ph_axis *rows = &d->report->axes[stack->q_axis];
     const ph_axis *keys = &d->report->axes[stack->k_axis];
-    int words = p->size >= 8 && p->pool == 1;
-    int step = words ? 1 : 1 + 39 / p->size; /* numbers need room */
+    int words = p->size >= 8 && p->pool == 1, middle = (p->size + 6) / 2;
+    int step = words ? 1 : 1 + 39 / p->size;
+    char text[WORD_BYTES];
     for (int i = 0; i < p->lines; i += step) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", i * p->pool + 1);
-        put_word(d, x - 3, y + i * p->size + (p->size + 6) / 2,
-                 words ? rows->tokens[i] : number, 0);
+        snprintf(text, sizeof text, "%d", i * p->pool + 1);
+        if (words) show_word(d->sheet, rows, i, text);
+        d->sheet->text(d->sheet, x - 3, y + i * p->size + middle, text, PH_RIGHT, 0,
+                       PH_BLACK);
     }
     for (int j = 0; j < p->columns; j += step) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", j * p->pool + 1);
-        if (words)
-            put_word(d, x + j * p->size + (p->size + 6) / 2, y - 3, keys->tokens[j], 1);
-        else
-            d->sheet->text(d->sheet, x + j * p->size, y - 3, number, PH_LEFT, 0, PH_BLACK);
+        snprintf(text, sizeof text, "%d", j * p->pool + 1);
+        if (words) show_word(d->sheet, keys, j, text);
+        d->sheet->text(d->sheet, x + j * p->size + (words ? middle : 0), y - 3, text,
+                       PH_LEFT, words, PH_BLACK);
     }
 }
 
@@ -227,10 +228,10 @@ static ph_status put_plot(drawing *d, const ph_pick *pick, const plot *p, int x,
     char name[64], title[160], clean[160];
     snprintf(title, sizeof title, "%s  %s", ph_pick_name(report, pick, name),
              role < report->role_count ? report->roles[role].name : "");
-    ph_text_clean(title, 0, clean, sizeof clean);
+    ph_text_clean(title, d->sheet->ascii, clean, sizeof clean);
     d->sheet->text(d->sheet, x, y + PH_LINE, clean, PH_LEFT, 0, PH_BLACK);
-    ph_text_clean(stack->why && stack->why[n] ? stack->why[n] : "", 0, clean,
-                  (size_t)(plot_width(p) / PH_LETTER) + 1);
+    ph_text_clean(stack->why && stack->why[n] ? stack->why[n] : "", d->sheet->ascii,
+                  clean, (size_t)(plot_width(p) / PH_LETTER) + 1);
     d->sheet->text(d->sheet, x, y + 2 * PH_LINE, clean, PH_LEFT, 0, PH_GREY);
     int map_x = x + p->left, map_y = y + TITLE_HEIGHT + p->top;
     ph_status status = color_map(d, pick, p);
@@ -251,7 +252,8 @@ static void put_scale(drawing *d, int x, int y, int pool)
     d->sheet->text(d->sheet, x + 54 + 2 * PH_HEATS + 6, y + 9,
                    "1, by the square root: the middle is 0.25", PH_LEFT, 0, PH_BLACK);
     if (pool == 1) return;
-    snprintf(note, sizeof note, "each cell is the largest of %d x %d weights", pool, pool);
+    snprintf(note, sizeof note, "each cell is the largest of %d x %d weights", pool,
+             pool);
     d->sheet->text(d->sheet, x, y + 9 + PH_LINE + 2, note, PH_LEFT, 0, PH_GREY);
 }
 
@@ -264,7 +266,7 @@ static ph_status flow(drawing *d, const ph_pick *picks, int count, int draw, int
     int x = MARGIN, y = MARGIN, row_height = 0, pool = 1;
     ph_status status = PH_OK;
     for (int n = 0; n < count && status == PH_OK; n++) {
-        plot p = plan_plot(d->report, &picks[n], 0);
+        plot p = plan_plot(d, &picks[n], 0);
         if (x > MARGIN && x + plot_width(&p) > SHEET_WIDTH) {
             x = MARGIN;
             y += row_height + GAP;
@@ -296,7 +298,7 @@ static ph_status draw_picks(drawing *d, const ph_pick *picks, int count, int dra
 
 static ph_status put_small(drawing *d, const ph_pick *pick, int x, int y, int *pool)
 {
-    plot p = plan_plot(d->report, pick, 1);
+    plot p = plan_plot(d, pick, 1);
     int role = ph_report_role(d->report, pick);
     const char glyph[2] = {
         role < d->report->role_count ? d->report->roles[role].glyph : '.', 0};
@@ -305,8 +307,9 @@ static ph_status put_small(drawing *d, const ph_pick *pick, int x, int y, int *p
     d->sheet->map(d->sheet, x, y, p.size, p.lines, p.columns, d->colors);
     put_frame(d, &p, x, y);
     if (role > 0) {
-        d->sheet->box(d->sheet, x + SMALL_SIDE + 2, y, 9, 11, role_color(role));
-        d->sheet->text(d->sheet, x + SMALL_SIDE + 4, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
+        int right = x + p.columns * p.size;
+        d->sheet->box(d->sheet, right + 3, y, 9, 11, role_color(role));
+        d->sheet->text(d->sheet, right + 5, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
     }
     *pool = p.pool > *pool ? p.pool : *pool;
     return PH_OK;
@@ -320,7 +323,7 @@ static ph_status draw_stack(drawing *d, int index, int draw, int *y, int *pool)
     ph_status status = PH_OK;
     char text[80];
     if (d->report->stack_count > 1 && stack->name) {
-        ph_text_clean(stack->name, 0, text, sizeof text);
+        ph_text_clean(stack->name, d->sheet->ascii, text, sizeof text);
         if (draw) d->sheet->text(d->sheet, MARGIN, *y + 9, text, PH_LEFT, 0, PH_BLACK);
         *y += PH_LINE + 6;
     }
@@ -372,7 +375,8 @@ static ph_status draw_grid(drawing *d, int draw, int *width, int *height)
     int y = MARGIN, pool = 1, heads = 0;
     char title[160];
     ph_status status = PH_OK;
-    ph_text_clean(d->report->title ? d->report->title : "", 0, title, sizeof title);
+    ph_text_clean(d->report->title ? d->report->title : "", d->sheet->ascii, title,
+                  sizeof title);
     if (draw) d->sheet->text(d->sheet, MARGIN, y + 9, title, PH_LEFT, 0, PH_BLACK);
     y += PH_LINE + 8;
     for (int s = 0; s < d->report->stack_count && status == PH_OK; s++) {
@@ -403,10 +407,11 @@ static ph_status draw_all(drawing *d, const ph_figure *figure)
     int width = 0, height = 0;
     ph_status status = draw_once(d, figure, 0, &width, &height);
     if (status == PH_OK && (width > MOST_UNITS || height > MOST_UNITS))
-        return ph_io_fail(d->io, PH_UNSUPPORTED,
-                          "a figure of %d x %d units, expected at most %d: choose a layer "
-                          "or a head",
-                          width, height, (int)MOST_UNITS);
+        return ph_io_fail(
+            d->io, PH_UNSUPPORTED,
+            "a figure of %d x %d units, expected at most %d: choose a layer "
+            "or a head",
+            width, height, (int)MOST_UNITS);
     d->sheet->open(d->sheet, width, height);
     if (status == PH_OK) status = draw_once(d, figure, 1, &width, &height);
     d->sheet->close(d->sheet);

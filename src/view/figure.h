@@ -1,6 +1,6 @@
 /*
- * figure.h - a sheet to draw on: figure.c lays a figure out, figure_svg.c and figure_png.c
- * put it on paper or into pixels.
+ * figure.h - a sheet to draw on: figure.c lays a figure out, figure_svg.c and
+ * figure_png.c put it on paper or into pixels.
  *
  * Lengths are units; a letter is 6 units wide and a line 10 high. SVG counts them as they
  * are, PNG has PH_PNG_SCALE pixels for each. Colours are an index into one palette.
@@ -41,6 +41,7 @@ struct ph_sheet {
                 const uint8_t *colors);
     void (*close)(ph_sheet *sheet);
 
+    int ascii;     /* 1: it has no other letters */
     ph_bytes *out; /* where the file grows */
     const ph_io *io;
     unsigned char palette[PH_PALETTE][3]; /* red, green, blue */

@@ -2,15 +2,14 @@
  * figure_png.c - a figure as PNG; see figure.h.
  *
  * One byte per pixel, an index into the palette. Words are drawn with the letters of
- * figure_font.h; a word that holds others is drawn as its escapes, \u4e2d: figures for
- * Chinese are better written as SVG.
+ * figure_font.h, which are those of ASCII; a word that holds others is drawn as its
+ * number, so figures of Chinese texts are better written as SVG.
  */
 #include <string.h>
 
 #include "io/io.h"
 #include "view/figure.h"
 #include "view/figure_font.h"
-#include "view/text.h"
 
 /* ---- pixels ---- */
 
@@ -50,6 +49,7 @@ static void png_box(ph_sheet *sheet, int x, int y, int width, int height, int co
 static void put_letter(ph_sheet *sheet, int x, int y, char letter, int upright, int color)
 {
     enum { S = PH_PNG_SCALE, BASE = 7 };
+    if (letter < ' ' || letter > '~') letter = '?';
     const unsigned char *dots = font[letter - ' '];
     for (int row = 0; row < 8; row++)
         for (int column = 0; column < 5; column++) {
@@ -64,16 +64,15 @@ static void put_letter(ph_sheet *sheet, int x, int y, char letter, int upright, 
 static void png_text(ph_sheet *sheet, int x, int y, const char *text, ph_anchor_at anchor,
                      int upright, int color)
 {
-    char ascii[256];
-    size_t length = ph_text_clean(text, 1, ascii, sizeof ascii);
+    size_t length = strlen(text);
     int units = (int)length * PH_LETTER - 1;
     int start = anchor == PH_LEFT ? 0 : anchor == PH_RIGHT ? -units : -units / 2;
     for (size_t n = 0; n < length; n++) {
         int at = start + (int)n * PH_LETTER;
         if (upright)
-            put_letter(sheet, x, y - at, ascii[n], 1, color);
+            put_letter(sheet, x, y - at, text[n], 1, color);
         else
-            put_letter(sheet, x + at, y, ascii[n], 0, color);
+            put_letter(sheet, x + at, y, text[n], 0, color);
     }
 }
 
@@ -90,7 +89,8 @@ static void png_map(ph_sheet *sheet, int x, int y, int size, int rows, int colum
 
 static void put_big_endian(ph_bytes *bytes, uint32_t value)
 {
-    const unsigned char four[] = {(unsigned char)(value >> 24), (unsigned char)(value >> 16),
+    const unsigned char four[] = {(unsigned char)(value >> 24),
+                                  (unsigned char)(value >> 16),
                                   (unsigned char)(value >> 8), (unsigned char)value};
     ph_bytes_add(bytes, four, 4);
 }
@@ -169,7 +169,8 @@ static void put_pixels(ph_sheet *sheet)
 
 static void png_close(ph_sheet *sheet)
 {
-    static const unsigned char signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    static const unsigned char signature[] = {0x89, 'P',  'N',  'G',
+                                              '\r', '\n', 0x1a, '\n'};
     if (sheet->pixels) {
         ph_bytes_add(sheet->out, signature, sizeof signature);
         put_header(sheet);
@@ -188,6 +189,7 @@ ph_sheet ph_sheet_png(ph_bytes *out, const ph_io *io)
                       .text = png_text,
                       .map = png_map,
                       .close = png_close,
+                      .ascii = 1,
                       .out = out,
                       .io = io};
 }

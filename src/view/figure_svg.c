@@ -49,7 +49,7 @@ static void put_escaped(ph_sheet *sheet, const char *text)
 static void svg_open(ph_sheet *sheet, int width, int height)
 {
     put(sheet, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\"",
-        width, height);
+        width * 3 / 2, height * 3 / 2);
     put(sheet,
         " viewBox=\"0 0 %d %d\" font-family=\"ui-monospace, 'DejaVu Sans Mono', "
         "'Noto Sans Mono CJK SC', monospace\" font-size=\"%d\" xml:space=\"preserve\">\n",
@@ -72,7 +72,8 @@ static void svg_text(ph_sheet *sheet, int x, int y, const char *text, ph_anchor_
 {
     static const char *const anchors[] = {"start", "middle", "end"};
     if (!*text) return;
-    put(sheet, "<text x=\"%d\" y=\"%d\" text-anchor=\"%s\" fill=\"", x, y, anchors[anchor]);
+    put(sheet, "<text x=\"%d\" y=\"%d\" text-anchor=\"%s\" fill=\"", x, y,
+        anchors[anchor]);
     put_color(sheet, color);
     put(sheet, "\"");
     if (upright) put(sheet, " transform=\"rotate(-90 %d %d)\"", x, y);
@@ -100,8 +101,8 @@ static void svg_map(ph_sheet *sheet, int x, int y, int size, int rows, int colum
     char used[PH_PALETTE] = {0};
     for (int n = 0; n < rows * columns; n++) used[colors[n]] = 1;
     put(sheet,
-        "<g transform=\"translate(%d %d) scale(%d)\" shape-rendering=\"crispEdges\">\n", x,
-        y, size);
+        "<g transform=\"translate(%d %d) scale(%d)\" shape-rendering=\"crispEdges\">\n",
+        x, y, size);
     for (int color = 0; color < PH_PALETTE; color++) {
         if (!used[color]) continue;
         put(sheet, "<path fill=\"");
