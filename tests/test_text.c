@@ -23,24 +23,28 @@ static const struct {
     {"a\nb\t\r", "a\\nb\\t\\r", "a\\nb\\t\\r", 8},
     {"\033[2J", "\\x1b[2J", "\\x1b[2J", 7},
     {"\x7f", "\\x7f", "\\x7f", 4},
-    {"\xc2\x9b" "2J", "\\u009b2J", "\\u009b2J", 8},         /* C1 control */
-    {"\xe2\x80\xae" "cod", "\\u202ecod", "\\u202ecod", 9},   /* right-to-left override */
+    {"\xc2\x9b"
+     "2J",
+     "\\u009b2J", "\\u009b2J", 8}, /* C1 control */
+    {"\xe2\x80\xae"
+     "cod",
+     "\\u202ecod", "\\u202ecod", 9}, /* right-to-left override */
     {"\xe2\x81\xa6x\xe2\x81\xa9", "\\u2066x\\u2069", "\\u2066x\\u2069", 13},
-    {"\xe2\x80\xa8", "\\u2028", "\\u2028", 6},               /* line separator */
-    {"\xf3\xa0\x81\xa1", "\\U0e0061", "\\U0e0061", 8},       /* a tag letter, invisible */
+    {"\xe2\x80\xa8", "\\u2028", "\\u2028", 6},         /* line separator */
+    {"\xf3\xa0\x81\xa1", "\\U0e0061", "\\U0e0061", 8}, /* a tag letter, invisible */
     {"\xff\xfe", "\xef\xbf\xbd\xef\xbf\xbd", "\\xff\\xfe", 2},
-    {"\xc3", "\xef\xbf\xbd", "\\xc3", 1},                    /* cut short */
+    {"\xc3", "\xef\xbf\xbd", "\\xc3", 1}, /* cut short */
     {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", "\\xed\\xa0\\x80", 3},
     {"\xe5\x8a\xa8\xe7\x89\xa9", "\xe5\x8a\xa8\xe7\x89\xa9", "\\u52a8\\u7269", 4},
-    {"\xef\xbc\x8c", "\xef\xbc\x8c", "\\uff0c", 2},          /* full-width comma */
-    {"e\xcc\x81", "e\xcc\x81", "e\\u0301", 1},               /* e and an accent */
-    {"\xed\x95\x9c", "\xed\x95\x9c", "\\ud55c", 2},          /* Hangul */
+    {"\xef\xbc\x8c", "\xef\xbc\x8c", "\\uff0c", 2}, /* full-width comma */
+    {"e\xcc\x81", "e\xcc\x81", "e\\u0301", 1},      /* e and an accent */
+    {"\xed\x95\x9c", "\xed\x95\x9c", "\\ud55c", 2}, /* Hangul */
     {"\xe1\x84\x92\xe1\x85\xa1", "\xe1\x84\x92\xe1\x85\xa1", "\\u1112\\u1161", 2},
     {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80", "\\U01f600", 2},
     {"\xf0\x9f\x91\x8d\xf0\x9f\x8f\xbd", "\xf0\x9f\x91\x8d\xf0\x9f\x8f\xbd",
-     "\\U01f44d\\U01f3fd", 2},                               /* thumb with a skin tone */
+     "\\U01f44d\\U01f3fd", 2}, /* thumb with a skin tone */
     {"\xf0\x9f\x87\xa9\xf0\x9f\x87\xaa", "\xf0\x9f\x87\xa9\xf0\x9f\x87\xaa",
-     "\\U01f1e9\\U01f1ea", 2},                               /* a flag */
+     "\\U01f1e9\\U01f1ea", 2}, /* a flag */
     {"\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7",
      "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7", "\\U01f469\\u200d\\U01f467", 2},
     {"\xe2\x9d\xa4\xef\xb8\x8f", "\xe2\x9d\xa4", "\\u2764", 1}, /* heart, style dropped */
@@ -62,22 +66,37 @@ static void cleaned(void)
 }
 
 /* No byte sequence whatever gives anything that is not UTF-8, or a control character.
-   */ static void any_bytes(void) { uint64_t state = check_seed; char word[40], out[64];
-   for (int round = 0; round < 20000; round++) { int length = check_below(&state, 39);
-   size_t size = 5 + (size_t)check_below(&state, 60); for (int n = 0; n < length; n++)
-   word[n] = (char)(1 + check_below(&state, 255)); word[length] = 0; size_t used =
-   ph_text_clean(word, round & 1, out, size < 64 ? size : 64); CHECK(used == strlen(out)
-   && used < size, "%zu bytes in room for %zu", used, size); CHECK(ph_utf8_valid(out,
-   used) == used, "no UTF-8 came out"); for (size_t n = 0; n < used; n++)
-   CHECK((unsigned char)out[n] >= 32 && out[n] != 127, "a control character"); if (round
-   & 1) for (size_t n = 0; n < used; n++) CHECK((out[n] & 0x80) == 0, "not ASCII"); } }
-   static void too_long(void) { char out[16]; static char million[1 << 20];
-   memset(million, 'x', sizeof million - 1); CHECK(ph_text_clean(million, 0, out, sizeof
-   out) == 15, "'%s'", out); CHECK(!strcmp(out, "xxxxxxxxxxxx\xe2\x80\xa6"), "'%s'",
-   out); CHECK(ph_text_clean(million, 1, out, sizeof out) == 15, "'%s'", out);
-   CHECK(!strcmp(out, "xxxxxxxxxxxx..."), "'%s'", out); for (size_t n = 1; n + 2 <
-   sizeof million; n += 2) memcpy(million + n, "\xcc\x81", 2); million[sizeof million -
-   1] = 0; /* one letter and half a million accents */
+   */
+static void any_bytes(void)
+{
+    uint64_t state = check_seed;
+    char word[40], out[64];
+    for (int round = 0; round < 20000; round++) {
+        int length = check_below(&state, 39);
+        size_t size = 5 + (size_t)check_below(&state, 60);
+        for (int n = 0; n < length; n++) word[n] = (char)(1 + check_below(&state, 255));
+        word[length] = 0;
+        size_t used = ph_text_clean(word, round & 1, out, size < 64 ? size : 64);
+        CHECK(used == strlen(out) && used < size, "%zu bytes in room for %zu", used,
+              size);
+        CHECK(ph_utf8_valid(out, used) == used, "no UTF-8 came out");
+        for (size_t n = 0; n < used; n++)
+            CHECK((unsigned char)out[n] >= 32 && out[n] != 127, "a control character");
+        if (round & 1)
+            for (size_t n = 0; n < used; n++) CHECK((out[n] & 0x80) == 0, "not ASCII");
+    }
+}
+static void too_long(void)
+{
+    char out[16];
+    static char million[1 << 20];
+    memset(million, 'x', sizeof million - 1);
+    CHECK(ph_text_clean(million, 0, out, sizeof out) == 15, "'%s'", out);
+    CHECK(!strcmp(out, "xxxxxxxxxxxx\xe2\x80\xa6"), "'%s'", out);
+    CHECK(ph_text_clean(million, 1, out, sizeof out) == 15, "'%s'", out);
+    CHECK(!strcmp(out, "xxxxxxxxxxxx..."), "'%s'", out);
+    for (size_t n = 1; n + 2 < sizeof million; n += 2) memcpy(million + n, "\xcc\x81", 2);
+    million[sizeof million - 1] = 0; /* one letter and half a million accents */
     ph_text_clean(million, 0, out, sizeof out);
     CHECK(!strcmp(out, "\xe2\x80\xa6"), "'%s'", out);
 }

@@ -135,7 +135,8 @@ int ph_label_why(const ph_label *label, const ph_head *head, const char *const *
     const ph_label_rule *rule = label->rule;
     char detail[96] = "";
     if (rule->measure == PH_POSITIONAL)
-        snprintf(detail, sizeof detail, " %+d in", head->top_offset);
+        snprintf(detail, sizeof detail, head->top_offset ? " %+d in" : " %d in",
+                 head->top_offset);
     if (rule->measure == PH_LINK && relations)
         snprintf(detail, sizeof detail, " %s", relations[head->relation]);
     return snprintf(text, size, "%s%s %.2f %s %.2f", measures[rule->measure].key, detail,

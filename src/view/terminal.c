@@ -17,7 +17,12 @@
 #include "view/pick.h"
 #include "view/text.h"
 
-enum { USUAL_WIDTH = 80, LEAST_WIDTH = 40, MOST_MAPS = 4 };
+enum {
+    USUAL_WIDTH = 80,
+    LEAST_WIDTH = 40,
+    WIDE_ENOUGH = 64, /* for the rule behind a role */
+    MOST_MAPS = 4
+};
 
 /* ---- writing ---- */
 
@@ -148,7 +153,7 @@ static void put_headline(const ph_screen *screen)
         ph_putf(screen, "%s %d %s%s", *title || a ? dot : "", report->axes[a].count,
                 report->axis_count > 1 ? report->axes[a].name : "token",
                 report->axis_count > 1 || report->axes[a].count == 1 ? "" : "s");
-    for (int s = 0; s < report->stack_count; s++)
+    for (int s = 0; s < report->stack_count && report->stack_count == 1; s++)
         ph_putf(screen, "%s %d layer%s %s %d head%s", dot, report->stacks[s].layers,
                 report->stacks[s].layers == 1 ? "" : "s", times, report->stacks[s].heads,
                 report->stacks[s].heads == 1 ? "" : "s");
@@ -255,21 +260,22 @@ static int put_role_line(const ph_screen *screen, int role)
         if (found++ == 0) {
             ph_put(screen, "  ");
             ph_put_role(screen, role, 1);
-            snprintf(entry, sizeof entry, " %-18s  %s %s", report->roles[role].name,
+            snprintf(entry, sizeof entry, " %-18.24s  %s %s", report->roles[role].name,
                      why.measure, why.rule);
-            ph_putf(screen, "%-39s", entry);
-            column = 44;
+            column = screen->width < WIDE_ENOUGH ? 24 : 44;
+            ph_putf(screen, "%-*.*s", column - 5, column - 5, entry);
         }
         snprintf(entry, sizeof entry, "  %s (%s)", ph_pick_name(report, &at, name),
                  why.number);
         int columns = ph_text_columns(entry);
-        if (shown < found - 1 || (shown && column + columns + 9 > screen->width))
-            continue;
+        int more = shown ? 9 : 0; /* room for "+12 more" */
+        if (shown < found - 1 || column + columns + more > screen->width) continue;
         ph_put(screen, entry);
         column += columns;
         shown++;
     }
-    if (found > shown) ph_putf(screen, "  +%d more", found - shown);
+    if (found > shown && column + 9 <= screen->width)
+        ph_putf(screen, "  +%d more", found - shown);
     if (found) ph_put(screen, "\n");
     return found;
 }
@@ -303,11 +309,13 @@ static void put_findings(const ph_screen *screen)
         labelled += put_role_line(screen, role);
     ph_put(screen, "  ");
     ph_put_role(screen, 0, 1);
-    ph_putf(screen, " %-18s  %d of %d heads", report->roles[0].name, heads - labelled,
-            heads);
+    char line[160];
+    int used = snprintf(line, sizeof line, "%d of %d heads", heads - labelled, heads);
     if (!isnan(sink))
-        ph_putf(screen, "; the first token takes %.0f %% of all weight", 100 * sink);
-    ph_put(screen, "\n");
+        snprintf(line + used, sizeof line - (size_t)used,
+                 "; first token: %.0f %% of all weight", 100 * sink);
+    ph_putf(screen, " %-18s  ", report->roles[0].name);
+    put_wrapped(screen, line, 26, 26);
 }
 
 static void put_outcomes(const ph_screen *screen)

@@ -20,6 +20,7 @@
 enum {
     GAP = 2,          /* columns between maps */
     MOST_ROWS = 64,   /* lines of a map with words */
+    LEAST_SLOT = 22,  /* columns of a map and its title */
     MOST_HEADING = 9, /* lines of the words above */
     NOT_ALLOWED = -1  /* a cell that causality forbids */
 };
@@ -33,6 +34,7 @@ typedef struct layout {
     int lines, cells;         /* of the picture */
     int numbers;              /* 1: weights are printed */
     int heading;              /* lines of the words above */
+    int slot;                 /* columns a map takes beside others, its title fits */
 } layout;
 
 /* ---- colours and shades ---- */
@@ -105,6 +107,21 @@ static int word_columns(const ph_screen *screen, const char *word)
     return ph_text_columns(clean);
 }
 
+/* Clusters of the longest word, up to the limit. */
+static int longest(const ph_screen *screen, const ph_axis *axis, int limit)
+{
+    int most = 1;
+    for (int n = 0; n < axis->count && most < limit; n++) {
+        char clean[PH_WORD_BYTES];
+        int columns, clusters = 0;
+        ph_text_clean(axis->tokens[n], screen->how->ascii, clean, sizeof clean);
+        const char *at = clean;
+        for (size_t k; (k = ph_text_cluster(at, &columns)) > 0; at += k) clusters++;
+        most = clusters > most ? clusters : most;
+    }
+    return most < limit ? most : limit;
+}
+
 /* Columns of the widest word, up to the limit. */
 static int widest(const ph_screen *screen, const ph_axis *axis, int limit)
 {
@@ -162,12 +179,13 @@ static layout lay_out(const ph_screen *screen, const ph_pick *pick, int alone)
         return plan;
     }
     plan.label = widest(screen, rows, PH_LABEL_COLUMNS);
-    plan.heading = widest(screen, keys, MOST_HEADING);
+    plan.heading = longest(screen, keys, MOST_HEADING);
     int room = screen->width - plan.label - 2;
     plan.numbers = alone && keys->count * 3 <= room;
     plan.cell = plan.numbers ? 3 : keys->count * 2 <= room ? 2 : 1;
     plan.lines = rows->count;
     plan.cells = keys->count;
+    plan.slot = plan.cells * plan.cell < LEAST_SLOT ? LEAST_SLOT : plan.cells * plan.cell;
     if (keys->count > room || (plan.cell == 1 && has_wide(screen, keys))) {
         plan.label = 9;
         lay_pooled(screen, &plan);
@@ -178,9 +196,8 @@ static layout lay_out(const ph_screen *screen, const ph_pick *pick, int alone)
 int ph_maps_that_fit(const ph_screen *screen, const ph_pick *pick)
 {
     layout plan = lay_out(screen, pick, 0);
-    int map = plan.cells * plan.cell;
-    if (plan.pool_keys > 1 || plan.pool_rows > 1 || map == 0) return 1;
-    int count = (screen->width - plan.label - 1 + GAP) / (map + GAP);
+    if (plan.pool_keys > 1 || plan.pool_rows > 1) return 1;
+    int count = (screen->width - plan.label - 1 + GAP) / (plan.slot + GAP);
     return count > 1 ? count : 1;
 }
 
@@ -244,7 +261,7 @@ static void put_heading(const ph_screen *screen, const layout *plan, const ph_pi
         ph_put_blanks(screen, plan->label + 1);
         for (int n = 0; n < count; n++) {
             const ph_axis *keys = keys_of(screen, &picks[n]);
-            if (n) ph_put_blanks(screen, GAP);
+            if (n) ph_put_blanks(screen, GAP + plan->slot - plan->cells * plan->cell);
             for (int j = 0; j < keys->count; j++)
                 put_letter(screen, keys->tokens[j], line, plan);
         }
@@ -287,7 +304,6 @@ static void put_titles(const ph_screen *screen, const layout *plan, const ph_pic
                        int count)
 {
     const ph_report *report = screen->report;
-    int columns = plan->cells * plan->cell;
     for (int part = 0; part < 2; part++) {
         ph_put_blanks(screen, plan->label + 1);
         for (int n = 0; n < count; n++) {
@@ -303,7 +319,7 @@ static void put_titles(const ph_screen *screen, const layout *plan, const ph_pic
                          role < report->role_count ? report->roles[role].name : "");
             else
                 snprintf(text, sizeof text, "%s", why ? why : "");
-            int room = count == 1 ? screen->width - plan->label - 1 : columns;
+            int room = count == 1 ? screen->width - plan->label - 1 : plan->slot;
             if (n) ph_put_blanks(screen, GAP);
             ph_put_ink(screen, part ? PH_INK_DIM : PH_INK_BOLD);
             ph_put_word(screen, text, room, 0);
@@ -334,7 +350,7 @@ static ph_status put_lines(const ph_screen *screen, const layout *plan,
     for (int line = 0; line < plan->lines && status == PH_OK; line++) {
         put_row_label(screen, plan, rows_of(screen, picks), line);
         for (int n = 0; n < count && status == PH_OK; n++) {
-            if (n) ph_put_blanks(screen, GAP);
+            if (n) ph_put_blanks(screen, GAP + plan->slot - plan->cells * plan->cell);
             status = read_line(screen, &picks[n], plan, line, row, cells);
             if (status == PH_OK) put_cells(screen, plan, cells);
         }
