@@ -1,9 +1,10 @@
 /*
- * test_picture.c - reports on the terminal and as figures: stored pictures, widths, hostile
- * words, SVG that is well formed, PNG decoded again and compared with the weights.
+ * test_picture.c - reports on the terminal and as figures: stored pictures, widths,
+ * hostile words, SVG that is well formed, PNG decoded again and compared with the
+ * weights.
  *
- * The stored pictures are tests/golden/terminal/NAME.txt; WRITE_GOLDEN=1 in the environment
- * writes them anew, to be looked at before they are committed.
+ * The stored pictures are tests/golden/terminal/NAME.txt; WRITE_GOLDEN=1 in the
+ * environment writes them anew, to be looked at before they are committed.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>

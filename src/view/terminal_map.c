@@ -82,10 +82,12 @@ static void put_scale(const ph_screen *screen, int numbers)
     ph_put(screen, "  weight 0 ");
     for (int n = 0; n < levels; n++) {
         float middle = ((float)n + 0.5f) / (float)levels;
-        put_cell(screen, middle * middle, screen->how->colors ? 3 : 2, NULL);
+        put_cell(screen, middle * middle, 2, NULL);
     }
     float half = (float)(levels / 2) / (float)levels;
-    ph_putf(screen, " 1   (middle %.2f)\n", (double)(half * half));
+    ph_put(screen, " 1");
+    if (screen->width >= 60) ph_putf(screen, "   (middle %.2f)", (double)(half * half));
+    ph_put(screen, "\n");
 }
 
 /* ---- layout ---- */
