@@ -377,7 +377,7 @@ static ph_status put_strip(const ph_screen *screen, const layout *plan,
             put_ticks(screen, plan);
         status = put_lines(screen, plan, picks, count, row, cells);
         if (plan->pool_rows > 1 || plan->pool_keys > 1)
-            ph_putf(screen, "%*s each cell: the largest of %d rows x %d keys\n",
+            ph_putf(screen, "%*s cell: largest of %d x %d\n",
                     plan->label, "", plan->pool_rows, plan->pool_keys);
     }
     if (status != PH_OK)
