@@ -79,10 +79,15 @@ void ph_put_word(const ph_screen *screen, const char *word, int columns, int rig
     ph_put(screen, fitted);
 }
 
-static void put_inked(const ph_screen *screen, ph_ink ink, const char *text)
+/* A title, made safe and cut to the screen. */
+static void put_bold(const ph_screen *screen, const char *title)
 {
-    ph_put_ink(screen, ink);
-    ph_put(screen, text);
+    char clean[PH_WORD_BYTES];
+    size_t room =
+        (size_t)screen->width < sizeof clean ? (size_t)screen->width : sizeof clean;
+    ph_text_clean(title, screen->how->ascii, clean, room);
+    ph_put_ink(screen, PH_INK_BOLD);
+    ph_put(screen, clean);
     ph_put_ink(screen, PH_INK_PLAIN);
 }
 
@@ -148,7 +153,7 @@ static void put_headline(const ph_screen *screen)
     const char *times = screen->how->ascii ? "x" : "\xc3\x97";
     char title[PH_WORD_BYTES];
     ph_text_clean(report->title ? report->title : "", screen->how->ascii, title, 61);
-    put_inked(screen, PH_INK_BOLD, title);
+    put_bold(screen, title);
     for (int a = 0; a < report->axis_count; a++)
         ph_putf(screen, "%s %d %s%s", *title || a ? dot : "", report->axes[a].count,
                 report->axis_count > 1 ? report->axes[a].name : "token",
@@ -209,7 +214,7 @@ static void put_grid(const ph_screen *screen, int index)
     int cell = stack->heads * 3 <= room ? 3 : 1, at_once = room / cell;
     ph_put(screen, "\n");
     if (screen->report->stack_count > 1 && stack->name) {
-        put_inked(screen, PH_INK_BOLD, stack->name);
+        put_bold(screen, stack->name);
         ph_put(screen, "\n");
     }
     for (int first = 0; first < stack->heads; first += at_once) {
@@ -318,19 +323,30 @@ static void put_findings(const ph_screen *screen)
     put_wrapped(screen, line, 26, 26);
 }
 
+/* What the model said, one after the other: "it -> animal 98 %". */
 static void put_outcomes(const ph_screen *screen)
 {
     const ph_report *report = screen->report;
+    int column = screen->width;
     if (report->outcome_count == 0) return;
     ph_put(screen, "\n");
-    put_inked(screen, PH_INK_BOLD,
-              report->outcome_title ? report->outcome_title : "outcome");
-    ph_put(screen, "\n");
+    put_bold(screen, report->outcome_title ? report->outcome_title : "outcome");
     for (int n = 0; n < report->outcome_count; n++) {
-        ph_putf(screen, "  %5.1f %%  ", 100 * (double)report->outcomes[n].value);
-        ph_put_word(screen, report->outcomes[n].text, screen->width - 12, 0);
-        ph_put(screen, "\n");
+        char text[PH_WORD_BYTES], item[PH_WORD_BYTES + 16];
+        ph_text_clean(report->outcomes[n].text, screen->how->ascii, text, 36);
+        snprintf(item, sizeof item, "%s %.0f %%", text,
+                 100 * (double)report->outcomes[n].value);
+        int columns = ph_text_columns(item) + 3;
+        if (column + columns > screen->width) {
+            ph_put(screen, "\n  ");
+            column = 2 - 3;
+        } else {
+            ph_put(screen, "   ");
+        }
+        ph_put(screen, item);
+        column += columns;
     }
+    ph_put(screen, "\n");
 }
 
 /* ---- the card of one head ---- */
