@@ -146,27 +146,41 @@ const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char room
 
 /* ---- headline ---- */
 
-static void put_headline(const ph_screen *screen)
+/* " · 14 tokens · 4 layers × 8 heads" */
+static void describe_sizes(const ph_screen *screen, char *text, size_t size)
 {
     const ph_report *report = screen->report;
     const char *dot = screen->how->ascii ? "," : " \xc2\xb7";
     const char *times = screen->how->ascii ? "x" : "\xc3\x97";
-    char title[PH_WORD_BYTES];
-    ph_text_clean(report->title ? report->title : "", screen->how->ascii, title, 61);
-    put_bold(screen, title);
-    for (int a = 0; a < report->axis_count; a++)
-        ph_putf(screen, "%s %d %s%s", *title || a ? dot : "", report->axes[a].count,
-                report->axis_count > 1 ? report->axes[a].name : "token",
-                report->axis_count > 1 || report->axes[a].count == 1 ? "" : "s");
-    for (int s = 0; s < report->stack_count && report->stack_count == 1; s++)
-        ph_putf(screen, "%s %d layer%s %s %d head%s", dot, report->stacks[s].layers,
-                report->stacks[s].layers == 1 ? "" : "s", times, report->stacks[s].heads,
-                report->stacks[s].heads == 1 ? "" : "s");
-    ph_put(screen, "\n");
-    if (!report->text || !*report->text) return;
-    char text[2 * PH_WORD_BYTES];
+    size_t used = 0;
+    text[0] = 0;
+    for (int a = 0; a < report->axis_count && used < size; a++) {
+        const ph_axis *axis = &report->axes[a];
+        int alone = report->axis_count == 1;
+        used += (size_t)snprintf(text + used, size - used, "%s %d %.20s%s", dot,
+                                 axis->count, alone ? "token" : axis->name,
+                                 alone && axis->count != 1 ? "s" : "");
+    }
+    const ph_stack *stack = report->stacks;
+    if (report->stack_count == 1 && used < size)
+        snprintf(text + used, size - used, "%s %d layer%s %s %d head%s", dot,
+                 stack->layers, stack->layers == 1 ? "" : "s", times, stack->heads,
+                 stack->heads == 1 ? "" : "s");
+}
+
+static void put_headline(const ph_screen *screen)
+{
+    const ph_report *report = screen->report;
+    char title[PH_WORD_BYTES], sizes[512], text[2 * PH_WORD_BYTES];
     size_t room =
         (size_t)screen->width < sizeof text ? (size_t)screen->width : sizeof text;
+    size_t title_room = room < 61 ? room : 61;
+    ph_text_clean(report->title ? report->title : "", screen->how->ascii, title,
+                  title_room);
+    describe_sizes(screen, sizes, sizeof sizes);
+    put_bold(screen, title);
+    put_wrapped(screen, sizes, ph_text_columns(title), 2);
+    if (!report->text || !*report->text) return;
     ph_text_clean(report->text, screen->how->ascii, text, room);
     ph_put_ink(screen, PH_INK_DIM);
     ph_put(screen, text);
