@@ -190,6 +190,7 @@ const char *cli_nearest(const char *word, const char *const *list);
 /* ---- the table of commands (main.c) and what is written from it ---- */
 
 extern const ph_command *const cli_commands[]; /* ended by NULL */
+extern const ph_command command_train, command_generate, command_compare, command_plot;
 extern const ph_command command_look, command_heads, command_run, command_explain,
     command_bench, command_doctor, command_variants, command_help, command_man,
     command_completions;

@@ -18,6 +18,8 @@
 const ph_command *const cli_commands[] = {&command_look,
                                           &command_heads,
                                           &command_explain,
+                                          &command_train,
+                                          &command_generate,
                                           &command_run,
                                           &command_bench,
                                           &command_doctor,

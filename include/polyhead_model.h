@@ -53,7 +53,7 @@ typedef enum ph_positions {
     PH_POS_NONE
 } ph_positions;
 
-enum { PH_VARIANT_TEXT = 256 };
+enum { PH_VARIANT_TEXT = 256, PH_ROLES_TEXT = 128 };
 
 typedef struct ph_config {
     ph_arch arch;
@@ -75,6 +75,7 @@ typedef struct ph_config {
     float dropout;
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest */
+    char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
 } ph_config;
 
 /* JSON text with every field, like snprintf. */
@@ -135,7 +136,8 @@ typedef enum ph_site_kind {
     PH_SITE_SELF = 0, /* encoder or decoder self-attention */
     PH_SITE_CROSS,    /* decoder to encoder */
     PH_SITE_LINK      /* the pointer at the end of an encoder: heads whose weights are
-                         the answer; mixed per word by a gate, see ph_reading_links */
+                         the answer, one for each of config.roles; mixed per word by a
+                         gate, see ph_reading_links */
 } ph_site_kind;
 
 /* One place where heads attend. */
@@ -250,12 +252,16 @@ PH_API const char *ph_recipe_help(int i);
 /* PH_UNSUPPORTED: no such recipe. */
 PH_API ph_status ph_train_defaults(ph_train *train, const char *recipe);
 
+/* JSON text of everything but config, like snprintf. */
+PH_API int ph_train_print(const ph_train *train, char *text, size_t size);
+
 typedef struct ph_trainer ph_trainer;
 
 PH_API ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train);
 PH_API void ph_trainer_free(ph_trainer *trainer); /* accepts NULL; the model goes too */
 PH_API ph_model *ph_trainer_model(ph_trainer *trainer);
 PH_API const ph_train *ph_trainer_options(const ph_trainer *trainer);
+PH_API int ph_trainer_steps(const ph_trainer *trainer); /* done so far */
 
 typedef struct ph_progress {
     int step;      /* steps done */

@@ -34,7 +34,8 @@ static const ph_field fields[] = {
     {"bias", PH_FIELD_NOT, AT(no_bias), 0, 0, NULL},
     {"depth_scaled", PH_FIELD_BOOL, AT(depth_scaled), 0, 0, NULL},
     {"dropout", PH_FIELD_REAL, AT(dropout), 0, 0, NULL},
-    {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL}};
+    {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
+    {"roles", PH_FIELD_TEXT, AT(roles), 0, PH_ROLES_TEXT, NULL}};
 
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 

@@ -3,11 +3,11 @@
  *
  *     q = x wq    k = x wk    A_h = softmax_j( q_h[i].k_h[j] / sqrt(head_dim) )
  *     mix[i] = softmax_h( x[i] gate )         p[i][j] = sum_h mix[i][h] A_h[i][j]
- *     loss = -log p[i][label of i]
+ *     loss = -log( mix[i][r] A_r[i][j] )      label of i: role r and word j, r * len + j
  *
- * A mixture of heads, not a sum of scores: each kind of link finds a head that serves it,
- * so heads take on roles that can be read off their weights. The attention engine does
- * the work: with values that are one-hot places its output is the weights themselves.
+ * A mixture of heads, not a sum of scores: each head has one role (a kind of link) that
+ * can be read off its weights. The attention engine does the work: with values that are
+ * one-hot places its output is the weights themselves.
  */
 #include <math.h>
 #include <string.h>
@@ -123,25 +123,24 @@ static float loss_row(const ph_pass *p, int row, float scale)
 {
     const ph_links *l = p->links;
     int heads = p->model->config.heads, len = p->sides[0].len;
-    int label = p->batch.labels[row];
-    const float *mix = l->mix + (size_t)row * heads;
-    const float *weights = l->weights + (size_t)row * heads * len;
-    float found = label < 0 ? 1 : l->p[(size_t)row * len + label];
-    float floor = 1e-12f, sum = 0; /* a lost row still gets a direction */
-    float slope = label < 0 ? 0 : -scale / (found > floor ? found : floor);
-    if (!p->shape.backward) return -logf(found > floor ? found : floor);
-    float *dw = l->dweights + (size_t)row * heads * len;
-    float *dmix = l->dmix + (size_t)row * heads;
-    memset(dw, 0, (size_t)heads * len * sizeof *dw);
-    memset(dmix, 0, (size_t)heads * sizeof *dmix);
-    if (label < 0) return 0;
-    for (int h = 0; h < heads; h++) {
-        dw[h * len + label] = slope * mix[h];
-        dmix[h] = slope * weights[h * len + label];
-        sum += mix[h] * dmix[h];
+    int label = p->batch.labels[row], role = label / len;
+    size_t at = (size_t)row * (size_t)heads, span = (size_t)heads * (size_t)len;
+    const float *mix = l->mix + at;
+    if (p->shape.backward) {
+        memset(l->dweights + at * (size_t)len, 0, span * sizeof(float));
+        memset(l->dmix + at, 0, (size_t)heads * sizeof(float));
     }
-    for (int h = 0; h < heads; h++) dmix[h] = mix[h] * (dmix[h] - sum);
-    return -logf(found > floor ? found : floor);
+    if (label < 0) return 0;
+    const float floor = 1e-12f; /* a lost row still gets a direction */
+    float found = l->weights[at * (size_t)len + (size_t)label], chosen = mix[role];
+    if (found < floor) found = floor;
+    if (chosen < floor) chosen = floor;
+    if (p->shape.backward) {
+        l->dweights[at * (size_t)len + (size_t)label] = -scale / found;
+        for (int h = 0; h < heads; h++)
+            l->dmix[at + (size_t)h] = scale * (mix[h] - (h == role));
+    }
+    return -logf(found) - logf(chosen);
 }
 
 ph_status ph_links_loss(ph_pass *p, float scale, double *loss)

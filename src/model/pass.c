@@ -325,7 +325,8 @@ static void loss_item(void *arg, int lane, int index)
 
 static ph_status check_labels(const ph_pass *p, int rows)
 {
-    int most = p->model->links >= 0 ? p->sides[0].len : p->model->config.vocab;
+    int links = p->sides[0].len * p->model->config.heads;
+    int most = p->model->links >= 0 ? links : p->model->config.vocab;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= most)
             return ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",

@@ -20,9 +20,25 @@
 
 enum { WORDS_MAX = 28, TEST_SHARE = 10, UNKNOWN_SHARE = 40 };
 
+/* Kinds of links, one for each link head of the model. */
+typedef enum role {
+    ARTICLE = 0, /* and measure word -> noun */
+    COLOUR,      /* adjective -> noun */
+    VERB,        /* -> subject */
+    OBJECT,      /* -> verb */
+    PRONOUN,     /* -> what it stands for */
+    HELPER,      /* auxiliary, adverb, particle -> verb; degree -> adjective */
+    STATE,       /* "was", "tired" -> what they are said of */
+    CLAUSE,      /* conjunction, punctuation -> main verb; a subject stands for itself */
+    ROLES
+} role;
+
+static const char roles[] = "article;adjective;verb;object;pronoun;helper;state;clause";
+
 typedef struct sentence {
     const char *word[WORDS_MAX];
     int link[WORDS_MAX];
+    int role[WORDS_MAX];
     uint8_t open[WORDS_MAX]; /* 1: a word that could be any other of its kind */
     int count;
     int language;
@@ -35,10 +51,11 @@ static int below(sentence *s, int n)
     return ph_draw_below(&s->draw, n);
 }
 
-static int put(sentence *s, const char *word, int link)
+static int put(sentence *s, const char *word, role kind, int link)
 {
     s->word[s->count] = word;
     s->link[s->count] = link;
+    s->role[s->count] = kind;
     s->open[s->count] = 0;
     return s->count++;
 }
@@ -77,16 +94,16 @@ static int put_noun(sentence *s, noun_group g, int link)
     int coloured = !name && below(s, 3) == 0;
     const char *looks = adjectives[s->language][LOOKS][below(s, 8)];
     if (s->language == ENGLISH) {
-        if (!name) put(s, article(s, g), -1);
-        if (coloured) put(s, looks, -1);
+        if (!name) put(s, article(s, g), ARTICLE, -1);
+        if (coloured) put(s, looks, COLOUR, -1);
     } else {
         if (!name && !mass(s, g) && below(s, 2)) {
-            put(s, below(s, 2) ? "那" : "这", -1);
-            put(s, g == ANIMAL ? "只" : "个", s->count - 1);
+            put(s, below(s, 2) ? "那" : "这", ARTICLE, -1);
+            put(s, g == ANIMAL ? "只" : "个", ARTICLE, -1);
         }
-        if (coloured) put(s, looks, -1), put(s, "的", s->count - 1);
+        if (coloured) put(s, looks, COLOUR, -1), put(s, "的", HELPER, s->count - 1);
     }
-    int noun = put(s, group[which], 0);
+    int noun = put(s, group[which], link < 0 ? CLAUSE : OBJECT, 0);
     s->link[noun] = link < 0 ? noun : link;
     s->open[noun] = 1;
     for (int i = first; i < noun; i++)
@@ -101,17 +118,17 @@ static int put_verb(sentence *s, const action *v, int subject, int may_deny)
     const char *adverb = how < 4 && !denied ? adverbs[s->language][how] : NULL;
     int at = s->count + (denied || adverb);
     if (s->language == CHINESE) {
-        if (denied) put(s, below(s, 2) ? "没有" : "不想", at);
-        if (adverb) put(s, adverb, at);
-        put(s, v->chinese, subject);
-        if (!denied) put(s, "了", at);
+        if (denied) put(s, below(s, 2) ? "没有" : "不想", HELPER, at);
+        if (adverb) put(s, adverb, HELPER, at);
+        put(s, v->chinese, VERB, subject);
+        if (!denied) put(s, "了", HELPER, at);
         return at;
     }
-    if (denied) put(s, below(s, 2) ? "didn't" : "couldn't", at);
-    if (adverb) put(s, adverb, at);
-    put(s, denied ? v->base : v->past, subject);
+    if (denied) put(s, below(s, 2) ? "didn't" : "couldn't", HELPER, at);
+    if (adverb) put(s, adverb, HELPER, at);
+    put(s, denied ? v->base : v->past, VERB, subject);
     s->open[at] = 1;
-    if (v->particle) put(s, v->particle, at);
+    if (v->particle) put(s, v->particle, HELPER, at);
     return at;
 }
 
@@ -123,24 +140,24 @@ static void put_state(sentence *s, noun_group g, quality q, int of)
     int how = below(s, s->language == ENGLISH ? 4 : 3);
     const char *adjective =
         adjectives[s->language][q][pick(s, adjectives[s->language][q], 12)];
-    if (s->language == ENGLISH) put(s, pronouns[ENGLISH][g][3], of);
-    if (how < 3) put(s, degree[s->language][how], s->count + 1);
-    int at = put(s, adjective, of);
-    if (s->language == CHINESE && how == 0) put(s, "了", at);
+    if (s->language == ENGLISH) put(s, pronouns[ENGLISH][g][3], STATE, of);
+    if (how < 3) put(s, degree[s->language][how], HELPER, s->count + 1);
+    int at = put(s, adjective, STATE, of);
+    if (s->language == CHINESE && how == 0) put(s, "了", HELPER, at);
 }
 
 static void put_stop(sentence *s, int main_verb)
 {
-    put(s, s->language == ENGLISH ? "." : "。", main_verb);
+    put(s, s->language == ENGLISH ? "." : "。", CLAUSE, main_verb);
 }
 
 static void put_because(sentence *s, int main_verb)
 {
-    if (s->language == CHINESE) put(s, "，", main_verb);
+    if (s->language == CHINESE) put(s, "，", CLAUSE, main_verb);
     if (s->language == CHINESE)
-        put(s, "因为", main_verb);
+        put(s, "因为", CLAUSE, main_verb);
     else
-        put(s, below(s, 4) ? "because" : "since", main_verb);
+        put(s, below(s, 4) ? "because" : "since", CLAUSE, main_verb);
 }
 
 static quality state_of(noun_group g, quality of_object)
@@ -162,7 +179,8 @@ static void reason(sentence *s)
     int object = put_noun(s, f->object, verb), of_subject = below(s, 2);
     noun_group whose = of_subject ? g : f->object;
     put_because(s, verb);
-    int pronoun = put(s, pronouns[s->language][whose][0], of_subject ? subject : object);
+    int pronoun =
+        put(s, pronouns[s->language][whose][0], PRONOUN, of_subject ? subject : object);
     put_state(s, whose, state_of(whose, f->of_object), pronoun);
     put_stop(s, verb);
 }
@@ -176,7 +194,8 @@ static void people(sentence *s)
     int object = put_noun(s, second, verb), of_subject = below(s, 2);
     noun_group whose = of_subject ? first : second;
     put_because(s, verb);
-    int pronoun = put(s, pronouns[s->language][whose][0], of_subject ? subject : object);
+    int pronoun =
+        put(s, pronouns[s->language][whose][0], PRONOUN, of_subject ? subject : object);
     put_state(s, whose, ALIVE, pronoun);
     put_stop(s, verb);
 }
@@ -190,13 +209,13 @@ static void twice(sentence *s)
     int verb = put_verb(s, &meetings[below(s, MEETINGS)], subject, 0);
     int object = put_noun(s, second, verb);
     if (s->language == ENGLISH)
-        put(s, "and", verb);
+        put(s, "and", CLAUSE, verb);
     else
-        put(s, "，", verb), put(s, "就", s->count + 1);
+        put(s, "，", CLAUSE, verb), put(s, "就", HELPER, s->count + 1);
     action again = meetings[below(s, MEETINGS)];
-    int next = put(s, s->language == ENGLISH ? again.past : again.chinese, subject);
-    put(s, pronouns[s->language][second][1], object);
-    if (s->language == ENGLISH && below(s, 3) == 0) put(s, "quickly", next);
+    int next = put(s, s->language == ENGLISH ? again.past : again.chinese, VERB, subject);
+    put(s, pronouns[s->language][second][1], PRONOUN, object);
+    if (s->language == ENGLISH && below(s, 3) == 0) put(s, "quickly", HELPER, next);
     put_stop(s, verb);
 }
 
@@ -208,10 +227,10 @@ static void owner(sentence *s)
     const frame *f = &frames[1 + below(s, FRAMES - 1)];
     int subject = put_noun(s, first, -1);
     int verb = put_verb(s, &f->verbs[below(s, FRAME_VERBS)], subject, 1);
-    int his = put(s, pronouns[s->language][first][2], subject);
-    if (s->language == CHINESE) put(s, "的", his);
+    int his = put(s, pronouns[s->language][first][2], PRONOUN, subject);
+    if (s->language == CHINESE) put(s, "的", HELPER, his);
     const char *const *group = nouns[s->language][f->object];
-    put(s, group[pick(s, group, 20)], verb);
+    put(s, group[pick(s, group, 20)], OBJECT, verb);
     put_stop(s, verb);
 }
 
@@ -224,14 +243,14 @@ static void relative(sentence *s)
     int subject, at;
     if (s->language == ENGLISH) {
         subject = put_noun(s, first, -1);
-        put(s, "that", subject);
-        at = put(s, v.past, subject);
+        put(s, "that", PRONOUN, subject);
+        at = put(s, v.past, VERB, subject);
         put_noun(s, second, at);
         put_state(s, first, ALIVE, subject);
     } else {
-        at = put(s, v.chinese, -1);
+        at = put(s, v.chinese, VERB, -1);
         put_noun(s, second, at);
-        put(s, "的", at);
+        put(s, "的", HELPER, at);
         subject = put_noun(s, first, -1);
         s->link[at] = subject;
         put_state(s, first, ALIVE, subject);
@@ -276,7 +295,7 @@ static void sample(const ph_data *data, uint64_t key, int test, ph_sample *out)
     for (int i = 0; i < data->source_len; i++) {
         int there = i < s.count, hide = 0;
         if (there && s.open[i] && !test) hide = below(&s, UNKNOWN_SHARE) == 0;
-        out->labels[i] = there ? s.link[i] : -1;
+        out->labels[i] = there ? s.role[i] * data->source_len + s.link[i] : -1;
         out->source[i] = there ? ph_vocab_find(&data->vocab, s.word[i], strlen(s.word[i]))
                                : PH_TOKEN_PAD;
         if (hide) out->source[i] = PH_TOKEN_UNKNOWN;
@@ -319,13 +338,13 @@ static ph_status open(ph_data *data)
 static void defaults(ph_train *t)
 {
     t->config = (ph_config){.arch = PH_ARCH_ENCODER,
-                            .layers = 3,
+                            .layers = 2,
                             .model_dim = 64,
-                            .heads = 4,
+                            .heads = ROLES,
                             .ff_dim = 192,
-                            .max_len = 64,
-                            .dropout = 0.1f};
-    t->steps = 4000, t->batch = 64;
+                            .max_len = 64};
+    strcpy(t->config.roles, roles);
+    t->steps = 2000, t->batch = 64;
     t->rate = 2e-3f, t->warmup = 200, t->schedule = PH_SCHEDULE_COSINE;
 }
 

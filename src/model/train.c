@@ -220,6 +220,11 @@ ph_model *ph_trainer_model(ph_trainer *t)
     return t->model;
 }
 
+int ph_trainer_steps(const ph_trainer *t)
+{
+    return t->step;
+}
+
 const ph_train *ph_trainer_options(const ph_trainer *t)
 {
     return &t->train;
@@ -254,7 +259,8 @@ static void count_guesses(const ph_trainer *t, const ph_batch *batch, tally *sum
             size_t row = (size_t)b * (size_t)len + (size_t)i;
             int label = batch->labels[row];
             if (label < 0) continue;
-            int hit = argmax(scores + row * (size_t)wide, wide) == label;
+            int aim = links ? label % len : label;
+            int hit = argmax(scores + row * (size_t)wide, wide) == aim;
             sum->words++, sum->right += hit, wrong += !hit;
         }
         sum->texts++, sum->exact += !wrong;

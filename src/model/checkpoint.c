@@ -1,0 +1,216 @@
+/*
+ * checkpoint.c - checkpoints of a training: everything that is needed to go on as if
+ * nothing had happened.
+ *
+ *     directory/step-00001000.safetensors    the model, both moments of the optimiser,
+ *                                             polyhead.train and polyhead.step
+ *
+ * A file appears whole or not at all (written beside, synced, renamed, directory synced)
+ * and carries a hash. Older ones are removed only after that. A directory belongs to one
+ * training; the newest whole checkpoint counts.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/io.h"
+#include "model/fields.h"
+#include "model/store.h"
+#include "model/train.h"
+
+enum { NAME_SIZE = 32, PATH_SIZE = 4096, STEP_MOST = 99999999 };
+
+#define AT(member) offsetof(ph_train, member)
+
+static const char *const schedule_names[] = {"cosine", "classic", NULL};
+
+static const ph_field fields[] = {
+    {"recipe", PH_FIELD_TEXT, AT(recipe), 0, PH_RECIPE_TEXT, NULL},
+    {"file", PH_FIELD_TEXT, AT(file), 0, PH_PATH_TEXT, NULL},
+    {"steps", PH_FIELD_INT, AT(steps), 0, 1000000000, NULL},
+    {"batch", PH_FIELD_INT, AT(batch), 1, 65536, NULL},
+    {"accumulate", PH_FIELD_INT, AT(accumulate), 1, 4096, NULL},
+    {"rate", PH_FIELD_REAL, AT(rate), 0, 0, NULL},
+    {"warmup", PH_FIELD_INT, AT(warmup), 0, 1000000000, NULL},
+    {"schedule", PH_FIELD_NAME, AT(schedule), 0, 0, schedule_names},
+    {"decay", PH_FIELD_REAL, AT(decay), 0, 0, NULL},
+    {"clip", PH_FIELD_REAL, AT(clip), 0, 0, NULL},
+    {"smoothing", PH_FIELD_REAL, AT(smoothing), 0, 0, NULL},
+    {"seed", PH_FIELD_WIDE, AT(seed), 0, 0, NULL}};
+
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+
+int ph_train_print(const ph_train *train, char *text, size_t size)
+{
+    return ph_fields_print(fields, FIELDS, train, text, size);
+}
+
+/* ---- names ------------------------------------------------------------------------- */
+
+static void name_of(int step, char name[NAME_SIZE])
+{
+    snprintf(name, NAME_SIZE, "step-%08d.safetensors", step);
+}
+
+/* The step in a checkpoint's name; -1: it is none. */
+static int step_of(const char *name)
+{
+    char again[NAME_SIZE];
+    int step;
+    if (sscanf(name, "step-%8d", &step) != 1 || step < 0) return -1;
+    name_of(step, again);
+    return strcmp(name, again) ? -1 : step;
+}
+
+static int join(char *path, const char *directory, const char *name)
+{
+    int n = snprintf(path, PATH_SIZE, "%s/%s", directory, name);
+    return n > 0 && n < PATH_SIZE;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const int *x = a, *y = b;
+    return *y - *x;
+}
+
+/* Steps of all checkpoints in the directory, newest first; to be freed. */
+static ph_status list(ph_ctx *ctx, const char *directory, int **steps, int *count)
+{
+    DIR *d = opendir(directory);
+    void *found = NULL;
+    size_t room = 0;
+    ph_status status = PH_OK;
+    *count = 0, *steps = NULL;
+    if (!d)
+        return ph_fail(ctx, PH_IO_ERROR, "%s: %s", directory,
+                       ph_io_system_error(errno).text);
+    for (struct dirent *e; status == PH_OK && (e = readdir(d));) {
+        int step = step_of(e->d_name);
+        if (step < 0) continue;
+        status = ph_io_grow(NULL, &found, &room, (size_t)*count + 1, sizeof **steps);
+        if (status == PH_OK) ((int *)found)[(*count)++] = step;
+    }
+    closedir(d);
+    if (*count) qsort(found, (size_t)*count, sizeof **steps, newest_first);
+    *steps = found;
+    return status == PH_OK ? PH_OK : ph_fail(ctx, status, "no memory for a list");
+}
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+/* What cannot be removed stays: that harms nothing. */
+static void remove_old(ph_ctx *ctx, const char *directory, int keep)
+{
+    int *steps, count;
+    char name[NAME_SIZE], path[PATH_SIZE];
+    if (list(ctx, directory, &steps, &count) != PH_OK) return;
+    for (int i = keep; i < count; i++) {
+        name_of(steps[i], name);
+        if (join(path, directory, name)) unlink(path);
+    }
+    free(steps);
+}
+
+ph_status ph_trainer_save(ph_trainer *t, const char *directory, int keep)
+{
+    char name[NAME_SIZE], path[PATH_SIZE], train[2048], step[16];
+    if (!t || !directory) return PH_BAD_ARGUMENT;
+    size_t floats = t->model->floats, bytes = floats * sizeof(float);
+    ph_train_print(&t->train, train, sizeof train);
+    snprintf(step, sizeof step, "%d", t->step);
+    ph_tensor tensors[2] = {
+        {"optimiser.mean", PH_TYPE_F32, 1, {floats}, t->mean, bytes},
+        {"optimiser.square", PH_TYPE_F32, 1, {floats}, t->square, bytes}};
+    ph_pair pairs[2] = {{"polyhead.train", train}, {"polyhead.step", step}};
+    ph_more more = {tensors, 2, pairs, 2};
+    name_of(t->step, name);
+    if (!join(path, directory, name))
+        return ph_fail(t->ctx, PH_BAD_ARGUMENT, "the path of the directory is too long");
+    PH_TRY(ph_store_write(t->model, path, &more));
+    if (keep > 0) remove_old(t->ctx, directory, keep);
+    return PH_OK;
+}
+
+/* ---- going on ---------------------------------------------------------------------- */
+
+static ph_status read_train(ph_ctx *ctx, const ph_file *file, ph_train *train, int *step)
+{
+    const char *text = ph_store_pair(file, "polyhead.train");
+    const char *number = ph_store_pair(file, "polyhead.step");
+    char copy[4096];
+    if (!text || !number || strlen(text) >= sizeof copy)
+        return ph_fail(ctx, PH_BAD_FILE, "this is a model, not a checkpoint");
+    *step = atoi(number);
+    *train = (ph_train){0};
+    strcpy(copy, text);
+    return ph_fields_read(ctx, "polyhead.train", fields, FIELDS, train, copy,
+                          strlen(copy));
+}
+
+static ph_status go_on(ph_trainer **out, ph_ctx *ctx, const ph_file *file,
+                       const char *path)
+{
+    ph_train train;
+    ph_model *model;
+    int step = 0;
+    PH_TRY(read_train(ctx, file, &train, &step));
+    PH_TRY(ph_store_model(&model, ctx, file, path));
+    train.config = model->config;
+    PH_TRY(ph_trainer_begin(out, ctx, &train, model));
+    ph_trainer *t = *out;
+    size_t floats = t->model->floats;
+    ph_status status = ph_store_floats(ctx, file, "optimiser.mean", t->mean, floats);
+    if (status == PH_OK)
+        status = ph_store_floats(ctx, file, "optimiser.square", t->square, floats);
+    if (status == PH_OK && t->model->config.vocab != t->data.vocab.count)
+        status = ph_fail(ctx, PH_BAD_FILE,
+                         "the vocabulary has %d tokens now, %d when training began; has "
+                         "the file changed?",
+                         t->data.vocab.count, t->model->config.vocab);
+    t->step = step;
+    if (status == PH_OK) return PH_OK;
+    ph_trainer_free(t);
+    *out = NULL;
+    return status;
+}
+
+static void note_damage(char *note, size_t size, const char *sentence)
+{
+    size_t used = size ? strlen(note) : 0;
+    if (used + 1 < size)
+        snprintf(note + used, size - used, "%s%s", used ? "; " : "", sentence);
+}
+
+ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory,
+                            char *note, size_t note_size)
+{
+    int *steps, count;
+    char name[NAME_SIZE], path[PATH_SIZE];
+    if (out) *out = NULL;
+    if (!out || !ctx || !directory) return PH_BAD_ARGUMENT;
+    if (note_size) note[0] = 0;
+    PH_TRY(list(ctx, directory, &steps, &count));
+    ph_status status = ph_fail(ctx, PH_IO_ERROR, "%s holds no checkpoint", directory);
+    for (int i = 0; i < count; i++) {
+        ph_file *file;
+        name_of(steps[i], name);
+        if (!join(path, directory, name)) break;
+        status = ph_store_open(&file, ctx, path);
+        if (status == PH_BAD_FILE) { /* damaged: the one before it will do */
+            note_damage(note, note_size, ph_error(ctx));
+            continue;
+        }
+        if (status == PH_OK) {
+            status = go_on(out, ctx, file, path);
+            ph_file_free(file);
+        }
+        break;
+    }
+    free(steps);
+    return status;
+}
