@@ -27,7 +27,8 @@
     X(pack_across) X(pack_along) X(store_row) X(finite) X(scores) X(weigh) X(product)   \
     X(axpy) X(softmax) X(gradient) X(weights) X(dot) X(times) X(blend) X(row_peak)      \
     X(add_bias) X(add_alibi) X(softcap) X(hide) X(dropout) X(load_row) X(pack_panels)   \
-    X(stream) X(muladd) X(center) X(gram) X(near_top) X(power_sums) X(entmax)
+    X(stream) X(compose) X(decompose) X(center) X(gram) X(near_top) X(power_sums)       \
+    X(entmax)
 /* clang-format on */
 
 typedef void bed_body(const ph_kernels *table);

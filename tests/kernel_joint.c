@@ -1,6 +1,7 @@
 /*
  * kernel_joint.c - checks and benches of the kernels of mixed heads and of entmax:
- * muladd, center, gram, near_top, power_sums, entmax; and what they mean, in double.
+ * compose, decompose, center, gram, near_top, power_sums, entmax; and what they mean, in
+ * double.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,31 +23,80 @@ static int side(void)
 
 /* ---- rows -------------------------------------------------------------------------- */
 
-void check_muladd(const ph_kernels *t)
+enum { RANK = 3, ROWS = 5, PARTS = RANK * HEADS * PH_STRIP_LD };
+
+static float w1[PARTS], w2[PARTS], diagonal[PARTS], in[ROWS * HEADS * PH_STRIP_LD];
+static float out[ROWS * HEADS * PH_STRIP_LD], summed[3][PARTS], wanted[3][PARTS];
+
+static void fill_parts(int kind)
 {
-    for (int round = 0; round < 40; round++)
-        for (int n = 16; n <= MOST; n += 16) {
-            bed_say("%s muladd n=%d", t->name, n);
-            bed_fill(left, n, round % BED_KINDS);
-            bed_fill(right, n, round % BED_KINDS);
-            bed_fill(expected, n, round % BED_KINDS);
-            const float *a = bed_copy(0, left, n, side());
-            const float *x = bed_copy(1, right, n, side());
-            float *y = bed_copy(2, expected, n, side());
-            REF.muladd(n, left, right, expected);
-            t->muladd(n, a, x, y);
-            bed_same("y", y, expected, n);
-            bed_intact(2);
+    bed_fill(w1, PARTS, kind);
+    bed_fill(w2, PARTS, kind);
+    bed_fill(diagonal, PARTS, kind);
+    bed_fill(in, ROWS * HEADS * PH_STRIP_LD, kind);
+    bed_fill(out, ROWS * HEADS * PH_STRIP_LD, kind);
+}
+
+void check_compose(const ph_kernels *t)
+{
+    for (int round = 0; round < 60; round++)
+        for (int n = 16; n <= PH_STRIP_LD; n += 16) {
+            int heads = 1 + bed_below(HEADS), rank = 1 + bed_below(RANK);
+            int64_t ld = PH_STRIP_LD * (1 + bed_below(ROWS));
+            int64_t size = (heads - 1) * ld + n;
+            bed_say("%s compose heads=%d rank=%d n=%d", t->name, heads, rank, n);
+            fill_parts(round % BED_KINDS);
+            const float *x = bed_copy(0, in, size, side());
+            float *y = bed_copy(1, out, size, side());
+            REF.compose(heads, rank, n, w1, w2, diagonal, in, out, ld);
+            t->compose(heads, rank, n, w1, w2, diagonal, x, y, ld);
+            for (int h = 0; h < heads; h++) bed_same("y", y + h * ld, out + h * ld, n);
+            bed_intact(1);
         }
 }
 
-void bench_muladd(const ph_kernels *t)
+void bench_compose(const ph_kernels *t)
 {
     bed_timer timer;
-    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
-    bed_fill(right, PH_STRIP_LD, BED_PLAIN);
-    BED_TIME(&timer, t->muladd(PH_STRIP_LD, left, right, result));
-    bed_report("muladd", t, "128", &timer, 2.0 * PH_STRIP_LD, 16.0 * PH_STRIP_LD);
+    const int n = PH_STRIP_LD;
+    fill_parts(BED_PLAIN);
+    BED_TIME(&timer, t->compose(HEADS, 2, n, w1, w2, diagonal, in, out, n));
+    bed_report("compose", t, "7 heads, rank 2, 128", &timer, 10.0 * HEADS * n, 0);
+}
+
+void check_decompose(const ph_kernels *t)
+{
+    static float room[2 * RANK * ROWS * PH_LANES];
+    for (int round = 0; round < 60; round++)
+        for (int n = 16; n <= PH_STRIP_LD; n += 16) {
+            int heads = 1 + bed_below(HEADS), rank = 1 + bed_below(RANK);
+            int rows = 1 + bed_below(ROWS);
+            int64_t ld = PH_STRIP_LD * ROWS, part = (int64_t)rank * heads * PH_STRIP_LD;
+            bed_say("%s decompose heads=%d rank=%d rows=%d n=%d", t->name, heads, rank,
+                    rows, n);
+            fill_parts(round % BED_KINDS);
+            for (int i = 0; i < 3; i++) bed_fill(wanted[i], PARTS, BED_PLAIN);
+            memcpy(summed, wanted, sizeof summed);
+            REF.decompose(heads, rank, rows, n, w1, w2, in, out, ld, wanted[0], wanted[1],
+                          wanted[2], room);
+            t->decompose(heads, rank, rows, n, w1, w2, in, out, ld, summed[0], summed[1],
+                         summed[2], room);
+            bed_same("dw1", summed[0], wanted[0], part);
+            bed_same("dw2", summed[1], wanted[1], part);
+            bed_same("dg", summed[2], wanted[2], (int64_t)heads * PH_STRIP_LD);
+        }
+}
+
+void bench_decompose(const ph_kernels *t)
+{
+    static float room[2 * RANK * ROWS * PH_LANES];
+    bed_timer timer;
+    const int n = PH_STRIP_LD;
+    fill_parts(BED_PLAIN);
+    BED_TIME(&timer, t->decompose(HEADS, 2, ROWS, n, w1, w2, in, out, ROWS * n, summed[0],
+                                  summed[1], summed[2], room));
+    bed_report("decompose", t, "7 heads, rank 2, 5 x 128", &timer,
+               18.0 * HEADS * ROWS * n, 0);
 }
 
 void check_center(const ph_kernels *t)

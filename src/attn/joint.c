@@ -70,7 +70,7 @@ void ph_joint_choose(ph_plan *plan)
     j->key_blocks = ph_div_up(a->kv_len, PH_BLOCK);
     j->blocks = choose_blocks(plan);
     j->rows = choose_rows(plan, 1, j->blocks, HELD_BUDGET);
-    j->grad_rows = choose_rows(plan, 3, j->blocks, 2 * HELD_BUDGET);
+    j->grad_rows = choose_rows(plan, 3, j->blocks, 4 * HELD_BUDGET);
     j->tile_rows = choose_rows(plan, KEEP_TILES, 1, TILE_BUDGET);
     /* with few rows packing beforehand would only be one more trip through memory */
     j->wave =
@@ -86,6 +86,21 @@ static size_t block_index(const ph_call *call, const ph_joint_keys *keys, int he
     return plane * (size_t)call->plan->joint.key_blocks + (size_t)(j0 / PH_BLOCK);
 }
 
+size_t ph_joint_mix_floats(const ph_plan *plan, int place)
+{
+    size_t parts = 2 * (size_t)plan->asks.key_rank[place] + 1;
+    if (!plan->asks.key_rank[place]) return 0;
+    return parts * (size_t)plan->joint.heads * PH_BLOCK;
+}
+
+/* The variant's numbers of one block of keys; 0 behind the last key. */
+static void make_part(const ph_call *call, int place, int batch, int j0, float *w)
+{
+    int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
+    memset(w, 0, ph_joint_mix_floats(call->plan, place) * sizeof(float));
+    call->plan->variant->key_weights(call, (ph_mix_at)place, batch, j0, n, w);
+}
+
 void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, int backward,
                         ph_joint_keys *out)
 {
@@ -94,6 +109,9 @@ void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, int backward,
     size_t k = blocks * (size_t)a->k_heads, v = blocks * (size_t)a->v_heads;
     *out = (ph_joint_keys){0};
     if (!plan->joint.wave) return;
+    for (int p = 0; p < 2; p++)
+        if (plan->asks.key_rank[p])
+            out->parts[p] = ph_arena_floats(arena, blocks * ph_joint_mix_floats(plan, p));
     out->k_across = ph_arena_floats(arena, k * across_floats(a->qk_dim));
     if (!backward) return;
     out->v_across = ph_arena_floats(arena, v * across_floats(a->v_dim));
@@ -138,12 +156,21 @@ static void pack_v(const ph_call *call, ph_joint_keys *keys, int batch, int head
         panels, PH_LANES, end * a->v_dim / PH_LANES, PH_LANES);
 }
 
+static void pack_parts(const ph_call *call, ph_joint_keys *keys, int batch, int j0)
+{
+    size_t at = block_index(call, keys, 1, batch, 0, j0);
+    for (int p = 0; p < 2; p++)
+        if (keys->parts[p])
+            make_part(call, p, batch, j0,
+                      keys->parts[p] + at * ph_joint_mix_floats(call->plan, p));
+}
+
 static void pack_item(void *arg, int lane, int index)
 {
     const pack_job *job = arg;
     const ph_call *call = job->call;
     const ph_attn *a = call->attn;
-    int blocks = call->plan->joint.key_blocks, heads = a->k_heads + a->v_heads;
+    int blocks = call->plan->joint.key_blocks, heads = a->k_heads + a->v_heads + 1;
     int j0 = index % blocks * PH_BLOCK, plane = index / blocks;
     int batch = job->keys->first + plane / heads, head = plane % heads;
     int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
@@ -151,6 +178,8 @@ static void pack_item(void *arg, int lane, int index)
     if (n <= 0) return;
     if (head < a->k_heads)
         pack_k(call, job->keys, batch, head, j0, n);
+    else if (head == heads - 1)
+        pack_parts(call, job->keys, batch, j0);
     else if (job->keys->v_across)
         pack_v(call, job->keys, batch, head - a->k_heads, j0, n);
 }
@@ -163,8 +192,9 @@ void ph_joint_keys_pack(const ph_call *call, ph_joint_keys *keys, int first)
     keys->first = first;
     job.rows = ph_min(j->wave, a->batch - first);
     if (j->wave)
-        ph_ctx_run(call->plan->ctx, job.rows * (a->k_heads + a->v_heads) * j->key_blocks,
-                   pack_item, &job);
+        ph_ctx_run(call->plan->ctx,
+                   job.rows * (a->k_heads + a->v_heads + 1) * j->key_blocks, pack_item,
+                   &job);
 }
 
 const float *ph_joint_k(const ph_call *call, const ph_joint_keys *keys, int batch,
@@ -220,7 +250,7 @@ void ph_joint_rows_take(const ph_plan *plan, ph_arena *arena, int rows, int back
         out->matrix[p] = ph_arena_floats(arena, floats);
         out->turned[p] = ph_arena_floats(arena, backward ? floats : 0);
     }
-    out->spare = ph_arena_floats(arena, 2 * (size_t)rank * PH_BLOCK);
+    out->spare = ph_arena_floats(arena, 2 * (size_t)rank * (size_t)rows * PH_LANES);
     out->alpha = ph_arena_take(arena, (size_t)plan->attn.q_heads * sizeof(double));
 }
 
@@ -288,55 +318,31 @@ int ph_joint_range(const ph_call *call, const ph_joint_rows *r, int j0, int rows
     return seen;
 }
 
-size_t ph_joint_mix_floats(const ph_plan *plan, int place)
+void ph_joint_key_parts(const ph_call *call, const ph_joint_keys *keys,
+                        const ph_joint_rows *r, ph_joint_tile *t, float *const room[2])
 {
-    size_t parts = 2 * (size_t)plan->asks.key_rank[place] + 1;
-    if (!plan->asks.key_rank[place]) return 0;
-    return parts * (size_t)plan->joint.heads * PH_BLOCK;
-}
-
-void ph_joint_key_parts(const ph_call *call, const ph_joint_rows *r, ph_joint_tile *t,
-                        float *const room[2])
-{
-    const ph_plan *plan = call->plan;
-    int n = ph_min(PH_BLOCK, r->rows[0].extent.kv_len - t->j0);
     for (int p = 0; p < 2; p++) {
-        if (!plan->asks.key_rank[p]) continue;
-        memset(room[p], 0, ph_joint_mix_floats(plan, p) * sizeof(float));
-        plan->variant->key_weights(call, (ph_mix_at)p, r->batch, t->j0, n, room[p]);
-        t->keys[p] = room[p];
+        if (!call->plan->asks.key_rank[p]) continue;
+        if (keys->parts[p]) {
+            t->keys[p] = keys->parts[p] + block_index(call, keys, 1, r->batch, 0, t->j0) *
+                                              ph_joint_mix_floats(call->plan, p);
+        } else {
+            make_part(call, p, r->batch, t->j0, room[p]);
+            t->keys[p] = room[p];
+        }
     }
 }
 
-/* Row of head h in part `part` of the key numbers, at column c0 of the tile. */
-static const float *key_row(const ph_joint_rows *r, const ph_joint_tile *t,
-                            const float *w, int part, int h)
-{
-    return w + ((int64_t)part * r->heads + h) * PH_BLOCK + t->c0;
-}
+/* w1, w2 and g of the key part, at column c0 of the tile. */
+typedef struct key_part {
+    const float *w1, *w2, *g;
+} key_part;
 
-/* to[h] += g[h] x[h] + w2[h] (sum_m w1[m] x[m]) over the heads of row i; with w1 and w2
-   swapped this is its own way back. */
-static void add_key_part(const ph_call *call, const ph_joint_rows *r,
-                         const ph_joint_tile *t, ph_mix_at place, int i, int back,
-                         const float *x, float *to)
+static key_part find_part(const ph_joint_rows *r, const ph_joint_tile *t, const float *w,
+                          int rank)
 {
-    const ph_kernels *k = call->kernels;
-    const float *w = t->keys[place];
-    int rank = call->plan->asks.key_rank[place], n = t->end - t->c0;
-    for (int h = 0; h < r->heads; h++)
-        k->muladd(n, key_row(r, t, w, 2 * rank, h), x + ph_joint_at(t, h, i) + t->c0,
-                  to + ph_joint_at(t, h, i) + t->c0);
-    for (int p = 0; p < rank; p++) {
-        int in = back ? rank + p : p, out = back ? p : rank + p;
-        memset(r->spare, 0, (size_t)n * sizeof(float));
-        for (int h = 0; h < r->heads; h++)
-            k->muladd(n, key_row(r, t, w, in, h), x + ph_joint_at(t, h, i) + t->c0,
-                      r->spare);
-        for (int h = 0; h < r->heads; h++)
-            k->muladd(n, key_row(r, t, w, out, h), r->spare,
-                      to + ph_joint_at(t, h, i) + t->c0);
-    }
+    int64_t step = (int64_t)rank * r->heads * PH_BLOCK;
+    return (key_part){w + t->c0, w + step + t->c0, w + 2 * step + t->c0};
 }
 
 /* to = matrix^T x over the heads, for every row of the tile. */
@@ -345,15 +351,17 @@ static void mix_heads(const ph_call *call, const ph_joint_rows *r, const ph_join
                       float *to)
 {
     const ph_kernels *k = call->kernels;
-    int heads = r->heads, n = t->end - t->c0;
+    int heads = r->heads, n = t->end - t->c0, rank = call->plan->asks.key_rank[place];
     int64_t step = (int64_t)t->rows * PH_BLOCK;
     for (int i = 0; i < r->count; i++, matrix += heads * heads) {
         int64_t at = (int64_t)i * PH_BLOCK + t->c0;
         for (int h = 0; h < heads; h += k->mr)
             k->product(ph_min(k->mr, heads - h), n, heads, matrix + h, heads, x + at,
                        step, k->nr, to + h * step + at, step, 0);
-        if (call->plan->asks.key_rank[place])
-            add_key_part(call, r, t, place, i, back, x, to);
+        if (!rank) continue;
+        key_part w = find_part(r, t, t->keys[place], rank);
+        k->compose(heads, rank, n, back ? w.w2 : w.w1, back ? w.w1 : w.w2, w.g, x + at,
+                   to + at, step);
     }
 }
 
@@ -381,42 +389,15 @@ void ph_joint_row_part(const ph_call *call, const ph_joint_rows *r,
     }
 }
 
-/* Gradient of the key numbers of one row and one rank: dw1 += e in, dw2 += hidden dout,
-   hidden = w1.in and e = w2.dout over the heads. */
-static void add_rank(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                     ph_mix_at place, int i, int p, const float *in, const float *dout,
-                     float *dw)
-{
-    const ph_kernels *k = call->kernels;
-    const float *w = t->keys[place];
-    int rank = call->plan->asks.key_rank[place], n = t->end - t->c0;
-    float *hidden = r->spare, *e = r->spare + PH_BLOCK;
-    memset(r->spare, 0, 2 * PH_BLOCK * sizeof(float));
-    for (int h = 0; h < r->heads; h++) {
-        int64_t at = ph_joint_at(t, h, i) + t->c0;
-        k->muladd(n, key_row(r, t, w, p, h), in + at, hidden);
-        k->muladd(n, key_row(r, t, w, rank + p, h), dout + at, e);
-    }
-    for (int h = 0; h < r->heads; h++) {
-        int64_t at = ph_joint_at(t, h, i) + t->c0;
-        k->muladd(n, e, in + at, (float *)key_row(r, t, dw, p, h));
-        k->muladd(n, hidden, dout + at, (float *)key_row(r, t, dw, rank + p, h));
-    }
-}
-
 void ph_joint_key_part(const ph_call *call, const ph_joint_rows *r,
                        const ph_joint_tile *t, ph_mix_at place, const float *in,
                        const float *dout, float *dw)
 {
-    int rank = call->plan->asks.key_rank[place], n = t->end - t->c0;
-    for (int i = 0; i < r->count; i++) {
-        for (int h = 0; h < r->heads; h++) {
-            int64_t at = ph_joint_at(t, h, i) + t->c0;
-            call->kernels->muladd(n, in + at, dout + at,
-                                  (float *)key_row(r, t, dw, 2 * rank, h));
-        }
-        for (int p = 0; p < rank; p++) add_rank(call, r, t, place, i, p, in, dout, dw);
-    }
+    int rank = call->plan->asks.key_rank[place];
+    key_part w = find_part(r, t, t->keys[place], rank), d = find_part(r, t, dw, rank);
+    call->kernels->decompose(r->heads, rank, r->count, t->end - t->c0, w.w1, w.w2,
+                             in + t->c0, dout + t->c0, (int64_t)t->rows * PH_BLOCK,
+                             (float *)d.w1, (float *)d.w2, (float *)d.g, r->spare);
 }
 
 void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,

@@ -27,6 +27,7 @@ typedef struct ph_joint_keys {
     float *k_across, *v_across;   /* blocks in panels, by (batch row, head, block) */
     float *k_along;               /* (.., PH_BLOCK, k_pad) */
     uint8_t *k_finite, *v_finite; /* by (batch row, head, block) */
+    float *parts[2]; /* by place: key parts of the mixes, by (batch row, block) */
 } ph_joint_keys;
 
 /* Query rows of an item. */
@@ -39,7 +40,7 @@ typedef struct ph_joint_rows {
     int uneven;       /* 1: a key may be hidden from one head and seen by another */
     float *matrix[2]; /* by place: (count, q_heads, q_heads) [from][to] ... */
     float *turned[2]; /* ... and [to][from], for the way back; NULL in forward */
-    float *spare;     /* (rank, PH_BLOCK) twice */
+    float *spare;     /* for decompose */
     double *alpha;    /* (heads of the set) of entmax */
 } ph_joint_rows;
 
@@ -102,10 +103,11 @@ int ph_joint_range(const ph_call *call, const ph_joint_rows *r, int j0, int rows
 void ph_joint_scores(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
                      const ph_joint_keys *keys, float *const *q, float *room, float *w);
 
-/* Key parts of the mixes into `room`, (2*rank+1, heads, BLOCK) for each place. */
+/* Points to the key parts of the mixes, (2*rank+1, heads, BLOCK) for each place; in
+   `room` where they are not made beforehand. */
 size_t ph_joint_mix_floats(const ph_plan *plan, int place);
-void ph_joint_key_parts(const ph_call *call, const ph_joint_rows *r, ph_joint_tile *t,
-                        float *const room[2]);
+void ph_joint_key_parts(const ph_call *call, const ph_joint_keys *keys,
+                        const ph_joint_rows *r, ph_joint_tile *t, float *const room[2]);
 
 /* out = mix of `in` at the place; another tile. */
 void ph_joint_mix(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,

@@ -27,7 +27,7 @@ typedef struct worker {
     float *dc[2];         /* by place: (rows, heads, heads) gradient of the matrices */
     double *dot, *mass;   /* (heads, rows): sum slope dp, sum slope */
     ph_alpha_sums *alpha; /* (rows) */
-    float *dq;            /* (rows, k_pad) of one head */
+    float *dq;            /* (heads, rows, k_pad) */
     float *x, *y;         /* (v_pad) */
     float *ones;          /* (PH_BLOCK) 1 */
 } worker;
@@ -82,7 +82,7 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
     w->dot = ph_arena_take(arena, heads * rows * sizeof(double));
     w->mass = ph_arena_take(arena, heads * rows * sizeof(double));
     w->alpha = ph_arena_take(arena, plan->asks.power ? rows * sizeof *w->alpha : 0);
-    w->dq = ph_arena_floats(arena, rows * (size_t)plan->k_pad);
+    w->dq = ph_arena_floats(arena, heads * rows * (size_t)plan->k_pad);
     w->x = ph_arena_floats(arena, (size_t)plan->v_pad);
     w->y = ph_arena_floats(arena, (size_t)plan->v_pad);
     w->ones = ph_arena_floats(arena, PH_BLOCK);
@@ -250,6 +250,11 @@ static void finish_deltas(const ph_joint_task *task, worker *w, double *sums)
 
 /* ---- second sweep ---- */
 
+static float *dq_row(const ph_plan *plan, const worker *w, int h, int i)
+{
+    return w->dq + ((int64_t)h * plan->joint.grad_rows + i) * plan->k_pad;
+}
+
 /* dq += ds k where k is not finite: pairs that no head sees are stepped over. */
 static void add_seen(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
                      const float *ds, const float *k)
@@ -260,7 +265,7 @@ static void add_seen(const ph_joint_task *task, worker *w, const ph_joint_tile *
         for (int c = t->c0; c < t->c1; c++)
             if (ph_joint_sees(call, &w->w.r, -1, i, t->j0 + c))
                 call->kernels->axpy(pad, ds[ph_joint_at(t, h, i) + c],
-                                    k + (int64_t)c * pad, w->dq + (int64_t)i * pad);
+                                    k + (int64_t)c * pad, dq_row(call->plan, w, h, i));
 }
 
 static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
@@ -279,49 +284,41 @@ static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t,
     for (int i = 0; i < r->count; i += kernels->mr)
         kernels->weigh(ph_min(kernels->mr, r->count - i), pad, t->c1 - t->c0,
                        ds + ph_joint_at(t, h, i) + t->c0, k + (int64_t)t->c0 * pad, pad,
-                       w->dq + (int64_t)i * pad, pad, ones, NULL);
+                       dq_row(call->plan, w, h, i), pad, ones, NULL);
 }
 
-/* Gradients of the logits as they were before mixing, in d. */
+/* Turns gradients of the weights into those of the logits, and multiplies by k. */
 static void sweep_logits(const ph_joint_task *task, worker *w, int tiles)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
-    size_t bytes = ph_joint_floats(plan, plan->joint.grad_rows) * sizeof(float);
     for (int b = 0; b < tiles; b++) {
         ph_joint_tile *t = &w->tiles[b];
         ph_joint_tiles at = tiles_at(plan, w, b);
+        const float *ds = at.d;
         ph_joint_center(call, &w->w, t, &at);
-        if (!plan->asks.mix[PH_LOGITS]) continue;
-        ph_joint_row_part(call, &w->w.r, t, at.s, at.d, w->dc[PH_LOGITS]);
-        ph_joint_key_parts(call, &w->w.r, t, w->w.parts);
-        ph_joint_unmix(call, &w->w.r, t, PH_LOGITS, at.d, at.x);
-        memcpy(at.d, at.x, bytes);
+        if (plan->asks.mix[PH_LOGITS]) {
+            ph_joint_row_part(call, &w->w.r, t, at.s, at.d, w->dc[PH_LOGITS]);
+            ph_joint_key_parts(call, &task->keys, &w->w.r, t, w->w.parts);
+            ph_joint_unmix(call, &w->w.r, t, PH_LOGITS, at.d, at.x);
+            ds = at.x;
+        }
+        for (int h = 0; call->grads->dq && h < w->w.r.heads; h++)
+            add_dq(task, w, t, h, ds);
     }
 }
 
-static void store_dq(const ph_joint_task *task, worker *w, int h)
+static void store_dq(const ph_joint_task *task, worker *w)
 {
     const ph_call *call = task->call;
     const ph_attn *a = call->attn;
-    for (int i = 0; i < w->w.r.count; i++) {
-        int64_t at = ph_rows_at(&w->w.r.rows[h], i, &a->dq);
-        call->kernels->store_row(ph_at_out(call->grads->dq, a->dtype, at),
-                                 w->dq + (int64_t)i * call->plan->k_pad, a->qk_dim,
-                                 a->dtype, a->scale);
-    }
-}
-
-static void make_dq(const ph_joint_task *task, worker *w, int tiles)
-{
-    const ph_plan *plan = task->call->plan;
-    size_t bytes = (size_t)w->w.r.count * (size_t)plan->k_pad * sizeof(float);
-    for (int h = 0; task->call->grads->dq && h < w->w.r.heads; h++) {
-        memset(w->dq, 0, bytes);
-        for (int b = 0; b < tiles; b++)
-            add_dq(task, w, &w->tiles[b], h, tiles_at(plan, w, b).d);
-        store_dq(task, w, h);
-    }
+    for (int h = 0; call->grads->dq && h < w->w.r.heads; h++)
+        for (int i = 0; i < w->w.r.count; i++) {
+            int64_t at = ph_rows_at(&w->w.r.rows[h], i, &a->dq);
+            call->kernels->store_row(ph_at_out(call->grads->dq, a->dtype, at),
+                                     dq_row(call->plan, w, h, i), a->qk_dim, a->dtype,
+                                     a->scale);
+        }
 }
 
 /* ---- items ---- */
@@ -379,13 +376,14 @@ static void run_item(void *arg, int lane, int index)
     size_t rows = (size_t)j->heads * (size_t)j->grad_rows, square = (size_t)j->heads;
     memset(w.dot, 0, rows * sizeof(double));
     memset(w.mass, 0, rows * sizeof(double));
+    memset(w.dq, 0, rows * (size_t)plan->k_pad * sizeof(float));
     if (plan->asks.power) memset(w.alpha, 0, (size_t)j->grad_rows * sizeof *w.alpha);
     for (int p = 0; p < 2; p++)
         if (plan->asks.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
     int tiles = sweep_weights(task, &w);
     finish_deltas(task, &w, sums);
     sweep_logits(task, &w, tiles);
-    make_dq(task, &w, tiles);
+    store_dq(task, &w);
     if (plan->asks.mix[PH_LOGITS]) /* held logits are in base 2 */
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
     for (int p = 0; p < 2; p++)

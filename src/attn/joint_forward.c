@@ -101,7 +101,7 @@ static int hold_logits(const ph_call *call, worker *w, const ph_joint_keys *keys
         if (!ph_joint_range(call, &w->r, j0, rows, t)) continue;
         ph_joint_scores(call, &w->r, t, keys, w->q, w->k, mixed ? w->other : s);
         if (mixed) {
-            ph_joint_key_parts(call, &w->r, t, w->parts);
+            ph_joint_key_parts(call, keys, &w->r, t, w->parts);
             ph_joint_mix(call, &w->r, t, PH_LOGITS, w->other, s);
         }
         ph_joint_modify(call, &w->r, t, s);
@@ -253,14 +253,14 @@ static int parts_finite(const ph_call *call, const ph_joint_tile *t)
                                             (int)(floats / PH_BLOCK), PH_BLOCK);
 }
 
-static void multiply(const ph_call *call, worker *w, int tiles)
+static void multiply(const ph_call *call, worker *w, const ph_joint_keys *keys, int tiles)
 {
     w->started = 0;
     for (int b = 0; b < tiles; b++) {
         ph_joint_tile *t = &w->tiles[b];
         float *p = held_tile(call, w, b);
         if (call->plan->asks.mix[PH_WEIGHTS]) {
-            ph_joint_key_parts(call, &w->r, t, w->parts);
+            ph_joint_key_parts(call, keys, &w->r, t, w->parts);
             ph_joint_mix(call, &w->r, t, PH_WEIGHTS, p, w->other);
             p = w->other;
             if (w->r.uneven || !parts_finite(call, t))
@@ -340,7 +340,7 @@ static void run_item(void *arg, int lane, int index)
         entmax(call, &w, tiles);
     else
         softmax(call, &w, tiles);
-    multiply(call, &w, tiles);
+    multiply(call, &w, &job->keys, tiles);
     store_rows(call, &w);
 }
 

@@ -108,7 +108,7 @@ void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_tile *
     const ph_call *call = task->call;
     const ph_asks *asks = &call->plan->asks;
     float *dp = asks->mix[PH_WEIGHTS] ? b->x : b->d;
-    ph_joint_key_parts(call, &w->r, t, w->parts);
+    ph_joint_key_parts(call, &task->keys, &w->r, t, w->parts);
     ph_joint_scores(call, &w->r, t, &task->keys, w->q, NULL,
                     asks->mix[PH_LOGITS] ? b->s : b->p);
     if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &w->r, t, PH_LOGITS, b->s, b->p);

@@ -73,7 +73,7 @@ static const float *make_weights(const ph_call *call, looker *l, ph_joint_tile *
     static const ph_joint_keys none;
     const ph_asks *asks = &call->plan->asks;
     float *w = l->w;
-    ph_joint_key_parts(call, &l->r, t, l->parts);
+    ph_joint_key_parts(call, &none, &l->r, t, l->parts);
     ph_joint_scores(call, &l->r, t, &none, l->q, l->k,
                     asks->mix[PH_LOGITS] ? l->other : l->w);
     if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &l->r, t, PH_LOGITS, l->other, l->w);

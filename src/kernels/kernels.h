@@ -37,6 +37,7 @@ enum {
     PH_LANES = 16,      /* lanes of a row sum */
     PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand */
     PH_FETCH = 128,     /* bytes asked for ahead, per step of a product */
+    PH_RANK_MAX = 16,   /* largest rank of the key part of a mix */
     PH_MR_MAX = 12,     /* largest mr of any table */
     PH_NR_MAX = 32      /* largest nr of any table */
 };
@@ -142,8 +143,22 @@ typedef struct ph_kernels {
 
     /* ---- mixed heads, and rows that are not softmax ---- */
 
-    /* y[c] += a[c] * x[c], n a multiple of 16. */
-    void (*muladd)(int n, const float *a, const float *x, float *y);
+    /* The key part of a mix on one row of each head: for c < n
+           hidden[r] = sum_h w1[r][h][c] * x[h][c]
+           y[h][c] += g[h][c] * x[h][c] + sum_r w2[r][h][c] * hidden[r]
+       each a chain in the order of the indices. Rows of w1, w2 (rank, heads) and g
+       (heads) are PH_STRIP_LD floats, those of x and y lie ld apart; n a multiple
+       of 16. */
+    void (*compose)(int heads, int rank, int n, const float *w1, const float *w2,
+                    const float *g, const float *x, float *y, int64_t ld);
+
+    /* Its gradients, summed over rows i (PH_STRIP_LD apart), each a chain over i:
+           dw1[r][h][c] += e[r] * x[h][i][c]          e[r] = sum_h w2[r][h] * dy[h]
+           dw2[r][h][c] += hidden[r] * dy[h][i][c]    dg[h][c] += x[h] * dy[h]
+       room has space for 2 * rank * rows * 16 floats. */
+    void (*decompose)(int heads, int rank, int rows, int n, const float *w1,
+                      const float *w2, const float *x, const float *dy, int64_t ld,
+                      float *dw1, float *dw2, float *dg, float *room);
 
     /* dp[c] = p[c] * (dp[c] - delta), and 0 where p[c] is 0; n a multiple of 16. */
     void (*center)(int n, const float *p, float delta, float *dp);

@@ -263,9 +263,50 @@ static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limi
 
 /* ---- mixed heads, and rows that are not softmax ---- */
 
-static void muladd(int n, const float *a, const float *x, float *y)
+/* sum_h w[h] x[h] of one column */
+static float over_heads(int heads, const float *w, const float *x, int64_t ld)
 {
-    for (int c = 0; c < n; c++) y[c] = fmaf(a[c], x[c], y[c]);
+    float sum = 0;
+    for (int h = 0; h < heads; h++) sum = fmaf(w[h * PH_STRIP_LD], x[h * ld], sum);
+    return sum;
+}
+
+static void compose(int heads, int rank, int n, const float *w1, const float *w2,
+                    const float *g, const float *x, float *y, int64_t ld)
+{
+    int64_t part = (int64_t)heads * PH_STRIP_LD;
+    for (int c = 0; c < n; c++) {
+        float hidden[PH_RANK_MAX];
+        for (int r = 0; r < rank; r++)
+            hidden[r] = over_heads(heads, w1 + r * part + c, x + c, ld);
+        for (int h = 0; h < heads; h++) {
+            int64_t at = (int64_t)h * PH_STRIP_LD + c;
+            float sum = fmaf(g[at], x[h * ld + c], y[h * ld + c]);
+            for (int r = 0; r < rank; r++) sum = fmaf(w2[r * part + at], hidden[r], sum);
+            y[h * ld + c] = sum;
+        }
+    }
+}
+
+static void decompose(int heads, int rank, int rows, int n, const float *w1,
+                      const float *w2, const float *x, const float *dy, int64_t ld,
+                      float *dw1, float *dw2, float *dg, float *room)
+{
+    int64_t part = (int64_t)heads * PH_STRIP_LD;
+    (void)room;
+    for (int i = 0; i < rows; i++, x += PH_STRIP_LD, dy += PH_STRIP_LD)
+        for (int c = 0; c < n; c++)
+            for (int h = 0; h < heads; h++) {
+                int64_t at = (int64_t)h * PH_STRIP_LD + c;
+                float in = x[h * ld + c], out = dy[h * ld + c];
+                dg[at] = fmaf(in, out, dg[at]);
+                for (int r = 0; r < rank; r++) {
+                    float hidden = over_heads(heads, w1 + r * part + c, x + c, ld);
+                    float e = over_heads(heads, w2 + r * part + c, dy + c, ld);
+                    dw1[r * part + at] = fmaf(e, in, dw1[r * part + at]);
+                    dw2[r * part + at] = fmaf(hidden, out, dw2[r * part + at]);
+                }
+            }
 }
 
 static void center(int n, const float *p, float delta, float *dp)

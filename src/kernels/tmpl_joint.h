@@ -4,10 +4,90 @@
  * entmax: u = max(scale*s - tau, 0), p = u^a, its slope u^(a-1). a = 1 and a = 2 need no
  * logarithm.
  */
-static void muladd(int n, const float *a, const float *x, float *y)
+/* sum_h w[h] x[h] of one vector of columns */
+V vec over_heads(int heads, const float *w, const float *x, int64_t ld)
 {
-    for (int c = 0; c < n; c += VL)
-        v_store(y + c, v_fma(v_load(a + c), v_load(x + c), v_load(y + c)));
+    vec sum = v_zero();
+    for (int h = 0; h < heads; h++)
+        sum = v_fma(v_load(w + h * PH_STRIP_LD), v_load(x + h * ld), sum);
+    return sum;
+}
+
+V void compose_column(const int R, int heads, const float *w1, const float *w2,
+                      const float *g, const float *x, float *y, int64_t ld)
+{
+    const int64_t part = (int64_t)heads * PH_STRIP_LD;
+    vec hidden[PH_RANK_MAX];
+    for (int r = 0; r < R; r++) hidden[r] = over_heads(heads, w1 + r * part, x, ld);
+    for (int h = 0; h < heads; h++) {
+        int64_t at = (int64_t)h * PH_STRIP_LD;
+        vec sum = v_fma(v_load(g + at), v_load(x + h * ld), v_load(y + h * ld));
+        for (int r = 0; r < R; r++)
+            sum = v_fma(v_load(w2 + r * part + at), hidden[r], sum);
+        v_store(y + h * ld, sum);
+    }
+}
+
+static void compose(int heads, int rank, int n, const float *w1, const float *w2,
+                    const float *g, const float *x, float *y, int64_t ld)
+{
+    for (int c = 0; c < n; c += VL) {
+        if (rank == 1)
+            compose_column(1, heads, w1 + c, w2 + c, g + c, x + c, y + c, ld);
+        else if (rank == 2)
+            compose_column(2, heads, w1 + c, w2 + c, g + c, x + c, y + c, ld);
+        else
+            compose_column(rank, heads, w1 + c, w2 + c, g + c, x + c, y + c, ld);
+    }
+}
+
+/* One vector of columns: hidden and e of every row first, then head by head with sums in
+   registers. room[(2*r + which)*rows + i] */
+V void decompose_column(const int R, int heads, int rows, const float *w1,
+                        const float *w2, const float *x, const float *dy, int64_t ld,
+                        float *dw1, float *dw2, float *dg, float *room)
+{
+    const int64_t part = (int64_t)heads * PH_STRIP_LD;
+    for (int i = 0; i < rows; i++)
+        for (int r = 0; r < R; r++) {
+            float *to = room + ((int64_t)2 * r * rows + i) * VL;
+            v_store(to, over_heads(heads, w1 + r * part, x + i * PH_STRIP_LD, ld));
+            v_store(to + rows * VL,
+                    over_heads(heads, w2 + r * part, dy + i * PH_STRIP_LD, ld));
+        }
+    for (int h = 0; h < heads; h++) {
+        int64_t at = (int64_t)h * PH_STRIP_LD;
+        vec one[PH_RANK_MAX], two[PH_RANK_MAX], diagonal = v_load(dg + at);
+        for (int r = 0; r < R; r++)
+            one[r] = v_load(dw1 + r * part + at), two[r] = v_load(dw2 + r * part + at);
+        for (int i = 0; i < rows; i++) {
+            vec in = v_load(x + h * ld + i * PH_STRIP_LD);
+            vec out = v_load(dy + h * ld + i * PH_STRIP_LD);
+            diagonal = v_fma(in, out, diagonal);
+            for (int r = 0; r < R; r++) {
+                const float *from = room + ((int64_t)2 * r * rows + i) * VL;
+                two[r] = v_fma(v_load(from), out, two[r]);
+                one[r] = v_fma(v_load(from + rows * VL), in, one[r]);
+            }
+        }
+        v_store(dg + at, diagonal);
+        for (int r = 0; r < R; r++)
+            v_store(dw1 + r * part + at, one[r]), v_store(dw2 + r * part + at, two[r]);
+    }
+}
+
+static void decompose(int heads, int rank, int rows, int n, const float *w1,
+                      const float *w2, const float *x, const float *dy, int64_t ld,
+                      float *dw1, float *dw2, float *dg, float *room)
+{
+    for (int c = 0; c < n; c += VL) {
+        if (rank == 2)
+            decompose_column(2, heads, rows, w1 + c, w2 + c, x + c, dy + c, ld, dw1 + c,
+                             dw2 + c, dg + c, room);
+        else
+            decompose_column(rank, heads, rows, w1 + c, w2 + c, x + c, dy + c, ld,
+                             dw1 + c, dw2 + c, dg + c, room);
+    }
 }
 
 static void center(int n, const float *p, float delta, float *dp)
