@@ -8,18 +8,19 @@
  *
  * Extras of a plan are these numbers themselves, per token: w1 and w2 (batch, len, rank,
  * heads), g (batch, len, heads), for each channel that the options leave: preq, prek,
- * postq, postk. A layer makes them from x (see below).
+ * postq, postk. A layer makes them from its tokens (dcmha_layer.c).
  */
+#include "variants/dcmha.h"
+
 #include <string.h>
 
-#include "attn/plan.h"
 #include "variants/variants.h"
 
-enum { SIDE_Q, SIDE_K, SIDE_BOTH };
-enum { W1, W2, G, CHANNEL }; /* tensors of a channel */
+enum { SIDE_Q = PH_DC_Q, SIDE_K = PH_DC_K };
+enum { W1 = PH_DC_W1, W2 = PH_DC_W2, G = PH_DC_G, CHANNEL = PH_DC_TENSORS };
 
 typedef struct state {
-    int rank, side;
+    int rank;
     int first[2][2]; /* by place and side: index of the channel's w1, -1: switched off */
     int fixed;       /* index of dc_static */
 } state;
@@ -48,29 +49,36 @@ static void add_channel(ph_plan *plan, state *s, int place, int side)
     }
 }
 
+ph_status ph_dcmha_read(ph_ctx *ctx, const char *options, ph_dcmha *out)
+{
+    double rank = 2, on[2] = {1, 1};
+    *out = (ph_dcmha){.side = PH_DC_BOTH};
+    const ph_option list[] = {
+        {.key = "rank", .number = &rank, .least = 1, .most = 16, .whole = 1},
+        {.key = "side", .word = &out->side, .words = "q|k|both"},
+        {.key = "pre", .number = &on[PH_LOGITS], .most = 1, .whole = 1},
+        {.key = "post", .number = &on[PH_WEIGHTS], .most = 1, .whole = 1},
+        {.key = "gelu", .word = &out->gelu, .words = "tanh|erf"}};
+    PH_TRY(ph_options_read(ctx, "dcmha", options, list, 5));
+    out->rank = (int)rank;
+    for (int place = 0; place < 2; place++) out->on[place] = on[place] != 0;
+    return PH_OK;
+}
+
 static ph_status setup(ph_plan *plan, const char *options)
 {
     ph_asks *asks = &plan->asks;
     state *s = (state *)asks->state;
-    double rank = 2, on[2] = {1, 1};
-    int gelu = 0; /* of the layer */
-    s->side = SIDE_BOTH;
-    const ph_option list[] = {
-        {.key = "rank", .number = &rank, .least = 1, .most = 16, .whole = 1},
-        {.key = "side", .word = &s->side, .words = "q|k|both"},
-        {.key = "pre", .number = &on[PH_LOGITS], .most = 1, .whole = 1},
-        {.key = "post", .number = &on[PH_WEIGHTS], .most = 1, .whole = 1},
-        {.key = "gelu", .word = &gelu, .words = "tanh|erf"}};
-    PH_TRY(ph_options_read(plan->ctx, "dcmha", options, list, 5));
-    s->rank = (int)rank;
+    ph_dcmha given;
+    PH_TRY(ph_dcmha_read(plan->ctx, options, &given));
+    s->rank = given.rank;
     for (int place = 0; place < 2; place++)
         for (int side = 0; side < 2; side++) {
             s->first[place][side] = -1;
-            if (on[place] && (s->side == side || s->side == SIDE_BOTH))
-                add_channel(plan, s, place, side);
+            if (ph_dcmha_has(&given, place, side)) add_channel(plan, s, place, side);
         }
     for (int place = 0; place < 2; place++) {
-        asks->mix[place] = on[place] != 0;
+        asks->mix[place] = given.on[place];
         asks->key_rank[place] = s->first[place][SIDE_K] >= 0 ? s->rank : 0;
     }
     s->fixed = asks->extras++;
@@ -178,17 +186,30 @@ static void key_gradient(const ph_call *call, ph_mix_at place, int batch, int j0
 const ph_variant ph_variant_dcmha = {
     .info =
         {.name = "dcmha",
-         .options = "rank=R (2), side=q|k|both, pre=0, post=0, gelu=tanh|erf",
-         .help = "heads are mixed per query and key, before and after the softmax",
+         .options = "dcmha:rank=R[,side=q|k|both][,pre=0][,post=0][,gelu=tanh|erf]",
+         .help = "heads are mixed per query and key, before and after the softmax, by "
+                 "numbers made from both tokens",
          .tensors =
-             "preq_w1, preq_w2 (batch, q_len, R, q_heads) core mode: mix of the logits\n"
-             "preq_g (batch, q_len, q_heads) core mode: its diagonal\n"
-             "prek_w1, prek_w2, prek_g with kv_len: the keys' part\n"
-             "postq_*, postk_* the same for the weights\n"
-             "dc_static (2, q_heads, q_heads) optional: added to both mixes"},
+             "dc_w1 (4, model_dim, 2*R*H) layer: x to hidden; preq prek postq postk\n"
+             "dc_w2 (4, 2*R*H, 2*R, H) layer: from them to w1 and w2\n"
+             "dc_wg (4, model_dim, H) layer: to g\n"
+             "dc_static (2, H, H) optional: added to both mixes\n"
+             "preq_w1 (batch, q_len, R, H) core: mix of the logits, the query's part\n"
+             "preq_w2 (batch, q_len, R, H)\n"
+             "preq_g (batch, q_len, H)\n"
+             "prek_w1 (batch, kv_len, R, H) the key's part\n"
+             "prek_w2 (batch, kv_len, R, H)\n"
+             "prek_g (batch, kv_len, H)\n"
+             "postq_w1 (batch, q_len, R, H) mix of the weights\n"
+             "postq_w2 (batch, q_len, R, H)\n"
+             "postq_g (batch, q_len, H)\n"
+             "postk_w1 (batch, kv_len, R, H)\n"
+             "postk_w2 (batch, kv_len, R, H)\n"
+             "postk_g (batch, kv_len, H)\n"},
     .setup = setup,
     .row_matrix = row_matrix,
     .row_gradient = row_gradient,
     .key_weights = key_weights,
     .key_gradient = key_gradient,
+    .layer = &ph_kind_dcmha,
 };

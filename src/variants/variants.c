@@ -53,12 +53,12 @@ static ph_status take_part(ph_ctx *ctx, const char *part, size_t length,
     const ph_variant *variant;
     PH_TRY(ph_variant_find(ctx, part, &variant));
     size_t name = strlen(variant->info.name), skip = name + (name < length);
-    if (!variant->layer) {
+    if (variant->setup) {
         size_t used = strlen(parts->core);
         snprintf(parts->core + used, sizeof parts->core - used, "%s%.*s", used ? "+" : "",
                  (int)length, part);
-        return PH_OK;
     }
+    if (!variant->layer) return PH_OK;
     if (parts->kind)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "variants %s and %s both change the layer, expected one of them",
@@ -81,10 +81,6 @@ ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *part
         PH_TRY(take_part(ctx, text, length, parts));
         if (!text[length]) break;
     }
-    if (parts->kind && parts->kind->setup && parts->core[0])
-        return ph_fail(ctx, PH_UNSUPPORTED,
-                       "variant %s has an attention of its own, expected it without +%s",
-                       parts->kind->info.name, parts->core);
     if (!parts->core[0]) strcpy(parts->core, "mha");
     return PH_OK;
 }

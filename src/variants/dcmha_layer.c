@@ -1,0 +1,448 @@
+/*
+ * dcmha_layer.c - the numbers by which dcmha mixes heads, made from the tokens.
+ *
+ * For each channel c of preq, prek, postq, postk that the options leave, and each token x
+ * (of the queries, or of the source of the keys):
+ *
+ *     y  = gelu(x dc_w1[c]) dc_w2[c]             (2R, H)
+ *     w1 = y[r] / rms over the heads             r < R, eps 1e-6
+ *     w2 = y[R + r]
+ *     g  = tanh(x dc_wg[c])                      (H)
+ *
+ * dc_static goes to attention as it is. With a cache the numbers of the keys are kept
+ * beside K and V, (2R + 1) H for each key and channel.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "variants/dcmha.h"
+
+enum { DC_W1, DC_W2, DC_WG, DC_STATIC }; /* own parameters */
+enum { Z, GZ }; /* kept: x dc_w1 and x dc_wg of all channels; spare: their gradients */
+enum {
+    ACT = 2,
+    Y,
+    NUMBERS,
+    DACT,
+    DY,
+    DNUMBERS
+}; /* spare: gelu(z), y, what attention
+                                                    reads; their gradients */
+
+/* One channel that is there. */
+typedef struct channel {
+    int index;           /* 0 to 3: which of the four matrices */
+    int keys;            /* 1: made of the source of the keys */
+    int cached;          /* 1: its numbers lie in the cache */
+    size_t hidden, gate; /* where it starts in Z, ACT, Y; in GZ */
+    size_t numbers;      /* in NUMBERS, or in the cache */
+} channel;
+
+typedef struct state {
+    ph_dcmha dc;
+    int channels;
+    channel channel[4];
+} state;
+
+_Static_assert(sizeof(state) <= PH_KIND_STATE, "state of dcmha");
+
+static const state *state_of(const ph_kind_call *c)
+{
+    return (const state *)c->shape->state;
+}
+
+static int hidden_of(const ph_shape *s)
+{
+    return 2 * ((const state *)s->state)->dc.rank * s->attn.q_heads;
+}
+
+/* ---- shape ------------------------------------------------------------------------- */
+
+/* x dc_w1[c] of all channels, then x dc_wg[c]. */
+static int list_linears(const ph_shape *s, ph_linear *list)
+{
+    const state *own = (const state *)s->state;
+    int n = own->channels, in = s->desc->model_dim, heads = s->attn.q_heads;
+    int hidden = hidden_of(s);
+    for (int i = 0; i < n; i++) {
+        const channel *ch = &own->channel[i];
+        list[i] = (ph_linear){.param = DC_W1,
+                              .offset = (int64_t)ch->index * in * hidden,
+                              .columns = hidden,
+                              .keys = ch->keys,
+                              .piece = Z,
+                              .at = ch->hidden};
+        list[n + i] = (ph_linear){.param = DC_WG,
+                                  .offset = (int64_t)ch->index * in * heads,
+                                  .columns = heads,
+                                  .keys = ch->keys,
+                                  .piece = GZ,
+                                  .at = ch->gate};
+    }
+    return 2 * n;
+}
+
+static const float *at(const float *x, size_t offset)
+{
+    return x ? x + offset : NULL;
+}
+
+static float *at_out(float *x, size_t offset)
+{
+    return x ? x + offset : NULL;
+}
+
+/* y = gelu(z) dc_w2[c], and its gradients: all (rows, hidden) by (hidden, hidden), for a
+   token has as many numbers y as hidden ones. */
+static ph_gemm second(const ph_kind_call *c, const channel *ch)
+{
+    int n = hidden_of(c->shape), rows = ch->keys ? c->kv_rows : c->q_rows;
+    ph_gemm g = {.m = rows, .n = n, .k = n};
+    g.a = at(c->spare[ACT], ch->hidden), g.a_row = n, g.a_col = 1;
+    g.b = at(c->param[DC_W2], (size_t)ch->index * (size_t)n * (size_t)n);
+    g.b_row = n, g.b_col = 1;
+    g.c = at_out(c->spare[Y], ch->hidden), g.c_row = n;
+    return g;
+}
+
+static ph_gemm second_dx(const ph_kind_call *c, const channel *ch)
+{
+    ph_gemm g = second(c, ch);
+    g.a = at(c->spare[DY], ch->hidden);
+    g.b_row = 1, g.b_col = g.n;
+    g.c = at_out(c->spare[DACT], ch->hidden);
+    return g;
+}
+
+static ph_gemm second_dw(const ph_kind_call *c, const channel *ch)
+{
+    ph_gemm g = second(c, ch);
+    g.k = g.m, g.m = g.n;
+    g.a_row = 1, g.a_col = g.n;
+    g.b = at(c->spare[DY], ch->hidden);
+    g.c = at_out(c->dparam[DC_W2], (size_t)ch->index * (size_t)g.n * (size_t)g.n);
+    return g;
+}
+
+static void measure_second(ph_shape *s)
+{
+    const state *own = (const state *)s->state;
+    const float *none[DC_STATIC + 1] = {NULL};
+    float *no_gradient[DC_STATIC + 1] = {NULL};
+    const ph_attn *a = &s->desc->attn;
+    ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
+    ph_gemm list[3][4];
+    c.q_rows = a->batch * a->q_len;
+    c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
+    for (int i = 0; i < own->channels; i++) {
+        list[0][i] = second(&c, &own->channel[i]);
+        list[1][i] = second_dx(&c, &own->channel[i]);
+        list[2][i] = second_dw(&c, &own->channel[i]);
+    }
+    for (int i = 0; i < 3; i++) ph_shape_products(s, list[i], own->channels);
+}
+
+/* Numbers of one channel in what attention reads. */
+static size_t numbers_of(const ph_shape *s, size_t tokens)
+{
+    size_t rank = (size_t)((const state *)s->state)->dc.rank;
+    return tokens * (2 * rank + 1) * (size_t)s->attn.q_heads;
+}
+
+static void add_channels(ph_shape *s, state *own)
+{
+    const ph_attn *a = &s->attn;
+    size_t batch = (size_t)a->batch, q_rows = batch * (size_t)a->q_len;
+    size_t keys = batch * (size_t)a->kv_len; /* of the cache, where there is one */
+    ph_linear list[8];
+    for (int place = 0; place < 2; place++)
+        for (int side = 0; side < 2; side++) {
+            channel *ch = &own->channel[own->channels];
+            if (!ph_dcmha_has(&own->dc, place, side)) continue;
+            *ch = (channel){.index = 2 * place + side, .keys = side == PH_DC_K};
+            ch->cached = ch->keys && s->desc->cache;
+            ch->numbers = ch->cached ? s->cache : s->spare[NUMBERS];
+            *(ch->cached ? &s->cache : &s->spare[NUMBERS]) +=
+                numbers_of(s, ch->keys ? keys : q_rows);
+            own->channels++;
+        }
+    int n = list_linears(s, list) / 2;
+    ph_shape_linears(s, list, 2 * n);
+    for (int i = 0; i < n; i++)
+        own->channel[i].hidden = list[i].at, own->channel[i].gate = list[n + i].at;
+    s->spare[ACT] = s->spare[Y] = s->spare[DACT] = s->spare[DY] = s->kept[Z];
+    s->spare[DNUMBERS] = s->spare[NUMBERS];
+}
+
+static ph_status shape(ph_shape *s, const char *options)
+{
+    state *own = (state *)s->state;
+    const ph_layer_desc *d = s->desc;
+    PH_TRY(ph_dcmha_read(s->ctx, options, &own->dc));
+    int in = d->model_dim, heads = s->attn.q_heads, rank = own->dc.rank;
+    int hidden = hidden_of(s);
+    if (d->memory_dim && d->memory_dim != in && own->dc.side != PH_DC_Q)
+        return ph_fail(
+            s->ctx, PH_UNSUPPORTED,
+            "memory_dim is %d, expected %d as model_dim, because variant dcmha "
+            "makes numbers from both; or its option side=q",
+            d->memory_dim, in);
+    ph_shape_param(s, "dc_w1", 0, 4, in, hidden, 0);
+    ph_shape_param(s, "dc_w2", 0, 4, hidden, 2 * rank, heads);
+    ph_shape_param(s, "dc_wg", 0, 4, in, heads, 0);
+    ph_shape_param(s, "dc_static", 1, 2, heads, heads, 0);
+    add_channels(s, own);
+    measure_second(s);
+    s->makes_extras = 1;
+    return PH_OK;
+}
+
+static void project(ph_kind_call *c)
+{
+    ph_linear list[8];
+    int n = list_linears(c->shape, list);
+    ph_kind_linears(c, list, n);
+}
+
+/* ---- gelu -------------------------------------------------------------------------- */
+
+#define ROOT_2_PI 0.79788456f /* sqrt(2/pi) */
+#define CUBIC     0.044715f
+
+static float tanh_of(const ph_kind_call *c, float x)
+{
+    float s[PH_LANES] = {x};
+    c->ctx->kernels->softcap(1, s, 1);
+    return s[0];
+}
+
+static float gelu(const ph_kind_call *c, float z)
+{
+    if (state_of(c)->dc.gelu == PH_DC_ERF) return 0.5f * z * (1 + erff(z * 0.70710678f));
+    return 0.5f * z * (1 + tanh_of(c, ROOT_2_PI * (z + CUBIC * z * z * z)));
+}
+
+static float gelu_slope(const ph_kind_call *c, float z)
+{
+    if (state_of(c)->dc.gelu == PH_DC_ERF)
+        return 0.5f * (1 + erff(z * 0.70710678f)) + z * 0.39894228f * expf(-0.5f * z * z);
+    float t = tanh_of(c, ROOT_2_PI * (z + CUBIC * z * z * z));
+    return 0.5f * (1 + t) + 0.5f * z * (1 - t * t) * ROOT_2_PI * (1 + 3 * CUBIC * z * z);
+}
+
+/* ---- tokens ------------------------------------------------------------------------ */
+
+/* What is done to one token of a channel: within its length, and beyond. */
+typedef void doing(ph_kind_call *c, const channel *ch, int row, int b, int t);
+
+typedef struct job {
+    ph_kind_call *call;
+    const channel *channel;
+    doing *valid, *beyond;
+} job;
+
+enum { CHUNK = 32 }; /* tokens of one item */
+
+static void item(void *arg, int lane, int index)
+{
+    const job *j = arg;
+    ph_kind_call *c = j->call;
+    int keys = j->channel->keys, rows = keys ? c->kv_rows : c->q_rows;
+    int len = keys ? c->kv_len : c->shape->attn.q_len;
+    const int32_t *lens = keys ? c->kv_lens : c->q_lens;
+    (void)lane;
+    for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
+        int b = row / len, t = row % len;
+        doing *todo = lens && t >= lens[b] ? j->beyond : j->valid;
+        todo(c, j->channel, row, b, t);
+    }
+}
+
+static void each(ph_kind_call *c, doing *valid, doing *beyond)
+{
+    const state *own = state_of(c);
+    for (int i = 0; i < own->channels; i++) {
+        job j = {c, &own->channel[i], valid, beyond};
+        int rows = own->channel[i].keys ? c->kv_rows : c->q_rows;
+        ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), item, &j);
+    }
+}
+
+static void activate(ph_kind_call *c, const channel *ch, int row, int b, int t)
+{
+    int n = hidden_of(c->shape);
+    const float *z = c->kept[Z] + ch->hidden + (int64_t)row * n;
+    float *act = c->spare[ACT] + ch->hidden + (int64_t)row * n;
+    (void)b, (void)t;
+    for (int i = 0; i < n; i++) act[i] = gelu(c, z[i]);
+}
+
+/* Zeros all the way: to y, and to the gradient of dc_w2. */
+static void silence(ph_kind_call *c, const channel *ch, int row, int b, int t)
+{
+    size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
+    (void)b, (void)t;
+    memset(c->spare[ACT] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->kept[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
+}
+
+/* Where tensor `which` of a channel starts in what attention reads; *count becomes the
+   numbers of one token. */
+static size_t tensor_at(const ph_kind_call *c, const channel *ch, int which, int *count)
+{
+    const ph_attn *a = &c->shape->attn;
+    int wide = state_of(c)->dc.rank * a->q_heads;
+    size_t tokens = (size_t)a->batch * (size_t)(ch->keys ? a->kv_len : a->q_len);
+    *count = which == PH_DC_G ? a->q_heads : wide;
+    return ch->numbers + tokens * (size_t)wide * (size_t)which;
+}
+
+/* The numbers of one token that a channel makes. */
+static float *numbers_at(const ph_kind_call *c, const channel *ch, int which, int row,
+                         int b, int t)
+{
+    int count;
+    size_t first = tensor_at(c, ch, which, &count);
+    if (!ch->cached) return c->spare[NUMBERS] + first + (size_t)row * (size_t)count;
+    int past = c->args->past ? c->args->past[b] : 0;
+    size_t slot = (size_t)b * (size_t)c->shape->attn.kv_len + (size_t)(past + t);
+    return c->args->extra_cache + first + slot * (size_t)count;
+}
+
+static double inverse_rms(const float *x, int n)
+{
+    double squares = 0;
+    for (int i = 0; i < n; i++) squares += (double)x[i] * x[i];
+    return 1 / sqrt(squares / n + 1e-6);
+}
+
+static void number(ph_kind_call *c, const channel *ch, int row, int b, int t)
+{
+    int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
+    const float *y = c->spare[Y] + ch->hidden + (int64_t)row * 2 * n;
+    const float *z = c->kept[GZ] + ch->gate + (int64_t)row * heads;
+    float *w1 = numbers_at(c, ch, PH_DC_W1, row, b, t);
+    float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
+    for (int r = 0; r < rank; r++) {
+        double scale = inverse_rms(y + r * heads, heads);
+        for (int h = 0; h < heads; h++)
+            w1[r * heads + h] = (float)(y[r * heads + h] * scale);
+    }
+    memcpy(numbers_at(c, ch, PH_DC_W2, row, b, t), y + n, (size_t)n * sizeof *y);
+    for (int h = 0; h < heads; h++) g[h] = tanh_of(c, z[h]);
+}
+
+static void run_second(ph_kind_call *c,
+                       ph_gemm (*make)(const ph_kind_call *, const channel *))
+{
+    const state *own = state_of(c);
+    ph_gemm list[4];
+    for (int i = 0; i < own->channels; i++) list[i] = make(c, &own->channel[i]);
+    if (own->channels) ph_gemm_run(c->ctx, list, own->channels, c->work);
+}
+
+static void before(ph_kind_call *c)
+{
+    const state *own = state_of(c);
+    int n = 0, count;
+    each(c, activate, silence);
+    run_second(c, second);
+    each(c, number, number);
+    for (int i = 0; i < own->channels; i++)
+        for (int which = 0; which < PH_DC_TENSORS; which++, n++) {
+            const channel *ch = &own->channel[i];
+            size_t first = tensor_at(c, ch, which, &count);
+            const float *base = ch->cached ? c->args->extra_cache : c->spare[NUMBERS];
+            c->extra[n] = base + first;
+            if (!ch->cached) c->dextra[n] = c->spare[DNUMBERS] + first;
+        }
+    c->extra[n] = c->param[DC_STATIC];
+    if (c->dparam) c->dextra[n] = c->dparam[DC_STATIC];
+}
+
+/* ---- and back ---------------------------------------------------------------------- */
+
+/* w1 = y / rms(y) over the heads, back; in double, because with few heads the two parts
+   all but cancel. */
+static void norm_back(int heads, const float *y, const float *dw1, float *dy)
+{
+    double scale = inverse_rms(y, heads), mean = 0;
+    for (int h = 0; h < heads; h++) mean += dw1[h] * (y[h] * scale) / heads;
+    for (int h = 0; h < heads; h++)
+        dy[h] = (float)(scale * (dw1[h] - y[h] * scale * mean));
+}
+
+/* dw1, dw2, dg of a token to dy and the gradient of x dc_wg. */
+static void number_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+{
+    int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
+    const float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
+    ptrdiff_t shift = c->spare[DNUMBERS] - c->spare[NUMBERS];
+    const float *dw1 = numbers_at(c, ch, PH_DC_W1, row, b, t) + shift, *dg = g + shift;
+    const float *y = c->spare[Y] + ch->hidden + (int64_t)row * 2 * n;
+    float *dy = c->spare[DY] + ch->hidden + (int64_t)row * 2 * n;
+    float *dz = c->spare[GZ] + ch->gate + (int64_t)row * heads;
+    for (int r = 0; r < n; r += heads) norm_back(heads, y + r, dw1 + r, dy + r);
+    memcpy(dy + n, numbers_at(c, ch, PH_DC_W2, row, b, t) + shift,
+           (size_t)n * sizeof *dy);
+    for (int h = 0; h < heads; h++) dz[h] = dg[h] * (1 - g[h] * g[h]);
+}
+
+static void nothing_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+{
+    size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
+    (void)b, (void)t;
+    memset(c->spare[DY] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->spare[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
+}
+
+static void activate_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+{
+    int n = hidden_of(c->shape);
+    int64_t first = (int64_t)ch->hidden + (int64_t)row * n;
+    (void)b, (void)t;
+    for (int64_t i = first; i < first + n; i++)
+        c->spare[Z][i] = c->spare[DACT][i] * gelu_slope(c, c->kept[Z][i]);
+}
+
+static void silence_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+{
+    size_t n = (size_t)hidden_of(c->shape);
+    (void)b, (void)t;
+    memset(c->spare[Z] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+}
+
+static void before_back(ph_kind_call *c)
+{
+    each(c, number_back, nothing_back);
+    run_second(c, second_dx);
+    each(c, activate_back, silence_back);
+}
+
+/* Matrices of channels that are not there get nothing. */
+static void clear_unused(const ph_kind_call *c)
+{
+    const ph_shape *s = c->shape;
+    for (int p = DC_W1; p <= DC_WG; p++) {
+        const int *dims = s->param[p].dims;
+        size_t count = (size_t)dims[0] * (size_t)dims[1] * (size_t)dims[2];
+        if (s->param[p].rank == 4) count *= (size_t)dims[3];
+        if (c->dparam[p] && state_of(c)->channels < 4)
+            memset(c->dparam[p], 0, count * sizeof(float));
+    }
+}
+
+static void project_back(ph_kind_call *c)
+{
+    ph_linear list[8];
+    int n = list_linears(c->shape, list);
+    clear_unused(c);
+    if (c->dparam[DC_W2]) run_second(c, second_dw);
+    ph_kind_linears_back(c, list, n);
+}
+
+const ph_layer_kind ph_kind_dcmha = {.shape = shape,
+                                     .project = project,
+                                     .before = before,
+                                     .before_back = before_back,
+                                     .project_back = project_back};
