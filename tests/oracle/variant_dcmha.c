@@ -59,6 +59,7 @@ static void generate_token(work *w, int c, const double *x, int rank, double *hi
         for (int m = 0; m < model; m++) z += x[m] * first[m * wide + k];
         hidden[k] = gelu(w, z);
     }
+    jitter(w, hidden, wide); /* the norm below may be steep in it */
     for (int a = 0; a < 2 * n; a++) {
         double y = 0;
         for (int k = 0; k < wide; k++) y += hidden[k] * second[k * 2 * n + a];
