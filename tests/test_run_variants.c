@@ -18,7 +18,7 @@ static trial_result start(const variant_case *c)
         trial_add(&b, t->name, type, bytes[n], dim[0], dim[1], dim[2], dim[3]);
     }
     variant_words(c, words, sizeof words);
-    snprintf(line, sizeof line, "%s --weights", words);
+    snprintf(line, sizeof line, "%s --weights --stats", words);
     trial_result got = trial_run(&b, line);
     for (int n = 0; n < c->in.count; n++) free(bytes[n]);
     return got;

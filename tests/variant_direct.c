@@ -123,6 +123,9 @@ static void connect(direct *d)
     d->args.q_lens = in(d, "q_lens"), d->args.kv_lens = in(d, "kv_lens");
     d->args.lse = out(d, "", "lse", PH_TYPE_F32, 3, cells);
     d->look.weights = out(d, "", "weights", PH_TYPE_F32, 4, cells);
+    const int keys[] = {s->batch, s->heads, s->kv_len};
+    d->look.col_sum = out(d, "", "col_sum", PH_TYPE_F32, 3, keys);
+    d->look.entropy = out(d, "", "entropy", PH_TYPE_F32, 3, cells);
     d->args.look = &d->look;
 }
 
@@ -153,6 +156,12 @@ static ph_status run_core(direct *d, ph_ctx *ctx)
 
 /* ---- layer mode -------------------------------------------------------------------- */
 
+static ph_form form(const direct *d, const char *matrix)
+{
+    const bag_tensor *t = bag_find(&d->c->in, matrix);
+    return t && t->rank == 3 ? PH_FORM_HEADS : PH_FORM_WHOLE;
+}
+
 static ph_layer_desc layer_desc(const direct *d)
 {
     const variant_shape *s = &d->c->s;
@@ -162,6 +171,9 @@ static ph_layer_desc layer_desc(const direct *d)
                            .out_dim = s->out_dim,
                            .concat = !s->out_dim,
                            .attn = d->attn,
+                           .q_form = form(d, "wq"),
+                           .k_form = form(d, "wk"),
+                           .v_form = form(d, "wv"),
                            .rope = (ph_rope)o->rope,
                            .rope_base = (float)o->rope_base,
                            .qk_norm = o->qk_norm};

@@ -1,6 +1,6 @@
 /*
  * variant_direct.h - a random problem of variant_case.h straight through the library, its
- * results as the file that `polyhead run --weights` would write.
+ * results as the file that `polyhead run --weights --stats` would write.
  */
 #ifndef VARIANT_DIRECT_H
 #define VARIANT_DIRECT_H

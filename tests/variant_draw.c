@@ -197,6 +197,29 @@ static void draw_biases(variant_case *c, uint64_t *r)
     }
 }
 
+/* (in, heads*dim) to (heads, in, dim). */
+static void cut_heads(variant_case *c, const char *name, int heads)
+{
+    const bag_tensor *t = bag_find(&c->in, name);
+    int in = t->dim[0], dim = t->dim[1] / heads;
+    bag old = {.t = {*t}, .count = 1};
+    old = bag_copy(&old);
+    double *to = bag_put(&c->in, old.t[0].name, heads, in, dim, -1);
+    for (int n = 0; n < heads * in * dim; n++)
+        to[n] = old.t[0].data[(n / dim % in * heads + n / dim / in) * dim + n % dim];
+    bag_free(&old);
+}
+
+/* Some matrices in the form of one per head. */
+static void draw_forms(variant_case *c, uint64_t *r)
+{
+    const variant_shape *s = &c->s;
+    if (variant_is(c->spec, "collab") || variant_is(c->spec, "mla")) return;
+    if (!check_below(r, 4)) cut_heads(c, "wq", s->heads);
+    if (!check_below(r, 4)) cut_heads(c, "wk", s->k_heads);
+    if (!check_below(r, 4)) cut_heads(c, "wv", s->v_heads);
+}
+
 /* Norm and rotation, where the variant leaves them to the layer. */
 static void draw_position(variant_case *c, uint64_t *r)
 {
@@ -231,6 +254,7 @@ void variant_draw(variant_case *c, const char *name, int layer, uint64_t seed, i
     draw_gate(c, &r);
     if (layer) draw_biases(c, &r);
     if (layer) draw_position(c, &r);
+    if (layer) draw_forms(c, &r);
     if ((c->o.rope || variant_is(name, "mla")) && c->o.offset < 0) c->o.offset = 0;
     if (variant_is(name, "moh") || variant_is(name, "moh-norm")) c->o.balance = 0.5;
 }
@@ -245,7 +269,8 @@ const char *variant_text(const variant_case *c)
              s->v_dim, s->model, s->source, s->out_dim, ph_type_name(s->type));
     for (int n = 0; n < c->in.count; n++) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, " %s", c->in.t[n].name);
+        snprintf(text + used, sizeof text - used, " %s%s", c->in.t[n].name,
+                 c->in.t[n].rank == 3 && c->in.t[n].name[0] == 'w' ? "(heads)" : "");
     }
     return text;
 }

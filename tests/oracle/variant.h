@@ -78,8 +78,9 @@ typedef struct variant_options {
     const double *frozen; /* scores of the chosen heads that stand still; see above */
 } variant_options;
 
-/* Fills an empty bag: out, lse, weights, in layer mode heads, of routers gate,
-   balance_loss and (moh-norm) scores. Returns the largest score that was seen. */
+/* Fills an empty bag: out, lse, weights, col_sum, entropy, in layer mode heads, of
+   routers gate, balance_loss and their scores. Returns the largest score that was
+   seen. */
 double variant_forward(const variant_options *o, const bag *in, bag *out);
 
 double variant_loss(const variant_options *o, const bag *in);

@@ -146,6 +146,20 @@ static void put_rows(work *w)
     memcpy(weights, w->cell, (size_t)(rows * w->kv_len) * sizeof *weights);
 }
 
+/* Sums of the weights over the rows, and their entropy: negative ones, which mixing can
+   make, have none. */
+static void put_stats(work *w)
+{
+    int heads = w->batch * w->heads, len = w->q_len, keys = w->kv_len;
+    double *sum = bag_put(w->result, "col_sum", w->batch, w->heads, keys, -1);
+    double *entropy = bag_put(w->result, "entropy", w->batch, w->heads, len, -1);
+    for (int n = 0; n < heads * len * keys; n++) {
+        double weight = w->cell[n];
+        sum[n / keys / len * keys + n % keys] += weight;
+        if (weight > 0) entropy[n / keys] -= weight * log(weight);
+    }
+}
+
 double variant_forward(const variant_options *o, const bag *in, bag *out)
 {
     const variant *v = find(o->variant);
@@ -158,6 +172,7 @@ double variant_forward(const variant_options *o, const bag *in, bag *out)
     if (o->scale != 0) w.scale = o->scale;
     attend(&w, v);
     put_rows(&w);
+    put_stats(&w);
     if (w.layer)
         end_layer(&w);
     else
