@@ -22,7 +22,8 @@ typedef struct direct {
     ph_tensor out[MOST]; /* what the file will hold */
     char names[MOST][32];
     int count;
-    char why[200]; /* a parameter that is not as expected */
+    char spec[160]; /* of the variant, with what the program finds in the file */
+    char why[200];  /* a parameter that is not as expected */
 } direct;
 
 /* ---- tensors in and out ------------------------------------------------------------ */
@@ -84,6 +85,25 @@ static ph_broadcast leading(const variant_case *c, const char *name)
     return t ? (ph_broadcast){t->dim[0], t->dim[1], t->dim[2]} : (ph_broadcast){0, 0, 0};
 }
 
+/* The program reads some sizes off the tensors; the library wants to be told. */
+static void complete_spec(direct *d)
+{
+    const bag *b = &d->c->in;
+    char *spec = d->spec;
+    size_t size = sizeof d->spec;
+    snprintf(spec, size, "%s", d->c->spec);
+    if (variant_is(spec, "collab") && bag_find(b, "content"))
+        snprintf(spec, size, "collab:content=1");
+    if (!variant_is(spec, "mla")) return;
+    int latent = bag_find(b, "w_uk")->dim[0];
+    if (bag_find(b, "w_dq"))
+        snprintf(spec, size, "%s,latent=%d,q_latent=%d", d->c->spec, latent,
+                 bag_find(b, "w_dq")->dim[1]);
+    else
+        snprintf(spec, size, "%s,latent=%d", d->c->spec, latent);
+    d->attn.qk_dim += variant_number(d->c->spec, "rope", 0);
+}
+
 static void describe(direct *d)
 {
     const variant_case *c = d->c;
@@ -103,7 +123,7 @@ static void describe(direct *d)
                         .q_offset = c->o.offset,
                         .band_left = c->o.left,
                         .band_right = c->o.right,
-                        .variant = c->spec,
+                        .variant = d->spec,
                         .backward = bag_find(&c->in, "dout") != NULL};
     d->attn.dtype = type == PH_TYPE_F32 ? PH_F32 : type == PH_TYPE_F16 ? PH_F16 : PH_BF16;
     if (c->o.causal) d->attn.mask = PH_MASK_CAUSAL;
@@ -111,6 +131,7 @@ static void describe(direct *d)
     d->attn.bias = leading(c, "bias");
     d->attn.visible = leading(c, "visible");
     d->attn.gate = gate && gate->rank == 3 ? PH_GATE_ROW : PH_GATE_HEAD;
+    complete_spec(d);
 }
 
 static void connect(direct *d)
@@ -155,6 +176,11 @@ static ph_status run_core(direct *d, ph_ctx *ctx)
 }
 
 /* ---- layer mode -------------------------------------------------------------------- */
+
+static int turns(const variant_case *c)
+{
+    return c->o.rope || variant_is(c->spec, "mla");
+}
 
 static ph_form form(const direct *d, const char *matrix)
 {
@@ -245,7 +271,7 @@ static ph_status call_layer(direct *d, const ph_layer *layer, const bag *like)
     a.heads = keep(d, calloc((size_t)bag_size(heads) + 1, sizeof(float)));
     a.balance = (float)d->c->o.balance;
     int32_t *past = keep(d, calloc((size_t)d->c->s.batch + 1, sizeof *past));
-    for (int b = 0; b < d->c->s.batch && d->c->o.rope; b++) past[b] = d->c->o.offset;
+    for (int b = 0; b < d->c->s.batch && turns(d->c); b++) past[b] = d->c->o.offset;
     a.past = past;
     if (gate) a.gate_out = out(d, "", "gate", PH_TYPE_F32, 3, gate->dim);
     if (gate) a.balance_loss = out(d, "", "balance_loss", PH_TYPE_F32, 1, one);
@@ -281,7 +307,7 @@ ph_file *variant_direct(ph_ctx *ctx, const variant_case *c, const char *path,
     direct d = {.c = c};
     ph_file *file = NULL;
     *why = NULL;
-    if (c->o.rope && c->o.offset && !c->s.source) return NULL;
+    if (turns(c) && c->o.offset && !c->s.source) return NULL;
     describe(&d);
     connect(&d);
     ph_status status = c->o.heads ? run_layer(&d, ctx) : run_core(&d, ctx);

@@ -139,7 +139,7 @@ static double floor_of(const variant_judge *j, double size)
 static int judge_result(variant_judge *j, const bag_tensor *t, const float *found,
                         ph_type type)
 {
-    double size = 0, stray = 0;
+    double size = !strcmp(t->name, "entropy"), stray = 0; /* weights add up to 1 */
     for (int n = 0; n < 2; n++)
         for (int i = 0; i < bag_size(t); i++) {
             double noisy = bag_data(&j->noisy[n], t->name)[i];
