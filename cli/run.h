@@ -31,6 +31,8 @@ typedef struct run_options {
     int dtype, has_dtype;
     int64_t heads, k_heads, v_heads; /* 0: not given; layer mode only */
     const char *rope;                /* layer mode only */
+    int64_t rope_dims;               /* layer mode only; 0: not given */
+    ph_sizes yarn;                   /* layer mode only */
     int qk_norm;                     /* layer mode only */
     double balance;                  /* layer mode only */
     ph_machine machine;

@@ -280,13 +280,15 @@ static int check_dout(run_job *job, const core *m)
 static int check_options(const run_job *job)
 {
     const run_options *o = job->options;
-    const char *wrong = o->heads     ? "--heads"
-                        : o->k_heads ? "--k-heads"
-                        : o->v_heads ? "--v-heads"
-                        : o->rope    ? "--rope"
-                        : o->qk_norm ? "--qk-norm"
-                        : o->balance ? "--balance"
-                                     : NULL;
+    const char *wrong = o->heads        ? "--heads"
+                        : o->k_heads    ? "--k-heads"
+                        : o->v_heads    ? "--v-heads"
+                        : o->rope       ? "--rope"
+                        : o->qk_norm    ? "--qk-norm"
+                        : o->balance    ? "--balance"
+                        : o->rope_dims  ? "--rope-dims"
+                        : o->yarn.count ? "--yarn"
+                                        : NULL;
     if (!wrong) return EXIT_OK;
     return cli_fail(EXIT_USAGE,
                     "option %s belongs to layer mode, but %s holds q, k, v "

@@ -171,7 +171,7 @@ static int check_vectors(run_job *job, const run_layer_job *m)
 static int check_turned(run_job *job, const run_layer_job *m)
 {
     char expected[120];
-    if (m->q.dim % 2) {
+    if (m->q.dim % 2 && !job->options->rope_dims) {
         snprintf(expected, sizeof expected,
                  "heads of an even qk_dim because of --rope, found qk_dim = %d",
                  m->q.dim);
@@ -191,6 +191,9 @@ static int read_rope(run_job *job, run_layer_job *m)
     const char *text = job->options->rope;
     int latent = run_variant_is(job, "mla"); /* turns by itself, in its own layout */
     if (!text && latent) m->rope_base = 10000, m->rope_interleaved = 1;
+    if (!text && (job->options->rope_dims || job->options->yarn.count))
+        return cli_fail(EXIT_USAGE, "option --rope is missing, expected with --%s",
+                        job->options->rope_dims ? "rope-dims" : "yarn");
     if (!text) return EXIT_OK;
     size_t length = strcspn(text, ",");
     const char *layout = text[length] ? text + length + 1 : "half";

@@ -68,6 +68,9 @@ static void describe(run_job *job, run_layer_job *m)
               : m->rope_interleaved ? PH_ROPE_INTERLEAVED
                                     : PH_ROPE_HALF;
     d->rope_base = (float)m->rope_base;
+    d->rope_dims = (int)o->rope_dims;
+    if (o->yarn.count) d->yarn_factor = (float)o->yarn.value[0];
+    if (o->yarn.count) d->yarn_length = (int)o->yarn.value[1];
     d->qk_norm = o->qk_norm;
     settle_scale(m, o);
 }

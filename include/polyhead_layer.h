@@ -68,8 +68,11 @@ typedef struct ph_layer_desc {
     ph_form q_form, k_form, v_form; /* of wq, wk, wv and their gradients */
 
     ph_rope rope;
-    float rope_base; /* 0: 10000 */
-    int rope_dims;   /* leading elements of a head that turn, even; 0: all */
+    float rope_base;   /* 0: 10000 */
+    int rope_dims;     /* leading elements of a head that turn, even; 0: all */
+    float yarn_factor; /* YaRN: by how much longer texts are than those trained on; 0, 1:
+                          not at all */
+    int yarn_length;   /* of the texts trained on */
 
     int qk_norm;       /* PH_NORM_: q and k are normalised before they are turned */
     float norm_eps;    /* added to the mean square; 0: 1e-6 */
@@ -180,6 +183,23 @@ typedef struct ph_layer_grads {
 PH_API ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weights,
                                    const ph_layer_args *args,
                                    const ph_layer_grads *grads);
+
+/* ---- helpers ----------------------------------------------------------------------- */
+
+/* How many numbers heads overlap by (variant mohsa) in layer 0 <= layer < layers: the
+   depth schedules of its authors, as flags added together. */
+enum {
+    PH_OVERLAP_PLUS_ONE = 1, /* layer 0 overlaps too */
+    PH_OVERLAP_HALF = 2,     /* grows every second layer */
+    PH_OVERLAP_REVERSE = 4   /* largest in layer 0 */
+};
+
+PH_API int ph_mohsa_overlap(int schedule, int layer, int layers);
+
+/* Depth-scaled initialisation: weights of a matrix (in_dim, columns) in layer `depth`,
+   counted from 1, are uniform in +-sqrt(6 / (in_dim + columns)) * alpha * depth^-power.
+   alpha 1 and depth 1 is Xavier's; power is 0.5 in the paper, 0.25 in its code. */
+PH_API float ph_depth_bound(int in_dim, int columns, int depth, float alpha, float power);
 
 #ifdef __cplusplus
 }

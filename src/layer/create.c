@@ -114,6 +114,15 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "rope_base is %g, expected a positive number",
                        (double)d->rope_base);
+    if (d->yarn_factor != 0 && !(d->yarn_factor >= 1 && isfinite(d->yarn_factor)))
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "yarn_factor is %g, expected 0 or at least 1",
+                       (double)d->yarn_factor);
+    if (d->yarn_factor > 1 && (d->yarn_length < 1 || d->rope_base <= 1))
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "yarn_length is %d and rope_base %g, expected a length and a base "
+                       "above 1 with a yarn_factor",
+                       d->yarn_length, (double)d->rope_base);
     if (d->qk_norm < PH_NORM_NONE || d->qk_norm > PH_NORM_WHOLE)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "qk_norm is %d, expected PH_NORM_NONE, _HEAD or _WHOLE",
@@ -297,8 +306,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     l->q_rows = a->batch * a->q_len;
     l->kv_rows = a->batch * l->kv_len;
     l->angles = ph_max(l->shape.q.angles, l->shape.k.angles);
-    l->turn_scale = 1;
-    ph_layer_angles(d->rope_base, l->angles, l->theta);
+    ph_layer_angles(l);
     lay_plan(l);
     PH_TRY(ph_plan_create(&l->plan, l->ctx, &l->shape.attn));
     list_params(l);

@@ -6,6 +6,7 @@
  *     project.c        a projection and its gradients as matrix products; rows by length
  *     position.c       RMS norm and rotation of q and k, and the way back
  *     gate.c           the caller's gate and the kind's
+ *     helpers.c        schedules and bounds for those who make layers
  *     layer_forward.c  project, position, before, attend, after, output
  *     layer_backward.c the same steps from the end
  *
@@ -140,8 +141,8 @@ typedef struct ph_layer_side {
     float *sums;         /* backward: (ph_layer_chunks, gains) for dgain, or NULL */
 } ph_layer_side;
 
-/* Fills theta[angles]. */
-void ph_layer_angles(double base, int angles, double *theta);
+/* Fills theta[angles] and turn_scale. */
+void ph_layer_angles(ph_layer *layer);
 
 /* Floats of the table for `len` positions from start (NULL: 0), and the table itself. */
 size_t ph_layer_table(const ph_layer *layer, int len, const int32_t *start);

@@ -42,11 +42,30 @@ static double inverse_root(double base, int n)
     return x;
 }
 
-/* theta_p = base^(-2p / rope_dims) = root^p, rope_dims = 2 * angles */
-void ph_layer_angles(double base, int angles, double *theta)
+/* YaRN: fast pairs turn as trained, slow ones by 1/factor of it, with a ramp between the
+   pair that makes 32 turns within the length trained on and the one that makes 1; all
+   grow a little. */
+static void stretch(ph_layer *l)
 {
-    double root = angles ? inverse_root(base, angles) : 1;
-    for (int p = 0; p < angles; p++) theta[p] = power(root, p);
+    const ph_layer_desc *d = &l->desc;
+    double factor = d->yarn_factor, unit = l->angles / log(d->rope_base);
+    double low = unit * log(d->yarn_length / (32 * 6.283185307179586));
+    double high = unit * log(d->yarn_length / 6.283185307179586);
+    for (int p = 0; p < l->angles; p++) {
+        double slow = (p - low) / fmax(high - low, 1e-3);
+        slow = fmin(fmax(slow, 0), 1);
+        l->theta[p] *= slow / factor + (1 - slow);
+    }
+    l->turn_scale = (float)(0.1 * log(factor) + 1);
+}
+
+/* theta_p = base^(-2p / rope_dims) = root^p, rope_dims = 2 * angles */
+void ph_layer_angles(ph_layer *l)
+{
+    double root = l->angles ? inverse_root(l->desc.rope_base, l->angles) : 1;
+    for (int p = 0; p < l->angles; p++) l->theta[p] = power(root, p);
+    l->turn_scale = 1;
+    if (l->desc.yarn_factor > 1) stretch(l);
 }
 
 /* sin and cos of x: multiples of pi/2 are taken off in three parts of pi/2 (exact up to
