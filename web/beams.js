@@ -19,7 +19,7 @@ const beamHeads = () => [state.a, ...state.extra].filter((ref) => !isAbsent(ref)
 
 // Places of words: { x, y } of each, the size of its box, and whether lines run across.
 function beamLayout(w, h) {
-  const queries = queryWords(state.a).map(shown), keys = keyWords(state.a).map(shown), size = 14;
+  const queries = shownWords(queryWords(state.a)), keys = shownWords(keyWords(state.a)), size = 14;
   const natural = (words) => words.reduce((sum, word) => sum + textWidth(word, size) + 14, 0);
   if (Math.max(queries.length, keys.length) <= 60 && Math.max(natural(queries), natural(keys)) <= w) return beamRows(queries, keys, w, h, size);
   return beamColumns(queries, keys, w, h, size);

@@ -4,11 +4,8 @@ function drawCard() {
   const ref = state.a, role = roleOf(ref), report = page.reports[ref.r];
   $("card-title").textContent = t("layerHead", ref.l, ref.h);
   $("card-title").title = t("paper", ref.l + 1, ref.h + 1);
-  const mark = make("i", {}, role.glyph), index = report.roles.indexOf(role);
-  const fill = index > 0 ? hexToRgb(roleColour(index)) : hexToRgb(css("--raised"));
-  mark.style.background = fill;
-  mark.style.color = index > 0 ? inkOn(fill) : css("--quiet");
-  $("card-role").replaceChildren(mark, index > 0 ? nameOf(role) : t("noRole"));
+  const index = report.roles.indexOf(role);
+  $("card-role").replaceChildren(roleMark(role, index), index > 0 ? nameOf(role) : t("noRole"));
   $("card-role").title = role.help;
   $("card-why").textContent = stackOf(ref).why?.[indexOf(ref)] ?? "";
   drawTop(ref);
@@ -48,11 +45,13 @@ function drawNumbers(ref) {
   const body = $("numbers").tBodies[0];
   body.replaceChildren();
   page.reports[ref.r].metrics.forEach((metric, m) => {
-    const v = scoreOf(ref, m), most = metricRange(m), over = metric.threshold > 0 && v > metric.threshold;
+    const v = scoreOf(ref, m);
+    if (!Number.isFinite(v)) return;
+    const most = metricRange(m), over = metric.threshold > 0 && v > metric.threshold;
     const title = metric.help + (metric.threshold > 0 ? ` (${t("threshold", number(metric.threshold))})` : "");
     body.append(make("tr", { class: over ? "over" : null, title },
       make("th", { scope: "row" }, nameOf(metric)),
-      make("td", {}, Number.isFinite(v) ? meter(v / most, metric.threshold / most) : ""),
+      make("td", {}, meter(v / most, metric.threshold / most)),
       make("td", {}, number(v))));
   });
 }
@@ -110,7 +109,9 @@ function drawStrip() {
     button.setAttribute("aria-pressed", String(state.picked.includes(n)));
     button.tabIndex = n === focus[0] ? 0 : -1;
   }
-  drawPickedNote(shares);
+  drawPickedNote();
+  const now = strip.children[focus[0] - first];
+  if (now && document.activeElement?.parentElement !== strip) strip.scrollTop = Math.max(0, now.offsetTop - strip.clientHeight / 2);
 }
 
 // What each word of the text gets from (or gives to) the focus; null where texts differ.
@@ -134,7 +135,7 @@ function drawPickedNote() {
   $("clear").hidden = !picked.length;
   if (!picked.length) $("picked").textContent = "";
   else if (picked.length === 1) $("picked").textContent = t("pickedOne", shown(words[picked[0]]));
-  else $("picked").textContent = t("pickedMany", picked.length);
+  else $("picked").textContent = counted(picked.length, "word");
 }
 
 // A click picks one word; with a modifier key one more, or one less.

@@ -39,10 +39,14 @@ const compareView = {
       shades.push(differenceShade(maps[0], maps[1]));
       titles.push(t("difference"));
     }
-    const gap = 14, wide = (w - gap * (maps.length - 1)) / maps.length;
+    const same = maps.length === 3, gap = 12, labels = same ? labelWidth(maps[0]) : 0;
+    const wide = (w - labels - gap * (maps.length - 1)) / maps.length;
+    let x = 0, fit;
     maps.forEach((map, n) => {
-      const box = { x: n * (wide + gap), y: 22, w: wide, h: h - 22 };
-      const layout = heatLayout(map, box, { ...state, left: n === 0 || !sameShape(...maps) });
+      const box = { x, y: 22, w: wide + (n ? 0 : labels), h: h - 22 };
+      const layout = heatLayout(map, box, { ...state, left: n === 0 || !same, fit });
+      if (same) fit = layout.fit;
+      x += box.w + gap;
       p.text(fitText(titles[n], wide - 8, 13, 600), layout.gx, 9, { weight: 600 });
       drawHeat(p, layout, shades[n], { i: state.i, j: state.j });
       compareAt.push({ ...layout, ref: n === 1 ? b : state.a, difference: n === 2, b });

@@ -80,13 +80,19 @@ function drawGridCell(p, ref, m, most) {
     return;
   }
   const roles = page.reports[ref.r].roles, index = roles.indexOf(roleOf(ref));
-  const plain = m < 0 && index <= 0;
-  const fill = m >= 0 ? rampColour(scoreOf(ref, m), most) : plain ? hexToRgb(css("--raised")) : hexToRgb(roleColour(index));
+  const fill = m >= 0 ? rampColour(scoreOf(ref, m), most) : roleTint(index);
   const alpha = passes(ref) ? 1 : 0.16;
   p.rect(x, y, size, size, fill, alpha);
   if (m >= 0 && !dark) p.frame(x + 0.5, y + 0.5, size - 1, size - 1, css("--line"));
   if (size < 13 || alpha < 1) return;
-  p.text(roleOf(ref).glyph, x + size / 2, y + size / 2 + 0.5, { size: Math.min(13, size * 0.55), weight: 600, align: "center", fill: plain ? css("--quiet") : inkOn(fill) });
+  p.text(roleOf(ref).glyph, x + size / 2, y + size / 2 + 0.5, { size: Math.min(13, size * 0.55), weight: 600, align: "center", fill: m >= 0 ? inkOn(fill) : roleInk(index) });
+}
+
+function roleMark(role, index) {
+  const mark = make("i", {}, role.glyph);
+  mark.style.background = roleTint(index);
+  mark.style.color = roleInk(index);
+  return mark;
 }
 
 function drawLegend(m, most) {
@@ -102,10 +108,7 @@ function drawLegend(m, most) {
   for (const ref of headsOf(state.a)) if (!isAbsent(ref)) counts[report.roles.indexOf(roleOf(ref))]++;
   report.roles.forEach((role, n) => {
     if (!counts[n]) return;
-    const mark = make("i", {}, role.glyph), fill = n ? hexToRgb(roleColour(n)) : hexToRgb(css("--raised"));
-    mark.style.background = fill;
-    mark.style.color = n ? inkOn(fill) : css("--quiet");
-    list.append(make("li", { title: role.help }, mark, make("span", {}, `${n ? nameOf(role) : t("noRole")} ${counts[n]}`)));
+    list.append(make("li", { title: role.help }, roleMark(role, n), make("span", {}, `${n ? nameOf(role) : t("noRole")} ${counts[n]}`)));
   });
 }
 
@@ -152,9 +155,8 @@ const allView = {
     p.frame(x - 0.5, y - 0.5, size + 1, size + 1, css("--line"));
     const roles = page.reports[ref.r].roles, index = roles.indexOf(roleOf(ref));
     if (index <= 0 || size < 26 || !passes(ref)) return;
-    const fill = hexToRgb(roleColour(index));
-    p.rect(x, y, 14, 14, fill);
-    p.text(roleOf(ref).glyph, x + 7, y + 7.5, { size: 10, weight: 600, align: "center", fill: inkOn(fill) });
+    p.rect(x, y, 14, 14, roleTint(index));
+    p.text(roleOf(ref).glyph, x + 7, y + 7.5, { size: 10, weight: 600, align: "center", fill: roleInk(index) });
   },
   hit: (x, y) => ({ head: gridHit(allAt, x, y) }),
   move(di, dj) { moveHead(di, dj); },

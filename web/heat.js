@@ -3,15 +3,25 @@
 
 const LABEL = 12.5; // size of words
 
-// Where everything goes. box: { x, y, w, h }; part: words wanted on "left" and "top".
-function heatLayout(map, box, { zoom = 1, x = 0, y = 0, left = true } = {}) {
-  const rowWords = queryWords(map.ref).map(shown), keyLabels = keyWords(map.ref).map(shown);
-  const widest = (words) => words.reduce((most, word) => Math.max(most, textWidth(word, LABEL)), 0);
-  const tall = Math.min(96, widest(keyLabels.slice(0, 600)));
-  const wide = left ? Math.min(150, widest(rowWords.slice(0, 600))) + 10 : 0;
+const shownLists = new WeakMap();
+
+function shownWords(words) {
+  if (!shownLists.has(words)) shownLists.set(words, words.map(shown));
+  return shownLists.get(words);
+}
+
+// Of the first few hundred words: later ones may be cut.
+const widest = (words) => words.slice(0, 600).reduce((most, word) => Math.max(most, textWidth(word, LABEL)), 0);
+const labelWidth = (map) => Math.min(150, widest(shownWords(queryWords(map.ref)))) + 10;
+
+// Where everything goes. box: { x, y, w, h }; left: words of the rows are wanted; fit: size of
+// a cell, where several maps must agree.
+function heatLayout(map, box, { zoom = 1, x = 0, y = 0, left = true, fit: given } = {}) {
+  const rowWords = shownWords(queryWords(map.ref)), keyLabels = shownWords(keyWords(map.ref));
+  const tall = Math.min(96, widest(keyLabels)), wide = left ? labelWidth(map) : 0;
   const top = Math.round(tall * 0.72 + 14), right = Math.round(Math.min(tall * 0.7, 60));
   const roomX = Math.max(40, box.w - wide - right), roomY = Math.max(40, box.h - top - 2);
-  const fit = Math.min(44, roomX / Math.max(1, map.keys), roomY / Math.max(1, map.rows));
+  const fit = given ?? Math.min(44, roomX / Math.max(1, map.keys), roomY / Math.max(1, map.rows));
   const cell = Math.min(60, Math.max(fit, fit * zoom));
   const cols = Math.min(map.keys, Math.max(1, Math.floor(roomX / cell + 1e-6)));
   const rows = Math.min(map.rows, Math.max(1, Math.floor(roomY / cell + 1e-6)));

@@ -6,7 +6,9 @@ const viewOf = () => VIEW[state.view];
 // ---- drawing -------------------------------------------------------------------------
 
 function drawView() {
-  const panel = $("panel"), w = panel.clientWidth, h = panel.clientHeight;
+  const panel = $("panel"), above = panel.getBoundingClientRect().top + scrollY;
+  panel.style.height = `${Math.max(340, Math.min(1000, innerHeight - above - 72))}px`; // the rest of the window
+  const w = panel.clientWidth, h = panel.clientHeight;
   viewOf().draw(openCanvas($("view"), w, h), w, h);
 }
 
@@ -76,6 +78,7 @@ function drawFilter() {
 
 function draw() {
   drawFilter();
+  drawHeader();
   drawControls();
   drawChips();
   drawGrid();
@@ -90,12 +93,12 @@ function draw() {
 function drawHeader() {
   const report = page.reports[state.a.r], stack = stackOf(state.a);
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
-  const size = isSelf(state.a) ? t("rows", rows) : t("rowsKeys", rows, keys);
+  const size = isSelf(state.a) ? counted(rows, "word") : t("rowsKeys", rows, keys);
   const group = stack.kvHeads < stack.heads ? ` · ${t("group", stack.heads / stack.kvHeads)}` : "";
   $("title").textContent = shown(report.title || "Polyhead");
   document.title = `${shown(report.title || "Polyhead")} – Polyhead`;
   const text = report.text ? `“${shown(report.text.slice(0, 400))}${report.text.length > 400 ? "…" : ""}” · ` : "";
-  $("subtitle").textContent = `${text}${t("shape", stack.layers, stack.heads)} · ${size}${group}`;
+  $("subtitle").textContent = `${text}${t("shape", counted(stack.layers, "layer"), counted(stack.heads, "head"))} · ${size}${group}`;
   $("found").textContent = report.found;
   const notes = leftOut();
   $("left-out").textContent = notes;
@@ -107,7 +110,7 @@ function leftOut() {
   const refs = headsOf(state.a).filter((ref) => !isAbsent(ref)), stack = stackOf(state.a);
   const kept = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
   let text = "";
-  if (page.mode === "top" && kept.length) text += t("left", Math.round(100 * mapOf(kept[0]).keptShare()), page.top);
+  if (page.mode === "top" && stack.maps[indexOf(state.a)] >= 0) text += t("left", Math.round(100 * mapOf(state.a).keptShare()), page.top);
   if (kept.length < refs.length) text += t("leftHeads", refs.length - kept.length, refs.length);
   if (page.mode === "u8") text += `${t("quantised", page.top)} `;
   const vectors = refs.filter((ref) => stack.vectors[indexOf(ref)] >= 0).length;
@@ -137,7 +140,6 @@ function drawLanguage() {
   $("report-choice").replaceChildren(...page.reports.map((r, n) => option(n, `${n ? "B" : "A"} ${shown(r.title)}`)));
   $("report-field").hidden = page.reports.length < 2;
   stripKey = "";
-  drawHeader();
 }
 
 function chooseLanguage(to) {
@@ -358,6 +360,13 @@ function changePart(a) {
   drawLanguage();
 }
 
+// The last word, and what it looks at most.
+function startCursor() {
+  const map = mapOf(state.a);
+  state.i = Math.max(0, map.rows - 1);
+  if (map.rows && map.kept) state.j = topMass(map.row(state.i), map.seen(state.i), 0.01)[0] ?? 0;
+}
+
 // ---- start ---------------------------------------------------------------------------
 
 async function start() {
@@ -365,7 +374,7 @@ async function start() {
   const [s, l, h] = page.first;
   state.a = { r: 0, s, l, h };
   if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
-  state.i = Math.max(0, queryWords(state.a).length - 1);
+  startCursor();
   Object.assign(usual, structuredClone(state));
   usual.lang = /^zh/i.test(navigator.language) ? "zh" : "en";
   usual.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";

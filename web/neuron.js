@@ -1,7 +1,7 @@
 // neuron.js - why a weight is what it is: q of one word, k of every word, their product
 // dimension by dimension, the sum as it grows, score and weight.
 
-const NEURON_ROW = 24, NEURON_TOP = 74;
+const NEURON_TOP = 74; // above the first key
 
 // Rotary pairs stand side by side: dimension 0, its partner, dimension 1, ...
 function dimOrder(vectors) {
@@ -31,16 +31,16 @@ const neuronView = {
     }
     neuronAt = this.layout(vectors, map, w, h);
     this.drawHead(p, neuronAt);
-    for (let n = 0; n < neuronAt.count; n++) this.drawKey(p, neuronAt, neuronAt.first + n, NEURON_TOP + n * NEURON_ROW);
+    for (let n = 0; n < neuronAt.count; n++) this.drawKey(p, neuronAt, neuronAt.first + n, NEURON_TOP + n * neuronAt.step);
   },
 
   layout(vectors, map, w, h) {
-    const keys = keyWords(state.a).map(shown), wide = Math.min(130, keys.slice(0, 600).reduce((most, word) => Math.max(most, textWidth(word, 13)), 30)) + 10;
-    const block = Math.max(60, (w - wide - 150 - 48) / 3), count = Math.min(map.seen(state.i), Math.max(1, Math.floor((h - NEURON_TOP) / NEURON_ROW)));
-    const first = Math.max(0, Math.min(state.scroll, map.seen(state.i) - count));
+    const keys = shownWords(keyWords(state.a)), seen = map.seen(state.i), wide = Math.min(130, widest(keys)) + 16;
+    const block = Math.max(60, (w - wide - 150 - 48) / 3), step = Math.max(24, Math.min(36, Math.floor((h - NEURON_TOP) / Math.max(1, seen))));
+    const count = Math.min(seen, Math.max(1, Math.floor((h - NEURON_TOP) / step))), first = Math.max(0, Math.min(state.scroll, seen - count));
     const spread = (values) => values.reduce((most, v) => Math.max(most, Math.abs(v)), 0) || 1;
     const q = vectors.q.subarray(state.i * vectors.dim, (state.i + 1) * vectors.dim);
-    const layout = { vectors, map, keys, wide, block, count, first, w, q, order: dimOrder(vectors), most: spread(Float32Array.from([spread(q), spread(vectors.k)])) };
+    const layout = { vectors, map, keys, wide, block, step, count, first, w, q, order: dimOrder(vectors), most: spread(Float32Array.from([spread(q), spread(vectors.k)])) };
     layout.x = { k: wide, times: wide + block + 16, sum: wide + 2 * (block + 16), score: wide + 3 * (block + 16) };
     layout.products = this.products(layout);
     return layout;
@@ -81,7 +81,7 @@ const neuronView = {
 
   drawKey(p, layout, j, y) {
     const { x, block, order, products, map } = layout, { k, times, sum, total } = products.all[j];
-    const cell = block / order.length, tall = NEURON_ROW - 4, strong = j === state.j;
+    const cell = block / order.length, tall = layout.step - 4, strong = j === state.j;
     p.text(fitText(layout.keys[j], layout.wide - 12, 13), layout.wide - 10, y + tall / 2, { align: "right", weight: strong ? 650 : 400 });
     order.forEach((d, n) => {
       p.rect(x.k + n * cell, y, cell + 0.3, tall, signedColour(k[d], layout.most));
@@ -106,7 +106,7 @@ const neuronView = {
 
   hit(x, y) {
     if (!neuronAt) return null;
-    const n = Math.floor((y - NEURON_TOP) / NEURON_ROW);
+    const n = Math.floor((y - NEURON_TOP) / neuronAt.step);
     if (n < 0 || n >= neuronAt.count) return null;
     const blocks = [neuronAt.x.k, neuronAt.x.times, neuronAt.x.sum];
     const from = blocks.find((at) => x >= at && x < at + neuronAt.block);
@@ -133,7 +133,7 @@ const neuronView = {
     say(cellSentence(state.a, i, j));
   },
   pan(dx, dy) {
-    if (neuronAt) set({ scroll: Math.max(0, state.scroll + Math.sign(dy) * Math.max(1, Math.round(Math.abs(dy) / NEURON_ROW))) });
+    if (neuronAt) set({ scroll: Math.max(0, state.scroll + Math.sign(dy) * Math.max(1, Math.round(Math.abs(dy) / neuronAt.step))) });
   },
   note: () => "",
 };

@@ -58,7 +58,15 @@ function inkOn(colour) {
 }
 const hexToRgb = (hex) => `rgb(${parseColour(hex).join(",")})`;
 const headColour = (n) => HEAD_COLOURS[theme()][n % MOST_HEADS];
-const roleColour = (index) => (index ? headColour(index - 1) : css("--line"));
+
+function mix(a, b, share) {
+  const x = parseColour(a), y = parseColour(b);
+  return `rgb(${x.map((c, n) => Math.round(c + (y[n] - c) * share)).join(",")})`;
+}
+const roleColour = (index) => (index > 0 && index <= MOST_HEADS ? headColour(index - 1) : css("--quiet")); // beyond: the glyph tells
+// A label's cell: a tint of its colour, and a glyph that reads on it.
+const roleTint = (index) => (index > 0 ? mix(css("--paper"), roleColour(index), dark ? 0.34 : 0.26) : hexToRgb(css("--raised")));
+const roleInk = (index) => (index > 0 ? mix(roleColour(index), css("--ink"), dark ? 0.25 : 0.45) : css("--quiet"));
 
 // ---- painters ------------------------------------------------------------------------
 

@@ -14,16 +14,17 @@ const WORDS = {
     share: "Share", number: "Number", offsets: "Distance from key to row",
     caution: "Attention weights say where a head looks, not why the model decides. Switch a head off to see what it is for.",
     heat: "Heat map", beams: "Beams", all: "All heads", neuron: "Neurons", compare: "Compare",
-    scaleFixed: "0 to 1", scaleHead: "to the head's maximum", scaleRow: "to each row's maximum",
+    scaleFixed: "0 to 1", scaleHead: "head maximum", scaleRow: "row maximum",
     role: "Role", layer: "layer", head: "head", layerHead: "Layer {0} · Head {1}",
     short: "L{0} H{1}", paper: "{0}-{1} when counted from one", noRole: "no label",
-    shape: "{0} layers × {1} heads", rows: "{0} words", rowsKeys: "{0} × {1} words",
+    shape: "{0} × {1}", n_layer: "{0} layers", one_layer: "1 layer", n_head: "{0} heads", one_head: "1 head",
+    n_word: "{0} words", one_word: "1 word", rowsKeys: "{0} × {1} words",
     filterHint: "e.g. prev>0.5 & layer<3", filterCount: "{0} of {1} heads", filterBad: "{0} (at {1})",
     filterEnd: "something is missing at the end", filterName: "“{0}” is neither a number nor a label here",
     filterChar: "“{0}” does not belong here", filterClose: "“)” is missing",
     whereLooks: "Where “{0}” looks", whoSees: "Who looks at “{0}”",
     whereLookSum: "Where {0} words look, summed", whoSeesSum: "Who looks at {0} words, summed",
-    pickedOne: "1 word: {0}", pickedMany: "{0} words", sumOf: "sum {0}",
+    pickedOne: "1 word: {0}",
     rank: "rank {0} of {1}", exactly: "exact", about: "±{0}", notKept: "below {0}, not kept in this file",
     forbidden: "not allowed: a later word", toCell: "{0} looks at {1}", valueOf: "value length {0}",
     product: "weight × value length", legendZero: "colour ∝ √weight",
@@ -36,7 +37,7 @@ const WORDS = {
     pairDims: "pair {0}: angle of q {1}°, of k {2}°, lengths {3} and {4}",
     compareA: "A", compareB: "B", difference: "B − A", compareHint: "Shift-click a head, or press c, to choose B.",
     compareShape: "A and B have texts of different length: no difference can be drawn.",
-    left: "{0}% of the mass of each row is kept on average: the {1} largest weights of each row. ",
+    left: "A long text: this file keeps the {1} largest weights of each row, {0}% of this head's mass. ",
     leftHeads: "{0} of {1} heads are kept as thumbnails only. ",
     quantised: "Weights are stored in 8 bits (error at most 1/510 of the row's maximum); the {0} largest of each row are exact.",
     leftVectors: "Vectors of {0} of {1} heads are included. ",
@@ -68,16 +69,17 @@ const WORDS = {
     share: "占比", number: "数值", offsets: "键与行的距离",
     caution: "注意力权重说明一个头看向哪里，并不说明模型为何如此判断。关掉一个头，才能看出它的作用。",
     heat: "热图", beams: "连线", all: "所有头", neuron: "神经元", compare: "比较",
-    scaleFixed: "0 到 1", scaleHead: "按该头最大值", scaleRow: "按每行最大值",
+    scaleFixed: "0 到 1", scaleHead: "该头最大值", scaleRow: "每行最大值",
     role: "角色", layer: "层", head: "头", layerHead: "第 {0} 层 · 第 {1} 头",
     short: "L{0} H{1}", paper: "从一数起为 {0}-{1}", noRole: "无标签",
-    shape: "{0} 层 × {1} 头", rows: "{0} 个词", rowsKeys: "{0} × {1} 个词",
+    shape: "{0} × {1}", n_layer: "{0} 层", one_layer: "1 层", n_head: "{0} 头", one_head: "1 头",
+    n_word: "{0} 个词", one_word: "1 个词", rowsKeys: "{0} × {1} 个词",
     filterHint: "例如 prev>0.5 & layer<3", filterCount: "{1} 个头中的 {0} 个", filterBad: "{0}（第 {1} 个字符）",
     filterEnd: "结尾缺少内容", filterName: "这里没有名为“{0}”的数值或标签",
     filterChar: "“{0}”不应出现在这里", filterClose: "缺少“)”",
     whereLooks: "“{0}”看向哪里", whoSees: "谁看向“{0}”",
     whereLookSum: "{0} 个词看向哪里（求和）", whoSeesSum: "谁看向这 {0} 个词（求和）",
-    pickedOne: "1 个词：{0}", pickedMany: "{0} 个词", sumOf: "和 {0}",
+    pickedOne: "1 个词：{0}",
     rank: "第 {0} / {1} 名", exactly: "精确", about: "±{0}", notKept: "小于 {0}，此文件未保存",
     forbidden: "不允许：后面的词", toCell: "{0} 看向 {1}", valueOf: "值向量长度 {0}",
     product: "权重 × 值向量长度", legendZero: "颜色 ∝ √权重",
@@ -90,7 +92,7 @@ const WORDS = {
     pairDims: "第 {0} 对：q 角度 {1}°，k 角度 {2}°，长度 {3} 和 {4}",
     compareA: "A", compareB: "B", difference: "B − A", compareHint: "按住 Shift 点击一个头，或按 c，选择 B。",
     compareShape: "A 与 B 的文本长度不同，无法画出差值。",
-    left: "平均保留每行 {0}% 的质量：每行最大的 {1} 个权重。",
+    left: "长文本：此文件保留每行最大的 {1} 个权重，占该头质量的 {0}%。",
     leftHeads: "{1} 个头中有 {0} 个只保留缩略图。",
     quantised: "权重以 8 位保存（误差不超过该行最大值的 1/510）；每行最大的 {0} 个是精确的。",
     leftVectors: "包含 {1} 个头中 {0} 个头的向量。",
@@ -115,10 +117,13 @@ const WORDS = {
 
 // Names of numbers and labels that reports use, by key.
 const NAMES_ZH = {
-  prev: "前一个词", previous: "前一个词", next: "后一个词", self: "自身", first: "首词", sink: "首词汇聚",
-  sep: "分隔符", cls: "起始符", punct: "标点", punctuation: "标点", entropy: "熵", confidence: "置信度",
-  broad: "宽泛", positional: "位置", rare: "罕见词", duplicate: "重复词", dup: "重复词", induction: "归纳",
-  syntactic: "句法", none: "无标签", importance: "重要性", offset: "距离", distance: "平均距离", max: "最大权重",
+  prev: "前一个词", next: "后一个词", self: "自身", first: "首词",
+  sep: "分隔符", punct: "标点", entropy: "熵（nats）", breadth: "宽度", confidence: "置信度", distance: "平均距离",
+  broad: "宽泛", positional: "固定距离", rare: "罕见词", rarest: "最罕见词", duplicate: "重复词", induction: "归纳",
+  link: "词间关系", none: "无标签", bare_prev: "前一个词（不计首词）", bare_next: "后一个词（不计首词）",
+  bare_self: "自身（不计首词）", bare_sep: "分隔符（不计首词）", bare_punct: "标点（不计首词）", sep_sep: "分隔符到分隔符",
+  rest_sep: "其余到分隔符", duplicate_chance: "重复词（随机水平）", induction_chance: "归纳（随机水平）",
+  prefix_entry: "归纳（按条目）", rare_chance: "罕见词（随机水平）",
 };
 
 let lang = "en";
@@ -127,6 +132,8 @@ function t(key, ...args) {
   const text = WORDS[lang][key] ?? WORDS.en[key] ?? key;
   return text.replace(/\{(\d)\}/g, (_, n) => args[n]);
 }
+
+const counted = (n, what) => t(n === 1 ? `one_${what}` : `n_${what}`, n);
 
 function nameOf(thing) {
   return (lang === "zh" && NAMES_ZH[thing.key]) || thing.name || thing.key;
@@ -141,7 +148,7 @@ function shown(word) {
   return word.replace(HARMFUL, (c) => {
     const code = c.codePointAt(0);
     if (code === 10) return "⏎";
-    if (code < 32) return String.fromCharCode(0x2400 + code);
+    if (code === 9) return "⇥";
     return `‹${code.toString(16).toUpperCase()}›`;
   });
 }

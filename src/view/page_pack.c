@@ -188,7 +188,8 @@ static ph_status pack_head(packer *p, int layer, int head)
 {
     ph_page_parts *parts = p->parts;
     ph_page_place *place = ph_page_place_of(parts, p->r, p->s, layer, head);
-    size_t size = (size_t)p->rows * (size_t)(4 + parts->plan.top * 8);
+    size_t entry = (size_t)(4 + parts->plan.col_bytes);
+    size_t size = (size_t)p->rows * (4 + (size_t)parts->plan.top * entry);
     int keep = parts->plan.mode != PH_PAGE_TOP || size <= parts->plan.map_left;
     if (p->thumb_max)
         memset(p->thumb_max, 0,

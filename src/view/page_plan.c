@@ -59,7 +59,8 @@ static void plan_top(ph_page_plan *plan, const totals *t, size_t room)
         plan->side /= 2;
     size_t thumbs = t->heads * (size_t)(plan->side * plan->side + 4);
     plan->map_left = thumbs < room ? room - thumbs : 0;
-    top = plan->map_left / entry / (t->rows + 1);
+    size_t row = plan->map_left / (t->rows + 1);
+    top = row > 4 ? (row - 4) / entry : 0;
     plan->top = top > MOST_TOP ? MOST_TOP : ph_max((int)top, LEAST_TOP);
 }
 

@@ -143,7 +143,7 @@ class Page:
         self.asked, self.complaints = [], []
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=url)
-        self.until("document.documentElement.dataset.ready", "the page to be ready")
+        self.until("document.documentElement?.dataset.ready", "the page to be ready")
         self.settle()
 
     def js(self, expression):
