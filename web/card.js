@@ -19,8 +19,8 @@ function drawTop(ref) {
   const words = state.picked.length ? state.picked : [state.seen ? state.j : state.i], all = stripWords();
   const body = $("top").tBodies[0];
   body.replaceChildren();
-  $("top-title").textContent = "";
-  if (!all.length || isAbsent(ref)) return;
+  $("top").hidden = $("top-title").hidden = !all.length || isAbsent(ref);
+  if ($("top").hidden) return;
   const single = words.length === 1;
   $("top-title").textContent = single
     ? t(state.seen ? "whoSees" : "whereLooks", shown(all[words[0]]))
@@ -61,7 +61,7 @@ function drawOffsets(ref) {
   $("offset-box").hidden = !stack.offsets || !reach;
   if (!stack.offsets || !reach) return;
   const shares = stack.offsets.slice(indexOf(ref) * count, (indexOf(ref) + 1) * count);
-  const width = Math.min(260, $("offset-box").clientWidth || 240), height = 84, canvas = $("offsets");
+  const width = Math.max(120, Math.min(260, room.card)), height = 84, canvas = $("offsets");
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   canvas.setAttribute("aria-label", t("offsetsLabel", shares.map((v, n) => `${n - reach}: ${percent(v)}`).join(", ")));
@@ -87,31 +87,41 @@ function drawOutcomes(ref) {
 
 const MOST_STRIP = 600; // buttons; of longer texts the words around the cursor
 
-let stripKey = "";
+let stripKey = ""; // which words the buttons are
+let stripFocus = -1; // the word that was scrolled to
 
 function drawStrip() {
   const words = stripWords(), strip = $("strip"), centre = state.seen ? state.j : state.i;
   const first = words.length > MOST_STRIP ? Math.max(0, Math.min(words.length - MOST_STRIP, Math.floor(centre / 200) * 200 - 200)) : 0;
-  const key = `${state.a.r}.${state.a.s}.${state.seen}.${first}.${words.length}`;
+  const stack = stackOf(state.a), key = `${state.a.r}.${state.seen ? stack.k : stack.q}.${first}.${words.length}`;
   if (key !== stripKey) {
     stripKey = key;
     strip.replaceChildren(...words.slice(first, first + MOST_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word))));
   }
   const shares = isAbsent(state.a) ? null : stripShares(), focus = state.picked.length ? state.picked : [centre];
   const find = state.find.toLowerCase();
+  const picked = new Set(state.picked);
   for (const button of strip.children) {
-    const n = Number(button.dataset.n), share = shares ? shares[n] : 0;
-    const level = levelOf(Math.min(1, share) * 0.8, 1), colour = rgb(rampLut(), level);
-    button.style.background = level > 8 ? colour : "none";
-    button.style.color = level > 8 ? inkOn(colour) : "";
-    button.classList.toggle("picked", state.picked.includes(n));
-    button.classList.toggle("found", find !== "" && words[n].toLowerCase().includes(find));
-    button.setAttribute("aria-pressed", String(state.picked.includes(n)));
-    button.tabIndex = n === focus[0] ? 0 : -1;
+    const n = Number(button.dataset.n), level = levelOf(Math.min(1, shares ? shares[n] : 0) * 0.8, 1);
+    const found = find !== "" && words[n].toLowerCase().includes(find);
+    const look = `${level}/${theme()}/${picked.has(n)}/${found}/${n === focus[0]}`;
+    if (button.look !== look) styleWord(button, level, picked.has(n), found, n === focus[0]);
+    button.look = look;
   }
   drawPickedNote();
   const now = strip.children[focus[0] - first];
-  if (now && document.activeElement?.parentElement !== strip) strip.scrollTop = Math.max(0, now.offsetTop - strip.clientHeight / 2);
+  if (now && focus[0] !== stripFocus && document.activeElement?.parentElement !== strip) strip.scrollTop = Math.max(0, now.offsetTop - strip.clientHeight / 2);
+  stripFocus = focus[0];
+}
+
+function styleWord(button, level, picked, found, focused) {
+  const colour = rgb(rampLut(), level);
+  button.style.background = level > 8 ? colour : "none";
+  button.style.color = level > 8 ? inkOn(colour) : "";
+  button.classList.toggle("picked", picked);
+  button.classList.toggle("found", found);
+  button.setAttribute("aria-pressed", String(picked));
+  button.tabIndex = focused ? 0 : -1;
 }
 
 // What each word of the text gets from (or gives to) the focus; null where texts differ.

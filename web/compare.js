@@ -16,7 +16,15 @@ function sameShape(a, b) {
   return a.rows === b.rows && a.keys === b.keys;
 }
 
+let lastDifference = {}; // moving the cursor does not change it
+
 function differenceShade(a, b) {
+  const key = `${idOf(a.ref)}/${idOf(b.ref)}/${state.valued}/${state.scale}/${theme()}`;
+  if (lastDifference.key !== key) lastDifference = { key, shade: makeDifference(a, b) };
+  return lastDifference.shade;
+}
+
+function makeDifference(a, b) {
   const from = a.shownCells(state.valued), to = b.shownCells(state.valued), cells = new Float32Array(from.length);
   let most = 0;
   for (let n = 0; n < cells.length; n++) {

@@ -58,8 +58,8 @@ function metricRange(m) {
 }
 
 function drawGrid() {
-  const canvas = $("grid"), width = canvas.parentElement.clientWidth;
-  gridAt = gridLayout(state.a, width, 620, 30, 2);
+  const canvas = $("grid");
+  gridAt = gridLayout(state.a, room.grid, 620, 30, 2);
   canvas.style.width = `${gridAt.width}px`;
   canvas.style.height = `${gridAt.height}px`;
   canvas.setAttribute("aria-label", t("gridLabel", gridAt.stack.layers, gridAt.stack.heads));

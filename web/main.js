@@ -5,11 +5,21 @@ const viewOf = () => VIEW[state.view];
 
 // ---- drawing -------------------------------------------------------------------------
 
+// Sizes are read before anything is changed: a question in between would lay the page out
+// again each time. What changes a size by drawing is drawn once more by the observers.
+const room = {};
+
+function measureRoom() {
+  const panel = $("panel"), box = panel.getBoundingClientRect();
+  room.width = Math.floor(box.width);
+  room.height = Math.floor(Math.max(340, Math.min(1000, innerHeight - box.top - scrollY - 72))); // the rest of the window
+  room.grid = $("grid").parentElement.clientWidth;
+  room.card = $("card-title").parentElement.clientWidth - 20;
+  panel.style.height = `${room.height}px`;
+}
+
 function drawView() {
-  const panel = $("panel"), above = panel.getBoundingClientRect().top + scrollY;
-  panel.style.height = `${Math.max(340, Math.min(1000, innerHeight - above - 72))}px`; // the rest of the window
-  const w = panel.clientWidth, h = panel.clientHeight;
-  viewOf().draw(openCanvas($("view"), w, h), w, h);
+  viewOf().draw(openCanvas($("view"), room.width, room.height), room.width, room.height);
 }
 
 function drawKey() {
@@ -77,6 +87,7 @@ function drawFilter() {
 }
 
 function draw() {
+  measureRoom();
   drawFilter();
   drawHeader();
   drawControls();
@@ -348,7 +359,9 @@ function bindControls() {
     if (n !== undefined) pickWord(Number(n), event.shiftKey || event.ctrlKey || event.metaKey);
   });
   document.addEventListener("keydown", keyPressed);
-  new ResizeObserver(() => set({})).observe($("panel"));
+  const watch = new ResizeObserver(() => set({}));
+  for (const part of [$("panel"), $("grid").parentElement, $("strip"), document.querySelector("header")]) watch.observe(part);
+  window.addEventListener("resize", () => set({}));
   window.addEventListener("hashchange", () => {
     readAddress();
     set({});

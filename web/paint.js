@@ -3,7 +3,14 @@
 
 let dark = false;
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Values of the style sheet. Asked for once per theme: the question is slow.
+const cssKnown = new Map();
+
+function css(name) {
+  const key = `${name}${dark}`;
+  if (!cssKnown.has(key)) cssKnown.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return cssKnown.get(key);
+}
 const FONT = () => css("--sans");
 
 // ---- colours -------------------------------------------------------------------------

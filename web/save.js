@@ -8,10 +8,7 @@ function download(name, blob) {
 
 const fileName = (end) => `polyhead-${state.view}-L${state.a.l}-H${state.a.h}.${end}`;
 
-function viewSize() {
-  const { clientWidth, clientHeight } = $("panel");
-  return [Math.max(200, clientWidth), Math.max(200, clientHeight)];
-}
+const viewSize = () => [Math.max(200, room.width), Math.max(200, room.height)];
 
 function svgText() {
   const p = new SvgPainter(), [w, h] = viewSize();

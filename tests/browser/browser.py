@@ -7,11 +7,13 @@ whatever it says on its console, throws or asks for is collected.
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
 import time
 
+PATIENCE = 40  # seconds without a word from the browser
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -56,6 +58,8 @@ class Browser:
 
     def read(self):
         while b"\0" not in self.rest:
+            if not select.select([self.from_browser], [], [], PATIENCE)[0]:
+                raise RuntimeError(f"no answer from the browser for {PATIENCE} s")
             piece = os.read(self.from_browser, 1 << 20)
             if not piece:
                 raise RuntimeError("the browser has gone: " + self.last_words())
@@ -83,7 +87,7 @@ class Browser:
                     raise RuntimeError(f"{method}: {answer['error'].get('message')}")
                 return answer["result"]
             page = self.pages.get(answer.get("sessionId"))
-            if page:
+            if page and "method" in answer:
                 page.event(answer["method"], answer.get("params", {}))
 
     def open(self, width=1440, height=900, ratio=1):
@@ -93,8 +97,7 @@ class Browser:
         self.pages[session] = page
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(domain + ".enable")
-        page.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=ratio, mobile=False)
+        page.resize(width, height, ratio)
         return page
 
     def close(self):
@@ -134,6 +137,10 @@ class Page:
             self.complaints.append("log: " + params["entry"]["text"][:300])
         elif method == "Network.requestWillBeSent":
             self.asked.append(params["request"]["url"])
+
+    def resize(self, width, height, ratio=1):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=ratio, mobile=False)
 
     def offline(self):
         self.call("Network.emulateNetworkConditions", offline=True, latency=0,
