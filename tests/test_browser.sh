@@ -4,6 +4,8 @@
 # Screenshots land in build/screenshots: look at them when you change the page.
 
 set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+BUILD=${BUILD:-build}
 
 skip() {
     echo "  skip  $*"
