@@ -20,8 +20,12 @@ int look_open(look_source *source, const look_choice *choice)
     ph_status status = ph_maps_read(&source->maps, &files, &io);
     if (status == PH_OK) {
         source->report = ph_maps_report(source->maps);
-        status = ph_survey_create(&source->survey, &source->report, NULL, &io);
+        status = ph_survey_create(&source->survey, &source->report, &io);
     }
+    if (status == PH_OK)
+        status = ph_survey_text(source->survey, &source->report, NULL, &io);
+    if (status == PH_OK)
+        status = ph_survey_end(source->survey, &source->report, NULL, &io);
     if (status == PH_OK) return EXIT_OK;
     return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
 }

@@ -7,7 +7,7 @@
  *     ph_heads_end      the text is over; its averages join those of the texts before
  *     ph_heads_read     the numbers of one head                              -> ph_head
  *     ph_head_labels    which rules fired on them, and with what number      -> ph_label
- *     ph_survey_create  all of this for a report of polyhead_view.h, in one call
+ *     ph_survey_create  all of this for reports of polyhead_view.h
  *
  * One pass over every row: nothing of size rows x keys is kept, and the memory of a head
  * does not grow with the text. Sums are double and run in the order of the rows, so heads
@@ -183,27 +183,37 @@ PH_API int ph_head_labels(const ph_head *head, ph_label labels[PH_LABELS]);
 PH_API int ph_label_why(const ph_label *label, const ph_head *head,
                         const char *const *relations, char *text, size_t size);
 
-/* ---- a whole report ---------------------------------------------------------------- */
+/* ---- whole reports ----------------------------------------------------------------- */
 
+/* Measures every head of a report of polyhead_view.h, on its text and on as many others
+   as are given to it, and writes what it found into a report. */
 typedef struct ph_survey ph_survey;
 
-/* What a survey may know besides the words of the report; every field is optional. */
+/* Only the stacks of the report matter here: their layers and heads. */
+PH_API ph_status ph_survey_create(ph_survey **out, const ph_report *report,
+                                  const ph_io *io);
+PH_API void ph_survey_free(ph_survey *survey); /* accepts NULL */
+
+/* What may be known of a text besides the words of its report; every field is optional.
+   */
 typedef struct ph_survey_facts {
     const int32_t *const *ids;   /* per axis; NULL: equal words are the same token */
     const uint8_t *const *kinds; /* per axis; NULL: by ph_token_kind */
     const int32_t *const *ranks; /* per axis */
     const ph_link *links;        /* within axis 0 */
     int link_count;
-    const char *const *relations; /* their names */
 } ph_survey_facts;
 
-/* Reads every weight of the report once, a few rows at a time, and points the report's
-   metrics, roles, found and (in a copy of its stacks) scores, role, why and offsets at
-   what it found. The survey owns all of that; the report must not be used after it is
-   freed. facts and io may be NULL. */
-PH_API ph_status ph_survey_create(ph_survey **out, ph_report *report,
-                                  const ph_survey_facts *facts, const ph_io *io);
-PH_API void ph_survey_free(ph_survey *survey); /* accepts NULL */
+/* Reads every weight of a report with the same stacks once, a few rows at a time. */
+PH_API ph_status ph_survey_text(ph_survey *survey, const ph_report *report,
+                                const ph_survey_facts *facts, const ph_io *io);
+
+/* Points the report's metrics, roles and found, and in a copy of its stacks scores,
+   role, why and offsets, at what was found in all texts. The survey owns all of that,
+   so the report must not be used after it is freed. relations: names of relations, or
+   NULL. May be called once. */
+PH_API ph_status ph_survey_end(ph_survey *survey, ph_report *report,
+                               const char *const *relations, const ph_io *io);
 
 /* All numbers of one head; NULL: there is none. */
 PH_API const ph_head *ph_survey_head(const ph_survey *survey, int stack, int layer,

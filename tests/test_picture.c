@@ -20,6 +20,14 @@
 
 /* ---- a report, measured and drawn into memory ---- */
 
+static ph_status survey_one(ph_survey **out, ph_report *report)
+{
+    ph_status status = ph_survey_create(out, report, NULL);
+    if (status == PH_OK) status = ph_survey_text(*out, report, NULL, NULL);
+    if (status == PH_OK) status = ph_survey_end(*out, report, NULL, NULL);
+    return status;
+}
+
 typedef struct text {
     char *bytes;
     size_t count, room;
@@ -43,8 +51,7 @@ static text draw(const char *name, int width, int ascii, int colors, const ph_pi
     ph_survey *survey = NULL;
     text t = {calloc(1, 1), 0, 1};
     CHECK(report_case_make(&c, name) == 0, "no case %s", name);
-    CHECK(ph_survey_create(&survey, &c.report, NULL, NULL) == PH_OK, "survey of %s",
-          name);
+    CHECK(survey_one(&survey, &c.report) == PH_OK, "survey of %s", name);
     ph_terminal terminal = {.width = width,
                             .ascii = ascii,
                             .colors = colors,
@@ -188,7 +195,7 @@ static void picks(void)
     ph_survey *survey = NULL;
     ph_pick list[100];
     report_case_make(&c, "patterns");
-    ph_survey_create(&survey, &c.report, NULL, NULL);
+    survey_one(&survey, &c.report);
     int heads = c.report.stacks[0].layers * c.report.stacks[0].heads;
     CHECK(ph_report_picks(&c.report, list, 100) == heads, "all heads are listed once");
     for (int n = 0; n < heads; n++)
@@ -221,7 +228,7 @@ static text figure(const char *name, ph_figure_kind kind, const ph_pick *pick)
     const ph_io io = {.error = error, .error_size = sizeof error};
     const char *path = temporary(kind == PH_FIGURE_PNG ? "png" : "svg");
     CHECK(report_case_make(&c, name) == 0, "no case %s", name);
-    CHECK(ph_survey_create(&survey, &c.report, NULL, &io) == PH_OK, "%s", error);
+    CHECK(survey_one(&survey, &c.report) == PH_OK, "%s", error);
     ph_figure how = {.kind = kind, .picks = pick, .pick_count = pick != NULL};
     ph_status status = ph_figure_write(path, &c.report, &how, &io);
     ph_survey_free(survey);

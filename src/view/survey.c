@@ -13,6 +13,7 @@
 #include "io/io.h"
 #include "io/sort.h"
 #include "polyhead_heads.h"
+#include "polyhead_picture.h"
 
 enum {
     TILE_WEIGHTS = 1 << 18, /* asked for at once: 1 MiB */
@@ -22,6 +23,7 @@ enum {
 
 /* What was found in one stack; arrays are (layers, heads, ...). */
 typedef struct found_stack {
+    ph_heads *sums; /* of all texts */
     ph_head *heads;
     float *scores;
     float *offsets;
@@ -32,9 +34,7 @@ typedef struct found_stack {
 
 struct ph_survey {
     ph_io hooks;
-    const ph_report *report;
-    const ph_survey_facts *facts; /* only while it is made */
-    ph_stack *stacks;             /* a copy with the pointers filled in */
+    ph_stack *stacks; /* a copy, at the end with the pointers filled in */
     found_stack *found;
     int stack_count;
     ph_metric metrics[PH_MEASURES];
@@ -88,12 +88,19 @@ static ph_status number_words(ph_survey *s, const ph_axis *axis, int32_t *ids)
     return PH_OK;
 }
 
+/* What is being read. */
+typedef struct reading {
+    const ph_report *report;
+    const ph_survey_facts *facts; /* or NULL */
+    const ph_io *io;
+} reading;
+
 /* Facts of the axis, from the caller or made from its words into ids and kinds. */
-static ph_status know_axis(ph_survey *s, int index, int32_t *ids, uint8_t *kinds,
-                           ph_heads_text *text)
+static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *ids,
+                           uint8_t *kinds, ph_heads_text *text)
 {
-    const ph_survey_facts *facts = s->facts;
-    const ph_axis *axis = &s->report->axes[index];
+    const ph_survey_facts *facts = r->facts;
+    const ph_axis *axis = &r->report->axes[index];
     ph_status status = PH_OK;
     text->ids = facts && facts->ids ? facts->ids[index] : NULL;
     text->kinds = facts && facts->kinds ? facts->kinds[index] : NULL;
@@ -111,7 +118,7 @@ static ph_status know_axis(ph_survey *s, int index, int32_t *ids, uint8_t *kinds
 
 /* ---- measuring ---- */
 
-static ph_status feed_head(ph_survey *s, int stack, int layer, int head, ph_heads *sums,
+static ph_status feed_head(const reading *r, const ph_pick *at, ph_heads *sums,
                            const ph_heads_text *text, float *tile)
 {
     int step = text->keys > 0 ? TILE_WEIGHTS / text->keys : 1;
@@ -119,63 +126,83 @@ static ph_status feed_head(ph_survey *s, int stack, int layer, int head, ph_head
     if (step < 1) step = 1;
     for (int row = 0; row < text->rows && status == PH_OK; row += step) {
         int rows = text->rows - row < step ? text->rows - row : step;
-        status = s->report->weights(s->report->user, stack, layer, head, row, rows, tile);
-        if (status == PH_OK) status = ph_heads_add(sums, layer, head, row, rows, tile);
+        status = r->report->weights(r->report->user, at->stack, at->layer, at->head, row,
+                                    rows, tile);
+        if (status == PH_OK)
+            status = ph_heads_add(sums, at->layer, at->head, row, rows, tile);
     }
     return status;
 }
 
-static ph_status feed_stack(ph_survey *s, int index, ph_heads *sums,
-                            const ph_heads_text *text, const ph_io *io)
+static ph_status feed_stack(ph_survey *s, const reading *r, int index,
+                            const ph_heads_text *text)
 {
-    const ph_stack *stack = &s->stacks[index];
+    const ph_stack *stack = &r->report->stacks[index];
+    ph_heads *sums = s->found[index].sums;
     size_t room = (size_t)text->keys > TILE_WEIGHTS ? (size_t)text->keys : TILE_WEIGHTS;
-    float *tile = take(s, room, sizeof *tile);
-    if (!tile) return ph_io_no_memory(io, room * sizeof *tile, "rows of weights");
-    ph_status status = ph_heads_begin(sums, text, io);
-    for (int l = 0; l < stack->layers && status == PH_OK; l++)
-        for (int h = 0; h < stack->heads && status == PH_OK; h++) {
-            if (stack->absent && stack->absent[l * stack->heads + h]) continue;
-            status = feed_head(s, index, l, h, sums, text, tile);
+    size_t all = (size_t)text->keys * (size_t)text->rows;
+    float *tile = take(s, all < room ? all : room, sizeof *tile);
+    if (!tile) return ph_io_no_memory(r->io, room * sizeof *tile, "rows of weights");
+    ph_status status = ph_heads_begin(sums, text, r->io);
+    for (ph_pick at = {index, 0, 0}; at.layer < stack->layers && status == PH_OK;
+         at.layer++)
+        for (at.head = 0; at.head < stack->heads && status == PH_OK; at.head++) {
+            if (stack->absent && stack->absent[at.layer * stack->heads + at.head])
+                continue;
+            status = feed_head(r, &at, sums, text, tile);
             if (status != PH_OK)
-                ph_io_fail(io, status, "the weights of layer %d, head %d: %s", l + 1,
-                           h + 1, ph_status_text(status));
+                ph_io_fail(r->io, status, "the weights of layer %d, head %d: %s",
+                           at.layer + 1, at.head + 1, ph_status_text(status));
         }
-    if (status == PH_OK) ph_heads_end(sums);
+    ph_heads_end(sums);
     ph_io_release(&s->hooks, tile);
     return status;
 }
 
-static ph_status measure_stack(ph_survey *s, int index, const ph_io *io)
+static ph_status read_stack(ph_survey *s, const reading *r, int index)
 {
-    const ph_stack *stack = &s->stacks[index];
-    const ph_axis *rows = &s->report->axes[stack->q_axis];
-    const ph_axis *keys = &s->report->axes[stack->k_axis];
+    const ph_stack *stack = &r->report->stacks[index];
+    const ph_axis *rows = &r->report->axes[stack->q_axis];
+    const ph_axis *keys = &r->report->axes[stack->k_axis];
     int cross = stack->q_axis != stack->k_axis && !stack->causal;
     ph_heads_text text = {.rows = rows->count,
                           .keys = keys->count,
                           .q_offset = stack->q_offset,
                           .causal = stack->causal,
                           .cross = cross};
-    if (s->facts && !cross && stack->k_axis == 0) {
-        text.links = s->facts->links;
-        text.link_count = s->facts->link_count;
+    if (r->facts && !cross && stack->k_axis == 0) {
+        text.links = r->facts->links;
+        text.link_count = r->facts->link_count;
     }
-    ph_heads *sums = NULL;
     int32_t *ids = take(s, (size_t)keys->count, sizeof *ids);
     uint8_t *kinds = take(s, (size_t)keys->count, 1);
     ph_status status = ids && kinds ? PH_OK : PH_OUT_OF_MEMORY;
-    if (status == PH_OK) status = know_axis(s, stack->k_axis, ids, kinds, &text);
+    if (status == PH_OK) status = know_axis(s, r, stack->k_axis, ids, kinds, &text);
     if (status != PH_OK)
-        ph_io_fail(io, status, "out of memory for %d words", keys->count);
-    if (status == PH_OK) status = ph_heads_create(&sums, stack->layers, stack->heads, io);
-    if (status == PH_OK) status = feed_stack(s, index, sums, &text, io);
-    for (int n = 0; n < stack->layers * stack->heads && status == PH_OK; n++)
-        status = ph_heads_read(sums, n / stack->heads, n % stack->heads,
-                               &s->found[index].heads[n]);
-    ph_heads_free(sums);
+        ph_io_fail(r->io, status, "out of memory for %d words", keys->count);
+    if (status == PH_OK) status = feed_stack(s, r, index, &text);
     ph_io_release(&s->hooks, ids);
     ph_io_release(&s->hooks, kinds);
+    return status;
+}
+
+static ph_status check_shape(const ph_survey *s, const ph_report *report, const ph_io *io)
+{
+    int same = report->stack_count == s->stack_count;
+    for (int k = 0; same && k < s->stack_count; k++)
+        same = report->stacks[k].layers == s->stacks[k].layers &&
+               report->stacks[k].heads == s->stacks[k].heads;
+    if (same) return PH_OK;
+    return ph_io_fail(io, PH_BAD_SHAPE, "another number of stacks, layers or heads");
+}
+
+ph_status ph_survey_text(ph_survey *s, const ph_report *report,
+                         const ph_survey_facts *facts, const ph_io *io)
+{
+    const reading r = {report, facts, io};
+    ph_status status = check_shape(s, report, io);
+    for (int k = 0; k < s->stack_count && status == PH_OK; k++)
+        status = read_stack(s, &r, k);
     return status;
 }
 
@@ -239,7 +266,8 @@ static void explain(char *text, const ph_head *head, const ph_label *labels, int
     }
 }
 
-static void describe_head(ph_survey *s, found_stack *f, size_t n)
+static void describe_head(ph_survey *s, found_stack *f, size_t n,
+                          const char *const *relations)
 {
     const ph_head *head = &f->heads[n];
     ph_label labels[PH_LABELS];
@@ -252,14 +280,14 @@ static void describe_head(ph_survey *s, found_stack *f, size_t n)
     if (count == 0) return;
     f->role[n] = (uint8_t)(1 + (labels[0].rule - ph_label_rules(0)));
     f->why[n] = f->why_text[n];
-    explain(f->why_text[n], head, labels, count, s->facts ? s->facts->relations : NULL);
+    explain(f->why_text[n], head, labels, count, relations);
 }
 
-static void fill_stack(ph_survey *s, int index)
+static void fill_stack(ph_survey *s, int index, const char *const *relations)
 {
     found_stack *f = &s->found[index];
     ph_stack *stack = &s->stacks[index];
-    for (size_t n = 0; n < head_count(stack); n++) describe_head(s, f, n);
+    for (size_t n = 0; n < head_count(stack); n++) describe_head(s, f, n, relations);
     stack->scores = f->scores;
     stack->offsets = f->offsets;
     stack->reach = PH_REACH;
@@ -309,32 +337,46 @@ static void hang_into(ph_survey *s, ph_report *report)
     report->found = s->sentence;
 }
 
-/* ---- making and freeing ---- */
+/* ---- the end ---- */
 
-static ph_status measure_all(ph_survey *s, const ph_io *io)
+static ph_status read_heads(ph_survey *s)
 {
     ph_status status = PH_OK;
     for (int k = 0; k < s->stack_count && status == PH_OK; k++) {
+        int heads = s->stacks[k].heads;
         s->found[k].heads = take(s, head_count(&s->stacks[k]), sizeof(ph_head));
-        if (!s->found[k].heads)
-            return ph_io_no_memory(io, head_count(&s->stacks[k]) * sizeof(ph_head),
-                                   "the numbers of heads");
-        status = measure_stack(s, k, io);
+        if (!s->found[k].heads) return PH_OUT_OF_MEMORY;
+        for (int n = 0; n < (int)head_count(&s->stacks[k]) && status == PH_OK; n++)
+            status = ph_heads_read(s->found[k].sums, n / heads, n % heads,
+                                   &s->found[k].heads[n]);
     }
+    return status;
+}
+
+ph_status ph_survey_end(ph_survey *s, ph_report *report, const char *const *relations,
+                        const ph_io *io)
+{
+    ph_status status = check_shape(s, report, io);
     if (status != PH_OK) return status;
-    list_metrics(s);
-    list_roles(s);
+    memcpy(s->stacks, report->stacks, (size_t)s->stack_count * sizeof *s->stacks);
+    status = read_heads(s);
+    if (status == PH_OK) {
+        list_metrics(s);
+        list_roles(s);
+    }
     for (int k = 0; k < s->stack_count && status == PH_OK; k++) {
         status = take_stack(s, k);
-        if (status == PH_OK) fill_stack(s, k);
+        if (status == PH_OK) fill_stack(s, k, relations);
     }
     if (status != PH_OK) return ph_io_fail(io, status, "out of memory for the scores");
     summarise(s);
+    hang_into(s, report);
     return PH_OK;
 }
 
-ph_status ph_survey_create(ph_survey **out, ph_report *report,
-                           const ph_survey_facts *facts, const ph_io *io)
+/* ---- making and freeing ---- */
+
+ph_status ph_survey_create(ph_survey **out, const ph_report *report, const ph_io *io)
 {
     *out = NULL;
     ph_survey *s = ph_io_alloc(io, sizeof *s);
@@ -342,25 +384,22 @@ ph_status ph_survey_create(ph_survey **out, ph_report *report,
     memset(s, 0, sizeof *s);
     if (io)
         s->hooks = (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
-    s->report = report;
-    s->facts = facts;
     s->stacks = take(s, (size_t)report->stack_count, sizeof *s->stacks);
     s->found = take(s, (size_t)report->stack_count, sizeof *s->found);
-    ph_status status = PH_OUT_OF_MEMORY;
+    ph_status status = PH_OK;
     if (s->stacks && s->found) {
         s->stack_count = report->stack_count;
         memcpy(s->stacks, report->stacks, (size_t)s->stack_count * sizeof *s->stacks);
-        status = measure_all(s, io);
     } else {
-        ph_io_fail(io, status, "out of memory for a survey");
+        status = ph_io_fail(io, PH_OUT_OF_MEMORY, "out of memory for a survey");
     }
-    s->facts = NULL;
-    if (status == PH_OK) {
-        hang_into(s, report);
+    for (int k = 0; k < s->stack_count && status == PH_OK; k++)
+        status = ph_heads_create(&s->found[k].sums, s->stacks[k].layers,
+                                 s->stacks[k].heads, io);
+    if (status == PH_OK)
         *out = s;
-    } else {
+    else
         ph_survey_free(s);
-    }
     return status;
 }
 
@@ -372,6 +411,7 @@ void ph_survey_free(ph_survey *s)
         found_stack *f = &s->found[k];
         void *const parts[] = {f->heads, f->scores, f->offsets,
                                f->role,  f->why,    f->why_text};
+        ph_heads_free(f->sums);
         for (int i = 0; i < 6; i++) ph_io_release(&hooks, parts[i]);
     }
     ph_io_release(&hooks, s->found);
@@ -384,5 +424,6 @@ const ph_head *ph_survey_head(const ph_survey *s, int stack, int layer, int head
     if (stack < 0 || stack >= s->stack_count) return NULL;
     const ph_stack *k = &s->stacks[stack];
     if (layer < 0 || layer >= k->layers || head < 0 || head >= k->heads) return NULL;
-    return &s->found[stack].heads[layer * k->heads + head];
+    const ph_head *heads = s->found[stack].heads;
+    return heads ? &heads[layer * k->heads + head] : NULL;
 }

@@ -1,0 +1,392 @@
+/*
+ * scene.c - a model that has read a text, as a report; see polyhead_scene.h.
+ */
+#include "polyhead_scene.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "io/io.h"
+
+enum { KINDS = 4, MOST_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 5 };
+
+/* Words of one text. */
+typedef struct words {
+    char *bytes;
+    const char **list;
+    int32_t *ids;
+    int count;
+} words;
+
+struct ph_scene {
+    ph_io hooks;
+    const ph_model *model;
+    const ph_reading *reading;
+    char *title, *text;
+    words words[2]; /* of the encoder or the only stack, of the decoder */
+    ph_axis axes[2];
+    int axis_count;
+    ph_stack stacks[KINDS];
+    int *sites[KINDS]; /* place of each layer */
+    float *norms[KINDS];
+    int stack_count;
+    char outcome_text[MOST_OUTCOMES][OUTCOME_TEXT];
+    ph_outcome outcomes[MOST_OUTCOMES];
+    int outcome_count;
+};
+
+static void *take(ph_scene *s, size_t count, size_t item)
+{
+    size_t bytes = 0;
+    if (ph_size_mul(count, item, &bytes)) return NULL;
+    void *room = ph_io_alloc(&s->hooks, bytes);
+    if (room) memset(room, 0, bytes);
+    return room;
+}
+
+static char *copy(ph_scene *s, const char *text)
+{
+    size_t length = strlen(text ? text : "");
+    char *to = take(s, length + 1, 1);
+    if (to) memcpy(to, text ? text : "", length);
+    return to;
+}
+
+/* ---- words ---- */
+
+/* A word as it stands in the text; marks and generated words by their token. */
+static ph_status copy_words(ph_scene *s, int side, const char *text)
+{
+    words *w = &s->words[side];
+    size_t bytes = 0;
+    int count = ph_reading_length(s->reading, side);
+    for (int i = 0; i < count; i++) {
+        const ph_word *word = ph_reading_word(s->reading, side, i);
+        size_t token = strlen(ph_model_token(s->model, word->token));
+        bytes += 1 + (word->length > 0 ? (size_t)word->length : token);
+    }
+    w->bytes = take(s, bytes, 1);
+    w->list = take(s, (size_t)count, sizeof *w->list);
+    w->ids = take(s, (size_t)count, sizeof *w->ids);
+    if (!w->bytes || !w->list || !w->ids) return PH_OUT_OF_MEMORY;
+    char *at = w->bytes;
+    for (int i = 0; i < count; i++) {
+        const ph_word *word = ph_reading_word(s->reading, side, i);
+        const char *token = ph_model_token(s->model, word->token);
+        const char *from = word->length > 0 && text ? text + word->start : token;
+        size_t length = from == token ? strlen(token) : (size_t)word->length;
+        memcpy(at, from, length);
+        w->list[i] = at;
+        w->ids[i] = word->token;
+        at += length + 1;
+    }
+    w->count = count;
+    return PH_OK;
+}
+
+static ph_status name_axes(ph_scene *s, const char *text, const char *target)
+{
+    int both = ph_model_config(s->model)->arch == PH_ARCH_BOTH;
+    ph_status status = copy_words(s, 0, text);
+    if (status == PH_OK && both) status = copy_words(s, 1, target);
+    s->axis_count = 1 + both;
+    for (int a = 0; a < s->axis_count; a++)
+        s->axes[a] = (ph_axis){.name = a      ? "target"
+                                       : both ? "source"
+                                              : "text",
+                               .tokens = s->words[a].list,
+                               .count = s->words[a].count};
+    return status;
+}
+
+/* ---- stacks ---- */
+
+/* Which stack a place belongs to: encoder, decoder, cross, links. */
+static int kind_of(const ph_scene *s, const ph_site *site)
+{
+    int decoder = site->decoder || ph_model_config(s->model)->arch == PH_ARCH_DECODER;
+    if (site->kind == PH_SITE_LINK) return 3;
+    if (site->kind == PH_SITE_CROSS) return 2;
+    return decoder;
+}
+
+static ph_stack describe_stack(const ph_scene *s, const ph_site *site, int kind)
+{
+    static const char *const names[] = {"encoder", "decoder", "cross", "links"};
+    const ph_config *config = ph_model_config(s->model);
+    int rope = config->positions == PH_POS_ROPE && site->kind == PH_SITE_SELF;
+    return (ph_stack){.name = names[kind],
+                      .heads = site->heads,
+                      .kv_heads = site->kv_heads,
+                      .q_axis = site->decoder != 0,
+                      .k_axis = site->decoder != 0 && site->kind != PH_SITE_CROSS,
+                      .causal = kind == 1,
+                      .qk_dim = site->qk_dim,
+                      .scale = 1 / sqrtf((float)site->qk_dim),
+                      .pair_step = rope ? site->qk_dim / 2 : 0};
+}
+
+static ph_status list_stacks(ph_scene *s)
+{
+    const ph_site *site;
+    int count = 0;
+    while (ph_reading_site(s->reading, count)) count++;
+    for (int kind = 0; kind < KINDS; kind++) {
+        int *sites = take(s, (size_t)count, sizeof *sites), layers = 0;
+        ph_stack stack = {0};
+        if (!sites) return PH_OUT_OF_MEMORY;
+        s->sites[s->stack_count] = sites;
+        for (int i = 0; (site = ph_reading_site(s->reading, i)) != NULL; i++) {
+            if (kind_of(s, site) != kind) continue;
+            stack = describe_stack(s, site, kind);
+            sites[layers++] = i;
+        }
+        if (layers == 0) {
+            ph_io_release(&s->hooks, sites);
+            s->sites[s->stack_count] = NULL;
+            continue;
+        }
+        stack.layers = layers;
+        s->stacks[s->stack_count++] = stack;
+    }
+    return PH_OK;
+}
+
+/* ---- lengths of what a key would give ---- */
+
+static const ph_tensor *find_output(const ph_scene *s, const ph_site *site)
+{
+    char name[80];
+    const ph_tensor *tensor;
+    snprintf(name, sizeof name, "%s.wo", site->name);
+    for (int i = 0; (tensor = ph_model_tensor(s->model, i)) != NULL; i++)
+        if (!strcmp(tensor->name, name)) break;
+    int fits = tensor && tensor->rank == 2 &&
+               tensor->shape[0] == (size_t)site->heads * (size_t)site->v_dim;
+    return fits ? tensor : NULL;
+}
+
+/* |v[j] W_O| for every key of one head; part is the head's rows of W_O. */
+static void measure_values(const float *v, const float *part, int keys, int dim,
+                           size_t wide, float *norm)
+{
+    for (int j = 0; j < keys; j++) {
+        double sum = 0;
+        for (size_t c = 0; c < wide; c++) {
+            double x = 0;
+            for (int d = 0; d < dim; d++)
+                x += (double)v[(size_t)j * (size_t)dim + (size_t)d] *
+                     (double)part[(size_t)d * wide + c];
+            sum += x * x;
+        }
+        norm[j] = (float)sqrt(sum);
+    }
+}
+
+static ph_status fill_layer(ph_scene *s, int stack, int layer, float *v)
+{
+    const ph_stack *k = &s->stacks[stack];
+    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
+    const ph_tensor *wo = find_output(s, site);
+    if (!wo) return PH_UNSUPPORTED;
+    size_t wide = wo->shape[1], part = (size_t)site->v_dim * wide;
+    ph_status status = PH_OK;
+    for (int h = 0; h < k->heads && status == PH_OK; h++) {
+        float *norm = s->norms[stack] + ((size_t)layer * (size_t)k->heads + (size_t)h) *
+                                            (size_t)site->kv_len;
+        status = ph_reading_vectors(s->reading, s->sites[stack][layer], h, NULL, NULL, v,
+                                    NULL);
+        if (status == PH_OK)
+            measure_values(v, (const float *)wo->data + (size_t)h * part, site->kv_len,
+                           site->v_dim, wide, norm);
+    }
+    return status;
+}
+
+/* Not every variant has values and one output matrix; then the lengths are not known. */
+static ph_status fill_norms(ph_scene *s, int stack)
+{
+    ph_stack *k = &s->stacks[stack];
+    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][0]);
+    size_t keys = (size_t)site->kv_len, dim = (size_t)site->v_dim;
+    if (dim == 0) return PH_OK;
+    float *v = take(s, keys * dim, sizeof *v);
+    s->norms[stack] =
+        take(s, (size_t)k->layers * (size_t)k->heads * keys, sizeof **s->norms);
+    ph_status status = v && s->norms[stack] ? PH_OK : PH_OUT_OF_MEMORY;
+    for (int l = 0; l < k->layers && status == PH_OK; l++)
+        status = fill_layer(s, stack, l, v);
+    if (status == PH_OK) k->value_norm = s->norms[stack];
+    ph_io_release(&s->hooks, v);
+    return status == PH_OUT_OF_MEMORY ? status : PH_OK;
+}
+
+/* ---- answers ---- */
+
+/* Room for the text of one more answer; NULL: there are enough. */
+static char *next_outcome(ph_scene *s, float value)
+{
+    if (s->outcome_count == MOST_OUTCOMES) return NULL;
+    char *text = s->outcome_text[s->outcome_count];
+    s->outcomes[s->outcome_count++] = (ph_outcome){text, value};
+    return text;
+}
+
+/* Every word that belongs to another one, and how sure the model is. */
+static ph_status answer_links(ph_scene *s)
+{
+    int count = s->words[0].count;
+    float *p = take(s, (size_t)count * (size_t)count, sizeof *p);
+    if (!p) return PH_OUT_OF_MEMORY;
+    ph_status status = ph_reading_links(s->reading, p, NULL);
+    for (int i = 0; i < count && status == PH_OK; i++) {
+        const float *row = p + (size_t)i * (size_t)count;
+        int best = 0;
+        for (int j = 1; j < count; j++)
+            if (row[j] > row[best]) best = j;
+        char *text = best != i ? next_outcome(s, row[best]) : NULL;
+        if (text)
+            snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
+                     s->words[0].list[best]);
+    }
+    ph_io_release(&s->hooks, p);
+    return status;
+}
+
+/* The likeliest tokens after the last word. */
+static ph_status answer_next(ph_scene *s)
+{
+    int last = s->axis_count - 1, count = s->words[last].count;
+    size_t vocab = (size_t)ph_model_config(s->model)->vocab;
+    float *log_p = take(s, (size_t)count * vocab, sizeof *log_p);
+    if (!log_p) return PH_OUT_OF_MEMORY;
+    ph_status status = ph_reading_next(s->reading, log_p);
+    float *row = log_p + (size_t)(count - 1) * vocab;
+    for (int n = 0; n < NEXT_TOKENS && status == PH_OK && (size_t)n < vocab; n++) {
+        size_t best = 0;
+        for (size_t v = 1; v < vocab; v++)
+            if (row[v] > row[best]) best = v;
+        char *text = next_outcome(s, expf(row[best]));
+        if (text)
+            snprintf(text, OUTCOME_TEXT, "%.70s", ph_model_token(s->model, (int)best));
+        row[best] = -INFINITY;
+    }
+    ph_io_release(&s->hooks, log_p);
+    return status;
+}
+
+ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
+{
+    int links = ph_model_config(s->model)->arch == PH_ARCH_ENCODER;
+    s->outcome_count = 0;
+    ph_status status = links ? answer_links(s) : answer_next(s);
+    if (status != PH_OK)
+        ph_io_fail(io, status, "the answers of the model: %s", ph_status_text(status));
+    return status;
+}
+
+/* ---- what a report asks for ---- */
+
+static ph_status give_weights(void *user, int stack, int layer, int head, int row0,
+                              int rows, float *out)
+{
+    const ph_scene *s = user;
+    const ph_look_at at = {.rect = out,
+                           .rect_head = head,
+                           .row0 = row0,
+                           .rows = rows,
+                           .cols = s->axes[s->stacks[stack].k_axis].count};
+    return ph_reading_look(s->reading, s->sites[stack][layer], &at);
+}
+
+static ph_status give_vectors(void *user, int stack, int layer, int head, float *q,
+                              float *k)
+{
+    const ph_scene *s = user;
+    return ph_reading_vectors(s->reading, s->sites[stack][layer], head, q, k, NULL, NULL);
+}
+
+ph_report ph_scene_report(const ph_scene *s)
+{
+    int links = ph_model_config(s->model)->arch == PH_ARCH_ENCODER;
+    return (ph_report){.title = s->title,
+                       .text = s->text,
+                       .axes = s->axes,
+                       .axis_count = s->axis_count,
+                       .stacks = s->stacks,
+                       .stack_count = s->stack_count,
+                       .outcome_title =
+                           links ? "what each word belongs to" : "next token",
+                       .outcomes = s->outcomes,
+                       .outcome_count = s->outcome_count,
+                       .weights = give_weights,
+                       .vectors = give_vectors,
+                       .user = (void *)s};
+}
+
+int ph_scene_site(const ph_scene *s, int stack, int layer)
+{
+    if (stack < 0 || stack >= s->stack_count) return -1;
+    return layer >= 0 && layer < s->stacks[stack].layers ? s->sites[stack][layer] : -1;
+}
+
+const int32_t *ph_scene_ids(const ph_scene *s, int axis)
+{
+    return axis >= 0 && axis < s->axis_count ? s->words[axis].ids : NULL;
+}
+
+/* ---- making and freeing ---- */
+
+static ph_status fill(ph_scene *s, const char *title, const char *text,
+                      const char *target)
+{
+    s->title = copy(s, title);
+    s->text = copy(s, text);
+    if (!s->title || !s->text) return PH_OUT_OF_MEMORY;
+    ph_status status = name_axes(s, text, target);
+    if (status == PH_OK) status = list_stacks(s);
+    for (int k = 0; k < s->stack_count && status == PH_OK; k++) status = fill_norms(s, k);
+    return status;
+}
+
+ph_status ph_scene_create(ph_scene **out, const ph_model *model,
+                          const ph_reading *reading, const char *title, const char *text,
+                          const char *target, const ph_io *io)
+{
+    *out = NULL;
+    ph_scene *s = ph_io_alloc(io, sizeof *s);
+    if (!s) return ph_io_no_memory(io, sizeof *s, "a scene");
+    memset(s, 0, sizeof *s);
+    if (io)
+        s->hooks = (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+    s->model = model;
+    s->reading = reading;
+    ph_status status = fill(s, title, text, target);
+    if (status == PH_OUT_OF_MEMORY) ph_io_fail(io, status, "out of memory for a scene");
+    if (status == PH_OK) status = ph_scene_refresh(s, io);
+    if (status == PH_OK)
+        *out = s;
+    else
+        ph_scene_free(s);
+    return status;
+}
+
+void ph_scene_free(ph_scene *s)
+{
+    if (!s) return;
+    ph_io hooks = s->hooks;
+    for (int k = 0; k < KINDS; k++) {
+        ph_io_release(&hooks, s->sites[k]);
+        ph_io_release(&hooks, s->norms[k]);
+    }
+    for (int side = 0; side < 2; side++) {
+        ph_io_release(&hooks, s->words[side].bytes);
+        ph_io_release(&hooks, s->words[side].list);
+        ph_io_release(&hooks, s->words[side].ids);
+    }
+    ph_io_release(&hooks, s->title);
+    ph_io_release(&hooks, s->text);
+    ph_io_release(&hooks, s);
+}
