@@ -21,6 +21,8 @@ static const ph_option table[] = {
      .help = "every number as CSV"},
     {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
      .help = "every number, its rows and definition, as one JSON object"},
+    PH_OPTION_THREADS(heads_options, choice.machine),
+    PH_OPTION_ISA(heads_options, choice.machine),
     {.name = NULL}};
 /* clang-format on */
 
@@ -119,10 +121,9 @@ static int heads(const void *given, int count, const char *const *words)
 {
     const heads_options *o = given;
     look_source source = {0};
-    (void)count, (void)words;
     if (o->csv && o->json)
         return cli_fail(EXIT_USAGE, "--csv and --json exclude each other");
-    int rc = look_open(&source, &o->choice);
+    int rc = look_open(&source, &o->choice, count ? words[0] : NULL);
     if (rc == EXIT_OK)
         rc = o->json  ? heads_json(&source)
              : o->csv ? heads_csv(&source)
@@ -139,8 +140,10 @@ static const char *const examples[] = {
 
 const ph_command command_heads = {.name = "heads",
                                   .summary = "numbers and labels of every head",
-                                  .usage = "--weights FILE [options]",
+                                  .usage = "[TEXT] [options]",
                                   .examples = examples,
                                   .options = table,
                                   .size = sizeof(heads_options),
+                                  .word = "TEXT",
+                                  .most_words = 1,
                                   .run = heads};

@@ -39,6 +39,8 @@ static const ph_option table[] = {
      .help = "write a figure: the chosen heads with words, or all of them small"},
     {.name = "png", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(png),
      .help = "the same as pixels"},
+    PH_OPTION_THREADS(look_options, choice.machine),
+    PH_OPTION_ISA(look_options, choice.machine),
     {.name = NULL}};
 /* clang-format on */
 
@@ -105,9 +107,8 @@ static int look(const void *given, int count, const char *const *words)
     const look_options *o = given;
     look_source source = {0};
     look_heads heads = {0};
-    (void)count, (void)words;
     int rc = check_usage(o);
-    if (rc == EXIT_OK) rc = look_open(&source, &o->choice);
+    if (rc == EXIT_OK) rc = look_open(&source, &o->choice, count ? words[0] : NULL);
     if (rc == EXIT_OK) rc = look_select(&source.report, o->layer, o->head, &heads);
     if (rc == EXIT_OK) rc = write_files(o, &source.report, &heads);
     if (rc == EXIT_OK) rc = print(o, &source, &heads);
@@ -117,19 +118,26 @@ static int look(const void *given, int count, const char *const *words)
 }
 
 static const char *const examples[] = {
+    "polyhead look \"The robot picked up the block because it was light.\"",
+    "what every head of the embedded model looks at in your own sentence",
+    "polyhead look --layer 2 --head 3",
+    "one head: its map with numbers, all its scores and what they mean",
+    "polyhead look --html look.html --svg figure.svg",
+    "a page to explore, and a figure for a paper",
     "polyhead look --weights maps.safetensors --tokens words.txt",
-    "roles of all heads and maps of the most telling ones",
-    "polyhead look --weights maps.safetensors --tokens words.txt --layer 2 --head 7",
-    "one head: its map with numbers, all its scores and what they mean", NULL};
+    "attention maps of any other program",
+    NULL};
 
 const ph_command command_look = {
     .name = "look",
     .summary = "what every head attends to",
-    .usage = "--weights FILE [options]",
+    .usage = "[TEXT] [options]",
     .about =
         "Letters in the grid are roles; each comes with the number and the threshold "
         "that gave it. Colours stand for weights from 0 to 1, by their square root.",
     .examples = examples,
     .options = table,
     .size = sizeof(look_options),
+    .word = "TEXT",
+    .most_words = 1,
     .run = look};

@@ -9,40 +9,57 @@
 #include "polyhead_heads.h"
 #include "polyhead_maps.h"
 #include "polyhead_picture.h"
+#include "polyhead_scene.h"
 
 /* What to look at; options that both commands have. */
 typedef struct look_choice {
+    const char *model, *target;
     const char *weights, *tokens, *row_tokens;
+    ph_machine machine;
 } look_choice;
 
-#define LOOK_SOURCE_OPTIONS(struct_name, field)                                          \
-    {.name = "weights",                                                                  \
-     .kind = PH_OPT_TEXT,                                                                \
-     .metavar = "FILE",                                                                  \
-     .at = offsetof(struct_name, field.weights),                                         \
-     .group = "What to look at",                                                         \
+/* clang-format off */
+#define LOOK_SOURCE_OPTIONS(struct_name, field) \
+    {.name = "model", .letter = 'm', .kind = PH_OPT_TEXT, .metavar = "FILE", \
+     .at = offsetof(struct_name, field.model), .group = "What to look at", \
+     .help = "a checkpoint of ours; without it the model inside the program, which knows " \
+             "what words belong together in English and Chinese sentences"}, \
+    {.name = "target", .kind = PH_OPT_TEXT, .metavar = "TEXT", \
+     .at = offsetof(struct_name, field.target), \
+     .help = "what the decoder of an encoder-decoder reads; without it what it generates"}, \
+    {.name = "weights", .letter = 'w', .kind = PH_OPT_TEXT, .metavar = "FILE", \
+     .at = offsetof(struct_name, field.weights), \
      .help = "anybody's attention maps: safetensors, (layers, heads, rows, keys) or " \
-             "one (heads, rows, keys) per layer, F32, F16 or BF16"},                     \
-        {.name = "tokens",                                                               \
-         .kind = PH_OPT_TEXT,                                                            \
-         .metavar = "FILE",                                                              \
-         .at = offsetof(struct_name, field.tokens),                                      \
-         .help = "words of the maps: one per line, or a JSON list"},                     \
-    {                                                                                    \
-        .name = "row-tokens", .kind = PH_OPT_TEXT, .metavar = "FILE",                    \
-        .at = offsetof(struct_name, field.row_tokens),                                   \
-        .help = "words of the rows where they are another text than the keys"            \
-    }
+             "one (heads, rows, keys) per layer, F32, F16 or BF16"}, \
+    {.name = "tokens", .kind = PH_OPT_TEXT, .metavar = "FILE", \
+     .at = offsetof(struct_name, field.tokens), \
+     .help = "words of the maps: one per line, or a JSON list"}, \
+    {.name = "row-tokens", .kind = PH_OPT_TEXT, .metavar = "FILE", \
+     .at = offsetof(struct_name, field.row_tokens), \
+     .help = "words of the rows where they are another text than the keys"}
+/* clang-format on */
+
+#define LOOK_SENTENCE "The animal didn't cross the street because it was too tired."
 
 /* A report, measured, and what it stands on. */
 typedef struct look_source {
-    ph_maps *maps;
+    ph_maps *maps; /* of a file, or */
+    ph_ctx *ctx;   /* a model that has read a text */
+    ph_model *model;
+    ph_reading *reading;
+    ph_scene *scene;
+    char *text; /* read from a file or stdin, or NULL */
     ph_report report;
     ph_survey *survey;
+    char roles[PH_ROLES_TEXT];    /* names of the kinds of links, closed by NUL each */
+    const char *relations[PH_MOST_RELATIONS];
+    int relation_count; /* 0: links are not known */
+    int sentences;                /* unseen ones that roles were measured on */
 } look_source;
 
-/* Says what is wrong and returns an exit code; close it in any case. */
-int look_open(look_source *source, const look_choice *choice);
+/* Says what is wrong and returns an exit code; close it in any case. text: NULL: the usual
+   sentence; "-": standard input. */
+int look_open(look_source *source, const look_choice *choice, const char *text);
 void look_close(look_source *source);
 
 /* Which heads: counted from 1; 0: all of them. */

@@ -198,6 +198,26 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mi
 /* Decoders: log-probabilities (words, vocab) of the token after each word. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 
+/* ---- sentences with known links ------------------------------------------------------ */
+
+/* Sentences of the recipe "pronouns" that training never sees, each word with the word it
+   belongs to and the kind of that link: what heads are judged by. */
+typedef struct ph_sentences ph_sentences;
+
+enum { PH_SENTENCE_WORDS = 32, PH_SENTENCE_BYTES = 512 };
+
+typedef struct ph_sentence {
+    char text[PH_SENTENCE_BYTES]; /* words with blanks between */
+    int words;
+    int link[PH_SENTENCE_WORDS]; /* the word each belongs to; itself: to none */
+    int role[PH_SENTENCE_WORDS]; /* index into config.roles of the recipe */
+} ph_sentence;
+
+PH_API ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx);
+PH_API void ph_sentences_free(ph_sentences *sentences); /* accepts NULL */
+PH_API void ph_sentences_get(const ph_sentences *sentences, uint64_t number,
+                             ph_sentence *out);
+
 /* ---- generating -------------------------------------------------------------------- */
 
 typedef struct ph_generation {
