@@ -93,10 +93,66 @@ static void print_rules(const look_source *source, const look_heads *all)
     }
 }
 
+/* ---- links ---- */
+
+enum { LINK_NAME = 13 }; /* columns of a head's name */
+
+static double per_cent(int64_t part, int64_t whole)
+{
+    return whole ? 100 * (double)part / (double)whole : 0;
+}
+
+/* Kinds of links, how many there were, and what the best fixed offset finds of them. */
+static void print_link_lines(const look_source *source, const ph_head *any)
+{
+    printf("\n%s%-*s", term_on(stdout, TERM_BOLD), LINK_NAME, "links found");
+    for (int r = 0; r < source->relation_count; r++) {
+        int cut = strlen(source->relations[r]) > 7;
+        printf(" %*.*s%s", cut ? 6 : 7, cut ? 6 : 7, source->relations[r],
+               cut ? "." : "");
+    }
+    printf("%s\n%-*s", term_on(stdout, TERM_PLAIN), LINK_NAME, "how many");
+    for (int r = 0; r < source->relation_count; r++)
+        printf("%8lld", (long long)any->link[r].links);
+    printf("\n%-*s", LINK_NAME, "best offset");
+    for (int r = 0; r < source->relation_count; r++)
+        printf("%8.0f", per_cent(any->link[r].baseline, any->link[r].links));
+    printf("  %%\n%-*s", LINK_NAME, "  which is");
+    for (int r = 0; r < source->relation_count; r++)
+        printf("%+8d", any->link[r].best_offset);
+    putchar('\n');
+} /* How often a head finds the partner, in per cent; what beats the
+   offset stands out. */
+static void print_link_head(const look_source *source, const ph_pick *pick)
+{
+    const ph_head *head = head_at(source, pick);
+    const char *stack = source->report.stacks[pick->stack].name;
+    char name[64];
+    snprintf(name, sizeof name, "%s %d-%d", stack, pick->layer + 1, pick->head + 1);
+    printf("%-*.*s", LINK_NAME, LINK_NAME, name);
+    for (int r = 0; r < source->relation_count; r++) {
+        const ph_link_score *score = &head->link[r];
+        double margin = per_cent(score->right - score->baseline, score->links);
+        int better = margin >= 100 * ph_label_rules(0)->threshold;
+        printf("%s%8.0f%s", better ? term_on(stdout, TERM_GOOD) : "",
+               per_cent(score->right, score->links),
+               better ? term_on(stdout, TERM_PLAIN) : "");
+    }
+    puts("  %");
+}
+
+static void print_links(const look_source *source, const look_heads *all)
+{
+    print_link_lines(source, head_at(source, &all->picks[0]));
+    for (int n = 0; n < all->count; n++) print_link_head(source, &all->picks[n]);
+}
+
+/* ---- the command ---- */
+
 static int print_table(const look_source *source)
 {
     look_heads all;
-    int idle[COLUMNS], rc = look_select(&source->report, 0, 0, &all);
+    int idle[COLUMNS], rc = look_select(&source->report, &(look_wish){0}, &all);
     if (rc) return rc;
     printf("%s%-6s", term_on(stdout, TERM_BOLD), "head");
     for (int c = 0; c < COLUMNS; c++) {
@@ -111,8 +167,13 @@ static int print_table(const look_source *source)
         if (new_stack && source->report.stack_count > 1) puts(look_word(stack, word));
         print_head(source, &all.picks[n], idle);
     }
+    if (source->relation_count) print_links(source, &all);
     print_rules(source, &all);
-    printf("\n%s\n", source->report.found);
+    putchar('\n');
+    term_wrap(stdout, source->report.found, 0, 0, term_width(stdout, 90));
+    if (source->sentences)
+        printf("Measured on %d sentences that the model has not seen.\n",
+               source->sentences);
     free(all.picks);
     return EXIT_OK;
 }

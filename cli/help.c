@@ -142,7 +142,8 @@ void cli_help_short(FILE *out)
     heading(out, "Commands");
     print_commands(out);
     static const char *const examples[] = {
-        "polyhead explain", "multi-head attention, every number of a small example",
+        "polyhead look \"The dog ate the fish because it was hungry.\"",
+        "what every head attends to in a sentence",
         "polyhead run in.safetensors -o out.safetensors --causal",
         "attention over the tensors q, k, v of a file", NULL};
     print_examples(out, examples);

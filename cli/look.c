@@ -10,7 +10,7 @@
 
 typedef struct look_options {
     look_choice choice;
-    int64_t layer, head; /* 0: all */
+    look_wish wish;
     int ascii, plain, csv, json;
     const char *html, *svg, *png;
 } look_options;
@@ -19,11 +19,13 @@ typedef struct look_options {
 #define AT(field) offsetof(look_options, field)
 static const ph_option table[] = {
     LOOK_SOURCE_OPTIONS(look_options, choice),
+    {.name = "stack", .kind = PH_OPT_TEXT, .metavar = "NAME", .at = AT(wish.stack),
+     .group = "Which heads, counted from 1",
+     .help = "this stack only: encoder, decoder, cross, links, or a name in the file"},
     {.name = "layer", .letter = 'l', .kind = PH_OPT_INT, .low = 1, .high = 100000,
-     .at = AT(layer), .group = "Which heads, counted from 1",
-     .help = "this layer only"},
-    {.name = "head", .kind = PH_OPT_INT, .low = 1, .high = 100000, .at = AT(head),
-     .help = "this head of each layer; with --layer one map with its numbers"},
+     .at = AT(wish.layer), .help = "this layer only"},
+    {.name = "head", .kind = PH_OPT_INT, .low = 1, .high = 100000, .at = AT(wish.head),
+     .help = "this head of each layer; a single head is shown with its numbers"},
     {.name = "ascii", .kind = PH_OPT_FLAG, .at = AT(ascii), .group = "How",
      .help = "nothing but ASCII; the rule where the locale is not UTF-8"},
     {.name = "plain", .kind = PH_OPT_FLAG, .at = AT(plain),
@@ -50,17 +52,55 @@ static void write_stdout(void *user, const char *bytes, size_t count)
     fwrite(bytes, 1, count, stdout);
 }
 
-static int show(const look_options *o, const ph_report *report, const look_heads *heads)
+enum { MOST_SHOWN = 4 };
+
+/* The head that finds one kind of link best, of those that are labelled for it. */
+static int best_for(const look_source *source, int relation, ph_pick *best)
 {
+    const ph_report *report = &source->report;
+    double top = 0;
+    for (int s = 0; s < report->stack_count; s++)
+        for (int n = 0; n < report->stacks[s].layers * report->stacks[s].heads; n++) {
+            int heads = report->stacks[s].heads;
+            const ph_head *head = ph_survey_head(source->survey, s, n / heads, n % heads);
+            const ph_link_score *score = &head->link[relation];
+            double right = score->links ? (double)score->right / (double)score->links : 0;
+            if (head->relation != relation || right <= top) continue;
+            top = right;
+            *best = (ph_pick){s, n / heads, n % heads};
+        }
+    return top > 0;
+}
+
+/* Where links are known, the heads that find pronouns and subjects come first. */
+static int telling_heads(const look_source *source, ph_pick picks[MOST_SHOWN])
+{
+    static const char *const telling[MOST_SHOWN] = {"pronoun", "verb", "state", "object"};
+    int count = 0;
+    for (int t = 0; t < MOST_SHOWN; t++)
+        for (int r = 0; r < source->relation_count; r++)
+            if (!strcmp(source->relations[r], telling[t]))
+                count += best_for(source, r, &picks[count]);
+    return count;
+}
+
+static int show(const look_options *o, const look_source *source, const look_heads *heads)
+{
+    const ph_report *report = &source->report;
+    ph_pick telling[MOST_SHOWN];
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
-    int chosen = o->layer || o->head;
-    const ph_terminal terminal = {.width = term_width(stdout, 1000),
-                                  .ascii = o->ascii || !look_utf8(),
-                                  .colors = term_color(stdout) ? 256 : 0,
-                                  .picks = chosen ? heads->picks : NULL,
-                                  .pick_count = chosen ? heads->count : 0,
-                                  .write = write_stdout};
+    int chosen = heads->chosen;
+    ph_terminal terminal = {.width = term_width(stdout, 1000),
+                            .ascii = o->ascii || !look_utf8(),
+                            .colors = term_color(stdout) ? 256 : 0,
+                            .picks = chosen ? heads->picks : telling,
+                            .pick_count = chosen ? heads->count : 0,
+                            .write = write_stdout};
+    if (!chosen) {
+        int count = telling_heads(source, telling), fit = terminal.width / 40;
+        terminal.pick_count = count < fit ? count : fit;
+    }
     ph_status status = ph_terminal_write(report, &terminal, &io);
     if (status == PH_OK) return EXIT_OK;
     return cli_fail(cli_exit_code(status), "%s", error);
@@ -72,10 +112,10 @@ static int write_files(const look_options *o, const ph_report *report,
 {
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
-    const ph_pick first = o->layer || o->head ? heads->picks[0] : (ph_pick){0, 0, 0};
+    const ph_pick first = heads->chosen ? heads->picks[0] : (ph_pick){0, 0, 0};
     const ph_page page = {.stack = first.stack, .layer = first.layer, .head = first.head};
     ph_figure figure = {.picks = heads->picks,
-                        .pick_count = o->layer || o->head ? heads->count : 0};
+                        .pick_count = heads->chosen ? heads->count : 0};
     ph_status status = PH_OK;
     if (o->html) status = ph_page_write(o->html, report, NULL, &page, &io);
     if (status == PH_OK && o->svg) status = ph_figure_write(o->svg, report, &figure, &io);
@@ -83,6 +123,27 @@ static int write_files(const look_options *o, const ph_report *report,
     if (status == PH_OK && o->png) status = ph_figure_write(o->png, report, &figure, &io);
     if (status == PH_OK) return EXIT_OK;
     return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
+}
+
+/* Where the page is, how roles were found, and what to try next; for people only. */
+static void show_next(const look_options *o, const look_source *source,
+                      const look_heads *heads)
+{
+    const char *bold = term_on(stdout, TERM_BOLD), *plain = term_on(stdout, TERM_PLAIN);
+    if (source->sentences)
+        printf("\nRoles were measured on %d sentences that the model has not seen.\n",
+               source->sentences);
+    if (o->html)
+        printf("The page: %s%s%s (open it in a browser)\n", bold, o->html, plain);
+    if (!source->sentences || heads->chosen) return;
+    puts("\nTry next:\n"
+         "  polyhead look \"The dog didn't cross the street because it was too wide.\"\n"
+         "  polyhead look \"\xe9\x82\xa3\xe5\x8f\xaa\xe5\x8a\xa8\xe7\x89\xa9"
+         "\xe6\xb2\xa1\xe6\x9c\x89\xe7\xa9\xbf\xe8\xbf\x87\xe9\xa9\xac"
+         "\xe8\xb7\xaf\xef\xbc\x8c\xe5\x9b\xa0\xe4\xb8\xba\xe5\xae\x83"
+         "\xe5\xa4\xaa\xe7\xb4\xaf\xe4\xba\x86\xe3\x80\x82\"\n"
+         "  polyhead look --stack links --head 5   one head with all its numbers\n"
+         "  polyhead heads                         the numbers of every head");
 }
 
 /* One way to print; several at once would mix. */
@@ -99,7 +160,9 @@ static int print(const look_options *o, const look_source *source,
     if (o->plain) return look_plain(&source->report, heads);
     if (o->csv) return look_csv(&source->report, heads);
     if (o->json) return look_json(source, heads);
-    return show(o, &source->report, heads);
+    int rc = show(o, source, heads);
+    if (rc == EXIT_OK) show_next(o, source, heads);
+    return rc;
 }
 
 static int look(const void *given, int count, const char *const *words)
@@ -109,7 +172,7 @@ static int look(const void *given, int count, const char *const *words)
     look_heads heads = {0};
     int rc = check_usage(o);
     if (rc == EXIT_OK) rc = look_open(&source, &o->choice, count ? words[0] : NULL);
-    if (rc == EXIT_OK) rc = look_select(&source.report, o->layer, o->head, &heads);
+    if (rc == EXIT_OK) rc = look_select(&source.report, &o->wish, &heads);
     if (rc == EXIT_OK) rc = write_files(o, &source.report, &heads);
     if (rc == EXIT_OK) rc = print(o, &source, &heads);
     free(heads.picks);
@@ -120,7 +183,7 @@ static int look(const void *given, int count, const char *const *words)
 static const char *const examples[] = {
     "polyhead look \"The robot picked up the block because it was light.\"",
     "what every head of the embedded model looks at in your own sentence",
-    "polyhead look --layer 2 --head 3",
+    "polyhead look --stack links --head 5",
     "one head: its map with numbers, all its scores and what they mean",
     "polyhead look --html look.html --svg figure.svg",
     "a page to explore, and a figure for a paper",

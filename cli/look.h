@@ -22,11 +22,12 @@ typedef struct look_choice {
 #define LOOK_SOURCE_OPTIONS(struct_name, field) \
     {.name = "model", .letter = 'm', .kind = PH_OPT_TEXT, .metavar = "FILE", \
      .at = offsetof(struct_name, field.model), .group = "What to look at", \
-     .help = "a checkpoint of ours; without it the model inside the program, which knows " \
-             "what words belong together in English and Chinese sentences"}, \
+     .help = "a checkpoint of ours; without it the model inside the program, which " \
+             "knows what words belong together in English and Chinese sentences"}, \
     {.name = "target", .kind = PH_OPT_TEXT, .metavar = "TEXT", \
      .at = offsetof(struct_name, field.target), \
-     .help = "what the decoder of an encoder-decoder reads; without it what it generates"}, \
+     .help = "what the decoder of an encoder-decoder reads; without it what it " \
+             "generates"}, \
     {.name = "weights", .letter = 'w', .kind = PH_OPT_TEXT, .metavar = "FILE", \
      .at = offsetof(struct_name, field.weights), \
      .help = "anybody's attention maps: safetensors, (layers, heads, rows, keys) or " \
@@ -51,24 +52,30 @@ typedef struct look_source {
     char *text; /* read from a file or stdin, or NULL */
     ph_report report;
     ph_survey *survey;
-    char roles[PH_ROLES_TEXT];    /* names of the kinds of links, closed by NUL each */
+    char roles[PH_ROLES_TEXT]; /* names of the kinds of links, closed by NUL each */
     const char *relations[PH_MOST_RELATIONS];
     int relation_count; /* 0: links are not known */
-    int sentences;                /* unseen ones that roles were measured on */
+    int sentences;      /* unseen ones that roles were measured on */
 } look_source;
 
-/* Says what is wrong and returns an exit code; close it in any case. text: NULL: the usual
-   sentence; "-": standard input. */
+/* Says what is wrong and returns an exit code; close it in any case. text: NULL: the
+   usual sentence; "-": standard input. */
 int look_open(look_source *source, const look_choice *choice, const char *text);
 void look_close(look_source *source);
 
-/* Which heads: counted from 1; 0: all of them. */
+/* Which heads; layer and head are counted from 1. */
+typedef struct look_wish {
+    const char *stack;   /* NULL: all of them */
+    int64_t layer, head; /* 0: all of them */
+} look_wish;
+
 typedef struct look_heads {
     ph_pick *picks;
     int count;
+    int chosen; /* 1: something was asked for */
 } look_heads;
 
-int look_select(const ph_report *report, int64_t layer, int64_t head, look_heads *out);
+int look_select(const ph_report *report, const look_wish *wish, look_heads *out);
 
 /* The weights of some heads as numbers on stdout. */
 int look_plain(const ph_report *report, const look_heads *heads);

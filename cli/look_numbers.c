@@ -155,19 +155,33 @@ static void json_words(json *j, const ph_report *report)
     json_close(j);
 }
 
-static void json_labels(json *j, const ph_head *head)
+static void json_labels(json *j, const ph_head *head, const char *const *relations)
 {
     ph_label labels[PH_LABELS];
     int count = ph_head_labels(head, labels);
     json_open(j, "labels", '[');
     for (int n = 0; n < count; n++) {
         char why[160];
-        ph_label_why(&labels[n], head, NULL, why, sizeof why);
+        ph_label_why(&labels[n], head, relations, why, sizeof why);
         json_open(j, NULL, '{');
         json_text(j, "label", labels[n].rule->key);
         json_real(j, "value", labels[n].value);
         json_real(j, "threshold", labels[n].rule->threshold);
         json_text(j, "why", why);
+        json_close(j);
+    }
+    json_close(j);
+}
+
+static void json_links(json *j, const look_source *source, const ph_head *head)
+{
+    json_open(j, "links", '{');
+    for (int r = 0; r < source->relation_count; r++) {
+        json_open(j, source->relations[r], '{');
+        json_int(j, "links", head->link[r].links);
+        json_int(j, "right", head->link[r].right);
+        json_int(j, "baseline", head->link[r].baseline);
+        json_int(j, "best_offset", head->link[r].best_offset);
         json_close(j);
     }
     json_close(j);
@@ -184,7 +198,7 @@ static void json_head(json *j, const look_source *source, const ph_pick *pick)
     json_int(j, "layer", pick->layer);
     json_int(j, "head", pick->head);
     json_text(j, "name", name);
-    json_labels(j, head);
+    json_labels(j, head, source->relation_count ? source->relations : NULL);
     json_int(j, "rows", head->rows);
     json_int(j, "rows_left_out", head->skipped);
     json_int(j, "rows_odd", head->odd);
@@ -197,6 +211,7 @@ static void json_head(json *j, const look_source *source, const ph_pick *pick)
     for (int m = 0; m < PH_MEASURES; m++)
         json_int(j, ph_measure_about((ph_measure)m)->key, head->count[m]);
     json_close(j);
+    if (source->relation_count) json_links(j, source, head);
 }
 
 static void json_row(const ph_report *report, const ph_pick *pick, int i,
@@ -254,7 +269,7 @@ static void json_definitions(json *j)
 int heads_json(const look_source *source)
 {
     look_heads all;
-    int rc = look_select(&source->report, 0, 0, &all);
+    int rc = look_select(&source->report, &(look_wish){0}, &all);
     if (rc) return rc;
     json j = json_begin("polyhead.heads/1");
     json_text(&j, "title", source->report.title);
@@ -291,7 +306,7 @@ static void csv_head(const look_source *source, const ph_pick *pick)
 int heads_csv(const look_source *source)
 {
     look_heads all;
-    int rc = look_select(&source->report, 0, 0, &all);
+    int rc = look_select(&source->report, &(look_wish){0}, &all);
     if (rc) return rc;
     fputs("stack,layer,head,name,labels,rows,top_offset", stdout);
     for (int m = 0; m < PH_MEASURES; m++)

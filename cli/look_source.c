@@ -193,45 +193,56 @@ void look_close(look_source *source)
 
 /* ---- choosing heads ---- */
 
-static int widest(const ph_report *report, int layers)
+static int is_wanted(const ph_stack *stack, const look_wish *wish, int layer, int head)
 {
-    int most = 0;
+    if (wish->stack && strcmp(wish->stack, stack->name)) return 0;
+    if (stack->absent && stack->absent[layer * stack->heads + head]) return 0;
+    return (!wish->layer || wish->layer == layer + 1) &&
+           (!wish->head || wish->head == head + 1);
+}
+
+/* What there is instead: the stack's names, or how many layers and heads. */
+static int nothing_there(const ph_report *report, const look_wish *wish)
+{
+    char names[1200] = "", word[LOOK_WORD];
+    int layers = 0, heads = 0, known = 0;
     for (int s = 0; s < report->stack_count; s++) {
-        int n = layers ? report->stacks[s].layers : report->stacks[s].heads;
-        most = n > most ? n : most;
+        const ph_stack *stack = &report->stacks[s];
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%.60s", s ? ", " : "",
+                 look_word(stack->name, word));
+        if (wish->stack && strcmp(wish->stack, stack->name)) continue;
+        known = 1;
+        layers = stack->layers > layers ? stack->layers : layers;
+        heads = stack->heads > heads ? stack->heads : heads;
     }
-    return most;
+    if (!known)
+        return cli_fail(EXIT_USAGE, "no stack '%s'; there are: %s",
+                        look_word(wish->stack, word), names);
+    if (wish->layer > layers)
+        return cli_fail(EXIT_USAGE, "--layer is %lld, expected 1 to %d",
+                        (long long)wish->layer, layers);
+    if (wish->head > heads)
+        return cli_fail(EXIT_USAGE, "--head is %lld, expected 1 to %d",
+                        (long long)wish->head, heads);
+    return cli_fail(EXIT_USAGE, "there is no such head");
 }
 
-static int is_there(const ph_stack *stack, int layer, int head)
-{
-    return !stack->absent || !stack->absent[layer * stack->heads + head];
-}
-
-int look_select(const ph_report *report, int64_t layer, int64_t head, look_heads *out)
+int look_select(const ph_report *report, const look_wish *wish, look_heads *out)
 {
     size_t room = 0;
-    if (layer > widest(report, 1))
-        return cli_fail(EXIT_USAGE, "--layer is %lld, expected 1 to %d", (long long)layer,
-                        widest(report, 1));
-    if (head > widest(report, 0))
-        return cli_fail(EXIT_USAGE, "--head is %lld, expected 1 to %d", (long long)head,
-                        widest(report, 0));
     for (int s = 0; s < report->stack_count; s++)
         room += (size_t)report->stacks[s].layers * (size_t)report->stacks[s].heads;
     out->count = 0;
+    out->chosen = wish->stack || wish->layer || wish->head;
     out->picks = calloc(room ? room : 1, sizeof *out->picks);
     if (!out->picks) return cli_fail(EXIT_MEMORY, "out of memory");
     for (int s = 0; s < report->stack_count; s++)
         for (int l = 0; l < report->stacks[s].layers; l++)
-            for (int h = 0; h < report->stacks[s].heads; h++) {
-                int wanted = (!layer || layer == l + 1) && (!head || head == h + 1);
-                if (wanted && is_there(&report->stacks[s], l, h))
+            for (int h = 0; h < report->stacks[s].heads; h++)
+                if (is_wanted(&report->stacks[s], wish, l, h))
                     out->picks[out->count++] = (ph_pick){s, l, h};
-            }
-    if (out->count > 0) return EXIT_OK;
-    return cli_fail(EXIT_USAGE, "layer %lld has no head %lld", (long long)layer,
-                    (long long)head);
+    return out->count > 0 ? EXIT_OK : nothing_there(report, wish);
 }
 
 /* ---- words ---- */

@@ -198,7 +198,7 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mi
 /* Decoders: log-probabilities (words, vocab) of the token after each word. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 
-/* ---- sentences with known links ------------------------------------------------------ */
+/* ---- sentences with known links ---------------------------------------------------- */
 
 /* Sentences of the recipe "pronouns" that training never sees, each word with the word it
    belongs to and the kind of that link: what heads are judged by. */

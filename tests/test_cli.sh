@@ -86,21 +86,21 @@ json() { # NAME: $tmp/out is one JSON object
 
 run
 is "no argument: status" "$status" 0
-holds "no argument: first example" "$out" "polyhead explain"
+holds "no argument: first example" "$out" "polyhead look"
 holds "no argument: second example" "$out" "polyhead run in.safetensors"
 is "no argument: stderr" "$err" ""
 
 for words in --help -h help; do
     run $words
     is "$words: status" "$status" 0
-    for command in explain run bench doctor variants help; do
+    for command in look heads explain run bench doctor variants help; do
         holds "$words names $command" "$out" "
   $command "
     done
     lacks "$words hides man" "$out" "
   man "
 done
-for command in explain run bench doctor variants help; do
+for command in look heads explain run bench doctor variants help; do
     run "$command" --help
     is "$command --help: status" "$status" 0
     holds "$command --help: usage" "$out" "polyhead $command "

@@ -59,7 +59,7 @@ wait
 same "ten at once, output" "$(cat "$tmp"/out? | tr -d '\n')" "[n0][n1][n2][n3][n4][n5][n6][n7][n8][n9]"
 same "ten at once, builds" "$(cat "$tmp"/err? | grep -c building)" 1
 
-same "without arguments" "$(bare "$toy/run" 2>&1)" "[explain]"
+same "without arguments" "$(cd "$tmp" && bare "$toy/run" 2>&1)" "[look][--html][polyhead-look.html]"
 same "arguments arrive whole" "$("$toy/run" 'a b' 0 '' '*' 2>&1)" "[a b][0][][*]"
 "$toy/run" x 42 >/dev/null 2>&1
 same "status" $? 42

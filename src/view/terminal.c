@@ -21,6 +21,8 @@ enum {
     USUAL_WIDTH = 80,
     LEAST_WIDTH = 40,
     WIDE_ENOUGH = 64, /* for the rule behind a role */
+    ROLE_LINES = 3,   /* for the heads of one role */
+    NEXT_LINE = 24,   /* where the second begins */
     MOST_MAPS = 4
 };
 
@@ -267,30 +269,46 @@ static reason take_apart(const char *why)
     return r;
 }
 
-/* The heads of one role with their numbers, as many as one line holds. */
+/* Letter, name and rule of a role; returns the column behind them. */
+static int put_role_name(const ph_screen *screen, int role, const reason *why)
+{
+    int column = screen->width < WIDE_ENOUGH ? 24 : 44;
+    char entry[160];
+    ph_put(screen, "  ");
+    ph_put_role(screen, role, 1);
+    snprintf(entry, sizeof entry, " %-18.24s  %s %s", screen->report->roles[role].name,
+             why->measure, why->rule);
+    ph_putf(screen, "%-*.*s", column - 5, column - 5, entry);
+    return column;
+}
+
+/* The heads of one role with their numbers, as many as three lines hold; the name of the
+   stack stands before the first head of each. */
 static int put_role_line(const ph_screen *screen, int role)
 {
     const ph_report *report = screen->report;
-    int column = 0, shown = 0, found = 0;
+    int column = 0, lines = 1, shown = 0, found = 0, stack = -1;
     char name[64], entry[160];
     for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) {
         if (ph_report_role(report, &at) != role) continue;
         reason why = take_apart(why_of(report, &at));
-        if (found++ == 0) {
-            ph_put(screen, "  ");
-            ph_put_role(screen, role, 1);
-            snprintf(entry, sizeof entry, " %-18.24s  %s %s", report->roles[role].name,
-                     why.measure, why.rule);
-            column = screen->width < WIDE_ENOUGH ? 24 : 44;
-            ph_putf(screen, "%-*.*s", column - 5, column - 5, entry);
-        }
-        snprintf(entry, sizeof entry, "  %s (%s)", ph_pick_name(report, &at, name),
-                 why.number);
+        if (found++ == 0) column = put_role_name(screen, role, &why);
+        const char *full = ph_pick_name(report, &at, name), *blank = strrchr(full, ' ');
+        snprintf(entry, sizeof entry, "  %s (%s)",
+                 at.stack == stack && blank ? blank + 1 : full, why.number);
         int columns = ph_text_columns(entry);
-        int more = shown ? 9 : 0; /* room for "+12 more" */
-        if (shown < found - 1 || column + columns + more > screen->width) continue;
+        int more = lines == ROLE_LINES ? 9 : 0; /* room for "+12 more" */
+        if (shown < found - 1) continue;
+        if (column + columns + more > screen->width) {
+            if (lines == ROLE_LINES || NEXT_LINE + columns > screen->width) continue;
+            lines++;
+            ph_put(screen, "\n");
+            ph_put_blanks(screen, NEXT_LINE);
+            column = NEXT_LINE;
+        }
         ph_put(screen, entry);
         column += columns;
+        stack = at.stack;
         shown++;
     }
     if (found > shown && column + 9 <= screen->width)
@@ -397,9 +415,9 @@ ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal
     if (screen.width == 0) screen.width = USUAL_WIDTH;
     if (screen.width < LEAST_WIDTH) screen.width = LEAST_WIDTH;
     put_headline(&screen);
+    put_outcomes(&screen);
     for (int s = 0; s < report->stack_count; s++) put_grid(&screen, s);
     put_findings(&screen);
-    put_outcomes(&screen);
     int count = terminal->pick_count;
     if (count == 0) {
         count = ph_report_picks(report, usual, MOST_MAPS);
