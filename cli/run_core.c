@@ -8,9 +8,9 @@
 
 #include "run.h"
 
-const char *const run_core_names[] = {"q",      "k",       "v",    "bias", "visible",
-                                      "q_lens", "kv_lens", "gate", "sink", "alibi",
-                                      "dout",   "dlse",    NULL};
+const char *const run_core_names[] = {"q",        "k",       "v",    "bias", "visible",
+                                      "q_lens",   "kv_lens", "gate", "sink", "alibi",
+                                      "relative", "dout",    "dlse", NULL};
 
 /* ---- shared with layer mode: tensors and options ---- */
 
@@ -102,6 +102,22 @@ static int read_gate(run_job *job, run_common *c)
     return run_wrong(job, tensor, expected);
 }
 
+/* A bias by distance: its reach follows from the number of columns. */
+static int read_relative(run_job *job, run_common *c)
+{
+    const ph_tensor *tensor = run_find(job, "relative");
+    const run_axis axes[] = {{"q_heads", c->attn.q_heads, 0},
+                             {"2*reach + 1", RUN_FREE, 0}};
+    if (!tensor) return EXIT_OK;
+    int rc = run_check(job, tensor, RUN_TYPE(F32), 2, axes);
+    if (rc) return rc;
+    if (tensor->shape[1] % 2 == 0 || tensor->shape[1] < 3)
+        return run_wrong(job, tensor, "an odd number of distances, at least 3");
+    c->args.relative = tensor->data;
+    c->attn.reach = (int)(tensor->shape[1] / 2);
+    return EXIT_OK;
+}
+
 static int read_dlse(run_job *job, run_common *c)
 {
     const ph_attn *a = &c->attn;
@@ -136,6 +152,7 @@ int run_read_common(run_job *job, run_common *c)
     if (!rc) rc = read_gate(job, c);
     if (!rc) rc = read_vector(job, "sink", RUN_TYPE(F32), "q_heads", a->q_heads, &sink);
     if (!rc) rc = read_vector(job, "alibi", RUN_TYPE(F32), "q_heads", a->q_heads, &alibi);
+    if (!rc) rc = read_relative(job, c);
     if (!rc) rc = read_dlse(job, c);
     if (!rc) rc = read_mask(job, c);
     c->args.bias = bias;
@@ -182,6 +199,7 @@ int run_make_common_grads(run_job *job, run_common *c)
     int rc = make_like(job, "bias", "dbias", &c->grads.dbias);
     if (!rc) rc = make_like(job, "gate", "dgate", &c->grads.dgate);
     if (!rc) rc = make_like(job, "sink", "dsink", &c->grads.dsink);
+    if (!rc) rc = make_like(job, "relative", "drelative", &c->grads.drelative);
     return rc;
 }
 

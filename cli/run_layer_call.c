@@ -210,6 +210,7 @@ static int make_gradients(call *c, const ph_layer *layer)
     g->dbias = common->grads.dbias;
     g->dgate = common->grads.dgate;
     g->dsink = common->grads.dsink;
+    g->drelative = common->grads.drelative;
     return rc;
 }
 

@@ -11,9 +11,9 @@
 #include "run_layer.h"
 
 static const char *const usual[] = {
-    "x",    "memory", "wq",     "wk",     "wv",   "wo",      "bq",     "bk",
-    "bv",   "bo",     "q_norm", "k_norm", "bias", "visible", "q_lens", "kv_lens",
-    "gate", "sink",   "alibi",  "dout",   "dlse", NULL};
+    "x",    "memory", "wq",     "wk",       "wv",   "wo",      "bq",     "bk",
+    "bv",   "bo",     "q_norm", "k_norm",   "bias", "visible", "q_lens", "kv_lens",
+    "gate", "sink",   "alibi",  "relative", "dout", "dlse",    NULL};
 
 /* ---- names ---- */
 

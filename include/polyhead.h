@@ -29,7 +29,8 @@
  * instruction set.
  *
  * Meaning of masks, in this order:
- *   1. s = scale * q.k, then s += bias and s -= alibi * |position of i - j|
+ *   1. s = scale * q.k, then s += bias, s += relative[j - position of i],
+ *      s -= alibi * |position of i - j|
  *   2. s = softcap * tanh(s / softcap)
  *   3. key j is hidden from row i by: the band, kv_lens, visible = 0, bias = -inf
  *   4. softmax over what is left, together with the sink if there is one
@@ -177,7 +178,8 @@ typedef struct ph_attn {
     ph_anchor anchor;
     int q_offset;
     ph_broadcast bias, visible; /* which tensors of a call exist, and their shapes */
-    ph_gate gate;               /* shape of ph_args.gate where one is given */
+    int reach; /* of ph_args.relative: distances beyond count as it; 0: there is none */
+    ph_gate gate; /* shape of ph_args.gate where one is given */
 
     const char *variant; /* "name" or "name:key=value,..."; NULL: "mha" */
     int backward;        /* 1: the plan must support ph_backward */
@@ -227,6 +229,8 @@ typedef struct ph_args {
                                one that sees no key, and lse is -inf even with a sink */
     const float *sink;      /* (q_heads) logit that takes part but has no value */
     const float *alibi;     /* (q_heads) slopes */
+    const float *relative;  /* (q_heads, 2*reach + 1): added to the score of a key at
+                               distance d = j - position of i, entry reach + d */
     const int32_t *q_lens;  /* (batch) valid queries; rows beyond are as if their gate
                                were 0 */
     const int32_t *kv_lens; /* (batch) valid keys */
@@ -249,6 +253,7 @@ typedef struct ph_grads {
     float *dbias;         /* shape of bias, broadcast axes summed; or NULL */
     float *dgate;         /* shape of gate, or NULL */
     float *dsink;         /* (q_heads), or NULL */
+    float *drelative;     /* (q_heads, 2*reach + 1), or NULL */
     float *const *dextra; /* like extra; NULL, or entries NULL: not wanted */
 } ph_grads;
 

@@ -174,8 +174,8 @@ typedef struct ph_layer_grads {
     float *dwq, *dwk, *dwv, *dwo; /* like the weights, in the same form */
     float *dbq, *dbk, *dbv, *dbo;
     float *dq_norm, *dk_norm;
-    float *dbias, *dgate, *dsink; /* as in ph_grads */
-    float *const *dextra;         /* like extra; NULL, or entries NULL: not wanted */
+    float *dbias, *dgate, *dsink, *drelative; /* as in ph_grads */
+    float *const *dextra; /* like extra; NULL, or entries NULL: not wanted */
 } ph_layer_grads;
 
 /* weights and args as in the forward call; saved is what it left. out and heads are not
@@ -200,6 +200,26 @@ PH_API int ph_mohsa_overlap(int schedule, int layer, int layers);
    counted from 1, are uniform in +-sqrt(6 / (in_dim + columns)) * alpha * depth^-power.
    alpha 1 and depth 1 is Xavier's; power is 0.5 in the paper, 0.25 in its code. */
 PH_API float ph_depth_bound(int in_dim, int columns, int depth, float alpha, float power);
+
+/* ---- relative positions of T5 ------------------------------------------------------ */
+
+/* T5 learns a table (buckets, q_heads) and adds its row bucket(j - i) to the scores (with
+   scale 1). Distances below a quarter of the buckets (one-sided: half) have one each,
+   then they grow to max_distance, beyond which all share the last. two_sided 0: keys
+   after the query count as distance 0, for causal attention. */
+typedef struct ph_t5 {
+    int buckets, max_distance; /* 0: 32, 128 */
+    int two_sided;
+} ph_t5;
+
+PH_API int ph_t5_bucket(const ph_t5 *t5, int distance);
+
+/* The table as ph_args.relative wants it, with reach = max_distance, and the way back:
+   dtable from drelative. */
+PH_API void ph_t5_spread(const ph_t5 *t5, int q_heads, const float *table,
+                         float *relative);
+PH_API void ph_t5_collect(const ph_t5 *t5, int q_heads, const float *drelative,
+                          float *dtable);
 
 #ifdef __cplusplus
 }

@@ -262,6 +262,8 @@ static ph_status check_all_values(const ph_plan *plan, const ph_args *args)
     PH_TRY(check_values(plan, "bias", args->bias, cells, 1));
     PH_TRY(check_values(plan, "gate", args->gate,
                         a->gate == PH_GATE_HEAD ? a->q_heads : rows, 0));
+    PH_TRY(check_values(plan, "relative", args->relative,
+                        (int64_t)a->q_heads * (2 * a->reach + 1), 0));
     PH_TRY(check_values(plan, "sink", args->sink, a->q_heads, 1));
     return check_values(plan, "alibi", args->alibi, a->q_heads, 0);
 }
@@ -292,6 +294,10 @@ static ph_status check_args(const ph_plan *plan, const ph_args *args)
     PH_TRY(need(plan, "k", args->k, (int64_t)a->batch * a->kv_len * a->qk_dim));
     PH_TRY(check_declared(plan, "bias", args->bias, &a->bias));
     PH_TRY(check_declared(plan, "visible", args->visible, &a->visible));
+    if (!args->relative != !a->reach)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
+                       "relative is %s and ph_attn.reach %d, expected both or none",
+                       args->relative ? "given" : "NULL", a->reach);
     PH_TRY(check_extra(plan, args));
     PH_TRY(check_lens(plan, "q_lens", args->q_lens, a->q_len));
     PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, a->kv_len));
@@ -397,8 +403,9 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
         const void *gradient, *tensor;
     } pairs[] = {{"bias", g->dbias, args->bias},
                  {"gate", g->dgate, args->gate},
-                 {"sink", g->dsink, args->sink}};
-    for (int i = 0; i < 3; i++)
+                 {"sink", g->dsink, args->sink},
+                 {"relative", g->drelative, args->relative}};
+    for (int i = 0; i < 4; i++)
         if (pairs[i].gradient && !pairs[i].tensor)
             return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
                            "d%s is wanted but %s is NULL, expected the tensor",
@@ -422,6 +429,8 @@ static void clear_grads(const ph_plan *plan, const ph_grads *grads)
     size_t heads = (size_t)a->q_heads;
     size_t cells = (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len;
     if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
+    if (grads->drelative)
+        memset(grads->drelative, 0, heads * (2 * (size_t)a->reach + 1) * sizeof(float));
     if (grads->dgate && a->gate == PH_GATE_HEAD)
         memset(grads->dgate, 0, heads * sizeof(float));
     if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));

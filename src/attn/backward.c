@@ -120,7 +120,8 @@ void ph_backward_measure(ph_plan *plan)
     choose_wave(plan);
     take_worker(plan, &lane, &w);
     take_task(plan, &shared, &t);
-    size_t bias = ph_bias_gradient_bytes(plan);
+    size_t bias = ph_bias_gradient_bytes(plan), far = ph_relative_gradient_bytes(plan);
+    if (far > bias) bias = far;
     plan->lane_bytes[PH_DO_BACKWARD] = lane.used > bias ? lane.used : bias;
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
 }
@@ -557,4 +558,5 @@ void ph_attn_backward(const ph_call *call)
             ph_ctx_run(plan->ctx, pair_count(plan), pair_item, &t);
     }
     if (grads->dbias) ph_attn_bias_gradient(call, t.lse, t.delta);
+    if (grads->drelative) ph_attn_relative_gradient(call, t.lse, t.delta);
 }

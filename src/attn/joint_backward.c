@@ -47,6 +47,13 @@ static int is_shared(const ph_plan *plan, int e)
     return plan->asks.shared >> e & 1;
 }
 
+/* Numbers that every item sums in double: dgate, dsink, dalpha by head, and drelative. */
+static size_t sum_numbers(const ph_plan *plan)
+{
+    size_t far = plan->attn.reach ? 2 * (size_t)plan->attn.reach + 1 : 0;
+    return (size_t)plan->attn.q_heads * (3 + far);
+}
+
 static size_t share_floats(const ph_plan *plan)
 {
     size_t floats = 0;
@@ -63,8 +70,8 @@ static int row_blocks(const ph_plan *plan)
 /* Items that run between two additions of their shares. */
 static int round_items(const ph_plan *plan)
 {
-    size_t bytes = share_floats(plan) * sizeof(float) +
-                   3 * (size_t)plan->attn.q_heads * sizeof(double);
+    size_t bytes =
+        share_floats(plan) * sizeof(float) + sum_numbers(plan) * sizeof(double);
     int64_t all = (int64_t)plan->attn.batch * plan->joint.sets * row_blocks(plan);
     int64_t n = ph_max((int)(SHARE_BUDGET / bytes), ROUND_LEAST);
     return (int)(n < all ? n : all);
@@ -97,8 +104,8 @@ static void take_task(const ph_plan *plan, ph_arena *arena, ph_joint_task *t)
     ph_joint_keys_take(plan, arena, 1, &t->keys);
     t->stat = ph_arena_floats(arena, rows);
     t->delta = ph_arena_floats(arena, rows);
-    t->sums = ph_arena_take(arena, items * 3 * (size_t)a->q_heads * sizeof(double));
-    t->totals = ph_arena_take(arena, 3 * (size_t)a->q_heads * sizeof(double));
+    t->sums = ph_arena_take(arena, items * sum_numbers(plan) * sizeof(double));
+    t->totals = ph_arena_take(arena, sum_numbers(plan) * sizeof(double));
     t->shares = ph_arena_floats(arena, items * share_floats(plan));
 }
 
@@ -287,8 +294,21 @@ static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t,
                        dq_row(call->plan, w, h, i), pad, ones, NULL);
 }
 
+static void add_relative(const ph_call *call, const worker *w, const ph_joint_tile *t,
+                         const float *d, double *sums)
+{
+    int64_t numbers = 2 * (int64_t)call->attn->reach + 1;
+    for (int h = 0; h < w->w.r.heads; h++)
+        for (int i = 0; i < w->w.r.count; i++) {
+            const ph_rows *r = &w->w.r.rows[h];
+            ph_relative_add(call, t->j0 + t->c0 - (r->token[i] + r->extent.offset),
+                            t->c1 - t->c0, d + ph_joint_at(t, h, i) + t->c0,
+                            sums + r->head[i] * numbers);
+        }
+}
+
 /* Turns gradients of the weights into those of the logits, and multiplies by k. */
-static void sweep_logits(const ph_joint_task *task, worker *w, int tiles)
+static void sweep_logits(const ph_joint_task *task, worker *w, int tiles, double *sums)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
@@ -297,6 +317,8 @@ static void sweep_logits(const ph_joint_task *task, worker *w, int tiles)
         ph_joint_tiles at = tiles_at(plan, w, b);
         const float *ds = at.d;
         ph_joint_center(call, &w->w, t, &at);
+        if (call->grads->drelative)
+            add_relative(call, w, t, at.d, sums + 3 * call->attn->q_heads);
         if (plan->asks.mix[PH_LOGITS]) {
             ph_joint_row_part(call, &w->w.r, t, at.s, at.d, w->dc[PH_LOGITS]);
             ph_joint_key_parts(call, &task->keys, &w->w.r, t, w->w.parts);
@@ -361,7 +383,7 @@ static void run_item(void *arg, int lane, int index)
     int total = call->attn->q_len * j->per_token;
     int first = (blocks - 1 - item % blocks) * j->grad_rows;
     int end = ph_min(first + j->grad_rows, total), batch = task->batch + plane / j->sets;
-    double *sums = task->sums + (size_t)index * 3 * (size_t)call->attn->q_heads;
+    double *sums = task->sums + (size_t)index * sum_numbers(plan);
     float *dextra[PH_EXTRAS_MAX];
     ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
     worker w;
@@ -382,7 +404,7 @@ static void run_item(void *arg, int lane, int index)
         if (plan->asks.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
     int tiles = sweep_weights(task, &w);
     finish_deltas(task, &w, sums);
-    sweep_logits(task, &w, tiles);
+    sweep_logits(task, &w, tiles, sums);
     store_dq(task, &w);
     if (plan->asks.mix[PH_LOGITS]) /* held logits are in base 2 */
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
@@ -423,11 +445,11 @@ static void prepare(const ph_call *call, ph_joint_task *t)
 static void add_shares(const ph_joint_task *t, int items)
 {
     const ph_plan *plan = t->call->plan;
-    int numbers = 3 * plan->attn.q_heads;
+    size_t numbers = sum_numbers(plan);
     for (int item = 0; item < items; item++) {
         float *dextra[PH_EXTRAS_MAX];
-        const double *sums = t->sums + (size_t)item * (size_t)numbers;
-        for (int i = 0; i < numbers; i++) t->totals[i] += sums[i];
+        const double *sums = t->sums + (size_t)item * numbers;
+        for (size_t i = 0; i < numbers; i++) t->totals[i] += sums[i];
         find_dextra(t, item, dextra);
         for (int e = 0; e < plan->asks.extras; e++) {
             if (!is_shared(plan, e) || !dextra[e]) continue;
@@ -444,8 +466,7 @@ static void row_pass(ph_joint_task *t, int batch_rows)
     int all = batch_rows * plan->joint.sets * row_blocks(plan), round = round_items(plan);
     for (t->first = 0; t->first < all; t->first += round) {
         int items = ph_min(round, all - t->first);
-        memset(t->sums, 0,
-               (size_t)items * 3 * (size_t)plan->attn.q_heads * sizeof(double));
+        memset(t->sums, 0, (size_t)items * sum_numbers(plan) * sizeof(double));
         memset(t->shares, 0, (size_t)items * share_floats(plan) * sizeof(float));
         ph_ctx_run(plan->ctx, items, run_item, t);
         add_shares(t, items);
@@ -463,6 +484,9 @@ static void finish_totals(const ph_call *call, const double *totals)
             call->plan->variant->alpha_gradient(call, h, totals[2 * a->q_heads + h],
                                                 grads->dextra);
     }
+    for (size_t i = 3 * (size_t)a->q_heads;
+         grads->drelative && i < sum_numbers(call->plan); i++)
+        grads->drelative[i - 3 * (size_t)a->q_heads] = (float)totals[i];
 }
 
 void ph_joint_backward(const ph_call *call)
@@ -472,7 +496,7 @@ void ph_joint_backward(const ph_call *call)
     ph_arena arena = {call->shared, 0};
     ph_joint_task t = {.call = call};
     take_task(plan, &arena, &t);
-    memset(t.totals, 0, 3 * (size_t)call->attn->q_heads * sizeof(double));
+    memset(t.totals, 0, sum_numbers(plan) * sizeof(double));
     prepare(call, &t);
     for (t.batch = 0; t.batch < batch; t.batch += wave) {
         int rows = ph_min(wave, batch - t.batch);

@@ -36,8 +36,8 @@ typedef struct ph_joint_task {
     ph_joint_keys keys;
     float *stat, *delta; /* (batch, q_heads, q_len): lse in base 2 or tau, +inf where no
                             key is seen; delta once the row pass is over */
-    double *sums;        /* (items of a round, 3, q_heads): dgate, dsink, dalpha */
-    double *totals;      /* (3, q_heads) sums of all rounds */
+    double *sums;        /* (items of a round): dgate, dsink, dalpha by head, drelative */
+    double *totals;      /* the same of all rounds */
     float *shares;       /* (items of a round, floats of shared extras) */
     int batch;           /* first batch row of the wave */
     int first;           /* first item of the round */

@@ -81,6 +81,8 @@ static ph_status check_numbers(ph_plan *plan)
 static ph_status check_mask(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
+    if (a->reach < 0 || a->reach > 1 << 16)
+        REFUSE(PH_BAD_ARGUMENT, "reach is %d, expected 0 to 65536", a->reach);
     if ((unsigned)a->mask > PH_MASK_BAND)
         REFUSE(PH_BAD_ARGUMENT, "mask is %d, expected PH_MASK_NONE, _CAUSAL or _BAND",
                (int)a->mask);

@@ -80,6 +80,12 @@ void ph_attn_look(const ph_call *call);
 /* dbias, from lse (base 2) and delta of every row; part of ph_attn_backward. */
 void ph_attn_bias_gradient(const ph_call *call, const float *lse, const float *delta);
 size_t ph_bias_gradient_bytes(const ph_plan *plan);
+/* drelative, in the same way. */
+void ph_attn_relative_gradient(const ph_call *call, const float *lse, const float *delta);
+size_t ph_relative_gradient_bytes(const ph_plan *plan);
+/* Adds ds of n keys of one row, the first at distance `first`, to the sums of a head. */
+void ph_relative_add(const ph_call *call, int64_t first, int n, const float *ds,
+                     double *sums);
 
 /* Whether heads or rows need the joint driver; its own drivers and needs. */
 static inline int ph_plan_is_joint(const ph_plan *plan)

@@ -136,6 +136,28 @@ static int64_t broadcast_row(const ph_attn *a, const ph_broadcast *shape, int ba
     return ((b * shape->heads + h) * shape->q_len + t) * a->kv_len;
 }
 
+void ph_rows_within(const ph_call *call, int64_t first, int n, int *from, int *to)
+{
+    int64_t low = -call->attn->reach - first, high = call->attn->reach + 1 - first;
+    *from = low < 0 ? 0 : low < n ? (int)low : n;
+    *to = high < *from ? *from : high < n ? (int)high : n;
+}
+
+/* s[c] += the head's number for the distance first + c; beyond its reach, its ends. */
+static void add_relative(const ph_call *call, int head, int64_t first, int n, float *s)
+{
+    int64_t reach = call->attn->reach;
+    const float *centre = call->args->relative + head * (2 * reach + 1) + reach;
+    int from, to;
+    ph_rows_within(call, first, n, &from, &to);
+    float low = centre[-reach] * (float)PH_LOG2E, high = centre[reach] * (float)PH_LOG2E;
+    for (int c = 0; c < from; c++) s[c] += low;
+    if (from < to)
+        call->kernels->add_bias(to - from, s + from, centre + first + from,
+                                (float)PH_LOG2E);
+    for (int c = to; c < n; c++) s[c] += high;
+}
+
 /* bias, alibi, soft-cap and the boolean mask on n scores of one row from key j on */
 static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n,
                    float *s)
@@ -149,6 +171,7 @@ static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n
         bias = args->bias + broadcast_row(a, &a->bias, rows->batch, head, token) + j;
         k->add_bias(n, s, bias, (float)PH_LOG2E);
     }
+    if (args->relative) add_relative(call, head, j - (token + rows->extent.offset), n, s);
     if (args->alibi) {
         int64_t distance = j - (token + rows->extent.offset);
         k->add_alibi(n, s, args->alibi[head] * (float)PH_LOG2E, (float)distance);
@@ -161,6 +184,13 @@ static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n
         k->hide(n, s,
                 args->visible + broadcast_row(a, &a->visible, rows->batch, head, token) +
                     j);
+}
+
+static int is_modified(const ph_call *call)
+{
+    const ph_args *args = call->args;
+    return args->bias || args->relative || args->alibi || args->visible ||
+           call->attn->softcap > 0;
 }
 
 /* Hides what the row does not see by position among columns [c0, end); 1 if any < c1. */
@@ -177,10 +207,8 @@ static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int 
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
                    int c1, float *s)
 {
-    const ph_args *args = call->args;
     int end = ph_round_up(c1, PH_LANES);
-    if (args->bias || args->alibi || args->visible || call->attn->softcap > 0)
-        modify(call, rows, r, j0 + c0, c1 - c0, s + c0);
+    if (is_modified(call)) modify(call, rows, r, j0 + c0, c1 - c0, s + c0);
     return hide_outside(rows, r, j0, c0, c1, end, s);
 }
 
@@ -191,7 +219,7 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
     const ph_kernels *kernels = call->kernels;
     const ph_args *args = call->args;
     int end = ph_round_up(c1, PH_LANES), dim = call->attn->qk_dim;
-    int modified = args->bias || args->alibi || args->visible || call->attn->softcap > 0;
+    int modified = is_modified(call);
     int partial = args->bias || args->visible; /* may hide anything */
     for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
     kernels->scores(m, end - c0, dim, q, k + (int64_t)c0 * dim, s + c0, peak, fetch);

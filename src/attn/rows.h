@@ -96,6 +96,10 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
                    int c1, float *s);
 
+/* Columns [*from, *to) of n whose distance first + c is within the reach of
+   ph_args.relative. */
+void ph_rows_within(const ph_call *call, int64_t first, int n, int *from, int *to);
+
 /* 1 if the row sees key j: the definition, one element at a time, for rare paths. */
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);
 

@@ -310,6 +310,7 @@ static ph_status attend(call *c)
                     .dbias = g->dbias,
                     .dgate = k->gate ? k->dgate : g->dgate,
                     .dsink = g->dsink,
+                    .drelative = g->drelative,
                     .dextra = made ? k->dextra : c->dparam + own};
     PH_TRY(ph_backward(l->plan, &a, &out));
     if (c->gates) ph_layer_part_gates(l, k->gate, given, k->dgate, g->dgate);
@@ -431,7 +432,8 @@ static ph_status check(const ph_layer *l, const ph_layer_weights *w,
     } wanted[] = {{"memory", g->dmemory, l->desc.memory_dim > 0},
                   {"bias", g->dbias, args->attn.bias != NULL},
                   {"gate", g->dgate, args->attn.gate != NULL},
-                  {"sink", g->dsink, args->attn.sink != NULL}};
+                  {"sink", g->dsink, args->attn.sink != NULL},
+                  {"relative", g->drelative, args->attn.relative != NULL}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (wanted[i].gradient && !wanted[i].there) return unwanted(l, wanted[i].name);
     return PH_OK;

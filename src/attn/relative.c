@@ -1,0 +1,101 @@
+/*
+ * relative.c - the gradient of the bias by distance: ds, summed along diagonals.
+ *
+ * A work item owns one head. It makes ds again for all its rows, in order; sums are in
+ * double, as one number may collect a whole matrix.
+ */
+#include <string.h>
+
+#include "attn/grad.h"
+
+typedef struct worker {
+    ph_grad_rows g;
+    ph_grad_tile tile;
+    float *k, *v; /* one block of keys, packed across */
+    double *sums; /* (2*reach + 1) */
+} worker;
+
+typedef struct task {
+    const ph_call *call;
+    const float *lse, *delta;
+} task;
+
+static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    const ph_attn *a = &plan->attn;
+    size_t block = PH_BLOCK;
+    ph_grad_rows_take(plan, arena, &w->g);
+    ph_grad_tile_take(plan, arena, &w->tile);
+    w->k = ph_arena_floats(arena, block * (size_t)a->qk_dim + PH_PACK_SLACK);
+    w->v = ph_arena_floats(arena, block * (size_t)a->v_dim + PH_PACK_SLACK);
+    w->sums = ph_arena_take(arena, (2 * (size_t)a->reach + 1) * sizeof(double));
+}
+
+size_t ph_relative_gradient_bytes(const ph_plan *plan)
+{
+    ph_arena arena = {0};
+    worker w;
+    if (!plan->attn.reach) return 0;
+    take(plan, &arena, &w);
+    return arena.used;
+}
+
+void ph_relative_add(const ph_call *call, int64_t first, int n, const float *ds,
+                     double *sums)
+{
+    double *centre = sums + call->attn->reach;
+    int from, to;
+    ph_rows_within(call, first, n, &from, &to);
+    for (int c = 0; c < from; c++) centre[-call->attn->reach] += ds[c];
+    for (int c = from; c < to; c++) centre[first + c] += ds[c];
+    for (int c = to; c < n; c++) centre[call->attn->reach] += ds[c];
+}
+
+/* All rows of the head in one batch row against the block of keys at j0. */
+static void add_block(const task *t, worker *w, int j0)
+{
+    const ph_call *call = t->call;
+    const ph_attn *a = call->attn;
+    const ph_rows *rows = w->g.rows;
+    int keys = ph_min(PH_BLOCK, rows->extent.kv_len - j0), mr = call->kernels->mr, c0, c1;
+    ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim, j0,
+                   0, keys, w->k);
+    ph_keys_across(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim, j0, 0,
+                   keys, w->v);
+    for (int row = 0, next; row < a->q_len; row = next) {
+        next = ph_rows_gather(call, w->g.rows, row, a->q_len, PH_GRAD_ROWS);
+        if (next == row) break;
+        if (rows->high <= j0 || rows->low >= j0 + keys) continue;
+        ph_grad_rows_pack(call, &w->g, t->lse, t->delta);
+        for (int r = 0; r < rows->count; r += mr)
+            ph_grad_strip(call, &w->g, &w->tile, r, ph_min(mr, rows->count - r), j0, keys,
+                          w->k, w->v, &c0, &c1);
+        for (int r = 0; r < rows->count; r++)
+            ph_relative_add(call, j0 - (rows->token[r] + rows->extent.offset), keys,
+                            w->tile.ds + (int64_t)r * PH_STRIP_LD, w->sums);
+    }
+}
+
+static void run_item(void *arg, int lane, int head)
+{
+    const task *t = arg;
+    const ph_call *call = t->call;
+    int numbers = 2 * call->attn->reach + 1;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w;
+    take(call->plan, &arena, &w);
+    memset(w.sums, 0, (size_t)numbers * sizeof(double));
+    for (int b = 0; b < call->attn->batch; b++) {
+        ph_rows_begin(call, w.g.rows, b, head, 1);
+        for (int j0 = 0; j0 < w.g.rows->extent.kv_len; j0 += PH_BLOCK)
+            add_block(t, &w, j0);
+    }
+    for (int i = 0; i < numbers; i++)
+        call->grads->drelative[(int64_t)head * numbers + i] = (float)w.sums[i];
+}
+
+void ph_attn_relative_gradient(const ph_call *call, const float *lse, const float *delta)
+{
+    task t = {.call = call, .lse = lse, .delta = delta};
+    ph_ctx_run(call->plan->ctx, call->attn->q_heads, run_item, &t);
+}

@@ -1,0 +1,55 @@
+/*
+ * t5.c - buckets of distances, as T5 has them.
+ *
+ * With n buckets on a side: distances below n/2 have a bucket each; above,
+ *
+ *     bucket = n/2 + floor( ln(d / (n/2)) / ln(max / (n/2)) * n/2 ),  at most n - 1
+ *
+ * The logarithms are taken in double, where no whole distance falls on an edge that
+ * rounding could move: the published tables come out exactly.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "layer/layer.h"
+
+static ph_t5 with_defaults(const ph_t5 *t5)
+{
+    ph_t5 t = *t5;
+    if (t.buckets <= 0) t.buckets = 32;
+    if (t.max_distance <= 0) t.max_distance = 128;
+    return t;
+}
+
+int ph_t5_bucket(const ph_t5 *t5, int distance)
+{
+    ph_t5 t = with_defaults(t5);
+    int n = t.two_sided ? t.buckets / 2 : t.buckets, exact = n / 2;
+    int after = t.two_sided && distance > 0 ? n : 0;
+    int d = t.two_sided ? abs(distance) : ph_max(-distance, 0);
+    if (d < exact || exact == 0) return after + ph_min(d, n - 1);
+    double share = log((double)d / exact) / log((double)t.max_distance / exact);
+    int bucket = d >= t.max_distance ? n - 1 : exact + (int)(share * (n - exact));
+    return after + ph_min(bucket, n - 1);
+}
+
+void ph_t5_spread(const ph_t5 *t5, int q_heads, const float *table, float *relative)
+{
+    int reach = with_defaults(t5).max_distance;
+    for (int h = 0; h < q_heads; h++)
+        for (int d = -reach; d <= reach; d++)
+            *relative++ = table[ph_t5_bucket(t5, d) * q_heads + h];
+}
+
+void ph_t5_collect(const ph_t5 *t5, int q_heads, const float *drelative, float *dtable)
+{
+    ph_t5 t = with_defaults(t5);
+    for (int b = 0; b < t.buckets; b++)
+        for (int h = 0; h < q_heads; h++) {
+            const float *row = drelative + (int64_t)h * (2 * t.max_distance + 1);
+            double sum = 0;
+            for (int d = -t.max_distance; d <= t.max_distance; d++)
+                if (ph_t5_bucket(t5, d) == b) sum += row[d + t.max_distance];
+            dtable[b * q_heads + h] = (float)sum;
+        }
+}
