@@ -209,6 +209,7 @@ static void begin(variant_case *c, const char *spec, const variant_shape *shape,
     if (!c->s.k_heads) c->s.k_heads = c->s.heads;
     if (!c->s.v_heads) c->s.v_heads = c->s.heads;
     if (!c->s.kv_len) c->s.kv_len = c->s.q_len;
+    if (c->s.kv_len < 0) c->s.kv_len = 0;
     if (!c->s.v_dim) c->s.v_dim = c->s.qk_dim;
     if (!c->s.type) c->s.type = PH_TYPE_F32;
     c->o.variant = c->spec;

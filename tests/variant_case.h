@@ -16,7 +16,7 @@
 
 typedef struct variant_shape {
     int batch, heads, k_heads, v_heads; /* k_heads, v_heads 0: like heads */
-    int q_len, kv_len;                  /* kv_len 0: like q_len           */
+    int q_len, kv_len;                  /* kv_len 0: like q_len, -1: none */
     int qk_dim, v_dim;                  /* v_dim 0: like qk_dim           */
     int model, out_dim;                 /* layer; out_dim 0: no wo        */
     int source;                         /* layer: columns of memory, 0: none */

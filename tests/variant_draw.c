@@ -32,7 +32,8 @@ static int draw_length(uint64_t *r, int is_long)
     return is_long ? PICK(r, around) : PICK(r, few);
 }
 
-static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is_long)
+static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is_long,
+                                int empty)
 {
     static const int heads[] = {1, 2, 3, 4, 5, 6, 8, 12},
                      dims[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17};
@@ -42,7 +43,12 @@ static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is
     s.heads = is_long ? 1 + check_below(r, 3) : PICK(r, heads);
     s.q_len = draw_length(r, is_long && check_below(r, 2));
     s.kv_len = draw_length(r, is_long);
-    if (s.q_len * s.kv_len * s.heads > 1200 && !is_long) s.heads = 1 + s.heads % 3;
+    if (empty && check_below(r, 2))
+        s.q_len = 0;
+    else if (empty)
+        s.kv_len = -1;
+    if (s.q_len * s.kv_len * s.heads > 1200) s.heads = 1 + s.heads % 3;
+    if (s.q_len * s.kv_len > 5000) s.heads = 1 + s.heads % 2;
     s.qk_dim = PICK(r, dims);
     s.v_dim = check_below(r, 2) ? s.qk_dim : PICK(r, dims);
     s.type = PICK(r, types);
@@ -53,6 +59,7 @@ static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is
     s.out_dim = check_below(r, 4) ? 1 + check_below(r, 9) : 0;
     s.source = check_below(r, 3) ? 0 : 1 + check_below(r, 9);
     if (!s.source) s.kv_len = s.q_len;
+    if (s.q_len > 100 && !s.source) s.heads = s.k_heads = s.v_heads = 2;
     if (variant_is(name, "dcmha") && s.source) s.source = s.model;
     return s;
 }
@@ -153,7 +160,7 @@ static void draw_masks(variant_case *c, uint64_t *r)
         if (check_below(r, 2)) axes[n] = 1;
     if (!check_below(r, 3)) {
         double *bias = variant_put(c, "bias", 1, axes[0], axes[1], axes[2], s->kv_len);
-        if (!check_below(r, 2)) bias[check_below(r, s->kv_len)] = -INFINITY;
+        if (s->kv_len && !check_below(r, 2)) bias[check_below(r, s->kv_len)] = -INFINITY;
     }
     if (!check_below(r, 4)) {
         double *see = bag_put(&c->in, "visible", axes[0], 1, axes[2], s->kv_len);
@@ -242,7 +249,7 @@ void variant_draw(variant_case *c, const char *name, int layer, uint64_t seed, i
     uint64_t r = seed * 1000003u + (uint64_t)(2 * index + layer);
     char spec[96];
     check_random(&r);
-    variant_shape s = draw_shape(name, &r, layer, index % 8 == 7);
+    variant_shape s = draw_shape(name, &r, layer, index % 8 == 7, index % 8 == 5);
     fit_shape(name, &s);
     draw_spec(spec, sizeof spec, name, &r, &s);
     if (layer)

@@ -10,7 +10,8 @@
 /* Names of all variants, ended by NULL. */
 extern const char *const variant_names[];
 
-/* The index-th problem of a variant; layer 0: core mode. Every eighth is a long one. */
+/* The index-th problem of a variant; layer 0: core mode. Of eight one is
+   long, one has no rows or no keys. */
 void variant_draw(variant_case *c, const char *name, int layer, uint64_t seed, int index);
 
 /* Its sizes and tensors in one line. */

@@ -19,7 +19,8 @@
 /* Results of a problem as a file, or NULL and *why (NULL: it is not for this driver). */
 typedef ph_file *sweep_drive(const variant_case *c, const char **why);
 
-static int only = -1, how_many = 16, keep_files;
+static int only = -1, how_many = 12, keep_files;
+static uint64_t sweep_salt; /* so that programs do not draw the same problems */
 static double sweep_worst;
 static char sweep_worst_in[40];
 static int sweep_tried, sweep_corners, sweep_failed;
@@ -31,7 +32,7 @@ static inline void sweep_one(sweep_drive *drive, const char *name, int layer, in
     variant_judge j;
     char words[400];
     const char *why = NULL;
-    variant_draw(&c, name, layer, check_seed, index);
+    variant_draw(&c, name, layer, check_seed + sweep_salt, index);
     variant_words(&c, words, sizeof words);
     ph_file *out = drive(&c, &why);
     variant_judge_open(&j, &c);
@@ -54,6 +55,7 @@ static inline void sweep(sweep_drive *drive, const char *name, int layer)
 {
     int count = how_many / CASES_SLOW + 1;
     sweep_worst = 0, sweep_tried = sweep_corners = sweep_failed = 0;
+    sweep_worst_in[0] = 0;
     for (int index = 0; index < count; index++)
         if (only < 0 || only == index) sweep_one(drive, name, layer, index);
     printf(

@@ -75,6 +75,7 @@ typedef struct variant_options {
     double noise;
     uint64_t noise_seed;
 
+    int brief;            /* 1: only what the loss is made of */
     const double *frozen; /* scores of the chosen heads that stand still; see above */
 } variant_options;
 

@@ -32,6 +32,11 @@ static double broadcast(const bag_tensor *t, int b, int h, int i, int j)
 
 int sees(const work *w, int b, int h, int i, int j)
 {
+    return w->seen[((b * w->heads + h) * w->q_len + i) * w->kv_len + j];
+}
+
+static int is_seen(const work *w, int b, int h, int i, int j)
+{
     const variant_options *o = w->o;
     int at = i + o->offset;
     if (gate_of(w, b, h, i) == 0) return 0;
@@ -41,6 +46,16 @@ int sees(const work *w, int b, int h, int i, int j)
     if (o->window && o->right >= 0 && j > at + o->right) return 0;
     if (w->visible && broadcast(w->visible, b, h, i, j) == 0) return 0;
     return !w->bias || broadcast(w->bias, b, h, i, j) != -INFINITY;
+}
+
+static void look_around(work *w)
+{
+    unsigned char *seen = w->seen;
+    for (int b = 0; b < w->batch; b++)
+        for (int h = 0; h < w->heads; h++)
+            for (int i = 0; i < w->q_len; i++)
+                for (int j = 0; j < w->kv_len; j++)
+                    *seen++ = (unsigned char)is_seen(w, b, h, i, j);
 }
 
 /* ---- scores ------------------------------------------------------------------------ */
@@ -128,6 +143,8 @@ void attend(work *w, const variant *v)
     w->lse = take(w, rows);
     w->out = take(w, rows * w->v_dim);
     w->out_heads = w->heads;
+    w->seen = (unsigned char *)take(w, cells / 8 + 1);
+    look_around(w);
     score(w);
     jitter(w, w->cell, cells);
     if (v->pre) v->pre(w);

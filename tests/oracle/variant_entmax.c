@@ -25,8 +25,9 @@ static double mass(const double *s, int n, const double *sink, double e, double 
     for (int j = 0; j < n + (sink != NULL); j++) {
         double u = e * (j < n ? s[j] : *sink) - tau;
         if (u <= 0) continue;
-        sum += power(u, a);
-        *slope -= a * power(u, a - 1);
+        double mass_of_one = power(u, a);
+        sum += mass_of_one;
+        *slope -= a * mass_of_one / u;
     }
     return sum;
 }
@@ -45,8 +46,9 @@ static double solve(const double *s, int n, const double *sink, double e)
         else
             high = tau;
         if (!(next >= low && next <= high)) next = (low + high) / 2;
-        if (next == tau || f == 0) break;
+        double moved = fabs(next - tau);
         tau = next;
+        if (moved <= 0x1p-52 * fabs(tau) || f == 0) break;
     }
     return tau;
 }

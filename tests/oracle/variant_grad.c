@@ -28,8 +28,10 @@ static double dot(const bag *in, const bag *out, const char *with, const char *o
 
 double variant_loss(const variant_options *o, const bag *in)
 {
+    variant_options brief = *o;
     bag out = {.count = 0};
-    variant_forward(o, in, &out);
+    brief.brief = 1;
+    variant_forward(&brief, in, &out);
     const double *balance = bag_data(&out, "balance_loss");
     double loss = dot(in, &out, "dout", "out") + dot(in, &out, "dlse", "lse");
     if (balance) loss += o->balance * *balance;

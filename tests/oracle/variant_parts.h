@@ -37,14 +37,15 @@ typedef struct work {
     const bag_tensor *bias, *visible, *gate;       /* or NULL */
     const double *q_lens, *kv_lens, *alibi, *sink; /* or NULL */
 
-    int q_heads;       /* heads in q: `heads`, until arrange 1 for collab */
-    int rotated;       /* 1: the variant has seen to positions itself */
-    double *q, *k, *v; /* (batch, heads, len, dim) */
-    double *content;   /* (batch, heads, kv_len): added to q.k; or NULL */
-    double *route;     /* (batch, heads, q_len): gates of the router; or NULL */
-    double *cell;      /* (batch, heads, q_len, kv_len): scores, then weights */
-    double *lse;       /* (batch, heads, q_len) */
-    double *out;       /* (batch, out_heads, q_len, v_dim) */
+    int q_heads;         /* heads in q: `heads`, until arrange 1 for collab */
+    int rotated;         /* 1: the variant has seen to positions itself */
+    double *q, *k, *v;   /* (batch, heads, len, dim) */
+    double *content;     /* (batch, heads, kv_len): added to q.k; or NULL */
+    double *route;       /* (batch, heads, q_len): gates of the router; or NULL */
+    double *cell;        /* (batch, heads, q_len, kv_len): scores, then weights */
+    unsigned char *seen; /* like cell: 1 where the key takes part */
+    double *lse;         /* (batch, heads, q_len) */
+    double *out;         /* (batch, out_heads, q_len, v_dim) */
     int out_heads;
     double peak; /* largest score */
 

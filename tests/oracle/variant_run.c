@@ -102,25 +102,37 @@ static void begin_layer(work *w, const variant *v)
     if (v->arrange) v->arrange(w);
 }
 
-/* (batch, heads, q_len, v_dim) to the concatenation, times wo. */
+/* One token's heads side by side, times wo. */
+static void output_row(const work *w, const double *y, int b, int i, int out_dim,
+                       double *out)
+{
+    const double *wo = given(w, "wo"), *bo = given(w, "bo");
+    int dim = w->v_dim;
+    for (int o = 0; o < out_dim; o++) out[o] = bo ? bo[o] : 0;
+    for (int h = 0; h < w->out_heads; h++)
+        for (int e = 0; e < dim; e++) {
+            double number = y[((b * w->out_heads + h) * w->q_len + i) * dim + e];
+            int column = h * dim + e;
+            if (!wo) out[column] += number;
+            for (int o = 0; wo && o < out_dim; o++)
+                out[o] += number * wo[column * out_dim + o];
+        }
+}
+
 static void end_layer(work *w)
 {
     const bag_tensor *wo = bag_find(w->in, "wo");
-    const double *bo = given(w, "bo");
-    int heads = w->out_heads, dim = w->v_dim, wide = heads * dim;
-    int out_dim = wo ? wo->dim[wo->rank - 1] : wide;
+    int heads = w->out_heads, dim = w->v_dim, tokens = w->batch * w->q_len;
+    int out_dim = wo ? wo->dim[wo->rank - 1] : heads * dim;
     double *y = bag_put(w->result, "heads", w->batch, heads, w->q_len, dim);
-    memcpy(y, w->out, (size_t)(w->batch * w->q_len * wide) * sizeof *y);
+    memcpy(y, w->out, (size_t)(tokens * heads * dim) * sizeof *y);
     double *out = bag_put(w->result, "out", w->batch, w->q_len, out_dim, -1);
-    for (int n = 0; n < w->batch * w->q_len * out_dim; n++) {
-        int o = n % out_dim, i = n / out_dim % w->q_len, b = n / out_dim / w->q_len;
+    for (int t = 0; t < tokens; t++) {
+        int b = t / w->q_len, i = t % w->q_len;
         if (w->q_lens && i >= (int)w->q_lens[b]) continue;
-        out[n] = bo ? bo[o] : 0;
-        for (int c = 0; c < wide; c++)
-            out[n] += y[((b * heads + c / dim) * w->q_len + i) * dim + c % dim] *
-                      (wo ? wo->data[c * out_dim + o] : c == o);
+        output_row(w, y, b, i, out_dim, out + t * out_dim);
     }
-    jitter(w, out, w->batch * w->q_len * out_dim);
+    jitter(w, out, tokens * out_dim);
 }
 
 /* ---- both -------------------------------------------------------------------------- */
@@ -172,7 +184,7 @@ double variant_forward(const variant_options *o, const bag *in, bag *out)
     if (o->scale != 0) w.scale = o->scale;
     attend(&w, v);
     put_rows(&w);
-    put_stats(&w);
+    if (!o->brief) put_stats(&w);
     if (w.layer)
         end_layer(&w);
     else
