@@ -178,13 +178,34 @@ static int print_table(const look_source *source)
     return EXIT_OK;
 }
 
+/* [MODEL] [TEXT|FILE]: two words are in that order, one is told by what it names. */
+static int sort_words(look_choice *choice, int count, const char *const *words)
+{
+    const char *text = count > 0 ? words[count - 1] : NULL;
+    if (count == 2 || (count == 1 && look_is_model(text))) {
+        if (choice->model)
+            return cli_fail(EXIT_USAGE, "a model is named twice: '%s' and --model",
+                            words[0]);
+        choice->model = words[0];
+        if (count == 1) text = NULL;
+    }
+    if (text && look_is_file(text))
+        choice->file = text;
+    else
+        choice->text = text;
+    choice->by_text = text != NULL;
+    return EXIT_OK;
+}
+
 static int heads(const void *given, int count, const char *const *words)
 {
     const heads_options *o = given;
+    look_choice choice = o->choice;
     look_source source = {0};
     if (o->csv && o->json)
         return cli_fail(EXIT_USAGE, "--csv and --json exclude each other");
-    int rc = look_open(&source, &o->choice, count ? words[0] : NULL);
+    int rc = sort_words(&choice, count, words);
+    if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK)
         rc = o->json  ? heads_json(&source)
              : o->csv ? heads_csv(&source)
@@ -194,17 +215,24 @@ static int heads(const void *given, int count, const char *const *words)
 }
 
 static const char *const examples[] = {
-    "polyhead heads --weights maps.safetensors --tokens words.txt",
-    "shares, entropy, confidence and labels of every head",
+    "polyhead heads",
+    "links found and labels of every head of the embedded model",
+    "polyhead heads model.safetensors texts.txt",
+    "shares, entropy, confidence and labels, averaged over the lines of a file",
     "polyhead heads --weights maps.safetensors --json",
-    "all numbers with their definitions", NULL};
+    "all numbers with their definitions",
+    NULL};
 
-const ph_command command_heads = {.name = "heads",
-                                  .summary = "numbers and labels of every head",
-                                  .usage = "[TEXT] [options]",
-                                  .examples = examples,
-                                  .options = table,
-                                  .size = sizeof(heads_options),
-                                  .word = "TEXT",
-                                  .most_words = 1,
-                                  .run = heads};
+const ph_command command_heads = {
+    .name = "heads",
+    .summary = "numbers and labels of every head",
+    .usage = "[MODEL] [TEXT|FILE] [options]",
+    .about =
+        "A FILE holds one text per line; numbers are averaged over them. "
+        "Without a text the embedded model is measured on sentences of its grammar that it has not seen.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(heads_options),
+    .word = "MODEL and TEXT",
+    .most_words = 2,
+    .run = heads};

@@ -12,7 +12,7 @@ typedef struct look_options {
     look_choice choice;
     look_wish wish;
     int ascii, plain, csv, json;
-    const char *html, *svg, *png;
+    const char *html, *svg, *png, *compare;
 } look_options;
 
 /* clang-format off */
@@ -37,6 +37,9 @@ static const ph_option table[] = {
     {.name = "html", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(html),
      .group = "Files to write",
      .help = "one page that holds everything, opens from disk, needs no network"},
+    {.name = "compare", .kind = PH_OPT_TEXT, .metavar = "WHAT", .at = AT(compare),
+     .help = "what the page compares with: another text, another model, or with "
+             "--weights another file of maps"},
     {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
      .help = "write a figure: the chosen heads with words, or all of them small"},
     {.name = "png", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(png),
@@ -52,42 +55,10 @@ static void write_stdout(void *user, const char *bytes, size_t count)
     fwrite(bytes, 1, count, stdout);
 }
 
-enum { MOST_SHOWN = 4 };
-
-/* The head that finds one kind of link best, of those that are labelled for it. */
-static int best_for(const look_source *source, int relation, ph_pick *best)
-{
-    const ph_report *report = &source->report;
-    double top = 0;
-    for (int s = 0; s < report->stack_count; s++)
-        for (int n = 0; n < report->stacks[s].layers * report->stacks[s].heads; n++) {
-            int heads = report->stacks[s].heads;
-            const ph_head *head = ph_survey_head(source->survey, s, n / heads, n % heads);
-            const ph_link_score *score = &head->link[relation];
-            double right = score->links ? (double)score->right / (double)score->links : 0;
-            if (head->relation != relation || right <= top) continue;
-            top = right;
-            *best = (ph_pick){s, n / heads, n % heads};
-        }
-    return top > 0;
-}
-
-/* Where links are known, the heads that find pronouns and subjects come first. */
-static int telling_heads(const look_source *source, ph_pick picks[MOST_SHOWN])
-{
-    static const char *const telling[MOST_SHOWN] = {"pronoun", "verb", "state", "object"};
-    int count = 0;
-    for (int t = 0; t < MOST_SHOWN; t++)
-        for (int r = 0; r < source->relation_count; r++)
-            if (!strcmp(source->relations[r], telling[t]))
-                count += best_for(source, r, &picks[count]);
-    return count;
-}
-
 static int show(const look_options *o, const look_source *source, const look_heads *heads)
 {
     const ph_report *report = &source->report;
-    ph_pick telling[MOST_SHOWN];
+    ph_pick telling[LOOK_TELLING];
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
     int chosen = heads->chosen;
@@ -98,7 +69,7 @@ static int show(const look_options *o, const look_source *source, const look_hea
                             .pick_count = chosen ? heads->count : 0,
                             .write = write_stdout};
     if (!chosen) {
-        int count = telling_heads(source, telling), fit = terminal.width / 40;
+        int count = look_telling(source, telling), fit = terminal.width / 40;
         terminal.pick_count = count < fit ? count : fit;
     }
     ph_status status = ph_terminal_write(report, &terminal, &io);
@@ -106,18 +77,28 @@ static int show(const look_options *o, const look_source *source, const look_hea
     return cli_fail(cli_exit_code(status), "%s", error);
 }
 
-/* The files that were asked for. */
-static int write_files(const look_options *o, const ph_report *report,
-                       const look_heads *heads)
+/* The head a page shows first. */
+static ph_pick first_head(const look_source *source, const look_heads *heads)
 {
+    ph_pick telling[LOOK_TELLING] = {{0, 0, 0}};
+    if (heads->chosen) return heads->picks[0];
+    if (look_telling(source, telling) == 0) ph_report_picks(&source->report, telling, 1);
+    return telling[0];
+}
+
+/* The files that were asked for. second: a report to compare with, or NULL. */
+static int write_files(const look_options *o, const look_source *source,
+                       const ph_report *second, const look_heads *heads)
+{
+    const ph_report *report = &source->report;
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
-    const ph_pick first = heads->chosen ? heads->picks[0] : (ph_pick){0, 0, 0};
+    const ph_pick first = first_head(source, heads);
     const ph_page page = {.stack = first.stack, .layer = first.layer, .head = first.head};
     ph_figure figure = {.picks = heads->picks,
                         .pick_count = heads->chosen ? heads->count : 0};
     ph_status status = PH_OK;
-    if (o->html) status = ph_page_write(o->html, report, NULL, &page, &io);
+    if (o->html) status = ph_page_write(o->html, report, second, &page, &io);
     if (status == PH_OK && o->svg) status = ph_figure_write(o->svg, report, &figure, &io);
     figure.kind = PH_FIGURE_PNG;
     if (status == PH_OK && o->png) status = ph_figure_write(o->png, report, &figure, &io);
@@ -151,6 +132,8 @@ static int check_usage(const look_options *o)
 {
     if (o->plain + o->csv + o->json > 1)
         return cli_fail(EXIT_USAGE, "--plain, --csv and --json exclude each other");
+    if (o->compare && !o->html)
+        return cli_fail(EXIT_USAGE, "--compare is for the page: it needs --html FILE");
     return EXIT_OK;
 }
 
@@ -165,18 +148,36 @@ static int print(const look_options *o, const look_source *source,
     return rc;
 }
 
+/* The other side of a comparison: the same, but for what --compare names. */
+static int open_second(look_source *second, const look_choice *first, const char *what)
+{
+    look_choice choice = *first;
+    if (choice.weights)
+        choice.weights = what;
+    else if (look_is_model(what))
+        choice.model = what;
+    else
+        choice.text = what;
+    return look_open(second, &choice);
+}
+
 static int look(const void *given, int count, const char *const *words)
 {
     const look_options *o = given;
-    look_source source = {0};
+    look_choice choice = o->choice;
+    look_source source = {0}, second = {0};
     look_heads heads = {0};
+    choice.text = count ? words[0] : NULL;
     int rc = check_usage(o);
-    if (rc == EXIT_OK) rc = look_open(&source, &o->choice, count ? words[0] : NULL);
+    if (rc == EXIT_OK) rc = look_open(&source, &choice);
+    if (rc == EXIT_OK && o->compare) rc = open_second(&second, &choice, o->compare);
     if (rc == EXIT_OK) rc = look_select(&source.report, &o->wish, &heads);
-    if (rc == EXIT_OK) rc = write_files(o, &source.report, &heads);
+    if (rc == EXIT_OK)
+        rc = write_files(o, &source, o->compare ? &second.report : NULL, &heads);
     if (rc == EXIT_OK) rc = print(o, &source, &heads);
     free(heads.picks);
     look_close(&source);
+    look_close(&second);
     return rc;
 }
 

@@ -16,6 +16,9 @@ typedef struct look_choice {
     const char *model, *target;
     const char *weights, *tokens, *row_tokens;
     ph_machine machine;
+    const char *text; /* NULL: the usual sentence; "-": standard input */
+    const char *file; /* of texts, one per line; or NULL */
+    int by_text;      /* 1: heads are measured on the texts, also of the embedded model */
 } look_choice;
 
 /* clang-format off */
@@ -40,6 +43,8 @@ typedef struct look_choice {
      .help = "words of the rows where they are another text than the keys"}
 /* clang-format on */
 
+enum { LOOK_PATH = 4096 };
+
 #define LOOK_SENTENCE "The animal didn't cross the street because it was too tired."
 
 /* A report, measured, and what it stands on. */
@@ -49,7 +54,9 @@ typedef struct look_source {
     ph_model *model;
     ph_reading *reading;
     ph_scene *scene;
-    char *text; /* read from a file or stdin, or NULL */
+    char *bytes;        /* of texts that were read */
+    const char **texts; /* (text_count) */
+    int text_count, left_out;
     ph_report report;
     ph_survey *survey;
     char roles[PH_ROLES_TEXT]; /* names of the kinds of links, closed by NUL each */
@@ -58,9 +65,8 @@ typedef struct look_source {
     int sentences;      /* unseen ones that roles were measured on */
 } look_source;
 
-/* Says what is wrong and returns an exit code; close it in any case. text: NULL: the
-   usual sentence; "-": standard input. */
-int look_open(look_source *source, const look_choice *choice, const char *text);
+/* Says what is wrong and returns an exit code; close it in any case. */
+int look_open(look_source *source, const look_choice *choice);
 void look_close(look_source *source);
 
 /* Which heads; layer and head are counted from 1. */
@@ -77,6 +83,11 @@ typedef struct look_heads {
 
 int look_select(const ph_report *report, const look_wish *wish, look_heads *out);
 
+/* Where links are known, the heads that find pronouns, subjects and so on best; returns
+   how many there are. */
+enum { LOOK_TELLING = 4 };
+int look_telling(const look_source *source, ph_pick picks[LOOK_TELLING]);
+
 /* The weights of some heads as numbers on stdout. */
 int look_plain(const ph_report *report, const look_heads *heads);
 int look_csv(const ph_report *report, const look_heads *heads);
@@ -85,6 +96,10 @@ int look_json(const look_source *source, const look_heads *heads);
 /* The numbers of every head. */
 int heads_json(const look_source *source);
 int heads_csv(const look_source *source);
+
+/* 1: a folder, or a file that ends in .safetensors: a model, not a text. */
+int look_is_model(const char *word);
+int look_is_file(const char *word);
 
 /* A word as it may be printed. */
 enum { LOOK_WORD = 256 };

@@ -1,10 +1,10 @@
 /*
- * look_source.c - the report that look and heads work on: read, measured, and a choice of
- * its heads.
+ * look_source.c - the report that look and heads work on, read and measured.
  */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "look.h"
 
@@ -47,53 +47,105 @@ static int open_maps(look_source *source, const look_choice *choice)
     return report_trouble(&t, status, NULL);
 }
 
-/* ---- a model and a text ---- */
+/* ---- texts ---- */
 
 enum { SENTENCES = 200, MOST_TEXT = 1 << 20 };
 
-/* All of standard input, at most a megabyte. */
-static int read_stdin(look_source *source, const char **text)
+/* All of a file, at most a megabyte, closed by a NUL, as the only text. */
+static int read_text(look_source *source, FILE *file, const char *name)
 {
     size_t used = 0;
-    source->text = malloc(MOST_TEXT + 2);
-    if (!source->text) return cli_fail(EXIT_MEMORY, "out of memory");
-    for (size_t n; (n = fread(source->text + used, 1, MOST_TEXT + 1 - used, stdin)) > 0;)
+    source->bytes = malloc(MOST_TEXT + 2);
+    if (!source->bytes) return cli_fail(EXIT_MEMORY, "out of memory");
+    for (size_t n; (n = fread(source->bytes + used, 1, MOST_TEXT + 1 - used, file)) > 0;)
         used += n;
-    if (ferror(stdin)) return cli_fail(EXIT_IO, "standard input cannot be read");
+    if (ferror(file)) return cli_fail(EXIT_IO, "%s: cannot be read", name);
     if (used > MOST_TEXT)
-        return cli_fail(EXIT_BAD_INPUT, "the text has more than %d bytes",
+        return cli_fail(EXIT_BAD_INPUT, "%s: more than %d bytes of text", name,
                         (int)MOST_TEXT);
-    source->text[used] = 0;
-    if (strlen(source->text) != used)
-        return cli_fail(EXIT_BAD_INPUT, "the text holds a NUL byte");
-    *text = source->text;
+    source->bytes[used] = 0;
+    if (strlen(source->bytes) != used)
+        return cli_fail(EXIT_BAD_INPUT, "%s: the text holds a NUL byte", name);
+    source->texts[0] = source->bytes;
     return EXIT_OK;
 }
 
-/* One unseen sentence: every head, and whether it finds the links. */
-static ph_status survey_sentence(look_source *source, const ph_sentence *sentence,
-                                 const ph_io *io)
+/* Lines that are not empty, each a text. */
+static int split_lines(look_source *source)
+{
+    size_t lines = 1;
+    for (const char *at = source->bytes; *at; at++) lines += *at == '\n';
+    const char **list = calloc(lines, sizeof *list);
+    if (!list) return cli_fail(EXIT_MEMORY, "out of memory");
+    free(source->texts);
+    source->texts = list;
+    source->text_count = 0;
+    for (char *at = source->bytes; *at;) {
+        size_t length = strcspn(at, "\n");
+        int last = at[length] == 0;
+        at[length] = 0;
+        if (at[strspn(at, " \t\r")]) list[source->text_count++] = at;
+        at += length + !last;
+    }
+    if (source->text_count > 0) return EXIT_OK;
+    return cli_fail(EXIT_BAD_INPUT, "the file holds no text");
+}
+
+static int get_texts(look_source *source, const look_choice *choice)
+{
+    const char *name = choice->file;
+    int rc = EXIT_OK;
+    source->text_count = 1;
+    source->texts = calloc(1, sizeof *source->texts);
+    if (!source->texts) return cli_fail(EXIT_MEMORY, "out of memory");
+    source->texts[0] = choice->text ? choice->text : LOOK_SENTENCE;
+    if (name) {
+        FILE *file = fopen(name, "rb");
+        if (!file) return cli_fail(EXIT_IO, "%s: cannot be opened", name);
+        rc = read_text(source, file, name);
+        fclose(file);
+        if (rc == EXIT_OK) rc = split_lines(source);
+    } else if (choice->text && !strcmp(choice->text, "-")) {
+        rc = read_text(source, stdin, "standard input");
+    }
+    return rc;
+}
+
+/* ---- measuring ---- */
+
+/* One more text: every head, and whether it finds the links if any are given. words: how
+   many the model must see for the links to fit; 0: any number. */
+static ph_status survey_one(look_source *source, const char *text, int words,
+                            const ph_survey_facts *given, const ph_io *io)
 {
     ph_reading *reading = NULL;
     ph_scene *scene = NULL;
-    ph_link links[PH_SENTENCE_WORDS];
-    int count = 0;
-    for (int i = 0; i < sentence->words; i++)
-        if (sentence->link[i] != i)
-            links[count++] = (ph_link){i, sentence->link[i], sentence->role[i]};
-    ph_status status = ph_reading_create(&reading, source->model, sentence->text, NULL);
+    ph_status status = ph_reading_create(&reading, source->model, text, NULL);
     if (status == PH_OK)
-        status =
-            ph_scene_create(&scene, source->model, reading, "", sentence->text, NULL, io);
+        status = ph_scene_create(&scene, source->model, reading, "", text, NULL, io);
     if (status == PH_OK) {
         const ph_report report = ph_scene_report(scene);
-        const ph_survey_facts facts = {.links = links, .link_count = count};
-        if (report.axes[0].count == sentence->words)
+        const int32_t *const ids[] = {ph_scene_ids(scene, 0), ph_scene_ids(scene, 1)};
+        ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
+        facts.ids = ids;
+        if (words == 0 || report.axes[0].count == words)
             status = ph_survey_text(source->survey, &report, &facts, io);
     }
     ph_scene_free(scene);
     ph_reading_free(reading);
     return status;
+}
+
+static ph_status survey_sentence(look_source *source, const ph_sentence *sentence,
+                                 const ph_io *io)
+{
+    ph_link links[PH_SENTENCE_WORDS];
+    int count = 0;
+    for (int i = 0; i < sentence->words; i++)
+        if (sentence->link[i] != i)
+            links[count++] = (ph_link){i, sentence->link[i], sentence->role[i]};
+    const ph_survey_facts facts = {.links = links, .link_count = count};
+    return survey_one(source, sentence->text, sentence->words, &facts, io);
 }
 
 /* "article;verb" becomes two names. */
@@ -124,59 +176,128 @@ static ph_status survey_sentences(look_source *source, const ph_io *io)
     return status;
 }
 
-static ph_status survey_model(look_source *source, int embedded, const ph_io *io)
+/* The given texts; one that is too long for the model is left out and counted. */
+static ph_status survey_texts(look_source *source, const ph_io *io)
 {
-    const int32_t *const ids[] = {ph_scene_ids(source->scene, 0),
-                                  ph_scene_ids(source->scene, 1)};
-    const ph_survey_facts facts = {.ids = ids};
+    ph_status status = PH_OK;
+    for (int n = 0; n < source->text_count && status == PH_OK; n++) {
+        status = survey_one(source, source->texts[n], 0, NULL, io);
+        if (status != PH_BAD_SHAPE || source->text_count == 1) continue;
+        source->left_out++;
+        status = PH_OK;
+    }
+    return status;
+}
+
+static ph_status survey_model(look_source *source, const look_choice *choice,
+                              const ph_io *io)
+{
     ph_status status = ph_survey_create(&source->survey, &source->report, io);
-    if (status == PH_OK && embedded)
-        status = survey_sentences(source, io);
-    else if (status == PH_OK)
-        status = ph_survey_text(source->survey, &source->report, &facts, io);
+    if (status == PH_OK)
+        status = choice->model || choice->by_text ? survey_texts(source, io)
+                                                  : survey_sentences(source, io);
     if (status != PH_OK) return status;
     return ph_survey_end(source->survey, &source->report,
                          source->relation_count ? source->relations : NULL, io);
 }
 
-static int open_model(look_source *source, const look_choice *choice, const char *text)
+/* ---- a model ---- */
+
+/* A folder of checkpoints stands for the newest: the last in the order of names. */
+static const char *newest_in(const char *path, char room[LOOK_PATH])
+{
+    DIR *folder = opendir(path);
+    char last[256] = "";
+    if (!folder) return path; /* a file, or nothing: the reader says so */
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        size_t length = strlen(entry->d_name), ending = strlen(".safetensors");
+        if (entry->d_name[0] == '.' || length <= ending || length >= sizeof last ||
+            strcmp(entry->d_name + length - ending, ".safetensors"))
+            continue;
+        if (strcmp(entry->d_name, last) > 0) strcpy(last, entry->d_name);
+    }
+    closedir(folder);
+    snprintf(room, LOOK_PATH, "%s%s%s", path, *last ? "/" : "", last);
+    return room;
+}
+
+static const char *title_of(const look_choice *choice)
+{
+    const char *slash = choice->model ? strrchr(choice->model, '/') : NULL;
+    if (!choice->model) return "embedded model";
+    return slash && slash[1] ? slash + 1 : choice->model;
+}
+
+/* The text that is shown: the first that the model can read. */
+static ph_status read_first(look_source *source, const look_choice *choice,
+                            const ph_io *io)
+{
+    ph_status status = PH_BAD_SHAPE;
+    const char *text = NULL;
+    for (int n = 0; n < source->text_count && status == PH_BAD_SHAPE; n++) {
+        text = source->texts[n];
+        status = ph_reading_create(&source->reading, source->model, text, choice->target);
+    }
+    if (status != PH_OK) return status;
+    return ph_scene_create(&source->scene, source->model, source->reading,
+                           title_of(choice), text, choice->target, io);
+}
+
+static int open_model(look_source *source, const look_choice *choice)
 {
     trouble t;
     const ph_io *io = &no_trouble(&t)->io;
-    const char *slash = choice->model ? strrchr(choice->model, '/') : NULL;
-    const char *title = slash           ? slash + 1
-                        : choice->model ? choice->model
-                                        : "embedded model";
+    char path[LOOK_PATH];
     int rc = cli_open(&source->ctx, &choice->machine);
-    if (rc == EXIT_OK && !strcmp(text, "-")) rc = read_stdin(source, &text);
+    if (rc == EXIT_OK) rc = get_texts(source, choice);
     if (rc) return rc;
-    ph_status status = choice->model
-                           ? ph_model_read(&source->model, source->ctx, choice->model)
-                           : ph_model_embedded(&source->model, source->ctx);
-    if (status == PH_OK)
-        status = ph_reading_create(&source->reading, source->model, text, choice->target);
-    if (status == PH_OK)
-        status = ph_scene_create(&source->scene, source->model, source->reading, title,
-                                 text, choice->target, io);
+    ph_status status = choice->model ? ph_model_read(&source->model, source->ctx,
+                                                     newest_in(choice->model, path))
+                                     : ph_model_embedded(&source->model, source->ctx);
+    if (status == PH_OK) status = read_first(source, choice, io);
     if (status == PH_OK) {
         source->report = ph_scene_report(source->scene);
-        status = survey_model(source, !choice->model, io);
+        status = survey_model(source, choice, io);
     }
     return report_trouble(&t, status, source->ctx);
 }
 
 /* ---- either ---- */
 
-int look_open(look_source *source, const look_choice *choice, const char *text)
+/* Rows that are no shares are shown, not hidden. */
+static void warn_odd_rows(const look_source *source)
+{
+    long long odd = 0, rows = 0;
+    for (int s = 0; s < source->report.stack_count; s++) {
+        const ph_stack *stack = &source->report.stacks[s];
+        for (int n = 0; n < stack->layers * stack->heads; n++) {
+            const ph_head *head =
+                ph_survey_head(source->survey, s, n / stack->heads, n % stack->heads);
+            odd += head->odd;
+            rows += head->rows + head->skipped;
+        }
+    }
+    if (odd)
+        cli_warn("%lld of %lld rows of weights do not add up to 1, or hold negative or "
+                 "non-finite numbers",
+                 odd, rows);
+    if (source->left_out)
+        cli_warn("%d of %d texts were left out: too long for the model", source->left_out,
+                 source->text_count);
+}
+
+int look_open(look_source *source, const look_choice *choice)
 {
     memset(source, 0, sizeof *source);
+    int text = choice->text || choice->file;
     if (choice->weights && (choice->model || text))
         return cli_fail(EXIT_USAGE, "--weights brings its own maps: no %s with it",
                         text ? "text" : "--model");
     if (!choice->weights && (choice->tokens || choice->row_tokens))
         return cli_fail(EXIT_USAGE, "--tokens and --row-tokens need --weights");
-    if (choice->weights) return open_maps(source, choice);
-    return open_model(source, choice, text ? text : LOOK_SENTENCE);
+    int rc = choice->weights ? open_maps(source, choice) : open_model(source, choice);
+    if (rc == EXIT_OK) warn_odd_rows(source);
+    return rc;
 }
 
 void look_close(look_source *source)
@@ -187,81 +308,7 @@ void look_close(look_source *source)
     ph_reading_free(source->reading);
     ph_model_free(source->model);
     ph_close(source->ctx);
-    free(source->text);
+    free(source->bytes);
+    free(source->texts);
     memset(source, 0, sizeof *source);
-}
-
-/* ---- choosing heads ---- */
-
-static int is_wanted(const ph_stack *stack, const look_wish *wish, int layer, int head)
-{
-    if (wish->stack && strcmp(wish->stack, stack->name)) return 0;
-    if (stack->absent && stack->absent[layer * stack->heads + head]) return 0;
-    return (!wish->layer || wish->layer == layer + 1) &&
-           (!wish->head || wish->head == head + 1);
-}
-
-/* What there is instead: the stack's names, or how many layers and heads. */
-static int nothing_there(const ph_report *report, const look_wish *wish)
-{
-    char names[1200] = "", word[LOOK_WORD];
-    int layers = 0, heads = 0, known = 0;
-    for (int s = 0; s < report->stack_count; s++) {
-        const ph_stack *stack = &report->stacks[s];
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%.60s", s ? ", " : "",
-                 look_word(stack->name, word));
-        if (wish->stack && strcmp(wish->stack, stack->name)) continue;
-        known = 1;
-        layers = stack->layers > layers ? stack->layers : layers;
-        heads = stack->heads > heads ? stack->heads : heads;
-    }
-    if (!known)
-        return cli_fail(EXIT_USAGE, "no stack '%s'; there are: %s",
-                        look_word(wish->stack, word), names);
-    if (wish->layer > layers)
-        return cli_fail(EXIT_USAGE, "--layer is %lld, expected 1 to %d",
-                        (long long)wish->layer, layers);
-    if (wish->head > heads)
-        return cli_fail(EXIT_USAGE, "--head is %lld, expected 1 to %d",
-                        (long long)wish->head, heads);
-    return cli_fail(EXIT_USAGE, "there is no such head");
-}
-
-int look_select(const ph_report *report, const look_wish *wish, look_heads *out)
-{
-    size_t room = 0;
-    for (int s = 0; s < report->stack_count; s++)
-        room += (size_t)report->stacks[s].layers * (size_t)report->stacks[s].heads;
-    out->count = 0;
-    out->chosen = wish->stack || wish->layer || wish->head;
-    out->picks = calloc(room ? room : 1, sizeof *out->picks);
-    if (!out->picks) return cli_fail(EXIT_MEMORY, "out of memory");
-    for (int s = 0; s < report->stack_count; s++)
-        for (int l = 0; l < report->stacks[s].layers; l++)
-            for (int h = 0; h < report->stacks[s].heads; h++)
-                if (is_wanted(&report->stacks[s], wish, l, h))
-                    out->picks[out->count++] = (ph_pick){s, l, h};
-    return out->count > 0 ? EXIT_OK : nothing_there(report, wish);
-}
-
-/* ---- words ---- */
-
-const char *look_word(const char *word, char room[LOOK_WORD])
-{
-    ph_text_clean(word, 0, room, LOOK_WORD);
-    return room;
-}
-
-int look_utf8(void)
-{
-    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-    for (int i = 0; i < 3; i++) {
-        const char *value = getenv(variables[i]);
-        if (!value || !*value) continue;
-        const char *charset = strchr(value, '.');
-        return charset &&
-               (!strncasecmp(charset, ".UTF-8", 6) || !strncasecmp(charset, ".UTF8", 5));
-    }
-    return 0;
 }

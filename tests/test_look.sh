@@ -128,6 +128,21 @@ run heads --csv
 is "heads --csv: one line per head" "$(($(wc -l <"$tmp/out")))" "$(($(awk -F, 'NR > 1' "$tmp/out" | wc -l) + 1))"
 is "heads --csv: as many fields everywhere" "$(awk -F, '{ print NF }' "$tmp/out" | sort -u | wc -l | tr -d ' ')" 1
 
+printf 'the dog was tired .\n\n  \nthe cat saw the bird .\n' >"$tmp/texts"
+run heads "$tmp/texts" --json
+json "heads FILE --json"
+holds "heads FILE: two texts, eleven words" "$out" '"rows": 11'
+run heads models/pronouns.safetensors "$tmp/texts" --csv
+is "heads MODEL FILE: status" "$status" 0
+cp "$tmp/out" "$tmp/model"
+run heads models "$tmp/texts" --csv
+if cmp -s "$tmp/out" "$tmp/model"; then good; else bad "a folder does not stand for its newest model"; fi
+refused 2 "a model is named twice" heads models/pronouns.safetensors text --model models
+refused 7 "" heads "$tmp/none.safetensors"
+run look --html "$tmp/two.html" --compare "The dog was tired."
+is "compare: status" "$status" 0
+refused 2 "--compare is for the page" look --compare "The dog was tired."
+
 # ---- hostile texts ---------------------------------------------------------------------------
 
 run look "<script>alert(1)</script> \"quotes' & </b>"
