@@ -228,8 +228,9 @@ const ph_command command_heads = {
     .summary = "numbers and labels of every head",
     .usage = "[MODEL] [TEXT|FILE] [options]",
     .about =
-        "A FILE holds one text per line; numbers are averaged over them. "
-        "Without a text the embedded model is measured on sentences of its grammar that it has not seen.",
+        "A FILE holds one text per line; numbers are averaged over them. Without a "
+        "text the embedded model is measured on sentences of its grammar that it has "
+        "not seen.",
     .examples = examples,
     .options = table,
     .size = sizeof(heads_options),
