@@ -209,25 +209,33 @@ static void project(ph_kind_call *c)
 #define ROOT_2_PI 0.79788456f /* sqrt(2/pi) */
 #define CUBIC     0.044715f
 
-static float tanh_of(const ph_kind_call *c, float x)
+/* The argument of the tanh. */
+static float bend(float z)
 {
-    float s[PH_LANES] = {x};
-    c->ctx->kernels->softcap(1, s, 1);
-    return s[0];
+    return ROOT_2_PI * (z + CUBIC * z * z * z);
 }
 
-static float gelu(const ph_kind_call *c, float z)
+static void gelu(const ph_kind_call *c, int n, const float *z, float *y)
 {
-    if (state_of(c)->dc.gelu == PH_DC_ERF) return 0.5f * z * (1 + erff(z * 0.70710678f));
-    return 0.5f * z * (1 + tanh_of(c, ROOT_2_PI * (z + CUBIC * z * z * z)));
+    int erf_form = state_of(c)->dc.gelu == PH_DC_ERF;
+    for (int i = 0; i < n; i++) y[i] = erf_form ? erff(z[i] * 0.70710678f) : bend(z[i]);
+    if (!erf_form) ph_kind_tanh(c->ctx, n, y, y);
+    for (int i = 0; i < n; i++) y[i] = 0.5f * z[i] * (1 + y[i]);
 }
 
-static float gelu_slope(const ph_kind_call *c, float z)
+/* dz = dy * slope of gelu at z */
+static void gelu_back(const ph_kind_call *c, int n, const float *z, const float *dy,
+                      float *dz)
 {
-    if (state_of(c)->dc.gelu == PH_DC_ERF)
-        return 0.5f * (1 + erff(z * 0.70710678f)) + z * 0.39894228f * expf(-0.5f * z * z);
-    float t = tanh_of(c, ROOT_2_PI * (z + CUBIC * z * z * z));
-    return 0.5f * (1 + t) + 0.5f * z * (1 - t * t) * ROOT_2_PI * (1 + 3 * CUBIC * z * z);
+    int erf_form = state_of(c)->dc.gelu == PH_DC_ERF;
+    for (int i = 0; i < n; i++) dz[i] = erf_form ? erff(z[i] * 0.70710678f) : bend(z[i]);
+    if (!erf_form) ph_kind_tanh(c->ctx, n, dz, dz);
+    for (int i = 0; i < n; i++) {
+        float x = z[i], t = dz[i];
+        float bell = erf_form ? 0.39894228f * expf(-0.5f * x * x)
+                              : 0.5f * (1 - t * t) * ROOT_2_PI * (1 + 3 * CUBIC * x * x);
+        dz[i] = dy[i] * (0.5f * (1 + t) + x * bell);
+    }
 }
 
 /* ---- tokens ------------------------------------------------------------------------ */
@@ -274,7 +282,7 @@ static void activate(ph_kind_call *c, const channel *ch, int row, int b, int t)
     const float *z = c->kept[Z] + ch->hidden + (int64_t)row * n;
     float *act = c->spare[ACT] + ch->hidden + (int64_t)row * n;
     (void)b, (void)t;
-    for (int i = 0; i < n; i++) act[i] = gelu(c, z[i]);
+    gelu(c, n, z, act);
 }
 
 /* Zeros all the way: to y, and to the gradient of dc_w2. */
@@ -329,7 +337,7 @@ static void number(ph_kind_call *c, const channel *ch, int row, int b, int t)
             w1[r * heads + h] = (float)(y[r * heads + h] * scale);
     }
     memcpy(numbers_at(c, ch, PH_DC_W2, row, b, t), y + n, (size_t)n * sizeof *y);
-    for (int h = 0; h < heads; h++) g[h] = tanh_of(c, z[h]);
+    ph_kind_tanh(c->ctx, heads, z, g);
 }
 
 static void run_second(ph_kind_call *c,
@@ -401,8 +409,7 @@ static void activate_back(ph_kind_call *c, const channel *ch, int row, int b, in
     int n = hidden_of(c->shape);
     int64_t first = (int64_t)ch->hidden + (int64_t)row * n;
     (void)b, (void)t;
-    for (int64_t i = first; i < first + n; i++)
-        c->spare[Z][i] = c->spare[DACT][i] * gelu_slope(c, c->kept[Z][i]);
+    gelu_back(c, n, c->kept[Z] + first, c->spare[DACT] + first, c->spare[Z] + first);
 }
 
 static void silence_back(ph_kind_call *c, const channel *ch, int row, int b, int t)

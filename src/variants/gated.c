@@ -63,7 +63,7 @@ static void open_heads(ph_kind_call *c, int row, int b, int t)
     int n = state_of(c)->z.columns;
     const float *z = c->kept[Z] + (int64_t)row * n;
     for (int h = 0; h < n; h++)
-        c->gate[ph_gate_at(c, b, h, t)] = ph_kind_sigmoid(c->ctx, z[h]);
+        ph_kind_sigmoid(c->ctx, 1, &z[h], &c->gate[ph_gate_at(c, b, h, t)]);
 }
 
 static void before(ph_kind_call *c)
@@ -91,9 +91,10 @@ static void before_back(ph_kind_call *c)
 static void open_numbers(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->z.columns;
+    int64_t first = (int64_t)row * n;
     (void)b, (void)t;
-    for (int64_t i = (int64_t)row * n; i < (int64_t)(row + 1) * n; i++)
-        c->out[i] = c->heads[i] * ph_kind_sigmoid(c->ctx, c->kept[Z][i]);
+    ph_kind_sigmoid(c->ctx, n, c->kept[Z] + first, c->out + first);
+    for (int64_t i = first; i < first + n; i++) c->out[i] *= c->heads[i];
 }
 
 static void no_numbers(ph_kind_call *c, int row, int b, int t)
@@ -111,9 +112,11 @@ static void after(ph_kind_call *c)
 static void open_numbers_back(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->z.columns;
+    int64_t first = (int64_t)row * n;
     (void)b, (void)t;
-    for (int64_t i = (int64_t)row * n; i < (int64_t)(row + 1) * n; i++) {
-        float g = ph_kind_sigmoid(c->ctx, c->kept[Z][i]);
+    ph_kind_sigmoid(c->ctx, n, c->kept[Z] + first, c->dheads + first);
+    for (int64_t i = first; i < first + n; i++) {
+        float g = c->dheads[i];
         c->dheads[i] = c->dout[i] * g;
         c->spare[Z][i] = c->dout[i] * c->heads[i] * g * (1 - g);
     }

@@ -3,6 +3,8 @@
  */
 #include "variants/kind.h"
 
+#include <string.h>
+
 void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int b, int c,
                     int d)
 {
@@ -154,24 +156,51 @@ void ph_kind_close(ph_kind_call *c, int row, int b, int t)
 
 /* ---- functions --------------------------------------------------------------------- */
 
-/* e^x for x <= 0, by the kernel that attention uses. */
-static float exp_below(const ph_ctx *ctx, float x)
+/* By the kernels that attention uses, so they are the same everywhere; in blocks, because
+   kernels want room behind a row. */
+enum { BLOCK = 64 };
+
+/* e[i] = e^x[i] for x <= 0 */
+static void exp_below(const ph_ctx *ctx, int n, const float *x, float *e)
 {
-    float s[PH_LANES] = {(float)(x * PH_LOG2E)};
-    ctx->kernels->weights(1, s, 0);
-    return s[0];
+    float s[BLOCK];
+    for (int at = 0; at < n; at += BLOCK) {
+        int count = ph_min(BLOCK, n - at);
+        for (int i = 0; i < count; i++) s[i] = (float)(x[at + i] * PH_LOG2E);
+        ctx->kernels->weights(count, s, 0);
+        memcpy(e + at, s, (size_t)count * sizeof *s);
+    }
 }
 
 void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, float *y)
 {
     float top = x[0], sum = 0;
     for (int i = 1; i < n; i++) top = x[i] > top ? x[i] : top;
-    for (int i = 0; i < n; i++) sum += y[i] = exp_below(ctx, x[i] - top);
+    for (int i = 0; i < n; i++) y[i] = x[i] - top;
+    exp_below(ctx, n, y, y);
+    for (int i = 0; i < n; i++) sum += y[i];
     for (int i = 0; i < n; i++) y[i] = factor * y[i] / sum;
 }
 
-float ph_kind_sigmoid(const ph_ctx *ctx, float x)
+void ph_kind_sigmoid(const ph_ctx *ctx, int n, const float *x, float *y)
 {
-    float e = exp_below(ctx, x < 0 ? x : -x);
-    return (x < 0 ? e : 1) / (1 + e);
+    float e[BLOCK];
+    for (int at = 0; at < n; at += BLOCK) {
+        int count = ph_min(BLOCK, n - at);
+        for (int i = 0; i < count; i++) e[i] = x[at + i] < 0 ? x[at + i] : -x[at + i];
+        exp_below(ctx, count, e, e);
+        for (int i = 0; i < count; i++)
+            y[at + i] = (x[at + i] < 0 ? e[i] : 1) / (1 + e[i]);
+    }
+}
+
+void ph_kind_tanh(const ph_ctx *ctx, int n, const float *x, float *y)
+{
+    float s[BLOCK];
+    for (int at = 0; at < n; at += BLOCK) {
+        int count = ph_min(BLOCK, n - at);
+        memcpy(s, x + at, (size_t)count * sizeof *s);
+        ctx->kernels->softcap(count, s, 1);
+        memcpy(y + at, s, (size_t)count * sizeof *s);
+    }
 }

@@ -163,6 +163,8 @@ void ph_kind_close(ph_kind_call *call, int row, int b, int t);
    exactly factor / n. n > 0. */
 void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, float *y);
 
-float ph_kind_sigmoid(const ph_ctx *ctx, float x);
+/* y[i] = sigmoid(x[i]), tanh(x[i]); y may be x. */
+void ph_kind_sigmoid(const ph_ctx *ctx, int n, const float *x, float *y);
+void ph_kind_tanh(const ph_ctx *ctx, int n, const float *x, float *y);
 
 #endif
