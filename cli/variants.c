@@ -1,25 +1,38 @@
 /*
- * variants.c - `polyhead variants [NAME]`: what heads are built in, their tensors.
+ * variants.c - `polyhead variants [NAME]`: what heads are built in, their tensors, and
+ * what a layer of a given size has and does.
  *
- * Everything comes from ph_variant_list, so a variant that is added to the library needs
- * no line here.
+ * Everything comes from ph_variant_list and ph_layer_param, so a variant that is added to
+ * the library needs no line here.
  */
 #include <string.h>
 
 #include "cli.h"
 #include "json.h"
+#include "polyhead_layer.h"
 #include "term.h"
 
 enum { MOST = 128 };
 
 typedef struct variants_options {
     int json;
+    ph_sizes shape;
 } variants_options;
 
 static const ph_option table[] = {{.name = "json",
                                    .kind = PH_OPT_FLAG,
                                    .at = offsetof(variants_options, json),
                                    .help = "one JSON object instead of text"},
+                                  {.name = "shape",
+                                   .kind = PH_OPT_SIZES,
+                                   .metavar = "B,T,DIM,HEADS[,K_HEADS]",
+                                   .at = offsetof(variants_options, shape),
+                                   .low = 1,
+                                   .high = 1 << 24,
+                                   .fewest = 4,
+                                   .longest = 5,
+                                   .help = "a layer of this size: its parameters, their "
+                                           "number, FLOPs and caches"},
                                   {.name = NULL}};
 
 static const char *const *known_names(void)
@@ -83,9 +96,109 @@ static void print_one(const ph_variant_info *v)
     }
 }
 
+/* ---- a layer of a given size ---- */
+
+typedef struct measured {
+    ph_ctx *ctx;
+    ph_layer *layer;
+    ph_layer_caches cache; /* numbers for one token */
+} measured;
+
+/* Plain heads of DIM / HEADS numbers; variants that count differently say so here. */
+static ph_layer_desc describe(const char *spec, const ph_sizes *shape)
+{
+    int dim = (int)shape->value[2], heads = (int)shape->value[3];
+    int collab = !strncmp(spec, "collab", 6), diff = !strncmp(spec, "diff", 4);
+    ph_layer_desc d = {.model_dim = dim};
+    d.attn = (ph_attn){.batch = (int)shape->value[0],
+                       .q_heads = heads,
+                       .k_heads = shape->count > 4 ? (int)shape->value[4] : 0,
+                       .q_len = (int)shape->value[1],
+                       .kv_len = (int)shape->value[1],
+                       .qk_dim = collab ? dim : dim / heads,
+                       .v_dim = diff ? 0 : dim / heads,
+                       .mask = PH_MASK_CAUSAL,
+                       .variant = spec};
+    if (!diff) d.attn.v_heads = d.attn.k_heads;
+    return d;
+}
+
+static int measure(const char *spec, const ph_sizes *shape, measured *m)
+{
+    ph_layer_desc d = describe(spec, shape), cached = d;
+    ph_layer *layer = NULL;
+    if (shape->value[2] % shape->value[3])
+        return cli_fail(EXIT_USAGE,
+                        "option --shape has DIM %lld, expected a multiple of HEADS %lld",
+                        (long long)shape->value[2], (long long)shape->value[3]);
+    ph_status status = ph_open(&m->ctx, NULL);
+    if (status != PH_OK) return cli_fail(cli_exit_code(status), "no context");
+    status = ph_layer_create(&m->layer, m->ctx, &d);
+    cached.cache = 1, cached.attn.batch = cached.attn.q_len = cached.attn.kv_len = 1;
+    if (status == PH_OK) status = ph_layer_create(&layer, m->ctx, &cached);
+    if (status != PH_OK) return cli_fail_status(status, m->ctx);
+    m->cache = ph_layer_cache(layer);
+    ph_layer_free(layer);
+    return EXIT_OK;
+}
+
+static double count_of(const ph_param *p)
+{
+    double count = 1;
+    for (int i = 0; i < p->rank; i++) count *= p->dims[i];
+    return count;
+}
+
+static void print_measured(const char *spec, const ph_sizes *shape, const measured *m)
+{
+    ph_layer_info info = ph_layer_about(m->layer);
+    double all = 0, needed = 0;
+    printf("%s%s%s, %lld x %lld tokens of %lld, causal\n\nparameters\n",
+           term_on(stdout, TERM_BOLD), spec, term_on(stdout, TERM_PLAIN),
+           (long long)shape->value[0], (long long)shape->value[1],
+           (long long)shape->value[2]);
+    for (int i = 0; ph_layer_param(m->layer, i); i++) {
+        const ph_param *p = ph_layer_param(m->layer, i);
+        char dims[64] = "";
+        for (int k = 0, n = 0; k < p->rank; k++)
+            n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%d", k ? ", " : "",
+                          p->dims[k]);
+        printf("  %s%-12s%s (%s)%*s%12.0f%s\n", term_on(stdout, TERM_NAME), p->name,
+               term_on(stdout, TERM_PLAIN), dims, 22 - (int)strlen(dims), "", count_of(p),
+               p->optional ? "  optional" : "");
+        all += count_of(p);
+        needed += p->optional ? 0 : count_of(p);
+    }
+    printf("  %.0f numbers, %.0f with all optional ones\n\nwork\n", needed, all);
+    printf("  attention    %d q heads, %d k heads, %d v heads of %d and %d numbers\n",
+           info.attn->q_heads, info.attn->k_heads, info.attn->v_heads, info.attn->qk_dim,
+           info.attn->v_dim);
+    printf("  forward      %.3f GFLOP in products\n", info.flops / 1e9);
+    printf("  cache        %zu numbers for every token\n",
+           m->cache.k + m->cache.v + m->cache.extra);
+}
+
 /* ---- JSON ---- */
 
-static void json_variant(json *j, const ph_variant_info *v)
+static void json_measured(json *j, const measured *m)
+{
+    json_open(j, "parameters", '[');
+    for (int i = 0; ph_layer_param(m->layer, i); i++) {
+        const ph_param *p = ph_layer_param(m->layer, i);
+        json_open(j, NULL, '{');
+        json_text(j, "name", p->name);
+        json_open(j, "shape", '[');
+        for (int k = 0; k < p->rank; k++) json_int(j, NULL, p->dims[k]);
+        json_close(j);
+        json_bool(j, "optional", p->optional);
+        json_close(j);
+    }
+    json_close(j);
+    json_real(j, "forward_flops", ph_layer_about(m->layer).flops);
+    json_int(j, "cache_per_token", (long long)(m->cache.k + m->cache.v + m->cache.extra));
+}
+
+static void json_variant(json *j, const ph_variant_info *v, const measured *m)
 {
     json_open(j, NULL, '{');
     json_text(j, "name", v->name);
@@ -100,24 +213,26 @@ static void json_variant(json *j, const ph_variant_info *v)
         line += length + (line[length] == '\n');
     }
     json_close(j);
+    if (m) json_measured(j, m);
     json_close(j);
 }
 
-static void print_json(const ph_variant_info *only)
+/* m: of the only one, or NULL. */
+static void print_json(const ph_variant_info *only, const measured *m)
 {
     json j = json_begin("polyhead.variants/1");
     json_open(&j, "variants", '[');
     for (int i = 0; ph_variant_list(i); i++)
-        if (!only || only == ph_variant_list(i)) json_variant(&j, ph_variant_list(i));
+        if (!only || only == ph_variant_list(i)) json_variant(&j, ph_variant_list(i), m);
     json_end(&j);
 }
 
 /* ---- the command ---- */
 
-/* "dcmha:rank=2" means dcmha. */
+/* "dcmha:rank=2" means dcmha, "collab+entmax" collab. */
 static const ph_variant_info *find(const char *word)
 {
-    size_t length = strcspn(word, ":");
+    size_t length = strcspn(word, ":+");
     for (int i = 0; ph_variant_list(i); i++) {
         const ph_variant_info *v = ph_variant_list(i);
         if (strlen(v->name) == length && !memcmp(v->name, word, length)) return v;
@@ -140,13 +255,28 @@ static int unknown(const char *word)
     return cli_fail(EXIT_UNSUPPORTED, "no variant %s; there are: %s", quote, list);
 }
 
+static int measure_one(const variants_options *options, const char *spec,
+                       const ph_variant_info *only)
+{
+    measured m = {0};
+    int rc = measure(spec, &options->shape, &m);
+    if (!rc && options->json) print_json(only, &m);
+    if (!rc && !options->json) print_measured(spec, &options->shape, &m);
+    ph_layer_free(m.layer);
+    ph_close(m.ctx);
+    return rc;
+}
+
 static int variants(const void *chosen, int count, const char *const *words)
 {
     const variants_options *options = chosen;
     const ph_variant_info *only = count ? find(words[0]) : NULL;
     if (count && !only) return unknown(words[0]);
+    if (options->shape.count && !only)
+        return cli_fail(EXIT_USAGE, "a variant is missing, expected because of --shape");
+    if (options->shape.count) return measure_one(options, words[0], only);
     if (options->json)
-        print_json(only);
+        print_json(only, NULL);
     else if (only)
         print_one(only);
     else
@@ -155,13 +285,18 @@ static int variants(const void *chosen, int count, const char *const *words)
 }
 
 static const char *const examples[] = {
-    "polyhead variants", "what heads are built in", "polyhead variants mha",
-    "the tensors of one of them and their shapes", NULL};
+    "polyhead variants",
+    "what heads are built in",
+    "polyhead variants mha",
+    "the tensors of one of them and their shapes",
+    "polyhead variants moh:shared=2,top=4 --shape 1,1024,512,8",
+    "a layer of that size: parameters, FLOPs, cache",
+    NULL};
 
 const ph_command command_variants = {.name = "variants",
                                      .summary =
                                          "ways of arranging heads that are built in",
-                                     .usage = "[NAME] [--json]",
+                                     .usage = "[NAME] [--shape SIZES] [--json]",
                                      .examples = examples,
                                      .options = table,
                                      .size = sizeof(variants_options),

@@ -109,6 +109,7 @@ typedef struct ph_layer_info {
     int out_dim;         /* columns of out */
     int gates;           /* 1: it can give ph_layer_args.gate_out */
     int balances;        /* 1: and balance_loss */
+    double flops;        /* of the products of a forward call; mask and routing count */
 } ph_layer_info;
 
 PH_API ph_layer_info ph_layer_about(const ph_layer *layer);

@@ -164,7 +164,8 @@ static void plain_shape(ph_layer *l, const ph_layer_desc *given)
     const ph_attn *a = &d->attn;
     ph_shape *s = &l->shape;
     int source = d->memory_dim ? d->memory_dim : d->model_dim;
-    *s = (ph_shape){.ctx = l->ctx, .given = given, .desc = &l->desc, .attn = *a};
+    *s = (ph_shape){
+        .ctx = l->ctx, .given = given, .desc = &l->desc, .attn = *a, .active = 1};
     s->q = (ph_part){d->model_dim, a->q_heads, a->qk_dim, .form = d->q_form};
     s->k = (ph_part){source, a->k_heads, a->qk_dim, .form = d->k_form};
     s->v = (ph_part){source, a->v_heads, a->v_dim, .form = d->v_form};
@@ -350,36 +351,6 @@ void ph_layer_free(ph_layer *layer)
     if (!layer) return;
     ph_plan_free(layer->plan);
     ph_ctx_release(layer->ctx, layer);
-}
-
-const ph_param *ph_layer_param(const ph_layer *layer, int i)
-{
-    return i >= 0 && i < layer->params ? &layer->param[i] : NULL;
-}
-
-int ph_layer_named(const ph_layer *layer)
-{
-    return layer->named;
-}
-
-ph_layer_info ph_layer_about(const ph_layer *layer)
-{
-    const ph_shape *s = &layer->shape;
-    return (ph_layer_info){.attn = &s->attn,
-                           .heads = s->out_heads,
-                           .dim = s->out_dim,
-                           .out_dim = layer->out_cols,
-                           .gates = s->makes_gate,
-                           .balances = s->routes};
-}
-
-ph_layer_caches ph_layer_cache(const ph_layer *layer)
-{
-    const ph_shape *s = &layer->shape;
-    size_t tokens = (size_t)s->attn.batch * (size_t)s->attn.kv_len;
-    if (!layer->desc.cache) return (ph_layer_caches){0};
-    return (ph_layer_caches){tokens * (size_t)ph_part_row(&s->k),
-                             tokens * (size_t)ph_part_row(&s->v), s->cache};
 }
 
 /* ---- memory between the calls -------------------------------------------------- */

@@ -2,6 +2,7 @@
  * layer.h - the inside of a ph_layer, and what its files share.
  *
  *     create.c         checks a description, asks the variant's kind what differs
+ *     about.c          what a layer says of itself
  *     check.c          checks the arguments of a call
  *     project.c        a projection and its gradients as matrix products; rows by length
  *     position.c       RMS norm and rotation of q and k, and the way back

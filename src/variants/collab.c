@@ -108,6 +108,7 @@ static ph_status shape(ph_shape *s, const char *options)
                                 content_dw(s, kv_rows, NULL, NULL, NULL),
                                 content_dx(s, kv_rows, NULL, NULL, NULL)};
     for (int i = 0; i < 3 && tail; i++) ph_shape_products(s, &products[i], 1);
+    s->flops = (double)rows * heads * shared + 2.0 * kv_rows * s->k.in * tail;
     return PH_OK;
 }
 

@@ -136,6 +136,7 @@ static void measure_second(ph_shape *s)
     c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
     for (int i = 0; i < own->channels; i++) {
         list[0][i] = second(&c, &own->channel[i]);
+        s->flops += 2.0 * list[0][i].m * list[0][i].n * list[0][i].k;
         list[1][i] = second_dx(&c, &own->channel[i]);
         list[2][i] = second_dw(&c, &own->channel[i]);
     }

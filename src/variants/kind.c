@@ -77,6 +77,7 @@ void ph_shape_linears(ph_shape *s, ph_linear *list, int count)
         y[i] = product(s->desc, l, NULL, NULL, NULL);
         dw[i] = product_dw(s->desc, l, NULL, NULL, NULL);
         ph_shape_products(s, &dx, 1);
+        s->flops += 2.0 * y[i].m * y[i].n * y[i].k;
         l->at = s->kept[l->piece];
         s->kept[l->piece] += (size_t)y[i].m * (size_t)y[i].n;
         s->spare[l->piece] = s->kept[l->piece];

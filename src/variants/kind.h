@@ -72,6 +72,8 @@ typedef struct ph_shape {
     size_t spare[PH_PIECES]; /* floats that live for one call */
     size_t cache;            /* floats of a cache of its own, beside those of k and v */
     size_t work;             /* bytes for its products */
+    double flops;            /* of its own products, forward */
+    double active;           /* share of the rows that attention computes */
     _Alignas(8) char state[PH_KIND_STATE];
 } ph_shape;
 

@@ -280,6 +280,14 @@ static void plan(ph_shape *s, const state *own)
     s->makes_out = 1;
 }
 
+/* Keys and values of every key, or queries and values of every query. */
+static double products_flops(const ph_shape *s, const state *own)
+{
+    const ph_attn *a = &s->desc->attn;
+    double rows = (double)a->batch * (s->desc->cache ? a->q_len : a->kv_len);
+    return 2 * rows * own->latent * a->q_heads * (own->nope + own->v_dim);
+}
+
 static ph_status shape(ph_shape *s, const char *options)
 {
     state *own = (state *)s->state;
@@ -306,6 +314,7 @@ static ph_status shape(ph_shape *s, const char *options)
     list_params(s, own);
     plan(s, own);
     measure_products(s);
+    s->flops += products_flops(s, own);
     return PH_OK;
 }
 

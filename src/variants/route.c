@@ -29,6 +29,7 @@ ph_status ph_route_shape(ph_shape *s, const char *name, const char *options, int
     s->spare[PH_ROUTE_P] = s->spare[PH_ROUTE_ON] = rows * (size_t)route->routed;
     s->spare[PH_ROUTE_SHARE] = (size_t)route->routed + 1;
     s->makes_gate = s->routes = 1;
+    s->active = (double)(route->shared + route->top) / heads;
     return PH_OK;
 }
 

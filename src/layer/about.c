@@ -1,0 +1,72 @@
+/*
+ * about.c - what a layer says of itself: parameters, sizes, caches, work.
+ */
+#include "layer/layer.h"
+
+const ph_param *ph_layer_param(const ph_layer *layer, int i)
+{
+    return i >= 0 && i < layer->params ? &layer->param[i] : NULL;
+}
+
+int ph_layer_named(const ph_layer *layer)
+{
+    return layer->named;
+}
+
+ph_layer_caches ph_layer_cache(const ph_layer *layer)
+{
+    const ph_shape *s = &layer->shape;
+    size_t tokens = (size_t)s->attn.batch * (size_t)s->attn.kv_len;
+    if (!layer->desc.cache) return (ph_layer_caches){0};
+    return (ph_layer_caches){tokens * (size_t)ph_part_row(&s->k),
+                             tokens * (size_t)ph_part_row(&s->v), s->cache};
+}
+
+/* ---- work -------------------------------------------------------------------------- */
+
+/* Keys that query i sees, with all lengths as large as they can be. */
+static int64_t keys_seen(const ph_attn *a, int i)
+{
+    int64_t at = i, low = 0, high = a->kv_len - 1;
+    if (a->anchor == PH_ANCHOR_OFFSET) at += a->q_offset;
+    if (a->anchor == PH_ANCHOR_END) at += a->kv_len - a->q_len;
+    int causal = a->mask == PH_MASK_CAUSAL, band = a->mask == PH_MASK_BAND;
+    int64_t right = causal ? at : band && a->band_right >= 0 ? at + a->band_right : high;
+    int64_t left = band && a->band_left >= 0 ? at - a->band_left : low;
+    if (right < high) high = right;
+    if (left > low) low = left;
+    return high < low ? 0 : high - low + 1;
+}
+
+static double part_flops(const ph_part *p, int rows)
+{
+    return 2.0 * rows * p->in * p->heads * p->dim;
+}
+
+/* Products with k and v, and the mixes of heads between them. */
+static double attention_flops(const ph_layer *l)
+{
+    const ph_attn *a = &l->shape.attn;
+    const ph_asks *asks = &l->plan->asks;
+    double pairs = 0, heads = a->q_heads, each = 2.0 * (a->qk_dim + a->v_dim) * heads;
+    for (int i = 0; i < a->q_len; i++) pairs += (double)keys_seen(a, i);
+    for (int place = 0; place < 2; place++)
+        if (asks->mix[place])
+            each += 2 * heads * heads + 2 * heads * (2 * asks->key_rank[place] + 1);
+    return l->shape.active * pairs * a->batch * each;
+}
+
+ph_layer_info ph_layer_about(const ph_layer *layer)
+{
+    const ph_shape *s = &layer->shape;
+    double flops = attention_flops(layer) + s->flops + part_flops(&s->q, layer->q_rows) +
+                   part_flops(&s->k, layer->kv_rows) + part_flops(&s->v, layer->kv_rows);
+    if (!layer->desc.concat) flops += part_flops(&layer->out, layer->q_rows);
+    return (ph_layer_info){.attn = &s->attn,
+                           .heads = s->out_heads,
+                           .dim = s->out_dim,
+                           .out_dim = layer->out_cols,
+                           .gates = s->makes_gate,
+                           .balances = s->routes,
+                           .flops = flops};
+}
