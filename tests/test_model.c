@@ -1,0 +1,449 @@
+/*
+ * test_model.c - whole models: gradients of every parameter against central differences
+ * of the oracle, same bits for any number of threads, caches, files, readings.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "model/generate.h"
+#include "model/pass.h"
+#include "model_oracle.h"
+
+enum { BATCH = 2, SOURCE = 5, TARGET = 6, VOCAB = 11 };
+
+static ph_ctx *open_ctx(int threads)
+{
+    ph_ctx *ctx;
+    ph_options options = {.threads = threads};
+    CHECK(ph_open(&ctx, &options) == PH_OK, "ph_open failed");
+    return ctx;
+}
+
+/* What the architectures are made of; each row is tried with all three. */
+static const ph_config kinds[] = {
+    {.layers = 2},
+    {.layers = 2, .norm_place = PH_NORM_AFTER, .activation = PH_RELU},
+    {.layers = 2,
+     .norm = PH_NORM_RMS,
+     .activation = PH_SWIGLU,
+     .positions = PH_POS_ROPE,
+     .kv_heads = 1,
+     .untied = 1,
+     .no_bias = 1},
+    {.layers = 1, .positions = PH_POS_ALIBI, .heads = 3, .head_dim = 4, .ff_dim = 7},
+    {.layers = 2,
+     .positions = PH_POS_LEARNED,
+     .norm_place = PH_NORM_AFTER,
+     .depth_scaled = 1,
+     .decoder_layers = 1},
+    {.layers = 1, .positions = PH_POS_NONE, .norm = PH_NORM_RMS}};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static ph_config config_of(int arch, int kind)
+{
+    ph_config c = kinds[kind];
+    c.arch = (ph_arch)arch, c.vocab = VOCAB, c.model_dim = 8, c.max_len = 8;
+    if (!c.heads) c.heads = 2;
+    if (!c.ff_dim) c.ff_dim = 12;
+    return c;
+}
+
+/* A model, a pass and a batch of small random numbers. */
+typedef struct bed {
+    ph_ctx *ctx;
+    ph_model *m;
+    ph_pass *p;
+    int32_t source[BATCH * SOURCE], target[BATCH * TARGET], labels[BATCH * TARGET];
+    int32_t lens[BATCH];
+    ph_batch batch;
+    float *grads;
+} bed;
+
+static void set_batch(bed *b)
+{
+    uint64_t state = check_seed;
+    int links = b->m->config.arch == PH_ARCH_ENCODER;
+    int most = links ? b->m->config.heads : VOCAB;
+    for (int i = 0; i < BATCH * SOURCE; i++)
+        b->source[i] = (int32_t)(check_random(&state) % VOCAB);
+    for (int i = 0; i < BATCH * TARGET; i++) {
+        b->target[i] = (int32_t)(check_random(&state) % VOCAB);
+        b->labels[i] = (int32_t)(check_random(&state) % (uint64_t)most);
+        if (links) b->labels[i] = b->labels[i] * SOURCE + (int32_t)(i % 3);
+        if (i % 4 == 3) b->labels[i] = -1;
+    }
+    b->lens[0] = SOURCE, b->lens[1] = 3;
+    b->batch = (ph_batch){b->source, b->lens, b->target, b->labels};
+    if (b->m->config.arch == PH_ARCH_DECODER) b->batch.source_lens = NULL;
+}
+
+static void make_bed(bed *b, const ph_config *c, int threads, int backward)
+{
+    memset(b, 0, sizeof *b);
+    b->ctx = open_ctx(threads);
+    CHECK(ph_model_create(&b->m, b->ctx, c, PH_SPLIT_WORDS, NULL, 0, 3) == PH_OK, "%s",
+          ph_error(b->ctx));
+    ph_pass_shape shape = {.batch = BATCH,
+                           .source_len = SOURCE,
+                           .target_len = c->arch == PH_ARCH_BOTH ? TARGET : 0,
+                           .backward = backward};
+    CHECK(ph_pass_create(&b->p, b->m, &shape) == PH_OK, "%s", ph_error(b->ctx));
+    b->grads = calloc(b->m->floats, sizeof(float));
+    /* gains and biases that are not 1 and 0, so that mistakes show */
+    uint64_t state = check_seed + 5;
+    for (size_t i = b->m->decayed; i < b->m->floats; i++)
+        b->m->block[i] += (float)(check_uniform(&state) - 0.5) * 0.4f;
+    set_batch(b);
+}
+
+static void free_bed(bed *b)
+{
+    free(b->grads);
+    ph_pass_free(b->p);
+    ph_model_free(b->m);
+    ph_close(b->ctx);
+}
+
+static double run_bed(bed *b, float smoothing)
+{
+    double loss = 0;
+    CHECK(ph_pass_forward(b->p, &b->batch, 7) == PH_OK, "%s", ph_error(b->ctx));
+    CHECK(ph_pass_loss(b->p, smoothing, 1, &loss) == PH_OK, "%s", ph_error(b->ctx));
+    CHECK(ph_pass_backward(b->p, b->grads) == PH_OK, "%s", ph_error(b->ctx));
+    return loss;
+}
+
+/* ---- gradients --------------------------------------------------------------------- */
+
+static double oracle_of(const bed *b, const oracle_model *o, double smoothing)
+{
+    oracle_batch all = {BATCH,     SOURCE,   TARGET, b->source, b->batch.source_lens,
+                        b->target, b->labels};
+    return oracle_model_loss(o, &all, smoothing, NULL);
+}
+
+/* Central differences in double: the error is that of the library's floats. */
+static void check_gradients(const bed *b, oracle_model *o, double smoothing)
+{
+    const double h = 1e-5;
+    double worst = 0, largest = 0;
+    const char *where = "";
+    for (int i = 0; i < o->count; i++) {
+        const ph_weight *p = &b->m->params[i];
+        for (size_t k = 0; k < p->count; k++) {
+            double old = o->values[i][k];
+            o->values[i][k] = old + h;
+            double up = oracle_of(b, o, smoothing);
+            o->values[i][k] = old - h;
+            double down = oracle_of(b, o, smoothing);
+            o->values[i][k] = old;
+            double true_value = (up - down) / (2 * h);
+            double error = fabs(true_value - b->grads[p->at + k]);
+            if (fabs(true_value) > largest) largest = fabs(true_value);
+            if (error > worst) worst = error, where = p->name;
+        }
+    }
+    CHECK(worst < 3e-6 * (1 + largest), "%s is off by %.2e, largest gradient %.2e", where,
+          worst, largest);
+}
+
+static void gradients(void)
+{
+    for (int arch = 0; arch < 3; arch++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            bed b;
+            oracle_model o;
+            ph_config c = config_of(arch, kind);
+            make_bed(&b, &c, 2, 1);
+            oracle_model_take(&o, b.m);
+            double smoothing = kind % 2 ? 0.1 : 0;
+            double loss = run_bed(&b, (float)smoothing);
+            double truth = oracle_of(&b, &o, (float)smoothing);
+            CHECK(fabs(loss - truth) < 1e-5 * (1 + fabs(truth)),
+                  "arch %d kind %d: loss %.9g, expected %.9g", arch, kind, loss, truth);
+            check_gradients(&b, &o, (float)smoothing);
+            oracle_model_free(&o);
+            free_bed(&b);
+        }
+}
+
+/* With dropout: differences of the library itself, whose factors stay the same. */
+static void dropout_gradients(void)
+{
+    for (int arch = 0; arch < 3; arch++) {
+        bed b;
+        ph_config c = config_of(arch, 0);
+        c.dropout = 0.25f;
+        make_bed(&b, &c, 2, 1);
+        run_bed(&b, 0);
+        float *first = malloc(b.m->floats * sizeof *first);
+        memcpy(first, b.grads, b.m->floats * sizeof *first);
+        uint64_t state = check_seed;
+        for (int n = 0; n < 200; n++) { /* along random directions */
+            size_t at = check_random(&state) % b.m->floats;
+            float old = b.m->block[at], h = 1e-2f;
+            b.m->block[at] = old + h;
+            double up = run_bed(&b, 0);
+            b.m->block[at] = old - h;
+            double down = run_bed(&b, 0);
+            b.m->block[at] = old;
+            double slope = (up - down) / (2 * h);
+            CHECK(fabs(slope - first[at]) < 2e-2 * (1 + fabs(slope)),
+                  "arch %d, float %zu: gradient %g, differences say %g", arch, at,
+                  (double)first[at], slope);
+        }
+        free(first);
+        free_bed(&b);
+    }
+}
+
+/* ---- same bits --------------------------------------------------------------------- */
+
+static void threads(void)
+{
+    for (int arch = 0; arch < 3; arch++) {
+        static const int counts[] = {1, 2, 7};
+        float *first = NULL;
+        double loss = 0;
+        for (int i = 0; i < 3; i++) {
+            bed b;
+            ph_config c = config_of(arch, 2);
+            c.dropout = 0.1f, c.model_dim = 40, c.heads = 4, c.kv_heads = 2,
+            c.ff_dim = 90;
+            make_bed(&b, &c, counts[i], 1);
+            double now = run_bed(&b, 0.1f);
+            size_t bytes = b.m->floats * sizeof(float);
+            if (!i) first = malloc(bytes), memcpy(first, b.grads, bytes), loss = now;
+            CHECK(now == loss, "arch %d: loss %.17g with %d threads, %.17g with 1", arch,
+                  now, counts[i], loss);
+            CHECK(!memcmp(first, b.grads, bytes), "arch %d: other gradients, %d threads",
+                  arch, counts[i]);
+            free_bed(&b);
+        }
+        free(first);
+    }
+}
+
+static void instruction_sets(void)
+{
+    ph_config c = config_of(PH_ARCH_BOTH, 0);
+    c.model_dim = 40, c.heads = 4, c.ff_dim = 90, c.dropout = 0.1f;
+    float *first = NULL;
+    for (int i = 0; ph_isa_list()[i]; i++) {
+        bed b;
+        setenv("POLYHEAD_ISA", ph_isa_list()[i], 1);
+        make_bed(&b, &c, 2, 1);
+        run_bed(&b, 0.1f);
+        size_t bytes = b.m->floats * sizeof(float);
+        if (!i) first = malloc(bytes), memcpy(first, b.grads, bytes);
+        CHECK(!memcmp(first, b.grads, bytes), "%s gives other gradients than %s",
+              ph_isa_list()[i], ph_isa_list()[0]);
+        free_bed(&b);
+    }
+    unsetenv("POLYHEAD_ISA");
+    free(first);
+}
+
+/* ---- caches ------------------------------------------------------------------------ */
+
+/* Logits of every position, one token at a time and in chunks, equal those of one pass. */
+static void cached(void)
+{
+    for (int arch = 1; arch < 3; arch++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int chunk = 1; chunk <= 3; chunk += 2) {
+                bed b;
+                ph_decoder *d;
+                ph_config c = config_of(arch, kind);
+                make_bed(&b, &c, 2, 0);
+                b.batch.source_lens = NULL;
+                CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
+                CHECK(ph_pass_logits(b.p) == PH_OK, "%s", ph_error(b.ctx));
+                CHECK(ph_decoder_create(&d, b.m, 1, b.source, SOURCE) == PH_OK, "%s",
+                      ph_error(b.ctx));
+                const int32_t *tokens = arch == 2 ? b.target : b.source;
+                int len = arch == 2 ? TARGET : SOURCE;
+                for (int t = 0; t + chunk <= len; t += chunk) {
+                    const float *logits = NULL, *all = b.p->logits;
+                    CHECK(ph_decoder_feed(d, tokens + t, chunk, &logits) == PH_OK, "%s",
+                          ph_error(b.ctx));
+                    CHECK(!memcmp(logits, all + (t + chunk - 1) * VOCAB,
+                                  VOCAB * sizeof(float)),
+                          "arch %d kind %d chunk %d: other logits at token %d", arch,
+                          kind, chunk, t);
+                }
+                ph_decoder_free(d);
+                free_bed(&b);
+            }
+}
+
+/* ---- files ------------------------------------------------------------------------- */
+
+static void files(void)
+{
+    static const char *const words[] = {"a", "b", "\"quoted\"", "猫"};
+    char path[] = "/tmp/polyhead-test-XXXXXX", broken[64], sentence[256];
+    ph_ctx *ctx = open_ctx(1);
+    ph_model *m, *again;
+    ph_config c = config_of(PH_ARCH_BOTH, 2);
+    c.vocab = 0;
+    strcpy(c.variant, "mha");
+    close(mkstemp(path));
+    CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, words, 4, 9) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(ph_model_write(m, path) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_read(&again, ctx, path) == PH_OK, "%s", ph_error(ctx));
+    CHECK(!memcmp(m->block, again->block, m->floats * sizeof(float)), "other numbers");
+    CHECK(!memcmp(&m->config, &again->config, sizeof m->config), "other configuration");
+    for (int i = 0; i < m->config.vocab; i++)
+        CHECK(!strcmp(ph_model_token(m, i), ph_model_token(again, i)), "other token %d",
+              i);
+    ph_model_free(again);
+    /* one byte of the parameters changed */
+    FILE *f = fopen(path, "r+b");
+    fseek(f, -10, SEEK_END);
+    int byte = fgetc(f);
+    fseek(f, -10, SEEK_END);
+    fputc(byte ^ 1, f);
+    fclose(f);
+    CHECK(ph_model_read(&again, ctx, path) == PH_BAD_FILE && !again, "damage not seen");
+    snprintf(sentence, sizeof sentence, "%s", ph_error(ctx));
+    CHECK(strstr(sentence, "damaged"), "said: %s", sentence);
+    snprintf(broken, sizeof broken, "%s.none", path);
+    CHECK(ph_model_read(&again, ctx, broken) == PH_IO_ERROR, "read what is not there");
+    unlink(path);
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
+static void refused(void)
+{
+    static const struct {
+        ph_config c;
+        const char *word;
+    } bad[] = {
+        {{.vocab = 5, .layers = 1, .model_dim = 9, .heads = 2, .max_len = 4},
+         "model_dim"},
+        {{.vocab = 5, .layers = 0, .model_dim = 8, .heads = 2, .max_len = 4}, "layers"},
+        {{.vocab = 5, .layers = 1, .model_dim = 8, .heads = 2, .max_len = 0}, "max_len"},
+        {{.vocab = 0, .layers = 1, .model_dim = 8, .heads = 2, .max_len = 4}, "vocab"},
+        {{.vocab = 5,
+          .layers = 1,
+          .model_dim = 8,
+          .heads = 4,
+          .kv_heads = 3,
+          .max_len = 4},
+         "kv_heads"},
+        {{.vocab = 5,
+          .layers = 1,
+          .model_dim = 8,
+          .heads = 2,
+          .max_len = 4,
+          .dropout = 1},
+         "dropout"},
+        {{.vocab = 5,
+          .layers = 1,
+          .model_dim = 6,
+          .heads = 2,
+          .max_len = 4,
+          .positions = PH_POS_ROPE},
+         "head_dim"},
+        {{.vocab = 5,
+          .layers = 1,
+          .model_dim = 8,
+          .heads = 2,
+          .max_len = 4,
+          .variant = "nonsense"},
+         "variant"}};
+    ph_ctx *ctx = open_ctx(1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ph_model *m;
+        ph_status status =
+            ph_model_create(&m, ctx, &bad[i].c, PH_SPLIT_WORDS, NULL, 0, 1);
+        CHECK(status != PH_OK && !m, "case %zu was accepted", i);
+        CHECK(strstr(ph_error(ctx), bad[i].word), "case %zu: %s", i, ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
+/* ---- readings ---------------------------------------------------------------------- */
+
+static void embedded(void)
+{
+    static const char text[] =
+        "The animal didn't cross the street because it was too wide.";
+    enum { WORDS = 12, IT = 7, STREET = 5, ANIMAL = 1 };
+    ph_ctx *ctx = open_ctx(2);
+    ph_model *m;
+    ph_reading *r;
+    CHECK(ph_model_embedded(&m, ctx) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_reading_create(&r, m, text, NULL) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_reading_length(r, 0) == WORDS, "%d words", ph_reading_length(r, 0));
+    float p[WORDS * WORDS], again[WORDS * WORDS];
+    CHECK(ph_reading_links(r, p, NULL) == PH_OK, "%s", ph_error(ctx));
+    CHECK(p[IT * WORDS + STREET] > 0.9f, "it -> street %g, -> animal %g",
+          (double)p[IT * WORDS + STREET], (double)p[IT * WORDS + ANIMAL]);
+    /* all heads on again gives the same; frozen patterns without ablation nearly so */
+    CHECK(ph_reading_run(r, NULL, 0) == PH_OK, "%s", ph_error(ctx));
+    ph_reading_links(r, again, NULL);
+    CHECK(!memcmp(p, again, sizeof p), "a second run differs");
+    CHECK(ph_reading_run(r, NULL, 1) == PH_OK, "%s", ph_error(ctx));
+    ph_reading_links(r, again, NULL);
+    for (int i = 0; i < WORDS * WORDS; i++)
+        CHECK(fabsf(p[i] - again[i]) < 1e-4f, "frozen run differs by %g",
+              (double)fabsf(p[i] - again[i]));
+    ph_reading_free(r);
+    CHECK(ph_reading_create(&r, m, "", NULL) == PH_BAD_SHAPE && !r, "no text accepted");
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
+/* Weights of a place times its values give what its heads gave. */
+static void looks(void)
+{
+    enum { MOST = 64 };
+    ph_ctx *ctx = open_ctx(1);
+    ph_model *m;
+    ph_reading *r;
+    CHECK(ph_model_embedded(&m, ctx) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_reading_create(&r, m, "那只动物没有穿过街道，因为它太累了。", NULL) == PH_OK,
+          "%s", ph_error(ctx));
+    for (int s = 0; ph_reading_site(r, s); s++) {
+        const ph_site *site = ph_reading_site(r, s);
+        int n = site->q_len, dim = site->v_dim;
+        float *w = malloc((size_t)(site->heads * n * n) * sizeof *w);
+        float v[MOST * MOST], out[MOST * MOST];
+        CHECK(ph_reading_look(r, s, &(ph_look_at){.weights = w}) == PH_OK, "%s",
+              ph_error(ctx));
+        for (int h = 0; h < site->heads && dim; h++) {
+            ph_reading_vectors(r, s, h, NULL, NULL, v, out);
+            for (int i = 0; i < n; i++)
+                for (int d = 0; d < dim; d++) {
+                    double sum = 0;
+                    for (int j = 0; j < n; j++)
+                        sum += (double)w[(h * n + i) * n + j] * (double)v[j * dim + d];
+                    CHECK(fabs(sum - (double)out[i * dim + d]) < 1e-5, "%s head %d",
+                          site->name, h);
+                }
+        }
+        free(w);
+    }
+    ph_reading_free(r);
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {
+    {"gradients", gradients}, {"dropout_gradients", dropout_gradients},
+    {"threads", threads},     {"instruction_sets", instruction_sets},
+    {"cached", cached},       {"files", files},
+    {"refused", refused},     {"embedded", embedded},
+    {"looks", looks},         {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
