@@ -13,9 +13,10 @@
 #include "json.h"
 #include "polyhead_model.h"
 #include "term.h"
+#include "train.h"
 
 typedef struct generate_options {
-    int json;
+    int json, time;
     int64_t most, top_k, beams, seed;
     double temperature, top_p;
     ph_machine machine;
@@ -67,6 +68,10 @@ static const ph_option table[] = {
      .high = INT64_MAX,
      .at = AT(seed),
      .help = "seed of the choices"},
+    {.name = "time",
+     .kind = PH_OPT_FLAG,
+     .at = AT(time),
+     .help = "also say on stderr how many seconds it took"},
     {.name = "json",
      .kind = PH_OPT_FLAG,
      .at = AT(json),
@@ -177,7 +182,9 @@ static int answer_text(const ph_model *m, ph_ctx *ctx, const char *text,
     size_t room = (size_t)ph_model_config(m)->max_len * 256 + 1; /* longest tokens */
     char *out = malloc(room);
     if (!out) return cli_fail(EXIT_MEMORY, "out of memory");
+    double start = train_now();
     ph_status status = ph_generate(m, text, &how, out, room, NULL);
+    if (o->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
     int rc = EXIT_OK;
     if (status != PH_OK) {
         rc = cli_fail_status(status, ctx);

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""train_peers.py - training steps and generation against PyTorch, in alternating rounds.
+
+    python3 bench/train_peers.py [--rounds 3] [--steps 6] [--threads 2] [--only NAME]
+
+Same models, same batches, f32, with dropout 0.1, clipping and AdamW (fused in PyTorch):
+
+    both      encoder-decoder base: 6+6 layers, 512, 8 heads, feed-forward 2048, B=32, T=20
+    decoder   6 layers, 384, 6 heads, B=8, T=256, causal
+    generate  one text, the likeliest token each time, with cached keys and values, from
+              the decoder's shape
+
+Polyhead runs as `polyhead train` and `polyhead generate`, PyTorch in a process of its own,
+a few steps each in turn; the first step of every round does not count. Printed are least and
+median times and their ratios (above 1: Polyhead is faster), and the peak memory of both
+processes. Without PyTorch there is nothing to compare with: one line says so.
+"""
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAM = os.path.join(ROOT, "build", "polyhead")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TEXT_TOKENS = 250
+
+
+# ---- PyTorch ----
+
+def peer_model(torch, kind, vocab):
+    nn = torch.nn
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(vocab, 512)
+            self.net = nn.Transformer(512, 8, 6, 6, 2048, 0.1, batch_first=True)
+
+        def forward(self, source, target):
+            mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+            y = self.net(self.embed(source), self.embed(target), tgt_mask=mask,
+                         tgt_is_causal=True)
+            return y @ self.embed.weight.T
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(vocab, 384)
+            layer = nn.TransformerEncoderLayer(384, 6, 1536, 0.1, "gelu", batch_first=True,
+                                               norm_first=True)
+            self.net = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+
+        def forward(self, source, _):
+            mask = nn.Transformer.generate_square_subsequent_mask(source.shape[1])
+            y = self.net(self.embed(source), mask=mask, is_causal=True)
+            return y @ self.embed.weight.T
+
+    return Both() if kind == "both" else Decoder()
+
+
+def peer_train(torch, kind, rounds_of):
+    """Says one JSON list of seconds per step for every line on stdin."""
+    torch.manual_seed(1)
+    vocab = 30
+    batch, length = (32, 20) if kind == "both" else (8, 256)
+    model = peer_model(torch, kind, vocab).train()
+    best = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+    loss_of = torch.nn.CrossEntropyLoss()
+    source = torch.randint(4, vocab, (batch, length))
+    target = torch.randint(4, vocab, (batch, length))
+    for _ in sys.stdin:
+        times = []
+        for _ in range(rounds_of):
+            start = time.perf_counter()
+            best.zero_grad(set_to_none=True)
+            loss = loss_of(model(source, target).flatten(0, 1), target.flatten())
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            best.step()
+            float(loss.detach())
+            times.append(time.perf_counter() - start)
+        say_round(times)
+
+
+def peer_generate(torch, _, tokens):
+    """Greedy decoding with keys and values kept, written by hand as PyTorch has none."""
+    F, dim, heads, layers = torch.nn.functional, 384, 6, 6
+    torch.manual_seed(1)
+    parts = [[torch.randn(dim, 3 * dim) / 20, torch.zeros(3 * dim),
+              torch.randn(dim, dim) / 20, torch.zeros(dim), torch.randn(dim, 4 * dim) / 20,
+              torch.zeros(4 * dim), torch.randn(4 * dim, dim) / 40, torch.zeros(dim),
+              torch.ones(dim), torch.zeros(dim), torch.ones(dim), torch.zeros(dim)]
+             for _ in range(layers)]
+    words = torch.randn(30, dim)
+    for _ in sys.stdin:
+        keys = [torch.zeros(1, heads, 256, dim // heads) for _ in range(layers)]
+        values = [torch.zeros(1, heads, 256, dim // heads) for _ in range(layers)]
+        token, start = 5, time.perf_counter()
+        with torch.inference_mode():
+            for t in range(tokens):
+                x = words[token].view(1, dim)
+                for l, (wq, bq, wo, bo, w1, b1, w2, b2, g1, c1, g2, c2) in enumerate(parts):
+                    a = F.layer_norm(x, (dim,), g1, c1)
+                    q, k, v = torch.addmm(bq, a, wq).view(3, heads, dim // heads)
+                    keys[l][0, :, t], values[l][0, :, t] = k, v
+                    y = F.scaled_dot_product_attention(
+                        q.view(1, heads, 1, -1), keys[l][:, :, :t + 1],
+                        values[l][:, :, :t + 1])
+                    x = x + torch.addmm(bo, y.reshape(1, dim), wo)
+                    a = F.layer_norm(x, (dim,), g2, c2)
+                    x = x + torch.addmm(b2, F.gelu(torch.addmm(b1, a, w1)), w2)
+                token = int((x @ words.T).argmax())
+        seconds = (time.perf_counter() - start) / tokens
+        say_round([seconds, seconds])
+
+
+def say_round(times):
+    with open("/proc/self/status", encoding="ascii") as status:
+        peak = next(int(l.split()[1]) for l in status if l.startswith("VmHWM"))
+    print(json.dumps({"times": times, "peak": peak}), flush=True)
+
+
+def peer(kind, steps, threads):
+    import torch
+    torch.set_num_threads(threads)
+    print("ready", flush=True)
+    (peer_generate if kind == "generate" else peer_train)(torch, kind, steps)
+
+
+# ---- Polyhead ----
+
+SHAPES = {
+    "both": ["--layers", "6", "--dim", "512", "--heads", "8", "--ff", "2048", "--batch", "32",
+             "--activation", "relu", "--norm-place", "after"],
+    "decoder": ["--layers", "6", "--dim", "384", "--heads", "6", "--batch", "8", "--length",
+                "256", "--positions", "learned"],
+}
+
+
+def write_data(folder):
+    random.seed(1)
+    line = lambda n: "".join(random.choice(LETTERS) for _ in range(n))
+    with open(os.path.join(folder, "both"), "w", encoding="ascii") as out:
+        for _ in range(2000):
+            out.write(line(20) + "\t" + line(19) + "\n")
+    with open(os.path.join(folder, "decoder"), "w", encoding="ascii") as out:
+        out.write(line(100000))
+
+
+def own_train(folder, kind, steps, threads):
+    data = os.path.join(folder, kind)
+    what = ["--pairs", data] if kind == "both" else ["text", data]
+    out = tempfile.mkdtemp(dir=folder)
+    call = [PROGRAM, "train", *what, "-o", out, "--steps", str(steps), "--log-every", "1",
+            "--test", "0", "--dropout", "0.1", "--json", "--threads", str(threads), *SHAPES[kind]]
+    run = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
+    text = run.stdout.read()
+    _, status, usage = os.wait4(run.pid, 0)
+    if status:
+        sys.exit(f"train_peers.py: {' '.join(call)} failed")
+    at = [json.loads(l)["seconds"] for l in text.splitlines() if '"loss"' in l]
+    return [b - a for a, b in zip([0.0] + at, at)], usage.ru_maxrss, out
+
+
+def own_generate(folder, model, tokens, threads):
+    call = [PROGRAM, "generate", model, "abcde", "--temperature", "1", "--top-k", "1",
+            "--threads", str(threads), "--time", "--most", str(tokens)]
+    run = subprocess.run(call, capture_output=True, text=True, check=True)
+    seconds = float(run.stderr.split()[-2])
+    return [seconds / tokens] * 2, 0, model
+
+
+# ---- the rounds ----
+
+def compare(kind, options, folder):
+    steps = TEXT_TOKENS if kind == "generate" else options.steps
+    child = subprocess.Popen([options.python, os.path.abspath(__file__), "--peer", kind,
+                              "--steps", str(steps), "--threads", str(options.threads)],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if child.stdout.readline().strip() != "ready":
+        sys.exit("train_peers.py: PyTorch does not start")
+    model = own_train(folder, "decoder", 1, options.threads)[2] if kind == "generate" else None
+    ours, theirs, peaks = [], [], [0, 0]
+    for _ in range(options.rounds):
+        if model:
+            times, peak, _ = own_generate(folder, model, steps, options.threads)
+        else:
+            times, peak, _ = own_train(folder, kind, steps, options.threads)
+        ours += times[1:]
+        peaks[0] = max(peaks[0], peak)
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        answer = json.loads(child.stdout.readline())
+        theirs += answer["times"][1:]
+        peaks[1] = max(peaks[1], answer["peak"])
+    child.stdin.close()
+    child.wait()
+    least = [min(ours), min(theirs)]
+    middle = [statistics.median(ours), statistics.median(theirs)]
+    print(f"{kind:9} least {least[0] * 1e3:9.2f} ms, PyTorch {least[1] * 1e3:9.2f}: "
+          f"{least[1] / least[0]:5.2f}x   median {middle[0] * 1e3:9.2f}, "
+          f"{middle[1] * 1e3:9.2f}: {middle[1] / middle[0]:5.2f}x   peak "
+          f"{peaks[0] // 1024} MiB, {peaks[1] // 1024}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", choices=["both", "decoder", "generate"])
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peer:
+        peer(options.peer, options.steps, options.threads)
+        return
+    if subprocess.run([options.python, "-c", "import torch"], capture_output=True,
+                      check=False).returncode:
+        print("train_peers.py: no PyTorch here, nothing to compare with")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_data(folder)
+        for kind in [options.only] if options.only else ["both", "decoder", "generate"]:
+            compare(kind, options, folder)
+
+
+if __name__ == "__main__":
+    main()
