@@ -249,7 +249,7 @@ static void instruction_sets(void)
 
 /* ---- caches ------------------------------------------------------------------------ */
 
-/* Logits of every position, one token at a time and in chunks, equal those of one pass. */
+/* Logits of every position, token by token and in chunks, equal those of one pass. */
 static void cached(void)
 {
     for (int arch = 1; arch < 3; arch++)
