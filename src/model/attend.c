@@ -25,8 +25,13 @@ static ph_layer_args args_of(const ph_pass *p, const ph_side *side, int sub)
     args.attn.seed = ph_rng_key(p->seed, ph_drop_stream(PH_DROP_ATTEND, side, sub), 0, 0);
     if (cross) args.memory = memory_of(p);
     if (p->caches) {
-        args.k_cache = p->caches[what->site].k, args.v_cache = p->caches[what->site].v;
-        args.past = p->past;
+        const ph_cache *cache = &p->caches[what->site];
+        args.k_cache = cache->k, args.v_cache = cache->v;
+        args.extra_cache = cache->extra, args.past = p->past;
+    }
+    if (ph_layer_about(act->layer).balances) {
+        args.balance = p->balance;
+        args.balance_loss = &p->balance_loss[what->site];
     }
     if (cross || !side->stack->causal) args.attn.kv_lens = p->batch.source_lens;
     if (!cross) args.attn.alibi = p->slopes;
@@ -38,9 +43,10 @@ static ph_status project(ph_pass *p, const ph_side *side, int sub,
                          const ph_layer_weights *w)
 {
     const ph_config *c = &p->model->config;
-    int wide = c->heads * c->head_dim;
+    const ph_act *act = &side->acts[sub];
+    int wide = act->layer ? ph_act_wide(act) : c->heads * c->head_dim;
     ph_gemm g = {.m = side->rows, .n = c->model_dim, .k = wide};
-    g.a = side->acts[sub].heads, g.a_row = wide, g.a_col = 1;
+    g.a = act->heads, g.a_row = wide, g.a_col = 1;
     g.b = w->wo, g.b_row = c->model_dim, g.b_col = 1;
     g.c = p->y, g.c_row = c->model_dim, g.bias = w->bo;
     return ph_model_multiply(p->model->ctx, &g, 1);
@@ -83,6 +89,19 @@ ph_status ph_attend(ph_pass *p, int number, int sub)
     PH_TRY(ph_layer_forward(act->layer, &inner, &args));
     if (p->see) p->see(p->user, what->site, act->heads);
     return project(p, side, sub, &bound.weights);
+}
+
+/* Computes an open pass's attention once more to see its weights; out: its heads. */
+ph_status ph_attend_look(ph_pass *p, int number, int sub, const ph_look_at *at,
+                         float *out)
+{
+    const ph_side *side = &p->sides[number];
+    ph_bound bound;
+    ph_layer_args args = args_of(p, side, sub);
+    ph_model_bind(p->model, &side->stack->subs[sub], p->block, NULL, &bound);
+    bound.weights.wo = bound.weights.bo = NULL;
+    args.out = out, args.attn.look = at;
+    return ph_layer_forward(side->acts[sub].layer, &bound.weights, &args);
 }
 
 ph_status ph_attend_back(ph_pass *p, int number, int sub)

@@ -11,13 +11,12 @@
 
 struct ph_decoder {
     ph_model *model;
-    int beams;
-    ph_pass *encoder;   /* of an encoder-decoder */
-    ph_pass *step;      /* one token for each text */
-    ph_cache *caches;   /* (sites) */
-    size_t cache_bytes; /* of one side of one cache */
-    float *spare;       /* as large, for reordering */
-    int32_t *past;      /* (beams) tokens so far */
+    int beams, source_len;
+    ph_pass *encoder; /* of an encoder-decoder */
+    ph_pass *step;    /* one token for each text */
+    ph_cache *caches; /* (sites) */
+    float *spare;     /* as large as the largest cache, for reordering */
+    int32_t *past;    /* (beams) tokens so far */
     void *memory;
 };
 
@@ -64,56 +63,72 @@ static ph_status read_source(ph_decoder *d, const int32_t *source)
 
 /* ---- making one -------------------------------------------------------------------- */
 
-static void lay(ph_decoder *d, ph_arena *arena, int source_len)
+/* Sizes of the caches of a sublayer. */
+static ph_layer_caches sizes_of(const ph_decoder *d, int sub)
+{
+    const ph_config *c = &d->model->config;
+    const ph_act *act = &d->step->sides[d->step->first_side].acts[sub];
+    size_t wide = (size_t)d->source_len * (size_t)c->kv_heads * (size_t)c->head_dim;
+    if (act->plan) return (ph_layer_caches){.k = wide, .v = wide};
+    return ph_layer_cache(act->layer);
+}
+
+static size_t largest(ph_layer_caches c)
+{
+    size_t kv = c.k > c.v ? c.k : c.v;
+    return kv > c.extra ? kv : c.extra;
+}
+
+static void lay(ph_decoder *d, ph_arena *arena)
 {
     const ph_model *m = d->model;
-    const ph_config *c = &m->config;
-    size_t wide = (size_t)c->kv_heads * (size_t)c->head_dim;
-    size_t own = (size_t)d->beams * (size_t)c->max_len * wide;
     const ph_stack *s = stack_of(m);
+    size_t most = 0;
     d->past = ph_arena_take(arena, (size_t)d->beams * sizeof *d->past);
     d->caches = ph_arena_take(arena, (size_t)m->site_count * sizeof *d->caches);
-    d->spare = ph_arena_floats(arena, own);
-    d->cache_bytes = own * sizeof(float);
     for (int i = 0; i < s->count; i++) {
-        int cross = s->subs[i].kind == PH_SUB_CROSS;
-        size_t floats = cross ? (size_t)source_len * wide : own;
         if (s->subs[i].kind == PH_SUB_FEED) continue;
-        float *k = ph_arena_floats(arena, floats), *v = ph_arena_floats(arena, floats);
-        if (arena->base) d->caches[s->subs[i].site] = (ph_cache){k, v};
+        ph_layer_caches size = sizes_of(d, i);
+        ph_cache cache = {.k = size.k ? ph_arena_floats(arena, size.k) : NULL,
+                          .v = size.v ? ph_arena_floats(arena, size.v) : NULL,
+                          .extra =
+                              size.extra ? ph_arena_floats(arena, size.extra) : NULL};
+        if (arena->base) d->caches[s->subs[i].site] = cache;
+        if (largest(size) > most) most = largest(size);
     }
+    d->spare = ph_arena_floats(arena, most);
 }
 
 static ph_status make_pass(const ph_decoder *d, int count, ph_pass **out)
 {
-    ph_pass_shape shape = {.batch = d->beams, .capacity = d->model->config.max_len};
-    if (is_both(d->model))
-        shape.source_len = d->encoder->sides[0].len, shape.target_len = count;
-    else
-        shape.source_len = count;
+    int both = is_both(d->model);
+    ph_pass_shape shape = {.batch = d->beams,
+                           .source_len = both ? d->source_len : count,
+                           .target_len = both ? count : 0,
+                           .capacity = d->model->config.max_len};
     PH_TRY(ph_pass_create(out, d->model, &shape));
     (*out)->caches = d->caches, (*out)->past = d->past;
     return PH_OK;
 }
 
-static ph_status build(ph_decoder *d, const int32_t *source, int source_len)
+static ph_status build(ph_decoder *d, const int32_t *source)
 {
     ph_model *m = d->model;
     ph_arena count = {0};
     if (m->output < 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
-    lay(d, &count, source_len);
+    PH_TRY(make_pass(d, 1, &d->step));
+    lay(d, &count);
     d->memory = ph_ctx_alloc(m->ctx, count.used);
     if (!d->memory) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for caches");
     memset(d->memory, 0, count.used);
     ph_arena arena = {.base = d->memory};
-    lay(d, &arena, source_len);
-    if (is_both(m)) {
-        ph_pass_shape shape = {.batch = 1, .source_len = source_len, .encoder_only = 1};
-        PH_TRY(ph_pass_create(&d->encoder, m, &shape));
-        PH_TRY(read_source(d, source));
-    }
-    return make_pass(d, 1, &d->step);
+    lay(d, &arena);
+    d->step->caches = d->caches, d->step->past = d->past;
+    if (!is_both(m)) return PH_OK;
+    ph_pass_shape shape = {.batch = 1, .source_len = d->source_len, .encoder_only = 1};
+    PH_TRY(ph_pass_create(&d->encoder, m, &shape));
+    return read_source(d, source);
 }
 
 ph_status ph_decoder_create(ph_decoder **out, const ph_model *model, int beams,
@@ -122,8 +137,9 @@ ph_status ph_decoder_create(ph_decoder **out, const ph_model *model, int beams,
     ph_decoder *d = ph_ctx_alloc(model->ctx, sizeof *d);
     *out = NULL;
     if (!d) return ph_fail(model->ctx, PH_OUT_OF_MEMORY, "no memory for a decoder");
-    *d = (ph_decoder){.model = (ph_model *)model, .beams = beams};
-    ph_status status = build(d, source, source_len);
+    *d = (ph_decoder){
+        .model = (ph_model *)model, .beams = beams, .source_len = source_len};
+    ph_status status = build(d, source);
     if (status == PH_OK)
         *out = d;
     else
@@ -168,10 +184,11 @@ ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, int count,
     return status;
 }
 
-static void reorder(ph_decoder *d, float *cache, const int *from)
+static void reorder(ph_decoder *d, float *cache, size_t floats, const int *from)
 {
-    size_t one = d->cache_bytes / (size_t)d->beams;
-    memcpy(d->spare, cache, d->cache_bytes);
+    size_t one = floats / (size_t)d->beams * sizeof(float);
+    if (!floats) return;
+    memcpy(d->spare, cache, floats * sizeof(float));
     for (int b = 0; b < d->beams; b++)
         memcpy((char *)cache + (size_t)b * one, (char *)d->spare + (size_t)from[b] * one,
                one);
@@ -182,8 +199,11 @@ void ph_decoder_reorder(ph_decoder *d, const int *from)
     const ph_stack *s = stack_of(d->model);
     for (int i = 0; i < s->count; i++) {
         if (s->subs[i].kind != PH_SUB_SELF) continue;
-        reorder(d, d->caches[s->subs[i].site].k, from);
-        reorder(d, d->caches[s->subs[i].site].v, from);
+        const ph_cache *cache = &d->caches[s->subs[i].site];
+        ph_layer_caches size = sizes_of(d, i);
+        reorder(d, cache->k, size.k, from);
+        reorder(d, cache->v, size.v, from);
+        reorder(d, cache->extra, size.extra, from);
     }
 }
 

@@ -88,6 +88,32 @@ static void add_vector(ph_model *m, const char *stem, const char *last, int size
     if (!m->config.no_bias) add_one(m, name, size, PH_START_ZERO);
 }
 
+/* What does not begin as a random matrix or a bias of 0. Variants begin as plain heads
+   where they can. */
+static const struct {
+    const char *name;
+    ph_start start;
+    float size;
+} starts[] = {{"w_logits", PH_START_EYE, 0},        {"w_weights", PH_START_EYE, 0},
+              {"dc_w2", PH_START_NORMAL, 0.02f},    {"dc_wg", PH_START_NORMAL, 0.02f},
+              {"dc_static", PH_START_ZERO, 0},      {"mix", PH_START_BLOCK, 0},
+              {"content", PH_START_ZERO, 0},        {"lambda_q1", PH_START_NORMAL, 0.1f},
+              {"lambda_k1", PH_START_NORMAL, 0.1f}, {"lambda_q2", PH_START_NORMAL, 0.1f},
+              {"lambda_k2", PH_START_NORMAL, 0.1f}, {"diff_norm", PH_START_ONE, 0},
+              {"kv_norm", PH_START_ONE, 0},         {"q_norm", PH_START_ONE, 0},
+              {"k_norm", PH_START_ONE, 0}};
+
+static void choose_start(const ph_model *m, ph_weight *w, const char *name, int layer)
+{
+    if (w->rank > 1) {
+        w->start = PH_START_UNIFORM;
+        w->size = (float)bound(m, layer, w->dims[w->rank - 2], w->dims[w->rank - 1]);
+    }
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (!strcmp(name, starts[i].name))
+            w->start = starts[i].start, w->size = starts[i].size;
+}
+
 /* A layer of one token tells which tensors this variant has and how large they are. */
 static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
 {
@@ -99,12 +125,9 @@ static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
     int named = ph_layer_named(probe);
     for (int i = 0; (p = ph_layer_param(probe, i)); i++) {
         if (i < named && p->optional && m->config.no_bias) continue;
-        int first = p->rank > 1 ? p->dims[p->rank - 2] : 0, last = p->dims[p->rank - 1];
         snprintf(name, sizeof name, "%s.%s", stem, p->name);
         int index = add(m, name, p->rank, p->dims, PH_START_ZERO, 0);
-        if (p->rank > 1)
-            m->params[index].start = PH_START_UNIFORM,
-            m->params[index].size = (float)bound(m, sub->layer, first, last);
+        choose_start(m, &m->params[index], p->name, sub->layer);
         if (i < named) sub->named++;
     }
     ph_layer_free(probe);
@@ -311,11 +334,15 @@ static double normal(uint64_t key, uint32_t n)
 
 static void start(const ph_weight *p, float *x, uint64_t seed, int index)
 {
+    size_t columns = (size_t)p->dims[p->rank - 1], rows = p->count / columns;
     for (size_t i = 0; i < p->count; i++) {
+        size_t row = i / columns, column = i % columns;
         uint64_t key = ph_rng_key(seed, 1, (uint64_t)index, i >> 24);
         uint32_t n = (uint32_t)(i & 0xffffff);
         if (p->start == PH_START_ZERO) x[i] = 0;
         if (p->start == PH_START_ONE) x[i] = 1;
+        if (p->start == PH_START_EYE) x[i] = row == column;
+        if (p->start == PH_START_BLOCK) x[i] = column * rows / columns == row;
         if (p->start == PH_START_NORMAL) x[i] = (float)(p->size * normal(key, n));
         if (p->start == PH_START_UNIFORM)
             x[i] = (float)(p->size * (2 * unit(key, n) - 1));
@@ -337,22 +364,33 @@ ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
 
 /* ---- attention of a sublayer ------------------------------------------------------- */
 
+/* "gqa:2" and "mqa" are head counts, not variants of their own. */
+static void set_variant(ph_attn *a, const char *variant)
+{
+    int groups = 0;
+    a->variant = variant;
+    if (!strcmp(variant, "mqa")) groups = 1;
+    if (!strncmp(variant, "gqa:", 4)) sscanf(variant + 4, "%4d", &groups);
+    if (groups > 0) a->k_heads = a->v_heads = groups, a->variant = "mha";
+    if (!strncmp(variant, "diff", 4)) a->v_dim = 2 * a->qk_dim;
+}
+
 ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,
                              int kv_len)
 {
     const ph_config *c = &m->config;
-    int cross = sub->kind == PH_SUB_CROSS;
+    int cross = sub->kind == PH_SUB_CROSS, groups = c->kv_heads < c->heads;
     ph_layer_desc d = {.model_dim = c->model_dim};
     d.memory_dim = cross ? c->model_dim : 0;
     d.attn = (ph_attn){.batch = batch,
                        .q_heads = c->heads,
-                       .k_heads = c->kv_heads,
-                       .v_heads = c->kv_heads,
+                       .k_heads = groups ? c->kv_heads : 0,
+                       .v_heads = groups ? c->kv_heads : 0,
                        .q_len = q_len,
                        .kv_len = kv_len,
                        .qk_dim = c->head_dim,
-                       .dropout = c->dropout,
-                       .variant = sub->variant};
+                       .dropout = c->dropout};
+    set_variant(&d.attn, sub->variant);
     if (c->positions == PH_POS_ROPE && !cross) d.rope = PH_ROPE_HALF;
     return d;
 }

@@ -42,7 +42,9 @@ typedef enum ph_start {
     PH_START_ZERO,
     PH_START_ONE,
     PH_START_NORMAL,
-    PH_START_UNIFORM
+    PH_START_UNIFORM,
+    PH_START_EYE,  /* 1 where row and column are equal */
+    PH_START_BLOCK /* (heads, columns): 1 in the head's own share of the columns */
 } ph_start;
 
 typedef struct ph_weight {

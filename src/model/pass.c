@@ -42,7 +42,7 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
         act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
     }
     if (what->kind != PH_SUB_FEED && p->shape.open)
-        act->heads = ph_arena_floats(arena, rows * (size_t)(c->heads * c->head_dim));
+        act->heads = ph_arena_floats(arena, rows * (size_t)ph_act_wide(act));
     if (!keep && sub >= 2)
         act->join = side->acts[sub - 2].join;
     else
@@ -96,6 +96,7 @@ static void lay(ph_pass *p, ph_arena *arena)
     p->ones = ph_arena_floats(arena, rows);
     p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
     p->row_loss = ph_arena_floats(arena, rows);
+    p->balance_loss = ph_arena_floats(arena, (size_t)m->site_count);
     if (p->shape.backward) lay_gradients(p, arena, rows);
     if (p->shape.encoder_only) return;
     if (m->output >= 0)
@@ -207,6 +208,7 @@ static ph_status build(ph_pass *p)
     lay(p, &arena);
     const ph_side *last = &p->sides[p->side_count - 1];
     for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;
+    for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
     if (p->slopes) ph_model_slopes(m->config.heads, p->slopes);
     fill_table(p, longest(p));
     return m->links >= 0 ? ph_links_create(p) : PH_OK;
@@ -282,6 +284,13 @@ const float *ph_pass_output(const ph_pass *p)
 {
     const ph_side *side = &p->sides[p->side_count - 1];
     return side->acts[side->stack->count - 1].join.n;
+}
+
+double ph_pass_balance(const ph_pass *p)
+{
+    double sum = 0;
+    for (int i = 0; i < p->model->site_count; i++) sum += (double)p->balance_loss[i];
+    return sum;
 }
 
 /* ---- the output of decoders -------------------------------------------------------- */

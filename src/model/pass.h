@@ -35,10 +35,10 @@ typedef struct ph_pass_shape {
     int capacity; /* > 0: the decoder alone, with caches for so many tokens */
 } ph_pass_shape;
 
-/* Keys and values of a place: (batch, kv_heads, capacity, head_dim) of self-attention,
-   (source_len, kv_heads, head_dim) of the encoder's output. */
+/* What a place keeps of earlier tokens, as ph_layer_cache has it; of the encoder's output
+   k and v are (source_len, kv_heads, head_dim). */
 typedef struct ph_cache {
-    float *k, *v;
+    float *k, *v, *extra;
 } ph_cache;
 
 /* What one join keeps. */
@@ -58,6 +58,13 @@ typedef struct ph_act {
     ph_join join;
 } ph_act;
 
+/* Numbers of a token that the output projection multiplies. */
+static inline int ph_act_wide(const ph_act *act)
+{
+    ph_layer_info info = ph_layer_about(act->layer);
+    return info.heads * info.dim;
+}
+
 typedef struct ph_side {
     const ph_stack *stack;
     int len, rows;
@@ -72,6 +79,8 @@ struct ph_pass {
     float *grads;       /* backward: where gradients go */
     ph_batch batch;
     uint64_t seed;              /* of this step's dropout */
+    float balance;              /* weight of the balance loss of variants that route */
+    float *balance_loss;        /* (sites) as the last forward pass left it */
     int first_side, side_count; /* sides that run: from first_side up to side_count */
     ph_side sides[2];
     const ph_cache *caches; /* (sites) with capacity */
@@ -110,6 +119,9 @@ ph_status ph_pass_logits(ph_pass *pass);
    it with respect to the last stack's output. smoothing: of labels. */
 ph_status ph_pass_loss(ph_pass *pass, float smoothing, float scale, double *loss);
 
+/* Sum of the balance losses of all places, not weighted. */
+double ph_pass_balance(const ph_pass *pass);
+
 /* Gradients of all parameters after ph_pass_loss; they replace what grads held. */
 ph_status ph_pass_backward(ph_pass *pass, float *grads);
 
@@ -130,6 +142,7 @@ void ph_rows_add(const ph_pass *p, size_t count, float *y, const float *x);
 /* attend.c, feed.c */
 ph_status ph_attend(ph_pass *p, int side, int sub);
 ph_status ph_attend_back(ph_pass *p, int side, int sub);
+ph_status ph_attend_look(ph_pass *p, int side, int sub, const ph_look_at *at, float *out);
 ph_status ph_feed(ph_pass *p, int side, int sub);
 ph_status ph_feed_back(ph_pass *p, int side, int sub);
 

@@ -17,6 +17,8 @@ typedef struct place {
     ph_site site;
     char name[32];
     const ph_act *act; /* NULL: the links */
+    int side, sub;     /* where in the pass */
+    int plain;         /* 1: plain heads, whose vectors and weights can be taken apart */
     int first_head;    /* number of its head 0 among all heads of all places */
     float *frozen;     /* (heads, q_len, kv_len) weights of the first run, or NULL */
 } place;
@@ -33,6 +35,7 @@ struct ph_reading {
     uint8_t *ablation; /* (head_count) */
     float *link_gate;  /* (heads) */
     int frozen;
+    float *room; /* (words, numbers of a token's heads) for looks that compute again */
     void *memory;
 };
 
@@ -51,20 +54,22 @@ static void add_place(ph_reading *r, int side, int sub)
     const ph_sub *what = &s->stack->subs[sub];
     place *p = &r->places[r->place_count++];
     int cross = what->kind == PH_SUB_CROSS;
-    p->act = &s->acts[sub];
+    ph_layer_info info = ph_layer_about(s->acts[sub].layer);
+    p->act = &s->acts[sub], p->side = side, p->sub = sub;
     p->first_head = r->head_count;
-    r->head_count += c->heads;
+    p->plain = !strcmp(info.attn->variant ? info.attn->variant : "mha", "mha");
+    r->head_count += info.attn->q_heads;
     name_place(p, s->stack, what);
     p->site = (ph_site){.name = p->name,
                         .kind = cross ? PH_SITE_CROSS : PH_SITE_SELF,
                         .decoder = s->stack->decoder,
                         .layer = what->layer,
-                        .heads = c->heads,
-                        .kv_heads = c->kv_heads,
+                        .heads = info.attn->q_heads,
+                        .kv_heads = p->plain ? info.attn->k_heads : info.attn->q_heads,
                         .q_len = s->len,
                         .kv_len = cross ? r->pass->sides[0].len : s->len,
                         .qk_dim = c->head_dim,
-                        .v_dim = c->head_dim,
+                        .v_dim = info.dim,
                         .variant = what->variant};
 }
 
@@ -78,6 +83,7 @@ static void add_places(ph_reading *r)
     place *p = &r->places[r->place_count++];
     int len = r->pass->sides[0].len;
     p->first_head = r->head_count;
+    p->plain = 1;
     r->head_count += c->heads;
     p->site = (ph_site){.name = "links",
                         .kind = PH_SITE_LINK,
@@ -126,6 +132,8 @@ ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
 {
     ph_args args;
     PH_TRY(check_site(r, site));
+    const place *p = &r->places[site];
+    if (!p->plain) return ph_attend_look(r->pass, p->side, p->sub, at, r->room);
     const ph_plan *plan = recall(r, site, &args);
     args.look = at;
     return ph_look(plan, &args);
@@ -149,6 +157,9 @@ ph_status ph_reading_vectors(const ph_reading *r, int site, int head, float *q, 
     if (head < 0 || head >= s->heads)
         return ph_fail(r->model->ctx, PH_BAD_ARGUMENT, "head is %d, expected 0 to %d",
                        head, s->heads - 1);
+    if (!p->plain)
+        return ph_fail(r->model->ctx, PH_UNSUPPORTED,
+                       "heads of %s have no vectors of their own to show", s->variant);
     if (!p->act && (v || out))
         return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the links have no values");
     recall(r, site, &args);
@@ -260,9 +271,27 @@ static ph_status freeze(ph_reading *r)
     return PH_OK;
 }
 
+/* Heads that are mixed or overlap cannot be told apart behind attention. */
+static ph_status check_change(const ph_reading *r, const uint8_t *ablation, int frozen)
+{
+    for (int i = 0; i < r->place_count; i++) {
+        const place *p = &r->places[i];
+        int apart = !p->act || ph_layer_about(p->act->layer).heads == p->site.heads;
+        for (int h = 0; h < p->site.heads; h++) {
+            int change = frozen || (ablation && ablation[p->first_head + h]);
+            if (change && (!apart || (frozen && !p->plain)))
+                return ph_fail(r->model->ctx, PH_UNSUPPORTED,
+                               "heads of %s cannot be changed one by one",
+                               p->site.variant);
+        }
+    }
+    return PH_OK;
+}
+
 ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
 {
     if (!r) return PH_BAD_ARGUMENT;
+    PH_TRY(check_change(r, ablation, frozen));
     for (int i = 0; ablation && i < r->head_count; i++)
         if (ablation[i] > PH_HEAD_MEAN)
             return ph_fail(r->model->ctx, PH_BAD_ARGUMENT,
@@ -354,12 +383,28 @@ static ph_status set_generated(ph_reading *r)
     return PH_OK;
 }
 
+/* Room for the heads of any place; head counts may be more than the configuration's. */
+static ph_status make_room(ph_reading *r)
+{
+    size_t most = 1;
+    for (int i = 0; i < r->place_count; i++) {
+        const place *p = &r->places[i];
+        size_t floats = p->act ? (size_t)p->site.q_len * (size_t)ph_act_wide(p->act) : 0;
+        if (floats > most) most = floats;
+    }
+    r->room = ph_ctx_alloc(r->model->ctx, most * sizeof *r->room);
+    r->ablation = ph_ctx_alloc(r->model->ctx, (size_t)r->head_count);
+    if (!r->room || !r->ablation)
+        return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
+    memset(r->ablation, 0, (size_t)r->head_count);
+    return PH_OK;
+}
+
 static ph_status begin(ph_reading *r, const char *text, const char *target)
 {
     ph_model *m = (ph_model *)r->model;
     int both = m->config.arch == PH_ARCH_BOTH;
     size_t len = (size_t)m->config.max_len, places = (size_t)m->site_count + 1;
-    size_t heads = places * (size_t)m->config.heads;
     for (int measure = 1; measure >= 0; measure--) {
         ph_arena arena = {.base = r->memory};
         for (int i = 0; i < 2; i++) {
@@ -367,7 +412,6 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
             r->tokens[i] = ph_arena_take(&arena, len * sizeof(int32_t));
         }
         r->places = ph_arena_take(&arena, places * sizeof(place));
-        r->ablation = ph_arena_take(&arena, heads);
         r->link_gate = ph_arena_floats(&arena, (size_t)m->config.heads);
         if (!measure) break;
         r->memory = ph_ctx_alloc(m->ctx, arena.used);
@@ -382,6 +426,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
     PH_TRY(ph_pass_create(&r->pass, m, &shape));
     r->pass->see = see, r->pass->user = r;
     add_places(r);
+    PH_TRY(make_room(r));
     return forward(r);
 }
 
@@ -408,6 +453,8 @@ void ph_reading_free(ph_reading *r)
     ph_ctx *ctx = r->model->ctx;
     for (int i = 0; i < r->place_count; i++) ph_ctx_release(ctx, r->places[i].frozen);
     ph_pass_free(r->pass);
+    ph_ctx_release(ctx, r->room);
+    ph_ctx_release(ctx, r->ablation);
     ph_ctx_release(ctx, r->memory);
     ph_ctx_release(ctx, r);
 }
