@@ -22,7 +22,7 @@ typedef struct bench_options {
     ph_sizes threads;
     double seconds;
     const char *filter;
-    int list, json;
+    int list, variants, json;
     ph_machine machine; /* threads unused */
 } bench_options;
 
@@ -33,6 +33,8 @@ static const ph_option table[] = {
      .group = "What to measure", .help = "only shapes whose name contains TEXT"},
     {.name = "list", .letter = 'l', .kind = PH_OPT_FLAG, .at = AT(list),
      .help = "print the shapes and measure nothing"},
+    {.name = "variants", .kind = PH_OPT_FLAG, .at = AT(variants),
+     .help = "what each arrangement of heads costs, as ratios to plain attention"},
     {.name = "seconds", .letter = 's', .kind = PH_OPT_REAL, .metavar = "S", .least = 0.01,
      .most = 86400, .at = AT(seconds), .fallback = "60",
      .help = "time for everything; each shape is run at least three times, however long"},
@@ -386,7 +388,10 @@ static int bench(const void *chosen, int count, const char *const *words)
         rc = print_list(&s);
     } else if (rc == EXIT_OK) {
         rc = open_all(&s);
-        if (rc == EXIT_OK) rc = measure_all(&s);
+        if (rc == EXIT_OK && s.options->variants)
+            rc = bench_variants(s.ctx, s.ctx_count, s.options->seconds, s.options->json);
+        else if (rc == EXIT_OK)
+            rc = measure_all(&s);
     }
     for (int i = 0; i < s.ctx_count; i++) ph_close(s.ctx[i]);
     probe_close(s.probe);
@@ -399,6 +404,8 @@ static const char *const examples[] = {
     "everything, in about a minute, one thread and all threads",
     "polyhead bench decode --threads 1 --seconds 5",
     "one group, quickly",
+    "polyhead bench --variants",
+    "every arrangement of heads against plain attention",
     "polyhead bench 'backward-*' --json",
     "for a program",
     NULL};

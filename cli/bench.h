@@ -35,6 +35,9 @@ typedef struct bench_job {
 extern const bench_shape bench_shapes[]; /* ended by a NULL name */
 extern const bench_job bench_layer_forward, bench_layer_train; /* bench_layer.c */
 
+/* `polyhead bench --variants` with each ctx (bench_variants.c); returns an exit code. */
+int bench_variants(ph_ctx *const *ctx, int count, double seconds, int as_json);
+
 /* The shape with its batch filled in for this machine; 0 if memory does not suffice. */
 int bench_fit(bench_shape *shape);
 

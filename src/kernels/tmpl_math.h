@@ -51,6 +51,8 @@ V vec v_tanh(vec x)
     p = v_fma(p, z, v_set1(0.13331328f));
     p = v_fma(p, z, v_set1(-0.33333278f));
     vec small = v_fma(v_mul(p, z), x, x);
+    /* the division is most of the cost, and logits are seldom near their cap */
+    if (!v_any(v_lt(v_set1(0x1.333332p-1f), a))) return small;
     /* e = exp(-2a) in (0, 1]: (1 - e)/(1 + e) */
     vec e = v_exp2(v_mul(a, v_set1(-2.8853900817779268f)));
     vec large = v_copysign(v_div(v_sub(one, e), v_add(one, e)), x);

@@ -8,7 +8,7 @@
  *   vec, vint, vmask      floats, 32-bit integers, one truth value per lane
  *   v_fma(a,b,c)          a*b + c rounded once;  v_fnma: c - a*b
  *   v_max(a,b)            b where either is NaN, so put the data second to keep NaN
- *   v_select(m,yes,no)    per lane
+ *   v_select(m,yes,no)    per lane;  v_any(m): whether one lane is true
  *   v_fraction(x)         x minus the nearest whole number (ties to even); 0 for -inf
  *   v_scale2(p,x,f)       p * 2^(x - f), f = v_fraction(x); exactly 0 where x < -126.5
  *   v_bytes(p)            lanes whose byte is not 0
@@ -57,6 +57,7 @@ V vec v_copysign(vec a, vec s)
 
 V vmask v_lt(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 V vmask v_eq(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+V int v_any(vmask m) { return _mm256_movemask_ps(m) != 0; }
 V vec v_select(vmask m, vec yes, vec no) { return _mm256_blendv_ps(no, yes, m); }
 
 V vec v_above(vec x) { return _mm256_max_ps(_mm256_set1_ps(-127.0f), x); } /* keeps NaN */

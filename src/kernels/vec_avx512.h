@@ -44,6 +44,7 @@ V vec v_copysign(vec a, vec s)
 
 V vmask v_lt(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 V vmask v_eq(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+V int v_any(vmask m) { return m != 0; }
 V vec v_select(vmask m, vec yes, vec no) { return _mm512_mask_blend_ps(m, no, yes); }
 
 V vec v_fraction(vec x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT); }

@@ -45,6 +45,7 @@ V vec v_copysign(vec a, vec s) { return vbslq_f32(vdupq_n_u32(0x80000000u), s, a
 
 V vmask v_lt(vec a, vec b) { return vcltq_f32(a, b); }
 V vmask v_eq(vec a, vec b) { return vceqq_f32(a, b); }
+V int v_any(vmask m) { return vmaxvq_u32(m) != 0; }
 V vec v_select(vmask m, vec yes, vec no) { return vbslq_f32(m, yes, no); }
 
 V vec v_above(vec x) { return v_max(vdupq_n_f32(-127.0f), x); } /* keeps NaN */
