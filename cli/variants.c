@@ -60,6 +60,17 @@ static void print_all(void)
     puts("\nIts tensors and options: polyhead variants NAME");
 }
 
+/* Length of "(...)" with the brackets inside it. */
+static int bracketed(const char *text)
+{
+    int n = 0, open = 0;
+    do {
+        open += (text[n] == '(') - (text[n] == ')');
+        n++;
+    } while (open > 0 && text[n] && text[n] != '\n');
+    return n;
+}
+
 /* "name (shape) meaning" in columns; a shape holds blanks, so it ends at its bracket. */
 static void print_tensor(const char *line, int length)
 {
@@ -67,7 +78,7 @@ static void print_tensor(const char *line, int length)
     int name = (int)strcspn(line, " \n");
     const char *shape = line + name + (name < length);
     int open = shape[0] == '(';
-    int size = open ? (int)strcspn(shape, ")\n") + 1 : 0;
+    int size = open ? bracketed(shape) : 0;
     if (size > length - name - 1) size = 0;
     const char *meaning = shape + size + (open && shape[size] == ' ');
     int rest = length - (int)(meaning - line);

@@ -67,7 +67,7 @@ static void alpha_gradient(const ph_call *call, int head, double dalpha,
 const ph_variant ph_variant_entmax = {
     .info =
         {.name = "entmax",
-         .options = "alpha=A (1 to 2, default 1.5)",
+         .options = "entmax:alpha=A (1 to 2, default 1.5)",
          .help =
              "sparse weights: alpha-entmax instead of softmax, alpha fixed or learned",
          .tensors = "alpha_logit (q_heads) optional: alpha = 1 + sigmoid(alpha_logit)"},
