@@ -115,7 +115,9 @@ typedef struct ph_layer_info {
 PH_API ph_layer_info ph_layer_about(const ph_layer *layer);
 
 /* Numbers in each cache of a layer with cache 1. They lie as attention reads them: k and
-   v (batch, heads, kv_len, dim), unless the variant says otherwise. 0: there is none. */
+   v (batch, heads, kv_len, dim), unless the variant says otherwise. 0: there is none.
+   Without cache 1 a variant may still have an extra one, for decoders that go token by
+   token (merged). */
 typedef struct ph_layer_caches {
     size_t k, v, extra;
 } ph_layer_caches;

@@ -152,6 +152,12 @@ ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
             "variant %s works on what a layer projects, expected one that works "
             "on q, k and v",
             variant->info.name);
+    if (text[ph_variant_part(text)])
+        return ph_fail(
+            ctx, PH_UNSUPPORTED,
+            "variant is \"%.64s\", whose parts both change attention, expected "
+            "one that does",
+            text);
     ph_plan *plan = ph_ctx_alloc(ctx, sizeof *plan);
     if (!plan) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
     memset(plan, 0, sizeof *plan);

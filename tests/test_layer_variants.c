@@ -66,6 +66,8 @@ static const spec specs[] = {
      .corners = 1},
     {.variant = "mohsa:overlap=2+talking", .size = {3, 3, 3, 4, 4}},
     {.variant = "diff+sparsemax", .size = {4, 4, 2, 4, 4}, .corners = 1},
+    {.variant = "merged", .size = {3, 3, 3, 4, 4}, .memory = 1},
+    {.variant = "merged+entmax:alpha=1", .size = {2, 1, 2, 4, 4}, .memory = 1},
     {.variant = "mla:latent=5,q_latent=3", .size = {2, 2, 2, 4, 4}, .memory = 1},
 };
 
@@ -276,6 +278,38 @@ static void decoding(void)
     ph_close(ctx);
 }
 
+/* A merged layer has a cache of its own beside memory: the sum of what came before. */
+static void merged_tokens(void)
+{
+    enum { LEN = 6 };
+    const spec s = {.variant = "merged", .size = {3, 3, 3, 4, 4}, .memory = 1};
+    ph_ctx *ctx = open_ctx(2);
+    ph_layer_desc d = describe(&s, LEN);
+    layer_bed whole;
+    make(&whole, ctx, &s, &d);
+    CHECK(layer_bed_run(&whole) == PH_OK, "%s", ph_error(ctx));
+    float *cache = calloc(ph_layer_cache(whole.layer).extra, sizeof *cache);
+    for (int t = 0; t < LEN; t++) {
+        layer_bed b;
+        int32_t past[2] = {t, t};
+        d.attn.q_len = 1, d.attn.backward = 0;
+        make(&b, ctx, &s, &d);
+        layer_bed_copy(&b, &whole);
+        for (int r = 0; r < 2; r++)
+            memcpy(b.x + r * 8, whole.x + (r * LEN + t) * 8, 8 * sizeof(float));
+        b.args.past = past;
+        b.args.extra_cache = cache;
+        CHECK(layer_bed_run(&b) == PH_OK, "%s", ph_error(ctx));
+        for (int r = 0; r < 2; r++)
+            CHECK(same_floats(b.out + r * 7, whole.out + (r * LEN + t) * 7, 7),
+                  "token %d differs", t);
+        layer_bed_free(&b);
+    }
+    free(cache);
+    layer_bed_free(&whole);
+    ph_close(ctx);
+}
+
 /* ---- lengths ----------------------------------------------------------------------- */
 
 /* Tokens beyond their length change nothing and get nothing, NaN included. */
@@ -328,6 +362,16 @@ static void refused(void)
          "top of variant moh is 0"},
         {{.variant = "moh-norm:top=1,score=code", .size = {4, 4, 4, 4, 4}},
          "has no option \"score\""},
+        {{.variant = "merged", .size = {2, 2, 2, 4, 4}}, "memory_dim is 0, expected 8"},
+        {{.variant = "talking+entmax", .size = {2, 2, 2, 4, 4}}, "both change attention"},
+        {{.variant = "dcmha+entmax", .size = {2, 2, 2, 4, 4}}, "both change attention"},
+        {{.variant = "mohsa:overlap=1", .size = {4, 2, 4, 4, 4}},
+         "expected as many of each"},
+        {{.variant = "diff", .size = {3, 3, 3, 4, 4}}, "expected an even number"},
+        {{.variant = "collab", .size = {4, 2, 4, 4, 4}}, "one key for all heads"},
+        {{.variant = "mla:rope=2", .size = {2, 2, 2, 4, 4}},
+         "option latent of variant mla"},
+        {{.variant = "mla:rope=3,latent=4", .size = {2, 2, 2, 4, 4}}, "expected an even"},
         {{.variant = "none+moh", .size = {2, 2, 2, 4, 4}}, "this build has"},
         {{.variant = "gated+", .size = {2, 2, 2, 4, 4}}, "this build has"},
     };
@@ -343,9 +387,13 @@ static void refused(void)
     ph_close(ctx);
 }
 
-static const check_case cases[] = {{"gradients", gradients}, {"threads", threads},
-                                   {"decoding", decoding},   {"lengths", lengths},
-                                   {"refused", refused},     {0, 0}};
+static const check_case cases[] = {{"gradients", gradients},
+                                   {"threads", threads},
+                                   {"decoding", decoding},
+                                   {"merged_tokens", merged_tokens},
+                                   {"lengths", lengths},
+                                   {"refused", refused},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -17,7 +17,7 @@ ph_layer_caches ph_layer_cache(const ph_layer *layer)
 {
     const ph_shape *s = &layer->shape;
     size_t tokens = (size_t)s->attn.batch * (size_t)s->attn.kv_len;
-    if (!layer->desc.cache) return (ph_layer_caches){0};
+    if (!layer->desc.cache) return (ph_layer_caches){.extra = s->cache};
     return (ph_layer_caches){tokens * (size_t)ph_part_row(&s->k),
                              tokens * (size_t)ph_part_row(&s->v), s->cache};
 }

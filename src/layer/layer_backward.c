@@ -187,6 +187,8 @@ static void lay_kind(call *c, ph_arena *arena)
     *k = (ph_kind_call){.shape = s,
                         .ctx = l->ctx,
                         .args = args,
+                        .weights = c->weights,
+                        .grads = c->grads,
                         .param = c->param + l->named,
                         .dparam = c->dparam + l->named,
                         .q_rows = l->q_rows,

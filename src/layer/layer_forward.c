@@ -60,6 +60,7 @@ static void lay_kind(call *c, ph_arena *arena)
     *k = (ph_kind_call){.shape = &l->shape,
                         .ctx = l->ctx,
                         .args = a,
+                        .weights = c->weights,
                         .param = c->param + l->named,
                         .q_rows = l->q_rows,
                         .kv_rows = l->kv_rows,

@@ -182,6 +182,7 @@ static ph_status shape(ph_shape *s, const char *options)
     PH_TRY(ph_dcmha_read(s->ctx, options, &own->dc));
     int in = d->model_dim, heads = s->attn.q_heads, rank = own->dc.rank;
     int hidden = hidden_of(s);
+    PH_TRY(ph_shape_width(s, "dc_w2", heads, 4 * (int64_t)hidden * rank));
     if (d->memory_dim && d->memory_dim != in && own->dc.side != PH_DC_Q)
         return ph_fail(
             s->ctx, PH_UNSUPPORTED,

@@ -45,6 +45,7 @@ static ph_status shape(ph_shape *s, const char *options)
                        a->q_heads);
     if (!given->attn.v_heads) a->v_heads = s->v.heads = a->q_heads / 2;
     if (!given->attn.v_dim) a->v_dim = s->v.dim = s->out_dim = 2 * a->qk_dim;
+    PH_TRY(ph_shape_width(s, "v", a->q_heads, a->v_dim));
     if (a->q_heads / 2 % a->v_heads)
         return ph_fail(s->ctx, PH_BAD_SHAPE,
                        "v_heads is %d, expected a divisor of the %d pairs of q heads",

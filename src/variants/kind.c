@@ -3,6 +3,7 @@
  */
 #include "variants/kind.h"
 
+#include <limits.h>
 #include <string.h>
 
 void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int b, int c,
@@ -11,6 +12,13 @@ void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int 
     ph_param *p = &shape->param[shape->params++];
     *p = (ph_param){.name = name, .optional = optional, .dims = {a, b, c, d}};
     while (p->rank < 4 && p->dims[p->rank]) p->rank++;
+}
+
+ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int64_t dim)
+{
+    if (dim <= INT_MAX / 64 / heads) return PH_OK;
+    return ph_fail(shape->ctx, PH_UNSUPPORTED, "%s of %d heads of %lld is too wide", what,
+                   heads, (long long)dim);
 }
 
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)

@@ -83,7 +83,9 @@ typedef struct ph_kind_call {
     const ph_shape *shape;
     ph_ctx *ctx;
     const ph_layer_args *args;
-    const float *const *param; /* own parameters */
+    const ph_layer_weights *weights; /* as the caller gave them */
+    const ph_layer_grads *grads;     /* going back */
+    const float *const *param;       /* own parameters */
     float *kept[PH_PIECES], *spare[PH_PIECES];
     void *work;                      /* for one list of products at a time */
     int q_rows, kv_rows;             /* tokens of x and of the source of keys */
@@ -124,6 +126,10 @@ typedef struct ph_layer_kind {
 /* Adds an own parameter, (a), (a, b), (a, b, c) or (a, b, c, d): up to the first 0. */
 void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int b, int c,
                     int d);
+
+/* Fails unless rows of `heads` heads of `dim` numbers can be counted with ease; for what
+   a kind makes wider than the description says. */
+ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int64_t dim);
 
 /* Makes room for these products in `work`. */
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count);

@@ -292,6 +292,7 @@ static ph_status shape(ph_shape *s, const char *options)
 {
     state *own = (state *)s->state;
     PH_TRY(read_options(s, options));
+    PH_TRY(ph_shape_width(s, "latent", s->attn.q_heads, own->latent + own->rope));
     if (own->rope && !s->desc->rope) s->desc->rope = PH_ROPE_INTERLEAVED;
     s->desc->rope_dims = own->rope;
     s->q.angles = s->k.angles = own->rope / 2;

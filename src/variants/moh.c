@@ -201,14 +201,13 @@ static const ph_layer_kind kind = {.shape = shape,
                                    .project_back = project_back};
 
 const ph_variant ph_variant_moh = {
-    .info =
-        {.name = "moh",
-         .options = "moh:shared=S,top=K[,score=code|paper]",
-         .help = "mixture of heads: every token uses S shared heads and the K of the "
-                 "others that its router likes best; the rest costs nothing",
-         .tensors =
-             "moh_wr (model_dim, H-S) router of the routed heads; none if S = H\n"
-             "moh_ws (model_dim, S) of the shared heads; none if S = 0, or 1 < H\n"
-             "moh_wh (model_dim, 2) shared against routed; none if S = 0 or H\n"},
+    .info = {.name = "moh",
+             .options = "moh:shared=S,top=K[,score=code|paper]",
+             .help = "mixture of heads: every token uses S shared heads and the K of the "
+                     "others that its router likes best; the rest costs nothing",
+             .tensors =
+                 "moh_wr (model_dim, H-S) router of the routed heads; none if S = H\n"
+                 "moh_ws (model_dim, S) of the shared heads; none if S = 0, or 1 < H\n"
+                 "moh_wh (model_dim, 2) shared against routed; none if S = 0 or H\n"},
     .layer = &kind,
 };

@@ -29,6 +29,8 @@ static ph_status shape(ph_shape *s, const char *options)
                        "variant mohsa has %d, %d and %d heads of q, k and v, expected as "
                        "many of each",
                        a->q_heads, a->k_heads, a->v_heads);
+    PH_TRY(ph_shape_width(s, "q", a->q_heads, a->qk_dim + 2 * o));
+    PH_TRY(ph_shape_width(s, "v", a->v_heads, a->v_dim + 2 * o));
     if (a->scale == 0) s->attn.scale = (float)(1 / sqrt(a->qk_dim));
     s->attn.qk_dim += 2 * o;
     s->attn.v_dim += 2 * o;

@@ -38,7 +38,7 @@ ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out)
 }
 
 /* Up to the next '+' that is not part of a number. */
-static size_t part_length(const char *text)
+size_t ph_variant_part(const char *text)
 {
     size_t n = strcspn(text, "+");
     while (text[n] && text[n + 1] >= '0' && text[n + 1] <= '9')
@@ -77,7 +77,7 @@ ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *part
         return ph_fail(ctx, PH_BAD_ARGUMENT, "variant has %zu characters, expected %zu",
                        strlen(text), sizeof parts->core - 1);
     for (size_t length = 0;; text += length + 1) {
-        length = part_length(text);
+        length = ph_variant_part(text);
         PH_TRY(take_part(ctx, text, length, parts));
         if (!text[length]) break;
     }

@@ -17,6 +17,9 @@ const ph_variant *ph_variant_at(int i);
    options. PH_UNSUPPORTED with the list of names if there is none. */
 ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out);
 
+/* Length of the first part of "kind:options+core:options". */
+size_t ph_variant_part(const char *text);
+
 /* A variant of a layer, "kind:options+core:options": at most one part changes the layer,
    the others are for the plan. */
 typedef struct ph_variant_parts {
