@@ -3,6 +3,7 @@
  *
  *     ph_report       what is known: words, weights, numbers and roles of every head
  *     ph_page_write   one report, or two to compare, as one self-contained HTML file
+ *     ph_serve_run    the same page live, on this machine's loopback only
  *
  * A report is plain data and two functions. Small things (words, numbers per head) are
  * pointers; weights are asked for head by head, a few rows at a time, so that nothing of
@@ -126,6 +127,63 @@ typedef struct ph_page {
 PH_API ph_status ph_page_write(const char *path, const ph_report *first,
                                const ph_report *second, const ph_page *page,
                                const ph_io *io);
+
+/* ---- live -------------------------------------------------------------------------- */
+
+/* A change of the model that a reader of the live page asks for. */
+typedef enum ph_edit_kind {
+    PH_EDIT_ZERO = 0, /* the head gives nothing */
+    PH_EDIT_MEAN,     /* the head gives its mean over the words */
+    PH_EDIT_GATE,     /* the head's output times gate */
+    PH_EDIT_MASK      /* the word is replaced by one that says nothing */
+} ph_edit_kind;
+
+typedef struct ph_edit {
+    ph_edit_kind kind;
+    int stack, layer, head; /* of the report without changes */
+    float gate;             /* 0 to 1 */
+    int axis, word;         /* PH_EDIT_MASK */
+} ph_edit;
+
+typedef struct ph_live_ask {
+    const char *text; /* valid UTF-8 */
+    const ph_edit *edits;
+    int count;
+    int frozen;        /* 1: all weights stay those of the run without changes */
+    char *error;       /* one sentence where the answer is no */
+    size_t error_size; /* bytes at error */
+} ph_live_ask;
+
+/* Bits of ph_live.can: 1 << ph_edit_kind, and these. */
+enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9 };
+
+/* What stands behind a live page. Functions are called one at a time. */
+typedef struct ph_live {
+    unsigned can;     /* what may be asked for */
+    const char *text; /* to begin with */
+    /* Runs the text: *before as it is, *after with the changes, or NULL without any. Both
+       live until the next call, and their functions may be called until then. */
+    ph_status (*run)(void *user, const ph_live_ask *ask, const ph_report **before,
+                     const ph_report **after);
+    /* Saves the changes as a pruning plan and writes its name, or NULL. */
+    ph_status (*save)(void *user, const ph_live_ask *ask, char *name, size_t size);
+    void *user;
+} ph_live;
+
+typedef struct ph_serve {
+    int port;                 /* 0: any that is free */
+    const volatile int *stop; /* the server ends soon after this becomes 1, by a signal
+                                 handler or another thread */
+    /* Called once: the address to open, with the token that every request must carry. */
+    void (*ready)(void *user, const char *address);
+    void *user;
+} ph_serve;
+
+/* Serves until *stop. Listens on 127.0.0.1 and, where there is one, ::1; nothing else
+   can reach it. Signals are the caller's affair; a write to a closed connection raises
+   none. */
+PH_API ph_status ph_serve_run(const ph_live *live, const ph_serve *serve,
+                              const ph_io *io);
 
 #ifdef __cplusplus
 }

@@ -157,7 +157,7 @@ static void pack(packed *p, const char *name, size_t budget)
 {
     memset(p, 0, sizeof *p);
     CHECK(report_case_make(&p->c, name) == 0, "no case %s", name);
-    p->source = (ph_page_source){{&p->c.report}, 1, {.budget = budget}, NULL};
+    p->source = (ph_page_source){{&p->c.report}, 1, {.budget = budget}, NULL, NULL};
     p->plan = ph_page_make_plan(&p->source);
     CHECK(ph_page_pack(&p->source, &p->json, &p->blob) == PH_OK, "%s: not packed", name);
     ph_bytes_add(&p->json, "", 1);

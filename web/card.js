@@ -2,8 +2,7 @@
 
 function drawCard() {
   const ref = state.a, role = roleOf(ref), report = page.reports[ref.r];
-  $("card-title").textContent = t("layerHead", ref.l, ref.h);
-  $("card-title").title = t("paper", ref.l + 1, ref.h + 1);
+  $("card-title").textContent = titleOf(ref);
   const index = report.roles.indexOf(role);
   $("card-role").replaceChildren(roleMark(role, index), index > 0 ? nameOf(role) : t("noRole"));
   $("card-role").title = role.help;

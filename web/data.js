@@ -33,7 +33,9 @@ const isAbsent = (ref) => Boolean(stackOf(ref).absent?.[indexOf(ref)]);
 const queryWords = (ref) => page.reports[ref.r].axes[stackOf(ref).q].tokens;
 const keyWords = (ref) => page.reports[ref.r].axes[stackOf(ref).k].tokens;
 const isSelf = (ref) => stackOf(ref).q === stackOf(ref).k;
-const labelOf = (ref) => t("short", ref.l, ref.h);
+// People count from one; the address and all arrays from zero.
+const labelOf = (ref) => `${ref.l + 1}-${ref.h + 1}`;
+const titleOf = (ref) => t("layerHead", ref.l + 1, ref.h + 1);
 
 function roleOf(ref) {
   const roles = page.reports[ref.r].roles;

@@ -40,8 +40,8 @@ const COMPARE = {
 // What a name means: a number of a head, or whether it has a label.
 function meaningOf(name, report) {
   const word = name.toLowerCase();
-  if (word === "layer") return { number: (ref) => ref.l };
-  if (word === "head") return { number: (ref) => ref.h };
+  if (word === "layer") return { number: (ref) => ref.l + 1 };
+  if (word === "head") return { number: (ref) => ref.h + 1 };
   const m = report.metrics.findIndex((metric) => metric.key.toLowerCase() === word);
   const k = report.roles.findIndex((role) => role.key.toLowerCase() === word);
   const number = m >= 0 && ((ref) => scoreOf(ref, m));

@@ -24,8 +24,8 @@ function gridHit(layout, x, y) {
 
 function drawGridLabels(p, layout) {
   const { stack, cell, left, top } = layout, step = Math.max(1, Math.ceil(15 / cell)), fill = css("--quiet");
-  for (let h = 0; h < stack.heads; h += step) p.text(String(h), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
-  for (let l = 0; l < stack.layers; l += step) p.text(String(l), left - 7, top + (l + 0.5) * cell, { size: 11, align: "right", fill });
+  for (let h = 0; h < stack.heads; h += step) p.text(String(h + 1), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
+  for (let l = 0; l < stack.layers; l += step) p.text(String(l + 1), left - 7, top + (l + 0.5) * cell, { size: 11, align: "right", fill });
 }
 
 // Heads that share keys stand in one frame.
@@ -174,7 +174,7 @@ function moveHead(dl, dh) {
 
 function chooseHead(ref) {
   set({ a: ref, before: state.a });
-  say(`${t("layerHead", ref.l, ref.h)}, ${nameOf(roleOf(ref)) || t("noRole")}`);
+  say(`${titleOf(ref)}, ${nameOf(roleOf(ref)) || t("noRole")}`);
 }
 
 // Shift: among the beams one more, elsewhere the other side of the comparison.

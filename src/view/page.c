@@ -147,7 +147,7 @@ static ph_status write_file(const char *path, const ph_bytes *page, const ph_io 
 ph_status ph_page_write(const char *path, const ph_report *first, const ph_report *second,
                         const ph_page *page, const ph_io *io)
 {
-    ph_page_source source = {{first, second}, second ? 2 : 1, {0}, io};
+    ph_page_source source = {{first, second}, second ? 2 : 1, {0}, io, NULL};
     ph_bytes json = {.io = io}, blob = {.io = io}, out = {.io = io};
     if (page) source.page = *page;
     ph_status status = ph_report_check(first, io);

@@ -25,7 +25,13 @@
 
 enum { PH_PAGE_BUDGET = 8 << 20, PH_PAGE_REPORTS = 2 };
 
-typedef enum ph_page_mode { PH_PAGE_F32, PH_PAGE_U8, PH_PAGE_TOP } ph_page_mode;
+/* PH_PAGE_LIVE: no weights at all, the page asks for what it shows. */
+typedef enum ph_page_mode {
+    PH_PAGE_F32,
+    PH_PAGE_U8,
+    PH_PAGE_TOP,
+    PH_PAGE_LIVE
+} ph_page_mode;
 
 /* How the weights go into the budget; depends on sizes alone. */
 typedef struct ph_page_plan {
@@ -42,6 +48,7 @@ typedef struct ph_page_source {
     int count;
     ph_page page;
     const ph_io *io;
+    const ph_live *live; /* the page is served by this, or NULL */
 } ph_page_source;
 
 /* Refuses what cannot be drawn, with a sentence. */

@@ -203,9 +203,24 @@ static void describe_report(ph_json_writer *out, const ph_page_parts *parts, int
     ph_json_end(out);
 }
 
+/* What may be asked for. */
+static void describe_live(ph_json_writer *out, const ph_live *live)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } abilities[] = {{"zero", 1u << PH_EDIT_ZERO}, {"mean", 1u << PH_EDIT_MEAN},
+                     {"gate", 1u << PH_EDIT_GATE}, {"mask", 1u << PH_EDIT_MASK},
+                     {"frozen", PH_LIVE_FROZEN},   {"save", PH_LIVE_SAVE}};
+    ph_json_begin_object(out, "live");
+    for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++)
+        ph_json_bool(out, abilities[i].name, (live->can & abilities[i].bit) != 0);
+    ph_json_end(out);
+}
+
 void ph_page_describe(const ph_page_parts *parts, ph_bytes *json)
 {
-    static const char *const modes[] = {"f32", "u8", "top"};
+    static const char *const modes[] = {"f32", "u8", "top", "live"};
     ph_json_writer out = {.write = put_safe, .user = json};
     ph_json_begin_object(&out, NULL);
     text(&out, "schema", "polyhead.page/1");
@@ -219,6 +234,7 @@ void ph_page_describe(const ph_page_parts *parts, ph_bytes *json)
     ph_json_integer(&out, NULL, parts->source->page.layer);
     ph_json_integer(&out, NULL, parts->source->page.head);
     ph_json_end(&out);
+    if (parts->source->live) describe_live(&out, parts->source->live);
     ph_json_begin_array(&out, "reports");
     for (int r = 0; r < parts->source->count; r++) describe_report(&out, parts, r);
     ph_json_end(&out);

@@ -329,7 +329,7 @@ static void pack_norms(ph_page_parts *parts, int r, int s)
 
 ph_status ph_page_pack_arrays(ph_page_parts *parts)
 {
-    for (int rank = 0; rank < 3; rank++)
+    for (int rank = 0; rank < 3 && parts->plan.mode != PH_PAGE_LIVE; rank++)
         for (int r = 0; r < parts->source->count; r++)
             for (int s = 0; s < parts->source->reports[r]->stack_count; s++)
                 PH_TRY(pack_stack(parts, r, s, rank));

@@ -75,7 +75,9 @@ ph_page_plan ph_page_make_plan(const ph_page_source *source)
     if (t.cells <= room / 16) { /* four bytes each */
         plan.mode = PH_PAGE_F32;
         plan.pair_left = room / 4;
-    } else if (t.cells + beside <= plan.map_left)
+    } else if (source->live)
+        plan.mode = PH_PAGE_LIVE;
+    else if (t.cells + beside <= plan.map_left)
         plan.mode = PH_PAGE_U8;
     else
         plan_top(&plan, &t, plan.map_left);

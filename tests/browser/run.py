@@ -229,7 +229,7 @@ def test_filter_line(s):
     page = s.open("demo")
     report = s.report()["reports"][0]
     stack, keys, roles = report["stacks"][0], [m["key"] for m in report["metrics"]], [r["key"] for r in report["roles"]]
-    heads = [{"layer": n // 8, "head": n % 8, "role": roles[stack["role"][n]],
+    heads = [{"layer": n // 8 + 1, "head": n % 8 + 1, "role": roles[stack["role"][n]],
               **dict(zip(keys, stack["scores"][n * len(keys):]))} for n in range(48)]
     cases = {
         "prev>0.5 & layer<3": lambda h: h["prev"] > 0.5 and h["layer"] < 3,
@@ -354,7 +354,7 @@ def test_all_heads_opens_one(s):
     page.hover(x, y)
     label = s.texts("#tip div")[0]
     page.click(x, y)
-    layer, head = re.match(r"L(\d+) H(\d+)", label).groups()
+    layer, head = re.match(r"(\d+)-(\d+)", label).groups()
     check(s.text("#card-title") == f"Layer {layer} · Head {head}", f"{label}: {s.text('#card-title')}")
     page.click(x, y, count=2)
     check(page.js("document.querySelector('#tab-heat').getAttribute('aria-selected')") == "true", "a double click does not open it")

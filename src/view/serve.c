@@ -1,0 +1,514 @@
+/*
+ * serve.c - the live page: a small HTTP server for one reader on this machine.
+ *
+ * One thread, one poll loop, one request per connection. A request is read completely,
+ * judged (request.c), answered from memory, and the connection closed. Nothing that a
+ * client sends names a file. What is computed blocks the loop: there is one reader, and
+ * he waits for that very answer.
+ *
+ *     GET  /         the page without data
+ *     POST /run      text and changes  -> length of the description, description, arrays
+ *     POST /window   a part of a map, pooled to a size        -> floats
+ *     POST /vectors  q and k of a head                        -> floats
+ *     POST /save     text and changes  -> name of the plan that was saved
+ */
+#define _GNU_SOURCE /* accept4, getrandom */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "io/io.h"
+#include "io/json_write.h"
+#include "view/ask.h"
+#include "view/page.h"
+#include "view/request.h"
+
+enum {
+    CONNECTIONS = 64,
+    LISTENERS = 2,         /* 127.0.0.1 and ::1 */
+    HEAD_PATIENCE = 10000, /* ms until the head of a request is there */
+    PATIENCE = 30000,      /* ms for all of it, and for taking the answer */
+    TICK = 200,            /* ms between looks at *stop */
+    TOKEN = 32,            /* digits: 128 bits */
+    SENTENCE = 512,
+    BUDGET = 64 << 20 /* bytes of arrays that go to the page at once */
+};
+
+typedef struct connection {
+    int fd; /* -1: free */
+    ph_bytes in, out;
+    size_t sent;
+    int64_t since; /* ms, when it was opened or its answer was ready */
+    int answered;
+} connection;
+
+typedef struct server {
+    const ph_live *live;
+    const ph_io *io;
+    int port;
+    char token[TOKEN + 1];
+    int listener[LISTENERS];
+    const ph_report *reports[2]; /* without changes, with them; of the last run */
+    connection connections[CONNECTIONS];
+} server;
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Hexadecimal digits nobody can guess. */
+static int draw_digits(char *text, int count)
+{
+    unsigned char bytes[TOKEN / 2];
+    size_t need = (size_t)count / 2;
+    if (getrandom(bytes, need, 0) != (ssize_t)need) return -1;
+    for (size_t i = 0; i < need; i++) snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+/* ---- answers ---- */
+
+static const char *reason_of(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } known[] = {{200, "OK"},
+                 {204, "No Content"},
+                 {400, "Bad Request"},
+                 {403, "Forbidden"},
+                 {404, "Not Found"},
+                 {405, "Method Not Allowed"},
+                 {408, "Request Timeout"},
+                 {411, "Length Required"},
+                 {413, "Content Too Large"},
+                 {414, "URI Too Long"},
+                 {415, "Unsupported Media Type"},
+                 {416, "Range Not Satisfiable"},
+                 {417, "Expectation Failed"},
+                 {422, "Unprocessable Content"},
+                 {431, "Request Header Fields Too Large"},
+                 {500, "Internal Server Error"},
+                 {501, "Not Implemented"},
+                 {505, "HTTP Version Not Supported"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].status == status) return known[i].reason;
+    return "Refused";
+}
+
+static void put_head(ph_bytes *out, int status, const char *type, size_t length,
+                     const char *policy)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+             "Connection: close\r\nCache-Control: no-store\r\n"
+             "Content-Security-Policy: %s\r\n"
+             "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+             "Cross-Origin-Opener-Policy: same-origin\r\n"
+             "Cross-Origin-Resource-Policy: same-origin\r\n%s\r\n",
+             status, reason_of(status), type, length,
+             policy ? policy : "default-src 'none'",
+             status == 405 ? "Allow: GET, HEAD, POST\r\n" : "");
+    ph_bytes_text(out, text);
+}
+
+static void put_json(void *user, const char *bytes, size_t count)
+{
+    ph_bytes_add(user, bytes, count);
+}
+
+/* {"error": sentence} or {"name": text} */
+static void answer_words(connection *c, int status, const char *key, const char *words)
+{
+    ph_bytes body = {.io = c->out.io};
+    ph_json_writer json = {.write = put_json, .user = &body};
+    ph_json_begin_object(&json, NULL);
+    ph_json_string(&json, key, words);
+    ph_json_end(&json);
+    put_head(&c->out, status, "application/json", body.count, NULL);
+    ph_bytes_add(&c->out, body.data, body.count);
+    ph_bytes_free(&body);
+}
+
+static void answer_status(connection *c, int status)
+{
+    answer_words(c, status, "error", reason_of(status));
+}
+
+static void answer_floats(connection *c, const ph_bytes *body)
+{
+    put_head(&c->out, 200, "application/octet-stream", body->count, NULL);
+    ph_bytes_add(&c->out, body->data, body->count);
+}
+
+/* What went wrong inside, as the reader should know it. */
+static void answer_failure(connection *c, ph_status status, const char *sentence)
+{
+    int code = status == PH_OUT_OF_MEMORY || status == PH_IO_ERROR ? 500 : 422;
+    answer_words(c, code, "error", *sentence ? sentence : ph_status_text(status));
+}
+
+/* ---- what can be asked for ---- */
+
+static void serve_page(server *s, connection *c, ph_ask *ask)
+{
+    char nonce[TOKEN + 1], policy[400];
+    ph_bytes page = {.io = s->io};
+    (void)ask;
+    if (draw_digits(nonce, TOKEN)) {
+        answer_status(c, 500);
+        return;
+    }
+    snprintf(policy, sizeof policy,
+             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; "
+             "img-src data: blob:; connect-src 'self'; base-uri 'none'; "
+             "form-action 'none'; frame-ancestors 'none'",
+             nonce, nonce);
+    ph_page_frame(&page, NULL, NULL, nonce);
+    put_head(&c->out, 200, "text/html; charset=utf-8", page.count, policy);
+    ph_bytes_add(&c->out, page.data, page.count);
+    if (page.status) c->out.status = page.status;
+    ph_bytes_free(&page);
+}
+
+/* Refuses changes that this model cannot make, before it is asked to. */
+static ph_status check_edits(const server *s, const ph_live_ask *ask)
+{
+    for (int i = 0; i < ask->count; i++)
+        if (!(s->live->can & 1u << ask->edits[i].kind)) return PH_UNSUPPORTED;
+    return ask->frozen && !(s->live->can & PH_LIVE_FROZEN) ? PH_UNSUPPORTED : PH_OK;
+}
+
+static ph_status run(server *s, ph_ask *ask)
+{
+    s->reports[0] = s->reports[1] = NULL;
+    if (!ask->live.text) ask->live.text = s->live->text;
+    PH_TRY(check_edits(s, &ask->live));
+    PH_TRY(s->live->run(s->live->user, &ask->live, &s->reports[0], &s->reports[1]));
+    ph_io io = s->io ? *s->io : (ph_io){0};
+    io.error = ask->live.error;
+    io.error_size = ask->live.error_size;
+    ph_status status = ph_report_check(s->reports[0], &io);
+    if (!status && s->reports[1]) status = ph_report_check(s->reports[1], &io);
+    if (status) s->reports[0] = s->reports[1] = NULL;
+    return status;
+}
+
+/* The length of the description in 4 bytes, the description padded to 4, the arrays. */
+static void serve_run(server *s, connection *c, ph_ask *ask)
+{
+    ph_bytes json = {.io = s->io}, blob = {.io = s->io}, body = {.io = s->io};
+    ph_status status = run(s, ask);
+    if (!status) {
+        ph_page_source source = {{s->reports[0], s->reports[1]},
+                                 s->reports[1] ? 2 : 1,
+                                 {.budget = BUDGET},
+                                 s->io,
+                                 s->live};
+        status = ph_page_pack(&source, &json, &blob);
+    }
+    if (status)
+        answer_failure(c, status, ask->live.error);
+    else {
+        while (json.count % 4 != 0) ph_bytes_text(&json, " ");
+        ph_bytes_u32(&body, (uint32_t)json.count);
+        ph_bytes_add(&body, json.data, json.count);
+        ph_bytes_add(&body, blob.data, blob.count);
+        answer_floats(c, &body);
+    }
+    ph_bytes_free(&json);
+    ph_bytes_free(&blob);
+    ph_bytes_free(&body);
+}
+
+static void serve_floats(server *s, connection *c, ph_ask *ask,
+                         ph_status (*make)(const ph_ask *, const ph_report *, ph_bytes *))
+{
+    const ph_report *report = ask->which < 2 ? s->reports[ask->which] : NULL;
+    ph_bytes body = {.io = s->io};
+    if (!report) {
+        answer_words(c, 422, "error", "there is no such report: run a text first");
+        return;
+    }
+    ph_status status = make(ask, report, &body);
+    if (!status) status = body.status;
+    if (status)
+        answer_failure(c, status, ask->live.error);
+    else
+        answer_floats(c, &body);
+    ph_bytes_free(&body);
+}
+
+static void serve_window(server *s, connection *c, ph_ask *ask)
+{
+    serve_floats(s, c, ask, ph_ask_window);
+}
+
+static void serve_vectors(server *s, connection *c, ph_ask *ask)
+{
+    serve_floats(s, c, ask, ph_ask_vectors);
+}
+
+static void serve_save(server *s, connection *c, ph_ask *ask)
+{
+    char name[1024] = "";
+    if (!ask->live.text) ask->live.text = s->live->text;
+    ph_status status = s->live->save ? check_edits(s, &ask->live) : PH_UNSUPPORTED;
+    if (!status) status = s->live->save(s->live->user, &ask->live, name, sizeof name);
+    if (status)
+        answer_failure(c, status, ask->live.error);
+    else
+        answer_words(c, 200, "name", name);
+}
+
+static void serve_nothing(server *s, connection *c, ph_ask *ask)
+{
+    (void)s, (void)ask;
+    put_head(&c->out, 204, "text/plain", 0, NULL);
+}
+
+static const struct route {
+    const char *target;
+    int post;
+    void (*serve)(server *, connection *, ph_ask *);
+} routes[] = {{"/", 0, serve_page},           {"/favicon.ico", 0, serve_nothing},
+              {"/run", 1, serve_run},         {"/window", 1, serve_window},
+              {"/vectors", 1, serve_vectors}, {"/save", 1, serve_save}};
+
+static const struct route *route_of(const ph_request *request, int *status)
+{
+    *status = 404;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (!ph_span_is(request->target, routes[i].target)) continue;
+        if (routes[i].post == (request->method == PH_POST)) return &routes[i];
+        *status = 405;
+    }
+    return NULL;
+}
+
+/* HEAD is GET without the body. */
+static void cut_body(ph_bytes *out)
+{
+    const char *end = out->data ? memmem(out->data, out->count, "\r\n\r\n", 4) : NULL;
+    if (end) out->count = (size_t)(end + 4 - (const char *)out->data);
+}
+
+static void answer(server *s, connection *c, const ph_request *request)
+{
+    char sentence[SENTENCE] = "";
+    ph_ask ask = {.live = {.error = sentence, .error_size = sizeof sentence}};
+    int code = ph_request_allowed(request, s->port, s->token);
+    const struct route *route = NULL;
+    if (code == PH_REQUEST_READY) route = route_of(request, &code);
+    if (!route) {
+        answer_status(c, code);
+        return;
+    }
+    ph_status status = PH_OK;
+    if (route->post)
+        status =
+            ph_ask_read(&ask, (char *)c->in.data + request->head, request->body, s->io);
+    if (status)
+        answer_words(c, 400, "error", *sentence ? sentence : ph_status_text(status));
+    else
+        route->serve(s, c, &ask);
+    if (request->method == PH_HEAD) cut_body(&c->out);
+    ph_ask_free(&ask, s->io);
+}
+
+/* ---- connections ---- */
+
+static void hang_up(connection *c)
+{
+    if (c->fd >= 0) close(c->fd);
+    c->fd = -1;
+    ph_bytes_free(&c->in);
+    ph_bytes_free(&c->out);
+}
+
+/* Looks at what has come so far; answers as soon as that can be done. */
+static void consider(server *s, connection *c)
+{
+    ph_request request;
+    int status = ph_request_read((const char *)c->in.data, c->in.count, &request);
+    if (status == PH_REQUEST_MORE) return;
+    if (status == PH_REQUEST_READY && c->in.count < request.head + request.body) return;
+    if (status != PH_REQUEST_READY)
+        answer_status(c, status);
+    else if (c->in.count > request.head + request.body)
+        answer_status(c, 400); /* more than was announced */
+    else
+        answer(s, c, &request);
+    c->answered = 1;
+    c->since = now_ms();
+}
+
+static void receive(server *s, connection *c)
+{
+    char piece[16384];
+    ssize_t got = recv(c->fd, piece, sizeof piece, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+        hang_up(c);
+        return;
+    }
+    if (c->answered)
+        return; /* more after a refusal: read it, so that the answer arrives */
+    ph_bytes_add(&c->in, piece, (size_t)got);
+    if (c->in.status) {
+        hang_up(c);
+        return;
+    }
+    consider(s, c);
+}
+
+static void send_rest(connection *c)
+{
+    ssize_t sent =
+        send(c->fd, c->out.data + c->sent, c->out.count - c->sent, MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (sent > 0) {
+        c->sent += (size_t)sent;
+        c->since = now_ms();
+    }
+    if (sent <= 0 || c->out.status) hang_up(c);
+    /* Done: say so, and close when the other side has read it, or later by time. */
+    else if (c->sent == c->out.count)
+        shutdown(c->fd, SHUT_WR);
+}
+
+static void accept_one(server *s, int listener)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) return;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        connection *c = &s->connections[i];
+        if (c->fd >= 0) continue;
+        *c = (connection){.fd = fd, .in = {.io = s->io}, .out = {.io = s->io}};
+        c->since = now_ms();
+        return;
+    }
+    close(fd);
+}
+
+static int too_late(const connection *c, int64_t now)
+{
+    int64_t waited = now - c->since;
+    if (c->answered) return waited > (c->sent == c->out.count ? 2000 : PATIENCE);
+    return waited > PATIENCE ||
+           (waited > HEAD_PATIENCE &&
+            (!c->in.data || !memmem(c->in.data, c->in.count, "\r\n\r\n", 4)));
+}
+
+/* One turn: waits a moment for something to happen, then lets it. */
+static void turn(server *s)
+{
+    struct pollfd polled[LISTENERS + CONNECTIONS];
+    int owner[LISTENERS + CONNECTIONS], count = 0;
+    for (int i = 0; i < LISTENERS; i++)
+        if (s->listener[i] >= 0) {
+            owner[count] = -1;
+            polled[count++] = (struct pollfd){s->listener[i], POLLIN, 0};
+        }
+    for (int i = 0; i < CONNECTIONS; i++) {
+        connection *c = &s->connections[i];
+        if (c->fd < 0) continue;
+        int sending = c->answered && c->sent < c->out.count;
+        owner[count] = i;
+        polled[count++] =
+            (struct pollfd){c->fd, (short)(POLLIN | (sending ? POLLOUT : 0)), 0};
+    }
+    if (poll(polled, (nfds_t)count, TICK) < 0) return;
+    for (int i = 0; i < count; i++) {
+        connection *c = owner[i] < 0 ? NULL : &s->connections[owner[i]];
+        if (!c && polled[i].revents & POLLIN) accept_one(s, polled[i].fd);
+        if (c && polled[i].revents & (POLLIN | POLLHUP | POLLERR)) receive(s, c);
+        if (c && c->fd >= 0 && c->answered && c->sent < c->out.count) send_rest(c);
+    }
+    for (int i = 0; i < CONNECTIONS; i++)
+        if (s->connections[i].fd >= 0 && too_late(&s->connections[i], now_ms()))
+            hang_up(&s->connections[i]);
+}
+
+/* ---- beginning and end ---- */
+
+static int listen_at(int family, const void *address, socklen_t size)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, address, size) == 0 && listen(fd, CONNECTIONS) == 0) return fd;
+    int number = errno;
+    close(fd);
+    errno = number;
+    return -1;
+}
+
+static ph_status open_listeners(server *s, int port)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6,
+                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    socklen_t size = sizeof four;
+    four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    s->listener[0] = listen_at(AF_INET, &four, sizeof four);
+    if (s->listener[0] < 0 ||
+        getsockname(s->listener[0], (struct sockaddr *)&four, &size) != 0)
+        return ph_io_fail(s->io, PH_IO_ERROR, "cannot listen on 127.0.0.1 port %d: %s",
+                          port, ph_io_system_error(errno).text);
+    s->port = ntohs(four.sin_port);
+    six.sin6_port = four.sin_port;
+    s->listener[1] = listen_at(AF_INET6, &six, sizeof six); /* where there is IPv6 */
+    return PH_OK;
+}
+
+static ph_status begin(server *s, const ph_live *live, const ph_serve *serve)
+{
+    s->live = live;
+    for (int i = 0; i < LISTENERS; i++) s->listener[i] = -1;
+    for (int i = 0; i < CONNECTIONS; i++) s->connections[i].fd = -1;
+    if (serve->port < 0 || serve->port > 65535)
+        return ph_io_fail(s->io, PH_BAD_ARGUMENT, "port is %d, expected 0 to 65535",
+                          serve->port);
+    if (!live->run || !live->text || !serve->stop)
+        return ph_io_fail(s->io, PH_BAD_ARGUMENT, "live.run, live.text or stop is NULL");
+    if (draw_digits(s->token, TOKEN))
+        return ph_io_fail(s->io, PH_IO_ERROR, "no random numbers for a token: %s",
+                          ph_io_system_error(errno).text);
+    return open_listeners(s, serve->port);
+}
+
+ph_status ph_serve_run(const ph_live *live, const ph_serve *serve, const ph_io *io)
+{
+    char address[128];
+    server *s = ph_io_alloc(io, sizeof *s);
+    if (!s) return ph_io_no_memory(io, sizeof *s, "the server");
+    memset(s, 0, sizeof *s);
+    s->io = io;
+    ph_status status = begin(s, live, serve);
+    if (!status && serve->ready) {
+        snprintf(address, sizeof address, "http://127.0.0.1:%d/#token=%s", s->port,
+                 s->token);
+        serve->ready(serve->user, address);
+    }
+    while (!status && !*serve->stop) turn(s);
+    for (int i = 0; i < CONNECTIONS; i++)
+        if (s->connections[i].fd >= 0) hang_up(&s->connections[i]);
+    for (int i = 0; i < LISTENERS; i++)
+        if (s->listener[i] >= 0) close(s->listener[i]);
+    ph_io_release(io, s);
+    return status;
+}
