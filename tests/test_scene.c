@@ -1,0 +1,272 @@
+/*
+ * test_scene.c - a model that has read a text, as a report: words, stacks, weights that
+ * are those of the reading, answers, lengths of values; and the sentences heads are
+ * judged by.
+ */
+#include <math.h>
+
+#include "check.h"
+#include "polyhead_heads.h"
+#include "polyhead_scene.h"
+
+static ph_ctx *ctx;
+
+static void need_ctx(void)
+{
+    if (!ctx) CHECK(ph_open(&ctx, NULL) == PH_OK, "no ctx");
+}
+
+/* ---- small models of every kind ---- */
+
+typedef struct bed {
+    ph_model *model;
+    ph_reading *reading;
+    ph_scene *scene;
+    ph_report report;
+} bed;
+
+static void open_bed(bed *b, ph_arch arch, const char *text, const char *target)
+{
+    static const char *const words[] = {"the", "dog", "saw", "a", "cat", "."};
+    ph_config config = {.arch = arch,
+                        .layers = 2,
+                        .model_dim = 16,
+                        .heads = 4,
+                        .kv_heads = arch == PH_ARCH_DECODER ? 2 : 0,
+                        .max_len = 16,
+                        .positions =
+                            arch == PH_ARCH_DECODER ? PH_POS_ROPE : PH_POS_SINUSOIDAL};
+    need_ctx();
+    CHECK(ph_model_create(&b->model, ctx, &config, PH_SPLIT_WORDS, words, 6, 7) == PH_OK,
+          "%s", ph_error(ctx));
+    CHECK(ph_reading_create(&b->reading, b->model, text, target) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(ph_scene_create(&b->scene, b->model, b->reading, "a title", text, target,
+                          NULL) == PH_OK,
+          "no scene");
+    b->report = ph_scene_report(b->scene);
+}
+
+static void close_bed(bed *b)
+{
+    ph_scene_free(b->scene);
+    ph_reading_free(b->reading);
+    ph_model_free(b->model);
+}
+
+/* Rows of the report are rows of all weights of the place, and each sums to one. */
+static void check_weights(const bed *b, int stack)
+{
+    const ph_stack *s = &b->report.stacks[stack];
+    int rows = b->report.axes[s->q_axis].count, keys = b->report.axes[s->k_axis].count;
+    float *all = malloc((size_t)(s->heads * rows * keys) * sizeof *all);
+    float *some = malloc((size_t)(rows * keys) * sizeof *some);
+    for (int l = 0; l < s->layers; l++) {
+        int site = ph_scene_site(b->scene, stack, l);
+        CHECK(ph_reading_look(b->reading, site, &(ph_look_at){.weights = all}) == PH_OK,
+              "%s", ph_error(ctx));
+        for (int h = 0; h < s->heads; h++) {
+            CHECK(b->report.weights(b->report.user, stack, l, h, 1, rows - 1, some) ==
+                      PH_OK,
+                  "no rows");
+            const float *expected = all + ((size_t)h * (size_t)rows + 1) * (size_t)keys;
+            CHECK(!memcmp(some, expected, (size_t)((rows - 1) * keys) * sizeof *some),
+                  "stack %d layer %d head %d differs", stack, l, h);
+            double sum = 0;
+            for (int j = 0; j < keys; j++) sum += (double)some[j];
+            CHECK(fabs(sum - 1) < 1e-5, "row 1 sums to %g", sum);
+        }
+    }
+    free(all), free(some);
+}
+
+/* The answer of q and k, made again from the vectors of the report. */
+static void check_vectors(const bed *b, int stack)
+{
+    const ph_stack *s = &b->report.stacks[stack];
+    int rows = b->report.axes[s->q_axis].count, keys = b->report.axes[s->k_axis].count;
+    float q[256], k[256], weights[64];
+    CHECK(b->report.vectors(b->report.user, stack, 1, 2, q, k) == PH_OK, "no vectors");
+    for (int i = 0; i < rows; i++) {
+        double e[16], sum = 0;
+        int seen = s->causal ? i + 1 : keys;
+        b->report.weights(b->report.user, stack, 1, 2, i, 1, weights);
+        for (int j = 0; j < seen; j++) {
+            double dot = 0;
+            for (int d = 0; d < s->qk_dim; d++)
+                dot += (double)q[i * s->qk_dim + d] * (double)k[j * s->qk_dim + d];
+            e[j] = exp(dot * (double)s->scale);
+            sum += e[j];
+        }
+        for (int j = 0; j < seen; j++)
+            CHECK(fabs(e[j] / sum - (double)weights[j]) < 1e-5, "row %d, key %d", i, j);
+    }
+}
+
+static void encoder(void)
+{
+    bed b;
+    open_bed(&b, PH_ARCH_ENCODER, "The dog  saw a zebra.", NULL);
+    static const char *const words[] = {"The", "dog", "saw", "a", "zebra", "."};
+    CHECK(b.report.axis_count == 1 && b.report.axes[0].count == 6, "%d words",
+          b.report.axes[0].count);
+    for (int i = 0; i < 6; i++)
+        CHECK(!strcmp(b.report.axes[0].tokens[i], words[i]), "word %d is '%s'", i,
+              b.report.axes[0].tokens[i]);
+    CHECK(b.report.stack_count == 2 && !strcmp(b.report.stacks[0].name, "encoder") &&
+              !strcmp(b.report.stacks[1].name, "links"),
+          "stacks");
+    CHECK(b.report.stacks[0].layers == 2 && b.report.stacks[1].layers == 1 &&
+              !b.report.stacks[0].causal,
+          "layers");
+    CHECK(ph_scene_ids(b.scene, 0)[4] == PH_TOKEN_UNKNOWN, "a zebra is not known");
+    check_weights(&b, 0);
+    check_weights(&b, 1);
+    check_vectors(&b, 0);
+    float p[36];
+    ph_reading_links(b.reading, p, NULL);
+    CHECK(b.report.outcome_count <= 6, "%d answers", b.report.outcome_count);
+    for (int n = 0, i = 0; i < 6; i++) {
+        int best = 0;
+        char text[80];
+        for (int j = 1; j < 6; j++)
+            if (p[i * 6 + j] > p[i * 6 + best]) best = j;
+        if (best == i) continue;
+        snprintf(text, sizeof text, "%s -> %s", words[i], words[best]);
+        CHECK(!strcmp(b.report.outcomes[n].text, text) &&
+                  b.report.outcomes[n].value == p[i * 6 + best],
+              "'%s', expected '%s'", b.report.outcomes[n].text, text);
+        n++;
+    }
+    close_bed(&b);
+}
+
+static void decoder(void)
+{
+    bed b;
+    open_bed(&b, PH_ARCH_DECODER, "the dog saw a cat", NULL);
+    const ph_stack *s = &b.report.stacks[0];
+    CHECK(b.report.stack_count == 1 && s->causal && s->kv_heads == 2, "a causal stack");
+    CHECK(s->pair_step == s->qk_dim / 2, "rotary pairs");
+    check_weights(&b, 0);
+    check_vectors(&b, 0);
+    CHECK(b.report.outcome_count == 5 && !strcmp(b.report.outcome_title, "next token"),
+          "%d answers", b.report.outcome_count);
+    for (int n = 1; n < 5; n++)
+        CHECK(b.report.outcomes[n].value <= b.report.outcomes[n - 1].value, "in order");
+    close_bed(&b);
+}
+
+static void both(void)
+{
+    bed b;
+    open_bed(&b, PH_ARCH_BOTH, "the dog saw a cat", "a cat saw");
+    CHECK(b.report.stack_count == 3 && b.report.axis_count == 2, "three stacks");
+    for (int s = 0; s < 3; s++) check_weights(&b, s);
+    const ph_stack *cross = &b.report.stacks[2];
+    CHECK(!strcmp(cross->name, "cross") && cross->q_axis == 1 && cross->k_axis == 0,
+          "cross-attention");
+    CHECK(!strcmp(b.report.axes[1].tokens[0], "<s>") &&
+              !strcmp(b.report.axes[1].tokens[2], "cat"),
+          "the decoder's words: %s %s", b.report.axes[1].tokens[0],
+          b.report.axes[1].tokens[2]);
+    close_bed(&b);
+    open_bed(&b, PH_ARCH_BOTH, "the dog saw a cat", NULL);
+    CHECK(b.report.axes[1].count >= 1, "what the model says itself");
+    close_bed(&b);
+}
+
+/* |v W| of one key by hand. */
+static void value_lengths(void)
+{
+    bed b;
+    float v[64];
+    const ph_tensor *wo = NULL;
+    open_bed(&b, PH_ARCH_ENCODER, "the dog saw a cat .", NULL);
+    for (int i = 0; (wo = ph_model_tensor(b.model, i)) != NULL; i++)
+        if (!strcmp(wo->name, "encoder.1.self.wo")) break;
+    CHECK(wo && b.report.stacks[0].value_norm, "no output matrix");
+    ph_reading_vectors(b.reading, ph_scene_site(b.scene, 0, 1), 3, NULL, NULL, v, NULL);
+    double sum = 0;
+    for (int c = 0; c < 16; c++) {
+        double x = 0;
+        for (int d = 0; d < 4; d++)
+            x += (double)v[2 * 4 + d] *
+                 (double)((const float *)wo->data)[(12 + d) * 16 + c];
+        sum += x * x;
+    }
+    float found = b.report.stacks[0].value_norm[(1 * 4 + 3) * 6 + 2];
+    CHECK(fabs(sqrt(sum) - (double)found) < 1e-5, "%g, expected %g", (double)found,
+          sqrt(sum));
+    CHECK(b.report.stacks[1].value_norm == NULL, "links have no values");
+    close_bed(&b);
+}
+
+/* A head switched off: the report sees the new weights, and new answers when asked. */
+static void changed_heads(void)
+{
+    bed b;
+    uint8_t off[12] = {PH_HEAD_ZERO, PH_HEAD_ZERO, PH_HEAD_ZERO, PH_HEAD_ZERO};
+    float before[36], after[36];
+    open_bed(&b, PH_ARCH_ENCODER, "the dog saw a cat .", NULL);
+    b.report.weights(b.report.user, 0, 1, 0, 0, 6, before);
+    CHECK(ph_reading_run(b.reading, off, 0) == PH_OK, "%s", ph_error(ctx));
+    b.report.weights(b.report.user, 0, 1, 0, 0, 6, after);
+    CHECK(memcmp(before, after, sizeof before),
+          "layer 2 does not see that layer 1 is off");
+    CHECK(ph_scene_refresh(b.scene, NULL) == PH_OK, "no answers");
+    ph_reading_run(b.reading, NULL, 0);
+    b.report.weights(b.report.user, 0, 1, 0, 0, 6, after);
+    CHECK(!memcmp(before, after, sizeof before), "on again is not as before");
+    close_bed(&b);
+}
+
+/* ---- sentences ---- */
+
+static void sentences(void)
+{
+    ph_sentences *list = NULL;
+    ph_sentence a, b;
+    ph_model *model = NULL;
+    ph_word words[PH_SENTENCE_WORDS];
+    ph_train train;
+    int roles = 1, count = 0, differ = 0;
+    need_ctx();
+    CHECK(ph_sentences_create(&list, ctx) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_embedded(&model, ctx) == PH_OK, "%s", ph_error(ctx));
+    ph_train_defaults(&train, "pronouns");
+    for (const char *at = train.config.roles; *at; at++) roles += *at == ';';
+    for (uint64_t n = 0; n < 300; n++) {
+        ph_sentences_get(list, n, &a);
+        ph_sentences_get(list, n, &b);
+        CHECK(!memcmp(&a, &b, sizeof a), "sentence %d is another one now", (int)n);
+        ph_sentences_get(list, n + 1, &b);
+        differ += strcmp(a.text, b.text) != 0;
+        CHECK(ph_model_split(model, a.text, words, PH_SENTENCE_WORDS, &count) == PH_OK &&
+                  count == a.words,
+              "'%s' has %d words, the model sees %d", a.text, a.words, count);
+        for (int i = 0; i < a.words; i++) {
+            CHECK(a.link[i] >= 0 && a.link[i] < a.words, "link %d of '%s'", i, a.text);
+            CHECK(a.role[i] >= 0 && a.role[i] < roles, "role %d of '%s'", i, a.text);
+            CHECK(words[i].token != PH_TOKEN_UNKNOWN, "an unknown word in '%s'", a.text);
+        }
+    }
+    CHECK(differ > 290, "only %d differ from the next", differ);
+    ph_model_free(model);
+    ph_sentences_free(list);
+}
+
+static const check_case cases[] = {{"encoder", encoder},
+                                   {"decoder", decoder},
+                                   {"both", both},
+                                   {"value_lengths", value_lengths},
+                                   {"changed_heads", changed_heads},
+                                   {"sentences", sentences},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    int failed = check_main(argc, argv, cases);
+    ph_close(ctx);
+    return failed;
+}
