@@ -137,7 +137,7 @@ ph_status ph_words_read(ph_words *out, const char *path, const ph_io *io)
 
 ph_status ph_words_count(ph_words *out, int count, const ph_io *io)
 {
-    enum { DIGITS = 11 };
+    enum { DIGITS = 12 };
     memset(out, 0, sizeof *out);
     out->bytes = ph_io_alloc(io, (size_t)count * DIGITS);
     out->words = ph_io_alloc(io, (size_t)count * sizeof *out->words);
