@@ -8,9 +8,10 @@
 #include <string.h>
 
 enum {
-    ROW_UNIT = 12,          /* rows come in multiples: every table's mr divides it */
-    ROWS_MOST = 48,         /* rows of an item or tile */
-    HELD_BUDGET = 3 << 20,  /* bytes of held tiles that still find room in a cache */
+    ROW_UNIT = 12,  /* rows come in multiples: every table's mr divides it */
+    ROWS_MOST = 48, /* rows of an item or tile */
+    HELD_BUDGET =
+        6 << 20, /* bytes of held tiles: more rows share one trip over the keys */
     TILE_BUDGET = 1 << 20,  /* bytes of the tiles of a key item */
     PACK_BUDGET = 64 << 20, /* bytes of packed keys that may be alive at once */
     KEEP_TILES = 4          /* tiles at work in a backward pass */
@@ -38,6 +39,12 @@ static int choose_blocks(const ph_plan *plan)
     if (a->mask != PH_MASK_BAND || a->band_left < 0 || a->band_right < 0) return all;
     int64_t span = (int64_t)a->band_left + a->band_right + ROWS_MOST;
     return span / PH_BLOCK + 2 < all ? (int)(span / PH_BLOCK) + 2 : all;
+}
+
+/* Rows of k are what products want where they are floats without a ragged edge. */
+static int along_in_place(const ph_plan *plan)
+{
+    return plan->attn.dtype == PH_F32 && plan->attn.qk_dim == plan->k_pad;
 }
 
 static size_t across_floats(int dim)
@@ -115,7 +122,8 @@ void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, int backward,
     out->k_across = ph_arena_floats(arena, k * across_floats(a->qk_dim));
     if (!backward) return;
     out->v_across = ph_arena_floats(arena, v * across_floats(a->v_dim));
-    out->k_along = ph_arena_floats(arena, k * PH_BLOCK * (size_t)plan->k_pad);
+    if (!along_in_place(plan))
+        out->k_along = ph_arena_floats(arena, k * PH_BLOCK * (size_t)plan->k_pad);
     out->k_finite = ph_arena_take(arena, k);
     out->v_finite = ph_arena_take(arena, v);
 }
@@ -135,13 +143,11 @@ static void pack_k(const ph_call *call, ph_joint_keys *keys, int batch, int head
     size_t at = block_index(call, keys, a->k_heads, batch, head, j0);
     ph_keys_across(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, 0, n,
                    keys->k_across + at * across_floats(a->qk_dim));
-    if (!keys->k_along) return;
-    float *along = keys->k_along + at * PH_BLOCK * (size_t)pad;
-    const float *in_place = ph_keys_along(call, call->args->k, &a->k, batch, head,
-                                          a->qk_dim, pad, j0, 0, n, 0, along, &ld);
-    for (int c = 0; in_place != along && c < n; c++)
-        memcpy(along + (int64_t)c * pad, in_place + c * ld, (size_t)pad * sizeof(float));
-    keys->k_finite[at] = (uint8_t)call->kernels->finite(along, pad, n, pad);
+    if (!keys->k_finite) return; /* forward */
+    float *room = keys->k_along ? keys->k_along + at * PH_BLOCK * (size_t)pad : NULL;
+    const float *along = ph_keys_along(call, call->args->k, &a->k, batch, head, a->qk_dim,
+                                       pad, j0, 0, n, 1, room, &ld);
+    keys->k_finite[at] = (uint8_t)call->kernels->finite(along, ld, n, pad);
 }
 
 static void pack_v(const ph_call *call, ph_joint_keys *keys, int batch, int head, int j0,
@@ -217,10 +223,14 @@ const float *ph_joint_v(const ph_call *call, const ph_joint_keys *keys, int batc
 }
 
 const float *ph_joint_k_along(const ph_call *call, const ph_joint_keys *keys, int batch,
-                              int head, int j0)
+                              int head, int j0, int64_t *ld)
 {
+    const ph_strides *s = &call->attn->k;
     size_t at = block_index(call, keys, call->attn->k_heads, batch, head, j0);
-    return keys->k_along + at * PH_BLOCK * (size_t)call->plan->k_pad;
+    *ld = keys->k_along ? call->plan->k_pad : s->time;
+    if (keys->k_along) return keys->k_along + at * PH_BLOCK * (size_t)call->plan->k_pad;
+    return (const float *)call->args->k + batch * s->batch + head * s->head +
+           j0 * s->time;
 }
 
 int ph_joint_k_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,

@@ -25,7 +25,7 @@
 typedef struct ph_joint_keys {
     int first;
     float *k_across, *v_across;   /* blocks in panels, by (batch row, head, block) */
-    float *k_along;               /* (.., PH_BLOCK, k_pad) */
+    float *k_along;               /* (.., PH_BLOCK, k_pad); NULL: the caller's k serves */
     uint8_t *k_finite, *v_finite; /* by (batch row, head, block) */
     float *parts[2]; /* by place: key parts of the mixes, by (batch row, block) */
 } ph_joint_keys;
@@ -75,7 +75,7 @@ const float *ph_joint_k(const ph_call *call, const ph_joint_keys *keys, int batc
 const float *ph_joint_v(const ph_call *call, const ph_joint_keys *keys, int batch,
                         int head, int j0);
 const float *ph_joint_k_along(const ph_call *call, const ph_joint_keys *keys, int batch,
-                              int head, int j0);
+                              int head, int j0, int64_t *ld);
 int ph_joint_k_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,
                       int j0);
 int ph_joint_v_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,

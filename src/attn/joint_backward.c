@@ -264,15 +264,15 @@ static float *dq_row(const ph_plan *plan, const worker *w, int h, int i)
 
 /* dq += ds k where k is not finite: pairs that no head sees are stepped over. */
 static void add_seen(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
-                     const float *ds, const float *k)
+                     const float *ds, const float *k, int64_t ld)
 {
     const ph_call *call = task->call;
     int pad = call->plan->k_pad;
     for (int i = 0; i < w->w.r.count; i++)
         for (int c = t->c0; c < t->c1; c++)
             if (ph_joint_sees(call, &w->w.r, -1, i, t->j0 + c))
-                call->kernels->axpy(pad, ds[ph_joint_at(t, h, i) + c],
-                                    k + (int64_t)c * pad, dq_row(call->plan, w, h, i));
+                call->kernels->axpy(pad, ds[ph_joint_at(t, h, i) + c], k + c * ld,
+                                    dq_row(call->plan, w, h, i));
 }
 
 static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
@@ -283,14 +283,15 @@ static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t,
     const ph_kernels *kernels = call->kernels;
     const ph_joint_rows *r = &w->w.r;
     int pad = call->plan->k_pad, head = r->rows[h].k_head;
-    const float *k = ph_joint_k_along(call, &task->keys, r->batch, head, t->j0);
+    int64_t ld;
+    const float *k = ph_joint_k_along(call, &task->keys, r->batch, head, t->j0, &ld);
     if (!ph_joint_k_finite(call, &task->keys, r->batch, head, t->j0)) {
-        add_seen(task, w, t, h, ds, k);
+        add_seen(task, w, t, h, ds, k, ld);
         return;
     }
     for (int i = 0; i < r->count; i += kernels->mr)
         kernels->weigh(ph_min(kernels->mr, r->count - i), pad, t->c1 - t->c0,
-                       ds + ph_joint_at(t, h, i) + t->c0, k + (int64_t)t->c0 * pad, pad,
+                       ds + ph_joint_at(t, h, i) + t->c0, k + t->c0 * ld, ld,
                        dq_row(call->plan, w, h, i), pad, ones, NULL);
 }
 
