@@ -59,6 +59,7 @@ LAYER(mohsa, "mohsa")
 LAYER(diff, "diff")
 LAYER(mla, "mla")
 LAYER(gated, "gated")
+LAYER(merged, "merged")
 
 /* Every variant of the build is known here, and the other way round. */
 static void all_known(void)
@@ -93,6 +94,7 @@ static const check_case cases[] = {{"all_known", all_known},
                                    {"diff_layer", diff_layer},
                                    {"mla_layer", mla_layer},
                                    {"gated_layer", gated_layer},
+                                   {"merged_layer", merged_layer},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -101,6 +101,7 @@ LAYER(mohsa, "mohsa")
 LAYER(diff, "diff")
 LAYER(mla, "mla")
 LAYER(gated, "gated")
+LAYER(merged, "merged")
 
 static const check_case cases[] = {{"errors_are_seen", errors_are_seen},
                                    {"mha_core", mha_core},
@@ -120,6 +121,7 @@ static const check_case cases[] = {{"errors_are_seen", errors_are_seen},
                                    {"diff_layer", diff_layer},
                                    {"mla_layer", mla_layer},
                                    {"gated_layer", gated_layer},
+                                   {"merged_layer", merged_layer},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -11,7 +11,7 @@
 
 const char *const variant_names[] = {"mha", "entmax",   "sparsemax", "talking", "dcmha",
                                      "moh", "moh-norm", "collab",    "mohsa",   "diff",
-                                     "mla", "gated",    NULL};
+                                     "mla", "gated",    "merged",    NULL};
 
 #define PICK(random, list) list[check_below(random, sizeof list / sizeof list[0])]
 
@@ -61,6 +61,7 @@ static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is
     if (!s.source) s.kv_len = s.q_len;
     if (s.q_len > 100 && !s.source) s.heads = s.k_heads = s.v_heads = 2;
     if (variant_is(name, "dcmha") && s.source) s.source = s.model;
+    if (variant_is(name, "merged")) s.source = s.model;
     return s;
 }
 
@@ -71,6 +72,7 @@ static void fit_shape(const char *name, variant_shape *s)
               variant_is(name, "mla");
     if (own) s->k_heads = s->v_heads = s->heads;
     if (variant_is(name, "mohsa")) s->v_dim = s->qk_dim;
+    if (variant_is(name, "merged")) s->v_heads = s->heads;
     if (variant_is(name, "diff")) {
         s->heads = s->heads % 2 ? s->heads + 1 : s->heads;
         s->k_heads = s->heads, s->v_heads = s->heads / 2;
@@ -224,7 +226,8 @@ static void draw_forms(variant_case *c, uint64_t *r)
     if (variant_is(c->spec, "collab") || variant_is(c->spec, "mla")) return;
     if (!check_below(r, 4)) cut_heads(c, "wq", s->heads);
     if (!check_below(r, 4)) cut_heads(c, "wk", s->k_heads);
-    if (!check_below(r, 4)) cut_heads(c, "wv", s->v_heads);
+    if (!check_below(r, 4) && !variant_is(c->spec, "merged"))
+        cut_heads(c, "wv", s->v_heads);
 }
 
 /* Norm and rotation, where the variant leaves them to the layer. */

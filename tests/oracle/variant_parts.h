@@ -12,7 +12,7 @@
  *     normalise  one row of cells becomes weights              entmax
  *     post       cell, all heads at once                       talking, dcmha
  *                out = gate cell v
- *     combine    out of all heads                              diff, gated
+ *     combine    out of all heads                              diff, gated, merged
  *                concatenation, wo
  *
  * In core mode q, k and v are given: it starts at cell and ends after out.
@@ -67,7 +67,7 @@ typedef struct variant {
 
 extern const variant variant_mha, variant_entmaxed, variant_sparsemax, variant_talking,
     variant_dcmha, variant_moh, variant_moh_norm, variant_collab, variant_mohsa,
-    variant_diff, variant_mla, variant_gated;
+    variant_diff, variant_mla, variant_gated, variant_merged;
 
 /* ---- helpers, variant_steps.c ------------------------------------------------------ */
 

@@ -11,9 +11,9 @@
 const variant variant_mha = {.name = "mha", .core = 1};
 
 static const variant *const list[] = {
-    &variant_mha,   &variant_entmaxed, &variant_sparsemax, &variant_talking,
-    &variant_dcmha, &variant_moh,      &variant_moh_norm,  &variant_collab,
-    &variant_mohsa, &variant_diff,     &variant_mla,       &variant_gated};
+    &variant_mha, &variant_entmaxed, &variant_sparsemax, &variant_talking, &variant_dcmha,
+    &variant_moh, &variant_moh_norm, &variant_collab,    &variant_mohsa,   &variant_diff,
+    &variant_mla, &variant_gated,    &variant_merged};
 
 /* By the name before the colon; an unknown one is a fault of the test. */
 static const variant *find(const char *spec)
