@@ -13,6 +13,8 @@ typedef struct look_options {
     look_wish wish;
     int ascii, plain, csv, json;
     const char *html, *svg, *png, *compare;
+    int serve;
+    int64_t port;
 } look_options;
 
 /* clang-format off */
@@ -44,6 +46,11 @@ static const ph_option table[] = {
      .help = "write a figure: the chosen heads with words, or all of them small"},
     {.name = "png", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(png),
      .help = "the same as pixels"},
+    {.name = "serve", .kind = PH_OPT_FLAG, .at = AT(serve), .group = "Live",
+     .help = "the page with the model behind it, on this machine only: type a text, "
+             "switch heads off, hide words, see what changes"},
+    {.name = "port", .kind = PH_OPT_INT, .low = 0, .high = 65535, .at = AT(port),
+     .help = "where to serve; 0: any port that is free"},
     PH_OPTION_THREADS(look_options, choice.machine),
     PH_OPTION_ISA(look_options, choice.machine),
     {.name = NULL}};
@@ -124,6 +131,7 @@ static void show_next(const look_options *o, const look_source *source,
          "\xe8\xb7\xaf\xef\xbc\x8c\xe5\x9b\xa0\xe4\xb8\xba\xe5\xae\x83"
          "\xe5\xa4\xaa\xe7\xb4\xaf\xe4\xba\x86\xe3\x80\x82\"\n"
          "  polyhead look --stack links --head 5   one head with all its numbers\n"
+         "  polyhead look --serve                  the page live: switch heads off\n"
          "  polyhead heads                         the numbers of every head");
 }
 
@@ -174,7 +182,9 @@ static int look(const void *given, int count, const char *const *words)
     if (rc == EXIT_OK) rc = look_select(&source.report, &o->wish, &heads);
     if (rc == EXIT_OK)
         rc = write_files(o, &source, o->compare ? &second.report : NULL, &heads);
-    if (rc == EXIT_OK) rc = print(o, &source, &heads);
+    if (rc == EXIT_OK)
+        rc = o->serve ? look_serve(&source, &choice, (int)o->port)
+                      : print(o, &source, &heads);
     free(heads.picks);
     look_close(&source);
     look_close(&second);

@@ -93,6 +93,9 @@ int look_plain(const ph_report *report, const look_heads *heads);
 int look_csv(const ph_report *report, const look_heads *heads);
 int look_json(const look_source *source, const look_heads *heads);
 
+/* The live page, until Ctrl-C. port 0: any that is free. */
+int look_serve(const look_source *source, const look_choice *choice, int port);
+
 /* The numbers of every head. */
 int heads_json(const look_source *source);
 int heads_csv(const look_source *source);

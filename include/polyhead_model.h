@@ -191,6 +191,10 @@ PH_API ph_status ph_reading_vectors(const ph_reading *reading, int site, int hea
    later patterns is left out. */
 PH_API ph_status ph_reading_run(ph_reading *reading, const uint8_t *ablation, int frozen);
 
+/* From the next ph_reading_run on, the output of each head of each place is multiplied by
+   its gate, 0 to 1; NULL: all 1. */
+PH_API ph_status ph_reading_gates(ph_reading *reading, const float *gates);
+
 /* Encoder: p (q_len, q_len), row i says how likely word i belongs to each word. mix
    (q_len, heads): how much each link head counts for word i. Either may be NULL. */
 PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mix);

@@ -228,5 +228,48 @@ refused 3 "the maps 'attn' have 3 keys, but there are 2 words" look --weights "$
 refused 7 "" look --html "$tmp/no/such/folder/page.html"
 is "nothing half written" "$(ls "$tmp" | grep -c page)" 0
 
+# ---- live ------------------------------------------------------------------------------------
+
+cat >"$tmp/ask.py" <<'END'
+import json, sys, urllib.request
+address, token = sys.argv[1].split("/#token=")
+text = "The animal didn't cross the street because it was too tired."
+def ask(edits, where="run", text=text):
+    body = json.dumps({"text": text, "edits": edits}).encode()
+    request = urllib.request.Request(f"{address}/{where}", body, {
+        "Content-Type": "application/json", "X-Polyhead-Token": token})
+    return urllib.request.urlopen(request, timeout=20).read().replace(b"\\u003e", b">")
+plain = ask([])
+off = ask([{"kind": "zero", "stack": 1, "layer": 0, "head": 4}])
+assert b"it -> animal" in plain, "no answer"
+assert off.count(b"it -> ") == 2, "no answer before and after"
+assert len(off) > len(plain), "nothing about the change"
+hidden = ask([{"kind": "mask", "axis": 0, "word": 1}])
+assert "\u25a1".encode() in hidden, "the word is not hidden"
+ask([{"kind": "gate", "gate": 0.5, "stack": 0, "layer": 1, "head": 2}])
+assert b"polyhead-plan-" in ask([{"kind": "zero", "stack": 0, "layer": 0, "head": 0}], "save")
+try:
+    ask([], text="")
+    sys.exit("an empty text was accepted")
+except urllib.error.HTTPError as answer:
+    assert b"empty" in answer.read(), "no sentence"
+END
+if have python3; then
+    (cd "$tmp" && exec "$program" look --serve >serve.out 2>serve.err) &
+    server=$!
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        grep -q token "$tmp/serve.out" 2>/dev/null && break
+        sleep 0.5
+    done
+    address=$(grep -o 'http://[^ ]*' "$tmp/serve.out")
+    if python3 "$tmp/ask.py" "$address" 2>"$tmp/why"; then good; else bad "live: $(tail -n 1 "$tmp/why")"; fi
+    is "live: a plan" "$(grep -c '"edit": "zero"' "$tmp/polyhead-plan-1.json")" 1
+    kill -INT $server
+    wait $server
+    is "live: ends when told" "$?" 0
+else
+    skip "live: no python3"
+fi
+
 echo "$passed passed, $failed failed$([ $skipped -eq 0 ] || echo ", $skipped skipped")"
 [ $failed -eq 0 ]

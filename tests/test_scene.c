@@ -221,6 +221,44 @@ static void changed_heads(void)
     close_bed(&b);
 }
 
+/* A gate of 0 is a head that is off, 1 is a head that is on, and between is neither. */
+static void gates(void)
+{
+    bed b;
+    uint8_t off[12] = {[2] = PH_HEAD_ZERO, [9] = PH_HEAD_ZERO};
+    float gate[12], on[36], zero[36], shut[36], half[36], p_zero[36], p_shut[36];
+    open_bed(&b, PH_ARCH_ENCODER, "the dog saw a cat .", NULL);
+    b.report.weights(b.report.user, 0, 1, 1, 0, 6, on);
+    ph_reading_run(b.reading, off, 0);
+    b.report.weights(b.report.user, 0, 1, 1, 0, 6, zero);
+    ph_reading_links(b.reading, p_zero, NULL);
+    for (int i = 0; i < 12; i++) gate[i] = i == 2 || i == 9 ? 0 : 1;
+    CHECK(ph_reading_gates(b.reading, gate) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_reading_run(b.reading, NULL, 0) == PH_OK, "%s", ph_error(ctx));
+    b.report.weights(b.report.user, 0, 1, 1, 0, 6, shut);
+    ph_reading_links(b.reading, p_shut, NULL);
+    gate[2] = 0.5f;
+    ph_reading_gates(b.reading, gate);
+    ph_reading_run(b.reading, NULL, 0);
+    b.report.weights(b.report.user, 0, 1, 1, 0, 6, half);
+    int moved = 0;
+    for (int n = 0; n < 36; n++) {
+        CHECK(zero[n] == shut[n] && p_zero[n] == p_shut[n], "gate 0 is not off at %d", n);
+        moved += half[n] != on[n] && half[n] != zero[n];
+    }
+    CHECK(moved > 18, "half a head moves %d of 36 weights", moved);
+    gate[0] = 1.5f;
+    CHECK(ph_reading_gates(b.reading, gate) == PH_BAD_ARGUMENT, "a gate above 1");
+    ph_reading_gates(b.reading, NULL);
+    ph_reading_run(b.reading, NULL, 0);
+    b.report.weights(b.report.user, 0, 1, 1, 0, 6, half);
+    CHECK(!memcmp(half, on, sizeof on), "all gates open is not as before");
+    gate[0] = 1;
+    ph_reading_gates(b.reading, gate);
+    CHECK(ph_reading_run(b.reading, NULL, 1) == PH_OK, "%s", ph_error(ctx));
+    close_bed(&b);
+}
+
 /* ---- sentences ---- */
 
 static void sentences(void)
@@ -261,6 +299,7 @@ static const check_case cases[] = {{"encoder", encoder},
                                    {"both", both},
                                    {"value_lengths", value_lengths},
                                    {"changed_heads", changed_heads},
+                                   {"gates", gates},
                                    {"sentences", sentences},
                                    {0, 0}};
 

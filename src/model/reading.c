@@ -33,6 +33,8 @@ struct ph_reading {
     place *places;
     int head_count;
     uint8_t *ablation; /* (head_count) */
+    float *gate;       /* (head_count) the output of each head is multiplied by it */
+    int ungated;       /* 1: gates do not count in this run */
     float *link_gate;  /* (heads) */
     int frozen;
     float *room; /* (words, numbers of a token's heads) for looks that compute again */
@@ -206,6 +208,18 @@ static void change_head(const ph_site *s, int head, ph_ablation how, float *head
     }
 }
 
+static float gate_of(const ph_reading *r, int head)
+{
+    return r->ungated ? 1 : r->gate[head];
+}
+
+static void weaken_head(const ph_site *s, int head, float gate, float *heads)
+{
+    for (int i = 0; i < s->q_len && gate != 1; i++)
+        for (int d = 0; d < s->v_dim; d++)
+            heads[((size_t)i * s->heads + head) * s->v_dim + d] *= gate;
+}
+
 static void see(void *user, int site, float *heads)
 {
     ph_reading *r = user;
@@ -214,6 +228,7 @@ static void see(void *user, int site, float *heads)
     for (int h = 0; h < p->site.heads; h++) {
         ph_ablation how = (ph_ablation)r->ablation[p->first_head + h];
         if (how != PH_HEAD_ON) change_head(&p->site, h, how, heads);
+        weaken_head(&p->site, h, gate_of(r, p->first_head + h), heads);
     }
 }
 
@@ -223,7 +238,9 @@ static void gate_links(ph_reading *r)
     const place *p = &r->places[r->place_count - 1];
     if (p->act) return;
     for (int h = 0; h < p->site.heads; h++)
-        r->link_gate[h] = r->ablation[p->first_head + h] == PH_HEAD_ON;
+        r->link_gate[h] = r->ablation[p->first_head + h] == PH_HEAD_ON
+                              ? gate_of(r, p->first_head + h)
+                              : 0;
 }
 
 /* Mixes the link heads that are on, so that they sum to one again. */
@@ -249,9 +266,9 @@ static ph_status forward(ph_reading *r)
     gate_links(r);
     PH_TRY(ph_pass_forward(r->pass, &batch, 0));
     if (r->model->links < 0) return ph_pass_logits(r->pass);
-    int off = 0;
-    for (int h = 0; h < r->model->config.heads; h++) off += r->link_gate[h] == 0;
-    if (off) mix_links(r);
+    int changed = 0;
+    for (int h = 0; h < r->model->config.heads; h++) changed += r->link_gate[h] != 1;
+    if (changed) mix_links(r);
     return PH_OK;
 }
 
@@ -278,13 +295,25 @@ static ph_status check_change(const ph_reading *r, const uint8_t *ablation, int 
         const place *p = &r->places[i];
         int apart = !p->act || ph_layer_about(p->act->layer).heads == p->site.heads;
         for (int h = 0; h < p->site.heads; h++) {
-            int change = frozen || (ablation && ablation[p->first_head + h]);
+            int change = frozen || (ablation && ablation[p->first_head + h]) ||
+                         r->gate[p->first_head + h] != 1;
             if (change && (!apart || (frozen && !p->plain)))
                 return ph_fail(r->model->ctx, PH_UNSUPPORTED,
                                "heads of %s cannot be changed one by one",
                                p->site.variant);
         }
     }
+    return PH_OK;
+}
+
+ph_status ph_reading_gates(ph_reading *r, const float *gates)
+{
+    if (!r) return PH_BAD_ARGUMENT;
+    for (int i = 0; gates && i < r->head_count; i++)
+        if (!(gates[i] >= 0 && gates[i] <= 1))
+            return ph_fail(r->model->ctx, PH_BAD_ARGUMENT,
+                           "gates[%d] is %g, expected 0 to 1", i, (double)gates[i]);
+    for (int i = 0; i < r->head_count; i++) r->gate[i] = gates ? gates[i] : 1;
     return PH_OK;
 }
 
@@ -299,8 +328,11 @@ ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
                            PH_HEAD_MEAN);
     if (frozen && !r->frozen) { /* what is frozen is the run without any change */
         memset(r->ablation, 0, (size_t)r->head_count);
-        PH_TRY(forward(r));
-        PH_TRY(freeze(r));
+        r->ungated = 1;
+        ph_status status = forward(r);
+        if (status == PH_OK) status = freeze(r);
+        r->ungated = 0;
+        PH_TRY(status);
     }
     r->frozen = frozen;
     memset(r->ablation, 0, (size_t)r->head_count);
@@ -394,10 +426,11 @@ static ph_status make_room(ph_reading *r)
     }
     r->room = ph_ctx_alloc(r->model->ctx, most * sizeof *r->room);
     r->ablation = ph_ctx_alloc(r->model->ctx, (size_t)r->head_count);
-    if (!r->room || !r->ablation)
+    r->gate = ph_ctx_alloc(r->model->ctx, (size_t)r->head_count * sizeof *r->gate);
+    if (!r->room || !r->ablation || !r->gate)
         return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
     memset(r->ablation, 0, (size_t)r->head_count);
-    return PH_OK;
+    return ph_reading_gates(r, NULL);
 }
 
 static ph_status begin(ph_reading *r, const char *text, const char *target)
@@ -455,6 +488,7 @@ void ph_reading_free(ph_reading *r)
     ph_pass_free(r->pass);
     ph_ctx_release(ctx, r->room);
     ph_ctx_release(ctx, r->ablation);
+    ph_ctx_release(ctx, r->gate);
     ph_ctx_release(ctx, r->memory);
     ph_ctx_release(ctx, r);
 }
