@@ -104,7 +104,7 @@ static products first_step(const call *c)
     const float *wq = matrix_of(c, &s->q, c->weights->wq);
     products p = {.count = 0};
     add_weights(c, &p);
-    float *to = s->q.from < 0 ? c->dx : c->kind.spare[s->q.from];
+    float *to = s->q.from < 0 ? c->dx : c->kind.back[s->q.from];
     add_product(&p, g->dx != NULL || s->q.from >= 0,
                 ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, to, 0));
     add_product(&p, g->dbq != NULL,
@@ -214,6 +214,7 @@ static void lay_kind(call *c, ph_arena *arena)
                         .dsource = memory ? c->dmemory : c->dx};
     memcpy(k->kept, c->kept.kind, sizeof k->kept);
     for (int i = 0; i < PH_PIECES; i++) k->spare[i] = ph_arena_floats(arena, s->spare[i]);
+    for (int i = 0; i < PH_PIECES; i++) k->back[i] = ph_arena_floats(arena, s->back[i]);
     k->dq = lay_seen(arena, &s->q, c->dq, l->q_rows, a->q_heads, a->qk_dim);
     k->dk = lay_seen(arena, &s->k, c->dk, l->kv_rows, a->k_heads, a->qk_dim);
     k->dv = lay_seen(arena, &s->v, c->dv, l->kv_rows, a->v_heads, a->v_dim);

@@ -21,7 +21,7 @@
 #include "variants/kind.h"
 
 enum { MIX, CONTENT }; /* own parameters */
-enum { MIXED, SUMS };  /* spare: (rows, H, width) queries; (chunks, H, R) of dmix */
+enum { MIXED, SUMS };  /* spare: (rows, H, width) queries; back: (chunks, H, R) of dmix */
 enum { CHUNK = 32 };   /* tokens of one item, and of one partial sum of dmix */
 
 typedef struct state {
@@ -104,7 +104,7 @@ static ph_status shape(ph_shape *s, const char *options)
     size_t rows = (size_t)a->batch * (size_t)a->q_len,
            chunks = (rows + CHUNK - 1) / CHUNK;
     s->spare[MIXED] = rows * (size_t)heads * (size_t)width;
-    s->spare[SUMS] = chunks * (size_t)heads * (size_t)shared;
+    s->back[SUMS] = chunks * (size_t)heads * (size_t)shared;
     const ph_gemm products[] = {content_product(s, kv_rows, NULL, NULL, NULL),
                                 content_dw(s, kv_rows, NULL, NULL, NULL),
                                 content_dx(s, kv_rows, NULL, NULL, NULL)};
@@ -175,7 +175,7 @@ static void unmix_item(void *arg, int lane, int index)
     const ph_shape *s = c->shape;
     int len = s->attn.q_len, count = s->attn.q_heads * s->q.dim;
     int end = ph_min((index + 1) * CHUNK, c->q_rows);
-    float *sums = c->spare[SUMS] + (int64_t)index * count;
+    float *sums = c->back[SUMS] + (int64_t)index * count;
     (void)lane;
     memset(sums, 0, (size_t)count * sizeof *sums);
     for (int row = index * CHUNK; row < end; row++) {
@@ -196,7 +196,7 @@ static void before_back(ph_kind_call *c)
     if (!dmix) return;
     memset(dmix, 0, (size_t)count * sizeof *dmix);
     for (int n = 0; n < chunks; n++)
-        for (int i = 0; i < count; i++) dmix[i] += c->spare[SUMS][(int64_t)n * count + i];
+        for (int i = 0; i < count; i++) dmix[i] += c->back[SUMS][(int64_t)n * count + i];
 }
 
 static const ph_layer_kind kind = {.shape = shape,

@@ -18,16 +18,8 @@
 #include "variants/dcmha.h"
 
 enum { DC_W1, DC_W2, DC_WG, DC_STATIC }; /* own parameters */
-enum { Z, GZ }; /* kept: x dc_w1 and x dc_wg of all channels; spare: their gradients */
-enum {
-    ACT = 2,
-    Y,
-    NUMBERS,
-    DACT,
-    DY,
-    DNUMBERS
-}; /* spare: gelu(z), y, what attention
-                                                    reads; their gradients */
+enum { Z, GZ };                          /* kept: x dc_w1 and x dc_wg of all channels */
+enum { ACT = 2, Y, NUMBERS };            /* spare: gelu(z), y, what attention reads */
 
 /* One channel that is there. */
 typedef struct channel {
@@ -108,9 +100,9 @@ static ph_gemm second(const ph_kind_call *c, const channel *ch)
 static ph_gemm second_dx(const ph_kind_call *c, const channel *ch)
 {
     ph_gemm g = second(c, ch);
-    g.a = at(c->spare[DY], ch->hidden);
+    g.a = at(c->back[Y], ch->hidden);
     g.b_row = 1, g.b_col = g.n;
-    g.c = at_out(c->spare[DACT], ch->hidden);
+    g.c = at_out(c->back[ACT], ch->hidden);
     return g;
 }
 
@@ -119,7 +111,7 @@ static ph_gemm second_dw(const ph_kind_call *c, const channel *ch)
     ph_gemm g = second(c, ch);
     g.k = g.m, g.m = g.n;
     g.a_row = 1, g.a_col = g.n;
-    g.b = at(c->spare[DY], ch->hidden);
+    g.b = at(c->back[Y], ch->hidden);
     g.c = at_out(c->dparam[DC_W2], (size_t)ch->index * (size_t)g.n * (size_t)g.n);
     return g;
 }
@@ -171,8 +163,8 @@ static void add_channels(ph_shape *s, state *own)
     ph_shape_linears(s, list, 2 * n);
     for (int i = 0; i < n; i++)
         own->channel[i].hidden = list[i].at, own->channel[i].gate = list[n + i].at;
-    s->spare[ACT] = s->spare[Y] = s->spare[DACT] = s->spare[DY] = s->kept[Z];
-    s->spare[DNUMBERS] = s->spare[NUMBERS];
+    s->spare[ACT] = s->spare[Y] = s->back[ACT] = s->back[Y] = s->kept[Z];
+    s->back[NUMBERS] = s->spare[NUMBERS];
 }
 
 static ph_status shape(ph_shape *s, const char *options)
@@ -364,7 +356,7 @@ static void before(ph_kind_call *c)
             size_t first = tensor_at(c, ch, which, &count);
             const float *base = ch->cached ? c->args->extra_cache : c->spare[NUMBERS];
             c->extra[n] = base + first;
-            if (!ch->cached) c->dextra[n] = c->spare[DNUMBERS] + first;
+            if (c->dparam) c->dextra[n] = c->back[NUMBERS] + first;
         }
     c->extra[n] = c->param[DC_STATIC];
     if (c->dparam) c->dextra[n] = c->dparam[DC_STATIC];
@@ -387,11 +379,11 @@ static void number_back(ph_kind_call *c, const channel *ch, int row, int b, int 
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
     const float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
-    ptrdiff_t shift = c->spare[DNUMBERS] - c->spare[NUMBERS];
+    ptrdiff_t shift = c->back[NUMBERS] - c->spare[NUMBERS];
     const float *dw1 = numbers_at(c, ch, PH_DC_W1, row, b, t) + shift, *dg = g + shift;
     const float *y = c->spare[Y] + ch->hidden + (int64_t)row * 2 * n;
-    float *dy = c->spare[DY] + ch->hidden + (int64_t)row * 2 * n;
-    float *dz = c->spare[GZ] + ch->gate + (int64_t)row * heads;
+    float *dy = c->back[Y] + ch->hidden + (int64_t)row * 2 * n;
+    float *dz = c->back[GZ] + ch->gate + (int64_t)row * heads;
     for (int r = 0; r < n; r += heads) norm_back(heads, y + r, dw1 + r, dy + r);
     memcpy(dy + n, numbers_at(c, ch, PH_DC_W2, row, b, t) + shift,
            (size_t)n * sizeof *dy);
@@ -402,8 +394,8 @@ static void nothing_back(ph_kind_call *c, const channel *ch, int row, int b, int
 {
     size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
     (void)b, (void)t;
-    memset(c->spare[DY] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
-    memset(c->spare[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
+    memset(c->back[Y] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->back[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
 }
 
 static void activate_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
@@ -411,14 +403,14 @@ static void activate_back(ph_kind_call *c, const channel *ch, int row, int b, in
     int n = hidden_of(c->shape);
     int64_t first = (int64_t)ch->hidden + (int64_t)row * n;
     (void)b, (void)t;
-    gelu_back(c, n, c->kept[Z] + first, c->spare[DACT] + first, c->spare[Z] + first);
+    gelu_back(c, n, c->kept[Z] + first, c->back[ACT] + first, c->back[Z] + first);
 }
 
 static void silence_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     size_t n = (size_t)hidden_of(c->shape);
     (void)b, (void)t;
-    memset(c->spare[Z] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->back[Z] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
 }
 
 static void before_back(ph_kind_call *c)

@@ -19,11 +19,11 @@
 #include "variants/kind.h"
 
 enum { LAMBDA_Q1, LAMBDA_K1, LAMBDA_Q2, LAMBDA_K2, DIFF_NORM }; /* own parameters */
+enum { LAMBDA };                                                /* spare: lambda */
 enum {
-    SUMS,
-    LAMBDA
-}; /* spare: (rows, v_dim + 1) share of each token in the gradients of
-                          diff_norm and lambda; lambda */
+    SUMS
+}; /* back: (rows, v_dim + 1) share of each token in the gradients of
+                    diff_norm and lambda */
 
 typedef struct state {
     double init;
@@ -55,7 +55,7 @@ static ph_status shape(ph_shape *s, const char *options)
     ((state *)s->state)->init = 0.8 - 0.6 * exp(-0.3 * depth);
     s->out_heads = a->q_heads / 2;
     s->makes_out = 1;
-    s->spare[SUMS] = (size_t)a->batch * (size_t)a->q_len * (size_t)(a->v_dim + 1);
+    s->back[SUMS] = (size_t)a->batch * (size_t)a->q_len * (size_t)(a->v_dim + 1);
     s->spare[LAMBDA] = 1;
     return PH_OK;
 }
@@ -152,7 +152,7 @@ static void separate(ph_kind_call *c, int row, int b, int t)
 {
     const ph_shape *s = c->shape;
     int n = s->attn.v_dim;
-    float *sums = c->spare[SUMS] + (int64_t)row * (n + 1);
+    float *sums = c->back[SUMS] + (int64_t)row * (n + 1);
     (void)b, (void)t;
     memset(sums, 0, (size_t)(n + 1) * sizeof *sums);
     for (int m = 0; m < s->out_heads; m++)
@@ -164,7 +164,7 @@ static double sum_of(const ph_kind_call *c, int i)
 {
     int n = c->shape->attn.v_dim + 1;
     double sum = 0;
-    for (int row = 0; row < c->q_rows; row++) sum += c->spare[SUMS][(int64_t)row * n + i];
+    for (int row = 0; row < c->q_rows; row++) sum += c->back[SUMS][(int64_t)row * n + i];
     return sum;
 }
 

@@ -12,7 +12,7 @@
 #include "variants/kind.h"
 
 enum { HEAD, ELEMENT }; /* the words of the option */
-enum { Z };             /* piece: (rows, columns) logits, and their gradient */
+enum { Z };             /* kept: (rows, columns) logits */
 
 typedef struct state {
     int per; /* HEAD or ELEMENT */
@@ -53,7 +53,7 @@ static void no_logits(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->z.columns;
     (void)b, (void)t;
-    memset(c->spare[Z] + (int64_t)row * n, 0, (size_t)n * sizeof(float));
+    memset(c->back[Z] + (int64_t)row * n, 0, (size_t)n * sizeof(float));
 }
 
 /* ---- one gate per head ------------------------------------------------------------- */
@@ -74,7 +74,7 @@ static void before(ph_kind_call *c)
 static void open_heads_back(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->z.columns;
-    float *dz = c->spare[Z] + (int64_t)row * n;
+    float *dz = c->back[Z] + (int64_t)row * n;
     for (int h = 0; h < n; h++) {
         int64_t at = ph_gate_at(c, b, h, t);
         dz[h] = c->dgate[at] * c->gate[at] * (1 - c->gate[at]);
@@ -118,7 +118,7 @@ static void open_numbers_back(ph_kind_call *c, int row, int b, int t)
     for (int64_t i = first; i < first + n; i++) {
         float g = c->dheads[i];
         c->dheads[i] = c->dout[i] * g;
-        c->spare[Z][i] = c->dout[i] * c->heads[i] * g * (1 - g);
+        c->back[Z][i] = c->dout[i] * c->heads[i] * g * (1 - g);
     }
 }
 

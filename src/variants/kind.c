@@ -88,7 +88,7 @@ void ph_shape_linears(ph_shape *s, ph_linear *list, int count)
         s->flops += 2.0 * y[i].m * y[i].n * y[i].k;
         l->at = s->kept[l->piece];
         s->kept[l->piece] += (size_t)y[i].m * (size_t)y[i].n;
-        s->spare[l->piece] = s->kept[l->piece];
+        s->back[l->piece] = s->kept[l->piece];
     }
     ph_shape_products(s, y, count);
     ph_shape_products(s, dw, count);
@@ -112,7 +112,7 @@ void ph_kind_linears_back(ph_kind_call *c, const ph_linear *list, int count)
     for (int i = 0; i < count; i++) {
         const ph_linear *l = &list[i];
         float *dparam = c->dparam[l->param], *dx = l->keys ? c->dsource : c->dx;
-        const float *dy = c->spare[l->piece] + l->at;
+        const float *dy = c->back[l->piece] + l->at;
         if (dparam)
             dw[wanted++] = product_dw(c->shape->desc, l, l->keys ? c->source : c->x, dy,
                                       dparam + l->offset);

@@ -38,8 +38,8 @@ typedef struct ph_part {
     int angles; /* pairs that are turned, from number `turn` of a head on */
     int turn;
     int w, gain; /* own parameter that is its matrix, its gain; -1: the named field */
-    int from;    /* kept piece that it is a product of, filled in `project`, its gradient
-                    in the spare piece of the same number; -1: x or memory. q only */
+    int from;    /* kept piece that it is a product of, filled in `project`; its gradient
+                    comes in the back piece; -1: x or memory. q only */
     int apart;   /* 1: attention saw something else: before_back makes its gradient from
                     that of what attention saw */
 } ph_part;
@@ -70,6 +70,7 @@ typedef struct ph_shape {
     int routes;              /* 1: there is a load-balance loss */
     size_t kept[PH_PIECES];  /* floats that live until the backward call */
     size_t spare[PH_PIECES]; /* floats that live for one call */
+    size_t back[PH_PIECES];  /* floats of the backward call alone: gradients of pieces */
     size_t cache;            /* floats of a cache of its own, beside those of k and v */
     size_t work;             /* bytes for its products */
     double flops;            /* of its own products, forward */
@@ -86,7 +87,7 @@ typedef struct ph_kind_call {
     const ph_layer_weights *weights; /* as the caller gave them */
     const ph_layer_grads *grads;     /* going back */
     const float *const *param;       /* own parameters */
-    float *kept[PH_PIECES], *spare[PH_PIECES];
+    float *kept[PH_PIECES], *spare[PH_PIECES], *back[PH_PIECES];
     void *work;                      /* for one list of products at a time */
     int q_rows, kv_rows;             /* tokens of x and of the source of keys */
     int kv_len;                      /* of the latter in one batch row */
@@ -135,7 +136,7 @@ ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count);
 
 /* A product of the kind's own, y = x w: from x, or from the source of the keys. y lies in
-   a kept piece, its gradient in the spare piece of the same number. */
+   a kept piece, its gradient in the back piece of the same number. */
 typedef struct ph_linear {
     int param;      /* own parameter that holds w (in, columns) ... */
     int64_t offset; /* ... from this number on */

@@ -13,7 +13,7 @@
 
 #include "variants/kind.h"
 
-enum { U };            /* kept: (rows, H*v_dim); spare: its gradient */
+enum { U };            /* kept: (rows, H*v_dim) */
 enum { COLUMNS = 64 }; /* of one item: sums run over tokens, so columns are shared out */
 
 static int width_of(const ph_shape *s)
@@ -73,7 +73,7 @@ static ph_status shape(ph_shape *s, const char *options)
                        "PH_FORM_WHOLE with variant merged",
                        a->v_heads, (int)d->v_form, a->q_heads);
     s->makes_out = 1;
-    s->kept[U] = s->spare[U] = (size_t)rows * (size_t)width_of(s);
+    s->kept[U] = s->back[U] = (size_t)rows * (size_t)width_of(s);
     s->cache = (size_t)a->batch * (size_t)width_of(s);
     const ph_gemm products[] = {values(s, rows, NULL, NULL, NULL, NULL),
                                 values_dx(s, rows, NULL, NULL, NULL),
@@ -151,7 +151,7 @@ static void mean_back_item(void *arg, int lane, int index)
         for (int i = s.first; i < s.end; i++) {
             c->dheads[row + i] = c->dout[row + i];
             if (t < s.len) sums[i - s.first] += c->dout[row + i] / (float)(t + 1);
-            c->spare[U][row + i] = t < s.len ? sums[i - s.first] : 0;
+            c->back[U][row + i] = t < s.len ? sums[i - s.first] : 0;
         }
     }
 }
@@ -164,7 +164,7 @@ static void after_back(ph_kind_call *c)
 static void project_back(ph_kind_call *c)
 {
     const ph_layer_grads *g = c->grads;
-    const float *du = c->spare[U];
+    const float *du = c->back[U];
     int n = width_of(c->shape);
     ph_gemm dx = values_dx(c->shape, c->q_rows, du, c->weights->wv, c->dx);
     ph_gemm dw = values_dw(c->shape, c->q_rows, c->x, du, g->dwv);

@@ -19,14 +19,9 @@
 #include "variants/kind.h"
 
 enum { W_DKV, KV_NORM, W_UK, W_UV, W_DQ, Q_NORM, W_UQ }; /* own parameters */
-enum { Z, CQ }; /* kept: (rows, q_latent) x w_dq, and normed; spare: their gradients */
-enum {
-    K = 2,
-    V,
-    Q,
-    SUMS
-}; /* spare: expanded keys and values, absorbed queries; shares
-                               of q_norm's gradient */
+enum { Z, CQ };       /* kept: (rows, q_latent) x w_dq, and normed */
+enum { K = 2, V, Q }; /* spare: expanded keys and values, absorbed queries */
+enum { SUMS = 5 };    /* back: shares of the tokens in the gradient of q_norm */
 
 typedef struct state {
     int rope, nope;       /* numbers of a query that are turned, that are not */
@@ -310,7 +305,7 @@ static ph_status shape(ph_shape *s, const char *options)
         s->q.in = own->q_latent, s->q.w = W_UQ, s->q.from = CQ;
         own->down = (ph_linear){.param = W_DQ, .columns = own->q_latent, .piece = Z};
         ph_shape_linears(s, &own->down, 1);
-        s->kept[CQ] = s->spare[CQ] = s->spare[SUMS] = rows * (size_t)own->q_latent;
+        s->kept[CQ] = s->back[CQ] = s->back[SUMS] = rows * (size_t)own->q_latent;
     }
     list_params(s, own);
     plan(s, own);
@@ -355,15 +350,15 @@ static void norm_token_back(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->q_latent;
     int64_t first = (int64_t)row * n;
-    const float *z = c->kept[Z] + first, *dy = c->spare[CQ] + first;
+    const float *z = c->kept[Z] + first, *dy = c->back[CQ] + first;
     const float *gain = c->param[Q_NORM];
-    float *dz = c->spare[Z] + first, r = inverse_rms(c, z, n);
+    float *dz = c->back[Z] + first, r = inverse_rms(c, z, n);
     double mean = 0;
     (void)b, (void)t;
     for (int i = 0; i < n; i++) mean += (double)(gain[i] * dy[i]) * (z[i] * r) / n;
     for (int i = 0; i < n; i++) {
         dz[i] = r * (gain[i] * dy[i] - z[i] * r * (float)mean);
-        c->spare[SUMS][first + i] = dy[i] * (z[i] * r);
+        c->back[SUMS][first + i] = dy[i] * (z[i] * r);
     }
 }
 
@@ -371,8 +366,8 @@ static void no_token_back(ph_kind_call *c, int row, int b, int t)
 {
     size_t n = (size_t)state_of(c)->q_latent;
     (void)b, (void)t;
-    memset(c->spare[Z] + (size_t)row * n, 0, n * sizeof(float));
-    memset(c->spare[SUMS] + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->back[Z] + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->back[SUMS] + (size_t)row * n, 0, n * sizeof(float));
 }
 
 static void project_back(ph_kind_call *c)
@@ -385,7 +380,7 @@ static void project_back(ph_kind_call *c)
     for (int i = 0; i < n && dgain; i++) {
         double sum = 0;
         for (int row = 0; row < c->q_rows; row++)
-            sum += c->spare[SUMS][(int64_t)row * n + i];
+            sum += c->back[SUMS][(int64_t)row * n + i];
         dgain[i] = (float)sum;
     }
 }

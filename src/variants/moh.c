@@ -19,7 +19,8 @@
 
 #include "variants/route.h"
 
-enum { ZR, ZS, ZH, GATES }; /* pieces; spare GATES: (rows, H + 2) factors */
+enum { ZR, ZS, ZH }; /* kept: logits */
+enum { GATES };      /* spare: (rows, H + 2) factors */
 
 typedef struct state {
     ph_route route;
@@ -146,7 +147,7 @@ static void route_heads_back(const ph_kind_call *c, const state *own, int row,
                              const float *g, const float *dg)
 {
     const ph_route *r = &own->route;
-    float *dz = c->spare[ZR] + (int64_t)row * r->routed, dp[PH_ROUTE_MOST];
+    float *dz = c->back[ZR] + (int64_t)row * r->routed, dp[PH_ROUTE_MOST];
     const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
     const float *p = c->spare[PH_ROUTE_P] + (int64_t)row * r->routed;
     for (int e = 0; e < r->routed; e++) dp[e] = dg[e] * on[e];
@@ -166,10 +167,10 @@ static void open_token_back(ph_kind_call *c, int row, int b, int t)
     split_gates(c, b, t, &f, dfactor, dtype);
     if (own->has_h)
         ph_softmax_back(2, f.type, dtype, r->paper ? 1 : 2,
-                        c->spare[ZH] + (int64_t)row * 2);
+                        c->back[ZH] + (int64_t)row * 2);
     if (own->has_s)
         ph_softmax_back(r->shared, f.shared, dfactor, r->paper ? 1 : (float)r->shared,
-                        c->spare[ZS] + (int64_t)row * r->shared);
+                        c->back[ZS] + (int64_t)row * r->shared);
     if (r->routed) route_heads_back(c, own, row, f.routed, dfactor + r->shared);
 }
 
@@ -179,7 +180,7 @@ static void no_token(ph_kind_call *c, int row, int b, int t)
     (void)b, (void)t;
     for (int i = 0; i < own->linears; i++) {
         int n = own->linear[i].columns;
-        float *dz = c->spare[own->linear[i].piece] + (int64_t)row * n;
+        float *dz = c->back[own->linear[i].piece] + (int64_t)row * n;
         memset(dz, 0, (size_t)n * sizeof *dz);
     }
 }
