@@ -65,6 +65,14 @@ static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is
     return s;
 }
 
+/* From one number only multiples of one vector are made; a norm then leaves nothing but
+   its sign, and a gradient that cancels to the last digit. */
+static void avoid_rays(variant_shape *s)
+{
+    if (s->model == 1) s->model = 2;
+    if (s->source == 1) s->source = 2;
+}
+
 /* What a variant asks of its sizes. */
 static void fit_shape(const char *name, variant_shape *s)
 {
@@ -73,6 +81,7 @@ static void fit_shape(const char *name, variant_shape *s)
     if (own) s->k_heads = s->v_heads = s->heads;
     if (variant_is(name, "mohsa")) s->v_dim = s->qk_dim;
     if (variant_is(name, "merged")) s->v_heads = s->heads;
+    if (variant_is(name, "diff") || variant_is(name, "mla")) avoid_rays(s);
     if (variant_is(name, "diff")) {
         s->heads = s->heads % 2 ? s->heads + 1 : s->heads;
         s->k_heads = s->heads, s->v_heads = s->heads / 2;
@@ -165,7 +174,7 @@ static void draw_masks(variant_case *c, uint64_t *r)
         if (s->kv_len && !check_below(r, 2)) bias[check_below(r, s->kv_len)] = -INFINITY;
     }
     if (!check_below(r, 4)) {
-        double *see = bag_put(&c->in, "visible", axes[0], 1, axes[2], s->kv_len);
+        double *see = bag_put(&c->in, "visible", axes[0], axes[1], axes[2], s->kv_len);
         int count = bag_size(bag_find(&c->in, "visible"));
         for (int i = 0; i < count; i++) see[i] = check_below(r, 4) != 0;
     }
@@ -241,7 +250,8 @@ static void draw_position(variant_case *c, uint64_t *r)
         c->o.rope_base = check_below(r, 2) ? 10000 : 50;
         if (variant_is(c->spec, "mohsa")) c->o.rope = overlap % 2 ? 0 : 2;
     }
-    if (c->s.qk_dim < 3 || variant_is(c->spec, "moh-norm") || check_below(r, 4)) return;
+    if (c->s.qk_dim < 3 || c->s.model == 1 || c->s.source == 1) return; /* rays */
+    if (variant_is(c->spec, "moh-norm") || check_below(r, 4)) return;
     c->o.qk_norm = 1;
     variant_put(c, "q_norm", 1, c->s.qk_dim, -1, -1, -1);
     variant_put(c, "k_norm", 1, c->s.qk_dim, -1, -1, -1);

@@ -11,7 +11,7 @@
 #include "check.h"
 #include "oracle.h"
 
-static const double noise = 0x1p-23, forward_factor = 3, gradient_factor = 6,
+static const double noise = 0x1p-23, forward_factor = 3, gradient_factor = 8,
                     floor_ulps = 4;
 
 /* ---- open and close ---------------------------------------------------------------- */
@@ -78,7 +78,7 @@ void variant_judge_open(variant_judge *j, variant_case *c)
     c->o.frozen = NULL;
     j->peak = variant_forward(&c->o, &c->in, &j->truth);
     j->frozen = variant_freeze(&c->o, &c->in);
-    for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < DRAWS; n++) {
         variant_options o = noisy_options(j, n);
         variant_forward(&o, &c->in, &j->noisy[n]);
         j->stray[n] = variant_freeze(&o, &c->in);
@@ -92,7 +92,7 @@ void variant_judge_close(variant_judge *j)
 {
     bag_free(&j->truth);
     free(j->frozen);
-    for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < DRAWS; n++) {
         bag_free(&j->noisy[n]);
         bag_free(&j->stray_in[n]);
         free(j->stray[n]);
@@ -140,7 +140,7 @@ static int judge_result(variant_judge *j, const bag_tensor *t, const float *foun
                         ph_type type)
 {
     double size = !strcmp(t->name, "entropy"), stray = 0; /* weights add up to 1 */
-    for (int n = 0; n < 2; n++)
+    for (int n = 0; n < DRAWS; n++)
         for (int i = 0; i < bag_size(t); i++) {
             double noisy = bag_data(&j->noisy[n], t->name)[i];
             if (!isfinite(t->data[i])) continue;
@@ -167,7 +167,7 @@ static int slopes(variant_judge *j, bag_tensor *t, const double *direction, doub
     *stray = 0;
     *truth = variant_slope(&o, &j->c->in, t, direction, &kink);
     j->tried++;
-    for (int n = 0; n < 2 && !kink; n++) {
+    for (int n = 0; n < DRAWS && !kink; n++) {
         int other;
         o = noisy_options(j, n);
         o.frozen = j->stray[n];

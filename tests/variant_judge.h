@@ -8,8 +8,8 @@
  *     |found - truth| <= F Y + U 2^-23 (1 + peak) size + half a step of the type
  *
  * size  the largest element of the tensor
- * Y     how far the noisy oracle strays in the tensor, the larger of two draws
- * F     3 forward, 6 for gradients: they add up over tokens and keys, in sums that the
+ * Y     how far the noisy oracle strays in the tensor, the largest of some draws
+ * F     3 forward, 8 for gradients: they add up over tokens and keys, in sums that the
  *       noisy oracle does not round, and Y comes from some of their elements only
  * U     4: a few units in the last place, for the cases where the draws are lucky
  * peak  the largest score: its rounding alone moves a weight by 2^-24 peak
@@ -27,13 +27,15 @@
 
 #include "variant_case.h"
 
+enum { DRAWS = 8 }; /* of noise */
+
 typedef struct variant_judge {
     variant_case *c;
-    bag truth, noisy[2]; /* results of the forward pass */
-    bag stray_in[2];     /* inputs of the noisy gradients: other dlse */
+    bag truth, noisy[DRAWS]; /* results of the forward pass */
+    bag stray_in[DRAWS];     /* inputs of the noisy gradients: other dlse */
     double peak;
     double *frozen; /* of the exact oracle and of the noisy ones */
-    double *stray[2];
+    double *stray[DRAWS];
     int elements, directions; /* of a gradient to be looked at */
     int tried, corners;       /* looked at, left out */
     double worst;             /* largest share of a tolerance that was used */

@@ -33,6 +33,7 @@ static void combine(work *w)
     jitter(w, to, w->batch * half * wide);
     rms_rows(to, w->batch * half * w->q_len, w->v_dim, given(w, "diff_norm"), 1e-5);
     for (int n = 0; n < w->batch * half * wide; n++) to[n] *= 1 - start;
+    jitter(w, to, w->batch * half * wide);
     w->out = to;
     w->out_heads = half;
 }

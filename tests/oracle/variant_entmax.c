@@ -64,30 +64,47 @@ static double softmax(double *s, int n, const double *sink)
     return lse;
 }
 
+/* Scores become weights. */
+static void weigh(double *s, int n, double e, double tau)
+{
+    for (int j = 0; j < n; j++) {
+        double u = e * s[j] - tau;
+        s[j] = u > 0 ? power(u, 1 / e) : 0;
+    }
+}
+
 double variant_entmax(double *s, int n, double alpha, const double *sink)
 {
     double e = alpha - 1;
     if (e == 0) return softmax(s, n, sink);
     double tau = solve(s, n, sink, e);
-    for (int j = 0; j < n; j++) {
-        double u = e * s[j] - tau;
-        s[j] = u > 0 ? power(u, 1 / e) : 0;
-    }
+    weigh(s, n, e, tau);
     return tau;
 }
 
-static double entmax_row(const work *w, int h, double *s, int n, const double *sink)
+/* The same with noise on tau, which is one of the numbers an engine rounds. */
+static double one_row(work *w, double *s, int n, double alpha, const double *sink)
+{
+    double e = alpha - 1;
+    if (e == 0) return softmax(s, n, sink);
+    double tau = solve(s, n, sink, e);
+    jitter(w, &tau, 1);
+    weigh(s, n, e, tau);
+    return tau;
+}
+
+static double entmax_row(work *w, int h, double *s, int n, const double *sink)
 {
     const double *logit = given(w, "alpha_logit");
     double alpha = option_number(w, "alpha", 1.5);
     if (logit) alpha = 1 + 1 / (1 + exp(-logit[h]));
-    return variant_entmax(s, n, alpha, sink);
+    return one_row(w, s, n, alpha, sink);
 }
 
-static double sparsemax_row(const work *w, int h, double *s, int n, const double *sink)
+static double sparsemax_row(work *w, int h, double *s, int n, const double *sink)
 {
-    (void)w, (void)h;
-    return variant_entmax(s, n, 2, sink);
+    (void)h;
+    return one_row(w, s, n, 2, sink);
 }
 
 const variant variant_entmaxed = {.name = "entmax", .core = 1, .normalise = entmax_row};

@@ -60,7 +60,7 @@ typedef struct variant {
     void (*route)(work *w);
     void (*arrange)(work *w);
     void (*pre)(work *w);
-    double (*normalise)(const work *w, int h, double *s, int n, const double *sink);
+    double (*normalise)(work *w, int h, double *s, int n, const double *sink);
     void (*post)(work *w);
     void (*combine)(work *w);
 } variant;
