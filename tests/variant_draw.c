@@ -186,20 +186,15 @@ static void draw_masks(variant_case *c, uint64_t *r)
     if (!check_below(r, 2)) variant_put(c, "dlse", 1, s->batch, s->heads, s->q_len, -1);
 }
 
-/* Gates stand in for what routers and differences make themselves. A gate of 0 is not
-   drawn where heads are mixed: it would take a head away from the others. */
 static void draw_gate(variant_case *c, uint64_t *r)
 {
-    int mixes = variant_is(c->spec, "talking") || variant_is(c->spec, "dcmha");
-    int none = variant_is(c->spec, "moh") || variant_is(c->spec, "moh-norm") ||
-               variant_is(c->spec, "diff") || variant_is(c->spec, "gated");
-    if (none || check_below(r, 4)) return;
     const variant_shape *s = &c->s;
+    if (check_below(r, 4)) return;
     double *gate = check_below(r, 2)
                        ? variant_put(c, "gate", 1, s->batch, s->heads, s->q_len, -1)
                        : variant_put(c, "gate", 1, s->heads, -1, -1, -1);
     int count = bag_size(bag_find(&c->in, "gate"));
-    for (int i = 0; i < count && !mixes; i++)
+    for (int i = 0; i < count; i++)
         if (!check_below(r, 5)) gate[i] = 0;
 }
 

@@ -157,7 +157,8 @@ static int judge_result(variant_judge *j, const bag_tensor *t, const float *foun
 
 /* ---- gradients --------------------------------------------------------------------- */
 
-/* Truth along a direction and how far the noisy oracle strays from it; 0: at a corner. */
+/* Truth along a direction and how far the noisy oracle strays from it; 0: at a corner, or
+   so near to one that noise moves across. */
 static int slopes(variant_judge *j, bag_tensor *t, const double *direction, double *truth,
                   double *stray)
 {
@@ -166,15 +167,14 @@ static int slopes(variant_judge *j, bag_tensor *t, const double *direction, doub
     o.frozen = j->frozen;
     *stray = 0;
     *truth = variant_slope(&o, &j->c->in, t, direction, &kink);
-    j->tried++;
     for (int n = 0; n < DRAWS && !kink; n++) {
-        int other;
+        bag *in = &j->stray_in[n];
         o = noisy_options(j, n);
         o.frozen = j->stray[n];
-        double noisy = variant_slope(
-            &o, &j->stray_in[n], bag_find(&j->stray_in[n], t->name), direction, &other);
-        if (!other) *stray = fmax(*stray, fabs(noisy - *truth));
+        double noisy = variant_slope(&o, in, bag_find(in, t->name), direction, &kink);
+        *stray = fmax(*stray, fabs(noisy - *truth));
     }
+    j->tried++;
     j->corners += kink;
     return !kink;
 }
