@@ -378,6 +378,54 @@ static void gated_defined(void)
     }
 }
 
+/* ---- merged and parts -------------------------------------------------------------- */
+
+/* Cross-attention plus the mean of x wv so far; tokens beyond the length give nothing. */
+static void merged_mean(void)
+{
+    variant_shape shape = usual;
+    shape.source = MODEL, shape.out_dim = 0;
+    variant_case c;
+    variant_layer_case(&c, "merged", &shape, check_seed);
+    double *lens = bag_put(&c.in, "q_lens", BATCH, -1, -1, -1);
+    lens[0] = LEN, lens[1] = LEN - 1;
+    const double *bv = variant_put(&c, "bv", 1, HEADS * DIM, -1, -1, -1);
+    variant_case d = renamed(&c, "mha");
+    bag a = solve(&c), b = solve(&d);
+    for (int n = 0; n < BATCH * LEN * HEADS * DIM; n++) {
+        int e = n % (HEADS * DIM), t = n / (HEADS * DIM), i = t % LEN;
+        double mean = bv[e];
+        for (int m = 0; m < (i + 1) * MODEL; m++)
+            mean += bag_data(&c.in, "x")[(t - i) * MODEL + m] *
+                    bag_data(&c.in, "wv")[m % MODEL * HEADS * DIM + e] / (i + 1);
+        bag_data(&b, "out")[n] += i < (int)lens[t / LEN] ? mean : 0;
+    }
+    same(&a, &b, "out", 1e-13);
+    bag_free(&a), bag_free(&b), variant_case_free(&c), variant_case_free(&d);
+}
+
+/* kind+core: the kind around the attention of the core. */
+static void parts(void)
+{
+    variant_case c;
+    variant_layer_case(&c, "gated:head+entmax:alpha=1.5", &usual, check_seed);
+    variant_case d = renamed(&c, "entmax:alpha=1.5");
+    bag a = solve(&c), b = solve(&d);
+    same(&a, &b, "weights", 0);
+    bag_free(&a), bag_free(&b), variant_case_free(&d);
+    d = renamed(&c, "gated:head+entmax:alpha=1");
+    variant_case e = renamed(&c, "gated:head");
+    equal(&d, &e, 0);
+    variant_case_free(&c), variant_case_free(&d), variant_case_free(&e);
+    variant_layer_case(&c, "mohsa:overlap=3+talking", &usual, check_seed);
+    for (int n = 0; n < HEADS * HEADS; n++)
+        bag_data(&c.in, "w_logits")[n] = bag_data(&c.in, "w_weights")[n] =
+            n / HEADS == n % HEADS;
+    d = renamed(&c, "mohsa:overlap=3");
+    equal(&c, &d, 0);
+    variant_case_free(&c), variant_case_free(&d);
+}
+
 /* ---- dcmha in a layer -------------------------------------------------------------- */
 
 /* The spec's example again, this time made by the generators. */
@@ -469,6 +517,8 @@ static const check_case cases[] = {{"collab_concatenated", collab_concatenated},
                                    {"diff_equal_pairs", diff_equal_pairs},
                                    {"mla_absorbed", mla_absorbed},
                                    {"gated_defined", gated_defined},
+                                   {"merged_mean", merged_mean},
+                                   {"parts", parts},
                                    {"dcmha_printed", dcmha_printed},
                                    {"dcmha_permuted", dcmha_permuted},
                                    {"others_permuted", others_permuted},

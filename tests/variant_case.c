@@ -12,9 +12,9 @@
 
 int variant_number(const char *spec, const char *key, int otherwise)
 {
-    const char *at = strchr(spec, ':');
+    const char *at = strpbrk(spec, ":,");
     size_t length = strlen(key);
-    for (; at; at = strchr(at, ',')) {
+    for (; at; at = strpbrk(at, ":,")) {
         at++;
         if (!strncmp(at, key, length) && at[length] == '=') return atoi(at + length + 1);
     }
@@ -24,7 +24,12 @@ int variant_number(const char *spec, const char *key, int otherwise)
 int variant_is(const char *spec, const char *name)
 {
     size_t length = strlen(name);
-    return !strncmp(spec, name, length) && (spec[length] == 0 || spec[length] == ':');
+    for (const char *at = spec; at; at = strchr(at, '+')) {
+        at += *at == '+';
+        if (!strncmp(at, name, length) && (!at[length] || strchr(":+", at[length])))
+            return 1;
+    }
+    return 0;
 }
 
 /* ---- numbers ----------------------------------------------------------------------- */
@@ -185,7 +190,7 @@ static void put_gated(variant_case *c)
 
 static void put_extras(variant_case *c, int layer)
 {
-    if (!strcmp(c->spec, "entmax"))
+    if (variant_is(c->spec, "entmax") && !strstr(c->spec, "alpha="))
         variant_put(c, "alpha_logit", 1, c->s.heads, -1, -1, -1);
     if (variant_is(c->spec, "talking")) put_talking(c);
     if (variant_is(c->spec, "dcmha")) put_dcmha(c, layer);

@@ -44,7 +44,7 @@ double *variant_put(variant_case *c, const char *name, double size, int n0, int 
 /* The number after key= in a variant string. */
 int variant_number(const char *spec, const char *key, int otherwise);
 
-/* Is it the variant of that name? */
+/* Is it the variant of that name, or a part of it? */
 int variant_is(const char *spec, const char *name);
 
 /* The type of a tensor of that name in IN (and of its gradient in OUT). */

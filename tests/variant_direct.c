@@ -89,19 +89,17 @@ static ph_broadcast leading(const variant_case *c, const char *name)
 static void complete_spec(direct *d)
 {
     const bag *b = &d->c->in;
-    char *spec = d->spec;
-    size_t size = sizeof d->spec;
-    snprintf(spec, size, "%s", d->c->spec);
+    const bag_tensor *up = bag_find(b, "w_uk"), *down = bag_find(b, "w_dq");
+    const char *spec = d->c->spec;
+    int head = (int)strcspn(spec, "+"); /* the part that is a kind of layer */
+    char more[60] = "";
     if (variant_is(spec, "collab") && bag_find(b, "content"))
-        snprintf(spec, size, "collab:content=1");
-    if (!variant_is(spec, "mla")) return;
-    int latent = bag_find(b, "w_uk")->dim[0];
-    if (bag_find(b, "w_dq"))
-        snprintf(spec, size, "%s,latent=%d,q_latent=%d", d->c->spec, latent,
-                 bag_find(b, "w_dq")->dim[1]);
-    else
-        snprintf(spec, size, "%s,latent=%d", d->c->spec, latent);
-    d->attn.qk_dim += variant_number(d->c->spec, "rope", 0);
+        snprintf(more, sizeof more, ":content=1");
+    if (up) snprintf(more, sizeof more, ",latent=%d", up->dim[0]);
+    if (down)
+        snprintf(more, sizeof more, ",latent=%d,q_latent=%d", up->dim[0], down->dim[1]);
+    snprintf(d->spec, sizeof d->spec, "%.*s%s%s", head, spec, more, spec + head);
+    if (up) d->attn.qk_dim += variant_number(spec, "rope", 0);
 }
 
 static void describe(direct *d)

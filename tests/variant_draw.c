@@ -137,6 +137,18 @@ static void draw_spec(char *spec, size_t size, const char *name, uint64_t *r,
         snprintf(spec, size, "gated:%s", check_below(r, 2) ? "head" : "element");
 }
 
+/* A second part, where the first one leaves attention as it is. */
+static void draw_second(char *spec, size_t size, uint64_t *r)
+{
+    static const char *const plain[] = {"mha", "entmax", "sparsemax", "talking", "dcmha"};
+    static const char *const seconds[] = {"+entmax", "+entmax:alpha=1.5", "+sparsemax",
+                                          "+talking"};
+    size_t used = strlen(spec);
+    for (int n = 0; n < 5; n++)
+        if (variant_is(spec, plain[n])) return;
+    snprintf(spec + used, size - used, "%s", PICK(r, seconds));
+}
+
 /* ---- masks and further tensors ----------------------------------------------------- */
 
 static void draw_band(variant_case *c, uint64_t *r)
@@ -260,6 +272,7 @@ void variant_draw(variant_case *c, const char *name, int layer, uint64_t seed, i
     variant_shape s = draw_shape(name, &r, layer, index % 8 == 7, index % 8 == 5);
     fit_shape(name, &s);
     draw_spec(spec, sizeof spec, name, &r, &s);
+    if (layer && index % 4 == 2) draw_second(spec, sizeof spec, &r);
     if (layer)
         variant_layer_case(c, spec, &s, check_random(&r));
     else

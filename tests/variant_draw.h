@@ -10,8 +10,8 @@
 /* Names of all variants, ended by NULL. */
 extern const char *const variant_names[];
 
-/* The index-th problem of a variant; layer 0: core mode. Of eight one is
-   long, one has no rows or no keys. */
+/* The index-th problem of a variant; layer 0: core mode. Of eight one is long and one has
+   no rows or no keys; of four layers one has a second part after a +. */
 void variant_draw(variant_case *c, const char *name, int layer, uint64_t seed, int index);
 
 /* Its sizes and tensors in one line. */

@@ -11,7 +11,7 @@
 #include "check.h"
 #include "oracle.h"
 
-static const double noise = 0x1p-23, forward_factor = 3, gradient_factor = 8,
+static const double noise = 0x1p-23, forward_factor = 3, gradient_factor = 10,
                     floor_ulps = 4;
 
 /* ---- open and close ---------------------------------------------------------------- */

@@ -9,7 +9,7 @@
  *
  * size  the largest element of the tensor
  * Y     how far the noisy oracle strays in the tensor, the largest of some draws
- * F     3 forward, 8 for gradients: they add up over tokens and keys, in sums that the
+ * F     3 forward, 10 for gradients: they add up over tokens and keys, in sums that the
  *       noisy oracle does not round, and Y comes from some of their elements only
  * U     4: a few units in the last place, for the cases where the draws are lucky
  * peak  the largest score: its rounding alone moves a weight by 2^-24 peak
@@ -27,7 +27,7 @@
 
 #include "variant_case.h"
 
-enum { DRAWS = 2 }; /* of noise */
+enum { DRAWS = 3 }; /* of noise */
 
 typedef struct variant_judge {
     variant_case *c;

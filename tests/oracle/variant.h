@@ -58,7 +58,7 @@ bag bag_copy(const bag *b);
 void bag_free(bag *b);
 
 typedef struct variant_options {
-    const char *variant;         /* "name" or "name:key=value,..."; NULL: "mha" */
+    const char *variant; /* "name", "name:key=value,...", "one+other"; NULL: mha */
     int heads, k_heads, v_heads; /* layer mode; 0: k_heads and v_heads like heads */
     int causal;
     int window, left, right; /* window 1: left and right are limits, -1: none */

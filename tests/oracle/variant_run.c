@@ -15,20 +15,37 @@ static const variant *const list[] = {
     &variant_moh, &variant_moh_norm, &variant_collab,    &variant_mohsa,   &variant_diff,
     &variant_mla, &variant_gated,    &variant_merged};
 
-/* By the name before the colon; an unknown one is a fault of the test. */
-static const variant *find(const char *spec)
+/* The part of a string that starts at spec; an unknown one is a fault of the test. */
+static const variant *find_part(const char *spec)
 {
-    size_t length = spec ? strcspn(spec, ":") : 0;
-    if (!spec) return &variant_mha;
+    size_t length = strcspn(spec, ":+");
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (strlen(list[i]->name) == length && !strncmp(list[i]->name, spec, length))
             return list[i];
     abort();
 }
 
+/* All parts of "kind+core" in one: each step is taken by whoever has it. */
+static variant find(const char *spec)
+{
+    variant all = {.name = spec, .core = 1};
+    for (const char *at = spec; at; at = strchr(at, '+')) {
+        const variant *v = find_part(at += *at == '+');
+        all.core &= v->core;
+        if (v->project) all.project = v->project;
+        if (v->route) all.route = v->route;
+        if (v->arrange) all.arrange = v->arrange;
+        if (v->pre) all.pre = v->pre;
+        if (v->normalise) all.normalise = v->normalise;
+        if (v->post) all.post = v->post;
+        if (v->combine) all.combine = v->combine;
+    }
+    return all;
+}
+
 int variant_has_core(const char *spec)
 {
-    return find(spec)->core;
+    return find(spec).core;
 }
 
 /* ---- core mode --------------------------------------------------------------------- */
@@ -174,15 +191,15 @@ static void put_stats(work *w)
 
 double variant_forward(const variant_options *o, const bag *in, bag *out)
 {
-    const variant *v = find(o->variant);
+    const variant v = find(o->variant ? o->variant : "mha");
     work w = {.o = o, .in = in, .result = out, .layer = bag_find(in, "x") != NULL};
     find_masks(&w);
     if (w.layer)
-        begin_layer(&w, v);
+        begin_layer(&w, &v);
     else
         begin_core(&w);
     if (o->scale != 0) w.scale = o->scale;
-    attend(&w, v);
+    attend(&w, &v);
     put_rows(&w);
     if (!o->brief) put_stats(&w);
     if (w.layer)

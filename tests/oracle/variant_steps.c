@@ -46,13 +46,13 @@ void jitter(work *w, double *a, int count)
 /* Text after "key=" (or after a key alone), or NULL. */
 static const char *option(const work *w, const char *key)
 {
-    const char *at = w->o->variant ? strchr(w->o->variant, ':') : NULL;
+    const char *at = w->o->variant ? strpbrk(w->o->variant, ":,") : NULL;
     size_t length = strlen(key);
-    for (; at; at = strchr(at, ',')) {
+    for (; at; at = strpbrk(at, ":,")) {
         at++;
         if (strncmp(at, key, length)) continue;
         if (at[length] == '=') return at + length + 1;
-        if (at[length] == 0 || at[length] == ',') return "1";
+        if (!at[length] || strchr(",+", at[length])) return "1";
     }
     return NULL;
 }
@@ -68,7 +68,7 @@ int option_is(const work *w, const char *key, const char *value)
     const char *text = option(w, key);
     size_t length = strlen(value);
     return text && !strncmp(text, value, length) &&
-           (text[length] == 0 || text[length] == ',');
+           (text[length] == 0 || strchr(",+", text[length]));
 }
 
 /* ---- products ---------------------------------------------------------------------- */
