@@ -3,16 +3,16 @@
 //
 // Words stand in lines above each other where they fit, else in two columns that scroll.
 
-const edges = new Map(); // head, mass and kind of weights to lists of keys per row
+const edges = new Map(); // head, mass, kind of weights and row to a list of keys
 
-function edgesOf(ref) {
-  const key = `${idOf(ref)}/${state.mass}/${state.valued}`;
-  if (edges.has(key)) return edges.get(key);
-  const map = mapOf(ref), cells = map.shownCells(state.valued), lists = [];
-  for (let i = 0; i < map.rows; i++) lists.push(topMass(cells.subarray(i * map.keys, (i + 1) * map.keys), map.seen(i), state.mass));
-  if (edges.size > 32) edges.clear();
-  edges.set(key, lists);
-  return lists;
+function edgesOf(ref, i) {
+  const map = mapOf(ref), key = `${idOf(ref)}/${state.mass}/${state.valued}/${i}`;
+  let list = edges.get(key);
+  if (list) return list;
+  list = topMass(map.shownRow(i, state.valued), map.seen(i), state.mass);
+  if (edges.size > 20000) edges.clear();
+  if (!map.remote || map.remote.has(i)) edges.set(key, list);
+  return list;
 }
 
 const beamHeads = () => [state.a, ...state.extra].filter((ref) => !isAbsent(ref) && mapOf(ref).kept);
@@ -74,14 +74,15 @@ function beamFocus() {
 function drawBeams(p, layout, focus) {
   const heads = beamHeads(), quiet = focus.rows || focus.keys;
   heads.forEach((ref, n) => {
-    const map = mapOf(ref), cells = map.shownCells(state.valued), most = state.valued ? map.largest(true) : 1, lists = edgesOf(ref);
+    const map = mapOf(ref), most = state.valued ? map.largest(true) : 1;
     const shift = (n - (heads.length - 1) / 2) * 2.5, colour = headColour(n);
     for (let i = 0; i < map.rows; i++) {
-      if (!visible(layout, i) && !focus.keys) continue;
+      if (!visible(layout, i) && (!focus.keys || map.remote)) continue;
       if (focus.rows && !focus.rows.has(i)) continue;
-      for (const j of lists[i]) {
+      const row = map.shownRow(i, state.valued);
+      for (const j of edgesOf(ref, i)) {
         if (focus.keys && !focus.keys.has(j)) continue;
-        const share = Math.min(1, cells[i * map.keys + j] / most);
+        const share = Math.min(1, row[j] / most);
         beamPath(p, layout, i, j, colour, 0.8 + 6 * share, (quiet ? 0.3 : 0.12) + 0.65 * share, shift);
       }
     }
@@ -91,10 +92,10 @@ function drawBeams(p, layout, focus) {
 // Under a word: one strip per head, as dark as what the word gets from or gives to the focus.
 function stripOf(layout, focus, side, n) {
   return beamHeads().map((ref, k) => {
-    const map = mapOf(ref), cells = map.shownCells(state.valued), most = state.valued ? map.largest(true) : 1;
+    const map = mapOf(ref), most = state.valued ? map.largest(true) : 1;
     let sum = 0;
-    if (side === "k" && focus.rows) for (const i of focus.rows) sum += n < map.seen(i) ? cells[i * map.keys + n] : 0;
-    if (side === "q" && focus.keys) for (const j of focus.keys) sum += j < map.seen(n) ? cells[n * map.keys + j] : 0;
+    if (side === "k" && focus.rows) for (const i of focus.rows) sum += n < map.seen(i) ? map.shownRow(i, state.valued)[n] : 0;
+    if (side === "q" && focus.keys) for (const j of focus.keys) sum += j < map.seen(n) ? map.shownRow(n, state.valued)[j] : 0;
     return { colour: headColour(k), alpha: Math.min(1, Math.sqrt(sum / most)) };
   });
 }
@@ -177,6 +178,7 @@ const wordSentence = (side, n) => wordLines(side, n).map((line) => line.map((x) 
 // Partners of words by summed weight: { n, word, cell }, largest first.
 function topPartners(ref, words, seen) {
   const map = mapOf(ref), partner = seen ? queryWords(ref) : keyWords(ref), sums = [];
+  if (seen) map.remote?.columns(words);
   for (let n = 0; n < partner.length; n++) {
     let v = 0, error = 0, known = false, below = 0;
     for (const w of words) {

@@ -40,10 +40,18 @@ function meter(share, threshold) {
   return box;
 }
 
+// Numbers that labels stand on; the others on demand.
 function drawNumbers(ref) {
-  const body = $("numbers").tBodies[0];
+  const { metrics } = page.reports[ref.r], some = metrics.some((metric) => metric.threshold > 0);
+  fillNumbers($("numbers").tBodies[0], ref, (metric) => !some || metric.threshold > 0);
+  fillNumbers($("more-numbers").tBodies[0], ref, (metric) => some && !(metric.threshold > 0));
+  $("more-box").hidden = !$("more-numbers").tBodies[0].rows.length;
+}
+
+function fillNumbers(body, ref, wanted) {
   body.replaceChildren();
   page.reports[ref.r].metrics.forEach((metric, m) => {
+    if (!wanted(metric)) return;
     const v = scoreOf(ref, m);
     if (!Number.isFinite(v)) return;
     const most = metricRange(m), over = metric.threshold > 0 && v > metric.threshold;
@@ -76,10 +84,14 @@ function drawOffsets(ref) {
 
 function drawOutcomes(ref) {
   const { outcomes, outcomeTitle } = page.reports[ref.r], body = $("outcomes").tBodies[0];
+  const before = page.live && page.reports.length > 1 ? page.reports[0].outcomes : null;
   $("outcome-box").hidden = !outcomes.length;
-  $("outcome-title").textContent = outcomeTitle;
-  body.replaceChildren(...outcomes.map((x) => make("tr", {},
-    make("td", {}, shown(x.text)), make("td", {}, meter(x.value, 0)), make("td", {}, number(x.value)))));
+  $("outcome-title").textContent = outcomeTitle + (before ? `: ${t("before")} → ${t("after")}` : "");
+  body.replaceChildren(...outcomes.map((x, n) => {
+    const old = before?.[n], changed = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
+    const was = !changed ? "" : old.text === x.text ? `${number(old.value)} → ` : `${shown(old.text)} ${number(old.value)} → `;
+    return make("tr", { class: changed ? "over" : null }, make("td", {}, shown(x.text)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, was, number(x.value)));
+  }));
 }
 
 // ---- the strip of words --------------------------------------------------------------
@@ -132,9 +144,10 @@ function stripShares() {
     for (const w of words) map.row(w, row).forEach((v, n) => { sums[n] += v / words.length; });
     return sums;
   }
+  map.remote?.columns(words); // a few columns, not every row
   for (let n = 0; n < map.rows; n++) {
-    map.row(n, row);
-    for (const w of words) if (w < map.seen(n)) sums[n] += row[w];
+    if (!map.remote) map.row(n, row);
+    for (const w of words) if (w < map.seen(n)) sums[n] += map.remote ? map.remote.cell(n, w).v ?? 0 : row[w];
   }
   return sums;
 }

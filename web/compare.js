@@ -3,9 +3,12 @@
 
 let compareAt = [];
 
+const reportName = (r) => (page.live ? t(r ? "after" : "before") : shown(page.reports[r].title));
+
 // B, or what is nearest to A: the same head of the other report, or the next head.
 function otherHead() {
   if (state.b) return state.b;
+  if (page.live && page.reports.length > 1) return { ...state.a, r: 1 };
   const { r, s, l, h } = state.a, other = { r: 1 - r, s, l, h };
   if (page.reports.length > 1 && headExists(other)) return other;
   const { heads, layers } = stackOf(state.a);
@@ -16,9 +19,13 @@ function sameShape(a, b) {
   return a.rows === b.rows && a.keys === b.keys;
 }
 
+// A: in live mode what was before the changes.
+const firstHead = () => (page.live && page.reports.length > 1 && !state.b ? { ...state.a, r: 0 } : state.a);
+
 let lastDifference = {}; // moving the cursor does not change it
 
 function differenceShade(a, b) {
+  if (a.remote) return { remote: true, lut: divergingLut(), most: () => 1, level: signedLevel, valued: state.valued, from: a };
   const key = `${idOf(a.ref)}/${idOf(b.ref)}/${state.valued}/${state.scale}/${theme()}`;
   if (lastDifference.key !== key) lastDifference = { key, shade: makeDifference(a, b) };
   return lastDifference.shade;
@@ -38,10 +45,10 @@ function makeDifference(a, b) {
 const compareView = {
   draw(p, w, h) {
     compareAt = [];
-    const b = otherHead();
-    if (drawMissing(p, state.a) || drawMissing(p, b)) return;
-    const maps = [mapOf(state.a), mapOf(b)], shades = maps.map((map) => plainShade(map, state.valued));
-    const titles = [state.a, b].map((ref, n) => `${t(n ? "compareB" : "compareA")}  ${labelOf(ref)}${page.reports.length > 1 ? ` · ${shown(page.reports[ref.r].title)}` : ""}`);
+    const a = firstHead(), b = otherHead();
+    if (drawMissing(p, a) || drawMissing(p, b)) return;
+    const maps = [mapOf(a), mapOf(b)], shades = maps.map((map) => plainShade(map, state.valued));
+    const titles = [a, b].map((ref, n) => `${t(n ? "compareB" : "compareA")}  ${labelOf(ref)}${page.reports.length > 1 ? ` · ${reportName(ref.r)}` : ""}`);
     if (sameShape(...maps)) {
       maps.push(maps[1]);
       shades.push(differenceShade(maps[0], maps[1]));
@@ -57,7 +64,7 @@ const compareView = {
       x += box.w + gap;
       p.text(fitText(titles[n], wide - 8, 13, 600), layout.gx, 9, { weight: 600 });
       drawHeat(p, layout, shades[n], { i: state.i, j: state.j });
-      compareAt.push({ ...layout, ref: n === 1 ? b : state.a, difference: n === 2, b });
+      compareAt.push({ ...layout, ref: n === 1 ? b : a, difference: n === 2, b });
     });
   },
   hit(x, y) {
@@ -68,7 +75,7 @@ const compareView = {
     return null;
   },
   lines({ cell: { i, j } }) {
-    const b = otherHead(), a = mapOf(state.a), other = mapOf(b), lines = [];
+    const a = mapOf(firstHead()), other = mapOf(otherHead()), lines = [];
     const one = a.cell(i, j);
     lines.push([`A ${cellText(one)}`]);
     if (sameShape(a, other)) {

@@ -19,10 +19,19 @@ function fromBase64(text) {
   return bytes;
 }
 
+// Everything that was computed from an older report.
+function forget() {
+  for (const known of [cache, thumbs, tinted, edges]) known.clear();
+  lastDifference = {};
+  stripKey = "";
+}
+
 async function openData() {
+  if (!document.getElementById("report").textContent) return openLive();
   page = JSON.parse(document.getElementById("report").textContent);
   arrays = await inflate(fromBase64(document.getElementById("arrays").textContent.trim()));
   if (arrays.byteLength !== page.bytes) throw new Error("the arrays of this page are damaged");
+  return undefined;
 }
 
 const stackOf = (ref) => page.reports[ref.r].stacks[ref.s];
@@ -55,9 +64,10 @@ class HeadMap {
     this.stack = stack;
     this.rows = queryWords(ref).length;
     this.keys = keyWords(ref).length;
-    this.kept = at >= 0;
+    this.remote = page.mode === "live" ? new RemoteMap(ref, this.rows, this.keys) : null;
+    this.kept = at >= 0 || Boolean(this.remote);
     this.top = page.top;
-    if (this.kept) this.open(at);
+    if (at >= 0) this.open(at);
     const norms = stack.norms;
     this.norms = norms >= 0 ? new Float32Array(arrays, norms + 4 * indexOf(ref) * this.keys, this.keys) : null;
   }
@@ -93,6 +103,10 @@ class HeadMap {
   row(i, out = new Float32Array(this.keys)) {
     const { keys, top } = this, at = i * keys;
     if (!this.kept) return out.fill(0);
+    if (this.remote) {
+      out.set(this.remote.row(i));
+      return out;
+    }
     if (page.mode === "f32") {
       out.set(this.cells.subarray(at, at + keys));
       return out;
@@ -111,6 +125,7 @@ class HeadMap {
   cell(i, j) {
     if (j >= this.seen(i)) return { forbidden: true };
     if (!this.kept) return { below: 1 };
+    if (this.remote) return this.remote.cell(i, j);
     if (page.mode === "f32") return { v: this.cells[i * this.keys + j], error: 0 };
     let least = 0;
     for (let n = i * this.top; n < (i + 1) * this.top && this.cols[n] !== this.none; n++) {
@@ -141,7 +156,15 @@ class HeadMap {
     return (this.valued = out);
   }
 
+  // Row i of the above, to be read only.
+  shownRow(i, valued) {
+    if (!this.remote) return this.shownCells(valued).subarray(i * this.keys, (i + 1) * this.keys);
+    const row = this.remote.row(i);
+    return valued && this.norms ? row.map((v, j) => v * this.norms[j]) : row;
+  }
+
   largest(valued) {
+    if (this.remote) return 1;
     const key = valued ? "largestValued" : "largestPlain";
     if (this[key] !== undefined) return this[key];
     let most = 0;
@@ -181,6 +204,7 @@ const thumbs = new Map();
 
 function thumbOf(ref) {
   const id = idOf(ref);
+  if (page.mode === "live") return makeThumb(ref);
   if (!thumbs.has(id)) thumbs.set(id, makeThumb(ref));
   return thumbs.get(id);
 }
@@ -190,6 +214,7 @@ function makeThumb(ref) {
   const rows = queryWords(ref).length, keys = keyWords(ref).length;
   const side = at >= 0 ? page.side : SIDE;
   const h = Math.min(rows, side), w = Math.min(keys, side);
+  if (page.mode === "live") return remoteThumb(ref, w, h);
   if (at >= 0) {
     const scale = new Float32Array(arrays, at, 1)[0];
     return { w, h, scale, cells: new Uint8Array(arrays, at + 4, w * h) };
@@ -213,13 +238,10 @@ function poolThumb(map, w, h) {
 // q (rows, dim) and k (keys, dim) of a head, or null.
 function vectorsOf(ref) {
   const stack = stackOf(ref), at = stack.vectors[indexOf(ref)];
-  if (at < 0) return null;
   const rows = queryWords(ref).length, keys = keyWords(ref).length, dim = stack.dim;
-  return {
-    dim, scale: stack.scale, pair: stack.pair,
-    q: new Float32Array(arrays, at, rows * dim),
-    k: new Float32Array(arrays, at + 4 * rows * dim, keys * dim),
-  };
+  const all = at >= 0 ? new Float32Array(arrays, at, (rows + keys) * dim) : dim && page.live ? remoteVectors(ref) : null;
+  if (!all) return null;
+  return { dim, scale: stack.scale, pair: stack.pair, q: all.subarray(0, rows * dim), k: all.subarray(rows * dim) };
 }
 
 // The largest entries of a row that together reach share p of its mass, as keys in falling

@@ -84,6 +84,7 @@ function drawGridCell(p, ref, m, most) {
   const alpha = passes(ref) ? 1 : 0.16;
   p.rect(x, y, size, size, fill, alpha);
   if (m >= 0 && !dark) p.frame(x + 0.5, y + 0.5, size - 1, size - 1, css("--line"));
+  if (editOf(ref)) p.path([[x + 2, y + size - 2], [x + size - 2, y + 2]], css("--warn"), 2);
   if (size < 13 || alpha < 1) return;
   p.text(roleOf(ref).glyph, x + size / 2, y + size / 2 + 0.5, { size: Math.min(13, size * 0.55), weight: 600, align: "center", fill: m >= 0 ? inkOn(fill) : roleInk(index) });
 }

@@ -38,6 +38,7 @@ function heatHit(layout, x, y) {
 
 // Colour of a value: { lut, level(v, i) }.
 function plainShade(map, valued) {
+  if (map.remote) return { remote: true, lut: rampLut(), most: () => 1, level: levelOf, valued };
   const cells = map.shownCells(valued), lut = rampLut();
   let most = () => (valued ? map.largest(true) : 1);
   if (state.scale === "head") most = () => map.largest(valued);
@@ -49,11 +50,15 @@ function plainShade(map, valued) {
   return { cells, lut, most, level: levelOf };
 }
 
+function imageSize({ rows, cols, cell }) {
+  const ratio = Math.min(3, window.devicePixelRatio || 1), fine = cell * ratio >= 1;
+  return { h: fine ? rows : Math.max(1, Math.floor(rows * cell * ratio)), w: fine ? cols : Math.max(1, Math.floor(cols * cell * ratio)) };
+}
+
 // The visible cells as an image: one pixel per cell, or the largest of many per pixel.
 function heatImage(layout, shade) {
-  const { map, rows, cols, i0, j0, cell } = layout, ratio = Math.min(3, window.devicePixelRatio || 1);
-  const h = cell * ratio < 1 ? Math.max(1, Math.floor(rows * cell * ratio)) : rows;
-  const w = cell * ratio < 1 ? Math.max(1, Math.floor(cols * cell * ratio)) : cols;
+  const { map, rows, cols, i0, j0 } = layout, { w, h } = imageSize(layout);
+  if (shade.remote) return remoteImage(layout, shade, w, h);
   const image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) }, out = new Uint32Array(image.rgba.buffer);
   const colours = new Uint32Array(256), { lut } = shade;
   for (let n = 0; n < 256; n++) colours[n] = (255 << 24) | (lut[3 * n + 2] << 16) | (lut[3 * n + 1] << 8) | lut[3 * n];
@@ -111,7 +116,7 @@ function drawCells(p, layout, shade) {
   const { map, rows, cols, i0, j0, cell, gx, gy } = layout;
   for (let i = 1; i < rows; i++) p.rect(gx, gy + i * cell - 0.5, cols * cell, 1, css("--paper"));
   for (let j = 1; j < cols; j++) p.rect(gx + j * cell - 0.5, gy, 1, rows * cell, css("--paper"));
-  if (cell < 34) return;
+  if (cell < 34 || shade.remote) return;
   for (let i = 0; i < rows; i++)
     for (let j = 0; j < Math.min(cols, map.seen(i + i0) - j0); j++) {
       const v = shade.cells[(i + i0) * map.keys + j + j0], level = shade.level(v, shade.most(i + i0));
@@ -213,6 +218,7 @@ function panBy(dx, dy, layout) {
 // ---- one cell in words ---------------------------------------------------------------
 
 function rankOf(map, i, j) {
+  if (map.remote && !map.remote.has(i)) return "…";
   const row = map.row(i), seen = map.seen(i);
   let rank = 1;
   for (let n = 0; n < seen; n++) if (row[n] > row[j]) rank++;

@@ -1,3 +1,292 @@
-// live.js - talking to the program that serves this page; does nothing in a saved file.
+// live.js - talking to the program that serves this page; a saved file never gets here.
+//
+// The program keeps nothing but the last run: each run says the text and all changes. It
+// answers with the report before the changes and, if there are any, the one after them.
+// Of long texts it sends no weights: the page asks for the window it shows.
 
-const live = null;
+const live = { token: "", text: "", edits: [], frozen: false, past: [], note: "", running: false, again: false };
+
+async function askProgram(path, body) {
+  let answer;
+  try {
+    answer = await fetch(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Polyhead-Token": live.token } });
+  } catch {
+    throw new Error(t("lost"));
+  }
+  if (!answer.ok) throw new Error(t("failed", (await answer.json()).error));
+  return answer;
+}
+
+async function openLive() {
+  live.token = /(?:^|[#&])token=([0-9a-f]{32})/.exec(location.hash)?.[1] ?? "";
+  await fetchRun({});
+  live.text = page.reports[0].text;
+  $("live").hidden = false;
+  makeLivePanel();
+}
+
+async function fetchRun(body) {
+  const data = await (await askProgram("/run", body)).arrayBuffer(), length = new DataView(data).getUint32(0, true);
+  page = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
+  arrays = data.slice(4 + length);
+  remoteKnown.clear();
+  forget();
+}
+
+// ---- changes -------------------------------------------------------------------------
+
+const editOf = (ref) => live.edits.find((e) => e.kind !== "mask" && e.stack === ref.s && e.layer === ref.l && e.head === ref.h);
+const maskOf = (axis, word) => live.edits.find((e) => e.kind === "mask" && e.axis === axis && e.word === word);
+
+function change(edits, text = live.text, frozen = live.frozen) {
+  live.past.push({ edits: live.edits, text: live.text, frozen: live.frozen });
+  Object.assign(live, { edits, text, frozen });
+  runAgain();
+}
+
+function undo() {
+  const before = live.past.pop();
+  if (!before) return;
+  Object.assign(live, before);
+  $("live-text").value = live.text;
+  runAgain();
+}
+
+// One run at a time; what changes meanwhile is run when it is done.
+async function runAgain() {
+  live.again = true;
+  if (live.running) return;
+  live.running = true;
+  while (live.again) {
+    live.again = false;
+    live.note = t("busy");
+    drawLive();
+    const began = performance.now();
+    try {
+      await fetchRun({ text: live.text, edits: live.edits, frozen: live.frozen });
+      live.note = t("ready", Math.round(performance.now() - began));
+    } catch (error) {
+      live.note = error.message;
+      if (live.past.length) Object.assign(live, live.past.pop()); // what was refused is not a change
+    }
+  }
+  live.running = false;
+  state.a = { ...state.a, r: page.reports.length - 1 };
+  settle();
+  drawLanguage();
+  set({});
+}
+
+function setHead(kind, gate = 1) {
+  const { s, l, h } = state.a, others = live.edits.filter((e) => e !== editOf(state.a));
+  if (kind !== "on") others.push({ kind, stack: s, layer: l, head: h, ...(kind === "gate" ? { gate } : {}) });
+  change(others);
+}
+
+// The picked words, or the one under the cursor.
+function toggleMask() {
+  const axis = state.seen ? stackOf(state.a).k : stackOf(state.a).q;
+  const words = state.picked.length ? state.picked : [state.seen ? state.j : state.i];
+  const masked = maskOf(axis, words[0]);
+  const others = live.edits.filter((e) => e.kind !== "mask" || e.axis !== axis || !words.includes(e.word));
+  change(masked ? others : [...others, ...words.map((word) => ({ kind: "mask", axis, word }))]);
+}
+
+async function savePlan() {
+  try {
+    const { name } = await (await askProgram("/save", { text: live.text, edits: live.edits, frozen: live.frozen })).json();
+    live.note = t("planSaved", name);
+  } catch (error) {
+    live.note = error.message;
+  }
+  drawLive();
+}
+
+// ---- the panel -----------------------------------------------------------------------
+
+function makeLivePanel() {
+  const button = (id, act) => make("button", { type: "button", id, onclick: act });
+  const text = make("textarea", { id: "live-text", rows: 1, spellcheck: "false", "data-label": "textBox" });
+  text.value = live.text;
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey) return;
+    event.preventDefault();
+    runText();
+  });
+  const gate = make("input", { type: "range", id: "live-gate", min: 0, max: 1, step: 0.05, onchange: (event) => setHead("gate", Number(event.target.value)) });
+  const frozen = make("input", { type: "checkbox", id: "live-frozen", onchange: (event) => change(live.edits, live.text, event.target.checked) });
+  const heads = make("span", { class: "group", role: "group", id: "live-head", "data-label": "ablate" },
+    button("live-on", () => setHead("on")), button("live-zero", () => setHead("zero")), button("live-mean", () => setHead("mean")));
+  $("live").replaceChildren(
+    make("h2", { id: "live-title", class: "hidden", "data-t": "liveTitle" }),
+    make("div", { class: "line" }, text, make("button", { type: "button", id: "live-run", "data-t": "run", onclick: runText }), make("span", { id: "live-note", class: "note", role: "status" })),
+    make("div", { class: "line" },
+      make("span", { id: "live-which", class: "note" }), heads,
+      make("label", { class: "field", id: "live-gate-field" }, make("span", { "data-t": "gate" }), gate, make("output", { id: "live-gate-out", for: "live-gate" })),
+      make("label", { class: "field check", id: "live-frozen-field" }, frozen, make("span", { "data-t": "frozen" })),
+      button("live-mask", toggleMask), button("live-undo", undo), button("live-save", savePlan)),
+    make("div", { class: "line" },
+      make("span", { class: "pair" }, make("span", { class: "note", "data-t": "edits" }), make("ul", { id: "live-edits" })),
+      make("span", { class: "pair", id: "live-changed-line" }, make("span", { class: "note", "data-t": "changed" }), make("ul", { id: "live-changed" }))));
+}
+
+function runText() {
+  const text = $("live-text").value;
+  if (text !== live.text) change(live.edits.filter((e) => e.kind !== "mask"), text);
+}
+
+function editName(e) {
+  if (e.kind === "mask") return t("editMask", shown(page.reports[0].axes[e.axis]?.tokens[e.word] ?? ""));
+  const name = page.reports[0].stacks.length > 1 ? `${page.reports[0].stacks[e.stack].name} ${e.layer + 1}-${e.head + 1}` : `${e.layer + 1}-${e.head + 1}`;
+  if (e.kind === "gate") return t("editGate", name, e.gate);
+  return t(e.kind === "zero" ? "editZero" : "editMean", name);
+}
+
+function drawLive() {
+  if (!$("live-note")) return;
+  const can = page.live, now = editOf(state.a), kind = now?.kind ?? "on";
+  $("live-note").textContent = live.note;
+  $("live-which").textContent = titleOf(state.a);
+  for (const [id, name] of [["live-on", "restore"], ["live-zero", "zero"], ["live-mean", "mean"]]) {
+    $(id).textContent = t(name);
+    $(id).setAttribute("aria-pressed", String(id === `live-${kind}`));
+  }
+  $("live-zero").hidden = !can.zero;
+  $("live-mean").hidden = !can.mean;
+  $("live-gate-field").hidden = !can.gate;
+  $("live-frozen-field").hidden = !can.frozen;
+  $("live-save").hidden = !can.save;
+  $("live-gate").value = kind === "gate" ? now.gate : kind === "zero" ? 0 : 1;
+  $("live-gate-out").textContent = $("live-gate").value;
+  $("live-frozen").checked = live.frozen;
+  const axis = state.seen ? stackOf(state.a).k : stackOf(state.a).q, word = state.picked[0] ?? (state.seen ? state.j : state.i);
+  $("live-mask").hidden = !can.mask || !stripWords().length;
+  $("live-mask").textContent = t(maskOf(axis, word) ? "unmask" : "mask", shown(stripWords()[word] ?? ""));
+  $("live-undo").textContent = t("undo");
+  $("live-undo").disabled = !live.past.length;
+  $("live-save").textContent = t("savePlan");
+  $("live-save").disabled = !live.edits.some((e) => e.kind === "zero");
+  drawEdits();
+}
+
+function drawEdits() {
+  const list = $("live-edits");
+  list.replaceChildren(...live.edits.map((e) => make("li", {}, make("button", { type: "button", "aria-label": t("removeEdit", editName(e)), onclick: () => change(live.edits.filter((x) => x !== e)) }, `${editName(e)} ×`))));
+  if (!live.edits.length) list.append(make("li", { class: "note" }, t("noEdits")));
+  const changed = mostChanged();
+  $("live-changed-line").hidden = !changed.length;
+  $("live-changed").replaceChildren(...changed.map(({ ref, by }) => make("li", {}, make("button", { type: "button", onclick: () => set({ a: ref, view: "compare", b: null }) },
+    `${page.reports[0].stacks.length > 1 ? `${stackOf(ref).name} ` : ""}${labelOf(ref)} ${number(by)}`))));
+}
+
+// Heads whose patterns moved most: half the mean over rows of the sum of differences, which is
+// the share of the mass that went elsewhere. Only where the weights are here.
+function mostChanged() {
+  if (page.reports.length < 2 || page.mode === "live") return [];
+  if (page.changed) return page.changed;
+  const found = [];
+  page.reports[1].stacks.forEach((stack, s) => {
+    for (const ref of headsOf({ r: 1, s })) {
+      if (isAbsent(ref)) continue;
+      const a = new HeadMap({ ...ref, r: 0 }), b = new HeadMap(ref);
+      if (!sameShape(a, b) || !a.kept || !b.kept || !a.rows) continue;
+      const from = a.dense(), to = b.dense();
+      let sum = 0;
+      for (let n = 0; n < from.length; n++) sum += Math.abs(to[n] - from[n]);
+      found.push({ ref, by: sum / 2 / a.rows });
+    }
+  });
+  page.changed = found.filter((x) => x.by > 1e-6).sort((x, y) => y.by - x.by).slice(0, 6);
+  return page.changed;
+}
+
+// ---- weights on demand ---------------------------------------------------------------
+
+const remoteKnown = new Map(); // question to answer: Float32Array, or null while it is asked
+let asking = 0;
+const questions = [];
+const MOST_ASKING = 2, MOST_KNOWN = 600;
+
+// The answer if it is here; else asks for it and draws again when it comes.
+function remoteFloats(path, body) {
+  const key = `${path}${JSON.stringify(body)}`, known = remoteKnown.get(key);
+  if (known !== undefined) return known;
+  if (remoteKnown.size > MOST_KNOWN) for (const old of [...remoteKnown.keys()].slice(0, MOST_KNOWN / 2)) if (remoteKnown.get(old)) remoteKnown.delete(old);
+  remoteKnown.set(key, null);
+  questions.push({ key, path, body });
+  askNext();
+  return null;
+}
+
+// The newest question first: it is about what is shown now.
+async function askNext() {
+  if (asking >= MOST_ASKING || !questions.length) return;
+  const { key, path, body } = questions.pop(), asked = remoteKnown;
+  asking++;
+  try {
+    const data = await (await askProgram(path, body)).arrayBuffer();
+    if (asked.has(key)) asked.set(key, new Float32Array(data));
+  } catch (error) {
+    remoteKnown.delete(key);
+    live.note = error.message;
+  }
+  asking--;
+  tinted.clear();
+  set({});
+  askNext();
+}
+
+const placeOf = (ref) => ({ which: ref.r, stack: ref.s, layer: ref.l, head: ref.h });
+
+class RemoteMap {
+  constructor(ref, rows, keys) {
+    Object.assign(this, { ref, rows, keys, blank: new Float32Array(keys) });
+  }
+  window(row0, rows, col0, cols, height, width) {
+    return remoteFloats("/window", { ...placeOf(this.ref), row0, rows, col0, cols, height, width });
+  }
+  // Rows come in blocks: whoever looks at one looks at its neighbours next.
+  block(i) {
+    const size = Math.max(1, Math.min(64, Math.floor(131072 / this.keys))), row0 = Math.floor(i / size) * size;
+    const rows = Math.min(size, this.rows - row0), data = this.window(row0, rows, 0, this.keys, rows, this.keys);
+    return data && data.subarray((i - row0) * this.keys, (i - row0 + 1) * this.keys);
+  }
+  has(i) { return Boolean(this.block(i)); }
+  row(i) { return this.block(i) ?? this.blank; }
+  columns(words) {
+    this.open = new Map(words.map((j) => [j, this.window(0, this.rows, j, 1, this.rows, 1)]));
+  }
+  cell(i, j) {
+    if (this.open?.has(j)) {
+      const column = this.open.get(j);
+      return column ? { v: column[i], error: 0 } : { pending: true };
+    }
+    const row = this.block(i);
+    return row ? { v: row[j], error: 0 } : { pending: true };
+  }
+}
+
+// The window of a heat map as an image; of a difference where shade.from is the other map.
+function remoteImage(layout, shade, w, h) {
+  const { map, rows, cols, i0, j0 } = layout, ask = (m) => m.remote.window(i0, rows, j0, cols, h, w);
+  const to = ask(map), from = shade.from && ask(shade.from), image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) };
+  if (!to || (shade.from && !from)) return image;
+  for (let n = 0; n < w * h; n++) {
+    const row = i0 + Math.min(rows - 1, Math.floor((((n / w) | 0) + 1) * (rows / h)) - 1), col = j0 + Math.floor((n % w) * (cols / w));
+    if (col >= map.seen(Math.max(i0, row))) continue;
+    const norm = shade.valued && map.norms ? map.norms[col] : 1;
+    const level = 3 * shade.level((from ? to[n] - from[n] : to[n]) * norm, 1);
+    image.rgba.set([shade.lut[level], shade.lut[level + 1], shade.lut[level + 2], 255], 4 * n);
+  }
+  return image;
+}
+
+function remoteThumb(ref, w, h) {
+  const rows = queryWords(ref).length, keys = keyWords(ref).length;
+  const data = w && h ? remoteFloats("/window", { ...placeOf(ref), row0: 0, rows, col0: 0, cols: keys, height: h, width: w }) : null;
+  if (!data) return { w, h, scale: 1, cells: new Uint8Array(w * h) };
+  const scale = data.reduce((most, v) => Math.max(most, v), 0) || 1;
+  return { w, h, scale, cells: Uint8Array.from(data, (v) => Math.max(0, Math.floor((v / scale) * 255))) };
+}
+
+const remoteVectors = (ref) => remoteFloats("/vectors", placeOf(ref));

@@ -54,7 +54,7 @@ function drawControls() {
   $("metric").value = state.metric;
   $("stack").value = state.a.s;
   $("report-choice").value = state.a.r;
-  $("save-csv").disabled = isAbsent(state.a) || !mapOf(state.a).kept;
+  $("save-csv").disabled = isAbsent(state.a) || !mapOf(state.a).kept || page.mode === "live";
   if ($("filter").value !== state.filter) $("filter").value = state.filter;
 }
 
@@ -97,6 +97,7 @@ function draw() {
   drawView();
   drawKey();
   drawCard();
+  if (page.live) drawLive();
 }
 
 // ---- words of the frame --------------------------------------------------------------
@@ -118,6 +119,7 @@ function drawHeader() {
 
 // What the file does not hold, or holds only roughly.
 function leftOut() {
+  if (page.mode === "live") return "";
   const refs = headsOf(state.a).filter((ref) => !isAbsent(ref)), stack = stackOf(state.a);
   const kept = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
   let text = "";
@@ -148,7 +150,7 @@ function drawLanguage() {
   $("metric").replaceChildren(option("role", t("role")), ...report.metrics.map((m) => option(m.key, nameOf(m))));
   $("stack").replaceChildren(...report.stacks.map((s, n) => option(n, s.name || String(n))));
   $("stack-field").hidden = report.stacks.length < 2;
-  $("report-choice").replaceChildren(...page.reports.map((r, n) => option(n, `${n ? "B" : "A"} ${shown(r.title)}`)));
+  $("report-choice").replaceChildren(...page.reports.map((r, n) => option(n, page.live ? reportName(n) : `${n ? "B" : "A"} ${shown(r.title)}`)));
   $("report-field").hidden = page.reports.length < 2;
   stripKey = "";
 }
@@ -373,11 +375,16 @@ function changePart(a) {
   drawLanguage();
 }
 
-// The last word, and what it looks at most.
+// Where the head is surest of another word; of a long text the last word.
 function startCursor() {
   const map = mapOf(state.a);
+  let most = -1;
   state.i = Math.max(0, map.rows - 1);
-  if (map.rows && map.kept) state.j = topMass(map.row(state.i), map.seen(state.i), 0.01)[0] ?? 0;
+  if (!map.rows || !map.kept || map.remote) return;
+  for (let i = map.rows > 200 ? map.rows - 1 : 0; i < map.rows; i++) {
+    const row = map.row(i), j = topMass(row, map.seen(i), 0.01)[0] ?? 0;
+    if (row[j] > most && (j !== i || map.rows === 1)) [most, state.i, state.j] = [row[j], i, j];
+  }
 }
 
 // ---- start ---------------------------------------------------------------------------

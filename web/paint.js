@@ -250,6 +250,7 @@ function number(v) {
 // What is printed for a cell: exact digits, or as many as are certain with their error.
 function cellText(cell) {
   if (cell.forbidden) return t("forbidden");
+  if (cell.pending) return "…";
   if (cell.below !== undefined) return t("notKept", number(cell.below));
   if (!cell.error) return number(cell.v);
   return `${cell.v.toFixed(Math.min(6, Math.max(2, Math.ceil(-Math.log10(cell.error)))))} ${t("about", cell.error.toPrecision(1))}`;

@@ -146,6 +146,10 @@ class Page:
         self.call("Network.emulateNetworkConditions", offline=True, latency=0,
                   downloadThroughput=0, uploadThroughput=0)
 
+    def online(self):
+        self.call("Network.emulateNetworkConditions", offline=False, latency=0,
+                  downloadThroughput=-1, uploadThroughput=-1)
+
     def go(self, url):
         self.asked, self.complaints = [], []
         self.call("Page.navigate", url="about:blank")

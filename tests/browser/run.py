@@ -443,6 +443,115 @@ def test_hostile_words_stay_words(s):
     s.quiet()
 
 
+# ---- live ------------------------------------------------------------------------------
+
+class Served:
+    """A made-up report behind the live server."""
+
+    def __init__(self, name):
+        program = os.path.join(ROOT, os.environ.get("BUILD", "build"), "tests", "test_serve")
+        self.process = subprocess.Popen([program, "--serve", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.code = self.process.wait(20)
+
+
+def open_live(s, served, **state):
+    words = "".join(f"&{key}={value}" for key, value in {"lang": "en", "theme": "light", **state}.items())
+    s.page.online()
+    s.page.go(served.address + words)
+    check(s.page.js("document.documentElement.dataset.ready") == "yes", s.text("#found"))
+    return s.page
+
+
+def only_ours(s, served):
+    check(not s.page.complaints, f"the page complains: {s.page.complaints}")
+    home = served.address.split("#")[0]
+    outside = [url for url in s.page.asked if not url.startswith((home, "about:", "blob:", "data:"))]
+    check(not outside, f"the page asks for {outside}")
+
+
+def test_live_ablation(s):
+    with Served("demo") as served:
+        page = open_live(s, served)
+        check(s.text("#live-edits") == "Nothing is changed.", s.text("#live-edits"))
+        page.click_on("#live-zero")
+        page.until("document.querySelector('#live-edits button')", "the change")
+        page.until("document.querySelector('#report-choice').options.length === 2", "two reports")
+        check("1-1 zero" in s.text("#live-edits"), s.text("#live-edits"))
+        check(len(s.texts("#live-changed button")) > 0, "no head is said to have changed")
+        page.click_on("#tab-compare")
+        page.screenshot(os.path.join(s.shots, "live-compare.png"))
+        page.click_on("#live-changed button")
+        page.js("(() => { const g = document.querySelector('#live-gate'); g.value = 0.5; g.dispatchEvent(new Event('change')); })()")
+        page.until("document.querySelectorAll('#live-edits button').length === 2", "the gate")
+        check("× 0.5" in s.text("#live-edits"), s.text("#live-edits"))
+        page.click_on("#strip button:nth-child(4)")
+        page.click_on("#live-mask")
+        page.until("document.querySelectorAll('#live-edits button').length === 3", "the mask")
+        page.click_on("#live-frozen")
+        page.until("document.querySelector('#live-frozen').checked && document.querySelector('#live-note').textContent.startsWith('answered')", "frozen")
+        page.click_on("#live-save")
+        page.until("document.querySelector('#live-note').textContent.includes('plan-3.json')", "the plan")
+        for left in (3, 2, 1, 0):
+            page.click_on("#live-undo")
+            page.until(f"document.querySelectorAll('#live-edits button').length === {left}", f"undo to {left}")
+        page.until("document.querySelector('#report-choice').options.length === 1", "one report")
+        page.screenshot(os.path.join(s.shots, "live.png"))
+        only_ours(s, served)
+    s.page.offline()
+    check(served.code == 0, f"the server ended with {served.code}")
+
+
+def test_live_refusal_is_said(s):
+    with Served("demo") as served:
+        page = open_live(s, served)
+        page.js("document.querySelector('#live-text').value = 'refuse'")
+        page.click_on("#live-run")
+        page.until("document.querySelector('#live-note').textContent.includes('the text says so')", "the sentence")
+        check(page.js("document.querySelector('#view').width") > 100, "the picture is gone")
+        page.js("document.querySelector('#live-text').value = 'The animal again'")
+        page.click_on("#live-run")
+        page.until("document.querySelector('#live-note').textContent.startsWith('answered')", "the next run")
+    s.page.offline()
+
+
+def test_live_without_token(s):
+    with Served("demo") as served:
+        s.page.online()
+        s.page.go(served.address.split("#")[0])
+        check(s.page.js("document.documentElement.dataset.ready") == "failed", "it works without a token")
+        check("Forbidden" in s.text("#found"), s.text("#found"))
+    s.page.offline()
+
+
+def test_live_4096_words(s):
+    with Served("longest") as served:
+        page = open_live(s, served)
+        for view in ("beams", "all", "compare", "heat"):
+            before = s.picture()
+            page.click_on(f"#tab-{view}")
+            page.until(f"document.querySelector('#view').toDataURL() !== {json.dumps(before)}", view)
+        page.js("document.querySelector('#view').focus()")
+        page.key("ArrowUp")
+        page.until("(() => { const n = document.querySelectorAll('#top tbody tr'); return n.length === 10 && !n[0].textContent.includes('…'); })()", "exact weights of a row")
+        times = {}
+        for name, act in (("zoom", "document.querySelector('#zoom-in').click()"), ("next head", "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ']', bubbles: true}))"),
+                          ("seen by", "document.querySelector('#gets').click()"), ("beams", "document.querySelector('#tab-beams').click()")):
+            times[name] = page.js("new Promise((done) => { const t0 = performance.now(); " + act + ";"
+                                  "requestAnimationFrame(() => { const c = new MessageChannel(); c.port1.onmessage = () => done(performance.now() - t0); c.port2.postMessage(0); }); })")
+        print("    measured, ms: " + ", ".join(f"{name} {ms:.0f}" for name, ms in times.items()))
+        page.screenshot(os.path.join(s.shots, "live-4096.png"))
+        only_ours(s, served)
+    s.page.offline()
+
+
 # ---- speed, measured and printed -------------------------------------------------------
 
 ACTIONS = [
@@ -514,11 +623,20 @@ def test_axe_finds_nothing(s):
                 page.js(source + "; 0")
                 found = page.js("axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.target.join(' ') + ' ' + n.failureSummary).join(' | ')}`))")
                 check(not found, f"{name} {view} {state}: {found}")
+    everything = "axe.run().then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.target)))"
     page = s.open("demo")
     page.js("document.querySelector('#help-button').click()")
     page.js(source + "; 0")
-    found = page.js("axe.run().then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.target)))")
+    found = page.js(everything)
     check(not found, f"help: {found}")
+    with Served("demo") as served:
+        page = open_live(s, served)
+        page.click_on("#live-zero")
+        page.until("document.querySelector('#live-changed button')", "the change")
+        page.js(source + "; 0")
+        found = page.js(everything)
+    s.page.offline()
+    check(not found, f"live: {found}")
 
 
 def test_narrow_windows(s):
