@@ -266,6 +266,7 @@ typedef struct ph_train {
     float decay;     /* AdamW: of matrices */
     float clip;      /* longest gradient; 0: no limit */
     float smoothing; /* of labels, text to text and text */
+    float balance;   /* weight of the balance loss of variants that route */
     uint64_t seed;   /* of everything: first values, samples, dropout */
 } ph_train;
 

@@ -40,6 +40,7 @@ static const ph_field fields[] = {
     {"decay", PH_FIELD_REAL, AT(decay), 0, 0, NULL},
     {"clip", PH_FIELD_REAL, AT(clip), 0, 0, NULL},
     {"smoothing", PH_FIELD_REAL, AT(smoothing), 0, 0, NULL},
+    {"balance", PH_FIELD_REAL, AT(balance), 0, 0, NULL},
     {"seed", PH_FIELD_WIDE, AT(seed), 0, 0, NULL}};
 
 enum { FIELDS = sizeof fields / sizeof fields[0] };
@@ -103,6 +104,20 @@ static ph_status list(ph_ctx *ctx, const char *directory, int **steps, int *coun
 
 /* ---- writing ----------------------------------------------------------------------- */
 
+/* What a killed process left half written beside its checkpoints. */
+static void remove_halves(const char *directory)
+{
+    char path[PATH_SIZE];
+    DIR *d = opendir(directory);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        size_t length = strlen(e->d_name);
+        if (strncmp(e->d_name, ".polyhead-", 10) || length < 14) continue;
+        if (strcmp(e->d_name + length - 4, ".tmp")) continue;
+        if (join(path, directory, e->d_name)) unlink(path);
+    }
+    if (d) closedir(d);
+}
+
 /* What cannot be removed stays: that harms nothing. */
 static void remove_old(ph_ctx *ctx, const char *directory, int keep)
 {
@@ -133,6 +148,7 @@ ph_status ph_trainer_save(ph_trainer *t, const char *directory, int keep)
         return ph_fail(t->ctx, PH_BAD_ARGUMENT, "the path of the directory is too long");
     PH_TRY(ph_store_write(t->model, path, &more));
     if (keep > 0) remove_old(t->ctx, directory, keep);
+    remove_halves(directory);
     return PH_OK;
 }
 

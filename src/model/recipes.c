@@ -35,7 +35,8 @@ ph_status ph_train_defaults(ph_train *train, const char *name)
     const ph_recipe *recipe = name ? ph_recipe_find(name) : NULL;
     if (!train) return PH_BAD_ARGUMENT;
     if (!recipe) return PH_UNSUPPORTED;
-    *train = (ph_train){.accumulate = 1, .decay = 0.01f, .clip = 1.0f, .seed = 1};
+    *train = (ph_train){
+        .accumulate = 1, .decay = 0.01f, .clip = 1.0f, .balance = 0.01f, .seed = 1};
     strcpy(train->recipe, recipe->name);
     recipe->defaults(train);
     return PH_OK;

@@ -65,6 +65,7 @@ static ph_status one_pass(ph_trainer *t, int pass, float scale, double *loss)
     uint64_t seed =
         ph_rng_key(t->train.seed, STREAM_DROPOUT, (uint64_t)t->step, (uint64_t)pass);
     float *grads = pass ? t->part : t->grads;
+    t->pass->balance = t->train.balance / (float)t->train.accumulate;
     PH_TRY(ph_pass_forward(t->pass, &batch, seed));
     PH_TRY(ph_pass_loss(t->pass, t->train.smoothing, scale, loss));
     PH_TRY(ph_pass_backward(t->pass, grads));
@@ -113,7 +114,8 @@ static ph_status check(ph_ctx *ctx, const ph_train *o)
                {"rate", o->rate, 0, 100},
                {"decay", o->decay, 0, 100},
                {"clip", o->clip, 0, 1e9},
-               {"smoothing", o->smoothing, 0, 0.99}};
+               {"smoothing", o->smoothing, 0, 0.99},
+               {"balance", o->balance, 0, 100}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (!(all[i].value >= all[i].least && all[i].value <= all[i].most))
             return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is %g, expected %g to %g",

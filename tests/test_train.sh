@@ -1,0 +1,146 @@
+#!/bin/sh
+# test_train.sh - trainings that are stopped, killed, damaged or refused; models that answer.
+#
+# KILLS=1000 tests/test_train.sh kills that often instead of 20 times.
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+POLYHEAD=${POLYHEAD:-$PWD/build/polyhead}
+
+passed=0 failed=0
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+good() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "  FAIL  $*"
+}
+same() { # NAME FOUND EXPECTED
+    if [ "$2" = "$3" ]; then good; else bad "$1: found '$2', expected '$3'"; fi
+}
+holds() { # NAME TEXT PATTERN
+    case $2 in
+    *$3*) good ;;
+    *) bad "$1: no '$3' in '$2'" ;;
+    esac
+}
+sum() { cksum <"$1" 2>/dev/null; }
+
+small="--layers 1 --dim 16 --heads 2 --ff 16 --batch 8 --dropout 0.1 --test 0 -q"
+train() { "$POLYHEAD" train "$@"; }
+
+# ---- the same bits, however it was run ----
+
+train copy $small --steps 120 --checkpoint-every 7 -o "$tmp/whole" >/dev/null || bad "train"
+whole=$(sum "$tmp/whole/model.safetensors")
+train copy $small --steps 120 -t 1 -o "$tmp/one" >/dev/null
+same "one thread" "$(sum "$tmp/one/model.safetensors")" "$whole"
+same "checkpoints kept" "$(find "$tmp/whole" -name 'step-*' | wc -l | tr -d ' ')" 3
+
+# ---- kill -9 at random moments: every resume ends with the same bits ----
+
+kills=${KILLS:-20} n=0
+mkdir "$tmp/killed"
+while [ $n -lt "$kills" ]; do
+    if [ -n "$(find "$tmp/killed" -name 'step-*.safetensors')" ]; then
+        "$POLYHEAD" train --resume --checkpoint-every 7 --test 0 -q -o "$tmp/killed" >/dev/null 2>&1 &
+    else
+        "$POLYHEAD" train copy $small --steps 120 --checkpoint-every 7 -o "$tmp/killed" >/dev/null 2>&1 &
+    fi
+    pid=$!
+    sleep "0.0$(od -An -N1 -tu1 /dev/urandom | awk '{printf "%02d", $1 % 100}')"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    n=$((n + 1))
+    if [ -e "$tmp/killed/model.safetensors" ]; then # done: from the start again
+        same "after $n kills" "$(sum "$tmp/killed/model.safetensors")" "$whole"
+        rm -rf "$tmp/killed" && mkdir "$tmp/killed"
+    fi
+done
+if [ -n "$(find "$tmp/killed" -name 'step-*.safetensors')" ]; then
+    train --resume --test 0 -q -o "$tmp/killed" >/dev/null || bad "resume after kills"
+else
+    train copy $small --steps 120 -o "$tmp/killed" >/dev/null || bad "train after kills"
+fi
+same "after all kills" "$(sum "$tmp/killed/model.safetensors")" "$whole"
+same "nothing half written" "$(find "$tmp/killed" -name '*.tmp*' | wc -l | tr -d ' ')" 0
+
+# ---- Ctrl-C ----
+
+"$POLYHEAD" train copy $small --steps 1000000 -o "$tmp/stopped" >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+until grep -q '"step":10,' "$tmp/stopped/log.jsonl" 2>/dev/null; do sleep 0.05; done
+kill -INT $pid
+wait $pid
+same "Ctrl-C, status" $? 130
+holds "Ctrl-C, words" "$(cat "$tmp/err")" "go on with: polyhead train --resume -o"
+same "Ctrl-C, checkpoint" "$(find "$tmp/stopped" -name 'step-*' | wc -l | tr -d ' ')" 1
+
+# ---- damage ----
+
+last=$(find "$tmp/whole" -name 'step-*' | sort | tail -n 1)
+printf 'xxxx' | dd of="$last" bs=1 seek=20000 conv=notrunc 2>/dev/null
+rm "$tmp/whole/model.safetensors"
+words=$(train --resume --test 0 -q -o "$tmp/whole" 2>&1)
+holds "damage, words" "$words" "damaged"
+same "damage, bits" "$(sum "$tmp/whole/model.safetensors")" "$whole"
+for f in "$tmp"/whole/step-*; do : >"$f"; done
+train --resume -q -o "$tmp/whole" >/dev/null 2>&1
+same "all damaged" $? 3
+
+# ---- what is refused ----
+
+words=$(train copy $small -o "$tmp/one" 2>&1)
+same "used directory, status" $? 2
+holds "used directory" "$words" "--resume goes on"
+train --resume -o "$tmp/none" >/dev/null 2>&1
+same "nothing to resume" $? 7
+words=$(train cpoy 2>&1)
+holds "misspelt recipe" "$words" "did you mean copy"
+: >"$tmp/file"
+train copy $small -o "$tmp/file" >/dev/null 2>&1
+same "a file as directory" $? 7
+printf 'no tab\n' >"$tmp/bad.tsv"
+words=$(train --pairs "$tmp/bad.tsv" -o "$tmp/bad" 2>&1)
+same "bad pairs, status" $? 3
+holds "bad pairs" "$words" "line 1: no TAB"
+words=$(train copy --heads 5 -o "$tmp/heads" 2>&1)
+holds "wrong heads" "$words" "no multiple of heads 5"
+
+# ---- your own pairs and texts ----
+
+awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i }' >"$tmp/pairs.tsv"
+train --pairs "$tmp/pairs.tsv" --steps 20 --batch 8 --layers 1 --dim 16 --heads 2 --test 10 -q \
+    -o "$tmp/pairs" >/dev/null || bad "pairs"
+"$POLYHEAD" generate "$tmp/pairs" 17 >/dev/null || bad "generate from pairs"
+"$POLYHEAD" generate "$tmp/pairs" 17 --beams 3 >/dev/null || bad "beams"
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "the cat sat on the mat. " }' >"$tmp/text"
+train text "$tmp/text" --steps 150 --batch 8 --layers 2 --dim 32 --heads 4 --length 32 --rate 3e-3 \
+    --test 50 -q -o "$tmp/story" >/dev/null || bad "text"
+holds "goes on with a text" "$("$POLYHEAD" generate "$tmp/story" "the cat s" --most 10)" "the cat sat on the"
+same "the same choice twice" \
+    "$("$POLYHEAD" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5)" \
+    "$("$POLYHEAD" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5 -t 1)"
+
+# ---- the model in the program ----
+
+words=$("$POLYHEAD" generate pronouns "The animal didn't cross the street because it was too wide.")
+holds "it is the street" "$words" "it             -> street"
+words=$("$POLYHEAD" generate pronouns "那只动物没有穿过街道，因为它太累了。" --json)
+holds "it is the animal" "$words" '"role": "pronoun"'
+
+# ---- curves and a bake-off ----
+
+"$POLYHEAD" plot "$tmp/one" "$tmp/story" -o "$tmp/page.html" >/dev/null || bad "plot"
+same "curves" "$(grep -c polyline "$tmp/page.html")" 4
+words=$("$POLYHEAD" compare copy --variants 'mha,gqa:1,moh:shared=1\,top=1' --steps 5 --seeds 2 --batch 8 \
+    --dim 16 --heads 2 --ff 16 --layers 1 --test 20 -o "$tmp/bake" 2>&1)
+holds "bake-off" "$words" "moh:shared=1,top=1"
+"$POLYHEAD" plot "$tmp/none" >/dev/null 2>&1
+same "no run" $? 7
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
