@@ -102,11 +102,12 @@ static int check_matrices(run_job *job, run_layer_job *m)
 {
     const run_options *o = job->options;
     ph_attn *a = &m->common.attn;
-    int half = run_variant_is(job, "diff"); /* two query heads to a value head */
+    int twins = run_variant_is(job, "diff2");
+    int half = twins || run_variant_is(job, "diff"); /* two query heads to a value head */
     int rc = run_measure(job, "wq", "heads", o->heads, 0, m->model_dim, &m->q);
     if (!rc)
-        rc = run_measure(job, "wk", "k-heads", o->k_heads, m->q.heads, m->memory_dim,
-                         &m->k);
+        rc = run_measure(job, "wk", "k-heads", o->k_heads,
+                         twins ? (m->q.heads + 1) / 2 : m->q.heads, m->memory_dim, &m->k);
     if (!rc)
         rc = run_measure(job, "wv", "v-heads", o->v_heads,
                          half ? (m->q.heads + 1) / 2 : m->q.heads, m->memory_dim, &m->v);

@@ -66,6 +66,8 @@ static const spec specs[] = {
      .corners = 1},
     {.variant = "mohsa:overlap=2+talking", .size = {3, 3, 3, 4, 4}},
     {.variant = "diff+sparsemax", .size = {4, 4, 2, 4, 4}, .corners = 1},
+    {.variant = "diff2", .size = {4, 2, 2, 4, 4}},
+    {.variant = "diff2+talking", .size = {4, 4, 1, 4, 5}, .memory = 1},
     {.variant = "merged", .size = {3, 3, 3, 4, 4}, .memory = 1},
     {.variant = "merged+entmax:alpha=1", .size = {2, 1, 2, 4, 4}, .memory = 1},
     {.variant = "mla:latent=5,q_latent=3", .size = {2, 2, 2, 4, 4}, .memory = 1},

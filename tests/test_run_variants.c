@@ -60,6 +60,7 @@ LAYER(diff, "diff")
 LAYER(mla, "mla")
 LAYER(gated, "gated")
 LAYER(merged, "merged")
+LAYER(diff2, "diff2")
 
 /* Every variant of the build is known here, and the other way round. */
 static void all_known(void)
@@ -95,6 +96,7 @@ static const check_case cases[] = {{"all_known", all_known},
                                    {"mla_layer", mla_layer},
                                    {"gated_layer", gated_layer},
                                    {"merged_layer", merged_layer},
+                                   {"diff2_layer", diff2_layer},
                                    {0, 0}};
 
 int main(int argc, char **argv)

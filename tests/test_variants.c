@@ -102,6 +102,7 @@ LAYER(diff, "diff")
 LAYER(mla, "mla")
 LAYER(gated, "gated")
 LAYER(merged, "merged")
+LAYER(diff2, "diff2")
 
 static const check_case cases[] = {{"errors_are_seen", errors_are_seen},
                                    {"mha_core", mha_core},
@@ -122,6 +123,7 @@ static const check_case cases[] = {{"errors_are_seen", errors_are_seen},
                                    {"mla_layer", mla_layer},
                                    {"gated_layer", gated_layer},
                                    {"merged_layer", merged_layer},
+                                   {"diff2_layer", diff2_layer},
                                    {0, 0}};
 
 int main(int argc, char **argv)

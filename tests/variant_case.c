@@ -199,6 +199,8 @@ static void put_extras(variant_case *c, int layer)
     if (variant_is(c->spec, "diff")) put_diff(c);
     if (variant_is(c->spec, "mla")) put_mla(c);
     if (variant_is(c->spec, "gated")) put_gated(c);
+    if (variant_is(c->spec, "diff2"))
+        variant_put(c, "w_lambda", 0.6, c->s.model, c->s.heads / 2, -1, -1);
 }
 
 /* ---- whole problems ---------------------------------------------------------------- */
@@ -236,7 +238,8 @@ void variant_core_case(variant_case *c, const char *spec, const variant_shape *s
 static int concat_columns(const variant_case *c)
 {
     int overlap = variant_is(c->spec, "mohsa") * variant_number(c->spec, "overlap", 0);
-    int heads = variant_is(c->spec, "diff") ? c->s.heads / 2 : c->s.heads;
+    int pairs = variant_is(c->spec, "diff") || variant_is(c->spec, "diff2");
+    int heads = pairs ? c->s.heads / 2 : c->s.heads;
     return heads * (c->s.v_dim + 2 * overlap);
 }
 

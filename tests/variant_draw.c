@@ -11,7 +11,7 @@
 
 const char *const variant_names[] = {"mha", "entmax",   "sparsemax", "talking", "dcmha",
                                      "moh", "moh-norm", "collab",    "mohsa",   "diff",
-                                     "mla", "gated",    "merged",    NULL};
+                                     "mla", "gated",    "merged",    "diff2",   NULL};
 
 #define PICK(random, list) list[check_below(random, sizeof list / sizeof list[0])]
 
@@ -86,6 +86,10 @@ static void fit_shape(const char *name, variant_shape *s)
         s->heads = s->heads % 2 ? s->heads + 1 : s->heads;
         s->k_heads = s->heads, s->v_heads = s->heads / 2;
         s->v_dim = 2 * s->qk_dim;
+    }
+    if (variant_is(name, "diff2")) {
+        s->heads = s->heads % 2 ? s->heads + 1 : s->heads;
+        s->k_heads = s->v_heads = s->heads / 2;
     }
     if (variant_is(name, "moh-norm") && s->heads < 2)
         s->heads = s->k_heads = s->v_heads = 2;

@@ -67,7 +67,7 @@ typedef struct variant {
 
 extern const variant variant_mha, variant_entmaxed, variant_sparsemax, variant_talking,
     variant_dcmha, variant_moh, variant_moh_norm, variant_collab, variant_mohsa,
-    variant_diff, variant_mla, variant_gated, variant_merged;
+    variant_diff, variant_mla, variant_gated, variant_merged, variant_diff2;
 
 /* ---- helpers, variant_steps.c ------------------------------------------------------ */
 

@@ -13,7 +13,7 @@ const variant variant_mha = {.name = "mha", .core = 1};
 static const variant *const list[] = {
     &variant_mha, &variant_entmaxed, &variant_sparsemax, &variant_talking, &variant_dcmha,
     &variant_moh, &variant_moh_norm, &variant_collab,    &variant_mohsa,   &variant_diff,
-    &variant_mla, &variant_gated,    &variant_merged};
+    &variant_mla, &variant_gated,    &variant_merged,    &variant_diff2};
 
 /* The part of a string that starts at spec; an unknown one is a fault of the test. */
 static const variant *find_part(const char *spec)
