@@ -171,9 +171,6 @@ static int print_table(const look_source *source)
     print_rules(source, &all);
     putchar('\n');
     term_wrap(stdout, source->report.found, 0, 0, term_width(stdout, 90));
-    if (source->sentences)
-        printf("Measured on %d sentences that the model has not seen.\n",
-               source->sentences);
     free(all.picks);
     return EXIT_OK;
 }

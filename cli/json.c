@@ -28,18 +28,35 @@ static int utf8_length(const unsigned char *text)
     return 0;
 }
 
+/* Control and direction characters beyond ASCII, all of them two or three bytes long:
+   a terminal must not see them, and JSON can say them otherwise. 0: another character. */
+static unsigned harmful(const unsigned char *text, int length)
+{
+    unsigned point = length == 2   ? (text[0] & 0x1Fu) << 6 | (text[1] & 0x3Fu)
+                     : length == 3 ? (text[0] & 0x0Fu) << 12 | (text[1] & 0x3Fu) << 6 |
+                                         (text[2] & 0x3Fu)
+                                   : 0;
+    int is = (point >= 0x80 && point < 0xA0) || point == 0x61C ||
+             (point >= 0x200E && point <= 0x200F) ||
+             (point >= 0x2028 && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
+    return is ? point : 0;
+}
+
 static void put_string(const char *text)
 {
     putchar('"');
     while (*text) {
         unsigned char c = (unsigned char)*text;
         int length = utf8_length((const unsigned char *)text);
+        unsigned point = harmful((const unsigned char *)text, length);
         if (c == '"' || c == '\\')
             printf("\\%c", c);
         else if (c == '\n')
             fputs("\\n", stdout);
         else if (c < 32 || c == 127)
             printf("\\u%04x", c);
+        else if (point)
+            printf("\\u%04x", point);
         else if (length == 0)
             fputs("\\ufffd", stdout); /* not UTF-8: the replacement character */
         else

@@ -63,6 +63,7 @@ typedef struct look_source {
     const char *relations[PH_MOST_RELATIONS];
     int relation_count; /* 0: links are not known */
     int sentences;      /* unseen ones that roles were measured on */
+    char found[640];    /* what was found, and on what */
 } look_source;
 
 /* Says what is wrong and returns an exit code; close it in any case. */

@@ -196,9 +196,15 @@ static ph_status survey_model(look_source *source, const look_choice *choice,
     if (status == PH_OK)
         status = choice->model || choice->by_text ? survey_texts(source, io)
                                                   : survey_sentences(source, io);
-    if (status != PH_OK) return status;
-    return ph_survey_end(source->survey, &source->report,
-                         source->relation_count ? source->relations : NULL, io);
+    if (status == PH_OK)
+        status = ph_survey_end(source->survey, &source->report,
+                               source->relation_count ? source->relations : NULL, io);
+    if (status != PH_OK || !source->sentences) return status;
+    snprintf(source->found, sizeof source->found,
+             "%s; measured on %d sentences that the model has not seen",
+             source->report.found, source->sentences);
+    source->report.found = source->found;
+    return PH_OK;
 }
 
 /* ---- a model ---- */

@@ -201,8 +201,10 @@ is "csv" "$(sed -n 1,3p "$tmp/out")" "stack,layer,head,row,key,row_word,key_word
 attn,0,0,0,0,[CLS],[CLS],1
 attn,0,0,1,0,<b>,[CLS],1"
 lacks "csv: no override" "$out" "$(printf '\342\200\256')"
-run look --weights "$tmp/maps.safetensors" --json
+run look --weights "$tmp/maps.safetensors" --tokens "$tmp/words.json" --json
 json "look --json"
+lacks "json: no override" "$out" "$(printf '\342\200\256')"
+holds "json: the override as an escape" "$out" 'a\u202eb'
 run look --weights "$tmp/maps.safetensors" --tokens "$tmp/words" --svg "$tmp/a.svg" --png "$tmp/a.png" --html "$tmp/a.html"
 is "files: status" "$status" 0
 holds "files: svg" "$(head -c 100 "$tmp/a.svg")" "<svg xmlns"

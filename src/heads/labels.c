@@ -64,7 +64,7 @@ static const ph_measure_info measures[PH_MEASURES] = {
 };
 
 static const ph_label_rule rules[PH_LABELS] = {
-    {'X', "link", "links words",
+    {'X', "link", "word links",
      "finds the partners of one relation at least 10 points better than the best fixed "
      "offset does (link >= 0.10)",
      PH_LINK, 1, 0.10, -1, 10},
