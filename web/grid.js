@@ -8,33 +8,54 @@ function headsOf({ r, s }) {
   return Array.from({ length: layers * heads }, (_, n) => ({ r, s, l: Math.floor(n / heads), h: n % heads }));
 }
 
-// Places of cells in a box: labels of layers at the left, of heads on top.
-function gridLayout(ref, width, height, most, gap) {
-  const stack = stackOf(ref), left = 26, top = 18;
-  const cell = Math.max(4, Math.min(most, Math.floor((width - left) / stack.heads), Math.floor((height - top) / stack.layers)));
-  return { ref, stack, left, top, cell, gap: cell > 12 ? gap : cell > 6 ? 1 : 0, width: left + cell * stack.heads, height: top + cell * stack.layers };
+const allHeads = (r) => page.reports[r].stacks.flatMap((_, n) => headsOf({ r, s: n }));
+
+// Places of cells in a box, all stacks of the report below each other: numbers of layers at
+// the left, of heads on top, the name of a stack above where there are several.
+function gridLayout(r, width, height, most, gap) {
+  const { stacks } = page.reports[r], left = 26, head = stacks.length > 1 ? 38 : 18;
+  const wide = Math.max(...stacks.map((stack) => stack.heads)), layers = stacks.reduce((sum, stack) => sum + stack.layers, 0);
+  const cell = Math.max(4, Math.min(most, Math.floor((width - left) / wide), Math.floor((height - head * stacks.length) / layers)));
+  let top = 0;
+  const parts = stacks.map((stack, n) => {
+    top += head;
+    const part = { r, s: n, stack, left, top };
+    top += cell * stack.layers + (n < stacks.length - 1 ? 4 : 0);
+    return part;
+  });
+  return { parts, cell, gap: cell > 12 ? gap : cell > 6 ? 1 : 0, width: left + cell * wide, height: top };
 }
 
 function gridHit(layout, x, y) {
-  if (!layout) return null;
-  const h = Math.floor((x - layout.left) / layout.cell), l = Math.floor((y - layout.top) / layout.cell);
-  if (h < 0 || l < 0 || h >= layout.stack.heads || l >= layout.stack.layers) return null;
-  return { r: layout.ref.r, s: layout.ref.s, l, h };
+  for (const { r, s: n, stack, left, top } of layout?.parts ?? []) {
+    const h = Math.floor((x - left) / layout.cell), l = Math.floor((y - top) / layout.cell);
+    if (h >= 0 && l >= 0 && h < stack.heads && l < stack.layers) return { r, s: n, l, h };
+  }
+  return null;
+}
+
+// The box of one head.
+function cellBox(layout, ref) {
+  const { left, top } = layout.parts[ref.s], { cell, gap } = layout;
+  return { x: left + ref.h * cell + gap / 2, y: top + ref.l * cell + gap / 2, size: cell - gap };
 }
 
 function drawGridLabels(p, layout) {
-  const { stack, cell, left, top } = layout, step = Math.max(1, Math.ceil(15 / cell)), fill = css("--quiet");
-  for (let h = 0; h < stack.heads; h += step) p.text(String(h + 1), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
-  for (let l = 0; l < stack.layers; l += step) p.text(String(l + 1), left - 7, top + (l + 0.5) * cell, { size: 11, align: "right", fill });
+  const { cell } = layout, step = Math.max(1, Math.ceil(15 / cell)), fill = css("--quiet");
+  for (const { stack, left, top } of layout.parts) {
+    if (layout.parts.length > 1) p.text(stack.name, left, top - 28, { size: 12, weight: 600, fill });
+    for (let h = 0; h < stack.heads; h += step) p.text(String(h + 1), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
+    for (let l = 0; l < stack.layers; l += step) p.text(String(l + 1), left - 7, top + (l + 0.5) * cell, { size: 11, align: "right", fill });
+    drawGroups(p, stack, left, top, cell);
+  }
 }
 
 // Heads that share keys stand in one frame.
-function drawGroups(p, layout) {
-  const { stack, cell, left, top } = layout, size = stack.heads / stack.kvHeads;
+function drawGroups(p, stack, left, top, cell) {
+  const size = stack.heads / stack.kvHeads;
   if (size <= 1) return;
   for (let l = 0; l < stack.layers; l++)
-    for (let g = 0; g < stack.kvHeads; g++)
-      p.frame(left + g * size * cell + 0.5, top + l * cell + 0.5, size * cell - 1, cell - 1, css("--line"));
+    for (let g = 0; g < stack.kvHeads; g++) p.frame(left + g * size * cell, top + l * cell, size * cell, cell, css("--quiet"));
 }
 
 function drawMarks(p, layout) {
@@ -42,8 +63,9 @@ function drawMarks(p, layout) {
   if (state.view === "compare" && state.b) marks.push([state.b, headColour(1), 2.5]);
   if (state.view === "beams") state.extra.forEach((ref, n) => marks.push([ref, headColour(n + 1), 2]));
   for (const [ref, colour, width] of marks) {
-    if (ref.r !== layout.ref.r || ref.s !== layout.ref.s) continue;
-    p.frame(layout.left + ref.h * layout.cell + 0.5, layout.top + ref.l * layout.cell + 0.5, layout.cell - layout.gap, layout.cell - layout.gap, colour, width);
+    if (ref.r !== state.a.r) continue;
+    const { x, y, size } = cellBox(layout, ref);
+    p.frame(x - 0.5, y - 0.5, size + 1, size + 1, colour, width);
   }
 }
 
@@ -53,28 +75,27 @@ let gridAt = null;
 
 function metricRange(m) {
   let most = 0;
-  for (const ref of headsOf(state.a)) most = Math.max(most, scoreOf(ref, m) || 0);
+  for (const ref of allHeads(state.a.r)) most = Math.max(most, scoreOf(ref, m) || 0);
   return most > 1 ? most : 1;
 }
 
 function drawGrid() {
   const canvas = $("grid");
-  gridAt = gridLayout(state.a, room.grid, 620, 30, 2);
+  gridAt = gridLayout(state.a.r, room.grid, 640, 30, 2);
   canvas.style.width = `${gridAt.width}px`;
   canvas.style.height = `${gridAt.height}px`;
-  canvas.setAttribute("aria-label", t("gridLabel", gridAt.stack.layers, gridAt.stack.heads));
+  canvas.setAttribute("aria-label", t("gridLabel", stackOf(state.a).layers, stackOf(state.a).heads));
   const p = openCanvas(canvas, gridAt.width, gridAt.height);
   const metrics = page.reports[state.a.r].metrics, m = metrics.findIndex((x) => x.key === state.metric);
   const most = m >= 0 ? metricRange(m) : 1;
   drawGridLabels(p, gridAt);
-  for (const ref of headsOf(state.a)) drawGridCell(p, ref, m, most);
-  drawGroups(p, gridAt);
+  for (const ref of allHeads(state.a.r)) drawGridCell(p, ref, m, most);
   drawMarks(p, gridAt);
   drawLegend(m, most);
 }
 
 function drawGridCell(p, ref, m, most) {
-  const { cell, gap, left, top } = gridAt, x = left + ref.h * cell + gap / 2, y = top + ref.l * cell + gap / 2, size = cell - gap;
+  const { x, y, size } = cellBox(gridAt, ref);
   if (isAbsent(ref)) {
     p.path([[x + 3, y + 3], [x + size - 3, y + size - 3]], css("--line"));
     return;
@@ -106,7 +127,7 @@ function drawLegend(m, most) {
     return;
   }
   const counts = report.roles.map(() => 0);
-  for (const ref of headsOf(state.a)) if (!isAbsent(ref)) counts[report.roles.indexOf(roleOf(ref))]++;
+  for (const ref of allHeads(state.a.r)) if (!isAbsent(ref)) counts[report.roles.indexOf(roleOf(ref))]++;
   report.roles.forEach((role, n) => {
     if (!counts[n]) return;
     list.append(make("li", { title: role.help }, roleMark(role, n), make("span", {}, `${n ? nameOf(role) : t("noRole")} ${counts[n]}`)));
@@ -139,13 +160,13 @@ let allAt = null;
 
 const allView = {
   draw(p, w, h) {
-    allAt = gridLayout(state.a, w, h, 150, 6);
+    allAt = gridLayout(state.a.r, w, h, 150, 6);
     drawGridLabels(p, allAt);
-    for (const ref of headsOf(state.a)) this.drawHead(p, ref);
+    for (const ref of allHeads(state.a.r)) this.drawHead(p, ref);
     drawMarks(p, allAt);
   },
   drawHead(p, ref) {
-    const { cell, gap, left, top } = allAt, x = left + ref.h * cell + gap / 2, y = top + ref.l * cell + gap / 2, size = cell - gap;
+    const { x, y, size } = cellBox(allAt, ref);
     if (isAbsent(ref)) {
       p.path([[x + 4, y + 4], [x + size - 4, y + size - 4]], css("--line"));
       return;
@@ -166,15 +187,19 @@ const allView = {
 
 // ---- choosing heads ------------------------------------------------------------------
 
+// Beyond the last layer of a stack comes the first of the next.
 function moveHead(dl, dh) {
-  const stack = stackOf(state.a), a = { ...state.a };
-  a.l = Math.max(0, Math.min(stack.layers - 1, a.l + dl));
-  a.h = Math.max(0, Math.min(stack.heads - 1, a.h + dh));
+  const { stacks } = page.reports[state.a.r], a = { ...state.a, l: state.a.l + dl, h: state.a.h + dh };
+  if (a.l < 0 && a.s > 0) a.l = stacks[--a.s].layers - 1;
+  else if (a.l >= stacks[a.s].layers && a.s < stacks.length - 1) [a.s, a.l] = [a.s + 1, 0];
+  a.l = Math.max(0, Math.min(stacks[a.s].layers - 1, a.l));
+  a.h = Math.max(0, Math.min(stacks[a.s].heads - 1, a.h));
   chooseHead(a);
 }
 
 function chooseHead(ref) {
-  set({ a: ref, before: state.a });
+  const whole = ref.s === state.a.s ? {} : { zoom: 1, x: 0, y: 0, scroll: 0, picked: [] };
+  set({ a: ref, before: state.a, ...whole });
   say(`${titleOf(ref)}, ${nameOf(roleOf(ref)) || t("noRole")}`);
 }
 

@@ -11,7 +11,7 @@ function shownWords(words) {
 }
 
 // Of the first few hundred words: later ones may be cut.
-const widest = (words) => words.slice(0, 600).reduce((most, word) => Math.max(most, textWidth(word, LABEL)), 0);
+const widest = (words) => words.slice(0, 600).reduce((most, word) => Math.max(most, textWidth(word, LABEL, 650)), 0);
 const labelWidth = (map) => Math.min(150, widest(shownWords(queryWords(map.ref)))) + 10;
 
 // Where everything goes. box: { x, y, w, h }; left: words of the rows are wanted; fit: size of

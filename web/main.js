@@ -27,6 +27,7 @@ function drawKey() {
   ramp.hidden = state.view === "beams";
   let most = 1;
   if (state.view !== "all" && state.view !== "neuron" && !isAbsent(state.a) && (state.scale === "head" || state.valued)) most = mapOf(state.a).largest(state.valued) || 1;
+  if (signed && neuronAt) most = neuronAt.most;
   if (!ramp.hidden) drawRamp(ramp, most, signed);
   ramp.setAttribute("aria-label", t("rampLabel"));
   $("key-note").textContent = viewOf().note();
@@ -71,7 +72,7 @@ function drawChips() {
 }
 
 function drawFilter() {
-  const note = $("filter-note"), heads = headsOf(state.a).filter((ref) => !isAbsent(ref));
+  const note = $("filter-note"), heads = allHeads(state.a.r).filter((ref) => !isAbsent(ref));
   try {
     passes = parseFilter(state.filter, page.reports[state.a.r]);
     note.textContent = state.filter.trim() ? t("filterCount", heads.filter(passes).length, heads.length) : t("filterHint");
@@ -105,12 +106,13 @@ function draw() {
 function drawHeader() {
   const report = page.reports[state.a.r], stack = stackOf(state.a);
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
+  const many = report.stacks.length > 1 ? `${stack.name}: ` : "";
   const size = isSelf(state.a) ? counted(rows, "word") : t("rowsKeys", rows, keys);
   const group = stack.kvHeads < stack.heads ? ` · ${t("group", stack.heads / stack.kvHeads)}` : "";
   $("title").textContent = shown(report.title || "Polyhead");
   document.title = `${shown(report.title || "Polyhead")} – Polyhead`;
   const text = report.text ? `“${shown(report.text.slice(0, 400))}${report.text.length > 400 ? "…" : ""}” · ` : "";
-  $("subtitle").textContent = `${text}${t("shape", counted(stack.layers, "layer"), counted(stack.heads, "head"))} · ${size}${group}`;
+  $("subtitle").textContent = `${text}${many}${t("shape", counted(stack.layers, "layer"), counted(stack.heads, "head"))} · ${size}${group}`;
   $("found").textContent = report.found;
   const notes = leftOut();
   $("left-out").textContent = notes;
@@ -375,6 +377,12 @@ function changePart(a) {
   drawLanguage();
 }
 
+// The head with the most telling label: reports list labels in that order.
+function mostTelling() {
+  const rank = (ref) => stackOf(ref).role?.[indexOf(ref)] || 255;
+  return allHeads(0).reduce((best, ref) => (rank(ref) < rank(best) ? ref : best));
+}
+
 // Where the head is surest of another word; of a long text the last word.
 function startCursor() {
   const map = mapOf(state.a);
@@ -392,7 +400,7 @@ function startCursor() {
 async function start() {
   await openData();
   const [s, l, h] = page.first;
-  state.a = { r: 0, s, l, h };
+  state.a = page.live ? mostTelling() : { r: 0, s, l, h };
   if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
   startCursor();
   Object.assign(usual, structuredClone(state));
