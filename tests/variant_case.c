@@ -293,6 +293,9 @@ void variant_words(const variant_case *c, char *words, size_t size)
     if (o->rope)
         add(words, size, " --rope %.9g,%s", o->rope_base,
             o->rope == 1 ? "half" : "interleaved");
+    if (o->rope_dims) add(words, size, " --rope-dims %d", o->rope_dims);
+    if (o->yarn_factor > 0)
+        add(words, size, " --yarn %.9g,%.9g", o->yarn_factor, o->yarn_length);
     if (o->qk_norm) add(words, size, " --qk-norm");
     if (o->balance != 0) add(words, size, " --balance %.9g", o->balance);
 }

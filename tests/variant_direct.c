@@ -200,6 +200,9 @@ static ph_layer_desc layer_desc(const direct *d)
                            .v_form = form(d, "wv"),
                            .rope = (ph_rope)o->rope,
                            .rope_base = (float)o->rope_base,
+                           .rope_dims = o->rope_dims,
+                           .yarn_factor = (float)o->yarn_factor,
+                           .yarn_length = (int)o->yarn_length,
                            .qk_norm = o->qk_norm};
 }
 

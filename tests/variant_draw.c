@@ -250,19 +250,34 @@ static void draw_forms(variant_case *c, uint64_t *r)
         cut_heads(c, "wv", s->v_heads);
 }
 
+/* Some or all numbers of a head turn; of overlapping heads whole pairs only. */
+static void draw_rope(variant_case *c, uint64_t *r)
+{
+    int dim = c->s.qk_dim, overlap = variant_number(c->spec, "overlap", 0);
+    c->o.rope = 1 + check_below(r, 2);
+    c->o.rope_base = check_below(r, 2) ? 10000 : 50;
+    if (!check_below(r, 4)) {
+        c->o.yarn_factor = 4;
+        c->o.yarn_length = check_below(r, 2) ? 16 : 4096;
+    }
+    if (variant_is(c->spec, "mla")) return;
+    if (dim % 2 || !check_below(r, 3)) c->o.rope_dims = 2 * (1 + check_below(r, dim / 2));
+    if (!variant_is(c->spec, "mohsa")) return;
+    c->o.rope = dim % 2 || overlap % 2 ? 0 : 2;
+    c->o.rope_dims = 0;
+}
+
 /* Norm and rotation, where the variant leaves them to the layer. */
 static void draw_position(variant_case *c, uint64_t *r)
 {
-    int own = variant_is(c->spec, "collab") || variant_is(c->spec, "mla");
-    int pairs = !(c->s.qk_dim % 2), overlap = variant_number(c->spec, "overlap", 0);
-    if (own) return;
-    if (pairs && !check_below(r, 3)) {
-        c->o.rope = 1 + check_below(r, 2);
-        c->o.rope_base = check_below(r, 2) ? 10000 : 50;
-        if (variant_is(c->spec, "mohsa")) c->o.rope = overlap % 2 ? 0 : 2;
-    }
+    int turns = c->s.qk_dim > 1 || variant_is(c->spec, "mla");
+    if (variant_is(c->spec, "collab")) return;
+    if (turns && !check_below(r, 3)) draw_rope(c, r);
+    if (!c->o.rope) c->o.yarn_factor = 0;
+    if (variant_is(c->spec, "moh-norm") && c->o.rope_dims) c->o.yarn_factor = 0;
     if (c->s.qk_dim < 3 || c->s.model == 1 || c->s.source == 1) return; /* rays */
-    if (variant_is(c->spec, "moh-norm") || check_below(r, 4)) return;
+    if (variant_is(c->spec, "moh-norm") || variant_is(c->spec, "mla")) return;
+    if (check_below(r, 4)) return;
     c->o.qk_norm = 1;
     variant_put(c, "q_norm", 1, c->s.qk_dim, -1, -1, -1);
     variant_put(c, "k_norm", 1, c->s.qk_dim, -1, -1, -1);

@@ -67,6 +67,9 @@ typedef struct variant_options {
     double softcap;          /* 0: none */
     int rope;                /* 0 none, 1 half, 2 interleaved */
     double rope_base;        /* 0: 10000 */
+    int rope_dims;           /* leading numbers of a head that turn; 0: all */
+    double yarn_factor;      /* positions stretched beyond yarn_length; 0: not */
+    double yarn_length;
     int qk_norm;
     double balance; /* beta */
 

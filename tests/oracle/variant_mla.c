@@ -50,13 +50,12 @@ static void project(work *w)
     int rope = (int)option_number(w, "rope", 0), tokens = w->batch * w->kv_len;
     int both = columns(w, "w_dkv"), latent = both - rope, pairs = w->o->rope != 1;
     int nope = columns(w, "w_uk") / w->heads;
-    double base = w->o->rope_base > 0 ? w->o->rope_base : 10000;
     double *down = apply(w, w->other, w->kv_len, w->source, "w_dkv", NULL, 1, both);
     double *c = cut(w, down, tokens, both, 0, latent);
     double *turned = cut(w, down, tokens, both, latent, rope);
     rms_rows(c, tokens, latent, given(w, "kv_norm"), 1e-6);
     jitter(w, c, tokens * latent);
-    rotate(turned, tokens, w->kv_len, rope, rope, 0, base, pairs);
+    rotate(w, turned, tokens, w->kv_len, rope, rope, 0, pairs);
     w->qk_dim = nope + rope;
     w->v_dim = columns(w, "w_uv") / w->heads;
     w->k_heads = w->v_heads = w->heads;
@@ -64,8 +63,8 @@ static void project(work *w)
     w->k = join(w, up, turned, nope, rope);
     w->v = apply(w, c, w->kv_len, latent, "w_uv", NULL, w->heads, w->v_dim);
     w->q = make_q(w, w->qk_dim);
-    rotate(w->q + nope, w->batch * w->heads * w->q_len, w->q_len, w->qk_dim, rope,
-           w->o->offset, base, pairs);
+    rotate(w, w->q + nope, w->batch * w->heads * w->q_len, w->q_len, w->qk_dim, rope,
+           w->o->offset, pairs);
     w->scale = 1 / sqrt((double)w->qk_dim);
     w->rotated = 1;
 }

@@ -90,8 +90,9 @@ int columns(const work *w, const char *matrix); /* heads * dim of either form */
 /* x / rms(x) * gain over rows of dim elements; gain NULL: 1. */
 void rms_rows(double *x, int rows, int dim, const double *gain, double eps);
 
-/* Turns the first `dims` of `stride` elements; row r stands at start + r % len. */
-void rotate(double *y, int rows, int len, int stride, int dims, int start, double base,
+/* Turns the first `dims` of each row's `stride` numbers; row r stands at start + r % len.
+   Pairs, base and stretching are those of the options. */
+void rotate(const work *w, double *y, int rows, int len, int stride, int dims, int start,
             int interleaved);
 
 /* ---- attention, variant_core.c ----------------------------------------------------- */

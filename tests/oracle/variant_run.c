@@ -86,7 +86,7 @@ static void position(work *w, const variant *v)
 {
     int q_rows = w->batch * w->q_heads * w->q_len;
     int k_rows = w->batch * w->k_heads * w->kv_len, dim = w->qk_dim, o = w->o->rope;
-    double base = w->o->rope_base > 0 ? w->o->rope_base : 10000;
+    int turned = w->o->rope_dims ? w->o->rope_dims : dim;
     if (w->o->qk_norm && !w->rotated) {
         rms_rows(w->q, q_rows, dim, given(w, "q_norm"), 1e-6);
         rms_rows(w->k, k_rows, dim, given(w, "k_norm"), 1e-6);
@@ -95,8 +95,8 @@ static void position(work *w, const variant *v)
     }
     if (v->route) v->route(w);
     if (!o || w->rotated) return;
-    rotate(w->q, q_rows, w->q_len, dim, dim, w->o->offset, base, o == 2);
-    rotate(w->k, k_rows, w->kv_len, dim, dim, 0, base, o == 2);
+    rotate(w, w->q, q_rows, w->q_len, dim, turned, w->o->offset, o == 2);
+    rotate(w, w->k, k_rows, w->kv_len, dim, turned, 0, o == 2);
     jitter(w, w->q, q_rows * dim);
     jitter(w, w->k, k_rows * dim);
 }

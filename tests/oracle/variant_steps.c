@@ -111,16 +111,32 @@ void rms_rows(double *x, int rows, int dim, const double *gain, double eps)
     }
 }
 
-void rotate(double *y, int rows, int len, int stride, int dims, int start, double base,
+/* Angle of pair p per position: base^(-2p/dims), slowed down by `factor` for the pairs
+   that turn less than once within `length` (YaRN), not for those that turn 32 times. */
+static double pace(const variant_options *o, int p, int dims)
+{
+    double base = o->rope_base > 0 ? o->rope_base : 10000, factor = o->yarn_factor;
+    double theta = pow(base, -2.0 * p / dims), pi = acos(-1);
+    if (factor == 0) return theta;
+    double low = dims / 2.0 * log(o->yarn_length / (32 * 2 * pi)) / log(base);
+    double high = dims / 2.0 * log(o->yarn_length / (2 * pi)) / log(base);
+    double share = fmin(1, fmax(0, (p - low) / (high - low))); /* of the slow one */
+    return theta / factor * share + theta * (1 - share);
+}
+
+void rotate(const work *w, double *y, int rows, int len, int stride, int dims, int start,
             int interleaved)
 {
-    for (int r = 0; r < rows; r++, y += stride)
-        for (int p = 0; p < dims / 2; p++) {
-            double angle = (start + r % len) * pow(base, -2.0 * p / dims);
-            double *one = y + (interleaved ? 2 * p : p);
-            double *two = y + (interleaved ? 2 * p + 1 : p + dims / 2);
+    double factor = w->o->yarn_factor, grown = factor > 0 ? 0.1 * log(factor) + 1 : 1;
+    for (int p = 0; p < dims / 2; p++) {
+        double theta = pace(w->o, p, dims);
+        for (int r = 0; r < rows; r++) {
+            double angle = (start + r % len) * theta, *row = y + r * stride;
+            double *one = row + (interleaved ? 2 * p : p);
+            double *two = row + (interleaved ? 2 * p + 1 : p + dims / 2);
             double a = *one, b = *two;
-            *one = a * cos(angle) - b * sin(angle);
-            *two = b * cos(angle) + a * sin(angle);
+            *one = grown * (a * cos(angle) - b * sin(angle));
+            *two = grown * (b * cos(angle) + a * sin(angle));
         }
+    }
 }
