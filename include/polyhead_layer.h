@@ -199,6 +199,10 @@ enum {
 
 PH_API int ph_mohsa_overlap(int schedule, int layer, int layers);
 
+/* Slopes of ALiBi, (heads), for ph_args.alibi: 2^(-8(h+1)/heads) where heads is a power
+   of two; otherwise those of the next smaller one, then every second of twice as many. */
+PH_API void ph_alibi_slopes(int heads, float *slopes);
+
 /* Depth-scaled initialisation: weights of a matrix (in_dim, columns) in layer `depth`,
    counted from 1, are uniform in +-sqrt(6 / (in_dim + columns)) * alpha * depth^-power.
    alpha 1 and depth 1 is Xavier's; power is 0.5 in the paper, 0.25 in its code. */

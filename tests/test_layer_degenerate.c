@@ -459,6 +459,19 @@ static void overlaps(void)
           ph_mohsa_overlap(PH_OVERLAP_REVERSE, 0, 5));
 }
 
+static void slopes(void)
+{
+    const float twelve[] = {0.707107f, 0.353553f, 0.176777f, 0.088388f};
+    float s[12];
+    ph_alibi_slopes(8, s);
+    CHECK(s[0] == 0.5f && s[7] == 1 / 256.0f, "8 heads");
+    ph_alibi_slopes(6, s);
+    CHECK(s[0] == 0.25f && s[3] == 1 / 256.0f && s[4] == 0.5f && s[5] == 0.125f, "6");
+    ph_alibi_slopes(12, s);
+    for (int i = 0; i < 4; i++)
+        CHECK(fabs((double)s[8 + i] - twelve[i]) < 1e-6, "slope %d of 12", 8 + i);
+}
+
 static void depth_bounds(void)
 {
     float one = ph_depth_bound(10, 14, 1, 1, 0.5f);
@@ -483,6 +496,7 @@ static const check_case cases[] = {{"moh_all_on", moh_all_on},
                                    {"partial_rope", partial_rope},
                                    {"overlaps", overlaps},
                                    {"depth_bounds", depth_bounds},
+                                   {"slopes", slopes},
                                    {0, 0}};
 
 int main(int argc, char **argv)

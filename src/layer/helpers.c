@@ -1,6 +1,6 @@
 /*
- * helpers.c - numbers that a model needs while its layers are made: schedules over depth,
- * bounds of initialisation.
+ * helpers.c - numbers that a model needs around its layers: schedules over depth, bounds
+ * of initialisation, slopes of ALiBi.
  */
 #include <math.h>
 
@@ -17,4 +17,17 @@ float ph_depth_bound(int in_dim, int columns, int depth, float alpha, float powe
 {
     double bound = sqrt(6.0 / ((double)in_dim + columns));
     return (float)(bound * alpha * pow(depth, -(double)power));
+}
+
+/* ---- positions --------------------------------------------------------------------- */
+
+void ph_alibi_slopes(int heads, float *slopes)
+{
+    int whole = 1;
+    while (whole * 2 <= heads) whole *= 2;
+    for (int h = 0; h < heads; h++) {
+        int first = h < whole;
+        double power = first ? (h + 1.0) / whole : (2 * (h - whole) + 1.0) / (2 * whole);
+        slopes[h] = (float)exp2(-8 * power);
+    }
 }
