@@ -28,122 +28,15 @@ import statistics
 import subprocess
 import sys
 import time
-from ctypes import (POINTER, Structure, byref, c_char_p, c_float, c_int, c_int64, c_size_t,
-                    c_uint64, c_void_p)
+from ctypes import byref, c_void_p
+
+from polyhead_c import (Args, Attn, Context, Grads, LayerArgs, LayerDesc, LayerGrads,
+                        LayerWeights, load_library)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DTYPES = {"f32": 0, "f16": 1, "bf16": 2}
 ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
 LARGEST_ERROR = {"f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}  # relative to the largest element
-
-
-# ---- polyhead.h, as far as it is used here ----
-
-class Options(Structure):
-    _fields_ = [("device", c_int), ("device_index", c_int), ("threads", c_int),
-                ("isa", c_char_p), ("checked", c_int), ("alloc", c_void_p),
-                ("release", c_void_p), ("parallel", c_void_p), ("user", c_void_p),
-                ("error", c_char_p), ("error_size", c_size_t)]
-
-
-class Strides(Structure):
-    _fields_ = [("batch", c_int64), ("head", c_int64), ("time", c_int64)]
-
-
-class Broadcast(Structure):
-    _fields_ = [("batch", c_int), ("heads", c_int), ("q_len", c_int)]
-
-
-class Attn(Structure):
-    _fields_ = ([(name, c_int) for name in ("batch", "q_heads", "k_heads", "v_heads", "q_len",
-                                            "kv_len", "qk_dim", "v_dim", "dtype")]
-                + [(name, Strides) for name in ("q", "k", "v", "out", "dq", "dk", "dv")]
-                + [(name, c_float) for name in ("scale", "softcap", "dropout")]
-                + [(name, c_int) for name in ("mask", "band_left", "band_right", "anchor",
-                                              "q_offset")]
-                + [("bias", Broadcast), ("visible", Broadcast), ("gate", c_int),
-                   ("variant", c_char_p), ("backward", c_int)])
-
-
-class Args(Structure):
-    _fields_ = ([(name, c_void_p) for name in ("q", "k", "v", "out", "lse", "bias", "visible",
-                                               "gate", "sink", "alibi", "q_lens", "kv_lens",
-                                               "extra", "look")]
-                + [("seed", c_uint64), ("workspace", c_void_p), ("stream", c_void_p)])
-
-
-class Grads(Structure):
-    _fields_ = [(name, c_void_p) for name in ("dout", "dlse", "dq", "dk", "dv", "dbias",
-                                              "dgate", "dsink", "dextra")]
-
-
-# ---- polyhead_layer.h ----
-
-class LayerDesc(Structure):
-    _fields_ = ([(name, c_int) for name in ("model_dim", "memory_dim", "out_dim", "concat")]
-                + [("attn", Attn)]
-                + [(name, c_int) for name in ("q_form", "k_form", "v_form", "rope")]
-                + [("rope_base", c_float), ("rope_dims", c_int), ("qk_norm", c_int),
-                   ("norm_eps", c_float), ("cache", c_int)])
-
-
-class LayerWeights(Structure):
-    _fields_ = [(name, c_void_p) for name in ("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo",
-                                              "q_norm", "k_norm")]
-
-
-class LayerArgs(Structure):
-    _fields_ = ([(name, c_void_p) for name in ("x", "memory", "out", "heads")]
-                + [("attn", Args)]
-                + [(name, c_void_p) for name in ("past", "k_cache", "v_cache", "saved")])
-
-
-class LayerGrads(Structure):
-    _fields_ = [(name, c_void_p) for name in (
-        "dout", "dlse", "dx", "dmemory", "dwq", "dwk", "dwv", "dwo", "dbq", "dbk", "dbv",
-        "dbo", "dq_norm", "dk_norm", "dbias", "dgate", "dsink")]
-
-
-def load_library(path):
-    lib = ctypes.CDLL(path)
-    lib.ph_version.restype = c_char_p
-    lib.ph_error.argtypes = [c_void_p]
-    lib.ph_error.restype = c_char_p
-    lib.ph_isa.argtypes = [c_void_p]
-    lib.ph_isa.restype = c_char_p
-    lib.ph_open.argtypes = [POINTER(c_void_p), POINTER(Options)]
-    lib.ph_close.argtypes = [c_void_p]
-    lib.ph_plan_create.argtypes = [POINTER(c_void_p), c_void_p, POINTER(Attn)]
-    lib.ph_plan_free.argtypes = [c_void_p]
-    lib.ph_forward.argtypes = [c_void_p, POINTER(Args)]
-    lib.ph_backward.argtypes = [c_void_p, POINTER(Args), POINTER(Grads)]
-    lib.ph_layer_create.argtypes = [POINTER(c_void_p), c_void_p, POINTER(LayerDesc)]
-    lib.ph_layer_free.argtypes = [c_void_p]
-    lib.ph_layer_saved.argtypes = [c_void_p]
-    lib.ph_layer_saved.restype = c_size_t
-    lib.ph_layer_forward.argtypes = [c_void_p, POINTER(LayerWeights), POINTER(LayerArgs)]
-    lib.ph_layer_backward.argtypes = [c_void_p, POINTER(LayerWeights), POINTER(LayerArgs),
-                                      POINTER(LayerGrads)]
-    return lib
-
-
-class Context:
-    """A ph_ctx; calls that fail raise its sentence."""
-
-    def __init__(self, lib, threads):
-        text = ctypes.create_string_buffer(256)
-        options = Options(threads=threads, error=ctypes.cast(text, c_char_p), error_size=256)
-        self.lib, self.handle = lib, c_void_p()
-        if lib.ph_open(byref(self.handle), byref(options)):
-            sys.exit("ph_open: " + text.value.decode())
-        self.isa = lib.ph_isa(self.handle).decode()
-
-    def check(self, status):
-        if status:
-            sys.exit("polyhead: " + self.lib.ph_error(self.handle).decode())
-
-    def close(self):
-        self.lib.ph_close(self.handle)
 
 
 # ---- shapes ----

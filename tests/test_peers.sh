@@ -1,0 +1,44 @@
+#!/bin/sh
+# test_peers.sh - the comparisons in bench/ call the library from Python: their structs are
+# those of the headers, field by field. Needs python3 and a compiler, not PyTorch.
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+
+passed=0 failed=0
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+good() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "  FAIL  $*"
+}
+
+if ! command -v python3 >/dev/null 2>&1; then
+    echo "  skip  structs of bench/polyhead_c.py: no python3"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+
+# A field that is gone or renamed does not compile; one that moved, or one more, shows in
+# the numbers.
+export PYTHONDONTWRITEBYTECODE=1
+if python3 bench/polyhead_c.py --c >"$tmp/layout.c" &&
+    python3 bench/polyhead_c.py --layout >"$tmp/python" && [ -s "$tmp/python" ] &&
+    ${CC:-cc} -Iinclude "$tmp/layout.c" -o "$tmp/layout" && "$tmp/layout" >"$tmp/c"; then
+    good
+else
+    bad "bench/polyhead_c.py names what the headers do not have"
+fi
+if diff "$tmp/c" "$tmp/python" >"$tmp/moved"; then
+    good
+else
+    bad "bench/polyhead_c.py differs from the headers (<) in:"
+    cat "$tmp/moved"
+fi
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
