@@ -1,0 +1,194 @@
+/*
+ * test_recipes.c - what recipes make: samples that follow from their number alone, tests
+ * apart from training, and the first steps of the shipped model, bit for bit.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+
+#include "check.h"
+#include "model/train.h"
+
+static ph_ctx *open_ctx(void)
+{
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "ph_open failed");
+    return ctx;
+}
+
+/* ---- bits -------------------------------------------------------------------------- */
+
+static uint64_t hash_block(const ph_model *m)
+{
+    uint64_t h = 1;
+    for (size_t i = 0; i < m->floats; i++) {
+        uint32_t bits;
+        memcpy(&bits, &m->block[i], sizeof bits);
+        h = ph_rng_mix(h ^ bits);
+    }
+    return h;
+}
+
+/* The first steps of the training that made models/pronouns.safetensors. The hash is the
+   same for every instruction set and any number of threads. */
+static void first_steps(void)
+{
+    enum { STEPS = 3 };
+    static const uint64_t expected = 0xbd7bb1cdbf91a421u;
+    for (int i = 0; ph_isa_list()[i]; i++) {
+        ph_ctx *ctx;
+        ph_train train;
+        ph_trainer *t;
+        ph_progress p;
+        ph_options options = {.isa = ph_isa_list()[i], .threads = 1 + i};
+        CHECK(ph_open(&ctx, &options) == PH_OK, "no %s", ph_isa_list()[i]);
+        CHECK(ph_train_defaults(&train, "pronouns") == PH_OK, "no recipe");
+        CHECK(ph_trainer_create(&t, ctx, &train) == PH_OK, "%s", ph_error(ctx));
+        for (int step = 0; step < STEPS; step++)
+            CHECK(ph_trainer_step(t, &p) == PH_OK, "%s", ph_error(ctx));
+        uint64_t found = hash_block(ph_trainer_model(t));
+        CHECK(found == expected, "%s: hash %016llx, expected %016llx", ph_isa_list()[i],
+              (unsigned long long)found, (unsigned long long)expected);
+        ph_trainer_free(t);
+        ph_close(ctx);
+    }
+}
+
+/* The shipped model solves what it never saw, in both languages. */
+static void shipped(void)
+{
+    enum { TEXTS = 500, MOST = 64 };
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    ph_data data;
+    ph_train train;
+    int words[2] = {0, 0}, right[2] = {0, 0};
+    CHECK(ph_model_embedded(&m, ctx) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_train_defaults(&train, "pronouns") == PH_OK, "no recipe");
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_pronouns, &train) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(m->config.vocab == data.vocab.count,
+          "the shipped model has another vocabulary");
+    ph_pass *pass;
+    ph_pass_shape shape = {.batch = 1, .source_len = data.source_len};
+    CHECK(ph_pass_create(&pass, m, &shape) == PH_OK, "%s", ph_error(ctx));
+    for (int n = 0; n < TEXTS; n++) {
+        int32_t source[MOST], labels[MOST];
+        ph_sample s = {.source = source, .labels = labels};
+        ph_recipe_pronouns.sample(&data, ph_rng_key(77, (uint64_t)n, 0, 0), 1, &s);
+        ph_batch batch = {.source = source, .source_lens = &s.length, .labels = labels};
+        CHECK(ph_pass_forward(pass, &batch, 0) == PH_OK, "%s", ph_error(ctx));
+        int chinese = (unsigned char)ph_model_token(m, source[0])[0] > 127;
+        for (int i = 0; i < s.length; i++) {
+            const float *p = pass->links->p + i * data.source_len;
+            int best = 0;
+            for (int j = 1; j < s.length; j++)
+                if (p[j] > p[best]) best = j;
+            words[chinese]++;
+            right[chinese] += best == labels[i] % data.source_len;
+        }
+    }
+    for (int l = 0; l < 2; l++)
+        CHECK(right[l] > 0.99 * words[l], "%s: %d of %d links right",
+              l ? "Chinese" : "English", right[l], words[l]);
+    ph_pass_free(pass);
+    ph_data_close(&data, &ph_recipe_pronouns);
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
+/* ---- samples ----------------------------------------------------------------------- */
+
+/* No test sample appears among many of training. */
+static void apart(void)
+{
+    enum { TRAINING = 20000, TESTS = 300, MOST = 64 };
+    static const char *const names[] = {"copy", "pronouns"};
+    for (int r = 0; r < 2; r++) {
+        ph_ctx *ctx = open_ctx();
+        ph_data data;
+        ph_train train;
+        const ph_recipe *recipe = ph_recipe_find(names[r]);
+        static uint64_t seen[TRAINING];
+        int32_t source[MOST], target[MOST], labels[MOST];
+        ph_sample s = {.source = source, .target = target, .labels = labels};
+        CHECK(ph_train_defaults(&train, names[r]) == PH_OK, "no recipe");
+        CHECK(ph_data_open(&data, ctx, recipe, &train) == PH_OK, "%s", ph_error(ctx));
+        for (int n = 0; n < TRAINING + TESTS; n++) {
+            uint64_t h = 1;
+            recipe->sample(&data, ph_rng_key(3, (uint64_t)n, 0, 0), n >= TRAINING, &s);
+            for (int i = 0; i < s.length; i++) h = ph_rng_mix(h + (uint64_t)source[i]);
+            if (n < TRAINING) seen[n] = h;
+            for (int k = 0; n >= TRAINING && k < TRAINING; k++)
+                CHECK(seen[k] != h, "%s: test %d is sample %d", names[r], n, k);
+        }
+        ph_data_close(&data, recipe);
+        ph_close(ctx);
+    }
+}
+
+/* Every date is what its ISO form says. */
+static void dates(void)
+{
+    ph_ctx *ctx = open_ctx();
+    ph_data data;
+    ph_train train;
+    int32_t source[64], target[64], labels[64];
+    ph_sample s = {.source = source, .target = target, .labels = labels};
+    CHECK(ph_train_defaults(&train, "dates") == PH_OK, "no recipe");
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_dates, &train) == PH_OK, "%s",
+          ph_error(ctx));
+    for (int n = 0; n < 2000; n++) {
+        char text[128] = "", iso[32] = "", year[8];
+        ph_recipe_dates.sample(&data, ph_rng_key(5, (uint64_t)n, 0, 0), n & 1, &s);
+        for (int i = 0; i < s.length; i++) strcat(text, data.vocab.text[source[i]]);
+        for (int i = 0; i < 10; i++) strcat(iso, data.vocab.text[labels[i]]);
+        CHECK(labels[10] == PH_TOKEN_END && target[0] == PH_TOKEN_START, "marks");
+        for (int i = 0; i < s.length; i++)
+            CHECK(source[i] > PH_TOKEN_UNKNOWN, "unknown sign in %s", text);
+        snprintf(year, sizeof year, "%.4s", iso);
+        CHECK(strstr(text, year), "%s and %s", text, iso);
+        CHECK(iso[4] == '-' && iso[7] == '-', "%s", iso);
+    }
+    ph_data_close(&data, &ph_recipe_dates);
+    ph_close(ctx);
+}
+
+/* Two passes of half a batch give the gradients of one, but for rounding. */
+static void accumulation(void)
+{
+    ph_ctx *ctx = open_ctx();
+    float *first = NULL;
+    for (int passes = 1; passes <= 2; passes++) {
+        ph_train train;
+        ph_trainer *t;
+        ph_progress p;
+        CHECK(ph_train_defaults(&train, "copy") == PH_OK, "no recipe");
+        train.batch = 8 / passes, train.accumulate = passes;
+        train.config.layers = 1, train.config.model_dim = 16, train.config.ff_dim = 16;
+        CHECK(ph_trainer_create(&t, ctx, &train) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_trainer_step(t, &p) == PH_OK, "%s", ph_error(ctx));
+        size_t floats = t->model->floats;
+        if (!first) {
+            first = malloc(floats * sizeof *first);
+            memcpy(first, t->grads, floats * sizeof *first);
+        }
+        for (size_t i = 0; i < floats; i++)
+            CHECK(fabsf(first[i] - t->grads[i]) < 1e-6f, "float %zu: %g and %g", i,
+                  (double)first[i], (double)t->grads[i]);
+        ph_trainer_free(t);
+    }
+    free(first);
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"first_steps", first_steps},
+                                   {"shipped", shipped},
+                                   {"apart", apart},
+                                   {"dates", dates},
+                                   {"accumulation", accumulation},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
