@@ -52,7 +52,6 @@ struct ph_layer {
     int field[PH_NAMED];             /* which named field each of those is */
     ph_strides k_cache, v_cache;     /* how the caches lie */
     int angles;                      /* pairs of a head that turn; 0: no rotation */
-    float turn_scale;                /* on sines and cosines */
     double theta[]; /* (angles) by how much each pair turns per position */
 };
 
@@ -142,7 +141,7 @@ typedef struct ph_layer_side {
     float *sums;         /* backward: (ph_layer_chunks, gains) for dgain, or NULL */
 } ph_layer_side;
 
-/* Fills theta[angles] and turn_scale. */
+/* Fills theta[angles] and the shape's turn_scale. */
 void ph_layer_angles(ph_layer *layer);
 
 /* Floats of the table for `len` positions from start (NULL: 0), and the table itself. */

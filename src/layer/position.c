@@ -56,7 +56,7 @@ static void stretch(ph_layer *l)
         slow = fmin(fmax(slow, 0), 1);
         l->theta[p] *= slow / factor + (1 - slow);
     }
-    l->turn_scale = (float)(0.1 * log(factor) + 1);
+    l->shape.turn_scale = (float)(0.1 * log(factor) + 1);
 }
 
 /* theta_p = base^(-2p / rope_dims) = root^p, rope_dims = 2 * angles */
@@ -64,7 +64,7 @@ void ph_layer_angles(ph_layer *l)
 {
     double root = l->angles ? inverse_root(l->desc.rope_base, l->angles) : 1;
     for (int p = 0; p < l->angles; p++) l->theta[p] = power(root, p);
-    l->turn_scale = 1;
+    l->shape.turn_scale = 1;
     if (l->desc.yarn_factor > 1) stretch(l);
 }
 
@@ -101,7 +101,7 @@ static void table_item(void *arg, int lane, int index)
 {
     const table_job *j = arg;
     int angles = j->layer->angles, first = index * CHUNK;
-    float scale = j->layer->turn_scale;
+    float scale = j->layer->shape.turn_scale;
     (void)lane;
     for (int line = first; line < ph_min(first + CHUNK, j->lines); line++) {
         float *to = j->table + (int64_t)line * 2 * angles;

@@ -75,6 +75,8 @@ typedef struct ph_shape {
     size_t work;             /* bytes for its products */
     double flops;            /* of its own products, forward */
     double active;           /* share of the rows that attention computes */
+    float turn_scale;        /* by which rotation lets the turned numbers grow; set when
+                                `shape` is done */
     _Alignas(8) char state[PH_KIND_STATE];
 } ph_shape;
 

@@ -5,9 +5,10 @@
  *     n_e = |q of head S+e|    z = n / (sd + 1e-6)    sd: of n over the E routed heads
  *     gate = 1 for the shared heads and the K largest z, 0 for the others
  *
- * q is as attention sees it; turning it by position does not change its length. The way
- * back is straight through: the gradient of a gate that is on is taken for that of
- * p = softmax(z). With u = sd + 1e-6, y = (n - mean) / sd and c = sum(dz y) / (E-1):
+ * Turning q by its position does not change its length, so it is read as attention sees
+ * it. The way back is straight through: the gradient of a gate that is on is taken for
+ * that of p = softmax(z). With u = sd + 1e-6, y = (n - mean) / sd and
+ * c = sum(dz y) / (E-1):
  *
  *     dn = (dz - c y + c y 1e-6/u) / u        dq += dn q / n
  *
@@ -37,6 +38,16 @@ static const float *query_of(const ph_kind_call *c, int row, int e)
     return c->q + ((int64_t)row * a->q_heads + route_of(c)->shared + e) * a->qk_dim;
 }
 
+/* What the square of a number counts: turned ones may have grown (YaRN), and the norm is
+   that of the query before it was turned. */
+static double share_of(const ph_kind_call *c, int d)
+{
+    const ph_part *q = &c->shape->q;
+    double scale = c->shape->turn_scale;
+    int turned = d >= q->turn && d < q->turn + 2 * q->angles;
+    return turned ? 1 / (scale * scale) : 1;
+}
+
 /* Norms of the routed queries of a token, their mean and deviation. */
 static void measure(const ph_kind_call *c, int row, double *n, double *mean,
                     double *deviation)
@@ -46,7 +57,8 @@ static void measure(const ph_kind_call *c, int row, double *n, double *mean,
     for (int e = 0; e < count; e++) {
         const float *q = query_of(c, row, e);
         n[e] = 0;
-        for (int d = 0; d < c->shape->attn.qk_dim; d++) n[e] += (double)q[d] * q[d];
+        for (int d = 0; d < c->shape->attn.qk_dim; d++)
+            n[e] += (double)q[d] * q[d] * share_of(c, d);
         n[e] = sqrt(n[e]);
         sum += n[e];
     }
@@ -107,7 +119,8 @@ static void open_token_back(ph_kind_call *c, int row, int b, int t)
         double dn = (dz[e] - y + y * (UNIT / unit)) / unit;
         const float *q = query_of(c, row, e);
         float *dq = c->dq + (q - c->q), factor = (float)(dn / (n[e] + 1e-12));
-        for (int d = 0; d < c->shape->attn.qk_dim; d++) dq[d] += factor * q[d];
+        for (int d = 0; d < c->shape->attn.qk_dim; d++)
+            dq[d] += factor * q[d] * (float)share_of(c, d);
     }
 }
 
