@@ -6,8 +6,9 @@
 Each side computes the same numbers in the same memory, a few milliseconds of calls each
 in turn: forward by scaled_dot_product_attention without a graph, backward by
 torch.autograd.grad on a kept graph, so only the backward pass is timed; whole layers by
-nn.MultiheadAttention. Ratios above 1 say that Polyhead is faster. Results of both are
-compared with PyTorch in double precision.
+nn.MultiheadAttention. Ratios above 1 say that Polyhead is faster. With one thread, times are
+those of the processor, so that other programs do not count. Results of both are compared
+with PyTorch in double precision.
 
 Polyhead is called through ctypes (build/libpolyhead.so, or --lib), PyTorch through its
 Python interface; a call costs either side one to five microseconds of Python. Without
@@ -265,30 +266,35 @@ class LayerProblem:
 
 # ---- measuring ----
 
-def burst(run, seconds, times):
+def burst(run, seconds, times, clock):
     """Calls run for about so long, at least once; each call is a sample."""
-    start = now = time.perf_counter()
+    start = now = clock()
     while True:
         run()
         then = now
-        now = time.perf_counter()
+        now = clock()
         times.append(now - then)
         if now - start >= seconds:
             return
 
 
+def clock_of(threads):
+    """With one thread the time of the processor, in which other programs have no share."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
 def measure(problem, threads, seconds):
     """Bursts in turn. PyTorch's threads keep spinning after a call; a pause lets them fall
     asleep, so that neither side runs against the other's idle threads."""
-    ours, theirs = [], []
+    ours, theirs, clock = [], [], clock_of(threads)
     pause = 0.02 if threads > 1 else 0
     problem.ours()
     problem.theirs()
     start = time.perf_counter()
     while len(ours) < 3 or len(theirs) < 3 or time.perf_counter() - start < seconds:
         time.sleep(pause)
-        burst(problem.ours, 0.01, ours)
-        burst(problem.theirs, 0.01, theirs)
+        burst(problem.ours, 0.01, ours, clock)
+        burst(problem.theirs, 0.01, theirs, clock)
     return ours, theirs
 
 
@@ -388,18 +394,19 @@ def cpu_name():
 
 # ---- the command ----
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of(text):
+    """The options that all comparisons have; text is the script's own."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("--filter", metavar="TEXT", default="",
-                        help="only shapes whose name contains TEXT")
+                        help="only what has TEXT in its name")
     parser.add_argument("--threads", metavar="N[,N...]", default="1,2",
                         help="numbers of threads, of both sides (default 1,2)")
     parser.add_argument("--seconds", metavar="S", type=float, default=120,
-                        help="time for everything; each shape is run at least three times")
+                        help="time for everything; each row has at least three calls")
     parser.add_argument("--json", action="store_true", help="one JSON object, not a table")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"),
                         help="where polyhead and libpolyhead.so are (default build)")
-    return parser.parse_args()
+    return parser
 
 
 PROBE = """
@@ -428,8 +435,21 @@ def import_torch():
     return torch, note
 
 
+def machine(torch, lib, ctx, note):
+    return {"schema": "polyhead.peers/1", "cpu": cpu_name(), "cores": os.cpu_count(),
+            "version": lib.ph_version().decode(), "isa": ctx.isa,
+            "torch": torch.__version__, "torch_isa": torch.backends.cpu.get_cpu_capability(),
+            "note": note}
+
+
+def print_machine(info):
+    print("{cpu}, {cores} cores; Polyhead {version} with {isa}, PyTorch {torch} with "
+          "{torch_isa}".format(**info))
+    print(info["note"] + "\n" if info["note"] else "")
+
+
 def main():
-    options = parse()
+    options = parser_of(__doc__).parse_args()
     torch, note = import_torch()
     lib = load_library(os.path.join(options.build, "libpolyhead.so"))
     shapes = [s for s in list_shapes(os.path.join(options.build, "polyhead"))
@@ -437,14 +457,9 @@ def main():
     counts = [int(word) for word in options.threads.split(",")]
     contexts = {n: Context(lib, n) for n in counts}
     each = options.seconds / max(len(shapes) * len(counts), 1)
-    info = {"schema": "polyhead.peers/1", "cpu": cpu_name(), "cores": os.cpu_count(),
-            "version": lib.ph_version().decode(), "isa": contexts[counts[0]].isa,
-            "torch": torch.__version__, "torch_isa": torch.backends.cpu.get_cpu_capability(),
-            "note": note}
+    info = machine(torch, lib, contexts[counts[0]], note)
     if not options.json:
-        print("{cpu}, {cores} cores; Polyhead {version} with {isa}, PyTorch {torch} with "
-              "{torch_isa}".format(**info))
-        print(note + "\n" if note else "")
+        print_machine(info)
         print(HEAD)
     rows, refused = [], []
     for shape in shapes:

@@ -125,11 +125,12 @@ def load_library(path):
 
 
 class Context:
-    """A ph_ctx; calls that fail raise its sentence."""
+    """A ph_ctx; calls that fail end the program with its sentence."""
 
-    def __init__(self, lib, threads):
+    def __init__(self, lib, threads, **hooks):
         text = ctypes.create_string_buffer(256)
-        options = Options(threads=threads, error=ctypes.cast(text, c_char_p), error_size=256)
+        options = Options(threads=threads, error=ctypes.cast(text, c_char_p), error_size=256,
+                          **hooks)
         self.lib, self.handle = lib, c_void_p()
         if lib.ph_open(byref(self.handle), byref(options)):
             sys.exit("ph_open: " + text.value.decode())

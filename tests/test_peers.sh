@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_peers.sh - the comparisons in bench/ call the library from Python: their structs are
-# those of the headers, field by field. Needs python3 and a compiler, not PyTorch.
+# those of the headers, field by field, and without PyTorch they say so. Needs python3 and a
+# compiler.
 
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
@@ -39,6 +40,16 @@ else
     bad "bench/polyhead_c.py differs from the headers (<) in:"
     cat "$tmp/moved"
 fi
+
+# -S: without the packages of this machine.
+for script in peers variant_peers; do
+    out=$(env -u PYTHONPATH python3 -S bench/$script.py 2>&1)
+    status=$?
+    case $status-$out in
+    "0-PyTorch is not here"*) good ;;
+    *) bad "$script.py without PyTorch: status $status, '$out'" ;;
+    esac
+done
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
