@@ -11,8 +11,8 @@
 
 #include "train.h"
 
-const char *const train_position_names[] = {"sinusoidal", "learned", "rope",
-                                            "alibi",      "none",    NULL};
+const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
+                                            "none",       "t5",      NULL};
 const char *const train_norm_names[] = {"layer", "rms", NULL};
 const char *const train_place_names[] = {"before", "after", NULL};
 const char *const train_activation_names[] = {"gelu", "relu", "swiglu", NULL};

@@ -50,7 +50,8 @@ typedef enum ph_positions {
     PH_POS_LEARNED,
     PH_POS_ROPE,
     PH_POS_ALIBI,
-    PH_POS_NONE
+    PH_POS_NONE,
+    PH_POS_T5 /* a learned number per head and bucket of distances, added to the scores */
 } ph_positions;
 
 enum { PH_VARIANT_TEXT = 256, PH_ROLES_TEXT = 128 };

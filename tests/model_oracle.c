@@ -112,9 +112,21 @@ static double slope(int head, int heads)
                         : pow(2, -4.0 * (2 * (head - power) + 1) / power);
 }
 
+/* Bucket of a relative position by the formula with logarithms. */
+static int bucket(int relative, int causal)
+{
+    int n = causal ? 32 : 16, offset = 0;
+    if (!causal && relative > 0) offset = n;
+    int far = causal ? (relative < 0 ? -relative : 0) : abs(relative);
+    if (far < n / 2) return offset + far;
+    int step = (int)floor(n / 2 + log(far / (n / 2.0)) / log(128 / (n / 2.0)) * (n / 2));
+    return offset + (step < n - 1 ? step : n - 1);
+}
+
 /* Weights of one row: softmax over the first `keys` keys that the row may see. */
 static void attend_row(const oracle_model *o, const double *q, const double *k, int head,
-                       int kv_heads, int i, int keys, int alibi, double *p)
+                       int kv_heads, int i, int keys, int alibi, const double *buckets,
+                       int causal, double *p)
 {
     const ph_config *c = o->config;
     int dim = c->head_dim, shared = head / (c->heads / kv_heads);
@@ -125,6 +137,7 @@ static void attend_row(const oracle_model *o, const double *q, const double *k, 
             s +=
                 q[(i * c->heads + head) * dim + d] * k[(j * kv_heads + shared) * dim + d];
         p[j] = s / sqrt(dim);
+        if (buckets) p[j] += buckets[bucket(j - i, causal) * c->heads + head];
         if (alibi) p[j] -= slope(head, c->heads) * abs(i - j);
         if (p[j] > top) top = p[j];
     }
@@ -154,11 +167,12 @@ static double *attention(const oracle_model *o, const char *stack, int layer,
         rotate(q, len, c->heads, dim);
         rotate(k, source_len, c->kv_heads, dim);
     }
+    const double *buckets = self ? find(o, stack, -1, "buckets") : NULL;
     for (int h = 0; h < c->heads; h++)
         for (int i = 0; i < len; i++) {
             int keys = causal ? i + 1 : valid;
             attend_row(o, q, k, h, c->kv_heads, i, keys,
-                       self && c->positions == PH_POS_ALIBI, p);
+                       self && c->positions == PH_POS_ALIBI, buckets, causal, p);
             for (int j = 0; j < keys; j++)
                 for (int d = 0; d < dim; d++)
                     out[i * wide + h * dim + d] +=
@@ -308,7 +322,7 @@ static double link_loss(const oracle_model *o, const double *x, int len, int val
         int role = labels[i] / len;
         double sum = 0;
         if (labels[i] < 0) continue;
-        attend_row(o, q, k, role, c->heads, i, valid, 0, p);
+        attend_row(o, q, k, role, c->heads, i, valid, 0, NULL, 0, p);
         for (int h = 0; h < c->heads; h++) sum += exp(g[i * c->heads + h]);
         loss -= log(p[labels[i] % len]) + g[i * c->heads + role] - log(sum);
     }

@@ -38,7 +38,8 @@ static const ph_config kinds[] = {
      .norm_place = PH_NORM_AFTER,
      .depth_scaled = 1,
      .decoder_layers = 1},
-    {.layers = 1, .positions = PH_POS_NONE, .norm = PH_NORM_RMS}};
+    {.layers = 1, .positions = PH_POS_NONE, .norm = PH_NORM_RMS},
+    {.layers = 2, .positions = PH_POS_T5}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -168,6 +169,40 @@ static void gradients(void)
             oracle_model_free(&o);
             free_bed(&b);
         }
+}
+
+/* Distances far beyond the single buckets of PH_POS_T5. */
+static void far_buckets(void)
+{
+    enum { LEN = 150 };
+    for (int arch = 0; arch < 2; arch++) {
+        ph_ctx *ctx = open_ctx(1);
+        ph_model *m;
+        ph_pass *p;
+        oracle_model o;
+        int32_t tokens[LEN], labels[LEN];
+        double loss = 0;
+        ph_config c = config_of(arch, 0);
+        c.positions = PH_POS_T5, c.layers = 1, c.max_len = LEN;
+        for (int i = 0; i < LEN; i++) tokens[i] = i * 7 % VOCAB, labels[i] = i % VOCAB;
+        CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, NULL, 0, 4) == PH_OK, "%s",
+              ph_error(ctx));
+        ph_pass_shape shape = {.batch = 1, .source_len = LEN};
+        CHECK(ph_pass_create(&p, m, &shape) == PH_OK, "%s", ph_error(ctx));
+        ph_batch batch = {.source = tokens, .labels = labels};
+        CHECK(ph_pass_forward(p, &batch, 0) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_pass_loss(p, 0, 1, &loss) == PH_OK, "%s", ph_error(ctx));
+        oracle_model_take(&o, m);
+        oracle_batch all = {.batch = 1, .source_len = LEN, .source = tokens};
+        all.labels = labels;
+        double truth = oracle_model_loss(&o, &all, 0, NULL);
+        CHECK(fabs(loss - truth) < 1e-6 * truth, "arch %d: loss %.9g, expected %.9g",
+              arch, loss, truth);
+        oracle_model_free(&o);
+        ph_pass_free(p);
+        ph_model_free(m);
+        ph_close(ctx);
+    }
 }
 
 /* With dropout: differences of the library itself, whose factors stay the same. */
@@ -523,6 +558,7 @@ static void looks(void)
 }
 
 static const check_case cases[] = {{"gradients", gradients},
+                                   {"far_buckets", far_buckets},
                                    {"dropout_gradients", dropout_gradients},
                                    {"threads", threads},
                                    {"instruction_sets", instruction_sets},

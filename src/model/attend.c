@@ -34,7 +34,7 @@ static ph_layer_args args_of(const ph_pass *p, const ph_side *side, int sub)
         args.balance_loss = &p->balance_loss[what->site];
     }
     if (cross || !side->stack->causal) args.attn.kv_lens = p->batch.source_lens;
-    if (!cross) args.attn.alibi = p->slopes;
+    if (!cross) args.attn.alibi = p->slopes, args.attn.bias = side->bias;
     return args;
 }
 
@@ -115,7 +115,9 @@ ph_status ph_attend_back(ph_pass *p, int number, int sub)
     ph_model_bind(p->model, what, p->block, p->grads, &b);
     b.grads.dout = p->dy, b.grads.dx = p->da;
     if (cross) b.grads.dmemory = p->dmemory_part;
+    if (!cross) b.grads.dbias = side->dbias;
     PH_TRY(ph_layer_backward(side->acts[sub].layer, &b.weights, &args, &b.grads));
     if (cross) ph_rows_add(p, memory, p->dmemory, p->dmemory_part);
+    if (!cross && side->dbias) ph_buckets_back(p, side);
     return PH_OK;
 }

@@ -10,8 +10,8 @@ static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder"
 static const char *const place_names[] = {"pre", "post", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
 static const char *const curve_names[] = {"gelu", "relu", "swiglu", NULL};
-static const char *const position_names[] = {"sinusoidal", "learned", "rope",
-                                             "alibi",      "none",    NULL};
+static const char *const position_names[] = {"sinusoidal", "learned", "rope", "alibi",
+                                             "none",       "t5",      NULL};
 
 #define AT(member) offsetof(ph_config, member)
 

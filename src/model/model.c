@@ -188,10 +188,13 @@ static ph_status add_stack(ph_model *m, ph_stack *s, int layers)
 {
     const ph_config *c = &m->config;
     char name[48];
-    s->gain = s->shift = s->positions = -1;
+    s->gain = s->shift = s->positions = s->buckets = -1;
     snprintf(name, sizeof name, "%s.positions", stack_name(s));
     if (c->positions == PH_POS_LEARNED)
         s->positions = add_two(m, name, c->max_len, c->model_dim, PH_START_NORMAL, 0.02);
+    snprintf(name, sizeof name, "%s.buckets", stack_name(s));
+    if (c->positions == PH_POS_T5)
+        s->buckets = add_two(m, name, PH_BUCKETS, c->heads, PH_START_NORMAL, 0.1);
     for (int l = 0; l < layers; l++) {
         int number = 1;
         PH_TRY(add_sub(m, s, PH_SUB_SELF, l, number++));
@@ -392,6 +395,8 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, in
                        .dropout = c->dropout};
     set_variant(&d.attn, sub->variant);
     if (c->positions == PH_POS_ROPE && !cross) d.rope = PH_ROPE_HALF;
+    if (c->positions == PH_POS_T5 && !cross)
+        d.attn.bias = (ph_broadcast){1, c->heads, q_len};
     return d;
 }
 
@@ -434,18 +439,6 @@ void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, flo
     if (sub->count == sub->named) return;
     out->weights.extra = out->extra;
     if (grads) out->grads.dextra = out->dextra;
-}
-
-/* Powers of two halve the exponent; others take every second slope of twice the power. */
-void ph_model_slopes(int heads, float *slopes)
-{
-    int power = 1;
-    while (power * 2 <= heads) power *= 2;
-    for (int h = 0; h < heads; h++) {
-        double exponent =
-            h < power ? 8.0 * (h + 1) / power : 8.0 * (2 * (h - power) + 1) / (2 * power);
-        slopes[h] = (float)exp2(-exponent);
-    }
 }
 
 ph_status ph_model_multiply(ph_ctx *ctx, const ph_gemm *list, int count)

@@ -73,6 +73,7 @@ typedef struct ph_stack {
     int causal;
     int gain, shift; /* norm before the first sublayer, -1 where norms stand after */
     int positions;   /* parameter, or -1 */
+    int buckets;     /* parameter of PH_POS_T5, or -1 */
     int count;
     ph_sub *subs;
 } ph_stack;
@@ -123,8 +124,7 @@ typedef struct ph_bound {
 void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, float *grads,
                    ph_bound *out);
 
-/* One line per head; (heads) floats. */
-void ph_model_slopes(int heads, float *slopes);
+enum { PH_BUCKETS = 32 }; /* of distances, PH_POS_T5 */
 
 /* Runs products with scratch of the ctx. */
 ph_status ph_model_multiply(ph_ctx *ctx, const ph_gemm *list, int count);

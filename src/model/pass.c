@@ -51,6 +51,11 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
 
 static void lay_side(ph_pass *p, ph_side *side, ph_arena *arena)
 {
+    size_t keys = (size_t)(p->shape.capacity ? p->shape.capacity : side->len);
+    size_t pairs = (size_t)p->model->config.heads * (size_t)side->len * keys;
+    int biased = side->stack->buckets >= 0;
+    side->bias = biased ? ph_arena_floats(arena, pairs) : NULL;
+    side->dbias = biased && p->shape.backward ? ph_arena_floats(arena, pairs) : NULL;
     side->entry = lay_join(p, side, arena);
     for (int i = 0; i < side->stack->count; i++) {
         lay_act(p, side, i, arena);
@@ -209,7 +214,7 @@ static ph_status build(ph_pass *p)
     const ph_side *last = &p->sides[p->side_count - 1];
     for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;
     for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
-    if (p->slopes) ph_model_slopes(m->config.heads, p->slopes);
+    if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
     fill_table(p, longest(p));
     return m->links >= 0 ? ph_links_create(p) : PH_OK;
 }
@@ -271,6 +276,7 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
     for (int i = p->first_side; i < p->side_count; i++) {
         const ph_side *side = &p->sides[i];
         ph_rows_embed(p, side);
+        if (side->bias) ph_buckets_fill(p, side);
         for (int s = 0; s < side->stack->count; s++) {
             int feed = side->stack->subs[s].kind == PH_SUB_FEED;
             PH_TRY(feed ? ph_feed(p, i, s) : ph_attend(p, i, s));
@@ -381,6 +387,7 @@ static ph_status side_back(ph_pass *p, int number)
 {
     const ph_side *side = &p->sides[number];
     int count = side->stack->count;
+    if (side->bias) ph_buckets_clear(p, side);
     for (int s = count - 1; s >= 0; s--) {
         int feed = side->stack->subs[s].kind == PH_SUB_FEED;
         ph_rows_join_back(p, side, s, s == count - 1);

@@ -68,8 +68,9 @@ static inline int ph_act_wide(const ph_act *act)
 typedef struct ph_side {
     const ph_stack *stack;
     int len, rows;
-    ph_join entry; /* s: embeddings; n, stats: the first norm where there is one */
-    ph_act *acts;  /* (stack->count) */
+    float *bias, *dbias; /* PH_POS_T5: (heads, len, len or capacity) */
+    ph_join entry;       /* s: embeddings; n, stats: the first norm where there is one */
+    ph_act *acts;        /* (stack->count) */
 } ph_side;
 
 struct ph_pass {
@@ -138,6 +139,11 @@ void ph_rows_join_back(const ph_pass *p, const ph_side *side, int sub, int first
 void ph_rows_entry_back(const ph_pass *p, const ph_side *side);
 void ph_rows_embed_back(const ph_pass *p, const ph_side *side);
 void ph_rows_add(const ph_pass *p, size_t count, float *y, const float *x);
+
+/* buckets.c */
+void ph_buckets_fill(const ph_pass *p, const ph_side *side);  /* bias from parameters */
+void ph_buckets_clear(const ph_pass *p, const ph_side *side); /* their gradients */
+void ph_buckets_back(const ph_pass *p, const ph_side *side);  /* add those of dbias */
 
 /* attend.c, feed.c */
 ph_status ph_attend(ph_pass *p, int side, int sub);

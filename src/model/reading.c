@@ -119,7 +119,8 @@ static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
     ph_arena saved = {.base = p->act->saved};
     ph_layer_kept kept = ph_layer_keep(p->act->layer, &saved, 1);
     args->q = kept.q, args->k = kept.k, args->v = kept.v, args->lse = kept.lse;
-    if (p->site.kind == PH_SITE_SELF) args->alibi = r->pass->slopes;
+    if (p->site.kind == PH_SITE_SELF)
+        args->alibi = r->pass->slopes, args->bias = r->pass->sides[p->side].bias;
     return p->act->layer->plan;
 }
 
