@@ -65,6 +65,72 @@ static float *place_strip(int slot, const float *from, int m, int n)
     return to;
 }
 
+/* ---- clip, lane_sums --------------------------------------------------------------- */
+
+static void clip_at(const ph_kernels *t, int m, int n)
+{
+    float peaks[ROWS * PH_LANES];
+    int lows[ROWS], highs[ROWS];
+    for (int i = 0; i < m; i++) {
+        lows[i] = bed_below(n + 1);
+        highs[i] = lows[i] + bed_below(n - lows[i] + 1);
+    }
+    memcpy(s_expected, scores, sizeof scores);
+    float *s = place_strip(0, scores, m, n), *peak = bed_floats(1, m * PH_LANES, side());
+    REF.clip(m, n, s_expected, lows, highs, peaks);
+    t->clip(m, n, s, lows, highs, peak);
+    bed_same("peak", peak, peaks, m * PH_LANES);
+    bed_same_rows("s", s, LD, s_expected, LD, m, n, n);
+    bed_intact(0), bed_intact(1);
+}
+
+void check_clip(const ph_kernels *t)
+{
+    for (int round = 0; round < 24; round++)
+        for (int m = 1; m <= t->mr; m++)
+            for (int n = 16; n <= LD; n += 16) {
+                int kind = round % ROW_KINDS;
+                bed_say("%s clip m=%d n=%d kind %d", t->name, m, n, kind);
+                for (int i = 0; i < m; i++) fill_row(scores + i * LD, n, kind);
+                clip_at(t, m, n);
+            }
+}
+
+void bench_clip(const ph_kernels *t)
+{
+    bed_timer timer;
+    int lows[ROWS] = {0}, highs[ROWS];
+    float peaks[ROWS * PH_LANES];
+    for (int i = 0; i < ROWS; i++) highs[i] = 100, fill_row(scores + i * LD, LD, USUAL);
+    BED_TIME(&timer, t->clip(t->mr, LD, scores, lows, highs, peaks));
+    bed_report("clip", t, "mr x 128", &timer, 0, 8.0 * t->mr * LD);
+}
+
+void check_lane_sums(const ph_kernels *t)
+{
+    for (int round = 0; round < 80; round++)
+        for (int m = 1; m <= 40; m++) {
+            float total[40];
+            bed_say("%s lane_sums m=%d", t->name, m);
+            bed_fill(scores, m * PH_LANES, round % BED_KINDS);
+            const float *lanes = bed_copy(0, scores, m * PH_LANES, side());
+            float *got = bed_floats(1, m, side());
+            REF.lane_sums(m, scores, total);
+            t->lane_sums(m, lanes, got);
+            bed_same("total", got, total, m);
+            bed_intact(1);
+        }
+}
+
+void bench_lane_sums(const ph_kernels *t)
+{
+    bed_timer timer;
+    float total[PH_LANES];
+    bed_fill(scores, PH_LANES * PH_LANES, BED_PLAIN);
+    BED_TIME(&timer, t->lane_sums(PH_LANES, scores, total));
+    bed_report("lane_sums", t, "16 x 16", &timer, 15.0 * PH_LANES, 0);
+}
+
 /* ---- softmax ----------------------------------------------------------------------- */
 
 static void softmax_at(const ph_kernels *t, int m, int n)

@@ -193,23 +193,24 @@ static int is_modified(const ph_call *call)
            call->attn->softcap > 0;
 }
 
-/* Hides what the row does not see by position among columns [c0, end); 1 if any < c1. */
-static int hide_outside(const ph_rows *rows, int r, int j0, int c0, int c1, int end,
-                        float *s)
+/* Columns [c0 + *lo, c0 + *hi) of [c0, c1) that the row sees by position; 1 if not all. */
+static int seen_columns(const ph_rows *rows, int r, int j0, int c0, int c1, int *lo,
+                        int *hi)
 {
-    int lo = ph_min(ph_max(rows->lo[r] - j0, c0), c1);
-    int hi = ph_max(ph_min(rows->hi[r] - j0, c1), lo);
-    for (int c = c0; c < lo; c++) s[c] = -INFINITY;
-    for (int c = hi; c < end; c++) s[c] = -INFINITY;
-    return lo > c0 || hi < c1;
+    *lo = ph_min(ph_max(rows->lo[r] - j0 - c0, 0), c1 - c0);
+    *hi = ph_max(ph_min(rows->hi[r] - j0, c1) - c0, *lo);
+    return *lo > 0 || *hi < c1 - c0;
 }
 
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
                    int c1, float *s)
 {
-    int end = ph_round_up(c1, PH_LANES);
+    int end = ph_round_up(c1, PH_LANES) - c0, lo, hi;
     if (is_modified(call)) modify(call, rows, r, j0 + c0, c1 - c0, s + c0);
-    return hide_outside(rows, r, j0, c0, c1, end, s);
+    int hidden = seen_columns(rows, r, j0, c0, c1, &lo, &hi);
+    for (int c = 0; c < lo; c++) s[c0 + c] = -INFINITY;
+    for (int c = hi; c < end; c++) s[c0 + c] = -INFINITY;
+    return hidden;
 }
 
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
@@ -219,20 +220,16 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
     const ph_kernels *kernels = call->kernels;
     const ph_args *args = call->args;
     int end = ph_round_up(c1, PH_LANES), dim = call->attn->qk_dim;
-    int modified = is_modified(call);
-    int partial = args->bias || args->visible; /* may hide anything */
+    int modified = is_modified(call), hidden = 0, lo[PH_MR_MAX], hi[PH_MR_MAX];
     for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
     kernels->scores(m, end - c0, dim, q, k + (int64_t)c0 * dim, s + c0, peak, fetch);
     for (int i = 0; i < m; i++) {
-        float *row = s + i * PH_STRIP_LD;
         int r = first + i;
-        if (modified) modify(call, rows, r, j0 + c0, c1 - c0, row + c0);
-        int hidden = hide_outside(rows, r, j0, c0, c1, end, row);
-        partial |= hidden;
-        if (modified || hidden || c1 < end)
-            kernels->row_peak(end - c0, row + c0, peak + i * PH_LANES);
+        if (modified) modify(call, rows, r, j0 + c0, c1 - c0, s + i * PH_STRIP_LD + c0);
+        hidden |= seen_columns(rows, r, j0, c0, c1, &lo[i], &hi[i]);
     }
-    return partial;
+    if (modified || hidden || c1 < end) kernels->clip(m, end - c0, s + c0, lo, hi, peak);
+    return hidden || args->bias || args->visible; /* those may hide anything */
 }
 
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)

@@ -231,8 +231,7 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
 {
     const ph_args *args = call->args;
     float sum[PH_LANES], safe[PH_LANES];
-    for (int i = 0; i < n; i++)
-        sum[i] = add_lanes(call, result->sum + (first + i) * PH_LANES);
+    call->kernels->lane_sums(n, result->sum + first * PH_LANES, sum);
     for (int i = n; i < PH_LANES; i++) sum[i] = 0;
     for (int i = 0; i < PH_LANES; i++) safe[i] = sum[i] > 0 ? sum[i] : 1;
     for (int i = 0; i < PH_LANES; i++) lse[i] = logarithm(safe[i]);

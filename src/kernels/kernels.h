@@ -121,6 +121,13 @@ typedef struct ph_kernels {
     /* peak[lane] = max over the row in each lane, from -inf. n a multiple of 16. */
     void (*row_peak)(int n, const float *s, float *peak);
 
+    /* Hides columns outside [lo[i], hi[i]) of m rows of a strip, and peak[i*16 + lane]
+       becomes what row_peak gives. n a multiple of 16, 0 <= lo <= hi <= n. */
+    void (*clip)(int m, int n, float *s, const int *lo, const int *hi, float *peak);
+
+    /* total[i] = the 16 lanes of row i, lanes[i*16..], added by halves; i < m. */
+    void (*lane_sums)(int m, const float *lanes, float *total);
+
     /* s[c] += factor * bias[c] and -inf where bias[c] is -inf; c < n, any n. */
     void (*add_bias)(int n, float *s, const float *bias, float factor);
 

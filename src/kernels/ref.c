@@ -229,6 +229,20 @@ static void row_peak(int n, const float *s, float *peak)
     for (int c = 0; c < n; c++) peak[c % PH_LANES] = max(peak[c % PH_LANES], s[c]);
 }
 
+static void clip(int m, int n, float *s, const int *lo, const int *hi, float *peak)
+{
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD) {
+        for (int c = 0; c < n; c++)
+            if (c < lo[i] || c >= hi[i]) s[c] = -INFINITY;
+        row_peak(n, s, peak + i * PH_LANES);
+    }
+}
+
+static void lane_sums(int m, const float *lanes, float *total)
+{
+    for (int i = 0; i < m; i++) total[i] = sum16(lanes + i * PH_LANES);
+}
+
 static void add_bias(int n, float *s, const float *bias, float factor)
 {
     for (int c = 0; c < n; c++) {

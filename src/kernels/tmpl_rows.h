@@ -128,6 +128,52 @@ static void row_peak(int n, const float *s, float *peak)
         }
 }
 
+static void clip(int m, int n, float *s, const int *lo, const int *hi, float *peak)
+{
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+        const vec low = v_set1((float)lo[i]), high = v_set1((float)hi[i]);
+        vec top[GROUP], at = v_iota();
+        for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+        for (int c = 0; c < n; c += PH_LANES)
+#pragma GCC unroll 4
+            for (int v = 0; v < GROUP; v++, at = v_add(at, v_set1(VL))) {
+                vec x = v_select(v_lt(at, high), v_load(s + c + v * VL), MINUS_INF);
+                x = v_select(v_lt(at, low), MINUS_INF, x);
+                v_store(s + c + v * VL, x);
+                top[v] = v_max(top[v], x);
+            }
+        for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+    }
+}
+
+/* VL rows at once: each folded to one vector, the square turned, its rows added. */
+static void lane_sums(int m, const float *lanes, float *total)
+{
+    for (int first = 0; first < m; first += VL) {
+        vec r[VL];
+#pragma GCC unroll 16
+        for (int i = 0; i < VL; i++) {
+            const float *row = lanes + (first + i) * PH_LANES;
+            r[i] = v_zero();
+            if (first + i >= m) continue;
+            vec g[GROUP];
+            for (int v = 0; v < GROUP; v++) g[v] = v_load(row + v * VL);
+            for (int half = GROUP / 2; half; half /= 2)
+                for (int v = 0; v < half; v++) g[v] = v_add(g[v], g[v + half]);
+            r[i] = g[0];
+        }
+        v_transpose(r);
+#pragma GCC unroll 4
+        for (int half = VL / 2; half; half /= 2)
+#pragma GCC unroll 8
+            for (int i = 0; i < half; i++) r[i] = v_add(r[i], r[i + half]);
+        if (m - first >= VL)
+            v_store(total + first, r[0]);
+        else
+            v_store_n(total + first, r[0], m - first);
+    }
+}
+
 V vec biased(vec s, vec bias, vec factor)
 {
     /* a finite bias must not exclude, even if it overflows in base 2 */
