@@ -57,6 +57,7 @@ typedef struct look_source {
     char *bytes;        /* of texts that were read */
     const char **texts; /* (text_count) */
     int text_count, left_out;
+    int32_t *ranks; /* of every token among the texts, 0 the most frequent; or NULL */
     ph_report report;
     ph_survey *survey;
     char roles[PH_ROLES_TEXT]; /* names of the kinds of links, closed by NUL each */

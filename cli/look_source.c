@@ -24,8 +24,10 @@ static trouble *no_trouble(trouble *t)
 static int report_trouble(const trouble *t, ph_status status, const ph_ctx *ctx)
 {
     if (status == PH_OK) return EXIT_OK;
+    const char *inner = ctx ? ph_error(ctx) : ""; /* of the model, where it was asked */
     if (!*t->error) return cli_fail_status(status, ctx);
-    return cli_fail(cli_exit_code(status), "%s", t->error);
+    if (!*inner) return cli_fail(cli_exit_code(status), "%s", t->error);
+    return cli_fail(cli_exit_code(status), "%s (%s)", t->error, inner);
 }
 
 /* ---- maps of a file ---- */
@@ -113,6 +115,17 @@ static int get_texts(look_source *source, const look_choice *choice)
 
 /* ---- measuring ---- */
 
+/* Ranks of the words of an axis; NULL: not known. */
+static int32_t *ranks_of(const look_source *source, const ph_report *report,
+                         const int32_t *const *ids, int axis)
+{
+    if (!source->ranks || axis >= report->axis_count) return NULL;
+    int32_t *ranks = malloc((size_t)report->axes[axis].count * sizeof *ranks);
+    for (int i = 0; ranks && i < report->axes[axis].count; i++)
+        ranks[i] = source->ranks[ids[axis][i]];
+    return ranks;
+}
+
 /* One more text: every head, and whether it finds the links if any are given. words: how
    many the model must see for the links to fit; 0: any number. */
 static ph_status survey_one(look_source *source, const char *text, int words,
@@ -126,10 +139,15 @@ static ph_status survey_one(look_source *source, const char *text, int words,
     if (status == PH_OK) {
         const ph_report report = ph_scene_report(scene);
         const int32_t *const ids[] = {ph_scene_ids(scene, 0), ph_scene_ids(scene, 1)};
+        int32_t *ranks[] = {ranks_of(source, &report, ids, 0),
+                            ranks_of(source, &report, ids, 1)};
         ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
         facts.ids = ids;
+        facts.ranks = (const int32_t *const *)ranks;
         if (words == 0 || report.axes[0].count == words)
             status = ph_survey_text(source->survey, &report, &facts, io);
+        free(ranks[0]);
+        free(ranks[1]);
     }
     ph_scene_free(scene);
     ph_reading_free(reading);
@@ -176,10 +194,57 @@ static ph_status survey_sentences(look_source *source, const ph_io *io)
     return status;
 }
 
+/* ---- how frequent tokens are ---- */
+
+typedef struct token_count {
+    int token, count;
+} token_count;
+
+static int by_count(const void *left, const void *right)
+{
+    const token_count *a = left, *b = right;
+    if (a->count != b->count) return a->count < b->count ? 1 : -1;
+    return (a->token > b->token) - (a->token < b->token);
+}
+
+static ph_status count_tokens(look_source *source, token_count *tokens, int most)
+{
+    ph_word *words = malloc((size_t)most * sizeof *words);
+    ph_status status = words ? PH_OK : PH_OUT_OF_MEMORY;
+    for (int n = 0; n < source->text_count && status == PH_OK; n++) {
+        int count = 0;
+        status = ph_model_split(source->model, source->texts[n], words, most, &count);
+        for (int i = 0; i < count && i < most && status == PH_OK; i++)
+            tokens[words[i].token].count++;
+    }
+    free(words);
+    return status;
+}
+
+/* Ranks of all tokens, from the texts themselves; a token that does not occur has none.
+   */
+static ph_status rank_tokens(look_source *source)
+{
+    const ph_config *config = ph_model_config(source->model);
+    size_t vocab = (size_t)config->vocab;
+    token_count *tokens = calloc(vocab, sizeof *tokens);
+    source->ranks = malloc(vocab * sizeof *source->ranks);
+    ph_status status = tokens && source->ranks ? PH_OK : PH_OUT_OF_MEMORY;
+    for (size_t v = 0; v < vocab && status == PH_OK; v++) tokens[v].token = (int)v;
+    if (status == PH_OK) status = count_tokens(source, tokens, config->max_len);
+    if (status == PH_OK) qsort(tokens, vocab, sizeof *tokens, by_count);
+    for (size_t v = 0; v < vocab && status == PH_OK; v++)
+        source->ranks[tokens[v].token] = tokens[v].count ? (int32_t)v : -1;
+    free(tokens);
+    return status;
+}
+
+/* ---- all texts ---- */
+
 /* The given texts; one that is too long for the model is left out and counted. */
 static ph_status survey_texts(look_source *source, const ph_io *io)
 {
-    ph_status status = PH_OK;
+    ph_status status = source->text_count > 1 ? rank_tokens(source) : PH_OK;
     for (int n = 0; n < source->text_count && status == PH_OK; n++) {
         status = survey_one(source, source->texts[n], 0, NULL, io);
         if (status != PH_BAD_SHAPE || source->text_count == 1) continue;
@@ -314,6 +379,7 @@ void look_close(look_source *source)
     ph_reading_free(source->reading);
     ph_model_free(source->model);
     ph_close(source->ctx);
+    free(source->ranks);
     free(source->bytes);
     free(source->texts);
     memset(source, 0, sizeof *source);

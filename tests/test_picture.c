@@ -424,6 +424,52 @@ static void png_of_every_report(void)
     }
 }
 
+/* ---- wild numbers and names ---- */
+
+static ph_status wild_weights(void *user, int stack, int layer, int head, int row0,
+                              int rows, float *out)
+{
+    static const float wild[] = {1, 0.5f, -3, 1e30f, INFINITY, -INFINITY, NAN, 1e-30f, 7};
+    (void)user, (void)stack, (void)layer, (void)head;
+    for (int n = 0; n < rows * 9; n++) out[n] = wild[(n + row0) % 9];
+    return PH_OK;
+}
+
+/* Nothing but a picture comes of weights that are none and names that are codes. */
+static void wild_reports(void)
+{
+    report_case c;
+    ph_survey *survey = NULL;
+    report_case_make(&c, "patterns");
+    ph_stack stacks[2] = {c.report.stacks[0], c.report.stacks[0]};
+    stacks[0].name = stacks[1].name = "\033[2J\xff\xe2\x80\xae";
+    c.report.stacks = stacks;
+    c.report.stack_count = 2;
+    c.report.title = c.report.text = "\033]0;title\007";
+    CHECK(survey_one(&survey, &c.report) == PH_OK, "survey");
+    for (int wild = 0; wild < 2; wild++) {
+        const ph_pick pick = {1, 0, 0};
+        text t = {calloc(1, 1), 0, 1};
+        if (wild) c.report.weights = wild_weights;
+        ph_terminal terminal = {.picks = &pick, .pick_count = wild, .write = append};
+        terminal.user = &t;
+        CHECK(ph_terminal_write(&c.report, &terminal, NULL) == PH_OK, "picture");
+        check_lines(t.bytes, 80, 0, "wild");
+        free(t.bytes);
+        for (int kind = 0; kind < 2; kind++) {
+            const char *path = temporary(kind ? "png" : "svg");
+            const ph_figure how = {(ph_figure_kind)kind, &pick, 1};
+            CHECK(ph_figure_write(path, &c.report, &how, NULL) == PH_OK, "figure");
+            t = read_file(path);
+            CHECK(kind || count_elements(t.bytes) > 3, "no XML");
+            free(t.bytes);
+            remove(path);
+        }
+    }
+    ph_survey_free(survey);
+    report_case_free(&c);
+}
+
 /* A figure that cannot be written leaves what was there before. */
 static void refused_files(void)
 {
@@ -446,6 +492,7 @@ static void refused_files(void)
 static const check_case cases[] = {{"stored_pictures", stored_pictures},
                                    {"widths", widths},
                                    {"colors_add_codes_only", colors_add_codes_only},
+                                   {"wild_reports", wild_reports},
                                    {"picks", picks},
                                    {"svg_is_well_formed", svg_is_well_formed},
                                    {"svg_shows_the_weights", svg_shows_the_weights},

@@ -59,7 +59,7 @@ static void add_place(ph_reading *r, int side, int sub)
     ph_layer_info info = ph_layer_about(s->acts[sub].layer);
     p->act = &s->acts[sub], p->side = side, p->sub = sub;
     p->first_head = r->head_count;
-    p->plain = !strcmp(info.attn->variant ? info.attn->variant : "mha", "mha");
+    p->plain = !strcmp(what->variant, "mha");
     r->head_count += info.attn->q_heads;
     name_place(p, s->stack, what);
     p->site = (ph_site){.name = p->name,

@@ -93,8 +93,9 @@ static int role_color(int role)
 
 static uint8_t heat_of(float weight)
 {
+    if (weight >= 1) return PH_HEAT + PH_HEATS - 1;
     int level = weight > 0 ? (int)(sqrtf(weight) * (PH_HEATS - 1) + 0.5f) : 0;
-    return (uint8_t)(PH_HEAT + (level < PH_HEATS ? level : PH_HEATS - 1));
+    return (uint8_t)(PH_HEAT + level);
 }
 
 /* ---- one map ---- */

@@ -128,6 +128,12 @@ static ph_stack describe_stack(const ph_scene *s, const ph_site *site, int kind)
                       .pair_step = rope ? site->qk_dim / 2 : 0};
 }
 
+/* Not every variant has one query and one key per head and token. */
+static int has_vectors(const ph_scene *s, int site)
+{
+    return ph_reading_vectors(s->reading, site, 0, NULL, NULL, NULL, NULL) == PH_OK;
+}
+
 static ph_status list_stacks(ph_scene *s)
 {
     const ph_site *site;
@@ -140,7 +146,9 @@ static ph_status list_stacks(ph_scene *s)
         s->sites[s->stack_count] = sites;
         for (int i = 0; (site = ph_reading_site(s->reading, i)) != NULL; i++) {
             if (kind_of(s, site) != kind) continue;
+            int shown = layers == 0 || stack.qk_dim > 0;
             stack = describe_stack(s, site, kind);
+            if (!shown || !has_vectors(s, i)) stack.qk_dim = 0;
             sites[layers++] = i;
         }
         if (layers == 0) {

@@ -288,14 +288,15 @@ static int put_role_line(const ph_screen *screen, int role)
 {
     const ph_report *report = screen->report;
     int column = 0, lines = 1, shown = 0, found = 0, stack = -1;
-    char name[64], entry[160];
+    char name[64], clean[80], entry[160];
     for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) {
         if (ph_report_role(report, &at) != role) continue;
         reason why = take_apart(why_of(report, &at));
         if (found++ == 0) column = put_role_name(screen, role, &why);
-        const char *full = ph_pick_name(report, &at, name), *blank = strrchr(full, ' ');
-        snprintf(entry, sizeof entry, "  %s (%s)",
-                 at.stack == stack && blank ? blank + 1 : full, why.number);
+        ph_text_clean(ph_pick_name(report, &at, name), screen->how->ascii, clean,
+                      sizeof clean);
+        const char *blank = at.stack == stack ? strrchr(clean, ' ') : NULL;
+        snprintf(entry, sizeof entry, "  %s (%s)", blank ? blank + 1 : clean, why.number);
         int columns = ph_text_columns(entry);
         int more = lines == ROLE_LINES ? 9 : 0; /* room for "+12 more" */
         if (shown < found - 1) continue;

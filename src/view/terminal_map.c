@@ -47,9 +47,9 @@ static const char *const ramp[] = {".", ":", "-", "=", "+", "*", "#", "%", "@"};
 
 static int level_of(float weight, int levels)
 {
-    if (!(weight > 0)) return 0;
-    int level = (int)(sqrtf(weight) * (float)levels);
-    return level < levels ? level : levels - 1;
+    if (!(weight > 0)) return 0; /* NaN too */
+    if (weight >= 1) return levels - 1;
+    return (int)(sqrtf(weight) * (float)levels);
 }
 
 static int level_count(const ph_screen *screen)
@@ -335,7 +335,7 @@ static void put_cells(const ph_screen *screen, const layout *plan, const float *
 {
     for (int c = 0; c < plan->cells; c++) {
         char number[16];
-        int percent = (int)(100 * cells[c] + 0.5f);
+        int percent = (int)(100 * (cells[c] < 9 ? cells[c] : 9) + 0.5f);
         if (!plan->numbers || cells[c] < 0) {
             put_cell(screen, cells[c], plan->cell, NULL);
             continue;
@@ -377,8 +377,8 @@ static ph_status put_strip(const ph_screen *screen, const layout *plan,
             put_ticks(screen, plan);
         status = put_lines(screen, plan, picks, count, row, cells);
         if (plan->pool_rows > 1 || plan->pool_keys > 1)
-            ph_putf(screen, "%*s cell: largest of %d x %d\n",
-                    plan->label, "", plan->pool_rows, plan->pool_keys);
+            ph_putf(screen, "%*s cell: largest of %d x %d\n", plan->label, "",
+                    plan->pool_rows, plan->pool_keys);
     }
     if (status != PH_OK)
         ph_io_fail(screen->io, status, "the weights to draw: %s", ph_status_text(status));
