@@ -8,8 +8,6 @@
 
 #include "model/train.h"
 
-enum { STRETCH = 16384 };
-
 typedef struct job {
     const ph_trainer *t;
     ph_adam adam;
@@ -18,14 +16,14 @@ typedef struct job {
 
 static int stretches(size_t count)
 {
-    return (int)((count + STRETCH - 1) / STRETCH);
+    return (int)((count + PH_STRETCH - 1) / PH_STRETCH);
 }
 
 static int stretch(const job *j, int index, size_t *at)
 {
-    size_t left = j->count - (size_t)index * STRETCH;
-    *at = j->first + (size_t)index * STRETCH;
-    return left < STRETCH ? (int)left : STRETCH;
+    size_t left = j->count - (size_t)index * PH_STRETCH;
+    *at = j->first + (size_t)index * PH_STRETCH;
+    return left < PH_STRETCH ? (int)left : PH_STRETCH;
 }
 
 static void length_item(void *arg, int lane, int index)

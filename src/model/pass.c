@@ -72,7 +72,7 @@ static void lay_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     p->da = ph_arena_floats(arena, rows * dim);
     p->dy = c->dropout > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
-    p->sums = ph_arena_floats(arena, (rows + 15) / 16 * 2 * dim);
+    p->sums = ph_arena_floats(arena, (rows / PH_ROWS_CHUNK + 1) * 2 * dim);
     if (p->side_count < 2) return;
     p->dmemory = ph_arena_floats(arena, memory);
     p->dmemory_part = ph_arena_floats(arena, memory);

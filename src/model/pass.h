@@ -134,7 +134,7 @@ const float *ph_pass_output(const ph_pass *pass);
 /* rows.c */
 void ph_rows_embed(const ph_pass *p, const ph_side *side);
 void ph_rows_join(const ph_pass *p, const ph_side *side, int sub);
-void ph_rows_norm(const ph_pass *p, const ph_side *side); /* the entry */
+enum { PH_ROWS_CHUNK = 16 }; /* rows that are handed out together */
 void ph_rows_join_back(const ph_pass *p, const ph_side *side, int sub, int first);
 void ph_rows_entry_back(const ph_pass *p, const ph_side *side);
 void ph_rows_embed_back(const ph_pass *p, const ph_side *side);

@@ -13,7 +13,7 @@
 #include "kernels/kernels.h"
 #include "model/pass.h"
 
-enum { CHUNK = 16, PIECE = 512, OWN = 64 }; /* rows, columns at once, columns owned */
+enum { CHUNK = PH_ROWS_CHUNK, PIECE = 512, OWN = 64 }; /* columns at once, and owned */
 
 typedef struct job {
     const ph_pass *p;

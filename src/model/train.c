@@ -11,7 +11,7 @@
 #include "model/train.h"
 
 enum { STREAM_SAMPLES = 2, STREAM_TESTS, STREAM_DROPOUT };
-enum { TEST_SEED = 20260101, STRETCH = 16384 };
+enum { TEST_SEED = 20260101 };
 
 /* ---- samples ----------------------------------------------------------------------- */
 
@@ -138,7 +138,8 @@ static ph_status take_all(ph_trainer *t)
 {
     const ph_data *d = &t->data;
     size_t rows = (size_t)t->train.batch * (size_t)t->train.accumulate;
-    size_t block = t->model->floats * sizeof(float), chunks = t->model->floats / STRETCH;
+    size_t block = t->model->floats * sizeof(float),
+           chunks = t->model->floats / PH_STRETCH;
     PH_TRY(take(t, block, &t->grads));
     if (t->train.accumulate > 1) PH_TRY(take(t, block, &t->part));
     PH_TRY(take(t, block, &t->mean));

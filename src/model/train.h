@@ -7,6 +7,8 @@
 #include "model/pass.h"
 #include "model/recipes.h"
 
+enum { PH_STRETCH = 16384 }; /* floats of the block that are handed out together */
+
 struct ph_trainer {
     ph_ctx *ctx;
     ph_train train;
