@@ -74,35 +74,25 @@ static int list_linears(const ph_shape *s, ph_linear *list)
     return 2 * n;
 }
 
-static const float *at(const float *x, size_t offset)
-{
-    return x ? x + offset : NULL;
-}
-
-static float *at_out(float *x, size_t offset)
-{
-    return x ? x + offset : NULL;
-}
-
 /* y = gelu(z) dc_w2[c], and its gradients: all (rows, hidden) by (hidden, hidden), for a
    token has as many numbers y as hidden ones. */
 static ph_gemm second(const ph_kind_call *c, const channel *ch)
 {
     int n = hidden_of(c->shape), rows = ch->keys ? c->kv_rows : c->q_rows;
     ph_gemm g = {.m = rows, .n = n, .k = n};
-    g.a = at(c->spare[ACT], ch->hidden), g.a_row = n, g.a_col = 1;
-    g.b = at(c->param[DC_W2], (size_t)ch->index * (size_t)n * (size_t)n);
+    g.a = ph_float_at(c->spare[ACT], (int64_t)ch->hidden), g.a_row = n, g.a_col = 1;
+    g.b = ph_float_at(c->param[DC_W2], (int64_t)ch->index * n * n);
     g.b_row = n, g.b_col = 1;
-    g.c = at_out(c->spare[Y], ch->hidden), g.c_row = n;
+    g.c = ph_float_at_out(c->spare[Y], (int64_t)ch->hidden), g.c_row = n;
     return g;
 }
 
 static ph_gemm second_dx(const ph_kind_call *c, const channel *ch)
 {
     ph_gemm g = second(c, ch);
-    g.a = at(c->back[Y], ch->hidden);
+    g.a = ph_float_at(c->back[Y], (int64_t)ch->hidden);
     g.b_row = 1, g.b_col = g.n;
-    g.c = at_out(c->back[ACT], ch->hidden);
+    g.c = ph_float_at_out(c->back[ACT], (int64_t)ch->hidden);
     return g;
 }
 
@@ -111,8 +101,8 @@ static ph_gemm second_dw(const ph_kind_call *c, const channel *ch)
     ph_gemm g = second(c, ch);
     g.k = g.m, g.m = g.n;
     g.a_row = 1, g.a_col = g.n;
-    g.b = at(c->back[Y], ch->hidden);
-    g.c = at_out(c->dparam[DC_W2], (size_t)ch->index * (size_t)g.n * (size_t)g.n);
+    g.b = ph_float_at(c->back[Y], (int64_t)ch->hidden);
+    g.c = ph_float_at_out(c->dparam[DC_W2], (int64_t)ch->index * g.n * g.n);
     return g;
 }
 
@@ -200,6 +190,7 @@ static void project(ph_kind_call *c)
 
 /* ---- gelu -------------------------------------------------------------------------- */
 
+#define EPS       1e-6        /* of the norm over the heads */
 #define ROOT_2_PI 0.79788456f /* sqrt(2/pi) */
 #define CUBIC     0.044715f
 
@@ -311,13 +302,6 @@ static float *numbers_at(const ph_kind_call *c, const channel *ch, int which, in
     return c->args->extra_cache + first + slot * (size_t)count;
 }
 
-static double inverse_rms(const float *x, int n)
-{
-    double squares = 0;
-    for (int i = 0; i < n; i++) squares += (double)x[i] * x[i];
-    return 1 / sqrt(squares / n + 1e-6);
-}
-
 static void number(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
@@ -326,7 +310,7 @@ static void number(ph_kind_call *c, const channel *ch, int row, int b, int t)
     float *w1 = numbers_at(c, ch, PH_DC_W1, row, b, t);
     float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
     for (int r = 0; r < rank; r++) {
-        double scale = inverse_rms(y + r * heads, heads);
+        double scale = ph_kind_inverse_rms(heads, y + r * heads, EPS);
         for (int h = 0; h < heads; h++)
             w1[r * heads + h] = (float)(y[r * heads + h] * scale);
     }
@@ -368,7 +352,7 @@ static void before(ph_kind_call *c)
    all but cancel. */
 static void norm_back(int heads, const float *y, const float *dw1, float *dy)
 {
-    double scale = inverse_rms(y, heads), mean = 0;
+    double scale = ph_kind_inverse_rms(heads, y, EPS), mean = 0;
     for (int h = 0; h < heads; h++) mean += dw1[h] * (y[h] * scale) / heads;
     for (int h = 0; h < heads; h++)
         dy[h] = (float)(scale * (dw1[h] - y[h] * scale * mean));

@@ -92,12 +92,8 @@ static void pull_back(const ph_kind_call *c, int q, int k, double factor)
 static float subtract(const ph_kind_call *c, const float *heads, float lambda, float *u)
 {
     int n = c->shape->attn.v_dim;
-    double squares = 0;
-    for (int i = 0; i < n; i++) {
-        u[i] = heads[i] - lambda * heads[n + i];
-        squares += (double)u[i] * u[i];
-    }
-    return (float)(1 / sqrt(squares / n + 1e-5));
+    for (int i = 0; i < n; i++) u[i] = heads[i] - lambda * heads[n + i];
+    return (float)ph_kind_inverse_rms(n, u, 1e-5);
 }
 
 static float keep_of(const ph_kind_call *c)

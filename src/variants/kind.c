@@ -4,6 +4,7 @@
 #include "variants/kind.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int b, int c,
@@ -189,6 +190,13 @@ void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, flo
     exp_below(ctx, n, y, y);
     for (int i = 0; i < n; i++) sum += y[i];
     for (int i = 0; i < n; i++) y[i] = factor * y[i] / sum;
+}
+
+double ph_kind_inverse_rms(int n, const float *x, double eps)
+{
+    double squares = 0;
+    for (int i = 0; i < n; i++) squares += (double)x[i] * x[i];
+    return 1 / sqrt(squares / n + eps);
 }
 
 void ph_kind_sigmoid(const ph_ctx *ctx, int n, const float *x, float *y)

@@ -137,6 +137,17 @@ ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int
 /* Makes room for these products in `work`. */
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count);
 
+/* x + offset; NULL stays NULL, as it is where products are only measured. */
+static inline const float *ph_float_at(const float *x, int64_t offset)
+{
+    return x ? x + offset : NULL;
+}
+
+static inline float *ph_float_at_out(float *x, int64_t offset)
+{
+    return x ? x + offset : NULL;
+}
+
 /* A product of the kind's own, y = x w: from x, or from the source of the keys. y lies in
    a kept piece, its gradient in the back piece of the same number. */
 typedef struct ph_linear {
@@ -173,6 +184,9 @@ void ph_kind_close(ph_kind_call *call, int row, int b, int t);
 /* y[i] = factor * e^x[i] / sum of e^x: multiplied before it is divided, so equal x give
    exactly factor / n. n > 0. */
 void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, float *y);
+
+/* 1 / sqrt(mean of x^2 + eps) */
+double ph_kind_inverse_rms(int n, const float *x, double eps);
 
 /* y[i] = sigmoid(x[i]), tanh(x[i]); y may be x. */
 void ph_kind_sigmoid(const ph_ctx *ctx, int n, const float *x, float *y);

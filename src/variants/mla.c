@@ -39,16 +39,6 @@ static const state *state_of(const ph_kind_call *c)
 
 /* ---- products ---------------------------------------------------------------------- */
 
-static const float *at(const float *x, int64_t offset)
-{
-    return x ? x + offset : NULL;
-}
-
-static float *at_out(float *x, int64_t offset)
-{
-    return x ? x + offset : NULL;
-}
-
 /* A product of one head, or (head ignored) of all; see the functions that make them. */
 typedef ph_gemm maker(const ph_kind_call *c, int h);
 
@@ -113,8 +103,10 @@ static ph_gemm shrink_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = s->nope, .add = 1};
-    g.a = at(c->dk, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c), g.a_col = 1;
-    g.b = at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1, g.b_col = uk_row(c);
+    g.a = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c),
+    g.a_col = 1;
+    g.b = ph_float_at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1,
+    g.b_col = uk_row(c);
     g.c = c->dk_part, g.c_row = k_row(c);
     return g;
 }
@@ -136,8 +128,9 @@ static ph_gemm gradient_uk(const ph_kind_call *c, int h)
     const state *s = state_of(c);
     ph_gemm g = {.m = s->latent, .n = s->nope, .k = c->kv_rows};
     g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
-    g.b = at(c->dk, (int64_t)h * c->shape->q.dim), g.b_row = q_row(c), g.b_col = 1;
-    g.c = at_out(c->dparam[W_UK], (int64_t)h * s->nope), g.c_row = uk_row(c);
+    g.b = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.b_row = q_row(c),
+    g.b_col = 1;
+    g.c = ph_float_at_out(c->dparam[W_UK], (int64_t)h * s->nope), g.c_row = uk_row(c);
     return g;
 }
 
@@ -146,9 +139,12 @@ static ph_gemm absorb_q(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = c->q_rows, .n = s->latent, .k = s->nope};
-    g.a = at(c->q_part, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c), g.a_col = 1;
-    g.b = at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1, g.b_col = uk_row(c);
-    g.c = at_out(c->spare[Q], h * k_row(c)), g.c_row = c->shape->q.heads * k_row(c);
+    g.a = ph_float_at(c->q_part, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c),
+    g.a_col = 1;
+    g.b = ph_float_at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1,
+    g.b_col = uk_row(c);
+    g.c = ph_float_at_out(c->spare[Q], h * k_row(c)),
+    g.c_row = c->shape->q.heads * k_row(c);
     return g;
 }
 
@@ -157,10 +153,11 @@ static ph_gemm absorb_v(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = c->q_rows, .n = s->v_dim, .k = s->latent};
-    g.a = at(c->heads, (int64_t)h * s->latent), g.a_col = 1;
+    g.a = ph_float_at(c->heads, (int64_t)h * s->latent), g.a_col = 1;
     g.a_row = (int64_t)c->shape->q.heads * s->latent;
-    g.b = at(c->param[W_UV], (int64_t)h * s->v_dim), g.b_row = v_row(c), g.b_col = 1;
-    g.c = at_out(c->out, (int64_t)h * s->v_dim), g.c_row = v_row(c);
+    g.b = ph_float_at(c->param[W_UV], (int64_t)h * s->v_dim), g.b_row = v_row(c),
+    g.b_col = 1;
+    g.c = ph_float_at_out(c->out, (int64_t)h * s->v_dim), g.c_row = v_row(c);
     return g;
 }
 
@@ -318,9 +315,7 @@ static ph_status shape(ph_shape *s, const char *options)
 
 static float inverse_rms(const ph_kind_call *c, const float *x, int n)
 {
-    double squares = 0;
-    for (int i = 0; i < n; i++) squares += (double)x[i] * x[i];
-    return (float)(1 / sqrt(squares / n + c->shape->desc->norm_eps));
+    return (float)ph_kind_inverse_rms(n, x, c->shape->desc->norm_eps);
 }
 
 static void norm_token(ph_kind_call *c, int row, int b, int t)
