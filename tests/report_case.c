@@ -116,6 +116,10 @@ static void fill_row(const report_case *c, int s, int layer, int head, int i, do
     double sum = 0;
     for (int j = 0; j < seen; j++) sum += row[j] = any_wish(c, s, layer, head, i, j);
     for (int j = 0; j < seen; j++) row[j] /= sum;
+    if (!c->negative || seen == 0) return;
+    double first = row[0]; /* less of the neighbour's: still sums to one */
+    for (int j = 0; j < seen; j++)
+        row[j] = 1.5 * row[j] - 0.5 * (j + 1 < seen ? row[j + 1] : first);
 }
 
 double report_case_weight(const report_case *c, int s, int layer, int head, int i, int j)
@@ -322,6 +326,7 @@ typedef struct shape {
 
 static const shape shapes[] = {{"patterns", 1, 8, 9, 0, animal, ANIMAL},
                                {"causal", 2, 8, ANIMAL, 1, animal, ANIMAL},
+                               {"negative", 2, 8, ANIMAL, 0, animal, ANIMAL},
                                {"chinese", 2, 4, CHINESE, 0, chinese, CHINESE},
                                {"single", 1, 1, 1, 0, animal, ANIMAL},
                                {"empty", 2, 2, 0, 0, animal, ANIMAL},
@@ -362,6 +367,7 @@ int report_case_make(report_case *c, const char *name)
 {
     memset(c, 0, sizeof *c);
     c->seed = strcmp(name, "other") ? 1 : 2;
+    c->negative = !strcmp(name, "negative");
     c->report = (ph_report){.title = name,
                             .axes = c->axes,
                             .stacks = c->stacks,

@@ -17,8 +17,8 @@
 /* ---- pages for the browser ---- */
 
 static const char *const page_names[] = {
-    "demo",  "patterns", "cross", "causal", "grouped", "chinese", "single",
-    "empty", "hostile",  "large", "long",   "many",    "longest"};
+    "demo",   "patterns", "cross",   "causal", "grouped", "chinese", "negative",
+    "single", "empty",    "hostile", "large",  "long",    "many",    "longest"};
 
 static ph_status write_page(const char *folder, const char *name, const char *second,
                             const ph_io *io)
@@ -67,6 +67,7 @@ static int write_pages(const char *folder)
     write_truth(folder, "large", 3, 2);
     write_truth(folder, "long", 1, 4);
     write_truth(folder, "causal", 1, 5);
+    write_truth(folder, "negative", 1, 5);
     return status != PH_OK;
 }
 
@@ -331,6 +332,33 @@ static void sizes(void)
     }
 }
 
+/* A megabyte of text: as one word, and as many. */
+static void much_text(void)
+{
+    enum { MEGABYTE = 1 << 20 };
+    report_case c;
+    char *word = malloc(MEGABYTE + 1), error[200] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    size_t size;
+    memset(word, 'a', MEGABYTE);
+    word[MEGABYTE] = 0;
+    report_case_make(&c, "demo");
+    char *first = c.words[0][0];
+    c.words[0][0] = word;
+    c.report.text = word;
+    snprintf(path, sizeof path, "build/page-%ld.html", (long)getpid());
+    ph_status status = ph_page_write(path, &c.report, NULL, NULL, &io);
+    c.words[0][0] = first;
+    report_case_free(&c);
+    free(word);
+    CHECK(status == PH_OK, "%s", error);
+    free(slurp(&size));
+    unlink(path);
+    CHECK(size > 2 * MEGABYTE && size < 3 * MEGABYTE, "%zu bytes", size);
+    free(page_text("wide", NULL, &size)); /* 70,000 words */
+    CHECK(size < PH_PAGE_BUDGET, "%zu bytes", size);
+}
+
 static void budgets_hold(void)
 {
     for (size_t budget = 600 << 10; budget <= 12 << 20; budget *= 2) {
@@ -503,6 +531,7 @@ static const check_case cases[] = {{"digests", digests},
                                    {"weights_come_back", weights_come_back},
                                    {"same_bytes", same_bytes},
                                    {"sizes", sizes},
+                                   {"much_text", much_text},
                                    {"budgets_hold", budgets_hold},
                                    {"twice_the_same", twice_the_same},
                                    {"no_network", no_network},

@@ -172,6 +172,25 @@ class HeadMap {
     return (this[key] = most);
   }
 
+  smallest() {
+    if (this.remote) return 0;
+    if (this.least === undefined) this.least = this.dense().reduce((least, v) => Math.min(least, v), 0);
+    return this.least;
+  }
+
+  // The sum of a row that is farthest from one, where sums are known exactly; rows without
+  // any weight do not count.
+  oddSum() {
+    if (!this.kept || this.remote || page.mode === "u8") return 1;
+    if (this.odd) return this.odd;
+    let odd = 1;
+    for (let i = 0; i < this.rows; i++) {
+      const sum = this.sums ? this.sums[i] : this.row(i).reduce((total, v) => total + v, 0);
+      if (sum !== 0 && Math.abs(sum - 1) > Math.abs(odd - 1)) odd = sum;
+    }
+    return (this.odd = odd);
+  }
+
   // Share of the rows' mass that is in the file, on average.
   keptShare() {
     if (page.mode !== "top") return 1;

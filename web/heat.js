@@ -39,7 +39,7 @@ function heatHit(layout, x, y) {
 // Colour of a value: { lut, level(v, i) }.
 function plainShade(map, valued) {
   if (map.remote) return { remote: true, lut: rampLut(), most: () => 1, level: levelOf, valued };
-  const cells = map.shownCells(valued), lut = rampLut();
+  const cells = map.shownCells(valued), signed = map.smallest() < -1e-6;
   let most = () => (valued ? map.largest(true) : 1);
   if (state.scale === "head") most = () => map.largest(valued);
   if (state.scale === "row") {
@@ -47,7 +47,7 @@ function plainShade(map, valued) {
     for (let i = 0, at = 0; i < map.rows; i++) for (let j = 0; j < map.keys; j++, at++) if (cells[at] > rowMost[i]) rowMost[i] = cells[at];
     most = (i) => rowMost[i];
   }
-  return { cells, lut, most, level: levelOf };
+  return { cells, most, lut: signed ? divergingLut() : rampLut(), level: signed ? signedLevel : levelOf };
 }
 
 function imageSize({ rows, cols, cell }) {

@@ -23,11 +23,12 @@ function drawView() {
 }
 
 function drawKey() {
-  const signed = state.view === "neuron", ramp = $("ramp");
+  const negative = (state.view === "heat" || state.view === "compare") && !isAbsent(state.a) && mapOf(state.a).smallest() < -1e-6;
+  const signed = state.view === "neuron" || negative, ramp = $("ramp");
   ramp.hidden = state.view === "beams";
   let most = 1;
   if (state.view !== "all" && state.view !== "neuron" && !isAbsent(state.a) && (state.scale === "head" || state.valued)) most = mapOf(state.a).largest(state.valued) || 1;
-  if (signed && neuronAt) most = neuronAt.most;
+  if (state.view === "neuron" && neuronAt) most = neuronAt.most;
   if (!ramp.hidden) drawRamp(ramp, most, signed);
   ramp.setAttribute("aria-label", t("rampLabel"));
   $("key-note").textContent = viewOf().note();
@@ -126,6 +127,8 @@ function leftOut() {
   const refs = headsOf(state.a).filter((ref) => !isAbsent(ref)), stack = stackOf(state.a);
   const kept = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
   let text = "";
+  const odd = isAbsent(state.a) ? 1 : mapOf(state.a).oddSum();
+  if (Math.abs(odd - 1) > 0.002) text += t("rowSum", number(odd));
   if (page.mode === "top" && stack.maps[indexOf(state.a)] >= 0) text += t("left", Math.round(100 * mapOf(state.a).keptShare()), page.top);
   if (kept.length < refs.length) text += t("leftHeads", refs.length - kept.length, refs.length);
   if (page.mode === "u8") text += `${t("quantised", page.top)} `;

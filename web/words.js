@@ -25,7 +25,7 @@ const WORDS = {
     whereLooks: "Where “{0}” looks", whoSees: "Who looks at “{0}”",
     whereLookSum: "Where {0} words look, summed", whoSeesSum: "Who looks at {0} words, summed",
     pickedOne: "1 word: {0}",
-    rank: "rank {0} of {1}", exactly: "exact", about: "±{0}", notKept: "below {0}, not kept in this file",
+    rank: "rank {0} of {1}", about: "±{0}", notKept: "below {0}, not kept in this file",
     forbidden: "not allowed: a later word", toCell: "{0} looks at {1}", valueOf: "value length {0}",
     product: "weight × value length", legendZero: "colour ∝ √weight",
     forbiddenKey: "hatched: not allowed", pooled: "each pixel shows the largest of several weights",
@@ -41,9 +41,9 @@ const WORDS = {
     leftHeads: "{0} of {1} heads are kept as thumbnails only. ",
     quantised: "Weights are stored in 8 bits (error at most 1/510 of the row's maximum); the {0} largest of each row are exact.",
     leftVectors: "Vectors of {0} of {1} heads are included. ",
-    rowSum: "Rows do not sum to one: the largest deviation is {0}.",
+    rowSum: "Rows of this head do not sum to one: one is {0}. ",
     noWords: "This text has no words.", noMap: "This head's weights are not in the file; only its thumbnail is.",
-    absent: "This head was pruned.", empty: "nothing to show",
+    absent: "This head was pruned.",
     gridLabel: "Grid of {0} layers by {1} heads. Arrow keys move, Enter opens, shift plus Enter adds or compares.",
     viewLabel: "{0}. Arrow keys move the cursor, square brackets change the head, page keys the layer, plus and minus zoom.",
     rampLabel: "Colour scale", offsetsLabel: "Share of the mass by distance: {0}",
@@ -80,7 +80,7 @@ const WORDS = {
     whereLooks: "“{0}”看向哪里", whoSees: "谁看向“{0}”",
     whereLookSum: "{0} 个词看向哪里（求和）", whoSeesSum: "谁看向这 {0} 个词（求和）",
     pickedOne: "1 个词：{0}",
-    rank: "第 {0} / {1} 名", exactly: "精确", about: "±{0}", notKept: "小于 {0}，此文件未保存",
+    rank: "第 {0} / {1} 名", about: "±{0}", notKept: "小于 {0}，此文件未保存",
     forbidden: "不允许：后面的词", toCell: "{0} 看向 {1}", valueOf: "值向量长度 {0}",
     product: "权重 × 值向量长度", legendZero: "颜色 ∝ √权重",
     forbiddenKey: "斜线：不允许", pooled: "每个像素显示若干权重中的最大者",
@@ -96,9 +96,9 @@ const WORDS = {
     leftHeads: "{1} 个头中有 {0} 个只保留缩略图。",
     quantised: "权重以 8 位保存（误差不超过该行最大值的 1/510）；每行最大的 {0} 个是精确的。",
     leftVectors: "包含 {1} 个头中 {0} 个头的向量。",
-    rowSum: "行和不为一：最大偏差 {0}。",
+    rowSum: "该头的行和不为一：有一行为 {0}。",
     noWords: "此文本没有词。", noMap: "文件中没有这个头的权重，只有缩略图。",
-    absent: "这个头已被剪除。", empty: "没有可显示的内容",
+    absent: "这个头已被剪除。",
     gridLabel: "{0} 层 × {1} 头的网格。方向键移动，回车打开，Shift 加回车添加或比较。",
     viewLabel: "{0}。方向键移动光标，方括号换头，翻页键换层，加减号缩放。",
     rampLabel: "色标", offsetsLabel: "按距离的质量占比：{0}",
@@ -142,8 +142,11 @@ function nameOf(thing) {
 // A word as it may be shown: controls, direction marks and lone blanks become visible.
 const HARMFUL = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e0fff}]/gu;
 
+const LONGEST_WORD = 200; // characters of a word that are shown
+
 function shown(word) {
   if (word === "") return "∅";
+  if (word.length > LONGEST_WORD) word = `${Array.from(word.slice(0, LONGEST_WORD)).slice(0, -1).join("")}…`;
   if (/^ +$/.test(word)) return "␣".repeat(word.length);
   return word.replace(HARMFUL, (c) => {
     const code = c.codePointAt(0);

@@ -5,6 +5,8 @@
  * quarter of the budget, else 8 bits per weight if that fits, else the largest of each
  * row.
  */
+#include <string.h>
+
 #include "base/base.h"
 #include "view/page.h"
 
@@ -42,11 +44,28 @@ static totals count_all(const ph_page_source *source)
     return t;
 }
 
+/* About what words and numbers of heads take as JSON; escapes make some of it longer. */
+static size_t text_bytes(const ph_report *report)
+{
+    size_t bytes = strlen(report->text ? report->text : "");
+    for (int a = 0; a < report->axis_count; a++)
+        for (int i = 0; i < report->axes[a].count; i++)
+            bytes += strlen(report->axes[a].tokens[i]) + 3;
+    for (int s = 0; s < report->stack_count; s++) {
+        const ph_stack *k = &report->stacks[s];
+        size_t numbers = (size_t)report->metric_count + 2 * (size_t)k->reach + 8;
+        bytes += (size_t)k->layers * (size_t)k->heads * numbers * 10;
+    }
+    return bytes;
+}
+
 /* Bytes of arrays that the budget leaves: base64 makes 4 of 3. */
 static size_t array_bytes(const ph_page_source *source)
 {
     size_t budget = source->page.budget ? source->page.budget : PH_PAGE_BUDGET;
-    return budget > 2 * (size_t)FIXED ? (budget - FIXED) / 4 * 3 : FIXED / 2;
+    size_t other = FIXED;
+    for (int r = 0; r < source->count; r++) other += text_bytes(source->reports[r]);
+    return budget > other + FIXED ? (budget - other) / 4 * 3 : FIXED / 2;
 }
 
 static void plan_top(ph_page_plan *plan, const totals *t, size_t room)
