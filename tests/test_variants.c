@@ -66,6 +66,7 @@ static void errors_are_seen(void)
         variant_judge j;
         ph_file *bad = spoiled(good, n, &random);
         variant_judge_open(&j, &c);
+        j.elements = 0, j.directions = 1; /* which see errors anywhere */
         CHECK(bad && variant_judge_file(&j, bad), "an error in %s is not seen",
               ph_file_tensor(good, n)->name);
         variant_judge_close(&j);

@@ -274,7 +274,6 @@ static void draw_position(variant_case *c, uint64_t *r)
     if (variant_is(c->spec, "collab")) return;
     if (turns && !check_below(r, 3)) draw_rope(c, r);
     if (!c->o.rope) c->o.yarn_factor = 0;
-    if (variant_is(c->spec, "moh-norm") && c->o.rope_dims) c->o.yarn_factor = 0;
     if (c->s.qk_dim < 3 || c->s.model == 1 || c->s.source == 1) return; /* rays */
     if (variant_is(c->spec, "moh-norm") || variant_is(c->spec, "mla")) return;
     if (check_below(r, 4)) return;
