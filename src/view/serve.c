@@ -504,7 +504,8 @@ ph_status ph_serve_run(const ph_live *live, const ph_serve *serve, const ph_io *
                  s->token);
         serve->ready(serve->user, address);
     }
-    while (!status && !*serve->stop) turn(s);
+    /* It may be written by another thread. */
+    while (!status && !__atomic_load_n(serve->stop, __ATOMIC_RELAXED)) turn(s);
     for (int i = 0; i < CONNECTIONS; i++)
         if (s->connections[i].fd >= 0) hang_up(&s->connections[i]);
     for (int i = 0; i < LISTENERS; i++)
