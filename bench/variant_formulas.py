@@ -118,15 +118,19 @@ def talking(t):
 
 
 def compose(t, place, x):
-    """The heads of x (batch, heads, i, j), mixed by what the tokens i and j say."""
-    sides = ((place + "q", lambda w: w.transpose(1, 2)[..., None]),
-             (place + "k", lambda w: w.transpose(1, 2)[:, :, None]))
+    """The heads of x (batch, heads, i, j), mixed by what the tokens i and j say. Of several
+    ways to write the sums over heads, the quickest for each side."""
+    of_row = lambda w: w.transpose(1, 2)[..., None]
+    of_key = lambda w: w.transpose(1, 2)[:, :, None]
+    sum_row = lambda w: torch.einsum("bhij,bih->bij", x, w)[:, None]
+    sum_key = lambda w: (x * of_key(w)).sum(1, keepdim=True)
     y = x
-    for name, spread in sides:
-        y = y + x * spread(t[name + "_g"])
-        for r in range(t[name + "_w1"].shape[2]):
-            mixed = (x * spread(t[name + "_w1"][:, :, r])).sum(1, keepdim=True)
-            y = y + mixed * spread(t[name + "_w2"][:, :, r])
+    for name, spread, mixed in ((place + "q", of_row, sum_row),
+                                (place + "k", of_key, sum_key)):
+        w1, w2 = t[name + "_w1"].unbind(2), t[name + "_w2"].unbind(2)
+        y = torch.addcmul(y, x, spread(t[name + "_g"]))
+        for r in range(len(w1)):
+            y = torch.addcmul(y, mixed(w1[r]), spread(w2[r]))
     return y
 
 

@@ -11,9 +11,9 @@ entmax, sparsemax, talking and dcmha are attention alone, the others whole layer
 At T = 1024 both sides run in turn: the forward pass without a graph, and a training step,
 forward and backward for all inputs and parameters. Every output and gradient is compared
 with the formula in double precision. At --long (8192; 0: not at all) Polyhead runs alone;
-beside it stands its memory beyond inputs, outputs and gradients (counted in its allocator),
-and what the formula would keep for its backward pass (counted at T = 1024, its T x T
-matrices scaled up).
+beside it stands its memory beyond inputs, outputs and gradients (counted in its allocator,
+with what a layer saves for its backward pass), and what a training step by the formula
+would need for T x T matrices alone (counted at T = 1024 and scaled up, not run).
 
 Without PyTorch there is nothing to compare with: one line says so, and the status is 0. It
 is 1 when a result is wrong.
@@ -228,20 +228,17 @@ def errors(results, exact):
                for x, e in zip(results, exact))
 
 
-def kept_squares(torch, formula, ours):
-    """Bytes of T x T matrices that the formula keeps for its backward pass."""
-    kept = {}
-
-    def note(x):
-        storage = x.untyped_storage()
-        if storage.nbytes() >= 4 * LENGTH * LENGTH:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return x
-    tensors = {n: x.detach().requires_grad_() for n, x in ours.tensors.items()}
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        out = formula(tensors)
-    del out
-    return sum(kept.values())
+def peak_squares(torch, formula, ours):
+    """Bytes of heads x T x T matrices that the formula holds at the peak of its step."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                profile_memory=True) as trace:
+        run_formula(torch, formula, ours, torch.float32)
+    held = peak = 0
+    for event in sorted(trace.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
+        if event.name() == "[memory]" and abs(event.nbytes()) > 4 * LENGTH * LENGTH:
+            held += event.nbytes()
+            peak = max(peak, held)
+    return peak
 
 
 # ---- rows ----
@@ -279,7 +276,7 @@ def run_long(torch, lib, name, length, threads):
         ctx.close()
     small = Context(lib, threads)
     ours = Ours(torch, small, name, LENGTH, True)
-    row["formula_bytes"] = (kept_squares(torch, formulas(name)[""], ours)
+    row["formula_bytes"] = (peak_squares(torch, formulas(name)[""], ours)
                             * (length // LENGTH) ** 2)
     ours.free(ours.handle)
     small.close()
@@ -287,11 +284,11 @@ def run_long(torch, lib, name, length, threads):
 
 
 LONG_HEAD = (f"{'ours alone':25} {'thr':>3}  {'forward':>9} {'memory':>9}  {'training':>9} "
-             f"{'memory':>9}  {'formula keeps':>13}")
+             f"{'memory':>9}  {'formula needs':>13}")
 
 
 def print_long(row):
-    size = lambda n: f"{n / 2**20:.4g} MB"
+    size = lambda n: f"{n / 2**20:.0f} MiB"
     print(f"{row['name']:25} {row['threads']:3}  {peers.text_time(row['forward']):>9} "
           f"{size(row['forward_bytes']):>9}  {peers.text_time(row['training']):>9} "
           f"{size(row['training_bytes']):>9}  {size(row['formula_bytes']):>13}", flush=True)
@@ -328,6 +325,7 @@ def main():
     parser.add_argument("--long", metavar="T", type=int, default=8 * LENGTH,
                         help="length at which Polyhead runs alone (default 8192; 0: none)")
     options = parser.parse_args()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler is silent
     torch, note = peers.import_torch()
     lib = load_library(os.path.join(options.build, "libpolyhead.so"))
     names = [n for n in CASES if options.filter in n]
