@@ -188,11 +188,9 @@ static void print_result(const bench_shape *shape, const result *r)
     fflush(stdout);
 }
 
-static void json_result(json *j, const bench_shape *shape, const result *r)
+static void json_shape(json *j, const bench_shape *shape)
 {
     char text[32];
-    double flops = shape->job->flops(shape);
-    json_open(j, NULL, '{');
     json_text(j, "name", shape->name);
     snprintf(text, sizeof text, "%.*s", bench_group(shape), shape->name);
     json_text(j, "group", text);
@@ -204,6 +202,13 @@ static void json_result(json *j, const bench_shape *shape, const result *r)
     json_int(j, "head_dim", shape->dim);
     json_text(j, "dtype", cli_dtype_names[shape->dtype]);
     json_bool(j, "causal", shape->causal);
+}
+
+static void json_result(json *j, const bench_shape *shape, const result *r)
+{
+    double flops = shape->job->flops(shape);
+    json_open(j, NULL, '{');
+    json_shape(j, shape);
     json_int(j, "threads", r->threads);
     json_int(j, "runs", r->runs);
     json_real(j, "seconds_least", r->least);
@@ -237,6 +242,20 @@ static int print_list(const session *s)
                b->q_len, b->kv_len, b->dim, cli_dtype_names[b->dtype],
                b->causal ? ", causal" : "");
     }
+    return EXIT_OK;
+}
+
+static int json_list(const session *s)
+{
+    json j = json_begin("polyhead.bench.list/1");
+    json_open(&j, "shapes", '[');
+    for (int i = 0; i < s->count; i++) {
+        json_open(&j, NULL, '{');
+        json_shape(&j, s->shapes[i]);
+        json_close(&j);
+    }
+    json_close(&j);
+    json_end(&j);
     return EXIT_OK;
 }
 
@@ -385,7 +404,7 @@ static int bench(const void *chosen, int count, const char *const *words)
     session s = {.options = chosen};
     int rc = choose(&s, count, words);
     if (rc == EXIT_OK && s.options->list) {
-        rc = print_list(&s);
+        rc = s.options->json ? json_list(&s) : print_list(&s);
     } else if (rc == EXIT_OK) {
         rc = open_all(&s);
         if (rc == EXIT_OK && s.options->variants)

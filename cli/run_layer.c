@@ -168,6 +168,13 @@ static int check_vectors(run_job *job, const run_layer_job *m)
 
 /* ---- options ---- */
 
+static int check_turned_offset(run_job *job, const char *because)
+{
+    if (!job->options->has_offset || job->options->offset >= 0) return EXIT_OK;
+    return cli_fail(EXIT_USAGE, "option --offset is %lld, expected 0 or more with %s",
+                    (long long)job->options->offset, because);
+}
+
 /* Rotation takes the numbers of a head in pairs, and positions from 0 on. */
 static int check_turned(run_job *job, const run_layer_job *m)
 {
@@ -178,11 +185,13 @@ static int check_turned(run_job *job, const run_layer_job *m)
                  m->q.dim);
         return run_wrong(job, m->q.tensor, expected);
     }
-    if (job->options->has_offset && job->options->offset < 0)
+    int64_t dims = job->options->rope_dims;
+    if (dims % 2 || dims > m->q.dim)
         return cli_fail(EXIT_USAGE,
-                        "option --offset is %lld, expected 0 or more with --rope",
-                        (long long)job->options->offset);
-    return EXIT_OK;
+                        "option --rope-dims is %lld, expected an even number of at most "
+                        "%d, the qk_dim",
+                        (long long)dims, m->q.dim);
+    return check_turned_offset(job, "--rope");
 }
 
 /* "BASE", "BASE,half" or "BASE,interleaved" */
@@ -195,7 +204,7 @@ static int read_rope(run_job *job, run_layer_job *m)
     if (!text && (job->options->rope_dims || job->options->yarn.count))
         return cli_fail(EXIT_USAGE, "option --rope is missing, expected with --%s",
                         job->options->rope_dims ? "rope-dims" : "yarn");
-    if (!text) return EXIT_OK;
+    if (!text) return latent ? check_turned_offset(job, "variant mla") : EXIT_OK;
     size_t length = strcspn(text, ",");
     const char *layout = text[length] ? text + length + 1 : "half";
     int good = length < sizeof base;
@@ -207,7 +216,7 @@ static int read_rope(run_job *job, run_layer_job *m)
     }
     m->rope_interleaved = !strcmp(layout, "interleaved");
     if (good && (m->rope_interleaved || !strcmp(layout, "half")))
-        return latent ? EXIT_OK : check_turned(job, m);
+        return latent ? check_turned_offset(job, "--rope") : check_turned(job, m);
     return cli_fail(
         EXIT_USAGE,
         "option --rope is '%s', expected a base above 0, and after a comma half "

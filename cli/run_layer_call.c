@@ -150,6 +150,9 @@ static int make_routes(call *c)
     const ph_attn *a = c->info.attn;
     const size_t gate[] = {(size_t)a->batch, (size_t)a->q_heads, (size_t)a->q_len};
     const size_t one[] = {1};
+    if (!c->info.balances && c->job->options->balance)
+        return cli_fail(EXIT_USAGE, "option --balance belongs to moh and moh-norm, found "
+                                    "a variant without a router");
     if (!c->info.balances) return EXIT_OK;
     c->args.gate_out = run_output(c->job, "gate", PH_TYPE_F32, 3, gate);
     c->args.balance_loss = run_output(c->job, "balance_loss", PH_TYPE_F32, 1, one);

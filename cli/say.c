@@ -16,12 +16,15 @@ static void say(term_style style, const char *before, const char *format, va_lis
 
 static void say(term_style style, const char *before, const char *format, va_list list)
 {
+    char line[4096];
     term_progress_end();
     fflush(stdout); /* what was said before stands before it */
     fprintf(stderr, "%spolyhead:%s %s", term_on(stderr, style),
             term_on(stderr, TERM_PLAIN), before);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    vsnprintf(line, sizeof line, format, list);
+    for (char *c = line; *c; c++) /* names of files and tensors are anybody's */
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    fprintf(stderr, "%s\n", line);
 }
 
 int cli_fail(int code, const char *format, ...)

@@ -152,7 +152,10 @@ ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
             "variant %s works on what a layer projects, expected one that works "
             "on q, k and v",
             variant->info.name);
-    if (text[ph_variant_part(text)])
+    const char *rest = text + ph_variant_part(text);
+    const ph_variant *other;
+    if (*rest) PH_TRY(ph_variant_find(ctx, rest + 1, &other));
+    if (*rest)
         return ph_fail(
             ctx, PH_UNSUPPORTED,
             "variant is \"%.64s\", whose parts both change attention, expected "

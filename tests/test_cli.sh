@@ -267,6 +267,12 @@ run doctor --threads 3 --isa ref
 holds "doctor: why 3" "$out" "3: as --threads asks"
 holds "doctor: why ref by option" "$out" "ref: as --isa asks"
 
+run bench --list --json
+json "bench --list --json"
+holds "bench --list --json: a shape" "$out" '"name": "short-20"'
+run run "$(printf 'no\033[31mfile')" -o out
+holds "no control characters in an error" "$err" "cannot read 'no?[31mfile'"
+
 run variants
 holds "variants: mha" "$out" "mha "
 run variants mha

@@ -99,6 +99,31 @@ static void done(layer_bed *a, layer_bed *b)
     layer_bed_free(b);
 }
 
+/* ---- entmax ------------------------------------------------------------------------ */
+
+/* Where alpha is all but 1: as far from softmax as such an alpha is, not further. */
+static void entmax_near_softmax(void)
+{
+    ph_ctx *ctx = open_ctx();
+    layer_bed plain, b;
+    pair(ctx, "entmax:alpha=1.0000001", &plain, &b);
+    run(&b);
+    check_like(&plain, &b, 0);
+    done(&plain, &b);
+    static const float logits[] = {-9.5f, -15, -40, -200};
+    for (int i = 0; i < 4; i++) {
+        pair(ctx, "entmax", &plain, &b);
+        set(&b, "alpha_logit", logits[i]);
+        run(&b);
+        check_like(&plain, &b, 0.01);
+        for (int h = 0; h < HEADS; h++)
+            CHECK(fabs(gradient(&b, "alpha_logit")[h]) < 0.01, "logit %g: %g", logits[i],
+                  gradient(&b, "alpha_logit")[h]);
+        done(&plain, &b);
+    }
+    ph_close(ctx);
+}
+
 /* ---- mixture of heads -------------------------------------------------------------- */
 
 static void moh_all_on(void)
@@ -480,7 +505,8 @@ static void depth_bounds(void)
     CHECK(fabs(ph_depth_bound(10, 14, 30, 1, 0.25f) / 0.5 - 0.427) < 5e-4, "code");
 }
 
-static const check_case cases[] = {{"moh_all_on", moh_all_on},
+static const check_case cases[] = {{"entmax_near_softmax", entmax_near_softmax},
+                                   {"moh_all_on", moh_all_on},
                                    {"moh_ties", moh_ties},
                                    {"moh_golden", moh_golden},
                                    {"moh_norm_equal", moh_norm_equal},

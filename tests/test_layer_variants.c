@@ -364,7 +364,11 @@ static void refused(void)
          "top of variant moh is 0"},
         {{.variant = "moh-norm:top=1,score=code", .size = {4, 4, 4, 4, 4}},
          "has no option \"score\""},
-        {{.variant = "merged", .size = {2, 2, 2, 4, 4}}, "memory_dim is 0, expected 8"},
+        {{.variant = "merged", .size = {2, 2, 2, 4, 4}}, "there is no memory"},
+        {{.variant = "gated++entmax", .size = {2, 2, 2, 4, 4}}, "has an empty part"},
+        {{.variant = "gated+", .size = {2, 2, 2, 4, 4}}, "has an empty part"},
+        {{.variant = "gated:head,element", .size = {2, 2, 2, 4, 4}},
+         "option head|element of variant gated is given twice"},
         {{.variant = "talking+entmax", .size = {2, 2, 2, 4, 4}}, "both change attention"},
         {{.variant = "dcmha+entmax", .size = {2, 2, 2, 4, 4}}, "both change attention"},
         {{.variant = "mohsa:overlap=1", .size = {4, 2, 4, 4, 4}},
@@ -375,7 +379,6 @@ static void refused(void)
          "option latent of variant mla"},
         {{.variant = "mla:rope=3,latent=4", .size = {2, 2, 2, 4, 4}}, "expected an even"},
         {{.variant = "none+moh", .size = {2, 2, 2, 4, 4}}, "this build has"},
-        {{.variant = "gated+", .size = {2, 2, 2, 4, 4}}, "this build has"},
     };
     ph_ctx *ctx = open_ctx(1);
     for (size_t n = 0; n < sizeof list / sizeof list[0]; n++) {

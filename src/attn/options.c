@@ -93,8 +93,8 @@ static ph_status take_word(ph_ctx *ctx, const char *variant, const ph_option *o,
         word += n + 1;
     }
     return ph_fail(ctx, PH_BAD_ARGUMENT,
-                   "option %s of variant %s is \"%.*s\", expected one of %s", o->key,
-                   variant, p->length, p->value, o->words);
+                   "option %s%sof variant %s is \"%.*s\", expected one of %s", o->key,
+                   *o->key ? " " : "", variant, p->length, p->value, o->words);
 }
 
 ph_status ph_options_read(ph_ctx *ctx, const char *variant, const char *text,
@@ -107,8 +107,8 @@ ph_status ph_options_read(ph_ctx *ctx, const char *variant, const char *text,
         if (i < 0) return unknown(ctx, variant, list, count, &p);
         if (seen >> i & 1)
             return ph_fail(ctx, PH_BAD_ARGUMENT,
-                           "option \"%.*s\" of variant %s is given twice, expected once",
-                           p.key_length, p.key, variant);
+                           "option %s of variant %s is given twice, expected once",
+                           *list[i].key ? list[i].key : list[i].words, variant);
         seen |= 1u << i;
         PH_TRY(list[i].number ? take_number(ctx, variant, &list[i], &p)
                               : take_word(ctx, variant, &list[i], &p));

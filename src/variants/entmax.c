@@ -6,11 +6,17 @@
  * alpha = 2 is sparsemax; alpha -> 1 is softmax, and alpha = 1 runs as softmax. alpha is
  * an option, or learned: one number per head, alpha = 1 + sigmoid(alpha_logit). lse of a
  * call holds tau.
+ *
+ * Near 1 the power 1/(alpha-1) magnifies the rounding of (alpha-1) s - tau, which stays
+ * near 1: weights are off by about 3e-8/(alpha-1). Below LEAST softmax is the better
+ * answer, so an option runs as softmax there and a learned alpha stays at 1 + LEAST.
  */
 #include <math.h>
 
 #include "attn/plan.h"
 #include "variants/variants.h"
+
+#define LEAST (1.0 / 8192) /* of alpha - 1 */
 
 typedef struct state {
     double alpha; /* where there is no alpha_logit */
@@ -23,7 +29,7 @@ static ph_status setup(ph_plan *plan, const char *options)
     const ph_option list[] = {
         {.key = "alpha", .number = &s->alpha, .least = 1, .most = 2}};
     PH_TRY(ph_options_read(plan->ctx, "entmax", options, list, 1));
-    if (s->alpha == 1) return PH_OK; /* softmax */
+    if (s->alpha - 1 < LEAST) return PH_OK; /* softmax */
     plan->asks.power = 1;
     plan->asks.shared = 1;
     plan->asks.extras = 1;
@@ -53,7 +59,7 @@ static double sigmoid(double x)
 static double alpha(const ph_call *call, int head)
 {
     const float *logit = logits(call);
-    return logit ? 1 + sigmoid(logit[head])
+    return logit ? 1 + fmax(sigmoid(logit[head]), LEAST)
                  : ((const state *)call->plan->asks.state)->alpha;
 }
 

@@ -61,6 +61,10 @@ static ph_status shape(ph_shape *s, const char *options)
     const ph_attn *a = &d->attn;
     int rows = a->batch * a->q_len;
     PH_TRY(ph_options_read(s->ctx, "merged", options, NULL, 0));
+    if (d->memory_dim == 0)
+        return ph_fail(s->ctx, PH_BAD_SHAPE,
+                       "there is no memory, expected one with variant merged, whose "
+                       "attention is cross-attention");
     if (d->memory_dim != d->model_dim)
         return ph_fail(
             s->ctx, PH_UNSUPPORTED,
@@ -69,9 +73,10 @@ static ph_status shape(ph_shape *s, const char *options)
             d->memory_dim, d->model_dim);
     if (a->v_heads != a->q_heads || d->v_form != PH_FORM_WHOLE)
         return ph_fail(s->ctx, PH_UNSUPPORTED,
-                       "v has %d heads and form %d, expected the %d of q and "
-                       "PH_FORM_WHOLE with variant merged",
-                       a->v_heads, (int)d->v_form, a->q_heads);
+                       "wv has %d heads%s, expected the %d of q in one matrix "
+                       "(in_dim, heads*v_dim) with variant merged",
+                       a->v_heads, d->v_form == PH_FORM_WHOLE ? "" : " apart",
+                       a->q_heads);
     s->makes_out = 1;
     s->kept[U] = s->back[U] = (size_t)rows * (size_t)width_of(s);
     s->cache = (size_t)a->batch * (size_t)width_of(s);

@@ -208,7 +208,7 @@ const ph_variant ph_variant_moh = {
                      "others that its router likes best; the rest costs nothing",
              .tensors =
                  "moh_wr (model_dim, H-S) router of the routed heads; none if S = H\n"
-                 "moh_ws (model_dim, S) of the shared heads; none if S = 0, or 1 < H\n"
+                 "moh_ws (model_dim, S) of the shared heads; none if S = 0, S = 1 < H\n"
                  "moh_wh (model_dim, 2) shared against routed; none if S = 0 or H\n"},
     .layer = &kind,
 };

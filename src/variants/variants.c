@@ -30,6 +30,9 @@ ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out)
         *out = variants[i];
         if (strlen(name) == length && !memcmp(name, text, length)) return PH_OK;
     }
+    if (length == 0)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "variant has an empty part, expected names around '+'");
     for (int i = 0, n = 0; i < VARIANTS && n < (int)sizeof known; i++)
         n += snprintf(known + n, sizeof known - (size_t)n, "%s%s", i ? ", " : "",
                       variants[i]->info.name);
