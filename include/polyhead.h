@@ -219,8 +219,8 @@ typedef struct ph_args {
     const void *k; /* (batch, k_heads, kv_len, qk_dim) */
     const void *v; /* (batch, v_heads, kv_len, v_dim) */
     void *out;     /* (batch, q_heads, q_len, v_dim); ph_backward reads it */
-    float *lse;    /* (batch, q_heads, q_len) natural log; may be NULL in ph_forward;
-                      ph_backward and ph_look read it */
+    float *lse;    /* (batch, q_heads, q_len) natural log (entmax: its threshold tau); may
+                      be NULL in ph_forward; ph_backward and ph_look read it */
 
     const float *bias;      /* shape ph_attn.bias; added to the scaled scores */
     const uint8_t *visible; /* shape ph_attn.visible; 0 hides */

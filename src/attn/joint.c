@@ -422,6 +422,14 @@ void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint
         }
 }
 
+float ph_joint_stat(const ph_call *call, int head, float lse)
+{
+    const ph_plan *plan = call->plan;
+    if (plan->asks.power)
+        return ph_entmax_base_of(ph_entmax_of(plan->variant->alpha(call, head)), lse);
+    return lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
+}
+
 void ph_joint_weights(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
                       const float *stat, float *w, float *slope)
 {

@@ -127,7 +127,7 @@ void ph_joint_key_part(const ph_call *call, const ph_joint_rows *r,
 /* Bias, alibi, cap and masks on every row. */
 void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
                      float *w);
-/* Logits become weights; stat (heads, rows): lse in base 2, or tau. With entmax slope
+/* Logits become weights; stat (heads, rows): lse or base, in base 2. With entmax slope
    (a tile, or NULL) gets the derivative of the power. */
 void ph_joint_weights(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
                       const float *stat, float *w, float *slope);
@@ -142,19 +142,28 @@ void ph_joint_scrub(const ph_call *call, const ph_joint_rows *r, const ph_joint_
 
 /* ---- entmax (norm.c) ---- */
 
-/* p = max(scale * s - tau, 0)^power with s in base 2 */
+/* p = max(1 + scale * (s - base), 0)^power with s and base in base 2 */
 typedef struct ph_entmax {
     float scale, power;
 } ph_entmax;
 
 ph_entmax ph_entmax_of(double alpha);
 
-/* tau of a row that lies in `blocks` pieces, `step` floats apart; piece b has columns
-   [c0[b], end[b]). top is its largest score, sink a further candidate (-inf: none), list
+/* base of a row that lies in `blocks` pieces, `step` floats apart, whose columns are
+   those of the tiles. top is its largest score, sink a further candidate (-inf: none), list
    room for all columns and 32 more. -inf if there is no candidate. */
-float ph_entmax_tau(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
-                    int blocks, const ph_joint_tile *tiles, float top, float sink,
-                    float *list);
+float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
+                     int blocks, const ph_joint_tile *tiles, float top, float sink,
+                     float *list);
+
+/* tau, which callers know, and back: a row that sees nothing has tau -inf and the base
+   +inf, which hides all. */
+float ph_entmax_tau(ph_entmax e, float base);
+float ph_entmax_base_of(ph_entmax e, float tau);
+
+/* What weights of a head are measured from, given what its row has as lse: lse or base,
+   in base 2; +inf where no key is seen. */
+float ph_joint_stat(const ph_call *call, int head, float lse);
 
 /* Sums over the support of a row from which the gradient of alpha follows. */
 typedef struct ph_alpha_sums {

@@ -424,9 +424,8 @@ static void prepare(const ph_call *call, ph_joint_task *t)
     const ph_grads *grads = call->grads;
     int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
     for (int64_t i = 0; i < rows; i++) {
-        float lse = call->args->lse[i];
-        t->stat[i] = asks->power ? lse : (float)(lse * PH_LOG2E);
-        if (lse == -INFINITY) t->stat[i] = INFINITY;
+        int head = (int)(i / a->q_len % a->q_heads);
+        t->stat[i] = ph_joint_stat(call, head, call->args->lse[i]);
         t->delta[i] = 0;
     }
     if (grads->dbias)

@@ -16,7 +16,7 @@ typedef struct worker {
     float **q;            /* (heads) strips */
     float *parts[2];      /* key parts of the mixes */
     float *k, *v;         /* room for one block */
-    float *top, *stat;    /* (heads, rows): largest score; lse in base 2, or tau */
+    float *top, *stat;    /* (heads, rows): largest score; lse or base, in base 2 */
     float *lse;           /* (heads, rows) as the caller gets it */
     float *sum;           /* (heads, rows, 16) */
     float *acc;           /* (heads, rows, v_pad) */
@@ -181,10 +181,12 @@ static void entmax(const ph_call *call, worker *w, int tiles)
     for (int i = 0; i < w->r.count; i++) {
         int head = w->r.rows[0].head[i];
         float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
-        w->lse[i] = ph_entmax_tau(call->kernels, ph_entmax_of(w->r.alpha[head]),
-                                  w->held + (int64_t)i * PH_BLOCK, (int64_t)step, tiles,
-                                  w->tiles, w->top[i], extra, w->list);
-        w->stat[i] = w->lse[i] == -INFINITY ? INFINITY : w->lse[i];
+        ph_entmax e = ph_entmax_of(w->r.alpha[head]);
+        float base =
+            ph_entmax_base(call->kernels, e, w->held + (int64_t)i * PH_BLOCK,
+                           (int64_t)step, tiles, w->tiles, w->top[i], extra, w->list);
+        w->lse[i] = ph_entmax_tau(e, base);
+        w->stat[i] = base == -INFINITY ? INFINITY : base;
     }
     for (int b = 0; b < tiles; b++)
         ph_joint_weights(call, &w->r, &w->tiles[b], w->stat, held_tile(call, w, b), NULL);

@@ -34,7 +34,7 @@ typedef struct ph_joint_grad {
 typedef struct ph_joint_task {
     const ph_call *call;
     ph_joint_keys keys;
-    float *stat, *delta; /* (batch, q_heads, q_len): lse in base 2 or tau, +inf where no
+    float *stat, *delta; /* (batch, q_heads, q_len): lse or base, in base 2, +inf where no
                             key is seen; delta once the row pass is over */
     double *sums;        /* (items of a round): dgate, dsink, dalpha by head, drelative */
     double *totals;      /* the same of all rounds */

@@ -60,9 +60,8 @@ static void prepare(const ph_call *call, looker *l)
         ph_rows_pack(call, r, call->args->q, &call->attn->q, call->attn->qk_dim,
                      &call->plan->scale2, l->q[h]);
         for (int i = 0; i < r->count; i++) {
-            float lse = call->args->lse[ph_rows_index(call, r, i)];
-            float stat = call->plan->asks.power ? lse : (float)(lse * PH_LOG2E);
-            l->stat[h * rows + i] = lse == -INFINITY ? INFINITY : stat;
+            l->stat[h * rows + i] = ph_joint_stat(
+                call, r->head[i], call->args->lse[ph_rows_index(call, r, i)]);
         }
     }
 }

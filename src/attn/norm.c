@@ -1,15 +1,17 @@
 /*
- * norm.c - entmax: the threshold of a row, and the gradient of alpha.
+ * norm.c - entmax: the base of a row, and the gradient of alpha.
  *
- *     p_i = max(x_i - tau, 0)^a      x = (alpha - 1) z,  a = 1/(alpha - 1),  sum p = 1
+ *     p_i = max(1 + e (z_i - base), 0)^(1/e)      e = alpha - 1,  sum p = 1
  *
- * Only x above max(x) - 1 can be in the support, so those are listed once and the solver
- * never sees the others. It is Newton's method on the a-norm of the excess, which is
- * convex and falls with tau: started at max(x) - 1 it climbs to the root without ever
- * passing it, and where all x are equal it is there in one step, whatever a.
+ * base = (tau + 1)/e is to entmax what lse is to softmax, and goes over into it as alpha
+ * goes to 1; tau alone would lose its digits there. Only z above max(z) - 1/e can be in
+ * the support, so those are listed once and the solver never sees the others. It is
+ * Newton's method on the (1/e)-norm of the excess, which is convex and falls as the base
+ * grows: started at the largest score it climbs to the root without ever passing it, and
+ * where all scores are equal it is there in one step, whatever alpha. With
+ * d = e (base - max z):
  *
- *     F(tau) = (sum u^a)^(1/a) - 1        tau += (f0 - f0^(1 - 1/a)) / f1
- *     f0 = sum u^a,  f1 = sum u^(a-1)
+ *     d += (f0 - f0^(1-e)) / f1       f0 = sum u^(1/e),  f1 = sum u^(1/e - 1)
  */
 #include <math.h>
 
@@ -23,9 +25,9 @@ ph_entmax ph_entmax_of(double alpha)
     return (ph_entmax){(float)(e * PH_LN2), (float)(1 / e)};
 }
 
-float ph_entmax_tau(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
-                    int blocks, const ph_joint_tile *tiles, float top, float sink,
-                    float *list)
+float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
+                     int blocks, const ph_joint_tile *tiles, float top, float sink,
+                     float *list)
 {
     float sums[2], high = sink > top ? sink : top;
     int n = 0;
@@ -35,15 +37,25 @@ float ph_entmax_tau(const ph_kernels *k, ph_entmax e, const float *row, int64_t 
                          list + n);
     float extra = (sink - high) * e.scale;
     if (extra > -1) list[n++] = extra;
-    while (n % PH_LANES || n == 0) list[n++] = -2; /* below any threshold */
-    double tau = -1, a = e.power;
+    while (n % PH_LANES || n == 0) list[n++] = -2; /* outside any support */
+    double d = 0;
     for (int i = 0; i < STEPS; i++) {
-        k->power_sums(n, list, (float)tau, e.power, sums);
-        double f0 = sums[0], next = tau + (f0 - pow(f0, 1 - 1 / a)) / sums[1];
-        if (!((float)next > (float)tau)) break;
-        tau = next;
+        k->power_sums(n, list, (float)d, e.power, sums);
+        double f0 = sums[0], next = d - f0 * expm1(-log(f0) / e.power) / sums[1];
+        if (!((float)next > (float)d)) break;
+        d = next;
     }
-    return (float)((double)high * e.scale + (double)(float)tau);
+    return (float)(high + d / e.scale);
+}
+
+float ph_entmax_tau(ph_entmax e, float base)
+{
+    return base == -INFINITY ? -INFINITY : (float)((double)e.scale * base - 1);
+}
+
+float ph_entmax_base_of(ph_entmax e, float tau)
+{
+    return tau == -INFINITY ? INFINITY : (float)(((double)tau + 1) / e.scale);
 }
 
 /* exp(y) - 1 - y without cancellation; y >= 0 */

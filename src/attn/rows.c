@@ -193,7 +193,7 @@ static int is_modified(const ph_call *call)
            call->attn->softcap > 0;
 }
 
-/* Columns [c0 + *lo, c0 + *hi) of [c0, c1) that the row sees by position; 1 if not all. */
+/* Columns [c0 + *lo, c0 + *hi) of [c0, c1) that the row sees by position; 1: not all. */
 static int seen_columns(const ph_rows *rows, int r, int j0, int c0, int c1, int *lo,
                         int *hi)
 {

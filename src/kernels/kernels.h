@@ -179,13 +179,14 @@ typedef struct ph_kernels {
        multiple of 16; the list has room for 16 more than it holds. */
     int (*near_top)(int n, const float *s, float scale, float top, float *list);
 
-    /* sums[0] = sum of u^a, sums[1] = sum of u^(a-1) over u = x[c] - tau > 0, in 16
-       lanes; n a multiple of 16, x[c] <= tau + 1, a >= 1. */
-    void (*power_sums)(int n, const float *x, float tau, float a, float *sums);
+    /* sums[0] = sum of u^a, sums[1] = sum of u^(a-1) over u = 1 + (x[c] - d) > 0, in 16
+       lanes; n a multiple of 16, x[c] <= d, a >= 1. */
+    void (*power_sums)(int n, const float *x, float d, float a, float *sums);
 
-    /* s[c] = u^a, slope[c] = u^(a-1) where u = scale*s[c] - tau > 0, else 0; u is at most
-       1 but for rounding. slope may be NULL; n a multiple of 16, a >= 1. */
-    void (*entmax)(int n, float *s, float *slope, float scale, float tau, float a);
+    /* s[c] = u^a, slope[c] = u^(a-1) where u = 1 + scale*(s[c] - base) > 0, else 0; u is
+       at most 1 but for rounding. Near 1 the powers come from u - 1, which is not rounded
+       to u first: a may be large. slope may be NULL; n a multiple of 16, a >= 1. */
+    void (*entmax)(int n, float *s, float *slope, float scale, float base, float a);
 
     /* ---- for the products of a layer ---- */
 

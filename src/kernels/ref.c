@@ -362,35 +362,38 @@ static float log2_ref(float x)
     return fmaf(p, 0x1.715476p+0f, e);
 }
 
-/* u^a and u^(a-1); u is 0 or positive, or NaN */
-static void power(float u, float a, float *p, float *slope)
+/* u^a and u^(a-1) of u = 1 + t; see tmpl_joint.h */
+static void power(float t, float a, float *p, float *slope)
 {
-    if (a == 1)
+    float u = max(0, 1.0f + t), lost = t - (u - 1.0f);
+    if (a == 1) {
         *p = u, *slope = u > 0;
-    else if (a == 2)
+    } else if (a == 2) {
         *p = u * u, *slope = u;
-    else if (u > 0)
-        *p = exp2_ref(a * log2_ref(u)), *slope = exp2_ref((a - 1.0f) * log2_ref(u));
-    else
+    } else if (u > 0) {
+        float log = fmaf(lost, 0x1.715476p+0f, log2_ref(u));
+        *p = exp2_ref(a * log), *slope = exp2_ref((a - 1.0f) * log);
+    } else {
         *p = *slope = u;
+    }
 }
 
-static void power_sums(int n, const float *x, float tau, float a, float *sums)
+static void power_sums(int n, const float *x, float d, float a, float *sums)
 {
     float high[PH_LANES] = {0}, low[PH_LANES] = {0}, p, slope;
     for (int c = 0; c < n; c++) {
-        power(max(0, x[c] - tau), a, &p, &slope);
+        power(x[c] - d, a, &p, &slope);
         high[c % PH_LANES] += p;
         low[c % PH_LANES] += slope;
     }
     sums[0] = sum16(high), sums[1] = sum16(low);
 }
 
-static void entmax(int n, float *s, float *slope, float scale, float tau, float a)
+static void entmax(int n, float *s, float *slope, float scale, float base, float a)
 {
     for (int c = 0; c < n; c++) {
         float p, d;
-        power(max(0, fmaf(s[c], scale, -tau)), a, &p, &d);
+        power((s[c] - base) * scale, a, &p, &d);
         s[c] = p;
         if (slope) slope[c] = d;
     }

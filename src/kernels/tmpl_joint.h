@@ -1,8 +1,8 @@
 /*
  * tmpl_joint.h - kernels of heads that are mixed and of rows that are not softmax.
  *
- * entmax: u = max(scale*s - tau, 0), p = u^a, its slope u^(a-1). a = 1 and a = 2 need no
- * logarithm.
+ * entmax: u = max(1 + scale*(s - base), 0), p = u^a, its slope u^(a-1). a = 1 and a = 2
+ * need no logarithm.
  */
 /* sum_h w[h] x[h] of one vector of columns */
 V vec over_heads(int heads, const float *w, const float *x, int64_t ld)
@@ -158,66 +158,69 @@ static int near_top(int n, const float *s, float scale, float top, float *list)
 
 enum { ONE, TWO, ANY }; /* the power a */
 
-V void power(const int kind, vec u, vec a, vec a1, vec *p, vec *slope)
+/* u^a and u^(a-1) of u = 1 + t, both 0 where that is not above 0. log2(1 + t) adds what
+   rounding 1 + t lost, which a large a would make visible. */
+V void power(const int kind, vec t, vec a, vec a1, vec *p, vec *slope)
 {
-    const vec zero = v_zero();
+    const vec zero = v_zero(), one = v_set1(1.0f);
+    vec u = v_max(zero, v_add(one, t));
     vmask inside = v_lt(zero, u);
     if (kind == ONE) {
-        *p = u, *slope = v_select(inside, v_set1(1.0f), zero);
+        *p = u, *slope = v_select(inside, one, zero);
     } else if (kind == TWO) {
         *p = v_mul(u, u), *slope = u;
     } else {
-        vec log = v_log2(u);
+        vec lost = v_sub(t, v_sub(u, one));
+        vec log = v_fma(lost, v_set1(0x1.715476p+0f), v_log2(u));
         *p = v_select(inside, v_exp2(v_mul(a, log)), u);
         *slope = v_select(inside, v_exp2(v_mul(a1, log)), u);
     }
 }
 
-V void power_sums_of(const int kind, int n, const float *x, float tau, float a,
-                     float *sums)
+V void power_sums_of(const int kind, int n, const float *x, float d, float a, float *sums)
 {
-    const vec from = v_set1(tau), high = v_set1(a), low = v_set1(a - 1.0f);
+    const vec from = v_set1(d), high = v_set1(a), low = v_set1(a - 1.0f);
     vec total[2][GROUP];
     for (int v = 0; v < GROUP; v++) total[0][v] = total[1][v] = v_zero();
     for (int c = 0; c < n; c += PH_LANES)
         for (int v = 0; v < GROUP; v++) {
-            vec p, slope, u = v_max(v_zero(), v_sub(v_load(x + c + v * VL), from));
-            power(kind, u, high, low, &p, &slope);
+            vec p, slope;
+            power(kind, v_sub(v_load(x + c + v * VL), from), high, low, &p, &slope);
             total[0][v] = v_add(total[0][v], p);
             total[1][v] = v_add(total[1][v], slope);
         }
     sums[0] = v_sum16(total[0]), sums[1] = v_sum16(total[1]);
 }
 
-static void power_sums(int n, const float *x, float tau, float a, float *sums)
+static void power_sums(int n, const float *x, float d, float a, float *sums)
 {
     if (a == 1)
-        power_sums_of(ONE, n, x, tau, a, sums);
+        power_sums_of(ONE, n, x, d, a, sums);
     else if (a == 2)
-        power_sums_of(TWO, n, x, tau, a, sums);
+        power_sums_of(TWO, n, x, d, a, sums);
     else
-        power_sums_of(ANY, n, x, tau, a, sums);
+        power_sums_of(ANY, n, x, d, a, sums);
 }
 
-V void entmax_of(const int kind, int n, float *s, float *slope, float scale, float tau,
+V void entmax_of(const int kind, int n, float *s, float *slope, float scale, float base,
                  float a)
 {
-    const vec times = v_set1(scale), from = v_set1(-tau), high = v_set1(a);
+    const vec times = v_set1(scale), from = v_set1(base), high = v_set1(a);
     const vec low = v_set1(a - 1.0f);
     for (int c = 0; c < n; c += VL) {
-        vec p, d, u = v_max(v_zero(), v_fma(v_load(s + c), times, from));
-        power(kind, u, high, low, &p, &d);
+        vec p, d;
+        power(kind, v_mul(v_sub(v_load(s + c), from), times), high, low, &p, &d);
         v_store(s + c, p);
         if (slope) v_store(slope + c, d);
     }
 }
 
-static void entmax(int n, float *s, float *slope, float scale, float tau, float a)
+static void entmax(int n, float *s, float *slope, float scale, float base, float a)
 {
     if (a == 1)
-        entmax_of(ONE, n, s, slope, scale, tau, a);
+        entmax_of(ONE, n, s, slope, scale, base, a);
     else if (a == 2)
-        entmax_of(TWO, n, s, slope, scale, tau, a);
+        entmax_of(TWO, n, s, slope, scale, base, a);
     else
-        entmax_of(ANY, n, s, slope, scale, tau, a);
+        entmax_of(ANY, n, s, slope, scale, base, a);
 }
