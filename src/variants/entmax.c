@@ -7,9 +7,9 @@
  * an option, or learned: one number per head, alpha = 1 + sigmoid(alpha_logit). lse of a
  * call holds tau.
  *
- * Near 1 the power 1/(alpha-1) magnifies the rounding of (alpha-1) s - tau, which stays
- * near 1: weights are off by about 3e-8/(alpha-1). Below LEAST softmax is the better
- * answer, so an option runs as softmax there and a learned alpha stays at 1 + LEAST.
+ * Near 1 tau, a float near -1, no longer says where the weights are: what backward makes
+ * from it is off by about 6e-8/(alpha-1). Below LEAST softmax is the better answer, so an
+ * option runs as softmax there and a learned alpha stays at 1 + LEAST.
  */
 #include <math.h>
 
