@@ -39,7 +39,7 @@ void oracle_model_free(oracle_model *o)
 static const double *find(const oracle_model *o, const char *stack, int layer,
                           const char *last)
 {
-    char name[64];
+    char name[160];
     if (layer >= 0)
         snprintf(name, sizeof name, "%s.%d.%s", stack, layer, last);
     else

@@ -68,9 +68,11 @@ if ! have objdump || ! have nm; then
 elif [ ! -e "$library" ]; then
     skip objects "no $library"
 else
-    expect "members with AVX" "$(avx_members)" "avx2.o avx512.o "
-    expect "symbols of avx2.o" "$(exported avx2.o)" "ph_kernels_avx2 "
-    expect "symbols of avx512.o" "$(exported avx512.o)" "ph_kernels_avx512 "
+    expect "members with AVX" "$(avx_members)" "avx2.o avx512.o spans_avx2.o spans_avx512.o "
+    for isa in avx2 avx512; do
+        expect "symbols of $isa.o" "$(exported $isa.o)" "ph_kernels_$isa "
+        expect "symbols of spans_$isa.o" "$(exported spans_$isa.o)" "ph_spans_$isa "
+    done
 fi
 
 # ---- old CPUs ------------------------------------------------------------------------------
