@@ -162,6 +162,9 @@ refused 2 "environment variable POLYHEAD_THREADS: 'abc' is not a whole number" e
 unset POLYHEAD_THREADS
 run explain "--a${escape}[31mred"
 lacks "no escape code of the user's comes back" "$err" "$escape"
+turn=$(printf '\342\200\256') # U+202E: writes backwards
+run explain "--a${turn}b"
+lacks "no turn of direction either" "$err" "$turn"
 run variants mah
 is "unknown variant: status" "$status" 4
 holds "unknown variant: suggestion" "$err" "no variant mah: did you mean mha? There are: mha"
