@@ -246,8 +246,8 @@ static void item(void *arg, int lane, int index)
     (void)lane;
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
         int b = row / len, t = row % len;
-        doing *todo = lens && t >= lens[b] ? j->beyond : j->valid;
-        todo(c, j->channel, row, b, t);
+        doing *step = lens && t >= lens[b] ? j->beyond : j->valid;
+        step(c, j->channel, row, b, t);
     }
 }
 

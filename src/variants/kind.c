@@ -141,8 +141,8 @@ static void item(void *arg, int lane, int index)
     (void)lane;
     for (int row = index * CHUNK; row < end; row++) {
         int b = row / j->len, t = row % j->len;
-        ph_token *todo = j->lens && t >= j->lens[b] ? j->beyond : j->valid;
-        if (todo) todo(j->call, row, b, t);
+        ph_token *step = j->lens && t >= j->lens[b] ? j->beyond : j->valid;
+        if (step) step(j->call, row, b, t);
     }
 }
 
