@@ -130,15 +130,6 @@ static float finish_row(const ph_call *call, int head, int silent, float top, fl
     return (float)factor;
 }
 
-static float add_lanes(const float *lanes)
-{
-    float t[PH_LANES];
-    memcpy(t, lanes, sizeof t);
-    for (int half = PH_LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) t[i] += t[i + half];
-    return t[0];
-}
-
 /* Logits become weights: softmax, in base 2 from the largest score of each row. */
 static void softmax(const ph_call *call, worker *w, int tiles)
 {
@@ -157,12 +148,14 @@ static void softmax(const ph_call *call, worker *w, int tiles)
                            w->top + h * rows + i, w->sum + (h * rows + i) * PH_LANES,
                            alpha);
             }
-    for (int h = 0; h < w->r.heads; h++)
+    for (int h = 0; h < w->r.heads; h++) {
+        float total[PH_ROWS_MAX];
+        k->lane_sums(w->r.count, w->sum + h * rows * PH_LANES, total);
         for (int i = 0; i < w->r.count; i++) {
             int at = h * rows + i;
-            float factor = finish_row(
-                call, w->r.rows[h].head[i], w->r.silent[h * PH_ROWS_MAX + i], w->top[at],
-                add_lanes(w->sum + (size_t)at * PH_LANES), &w->lse[at]);
+            float factor =
+                finish_row(call, w->r.rows[h].head[i], w->r.silent[h * PH_ROWS_MAX + i],
+                           w->top[at], total[i], &w->lse[at]);
             for (int b = 0; b < tiles; b++) {
                 const ph_joint_tile *t = &w->tiles[b];
                 k->blend(t->end - t->c0,
@@ -170,6 +163,7 @@ static void softmax(const ph_call *call, worker *w, int tiles)
                          zeros, 0);
             }
         }
+    }
 }
 
 /* Logits become weights: entmax. The statistic tau is what the caller gets as lse. */
