@@ -126,8 +126,7 @@ static int fill(trial *t, const entry *e, int len)
     if (e->alibi) a->alibi = floats(t, HEADS, 0.01f);
     for (int i = 0; ph_plan_extra(t->plan, i); i++) {
         const ph_param *p = ph_plan_extra(t->plan, i);
-        size_t n = 1;
-        for (int d = 0; d < p->rank; d++) n *= (size_t)p->dims[d];
+        size_t n = ph_param_size(p);
         if (p->optional) continue;
         t->extra[i] = floats(t, n, 0.4f), t->dextra[i] = floats(t, n, 1);
     }

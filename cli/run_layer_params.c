@@ -8,13 +8,6 @@
 
 /* ---- finding ---- */
 
-static size_t count_of(const ph_param *p)
-{
-    size_t count = 1;
-    for (int i = 0; i < p->rank; i++) count *= (size_t)p->dims[i];
-    return count;
-}
-
 /* "F32, F16 or BF16 (8, 12)" */
 static void expect(const ph_param *p, char *text, size_t size)
 {
@@ -63,7 +56,7 @@ int run_find_parameters(run_job *job, run_layer_job *m, const ph_layer *layer)
     for (int i = 0; ph_layer_param(layer, i); i++) {
         const ph_param *p = ph_layer_param(layer, i);
         m->parameter[i] = run_find(job, p->name);
-        m->count[i] = count_of(p);
+        m->count[i] = ph_param_size(p);
         known[n++] = p->name;
         int rc = check_parameter(job, m, p, m->parameter[i]);
         if (rc) return rc;

@@ -153,13 +153,6 @@ static int measure(const char *spec, const ph_sizes *shape, measured *m)
     return EXIT_OK;
 }
 
-static double count_of(const ph_param *p)
-{
-    double count = 1;
-    for (int i = 0; i < p->rank; i++) count *= p->dims[i];
-    return count;
-}
-
 static void print_measured(const char *spec, const ph_sizes *shape, const measured *m)
 {
     ph_layer_info info = ph_layer_about(m->layer);
@@ -175,10 +168,10 @@ static void print_measured(const char *spec, const ph_sizes *shape, const measur
             n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%d", k ? ", " : "",
                           p->dims[k]);
         printf("  %s%-12s%s (%s)%*s%12.0f%s\n", term_on(stdout, TERM_NAME), p->name,
-               term_on(stdout, TERM_PLAIN), dims, 22 - (int)strlen(dims), "", count_of(p),
-               p->optional ? "  optional" : "");
-        all += count_of(p);
-        needed += p->optional ? 0 : count_of(p);
+               term_on(stdout, TERM_PLAIN), dims, 22 - (int)strlen(dims), "",
+               (double)ph_param_size(p), p->optional ? "  optional" : "");
+        all += (double)ph_param_size(p);
+        needed += p->optional ? 0 : (double)ph_param_size(p);
     }
     printf("  %.0f numbers, %.0f with all optional ones\n\nwork\n", needed, all);
     printf("  attention    %d q heads, %d k heads, %d v heads of %d and %d numbers\n",

@@ -207,6 +207,9 @@ typedef struct ph_param {
     int optional; /* 1: may be NULL */
 } ph_param;
 
+/* Numbers in it. */
+PH_API size_t ph_param_size(const ph_param *param);
+
 /* The i-th tensor of ph_args.extra, or NULL after the last. */
 PH_API const ph_param *ph_plan_extra(const ph_plan *plan, int i);
 

@@ -288,8 +288,7 @@ static ph_status check_extra(const ph_plan *plan, const ph_args *args)
 {
     for (int e = 0; e < plan->asks.extras; e++) {
         const ph_param *p = &plan->asks.extra[e];
-        int64_t elements = !p->optional;
-        for (int d = 0; d < p->rank; d++) elements *= p->dims[d];
+        int64_t elements = p->optional ? 0 : (int64_t)ph_param_size(p);
         PH_TRY(need(plan, p->name, args->extra ? args->extra[e] : NULL, elements));
     }
     return PH_OK;
@@ -443,12 +442,10 @@ static void clear_grads(const ph_plan *plan, const ph_grads *grads)
     if (grads->dgate && a->gate == PH_GATE_HEAD)
         memset(grads->dgate, 0, heads * sizeof(float));
     if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));
-    for (int e = 0; grads->dextra && e < plan->asks.extras; e++) {
-        size_t bytes = sizeof(float);
-        for (int d = 0; d < plan->asks.extra[e].rank; d++)
-            bytes *= (size_t)plan->asks.extra[e].dims[d];
-        if (grads->dextra[e]) memset(grads->dextra[e], 0, bytes);
-    }
+    for (int e = 0; grads->dextra && e < plan->asks.extras; e++)
+        if (grads->dextra[e])
+            memset(grads->dextra[e], 0,
+                   ph_param_size(&plan->asks.extra[e]) * sizeof(float));
 }
 
 ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)

@@ -36,10 +36,7 @@ typedef struct worker {
 
 static size_t extra_floats(const ph_plan *plan, int e)
 {
-    const ph_param *p = &plan->asks.extra[e];
-    size_t n = 1;
-    for (int d = 0; d < p->rank; d++) n *= (size_t)p->dims[d];
-    return n;
+    return ph_param_size(&plan->asks.extra[e]);
 }
 
 static int is_shared(const ph_plan *plan, int e)

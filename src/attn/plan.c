@@ -271,6 +271,13 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_variant *var
     return PH_OK;
 }
 
+size_t ph_param_size(const ph_param *param)
+{
+    size_t n = 1;
+    for (int d = 0; d < param->rank; d++) n *= (size_t)param->dims[d];
+    return n;
+}
+
 size_t ph_plan_bytes(const ph_plan *plan, int what)
 {
     return plan->shared_bytes[what] + plan->lane_bytes[what] * (size_t)plan->ctx->threads;
