@@ -298,7 +298,7 @@ int ph_joint_gather(const ph_call *call, ph_joint_rows *r, int batch, int set, i
 {
     const ph_plan *plan = call->plan;
     int next;
-    r->batch = batch, r->set = set;
+    r->batch = batch;
     if (!plan->joint.mixes) {
         ph_rows_begin(call, r->rows, batch, set * plan->group, plan->group);
         next = ph_rows_gather(call, r->rows, first, end, most);

@@ -32,7 +32,7 @@ typedef struct ph_joint_keys {
 
 /* Query rows of an item. */
 typedef struct ph_joint_rows {
-    int batch, set, heads;
+    int batch, heads;
     int count;        /* rows of each head */
     int low, high;    /* keys that any of them sees by position */
     ph_rows *rows;    /* (heads) */
