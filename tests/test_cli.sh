@@ -6,74 +6,22 @@
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 
-program=${POLYHEAD:-build/polyhead}
-case $program in
-/*) ;;
-*) program=$PWD/$program ;;
-esac
 unset POLYHEAD_ISA POLYHEAD_THREADS NO_COLOR
 export TERM=xterm
 LC_ALL=C
 export LC_ALL
 
-passed=0 failed=0 skipped=0
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+. tests/shell_bed.inc
 escape=$(printf '\033')
 
-have() { command -v "$1" >/dev/null 2>&1; }
-good() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    echo "  FAIL  $*"
-}
-skip() {
-    skipped=$((skipped + 1))
-    echo "  skip  $*"
-}
-
-# Runs the program: status, out and err hold what came of it.
-run() {
-    "$program" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
-    status=$?
-    out=$(cat "$tmp/out")
-    err=$(cat "$tmp/err")
-}
-is() { # NAME FOUND EXPECTED
-    if [ "$2" = "$3" ]; then good; else bad "$1: found '$2', expected '$3'"; fi
-}
-holds() { # NAME TEXT PART
-    case $2 in
-    *"$3"*) good ;;
-    *) bad "$1: no '$3' in '$(echo "$2" | head -n 5)'" ;;
-    esac
-}
-lacks() { # NAME TEXT PART
-    case $2 in
-    *"$3"*) bad "$1: '$3' found" ;;
-    *) good ;;
-    esac
-}
 # The command line after the sentence is refused with it, in one line, nothing on stdout.
 refused() { # STATUS SENTENCE ARGUMENTS...
     wanted=$1 sentence=$2
     shift 2
     run "$@"
-    is "status of: $*" "$status" "$wanted"
-    is "stderr of: $*" "$err" "polyhead: $sentence"
-    is "stdout of: $*" "$out" ""
-}
-json() { # NAME: $tmp/out is one JSON object
-    if have jq; then
-        if jq -e 'has("schema")' <"$tmp/out" >"$tmp/jq" 2>&1; then good; else bad "$1: no JSON: $(head -n 1 "$tmp/jq")"; fi
-    elif [ "$(head -c 1 "$tmp/out")" = "{" ] && [ "$(tail -n 1 "$tmp/out")" = "}" ] &&
-        grep -q '"schema": "polyhead\.' "$tmp/out"; then
-        good
-    else
-        bad "$1: does not look like JSON"
-    fi
+    same "status of: $*" "$status" "$wanted"
+    same "stderr of: $*" "$err" "polyhead: $sentence"
+    same "stdout of: $*" "$out" ""
 }
 
 [ -x "$program" ] || {
@@ -85,14 +33,14 @@ json() { # NAME: $tmp/out is one JSON object
 # ---- help ----------------------------------------------------------------------------------
 
 run
-is "no argument: status" "$status" 0
+same "no argument: status" "$status" 0
 holds "no argument: first example" "$out" "polyhead look"
 holds "no argument: second example" "$out" "polyhead run in.safetensors"
-is "no argument: stderr" "$err" ""
+same "no argument: stderr" "$err" ""
 
 for words in --help -h help; do
     run $words
-    is "$words: status" "$status" 0
+    same "$words: status" "$status" 0
     for command in look heads explain run bench doctor variants help; do
         holds "$words names $command" "$out" "
   $command "
@@ -102,16 +50,16 @@ for words in --help -h help; do
 done
 for command in look heads explain run bench doctor variants help; do
     run "$command" --help
-    is "$command --help: status" "$status" 0
+    same "$command --help: status" "$status" 0
     holds "$command --help: usage" "$out" "polyhead $command "
-    is "$command --help fits 80 columns" "$(awk 'length($0) > 80 && !/^  polyhead /' "$tmp/out")" ""
+    same "$command --help fits 80 columns" "$(awk 'length($0) > 80 && !/^  polyhead /' "$tmp/out")" ""
     cp "$tmp/out" "$tmp/long"
     run help "$command"
     if cmp -s "$tmp/out" "$tmp/long"; then good; else bad "help $command differs from $command --help"; fi
 done
 for topic in exit-codes environment shapes; do
     run help $topic
-    is "help $topic: status" "$status" 0
+    same "help $topic: status" "$status" 0
     holds "help $topic: title" "$out" "$topic: "
 done
 refused 2 "no help on exti-codes: did you mean exit-codes?" help exti-codes
@@ -120,7 +68,7 @@ json "help --json"
 holds "help --json: an option" "$out" '"name": "causal"'
 
 run --version
-is "--version: status" "$status" 0
+same "--version: status" "$status" 0
 case $out in
 "polyhead "[0-9]*.[0-9]*.[0-9]*) good ;;
 *) bad "--version: '$out'" ;;
@@ -166,16 +114,16 @@ turn=$(printf '\342\200\256') # U+202E: writes backwards
 run explain "--a${turn}b"
 lacks "no turn of direction either" "$err" "$turn"
 run variants mah
-is "unknown variant: status" "$status" 4
+same "unknown variant: status" "$status" 4
 holds "unknown variant: suggestion" "$err" "no variant mah: did you mean mha? There are: mha"
 
 # Ways to write an option.
 for line in "--threads=1" "--threads 1" "-t 1" "-t1" "--json --threads=1" "--no_color"; do
     run doctor $line
-    is "doctor $line: status" "$status" 0
+    same "doctor $line: status" "$status" 0
 done
 run variants -- mha
-is "-- ends the options: status" "$status" 0
+same "-- ends the options: status" "$status" 0
 refused 2 "option --filter needs a value: TEXT" bench --filter --list
 
 # ---- streams and colour ----------------------------------------------------------------------
@@ -183,7 +131,7 @@ refused 2 "option --filter needs a value: TEXT" bench --filter --list
 for words in "" "--help" "explain" "variants" "doctor" "bench --list" "help exit-codes"; do
     run $words
     lacks "no colour into a pipe: $words" "$out" "$escape"
-    is "nothing on stderr: $words" "$err" ""
+    same "nothing on stderr: $words" "$err" ""
 done
 run --color always variants
 holds "--color always before the command" "$out" "$escape"
@@ -206,12 +154,12 @@ fi
 
 # A reader that goes away ends the program silently.
 "$program" explain 2>"$tmp/err" | head -n 1 >"$tmp/out"
-is "SIGPIPE: stderr" "$(cat "$tmp/err")" ""
+same "SIGPIPE: stderr" "$(cat "$tmp/err")" ""
 (trap '' PIPE && "$program" explain 2>"$tmp/err" | head -n 1 >"$tmp/out")
-is "SIGPIPE ignored by the parent: stderr" "$(cat "$tmp/err")" ""
+same "SIGPIPE ignored by the parent: stderr" "$(cat "$tmp/err")" ""
 if [ -c /dev/full ]; then
     "$program" explain >/dev/full 2>"$tmp/err"
-    is "full disk: status" "$?" 7
+    same "full disk: status" "$?" 7
     holds "full disk: sentence" "$(cat "$tmp/err")" \
         "polyhead: cannot write to standard output: No space left on device"
 fi
@@ -219,7 +167,7 @@ fi
 # ---- explain -----------------------------------------------------------------------------------
 
 run explain
-is "explain: status" "$status" 0
+same "explain: status" "$status" 0
 holds "Q1, row 1" "$out" "[  0.00   1.45 ]"
 holds "Q1, row 2" "$out" "[ -0.95  -0.45 ]"
 holds "Q2, row 1" "$out" "[  2.05  -0.50 ]"
@@ -229,8 +177,8 @@ holds "both forms agree" "$out" "Both forms give the same output: the same bits.
 holds "weights" "$out" "[ 0.3746  0.6254 ]   [ 0.0356  0.9644 ]"
 holds "output" "$out" "[  0.8743  -1.1677   0.2004  -1.5894 ]"
 holds "the reference case" "$out" "(32, 8, 20, 20)"
-is "explain fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
-is "explain has no blanks at line ends" "$(grep -c ' $' "$tmp/out")" 0
+same "explain fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+same "explain has no blanks at line ends" "$(grep -c ' $' "$tmp/out")" 0
 cp "$tmp/out" "$tmp/explain"
 for isa in ref best; do
     run explain --isa $isa --threads 3
@@ -240,22 +188,22 @@ run explain --json
 json "explain --json"
 
 run explain --shape 32,20,512,8
-is "explain --shape: status" "$status" 0
+same "explain --shape: status" "$status" 0
 holds "explain --shape: FLOPs of a projection" "$out" "336 M"
 holds "explain --shape: bound" "$out" "compute"
-is "explain --shape fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+same "explain --shape fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
 run explain --shape 1,4096,4096,32,8 --decode --batch 32
-is "explain --decode --batch: status" "$status" 0
+same "explain --decode --batch: status" "$status" 0
 holds "explain --decode --batch: conclusion" "$out" \
     "Batching helps the projections and not the attention itself"
-is "explain --decode fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+same "explain --decode fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
 run explain --shape 2,64,256,4,2 --causal --dtype bf16 --batch 8 --json
 json "explain --shape --json"
 
 # ---- doctor, variants, bench -----------------------------------------------------------------
 
 run doctor
-is "doctor: status" "$status" 0
+same "doctor: status" "$status" 0
 holds "doctor: same bits" "$out" "same bits"
 lacks "doctor: different bits" "$out" "DIFFERENT"
 run doctor --json
@@ -279,7 +227,7 @@ holds "no control characters in an error" "$err" "cannot read 'no?[31mfile'"
 run variants
 holds "variants: mha" "$out" "mha "
 run variants mha
-is "variants mha: status" "$status" 0
+same "variants mha: status" "$status" 0
 run variants --json
 json "variants --json"
 
@@ -288,31 +236,31 @@ holds "bench --list" "$out" "decode-gqa-bf16"
 run bench --list --filter causal
 lacks "bench --filter" "$out" "short-20"
 run bench short-20 odd-59 --threads 1,2 --seconds 0.1
-is "bench: status" "$status" 0
-is "bench: a line for each" "$(grep -c '^short-20 \|^odd-59 ' "$tmp/out")" 4
-is "bench: stderr" "$err" ""
-is "bench fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+same "bench: status" "$status" 0
+same "bench: a line for each" "$(grep -c '^short-20 \|^odd-59 ' "$tmp/out")" 4
+same "bench: stderr" "$err" ""
+same "bench fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
 run bench short --json --threads 1 --seconds 0.1
 json "bench --json"
 
 # ---- what is generated from the tables ---------------------------------------------------------
 
 run man
-is "man: status" "$status" 0
+same "man: status" "$status" 0
 cp "$tmp/out" "$tmp/polyhead.1"
 if have mandoc; then
-    is "man page: lint" "$(mandoc -T lint -W warning "$tmp/polyhead.1" 2>&1)" ""
+    same "man page: lint" "$(mandoc -T lint -W warning "$tmp/polyhead.1" 2>&1)" ""
 fi
 if have man && have groff; then
     MANWIDTH=80 man --warnings -E ascii -l "$tmp/polyhead.1" >"$tmp/page" 2>"$tmp/err"
-    is "man page: warnings" "$(cat "$tmp/err")" ""
+    same "man page: warnings" "$(cat "$tmp/err")" ""
     holds "man page: an option" "$(col -b <"$tmp/page" 2>/dev/null || cat "$tmp/page")" "--causal"
 elif ! have mandoc; then
     skip "man page: neither man nor mandoc"
 fi
 for shell in bash zsh fish; do
     run completions $shell
-    is "completions $shell: status" "$status" 0
+    same "completions $shell: status" "$status" 0
     cp "$tmp/out" "$tmp/completion.$shell"
     if ! have $shell; then
         skip "completions $shell: no $shell"
@@ -327,11 +275,11 @@ complete_bash() { # WORDS...: what bash offers for the last of them
         "$tmp/completion.bash" "$@"
 }
 if have bash; then
-    is "bash: a command" "$(complete_bash polyhead do)" "doctor"
-    is "bash: an option" "$(complete_bash polyhead explain --dec)" "--decode"
-    is "bash: a choice" "$(complete_bash polyhead explain --dtype b)" "bf16"
-    is "bash: a choice after =" "$(complete_bash polyhead explain --dtype = b)" "bf16"
-    is "bash: a variant" "$(complete_bash polyhead variants mh)" "mha"
+    same "bash: a command" "$(complete_bash polyhead do)" "doctor"
+    same "bash: an option" "$(complete_bash polyhead explain --dec)" "--decode"
+    same "bash: a choice" "$(complete_bash polyhead explain --dtype b)" "bf16"
+    same "bash: a choice after =" "$(complete_bash polyhead explain --dtype = b)" "bf16"
+    same "bash: a variant" "$(complete_bash polyhead variants mh)" "mha"
 fi
 if have fish; then
     offers=$(cd "$tmp" && HOME=$tmp fish -c \
@@ -339,7 +287,4 @@ if have fish; then
     holds "fish: a choice" "$offers" "bf16"
 fi
 
-printf '%d passed, %d failed' $passed $failed
-[ $skipped -eq 0 ] || printf ', %d skipped' $skipped
-echo
-[ $failed -eq 0 ]
+finish

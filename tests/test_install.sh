@@ -7,30 +7,18 @@ CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 CC=${CC:-cc}
 build=${BUILD:-build}
 
-passed=0 failed=0 skipped=0
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+. tests/shell_bed.inc
 prefix=$tmp/prefix
-
-have() { command -v "$1" >/dev/null 2>&1; }
 
 check() { # NAME COMMAND...: the command must succeed; its output is shown if it does not
     name=$1
     shift
     if "$@" >"$tmp/log" 2>&1; then
-        passed=$((passed + 1))
+        good
     else
-        failed=$((failed + 1))
-        echo "  FAIL  $name: $*"
+        bad "$name: $*"
         sed 's/^/    /' "$tmp/log"
     fi
-}
-
-skip() {
-    skipped=$((skipped + 1))
-    echo "  skip  $*"
 }
 
 # ---- the tree --------------------------------------------------------------------------
@@ -176,7 +164,4 @@ check "uninstall" make -s uninstall BUILD="$build" PREFIX="$prefix"
 nothing_left() { test -z "$(find "$prefix" ! -type d)"; }
 check "nothing is left" nothing_left
 
-printf '%d passed, %d failed' $passed $failed
-[ $skipped = 0 ] || printf ', %d skipped' $skipped
-printf '\n'
-[ $failed = 0 ]
+finish

@@ -6,71 +6,22 @@
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 
-program=${POLYHEAD:-build/polyhead}
-case $program in
-/*) ;;
-*) program=$PWD/$program ;;
-esac
 unset POLYHEAD_ISA POLYHEAD_THREADS NO_COLOR LC_CTYPE LANG
 export TERM=xterm-256color
 LC_ALL=C.UTF-8
 export LC_ALL
 
-passed=0 failed=0 skipped=0
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+. tests/shell_bed.inc
 escape=$(printf '\033')
 
-have() { command -v "$1" >/dev/null 2>&1; }
-good() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    echo "  FAIL  $*"
-}
-skip() {
-    skipped=$((skipped + 1))
-    echo "  skip  $*"
-}
-run() {
-    "$program" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
-    status=$?
-    out=$(cat "$tmp/out")
-    err=$(cat "$tmp/err")
-}
-is() { # NAME FOUND EXPECTED
-    if [ "$2" = "$3" ]; then good; else bad "$1: found '$2', expected '$3'"; fi
-}
-holds() { # NAME TEXT PART
-    case $2 in
-    *"$3"*) good ;;
-    *) bad "$1: no '$3' in '$(echo "$2" | head -n 5)'" ;;
-    esac
-}
-lacks() { # NAME TEXT PART
-    case $2 in
-    *"$3"*) bad "$1: '$3' found" ;;
-    *) good ;;
-    esac
-}
 refused() { # STATUS SENTENCE ARGUMENTS...
     wanted=$1 sentence=$2
     shift 2
     run "$@"
-    is "status of: $*" "$status" "$wanted"
+    same "status of: $*" "$status" "$wanted"
     holds "stderr of: $*" "$err" "polyhead: $sentence"
-    is "one line: $*" "$(wc -l <"$tmp/err" | tr -d ' ')" 1
-    is "stdout of: $*" "$out" ""
-}
-json() { # NAME: $tmp/out is one JSON object
-    if have python3; then
-        if python3 -c 'import json,sys; assert "schema" in json.load(sys.stdin)' <"$tmp/out" 2>"$tmp/why"; then good; else bad "$1: $(tail -n 1 "$tmp/why")"; fi
-    elif have jq; then
-        if jq -e 'has("schema")' <"$tmp/out" >/dev/null 2>&1; then good; else bad "$1: no JSON"; fi
-    else
-        skip "$1: neither python3 nor jq"
-    fi
+    same "one line: $*" "$(wc -l <"$tmp/err" | tr -d ' ')" 1
+    same "stdout of: $*" "$out" ""
 }
 # Nothing but printable characters and line ends reaches the terminal.
 printable() { # NAME
@@ -84,8 +35,8 @@ printable() { # NAME
 # ---- the embedded model ----------------------------------------------------------------------
 
 run look
-is "look: status" "$status" 0
-is "look: nothing on stderr" "$err" ""
+same "look: status" "$status" 0
+same "look: nothing on stderr" "$err" ""
 holds "look: the sentence" "$out" "The animal didn't cross the street because it was too tired."
 holds "look: who is tired" "$out" "it -> animal"
 holds "look: the grid" "$out" "layer   1"
@@ -98,17 +49,17 @@ if cmp -s "$tmp/out" "$tmp/first"; then good; else bad "look: another number of 
 run look "The animal didn't cross the street because it was too wide."
 holds "look: what is wide" "$out" "it -> street"
 run look "那只动物没有穿过马路，因为它太累了。"
-is "Chinese: status" "$status" 0
+same "Chinese: status" "$status" 0
 holds "Chinese: who is tired" "$out" "它 -> 动物"
 run look --color=always
 holds "colour: 256 of them" "$out" "${escape}[38;5;"
 NO_COLOR=1 "$program" look >"$tmp/out" 2>&1
 lacks "NO_COLOR" "$(cat "$tmp/out")" "$escape"
 run look --ascii
-is "--ascii" "$(LC_ALL=C grep -c '[^ -~]' "$tmp/out")" 0
-is "80 columns" "$(awk 'length($0) > 80' "$tmp/out" | grep -v 'polyhead look')" ""
+same "--ascii" "$(LC_ALL=C grep -c '[^ -~]' "$tmp/out")" 0
+same "80 columns" "$(awk 'length($0) > 80' "$tmp/out" | grep -v 'polyhead look')" ""
 LC_ALL=C "$program" look >"$tmp/out" 2>&1
-is "a locale without UTF-8" "$(LC_ALL=C grep -c '[^ -~]' "$tmp/out")" 0
+same "a locale without UTF-8" "$(LC_ALL=C grep -c '[^ -~]' "$tmp/out")" 0
 run look --stack links --head 5
 holds "one head: its card" "$out" "confidence"
 holds "one head: definitions" "$out" "share of the weight on the token before"
@@ -116,61 +67,61 @@ run look --layer 1 --head 5 --ascii
 holds "two stacks have a head 1-5" "$out" "links 1-5"
 
 run heads
-is "heads: status" "$status" 0
+same "heads: status" "$status" 0
 holds "heads: links" "$out" "links found"
 holds "heads: the offset to beat" "$out" "best offset"
 holds "heads: rules" "$out" "link >= 0.10"
-is "heads: 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
+same "heads: 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
 run heads --json
 json "heads --json"
 holds "heads --json: definitions" "$out" '"prev": "share of the weight on the token before"'
 run heads --csv
-is "heads --csv: one line per head" "$(($(wc -l <"$tmp/out")))" "$(($(awk -F, 'NR > 1' "$tmp/out" | wc -l) + 1))"
-is "heads --csv: as many fields everywhere" "$(awk -F, '{ print NF }' "$tmp/out" | sort -u | wc -l | tr -d ' ')" 1
+same "heads --csv: one line per head" "$(($(wc -l <"$tmp/out")))" "$(($(awk -F, 'NR > 1' "$tmp/out" | wc -l) + 1))"
+same "heads --csv: as many fields everywhere" "$(awk -F, '{ print NF }' "$tmp/out" | sort -u | wc -l | tr -d ' ')" 1
 
 printf 'the dog was tired .\n\n  \nthe cat saw the bird .\n' >"$tmp/texts"
 run heads "$tmp/texts" --json
 json "heads FILE --json"
 holds "heads FILE: two texts, eleven words" "$out" '"rows": 11'
 run heads models/pronouns.safetensors "$tmp/texts" --csv
-is "heads MODEL FILE: status" "$status" 0
+same "heads MODEL FILE: status" "$status" 0
 cp "$tmp/out" "$tmp/model"
 run heads models "$tmp/texts" --csv
 if cmp -s "$tmp/out" "$tmp/model"; then good; else bad "a folder does not stand for its newest model"; fi
 refused 2 "a model is named twice" heads models/pronouns.safetensors text --model models
 refused 7 "" heads "$tmp/none.safetensors"
 run look --html "$tmp/two.html" --compare "The dog was tired."
-is "compare: status" "$status" 0
+same "compare: status" "$status" 0
 refused 2 "--compare is for the page" look --compare "The dog was tired."
 
 # ---- hostile texts ---------------------------------------------------------------------------
 
 run look "<script>alert(1)</script> \"quotes' & </b>"
-is "angle brackets: status" "$status" 0
+same "angle brackets: status" "$status" 0
 printable "angle brackets"
 run look "the ${escape}[31mred${escape}[0m dog was tired ."
 printable "escape codes"
 run look "the $(printf '\342\200\256')god$(printf '\342\200\254') was tired ."
-is "bidi: status" "$status" 0
+same "bidi: status" "$status" 0
 lacks "bidi: no override" "$out" "$(printf '\342\200\256')"
 run look "bad $(printf '\377\376') bytes"
-is "invalid UTF-8: ends" "$((status == 0 || status == 3))" 1
+same "invalid UTF-8: ends" "$((status == 0 || status == 3))" 1
 printable "invalid UTF-8"
 refused 3 "the text is empty" look ""
 refused 3 "the text is empty" look "   "
 head -c 1000000 /dev/zero | tr '\0' 'x' >"$tmp/long"
 "$program" look - <"$tmp/long" >"$tmp/out" 2>"$tmp/err"
-is "a word of a million letters: ends" "$(($? <= 3))" 1
-is "and says little" "$(($(wc -c <"$tmp/err") < 1000))" 1
+same "a word of a million letters: ends" "$(($? <= 3))" 1
+same "and says little" "$(($(wc -c <"$tmp/err") < 1000))" 1
 yes 'the dog was tired' | head -c 1048576 >"$tmp/long"
 "$program" look - <"$tmp/long" >"$tmp/out" 2>"$tmp/err"
-is "a megabyte of words: refused" "$?" 3
+same "a megabyte of words: refused" "$?" 3
 holds "a megabyte of words: says why" "$(cat "$tmp/err")" "expected at most"
 yes 'the dog was tired' | head -c 1048577 >"$tmp/long"
 "$program" look - <"$tmp/long" >"$tmp/out" 2>"$tmp/err"
-is "more than a megabyte: refused" "$?" 3
+same "more than a megabyte: refused" "$?" 3
 printf 'the\0dog' | "$program" look - >"$tmp/out" 2>"$tmp/err"
-is "a NUL: refused" "$?" 3
+same "a NUL: refused" "$?" 3
 
 # ---- maps of other programs ------------------------------------------------------------------
 
@@ -189,15 +140,15 @@ printf '[CLS]\n\342\226\201dog\nran' >"$tmp/words"
 printf '["[CLS]", "<b>", "a\\u202eb"]' >"$tmp/words.json"
 
 run look --weights "$tmp/maps.safetensors" --tokens "$tmp/words"
-is "maps: status" "$status" 0
+same "maps: status" "$status" 0
 holds "maps: title" "$out" "maps.safetensors · 3 tokens · 1 layer × 1 head"
 holds "maps: words" "$out" "[CLS]"
 run look --weights "$tmp/maps.safetensors" --tokens "$tmp/words" --plain
-is "plain" "$(tr '\t' '|' <"$tmp/out")" "1-1|1|[CLS]|1 0 0
+same "plain" "$(tr '\t' '|' <"$tmp/out")" "1-1|1|[CLS]|1 0 0
 1-1|2|dog|1 0 0
 1-1|3|ran|0 1 0"
 run look --weights "$tmp/maps.safetensors" --tokens "$tmp/words.json" --csv
-is "csv" "$(sed -n 1,3p "$tmp/out")" "stack,layer,head,row,key,row_word,key_word,weight
+same "csv" "$(sed -n 1,3p "$tmp/out")" "stack,layer,head,row,key,row_word,key_word,weight
 attn,0,0,0,0,[CLS],[CLS],1
 attn,0,0,1,0,<b>,[CLS],1"
 lacks "csv: no override" "$out" "$(printf '\342\200\256')"
@@ -206,9 +157,9 @@ json "look --json"
 lacks "json: no override" "$out" "$(printf '\342\200\256')"
 holds "json: the override as an escape" "$out" 'a\u202eb'
 run look --weights "$tmp/maps.safetensors" --tokens "$tmp/words" --svg "$tmp/a.svg" --png "$tmp/a.png" --html "$tmp/a.html"
-is "files: status" "$status" 0
+same "files: status" "$status" 0
 holds "files: svg" "$(head -c 100 "$tmp/a.svg")" "<svg xmlns"
-is "files: png" "$(head -c 4 "$tmp/a.png" | tail -c 3)" "PNG"
+same "files: png" "$(head -c 4 "$tmp/a.png" | tail -c 3)" "PNG"
 holds "files: the page is named" "$out" "$tmp/a.html"
 if have python3; then
     if python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$tmp/a.svg" 2>"$tmp/why"; then good; else bad "svg: $(tail -n 1 "$tmp/why")"; fi
@@ -228,7 +179,7 @@ refused 3 "" look --weights "$tmp/words"
 printf 'one\ntwo\n' >"$tmp/few"
 refused 3 "the maps 'attn' have 3 keys, but there are 2 words" look --weights "$tmp/maps.safetensors" --tokens "$tmp/few"
 refused 7 "" look --html "$tmp/no/such/folder/page.html"
-is "nothing half written" "$(ls "$tmp" | grep -c page)" 0
+same "nothing half written" "$(ls "$tmp" | grep -c page)" 0
 
 # ---- live ------------------------------------------------------------------------------------
 
@@ -265,13 +216,12 @@ if have python3; then
     done
     address=$(grep -o 'http://[^ ]*' "$tmp/serve.out")
     if python3 "$tmp/ask.py" "$address" 2>"$tmp/why"; then good; else bad "live: $(tail -n 1 "$tmp/why")"; fi
-    is "live: a plan" "$(grep -c '"edit": "zero"' "$tmp/polyhead-plan-1.json")" 1
+    same "live: a plan" "$(grep -c '"edit": "zero"' "$tmp/polyhead-plan-1.json")" 1
     kill -INT $server
     wait $server
-    is "live: ends when told" "$?" 0
+    same "live: ends when told" "$?" 0
 else
     skip "live: no python3"
 fi
 
-echo "$passed passed, $failed failed$([ $skipped -eq 0 ] || echo ", $skipped skipped")"
-[ $failed -eq 0 ]
+finish

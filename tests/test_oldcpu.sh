@@ -12,35 +12,12 @@ CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 BUILD=${BUILD:-build}
 kernels=$BUILD/tests/test_kernels
 library=$BUILD/libpolyhead.a
-passed=0 failed=0 skipped=0
-
-have() { command -v "$1" >/dev/null 2>&1; }
-
-finish() {
-    printf '%d passed, %d failed' $passed $failed
-    [ $skipped = 0 ] || printf ', %d skipped' $skipped
-    printf '\n'
-    exit $((failed > 0))
-}
-
-skip() { # NAME REASON
-    echo "  skip  $1: $2"
-    skipped=$((skipped + 1))
-}
-
-expect() { # NAME GOT WANTED
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-    else
-        echo "  FAIL  $1: got '$2', expected '$3'"
-        failed=$((failed + 1))
-    fi
-}
+. tests/shell_bed.inc
 
 case $(uname -m) in
 x86_64) ;;
 *)
-    skip oldcpu "this machine is not x86-64"
+    skip "oldcpu: this machine is not x86-64"
     finish
     ;;
 esac
@@ -64,14 +41,14 @@ exported() { # MEMBER
 }
 
 if ! have objdump || ! have nm; then
-    skip objects "no objdump or nm (binutils)"
+    skip "objects: no objdump or nm (binutils)"
 elif [ ! -e "$library" ]; then
-    skip objects "no $library"
+    skip "objects: no $library"
 else
-    expect "members with AVX" "$(avx_members)" "avx2.o avx512.o spans_avx2.o spans_avx512.o "
+    same "members with AVX" "$(avx_members)" "avx2.o avx512.o spans_avx2.o spans_avx512.o "
     for isa in avx2 avx512; do
-        expect "symbols of $isa.o" "$(exported $isa.o)" "ph_kernels_$isa "
-        expect "symbols of spans_$isa.o" "$(exported spans_$isa.o)" "ph_spans_$isa "
+        same "symbols of $isa.o" "$(exported $isa.o)" "ph_kernels_$isa "
+        same "symbols of spans_$isa.o" "$(exported spans_$isa.o)" "ph_spans_$isa "
     done
 fi
 
@@ -80,13 +57,13 @@ fi
 qemu="qemu-x86_64"
 have $qemu || qemu="qemu-x86_64-static"
 if ! have $qemu; then
-    skip emulated "no qemu-x86_64 (qemu-user)"
+    skip "emulated: no qemu-x86_64 (qemu-user)"
     finish
 elif [ ! -x "$kernels" ]; then
-    skip emulated "no $kernels"
+    skip "emulated: no $kernels"
     finish
 elif grep -q __asan_init "$kernels" || grep -q __tsan_init "$kernels"; then
-    skip emulated "sanitizers do not run under emulation"
+    skip "emulated: sanitizers do not run under emulation"
     finish
 fi
 
@@ -107,24 +84,24 @@ check() { # CPU CASES...
     *", 0 failed") ;;
     *) echo "$log" ;;
     esac
-    expect "kernels on $cpu" $status 0
+    same "kernels on $cpu" $status 0
 }
 
 # Cases that are quick under emulation; masked loads, for ends of rows, are not among those
 # for Haswell, because some emulators touch the masked part too.
-expect "tables on Nehalem" "$(tables Nehalem)" "ref "
-expect "tables on SandyBridge" "$(tables SandyBridge)" "ref "
+same "tables on Nehalem" "$(tables Nehalem)" "ref "
+same "tables on SandyBridge" "$(tables SandyBridge)" "ref "
 check Nehalem pick pack_across store_row scores softmax gradient weights softcap hide \
     dropout from_halves dot axpy
 check SandyBridge pick store_row softmax from_halves
 
 case $(tables Haswell) in
 "ref avx2 ")
-    passed=$((passed + 1))
+    good
     check Haswell pick softmax gradient from_halves row_peak dot axpy
     ;;
-"ref ") skip Haswell "this qemu cannot emulate AVX2" ;;
-*) expect "tables on Haswell" "$(tables Haswell)" "ref avx2 " ;;
+"ref ") skip "Haswell: this qemu cannot emulate AVX2" ;;
+*) same "tables on Haswell" "$(tables Haswell)" "ref avx2 " ;;
 esac
 
 finish

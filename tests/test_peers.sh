@@ -6,23 +6,12 @@
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 
-passed=0 failed=0
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+. tests/shell_bed.inc
 
-good() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    echo "  FAIL  $*"
+have python3 || {
+    skip "structs of bench/polyhead_c.py: no python3"
+    finish
 }
-
-if ! command -v python3 >/dev/null 2>&1; then
-    echo "  skip  structs of bench/polyhead_c.py: no python3"
-    echo "0 passed, 0 failed, 1 skipped"
-    exit 0
-fi
 
 # A field that is gone or renamed does not compile; one that moved, or one more, shows in
 # the numbers.
@@ -51,5 +40,4 @@ for script in peers variant_peers; do
     esac
 done
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

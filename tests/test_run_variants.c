@@ -35,32 +35,7 @@ static ph_file *drive(const variant_case *c, const char **why)
     return NULL;
 }
 
-#define BOTH(id, name)                                                                   \
-    static void id##_core(void)                                                          \
-    {                                                                                    \
-        sweep(drive, name, 0);                                                           \
-    }                                                                                    \
-    LAYER(id, name)
-#define LAYER(id, name)                                                                  \
-    static void id##_layer(void)                                                         \
-    {                                                                                    \
-        sweep(drive, name, 1);                                                           \
-    }
-
-BOTH(mha, "mha")
-BOTH(entmax, "entmax")
-BOTH(sparsemax, "sparsemax")
-BOTH(talking, "talking")
-BOTH(dcmha, "dcmha")
-LAYER(moh, "moh")
-LAYER(moh_norm, "moh-norm")
-LAYER(collab, "collab")
-LAYER(mohsa, "mohsa")
-LAYER(diff, "diff")
-LAYER(mla, "mla")
-LAYER(gated, "gated")
-LAYER(merged, "merged")
-LAYER(diff2, "diff2")
+SWEEP_VARIANTS(SWEEP_BOTH, SWEEP_LAYER)
 
 /* Every variant of the build is known here, and the other way round. */
 static void all_known(void)
@@ -78,26 +53,7 @@ static void all_known(void)
 }
 
 static const check_case cases[] = {{"all_known", all_known},
-                                   {"mha_core", mha_core},
-                                   {"mha_layer", mha_layer},
-                                   {"entmax_core", entmax_core},
-                                   {"entmax_layer", entmax_layer},
-                                   {"sparsemax_core", sparsemax_core},
-                                   {"sparsemax_layer", sparsemax_layer},
-                                   {"talking_core", talking_core},
-                                   {"talking_layer", talking_layer},
-                                   {"dcmha_core", dcmha_core},
-                                   {"dcmha_layer", dcmha_layer},
-                                   {"moh_layer", moh_layer},
-                                   {"moh_norm_layer", moh_norm_layer},
-                                   {"collab_layer", collab_layer},
-                                   {"mohsa_layer", mohsa_layer},
-                                   {"diff_layer", diff_layer},
-                                   {"mla_layer", mla_layer},
-                                   {"gated_layer", gated_layer},
-                                   {"merged_layer", merged_layer},
-                                   {"diff2_layer", diff2_layer},
-                                   {0, 0}};
+                                   SWEEP_VARIANTS(SWEEP_BOTH_ROW, SWEEP_LAYER_ROW){0, 0}};
 
 int main(int argc, char **argv)
 {

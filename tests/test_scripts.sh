@@ -6,27 +6,8 @@
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 
-passed=0 failed=0 skipped=0
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+. tests/shell_bed.inc
 toy="$tmp/a toy" # with a blank, as people have
-
-good() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    echo "  FAIL  $*"
-}
-same() { # NAME FOUND EXPECTED
-    if [ "$2" = "$3" ]; then good; else bad "$1: found '$2', expected '$3'"; fi
-}
-holds() { # NAME TEXT PATTERN
-    case $2 in
-    *$3*) good ;;
-    *) bad "$1: no '$3' in '$2'" ;;
-    esac
-}
 
 # ---- the toy: prints its arguments, ends with the status named by the second ----------------
 
@@ -97,8 +78,7 @@ if $stranger true 2>/dev/null; then
     same "read-only, older than a source" "$($stranger "$toy/run" r 2>/dev/null)" "[r]"
     chmod -R u+w "$toy"
 else
-    skipped=$((skipped + 1))
-    echo "  skip  read-only clone: cannot stop being root"
+    skip "read-only clone: cannot stop being root"
 fi
 
 # ---- tools/deps ------------------------------------------------------------------------------
@@ -165,7 +145,4 @@ done
 echo 'CFLAGS += -ffast-math' >>"$toy/Makefile"
 holds "style, flags" "$("$toy/tools/style")" "Makefile:$(wc -l <"$toy/Makefile"): a flag"
 
-printf '%d passed, %d failed' $passed $failed
-[ $skipped = 0 ] || printf ', %d skipped' $skipped
-printf '\n'
-[ $failed = 0 ]
+finish

@@ -5,32 +5,12 @@
 
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
-POLYHEAD=${POLYHEAD:-$PWD/build/polyhead}
+. tests/shell_bed.inc
 
-passed=0 failed=0
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-good() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    echo "  FAIL  $*"
-}
-same() { # NAME FOUND EXPECTED
-    if [ "$2" = "$3" ]; then good; else bad "$1: found '$2', expected '$3'"; fi
-}
-holds() { # NAME TEXT PATTERN
-    case $2 in
-    *$3*) good ;;
-    *) bad "$1: no '$3' in '$2'" ;;
-    esac
-}
 sum() { cksum <"$1" 2>/dev/null; }
 
 small="--layers 1 --dim 16 --heads 2 --ff 16 --batch 8 --dropout 0.1 --test 0 -q"
-train() { "$POLYHEAD" train "$@"; }
+train() { "$program" train "$@"; }
 
 # ---- the same bits, however it was run ----
 
@@ -46,9 +26,9 @@ kills=${KILLS:-20} n=0
 mkdir "$tmp/killed"
 while [ $n -lt "$kills" ]; do
     if [ -n "$(find "$tmp/killed" -name 'step-*.safetensors')" ]; then
-        "$POLYHEAD" train --resume --checkpoint-every 7 --test 0 -q -o "$tmp/killed" >/dev/null 2>&1 &
+        "$program" train --resume --checkpoint-every 7 --test 0 -q -o "$tmp/killed" >/dev/null 2>&1 &
     else
-        "$POLYHEAD" train copy $small --steps 120 --checkpoint-every 7 -o "$tmp/killed" >/dev/null 2>&1 &
+        "$program" train copy $small --steps 120 --checkpoint-every 7 -o "$tmp/killed" >/dev/null 2>&1 &
     fi
     pid=$!
     sleep "0.0$(od -An -N1 -tu1 /dev/urandom | awk '{printf "%02d", $1 % 100}')"
@@ -70,7 +50,7 @@ same "nothing half written" "$(find "$tmp/killed" -name '*.tmp*' | wc -l | tr -d
 
 # ---- Ctrl-C ----
 
-"$POLYHEAD" train copy $small --steps 1000000 -o "$tmp/stopped" >"$tmp/out" 2>"$tmp/err" &
+"$program" train copy $small --steps 1000000 -o "$tmp/stopped" >"$tmp/out" 2>"$tmp/err" &
 pid=$!
 until grep -q '"step":10,' "$tmp/stopped/log.jsonl" 2>/dev/null; do sleep 0.05; done
 kill -INT $pid
@@ -115,32 +95,31 @@ holds "wrong heads" "$words" "no multiple of heads 5"
 awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i }' >"$tmp/pairs.tsv"
 train --pairs "$tmp/pairs.tsv" --steps 20 --batch 8 --layers 1 --dim 16 --heads 2 --test 10 -q \
     -o "$tmp/pairs" >/dev/null || bad "pairs"
-"$POLYHEAD" generate "$tmp/pairs" 17 >/dev/null || bad "generate from pairs"
-"$POLYHEAD" generate "$tmp/pairs" 17 --beams 3 >/dev/null || bad "beams"
+"$program" generate "$tmp/pairs" 17 >/dev/null || bad "generate from pairs"
+"$program" generate "$tmp/pairs" 17 --beams 3 >/dev/null || bad "beams"
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "the cat sat on the mat. " }' >"$tmp/text"
 train text "$tmp/text" --steps 150 --batch 8 --layers 2 --dim 32 --heads 4 --length 32 --rate 3e-3 \
     --test 50 -q -o "$tmp/story" >/dev/null || bad "text"
-holds "goes on with a text" "$("$POLYHEAD" generate "$tmp/story" "the cat s" --most 10)" "the cat sat on the"
+holds "goes on with a text" "$("$program" generate "$tmp/story" "the cat s" --most 10)" "the cat sat on the"
 same "the same choice twice" \
-    "$("$POLYHEAD" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5)" \
-    "$("$POLYHEAD" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5 -t 1)"
+    "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5)" \
+    "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5 -t 1)"
 
 # ---- the model in the program ----
 
-words=$("$POLYHEAD" generate pronouns "The animal didn't cross the street because it was too wide.")
+words=$("$program" generate pronouns "The animal didn't cross the street because it was too wide.")
 holds "it is the street" "$words" "it             -> street"
-words=$("$POLYHEAD" generate pronouns "那只动物没有穿过街道，因为它太累了。" --json)
+words=$("$program" generate pronouns "那只动物没有穿过街道，因为它太累了。" --json)
 holds "it is the animal" "$words" '"role": "pronoun"'
 
 # ---- curves and a bake-off ----
 
-"$POLYHEAD" plot "$tmp/one" "$tmp/story" -o "$tmp/page.html" >/dev/null || bad "plot"
+"$program" plot "$tmp/one" "$tmp/story" -o "$tmp/page.html" >/dev/null || bad "plot"
 same "curves" "$(grep -c polyline "$tmp/page.html")" 4
-words=$("$POLYHEAD" compare copy --variants 'mha,gqa:1,moh:shared=1\,top=1' --steps 5 --seeds 2 --batch 8 \
+words=$("$program" compare copy --variants 'mha,gqa:1,moh:shared=1\,top=1' --steps 5 --seeds 2 --batch 8 \
     --dim 16 --heads 2 --ff 16 --layers 1 --test 20 -o "$tmp/bake" 2>&1)
 holds "bake-off" "$words" "moh:shared=1,top=1"
-"$POLYHEAD" plot "$tmp/none" >/dev/null 2>&1
+"$program" plot "$tmp/none" >/dev/null 2>&1
 same "no run" $? 7
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+finish

@@ -66,6 +66,40 @@ static inline void sweep(sweep_drive *drive, const char *name, int layer)
           sweep_corners, sweep_tried);
 }
 
+/* ---- a case per variant, with the `drive` of the program --------------------------- */
+
+#define SWEEP_VARIANTS(BOTH, LAYER)                                                      \
+    BOTH(mha, "mha")                                                                     \
+    BOTH(entmax, "entmax")                                                               \
+    BOTH(sparsemax, "sparsemax")                                                         \
+    BOTH(talking, "talking")                                                             \
+    BOTH(dcmha, "dcmha")                                                                 \
+    LAYER(moh, "moh")                                                                    \
+    LAYER(moh_norm, "moh-norm")                                                          \
+    LAYER(collab, "collab")                                                              \
+    LAYER(mohsa, "mohsa")                                                                \
+    LAYER(diff, "diff")                                                                  \
+    LAYER(mla, "mla")                                                                    \
+    LAYER(gated, "gated")                                                                \
+    LAYER(merged, "merged")                                                              \
+    LAYER(diff2, "diff2")
+
+#define SWEEP_LAYER(id, name)                                                            \
+    static void id##_layer(void)                                                         \
+    {                                                                                    \
+        sweep(drive, name, 1);                                                           \
+    }
+#define SWEEP_BOTH(id, name)                                                             \
+    static void id##_core(void)                                                          \
+    {                                                                                    \
+        sweep(drive, name, 0);                                                           \
+    }                                                                                    \
+    SWEEP_LAYER(id, name)
+
+/* Rows of the table of cases. */
+#define SWEEP_LAYER_ROW(id, name) {#id "_layer", id##_layer},
+#define SWEEP_BOTH_ROW(id, name)  {#id "_core", id##_core}, SWEEP_LAYER_ROW(id, name)
+
 /* The program's own options; files lie in a folder of its own. */
 static inline int sweep_main(int argc, char **argv, const check_case *cases)
 {
