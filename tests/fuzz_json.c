@@ -6,24 +6,12 @@
  * exactly by a third. So reader, writer and number conversion check each other.
  */
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "io/json.h"
 #include "io/json_write.h"
 #include "io/number.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                               \
-    do {                                                                                 \
-        if (!(condition)) {                                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);              \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
 
 typedef struct text {
     char *bytes;

@@ -10,16 +10,7 @@
  */
 #include "../cli/options.c"
 #include "../cli/words.c"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                               \
-    do {                                                                                 \
-        if (!(condition)) {                                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);              \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
+#include "fuzz.h"
 
 typedef struct all_kinds {
     int flag, other;

@@ -4,23 +4,11 @@
  * What is accepted must be well inside the bytes, and must be accepted again when only
  * its own bytes are there; every shorter beginning must ask for more or refuse.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "view/ask.h"
 #include "view/request.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                               \
-    do {                                                                                 \
-        if (!(condition)) {                                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);              \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
 
 static void check_span(ph_span span, const char *bytes, size_t head)
 {

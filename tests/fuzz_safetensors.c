@@ -7,22 +7,10 @@
  * Beyond not crashing: memory in use never passes 8 times the input (and a constant), all
  * of it comes back, and an accepted file has the properties the header promises.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "polyhead_io.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                               \
-    do {                                                                                 \
-        if (!(condition)) {                                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);              \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
 
 /* ---- an allocator that counts ---- */
 
