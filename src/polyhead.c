@@ -137,35 +137,16 @@ const ph_variant_info *ph_variant_list(int i)
 
 ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 {
-    const ph_variant *variant;
-    const char *options;
+    ph_core core;
     if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
     if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
-    const char *text = attn->variant ? attn->variant : "mha";
-    PH_TRY(ph_variant_find(ctx, text, &variant));
-    options = text + strlen(variant->info.name);
-    options += *options == ':';
-    if (!variant->setup)
-        return ph_fail(
-            ctx, PH_UNSUPPORTED,
-            "variant %s works on what a layer projects, expected one that works "
-            "on q, k and v",
-            variant->info.name);
-    const char *rest = text + ph_variant_part(text);
-    const ph_variant *other;
-    if (*rest) PH_TRY(ph_variant_find(ctx, rest + 1, &other));
-    if (*rest)
-        return ph_fail(
-            ctx, PH_UNSUPPORTED,
-            "variant is \"%.64s\", whose parts both change attention, expected "
-            "one that does",
-            text);
+    PH_TRY(ph_variant_core(ctx, attn->variant, &core));
     ph_plan *plan = ph_ctx_alloc(ctx, sizeof *plan);
     if (!plan) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
     memset(plan, 0, sizeof *plan);
     plan->ctx = ctx;
-    ph_status status = ph_plan_init(plan, attn, variant, options);
+    ph_status status = ph_plan_init(plan, attn, &core);
     if (status == PH_OK)
         *out = plan;
     else

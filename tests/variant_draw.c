@@ -123,7 +123,8 @@ static void draw_moh(char *spec, size_t size, const char *name, uint64_t *r, int
     snprintf(spec, size, "%s:shared=%d,top=%d%s", name, shared, top, score);
 }
 
-static void draw_spec(char *spec, size_t size, const char *name, uint64_t *r,
+/* One part of a name, with options. */
+static void draw_part(char *spec, size_t size, const char *name, uint64_t *r,
                       const variant_shape *s)
 {
     snprintf(spec, size, "%s", name);
@@ -141,12 +142,27 @@ static void draw_spec(char *spec, size_t size, const char *name, uint64_t *r,
         snprintf(spec, size, "gated:%s", check_below(r, 2) ? "head" : "element");
 }
 
-/* A second part, where the first one leaves attention as it is. */
+/* "one+other": options for each. */
+static void draw_spec(char *spec, size_t size, const char *name, uint64_t *r,
+                      const variant_shape *s)
+{
+    char part[32];
+    size_t used = 0;
+    for (const char *at = name; at; at = strchr(at, '+')) {
+        at += *at == '+';
+        snprintf(part, sizeof part, "%.*s", (int)strcspn(at, "+"), at);
+        if (used) spec[used++] = '+';
+        draw_part(spec + used, size - used, part, r, s);
+        used += strlen(spec + used);
+    }
+}
+
+/* A second part (and a third), where the first one leaves attention as it is. */
 static void draw_second(char *spec, size_t size, uint64_t *r)
 {
     static const char *const plain[] = {"mha", "entmax", "sparsemax", "talking", "dcmha"};
     static const char *const seconds[] = {"+entmax", "+entmax:alpha=1.5", "+sparsemax",
-                                          "+talking"};
+                                          "+talking", "+talking+entmax"};
     size_t used = strlen(spec);
     for (int n = 0; n < 5; n++)
         if (variant_is(spec, plain[n])) return;

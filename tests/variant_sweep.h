@@ -74,6 +74,9 @@ static inline void sweep(sweep_drive *drive, const char *name, int layer)
     BOTH(sparsemax, "sparsemax")                                                         \
     BOTH(talking, "talking")                                                             \
     BOTH(dcmha, "dcmha")                                                                 \
+    BOTH(talking_entmax, "talking+entmax")                                               \
+    BOTH(sparsemax_talking, "sparsemax+talking")                                         \
+    BOTH(dcmha_entmax, "dcmha+entmax")                                                   \
     LAYER(moh, "moh")                                                                    \
     LAYER(moh_norm, "moh-norm")                                                          \
     LAYER(collab, "collab")                                                              \

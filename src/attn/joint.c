@@ -41,6 +41,13 @@ static int choose_blocks(const ph_plan *plan)
     return span / PH_BLOCK + 2 < all ? (int)(span / PH_BLOCK) + 2 : all;
 }
 
+/* Tiles that a backward row item holds of every block (ph_joint_tiles). */
+static int grad_tiles(const ph_plan *plan)
+{
+    const ph_asks *asks = &plan->asks;
+    return 2 + (asks->mix[PH_LOGITS] != 0) + asks->power + (plan->attn.softcap > 0);
+}
+
 /* Rows of k are what products want where they are floats without a ragged edge. */
 static int along_in_place(const ph_plan *plan)
 {
@@ -77,7 +84,7 @@ void ph_joint_choose(ph_plan *plan)
     j->key_blocks = ph_div_up(a->kv_len, PH_BLOCK);
     j->blocks = choose_blocks(plan);
     j->rows = choose_rows(plan, 1, j->blocks, HELD_BUDGET);
-    j->grad_rows = choose_rows(plan, 3, j->blocks, 4 * HELD_BUDGET);
+    j->grad_rows = choose_rows(plan, grad_tiles(plan), j->blocks, 4 * HELD_BUDGET);
     j->tile_rows = choose_rows(plan, KEEP_TILES, 1, TILE_BUDGET);
     /* with few rows packing beforehand would only be one more trip through memory */
     j->wave =
@@ -105,7 +112,7 @@ static void make_part(const ph_call *call, int place, int batch, int j0, float *
 {
     int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
     memset(w, 0, ph_joint_mix_floats(call->plan, place) * sizeof(float));
-    call->plan->variant->key_weights(call, (ph_mix_at)place, batch, j0, n, w);
+    call->plan->mixer->key_weights(call, (ph_mix_at)place, batch, j0, n, w);
 }
 
 void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, int backward,
@@ -272,8 +279,8 @@ void ph_joint_matrices(const ph_call *call, ph_joint_rows *r)
         for (int i = 0; asks->mix[p] && i < r->count; i++) {
             float *c = r->matrix[p] + (int64_t)i * n * n;
             float *t = r->turned[p] + (int64_t)i * n * n;
-            call->plan->variant->row_matrix(call, (ph_mix_at)p, r->batch,
-                                            r->rows[0].token[i], c);
+            call->plan->mixer->row_matrix(call, (ph_mix_at)p, r->batch,
+                                          r->rows[0].token[i], c);
             for (int from = 0; backward && from < n; from++)
                 for (int to = 0; to < n; to++) t[to * n + from] = c[from * n + to];
         }
@@ -313,7 +320,7 @@ int ph_joint_gather(const ph_call *call, ph_joint_rows *r, int batch, int set, i
     find_silent(call, r);
     if (plan->asks.power)
         for (int h = 0; h < call->attn->q_heads; h++)
-            r->alpha[h] = plan->variant->alpha(call, h);
+            r->alpha[h] = plan->norm->alpha(call, h);
     return next;
 }
 
@@ -426,7 +433,7 @@ float ph_joint_stat(const ph_call *call, int head, float lse)
 {
     const ph_plan *plan = call->plan;
     if (plan->asks.power)
-        return ph_entmax_base_of(ph_entmax_of(plan->variant->alpha(call, head)), lse);
+        return ph_entmax_base_of(ph_entmax_of(plan->norm->alpha(call, head)), lse);
     return lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
 }
 

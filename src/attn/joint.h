@@ -171,7 +171,7 @@ typedef struct ph_alpha_sums {
 } ph_alpha_sums;
 
 void ph_alpha_add(ph_alpha_sums *sums, double e, int n, const float *p, const float *dp);
-/* Through the weights, and through tau where its own gradient is dtau. */
-double ph_alpha_gradient(const ph_alpha_sums *sums, double e, double tau, double dtau);
+/* Through the weights, and through tau = e base - 1 where its own gradient is dtau. */
+double ph_alpha_gradient(const ph_alpha_sums *sums, double e, double base, double dtau);
 
 #endif

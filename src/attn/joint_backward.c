@@ -26,7 +26,7 @@ typedef struct worker {
     ph_joint_tiles held;  /* (blocks) of each tile but x */
     float *dc[2];         /* by place: (rows, heads, heads) gradient of the matrices */
     double *dot, *mass;   /* (heads, rows): sum slope dp, sum slope */
-    ph_alpha_sums *alpha; /* (rows) */
+    ph_alpha_sums *alpha; /* (heads, rows): entmax */
     float *dq;            /* (heads, rows, k_pad) */
     float *x, *y;         /* (v_pad) */
     float *ones;          /* (PH_BLOCK) 1 */
@@ -85,7 +85,8 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
         w->dc[p] = ph_arena_floats(arena, plan->asks.mix[p] ? rows * heads * heads : 0);
     w->dot = ph_arena_take(arena, heads * rows * sizeof(double));
     w->mass = ph_arena_take(arena, heads * rows * sizeof(double));
-    w->alpha = ph_arena_take(arena, plan->asks.power ? rows * sizeof *w->alpha : 0);
+    w->alpha =
+        ph_arena_take(arena, plan->asks.power ? heads * rows * sizeof *w->alpha : 0);
     w->dq = ph_arena_floats(arena, heads * rows * (size_t)plan->k_pad);
     w->x = ph_arena_floats(arena, (size_t)plan->v_pad);
     w->y = ph_arena_floats(arena, (size_t)plan->v_pad);
@@ -135,21 +136,27 @@ static ph_joint_tiles tiles_at(const ph_plan *plan, const worker *w, int b)
 
 /* ---- first sweep ---- */
 
+static int is_learned(const ph_call *call)
+{
+    int learned = call->plan->asks.learned;
+    return learned && call->grads->dextra && call->grads->dextra[learned - 1];
+}
+
 static void add_deltas(const ph_call *call, worker *w, const ph_joint_tile *t,
                        const ph_joint_tiles *b)
 {
     const float *slope = b->slope ? b->slope : b->p;
     const ph_joint_rows *r = &w->w.r;
-    int n = t->end - t->c0, learned = call->grads->dextra && call->grads->dextra[0];
+    int n = t->end - t->c0, learned = is_learned(call);
     for (int h = 0; h < r->heads; h++)
         for (int i = 0; i < r->count; i++) {
             int64_t at = ph_joint_at(t, h, i) + t->c0;
             int row = h * t->rows + i;
             w->dot[row] += call->kernels->dot(n, slope + at, b->d + at);
             w->mass[row] += call->kernels->dot(n, slope + at, w->ones);
-            if (b->slope && learned)
-                ph_alpha_add(&w->alpha[i], r->alpha[r->rows[0].head[i]] - 1, n, b->p + at,
-                             b->d + at);
+            if (learned)
+                ph_alpha_add(&w->alpha[row], r->alpha[r->rows[h].head[i]] - 1, n,
+                             b->p + at, b->d + at);
         }
 }
 
@@ -176,27 +183,28 @@ static int sweep_weights(const ph_joint_task *task, worker *w)
 /* ---- between the sweeps: what follows from delta ---- */
 
 /* The sink is one more candidate of entmax, with no value: its weight and its slope. */
-static void add_sink(const ph_call *call, worker *w, int i, double alpha, double tau,
+static void add_sink(worker *w, int row, double sink, double e, double base,
                      double *slope)
 {
-    double e = alpha - 1, u = call->args->sink[w->w.r.rows[0].head[i]] * e - tau;
+    double u = 1 + e * (sink - base);
     float p = u > 0 ? (float)pow(u, 1 / e) : 0, zero = 0;
     *slope = u > 0 ? pow(u, 1 / e - 1) : 0;
-    w->mass[i] += *slope;
-    ph_alpha_add(&w->alpha[i], e, 1, &p, &zero);
+    w->mass[row] += *slope;
+    ph_alpha_add(&w->alpha[row], e, 1, &p, &zero);
 }
 
-static double finish_entmax(const ph_call *call, worker *w, int i, double tau,
-                            double dlse, double *sums)
+static double finish_entmax(const ph_call *call, worker *w, int h, int i, double dlse,
+                            double *sums)
 {
-    int heads = call->attn->q_heads, head = w->w.r.rows[0].head[i];
-    double alpha = w->w.r.alpha[head], slope = 0;
-    if (!isfinite(tau)) return 0; /* sees nothing */
-    if (call->args->sink) add_sink(call, w, i, alpha, tau, &slope);
-    if (!(w->mass[i] > 0)) return isnan(w->mass[i]) ? NAN : 0;
-    double delta = (w->dot[i] - (alpha - 1) * dlse) / w->mass[i];
+    int heads = call->attn->q_heads, head = w->w.r.rows[h].head[i];
+    int row = h * call->plan->joint.grad_rows + i;
+    double e = w->w.r.alpha[head] - 1, base = w->w.stat[row] * PH_LN2, slope = 0;
+    if (!isfinite(base)) return 0; /* sees nothing */
+    if (call->args->sink) add_sink(w, row, call->args->sink[head], e, base, &slope);
+    if (!(w->mass[row] > 0)) return isnan(w->mass[row]) ? NAN : 0;
+    double delta = (w->dot[row] - e * dlse) / w->mass[row];
     sums[heads + head] -= slope * delta;
-    sums[2 * heads + head] += ph_alpha_gradient(&w->alpha[i], alpha - 1, tau, dlse);
+    sums[2 * heads + head] += ph_alpha_gradient(&w->alpha[row], e, base, dlse);
     return delta;
 }
 
@@ -240,7 +248,7 @@ static void finish_deltas(const ph_joint_task *task, worker *w, double *sums)
             double lse = call->args->lse[index];
             double dlse = grads->dlse && lse != -INFINITY ? grads->dlse[index] : 0;
             double delta = call->plan->asks.power
-                               ? finish_entmax(call, w, i, lse, dlse, sums)
+                               ? finish_entmax(call, w, h, i, dlse, sums)
                                : finish_softmax(call, w, h, i, lse, dlse, sums);
             task->delta[index] = (float)delta;
             w->w.delta[h * call->plan->joint.grad_rows + i] = (float)delta;
@@ -397,7 +405,7 @@ static void run_item(void *arg, int lane, int index)
     memset(w.dot, 0, rows * sizeof(double));
     memset(w.mass, 0, rows * sizeof(double));
     memset(w.dq, 0, rows * (size_t)plan->k_pad * sizeof(float));
-    if (plan->asks.power) memset(w.alpha, 0, (size_t)j->grad_rows * sizeof *w.alpha);
+    if (plan->asks.power) memset(w.alpha, 0, rows * sizeof *w.alpha);
     for (int p = 0; p < 2; p++)
         if (plan->asks.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
     int tiles = sweep_weights(task, &w);
@@ -408,8 +416,8 @@ static void run_item(void *arg, int lane, int index)
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
     for (int p = 0; p < 2; p++)
         for (int i = 0; plan->asks.mix[p] && i < w.w.r.count; i++)
-            plan->variant->row_gradient(call, (ph_mix_at)p, batch, w.w.r.rows[0].token[i],
-                                        w.dc[p] + (size_t)i * square * square, dextra);
+            plan->mixer->row_gradient(call, (ph_mix_at)p, batch, w.w.r.rows[0].token[i],
+                                      w.dc[p] + (size_t)i * square * square, dextra);
 }
 
 /* ---- the call ---- */
@@ -477,9 +485,9 @@ static void finish_totals(const ph_call *call, const double *totals)
     for (int h = 0; h < a->q_heads; h++) {
         if (grads->dgate && a->gate == PH_GATE_HEAD) grads->dgate[h] = (float)totals[h];
         if (grads->dsink) grads->dsink[h] = (float)totals[a->q_heads + h];
-        if (call->plan->asks.power && grads->dextra && grads->dextra[0])
-            call->plan->variant->alpha_gradient(call, h, totals[2 * a->q_heads + h],
-                                                grads->dextra);
+        if (is_learned(call))
+            call->plan->norm->alpha_gradient(call, h, totals[2 * a->q_heads + h],
+                                             grads->dextra);
     }
     for (size_t i = 3 * (size_t)a->q_heads;
          grads->drelative && i < sum_numbers(call->plan); i++)

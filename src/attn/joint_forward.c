@@ -169,21 +169,23 @@ static void softmax(const ph_call *call, worker *w, int tiles)
 /* Logits become weights: entmax. The statistic tau is what the caller gets as lse. */
 static void entmax(const ph_call *call, worker *w, int tiles)
 {
-    const float *sink = call->args->sink;
+    const ph_joint_rows *r = &w->r;
     int rows = call->plan->joint.rows;
-    size_t step = ph_joint_floats(call->plan, rows);
-    for (int i = 0; i < w->r.count; i++) {
-        int head = w->r.rows[0].head[i];
-        float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
-        ph_entmax e = ph_entmax_of(w->r.alpha[head]);
-        float base =
-            ph_entmax_base(call->kernels, e, w->held + (int64_t)i * PH_BLOCK,
-                           (int64_t)step, tiles, w->tiles, w->top[i], extra, w->list);
-        w->lse[i] = ph_entmax_tau(e, base);
-        w->stat[i] = base == -INFINITY ? INFINITY : base;
-    }
+    int64_t step = (int64_t)ph_joint_floats(call->plan, rows);
+    for (int h = 0; h < r->heads; h++)
+        for (int i = 0; i < r->count; i++) {
+            int head = r->rows[h].head[i], at = h * rows + i;
+            const float *sink = r->silent[h * PH_ROWS_MAX + i] ? NULL : call->args->sink;
+            float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
+            ph_entmax e = ph_entmax_of(r->alpha[head]);
+            float base =
+                ph_entmax_base(call->kernels, e, w->held + (int64_t)at * PH_BLOCK, step,
+                               tiles, w->tiles, w->top[at], extra, w->list);
+            w->lse[at] = ph_entmax_tau(e, base);
+            w->stat[at] = base == -INFINITY ? INFINITY : base;
+        }
     for (int b = 0; b < tiles; b++)
-        ph_joint_weights(call, &w->r, &w->tiles[b], w->stat, held_tile(call, w, b), NULL);
+        ph_joint_weights(call, r, &w->tiles[b], w->stat, held_tile(call, w, b), NULL);
 }
 
 /* ---- times v ---- */
@@ -224,7 +226,8 @@ static void weigh_head(const ph_call *call, worker *w, const ph_joint_tile *t, i
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_attn *a = call->attn;
     const ph_kernels *k = call->kernels;
-    int pad = call->plan->v_pad, power = call->plan->asks.power;
+    int pad = call->plan->v_pad;
+    int sparse = call->plan->asks.power && !call->plan->asks.mix[PH_WEIGHTS];
     int64_t ld;
     const float *v =
         ph_keys_along(call, call->args->v, &a->v, w->r.batch, w->r.rows[h].v_head,
@@ -235,7 +238,7 @@ static void weigh_head(const ph_call *call, worker *w, const ph_joint_tile *t, i
     }
     for (int i = 0; i < w->r.count; i += k->mr) {
         int m = ph_min(k->mr, w->r.count - i);
-        if (power && w->started && all_zero(call, t, h, i, m, p)) continue;
+        if (sparse && w->started && all_zero(call, t, h, i, m, p)) continue;
         k->weigh(m, pad, t->c1 - t->c0, p + ph_joint_at(t, h, i) + t->c0, v + t->c0 * ld,
                  ld, w->acc + ((int64_t)h * t->rows + i) * pad, pad,
                  w->started ? ones : NULL, NULL);
@@ -249,6 +252,20 @@ static int parts_finite(const ph_call *call, const ph_joint_tile *t)
                                             (int)(floats / PH_BLOCK), PH_BLOCK);
 }
 
+/* Mixes the weights p of a tile into w->other; 0: entmax left none of them. */
+static int mix_weights(const ph_call *call, worker *w, const ph_joint_keys *keys,
+                       ph_joint_tile *t, const float *p)
+{
+    ph_joint_key_parts(call, keys, &w->r, t, w->parts);
+    int finite = parts_finite(call, t), empty = call->plan->asks.power && finite;
+    for (int h = 0; h < w->r.heads && empty; h++)
+        empty = all_zero(call, t, h, 0, w->r.count, p);
+    if (empty && w->started) return 0;
+    ph_joint_mix(call, &w->r, t, PH_WEIGHTS, p, w->other);
+    if (w->r.uneven || !finite) ph_joint_scrub(call, &w->r, t, 0, w->other);
+    return 1;
+}
+
 static void multiply(const ph_call *call, worker *w, const ph_joint_keys *keys, int tiles)
 {
     w->started = 0;
@@ -256,11 +273,8 @@ static void multiply(const ph_call *call, worker *w, const ph_joint_keys *keys, 
         ph_joint_tile *t = &w->tiles[b];
         float *p = held_tile(call, w, b);
         if (call->plan->asks.mix[PH_WEIGHTS]) {
-            ph_joint_key_parts(call, keys, &w->r, t, w->parts);
-            ph_joint_mix(call, &w->r, t, PH_WEIGHTS, p, w->other);
+            if (!mix_weights(call, w, keys, t, p)) continue;
             p = w->other;
-            if (w->r.uneven || !parts_finite(call, t))
-                ph_joint_scrub(call, &w->r, t, 0, p);
         }
         if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, p);
         for (int h = 0; h < w->r.heads; h++) weigh_head(call, w, t, h, p);

@@ -221,8 +221,8 @@ static void run_item(void *arg, int lane, int index)
         w.dparts[PH_LOGITS][i] *= (float)PH_LN2; /* held logits are in base 2 */
     for (int p = 0; n > 0 && call->grads->dextra && p < 2; p++)
         if (plan->asks.key_rank[p])
-            plan->variant->key_gradient(call, (ph_mix_at)p, batch, j0, n, w.dparts[p],
-                                        call->grads->dextra);
+            plan->mixer->key_gradient(call, (ph_mix_at)p, batch, j0, n, w.dparts[p],
+                                      call->grads->dextra);
 }
 
 void ph_joint_key_pass(const ph_joint_task *task, int batch_rows)

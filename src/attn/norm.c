@@ -81,9 +81,9 @@ void ph_alpha_add(ph_alpha_sums *s, double e, int n, const float *p, const float
     }
 }
 
-double ph_alpha_gradient(const ph_alpha_sums *s, double e, double tau, double dtau)
+double ph_alpha_gradient(const ph_alpha_sums *s, double e, double base, double dtau)
 {
     if (!(s->z > 0)) return 0;
     double weights = s->a0 * (s->b0 + e * s->b1) - (1 + e * s->a1) * s->b2;
-    return weights / (e * e * s->z) + dtau * ((1 + e * s->a1) / s->z + tau) / e;
+    return weights / (e * e * s->z) + dtau * (base - s->a0 / (e * s->z));
 }

@@ -4,6 +4,8 @@
 #include "attn/plan.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/size.h"
 
@@ -243,14 +245,28 @@ static void derive(ph_plan *plan)
     choose_rows(plan);
 }
 
-ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_variant *variant,
-                       const char *options)
+/* Extras of the one that mixes come first. */
+static ph_status set_up(ph_plan *plan, const ph_core *core)
+{
+    plan->mixer = core->variant[PH_MIXES];
+    plan->norm = core->variant[PH_NORMS];
+    for (int role = 0; role < PH_ROLES; role++) {
+        const ph_variant *v = core->variant[role];
+        size_t used = strlen(plan->name);
+        if (!v) continue;
+        snprintf(plan->name + used, sizeof plan->name - used, "%s%s", used ? "+" : "",
+                 v->info.name);
+        PH_TRY(v->setup(plan, core->options[role]));
+    }
+    plan->attn.variant = plan->name;
+    return PH_OK;
+}
+
+ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
 {
     ph_attn *a = &plan->attn;
     plan->kernels = plan->ctx->kernels;
-    plan->variant = variant;
     *a = *attn;
-    a->variant = variant->info.name;
     if (a->k_heads == 0) a->k_heads = a->q_heads;
     if (a->v_heads == 0) a->v_heads = a->q_heads;
     if (a->v_dim == 0) a->v_dim = a->qk_dim;
@@ -262,7 +278,7 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_variant *var
     PH_TRY(check_broadcast(plan, "visible", &a->visible));
     if (a->scale == 0) a->scale = (float)(1.0 / sqrt(ph_max(a->qk_dim, 1)));
     PH_TRY(settle_strides(plan));
-    PH_TRY(variant->setup(plan, options));
+    PH_TRY(set_up(plan, core));
     derive(plan);
     ph_joint_choose(plan);
     ph_forward_measure(plan);

@@ -30,9 +30,11 @@ typedef struct ph_joint_plan {
 struct ph_plan {
     ph_ctx *ctx;
     const ph_kernels *kernels;
-    const ph_variant *variant;
-    ph_asks asks;     /* what the variant wants, filled by its setup */
-    ph_attn attn;     /* defaults filled in: heads, dims, strides, scale */
+    const ph_variant *mixer; /* who mixes heads; NULL: nobody */
+    const ph_variant *norm;  /* who normalises rows; NULL: softmax */
+    char name[64];           /* of the variants */
+    ph_asks asks;            /* what they want, filled by their setup */
+    ph_attn attn;            /* defaults filled in: heads, dims, strides, scale */
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
@@ -68,8 +70,7 @@ typedef struct ph_call {
 } ph_call;
 
 /* Checks attn and fills the plan (already allocated, ctx set). */
-ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_variant *variant,
-                       const char *options);
+ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core);
 
 size_t ph_plan_bytes(const ph_plan *plan, int what);
 

@@ -4,11 +4,11 @@
  *     q k^T -> mix heads of the logits -> mask, normalise rows -> mix heads of the
  *     weights -> times v
  *
- * A variant changes attention in at most three places, all between the two products: it
- * may mix the heads of the logits, normalise rows in its own way, and mix the heads of
- * the weights. One that does none of this runs in the stream driver, all others in the
- * joint one (joint.h). What a variant adds around attention (how a layer makes q, k, v
- * and a gate) is in variants/kind.h.
+ * A variant changes attention between the two products: it mixes the heads of the logits
+ * and of the weights, or it normalises rows in its own way. A plan may have one of each
+ * (ph_core), and without either runs in the stream driver, else in the joint one
+ * (joint.h). What a variant adds around attention (how a layer makes q, k, v and a gate)
+ * is in variants/kind.h.
  *
  * Mixing is linear in the heads of each (query i, key j):
  *
@@ -27,12 +27,13 @@ struct ph_plan;
 struct ph_call;
 struct ph_layer_kind;
 
-enum { PH_EXTRAS_MAX = 16, PH_STATE_MAX = 64 };
+enum { PH_EXTRAS_MAX = 16, PH_STATE_MAX = 64, PH_VARIANT_MOST = 256 /* characters */ };
 
 /* The two places where heads may be mixed. */
 typedef enum ph_mix_at { PH_LOGITS, PH_WEIGHTS } ph_mix_at;
 
-/* What a plan's variant asks for; filled by its setup. */
+/* What a plan's variants ask for; filled by their setup, which adds its extras behind
+   those that are there. */
 typedef struct ph_asks {
     ph_param extra[PH_EXTRAS_MAX]; /* tensors of a call, in the order of ph_args.extra */
     int extras;
@@ -41,7 +42,9 @@ typedef struct ph_asks {
     int mix[2];      /* by place: 1: heads are mixed there */
     int key_rank[2]; /* by place: rank of the key part; 0: there is none */
     int power;       /* 1: rows are entmax, not softmax */
-    _Alignas(8) char state[PH_STATE_MAX]; /* the variant's own */
+    int learned;     /* entmax: 1 + the extra from which alpha is learned; 0: none */
+    _Alignas(8) char mix_state[PH_STATE_MAX];  /* own of the variant that mixes */
+    _Alignas(8) char norm_state[PH_STATE_MAX]; /* own of the one that normalises */
 } ph_asks;
 
 typedef struct ph_variant {
@@ -50,7 +53,7 @@ typedef struct ph_variant {
        sentence in the plan's ctx. NULL: exists in layers only. */
     ph_status (*setup)(struct ph_plan *plan, const char *options);
 
-    /* (q_heads, q_heads) [from][to] of one query. */
+    /* Mixes heads: (q_heads, q_heads) [from][to] of one query. */
     void (*row_matrix)(const struct ph_call *call, ph_mix_at place, int batch, int token,
                        float *c);
     /* Adds what dc, the gradient of that matrix, means for the extras. */
@@ -64,13 +67,23 @@ typedef struct ph_variant {
     void (*key_gradient)(const struct ph_call *call, ph_mix_at place, int batch, int j0,
                          int n, const float *dw, float *const *dextra);
 
-    /* entmax: alpha of a head, above 1; adds what its gradient means for the extras. */
+    /* Normalises rows by entmax: alpha of a head, above 1; adds what its gradient means
+       for the extras. */
     double (*alpha)(const struct ph_call *call, int head);
     void (*alpha_gradient)(const struct ph_call *call, int head, double dalpha,
                            float *const *dextra);
 
     const struct ph_layer_kind *layer; /* NULL: q, k, v as usual; extras are parameters */
 } ph_variant;
+
+/* What acts between the two products of a plan, by what it does: one that mixes heads (or
+   mha, which leaves them), one that normalises rows. */
+typedef enum ph_role { PH_MIXES, PH_NORMS, PH_ROLES } ph_role;
+
+typedef struct ph_core {
+    const ph_variant *variant[PH_ROLES]; /* NULL: none */
+    char options[PH_ROLES][PH_VARIANT_MOST];
+} ph_core;
 
 /* ---- options: "key=value,key=value" ---- */
 

@@ -269,7 +269,7 @@ static void list_params(ph_layer *l)
     add_vector(l, PH_K_NORM, "k_norm", gain_size(l, &s->k));
     l->named = l->params;
     for (int i = 0; i < s->params; i++) l->param[l->params++] = s->param[i];
-    for (int i = 0; !s->makes_extras && ph_plan_extra(l->plan, i); i++)
+    for (int i = s->makes_extras; ph_plan_extra(l->plan, i); i++)
         l->param[l->params++] = *ph_plan_extra(l->plan, i);
 }
 

@@ -296,14 +296,16 @@ static ph_status attend(call *c)
     const ph_layer *l = c->layer;
     const ph_layer_grads *g = c->grads;
     ph_kind_call *k = &c->kind;
-    int own = l->named + l->shape.params, made = l->shape.makes_extras;
+    int given = l->named + l->shape.params;
     if (l->kind && l->kind->before) l->kind->before(k);
+    for (int e = l->shape.makes_extras; ph_plan_extra(l->plan, e); e++, given++)
+        k->extra[e] = c->param[given], k->dextra[e] = c->dparam[given];
     ph_args a = c->args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work, a.look = NULL;
-    a.extra = made ? k->extra : c->param + own;
-    const float *given = a.gate;
-    if (c->gates) ph_layer_join_gates(l, k->gate, given, c->gates);
+    a.extra = k->extra;
+    const float *gate = a.gate;
+    if (c->gates) ph_layer_join_gates(l, k->gate, gate, c->gates);
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     ph_grads out = {.dout = c->dheads,
                     .dlse = g->dlse,
@@ -314,9 +316,9 @@ static ph_status attend(call *c)
                     .dgate = k->gate ? k->dgate : g->dgate,
                     .dsink = g->dsink,
                     .drelative = g->drelative,
-                    .dextra = made ? k->dextra : c->dparam + own};
+                    .dextra = k->dextra};
     PH_TRY(ph_backward(l->plan, &a, &out));
-    if (c->gates) ph_layer_part_gates(l, k->gate, given, k->dgate, g->dgate);
+    if (c->gates) ph_layer_part_gates(l, k->gate, gate, k->dgate, g->dgate);
     if (l->kind && l->kind->before_back) l->kind->before_back(k);
     return PH_OK;
 }

@@ -169,6 +169,10 @@ static void before(call *c)
     k->k = a->k_cache ? a->k_cache : k->k_part;
     k->v = a->v_cache ? a->v_cache : k->v_part;
     if (kind && kind->before) kind->before(k);
+    const ph_shape *s = &c->layer->shape;
+    const float *const *given = c->param + c->layer->named + s->params;
+    for (int e = s->makes_extras; ph_plan_extra(c->layer->plan, e); e++)
+        k->extra[e] = *given++;
 }
 
 static ph_status attend(const call *c)
@@ -179,7 +183,7 @@ static ph_status attend(const call *c)
     ph_args a = args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
     a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work;
-    a.extra = l->shape.makes_extras ? k->extra : c->param + l->named + l->shape.params;
+    a.extra = k->extra;
     if (c->gates) ph_layer_join_gates(l, k->gate, a.gate, c->gates);
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     if (l->desc.cache) {

@@ -27,7 +27,7 @@ typedef struct state {
 
 static const state *state_of(const ph_call *call)
 {
-    return (const state *)call->plan->asks.state;
+    return (const state *)call->plan->asks.mix_state;
 }
 
 /* ---- options and extras ---- */
@@ -68,7 +68,7 @@ ph_status ph_dcmha_read(ph_ctx *ctx, const char *options, ph_dcmha *out)
 static ph_status setup(ph_plan *plan, const char *options)
 {
     ph_asks *asks = &plan->asks;
-    state *s = (state *)asks->state;
+    state *s = (state *)asks->mix_state;
     ph_dcmha given;
     PH_TRY(ph_dcmha_read(plan->ctx, options, &given));
     s->rank = given.rank;
@@ -85,7 +85,7 @@ static ph_status setup(ph_plan *plan, const char *options)
     int heads = plan->attn.q_heads;
     asks->extra[s->fixed] = (ph_param){
         .name = "dc_static", .rank = 3, .dims = {2, heads, heads}, .optional = 1};
-    asks->shared = 1u << s->fixed;
+    asks->shared |= 1u << s->fixed;
     return PH_OK;
 }
 

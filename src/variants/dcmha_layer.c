@@ -177,7 +177,7 @@ static ph_status shape(ph_shape *s, const char *options)
     ph_shape_param(s, "dc_static", 1, 2, heads, heads, 0);
     add_channels(s, own);
     measure_second(s);
-    s->makes_extras = 1;
+    s->makes_extras = PH_DC_TENSORS * own->channels + 1;
     return PH_OK;
 }
 

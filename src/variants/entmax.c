@@ -24,31 +24,33 @@ typedef struct state {
 
 static ph_status setup(ph_plan *plan, const char *options)
 {
-    state *s = (state *)plan->asks.state;
+    ph_asks *asks = &plan->asks;
+    state *s = (state *)asks->norm_state;
     s->alpha = 1.5;
     const ph_option list[] = {
         {.key = "alpha", .number = &s->alpha, .least = 1, .most = 2}};
     PH_TRY(ph_options_read(plan->ctx, "entmax", options, list, 1));
     if (s->alpha - 1 < LEAST) return PH_OK; /* softmax */
-    plan->asks.power = 1;
-    plan->asks.shared = 1;
-    plan->asks.extras = 1;
-    plan->asks.extra[0] = (ph_param){
+    asks->power = 1;
+    asks->shared |= 1u << asks->extras;
+    asks->extra[asks->extras] = (ph_param){
         .name = "alpha_logit", .rank = 1, .dims = {plan->attn.q_heads}, .optional = 1};
+    asks->learned = ++asks->extras;
     return PH_OK;
 }
 
 static ph_status setup_sparsemax(ph_plan *plan, const char *options)
 {
     PH_TRY(ph_options_read(plan->ctx, "sparsemax", options, NULL, 0));
-    ((state *)plan->asks.state)->alpha = 2;
+    ((state *)plan->asks.norm_state)->alpha = 2;
     plan->asks.power = 1;
     return PH_OK;
 }
 
 static const float *logits(const ph_call *call)
 {
-    return call->plan->asks.extras && call->args->extra ? call->args->extra[0] : NULL;
+    int learned = call->plan->asks.learned;
+    return learned && call->args->extra ? call->args->extra[learned - 1] : NULL;
 }
 
 static double sigmoid(double x)
@@ -60,14 +62,14 @@ static double alpha(const ph_call *call, int head)
 {
     const float *logit = logits(call);
     return logit ? 1 + fmax(sigmoid(logit[head]), LEAST)
-                 : ((const state *)call->plan->asks.state)->alpha;
+                 : ((const state *)call->plan->asks.norm_state)->alpha;
 }
 
 static void alpha_gradient(const ph_call *call, int head, double dalpha,
                            float *const *dextra)
 {
     double share = sigmoid(logits(call)[head]);
-    dextra[0][head] += (float)(dalpha * share * (1 - share));
+    dextra[call->plan->asks.learned - 1][head] += (float)(dalpha * share * (1 - share));
 }
 
 const ph_variant ph_variant_entmax = {

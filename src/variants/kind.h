@@ -65,7 +65,8 @@ typedef struct ph_shape {
     ph_param param[PH_EXTRAS_MAX]; /* own parameters */
     int params;
     int makes_gate;          /* 1: `before` makes a gate for every row */
-    int makes_extras;        /* 1: `before` makes what the plan asks for */
+    int makes_extras;        /* how many of what the plan asks for `before` makes: the
+                                first ones; the others are parameters */
     int makes_out;           /* 1: `after` makes what wo multiplies */
     int routes;              /* 1: there is a load-balance loss */
     size_t kept[PH_PIECES];  /* floats that live until the backward call */

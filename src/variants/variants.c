@@ -40,8 +40,8 @@ ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out)
                    known);
 }
 
-/* Up to the next '+' that is not part of a number. */
-size_t ph_variant_part(const char *text)
+/* Length of the first part: up to the next '+' that is not part of a number. */
+static size_t part_length(const char *text)
 {
     size_t n = strcspn(text, "+");
     while (text[n] && text[n + 1] >= '0' && text[n + 1] <= '9')
@@ -49,41 +49,96 @@ size_t ph_variant_part(const char *text)
     return n;
 }
 
-/* One part of the text, `length` characters. */
-static ph_status take_part(ph_ctx *ctx, const char *part, size_t length,
-                           ph_variant_parts *parts)
-{
+typedef struct part {
     const ph_variant *variant;
-    PH_TRY(ph_variant_find(ctx, part, &variant));
-    size_t name = strlen(variant->info.name), skip = name + (name < length);
-    if (variant->setup) {
-        size_t used = strlen(parts->core);
-        snprintf(parts->core + used, sizeof parts->core - used, "%s%.*s", used ? "+" : "",
-                 (int)length, part);
+    const char *text, *options;
+    int length, options_length;
+} part;
+
+typedef ph_status take_part(ph_ctx *ctx, const part *p, void *to);
+
+/* Takes the text apart. */
+static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void *to)
+{
+    if (!text) text = "mha";
+    if (strlen(text) >= PH_VARIANT_MOST)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "variant has %zu characters, expected at most %d", strlen(text),
+                       PH_VARIANT_MOST - 1);
+    for (;;) {
+        part p = {.text = text, .length = (int)part_length(text)};
+        PH_TRY(ph_variant_find(ctx, text, &p.variant));
+        int name = (int)strlen(p.variant->info.name), skip = name + (name < p.length);
+        p.options = text + skip, p.options_length = p.length - skip;
+        PH_TRY(take(ctx, &p, to));
+        text += p.length;
+        if (!*text++) return PH_OK;
     }
-    if (!variant->layer) return PH_OK;
+}
+
+/* ---- of a layer ---- */
+
+static ph_status take_layer(ph_ctx *ctx, const part *p, void *to)
+{
+    ph_variant_parts *parts = to;
+    size_t used = strlen(parts->core);
+    if (p->variant->setup)
+        snprintf(parts->core + used, sizeof parts->core - used, "%s%.*s", used ? "+" : "",
+                 p->length, p->text);
+    if (!p->variant->layer) return PH_OK;
     if (parts->kind)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "variants %s and %s both change the layer, expected one of them",
-                       parts->kind->info.name, variant->info.name);
-    parts->kind = variant;
-    snprintf(parts->options, sizeof parts->options, "%.*s", (int)(length - skip),
-             part + skip);
+                       parts->kind->info.name, p->variant->info.name);
+    parts->kind = p->variant;
+    snprintf(parts->options, sizeof parts->options, "%.*s", p->options_length,
+             p->options);
     return PH_OK;
 }
 
 ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *parts)
 {
     *parts = (ph_variant_parts){0};
-    if (!text) text = "mha";
-    if (strlen(text) >= sizeof parts->core)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "variant has %zu characters, expected %zu",
-                       strlen(text), sizeof parts->core - 1);
-    for (size_t length = 0;; text += length + 1) {
-        length = ph_variant_part(text);
-        PH_TRY(take_part(ctx, text, length, parts));
-        if (!text[length]) break;
-    }
+    PH_TRY(each_part(ctx, text, take_layer, parts));
     if (!parts->core[0]) strcpy(parts->core, "mha");
     return PH_OK;
+}
+
+/* ---- of a plan ---- */
+
+static int is_plain(const ph_variant *v)
+{
+    return v && !v->row_matrix && !v->alpha;
+}
+
+static ph_status take_core(ph_ctx *ctx, const part *p, void *to)
+{
+    static const char *const does[PH_ROLES] = {"mix heads", "normalise rows"};
+    const ph_variant *variant = p->variant;
+    ph_core *core = to;
+    int role = variant->alpha ? PH_NORMS : PH_MIXES;
+    const ph_variant *same = core->variant[role], *other = core->variant[!role];
+    if (!variant->setup)
+        return ph_fail(
+            ctx, PH_UNSUPPORTED,
+            "variant %s works on what a layer projects, expected one that works "
+            "on q, k and v",
+            variant->info.name);
+    if (is_plain(same) || is_plain(other) || (is_plain(variant) && (same || other)))
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "variant mha leaves attention as it is, expected it alone");
+    if (same)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "variants %s and %s both %s, expected one of them",
+                       same->info.name, variant->info.name, does[role]);
+    core->variant[role] = variant;
+    snprintf(core->options[role], sizeof core->options[role], "%.*s", p->options_length,
+             p->options);
+    return PH_OK;
+}
+
+ph_status ph_variant_core(ph_ctx *ctx, const char *text, ph_core *core)
+{
+    *core = (ph_core){0};
+    return each_part(ctx, text, take_core, core);
 }

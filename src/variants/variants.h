@@ -17,17 +17,18 @@ const ph_variant *ph_variant_at(int i);
    options. PH_UNSUPPORTED with the list of names if there is none. */
 ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out);
 
-/* Length of the first part of "kind:options+core:options". */
-size_t ph_variant_part(const char *text);
-
 /* A variant of a layer, "kind:options+core:options": at most one part changes the layer,
    the others are for the plan. */
 typedef struct ph_variant_parts {
-    const ph_variant *kind; /* NULL: none */
-    char options[256];      /* of the kind */
-    char core[256];         /* for the plan */
+    const ph_variant *kind;        /* NULL: none */
+    char options[PH_VARIANT_MOST]; /* of the kind */
+    char core[PH_VARIANT_MOST];    /* for the plan */
 } ph_variant_parts;
 
 ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *parts);
+
+/* A variant of a plan (NULL: mha), "talking+entmax:alpha=1.5": at most one part mixes
+   heads, at most one normalises rows. */
+ph_status ph_variant_core(ph_ctx *ctx, const char *text, ph_core *core);
 
 #endif
