@@ -45,6 +45,25 @@ static const char *const *known_names(void)
     return names;
 }
 
+/* The first part of "talking+entmax:alpha=1.5": talking. */
+static const ph_variant_info *find(const char *word)
+{
+    size_t length = strcspn(word, ":+");
+    for (int i = 0; ph_variant_list(i); i++) {
+        const ph_variant_info *v = ph_variant_list(i);
+        if (strlen(v->name) == length && !memcmp(v->name, word, length)) return v;
+    }
+    return NULL;
+}
+
+/* What follows the first part, or NULL; a '+' before a digit belongs to a number. */
+static const char *next_part(const char *spec)
+{
+    const char *plus = strchr(spec, '+');
+    while (plus && plus[1] >= '0' && plus[1] <= '9') plus = strchr(plus + 1, '+');
+    return plus ? plus + 1 : NULL;
+}
+
 /* ---- text ---- */
 
 static void print_all(void)
@@ -221,32 +240,26 @@ static void json_variant(json *j, const ph_variant_info *v, const measured *m)
     json_close(j);
 }
 
-/* m: of the only one, or NULL. */
-static void print_json(const ph_variant_info *only, const measured *m)
+/* spec: the ones to show, or NULL; m: of a layer made of them, or NULL. */
+static void print_json(const char *spec, const measured *m)
 {
     json j = json_begin("polyhead.variants/1");
     json_open(&j, "variants", '[');
-    for (int i = 0; ph_variant_list(i); i++)
-        if (!only || only == ph_variant_list(i)) json_variant(&j, ph_variant_list(i), m);
+    for (int i = 0; !spec && ph_variant_list(i); i++)
+        json_variant(&j, ph_variant_list(i), m);
+    for (; spec; spec = next_part(spec)) json_variant(&j, find(spec), m);
     json_end(&j);
 }
 
 /* ---- the command ---- */
 
-/* "dcmha:rank=2" means dcmha, "collab+entmax" collab. */
-static const ph_variant_info *find(const char *word)
+static int unknown(const char *spec)
 {
-    size_t length = strcspn(word, ":+");
-    for (int i = 0; ph_variant_list(i); i++) {
-        const ph_variant_info *v = ph_variant_list(i);
-        if (strlen(v->name) == length && !memcmp(v->name, word, length)) return v;
-    }
-    return NULL;
-}
-
-static int unknown(const char *word)
-{
-    char quote[CLI_QUOTE_SIZE], list[512] = "";
+    char word[64], quote[CLI_QUOTE_SIZE], list[512] = "";
+    if (strchr("+:", *spec)) /* or the end */
+        return cli_fail(EXIT_UNSUPPORTED,
+                        "the variant has an empty part, expected names around '+'");
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(spec, ":+"), spec);
     const char *const *names = known_names(), *near = cli_nearest(word, names);
     size_t used = 0;
     for (int i = 0; names[i] && used < sizeof list; i++)
@@ -259,30 +272,38 @@ static int unknown(const char *word)
     return cli_fail(EXIT_UNSUPPORTED, "no variant %s; there are: %s", quote, list);
 }
 
-static int measure_one(const variants_options *options, const char *spec,
-                       const ph_variant_info *only)
+static int measure_one(const variants_options *options, const char *spec)
 {
     measured m = {0};
     int rc = measure(spec, &options->shape, &m);
-    if (!rc && options->json) print_json(only, &m);
+    if (!rc && options->json) print_json(spec, &m);
     if (!rc && !options->json) print_measured(spec, &options->shape, &m);
     ph_layer_free(m.layer);
     ph_close(m.ctx);
     return rc;
 }
 
+static void print_parts(const char *spec)
+{
+    for (const char *part = spec; part; part = next_part(part)) {
+        if (part != spec) puts("");
+        print_one(find(part));
+    }
+}
+
 static int variants(const void *chosen, int count, const char *const *words)
 {
     const variants_options *options = chosen;
-    const ph_variant_info *only = count ? find(words[0]) : NULL;
-    if (count && !only) return unknown(words[0]);
-    if (options->shape.count && !only)
+    const char *spec = count ? words[0] : NULL;
+    for (const char *part = spec; part; part = next_part(part))
+        if (!find(part)) return unknown(part);
+    if (options->shape.count && !spec)
         return cli_fail(EXIT_USAGE, "a variant is missing, expected because of --shape");
-    if (options->shape.count) return measure_one(options, words[0], only);
+    if (options->shape.count) return measure_one(options, spec);
     if (options->json)
-        print_json(only, NULL);
-    else if (only)
-        print_one(only);
+        print_json(spec, NULL);
+    else if (spec)
+        print_parts(spec);
     else
         print_all();
     return EXIT_OK;
@@ -295,6 +316,8 @@ static const char *const examples[] = {
     "the tensors of one of them and their shapes",
     "polyhead variants moh:shared=2,top=4 --shape 1,1024,512,8",
     "a layer of that size: parameters, FLOPs, cache",
+    "polyhead variants talking+entmax",
+    "two that work together",
     NULL};
 
 const ph_command command_variants = {.name = "variants",
