@@ -39,7 +39,8 @@ static const ph_option table[] = {
      .metavar = "LIST",
      .at = AT(variants),
      .fallback = "mha,gqa:2,mqa",
-     .help = "head variants with commas between; a comma inside one is written \\,"},
+     .help = "head variants with commas between; a comma inside one is written \\,; "
+             "SELF/CROSS: another one for cross-attention"},
     {.name = "seeds",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -165,11 +166,20 @@ static int match_width(const compare_options *o, ph_train *train, int64_t aim)
     return EXIT_OK;
 }
 
+/* "talking" is for self-attention, "talking/merged" has one for cross-attention too. */
+static void name_variants(entry *e)
+{
+    ph_config *c = &e->train.config;
+    size_t self = strcspn(e->name, "/");
+    snprintf(c->variant, sizeof c->variant, "%.*s", (int)self, e->name);
+    if (e->name[self]) snprintf(c->cross, sizeof c->cross, "%s", e->name + self + 1);
+}
+
 static int prepare(const compare_options *o, const ph_train *base, entry *e, int64_t aim)
 {
     int rc = EXIT_OK;
     e->train = *base;
-    snprintf(e->train.config.variant, sizeof e->train.config.variant, "%s", e->name);
+    name_variants(e);
     if (o->match && aim) rc = match_width(o, &e->train, aim);
     return rc ? rc : count_parameters(o, &e->train, &e->parameters, &e->arithmetic);
 }

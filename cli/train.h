@@ -17,10 +17,10 @@ typedef struct train_change {
     int64_t seed;
     double rate, dropout, decay, clip, smoothing;
     int positions, norm, place, activation, schedule;
-    const char *variant;
+    const char *variant, *cross;
 } train_change;
 
-#define TRAIN_OPTIONS 22 /* rows of PH_TRAIN_OPTIONS */
+#define TRAIN_OPTIONS 23 /* rows of PH_TRAIN_OPTIONS */
 
 extern const char *const train_position_names[], *const train_norm_names[],
     *const train_place_names[], *const train_activation_names[],
@@ -72,7 +72,11 @@ extern const char *const train_position_names[], *const train_norm_names[],
                "of the feed-forward layers"), \
     {.name = "variant", .kind = PH_OPT_TEXT, .metavar = "NAME", \
      TRAIN_ROW(s, f, 21, variant), \
-     .help = "head variant of self-attention; several with ';' between: one per layer"}
+     .help = "head variant of self-attention; several with ';' between: one per layer"}, \
+    {.name = "cross", .kind = PH_OPT_TEXT, .metavar = "NAME", \
+     TRAIN_ROW(s, f, 22, cross), \
+     .help = "the same of the decoder's cross-attention; merged: it takes the place of " \
+             "self-attention too"}
 
 /* Writes what was given over the recipe's values. */
 void train_apply(const train_change *change, ph_train *train);

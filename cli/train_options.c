@@ -48,7 +48,8 @@ static const struct {
                          {NAME, FROM(norm), TO(config.norm)},
                          {NAME, FROM(place), TO(config.norm_place)},
                          {NAME, FROM(activation), TO(config.activation)},
-                         {TEXT, FROM(variant), TO(config.variant)}};
+                         {TEXT, FROM(variant), TO(config.variant)},
+                         {TEXT, FROM(cross), TO(config.cross)}};
 
 static void apply_row(kind what, const char *from, char *to)
 {

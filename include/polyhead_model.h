@@ -76,10 +76,12 @@ typedef struct ph_config {
     float dropout;
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest */
+    char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
+                                      with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
 } ph_config;
 
-/* JSON text with every field, like snprintf. */
+/* JSON text with every field that is not empty, like snprintf. */
 PH_API int ph_config_print(const ph_config *config, char *text, size_t size);
 
 /* ---- models ------------------------------------------------------------------------ */

@@ -1,7 +1,6 @@
 /*
- * model_oracle.c - a Transformer as dense loops in double.
- *
- * One text at a time, one word at a time: slow and plain.
+ * model_oracle.c - a Transformer as dense loops in double; its attention is the oracle of
+ * variants (oracle/variant.h).
  */
 #include "model_oracle.h"
 
@@ -16,6 +15,7 @@ void oracle_model_take(oracle_model *o, const ph_model *m)
 {
     int count = 0;
     while (ph_model_tensor(m, count)) count++;
+    memset(o, 0, sizeof *o);
     o->config = ph_model_config(m);
     o->count = count;
     o->tensors = calloc((size_t)count, sizeof *o->tensors);
@@ -31,6 +31,7 @@ void oracle_model_take(oracle_model *o, const ph_model *m)
 void oracle_model_free(oracle_model *o)
 {
     for (int i = 0; i < o->count; i++) free(o->values[i]);
+    for (int i = 0; i < o->places; i++) free(o->frozen[i]);
     free(o->values);
     free((void *)o->tensors);
 }
@@ -91,19 +92,6 @@ static double *normed(const oracle_model *o, const double *x, int rows, const ch
     return y;
 }
 
-/* Pairs (p, p + dim/2) turn by position * 10000^(-2p/dim). */
-static void rotate(double *x, int len, int heads, int dim)
-{
-    for (int t = 0; t < len; t++)
-        for (int h = 0; h < heads; h++)
-            for (int p = 0; p < dim / 2; p++) {
-                double *a = x + (t * heads + h) * dim + p, *b = a + dim / 2;
-                double angle = t * pow(10000, -2.0 * p / dim), old = *a;
-                *a = old * cos(angle) - *b * sin(angle);
-                *b = *b * cos(angle) + old * sin(angle);
-            }
-}
-
 static double slope(int head, int heads)
 {
     int power = 1;
@@ -123,63 +111,115 @@ static int bucket(int relative, int causal)
     return offset + (step < n - 1 ? step : n - 1);
 }
 
-/* Weights of one row: softmax over the first `keys` keys that the row may see. */
-static void attend_row(const oracle_model *o, const double *q, const double *k, int head,
-                       int kv_heads, int i, int keys, int alibi, const double *buckets,
-                       int causal, double *p)
+/* ---- attention --------------------------------------------------------------------- */
+
+/* Texts of one stack, all of the same length. */
+typedef struct text {
+    const char *stack;
+    int batch, len, causal;
+    const int32_t *lens;  /* (batch) valid words of the encoder's texts, or NULL */
+    const double *memory; /* the encoder's output, or NULL */
+    int memory_len;
+} text;
+
+static void put(bag *in, const char *name, const double *from, int n0, int n1, int n2)
 {
-    const ph_config *c = o->config;
-    int dim = c->head_dim, shared = head / (c->heads / kv_heads);
-    double top = -INFINITY, sum = 0;
-    for (int j = 0; j < keys; j++) {
-        double s = 0;
-        for (int d = 0; d < dim; d++)
-            s +=
-                q[(i * c->heads + head) * dim + d] * k[(j * kv_heads + shared) * dim + d];
-        p[j] = s / sqrt(dim);
-        if (buckets) p[j] += buckets[bucket(j - i, causal) * c->heads + head];
-        if (alibi) p[j] -= slope(head, c->heads) * abs(i - j);
-        if (p[j] > top) top = p[j];
-    }
-    for (int j = 0; j < keys; j++) sum += p[j] = exp(p[j] - top);
-    for (int j = 0; j < keys; j++) p[j] /= sum;
+    double *to = bag_put(in, name, n0, n1, n2, -1);
+    memcpy(to, from, (size_t)bag_size(bag_find(in, name)) * sizeof *to);
 }
 
-static double *attention(const oracle_model *o, const char *stack, int layer,
-                         const char *kind, const double *x, int len, const double *source,
-                         int source_len, int valid, int causal)
+/* The parameters of a place under their last names. */
+static void put_weights(const oracle_model *o, const char *stem, bag *in)
+{
+    size_t length = strlen(stem);
+    for (int i = 0; i < o->count; i++) {
+        const ph_tensor *t = o->tensors[i];
+        int dims[4] = {-1, -1, -1, -1};
+        if (strncmp(t->name, stem, length)) continue;
+        for (int d = 0; d < t->rank; d++) dims[d] = (int)t->shape[d];
+        double *to = bag_put(in, t->name + length, dims[0], dims[1], dims[2], dims[3]);
+        memcpy(to, o->values[i], t->bytes / sizeof(float) * sizeof *to);
+    }
+}
+
+/* What positions add to the scores of self-attention. */
+static void put_positions(const oracle_model *o, const text *t, bag *in)
 {
     const ph_config *c = o->config;
-    char n[8][16];
-    const double *w[8];
-    static const char *const parts[] = {"wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"};
-    int self = source == x, dim = c->head_dim, wide = c->heads * dim;
-    int keys_wide = c->kv_heads * dim, group = c->heads / c->kv_heads;
-    for (int i = 0; i < 8; i++) {
-        snprintf(n[i], sizeof n[i], "%s.%s", kind, parts[i]);
-        w[i] = find(o, stack, layer, n[i]);
+    const double *table = find(o, t->stack, -1, "buckets");
+    int heads = c->heads, len = t->len;
+    if (c->positions == PH_POS_ALIBI) {
+        double *slopes = bag_put(in, "alibi", heads, -1, -1, -1);
+        for (int h = 0; h < heads; h++) slopes[h] = slope(h, heads);
     }
-    double *q = linear(x, len, c->model_dim, wide, w[0], w[4]);
-    double *k = linear(source, source_len, c->model_dim, keys_wide, w[1], w[5]);
-    double *v = linear(source, source_len, c->model_dim, keys_wide, w[2], w[6]);
-    double *out = room(len, wide), *p = room(1, source_len);
-    if (self && c->positions == PH_POS_ROPE) {
-        rotate(q, len, c->heads, dim);
-        rotate(k, source_len, c->kv_heads, dim);
+    if (!table) return;
+    double *bias = bag_put(in, "bias", 1, heads, len, len);
+    for (int n = 0; n < heads * len * len; n++) {
+        int j = n % len, i = n / len % len, h = n / len / len;
+        bias[n] = table[bucket(j - i, t->causal) * heads + h];
     }
-    const double *buckets = self ? find(o, stack, -1, "buckets") : NULL;
-    for (int h = 0; h < c->heads; h++)
-        for (int i = 0; i < len; i++) {
-            int keys = causal ? i + 1 : valid;
-            attend_row(o, q, k, h, c->kv_heads, i, keys,
-                       self && c->positions == PH_POS_ALIBI, buckets, causal, p);
-            for (int j = 0; j < keys; j++)
-                for (int d = 0; d < dim; d++)
-                    out[i * wide + h * dim + d] +=
-                        p[j] * v[j * keys_wide + h / group * dim + d];
-        }
-    double *y = linear(out, len, wide, c->model_dim, w[3], w[7]);
-    free(q), free(k), free(v), free(out), free(p);
+}
+
+/* Part number `layer` of a list with ';' between, the last one for the rest. */
+static void pick(const char *list, int layer, char *to)
+{
+    for (; layer > 0 && strchr(list, ';'); layer--) list = strchr(list, ';') + 1;
+    sprintf(to, "%.*s", (int)strcspn(list, ";"), list);
+}
+
+/* gqa and mqa are plain heads; how many follows from the matrices, where heads of k and v
+   have matrices of their own. */
+static variant_options options_of(const oracle_model *o, const text *t, const char *spec,
+                                  int cross, const bag *in)
+{
+    const ph_config *c = o->config;
+    const bag_tensor *wk = bag_find(in, "wk"), *wv = bag_find(in, "wv");
+    int plain = !strncmp(spec, "gqa", 3) || !strcmp(spec, "mqa");
+    int wide = !strncmp(spec, "diff", 4) ? 2 * c->head_dim : c->head_dim;
+    variant_options v = {.variant = plain ? "mha" : spec, .heads = c->heads, .brief = 1};
+    if (wk && strncmp(spec, "collab", 6)) v.k_heads = wk->dim[1] / c->head_dim;
+    if (wv) v.v_heads = wv->dim[1] / wide;
+    v.causal = t->causal && !cross;
+    v.rope = c->positions == PH_POS_ROPE && !cross;
+    return v;
+}
+
+/* Straight-through gradients (moh-norm) want numbers that stand still: those of the first
+   evaluation, place after place. */
+static void freeze(oracle_model *o, variant_options *v, const bag *in)
+{
+    if (o->place == ORACLE_PLACES) abort();
+    if (o->places <= o->place) o->frozen[o->places++] = variant_freeze(v, in);
+    v->frozen = o->frozen[o->place++];
+}
+
+/* kind: "self" or "cross" */
+static double *attention(oracle_model *o, const text *t, int layer, const char *kind,
+                         const double *x)
+{
+    const ph_config *c = o->config;
+    bag in = {.count = 0}, out = {.count = 0};
+    char stem[64], spec[PH_VARIANT_TEXT];
+    int cross = *kind == 'c';
+    snprintf(stem, sizeof stem, "%s.%d.%s.", t->stack, layer, kind);
+    pick(cross ? c->cross : c->variant, layer, spec);
+    put_weights(o, stem, &in);
+    put(&in, "x", x, t->batch, t->len, c->model_dim);
+    if (cross) put(&in, "memory", t->memory, t->batch, t->memory_len, c->model_dim);
+    if (!cross) put_positions(o, t, &in);
+    if (t->lens && (cross || !t->causal)) {
+        double *lens = bag_put(&in, "kv_lens", t->batch, -1, -1, -1);
+        for (int b = 0; b < t->batch; b++) lens[b] = t->lens[b];
+    }
+    variant_options v = options_of(o, t, spec, cross, &in);
+    freeze(o, &v, &in);
+    variant_forward(&v, &in, &out);
+    if (bag_data(&out, "balance_loss")) o->balance += bag_data(&out, "balance_loss")[0];
+    double *y = room(t->batch * t->len, c->model_dim);
+    memcpy(y, bag_data(&out, "out"),
+           (size_t)(t->batch * t->len * c->model_dim) * sizeof *y);
+    bag_free(&in);
+    bag_free(&out);
     return y;
 }
 
@@ -211,73 +251,59 @@ static double *feed(const oracle_model *o, const char *stack, int layer, const d
 
 /* ---- a stack ----------------------------------------------------------------------- */
 
-static double *embed(const oracle_model *o, const char *stack, const int32_t *tokens,
-                     int len)
+static double *embed(const oracle_model *o, const text *t, const int32_t *tokens)
 {
     const ph_config *c = o->config;
-    int dim = c->model_dim;
+    int dim = c->model_dim, rows = t->batch * t->len;
     const double *words = find(o, "", -1, "embed");
-    const double *places = find(o, stack, -1, "positions");
-    double *x = room(len, dim);
-    for (int t = 0; t < len; t++)
+    const double *places = find(o, t->stack, -1, "positions");
+    double *x = room(rows, dim);
+    for (int r = 0; r < rows; r++)
         for (int d = 0; d < dim; d++) {
-            double angle = t / pow(10000, (d - d % 2) / (double)dim);
-            x[t * dim + d] = sqrt(dim) * words[tokens[t] * dim + d];
-            if (places) x[t * dim + d] += places[t * dim + d];
+            int at = r % t->len;
+            double angle = at / pow(10000, (d - d % 2) / (double)dim);
+            x[r * dim + d] = sqrt(dim) * words[tokens[r] * dim + d];
+            if (places) x[r * dim + d] += places[at * dim + d];
             if (c->positions == PH_POS_SINUSOIDAL)
-                x[t * dim + d] += d % 2 ? cos(angle) : sin(angle);
+                x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);
         }
     return x;
 }
 
-typedef struct text {
-    const char *stack;
-    int len, valid, causal;
-    const double *memory; /* the encoder's output, or NULL */
-    int memory_len, memory_valid;
-} text;
-
-/* f of sublayer `kind`: 0 self, 1 cross, 2 feed-forward */
-static double *sublayer(const oracle_model *o, const text *t, int layer, int kind,
-                        const double *x)
-{
-    if (kind == 2) return feed(o, t->stack, layer, x, t->len);
-    if (kind == 1)
-        return attention(o, t->stack, layer, "cross", x, t->len, t->memory, t->memory_len,
-                         t->memory_valid, 0);
-    return attention(o, t->stack, layer, "self", x, t->len, x, t->len, t->valid,
-                     t->causal);
-}
-
-static double *step(const oracle_model *o, const text *t, int layer, int kind, int number,
-                    double *x)
+/* kind: "self", "cross" or "ff" */
+static double *step(oracle_model *o, const text *t, int layer, const char *kind,
+                    int number, double *x)
 {
     char norm[16];
-    int before = o->config->norm_place == PH_NORM_BEFORE;
+    int before = o->config->norm_place == PH_NORM_BEFORE, rows = t->batch * t->len;
     snprintf(norm, sizeof norm, "norm%d", number);
-    double *a = before ? normed(o, x, t->len, t->stack, layer, norm) : x;
-    double *y = sublayer(o, t, layer, kind, a);
-    for (int i = 0; i < t->len * o->config->model_dim; i++) y[i] += x[i];
+    double *a = before ? normed(o, x, rows, t->stack, layer, norm) : x;
+    double *y = *kind == 'f' ? feed(o, t->stack, layer, a, rows)
+                             : attention(o, t, layer, kind, a);
+    for (int i = 0; i < rows * o->config->model_dim; i++) y[i] += x[i];
     if (before) free(a);
     free(x);
     if (before) return y;
-    double *out = normed(o, y, t->len, t->stack, layer, norm);
+    double *out = normed(o, y, rows, t->stack, layer, norm);
     free(y);
     return out;
 }
 
-static double *run_stack(const oracle_model *o, const text *t, int layers,
+static double *run_stack(oracle_model *o, const text *t, int layers,
                          const int32_t *tokens)
 {
-    double *x = embed(o, t->stack, tokens, t->len);
+    double *x = embed(o, t, tokens);
     for (int l = 0; l < layers; l++) {
         int number = 1;
-        x = step(o, t, l, 0, number++, x);
-        if (t->memory) x = step(o, t, l, 1, number++, x);
-        x = step(o, t, l, 2, number, x);
+        char cross[PH_VARIANT_TEXT];
+        pick(o->config->cross, l, cross);
+        if (!t->memory || strncmp(cross, "merged", 6))
+            x = step(o, t, l, "self", number++, x);
+        if (t->memory) x = step(o, t, l, "cross", number++, x);
+        x = step(o, t, l, "ff", number, x);
     }
     if (o->config->norm_place == PH_NORM_AFTER) return x;
-    double *out = normed(o, x, t->len, t->stack, -1, "norm");
+    double *out = normed(o, x, t->batch * t->len, t->stack, -1, "norm");
     free(x);
     return out;
 }
@@ -308,6 +334,22 @@ static double next_loss(const oracle_model *o, const double *x, int len,
     return loss;
 }
 
+/* A word's place by one head: softmax of q.k over the valid words, as a logarithm. */
+static double link_log(const ph_config *c, const double *q, const double *k, int head,
+                       int i, int valid, int to)
+{
+    int dim = c->head_dim, wide = c->heads * dim;
+    double sum = 0, chosen = 0;
+    for (int j = 0; j < valid; j++) {
+        double s = 0;
+        for (int d = head * dim; d < (head + 1) * dim; d++)
+            s += q[i * wide + d] * k[j * wide + d];
+        sum += exp(s / sqrt(dim));
+        if (j == to) chosen = s / sqrt(dim);
+    }
+    return chosen - log(sum);
+}
+
 static double link_loss(const oracle_model *o, const double *x, int len, int valid,
                         const int32_t *labels)
 {
@@ -317,43 +359,46 @@ static double link_loss(const oracle_model *o, const double *x, int len, int val
     double *k = linear(x, len, c->model_dim, wide, find(o, "links", -1, "wk"), NULL);
     double *g =
         linear(x, len, c->model_dim, c->heads, find(o, "links", -1, "gate"), NULL);
-    double *p = room(1, len), loss = 0;
+    double loss = 0;
     for (int i = 0; i < len; i++) {
         int role = labels[i] / len;
         double sum = 0;
         if (labels[i] < 0) continue;
-        attend_row(o, q, k, role, c->heads, i, valid, 0, NULL, 0, p);
         for (int h = 0; h < c->heads; h++) sum += exp(g[i * c->heads + h]);
-        loss -= log(p[labels[i] % len]) + g[i * c->heads + role] - log(sum);
+        loss -= link_log(c, q, k, role, i, valid, labels[i] % len) +
+                g[i * c->heads + role] - log(sum);
     }
-    free(q), free(k), free(g), free(p);
+    free(q), free(k), free(g);
     return loss;
 }
 
-double oracle_model_loss(const oracle_model *o, const oracle_batch *b, double smoothing,
+double oracle_model_loss(oracle_model *o, const oracle_batch *b, double smoothing,
                          double *logits)
 {
     const ph_config *c = o->config;
     int both = c->arch == PH_ARCH_BOTH, causal = c->arch == PH_ARCH_DECODER;
+    int last = both ? b->target_len : b->source_len;
     double loss = 0;
+    text t = {.stack = causal ? "decoder" : "encoder", .batch = b->batch};
+    t.len = b->source_len, t.causal = causal, t.lens = b->source_lens;
+    o->place = 0, o->balance = 0;
+    double *x = run_stack(o, &t, c->layers, b->source);
+    if (both) {
+        t.stack = "decoder", t.len = b->target_len, t.causal = 1;
+        t.memory = x, t.memory_len = b->source_len;
+        double *y = run_stack(o, &t, c->decoder_layers, b->target);
+        free(x);
+        x = y;
+    }
     for (int i = 0; i < b->batch; i++) {
         int valid = b->source_lens ? b->source_lens[i] : b->source_len;
-        int last = both ? b->target_len : b->source_len;
         const int32_t *labels = b->labels + i * last;
-        text t = {causal ? "decoder" : "encoder", b->source_len, valid, causal, 0, 0, 0};
-        double *x = run_stack(o, &t, c->layers, b->source + i * b->source_len);
-        if (both) {
-            text d = {"decoder", b->target_len, 0, 1, x, b->source_len, valid};
-            double *y =
-                run_stack(o, &d, c->decoder_layers, b->target + i * b->target_len);
-            free(x);
-            x = y;
-        }
+        const double *own = x + i * last * c->model_dim;
         loss += c->arch == PH_ARCH_ENCODER
-                    ? link_loss(o, x, last, valid, labels)
-                    : next_loss(o, x, last, labels, smoothing,
+                    ? link_loss(o, own, last, valid, labels)
+                    : next_loss(o, own, last, labels, smoothing,
                                 logits ? logits + i * last * c->vocab : NULL);
-        free(x);
     }
+    free(x);
     return loss;
 }

@@ -5,7 +5,10 @@
 #ifndef MODEL_ORACLE_H
 #define MODEL_ORACLE_H
 
+#include "oracle/variant.h"
 #include "polyhead_model.h"
+
+enum { ORACLE_PLACES = 16 };
 
 /* The tokens of a batch; lens NULL: full. */
 typedef struct oracle_batch {
@@ -19,6 +22,9 @@ typedef struct oracle_model {
     int count;
     const ph_tensor **tensors;
     double **values;
+    int place, places;             /* of attention: the next one, and those seen before */
+    double *frozen[ORACLE_PLACES]; /* see variant_freeze; of the first evaluation */
+    double balance;                /* sum of the balance losses of the last evaluation */
 } oracle_model;
 
 void oracle_model_take(oracle_model *o, const ph_model *m);
@@ -26,7 +32,7 @@ void oracle_model_free(oracle_model *o);
 
 /* Sum of the losses of all counted rows. logits: (rows, vocab) of the last stack, or
    NULL. */
-double oracle_model_loss(const oracle_model *o, const oracle_batch *b, double smoothing,
+double oracle_model_loss(oracle_model *o, const oracle_batch *b, double smoothing,
                          double *logits);
 
 #endif

@@ -6,20 +6,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "model/generate.h"
-#include "model/pass.h"
-#include "model_oracle.h"
-
-enum { BATCH = 2, SOURCE = 5, TARGET = 6, VOCAB = 11 };
-
-static ph_ctx *open_ctx(int threads)
-{
-    ph_ctx *ctx;
-    ph_options options = {.threads = threads};
-    CHECK(ph_open(&ctx, &options) == PH_OK, "ph_open failed");
-    return ctx;
-}
+#include "model_bed.h"
 
 /* What the architectures are made of; each row is tried with all three. */
 static const ph_config kinds[] = {
@@ -52,79 +40,7 @@ static ph_config config_of(int arch, int kind)
     return c;
 }
 
-/* A model, a pass and a batch of small random numbers. */
-typedef struct bed {
-    ph_ctx *ctx;
-    ph_model *m;
-    ph_pass *p;
-    int32_t source[BATCH * SOURCE], target[BATCH * TARGET], labels[BATCH * TARGET];
-    int32_t lens[BATCH];
-    ph_batch batch;
-    float *grads;
-} bed;
-
-static void set_batch(bed *b)
-{
-    uint64_t state = check_seed;
-    int links = b->m->config.arch == PH_ARCH_ENCODER;
-    int most = links ? b->m->config.heads : VOCAB;
-    for (int i = 0; i < BATCH * SOURCE; i++)
-        b->source[i] = (int32_t)(check_random(&state) % VOCAB);
-    for (int i = 0; i < BATCH * TARGET; i++) {
-        b->target[i] = (int32_t)(check_random(&state) % VOCAB);
-        b->labels[i] = (int32_t)(check_random(&state) % (uint64_t)most);
-        if (links) b->labels[i] = b->labels[i] * SOURCE + (int32_t)(i % 3);
-        if (i % 4 == 3) b->labels[i] = -1;
-    }
-    b->lens[0] = SOURCE, b->lens[1] = 3;
-    b->batch = (ph_batch){b->source, b->lens, b->target, b->labels};
-    if (b->m->config.arch == PH_ARCH_DECODER) b->batch.source_lens = NULL;
-}
-
-static void make_bed(bed *b, const ph_config *c, int threads, int backward)
-{
-    memset(b, 0, sizeof *b);
-    b->ctx = open_ctx(threads);
-    CHECK(ph_model_create(&b->m, b->ctx, c, PH_SPLIT_WORDS, NULL, 0, 3) == PH_OK, "%s",
-          ph_error(b->ctx));
-    ph_pass_shape shape = {.batch = BATCH,
-                           .source_len = SOURCE,
-                           .target_len = c->arch == PH_ARCH_BOTH ? TARGET : 0,
-                           .backward = backward};
-    CHECK(ph_pass_create(&b->p, b->m, &shape) == PH_OK, "%s", ph_error(b->ctx));
-    b->grads = calloc(b->m->floats, sizeof(float));
-    /* gains and biases that are not 1 and 0, so that mistakes show */
-    uint64_t state = check_seed + 5;
-    for (size_t i = b->m->decayed; i < b->m->floats; i++)
-        b->m->block[i] += (float)(check_uniform(&state) - 0.5) * 0.4f;
-    set_batch(b);
-}
-
-static void free_bed(bed *b)
-{
-    free(b->grads);
-    ph_pass_free(b->p);
-    ph_model_free(b->m);
-    ph_close(b->ctx);
-}
-
-static double run_bed(bed *b, float smoothing)
-{
-    double loss = 0;
-    CHECK(ph_pass_forward(b->p, &b->batch, 7) == PH_OK, "%s", ph_error(b->ctx));
-    CHECK(ph_pass_loss(b->p, smoothing, 1, &loss) == PH_OK, "%s", ph_error(b->ctx));
-    CHECK(ph_pass_backward(b->p, b->grads) == PH_OK, "%s", ph_error(b->ctx));
-    return loss;
-}
-
 /* ---- gradients --------------------------------------------------------------------- */
-
-static double oracle_of(const bed *b, const oracle_model *o, double smoothing)
-{
-    oracle_batch all = {BATCH,     SOURCE,   TARGET, b->source, b->batch.source_lens,
-                        b->target, b->labels};
-    return oracle_model_loss(o, &all, smoothing, NULL);
-}
 
 /* Central differences in double: the error is that of the library's floats. */
 static void check_gradients(const bed *b, oracle_model *o, double smoothing)
@@ -315,92 +231,6 @@ static void cached(void)
             }
 }
 
-/* ---- variants ---------------------------------------------------------------------- */
-
-static const char *const variants[] = {"gqa:2",
-                                       "mqa",
-                                       "entmax",
-                                       "talking",
-                                       "dcmha:rank=2",
-                                       "gated:head",
-                                       "moh:shared=1,top=2",
-                                       "mohsa:overlap=1",
-                                       "diff:depth=1",
-                                       "collab",
-                                       "mla:rope=2,latent=6",
-                                       "mha;talking"};
-
-enum { VARIANTS = sizeof variants / sizeof variants[0], WEIGHT = 3 };
-
-static double loss_with_balance(bed *b)
-{
-    double loss = 0;
-    CHECK(ph_pass_forward(b->p, &b->batch, 7) == PH_OK, "%s", ph_error(b->ctx));
-    CHECK(ph_pass_loss(b->p, 0, 1, &loss) == PH_OK, "%s", ph_error(b->ctx));
-    return loss + WEIGHT * ph_pass_balance(b->p);
-}
-
-/* Along the gradient the loss falls as the gradient says: one direction that takes in
-   every parameter. The variants themselves are checked number by number elsewhere. */
-static void variant_gradients(void)
-{
-    for (int arch = 0; arch < 3; arch++)
-        for (int v = 0; v < VARIANTS; v++) {
-            bed b;
-            ph_config c = config_of(arch, 0);
-            c.heads = 4, c.model_dim = 16;
-            strcpy(c.variant, variants[v]);
-            make_bed(&b, &c, 2, 1);
-            b.p->balance = WEIGHT;
-            loss_with_balance(&b);
-            CHECK(ph_pass_backward(b.p, b.grads) == PH_OK, "%s", ph_error(b.ctx));
-            double length = 0;
-            for (size_t i = 0; i < b.m->floats; i++)
-                length += (double)b.grads[i] * (double)b.grads[i];
-            length = sqrt(length);
-            double h = 5e-4, found[2];
-            for (int way = 0; way < 2; way++) {
-                double step = (way ? -2 : 1) * h / length;
-                for (size_t i = 0; i < b.m->floats; i++)
-                    b.m->block[i] += (float)(step * (double)b.grads[i]);
-                found[way] = loss_with_balance(&b);
-            }
-            double slope = (found[0] - found[1]) / (2 * h);
-            CHECK(fabs(slope - length) < 5e-3 * length,
-                  "%s, arch %d: slope %g, expected %g", variants[v], arch, slope, length);
-            free_bed(&b);
-        }
-}
-
-static void cached_variants(void)
-{
-    for (int v = 0; v < VARIANTS; v++) {
-        bed b;
-        ph_decoder *d;
-        ph_config c = config_of(PH_ARCH_DECODER, 0);
-        c.heads = 4, c.model_dim = 16;
-        strcpy(c.variant, variants[v]);
-        make_bed(&b, &c, 2, 0);
-        CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
-        CHECK(ph_pass_logits(b.p) == PH_OK, "%s", ph_error(b.ctx));
-        CHECK(ph_decoder_create(&d, b.m, 1, NULL, 0) == PH_OK, "%s", ph_error(b.ctx));
-        for (int t = 0; t < SOURCE; t++) {
-            const float *logits = NULL;
-            CHECK(ph_decoder_feed(d, b.source + t, 1, &logits) == PH_OK, "%s: %s",
-                  variants[v], ph_error(b.ctx));
-            const float *whole = b.p->logits + t * VOCAB;
-            int same = !memcmp(logits, whole, VOCAB * sizeof(float));
-            for (int i = 0; i < VOCAB && !same && !strncmp(variants[v], "mla", 3); i++)
-                CHECK(fabsf(logits[i] - whole[i]) < 1e-5f, "mla: token %d is off by %g",
-                      t, (double)fabsf(logits[i] - whole[i])); /* absorbed: other sums */
-            CHECK(same || !strncmp(variants[v], "mla", 3), "%s: other logits at token %d",
-                  variants[v], t);
-        }
-        ph_decoder_free(d);
-        free_bed(&b);
-    }
-}
-
 /* ---- files ------------------------------------------------------------------------- */
 
 static void files(void)
@@ -563,8 +393,6 @@ static const check_case cases[] = {{"gradients", gradients},
                                    {"threads", threads},
                                    {"instruction_sets", instruction_sets},
                                    {"cached", cached},
-                                   {"variant_gradients", variant_gradients},
-                                   {"cached_variants", cached_variants},
                                    {"files", files},
                                    {"refused", refused},
                                    {"embedded", embedded},

@@ -22,7 +22,7 @@ same "checkpoints kept" "$(find "$tmp/whole" -name 'step-*' | wc -l | tr -d ' ')
 
 # ---- kill -9 at random moments: every resume ends with the same bits ----
 
-kills=${KILLS:-20} n=0
+kills=${KILLS:-20} n=0 before=
 mkdir "$tmp/killed"
 while [ $n -lt "$kills" ]; do
     if [ -n "$(find "$tmp/killed" -name 'step-*.safetensors')" ]; then
@@ -35,9 +35,15 @@ while [ $n -lt "$kills" ]; do
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
     n=$((n + 1))
+    last=$(find "$tmp/killed" -name 'step-*.safetensors' | sort | tail -n 1)
+    if [ "$(printf '%s\n%s\n' "$before" "$last" | sort | tail -n 1)" != "$last" ]; then
+        bad "after $n kills: $before is lost, $last is the newest"
+    fi
+    before=$last
     if [ -e "$tmp/killed/model.safetensors" ]; then # done: from the start again
         same "after $n kills" "$(sum "$tmp/killed/model.safetensors")" "$whole"
         rm -rf "$tmp/killed" && mkdir "$tmp/killed"
+        before=
     fi
 done
 if [ -n "$(find "$tmp/killed" -name 'step-*.safetensors')" ]; then
@@ -89,6 +95,10 @@ same "bad pairs, status" $? 3
 holds "bad pairs" "$words" "line 1: no TAB"
 words=$(train copy --heads 5 -o "$tmp/heads" 2>&1)
 holds "wrong heads" "$words" "no multiple of heads 5"
+words=$(train copy $small --cross nonsense -o "$tmp/cross" 2>&1)
+holds "wrong cross-attention" "$words" 'variant is "nonsense"'
+words=$(train pronouns --cross mha -o "$tmp/cross" 2>&1)
+holds "cross-attention of an encoder" "$words" "only an encoder-decoder has"
 
 # ---- your own pairs and texts ----
 
@@ -116,7 +126,8 @@ holds "it is the animal" "$words" '"role": "pronoun"'
 
 "$program" plot "$tmp/one" "$tmp/story" -o "$tmp/page.html" >/dev/null || bad "plot"
 same "curves" "$(grep -c polyline "$tmp/page.html")" 4
-words=$("$program" compare copy --variants 'mha,gqa:1,moh:shared=1\,top=1' --steps 5 --seeds 2 --batch 8 \
+words=$("$program" compare copy --variants 'mha,gqa:1/talking,mha/merged,moh:shared=1\,top=1' \
+    --steps 5 --seeds 2 --batch 8 \
     --dim 16 --heads 2 --ff 16 --layers 1 --test 20 -o "$tmp/bake" 2>&1)
 holds "bake-off" "$words" "moh:shared=1,top=1"
 "$program" plot "$tmp/none" >/dev/null 2>&1

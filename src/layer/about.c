@@ -1,6 +1,8 @@
 /*
  * about.c - what a layer says of itself: parameters, sizes, caches, work.
  */
+#include <string.h>
+
 #include "layer/layer.h"
 
 const ph_param *ph_layer_param(const ph_layer *layer, int i)
@@ -20,6 +22,42 @@ ph_layer_caches ph_layer_cache(const ph_layer *layer)
     if (!layer->desc.cache) return (ph_layer_caches){.extra = s->cache};
     return (ph_layer_caches){tokens * (size_t)ph_part_row(&s->k),
                              tokens * (size_t)ph_part_row(&s->v), s->cache};
+}
+
+/* ---- caches of a search ------------------------------------------------------------ */
+
+/* Rows of a tensor (batch, ...) change places by way of `room`. */
+static void move_rows(int batch, const int *from, float *x, size_t floats, float *room)
+{
+    size_t one = floats / (size_t)batch;
+    memcpy(room, x, floats * sizeof *x);
+    for (int b = 0; b < batch; b++)
+        memcpy(x + (size_t)b * one, room + (size_t)from[b] * one, one * sizeof *x);
+}
+
+ph_status ph_layer_reorder(const ph_layer *layer, const int *from, float *k_cache,
+                           float *v_cache, float *extra_cache)
+{
+    if (!layer) return PH_BAD_ARGUMENT;
+    ph_layer_caches size = ph_layer_cache(layer);
+    const size_t *part = layer->shape.cache_part;
+    int batch = layer->shape.attn.batch;
+    void *room;
+    for (int b = 0; b < batch; b++)
+        if (!from || from[b] < 0 || from[b] >= batch)
+            return ph_fail(layer->ctx, PH_BAD_ARGUMENT,
+                           "from does not hold %d numbers of rows", batch);
+    size_t most = size.k > size.v ? size.k : size.v;
+    if (size.extra > most) most = size.extra;
+    PH_TRY(ph_ctx_scratch(layer->ctx, most * sizeof(float), &room));
+    if (k_cache && size.k) move_rows(batch, from, k_cache, size.k, room);
+    if (v_cache && size.v) move_rows(batch, from, v_cache, size.v, room);
+    for (int i = 0; extra_cache && size.extra && i < PH_CACHE_PARTS; i++) {
+        size_t floats = part[0] ? part[i] : i ? 0 : size.extra;
+        if (floats) move_rows(batch, from, extra_cache, floats, room);
+        extra_cache += floats;
+    }
+    return PH_OK;
 }
 
 /* ---- work -------------------------------------------------------------------------- */

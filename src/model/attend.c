@@ -13,7 +13,7 @@
 static const float *memory_of(const ph_pass *p)
 {
     const ph_side *s = &p->sides[0];
-    return s->acts[s->stack->count - 1].join.n;
+    return p->encoded ? p->encoded : s->acts[s->stack->count - 1].join.n;
 }
 
 static ph_layer_args args_of(const ph_pass *p, const ph_side *side, int sub)
@@ -52,7 +52,7 @@ static ph_status project(ph_pass *p, const ph_side *side, int sub,
     return ph_model_multiply(p->model->ctx, &g, 1);
 }
 
-/* Cross-attention to keys and values that were made before. */
+/* Plain cross-attention to keys and values that were made before. */
 static ph_status attend_cached(ph_pass *p, const ph_side *side, int sub)
 {
     const ph_config *c = &p->model->config;

@@ -35,6 +35,7 @@ static const ph_field fields[] = {
     {"depth_scaled", PH_FIELD_BOOL, AT(depth_scaled), 0, 0, NULL},
     {"dropout", PH_FIELD_REAL, AT(dropout), 0, 0, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
+    {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL},
     {"roles", PH_FIELD_TEXT, AT(roles), 0, PH_ROLES_TEXT, NULL}};
 
 enum { FIELDS = sizeof fields / sizeof fields[0] };
@@ -61,6 +62,12 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
     if (!c->kv_heads) c->kv_heads = c->heads;
     if (!c->ff_dim) c->ff_dim = 4 * c->model_dim;
     if (!c->variant[0]) strcpy(c->variant, "mha");
+    if (!c->cross[0] && c->arch == PH_ARCH_BOTH) strcpy(c->cross, "mha");
+    if (c->cross[0] && c->arch != PH_ARCH_BOTH)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "cross is %s, expected none: only an encoder-decoder has "
+                       "cross-attention",
+                       c->cross);
     if (!c->head_dim && c->model_dim % c->heads)
         return ph_fail(
             ctx, PH_BAD_SHAPE,

@@ -15,7 +15,7 @@ struct ph_decoder {
     ph_pass *encoder; /* of an encoder-decoder */
     ph_pass *step;    /* one token for each text */
     ph_cache *caches; /* (sites) */
-    float *spare;     /* as large as the largest cache, for reordering */
+    float *encoded;   /* (beams, source_len, model_dim), where a place needs it */
     int32_t *past;    /* (beams) tokens so far */
     void *memory;
 };
@@ -30,15 +30,26 @@ static const ph_stack *stack_of(const ph_model *m)
     return &m->stacks[m->stack_count - 1];
 }
 
+static const ph_act *act_of(const ph_decoder *d, int sub)
+{
+    return &d->step->sides[d->step->first_side].acts[sub];
+}
+
 /* ---- keys and values of the encoder's output --------------------------------------- */
 
-static ph_gemm product(const ph_decoder *d, const float *w, const float *b, float *y)
+/* Numbers of a token's keys, or values. */
+static int keys_wide(const ph_act *act)
 {
-    const ph_config *c = &d->model->config;
-    ph_gemm g = {.m = d->encoder->sides[0].rows, .n = c->kv_heads * c->head_dim};
-    g.k = c->model_dim,
-    g.a = d->encoder->sides[0].acts[d->model->stacks[0].count - 1].join.n;
-    g.a_row = g.k, g.a_col = 1, g.b = w, g.b_row = g.n, g.b_col = 1;
+    const ph_attn *a = &act->plan->attn;
+    return a->k_heads * a->qk_dim;
+}
+
+static ph_gemm product(const ph_decoder *d, int wide, const float *w, const float *b,
+                       float *y)
+{
+    ph_gemm g = {.m = d->source_len, .n = wide, .k = d->model->config.model_dim};
+    g.a = ph_pass_output(d->encoder), g.a_row = g.k, g.a_col = 1;
+    g.b = w, g.b_row = g.n, g.b_col = 1;
     g.c = y, g.c_row = g.n, g.bias = b;
     return g;
 }
@@ -47,14 +58,20 @@ static ph_status read_source(ph_decoder *d, const int32_t *source)
 {
     ph_batch batch = {.source = source};
     const ph_stack *s = stack_of(d->model);
+    size_t floats = (size_t)d->source_len * (size_t)d->model->config.model_dim;
     PH_TRY(ph_pass_forward(d->encoder, &batch, 0));
+    for (int b = 0; d->encoded && b < d->beams; b++)
+        memcpy(d->encoded + (size_t)b * floats, ph_pass_output(d->encoder),
+               floats * sizeof(float));
     for (int i = 0; i < s->count; i++) {
         ph_bound b;
-        if (s->subs[i].kind != PH_SUB_CROSS) continue;
+        const ph_act *act = act_of(d, i);
+        if (!act->plan) continue;
         const ph_cache *cache = &d->caches[s->subs[i].site];
         ph_model_bind(d->model, &s->subs[i], d->model->block, NULL, &b);
-        ph_gemm list[2] = {product(d, b.weights.wk, b.weights.bk, cache->k),
-                           product(d, b.weights.wv, b.weights.bv, cache->v)};
+        int wide = keys_wide(act);
+        ph_gemm list[2] = {product(d, wide, b.weights.wk, b.weights.bk, cache->k),
+                           product(d, wide, b.weights.wv, b.weights.bv, cache->v)};
         list[1].same_a = 1;
         PH_TRY(ph_model_multiply(d->model->ctx, list, 2));
     }
@@ -66,24 +83,18 @@ static ph_status read_source(ph_decoder *d, const int32_t *source)
 /* Sizes of the caches of a sublayer. */
 static ph_layer_caches sizes_of(const ph_decoder *d, int sub)
 {
-    const ph_config *c = &d->model->config;
-    const ph_act *act = &d->step->sides[d->step->first_side].acts[sub];
-    size_t wide = (size_t)d->source_len * (size_t)c->kv_heads * (size_t)c->head_dim;
-    if (act->plan) return (ph_layer_caches){.k = wide, .v = wide};
-    return ph_layer_cache(act->layer);
-}
-
-static size_t largest(ph_layer_caches c)
-{
-    size_t kv = c.k > c.v ? c.k : c.v;
-    return kv > c.extra ? kv : c.extra;
+    const ph_act *act = act_of(d, sub);
+    if (!act->plan) return ph_layer_cache(act->layer);
+    size_t floats = (size_t)d->source_len * (size_t)keys_wide(act);
+    return (ph_layer_caches){.k = floats, .v = floats};
 }
 
 static void lay(ph_decoder *d, ph_arena *arena)
 {
     const ph_model *m = d->model;
     const ph_stack *s = stack_of(m);
-    size_t most = 0;
+    size_t rows = (size_t)d->beams * (size_t)d->source_len;
+    int reads = 0; /* the encoder's output itself */
     d->past = ph_arena_take(arena, (size_t)d->beams * sizeof *d->past);
     d->caches = ph_arena_take(arena, (size_t)m->site_count * sizeof *d->caches);
     for (int i = 0; i < s->count; i++) {
@@ -94,9 +105,10 @@ static void lay(ph_decoder *d, ph_arena *arena)
                           .extra =
                               size.extra ? ph_arena_floats(arena, size.extra) : NULL};
         if (arena->base) d->caches[s->subs[i].site] = cache;
-        if (largest(size) > most) most = largest(size);
+        reads |= s->subs[i].kind == PH_SUB_CROSS && !act_of(d, i)->plan;
     }
-    d->spare = ph_arena_floats(arena, most);
+    d->encoded =
+        reads ? ph_arena_floats(arena, rows * (size_t)m->config.model_dim) : NULL;
 }
 
 static ph_status make_pass(const ph_decoder *d, int count, ph_pass **out)
@@ -107,7 +119,7 @@ static ph_status make_pass(const ph_decoder *d, int count, ph_pass **out)
                            .target_len = both ? count : 0,
                            .capacity = d->model->config.max_len};
     PH_TRY(ph_pass_create(out, d->model, &shape));
-    (*out)->caches = d->caches, (*out)->past = d->past;
+    (*out)->caches = d->caches, (*out)->past = d->past, (*out)->encoded = d->encoded;
     return PH_OK;
 }
 
@@ -125,6 +137,7 @@ static ph_status build(ph_decoder *d, const int32_t *source)
     ph_arena arena = {.base = d->memory};
     lay(d, &arena);
     d->step->caches = d->caches, d->step->past = d->past;
+    d->step->encoded = d->encoded;
     if (!is_both(m)) return PH_OK;
     ph_pass_shape shape = {.batch = 1, .source_len = d->source_len, .encoder_only = 1};
     PH_TRY(ph_pass_create(&d->encoder, m, &shape));
@@ -184,27 +197,16 @@ ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, int count,
     return status;
 }
 
-static void reorder(ph_decoder *d, float *cache, size_t floats, const int *from)
-{
-    size_t one = floats / (size_t)d->beams * sizeof(float);
-    if (!floats) return;
-    memcpy(d->spare, cache, floats * sizeof(float));
-    for (int b = 0; b < d->beams; b++)
-        memcpy((char *)cache + (size_t)b * one, (char *)d->spare + (size_t)from[b] * one,
-               one);
-}
-
-void ph_decoder_reorder(ph_decoder *d, const int *from)
+ph_status ph_decoder_reorder(ph_decoder *d, const int *from)
 {
     const ph_stack *s = stack_of(d->model);
     for (int i = 0; i < s->count; i++) {
-        if (s->subs[i].kind != PH_SUB_SELF) continue;
+        const ph_layer *layer = act_of(d, i)->layer;
+        if (!layer) continue; /* feed-forward, or one encoder's keys for all texts */
         const ph_cache *cache = &d->caches[s->subs[i].site];
-        ph_layer_caches size = sizes_of(d, i);
-        reorder(d, cache->k, size.k, from);
-        reorder(d, cache->v, size.v, from);
-        reorder(d, cache->extra, size.extra, from);
+        PH_TRY(ph_layer_reorder(layer, from, cache->k, cache->v, cache->extra));
     }
+    return PH_OK;
 }
 
 ph_status ph_generate_greedy(const ph_model *m, const int32_t *source, int source_len,

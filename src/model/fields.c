@@ -37,7 +37,8 @@ static void write_field(ph_json_writer *out, const ph_field *f, const void *valu
         ph_json_integer(out, f->name, (int64_t)wide);
     }
     if (f->kind == PH_FIELD_NAME) ph_json_string(out, f->name, f->names[number]);
-    if (f->kind == PH_FIELD_TEXT) ph_json_string(out, f->name, value);
+    if (f->kind == PH_FIELD_TEXT && *(const char *)value)
+        ph_json_string(out, f->name, value);
 }
 
 int ph_fields_print(const ph_field *fields, int count, const void *base, char *text,

@@ -14,7 +14,7 @@ typedef enum ph_field_kind {
     PH_FIELD_REAL, /* float */
     PH_FIELD_WIDE, /* uint64_t below 2^53 */
     PH_FIELD_NAME, /* int, its index among the names */
-    PH_FIELD_TEXT  /* char[most]; an array of strings is joined by ';' */
+    PH_FIELD_TEXT  /* char[most]; an array of strings is joined by ';'; "" is left out */
 } ph_field_kind;
 
 typedef struct ph_field {

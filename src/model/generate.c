@@ -193,7 +193,7 @@ static ph_status search_loop(search *s)
     while (length < room && advance(s, logits, length)) {
         length++;
         if (length == room) break;
-        ph_decoder_reorder(s->decoder, s->from);
+        PH_TRY(ph_decoder_reorder(s->decoder, s->from));
         PH_TRY(ph_decoder_feed(s->decoder, s->tokens, 1, &logits));
     }
     if (!s->ended) { /* none ended: the best of those that go on */

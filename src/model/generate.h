@@ -20,7 +20,7 @@ ph_status ph_decoder_feed(ph_decoder *decoder, const int32_t *tokens, int count,
                           const float **logits);
 
 /* Text b goes on as text from[b] stood. */
-void ph_decoder_reorder(ph_decoder *decoder, const int *from);
+ph_status ph_decoder_reorder(ph_decoder *decoder, const int *from);
 
 /* The most likely token each time, up to the end mark (not stored) or `room`. */
 ph_status ph_generate_greedy(const ph_model *model, const int32_t *source, int source_len,

@@ -114,7 +114,8 @@ static void choose_start(const ph_model *m, ph_weight *w, const char *name, int 
             w->start = starts[i].start, w->size = starts[i].size;
 }
 
-/* A layer of one token tells which tensors this variant has and how large they are. */
+/* A layer of one token tells which tensors this variant has and how large they are. The
+   alpha of entmax is learned unless it is said. */
 static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
 {
     ph_layer *probe;
@@ -125,6 +126,7 @@ static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
     int named = ph_layer_named(probe);
     for (int i = 0; (p = ph_layer_param(probe, i)); i++) {
         if (i < named && p->optional && m->config.no_bias) continue;
+        if (!strcmp(p->name, "alpha_logit") && strstr(sub->variant, "alpha=")) continue;
         snprintf(name, sizeof name, "%s.%s", stem, p->name);
         int index = add(m, name, p->rank, p->dims, PH_START_ZERO, 0);
         choose_start(m, &m->params[index], p->name, sub->layer);
@@ -156,6 +158,14 @@ static void pick_variant(const char *list, int layer, char *to)
     to[length] = 0;
 }
 
+/* Whether cross-attention of this layer takes the place of self-attention too. */
+static int is_merged(const ph_config *c, int layer)
+{
+    char cross[PH_VARIANT_TEXT];
+    pick_variant(c->cross, layer, cross);
+    return strstr(cross, "merged") != NULL;
+}
+
 /* The norm of a join is the sublayer's own, or that of whoever comes next. */
 static ph_status add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer,
                          int number)
@@ -164,8 +174,8 @@ static ph_status add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer,
     char stem[40], norm[40];
     ph_sub *sub = &s->subs[s->count];
     *sub = (ph_sub){.kind = kind, .layer = layer};
-    strcpy(sub->variant, "mha");
     if (kind == PH_SUB_SELF) pick_variant(m->config.variant, layer, sub->variant);
+    if (kind == PH_SUB_CROSS) pick_variant(m->config.cross, layer, sub->variant);
     snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
     snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
     int before = m->config.norm_place == PH_NORM_BEFORE;
@@ -197,7 +207,8 @@ static ph_status add_stack(ph_model *m, ph_stack *s, int layers)
         s->buckets = add_two(m, name, PH_BUCKETS, c->heads, PH_START_NORMAL, 0.1);
     for (int l = 0; l < layers; l++) {
         int number = 1;
-        PH_TRY(add_sub(m, s, PH_SUB_SELF, l, number++));
+        if (!s->decoder || !is_merged(c, l))
+            PH_TRY(add_sub(m, s, PH_SUB_SELF, l, number++));
         if (s->decoder) PH_TRY(add_sub(m, s, PH_SUB_CROSS, l, number++));
         PH_TRY(add_sub(m, s, PH_SUB_FEED, l, number));
     }

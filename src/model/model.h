@@ -6,7 +6,7 @@
  *     model.c    the list of sublayers and parameters, first values
  *     store.c    models in files
  *     pass.c     one forward and backward pass over a batch; its parts:
- *                rows.c (norms, dropout, embeddings), feed.c, attend.c, output.c, links.c
+ *                rows.c (norms, dropout, embeddings), feed.c, attend.c, links.c
  *     reading.c  one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H

@@ -20,6 +20,14 @@ static ph_join lay_join(const ph_pass *p, const ph_side *side, ph_arena *arena)
                      .stats = ph_arena_floats(arena, rows * 2)};
 }
 
+/* All feed-forward sublayers use its room where nothing is kept. */
+static const ph_act *first_feed(const ph_side *side)
+{
+    int sub = 0;
+    while (side->stack->subs[sub].kind != PH_SUB_FEED) sub++;
+    return &side->acts[sub];
+}
+
 static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
 {
     const ph_config *c = &p->model->config;
@@ -28,9 +36,9 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
     size_t rows = (size_t)side->rows, ff = (size_t)c->ff_dim;
     int keep = p->shape.backward || p->shape.open;
     if (what->kind == PH_SUB_FEED) {
-        const ph_act *other = keep || sub < 3 ? NULL : &side->acts[1];
+        const ph_act *other = keep ? act : first_feed(side);
         size_t wide = c->activation == PH_SWIGLU ? 2 * ff : ff;
-        if (other && side->stack->subs[1].kind == PH_SUB_FEED) {
+        if (other != act) {
             act->h = other->h, act->g = other->g;
         } else {
             act->h = ph_arena_floats(arena, rows * wide);
@@ -113,44 +121,37 @@ static void lay(ph_pass *p, ph_arena *arena)
 /* ---- making one -------------------------------------------------------------------- */
 
 /* Queries of all texts against the one set of keys the encoder gave. */
-static ph_status make_plan(ph_pass *p, const ph_side *side, ph_act *act)
+static ph_status make_plan(ph_pass *p, const ph_layer_desc *d, ph_act *act)
 {
-    const ph_config *c = &p->model->config;
-    int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
-    ph_attn attn = {.batch = p->shape.batch,
-                    .q_heads = c->heads,
-                    .k_heads = c->kv_heads,
-                    .v_heads = c->kv_heads,
-                    .q_len = side->len,
-                    .kv_len = p->sides[0].len,
-                    .qk_dim = c->head_dim,
-                    .q = {side->len * q, c->head_dim, q},
-                    .k = {0, c->head_dim, k},
-                    .v = {0, c->head_dim, k},
-                    .out = {side->len * q, c->head_dim, q}};
+    ph_attn attn = d->attn;
+    int heads = attn.k_heads ? attn.k_heads : attn.q_heads, dim = attn.qk_dim;
+    int64_t q = (int64_t)attn.q_heads * dim, k = (int64_t)heads * dim;
+    attn.dropout = 0;
+    attn.q = attn.out = (ph_strides){attn.q_len * q, dim, q};
+    attn.k = attn.v = (ph_strides){0, dim, k};
     return ph_plan_create(&act->plan, p->model->ctx, &attn);
+}
+
+static ph_status make_layer(ph_pass *p, const ph_side *side, const ph_sub *sub,
+                            ph_act *act)
+{
+    int cross = sub->kind == PH_SUB_CROSS, capacity = p->shape.capacity;
+    int keys = cross ? p->sides[0].len : capacity ? capacity : side->len;
+    ph_layer_desc d = ph_model_layer(p->model, sub, p->shape.batch, side->len, keys);
+    if (cross && capacity && !strcmp(d.attn.variant, "mha")) return make_plan(p, &d, act);
+    d.cache = !cross && capacity;
+    if (side->stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
+    d.attn.backward = p->shape.backward;
+    if (!p->shape.backward) d.attn.dropout = 0;
+    d.concat = p->shape.open;
+    return ph_layer_create(&act->layer, p->model->ctx, &d);
 }
 
 static ph_status make_layers(ph_pass *p, ph_side *side)
 {
-    const ph_model *m = p->model;
     for (int i = 0; i < side->stack->count; i++) {
         const ph_sub *sub = &side->stack->subs[i];
-        int cross = sub->kind == PH_SUB_CROSS;
-        int keys = cross ? p->sides[0].len : side->len;
-        if (sub->kind == PH_SUB_FEED) continue;
-        if (cross && p->shape.capacity) {
-            PH_TRY(make_plan(p, side, &side->acts[i]));
-            continue;
-        }
-        if (p->shape.capacity) keys = p->shape.capacity;
-        ph_layer_desc d = ph_model_layer(m, sub, p->shape.batch, side->len, keys);
-        d.cache = p->shape.capacity > 0;
-        if (side->stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
-        d.attn.backward = p->shape.backward;
-        if (!p->shape.backward) d.attn.dropout = 0;
-        d.concat = p->shape.open;
-        PH_TRY(ph_layer_create(&side->acts[i].layer, m->ctx, &d));
+        if (sub->kind != PH_SUB_FEED) PH_TRY(make_layer(p, side, sub, &side->acts[i]));
     }
     return PH_OK;
 }

@@ -36,7 +36,7 @@ typedef struct ph_pass_shape {
 } ph_pass_shape;
 
 /* What a place keeps of earlier tokens, as ph_layer_cache has it; of the encoder's output
-   k and v are (source_len, kv_heads, head_dim). */
+   k and v are (source_len, k_heads, head_dim), where its attention is plain. */
 typedef struct ph_cache {
     float *k, *v, *extra;
 } ph_cache;
@@ -50,7 +50,7 @@ typedef struct ph_join {
 /* What one sublayer keeps. */
 typedef struct ph_act {
     ph_layer *layer; /* attention */
-    ph_plan *plan;   /* attention to cached keys of the encoder */
+    ph_plan *plan;   /* plain attention to cached keys of the encoder */
     void *saved;     /* of the layer */
     float *heads;    /* open: (rows, heads*v_dim) */
     float *h, *g;    /* feed-forward: before and after the activation */
@@ -86,6 +86,8 @@ struct ph_pass {
     ph_side sides[2];
     const ph_cache *caches; /* (sites) with capacity */
     const int32_t *past;    /* (batch) tokens in the caches */
+    const float *encoded;   /* with capacity: the encoder's output for every text, where
+                               a place needs it */
     float *slopes;          /* (heads) ALiBi */
     float *table;           /* (max len, model_dim) sinusoids */
 

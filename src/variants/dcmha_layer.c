@@ -132,6 +132,16 @@ static size_t numbers_of(const ph_shape *s, size_t tokens)
     return tokens * (2 * rank + 1) * (size_t)s->attn.q_heads;
 }
 
+/* w1, w2 and g of a channel are tensors of their own. */
+static void add_cache_parts(ph_shape *s, size_t tokens)
+{
+    size_t *part = s->cache_part, heads = (size_t)s->attn.q_heads;
+    while (*part) part += PH_DC_TENSORS;
+    size_t wide = (size_t)((const state *)s->state)->dc.rank * heads;
+    part[PH_DC_W1] = part[PH_DC_W2] = tokens * wide;
+    part[PH_DC_G] = tokens * heads;
+}
+
 static void add_channels(ph_shape *s, state *own)
 {
     const ph_attn *a = &s->attn;
@@ -147,6 +157,7 @@ static void add_channels(ph_shape *s, state *own)
             ch->numbers = ch->cached ? s->cache : s->spare[NUMBERS];
             *(ch->cached ? &s->cache : &s->spare[NUMBERS]) +=
                 numbers_of(s, ch->keys ? keys : q_rows);
+            if (ch->cached) add_cache_parts(s, keys);
             own->channels++;
         }
     int n = list_linears(s, list) / 2;

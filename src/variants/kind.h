@@ -24,7 +24,7 @@
 #include "kernels/gemm.h"
 #include "polyhead_layer.h"
 
-enum { PH_PIECES = 12, PH_KIND_STATE = 512 };
+enum { PH_PIECES = 12, PH_CACHE_PARTS = 8, PH_KIND_STATE = 512 };
 
 /* q, k or v as the layer makes it: a matrix product cut into heads, then norm and
    rotation. A row holds the heads of a token, `pad` zeros before and behind them; `tail`
@@ -73,6 +73,8 @@ typedef struct ph_shape {
     size_t spare[PH_PIECES]; /* floats that live for one call */
     size_t back[PH_PIECES];  /* floats of the backward call alone: gradients of pieces */
     size_t cache;            /* floats of a cache of its own, beside those of k and v */
+    size_t cache_part[PH_CACHE_PARTS]; /* tensors (batch, ...) that lie there one behind
+                                          the other; none said: one */
     size_t work;             /* bytes for its products */
     double flops;            /* of its own products, forward */
     double active;           /* share of the rows that attention computes */

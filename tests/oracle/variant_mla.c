@@ -3,7 +3,7 @@
  *
  *     [c | r] = y w_dkv             c = norm(c) kv_norm, r = rotated, one for all heads
  *     k_h = [ c w_uk_h | r ]        v_h = c w_uv_h
- *     q_h = [ nope | rotated ]      of x wq, or norm(x w_dq) q_norm w_uq
+ *     q_h = [ nope | rotated ]      of x wq + bq, or norm(x w_dq) q_norm w_uq
  *     scale = 1/sqrt(nope + rope)
  *
  * RMS norms with eps 1e-6; pairs are interleaved unless half is asked for.
@@ -24,7 +24,7 @@ static double *cut(work *w, const double *from, int rows, int wide, int start, i
 static double *make_q(work *w, int wide)
 {
     if (!bag_find(w->in, "w_dq"))
-        return apply(w, w->x, w->q_len, w->model, "wq", NULL, w->heads, wide);
+        return apply(w, w->x, w->q_len, w->model, "wq", "bq", w->heads, wide);
     int latent = columns(w, "w_dq");
     double *c = apply(w, w->x, w->q_len, w->model, "w_dq", NULL, 1, latent);
     rms_rows(c, w->batch * w->q_len, latent, given(w, "q_norm"), 1e-6);
