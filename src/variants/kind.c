@@ -217,6 +217,7 @@ void ph_kind_tanh(const ph_ctx *ctx, int n, const float *x, float *y)
     for (int at = 0; at < n; at += BLOCK) {
         int count = ph_min(BLOCK, n - at);
         memcpy(s, x + at, (size_t)count * sizeof *s);
+        for (int i = count; i % PH_LANES; i++) s[i] = 0; /* whole vectors are read */
         ctx->kernels->softcap(count, s, 1);
         memcpy(y + at, s, (size_t)count * sizeof *s);
     }
