@@ -121,8 +121,8 @@ typedef struct ph_page {
 
 /* Writes the file: whole or not at all. It holds everything it needs and refers to
    nothing outside. Weights are exact (float) where they fit in a fraction of the budget;
-   otherwise 8 bits of the row's maximum (error at most 1/510 of it) with the largest of
-   each row exact; otherwise the largest of each row alone. The same reports give the same
+   otherwise rounded to the digits that the page prints, 4 behind the point; otherwise
+   exact, but the largest of each row alone. The same reports give the same
    bytes. second: to compare with first, or NULL. page and io may be NULL. */
 PH_API ph_status ph_page_write(const char *path, const ph_report *first,
                                const ph_report *second, const ph_page *page,

@@ -158,7 +158,8 @@ static void pack(packed *p, const char *name, size_t budget)
 {
     memset(p, 0, sizeof *p);
     CHECK(report_case_make(&p->c, name) == 0, "no case %s", name);
-    p->source = (ph_page_source){{&p->c.report}, 1, {.budget = budget}, NULL, NULL};
+    p->source = (ph_page_source){
+        .reports = {&p->c.report}, .count = 1, .page = {.budget = budget}};
     p->plan = ph_page_make_plan(&p->source);
     CHECK(ph_page_pack(&p->source, &p->json, &p->blob) == PH_OK, "%s: not packed", name);
     ph_bytes_add(&p->json, "", 1);
@@ -196,6 +197,21 @@ static size_t pad4(size_t n)
     return (n + 3) / 4 * 4;
 }
 
+/* A weight in mode "dec": rounded to the nearest of its digits. */
+static double read_decimal(const packed *p, size_t at, size_t row, size_t col,
+                           double *bound)
+{
+    size_t rows = (size_t)p->c.axes[0].count, keys = rows;
+    size_t base = at + 4 * rows, digits = base + 4 * rows, low = digits + pad4(rows);
+    size_t high = low + pad4(rows * keys), cell = row * keys + col;
+    int32_t n;
+    CHECK(high + cell < p->blob.count, "place %zu is outside", high + cell);
+    memcpy(&n, p->blob.data + base + 4 * row, 4);
+    double unit = pow(10, (signed char)p->blob.data[digits + row]);
+    *bound = 0.5 / unit * (1 + 1e-12);
+    return (n + p->blob.data[low + cell] + 256 * p->blob.data[high + cell]) / unit;
+}
+
 /* The weight that a reader of the page finds, and its error bound. */
 static double read_weight(const packed *p, int head, int i, int j, double *bound)
 {
@@ -203,20 +219,14 @@ static double read_weight(const packed *p, int head, int i, int j, double *bound
     size_t at = (size_t)listed(p, "maps", head), row = (size_t)i, col = (size_t)j;
     *bound = 0;
     if (p->plan.mode == PH_PAGE_F32) return float_at(p, at + 4 * (row * keys + col));
-    size_t heads = p->plan.mode == PH_PAGE_U8 ? 8 * rows : 4 * rows;
-    size_t exact = at + heads, cols = exact + 4 * rows * top;
-    size_t cells = cols + pad4(rows * top * (size_t)p->plan.col_bytes);
+    if (p->plan.mode == PH_PAGE_DECIMAL) return read_decimal(p, at, row, col, bound);
+    size_t exact = at + 4 * rows, cols = exact + 4 * rows * top;
     for (size_t n = row * top; n < (row + 1) * top; n++) {
         const unsigned char *key = p->blob.data + cols + n * (size_t)p->plan.col_bytes;
         if ((size_t)(key[0] | key[1] << 8) == col) return float_at(p, exact + 4 * n);
     }
-    if (p->plan.mode == PH_PAGE_TOP) {
-        *bound = float_at(p, exact + 4 * ((row + 1) * top - 1));
-        return 0;
-    }
-    double lo = float_at(p, at + 4 * row), hi = float_at(p, at + 4 * (rows + row));
-    *bound = (hi - lo) / 510 * (1 + 1e-6);
-    return lo + (hi - lo) * p->blob.data[cells + row * keys + col] / 255;
+    *bound = float_at(p, exact + 4 * ((row + 1) * top - 1));
+    return 0;
 }
 
 static void compare_head(const packed *p, int layer, int head)
@@ -242,7 +252,7 @@ static void weights_come_back(void)
         size_t budget;
         ph_page_mode mode;
     } known[] = {{"demo", 0, PH_PAGE_F32},         {"causal", 0, PH_PAGE_F32},
-                 {"large", 0, PH_PAGE_U8},         {"large", 1 << 20, PH_PAGE_TOP},
+                 {"large", 0, PH_PAGE_DECIMAL},    {"large", 1 << 20, PH_PAGE_TOP},
                  {"demo", 560 << 10, PH_PAGE_F32}, {"long", 0, PH_PAGE_TOP}};
     for (size_t n = 0; n < sizeof known / sizeof *known; n++) {
         packed p;

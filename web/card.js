@@ -8,9 +8,9 @@ function drawCard() {
   $("card-role").title = role.help;
   $("card-why").textContent = stackOf(ref).why?.[indexOf(ref)] ?? "";
   drawTop(ref);
-  drawNumbers(ref);
-  drawOffsets(ref);
-  drawOutcomes(ref);
+  if (changed("numbers", idOf(ref))) drawNumbers(ref);
+  if (changed("offsets", idOf(ref), room.card)) drawOffsets(ref);
+  if (changed("outcomes", ref.r)) drawOutcomes(ref);
 }
 
 // The ten partners of the picked words, or of the word under the cursor.
@@ -99,6 +99,7 @@ function drawOutcomes(ref) {
 const MOST_STRIP = 600; // buttons; of longer texts the words around the cursor
 
 let stripKey = ""; // which words the buttons are
+let stripButtons = [];
 let stripFocus = -1; // the word that was scrolled to
 
 function drawStrip() {
@@ -107,20 +108,21 @@ function drawStrip() {
   const stack = stackOf(state.a), key = `${state.a.r}.${state.seen ? stack.k : stack.q}.${first}.${words.length}`;
   if (key !== stripKey) {
     stripKey = key;
-    strip.replaceChildren(...words.slice(first, first + MOST_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word))));
+    stripButtons = words.slice(first, first + MOST_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word)));
+    strip.replaceChildren(...stripButtons);
   }
   const shares = isAbsent(state.a) ? null : stripShares(), focus = state.picked.length ? state.picked : [centre];
   const find = state.find.toLowerCase();
   const picked = new Set(state.picked);
-  for (const button of strip.children) {
-    const n = Number(button.dataset.n), level = levelOf(Math.min(1, shares ? shares[n] : 0) * 0.8, 1);
+  stripButtons.forEach((button, place) => {
+    const n = first + place, level = levelOf(Math.min(1, shares ? shares[n] : 0) * 0.8, 1);
     const found = find !== "" && words[n].toLowerCase().includes(find);
     const look = `${level}/${theme()}/${picked.has(n)}/${found}/${n === focus[0]}`;
     if (button.look !== look) styleWord(button, level, picked.has(n), found, n === focus[0]);
     button.look = look;
-  }
+  });
   drawPickedNote();
-  const now = strip.children[focus[0] - first];
+  const now = stripButtons[focus[0] - first];
   if (now && focus[0] !== stripFocus && document.activeElement?.parentElement !== strip) strip.scrollTop = Math.max(0, now.offsetTop - strip.clientHeight / 2);
   stripFocus = focus[0];
 }
@@ -145,10 +147,9 @@ function stripShares() {
     return sums;
   }
   map.remote?.columns(words); // a few columns, not every row
-  for (let n = 0; n < map.rows; n++) {
-    if (!map.remote) map.row(n, row);
-    for (const w of words) if (w < map.seen(n)) sums[n] += map.remote ? map.remote.cell(n, w).v ?? 0 : row[w];
-  }
+  const all = map.remote ? null : map.dense();
+  for (let n = 0; n < map.rows; n++)
+    for (const w of words) if (w < map.seen(n)) sums[n] += all ? all[n * map.keys + w] : map.remote.cell(n, w).v ?? 0;
   return sums;
 }
 

@@ -25,9 +25,9 @@ const firstHead = () => (page.live && page.reports.length > 1 && !state.b ? { ..
 let lastDifference = {}; // moving the cursor does not change it
 
 function differenceShade(a, b) {
-  if (a.remote) return { remote: true, lut: divergingLut(), most: () => 1, level: signedLevel, valued: state.valued, from: a };
+  if (a.remote) return { remote: true, signed: true, lut: divergingLut(), most: () => 1, valued: state.valued, from: a };
   const key = `${idOf(a.ref)}/${idOf(b.ref)}/${state.valued}/${state.scale}/${theme()}`;
-  if (lastDifference.key !== key) lastDifference = { key, shade: makeDifference(a, b) };
+  if (lastDifference.key !== key) lastDifference = { key, shade: { ...makeDifference(a, b), name: key } };
   return lastDifference.shade;
 }
 
@@ -35,11 +35,12 @@ function makeDifference(a, b) {
   const from = a.shownCells(state.valued), to = b.shownCells(state.valued), cells = new Float32Array(from.length);
   let most = 0;
   for (let n = 0; n < cells.length; n++) {
-    cells[n] = to[n] - from[n];
-    most = Math.max(most, Math.abs(cells[n]));
+    const v = (cells[n] = to[n] - from[n]);
+    if (v > most) most = v;
+    else if (-v > most) most = -v;
   }
   if (state.scale === "fixed" && !state.valued) most = 1;
-  return { cells, lut: divergingLut(), most: () => most, level: signedLevel };
+  return { cells, signed: true, lut: divergingLut(), most: () => most };
 }
 
 const compareView = {

@@ -21,8 +21,8 @@ function fromBase64(text) {
 
 // Everything that was computed from an older report.
 function forget() {
-  for (const known of [cache, thumbs, tinted, edges]) known.clear();
-  lastDifference = {};
+  for (const known of [cache, thumbs, edges, drawnFor, pictures]) known.clear();
+  atlas = lastDifference = {};
   stripKey = "";
 }
 
@@ -84,14 +84,17 @@ class HeadMap {
       this.cells = take(Float32Array, rows * keys);
       return;
     }
-    if (page.mode === "u8") {
-      this.lo = take(Float32Array, rows);
-      this.hi = take(Float32Array, rows);
-    } else this.sums = take(Float32Array, rows);
+    this.sums = take(Float32Array, rows);
+    if (page.mode === "dec") {
+      this.base = take(Int32Array, rows);
+      this.digits = take(Int8Array, rows);
+      this.low = take(Uint8Array, rows * keys);
+      this.high = take(Uint8Array, rows * keys);
+      return;
+    }
     this.exact = take(Float32Array, rows * top);
     this.cols = take(Key, rows * top);
     this.none = page.colBytes === 2 ? 65535 : 4294967295;
-    if (page.mode === "u8") this.cells = take(Uint8Array, rows * keys);
   }
 
   seen(i) {
@@ -112,29 +115,33 @@ class HeadMap {
       return out;
     }
     out.fill(0);
-    if (page.mode === "u8") {
-      const lo = this.lo[i], step = (this.hi[i] - lo) / 255;
-      for (let j = 0, n = this.seen(i); j < n; j++) out[j] = lo + step * this.cells[at + j];
+    if (page.mode === "dec") {
+      const { low, high } = this, base = this.base[i], unit = 10 ** -this.digits[i];
+      for (let j = 0, n = this.seen(i); j < n; j++) out[j] = (base + low[at + j] + 256 * high[at + j]) * unit;
+      return out;
     }
     for (let n = i * top; n < (i + 1) * top && this.cols[n] !== this.none; n++) out[this.cols[n]] = this.exact[n];
     return out;
   }
 
-  // One weight: { v, error } with error 0 where it is exact; { below } where it is not kept;
-  // { forbidden } where the mask hides it.
+  // One weight: { v, error } with error 0 where it is exact; with digits too where v is the
+  // weight rounded to so many; { below } where it is not kept; { forbidden } where the mask
+  // hides it.
   cell(i, j) {
     if (j >= this.seen(i)) return { forbidden: true };
     if (!this.kept) return { below: 1 };
     if (this.remote) return this.remote.cell(i, j);
     if (page.mode === "f32") return { v: this.cells[i * this.keys + j], error: 0 };
+    if (page.mode === "dec") {
+      const at = i * this.keys + j, digits = this.digits[i], unit = 10 ** digits;
+      return { v: (this.base[i] + this.low[at] + 256 * this.high[at]) / unit, error: 0.5 / unit, digits };
+    }
     let least = 0;
     for (let n = i * this.top; n < (i + 1) * this.top && this.cols[n] !== this.none; n++) {
       if (this.cols[n] === j) return { v: this.exact[n], error: 0 };
       least = this.exact[n];
     }
-    if (page.mode === "top") return { below: least };
-    const step = (this.hi[i] - this.lo[i]) / 255;
-    return { v: this.lo[i] + step * this.cells[i * this.keys + j], error: step / 2 };
+    return { below: least };
   }
 
   // All weights (rows, keys); kept by a small cache, see mapOf.
@@ -151,8 +158,8 @@ class HeadMap {
     const all = this.dense();
     if (!valued || !this.norms) return all;
     if (this.valued) return this.valued;
-    const out = new Float32Array(all.length), { keys, norms } = this;
-    for (let i = 0, at = 0; i < this.rows; i++) for (let j = 0; j < keys; j++, at++) out[at] = all[at] * norms[j];
+    const out = new Float32Array(all.length), { keys, norms, rows } = this;
+    for (let i = 0, at = 0; i < rows; i++) for (let j = 0; j < keys; j++, at++) out[at] = all[at] * norms[j];
     return (this.valued = out);
   }
 
@@ -163,25 +170,38 @@ class HeadMap {
     return valued && this.norms ? row.map((v, j) => v * this.norms[j]) : row;
   }
 
+  // The largest weight of every row.
+  rowMost(valued) {
+    const key = valued ? "rowMostValued" : "rowMostPlain";
+    if (this[key]) return this[key];
+    const cells = this.shownCells(valued), { rows, keys } = this, most = new Float32Array(rows);
+    for (let i = 0, at = 0; i < rows; i++) for (let j = 0; j < keys; j++, at++) if (cells[at] > most[i]) most[i] = cells[at];
+    return (this[key] = most);
+  }
+
   largest(valued) {
     if (this.remote) return 1;
     const key = valued ? "largestValued" : "largestPlain";
     if (this[key] !== undefined) return this[key];
+    const cells = this.shownCells(valued);
     let most = 0;
-    for (const v of this.shownCells(valued)) if (v > most) most = v;
+    for (let n = 0; n < cells.length; n++) if (cells[n] > most) most = cells[n];
     return (this[key] = most);
   }
 
   smallest() {
     if (this.remote) return 0;
-    if (this.least === undefined) this.least = this.dense().reduce((least, v) => Math.min(least, v), 0);
-    return this.least;
+    if (this.least !== undefined) return this.least;
+    const cells = this.dense();
+    let least = 0;
+    for (let n = 0; n < cells.length; n++) if (cells[n] < least) least = cells[n];
+    return (this.least = least);
   }
 
   // The sum of a row that is farthest from one, where sums are known exactly; rows without
   // any weight do not count.
   oddSum() {
-    if (!this.kept || this.remote || page.mode === "u8") return 1;
+    if (!this.kept || this.remote) return 1;
     if (this.odd) return this.odd;
     let odd = 1;
     for (let i = 0; i < this.rows; i++) {
@@ -194,13 +214,14 @@ class HeadMap {
   // Share of the rows' mass that is in the file, on average.
   keptShare() {
     if (page.mode !== "top") return 1;
+    if (this.share !== undefined) return this.share;
     let share = 0;
     for (let i = 0; i < this.rows; i++) {
       let sum = 0;
       for (let n = i * this.top; n < (i + 1) * this.top; n++) sum += this.exact[n];
       share += this.sums[i] ? sum / this.sums[i] : 1;
     }
-    return this.rows ? share / this.rows : 1;
+    return (this.share = this.rows ? share / this.rows : 1);
   }
 }
 

@@ -80,7 +80,8 @@ function metricRange(m) {
 }
 
 function drawGrid() {
-  const canvas = $("grid");
+  const canvas = $("grid"), others = [state.view, state.b ? idOf(state.b) : "", ...state.extra.map(idOf)];
+  if (!changed("grid", idOf(state.a), others, state.metric, state.filter, room.grid, JSON.stringify(live.edits))) return;
   gridAt = gridLayout(state.a.r, room.grid, 640, 30, 2);
   canvas.style.width = `${gridAt.width}px`;
   canvas.style.height = `${gridAt.height}px`;
@@ -136,24 +137,31 @@ function drawLegend(m, most) {
 
 // ---- thumbnails ----------------------------------------------------------------------
 
-const tinted = new Map(); // head to image, for the theme and scale at hand
+// All thumbnails of a report in one picture, for the theme and scale at hand: a canvas each
+// would take longer to make than to draw.
+let atlas = {};
 
+function thumbImage(ref, out) {
+  const thumb = thumbOf(ref), most = state.scale === "fixed" ? 1 : thumb.scale, colours = new Uint32Array(256);
+  for (let n = 0; n < 256; n++) colours[n] = rampWords()[levelOf((thumb.scale * n) / 255, most)];
+  for (let i = 0, n = 0; i < thumb.h; i++)
+    for (let j = 0, at = out.at + i * out.w; j < thumb.w; j++, n++) out.words[at + j] = colours[thumb.cells[n]];
+  return { x: out.at % out.w, y: Math.floor(out.at / out.w), w: thumb.w, h: thumb.h };
+}
+
+function makeAtlas(r) {
+  const heads = allHeads(r).filter((ref) => !isAbsent(ref)), across = Math.ceil(Math.sqrt(heads.length)) || 1;
+  const side = Math.max(page.side || SIDE, 1), w = across * side, h = Math.ceil(heads.length / across) * side || 1;
+  const image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) }, words = new Uint32Array(image.rgba.buffer), parts = new Map();
+  heads.forEach((ref, n) => parts.set(idOf(ref), { of: image, ...thumbImage(ref, { words, w, at: Math.floor(n / across) * side * w + (n % across) * side }) }));
+  return parts;
+}
+
+// The thumbnail of a head: a part of an image.
 function tintedThumb(ref) {
-  const key = `${idOf(ref)}/${theme()}/${state.scale === "fixed"}`;
-  if (tinted.has(key)) return tinted.get(key);
-  const thumb = thumbOf(ref), lut = rampLut(), image = { w: thumb.w, h: thumb.h, rgba: new Uint8ClampedArray(4 * thumb.w * thumb.h) };
-  const most = state.scale === "fixed" ? 1 : thumb.scale;
-  const levels = Uint8Array.from({ length: 256 }, (_, n) => levelOf((thumb.scale * n) / 255, most));
-  for (let n = 0; n < thumb.cells.length; n++) {
-    const level = 3 * levels[thumb.cells[n]];
-    image.rgba[4 * n] = lut[level];
-    image.rgba[4 * n + 1] = lut[level + 1];
-    image.rgba[4 * n + 2] = lut[level + 2];
-    image.rgba[4 * n + 3] = 255;
-  }
-  if (tinted.size > 4096) tinted.clear();
-  tinted.set(key, image);
-  return image;
+  const key = `${ref.r}/${theme()}/${state.scale === "fixed"}`;
+  if (atlas.key !== key) atlas = { key, parts: makeAtlas(ref.r) };
+  return atlas.parts.get(idOf(ref));
 }
 
 let allAt = null;

@@ -10,8 +10,13 @@ function shownWords(words) {
   return shownLists.get(words);
 }
 
+const widths600 = new WeakMap();
+
 // Of the first few hundred words: later ones may be cut.
-const widest = (words) => words.slice(0, 600).reduce((most, word) => Math.max(most, textWidth(word, LABEL, 650)), 0);
+function widest(words) {
+  if (!widths600.has(words)) widths600.set(words, words.slice(0, 600).reduce((most, word) => Math.max(most, textWidth(word, LABEL, 650)), 0));
+  return widths600.get(words);
+}
 const labelWidth = (map) => Math.min(150, widest(shownWords(queryWords(map.ref)))) + 10;
 
 // Where everything goes. box: { x, y, w, h }; left: words of the rows are wanted; fit: size of
@@ -36,19 +41,17 @@ function heatHit(layout, x, y) {
   return { i: i + layout.i0, j: j + layout.j0 };
 }
 
-// Colour of a value: { lut, level(v, i) }.
+// How values become colours: { cells, most(i), lut, signed, name }; the name tells shades of
+// one head apart.
 function plainShade(map, valued) {
-  if (map.remote) return { remote: true, lut: rampLut(), most: () => 1, level: levelOf, valued };
+  const name = `${valued}/${state.scale}/${theme()}`;
+  if (map.remote) return { remote: true, lut: rampLut(), most: () => 1, valued };
   const cells = map.shownCells(valued), signed = map.smallest() < -1e-6;
-  let most = () => (valued ? map.largest(true) : 1);
-  if (state.scale === "head") most = () => map.largest(valued);
-  if (state.scale === "row") {
-    const rowMost = new Float32Array(map.rows);
-    for (let i = 0, at = 0; i < map.rows; i++) for (let j = 0; j < map.keys; j++, at++) if (cells[at] > rowMost[i]) rowMost[i] = cells[at];
-    most = (i) => rowMost[i];
-  }
-  return { cells, most, lut: signed ? divergingLut() : rampLut(), level: signed ? signedLevel : levelOf };
+  const largest = state.scale === "head" || valued ? map.largest(valued) : 1, rows = state.scale === "row" ? map.rowMost(valued) : null;
+  return { cells, name, signed, lut: signed ? divergingLut() : rampLut(), most: rows ? (i) => rows[i] : () => largest };
 }
+
+const shadeLevel = (shade, v, most) => (shade.signed ? signedLevel : levelOf)(v, most);
 
 function imageSize({ rows, cols, cell }) {
   const ratio = Math.min(3, window.devicePixelRatio || 1), fine = cell * ratio >= 1;
@@ -56,12 +59,21 @@ function imageSize({ rows, cols, cell }) {
 }
 
 // The visible cells as an image: one pixel per cell, or the largest of many per pixel.
+const pictures = new Map(); // moving the cursor does not change them
+const MOST_PICTURES = 6;
+
 function heatImage(layout, shade) {
   const { map, rows, cols, i0, j0 } = layout, { w, h } = imageSize(layout);
   if (shade.remote) return remoteImage(layout, shade, w, h);
+  const key = [idOf(map.ref), shade.name, rows, cols, i0, j0, w, h].join("|");
+  if (!pictures.has(key)) pictures.set(key, makeImage(layout, shade, w, h));
+  if (pictures.size > MOST_PICTURES) pictures.delete(pictures.keys().next().value);
+  return pictures.get(key);
+}
+
+function makeImage({ map, rows, cols, i0, j0 }, shade, w, h) {
   const image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) }, out = new Uint32Array(image.rgba.buffer);
-  const colours = new Uint32Array(256), { lut } = shade;
-  for (let n = 0; n < 256; n++) colours[n] = (255 << 24) | (lut[3 * n + 2] << 16) | (lut[3 * n + 1] << 8) | lut[3 * n];
+  const colours = lutWords(shade.lut), { cells, signed } = shade;
   const column = Uint32Array.from({ length: cols }, (_, j) => Math.floor((j * w) / cols));
   const best = new Float32Array(w);
   for (let i = 0; i < rows; ) {
@@ -73,12 +85,12 @@ function heatImage(layout, shade) {
       const at = (i0 + i) * map.keys + j0, seen = Math.min(cols, map.seen(i0 + i) - j0);
       most = Math.max(most, shade.most(i0 + i));
       for (let j = 0; j < seen; j++) {
-        const v = shade.cells[at + j], to = column[j];
-        if (Math.abs(v) > Math.abs(best[to])) best[to] = v;
+        const v = cells[at + j], to = column[j];
+        if (signed ? Math.abs(v) > Math.abs(best[to]) : v > best[to]) best[to] = v;
       }
       if (seen > 0) open = Math.max(open, column[seen - 1]);
     }
-    for (let n = 0; n <= open; n++) out[line * w + n] = colours[shade.level(best[n], most)];
+    for (let n = 0; n <= open; n++) out[line * w + n] = colours[signed ? signedLevel(best[n], most) : levelOf(best[n], most)];
   }
   return image;
 }
@@ -119,7 +131,7 @@ function drawCells(p, layout, shade) {
   if (cell < 34 || shade.remote) return;
   for (let i = 0; i < rows; i++)
     for (let j = 0; j < Math.min(cols, map.seen(i + i0) - j0); j++) {
-      const v = shade.cells[(i + i0) * map.keys + j + j0], level = shade.level(v, shade.most(i + i0));
+      const v = shade.cells[(i + i0) * map.keys + j + j0], level = shadeLevel(shade, v, shade.most(i + i0));
       if (Math.abs(v) < 0.005) continue;
       const text = Math.abs(v) < 10 ? v.toFixed(2).replace(/^(-?)0\./, "$1.") : v.toFixed(0);
       p.text(text, gx + (j + 0.5) * cell, gy + (i + 0.5) * cell, { size: 11, align: "center", fill: inkOn(rgb(shade.lut, level)) });

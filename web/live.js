@@ -231,7 +231,7 @@ async function askNext() {
     live.note = error.message;
   }
   asking--;
-  tinted.clear();
+  atlas = {};
   set({});
   askNext();
 }
@@ -270,13 +270,13 @@ class RemoteMap {
 function remoteImage(layout, shade, w, h) {
   const { map, rows, cols, i0, j0 } = layout, ask = (m) => m.remote.window(i0, rows, j0, cols, h, w);
   const to = ask(map), from = shade.from && ask(shade.from), image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) };
+  const out = new Uint32Array(image.rgba.buffer), colours = lutWords(shade.lut);
   if (!to || (shade.from && !from)) return image;
   for (let n = 0; n < w * h; n++) {
     const row = i0 + Math.min(rows - 1, Math.floor((((n / w) | 0) + 1) * (rows / h)) - 1), col = j0 + Math.floor((n % w) * (cols / w));
     if (col >= map.seen(Math.max(i0, row))) continue;
     const norm = shade.valued && map.norms ? map.norms[col] : 1;
-    const level = 3 * shade.level((from ? to[n] - from[n] : to[n]) * norm, 1);
-    image.rgba.set([shade.lut[level], shade.lut[level + 1], shade.lut[level + 2], 255], 4 * n);
+    out[n] = colours[shadeLevel(shade, (from ? to[n] - from[n] : to[n]) * norm, 1)];
   }
   return image;
 }

@@ -63,6 +63,7 @@ function drawControls() {
 function drawChips() {
   const box = $("chips");
   box.hidden = state.view !== "beams";
+  if (box.hidden || !changed("chips", [state.a, ...state.extra].map(idOf))) return;
   box.replaceChildren(...[state.a, ...state.extra].map((ref, n) => {
     const mark = make("i"), role = roleOf(ref);
     mark.style.background = headColour(n);
@@ -74,6 +75,7 @@ function drawChips() {
 }
 
 function drawFilter() {
+  if (!changed("filter", state.a.r, state.filter)) return;
   const note = $("filter-note"), heads = allHeads(state.a.r).filter((ref) => !isAbsent(ref));
   try {
     passes = parseFilter(state.filter, page.reports[state.a.r]);
@@ -106,6 +108,7 @@ function draw() {
 // ---- words of the frame --------------------------------------------------------------
 
 function drawHeader() {
+  if (!changed("header", idOf(state.a))) return;
   const report = page.reports[state.a.r], stack = stackOf(state.a);
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
   const many = report.stacks.length > 1 ? `${stack.name}: ` : "";
@@ -131,7 +134,7 @@ function leftOut() {
   if (Math.abs(odd - 1) > 0.002) text += t("rowSum", number(odd));
   if (page.mode === "top" && stack.maps[indexOf(state.a)] >= 0) text += t("left", Math.round(100 * mapOf(state.a).keptShare()), page.top);
   if (kept.length < refs.length) text += t("leftHeads", refs.length - kept.length, refs.length);
-  if (page.mode === "u8") text += `${t("quantised", page.top)} `;
+  if (page.mode === "dec") text += t("quantised");
   const vectors = refs.filter((ref) => stack.vectors[indexOf(ref)] >= 0).length;
   if (stack.dim && vectors < refs.length) text += t("leftVectors", vectors, refs.length);
   return text.trim();

@@ -100,7 +100,7 @@ const neuronView = {
     const right = layout.w - 2, from = layout.x.score + 62;
     const v = cell.v ?? 0, wide = Math.max(0, right - 54 - from);
     p.rect(from, mid - 4, wide * Math.min(1, v), 8, css("--accent"));
-    const text = cell.v === undefined ? `<${number(cell.below)}` : cell.error ? `≈${cell.v.toFixed(2)}` : number(cell.v);
+    const text = cell.v === undefined ? `<${number(cell.below)}` : cell.v || !cell.error ? number(cell.v, cell.digits) : `<${number(cell.error, cell.digits + 1)}`;
     p.text(text, right, mid, { size: 12, align: "right", weight: strong ? 650 : 400 });
   },
 

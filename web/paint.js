@@ -49,7 +49,15 @@ function makeLut(stops) {
 }
 const luts = {};
 const lutOf = (name, table) => (luts[name + theme()] ??= makeLut(table[theme()]));
+// The same as pixels of an image.
+const wordsOf = new WeakMap();
+
+function lutWords(lut) {
+  if (!wordsOf.has(lut)) wordsOf.set(lut, Uint32Array.from({ length: 256 }, (_, n) => (255 << 24) | (lut[3 * n + 2] << 16) | (lut[3 * n + 1] << 8) | lut[3 * n]));
+  return wordsOf.get(lut);
+}
 const rampLut = () => lutOf("ramp", RAMPS);
+const rampWords = () => lutWords(rampLut());
 const divergingLut = () => lutOf("diverging", DIVERGING);
 
 const rgb = (lut, level) => `rgb(${lut[3 * level]},${lut[3 * level + 1]},${lut[3 * level + 2]})`;
@@ -136,20 +144,28 @@ class CanvasPainter {
     this.ctx.globalAlpha = 1;
   }
   text(text, x, y, { size = 13, weight = 400, align = "left", fill = css("--ink"), angle = 0, base = "middle" } = {}) {
-    const { ctx } = this;
-    ctx.save();
-    ctx.translate(x, y);
-    if (angle) ctx.rotate((angle * Math.PI) / 180);
-    ctx.font = `${weight} ${size}px ${FONT()}`;
+    const { ctx } = this, font = `${weight} ${size}px ${FONT()}`;
+    if (angle) {
+      ctx.save();
+      ctx.translate(x, y);
+      ctx.rotate((angle * Math.PI) / 180);
+    }
+    if (font !== this.font) ctx.font = this.font = font; // reading a font takes its time
     ctx.textAlign = align;
     ctx.textBaseline = base;
     ctx.fillStyle = fill;
-    ctx.fillText(text, 0, 0);
-    ctx.restore();
+    ctx.fillText(text, angle ? 0 : x, angle ? 0 : y);
+    if (angle) this.restore();
   }
+  restore() {
+    this.ctx.restore();
+    this.font = "";
+  }
+  // A whole image, or { of, x, y, w, h }: a part of one.
   image(image, x, y, w, h) {
     this.ctx.imageSmoothingEnabled = false;
-    this.ctx.drawImage(canvasOf(image), x, y, w, h);
+    if (image.of) this.ctx.drawImage(canvasOf(image.of), image.x, image.y, image.w, image.h, x, y, w, h);
+    else this.ctx.drawImage(canvasOf(image), x, y, w, h);
   }
   clip(x, y, w, h, draw) {
     this.ctx.save();
@@ -157,7 +173,7 @@ class CanvasPainter {
     this.ctx.rect(x, y, w, h);
     this.ctx.clip();
     draw();
-    this.ctx.restore();
+    this.restore();
   }
 }
 
@@ -189,6 +205,7 @@ class SvgPainter {
   }
   // Few cells stay vectors; many become a picture.
   image(image, x, y, w, h) {
+    if (image.of) image = cutImage(image);
     if (image.w * image.h > 4096) {
       this.parts.push(`<image x="${num(x)}" y="${num(y)}" width="${num(w)}" height="${num(h)}" preserveAspectRatio="none" style="image-rendering:pixelated" href="${canvasOf(image).toDataURL("image/png")}"/>`);
       return;
@@ -211,6 +228,12 @@ class SvgPainter {
     const family = escapeXml(FONT());
     return `<svg xmlns="${SVG_NAME}" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${family}"><rect width="100%" height="100%" fill="${css("--paper")}"/>${this.parts.join("\n")}</svg>\n`;
   }
+}
+
+function cutImage({ of, x, y, w, h }) {
+  const from = new Uint32Array(of.rgba.buffer), to = new Uint32Array(w * h);
+  for (let i = 0; i < h; i++) to.set(from.subarray((y + i) * of.w + x, (y + i) * of.w + x + w), i * w);
+  return { w, h, rgba: new Uint8ClampedArray(to.buffer) };
 }
 
 // An image is { w, h, rgba }.
@@ -240,11 +263,11 @@ function openCanvas(canvas, width, height) {
 
 // ---- numbers -------------------------------------------------------------------------
 
-function number(v) {
+function number(v, digits) {
   if (!Number.isFinite(v)) return "–";
   const size = Math.abs(v);
-  if (size !== 0 && size < 0.0001) return v.toExponential(1);
-  return v.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 4);
+  if (size !== 0 && size < 0.0001 && !digits) return v.toExponential(1);
+  return v.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : digits > 0 ? digits : 4);
 }
 
 // What is printed for a cell: exact digits, or as many as are certain with their error.
@@ -252,6 +275,7 @@ function cellText(cell) {
   if (cell.forbidden) return t("forbidden");
   if (cell.pending) return "…";
   if (cell.below !== undefined) return t("notKept", number(cell.below));
+  if (cell.digits >= 4 && Math.abs(cell.v) < 10) return cell.v ? number(cell.v, cell.digits) : t("lessThan", number(cell.error, cell.digits + 1));
   if (!cell.error) return number(cell.v);
   return `${cell.v.toFixed(Math.min(6, Math.max(2, Math.ceil(-Math.log10(cell.error)))))} ${t("about", cell.error.toPrecision(1))}`;
 }

@@ -102,6 +102,17 @@ function writeAddress() {
   if (hash.trim() !== location.hash) history.replaceState(null, "", hash === " " ? location.pathname + location.search : hash);
 }
 
+// Whether a part of the page shows anything else than last time; what it depends on besides
+// theme, language and screen is given.
+const drawnFor = new Map();
+
+function changed(part, ...parts) {
+  const key = [theme(), lang, window.devicePixelRatio, ...parts].join("|");
+  if (drawnFor.get(part) === key) return false;
+  drawnFor.set(part, key);
+  return true;
+}
+
 let planned = 0, addressTimer = 0;
 
 // Changes the state; draws at the next frame, however often it is called before.

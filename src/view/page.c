@@ -144,22 +144,36 @@ static ph_status write_file(const char *path, const ph_bytes *page, const ph_io 
     return status;
 }
 
+static ph_status make_page(const ph_page_source *source, ph_bytes *out)
+{
+    ph_bytes json = {.io = source->io}, blob = {.io = source->io};
+    ph_status status = ph_page_pack(source, &json, &blob);
+    if (!status) {
+        ph_page_frame(out, &json, &blob, NULL);
+        status = out->status;
+    }
+    ph_bytes_free(&json);
+    ph_bytes_free(&blob);
+    return status;
+}
+
 ph_status ph_page_write(const char *path, const ph_report *first, const ph_report *second,
                         const ph_page *page, const ph_io *io)
 {
-    ph_page_source source = {{first, second}, second ? 2 : 1, {0}, io, NULL};
-    ph_bytes json = {.io = io}, blob = {.io = io}, out = {.io = io};
+    ph_page_source source = {
+        .reports = {first, second}, .count = second ? 2 : 1, .io = io};
+    ph_bytes out = {.io = io};
     if (page) source.page = *page;
+    size_t budget = source.page.budget ? source.page.budget : PH_PAGE_BUDGET;
     ph_status status = ph_report_check(first, io);
     if (!status && second) status = ph_report_check(second, io);
-    if (!status) status = ph_page_pack(&source, &json, &blob);
-    if (!status) {
-        ph_page_frame(&out, &json, &blob, NULL);
-        status = out.status;
+    if (!status) status = make_page(&source, &out);
+    if (!status && out.count > budget) {
+        source.tight = 1;
+        out.count = 0;
+        status = make_page(&source, &out);
     }
     if (!status) status = write_file(path, &out, io);
-    ph_bytes_free(&json);
-    ph_bytes_free(&blob);
     ph_bytes_free(&out);
     return status;
 }

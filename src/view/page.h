@@ -5,10 +5,11 @@
  * Layout of the run of bytes; everything little-endian and aligned to 4:
  *
  *   one head, "f32"   weights f32 (rows, keys)
- *   one head, "u8"    lo f32 (rows), hi f32 (rows): value = lo + (hi - lo) * cell / 255,
- *                     exact f32 (rows, top), its keys u16 or u32 (rows, top),
- *                     cells u8 (rows, keys)
- *   one head, "top"   sum f32 (rows), exact f32 (rows, top), its keys (rows, top)
+ *   one head, "dec"   sum f32 (rows), base i32 (rows), digits i8 (rows), low u8 (rows,
+ *                     keys), high u8 (rows, keys): weight = n / 10^digits, rounded to
+ *                     the nearest, with n = base + low + 256 high
+ *   one head, "top"   sum f32 (rows), exact f32 (rows, top), its keys u16 or u32
+ *                     (rows, top)
  *   thumbnails        per head: scale f32, cells u8 (min(rows, side), min(keys, side)),
  *                     maxima of what each cell covers, value = scale * cell / 255
  *   vectors           per head: q f32 (rows, qk_dim), k f32 (keys, qk_dim)
@@ -28,7 +29,7 @@ enum { PH_PAGE_BUDGET = 8 << 20, PH_PAGE_REPORTS = 2 };
 /* PH_PAGE_LIVE: no weights at all, the page asks for what it shows. */
 typedef enum ph_page_mode {
     PH_PAGE_F32,
-    PH_PAGE_U8,
+    PH_PAGE_DECIMAL,
     PH_PAGE_TOP,
     PH_PAGE_LIVE
 } ph_page_mode;
@@ -49,6 +50,7 @@ typedef struct ph_page_source {
     ph_page page;
     const ph_io *io;
     const ph_live *live; /* the page is served by this, or NULL */
+    int tight;           /* 1: decimals turned out to take more than the budget */
 } ph_page_source;
 
 /* Refuses what cannot be drawn, with a sentence. */

@@ -220,7 +220,7 @@ static void describe_live(ph_json_writer *out, const ph_live *live)
 
 void ph_page_describe(const ph_page_parts *parts, ph_bytes *json)
 {
-    static const char *const modes[] = {"f32", "u8", "top", "live"};
+    static const char *const modes[] = {"f32", "dec", "top", "live"};
     ph_json_writer out = {.write = put_safe, .user = json};
     ph_json_begin_object(&out, NULL);
     text(&out, "schema", "polyhead.page/1");

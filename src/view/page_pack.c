@@ -25,7 +25,8 @@ typedef struct packer {
     unsigned char *thumb; /* (side, side) */
     float *thumb_max;     /* (side, side) */
     int block_rows;
-    ph_bytes lo, hi, sums, exact, cols, cells; /* of the head at hand */
+    /* Of the head at hand, in the order of page.h. */
+    ph_bytes sums, base, digits, exact, cols, cells, high;
 } packer;
 
 /* ---- one row ---- */
@@ -74,22 +75,43 @@ static void put_top(packer *p, const float *w, int seen)
     }
 }
 
-static void put_row_u8(packer *p, const float *w, int seen)
+static void put_sum(packer *p, const float *w, int seen)
 {
-    float lo = 0, hi = 0;
+    double sum = 0;
+    for (int j = 0; j < seen; j++) sum += w[j];
+    ph_bytes_float(&p->sums, (float)sum);
+}
+
+/* Digits behind the point of a row whose weights span `reach`: those that are printed,
+   fewer where 16 bits would not hold them, more where all weights are tiny. Up to 8, the
+   products of a float and a power of ten are exact. */
+static int choose_digits(double reach)
+{
+    int digits = 4;
+    while (reach * pow(10, digits) > 65000) digits--;
+    while (reach > 0 && digits < 8 && reach * pow(10, digits + 1) <= 500) digits++;
+    return digits;
+}
+
+static void put_row_decimal(packer *p, const float *w, int seen)
+{
+    double lo = 0, hi = 0;
     for (int j = 0; j < seen; j++) {
         lo = w[j] < lo ? w[j] : lo;
         hi = w[j] > hi ? w[j] : hi;
     }
-    ph_bytes_float(&p->lo, lo);
-    ph_bytes_float(&p->hi, hi);
-    double step = ((double)hi - lo) / 255;
+    int digits = choose_digits(hi - lo);
+    double unit = pow(10, digits), base = floor(lo * unit + 0.5);
+    unsigned char byte = (unsigned char)digits;
+    put_sum(p, w, seen);
+    ph_bytes_u32(&p->base, (uint32_t)(int32_t)base);
+    ph_bytes_add(&p->digits, &byte, 1);
     for (int j = 0; j < p->keys; j++) {
-        double cell = j < seen && step > 0 ? floor((w[j] - (double)lo) / step + 0.5) : 0;
-        unsigned char byte = (unsigned char)(cell > 255 ? 255 : cell);
-        ph_bytes_add(&p->cells, &byte, 1);
+        unsigned n = j < seen ? (unsigned)(floor(w[j] * unit + 0.5) - base) : 0;
+        unsigned char low = n & 255, high = (unsigned char)(n >> 8);
+        ph_bytes_add(&p->cells, &low, 1);
+        ph_bytes_add(&p->high, &high, 1);
     }
-    put_top(p, w, seen);
 }
 
 static void put_row_f32(packer *p, const float *w, int seen)
@@ -99,9 +121,7 @@ static void put_row_f32(packer *p, const float *w, int seen)
 
 static void put_row_top(packer *p, const float *w, int seen)
 {
-    double sum = 0;
-    for (int j = 0; j < seen; j++) sum += w[j];
-    ph_bytes_float(&p->sums, (float)sum);
+    put_sum(p, w, seen);
     put_top(p, w, seen);
 }
 
@@ -123,7 +143,7 @@ static ph_status pack_rows(packer *p, int layer, int head, int keep)
 {
     static void (*const put[])(packer *, const float *,
                                int) = {[PH_PAGE_F32] = put_row_f32,
-                                       [PH_PAGE_U8] = put_row_u8,
+                                       [PH_PAGE_DECIMAL] = put_row_decimal,
                                        [PH_PAGE_TOP] = put_row_top};
     const ph_page_plan *plan = &p->parts->plan;
     for (int row0 = 0; row0 < p->rows; row0 += p->block_rows) {
@@ -164,7 +184,8 @@ static void move_part(ph_bytes *to, ph_bytes *from)
 /* The parts of a head in the order of page.h; empty ones take no room. */
 static void finish_head(packer *p)
 {
-    ph_bytes *parts[] = {&p->lo, &p->hi, &p->sums, &p->exact, &p->cols, &p->cells};
+    ph_bytes *parts[] = {&p->sums, &p->base,  &p->digits, &p->exact,
+                         &p->cols, &p->cells, &p->high};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         move_part(p->parts->blob, parts[i]);
 }
@@ -254,7 +275,8 @@ static ph_status take_memory(packer *p)
 static void release_memory(packer *p)
 {
     const ph_io *io = p->parts->source->io;
-    ph_bytes *parts[] = {&p->lo, &p->hi, &p->sums, &p->exact, &p->cols, &p->cells};
+    ph_bytes *parts[] = {&p->sums, &p->base,  &p->digits, &p->exact,
+                         &p->cols, &p->cells, &p->high};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) ph_bytes_free(parts[i]);
     ph_io_release(io, p->block);
     ph_io_release(io, p->top);
@@ -275,12 +297,13 @@ static packer make_packer(ph_page_parts *parts, int r, int s)
                     .rows = report->axes[stack->q_axis].count,
                     .keys = report->axes[stack->k_axis].count,
                     .stack = stack,
-                    .lo = none,
-                    .hi = none,
                     .sums = none,
+                    .base = none,
+                    .digits = none,
                     .exact = none,
                     .cols = none,
-                    .cells = none};
+                    .cells = none,
+                    .high = none};
 }
 
 /* What is shown first, then heads with a label, then the others: when room runs out, the

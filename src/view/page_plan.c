@@ -1,8 +1,8 @@
 /*
  * page_plan.c - how exactly weights can be kept within the budget of a page.
  *
- * Decided from sizes alone, before anything is computed: all exact if that takes a
- * quarter of the budget, else 8 bits per weight if that fits, else the largest of each
+ * Decided from sizes, before anything is computed: all exact if that takes a quarter of
+ * the budget, else as many decimals as are printed if that fits, else the largest of each
  * row.
  */
 #include <string.h>
@@ -12,7 +12,6 @@
 
 enum {
     FIXED = 256 << 10,  /* bytes of frame, styles and scripts, rounded up generously */
-    EXACT_TOP = 4,      /* exact weights of a row beside 8-bit ones */
     MOST_TOP = 64,      /* beyond that nobody looks */
     LEAST_TOP = 4,      /* below that leave heads out instead */
     LARGEST_THUMB = 64, /* cells along one side */
@@ -86,9 +85,8 @@ static void plan_top(ph_page_plan *plan, const totals *t, size_t room)
 ph_page_plan ph_page_make_plan(const ph_page_source *source)
 {
     totals t = count_all(source);
-    ph_page_plan plan = {.col_bytes = t.longest < 65535 ? 2 : 4, .top = EXACT_TOP};
+    ph_page_plan plan = {.col_bytes = t.longest < 65535 ? 2 : 4};
     size_t room = array_bytes(source);
-    size_t beside = t.rows * (size_t)(8 + EXACT_TOP * (4 + plan.col_bytes));
     plan.pair_left = room / 16;
     plan.map_left = room - plan.pair_left;
     if (t.cells <= room / 16) { /* four bytes each */
@@ -96,8 +94,8 @@ ph_page_plan ph_page_make_plan(const ph_page_source *source)
         plan.pair_left = room / 4;
     } else if (source->live)
         plan.mode = PH_PAGE_LIVE;
-    else if (t.cells + beside <= plan.map_left)
-        plan.mode = PH_PAGE_U8;
+    else if (!source->tight && t.cells + t.cells / 4 + 9 * t.rows <= plan.map_left)
+        plan.mode = PH_PAGE_DECIMAL; /* two bytes each, the upper one mostly zero */
     else
         plan_top(&plan, &t, plan.map_left);
     return plan;

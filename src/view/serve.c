@@ -212,11 +212,11 @@ static void serve_run(server *s, connection *c, ph_ask *ask)
     ph_bytes json = {.io = s->io}, blob = {.io = s->io}, body = {.io = s->io};
     ph_status status = run(s, ask);
     if (!status) {
-        ph_page_source source = {{s->reports[0], s->reports[1]},
-                                 s->reports[1] ? 2 : 1,
-                                 {.budget = BUDGET},
-                                 s->io,
-                                 s->live};
+        ph_page_source source = {.reports = {s->reports[0], s->reports[1]},
+                                 .count = s->reports[1] ? 2 : 1,
+                                 .page = {.budget = BUDGET},
+                                 .io = s->io,
+                                 .live = s->live};
         status = ph_page_pack(&source, &json, &blob);
     }
     if (status)
