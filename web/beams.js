@@ -15,15 +15,6 @@ function edgesOf(ref, i) {
   return list;
 }
 
-const fitted = new WeakMap(); // words to { wide, words as they fit }
-
-function fittedWords(words, wide, size) {
-  const known = fitted.get(words);
-  if (known?.wide === wide) return known.words;
-  fitted.set(words, { wide, words: words.map((word) => fitText(word, wide, size)) });
-  return fitted.get(words).words;
-}
-
 const beamHeads = () => [state.a, ...state.extra].filter((ref) => !isAbsent(ref) && mapOf(ref).kept);
 
 // Places of words: { x, y } of each, the size of its box, and whether lines run across.
@@ -52,7 +43,7 @@ function beamColumns(queries, keys, w, h, size) {
   const step = 22, count = Math.max(1, Math.floor((h - 12) / step)), most = Math.max(queries.length, keys.length);
   const first = Math.max(0, Math.min(state.scroll, most - count));
   const wide = Math.min(w * 0.3, 190), left = Math.max(0, (w - 700) / 2), right = Math.min(w, left + 700);
-  const column = (words, x, align) => fittedWords(words, wide - 8, size).map((word, n) => ({ word, x, y: 16 + (n - first) * step, w: wide, align }));
+  const column = (words, x, align) => words.map((word, n) => ({ word, x, y: 16 + (n - first) * step, w: wide, align }));
   return {
     across: false, size, step, count, first, most, height: h,
     rows: column(queries, left + wide, "right"), keys: column(keys, right - wide, "left"), left: left + wide + 12, right: right - wide - 12, wide,
@@ -117,7 +108,7 @@ function drawBeamWords(p, layout, focus) {
       if (other) drawStrips(p, layout, place, stripOf(layout, focus, side, n), side);
       const weight = own?.has(n) ? 650 : 400;
       if (layout.across) p.text(place.word, place.mid, place.y, { size: layout.size, align: "center", weight });
-      else p.text(place.word, place.x, place.y, { size: layout.size, align: place.align, weight });
+      else p.text(fitText(place.word, place.w - 8, layout.size), place.x, place.y, { size: layout.size, align: place.align, weight });
     });
   }
 }

@@ -25,8 +25,8 @@ const firstHead = () => (page.live && page.reports.length > 1 && !state.b ? { ..
 let lastDifference = {}; // moving the cursor does not change it
 
 function differenceShade(a, b) {
-  if (a.remote) return { remote: true, signed: true, lut: divergingLut(), most: () => 1, valued: state.valued, from: a };
   const key = `${idOf(a.ref)}/${idOf(b.ref)}/${state.valued}/${state.scale}/${theme()}`;
+  if (a.remote) return { remote: true, name: key, signed: true, lut: divergingLut(), most: () => 1, valued: state.valued, from: a };
   if (lastDifference.key !== key) lastDifference = { key, shade: { ...makeDifference(a, b), name: key } };
   return lastDifference.shade;
 }

@@ -45,7 +45,7 @@ function heatHit(layout, x, y) {
 // one head apart.
 function plainShade(map, valued) {
   const name = `${valued}/${state.scale}/${theme()}`;
-  if (map.remote) return { remote: true, lut: rampLut(), most: () => 1, valued };
+  if (map.remote) return { remote: true, name, lut: rampLut(), most: () => 1, valued };
   const cells = map.shownCells(valued), signed = map.smallest() < -1e-6;
   const largest = state.scale === "head" || valued ? map.largest(valued) : 1, rows = state.scale === "row" ? map.rowMost(valued) : null;
   return { cells, name, signed, lut: signed ? divergingLut() : rampLut(), most: rows ? (i) => rows[i] : () => largest };
@@ -64,11 +64,13 @@ const MOST_PICTURES = 6;
 
 function heatImage(layout, shade) {
   const { map, rows, cols, i0, j0 } = layout, { w, h } = imageSize(layout);
-  if (shade.remote) return remoteImage(layout, shade, w, h);
   const key = [idOf(map.ref), shade.name, rows, cols, i0, j0, w, h].join("|");
-  if (!pictures.has(key)) pictures.set(key, makeImage(layout, shade, w, h));
+  if (pictures.has(key)) return pictures.get(key);
+  const image = (shade.remote ? remoteImage : makeImage)(layout, shade, w, h);
+  if (!image) return { w, h, rgba: new Uint8ClampedArray(4 * w * h) }; // still asked for
+  pictures.set(key, image);
   if (pictures.size > MOST_PICTURES) pictures.delete(pictures.keys().next().value);
-  return pictures.get(key);
+  return image;
 }
 
 function makeImage({ map, rows, cols, i0, j0 }, shade, w, h) {

@@ -267,11 +267,13 @@ class RemoteMap {
 }
 
 // The window of a heat map as an image; of a difference where shade.from is the other map.
+// null: still asked for.
 function remoteImage(layout, shade, w, h) {
   const { map, rows, cols, i0, j0 } = layout, ask = (m) => m.remote.window(i0, rows, j0, cols, h, w);
-  const to = ask(map), from = shade.from && ask(shade.from), image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) };
+  const to = ask(map), from = shade.from && ask(shade.from);
+  if (!to || (shade.from && !from)) return null;
+  const image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) };
   const out = new Uint32Array(image.rgba.buffer), colours = lutWords(shade.lut);
-  if (!to || (shade.from && !from)) return image;
   for (let n = 0; n < w * h; n++) {
     const row = i0 + Math.min(rows - 1, Math.floor((((n / w) | 0) + 1) * (rows / h)) - 1), col = j0 + Math.floor((n % w) * (cols / w));
     if (col >= map.seen(Math.max(i0, row))) continue;

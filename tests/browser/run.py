@@ -559,10 +559,8 @@ def test_live_4096_words(s):
         page.key("ArrowUp")
         page.until("(() => { const n = document.querySelectorAll('#top tbody tr'); return n.length === 10 && !n[0].textContent.includes('…'); })()", "exact weights of a row")
         times = {}
-        for name, act in (("zoom", "document.querySelector('#zoom-in').click()"), ("next head", "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ']', bubbles: true}))"),
-                          ("seen by", "document.querySelector('#gets').click()"), ("beams", "document.querySelector('#tab-beams').click()")):
-            times[name] = page.js("new Promise((done) => { const t0 = performance.now(); " + act + ";"
-                                  "requestAnimationFrame(() => { const c = new MessageChannel(); c.port1.onmessage = () => done(performance.now() - t0); c.port2.postMessage(0); }); })")
+        for name, act in (("zoom", click("#zoom-in")), ("next head", press("]")), ("seen by", click("#gets")), ("beams", click("#tab-beams"))):
+            times[name] = page.js(timed(act))
         print("    measured, ms: " + ", ".join(f"{name} {ms:.0f}" for name, ms in times.items()))
         page.screenshot(os.path.join(s.shots, "live-4096.png"))
         only_ours(s, served)
@@ -571,24 +569,30 @@ def test_live_4096_words(s):
 
 # ---- speed, measured and printed -------------------------------------------------------
 
-ACTIONS = [
-    ("beams", "document.querySelector('#tab-beams').click()"),
-    ("more mass", "(() => { const m = document.querySelector('#mass'); m.value = 0.9; m.dispatchEvent(new Event('input')); })()"),
-    ("all heads", "document.querySelector('#tab-all').click()"),
-    ("dark", "document.querySelector('#theme-button').click()"),
-    ("heat map", "document.querySelector('#tab-heat').click()"),
-    ("next head", "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ']', bubbles: true}))"),
-    ("next layer", "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'PageDown', bubbles: true}))"),
-    ("zoom", "document.querySelector('#zoom-in').click()"),
-    ("row scale", "(() => { const m = document.querySelector('#scale'); m.value = 'row'; m.dispatchEvent(new Event('change')); })()"),
-    ("filter", "(() => { const m = document.querySelector('#filter'); m.value = 'prev>0.5 | broad'; m.dispatchEvent(new Event('input')); })()"),
-    ("pick a word", "document.querySelector('#strip button').click()"),
-    ("seen by", "document.querySelector('#gets').click()"),
-    ("compare", "document.querySelector('#tab-compare').click()"),
-    ("value-weighted", "document.querySelector('#value').click()"),
-    ("neurons", "document.querySelector('#tab-neuron').click()"),
-    ("Chinese", "document.querySelector('#lang-button').click()"),
-]
+def click(selector):
+    return f"document.querySelector('{selector}').click()"
+
+
+def press(key):
+    return f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
+
+
+def enter(selector, value, event):
+    return f"(() => {{ const m = document.querySelector('{selector}'); m.value = '{value}'; m.dispatchEvent(new Event('{event}')); }})()"
+
+
+def timed(act):
+    """Milliseconds from an action to the end of the frame that shows it."""
+    return ("new Promise((done) => { const t0 = performance.now(); " + act + "; requestAnimationFrame(() => {"
+            "const c = new MessageChannel(); c.port1.onmessage = () => done(performance.now() - t0); c.port2.postMessage(0); }); })")
+
+
+ACTIONS = [("beams", click("#tab-beams")), ("more mass", enter("#mass", 0.9, "input")),
+           ("all heads", click("#tab-all")), ("dark", click("#theme-button")), ("heat map", click("#tab-heat")),
+           ("next head", press("]")), ("next layer", press("PageDown")), ("zoom", click("#zoom-in")),
+           ("row scale", enter("#scale", "row", "change")), ("filter", enter("#filter", "prev>0.5 | broad", "input")),
+           ("pick a word", click("#strip button")), ("seen by", click("#gets")), ("compare", click("#tab-compare")),
+           ("value-weighted", click("#value")), ("neurons", click("#tab-neuron")), ("Chinese", click("#lang-button"))]
 
 
 def test_speed_of_12_x_12_heads_x_512_words(s):
@@ -597,9 +601,7 @@ def test_speed_of_12_x_12_heads_x_512_words(s):
         if name == ACTIONS[0][0]:
             page = s.open("long")
         page.js("document.activeElement.blur()")
-        # From the action to the end of the frame that shows it, as the page's thread saw it.
-        took = page.js("new Promise((done) => { const t0 = performance.now(); " + act + ";"
-                              "requestAnimationFrame(() => { const c = new MessageChannel(); c.port1.onmessage = () => done(performance.now() - t0); c.port2.postMessage(0); }); })")
+        took = page.js(timed(act))
         times[name] = min(took, times.get(name, took))
     worst = max(times, key=times.get)
     print("    measured, ms: " + ", ".join(f"{name} {ms:.0f}" for name, ms in times.items()))
