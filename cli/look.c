@@ -2,6 +2,7 @@
  * look.c - `polyhead look`: what every head attends to, on the terminal, as numbers, as a
  * page and as a figure.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,11 +114,40 @@ static int write_files(const look_options *o, const look_source *source,
     return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
 }
 
+static const ph_outcome *find_outcome(const ph_report *report, int about)
+{
+    for (int n = 0; n < report->outcome_count; n++)
+        if (report->outcomes[n].about == about) return &report->outcomes[n];
+    return NULL;
+}
+
+/* What the plan did to the answers. */
+static void show_plan(const look_source *source)
+{
+    const ph_report before = ph_scene_report(source->plain_scene);
+    const ph_report *after = &source->report;
+    char one[LOOK_WORD], two[LOOK_WORD];
+    int moved = 0;
+    printf("\nThe plan moves the answers by %.4f nats (Kullback-Leibler, mean over "
+           "words).\n",
+           (double)*after->divergence);
+    for (int n = 0; n < after->outcome_count; n++) {
+        const ph_outcome *b = &after->outcomes[n], *a = find_outcome(&before, b->about);
+        if (!a) continue;
+        if (!strcmp(a->text, b->text) && fabsf(a->value - b->value) < 0.005f) continue;
+        printf("  %s %.0f %%  becomes  %s %.0f %%\n", look_word(a->text, one),
+               100 * (double)a->value, look_word(b->text, two), 100 * (double)b->value);
+        moved++;
+    }
+    if (!moved) puts("  No answer is another one, none moved by half a per cent.");
+}
+
 /* Where the page is, how roles were found, and what to try next; for people only. */
 static void show_next(const look_options *o, const look_source *source,
                       const look_heads *heads)
 {
     const char *bold = term_on(stdout, TERM_BOLD), *plain = term_on(stdout, TERM_PLAIN);
+    if (source->plain_scene) show_plan(source);
     if (source->sentences)
         printf("\nRoles were measured on %d sentences that the model has not seen.\n",
                source->sentences);
@@ -170,6 +200,14 @@ static int open_second(look_source *second, const look_choice *first, const char
     return look_open(second, &choice);
 }
 
+/* The page shows what a plan changes. */
+static int open_unplanned(look_source *second, const look_choice *first)
+{
+    look_choice choice = *first;
+    choice.plan = NULL;
+    return look_open(second, &choice);
+}
+
 static int look(const void *given, int count, const char *const *words)
 {
     const look_options *o = given;
@@ -178,13 +216,16 @@ static int look(const void *given, int count, const char *const *words)
     look_heads heads = {0};
     choice.text = count ? words[0] : NULL;
     int rc = check_usage(o);
+    if (o->serve) choice.plan = NULL; /* the page makes the changes */
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK && o->compare) rc = open_second(&second, &choice, o->compare);
+    if (rc == EXIT_OK && choice.plan && o->html && !o->compare)
+        rc = open_unplanned(&second, &choice);
     if (rc == EXIT_OK) rc = look_select(&source.report, &o->wish, &heads);
     if (rc == EXIT_OK)
-        rc = write_files(o, &source, o->compare ? &second.report : NULL, &heads);
+        rc = write_files(o, &source, second.survey ? &second.report : NULL, &heads);
     if (rc == EXIT_OK)
-        rc = o->serve ? look_serve(&source, &choice, (int)o->port)
+        rc = o->serve ? look_serve(&source, &choice, o->choice.plan, (int)o->port)
                       : print(o, &source, &heads);
     free(heads.picks);
     look_close(&source);

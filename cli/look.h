@@ -15,6 +15,7 @@
 typedef struct look_choice {
     const char *model, *target;
     const char *weights, *tokens, *row_tokens;
+    const char *plan, *frequencies;
     ph_machine machine;
     const char *text; /* NULL: the usual sentence; "-": standard input */
     const char *file; /* of texts, one per line; or NULL */
@@ -40,12 +41,34 @@ typedef struct look_choice {
      .help = "words of the maps: one per line, or a JSON list"}, \
     {.name = "row-tokens", .kind = PH_OPT_TEXT, .metavar = "FILE", \
      .at = offsetof(struct_name, field.row_tokens), \
-     .help = "words of the rows where they are another text than the keys"}
+     .help = "words of the rows where they are another text than the keys"}, \
+    {.name = "plan", .kind = PH_OPT_TEXT, .metavar = "FILE", \
+     .at = offsetof(struct_name, field.plan), \
+     .help = "heads switched off or weakened as a file says; the live page saves such " \
+             "files"}, \
+    {.name = "frequencies", .kind = PH_OPT_TEXT, .metavar = "FILE", \
+     .at = offsetof(struct_name, field.frequencies), \
+     .help = "how frequent tokens are, for the label 'rare tokens': one per line, the " \
+             "most frequent first, or each with a tab and its count; without it the " \
+             "texts themselves are counted where there are several"}
 /* clang-format on */
 
 enum { LOOK_PATH = 4096 };
 
 #define LOOK_SENTENCE "The animal didn't cross the street because it was too tired."
+
+/* What a file says of how frequent tokens are, sorted by token. */
+typedef struct look_known {
+    const char *text;
+    long long count;
+    int32_t rank;
+} look_known;
+
+typedef struct look_frequencies {
+    char *bytes;
+    look_known *list;
+    size_t count;
+} look_frequencies;
 
 /* A report, measured, and what it stands on. */
 typedef struct look_source {
@@ -54,10 +77,14 @@ typedef struct look_source {
     ph_model *model;
     ph_reading *reading;
     ph_scene *scene;
+    ph_prune plan;             /* of the heads; count 0: there is none */
+    ph_reading *plain_reading; /* the text without the plan */
+    ph_scene *plain_scene;
     char *bytes;        /* of texts that were read */
     const char **texts; /* (text_count) */
     int text_count, left_out;
     int32_t *ranks; /* of every token among the texts, 0 the most frequent; or NULL */
+    look_frequencies frequencies; /* of a file; count 0: there is none */
     ph_report report;
     ph_survey *survey;
     char roles[PH_ROLES_TEXT]; /* names of the kinds of links, closed by NUL each */
@@ -70,6 +97,16 @@ typedef struct look_source {
 /* Says what is wrong and returns an exit code; close it in any case. */
 int look_open(look_source *source, const look_choice *choice);
 void look_close(look_source *source);
+
+/* Ranks of the tokens of an axis, to be freed; NULL: not known. ids: of a model's tokens,
+   or NULL. */
+int32_t *look_ranks(const look_source *source, const ph_report *report,
+                    const int32_t *ids, int axis);
+
+/* Counts the tokens of all texts. */
+ph_status look_ranks_count(look_source *source);
+
+int look_frequencies_read(look_frequencies *out, const char *path);
 
 /* Which heads; layer and head are counted from 1. */
 typedef struct look_wish {
@@ -96,7 +133,8 @@ int look_csv(const ph_report *report, const look_heads *heads);
 int look_json(const look_source *source, const look_heads *heads);
 
 /* The live page, until Ctrl-C. port 0: any that is free. */
-int look_serve(const look_source *source, const look_choice *choice, int port);
+int look_serve(const look_source *source, const look_choice *choice, const char *plan,
+               int port);
 
 /* The numbers of every head. */
 int heads_json(const look_source *source);

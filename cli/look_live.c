@@ -13,7 +13,7 @@
 #include "look.h"
 #include "term.h"
 
-enum { STACKS = 8 };
+enum { STACKS = 8, MOST_PLANS = 10000 };
 
 /* One run of the model. */
 typedef struct side {
@@ -117,45 +117,33 @@ static char *hide_words(const side *before, const ph_live_ask *ask)
     return out;
 }
 
-/* Number of a head among all heads of all places. */
-static int head_number(const ph_reading *reading, int site, int head)
+/* The changes of heads as a plan, which the caller frees. */
+static ph_status plan_edits(const stage *st, const ph_live_ask *ask, ph_prune *plan)
 {
-    int number = head;
-    for (int i = 0; i < site; i++) number += ph_reading_site(reading, i)->heads;
-    return number;
-}
-
-static int count_heads(const ph_reading *reading)
-{
-    int count = 0;
-    while (ph_reading_site(reading, count)) count++;
-    return head_number(reading, count, 0);
-}
-
-/* Heads switched off, set to their mean or weakened, then the text run again. */
-static ph_status change_heads(stage *st, side *s, const ph_live_ask *ask)
-{
-    int count = count_heads(s->reading);
-    uint8_t *ablation = calloc((size_t)count, 1);
-    float *gates = malloc((size_t)count * sizeof *gates);
-    ph_status status = ablation && gates ? PH_OK : PH_OUT_OF_MEMORY;
-    for (int i = 0; i < count && gates; i++) gates[i] = 1;
+    const side *s = &st->before;
+    ph_status status = ph_prune_create(plan, s->reading, NULL);
     for (int n = 0; n < ask->count && status == PH_OK; n++) {
         const ph_edit *edit = &ask->edits[n];
         if (edit->kind == PH_EDIT_MASK) continue;
-        int site = ph_scene_site(st->before.scene, edit->stack, edit->layer);
-        int number = site >= 0 ? head_number(s->reading, site, edit->head) : -1;
-        if (number < 0 || number >= count)
+        int site = ph_scene_site(s->scene, edit->stack, edit->layer);
+        int entry = ph_prune_entry(s->reading, site, edit->head);
+        if (entry < 0)
             status = PH_BAD_ARGUMENT;
         else if (edit->kind == PH_EDIT_GATE)
-            gates[number] = edit->gate;
+            plan->gates[entry] = edit->gate;
         else
-            ablation[number] = edit->kind == PH_EDIT_ZERO ? PH_HEAD_ZERO : PH_HEAD_MEAN;
+            plan->ablation[entry] =
+                edit->kind == PH_EDIT_ZERO ? PH_HEAD_ZERO : PH_HEAD_MEAN;
     }
-    if (status == PH_OK) status = ph_reading_gates(s->reading, gates);
-    if (status == PH_OK) status = ph_reading_run(s->reading, ablation, ask->frozen);
-    free(ablation);
-    free(gates);
+    return status;
+}
+
+static ph_status run_plan(stage *st, const ph_live_ask *ask)
+{
+    ph_prune plan = {0};
+    ph_status status = plan_edits(st, ask, &plan);
+    if (status == PH_OK) status = ph_prune_run(&plan, st->after.reading, ask->frozen);
+    ph_prune_free(&plan, NULL);
     return status;
 }
 
@@ -166,8 +154,11 @@ static ph_status open_after(stage *st, const ph_live_ask *ask, const ph_io *io)
     if (!s->text) return PH_OUT_OF_MEMORY;
     ph_status status =
         ph_reading_create(&s->reading, st->source->model, s->text, st->choice->target);
-    if (status == PH_OK) status = change_heads(st, s, ask);
-    return status == PH_OK ? show(st, s, io) : status;
+    if (status == PH_OK) status = run_plan(st, ask);
+    if (status == PH_OK) status = show(st, s, io);
+    if (status == PH_OK && ph_scene_compare(st->before.scene, s->scene, NULL) == PH_OK)
+        s->report.divergence = ph_scene_report(s->scene).divergence;
+    return status;
 }
 
 /* ---- what the server asks ---- */
@@ -205,43 +196,66 @@ static ph_status answer_maps(void *user, const ph_live_ask *ask, const ph_report
     return PH_OK;
 }
 
-static void write_plan(FILE *file, const stage *st, const ph_live_ask *ask)
-{
-    static const char *const kinds[] = {"zero", "mean", "gate", "mask"};
-    int written = 0;
-    fprintf(file, "{\n  \"schema\": \"polyhead.plan/1\",\n  \"heads\": [");
-    for (int n = 0; n < ask->count; n++) {
-        const ph_edit *edit = &ask->edits[n];
-        if (edit->kind == PH_EDIT_MASK) continue;
-        int site = ph_scene_site(st->before.scene, edit->stack, edit->layer);
-        const ph_site *place = ph_reading_site(st->before.reading, site);
-        fprintf(file, "%s\n    {\"site\": \"%s\", \"head\": %d, \"edit\": \"%s\"",
-                written++ ? "," : "", place ? place->name : "", edit->head,
-                kinds[edit->kind]);
-        if (edit->kind == PH_EDIT_GATE)
-            fprintf(file, ", \"gate\": %.9g", (double)edit->gate);
-        fputc('}', file);
-    }
-    fprintf(file, "\n  ]\n}\n");
-}
-
 /* The first name that is free: a plan never replaces another file. The text is run first,
    so that changes of heads that are not there are refused. */
 static ph_status save_plan(void *user, const ph_live_ask *ask, char *name, size_t size)
 {
     stage *st = user;
-    FILE *file = NULL;
+    ph_prune plan = {0};
     const ph_report *before, *after;
     ph_status status = answer(user, ask, &before, &after);
-    if (status != PH_OK) return status;
-    while (!file && st->plans++ < 10000) {
+    if (status == PH_OK) status = plan_edits(st, ask, &plan);
+    if (status == PH_OK) status = PH_IO_ERROR;
+    while (status == PH_IO_ERROR && st->plans++ < MOST_PLANS) {
         snprintf(name, size, "polyhead-plan-%d.json", st->plans);
-        file = fopen(name, "wx");
+        status = ph_prune_write(&plan, name, st->before.reading, NULL);
     }
-    if (!file) return PH_IO_ERROR;
-    write_plan(file, st, ask);
-    int failed = ferror(file);
-    return fclose(file) || failed ? PH_IO_ERROR : PH_OK;
+    ph_prune_free(&plan, NULL);
+    return status;
+}
+
+/* ---- a plan to begin with ---- */
+
+/* The changes that a plan makes, as the page knows them. */
+static int list_edits(const look_source *source, const ph_prune *plan, ph_edit *edits)
+{
+    int count = 0;
+    for (int s = 0; s < source->report.stack_count; s++) {
+        const ph_stack *stack = &source->report.stacks[s];
+        for (int n = 0; n < stack->layers * stack->heads; n++) {
+            int layer = n / stack->heads, head = n % stack->heads;
+            int site = ph_scene_site(source->scene, s, layer);
+            int entry = ph_prune_entry(source->reading, site, head);
+            int ablation = entry < 0 ? PH_HEAD_ON : plan->ablation[entry];
+            if (entry < 0 || (ablation == PH_HEAD_ON && plan->gates[entry] == 1))
+                continue;
+            edits[count++] = (ph_edit){.kind = ablation == PH_HEAD_ZERO   ? PH_EDIT_ZERO
+                                               : ablation == PH_HEAD_MEAN ? PH_EDIT_MEAN
+                                                                          : PH_EDIT_GATE,
+                                       .stack = s,
+                                       .layer = layer,
+                                       .head = head,
+                                       .gate = plan->gates[entry]};
+        }
+    }
+    return count;
+}
+
+/* Returns an exit code; *edits is to be freed. */
+static int open_plan(const look_source *source, const char *path, ph_edit **edits,
+                     int *count)
+{
+    char error[CLI_ERROR_SIZE] = "";
+    const ph_io io = {.error = error, .error_size = sizeof error};
+    ph_prune plan = {0};
+    if (!path) return EXIT_OK;
+    if (!source->reading) return cli_fail(EXIT_USAGE, "--plan needs a model");
+    ph_status status = ph_prune_read(&plan, path, source->reading, &io);
+    *edits = calloc((size_t)plan.count + 1, sizeof **edits);
+    if (status == PH_OK && *edits) *count = list_edits(source, &plan, *edits);
+    ph_prune_free(&plan, &io);
+    if (status == PH_OK && !*edits) return cli_fail(EXIT_MEMORY, "out of memory");
+    return status == PH_OK ? EXIT_OK : cli_fail(cli_exit_code(status), "%s", error);
 }
 
 /* ---- the server ---- */
@@ -263,13 +277,16 @@ static unsigned abilities(const look_source *source)
            (ph_model_splits(source->model) == PH_SPLIT_WORDS ? 1u << PH_EDIT_MASK : 0);
 }
 
-int look_serve(const look_source *source, const look_choice *choice, int port)
+static int serve(const look_source *source, const look_choice *choice, int port,
+                 const ph_edit *edits, int count)
 {
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
     stage st = {.source = source, .choice = choice};
     const ph_live live = {.can = abilities(source),
                           .text = source->report.text ? source->report.text : "",
+                          .edits = edits,
+                          .edit_count = count,
                           .run = source->model ? answer : answer_maps,
                           .save = source->model ? save_plan : NULL,
                           .user = &st};
@@ -284,4 +301,14 @@ int look_serve(const look_source *source, const look_choice *choice, int port)
     close_side(&st.before);
     if (status == PH_OK) return EXIT_OK;
     return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
+}
+
+int look_serve(const look_source *source, const look_choice *choice, const char *plan,
+               int port)
+{
+    ph_edit *edits = NULL;
+    int count = 0, rc = open_plan(source, plan, &edits, &count);
+    if (rc == EXIT_OK) rc = serve(source, choice, port, edits, count);
+    free(edits);
+    return rc;
 }

@@ -32,6 +32,17 @@ static int report_trouble(const trouble *t, ph_status status, const ph_ctx *ctx)
 
 /* ---- maps of a file ---- */
 
+static ph_status survey_maps(look_source *source, const ph_io *io)
+{
+    int32_t *ranks[] = {look_ranks(source, &source->report, NULL, 0),
+                        look_ranks(source, &source->report, NULL, 1)};
+    const ph_survey_facts facts = {.ranks = (const int32_t *const *)ranks};
+    ph_status status = ph_survey_text(source->survey, &source->report, &facts, io);
+    free(ranks[0]);
+    free(ranks[1]);
+    return status;
+}
+
 static int open_maps(look_source *source, const look_choice *choice)
 {
     trouble t;
@@ -42,8 +53,7 @@ static int open_maps(look_source *source, const look_choice *choice)
         source->report = ph_maps_report(source->maps);
         status = ph_survey_create(&source->survey, &source->report, io);
     }
-    if (status == PH_OK)
-        status = ph_survey_text(source->survey, &source->report, NULL, io);
+    if (status == PH_OK) status = survey_maps(source, io);
     if (status == PH_OK)
         status = ph_survey_end(source->survey, &source->report, NULL, io);
     return report_trouble(&t, status, NULL);
@@ -115,17 +125,6 @@ static int get_texts(look_source *source, const look_choice *choice)
 
 /* ---- measuring ---- */
 
-/* Ranks of the words of an axis; NULL: not known. */
-static int32_t *ranks_of(const look_source *source, const ph_report *report,
-                         const int32_t *const *ids, int axis)
-{
-    if (!source->ranks || axis >= report->axis_count) return NULL;
-    int32_t *ranks = malloc((size_t)report->axes[axis].count * sizeof *ranks);
-    for (int i = 0; ranks && i < report->axes[axis].count; i++)
-        ranks[i] = source->ranks[ids[axis][i]];
-    return ranks;
-}
-
 /* One more text: every head, and whether it finds the links if any are given. words: how
    many the model must see for the links to fit; 0: any number. */
 static ph_status survey_one(look_source *source, const char *text, int words,
@@ -134,13 +133,15 @@ static ph_status survey_one(look_source *source, const char *text, int words,
     ph_reading *reading = NULL;
     ph_scene *scene = NULL;
     ph_status status = ph_reading_create(&reading, source->model, text, NULL);
+    if (status == PH_OK && source->plan.count)
+        status = ph_prune_run(&source->plan, reading, 0);
     if (status == PH_OK)
         status = ph_scene_create(&scene, source->model, reading, "", text, NULL, io);
     if (status == PH_OK) {
         const ph_report report = ph_scene_report(scene);
         const int32_t *const ids[] = {ph_scene_ids(scene, 0), ph_scene_ids(scene, 1)};
-        int32_t *ranks[] = {ranks_of(source, &report, ids, 0),
-                            ranks_of(source, &report, ids, 1)};
+        int32_t *ranks[] = {look_ranks(source, &report, ids[0], 0),
+                            look_ranks(source, &report, ids[1], 1)};
         ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
         facts.ids = ids;
         facts.ranks = (const int32_t *const *)ranks;
@@ -194,57 +195,13 @@ static ph_status survey_sentences(look_source *source, const ph_io *io)
     return status;
 }
 
-/* ---- how frequent tokens are ---- */
-
-typedef struct token_count {
-    int token, count;
-} token_count;
-
-static int by_count(const void *left, const void *right)
-{
-    const token_count *a = left, *b = right;
-    if (a->count != b->count) return a->count < b->count ? 1 : -1;
-    return (a->token > b->token) - (a->token < b->token);
-}
-
-static ph_status count_tokens(look_source *source, token_count *tokens, int most)
-{
-    ph_word *words = malloc((size_t)most * sizeof *words);
-    ph_status status = words ? PH_OK : PH_OUT_OF_MEMORY;
-    for (int n = 0; n < source->text_count && status == PH_OK; n++) {
-        int count = 0;
-        status = ph_model_split(source->model, source->texts[n], words, most, &count);
-        for (int i = 0; i < count && i < most && status == PH_OK; i++)
-            tokens[words[i].token].count++;
-    }
-    free(words);
-    return status;
-}
-
-/* Ranks of all tokens, from the texts themselves; a token that does not occur has none.
-   */
-static ph_status rank_tokens(look_source *source)
-{
-    const ph_config *config = ph_model_config(source->model);
-    size_t vocab = (size_t)config->vocab;
-    token_count *tokens = calloc(vocab, sizeof *tokens);
-    source->ranks = malloc(vocab * sizeof *source->ranks);
-    ph_status status = tokens && source->ranks ? PH_OK : PH_OUT_OF_MEMORY;
-    for (size_t v = 0; v < vocab && status == PH_OK; v++) tokens[v].token = (int)v;
-    if (status == PH_OK) status = count_tokens(source, tokens, config->max_len);
-    if (status == PH_OK) qsort(tokens, vocab, sizeof *tokens, by_count);
-    for (size_t v = 0; v < vocab && status == PH_OK; v++)
-        source->ranks[tokens[v].token] = tokens[v].count ? (int32_t)v : -1;
-    free(tokens);
-    return status;
-}
-
 /* ---- all texts ---- */
 
 /* The given texts; one that is too long for the model is left out and counted. */
 static ph_status survey_texts(look_source *source, const ph_io *io)
 {
-    ph_status status = source->text_count > 1 ? rank_tokens(source) : PH_OK;
+    int count = source->text_count > 1 && !source->frequencies.count;
+    ph_status status = count ? look_ranks_count(source) : PH_OK;
     for (int n = 0; n < source->text_count && status == PH_OK; n++) {
         status = survey_one(source, source->texts[n], 0, NULL, io);
         if (status != PH_BAD_SHAPE || source->text_count == 1) continue;
@@ -299,6 +256,21 @@ static const char *title_of(const look_choice *choice)
     return slash && slash[1] ? slash + 1 : choice->model;
 }
 
+/* The text as it is goes aside, and is run again as planned. */
+static ph_status read_plan(look_source *source, const look_choice *choice,
+                           const char *text, const ph_io *io)
+{
+    ph_status status = ph_prune_read(&source->plan, choice->plan, source->reading, io);
+    if (status != PH_OK) return status;
+    source->plain_reading = source->reading;
+    source->reading = NULL;
+    status = ph_scene_create(&source->plain_scene, source->model, source->plain_reading,
+                             title_of(choice), text, choice->target, io);
+    if (status == PH_OK)
+        status = ph_reading_create(&source->reading, source->model, text, choice->target);
+    return status == PH_OK ? ph_prune_run(&source->plan, source->reading, 0) : status;
+}
+
 /* The text that is shown: the first that the model can read. */
 static ph_status read_first(look_source *source, const look_choice *choice,
                             const ph_io *io)
@@ -309,9 +281,13 @@ static ph_status read_first(look_source *source, const look_choice *choice,
         text = source->texts[n];
         status = ph_reading_create(&source->reading, source->model, text, choice->target);
     }
+    if (status == PH_OK && choice->plan) status = read_plan(source, choice, text, io);
     if (status != PH_OK) return status;
-    return ph_scene_create(&source->scene, source->model, source->reading,
-                           title_of(choice), text, choice->target, io);
+    status = ph_scene_create(&source->scene, source->model, source->reading,
+                             title_of(choice), text, choice->target, io);
+    if (status == PH_OK && choice->plan)
+        status = ph_scene_compare(source->plain_scene, source->scene, io);
+    return status;
 }
 
 static int open_model(look_source *source, const look_choice *choice)
@@ -366,7 +342,13 @@ int look_open(look_source *source, const look_choice *choice)
                         text ? "text" : "--model");
     if (!choice->weights && (choice->tokens || choice->row_tokens))
         return cli_fail(EXIT_USAGE, "--tokens and --row-tokens need --weights");
-    int rc = choice->weights ? open_maps(source, choice) : open_model(source, choice);
+    if (choice->weights && choice->plan)
+        return cli_fail(EXIT_USAGE, "--weights has no model: no --plan with it");
+    int rc = choice->frequencies
+                 ? look_frequencies_read(&source->frequencies, choice->frequencies)
+                 : EXIT_OK;
+    if (rc == EXIT_OK)
+        rc = choice->weights ? open_maps(source, choice) : open_model(source, choice);
     if (rc == EXIT_OK) warn_odd_rows(source);
     return rc;
 }
@@ -376,10 +358,15 @@ void look_close(look_source *source)
     ph_survey_free(source->survey);
     ph_maps_free(source->maps);
     ph_scene_free(source->scene);
+    ph_scene_free(source->plain_scene);
     ph_reading_free(source->reading);
+    ph_reading_free(source->plain_reading);
+    ph_prune_free(&source->plan, NULL);
     ph_model_free(source->model);
     ph_close(source->ctx);
     free(source->ranks);
+    free(source->frequencies.list);
+    free(source->frequencies.bytes);
     free(source->bytes);
     free(source->texts);
     memset(source, 0, sizeof *source);

@@ -42,6 +42,39 @@ PH_API int ph_scene_site(const ph_scene *scene, int stack, int layer);
 /* Ids of the tokens of an axis, for ph_survey_facts. */
 PH_API const int32_t *ph_scene_ids(const ph_scene *scene, int axis);
 
+/* How far the answers of the same model on the same text have moved: the mean over words
+   of the Kullback-Leibler divergence of `after` from `before`, in nats. Reports made of
+   `after` from then on carry it. Texts of different length are refused. */
+PH_API ph_status ph_scene_compare(const ph_scene *before, ph_scene *after,
+                                  const ph_io *io);
+
+/* ---- plans: heads that are switched off or weakened -------------------------------- */
+
+/* One entry for every head of every place of a reading, in order. */
+typedef struct ph_prune {
+    uint8_t *ablation; /* (count) of ph_ablation */
+    float *gates;      /* (count) 0 to 1 */
+    int count;
+} ph_prune;
+
+PH_API ph_status ph_prune_create(ph_prune *plan, const ph_reading *reading,
+                                 const ph_io *io); /* all heads on */
+PH_API void ph_prune_free(ph_prune *plan, const ph_io *io);
+
+/* The entry of a head; -1: there is no such head. */
+PH_API int ph_prune_entry(const ph_reading *reading, int site, int head);
+
+/* A JSON file, "polyhead.plan/1": for each head that is changed the name of its place,
+   its number from 0 and what becomes of it. Reading creates the plan and refuses heads that
+   the model does not have; writing never replaces a file. */
+PH_API ph_status ph_prune_read(ph_prune *plan, const char *path,
+                               const ph_reading *reading, const ph_io *io);
+PH_API ph_status ph_prune_write(const ph_prune *plan, const char *path,
+                                const ph_reading *reading, const ph_io *io);
+
+/* Runs the text again as planned; frozen as in ph_reading_run. */
+PH_API ph_status ph_prune_run(const ph_prune *plan, ph_reading *reading, int frozen);
+
 #ifdef __cplusplus
 }
 #endif

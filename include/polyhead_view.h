@@ -81,6 +81,7 @@ typedef struct ph_stack {
 typedef struct ph_outcome {
     const char *text;
     float value; /* 0 to 1 */
+    int about;   /* a word or a token: equal numbers of two reports are compared */
 } ph_outcome;
 
 typedef struct ph_report {
@@ -100,6 +101,9 @@ typedef struct ph_report {
     const char *outcome_title; /* "next word" */
     const ph_outcome *outcomes;
     int outcome_count;
+    const float *loss;       /* mean of -ln p over the text's own tokens, or NULL */
+    const float *divergence; /* of the answers from those before a change: mean
+                                Kullback-Leibler divergence in nats, or NULL */
 
     /* Writes rows row0 .. row0 + rows - 1 of one head's weights to out (rows, keys).
        Cells that causality forbids may hold anything. */
@@ -159,8 +163,10 @@ enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9 };
 
 /* What stands behind a live page. Functions are called one at a time. */
 typedef struct ph_live {
-    unsigned can;     /* what may be asked for */
-    const char *text; /* to begin with */
+    unsigned can;         /* what may be asked for */
+    const char *text;     /* to begin with */
+    const ph_edit *edits; /* (edit_count) changes to begin with, of heads only */
+    int edit_count;
     /* Runs the text: *before as it is, *after with the changes, or NULL without any. Both
        live until the next call, and their functions may be called until then. */
     ph_status (*run)(void *user, const ph_live_ask *ask, const ph_report **before,

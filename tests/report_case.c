@@ -272,7 +272,7 @@ static ph_stack *add_stack(report_case *c, const char *name, int layers, int hea
     return stack;
 }
 
-static const ph_outcome outcomes[] = {{"animal", 0.8125f}, {"street", 0.125f}};
+static const ph_outcome outcomes[] = {{"animal", 0.8125f, 1}, {"street", 0.125f, 2}};
 
 static void make_demo(report_case *c)
 {

@@ -94,6 +94,39 @@ run look --html "$tmp/two.html" --compare "The dog was tired."
 same "compare: status" "$status" 0
 refused 2 "--compare is for the page" look --compare "The dog was tired."
 
+# ---- plans and frequencies --------------------------------------------------------------------
+
+plan() { # HEADS...: a plan that switches them off
+    printf '{"schema":"polyhead.plan/1","heads":['
+    sign=
+    for head; do
+        printf '%s{"site":"encoder.%s.self","head":%s,"edit":"zero"}' "$sign" "${head%-*}" "${head#*-}"
+        sign=,
+    done
+    printf ']}'
+}
+plan >"$tmp/none.json"
+run look --plan "$tmp/none.json"
+holds "an empty plan moves nothing" "$out" "by 0.0000 nats"
+holds "an empty plan changes no answer" "$out" "No answer is another one"
+plan 0-0 0-2 0-3 0-4 0-5 0-6 0-7 1-0 1-2 1-3 1-4 1-5 1-6 1-7 >"$tmp/most.json"
+run look --plan "$tmp/most.json"
+holds "most heads off: another answer" "$out" "it -> animal 100 %  becomes  it -> street"
+run heads --csv
+cp "$tmp/out" "$tmp/whole"
+run heads --csv --plan "$tmp/none.json"
+if cmp -s "$tmp/out" "$tmp/whole"; then good; else bad "an empty plan changes the numbers of heads"; fi
+run heads --csv --plan "$tmp/most.json"
+if cmp -s "$tmp/out" "$tmp/whole"; then bad "a plan changes no number of any head"; else good; fi
+plan 9-0 >"$tmp/other.json"
+refused 3 "$tmp/other.json: the model has no head 0 in 'encoder.9.self'" look --plan "$tmp/other.json"
+refused 7 "" heads --plan "$tmp/nothing.json"
+printf 'dog\tx\n' >"$tmp/counts"
+refused 3 "$tmp/counts, line 1: behind the tab there is no count" heads --frequencies "$tmp/counts"
+: >"$tmp/counts"
+refused 3 "$tmp/counts: holds no token" heads --frequencies "$tmp/counts"
+refused 7 "" heads --frequencies "$tmp/nothing"
+
 # ---- hostile texts ---------------------------------------------------------------------------
 
 run look "<script>alert(1)</script> \"quotes' & </b>"
@@ -167,6 +200,28 @@ else
     skip "svg through an XML parser: no python3"
 fi
 
+# Weights (1, 1, 6, 6), all on the last token, which is rarer than 600 others.
+header='{"attn":{"dtype":"F32","shape":[1,1,6,6],"data_offsets":[0,144]}}'
+{
+    # shellcheck disable=SC2059
+    printf "\\$(printf '%03o' "$(printf '%s' "$header" | wc -c)")\000\000\000\000\000\000\000"
+    printf '%s' "$header"
+    for _ in 1 2 3 4 5 6; do
+        # shellcheck disable=SC2059
+        printf "$zero$zero$zero$zero$zero$one"
+    done
+} >"$tmp/rare.safetensors"
+printf 'the\nold\ndog\nsaw\na\nzebra\n' >"$tmp/rare.words"
+awk 'BEGIN { for (n = 1; n <= 600; n++) print "word" n; print "the\nold\ndog\nsaw\na\nzebra" }' >"$tmp/order"
+run heads --weights "$tmp/rare.safetensors" --tokens "$tmp/rare.words" --frequencies "$tmp/order"
+holds "rare tokens: the label" "$out" " rare"
+awk 'BEGIN { print "zebra\t1"; for (n = 1; n <= 600; n++) print "word" n "\t" 1000 - n; print "the\t99\nold\t9\ndog\t8\nsaw\t7\na\t50" }' >"$tmp/counts"
+run heads --weights "$tmp/rare.safetensors" --tokens "$tmp/rare.words" --frequencies "$tmp/counts"
+holds "rare tokens by count: the label" "$out" " rare"
+head -n 400 "$tmp/order" | cat - "$tmp/rare.words" >"$tmp/common"
+run heads --weights "$tmp/rare.safetensors" --tokens "$tmp/rare.words" --frequencies "$tmp/common"
+lacks "a token among the 500 most frequent is not rare" "$out" " rare"
+
 refused 2 "--weights brings its own maps: no text with it" look "a text" --weights "$tmp/maps.safetensors"
 refused 2 "--tokens and --row-tokens need --weights" look --tokens "$tmp/words"
 refused 2 "--plain, --csv and --json exclude each other" look --csv --json
@@ -220,6 +275,12 @@ if have python3; then
     kill -INT $server
     wait $server
     same "live: ends when told" "$?" 0
+    run look --plan "$tmp/polyhead-plan-1.json" --html "$tmp/plan.html"
+    same "a saved plan: status" "$status" 0
+    holds "a saved plan: what it does" "$out" "The plan moves the answers by"
+    holds "a saved plan: the page compares" "$(grep -c '"reports":\[' "$tmp/plan.html")" 1
+    run heads --plan "$tmp/polyhead-plan-1.json"
+    same "heads --plan: status" "$status" 0
 else
     skip "live: no python3"
 fi

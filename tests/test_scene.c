@@ -3,7 +3,9 @@
  * are those of the reading, answers, lengths of values; and the sentences heads are
  * judged by.
  */
+#define _POSIX_C_SOURCE 200809L /* unlink, getpid */
 #include <math.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "polyhead_heads.h"
@@ -162,7 +164,7 @@ static void decoder(void)
     CHECK(s->pair_step == s->qk_dim / 2, "rotary pairs");
     check_weights(&b, 0);
     check_vectors(&b, 0);
-    CHECK(b.report.outcome_count == 5 && !strcmp(b.report.outcome_title, "next token"),
+    CHECK(b.report.outcome_count == 10 && !strcmp(b.report.outcome_title, "next token"),
           "%d answers", b.report.outcome_count);
     for (int n = 1; n < 5; n++)
         CHECK(b.report.outcomes[n].value <= b.report.outcomes[n - 1].value, "in order");
@@ -301,6 +303,133 @@ static void gates(void)
     close_bed(&b);
 }
 
+/* ---- plans ---- */
+
+static char plan_path[64];
+
+/* What is written comes back, and is never written over another file. */
+static void plans_come_back(void)
+{
+    bed b;
+    ph_prune plan, again;
+    open_bed(&b, PH_ARCH_ENCODER, "the dog saw a cat .", NULL);
+    snprintf(plan_path, sizeof plan_path, "build/plan-%ld.json", (long)getpid());
+    CHECK(ph_prune_create(&plan, b.reading, NULL) == PH_OK && plan.count == 12,
+          "%d heads", plan.count);
+    plan.ablation[ph_prune_entry(b.reading, 0, 3)] = PH_HEAD_ZERO;
+    plan.ablation[ph_prune_entry(b.reading, 1, 0)] = PH_HEAD_MEAN;
+    plan.gates[ph_prune_entry(b.reading, 2, 1)] = 0.1f;
+    CHECK(ph_prune_entry(b.reading, 3, 0) == -1 && ph_prune_entry(b.reading, 0, 4) == -1,
+          "a head that is not there");
+    CHECK(ph_prune_write(&plan, plan_path, b.reading, NULL) == PH_OK, "not written");
+    CHECK(ph_prune_write(&plan, plan_path, b.reading, NULL) == PH_IO_ERROR, "replaced");
+    CHECK(ph_prune_read(&again, plan_path, b.reading, NULL) == PH_OK, "not read");
+    CHECK(again.count == 12 && !memcmp(again.ablation, plan.ablation, 12) &&
+              !memcmp(again.gates, plan.gates, 12 * sizeof *plan.gates),
+          "another plan came back");
+    unlink(plan_path);
+    ph_prune_free(&again, NULL);
+    ph_prune_free(&plan, NULL);
+    close_bed(&b);
+}
+
+static void plans_refused(void)
+{
+#define PLAN "{\"schema\":\"polyhead.plan/1\",\"heads\":["
+    static const struct {
+        const char *text, *sentence;
+    } known[] = {
+        {"", "a value is expected"},
+        {"[]", "no JSON object"},
+        {"{\"heads\":[]}", "needs \"schema\""},
+        {"{\"schema\":\"polyhead.plan/1\"}", "needs \"schema\" and \"heads\""},
+        {"{\"schema\":\"polyhead.plan/2\",\"heads\":[]}", "no plan of heads"},
+        {PLAN "]} x", "follows"},
+        {PLAN "],\"more\":1}", "nothing else"},
+        {PLAN "7]}", "must be an object"},
+        {PLAN "{}]}", "lacks"},
+        {PLAN "{\"site\":\"links\",\"head\":0}]}", "lacks"},
+        {PLAN "{\"site\":\"links\",\"head\":4,\"edit\":\"zero\"}]}",
+         "no head 4 in 'links'"},
+        {PLAN "{\"site\":\"\\u001b[2J\",\"head\":0,\"edit\":\"zero\"}]}",
+         "no head 0 in '\\u001b[2J'"},
+        {PLAN "{\"site\":\"links\",\"head\":18446744073709551615,\"edit\":\"zero\"}]}",
+         "no head"},
+        {PLAN "{\"site\":\"links\",\"head\":-1,\"edit\":\"zero\"}]}", "lacks"},
+        {PLAN "{\"site\":\"links\",\"head\":0,\"edit\":\"gate\"}]}", "0 to 1"},
+        {PLAN "{\"site\":\"links\",\"head\":0,\"edit\":\"gate\",\"gate\":1.5}]}",
+         "0 to 1"},
+        {PLAN "{\"site\":\"links\",\"head\":0,\"edit\":\"off\"}]}", "must be \"zero\""},
+        {PLAN "{\"site\":\"links\",\"head\":0,\"edit\":\"zero\"},"
+              "{\"site\":\"links\",\"head\":0,\"edit\":\"mean\"}]}",
+         "twice"},
+        {PLAN "{\"site\":1,\"head\":0,\"edit\":\"zero\"}]}", "and nothing else"}};
+#undef PLAN
+    bed b;
+    open_bed(&b, PH_ARCH_ENCODER, "the dog saw a cat .", NULL);
+    snprintf(plan_path, sizeof plan_path, "build/plan-%ld.json", (long)getpid());
+    for (size_t n = 0; n < sizeof known / sizeof *known; n++) {
+        char error[300] = "";
+        ph_io io = {.error = error, .error_size = sizeof error};
+        ph_prune plan;
+        FILE *file = fopen(plan_path, "w");
+        fputs(known[n].text, file);
+        fclose(file);
+        ph_status status = ph_prune_read(&plan, plan_path, b.reading, &io);
+        CHECK(status == PH_BAD_FILE || status == PH_BAD_VALUE, "'%s': status %d",
+              known[n].text, status);
+        CHECK(strstr(error, known[n].sentence), "'%s' does not say '%s'", error,
+              known[n].sentence);
+        CHECK(!plan.ablation && !plan.gates, "a refused plan holds memory");
+    }
+    unlink(plan_path);
+    close_bed(&b);
+}
+
+/* The divergence of the answers, against the sum written out; 0 where nothing changes. */
+static void answers_that_move(void)
+{
+    bed a, b;
+    ph_prune plan;
+    float before[36], after[36];
+    double sum = 0;
+    open_bed(&a, PH_ARCH_ENCODER, "the dog saw a cat .", NULL);
+    open_bed(&b, PH_ARCH_ENCODER, "the dog saw a cat .", NULL);
+    CHECK(!a.report.divergence && !a.report.loss, "a number that nobody measured");
+    ph_prune_create(&plan, b.reading, NULL);
+    CHECK(ph_prune_run(&plan, b.reading, 0) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_scene_compare(a.scene, b.scene, NULL) == PH_OK, "no comparison");
+    CHECK(*ph_scene_report(b.scene).divergence == 0, "nothing changed, but it moved");
+    for (int i = 0; i < 4; i++) plan.ablation[i] = PH_HEAD_ZERO;
+    CHECK(ph_prune_run(&plan, b.reading, 0) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_scene_compare(a.scene, b.scene, NULL) == PH_OK, "no comparison");
+    ph_reading_links(a.reading, before, NULL);
+    ph_reading_links(b.reading, after, NULL);
+    for (int n = 0; n < 36; n++)
+        sum += (double)before[n] * log((double)before[n] / (double)after[n]) / 6;
+    double got = (double)*ph_scene_report(b.scene).divergence;
+    CHECK(sum > 1e-6 && fabs(got - sum) < 1e-5 * sum + 1e-7, "%g, expected %g", got, sum);
+    ph_prune_free(&plan, NULL);
+    close_bed(&a), close_bed(&b);
+}
+
+/* The loss of a decoder is the mean of -ln p of its own tokens. */
+static void losses(void)
+{
+    bed b;
+    open_bed(&b, PH_ARCH_DECODER, "the dog saw a cat .", NULL);
+    int words = b.report.axes[0].count, vocab = ph_model_config(b.model)->vocab;
+    float *log_p = malloc((size_t)(words * vocab) * sizeof *log_p);
+    double sum = 0;
+    ph_reading_next(b.reading, log_p);
+    for (int i = 1; i < words; i++)
+        sum -= (double)log_p[(i - 1) * vocab + ph_scene_ids(b.scene, 0)[i]];
+    CHECK(b.report.loss && fabs((double)*b.report.loss - sum / (words - 1)) < 1e-5,
+          "loss");
+    free(log_p);
+    close_bed(&b);
+}
+
 /* ---- sentences ---- */
 
 static void sentences(void)
@@ -343,6 +472,10 @@ static const check_case cases[] = {{"encoder", encoder},
                                    {"value_lengths", value_lengths},
                                    {"changed_heads", changed_heads},
                                    {"gates", gates},
+                                   {"plans_come_back", plans_come_back},
+                                   {"plans_refused", plans_refused},
+                                   {"answers_that_move", answers_that_move},
+                                   {"losses", losses},
                                    {"sentences", sentences},
                                    {0, 0}};
 

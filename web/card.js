@@ -82,13 +82,22 @@ function drawOffsets(ref) {
   p.text(percent(most), width, 6, { size: 11, align: "right", fill: css("--quiet") });
 }
 
+// How far the answers are from those without the changes.
+function movedNote({ divergence, loss }, before) {
+  const notes = [];
+  if (divergence !== undefined) notes.push(t("divergence", number(divergence)));
+  if (loss !== undefined) notes.push(t("loss", before ? `${number(before.loss)} → ${number(loss)}` : number(loss)));
+  return notes.join(" · ");
+}
+
 function drawOutcomes(ref) {
   const { outcomes, outcomeTitle } = page.reports[ref.r], body = $("outcomes").tBodies[0];
   const before = page.live && page.reports.length > 1 ? page.reports[0].outcomes : null;
   $("outcome-box").hidden = !outcomes.length;
+  $("outcome-note").textContent = movedNote(page.reports[ref.r], before && page.reports[0]);
   $("outcome-title").textContent = outcomeTitle + (before ? `: ${t("before")} → ${t("after")}` : "");
-  body.replaceChildren(...outcomes.map((x, n) => {
-    const old = before?.[n], changed = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
+  body.replaceChildren(...outcomes.map((x) => {
+    const old = before?.find((o) => o.about === x.about), changed = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
     const was = !changed ? "" : old.text === x.text ? `${number(old.value)} → ` : `${shown(old.text)} ${number(old.value)} → `;
     return make("tr", { class: changed ? "over" : null }, make("td", {}, shown(x.text)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, was, number(x.value)));
   }));

@@ -21,6 +21,8 @@ async function openLive() {
   live.token = /(?:^|[#&])token=([0-9a-f]{32})/.exec(location.hash)?.[1] ?? "";
   await fetchRun({});
   live.text = page.reports[0].text;
+  live.edits = page.live.edits; // of a plan
+  if (live.edits.length) await fetchRun({ text: live.text, edits: live.edits });
   $("live").hidden = false;
   makeLivePanel();
 }

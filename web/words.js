@@ -56,6 +56,7 @@ const WORDS = {
     liveTitle: "Live", run: "Run", textBox: "Text", ablate: "This head", zero: "zero", mean: "mean", restore: "on",
     gate: "Gate", mask: "Mask “{0}”", unmask: "Unmask “{0}”", frozen: "keep all patterns frozen", undo: "Undo", savePlan: "Save pruning plan", before: "before", after: "after",
     edits: "Changes", noEdits: "Nothing is changed.", busy: "computing …", ready: "answered in {0} ms", failed: "Refused: {0}", lost: "The program does not answer.",
+    divergence: "KL divergence {0} nats", loss: "loss {0}",
     changed: "Changed most", planSaved: "Saved as {0}", editZero: "{0} zero", editMean: "{0} mean", editGate: "{0} × {1}", editMask: "mask “{0}”", removeEdit: "Take back: {0}",
   },
   zh: {
@@ -111,6 +112,7 @@ const WORDS = {
     liveTitle: "实时", run: "运行", textBox: "文本", ablate: "这个头", zero: "置零", mean: "均值", restore: "恢复",
     gate: "门", mask: "遮住“{0}”", unmask: "恢复“{0}”", frozen: "冻结所有注意力", undo: "撤销", savePlan: "保存剪枝方案", before: "之前", after: "之后",
     edits: "改动", noEdits: "没有改动。", busy: "计算中 …", ready: "{0} 毫秒完成", failed: "被拒绝：{0}", lost: "程序没有回应。",
+    divergence: "KL 散度 {0} 奈特", loss: "损失 {0}",
     changed: "变化最大", planSaved: "已保存为 {0}", editZero: "{0} 置零", editMean: "{0} 均值", editGate: "{0} × {1}", editMask: "遮住“{0}”", removeEdit: "取消：{0}",
   },
 };

@@ -131,6 +131,7 @@ static void describe_outcomes(ph_json_writer *out, const ph_report *report)
         ph_json_begin_object(out, NULL);
         text(out, "text", report->outcomes[i].text);
         ph_json_float(out, "value", report->outcomes[i].value);
+        ph_json_integer(out, "about", report->outcomes[i].about);
         ph_json_end(out);
     }
     ph_json_end(out);
@@ -197,9 +198,29 @@ static void describe_report(ph_json_writer *out, const ph_page_parts *parts, int
     describe_axes(out, report);
     describe_labels(out, report);
     describe_outcomes(out, report);
+    if (report->loss) ph_json_float(out, "loss", *report->loss);
+    if (report->divergence) ph_json_float(out, "divergence", *report->divergence);
     ph_json_begin_array(out, "stacks");
     for (int s = 0; s < report->stack_count; s++) describe_stack(out, parts, r, s);
     ph_json_end(out);
+    ph_json_end(out);
+}
+
+/* Changes to begin with, as the page sends them. */
+static void describe_edits(ph_json_writer *out, const ph_live *live)
+{
+    static const char *const kinds[] = {"zero", "mean", "gate"};
+    ph_json_begin_array(out, "edits");
+    for (int n = 0; n < live->edit_count; n++) {
+        const ph_edit *edit = &live->edits[n];
+        ph_json_begin_object(out, NULL);
+        text(out, "kind", kinds[edit->kind]);
+        ph_json_integer(out, "stack", edit->stack);
+        ph_json_integer(out, "layer", edit->layer);
+        ph_json_integer(out, "head", edit->head);
+        if (edit->kind == PH_EDIT_GATE) ph_json_float(out, "gate", edit->gate);
+        ph_json_end(out);
+    }
     ph_json_end(out);
 }
 
@@ -215,6 +236,7 @@ static void describe_live(ph_json_writer *out, const ph_live *live)
     ph_json_begin_object(out, "live");
     for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++)
         ph_json_bool(out, abilities[i].name, (live->can & abilities[i].bit) != 0);
+    describe_edits(out, live);
     ph_json_end(out);
 }
 

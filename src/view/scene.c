@@ -3,6 +3,7 @@
  */
 #include "polyhead_scene.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "base/size.h"
 #include "io/io.h"
 
-enum { KINDS = 4, MOST_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 5 };
+enum { KINDS = 4, MOST_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 10 };
 
 /* Words of one text. */
 typedef struct words {
@@ -35,6 +36,7 @@ struct ph_scene {
     char outcome_text[MOST_OUTCOMES][OUTCOME_TEXT];
     ph_outcome outcomes[MOST_OUTCOMES];
     int outcome_count;
+    float loss, divergence; /* NaN: not known */
 };
 
 static void *take(ph_scene *s, size_t count, size_t item)
@@ -234,11 +236,11 @@ static ph_status fill_norms(ph_scene *s, int stack)
 /* ---- answers ---- */
 
 /* Room for the text of one more answer; NULL: there are enough. */
-static char *next_outcome(ph_scene *s, float value)
+static char *next_outcome(ph_scene *s, float value, int about)
 {
     if (s->outcome_count == MOST_OUTCOMES) return NULL;
     char *text = s->outcome_text[s->outcome_count];
-    s->outcomes[s->outcome_count++] = (ph_outcome){text, value};
+    s->outcomes[s->outcome_count++] = (ph_outcome){text, value, about};
     return text;
 }
 
@@ -254,13 +256,22 @@ static ph_status answer_links(ph_scene *s)
         int best = 0;
         for (int j = 1; j < count; j++)
             if (row[j] > row[best]) best = j;
-        char *text = best != i ? next_outcome(s, row[best]) : NULL;
+        char *text = best != i ? next_outcome(s, row[best], i) : NULL;
         if (text)
             snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
                      s->words[0].list[best]);
     }
     ph_io_release(&s->hooks, p);
     return status;
+}
+
+/* Of every token but the first, given those before it. */
+static float mean_loss(const words *w, const float *log_p, size_t vocab)
+{
+    double sum = 0;
+    for (int i = 1; i < w->count; i++)
+        sum -= log_p[(size_t)(i - 1) * vocab + (size_t)w->ids[i]];
+    return w->count > 1 ? (float)(sum / (w->count - 1)) : NAN;
 }
 
 /* The likeliest tokens after the last word. */
@@ -271,12 +282,13 @@ static ph_status answer_next(ph_scene *s)
     float *log_p = take(s, (size_t)count * vocab, sizeof *log_p);
     if (!log_p) return PH_OUT_OF_MEMORY;
     ph_status status = ph_reading_next(s->reading, log_p);
+    if (status == PH_OK) s->loss = mean_loss(&s->words[last], log_p, vocab);
     float *row = log_p + (size_t)(count - 1) * vocab;
     for (int n = 0; n < NEXT_TOKENS && status == PH_OK && (size_t)n < vocab; n++) {
         size_t best = 0;
         for (size_t v = 1; v < vocab; v++)
             if (row[v] > row[best]) best = v;
-        char *text = next_outcome(s, expf(row[best]));
+        char *text = next_outcome(s, expf(row[best]), (int)best);
         if (text)
             snprintf(text, OUTCOME_TEXT, "%.70s", ph_model_token(s->model, (int)best));
         row[best] = -INFINITY;
@@ -289,9 +301,51 @@ ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 {
     int links = ph_model_config(s->model)->arch == PH_ARCH_ENCODER;
     s->outcome_count = 0;
+    s->loss = s->divergence = NAN;
     ph_status status = links ? answer_links(s) : answer_next(s);
     if (status != PH_OK)
         ph_io_fail(io, status, "the answers of the model: %s", ph_status_text(status));
+    return status;
+}
+
+/* ---- how far answers have moved ---- */
+
+/* Logarithms of what each word is given: links, or next tokens. */
+static ph_status log_answers(const ph_scene *s, int rows, size_t wide, float *log_p)
+{
+    if (ph_model_config(s->model)->arch != PH_ARCH_ENCODER)
+        return ph_reading_next(s->reading, log_p);
+    ph_status status = ph_reading_links(s->reading, log_p, NULL);
+    for (size_t i = 0; i < (size_t)rows * wide && status == PH_OK; i++)
+        log_p[i] = logf(fmaxf(log_p[i], FLT_MIN));
+    return status;
+}
+
+static double mean_divergence(const float *before, const float *after, int rows,
+                              size_t wide)
+{
+    double sum = 0;
+    for (size_t i = 0; i < (size_t)rows * wide; i++)
+        sum += exp((double)before[i]) * ((double)before[i] - (double)after[i]);
+    return sum > 0 ? sum / rows : 0; /* below 0 by rounding only */
+}
+
+ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io *io)
+{
+    int links = ph_model_config(after->model)->arch == PH_ARCH_ENCODER;
+    int side = after->axis_count - 1, rows = after->words[side].count;
+    size_t wide = links ? (size_t)rows : (size_t)ph_model_config(after->model)->vocab;
+    if (before->words[side].count != rows)
+        return ph_io_fail(io, PH_BAD_SHAPE, "texts of %d and %d tokens do not compare",
+                          before->words[side].count, rows);
+    float *p = take(after, 2 * (size_t)rows * wide, sizeof *p);
+    if (!p) return ph_io_no_memory(io, 2 * (size_t)rows * wide * sizeof *p, "answers");
+    ph_status status = log_answers(before, rows, wide, p);
+    if (status == PH_OK) status = log_answers(after, rows, wide, p + (size_t)rows * wide);
+    if (status == PH_OK)
+        after->divergence =
+            (float)mean_divergence(p, p + (size_t)rows * wide, rows, wide);
+    ph_io_release(&after->hooks, p);
     return status;
 }
 
@@ -329,6 +383,8 @@ ph_report ph_scene_report(const ph_scene *s)
                            links ? "what each word belongs to" : "next token",
                        .outcomes = s->outcomes,
                        .outcome_count = s->outcome_count,
+                       .loss = isnan(s->loss) ? NULL : &s->loss,
+                       .divergence = isnan(s->divergence) ? NULL : &s->divergence,
                        .weights = give_weights,
                        .vectors = give_vectors,
                        .user = (void *)s};

@@ -16,8 +16,7 @@ static ph_status no_memory(const ph_io *io, const char *path)
     return ph_io_fail(io, PH_OUT_OF_MEMORY, "%s: out of memory for its words", path);
 }
 
-/* The file and a NUL behind it. */
-static ph_status read_all(const char *path, char **bytes, size_t *size, const ph_io *io)
+ph_status ph_words_file(const char *path, char **bytes, size_t *size, const ph_io *io)
 {
     ph_source source;
     ph_status status = ph_source_open(&source, path, io);
@@ -127,7 +126,7 @@ ph_status ph_words_read(ph_words *out, const char *path, const ph_io *io)
 {
     size_t size = 0;
     memset(out, 0, sizeof *out);
-    ph_status status = read_all(path, &out->bytes, &size, io);
+    ph_status status = ph_words_file(path, &out->bytes, &size, io);
     if (status == PH_OK)
         status = is_json(out->bytes) ? parse_list(out, size, path, io)
                                      : split_lines(out, size, path, io);

@@ -12,6 +12,9 @@ typedef struct ph_words {
     int count;
 } ph_words;
 
+/* All of a file and a NUL behind it, to be released. */
+ph_status ph_words_file(const char *path, char **bytes, size_t *size, const ph_io *io);
+
 /* One word per line, or a JSON list of strings. */
 ph_status ph_words_read(ph_words *out, const char *path, const ph_io *io);
 

@@ -7,6 +7,7 @@ when you change the page); NAME: run only tests whose name contains it. The last
 "N passed, N failed" (", N skipped").
 """
 import csv
+import decimal
 import io
 import json
 import os
@@ -148,6 +149,27 @@ def test_hover_prints_exact_weights(s):
         check(lines[0] == f"{truth[i, j]:.4f}", f"{lines} but {truth[i, j]}")
         seen.add((i, j))
     check(len(seen) >= 5, f"only {seen} were met")
+
+
+def as_printed(weight, digits=4):
+    """A float as the page prints it: so many digits, halves away from zero."""
+    return str(decimal.Decimal(single(weight)).quantize(decimal.Decimal(10) ** -digits, decimal.ROUND_HALF_UP))
+
+
+def test_rounded_pages_print_exact_digits(s):
+    """12 x 12 heads x 128 words are kept with four digits: those of the engine, everywhere."""
+    page, truth = s.open("large", a=HEADS["large"], i=0, j=0), s.truth("large")
+    check(s.report()["mode"] == "dec", "another mode")
+    for row in csv.DictReader(io.StringIO(s.saved("csv"))):
+        true = truth[int(row["row"]), int(row["key"])]
+        check(f"{float(row['weight']):.4f}" == as_printed(true), f"{row} but {true}")
+    page.js("document.querySelector('#view').focus()")
+    for step in range(40):
+        page.key("ArrowRight" if step % 3 else "ArrowDown")
+        spoken = s.text("#say")
+        i, j = map(int, spoken.split(", ")[-1].split(" → "))
+        wanted = as_printed(truth[i, j])
+        check(spoken.startswith(f"{wanted}," if float(wanted) else "less than 0.00005,"), f"{spoken} but {truth[i, j]}")
 
 
 def test_keyboard_speaks_exact_weights(s):
