@@ -65,8 +65,8 @@ PH_API void ph_prune_free(ph_prune *plan, const ph_io *io);
 PH_API int ph_prune_entry(const ph_reading *reading, int site, int head);
 
 /* A JSON file, "polyhead.plan/1": for each head that is changed the name of its place,
-   its number from 0 and what becomes of it. Reading creates the plan and refuses heads that
-   the model does not have; writing never replaces a file. */
+   its number from 0 and what becomes of it. Reading creates the plan and refuses heads
+   that the model does not have; writing never replaces a file. */
 PH_API ph_status ph_prune_read(ph_prune *plan, const char *path,
                                const ph_reading *reading, const ph_io *io);
 PH_API ph_status ph_prune_write(const ph_prune *plan, const char *path,
