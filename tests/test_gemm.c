@@ -260,12 +260,13 @@ static void over_blocks(void)
             &r);
 }
 
-/* k beyond one round, and columns beyond one packing */
+/* more of a than one round packs: of k (f32 only), of the rows, of both */
 static void rounds(void)
 {
     uint64_t r = check_seed + 3;
     for (int i = 0; i < 4; i++) one(13, 21, 4090 + check_below(&r, 200), &r);
-    for (int i = 0; i < 3; i++) one(9, 530, 4100 + check_below(&r, 9), &r);
+    for (int i = 0; i < 3; i++) one(700 + check_below(&r, 9), 5, 1600, &r);
+    for (int i = 0; i < 2; i++) one(3300 + check_below(&r, 9), 3, 620, &r);
 }
 
 static void side_by_side(void)

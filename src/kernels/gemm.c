@@ -1,19 +1,18 @@
 /*
  * gemm.c - matrix products of any size: blocking, packing, threads.
  *
- * A call runs two parallel loops per round: one packs what items share, in the other
- * every item owns a rectangle of c and walks its chain of k, `kc` steps at a time:
+ *   PACKED  A round has two parallel loops. One packs a, which all items share; in the
+ *           other every item owns a rectangle of c. It packs its columns of b itself, so
+ *           that they stay in its L2, and walks its chain of k, `kc` steps at a time:
  *
- *     for each panel of b      (kc x nr)                     from L3, then in L1 or L2
- *         for each panel of a  (mr x kc)    product into c   a stays in L2
+ *               for each panel of a      (mr x kc)                 from L2 or L3
+ *                   for each panel of b  (kc x nr)  product into c        from L2
  *
- *   FULL    many rows: all of b is packed first, an item packs its own rows of a.
- *   PANEL   rows that fit into L2: each part of b is used by one item only, so the item
- *           packs it, and it never leaves the cache; a is packed first.
+ *           c is walked along its rows: few pages at a time, lines behind each other.
  *   STREAM  few rows, rows of b contiguous: nothing is packed, b is read once in order.
  *
- * What does not fit into one packing of b is done in rounds, over columns and then over
- * k; c itself keeps the partial sums between rounds over k. Where c is not made of plain
+ * What would not fit into one packing of a is done in rounds, over rows and then over k;
+ * c itself keeps the partial sums between rounds over k. Where c is not made of plain
  * rows of floats, an item works on a copy of its rectangle, and half precision is not cut
  * along k, so that it is rounded once. A lane of a vector is always a column of c: the
  * order of every sum is the same everywhere.
@@ -29,31 +28,29 @@
 typedef struct sizes {
     int mr;      /* the table's register tile: which entry */
     int few;     /* up to this many rows STREAM is best */
-    int kc;      /* nr * kc floats of b about fill L1; longer: fewer trips of c */
-    int mc;      /* mc * kc floats of a take half of L2; a multiple of mr */
-    int columns; /* of a FULL item; more of them: a is packed less often */
+    int kc;      /* longer: fewer trips of c */
+    int columns; /* of an item at most: kc * columns floats of b are half of L2 */
+    int room;    /* floats of a packed in a round: as many pages as the TLB knows */
 } sizes;
 
 static const sizes all_sizes[] = {
-    {12, 8, 512, 384, 2048}, /* L1 48 KB, L2 1 to 2 MB */
-    {6, 6, 384, 192, 1024},  /* L1 32 KB, L2 0.5 to 1 MB */
-    {4, 4, 64, 16, 64},      /* the plain loops: small, so that tests see every edge */
+    {12, 8, 512, 256, 1 << 20}, /* L2 1 to 2 MB */
+    {6, 6, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
+    {4, 4, 64, 64, 1 << 12},    /* the plain loops: small, so that tests see every edge */
 };
 
 enum {
-    DEPTH = 4096,          /* longest k of a round */
-    PACKED = 2 << 20,      /* floats of b packed in a round */
-    GROUP = 8,             /* panels of b packed by one item of FULL */
-    PANELS = 4,            /* panels of b in an item of PANEL */
-    TILES = 4,             /* panels of a packed by one item of PANEL */
+    LEAST_PANELS = 2,      /* of b in an item */
+    LEAST_TILES = 8,       /* panels of a in an item: b is packed for no fewer */
+    TILES = 4,             /* panels of a packed by one item */
+    COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
     STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
     STREAM_LEAST = 128,    /* ... and at least */
     ITEMS_PER_LANE = 4,    /* so that a lane that is held up does not hold up all */
-    PAD = 16,              /* floats between panels: keeps them off each other's sets */
-    LINE = PH_ALIGN / 4    /* floats in a cache line */
+    PAD = 16               /* floats between panels: keeps them off each other's sets */
 };
 
-typedef enum mode { EMPTY, STREAM, PANEL, FULL } mode;
+typedef enum mode { EMPTY, STREAM, PACKED } mode;
 
 /* One product of the list, with everything that was decided about it. */
 typedef struct job {
@@ -61,20 +58,20 @@ typedef struct job {
     const ph_kernels *k;
     const sizes *s;
     mode mode;
-    int plain;        /* c is rows of floats: products write it directly */
-    int depth, width; /* k and columns of one round */
+    int plain;         /* c is rows of floats: products write it directly */
+    int depth, height; /* k and rows of one round */
     int k_rounds, rounds;
-    int kc;                 /* steps of k between two packings */
+    int kc;                 /* steps of k between two packings of b */
     int rows, columns;      /* of one item */
     int64_t a_step, b_step; /* floats from one packed panel to the next */
-    float *packed;          /* FULL: panels of b; PANEL: panels of a, for each part of
-                               k; STREAM: a as rows of floats */
-    int shared;             /* PANEL: it is the product's before this one */
+    float *packed;          /* PACKED: panels of a, for each part of k; STREAM: a as rows
+                               of floats */
+    int shared;             /* it is the product's before this one */
     const float *left;      /* STREAM: a, with its row length */
     int64_t left_ld;
 
     /* the current round */
-    int k0, k_len, j0, j_len; /* the part of k and of the columns */
+    int k0, k_len, i0, i_len; /* the part of k and of the rows */
     int packs, items;         /* items of the two loops */
 } job;
 
@@ -87,7 +84,7 @@ typedef struct batch {
 
 /* Scratch of one lane. */
 typedef struct scratch {
-    float *panels; /* FULL: packed rows of a; PANEL: packed columns of b */
+    float *panels; /* packed columns of b */
     float *c;      /* copy of a rectangle of c, or one tile */
 } scratch;
 
@@ -116,23 +113,34 @@ static int part_size(int total, int most, int wanted, int least)
     return ph_div_up(total, ph_max(parts, 1));
 }
 
-/* Rectangles of c: rows are cut first, because every item packs its own rows of a. */
-static void choose_full(job *j, int wanted)
+/* The part of a that one round packs: all of it, or some rows of some steps of k. */
+static void choose_round(job *j)
 {
     const ph_gemm *g = j->g;
-    int mr = j->k->mr, nr = j->k->nr, cut = g->c_type == PH_F32 ? DEPTH : g->k;
-    j->mode = FULL;
-    j->depth = ph_min(g->k, cut);
-    int fit = ph_max(PACKED / ph_max(j->depth, 1) / nr, 2) * nr;
-    j->width = ph_min(g->n, fit);
-    j->k_rounds = ph_max(ph_div_up(g->k, ph_max(j->depth, 1)), 1);
-    j->rounds = j->k_rounds * ph_div_up(g->n, j->width);
-    int tiles = ph_div_up(g->m, mr), panels = ph_div_up(j->width, nr);
-    int high = part_size(tiles, j->s->mc / mr, wanted, 4);
-    int down = ph_div_up(tiles, high);
-    int most = ph_max(j->s->columns / nr, 1);
-    j->rows = high * mr;
-    j->columns = part_size(panels, most, ph_div_up(wanted, down), 4) * nr;
+    int mr = j->k->mr, parts = ph_max(ph_div_up(g->k, j->s->kc), 1), room = j->s->room;
+    j->kc = ph_max(ph_div_up(g->k, parts), 1);
+    j->depth = g->k;
+    j->height = g->m;
+    if ((int64_t)g->m * g->k <= room) return;
+    if (g->c_type == PH_F32) j->depth = ph_max(room / g->m / j->kc, 1) * j->kc;
+    j->k_rounds = ph_div_up(g->k, j->depth);
+    int most = ph_max(room / j->depth / mr, TILES);
+    j->height = part_size(ph_div_up(g->m, mr), most, 1, 1) * mr;
+    j->rounds = j->k_rounds * ph_div_up(g->m, j->height);
+}
+
+/* Rectangles of c: columns are cut first, because every item packs its own b. */
+static void choose_packed(job *j, int wanted)
+{
+    int mr = j->k->mr, nr = j->k->nr, panels = ph_div_up(j->g->n, nr);
+    j->mode = PACKED;
+    choose_round(j);
+    j->columns = part_size(panels, j->s->columns / nr, wanted, LEAST_PANELS) * nr;
+    int across = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
+    int most = j->plain ? tiles : ph_max(COPY / j->columns / mr, 1);
+    j->rows = part_size(tiles, most, ph_div_up(wanted, across), LEAST_TILES) * mr;
+    j->a_step = (int64_t)j->kc * mr + PAD;
+    j->b_step = (int64_t)j->kc * nr + PAD;
 }
 
 static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
@@ -144,28 +152,17 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
     j->s = sizes_for(j->k);
     j->plain = g->c_type == PH_F32 && !g->c_block;
     j->rounds = j->k_rounds = 1;
-    j->depth = g->k;
-    j->width = g->n;
-    j->rows = g->m;
-    int nr = j->k->nr, panels = ph_div_up(g->n, nr);
     if (g->m <= 0 || g->n <= 0) {
         j->mode = EMPTY;
     } else if (g->m <= j->s->few && g->b_col == 1) {
-        int least = STREAM_LEAST / nr;
+        int nr = j->k->nr, least = STREAM_LEAST / nr, most = STREAM_COLUMNS / nr;
         j->mode = STREAM;
-        j->columns = part_size(panels, STREAM_COLUMNS / nr, wanted, least) * nr;
-    } else if (g->m <= 2 * j->s->mc && panels >= wanted / 2 &&
-               (int64_t)g->m * g->k <= 2 * PACKED) {
-        j->mode = PANEL;
-        j->columns = part_size(panels, PANELS, wanted, 1) * nr;
+        j->depth = g->k;
+        j->rows = j->height = g->m;
+        j->columns = part_size(ph_div_up(g->n, nr), most, wanted, least) * nr;
     } else {
-        choose_full(j, wanted);
+        choose_packed(j, wanted);
     }
-    int kc = j->s->kc; /* in equal parts; shorter where all of a must fit into L2 */
-    if (j->mode == PANEL && g->m > j->s->mc) kc = kc * j->s->mc / g->m;
-    j->kc = ph_max(ph_div_up(j->depth, ph_max(ph_div_up(j->depth, kc), 1)), 1);
-    j->a_step = (int64_t)j->kc * j->k->mr + PAD;
-    j->b_step = (int64_t)(j->mode == FULL ? j->depth : j->kc) * nr + PAD;
 }
 
 /* ---- workspace --------------------------------------------------------------------- */
@@ -173,12 +170,10 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
 /* Floats that the first loop packs. */
 static size_t packed_floats(const job *j)
 {
-    const ph_gemm *g = j->g;
-    int mr = j->k->mr, nr = j->k->nr;
-    if (j->mode == STREAM) return (size_t)g->m * (size_t)ph_round_up(g->k, PH_LANES);
-    if (j->mode == FULL) return (size_t)ph_div_up(j->width, nr) * (size_t)j->b_step;
-    return (size_t)ph_div_up(g->k, j->kc) * (size_t)ph_div_up(g->m, mr) *
-           (size_t)j->a_step;
+    size_t parts = (size_t)ph_div_up(j->depth, ph_max(j->kc, 1));
+    if (j->mode == STREAM)
+        return (size_t)j->g->m * (size_t)ph_round_up(j->g->k, PH_LANES);
+    return parts * (size_t)ph_div_up(j->height, j->k->mr) * (size_t)j->a_step;
 }
 
 static scratch lay_lane(const job *j, ph_arena *arena)
@@ -187,19 +182,25 @@ static scratch lay_lane(const job *j, ph_arena *arena)
     int mr = j->k->mr, nr = j->k->nr;
     size_t panels = 0, copy = (size_t)j->rows * (size_t)j->columns;
     if (j->mode == EMPTY) return s;
-    if (j->mode == FULL) panels = (size_t)(j->rows / mr) * (size_t)j->a_step;
-    if (j->mode == PANEL) panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
+    if (j->mode == PACKED) panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
     s.panels = ph_arena_floats(arena, panels + PH_PACK_SLACK);
     s.c = ph_arena_floats(arena, j->plain ? (size_t)mr * (size_t)nr : copy);
     return s;
 }
 
-/* Products in mode FULL run one after the other and share their room for b. */
+/* Whether a job packs the same as the one before it, round by round. */
+static int shares(const job *j)
+{
+    return j->mode == PACKED && j->g->same_a && j[-1].mode == PACKED &&
+           j->depth == j[-1].depth && j->height == j[-1].height;
+}
+
+/* Products of several rounds run one after the other and share their room for a. */
 static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
                         void *workspace)
 {
     ph_arena arena = {.base = workspace};
-    size_t full = 0;
+    size_t most = 0;
     b->count = count;
     b->lane_size = 0;
     for (int i = 0; i < count; i++) {
@@ -210,14 +211,14 @@ static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int co
         if (lane.used > b->lane_size) b->lane_size = lane.used;
         if (j->mode == EMPTY) continue;
         size_t floats = packed_floats(j) + PH_PACK_SLACK;
-        j->shared = j->mode == PANEL && j->g->same_a && i && j[-1].mode == PANEL;
-        if (j->mode == FULL && floats > full) full = floats;
-        if (j->mode == FULL) continue;
+        j->shared = i && shares(j);
+        if (j->rounds > 1 && floats > most) most = floats;
+        if (j->rounds > 1) continue;
         j->packed = j->shared ? j[-1].packed : ph_arena_floats(&arena, floats);
     }
-    float *packed = ph_arena_floats(&arena, full);
+    float *packed = ph_arena_floats(&arena, most);
     for (int i = 0; i < count; i++)
-        if (b->jobs[i].mode == FULL) b->jobs[i].packed = packed;
+        if (b->jobs[i].rounds > 1) b->jobs[i].packed = packed;
     b->lanes = ph_arena_take(&arena, b->lane_size * (size_t)ctx->threads);
     return arena.used;
 }
@@ -369,27 +370,18 @@ static void pack_b(const job *j, int j0, int cols, int k0, int len, float *to)
 
 /* ---- items of the first loop ------------------------------------------------------- */
 
-static void pack_full(const job *j, int item)
-{
-    int nr = j->k->nr, groups = ph_div_up(j->j_len, GROUP * nr);
-    int c0 = item % groups * GROUP * nr, k0 = item / groups * j->kc;
-    int cols = ph_min(GROUP * nr, j->j_len - c0), len = ph_min(j->kc, j->k_len - k0);
-    pack_b(j, j->j0 + c0, cols, j->k0 + k0, len,
-           j->packed + c0 / nr * j->b_step + (int64_t)k0 * nr);
-}
-
 /* where the panels of a begin for the steps from kk on */
 static float *a_part(const job *j, int kk)
 {
-    return j->packed + (int64_t)(kk / j->kc) * ph_div_up(j->g->m, j->k->mr) * j->a_step;
+    return j->packed + (int64_t)(kk / j->kc) * ph_div_up(j->height, j->k->mr) * j->a_step;
 }
 
-static void pack_panel(const job *j, int item)
+static void pack_item(const job *j, int item)
 {
     int mr = j->k->mr, i0 = item * TILES * mr;
-    int rows = ph_min(TILES * mr, j->g->m - i0);
-    for (int kk = 0; kk < j->g->k; kk += j->kc)
-        pack_a(j, i0, rows, kk, ph_min(j->kc, j->g->k - kk),
+    int rows = ph_min(TILES * mr, j->i_len - i0);
+    for (int kk = 0; kk < j->k_len; kk += j->kc)
+        pack_a(j, j->i0 + i0, rows, j->k0 + kk, ph_min(j->kc, j->k_len - kk),
                a_part(j, kk) + i0 / mr * j->a_step);
 }
 
@@ -418,16 +410,6 @@ static void pack_stream(job *j)
 
 /* ---- items of the second loop ------------------------------------------------------ */
 
-/* While a tile is computed, what the next one starts with is fetched: its part of c, and
-   a share of the next panel of b, which comes from the L3 cache or from memory. */
-static void prefetch(const job *j, const float *c, int64_t ldc, const float *b, int lines)
-{
-    for (int i = 0; c && i < j->k->mr; i++)
-        for (int p = 0; p < j->k->nr; p += LINE)
-            __builtin_prefetch(c + i * ldc + p, 1, 3);
-    for (int i = 0; b && i < lines; i++) __builtin_prefetch(b + i * LINE, 0, 2);
-}
-
 /* One tile of c; one that reaches beyond the last column goes through a buffer. */
 static void tile(const job *j, const area *r, int t, int p, int len, const float *a,
                  const float *b, float *buffer, int add)
@@ -451,45 +433,27 @@ static void steps(const job *j, const area *r, int len, const float *a, const fl
                   float *buffer, int add)
 {
     int mr = j->k->mr, nr = j->k->nr;
-    int lines = ph_div_up(ph_div_up(nr * len, LINE), ph_div_up(r->rows, mr));
-    for (int p = 0; p < r->cols; p += nr, b += j->b_step) {
-        const float *next = p + nr < r->cols ? b + j->b_step : NULL, *left = a;
-        for (int t = 0; t < r->rows; t += mr, left += j->a_step) {
-            int more = t + 2 * mr <= r->rows;
-            prefetch(j, more ? r->c + (t + mr) * r->ldc + p : NULL, r->ldc, next, lines);
-            if (next) next += lines * LINE;
-            tile(j, r, t, p, len, left, b, buffer, add);
-        }
+    for (int t = 0; t < r->rows; t += mr, a += j->a_step) {
+        const float *right = b;
+        for (int p = 0; p < r->cols; p += nr, right += j->b_step)
+            tile(j, r, t, p, len, a, right, buffer, add);
     }
 }
 
-static void full_item(const job *j, const scratch *s, int item)
+static void packed_item(const job *j, const scratch *s, int item)
 {
-    int down = ph_div_up(j->g->m, j->rows), add = j->g->add || j->k0 > 0;
-    int i0 = item % down * j->rows, p0 = item / down * j->columns;
-    const float *b = j->packed + p0 / j->k->nr * j->b_step;
-    area r = {.i0 = i0,
-              .rows = ph_min(j->rows, j->g->m - i0),
-              .j0 = j->j0 + p0,
-              .cols = ph_min(j->columns, j->j_len - p0)};
+    int down = ph_div_up(j->i_len, j->rows), add = j->g->add || j->k0 > 0;
+    int i0 = item % down * j->rows, j0 = item / down * j->columns;
+    area r = {.i0 = j->i0 + i0,
+              .rows = ph_min(j->rows, j->i_len - i0),
+              .j0 = j0,
+              .cols = ph_min(j->columns, j->g->n - j0)};
     begin(j, &r, s, add);
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
         int len = ph_min(j->kc, j->k_len - kk);
-        pack_a(j, i0, r.rows, j->k0 + kk, len, s->panels);
-        steps(j, &r, len, s->panels, b + (int64_t)kk * j->k->nr, s->c, add || kk > 0);
-    }
-    finish(j, &r);
-}
-
-static void panel_item(const job *j, const scratch *s, int item)
-{
-    int j0 = item * j->columns, k = j->g->k;
-    area r = {.rows = j->g->m, .j0 = j0, .cols = ph_min(j->columns, j->g->n - j0)};
-    begin(j, &r, s, j->g->add);
-    for (int kk = 0; kk < k; kk += j->kc) {
-        int len = ph_min(j->kc, k - kk);
-        pack_b(j, j0, r.cols, kk, len, s->panels);
-        steps(j, &r, len, a_part(j, kk), s->panels, s->c, j->g->add || kk > 0);
+        const float *a = a_part(j, kk) + i0 / j->k->mr * j->a_step;
+        pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
+        steps(j, &r, len, a, s->panels, s->c, add || kk > 0);
     }
     finish(j, &r);
 }
@@ -515,10 +479,7 @@ static void pack_loop(void *arg, int lane, int index)
     const job *j = ((batch *)arg)->jobs;
     (void)lane;
     for (; index >= j->packs; j++) index -= j->packs;
-    if (j->mode == FULL)
-        pack_full(j, index);
-    else
-        pack_panel(j, index);
+    pack_item(j, index);
 }
 
 static void item_loop(void *arg, int lane, int index)
@@ -528,26 +489,23 @@ static void item_loop(void *arg, int lane, int index)
     ph_arena arena = {.base = b->lanes + b->lane_size * (size_t)lane};
     for (; index >= j->items; j++) index -= j->items;
     scratch s = lay_lane(j, &arena);
-    if (j->mode == FULL)
-        full_item(j, &s, index);
-    else if (j->mode == PANEL)
-        panel_item(j, &s, index);
+    if (j->mode == PACKED)
+        packed_item(j, &s, index);
     else
         stream_item(j, &s, index);
 }
 
-/* Sets the part of k and of the columns that round r works on, and its items. */
+/* Sets the part of k and of the rows that round r works on, and its items. */
 static void set_round(job *j, int r)
 {
     const ph_gemm *g = j->g;
+    if (j->mode == EMPTY) return;
     j->k0 = r % j->k_rounds * j->depth;
     j->k_len = ph_min(j->depth, g->k - j->k0);
-    j->j0 = r / j->k_rounds * j->width;
-    j->j_len = ph_min(j->width, g->n - j->j0);
-    j->items = ph_div_up(g->m, j->rows) * ph_div_up(j->j_len, j->columns);
-    if (j->mode == FULL)
-        j->packs = ph_div_up(j->j_len, GROUP * j->k->nr) * ph_div_up(j->k_len, j->kc);
-    if (j->mode == PANEL && !j->shared) j->packs = ph_div_up(g->m, TILES * j->k->mr);
+    j->i0 = r / j->k_rounds * j->height;
+    j->i_len = ph_min(j->height, g->m - j->i0);
+    j->items = ph_div_up(j->i_len, j->rows) * ph_div_up(g->n, j->columns);
+    if (j->mode == PACKED && !j->shared) j->packs = ph_div_up(j->i_len, TILES * j->k->mr);
     if (j->mode == STREAM) pack_stream(j);
 }
 
@@ -569,11 +527,14 @@ void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace)
     batch b;
     lay_batch(&b, ctx, list, count, workspace);
     for (int i = 0; i < count; i++)
-        if (b.jobs[i].mode == STREAM || b.jobs[i].mode == PANEL) set_round(&b.jobs[i], 0);
+        if (b.jobs[i].rounds == 1) set_round(&b.jobs[i], 0);
     run_round(ctx, &b);
     for (int i = 0; i < count; i++)
-        for (int r = 0; b.jobs[i].mode == FULL && r < b.jobs[i].rounds; r++) {
+        for (int r = 0; b.jobs[i].rounds > 1 && !b.jobs[i].shared && r < b.jobs[i].rounds;
+             r++) {
             set_round(&b.jobs[i], r);
+            for (int q = i + 1; q < count && b.jobs[q].shared; q++)
+                set_round(&b.jobs[q], r);
             run_round(ctx, &b);
         }
 }
