@@ -378,7 +378,7 @@ static int rising(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-enum { ROUNDS = 12, CALLS = 3 };
+enum { ROUNDS = 100, CALLS = 3 }; /* most rounds */
 
 /* Times of one side: a call to warm up, then CALLS; its threads may fall asleep. */
 static void bench_side(ph_ctx *ctx, const ph_gemm *g, void *space, const peer *p,
@@ -407,6 +407,8 @@ static void bench_shape(const char *isa, int threads, const int *shape, int form
     float *a = malloc((size_t)m * (size_t)k * 4), *b = malloc((size_t)n * (size_t)k * 4);
     double ours[ROUNDS * CALLS], theirs[ROUNDS * CALLS], ratio[ROUNDS * CALLS];
     uint64_t r = 1;
+    double work = 2e-9 * m * n * k; /* a second or so for each side */
+    int turns = ph_max(ph_min((int)(150 / (CALLS + 1) / work), ROUNDS), 6);
     if (form == 1) g.b_row = 1, g.b_col = k;
     if (form == 2 && m > 1) g.a_row = 1, g.a_col = m;
     for (int64_t i = 0; i < (int64_t)m * k; i++) a[i] = (float)check_uniform(&r) - 0.5f;
@@ -414,16 +416,15 @@ static void bench_shape(const char *isa, int threads, const int *shape, int form
     g.a = a, g.b = b, g.c_row = n, g.c = malloc((size_t)m * (size_t)n * 4);
     void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
     p->set_threads(threads);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < turns; i++) {
         bench_side(&ctx, &g, space, NULL, ours + i * CALLS);
         bench_side(&ctx, &g, space, p, theirs + i * CALLS);
     }
-    int count = ROUNDS * CALLS;
+    int count = turns * CALLS;
     for (int i = 0; i < count; i++) ratio[i] = theirs[i] / ours[i];
     qsort(ours, (size_t)count, sizeof(double), rising);
     qsort(theirs, (size_t)count, sizeof(double), rising);
     qsort(ratio, (size_t)count, sizeof(double), rising);
-    double work = 2e-9 * m * n * k;
     printf("%-6s %d threads  %s %5d %5d %5d  ours %6.1f (median %6.1f) GFLOP/s  OpenBLAS "
            "%6.1f (%6.1f)  ratio %.3f (%.3f, of pairs %.3f)\n",
            isa, threads,

@@ -3,9 +3,9 @@
  *
  * Worker w always runs lane w. A job is published by raising `generation` under the lock;
  * a worker that sees a new number copies the job under the same lock, so it can neither
- * miss a job nor run one twice. Both sides look at an atomic for a few microseconds
- * before they sleep: calls often follow each other closely, and waking a thread costs
- * more.
+ * miss a job nor run one twice. Both sides look at an atomic for a while before they
+ * sleep: the loops of a call follow each other closely, lanes end at different times, and
+ * waking a thread costs half of that while.
  */
 #define _GNU_SOURCE
 #include "base/threads.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SPINS = 400 }; /* about 10 to 20 microseconds */
+enum { SPINS = 2500 }; /* about 100 microseconds */
 
 typedef struct worker {
     ph_pool *pool;

@@ -46,7 +46,7 @@ enum {
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
     STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
     STREAM_LEAST = 128,    /* ... and at least */
-    ITEMS_PER_LANE = 4,    /* so that a lane that is held up does not hold up all */
+    ITEMS_PER_LANE = 8,    /* so that a lane that is held up does not hold up all */
     PAD = 16               /* floats between panels: keeps them off each other's sets */
 };
 
@@ -129,8 +129,10 @@ static void choose_round(job *j)
     j->rounds = j->k_rounds * ph_div_up(g->m, j->height);
 }
 
-/* Rectangles of c: columns are cut first, because every item packs its own b. */
-static void choose_packed(job *j, int wanted)
+/* Rectangles of c: columns are cut first, because every item packs its own b, and rows
+   only where all products of the list have too few. What a list needs of the workspace
+   must do for a part of it, so only what costs no memory depends on `count`. */
+static void choose_packed(job *j, int wanted, int count)
 {
     int mr = j->k->mr, nr = j->k->nr, panels = ph_div_up(j->g->n, nr);
     j->mode = PACKED;
@@ -138,12 +140,13 @@ static void choose_packed(job *j, int wanted)
     j->columns = part_size(panels, j->s->columns / nr, wanted, LEAST_PANELS) * nr;
     int across = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
     int most = j->plain ? tiles : ph_max(COPY / j->columns / mr, 1);
-    j->rows = part_size(tiles, most, ph_div_up(wanted, across), LEAST_TILES) * mr;
+    int down = ph_div_up(wanted, across * (j->plain ? count : 1));
+    j->rows = part_size(tiles, most, down, LEAST_TILES) * mr;
     j->a_step = (int64_t)j->kc * mr + PAD;
     j->b_step = (int64_t)j->kc * nr + PAD;
 }
 
-static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
+static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
 {
     int wanted = ctx->threads > 1 ? ctx->threads * ITEMS_PER_LANE : 1;
     memset(j, 0, sizeof *j);
@@ -161,7 +164,7 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g)
         j->rows = j->height = g->m;
         j->columns = part_size(ph_div_up(g->n, nr), most, wanted, least) * nr;
     } else {
-        choose_packed(j, wanted);
+        choose_packed(j, wanted, count);
     }
 }
 
@@ -206,7 +209,7 @@ static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int co
     for (int i = 0; i < count; i++) {
         job *j = &b->jobs[i];
         ph_arena lane = {0};
-        choose(j, ctx, &list[i]);
+        choose(j, ctx, &list[i], count);
         lay_lane(j, &lane);
         if (lane.used > b->lane_size) b->lane_size = lane.used;
         if (j->mode == EMPTY) continue;
