@@ -99,7 +99,9 @@ static void fit_shape(const char *name, variant_shape *s)
 
 static void draw_entmax(char *spec, size_t size, uint64_t *r)
 {
-    static const char *const alphas[] = {"1", "1.05", "1.25", "1.5", "1.5", "1.8", "2"};
+    static const char *const alphas[] = {"1",    "1.00001", "1.0001", "1.001",
+                                         "1.01", "1.05",    "1.25",   "1.5",
+                                         "1.5",  "1.8",     "2"};
     if (check_below(r, 2)) snprintf(spec, size, "entmax:alpha=%s", PICK(r, alphas));
 }
 
@@ -203,7 +205,8 @@ static void draw_masks(variant_case *c, uint64_t *r)
         if (check_below(r, 2)) axes[n] = 1;
     if (!check_below(r, 3)) {
         double *bias = variant_put(c, "bias", 1, axes[0], axes[1], axes[2], s->kv_len);
-        if (s->kv_len && !check_below(r, 2)) bias[check_below(r, s->kv_len)] = -INFINITY;
+        int some = bag_size(bag_find(&c->in, "bias"));
+        if (some && !check_below(r, 2)) bias[check_below(r, s->kv_len)] = -INFINITY;
     }
     if (!check_below(r, 4)) {
         double *see = bag_put(&c->in, "visible", axes[0], axes[1], axes[2], s->kv_len);

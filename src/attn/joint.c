@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#define NEAR (1.0 / 32) /* of alpha - 1: below, tau costs the weights a digit */
+
 enum {
     ROW_UNIT = 12,  /* rows come in multiples: every table's mr divides it */
     ROWS_MOST = 48, /* rows of an item or tile */
@@ -265,7 +267,7 @@ void ph_joint_rows_take(const ph_plan *plan, ph_arena *arena, int rows, int back
     for (int p = 0; p < 2; p++) {
         size_t floats = plan->asks.mix[p] ? (size_t)rows * square : 0;
         out->matrix[p] = ph_arena_floats(arena, floats);
-        out->turned[p] = ph_arena_floats(arena, backward ? floats : 0);
+        out->turned[p] = backward ? ph_arena_floats(arena, floats) : NULL;
     }
     out->spare = ph_arena_floats(arena, 2 * (size_t)rank * (size_t)rows * PH_LANES);
     out->alpha = ph_arena_take(arena, (size_t)plan->attn.q_heads * sizeof(double));
@@ -274,14 +276,14 @@ void ph_joint_rows_take(const ph_plan *plan, ph_arena *arena, int rows, int back
 void ph_joint_matrices(const ph_call *call, ph_joint_rows *r)
 {
     const ph_asks *asks = &call->plan->asks;
-    int n = r->heads, backward = call->grads != NULL;
+    int n = r->heads;
     for (int p = 0; p < 2; p++)
         for (int i = 0; asks->mix[p] && i < r->count; i++) {
             float *c = r->matrix[p] + (int64_t)i * n * n;
-            float *t = r->turned[p] + (int64_t)i * n * n;
+            float *t = r->turned[p] ? r->turned[p] + (int64_t)i * n * n : NULL;
             call->plan->mixer->row_matrix(call, (ph_mix_at)p, r->batch,
                                           r->rows[0].token[i], c);
-            for (int from = 0; backward && from < n; from++)
+            for (int from = 0; t && from < n; from++)
                 for (int to = 0; to < n; to++) t[to * n + from] = c[from * n + to];
         }
 }
@@ -435,6 +437,14 @@ float ph_joint_stat(const ph_call *call, int head, float lse)
     if (plan->asks.power)
         return ph_entmax_base_of(ph_entmax_of(plan->norm->alpha(call, head)), lse);
     return lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
+}
+
+int ph_joint_is_near(const ph_call *call)
+{
+    const ph_plan *plan = call->plan;
+    for (int h = 0; plan->asks.power && h < call->attn->q_heads; h++)
+        if (plan->norm->alpha(call, h) - 1 < NEAR) return 1;
+    return 0;
 }
 
 void ph_joint_weights(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,

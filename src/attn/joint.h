@@ -165,6 +165,14 @@ float ph_entmax_base_of(ph_entmax e, float tau);
    in base 2; +inf where no key is seen. */
 float ph_joint_stat(const ph_call *call, int head, float lse);
 
+/* Whether some head is so near to softmax that tau, a float near -1 there, has lost the
+   digits of the base. Then ph_joint_bases finds the bases of `batch_rows` batch rows
+   again, as forward did, in stat (batch, q_heads, q_len); rows that are not computed stay
+   as they are. It needs the lanes of a forward call. */
+int ph_joint_is_near(const ph_call *call);
+void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
+                    int batch_rows, float *stat);
+
 /* Sums over the support of a row from which the gradient of alpha follows. */
 typedef struct ph_alpha_sums {
     double a0, a1, z, b0, b1, b2;

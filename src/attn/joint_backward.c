@@ -118,6 +118,8 @@ void ph_joint_backward_measure(ph_plan *plan)
     size_t bias = ph_joint_bias_bytes(plan);
     if (keys > bytes) bytes = keys;
     if (bias > bytes) bytes = bias;
+    if (plan->asks.power && plan->lane_bytes[PH_DO_FORWARD] > bytes)
+        bytes = plan->lane_bytes[PH_DO_FORWARD];
     plan->lane_bytes[PH_DO_BACKWARD] = bytes;
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
 }
@@ -497,7 +499,7 @@ static void finish_totals(const ph_call *call, const double *totals)
 void ph_joint_backward(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
-    int batch = call->attn->batch, wave = plan->joint.wave;
+    int batch = call->attn->batch, wave = plan->joint.wave, near = ph_joint_is_near(call);
     ph_arena arena = {call->shared, 0};
     ph_joint_task t = {.call = call};
     take_task(plan, &arena, &t);
@@ -506,6 +508,7 @@ void ph_joint_backward(const ph_call *call)
     for (t.batch = 0; t.batch < batch; t.batch += wave) {
         int rows = ph_min(wave, batch - t.batch);
         ph_joint_keys_pack(call, &t.keys, t.batch);
+        if (near) ph_joint_bases(call, &t.keys, t.batch, rows, t.stat);
         row_pass(&t, rows);
         ph_joint_key_pass(&t, rows);
         if (call->grads->dbias) ph_joint_bias_gradient(&t, rows);

@@ -28,7 +28,8 @@ typedef struct worker {
 typedef struct task {
     const ph_call *call;
     ph_joint_keys keys;
-    int first; /* batch row */
+    int first;    /* batch row */
+    float *bases; /* (batch, q_heads, q_len), where only they are wanted */
 } task;
 
 static void take(const ph_plan *plan, ph_arena *arena, worker *w)
@@ -166,8 +167,8 @@ static void softmax(const ph_call *call, worker *w, int tiles)
     }
 }
 
-/* Logits become weights: entmax. The statistic tau is what the caller gets as lse. */
-static void entmax(const ph_call *call, worker *w, int tiles)
+/* The bases of all rows, and tau, which is what the caller of entmax gets as lse. */
+static void find_bases(const ph_call *call, worker *w, int tiles)
 {
     const ph_joint_rows *r = &w->r;
     int rows = call->plan->joint.rows;
@@ -184,8 +185,14 @@ static void entmax(const ph_call *call, worker *w, int tiles)
             w->lse[at] = ph_entmax_tau(e, base);
             w->stat[at] = base == -INFINITY ? INFINITY : base;
         }
+}
+
+/* Logits become weights: entmax. */
+static void entmax(const ph_call *call, worker *w, int tiles)
+{
+    find_bases(call, w, tiles);
     for (int b = 0; b < tiles; b++)
-        ph_joint_weights(call, r, &w->tiles[b], w->stat, held_tile(call, w, b), NULL);
+        ph_joint_weights(call, &w->r, &w->tiles[b], w->stat, held_tile(call, w, b), NULL);
 }
 
 /* ---- times v ---- */
@@ -325,27 +332,45 @@ static void clear_rows(const ph_call *call, worker *w, int batch, int set, int f
     }
 }
 
+/* ---- items ---- */
+
+/* The rows of an item, those with most keys first. */
+typedef struct place {
+    int batch, set, first, end;
+} place;
+
+static place find_place(const task *job, int index)
+{
+    const ph_joint_plan *j = &job->call->plan->joint;
+    int total = job->call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
+    int plane = index / blocks, first = (blocks - 1 - index % blocks) * j->rows;
+    return (place){job->first + plane / j->sets, plane % j->sets, first,
+                   ph_min(first + j->rows, total)};
+}
+
+/* Packs the gathered rows and holds their logits; returns the tiles. */
+static int begin_rows(const ph_call *call, worker *w, const ph_joint_keys *keys)
+{
+    ph_joint_matrices(call, &w->r);
+    for (int h = 0; h < w->r.heads; h++)
+        ph_rows_pack(call, &w->r.rows[h], call->args->q, &call->attn->q,
+                     call->attn->qk_dim, &call->plan->scale2, w->q[h]);
+    for (int i = 0; i < w->r.heads * call->plan->joint.rows; i++) w->top[i] = -INFINITY;
+    return hold_logits(call, w, keys);
+}
+
 static void run_item(void *arg, int lane, int index)
 {
     const task *job = arg;
     const ph_call *call = job->call;
-    const ph_joint_plan *j = &call->plan->joint;
-    int total = call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
-    int plane = index / blocks, batch = job->first + plane / j->sets;
-    int first = (blocks - 1 - index % blocks) * j->rows; /* long rows first */
-    int end = ph_min(first + j->rows, total), set = plane % j->sets;
+    place p = find_place(job, index);
     ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
     worker w;
     take(call->plan, &arena, &w);
-    clear_rows(call, &w, batch, set, first, end);
-    ph_joint_gather(call, &w.r, batch, set, first, end, j->rows);
+    clear_rows(call, &w, p.batch, p.set, p.first, p.end);
+    ph_joint_gather(call, &w.r, p.batch, p.set, p.first, p.end, call->plan->joint.rows);
     if (w.r.count == 0) return;
-    ph_joint_matrices(call, &w.r);
-    for (int h = 0; h < w.r.heads; h++)
-        ph_rows_pack(call, &w.r.rows[h], call->args->q, &call->attn->q,
-                     call->attn->qk_dim, &call->plan->scale2, w.q[h]);
-    for (int i = 0; i < w.r.heads * j->rows; i++) w.top[i] = -INFINITY;
-    int tiles = hold_logits(call, &w, &job->keys);
+    int tiles = begin_rows(call, &w, &job->keys);
     if (call->plan->asks.power)
         entmax(call, &w, tiles);
     else
@@ -354,18 +379,47 @@ static void run_item(void *arg, int lane, int index)
     store_rows(call, &w);
 }
 
+static int count_items(const ph_call *call, int batch_rows)
+{
+    const ph_joint_plan *j = &call->plan->joint;
+    return batch_rows * j->sets * ph_div_up(call->attn->q_len * j->per_token, j->rows);
+}
+
+static void base_item(void *arg, int lane, int index)
+{
+    const task *job = arg;
+    const ph_call *call = job->call;
+    place p = find_place(job, index);
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w;
+    take(call->plan, &arena, &w);
+    ph_joint_gather(call, &w.r, p.batch, p.set, p.first, p.end, call->plan->joint.rows);
+    if (w.r.count == 0) return;
+    find_bases(call, &w, begin_rows(call, &w, &job->keys));
+    for (int h = 0; h < w.r.heads; h++)
+        for (int i = 0; i < w.r.count; i++)
+            job->bases[ph_rows_index(call, &w.r.rows[h], i)] =
+                w.stat[h * call->plan->joint.rows + i];
+}
+
+void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
+                    int batch_rows, float *stat)
+{
+    task t = {.call = call, .keys = *keys, .first = first, .bases = stat};
+    ph_ctx_run(call->plan->ctx, count_items(call, batch_rows), base_item, &t);
+}
+
 void ph_joint_forward(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
     const ph_joint_plan *j = &plan->joint;
     int batch = call->attn->batch, wave = j->wave ? j->wave : ph_max(batch, 1);
-    int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
     ph_arena arena = {call->shared, 0};
     task t = {.call = call};
     ph_joint_keys_take(plan, &arena, 0, &t.keys);
     for (t.first = 0; t.first < batch; t.first += wave) {
         ph_joint_keys_pack(call, &t.keys, t.first);
-        ph_ctx_run(plan->ctx, ph_min(wave, batch - t.first) * j->sets * blocks, run_item,
+        ph_ctx_run(plan->ctx, count_items(call, ph_min(wave, batch - t.first)), run_item,
                    &t);
     }
 }

@@ -7,6 +7,8 @@
 #include "attn/joint.h"
 #include "attn/look.h"
 
+static const ph_joint_keys no_keys; /* not packed beforehand */
+
 typedef struct looker {
     ph_joint_rows r;
     float **q;
@@ -18,6 +20,11 @@ typedef struct looker {
     double *entropy; /* (heads, rows) */
     double *sums;    /* (q_heads, PH_BLOCK) */
 } looker;
+
+typedef struct task {
+    const ph_call *call;
+    const float *bases; /* (batch, q_heads, q_len), or NULL: lse says enough */
+} task;
 
 static void take(const ph_plan *plan, ph_arena *arena, looker *l)
 {
@@ -42,6 +49,13 @@ static void take(const ph_plan *plan, ph_arena *arena, looker *l)
         ph_arena_take(arena, (size_t)plan->attn.q_heads * PH_BLOCK * sizeof(double));
 }
 
+static float *take_bases(const ph_plan *plan, ph_arena *arena)
+{
+    const ph_attn *a = &plan->attn;
+    return ph_arena_floats(arena,
+                           (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len);
+}
+
 void ph_joint_look_measure(ph_plan *plan)
 {
     ph_arena arena = {0};
@@ -49,10 +63,17 @@ void ph_joint_look_measure(ph_plan *plan)
     take(plan, &arena, &l);
     plan->lane_bytes[PH_DO_LOOK] = arena.used;
     plan->shared_bytes[PH_DO_LOOK] = 0;
+    if (!plan->asks.power) return;
+    if (plan->lane_bytes[PH_DO_FORWARD] > arena.used)
+        plan->lane_bytes[PH_DO_LOOK] = plan->lane_bytes[PH_DO_FORWARD];
+    ph_arena shared = {0};
+    take_bases(plan, &shared);
+    plan->shared_bytes[PH_DO_LOOK] = shared.used;
 }
 
-static void prepare(const ph_call *call, looker *l)
+static void prepare(const task *job, looker *l)
 {
+    const ph_call *call = job->call;
     int rows = call->plan->joint.rows;
     ph_joint_matrices(call, &l->r);
     for (int h = 0; h < l->r.heads; h++) {
@@ -60,8 +81,10 @@ static void prepare(const ph_call *call, looker *l)
         ph_rows_pack(call, r, call->args->q, &call->attn->q, call->attn->qk_dim,
                      &call->plan->scale2, l->q[h]);
         for (int i = 0; i < r->count; i++) {
-            l->stat[h * rows + i] = ph_joint_stat(
-                call, r->head[i], call->args->lse[ph_rows_index(call, r, i)]);
+            int64_t at = ph_rows_index(call, r, i);
+            l->stat[h * rows + i] =
+                job->bases ? job->bases[at]
+                           : ph_joint_stat(call, r->head[i], call->args->lse[at]);
         }
     }
 }
@@ -69,11 +92,10 @@ static void prepare(const ph_call *call, looker *l)
 /* The weights of a tile as they multiply v; 0 where nothing is seen. */
 static const float *make_weights(const ph_call *call, looker *l, ph_joint_tile *t)
 {
-    static const ph_joint_keys none;
     const ph_asks *asks = &call->plan->asks;
     float *w = l->w;
-    ph_joint_key_parts(call, &none, &l->r, t, l->parts);
-    ph_joint_scores(call, &l->r, t, &none, l->q, l->k,
+    ph_joint_key_parts(call, &no_keys, &l->r, t, l->parts);
+    ph_joint_scores(call, &l->r, t, &no_keys, l->q, l->k,
                     asks->mix[PH_LOGITS] ? l->other : l->w);
     if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &l->r, t, PH_LOGITS, l->other, l->w);
     ph_joint_modify(call, &l->r, t, w);
@@ -102,7 +124,8 @@ static void look_tile(const ph_call *call, looker *l, ph_joint_tile *t)
 
 static void row_item(void *arg, int lane, int index)
 {
-    const ph_call *call = arg;
+    const task *job = arg;
+    const ph_call *call = job->call;
     const ph_joint_plan *j = &call->plan->joint;
     int total = call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
     int plane = index / blocks, first = index % blocks * j->rows;
@@ -118,7 +141,7 @@ static void row_item(void *arg, int lane, int index)
                           j->mixes ? h : set * j->per_token + row % j->per_token,
                           row / j->per_token);
     ph_joint_gather(call, &l.r, batch, set, first, end, j->rows);
-    prepare(call, &l);
+    prepare(job, &l);
     memset(l.entropy, 0, (size_t)j->heads * (size_t)j->rows * sizeof(double));
     for (int h = 0; h < j->heads; h++)
         for (int i = 0; i < l.r.count; i++)
@@ -144,7 +167,8 @@ static void sum_tile(const ph_call *call, looker *l, ph_joint_tile *t)
 
 static void key_item(void *arg, int lane, int index)
 {
-    const ph_call *call = arg;
+    const task *job = arg;
+    const ph_call *call = job->call;
     const ph_attn *a = call->attn;
     const ph_joint_plan *j = &call->plan->joint;
     int j0 = index % j->key_blocks * PH_BLOCK, batch = index / j->key_blocks;
@@ -160,7 +184,7 @@ static void key_item(void *arg, int lane, int index)
             if (l.r.count == 0) break;
             if (l.r.low >= j0 + PH_BLOCK || l.r.high <= j0) continue;
             if (!ph_joint_range(call, &l.r, j0, j->rows, &t)) continue;
-            prepare(call, &l);
+            prepare(job, &l);
             sum_tile(call, &l, &t);
         }
     for (int h = 0; h < a->q_heads; h++)
@@ -177,8 +201,14 @@ void ph_joint_look(const ph_call *call)
     const ph_look_at *look = call->args->look;
     int batch = call->attn->batch;
     int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
+    task t = {.call = call};
+    if (ph_joint_is_near(call)) {
+        ph_arena arena = {call->shared, 0};
+        float *bases = take_bases(plan, &arena);
+        ph_joint_bases(call, &no_keys, 0, batch, bases);
+        t.bases = bases;
+    }
     if (look->weights || look->entropy || look->top_index || look->rect)
-        ph_ctx_run(plan->ctx, batch * j->sets * blocks, row_item, (void *)call);
-    if (look->col_sum)
-        ph_ctx_run(plan->ctx, batch * j->key_blocks, key_item, (void *)call);
+        ph_ctx_run(plan->ctx, batch * j->sets * blocks, row_item, &t);
+    if (look->col_sum) ph_ctx_run(plan->ctx, batch * j->key_blocks, key_item, &t);
 }

@@ -7,16 +7,15 @@
  * an option, or learned: one number per head, alpha = 1 + sigmoid(alpha_logit). lse of a
  * call holds tau.
  *
- * Near 1 tau, a float near -1, no longer says where the weights are: what backward makes
- * from it is off by about 6e-8/(alpha-1). Below LEAST softmax is the better answer, so an
- * option runs as softmax there and a learned alpha stays at 1 + LEAST.
+ * Below LEAST what entmax and softmax differ by is less than rounding: an option runs as
+ * softmax there, a learned alpha stays at 1 + LEAST.
  */
 #include <math.h>
 
 #include "attn/plan.h"
 #include "variants/variants.h"
 
-#define LEAST (1.0 / 8192) /* of alpha - 1 */
+#define LEAST 0x1p-20 /* of alpha - 1 */
 
 typedef struct state {
     double alpha; /* where there is no alpha_logit */

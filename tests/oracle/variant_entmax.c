@@ -82,15 +82,22 @@ double variant_entmax(double *s, int n, double alpha, const double *sink)
     return tau;
 }
 
-/* The same with noise on tau, which is one of the numbers an engine rounds. */
+/* The same with noise, as an engine may round that knows what near 1 is asked of it: with
+   base = (tau + 1)/e, which goes over into lse, p = [1 - e (base - s)]_+ ^ (1/e). Rounded
+   are the largest score, what base has more, and every e (base - s); not tau, of which
+   nothing would be left there. */
 static double one_row(work *w, double *s, int n, double alpha, const double *sink)
 {
-    double e = alpha - 1;
+    double e = alpha - 1, part[2] = {sink ? *sink : -INFINITY};
     if (e == 0) return softmax(s, n, sink);
     double tau = solve(s, n, sink, e);
-    jitter(w, &tau, 1);
-    weigh(s, n, e, tau);
-    return tau;
+    for (int j = 0; j < n; j++) part[0] = fmax(part[0], s[j]);
+    part[1] = (tau + 1) / e - part[0];
+    jitter(w, part, 2);
+    for (int j = 0; j < n; j++) s[j] = e * (part[0] + part[1] - s[j]);
+    jitter(w, s, n);
+    for (int j = 0; j < n; j++) s[j] = s[j] < 1 ? power(1 - s[j], 1 / e) : 0;
+    return e * (part[0] + part[1]) - 1;
 }
 
 static double entmax_row(work *w, int h, double *s, int n, const double *sink)
