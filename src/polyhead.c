@@ -411,6 +411,13 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
     return need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim);
 }
 
+ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
+                            const ph_grads *grads)
+{
+    PH_TRY(check_args(plan, args));
+    return check_grads(plan, args, grads);
+}
+
 /* An empty batch: nothing to sum, so gradients of what it shares are zero. */
 static void clear_grads(const ph_plan *plan, const ph_grads *grads)
 {
@@ -437,8 +444,7 @@ ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
                        "the plan was made with backward 0, expected backward 1");
     if (!grads) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "grads is NULL");
-    PH_TRY(check_args(plan, args));
-    PH_TRY(check_grads(plan, args, grads));
+    PH_TRY(ph_check_backward(plan, args, grads));
     if (is_empty(&plan->attn)) {
         clear_grads(plan, grads);
         return PH_OK;

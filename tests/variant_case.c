@@ -182,10 +182,23 @@ static void put_mla(variant_case *c)
     variant_put(c, "w_uq", 0.4, latent + 1, heads * (c->s.qk_dim + rope), -1, -1);
 }
 
+/* Heads as wo sees them, and their numbers. */
+static int out_heads(const variant_case *c)
+{
+    int pairs = variant_is(c->spec, "diff") || variant_is(c->spec, "diff2");
+    return pairs ? c->s.heads / 2 : c->s.heads;
+}
+
+static int concat_columns(const variant_case *c)
+{
+    int overlap = variant_is(c->spec, "mohsa") * variant_number(c->spec, "overlap", 0);
+    return out_heads(c) * (c->s.v_dim + 2 * overlap);
+}
+
 static void put_gated(variant_case *c)
 {
-    int wide = strstr(c->spec, ":element") ? c->s.v_dim : 1;
-    variant_put(c, "w_gate", 0.6, c->s.model, c->s.heads * wide, -1, -1);
+    int numbers = strstr(c->spec, ":element") ? concat_columns(c) : out_heads(c);
+    variant_put(c, "w_gate", 0.6, c->s.model, numbers, -1, -1);
 }
 
 static void put_extras(variant_case *c, int layer)
@@ -232,15 +245,6 @@ void variant_core_case(variant_case *c, const char *spec, const variant_shape *s
     variant_put(c, "v", 1, s->batch, s->v_heads, s->kv_len, s->v_dim);
     variant_put(c, "dout", 1, s->batch, s->heads, s->q_len, s->v_dim);
     put_extras(c, 0);
-}
-
-/* Columns of the concatenation of the heads. */
-static int concat_columns(const variant_case *c)
-{
-    int overlap = variant_is(c->spec, "mohsa") * variant_number(c->spec, "overlap", 0);
-    int pairs = variant_is(c->spec, "diff") || variant_is(c->spec, "diff2");
-    int heads = pairs ? c->s.heads / 2 : c->s.heads;
-    return heads * (c->s.v_dim + 2 * overlap);
 }
 
 void variant_layer_case(variant_case *c, const char *spec, const variant_shape *shape,

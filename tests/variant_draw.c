@@ -171,6 +171,15 @@ static void draw_second(char *spec, size_t size, uint64_t *r)
     snprintf(spec + used, size - used, "%s", PICK(r, seconds));
 }
 
+/* A gate behind whatever the first part is. */
+static void draw_gated(char *spec, size_t size, uint64_t *r)
+{
+    size_t used = strlen(spec);
+    if (variant_is(spec, "gated")) return;
+    snprintf(spec + used, size - used, "+gated:%s",
+             check_below(r, 2) ? "head" : "element");
+}
+
 /* ---- masks and further tensors ----------------------------------------------------- */
 
 static void draw_band(variant_case *c, uint64_t *r)
@@ -265,8 +274,7 @@ static void draw_forms(variant_case *c, uint64_t *r)
     if (variant_is(c->spec, "collab") || variant_is(c->spec, "mla")) return;
     if (!check_below(r, 4)) cut_heads(c, "wq", s->heads);
     if (!check_below(r, 4)) cut_heads(c, "wk", s->k_heads);
-    if (!check_below(r, 4) && !variant_is(c->spec, "merged"))
-        cut_heads(c, "wv", s->v_heads);
+    if (!check_below(r, 4)) cut_heads(c, "wv", s->v_heads);
 }
 
 /* Some or all numbers of a head turn; of overlapping heads whole pairs only. */
@@ -310,6 +318,7 @@ void variant_draw(variant_case *c, const char *name, int layer, uint64_t seed, i
     fit_shape(name, &s);
     draw_spec(spec, sizeof spec, name, &r, &s);
     if (layer && index % 4 == 2) draw_second(spec, sizeof spec, &r);
+    if (layer && index % 3 == 1) draw_gated(spec, sizeof spec, &r);
     if (layer)
         variant_layer_case(c, spec, &s, check_random(&r));
     else

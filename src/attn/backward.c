@@ -103,6 +103,7 @@ static void choose_wave(ph_plan *plan)
     if (threads == 1 || plan->chunks <= 1 || pairs >= 4 * threads || even) return;
     size_t bytes = dq_floats(plan) * sizeof(float);
     int64_t wave = bytes ? (int64_t)(WAVE_BUDGET / bytes) : items;
+    if (plan->lean) wave = 0;
     if (wave < threads) wave = threads;
     plan->wave = (int)(wave < items ? wave : items);
 }
@@ -195,7 +196,9 @@ static void prepare_head(void *arg, int lane, int item)
         }
         double product = 0;
         if (!saw_nothing(call, &extent, batch, head, token, call->args->lse[index])) {
-            const void *dout = ph_at(call->grads->dout, a->dtype, at);
+            const ph_strides *s = &call->plan->dout;
+            const void *dout = ph_at(call->grads->dout, a->dtype,
+                                     batch * s->batch + head * s->head + token * s->time);
             call->kernels->load_row(x, dout, a->v_dim, a->dtype, 1);
             call->kernels->load_row(y, ph_at(call->args->out, a->dtype, at), a->v_dim,
                                     a->dtype, 1);

@@ -37,7 +37,7 @@ static void pack_dout(const ph_call *call, ph_grad_rows *g)
     const float *gate = call->args->gate;
     const void *from[PH_GRAD_ROWS];
     int pad = call->plan->v_pad, count = g->rows->count;
-    ph_rows_pointers(call, g->rows, 0, count, call->grads->dout, &a->out, from);
+    ph_rows_pointers(call, g->rows, 0, count, call->grads->dout, &call->plan->dout, from);
     for (int r = 0; r < count; r++) {
         int64_t at =
             a->gate == PH_GATE_HEAD ? g->rows->head[r] : ph_rows_index(call, g->rows, r);

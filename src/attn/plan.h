@@ -35,6 +35,7 @@ struct ph_plan {
     char name[64];           /* of the variants */
     ph_asks asks;            /* what they want, filled by their setup */
     ph_attn attn;            /* defaults filled in: heads, dims, strides, scale */
+    ph_strides dout;  /* those of out; a layer that goes back by slices sets others */
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
@@ -50,6 +51,7 @@ struct ph_plan {
     int chunks;   /* key chunks of the backward pass at full length */
     int wave;     /* backward items that run at once with a dq of their own; 0: each
                             item walks all chunks of its cluster */
+    int lean;     /* 1: one of those for every thread, not as many as there is room for */
     ph_joint_plan joint;
     size_t lane_bytes[3];   /* scratch per lane: forward, backward, look */
     size_t shared_bytes[3]; /* scratch shared by all lanes */
@@ -73,6 +75,10 @@ typedef struct ph_call {
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core);
 
 size_t ph_plan_bytes(const ph_plan *plan, int what);
+
+/* What ph_backward checks (polyhead.c), for those who write before they call it. */
+ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
+                            const ph_grads *grads);
 
 /* The drivers: arguments are checked, workspace is in place. */
 void ph_attn_forward(const ph_call *call);

@@ -127,3 +127,61 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
                        PH_ALIGN);
     return PH_OK;
 }
+
+/* ---- backward ---------------------------------------------------------------------- */
+
+static ph_status unwanted(const ph_layer *l, const char *name)
+{
+    return ph_fail(l->ctx, PH_BAD_ARGUMENT,
+                   "d%s is wanted but the layer has no %s, expected NULL", name, name);
+}
+
+/* A parameter that was not given has no gradient. */
+static ph_status check_parameters(const ph_layer *l, const ph_layer_weights *w,
+                                  const ph_layer_grads *g)
+{
+    const float *param[PH_LAYER_PARAMS];
+    float *dparam[PH_LAYER_PARAMS];
+    ph_layer_list(l, w, param);
+    ph_layer_list_grads(l, g, dparam);
+    for (int i = 0; i < l->params; i++)
+        if (dparam[i] && !param[i]) return unwanted(l, l->param[i].name);
+    const struct {
+        const char *name;
+        const void *gradient, *tensor;
+    } fields[] = {{"wo", g->dwo, w->wo},
+                  {"bo", g->dbo, w->bo},
+                  {"q_norm", g->dq_norm, w->q_norm},
+                  {"k_norm", g->dk_norm, w->k_norm}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].gradient && !fields[i].tensor) return unwanted(l, fields[i].name);
+    return PH_OK;
+}
+
+ph_status ph_layer_check_grads(const ph_layer *l, const ph_layer_weights *w,
+                               const ph_layer_args *args, const ph_layer_grads *g)
+{
+    if (!l->desc.attn.backward)
+        return ph_fail(l->ctx, PH_UNSUPPORTED,
+                       "the layer was made with attn.backward 0, expected 1");
+    if (!g) return ph_fail(l->ctx, PH_BAD_ARGUMENT, "grads is NULL");
+    PH_TRY(ph_layer_check(l, w, args));
+    if (!args->saved && l->q_rows + l->kv_rows)
+        return ph_fail(l->ctx, PH_BAD_ARGUMENT,
+                       "saved is NULL, expected what the forward call left");
+    if (!g->dout && l->q_rows)
+        return ph_fail(l->ctx, PH_BAD_ARGUMENT, "dout is NULL, expected a tensor");
+    PH_TRY(check_parameters(l, w, g));
+    const struct {
+        const char *name;
+        const void *gradient;
+        int there;
+    } wanted[] = {{"memory", g->dmemory, l->desc.memory_dim > 0},
+                  {"bias", g->dbias, args->attn.bias != NULL},
+                  {"gate", g->dgate, args->attn.gate != NULL},
+                  {"sink", g->dsink, args->attn.sink != NULL},
+                  {"relative", g->drelative, args->attn.relative != NULL}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (wanted[i].gradient && !wanted[i].there) return unwanted(l, wanted[i].name);
+    return PH_OK;
+}

@@ -296,9 +296,10 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     PH_TRY(ph_variant_split(l->ctx, a->variant, &parts));
     plain_shape(l, given);
     l->shape.attn.variant = parts.core;
-    if (parts.kind) {
-        l->kind = parts.kind->layer;
-        PH_TRY(l->kind->shape(&l->shape, parts.options));
+    for (int i = 0; i < PH_KINDS; i++) {
+        if (!parts.kind[i]) continue;
+        l->kind[i] = parts.kind[i]->layer;
+        PH_TRY(l->kind[i]->shape(&l->shape, parts.options[i]));
     }
     PH_TRY(check_rope_dims(l->ctx, d));
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
@@ -310,6 +311,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     ph_layer_angles(l);
     lay_plan(l);
     PH_TRY(ph_plan_create(&l->plan, l->ctx, &l->shape.attn));
+    PH_TRY(ph_layer_slices(l));
     list_params(l);
     return PH_OK;
 }
@@ -350,6 +352,7 @@ void ph_layer_free(ph_layer *layer)
 {
     if (!layer) return;
     ph_plan_free(layer->plan);
+    ph_plan_free(layer->slice);
     ph_ctx_release(layer->ctx, layer);
 }
 
@@ -360,16 +363,25 @@ static float *take_rows(ph_arena *arena, int rows, int columns)
     return ph_arena_floats(arena, (size_t)rows * (size_t)columns);
 }
 
+size_t ph_layer_v_floats(const ph_layer *l)
+{
+    return (size_t)l->kv_rows * (size_t)ph_part_row(&l->shape.v);
+}
+
+int ph_layer_makes_out(const ph_layer *l)
+{
+    return l->shape.makes_out || l->shape.gate.out;
+}
+
 ph_layer_kept ph_layer_keep(const ph_layer *l, ph_arena *arena, int all)
 {
     ph_layer_kept p = {0};
     const ph_shape *s = &l->shape;
-    int q = ph_part_row(&s->q), k = ph_part_row(&s->k), v = ph_part_row(&s->v);
+    int q = ph_part_row(&s->q), k = ph_part_row(&s->k);
     p.q = p.q_raw = take_rows(arena, l->q_rows, q);
     p.k = p.k_raw = take_rows(arena, l->kv_rows, k);
-    p.v = take_rows(arena, l->kv_rows, v);
-    p.heads = p.out = take_rows(arena, l->q_rows, s->attn.q_heads * s->attn.v_dim);
-    if (s->makes_out) p.out = take_rows(arena, l->q_rows, l->out.in);
+    if (!l->remakes_v) p.v = take_rows(arena, l->kv_rows, ph_part_row(&s->v));
+    p.heads = take_rows(arena, l->q_rows, s->attn.q_heads * s->attn.v_dim);
     for (int i = 0; i < PH_PIECES; i++) p.kind[i] = ph_arena_floats(arena, s->kept[i]);
     if (!all) return p;
     p.lse = take_rows(arena, l->q_rows, s->attn.q_heads);

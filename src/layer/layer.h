@@ -10,6 +10,8 @@
  *     helpers.c        schedules and bounds for those who make layers
  *     layer_forward.c  project, position, before, attend, after, output
  *     layer_backward.c the same steps from the end
+ *     back_products.c  those of them that are matrix products (back.h)
+ *     slices.c         the heads of a layer, some at a time, through attention and back
  *
  * Inside a layer all activations are floats, a token's heads side by side: q is
  * (batch, q_len, q_heads*qk_dim) and so on; attention takes them through strides. What
@@ -40,13 +42,16 @@ struct ph_layer {
     ph_ctx *ctx;
     ph_layer_desc desc; /* defaults filled in */
     ph_shape shape;
-    const ph_layer_kind *kind; /* NULL: plain */
-    ph_plan *plan;             /* attention on floats */
-    ph_part out;               /* wo, as if it were a part */
-    int q_rows;                /* batch * q_len: tokens of x */
-    int kv_len;   /* tokens that keys are made of in one batch row of a call */
-    int kv_rows;  /* batch * kv_len */
-    int out_cols; /* of out */
+    const ph_layer_kind *kind[PH_KINDS]; /* NULL: plain; the second stands behind */
+    ph_plan *plan;                       /* attention on floats */
+    ph_plan *slice; /* going back, attention of slice_heads; NULL: of all at once */
+    int slice_heads;
+    int remakes_v; /* 1: v is not kept, each slice makes its own again */
+    ph_part out;   /* wo, as if it were a part */
+    int q_rows;    /* batch * q_len: tokens of x */
+    int kv_len;    /* tokens that keys are made of in one batch row of a call */
+    int kv_rows;   /* batch * kv_len */
+    int out_cols;  /* of out */
     ph_param param[PH_LAYER_PARAMS]; /* all parameters */
     int params, named;               /* how many, and how many of them are named fields */
     int field[PH_NAMED];             /* which named field each of those is */
@@ -60,13 +65,18 @@ typedef struct ph_layer_kept {
     float *q, *k, *v;     /* the parts */
     float *q_raw, *k_raw; /* before the norm; equal to q, k where there is none */
     float *heads;         /* what attention gives */
-    float *out;           /* what wo multiplies; the same where the kind has no `after` */
     float *lse;           /* (batch, q_heads, q_len) */
     float *kind[PH_PIECES];
 } ph_layer_kept;
 
 /* all: also what only backward needs. */
 ph_layer_kept ph_layer_keep(const ph_layer *layer, ph_arena *arena, int all);
+
+/* Floats of the part v. */
+size_t ph_layer_v_floats(const ph_layer *layer);
+
+/* Whether wo sees something else than what attention gives. */
+int ph_layer_makes_out(const ph_layer *layer);
 
 /* ---- check.c ---- */
 
@@ -79,6 +89,9 @@ void ph_layer_list_grads(const ph_layer *layer, const ph_layer_grads *grads,
 /* Checks what forward and backward have in common; outputs are untouched until then. */
 ph_status ph_layer_check(const ph_layer *layer, const ph_layer_weights *weights,
                          const ph_layer_args *args);
+/* The same for a backward call. */
+ph_status ph_layer_check_grads(const ph_layer *layer, const ph_layer_weights *weights,
+                               const ph_layer_args *args, const ph_layer_grads *grads);
 
 /* ---- project.c ---- */
 
@@ -115,6 +128,35 @@ void ph_layer_join_gates(const ph_layer *layer, const float *own, const float *g
 /* dboth becomes the gradient of own; dgiven, where wanted, is in the caller's shape. */
 void ph_layer_part_gates(const ph_layer *layer, const float *own, const float *given,
                          float *dboth, float *dgiven);
+
+/* ---- slices.c ---- */
+
+/* Makes the plan of a slice where the kinds want slices and attention allows them. */
+ph_status ph_layer_slices(ph_layer *layer);
+
+/* What a slice of a backward call works on, beside the kind's pieces. Where there is only
+   one slice these are the whole tensors themselves. */
+typedef struct ph_layer_slice {
+    float *wide;   /* (rows, slice of out) gradient of what wo multiplies */
+    float *out;    /* (rows, slice of out) what wo multiplies, where it is made */
+    float *dheads; /* (rows, slice_heads, v_dim) gradient of what attention gave */
+    float *v;      /* (kv_rows, slice of v), where it is made again */
+    float *lse, *dlse, *gate, *dgate; /* (batch, slice_heads, q_len) */
+} ph_layer_slice;
+
+/* The same for a slice as a->... for all: `args` and `grads` of the whole become those of
+   the heads from `first` on, rows of lse, dlse and gate gathered into the slice. */
+void ph_layer_slice_args(const ph_layer *layer, int first, const ph_layer_slice *slice,
+                         ph_args *args, ph_grads *grads);
+/* dgate of the slice goes where the whole lies. */
+void ph_layer_slice_gates(const ph_layer *layer, int first, const ph_layer_slice *slice,
+                          float *dgate);
+/* The product that makes v of the heads from `first` on. */
+ph_gemm ph_layer_slice_v(const ph_layer *layer, int first,
+                         const ph_layer_weights *weights, const void *source, float *v);
+/* Copies the columns of some heads: to (rows, count), from (rows, all) + first. */
+void ph_layer_columns(ph_ctx *ctx, int rows, const float *from, int all, int first,
+                      int count, float *to);
 
 /* ---- position.c ---- */
 

@@ -5,138 +5,15 @@
  *     dq, dk, dv from attention and the kind, then back through rotation and norm
  *     dwq = x^T dq          dx = dq wq^T (+ dk wk^T + dv wv^T where keys come from x)
  *
+ * From dout to dq, dk, dv it goes slice by slice (slices.c); mostly there is one, of all
+ * heads. dx is written last: until then its room holds what is needed for a while.
+ *
  * Rows beyond their length hold anything, NaN included: their gradients are zero, and
  * where they are the other factor of a product a copy with zeros takes their place.
  */
 #include <string.h>
 
-#include "layer/layer.h"
-
-/* One call: what it was given and the pieces of scratch it works in. */
-typedef struct call {
-    const ph_layer *layer;
-    const ph_layer_weights *weights;
-    const ph_layer_args *args;
-    const ph_layer_grads *grads;
-    const float *param[PH_LAYER_PARAMS];
-    float *dparam[PH_LAYER_PARAMS];
-    ph_layer_kept kept;
-    ph_kind_call kind;
-    int want_q, want_k, want_v; /* whether anything needs dq, dk, dv */
-    const void *x, *source; /* x and where keys come from, with zeros beyond lengths */
-    const float *dout;      /* as floats, with zeros beyond lengths */
-    float *x_copy, *source_copy, *dout_copy;
-    const float *dwide;  /* gradient of what wo multiplies ... */
-    float *dwide_own;    /* ... in scratch, or dout itself */
-    const float *dheads; /* gradient of what attention gave */
-    float *dq, *dk, *dv; /* of the parts */
-    float *dx, *dmemory; /* as floats */
-    float *ones;         /* (q_rows or kv_rows, the larger) */
-    float *q_table, *kv_table, *q_sums, *k_sums;
-    float *gates; /* the kind's and the caller's together */
-    void *work;   /* for one product or attention at a time */
-} call;
-
-/* A list of products that run side by side. */
-typedef struct products {
-    ph_gemm list[PH_GEMM_MAX];
-    int count;
-} products;
-
-static void add_product(products *p, int wanted, ph_gemm g)
-{
-    if (wanted) p->list[p->count++] = g;
-}
-
-/* ---- the steps as products --------------------------------------------------------- */
-
-static const float *matrix_of(const call *c, const ph_part *part, const float *named)
-{
-    return part->w < 0 ? named : c->kind.param[part->w];
-}
-
-static float *gradient_of(const call *c, const ph_part *part, float *named)
-{
-    return part->w < 0 ? named : c->kind.dparam[part->w];
-}
-
-static products heads_step(const call *c)
-{
-    const ph_layer *l = c->layer;
-    products p = {.count = 0};
-    add_product(&p, !l->desc.concat,
-                ph_layer_product_dx(&l->out, c->weights->wo, l->q_rows, c->dout,
-                                    c->dwide_own, 0));
-    return p;
-}
-
-static void add_weights(const call *c, products *p)
-{
-    const ph_layer *l = c->layer;
-    const ph_shape *s = &l->shape;
-    const ph_args *lens = &c->args->attn;
-    ph_dtype type = l->desc.attn.dtype;
-    int one_source =
-        !l->desc.memory_dim && !lens->q_lens && !lens->kv_lens && s->q.from < 0;
-    float *dwq = gradient_of(c, &s->q, c->grads->dwq);
-    float *dwk = gradient_of(c, &s->k, c->grads->dwk);
-    float *dwv = gradient_of(c, &s->v, c->grads->dwv), *dwo = c->grads->dwo;
-    ph_gemm q = ph_layer_product_dw(&s->q, l->q_rows, c->x, type, c->dq, dwq);
-    if (s->q.from >= 0) q.a = c->kept.kind[s->q.from], q.a_type = PH_F32;
-    ph_gemm k = ph_layer_product_dw(&s->k, l->kv_rows, c->source, type, c->dk, dwk);
-    ph_gemm v = ph_layer_product_dw(&s->v, l->kv_rows, c->source, type, c->dv, dwv);
-    k.same_a = dwq && one_source;
-    v.same_a = dwk || k.same_a;
-    add_product(p, dwq != NULL, q);
-    add_product(p, dwk != NULL, k);
-    add_product(p, dwv != NULL, v);
-    add_product(
-        p, dwo != NULL,
-        ph_layer_product_dw(&l->out, l->q_rows, c->kept.out, PH_F32, c->dout, dwo));
-}
-
-/* All gradients of parameters, and what q gives to dx. */
-static products first_step(const call *c)
-{
-    const ph_layer *l = c->layer;
-    const ph_shape *s = &l->shape;
-    const ph_layer_grads *g = c->grads;
-    const float *wq = matrix_of(c, &s->q, c->weights->wq);
-    products p = {.count = 0};
-    add_weights(c, &p);
-    float *to = s->q.from < 0 ? c->dx : c->kind.back[s->q.from];
-    add_product(&p, g->dx != NULL || s->q.from >= 0,
-                ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, to, 0));
-    add_product(&p, g->dbq != NULL,
-                ph_layer_sum(&s->q, l->q_rows, c->ones, c->dq, g->dbq));
-    add_product(&p, g->dbk != NULL,
-                ph_layer_sum(&s->k, l->kv_rows, c->ones, c->dk, g->dbk));
-    add_product(&p, g->dbv != NULL,
-                ph_layer_sum(&s->v, l->kv_rows, c->ones, c->dv, g->dbv));
-    add_product(&p, g->dbo != NULL,
-                ph_layer_sum(&l->out, l->q_rows, c->ones, c->dout, g->dbo));
-    return p;
-}
-
-/* What k (second) and v (third) give to dmemory, or add to dx. */
-static products next_step(const call *c, int third)
-{
-    const ph_layer *l = c->layer;
-    const ph_shape *s = &l->shape;
-    int memory = l->desc.memory_dim > 0;
-    float *to = memory ? c->dmemory : c->dx;
-    const float *wk = matrix_of(c, &s->k, c->weights->wk);
-    const float *wv = matrix_of(c, &s->v, c->weights->wv);
-    products p = {.count = 0};
-    int wanted = (memory ? c->grads->dmemory : c->grads->dx) != NULL;
-    if (third)
-        add_product(&p, wanted && s->v.heads,
-                    ph_layer_product_dx(&s->v, wv, l->kv_rows, c->dv, to, 1));
-    else
-        add_product(&p, wanted,
-                    ph_layer_product_dx(&s->k, wk, l->kv_rows, c->dk, to, !memory));
-    return p;
-}
+#include "layer/back.h"
 
 /* ---- workspace --------------------------------------------------------------------- */
 
@@ -159,30 +36,73 @@ static float *lay_sum(ph_arena *arena, void *wanted, int rows, int columns, ph_d
     return lay_copy(arena, 1, rows, columns, PH_F32);
 }
 
-static void lay_work(call *c, ph_arena *arena)
+static void lay_work(ph_back *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
-    products steps[4] = {heads_step(c), first_step(c), next_step(c, 0), next_step(c, 1)};
-    size_t work = larger(ph_plan_workspace(l->plan), l->shape.work);
-    for (int i = 0; i < 4; i++)
-        work = larger(work, ph_gemm_bytes(l->ctx, steps[i].list, steps[i].count));
+    ph_products steps[] = {ph_back_wide(c),
+                           ph_back_wo(c),
+                           ph_back_values(c),
+                           ph_back_first(c),
+                           ph_back_next(c, 0),
+                           ph_back_next(c, 1),
+                           ph_back_spread(c, 0, 0, PH_SPREAD),
+                           ph_back_spread(c, 1, 0, PH_SPREAD),
+                           ph_back_spread(c, 2, 0, PH_SPREAD)};
+    size_t work = ph_plan_workspace(l->slice ? l->slice : l->plan);
+    work = larger(work, l->shape.work);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        work = larger(work, ph_gemm_deep_bytes(l->ctx, steps[i].list, steps[i].count));
     c->work = c->kind.work = ph_arena_take(arena, work);
 }
 
-/* The gradient of what attention saw: that of the part, unless they stand apart. */
-static float *lay_seen(ph_arena *arena, const ph_part *part, float *own, int rows,
-                       int heads, int dim)
+/* The gradient of what attention saw, where it is not that of the part. */
+static float *lay_seen(ph_arena *arena, const ph_part *part, int rows, int columns)
 {
-    return part->apart ? lay_copy(arena, 1, rows, heads * dim, PH_F32) : own;
+    return lay_copy(arena, part->apart, rows, columns, PH_F32);
 }
 
-static void lay_kind(call *c, ph_arena *arena)
+static int slice_heads(const ph_layer *l, int heads) /* of k, v or out in a slice */
+{
+    return ph_max(heads * l->slice_heads / l->shape.attn.q_heads, 1);
+}
+
+/* Room of a slice. Much of it is needed for a while only: the gradient of what wo
+   multiplies may lie in dx, that itself in dq (where all heads are one slice) or in what
+   will be its gradient, and values in the former when they are made from it. */
+static void lay_slice(ph_back *c, ph_arena *arena)
+{
+    const ph_layer *l = c->layer;
+    const ph_attn *a = &l->shape.attn;
+    ph_layer_slice *s = &c->slice;
+    int cut = l->slice != NULL, rows = l->q_rows, n = l->slice_heads;
+    int wide = slice_heads(l, l->shape.out_heads) * l->shape.out_dim;
+    int read = l->desc.concat && !cut && !l->shape.gate.out; /* dout itself serves */
+    int free = !c->spreads || l->desc.memory_dim > 0;
+    int in_dx = free && c->grads->dx && l->desc.model_dim >= wide;
+    int in_dq = !cut && c->want_q && ph_part_width(&l->shape.q) >= wide;
+    *s = (ph_layer_slice){.wide = read ? (float *)c->dout : c->dx, .out = c->dq};
+    if (!read && !in_dx) s->wide = lay_copy(arena, 1, rows, wide, PH_F32);
+    int made = ph_layer_makes_out(l), given = n * a->v_dim, in_dheads = given >= wide;
+    s->dheads = lay_copy(arena, l->shape.makes_out, rows, given, PH_F32);
+    if (!l->shape.makes_out) s->dheads = s->wide;
+    if (!in_dq) s->out = s->dheads;
+    if (!in_dq && !(l->shape.makes_out && in_dheads))
+        s->out = lay_copy(arena, made, rows, wide, PH_F32);
+    int values = slice_heads(l, a->v_heads) * a->v_dim;
+    s->v = s->wide;
+    if (!l->shape.makes_out || l->kv_rows * (int64_t)values > rows * (int64_t)wide)
+        s->v = lay_copy(arena, l->remakes_v, l->kv_rows, values, PH_F32);
+    float **lines[] = {&s->lse, &s->dlse, &s->gate, &s->dgate};
+    for (int i = 0; i < 4; i++) *lines[i] = lay_copy(arena, cut, rows, n, PH_F32);
+}
+
+static void lay_kind(ph_back *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
     const ph_attn *a = &s->attn;
     const ph_layer_args *args = c->args;
-    int memory = l->desc.memory_dim > 0;
+    int memory = l->desc.memory_dim > 0, n = l->slice_heads;
     ph_kind_call *k = &c->kind;
     *k = (ph_kind_call){.shape = s,
                         .ctx = l->ctx,
@@ -191,6 +111,8 @@ static void lay_kind(call *c, ph_arena *arena)
                         .grads = c->grads,
                         .param = c->param + l->named,
                         .dparam = c->dparam + l->named,
+                        .q_heads = n,
+                        .out_heads = slice_heads(l, s->out_heads),
                         .q_rows = l->q_rows,
                         .kv_rows = l->kv_rows,
                         .kv_len = l->kv_len,
@@ -202,33 +124,42 @@ static void lay_kind(call *c, ph_arena *arena)
                         .k_part = c->kept.k,
                         .v_part = c->kept.v,
                         .q = c->kept.q,
-                        .k = c->kept.k,
-                        .v = c->kept.v,
-                        .heads = c->kept.heads,
-                        .out = c->kept.out,
-                        .dout = c->dwide,
+                        .heads_row = (int64_t)a->q_heads * a->v_dim,
+                        .out = ph_layer_makes_out(l) ? c->slice.out : NULL,
+                        .dout = c->slice.wide,
+                        .dheads = c->slice.dheads,
                         .dq_part = c->dq,
                         .dk_part = c->dk,
                         .dv_part = c->dv,
                         .dx = c->dx,
                         .dsource = memory ? c->dmemory : c->dx};
     memcpy(k->kept, c->kept.kind, sizeof k->kept);
-    for (int i = 0; i < PH_PIECES; i++) k->spare[i] = ph_arena_floats(arena, s->spare[i]);
-    for (int i = 0; i < PH_PIECES; i++) k->back[i] = ph_arena_floats(arena, s->back[i]);
-    k->dq = lay_seen(arena, &s->q, c->dq, l->q_rows, a->q_heads, a->qk_dim);
-    k->dk = lay_seen(arena, &s->k, c->dk, l->kv_rows, a->k_heads, a->qk_dim);
-    k->dv = lay_seen(arena, &s->v, c->dv, l->kv_rows, a->v_heads, a->v_dim);
-    if (s->makes_out)
-        k->dheads = lay_copy(arena, 1, l->q_rows, a->q_heads * a->v_dim, PH_F32);
-    c->dheads = k->dheads ? k->dheads : c->dwide;
+    for (int i = 0; i < PH_PIECES; i++) {
+        k->spare[i] = ph_arena_floats(arena, s->spare[i]);
+        k->back[i] = ph_arena_floats(arena, s->back[i]);
+        k->slice[i] = ph_arena_floats(arena, s->slice[i] * (size_t)n);
+    }
+    k->dq = lay_seen(arena, &s->q, l->q_rows, n * a->qk_dim);
+    k->dk = lay_seen(arena, &s->k, l->kv_rows, slice_heads(l, a->k_heads) * a->qk_dim);
+    k->dv = lay_seen(arena, &s->v, l->kv_rows, slice_heads(l, a->v_heads) * a->v_dim);
     size_t gates = (size_t)l->q_rows * (size_t)a->q_heads;
     if (s->makes_gate) k->gate = ph_arena_floats(arena, gates);
     if (s->makes_gate) k->dgate = ph_arena_floats(arena, gates);
     if (s->makes_gate && args->attn.gate) c->gates = ph_arena_floats(arena, gates);
 }
 
+/* Where slices leave it free, dv lies in the gradient of the source until its rows are
+   spread. */
+static int dv_in_source(const ph_back *c)
+{
+    const ph_layer *l = c->layer;
+    const ph_part *v = &l->shape.v;
+    const void *wanted = l->desc.memory_dim ? c->grads->dmemory : c->grads->dx;
+    return l->slice && wanted && v->heads && c->want_v && ph_part_width(v) <= v->in;
+}
+
 /* Carves the scratch, or measures it. */
-static void lay(call *c, ph_arena *arena)
+static void lay(ph_back *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_layer_desc *d = &l->desc;
@@ -237,17 +168,21 @@ static void lay(call *c, ph_arena *arena)
     const int32_t *q_lens = c->args->attn.q_lens, *kv_lens = c->args->attn.kv_lens;
     ph_dtype type = d->attn.dtype;
     int copy_dout = q_lens || type != PH_F32;
+    int kind = l->kind[0] || l->kind[1];
     c->x_copy =
-        lay_copy(arena, q_lens && (g->dwq || l->kind), l->q_rows, d->model_dim, type);
-    c->source_copy = lay_copy(arena, kv_lens && (g->dwk || g->dwv || l->kind), l->kv_rows,
-                              s->k.in, type);
+        lay_copy(arena, q_lens && (g->dwq || kind), l->q_rows, d->model_dim, type);
+    c->source_copy =
+        lay_copy(arena, kv_lens && (g->dwk || g->dwv || kind), l->kv_rows, s->k.in, type);
     c->dout_copy = lay_copy(arena, copy_dout, l->q_rows, l->out_cols, PH_F32);
-    c->dwide_own = lay_copy(arena, !d->concat, l->q_rows, l->out.in, PH_F32);
-    c->dq = lay_copy(arena, c->want_q, l->q_rows, ph_part_width(&s->q), PH_F32);
-    c->dk = lay_copy(arena, c->want_k, l->kv_rows, ph_part_width(&s->k), PH_F32);
-    c->dv = lay_copy(arena, c->want_v, l->kv_rows, ph_part_width(&s->v), PH_F32);
     c->dx = lay_sum(arena, g->dx, l->q_rows, d->model_dim, type);
     c->dmemory = lay_sum(arena, g->dmemory, l->kv_rows, s->k.in, type);
+    c->dq = lay_copy(arena, c->want_q, l->q_rows, ph_part_width(&s->q), PH_F32);
+    c->dk = lay_copy(arena, c->want_k, l->kv_rows, ph_part_width(&s->k), PH_F32);
+    c->sums = lay_copy(arena, dv_in_source(c), PH_SPREAD, s->v.in, PH_F32);
+    c->spreads = dv_in_source(c);
+    c->dv = ph_back_source(c);
+    if (!c->spreads)
+        c->dv = lay_copy(arena, c->want_v, l->kv_rows, ph_part_width(&s->v), PH_F32);
     c->ones = ph_arena_floats(arena, (size_t)ph_max(l->q_rows, l->kv_rows));
     c->q_table = ph_arena_floats(arena, ph_layer_table(l, d->attn.q_len, c->args->past));
     c->kv_table = c->q_table;
@@ -261,19 +196,19 @@ static void lay(call *c, ph_arena *arena)
     c->source = d->memory_dim ? c->args->memory : c->args->x;
     if (c->source_copy) c->source = c->source_copy;
     c->dout = c->dout_copy ? c->dout_copy : g->dout;
-    c->dwide = d->concat ? c->dout : c->dwide_own;
+    lay_slice(c, arena);
     lay_kind(c, arena);
     lay_work(c, arena);
 }
 
 /* ---- the steps --------------------------------------------------------------------- */
 
-static void run_products(const call *c, products p)
+static void run_products(const ph_back *c, ph_products p)
 {
-    if (p.count) ph_gemm_run(c->layer->ctx, p.list, p.count, c->work);
+    if (p.count) ph_gemm_run_deep(c->layer->ctx, p.list, p.count, c->work);
 }
 
-static void make_copies(const call *c)
+static void make_copies(const ph_back *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
@@ -291,40 +226,135 @@ static void make_copies(const call *c)
     for (int i = 0; i < ph_max(l->q_rows, l->kv_rows); i++) c->ones[i] = 1;
 }
 
-static ph_status attend(call *c)
+/* Runs a hook of one of the kinds, where there is such. */
+#define HOOK(c, i, name)                                                                 \
+    do {                                                                                 \
+        const ph_layer_kind *kind_ = (c)->layer->kind[i];                                \
+        if (kind_ && kind_->name) kind_->name(&(c)->kind);                               \
+    } while (0)
+
+/* Points the kind at the slice from head `first` on. */
+static void point(ph_back *c, int first)
+{
+    const ph_layer *l = c->layer;
+    const ph_shape *s = &l->shape;
+    const ph_attn *a = &s->attn;
+    ph_kind_call *k = &c->kind;
+    int64_t first_k = (int64_t)first * a->k_heads / a->q_heads;
+    int64_t first_v = (int64_t)first * a->v_heads / a->q_heads;
+    k->first = first;
+    k->first_out = first * s->out_heads / a->q_heads;
+    k->q = c->kept.q, k->k = c->kept.k, k->v = c->kept.v;
+    if (!s->makes_q) k->q += first * a->q.head;
+    if (!s->makes_kv) k->k += first_k * a->k.head;
+    if (!s->makes_kv) k->v = l->remakes_v ? c->slice.v : k->v + first_v * a->v.head;
+    k->heads = c->kept.heads + (int64_t)first * a->v_dim;
+    if (!s->q.apart) k->dq = ph_float_at_out(c->dq, first * a->dq.head);
+    if (!s->k.apart) k->dk = ph_float_at_out(c->dk, first_k * a->dk.head);
+    if (!s->v.apart) k->dv = ph_float_at_out(c->dv, first_v * a->dv.head);
+}
+
+/* What attention gave in the slice, what wo made of it, and the gradients of both. */
+static void output(ph_back *c)
+{
+    const ph_layer *l = c->layer;
+    const ph_shape *s = &l->shape;
+    ph_kind_call *k = &c->kind;
+    int wide = s->out_heads * s->out_dim, n = k->out_heads * s->out_dim;
+    run_products(c, ph_back_wide(c));
+    if (l->desc.concat && c->slice.wide != c->dout)
+        ph_layer_columns(l->ctx, l->q_rows, c->dout, wide, k->first_out * s->out_dim, n,
+                         c->slice.wide);
+    if (s->makes_out) HOOK(c, 0, after);
+    HOOK(c, 1, after_back);
+    run_products(c, ph_back_wo(c));
+    if (s->makes_out) HOOK(c, 0, after_back);
+}
+
+static ph_status attend(ph_back *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_grads *g = c->grads;
     ph_kind_call *k = &c->kind;
     int given = l->named + l->shape.params;
-    if (l->kind && l->kind->before) l->kind->before(k);
     for (int e = l->shape.makes_extras; ph_plan_extra(l->plan, e); e++, given++)
         k->extra[e] = c->param[given], k->dextra[e] = c->dparam[given];
     ph_args a = c->args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
-    a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work, a.look = NULL;
+    a.out = (float *)k->heads, a.lse = c->kept.lse, a.workspace = c->work, a.look = NULL;
     a.extra = k->extra;
-    const float *gate = a.gate;
-    if (c->gates) ph_layer_join_gates(l, k->gate, gate, c->gates);
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
-    ph_grads out = {.dout = c->dheads,
+    float *dgate = k->gate ? k->dgate : g->dgate;
+    ph_grads out = {.dout = k->dheads,
                     .dlse = g->dlse,
                     .dq = k->dq,
                     .dk = k->dk,
                     .dv = k->dv,
                     .dbias = g->dbias,
-                    .dgate = k->gate ? k->dgate : g->dgate,
+                    .dgate = dgate,
                     .dsink = g->dsink,
                     .drelative = g->drelative,
                     .dextra = k->dextra};
-    PH_TRY(ph_backward(l->plan, &a, &out));
-    if (c->gates) ph_layer_part_gates(l, k->gate, gate, k->dgate, g->dgate);
-    if (l->kind && l->kind->before_back) l->kind->before_back(k);
+    ph_layer_slice_args(l, k->first, &c->slice, &a, &out);
+    PH_TRY(ph_backward(l->slice ? l->slice : l->plan, &a, &out));
+    ph_layer_slice_gates(l, k->first, &c->slice, dgate);
+    return PH_OK;
+}
+
+/* Attention's own checks, before anything is written: what the caller gave it, and what
+   it will get from here as if that were there already. */
+static ph_status check_attend(const ph_back *c)
+{
+    const ph_layer *l = c->layer;
+    const ph_layer_grads *g = c->grads;
+    int given = l->named + l->shape.params, made = l->shape.makes_extras;
+    const float *extra[PH_EXTRAS_MAX];
+    float *dextra[PH_EXTRAS_MAX];
+    ph_args a = c->args->attn;
+    for (int e = 0; ph_plan_extra(l->plan, e); e++) {
+        extra[e] = e < made ? c->kept.q : c->param[given + e - made];
+        dextra[e] = e < made ? NULL : c->dparam[given + e - made];
+    }
+    a.q = a.k = a.v = a.out = c->kept.q, a.lse = c->kept.lse, a.look = NULL;
+    a.extra = extra;
+    ph_grads out = {.dout = c->kept.q,
+                    .dbias = g->dbias,
+                    .dgate = g->dgate,
+                    .dsink = g->dsink,
+                    .drelative = g->drelative,
+                    .dextra = dextra};
+    return ph_check_backward(l->plan, &a, &out);
+}
+
+/* From dout to dq, dk, dv of the parts. A router makes its gates, and takes what they
+   got, for all heads at once. */
+static ph_status go_back(ph_back *c)
+{
+    const ph_layer *l = c->layer;
+    ph_kind_call *k = &c->kind;
+    const float *given = c->args->attn.gate;
+    int routes = l->shape.routes;
+    point(c, 0);
+    if (routes) HOOK(c, 0, before);
+    HOOK(c, 1, before);
+    if (c->gates) ph_layer_join_gates(l, k->gate, given, c->gates);
+    for (int first = 0; first < l->shape.attn.q_heads; first += l->slice_heads) {
+        point(c, first);
+        output(c);
+        run_products(c, ph_back_values(c));
+        if (!routes) HOOK(c, 0, before);
+        PH_TRY(attend(c));
+        if (!routes) HOOK(c, 0, before_back);
+    }
+    point(c, 0);
+    if (c->gates) ph_layer_part_gates(l, k->gate, given, k->dgate, c->grads->dgate);
+    HOOK(c, 1, before_back);
+    if (routes) HOOK(c, 0, before_back);
     return PH_OK;
 }
 
 /* Rotation and norm of one part, back. */
-static void position_part(const call *c, ph_layer_side side, float *dgain)
+static void position_part(const ph_back *c, ph_layer_side side, float *dgain)
 {
     const ph_part *part = side.part;
     side.layer = c->layer;
@@ -335,7 +365,7 @@ static void position_part(const call *c, ph_layer_side side, float *dgain)
     if (side.x && (part->norm || part->angles)) ph_layer_unposition(&side, dgain);
 }
 
-static void position(const call *c)
+static void position(const ph_back *c)
 {
     const ph_layer *l = c->layer;
     const ph_kind_call *k = &c->kind;
@@ -366,15 +396,31 @@ static void position(const call *c)
 }
 
 /* Where q is not made of x itself, dx starts from nothing. */
-static void clear_dx(const call *c)
+static void clear_dx(const ph_back *c)
 {
     const ph_layer *l = c->layer;
     size_t count = (size_t)l->q_rows * (size_t)l->desc.model_dim;
     if (l->shape.q.from >= 0 && c->dx && count) memset(c->dx, 0, count * sizeof *c->dx);
 }
 
+/* The gradient of the source where its room holds dv: from the last rows to the first, so
+   that no row of dv is written over before it was read. */
+static void spread(const ph_back *c)
+{
+    const ph_layer *l = c->layer;
+    int dim = l->shape.v.in, last = (ph_div_up(l->kv_rows, PH_SPREAD) - 1) * PH_SPREAD;
+    for (int row = last; row >= 0; row -= PH_SPREAD) {
+        int rows = ph_min(PH_SPREAD, l->kv_rows - row);
+        size_t count = (size_t)rows * (size_t)dim;
+        if (l->shape.q.from >= 0) memset(c->sums, 0, count * sizeof *c->sums);
+        for (int step = 0; step < 3; step++)
+            run_products(c, ph_back_spread(c, step, row, rows));
+        memcpy(ph_back_source(c) + (int64_t)row * dim, c->sums, count * sizeof *c->sums);
+    }
+}
+
 /* dx and dmemory into the caller's type */
-static void round_sums(const call *c)
+static void round_sums(const ph_back *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
@@ -388,92 +434,40 @@ static void round_sums(const call *c)
 
 /* ---- the call ---------------------------------------------------------------------- */
 
-static ph_status unwanted(const ph_layer *l, const char *name)
-{
-    return ph_fail(l->ctx, PH_BAD_ARGUMENT,
-                   "d%s is wanted but the layer has no %s, expected NULL", name, name);
-}
-
-/* A parameter that was not given has no gradient. */
-static ph_status check_parameters(const ph_layer *l, const ph_layer_weights *w,
-                                  const ph_layer_grads *g)
-{
-    const float *param[PH_LAYER_PARAMS];
-    float *dparam[PH_LAYER_PARAMS];
-    ph_layer_list(l, w, param);
-    ph_layer_list_grads(l, g, dparam);
-    for (int i = 0; i < l->params; i++)
-        if (dparam[i] && !param[i]) return unwanted(l, l->param[i].name);
-    const struct {
-        const char *name;
-        const void *gradient, *tensor;
-    } fields[] = {{"wo", g->dwo, w->wo},
-                  {"bo", g->dbo, w->bo},
-                  {"q_norm", g->dq_norm, w->q_norm},
-                  {"k_norm", g->dk_norm, w->k_norm}};
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (fields[i].gradient && !fields[i].tensor) return unwanted(l, fields[i].name);
-    return PH_OK;
-}
-
-static ph_status check(const ph_layer *l, const ph_layer_weights *w,
-                       const ph_layer_args *args, const ph_layer_grads *g)
-{
-    if (!l->desc.attn.backward)
-        return ph_fail(l->ctx, PH_UNSUPPORTED,
-                       "the layer was made with attn.backward 0, expected 1");
-    if (!g) return ph_fail(l->ctx, PH_BAD_ARGUMENT, "grads is NULL");
-    PH_TRY(ph_layer_check(l, w, args));
-    if (!args->saved && l->q_rows + l->kv_rows)
-        return ph_fail(l->ctx, PH_BAD_ARGUMENT,
-                       "saved is NULL, expected what the forward call left");
-    if (!g->dout && l->q_rows)
-        return ph_fail(l->ctx, PH_BAD_ARGUMENT, "dout is NULL, expected a tensor");
-    PH_TRY(check_parameters(l, w, g));
-    const struct {
-        const char *name;
-        const void *gradient;
-        int there;
-    } wanted[] = {{"memory", g->dmemory, l->desc.memory_dim > 0},
-                  {"bias", g->dbias, args->attn.bias != NULL},
-                  {"gate", g->dgate, args->attn.gate != NULL},
-                  {"sink", g->dsink, args->attn.sink != NULL},
-                  {"relative", g->drelative, args->attn.relative != NULL}};
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
-        if (wanted[i].gradient && !wanted[i].there) return unwanted(l, wanted[i].name);
-    return PH_OK;
-}
-
 ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weights,
                             const ph_layer_args *args, const ph_layer_grads *grads)
 {
     void *space;
     if (!layer) return PH_BAD_ARGUMENT;
-    PH_TRY(check(layer, weights, args, grads));
-    call c = {.layer = layer, .weights = weights, .args = args, .grads = grads};
+    PH_TRY(ph_layer_check_grads(layer, weights, args, grads));
+    ph_back c = {.layer = layer, .weights = weights, .args = args, .grads = grads};
     ph_layer_list(layer, weights, c.param);
     ph_layer_list_grads(layer, grads, c.dparam);
     const void *from_keys = layer->desc.memory_dim ? grads->dmemory : grads->dx;
-    int kind = layer->kind != NULL; /* its gradients may need all three */
+    int kind = layer->kind[0] || layer->kind[1]; /* may need all three */
     c.want_q = kind || grads->dx || grads->dwq || grads->dbq || grads->dq_norm;
     c.want_k = kind || from_keys || grads->dwk || grads->dbk || grads->dk_norm;
     c.want_v = kind || from_keys || grads->dwv || grads->dbv;
     ph_arena count = {0}, saved = {.base = args->saved};
     c.kept = ph_layer_keep(layer, &saved, 1);
+    PH_TRY(check_attend(&c));
     lay(&c, &count);
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = {.base = space};
     lay(&c, &arena);
     make_copies(&c);
-    run_products(&c, heads_step(&c));
-    if (layer->shape.makes_out) layer->kind->after_back(&c.kind);
-    PH_TRY(attend(&c));
+    for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, remake);
+    PH_TRY(go_back(&c));
     position(&c);
-    clear_dx(&c);
-    run_products(&c, first_step(&c));
-    run_products(&c, next_step(&c, 0));
-    run_products(&c, next_step(&c, 1));
-    if (layer->kind && layer->kind->project_back) layer->kind->project_back(&c.kind);
+    if (!c.spreads) clear_dx(&c);
+    run_products(&c, ph_back_first(&c));
+    if (c.spreads) {
+        spread(&c);
+    } else {
+        run_products(&c, ph_back_next(&c, 0));
+        run_products(&c, ph_back_next(&c, 1));
+    }
+    for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, project_back);
     round_sums(&c);
     return PH_OK;
 }

@@ -13,6 +13,7 @@ typedef struct call {
     const ph_layer_args *args;
     const float *param[PH_LAYER_PARAMS];
     ph_layer_kept kept;
+    float *out; /* what wo multiplies: the heads, unless a kind makes something else */
     ph_kind_call kind;
     int32_t *filled; /* cache: (batch) keys it holds after this call */
     float *q_table;  /* rotation of the tokens of x ... */
@@ -48,7 +49,7 @@ static void list_products(call *c)
     if (from >= 0) c->list[0].a = c->kept.kind[from], c->list[0].a_type = PH_F32;
     add_part(c, &s->k, w->wk, w->bk, l->kv_rows, source, p->k_raw, !memory && from < 0);
     add_part(c, &s->v, w->wv, w->bv, l->kv_rows, source, p->v, s->k.heads > 0);
-    c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, p->out, PH_F32, NULL);
+    c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, c->out, PH_F32, NULL);
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
 }
 
@@ -72,12 +73,17 @@ static void lay_kind(call *c, ph_arena *arena)
                         .q_part = c->kept.q_raw,
                         .k_part = c->kept.k_raw,
                         .v_part = c->kept.v,
+                        .q_heads = l->shape.attn.q_heads,
+                        .out_heads = l->shape.out_heads,
                         .heads = c->kept.heads,
-                        .out = c->kept.out};
+                        .heads_row = (int64_t)l->shape.attn.q_heads * l->shape.attn.v_dim,
+                        .out = c->out};
     size_t gates = (size_t)l->q_rows * (size_t)l->shape.attn.q_heads;
     memcpy(k->kept, c->kept.kind, sizeof k->kept);
-    for (int i = 0; i < PH_PIECES; i++)
+    for (int i = 0; i < PH_PIECES; i++) {
         k->spare[i] = ph_arena_floats(arena, l->shape.spare[i]);
+        k->fore[i] = ph_arena_floats(arena, l->shape.fore[i]);
+    }
     if (l->shape.makes_gate) k->gate = ph_arena_floats(arena, gates);
     if (l->shape.makes_gate && a->attn.gate) c->gates = ph_arena_floats(arena, gates);
 }
@@ -89,8 +95,13 @@ static void lay(call *c, ph_arena *arena)
     const ph_layer_args *a = c->args;
     ph_arena saved = {.base = a->saved};
     c->kept = ph_layer_keep(l, a->saved ? &saved : arena, a->saved != NULL);
-    if (!a->saved && a->heads && c->kept.out == c->kept.heads)
-        c->kept.heads = c->kept.out = a->heads;
+    int own = ph_layer_makes_out(l);
+    if (l->remakes_v) c->kept.v = ph_arena_floats(arena, ph_layer_v_floats(l));
+    if (!a->saved && a->heads && !own) c->kept.heads = a->heads;
+    c->out = c->kept.heads;
+    if (own && a->heads) c->out = a->heads;
+    if (own && !a->heads)
+        c->out = ph_arena_floats(arena, (size_t)l->q_rows * (size_t)l->out.in);
     if (!a->saved) c->kept.lse = a->attn.lse;
     size_t batch = (size_t)l->desc.attn.batch;
     c->filled = ph_arena_take(arena, batch * sizeof *c->filled);
@@ -163,12 +174,14 @@ static void before(call *c)
 {
     ph_kind_call *k = &c->kind;
     const ph_layer_args *a = c->args;
-    const ph_layer_kind *kind = c->layer->kind;
     k->q_part = c->kept.q, k->k_part = c->kept.k, k->v_part = c->kept.v;
     k->q = k->q_part;
     k->k = a->k_cache ? a->k_cache : k->k_part;
     k->v = a->v_cache ? a->v_cache : k->v_part;
-    if (kind && kind->before) kind->before(k);
+    for (int i = 0; i < PH_KINDS; i++) {
+        const ph_layer_kind *kind = c->layer->kind[i];
+        if (kind && kind->before) kind->before(k);
+    }
     const ph_shape *s = &c->layer->shape;
     const float *const *given = c->param + c->layer->named + s->params;
     for (int e = s->makes_extras; ph_plan_extra(c->layer->plan, e); e++)
@@ -207,14 +220,15 @@ static void output(call *c)
     const ph_layer_args *args = c->args;
     ph_layer_rows rows = {a->batch, a->q_len, l->out_cols, args->attn.q_lens};
     size_t tokens = (size_t)l->q_rows, heads = (size_t)l->shape.attn.q_heads;
-    if (l->shape.makes_out) l->kind->after(&c->kind);
+    if (l->shape.makes_out) l->kind[0]->after(&c->kind);
+    if (l->shape.gate.out) l->kind[1]->after(&c->kind);
     if (l->desc.concat) {
-        ph_layer_copy(l->ctx, rows, args->out, a->dtype, c->kept.out, PH_F32);
+        ph_layer_copy(l->ctx, rows, args->out, a->dtype, c->out, PH_F32);
     } else {
         ph_gemm_run(l->ctx, &c->output, 1, c->work);
         ph_layer_clear(rows, args->out, a->dtype);
     }
-    copy_floats(args->heads, c->kept.out, tokens * (size_t)l->out.in);
+    copy_floats(args->heads, c->out, tokens * (size_t)l->out.in);
     copy_floats(args->attn.lse, c->kept.lse, tokens * heads);
     copy_floats(args->gate_out, c->kind.gate, tokens * heads);
 }
@@ -234,7 +248,8 @@ ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weight
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = {.base = space};
     lay(&c, &arena);
-    if (layer->kind && layer->kind->project) layer->kind->project(&c.kind);
+    for (int i = 0; i < PH_KINDS; i++)
+        if (layer->kind[i] && layer->kind[i]->project) layer->kind[i]->project(&c.kind);
     ph_gemm_run(layer->ctx, c.list, c.count, c.work);
     position(&c);
     before(&c);

@@ -21,8 +21,12 @@
 #include "variants/kind.h"
 
 enum { MIX, CONTENT }; /* own parameters */
-enum { MIXED, SUMS };  /* spare: (rows, H, width) queries; back: (chunks, H, R) of dmix */
-enum { CHUNK = 32 };   /* tokens of one item, and of one partial sum of dmix */
+enum {
+    MIXED,
+    SUMS
+};                   /* fore, slice: (rows, H, width) queries; slice: (chunks, H, R) of
+                         dmix */
+enum { CHUNK = 32 }; /* tokens of one item, and of one partial sum of dmix */
 
 typedef struct state {
     int content; /* 1: there is a content bias */
@@ -93,7 +97,8 @@ static ph_status shape(ph_shape *s, const char *options)
     int width = shared + tail, kv_rows = a->batch * (d->cache ? a->q_len : a->kv_len);
     PH_TRY(ph_shape_width(s, "q", heads, width));
     s->q.heads = s->k.heads = 1;
-    s->q.apart = 1;
+    s->q.apart = s->k.apart = 1;
+    s->makes_q = s->wants_slices = s->sums_keys = 1;
     s->k.tail = tail;
     ph_shape_param(s, "mix", 0, heads, shared, 0, 0);
     if (tail) ph_shape_param(s, "content", 0, heads, s->k.in, 0, 0);
@@ -103,8 +108,9 @@ static ph_status shape(ph_shape *s, const char *options)
     if (a->scale == 0) a->scale = (float)(1 / sqrt((double)d->model_dim / heads));
     size_t rows = (size_t)a->batch * (size_t)a->q_len,
            chunks = (rows + CHUNK - 1) / CHUNK;
-    s->spare[MIXED] = rows * (size_t)heads * (size_t)width;
-    s->back[SUMS] = chunks * (size_t)heads * (size_t)shared;
+    s->slice[MIXED] = rows * (size_t)width;
+    s->fore[MIXED] = s->slice[MIXED] * (size_t)heads;
+    s->slice[SUMS] = chunks * (size_t)shared;
     const ph_gemm products[] = {content_product(s, kv_rows, NULL, NULL, NULL),
                                 content_dw(s, kv_rows, NULL, NULL, NULL),
                                 content_dx(s, kv_rows, NULL, NULL, NULL)};
@@ -128,41 +134,51 @@ static void project_back(ph_kind_call *c)
     const float *content = c->param[CONTENT], *dk = c->dk_part;
     ph_gemm dw = content_dw(s, c->kv_rows, c->source, dk, c->dparam[CONTENT]);
     ph_gemm dx = content_dx(s, c->kv_rows, dk, content, c->dsource);
-    if (c->dparam[CONTENT]) ph_gemm_run(c->ctx, &dw, 1, c->work);
+    if (c->dparam[CONTENT]) ph_gemm_run_deep(c->ctx, &dw, 1, c->work);
     if (c->dsource) ph_gemm_run(c->ctx, &dx, 1, c->work);
 }
 
 /* ---- one query becomes one per head ------------------------------------------------ */
 
+/* Of all heads going forward, of a slice going back. */
+static float *mixed(const ph_kind_call *c)
+{
+    return (c->grads ? c->slice : c->fore)[MIXED];
+}
+
+static const float *mix_of(const ph_kind_call *c)
+{
+    return c->param[MIX] + (int64_t)c->first * c->shape->q.dim;
+}
+
 static void mix_token(ph_kind_call *c, int row, int b, int t)
 {
     const ph_shape *s = c->shape;
-    int heads = s->attn.q_heads, shared = s->q.dim, width = s->attn.qk_dim;
-    const float *q = c->q_part + (int64_t)row * shared, *mix = c->param[MIX];
-    float *to = c->spare[MIXED] + (int64_t)row * heads * width;
+    int shared = s->q.dim, width = s->attn.qk_dim;
+    const float *q = c->q_part + (int64_t)row * shared, *mix = mix_of(c);
+    float *to = mixed(c) + (int64_t)row * c->q_heads * width;
     (void)b, (void)t;
-    for (int h = 0; h < heads; h++, to += width, mix += shared) {
+    for (int h = 0; h < c->q_heads; h++, to += width, mix += shared) {
         for (int r = 0; r < shared; r++) to[r] = q[r] * mix[r];
-        for (int i = shared; i < width; i++) to[i] = i - shared == h;
+        for (int i = shared; i < width; i++) to[i] = i - shared == c->first + h;
     }
 }
 
 static void before(ph_kind_call *c)
 {
     ph_kind_tokens(c, mix_token, NULL);
-    c->q = c->spare[MIXED];
+    c->q = mixed(c);
 }
 
 /* dQ of a token, and its share of dmix. */
 static void unmix_token(const ph_kind_call *c, int row, float *sums)
 {
     const ph_shape *s = c->shape;
-    int heads = s->attn.q_heads, shared = s->q.dim, width = s->attn.qk_dim;
-    const float *q = c->q_part + (int64_t)row * shared, *mix = c->param[MIX];
-    const float *from = c->dq + (int64_t)row * heads * width;
+    int shared = s->q.dim, width = s->attn.qk_dim;
+    const float *q = c->q_part + (int64_t)row * shared, *mix = mix_of(c);
+    const float *from = c->dq + (int64_t)row * c->q_heads * width;
     float *dq = c->dq_part + (int64_t)row * shared;
-    memset(dq, 0, (size_t)shared * sizeof *dq);
-    for (int h = 0; h < heads; h++, from += width, mix += shared, sums += shared)
+    for (int h = 0; h < c->q_heads; h++, from += width, mix += shared, sums += shared)
         for (int r = 0; r < shared; r++) {
             dq[r] += mix[r] * from[r];
             sums[r] += q[r] * from[r];
@@ -173,37 +189,47 @@ static void unmix_item(void *arg, int lane, int index)
 {
     const ph_kind_call *c = arg;
     const ph_shape *s = c->shape;
-    int len = s->attn.q_len, count = s->attn.q_heads * s->q.dim;
+    int len = s->attn.q_len, count = c->q_heads * s->q.dim;
     int end = ph_min((index + 1) * CHUNK, c->q_rows);
-    float *sums = c->back[SUMS] + (int64_t)index * count;
+    float *sums = c->slice[SUMS] + (int64_t)index * count;
     (void)lane;
     memset(sums, 0, (size_t)count * sizeof *sums);
     for (int row = index * CHUNK; row < end; row++) {
         float *dq = c->dq_part + (int64_t)row * s->q.dim;
-        if (c->q_lens && row % len >= c->q_lens[row / len])
-            memset(dq, 0, (size_t)s->q.dim * sizeof *dq);
-        else
-            unmix_token(c, row, sums);
+        if (c->first == 0) memset(dq, 0, (size_t)s->q.dim * sizeof *dq);
+        if (!c->q_lens || row % len < c->q_lens[row / len]) unmix_token(c, row, sums);
     }
+}
+
+/* The key is one for all heads: its gradient is the sum of those of the slices. */
+static void add_key(ph_kind_call *c, int row, int b, int t)
+{
+    int n = c->shape->attn.qk_dim;
+    const float *from = c->dk + (int64_t)row * n;
+    float *to = c->dk_part + (int64_t)row * n;
+    (void)b, (void)t;
+    for (int i = 0; i < n; i++) to[i] = c->first ? to[i] + from[i] : from[i];
 }
 
 static void before_back(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
-    int count = s->attn.q_heads * s->q.dim, chunks = ph_div_up(c->q_rows, CHUNK);
-    float *dmix = c->dparam[MIX];
+    int count = c->q_heads * s->q.dim, chunks = ph_div_up(c->q_rows, CHUNK);
+    float *dmix = ph_float_at_out(c->dparam[MIX], (int64_t)c->first * s->q.dim);
     ph_ctx_run(c->ctx, chunks, unmix_item, c);
+    ph_kind_key_tokens(c, add_key, add_key);
     if (!dmix) return;
     memset(dmix, 0, (size_t)count * sizeof *dmix);
     for (int n = 0; n < chunks; n++)
-        for (int i = 0; i < count; i++) dmix[i] += c->back[SUMS][(int64_t)n * count + i];
+        for (int i = 0; i < count; i++) dmix[i] += c->slice[SUMS][(int64_t)n * count + i];
 }
 
 static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .before = before,
                                    .before_back = before_back,
-                                   .project_back = project_back};
+                                   .project_back = project_back,
+                                   .by_heads = 1};
 
 const ph_variant ph_variant_collab = {
     .info = {.name = "collab",

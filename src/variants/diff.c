@@ -19,15 +19,23 @@
 #include "variants/kind.h"
 
 enum { LAMBDA_Q1, LAMBDA_K1, LAMBDA_Q2, LAMBDA_K2, DIFF_NORM }; /* own parameters */
-enum { LAMBDA };                                                /* spare: lambda */
 enum {
+    LAMBDA,
     SUMS
-}; /* back: (rows, v_dim + 1) share of each token in the gradients of
-                    diff_norm and lambda */
+};                   /* spare: lambda; back: (chunks, pairs, v_dim + 1) doubles, their
+                          shares in the gradients of diff_norm and lambda */
+enum { CHUNK = 32 }; /* tokens of one item */
 
 typedef struct state {
     double init;
 } state;
+
+static size_t sum_count(const ph_shape *s)
+{
+    size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
+    return (rows + CHUNK - 1) / CHUNK * (size_t)s->out_heads *
+           (size_t)(s->attn.v_dim + 1);
+}
 
 static ph_status shape(ph_shape *s, const char *options)
 {
@@ -54,8 +62,8 @@ static ph_status shape(ph_shape *s, const char *options)
     ph_shape_param(s, "diff_norm", 0, a->v_dim, 0, 0, 0);
     ((state *)s->state)->init = 0.8 - 0.6 * exp(-0.3 * depth);
     s->out_heads = a->q_heads / 2;
-    s->makes_out = 1;
-    s->back[SUMS] = (size_t)a->batch * (size_t)a->q_len * (size_t)(a->v_dim + 1);
+    s->makes_out = s->wants_slices = 1;
+    s->back[SUMS] = sum_count(s) * sizeof(double) / sizeof(float);
     s->spare[LAMBDA] = 1;
     return PH_OK;
 }
@@ -101,6 +109,12 @@ static float keep_of(const ph_kind_call *c)
     return (float)(1 - ((const state *)c->shape->state)->init);
 }
 
+/* Both heads of a pair. */
+static const float *heads_of(const ph_kind_call *c, int row, int m)
+{
+    return c->heads + row * c->heads_row + 2 * (int64_t)m * c->shape->attn.v_dim;
+}
+
 static void combine(ph_kind_call *c, int row, int b, int t)
 {
     const ph_shape *s = c->shape;
@@ -108,9 +122,9 @@ static void combine(ph_kind_call *c, int row, int b, int t)
     int n = s->attn.v_dim;
     float keep = keep_of(c);
     (void)b, (void)t;
-    for (int m = 0; m < s->out_heads; m++) {
-        int64_t at = ((int64_t)row * s->out_heads + m) * n;
-        float *u = c->out + at, r = subtract(c, c->heads + 2 * at, *c->spare[LAMBDA], u);
+    for (int m = 0; m < c->out_heads; m++) {
+        float *u = c->out + ((int64_t)row * c->out_heads + m) * n;
+        float r = subtract(c, heads_of(c, row, m), *c->spare[LAMBDA], u);
         for (int i = 0; i < n; i++) u[i] = u[i] * r * gain[i] * keep;
     }
 }
@@ -122,53 +136,68 @@ static void after(ph_kind_call *c)
 }
 
 /* dout of a pair into the dheads of both, and its share of the sums. u is made again, in
-   place of the first dheads. */
-static void separate_pair(ph_kind_call *c, int64_t at, float *sums)
+   place of the first dheads. The sum for lambda is what is left of terms of both signs:
+   it runs in double, over numbers that are rounded only where they are stored. */
+static void separate_pair(ph_kind_call *c, int row, int m, double *sums)
 {
     int n = c->shape->attn.v_dim;
-    const float *heads = c->heads + 2 * at, *dout = c->dout + at;
+    int64_t at = ((int64_t)row * c->out_heads + m) * n;
+    const float *heads = heads_of(c, row, m), *dout = c->dout + at;
     const float *gain = c->param[DIFF_NORM];
     float lambda = *c->spare[LAMBDA], keep = keep_of(c);
     float *u = c->dheads + 2 * at, *twin = u + n;
-    float r = subtract(c, heads, lambda, u);
-    double mean = 0;
+    double r = subtract(c, heads, lambda, u), mean = 0, share = 0;
     for (int i = 0; i < n; i++) {
-        sums[i] += dout[i] * keep * (u[i] * r);
-        mean += (double)(u[i] * r) * (gain[i] * keep * dout[i]) / n;
+        double part = keep * (u[i] * r) * dout[i];
+        sums[i] += part;
+        mean += part * gain[i] / n;
     }
     for (int i = 0; i < n; i++) {
-        float du = r * (gain[i] * keep * dout[i] - u[i] * r * (float)mean);
-        sums[n] -= du * heads[n + i];
-        u[i] = du;
-        twin[i] = -lambda * du;
+        double du = r * ((double)gain[i] * keep * dout[i] - u[i] * r * mean);
+        share -= du * heads[n + i];
+        u[i] = (float)du;
+        twin[i] = (float)(-lambda * du);
     }
+    sums[n] += share;
 }
 
-static void separate(ph_kind_call *c, int row, int b, int t)
+static double *sums_of(const ph_kind_call *c, int chunk, int pair)
 {
     const ph_shape *s = c->shape;
-    int n = s->attn.v_dim;
-    float *sums = c->back[SUMS] + (int64_t)row * (n + 1);
-    (void)b, (void)t;
-    memset(sums, 0, (size_t)(n + 1) * sizeof *sums);
-    for (int m = 0; m < s->out_heads; m++)
-        separate_pair(c, ((int64_t)row * s->out_heads + m) * n, sums);
+    double *sums = (double *)(void *)c->back[SUMS];
+    return sums + ((int64_t)chunk * s->out_heads + pair) * (s->attn.v_dim + 1);
 }
 
-/* Sum of column i over the tokens, in their order. */
+static void separate_item(void *arg, int lane, int index)
+{
+    ph_kind_call *c = arg;
+    int n = c->shape->attn.v_dim, end = ph_min((index + 1) * CHUNK, c->q_rows);
+    (void)lane;
+    for (int m = 0; m < c->out_heads; m++) {
+        double *sums = sums_of(c, index, c->first_out + m);
+        memset(sums, 0, (size_t)(n + 1) * sizeof *sums);
+        for (int row = index * CHUNK; row < end; row++) separate_pair(c, row, m, sums);
+    }
+}
+
+/* Number i of all pairs, over chunks and pairs in their order. */
 static double sum_of(const ph_kind_call *c, int i)
 {
-    int n = c->shape->attn.v_dim + 1;
     double sum = 0;
-    for (int row = 0; row < c->q_rows; row++) sum += c->back[SUMS][(int64_t)row * n + i];
+    for (int chunk = 0; chunk < ph_div_up(c->q_rows, CHUNK); chunk++)
+        for (int m = 0; m < c->shape->out_heads; m++) sum += sums_of(c, chunk, m)[i];
     return sum;
 }
 
 static void after_back(ph_kind_call *c)
 {
-    int n = c->shape->attn.v_dim;
     *c->spare[LAMBDA] = (float)lambda_of(c);
-    ph_kind_tokens(c, separate, separate);
+    ph_ctx_run(c->ctx, ph_div_up(c->q_rows, CHUNK), separate_item, c);
+}
+
+static void project_back(ph_kind_call *c)
+{
+    int n = c->shape->attn.v_dim;
     for (int i = 0; i < n && c->dparam[DIFF_NORM]; i++)
         c->dparam[DIFF_NORM][i] = (float)sum_of(c, i);
     double dlambda = sum_of(c, n);
@@ -176,8 +205,11 @@ static void after_back(ph_kind_call *c)
     pull_back(c, LAMBDA_Q2, LAMBDA_K2, -dlambda * pull(c, LAMBDA_Q2, LAMBDA_K2));
 }
 
-static const ph_layer_kind kind = {
-    .shape = shape, .after = after, .after_back = after_back};
+static const ph_layer_kind kind = {.shape = shape,
+                                   .after = after,
+                                   .after_back = after_back,
+                                   .project_back = project_back,
+                                   .by_heads = 1};
 
 const ph_variant ph_variant_diff = {
     .info = {.name = "diff",

@@ -61,21 +61,28 @@ static void project_back(ph_kind_call *c)
 
 /* ---- pairs ------------------------------------------------------------------------- */
 
+/* Of the first pair at hand. */
+static int64_t logit_at(const ph_kind_call *c, int row)
+{
+    return (int64_t)row * c->shape->out_heads + c->first_out;
+}
+
 static void combine(ph_kind_call *c, int row, int b, int t)
 {
-    int pairs = c->shape->out_heads, n = c->shape->out_dim;
-    const float *heads = c->heads + (int64_t)row * 2 * pairs * n;
+    int pairs = c->out_heads, n = c->shape->out_dim;
+    const float *heads = c->heads + row * c->heads_row;
+    const float *logits = c->kept[Z] + logit_at(c, row);
     float *out = c->out + (int64_t)row * pairs * n, lambda;
     (void)b, (void)t;
     for (int m = 0; m < pairs; m++, heads += 2 * n, out += n) {
-        ph_kind_sigmoid(c->ctx, 1, c->kept[Z] + (int64_t)row * pairs + m, &lambda);
+        ph_kind_sigmoid(c->ctx, 1, logits + m, &lambda);
         for (int i = 0; i < n; i++) out[i] = heads[i] - lambda * heads[n + i];
     }
 }
 
 static void no_token(ph_kind_call *c, int row, int b, int t)
 {
-    size_t n = (size_t)c->shape->out_heads * (size_t)c->shape->out_dim;
+    size_t n = (size_t)c->out_heads * (size_t)c->shape->out_dim;
     (void)b, (void)t;
     memset(c->out + (size_t)row * n, 0, n * sizeof(float));
 }
@@ -87,13 +94,14 @@ static void after(ph_kind_call *c)
 
 static void separate(ph_kind_call *c, int row, int b, int t)
 {
-    int pairs = c->shape->out_heads, n = c->shape->out_dim;
+    int pairs = c->out_heads, n = c->shape->out_dim;
     int64_t first = (int64_t)row * 2 * pairs * n;
-    const float *heads = c->heads + first, *dout = c->dout + (int64_t)row * pairs * n;
+    const float *heads = c->heads + row * c->heads_row,
+                *dout = c->dout + (int64_t)row * pairs * n;
     float *dheads = c->dheads + first, lambda;
     (void)b, (void)t;
     for (int m = 0; m < pairs; m++, heads += 2 * n, dheads += 2 * n, dout += n) {
-        int64_t at = (int64_t)row * pairs + m;
+        int64_t at = logit_at(c, row) + m;
         double product = 0;
         ph_kind_sigmoid(c->ctx, 1, c->kept[Z] + at, &lambda);
         for (int i = 0; i < n; i++) {
@@ -107,10 +115,10 @@ static void separate(ph_kind_call *c, int row, int b, int t)
 
 static void no_token_back(ph_kind_call *c, int row, int b, int t)
 {
-    size_t pairs = (size_t)c->shape->out_heads, n = pairs * (size_t)c->shape->out_dim;
+    size_t pairs = (size_t)c->out_heads, n = pairs * (size_t)c->shape->out_dim;
     (void)b, (void)t;
     memset(c->dheads + (size_t)row * 2 * n, 0, 2 * n * sizeof(float));
-    memset(c->back[Z] + (size_t)row * pairs, 0, pairs * sizeof(float));
+    memset(c->back[Z] + logit_at(c, row), 0, pairs * sizeof(float));
 }
 
 static void after_back(ph_kind_call *c)
@@ -122,7 +130,8 @@ static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .after = after,
                                    .after_back = after_back,
-                                   .project_back = project_back};
+                                   .project_back = project_back,
+                                   .by_heads = 1};
 
 const ph_variant ph_variant_diff2 = {
     .info = {.name = "diff2",

@@ -1,137 +1,200 @@
 /*
- * gated.c - a sigmoid gate on what the heads give.
+ * gated.c - a sigmoid gate on what the heads give, the last thing before wo.
  *
- *     g = sigmoid(x w_gate)        head      w_gate (model_dim, H)       one per head
- *     heads' = g * heads           element   w_gate (model_dim, H*v_dim) one per number
+ *     g = sigmoid(x w_gate)        head      w_gate (model_dim, H)     one per head
+ *     out' = g * out               element   w_gate (model_dim, H*n)   one per number
  *
- * The way back, z = x w_gate: dheads = g dheads', dz = (heads . dheads') g (1 - g). A
- * gate per head is one that attention itself knows.
+ * H heads of n numbers as wo sees them. It stands alone or behind any other kind. The way
+ * back, z = x w_gate: dout = g dout', dz = (out . dout') g (1 - g). A gate per head on
+ * what attention itself gives is one that attention knows; it is multiplied with the one
+ * a router makes, gate = r g: then dz = dgate gate (1 - g) and dr = g dgate.
  */
 #include <string.h>
 
 #include "variants/kind.h"
 
 enum { HEAD, ELEMENT }; /* the words of the option */
-enum { Z };             /* kept: (rows, columns) logits */
+enum { BLOCK = 64 };    /* numbers at a time */
 
-typedef struct state {
-    int per; /* HEAD or ELEMENT */
-    ph_linear z;
-} state;
-
-static const state *state_of(const ph_kind_call *c)
+static const ph_gate_step *gate_of(const ph_kind_call *c)
 {
-    return (const state *)c->shape->state;
+    return &c->shape->gate;
 }
 
 static ph_status shape(ph_shape *s, const char *options)
 {
-    state *own = (state *)s->state;
+    ph_gate_step *own = &s->gate;
     const ph_option list[] = {{.key = "", .word = &own->per, .words = "head|element"}};
     PH_TRY(ph_options_read(s->ctx, "gated", options, list, 1));
-    int heads = s->attn.q_heads;
-    own->z.columns = own->per == HEAD ? heads : heads * s->attn.v_dim;
-    own->z.piece = Z;
+    own->out = own->per == ELEMENT || s->makes_out;
+    own->joins = s->makes_gate;
+    own->z = (ph_linear){.param = s->params, .columns = s->out_heads, .piece = PH_GATE_Z};
+    if (own->per == ELEMENT) own->z.columns *= s->out_dim, own->z.again = 1;
     ph_shape_param(s, "w_gate", 0, s->desc->model_dim, own->z.columns, 0, 0);
     ph_shape_linears(s, &own->z, 1);
-    s->makes_gate = own->per == HEAD;
-    s->makes_out = own->per == ELEMENT;
+    s->makes_gate |= !own->out;
+    s->wants_slices |= own->per == ELEMENT;
     return PH_OK;
 }
 
 static void project(ph_kind_call *c)
 {
-    ph_kind_linears(c, &state_of(c)->z, 1);
+    ph_kind_linears(c, &gate_of(c)->z, 1);
+}
+
+static void remake(ph_kind_call *c)
+{
+    if (gate_of(c)->z.again) project(c);
 }
 
 static void project_back(ph_kind_call *c)
 {
-    ph_kind_linears_back(c, &state_of(c)->z, 1);
+    ph_kind_linears_back(c, &gate_of(c)->z, 1);
 }
 
-static void no_logits(ph_kind_call *c, int row, int b, int t)
+/* Logits of a token, and where their gradients go. */
+static const float *logits(const ph_kind_call *c, int row)
 {
-    int n = state_of(c)->z.columns;
-    (void)b, (void)t;
-    memset(c->back[Z] + (int64_t)row * n, 0, (size_t)n * sizeof(float));
+    const ph_linear *z = &gate_of(c)->z;
+    return (z->again ? c->spare : c->kept)[PH_GATE_Z] + (int64_t)row * z->columns;
 }
 
-/* ---- one gate per head ------------------------------------------------------------- */
+static float *dlogits(const ph_kind_call *c, int row)
+{
+    const ph_linear *z = &gate_of(c)->z;
+    return (z->again ? c->spare : c->back)[PH_GATE_Z] + (int64_t)row * z->columns;
+}
+
+/* ---- the gate of attention --------------------------------------------------------- */
 
 static void open_heads(ph_kind_call *c, int row, int b, int t)
 {
-    int n = state_of(c)->z.columns;
-    const float *z = c->kept[Z] + (int64_t)row * n;
-    for (int h = 0; h < n; h++)
-        ph_kind_sigmoid(c->ctx, 1, &z[h], &c->gate[ph_gate_at(c, b, h, t)]);
+    const ph_gate_step *own = gate_of(c);
+    for (int h = 0; h < own->z.columns; h++) {
+        float g, *gate = &c->gate[ph_gate_at(c, b, h, t)];
+        ph_kind_sigmoid(c->ctx, 1, logits(c, row) + h, &g);
+        *gate = own->joins ? *gate * g : g;
+    }
 }
 
 static void before(ph_kind_call *c)
 {
-    if (c->gate) ph_kind_tokens(c, open_heads, ph_kind_close);
+    if (!gate_of(c)->out) ph_kind_tokens(c, open_heads, ph_kind_close);
 }
 
 static void open_heads_back(ph_kind_call *c, int row, int b, int t)
 {
-    int n = state_of(c)->z.columns;
-    float *dz = c->back[Z] + (int64_t)row * n;
-    for (int h = 0; h < n; h++) {
+    for (int h = 0; h < gate_of(c)->z.columns; h++) {
         int64_t at = ph_gate_at(c, b, h, t);
-        dz[h] = c->dgate[at] * c->gate[at] * (1 - c->gate[at]);
+        float g;
+        ph_kind_sigmoid(c->ctx, 1, logits(c, row) + h, &g);
+        dlogits(c, row)[h] = c->dgate[at] * c->gate[at] * (1 - g);
+        c->dgate[at] *= g;
     }
+}
+
+static void no_logits(ph_kind_call *c, int row, int b, int t)
+{
+    (void)b, (void)t;
+    memset(dlogits(c, row), 0, (size_t)gate_of(c)->z.columns * sizeof(float));
 }
 
 static void before_back(ph_kind_call *c)
 {
-    if (c->gate) ph_kind_tokens(c, open_heads_back, no_logits);
+    if (!gate_of(c)->out) ph_kind_tokens(c, open_heads_back, no_logits);
 }
 
-/* ---- one gate per number ----------------------------------------------------------- */
+/* ---- on what wo would see ---------------------------------------------------------- */
 
-static void open_numbers(ph_kind_call *c, int row, int b, int t)
+/* At most BLOCK numbers of one head of a token. */
+typedef struct block {
+    int count;
+    int64_t at;        /* in out and its gradient */
+    const float *from; /* what the gate is put on: what the kind made, or attention */
+    int z;             /* first logit */
+    int per_head;      /* 1: one logit for all */
+    float g[BLOCK];
+} block;
+
+static block block_of(const ph_kind_call *c, int row, int m, int i)
 {
-    int n = state_of(c)->z.columns;
-    int64_t first = (int64_t)row * n;
-    (void)b, (void)t;
-    ph_kind_sigmoid(c->ctx, n, c->kept[Z] + first, c->out + first);
-    for (int64_t i = first; i < first + n; i++) c->out[i] *= c->heads[i];
+    const ph_gate_step *own = gate_of(c);
+    int n = c->shape->out_dim, head = c->first_out + m;
+    block k = {.count = ph_min(BLOCK, n - i), .per_head = own->per == HEAD};
+    k.at = ((int64_t)row * c->out_heads + m) * n + i;
+    k.from = c->heads + row * c->heads_row + (int64_t)m * n + i;
+    if (c->shape->makes_out) k.from = c->out + k.at;
+    k.z = k.per_head ? head : head * n + i;
+    ph_kind_sigmoid(c->ctx, k.per_head ? 1 : k.count, logits(c, row) + k.z, k.g);
+    for (int e = 1; k.per_head && e < k.count; e++) k.g[e] = k.g[0];
+    return k;
 }
 
-static void no_numbers(ph_kind_call *c, int row, int b, int t)
+static void open_token(ph_kind_call *c, int row, int b, int t)
 {
-    int n = state_of(c)->z.columns;
     (void)b, (void)t;
-    memset(c->out + (int64_t)row * n, 0, (size_t)n * sizeof(float));
+    for (int m = 0; m < c->out_heads; m++)
+        for (int i = 0; i < c->shape->out_dim; i += BLOCK) {
+            block k = block_of(c, row, m, i);
+            float *to = c->out + k.at;
+            for (int e = 0; e < k.count; e++) to[e] = k.g[e] * k.from[e];
+        }
+}
+
+static void clear_row(const ph_kind_call *c, float *x, int row)
+{
+    size_t n = (size_t)c->out_heads * (size_t)c->shape->out_dim;
+    memset(x + (size_t)row * n, 0, n * sizeof *x);
+}
+
+static void no_token(ph_kind_call *c, int row, int b, int t)
+{
+    (void)b, (void)t;
+    clear_row(c, c->out, row);
 }
 
 static void after(ph_kind_call *c)
 {
-    ph_kind_tokens(c, open_numbers, no_numbers);
+    if (gate_of(c)->out) ph_kind_tokens(c, open_token, no_token);
 }
 
-static void open_numbers_back(ph_kind_call *c, int row, int b, int t)
+static void close_block(ph_kind_call *c, const block *k, float *dz, double *sum)
 {
-    int n = state_of(c)->z.columns;
-    int64_t first = (int64_t)row * n;
-    (void)b, (void)t;
-    ph_kind_sigmoid(c->ctx, n, c->kept[Z] + first, c->dheads + first);
-    for (int64_t i = first; i < first + n; i++) {
-        float g = c->dheads[i];
-        c->dheads[i] = c->dout[i] * g;
-        c->back[Z][i] = c->dout[i] * c->heads[i] * g * (1 - g);
+    const float *from = k->from;
+    float *to = c->out + k->at, *dout = c->dout + k->at;
+    for (int e = 0; e < k->count; e++) {
+        float product = dout[e] * from[e], g = k->g[e];
+        *sum += (double)dout[e] * from[e];
+        if (!k->per_head) dz[e] = product * g * (1 - g);
+        to[e] = g * from[e];
+        dout[e] *= g;
     }
 }
 
-static void no_numbers_back(ph_kind_call *c, int row, int b, int t)
+static void open_token_back(ph_kind_call *c, int row, int b, int t)
 {
-    int n = state_of(c)->z.columns;
-    memset(c->dheads + (int64_t)row * n, 0, (size_t)n * sizeof(float));
+    int per_head = gate_of(c)->per == HEAD;
+    (void)b, (void)t;
+    for (int m = 0; m < c->out_heads; m++) {
+        double sum = 0;
+        for (int i = 0; i < c->shape->out_dim; i += BLOCK) {
+            block k = block_of(c, row, m, i);
+            close_block(c, &k, dlogits(c, row) + k.z, &sum);
+            if (per_head) dlogits(c, row)[k.z] = (float)(sum * k.g[0] * (1 - k.g[0]));
+        }
+    }
+}
+
+static void no_token_back(ph_kind_call *c, int row, int b, int t)
+{
+    clear_row(c, c->out, row);
+    clear_row(c, c->dout, row);
     no_logits(c, row, b, t);
 }
 
 static void after_back(ph_kind_call *c)
 {
-    ph_kind_tokens(c, open_numbers_back, no_numbers_back);
+    if (gate_of(c)->out) ph_kind_tokens(c, open_token_back, no_token_back);
 }
 
 static const ph_layer_kind kind = {.shape = shape,
@@ -140,13 +203,16 @@ static const ph_layer_kind kind = {.shape = shape,
                                    .after = after,
                                    .after_back = after_back,
                                    .before_back = before_back,
-                                   .project_back = project_back};
+                                   .project_back = project_back,
+                                   .remake = remake,
+                                   .behind = 1,
+                                   .by_heads = 1};
 
 const ph_variant ph_variant_gated = {
     .info = {.name = "gated",
              .options = "gated:head or gated:element",
-             .help =
-                 "a sigmoid gate, made from x, on every head or every number it gives",
+             .help = "a sigmoid gate, made from x, on every head or every number it "
+                     "gives; alone or with any other",
              .tensors = "w_gate (model_dim, H) gate of each head, gated:head\n"
                         "w_gate (model_dim, H*v_dim) of each number, gated:element\n"},
     .layer = &kind,

@@ -24,7 +24,7 @@ ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int
 
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)
 {
-    size_t bytes = ph_gemm_bytes(shape->ctx, list, count);
+    size_t bytes = ph_gemm_deep_bytes(shape->ctx, list, count);
     if (bytes > shape->work) shape->work = bytes;
 }
 
@@ -87,9 +87,11 @@ void ph_shape_linears(ph_shape *s, ph_linear *list, int count)
         dw[i] = product_dw(s->desc, l, NULL, NULL, NULL);
         ph_shape_products(s, &dx, 1);
         s->flops += 2.0 * y[i].m * y[i].n * y[i].k;
-        l->at = s->kept[l->piece];
-        s->kept[l->piece] += (size_t)y[i].m * (size_t)y[i].n;
-        s->back[l->piece] = s->kept[l->piece];
+        y[i].same_a = dw[i].same_a = i && l[-1].keys == l->keys;
+        size_t *room = l->again ? s->spare : s->kept;
+        l->at = room[l->piece];
+        room[l->piece] += (size_t)y[i].m * (size_t)y[i].n;
+        if (!l->again) s->back[l->piece] = room[l->piece];
     }
     ph_shape_products(s, y, count);
     ph_shape_products(s, dw, count);
@@ -100,27 +102,32 @@ void ph_kind_linears(ph_kind_call *c, const ph_linear *list, int count)
     ph_gemm y[PH_GEMM_MAX];
     for (int i = 0; i < count; i++) {
         const ph_linear *l = &list[i];
+        float *const *room = l->again ? c->spare : c->kept;
         y[i] = product(c->shape->desc, l, l->keys ? c->source : c->x,
-                       c->param[l->param] + l->offset, c->kept[l->piece] + l->at);
+                       c->param[l->param] + l->offset, room[l->piece] + l->at);
+        y[i].same_a = i && l[-1].keys == l->keys;
     }
-    if (count) ph_gemm_run(c->ctx, y, count, c->work);
+    if (count) ph_gemm_run_deep(c->ctx, y, count, c->work);
 }
 
 void ph_kind_linears_back(ph_kind_call *c, const ph_linear *list, int count)
 {
     ph_gemm dw[PH_GEMM_MAX];
-    int wanted = 0;
+    int wanted = 0, keys = -1;
     for (int i = 0; i < count; i++) {
         const ph_linear *l = &list[i];
         float *dparam = c->dparam[l->param], *dx = l->keys ? c->dsource : c->dx;
-        const float *dy = c->back[l->piece] + l->at;
-        if (dparam)
-            dw[wanted++] = product_dw(c->shape->desc, l, l->keys ? c->source : c->x, dy,
-                                      dparam + l->offset);
+        const float *dy = (l->again ? c->spare : c->back)[l->piece] + l->at;
+        if (dparam) {
+            dw[wanted] = product_dw(c->shape->desc, l, l->keys ? c->source : c->x, dy,
+                                    dparam + l->offset);
+            dw[wanted++].same_a = keys == l->keys;
+            keys = l->keys;
+        }
         ph_gemm g = product_dx(c->shape->desc, l, dy, c->param[l->param] + l->offset, dx);
         if (dx) ph_gemm_run(c->ctx, &g, 1, c->work);
     }
-    if (wanted) ph_gemm_run(c->ctx, dw, wanted, c->work);
+    if (wanted) ph_gemm_run_deep(c->ctx, dw, wanted, c->work);
 }
 
 /* ---- tokens ------------------------------------------------------------------------ */

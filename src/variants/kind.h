@@ -11,7 +11,14 @@
  *
  * The layer drives; it walks the left column forward, and back for the gradients. A kind
  * says in `shape` what differs from plain attention, and does its own steps in hooks,
- * each with its way back. A hook that is NULL changes nothing.
+ * each with its way back. A hook that is NULL changes nothing. A layer has at most one
+ * kind, and behind it a gate (gated.c), which is written as a kind too.
+ *
+ * Slices. Going back, everything between dout and the gradients of the parts may be done
+ * for a few heads at a time, so that what attention saw and its gradients need little
+ * room. Hooks of a kind with `by_heads` then see `q_heads` heads from `first` on, in
+ * arrays that hold no others (and out_heads from first_out on); parts are always whole.
+ * The bits are the same.
  *
  * Whatever a hook keeps lies in pieces whose sizes `shape` has said; nothing is allocated
  * on the way. Loops over tokens run through ph_ctx_run in items cut by shape alone.
@@ -24,7 +31,29 @@
 #include "kernels/gemm.h"
 #include "polyhead_layer.h"
 
-enum { PH_PIECES = 12, PH_CACHE_PARTS = 8, PH_KIND_STATE = 512 };
+enum { PH_PIECES = 13, PH_CACHE_PARTS = 8, PH_KIND_STATE = 512, PH_KINDS = 2 };
+enum { PH_GATE_Z = PH_PIECES - 4 }; /* piece: (rows, columns) logits of the gate */
+
+/* A product of the kind's own, y = x w: from x, or from the source of the keys. y lies in
+   a kept piece, its gradient in the back piece of the same number; or both, one after the
+   other, in a spare piece, and `remake` makes y once more. */
+typedef struct ph_linear {
+    int param;      /* own parameter that holds w (in, columns) ... */
+    int64_t offset; /* ... from this number on */
+    int columns;
+    int keys; /* 1: from the source of the keys */
+    int piece;
+    int again; /* 1: not kept, in a spare piece */
+    size_t at; /* where y starts in the piece */
+} ph_linear;
+
+/* The gate behind a layer's heads, see gated.c. */
+typedef struct ph_gate_step {
+    int per;   /* a head or a number */
+    int out;   /* 1: on what wo would see; 0: attention's own gate does it ... */
+    int joins; /* ... 1: together with one that the kind makes */
+    ph_linear z;
+} ph_gate_step;
 
 /* q, k or v as the layer makes it: a matrix product cut into heads, then norm and
    rotation. A row holds the heads of a token, `pad` zeros before and behind them; `tail`
@@ -68,18 +97,26 @@ typedef struct ph_shape {
     int makes_extras;        /* how many of what the plan asks for `before` makes: the
                                 first ones; the others are parameters */
     int makes_out;           /* 1: `after` makes what wo multiplies */
+    int makes_q, makes_kv;   /* 1: `before` makes what attention sees, in strides that
+                                `shape` has set */
+    int wants_slices;        /* 1: going back by heads saves much room */
+    int sums_keys;           /* 1: of a key that heads share each slice gives a part,
+                                which before_back adds up; always in slices then */
     int routes;              /* 1: there is a load-balance loss */
     size_t kept[PH_PIECES];  /* floats that live until the backward call */
     size_t spare[PH_PIECES]; /* floats that live for one call */
+    size_t fore[PH_PIECES];  /* floats of the forward call alone */
     size_t back[PH_PIECES];  /* floats of the backward call alone: gradients of pieces */
+    size_t slice[PH_PIECES]; /* the same for one q head: as many as are at hand */
     size_t cache;            /* floats of a cache of its own, beside those of k and v */
     size_t cache_part[PH_CACHE_PARTS]; /* tensors (batch, ...) that lie there one behind
                                           the other; none said: one */
-    size_t work;             /* bytes for its products */
-    double flops;            /* of its own products, forward */
-    double active;           /* share of the rows that attention computes */
-    float turn_scale;        /* by which rotation lets the turned numbers grow; set when
+    size_t work;                       /* bytes for its products */
+    double flops;                      /* of its own products, forward */
+    double active;                     /* share of the rows that attention computes */
+    float turn_scale; /* by which rotation lets the turned numbers grow; set when
                                 `shape` is done */
+    ph_gate_step gate;
     _Alignas(8) char state[PH_KIND_STATE];
 } ph_shape;
 
@@ -92,7 +129,10 @@ typedef struct ph_kind_call {
     const ph_layer_weights *weights; /* as the caller gave them */
     const ph_layer_grads *grads;     /* going back */
     const float *const *param;       /* own parameters */
-    float *kept[PH_PIECES], *spare[PH_PIECES], *back[PH_PIECES];
+    float *kept[PH_PIECES], *spare[PH_PIECES];
+    float *fore[PH_PIECES], *back[PH_PIECES], *slice[PH_PIECES];
+    int first, q_heads;              /* the heads at hand: all of them, or a slice ... */
+    int first_out, out_heads;        /* ... and as wo sees them */
     void *work;                      /* for one list of products at a time */
     int q_rows, kv_rows;             /* tokens of x and of the source of keys */
     int kv_len;                      /* of the latter in one batch row */
@@ -103,11 +143,12 @@ typedef struct ph_kind_call {
     const float *q, *k, *v;            /* what attention sees: the parts or the caches */
     float *gate;                       /* (batch, q_heads, q_len), where it makes one */
     const float *extra[PH_EXTRAS_MAX]; /* what the plan asks for, where it makes them */
-    float *heads;                      /* (rows, q_heads, v_dim) what attention gives */
-    float *out;                        /* (rows, out_heads, out_dim) */
+    const float *heads; /* (rows, q_heads, v_dim) what attention gives, ... */
+    int64_t heads_row;  /* ... numbers from one row to the next */
+    float *out;         /* (rows, out_heads, out_dim) */
 
     float *const *dparam;               /* entries NULL: not wanted */
-    const float *dout;                  /* of out */
+    float *dout;                        /* of out; the gate's way back changes it */
     float *dheads;                      /* of heads */
     float *dq, *dk, *dv;                /* of what attention saw: (rows, heads, dim) */
     float *dq_part, *dk_part, *dv_part; /* of the parts; the same where not apart */
@@ -125,6 +166,10 @@ typedef struct ph_layer_kind {
     void (*after_back)(ph_kind_call *call);   /* dout -> dheads */
     void (*before_back)(ph_kind_call *call);  /* dq, dk, dv, dgate, dextra -> the parts */
     void (*project_back)(ph_kind_call *call); /* -> dparam, dx, dsource */
+
+    void (*remake)(ph_kind_call *call); /* first of all going back: what was not kept */
+    int behind;                         /* 1: it may stand behind another kind */
+    int by_heads; /* 1: after, before and their ways back work on slices */
 } ph_layer_kind;
 
 /* ---- for kinds (kind.c) ---- */
@@ -137,7 +182,7 @@ void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int 
    a kind makes wider than the description says. */
 ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int64_t dim);
 
-/* Makes room for these products in `work`. */
+/* Makes room for these products in `work`; run them by ph_gemm_run_deep. */
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count);
 
 /* x + offset; NULL stays NULL, as it is where products are only measured. */
@@ -150,17 +195,6 @@ static inline float *ph_float_at_out(float *x, int64_t offset)
 {
     return x ? x + offset : NULL;
 }
-
-/* A product of the kind's own, y = x w: from x, or from the source of the keys. y lies in
-   a kept piece, its gradient in the back piece of the same number. */
-typedef struct ph_linear {
-    int param;      /* own parameter that holds w (in, columns) ... */
-    int64_t offset; /* ... from this number on */
-    int columns;
-    int keys; /* 1: from the source of the keys */
-    int piece;
-    size_t at; /* where y starts in the piece */
-} ph_linear;
 
 /* Makes room for the products; pieces grow to hold their results. */
 void ph_shape_linears(ph_shape *shape, ph_linear *list, int count);

@@ -13,12 +13,23 @@
 
 #include "variants/kind.h"
 
-enum { U };            /* kept: (rows, H*v_dim) */
+enum { U };            /* spare: (rows, H*v_dim) U, then its gradient */
 enum { COLUMNS = 64 }; /* of one item: sums run over tokens, so columns are shared out */
 
 static int width_of(const ph_shape *s)
 {
     return s->out_heads * s->out_dim;
+}
+
+/* wv may lie as one matrix per head, (heads, in, dim): columns in blocks. */
+static int in_blocks(const ph_shape *s)
+{
+    return s->v.form == PH_FORM_HEADS && s->v.heads > 1;
+}
+
+static int row_of(const ph_shape *s)
+{
+    return in_blocks(s) ? s->v.dim : width_of(s);
 }
 
 /* U = x wv + bv, and its gradients, which add to what the values from memory gave. */
@@ -28,7 +39,8 @@ static ph_gemm values(const ph_shape *s, int rows, const void *x, const float *w
     int in = s->desc->model_dim, n = width_of(s);
     ph_gemm g = {.m = rows, .n = n, .k = in, .bias = bv};
     g.a = x, g.a_type = s->desc->attn.dtype, g.a_row = in, g.a_col = 1;
-    g.b = wv, g.b_row = n, g.b_col = 1;
+    g.b = wv, g.b_row = row_of(s), g.b_col = 1;
+    if (in_blocks(s)) g.b_block = s->v.dim, g.b_step = (int64_t)in * s->v.dim;
     g.c = u, g.c_row = n;
     return g;
 }
@@ -39,7 +51,10 @@ static ph_gemm values_dx(const ph_shape *s, int rows, const float *du, const flo
     int in = s->desc->model_dim, n = width_of(s);
     ph_gemm g = {.m = rows, .n = in, .k = n, .add = 1};
     g.a = du, g.a_row = n, g.a_col = 1;
-    g.b = wv, g.b_row = 1, g.b_col = n;
+    g.b = wv, g.b_row = 1, g.b_col = row_of(s);
+    if (in_blocks(s)) g.b_block = s->v.dim, g.b_step = (int64_t)in * s->v.dim;
+    if (in_blocks(s) && s->v.dim == 1) /* (heads, in): contiguous along in */
+        g.b_row = in, g.b_col = 1, g.b_block = 0;
     g.c = dx, g.c_row = in;
     return g;
 }
@@ -51,7 +66,8 @@ static ph_gemm values_dw(const ph_shape *s, int rows, const void *x, const float
     ph_gemm g = {.m = in, .n = n, .k = rows, .add = 1};
     g.a = x, g.a_type = s->desc->attn.dtype, g.a_row = 1, g.a_col = in;
     g.b = du, g.b_row = n, g.b_col = 1;
-    g.c = dwv, g.c_row = n;
+    g.c = dwv, g.c_row = row_of(s);
+    if (in_blocks(s)) g.c_block = s->v.dim, g.c_step = (int64_t)in * s->v.dim;
     return g;
 }
 
@@ -71,14 +87,13 @@ static ph_status shape(ph_shape *s, const char *options)
             "memory_dim is %d, expected %d as model_dim, because variant merged "
             "makes values from both by one matrix",
             d->memory_dim, d->model_dim);
-    if (a->v_heads != a->q_heads || d->v_form != PH_FORM_WHOLE)
+    if (a->v_heads != a->q_heads)
         return ph_fail(s->ctx, PH_UNSUPPORTED,
-                       "wv has %d heads%s, expected the %d of q in one matrix "
-                       "(in_dim, heads*v_dim) with variant merged",
-                       a->v_heads, d->v_form == PH_FORM_WHOLE ? "" : " apart",
-                       a->q_heads);
-    s->makes_out = 1;
-    s->kept[U] = s->back[U] = (size_t)rows * (size_t)width_of(s);
+                       "v_heads is %d, expected the %d of q because variant merged adds "
+                       "values to what the heads give",
+                       a->v_heads, a->q_heads);
+    s->makes_out = s->wants_slices = 1;
+    s->spare[U] = (size_t)rows * (size_t)width_of(s);
     s->cache = (size_t)a->batch * (size_t)width_of(s);
     const ph_gemm products[] = {values(s, rows, NULL, NULL, NULL, NULL),
                                 values_dx(s, rows, NULL, NULL, NULL),
@@ -91,52 +106,71 @@ static ph_status shape(ph_shape *s, const char *options)
 static void project(ph_kind_call *c)
 {
     const ph_layer_weights *w = c->weights;
-    ph_gemm g = values(c->shape, c->q_rows, c->x, w->wv, w->bv, c->kept[U]);
+    ph_gemm g = values(c->shape, c->q_rows, c->x, w->wv, w->bv, c->spare[U]);
     ph_gemm_run(c->ctx, &g, 1, c->work);
 }
 
 /* ---- the running mean -------------------------------------------------------------- */
 
-/* Calls of one batch row and some columns. */
+/* One batch row and some columns of the heads at hand. */
 typedef struct span {
-    int b, len, first, end; /* len: valid tokens; columns [first, end) */
+    int b, len, first, end; /* len: valid tokens; columns [first, end) at hand */
     int before;             /* tokens of earlier calls */
+    float *state;           /* their sum: (columns of all heads); NULL: none is kept */
 } span;
+
+static int columns_of(const ph_kind_call *c)
+{
+    return c->out_heads * c->shape->out_dim;
+}
 
 static span span_of(const ph_kind_call *c, int index)
 {
     const ph_attn *a = &c->shape->attn;
-    int n = width_of(c->shape), parts = ph_div_up(n, COLUMNS), b = index / parts;
+    int n = columns_of(c), parts = ph_div_up(n, COLUMNS), b = index / parts;
     int first = index % parts * COLUMNS;
-    int known = c->args->extra_cache && c->args->past;
-    return (span){b, c->q_lens ? c->q_lens[b] : a->q_len, first,
-                  ph_min(first + COLUMNS, n), known ? c->args->past[b] : 0};
+    float *state = c->grads ? NULL : c->args->extra_cache;
+    if (state) state += (int64_t)b * n;
+    return (span){b,
+                  c->q_lens ? c->q_lens[b] : a->q_len,
+                  first,
+                  ph_min(first + COLUMNS, n),
+                  state && c->args->past ? c->args->past[b] : 0,
+                  state};
 }
 
 static void run_spans(ph_kind_call *c, ph_item *item)
 {
-    int parts = ph_div_up(width_of(c->shape), COLUMNS);
+    int parts = ph_div_up(columns_of(c), COLUMNS);
     ph_ctx_run(c->ctx, c->shape->attn.batch * parts, item, c);
+}
+
+/* U of the heads at hand: row t of batch row b. */
+static float *values_at(const ph_kind_call *c, int b, int t)
+{
+    int64_t row = (int64_t)b * c->shape->attn.q_len + t;
+    return c->spare[U] + row * width_of(c->shape) + c->first_out * c->shape->out_dim;
 }
 
 static void mean_item(void *arg, int lane, int index)
 {
     ph_kind_call *c = arg;
     span s = span_of(c, index);
-    int n = width_of(c->shape), len = c->shape->attn.q_len;
-    float *state = c->args->extra_cache, sums[COLUMNS] = {0};
+    int n = columns_of(c), len = c->shape->attn.q_len;
+    float sums[COLUMNS] = {0};
     (void)lane;
-    if (state) state += (int64_t)s.b * n;
-    for (int i = s.first; i < s.end && s.before; i++) sums[i - s.first] = state[i];
+    for (int i = s.first; i < s.end && s.before; i++) sums[i - s.first] = s.state[i];
     for (int t = 0; t < len; t++) {
         int64_t row = ((int64_t)s.b * len + t) * n;
+        const float *u = values_at(c, s.b, t);
+        const float *heads = c->heads + ((int64_t)s.b * len + t) * c->heads_row;
         for (int i = s.first; i < s.end; i++) {
-            if (t < s.len) sums[i - s.first] += c->kept[U][row + i];
+            if (t < s.len) sums[i - s.first] += u[i];
             float mean = t < s.len ? sums[i - s.first] / (float)(s.before + t + 1) : 0;
-            c->out[row + i] = c->heads[row + i] + mean;
+            c->out[row + i] = heads[i] + mean;
         }
     }
-    for (int i = s.first; i < s.end && state; i++) state[i] = sums[i - s.first];
+    for (int i = s.first; i < s.end && s.state; i++) s.state[i] = sums[i - s.first];
 }
 
 static void after(ph_kind_call *c)
@@ -148,15 +182,16 @@ static void mean_back_item(void *arg, int lane, int index)
 {
     ph_kind_call *c = arg;
     span s = span_of(c, index);
-    int n = width_of(c->shape), len = c->shape->attn.q_len;
+    int n = columns_of(c), len = c->shape->attn.q_len;
     float sums[COLUMNS] = {0};
     (void)lane;
     for (int t = len - 1; t >= 0; t--) {
         int64_t row = ((int64_t)s.b * len + t) * n;
+        float *du = values_at(c, s.b, t);
         for (int i = s.first; i < s.end; i++) {
             c->dheads[row + i] = c->dout[row + i];
             if (t < s.len) sums[i - s.first] += c->dout[row + i] / (float)(t + 1);
-            c->back[U][row + i] = t < s.len ? sums[i - s.first] : 0;
+            du[i] = t < s.len ? sums[i - s.first] : 0;
         }
     }
 }
@@ -169,12 +204,12 @@ static void after_back(ph_kind_call *c)
 static void project_back(ph_kind_call *c)
 {
     const ph_layer_grads *g = c->grads;
-    const float *du = c->back[U];
+    const float *du = c->spare[U];
     int n = width_of(c->shape);
     ph_gemm dx = values_dx(c->shape, c->q_rows, du, c->weights->wv, c->dx);
     ph_gemm dw = values_dw(c->shape, c->q_rows, c->x, du, g->dwv);
     if (c->dx) ph_gemm_run(c->ctx, &dx, 1, c->work);
-    if (g->dwv) ph_gemm_run(c->ctx, &dw, 1, c->work);
+    if (g->dwv) ph_gemm_run_deep(c->ctx, &dw, 1, c->work);
     for (int row = 0; row < c->q_rows && g->dbv; row++)
         for (int i = 0; i < n; i++) g->dbv[i] += du[(int64_t)row * n + i];
 }
@@ -183,7 +218,9 @@ static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .after = after,
                                    .after_back = after_back,
-                                   .project_back = project_back};
+                                   .project_back = project_back,
+                                   .remake = project,
+                                   .by_heads = 1};
 
 const ph_variant ph_variant_merged = {
     .info = {.name = "merged",

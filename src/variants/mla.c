@@ -19,9 +19,14 @@
 #include "variants/kind.h"
 
 enum { W_DKV, KV_NORM, W_UK, W_UV, W_DQ, Q_NORM, W_UQ }; /* own parameters */
-enum { Z, CQ };       /* kept: (rows, q_latent) x w_dq, and normed */
-enum { K = 2, V, Q }; /* spare: expanded keys and values, absorbed queries */
-enum { SUMS = 5 };    /* back: shares of the tokens in the gradient of q_norm */
+enum { Z, CQ };    /* kept: (rows, q_latent) x w_dq, and normed */
+enum { K = 2, V }; /* fore, slice: expanded keys and values */
+enum { Q = 4 };    /* fore: absorbed queries */
+enum {
+    SUMS = 5,
+    DC
+}; /* back: shares of the tokens in the gradient of q_norm; what the
+                          values give to that of c */
 
 typedef struct state {
     int rope, nope;       /* numbers of a query that are turned, that are not */
@@ -42,7 +47,8 @@ static const state *state_of(const ph_kind_call *c)
 /* A product of one head, or (head ignored) of all; see the functions that make them. */
 typedef ph_gemm maker(const ph_kind_call *c, int h);
 
-/* Numbers of a row of queries, of [c | r], of values. */
+/* Numbers of a row: of queries, of [c | r], of a matrix of all heads; of what belongs to
+   the heads at hand. */
 static int64_t q_row(const ph_kind_call *c)
 {
     return (int64_t)c->shape->q.heads * c->shape->q.dim;
@@ -53,7 +59,7 @@ static int64_t k_row(const ph_kind_call *c)
     return c->shape->k.dim;
 }
 
-static int64_t v_row(const ph_kind_call *c)
+static int64_t uv_row(const ph_kind_call *c)
 {
     return (int64_t)c->shape->q.heads * state_of(c)->v_dim;
 }
@@ -63,62 +69,87 @@ static int64_t uk_row(const ph_kind_call *c)
     return (int64_t)c->shape->q.heads * state_of(c)->nope;
 }
 
-/* k_h = [c w_uk_h | .] of all heads */
+static int64_t key_row(const ph_kind_call *c)
+{
+    return (int64_t)c->q_heads * c->shape->q.dim;
+}
+
+static int64_t value_row(const ph_kind_call *c)
+{
+    return (int64_t)c->q_heads * state_of(c)->v_dim;
+}
+
+/* What attention sees: of all heads going forward, of a slice going back. */
+static float *expanded(const ph_kind_call *c, int piece)
+{
+    return (c->grads ? c->slice : c->fore)[piece];
+}
+
+/* The columns of w_uk or w_uv that belong to head h at hand, `dim` for each. */
+static int64_t column(const ph_kind_call *c, int h, int dim)
+{
+    return (int64_t)(c->first + h) * dim;
+}
+
+/* k_h = [c w_uk_h | .] of the heads at hand */
 static ph_gemm expand_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->kv_rows, .n = (int)uk_row(c), .k = s->latent};
-    (void)h;
+    ph_gemm g = {.m = c->kv_rows, .n = c->q_heads * s->nope, .k = s->latent};
     g.a = c->k_part, g.a_row = k_row(c), g.a_col = 1;
-    g.b = c->param[W_UK], g.b_row = uk_row(c), g.b_col = 1;
-    g.c = c->spare[K], g.c_row = q_row(c), g.c_block = s->nope,
-    g.c_step = c->shape->q.dim;
+    g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = uk_row(c);
+    g.b_col = 1;
+    g.c = expanded(c, K), g.c_row = key_row(c);
+    g.c_block = s->nope, g.c_step = c->shape->q.dim;
     return g;
 }
 
-/* v_h = c w_uv_h of all heads */
+/* v_h = c w_uv_h of the heads at hand */
 static ph_gemm expand_v(const ph_kind_call *c, int h)
 {
-    ph_gemm g = {.m = c->kv_rows, .n = (int)v_row(c), .k = state_of(c)->latent};
-    (void)h;
+    const state *s = state_of(c);
+    ph_gemm g = {.m = c->kv_rows, .n = (int)value_row(c), .k = s->latent};
     g.a = c->k_part, g.a_row = k_row(c), g.a_col = 1;
-    g.b = c->param[W_UV], g.b_row = v_row(c), g.b_col = 1;
-    g.c = c->spare[V], g.c_row = v_row(c);
+    g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = uv_row(c);
+    g.b_col = 1;
+    g.c = expanded(c, V), g.c_row = value_row(c);
     return g;
 }
 
-/* dc = sum_h dv_h w_uv_h^T */
+/* dc of the values (+)= sum_h dv_h w_uv_h^T */
 static ph_gemm shrink_v(const ph_kind_call *c, int h)
 {
-    ph_gemm g = {.m = c->kv_rows, .n = state_of(c)->latent, .k = (int)v_row(c)};
-    (void)h;
-    g.a = c->dv, g.a_row = v_row(c), g.a_col = 1;
-    g.b = c->param[W_UV], g.b_row = 1, g.b_col = v_row(c);
-    g.c = c->dk_part, g.c_row = k_row(c);
+    const state *s = state_of(c);
+    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = (int)value_row(c)};
+    g.a = c->dv, g.a_row = value_row(c), g.a_col = 1;
+    g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = 1;
+    g.b_col = uv_row(c);
+    g.c = c->back[DC], g.c_row = s->latent, g.add = c->first > 0;
     return g;
 }
 
-/* dc += dk_h w_uk_h^T */
+/* dc of the keys (+)= dk_h w_uk_h^T */
 static ph_gemm shrink_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = s->nope, .add = 1};
-    g.a = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c),
+    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = s->nope};
+    g.a = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.a_row = key_row(c);
     g.a_col = 1;
-    g.b = ph_float_at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1,
+    g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = 1;
     g.b_col = uk_row(c);
-    g.c = c->dk_part, g.c_row = k_row(c);
+    g.c = c->dk_part, g.c_row = k_row(c), g.add = c->first + h > 0;
     return g;
 }
 
 /* dw_uv = c^T dv */
 static ph_gemm gradient_uv(const ph_kind_call *c, int h)
 {
-    ph_gemm g = {.m = state_of(c)->latent, .n = (int)v_row(c), .k = c->kv_rows};
-    (void)h;
+    const state *s = state_of(c);
+    ph_gemm g = {.m = s->latent, .n = (int)value_row(c), .k = c->kv_rows};
     g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
-    g.b = c->dv, g.b_row = v_row(c), g.b_col = 1;
-    g.c = c->dparam[W_UV], g.c_row = v_row(c);
+    g.b = c->dv, g.b_row = value_row(c), g.b_col = 1;
+    g.c = ph_float_at_out(c->dparam[W_UV], column(c, h, s->v_dim));
+    g.c_row = uv_row(c);
     return g;
 }
 
@@ -127,10 +158,10 @@ static ph_gemm gradient_uk(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = s->latent, .n = s->nope, .k = c->kv_rows};
-    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
-    g.b = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.b_row = q_row(c),
+    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c), g.same_a = 1;
+    g.b = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.b_row = key_row(c);
     g.b_col = 1;
-    g.c = ph_float_at_out(c->dparam[W_UK], (int64_t)h * s->nope), g.c_row = uk_row(c);
+    g.c = ph_float_at_out(c->dparam[W_UK], column(c, h, s->nope)), g.c_row = uk_row(c);
     return g;
 }
 
@@ -143,7 +174,7 @@ static ph_gemm absorb_q(const ph_kind_call *c, int h)
     g.a_col = 1;
     g.b = ph_float_at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1,
     g.b_col = uk_row(c);
-    g.c = ph_float_at_out(c->spare[Q], h * k_row(c)),
+    g.c = ph_float_at_out(c->fore[Q], h * k_row(c)),
     g.c_row = c->shape->q.heads * k_row(c);
     return g;
 }
@@ -155,21 +186,22 @@ static ph_gemm absorb_v(const ph_kind_call *c, int h)
     ph_gemm g = {.m = c->q_rows, .n = s->v_dim, .k = s->latent};
     g.a = ph_float_at(c->heads, (int64_t)h * s->latent), g.a_col = 1;
     g.a_row = (int64_t)c->shape->q.heads * s->latent;
-    g.b = ph_float_at(c->param[W_UV], (int64_t)h * s->v_dim), g.b_row = v_row(c),
+    g.b = ph_float_at(c->param[W_UV], (int64_t)h * s->v_dim), g.b_row = uv_row(c),
     g.b_col = 1;
-    g.c = ph_float_at_out(c->out, (int64_t)h * s->v_dim), g.c_row = v_row(c);
+    g.c = ph_float_at_out(c->out, (int64_t)h * s->v_dim), g.c_row = uv_row(c);
     return g;
 }
 
 /* One product per head, side by side, or in turn where they add to the same place. */
 static void run_heads(ph_kind_call *c, maker *make, int in_turn)
 {
-    int heads = c->shape->q.heads, most = in_turn ? 1 : PH_GEMM_MAX;
+    int most = in_turn ? 1 : PH_GEMM_MAX;
     ph_gemm list[PH_GEMM_MAX];
-    for (int h = 0, n = 0; h < heads; h++) {
-        list[n++] = make(c, h);
-        if (n < most && h + 1 < heads) continue;
-        ph_gemm_run(c->ctx, list, n, c->work);
+    for (int h = 0, n = 0; h < c->q_heads; h++) {
+        list[n] = make(c, h);
+        if (n++ == 0) list[0].same_a = 0;
+        if (n < most && h + 1 < c->q_heads) continue;
+        ph_gemm_run_deep(c->ctx, list, n, c->work);
         n = 0;
     }
 }
@@ -177,7 +209,7 @@ static void run_heads(ph_kind_call *c, maker *make, int in_turn)
 static void run_one(ph_kind_call *c, maker *make)
 {
     ph_gemm g = make(c, 0);
-    ph_gemm_run(c->ctx, &g, 1, c->work);
+    ph_gemm_run_deep(c->ctx, &g, 1, c->work);
 }
 
 /* ---- shape ------------------------------------------------------------------------- */
@@ -190,12 +222,18 @@ static void measure_products(ph_shape *s)
     float *no_gradient[W_UQ + 1] = {NULL};
     const ph_attn *a = &s->desc->attn;
     ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
+    c.q_heads = s->q.heads;
     c.q_rows = a->batch * a->q_len;
     c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int several = ph_min(
+            all[i] == gradient_uk || all[i] == absorb_q || all[i] == absorb_v ? s->q.heads
+                                                                              : 1,
+            PH_GEMM_MAX);
         ph_gemm list[PH_GEMM_MAX];
-        for (int n = 0; n < PH_GEMM_MAX; n++) list[n] = all[i](&c, 0);
-        ph_shape_products(s, list, PH_GEMM_MAX);
+        for (int n = 0; n < several; n++) list[n] = all[i](&c, 0);
+        list[0].same_a = 0;
+        ph_shape_products(s, list, several);
     }
 }
 
@@ -256,9 +294,12 @@ static void plan(ph_shape *s, const state *own)
     size_t kv_rows = (size_t)a->batch * (size_t)a->kv_len;
     if (a->scale == 0) a->scale = (float)(1 / sqrt(a->qk_dim));
     if (!s->desc->cache) {
-        s->k.apart = s->v.apart = 1;
-        s->spare[K] = kv_rows * (size_t)row;
-        s->spare[V] = kv_rows * (size_t)(heads * a->v_dim);
+        s->k.apart = s->v.apart = s->makes_kv = s->wants_slices = 1;
+        s->slice[K] = kv_rows * (size_t)a->qk_dim;
+        s->slice[V] = kv_rows * (size_t)a->v_dim;
+        s->fore[K] = s->slice[K] * (size_t)heads;
+        s->fore[V] = s->slice[V] * (size_t)heads;
+        s->back[DC] = kv_rows * (size_t)own->latent;
         a->k = (ph_strides){(int64_t)a->kv_len * row, a->qk_dim, row};
         a->v = (ph_strides){(int64_t)a->kv_len * heads * a->v_dim, a->v_dim,
                             (int64_t)heads * a->v_dim};
@@ -268,7 +309,8 @@ static void plan(ph_shape *s, const state *own)
     a->qk_dim = wide, a->v_dim = own->latent;
     a->q = (ph_strides){(int64_t)a->q_len * heads * wide, wide, (int64_t)heads * wide};
     a->v = (ph_strides){(int64_t)a->kv_len * wide, wide, wide};
-    s->spare[Q] = q_rows * (size_t)(heads * wide);
+    s->makes_q = 1;
+    s->fore[Q] = q_rows * (size_t)(heads * wide);
     s->makes_out = 1;
 }
 
@@ -388,8 +430,8 @@ static void spread_key(ph_kind_call *c, int row, int b, int t)
     const state *s = state_of(c);
     const float *r = c->k_part + row * k_row(c) + s->latent;
     (void)b, (void)t;
-    for (int h = 0; h < c->shape->q.heads; h++)
-        memcpy(c->spare[K] + row * q_row(c) + h * c->shape->q.dim + s->nope, r,
+    for (int h = 0; h < c->q_heads; h++)
+        memcpy(expanded(c, K) + row * key_row(c) + h * c->shape->q.dim + s->nope, r,
                (size_t)s->rope * sizeof *r);
 }
 
@@ -405,9 +447,9 @@ static void sum_key(ph_kind_call *c, int row, int b, int t)
     float *dr = c->dk_part + row * k_row(c) + s->latent;
     (void)b, (void)t;
     for (int i = 0; i < s->rope; i++) {
-        const float *dk = c->dk + row * q_row(c) + s->nope + i;
-        dr[i] = 0;
-        for (int h = 0; h < c->shape->q.heads; h++) dr[i] += dk[h * c->shape->q.dim];
+        const float *dk = c->dk + row * key_row(c) + s->nope + i;
+        if (c->first == 0) dr[i] = 0;
+        for (int h = 0; h < c->q_heads; h++) dr[i] += dk[h * c->shape->q.dim];
     }
 }
 
@@ -416,8 +458,7 @@ static void turn_query(ph_kind_call *c, int row, int b, int t)
     const state *s = state_of(c);
     (void)b, (void)t;
     for (int h = 0; h < c->shape->q.heads; h++)
-        memcpy(c->spare[Q] + (row * (int64_t)c->shape->q.heads + h) * k_row(c) +
-                   s->latent,
+        memcpy(c->fore[Q] + (row * (int64_t)c->shape->q.heads + h) * k_row(c) + s->latent,
                c->q_part + row * q_row(c) + h * c->shape->q.dim + s->nope,
                (size_t)s->rope * sizeof(float));
 }
@@ -427,13 +468,13 @@ static void before(ph_kind_call *c)
     if (c->shape->desc->cache) {
         run_heads(c, absorb_q, 0);
         ph_kind_tokens(c, turn_query, NULL);
-        c->q = c->spare[Q], c->v = c->k;
+        c->q = c->fore[Q], c->v = c->k;
         return;
     }
     ph_kind_key_tokens(c, spread_key, no_key);
     run_one(c, expand_k);
     run_one(c, expand_v);
-    c->k = c->spare[K], c->v = c->spare[V];
+    c->k = expanded(c, K), c->v = expanded(c, V);
 }
 
 static void after(ph_kind_call *c)
@@ -441,11 +482,23 @@ static void after(ph_kind_call *c)
     run_heads(c, absorb_v, 0);
 }
 
+/* The share of the values in dc comes to that of the keys when all heads are done. */
+static void add_values(ph_kind_call *c, int row, int b, int t)
+{
+    int n = state_of(c)->latent;
+    const float *from = c->back[DC] + (int64_t)row * n;
+    float *to = c->dk_part + row * k_row(c);
+    (void)b, (void)t;
+    for (int i = 0; i < n; i++) to[i] += from[i];
+}
+
 static void before_back(ph_kind_call *c)
 {
     run_one(c, shrink_v);
     run_heads(c, shrink_k, 1);
     ph_kind_key_tokens(c, sum_key, sum_key);
+    if (c->first + c->q_heads == c->shape->q.heads)
+        ph_kind_key_tokens(c, add_values, add_values);
     if (c->dparam[W_UV]) run_one(c, gradient_uv);
     if (c->dparam[W_UK]) run_heads(c, gradient_uk, 0);
 }
@@ -455,7 +508,8 @@ static const ph_layer_kind kind = {.shape = shape,
                                    .before = before,
                                    .after = after,
                                    .before_back = before_back,
-                                   .project_back = project_back};
+                                   .project_back = project_back,
+                                   .by_heads = 1};
 
 const ph_variant ph_variant_mla = {
     .info = {.name = "mla",

@@ -199,7 +199,8 @@ static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .before = before,
                                    .before_back = before_back,
-                                   .project_back = project_back};
+                                   .project_back = project_back,
+                                   .by_heads = 1};
 
 const ph_variant ph_variant_moh = {
     .info = {.name = "moh",

@@ -130,7 +130,7 @@ static void before_back(ph_kind_call *c)
 }
 
 static const ph_layer_kind kind = {
-    .shape = shape, .before = before, .before_back = before_back};
+    .shape = shape, .before = before, .before_back = before_back, .by_heads = 1};
 
 const ph_variant ph_variant_moh_norm = {
     .info = {.name = "moh-norm",

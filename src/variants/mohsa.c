@@ -13,6 +13,7 @@
  * a number gets the sum of what all windows that hold it got, lowest head first.
  */
 #include <math.h>
+#include <string.h>
 
 #include "variants/kind.h"
 
@@ -37,6 +38,7 @@ static ph_status shape(ph_shape *s, const char *options)
     s->q.pad = s->k.pad = s->v.pad = o;
     s->q.apart = s->k.apart = s->v.apart = o > 0;
     s->out_dim = s->attn.v_dim;
+    s->wants_slices = o > 0;
     return PH_OK;
 }
 
@@ -44,19 +46,21 @@ static ph_status shape(ph_shape *s, const char *options)
 
 typedef struct fold_job {
     const ph_part *part;
-    const float *from; /* (rows, heads, dim + 2 pad) */
+    const float *from; /* (rows, heads at hand, dim + 2 pad) */
     float *to;         /* (rows, heads * dim) */
     int rows;
+    int first, heads; /* at hand */
 } fold_job;
 
 enum { CHUNK = 32 }; /* rows of one item */
 
-static void fold_row(const ph_part *p, const float *from, float *to)
+static void fold_row(const fold_job *j, const float *from, float *to)
 {
+    const ph_part *p = j->part;
     int window = p->dim + 2 * p->pad, width = p->heads * p->dim;
-    for (int c = 0; c < width; c++) to[c] = 0;
-    for (int h = 0; h < p->heads; h++) {
-        int first = h * p->dim - p->pad; /* what number 0 of the window is */
+    if (j->first == 0) memset(to, 0, (size_t)width * sizeof *to);
+    for (int h = 0; h < j->heads; h++) {
+        int first = (j->first + h) * p->dim - p->pad; /* what number 0 of it is */
         int start = ph_max(0, -first), end = ph_min(window, width - first);
         for (int i = start; i < end; i++) to[first + i] += from[h * window + i];
     }
@@ -66,17 +70,17 @@ static void fold_item(void *arg, int lane, int index)
 {
     const fold_job *j = arg;
     const ph_part *p = j->part;
-    int window = p->heads * (p->dim + 2 * p->pad), width = p->heads * p->dim;
+    int window = j->heads * (p->dim + 2 * p->pad), width = p->heads * p->dim;
     (void)lane;
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, j->rows); row++)
-        fold_row(p, j->from + (int64_t)row * window, j->to + (int64_t)row * width);
+        fold_row(j, j->from + (int64_t)row * window, j->to + (int64_t)row * width);
 }
 
 static void fold(const ph_kind_call *c, const ph_part *part, int rows, const float *from,
                  float *to)
 {
-    fold_job j = {part, from, to, rows};
-    if (from != to) ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), fold_item, &j);
+    fold_job j = {part, from, to, rows, c->first, c->q_heads};
+    if (part->apart) ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), fold_item, &j);
 }
 
 static void before_back(ph_kind_call *c)
@@ -87,7 +91,8 @@ static void before_back(ph_kind_call *c)
     fold(c, &s->v, c->kv_rows, c->dv, c->dv_part);
 }
 
-static const ph_layer_kind kind = {.shape = shape, .before_back = before_back};
+static const ph_layer_kind kind = {
+    .shape = shape, .before_back = before_back, .by_heads = 1};
 
 const ph_variant ph_variant_mohsa = {
     .info = {.name = "mohsa",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/ctx.h"
+#include "variants/kind.h"
 
 static const ph_variant *const variants[] = {
 #define VARIANT(name) &ph_variant_##name,
@@ -86,13 +87,14 @@ static ph_status take_layer(ph_ctx *ctx, const part *p, void *to)
         snprintf(parts->core + used, sizeof parts->core - used, "%s%.*s", used ? "+" : "",
                  p->length, p->text);
     if (!p->variant->layer) return PH_OK;
-    if (parts->kind)
+    int place = p->variant->layer->behind;
+    if (parts->kind[place])
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "variants %s and %s both change the layer, expected one of them",
-                       parts->kind->info.name, p->variant->info.name);
-    parts->kind = p->variant;
-    snprintf(parts->options, sizeof parts->options, "%.*s", p->options_length,
-             p->options);
+                       parts->kind[place]->info.name, p->variant->info.name);
+    parts->kind[place] = p->variant;
+    snprintf(parts->options[place], sizeof parts->options[place], "%.*s",
+             p->options_length, p->options);
     return PH_OK;
 }
 

@@ -17,12 +17,13 @@ const ph_variant *ph_variant_at(int i);
    options. PH_UNSUPPORTED with the list of names if there is none. */
 ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out);
 
-/* A variant of a layer, "kind:options+core:options": at most one part changes the layer,
-   the others are for the plan. */
+/* A variant of a layer, "kind:options+gated:options+core:options", in any order: at most
+   one part changes the layer, one more may be a gate behind it, the others are for the
+   plan. */
 typedef struct ph_variant_parts {
-    const ph_variant *kind;        /* NULL: none */
-    char options[PH_VARIANT_MOST]; /* of the kind */
-    char core[PH_VARIANT_MOST];    /* for the plan */
+    const ph_variant *kind[2];        /* NULL: none; the second stands behind the first */
+    char options[2][PH_VARIANT_MOST]; /* of the kinds */
+    char core[PH_VARIANT_MOST];       /* for the plan */
 } ph_variant_parts;
 
 ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *parts);

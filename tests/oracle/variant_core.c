@@ -155,4 +155,5 @@ void attend(work *w, const variant *v)
     weigh(w);
     jitter(w, w->out, rows * w->v_dim);
     if (v->combine) v->combine(w);
+    if (v->gate) v->gate(w);
 }

@@ -12,7 +12,8 @@
  *     normalise  one row of cells becomes weights              entmax
  *     post       cell, all heads at once                       talking, dcmha
  *                out = gate cell v
- *     combine    out of all heads                              diff, gated, merged
+ *     combine    out of all heads                              diff, merged
+ *     gate       out of each head                              gated
  *                concatenation, wo
  *
  * In core mode q, k and v are given: it starts at cell and ends after out.
@@ -63,6 +64,7 @@ typedef struct variant {
     double (*normalise)(work *w, int h, double *s, int n, const double *sink);
     void (*post)(work *w);
     void (*combine)(work *w);
+    void (*gate)(work *w);
 } variant;
 
 extern const variant variant_mha, variant_entmaxed, variant_sparsemax, variant_talking,

@@ -39,6 +39,7 @@ static variant find(const char *spec)
         if (v->normalise) all.normalise = v->normalise;
         if (v->post) all.post = v->post;
         if (v->combine) all.combine = v->combine;
+        if (v->gate) all.gate = v->gate;
     }
     return all;
 }

@@ -1,0 +1,190 @@
+/*
+ * slices.c - the heads of a layer, some at a time, through attention and back.
+ *
+ * Heads do not meet in attention, so its gradients can be made for a few of them at a
+ * time: what attention saw of them, what it gave and all their gradients lie in arrays of
+ * their own that the next few use again; their values, one product, are not even kept
+ * from the forward call. Nothing is summed in another order, so neither
+ * the size of a slice nor that there are slices shows in a bit.
+ */
+#include <string.h>
+
+#include "layer/layer.h"
+
+enum { LEAST = 4 << 20 }; /* floats of q and v of all heads from which on it pays */
+
+/* ---- the plan ---------------------------------------------------------------------- */
+
+/* What has an entry per (batch row, head) and no stride cannot be looked at from the
+   middle, and what is summed over heads not in parts. */
+static int can_cut(const ph_broadcast *b, int heads, int summed)
+{
+    return b->heads == 0 || (b->heads == 1 && !summed) ||
+           (b->heads == heads && b->batch == 1);
+}
+
+static int is_wanted(const ph_layer *l)
+{
+    const ph_attn *a = &l->shape.attn;
+    double size = (double)l->q_rows * a->q_heads * (a->qk_dim + a->v_dim);
+    int wanted = a->backward && l->shape.wants_slices && !ph_plan_is_joint(l->plan);
+    for (int i = 0; i < PH_KINDS; i++) wanted &= !l->kind[i] || l->kind[i]->by_heads;
+    return wanted && a->dropout == 0 && can_cut(&a->bias, a->q_heads, 1) &&
+           can_cut(&a->visible, a->q_heads, 0) && (size >= LEAST || l->shape.sums_keys);
+}
+
+/* Heads of a slice: the fewest that are closed under sharing k, v and places in out. */
+static int slice_size(const ph_layer *l)
+{
+    const ph_attn *a = &l->shape.attn;
+    int per_v = a->q_heads / a->v_heads, unit = l->plan->cluster;
+    if (l->shape.sums_keys) unit = per_v;
+    while (unit % (a->q_heads / l->shape.out_heads)) unit *= 2;
+    return unit;
+}
+
+static ph_strides side_by_side(int len, int heads, int dim)
+{
+    return (ph_strides){(int64_t)len * heads * dim, dim, (int64_t)heads * dim};
+}
+
+/* The plan of n heads: as that of all, but where arrays hold no others. */
+static ph_attn cut_attn(const ph_layer *l, int n)
+{
+    const ph_shape *s = &l->shape;
+    ph_attn a = s->attn;
+    int all = a.q_heads;
+    a.q_heads = n;
+    a.k_heads = ph_max(a.k_heads * n / all, 1);
+    a.v_heads = ph_max(a.v_heads * n / all, 1);
+    if (s->makes_q) a.q = side_by_side(a.q_len, n, a.qk_dim);
+    if (s->makes_kv) a.k = side_by_side(a.kv_len, a.k_heads, a.qk_dim);
+    if (s->makes_kv) a.v = side_by_side(a.kv_len, a.v_heads, a.v_dim);
+    if (l->remakes_v) a.v = side_by_side(a.kv_len, a.v_heads, a.v_dim);
+    if (s->q.apart) a.dq = side_by_side(a.q_len, n, a.qk_dim);
+    if (s->k.apart) a.dk = side_by_side(a.kv_len, a.k_heads, a.qk_dim);
+    if (s->v.apart) a.dv = side_by_side(a.kv_len, a.v_heads, a.v_dim);
+    if (a.bias.heads == all) a.bias.heads = n;
+    if (a.visible.heads == all) a.visible.heads = n;
+    return a;
+}
+
+ph_status ph_layer_slices(ph_layer *l)
+{
+    ph_attn whole = l->shape.attn;
+    int n = l->slice_heads = whole.q_heads;
+    if (is_wanted(l)) n = slice_size(l);
+    if (n == whole.q_heads) return PH_OK;
+    const ph_part *v = &l->shape.v;
+    l->remakes_v = v->heads && v->w < 0 && !v->pad && !v->tail && !l->shape.makes_kv;
+    ph_attn cut = cut_attn(l, n);
+    PH_TRY(ph_plan_create(&l->slice, l->ctx, &cut));
+    l->slice->dout = side_by_side(cut.q_len, n, cut.v_dim);
+    l->slice->lean = 1;
+    ph_backward_measure(l->slice);
+    ph_plan_free(l->plan); /* that of all heads only goes forward */
+    l->plan = NULL;
+    whole.backward = 0;
+    l->slice_heads = n;
+    return ph_plan_create(&l->plan, l->ctx, &whole);
+}
+
+/* ---- arguments --------------------------------------------------------------------- */
+
+/* Rows of (batch, q_heads, q_len) that belong to a slice, into it or out of it. */
+static void copy_rows(const ph_layer *l, int first, float *slice, float *whole, int out)
+{
+    const ph_attn *a = &l->shape.attn;
+    size_t rows = (size_t)l->slice_heads * (size_t)a->q_len;
+    for (int b = 0; b < a->batch && rows; b++) {
+        float *part = slice + (size_t)b * rows;
+        float *all = whole + ((int64_t)b * a->q_heads + first) * a->q_len;
+        memcpy(out ? all : part, out ? part : all, rows * sizeof *part);
+    }
+}
+
+static float *gather(const ph_layer *l, int first, float *slice, const float *whole)
+{
+    if (!whole) return NULL;
+    copy_rows(l, first, slice, (float *)whole, 0);
+    return slice;
+}
+
+void ph_layer_slice_args(const ph_layer *l, int first, const ph_layer_slice *s,
+                         ph_args *args, ph_grads *grads)
+{
+    const ph_attn *a = &l->shape.attn;
+    int64_t lines = 2 * (int64_t)a->reach + 1;
+    int64_t bias = a->bias.heads > 1 ? (int64_t)a->bias.q_len * a->kv_len * first : 0;
+    int64_t seen =
+        a->visible.heads > 1 ? (int64_t)a->visible.q_len * a->kv_len * first : 0;
+    if (!l->slice) return;
+    args->lse = gather(l, first, s->lse, args->lse);
+    grads->dlse = gather(l, first, s->dlse, grads->dlse);
+    if (args->bias) args->bias += bias;
+    if (args->visible) args->visible += seen;
+    if (args->sink) args->sink += first;
+    if (args->alibi) args->alibi += first;
+    if (args->relative) args->relative += lines * first;
+    if (grads->dbias) grads->dbias += bias;
+    if (grads->dsink) grads->dsink += first;
+    if (grads->drelative) grads->drelative += lines * first;
+    if (a->gate == PH_GATE_ROW) {
+        args->gate = gather(l, first, s->gate, args->gate);
+        if (grads->dgate) grads->dgate = s->dgate;
+    } else {
+        if (args->gate) args->gate += first;
+        if (grads->dgate) grads->dgate += first;
+    }
+}
+
+void ph_layer_slice_gates(const ph_layer *l, int first, const ph_layer_slice *s,
+                          float *dgate)
+{
+    if (l->slice && dgate && l->shape.attn.gate == PH_GATE_ROW)
+        copy_rows(l, first, s->dgate, dgate, 1);
+}
+
+ph_gemm ph_layer_slice_v(const ph_layer *l, int first, const ph_layer_weights *w,
+                         const void *source, float *v)
+{
+    const ph_attn *a = &l->shape.attn;
+    ph_part part = l->shape.v;
+    int head = first * a->v_heads / a->q_heads, all = part.heads * part.dim;
+    int64_t matrix = (int64_t)part.in * part.dim;
+    part.heads = ph_max(a->v_heads * l->slice_heads / a->q_heads, 1);
+    int apart = part.form == PH_FORM_HEADS;
+    ph_gemm g = ph_layer_product(
+        &part, ph_float_at(w->wv, head * (apart ? matrix : (int64_t)part.dim)),
+        ph_float_at(w->bv, (int64_t)head * part.dim), l->kv_rows, source,
+        l->desc.attn.dtype, v);
+    if (!apart) g.b_row = all;
+    return g;
+}
+
+/* ---- columns ----------------------------------------------------------------------- */
+
+typedef struct columns_job {
+    const float *from;
+    float *to;
+    int rows, all, count;
+} columns_job;
+
+enum { CHUNK = 32 }; /* rows of one item */
+
+static void columns_item(void *arg, int lane, int index)
+{
+    const columns_job *j = arg;
+    int end = ph_min((index + 1) * CHUNK, j->rows);
+    (void)lane;
+    for (int row = index * CHUNK; row < end; row++)
+        memcpy(j->to + (int64_t)row * j->count, j->from + (int64_t)row * j->all,
+               (size_t)j->count * sizeof *j->to);
+}
+
+void ph_layer_columns(ph_ctx *ctx, int rows, const float *from, int all, int first,
+                      int count, float *to)
+{
+    columns_job j = {from + first, to, rows, all, count};
+    ph_ctx_run(ctx, ph_div_up(rows, CHUNK), columns_item, &j);
+}
