@@ -95,11 +95,23 @@ static void *work(void *self)
     return NULL;
 }
 
+/* It is held for moments only: whoever finds it taken looks again before sleeping. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+#ifdef __GLIBC__
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    pthread_mutex_init(lock, &kind);
+    pthread_mutexattr_destroy(&kind);
+}
+
 /* Starts the workers with all signals blocked: those belong to the program's threads. */
 static void start(ph_pool *pool)
 {
     sigset_t all, old;
-    pthread_mutex_init(&pool->lock, NULL);
+    init_lock(&pool->lock);
     pthread_cond_init(&pool->start, NULL);
     pthread_cond_init(&pool->done, NULL);
     atomic_store(&pool->generation, 0);
@@ -139,8 +151,8 @@ static void publish(ph_pool *pool, int lanes, ph_task *task, void *arg)
     pool->lanes = lanes, pool->task = task, pool->arg = arg;
     atomic_store(&pool->pending, lanes - 1);
     atomic_fetch_add(&pool->generation, 1);
-    pthread_cond_broadcast(&pool->start);
     pthread_mutex_unlock(&pool->lock);
+    pthread_cond_broadcast(&pool->start);
 }
 
 static void wait_for_workers(ph_pool *pool)

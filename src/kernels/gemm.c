@@ -45,7 +45,7 @@ enum {
     TILES = 4,             /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
     STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
-    STREAM_LEAST = 128,    /* ... and at least */
+    STREAM_LEAST = 96,     /* ... and at least */
     ITEMS_PER_LANE = 8,    /* so that a lane that is held up does not hold up all */
     PAD = 16               /* floats between panels: keeps them off each other's sets */
 };
@@ -160,6 +160,7 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
     } else if (g->m <= j->s->few && g->b_col == 1) {
         int nr = j->k->nr, least = STREAM_LEAST / nr, most = STREAM_COLUMNS / nr;
         j->mode = STREAM;
+        j->plain = 0; /* c is read and written all the time: apart from other lanes */
         j->depth = g->k;
         j->rows = j->height = g->m;
         j->columns = part_size(ph_div_up(g->n, nr), most, wanted, least) * nr;

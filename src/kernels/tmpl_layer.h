@@ -54,11 +54,13 @@ static void pack_panels(float *dst, int width, int64_t panel, const void *src,
 
 /* ---- few rows ---- */
 
-enum { DEPTH = 4, FLOCK = VL == 16 ? 4 : 2 }; /* steps of k, rows held in registers */
+/* steps of k, rows held in registers, rows of b that are fetched before they are used */
+enum { DEPTH = 4, FLOCK = VL == 16 ? 4 : 2, AHEAD = 2 * DEPTH };
 
-/* c[i][j] += a[i][0..K) b[0..K)[j] for M rows: K*M factors stay in registers */
-V void stream_rows(const int M, const int K, int n, const float *a, int64_t lda,
-                   const float *b, int64_t ldb, float *c, int64_t ldc)
+/* c[i][j] += a[i][0..K) b[0..K)[j] for M rows: K*M factors stay in registers. fetch: 1
+   for the first rows; the others find b in the cache and cover what is on its way. */
+V void stream_rows(const int M, const int K, const int fetch, int n, const float *a,
+                   int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     vec left[FLOCK][DEPTH], right[DEPTH];
     int j = 0;
@@ -69,6 +71,9 @@ V void stream_rows(const int M, const int K, int n, const float *a, int64_t lda,
     for (; j + VL <= n; j += VL) {
         UNROLL
         for (int q = 0; q < K; q++) right[q] = v_load(b + q * ldb + j);
+        UNROLL
+        for (int q = 0; q < K && fetch; q++)
+            __builtin_prefetch(b + (q + AHEAD) * ldb + j, 0, 3);
         UNROLL
         for (int i = 0; i < M; i++) {
             vec sum = v_load(c + i * ldc + j);
@@ -92,10 +97,15 @@ V void stream_rows(const int M, const int K, int n, const float *a, int64_t lda,
 V void stream_step(const int K, int m, int n, const float *a, int64_t lda, const float *b,
                    int64_t ldb, float *c, int64_t ldc)
 {
-    int i = 0;
+    int i = m < FLOCK ? 1 : FLOCK;
+    if (m < FLOCK)
+        stream_rows(1, K, 1, n, a, lda, b, ldb, c, ldc);
+    else
+        stream_rows(FLOCK, K, 1, n, a, lda, b, ldb, c, ldc);
     for (; i + FLOCK <= m; i += FLOCK)
-        stream_rows(FLOCK, K, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-    for (; i < m; i++) stream_rows(1, K, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
+        stream_rows(FLOCK, K, 0, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
+    for (; i < m; i++)
+        stream_rows(1, K, 0, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
 }
 
 static void stream(int m, int n, int k, const float *a, int64_t lda, const float *b,
