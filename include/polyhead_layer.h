@@ -124,10 +124,10 @@ typedef struct ph_layer_caches {
 
 PH_API ph_layer_caches ph_layer_cache(const ph_layer *layer);
 
-/* Search: batch row b of the caches (NULL where there is none) becomes what row from[b]
-   was. */
-PH_API ph_status ph_layer_reorder(const ph_layer *layer, const int *from, float *k_cache,
-                                  float *v_cache, float *extra_cache);
+/* Search: batch row b of the caches (NULL where there is none), which hold `tokens`
+   tokens, becomes what row from[b] was. */
+PH_API ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
+                                  float *k_cache, float *v_cache, float *extra_cache);
 
 /* ---- forward ----------------------------------------------------------------------- */
 

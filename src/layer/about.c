@@ -26,35 +26,78 @@ ph_layer_caches ph_layer_cache(const ph_layer *layer)
 
 /* ---- caches of a search ------------------------------------------------------------ */
 
-/* Rows of a tensor (batch, ...) change places by way of `room`. */
-static void move_rows(int batch, const int *from, float *x, size_t floats, float *room)
+/* A tensor whose batch rows are `pieces` stretches of `length` floats. */
+typedef struct stretch {
+    float *x;
+    int pieces;
+    size_t length, step, row; /* from one stretch, one batch row to the next */
+} stretch;
+
+static void copy_row(const stretch *r, float *to, size_t to_step, const float *from,
+                     size_t from_step)
 {
-    size_t one = floats / (size_t)batch;
-    memcpy(room, x, floats * sizeof *x);
-    for (int b = 0; b < batch; b++)
-        memcpy(x + (size_t)b * one, room + (size_t)from[b] * one, one * sizeof *x);
+    for (int i = 0; i < r->pieces; i++)
+        memcpy(to + (size_t)i * to_step, from + (size_t)i * from_step,
+               r->length * sizeof *to);
 }
 
-ph_status ph_layer_reorder(const ph_layer *layer, const int *from, float *k_cache,
-                           float *v_cache, float *extra_cache)
+/* Rows that others need and that change themselves are put aside first. */
+static void move_rows(int batch, const int *from, const stretch *r, float *room)
+{
+    size_t kept = (size_t)r->pieces * r->length;
+    for (int b = 0; b < batch; b++)
+        if (from[from[b]] != from[b])
+            copy_row(r, room + (size_t)from[b] * kept, r->length,
+                     r->x + (size_t)from[b] * r->row, r->step);
+    for (int b = 0; b < batch; b++) {
+        float *to = r->x + (size_t)b * r->row;
+        if (from[b] == b) continue;
+        if (from[from[b]] != from[b])
+            copy_row(r, to, r->step, room + (size_t)from[b] * kept, r->length);
+        else
+            copy_row(r, to, r->step, r->x + (size_t)from[b] * r->row, r->step);
+    }
+}
+
+/* Keys or values: head by head, or all heads of a token side by side. */
+static stretch rows_of(float *x, const ph_strides *s, const ph_part *p, int tokens)
+{
+    int apart = s->head > s->time;
+    return (stretch){.x = x,
+                     .pieces = apart ? p->heads : 1,
+                     .length = (size_t)tokens * (size_t)s->time,
+                     .step = (size_t)s->head,
+                     .row = (size_t)s->batch};
+}
+
+ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
+                           float *k_cache, float *v_cache, float *extra_cache)
 {
     if (!layer) return PH_BAD_ARGUMENT;
+    const ph_shape *s = &layer->shape;
     ph_layer_caches size = ph_layer_cache(layer);
-    const size_t *part = layer->shape.cache_part;
-    int batch = layer->shape.attn.batch;
+    int batch = s->attn.batch, len = s->attn.kv_len;
     void *room;
     for (int b = 0; b < batch; b++)
-        if (!from || from[b] < 0 || from[b] >= batch)
+        if (!from || from[b] < 0 || from[b] >= batch || tokens < 0 ||
+            (layer->desc.cache && tokens > len))
             return ph_fail(layer->ctx, PH_BAD_ARGUMENT,
-                           "from does not hold %d numbers of rows", batch);
+                           "from or tokens is out of range, expected %d rows and at most "
+                           "%d tokens",
+                           batch, len);
     size_t most = size.k > size.v ? size.k : size.v;
     if (size.extra > most) most = size.extra;
     PH_TRY(ph_ctx_scratch(layer->ctx, most * sizeof(float), &room));
-    if (k_cache && size.k) move_rows(batch, from, k_cache, size.k, room);
-    if (v_cache && size.v) move_rows(batch, from, v_cache, size.v, room);
-    for (int i = 0; extra_cache && size.extra && i < PH_CACHE_PARTS; i++) {
-        size_t floats = part[0] ? part[i] : i ? 0 : size.extra;
-        if (floats) move_rows(batch, from, extra_cache, floats, room);
+    stretch k = rows_of(k_cache, &layer->k_cache, &s->k, tokens);
+    stretch v = rows_of(v_cache, &layer->v_cache, &s->v, tokens);
+    if (k_cache && size.k) move_rows(batch, from, &k, room);
+    if (v_cache && size.v) move_rows(batch, from, &v, room);
+    for (int i = 0; extra_cache && i < PH_CACHE_PARTS; i++) {
+        size_t floats = s->cache_part[0] ? s->cache_part[i] : i ? 0 : size.extra;
+        size_t row = floats / (size_t)batch;
+        stretch r = {extra_cache, 1, row, 0, row};
+        if (s->cache_part[0]) r.length = row / (size_t)len * (size_t)tokens;
+        if (floats) move_rows(batch, from, &r, room);
         extra_cache += floats;
     }
     return PH_OK;

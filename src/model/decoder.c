@@ -204,7 +204,8 @@ ph_status ph_decoder_reorder(ph_decoder *d, const int *from)
         const ph_layer *layer = act_of(d, i)->layer;
         if (!layer) continue; /* feed-forward, or one encoder's keys for all texts */
         const ph_cache *cache = &d->caches[s->subs[i].site];
-        PH_TRY(ph_layer_reorder(layer, from, cache->k, cache->v, cache->extra));
+        PH_TRY(
+            ph_layer_reorder(layer, from, d->past[0], cache->k, cache->v, cache->extra));
     }
     return PH_OK;
 }

@@ -109,8 +109,8 @@ typedef struct ph_shape {
     size_t back[PH_PIECES];  /* floats of the backward call alone: gradients of pieces */
     size_t slice[PH_PIECES]; /* the same for one q head: as many as are at hand */
     size_t cache;            /* floats of a cache of its own, beside those of k and v */
-    size_t cache_part[PH_CACHE_PARTS]; /* tensors (batch, ...) that lie there one behind
-                                          the other; none said: one */
+    size_t cache_part[PH_CACHE_PARTS]; /* tensors (batch, kv_len, ...) that lie there one
+                                          behind the other; none said: one (batch, ...) */
     size_t work;                       /* bytes for its products */
     double flops;                      /* of its own products, forward */
     double active;                     /* share of the rows that attention computes */
