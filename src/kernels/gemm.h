@@ -55,8 +55,4 @@ size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count);
    workspace is aligned to PH_ALIGN. */
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace);
 
-/* The same results, in room that does not grow with the rows that x^T dy sums over. */
-size_t ph_gemm_deep_bytes(const ph_ctx *ctx, const ph_gemm *list, int count);
-void ph_gemm_run_deep(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace);
-
 #endif

@@ -51,7 +51,7 @@ static void lay_work(ph_back *c, ph_arena *arena)
     size_t work = ph_plan_workspace(l->slice ? l->slice : l->plan);
     work = larger(work, l->shape.work);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        work = larger(work, ph_gemm_deep_bytes(l->ctx, steps[i].list, steps[i].count));
+        work = larger(work, ph_gemm_bytes(l->ctx, steps[i].list, steps[i].count));
     c->work = c->kind.work = ph_arena_take(arena, work);
 }
 
@@ -205,7 +205,7 @@ static void lay(ph_back *c, ph_arena *arena)
 
 static void run_products(const ph_back *c, ph_products p)
 {
-    if (p.count) ph_gemm_run_deep(c->layer->ctx, p.list, p.count, c->work);
+    if (p.count) ph_gemm_run(c->layer->ctx, p.list, p.count, c->work);
 }
 
 static void make_copies(const ph_back *c)

@@ -134,7 +134,7 @@ static void project_back(ph_kind_call *c)
     const float *content = c->param[CONTENT], *dk = c->dk_part;
     ph_gemm dw = content_dw(s, c->kv_rows, c->source, dk, c->dparam[CONTENT]);
     ph_gemm dx = content_dx(s, c->kv_rows, dk, content, c->dsource);
-    if (c->dparam[CONTENT]) ph_gemm_run_deep(c->ctx, &dw, 1, c->work);
+    if (c->dparam[CONTENT]) ph_gemm_run(c->ctx, &dw, 1, c->work);
     if (c->dsource) ph_gemm_run(c->ctx, &dx, 1, c->work);
 }
 

@@ -24,7 +24,7 @@ ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int
 
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)
 {
-    size_t bytes = ph_gemm_deep_bytes(shape->ctx, list, count);
+    size_t bytes = ph_gemm_bytes(shape->ctx, list, count);
     if (bytes > shape->work) shape->work = bytes;
 }
 
@@ -107,7 +107,7 @@ void ph_kind_linears(ph_kind_call *c, const ph_linear *list, int count)
                        c->param[l->param] + l->offset, room[l->piece] + l->at);
         y[i].same_a = i && l[-1].keys == l->keys;
     }
-    if (count) ph_gemm_run_deep(c->ctx, y, count, c->work);
+    if (count) ph_gemm_run(c->ctx, y, count, c->work);
 }
 
 void ph_kind_linears_back(ph_kind_call *c, const ph_linear *list, int count)
@@ -127,7 +127,7 @@ void ph_kind_linears_back(ph_kind_call *c, const ph_linear *list, int count)
         ph_gemm g = product_dx(c->shape->desc, l, dy, c->param[l->param] + l->offset, dx);
         if (dx) ph_gemm_run(c->ctx, &g, 1, c->work);
     }
-    if (wanted) ph_gemm_run_deep(c->ctx, dw, wanted, c->work);
+    if (wanted) ph_gemm_run(c->ctx, dw, wanted, c->work);
 }
 
 /* ---- tokens ------------------------------------------------------------------------ */

@@ -182,7 +182,7 @@ void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int 
    a kind makes wider than the description says. */
 ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int64_t dim);
 
-/* Makes room for these products in `work`; run them by ph_gemm_run_deep. */
+/* Makes room for these products in `work`. */
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count);
 
 /* x + offset; NULL stays NULL, as it is where products are only measured. */

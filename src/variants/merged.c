@@ -209,7 +209,7 @@ static void project_back(ph_kind_call *c)
     ph_gemm dx = values_dx(c->shape, c->q_rows, du, c->weights->wv, c->dx);
     ph_gemm dw = values_dw(c->shape, c->q_rows, c->x, du, g->dwv);
     if (c->dx) ph_gemm_run(c->ctx, &dx, 1, c->work);
-    if (g->dwv) ph_gemm_run_deep(c->ctx, &dw, 1, c->work);
+    if (g->dwv) ph_gemm_run(c->ctx, &dw, 1, c->work);
     for (int row = 0; row < c->q_rows && g->dbv; row++)
         for (int i = 0; i < n; i++) g->dbv[i] += du[(int64_t)row * n + i];
 }

@@ -201,7 +201,7 @@ static void run_heads(ph_kind_call *c, maker *make, int in_turn)
         list[n] = make(c, h);
         if (n++ == 0) list[0].same_a = 0;
         if (n < most && h + 1 < c->q_heads) continue;
-        ph_gemm_run_deep(c->ctx, list, n, c->work);
+        ph_gemm_run(c->ctx, list, n, c->work);
         n = 0;
     }
 }
@@ -209,15 +209,20 @@ static void run_heads(ph_kind_call *c, maker *make, int in_turn)
 static void run_one(ph_kind_call *c, maker *make)
 {
     ph_gemm g = make(c, 0);
-    ph_gemm_run_deep(c->ctx, &g, 1, c->work);
+    ph_gemm_run(c->ctx, &g, 1, c->work);
 }
 
 /* ---- shape ------------------------------------------------------------------------- */
 
 static void measure_products(ph_shape *s)
 {
-    static maker *const all[] = {expand_k,    expand_v,    shrink_v, shrink_k,
-                                 gradient_uv, gradient_uk, absorb_q, absorb_v};
+    static const struct {
+        maker *make;
+        int per_head; /* 1: one for every head, side by side */
+        int cache;    /* 1: of a layer with a cache */
+    } all[] = {{expand_k, 0, 0}, {expand_v, 0, 0},    {shrink_v, 0, 0},
+               {shrink_k, 0, 0}, {gradient_uv, 0, 0}, {gradient_uk, 1, 0},
+               {absorb_q, 1, 1}, {absorb_v, 1, 1}};
     const float *none[W_UQ + 1] = {NULL};
     float *no_gradient[W_UQ + 1] = {NULL};
     const ph_attn *a = &s->desc->attn;
@@ -226,14 +231,12 @@ static void measure_products(ph_shape *s)
     c.q_rows = a->batch * a->q_len;
     c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        int several = ph_min(
-            all[i] == gradient_uk || all[i] == absorb_q || all[i] == absorb_v ? s->q.heads
-                                                                              : 1,
-            PH_GEMM_MAX);
+        int count = all[i].per_head ? ph_min(s->q.heads, PH_GEMM_MAX) : 1;
         ph_gemm list[PH_GEMM_MAX];
-        for (int n = 0; n < several; n++) list[n] = all[i](&c, 0);
+        if (all[i].cache != s->desc->cache) continue;
+        for (int n = 0; n < count; n++) list[n] = all[i].make(&c, 0);
         list[0].same_a = 0;
-        ph_shape_products(s, list, several);
+        ph_shape_products(s, list, count);
     }
 }
 
