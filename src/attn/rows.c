@@ -158,9 +158,10 @@ static void add_relative(const ph_call *call, int head, int64_t first, int n, fl
     for (int c = to; c < n; c++) s[c] += high;
 }
 
-/* bias, alibi, soft-cap and the boolean mask on n scores of one row from key j on */
+/* bias, alibi, soft-cap and the boolean mask on n scores of one row from key j on; peak
+   as the soft-cap leaves it */
 static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n,
-                   float *s)
+                   float *s, float *peak)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
@@ -177,7 +178,7 @@ static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n
         k->add_alibi(n, s, args->alibi[head] * (float)PH_LOG2E, (float)distance);
     }
     if (a->softcap > 0) {
-        k->softcap(n, s, call->plan->cap2);
+        k->softcap(n, s, call->plan->cap2, peak);
         if (bias) k->add_bias(n, s, bias, 0); /* the cap has made -inf finite */
     }
     if (args->visible)
@@ -206,7 +207,8 @@ int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int 
                    int c1, float *s)
 {
     int end = ph_round_up(c1, PH_LANES) - c0, lo, hi;
-    if (is_modified(call)) modify(call, rows, r, j0 + c0, c1 - c0, s + c0);
+    float peak[PH_LANES];
+    if (is_modified(call)) modify(call, rows, r, j0 + c0, c1 - c0, s + c0, peak);
     int hidden = seen_columns(rows, r, j0, c0, c1, &lo, &hi);
     for (int c = 0; c < lo; c++) s[c0 + c] = -INFINITY;
     for (int c = hi; c < end; c++) s[c0 + c] = -INFINITY;
@@ -225,10 +227,14 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
     kernels->scores(m, end - c0, dim, q, k + (int64_t)c0 * dim, s + c0, peak, fetch);
     for (int i = 0; i < m; i++) {
         int r = first + i;
-        if (modified) modify(call, rows, r, j0 + c0, c1 - c0, s + i * PH_STRIP_LD + c0);
+        if (modified)
+            modify(call, rows, r, j0 + c0, c1 - c0, s + i * PH_STRIP_LD + c0,
+                   peak + i * PH_LANES);
         hidden |= seen_columns(rows, r, j0, c0, c1, &lo[i], &hi[i]);
     }
-    if (modified || hidden || c1 < end) kernels->clip(m, end - c0, s + c0, lo, hi, peak);
+    int capped = call->attn->softcap > 0 && !args->bias && !args->visible; /* at last */
+    if ((modified && !capped) || hidden || c1 < end)
+        kernels->clip(m, end - c0, s + c0, lo, hi, peak);
     return hidden || args->bias || args->visible; /* those may hide anything */
 }
 

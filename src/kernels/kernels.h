@@ -134,8 +134,9 @@ typedef struct ph_kernels {
     /* s[c] -= slope * |first + c|, whole numbers below 2^24; n any, room up to 16. */
     void (*add_alibi)(int n, float *s, float slope, float first);
 
-    /* s[c] = cap * tanh(s[c] / cap); n any, room up to 16. */
-    void (*softcap)(int n, float *s, float cap);
+    /* s[c] = cap * tanh(s[c] / cap); n any, room up to 16. peak: what row_peak gives
+       where n is a multiple of 16. */
+    void (*softcap)(int n, float *s, float cap, float *peak);
 
     /* s[c] = -inf where visible[c] is 0; c < n, any n. */
     void (*hide)(int n, float *s, const uint8_t *visible);

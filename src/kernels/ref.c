@@ -133,17 +133,17 @@ static float exp2_ref(float x)
     return p * ph_float(ph_bits(whole + (0x1.8p23f + 127.0f)) << 23);
 }
 
-static float tanh_ref(float x)
+static float cap_ref(float s, float cap, float inverse)
 {
-    float a = fabsf(x), z = x * x;
+    float x = s * inverse, z = x * x;
     float p = -0.0056607896f;
     p = fmaf(p, z, 0.020602008f);
     p = fmaf(p, z, -0.05372923f);
     p = fmaf(p, z, 0.13331328f);
     p = fmaf(p, z, -0.33333278f);
-    if (a < 0.6f) return fmaf(p * z, x, x);
-    float e = exp2_ref(a * -2.8853900817779268f);
-    return copysignf((1.0f - e) / (1.0f + e), x);
+    if (z < 0.36f) return fmaf(p * z, s, s);
+    float e = exp2_ref(fabsf(x) * -2.8853900817779268f);
+    return cap * copysignf((1.0f - e) / (1.0f + e), x);
 }
 
 static float max16(const float lanes[PH_LANES])
@@ -257,9 +257,13 @@ static void add_alibi(int n, float *s, float slope, float first)
     for (int c = 0; c < n; c++) s[c] = fmaf(-slope, fabsf(first + (float)c), s[c]);
 }
 
-static void softcap(int n, float *s, float cap)
+static void softcap(int n, float *s, float cap, float *peak)
 {
-    for (int c = 0; c < n; c++) s[c] = cap * tanh_ref(s[c] * (1.0f / cap));
+    for (int l = 0; l < PH_LANES; l++) peak[l] = -INFINITY;
+    for (int c = 0; c < n; c++) {
+        s[c] = cap_ref(s[c], cap, 1.0f / cap);
+        peak[c % PH_LANES] = max(peak[c % PH_LANES], s[c]);
+    }
 }
 
 static void hide(int n, float *s, const uint8_t *visible)

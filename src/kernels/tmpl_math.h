@@ -1,5 +1,5 @@
 /*
- * tmpl_math.h - exp2, log2 and tanh in the vector vocabulary.
+ * tmpl_math.h - exp2, log2 and capping in the vector vocabulary.
  *
  * exp2: x = n + f with n the nearest whole number, so f is exact; 2^x = 2^n * P(f). P has
  * P(0) = 1 exactly; its relative error is 9.2e-8 before rounding, about 2 ulp after.
@@ -9,7 +9,8 @@
  * log2 of a positive normal number: x = 2^e * m with m in [1/sqrt 2, sqrt 2), f = m - 1,
  * log2 x = e + log2(e) * (f - f^2/2 + f^3 P(f)); about 2 ulp.
  *
- * tanh: an odd polynomial below 0.6, else (1 - e)/(1 + e) with e = exp(-2|x|).
+ * cap * tanh(x), x = s / cap: s (1 + x^2 P(x^2)) where x^2 is below 0.36, else
+ * cap (1 - e)/(1 + e) with e = exp(-2|x|).
  *
  * ref.c has the same operations in the same order.
  */
@@ -41,20 +42,20 @@ V vec v_log2(vec x)
     return v_fma(p, v_set1(0x1.715476p+0f), e);
 }
 
-V vec v_tanh(vec x)
+V vec v_cap(vec s, vec cap, vec inverse)
 {
-    const vec one = v_set1(1.0f);
-    vec a = v_abs(x), z = v_mul(x, x);
+    const vec one = v_set1(1.0f), seam = v_set1(0.36f);
+    vec x = v_mul(s, inverse), z = v_mul(x, x);
     vec p = v_set1(-0.0056607896f);
     p = v_fma(p, z, v_set1(0.020602008f));
     p = v_fma(p, z, v_set1(-0.05372923f));
     p = v_fma(p, z, v_set1(0.13331328f));
     p = v_fma(p, z, v_set1(-0.33333278f));
-    vec small = v_fma(v_mul(p, z), x, x);
+    vec small = v_fma(v_mul(p, z), s, s);
     /* the division is most of the cost, and logits are seldom near their cap */
-    if (!v_any(v_lt(v_set1(0x1.333332p-1f), a))) return small;
-    /* e = exp(-2a) in (0, 1]: (1 - e)/(1 + e) */
-    vec e = v_exp2(v_mul(a, v_set1(-2.8853900817779268f)));
+    if (!v_any(v_lt(v_set1(0x1.70a3d6p-2f), z))) return small;
+    /* e = exp(-2|x|) in (0, 1]: (1 - e)/(1 + e) */
+    vec e = v_exp2(v_mul(v_abs(x), v_set1(-2.8853900817779268f)));
     vec large = v_copysign(v_div(v_sub(one, e), v_add(one, e)), x);
-    return v_select(v_lt(a, v_set1(0.6f)), small, large);
+    return v_select(v_lt(z, seam), small, v_mul(cap, large));
 }

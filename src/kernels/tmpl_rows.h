@@ -200,11 +200,19 @@ static void add_alibi(int n, float *s, float slope, float first)
         v_store(s + c, v_fnma(times, v_abs(at), v_load(s + c)));
 }
 
-static void softcap(int n, float *s, float cap)
+static void softcap(int n, float *s, float cap, float *peak)
 {
     const vec high = v_set1(cap), inverse = v_set1(1.0f / cap);
-    for (int c = 0; c < n; c += VL)
-        v_store(s + c, v_mul(high, v_tanh(v_mul(v_load(s + c), inverse))));
+    vec top[GROUP];
+    for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+    for (int c = 0; c < n; c += PH_LANES)
+#pragma GCC unroll 4
+        for (int v = 0; v < GROUP; v++) {
+            vec x = v_cap(v_load(s + c + v * VL), high, inverse);
+            v_store(s + c + v * VL, x);
+            top[v] = v_max(top[v], x);
+        }
+    for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
 }
 
 static void hide(int n, float *s, const uint8_t *visible)
