@@ -167,11 +167,95 @@ static void scratch_is_small(void)
         }
 }
 
+/* What a ctx has asked its caller for. */
+typedef struct heap {
+    size_t live, most;
+} heap;
+
+static void *heap_alloc(void *user, size_t bytes)
+{
+    heap *h = user;
+    size_t *block = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    if (!block) return NULL;
+    *block = bytes;
+    h->live += bytes;
+    if (h->live > h->most) h->most = h->live;
+    return (char *)block + 64;
+}
+
+static void heap_release(void *user, void *block)
+{
+    heap *h = user;
+    if (!block) return;
+    size_t *start = (size_t *)(void *)((char *)block - 64);
+    h->live -= *start;
+    free(start);
+}
+
+/* Both passes and all looks of a variant: 8 heads of 64, 8192 tokens, of which only the
+   first rows are computed. That saves time; memory is taken for all of them. */
+static size_t memory_of(const char *variant)
+{
+    enum { LEN = 8192, HEADS = 8, ROWS = HEADS * LEN, ALL = ROWS * 64, EXTRAS = 16 };
+    heap h = {0, 0};
+    ph_options options = {
+        .threads = 2, .alloc = heap_alloc, .release = heap_release, .user = &h};
+    ph_attn attn = {.batch = 1,
+                    .q_heads = HEADS,
+                    .q_len = LEN,
+                    .kv_len = LEN,
+                    .qk_dim = 64,
+                    .mask = PH_MASK_CAUSAL,
+                    .variant = variant,
+                    .backward = 1};
+    ph_ctx *ctx = NULL;
+    ph_plan *plan = NULL;
+    CHECK(ph_open(&ctx, &options) == PH_OK, "no context");
+    must(ctx, ph_plan_create(&plan, ctx, &attn));
+    float *block[8], *extra[EXTRAS] = {NULL};
+    for (int n = 0; n < 8; n++) block[n] = calloc(ALL, sizeof(float));
+    for (int e = 0; ph_plan_extra(plan, e); e++) /* gradients go to the same place */
+        extra[e] = calloc(ph_param_size(ph_plan_extra(plan, e)), sizeof(float));
+    const int32_t some = 24;
+    ph_look_at look = {.col_sum = calloc(ROWS, sizeof(float)),
+                       .entropy = calloc(ROWS, sizeof(float))};
+    ph_args a = {.q = block[0], .k = block[1], .v = block[2], .out = block[3]};
+    ph_grads g = {.dout = block[4], .dq = block[5], .dk = block[6], .dv = block[7]};
+    a.lse = calloc(ROWS, sizeof(float));
+    a.look = &look, a.q_lens = &some;
+    a.extra = (const float *const *)extra, g.dextra = extra;
+    must(ctx, ph_forward(plan, &a));
+    must(ctx, ph_backward(plan, &a, &g));
+    for (int n = 0; n < 8; n++) free(block[n]);
+    for (int e = 0; e < EXTRAS; e++) free(extra[e]);
+    free(a.lse), free(look.col_sum), free(look.entropy);
+    ph_plan_free(plan);
+    ph_close(ctx);
+    return h.most;
+}
+
+static void variants_are_small(void)
+{
+    static const char *const variants[] = {"mha",
+                                           "entmax",
+                                           "sparsemax",
+                                           "talking",
+                                           "talking+entmax",
+                                           "dcmha:rank=2",
+                                           "dcmha:rank=2+entmax"};
+    for (size_t n = 0; n < sizeof variants / sizeof variants[0]; n++) {
+        size_t bytes = memory_of(variants[n]);
+        printf("    %s: %.1f MB at 8192 tokens\n", variants[n], (double)bytes / 1e6);
+        CHECK(bytes < (size_t)128 << 20, "%s: %zu bytes", variants[n], bytes);
+    }
+}
+
 static const check_case cases[] = {
     {"long_keys", long_keys},
     {"long_queries", long_queries},
     {"far_strides", far_strides},
     {"scratch_is_small", scratch_is_small},
+    {"variants_are_small", variants_are_small},
     {0, 0},
 };
 

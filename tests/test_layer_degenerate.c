@@ -346,6 +346,50 @@ static void talking_to_itself(void)
     ph_close(ctx);
 }
 
+/* Heads that change places before the softmax and go back after it. */
+static void there_and_back(void)
+{
+    static const char *const variants[] = {"talking", "dcmha:rank=2"};
+    ph_ctx *ctx = open_ctx();
+    for (int n = 0; n < 2; n++) {
+        layer_bed plain, b;
+        pair(ctx, variants[n], &plain, &b);
+        float *there = numbers(&b, n ? "dc_static" : "w_logits");
+        float *back = n ? there + HEADS * HEADS : numbers(&b, "w_weights");
+        for (int i = 0; i < HEADS * HEADS; i++) {
+            int from = i / HEADS, to = i % HEADS, own = n && from == to; /* beside I */
+            there[i] = (float)((to == (from + 1) % HEADS) - own);
+            back[i] = (float)((from == (to + 1) % HEADS) - own);
+        }
+        if (n) set(&b, "dc_w2", 0), set(&b, "dc_wg", 0);
+        run(&b);
+        check_like(&plain, &b, 2e-5);
+        done(&plain, &b);
+    }
+    ph_close(ctx);
+}
+
+/* With alpha = 1 a mixer is alone: bit for bit, gradients included. */
+static void mixed_softmax(void)
+{
+    static const char *const pairs[][2] = {
+        {"talking", "talking+entmax:alpha=1"},
+        {"dcmha:rank=1", "entmax:alpha=1+dcmha:rank=1"}};
+    ph_ctx *ctx = open_ctx();
+    for (int n = 0; n < 2; n++) {
+        ph_layer_desc d = describe(pairs[n][0]), e = describe(pairs[n][1]);
+        layer_bed a, b;
+        make(&a, ctx, &d);
+        make(&b, ctx, &e);
+        layer_bed_copy(&b, &a);
+        run(&a);
+        run(&b);
+        check_like(&a, &b, 0);
+        done(&a, &b);
+    }
+    ph_close(ctx);
+}
+
 /* ---- differential ------------------------------------------------------------------ */
 
 /* Twins that look the same leave (1 - lambda) of a head; its norm forgets the factor. */
@@ -516,6 +560,8 @@ static const check_case cases[] = {{"entmax_near_softmax", entmax_near_softmax},
                                    {"collab_blocks", collab_blocks},
                                    {"dcmha_silent", dcmha_silent},
                                    {"talking_to_itself", talking_to_itself},
+                                   {"there_and_back", there_and_back},
+                                   {"mixed_softmax", mixed_softmax},
                                    {"diff_twins", diff_twins},
                                    {"norm_kinds", norm_kinds},
                                    {"yarn", yarn},
