@@ -8,6 +8,7 @@ when you change the page); NAME: run only tests whose name contains it. The last
 """
 import csv
 import decimal
+import glob
 import io
 import json
 import os
@@ -633,22 +634,30 @@ def test_speed_of_12_x_12_heads_x_512_words(s):
 
 # ---- accessibility ---------------------------------------------------------------------
 
+def fetch_axe(folder):
+    """axe.min.js into the folder: by npm, or out of a Python package that carries it."""
+    for command in ("npm pack --silent axe-core@4 && tar xzf axe-core-*.tgz",
+                    "python3 -m pip -q download --no-deps -d . axe-playwright-python && python3 -m zipfile -e *.whl ."):
+        try:
+            subprocess.run(command, cwd=folder, shell=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        except subprocess.TimeoutExpired:
+            pass
+        found = glob.glob(os.path.join(folder, "*", "axe.min.js"))
+        if found:
+            return found[0]
+    return None
+
+
 def axe_source():
     """axe-core, where it is installed or can be had; it is not part of the project."""
     folder = os.path.join(ROOT, "build", "axe-core")
-    places = [os.environ.get("POLYHEAD_AXE", ""), os.path.join(folder, "package", "axe.min.js"),
-              "/usr/share/nodejs/axe-core/axe.min.js"]
+    places = [os.environ.get("POLYHEAD_AXE", ""), "/usr/share/nodejs/axe-core/axe.min.js", *glob.glob(os.path.join(folder, "*", "axe.min.js"))]
     found = next((place for place in places if place and os.path.exists(place)), None)
     if not found and not os.environ.get("POLYHEAD_NO_INSTALL"):
         os.makedirs(folder, exist_ok=True)
-        try:
-            done = subprocess.run("npm pack --silent axe-core@4 && tar xzf axe-core-*.tgz", cwd=folder, shell=True,
-                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-            found = places[1] if done.returncode == 0 else None
-        except subprocess.TimeoutExpired:
-            pass
+        found = fetch_axe(folder)
     if not found:
-        raise Skip("axe-core cannot be had (npm pack axe-core, or POLYHEAD_AXE=axe.min.js)")
+        raise Skip("axe-core cannot be had: neither by npm nor by pip, nor by POLYHEAD_AXE=axe.min.js")
     with open(found, encoding="utf-8") as source:
         return source.read()
 
