@@ -249,11 +249,19 @@ static const char *newest_in(const char *path, char room[LOOK_PATH])
     return room;
 }
 
-static const char *title_of(const look_choice *choice)
+static const char *last_part(const char *path)
 {
-    const char *slash = choice->model ? strrchr(choice->model, '/') : NULL;
-    if (!choice->model) return "embedded model";
-    return slash && slash[1] ? slash + 1 : choice->model;
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* The model, and its plan where there is one. */
+static const char *title_of(const look_choice *choice, int planned, char room[LOOK_PATH])
+{
+    const char *model = choice->model ? last_part(choice->model) : "embedded model";
+    if (!planned) return model;
+    snprintf(room, LOOK_PATH, "%s, %s", model, last_part(choice->plan));
+    return room;
 }
 
 /* The text as it is goes aside, and is run again as planned. */
@@ -265,7 +273,7 @@ static ph_status read_plan(look_source *source, const look_choice *choice,
     source->plain_reading = source->reading;
     source->reading = NULL;
     status = ph_scene_create(&source->plain_scene, source->model, source->plain_reading,
-                             title_of(choice), text, choice->target, io);
+                             title_of(choice, 0, NULL), text, choice->target, io);
     if (status == PH_OK)
         status = ph_reading_create(&source->reading, source->model, text, choice->target);
     return status == PH_OK ? ph_prune_run(&source->plan, source->reading, 0) : status;
@@ -277,6 +285,7 @@ static ph_status read_first(look_source *source, const look_choice *choice,
 {
     ph_status status = PH_BAD_SHAPE;
     const char *text = NULL;
+    char title[LOOK_PATH];
     for (int n = 0; n < source->text_count && status == PH_BAD_SHAPE; n++) {
         text = source->texts[n];
         status = ph_reading_create(&source->reading, source->model, text, choice->target);
@@ -284,7 +293,8 @@ static ph_status read_first(look_source *source, const look_choice *choice,
     if (status == PH_OK && choice->plan) status = read_plan(source, choice, text, io);
     if (status != PH_OK) return status;
     status = ph_scene_create(&source->scene, source->model, source->reading,
-                             title_of(choice), text, choice->target, io);
+                             title_of(choice, choice->plan != NULL, title), text,
+                             choice->target, io);
     if (status == PH_OK && choice->plan)
         status = ph_scene_compare(source->plain_scene, source->scene, io);
     return status;

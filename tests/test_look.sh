@@ -94,6 +94,17 @@ run look --html "$tmp/two.html" --compare "The dog was tired."
 same "compare: status" "$status" 0
 refused 2 "--compare is for the page" look --compare "The dog was tired."
 
+# ---- the pictures of the README: tools/pictures makes them anew ---------------------------------
+
+run look --stack links --png "$tmp/look.png"
+if cmp -s "$tmp/look.png" docs/look.png; then good; else bad "docs/look.png is stale: tools/pictures"; fi
+digest=$("$program" look --csv | sha256sum | cut -c1-64)
+if LC_ALL=C grep -aq "$digest" docs/page.png; then good; else bad "docs/page.png is stale: tools/pictures"; fi
+picture() { sed -n '/^embedded model · 12 tokens$/,/^  weight 0 /p' "$1"; }
+picture "$tmp/first" >"$tmp/printed"
+picture README.md >"$tmp/shown"
+if [ -s "$tmp/shown" ] && cmp -s "$tmp/printed" "$tmp/shown"; then good; else bad "README.md shows another picture than ./run"; fi
+
 # ---- plans and frequencies --------------------------------------------------------------------
 
 plan() { # HEADS...: a plan that switches them off

@@ -159,7 +159,7 @@ const beamsView = {
     if (!beamsAt || beamsAt.across) return;
     set({ scroll: Math.max(0, Math.min(beamsAt.most - beamsAt.count, state.scroll + Math.sign(dy) * Math.max(1, Math.round(Math.abs(dy) / beamsAt.step)))) });
   },
-  note: () => `${t("beamsNote", percent(state.mass))} ${t("chipsHelp")}`,
+  note: () => `${t(page.mode === "top" ? "beamsKept" : "beamsNote", percent(state.mass))} ${t("chipsHelp")}`,
 };
 
 // What a word gives or gets: the three largest, for every head among the beams.
@@ -180,7 +180,7 @@ function topPartners(ref, words, seen) {
   const map = mapOf(ref), partner = seen ? queryWords(ref) : keyWords(ref), sums = [];
   if (seen) map.remote?.columns(words);
   for (let n = 0; n < partner.length; n++) {
-    let v = 0, error = 0, known = false, below = 0;
+    let v = 0, error = 0, known = false, below = 0, digits;
     for (const w of words) {
       const cell = seen ? map.cell(n, w) : map.cell(w, n);
       if (cell.below !== undefined) below += cell.below;
@@ -188,8 +188,9 @@ function topPartners(ref, words, seen) {
       known = true;
       v += cell.v;
       error += cell.error;
+      if (words.length === 1) digits = cell.digits;
     }
-    if (known) sums.push({ n, word: partner[n], cell: { v, error: error + below } });
+    if (known) sums.push({ n, word: partner[n], cell: { v, error: error + below, digits } });
   }
   return sums.sort((x, y) => y.cell.v - x.cell.v || x.n - y.n);
 }

@@ -76,7 +76,7 @@ function drawOffsets(ref) {
   shares.forEach((v, n) => {
     const tall = (v / most) * 58;
     p.rect(n * step + 0.5, 62 - tall, step - 1.5, tall, n === reach ? css("--quiet") : css("--accent"));
-    if ((n - reach) % Math.max(1, Math.ceil(reach / 4)) === 0) p.text(String(n - reach), (n + 0.5) * step, 74, { size: 11, align: "center", fill: css("--quiet") });
+    if ((n - reach) % Math.max(1, Math.ceil(reach / 4)) === 0) p.text(String(n - reach), Math.max(9, Math.min(width - 9, (n + 0.5) * step)), 74, { size: 11, align: "center", fill: css("--quiet") });
   });
   p.rect(0, 62, width, 1, css("--line"));
   p.text(percent(most), width, 6, { size: 11, align: "right", fill: css("--quiet") });
@@ -95,7 +95,7 @@ function drawOutcomes(ref) {
   const before = page.live && page.reports.length > 1 ? page.reports[0].outcomes : null;
   $("outcome-box").hidden = !outcomes.length;
   $("outcome-note").textContent = movedNote(page.reports[ref.r], before && page.reports[0]);
-  $("outcome-title").textContent = outcomeTitle + (before ? `: ${t("before")} → ${t("after")}` : "");
+  $("outcome-title").textContent = said(outcomeTitle) + (before ? `: ${t("before")} → ${t("after")}` : "");
   body.replaceChildren(...outcomes.map((x) => {
     const old = before?.find((o) => o.about === x.about), changed = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
     const was = !changed ? "" : old.text === x.text ? `${number(old.value)} → ` : `${shown(old.text)} ${number(old.value)} → `;
@@ -132,7 +132,7 @@ function drawStrip() {
   });
   drawPickedNote();
   const now = stripButtons[focus[0] - first];
-  if (now && focus[0] !== stripFocus && document.activeElement?.parentElement !== strip) strip.scrollTop = Math.max(0, now.offsetTop - strip.clientHeight / 2);
+  if (now && focus[0] !== stripFocus && document.activeElement?.parentElement !== strip) strip.scrollTop = Math.max(0, now.offsetTop - now.offsetHeight - 6); // with the line before it
   stripFocus = focus[0];
 }
 

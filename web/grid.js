@@ -11,42 +11,52 @@ function headsOf({ r, s }) {
 const allHeads = (r) => page.reports[r].stacks.flatMap((_, n) => headsOf({ r, s: n }));
 
 // Places of cells in a box, all stacks of the report below each other: numbers of layers at
-// the left, of heads on top, the name of a stack above where there are several.
-function gridLayout(r, width, height, most, gap) {
-  const { stacks } = page.reports[r], left = 26, head = stacks.length > 1 ? 38 : 18;
-  const wide = Math.max(...stacks.map((stack) => stack.heads)), layers = stacks.reduce((sum, stack) => sum + stack.layers, 0);
-  const cell = Math.max(4, Math.min(most, Math.floor((width - left) / wide), Math.floor((height - head * stacks.length) / layers)));
-  let top = 0;
+// the left, of heads on top, the name of a stack above where there are several. Layers that
+// would have cells smaller than `least` are broken into lines.
+function gridLayout(r, width, height, most, least, gap) {
+  const { stacks } = page.reports[r], left = 30, head = stacks.length > 1 ? 38 : 18;
+  const wide = Math.max(...stacks.map((stack) => stack.heads)), linesOf = (stack) => Math.ceil(stack.heads / across);
+  const fit = () => Math.min(most, Math.floor((width - left) / across), Math.floor((height - head * stacks.length) / stacks.reduce((sum, stack) => sum + stack.layers * linesOf(stack), 0)));
+  let across = wide, cell = fit(), top = 0;
+  if ((width - left) / wide < least) {
+    const sizes = Array.from({ length: wide }, (_, n) => ((across = n + 1), fit()));
+    cell = Math.max(...sizes);
+    across = sizes.lastIndexOf(cell) + 1;
+  }
+  cell = Math.max(across < wide ? least : 4, cell);
   const parts = stacks.map((stack, n) => {
     top += head;
-    const part = { r, s: n, stack, left, top };
-    top += cell * stack.layers + (n < stacks.length - 1 ? 4 : 0);
+    const part = { r, s: n, stack, left, top, lines: linesOf(stack) };
+    top += cell * stack.layers * part.lines + (n < stacks.length - 1 ? 4 : 0);
     return part;
   });
-  return { parts, cell, gap: cell > 12 ? gap : cell > 6 ? 1 : 0, width: left + cell * wide, height: top };
+  return { parts, cell, across, gap: cell > 12 ? gap : cell > 6 ? 1 : 0, width: left + cell * across, height: top };
 }
 
 function gridHit(layout, x, y) {
-  for (const { r, s: n, stack, left, top } of layout?.parts ?? []) {
-    const h = Math.floor((x - left) / layout.cell), l = Math.floor((y - top) / layout.cell);
-    if (h >= 0 && l >= 0 && h < stack.heads && l < stack.layers) return { r, s: n, l, h };
+  for (const { r, s: n, stack, left, top, lines } of layout?.parts ?? []) {
+    const column = Math.floor((x - left) / layout.cell), line = Math.floor((y - top) / layout.cell);
+    const l = Math.floor(line / lines), h = (line % lines) * layout.across + column;
+    if (column >= 0 && column < layout.across && line >= 0 && h < stack.heads && l < stack.layers) return { r, s: n, l, h };
   }
   return null;
 }
 
 // The box of one head.
 function cellBox(layout, ref) {
-  const { left, top } = layout.parts[ref.s], { cell, gap } = layout;
-  return { x: left + ref.h * cell + gap / 2, y: top + ref.l * cell + gap / 2, size: cell - gap };
+  const { left, top, lines } = layout.parts[ref.s], { cell, gap, across } = layout;
+  const line = ref.l * lines + Math.floor(ref.h / across);
+  return { x: left + (ref.h % across) * cell + gap / 2, y: top + line * cell + gap / 2, size: cell - gap };
 }
 
 function drawGridLabels(p, layout) {
-  const { cell } = layout, step = Math.max(1, Math.ceil(15 / cell)), fill = css("--quiet");
-  for (const { stack, left, top } of layout.parts) {
-    if (layout.parts.length > 1) p.text(stack.name, left, top - 28, { size: 12, weight: 600, fill });
-    for (let h = 0; h < stack.heads; h += step) p.text(String(h + 1), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
-    for (let l = 0; l < stack.layers; l += step) p.text(String(l + 1), left - 7, top + (l + 0.5) * cell, { size: 11, align: "right", fill });
-    drawGroups(p, stack, left, top, cell);
+  const { cell, across } = layout, step = Math.max(1, Math.ceil(15 / cell)), fill = css("--quiet");
+  for (const { stack, left, top, lines } of layout.parts) {
+    if (layout.parts.length > 1) p.text(said(stack.name), left, top - 28, { size: 12, weight: 600, fill });
+    for (let h = 0; h < Math.min(across, stack.heads); h += step) p.text(String(h + 1), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
+    for (let n = 0; n < stack.layers * lines; n += step) // a line that goes on says with which head
+      p.text(n % lines ? `+${(n % lines) * across}` : String(n / lines + 1), left - 7, top + (n + 0.5) * cell, { size: 11, align: "right", fill });
+    if (lines === 1) drawGroups(p, stack, left, top, cell);
   }
 }
 
@@ -82,7 +92,7 @@ function metricRange(m) {
 function drawGrid() {
   const canvas = $("grid"), others = [state.view, state.b ? idOf(state.b) : "", ...state.extra.map(idOf)];
   if (!changed("grid", idOf(state.a), others, state.metric, state.filter, room.grid, JSON.stringify(live.edits))) return;
-  gridAt = gridLayout(state.a.r, room.grid, 640, 30, 2);
+  gridAt = gridLayout(state.a.r, room.grid, 640, 30, 12, 2);
   canvas.style.width = `${gridAt.width}px`;
   canvas.style.height = `${gridAt.height}px`;
   canvas.setAttribute("aria-label", t("gridLabel", stackOf(state.a).layers, stackOf(state.a).heads));
@@ -168,7 +178,7 @@ let allAt = null;
 
 const allView = {
   draw(p, w, h) {
-    allAt = gridLayout(state.a.r, w, h, 150, 6);
+    allAt = gridLayout(state.a.r, w, h, 150, 28, 6);
     drawGridLabels(p, allAt);
     for (const ref of allHeads(state.a.r)) this.drawHead(p, ref);
     drawMarks(p, allAt);

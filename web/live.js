@@ -139,7 +139,7 @@ function runText() {
 
 function editName(e) {
   if (e.kind === "mask") return t("editMask", shown(page.reports[0].axes[e.axis]?.tokens[e.word] ?? ""));
-  const name = page.reports[0].stacks.length > 1 ? `${page.reports[0].stacks[e.stack].name} ${e.layer + 1}-${e.head + 1}` : `${e.layer + 1}-${e.head + 1}`;
+  const name = page.reports[0].stacks.length > 1 ? `${said(page.reports[0].stacks[e.stack].name)} ${e.layer + 1}-${e.head + 1}` : `${e.layer + 1}-${e.head + 1}`;
   if (e.kind === "gate") return t("editGate", name, e.gate);
   return t(e.kind === "zero" ? "editZero" : "editMean", name);
 }
@@ -178,7 +178,7 @@ function drawEdits() {
   const changed = mostChanged();
   $("live-changed-line").hidden = !changed.length;
   $("live-changed").replaceChildren(...changed.map(({ ref, by }) => make("li", {}, make("button", { type: "button", onclick: () => set({ a: ref, view: "compare", b: null }) },
-    `${page.reports[0].stacks.length > 1 ? `${stackOf(ref).name} ` : ""}${labelOf(ref)} ${number(by)}`))));
+    `${page.reports[0].stacks.length > 1 ? `${said(stackOf(ref).name)} ` : ""}${labelOf(ref)} ${number(by)}`))));
 }
 
 // Heads whose patterns moved most: half the mean over rows of the sum of differences, which is

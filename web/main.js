@@ -111,14 +111,14 @@ function drawHeader() {
   if (!changed("header", idOf(state.a))) return;
   const report = page.reports[state.a.r], stack = stackOf(state.a);
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
-  const many = report.stacks.length > 1 ? `${stack.name}: ` : "";
+  const many = report.stacks.length > 1 ? `${said(stack.name)}: ` : "";
   const size = isSelf(state.a) ? counted(rows, "word") : t("rowsKeys", rows, keys);
   const group = stack.kvHeads < stack.heads ? ` · ${t("group", stack.heads / stack.kvHeads)}` : "";
-  $("title").textContent = shown(report.title || "Polyhead");
+  $("title").textContent = shown(said(report.title) || "Polyhead");
   document.title = `${shown(report.title || "Polyhead")} – Polyhead`;
   const text = report.text ? `“${shown(report.text.slice(0, 400))}${report.text.length > 400 ? "…" : ""}” · ` : "";
   $("subtitle").textContent = `${text}${many}${t("shape", counted(stack.layers, "layer"), counted(stack.heads, "head"))} · ${size}${group}`;
-  $("found").textContent = report.found;
+  $("found").textContent = said(report.found);
   const notes = leftOut();
   $("left-out").textContent = notes;
   $("left-out").hidden = !notes;
@@ -157,7 +157,7 @@ function drawLanguage() {
   $("scale").replaceChildren(option("fixed", t("scaleFixed")), option("head", t("scaleHead")), option("row", t("scaleRow")));
   const report = page.reports[state.a.r];
   $("metric").replaceChildren(option("role", t("role")), ...report.metrics.map((m) => option(m.key, nameOf(m))));
-  $("stack").replaceChildren(...report.stacks.map((s, n) => option(n, s.name || String(n))));
+  $("stack").replaceChildren(...report.stacks.map((s, n) => option(n, said(s.name) || String(n))));
   $("stack-field").hidden = report.stacks.length < 2;
   $("report-choice").replaceChildren(...page.reports.map((r, n) => option(n, page.live ? reportName(n) : `${n ? "B" : "A"} ${shown(r.title)}`)));
   $("report-field").hidden = page.reports.length < 2;
@@ -395,6 +395,7 @@ function startCursor() {
   const map = mapOf(state.a);
   let most = -1;
   state.i = Math.max(0, map.rows - 1);
+  state.scroll = map.rows > 200 ? state.i : 0;
   if (!map.rows || !map.kept || map.remote) return;
   for (let i = map.rows > 200 ? map.rows - 1 : 0; i < map.rows; i++) {
     const row = map.row(i), j = topMass(row, map.seen(i), 0.01)[0] ?? 0;

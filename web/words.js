@@ -29,7 +29,7 @@ const WORDS = {
     forbidden: "not allowed: a later word", toCell: "{0} looks at {1}", valueOf: "value length {0}",
     product: "weight × value length", legendZero: "colour ∝ √weight",
     forbiddenKey: "hatched: not allowed", pooled: "each pixel shows the largest of several weights",
-    beamsNote: "Beams carry at least {0} of each word's mass.",
+    beamsNote: "Beams carry at least {0} of each word's mass.", beamsKept: "Beams carry at least {0} of what this file keeps of each word's mass.",
     chipRemove: "Remove {0}", chipsHelp: "Shift-click heads to add them (up to 8).",
     neuronNone: "This report holds no query and key vectors for this head.",
     neuronHead: "q · k of “{0}” with every word", cumulative: "cumulative", times: "q × k", keyVector: "k",
@@ -85,7 +85,7 @@ const WORDS = {
     forbidden: "不允许：后面的词", toCell: "{0} 看向 {1}", valueOf: "值向量长度 {0}",
     product: "权重 × 值向量长度", legendZero: "颜色 ∝ √权重",
     forbiddenKey: "斜线：不允许", pooled: "每个像素显示若干权重中的最大者",
-    beamsNote: "连线至少包含每个词 {0} 的质量。",
+    beamsNote: "连线至少包含每个词 {0} 的质量。", beamsKept: "连线至少包含此文件所保留的每个词质量的 {0}。",
     chipRemove: "移除 {0}", chipsHelp: "按住 Shift 点击可添加头（最多 8 个）。",
     neuronNone: "此报告没有这个头的查询和键向量。",
     neuronHead: "“{0}”与每个词的 q · k", cumulative: "累计", times: "q × k", keyVector: "k",
@@ -128,6 +128,17 @@ const NAMES_ZH = {
   prefix_entry: "归纳（按条目）", rare_chance: "罕见词（随机水平）",
 };
 
+// Other words that come with a report, by themselves.
+const TEXTS_ZH = {
+  encoder: "编码器", decoder: "解码器", cross: "交叉", links: "关系", "embedded model": "内置模型",
+  "what each word belongs to": "每个词属于哪个词", "next token": "下一个词元",
+};
+const SENTENCES_ZH = [
+  [/^(\d+) heads?: /, "{1} 个头："], [/(\d+) without a label/, "{1} 个无标签"],
+  [/(\d+) % of the weight rests on the first token/, "首词占全部权重的 {1}%"],
+  [/measured on (\d+) sentences that the model has not seen/, "在模型未见过的 {1} 个句子上测得"],
+];
+
 let lang = "en";
 
 function t(key, ...args) {
@@ -136,6 +147,15 @@ function t(key, ...args) {
 }
 
 const counted = (n, what) => t(n === 1 ? `one_${what}` : `n_${what}`, n);
+
+// A short text of a report, or its sentence of findings, where it is known.
+function said(text) {
+  if (lang !== "zh" || !text) return text ?? "";
+  if (TEXTS_ZH[text]) return TEXTS_ZH[text];
+  for (const role of page.reports[0].roles) if (role.name) text = text.replace(new RegExp(`(\\d) ${role.name.replace(/\W/g, "\\$&")}`), `$1 ${nameOf(role)}`);
+  for (const [pattern, zh] of SENTENCES_ZH) text = text.replace(pattern, (_, n) => zh.replace("{1}", n));
+  return text.replaceAll("; ", "；").replaceAll(", ", "，");
+}
 
 function nameOf(thing) {
   return (lang === "zh" && NAMES_ZH[thing.key]) || thing.name || thing.key;

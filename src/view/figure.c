@@ -102,15 +102,21 @@ static uint8_t heat_of(float weight)
 
 enum { WORD_BYTES = 2 * PH_WORD_BYTES };
 
+/* 1: the sheet has no letters for this word, which is clean. */
+static int is_foreign(const ph_sheet *sheet, const char *word)
+{
+    int foreign = 0;
+    for (const char *at = word; *at; at++) foreign |= *at & 0x80;
+    return sheet->ascii && foreign;
+}
+
 /* A word as the sheet can show it: cut, or as its number where letters are missing. */
 static void show_word(const ph_sheet *sheet, const ph_axis *axis, int n,
                       char word[WORD_BYTES])
 {
     char clean[PH_WORD_BYTES];
-    int foreign = 0;
     ph_text_clean(axis->tokens[n], 0, clean, sizeof clean);
-    for (const char *at = clean; *at; at++) foreign |= *at & 0x80;
-    if (sheet->ascii && foreign) snprintf(clean, sizeof clean, "#%d", n + 1);
+    if (is_foreign(sheet, clean)) snprintf(clean, sizeof clean, "#%d", n + 1);
     int columns = ph_text_columns(clean);
     ph_text_fit(clean, columns < WORD_COLUMNS ? columns : WORD_COLUMNS, sheet->ascii, 0,
                 word, WORD_BYTES);
@@ -260,6 +266,29 @@ static void put_scale(drawing *d, int x, int y, int pool)
 
 /* ---- chosen heads ---- */
 
+static int has_foreign(const drawing *d)
+{
+    char clean[PH_WORD_BYTES];
+    for (int a = 0; a < d->report->axis_count; a++)
+        for (int n = 0; n < d->report->axes[a].count; n++) {
+            ph_text_clean(d->report->axes[a].tokens[n], 0, clean, sizeof clean);
+            if (is_foreign(d->sheet, clean)) return 1;
+        }
+    return 0;
+}
+
+/* Numbers in place of words are explained; returns the units that takes. */
+static int put_numbers_note(drawing *d, int x, int y, int draw)
+{
+    if (!has_foreign(d)) return 0;
+    if (draw)
+        d->sheet->text(d->sheet, x, y + 9,
+                       "#1 is the first word, and so on: this picture has ASCII letters "
+                       "only, an SVG has all",
+                       PH_LEFT, 0, PH_GREY);
+    return PH_LINE + 6;
+}
+
 /* Places the maps in rows; draws them when told to, else finds the size of the sheet. */
 static ph_status flow(drawing *d, const ph_pick *picks, int count, int draw, int *width,
                       int *height)
@@ -281,6 +310,9 @@ static ph_status flow(drawing *d, const ph_pick *picks, int count, int draw, int
         pool = p.pool > pool ? p.pool : pool;
     }
     y += row_height + GAP / 2;
+    int note = put_numbers_note(d, MARGIN, y, draw);
+    y += note;
+    if (note && *width < 540) *width = 540;
     if (draw && status == PH_OK) put_scale(d, MARGIN, y, pool);
     *height = y + SCALE_HEIGHT;
     return status;
