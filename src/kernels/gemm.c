@@ -292,13 +292,11 @@ static void begin(const job *j, area *r, const scratch *s, int add)
         memset(r->c + i * r->ldc, 0, (size_t)r->cols * sizeof *r->c);
 }
 
-static void finish(const job *j, const area *r)
+/* The bias of `count` rows of a rectangle. */
+static void add_bias(const job *j, const area *r, int first, int count)
 {
-    const ph_gemm *g = j->g;
-    int last = j->k0 + j->k_len == g->k;
-    for (int i = 0; i < r->rows && last && g->bias; i++)
-        add_row(j->k, r->c + i * r->ldc, g->bias + r->j0, r->cols);
-    if (!j->plain) copy_area(j, r, 1);
+    for (int i = first; i < first + count; i++)
+        add_row(j->k, r->c + i * r->ldc, j->g->bias + r->j0, r->cols);
 }
 
 /* ---- packing ----------------------------------------------------------------------- */
@@ -432,15 +430,18 @@ static void tile(const job *j, const area *r, int t, int p, int len, const float
     }
 }
 
-/* `len` steps of the chain for a rectangle of c; a and b are packed. */
-static void steps(const job *j, const area *r, int len, const float *a, const float *b,
-                  float *buffer, int add)
+/* The steps of k from kk on, `len` of them, for a rectangle of c; a and b are packed.
+   After the last step the bias follows while the rows are still in L1. */
+static void steps(const job *j, const area *r, int kk, int len, const float *a,
+                  const float *b, float *buffer)
 {
-    int mr = j->k->mr, nr = j->k->nr;
+    int mr = j->k->mr, nr = j->k->nr, add = j->g->add || j->k0 + kk > 0;
+    int bias = j->g->bias && j->k0 + kk + len == j->g->k;
     for (int t = 0; t < r->rows; t += mr, a += j->a_step) {
         const float *right = b;
         for (int p = 0; p < r->cols; p += nr, right += j->b_step)
             tile(j, r, t, p, len, a, right, buffer, add);
+        if (bias) add_bias(j, r, t, ph_min(mr, r->rows - t));
     }
 }
 
@@ -457,9 +458,10 @@ static void packed_item(const job *j, const scratch *s, int item)
         int len = ph_min(j->kc, j->k_len - kk);
         const float *a = a_part(j, kk) + i0 / j->k->mr * j->a_step;
         pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
-        steps(j, &r, len, a, s->panels, s->c, add || kk > 0);
+        steps(j, &r, kk, len, a, s->panels, s->c);
     }
-    finish(j, &r);
+    if (j->g->bias && j->g->k == 0) add_bias(j, &r, 0, r.rows);
+    if (!j->plain) copy_area(j, &r, 1);
 }
 
 static void stream_item(const job *j, const scratch *s, int item)
@@ -473,7 +475,8 @@ static void stream_item(const job *j, const scratch *s, int item)
         const float *b = g->b + in_block(g->b_block, g->b_step, j0 + p, &run);
         j->k->stream(g->m, run, g->k, j->left, j->left_ld, b, g->b_row, r.c + p, r.ldc);
     }
-    finish(j, &r);
+    if (g->bias) add_bias(j, &r, 0, g->m);
+    if (!j->plain) copy_area(j, &r, 1);
 }
 
 /* ---- the loops --------------------------------------------------------------------- */
