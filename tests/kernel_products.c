@@ -1,6 +1,6 @@
 /*
  * kernel_products.c - checks and benches of the products: scores, weigh, product, stream,
- * axpy, dot, times, blend.
+ * add_rows, axpy, dot, times, blend.
  *
  * A number of a product does not depend on how many rows are asked for, so `ref` runs
  * once per (n, k) on ROWS rows and every m is compared with the top of that.
@@ -292,6 +292,39 @@ void bench_stream(const ph_kernels *t)
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
         bed_report("stream", t, shape, &timer, 2.0 * m * n * k, 4.0 * n * k);
     }
+}
+
+/* ---- add_rows: any m, n ------------------------------------------------------------ */
+
+void check_add_rows(const ph_kernels *t)
+{
+    for (int n = 1; n <= 130; n++) {
+        bed_fill(left, n, n % BED_KINDS);
+        bed_fill(start, ROWS * LD, n % BED_KINDS);
+        for (int m = 1; m <= ROWS; m++) {
+            int64_t ld = n + bed_below(4);
+            bed_say("%s add_rows m=%d n=%d ld=%d", t->name, m, n, (int)ld);
+            memcpy(expected, start, sizeof expected);
+            REF.add_rows(m, n, left, expected, LD);
+            const float *x = bed_copy(0, left, n, side());
+            float *y = bed_floats(2, (m - 1) * ld + n, side());
+            for (int i = 0; i < m; i++)
+                memcpy(y + i * ld, start + i * LD, (size_t)n * sizeof(float));
+            t->add_rows(m, n, x, y, ld);
+            bed_same_rows("y", y, ld, expected, LD, m, n, n);
+            bed_intact(2);
+        }
+    }
+}
+
+void bench_add_rows(const ph_kernels *t)
+{
+    bed_timer timer;
+    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(start, ROWS * LD, BED_PLAIN);
+    BED_TIME(&timer, t->add_rows(ROWS, PH_STRIP_LD, left, start, LD));
+    bed_report("add_rows", t, "12 x 128", &timer, ROWS * PH_STRIP_LD,
+               4.0 * ROWS * PH_STRIP_LD);
 }
 
 /* ---- one row against another ------------------------------------------------------- */

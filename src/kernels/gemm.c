@@ -40,7 +40,7 @@ static const sizes all_sizes[] = {
 };
 
 enum {
-    LEAST_PANELS = 2,      /* of b in an item */
+    LEAST_PANELS = 4,      /* of b in an item */
     LEAST_TILES = 8,       /* panels of a in an item: b is packed for no fewer */
     TILES = 4,             /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
@@ -243,14 +243,6 @@ static int64_t in_block(int block, int64_t step, int e, int *run)
     return e / block * step + e % block;
 }
 
-/* y[0..n) += bias[0..n); fma with 1 rounds like an addition */
-static void add_row(const ph_kernels *k, float *y, const float *bias, int n)
-{
-    int whole = n / PH_LANES * PH_LANES;
-    if (whole) k->axpy(whole, 1.0f, bias, y);
-    for (int c = whole; c < n; c++) y[c] += bias[c];
-}
-
 /* n elements as floats; load_row pads, and what it pads may belong to others */
 static void load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n)
 {
@@ -295,8 +287,7 @@ static void begin(const job *j, area *r, const scratch *s, int add)
 /* The bias of `count` rows of a rectangle. */
 static void add_bias(const job *j, const area *r, int first, int count)
 {
-    for (int i = first; i < first + count; i++)
-        add_row(j->k, r->c + i * r->ldc, j->g->bias + r->j0, r->cols);
+    j->k->add_rows(count, r->cols, j->g->bias + r->j0, r->c + first * r->ldc, r->ldc);
 }
 
 /* ---- packing ----------------------------------------------------------------------- */

@@ -197,6 +197,9 @@ typedef struct ph_kernels {
     void (*pack_panels)(float *dst, int width, int64_t panel, const void *src,
                         int64_t stride, int k, int n, ph_dtype type);
 
+    /* y[i*ld + c] += x[c] for i < m, c < n; m and n any. */
+    void (*add_rows)(int m, int n, const float *x, float *y, int64_t ld);
+
     /* c[i*ldc + j] += sum_k a[i*lda + k] * b[k*ldb + j], a line of b after the other, for
        few rows: m, n, k any. */
     void (*stream)(int m, int n, int k, const float *a, int64_t lda, const float *b,

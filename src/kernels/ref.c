@@ -416,6 +416,12 @@ static void pack_panels(float *dst, int width, int64_t panel, const void *src,
     }
 }
 
+static void add_rows(int m, int n, const float *x, float *y, int64_t ld)
+{
+    for (int i = 0; i < m; i++)
+        for (int c = 0; c < n; c++) y[i * ld + c] += x[c];
+}
+
 static void stream(int m, int n, int k, const float *a, int64_t lda, const float *b,
                    int64_t ldb, float *c, int64_t ldc)
 {

@@ -52,6 +52,20 @@ static void pack_panels(float *dst, int width, int64_t panel, const void *src,
         pack_panels_of(MR, dst, panel, src, stride, k, n, type);
 }
 
+static void add_rows(int m, int n, const float *x, float *y, int64_t ld)
+{
+    int c = 0;
+    for (; c + VL <= n; c += VL) {
+        vec add = v_load(x + c);
+        for (int i = 0; i < m; i++)
+            v_store(y + i * ld + c, v_add(v_load(y + i * ld + c), add));
+    }
+    if (c == n) return;
+    vec add = v_load_n(x + c, n - c);
+    for (int i = 0; i < m; i++)
+        v_store_n(y + i * ld + c, v_add(v_load_n(y + i * ld + c, n - c), add), n - c);
+}
+
 /* ---- few rows ---- */
 
 /* steps of k, rows held in registers, rows of b that are fetched before they are used */

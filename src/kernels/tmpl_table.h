@@ -36,5 +36,6 @@ const ph_kernels TABLE = {
     .power_sums = power_sums,
     .entmax = entmax,
     .pack_panels = pack_panels,
+    .add_rows = add_rows,
     .stream = stream,
 };
