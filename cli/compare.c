@@ -119,12 +119,15 @@ static int split_list(const char *list, entry *entries)
     }
 }
 
-static double arithmetic_of(const ph_model *m, int64_t embed)
+/* Operations of training on one word of a longest text: the way back costs twice as much
+   as the way there. */
+static ph_status arithmetic_of(const ph_model *m, double *to)
 {
-    const ph_config *c = ph_model_config(m);
-    double layers = c->layers + (c->arch == PH_ARCH_BOTH ? 2.0 * c->decoder_layers : 0);
-    double attention = 12.0 * layers * c->heads * c->head_dim * c->max_len;
-    return 6.0 * (double)(ph_model_parameters(m) - embed) + attention;
+    int len = ph_model_config(m)->max_len;
+    double flops = 0;
+    ph_status status = ph_model_flops(m, len, &flops);
+    *to = 3 * flops / len;
+    return status;
 }
 
 /* Parameters of a training's model, and its arithmetic where wanted. */
@@ -136,14 +139,10 @@ static int count_parameters(const compare_options *o, const ph_train *train,
     int rc = cli_open(&ctx, &o->machine);
     if (rc) return rc;
     ph_status status = ph_trainer_create(&t, ctx, train);
-    if (status == PH_OK) {
-        const ph_model *m = ph_trainer_model(t);
-        const ph_config *c = ph_model_config(m);
-        *parameters = ph_model_parameters(m);
-        if (arithmetic) *arithmetic = arithmetic_of(m, (int64_t)c->vocab * c->model_dim);
-    } else {
-        rc = cli_fail_status(status, ctx);
-    }
+    const ph_model *m = status == PH_OK ? ph_trainer_model(t) : NULL;
+    if (m) *parameters = ph_model_parameters(m);
+    if (m && arithmetic) status = arithmetic_of(m, arithmetic);
+    if (status != PH_OK) rc = cli_fail_status(status, ctx);
     ph_trainer_free(t);
     ph_close(ctx);
     return rc;

@@ -175,9 +175,9 @@ static variant_options options_of(const oracle_model *o, const text *t, const ch
     const ph_config *c = o->config;
     const bag_tensor *wk = bag_find(in, "wk"), *wv = bag_find(in, "wv");
     int plain = !strncmp(spec, "gqa", 3) || !strcmp(spec, "mqa");
-    int wide = !strncmp(spec, "diff", 4) ? 2 * c->head_dim : c->head_dim;
+    int wide = strstr(spec, "diff") ? 2 * c->head_dim : c->head_dim;
     variant_options v = {.variant = plain ? "mha" : spec, .heads = c->heads, .brief = 1};
-    if (wk && strncmp(spec, "collab", 6)) v.k_heads = wk->dim[1] / c->head_dim;
+    if (wk && !strstr(spec, "collab")) v.k_heads = wk->dim[1] / c->head_dim;
     if (wv) v.v_heads = wv->dim[1] / wide;
     v.causal = t->causal && !cross;
     v.rope = c->positions == PH_POS_ROPE && !cross;
@@ -297,7 +297,7 @@ static double *run_stack(oracle_model *o, const text *t, int layers,
         int number = 1;
         char cross[PH_VARIANT_TEXT];
         pick(o->config->cross, l, cross);
-        if (!t->memory || strncmp(cross, "merged", 6))
+        if (!t->memory || !strstr(cross, "merged"))
             x = step(o, t, l, "self", number++, x);
         if (t->memory) x = step(o, t, l, "cross", number++, x);
         x = step(o, t, l, "ff", number, x);

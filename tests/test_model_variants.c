@@ -31,6 +31,9 @@ static const char *const variants[][2] = {
     {"mha;talking", "merged"},
     {"mha", "mha;merged"},
     {"gated:head+talking", "merged+entmax"},
+    {"gated:element+mla:rope=2,latent=6", "gated:head+diff"},
+    {"diff+gated:head", "gated:element+merged"},
+    {"gated:head+moh:shared=1,top=2", "collab+gated:head"},
     {"moh:shared=1,top=2+entmax", "merged+talking"}};
 
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
@@ -298,9 +301,45 @@ static void refused(void)
     ph_close(ctx);
 }
 
-static const check_case cases[] = {{"gradients", gradients}, {"cached", cached},
-                                   {"reordered", reordered}, {"same_tokens", same_tokens},
-                                   {"refused", refused},     {0, 0}};
+/* Arithmetic of a decoder: matrices, and the products of attention that are done: of the
+   two of four heads that a router chooses, over the keys that the mask shows. */
+static void arithmetic(void)
+{
+    enum { LEN = 8, DIM = 16, WIDE = 12, ALL = LEN * (LEN + 1) / 2 };
+    const double all = 4.0 * ALL * DIM; /* two products of attention */
+    const double plain = 2.0 * LEN * DIM * (4 * DIM + 2 * WIDE + VOCAB) + all;
+    static const struct {
+        const char *variant;
+        double more; /* than plain attention */
+    } list[] = {{"mha", 0},
+                {"gated:head", 2.0 * LEN * DIM * 4},
+                {"moh:shared=1,top=1", 2.0 * LEN * DIM * (3 + 2) - 2.0 * ALL * DIM},
+                {"moh-norm:shared=1,top=1", -2.0 * ALL * DIM}};
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "no context");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_config c = config_of(PH_ARCH_DECODER, 0);
+        ph_model *m;
+        double flops;
+        strcpy(c.variant, list[i].variant);
+        CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, NULL, 0, 1) == PH_OK, "%s",
+              ph_error(ctx));
+        CHECK(ph_model_flops(m, LEN, &flops) == PH_OK, "%s", ph_error(ctx));
+        CHECK(flops == plain + list[i].more, "%s: %g, expected %g", list[i].variant,
+              flops, plain + list[i].more);
+        CHECK(ph_model_flops(m, LEN + 1, &flops) == PH_BAD_ARGUMENT, "longer than texts");
+        ph_model_free(m);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"gradients", gradients},
+                                   {"cached", cached},
+                                   {"reordered", reordered},
+                                   {"same_tokens", same_tokens},
+                                   {"arithmetic", arithmetic},
+                                   {"refused", refused},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -386,7 +386,7 @@ static void set_variant(ph_attn *a, const char *variant)
     if (!strcmp(variant, "mqa")) groups = 1;
     if (!strncmp(variant, "gqa:", 4)) sscanf(variant + 4, "%4d", &groups);
     if (groups > 0) a->k_heads = a->v_heads = groups, a->variant = "mha";
-    if (!strncmp(variant, "diff", 4)) a->v_dim = 2 * a->qk_dim;
+    if (strstr(variant, "diff")) a->v_dim = 2 * a->qk_dim; /* of diff, diff2 */
 }
 
 ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,

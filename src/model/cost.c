@@ -1,0 +1,38 @@
+/*
+ * cost.c - how much arithmetic a model takes.
+ */
+#include "model/model.h"
+
+/* Products of one sublayer over a text of `len` tokens; attention says what it does: what
+   a mask hides or a router leaves out is not counted. */
+static ph_status sub_flops(const ph_model *m, const ph_stack *stack, const ph_sub *sub,
+                           int len, double *flops)
+{
+    ph_layer_desc d = ph_model_layer(m, sub, 1, len, len);
+    ph_layer *layer;
+    if (sub->kind == PH_SUB_FEED) {
+        for (int i = sub->first; i < sub->first + sub->count; i++)
+            if (m->params[i].rank > 1) *flops += 2.0 * len * (double)m->params[i].count;
+        return PH_OK;
+    }
+    if (stack->causal && sub->kind != PH_SUB_CROSS) d.attn.mask = PH_MASK_CAUSAL;
+    PH_TRY(ph_layer_create(&layer, m->ctx, &d));
+    *flops += ph_layer_about(layer).flops;
+    ph_layer_free(layer);
+    return PH_OK;
+}
+
+ph_status ph_model_flops(const ph_model *m, int len, double *flops)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    if (!flops || len < 1 || len > m->config.max_len)
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT,
+                       "flops is NULL or len %d, expected 1 to %d tokens", len,
+                       m->config.max_len);
+    *flops = 0;
+    if (m->output >= 0) *flops = 2.0 * len * (double)m->params[m->output].count;
+    for (int s = 0; s < m->stack_count; s++)
+        for (int i = 0; i < m->stacks[s].count; i++)
+            PH_TRY(sub_flops(m, &m->stacks[s], &m->stacks[s].subs[i], len, flops));
+    return PH_OK;
+}
