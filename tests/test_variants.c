@@ -76,11 +76,89 @@ static void errors_are_seen(void)
     variant_case_free(&c);
 }
 
+/* ---- few rows, many keys ----------------------------------------------------------- */
+
+/* Row `row` of the queries alone, without the backward pass. */
+static variant_case one_row(const variant_case *whole, int row)
+{
+    static const char *const of_queries[] = {"q",        "preq_w1",  "preq_w2", "preq_g",
+                                             "postq_w1", "postq_w2", "postq_g"};
+    variant_case c = *whole;
+    c.in = bag_copy(&whole->in);
+    bag_drop(&c.in, "dout");
+    for (size_t n = 0; n < sizeof of_queries / sizeof of_queries[0]; n++) {
+        const bag_tensor *t = bag_find(&whole->in, of_queries[n]);
+        if (!t) continue;
+        int axis = n ? 1 : 2, planes = 1, step = 1, dim[4] = {-1, -1, -1, -1};
+        for (int a = 0; a < t->rank; a++) {
+            dim[a] = a == axis ? 1 : t->dim[a];
+            *(a < axis ? &planes : &step) *= a == axis ? 1 : t->dim[a];
+        }
+        double *to = bag_put(&c.in, t->name, dim[0], dim[1], dim[2], dim[3]);
+        for (int p = 0; p < planes; p++)
+            memcpy(to + p * step, t->data + (p * t->dim[axis] + row) * step,
+                   (size_t)step * sizeof *to);
+    }
+    c.s.q_len = 1, c.o.offset += row;
+    return c;
+}
+
+static ph_file *drive_with(const variant_case *c, int threads)
+{
+    const char *why = NULL;
+    ph_file *file =
+        variant_direct(drive_ctx(NULL, threads), c, trial_path("out.safetensors"), &why);
+    CHECK(file, "%s: %s", c->spec, why);
+    return file;
+}
+
+/* The last row of many, on one thread, and the same row alone, with threads that share
+   its keys: the same bits. */
+static void decode_alone(const char *spec)
+{
+    const variant_shape shape = {
+        .batch = 1, .heads = 3, .q_len = 30, .kv_len = 700, .qk_dim = 20, .v_dim = 17};
+    variant_case c;
+    variant_core_case(&c, spec, &shape, check_seed);
+    variant_put(&c, "sink", 1, 3, -1, -1, -1);
+    c.o.causal = 1, c.o.offset = 668;
+    variant_case last = one_row(&c, 29);
+    ph_file *whole = drive_with(&c, 1);
+    const ph_tensor *all = ph_file_find(whole, "out");
+    for (int threads = 1; threads <= 4; threads++) {
+        ph_file *alone = drive_with(&last, threads);
+        const ph_tensor *one = ph_file_find(alone, "out");
+        for (int h = 0; h < 3; h++)
+            CHECK(!memcmp((const float *)one->data + h * 17,
+                          (const float *)all->data + (h * 30 + 29) * 17,
+                          17 * sizeof(float)),
+                  "%s, %d threads: head %d has other bits", spec, threads, h);
+        ph_file_free(alone);
+    }
+    ph_file_free(whole);
+    variant_case_free(&last);
+    variant_case_free(&c);
+}
+
+static void decoding(void)
+{
+    static const char *const specs[] = {"mha",
+                                        "entmax",
+                                        "sparsemax",
+                                        "talking",
+                                        "dcmha:rank=2",
+                                        "talking+entmax:alpha=1.5",
+                                        "dcmha:rank=1+entmax",
+                                        "talking+entmax:alpha=1.001"};
+    for (size_t n = 0; n < sizeof specs / sizeof specs[0]; n++) decode_alone(specs[n]);
+}
+
 /* ---- cases ------------------------------------------------------------------------- */
 
 SWEEP_VARIANTS(SWEEP_BOTH, SWEEP_LAYER)
 
 static const check_case cases[] = {{"errors_are_seen", errors_are_seen},
+                                   {"decoding", decoding},
                                    SWEEP_VARIANTS(SWEEP_BOTH_ROW, SWEEP_LAYER_ROW){0, 0}};
 
 int main(int argc, char **argv)

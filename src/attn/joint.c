@@ -91,6 +91,9 @@ void ph_joint_choose(ph_plan *plan)
     /* with few rows packing beforehand would only be one more trip through memory */
     j->wave =
         a->q_len * j->per_token > 2 * ROW_UNIT || a->backward ? choose_wave(plan) : 0;
+    int64_t items =
+        (int64_t)a->batch * j->sets * ph_div_up(a->q_len * j->per_token, j->rows);
+    j->together = items < plan->ctx->threads && j->blocks > 1;
 }
 
 /* ---- keys ---- */

@@ -168,8 +168,9 @@ float ph_joint_stat(const ph_call *call, int head, float lse);
 /* Whether some head is so near to softmax that tau, a float near -1 there, has lost the
    digits of the base. Then ph_joint_bases finds the bases of `batch_rows` batch rows
    again, as forward did, in stat (batch, q_heads, q_len); rows that are not computed stay
-   as they are. It needs the lanes of a forward call. */
+   as they are. Lanes must have ph_joint_item_bytes. */
 int ph_joint_is_near(const ph_call *call);
+size_t ph_joint_item_bytes(const ph_plan *plan);
 void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
                     int batch_rows, float *stat);
 

@@ -118,8 +118,8 @@ void ph_joint_backward_measure(ph_plan *plan)
     size_t bias = ph_joint_bias_bytes(plan);
     if (keys > bytes) bytes = keys;
     if (bias > bytes) bytes = bias;
-    if (plan->asks.power && plan->lane_bytes[PH_DO_FORWARD] > bytes)
-        bytes = plan->lane_bytes[PH_DO_FORWARD];
+    size_t item = plan->asks.power ? ph_joint_item_bytes(plan) : 0;
+    if (item > bytes) bytes = item;
     plan->lane_bytes[PH_DO_BACKWARD] = bytes;
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
 }

@@ -1,6 +1,10 @@
 /*
  * joint_forward.c - row items of the joint driver: hold the logits of a few rows against
  * all their keys, find each row's statistic, make weights, multiply by v.
+ *
+ * Threads take an item each. Where there are fewer items than threads (decoding) they
+ * share one: tile by tile where heads are mixed, head by head where rows are summed, so
+ * every sum runs in the same order either way.
  */
 #include <math.h>
 #include <string.h>
@@ -11,18 +15,20 @@
 typedef struct worker {
     ph_joint_rows r;
     ph_joint_tile *tiles; /* (blocks) */
+    int count;            /* of tiles that the rows see */
     float *held;          /* (blocks) tiles */
-    float *other;         /* one more tile where heads are mixed */
     float **q;            /* (heads) strips */
-    float *parts[2];      /* key parts of the mixes */
-    float *k, *v;         /* room for one block */
     float *top, *stat;    /* (heads, rows): largest score; lse or base, in base 2 */
     float *lse;           /* (heads, rows) as the caller gets it */
     float *sum;           /* (heads, rows, 16) */
     float *acc;           /* (heads, rows, v_pad) */
-    float *drop;          /* (PH_BLOCK) */
-    float *list;          /* near the top of a row: entmax */
     int started;          /* 1: acc holds sums */
+    /* room of a thread: */
+    float *other;    /* one more tile where heads are mixed */
+    float *parts[2]; /* key parts of the mixes */
+    float *k, *v;    /* for one block */
+    float *drop;     /* (PH_BLOCK) */
+    float *list;     /* near the top of a row: entmax */
 } worker;
 
 typedef struct task {
@@ -30,9 +36,10 @@ typedef struct task {
     ph_joint_keys keys;
     int first;    /* batch row */
     float *bases; /* (batch, q_heads, q_len), where only they are wanted */
+    worker *item; /* that the threads share */
 } task;
 
-static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     const ph_joint_plan *j = &plan->joint;
     size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
@@ -40,23 +47,42 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
     ph_joint_rows_take(plan, arena, j->rows, 0, &w->r);
     w->tiles = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->tiles);
     w->held = ph_arena_floats(arena, (size_t)j->blocks * ph_joint_floats(plan, j->rows));
-    w->other = ph_arena_floats(arena, j->mixes ? ph_joint_floats(plan, j->rows) : 0);
     w->q = ph_arena_take(arena, heads * sizeof *w->q);
     float *q = ph_arena_floats(arena, heads * strips);
     for (int h = 0; arena->base && h < j->heads; h++) w->q[h] = q + (size_t)h * strips;
-    for (int p = 0; p < 2; p++)
-        w->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
-    w->k = ph_arena_floats(arena,
-                           (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
-    w->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
     w->top = ph_arena_floats(arena, all);
     w->stat = ph_arena_floats(arena, all);
     w->lse = ph_arena_floats(arena, all);
     w->sum = ph_arena_floats(arena, all * PH_LANES);
     w->acc = ph_arena_floats(arena, all * (size_t)plan->v_pad);
+}
+
+static void take_room(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    const ph_joint_plan *j = &plan->joint;
+    w->other = ph_arena_floats(arena, j->mixes ? ph_joint_floats(plan, j->rows) : 0);
+    for (int p = 0; p < 2; p++)
+        w->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+    w->k = ph_arena_floats(arena,
+                           (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
+    w->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
     w->drop = ph_arena_floats(arena, plan->drop_limit ? PH_BLOCK : 0);
     w->list =
         ph_arena_floats(arena, plan->asks.power ? (size_t)(j->blocks + 1) * PH_BLOCK : 0);
+}
+
+static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    take_rows(plan, arena, w);
+    take_room(plan, arena, w);
+}
+
+size_t ph_joint_item_bytes(const ph_plan *plan)
+{
+    ph_arena arena = {0};
+    worker w;
+    take(plan, &arena, &w);
+    return arena.used;
 }
 
 void ph_joint_forward_measure(ph_plan *plan)
@@ -64,8 +90,10 @@ void ph_joint_forward_measure(ph_plan *plan)
     ph_arena lane = {0}, shared = {0};
     worker w;
     ph_joint_keys keys;
-    take(plan, &lane, &w);
     ph_joint_keys_take(plan, &shared, 0, &keys);
+    if (plan->joint.together) take_rows(plan, &shared, &w);
+    if (!plan->joint.together) take_rows(plan, &lane, &w);
+    take_room(plan, &lane, &w);
     plan->lane_bytes[PH_DO_FORWARD] = lane.used;
     plan->shared_bytes[PH_DO_FORWARD] = shared.used;
 }
@@ -77,39 +105,40 @@ static float *held_tile(const ph_call *call, const worker *w, int b)
 
 /* ---- logits of all keys ---- */
 
-static void raise_tops(const ph_call *call, worker *w, const ph_joint_tile *t,
-                       const float *s)
+/* Raises the largest scores of head h by those of tile b. */
+static void raise_tops(const ph_call *call, worker *w, int b, int h)
 {
+    const ph_joint_tile *t = &w->tiles[b];
+    const float *s = held_tile(call, w, b);
     float peak[PH_LANES];
-    for (int h = 0; h < w->r.heads; h++)
-        for (int i = 0; i < w->r.count; i++) {
-            float *top = &w->top[h * t->rows + i];
-            call->kernels->row_peak(t->end - t->c0, s + ph_joint_at(t, h, i) + t->c0,
-                                    peak);
-            for (int l = 0; l < PH_LANES; l++)
-                if (peak[l] > *top) *top = peak[l];
-        }
+    for (int i = 0; i < w->r.count; i++) {
+        float *top = &w->top[h * t->rows + i];
+        call->kernels->row_peak(t->end - t->c0, s + ph_joint_at(t, h, i) + t->c0, peak);
+        for (int l = 0; l < PH_LANES; l++)
+            if (peak[l] > *top) *top = peak[l];
+    }
 }
 
-/* Fills the held tiles; returns how many. */
-static int hold_logits(const ph_call *call, worker *w, const ph_joint_keys *keys)
+static void list_tiles(const ph_call *call, worker *w)
 {
-    const ph_plan *plan = call->plan;
-    int n = 0, rows = plan->joint.rows, mixed = plan->asks.mix[PH_LOGITS];
-    for (int j0 = w->r.low / PH_BLOCK * PH_BLOCK; j0 < w->r.high; j0 += PH_BLOCK) {
-        ph_joint_tile *t = &w->tiles[n];
-        float *s = held_tile(call, w, n);
-        if (!ph_joint_range(call, &w->r, j0, rows, t)) continue;
-        ph_joint_scores(call, &w->r, t, keys, w->q, w->k, mixed ? w->other : s);
-        if (mixed) {
-            ph_joint_key_parts(call, keys, &w->r, t, w->parts);
-            ph_joint_mix(call, &w->r, t, PH_LOGITS, w->other, s);
-        }
-        ph_joint_modify(call, &w->r, t, s);
-        raise_tops(call, w, t, s);
-        n++;
+    int rows = call->plan->joint.rows;
+    w->count = 0;
+    for (int j0 = w->r.low / PH_BLOCK * PH_BLOCK; j0 < w->r.high; j0 += PH_BLOCK)
+        w->count += ph_joint_range(call, &w->r, j0, rows, &w->tiles[w->count]);
+}
+
+/* Fills held tile b. */
+static void hold_tile(const ph_call *call, worker *w, const ph_joint_keys *keys, int b)
+{
+    int mixed = call->plan->asks.mix[PH_LOGITS];
+    ph_joint_tile *t = &w->tiles[b];
+    float *s = held_tile(call, w, b);
+    ph_joint_scores(call, &w->r, t, keys, w->q, w->k, mixed ? w->other : s);
+    if (mixed) {
+        ph_joint_key_parts(call, keys, &w->r, t, w->parts);
+        ph_joint_mix(call, &w->r, t, PH_LOGITS, w->other, s);
     }
-    return n;
+    ph_joint_modify(call, &w->r, t, s);
 }
 
 /* ---- statistics ---- */
@@ -131,68 +160,52 @@ static float finish_row(const ph_call *call, int head, int silent, float top, fl
     return (float)factor;
 }
 
-/* Logits become weights: softmax, in base 2 from the largest score of each row. */
-static void softmax(const ph_call *call, worker *w, int tiles)
+/* Logits of head h become weights: softmax, in base 2 from the largest of each row. */
+static void softmax(const ph_call *call, worker *w, int h)
 {
     static const float zeros[PH_BLOCK];
     const ph_kernels *k = call->kernels;
     int rows = call->plan->joint.rows;
-    float peak[PH_MR_MAX * PH_LANES], alpha[PH_MR_MAX];
+    float peak[PH_MR_MAX * PH_LANES], alpha[PH_MR_MAX], total[PH_ROWS_MAX];
+    float *top = w->top + h * rows, *sum = w->sum + (size_t)(h * rows) * PH_LANES;
     for (int i = 0; i < PH_MR_MAX * PH_LANES; i++) peak[i] = -INFINITY;
-    memset(w->sum, 0, (size_t)w->r.heads * (size_t)rows * PH_LANES * sizeof(float));
-    for (int b = 0; b < tiles; b++)
-        for (int h = 0; h < w->r.heads; h++)
-            for (int i = 0; i < w->r.count; i += k->mr) {
-                const ph_joint_tile *t = &w->tiles[b];
-                float *s = held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0;
-                k->softmax(ph_min(k->mr, w->r.count - i), t->end - t->c0, s, peak,
-                           w->top + h * rows + i, w->sum + (h * rows + i) * PH_LANES,
-                           alpha);
-            }
-    for (int h = 0; h < w->r.heads; h++) {
-        float total[PH_ROWS_MAX];
-        k->lane_sums(w->r.count, w->sum + h * rows * PH_LANES, total);
-        for (int i = 0; i < w->r.count; i++) {
-            int at = h * rows + i;
-            float factor =
-                finish_row(call, w->r.rows[h].head[i], w->r.silent[h * PH_ROWS_MAX + i],
-                           w->top[at], total[i], &w->lse[at]);
-            for (int b = 0; b < tiles; b++) {
-                const ph_joint_tile *t = &w->tiles[b];
-                k->blend(t->end - t->c0,
-                         held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0, factor,
-                         zeros, 0);
-            }
+    memset(sum, 0, (size_t)rows * PH_LANES * sizeof(float));
+    for (int b = 0; b < w->count; b++)
+        for (int i = 0; i < w->r.count; i += k->mr) {
+            const ph_joint_tile *t = &w->tiles[b];
+            float *s = held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0;
+            k->softmax(ph_min(k->mr, w->r.count - i), t->end - t->c0, s, peak, top + i,
+                       sum + i * PH_LANES, alpha);
+        }
+    k->lane_sums(w->r.count, sum, total);
+    for (int i = 0; i < w->r.count; i++) {
+        float factor =
+            finish_row(call, w->r.rows[h].head[i], w->r.silent[h * PH_ROWS_MAX + i],
+                       top[i], total[i], &w->lse[h * rows + i]);
+        for (int b = 0; b < w->count; b++) {
+            const ph_joint_tile *t = &w->tiles[b];
+            k->blend(t->end - t->c0, held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0,
+                     factor, zeros, 0);
         }
     }
 }
 
-/* The bases of all rows, and tau, which is what the caller of entmax gets as lse. */
-static void find_bases(const ph_call *call, worker *w, int tiles)
+/* The bases of head h, and tau, which is what the caller of entmax gets as lse. */
+static void find_bases(const ph_call *call, worker *w, int h)
 {
     const ph_joint_rows *r = &w->r;
     int rows = call->plan->joint.rows;
     int64_t step = (int64_t)ph_joint_floats(call->plan, rows);
-    for (int h = 0; h < r->heads; h++)
-        for (int i = 0; i < r->count; i++) {
-            int head = r->rows[h].head[i], at = h * rows + i;
-            const float *sink = r->silent[h * PH_ROWS_MAX + i] ? NULL : call->args->sink;
-            float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
-            ph_entmax e = ph_entmax_of(r->alpha[head]);
-            float base =
-                ph_entmax_base(call->kernels, e, w->held + (int64_t)at * PH_BLOCK, step,
-                               tiles, w->tiles, w->top[at], extra, w->list);
-            w->lse[at] = ph_entmax_tau(e, base);
-            w->stat[at] = base == -INFINITY ? INFINITY : base;
-        }
-}
-
-/* Logits become weights: entmax. */
-static void entmax(const ph_call *call, worker *w, int tiles)
-{
-    find_bases(call, w, tiles);
-    for (int b = 0; b < tiles; b++)
-        ph_joint_weights(call, &w->r, &w->tiles[b], w->stat, held_tile(call, w, b), NULL);
+    for (int i = 0; i < r->count; i++) {
+        int head = r->rows[h].head[i], at = h * rows + i;
+        const float *sink = r->silent[h * PH_ROWS_MAX + i] ? NULL : call->args->sink;
+        float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
+        ph_entmax e = ph_entmax_of(r->alpha[head]);
+        float base = ph_entmax_base(call->kernels, e, w->held + (int64_t)at * PH_BLOCK,
+                                    step, w->count, w->tiles, w->top[at], extra, w->list);
+        w->lse[at] = ph_entmax_tau(e, base);
+        w->stat[at] = base == -INFINITY ? INFINITY : base;
+    }
 }
 
 /* ---- times v ---- */
@@ -273,20 +286,19 @@ static int mix_weights(const ph_call *call, worker *w, const ph_joint_keys *keys
     return 1;
 }
 
-static void multiply(const ph_call *call, worker *w, const ph_joint_keys *keys, int tiles)
+/* The weights of tile b as they multiply v; NULL: they are all 0. */
+static float *finish_tile(const ph_call *call, worker *w, const ph_joint_keys *keys,
+                          int b)
 {
-    w->started = 0;
-    for (int b = 0; b < tiles; b++) {
-        ph_joint_tile *t = &w->tiles[b];
-        float *p = held_tile(call, w, b);
-        if (call->plan->asks.mix[PH_WEIGHTS]) {
-            if (!mix_weights(call, w, keys, t, p)) continue;
-            p = w->other;
-        }
-        if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, p);
-        for (int h = 0; h < w->r.heads; h++) weigh_head(call, w, t, h, p);
-        w->started = 1;
+    ph_joint_tile *t = &w->tiles[b];
+    float *p = held_tile(call, w, b);
+    if (call->plan->asks.power) ph_joint_weights(call, &w->r, t, w->stat, p, NULL);
+    if (call->plan->asks.mix[PH_WEIGHTS]) {
+        if (!mix_weights(call, w, keys, t, p)) return NULL;
+        p = w->other;
     }
+    if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, p);
+    return p;
 }
 
 /* ---- the end of a row ---- */
@@ -348,36 +360,122 @@ static place find_place(const task *job, int index)
                    ph_min(first + j->rows, total)};
 }
 
-/* Packs the gathered rows and holds their logits; returns the tiles. */
-static int begin_rows(const ph_call *call, worker *w, const ph_joint_keys *keys)
+/* Gathers the rows of an item and lists their tiles; 0: there are none. */
+static int begin_rows(const ph_call *call, worker *w, const place *p)
 {
+    ph_joint_gather(call, &w->r, p->batch, p->set, p->first, p->end,
+                    call->plan->joint.rows);
+    if (w->r.count == 0) return 0;
     ph_joint_matrices(call, &w->r);
     for (int h = 0; h < w->r.heads; h++)
         ph_rows_pack(call, &w->r.rows[h], call->args->q, &call->attn->q,
                      call->attn->qk_dim, &call->plan->scale2, w->q[h]);
     for (int i = 0; i < w->r.heads * call->plan->joint.rows; i++) w->top[i] = -INFINITY;
-    return hold_logits(call, w, keys);
+    list_tiles(call, w);
+    w->started = 0;
+    return 1;
+}
+
+static void hold_all(const ph_call *call, worker *w, const ph_joint_keys *keys)
+{
+    for (int b = 0; b < w->count; b++) {
+        hold_tile(call, w, keys, b);
+        for (int h = 0; h < w->r.heads; h++) raise_tops(call, w, b, h);
+    }
+}
+
+static void find_statistic(const ph_call *call, worker *w, int h)
+{
+    if (call->plan->asks.power)
+        find_bases(call, w, h);
+    else
+        softmax(call, w, h);
 }
 
 static void run_item(void *arg, int lane, int index)
 {
     const task *job = arg;
     const ph_call *call = job->call;
-    place p = find_place(job, index);
+    place at = find_place(job, index);
     ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
     worker w;
     take(call->plan, &arena, &w);
-    clear_rows(call, &w, p.batch, p.set, p.first, p.end);
-    ph_joint_gather(call, &w.r, p.batch, p.set, p.first, p.end, call->plan->joint.rows);
-    if (w.r.count == 0) return;
-    int tiles = begin_rows(call, &w, &job->keys);
-    if (call->plan->asks.power)
-        entmax(call, &w, tiles);
-    else
-        softmax(call, &w, tiles);
-    multiply(call, &w, &job->keys, tiles);
+    clear_rows(call, &w, at.batch, at.set, at.first, at.end);
+    if (!begin_rows(call, &w, &at)) return;
+    hold_all(call, &w, &job->keys);
+    for (int h = 0; h < w.r.heads; h++) find_statistic(call, &w, h);
+    for (int b = 0; b < w.count; b++) {
+        const float *p = finish_tile(call, &w, &job->keys, b);
+        for (int h = 0; p && h < w.r.heads; h++) weigh_head(call, &w, &w.tiles[b], h, p);
+        w.started = 1;
+    }
     store_rows(call, &w);
 }
+
+/* ---- one item, all threads ---- */
+
+/* The shared item with the thread's own room. */
+static worker share(const task *job, int lane)
+{
+    const ph_call *call = job->call;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w = *job->item;
+    take_room(call->plan, &arena, &w);
+    return w;
+}
+
+static void hold_one(void *arg, int lane, int b)
+{
+    const task *job = arg;
+    worker w = share(job, lane);
+    hold_tile(job->call, &w, &job->keys, b);
+}
+
+static void normalise_head(void *arg, int lane, int h)
+{
+    const task *job = arg;
+    worker w = share(job, lane);
+    for (int b = 0; b < w.count; b++) raise_tops(job->call, &w, b, h);
+    find_statistic(job->call, &w, h);
+}
+
+/* Weights as they multiply v take the place of those before mixing. */
+static void finish_one(void *arg, int lane, int b)
+{
+    const task *job = arg;
+    worker w = share(job, lane);
+    const float *p = finish_tile(job->call, &w, &job->keys, b);
+    float *held = held_tile(job->call, &w, b);
+    for (int h = 0; p != held && h < w.r.heads; h++)
+        memcpy(held + ph_joint_at(&w.tiles[b], h, 0), p + ph_joint_at(&w.tiles[b], h, 0),
+               (size_t)w.r.count * PH_BLOCK * sizeof(float));
+}
+
+static void multiply_head(void *arg, int lane, int h)
+{
+    const task *job = arg;
+    worker w = share(job, lane);
+    for (int b = 0; b < w.count; b++, w.started = 1)
+        weigh_head(job->call, &w, &w.tiles[b], h, held_tile(job->call, &w, b));
+}
+
+static void run_together(task *job, int index)
+{
+    const ph_call *call = job->call;
+    ph_ctx *ctx = call->plan->ctx;
+    worker *w = job->item;
+    place at = find_place(job, index);
+    clear_rows(call, w, at.batch, at.set, at.first, at.end);
+    if (!begin_rows(call, w, &at)) return;
+    ph_ctx_run(ctx, w->count, hold_one, job);
+    ph_ctx_run(ctx, w->r.heads, normalise_head, job);
+    ph_ctx_run(ctx, w->count, finish_one, job);
+    ph_ctx_run(ctx, w->r.heads, multiply_head, job);
+    w->started = w->count > 0;
+    store_rows(call, w);
+}
+
+/* ---- the call ---- */
 
 static int count_items(const ph_call *call, int batch_rows)
 {
@@ -389,17 +487,18 @@ static void base_item(void *arg, int lane, int index)
 {
     const task *job = arg;
     const ph_call *call = job->call;
-    place p = find_place(job, index);
+    place at = find_place(job, index);
     ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
     worker w;
     take(call->plan, &arena, &w);
-    ph_joint_gather(call, &w.r, p.batch, p.set, p.first, p.end, call->plan->joint.rows);
-    if (w.r.count == 0) return;
-    find_bases(call, &w, begin_rows(call, &w, &job->keys));
-    for (int h = 0; h < w.r.heads; h++)
+    if (!begin_rows(call, &w, &at)) return;
+    hold_all(call, &w, &job->keys);
+    for (int h = 0; h < w.r.heads; h++) {
+        find_bases(call, &w, h);
         for (int i = 0; i < w.r.count; i++)
             job->bases[ph_rows_index(call, &w.r.rows[h], i)] =
                 w.stat[h * call->plan->joint.rows + i];
+    }
 }
 
 void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
@@ -415,11 +514,14 @@ void ph_joint_forward(const ph_call *call)
     const ph_joint_plan *j = &plan->joint;
     int batch = call->attn->batch, wave = j->wave ? j->wave : ph_max(batch, 1);
     ph_arena arena = {call->shared, 0};
-    task t = {.call = call};
+    worker item;
+    task t = {.call = call, .item = &item};
     ph_joint_keys_take(plan, &arena, 0, &t.keys);
+    if (j->together) take_rows(plan, &arena, &item);
     for (t.first = 0; t.first < batch; t.first += wave) {
+        int items = count_items(call, ph_min(wave, batch - t.first));
         ph_joint_keys_pack(call, &t.keys, t.first);
-        ph_ctx_run(plan->ctx, count_items(call, ph_min(wave, batch - t.first)), run_item,
-                   &t);
+        if (!j->together) ph_ctx_run(plan->ctx, items, run_item, &t);
+        for (int i = 0; j->together && i < items; i++) run_together(&t, i);
     }
 }

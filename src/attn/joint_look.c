@@ -64,8 +64,8 @@ void ph_joint_look_measure(ph_plan *plan)
     plan->lane_bytes[PH_DO_LOOK] = arena.used;
     plan->shared_bytes[PH_DO_LOOK] = 0;
     if (!plan->asks.power) return;
-    if (plan->lane_bytes[PH_DO_FORWARD] > arena.used)
-        plan->lane_bytes[PH_DO_LOOK] = plan->lane_bytes[PH_DO_FORWARD];
+    size_t item = ph_joint_item_bytes(plan);
+    if (item > arena.used) plan->lane_bytes[PH_DO_LOOK] = item;
     ph_arena shared = {0};
     take_bases(plan, &shared);
     plan->shared_bytes[PH_DO_LOOK] = shared.used;

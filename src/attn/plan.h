@@ -25,6 +25,7 @@ typedef struct ph_joint_plan {
     int blocks;     /* key blocks that the rows of an item may see */
     int key_blocks; /* key blocks in all */
     int wave;       /* batch rows whose keys are packed at once; 0: items pack */
+    int together;   /* forward: 1: too few items, all threads work on each */
 } ph_joint_plan;
 
 struct ph_plan {
