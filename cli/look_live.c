@@ -70,10 +70,10 @@ static void borrow_roles(side *s, const ph_report *from)
     s->report.found = from->found;
 }
 
-static ph_status measure(side *s, const ph_io *io)
+static ph_status measure(side *s, ph_ctx *ctx, const ph_io *io)
 {
     const int32_t *const ids[] = {ph_scene_ids(s->scene, 0), ph_scene_ids(s->scene, 1)};
-    const ph_survey_facts facts = {.ids = ids};
+    const ph_survey_facts facts = {.ids = ids, .ctx = ctx};
     ph_status status = ph_survey_create(&s->survey, &s->report, io);
     if (status == PH_OK) status = ph_survey_text(s->survey, &s->report, &facts, io);
     if (status == PH_OK) status = ph_survey_end(s->survey, &s->report, NULL, io);
@@ -87,7 +87,7 @@ static ph_status show(stage *st, side *s, const ph_io *io)
                         st->source->report.title, s->text, st->choice->target, io);
     if (status != PH_OK) return status;
     s->report = ph_scene_report(s->scene);
-    if (!st->source->sentences) return measure(s, io);
+    if (!st->source->sentences) return measure(s, st->source->ctx, io);
     borrow_roles(s, &st->source->report);
     return PH_OK;
 }

@@ -36,7 +36,8 @@ static ph_status survey_maps(look_source *source, const ph_io *io)
 {
     int32_t *ranks[] = {look_ranks(source, &source->report, NULL, 0),
                         look_ranks(source, &source->report, NULL, 1)};
-    const ph_survey_facts facts = {.ranks = (const int32_t *const *)ranks};
+    const ph_survey_facts facts = {.ranks = (const int32_t *const *)ranks,
+                                   .ctx = source->ctx};
     ph_status status = ph_survey_text(source->survey, &source->report, &facts, io);
     free(ranks[0]);
     free(ranks[1]);
@@ -48,6 +49,8 @@ static int open_maps(look_source *source, const look_choice *choice)
     trouble t;
     const ph_io *io = &no_trouble(&t)->io;
     const ph_maps_files files = {choice->weights, choice->tokens, choice->row_tokens};
+    int rc = cli_open(&source->ctx, &choice->machine);
+    if (rc) return rc;
     ph_status status = ph_maps_read(&source->maps, &files, io);
     if (status == PH_OK) {
         source->report = ph_maps_report(source->maps);
@@ -144,6 +147,7 @@ static ph_status survey_one(look_source *source, const char *text, int words,
                             look_ranks(source, &report, ids[1], 1)};
         ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
         facts.ids = ids;
+        facts.ctx = source->ctx;
         facts.ranks = (const int32_t *const *)ranks;
         if (words == 0 || report.axes[0].count == words)
             status = ph_survey_text(source->survey, &report, &facts, io);

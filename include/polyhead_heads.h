@@ -92,7 +92,7 @@ typedef struct ph_head {
     double value[PH_MEASURES];  /* NaN: the texts held nothing to measure it on */
     int64_t count[PH_MEASURES]; /* rows, entries or links behind the value */
     int64_t rows, skipped;      /* rows counted, rows left out */
-    int64_t odd; /* rows that do not add up to 1 within 1e-3, or with weights that
+    int64_t odd; /* rows that do not add up to 1 within 4e-3, or with weights that
                            are negative or not finite; the latter are left out */
     int64_t texts;
     int top_offset;           /* of PH_POSITIONAL */
@@ -202,6 +202,8 @@ typedef struct ph_survey_facts {
     const int32_t *const *ranks; /* per axis */
     const ph_link *links;        /* within axis 0 */
     int link_count;
+    ph_ctx *ctx; /* its threads measure several heads at a time, with the same bits;
+                    NULL: the calling thread alone */
 } ph_survey_facts;
 
 /* Reads every weight of a report with the same stacks once, a few rows at a time. */

@@ -20,6 +20,44 @@
 
 /* ---- a report, measured and drawn into memory ---- */
 
+/* Heads measured by several threads: the numbers are the same bits. */
+static void surveys_by_threads(void)
+{
+    static const char *const names[] = {"demo", "causal", "grouped", "cross", "large"};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        ph_survey *alone = NULL;
+        report_case c;
+        report_case_make(&c, names[n]);
+        CHECK(ph_survey_create(&alone, &c.report, NULL) == PH_OK &&
+                  ph_survey_text(alone, &c.report, NULL, NULL) == PH_OK,
+              "no survey");
+        const ph_report before = c.report;
+        ph_survey_end(alone, &c.report, NULL, NULL);
+        for (int threads = 1; threads <= 5; threads += 2) {
+            ph_ctx *ctx = NULL;
+            ph_survey *many = NULL;
+            ph_report report = before;
+            CHECK(ph_open(&ctx, &(ph_options){.threads = threads}) == PH_OK, "no ctx");
+            const ph_survey_facts facts = {.ctx = ctx};
+            CHECK(ph_survey_create(&many, &report, NULL) == PH_OK &&
+                      ph_survey_text(many, &report, &facts, NULL) == PH_OK &&
+                      ph_survey_end(many, &report, NULL, NULL) == PH_OK,
+                  "no survey by %d threads", threads);
+            const ph_stack *stack = &report.stacks[0];
+            for (int h = 0; h < stack->layers * stack->heads; h++)
+                CHECK(
+                    !memcmp(ph_survey_head(alone, 0, h / stack->heads, h % stack->heads),
+                            ph_survey_head(many, 0, h / stack->heads, h % stack->heads),
+                            sizeof(ph_head)),
+                    "%s: head %d differs with %d threads", names[n], h, threads);
+            ph_survey_free(many);
+            ph_close(ctx);
+        }
+        ph_survey_free(alone);
+        report_case_free(&c);
+    }
+}
+
 static ph_status survey_one(ph_survey **out, ph_report *report)
 {
     ph_status status = ph_survey_create(out, report, NULL);
@@ -490,6 +528,7 @@ static void refused_files(void)
 }
 
 static const check_case cases[] = {{"stored_pictures", stored_pictures},
+                                   {"surveys_by_threads", surveys_by_threads},
                                    {"widths", widths},
                                    {"colors_add_codes_only", colors_add_codes_only},
                                    {"wild_reports", wild_reports},

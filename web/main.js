@@ -131,7 +131,7 @@ function leftOut() {
   const kept = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
   let text = "";
   const odd = isAbsent(state.a) ? 1 : mapOf(state.a).oddSum();
-  if (Math.abs(odd - 1) > 0.002) text += t("rowSum", number(odd));
+  if (Math.abs(odd - 1) > 0.004) text += t("rowSum", number(odd));
   if (page.mode === "top" && stack.maps[indexOf(state.a)] >= 0) text += t("left", Math.round(100 * mapOf(state.a).keptShare()), page.top);
   if (kept.length < refs.length) text += t("leftHeads", refs.length - kept.length, refs.length);
   if (page.mode === "dec") text += t("quantised");

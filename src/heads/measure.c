@@ -14,6 +14,9 @@
 #include "io/io.h"
 #include "io/sort.h"
 
+/* Of a row's sum: rounding weights to bf16 moves it by up to 2^-8. */
+static const double ROW_SUM_ERROR = 4e-3;
+
 /* One row, and what several topics need of it. */
 typedef struct row {
     const float *w;
@@ -311,7 +314,7 @@ static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
     if (text->causal && r.place + 1 < r.seen) r.seen = r.place + 1;
     int alone = text->causal && r.place == 0;
     int good = alone || survey_row(&r);
-    t->odd += !good || (r.sum != 0 && fabs(r.sum - 1) > 1e-3);
+    t->odd += !good || (r.sum != 0 && fabs(r.sum - 1) > ROW_SUM_ERROR);
     if (alone || !good || r.sum == 0) {
         t->skipped++;
         return;

@@ -1,14 +1,15 @@
 /*
  * survey.c - measures every head of a report and hangs the findings into it.
  *
- * The weights are asked for a few rows at a time, in the order of stacks, layers, heads
- * and rows, and each row is read once.
+ * The weights are asked for a few rows of a few heads at a time, and each row is read
+ * once.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ctx.h"
 #include "base/size.h"
 #include "io/io.h"
 #include "io/sort.h"
@@ -17,6 +18,7 @@
 
 enum {
     TILE_WEIGHTS = 1 << 18, /* asked for at once: 1 MiB */
+    MOST_BATCH = 16,        /* heads at once, where there are threads for them */
     WHY_SIZE = 96,          /* bytes of a reason */
     FOUND_SIZE = 512
 };
@@ -118,44 +120,86 @@ static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *i
 
 /* ---- measuring ---- */
 
-static ph_status feed_head(const reading *r, const ph_pick *at, ph_heads *sums,
-                           const ph_heads_text *text, float *tile)
+/* Heads that are measured side by side, each by one thread and in the order of its rows,
+   so that sums do not depend on how many threads there are. */
+typedef struct batch {
+    const reading *r;
+    ph_heads *sums;
+    const ph_heads_text *text;
+    ph_pick at[MOST_BATCH];
+    int count;    /* heads at hand */
+    float *tiles; /* (batch, room) */
+    size_t room;  /* weights of a tile */
+    int row, rows;
+} batch;
+
+static void add_item(void *user, int lane, int index)
 {
-    int step = text->keys > 0 ? TILE_WEIGHTS / text->keys : 1;
+    const batch *b = user;
+    const ph_pick *at = &b->at[index];
+    (void)lane;
+    ph_heads_add(b->sums, at->layer, at->head, b->row, b->rows,
+                 b->tiles + (size_t)index * b->room);
+}
+
+static ph_status ask_rows(batch *b)
+{
+    const ph_report *report = b->r->report;
     ph_status status = PH_OK;
-    if (step < 1) step = 1;
-    for (int row = 0; row < text->rows && status == PH_OK; row += step) {
-        int rows = text->rows - row < step ? text->rows - row : step;
-        status = r->report->weights(r->report->user, at->stack, at->layer, at->head, row,
-                                    rows, tile);
-        if (status == PH_OK)
-            status = ph_heads_add(sums, at->layer, at->head, row, rows, tile);
+    for (int n = 0; n < b->count && status == PH_OK; n++) {
+        const ph_pick *at = &b->at[n];
+        status = report->weights(report->user, at->stack, at->layer, at->head, b->row,
+                                 b->rows, b->tiles + (size_t)n * b->room);
+        if (status != PH_OK)
+            ph_io_fail(b->r->io, status, "the weights of layer %d, head %d: %s",
+                       at->layer + 1, at->head + 1, ph_status_text(status));
     }
     return status;
+}
+
+static ph_status feed_batch(batch *b)
+{
+    ph_ctx *ctx = b->r->facts ? b->r->facts->ctx : NULL;
+    int keys = ph_max(1, b->text->keys), step = ph_max(1, (int)(b->room / (size_t)keys));
+    for (b->row = 0; b->row < b->text->rows; b->row += step) {
+        b->rows = ph_min(step, b->text->rows - b->row);
+        PH_TRY(ask_rows(b));
+        if (ctx)
+            ph_ctx_run(ctx, b->count, add_item, b);
+        else
+            for (int n = 0; n < b->count; n++) add_item(b, 0, n);
+    }
+    b->count = 0;
+    return PH_OK;
+}
+
+static ph_status feed_heads(batch *b, int index, int most)
+{
+    const ph_stack *stack = &b->r->report->stacks[index];
+    ph_status status = PH_OK;
+    for (int n = 0; n < stack->layers * stack->heads && status == PH_OK; n++) {
+        if (!stack->absent || !stack->absent[n])
+            b->at[b->count++] = (ph_pick){index, n / stack->heads, n % stack->heads};
+        if (b->count == most) status = feed_batch(b);
+    }
+    return status == PH_OK && b->count > 0 ? feed_batch(b) : status;
 }
 
 static ph_status feed_stack(ph_survey *s, const reading *r, int index,
                             const ph_heads_text *text)
 {
-    const ph_stack *stack = &r->report->stacks[index];
-    ph_heads *sums = s->found[index].sums;
-    size_t room = (size_t)text->keys > TILE_WEIGHTS ? (size_t)text->keys : TILE_WEIGHTS;
-    size_t all = (size_t)text->keys * (size_t)text->rows;
-    float *tile = take(s, all < room ? all : room, sizeof *tile);
-    if (!tile) return ph_io_no_memory(r->io, room * sizeof *tile, "rows of weights");
-    ph_status status = ph_heads_begin(sums, text, r->io);
-    for (ph_pick at = {index, 0, 0}; at.layer < stack->layers && status == PH_OK;
-         at.layer++)
-        for (at.head = 0; at.head < stack->heads && status == PH_OK; at.head++) {
-            if (stack->absent && stack->absent[at.layer * stack->heads + at.head])
-                continue;
-            status = feed_head(r, &at, sums, text, tile);
-            if (status != PH_OK)
-                ph_io_fail(r->io, status, "the weights of layer %d, head %d: %s",
-                           at.layer + 1, at.head + 1, ph_status_text(status));
-        }
-    ph_heads_end(sums);
-    ph_io_release(&s->hooks, tile);
+    int most = r->facts && r->facts->ctx ? MOST_BATCH : 1;
+    size_t keys = (size_t)text->keys, all = keys * (size_t)text->rows;
+    size_t room = TILE_WEIGHTS / (size_t)most;
+    if (room < keys) room = keys;
+    if (room > all) room = all;
+    batch b = {.r = r, .sums = s->found[index].sums, .text = text, .room = room};
+    b.tiles = take(s, room * (size_t)most, sizeof *b.tiles);
+    if (!b.tiles) return ph_io_no_memory(r->io, room * sizeof *b.tiles, "weights");
+    ph_status status = ph_heads_begin(b.sums, text, r->io);
+    if (status == PH_OK) status = feed_heads(&b, index, most);
+    ph_heads_end(b.sums);
+    ph_io_release(&s->hooks, b.tiles);
     return status;
 }
 
