@@ -262,6 +262,8 @@ plain = ask([])
 off = ask([{"kind": "zero", "stack": 1, "layer": 0, "head": 4}])
 assert b"it -> animal" in plain, "no answer"
 assert off.count(b"it -> ") == 2, "no answer before and after"
+assert off.count(b'"divergence":') == 1 and b'"divergence":' not in plain, "no divergence, or one without a change"
+assert b'"edits":[{"kind":"zero","stack":0,"layer":0,"head":0},' in plain, "the plan is not there to begin with"
 assert len(off) > len(plain), "nothing about the change"
 hidden = ask([{"kind": "mask", "axis": 0, "word": 1}])
 assert "\u25a1".encode() in hidden, "the word is not hidden"
@@ -274,7 +276,7 @@ except urllib.error.HTTPError as answer:
     assert b"empty" in answer.read(), "no sentence"
 END
 if have python3; then
-    (cd "$tmp" && exec "$program" look --serve >serve.out 2>serve.err) &
+    (cd "$tmp" && exec "$program" look --serve --plan most.json >serve.out 2>serve.err) &
     server=$!
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         grep -q token "$tmp/serve.out" 2>/dev/null && break

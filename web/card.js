@@ -96,10 +96,11 @@ function drawOutcomes(ref) {
   $("outcome-box").hidden = !outcomes.length;
   $("outcome-note").textContent = movedNote(page.reports[ref.r], before && page.reports[0]);
   $("outcome-title").textContent = said(outcomeTitle) + (before ? `: ${t("before")} → ${t("after")}` : "");
-  body.replaceChildren(...outcomes.map((x) => {
-    const old = before?.find((o) => o.about === x.about), changed = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
-    const was = !changed ? "" : old.text === x.text ? `${number(old.value)} → ` : `${shown(old.text)} ${number(old.value)} → `;
-    return make("tr", { class: changed ? "over" : null }, make("td", {}, shown(x.text)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, was, number(x.value)));
+  body.replaceChildren(...outcomes.flatMap((x) => {
+    const old = before?.find((o) => o.about === x.about), moved = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
+    const row = make("tr", { class: moved ? "over" : null }, make("td", {}, shown(x.text)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, number(x.value)));
+    if (!moved) return [row];
+    return [row, make("tr", { class: "was" }, make("td", { colspan: 2 }, `${t("before")}: ${shown(old.text)}`), make("td", {}, number(old.value)))];
   }));
 }
 

@@ -408,7 +408,7 @@ function startCursor() {
 async function start() {
   await openData();
   const [s, l, h] = page.first;
-  state.a = page.live ? mostTelling() : { r: 0, s, l, h };
+  state.a = page.live ? { ...mostTelling(), r: page.reports.length - 1 } : { r: 0, s, l, h };
   if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
   startCursor();
   Object.assign(usual, structuredClone(state));
