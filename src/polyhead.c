@@ -1,10 +1,12 @@
 /*
  * polyhead.c - every function of polyhead.h: check arguments, then one call inward.
  */
+#define _DEFAULT_SOURCE
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "attn/plan.h"
 #include "base/arena.h"
@@ -13,10 +15,27 @@
 
 /* ---- context ---- */
 
+/* Large memory in large pages, where the system has them for the asking: weights and
+   activations are read from end to end, and small pages cost a look into the page table
+   every few hundred floats. */
+static void ask_for_large_pages(void *start, size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    const size_t page = (size_t)2 << 20;
+    size_t skip = (page - (uintptr_t)start % page) % page;
+    if (bytes < skip + 2 * page) return;
+    madvise((char *)start + skip, (bytes - skip) / page * page, MADV_HUGEPAGE);
+#else
+    (void)start, (void)bytes;
+#endif
+}
+
 static void *default_alloc(void *user, size_t bytes)
 {
     (void)user;
-    return malloc(bytes);
+    void *memory = malloc(bytes);
+    if (memory) ask_for_large_pages(memory, bytes);
+    return memory;
 }
 
 static void default_release(void *user, void *ptr)
