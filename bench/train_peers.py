@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""train_peers.py - training steps and generation against PyTorch, in alternating rounds.
+"""train_peers.py - training steps against PyTorch, in alternating rounds.
 
     python3 bench/train_peers.py [--rounds 3] [--steps 6] [--threads 2] [--only NAME]
 
@@ -7,11 +7,8 @@ Same models, same batches, f32, with dropout 0.1, clipping and AdamW (fused in P
 
     both      encoder-decoder base: 6+6 layers, 512, 8 heads, feed-forward 2048, B=32, T=20
     decoder   6 layers, 384, 6 heads, B=8, T=256, causal
-    generate  one text, the likeliest token each time, with cached keys and values, from
-              the decoder's shape
 
-Polyhead runs as `polyhead train` and `polyhead generate`, PyTorch in a process of its own,
-a few steps each in turn; the first step of every round does not count. Printed are least and
+Polyhead runs as `polyhead train`, PyTorch in a process of its own, a few steps each in turn; the first step of every round does not count. Printed are least and
 median times and their ratios (above 1: Polyhead is faster), and the peak memory of both
 processes. Without PyTorch there is nothing to compare with: one line says so.
 """
@@ -28,7 +25,6 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.path.join(ROOT, "build", "polyhead")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TEXT_TOKENS = 250
 
 
 # ---- PyTorch ----
@@ -88,38 +84,6 @@ def peer_train(torch, kind, rounds_of):
         say_round(times)
 
 
-def peer_generate(torch, _, tokens):
-    """Greedy decoding with keys and values kept, written by hand as PyTorch has none."""
-    F, dim, heads, layers = torch.nn.functional, 384, 6, 6
-    torch.manual_seed(1)
-    parts = [[torch.randn(dim, 3 * dim) / 20, torch.zeros(3 * dim),
-              torch.randn(dim, dim) / 20, torch.zeros(dim), torch.randn(dim, 4 * dim) / 20,
-              torch.zeros(4 * dim), torch.randn(4 * dim, dim) / 40, torch.zeros(dim),
-              torch.ones(dim), torch.zeros(dim), torch.ones(dim), torch.zeros(dim)]
-             for _ in range(layers)]
-    words = torch.randn(30, dim)
-    for _ in sys.stdin:
-        keys = [torch.zeros(1, heads, 256, dim // heads) for _ in range(layers)]
-        values = [torch.zeros(1, heads, 256, dim // heads) for _ in range(layers)]
-        token, start = 5, time.perf_counter()
-        with torch.inference_mode():
-            for t in range(tokens):
-                x = words[token].view(1, dim)
-                for l, (wq, bq, wo, bo, w1, b1, w2, b2, g1, c1, g2, c2) in enumerate(parts):
-                    a = F.layer_norm(x, (dim,), g1, c1)
-                    q, k, v = torch.addmm(bq, a, wq).view(3, heads, dim // heads)
-                    keys[l][0, :, t], values[l][0, :, t] = k, v
-                    y = F.scaled_dot_product_attention(
-                        q.view(1, heads, 1, -1), keys[l][:, :, :t + 1],
-                        values[l][:, :, :t + 1])
-                    x = x + torch.addmm(bo, y.reshape(1, dim), wo)
-                    a = F.layer_norm(x, (dim,), g2, c2)
-                    x = x + torch.addmm(b2, F.gelu(torch.addmm(b1, a, w1)), w2)
-                token = int((x @ words.T).argmax())
-        seconds = (time.perf_counter() - start) / tokens
-        say_round([seconds, seconds])
-
-
 def say_round(times):
     with open("/proc/self/status", encoding="ascii") as status:
         peak = next(int(l.split()[1]) for l in status if l.startswith("VmHWM"))
@@ -130,7 +94,7 @@ def peer(kind, steps, threads):
     import torch
     torch.set_num_threads(threads)
     print("ready", flush=True)
-    (peer_generate if kind == "generate" else peer_train)(torch, kind, steps)
+    peer_train(torch, kind, steps)
 
 
 # ---- Polyhead ----
@@ -165,33 +129,21 @@ def own_train(folder, kind, steps, threads):
     if status:
         sys.exit(f"train_peers.py: {' '.join(call)} failed")
     at = [json.loads(l)["seconds"] for l in text.splitlines() if '"loss"' in l]
-    return [b - a for a, b in zip([0.0] + at, at)], usage.ru_maxrss, out
-
-
-def own_generate(folder, model, tokens, threads):
-    call = [PROGRAM, "generate", model, "abcde", "--temperature", "1", "--top-k", "1",
-            "--threads", str(threads), "--time", "--most", str(tokens)]
-    run = subprocess.run(call, capture_output=True, text=True, check=True)
-    seconds = float(run.stderr.split()[-2])
-    return [seconds / tokens] * 2, 0, model
+    return [b - a for a, b in zip([0.0] + at, at)], usage.ru_maxrss
 
 
 # ---- the rounds ----
 
 def compare(kind, options, folder):
-    steps = TEXT_TOKENS if kind == "generate" else options.steps
     child = subprocess.Popen([options.python, os.path.abspath(__file__), "--peer", kind,
-                              "--steps", str(steps), "--threads", str(options.threads)],
+                              "--steps", str(options.steps), "--threads",
+                              str(options.threads)],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if child.stdout.readline().strip() != "ready":
         sys.exit("train_peers.py: PyTorch does not start")
-    model = own_train(folder, "decoder", 1, options.threads)[2] if kind == "generate" else None
     ours, theirs, peaks = [], [], [0, 0]
     for _ in range(options.rounds):
-        if model:
-            times, peak, _ = own_generate(folder, model, steps, options.threads)
-        else:
-            times, peak, _ = own_train(folder, kind, steps, options.threads)
+        times, peak = own_train(folder, kind, options.steps, options.threads)
         ours += times[1:]
         peaks[0] = max(peaks[0], peak)
         child.stdin.write("go\n")
@@ -214,7 +166,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", choices=["both", "decoder", "generate"])
+    parser.add_argument("--only", choices=["both", "decoder"])
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -223,11 +175,11 @@ def main():
         return
     if subprocess.run([options.python, "-c", "import torch"], capture_output=True,
                       check=False).returncode:
-        print("train_peers.py: no PyTorch here, nothing to compare with")
+        print("PyTorch is not here, nothing to compare with")
         return
     with tempfile.TemporaryDirectory() as folder:
         write_data(folder)
-        for kind in [options.only] if options.only else ["both", "decoder", "generate"]:
+        for kind in [options.only] if options.only else ["both", "decoder"]:
             compare(kind, options, folder)
 
 

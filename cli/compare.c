@@ -3,8 +3,8 @@
  *
  * Every variant trains at the same budget: same samples, same steps, same seeds. Each
  * training runs in a process of its own, one after the other, so that memory is counted
- * apart. Arithmetic per token is counted from the matrices a token meets, forward and
- * backward: 6 per number, and attention of a text of full length.
+ * apart. Arithmetic per word is what ph_model_flops counts, three times: backward has two
+ * products for each of forward.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -300,23 +300,40 @@ static long peak_of(const entry *e, int seeds)
     return most;
 }
 
+/* Everything about a variant in one line; a narrow terminal gets no deviations of what is
+   right. `name` columns for the name. */
+static void print_row(const entry *e, int seeds, int name, int wide)
+{
+    spread loss = spread_of(e, seeds, offsetof(result, loss));
+    spread right = spread_of(e, seeds, offsetof(result, right));
+    spread exact = spread_of(e, seeds, offsetof(result, exact));
+    spread speed = spread_of(e, seeds, offsetof(result, per_second));
+    printf("%-*s %8lld %8.2fM %7.0f %4ld  %.*f +- %.*f", name, e->name,
+           (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
+           peak_of(e, seeds) / 1024, 3 + wide, loss.mean, 3 + wide, loss.deviation);
+    if (wide)
+        printf("  %6.2f +- %.2f %%  %6.2f +- %.2f %%\n", 100 * right.mean,
+               100 * right.deviation, 100 * exact.mean, 100 * exact.deviation);
+    else
+        printf(" %5.1f %5.1f\n", 100 * right.mean, 100 * exact.mean);
+}
+
 static void print_table(const entry *entries, int count, int seeds)
 {
-    printf("%s%-22s %10s %10s %9s %8s  %-18s %-17s %s%s\n", term_on(stdout, TERM_BOLD),
-           "variant", "parameters", "FLOP/word", "words/s", "MiB", "loss (unseen)",
-           "words right", "texts right", term_on(stdout, TERM_PLAIN));
-    for (int i = 0; i < count; i++) {
-        const entry *e = &entries[i];
-        spread loss = spread_of(e, seeds, offsetof(result, loss));
-        spread right = spread_of(e, seeds, offsetof(result, right));
-        spread exact = spread_of(e, seeds, offsetof(result, exact));
-        spread speed = spread_of(e, seeds, offsetof(result, per_second));
-        printf("%-22s %10lld %9.2fM %9.0f %8ld  %.4f +- %.4f   %6.2f +- %.2f %%  "
-               "%6.2f +- %.2f %%\n",
-               e->name, (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
-               peak_of(e, seeds) / 1024, loss.mean, loss.deviation, 100 * right.mean,
-               100 * right.deviation, 100 * exact.mean, 100 * exact.deviation);
-    }
+    enum { NUMBERS = 88 }; /* columns of the wide table behind the names */
+    int name = (int)strlen("variant");
+    for (int i = 0; i < count; i++)
+        if ((int)strlen(entries[i].name) > name) name = (int)strlen(entries[i].name);
+    int wide = !isatty(STDOUT_FILENO) || term_width(stdout, 1000) >= name + NUMBERS;
+    printf("%s%-*s %8s %9s %7s %4s  %-*s", term_on(stdout, TERM_BOLD), name, "variant",
+           "params", "FLOP/word", "words/s", "MiB", 14 + 2 * wide, "loss (unseen)");
+    if (wide)
+        printf("  %-16s  %s", "words right", "texts right");
+    else
+        printf(" %5s %5s", "words", "texts");
+    printf("%s\n", term_on(stdout, TERM_PLAIN));
+    for (int i = 0; i < count; i++) print_row(&entries[i], seeds, name, wide);
+    if (!wide) printf("words, texts: %% right of those unseen\n");
 }
 
 static void print_spread(json *j, const char *key, spread s)

@@ -31,7 +31,7 @@ else
 fi
 
 # -S: without the packages of this machine.
-for script in peers variant_peers; do
+for script in peers variant_peers train_peers generate_peers text_peers; do
     out=$(env -u PYTHONPATH python3 -S bench/$script.py 2>&1)
     status=$?
     case $status-$out in

@@ -111,6 +111,7 @@ static ph_status find_chars(ph_data *data, const corpus *c)
     for (uint32_t code = 1; code < CODES && data->split == PH_SPLIT_CHARS; code++) {
         char text[5];
         if (!(seen[code / 8] >> code % 8 & 1)) continue;
+        if (code == '\n' && !strcmp(data->train->recipe, "pairs")) continue;
         text_of(code, text);
         if ((status = ph_data_token(data, text)) != PH_OK) break;
     }
