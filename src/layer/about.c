@@ -140,7 +140,8 @@ static double attention_flops(const ph_layer *l)
 ph_layer_info ph_layer_about(const ph_layer *layer)
 {
     const ph_shape *s = &layer->shape;
-    double flops = attention_flops(layer) + s->flops + part_flops(&s->q, layer->q_rows) +
+    double q = part_flops(&s->q, layer->q_rows) * (s->few ? s->active : 1);
+    double flops = attention_flops(layer) + s->flops + q +
                    part_flops(&s->k, layer->kv_rows) + part_flops(&s->v, layer->kv_rows);
     if (!layer->desc.concat) flops += part_flops(&layer->out, layer->q_rows);
     return (ph_layer_info){.attn = &s->attn,

@@ -7,6 +7,7 @@
  *     project.c        a projection and its gradients as matrix products; rows by length
  *     position.c       RMS norm and rotation of q and k, and the way back
  *     gate.c           the caller's gate and the kind's
+ *     gather.c         queries of the pairs that a router uses alone
  *     helpers.c        schedules and bounds for those who make layers
  *     layer_forward.c  project, position, before, attend, after, output
  *     layer_backward.c the same steps from the end
@@ -119,6 +120,22 @@ void ph_layer_copy(ph_ctx *ctx, ph_layer_rows rows, void *to, ph_dtype to_type,
                    const void *from, ph_dtype from_type);
 /* Rows of x beyond their length become 0. */
 void ph_layer_clear(ph_layer_rows rows, void *x, ph_dtype type);
+
+/* ---- gather.c ---- */
+
+/* Room to gather tokens in, where the kind uses few pairs; else empty. */
+typedef struct ph_gather {
+    int32_t *tokens; /* rows of x */
+    void *x;         /* they themselves, of the layer's type */
+    float *q;        /* their queries of one head */
+} ph_gather;
+
+ph_gather ph_layer_gather_room(const ph_layer *layer, ph_arena *arena);
+size_t ph_layer_gather_bytes(const ph_layer *layer); /* of `work` */
+/* q = x wq + bq where the gate is not 0, else 0. */
+void ph_layer_gather(const ph_layer *layer, const ph_layer_weights *weights,
+                     const void *x, const float *gate, const ph_gather *room, void *work,
+                     float *q);
 
 /* ---- gate.c ---- */
 

@@ -15,6 +15,7 @@ typedef struct call {
     ph_layer_kept kept;
     float *out; /* what wo multiplies: the heads, unless a kind makes something else */
     ph_kind_call kind;
+    ph_gather gather;
     int32_t *filled; /* cache: (batch) keys it holds after this call */
     float *q_table;  /* rotation of the tokens of x ... */
     float *kv_table; /* ... and of memory; the same table where there is none */
@@ -45,7 +46,7 @@ static void list_products(call *c)
     int memory = l->desc.memory_dim > 0, from = s->q.from;
     const void *x = c->args->x, *source = memory ? c->args->memory : x;
     c->count = 0;
-    add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
+    if (!s->few) add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
     if (from >= 0) c->list[0].a = c->kept.kind[from], c->list[0].a_type = PH_F32;
     add_part(c, &s->k, w->wk, w->bk, l->kv_rows, source, p->k_raw, !memory && from < 0);
     add_part(c, &s->v, w->wv, w->bv, l->kv_rows, source, p->v, s->k.heads > 0);
@@ -110,6 +111,7 @@ static void lay(call *c, ph_arena *arena)
     if (l->desc.memory_dim)
         c->kv_table = ph_arena_floats(arena, ph_layer_table(l, l->kv_len, NULL));
     lay_kind(c, arena);
+    c->gather = ph_layer_gather_room(l, arena);
     list_products(c);
     size_t work = ph_plan_workspace(l->plan);
     size_t bytes = ph_gemm_bytes(l->ctx, c->list, c->count);
@@ -117,7 +119,17 @@ static void lay(call *c, ph_arena *arena)
     bytes = ph_gemm_bytes(l->ctx, &c->output, 1);
     if (bytes > work) work = bytes;
     if (l->shape.work > work) work = l->shape.work;
+    bytes = ph_layer_gather_bytes(l);
+    if (bytes > work) work = bytes;
     c->work = c->kind.work = ph_arena_take(arena, work);
+}
+
+/* Queries of the pairs that are used, once it is known which. */
+static void few_queries(call *c)
+{
+    c->layer->kind[0]->before(&c->kind);
+    ph_layer_gather(c->layer, c->weights, c->args->x, c->kind.gate, &c->gather, c->work,
+                    c->kept.q_raw);
 }
 
 /* Norm and rotation of one part; into the cache where there is one. */
@@ -178,7 +190,7 @@ static void before(call *c)
     k->q = k->q_part;
     k->k = a->k_cache ? a->k_cache : k->k_part;
     k->v = a->v_cache ? a->v_cache : k->v_part;
-    for (int i = 0; i < PH_KINDS; i++) {
+    for (int i = c->layer->shape.few; i < PH_KINDS; i++) {
         const ph_layer_kind *kind = c->layer->kind[i];
         if (kind && kind->before) kind->before(k);
     }
@@ -251,6 +263,7 @@ ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weight
     for (int i = 0; i < PH_KINDS; i++)
         if (layer->kind[i] && layer->kind[i]->project) layer->kind[i]->project(&c.kind);
     ph_gemm_run(layer->ctx, c.list, c.count, c.work);
+    if (layer->shape.few) few_queries(&c);
     position(&c);
     before(&c);
     PH_TRY(attend(&c));

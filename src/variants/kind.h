@@ -103,6 +103,8 @@ typedef struct ph_shape {
     int sums_keys;           /* 1: of a key that heads share each slice gives a part,
                                 which before_back adds up; always in slices then */
     int routes;              /* 1: there is a load-balance loss */
+    int few;                 /* 1: it uses so few (token, head) pairs that queries are
+                                made for those alone; `before` runs before them then */
     size_t kept[PH_PIECES];  /* floats that live until the backward call */
     size_t spare[PH_PIECES]; /* floats that live for one call */
     size_t fore[PH_PIECES];  /* floats of the forward call alone */

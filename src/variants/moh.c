@@ -19,6 +19,8 @@
 
 #include "variants/route.h"
 
+#define MOST_FEW 0.375 /* share of heads up to which gathering tokens pays */
+
 enum { ZR, ZS, ZH }; /* kept: logits */
 enum { GATES };      /* spare: (rows, H + 2) factors */
 
@@ -54,6 +56,7 @@ static ph_status shape(ph_shape *s, const char *options)
     if (own->has_s) add_linear(s, own, "moh_ws", r->shared, ZS);
     if (own->has_h) add_linear(s, own, "moh_wh", 2, ZH);
     ph_shape_linears(s, own->linear, own->linears);
+    s->few = s->active <= MOST_FEW && s->desc->qk_norm != PH_NORM_WHOLE;
     s->spare[GATES] =
         (size_t)s->attn.batch * (size_t)s->attn.q_len * (size_t)(s->attn.q_heads + 2);
     return PH_OK;

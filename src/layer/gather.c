@@ -1,0 +1,104 @@
+/*
+ * gather.c - queries of the (token, head) pairs that a router uses, where those are few.
+ *
+ * Head by head the tokens that use it are collected, their rows multiplied by the columns
+ * of that head alone, and put where a product of all would have put them, with the same
+ * bits. Queries that nobody uses are 0. bench/log/variants.md says from which share on it
+ * pays.
+ */
+#include <string.h>
+
+#include "layer/layer.h"
+
+enum { MOST = 512, CHUNK = 32 }; /* tokens gathered at a time; of one item */
+
+typedef struct job {
+    const ph_layer *layer;
+    const void *x;
+    float *q;
+    int head, count;
+    ph_gather room;
+} job;
+
+ph_gather ph_layer_gather_room(const ph_layer *l, ph_arena *arena)
+{
+    const ph_part *q = &l->shape.q;
+    size_t rows = (size_t)ph_min(MOST, l->q_rows),
+           item = ph_dtype_size(l->desc.attn.dtype);
+    ph_gather g = {0};
+    if (!l->shape.few) return g;
+    g.tokens = ph_arena_take(arena, rows * sizeof *g.tokens);
+    g.x = ph_arena_take(arena, rows * (size_t)q->in * item);
+    g.q = ph_arena_floats(arena, rows * (size_t)q->dim);
+    return g;
+}
+
+/* `rows` tokens times the columns of a head. */
+static ph_gemm product(const ph_layer *l, const ph_layer_weights *w, int head, int rows,
+                       const ph_gather *room)
+{
+    ph_part one = l->shape.q;
+    int all = one.heads * one.dim, apart = one.form == PH_FORM_HEADS;
+    int64_t at = (int64_t)head * (apart ? one.in : 1) * one.dim;
+    one.heads = 1, one.pad = one.tail = 0;
+    ph_gemm g = ph_layer_product(&one, ph_float_at(w->wq, at),
+                                 ph_float_at(w->bq, (int64_t)head * one.dim), rows,
+                                 room->x, l->desc.attn.dtype, room->q);
+    if (!apart) g.b_row = all;
+    return g;
+}
+
+/* A head may get any number of tokens: many, or so few that they run otherwise. */
+size_t ph_layer_gather_bytes(const ph_layer *l)
+{
+    const ph_layer_weights none = {0};
+    const ph_gather nowhere = {0};
+    size_t most = 0;
+    for (int rows = ph_min(MOST, l->q_rows); l->shape.few && rows > 0; rows /= 2) {
+        ph_gemm g = product(l, &none, 0, rows, &nowhere);
+        size_t bytes = ph_gemm_bytes(l->ctx, &g, 1);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+static void collect(void *arg, int lane, int index)
+{
+    const job *j = arg;
+    ph_dtype type = j->layer->desc.attn.dtype;
+    int in = j->layer->shape.q.in, end = ph_min((index + 1) * CHUNK, j->count);
+    (void)lane;
+    for (int i = index * CHUNK; i < end; i++)
+        memcpy(ph_at_out(j->room.x, type, (int64_t)i * in),
+               ph_at(j->x, type, (int64_t)j->room.tokens[i] * in),
+               (size_t)in * ph_dtype_size(type));
+}
+
+static void place(void *arg, int lane, int index)
+{
+    const job *j = arg;
+    const ph_part *p = &j->layer->shape.q;
+    int end = ph_min((index + 1) * CHUNK, j->count);
+    (void)lane;
+    for (int i = index * CHUNK; i < end; i++)
+        memcpy(j->q + (int64_t)j->room.tokens[i] * ph_part_row(p) + j->head * p->dim,
+               j->room.q + (int64_t)i * p->dim, (size_t)p->dim * sizeof *j->q);
+}
+
+void ph_layer_gather(const ph_layer *l, const ph_layer_weights *w, const void *x,
+                     const float *gate, const ph_gather *room, void *work, float *q)
+{
+    int len = l->desc.attn.q_len, heads = l->shape.q.heads;
+    memset(q, 0, (size_t)l->q_rows * (size_t)ph_part_row(&l->shape.q) * sizeof *q);
+    for (int h = 0; h < heads; h++)
+        for (int row = 0; row < l->q_rows;) {
+            job j = {l, x, q, h, 0, *room};
+            for (; row < l->q_rows && j.count < MOST; row++)
+                if (gate[((int64_t)(row / len) * heads + h) * len + row % len] != 0)
+                    room->tokens[j.count++] = row;
+            ph_gemm g = product(l, w, h, j.count, room);
+            ph_ctx_run(l->ctx, ph_div_up(j.count, CHUNK), collect, &j);
+            ph_gemm_run(l->ctx, &g, 1, work);
+            ph_ctx_run(l->ctx, ph_div_up(j.count, CHUNK), place, &j);
+        }
+}
