@@ -75,7 +75,9 @@ typedef struct ph_config {
     int depth_scaled; /* 1: matrices of layer l start smaller by 1/sqrt(l) */
     float dropout;
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
-                                      between: one per layer, the last for the rest */
+                                      between: one per layer, the last for the rest.
+                                      "gqa:2", "mqa": fewer heads of k and v, and a
+                                      variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */

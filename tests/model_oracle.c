@@ -167,16 +167,18 @@ static void pick(const char *list, int layer, char *to)
     sprintf(to, "%.*s", (int)strcspn(list, ";"), list);
 }
 
-/* gqa and mqa are plain heads; how many follows from the matrices, where heads of k and v
-   have matrices of their own. */
+/* gqa and mqa are plain heads, or what stands behind a '+'; how many follows from the
+   matrices, where heads of k and v have matrices of their own. */
 static variant_options options_of(const oracle_model *o, const text *t, const char *spec,
                                   int cross, const bag *in)
 {
     const ph_config *c = o->config;
     const bag_tensor *wk = bag_find(in, "wk"), *wv = bag_find(in, "wv");
-    int plain = !strncmp(spec, "gqa", 3) || !strcmp(spec, "mqa");
+    const char *more = strchr(spec, '+');
+    if (!strncmp(spec, "gqa", 3) || !strncmp(spec, "mqa", 3))
+        spec = more ? more + 1 : "mha";
     int wide = strstr(spec, "diff") ? 2 * c->head_dim : c->head_dim;
-    variant_options v = {.variant = plain ? "mha" : spec, .heads = c->heads, .brief = 1};
+    variant_options v = {.variant = spec, .heads = c->heads, .brief = 1};
     if (wk && !strstr(spec, "collab")) v.k_heads = wk->dim[1] / c->head_dim;
     if (wv) v.v_heads = wv->dim[1] / wide;
     v.causal = t->causal && !cross;

@@ -13,6 +13,7 @@
 static const char *const variants[][2] = {
     {"gqa:2", "mqa"},
     {"mqa", "gqa:2"},
+    {"gqa:2+talking", "mqa+entmax"},
     {"entmax", "entmax:alpha=1.3"},
     {"sparsemax", "entmax"},
     {"talking", "talking"},
@@ -286,6 +287,11 @@ static void refused(void)
         {PH_ARCH_BOTH, "mha", "nonsense", "variant is \"nonsense\""},
         {PH_ARCH_BOTH, "mha", "talking;moh:top=9", "top"},
         {PH_ARCH_BOTH, "mha", "gqa:3", "k_heads"},
+        {PH_ARCH_BOTH, "gqa:2heads", "mha", "variant is \"gqa:2heads\""},
+        {PH_ARCH_BOTH, "gqa:2+nonsense", "mha", "variant is \"nonsense\""},
+        {PH_ARCH_BOTH, "mqa+", "mha", "empty part"},
+        {PH_ARCH_BOTH, "mha;talking;nonsense", "mha", "variant has 3 parts"},
+        {PH_ARCH_BOTH, "mha", "mha;mha;mha", "cross has 3 parts"},
     };
     ph_ctx *ctx = open_ctx(1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -51,6 +51,24 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
     return ph_fields_read(ctx, "the configuration", fields, FIELDS, config, text, length);
 }
 
+/* A part beyond the last layer would be read by nobody. */
+static ph_status check_parts(ph_ctx *ctx, const char *name, const char *list, int layers)
+{
+    int parts = 1;
+    for (const char *at = list; (at = strchr(at, ';')); at++) parts++;
+    if (parts > layers)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "%s has %d parts, expected at most one for each of %d layers",
+                       name, parts, layers);
+    return PH_OK;
+}
+
+static int most_layers(const ph_config *c)
+{
+    int both = c->arch == PH_ARCH_BOTH && c->decoder_layers > c->layers;
+    return both ? c->decoder_layers : c->layers;
+}
+
 ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
 {
     if (c->vocab == 0) c->vocab = vocab;
@@ -68,6 +86,8 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        "cross is %s, expected none: only an encoder-decoder has "
                        "cross-attention",
                        c->cross);
+    PH_TRY(check_parts(ctx, "variant", c->variant, most_layers(c)));
+    PH_TRY(check_parts(ctx, "cross", c->cross, c->decoder_layers));
     if (!c->head_dim && c->model_dim % c->heads)
         return ph_fail(
             ctx, PH_BAD_SHAPE,

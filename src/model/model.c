@@ -378,14 +378,19 @@ ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
 
 /* ---- attention of a sublayer ------------------------------------------------------- */
 
-/* "gqa:2" and "mqa" are head counts, not variants of their own. */
+/* "gqa:2" and "mqa" are head counts, not variants of their own: one may follow a '+'. */
 static void set_variant(ph_attn *a, const char *variant)
 {
-    int groups = 0;
+    int groups = 0, used = 0;
     a->variant = variant;
-    if (!strcmp(variant, "mqa")) groups = 1;
-    if (!strncmp(variant, "gqa:", 4)) sscanf(variant + 4, "%4d", &groups);
-    if (groups > 0) a->k_heads = a->v_heads = groups, a->variant = "mha";
+    if (!strncmp(variant, "mqa", 3))
+        groups = 1, used = 3;
+    else
+        sscanf(variant, "gqa:%4d%n", &groups, &used);
+    if (groups > 0 && (!variant[used] || variant[used] == '+')) {
+        a->k_heads = a->v_heads = groups;
+        a->variant = variant[used] ? variant + used + 1 : "mha";
+    }
     if (strstr(variant, "diff")) a->v_dim = 2 * a->qk_dim; /* of diff, diff2 */
 }
 

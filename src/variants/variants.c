@@ -77,10 +77,17 @@ static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void 
     }
 }
 
+static ph_status not_alone(ph_ctx *ctx)
+{
+    return ph_fail(ctx, PH_UNSUPPORTED,
+                   "variant mha leaves attention as it is, expected it alone");
+}
+
 /* ---- of a layer ---- */
 
 static ph_status take_layer(ph_ctx *ctx, const part *p, void *to)
 {
+    static const char *const does[] = {"change the layer", "gate what heads give"};
     ph_variant_parts *parts = to;
     size_t used = strlen(parts->core);
     if (p->variant->setup)
@@ -90,8 +97,8 @@ static ph_status take_layer(ph_ctx *ctx, const part *p, void *to)
     int place = p->variant->layer->behind;
     if (parts->kind[place])
         return ph_fail(ctx, PH_UNSUPPORTED,
-                       "variants %s and %s both change the layer, expected one of them",
-                       parts->kind[place]->info.name, p->variant->info.name);
+                       "variants %s and %s both %s, expected one of them",
+                       parts->kind[place]->info.name, p->variant->info.name, does[place]);
     parts->kind[place] = p->variant;
     snprintf(parts->options[place], sizeof parts->options[place], "%.*s",
              p->options_length, p->options);
@@ -102,6 +109,8 @@ ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *part
 {
     *parts = (ph_variant_parts){0};
     PH_TRY(each_part(ctx, text, take_layer, parts));
+    if (!strcmp(parts->core, "mha") && (parts->kind[0] || parts->kind[1]))
+        return not_alone(ctx);
     if (!parts->core[0]) strcpy(parts->core, "mha");
     return PH_OK;
 }
@@ -127,8 +136,7 @@ static ph_status take_core(ph_ctx *ctx, const part *p, void *to)
             "on q, k and v",
             variant->info.name);
     if (is_plain(same) || is_plain(other) || (is_plain(variant) && (same || other)))
-        return ph_fail(ctx, PH_UNSUPPORTED,
-                       "variant mha leaves attention as it is, expected it alone");
+        return not_alone(ctx);
     if (same)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "variants %s and %s both %s, expected one of them",
