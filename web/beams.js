@@ -3,13 +3,15 @@
 //
 // Words stand in lines above each other where they fit, else in two columns that scroll.
 
+const MOST_BEAMS = 64; // of one word: more are a wash of colour, and slow
+
 const edges = new Map(); // head, mass, kind of weights and row to a list of keys
 
 function edgesOf(ref, i) {
   const map = mapOf(ref), key = `${idOf(ref)}/${state.mass}/${state.valued}/${i}`;
   let list = edges.get(key);
   if (list) return list;
-  list = topMass(map.shownRow(i, state.valued), map.seen(i), state.mass);
+  list = topMass(map.shownRow(i, state.valued), map.seen(i), state.mass).slice(0, MOST_BEAMS);
   if (edges.size > 20000) edges.clear();
   if (!map.remote || map.remote.has(i)) edges.set(key, list);
   return list;
@@ -159,7 +161,7 @@ const beamsView = {
     if (!beamsAt || beamsAt.across) return;
     set({ scroll: Math.max(0, Math.min(beamsAt.most - beamsAt.count, state.scroll + Math.sign(dy) * Math.max(1, Math.round(Math.abs(dy) / beamsAt.step)))) });
   },
-  note: () => `${t(page.mode === "top" ? "beamsKept" : "beamsNote", percent(state.mass))} ${t("chipsHelp")}`,
+  note: () => `${t(page.mode === "top" ? "beamsKept" : "beamsNote", percent(state.mass))} ${keyWords(state.a).length > MOST_BEAMS ? `${t("beamsMost", MOST_BEAMS)} ` : ""}${t("chipsHelp")}`,
 };
 
 // What a word gives or gets: the three largest, for every head among the beams.
