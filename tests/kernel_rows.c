@@ -281,6 +281,15 @@ static void do_alibi(const ph_kernels *t, int n, float *s, const float *extra, f
 
 static void do_softcap(const ph_kernels *t, int n, float *s, const float *extra, float a)
 {
+    float peak[PH_LANES];
+    (void)extra;
+    t->softcap(n, s, fabsf(a) + 1, peak);
+}
+
+/* The same, and peaks are those of what it leaves. */
+static void do_softcap_peak(const ph_kernels *t, int n, float *s, const float *extra,
+                            float a)
+{
     float peak[PH_LANES], found[PH_LANES];
     (void)extra;
     t->softcap(n, s, fabsf(a) + 1, peak);
@@ -327,7 +336,7 @@ void check_add_alibi(const ph_kernels *t)
 }
 void check_softcap(const ph_kernels *t)
 {
-    check_row(t, "softcap", do_softcap, 0, 0);
+    check_row(t, "softcap", do_softcap_peak, 0, 0);
 }
 
 static void bench_row(const ph_kernels *t, const char *name, row_step *step, double bytes)
