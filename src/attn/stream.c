@@ -125,6 +125,22 @@ static void fetch_ahead(const ph_call *call, const ph_rows *rows, block *b)
                   rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
 }
 
+/* k of the block, panel by panel. With a single row turning it is most of the work, and
+   memory would be idle: the same panel of the next block is asked for before each. */
+static void pack_keys(const ph_call *call, const ph_rows *rows, const block *b,
+                      float *panels)
+{
+    const ph_attn *a = call->attn;
+    int nr = call->kernels->nr, ahead = rows->count == 1 && b->next_k;
+    int bytes = ahead ? nr * a->qk_dim * (int)ph_dtype_size(a->dtype) : 0;
+    for (int c = b->c0; c < b->c1; c += nr) {
+        const char *next = ahead ? ph_at(b->next_k, a->dtype, c * a->k.time) : NULL;
+        for (int i = 0; i < bytes; i += PH_ALIGN) __builtin_prefetch(next + i, 0, 2);
+        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim,
+                       b->j0, c, ph_min(c + nr, b->c1), panels);
+    }
+}
+
 void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
 {
     const ph_attn *a = call->attn;
@@ -139,12 +155,11 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
         block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
         if (rows->low > j0)
             b.c0 = (rows->low - j0) / call->kernels->nr * call->kernels->nr;
-        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim,
-                       j0, b.c0, b.c1, st->k);
+        fetch_ahead(call, rows, &b);
+        pack_keys(call, rows, &b, st->k);
         b.v =
             ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
                           call->plan->v_pad, j0, b.c0, b.c1, few, st->v, &b.ld);
-        fetch_ahead(call, rows, &b);
         for (int r = 0; r < rows->count; r += call->kernels->mr)
             run_strip(call, st, &b, r);
     }
