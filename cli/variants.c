@@ -138,7 +138,7 @@ typedef struct measured {
 static ph_layer_desc describe(const char *spec, const ph_sizes *shape)
 {
     int dim = (int)shape->value[2], heads = (int)shape->value[3];
-    int collab = !strncmp(spec, "collab", 6), diff = !strncmp(spec, "diff", 4);
+    int collab = strstr(spec, "collab") != NULL, diff = strstr(spec, "diff") != NULL;
     ph_layer_desc d = {.model_dim = dim};
     d.attn = (ph_attn){.batch = (int)shape->value[0],
                        .q_heads = heads,

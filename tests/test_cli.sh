@@ -228,6 +228,12 @@ run variants
 holds "variants: mha" "$out" "mha "
 run variants mha
 same "variants mha: status" "$status" 0
+for kind in diff collab; do
+    run variants $kind+gated:head --shape 2,20,64,8
+    layer=${out#*parameters}
+    run variants gated:head+$kind --shape 2,20,64,8
+    same "variants --shape: $kind behind a gate" "${out#*parameters}" "$layer"
+done
 run variants --json
 json "variants --json"
 
