@@ -230,17 +230,19 @@ static int has_checkpoints(const char *directory)
     return found;
 }
 
+/* The directory comes last: what is refused leaves nothing behind. */
 static int start_new(job *j, const ph_train *train)
 {
-    if (train_make_directory(j->directory))
-        return cli_fail(EXIT_IO, "%s: %s", j->directory, strerror(errno));
     if (has_checkpoints(j->directory))
         return cli_fail(EXIT_USAGE,
                         "%s holds an earlier training: --resume goes on with it, another "
                         "-o starts anew",
                         j->directory);
     ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
-    return status == PH_OK ? EXIT_OK : failed(j, status);
+    if (status != PH_OK) return failed(j, status);
+    if (train_make_directory(j->directory))
+        return cli_fail(EXIT_IO, "%s: %s", j->directory, strerror(errno));
+    return EXIT_OK;
 }
 
 static int start_again(job *j)

@@ -99,6 +99,7 @@ words=$(train copy $small --cross nonsense -o "$tmp/cross" 2>&1)
 holds "wrong cross-attention" "$words" 'variant is "nonsense"'
 words=$(train pronouns --cross mha -o "$tmp/cross" 2>&1)
 holds "cross-attention of an encoder" "$words" "only an encoder-decoder has"
+lacks "a refused training" "$(ls "$tmp")" cross
 
 # ---- your own pairs and texts ----
 
