@@ -175,7 +175,7 @@ static void draw_second(char *spec, size_t size, uint64_t *r)
 static void draw_gated(char *spec, size_t size, uint64_t *r)
 {
     size_t used = strlen(spec);
-    if (variant_is(spec, "gated")) return;
+    if (variant_is(spec, "gated") || variant_is(spec, "mha")) return; /* mha: alone */
     snprintf(spec + used, size - used, "+gated:%s",
              check_below(r, 2) ? "head" : "element");
 }
