@@ -60,7 +60,8 @@ static double noise(const report_case *c, int s, int layer, int head, int i, int
 static double wish(const report_case *c, int s, int layer, int head, int i, int j)
 {
     static const double strong = 40;
-    double base = 0.02 + 0.3 * noise(c, s, layer, head, i, j);
+    double drawn = noise(c, s, layer, head, i, j), base = 0.02 + 0.3 * drawn;
+    if (c->noisy) return base * drawn * drawn;
     int step = j - i;
     switch (pattern_of(layer, head)) {
     case PREVIOUS: return base + (step == -1 ? strong : 0);
@@ -332,6 +333,7 @@ static const shape shapes[] = {{"patterns", 1, 8, 9, 0, animal, ANIMAL},
                                {"empty", 2, 2, 0, 0, animal, ANIMAL},
                                {"hostile", 2, 4, HOSTILE, 0, hostile, HOSTILE},
                                {"large", 12, 12, 128, 0, animal, ANIMAL},
+                               {"noisy", 12, 12, 128, 0, animal, ANIMAL},
                                {"long", 12, 12, 512, 0, animal, ANIMAL},
                                {"longest", 1, 3, 4096, 1, animal, ANIMAL},
                                {"many", 1, 128, 8, 0, animal, ANIMAL}};
@@ -367,6 +369,7 @@ int report_case_make(report_case *c, const char *name)
 {
     memset(c, 0, sizeof *c);
     c->seed = strcmp(name, "other") ? 1 : 2;
+    c->noisy = !strcmp(name, "noisy");
     c->negative = !strcmp(name, "negative");
     c->report = (ph_report){.title = name,
                             .axes = c->axes,

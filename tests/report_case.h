@@ -27,14 +27,14 @@ typedef struct report_case {
     const char **why;
     uint64_t seed;
     int learned;  /* 1: weights are a softmax of q.k */
+    int noisy;    /* 1: every head is the same broad noise, which deflates badly */
     int negative; /* 1: some weights are below 0, as in differential attention */
 } report_case;
 
 /* Names: demo, other (like it, another seed), patterns, cross, wide (70,000 keys),
    causal, grouped, negative, chinese, single, empty, hostile, large (12 x 12 x 128),
-   long (12 x 12
-   x 512), longest (3 heads x 4,096), many (128 heads). Returns 0, or -1 for no such
-   name. */
+   noisy (as large), long (12 x 12 x 512), longest (3 heads x 4,096), many (128 heads).
+   Returns 0, or -1 for no such name. */
 int report_case_make(report_case *c, const char *name);
 void report_case_free(report_case *c);
 

@@ -275,7 +275,7 @@ function cellText(cell) {
   if (cell.forbidden) return t("forbidden");
   if (cell.pending) return "…";
   if (cell.below !== undefined) return t("notKept", number(cell.below));
-  if (cell.digits >= 4 && Math.abs(cell.v) < 10) return cell.v ? number(cell.v, cell.digits) : t("lessThan", number(cell.error, cell.digits + 1));
+  if (cell.digits >= 3 && Math.abs(cell.v) < 10) return cell.v ? number(cell.v, cell.digits) : t("lessThan", number(cell.error, cell.digits + 1));
   if (!cell.error) return number(cell.v);
   return `${cell.v.toFixed(Math.min(6, Math.max(2, Math.ceil(-Math.log10(cell.error)))))} ${t("about", cell.error.toPrecision(1))}`;
 }

@@ -157,6 +157,14 @@ static ph_status make_page(const ph_page_source *source, ph_bytes *out)
     return status;
 }
 
+/* What a page may take before it is made again with less. */
+static size_t most_bytes(const ph_page_source *source)
+{
+    size_t budget = source->page.budget ? source->page.budget : PH_PAGE_BUDGET;
+    if (ph_page_make_plan(source).mode != PH_PAGE_DECIMAL) return SIZE_MAX;
+    return source->tight || budget < PH_PAGE_DECIMALS ? budget : PH_PAGE_DECIMALS;
+}
+
 ph_status ph_page_write(const char *path, const ph_report *first, const ph_report *second,
                         const ph_page *page, const ph_io *io)
 {
@@ -164,12 +172,11 @@ ph_status ph_page_write(const char *path, const ph_report *first, const ph_repor
         .reports = {first, second}, .count = second ? 2 : 1, .io = io};
     ph_bytes out = {.io = io};
     if (page) source.page = *page;
-    size_t budget = source.page.budget ? source.page.budget : PH_PAGE_BUDGET;
     ph_status status = ph_report_check(first, io);
     if (!status && second) status = ph_report_check(second, io);
     if (!status) status = make_page(&source, &out);
-    if (!status && out.count > budget) {
-        source.tight = 1;
+    while (!status && out.count > most_bytes(&source)) {
+        source.tight++;
         out.count = 0;
         status = make_page(&source, &out);
     }

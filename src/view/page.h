@@ -24,7 +24,11 @@
 #include "polyhead_view.h"
 #include "view/bytes.h"
 
-enum { PH_PAGE_BUDGET = 8 << 20, PH_PAGE_REPORTS = 2 };
+enum {
+    PH_PAGE_BUDGET = 8 << 20,
+    PH_PAGE_DECIMALS = 3000000, /* where decimals take more, one digit less will do */
+    PH_PAGE_REPORTS = 2
+};
 
 /* PH_PAGE_LIVE: no weights at all, the page asks for what it shows. */
 typedef enum ph_page_mode {
@@ -37,6 +41,7 @@ typedef enum ph_page_mode {
 /* How the weights go into the budget; depends on sizes alone. */
 typedef struct ph_page_plan {
     ph_page_mode mode;
+    int digits;       /* behind the point, mode "dec" */
     int top;          /* largest weights of a row that are kept exact */
     int side;         /* of a thumbnail; 0: none, the page makes them itself */
     int col_bytes;    /* 2 or 4: of a key among the largest */
@@ -50,7 +55,7 @@ typedef struct ph_page_source {
     ph_page page;
     const ph_io *io;
     const ph_live *live; /* the page is served by this, or NULL */
-    int tight;           /* 1: decimals turned out to take more than the budget */
+    int tight;           /* decimals took too much: 1: a digit less, 2: none of them */
 } ph_page_source;
 
 /* Refuses what cannot be drawn, with a sentence. */

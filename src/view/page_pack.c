@@ -82,14 +82,14 @@ static void put_sum(packer *p, const float *w, int seen)
     ph_bytes_float(&p->sums, (float)sum);
 }
 
-/* Digits behind the point of a row whose weights span `reach`: those that are printed,
-   fewer where 16 bits would not hold them, more where all weights are tiny. Up to 8, the
+/* Digits behind the point of a row whose weights span `reach`: those of the plan, fewer
+   where 16 bits would not hold them, more where all weights are tiny. Up to 8, the
    products of a float and a power of ten are exact. */
-static int choose_digits(double reach)
+static int choose_digits(int digits, double reach)
 {
-    int digits = 4;
+    double few = 5 * pow(10, digits - 2); /* steps that a row may well have */
     while (reach * pow(10, digits) > 65000) digits--;
-    while (reach > 0 && digits < 8 && reach * pow(10, digits + 1) <= 500) digits++;
+    while (reach > 0 && digits < 8 && reach * pow(10, digits + 1) <= few) digits++;
     return digits;
 }
 
@@ -100,7 +100,7 @@ static void put_row_decimal(packer *p, const float *w, int seen)
         lo = w[j] < lo ? w[j] : lo;
         hi = w[j] > hi ? w[j] : hi;
     }
-    int digits = choose_digits(hi - lo);
+    int digits = choose_digits(p->parts->plan.digits, hi - lo);
     double unit = pow(10, digits), base = floor(lo * unit + 0.5);
     unsigned char byte = (unsigned char)digits;
     put_sum(p, w, seen);

@@ -85,7 +85,8 @@ static void plan_top(ph_page_plan *plan, const totals *t, size_t room)
 ph_page_plan ph_page_make_plan(const ph_page_source *source)
 {
     totals t = count_all(source);
-    ph_page_plan plan = {.col_bytes = t.longest < 65535 ? 2 : 4};
+    ph_page_plan plan = {.col_bytes = t.longest < 65535 ? 2 : 4,
+                         .digits = source->tight ? 3 : 4};
     size_t room = array_bytes(source);
     plan.pair_left = room / 16;
     plan.map_left = room - plan.pair_left;
@@ -94,7 +95,7 @@ ph_page_plan ph_page_make_plan(const ph_page_source *source)
         plan.pair_left = room / 4;
     } else if (source->live)
         plan.mode = PH_PAGE_LIVE;
-    else if (!source->tight && t.cells + t.cells / 4 + 9 * t.rows <= plan.map_left)
+    else if (source->tight < 2 && t.cells + t.cells / 4 + 9 * t.rows <= plan.map_left)
         plan.mode = PH_PAGE_DECIMAL; /* two bytes each, the upper one mostly zero */
     else
         plan_top(&plan, &t, plan.map_left);
