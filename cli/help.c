@@ -20,7 +20,8 @@ const cli_topic cli_topics[] = {
      "6  a verification failed: numbers differ\n"
      "7  the system could not read or write"},
     {"environment", "variables that the program reads",
-     "POLYHEAD_ISA      use no instruction set above this one: ref, avx2, avx512, neon\n"
+     "POLYHEAD_ISA      use no instruction set above this one: ref, avx2, avx512, amx,\n"
+     "                  neon\n"
      "POLYHEAD_THREADS  number of threads where --threads is not given\n"
      "NO_COLOR          not empty: no colour\n"
      "TERM              dumb: no colour, no progress line"},

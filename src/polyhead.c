@@ -63,8 +63,9 @@ static const ph_kernels *pick_kernels(const char *option, char unknown[128])
         if (!limits[i] || !limits[i][0]) continue;
         const ph_kernels *found = ph_kernels_pick(limits[i]);
         if (!found) {
-            snprintf(unknown, 128, "is \"%.40s\"%s, expected ref, avx2, avx512 or neon",
-                     limits[i], i ? " in POLYHEAD_ISA" : "");
+            snprintf(unknown, 128,
+                     "is \"%.40s\"%s, expected ref, avx2, avx512, amx or neon", limits[i],
+                     i ? " in POLYHEAD_ISA" : "");
             return NULL;
         }
         for (int j = 0; list[j] && list[j] != lowest; j++)

@@ -29,12 +29,13 @@
     X(add_bias) X(add_alibi) X(softcap) X(hide) X(dropout) X(load_row) X(pack_panels)   \
     X(stream) X(compose) X(decompose) X(center) X(gram) X(near_top) X(power_sums)       \
     X(entmax) X(clip) X(lane_sums) X(add_rows)
+#define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_softmax) X(pairs_weigh)
 /* clang-format on */
 
 typedef void bed_body(const ph_kernels *table);
 
 #define KERNEL_DECLARE(name) bed_body check_##name, bench_##name;
-KERNEL_CHECKS(KERNEL_DECLARE)
+KERNEL_CHECKS(KERNEL_DECLARE) PAIRS_CHECKS(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
 /* Results over all values of a type (kernel_values.c), and what the kernels mean, in

@@ -49,6 +49,7 @@ static const probe probes[] = {
 #if defined(__x86_64__)
     {"avx2", probe_avx2, 2.0 * 8 * 12 * ROUNDS},
     {"avx512", probe_avx512, 2.0 * 16 * 24 * ROUNDS},
+    {"amx", probe_avx512, 2.0 * 16 * 24 * ROUNDS},
 #elif defined(__aarch64__)
     {"neon", probe_neon, 2.0 * 4 * 24 * ROUNDS},
 #endif

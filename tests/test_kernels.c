@@ -6,8 +6,8 @@
  *   test_kernels --bench [NAME...]   time per call, GFLOP/s or GB/s, per table
  *   test_kernels --isas              the names of the tables, weakest first
  *
- * The checks are in kernel_products.c, kernel_packs.c, kernel_rows.c, kernel_values.c and
- * kernel_meaning.c, on the bed of kernel_bed.h.
+ * The checks are in kernel_products.c, kernel_packs.c, kernel_rows.c, kernel_pairs.c,
+ * kernel_values.c and kernel_meaning.c, on the bed of kernel_bed.h.
  */
 #include "check.h"
 
@@ -36,6 +36,7 @@ static void each_table(bed_body *body)
         each_table(check_##name);                                                        \
     }
 KERNEL_CHECKS(CASE)
+PAIRS_CHECKS(CASE)
 CASE(exp2)
 CASE(tanh)
 CASE(from_halves)
@@ -67,7 +68,8 @@ static void pick(void)
     CHECK(!ph_kernels_pick("avx3") && !ph_kernels_pick(""), "unknown names are accepted");
 #if defined(__x86_64__)
     CHECK(ph_kernels_pick("neon") == list[0], "neon is not a legal limit on x86");
-    CHECK(ph_kernels_pick("avx512") == last[-1], "avx512 does not mean all there is");
+    CHECK(ph_kernels_pick("amx") == last[-1], "amx does not mean all there is");
+    CHECK(!ph_kernels_pick("avx512")->pairs, "avx512 has the products of amx");
 #else
     CHECK(ph_kernels_pick("avx2") == list[0], "avx2 is not a legal limit here");
 #endif
@@ -76,8 +78,8 @@ static void pick(void)
 static const check_case cases[] = {
     {"pick", pick},
 #define CASE(name) {#name, case_##name},
-    KERNEL_CHECKS(CASE) CASE(exp2) CASE(tanh) CASE(from_halves) CASE(to_halves)
-        CASE(products_mean) CASE(rows_mean) CASE(random_means)
+    KERNEL_CHECKS(CASE) PAIRS_CHECKS(CASE) CASE(exp2) CASE(tanh) CASE(from_halves)
+        CASE(to_halves) CASE(products_mean) CASE(rows_mean) CASE(random_means)
 #undef CASE
             {0, 0},
 };
@@ -91,7 +93,7 @@ typedef struct bench_case {
 
 static const bench_case benches[] = {
 #define BENCH(name) {#name, bench_##name},
-    KERNEL_CHECKS(BENCH)
+    KERNEL_CHECKS(BENCH) PAIRS_CHECKS(BENCH)
 #undef BENCH
 };
 

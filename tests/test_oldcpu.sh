@@ -45,9 +45,11 @@ if ! have objdump || ! have nm; then
 elif [ ! -e "$library" ]; then
     skip "objects: no $library"
 else
-    same "members with AVX" "$(avx_members)" "avx2.o avx512.o spans_avx2.o spans_avx512.o "
+    same "members with AVX" "$(avx_members)" "amx.o avx2.o avx512.o spans_avx2.o spans_avx512.o "
+    same "symbols of avx2.o" "$(exported avx2.o)" "ph_kernels_avx2 "
+    same "symbols of avx512.o" "$(exported avx512.o)" "ph_kernels_amx ph_kernels_avx512 "
+    same "symbols of amx.o" "$(exported amx.o)" "ph_pairs_amx "
     for isa in avx2 avx512; do
-        same "symbols of $isa.o" "$(exported $isa.o)" "ph_kernels_$isa "
         same "symbols of spans_$isa.o" "$(exported spans_$isa.o)" "ph_spans_$isa "
     done
 fi

@@ -24,7 +24,7 @@ enum {
 typedef struct worker {
     ph_grad_rows g;
     ph_grad_tile tile;
-    float *k_across, *v_across; /* chunk, by blocks */
+    float *k_scores, *v_across; /* chunk, by blocks: k as scores want it */
     float *k;                   /* (PH_CHUNK, k_pad) */
     int k_finite;
     float *dk, *dv;           /* (heads in cluster, PH_CHUNK, pad) */
@@ -68,7 +68,7 @@ static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
     size_t heads_v = (size_t)(plan->cluster * a->v_heads / a->q_heads);
     ph_grad_rows_take(plan, arena, &w->g);
     ph_grad_tile_take(plan, arena, &w->tile);
-    w->k_across = ph_arena_floats(arena, chunk * (size_t)a->qk_dim + PH_PACK_SLACK);
+    w->k_scores = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_CHUNK));
     w->v_across = ph_arena_floats(arena, chunk * (size_t)a->v_dim + PH_PACK_SLACK);
     w->k = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
     w->dk = ph_arena_floats(arena, heads_k * chunk * (size_t)plan->k_pad);
@@ -256,8 +256,8 @@ static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k
     for (int c = 0; c < keys; c += PH_BLOCK) {
         int n = ph_min(PH_BLOCK, keys - c), b = rows->batch;
         float *k = w->k + (int64_t)c * plan->k_pad;
-        ph_keys_across(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim, k0 + c, 0,
-                       n, w->k_across + (int64_t)c * a->qk_dim);
+        ph_scores_pack_k(call, b, rows->k_head, k0 + c, 0, n,
+                         w->k_scores + (int64_t)c * plan->k_floats);
         ph_keys_across(call, call->args->v, &a->v, b, rows->v_head, a->v_dim, k0 + c, 0,
                        n, w->v_across + (int64_t)c * a->v_dim);
         const float *in_place =
@@ -334,7 +334,7 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int k
         int m = ph_min(k->mr, w->g.rows->count - r);
         int seen =
             ph_grad_strip(call, &w->g, &w->tile, r, m, j0, keys,
-                          w->k_across + (int64_t)c_block * plan->attn.qk_dim,
+                          w->k_scores + (int64_t)c_block * plan->k_floats,
                           w->v_across + (int64_t)c_block * plan->attn.v_dim, &c0, &c1);
         if (seen && safe && call->grads->dq)
             k->weigh(m, k_pad, c1 - c0, w->tile.ds + (int64_t)r * PH_STRIP_LD + c0,

@@ -27,8 +27,7 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     ph_grad_rows_take(plan, arena, &w->g);
     ph_grad_tile_take(plan, arena, &w->tile);
-    w->k = ph_arena_floats(arena,
-                           (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
+    w->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
     w->v = ph_arena_floats(arena,
                            (size_t)PH_BLOCK * (size_t)plan->attn.v_dim + PH_PACK_SLACK);
 }
@@ -53,8 +52,7 @@ static void add_head(const task *t, worker *w, int batch, int head, int first, i
     int keys = ph_min(cols, w->g.rows->extent.kv_len - j0);
     if (keys <= 0) return;
     const ph_rows *rows = w->g.rows;
-    ph_keys_across(call, call->args->k, &a->k, batch, rows->k_head, a->qk_dim, j0, 0,
-                   keys, w->k);
+    ph_scores_pack_k(call, batch, rows->k_head, j0, 0, keys, w->k);
     ph_keys_across(call, call->args->v, &a->v, batch, rows->v_head, a->v_dim, j0, 0, keys,
                    w->v);
     for (int row = first, next; row < end; row = next) {

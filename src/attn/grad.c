@@ -9,8 +9,7 @@ void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out)
 {
     const size_t rows = PH_GRAD_ROWS;
     out->rows = ph_arena_take(arena, sizeof *out->rows);
-    out->q_across = ph_arena_floats(
-        arena, ph_rows_pack_floats(plan, PH_GRAD_ROWS, plan->attn.qk_dim));
+    out->q_across = ph_arena_floats(arena, ph_scores_q_floats(plan, PH_GRAD_ROWS));
     out->do_across =
         ph_arena_floats(arena, ph_rows_pack_floats(plan, PH_GRAD_ROWS, plan->attn.v_dim));
     out->q = ph_arena_floats(arena, rows * (size_t)plan->k_pad);
@@ -63,8 +62,7 @@ void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *g, const float *lse,
     const ph_kernels *k = call->kernels;
     const void *from[PH_GRAD_ROWS];
     int count = g->rows->count;
-    ph_rows_pack(call, g->rows, call->args->q, &a->q, a->qk_dim, &plan->scale2,
-                 g->q_across);
+    ph_scores_pack_q(call, g->rows, g->q_across);
     ph_rows_pointers(call, g->rows, 0, count, call->args->q, &a->q, from);
     k->pack_along(g->q, plan->k_pad, from, count, a->qk_dim, a->dtype, 1);
     pack_dout(call, g);
@@ -100,9 +98,8 @@ int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile
     clear_columns(ds, m, end, last);
     tile->partial |= *c0 > 0 || *c1 < keys;
     if (!seen) return 0;
-    tile->partial |=
-        ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1,
-                       g->q_across + (int64_t)first * a->qk_dim, k, p, tile->peak, NULL);
+    tile->partial |= ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1, g->q_across, k,
+                                    p, tile->peak, NULL);
     kernels->product(m, end - *c0, a->v_dim, g->do_across + (int64_t)first * a->v_dim,
                      kernels->mr, v + (int64_t)*c0 * a->v_dim, nr, (int64_t)nr * a->v_dim,
                      ds + *c0, PH_STRIP_LD, 0);

@@ -37,8 +37,8 @@ void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *rows, const float *lse
                        const float *delta);
 
 /* Fills rows [first, first+m) of the tile against the block of keys at j0, of which
-   `keys` are there; k and v packed across. Columns the rows do not see become 0. Returns
-   0 and leaves zeros if they see none; else [*c0, *c1) is what was computed. */
+   `keys` are there; k packed for scores, v across. Columns the rows do not see become 0.
+   Returns 0 and leaves zeros if they see none; else [*c0, *c1) is what was computed. */
 int ph_grad_strip(const ph_call *call, const ph_grad_rows *rows, ph_grad_tile *tile,
                   int first, int m, int j0, int keys, const float *k, const float *v,
                   int *c0, int *c1);

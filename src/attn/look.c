@@ -28,10 +28,9 @@ typedef struct looker {
 static void take(const ph_plan *plan, ph_arena *arena, looker *out)
 {
     size_t strip = (size_t)plan->kernels->mr * PH_STRIP_LD;
-    int dim = plan->attn.qk_dim;
     out->rows = ph_arena_take(arena, sizeof *out->rows);
-    out->q = ph_arena_floats(arena, ph_rows_pack_floats(plan, PH_ROWS_MIN, dim));
-    out->k = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)dim + PH_PACK_SLACK);
+    out->q = ph_arena_floats(arena, ph_scores_q_floats(plan, PH_ROWS_MIN));
+    out->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
     out->scores = ph_arena_floats(arena, strip);
     out->logs = ph_arena_floats(arena, strip);
     out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
@@ -61,12 +60,6 @@ static void begin(const ph_call *call, int lane, int pair, looker *l)
                   plan->group);
 }
 
-static void pack_rows(const ph_call *call, looker *l)
-{
-    ph_rows_pack(call, l->rows, call->args->q, &call->attn->q, call->attn->qk_dim,
-                 &call->plan->scale2, l->q);
-}
-
 /* Weights of rows [first, first+m) against keys [c0, c1) of a block; their log2 in
    logs. */
 static void strip_weights(const ph_call *call, looker *l, int first, int m, int j0,
@@ -74,9 +67,8 @@ static void strip_weights(const ph_call *call, looker *l, int first, int m, int 
 {
     const ph_kernels *k = call->kernels;
     int end = ph_round_up(c1, PH_LANES);
-    const float *q = l->q + (int64_t)first * call->attn->qk_dim;
     float keep = call->plan->drop_limit ? log2f(call->plan->drop_keep) : 0;
-    ph_rows_scores(call, l->rows, first, m, j0, c0, c1, q, l->k, l->scores, l->peak,
+    ph_rows_scores(call, l->rows, first, m, j0, c0, c1, l->q, l->k, l->scores, l->peak,
                    NULL);
     if (call->plan->drop_limit)
         ph_rows_dropout(call, l->rows, first, m, j0, c0, c1, l->drop);
@@ -208,10 +200,10 @@ static void row_item(void *arg, int lane, int index)
     memset(l.entropy, 0, PH_ROWS_MIN * sizeof(double));
     for (int r = 0; r < l.rows->count; r++)
         ph_look_begin(call, ph_rows_index(call, l.rows, r));
-    pack_rows(call, &l);
+    ph_scores_pack_q(call, l.rows, l.q);
     for (int j0 = l.rows->low / PH_BLOCK * PH_BLOCK; j0 < l.rows->high; j0 += PH_BLOCK) {
-        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head,
-                       a->qk_dim, j0, 0, ph_min(PH_BLOCK, l.rows->high - j0), l.k);
+        ph_scores_pack_k(call, l.rows->batch, l.rows->k_head, j0, 0,
+                         ph_min(PH_BLOCK, l.rows->high - j0), l.k);
         for (int r = 0; r < l.rows->count; r += call->kernels->mr)
             look_strip(call, &l, r, j0);
     }
@@ -245,14 +237,13 @@ static void key_item(void *arg, int lane, int index)
     memset(l.sums, 0, (size_t)plan->group * PH_BLOCK * sizeof(double));
     int valid = ph_min(n, l.rows->extent.kv_len - j0);
     if (valid > 0)
-        ph_keys_across(call, call->args->k, &a->k, l.rows->batch, l.rows->k_head,
-                       a->qk_dim, j0, 0, valid, l.k);
+        ph_scores_pack_k(call, l.rows->batch, l.rows->k_head, j0, 0, valid, l.k);
     for (int row = 0; valid > 0 && row < total;) {
         int next = ph_rows_gather(call, l.rows, row, total, PH_ROWS_MIN);
         if (next == row) break; /* beyond the valid queries */
         row = next;
         if (l.rows->high <= j0 || l.rows->low >= j0 + n) continue;
-        pack_rows(call, &l);
+        ph_scores_pack_q(call, l.rows, l.q);
         for (int r = 0; r < l.rows->count; r += call->kernels->mr)
             sum_strip(call, &l, r, j0);
     }

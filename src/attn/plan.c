@@ -263,6 +263,18 @@ static ph_status set_up(ph_plan *plan, const ph_core *core)
     return PH_OK;
 }
 
+/* How operands of scores are packed: bf16 as it is, if there is a unit for it, or f32. */
+static void choose_pairs(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    const ph_kernels *k = plan->kernels;
+    plan->pairs = a->dtype == PH_BF16 && !ph_plan_is_joint(plan) ? k->pairs : NULL;
+    plan->k_steps = ph_round_up(a->qk_dim, PH_STEP);
+    plan->strip = plan->pairs ? PH_TILE : k->mr;
+    plan->k_floats = plan->pairs ? plan->k_steps / 2 : a->qk_dim;
+    plan->q_floats = plan->pairs ? PH_TILE * plan->k_steps / 2 : k->mr * a->qk_dim;
+}
+
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
 {
     ph_attn *a = &plan->attn;
@@ -282,6 +294,7 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
     PH_TRY(set_up(plan, core));
     derive(plan);
     ph_joint_choose(plan);
+    choose_pairs(plan);
     ph_forward_measure(plan);
     ph_look_measure(plan);
     if (a->backward) ph_backward_measure(plan);

@@ -31,6 +31,7 @@ typedef struct ph_joint_plan {
 struct ph_plan {
     ph_ctx *ctx;
     const ph_kernels *kernels;
+    const ph_pairs *pairs; /* of the kernels, if bf16 is multiplied as it is; or NULL */
     const ph_variant *mixer; /* who mixes heads; NULL: nobody */
     const ph_variant *norm;  /* who normalises rows; NULL: softmax */
     char name[64];           /* of the variants */
@@ -40,6 +41,10 @@ struct ph_plan {
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
+    int k_steps;      /* with pairs: qk_dim rounded up to PH_STEP */
+    int k_floats;     /* room of a key packed for scores */
+    int q_floats;     /* room of a strip of mr rows packed for scores */
+    int strip;        /* forward: rows of a strip, mr or those of a tile */
     float scale2;     /* scale * log2(e): scores are kept in base 2 */
     float cap2;       /* softcap * log2(e) */
     uint32_t drop_limit; /* a random number below it drops a weight */

@@ -26,7 +26,7 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
     size_t block = PH_BLOCK;
     ph_grad_rows_take(plan, arena, &w->g);
     ph_grad_tile_take(plan, arena, &w->tile);
-    w->k = ph_arena_floats(arena, block * (size_t)a->qk_dim + PH_PACK_SLACK);
+    w->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
     w->v = ph_arena_floats(arena, block * (size_t)a->v_dim + PH_PACK_SLACK);
     w->sums = ph_arena_take(arena, (2 * (size_t)a->reach + 1) * sizeof(double));
 }
@@ -58,8 +58,7 @@ static void add_block(const task *t, worker *w, int j0)
     const ph_attn *a = call->attn;
     const ph_rows *rows = w->g.rows;
     int keys = ph_min(PH_BLOCK, rows->extent.kv_len - j0), mr = call->kernels->mr, c0, c1;
-    ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim, j0,
-                   0, keys, w->k);
+    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, 0, keys, w->k);
     ph_keys_across(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim, j0, 0,
                    keys, w->v);
     for (int row = 0, next; row < a->q_len; row = next) {

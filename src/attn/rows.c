@@ -114,10 +114,33 @@ void ph_rows_pack(const ph_call *call, const ph_rows *rows, const void *base,
     }
 }
 
+size_t ph_scores_q_floats(const ph_plan *plan, int rows)
+{
+    size_t strips = (size_t)ph_div_up(rows, plan->kernels->mr);
+    return strips * (size_t)plan->q_floats + PH_PACK_SLACK;
+}
+
+void ph_scores_pack_q(const ph_call *call, const ph_rows *rows, float *dst)
+{
+    const ph_attn *a = call->attn;
+    const ph_plan *plan = call->plan;
+    const void *from[PH_MR_MAX];
+    int mr = call->kernels->mr;
+    if (!plan->pairs) {
+        ph_rows_pack(call, rows, call->args->q, &a->q, a->qk_dim, &plan->scale2, dst);
+        return;
+    }
+    for (int r = 0; r < rows->count; r += mr, dst += plan->q_floats) {
+        int m = ph_min(mr, rows->count - r);
+        ph_rows_pointers(call, rows, r, m, call->args->q, &a->q, from);
+        plan->pairs->pack_rows((uint16_t *)dst, from, m, a->qk_dim);
+    }
+}
+
 int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int *c0, int *c1)
 {
-    int low = INT32_MAX, high = 0, nr = call->kernels->nr;
+    int low = INT32_MAX, high = 0, nr = call->plan->pairs ? PH_STEP : call->kernels->nr;
     for (int r = first; r < first + m; r++) {
         if (rows->hi[r] > 0 && rows->lo[r] < low) low = rows->lo[r];
         if (rows->hi[r] > high) high = rows->hi[r];
@@ -215,16 +238,12 @@ int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int 
     return hidden;
 }
 
-int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
-                   const void *fetch)
+int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                 int c0, int c1, float *s, float *peak)
 {
-    const ph_kernels *kernels = call->kernels;
     const ph_args *args = call->args;
-    int end = ph_round_up(c1, PH_LANES), dim = call->attn->qk_dim;
-    int modified = is_modified(call), hidden = 0, lo[PH_MR_MAX], hi[PH_MR_MAX];
-    for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
-    kernels->scores(m, end - c0, dim, q, k + (int64_t)c0 * dim, s + c0, peak, fetch);
+    int end = ph_round_up(c1, PH_LANES), modified = is_modified(call), hidden = 0;
+    int lo[PH_STRIP_MAX] = {0}, hi[PH_STRIP_MAX] = {0};
     for (int i = 0; i < m; i++) {
         int r = first + i;
         if (modified)
@@ -234,8 +253,28 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
     }
     int capped = call->attn->softcap > 0 && !args->bias && !args->visible; /* at last */
     if ((modified && !capped) || hidden || c1 < end)
-        kernels->clip(m, end - c0, s + c0, lo, hi, peak);
+        call->kernels->clip(m, end - c0, s + c0, lo, hi, peak);
     return hidden || args->bias || args->visible; /* those may hide anything */
+}
+
+int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
+                   const void *fetch)
+{
+    const ph_plan *plan = call->plan;
+    int n = ph_round_up(c1, PH_LANES) - c0;
+    q += (int64_t)(first / call->kernels->mr) * plan->q_floats;
+    k += (int64_t)c0 * plan->k_floats;
+    for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
+    if (plan->pairs) {
+        plan->pairs->begin(m);
+        plan->pairs->scores(m, n, plan->k_steps, (const uint16_t *)q, (const uint16_t *)k,
+                            plan->scale2, s + c0, peak);
+        plan->pairs->end();
+    } else {
+        call->kernels->scores(m, n, call->attn->qk_dim, q, k, s + c0, peak, fetch);
+    }
+    return ph_rows_mask(call, rows, first, m, j0, c0, c1, s, peak);
 }
 
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)
@@ -265,9 +304,8 @@ void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m,
     }
 }
 
-/* Pointers to keys [j, j + count). */
-static void key_pointers(const ph_call *call, const void *base, const ph_strides *strides,
-                         int batch, int head, int j, int count, const void **out)
+void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *strides,
+                      int batch, int head, int j, int count, const void **out)
 {
     ph_dtype type = call->attn->dtype;
     int64_t at = batch * strides->batch + head * strides->head + j * strides->time;
@@ -281,9 +319,33 @@ void ph_keys_across(const ph_call *call, const void *base, const ph_strides *str
     const void *from[PH_NR_MAX];
     for (int c = c0; c < c1; c += k->nr) {
         int n = ph_min(k->nr, c1 - c);
-        key_pointers(call, base, strides, batch, head, j0 + c, n, from);
+        ph_keys_pointers(call, base, strides, batch, head, j0 + c, n, from);
         k->pack_across(panels + (int64_t)c * dim, k->nr, from, n, dim, call->attn->dtype,
                        1);
+    }
+}
+
+size_t ph_scores_k_floats(const ph_plan *plan, int keys)
+{
+    return (size_t)keys * (size_t)plan->k_floats + PH_PACK_SLACK;
+}
+
+void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, int c1,
+                      float *dst)
+{
+    const ph_attn *a = call->attn;
+    const ph_plan *plan = call->plan;
+    const void *from[PH_TILE];
+    if (!plan->pairs) {
+        ph_keys_across(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, c0, c1,
+                       dst);
+        return;
+    }
+    for (int c = c0; c < c1; c += PH_TILE) {
+        int n = ph_min(PH_TILE, c1 - c);
+        ph_keys_pointers(call, call->args->k, &a->k, batch, head, j0 + c, n, from);
+        plan->pairs->pack_across((uint16_t *)(dst + (int64_t)c * plan->k_floats), from, n,
+                                 a->qk_dim, ph_next_block(&a->k));
     }
 }
 
@@ -293,7 +355,7 @@ const float *ph_keys_along(const ph_call *call, const void *base,
                            int64_t *ld)
 {
     const void *from[PH_BLOCK];
-    key_pointers(call, base, strides, batch, head, j0 + c0, c1 - c0, from);
+    ph_keys_pointers(call, base, strides, batch, head, j0 + c0, c1 - c0, from);
     int compact = strides->time == dim || in_place;
     if (call->attn->dtype == PH_F32 && dim == pad && compact) {
         *ld = strides->time;

@@ -77,18 +77,33 @@ void ph_rows_pack(const ph_call *call, const ph_rows *rows, const void *base,
 /* Room for that, in floats. */
 size_t ph_rows_pack_floats(const ph_plan *plan, int rows, int dim);
 
+/* The same for q as scores want it: strips of plan->q_floats. */
+void ph_scores_pack_q(const ph_call *call, const ph_rows *rows, float *dst);
+size_t ph_scores_q_floats(const ph_plan *plan, int rows);
+
+/* Packs keys [j0 + c0, j0 + c1) as scores want them, c0 a multiple of nr: key c from
+   dst + c * plan->k_floats on. Room for so many keys, in floats. */
+void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, int c1,
+                      float *dst);
+size_t ph_scores_k_floats(const ph_plan *plan, int keys);
+
 /* Keys [*c0, *c1) of the block [j0, j0 + PH_BLOCK) that rows [first, first+m) need, as
-   offsets from j0; c0 is a multiple of nr. Returns 0 if none. */
+   offsets from j0; c0 is a multiple of nr, of PH_STEP with pairs. Returns 0 if none. */
 int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int *c0, int *c1);
 
 /* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0
-   up to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q is the
-   packed strip, k the packed block; fetch as in kernels.h. Returns 1 if a key in [c0, c1)
-   is hidden from a row. */
+   up to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q are
+   the packed rows, k the packed block; fetch as in kernels.h. Returns 1 if a key in
+   [c0, c1) is hidden from a row. */
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                    int c0, int c1, const float *q, const float *k, float *s, float *peak,
                    const void *fetch);
+
+/* All but the product: s holds it for columns c0 up to c1 rounded up to 16, and peak its
+   maxima. */
+int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                 int c0, int c1, float *s, float *peak);
 
 /* bias, alibi, soft-cap and masks on the scores of row r against the keys [c0, c1) of the
    block at j0; hidden ones, and columns up to the next multiple of 16, become -inf.
@@ -106,6 +121,16 @@ int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);
 /* Fills columns c0 up to c1 rounded up to 16 of a strip with the factors of dropout. */
 void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                      int c0, int c1, float *factors);
+
+/* Bytes from a bf16 key to its like one block on, which will be wanted next. */
+static inline int64_t ph_next_block(const ph_strides *strides)
+{
+    return strides->time * PH_BLOCK * (int64_t)sizeof(uint16_t);
+}
+
+/* Pointers to keys [j, j + count). */
+void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *strides,
+                      int batch, int head, int j, int count, const void **out);
 
 /* Packs keys [j0 + c0, j0 + c1) of k (c0 a multiple of nr) across, into panels. */
 void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,

@@ -6,39 +6,52 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn/pairs.h"
 #include "base/half.h"
 
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
 {
     out->top = ph_arena_floats(arena, (size_t)rows);
     out->sum = ph_arena_floats(arena, (size_t)rows * PH_LANES);
+    if (plan->pairs && rows > PH_TILE) rows = ph_round_up(rows, PH_TILE);
     out->acc = ph_arena_floats(arena, (size_t)rows * (size_t)plan->v_pad);
+}
+
+/* Packed operands: tiles of bf16, or f32. */
+static void take_operands(const ph_plan *plan, ph_arena *arena, int rows, ph_stream *out)
+{
+    if (plan->pairs) {
+        ph_tiles_take(plan, arena, rows, &out->tiles);
+        return;
+    }
+    out->q = ph_arena_floats(arena, ph_scores_q_floats(plan, rows));
+    out->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
+    out->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
 }
 
 void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
                     ph_stream *out)
 {
-    const ph_kernels *k = plan->kernels;
-    size_t strip = (size_t)k->mr * PH_STRIP_LD;
+    size_t height = (size_t)plan->strip, strip = height * PH_STRIP_LD;
     out->rows = ph_arena_take(arena, sizeof *out->rows);
-    out->q = ph_arena_floats(arena, ph_rows_pack_floats(plan, rows, plan->attn.qk_dim));
+    take_operands(plan, arena, rows, out);
     ph_running_take(plan, arena, rows, &out->split);
     out->whole = out->split;
     if (splits > 1) ph_running_take(plan, arena, rows, &out->whole);
-    out->k = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim +
-                                        PH_PACK_SLACK);
-    out->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
     out->scores = ph_arena_floats(arena, strip);
     out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
-    out->peak = ph_arena_floats(arena, (size_t)k->mr * PH_LANES);
-    out->alpha = ph_arena_floats(arena, (size_t)k->mr);
-    out->started = ph_arena_take(arena, (size_t)ph_div_up(rows, k->mr));
+    out->peak = ph_arena_floats(arena, height * PH_LANES);
+    out->alpha = ph_arena_floats(arena, height);
+    out->started = ph_arena_take(arena, (size_t)ph_div_up(rows, plan->strip));
 }
 
 void ph_stream_begin(const ph_call *call, ph_stream *stream)
 {
-    ph_rows_pack(call, stream->rows, call->args->q, &call->attn->q, call->attn->qk_dim,
-                 &call->plan->scale2, stream->q);
+    if (call->plan->pairs) {
+        ph_tiles_begin(call, stream);
+        return;
+    }
+    ph_scores_pack_q(call, stream->rows, stream->q);
 }
 
 void ph_running_reset(int rows, ph_running *r)
@@ -86,9 +99,8 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     const ph_kernels *k = call->kernels;
     int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
-    const float *q = st->q + (int64_t)first * call->attn->qk_dim;
     int end = ph_round_up(c1, PH_LANES);
-    int partial = ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, q, st->k,
+    int partial = ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, st->q, st->k,
                                  st->scores, st->peak, b->next_k);
     k->softmax(m, end - c0, st->scores + c0, st->peak, st->split.top + first,
                st->split.sum + first * PH_LANES, st->alpha);
@@ -141,28 +153,46 @@ static void pack_keys(const ph_call *call, const ph_rows *rows, const block *b,
     }
 }
 
-void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
+/* One block of keys against all strips. */
+static void run_block(const ph_call *call, ph_stream *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
     int few = rows->count <=
               call->kernels->mr; /* then copying v would cost more than it saves */
+    fetch_ahead(call, rows, b);
+    pack_keys(call, rows, b, st->k);
+    b->v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
+                         call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
+    for (int r = 0; r < rows->count; r += call->kernels->mr) run_strip(call, st, b, r);
+}
+
+static void run_tiles(const ph_call *call, ph_stream *st, const block *b)
+{
+    int plain = ph_tiles_block(call, st, b->j0, b->c0, b->c1);
+    for (int r = 0; r < st->rows->count; r += PH_TILE)
+        ph_tiles_strip(call, st, b->j0, plain, r);
+}
+
+void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
+{
+    const ph_rows *rows = st->rows;
+    const ph_pairs *pairs = call->plan->pairs;
+    int nr = pairs ? PH_STEP : call->kernels->nr;
     ph_running_reset(rows->count, &st->split);
-    memset(st->started, 0, (size_t)ph_div_up(rows->count, call->kernels->mr));
+    memset(st->started, 0, (size_t)ph_div_up(rows->count, call->plan->strip));
     first = ph_max(first, rows->low / PH_BLOCK * PH_BLOCK);
     end = ph_min(end, rows->high);
+    if (pairs) pairs->begin(ph_min(rows->count, PH_TILE));
     for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
         block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
-        if (rows->low > j0)
-            b.c0 = (rows->low - j0) / call->kernels->nr * call->kernels->nr;
-        fetch_ahead(call, rows, &b);
-        pack_keys(call, rows, &b, st->k);
-        b.v =
-            ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                          call->plan->v_pad, j0, b.c0, b.c1, few, st->v, &b.ld);
-        for (int r = 0; r < rows->count; r += call->kernels->mr)
-            run_strip(call, st, &b, r);
+        if (rows->low > j0) b.c0 = (rows->low - j0) / nr * nr;
+        if (pairs)
+            run_tiles(call, st, &b);
+        else
+            run_block(call, st, &b);
     }
+    if (pairs) pairs->end();
 }
 
 /* 2^x of one number with the kernels' own exponential, which has 2^0 = 1 exactly */

@@ -3,8 +3,8 @@
  *
  *     for each split of PH_SPLIT keys              (independent of each other)
  *         for each block of PH_BLOCK keys          (k and v of the block stay in cache)
- *             for each strip of mr rows            s = q k, mask, softmax step, acc += p
- *             v
+ *             for each strip of rows               s = q k, mask, softmax step,
+ *                                                  acc += p v
  *         merge the split into the whole, in order
  *     divide, gate, store
  *
@@ -24,8 +24,17 @@ typedef struct ph_running {
     float *acc; /* (rows, v_pad) */
 } ph_running;
 
+/* Operands of products of bf16 as it is, in tiles (kernels.h). */
+typedef struct ph_tiles {
+    uint16_t *q;     /* strips of PH_TILE rows */
+    float *k;        /* one block, as ph_scores_pack_k leaves it */
+    uint16_t *v;     /* one block: steps of PH_STEP keys; what is not plain is 0 here */
+    uint16_t *parts; /* weights of one strip */
+} ph_tiles;
+
 typedef struct ph_stream {
     ph_rows *rows;
+    ph_tiles tiles;   /* with plan->pairs; q, k, v below without */
     float *q;         /* packed strips */
     ph_running split; /* of the current split */
     ph_running whole; /* of all splits so far */
@@ -33,8 +42,8 @@ typedef struct ph_stream {
     float *v;         /* one block, rows; unused where v is read in place */
     float *scores;    /* one strip */
     float *drop;      /* one strip of dropout factors */
-    float *peak;      /* (mr, 16) */
-    float *alpha;     /* (mr) */
+    float *peak;      /* (strip, 16) */
+    float *alpha;     /* (strip) */
     uint8_t *started; /* (strips) acc of the strip holds something */
 } ph_stream;
 

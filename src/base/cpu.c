@@ -10,6 +10,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 
 /* The register file the operating system saves on a context switch. */
 static unsigned saved_state(void)
@@ -17,6 +18,27 @@ static unsigned saved_state(void)
     unsigned low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low;
+}
+
+/* Tiles are a kilobyte per register, so Linux gives them only to a process that asks. All
+   tiles so far are 16 rows of 64 bytes; leaf 0x1d says so, or nothing in some virtual
+   machines. */
+static int has_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    if (!(d & 1u << 24) || !(d & 1u << 22)) return 0; /* AMX-TILE, AMX-BF16 */
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & 1u << 5)) return 0;
+    if ((saved_state() & 0x60000) != 0x60000) return 0; /* their configuration and data */
+    if (__get_cpuid_count(0x1d, 1, &a, &b, &c, &d) && a &&
+        (b != (8u << 16 | 64) || c != 16))
+        return 0;
+#if defined(__linux__)
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return 0;
+#endif
 }
 
 unsigned ph_cpu_features(void)
@@ -32,6 +54,7 @@ unsigned ph_cpu_features(void)
     const unsigned need512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F DQ BW VL */
     if (found && (b & need512) == need512 && (state & 0xe0) == 0xe0)
         found |= PH_CPU_AVX512;
+    if (found & PH_CPU_AVX512 && has_tiles()) found |= PH_CPU_AMX;
     return found;
 }
 

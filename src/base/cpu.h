@@ -5,9 +5,16 @@
 #define PH_BASE_CPU_H
 
 /* Instruction sets, weakest first; each implies those before it on its architecture. */
-enum { PH_CPU_BASE = 0, PH_CPU_NEON = 1, PH_CPU_AVX2 = 2, PH_CPU_AVX512 = 4 };
+enum {
+    PH_CPU_BASE = 0,
+    PH_CPU_NEON = 1,
+    PH_CPU_AVX2 = 2,
+    PH_CPU_AVX512 = 4,
+    PH_CPU_AMX = 8 /* tiles of bf16, and AVX-512's conversions to it */
+};
 
-/* Bits of the instruction sets that both the CPU and the operating system support. */
+/* Bits of the instruction sets that both the CPU and the operating system support. Asks
+   the system for permission to use tiles where there are some: it wants to be asked. */
 unsigned ph_cpu_features(void);
 
 /* Cores this process may run on: affinity mask, capped by the cgroup's quota. */

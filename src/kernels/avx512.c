@@ -1,5 +1,5 @@
 /*
- * avx512.c - the kernels for AVX-512.
+ * avx512.c - the kernels for AVX-512, and the same with AMX beside them.
  */
 #include "kernels/kernels.h"
 
@@ -15,6 +15,13 @@
 
 #define TABLE ph_kernels_avx512
 #define NAME "avx512"
+#include "kernels/tmpl_table.h"
+#undef TABLE
+#undef NAME
+
+#define TABLE ph_kernels_amx
+#define NAME "amx"
+#define PAIRS &ph_pairs_amx
 #include "kernels/tmpl_table.h"
 
 #if defined(__clang__)

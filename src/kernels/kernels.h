@@ -39,12 +39,77 @@ enum {
     PH_FETCH = 128,     /* bytes asked for ahead, per step of a product */
     PH_RANK_MAX = 16,   /* largest rank of the key part of a mix */
     PH_MR_MAX = 12,     /* largest mr of any table */
+    PH_TILE = 16,       /* rows of a tile, and columns of a tile of sums */
+    PH_STEP = 32,       /* numbers of a tile's row, or of its column, in bf16 */
+    PH_PARTS = 3,       /* parts of a softmax weight in bf16 */
+    PH_STRIP_MAX = 16,  /* largest strip: mr rows, or those of a tile */
     PH_NR_MAX = 32      /* largest nr of any table */
 };
+
+/*
+ * Products of bf16 numbers as they are, for units that multiply pairs of them (AMX). A
+ * product of two such numbers is exact in f32, and sums are f32. Operands come in tiles
+ * of PH_TILE lines of PH_STEP numbers, 1 KB each, behind each other:
+ *
+ *     rows     left operand     line r holds 32 numbers of row r
+ *     pairs    right operand    line i holds two numbers of each of 16 columns side by
+ *                               side: 2i and 2i+1 of the step, or i and i+16 (weigh)
+ *
+ * What one step of 32 numbers adds to a sum, numbers below 2^-126 being 0 everywhere:
+ *
+ *     even = chain of fused multiply-adds over the first numbers of the pairs, from 0
+ *     odd  = the same over the second ones
+ *     sum  = sum + (even + odd)
+ *
+ * Softmax weights are f32 and go in as three parts of 8 bits, which together are the
+ * weight exactly: p = high + middle + low. A step adds the product of the high parts,
+ * then of the middle, then of the low ones.
+ */
+typedef struct ph_pairs {
+    /* Around the calls of scores and weigh on one thread; strips have up to `rows` rows,
+       at most PH_TILE. */
+    void (*begin)(int rows);
+    void (*end)(void);
+
+    /* Rows [0, count) of k numbers as tiles of rows, a tile per step; padded with zeros,
+       missing rows too. */
+    void (*pack_rows)(uint16_t *dst, const void *const *rows, int count, int k);
+
+    /* Up to PH_TILE rows, turned: tiles of pairs whose columns are the rows, a tile per
+       step; padded with zeros. Asks for what lies `ahead` bytes behind each row. */
+    void (*pack_across)(uint16_t *dst, const void *const *rows, int count, int k,
+                        int64_t ahead);
+
+    /* Up to PH_STEP rows as they are: tiles of pairs (i, i+16), one per PH_TILE columns;
+       padded with zeros. Returns 1 if every number is plain, see ph_is_plain. */
+    int (*pack_along)(uint16_t *dst, const void *const *rows, int count, int n,
+                      int64_t ahead);
+
+    /* s[i][j] = scale * sum_k a[i][k] * b[j][k] for i < m, j < n; k a multiple of
+       PH_STEP, n of 16; a one strip of pack_rows, b panels of pack_across. Raises peak as
+       scores of ph_kernels does. s has as many rows as begin was told, those from m on
+       are nobody's. */
+    void (*scores)(int m, int n, int k, const uint16_t *a, const uint16_t *b, float scale,
+                   float *s, float *peak);
+
+    /* softmax of ph_kernels, whose weights, times drop where it is not NULL (a strip of
+       factors), become parts: for each 32 columns PH_PARTS tiles of rows, the columns in
+       pairs (c, c+16). n a multiple of 16; beyond n, weights are 0. */
+    void (*softmax)(int m, int n, const float *s, const float *peak, float *top,
+                    float *sum, float *alpha, const float *drop, uint16_t *parts);
+
+    /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i][k] * b[k][j] for j < n, k in
+       steps of PH_STEP; n a multiple of 16, parts those of softmax, b steps of
+       pack_along. alpha NULL: c is overwritten. c has as many rows as begin was told,
+       those from m on are nobody's. */
+    void (*weigh)(int m, int n, int steps, const uint16_t *parts, const uint16_t *b,
+                  float *c, int64_t ldc, const float *alpha);
+} ph_pairs;
 
 typedef struct ph_kernels {
     const char *name;
     int mr, nr;
+    const ph_pairs *pairs; /* for bf16 tensors; NULL: they are converted like f16 */
 
     /* ---- packing: conversion to f32 happens here ---- */
 
@@ -206,6 +271,14 @@ typedef struct ph_kernels {
                    int64_t ldb, float *c, int64_t ldc);
 } ph_kernels;
 
+/* Whether a bf16 number is 0 or of full precision: a step takes denormal numbers for 0,
+   and three parts of a weight cannot multiply what is not finite. */
+static inline int ph_is_plain(uint16_t x)
+{
+    unsigned size = x & 0x7fffu;
+    return size == 0 || (size >= 0x80 && size < 0x7f80);
+}
+
 /* The tables this CPU can run, weakest ("ref") first, ended by NULL. */
 const ph_kernels *const *ph_kernels_list(void);
 const char *const *ph_kernels_names(void);
@@ -215,6 +288,9 @@ const char *const *ph_kernels_names(void);
 const ph_kernels *ph_kernels_pick(const char *limit);
 
 extern const ph_kernels ph_kernels_ref, ph_kernels_avx2, ph_kernels_avx512,
-    ph_kernels_neon;
+    ph_kernels_amx, ph_kernels_neon;
+
+/* ph_pairs_ref says what the other does, in plain loops; no table has it. */
+extern const ph_pairs ph_pairs_ref, ph_pairs_amx;
 
 #endif

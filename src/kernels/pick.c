@@ -23,7 +23,7 @@ static const isa all[] = {
 
 enum { ISAS = sizeof all / sizeof all[0] };
 
-static const char *const known[] = {"ref", "avx2", "avx512", "neon"};
+static const char *const known[] = {"ref", "avx2", "avx512", "amx", "neon"};
 
 /* Filled once; constant afterwards. */
 static const ph_kernels *runnable[ISAS + 1];

@@ -21,7 +21,6 @@
 
 enum { ACROSS, ALONG };
 enum { FRESH, ADD, SHRINK, PEAK };
-enum { GROUP = PH_LANES / VL }; /* vectors in 16 columns */
 enum { FEW = MR * 2 / 3 };      /* rows up to which a tile prefetches */
 
 typedef void tile_fn(int k, const float *a, int64_t lda, const float *b, int64_t ldb,

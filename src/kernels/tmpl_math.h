@@ -14,6 +14,8 @@
  *
  * ref.c has the same operations in the same order.
  */
+enum { GROUP = PH_LANES / VL }; /* vectors in 16 columns */
+
 V vec v_exp2(vec x)
 {
     vec f = v_fraction(x), p = v_set1(0x1.5bba14p-10f);

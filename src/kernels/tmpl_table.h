@@ -1,10 +1,14 @@
 /*
- * tmpl_table.h - the table of one instruction set; TABLE and NAME come from its .c file.
+ * tmpl_table.h - the table of one instruction set; TABLE, NAME and, if it has any, PAIRS
+ * come from its .c file.
  */
 const ph_kernels TABLE = {
     .name = NAME,
     .mr = MR,
     .nr = NR,
+#if defined(PAIRS)
+    .pairs = PAIRS,
+#endif
     .pack_across = pack_across,
     .pack_along = pack_along,
     .store_row = store_row,

@@ -1,0 +1,108 @@
+/*
+ * pairs.c - one strip of rows against one block of keys, in tiles of bf16.
+ */
+#include "attn/pairs.h"
+
+#include <math.h>
+
+#include "base/half.h"
+
+enum { TILE = PH_TILE * PH_STEP }; /* numbers */
+
+void ph_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, ph_tiles *out)
+{
+    const size_t number = sizeof(uint16_t), strips = (size_t)ph_div_up(rows, PH_TILE);
+    out->q = ph_arena_take(arena, strips * PH_TILE * (size_t)plan->k_steps * number);
+    out->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
+    out->v = ph_arena_take(arena, PH_BLOCK * (size_t)plan->v_pad * number);
+    out->parts =
+        ph_arena_take(arena, PH_BLOCK / PH_STEP * (size_t)(PH_PARTS * TILE) * number);
+}
+
+void ph_tiles_begin(const ph_call *call, ph_stream *st)
+{
+    const ph_attn *a = call->attn;
+    const void *from[PH_TILE];
+    for (int r = 0; r < st->rows->count; r += PH_TILE) {
+        int m = ph_min(PH_TILE, st->rows->count - r);
+        ph_rows_pointers(call, st->rows, r, m, call->args->q, &a->q, from);
+        call->plan->pairs->pack_rows(st->tiles.q + (int64_t)r * call->plan->k_steps, from,
+                                     m, a->qk_dim);
+    }
+}
+
+int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
+{
+    const ph_attn *a = call->attn;
+    const ph_plan *plan = call->plan;
+    const ph_rows *rows = st->rows;
+    const void *from[PH_STEP];
+    int all_plain = 1;
+    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, c0, c1, st->tiles.k);
+    for (int c = c0; c < c1; c += PH_STEP) {
+        int n = ph_min(PH_STEP, c1 - c);
+        uint16_t *v = st->tiles.v + (int64_t)c * plan->v_pad;
+        ph_keys_pointers(call, call->args->v, &a->v, rows->batch, rows->v_head, j0 + c, n,
+                         from);
+        if (plan->pairs->pack_along(v, from, n, a->v_dim, ph_next_block(&a->v))) continue;
+        all_plain = 0;
+        for (int i = 0; i < PH_STEP * plan->v_pad; i++)
+            if (!ph_is_plain(v[i])) v[i] = 0;
+    }
+    return all_plain;
+}
+
+/* Weight c of row i, from its parts. */
+static float weight(const uint16_t *parts, int i, int c)
+{
+    const uint16_t *high = parts + c / PH_STEP * PH_PARTS * TILE + i * PH_STEP;
+    int at = c % PH_TILE * 2 + c % PH_STEP / PH_TILE;
+    float sum = 0;
+    for (int p = PH_PARTS - 1; p >= 0; p--) sum += ph_from_bf16(high[p * TILE + at]);
+    return sum;
+}
+
+/* Adds what ph_tiles_block took out of v, to the rows that see it. What is infinite or
+   NaN stays so in any order, and nobody else meets it; what is denormal rarely counts. */
+static void add_rest(const ph_call *call, ph_stream *st, int first, int m, int j0, int c0,
+                     int c1)
+{
+    const ph_attn *a = call->attn;
+    const void *keys[PH_BLOCK];
+    ph_keys_pointers(call, call->args->v, &a->v, st->rows->batch, st->rows->v_head,
+                     j0 + c0, c1 - c0, keys);
+    for (int i = 0; i < m; i++) {
+        float *acc = st->split.acc + (int64_t)(first + i) * call->plan->v_pad;
+        for (int c = 0; c < c1 - c0; c++) {
+            const uint16_t *v = keys[c];
+            if (!ph_rows_sees(call, st->rows, first + i, j0 + c0 + c)) continue;
+            for (int d = 0; d < a->v_dim; d++)
+                if (!ph_is_plain(v[d]))
+                    acc[d] += weight(st->tiles.parts, i, c) * ph_from_bf16(v[d]);
+        }
+    }
+}
+
+void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int first)
+{
+    const ph_plan *plan = call->plan;
+    const ph_pairs *k = plan->pairs;
+    const ph_tiles *t = &st->tiles;
+    int m = ph_min(PH_TILE, st->rows->count - first), pad = plan->v_pad, c0, c1;
+    if (!ph_rows_range(call, st->rows, first, m, j0, &c0, &c1)) return;
+    int n = ph_round_up(c1, PH_LANES) - c0, drop = plan->drop_limit != 0;
+    for (int i = 0; i < m * PH_LANES; i++) st->peak[i] = -INFINITY;
+    k->scores(m, n, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
+              (const uint16_t *)(t->k + (int64_t)c0 * plan->k_floats), plan->scale2,
+              st->scores + c0, st->peak);
+    ph_rows_mask(call, st->rows, first, m, j0, c0, c1, st->scores, st->peak);
+    if (drop) ph_rows_dropout(call, st->rows, first, m, j0, c0, c1, st->drop);
+    k->softmax(m, n, st->scores + c0, st->peak, st->split.top + first,
+               st->split.sum + first * PH_LANES, st->alpha, drop ? st->drop + c0 : NULL,
+               t->parts);
+    uint8_t *started = &st->started[first / PH_TILE];
+    k->weigh(m, pad, ph_div_up(n, PH_STEP), t->parts, t->v + (int64_t)c0 * pad,
+             st->split.acc + (int64_t)first * pad, pad, *started ? st->alpha : NULL);
+    *started = 1;
+    if (!v_plain) add_rest(call, st, first, m, j0, c0, c1);
+}

@@ -1,0 +1,153 @@
+/*
+ * pairs_ref.c - products of bf16 tiles in plain loops: what ph_pairs means, bit by bit,
+ * and what those of amx.c are checked against. Nobody computes with it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "kernels/kernels.h"
+
+enum { TILE = PH_TILE * PH_STEP }; /* numbers */
+
+static void begin(int rows)
+{
+    (void)rows;
+}
+
+static void end(void) {}
+
+/* ---- packing ---- */
+
+static uint16_t number(const void *const *rows, int count, int r, int k, int at)
+{
+    return r < count && at < k ? ((const uint16_t *)rows[r])[at] : 0;
+}
+
+static void pack_rows(uint16_t *dst, const void *const *rows, int count, int k)
+{
+    for (int at = 0; at < k; at += PH_STEP)
+        for (int i = 0; i < TILE; i++)
+            *dst++ = number(rows, count, i / PH_STEP, k, at + i % PH_STEP);
+}
+
+static void pack_across(uint16_t *dst, const void *const *rows, int count, int k,
+                        int64_t ahead)
+{
+    (void)ahead;
+    for (int at = 0; at < k; at += PH_STEP)
+        for (int i = 0; i < TILE; i++)
+            *dst++ =
+                number(rows, count, i % PH_STEP / 2, k, at + i / PH_STEP * 2 + i % 2);
+}
+
+static int pack_along(uint16_t *dst, const void *const *rows, int count, int n,
+                      int64_t ahead)
+{
+    int plain = 1;
+    (void)ahead;
+    for (int c = 0; c < n; c += PH_TILE)
+        for (int i = 0; i < TILE; i++, dst++) {
+            *dst = number(rows, count, i / PH_STEP + i % 2 * PH_TILE, n,
+                          c + i % PH_STEP / 2);
+            plain &= ph_is_plain(*dst);
+        }
+    return plain;
+}
+
+/* ---- products ---- */
+
+/* Numbers too small for a full fraction are 0. */
+static float flush(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+static float add(float a, float b)
+{
+    return flush(flush(a) + flush(b));
+}
+
+static float multiply_add(uint16_t a, uint16_t b, float c)
+{
+    return flush(fmaf(flush(ph_from_bf16(a)), flush(ph_from_bf16(b)), c));
+}
+
+/* One step: a line of the left operand, a column of the right one. */
+static float step(float sum, const uint16_t *line, const uint16_t *tile, int column)
+{
+    float even = 0, odd = 0;
+    for (int i = 0; i < PH_TILE; i++) {
+        const uint16_t *pair = tile + i * PH_STEP + 2 * column;
+        even = multiply_add(line[2 * i], pair[0], even);
+        odd = multiply_add(line[2 * i + 1], pair[1], odd);
+    }
+    return add(sum, add(even, odd));
+}
+
+static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, float scale,
+                   float *s, float *peak)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            const uint16_t *panel = b + (int64_t)(j / PH_TILE) * k * PH_TILE;
+            float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
+            for (int at = 0; at < k; at += PH_STEP)
+                sum = step(sum, a + at * PH_TILE + i * PH_STEP, panel + at * PH_TILE,
+                           j % PH_TILE);
+            s[i * PH_STRIP_LD + j] = sum * scale;
+            *highest = *highest > sum * scale ? *highest : sum * scale;
+        }
+}
+
+/* ---- weights ---- */
+
+static void split(float x, int at, uint16_t *to)
+{
+    for (int p = 0; p < PH_PARTS; p++) {
+        uint16_t upper = (uint16_t)(ph_bits(x) >> 16);
+        to[p * TILE + at] = upper;
+        x -= ph_from_bf16(upper);
+    }
+}
+
+static void softmax(int m, int n, const float *s, const float *peak, float *top,
+                    float *sum, float *alpha, const float *drop, uint16_t *parts)
+{
+    float p[PH_TILE * PH_STRIP_LD];
+    memcpy(p, s, ((size_t)(m - 1) * PH_STRIP_LD + (size_t)n) * sizeof *p);
+    ph_kernels_ref.softmax(m, n, p, peak, top, sum, alpha);
+    for (int i = 0; i < m; i++)
+        for (int c = 0; c < ph_round_up(n, PH_STEP); c++) {
+            float x = c < n ? p[i * PH_STRIP_LD + c] : 0;
+            if (c < n && drop) x *= drop[i * PH_STRIP_LD + c];
+            split(x, c % PH_TILE * 2 + c % PH_STEP / PH_TILE,
+                  parts + c / PH_STEP * PH_PARTS * TILE + i * PH_STEP);
+        }
+}
+
+static void weigh(int m, int n, int steps, const uint16_t *parts, const uint16_t *b,
+                  float *c, int64_t ldc, const float *alpha)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = alpha ? c[i * ldc + j] * alpha[i] : 0;
+            for (int t = 0; t < steps * PH_PARTS; t++) {
+                int64_t right = (int64_t)(t / PH_PARTS) * n + j / PH_TILE * PH_TILE;
+                sum = step(sum, parts + t * TILE + i * PH_STEP, b + right * PH_STEP,
+                           j % PH_TILE);
+            }
+            c[i * ldc + j] = sum;
+        }
+}
+
+const ph_pairs ph_pairs_ref = {
+    .begin = begin,
+    .end = end,
+    .pack_rows = pack_rows,
+    .pack_across = pack_across,
+    .pack_along = pack_along,
+    .scores = scores,
+    .softmax = softmax,
+    .weigh = weigh,
+};

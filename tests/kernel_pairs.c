@@ -1,0 +1,297 @@
+/*
+ * kernel_pairs.c - checks and benches of products of bf16 as it is (ph_pairs): packing,
+ * scores, softmax into parts, weigh. A table without them passes.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "kernel_bed.h"
+
+#define REF ph_pairs_ref
+
+enum { DEPTH = 160, FIRST_ROW = 16, KEYS = PH_STRIP_LD };
+enum { STRIP = PH_TILE * PH_STRIP_LD, TILE = PH_TILE * PH_STEP };
+
+static _Alignas(PH_ALIGN) uint16_t left[PH_TILE * DEPTH], right[KEYS * DEPTH];
+static _Alignas(PH_ALIGN) float strip[STRIP], expected[STRIP + PH_TILE * DEPTH];
+static _Alignas(PH_ALIGN) uint16_t parts[PH_PARTS * STRIP];
+
+static int side(void)
+{
+    return bed_below(2) ? BED_START : BED_END;
+}
+
+/* bf16 numbers of a kind of bed_fill, in two bytes each */
+static void fill(uint16_t *x, int64_t count, int kind)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float f;
+        bed_fill(&f, 1, kind);
+        x[i] = ph_to_bf16(f);
+    }
+}
+
+static void same_bytes(const char *what, const void *got, const void *want, size_t bytes)
+{
+    if (memcmp(got, want, bytes)) bed_fail("%s differs", what);
+}
+
+/* ---- packing ----------------------------------------------------------------------- */
+
+static void packs_at(const ph_pairs *p, const void *const *rows, int count, int k)
+{
+    static uint16_t want[PH_STEP * DEPTH];
+    size_t strip_bytes = (size_t)PH_TILE * (size_t)ph_round_up(k, PH_STEP) * 2;
+    size_t step_bytes = (size_t)PH_STEP * (size_t)ph_round_up(k, PH_TILE) * 2;
+    if (count <= PH_TILE) {
+        uint16_t *dst = bed_place(0, strip_bytes, side());
+        REF.pack_rows(want, rows, count, k);
+        p->pack_rows(dst, rows, count, k);
+        same_bytes("pack_rows", dst, want, strip_bytes);
+        bed_intact(0);
+        dst = bed_place(1, strip_bytes, side());
+        REF.pack_across(want, rows, count, k, 0);
+        p->pack_across(dst, rows, count, k, 1 << 20);
+        same_bytes("pack_across", dst, want, strip_bytes);
+        bed_intact(1);
+    }
+    uint16_t *dst = bed_place(2, step_bytes, side());
+    int plain = REF.pack_along(want, rows, count, k, 0);
+    if (p->pack_along(dst, rows, count, k, 1 << 20) != plain)
+        bed_fail("pack_along says %s", plain ? "not plain" : "plain");
+    same_bytes("pack_along", dst, want, step_bytes);
+    bed_intact(2);
+}
+
+void check_pairs_pack(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int k = 1; k <= 100; k += k < 70 ? 1 : 13) {
+        const void *rows[PH_STEP];
+        for (int r = 0; r < PH_STEP; r++) {
+            rows[r] = bed_place(FIRST_ROW + r, (size_t)k * 2, side());
+            fill((uint16_t *)rows[r], k, r % 8 ? BED_PLAIN : bed_below(BED_KINDS));
+        }
+        for (int count = 1; count <= PH_STEP; count++) {
+            bed_say("%s packs of pairs, %d rows of %d", t->name, count, k);
+            packs_at(t->pairs, rows, count, k);
+        }
+    }
+}
+
+/* `count` rows of k numbers behind each other, as tiles of PH_TILE rows turned, or of
+   PH_STEP rows as they are */
+static void pack(uint16_t *dst, const uint16_t *from, int count, int k, int across)
+{
+    const void *rows[PH_STEP];
+    int height = across ? PH_TILE : PH_STEP;
+    for (int r = 0; r < count; r += height) {
+        int n = ph_min(height, count - r);
+        for (int i = 0; i < n; i++) rows[i] = from + (r + i) * k;
+        if (across)
+            REF.pack_across(dst + r * ph_round_up(k, PH_STEP), rows, n, k, 0);
+        else
+            REF.pack_along(dst + r * ph_round_up(k, PH_TILE), rows, n, k, 0);
+    }
+}
+
+static void pack_left(uint16_t *dst, int k)
+{
+    const void *rows[PH_TILE];
+    for (int i = 0; i < PH_TILE; i++) rows[i] = left + i * k;
+    REF.pack_rows(dst, rows, PH_TILE, k);
+}
+
+void bench_pairs_pack(const ph_kernels *t)
+{
+    static uint16_t dst[KEYS * DEPTH];
+    const void *rows[PH_STEP];
+    bed_timer timer;
+    if (!t->pairs) return;
+    fill(right, KEYS * 64, BED_PLAIN);
+    for (int i = 0; i < PH_STEP; i++) rows[i] = right + i * 64;
+    BED_TIME(&timer, t->pairs->pack_across(dst, rows, PH_TILE, 64, 0));
+    bed_report("pairs_pack", t, "across, 16 x 64", &timer, 0, 2.0 * PH_TILE * 64 * 2);
+    BED_TIME(&timer, t->pairs->pack_along(dst, rows, PH_STEP, 64, 0));
+    bed_report("pairs_pack", t, "along, 32 x 64", &timer, 0, 2.0 * PH_STEP * 64 * 2);
+}
+
+/* ---- scores ------------------------------------------------------------------------ */
+
+static void scores_at(const ph_pairs *p, const char *name, int m, int n, int k)
+{
+    static uint16_t a[PH_TILE * DEPTH], b[KEYS * DEPTH];
+    float start[PH_TILE * PH_LANES], want[PH_TILE * PH_LANES], scale = bed_between(-1, 1);
+    int pad = ph_round_up(k, PH_STEP);
+    bed_say("%s pairs_scores m=%d n=%d k=%d", name, m, n, k);
+    for (int i = 0; i < PH_TILE * PH_LANES; i++)
+        start[i] = bed_below(2) ? -INFINITY : bed_between(-2, 2);
+    memcpy(want, start, sizeof want);
+    pack_left(a, k);
+    pack(b, right, n, k, 1);
+    REF.scores(m, n, pad, a, b, scale, expected, want);
+    float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
+    float *peak = bed_copy(3, start, m * PH_LANES, side());
+    p->begin(m);
+    p->scores(m, n, pad, a, b, scale, s, peak);
+    p->end();
+    bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
+    bed_same("peak", peak, want, m * PH_LANES);
+    bed_intact(2);
+    bed_intact(3);
+}
+
+void check_pairs_scores(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int k = 1; k <= DEPTH; k += k < 34 ? 3 : 21)
+        for (int n = 16; n <= KEYS; n += 16) {
+            int kind = (k + n / 16) % BED_KINDS;
+            fill(left, PH_TILE * k, kind);
+            fill(right, (int64_t)n * k, kind);
+            scores_at(t->pairs, t->name, 1 + bed_below(PH_TILE), n, k);
+            scores_at(t->pairs, t->name, PH_TILE, n, k);
+        }
+}
+
+void bench_pairs_scores(const ph_kernels *t)
+{
+    static _Alignas(PH_ALIGN) uint16_t a[PH_TILE * DEPTH], b[KEYS * DEPTH];
+    float peak[PH_TILE * PH_LANES];
+    if (!t->pairs) return;
+    for (int k = 64; k <= 128; k *= 2) {
+        char shape[40];
+        bed_timer timer;
+        fill(left, PH_TILE * k, BED_PLAIN);
+        fill(right, KEYS * k, BED_PLAIN);
+        pack_left(a, k);
+        pack(b, right, KEYS, k, 1);
+        for (int i = 0; i < PH_TILE * PH_LANES; i++) peak[i] = -INFINITY;
+        t->pairs->begin(PH_TILE);
+        BED_TIME(&timer, t->pairs->scores(PH_TILE, KEYS, k, a, b, 0.1f, strip, peak));
+        t->pairs->end();
+        snprintf(shape, sizeof shape, "%d x %d, k %d", PH_TILE, KEYS, k);
+        bed_report("pairs_scores", t, shape, &timer, 2.0 * PH_TILE * KEYS * k, 0);
+    }
+}
+
+/* ---- softmax ----------------------------------------------------------------------- */
+
+/* Scores with some hidden, and their maxima. */
+static void draw_scores(int m, int n, float *peak)
+{
+    for (int i = 0; i < m; i++) {
+        float *row = strip + i * PH_STRIP_LD;
+        for (int c = 0; c < n; c++)
+            row[c] = bed_below(6) ? bed_between(-140, 3) : -INFINITY;
+        if (!bed_below(9)) row[bed_below(n)] = NAN;
+        ph_kernels_ref.row_peak(n, row, peak + i * PH_LANES);
+    }
+}
+
+static void softmax_at(const ph_pairs *p, const char *name, int m, int n, int dropped)
+{
+    float peak[PH_TILE * PH_LANES], top[2][PH_TILE], sum[2][PH_TILE * PH_LANES];
+    float alpha[2][PH_TILE], drop[STRIP];
+    bed_say("%s pairs_softmax m=%d n=%d drop %d", name, m, n, dropped);
+    draw_scores(m, n, peak);
+    for (int i = 0; i < PH_TILE; i++)
+        top[0][i] = top[1][i] = bed_below(3) ? bed_between(-3, 3) : -INFINITY;
+    for (int i = 0; i < PH_TILE * PH_LANES; i++)
+        sum[0][i] = sum[1][i] = bed_between(0, 2);
+    for (int i = 0; i < STRIP; i++) drop[i] = bed_below(4) ? 4.0f / 3 : 0;
+    static uint16_t want[PH_PARTS * STRIP];
+    const float *s = bed_copy(0, strip, (m - 1) * PH_STRIP_LD + n, side());
+    REF.softmax(m, n, s, peak, top[0], sum[0], alpha[0], dropped ? drop : NULL, want);
+    size_t tiles = (size_t)(ph_div_up(n, PH_STEP) * PH_PARTS);
+    uint16_t *got = bed_place(1, tiles * TILE * sizeof *got, side());
+    p->softmax(m, n, s, peak, top[1], sum[1], alpha[1], dropped ? drop : NULL, got);
+    for (size_t i = 0; i < tiles * TILE; i++)
+        if ((int)(i % TILE) < m * PH_STEP &&
+            !bed_equal(ph_from_bf16(got[i]), ph_from_bf16(want[i])))
+            bed_fail("part %zu is %04x, expected %04x", i, got[i], want[i]);
+    bed_same("top", top[1], top[0], m);
+    bed_same("sum", sum[1], sum[0], m * PH_LANES);
+    bed_same("alpha", alpha[1], alpha[0], m);
+    bed_intact(1);
+}
+
+void check_pairs_softmax(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int m = 1; m <= PH_TILE; m++)
+        for (int n = 16; n <= KEYS; n += 16)
+            for (int dropped = 0; dropped < 2; dropped++)
+                softmax_at(t->pairs, t->name, m, n, dropped);
+}
+
+void bench_pairs_softmax(const ph_kernels *t)
+{
+    float peak[PH_TILE * PH_LANES], top[PH_TILE] = {0}, sum[PH_TILE * PH_LANES] = {0};
+    float alpha[PH_TILE];
+    bed_timer timer;
+    if (!t->pairs) return;
+    for (int i = 0; i < STRIP; i++) strip[i] = bed_between(-9, 0);
+    for (int i = 0; i < PH_TILE * PH_LANES; i++) peak[i] = 0;
+    BED_TIME(&timer,
+             t->pairs->softmax(PH_TILE, KEYS, strip, peak, top, sum, alpha, NULL, parts));
+    bed_report("pairs_softmax", t, "16 x 128", &timer, 0, 0);
+}
+
+/* ---- weigh ------------------------------------------------------------------------- */
+
+static void weigh_at(const ph_pairs *p, const char *name, int m, int n, int keys)
+{
+    static uint16_t b[KEYS * DEPTH];
+    float alpha[PH_TILE];
+    int fresh = !bed_below(3), steps = ph_div_up(keys, PH_STEP);
+    bed_say("%s pairs_weigh m=%d n=%d keys=%d fresh %d", name, m, n, keys, fresh);
+    for (int i = 0; i < PH_TILE; i++) alpha[i] = bed_between(0, 1);
+    pack(b, right, keys, n, 0);
+    bed_fill(expected, m * n, BED_PLAIN);
+    float *c = bed_copy(0, expected, m * n, side());
+    REF.weigh(m, n, steps, parts, b, expected, n, fresh ? NULL : alpha);
+    p->begin(m);
+    p->weigh(m, n, steps, parts, b, c, n, fresh ? NULL : alpha);
+    p->end();
+    bed_same("c", c, expected, m * n);
+    bed_intact(0);
+}
+
+void check_pairs_weigh(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int n = 16; n <= DEPTH; n += 16)
+        for (int keys = 1; keys <= KEYS; keys += 25) {
+            int kind = (n / 16 + keys) % BED_KINDS;
+            fill(parts, PH_PARTS * STRIP, kind);
+            fill(right, keys * n, kind);
+            weigh_at(t->pairs, t->name, 1 + bed_below(PH_TILE), n, keys);
+            weigh_at(t->pairs, t->name, PH_TILE, n, keys);
+        }
+}
+
+void bench_pairs_weigh(const ph_kernels *t)
+{
+    static _Alignas(PH_ALIGN) uint16_t b[KEYS * DEPTH];
+    float alpha[PH_TILE];
+    if (!t->pairs) return;
+    for (int n = 64; n <= 128; n *= 2) {
+        char shape[40];
+        bed_timer timer;
+        for (int i = 0; i < PH_TILE; i++) alpha[i] = 0.5f;
+        fill(parts, PH_PARTS * STRIP, BED_PLAIN);
+        fill(right, KEYS * n, BED_PLAIN);
+        pack(b, right, KEYS, n, 0);
+        memset(expected, 0, sizeof expected);
+        t->pairs->begin(PH_TILE);
+        BED_TIME(&timer, t->pairs->weigh(PH_TILE, n, KEYS / PH_STEP, parts, b, expected,
+                                         n, alpha));
+        t->pairs->end();
+        snprintf(shape, sizeof shape, "%d x %d, %d keys", PH_TILE, n, KEYS);
+        bed_report("pairs_weigh", t, shape, &timer, 2.0 * PH_PARTS * PH_TILE * KEYS * n,
+                   0);
+    }
+}
