@@ -131,6 +131,8 @@ run heads --csv --plan "$tmp/most.json"
 if cmp -s "$tmp/out" "$tmp/whole"; then bad "a plan changes no number of any head"; else good; fi
 plan 9-0 >"$tmp/other.json"
 refused 3 "$tmp/other.json: the model has no head 0 in 'encoder.9.self'" look --plan "$tmp/other.json"
+printf '{"schema":"polyhead.plan/1","heads":[{"site":"encoder.1.self","head":-1,"edit":"zero"}]}' >"$tmp/other.json"
+refused 3 "$tmp/other.json: a head of a plan needs \"site\", \"edit\" and a \"head\" from 0" look --plan "$tmp/other.json"
 refused 7 "" heads --plan "$tmp/nothing.json"
 printf 'dog\tx\n' >"$tmp/counts"
 refused 3 "$tmp/counts, line 1: behind the tab there is no count" heads --frequencies "$tmp/counts"

@@ -112,7 +112,8 @@ static int find_site(const ph_reading *reading, const char *name)
 static ph_status take_entry(plan_reader *r, const plan_entry *entry)
 {
     if (!entry->site || !entry->edit || !entry->has_head)
-        return wrong(r, "a head of the plan lacks \"site\", \"head\" or \"edit\"");
+        return wrong(r,
+                     "a head of a plan needs \"site\", \"edit\" and a \"head\" from 0");
     int site = find_site(r->reading, entry->site);
     int at = entry->head < (size_t)r->plan->count
                  ? ph_prune_entry(r->reading, site, (int)entry->head)
