@@ -417,7 +417,7 @@ torch.nn.functional.scaled_dot_product_attention(q, q, q)
 
 
 def import_torch():
-    """PyTorch, and a note or "". Some virtual machines announce AMX and do not have it:
+    """PyTorch, and a note or "". Some virtual machines hide what PyTorch must know of AMX:
     bf16 then ends the process. A trial in another process finds out, and oneDNN is held
     below AMX."""
     if not importlib.util.find_spec("torch"):
@@ -429,8 +429,8 @@ def import_torch():
         trial = subprocess.run([sys.executable, "-c", PROBE], stderr=subprocess.DEVNULL)
         if trial.returncode == -signal.SIGILL:
             os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16"
-            note = ("PyTorch's bf16 dies of an illegal instruction here (AMX announced but "
-                    "missing): run with ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16")
+            note = ("PyTorch's bf16 dies of an illegal instruction here (it configures no "
+                    "AMX tiles): run with ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16")
     import torch
     return torch, note
 
