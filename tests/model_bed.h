@@ -16,7 +16,7 @@ typedef struct bed {
     ph_model *m;
     ph_pass *p;
     int32_t source[BATCH * SOURCE], target[BATCH * TARGET], labels[BATCH * TARGET];
-    int32_t lens[BATCH];
+    int32_t lens[BATCH], target_lens[BATCH];
     ph_batch batch;
     float *grads;
 } bed;
@@ -43,7 +43,8 @@ static inline void set_batch(bed *b)
         if (i % 4 == 3) b->labels[i] = -1;
     }
     b->lens[0] = SOURCE, b->lens[1] = 3;
-    b->batch = (ph_batch){b->source, b->lens, b->target, b->labels};
+    b->target_lens[0] = TARGET - 1, b->target_lens[1] = TARGET;
+    b->batch = (ph_batch){b->source, b->lens, b->target, b->target_lens, b->labels};
     if (b->m->config.arch == PH_ARCH_DECODER) b->batch.source_lens = NULL;
 }
 
@@ -87,8 +88,14 @@ static inline double run_bed(bed *b, float smoothing)
 /* The same of the oracle. */
 static inline double oracle_of(const bed *b, oracle_model *o, double smoothing)
 {
-    oracle_batch all = {BATCH,     SOURCE,   TARGET, b->source, b->batch.source_lens,
-                        b->target, b->labels};
+    oracle_batch all = {BATCH,
+                        SOURCE,
+                        TARGET,
+                        b->source,
+                        b->batch.source_lens,
+                        b->target,
+                        b->batch.target_lens,
+                        b->labels};
     double loss = oracle_model_loss(o, &all, smoothing, NULL);
     return loss + b->p->balance * o->balance;
 }

@@ -118,6 +118,7 @@ typedef struct text {
     const char *stack;
     int batch, len, causal;
     const int32_t *lens;  /* (batch) valid words of the encoder's texts, or NULL */
+    const int32_t *words; /* (batch) valid words of its own texts, or NULL */
     const double *memory; /* the encoder's output, or NULL */
     int memory_len;
 } text;
@@ -212,6 +213,11 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
     if (t->lens && (cross || !t->causal)) {
         double *lens = bag_put(&in, "kv_lens", t->batch, -1, -1, -1);
         for (int b = 0; b < t->batch; b++) lens[b] = t->lens[b];
+    }
+    /* padding is no load of a head */
+    if (t->words && (strstr(spec, "moh:") || strstr(spec, "moh-norm"))) {
+        double *lens = bag_put(&in, "q_lens", t->batch, -1, -1, -1);
+        for (int b = 0; b < t->batch; b++) lens[b] = t->words[b];
     }
     variant_options v = options_of(o, t, spec, cross, &in);
     freeze(o, &v, &in);
@@ -382,12 +388,12 @@ double oracle_model_loss(oracle_model *o, const oracle_batch *b, double smoothin
     int last = both ? b->target_len : b->source_len;
     double loss = 0;
     text t = {.stack = causal ? "decoder" : "encoder", .batch = b->batch};
-    t.len = b->source_len, t.causal = causal, t.lens = b->source_lens;
+    t.len = b->source_len, t.causal = causal, t.lens = t.words = b->source_lens;
     o->place = 0, o->balance = 0;
     double *x = run_stack(o, &t, c->layers, b->source);
     if (both) {
         t.stack = "decoder", t.len = b->target_len, t.causal = 1;
-        t.memory = x, t.memory_len = b->source_len;
+        t.memory = x, t.memory_len = b->source_len, t.words = b->target_lens;
         double *y = run_stack(o, &t, c->decoder_layers, b->target);
         free(x);
         x = y;

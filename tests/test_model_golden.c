@@ -146,7 +146,8 @@ static void run_golden(const char *path)
     ph_model *m = make_model(ctx, &g);
     int32_t *source = whole_numbers(&g, "source"), *lens = whole_numbers(&g, "lens");
     int32_t *target = whole_numbers(&g, "target"), *labels = whole_numbers(&g, "labels");
-    ph_batch batch = {source, lens, target, labels};
+    ph_batch batch = {
+        .source = source, .source_lens = lens, .target = target, .labels = labels};
     ph_pass_shape shape = {.batch = BATCH, .backward = 1};
     shape.source_len = find(&g, "", "source")->count / BATCH;
     if (target) shape.target_len = find(&g, "", "target")->count / BATCH;

@@ -16,6 +16,11 @@ static const float *memory_of(const ph_pass *p)
     return p->encoded ? p->encoded : s->acts[s->stack->count - 1].join.n;
 }
 
+static const int32_t *lens_of(const ph_pass *p, const ph_side *side)
+{
+    return side == &p->sides[0] ? p->batch.source_lens : p->batch.target_lens;
+}
+
 static ph_layer_args args_of(const ph_pass *p, const ph_side *side, int sub)
 {
     const ph_sub *what = &side->stack->subs[sub];
@@ -32,6 +37,8 @@ static ph_layer_args args_of(const ph_pass *p, const ph_side *side, int sub)
     if (ph_layer_about(act->layer).balances) {
         args.balance = p->balance;
         args.balance_loss = &p->balance_loss[what->site];
+        if (p->shape.backward)
+            args.attn.q_lens = lens_of(p, side); /* padding is no load */
     }
     if (cross || !side->stack->causal) args.attn.kv_lens = p->batch.source_lens;
     if (!cross) args.attn.alibi = p->slopes, args.attn.bias = side->bias;

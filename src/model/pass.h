@@ -23,6 +23,7 @@ typedef struct ph_batch {
     const int32_t *source;      /* (batch, source_len) tokens of the first stack */
     const int32_t *source_lens; /* (batch) */
     const int32_t *target;      /* (batch, target_len) tokens of the decoder, BOTH only */
+    const int32_t *target_lens; /* (batch) */
     const int32_t *labels; /* (batch, len of the last stack) next token; encoder: role *
                                    len + word it belongs to; negative: not counted */
 } ph_batch;

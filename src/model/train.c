@@ -34,6 +34,10 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int test, int pass)
                        .labels = t->labels + row * (size_t)label_len(d)};
         t->recipe->sample(d, key, test, &s);
         t->lens[row] = s.length;
+        t->target_lens[row] = d->target_len;
+        while (t->target_lens[row] > 1 &&
+               s.target[t->target_lens[row] - 1] == PH_TOKEN_PAD)
+            t->target_lens[row]--;
     }
 }
 
@@ -46,6 +50,7 @@ ph_batch ph_trainer_batch(const ph_trainer *t, int pass)
     return (ph_batch){.source = t->source + row * (size_t)t->data.source_len,
                       .source_lens = full ? NULL : t->lens + row,
                       .target = t->target + row * (size_t)t->data.target_len,
+                      .target_lens = t->target_lens + row,
                       .labels = t->labels + row * (size_t)label_len(&t->data)};
 }
 
@@ -148,6 +153,7 @@ static ph_status take_all(ph_trainer *t)
     PH_TRY(take(t, rows * (size_t)d->source_len * sizeof(int32_t), &t->source));
     PH_TRY(take(t, rows * (size_t)d->target_len * sizeof(int32_t), &t->target));
     PH_TRY(take(t, rows * (size_t)label_len(d) * sizeof(int32_t), &t->labels));
+    PH_TRY(take(t, rows * sizeof(int32_t), &t->target_lens));
     return take(t, rows * sizeof(int32_t), &t->lens);
 }
 
@@ -208,7 +214,7 @@ void ph_trainer_free(ph_trainer *t)
 {
     if (!t) return;
     void *const pieces[] = {t->grads,  t->part,   t->mean,   t->square, t->chunk_sums,
-                            t->source, t->target, t->labels, t->lens};
+                            t->source, t->target, t->labels, t->lens,   t->target_lens};
     ph_pass_free(t->pass);
     ph_pass_free(t->tester);
     ph_model_free(t->model);

@@ -22,7 +22,7 @@ struct ph_trainer {
     float *part;          /* gradients of one pass where a step has several */
     float *mean, *square; /* of the optimiser */
     double *chunk_sums;   /* squares of the gradient by stretches */
-    int32_t *source, *target, *labels, *lens; /* of all passes of a step */
+    int32_t *source, *target, *labels, *lens, *target_lens; /* of all passes of a step */
 };
 
 /* One batch of samples: number `index` of the training (test 0) or of the tests. */
