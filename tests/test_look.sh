@@ -94,6 +94,22 @@ run look --html "$tmp/two.html" --compare "The dog was tired."
 same "compare: status" "$status" 0
 refused 2 "--compare is for the page" look --compare "The dog was tired."
 
+run look --html "$tmp/words.html"
+if have python3; then
+    missing=$(python3 - "$tmp/words.html" <<'END'
+import json, re, sys
+page, words = open(sys.argv[1], encoding="utf-8").read(), open("web/words.js", encoding="utf-8").read()
+report = json.loads(re.search(r'id="report"[^>]*>(.*?)</script>', page, re.S).group(1))["reports"][0]
+for table, things in (("HELP_ZH", report["metrics"]), ("LABELS_ZH", report["roles"])):
+    known = re.search(rf"const {table} = \{{(.*?)\n\}};", words, re.S).group(1)
+    print(*(f"{table}.{t['key']}" for t in things if not re.search(rf"\b{t['key']}: ", known)), end="")
+END
+    )
+    same "every number and label is explained in Chinese" "$missing" ""
+else
+    skip "words in Chinese: no python3"
+fi
+
 # ---- the pictures of the README: tools/pictures makes them anew ---------------------------------
 
 run look --stack links --png "$tmp/look.png"

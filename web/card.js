@@ -5,8 +5,8 @@ function drawCard() {
   $("card-title").textContent = titleOf(ref);
   const index = report.roles.indexOf(role);
   $("card-role").replaceChildren(roleMark(role, index), index > 0 ? nameOf(role) : t("noRole"));
-  $("card-role").title = role.help;
-  $("card-why").textContent = stackOf(ref).why?.[indexOf(ref)] ?? "";
+  $("card-role").title = ruleOf(role);
+  $("card-why").textContent = reasonOf(stackOf(ref).why?.[indexOf(ref)]);
   drawTop(ref);
   if (changed("numbers", idOf(ref))) drawNumbers(ref);
   if (changed("offsets", idOf(ref), room.card)) drawOffsets(ref);
@@ -55,7 +55,7 @@ function fillNumbers(body, ref, wanted) {
     const v = scoreOf(ref, m);
     if (!Number.isFinite(v)) return;
     const most = metricRange(m), over = metric.threshold > 0 && v > metric.threshold;
-    const title = metric.help + (metric.threshold > 0 ? ` (${t("threshold", number(metric.threshold))})` : "");
+    const title = helpOf(metric) + (metric.threshold > 0 ? ` (${t("threshold", number(metric.threshold))})` : "");
     body.append(make("tr", { class: over ? "over" : null, title },
       make("th", { scope: "row" }, nameOf(metric)),
       make("td", {}, meter(v / most, metric.threshold / most)),

@@ -134,14 +134,14 @@ function drawLegend(m, most) {
   if (m >= 0) {
     const ramp = make("canvas", { role: "img", "aria-label": t("rampLabel") });
     drawRamp(ramp, most, false);
-    list.append(make("li", { title: report.metrics[m].help }, ramp));
+    list.append(make("li", { title: helpOf(report.metrics[m]) }, ramp));
     return;
   }
   const counts = report.roles.map(() => 0);
   for (const ref of allHeads(state.a.r)) if (!isAbsent(ref)) counts[report.roles.indexOf(roleOf(ref))]++;
   report.roles.forEach((role, n) => {
     if (!counts[n]) return;
-    list.append(make("li", { title: role.help }, roleMark(role, n), make("span", {}, `${n ? nameOf(role) : t("noRole")} ${counts[n]}`)));
+    list.append(make("li", { title: ruleOf(role) }, roleMark(role, n), make("span", {}, `${n ? nameOf(role) : t("noRole")} ${counts[n]}`)));
   });
 }
 
@@ -239,6 +239,6 @@ function headTip(ref) {
   if (isAbsent(ref)) lines.push([t("absent")]);
   if (m >= 0) lines.push([`${nameOf(metrics[m])} ${number(scoreOf(ref, m))}`]);
   const why = stackOf(ref).why?.[indexOf(ref)];
-  if (why) lines.push([why]);
+  if (why) lines.push([reasonOf(why)]);
   return lines;
 }

@@ -68,7 +68,7 @@ function drawChips() {
     const mark = make("i"), role = roleOf(ref);
     mark.style.background = headColour(n);
     const kind = role.key === "link" ? stackOf(ref).why?.[indexOf(ref)]?.split(" ")[1] : null; // which relation
-    const name = `${labelOf(ref)}${role.key === "none" ? "" : ` · ${kind ?? nameOf(role)}`}`;
+    const name = `${labelOf(ref)}${role.key === "none" ? "" : ` · ${kind ? reasonOf(kind) : nameOf(role)}`}`;
     const remove = () => set(n ? { extra: state.extra.filter((x) => x !== ref) } : state.extra.length ? { a: state.extra[0], extra: state.extra.slice(1) } : {});
     return make("button", { type: "button", onclick: remove, "aria-label": t("chipRemove", name), disabled: !state.extra.length }, mark, name);
   }));
@@ -194,8 +194,8 @@ function openHelp() {
     make("h2", { id: "help-title" }, t("help")),
     make("h3", {}, t("keysTitle")), list(KEYS.map(([key, text]) => [make("kbd", {}, key), t(text)])),
     make("h3", {}, t("defsTitle")), make("p", { class: "note" }, t("filterHelp", label)),
-    list(report.metrics.map((m) => [m.key, `${nameOf(m)}: ${m.help}${m.threshold > 0 ? ` (${t("threshold", number(m.threshold))})` : ""}`])),
-    make("h3", {}, t("rolesTitle")), list(report.roles.slice(1).map((role) => [role.glyph, `${nameOf(role)}: ${role.help}`])));
+    list(report.metrics.map((m) => [m.key, `${nameOf(m)}: ${helpOf(m)}${m.threshold > 0 ? ` (${t("threshold", number(m.threshold))})` : ""}`])),
+    make("h3", {}, t("rolesTitle")), list(report.roles.slice(1).map((role) => [role.glyph, `${nameOf(role)}: ${ruleOf(role)}`])));
   dialog.showModal();
 }
 

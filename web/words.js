@@ -128,6 +128,32 @@ const NAMES_ZH = {
   prefix_entry: "归纳（按条目）", rare_chance: "罕见词（随机水平）",
 };
 
+// What numbers mean, and when a label is given.
+const HELP_ZH = {
+  prev: "落在前一个词上的权重占比", next: "落在后一个词上的权重占比", self: "落在自身上的权重占比", first: "落在首词上的权重占比",
+  sep: "落在分隔符上的权重占比", punct: "落在句号和逗号上的权重占比",
+  bare_prev: "去掉首词、各行重新归一后的 prev", bare_next: "去掉首词、各行重新归一后的 next", bare_self: "去掉首词、各行重新归一后的 self",
+  bare_sep: "去掉首词、各行重新归一后的 sep", bare_punct: "去掉首词、各行重新归一后的 punct",
+  sep_sep: "分隔符所在各行落在分隔符上的权重占比", rest_sep: "其余各行落在分隔符上的权重占比", entropy: "各行 -Σ A ln A 的平均",
+  breadth: "一行的熵除以可能的最大值；1 为均匀", confidence: "各行最大权重的平均，不计分隔符", distance: "行与所看之处的平均距离（词）",
+  positional: "最大权重落在最常见距离上的行的占比", duplicate: "落在同一词先前出现处的权重，只计有先例的行", duplicate_chance: "均匀权重会落在先前出现处的量",
+  induction: "落在同一词先前出现处之后一词的权重，只计有先例的行", induction_chance: "均匀权重会落在该处的量", prefix_entry: "归纳的权重按条目而非按行平均",
+  link: "某种关系的准确率超出其最佳固定距离的最大幅度",
+};
+const LABELS_ZH = {
+link: "找出某种关系的对象，比最佳固定距离至少高 10 个百分点（link >= 0.10）",
+  induction: "至少一半权重落在同一词先前出现处之后，且为随机水平的 3 倍（induction >= 0.50）",
+  duplicate: "至少一半权重落在同一词先前出现处，且为随机水平的 3 倍（duplicate >= 0.50）",
+  rare: "至少一半的行最看重两个最罕见的词之一，且为随机水平的 3 倍（rare >= 0.50）",
+  prev: "超过一半权重落在前一个词上（prev > 0.50）", next: "超过一半权重落在后一个词上（next > 0.50）",
+  positional: "至少 90% 的行最看重同一距离（positional >= 0.90）", sep: "超过 0.6 的权重落在分隔符上（sep > 0.60）",
+  punct: "超过 0.6 的权重落在句号和逗号上（punct > 0.60）", first: "超过 0.6 的权重落在首词上（first > 0.60）",
+  broad: "分散在所见的大部分词上（breadth > 均匀行的 0.78）",
+};
+const RELATIONS_ZH = {
+  article: "冠词", adjective: "形容词", verb: "动词", object: "宾语", pronoun: "代词", helper: "助动词", state: "状态", clause: "从句",
+};
+
 // Other words that come with a report, by themselves.
 const TEXTS_ZH = {
   encoder: "编码器", decoder: "解码器", cross: "交叉", links: "关系", "embedded model": "内置模型",
@@ -155,6 +181,15 @@ function said(text) {
   for (const role of page.reports[0].roles) if (role.name) text = text.replace(new RegExp(`(\\d) ${role.name.replace(/\W/g, "\\$&")}`), `$1 ${nameOf(role)}`);
   for (const [pattern, zh] of SENTENCES_ZH) text = text.replace(pattern, (_, n) => zh.replace("{1}", n));
   return text.replaceAll("; ", "；").replaceAll(", ", "，");
+}
+
+const helpOf = (metric) => (lang === "zh" && HELP_ZH[metric.key]) || metric.help;
+const ruleOf = (role) => (lang === "zh" && LABELS_ZH[role.key]) || role.help;
+
+// Why a head has its label, as "link verb 0.51 >= 0.10".
+function reasonOf(why) {
+  if (lang !== "zh" || !why) return why ?? "";
+  return why.split(" ").map((word) => NAMES_ZH[word] ?? RELATIONS_ZH[word] ?? word).join(" ");
 }
 
 function nameOf(thing) {
