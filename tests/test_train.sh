@@ -54,6 +54,12 @@ fi
 same "after all kills" "$(sum "$tmp/killed/model.safetensors")" "$whole"
 same "nothing half written" "$(find "$tmp/killed" -name '*.tmp*' | wc -l | tr -d ' ')" 0
 
+# killed while the last file was written, after the last checkpoint
+: >"$tmp/killed/.polyhead-1-0.tmp" && rm "$tmp/killed/model.safetensors"
+train --resume --test 0 -q -o "$tmp/killed" >/dev/null || bad "resume of what is done"
+same "the last file again" "$(sum "$tmp/killed/model.safetensors")" "$whole"
+same "no half of it" "$(find "$tmp/killed" -name '*.tmp*' | wc -l | tr -d ' ')" 0
+
 # ---- Ctrl-C ----
 
 "$program" train copy $small --steps 1000000 -o "$tmp/stopped" >"$tmp/out" 2>"$tmp/err" &

@@ -228,5 +228,7 @@ ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory
         break;
     }
     free(steps);
+    /* also here: a training killed at its last file is resumed, but saves no more */
+    if (status == PH_OK) remove_halves(directory);
     return status;
 }
