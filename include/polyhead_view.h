@@ -41,6 +41,7 @@ typedef struct ph_metric {
     const char *name; /* "previous token" */
     const char *help; /* its definition in one sentence */
     float threshold;  /* a head has the role when its number is above; 0: none */
+    int at;           /* 1: a number equal to the threshold is enough */
 } ph_metric;
 
 /* A label a head can have. Role 0 of a report is "no label". */

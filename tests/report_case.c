@@ -33,11 +33,11 @@ static const ph_role roles[] = {
     {'B', "broad", "broad", "entropy above 78 % of what it can be"}};
 
 static const ph_metric metrics[] = {
-    {"prev", "previous token", "Mean over rows of the weight on key row - 1.", 0.5f},
-    {"next", "next token", "Mean over rows of the weight on key row + 1.", 0.5f},
-    {"self", "same token", "Mean over rows of the weight on the diagonal.", 0.5f},
-    {"first", "first token", "Mean over rows of the weight on key 0.", 0.6f},
-    {"confidence", "confidence", "Mean over rows of the largest weight.", 0}};
+    {"prev", "previous token", "Mean over rows of the weight on key row - 1.", 0.5f, 0},
+    {"next", "next token", "Mean over rows of the weight on key row + 1.", 0.5f, 0},
+    {"self", "same token", "Mean over rows of the weight on the diagonal.", 0.5f, 0},
+    {"first", "first token", "Mean over rows of the weight on key 0.", 0.6f, 0},
+    {"confidence", "confidence", "Mean over rows of the largest weight.", 0, 0}};
 
 enum { METRICS = sizeof metrics / sizeof *metrics, REACH = 6, DIM = 32 };
 

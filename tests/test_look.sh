@@ -63,6 +63,7 @@ same "a locale without UTF-8" "$(LC_ALL=C grep -c '[^ -~]' "$tmp/out")" 0
 run look --stack links --head 5
 holds "one head: its card" "$out" "confidence"
 holds "one head: definitions" "$out" "share of the weight on the token before"
+holds "one head: thresholds as the rules have them" "$out" "0.644  >= 0.10"
 run look --layer 1 --head 5 --ascii
 holds "two stacks have a head 1-5" "$out" "links 1-5"
 

@@ -472,7 +472,7 @@ static void expect(ph_status wanted, const char *words)
 static void refusals(void)
 {
     ph_role bad_role[] = {{'.', "none", "", ""}, {'\n', "x", "", ""}};
-    ph_metric bad_metric[] = {{"two words", "", "", 0}};
+    ph_metric bad_metric[] = {{.key = "two words", .name = "", .help = ""}};
     report_case_make(&refused, "demo");
     refused.report.weights = spoilt_weights;
     expect(PH_BAD_VALUE, "layer 2 head 3: the weight of row 4 and key 5 is NaN");

@@ -48,6 +48,9 @@ static const struct {
     {"\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7",
      "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7", "\\U01f469\\u200d\\U01f467", 2},
     {"\xe2\x9d\xa4\xef\xb8\x8f", "\xe2\x9d\xa4", "\\u2764", 1}, /* heart, style dropped */
+    {"\xe2\x80\x8d", "\\u200d", "\\u200d", 6},                  /* a joiner of nothing */
+    {"\xcc\x81x", "\\u0301x", "\\u0301x", 7},                   /* an accent on nothing */
+    {"\xef\xb8\x8f", "\\ufe0f", "\\ufe0f", 6},                  /* a style of nothing */
     {"\\n", "\\n", "\\n", 2},
     {"</script>\"&", "</script>\"&", "</script>\"&", 11},
 };

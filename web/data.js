@@ -43,8 +43,9 @@ const queryWords = (ref) => page.reports[ref.r].axes[stackOf(ref).q].tokens;
 const keyWords = (ref) => page.reports[ref.r].axes[stackOf(ref).k].tokens;
 const isSelf = (ref) => stackOf(ref).q === stackOf(ref).k;
 // People count from one; the address and all arrays from zero.
-const labelOf = (ref) => `${ref.l + 1}-${ref.h + 1}`;
-const titleOf = (ref) => t("layerHead", ref.l + 1, ref.h + 1);
+const partOf = (ref) => (page.reports[ref.r].stacks.length > 1 ? said(stackOf(ref).name) : "");
+const labelOf = (ref) => `${partOf(ref)} ${ref.l + 1}-${ref.h + 1}`.trim();
+const titleOf = (ref) => (partOf(ref) && `${partOf(ref)} · `) + t("layerHead", ref.l + 1, ref.h + 1);
 
 function roleOf(ref) {
   const roles = page.reports[ref.r].roles;

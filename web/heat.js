@@ -245,7 +245,7 @@ function cellLines(ref, i, j) {
   const lines = [[make("b", {}, cellText(cell))], [words]];
   if (cell.v !== undefined) lines.push([rankOf(map, i, j)]);
   if (map.norms) lines.push([t("valueOf", number(map.norms[j]))]);
-  lines.push([`${i} → ${j}`]);
+  lines.push([`${i + 1} → ${j + 1}`]);
   return lines;
 }
 

@@ -4,7 +4,7 @@
 // answers with the report before the changes and, if there are any, the one after them.
 // Of long texts it sends no weights: the page asks for the window it shows.
 
-const live = { token: "", text: "", edits: [], frozen: false, past: [], note: "", running: false, again: false };
+const live = { token: "", text: "", edits: [], frozen: false, past: [], note: "", dragging: false, running: false, again: false };
 
 async function askProgram(path, body) {
   let answer;
@@ -57,16 +57,16 @@ function undo() {
 // One run at a time; what changes meanwhile is run when it is done.
 async function runAgain() {
   live.again = true;
+  live.note = t("busy");
+  drawLive();
   if (live.running) return;
   live.running = true;
   while (live.again) {
     live.again = false;
-    live.note = t("busy");
-    drawLive();
     const began = performance.now();
     try {
       await fetchRun({ text: live.text, edits: live.edits, frozen: live.frozen });
-      live.note = t("ready", Math.round(performance.now() - began));
+      live.note = live.again ? t("busy") : t("ready", Math.round(performance.now() - began));
     } catch (error) {
       live.note = error.message;
       if (live.past.length) Object.assign(live, live.past.pop()); // what was refused is not a change
@@ -79,10 +79,23 @@ async function runAgain() {
   set({});
 }
 
-function setHead(kind, gate = 1) {
+function withHead(kind, gate = 1) {
   const { s, l, h } = state.a, others = live.edits.filter((e) => e !== editOf(state.a));
-  if (kind !== "on") others.push({ kind, stack: s, layer: l, head: h, ...(kind === "gate" ? { gate } : {}) });
-  change(others);
+  if (kind === "on" || (kind === "gate" && gate === 1)) return others;
+  return [...others, { kind, stack: s, layer: l, head: h, ...(kind === "gate" ? { gate } : {}) }];
+}
+
+const setHead = (kind) => change(withHead(kind));
+
+// The whole way of the slider is one change: undo goes back to where it began.
+function dragGate(gate) {
+  const edits = withHead("gate", gate);
+  if (!live.dragging) {
+    live.dragging = true;
+    return change(edits);
+  }
+  live.edits = edits;
+  return runAgain();
 }
 
 // The picked words, or the one under the cursor.
@@ -115,7 +128,8 @@ function makeLivePanel() {
     event.preventDefault();
     runText();
   });
-  const gate = make("input", { type: "range", id: "live-gate", min: 0, max: 1, step: 0.05, onchange: (event) => setHead("gate", Number(event.target.value)) });
+  const dragEnds = () => { live.dragging = false; }; // back where it began there is no change event
+  const gate = make("input", { type: "range", id: "live-gate", min: 0, max: 1, step: 0.05, oninput: (event) => dragGate(Number(event.target.value)), onchange: dragEnds, onpointerdown: dragEnds });
   const frozen = make("input", { type: "checkbox", id: "live-frozen", onchange: (event) => change(live.edits, live.text, event.target.checked) });
   const heads = make("span", { class: "group", role: "group", id: "live-head", "data-label": "ablate" },
     button("live-on", () => setHead("on")), button("live-zero", () => setHead("zero")), button("live-mean", () => setHead("mean")));
@@ -139,7 +153,7 @@ function runText() {
 
 function editName(e) {
   if (e.kind === "mask") return t("editMask", shown(page.reports[0].axes[e.axis]?.tokens[e.word] ?? ""));
-  const name = page.reports[0].stacks.length > 1 ? `${said(page.reports[0].stacks[e.stack].name)} ${e.layer + 1}-${e.head + 1}` : `${e.layer + 1}-${e.head + 1}`;
+  const name = labelOf({ r: 0, s: e.stack, l: e.layer, h: e.head });
   if (e.kind === "gate") return t("editGate", name, e.gate);
   return t(e.kind === "zero" ? "editZero" : "editMean", name);
 }
@@ -163,11 +177,11 @@ function drawLive() {
   $("live-frozen").checked = live.frozen;
   const axis = state.seen ? stackOf(state.a).k : stackOf(state.a).q, word = state.picked[0] ?? (state.seen ? state.j : state.i);
   $("live-mask").hidden = !can.mask || !stripWords().length;
-  $("live-mask").textContent = t(maskOf(axis, word) ? "unmask" : "mask", shown(stripWords()[word] ?? ""));
+  $("live-mask").textContent = t(maskOf(axis, word) ? "unmask" : "mask", shown(page.reports[0].axes[axis]?.tokens[word] ?? ""));
   $("live-undo").textContent = t("undo");
   $("live-undo").disabled = !live.past.length;
   $("live-save").textContent = t("savePlan");
-  $("live-save").disabled = !live.edits.some((e) => e.kind === "zero");
+  $("live-save").disabled = !live.edits.some((e) => e.kind !== "mask");
   drawEdits();
 }
 
@@ -178,7 +192,7 @@ function drawEdits() {
   const changed = mostChanged();
   $("live-changed-line").hidden = !changed.length;
   $("live-changed").replaceChildren(...changed.map(({ ref, by }) => make("li", {}, make("button", { type: "button", onclick: () => set({ a: ref, view: "compare", b: null }) },
-    `${page.reports[0].stacks.length > 1 ? `${said(stackOf(ref).name)} ` : ""}${labelOf(ref)} ${number(by)}`))));
+    `${labelOf(ref)} ${number(by)}`))));
 }
 
 // Heads whose patterns moved most: half the mean over rows of the sum of differences, which is

@@ -6,7 +6,7 @@ function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-const fileName = (end) => `polyhead-${state.view}-${labelOf(state.a)}.${end}`;
+const fileName = (end) => `polyhead-${state.view}-${labelOf(state.a).replaceAll(" ", "-")}.${end}`;
 
 const viewSize = () => [Math.max(200, room.width), Math.max(200, room.height)];
 

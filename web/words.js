@@ -47,9 +47,9 @@ const WORDS = {
     gridLabel: "Grid of {0} layers by {1} heads. Arrow keys move, Enter opens, shift plus Enter adds or compares.",
     viewLabel: "{0}. Arrow keys move the cursor, square brackets change the head, page keys the layer, plus and minus zoom.",
     rampLabel: "Colour scale", offsetsLabel: "Share of the mass by distance: {0}",
-    keysTitle: "Keys", defsTitle: "Numbers", rolesTitle: "Labels", close: "Close", threshold: "label above {0}",
+    keysTitle: "Keys", defsTitle: "Numbers", rolesTitle: "Labels", close: "Close", threshold: "threshold of its label: {0}",
     group: "heads share keys in groups of {0}",
-    k_arrows: "move the cursor", k_page: "layer down, up", k_brackets: "head left, right", k_zoom: "zoom",
+    k_arrows: "move the cursor", k_page: "layer before, after", k_brackets: "head before, after", k_zoom: "zoom",
     k_find: "find a word", k_filter: "filter heads", k_compare: "compare with the head before", k_export: "save as SVG",
     k_value: "value-weighted on, off", k_views: "views", k_space: "pick the word under the cursor", k_escape: "clear picked words", k_help: "this help",
     filterHelp: "Filter: numbers below compared with < <= > >= = !=, joined by & | ! ( ). layer and head count from 1. A label alone, such as {0}, asks for heads that have it.",
@@ -103,7 +103,7 @@ const WORDS = {
     gridLabel: "{0} 层 × {1} 头的网格。方向键移动，回车打开，Shift 加回车添加或比较。",
     viewLabel: "{0}。方向键移动光标，方括号换头，翻页键换层，加减号缩放。",
     rampLabel: "色标", offsetsLabel: "按距离的质量占比：{0}",
-    keysTitle: "按键", defsTitle: "数值", rolesTitle: "标签", close: "关闭", threshold: "大于 {0} 时有标签",
+    keysTitle: "按键", defsTitle: "数值", rolesTitle: "标签", close: "关闭", threshold: "标签阈值：{0}",
     group: "每 {0} 个头共用键",
     k_arrows: "移动光标", k_page: "上一层、下一层", k_brackets: "左边、右边的头", k_zoom: "缩放",
     k_find: "查找词", k_filter: "筛选头", k_compare: "与前一个头比较", k_export: "存为 SVG",
@@ -205,7 +205,7 @@ function shown(word) {
   if (word === "") return "∅";
   if (word.length > LONGEST_WORD) word = `${Array.from(word.slice(0, LONGEST_WORD)).slice(0, -1).join("")}…`;
   if (/^ +$/.test(word)) return "␣".repeat(word.length);
-  return word.replace(HARMFUL, (c) => {
+  return word.replace(/^\p{M}/u, "◌$&").replace(HARMFUL, (c) => { // a mark with nothing to stand on
     const code = c.codePointAt(0);
     if (code === 10) return "⏎";
     if (code === 9) return "⇥";

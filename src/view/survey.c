@@ -267,9 +267,12 @@ static void list_metrics(ph_survey *s)
         if (!known_anywhere(s, (ph_measure)m)) continue;
         ph_metric *metric = &s->metrics[s->metric_count];
         *metric = (ph_metric){.key = info->key, .name = info->name, .help = info->help};
-        for (int i = 0; i < PH_LABELS; i++)
-            if (ph_label_rules(i)->measure == (ph_measure)m)
-                metric->threshold = (float)ph_label_rules(i)->threshold;
+        for (int i = 0; i < PH_LABELS; i++) {
+            const ph_label_rule *rule = ph_label_rules(i);
+            if (rule->measure != (ph_measure)m) continue;
+            metric->threshold = (float)rule->threshold;
+            metric->at = rule->at;
+        }
         s->measures[s->metric_count++] = (ph_measure)m;
     }
 }

@@ -394,13 +394,16 @@ static void put_card(const ph_screen *screen, const ph_pick *pick)
         const ph_metric *metric = &report->metrics[m];
         char limit[16] = "";
         if (isnan(scores[m])) continue;
-        if (metric->threshold > 0)
-            snprintf(limit, sizeof limit, "> %.2f", (double)metric->threshold);
-        int above = metric->threshold > 0 && scores[m] > metric->threshold;
-        ph_put_ink(screen, above ? PH_INK_BOLD : PH_INK_PLAIN);
-        ph_putf(screen, "  %-17s%7.3f  %-7s", metric->key, (double)scores[m], limit);
+        float least = metric->threshold;
+        int has_label =
+            least > 0 && (metric->at ? scores[m] >= least : scores[m] > least);
+        if (least > 0)
+            snprintf(limit, sizeof limit, "%s %.2f", metric->at ? ">=" : ">",
+                     (double)least);
+        ph_put_ink(screen, has_label ? PH_INK_BOLD : PH_INK_PLAIN);
+        ph_putf(screen, "  %-17s%7.3f  %-8s", metric->key, (double)scores[m], limit);
         ph_put_ink(screen, PH_INK_PLAIN);
-        put_wrapped(screen, metric->help, 35, 35);
+        put_wrapped(screen, metric->help, 36, 36);
     }
 }
 

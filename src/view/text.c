@@ -83,8 +83,10 @@ int ph_text_columns(const char *text)
 
 /* ---- cleaning ---- */
 
-/* How one character is written: itself, or an escape. */
-static size_t show(uint32_t point, int valid, unsigned char byte, int ascii, char out[16])
+/* How one character is written: itself, or an escape. A mark or joiner that begins a word
+   has nothing to stand on: unseen, or on the sign before the word. */
+static size_t show(uint32_t point, int valid, unsigned char byte, int first, int ascii,
+                   char out[16])
 {
     static const char *const known[] = {['\t'] = "\\t", ['\n'] = "\\n", ['\r'] = "\\r"};
     if (!valid && ascii) return (size_t)snprintf(out, 16, "\\x%02x", byte);
@@ -93,7 +95,8 @@ static size_t show(uint32_t point, int valid, unsigned char byte, int ascii, cha
         return (size_t)snprintf(out, 16, "%s", known[point]);
     if (point < 0x20 || point == 0x7f)
         return (size_t)snprintf(out, 16, "\\x%02x", (unsigned)point);
-    if (IS(harmful, point) || (ascii && point >= 0x80))
+    if (IS(harmful, point) || (first && IS(no_columns, point)) ||
+        (ascii && point >= 0x80))
         return (size_t)snprintf(out, 16, point > 0xffff ? "\\U%06x" : "\\u%04x",
                                 (unsigned)point);
     return (size_t)ph_utf8_encode(point, out);
@@ -103,7 +106,7 @@ static size_t show(uint32_t point, int valid, unsigned char byte, int ascii, cha
    agree. */
 static int is_dropped(uint32_t point, uint32_t before)
 {
-    return point == EMOJI_STYLE && !IS(two_columns, before);
+    return point == EMOJI_STYLE && before && !IS(two_columns, before);
 }
 
 static int all_blank(const char *word)
@@ -136,7 +139,7 @@ size_t ph_text_clean(const char *word, int ascii, char *out, size_t size)
     while (*word) {
         uint32_t point = 0;
         size_t bytes = (size_t)ph_utf8_decode(word, 4, &point);
-        size_t length = show(point, bytes > 0, (unsigned char)*word, ascii, one);
+        size_t length = show(point, bytes > 0, (unsigned char)*word, !before, ascii, one);
         if (bytes > 0 && is_dropped(point, before)) length = 0;
         if (used + length >= size) return cut(out, used, size, ellipsis[ascii != 0]);
         memcpy(out + used, one, length);

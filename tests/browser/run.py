@@ -137,6 +137,11 @@ def test_decoded_weights_equal_the_engine(s):
         check(exact == (0 if mode == "dec" else len(rows)), f"{name}: {exact} exact weights")
 
 
+def counted_from_0(places):
+    """"8 → 2", as people count words, as an index."""
+    return [int(place) - 1 for place in places.split(" → ")]
+
+
 def test_hover_prints_exact_weights(s):
     page, truth = s.open("demo", a=HEADS["demo"]), s.truth("demo")
     box = page.js("(() => { const r = document.querySelector('#view').getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; })()")
@@ -146,7 +151,7 @@ def test_hover_prints_exact_weights(s):
         if page.js("document.querySelector('#tip').hidden"):
             continue
         lines = s.texts("#tip div")
-        i, j = map(int, lines[-1].split(" → "))
+        i, j = counted_from_0(lines[-1])
         check(lines[0] == f"{truth[i, j]:.4f}", f"{lines} but {truth[i, j]}")
         seen.add((i, j))
     check(len(seen) >= 5, f"only {seen} were met")
@@ -168,7 +173,7 @@ def test_rounded_pages_print_exact_digits(s):
     for step in range(40):
         page.key("ArrowRight" if step % 3 else "ArrowDown")
         spoken = s.text("#say")
-        i, j = map(int, spoken.split(", ")[-1].split(" → "))
+        i, j = counted_from_0(spoken.split(", ")[-1])
         wanted = as_printed(truth[i, j])
         check(spoken.startswith(f"{wanted}," if float(wanted) else "less than 0.00005,"), f"{spoken} but {truth[i, j]}")
 
@@ -181,7 +186,7 @@ def test_keyboard_speaks_exact_weights(s):
         page.key(key)
         place = [place[0] + step[0], place[1] + step[1]]
         spoken = s.text("#say")
-        check(spoken.startswith(f"{truth[tuple(place)]:.4f},") and spoken.endswith(f"{place[0]} → {place[1]}"), f"{place}: {spoken}")
+        check(spoken.startswith(f"{truth[tuple(place)]:.4f},") and spoken.endswith(f", {place[0] + 1} → {place[1] + 1}"), f"{place}: {spoken}")
 
 
 def test_picked_words_are_summed(s):
@@ -529,12 +534,14 @@ def test_live_ablation(s):
         page.click_on("#tab-compare")
         page.screenshot(os.path.join(s.shots, "live-compare.png"))
         page.click_on("#live-changed button")
-        page.js("(() => { const g = document.querySelector('#live-gate'); g.value = 0.5; g.dispatchEvent(new Event('change')); })()")
+        page.js("(() => { const g = document.querySelector('#live-gate'); for (const at of [0.9, 0.7, 0.5]) { g.value = at; g.dispatchEvent(new Event('input')); } g.dispatchEvent(new Event('change')); })()")
         page.until("document.querySelectorAll('#live-edits button').length === 2", "the gate")
         check("× 0.5" in s.text("#live-edits"), s.text("#live-edits"))
         page.click_on("#strip button:nth-child(4)")
         page.click_on("#live-mask")
         page.until("document.querySelectorAll('#live-edits button').length === 3", "the mask")
+        word = s.text("#strip button:nth-child(4)")
+        check(s.text("#live-mask") == f"Unmask “{word}”", s.text("#live-mask"))
         page.click_on("#live-frozen")
         page.until("document.querySelector('#live-frozen').checked && document.querySelector('#live-note').textContent.startsWith('answered')", "frozen")
         page.click_on("#live-save")
@@ -543,6 +550,9 @@ def test_live_ablation(s):
             page.click_on("#live-undo")
             page.until(f"document.querySelectorAll('#live-edits button').length === {left}", f"undo to {left}")
         page.until("document.querySelector('#report-choice').options.length === 1", "one report")
+        check(page.js("document.querySelector('#live-save').disabled"), "a plan of nothing can be saved")
+        page.click_on("#live-mean")
+        page.until("!document.querySelector('#live-save').disabled", "a plan of a mean alone")
         page.screenshot(os.path.join(s.shots, "live.png"))
         only_ours(s, served)
     s.page.offline()
