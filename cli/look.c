@@ -171,6 +171,10 @@ static int check_usage(const look_options *o)
 {
     if (o->plain + o->csv + o->json > 1)
         return cli_fail(EXIT_USAGE, "--plain, --csv and --json exclude each other");
+    if (o->serve && o->plain + o->csv + o->json)
+        return cli_fail(EXIT_USAGE, "--serve prints no numbers: leave out --plain, --csv "
+                                    "and --json");
+    if (o->port && !o->serve) return cli_fail(EXIT_USAGE, "--port needs --serve");
     if (o->compare && !o->html)
         return cli_fail(EXIT_USAGE, "--compare is for the page: it needs --html FILE");
     return EXIT_OK;

@@ -315,6 +315,10 @@ static int open_model(look_source *source, const look_choice *choice)
     ph_status status = choice->model ? ph_model_read(&source->model, source->ctx,
                                                      newest_in(choice->model, path))
                                      : ph_model_embedded(&source->model, source->ctx);
+    if (status == PH_OK && choice->target &&
+        ph_model_config(source->model)->arch != PH_ARCH_BOTH)
+        return cli_fail(EXIT_USAGE, "--target is for an encoder-decoder, %s is none",
+                        title_of(choice, 0, NULL));
     if (status == PH_OK) status = read_first(source, choice, io);
     if (status == PH_OK) {
         source->report = ph_scene_report(source->scene);
@@ -356,8 +360,9 @@ int look_open(look_source *source, const look_choice *choice)
                         text ? "text" : "--model");
     if (!choice->weights && (choice->tokens || choice->row_tokens))
         return cli_fail(EXIT_USAGE, "--tokens and --row-tokens need --weights");
-    if (choice->weights && choice->plan)
-        return cli_fail(EXIT_USAGE, "--weights has no model: no --plan with it");
+    if (choice->weights && (choice->plan || choice->model || choice->target))
+        return cli_fail(EXIT_USAGE,
+                        "--weights needs no model: no --model, --plan, --target with it");
     int rc = choice->frequencies
                  ? look_frequencies_read(&source->frequencies, choice->frequencies)
                  : EXIT_OK;

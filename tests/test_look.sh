@@ -255,6 +255,9 @@ lacks "a token among the 500 most frequent is not rare" "$out" " rare"
 refused 2 "--weights brings its own maps: no text with it" look "a text" --weights "$tmp/maps.safetensors"
 refused 2 "--tokens and --row-tokens need --weights" look --tokens "$tmp/words"
 refused 2 "--plain, --csv and --json exclude each other" look --csv --json
+refused 2 "--serve prints no numbers" look --serve --json
+refused 2 "--port needs --serve" look --port 8080
+refused 2 "--target is for an encoder-decoder, embedded model is none" look --target x
 refused 2 "--layer is 9, expected 1 to 2" look --layer 9
 refused 2 "no stack 'encodr'; there are: encoder, links" look --stack encodr
 refused 2 "--layer is 2, expected 1 to 1" look --stack links --layer 2
