@@ -117,6 +117,15 @@ static char *hide_words(const side *before, const ph_live_ask *ask)
     return out;
 }
 
+static ph_status no_such_head(const ph_live_ask *ask, const ph_edit *edit)
+{
+    if (ask->error_size)
+        snprintf(ask->error, ask->error_size,
+                 "there is no head %d in layer %d of stack %d, counted from 0",
+                 edit->head, edit->layer, edit->stack);
+    return PH_BAD_ARGUMENT;
+}
+
 /* The changes of heads as a plan, which the caller frees. */
 static ph_status plan_edits(const stage *st, const ph_live_ask *ask, ph_prune *plan)
 {
@@ -128,7 +137,7 @@ static ph_status plan_edits(const stage *st, const ph_live_ask *ask, ph_prune *p
         int site = ph_scene_site(s->scene, edit->stack, edit->layer);
         int entry = ph_prune_entry(s->reading, site, edit->head);
         if (entry < 0)
-            status = PH_BAD_ARGUMENT;
+            status = no_such_head(ask, edit);
         else if (edit->kind == PH_EDIT_GATE)
             plan->gates[entry] = edit->gate;
         else

@@ -32,6 +32,8 @@ async function fetchRun(body) {
   page = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
   arrays = data.slice(4 + length);
   remoteKnown.clear();
+  questions.length = 0;
+  runs++;
   forget();
 }
 
@@ -70,6 +72,7 @@ async function runAgain() {
     } catch (error) {
       live.note = error.message;
       if (live.past.length) Object.assign(live, live.past.pop()); // what was refused is not a change
+      await fetchRun({ text: live.text, edits: live.edits, frozen: live.frozen }).catch(() => {}); // it keeps the last run only
     }
   }
   live.running = false;
@@ -219,7 +222,7 @@ function mostChanged() {
 // ---- weights on demand ---------------------------------------------------------------
 
 const remoteKnown = new Map(); // question to answer: Float32Array, or null while it is asked
-let asking = 0;
+let asking = 0, runs = 0;
 const questions = [];
 const MOST_ASKING = 2, MOST_KNOWN = 600;
 
@@ -234,17 +237,17 @@ function remoteFloats(path, body) {
   return null;
 }
 
-// The newest question first: it is about what is shown now.
+// The newest question first: it is about what is shown now. Nothing is asked during a run, which
+// makes other reports, and what was refused is not asked again before the next.
 async function askNext() {
-  if (asking >= MOST_ASKING || !questions.length) return;
-  const { key, path, body } = questions.pop(), asked = remoteKnown;
+  if (live.running || asking >= MOST_ASKING || !questions.length) return;
+  const { key, path, body } = questions.pop(), run = runs;
   asking++;
   try {
     const data = await (await askProgram(path, body)).arrayBuffer();
-    if (asked.has(key)) asked.set(key, new Float32Array(data));
+    if (run === runs) remoteKnown.set(key, new Float32Array(data));
   } catch (error) {
-    remoteKnown.delete(key);
-    live.note = error.message;
+    if (run === runs && !live.running) live.note = error.message;
   }
   asking--;
   atlas = {};

@@ -597,6 +597,12 @@ def test_live_4096_words(s):
         print("    measured, ms: " + ", ".join(f"{name} {ms:.0f}" for name, ms in times.items()))
         page.screenshot(os.path.join(s.shots, "live-4096.png"))
         only_ours(s, served)
+        page.js("document.querySelector('#live-text').value = 'refuse'")
+        page.click_on("#live-run")
+        page.until("document.querySelector('#live-note').textContent.includes('the text says so')", "the refusal")
+        page.js("document.querySelector('#view').focus()")
+        page.key("]")
+        page.until("(() => { const n = document.querySelectorAll('#top tbody tr'); return n.length === 10 && !n[0].textContent.includes('…'); })()", "weights after a refusal")
     s.page.offline()
 
 
