@@ -34,19 +34,19 @@ typedef struct sizes {
 } sizes;
 
 static const sizes all_sizes[] = {
-    {12, 8, 640, 256, 1 << 20}, /* L2 1 to 2 MB */
+    {12, 8, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
     {6, 6, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
     {4, 4, 64, 64, 1 << 12},    /* the plain loops: small, so that tests see every edge */
 };
 
 enum {
     LEAST_PANELS = 4,      /* of b in an item */
-    LEAST_TILES = 8,       /* panels of a in an item: b is packed for no fewer */
+    LEAST_TILES = 4,       /* panels of a in an item: b is packed for no fewer */
     TILES = 4,             /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
     STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
     STREAM_LEAST = 96,     /* ... and at least */
-    ITEMS_PER_LANE = 8,    /* so that a lane that is held up does not hold up all */
+    ITEMS_PER_LANE = 16,   /* so that a lane that is held up does not hold up all */
     PAD = 16               /* floats between panels: keeps them off each other's sets */
 };
 
