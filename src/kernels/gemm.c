@@ -40,7 +40,7 @@ static const sizes all_sizes[] = {
 };
 
 enum {
-    LEAST_PANELS = 4,      /* of b in an item */
+    LEAST_PANELS = 8,      /* of b in an item */
     LEAST_TILES = 4,       /* panels of a in an item: b is packed for no fewer */
     TILES = 4,             /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
