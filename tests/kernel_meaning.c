@@ -38,11 +38,11 @@ static double dense(int i, int j, double start, double *size)
     return sum;
 }
 
-static void scores_mean(const ph_kernels *t, const float *packed_a, const float *packed_b)
+static void scores_mean(const ph_kernels *t, const float *packed_b)
 {
     double size;
     for (int i = 0; i < M * PH_LANES; i++) peak[i] = i % 2 ? 100.0f : -INFINITY;
-    t->scores(M, N, K, packed_a, packed_b, s, peak, NULL);
+    t->scores(M, N, K, &a[0][0], K, packed_b, s, peak, NULL);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, 0, &size);
@@ -73,7 +73,7 @@ void check_products_mean(const ph_kernels *t)
     for (int j = 0; j < N; j += t->nr)
         t->pack_across(packed_b + j * K, t->nr, rows_b + j, ph_min(N - j, t->nr), K,
                        PH_F32, 1.0f);
-    scores_mean(t, packed_a, packed_b);
+    scores_mean(t, packed_b);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) c[i][j] = (float)(i - j);
     t->product(M, N, K, packed_a, t->mr, packed_b, t->nr, (int64_t)t->nr * K, &c[0][0], N,

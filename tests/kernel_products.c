@@ -1,6 +1,6 @@
 /*
- * kernel_products.c - checks and benches of the products: scores, weigh, product, stream,
- * add_rows, axpy, dot, times, blend.
+ * kernel_products.c - checks and benches of the products: scores, weigh, product,
+ * product_times, stream, add_rows, axpy, dot, dots, times, blend.
  *
  * A number of a product does not depend on how many rows are asked for, so `ref` runs
  * once per (n, k) on ROWS rows and every m is compared with the top of that.
@@ -19,7 +19,6 @@ enum { ROWS = PH_MR_MAX, COLS = 160, DEPTH = 520, LD = 192 };
    buffers are, for the benches. */
 #define ALIGNED static _Alignas(PH_ALIGN) float
 ALIGNED left[ROWS * DEPTH], right[COLS * DEPTH];
-ALIGNED packed_a[ROWS * DEPTH + PH_PACK_SLACK];
 ALIGNED packed_b[(COLS + PH_NR_MAX) * DEPTH + PH_PACK_SLACK];
 ALIGNED start[ROWS * LD], expected[ROWS * LD];
 static float peak_start[ROWS * PH_LANES], peak_expected[ROWS * PH_LANES];
@@ -41,13 +40,6 @@ static int next_k(int k, int most)
 
 /* ---- scores ------------------------------------------------------------------------ */
 
-static void pack_left(const ph_kernels *t, float *to, int rows, int k, int row0)
-{
-    const void *row[ROWS];
-    for (int i = 0; i < rows; i++) row[i] = left + (row0 + i) * k;
-    t->pack_across(to, t->mr, row, rows, k, PH_F32, 1.0f);
-}
-
 /* n rows of `right` (n x k) as panels of nr */
 static void pack_right(const ph_kernels *t, float *to, int n, int k)
 {
@@ -59,15 +51,20 @@ static void pack_right(const ph_kernels *t, float *to, int n, int k)
     }
 }
 
+/* Rows of `left` touch each other, or not. */
+static int left_ld(int k)
+{
+    return k % 3 ? k : k + 5;
+}
+
 static void expected_scores(int n, int k)
 {
     pack_right(&REF, packed_b, n, k);
     memcpy(peak_expected, peak_start, sizeof peak_expected);
     for (int i = 0; i < ROWS; i += REF.mr) {
         int m = ph_min(ROWS - i, REF.mr);
-        pack_left(&REF, packed_a, m, k, i);
-        REF.scores(m, n, k, packed_a, packed_b, expected + i * PH_STRIP_LD,
-                   peak_expected + i * PH_LANES, NULL);
+        REF.scores(m, n, k, left + i * left_ld(k), left_ld(k), packed_b,
+                   expected + i * PH_STRIP_LD, peak_expected + i * PH_LANES, NULL);
     }
 }
 
@@ -84,13 +81,13 @@ static void scores_at(const ph_kernels *t, int n, int k)
     const float *b = bed_copy(1, packed_b, panel_floats(n, k, t->nr), side());
     for (int m = 1; m <= t->mr; m++) {
         bed_say("%s scores m=%d n=%d k=%d", t->name, m, n, k);
-        pack_left(t, packed_a, m, k, 0);
-        const float *a = bed_copy(0, packed_a, (int64_t)(k - 1) * t->mr + m, side());
+        const float *a = bed_copy(0, left, (int64_t)(m - 1) * left_ld(k) + k, side());
         float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
         float *peak = bed_copy(3, peak_start, m * PH_LANES, side());
-        t->scores(m, n, k, a, b, s, peak, NULL);
+        int wanted = bed_below(4) != 0;
+        t->scores(m, n, k, a, left_ld(k), b, s, wanted ? peak : NULL, NULL);
         bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
-        bed_same("peak", peak, peak_expected, m * PH_LANES);
+        bed_same("peak", peak, wanted ? peak_expected : peak_start, m * PH_LANES);
         bed_intact(2);
         bed_intact(3);
     }
@@ -101,7 +98,7 @@ void check_scores(const ph_kernels *t)
     for (int k = 1; k; k = next_k(k, 512))
         for (int n = 16; n <= PH_STRIP_LD; n += k < 71 ? 16 : 48) {
             int kind = (k + n / 16) % BED_KINDS;
-            bed_fill(left, ROWS * k, kind);
+            bed_fill(left, ROWS * left_ld(k), kind);
             bed_fill(right, (int64_t)n * k, kind);
             for (int i = 0; i < ROWS * PH_LANES; i++)
                 peak_start[i] = bed_below(2) ? -INFINITY : bed_between(-2, 2);
@@ -118,11 +115,10 @@ void bench_scores(const ph_kernels *t)
         bed_timer timer;
         bed_fill(left, ROWS * k, BED_PLAIN);
         bed_fill(right, (int64_t)n * k, BED_PLAIN);
-        pack_left(t, packed_a, m, k, 0);
         pack_right(t, packed_b, n, k);
         float *s = bed_floats(2, ROWS * PH_STRIP_LD, BED_START);
         float *peak = bed_floats(3, ROWS * PH_LANES, BED_START);
-        BED_TIME(&timer, t->scores(m, n, k, packed_a, packed_b, s, peak, NULL));
+        BED_TIME(&timer, t->scores(m, n, k, left, k, packed_b, s, peak, NULL));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
         bed_report("scores", t, shape, &timer, 2.0 * m * n * k, 0);
     }
@@ -244,6 +240,61 @@ void bench_product(const ph_kernels *t)
                                     start, LD, add));
         snprintf(shape, sizeof shape, "%d x %d, k %d%s", m, n, k, add ? ", add" : "");
         bed_report("product", t, shape, &timer, 2.0 * m * n * k, 0);
+    }
+}
+
+/* ---- product_times ----------------------------------------------------------------- */
+
+/* left is ROWS x k, or turned k x ROWS; right is k x n */
+static void product_times_at(const ph_kernels *t, int n, int k, const float *scales)
+{
+    int along = bed_below(2);
+    int64_t row = along ? k + bed_below(3) : 1, step = along ? 1 : ROWS + bed_below(3);
+    int64_t ldb = n + bed_below(3);
+    for (int i = 0; i < ROWS; i += REF.mr)
+        REF.product_times(ph_min(ROWS - i, REF.mr), n, k, left + i * row, row, step,
+                          right, ldb, expected + i * LD, LD, scales + i);
+    const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
+    for (int m = 1; m <= t->mr; m++) {
+        int64_t ldc = n + bed_below(2) * 7;
+        bed_say("%s product_times m=%d n=%d k=%d row=%d step=%d", t->name, m, n, k,
+                (int)row, (int)step);
+        const float *a = bed_copy(0, left, (m - 1) * row + (k - 1) * step + 1, side());
+        const float *scale = bed_copy(4, scales, m, side());
+        float *c = bed_floats(2, (m - 1) * ldc + n, side());
+        t->product_times(m, n, k, a, row, step, b, ldb, c, ldc, scale);
+        bed_same_rows("c", c, ldc, expected, LD, m, n, n);
+        bed_intact(2);
+    }
+}
+
+void check_product_times(const ph_kernels *t)
+{
+    for (int k = 1; k; k = next_k(k, 256))
+        for (int n = 16; n <= COLS; n += k < 71 ? 16 : 48) {
+            int kind = (k + n / 16) % BED_KINDS;
+            float scales[ROWS];
+            bed_fill(left, (ROWS + 3) * (k + 3), kind);
+            bed_fill(right, (int64_t)(n + 3) * k, kind);
+            bed_fill(scales, ROWS, kind);
+            product_times_at(t, n, k, scales);
+        }
+}
+
+void bench_product_times(const ph_kernels *t)
+{
+    for (int along = 0; along <= 1; along++) {
+        const int n = 64, k = 20, m = t->mr;
+        char shape[40];
+        float scale[ROWS];
+        bed_timer timer;
+        bed_fill(scale, ROWS, BED_PLAIN);
+        bed_fill(left, ROWS * PH_STRIP_LD, BED_PLAIN);
+        bed_fill(right, (int64_t)n * k, BED_PLAIN);
+        BED_TIME(&timer, t->product_times(m, n, k, left, along ? PH_STRIP_LD : 1,
+                                          along ? 1 : ROWS, right, n, start, LD, scale));
+        snprintf(shape, sizeof shape, "%d x %d, k %d%s", m, n, k, along ? ", along" : "");
+        bed_report("product_times", t, shape, &timer, 2.0 * m * n * k, 0);
     }
 }
 
@@ -432,6 +483,24 @@ void bench_blend(const ph_kernels *t)
     report_row("blend", t, &timer, 3, 12);
 }
 
+void check_dots(const ph_kernels *t)
+{
+    for (int n = 16; n <= 144; n += 16)
+        for (int m = 1; m <= ROWS; m++) {
+            int64_t ldx = n + bed_below(3), ldy = n + bed_below(3);
+            bed_say("%s dots m=%d n=%d", t->name, m, n);
+            bed_fill(left, (m - 1) * ldx + n, m % BED_KINDS);
+            bed_fill(right, (m - 1) * ldy + n, m % BED_KINDS);
+            const float *x = bed_copy(0, left, (m - 1) * ldx + n, side());
+            const float *y = bed_copy(1, right, (m - 1) * ldy + n, side());
+            float *sums = bed_floats(2, m, side());
+            REF.dots(m, n, left, ldx, right, ldy, expected);
+            t->dots(m, n, x, ldx, y, ldy, sums);
+            bed_same("sums", sums, expected, m);
+            bed_intact(2);
+        }
+}
+
 void bench_dot(const ph_kernels *t)
 {
     bed_timer timer;
@@ -441,4 +510,13 @@ void bench_dot(const ph_kernels *t)
     BED_TIME(&timer, sink = t->dot(PH_STRIP_LD, left, right));
     (void)sink;
     report_row("dot", t, &timer, 2, 8);
+}
+
+void bench_dots(const ph_kernels *t)
+{
+    bed_timer timer;
+    bed_fill(left, ROWS * 64, BED_PLAIN);
+    bed_fill(right, ROWS * 64, BED_PLAIN);
+    BED_TIME(&timer, t->dots(ROWS, 64, left, 64, right, 64, expected));
+    bed_report("dots", t, "12 x 64", &timer, 2.0 * ROWS * 64, 8.0 * ROWS * 64);
 }

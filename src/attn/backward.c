@@ -8,11 +8,13 @@
  * chunk's share is summed on its own and the shares are added in order of the keys. With
  * enough (batch row, head cluster) pairs one item walks all its chunks and adds directly;
  * with few pairs chunks run side by side, in waves, each with a dq of its own that is
- * added afterwards. The order of the sums, and so the bits, is the same.
+ * added afterwards. The order of the sums, and so the bits, is the same. With a single
+ * chunk its share is dq.
  */
 #include <math.h>
 #include <string.h>
 
+#include "attn/delta.h"
 #include "attn/grad.h"
 
 enum {
@@ -25,21 +27,22 @@ typedef struct worker {
     ph_grad_rows g;
     ph_grad_tile tile;
     float *k_scores, *v_across; /* chunk, by blocks: k as scores want it */
-    float *k;                   /* (PH_CHUNK, k_pad) */
-    int k_finite;
-    float *dk, *dv;           /* (heads in cluster, PH_CHUNK, pad) */
-    float *dk_part, *dv_part; /* (PH_CHUNK, pad) sums of the last FOLD tiles */
-    float *dq_tile;           /* (PH_GRAD_ROWS, k_pad) share of the chunk */
-    float *ones;              /* (mr) 1 */
+    float *k_room;              /* (PH_CHUNK, k_pad) */
+    const float *k;             /* row of the chunk's key c at k + c * k_ld */
+    int64_t k_ld;
+    int k_finite, rows_finite; /* -1: nobody has asked yet */
+    float *dk, *dv;            /* (heads in cluster, PH_CHUNK, pad) */
+    float *dk_part, *dv_part;  /* (PH_CHUNK, pad) sums of the last FOLD tiles */
+    float *dq_tile;            /* (PH_GRAD_ROWS, k_pad) share of the chunk */
+    float ones[PH_MR_MAX], scales[PH_MR_MAX]; /* 1, and attn.scale */
 } worker;
 
 /* Everything that is shared by the items of one call. */
 typedef struct task {
     const ph_call *call;
-    float *lse, *delta; /* (batch, q_heads, q_len): base 2 and +inf where not computed */
-    double *sums;       /* (2, batch, q_heads): parts of dgate and dsink */
+    ph_deltas deltas;
     float *dq;    /* (pairs, or lanes without waves, cluster, q_len, k_pad); NULL: the
-                     caller's dq itself */
+                     caller's dq itself, or a single chunk */
     float *parts; /* (wave, cluster, q_len, k_pad) */
     int first;    /* first item of the current wave */
     int count;    /* items in it */
@@ -48,12 +51,6 @@ typedef struct task {
 static size_t dq_floats(const ph_plan *plan)
 {
     return (size_t)plan->cluster * (size_t)plan->attn.q_len * (size_t)plan->k_pad;
-}
-
-/* dq can be summed in the caller's tensor when that is f32 and has no ragged edge. */
-static int dq_in_place(const ph_plan *plan)
-{
-    return plan->attn.dtype == PH_F32 && plan->attn.qk_dim == plan->k_pad;
 }
 
 static int pair_count(const ph_plan *plan)
@@ -70,26 +67,24 @@ static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
     ph_grad_tile_take(plan, arena, &w->tile);
     w->k_scores = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_CHUNK));
     w->v_across = ph_arena_floats(arena, chunk * (size_t)a->v_dim + PH_PACK_SLACK);
-    w->k = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
+    w->k_room = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
     w->dk = ph_arena_floats(arena, heads_k * chunk * (size_t)plan->k_pad);
     w->dv = ph_arena_floats(arena, heads_v * chunk * (size_t)plan->v_pad);
     w->dk_part = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
     w->dv_part = ph_arena_floats(arena, chunk * (size_t)plan->v_pad);
     w->dq_tile = ph_arena_floats(arena, (size_t)PH_GRAD_ROWS * (size_t)plan->k_pad);
-    w->ones = ph_arena_floats(arena, PH_MR_MAX);
+    for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1, w->scales[i] = a->scale;
 }
 
 static void take_task(const ph_plan *plan, ph_arena *arena, task *t)
 {
-    const ph_attn *a = &plan->attn;
-    size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
     size_t sums = (size_t)(plan->wave ? pair_count(plan) : plan->ctx->threads);
-    t->lse = ph_arena_floats(arena, rows);
-    t->delta = ph_arena_floats(arena, rows);
-    t->sums =
-        ph_arena_take(arena, 2 * (size_t)a->batch * (size_t)a->q_heads * sizeof(double));
+    ph_deltas_take(plan, arena, &t->deltas);
+    /* dq can be summed in the caller's tensor when that is f32 without a ragged edge */
+    int in_place = plan->attn.dtype == PH_F32 && plan->attn.qk_dim == plan->k_pad;
     t->dq = NULL;
-    if (!dq_in_place(plan)) t->dq = ph_arena_floats(arena, sums * dq_floats(plan));
+    if (plan->chunks > 1 && !in_place)
+        t->dq = ph_arena_floats(arena, sums * dq_floats(plan));
     t->parts = ph_arena_floats(arena, (size_t)plan->wave * dq_floats(plan));
 }
 
@@ -117,7 +112,7 @@ void ph_backward_measure(ph_plan *plan)
         ph_joint_backward_measure(plan);
         return;
     }
-    plan->chunks = ph_div_up(plan->attn.kv_len, PH_CHUNK);
+    plan->chunks = ph_max(1, ph_div_up(plan->attn.kv_len, PH_CHUNK));
     choose_wave(plan);
     take_worker(plan, &lane, &w);
     take_task(plan, &shared, &t);
@@ -127,103 +122,33 @@ void ph_backward_measure(ph_plan *plan)
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
 }
 
-/* ---- before: delta, lse, and the gradients that need nothing else ---- */
+/* ---- before ---- */
 
-typedef struct row_sums {
-    double dgate, dsink;
-} row_sums;
-
-/* Whether a computed row saw no key: its dout, like a hidden value, must not be read.
-   Only with a sink does lse leave the question open. */
-static int saw_nothing(const ph_call *call, const ph_extent *extent, int batch, int head,
-                       int token, float lse)
+/* Clears the rows of dq that nobody will write: with a single chunk those that are not
+   computed; or, where dq is summed in place, all. */
+static void clear_dq(const task *t, int batch, int head)
 {
-    const float *sink = call->args->sink;
-    if (lse == -INFINITY || !sink || lse != sink[head]) return lse == -INFINITY;
-    ph_rows row = {.batch = batch, .head = {head}, .token = {token}};
-    ph_rows_interval(call->attn, extent, token, &row.lo[0], &row.hi[0]);
-    for (int j = row.lo[0]; j < row.hi[0]; j++)
-        if (ph_rows_sees(call, &row, 0, j)) return 0;
-    return 1;
-}
-
-/* One computed row: dout.out, and what follows from it. */
-static void prepare_row(const task *t, int head, int64_t index, double product,
-                        row_sums *sums)
-{
-    const ph_args *args = t->call->args;
-    const ph_grads *grads = t->call->grads;
-    int per_row = t->call->attn->gate == PH_GATE_ROW;
-    double lse = args->lse[index], dlse = 0;
-    if (grads->dlse && lse != -INFINITY) dlse = grads->dlse[index];
-    double delta = product - dlse;
-    t->delta[index] = (float)delta;
-    t->lse[index] = lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
-    if (args->gate) {
-        double dgate = product / args->gate[per_row ? index : head];
-        sums->dgate += dgate;
-        if (grads->dgate && per_row) grads->dgate[index] = (float)dgate;
-    }
-    if (args->sink && args->sink[head] != -INFINITY)
-        sums->dsink -= exp(args->sink[head] - lse) * delta;
-}
-
-/* Work item: one head of one batch row. Also clears its rows of dq where they are summed
-   in place. */
-static void prepare_head(void *arg, int lane, int item)
-{
-    task *t = arg;
     const ph_call *call = t->call;
     const ph_attn *a = call->attn;
-    int batch = item / a->q_heads, head = item % a->q_heads;
-    ph_extent extent = ph_rows_extent(call, batch);
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
-    float *x = ph_arena_floats(&arena, (size_t)call->plan->v_pad);
-    float *y = ph_arena_floats(&arena, (size_t)call->plan->v_pad);
-    row_sums sums = {0, 0};
+    int single = call->plan->chunks == 1, len = ph_rows_extent(call, batch).q_len;
+    if (!call->grads->dq || t->dq) return;
     for (int token = 0; token < a->q_len; token++) {
-        int64_t index = (int64_t)item * a->q_len + token;
-        int64_t at = batch * a->out.batch + head * a->out.head + token * a->out.time;
-        if (call->grads->dq && !t->dq)
-            memset((float *)call->grads->dq + batch * a->dq.batch + head * a->dq.head +
-                       token * a->dq.time,
-                   0, (size_t)a->qk_dim * sizeof(float));
-        if (token >= extent.q_len || !ph_rows_active(call, batch, head, token)) {
-            t->delta[index] = 0, t->lse[index] = INFINITY;
-            if (call->grads->dgate && a->gate == PH_GATE_ROW)
-                call->grads->dgate[index] = 0;
-            continue;
-        }
-        double product = 0;
-        if (!saw_nothing(call, &extent, batch, head, token, call->args->lse[index])) {
-            const ph_strides *s = &call->plan->dout;
-            const void *dout = ph_at(call->grads->dout, a->dtype,
-                                     batch * s->batch + head * s->head + token * s->time);
-            call->kernels->load_row(x, dout, a->v_dim, a->dtype, 1);
-            call->kernels->load_row(y, ph_at(call->args->out, a->dtype, at), a->v_dim,
-                                    a->dtype, 1);
-            product = call->kernels->dot(a->v_dim, x, y);
-        }
-        prepare_row(t, head, index, product, &sums);
+        if (single && token < len && ph_rows_active(call, batch, head, token)) continue;
+        int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
+        memset(ph_at_out(call->grads->dq, a->dtype, at), 0,
+               (size_t)a->qk_dim * ph_dtype_size(a->dtype));
     }
-    t->sums[item] = sums.dgate;
-    t->sums[a->batch * a->q_heads + item] = sums.dsink;
 }
 
-/* Adds the parts of all batch rows, in order. */
-static void finish_sums(const task *t)
+/* Work item: one head of one batch row. */
+static void prepare_head(void *arg, int lane, int item)
 {
-    const ph_attn *a = t->call->attn;
-    const ph_grads *grads = t->call->grads;
-    for (int h = 0; h < a->q_heads; h++) {
-        double dgate = 0, dsink = 0;
-        for (int b = 0; b < a->batch; b++) {
-            dgate += t->sums[b * a->q_heads + h];
-            dsink += t->sums[(a->batch + b) * a->q_heads + h];
-        }
-        if (grads->dgate && a->gate == PH_GATE_HEAD) grads->dgate[h] = (float)dgate;
-        if (grads->dsink) grads->dsink[h] = (float)dsink;
-    }
+    const task *t = arg;
+    const ph_call *call = t->call;
+    int batch = item / call->attn->q_heads, head = item % call->attn->q_heads;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    clear_dq(t, batch, head);
+    ph_deltas_head(call, &t->deltas, arena, batch, head);
 }
 
 /* ---- one chunk of keys ---- */
@@ -251,22 +176,35 @@ static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k
 {
     const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
-    int64_t ld;
-    w->k_finite = 1;
+    w->k_finite = -1;
     for (int c = 0; c < keys; c += PH_BLOCK) {
         int n = ph_min(PH_BLOCK, keys - c), b = rows->batch;
-        float *k = w->k + (int64_t)c * plan->k_pad;
         ph_scores_pack_k(call, b, rows->k_head, k0 + c, 0, n,
                          w->k_scores + (int64_t)c * plan->k_floats);
         ph_keys_across(call, call->args->v, &a->v, b, rows->v_head, a->v_dim, k0 + c, 0,
                        n, w->v_across + (int64_t)c * a->v_dim);
-        const float *in_place =
-            ph_keys_along(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim,
-                          plan->k_pad, k0 + c, 0, n, 0, k, &ld);
-        if (in_place != k)
-            memcpy(k, in_place, (size_t)n * (size_t)plan->k_pad * sizeof(float));
-        w->k_finite &= call->kernels->finite(k, plan->k_pad, n, plan->k_pad);
+        w->k = ph_keys_along(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim,
+                             plan->k_pad, k0, c, c + n, 0, w->k_room, &w->k_ld);
     }
+}
+
+/* Whether some key of the block is hidden from some row. */
+static int is_partial(const ph_call *call, const ph_rows *rows, int j0, int keys)
+{
+    if (call->args->bias || call->args->visible) return 1; /* those may hide anything */
+    for (int r = 0; r < rows->count; r++)
+        if (rows->lo[r] > j0 || rows->hi[r] < j0 + keys) return 1;
+    return 0;
+}
+
+/* Whether k of the chunk, q and dout are all finite. */
+static int all_finite(const ph_call *call, worker *w, int chunk_keys)
+{
+    int k_pad = call->plan->k_pad;
+    if (w->k_finite < 0)
+        w->k_finite = call->kernels->finite(w->k, w->k_ld, chunk_keys, k_pad);
+    if (w->rows_finite < 0) w->rows_finite = ph_grad_rows_finite(call, &w->g);
+    return w->k_finite && w->rows_finite;
 }
 
 /* Rows [*from, *to) of the tile that may see one of the keys [j, j + n). */
@@ -279,14 +217,14 @@ static void seeing_rows(const ph_rows *rows, int j, int n, int *from, int *to)
 }
 
 /* dk += ds^T q and dv += p^T dout for the block, mr keys at a time. */
-static void add_key_gradients(const ph_call *call, worker *w, int j0, int keys, float *dk,
-                              float *dv)
+static void add_key_gradients(const ph_call *call, worker *w, int j0, int keys,
+                              int partial, float *dk, float *dv)
 {
     const ph_kernels *k = call->kernels;
     int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
     for (int c = 0; c < keys; c += k->mr) {
         int m = ph_min(k->mr, keys - c), from = 0, to = w->g.rows->count;
-        if (w->tile.partial) seeing_rows(w->g.rows, j0 + c, m, &from, &to);
+        if (partial) seeing_rows(w->g.rows, j0 + c, m, &from, &to);
         if (from >= to) continue;
         int64_t tile = (int64_t)from * PH_STRIP_LD + c;
         if (call->grads->dv)
@@ -315,21 +253,21 @@ static void add_seen(const ph_call *call, worker *w, int j0, int c_block, int ke
                     dv + (int64_t)c * v_pad);
             k->axpy(k_pad, w->tile.ds[at], w->g.q + (int64_t)r * k_pad,
                     dk + (int64_t)c * k_pad);
-            k->axpy(k_pad, w->tile.ds[at], w->k + (int64_t)(c_block + c) * k_pad,
+            k->axpy(k_pad, w->tile.ds[at], w->k + (c_block + c) * w->k_ld,
                     w->dq_tile + (int64_t)r * k_pad);
         }
 }
 
-/* All rows of the tile against block [c_block, c_block + keys) of the chunk at k0. */
-static void run_block(const ph_call *call, worker *w, int k0, int c_block, int keys,
+/* All rows of the tile against the block from c_block on of the chunk at k0. */
+static void run_block(const ph_call *call, worker *w, int k0, int c_block, int chunk_keys,
                       float *dk, float *dv)
 {
     const ph_kernels *k = call->kernels;
     const ph_plan *plan = call->plan;
-    int j0 = k0 + c_block, k_pad = plan->k_pad, c0, c1;
-    int safe = w->k_finite && w->g.finite;
+    int j0 = k0 + c_block, keys = ph_min(PH_BLOCK, chunk_keys - c_block), c0, c1;
     if (w->g.rows->high <= j0 || w->g.rows->low >= j0 + keys) return;
-    w->tile.partial = 0;
+    int k_pad = plan->k_pad, partial = is_partial(call, w->g.rows, j0, keys);
+    int safe = !partial || all_finite(call, w, chunk_keys);
     for (int r = 0; r < w->g.rows->count; r += k->mr) {
         int m = ph_min(k->mr, w->g.rows->count - r);
         int seen =
@@ -338,32 +276,49 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int k
                           w->v_across + (int64_t)c_block * plan->attn.v_dim, &c0, &c1);
         if (seen && safe && call->grads->dq)
             k->weigh(m, k_pad, c1 - c0, w->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
-                     w->k + (int64_t)(c_block + c0) * k_pad, k_pad,
+                     w->k + (c_block + c0) * w->k_ld, w->k_ld,
                      w->dq_tile + (int64_t)r * k_pad, k_pad, w->ones, NULL);
     }
     if (safe)
-        add_key_gradients(call, w, j0, keys, dk, dv);
+        add_key_gradients(call, w, j0, keys, partial, dk, dv);
     else
         add_seen(call, w, j0, c_block, keys, dk, dv);
 }
 
-/* One tile of rows against the chunk; its share of dq is added to the target. */
+/* The chunk's share of dq of a tile: added to the target; of a single chunk, stored. */
+static void keep_dq(const ph_call *call, const worker *w, int head_in_cluster,
+                    dq_target target)
+{
+    const ph_attn *a = call->attn;
+    const ph_rows *rows = w->g.rows;
+    int k_pad = call->plan->k_pad;
+    for (int r = 0; r < rows->count; r++) {
+        const float *share = w->dq_tile + (int64_t)r * k_pad;
+        int head = head_in_cluster + rows->head[r] - rows->head0;
+        if (call->plan->chunks == 1)
+            call->kernels->store_row(
+                ph_at_out(call->grads->dq, a->dtype, ph_rows_at(rows, r, &a->dq)), share,
+                a->qk_dim, a->dtype, a->scale);
+        else
+            call->kernels->axpy(k_pad, 1, share,
+                                target.base + head * target.head +
+                                    rows->token[r] * target.time);
+    }
+}
+
+/* One tile of rows against the chunk. */
 static void run_tile(const task *t, worker *w, int head_in_cluster, int k0, int keys,
                      dq_target target, float *dk, float *dv)
 {
     const ph_call *call = t->call;
     const ph_rows *rows = w->g.rows;
     int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
-    ph_grad_rows_pack(call, &w->g, t->lse, t->delta);
+    ph_grad_rows_pack(call, &w->g, t->deltas.lse, t->deltas.delta);
     memset(w->dq_tile, 0, (size_t)rows->count * (size_t)k_pad * sizeof(float));
+    w->rows_finite = -1;
     for (int c = 0; c < keys; c += PH_BLOCK)
-        run_block(call, w, k0, c, ph_min(PH_BLOCK, keys - c), dk + (int64_t)c * k_pad,
-                  dv + (int64_t)c * v_pad);
-    for (int r = 0; call->grads->dq && r < rows->count; r++) {
-        int head = head_in_cluster + rows->head[r] - rows->head0;
-        float *dq = target.base + head * target.head + rows->token[r] * target.time;
-        call->kernels->axpy(k_pad, 1, w->dq_tile + (int64_t)r * k_pad, dq);
-    }
+        run_block(call, w, k0, c, keys, dk + (int64_t)c * k_pad, dv + (int64_t)c * v_pad);
+    if (call->grads->dq) keep_dq(call, w, head_in_cluster, target);
 }
 
 /* Adds the sums of the last tiles to those before, and starts new ones. */
@@ -393,9 +348,10 @@ static void run_group(const task *t, worker *w, int head_in_cluster, int k0, int
     }
     for (int row = 0; row < total;) {
         row = ph_rows_gather(call, w->g.rows, row, total, PH_GRAD_ROWS);
-        if (rows->high <= k0 || rows->low >= k0 + keys) continue;
+        int seen = rows->high > k0 && rows->low < k0 + keys;
+        if (!seen && plan->chunks > 1) continue; /* a single chunk has dq to store */
         run_tile(t, w, head_in_cluster, k0, keys, target, dk_part, dv_part);
-        if (!direct && ++tiles % FOLD == 0) fold(call, w, keys, dk, dv);
+        if (!direct && seen && ++tiles % FOLD == 0) fold(call, w, keys, dk, dv);
     }
     if (!direct) fold(call, w, keys, dk, dv);
 }
@@ -421,7 +377,6 @@ static void run_chunk(const task *t, int lane, int pair, int chunk, dq_target ta
     ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
     worker w;
     take_worker(plan, &arena, &w);
-    for (int i = 0; i < PH_MR_MAX; i++) w.ones[i] = 1;
 
     int clusters = a->q_heads / plan->cluster, batch = pair / clusters;
     int head0 = pair % clusters * plan->cluster, k0 = chunk * PH_CHUNK;
@@ -435,8 +390,7 @@ static void run_chunk(const task *t, int lane, int pair, int chunk, dq_target ta
         memset(w.dv + h * dv_size, 0, n * (size_t)plan->v_pad * sizeof(float));
     for (int h = 0; h < plan->cluster; h += plan->group) {
         ph_rows_begin(call, w.g.rows, batch, head0 + h, plan->group);
-        int keys = ph_min(PH_CHUNK, w.g.rows->extent.kv_len - k0);
-        if (keys <= 0) break;
+        int keys = ph_min(PH_CHUNK, ph_max(w.g.rows->extent.kv_len - k0, 0));
         pack_keys(call, &w, w.g.rows, k0, keys);
         run_group(t, &w, h, k0, keys, target, w.dk + h / per_k * dk_size,
                   w.dv + h / per_v * dv_size);
@@ -447,6 +401,87 @@ static void run_chunk(const task *t, int lane, int pair, int chunk, dq_target ta
     for (int h = 0; h < plan->cluster / per_v; h++)
         store_keys(call, call->grads->dv, &a->dv, batch, head0 / per_v + h, k0, a->v_dim,
                    plan->v_pad, w.dv + h * dv_size, 1);
+}
+
+/* ---- a head that is one tile ---- */
+
+/* Whether dq, dk and dv of a head come from one tile of one block, and can be written
+   where they go by the products themselves. */
+static int is_short(const ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    return a->dtype == PH_F32 && plan->cluster == 1 && a->kv_len <= PH_BLOCK &&
+           a->q_len <= PH_GRAD_ROWS && a->qk_dim == plan->k_pad &&
+           a->v_dim == plan->v_pad;
+}
+
+/* One of dk and dv: grad = scale * left^T right, `left` a tile, `right` its rows. */
+static void write_keys(const ph_call *call, const ph_rows *rows, int keys, int partial,
+                       const float *left, const float *right, int dim,
+                       const ph_strides *s, int head, const float *scale, float *grad)
+{
+    const ph_kernels *k = call->kernels;
+    if (!grad) return;
+    grad += rows->batch * s->batch + head * s->head;
+    for (int c = 0; c < keys; c += k->mr) {
+        int m = ph_min(k->mr, keys - c), from = 0, to = rows->count;
+        if (partial) seeing_rows(rows, c, m, &from, &to);
+        if (from < to)
+            k->product_times(m, dim, to - from, left + (int64_t)from * PH_STRIP_LD + c, 1,
+                             PH_STRIP_LD, right + (int64_t)from * dim, dim,
+                             grad + c * s->time, s->time, scale);
+        for (int i = 0; from >= to && i < m; i++)
+            memset(grad + (c + i) * s->time, 0, (size_t)dim * sizeof(float));
+    }
+    for (int c = keys; c < call->attn->kv_len; c++)
+        memset(grad + c * s->time, 0, (size_t)dim * sizeof(float));
+}
+
+/* p and ds of all rows; dq strip by strip, while its ds is at hand. */
+static void write_queries(const ph_call *call, worker *w, int keys)
+{
+    const ph_attn *a = call->attn;
+    const ph_kernels *k = call->kernels;
+    const ph_rows *rows = w->g.rows;
+    for (int r = 0, c0, c1; r < rows->count; r += k->mr) {
+        int m = ph_min(k->mr, rows->count - r);
+        ph_grad_strip(call, &w->g, &w->tile, r, m, 0, keys, w->k_scores, w->v_across, &c0,
+                      &c1);
+        if (!call->grads->dq) continue;
+        float *dq = (float *)call->grads->dq + ph_rows_at(rows, r, &a->dq);
+        if (c0 < c1)
+            k->product_times(m, a->qk_dim, c1 - c0,
+                             w->tile.ds + (int64_t)r * PH_STRIP_LD + c0, PH_STRIP_LD, 1,
+                             w->k + c0 * w->k_ld, w->k_ld, dq, a->dq.time, w->scales);
+        for (int i = 0; c0 >= c1 && i < m; i++)
+            memset(dq + i * a->dq.time, 0, (size_t)a->qk_dim * sizeof(float));
+    }
+}
+
+/* Returns 0, with nothing written, where sums must step over a hidden number that is not
+   finite, or rows are missing: that is what run_chunk is for. */
+static int run_short(const task *t, int lane, int batch, int head)
+{
+    const ph_call *call = t->call;
+    const ph_attn *a = call->attn;
+    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    worker w = {.rows_finite = -1};
+    take_worker(call->plan, &arena, &w);
+    ph_rows *rows = w.g.rows;
+    ph_rows_begin(call, rows, batch, head, 1);
+    ph_rows_gather(call, rows, 0, a->q_len, PH_GRAD_ROWS);
+    int keys = rows->extent.kv_len, count = rows->count;
+    if (rows->high == 0 || rows->token[count - 1] != count - 1) return 0;
+    pack_keys(call, &w, rows, 0, keys);
+    ph_grad_rows_pack(call, &w.g, t->deltas.lse, t->deltas.delta);
+    int partial = is_partial(call, rows, 0, keys);
+    if (partial && !all_finite(call, &w, keys)) return 0;
+    write_queries(call, &w, keys);
+    write_keys(call, rows, keys, partial, w.tile.p, w.g.dout, a->v_dim, &a->dv, head,
+               w.ones, call->grads->dv);
+    write_keys(call, rows, keys, partial, w.tile.ds, w.g.q, a->qk_dim, &a->dk, head,
+               w.scales, call->grads->dk);
+    return 1;
 }
 
 /* ---- who runs which chunk ---- */
@@ -464,7 +499,7 @@ static void store_head(const task *t, int batch, int head, dq_target from)
     }
 }
 
-/* Without waves: one item walks all chunks of its pair and stores dq at the end. */
+/* Without waves: one item walks all chunks of its pair; dq is complete at the end. */
 static void pair_item(void *arg, int lane, int pair)
 {
     const task *t = arg;
@@ -473,9 +508,12 @@ static void pair_item(void *arg, int lane, int pair)
     dq_target target = target_of(t, pair, sums);
     int first = pair * plan->cluster, heads = t->call->attn->q_heads;
     if (sums) memset(sums, 0, dq_floats(plan) * sizeof(float));
+    for (int h = first; h < first + plan->cluster; h++) prepare_head(arg, lane, h);
+    if (is_short(plan) && run_short(t, lane, first / heads, first % heads)) return;
     for (int chunk = 0; chunk < plan->chunks; chunk++)
         run_chunk(t, lane, pair, chunk, target);
-    for (int h = first; t->call->grads->dq && h < first + plan->cluster; h++)
+    if (!t->call->grads->dq || plan->chunks == 1) return;
+    for (int h = first; h < first + plan->cluster; h++)
         store_head(t, h / heads, h % heads, target);
 }
 
@@ -552,14 +590,11 @@ void ph_attn_backward(const ph_call *call)
         return;
     }
     take_task(plan, &arena, &t);
-    ph_ctx_run(plan->ctx, heads, prepare_head, &t);
-    finish_sums(&t);
-    if (grads->dq || grads->dk || grads->dv) {
-        if (plan->wave)
-            run_waves(&t);
-        else
-            ph_ctx_run(plan->ctx, pair_count(plan), pair_item, &t);
-    }
-    if (grads->dbias) ph_attn_bias_gradient(call, t.lse, t.delta);
-    if (grads->drelative) ph_attn_relative_gradient(call, t.lse, t.delta);
+    int products = grads->dq || grads->dk || grads->dv;
+    if (!products || plan->wave) ph_ctx_run(plan->ctx, heads, prepare_head, &t);
+    if (products && plan->wave) run_waves(&t);
+    if (products && !plan->wave) ph_ctx_run(plan->ctx, pair_count(plan), pair_item, &t);
+    ph_deltas_finish(call, &t.deltas);
+    if (grads->dbias) ph_attn_bias_gradient(call, t.deltas.lse, t.deltas.delta);
+    if (grads->drelative) ph_attn_relative_gradient(call, t.deltas.lse, t.deltas.delta);
 }

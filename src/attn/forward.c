@@ -40,6 +40,7 @@ static void run_item(void *arg, int lane, int index)
     ph_rows_gather(call, st.rows, first, end, plan->rows);
     if (st.rows->count == 0) return;
     ph_stream_begin(call, &st);
+    if (ph_stream_short(call, &st)) return;
     ph_running_reset(st.rows->count, &st.whole);
     for (int j = st.rows->low / PH_SPLIT * PH_SPLIT; j < st.rows->high; j += PH_SPLIT) {
         ph_stream_run(call, &st, j, j + PH_SPLIT);

@@ -9,11 +9,10 @@ void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out)
 {
     const size_t rows = PH_GRAD_ROWS;
     out->rows = ph_arena_take(arena, sizeof *out->rows);
-    out->q_across = ph_arena_floats(arena, ph_scores_q_floats(plan, PH_GRAD_ROWS));
-    out->do_across =
-        ph_arena_floats(arena, ph_rows_pack_floats(plan, PH_GRAD_ROWS, plan->attn.v_dim));
-    out->q = ph_arena_floats(arena, rows * (size_t)plan->k_pad);
-    out->dout = ph_arena_floats(arena, rows * (size_t)plan->v_pad);
+    out->q_scaled = ph_arena_floats(arena, ph_scores_q_floats(plan, PH_GRAD_ROWS));
+    out->q_room = ph_arena_floats(arena, rows * (size_t)plan->k_pad);
+    out->dout_room = ph_arena_floats(arena, rows * (size_t)plan->v_pad);
+    out->q = out->q_room, out->dout = out->dout_room;
     out->lse = ph_arena_floats(arena, rows);
     out->delta = ph_arena_floats(arena, rows);
 }
@@ -28,51 +27,72 @@ void ph_grad_tile_take(const ph_plan *plan, ph_arena *arena, ph_grad_tile *out)
     out->peak = ph_arena_floats(arena, (size_t)mr * PH_LANES);
 }
 
-/* Packs dout times the gate, which differs from row to row. */
-static void pack_dout(const ph_call *call, ph_grad_rows *g)
+/* The rows of a q-like tensor where they lie, if they are f32 rows of `pad` numbers
+   behind each other; else NULL. */
+static const float *in_place(const ph_call *call, const ph_rows *rows, const void *base,
+                             const ph_strides *s, int dim, int pad)
+{
+    int last = rows->count - 1;
+    if (call->attn->dtype != PH_F32 || dim != pad || s->time != pad) return NULL;
+    if (rows->group > 1 || last < 0 || rows->token[last] - rows->token[0] != last)
+        return NULL;
+    return (const float *)base + ph_rows_at(rows, 0, s);
+}
+
+static void find_q(const ph_call *call, ph_grad_rows *g)
+{
+    const ph_attn *a = call->attn;
+    g->q = in_place(call, g->rows, call->args->q, &a->q, a->qk_dim, call->plan->k_pad);
+    if (g->q) return;
+    ph_rows_pack_q(call, g->rows, 1, g->q_room);
+    g->q = g->q_room;
+}
+
+/* dout times the gate, which differs from row to row. */
+static void find_dout(const ph_call *call, ph_grad_rows *g)
 {
     const ph_attn *a = call->attn;
     const ph_kernels *k = call->kernels;
     const float *gate = call->args->gate;
-    const void *from[PH_GRAD_ROWS];
+    const void *from[PH_GRAD_ROWS], *base = call->grads->dout;
+    const ph_strides *s = &call->plan->dout;
     int pad = call->plan->v_pad, count = g->rows->count;
-    ph_rows_pointers(call, g->rows, 0, count, call->grads->dout, &call->plan->dout, from);
-    for (int r = 0; r < count; r++) {
+    g->dout = gate ? NULL : in_place(call, g->rows, base, s, a->v_dim, pad);
+    if (g->dout) return;
+    g->dout = g->dout_room;
+    ph_rows_pointers(call, g->rows, 0, count, base, s, from);
+    if (!gate) k->pack_along(g->dout_room, pad, from, count, a->v_dim, a->dtype, 1);
+    for (int r = 0; gate && r < count; r++) {
         int64_t at =
             a->gate == PH_GATE_HEAD ? g->rows->head[r] : ph_rows_index(call, g->rows, r);
-        if (gate && gate[at] == 0) /* a silent row where heads are mixed */
-            memset(g->dout + (int64_t)r * pad, 0, (size_t)pad * sizeof(float));
+        float *to = g->dout_room + (int64_t)r * pad;
+        if (gate[at] == 0) /* a silent row where heads are mixed */
+            memset(to, 0, (size_t)pad * sizeof(float));
         else
-            k->load_row(g->dout + (int64_t)r * pad, from[r], a->v_dim, a->dtype,
-                        gate ? gate[at] : 1);
-    }
-    for (int r = 0; r < count; r += k->mr) {
-        int m = ph_min(k->mr, count - r);
-        for (int i = 0; i < m; i++) from[i] = g->dout + (int64_t)(r + i) * pad;
-        k->pack_across(g->do_across + (int64_t)r * a->v_dim, k->mr, from, m, a->v_dim,
-                       PH_F32, 1);
+            k->load_row(to, from[r], a->v_dim, a->dtype, gate[at]);
     }
 }
 
 void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *g, const float *lse,
                        const float *delta)
 {
-    const ph_plan *plan = call->plan;
-    const ph_attn *a = call->attn;
-    const ph_kernels *k = call->kernels;
-    const void *from[PH_GRAD_ROWS];
     int count = g->rows->count;
-    ph_scores_pack_q(call, g->rows, g->q_across);
-    ph_rows_pointers(call, g->rows, 0, count, call->args->q, &a->q, from);
-    k->pack_along(g->q, plan->k_pad, from, count, a->qk_dim, a->dtype, 1);
-    pack_dout(call, g);
+    ph_scores_pack_q(call, g->rows, g->q_scaled);
+    find_q(call, g);
+    find_dout(call, g);
     for (int r = 0; r < count; r++) {
         int64_t index = ph_rows_index(call, g->rows, r);
         g->lse[r] = lse[index];
         g->delta[r] = delta[index];
     }
-    g->finite = k->finite(g->q, plan->k_pad, count, plan->k_pad) &&
-                k->finite(g->dout, plan->v_pad, count, plan->v_pad);
+}
+
+int ph_grad_rows_finite(const ph_call *call, const ph_grad_rows *g)
+{
+    const ph_kernels *k = call->kernels;
+    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad, count = g->rows->count;
+    return k->finite(g->q, k_pad, count, k_pad) &&
+           k->finite(g->dout, v_pad, count, v_pad);
 }
 
 /* Zeros outside the computed columns, where products will still look. */
@@ -90,19 +110,18 @@ int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile
     const ph_attn *a = call->attn;
     float *p = tile->p + (int64_t)first * PH_STRIP_LD;
     float *ds = tile->ds + (int64_t)first * PH_STRIP_LD;
-    int nr = kernels->nr, seen = ph_rows_range(call, g->rows, first, m, j0, c0, c1);
+    int pad = call->plan->v_pad,
+        seen = ph_rows_range(call, g->rows, first, m, j0, c0, c1);
     if (!seen) *c0 = *c1 = 0;
     int end = ph_round_up(*c1, PH_LANES), last = ph_round_up(keys, PH_LANES);
     if (*c0 > 0) clear_columns(p, m, 0, *c0), clear_columns(ds, m, 0, *c0);
     clear_columns(p, m, end, last);
     clear_columns(ds, m, end, last);
-    tile->partial |= *c0 > 0 || *c1 < keys;
     if (!seen) return 0;
-    tile->partial |= ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1, g->q_across, k,
-                                    p, tile->peak, NULL);
-    kernels->product(m, end - *c0, a->v_dim, g->do_across + (int64_t)first * a->v_dim,
-                     kernels->mr, v + (int64_t)*c0 * a->v_dim, nr, (int64_t)nr * a->v_dim,
-                     ds + *c0, PH_STRIP_LD, 0);
+    ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1, g->q_scaled, k, p, tile->peak,
+                   NULL);
+    kernels->scores(m, end - *c0, a->v_dim, g->dout + (int64_t)first * pad, pad,
+                    v + (int64_t)*c0 * a->v_dim, ds + *c0, NULL, NULL);
     int drop = call->plan->drop_limit != 0;
     if (drop) ph_rows_dropout(call, g->rows, first, m, j0, *c0, *c1, tile->drop);
     kernels->gradient(m, end - *c0, p + *c0, ds + *c0, drop ? tile->drop + *c0 : NULL,

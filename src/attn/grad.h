@@ -16,17 +16,17 @@
 /* Rows of a tile with everything packed that products need. */
 typedef struct ph_grad_rows {
     ph_rows *rows;
-    float *q_across, *do_across; /* strips */
-    float *q, *dout;             /* (rows, k_pad), (rows, v_pad); dout times the gate */
-    float *lse, *delta;          /* (rows), lse in base 2 */
-    int finite;                  /* all of q and dout */
+    float *q_scaled; /* strips, as scores want them */
+    float *q_room, *dout_room;
+    const float *q, *dout; /* (rows, k_pad), (rows, v_pad); dout times the gate; the room,
+                              or the tensor itself */
+    float *lse, *delta;    /* (rows), lse in base 2 */
 } ph_grad_rows;
 
 typedef struct ph_grad_tile {
     float *p, *ds; /* (PH_GRAD_ROWS, PH_STRIP_LD): p as it multiplies v */
     float *drop;   /* one strip */
     float *peak;   /* (mr, 16) */
-    int partial;   /* some key of the block is hidden from some row */
 } ph_grad_tile;
 
 void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out);
@@ -35,6 +35,9 @@ void ph_grad_tile_take(const ph_plan *plan, ph_arena *arena, ph_grad_tile *out);
 /* Packs the gathered rows; lse and delta are the whole call's, by ph_rows_index. */
 void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *rows, const float *lse,
                        const float *delta);
+
+/* Whether all of q and dout is finite. */
+int ph_grad_rows_finite(const ph_call *call, const ph_grad_rows *rows);
 
 /* Fills rows [first, first+m) of the tile against the block of keys at j0, of which
    `keys` are there; k packed for scores, v across. Columns the rows do not see become 0.

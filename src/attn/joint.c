@@ -503,13 +503,13 @@ void ph_joint_scores(const ph_call *call, const ph_joint_rows *r, const ph_joint
 {
     const ph_kernels *k = call->kernels;
     int dim = call->attn->qk_dim, n = ph_min(PH_BLOCK, r->rows[0].extent.kv_len - t->j0);
-    float peak[PH_MR_MAX * PH_LANES];
     for (int h = 0; h < r->heads; h++) {
         const float *panels =
             ph_joint_k(call, keys, r->batch, r->rows[h].k_head, t->j0, n, room);
         for (int i = 0; i < r->count; i += k->mr)
             k->scores(ph_min(k->mr, r->count - i), t->end - t->c0, dim,
-                      q[h] + (int64_t)i * dim, panels + (int64_t)t->c0 * dim,
-                      w + ph_joint_at(t, h, i) + t->c0, peak, NULL);
+                      q[h] + (int64_t)i * call->plan->k_pad, call->plan->k_pad,
+                      panels + (int64_t)t->c0 * dim, w + ph_joint_at(t, h, i) + t->c0,
+                      NULL, NULL);
     }
 }

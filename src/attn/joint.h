@@ -99,7 +99,8 @@ void ph_joint_matrices(const ph_call *call, ph_joint_rows *r);
 int ph_joint_range(const ph_call *call, const ph_joint_rows *r, int j0, int rows,
                    ph_joint_tile *t);
 
-/* Scaled products q k^T of every row, in base 2; q by head, packed in strips. */
+/* Scaled products q k^T of every row, in base 2; q by head, as ph_rows_pack_q
+   leaves it. */
 void ph_joint_scores(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
                      const ph_joint_keys *keys, float *const *q, float *room, float *w);
 

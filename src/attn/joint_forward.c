@@ -17,7 +17,7 @@ typedef struct worker {
     ph_joint_tile *tiles; /* (blocks) */
     int count;            /* of tiles that the rows see */
     float *held;          /* (blocks) tiles */
-    float **q;            /* (heads) strips */
+    float **q;            /* (heads) rows, scaled */
     float *top, *stat;    /* (heads, rows): largest score; lse or base, in base 2 */
     float *lse;           /* (heads, rows) as the caller gets it */
     float *sum;           /* (heads, rows, 16) */
@@ -43,13 +43,13 @@ static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     const ph_joint_plan *j = &plan->joint;
     size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
-    size_t strips = ph_rows_pack_floats(plan, j->rows, plan->attn.qk_dim);
+    size_t scaled = (size_t)j->rows * (size_t)plan->k_pad;
     ph_joint_rows_take(plan, arena, j->rows, 0, &w->r);
     w->tiles = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->tiles);
     w->held = ph_arena_floats(arena, (size_t)j->blocks * ph_joint_floats(plan, j->rows));
     w->q = ph_arena_take(arena, heads * sizeof *w->q);
-    float *q = ph_arena_floats(arena, heads * strips);
-    for (int h = 0; arena->base && h < j->heads; h++) w->q[h] = q + (size_t)h * strips;
+    float *q = ph_arena_floats(arena, heads * scaled);
+    for (int h = 0; arena->base && h < j->heads; h++) w->q[h] = q + (size_t)h * scaled;
     w->top = ph_arena_floats(arena, all);
     w->stat = ph_arena_floats(arena, all);
     w->lse = ph_arena_floats(arena, all);
@@ -368,8 +368,7 @@ static int begin_rows(const ph_call *call, worker *w, const place *p)
     if (w->r.count == 0) return 0;
     ph_joint_matrices(call, &w->r);
     for (int h = 0; h < w->r.heads; h++)
-        ph_rows_pack(call, &w->r.rows[h], call->args->q, &call->attn->q,
-                     call->attn->qk_dim, &call->plan->scale2, w->q[h]);
+        ph_rows_pack_q(call, &w->r.rows[h], call->plan->scale2, w->q[h]);
     for (int i = 0; i < w->r.heads * call->plan->joint.rows; i++) w->top[i] = -INFINITY;
     list_tiles(call, w);
     w->started = 0;

@@ -18,7 +18,7 @@ void ph_joint_grad_take(const ph_plan *plan, ph_arena *arena, int rows,
         if (!arena->base) continue;
         room.rows = &out->r.rows[h];
         g[h] = room;
-        out->q[h] = g[h].q_across;
+        out->q[h] = g[h].q_scaled;
     }
     out->stat = ph_arena_floats(arena, all);
     out->delta = ph_arena_floats(arena, all);
@@ -45,7 +45,7 @@ void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows)
     w->finite = 1;
     for (int h = 0; h < w->r.heads; h++) {
         ph_grad_rows_pack(task->call, &w->g[h], task->stat, task->delta);
-        w->finite &= w->g[h].finite;
+        w->finite &= ph_grad_rows_finite(task->call, &w->g[h]);
         for (int i = 0; i < w->r.count; i++) {
             w->stat[h * rows + i] = w->g[h].lse[i];
             w->delta[h * rows + i] = w->g[h].delta[i];
@@ -59,15 +59,14 @@ static void make_dp(const ph_joint_task *task, const ph_joint_grad *w,
 {
     const ph_call *call = task->call;
     const ph_kernels *k = call->kernels;
-    int dim = call->attn->v_dim;
+    int dim = call->attn->v_dim, pad = call->plan->v_pad;
     for (int h = 0; h < w->r.heads; h++) {
         const float *v =
             ph_joint_v(call, &task->keys, w->r.batch, w->r.rows[h].v_head, t->j0);
         for (int i = 0; i < w->r.count; i += k->mr)
-            k->product(ph_min(k->mr, w->r.count - i), t->end - t->c0, dim,
-                       w->g[h].do_across + (int64_t)i * dim, k->mr,
-                       v + (int64_t)t->c0 * dim, k->nr, (int64_t)k->nr * dim,
-                       to + ph_joint_at(t, h, i) + t->c0, PH_BLOCK, 0);
+            k->scores(ph_min(k->mr, w->r.count - i), t->end - t->c0, dim,
+                      w->g[h].dout + (int64_t)i * pad, pad, v + (int64_t)t->c0 * dim,
+                      to + ph_joint_at(t, h, i) + t->c0, NULL, NULL);
     }
 }
 

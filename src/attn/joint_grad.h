@@ -23,7 +23,7 @@ typedef struct ph_joint_tiles {
 typedef struct ph_joint_grad {
     ph_joint_rows r;
     ph_grad_rows *g;     /* (heads) */
-    float **q;           /* (heads) q of g in strips */
+    float **q;           /* (heads) q of g, scaled */
     float *stat, *delta; /* (heads, rows) */
     float *parts[2];
     float *drop;

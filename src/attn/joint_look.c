@@ -30,11 +30,11 @@ static void take(const ph_plan *plan, ph_arena *arena, looker *l)
 {
     const ph_joint_plan *j = &plan->joint;
     size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
-    size_t strips = ph_rows_pack_floats(plan, j->rows, plan->attn.qk_dim);
+    size_t scaled = (size_t)j->rows * (size_t)plan->k_pad;
     ph_joint_rows_take(plan, arena, j->rows, 0, &l->r);
     l->q = ph_arena_take(arena, heads * sizeof *l->q);
-    float *q = ph_arena_floats(arena, heads * strips);
-    for (size_t h = 0; arena->base && h < heads; h++) l->q[h] = q + h * strips;
+    float *q = ph_arena_floats(arena, heads * scaled);
+    for (size_t h = 0; arena->base && h < heads; h++) l->q[h] = q + h * scaled;
     l->w = ph_arena_floats(arena, ph_joint_floats(plan, j->rows));
     l->other = ph_arena_floats(arena, ph_joint_floats(plan, j->rows));
     for (int p = 0; p < 2; p++)
@@ -78,8 +78,7 @@ static void prepare(const task *job, looker *l)
     ph_joint_matrices(call, &l->r);
     for (int h = 0; h < l->r.heads; h++) {
         const ph_rows *r = &l->r.rows[h];
-        ph_rows_pack(call, r, call->args->q, &call->attn->q, call->attn->qk_dim,
-                     &call->plan->scale2, l->q[h]);
+        ph_rows_pack_q(call, r, call->plan->scale2, l->q[h]);
         for (int i = 0; i < r->count; i++) {
             int64_t at = ph_rows_index(call, r, i);
             l->stat[h * rows + i] =

@@ -272,7 +272,7 @@ static void choose_pairs(ph_plan *plan)
     plan->k_steps = ph_round_up(a->qk_dim, PH_STEP);
     plan->strip = plan->pairs ? PH_TILE : k->mr;
     plan->k_floats = plan->pairs ? plan->k_steps / 2 : a->qk_dim;
-    plan->q_floats = plan->pairs ? PH_TILE * plan->k_steps / 2 : k->mr * a->qk_dim;
+    plan->q_floats = plan->pairs ? PH_TILE * plan->k_steps / 2 : k->mr * plan->k_pad;
 }
 
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)

@@ -56,13 +56,16 @@ void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int
 int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most)
 {
     int n = 0, low = INT32_MAX, high = 0, row = first;
+    int token = first / rows->group, head = first % rows->group,
+        gated = call->args->gate != NULL;
     end = (int)((int64_t)rows->extent.q_len * rows->group < end
                     ? (int64_t)rows->extent.q_len * rows->group
                     : end);
-    for (; row < end && n < most; row++) {
-        int token = row / rows->group, head = rows->head0 + row % rows->group;
-        if (!ph_rows_active(call, rows->batch, head, token)) continue;
-        rows->token[n] = token, rows->head[n] = head;
+    for (; row < end && n < most; row++, head++) {
+        if (head == rows->group) head = 0, token++;
+        if (gated && !ph_rows_active(call, rows->batch, rows->head0 + head, token))
+            continue;
+        rows->token[n] = token, rows->head[n] = rows->head0 + head;
         ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
         if (rows->hi[n] > 0 && rows->lo[n] < low) low = rows->lo[n];
         if (rows->hi[n] > high) high = rows->hi[n];
@@ -96,28 +99,19 @@ void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int c
         out[r] = ph_at(base, type, ph_rows_at(rows, first + r, strides));
 }
 
-size_t ph_rows_pack_floats(const ph_plan *plan, int rows, int dim)
+void ph_rows_pack_q(const ph_call *call, const ph_rows *rows, float scale, float *dst)
 {
-    int mr = plan->kernels->mr;
-    return (size_t)ph_round_up(rows, mr) * (size_t)dim + PH_PACK_SLACK;
-}
-
-void ph_rows_pack(const ph_call *call, const ph_rows *rows, const void *base,
-                  const ph_strides *strides, int dim, const float *scale, float *dst)
-{
-    const ph_kernels *k = call->kernels;
-    const void *from[PH_MR_MAX];
-    for (int r = 0; r < rows->count; r += k->mr, dst += (int64_t)k->mr * dim) {
-        int m = ph_min(k->mr, rows->count - r);
-        ph_rows_pointers(call, rows, r, m, base, strides, from);
-        k->pack_across(dst, k->mr, from, m, dim, call->attn->dtype, *scale);
-    }
+    const ph_attn *a = call->attn;
+    const void *from[PH_ROWS_MAX];
+    ph_rows_pointers(call, rows, 0, rows->count, call->args->q, &a->q, from);
+    call->kernels->pack_along(dst, call->plan->k_pad, from, rows->count, a->qk_dim,
+                              a->dtype, scale);
 }
 
 size_t ph_scores_q_floats(const ph_plan *plan, int rows)
 {
     size_t strips = (size_t)ph_div_up(rows, plan->kernels->mr);
-    return strips * (size_t)plan->q_floats + PH_PACK_SLACK;
+    return strips * (size_t)plan->q_floats;
 }
 
 void ph_scores_pack_q(const ph_call *call, const ph_rows *rows, float *dst)
@@ -127,7 +121,7 @@ void ph_scores_pack_q(const ph_call *call, const ph_rows *rows, float *dst)
     const void *from[PH_MR_MAX];
     int mr = call->kernels->mr;
     if (!plan->pairs) {
-        ph_rows_pack(call, rows, call->args->q, &a->q, a->qk_dim, &plan->scale2, dst);
+        ph_rows_pack_q(call, rows, plan->scale2, dst);
         return;
     }
     for (int r = 0; r < rows->count; r += mr, dst += plan->q_floats) {
@@ -272,7 +266,8 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
                             plan->scale2, s + c0, peak);
         plan->pairs->end();
     } else {
-        call->kernels->scores(m, n, call->attn->qk_dim, q, k, s + c0, peak, fetch);
+        call->kernels->scores(m, n, call->attn->qk_dim, q, plan->k_pad, k, s + c0, peak,
+                              fetch);
     }
     return ph_rows_mask(call, rows, first, m, j0, c0, c1, s, peak);
 }

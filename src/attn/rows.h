@@ -70,14 +70,10 @@ static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s
 void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int count,
                       const void *base, const ph_strides *strides, const void **out);
 
-/* Packs all rows of a q-like tensor into strips: strip s at dst + s*mr*dim. */
-void ph_rows_pack(const ph_call *call, const ph_rows *rows, const void *base,
-                  const ph_strides *strides, int dim, const float *scale, float *dst);
+/* q of all rows as f32, times scale: row r at dst + r * k_pad. */
+void ph_rows_pack_q(const ph_call *call, const ph_rows *rows, float scale, float *dst);
 
-/* Room for that, in floats. */
-size_t ph_rows_pack_floats(const ph_plan *plan, int rows, int dim);
-
-/* The same for q as scores want it: strips of plan->q_floats. */
+/* q of all rows as scores want it: strips of plan->q_floats. */
 void ph_scores_pack_q(const ph_call *call, const ph_rows *rows, float *dst);
 size_t ph_scores_q_floats(const ph_plan *plan, int rows);
 

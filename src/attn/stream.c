@@ -77,169 +77,6 @@ static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int 
     }
 }
 
-/* One block of keys, as the strips see it. */
-typedef struct block {
-    int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
-    const float *v; /* row of key j0 + c at v + c * ld */
-    int64_t ld;
-    int v_finite;                /* -1: nobody has asked yet */
-    const void *next_k, *next_v; /* the block after, or NULL: not worth fetching ahead */
-} block;
-
-static int v_is_finite(const ph_call *call, block *b)
-{
-    if (b->v_finite < 0)
-        b->v_finite = call->kernels->finite(b->v + b->c0 * b->ld, b->ld, b->c1 - b->c0,
-                                            call->plan->v_pad);
-    return b->v_finite;
-}
-
-static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
-{
-    const ph_kernels *k = call->kernels;
-    int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
-    if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
-    int end = ph_round_up(c1, PH_LANES);
-    int partial = ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, st->q, st->k,
-                                 st->scores, st->peak, b->next_k);
-    k->softmax(m, end - c0, st->scores + c0, st->peak, st->split.top + first,
-               st->split.sum + first * PH_LANES, st->alpha);
-    if (call->plan->drop_limit) {
-        ph_rows_dropout(call, st->rows, first, m, b->j0, c0, c1, st->drop);
-        for (int i = 0; i < m; i++)
-            k->times(end - c0, st->scores + i * PH_STRIP_LD + c0,
-                     st->drop + i * PH_STRIP_LD + c0);
-    }
-    uint8_t *started = &st->started[first / k->mr];
-    const float *alpha = *started ? st->alpha : NULL;
-    *started = 1;
-    if (partial && !v_is_finite(call, b))
-        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, alpha);
-    else
-        k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
-                 st->split.acc + (int64_t)first * pad, pad, alpha, b->next_v);
-}
-
-/* With one strip a block is used once: ask for the next one while computing, if it lies
-   behind this one without gaps. */
-static void fetch_ahead(const ph_call *call, const ph_rows *rows, block *b)
-{
-    const ph_attn *a = call->attn;
-    int64_t j = b->j0 + PH_BLOCK;
-    if (rows->count > call->kernels->mr || j >= rows->high) return;
-    if (a->k.time == a->qk_dim)
-        b->next_k =
-            ph_at(call->args->k, a->dtype,
-                  rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time);
-    if (a->v.time == a->v_dim)
-        b->next_v =
-            ph_at(call->args->v, a->dtype,
-                  rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
-}
-
-/* k of the block, panel by panel. With a single row turning it is most of the work, and
-   memory would be idle: the same panel of the next block is asked for before each. */
-static void pack_keys(const ph_call *call, const ph_rows *rows, const block *b,
-                      float *panels)
-{
-    const ph_attn *a = call->attn;
-    int nr = call->kernels->nr, ahead = rows->count == 1 && b->next_k;
-    int bytes = ahead ? nr * a->qk_dim * (int)ph_dtype_size(a->dtype) : 0;
-    for (int c = b->c0; c < b->c1; c += nr) {
-        const char *next = ahead ? ph_at(b->next_k, a->dtype, c * a->k.time) : NULL;
-        for (int i = 0; i < bytes; i += PH_ALIGN) __builtin_prefetch(next + i, 0, 2);
-        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim,
-                       b->j0, c, ph_min(c + nr, b->c1), panels);
-    }
-}
-
-/* One block of keys against all strips. */
-static void run_block(const ph_call *call, ph_stream *st, block *b)
-{
-    const ph_attn *a = call->attn;
-    const ph_rows *rows = st->rows;
-    int few = rows->count <=
-              call->kernels->mr; /* then copying v would cost more than it saves */
-    fetch_ahead(call, rows, b);
-    pack_keys(call, rows, b, st->k);
-    b->v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                         call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
-    for (int r = 0; r < rows->count; r += call->kernels->mr) run_strip(call, st, b, r);
-}
-
-static void run_tiles(const ph_call *call, ph_stream *st, const block *b)
-{
-    int plain = ph_tiles_block(call, st, b->j0, b->c0, b->c1);
-    for (int r = 0; r < st->rows->count; r += PH_TILE)
-        ph_tiles_strip(call, st, b->j0, plain, r);
-}
-
-void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
-{
-    const ph_rows *rows = st->rows;
-    const ph_pairs *pairs = call->plan->pairs;
-    int nr = pairs ? PH_STEP : call->kernels->nr;
-    ph_running_reset(rows->count, &st->split);
-    memset(st->started, 0, (size_t)ph_div_up(rows->count, call->plan->strip));
-    first = ph_max(first, rows->low / PH_BLOCK * PH_BLOCK);
-    end = ph_min(end, rows->high);
-    if (pairs) pairs->begin(ph_min(rows->count, PH_TILE));
-    for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
-        block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
-        if (rows->low > j0) b.c0 = (rows->low - j0) / nr * nr;
-        if (pairs)
-            run_tiles(call, st, &b);
-        else
-            run_block(call, st, &b);
-    }
-    if (pairs) pairs->end();
-}
-
-/* 2^x of one number with the kernels' own exponential, which has 2^0 = 1 exactly */
-static float power2(const ph_call *call, float x)
-{
-    float row[PH_LANES] = {x};
-    if (x == 0) return 1;
-    call->kernels->weights(PH_LANES, row, 0);
-    return row[0];
-}
-
-static float add_lanes(const ph_call *call, const float *lanes)
-{
-    static const float ones[PH_LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    return call->kernels->dot(PH_LANES, lanes, ones);
-}
-
-/* Whether a row has seen a key. A maximum may have lost a NaN on the way; the sum has
-   not. */
-static int has_seen(const ph_call *call, const ph_running *running, int i)
-{
-    return running->top[i] != -INFINITY ||
-           add_lanes(call, running->sum + i * PH_LANES) != 0;
-}
-
-void ph_stream_merge(const ph_call *call, int rows, ph_running *into,
-                     const ph_running *part)
-{
-    int pad = call->plan->v_pad;
-    for (int i = 0; i < rows; i++) {
-        float *sum = into->sum + i * PH_LANES, *acc = into->acc + (int64_t)i * pad;
-        const float *more = part->sum + i * PH_LANES, *add = part->acc + (int64_t)i * pad;
-        if (!has_seen(call, part, i)) continue;
-        if (!has_seen(call, into, i)) {
-            into->top[i] = part->top[i];
-            memcpy(sum, more, PH_LANES * sizeof(float));
-            memcpy(acc, add, (size_t)pad * sizeof(float));
-            continue;
-        }
-        float top = into->top[i] > part->top[i] ? into->top[i] : part->top[i];
-        float a = power2(call, into->top[i] - top), b = power2(call, part->top[i] - top);
-        into->top[i] = top;
-        call->kernels->blend(PH_LANES, sum, a, more, b);
-        call->kernels->blend(pad, acc, a, add, b);
-    }
-}
-
 /* Natural logarithm of a positive normal float, good to an ulp, in operations that every
    compiler vectorises over a loop and every machine rounds alike. x = 2^e * m with m near
    1, log x = e log 2 + f - f^2/2 + f^3 P(f), f = m - 1. */
@@ -291,6 +128,229 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
         if (sum[i] == 0) lse[i] = -INFINITY;
         if (isnan(sum[i])) lse[i] = NAN;
         if (args->sink) add_sink(args->sink[rows->head[first + i]], &lse[i], &factor[i]);
+    }
+}
+
+/* One block of keys, as the strips see it. */
+typedef struct block {
+    int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
+    const float *v; /* row of key j0 + c at v + c * ld */
+    int64_t ld;
+    int v_finite;                /* -1: nobody has asked yet */
+    const void *next_k, *next_v; /* the block after, or NULL: not worth fetching ahead */
+} block;
+
+static int v_is_finite(const ph_call *call, block *b)
+{
+    if (b->v_finite < 0)
+        b->v_finite = call->kernels->finite(b->v + b->c0 * b->ld, b->ld, b->c1 - b->c0,
+                                            call->plan->v_pad);
+    return b->v_finite;
+}
+
+/* Weights of a strip, as they multiply v; returns whether a key is hidden from a row. */
+static int weigh_up(const ph_call *call, ph_stream *st, const block *b, int first, int m,
+                    int c0, int c1)
+{
+    const ph_kernels *k = call->kernels;
+    int end = ph_round_up(c1, PH_LANES);
+    int partial = ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, st->q, st->k,
+                                 st->scores, st->peak, b->next_k);
+    k->softmax(m, end - c0, st->scores + c0, st->peak, st->split.top + first,
+               st->split.sum + first * PH_LANES, st->alpha);
+    if (call->plan->drop_limit) {
+        ph_rows_dropout(call, st->rows, first, m, b->j0, c0, c1, st->drop);
+        for (int i = 0; i < m; i++)
+            k->times(end - c0, st->scores + i * PH_STRIP_LD + c0,
+                     st->drop + i * PH_STRIP_LD + c0);
+    }
+    return partial;
+}
+
+static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
+{
+    const ph_kernels *k = call->kernels;
+    int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
+    if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
+    int partial = weigh_up(call, st, b, first, m, c0, c1);
+    uint8_t *started = &st->started[first / k->mr];
+    const float *alpha = *started ? st->alpha : NULL;
+    *started = 1;
+    if (partial && !v_is_finite(call, b))
+        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, alpha);
+    else
+        k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
+                 st->split.acc + (int64_t)first * pad, pad, alpha, b->next_v);
+}
+
+/* A strip that is done with this block: what its weights must be divided by is known
+   before they multiply v, so the product writes out itself. */
+static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int first)
+{
+    const ph_kernels *k = call->kernels;
+    const ph_attn *a = call->attn;
+    int m = ph_min(k->mr, st->rows->count - first), dim = a->v_dim, c0, c1;
+    float factor[PH_LANES], lse[PH_LANES];
+    float *out = (float *)call->args->out + ph_rows_at(st->rows, first, &a->out);
+    int seen = ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1);
+    int partial = seen && weigh_up(call, st, b, first, m, c0, c1);
+    finish_sums(call, st->rows, first, m, &st->split, factor, lse);
+    for (int i = 0; call->args->lse && i < m; i++)
+        call->args->lse[ph_rows_index(call, st->rows, first + i)] = lse[i];
+    if (seen && !(partial && !v_is_finite(call, b))) {
+        k->product_times(m, dim, c1 - c0, st->scores + c0, PH_STRIP_LD, 1,
+                         b->v + c0 * b->ld, b->ld, out, a->out.time, factor);
+        return;
+    }
+    float *acc = st->split.acc + (int64_t)first * dim;
+    if (seen)
+        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, NULL);
+    else
+        memset(acc, 0, (size_t)m * (size_t)dim * sizeof(float));
+    for (int i = 0; i < m; i++)
+        k->store_row(out + i * a->out.time, acc + (int64_t)i * dim, dim, PH_F32,
+                     factor[i]);
+}
+
+/* With one strip a block is used once: ask for the next one while computing, if it lies
+   behind this one without gaps. */
+static void fetch_ahead(const ph_call *call, const ph_rows *rows, block *b)
+{
+    const ph_attn *a = call->attn;
+    int64_t j = b->j0 + PH_BLOCK;
+    if (rows->count > call->kernels->mr || j >= rows->high) return;
+    if (a->k.time == a->qk_dim)
+        b->next_k =
+            ph_at(call->args->k, a->dtype,
+                  rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time);
+    if (a->v.time == a->v_dim)
+        b->next_v =
+            ph_at(call->args->v, a->dtype,
+                  rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
+}
+
+/* k of the block, panel by panel. With a single row turning it is most of the work, and
+   memory would be idle: the same panel of the next block is asked for before each. */
+static void pack_keys(const ph_call *call, const ph_rows *rows, const block *b,
+                      float *panels)
+{
+    const ph_attn *a = call->attn;
+    int nr = call->kernels->nr, ahead = rows->count == 1 && b->next_k;
+    int bytes = ahead ? nr * a->qk_dim * (int)ph_dtype_size(a->dtype) : 0;
+    for (int c = b->c0; c < b->c1; c += nr) {
+        const char *next = ahead ? ph_at(b->next_k, a->dtype, c * a->k.time) : NULL;
+        for (int i = 0; i < bytes; i += PH_ALIGN) __builtin_prefetch(next + i, 0, 2);
+        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim,
+                       b->j0, c, ph_min(c + nr, b->c1), panels);
+    }
+}
+
+/* Packs the block for the strips. */
+static void pack_block(const ph_call *call, ph_stream *st, block *b)
+{
+    const ph_attn *a = call->attn;
+    const ph_rows *rows = st->rows;
+    int few = rows->count <=
+              call->kernels->mr; /* then copying v would cost more than it saves */
+    fetch_ahead(call, rows, b);
+    pack_keys(call, rows, b, st->k);
+    b->v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
+                         call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
+}
+
+/* One block of keys against all strips. */
+static void run_block(const ph_call *call, ph_stream *st, block *b)
+{
+    pack_block(call, st, b);
+    for (int r = 0; r < st->rows->count; r += call->kernels->mr)
+        run_strip(call, st, b, r);
+}
+
+static void run_tiles(const ph_call *call, ph_stream *st, const block *b)
+{
+    int plain = ph_tiles_block(call, st, b->j0, b->c0, b->c1);
+    for (int r = 0; r < st->rows->count; r += PH_TILE)
+        ph_tiles_strip(call, st, b->j0, plain, r);
+}
+
+void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
+{
+    const ph_rows *rows = st->rows;
+    const ph_pairs *pairs = call->plan->pairs;
+    int nr = pairs ? PH_STEP : call->kernels->nr;
+    ph_running_reset(rows->count, &st->split);
+    memset(st->started, 0, (size_t)ph_div_up(rows->count, call->plan->strip));
+    first = ph_max(first, rows->low / PH_BLOCK * PH_BLOCK);
+    end = ph_min(end, rows->high);
+    if (pairs) pairs->begin(ph_min(rows->count, PH_TILE));
+    for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
+        block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
+        if (rows->low > j0) b.c0 = (rows->low - j0) / nr * nr;
+        if (pairs)
+            run_tiles(call, st, &b);
+        else
+            run_block(call, st, &b);
+    }
+    if (pairs) pairs->end();
+}
+
+int ph_stream_short(const ph_call *call, ph_stream *st)
+{
+    const ph_plan *plan = call->plan;
+    const ph_attn *a = call->attn;
+    const ph_rows *rows = st->rows;
+    int count = rows->count, nr = call->kernels->nr;
+    if (a->kv_len > PH_BLOCK || a->dtype != PH_F32 || a->v_dim != plan->v_pad) return 0;
+    if (plan->group > 1 || rows->token[count - 1] - rows->token[0] != count - 1) return 0;
+    block b = {.c0 = rows->low / nr * nr, .c1 = rows->high, .v_finite = -1};
+    ph_running_reset(count, &st->split);
+    if (rows->high) pack_block(call, st, &b);
+    for (int r = 0; r < count; r += call->kernels->mr) run_last_strip(call, st, &b, r);
+    return 1;
+}
+
+/* 2^x of one number with the kernels' own exponential, which has 2^0 = 1 exactly */
+static float power2(const ph_call *call, float x)
+{
+    float row[PH_LANES] = {x};
+    if (x == 0) return 1;
+    call->kernels->weights(PH_LANES, row, 0);
+    return row[0];
+}
+
+static float add_lanes(const ph_call *call, const float *lanes)
+{
+    static const float ones[PH_LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    return call->kernels->dot(PH_LANES, lanes, ones);
+}
+
+/* Whether a row has seen a key. A maximum may have lost a NaN on the way; the sum has
+   not. */
+static int has_seen(const ph_call *call, const ph_running *running, int i)
+{
+    return running->top[i] != -INFINITY ||
+           add_lanes(call, running->sum + i * PH_LANES) != 0;
+}
+
+void ph_stream_merge(const ph_call *call, int rows, ph_running *into,
+                     const ph_running *part)
+{
+    int pad = call->plan->v_pad;
+    for (int i = 0; i < rows; i++) {
+        float *sum = into->sum + i * PH_LANES, *acc = into->acc + (int64_t)i * pad;
+        const float *more = part->sum + i * PH_LANES, *add = part->acc + (int64_t)i * pad;
+        if (!has_seen(call, part, i)) continue;
+        if (!has_seen(call, into, i)) {
+            into->top[i] = part->top[i];
+            memcpy(sum, more, PH_LANES * sizeof(float));
+            memcpy(acc, add, (size_t)pad * sizeof(float));
+            continue;
+        }
+        float top = into->top[i] > part->top[i] ? into->top[i] : part->top[i];
+        float a = power2(call, into->top[i] - top), b = power2(call, part->top[i] - top);
+        into->top[i] = top;
+        call->kernels->blend(PH_LANES, sum, a, more, b);
+        call->kernels->blend(pad, acc, a, add, b);
     }
 }
 

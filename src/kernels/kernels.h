@@ -21,7 +21,7 @@
  *   k=0     .      .          .     |      it as vectors (right operand)
  *   k=1     .      .          .     v
  *
- *     along (rows as they are)  r[row*ld + k]; a left operand along must be a score strip
+ *     along (rows as they are)  r[row*ld + k]
  *
  * Columns: a row that kernels write has room for its length rounded up to 16; where a
  * contract says "padded" the extra columns are written with zeros. Packed operands have
@@ -130,12 +130,12 @@ typedef struct ph_kernels {
 
     /* ---- products ---- */
 
-    /* s[i][j] = sum_k a[k*mr + i] * b[panel of j][k*nr + j mod nr], j < n, n a multiple
+    /* s[i][j] = sum_k a[i*lda + k] * b[panel of j][k*nr + j mod nr], j < n, n a multiple
        of 16; b holds panels of nr columns behind each other, k*nr floats each. Raises
-       peak[i*16 + lane] to the largest s of row i in each lane; s has PH_STRIP_LD.
-       fetch: see below. */
-    void (*scores)(int m, int n, int k, const float *a, const float *b, float *s,
-                   float *peak, const void *fetch);
+       peak[i*16 + lane] to the largest s of row i in each lane, unless peak is NULL; s
+       has PH_STRIP_LD. fetch: see below. */
+    void (*scores)(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                   float *s, float *peak, const void *fetch);
 
     /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j];
        alpha NULL: c is overwritten. n a multiple of 16. */
@@ -151,6 +151,12 @@ typedef struct ph_kernels {
        overwritten. n a multiple of 16. */
     void (*product)(int m, int n, int k, const float *a, int64_t lda, const float *b,
                     int64_t ldb, int64_t panel, float *c, int64_t ldc, int add);
+
+    /* c[i*ldc + j] = scale[i] * sum_k a[i*row + k*step] * b[k*ldb + j]; -0 becomes +0. n
+       a multiple of 16. */
+    void (*product_times)(int m, int n, int k, const float *a, int64_t row, int64_t step,
+                          const float *b, int64_t ldb, float *c, int64_t ldc,
+                          const float *scale);
 
     /* y[c] += a * x[c], c < n, n a multiple of 16. */
     void (*axpy)(int n, float a, const float *x, float *y);
@@ -176,6 +182,10 @@ typedef struct ph_kernels {
 
     /* sum_c x[c] * y[c] in 16 lanes; n any, x and y have room up to 16 and hold zeros. */
     float (*dot)(int n, const float *x, const float *y);
+
+    /* sums[i] = dot of x[i*ldx..] and y[i*ldy..], i < m, m any. */
+    void (*dots)(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
+                 float *sums);
 
     /* y[c] *= x[c], n a multiple of 16. */
     void (*times)(int n, float *y, const float *x);

@@ -71,16 +71,16 @@ static float max(float a, float b)
     return a > b ? a : b;
 }
 
-static void scores(int m, int n, int k, const float *a, const float *b, float *s,
-                   float *peak, const void *fetch)
+static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                   float *s, float *peak, const void *fetch)
 {
     (void)fetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const float *panel = b + (int64_t)(j / NR * NR) * k + j % NR;
-            float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
+            float sum = 0, *highest = peak ? &peak[i * PH_LANES + j % PH_LANES] : &sum;
             for (int kk = 0; kk < k; kk++)
-                sum = fmaf(a[kk * MR + i], panel[kk * NR], sum);
+                sum = fmaf(a[i * lda + kk], panel[kk * NR], sum);
             s[i * PH_STRIP_LD + j] = sum;
             *highest = max(*highest, sum);
         }
@@ -109,6 +109,19 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
             for (int kk = 0; kk < k; kk++)
                 sum = fmaf(a[kk * lda + i], right[kk * ldb], sum);
             c[i * ldc + j] = sum;
+        }
+}
+
+static void product_times(int m, int n, int k, const float *a, int64_t row, int64_t step,
+                          const float *b, int64_t ldb, float *c, int64_t ldc,
+                          const float *scale)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = 0;
+            for (int kk = 0; kk < k; kk++)
+                sum = fmaf(a[i * row + kk * step], b[kk * ldb + j], sum);
+            c[i * ldc + j] = fmaf(sum, scale[i], 0.0f);
         }
 }
 
@@ -211,6 +224,12 @@ static float dot(int n, const float *x, const float *y)
     for (int c = 0; c < ph_round_up(n, PH_LANES); c++)
         lanes[c % PH_LANES] = fmaf(x[c], y[c], lanes[c % PH_LANES]);
     return sum16(lanes);
+}
+
+static void dots(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
+                 float *sums)
+{
+    for (int i = 0; i < m; i++) sums[i] = dot(n, x + i * ldx, y + i * ldy);
 }
 
 static void times(int n, float *y, const float *x)

@@ -5,11 +5,14 @@
  * NV vectors does all the work; `tile` is inlined with constant M, NV, form and start, so
  * each instance is a straight loop of M*NV fused multiply-adds per step of k.
  *
- * Forms of the left operand:     ACROSS  a[k*lda + i]            (packed panels, or P^T)
- *                                ALONG   a[i*PH_STRIP_LD + k]    (a score strip)
+ * Forms of the left operand a[i*row + k*step]:
+ *                                ACROSS  row is 1     (packed panels, or P^T)
+ *                                ALONG   step is 1    (rows as they lie)
+ *                                EITHER  any
  * What the accumulators start from:
  *                                FRESH 0    ADD c    SHRINK c * alpha[i]
  *                                PEAK: 0, and maxima are folded into peak on the way out
+ *                                TIMES: 0, and results are multiplied by alpha[i]
  */
 /* Loops over the tile must vanish. With a count clang unrolls them before M is known, as
    loops of unknown length, and then keeps the accumulators in memory. */
@@ -19,19 +22,24 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-enum { ACROSS, ALONG };
-enum { FRESH, ADD, SHRINK, PEAK };
+enum { ACROSS, ALONG, EITHER };
+enum { FRESH, ADD, SHRINK, PEAK, TIMES };
 enum { FEW = MR * 2 / 3 };      /* rows up to which a tile prefetches */
 
-typedef void tile_fn(int k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                     float *c, int64_t ldc, const float *alpha, float *peak,
+typedef void tile_fn(int k, const float *a, int64_t row, int64_t step, const float *b,
+                     int64_t ldb, float *c, int64_t ldc, const float *alpha, float *peak,
                      const char *fetch);
 
 V void tile(const int M, const int NV, const int form, const int start, int k,
-            const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-            int64_t ldc, const float *alpha, float *peak, const char *fetch)
+            const float *a, int64_t row, int64_t step, const float *b, int64_t ldb,
+            float *c, int64_t ldc, const float *alpha, float *peak, const char *fetch)
 {
     vec acc[MR][NR / VL];
+    const float *rows[MR / 3]; /* three rows share a register */
+    if (form == ACROSS) row = 1;
+    if (form == ALONG) step = 1;
+    UNROLL
+    for (int g = 0; g < MR / 3; g++) rows[g] = a + 3 * g * row;
     UNROLL
     for (int i = 0; i < M; i++) UNROLL
     for (int v = 0; v < NV; v++) {
@@ -51,15 +59,19 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
         for (int v = 0; v < NV; v++) right[v] = v_load(b + kk * ldb + v * VL);
         UNROLL
         for (int i = 0; i < M; i++) {
-            vec left = v_set1(form == ACROSS ? a[kk * lda + i] : a[i * PH_STRIP_LD + kk]);
+            vec left = v_set1(form == ACROSS ? a[kk * step + i]
+                                             : rows[i / 3][i % 3 * row + kk * step]);
             UNROLL
             for (int v = 0; v < NV; v++) acc[i][v] = v_fma(left, right[v], acc[i][v]);
         }
     }
     UNROLL
     for (int i = 0; i < M; i++) UNROLL
-    for (int v = 0; v < NV; v++) v_store(c + i * ldc + v * VL, acc[i][v]);
-    if (start != PEAK) return;
+    for (int v = 0; v < NV; v++) {
+        if (start == TIMES) acc[i][v] = v_fma(acc[i][v], v_set1(alpha[i]), v_zero());
+        v_store(c + i * ldc + v * VL, acc[i][v]);
+    }
+    if (start != PEAK || !peak) return;
     UNROLL
     for (int i = 0; i < M; i++) UNROLL
     for (int g = 0; g < GROUP; g++) {
@@ -73,11 +85,12 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 
 /* One function per row count, for a full tile (NR columns) and a narrow one (16). */
 #define TILE(name, M, width, form, start)                                                \
-    static void name##_##M##_##width(int k, const float *a, int64_t lda, const float *b, \
-                                     int64_t ldb, float *c, int64_t ldc,                 \
+    static void name##_##M##_##width(int k, const float *a, int64_t row, int64_t step,   \
+                                     const float *b, int64_t ldb, float *c, int64_t ldc, \
                                      const float *alpha, float *peak, const char *fetch) \
     {                                                                                    \
-        tile(M, width / VL, form, start, k, a, lda, b, ldb, c, ldc, alpha, peak, fetch); \
+        tile(M, width / VL, form, start, k, a, row, step, b, ldb, c, ldc, alpha, peak,   \
+             fetch);                                                                     \
     }
 #if MR == 12
 #define EACH_ROW(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
@@ -85,28 +98,32 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #define EACH_ROW(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #endif
 
-#define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK) TILE(scores, M, 32, ACROSS, PEAK)
+#define SCORES(M) TILE(scores, M, 16, ALONG, PEAK) TILE(scores, M, 32, ALONG, PEAK)
 #define WEIGH(M)  TILE(weigh, M, 16, ALONG, SHRINK) TILE(weigh, M, 32, ALONG, SHRINK)
 #define BEGIN(M)  TILE(begin, M, 16, ALONG, FRESH) TILE(begin, M, 32, ALONG, FRESH)
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH) TILE(fresh, M, 32, ACROSS, FRESH)
 #define ADDP(M)   TILE(add, M, 16, ACROSS, ADD) TILE(add, M, 32, ACROSS, ADD)
+#define TIMESP(M) TILE(times, M, 16, EITHER, TIMES) TILE(times, M, 32, EITHER, TIMES)
 #if NR == 16
 #undef SCORES
 #undef WEIGH
 #undef BEGIN
 #undef FRESHP
 #undef ADDP
-#define SCORES(M) TILE(scores, M, 16, ACROSS, PEAK)
+#undef TIMESP
+#define SCORES(M) TILE(scores, M, 16, ALONG, PEAK)
 #define WEIGH(M)  TILE(weigh, M, 16, ALONG, SHRINK)
 #define BEGIN(M)  TILE(begin, M, 16, ALONG, FRESH)
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH)
 #define ADDP(M)   TILE(add, M, 16, ACROSS, ADD)
+#define TIMESP(M) TILE(times, M, 16, EITHER, TIMES)
 #endif
 EACH_ROW(SCORES)
 EACH_ROW(WEIGH)
 EACH_ROW(BEGIN)
 EACH_ROW(FRESHP)
 EACH_ROW(ADDP)
+EACH_ROW(TIMESP)
 
 /* [rows][0: narrow, 1: full] */
 #if NR == 16
@@ -119,21 +136,23 @@ EACH_ROW(ADDP)
 #define BEGIN_ENTRY(M)  ENTRY(begin, M)
 #define FRESH_ENTRY(M)  ENTRY(fresh, M)
 #define ADD_ENTRY(M)    ENTRY(add, M)
+#define TIMES_ENTRY(M)  ENTRY(times, M)
 static tile_fn *const scores_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(SCORES_ENTRY)};
 static tile_fn *const weigh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(WEIGH_ENTRY)};
 static tile_fn *const begin_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(BEGIN_ENTRY)};
 static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
 static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
+static tile_fn *const times_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(TIMES_ENTRY)};
 
 /* A product that shall fetch nothing asks for its own operand, which is there anyway. */
-static void scores(int m, int n, int k, const float *a, const float *b, float *s,
-                   float *peak, const void *fetch)
+static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,
+                   float *s, float *peak, const void *fetch)
 {
     const int64_t step = fetch ? (int64_t)k * PH_FETCH : 0;
     const char *ahead = fetch ? fetch : (const void *)b;
     for (int j = 0; j < n; j += NR, ahead += step)
-        scores_tiles[m][n - j >= NR](k, a, MR, b + (int64_t)j * k, NR, s + j, PH_STRIP_LD,
-                                     NULL, peak, ahead);
+        scores_tiles[m][n - j >= NR](k, a, lda, 1, b + (int64_t)j * k, NR, s + j,
+                                     PH_STRIP_LD, NULL, peak, ahead);
 }
 
 static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
@@ -143,7 +162,7 @@ static void weigh(int m, int n, int k, const float *p, const float *b, int64_t l
     const char *ahead = fetch ? fetch : (const void *)b;
     for (int j = 0; j < n; j += NR, ahead += step) {
         tile_fn *f = alpha ? weigh_tiles[m][n - j >= NR] : begin_tiles[m][n - j >= NR];
-        f(k, p, 0, b + j, ldb, c + j, ldc, alpha, NULL, ahead);
+        f(k, p, PH_STRIP_LD, 1, b + j, ldb, c + j, ldc, alpha, NULL, ahead);
     }
 }
 
@@ -152,6 +171,15 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
 {
     for (int j = 0; j < n; j += NR, b += panel) {
         tile_fn *f = add ? add_tiles[m][n - j >= NR] : fresh_tiles[m][n - j >= NR];
-        f(k, a, lda, b, ldb, c + j, ldc, NULL, NULL, (const char *)b);
+        f(k, a, 1, lda, b, ldb, c + j, ldc, NULL, NULL, (const char *)b);
     }
+}
+
+static void product_times(int m, int n, int k, const float *a, int64_t row, int64_t step,
+                          const float *b, int64_t ldb, float *c, int64_t ldc,
+                          const float *scale)
+{
+    for (int j = 0; j < n; j += NR)
+        times_tiles[m][n - j >= NR](k, a, row, step, b + j, ldb, c + j, ldc, scale, NULL,
+                                    (const char *)b);
 }

@@ -76,6 +76,12 @@ static float dot(int n, const float *x, const float *y)
     return v_sum16(total);
 }
 
+static void dots(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
+                 float *sums)
+{
+    for (int i = 0; i < m; i++) sums[i] = dot(n, x + i * ldx, y + i * ldy);
+}
+
 static void axpy(int n, float a, const float *x, float *y)
 {
     const vec factor = v_set1(a);

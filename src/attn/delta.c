@@ -1,0 +1,119 @@
+/*
+ * delta.c - dout . out of every row, and what follows from it.
+ */
+#include "attn/delta.h"
+
+#include <math.h>
+
+void ph_deltas_take(const ph_plan *plan, ph_arena *arena, ph_deltas *out)
+{
+    const ph_attn *a = &plan->attn;
+    size_t heads = (size_t)a->batch * (size_t)a->q_heads;
+    out->lse = ph_arena_floats(arena, heads * (size_t)a->q_len);
+    out->delta = ph_arena_floats(arena, heads * (size_t)a->q_len);
+    out->sums = ph_arena_take(arena, 2 * heads * sizeof(double));
+}
+
+typedef struct row_sums {
+    double dgate, dsink;
+} row_sums;
+
+/* Whether a computed row saw no key: its dout, like a hidden value, must not be read.
+   Only with a sink does lse leave the question open. */
+static int saw_nothing(const ph_call *call, const ph_extent *extent, int batch, int head,
+                       int token, float lse)
+{
+    const float *sink = call->args->sink;
+    if (lse == -INFINITY || !sink || lse != sink[head]) return lse == -INFINITY;
+    ph_rows row = {.batch = batch, .head = {head}, .token = {token}};
+    ph_rows_interval(call->attn, extent, token, &row.lo[0], &row.hi[0]);
+    for (int j = row.lo[0]; j < row.hi[0]; j++)
+        if (ph_rows_sees(call, &row, 0, j)) return 0;
+    return 1;
+}
+
+/* One computed row, from dout . out. */
+static void finish_row(const ph_call *call, const ph_deltas *d, int head, int64_t index,
+                       double product, row_sums *sums)
+{
+    const ph_args *args = call->args;
+    const ph_grads *grads = call->grads;
+    int per_row = call->attn->gate == PH_GATE_ROW;
+    double lse = args->lse[index], dlse = 0;
+    if (grads->dlse && lse != -INFINITY) dlse = grads->dlse[index];
+    double delta = product - dlse;
+    d->delta[index] = (float)delta;
+    d->lse[index] = lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
+    if (args->gate) {
+        double dgate = product / args->gate[per_row ? index : head];
+        sums->dgate += dgate;
+        if (grads->dgate && per_row) grads->dgate[index] = (float)dgate;
+    }
+    if (args->sink && args->sink[head] != -INFINITY)
+        sums->dsink -= exp(args->sink[head] - lse) * delta;
+}
+
+/* dout . out of n tokens. */
+static void make_products(const ph_call *call, ph_arena arena, int batch, int head,
+                          int first, int n, float *products)
+{
+    const ph_attn *a = call->attn;
+    int pad = call->plan->v_pad;
+    int64_t ldx, ldy;
+    float *x_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
+    float *y_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
+    const float *x = ph_keys_along(call, call->grads->dout, &call->plan->dout, batch,
+                                   head, a->v_dim, pad, first, 0, n, 1, x_room, &ldx);
+    const float *y = ph_keys_along(call, call->args->out, &a->out, batch, head, a->v_dim,
+                                   pad, first, 0, n, 1, y_room, &ldy);
+    call->kernels->dots(n, pad, x, ldx, y, ldy, products);
+}
+
+/* One row; the product counts only if the row saw a key. */
+static void add_row(const ph_call *call, const ph_deltas *d, const ph_extent *extent,
+                    int batch, int head, int token, float product, row_sums *sums)
+{
+    const ph_attn *a = call->attn;
+    int64_t index = ((int64_t)batch * a->q_heads + head) * a->q_len + token;
+    if (token >= extent->q_len || !ph_rows_active(call, batch, head, token)) {
+        d->delta[index] = 0, d->lse[index] = INFINITY;
+        if (call->grads->dgate && a->gate == PH_GATE_ROW) call->grads->dgate[index] = 0;
+        return;
+    }
+    int nothing = saw_nothing(call, extent, batch, head, token, call->args->lse[index]);
+    finish_row(call, d, head, index, nothing ? 0 : product, sums);
+}
+
+void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int batch,
+                    int head)
+{
+    const ph_attn *a = call->attn;
+    ph_extent extent = ph_rows_extent(call, batch);
+    row_sums sums = {0, 0};
+    float products[PH_LANES];
+    for (int first = 0; first < a->q_len; first += PH_LANES) {
+        int n = ph_min(PH_LANES, a->q_len - first);
+        make_products(call, arena, batch, head, first, n, products);
+        for (int i = 0; i < n; i++)
+            add_row(call, d, &extent, batch, head, first + i, products[i], &sums);
+    }
+    int item = batch * a->q_heads + head;
+    d->sums[item] = sums.dgate;
+    d->sums[a->batch * a->q_heads + item] = sums.dsink;
+}
+
+/* Adds the parts of all batch rows, in order. */
+void ph_deltas_finish(const ph_call *call, const ph_deltas *d)
+{
+    const ph_attn *a = call->attn;
+    const ph_grads *grads = call->grads;
+    for (int h = 0; h < a->q_heads; h++) {
+        double dgate = 0, dsink = 0;
+        for (int b = 0; b < a->batch; b++) {
+            dgate += d->sums[b * a->q_heads + h];
+            dsink += d->sums[(a->batch + b) * a->q_heads + h];
+        }
+        if (grads->dgate && a->gate == PH_GATE_HEAD) grads->dgate[h] = (float)dgate;
+        if (grads->dsink) grads->dsink[h] = (float)dsink;
+    }
+}
