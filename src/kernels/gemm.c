@@ -34,19 +34,19 @@ typedef struct sizes {
 } sizes;
 
 static const sizes all_sizes[] = {
-    {12, 8, 512, 256, 1 << 20}, /* L2 1 to 2 MB */
+    {12, 8, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
     {6, 6, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
     {4, 4, 64, 64, 1 << 12},    /* the plain loops: small, so that tests see every edge */
 };
 
 enum {
-    LEAST_PANELS = 4,      /* of b in an item */
-    LEAST_TILES = 8,       /* panels of a in an item: b is packed for no fewer */
+    LEAST_PANELS = 8,      /* of b in an item */
+    LEAST_TILES = 4,       /* panels of a in an item: b is packed for no fewer */
     TILES = 4,             /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
     STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
     STREAM_LEAST = 96,     /* ... and at least */
-    ITEMS_PER_LANE = 8,    /* so that a lane that is held up does not hold up all */
+    ITEMS_PER_LANE = 16,   /* so that a lane that is held up does not hold up all */
     PAD = 16               /* floats between panels: keeps them off each other's sets */
 };
 
@@ -82,10 +82,17 @@ typedef struct batch {
     size_t lane_size; /* bytes of one */
 } batch;
 
+/* Which columns of b a lane has packed: the next item often wants the same. */
+typedef struct columns_of {
+    const struct job *job; /* NULL: none */
+    int j0, k0;
+} columns_of;
+
 /* Scratch of one lane. */
 typedef struct scratch {
-    float *panels; /* packed columns of b */
-    float *c;      /* copy of a rectangle of c, or one tile */
+    columns_of *has; /* what panels hold */
+    float *panels;   /* packed columns of b */
+    float *c;        /* copy of a rectangle of c, or one tile */
 } scratch;
 
 /* A rectangle of c. */
@@ -185,6 +192,7 @@ static scratch lay_lane(const job *j, ph_arena *arena)
     scratch s = {0};
     int mr = j->k->mr, nr = j->k->nr;
     size_t panels = 0, copy = (size_t)j->rows * (size_t)j->columns;
+    s.has = ph_arena_take(arena, sizeof *s.has);
     if (j->mode == EMPTY) return s;
     if (j->mode == PACKED) panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
     s.panels = ph_arena_floats(arena, panels + PH_PACK_SLACK);
@@ -448,7 +456,10 @@ static void packed_item(const job *j, const scratch *s, int item)
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
         int len = ph_min(j->kc, j->k_len - kk);
         const float *a = a_part(j, kk) + i0 / j->k->mr * j->a_step;
-        pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
+        columns_of wants = {j, j0, j->k0 + kk};
+        if (memcmp(s->has, &wants, sizeof wants) != 0)
+            pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
+        *s->has = wants;
         steps(j, &r, kk, len, a, s->panels, s->c);
     }
     if (j->g->bias && j->g->k == 0) add_bias(j, &r, 0, r.rows);
@@ -515,6 +526,8 @@ static void run_round(ph_ctx *ctx, batch *b)
         packs += b->jobs[i].packs;
         items += b->jobs[i].items;
     }
+    for (int l = 0; l < ctx->threads; l++)
+        memset(b->lanes + b->lane_size * (size_t)l, 0, sizeof(columns_of));
     if (packs) ph_ctx_run(ctx, packs, pack_loop, b);
     if (items) ph_ctx_run(ctx, items, item_loop, b);
     for (int i = 0; i < b->count; i++) b->jobs[i].packs = b->jobs[i].items = 0;

@@ -82,32 +82,37 @@ static void norm(int n, const float *x, const float *gain, const float *bias, fl
         for (int c = 0; c < n; c++) out[c] = (x[c] - mean) * rstd * gain[c];
 }
 
-/* Sums of t = dout * gain and of t * xhat over the row. */
-static void norm_sums(int n, const float *dout, const float *x, const float *stats,
-                      const float *gain, float sums[2])
+/* Sums of t = dout * gain and of t * xhat over the row: a loop each, which compilers turn
+   into vectors; of one loop with both they make a heap of shuffles. */
+static float sum_of(int n, const float *dout, const float *gain)
 {
-    float first[LANES] = {0}, second[LANES] = {0}, mean = stats[0], rstd = stats[1];
+    float lane[LANES] = {0};
     int c = 0;
     for (; c + LANES <= n; c += LANES)
-        for (int i = 0; i < LANES; i++) {
-            float t = dout[c + i] * gain[c + i];
-            first[i] += t;
-            second[i] += t * ((x[c + i] - mean) * rstd);
-        }
-    for (int i = 0; c + i < n; i++) {
-        float t = dout[c + i] * gain[c + i];
-        first[i] += t;
-        second[i] += t * ((x[c + i] - mean) * rstd);
-    }
-    sums[0] = halves(first), sums[1] = halves(second);
+        for (int i = 0; i < LANES; i++) lane[i] += dout[c + i] * gain[c + i];
+    for (int i = 0; c + i < n; i++) lane[i] += dout[c + i] * gain[c + i];
+    return halves(lane);
+}
+
+static float sum_of_xhat(int n, const float *dout, const float *x, const float *stats,
+                         const float *gain)
+{
+    float lane[LANES] = {0}, mean = stats[0], rstd = stats[1];
+    int c = 0;
+    for (; c + LANES <= n; c += LANES)
+        for (int i = 0; i < LANES; i++)
+            lane[i] += dout[c + i] * gain[c + i] * ((x[c + i] - mean) * rstd);
+    for (int i = 0; c + i < n; i++)
+        lane[i] += dout[c + i] * gain[c + i] * ((x[c + i] - mean) * rstd);
+    return halves(lane);
 }
 
 static void norm_back(int n, const float *dout, const float *x, const float *stats,
                       const float *gain, int rms, float *dx, float *dgain, float *dbias)
 {
-    float sums[2], mean = stats[0], rstd = stats[1];
-    norm_sums(n, dout, x, stats, gain, sums);
-    float first = rms ? 0 : sums[0] / (float)n, second = sums[1] / (float)n;
+    float mean = stats[0], rstd = stats[1];
+    float first = rms ? 0 : sum_of(n, dout, gain) / (float)n;
+    float second = sum_of_xhat(n, dout, x, stats, gain) / (float)n;
     if (dbias)
         for (int c = 0; c < n; c++) dbias[c] += dout[c];
     for (int c = 0; c < n; c++) {
