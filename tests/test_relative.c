@@ -147,6 +147,36 @@ static void by_distance(void)
     }
 }
 
+/* A bias of -inf excludes a key whatever its distance adds: row 1 sees nothing. */
+static void excluded(void)
+{
+    static const char *const variants[] = {"mha", "entmax:alpha=1.5", "sparsemax"};
+    enum { T = 40, DIM = 4, REACH = 3 };
+    static float q[T * DIM], k[T * DIM], v[T * DIM], bias[T * T], far[2 * REACH + 1];
+    static float out[T * DIM], lse[T];
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "no context");
+    state = check_seed;
+    fill(q, T * DIM), fill(k, T * DIM), fill(v, T * DIM), fill(far, 2 * REACH + 1);
+    for (int j = 0; j < T; j++) bias[T + j] = -INFINITY;
+    for (int n = 0; n < 6; n++) {
+        ph_plan *plan;
+        ph_attn a = {.batch = 1, .q_heads = 1, .q_len = T, .kv_len = T, .qk_dim = DIM};
+        a.reach = REACH, a.variant = variants[n / 2], a.softcap = n % 2 ? 3 : 0;
+        a.bias = (ph_broadcast){1, 1, T};
+        ph_args args = {.q = q, .k = k, .v = v, .bias = bias, .relative = far};
+        args.out = out, args.lse = lse;
+        CHECK(ph_plan_create(&plan, ctx, &a) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_forward(plan, &args) == PH_OK, "%s", ph_error(ctx));
+        ph_plan_free(plan);
+        CHECK(lse[1] == -INFINITY, "%s: lse %g", a.variant, (double)lse[1]);
+        for (int e = 0; e < DIM; e++)
+            CHECK(out[DIM + e] == 0, "%s: out %g", a.variant, (double)out[DIM + e]);
+        CHECK(isfinite(lse[0]) && isfinite(lse[2]), "%s: rows beside it", a.variant);
+    }
+    ph_close(ctx);
+}
+
 /* Where each bucket starts, as published. */
 static void buckets(void)
 {
@@ -207,10 +237,8 @@ static void refused(void)
 
 int main(int argc, char **argv)
 {
-    static const check_case cases[] = {{"by_distance", by_distance},
-                                       {"buckets", buckets},
-                                       {"transpose", transpose},
-                                       {"refused", refused},
-                                       {0, 0}};
+    static const check_case cases[] = {
+        {"by_distance", by_distance}, {"excluded", excluded}, {"buckets", buckets},
+        {"transpose", transpose},     {"refused", refused},   {0, 0}};
     return check_main(argc, argv, cases);
 }

@@ -70,12 +70,24 @@ static void make_dp(const ph_joint_task *task, const ph_joint_grad *w,
     }
 }
 
-/* Whether numbers that a mask hides could still reach a sum as NaN. */
+static int tile_finite(const ph_call *call, const ph_joint_rows *r,
+                       const ph_joint_tile *t, const float *x)
+{
+    int finite = 1;
+    for (int h = 0; h < r->heads; h++)
+        finite &= call->kernels->finite(x + ph_joint_at(t, h, 0) + t->c0, PH_BLOCK,
+                                        r->count, t->end - t->c0);
+    return finite;
+}
+
+/* Whether numbers that a mask hides could still reach a sum as NaN: they are none
+   themselves, or their products with finite ones overflow. */
 static int is_poisoned(const ph_joint_task *task, const ph_joint_grad *w,
-                       const ph_joint_tile *t)
+                       const ph_joint_tile *t, const float *dp, const float *s)
 {
     const ph_call *call = task->call;
-    int finite = w->finite, batch = w->r.batch;
+    int finite = w->finite & tile_finite(call, &w->r, t, dp), batch = w->r.batch;
+    if (s) finite &= tile_finite(call, &w->r, t, s);
     for (int h = 0; h < w->r.heads; h++)
         finite &=
             ph_joint_k_finite(call, &task->keys, batch, w->r.rows[h].k_head, t->j0) &
@@ -116,7 +128,7 @@ void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_tile *
     ph_joint_weights(call, &w->r, t, w->stat, b->p, b->slope);
     make_dp(task, w, t, dp);
     if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, dp);
-    int poisoned = is_poisoned(task, w, t);
+    int poisoned = is_poisoned(task, w, t, dp, asks->mix[PH_LOGITS] ? b->s : NULL);
     if (poisoned || w->r.uneven) ph_joint_scrub(call, &w->r, t, 0, dp);
     if (poisoned && asks->mix[PH_LOGITS]) ph_joint_scrub(call, &w->r, t, 1, b->s);
 }

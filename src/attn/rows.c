@@ -194,10 +194,9 @@ static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n
         int64_t distance = j - (token + rows->extent.offset);
         k->add_alibi(n, s, args->alibi[head] * (float)PH_LOG2E, (float)distance);
     }
-    if (a->softcap > 0) {
-        k->softcap(n, s, call->plan->cap2, peak);
-        if (bias) k->add_bias(n, s, bias, 0); /* the cap has made -inf finite */
-    }
+    if (a->softcap > 0) k->softcap(n, s, call->plan->cap2, peak);
+    if (bias && (args->relative || a->softcap > 0))
+        k->add_bias(n, s, bias, 0); /* both have made -inf finite */
     if (args->visible)
         k->hide(n, s,
                 args->visible + broadcast_row(a, &a->visible, rows->batch, head, token) +
