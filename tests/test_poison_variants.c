@@ -1,7 +1,7 @@
 /*
- * test_poison_variants.c - masked means never read, for heads that are mixed and rows that
- * are not softmax: NaN, Inf, and numbers so large that their products overflow, in keys
- * that no row sees, change no bit of any output or gradient. Every instruction set.
+ * test_poison_variants.c - masked means never read where heads are mixed or rows are not
+ * softmax: NaN, Inf, and numbers so large that their products overflow, in keys that no
+ * row sees, change no bit of any output or gradient. Every instruction set.
  */
 #include <math.h>
 #include <stdlib.h>
