@@ -88,6 +88,12 @@ static int64_t b_at(const ph_gemm *g, int k, int j)
     return blocked(g->b_block, g->b_step, k) + j * g->b_col;
 }
 
+static int64_t a_at(const ph_gemm *g, int i, int k)
+{
+    if (g->a_col == 1) return i * g->a_row + blocked(g->a_block, g->a_step, k);
+    return i * g->a_row + k * g->a_col;
+}
+
 static void plain(const ph_gemm *g, void *c)
 {
     for (int i = 0; i < g->m; i++)
@@ -95,8 +101,7 @@ static void plain(const ph_gemm *g, void *c)
             int64_t at = i * g->c_row + blocked(g->c_block, g->c_step, j);
             float sum = g->add ? get(c, g->c_type, at) : 0;
             for (int k = 0; k < g->k; k++)
-                sum = fmaf(get(g->a, g->a_type, i * g->a_row + k * g->a_col),
-                           g->b[b_at(g, k, j)], sum);
+                sum = fmaf(get(g->a, g->a_type, a_at(g, i, k)), g->b[b_at(g, k, j)], sum);
             if (g->bias) sum += g->bias[j];
             put(c, g->c_type, at, sum);
         }
@@ -119,6 +124,20 @@ static void fill(guarded *g, ph_dtype type, uint64_t *r)
 static size_t span(int rows, int64_t stride, int n) /* elements from first to last */
 {
     return rows > 0 && n > 0 ? (size_t)((rows - 1) * stride + n) : 0;
+}
+
+/* Lays out a, optionally in blocks along k that a row holds with gaps between them. */
+static size_t lay_a(ph_gemm *g, uint64_t *r, int turned, int block)
+{
+    int parts = block ? ph_div_up(g->k, block) : 1;
+    int64_t step = block ? block + check_below(r, 5) : g->k;
+    int64_t stride = (turned ? g->m : parts * step) + check_below(r, 3);
+    g->a_row = turned ? 1 : stride;
+    g->a_col = turned ? stride : 1;
+    if (turned) return span(g->k, stride, g->m);
+    g->a_block = block;
+    g->a_step = step;
+    return span(g->m, stride, block ? (int)(parts * step) : g->k);
 }
 
 /* Lays out b, optionally in blocks along its contiguous axis. */
@@ -155,12 +174,10 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
     g->a_type = (ph_dtype)check_below(r, 3);
     g->c_type = check_below(r, 2) ? PH_F32 : (ph_dtype)check_below(r, 3);
     g->add = check_below(r, 2);
-    int64_t stride = (a_turned ? m : k) + check_below(r, 3);
-    g->a_row = a_turned ? 1 : stride;
-    g->a_col = a_turned ? stride : 1;
-    size_t a = a_turned ? span(k, stride, m) : span(m, stride, k);
+    int a_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
     int b_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
     int c_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
+    size_t a = lay_a(g, r, a_turned, a_block);
     size_t b = lay_b(g, r, b_turned, b_block), c = lay_c(g, r, c_block);
     p->a = guarded_new(a * ph_dtype_size(g->a_type));
     p->b = guarded_new(b * sizeof(float));
@@ -196,14 +213,15 @@ static void problem_check(const problem *p, const char *isa, int threads)
     size_t at = 0;
     while (at < p->c.bytes && got[at] == want[at]) at++;
     at /= ph_dtype_size(g->c_type);
-    CHECK(!memcmp(got, want, p->c.bytes),
-          "%s, %d threads: (%d, %d, %d) a strides %d %d type %d, b strides %d %d block "
-          "%d, c type %d row %d block %d, bias %d, add %d: element %zu is %g, not %g",
-          isa, threads, g->m, g->n, g->k, (int)g->a_row, (int)g->a_col, (int)g->a_type,
-          (int)g->b_row, (int)g->b_col, g->b_block, (int)g->c_type, (int)g->c_row,
-          g->c_block, g->bias != NULL, g->add, at,
-          (double)get(got, g->c_type, (int64_t)at),
-          (double)get(want, g->c_type, (int64_t)at));
+    CHECK(
+        !memcmp(got, want, p->c.bytes),
+        "%s, %d threads: (%d, %d, %d) a strides %d %d block %d type %d, b strides %d "
+        "%d block %d, c type %d row %d block %d, bias %d, add %d: element %zu is %g, not %g",
+        isa, threads, g->m, g->n, g->k, (int)g->a_row, (int)g->a_col, g->a_block,
+        (int)g->a_type, (int)g->b_row, (int)g->b_col, g->b_block, (int)g->c_type,
+        (int)g->c_row, g->c_block, g->bias != NULL, g->add, at,
+        (double)get(got, g->c_type, (int64_t)at),
+        (double)get(want, g->c_type, (int64_t)at));
 }
 
 /* Every ISA and thread count on a list of products computed in one call. */
@@ -296,6 +314,7 @@ static void shared_left(void)
             ph_gemm *g = &p[q].g, *first = &p[0].g;
             g->a = first->a, g->a_type = first->a_type, g->same_a = 1;
             g->a_row = first->a_row, g->a_col = first->a_col;
+            g->a_block = first->a_block, g->a_step = first->a_step;
             memcpy(p[q].want, p[q].before, p[q].c.bytes);
             plain(g, p[q].want);
         }

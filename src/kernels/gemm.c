@@ -300,23 +300,31 @@ static void add_bias(const job *j, const area *r, int first, int count)
 
 /* ---- packing ----------------------------------------------------------------------- */
 
+/* At most mr rows of a from i0 on, each contiguous along k or in blocks, as one panel. */
+static void turn_rows(const job *j, int i0, int rows, int k0, int len, float *to)
+{
+    const ph_gemm *g = j->g;
+    int mr = j->k->mr;
+    for (int kk = 0, run; kk < len; kk += run) {
+        const void *row[PH_MR_MAX];
+        run = len - kk;
+        int64_t at = in_block(g->a_block, g->a_step, k0 + kk, &run);
+        for (int r = 0; r < rows; r++)
+            row[r] = ph_at(g->a, g->a_type, (i0 + r) * g->a_row + at);
+        j->k->pack_across(to + (int64_t)kk * mr, mr, row, rows, run, g->a_type, 1.0f);
+    }
+}
+
 /* Rows i0.. of a, `len` columns from k0 on, into panels of mr rows. */
 static void pack_a(const job *j, int i0, int rows, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
     const void *start = ph_at(g->a, g->a_type, i0 * g->a_row + k0 * g->a_col);
     int mr = j->k->mr;
-    if (g->a_col != 1) {
+    if (g->a_col != 1)
         j->k->pack_panels(to, mr, j->a_step, start, g->a_col, len, rows, g->a_type);
-        return;
-    }
-    for (int i = 0; i < rows; i += mr, to += j->a_step) {
-        const void *row[PH_MR_MAX];
-        int count = ph_min(mr, rows - i);
-        for (int r = 0; r < count; r++)
-            row[r] = ph_at(start, g->a_type, (i + r) * g->a_row);
-        j->k->pack_across(to, mr, row, count, len, g->a_type, 1.0f);
-    }
+    for (int i = 0; g->a_col == 1 && i < rows; i += mr, to += j->a_step)
+        turn_rows(j, i0 + i, ph_min(mr, rows - i), k0, len, to);
 }
 
 /* At most nr columns of b from j0 on, each contiguous along k, turned into one panel. */
@@ -386,19 +394,29 @@ static void pack_item(const job *j, int item)
                a_part(j, kk) + i0 / mr * j->a_step);
 }
 
+/* Row i of a as floats */
+static void load_left(const job *j, int i)
+{
+    const ph_gemm *g = j->g;
+    for (int kk = 0, run; kk < g->k; kk += run) {
+        run = g->k - kk;
+        int64_t at = i * g->a_row + in_block(g->a_block, g->a_step, kk, &run);
+        load(j->k, j->packed + i * j->left_ld + kk, ph_at(g->a, g->a_type, at), g->a_type,
+             run);
+    }
+}
+
 /* a as rows of floats */
 static void pack_stream(job *j)
 {
     const ph_gemm *g = j->g;
     j->left = j->packed;
     j->left_ld = ph_round_up(g->k, PH_LANES);
-    if (g->a_col == 1 && g->a_type == PH_F32) {
+    if (g->a_col == 1 && g->a_type == PH_F32 && !g->a_block) {
         j->left = g->a;
         j->left_ld = g->a_row;
     } else if (g->a_col == 1) {
-        for (int i = 0; i < g->m; i++)
-            j->k->load_row(j->packed + i * j->left_ld,
-                           ph_at(g->a, g->a_type, i * g->a_row), g->k, g->a_type, 1.0f);
+        for (int i = 0; i < g->m; i++) load_left(j, i);
     } else {
         for (int kk = 0; kk < g->k; kk++) {
             float column[PH_LANES];

@@ -16,7 +16,9 @@
  *
  * Blocks. A matrix of a layer may lie as one matrix per head, (heads, in, dim) instead of
  * (in, heads*dim). Its contiguous axis then comes in blocks of `dim` elements that start
- * in*dim elements apart: b_block = dim, b_step = in*dim, and the same for c.
+ * in*dim elements apart: b_block = dim, b_step = in*dim, and the same for c. So may the
+ * columns of a where they are contiguous: a_block of each head's numbers are read, those
+ * between them are another's.
  */
 #ifndef PH_KERNELS_GEMM_H
 #define PH_KERNELS_GEMM_H
@@ -31,6 +33,8 @@ typedef struct ph_gemm {
     const void *a; /* (m, k): a[i*a_row + k*a_col] */
     ph_dtype a_type;
     int64_t a_row, a_col;
+    int a_block; /* as b_block, along k; with a_col 1 */
+    int64_t a_step;
     int same_a; /* 1: all of this as in the product before it in the list */
 
     const float *b; /* (k, n): b[k*b_row + j*b_col] */

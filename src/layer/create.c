@@ -220,6 +220,18 @@ static void lay_plan(ph_layer *l)
     a->dv = side_by_side(a->kv_len, a->v_heads, a->v_dim);
 }
 
+/* One key for all heads is a view of it for every head of v, where each of those is to
+   have its gradient to itself. */
+static void settle_keys(ph_layer *l)
+{
+    ph_attn *a = &l->attn;
+    *a = l->shape.attn;
+    if (!l->shape.sums_keys) return;
+    a->k_heads = a->v_heads;
+    a->k.head = 0;
+    a->dk = side_by_side(a->kv_len, a->k_heads, a->qk_dim);
+}
+
 /* ---- parameters -------------------------------------------------------------------- */
 
 static void add_named(ph_layer *l, int field, ph_param param)
@@ -310,7 +322,8 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     l->angles = ph_max(l->shape.q.angles, l->shape.k.angles);
     ph_layer_angles(l);
     lay_plan(l);
-    PH_TRY(ph_plan_create(&l->plan, l->ctx, &l->shape.attn));
+    settle_keys(l);
+    PH_TRY(ph_plan_create(&l->plan, l->ctx, &l->attn));
     PH_TRY(ph_layer_slices(l));
     list_params(l);
     return PH_OK;
@@ -340,7 +353,7 @@ ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc
     l->desc = d;
     ph_status status = init(l, desc);
     l->shape.given = NULL;
-    l->shape.attn.variant = NULL;
+    l->shape.attn.variant = l->attn.variant = NULL;
     if (status == PH_OK)
         *out = l;
     else

@@ -44,7 +44,9 @@ struct ph_layer {
     ph_layer_desc desc; /* defaults filled in */
     ph_shape shape;
     const ph_layer_kind *kind[PH_KINDS]; /* NULL: plain; the second stands behind */
-    ph_plan *plan;                       /* attention on floats */
+    ph_attn attn;   /* as it is planned: shape.attn, with views of a key whose gradients
+                      are summed */
+    ph_plan *plan;  /* attention on floats */
     ph_plan *slice; /* going back, attention of slice_heads; NULL: of all at once */
     int slice_heads;
     int remakes_v; /* 1: v is not kept, each slice makes its own again */

@@ -100,7 +100,7 @@ static void lay_kind(ph_back *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
-    const ph_attn *a = &s->attn;
+    const ph_attn *a = &l->attn;
     const ph_layer_args *args = c->args;
     int memory = l->desc.memory_dim > 0, n = l->slice_heads;
     ph_kind_call *k = &c->kind;
@@ -112,6 +112,7 @@ static void lay_kind(ph_back *c, ph_arena *arena)
                         .param = c->param + l->named,
                         .dparam = c->dparam + l->named,
                         .q_heads = n,
+                        .k_heads = slice_heads(l, a->k_heads),
                         .out_heads = slice_heads(l, s->out_heads),
                         .q_rows = l->q_rows,
                         .kv_rows = l->kv_rows,
@@ -140,7 +141,7 @@ static void lay_kind(ph_back *c, ph_arena *arena)
         k->slice[i] = ph_arena_floats(arena, s->slice[i] * (size_t)n);
     }
     k->dq = lay_seen(arena, &s->q, l->q_rows, n * a->qk_dim);
-    k->dk = lay_seen(arena, &s->k, l->kv_rows, slice_heads(l, a->k_heads) * a->qk_dim);
+    k->dk = lay_seen(arena, &s->k, l->kv_rows, k->k_heads * a->qk_dim);
     k->dv = lay_seen(arena, &s->v, l->kv_rows, slice_heads(l, a->v_heads) * a->v_dim);
     size_t gates = (size_t)l->q_rows * (size_t)a->q_heads;
     if (s->makes_gate) k->gate = ph_arena_floats(arena, gates);
@@ -238,7 +239,7 @@ static void point(ph_back *c, int first)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
-    const ph_attn *a = &s->attn;
+    const ph_attn *a = &l->attn;
     ph_kind_call *k = &c->kind;
     int64_t first_k = (int64_t)first * a->k_heads / a->q_heads;
     int64_t first_v = (int64_t)first * a->v_heads / a->q_heads;

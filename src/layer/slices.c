@@ -11,8 +11,6 @@
 
 #include "layer/layer.h"
 
-enum { LEAST = 4 << 20 }; /* floats of q and v of all heads from which on it pays */
-
 /* ---- the plan ---------------------------------------------------------------------- */
 
 /* What has an entry per (batch row, head) and no stride cannot be looked at from the
@@ -25,21 +23,18 @@ static int can_cut(const ph_broadcast *b, int heads, int summed)
 
 static int is_wanted(const ph_layer *l)
 {
-    const ph_attn *a = &l->shape.attn;
-    double size = (double)l->q_rows * a->q_heads * (a->qk_dim + a->v_dim);
+    const ph_attn *a = &l->attn;
     int wanted = a->backward && l->shape.wants_slices && !ph_plan_is_joint(l->plan);
     for (int i = 0; i < PH_KINDS; i++) wanted &= !l->kind[i] || l->kind[i]->by_heads;
     return wanted && a->dropout == 0 && can_cut(&a->bias, a->q_heads, 1) &&
-           can_cut(&a->visible, a->q_heads, 0) && (size >= LEAST || l->shape.sums_keys);
+           can_cut(&a->visible, a->q_heads, 0) && ph_shape_is_long(&l->shape);
 }
 
 /* Heads of a slice: the fewest that are closed under sharing k, v and places in out. */
 static int slice_size(const ph_layer *l)
 {
-    const ph_attn *a = &l->shape.attn;
-    int per_v = a->q_heads / a->v_heads, unit = l->plan->cluster;
-    if (l->shape.sums_keys) unit = per_v;
-    while (unit % (a->q_heads / l->shape.out_heads)) unit *= 2;
+    int unit = l->plan->cluster;
+    while (unit % (l->attn.q_heads / l->shape.out_heads)) unit *= 2;
     return unit;
 }
 
@@ -52,7 +47,7 @@ static ph_strides side_by_side(int len, int heads, int dim)
 static ph_attn cut_attn(const ph_layer *l, int n)
 {
     const ph_shape *s = &l->shape;
-    ph_attn a = s->attn;
+    ph_attn a = l->attn;
     int all = a.q_heads;
     a.q_heads = n;
     a.k_heads = ph_max(a.k_heads * n / all, 1);
@@ -71,7 +66,7 @@ static ph_attn cut_attn(const ph_layer *l, int n)
 
 ph_status ph_layer_slices(ph_layer *l)
 {
-    ph_attn whole = l->shape.attn;
+    ph_attn whole = l->attn;
     int n = l->slice_heads = whole.q_heads;
     if (is_wanted(l)) n = slice_size(l);
     if (n == whole.q_heads) return PH_OK;

@@ -22,10 +22,9 @@
 
 enum { MIX, CONTENT }; /* own parameters */
 enum {
-    MIXED,
-    SUMS
-};                   /* fore, slice: (rows, H, width) queries; slice: (chunks, H, R) of
-                         dmix */
+    MIXED, /* kept; in long texts fore, slice: (rows, H, width) queries */
+    SUMS   /* slice: (chunks, H, R) of dmix */
+};
 enum { CHUNK = 32 }; /* tokens of one item, and of one partial sum of dmix */
 
 typedef struct state {
@@ -98,7 +97,8 @@ static ph_status shape(ph_shape *s, const char *options)
     PH_TRY(ph_shape_width(s, "q", heads, width));
     s->q.heads = s->k.heads = 1;
     s->q.apart = s->k.apart = 1;
-    s->makes_q = s->wants_slices = s->sums_keys = 1;
+    s->makes_q = s->wants_slices = 1;
+    s->sums_keys = !strcmp(a->variant, "mha"); /* joint heads read the key once for all */
     s->k.tail = tail;
     ph_shape_param(s, "mix", 0, heads, shared, 0, 0);
     if (tail) ph_shape_param(s, "content", 0, heads, s->k.in, 0, 0);
@@ -108,8 +108,11 @@ static ph_status shape(ph_shape *s, const char *options)
     if (a->scale == 0) a->scale = (float)(1 / sqrt((double)d->model_dim / heads));
     size_t rows = (size_t)a->batch * (size_t)a->q_len,
            chunks = (rows + CHUNK - 1) / CHUNK;
-    s->slice[MIXED] = rows * (size_t)width;
-    s->fore[MIXED] = s->slice[MIXED] * (size_t)heads;
+    size_t all = rows * (size_t)(heads * width);
+    if (ph_shape_is_long(s))
+        s->slice[MIXED] = rows * (size_t)width, s->fore[MIXED] = all;
+    else
+        s->kept[MIXED] = all;
     s->slice[SUMS] = chunks * (size_t)shared;
     const ph_gemm products[] = {content_product(s, kv_rows, NULL, NULL, NULL),
                                 content_dw(s, kv_rows, NULL, NULL, NULL),
@@ -140,9 +143,15 @@ static void project_back(ph_kind_call *c)
 
 /* ---- one query becomes one per head ------------------------------------------------ */
 
-/* Of all heads going forward, of a slice going back. */
+static int keeps(const ph_kind_call *c)
+{
+    return c->shape->kept[MIXED] > 0;
+}
+
+/* Kept, or of all heads going forward and of a slice going back. */
 static float *mixed(const ph_kind_call *c)
 {
+    if (keeps(c)) return c->kept[MIXED];
     return (c->grads ? c->slice : c->fore)[MIXED];
 }
 
@@ -166,8 +175,8 @@ static void mix_token(ph_kind_call *c, int row, int b, int t)
 
 static void before(ph_kind_call *c)
 {
-    ph_kind_tokens(c, mix_token, NULL);
     c->q = mixed(c);
+    if (!c->grads || !keeps(c)) ph_kind_tokens(c, mix_token, NULL);
 }
 
 /* dQ of a token, and its share of dmix. */
@@ -201,14 +210,16 @@ static void unmix_item(void *arg, int lane, int index)
     }
 }
 
-/* The key is one for all heads: its gradient is the sum of those of the slices. */
+/* The key is one for all heads: its gradient is the sum of theirs. */
 static void add_key(ph_kind_call *c, int row, int b, int t)
 {
-    int n = c->shape->attn.qk_dim;
-    const float *from = c->dk + (int64_t)row * n;
+    int n = c->shape->attn.qk_dim, first = c->first == 0;
+    const float *from = c->dk + (int64_t)row * c->k_heads * n;
     float *to = c->dk_part + (int64_t)row * n;
     (void)b, (void)t;
-    for (int i = 0; i < n; i++) to[i] = c->first ? to[i] + from[i] : from[i];
+    if (first) memcpy(to, from, (size_t)n * sizeof *to);
+    for (int h = first; h < c->k_heads; h++)
+        for (int i = 0; i < n; i++) to[i] += from[h * n + i];
 }
 
 static void before_back(ph_kind_call *c)

@@ -22,6 +22,13 @@ ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int
                    heads, (long long)dim);
 }
 
+int ph_shape_is_long(const ph_shape *s)
+{
+    const double least = 4 << 20; /* floats of q and v of all heads */
+    const ph_attn *a = &s->attn;
+    return (double)a->batch * a->q_len * a->q_heads * (a->qk_dim + a->v_dim) >= least;
+}
+
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)
 {
     size_t bytes = ph_gemm_bytes(shape->ctx, list, count);

@@ -100,8 +100,8 @@ typedef struct ph_shape {
     int makes_q, makes_kv;   /* 1: `before` makes what attention sees, in strides that
                                 `shape` has set */
     int wants_slices;        /* 1: going back by heads saves much room */
-    int sums_keys;           /* 1: of a key that heads share each slice gives a part,
-                                which before_back adds up; always in slices then */
+    int sums_keys;           /* 1: of a key that all heads share each head of v gives a
+                                gradient of its own, which before_back adds up */
     int routes;              /* 1: there is a load-balance loss */
     int few;                 /* 1: it uses so few (token, head) pairs that queries are
                                 made for those alone; `before` runs before them then */
@@ -134,6 +134,7 @@ typedef struct ph_kind_call {
     float *kept[PH_PIECES], *spare[PH_PIECES];
     float *fore[PH_PIECES], *back[PH_PIECES], *slice[PH_PIECES];
     int first, q_heads;              /* the heads at hand: all of them, or a slice ... */
+    int k_heads;                     /* ... of dk ... */
     int first_out, out_heads;        /* ... and as wo sees them */
     void *work;                      /* for one list of products at a time */
     int q_rows, kv_rows;             /* tokens of x and of the source of keys */
@@ -183,6 +184,10 @@ void ph_shape_param(ph_shape *shape, const char *name, int optional, int a, int 
 /* Fails unless rows of `heads` heads of `dim` numbers can be counted with ease; for what
    a kind makes wider than the description says. */
 ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int64_t dim);
+
+/* Whether what attention sees of all heads is so much that it pays to go back by slices.
+   In shorter texts it never does: a kind may keep what it made then. */
+int ph_shape_is_long(const ph_shape *shape);
 
 /* Makes room for these products in `work`. */
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count);

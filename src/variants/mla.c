@@ -20,7 +20,7 @@
 
 enum { W_DKV, KV_NORM, W_UK, W_UV, W_DQ, Q_NORM, W_UQ }; /* own parameters */
 enum { Z, CQ };    /* kept: (rows, q_latent) x w_dq, and normed */
-enum { K = 2, V }; /* fore, slice: expanded keys and values */
+enum { K = 2, V }; /* kept; in long texts fore, slice: expanded keys and values */
 enum { Q = 4 };    /* fore: absorbed queries */
 enum {
     SUMS = 5,
@@ -79,9 +79,15 @@ static int64_t value_row(const ph_kind_call *c)
     return (int64_t)c->q_heads * state_of(c)->v_dim;
 }
 
-/* What attention sees: of all heads going forward, of a slice going back. */
+static int keeps(const ph_kind_call *c)
+{
+    return c->shape->kept[K] > 0;
+}
+
+/* What attention sees: kept, or of all heads going forward and of a slice going back. */
 static float *expanded(const ph_kind_call *c, int piece)
 {
+    if (keeps(c)) return c->kept[piece];
     return (c->grads ? c->slice : c->fore)[piece];
 }
 
@@ -128,16 +134,16 @@ static ph_gemm shrink_v(const ph_kind_call *c, int h)
     return g;
 }
 
-/* dc of the keys (+)= dk_h w_uk_h^T */
+/* dc of the keys (+)= sum_h dk_h w_uk_h^T */
 static ph_gemm shrink_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = s->nope};
-    g.a = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.a_row = key_row(c);
-    g.a_col = 1;
+    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = c->q_heads * s->nope};
+    g.a = c->dk, g.a_row = key_row(c), g.a_col = 1;
+    g.a_block = s->nope, g.a_step = c->shape->q.dim;
     g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = 1;
     g.b_col = uk_row(c);
-    g.c = c->dk_part, g.c_row = k_row(c), g.add = c->first + h > 0;
+    g.c = c->dk_part, g.c_row = k_row(c), g.add = c->first > 0;
     return g;
 }
 
@@ -153,14 +159,14 @@ static ph_gemm gradient_uv(const ph_kind_call *c, int h)
     return g;
 }
 
-/* dw_uk_h = c^T dk_h */
+/* dw_uk = c^T dk */
 static ph_gemm gradient_uk(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = s->latent, .n = s->nope, .k = c->kv_rows};
-    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c), g.same_a = 1;
-    g.b = ph_float_at(c->dk, (int64_t)h * c->shape->q.dim), g.b_row = key_row(c);
-    g.b_col = 1;
+    ph_gemm g = {.m = s->latent, .n = c->q_heads * s->nope, .k = c->kv_rows};
+    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
+    g.b = c->dk, g.b_row = key_row(c), g.b_col = 1;
+    g.b_block = s->nope, g.b_step = c->shape->q.dim;
     g.c = ph_float_at_out(c->dparam[W_UK], column(c, h, s->nope)), g.c_row = uk_row(c);
     return g;
 }
@@ -192,24 +198,33 @@ static ph_gemm absorb_v(const ph_kind_call *c, int h)
     return g;
 }
 
-/* One product per head, side by side, or in turn where they add to the same place. */
-static void run_heads(ph_kind_call *c, maker *make, int in_turn)
+/* One product per head, side by side. */
+static void run_heads(ph_kind_call *c, maker *make)
 {
-    int most = in_turn ? 1 : PH_GEMM_MAX;
     ph_gemm list[PH_GEMM_MAX];
     for (int h = 0, n = 0; h < c->q_heads; h++) {
-        list[n] = make(c, h);
-        if (n++ == 0) list[0].same_a = 0;
-        if (n < most && h + 1 < c->q_heads) continue;
+        list[n++] = make(c, h);
+        if (n < PH_GEMM_MAX && h + 1 < c->q_heads) continue;
         ph_gemm_run(c->ctx, list, n, c->work);
         n = 0;
     }
 }
 
-static void run_one(ph_kind_call *c, maker *make)
+/* One product, or two that have their left operand in common (NULL: not wanted). */
+static int list_products(const ph_kind_call *c, maker *one, maker *two, ph_gemm list[2])
 {
-    ph_gemm g = make(c, 0);
-    ph_gemm_run(c->ctx, &g, 1, c->work);
+    int n = 0;
+    if (one) list[n++] = one(c, 0);
+    if (two) list[n++] = two(c, 0);
+    list[1].same_a = 1;
+    return n;
+}
+
+static void run_products(ph_kind_call *c, maker *one, maker *two)
+{
+    ph_gemm list[2];
+    int n = list_products(c, one, two, list);
+    if (n) ph_gemm_run(c->ctx, list, n, c->work);
 }
 
 /* ---- shape ------------------------------------------------------------------------- */
@@ -217,12 +232,12 @@ static void run_one(ph_kind_call *c, maker *make)
 static void measure_products(ph_shape *s)
 {
     static const struct {
-        maker *make;
+        maker *one, *two;
         int per_head; /* 1: one for every head, side by side */
         int cache;    /* 1: of a layer with a cache */
-    } all[] = {{expand_k, 0, 0}, {expand_v, 0, 0},    {shrink_v, 0, 0},
-               {shrink_k, 0, 0}, {gradient_uv, 0, 0}, {gradient_uk, 1, 0},
-               {absorb_q, 1, 1}, {absorb_v, 1, 1}};
+    } all[] = {{expand_k, expand_v, 0, 0}, {shrink_v, NULL, 0, 0},
+               {shrink_k, NULL, 0, 0},     {gradient_uk, gradient_uv, 0, 0},
+               {absorb_q, NULL, 1, 1},     {absorb_v, NULL, 1, 1}};
     const float *none[W_UQ + 1] = {NULL};
     float *no_gradient[W_UQ + 1] = {NULL};
     const ph_attn *a = &s->desc->attn;
@@ -231,12 +246,12 @@ static void measure_products(ph_shape *s)
     c.q_rows = a->batch * a->q_len;
     c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        int count = all[i].per_head ? ph_min(s->q.heads, PH_GEMM_MAX) : 1;
         ph_gemm list[PH_GEMM_MAX];
         if (all[i].cache != s->desc->cache) continue;
-        for (int n = 0; n < count; n++) list[n] = all[i].make(&c, 0);
-        list[0].same_a = 0;
-        ph_shape_products(s, list, count);
+        int n = list_products(&c, all[i].one, all[i].two, list);
+        while (all[i].per_head && n < ph_min(s->q.heads, PH_GEMM_MAX))
+            list[n++] = list[0];
+        ph_shape_products(s, list, n);
     }
 }
 
@@ -297,11 +312,12 @@ static void plan(ph_shape *s, const state *own)
     size_t kv_rows = (size_t)a->batch * (size_t)a->kv_len;
     if (a->scale == 0) a->scale = (float)(1 / sqrt(a->qk_dim));
     if (!s->desc->cache) {
+        size_t keys = kv_rows * (size_t)a->qk_dim, values = kv_rows * (size_t)a->v_dim;
+        int is_long = ph_shape_is_long(s);
         s->k.apart = s->v.apart = s->makes_kv = s->wants_slices = 1;
-        s->slice[K] = kv_rows * (size_t)a->qk_dim;
-        s->slice[V] = kv_rows * (size_t)a->v_dim;
-        s->fore[K] = s->slice[K] * (size_t)heads;
-        s->fore[V] = s->slice[V] * (size_t)heads;
+        if (is_long) s->slice[K] = keys, s->slice[V] = values;
+        (is_long ? s->fore : s->kept)[K] = keys * (size_t)heads;
+        (is_long ? s->fore : s->kept)[V] = values * (size_t)heads;
         s->back[DC] = kv_rows * (size_t)own->latent;
         a->k = (ph_strides){(int64_t)a->kv_len * row, a->qk_dim, row};
         a->v = (ph_strides){(int64_t)a->kv_len * heads * a->v_dim, a->v_dim,
@@ -449,11 +465,10 @@ static void sum_key(ph_kind_call *c, int row, int b, int t)
     const state *s = state_of(c);
     float *dr = c->dk_part + row * k_row(c) + s->latent;
     (void)b, (void)t;
-    for (int i = 0; i < s->rope; i++) {
-        const float *dk = c->dk + row * key_row(c) + s->nope + i;
-        if (c->first == 0) dr[i] = 0;
-        for (int h = 0; h < c->q_heads; h++) dr[i] += dk[h * c->shape->q.dim];
-    }
+    const float *dk = c->dk + row * key_row(c) + s->nope;
+    for (int i = 0; i < s->rope && c->first == 0; i++) dr[i] = 0;
+    for (int h = 0; h < c->q_heads; h++, dk += c->shape->q.dim)
+        for (int i = 0; i < s->rope; i++) dr[i] += dk[i];
 }
 
 static void turn_query(ph_kind_call *c, int row, int b, int t)
@@ -469,20 +484,20 @@ static void turn_query(ph_kind_call *c, int row, int b, int t)
 static void before(ph_kind_call *c)
 {
     if (c->shape->desc->cache) {
-        run_heads(c, absorb_q, 0);
+        run_heads(c, absorb_q);
         ph_kind_tokens(c, turn_query, NULL);
         c->q = c->fore[Q], c->v = c->k;
         return;
     }
-    ph_kind_key_tokens(c, spread_key, no_key);
-    run_one(c, expand_k);
-    run_one(c, expand_v);
     c->k = expanded(c, K), c->v = expanded(c, V);
+    if (c->grads && keeps(c)) return;
+    ph_kind_key_tokens(c, spread_key, no_key);
+    run_products(c, expand_k, expand_v);
 }
 
 static void after(ph_kind_call *c)
 {
-    run_heads(c, absorb_v, 0);
+    run_heads(c, absorb_v);
 }
 
 /* The share of the values in dc comes to that of the keys when all heads are done. */
@@ -497,13 +512,13 @@ static void add_values(ph_kind_call *c, int row, int b, int t)
 
 static void before_back(ph_kind_call *c)
 {
-    run_one(c, shrink_v);
-    run_heads(c, shrink_k, 1);
+    run_products(c, shrink_v, NULL);
+    run_products(c, shrink_k, NULL);
     ph_kind_key_tokens(c, sum_key, sum_key);
     if (c->first + c->q_heads == c->shape->q.heads)
         ph_kind_key_tokens(c, add_values, add_values);
-    if (c->dparam[W_UV]) run_one(c, gradient_uv);
-    if (c->dparam[W_UK]) run_heads(c, gradient_uk, 0);
+    run_products(c, c->dparam[W_UK] ? gradient_uk : NULL,
+                 c->dparam[W_UV] ? gradient_uv : NULL);
 }
 
 static const ph_layer_kind kind = {.shape = shape,
