@@ -183,18 +183,34 @@ static void scale(const ph_layer_side *s, const float *x, float r, int first, in
         for (int d = 0; d < n; d++) y[d] = x[d] * r;
 }
 
+/* n pairs (y[p], y[n + p]) */
+static void turn_halves(int n, const float *restrict line, float *restrict y,
+                        float direction)
+{
+    for (int p = 0; p < n; p++) {
+        float a = y[p], b = y[n + p], c = line[p], e = line[n + p] * direction;
+        y[p] = a * c - b * e;
+        y[n + p] = b * c + a * e;
+    }
+}
+
+/* n pairs (y[2p], y[2p + 1]) */
+static void turn_pairs(int n, const float *restrict line, float *restrict y,
+                       float direction)
+{
+    for (int p = 0; p < n; p++) {
+        float a = y[2 * p], b = y[2 * p + 1], c = line[p], e = line[n + p] * direction;
+        y[2 * p] = a * c - b * e;
+        y[2 * p + 1] = b * c + a * e;
+    }
+}
+
 /* direction 1: forward, -1: back. */
 static void turn(const ph_layer_side *s, const float *line, float *head, float direction)
 {
-    int n = s->part->angles, half = s->layer->desc.rope == PH_ROPE_HALF;
-    int step = half ? 1 : 2, other = half ? n : 1;
+    int half = s->layer->desc.rope == PH_ROPE_HALF;
     float *y = head + s->part->turn;
-    for (int p = 0; p < n; p++) {
-        float a = y[p * step], b = y[p * step + other];
-        float c = line[p], e = line[n + p] * direction;
-        y[p * step] = a * c - b * e;
-        y[p * step + other] = b * c + a * e;
-    }
+    (half ? turn_halves : turn_pairs)(s->part->angles, line, y, direction);
 }
 
 /* ---- one token --------------------------------------------------------------------- */

@@ -54,15 +54,19 @@ typedef struct fold_job {
 
 enum { CHUNK = 32 }; /* rows of one item */
 
-static void fold_row(const fold_job *j, const float *from, float *to)
+/* Numbers that no window before has are copied, the others added to. */
+static void fold_row(const fold_job *j, const float *restrict from, float *restrict to)
 {
     const ph_part *p = j->part;
     int window = p->dim + 2 * p->pad, width = p->heads * p->dim;
-    if (j->first == 0) memset(to, 0, (size_t)width * sizeof *to);
-    for (int h = 0; h < j->heads; h++) {
+    int reached = j->first ? ph_min(j->first * p->dim + p->pad, width) : 0;
+    for (int h = 0; h < j->heads; h++, from += window) {
         int first = (j->first + h) * p->dim - p->pad; /* what number 0 of it is */
-        int start = ph_max(0, -first), end = ph_min(window, width - first);
-        for (int i = start; i < end; i++) to[first + i] += from[h * window + i];
+        int end = ph_min(first + window, width);
+        for (int i = ph_max(0, first); i < reached; i++) to[i] += from[i - first];
+        memcpy(to + reached, from + (reached - first),
+               (size_t)(end - reached) * sizeof *to);
+        reached = end;
     }
 }
 
