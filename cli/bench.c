@@ -30,11 +30,13 @@ typedef struct bench_options {
 #define AT(field) offsetof(bench_options, field)
 static const ph_option table[] = {
     {.name = "filter", .letter = 'f', .kind = PH_OPT_TEXT, .at = AT(filter),
-     .group = "What to measure", .help = "only shapes whose name contains TEXT"},
+     .group = "What to measure",
+     .help = "only shapes (variants) whose name contains TEXT"},
     {.name = "list", .letter = 'l', .kind = PH_OPT_FLAG, .at = AT(list),
      .help = "print the shapes and measure nothing"},
     {.name = "variants", .kind = PH_OPT_FLAG, .at = AT(variants),
-     .help = "what each arrangement of heads costs, as ratios to plain attention"},
+     .help = "what each arrangement of heads costs, as ratios to plain attention; NAMEs "
+             "are theirs then"},
     {.name = "seconds", .letter = 's', .kind = PH_OPT_REAL, .metavar = "S", .least = 0.01,
      .most = 86400, .at = AT(seconds), .fallback = "60",
      .help = "time for everything; each shape is run at least three times, however long"},
@@ -344,7 +346,7 @@ static int open_all(session *s)
             s->ctx_count++;
         most = n > most ? n : most;
     }
-    s->each = s->options->seconds / s->count / s->ctx_count;
+    s->each = s->options->seconds / (s->count ? s->count : 1) / s->ctx_count;
     s->probe = probe_open(most);
     return s->probe ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
 }
@@ -402,13 +404,16 @@ static int measure_all(session *s)
 static int bench(const void *chosen, int count, const char *const *words)
 {
     session s = {.options = chosen};
-    int rc = choose(&s, count, words);
+    bench_choice choice = {words, count, s.options->filter};
+    int variants = s.options->variants && !s.options->list;
+    int rc = variants ? EXIT_OK : choose(&s, count, words);
     if (rc == EXIT_OK && s.options->list) {
         rc = s.options->json ? json_list(&s) : print_list(&s);
     } else if (rc == EXIT_OK) {
         rc = open_all(&s);
-        if (rc == EXIT_OK && s.options->variants)
-            rc = bench_variants(s.ctx, s.ctx_count, s.options->seconds, s.options->json);
+        if (rc == EXIT_OK && variants)
+            rc = bench_variants(s.ctx, s.ctx_count, &choice, s.options->seconds,
+                                s.options->json);
         else if (rc == EXIT_OK)
             rc = measure_all(&s);
     }
@@ -425,6 +430,8 @@ static const char *const examples[] = {
     "one group, quickly",
     "polyhead bench --variants",
     "every arrangement of heads against plain attention",
+    "polyhead bench --variants alibi soft-cap --threads 1",
+    "two of them, more often in the same time",
     "polyhead bench 'backward-*' --json",
     "for a program",
     NULL};

@@ -32,11 +32,19 @@ typedef struct bench_job {
                                                   reading is not what limits it */
 } bench_job;
 
-extern const bench_shape bench_shapes[]; /* ended by a NULL name */
+extern const bench_shape bench_shapes[];                       /* ended by a NULL name */
 extern const bench_job bench_layer_forward, bench_layer_train; /* bench_layer.c */
 
+/* Which variants are to be measured beside plain attention. */
+typedef struct bench_choice {
+    const char *const *words; /* names and patterns; none: all */
+    int count;
+    const char *filter; /* what a name must contain, or NULL */
+} bench_choice;
+
 /* `polyhead bench --variants` with each ctx (bench_variants.c); returns an exit code. */
-int bench_variants(ph_ctx *const *ctx, int count, double seconds, int as_json);
+int bench_variants(ph_ctx *const *ctx, int count, const bench_choice *choice,
+                   double seconds, int as_json);
 
 /* The shape with its batch filled in for this machine; 0 if memory does not suffice. */
 int bench_fit(bench_shape *shape);

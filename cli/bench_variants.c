@@ -7,6 +7,7 @@
  * the rounds of ratios within a round. mohsa reads windows of an array by strides, moh
  * skips the rows whose gate is 0, as the layers do.
  */
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,14 +197,15 @@ static void print_ratio(ratio r, double goal)
         printf("      -");
 }
 
-static void print_table(trial *trials, int rounds, int len, int threads)
+static void print_table(const trial *trials, int rounds, int len, int threads)
 {
     printf("\nT = %d, %d thread%s, %d rounds%20sforward%13sforward and backward\n", len,
            threads, threads > 1 ? "s" : "", rounds, "", "");
     printf("  %-20s%9s%7s%7s%7s%9s%7s%7s%10s\n", "variant", "ms", "best", "median",
            "goal", "best", "median", "goal", "scratch");
     for (int i = 0; i < ENTRIES; i++) {
-        trial *t = &trials[i];
+        const trial *t = &trials[i];
+        if (!t->plan) continue;
         double least = t->both[0];
         for (int r = 0; r < rounds; r++)
             if (t->both[r] < least) least = t->both[r];
@@ -214,9 +216,10 @@ static void print_table(trial *trials, int rounds, int len, int threads)
     }
 }
 
-static void json_table(json *j, trial *trials, int rounds, int len, int threads)
+static void json_table(json *j, const trial *trials, int rounds, int len, int threads)
 {
     for (int i = 0; i < ENTRIES; i++) {
+        if (!trials[i].plan) continue;
         ratio forward = compare(trials[i].forward, trials[0].forward, rounds);
         ratio both = compare(trials[i].both, trials[0].both, rounds);
         json_open(j, NULL, '{');
@@ -235,15 +238,49 @@ static void json_table(json *j, trial *trials, int rounds, int len, int threads)
     }
 }
 
-static int measure(ph_ctx *ctx, int len, double seconds, json *j)
+/* ---- which of them ---- */
+
+/* Plain attention always is: the others are compared with it. */
+static int is_chosen(const bench_choice *choice, const char *name)
+{
+    int found = choice->count == 0;
+    for (int i = 0; i < choice->count; i++) found |= !fnmatch(choice->words[i], name, 0);
+    return found && (!choice->filter || strstr(name, choice->filter));
+}
+
+static int check_choice(const bench_choice *choice)
+{
+    const char *names[ENTRIES + 1] = {NULL};
+    int left = 0;
+    char quote[CLI_QUOTE_SIZE];
+    for (int i = 0; i < ENTRIES; i++)
+        names[i] = entries[i].name, left += is_chosen(choice, entries[i].name);
+    for (int w = 0; w < choice->count; w++) {
+        bench_choice one = {&choice->words[w], 1, NULL};
+        int found = 0;
+        for (int i = 0; i < ENTRIES; i++) found |= is_chosen(&one, names[i]);
+        if (found) continue;
+        const char *near = cli_nearest(choice->words[w], names);
+        cli_quote(choice->words[w], quote, sizeof quote);
+        return cli_fail(EXIT_USAGE, "no variant %s to measure%s%s%s", quote,
+                        near ? ": did you mean " : "", near ? near : "", near ? "?" : "");
+    }
+    if (left) return EXIT_OK;
+    return cli_fail(EXIT_USAGE, "no variant is left to measure");
+}
+
+static int measure(ph_ctx *ctx, int len, const bench_choice *choice, double seconds,
+                   json *j)
 {
     trial *trials = calloc(ENTRIES, sizeof *trials);
     double end = probe_clock() + seconds;
     int rc = trials ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory"), rounds = 0;
     for (int i = 0; i < ENTRIES && !rc; i++)
-        rc = open_trial(ctx, &trials[i], &entries[i], len);
+        if (i == 0 || is_chosen(choice, entries[i].name))
+            rc = open_trial(ctx, &trials[i], &entries[i], len);
     for (; !rc && rounds < ROUNDS && (rounds < 3 || probe_clock() < end); rounds++)
-        for (int i = 0; i < ENTRIES && !rc; i++) rc = run_once(ctx, &trials[i], rounds);
+        for (int i = 0; i < ENTRIES && !rc; i++)
+            if (trials[i].plan) rc = run_once(ctx, &trials[i], rounds);
     if (!rc && j)
         json_table(j, trials, rounds, len, ph_threads(ctx));
     else if (!rc)
@@ -253,11 +290,13 @@ static int measure(ph_ctx *ctx, int len, double seconds, json *j)
     return rc;
 }
 
-int bench_variants(ph_ctx *const *ctx, int count, double seconds, int as_json)
+int bench_variants(ph_ctx *const *ctx, int count, const bench_choice *choice,
+                   double seconds, int as_json)
 {
     static const int lens[] = {1024, 4096};
     json j;
-    int rc = EXIT_OK;
+    int rc = check_choice(choice);
+    if (rc) return rc;
     if (as_json) {
         j = json_begin("polyhead.bench-variants/1");
         json_open(&j, "results", '[');
@@ -267,7 +306,8 @@ int bench_variants(ph_ctx *const *ctx, int count, double seconds, int as_json)
     }
     for (int l = 0; l < 2; l++)
         for (int c = 0; c < count && !rc; c++)
-            rc = measure(ctx[c], lens[l], seconds / 2 / count, as_json ? &j : NULL);
+            rc = measure(ctx[c], lens[l], choice, seconds / 2 / count,
+                         as_json ? &j : NULL);
     if (as_json) json_end(&j);
     return rc;
 }

@@ -213,15 +213,15 @@ static void problem_check(const problem *p, const char *isa, int threads)
     size_t at = 0;
     while (at < p->c.bytes && got[at] == want[at]) at++;
     at /= ph_dtype_size(g->c_type);
-    CHECK(
-        !memcmp(got, want, p->c.bytes),
-        "%s, %d threads: (%d, %d, %d) a strides %d %d block %d type %d, b strides %d "
-        "%d block %d, c type %d row %d block %d, bias %d, add %d: element %zu is %g, not %g",
-        isa, threads, g->m, g->n, g->k, (int)g->a_row, (int)g->a_col, g->a_block,
-        (int)g->a_type, (int)g->b_row, (int)g->b_col, g->b_block, (int)g->c_type,
-        (int)g->c_row, g->c_block, g->bias != NULL, g->add, at,
-        (double)get(got, g->c_type, (int64_t)at),
-        (double)get(want, g->c_type, (int64_t)at));
+    CHECK(!memcmp(got, want, p->c.bytes),
+          "%s, %d threads: (%d, %d, %d) a strides %d %d block %d type %d, b strides %d "
+          "%d block %d, c type %d row %d block %d, bias %d, add %d: element %zu is %g, "
+          "not %g",
+          isa, threads, g->m, g->n, g->k, (int)g->a_row, (int)g->a_col, g->a_block,
+          (int)g->a_type, (int)g->b_row, (int)g->b_col, g->b_block, (int)g->c_type,
+          (int)g->c_row, g->c_block, g->bias != NULL, g->add, at,
+          (double)get(got, g->c_type, (int64_t)at),
+          (double)get(want, g->c_type, (int64_t)at));
 }
 
 /* Every ISA and thread count on a list of products computed in one call. */
