@@ -3,6 +3,9 @@
  *
  *     c(i,j) = [c(i,j) +] chain of fmaf over k [+ bias(j)], rounded once to c's type
  *
+ * and with tiles, for tables that have them, the sum that ph_pairs_ref makes of row i and
+ * column j, all three parts of every f32 number.
+ *
  * Every buffer ends where an unmapped page begins, and all of c's buffer is compared, the
  * gaps between its rows included, so a touch outside is a fault or a difference.
  *
@@ -107,12 +110,68 @@ static void plain(const ph_gemm *g, void *c)
         }
 }
 
+static const float *row_of(const ph_gemm *g, int i, float *to)
+{
+    for (int k = 0; k < g->k; k++)
+        to[k] = get(g->a, g->a_type, i * g->a_row + k * g->a_col);
+    return to;
+}
+
+static const float *column_of(const ph_gemm *g, int j, float *to)
+{
+    for (int k = 0; k < g->k; k++) to[k] = g->b[b_at(g, k, j)];
+    return to;
+}
+
+/* Row i, with f32 numbers as all their parts or bf16 as they are, times every column. */
+static void tiled_row(const ph_gemm *g, int i, const uint16_t *columns, float *sums)
+{
+    int steps = ph_div_up(g->k, PH_STEP), step = PH_WIDE * PH_STEP;
+    int a_parts = g->a_type == PH_F32 ? PH_PARTS : 1;
+    float *row = calloc((size_t)g->k + 1, sizeof *row);
+    uint16_t *a = malloc((size_t)(PH_PARTS * steps * step) * sizeof *a + 1);
+    ph_pairs_ref.split(a, row_of(g, i, row), PH_F32, 0, 1, g->k, 1, 0);
+    for (int j = 0; j < g->n; j += PH_WIDE)
+        ph_pairs_ref.multiply(1, steps, a, a_parts, columns, PH_PARTS, sums + j, PH_WIDE,
+                              g->add),
+            columns += PH_PARTS * steps * step;
+    free(a), free(row);
+}
+
+/* The definition of the same product with tiles. */
+static void plain_tiled(const ph_gemm *g, void *c)
+{
+    int steps = ph_div_up(g->k, PH_STEP), panels = ph_div_up(g->n, PH_WIDE);
+    size_t panel = (size_t)(PH_PARTS * steps * PH_WIDE * PH_STEP);
+    float *lines = calloc((size_t)(PH_WIDE * g->k) + 1, sizeof *lines);
+    float *sums = calloc((size_t)(panels * PH_WIDE) + 1, sizeof *sums);
+    uint16_t *b = malloc(panel * (size_t)panels * sizeof *b + 1);
+    for (int p = 0; p < panels; p++) {
+        int count = ph_min(PH_WIDE, g->n - p * PH_WIDE);
+        for (int j = 0; j < count; j++)
+            column_of(g, p * PH_WIDE + j, lines + (int64_t)j * g->k);
+        ph_pairs_ref.split(b + (size_t)p * panel, lines, PH_F32, g->k, count, g->k, 1, 1);
+    }
+    for (int i = 0; i < g->m; i++) {
+        for (int j = 0; j < g->n && g->add; j++)
+            sums[j] = get(c, g->c_type, i * g->c_row + blocked(g->c_block, g->c_step, j));
+        tiled_row(g, i, b, sums);
+        for (int j = 0; j < g->n; j++) {
+            int64_t at = i * g->c_row + blocked(g->c_block, g->c_step, j);
+            float sum = sums[j] + 0.0f;
+            put(c, g->c_type, at, g->bias ? sum + g->bias[j] : sum);
+        }
+    }
+    free(lines), free(sums), free(b);
+}
+
 /* ---- random products --------------------------------------------------------------- */
 
 typedef struct problem {
     ph_gemm g;
     guarded a, b, bias, c; /* c: what the product is computed in                       */
     void *before, *want;   /* c's buffer before, and as it should be afterwards        */
+    void *tiled;           /* the same with tiles */
 } problem;
 
 static void fill(guarded *g, ph_dtype type, uint64_t *r)
@@ -165,6 +224,15 @@ static size_t lay_c(ph_gemm *g, uint64_t *r, int block)
     return (size_t)((g->n - 1) / block * g->c_step) + span(g->m, g->c_row, block);
 }
 
+/* What c should be, for what p->g is now. */
+static void define(problem *p)
+{
+    memcpy(p->want, p->before, p->c.bytes);
+    memcpy(p->tiled, p->before, p->c.bytes);
+    plain(&p->g, p->want);
+    if (p->g.tiles) plain_tiled(&p->g, p->tiled);
+}
+
 static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
 {
     ph_gemm *g = &p->g;
@@ -174,6 +242,7 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
     g->a_type = (ph_dtype)check_below(r, 3);
     g->c_type = check_below(r, 2) ? PH_F32 : (ph_dtype)check_below(r, 3);
     g->add = check_below(r, 2);
+    g->tiles = !check_below(r, 3) && (int64_t)m * n * k < 1 << 21;
     int a_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
     int b_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
     int c_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
@@ -188,12 +257,15 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
     fill(&p->bias, PH_F32, r);
     fill(&p->c, g->c_type, r);
     g->a = p->a.start, g->b = (float *)p->b.start, g->c = p->c.start;
+    if (!check_below(r, 3)) /* numbers of one part */
+        for (size_t i = 0; i < b; i++)
+            put(p->b.start, PH_F32, (int64_t)i, (float)(check_below(r, 255) - 127));
     g->bias = check_below(r, 2) ? (float *)p->bias.start : NULL;
     p->before = malloc(p->c.bytes + 1);
     p->want = malloc(p->c.bytes + 1);
     memcpy(p->before, p->c.start, p->c.bytes);
-    memcpy(p->want, p->c.start, p->c.bytes);
-    plain(g, p->want);
+    p->tiled = malloc(p->c.bytes + 1);
+    define(p);
 }
 
 static void problem_free(problem *p)
@@ -204,22 +276,24 @@ static void problem_free(problem *p)
     guarded_free(&p->bias);
     free(p->before);
     free(p->want);
+    free(p->tiled);
 }
 
-static void problem_check(const problem *p, const char *isa, int threads)
+static void problem_check(const problem *p, const ph_kernels *table, int threads)
 {
     const ph_gemm *g = &p->g;
-    const char *got = p->c.start, *want = p->want;
+    int tiled = g->tiles && table->pairs && g->a_type != PH_F16 && !g->a_block;
+    const char *isa = table->name, *got = p->c.start, *want = tiled ? p->tiled : p->want;
     size_t at = 0;
     while (at < p->c.bytes && got[at] == want[at]) at++;
     at /= ph_dtype_size(g->c_type);
     CHECK(!memcmp(got, want, p->c.bytes),
           "%s, %d threads: (%d, %d, %d) a strides %d %d block %d type %d, b strides %d "
-          "%d block %d, c type %d row %d block %d, bias %d, add %d: element %zu is %g, "
-          "not %g",
+          "%d block %d, c type %d row %d block %d, bias %d, add %d, tiles %d: element "
+          "%zu is %g, not %g",
           isa, threads, g->m, g->n, g->k, (int)g->a_row, (int)g->a_col, g->a_block,
           (int)g->a_type, (int)g->b_row, (int)g->b_col, g->b_block, (int)g->c_type,
-          (int)g->c_row, g->c_block, g->bias != NULL, g->add, at,
+          (int)g->c_row, g->c_block, g->bias != NULL, g->add, tiled, at,
           (double)get(got, g->c_type, (int64_t)at),
           (double)get(want, g->c_type, (int64_t)at));
 }
@@ -242,8 +316,7 @@ static void check_list(problem *p, int count)
             ph_gemm_run(&ctx, list, count, space.start);
             guarded_free(&space);
             ctx_free(&ctx);
-            for (int i = 0; i < count; i++)
-                problem_check(&p[i], isas[t]->name, threads[n]);
+            for (int i = 0; i < count; i++) problem_check(&p[i], isas[t], threads[n]);
         }
 }
 
@@ -315,8 +388,7 @@ static void shared_left(void)
             g->a = first->a, g->a_type = first->a_type, g->same_a = 1;
             g->a_row = first->a_row, g->a_col = first->a_col;
             g->a_block = first->a_block, g->a_step = first->a_step;
-            memcpy(p[q].want, p[q].before, p[q].c.bytes);
-            plain(g, p[q].want);
+            define(&p[q]);
         }
         check_list(p, 3);
         for (int q = 0; q < 3; q++) problem_free(&p[q]);
@@ -330,7 +402,8 @@ static void poison(void)
     enum { M = 19, N = 37, K = 23 };
     static float a[M * K], b[K * N], c[M * N];
     for (int t = 0; isas[t]; t++)
-        for (int m = 1; m <= M; m += 9) {
+        for (int turn = 0; turn < 6; turn++) {
+            int m = 1 + turn / 2 * 9;
             ph_ctx ctx = ctx_new(isas[t], 2);
             ph_gemm g = {.m = m,
                          .n = N,
@@ -342,7 +415,8 @@ static void poison(void)
                          .b_row = N,
                          .b_col = 1,
                          .c = c,
-                         .c_row = N};
+                         .c_row = N,
+                         .tiles = turn % 2};
             void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
             for (int i = 0; i < M * K; i++) a[i] = 1;
             for (int i = 0; i < K * N; i++) b[i] = 1;

@@ -297,6 +297,231 @@ static void weigh(int m, int n, int steps, const uint16_t *parts, const uint16_t
     if (n - j == PH_TILE) weigh_tiles(1, steps, parts, b, step, c, ldc, fresh);
 }
 
+/* ---- products of parts ---- */
+
+/* 16 numbers, or the n < 16 that are there, as floats */
+V vec some(const void *from, ph_dtype type, int64_t at, int n)
+{
+    __mmask16 mask = n >= PH_TILE ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
+    if (type == PH_F32) return _mm512_maskz_loadu_ps(mask, (const float *)from + at);
+    __m256i x = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)from + at);
+    return v_float(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* Where the numbers of a tile lie: lines and steps of k that are left. */
+typedef struct source {
+    const void *from;
+    ph_dtype type;
+    int64_t stride;
+    int lines, k, along, whole; /* whole: there is no edge */
+} source;
+
+/* What becomes line i of a tile as it lies: numbers 0 to 15 and 16 to 31 of its pairs. */
+V void line_of(const source *s, int i, vec *low, vec *high)
+{
+    int64_t at = i * s->stride, next = s->along ? PH_TILE : PH_TILE * s->stride;
+    int n = PH_TILE, more = PH_TILE;
+    if (!s->whole && s->along) n = i < s->lines ? s->k : 0, more = n - PH_TILE;
+    if (!s->whole && !s->along)
+        n = i < s->k ? s->lines : 0, more = i + PH_TILE < s->k ? s->lines : 0;
+    *low = some(s->from, s->type, at, n);
+    *high = some(s->from, s->type, at + next, more);
+}
+
+/* The nearest number with 8 bits, and in the lower half of its bits something. */
+V vec nearest(vec x)
+{
+    return v_float(_mm512_add_epi32(v_bits(x), vi_set1(0x8000)));
+}
+
+/* x - nearest(x) */
+V vec rest_of(vec x)
+{
+    return v_sub(x, v_float(vi_and(v_bits(nearest(x)), vi_set1(0xffff0000u))));
+}
+
+V void store_tile(uint16_t *dst, vec lines[PH_TILE], int turn)
+{
+    if (turn) v_transpose(lines);
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++) _mm512_storeu_ps(dst + i * PH_STEP, lines[i]);
+}
+
+/* One tile of the first parts; returns 1 if that is all there is of them. */
+V int first_parts(uint16_t *dst, const source *s, int turn)
+{
+    vec to[PH_TILE];
+    __m512i bits = _mm512_setzero_si512();
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++) {
+        vec low, high;
+        line_of(s, i, &low, &high);
+        to[i] = v_float(upper_halves(nearest(low), nearest(high)));
+        if (s->type == PH_F32)
+            bits = _mm512_or_si512(bits, _mm512_or_si512(v_bits(low), v_bits(high)));
+    }
+    store_tile(dst, to, turn);
+    return !_mm512_test_epi32_mask(bits, vi_set1(0xffff));
+}
+
+/* One tile of the second parts, and one of the third `part` numbers behind it. */
+V void other_parts(uint16_t *dst, int64_t part, const source *s, int turn)
+{
+    vec second[PH_TILE], third[PH_TILE];
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++) {
+        vec low, high;
+        line_of(s, i, &low, &high);
+        low = rest_of(low), high = rest_of(high);
+        second[i] = v_float(upper_halves(nearest(low), nearest(high)));
+        third[i] = v_float(upper_halves(rest_of(low), rest_of(high)));
+    }
+    store_tile(dst, second, turn);
+    store_tile(dst + part, third, turn);
+}
+
+/* One tile of the first parts or of the others; returns 0 if there are others. */
+V int parts_of(const int others, uint16_t *dst, int64_t part, source s, int turn)
+{
+    int whole = s.lines >= PH_TILE && s.k >= PH_STEP;
+    if (others && whole)
+        s.whole = 1, other_parts(dst, part, &s, turn);
+    else if (others)
+        other_parts(dst, part, &s, turn);
+    else if (whole)
+        return s.whole = 1, first_parts(dst, &s, turn);
+    else
+        return first_parts(dst, &s, turn);
+    return 0;
+}
+
+/* All tiles: of the first parts, then of the others where there are any. */
+V int split_as(const ph_dtype type, const int along, const int turn, uint16_t *dst,
+               const void *from, int64_t stride, int lines, int k)
+{
+    int64_t part = (int64_t)PH_WIDE * ph_round_up(k, PH_STEP);
+    int all = 1;
+    for (int others = 0; others <= !all; others++)
+        for (int line = 0; line < PH_WIDE; line += PH_TILE)
+            for (int kk = 0; kk < k; kk += PH_STEP, dst += TILE) {
+                int64_t at = along ? line * stride + kk : kk * stride + line;
+                source s = {.from = ph_at(from, type, at),
+                            .type = type,
+                            .stride = stride,
+                            .lines = lines - line,
+                            .k = k - kk,
+                            .along = along};
+                all &= parts_of(others, dst, part, s, turn);
+            }
+    return all ? 1 : PH_PARTS;
+}
+
+static int split_lines(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
+                       int lines, int k, int along, int pairs)
+{
+    int turn = along == pairs;
+#define SPLIT(t, a, u)                                                                   \
+    if (type == (t) && along == (a) && turn == (u))                                      \
+    return split_as(t, a, u, dst, from, stride, lines, k)
+    SPLIT(PH_F32, 0, 0);
+    SPLIT(PH_F32, 0, 1);
+    SPLIT(PH_F32, 1, 0);
+    SPLIT(PH_F32, 1, 1);
+    SPLIT(PH_BF16, 0, 0);
+    SPLIT(PH_BF16, 0, 1);
+    SPLIT(PH_BF16, 1, 0);
+#undef SPLIT
+    return split_as(PH_BF16, 1, 1, dst, from, stride, lines, k);
+}
+
+/* Loads part p of one operand, both groups. */
+#define LEFT(p)                                                                          \
+    do {                                                                                 \
+        _tile_loadd(4, a + (p)*part, LINE);                                              \
+        if (two) _tile_loadd(5, a + (p)*part + group, LINE);                             \
+    } while (0)
+#define RIGHT(p)                                                                         \
+    do {                                                                                 \
+        _tile_loadd(6, b + (p)*part, LINE);                                              \
+        _tile_loadd(7, b + (p)*part + group, LINE);                                      \
+    } while (0)
+#define MULTIPLY()                                                                       \
+    do {                                                                                 \
+        _tile_dpbf16ps(0, 4, 6);                                                         \
+        _tile_dpbf16ps(1, 4, 7);                                                         \
+        if (two) _tile_dpbf16ps(2, 5, 6);                                                \
+        if (two) _tile_dpbf16ps(3, 5, 7);                                                \
+    } while (0)
+
+/* One step; LEFT(0) is loaded first or already there. */
+#define STEP_OF_PARTS()                                                                  \
+    do {                                                                                 \
+        LEFT(0);                                                                         \
+        if (b_parts > 1) {                                                               \
+            RIGHT(2);                                                                    \
+            MULTIPLY();                                                                  \
+            RIGHT(1);                                                                    \
+            MULTIPLY();                                                                  \
+        }                                                                                \
+        if (a_parts > 1) {                                                               \
+            LEFT(1);                                                                     \
+            if (b_parts > 1) MULTIPLY();                                                 \
+            RIGHT(0);                                                                    \
+            MULTIPLY();                                                                  \
+            LEFT(2);                                                                     \
+            MULTIPLY();                                                                  \
+            LEFT(0);                                                                     \
+        } else {                                                                         \
+            RIGHT(0);                                                                    \
+        }                                                                                \
+        MULTIPLY();                                                                      \
+    } while (0)
+
+/* Two columns of tiles, and two rows of them or one. */
+V void multiply_tiles(const int two, const int a_parts, const int b_parts, int steps,
+                      const uint16_t *a, const uint16_t *b, float *c, int64_t ldc,
+                      int add)
+{
+    const int64_t group = (int64_t)steps * TILE, part = 2 * group;
+    const int64_t ld = ldc * (int64_t)sizeof *c;
+    float *below = c + PH_TILE * ldc;
+    if (add) {
+        _tile_loadd(0, c, ld);
+        _tile_loadd(1, c + PH_TILE, ld);
+        if (two) _tile_loadd(2, below, ld);
+        if (two) _tile_loadd(3, below + PH_TILE, ld);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        if (two) _tile_zero(2);
+        if (two) _tile_zero(3);
+    }
+    for (int s = 0; s < steps; s++, a += TILE, b += TILE) STEP_OF_PARTS();
+    _tile_stored(0, c, ld);
+    _tile_stored(1, c + PH_TILE, ld);
+    if (two) _tile_stored(2, below, ld);
+    if (two) _tile_stored(3, below + PH_TILE, ld);
+}
+
+static void multiply(int m, int steps, const uint16_t *a, int a_parts, const uint16_t *b,
+                     int b_parts, float *c, int64_t ldc, int add)
+{
+    WRITTEN();
+#define MULTIPLY_AS(t, p, q)                                                             \
+    if ((m > PH_TILE) == (t) && (a_parts > 1) == ((p) > 1) &&                            \
+        (b_parts > 1) == ((q) > 1))                                                      \
+    multiply_tiles(t, p, q, steps, a, b, c, ldc, add)
+    MULTIPLY_AS(0, 1, 1);
+    MULTIPLY_AS(0, 1, 3);
+    MULTIPLY_AS(0, 3, 1);
+    MULTIPLY_AS(0, 3, 3);
+    MULTIPLY_AS(1, 1, 1);
+    MULTIPLY_AS(1, 1, 3);
+    MULTIPLY_AS(1, 3, 1);
+    MULTIPLY_AS(1, 3, 3);
+#undef MULTIPLY_AS
+}
+
 const ph_pairs ph_pairs_amx = {
     .begin = begin,
     .end = end,
@@ -306,6 +531,8 @@ const ph_pairs ph_pairs_amx = {
     .scores = scores,
     .softmax = softmax,
     .weigh = weigh,
+    .split = split_lines,
+    .multiply = multiply,
 };
 
 #if defined(__clang__)

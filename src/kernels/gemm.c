@@ -10,6 +10,7 @@
  *
  *           c is walked along its rows: few pages at a time, lines behind each other.
  *   STREAM  few rows, rows of b contiguous: nothing is packed, b is read once in order.
+ *   TILED   in tiles of bf16, see gemm_tiles.c.
  *
  * What would not fit into one packing of a is done in rounds, over rows and then over k;
  * c itself keeps the partial sums between rounds over k. Where c is not made of plain
@@ -17,21 +18,13 @@
  * along k, so that it is rounded once. A lane of a vector is always a column of c: the
  * order of every sum is the same everywhere.
  */
-#include "kernels/gemm.h"
-
 #include <string.h>
 
-#include "base/arena.h"
-#include "kernels/kernels.h"
+#include "kernels/gemm_job.h"
 
-/* Blocking for one register tile; bytes in a core's caches are the reason for each. */
-typedef struct sizes {
-    int mr;      /* the table's register tile: which entry */
-    int few;     /* up to this many rows STREAM is best */
-    int kc;      /* longer: fewer trips of c */
-    int columns; /* of an item at most: kc * columns floats of b are half of L2 */
-    int room;    /* floats of a packed in a round: as many pages as the TLB knows */
-} sizes;
+typedef ph_gemm_sizes sizes;
+typedef ph_gemm_job job;
+typedef ph_gemm_area area;
 
 static const sizes all_sizes[] = {
     {12, 8, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
@@ -50,31 +43,6 @@ enum {
     PAD = 16               /* floats between panels: keeps them off each other's sets */
 };
 
-typedef enum mode { EMPTY, STREAM, PACKED } mode;
-
-/* One product of the list, with everything that was decided about it. */
-typedef struct job {
-    const ph_gemm *g;
-    const ph_kernels *k;
-    const sizes *s;
-    mode mode;
-    int plain;         /* c is rows of floats: products write it directly */
-    int depth, height; /* k and rows of one round */
-    int k_rounds, rounds;
-    int kc;                 /* steps of k between two packings of b */
-    int rows, columns;      /* of one item */
-    int64_t a_step, b_step; /* floats from one packed panel to the next */
-    float *packed;          /* PACKED: panels of a, for each part of k; STREAM: a as rows
-                               of floats */
-    int shared;             /* it is the product's before this one */
-    const float *left;      /* STREAM: a, with its row length */
-    int64_t left_ld;
-
-    /* the current round */
-    int k0, k_len, i0, i_len; /* the part of k and of the rows */
-    int packs, items;         /* items of the two loops */
-} job;
-
 typedef struct batch {
     job jobs[PH_GEMM_MAX];
     int count;
@@ -84,7 +52,7 @@ typedef struct batch {
 
 /* Which columns of b a lane has packed: the next item often wants the same. */
 typedef struct columns_of {
-    const struct job *job; /* NULL: none */
+    const job *job; /* NULL: none */
     int j0, k0;
 } columns_of;
 
@@ -95,13 +63,6 @@ typedef struct scratch {
     float *c;        /* copy of a rectangle of c, or one tile */
 } scratch;
 
-/* A rectangle of c. */
-typedef struct area {
-    int i0, rows, j0, cols;
-    float *c; /* its first element, or a copy's */
-    int64_t ldc;
-} area;
-
 /* ---- decisions --------------------------------------------------------------------- */
 
 static const sizes *sizes_for(const ph_kernels *k)
@@ -111,9 +72,7 @@ static const sizes *sizes_for(const ph_kernels *k)
     return s;
 }
 
-/* Cuts `total` into equal parts of at most `most`: as few as that needs, or as many as
-   `wanted` as long as a part keeps `least`. Returns the size of a part. */
-static int part_size(int total, int most, int wanted, int least)
+int ph_gemm_part(int total, int most, int wanted, int least)
 {
     int parts = ph_div_up(total, most);
     parts = ph_max(parts, ph_min(wanted, total / least));
@@ -132,7 +91,7 @@ static void choose_round(job *j)
     if (g->c_type == PH_F32) j->depth = ph_max(room / g->m / j->kc, 1) * j->kc;
     j->k_rounds = ph_div_up(g->k, j->depth);
     int most = ph_max(room / j->depth / mr, TILES);
-    j->height = part_size(ph_div_up(g->m, mr), most, 1, 1) * mr;
+    j->height = ph_gemm_part(ph_div_up(g->m, mr), most, 1, 1) * mr;
     j->rounds = j->k_rounds * ph_div_up(g->m, j->height);
 }
 
@@ -144,11 +103,11 @@ static void choose_packed(job *j, int wanted, int count)
     int mr = j->k->mr, nr = j->k->nr, panels = ph_div_up(j->g->n, nr);
     j->mode = PACKED;
     choose_round(j);
-    j->columns = part_size(panels, j->s->columns / nr, wanted, LEAST_PANELS) * nr;
+    j->columns = ph_gemm_part(panels, j->s->columns / nr, wanted, LEAST_PANELS) * nr;
     int across = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
     int most = j->plain ? tiles : ph_max(COPY / j->columns / mr, 1);
     int down = ph_div_up(wanted, across * (j->plain ? count : 1));
-    j->rows = part_size(tiles, most, down, LEAST_TILES) * mr;
+    j->rows = ph_gemm_part(tiles, most, down, LEAST_TILES) * mr;
     j->a_step = (int64_t)j->kc * mr + PAD;
     j->b_step = (int64_t)j->kc * nr + PAD;
 }
@@ -164,13 +123,15 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
     j->rounds = j->k_rounds = 1;
     if (g->m <= 0 || g->n <= 0) {
         j->mode = EMPTY;
+    } else if (g->tiles && j->k->pairs && g->a_type != PH_F16 && !g->a_block) {
+        ph_gemm_tiled_choose(j, wanted, count);
     } else if (g->m <= j->s->few && g->b_col == 1) {
         int nr = j->k->nr, least = STREAM_LEAST / nr, most = STREAM_COLUMNS / nr;
         j->mode = STREAM;
         j->plain = 0; /* c is read and written all the time: apart from other lanes */
         j->depth = g->k;
         j->rows = j->height = g->m;
-        j->columns = part_size(ph_div_up(g->n, nr), most, wanted, least) * nr;
+        j->columns = ph_gemm_part(ph_div_up(g->n, nr), most, wanted, least) * nr;
     } else {
         choose_packed(j, wanted, count);
     }
@@ -182,6 +143,7 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
 static size_t packed_floats(const job *j)
 {
     size_t parts = (size_t)ph_div_up(j->depth, ph_max(j->kc, 1));
+    if (j->mode == TILED) return 0;
     if (j->mode == STREAM)
         return (size_t)j->g->m * (size_t)ph_round_up(j->g->k, PH_LANES);
     return parts * (size_t)ph_div_up(j->height, j->k->mr) * (size_t)j->a_step;
@@ -194,6 +156,10 @@ static scratch lay_lane(const job *j, ph_arena *arena)
     size_t panels = 0, copy = (size_t)j->rows * (size_t)j->columns;
     s.has = ph_arena_take(arena, sizeof *s.has);
     if (j->mode == EMPTY) return s;
+    if (j->mode == TILED) {
+        ph_gemm_tiled(j, arena, -1);
+        return s;
+    }
     if (j->mode == PACKED) panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
     s.panels = ph_arena_floats(arena, panels + PH_PACK_SLACK);
     s.c = ph_arena_floats(arena, j->plain ? (size_t)mr * (size_t)nr : copy);
@@ -243,8 +209,7 @@ size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count)
 
 /* ---- in and out of c --------------------------------------------------------------- */
 
-/* Where element e of an axis in blocks lies, and how many follow it without a gap. */
-static int64_t in_block(int block, int64_t step, int e, int *run)
+int64_t ph_gemm_block(int block, int64_t step, int e, int *run)
 {
     if (!block) return e;
     *run = ph_min(*run, block - e % block);
@@ -262,19 +227,18 @@ static void load(const ph_kernels *k, float *to, const void *from, ph_dtype type
     memcpy(to + whole, part, (size_t)(n - whole) * sizeof *part);
 }
 
-/* Copies a rectangle of c into floats at r->c, or those back into c. */
-static void copy_area(const job *j, const area *r, int out)
+void ph_gemm_copy(const job *j, const area *r, int out)
 {
     const ph_gemm *g = j->g;
     for (int i = 0; i < r->rows; i++)
         for (int c = 0, run; c < r->cols; c += run) {
             run = r->cols - c;
-            int64_t at = in_block(g->c_block, g->c_step, r->j0 + c, &run);
+            int64_t at = ph_gemm_block(g->c_block, g->c_step, r->j0 + c, &run);
             void *there = ph_at_out(g->c, g->c_type, at + (r->i0 + i) * g->c_row);
             float *here = r->c + i * r->ldc + c;
             if (!out)
                 load(j->k, here, there, g->c_type, run);
-            else if (g->c_type == PH_F32)
+            else if (g->c_type == PH_F32 && j->mode != TILED)
                 memcpy(there, here, (size_t)run * sizeof *here);
             else
                 j->k->store_row(there, here, run, g->c_type, 1.0f);
@@ -287,13 +251,12 @@ static void begin(const job *j, area *r, const scratch *s, int add)
     const ph_gemm *g = j->g;
     r->c = j->plain ? (float *)g->c + r->i0 * g->c_row + r->j0 : s->c;
     r->ldc = j->plain ? g->c_row : j->columns;
-    if (add && !j->plain) copy_area(j, r, 0);
+    if (add && !j->plain) ph_gemm_copy(j, r, 0);
     for (int i = 0; i < r->rows && !add && (j->mode == STREAM || g->k == 0); i++)
         memset(r->c + i * r->ldc, 0, (size_t)r->cols * sizeof *r->c);
 }
 
-/* The bias of `count` rows of a rectangle. */
-static void add_bias(const job *j, const area *r, int first, int count)
+void ph_gemm_bias(const job *j, const area *r, int first, int count)
 {
     j->k->add_rows(count, r->cols, j->g->bias + r->j0, r->c + first * r->ldc, r->ldc);
 }
@@ -308,7 +271,7 @@ static void turn_rows(const job *j, int i0, int rows, int k0, int len, float *to
     for (int kk = 0, run; kk < len; kk += run) {
         const void *row[PH_MR_MAX];
         run = len - kk;
-        int64_t at = in_block(g->a_block, g->a_step, k0 + kk, &run);
+        int64_t at = ph_gemm_block(g->a_block, g->a_step, k0 + kk, &run);
         for (int r = 0; r < rows; r++)
             row[r] = ph_at(g->a, g->a_type, (i0 + r) * g->a_row + at);
         j->k->pack_across(to + (int64_t)kk * mr, mr, row, rows, run, g->a_type, 1.0f);
@@ -335,7 +298,7 @@ static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *t
     for (int kk = 0, run; kk < len; kk += run) {
         const void *column[PH_NR_MAX];
         run = len - kk;
-        const float *start = g->b + in_block(g->b_block, g->b_step, k0 + kk, &run);
+        const float *start = g->b + ph_gemm_block(g->b_block, g->b_step, k0 + kk, &run);
         for (int c = 0; c < cols; c++) column[c] = start + (j0 + c) * g->b_col;
         j->k->pack_across(to + (int64_t)kk * nr, nr, column, cols, run, PH_F32, 1.0f);
     }
@@ -350,7 +313,7 @@ static void pack_pieces(const job *j, int j0, int cols, int k0, int len, float *
         const float *from = NULL;
         float *dst = to + c / nr * j->b_step + c % nr;
         run = c < cols ? ph_min(cols - c, nr - c % nr) : padded - c;
-        if (c < cols) from = g->b + in_block(g->b_block, g->b_step, j0 + c, &run);
+        if (c < cols) from = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
         for (int kk = 0; kk < len; kk++)
             for (int e = 0; e < run; e++)
                 dst[(int64_t)kk * nr + e] = from ? from[(k0 + kk) * g->b_row + e] : 0;
@@ -370,7 +333,7 @@ static void pack_b(const job *j, int j0, int cols, int k0, int len, float *to)
     } else {
         for (int c = 0, run; c < cols; c += run) {
             run = cols - c;
-            const float *from = g->b + in_block(g->b_block, g->b_step, j0 + c, &run);
+            const float *from = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
             j->k->pack_panels(to + c / nr * j->b_step, nr, j->b_step,
                               from + k0 * g->b_row, g->b_row, len, run, PH_F32);
         }
@@ -400,7 +363,7 @@ static void load_left(const job *j, int i)
     const ph_gemm *g = j->g;
     for (int kk = 0, run; kk < g->k; kk += run) {
         run = g->k - kk;
-        int64_t at = i * g->a_row + in_block(g->a_block, g->a_step, kk, &run);
+        int64_t at = i * g->a_row + ph_gemm_block(g->a_block, g->a_step, kk, &run);
         load(j->k, j->packed + i * j->left_ld + kk, ph_at(g->a, g->a_type, at), g->a_type,
              run);
     }
@@ -441,9 +404,9 @@ static void tile(const job *j, const area *r, int t, int p, int len, const float
                       add);
     } else {
         area edge = {r->i0 + t, rows, r->j0 + p, cols, buffer, nr};
-        if (add) copy_area(j, &edge, 0);
+        if (add) ph_gemm_copy(j, &edge, 0);
         j->k->product(rows, padded, len, a, mr, b, nr, 0, buffer, nr, add);
-        copy_area(j, &edge, 1);
+        ph_gemm_copy(j, &edge, 1);
     }
 }
 
@@ -458,18 +421,24 @@ static void steps(const job *j, const area *r, int kk, int len, const float *a,
         const float *right = b;
         for (int p = 0; p < r->cols; p += nr, right += j->b_step)
             tile(j, r, t, p, len, a, right, buffer, add);
-        if (bias) add_bias(j, r, t, ph_min(mr, r->rows - t));
+        if (bias) ph_gemm_bias(j, r, t, ph_min(mr, r->rows - t));
     }
+}
+
+ph_gemm_area ph_gemm_own(const job *j, int item)
+{
+    int down = ph_div_up(j->i_len, j->rows);
+    int i0 = item % down * j->rows, j0 = item / down * j->columns;
+    return (area){.i0 = j->i0 + i0,
+                  .rows = ph_min(j->rows, j->i_len - i0),
+                  .j0 = j0,
+                  .cols = ph_min(j->columns, j->g->n - j0)};
 }
 
 static void packed_item(const job *j, const scratch *s, int item)
 {
-    int down = ph_div_up(j->i_len, j->rows), add = j->g->add || j->k0 > 0;
-    int i0 = item % down * j->rows, j0 = item / down * j->columns;
-    area r = {.i0 = j->i0 + i0,
-              .rows = ph_min(j->rows, j->i_len - i0),
-              .j0 = j0,
-              .cols = ph_min(j->columns, j->g->n - j0)};
+    area r = ph_gemm_own(j, item);
+    int i0 = r.i0 - j->i0, j0 = r.j0, add = j->g->add || j->k0 > 0;
     begin(j, &r, s, add);
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
         int len = ph_min(j->kc, j->k_len - kk);
@@ -480,8 +449,8 @@ static void packed_item(const job *j, const scratch *s, int item)
         *s->has = wants;
         steps(j, &r, kk, len, a, s->panels, s->c);
     }
-    if (j->g->bias && j->g->k == 0) add_bias(j, &r, 0, r.rows);
-    if (!j->plain) copy_area(j, &r, 1);
+    if (j->g->bias && j->g->k == 0) ph_gemm_bias(j, &r, 0, r.rows);
+    if (!j->plain) ph_gemm_copy(j, &r, 1);
 }
 
 static void stream_item(const job *j, const scratch *s, int item)
@@ -492,11 +461,11 @@ static void stream_item(const job *j, const scratch *s, int item)
     begin(j, &r, s, g->add);
     for (int p = 0, run; p < r.cols; p += run) {
         run = r.cols - p;
-        const float *b = g->b + in_block(g->b_block, g->b_step, j0 + p, &run);
+        const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + p, &run);
         j->k->stream(g->m, run, g->k, j->left, j->left_ld, b, g->b_row, r.c + p, r.ldc);
     }
-    if (g->bias) add_bias(j, &r, 0, g->m);
-    if (!j->plain) copy_area(j, &r, 1);
+    if (g->bias) ph_gemm_bias(j, &r, 0, g->m);
+    if (!j->plain) ph_gemm_copy(j, &r, 1);
 }
 
 /* ---- the loops --------------------------------------------------------------------- */
@@ -515,6 +484,12 @@ static void item_loop(void *arg, int lane, int index)
     const job *j = b->jobs;
     ph_arena arena = {.base = b->lanes + b->lane_size * (size_t)lane};
     for (; index >= j->items; j++) index -= j->items;
+    if (j->mode == TILED) {
+        columns_of *has = ph_arena_take(&arena, sizeof *has);
+        has->job = NULL; /* tiles lie where panels lay */
+        ph_gemm_tiled(j, &arena, index);
+        return;
+    }
     scratch s = lay_lane(j, &arena);
     if (j->mode == PACKED)
         packed_item(j, &s, index);

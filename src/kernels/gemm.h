@@ -8,6 +8,11 @@
  * result is rounded once to c's type. So it depends neither on blocking, threads and
  * instruction set, nor on m and n: a row alone gives the bits it gives in a batch.
  *
+ * With `tiles`, where the table multiplies bf16 (ph_pairs) and a is neither f16 nor in
+ * blocks, a sum is that of steps of 32 in parts of bf16, which is as exact but has bits
+ * of its own; again of its row and column alone. An element that is not finite is the
+ * chain's, and -0 becomes +0.
+ *
  * Strides make the forms: of a_row and a_col one is 1, and so of b_row and b_col.
  *
  *     y  = x w       a = x, a_col 1      b = w, b_col 1
@@ -50,6 +55,7 @@ typedef struct ph_gemm {
 
     const float *bias; /* (n), or NULL */
     int add;           /* 1: to what c holds */
+    int tiles;         /* 1: f32 numbers may be multiplied as parts of bf16 */
 } ph_gemm;
 
 /* Bytes of workspace for ph_gemm_run; pointers in the list are not looked at. */

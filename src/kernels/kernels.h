@@ -41,7 +41,8 @@ enum {
     PH_MR_MAX = 12,     /* largest mr of any table */
     PH_TILE = 16,       /* rows of a tile, and columns of a tile of sums */
     PH_STEP = 32,       /* numbers of a tile's row, or of its column, in bf16 */
-    PH_PARTS = 3,       /* parts of a softmax weight in bf16 */
+    PH_PARTS = 3,       /* parts of an f32 number in bf16 */
+    PH_WIDE = 32,       /* rows and columns of one product of parts */
     PH_STRIP_MAX = 16,  /* largest strip: mr rows, or those of a tile */
     PH_NR_MAX = 32      /* largest nr of any table */
 };
@@ -64,6 +65,16 @@ enum {
  * Softmax weights are f32 and go in as three parts of 8 bits, which together are the
  * weight exactly: p = high + middle + low. A step adds the product of the high parts,
  * then of the middle, then of the low ones.
+ *
+ * Matrices of any f32 numbers go in as up to three parts, each rounded to the nearest:
+ * x = x0 + x1 + x2 exactly. The product of two such leaves out what is below 2^-24 of it;
+ * a step adds, small ones first,
+ *
+ *     a0 b2    a0 b1    a1 b1    a1 b0    a2 b0    a0 b0
+ *
+ * of which those with a part that is 0 everywhere add nothing and may be left out. Lines
+ * (rows of the left operand, columns of the right one) come PH_WIDE at a time, in two
+ * groups of PH_TILE:  tile of (part, group, step) = ((part * 2 + group) * steps + step).
  */
 typedef struct ph_pairs {
     /* Around the calls of scores and weigh on one thread; strips have up to `rows` rows,
@@ -104,6 +115,20 @@ typedef struct ph_pairs {
        those from m on are nobody's. */
     void (*weigh)(int m, int n, int steps, const uint16_t *parts, const uint16_t *b,
                   float *c, int64_t ldc, const float *alpha);
+
+    /* Up to PH_WIDE lines of k numbers, f32 or bf16, as parts; padded with zeros, missing
+       lines too. In memory the numbers of a line (along) or those of all lines for one k
+       are neighbours, and the next line, or k, is `stride` numbers further. They become
+       tiles of rows, or of pairs (i, i+16). Returns how many parts were written: 1 or
+       PH_PARTS, the others being 0. */
+    int (*split)(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
+                 int lines, int k, int along, int pairs);
+
+    /* c[i*ldc + j] (+)= sum_k a[i][k] * b[k][j] for i < m, j < PH_WIDE, operands as split
+       leaves them, with so many parts. c has a row for each of the tiles used: as many
+       as begin was told, or PH_WIDE if m is above that. */
+    void (*multiply)(int m, int steps, const uint16_t *a, int a_parts, const uint16_t *b,
+                     int b_parts, float *c, int64_t ldc, int add);
 } ph_pairs;
 
 typedef struct ph_kernels {

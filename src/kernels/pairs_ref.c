@@ -102,7 +102,7 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
 
 /* ---- weights ---- */
 
-static void split(float x, int at, uint16_t *to)
+static void cut(float x, int at, uint16_t *to)
 {
     for (int p = 0; p < PH_PARTS; p++) {
         uint16_t upper = (uint16_t)(ph_bits(x) >> 16);
@@ -121,8 +121,8 @@ static void softmax(int m, int n, const float *s, const float *peak, float *top,
         for (int c = 0; c < ph_round_up(n, PH_STEP); c++) {
             float x = c < n ? p[i * PH_STRIP_LD + c] : 0;
             if (c < n && drop) x *= drop[i * PH_STRIP_LD + c];
-            split(x, c % PH_TILE * 2 + c % PH_STEP / PH_TILE,
-                  parts + c / PH_STEP * PH_PARTS * TILE + i * PH_STEP);
+            cut(x, c % PH_TILE * 2 + c % PH_STEP / PH_TILE,
+                parts + c / PH_STEP * PH_PARTS * TILE + i * PH_STEP);
         }
 }
 
@@ -141,6 +141,78 @@ static void weigh(int m, int n, int steps, const uint16_t *parts, const uint16_t
         }
 }
 
+/* ---- products of parts ---- */
+
+static float number_at(const void *from, ph_dtype type, int64_t at)
+{
+    return type == PH_F32 ? ((const float *)from)[at]
+                          : ph_from_bf16(((const uint16_t *)from)[at]);
+}
+
+/* The part of x that fits into bf16, ties away from 0; the last one fits exactly. */
+static uint16_t nearest(float x)
+{
+    return (uint16_t)((ph_bits(x) + 0x8000u) >> 16);
+}
+
+static int split_number(float x, uint16_t *to, int64_t part)
+{
+    float rest = x - ph_from_bf16(to[0] = nearest(x));
+    to[part] = nearest(rest);
+    to[2 * part] = (uint16_t)(ph_bits(rest - ph_from_bf16(to[part])) >> 16);
+    return (ph_bits(x) & 0xffffu) != 0;
+}
+
+static int split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
+                 int lines, int k, int along, int pairs)
+{
+    int steps = ph_div_up(k, PH_STEP), parts = 1;
+    int64_t part = (int64_t)PH_WIDE * steps * PH_STEP;
+    for (int line = 0; line < PH_WIDE; line++)
+        for (int kk = 0; kk < steps * PH_STEP; kk++) {
+            int r = line % PH_TILE, i = kk % PH_TILE, half = kk % PH_STEP / PH_TILE;
+            int64_t tile = ((int64_t)(line / PH_TILE) * steps + kk / PH_STEP) * TILE;
+            uint16_t *to =
+                dst + tile + (pairs ? i * PH_STEP + 2 * r : r * PH_STEP + 2 * i) + half;
+            float x = 0;
+            if (line < lines && kk < k)
+                x = number_at(from, type,
+                              along ? line * stride + kk : kk * stride + line);
+            if (type == PH_BF16)
+                *to = (uint16_t)(ph_bits(x) >> 16);
+            else if (split_number(x, to, part))
+                parts = PH_PARTS;
+        }
+    return parts;
+}
+
+/* The element of row i and column j, its steps from one address on. */
+static float dot_of_parts(float sum, int steps, int64_t group, const uint16_t *line,
+                          int a_parts, const uint16_t *tile, int b_parts, int column)
+{
+    static const int order[][2] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
+    for (int s = 0; s < steps; s++)
+        for (int o = 0; o < 6; o++) {
+            int p = order[o][0], q = order[o][1];
+            if (p < a_parts && q < b_parts)
+                sum = step(sum, line + 2 * p * group + s * TILE,
+                           tile + 2 * q * group + s * TILE, column);
+        }
+    return sum;
+}
+
+static void multiply(int m, int steps, const uint16_t *a, int a_parts, const uint16_t *b,
+                     int b_parts, float *c, int64_t ldc, int add)
+{
+    int64_t group = (int64_t)steps * TILE;
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < PH_WIDE; j++)
+            c[i * ldc + j] =
+                dot_of_parts(add ? c[i * ldc + j] : 0, steps, group,
+                             a + i / PH_TILE * group + i % PH_TILE * PH_STEP, a_parts,
+                             b + j / PH_TILE * group, b_parts, j % PH_TILE);
+}
+
 const ph_pairs ph_pairs_ref = {
     .begin = begin,
     .end = end,
@@ -150,4 +222,6 @@ const ph_pairs ph_pairs_ref = {
     .scores = scores,
     .softmax = softmax,
     .weigh = weigh,
+    .split = split,
+    .multiply = multiply,
 };

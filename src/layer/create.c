@@ -316,6 +316,8 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     PH_TRY(check_rope_dims(l->ctx, d));
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
     PH_TRY(settle_out(l));
+    l->shape.q.tiles = l->shape.k.tiles = l->shape.v.tiles = l->out.tiles =
+        a->dtype == PH_BF16;
     l->kv_len = d->cache ? a->q_len : a->kv_len;
     l->q_rows = a->batch * a->q_len;
     l->kv_rows = a->batch * l->kv_len;

@@ -37,7 +37,7 @@ static int row_length(const ph_part *p)
 ph_gemm ph_layer_product(const ph_part *p, const float *weights, const float *bias,
                          int rows, const void *x, ph_dtype type, float *y)
 {
-    ph_gemm g = {.m = rows, .n = columns(p), .k = p->in};
+    ph_gemm g = {.m = rows, .n = columns(p), .k = p->in, .tiles = p->tiles};
     g.a = x, g.a_type = type, g.a_row = p->in, g.a_col = 1;
     g.b = weights, g.b_row = row_length(p), g.b_col = 1;
     if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
@@ -48,7 +48,7 @@ ph_gemm ph_layer_product(const ph_part *p, const float *weights, const float *bi
 ph_gemm ph_layer_product_dx(const ph_part *p, const float *weights, int rows,
                             const float *dy, float *dx, int add)
 {
-    ph_gemm g = {.m = rows, .n = p->in, .k = columns(p), .add = add};
+    ph_gemm g = {.m = rows, .n = p->in, .k = columns(p), .add = add, .tiles = p->tiles};
     g.a = dy, g.a_row = ph_part_width(p), g.a_col = 1;
     g.b = weights, g.b_row = 1, g.b_col = row_length(p);
     if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
@@ -61,7 +61,7 @@ ph_gemm ph_layer_product_dx(const ph_part *p, const float *weights, int rows,
 ph_gemm ph_layer_product_dw(const ph_part *p, int rows, const void *x, ph_dtype type,
                             const float *dy, float *dw)
 {
-    ph_gemm g = {.m = p->in, .n = columns(p), .k = rows};
+    ph_gemm g = {.m = p->in, .n = columns(p), .k = rows, .tiles = p->tiles};
     g.a = x, g.a_type = type, g.a_row = 1, g.a_col = p->in;
     g.b = dy, g.b_row = ph_part_width(p), g.b_col = 1;
     g.c = dw, g.c_row = row_length(p);

@@ -1,0 +1,75 @@
+/*
+ * gemm_job.h - one product at work: what gemm.c decides, and what it shares with
+ * gemm_tiles.c.
+ */
+#ifndef PH_KERNELS_GEMM_JOB_H
+#define PH_KERNELS_GEMM_JOB_H
+
+#include "base/arena.h"
+#include "kernels/gemm.h"
+#include "kernels/kernels.h"
+
+/* Blocking for one register tile; bytes in a core's caches are the reason for each. */
+typedef struct ph_gemm_sizes {
+    int mr;      /* the table's register tile: which entry */
+    int few;     /* up to this many rows STREAM is best */
+    int kc;      /* longer: fewer trips of c */
+    int columns; /* of an item at most: kc * columns floats of b are half of L2 */
+    int room;    /* floats of a packed in a round: as many pages as the TLB knows */
+} ph_gemm_sizes;
+
+typedef enum ph_gemm_mode { EMPTY, STREAM, PACKED, TILED } ph_gemm_mode;
+
+/* One product of the list, with everything that was decided about it. */
+typedef struct ph_gemm_job {
+    const ph_gemm *g;
+    const ph_kernels *k;
+    const ph_gemm_sizes *s;
+    ph_gemm_mode mode;
+    int plain;         /* c is rows of floats: products write it directly */
+    int depth, height; /* k and rows of one round */
+    int k_rounds, rounds;
+    int kc;                 /* steps of k between two packings of b */
+    int rows, columns;      /* of one item */
+    int64_t a_step, b_step; /* floats from one packed panel to the next */
+    float *packed;          /* PACKED: panels of a, for each part of k; STREAM: a as rows
+                               of floats */
+    int shared;             /* it is the product's before this one */
+    const float *left;      /* STREAM: a, with its row length */
+    int64_t left_ld;
+
+    /* the current round */
+    int k0, k_len, i0, i_len; /* the part of k and of the rows */
+    int packs, items;         /* items of the two loops */
+} ph_gemm_job;
+
+/* A rectangle of c. */
+typedef struct ph_gemm_area {
+    int i0, rows, j0, cols;
+    float *c; /* its first element, or a copy's */
+    int64_t ldc;
+} ph_gemm_area;
+
+/* Cuts `total` into equal parts of at most `most`: as few as that needs, or as many as
+   `wanted` as long as a part keeps `least`. Returns the size of a part. */
+int ph_gemm_part(int total, int most, int wanted, int least);
+
+/* Where element e of an axis in blocks lies, and how many follow it without a gap. */
+int64_t ph_gemm_block(int block, int64_t step, int e, int *run);
+
+/* Copies a rectangle of c into floats at area->c, or those back into c. */
+void ph_gemm_copy(const ph_gemm_job *job, const ph_gemm_area *area, int out);
+
+/* The bias of `count` rows of a rectangle. */
+void ph_gemm_bias(const ph_gemm_job *job, const ph_gemm_area *area, int first, int count);
+
+/* The rectangle that an item of the current round owns, but for where it is computed. */
+ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
+
+/* ---- gemm_tiles.c ---- */
+
+void ph_gemm_tiled_choose(ph_gemm_job *job, int wanted, int count);
+/* Carves the scratch of a lane, or measures it, and computes an item in it; -1: none. */
+void ph_gemm_tiled(const ph_gemm_job *job, ph_arena *lane, int item);
+
+#endif

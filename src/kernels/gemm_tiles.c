@@ -1,0 +1,197 @@
+/*
+ * gemm_tiles.c - matrix products in tiles of bf16, where a number of f32 is up to three
+ * of them (ph_pairs in kernels.h).
+ *
+ * An item owns a rectangle of c and packs what it needs of a and b itself:
+ *
+ *     for each part of k             `kc` steps
+ *         pack the columns of b                                     stays in L2
+ *         for each 32 rows of a      pack them                      stays in L1
+ *             for each 32 columns    multiply into a copy of c
+ *
+ * With one part of k the copy is one strip of 32 rows, else the whole rectangle. The sums
+ * of an element are those of its row and column alone, step after step.
+ */
+#include <math.h>
+
+#include "base/half.h"
+#include "kernels/gemm_job.h"
+
+enum {
+    KC = 512,         /* a strip of a in bf16 is 32 KB, ... */
+    COLUMNS = 256,    /* ... b of an item in three parts 768 KB, */
+    ROWS = 512,       /* and c of an item 512 KB where k has parts */
+    LEAST_STRIPS = 8, /* rows / 32 of an item: b is packed for no fewer */
+    PANELS = COLUMNS / PH_WIDE,
+    PAD = 16 /* floats between rows of the copy: keeps them off each other's sets */
+};
+
+typedef struct scratch {
+    uint16_t *a, *b;   /* packed: a strip; panels behind each other */
+    int parts[PANELS]; /* of each panel of b */
+    float *c;          /* the copy */
+    float *pieces;     /* b as rows where it comes in blocks */
+} scratch;
+
+void ph_gemm_tiled_choose(ph_gemm_job *j, int wanted, int count)
+{
+    const ph_gemm *g = j->g;
+    int strips = ph_div_up(g->m, PH_WIDE), panels = ph_div_up(g->n, PH_WIDE);
+    int parts = ph_max(ph_div_up(g->k, KC), 1);
+    j->mode = TILED;
+    j->plain = 0;
+    j->kc = ph_max(ph_round_up(ph_div_up(g->k, parts), PH_STEP), PH_STEP);
+    j->depth = g->k;
+    j->height = g->m;
+    j->columns = ph_gemm_part(panels, PANELS, wanted, PANELS / 2) * PH_WIDE;
+    int down = ph_div_up(wanted, ph_div_up(g->n, j->columns) * count);
+    int most = parts > 1 ? ROWS / PH_WIDE : strips;
+    j->rows = ph_gemm_part(strips, most, down, LEAST_STRIPS) * PH_WIDE;
+}
+
+/* Rows of the copy; what a product needs must do for one with fewer rows. */
+static int copy_rows(const ph_gemm_job *j)
+{
+    return j->kc >= j->g->k ? PH_WIDE
+                            : ph_min(ROWS, ph_round_up(ph_max(j->g->m, 1), PH_WIDE));
+}
+
+static void lay(const ph_gemm_job *j, ph_arena *arena, scratch *s)
+{
+    const size_t number = sizeof(uint16_t), kc = (size_t)j->kc;
+    size_t columns = (size_t)j->columns, wide = PH_WIDE;
+    s->a = ph_arena_take(arena, PH_PARTS * wide * kc * number);
+    s->b = ph_arena_take(arena, PH_PARTS * columns * kc * number);
+    s->c = ph_arena_floats(arena, (size_t)copy_rows(j) * (columns + PAD));
+    s->pieces = ph_arena_floats(arena, j->g->b_block ? wide * kc : 0);
+}
+
+/* ---- packing ----------------------------------------------------------------------- */
+
+static int pack_a(const ph_gemm_job *j, int i0, int rows, int k0, int len, uint16_t *to)
+{
+    const ph_gemm *g = j->g;
+    const void *from = ph_at(g->a, g->a_type, i0 * g->a_row + k0 * g->a_col);
+    int along = g->a_col == 1;
+    return j->k->pairs->split(to, from, g->a_type, along ? g->a_row : g->a_col, rows, len,
+                              along, 0);
+}
+
+/* Columns j0.. of b, that come in blocks along j, or along k, as lines behind each
+   other. */
+static void collect(const ph_gemm *g, int j0, int cols, int k0, int len, float *to)
+{
+    int along = g->b_col != 1, lines = along ? cols : len, n = along ? len : cols;
+    int first = along ? k0 : j0;
+    for (int i = 0; i < lines; i++)
+        for (int e = 0, run; e < n; e += run) {
+            run = n - e;
+            int64_t at = ph_gemm_block(g->b_block, g->b_step, first + e, &run);
+            at += along ? (j0 + i) * g->b_col : (k0 + i) * g->b_row;
+            for (int q = 0; q < run; q++) to[(int64_t)i * n + e + q] = g->b[at + q];
+        }
+}
+
+static int pack_b(const ph_gemm_job *j, int j0, int cols, int k0, int len, float *pieces,
+                  uint16_t *to)
+{
+    const ph_gemm *g = j->g;
+    int along = g->b_col != 1;
+    const float *from = g->b + k0 * g->b_row + j0 * g->b_col;
+    int64_t stride = along ? g->b_col : g->b_row;
+    if (g->b_block) {
+        collect(g, j0, cols, k0, len, pieces);
+        from = pieces, stride = along ? len : cols;
+    }
+    return j->k->pairs->split(to, from, PH_F32, stride, cols, len, along, 1);
+}
+
+static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len,
+                        scratch *s)
+{
+    int64_t panel = (int64_t)PH_PARTS * PH_WIDE * j->kc;
+    for (int p = 0; p * PH_WIDE < r->cols; p++)
+        s->parts[p] =
+            pack_b(j, r->j0 + p * PH_WIDE, ph_min(PH_WIDE, r->cols - p * PH_WIDE), kk,
+                   len, s->pieces, s->b + p * panel);
+}
+
+/* ---- items ------------------------------------------------------------------------- */
+
+/* The element as one chain of f32, as it is without tiles. */
+static float chain(const ph_gemm_job *j, int row, int col)
+{
+    const ph_gemm *g = j->g;
+    ph_gemm_area one = {row, 1, col, 1, (float[1]){0}, 1};
+    int k_blocks = g->b_col != 1, unused = 1;
+    if (g->add) ph_gemm_copy(j, &one, 0);
+    for (int k = 0; k < g->k; k++) {
+        int64_t a = row * g->a_row + k * g->a_col, b = k_blocks ? k : col;
+        b = ph_gemm_block(g->b_block, g->b_step, (int)b, &unused);
+        b += k_blocks ? col * g->b_col : k * g->b_row;
+        float left = g->a_type == PH_F32 ? ((const float *)g->a)[a]
+                                         : ph_from_bf16(((const uint16_t *)g->a)[a]);
+        *one.c = fmaf(left, g->b[b], *one.c);
+        if (isnan(*one.c)) break;
+    }
+    return *one.c;
+}
+
+/* Parts say nothing of what is infinite: where a sum is not finite the chain decides. */
+static void mend(const ph_gemm_job *j, const ph_gemm_area *r)
+{
+    if (j->k->finite(r->c, r->ldc, r->rows, ph_round_up(r->cols, PH_LANES))) return;
+    for (int i = 0; i < r->rows; i++)
+        for (int c = 0; c < r->cols; c++)
+            if (!isfinite(r->c[i * r->ldc + c]))
+                r->c[i * r->ldc + c] = chain(j, r->i0 + i, r->j0 + c);
+}
+
+/* What the sums of a strip start from where they are added to c. */
+static void start_strip(const ph_gemm_job *j, const ph_gemm_area *r)
+{
+    for (int i = 0; i < PH_WIDE; i++)
+        for (int c = 0; c < ph_round_up(r->cols, PH_WIDE); c++) r->c[i * r->ldc + c] = 0;
+    if (j->g->add) ph_gemm_copy(j, r, 0);
+}
+
+/* One strip of rows, for the steps of k from kk on. */
+static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area *r,
+                      int kk, int len)
+{
+    const ph_gemm *g = j->g;
+    int steps = ph_div_up(len, PH_STEP), add = g->add || kk > 0;
+    int64_t panel = (int64_t)PH_PARTS * PH_WIDE * j->kc;
+    if (kk == 0 && (g->add || g->k == 0)) start_strip(j, r);
+    if (len > 0) {
+        int parts = pack_a(j, r->i0, r->rows, kk, len, s->a);
+        for (int p = 0; p * PH_WIDE < r->cols; p++)
+            j->k->pairs->multiply(r->rows, steps, s->a, parts, s->b + p * panel,
+                                  s->parts[p], r->c + p * PH_WIDE, r->ldc, add);
+    }
+    if (kk + len < g->k) return;
+    mend(j, r);
+    if (g->bias) ph_gemm_bias(j, r, 0, r->rows);
+    ph_gemm_copy(j, r, 1);
+}
+
+void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item)
+{
+    scratch s;
+    lay(j, lane, &s);
+    if (item < 0) return;
+    ph_gemm_area all = ph_gemm_own(j, item);
+    int64_t ldc = j->columns + PAD;
+    j->k->pairs->begin(ph_min(all.rows, PH_TILE));
+    for (int kk = 0; kk == 0 || kk < j->g->k; kk += j->kc) {
+        int len = ph_min(j->kc, j->g->k - kk);
+        pack_panels(j, &all, kk, len, &s);
+        for (int t = 0; t < all.rows; t += PH_WIDE) {
+            ph_gemm_area strip = {
+                all.i0 + t, ph_min(PH_WIDE, all.rows - t), all.j0, all.cols, s.c, ldc};
+            if (j->kc < j->g->k) strip.c += t * ldc;
+            run_strip(j, &s, &strip, kk, len);
+        }
+    }
+    j->k->pairs->end();
+}

@@ -1,0 +1,179 @@
+/*
+ * kernel_parts.c - checks and benches of products of f32 numbers as parts in bf16:
+ * split and multiply of ph_pairs. A table without them passes.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "kernel_bed.h"
+
+#define REF ph_pairs_ref
+
+enum { DEPTH = 160, ROOM = PH_PARTS * PH_WIDE * DEPTH };
+
+static _Alignas(PH_ALIGN) uint16_t left[ROOM], right[ROOM];
+
+static int side(void)
+{
+    return bed_below(2) ? BED_START : BED_END;
+}
+
+/* Numbers of a kind; every third time such as bf16 holds exactly. */
+static void fill(void *x, ph_dtype type, int64_t count, int kind)
+{
+    int exact = !bed_below(3);
+    for (int64_t i = 0; i < count; i++) {
+        float f;
+        bed_fill(&f, 1, kind);
+        uint16_t half = ph_to_bf16(f);
+        if (type == PH_BF16)
+            ((uint16_t *)x)[i] = half;
+        else
+            ((float *)x)[i] = exact ? ph_from_bf16(half) : f;
+    }
+}
+
+/* ---- split ------------------------------------------------------------------------- */
+
+static int is_nan(uint16_t x)
+{
+    return (x & 0x7fff) > 0x7f80;
+}
+
+static void split_at(const ph_pairs *p, const char *name, ph_dtype type, int lines, int k,
+                     int form, int kind)
+{
+    static uint16_t want[ROOM];
+    int along = form & 1, pairs = form >> 1, size = type == PH_F32 ? 4 : 2;
+    int rows = along ? lines : k, n = along ? k : lines, stride = n + bed_below(4);
+    int tiles = 2 * ph_div_up(k, PH_STEP) * PH_TILE * PH_STEP;
+    size_t count = (size_t)((rows - 1) * stride + n);
+    bed_say("%s pairs_split type %d lines=%d k=%d along %d pairs %d", name, type, lines,
+            k, along, pairs);
+    void *from = bed_place(0, count * (size_t)size, side());
+    fill(from, type, (int64_t)count, kind);
+    uint16_t *got = bed_place(1, (size_t)(PH_PARTS * tiles) * sizeof *got, side());
+    int parts = REF.split(want, from, type, stride, lines, k, along, pairs);
+    int found = p->split(got, from, type, stride, lines, k, along, pairs);
+    if (found != parts) bed_fail("%d parts, expected %d", found, parts);
+    for (int i = 0; i < parts * tiles; i++)
+        if (got[i] != want[i] && !(is_nan(got[i]) && is_nan(want[i])))
+            bed_fail("number %d is %04x, expected %04x", i, got[i], want[i]);
+    bed_intact(0);
+    bed_intact(1);
+}
+
+/* The parts of a number are that number. */
+static void split_is_exact(void)
+{
+    static uint16_t to[PH_PARTS * PH_WIDE * PH_STEP];
+    float x[PH_STEP];
+    bed_fill(x, PH_STEP, BED_WIDE);
+    int parts = REF.split(to, x, PH_F32, PH_STEP, 1, PH_STEP, 1, 0);
+    for (int i = 0; i < PH_STEP; i++) {
+        double sum = 0;
+        for (int p = 0; p < parts; p++)
+            sum +=
+                ph_from_bf16(to[p * PH_WIDE * PH_STEP + i % PH_TILE * 2 + i / PH_TILE]);
+        if (sum != x[i]) bed_fail("the parts of %a are %a", (double)x[i], sum);
+    }
+}
+
+void check_pairs_split(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int i = 0; i < 40; i++) split_is_exact();
+    for (int k = 1; k <= 100; k += k < 70 ? 1 : 13)
+        for (int form = 0; form < 4; form++)
+            for (int type = 0; type < 2; type++) {
+                int lines = 1 + bed_below(PH_WIDE), kind = bed_below(BED_KINDS);
+                split_at(t->pairs, t->name, type ? PH_BF16 : PH_F32, lines, k, form,
+                         kind);
+            }
+}
+
+void bench_pairs_split(const ph_kernels *t)
+{
+    static _Alignas(PH_ALIGN) float x[PH_WIDE * DEPTH];
+    if (!t->pairs) return;
+    for (int form = 0; form < 4; form++)
+        for (int type = 0; type < 2; type++) {
+            char shape[40];
+            bed_timer timer;
+            int along = form & 1, pairs = form >> 1;
+            bed_fill(x, PH_WIDE * DEPTH, BED_PLAIN);
+            BED_TIME(&timer,
+                     t->pairs->split(left, x, type ? PH_BF16 : PH_F32,
+                                     along ? 128 : PH_WIDE, PH_WIDE, 128, along, pairs));
+            snprintf(shape, sizeof shape, "32 x 128, %s%s%s", type ? "bf16" : "f32",
+                     along ? ", along" : "", pairs ? ", pairs" : "");
+            bed_report("pairs_split", t, shape, &timer, 0, 0);
+        }
+}
+
+/* ---- multiply ---------------------------------------------------------------------- */
+
+/* Both operands for k steps of numbers, with 1 or PH_PARTS parts. */
+static void operands(int k, int a_parts, int b_parts, int kind)
+{
+    static float x[PH_WIDE * DEPTH];
+    bed_fill(x, PH_WIDE * k, kind);
+    for (int i = 0; i < PH_WIDE * k && a_parts == 1; i++)
+        x[i] = ph_from_bf16(ph_to_bf16(x[i]));
+    REF.split(left, x, PH_F32, k, PH_WIDE, k, 1, 0);
+    bed_fill(x, PH_WIDE * k, kind);
+    for (int i = 0; i < PH_WIDE * k && b_parts == 1; i++)
+        x[i] = ph_from_bf16(ph_to_bf16(x[i]));
+    REF.split(right, x, PH_F32, PH_WIDE, PH_WIDE, k, 0, 1);
+}
+
+static void multiply_at(const ph_pairs *p, const char *name, int m, int k, int a_parts,
+                        int b_parts)
+{
+    static float want[PH_WIDE * 40];
+    int steps = ph_div_up(k, PH_STEP), ld = PH_WIDE + 4 * bed_below(3);
+    int rows = m <= PH_TILE ? m : PH_WIDE, add = bed_below(2);
+    bed_say("%s pairs_multiply m=%d k=%d parts %d %d add %d", name, m, k, a_parts,
+            b_parts, add);
+    bed_fill(want, rows * ld, BED_PLAIN);
+    float *c = bed_copy(0, want, (rows - 1) * ld + PH_WIDE, side());
+    REF.multiply(m, steps, left, a_parts, right, b_parts, want, ld, add);
+    p->begin(ph_min(m, PH_TILE));
+    p->multiply(m, steps, left, a_parts, right, b_parts, c, ld, add);
+    p->end();
+    for (int i = 0; i < m; i++) bed_same("c", c + i * ld, want + i * ld, PH_WIDE);
+    bed_intact(0);
+}
+
+void check_pairs_multiply(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int k = 1; k <= DEPTH; k += k < 34 ? 4 : 21)
+        for (int form = 0; form < 4; form++) {
+            int a_parts = form & 1 ? PH_PARTS : 1, b_parts = form & 2 ? PH_PARTS : 1;
+            operands(k, a_parts, b_parts, (k + form) % BED_KINDS);
+            multiply_at(t->pairs, t->name, 1 + bed_below(PH_WIDE), k, a_parts, b_parts);
+            multiply_at(t->pairs, t->name, PH_WIDE, k, a_parts, b_parts);
+        }
+}
+
+void bench_pairs_multiply(const ph_kernels *t)
+{
+    static _Alignas(PH_ALIGN) float c[PH_WIDE * PH_WIDE];
+    if (!t->pairs) return;
+    for (int form = 0; form < 4; form++) {
+        char shape[40];
+        bed_timer timer;
+        int a_parts = form & 1 ? PH_PARTS : 1, b_parts = form & 2 ? PH_PARTS : 1;
+        operands(128, a_parts, b_parts, BED_PLAIN);
+        t->pairs->begin(PH_TILE);
+        BED_TIME(&timer, t->pairs->multiply(PH_WIDE, 128 / PH_STEP, left, a_parts, right,
+                                            b_parts, c, PH_WIDE, 0));
+        t->pairs->end();
+        int products = form == 3 ? 6 : form ? 3 : 1;
+        snprintf(shape, sizeof shape, "32 x 32 x 128, %d products", products);
+        bed_report("pairs_multiply", t, shape, &timer, 2.0 * 32 * 32 * 128 * products, 0);
+    }
+}
