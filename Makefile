@@ -260,6 +260,8 @@ install: $(PROGRAM) $(LIB_A) $(LIB_SO) $(PAGES:%=$(BUILD)/share/%) $(PC:%=$(BUIL
 	install -m 644 $(BUILD)/share/polyhead.bash $D$(PREFIX)/share/bash-completion/completions/polyhead
 	install -m 644 $(BUILD)/share/_polyhead $D$(PREFIX)/share/zsh/site-functions/_polyhead
 	install -m 644 $(BUILD)/share/polyhead.fish $D$(PREFIX)/share/fish/vendor_completions.d/polyhead.fish
+# The loader finds a new library in its cache only.
+	@if [ -z "$D" ] && [ "$$(id -u)" = 0 ]; then ldconfig 2>/dev/null || :; fi
 
 uninstall:
 	rm -f $D$(PREFIX)/bin/polyhead $(HEADERS:include/%=$D$(PREFIX)/include/%)

@@ -409,6 +409,8 @@ static int run(const void *chosen, int count, const char *const *words)
     const compare_options *o = chosen;
     ph_train base = {0};
     (void)count;
+    if (o->change.variant)
+        return cli_fail(EXIT_USAGE, "--variant is of one training, expected --variants");
     int rc = train_defaults(words[0], &base);
     if (rc) return rc;
     if (o->file) snprintf(base.file, sizeof base.file, "%s", o->file);

@@ -103,7 +103,8 @@ void cli_help_command(FILE *out, const ph_command *command)
     const char *bold = term_on(out, TERM_BOLD), *plain = term_on(out, TERM_PLAIN);
     fprintf(out, "%spolyhead %s%s: %s\n", bold, command->name, plain, command->summary);
     heading(out, "Usage");
-    fprintf(out, "  polyhead %s %s\n", command->name, command->usage);
+    fprintf(out, "  polyhead %s%s%s\n", command->name, *command->usage ? " " : "",
+            command->usage);
     if (command->about) {
         fputc('\n', out);
         term_wrap(out, command->about, 0, 0, term_width(out, HELP_WIDTH));

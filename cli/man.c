@@ -123,7 +123,7 @@ static int man(const void *options, int count, const char *const *words)
     puts("\n.SH SYNOPSIS\n.B polyhead\n.I COMMAND\n[options]\n.SH DESCRIPTION");
     puts("Results go to standard output, messages and progress to standard error.\n"
          "The program never asks, never uses the network, and reads standard input only\n"
-         "where a dash is given as a file name.");
+         "where a dash stands for a text, or generate gets none.");
     puts(".SH COMMANDS");
     for (const ph_command *const *c = cli_commands; *c; c++)
         if (!(*c)->hidden) roff_command(*c);

@@ -79,6 +79,7 @@ esac
 refused 2 "unknown command rnu: did you mean run?" rnu
 refused 2 "unknown command zzzzzzz: 'polyhead --help' lists them" zzzzzzz
 refused 2 "unknown option --cuasal: did you mean --causal?" run --cuasal
+refused 2 "--variant is of one training, expected --variants" compare copy --variant talking
 refused 2 "unknown option --hepl: did you mean --help?" --hepl
 refused 2 "unknown option --qqqqqqqq: 'polyhead explain --help' lists them" explain --qqqqqqqq
 refused 2 "unknown option -x: 'polyhead --help' lists them" -x
