@@ -78,6 +78,11 @@ int run_missing(const run_job *job, const char *name, const char *why);
 int run_check(const run_job *job, const ph_tensor *tensor, unsigned types, int rank,
               const run_axis *axes);
 
+/* Finds a tensor that the library asks for; NULL only where it is optional. */
+int run_find_param(const run_job *job, const ph_param *param, const ph_tensor **tensor);
+int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned types,
+                    const ph_param *param);
+
 /* The tensor must be wrong by then: says "tensor 'k' is F32 (...), expected WHAT". */
 int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected);
 
@@ -98,6 +103,9 @@ int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
 void *run_output(run_job *job, const char *name, ph_type type, int rank,
                  const size_t *shape);
 
+/* The gradient of a tensor of IN, of its shape: "d" and its name in OUT. */
+void *run_gradient(run_job *job, const ph_tensor *of, ph_type type);
+
 /* ---- what core and layer mode have in common ---- */
 
 /* Tensors that both modes take, and the numbers they were checked against. */
@@ -117,16 +125,6 @@ int run_make_looks(run_job *job, run_common *common);
 
 /* dbias, dgate, dsink of the tensors that were given. */
 int run_make_common_grads(run_job *job, run_common *common);
-
-/* The variant's tensors, as listed: found in IN, checked, and with `backward` given room
-   for their gradients. NULL where IN has none that is optional. */
-enum { RUN_EXTRAS = 24 };
-typedef struct run_extras {
-    const float *data[RUN_EXTRAS];
-    float *gradient[RUN_EXTRAS];
-} run_extras;
-int run_read_extra(run_job *job, const ph_param *param, int backward, const float **data,
-                   float **gradient);
 
 int run_core(run_job *job);
 int run_layer(run_job *job);

@@ -185,44 +185,27 @@ int run_make_looks(run_job *job, run_common *c)
     return EXIT_OK;
 }
 
-/* The gradient of an F32 tensor of IN, of the same shape; NULL if IN has none. */
-static int make_like(run_job *job, const char *name, const char *gradient, float **data)
+/* The gradient of an F32 tensor of IN; NULL if IN has none. */
+static int make_like(run_job *job, const char *name, float **data)
 {
     const ph_tensor *tensor = run_find(job, name);
     if (!tensor) return EXIT_OK;
-    *data = run_output(job, gradient, PH_TYPE_F32, tensor->rank, tensor->shape);
+    *data = run_gradient(job, tensor, PH_TYPE_F32);
     return *data ? EXIT_OK : EXIT_MEMORY;
 }
 
 int run_make_common_grads(run_job *job, run_common *c)
 {
-    int rc = make_like(job, "bias", "dbias", &c->grads.dbias);
-    if (!rc) rc = make_like(job, "gate", "dgate", &c->grads.dgate);
-    if (!rc) rc = make_like(job, "sink", "dsink", &c->grads.dsink);
-    if (!rc) rc = make_like(job, "relative", "drelative", &c->grads.drelative);
+    int rc = make_like(job, "bias", &c->grads.dbias);
+    if (!rc) rc = make_like(job, "gate", &c->grads.dgate);
+    if (!rc) rc = make_like(job, "sink", &c->grads.dsink);
+    if (!rc) rc = make_like(job, "relative", &c->grads.drelative);
     return rc;
 }
 
-int run_read_extra(run_job *job, const ph_param *param, int backward, const float **data,
-                   float **gradient)
-{
-    const ph_tensor *tensor = run_find(job, param->name);
-    run_axis axes[4];
-    size_t size = strlen(param->name) + 2; /* of the gradient's name, which OUT keeps */
-    if (!tensor && param->optional) return EXIT_OK;
-    if (!tensor) return run_missing(job, param->name, "the variant needs it");
-    for (int d = 0; d < param->rank; d++) axes[d] = (run_axis){"", param->dims[d], 0};
-    int rc = run_check(job, tensor, RUN_TYPE(F32), param->rank, axes);
-    *data = tensor->data;
-    if (rc || !backward) return rc;
-    char *name = run_buffer(job, size, 1);
-    if (!name) return EXIT_MEMORY;
-    snprintf(name, size, "d%s", param->name);
-    *gradient = run_output(job, name, PH_TYPE_F32, tensor->rank, tensor->shape);
-    return *gradient ? EXIT_OK : EXIT_MEMORY;
-}
-
 /* ---- core mode ---- */
+
+enum { EXTRAS = 24 }; /* more than any variant has */
 
 typedef struct core {
     run_common common;
@@ -230,7 +213,8 @@ typedef struct core {
     int no_values;  /* v_dim is 0: computed with one column of zeros instead */
     int zero_scale; /* --scale 0, which the library would take for the default */
     ph_plan *plan;
-    run_extras extras;
+    const float *extra[EXTRAS]; /* the variant's tensors, as listed; NULL: not given */
+    float *dextra[EXTRAS];
 } core;
 
 static int find_inputs(run_job *job, core *m)
@@ -422,15 +406,24 @@ static int make_plan(run_job *job, core *m)
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
 }
 
+static int read_extra(run_job *job, core *m, const ph_param *param, int e)
+{
+    const ph_tensor *tensor = NULL;
+    int rc = run_find_param(job, param, &tensor);
+    if (rc || !tensor) return rc;
+    m->extra[e] = tensor->data;
+    rc = run_check_param(job, tensor, RUN_TYPE(F32), param);
+    if (!rc && m->common.backward) rc = make_like(job, param->name, &m->dextra[e]);
+    return rc;
+}
+
 static int read_extras(run_job *job, core *m)
 {
-    run_common *c = &m->common;
     int rc = EXIT_OK;
     for (int e = 0; !rc && ph_plan_extra(m->plan, e); e++)
-        rc = run_read_extra(job, ph_plan_extra(m->plan, e), c->backward,
-                            &m->extras.data[e], &m->extras.gradient[e]);
-    c->args.extra = m->extras.data;
-    c->grads.dextra = m->extras.gradient;
+        rc = read_extra(job, m, ph_plan_extra(m->plan, e), e);
+    m->common.args.extra = m->extra;
+    m->common.grads.dextra = m->dextra;
     return rc;
 }
 

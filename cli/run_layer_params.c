@@ -8,38 +8,26 @@
 
 /* ---- finding ---- */
 
-/* "F32, F16 or BF16 (8, 12)" */
-static void expect(const ph_param *p, char *text, size_t size)
-{
-    int n = snprintf(text, size, "F32, F16 or BF16 (");
-    for (int i = 0; i < p->rank; i++)
-        n += snprintf(text + n, size - (size_t)n, "%s%d", i ? ", " : "", p->dims[i]);
-    snprintf(text + n, size - (size_t)n, ")");
-}
-
 /* wo may be cut into heads: its first two axes are then one. */
-static int fits(const ph_param *p, const ph_tensor *tensor)
+static ph_param as_given(const ph_param *p, const ph_tensor *tensor)
 {
-    if (!strcmp(p->name, "wo") && tensor->rank == 3)
-        return tensor->shape[0] * tensor->shape[1] == (size_t)p->dims[0] &&
-               tensor->shape[2] == (size_t)p->dims[1];
-    int good = tensor->rank == p->rank;
-    for (int i = 0; i < p->rank && good; i++)
-        good = tensor->shape[i] == (size_t)p->dims[i];
-    return good;
+    ph_param cut = *p;
+    const size_t *shape = tensor->shape;
+    if (strcmp(p->name, "wo") || tensor->rank != 3) return cut;
+    if (shape[0] * shape[1] != (size_t)p->dims[0]) return cut;
+    cut.rank = 3;
+    cut.dims[0] = (int)shape[0], cut.dims[1] = (int)shape[1], cut.dims[2] = p->dims[1];
+    return cut;
 }
 
-static int check_parameter(run_job *job, const run_layer_job *m, const ph_param *p,
-                           const ph_tensor *tensor)
+/* Plain layers were checked before; what is empty there is not for the library. */
+static int find_parameter(run_job *job, const run_layer_job *m, const ph_param *p,
+                          const ph_tensor **tensor)
 {
-    char expected[160];
-    if (!tensor && p->optional) return EXIT_OK;
-    if (!tensor) return run_missing(job, p->name, "the variant has it");
-    int good = (RUN_FLOATS >> tensor->type & 1) && fits(p, tensor);
-    /* Plain layers were checked before; what is empty there is not for the library. */
-    if (good || m->plain) return EXIT_OK;
-    expect(p, expected, sizeof expected);
-    return run_wrong(job, tensor, expected);
+    int rc = run_find_param(job, p, tensor);
+    if (rc || !*tensor || m->plain) return rc;
+    ph_param given = as_given(p, *tensor);
+    return run_check_param(job, *tensor, RUN_FLOATS, &given);
 }
 
 /* Names that are no parameters. */
@@ -55,10 +43,9 @@ int run_find_parameters(run_job *job, run_layer_job *m, const ph_layer *layer)
     for (int i = 0; i < OTHERS; i++) known[n++] = others[i];
     for (int i = 0; ph_layer_param(layer, i); i++) {
         const ph_param *p = ph_layer_param(layer, i);
-        m->parameter[i] = run_find(job, p->name);
         m->count[i] = ph_param_size(p);
         known[n++] = p->name;
-        int rc = check_parameter(job, m, p, m->parameter[i]);
+        int rc = find_parameter(job, m, p, &m->parameter[i]);
         if (rc) return rc;
     }
     known[n] = NULL;
@@ -139,16 +126,12 @@ static ph_type type_in_out(const run_job *job, const ph_tensor *given)
 }
 
 /* The gradient of a parameter: in OUT as IN has it, for the library as floats. */
-static int make_gradient(run_job *job, run_layer_job *m, const char *name, int i)
+static int make_gradient(run_job *job, run_layer_job *m, int i)
 {
     const ph_tensor *given = m->parameter[i];
     if (!given) return EXIT_OK;
-    size_t size = strlen(name) + 2;
-    char *title = run_buffer(job, size, 1);
-    if (!title) return EXIT_MEMORY;
-    snprintf(title, size, "d%s", name);
     ph_type type = type_in_out(job, given);
-    m->result[i] = run_output(job, title, type, given->rank, given->shape);
+    m->result[i] = run_gradient(job, given, type);
     if (!m->result[i]) return EXIT_MEMORY;
     if (given->bytes == 0) return EXIT_OK;
     m->gradient[i] =
@@ -169,7 +152,7 @@ int run_make_gradients(run_job *job, run_layer_job *m, const ph_layer *layer,
     int named = ph_layer_named(layer);
     for (int i = 0; ph_layer_param(layer, i); i++) {
         const char *name = ph_layer_param(layer, i)->name;
-        int rc = make_gradient(job, m, name, i);
+        int rc = make_gradient(job, m, i);
         if (rc) return rc;
         for (size_t f = 0; i < named && f < sizeof fields / sizeof fields[0]; f++)
             if (!strcmp(fields[f].name, name)) *fields[f].field = m->gradient[i];

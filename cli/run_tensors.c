@@ -67,7 +67,9 @@ static void add_shape(char *text, size_t size, unsigned set, int rank,
     add(text, size, " (");
     for (int i = 0; i < rank; i++) {
         add(text, size, "%s%s", i ? ", " : "", axes[i].name);
-        if (axes[i].size != RUN_FREE) add(text, size, " = %lld", (long long)axes[i].size);
+        if (axes[i].size != RUN_FREE)
+            add(text, size, "%s%lld", *axes[i].name ? " = " : "",
+                (long long)axes[i].size);
         if (axes[i].or_one && axes[i].size != 1) add(text, size, " or 1");
     }
     add(text, size, ")");
@@ -140,6 +142,21 @@ int run_check(const run_job *job, const ph_tensor *tensor, unsigned set, int ran
     return EXIT_OK;
 }
 
+int run_find_param(const run_job *job, const ph_param *param, const ph_tensor **tensor)
+{
+    *tensor = run_find(job, param->name);
+    if (*tensor || param->optional) return EXIT_OK;
+    return run_missing(job, param->name, "the variant needs it");
+}
+
+int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned set,
+                    const ph_param *param)
+{
+    run_axis axes[4];
+    for (int d = 0; d < param->rank; d++) axes[d] = (run_axis){"", param->dims[d], 0};
+    return run_check(job, tensor, set, param->rank, axes);
+}
+
 /* ---- memory ---- */
 
 void *run_buffer(run_job *job, size_t count, size_t size)
@@ -186,4 +203,13 @@ void *run_output(run_job *job, const char *name, ph_type type, int rank,
     memcpy(tensor->shape, shape, (size_t)rank * sizeof shape[0]);
     job->output_count++;
     return data;
+}
+
+void *run_gradient(run_job *job, const ph_tensor *of, ph_type type)
+{
+    size_t size = strlen(of->name) + 2;
+    char *name = run_buffer(job, size, 1); /* OUT keeps it */
+    if (!name) return NULL;
+    snprintf(name, size, "d%s", of->name);
+    return run_output(job, name, type, of->rank, of->shape);
 }

@@ -197,6 +197,13 @@ static const wrong wrong_tensors[] = {
      0},
     {"dout", PH_TYPE_F64, 4, {2, 4, 3, 6}, "tensor 'dout' is F64", 0},
     {"dlse", F, 3, {2, 4, 3}, "tensor 'dout' is missing, expected because 'dlse' is", 0},
+    {"w_logits",
+     F,
+     2,
+     {4, 3},
+     "tensor 'w_logits' is F32 (4, 3), expected F32 (4, 4)",
+     "--variant talking"},
+    {"alpha_logit", F, 1, {3}, "is F32 (3), expected F32 (4)", "--variant entmax"},
 };
 
 static void tensors(void)
