@@ -80,7 +80,8 @@ typedef struct ph_layer_desc {
 
     int cache; /* 1: keys and values are kept, see ph_layer_cache. x holds the next
                   q_len tokens (or q_lens), kv_len is the capacity, x stands at the end of
-                  what the cache holds (PH_ANCHOR_END). No memory, no backward */
+                  what the cache holds (PH_ANCHOR_END). Those of memory are made by a call
+                  that has memory, and kept for calls without. No backward */
 } ph_layer_desc;
 
 typedef struct ph_layer ph_layer;
@@ -125,7 +126,7 @@ typedef struct ph_layer_caches {
 PH_API ph_layer_caches ph_layer_cache(const ph_layer *layer);
 
 /* Search: batch row b of the caches (NULL where there is none), which hold `tokens`
-   tokens, becomes what row from[b] was. */
+   tokens, becomes what row from[b] was. What is kept of memory stays. */
 PH_API ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
                                   float *k_cache, float *v_cache, float *extra_cache);
 
@@ -144,13 +145,15 @@ typedef struct ph_layer_weights {
 
 typedef struct ph_layer_args {
     const void *x;      /* (batch, q_len, model_dim) */
-    const void *memory; /* (batch, kv_len, memory_dim), where the layer has one */
+    const void *memory; /* (batch, kv_len, memory_dim), where the layer has one; NULL with
+                           a cache: it holds the keys and values of a call before */
     void *out;          /* (batch, q_len, out_dim) */
     float *heads;       /* (batch, q_len, q_heads, v_dim) before wo, or NULL; see
                            ph_layer_about */
 
     ph_args attn; /* bias, visible, gate, sink, alibi, q_lens, kv_lens, look, seed, and
-                     lse where wanted; the others stay NULL, with a cache kv_lens too */
+                     lse where wanted; the others stay NULL, so does kv_lens where tokens
+                     of x go to a cache */
 
     float balance;       /* variants that route: weight of the load-balance loss in the
                             gradients; the same in both calls */

@@ -54,7 +54,6 @@ SPOIL(too_many, (d->attn.batch = 1 << 20, d->attn.q_len = d->attn.kv_len = 1 << 
 SPOIL(too_much, (d->attn.batch = 1 << 20, d->attn.q_len = d->attn.kv_len = 31))
 SPOIL(strides, d->attn.k.time = 4)
 SPOIL(lengths, d->attn.kv_len = 6)
-SPOIL(cache_memory, (d->cache = 1, d->memory_dim = 4, d->attn.backward = 0))
 SPOIL(cache_backward, d->cache = 1)
 SPOIL(cache_anchor,
       (d->cache = 1, d->attn.backward = 0, d->attn.anchor = PH_ANCHOR_OFFSET))
@@ -84,7 +83,6 @@ static const wrong_desc wrong_descs[] = {
     {too_many, PH_UNSUPPORTED, "is too large"},
     {strides, PH_BAD_ARGUMENT, "attn.k has strides, expected none in a layer"},
     {lengths, PH_BAD_SHAPE, "attn.q_len is 5 and attn.kv_len 6, expected the same"},
-    {cache_memory, PH_UNSUPPORTED, "cache is 1 and memory_dim 4, expected only one"},
     {cache_backward, PH_UNSUPPORTED, "cache is 1 and attn.backward 1, expected only one"},
     {cache_anchor, PH_BAD_ARGUMENT, "attn.anchor is 1, expected PH_ANCHOR_END"},
     {concat_out, PH_BAD_SHAPE, "out_dim is 10, expected 0 or 12 with concat"},

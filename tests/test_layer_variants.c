@@ -94,7 +94,10 @@ static const spec specs[] = {
     {.variant = "diff2+talking", .size = {4, 4, 1, 4, 5}, .memory = 1},
     {.variant = "merged", .size = {3, 3, 3, 4, 4}, .memory = 1},
     {.variant = "merged+entmax:alpha=1", .size = {2, 1, 2, 4, 4}, .memory = 1},
-    {.variant = "mla:latent=5,q_latent=3", .size = {2, 2, 2, 4, 4}, .memory = 1},
+    {.variant = "mla:latent=5,q_latent=3",
+     .size = {2, 2, 2, 4, 4},
+     .memory = 1,
+     .absorbs = 1},
     {.variant = "gated:head+moh:shared=2,top=2", .size = {5, 5, 5, 4, 4}, .routes = 1},
     {.variant = "moh:shared=1,top=2,score=paper+gated:element",
      .size = {4, 2, 4, 4, 5},
@@ -261,7 +264,8 @@ static void threads(void)
 
 /* ---- decoding ---------------------------------------------------------------------- */
 
-/* Tokens [from, to) of every batch row through a layer with a cache of len. */
+/* Tokens [from, to) of every batch row through a layer with a cache. Memory is there only
+   for the first of them. */
 static void decode(layer_bed *whole, ph_ctx *ctx, const spec *s, layer_bed *cache,
                    int from, int to, float *out)
 {
@@ -270,7 +274,7 @@ static void decode(layer_bed *whole, ph_ctx *ctx, const spec *s, layer_bed *cach
     ph_layer_desc d = describe(s, count);
     layer_bed b;
     int32_t past[2] = {from, from};
-    d.attn.kv_len = len, d.attn.backward = 0, d.cache = 1;
+    d.attn.kv_len = whole->desc.attn.kv_len, d.attn.backward = 0, d.cache = 1;
     make(&b, ctx, s, &d);
     layer_bed_copy(&b, whole);
     for (int r = 0; r < 2; r++)
@@ -280,6 +284,7 @@ static void decode(layer_bed *whole, ph_ctx *ctx, const spec *s, layer_bed *cach
     b.args.k_cache = cache->k_cache;
     b.args.v_cache = cache->v_cache;
     b.args.extra_cache = cache->extra_cache;
+    if (from) b.args.memory = NULL;
     CHECK(layer_bed_run(&b) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
     for (int r = 0; r < 2; r++)
         memcpy(out + (r * len + from) * columns, b.out + r * count * columns,
@@ -306,7 +311,6 @@ static void decoding(void)
         ph_layer_desc d = describe(s, LEN), cached = d;
         layer_bed whole, cache;
         float out[3][2 * LEN * 7];
-        if (s->memory) continue;
         make(&whole, ctx, s, &d);
         CHECK(layer_bed_run(&whole) == PH_OK, "%s: %s", s->variant, ph_error(ctx));
         cached.cache = 1, cached.attn.backward = 0;

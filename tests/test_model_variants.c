@@ -29,6 +29,7 @@ static const char *const variants[][2] = {
     {"collab", "collab"},
     {"mla:rope=2,latent=6", "mla:rope=2,latent=6"},
     {"mla:rope=2,latent=6,q_latent=5", "mha"},
+    {"mha", "mla:rope=2,latent=6,q_latent=5"},
     {"mha;talking", "merged"},
     {"mha", "mha;merged"},
     {"gated:head+talking", "merged+entmax"},
@@ -144,7 +145,7 @@ static void gradients(void)
    rounding. */
 static int is_absorbed(const ph_config *c)
 {
-    return strstr(c->variant, "mla") != NULL;
+    return strstr(c->variant, "mla") || strstr(c->cross, "mla");
 }
 
 static void compare_logits(const ph_config *c, const float *found, const float *whole,

@@ -76,11 +76,11 @@ ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
     if (!layer) return PH_BAD_ARGUMENT;
     const ph_shape *s = &layer->shape;
     ph_layer_caches size = ph_layer_cache(layer);
-    int batch = s->attn.batch, len = s->attn.kv_len;
+    int batch = s->attn.batch, len = s->attn.kv_len, grows = ph_desc_grows(&layer->desc);
     void *room;
     for (int b = 0; b < batch; b++)
         if (!from || from[b] < 0 || from[b] >= batch || tokens < 0 ||
-            (layer->desc.cache && tokens > len))
+            (grows && tokens > len))
             return ph_fail(layer->ctx, PH_BAD_ARGUMENT,
                            "from or tokens is out of range, expected %d rows and at most "
                            "%d tokens",
@@ -90,9 +90,10 @@ ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
     PH_TRY(ph_ctx_scratch(layer->ctx, most * sizeof(float), &room));
     stretch k = rows_of(k_cache, &layer->k_cache, &s->k, tokens);
     stretch v = rows_of(v_cache, &layer->v_cache, &s->v, tokens);
-    if (k_cache && size.k) move_rows(batch, from, &k, room);
-    if (v_cache && size.v) move_rows(batch, from, &v, room);
-    for (int i = 0; extra_cache && i < PH_CACHE_PARTS; i++) {
+    if (k_cache && size.k && grows) move_rows(batch, from, &k, room);
+    if (v_cache && size.v && grows) move_rows(batch, from, &v, room);
+    int moves = grows || !s->cache_part[0]; /* numbers of memory's keys stay */
+    for (int i = 0; extra_cache && moves && i < PH_CACHE_PARTS; i++) {
         size_t floats = s->cache_part[0] ? s->cache_part[i] : i ? 0 : size.extra;
         size_t row = floats / (size_t)batch;
         stretch r = {extra_cache, 1, row, 0, row};

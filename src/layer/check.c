@@ -32,7 +32,7 @@ static ph_status check_past(const ph_layer *l, const ph_layer_args *args)
     const int32_t *past = args->past, *lens = args->attn.q_lens;
     for (int b = 0; b < a->batch; b++) {
         int start = past ? past[b] : 0, len = lens ? lens[b] : a->q_len;
-        int most = l->desc.cache ? a->kv_len - len : INT_MAX - a->q_len;
+        int most = ph_desc_grows(&l->desc) ? a->kv_len - len : INT_MAX - a->q_len;
         if (most < 0)
             return ph_fail(l->ctx, PH_BAD_SHAPE,
                            "batch row %d has %d tokens, expected at most the %d of the "
@@ -104,7 +104,7 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     if (!args) return ph_fail(ctx, PH_BAD_ARGUMENT, "args is NULL");
     PH_TRY(check_weights(l, w));
     PH_TRY(need(ctx, "x", args->x, 1, l->q_rows));
-    PH_TRY(need(ctx, "memory", args->memory, memory, l->kv_rows));
+    PH_TRY(need(ctx, "memory", args->memory, memory, !cache && l->kv_rows));
     ph_layer_caches caches = ph_layer_cache(l);
     PH_TRY(need(ctx, "k_cache", args->k_cache, cache && l->shape.k.heads, caches.k > 0));
     PH_TRY(need(ctx, "v_cache", args->v_cache, cache && l->shape.v.heads, caches.v > 0));
@@ -118,7 +118,8 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     PH_TRY(need(ctx, "attn.workspace", args->attn.workspace, 0, 0));
     if (!l->shape.makes_gate) PH_TRY(need(ctx, "gate_out", args->gate_out, 0, 0));
     if (!l->shape.routes) PH_TRY(need(ctx, "balance_loss", args->balance_loss, 0, 0));
-    if (cache) PH_TRY(need(ctx, "attn.kv_lens", args->attn.kv_lens, 0, 0));
+    if (ph_desc_grows(&l->desc))
+        PH_TRY(need(ctx, "attn.kv_lens", args->attn.kv_lens, 0, 0));
     PH_TRY(check_lens(ctx, "q_lens", args->attn.q_lens, a->batch, a->q_len));
     PH_TRY(check_lens(ctx, "kv_lens", args->attn.kv_lens, a->batch, a->kv_len));
     PH_TRY(check_past(l, args));

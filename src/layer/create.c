@@ -79,14 +79,10 @@ static ph_status check_strides(ph_ctx *ctx, const ph_attn *a)
 static ph_status check_source(ph_ctx *ctx, const ph_layer_desc *d)
 {
     const ph_attn *a = &d->attn;
-    if (d->cache && d->memory_dim)
-        return ph_fail(ctx, PH_UNSUPPORTED,
-                       "cache is 1 and memory_dim %d, expected only one of them",
-                       d->memory_dim);
     if (d->cache && a->backward)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "cache is 1 and attn.backward 1, expected only one of them");
-    if (d->cache && a->anchor != PH_ANCHOR_UNSAID && a->anchor != PH_ANCHOR_END)
+    if (ph_desc_grows(d) && a->anchor != PH_ANCHOR_UNSAID && a->anchor != PH_ANCHOR_END)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "attn.anchor is %d, expected PH_ANCHOR_END with a cache",
                        (int)a->anchor);
@@ -174,7 +170,7 @@ static void plain_shape(ph_layer *l, const ph_layer_desc *given)
     s->q.w = s->k.w = s->v.w = s->q.gain = s->k.gain = s->v.gain = s->q.from = -1;
     s->out_heads = a->q_heads, s->out_dim = a->v_dim;
     s->attn.dtype = PH_F32;
-    if (d->cache) s->attn.anchor = PH_ANCHOR_END;
+    if (ph_desc_grows(d)) s->attn.anchor = PH_ANCHOR_END;
 }
 
 /* Rows of a part as (batch, len) tokens, heads side by side. */
@@ -318,9 +314,9 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     PH_TRY(settle_out(l));
     l->shape.q.tiles = l->shape.k.tiles = l->shape.v.tiles = l->out.tiles =
         a->dtype == PH_BF16;
-    l->kv_len = d->cache ? a->q_len : a->kv_len;
+    l->kv_len = ph_desc_grows(d) ? a->q_len : a->kv_len;
     l->q_rows = a->batch * a->q_len;
-    l->kv_rows = a->batch * l->kv_len;
+    l->kv_rows = ph_desc_key_rows(d);
     l->angles = ph_max(l->shape.q.angles, l->shape.k.angles);
     ph_layer_angles(l);
     lay_plan(l);

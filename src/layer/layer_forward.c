@@ -13,7 +13,9 @@ typedef struct call {
     const ph_layer_args *args;
     const float *param[PH_LAYER_PARAMS];
     ph_layer_kept kept;
-    float *out; /* what wo multiplies: the heads, unless a kind makes something else */
+    int kv_len;  /* keys this call makes of a batch row; 0: they lie in the cache */
+    int kv_rows; /* and of all */
+    float *out;  /* what wo multiplies: the heads, unless a kind makes something else */
     ph_kind_call kind;
     ph_gather gather;
     int32_t *filled; /* cache: (batch) keys it holds after this call */
@@ -48,8 +50,8 @@ static void list_products(call *c)
     c->count = 0;
     if (!s->few) add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
     if (from >= 0) c->list[0].a = c->kept.kind[from], c->list[0].a_type = PH_F32;
-    add_part(c, &s->k, w->wk, w->bk, l->kv_rows, source, p->k_raw, !memory && from < 0);
-    add_part(c, &s->v, w->wv, w->bv, l->kv_rows, source, p->v, s->k.heads > 0);
+    add_part(c, &s->k, w->wk, w->bk, c->kv_rows, source, p->k_raw, !memory && from < 0);
+    add_part(c, &s->v, w->wv, w->bv, c->kv_rows, source, p->v, s->k.heads > 0);
     c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, c->out, PH_F32, NULL);
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
 }
@@ -59,16 +61,17 @@ static void lay_kind(call *c, ph_arena *arena)
     const ph_layer *l = c->layer;
     const ph_layer_args *a = c->args;
     ph_kind_call *k = &c->kind;
+    int grows = ph_desc_grows(&l->desc);
     *k = (ph_kind_call){.shape = &l->shape,
                         .ctx = l->ctx,
                         .args = a,
                         .weights = c->weights,
                         .param = c->param + l->named,
                         .q_rows = l->q_rows,
-                        .kv_rows = l->kv_rows,
-                        .kv_len = l->kv_len,
+                        .kv_rows = c->kv_rows,
+                        .kv_len = c->kv_len,
                         .q_lens = a->attn.q_lens,
-                        .kv_lens = l->desc.cache ? a->attn.q_lens : a->attn.kv_lens,
+                        .kv_lens = grows ? a->attn.q_lens : a->attn.kv_lens,
                         .x = a->x,
                         .source = l->desc.memory_dim ? a->memory : a->x,
                         .q_part = c->kept.q_raw,
@@ -109,7 +112,7 @@ static void lay(call *c, ph_arena *arena)
     c->q_table = ph_arena_floats(arena, ph_layer_table(l, l->desc.attn.q_len, a->past));
     c->kv_table = c->q_table;
     if (l->desc.memory_dim)
-        c->kv_table = ph_arena_floats(arena, ph_layer_table(l, l->kv_len, NULL));
+        c->kv_table = ph_arena_floats(arena, ph_layer_table(l, c->kv_len, NULL));
     lay_kind(c, arena);
     c->gather = ph_layer_gather_room(l, arena);
     list_products(c);
@@ -141,7 +144,8 @@ static void position_part(const call *c, ph_layer_side side, float *cache,
     side.layer = c->layer;
     side.to = (ph_strides){(int64_t)side.len * row, part->dim + part->tail, row};
     if (part->gain >= 0) side.gain = c->kind.param[part->gain];
-    if (cache) side.x = cache, side.to = cached, side.past = c->args->past;
+    if (cache) side.x = cache, side.to = cached;
+    if (cache && ph_desc_grows(&c->layer->desc)) side.past = c->args->past;
     if (part->heads && (cache || ph_layer_positions(part))) ph_layer_position(&side);
 }
 
@@ -152,7 +156,7 @@ static void position(const call *c)
     const ph_layer_args *args = c->args;
     const ph_layer_kept *p = &c->kept;
     const ph_kind_call *k = &c->kind;
-    int q_len = l->desc.attn.q_len, kv_len = l->kv_len, memory = l->desc.memory_dim > 0;
+    int q_len = l->desc.attn.q_len, kv_len = c->kv_len, memory = l->desc.memory_dim > 0;
     ph_layer_turns q_turns = ph_layer_turn(l, q_len, args->past, c->q_table);
     ph_layer_turns k_turns = q_turns;
     if (memory) k_turns = ph_layer_turn(l, kv_len, NULL, c->kv_table);
@@ -211,7 +215,7 @@ static ph_status attend(const call *c)
     a.extra = k->extra;
     if (c->gates) ph_layer_join_gates(l, k->gate, a.gate, c->gates);
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
-    if (l->desc.cache) {
+    if (ph_desc_grows(&l->desc)) {
         for (int b = 0; b < l->desc.attn.batch; b++)
             c->filled[b] = (args->past ? args->past[b] : 0) +
                            (a.q_lens ? a.q_lens[b] : l->desc.attn.q_len);
@@ -254,6 +258,9 @@ ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weight
     if (layer->q_rows && !args->out)
         return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "out is NULL, expected a tensor");
     call c = {.layer = layer, .weights = weights, .args = args};
+    int kept = layer->desc.memory_dim && layer->desc.cache && !args->memory;
+    c.kv_len = kept ? 0 : layer->kv_len;
+    c.kv_rows = kept ? 0 : layer->kv_rows;
     ph_layer_list(layer, weights, c.param);
     ph_arena count = {0};
     lay(&c, &count);

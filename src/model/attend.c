@@ -9,11 +9,12 @@
 #include "base/rng.h"
 #include "model/pass.h"
 
-/* The encoder's output is what the decoder's cross-attention reads. */
+/* The encoder's output is what the decoder's cross-attention reads; with caches only the
+   first time. */
 static const float *memory_of(const ph_pass *p)
 {
     const ph_side *s = &p->sides[0];
-    return p->encoded ? p->encoded : s->acts[s->stack->count - 1].join.n;
+    return p->caches ? p->encoded : s->acts[s->stack->count - 1].join.n;
 }
 
 static const int32_t *lens_of(const ph_pass *p, const ph_side *side)

@@ -1,9 +1,10 @@
 /*
  * decoder.c - decoding with caches.
  *
- * Keys and values of self-attention are kept by the layers' caches; those of the
- * encoder's output are made once. Every row gets the bits it gets in a pass over the
- * whole text, since rows do not depend on how a text is cut.
+ * Keys and values of self-attention are kept by the layers' caches, and so are those of
+ * the encoder's output, which are made once: where attention is plain beforehand, for all
+ * texts together, else with the first token. Every row gets the bits it gets in a pass
+ * over the whole text, since rows do not depend on how a text is cut.
  */
 #include <string.h>
 
@@ -15,7 +16,8 @@ struct ph_decoder {
     ph_pass *encoder; /* of an encoder-decoder */
     ph_pass *step;    /* one token for each text */
     ph_cache *caches; /* (sites) */
-    float *encoded;   /* (beams, source_len, model_dim), where a place needs it */
+    float *encoded;   /* (beams, source_len, model_dim), until places have keys of it;
+                         NULL where all of them share keys made beforehand */
     int32_t *past;    /* (beams) tokens so far */
     void *memory;
 };
@@ -193,6 +195,7 @@ ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, int count,
         d->past[b] += count;
     }
     if (count != 1) ph_pass_free(pass);
+    if (status == PH_OK) d->step->encoded = d->encoded = NULL;
     *logits = d->step->logits;
     return status;
 }

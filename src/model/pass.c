@@ -139,7 +139,7 @@ static ph_status make_layer(ph_pass *p, const ph_side *side, const ph_sub *sub,
     int keys = cross ? p->sides[0].len : capacity ? capacity : side->len;
     ph_layer_desc d = ph_model_layer(p->model, sub, p->shape.batch, side->len, keys);
     if (cross && capacity && !strcmp(d.attn.variant, "mha")) return make_plan(p, &d, act);
-    d.cache = !cross && capacity;
+    d.cache = capacity > 0;
     if (side->stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
     d.attn.backward = p->shape.backward;
     if (!p->shape.backward) d.attn.dropout = 0;

@@ -36,8 +36,9 @@ typedef struct ph_pass_shape {
     int capacity; /* > 0: the decoder alone, with caches for so many tokens */
 } ph_pass_shape;
 
-/* What a place keeps of earlier tokens, as ph_layer_cache has it; of the encoder's output
-   k and v are (source_len, k_heads, head_dim), where its attention is plain. */
+/* What a place keeps of earlier tokens or of the encoder's output, as ph_layer_cache has
+   it; where attention to the latter is plain, k and v are (source_len, k_heads, head_dim)
+   for all texts. */
 typedef struct ph_cache {
     float *k, *v, *extra;
 } ph_cache;
@@ -87,8 +88,8 @@ struct ph_pass {
     ph_side sides[2];
     const ph_cache *caches; /* (sites) with capacity */
     const int32_t *past;    /* (batch) tokens in the caches */
-    const float *encoded;   /* with capacity: the encoder's output for every text, where
-                               a place needs it */
+    const float *encoded;   /* with capacity: the encoder's output for every text; NULL:
+                               the caches have what is needed of it */
     float *slopes;          /* (heads) ALiBi */
     float *table;           /* (max len, model_dim) sinusoids */
 

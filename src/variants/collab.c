@@ -93,7 +93,7 @@ static ph_status shape(ph_shape *s, const char *options)
     ph_attn *a = &s->attn;
     PH_TRY(read_options(s, options));
     int heads = a->q_heads, shared = a->qk_dim, tail = has_content(s) ? heads : 0;
-    int width = shared + tail, kv_rows = a->batch * (d->cache ? a->q_len : a->kv_len);
+    int width = shared + tail, kv_rows = ph_desc_key_rows(d);
     PH_TRY(ph_shape_width(s, "q", heads, width));
     s->q.heads = s->k.heads = 1;
     s->q.apart = s->k.apart = 1;

@@ -115,7 +115,7 @@ static void measure_second(ph_shape *s)
     ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
     ph_gemm list[3][4];
     c.q_rows = a->batch * a->q_len;
-    c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
+    c.kv_rows = ph_desc_key_rows(s->desc);
     for (int i = 0; i < own->channels; i++) {
         list[0][i] = second(&c, &own->channel[i]);
         s->flops += 2.0 * list[0][i].m * list[0][i].n * list[0][i].k;
@@ -308,7 +308,7 @@ static float *numbers_at(const ph_kind_call *c, const channel *ch, int which, in
     int count;
     size_t first = tensor_at(c, ch, which, &count);
     if (!ch->cached) return c->spare[NUMBERS] + first + (size_t)row * (size_t)count;
-    int past = c->args->past ? c->args->past[b] : 0;
+    int past = ph_desc_grows(c->shape->desc) && c->args->past ? c->args->past[b] : 0;
     size_t slot = (size_t)b * (size_t)c->shape->attn.kv_len + (size_t)(past + t);
     return c->args->extra_cache + first + slot * (size_t)count;
 }

@@ -40,7 +40,7 @@ void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)
 static int rows_of(const ph_layer_desc *d, int keys)
 {
     const ph_attn *a = &d->attn;
-    return a->batch * (keys && !d->cache ? a->kv_len : a->q_len);
+    return keys ? ph_desc_key_rows(d) : a->batch * a->q_len;
 }
 
 static int columns_of(const ph_layer_desc *d, int keys)
@@ -112,6 +112,7 @@ void ph_kind_linears(ph_kind_call *c, const ph_linear *list, int count)
         float *const *room = l->again ? c->spare : c->kept;
         y[i] = product(c->shape->desc, l, l->keys ? c->source : c->x,
                        c->param[l->param] + l->offset, room[l->piece] + l->at);
+        y[i].m = l->keys ? c->kv_rows : c->q_rows;
         y[i].same_a = i && l[-1].keys == l->keys;
     }
     if (count) ph_gemm_run(c->ctx, y, count, c->work);

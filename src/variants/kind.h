@@ -84,6 +84,18 @@ static inline int ph_part_row(const ph_part *p) /* of a row */
     return ph_part_width(p) + 2 * p->pad;
 }
 
+/* Whether every call adds its tokens to a cache. One of memory is filled once. */
+static inline int ph_desc_grows(const ph_layer_desc *d)
+{
+    return d->cache && !d->memory_dim;
+}
+
+/* Tokens that a call makes keys of; none where it finds those of memory in the cache. */
+static inline int ph_desc_key_rows(const ph_layer_desc *d)
+{
+    return d->attn.batch * (ph_desc_grows(d) ? d->attn.q_len : d->attn.kv_len);
+}
+
 /* What a layer is made of. Filled in for plain attention; a kind changes it. */
 typedef struct ph_shape {
     ph_ctx *ctx;

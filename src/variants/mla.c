@@ -244,7 +244,7 @@ static void measure_products(ph_shape *s)
     ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
     c.q_heads = s->q.heads;
     c.q_rows = a->batch * a->q_len;
-    c.kv_rows = a->batch * (s->desc->cache ? a->q_len : a->kv_len);
+    c.kv_rows = ph_desc_key_rows(s->desc);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         ph_gemm list[PH_GEMM_MAX];
         if (all[i].cache != s->desc->cache) continue;
@@ -337,7 +337,7 @@ static void plan(ph_shape *s, const state *own)
 static double products_flops(const ph_shape *s, const state *own)
 {
     const ph_attn *a = &s->desc->attn;
-    double rows = (double)a->batch * (s->desc->cache ? a->q_len : a->kv_len);
+    double rows = ph_desc_key_rows(s->desc);
     return 2 * rows * own->latent * a->q_heads * (own->nope + own->v_dim);
 }
 
