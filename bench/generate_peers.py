@@ -10,11 +10,13 @@ shapes, with random weights:
     both     encoder-decoder base, 6+6 layers, 512, 8 heads, feed-forward 2048: 100 tokens from 20
     beams    the same, 8 texts side by side in search
 
-PyTorch in two ways: `cached` is a decoder written by hand for speed (keys and values in tensors made
-beforehand, one product for q, k and v, scaled_dot_product_attention, inference mode); `modules` is
-nn.Transformer as it comes, which keeps nothing and computes the whole text again for every token.
+PyTorch in three ways: `cached` is a decoder written by hand for speed (keys and values in tensors made
+beforehand, one product for q, k and v, scaled_dot_product_attention, inference mode); `library` is
+generate() of Hugging Face transformers with its cache, of a GPT-2 or BART of the same sizes; `modules`
+is nn.Transformer as it comes, which keeps nothing and computes the whole text again for every token.
 Polyhead runs as `polyhead generate`. Printed are least and median milliseconds per token and the
-ratios (above 1: Polyhead is faster). Without PyTorch there is nothing to compare with: one line says so.
+ratios (above 1: Polyhead is faster). Without PyTorch there is nothing to compare with, without
+transformers one way less: one line says so.
 """
 import argparse
 import json
@@ -171,6 +173,37 @@ def run_modules(torch, model, kind):
     return None
 
 
+# ---- Hugging Face transformers ----
+
+def make_library(kind):
+    """A GPT-2 or BART with random weights, or None where the package is missing."""
+    try:
+        import transformers
+    except ImportError:
+        return None
+    transformers.logging.set_verbosity_error()
+    if kind == "decoder":
+        config = transformers.GPT2Config(vocab_size=VOCAB, n_positions=256, n_embd=384, n_layer=6,
+                                         n_head=6, bos_token_id=1, eos_token_id=2)
+        return transformers.GPT2LMHeadModel(config).eval()
+    sizes = {f"{side}_{what}": n for side in ("encoder", "decoder")
+             for what, n in (("layers", 6), ("attention_heads", 8), ("ffn_dim", 2048))}
+    config = transformers.BartConfig(vocab_size=VOCAB, max_position_embeddings=256, d_model=512,
+                                     activation_function="relu", **sizes)
+    return transformers.BartForConditionalGeneration(config).eval()
+
+
+def run_library(torch, model, kind):
+    first = PROMPT if kind == "decoder" else SOURCE
+    text = torch.arange(first)[None] % (VOCAB - 4) + 4
+    with torch.inference_mode():
+        out = model.generate(text, attention_mask=torch.ones_like(text), use_cache=True,
+                             do_sample=False, num_beams=BEAMS[kind], pad_token_id=0,
+                             min_new_tokens=TOKENS[kind], max_new_tokens=TOKENS[kind])
+    made = out.shape[1] - (first if kind == "decoder" else 1)
+    assert made == TOKENS[kind], f"{made} tokens, expected {TOKENS[kind]}"
+
+
 def peer(kind, threads):
     import torch
     torch.set_num_threads(threads)
@@ -180,14 +213,14 @@ def peer(kind, threads):
     encoder = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).eval() if both else None
     dim, heads = (512, 8) if both else (384, 6)
     cached = Cached(torch, dim, heads, 6, both, 256, BEAMS[kind])
-    modules = Modules(torch, kind, encoder)
-    print("ready", flush=True)
+    modules, library = Modules(torch, kind, encoder), make_library(kind)
+    runs = {"cached": lambda: run_cached(torch, cached, encoder, kind),
+            "library": library and (lambda: run_library(torch, library, kind)),
+            "modules": lambda: run_modules(torch, modules, kind)}
+    print(*[way for way, run in runs.items() if run], flush=True)
     for way in sys.stdin:
         start = time.perf_counter()
-        if way.strip() == "cached":
-            run_cached(torch, cached, encoder, kind)
-        else:
-            run_modules(torch, modules, kind)
+        runs[way.strip()]()
         print((time.perf_counter() - start) / TOKENS[kind], flush=True)
 
 
@@ -240,9 +273,12 @@ def compare(kind, options, folder):
     child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--peer", kind,
                               "--threads", str(options.threads)],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    if child.stdout.readline().strip() != "ready":
+    ways = child.stdout.readline().split()
+    if not ways:
         sys.exit("generate_peers.py: PyTorch does not start")
-    times = {"ours": [], "cached": [], "modules": []}
+    if "library" not in ways:
+        print(f"{kind:8} library  left out: the package transformers is not here")
+    times = {way: [] for way in ["ours", *ways]}
     for round_ in range(options.rounds + 1):
         for way in times:
             if way == "ours":
@@ -258,7 +294,7 @@ def compare(kind, options, folder):
         process.wait()
     least = {way: min(t) for way, t in times.items()}
     middle = {way: statistics.median(t) for way, t in times.items()}
-    for way in ("cached", "modules"):
+    for way in ways:
         print(f"{kind:8} {way:8} least {least['ours']:7.2f} ms, PyTorch {least[way]:7.2f}: "
               f"{least[way] / least['ours']:5.2f}x   median {middle['ours']:7.2f}, "
               f"{middle[way]:7.2f}: {middle[way] / middle['ours']:5.2f}x", flush=True)
