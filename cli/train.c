@@ -286,7 +286,10 @@ static int choose(const train_options *o, int count, const char *const *words,
     const char *file = o->pairs ? o->pairs : count > 1 ? words[1] : NULL;
     if (o->pairs && count)
         return cli_fail(EXIT_USAGE, "--pairs and a recipe: expected one of them");
-    if (!recipe) return cli_fail(EXIT_USAGE, "train needs a RECIPE or --pairs FILE.tsv");
+    if (!recipe)
+        return cli_fail(EXIT_USAGE,
+                        "train needs a RECIPE (copy, dates, pronouns, text) or --pairs "
+                        "FILE.tsv");
     int rc = train_defaults(recipe, train);
     if (rc) return rc;
     if (file && strlen(file) >= sizeof train->file)
@@ -341,10 +344,13 @@ const ph_command command_train = {
     .name = "train",
     .summary = "train a Transformer on the CPU",
     .usage = "RECIPE [FILE] [-o DIR] [options]",
-    .about = "Recipes: copy, dates, pronouns, text FILE, pairs FILE. Each has defaults "
-             "for everything.\n\nCtrl-C writes a checkpoint and says how to go on. The "
-             "same command gives the same bits, stopped or not, with any number of "
-             "threads.",
+    .about =
+        "RECIPE, each with defaults for everything, is copy (repeats letters, the "
+        "classic first exercise), dates (as people write them to ISO), pronouns (what "
+        "every word belongs to: the model in the program), text FILE (goes on with "
+        "your text) or pairs FILE (from your own lines, text TAB text).\n\n"
+        "Ctrl-C writes a checkpoint and says how to go on. The same command gives the "
+        "same bits, stopped or not, with any number of threads.",
     .examples = examples,
     .options = table,
     .size = sizeof(train_options),

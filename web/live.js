@@ -4,7 +4,7 @@
 // answers with the report before the changes and, if there are any, the one after them.
 // Of long texts it sends no weights: the page asks for the window it shows.
 
-const live = { token: "", text: "", edits: [], frozen: false, past: [], note: "", dragging: false, running: false, again: false };
+const live = { token: "", text: "", edits: [], frozen: false, past: [], note: "", first: "", dragging: false, running: false, again: false };
 
 async function askProgram(path, body) {
   let answer;
@@ -17,14 +17,31 @@ async function askProgram(path, body) {
   return answer;
 }
 
+const asked = () => ({ text: live.text, edits: live.edits, frozen: live.frozen });
+const MOST_ADDRESS = 4000; // letters of the address for text and changes; longer ones are not kept
+
 async function openLive() {
   live.token = /(?:^|[#&])token=([0-9a-f]{32})/.exec(location.hash)?.[1] ?? "";
+  const before = /[#&]live=([^&]*)/.exec(location.hash)?.[1];
   await fetchRun({});
-  live.text = page.reports[0].text;
-  live.edits = page.live.edits; // of a plan
-  if (live.edits.length) await fetchRun({ text: live.text, edits: live.edits });
+  Object.assign(live, { text: page.reports[0].text, edits: page.live.edits }); // edits of a plan
+  live.first = JSON.stringify(asked());
+  try {
+    const { text = live.text, edits = live.edits, frozen = false } = before ? JSON.parse(decodeURIComponent(before)) : {};
+    Object.assign(live, { text, edits, frozen });
+    if (JSON.stringify(asked()) !== live.first || live.edits.length) await fetchRun(asked());
+  } catch (error) { // another model's, or not of ours
+    Object.assign(live, JSON.parse(live.first), { note: error.message });
+    await fetchRun(asked());
+  }
   $("live").hidden = false;
   makeLivePanel();
+}
+
+// What a reload of the page goes on with.
+function liveAddress() {
+  const now = JSON.stringify(asked());
+  return !live.token || now === live.first || now.length > MOST_ADDRESS ? "" : `live=${encodeURIComponent(now)}`;
 }
 
 async function fetchRun(body) {
@@ -43,7 +60,7 @@ const editOf = (ref) => live.edits.find((e) => e.kind !== "mask" && e.stack === 
 const maskOf = (axis, word) => live.edits.find((e) => e.kind === "mask" && e.axis === axis && e.word === word);
 
 function change(edits, text = live.text, frozen = live.frozen) {
-  live.past.push({ edits: live.edits, text: live.text, frozen: live.frozen });
+  live.past.push(asked());
   Object.assign(live, { edits, text, frozen });
   runAgain();
 }
@@ -67,12 +84,12 @@ async function runAgain() {
     live.again = false;
     const began = performance.now();
     try {
-      await fetchRun({ text: live.text, edits: live.edits, frozen: live.frozen });
+      await fetchRun(asked());
       live.note = live.again ? t("busy") : t("ready", Math.round(performance.now() - began));
     } catch (error) {
       live.note = error.message;
       if (live.past.length) Object.assign(live, live.past.pop()); // what was refused is not a change
-      await fetchRun({ text: live.text, edits: live.edits, frozen: live.frozen }).catch(() => {}); // it keeps the last run only
+      await fetchRun(asked()).catch(() => {}); // it keeps the last run only
     }
   }
   live.running = false;
@@ -112,7 +129,7 @@ function toggleMask() {
 
 async function savePlan() {
   try {
-    const { name } = await (await askProgram("/save", { text: live.text, edits: live.edits, frozen: live.frozen })).json();
+    const { name } = await (await askProgram("/save", asked())).json();
     live.note = t("planSaved", name);
   } catch (error) {
     live.note = error.message;

@@ -97,6 +97,7 @@ function writeAddress() {
     const text = write(state[key] ?? ""), old = write(usual[key] ?? "");
     if (text !== old && text !== "undefined") parts.push(`${key}=${encodeURIComponent(text)}`);
   }
+  if (liveAddress()) parts.push(liveAddress());
   if (live.token) parts.push(`token=${live.token}`);
   const hash = parts.length ? `#${parts.join("&")}` : " ";
   if (hash.trim() !== location.hash) history.replaceState(null, "", hash === " " ? location.pathname + location.search : hash);
