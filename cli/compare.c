@@ -39,8 +39,8 @@ static const ph_option table[] = {
      .metavar = "LIST",
      .at = AT(variants),
      .fallback = "mha,gqa:2,mqa",
-     .help = "head variants with commas between; a comma inside one is written \\,; "
-             "SELF/CROSS: another one for cross-attention"},
+     .help = "head variants with commas between; SELF/CROSS: another one for "
+             "cross-attention"},
     {.name = "seeds",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -99,13 +99,21 @@ typedef struct entry {
 
 /* ---- the list ---- */
 
-/* Splits at commas that have no backslash before them. Returns how many, or -1. */
+/* Whether what follows a comma is one more option of the variant before it: no name of a
+   variant has an equals sign before its colon. */
+static int goes_on(const char *rest)
+{
+    return rest[strcspn(rest, ",:=")] == '=';
+}
+
+/* Splits at commas between variants; one with a backslash before it is never such.
+   Returns how many, or -1. */
 static int split_list(const char *list, entry *entries)
 {
     int count = 0;
     size_t used = 0;
     for (const char *c = list;; c++) {
-        if (!*c || *c == ',') {
+        if (!*c || (*c == ',' && !(used && goes_on(c + 1)))) {
             if (!used) return -1;
             entries[count++].name[used] = 0;
             used = 0;
@@ -425,7 +433,7 @@ static int run(const void *chosen, int count, const char *const *words)
 static const char *const examples[] = {
     "polyhead compare copy --variants mha,gqa:2,talking --steps 300 --seeds 2",
     "three kinds of heads on the same exercise",
-    "polyhead compare dates --variants 'mha,moh:shared=1\\,top=2' --match",
+    "polyhead compare dates --variants mha,moh:shared=1,top=2 --match",
     "with about as many parameters each", NULL};
 
 const ph_command command_compare = {

@@ -2,6 +2,7 @@
  * look_ranks.c - how frequent tokens are: from a file, or counted in the texts that are
  * looked at.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,35 +67,58 @@ static int by_known_count(const void *left, const void *right)
     return strcmp(a->text, b->text);
 }
 
-/* One line: a token, perhaps a tab and its count; without one, earlier is more. */
-static int read_line(look_known *known, char *line, int place, const char *path)
+/* A number of digits and nothing else; -1: it is none, or too large. */
+static long long count_of(const char *text)
 {
-    char *tab = strchr(line, '\t'), *end = NULL;
+    if (!*text || text[strspn(text, "0123456789")]) return -1;
+    errno = 0;
+    long long count = strtoll(text, NULL, 10);
+    return errno ? -1 : count;
+}
+
+/* One line: a token, and where `counts` a tab and its count; without, earlier is more. */
+static int read_line(look_known *known, char *line, int place, int counts,
+                     const char *path)
+{
+    char *tab = strchr(line, '\t');
     *known = (look_known){line, LLONG_MAX - place, -1};
+    if (!tab != !counts)
+        return cli_fail(EXIT_BAD_INPUT,
+                        "%s, line %d: %s, expected all lines to have one or none", path,
+                        place, tab ? "there is a count" : "there is no count");
     if (!tab) return EXIT_OK;
     *tab = 0;
-    known->count = strtoll(tab + 1, &end, 10);
-    if (end != tab + 1 && *end == 0 && known->count >= 0) return EXIT_OK;
-    return cli_fail(EXIT_BAD_INPUT, "%s, line %d: behind the tab there is no count", path,
-                    place);
+    known->count = count_of(tab + 1);
+    if (tab == line)
+        return cli_fail(EXIT_BAD_INPUT, "%s, line %d: before the tab there is no token",
+                        path, place);
+    if (known->count < 0)
+        return cli_fail(EXIT_BAD_INPUT, "%s, line %d: behind the tab there is no count",
+                        path, place);
+    return EXIT_OK;
 }
 
 /* Lines that are not empty, ranked by count, sorted by text. */
 static int read_lines(look_frequencies *out, const char *path)
 {
-    int rc = EXIT_OK, place = 0;
+    int rc = EXIT_OK, place = 0, counts = -1; /* as the first line has it */
     for (char *at = out->bytes; *at && rc == EXIT_OK;) {
         size_t length = strcspn(at, "\n");
         int last = at[length] == 0;
         at[length] = 0;
         if (length > 0 && at[length - 1] == '\r') at[length - 1] = 0;
         place++;
-        if (*at) rc = read_line(&out->list[out->count++], at, place, path);
+        if (*at && counts < 0) counts = strchr(at, '\t') != NULL;
+        if (*at) rc = read_line(&out->list[out->count++], at, place, counts, path);
         at += length + !last;
     }
     qsort(out->list, out->count, sizeof *out->list, by_known_count);
     for (size_t n = 0; n < out->count; n++) out->list[n].rank = (int32_t)n;
     qsort(out->list, out->count, sizeof *out->list, by_text);
+    for (size_t n = 1; n < out->count && rc == EXIT_OK; n++)
+        if (!strcmp(out->list[n - 1].text, out->list[n].text))
+            rc = cli_fail(EXIT_BAD_INPUT, "%s: the token \"%.60s\" is there twice", path,
+                          out->list[n].text);
     return rc;
 }
 

@@ -151,8 +151,21 @@ refused 3 "$tmp/other.json: the model has no head 0 in 'encoder.9.self'" look --
 printf '{"schema":"polyhead.plan/1","heads":[{"site":"encoder.1.self","head":-1,"edit":"zero"}]}' >"$tmp/other.json"
 refused 3 "$tmp/other.json: a head of a plan needs \"site\", \"edit\" and a \"head\" from 0" look --plan "$tmp/other.json"
 refused 7 "" heads --plan "$tmp/nothing.json"
-printf 'dog\tx\n' >"$tmp/counts"
-refused 3 "$tmp/counts, line 1: behind the tab there is no count" heads --frequencies "$tmp/counts"
+for count in x -1 +1 ' 1' '' 1x '1\t2' 99999999999999999999; do
+    # shellcheck disable=SC2059
+    printf "dog\t$count\n" >"$tmp/counts"
+    refused 3 "$tmp/counts, line 1: behind the tab there is no count" heads --frequencies "$tmp/counts"
+done
+printf '\n\t5\n' >"$tmp/counts"
+refused 3 "$tmp/counts, line 2: before the tab there is no token" heads --frequencies "$tmp/counts"
+printf 'dog\t5\ncat\n' >"$tmp/counts"
+refused 3 "$tmp/counts, line 2: there is no count, expected all lines to have one or none" \
+    heads --frequencies "$tmp/counts"
+printf 'dog\ncat\t5\n' >"$tmp/counts"
+refused 3 "$tmp/counts, line 2: there is a count, expected all lines to have one or none" \
+    heads --frequencies "$tmp/counts"
+printf 'dog\ncat\ndog\n' >"$tmp/counts"
+refused 3 "$tmp/counts: the token \"dog\" is there twice" heads --frequencies "$tmp/counts"
 : >"$tmp/counts"
 refused 3 "$tmp/counts: holds no token" heads --frequencies "$tmp/counts"
 refused 7 "" heads --frequencies "$tmp/nothing"

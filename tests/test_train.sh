@@ -133,10 +133,11 @@ holds "it is the animal" "$words" '"role": "pronoun"'
 
 "$program" plot "$tmp/one" "$tmp/story" -o "$tmp/page.html" >/dev/null || bad "plot"
 same "curves" "$(grep -c polyline "$tmp/page.html")" 4
-words=$("$program" compare copy --variants 'mha,gqa:1/talking,mha/merged,moh:shared=1\,top=1' \
+words=$("$program" compare copy --variants 'mha,gqa:1/talking,moh:shared=1\,top=1,mha/merged,moh:shared=0,top=1' \
     --steps 5 --seeds 2 --batch 8 \
     --dim 16 --heads 2 --ff 16 --layers 1 --test 20 -o "$tmp/bake" 2>&1)
-holds "bake-off" "$words" "moh:shared=1,top=1"
+holds "bake-off, a comma with a backslash" "$words" "moh:shared=1,top=1 "
+holds "bake-off, a comma before an option" "$words" "moh:shared=0,top=1 "
 "$program" plot "$tmp/none" >/dev/null 2>&1
 same "no run" $? 7
 
