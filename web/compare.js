@@ -65,7 +65,7 @@ const compareView = {
       x += box.w + gap;
       p.text(fitText(titles[n], wide - 8, 13, 600), layout.gx, 9, { weight: 600 });
       drawHeat(p, layout, shades[n], { i: state.i, j: state.j });
-      compareAt.push({ ...layout, ref: n === 1 ? b : a, difference: n === 2, b });
+      compareAt.push({ ...layout, ref: n === 1 ? b : a, difference: n === 2, b, most: shades[n].most(0) });
     });
   },
   hit(x, y) {

@@ -31,6 +31,10 @@ function drawKey() {
   if (state.view === "neuron" && neuronAt) most = neuronAt.most;
   if (!ramp.hidden) drawRamp(ramp, most, signed);
   ramp.setAttribute("aria-label", t("rampLabel"));
+  const difference = $("ramp-difference"), last = state.view === "compare" ? compareAt[2] : null;
+  difference.hidden = !last;
+  if (last) drawRamp(difference, last.most || 1, true);
+  difference.setAttribute("aria-label", `${t("rampLabel")} ${t("difference")}`);
   $("key-note").textContent = viewOf().note();
 }
 

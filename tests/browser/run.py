@@ -255,6 +255,9 @@ def test_compare_shows_the_difference(s):
         seen += 1
     check(seen >= 2, "the pointer met too few cells")
     check(len(tree.fromstring(s.saved("svg")).findall(f".//{SVG}rect")) > 3 * 13 * 13, "not three maps")
+    check(not page.js("document.querySelector('#ramp-difference').hidden"), "the difference has no scale")
+    page.click_on("#tab-heat")
+    check(page.js("document.querySelector('#ramp-difference').hidden"), "a scale of no difference")
 
 
 # ---- what the controls do --------------------------------------------------------------
