@@ -254,7 +254,8 @@ const ph_command command_look = {
     .usage = "[TEXT] [options]",
     .about =
         "Letters in the grid are roles; each comes with the number and the threshold "
-        "that gave it. Colours stand for weights from 0 to 1, by their square root.",
+        "that gave it. Colours stand for weights from 0 to 1, by their square root. The "
+        "TEXT '-' is standard input.",
     .examples = examples,
     .options = table,
     .size = sizeof(look_options),

@@ -66,7 +66,13 @@ static int open_maps(look_source *source, const look_choice *choice)
 
 enum { SENTENCES = 200, MOST_TEXT = 1 << 20 };
 
-/* All of a file, at most a megabyte, closed by a NUL, as the only text. */
+static int is_line_end(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/* All of a file, at most a megabyte, closed by a NUL, as the only text. The end of its
+   last line is not part of it. */
 static int read_text(look_source *source, FILE *file, const char *name)
 {
     size_t used = 0;
@@ -78,6 +84,7 @@ static int read_text(look_source *source, FILE *file, const char *name)
     if (used > MOST_TEXT)
         return cli_fail(EXIT_BAD_INPUT, "%s: more than %d bytes of text", name,
                         (int)MOST_TEXT);
+    while (used > 0 && is_line_end(source->bytes[used - 1])) used--;
     source->bytes[used] = 0;
     if (strlen(source->bytes) != used)
         return cli_fail(EXIT_BAD_INPUT, "%s: the text holds a NUL byte", name);
@@ -99,6 +106,7 @@ static int split_lines(look_source *source)
         size_t length = strcspn(at, "\n");
         int last = at[length] == 0;
         at[length] = 0;
+        if (length > 0 && is_line_end(at[length - 1])) at[length - 1] = 0;
         if (at[strspn(at, " \t\r")]) list[source->text_count++] = at;
         at += length + !last;
     }

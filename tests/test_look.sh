@@ -66,6 +66,11 @@ holds "one head: definitions" "$out" "share of the weight on the token before"
 holds "one head: thresholds as the rules have them" "$out" "0.644  >= 0.10"
 run look --layer 1 --head 5 --ascii
 holds "two stacks have a head 1-5" "$out" "links 1-5"
+out=$(echo "The dog was tired." | "$program" look - --plain 2>&1 | wc -l)
+same "standard input: the end of its line is no word" "$out" \
+    "$("$program" look "The dog was tired." --plain | wc -l)"
+out=$(echo "The dog was tired." | "$program" look - 2>&1)
+lacks "standard input: no escape" "$out" '\n'
 
 run heads
 same "heads: status" "$status" 0
