@@ -151,7 +151,8 @@ void check_rows_mean(const ph_kernels *t)
     t->softmax(1, 16, row, lanes, &top, sums, &shrink);
     near("alpha", 0, 0, shrink, 0.25, unit);
     memcpy(row, logit, sizeof row);
-    t->add_alibi(N, row, 0.5f, -20);
+    const float slope = 0.5f, first = -20;
+    t->add_alibi(1, N, row, &slope, &first, lanes);
     for (int j = 0; j < N; j++)
         if (logit[j] != -INFINITY)
             near("alibi", 0, j, row[j], (double)logit[j] - 0.5 * abs(j - 20), 40 * unit);

@@ -272,30 +272,30 @@ static void do_bias(const ph_kernels *t, int n, float *s, const float *extra, fl
     t->add_bias(n, s, extra, a);
 }
 
+/* Peaks of a row are those of what a kernel leaves. */
+static void check_peak(int n, const float *s, const float *peak)
+{
+    float found[PH_LANES];
+    if (n % PH_LANES) return;
+    REF.row_peak(n, s, found);
+    bed_same("peak", peak, found, PH_LANES);
+}
+
 /* distances are whole numbers; `a` gives the slope and, rounded, the first distance */
 static void do_alibi(const ph_kernels *t, int n, float *s, const float *extra, float a)
 {
+    float peak[PH_LANES], slope = a / 64, first = rintf(a * 1000);
     (void)extra;
-    t->add_alibi(n, s, a / 64, rintf(a * 1000));
+    t->add_alibi(1, n, s, &slope, &first, peak);
+    check_peak(n, s, peak);
 }
 
 static void do_softcap(const ph_kernels *t, int n, float *s, const float *extra, float a)
 {
     float peak[PH_LANES];
     (void)extra;
-    t->softcap(n, s, fabsf(a) + 1, peak);
-}
-
-/* The same, and peaks are those of what it leaves. */
-static void do_softcap_peak(const ph_kernels *t, int n, float *s, const float *extra,
-                            float a)
-{
-    float peak[PH_LANES], found[PH_LANES];
-    (void)extra;
-    t->softcap(n, s, fabsf(a) + 1, peak);
-    if (n % PH_LANES) return;
-    REF.row_peak(n, s, found);
-    bed_same("peak", peak, found, PH_LANES);
+    t->softcap(1, n, s, fabsf(a) + 1, peak);
+    check_peak(n, s, peak);
 }
 
 static void check_row(const ph_kernels *t, const char *name, row_step *step, int exact,
@@ -330,13 +330,44 @@ void check_add_bias(const ph_kernels *t)
 {
     check_row(t, "add_bias", do_bias, 1, 1);
 }
+
+/* A strip gives what its rows give one by one. */
+static void check_strip_of(const ph_kernels *t, int alibi)
+{
+    float slope[ROWS], first[ROWS], peak[ROWS * PH_LANES], one[ROWS * PH_LANES];
+    for (int m = 1; m <= t->mr; m++)
+        for (int n = PH_LANES; n <= LD; n += PH_LANES) {
+            for (int i = 0; i < m; i++)
+                fill_row(scores + i * LD, n, bed_below(ROW_KINDS));
+            for (int i = 0; i < m; i++)
+                slope[i] = bed_between(-1, 1), first[i] = rintf(bed_between(-4e4f, 4e4f));
+            memcpy(s_expected, scores, sizeof(float) * STRIP);
+            bed_say("%s strip m=%d n=%d alibi %d", t->name, m, n, alibi);
+            for (int i = 0; i < m; i++)
+                if (alibi)
+                    REF.add_alibi(1, n, s_expected + i * LD, &slope[i], &first[i],
+                                  one + i * PH_LANES);
+                else
+                    REF.softcap(1, n, s_expected + i * LD, 30, one + i * PH_LANES);
+            if (alibi)
+                t->add_alibi(m, n, scores, slope, first, peak);
+            else
+                t->softcap(m, n, scores, 30, peak);
+            for (int i = 0; i < m; i++)
+                bed_same("s", scores + i * LD, s_expected + i * LD, n);
+            bed_same("peak", peak, one, m * PH_LANES);
+        }
+}
+
 void check_add_alibi(const ph_kernels *t)
 {
     check_row(t, "add_alibi", do_alibi, 0, 0);
+    check_strip_of(t, 1);
 }
 void check_softcap(const ph_kernels *t)
 {
-    check_row(t, "softcap", do_softcap_peak, 0, 0);
+    check_row(t, "softcap", do_softcap, 0, 0);
+    check_strip_of(t, 0);
 }
 
 static void bench_row(const ph_kernels *t, const char *name, row_step *step, double bytes)

@@ -88,8 +88,8 @@ static void seam(const ph_kernels *t, float at, int is_tanh)
     memcpy(y, x, sizeof x);
     memcpy(ref, x, sizeof x);
     if (is_tanh) {
-        t->softcap(64, y, 1.0f, peak);
-        ph_kernels_ref.softcap(64, ref, 1.0f, peak);
+        t->softcap(1, 64, y, 1.0f, peak);
+        ph_kernels_ref.softcap(1, 64, ref, 1.0f, peak);
     } else {
         t->weights(64, y, 0.0f);
         ph_kernels_ref.weights(64, ref, 0.0f);
@@ -131,10 +131,10 @@ void check_tanh(const ph_kernels *t)
     for (int count; (count = next_chunk(x, &at, ph_bits(20.0f))) > 0;) {
         for (int i = 0; i < CHUNK; i++) opposite[i] = -x[i];
         memcpy(y, x, sizeof x);
-        t->softcap(CHUNK, y, 1.0f, peak);
-        t->softcap(CHUNK, opposite, 1.0f, peak);
+        t->softcap(1, CHUNK, y, 1.0f, peak);
+        t->softcap(1, CHUNK, opposite, 1.0f, peak);
         memcpy(ref, x, sizeof x);
-        ph_kernels_ref.softcap(CHUNK, ref, 1.0f, peak);
+        ph_kernels_ref.softcap(1, CHUNK, ref, 1.0f, peak);
         bed_same("tanh", y, ref, count);
         for (int i = 0; i < count; i++) {
             note(&w, x[i], y[i], tanh_double((double)x[i]));
@@ -145,7 +145,7 @@ void check_tanh(const ph_kernels *t)
     seam(t, 0.6f, 1);
     seam(t, -0.6f, 1);
     float ends[16] = {INFINITY, -INFINITY, 0, 100, -1e30f, NAN};
-    t->softcap(16, ends, 5.0f, peak);
+    t->softcap(1, 16, ends, 5.0f, peak);
     const float expected[6] = {5, -5, 0, 5, -5, NAN};
     bed_same("5 tanh(x/5)", ends, expected, 6);
     if (bed_all) printf("    %s tanh: %.3f ulp at %a\n", t->name, w.ulps, (double)w.x);

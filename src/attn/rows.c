@@ -175,32 +175,61 @@ static void add_relative(const ph_call *call, int head, int64_t first, int n, fl
     for (int c = to; c < n; c++) s[c] += high;
 }
 
-/* bias, alibi, soft-cap and the boolean mask on n scores of one row from key j on; peak
-   as the soft-cap leaves it */
-static void modify(const ph_call *call, const ph_rows *rows, int r, int j, int n,
-                   float *s, float *peak)
+/* Where the scores of row r have their numbers in a broadcast tensor, from key j on. */
+static int64_t bias_at(const ph_call *call, const ph_rows *rows, int r, int j)
 {
     const ph_attn *a = call->attn;
+    return broadcast_row(a, &a->bias, rows->batch, rows->head[r], rows->token[r]) + j;
+}
+
+static int64_t visible_at(const ph_call *call, const ph_rows *rows, int r, int j)
+{
+    const ph_attn *a = call->attn;
+    return broadcast_row(a, &a->visible, rows->batch, rows->head[r], rows->token[r]) + j;
+}
+
+/* Before the soft-cap: bias, bias by distance */
+static void add_biases(const ph_call *call, const ph_rows *rows, int r, int j, int n,
+                       float *s)
+{
+    const ph_args *args = call->args;
+    if (args->bias)
+        call->kernels->add_bias(n, s, args->bias + bias_at(call, rows, r, j),
+                                (float)PH_LOG2E);
+    if (args->relative)
+        add_relative(call, rows->head[r], j - (rows->token[r] + rows->extent.offset), n,
+                     s);
+}
+
+/* Behind it: what excludes a key */
+static void exclude(const ph_call *call, const ph_rows *rows, int r, int j, int n,
+                    float *s)
+{
+    const ph_args *args = call->args;
+    if (args->bias && (args->relative || call->attn->softcap > 0)) /* made -inf finite */
+        call->kernels->add_bias(n, s, args->bias + bias_at(call, rows, r, j), 0);
+    if (args->visible)
+        call->kernels->hide(n, s, args->visible + visible_at(call, rows, r, j));
+}
+
+/* bias, alibi, soft-cap and the boolean mask on n scores of m rows from key j on; peak as
+   alibi or the soft-cap leaves it */
+static void modify(const ph_call *call, const ph_rows *rows, int first, int m, int j,
+                   int n, float *s, float *peak)
+{
     const ph_args *args = call->args;
     const ph_kernels *k = call->kernels;
-    int head = rows->head[r], token = rows->token[r];
-    const float *bias = NULL;
-    if (args->bias) {
-        bias = args->bias + broadcast_row(a, &a->bias, rows->batch, head, token) + j;
-        k->add_bias(n, s, bias, (float)PH_LOG2E);
+    float slope[PH_STRIP_MAX], distance[PH_STRIP_MAX];
+    for (int i = 0; i < m && (args->bias || args->relative); i++)
+        add_biases(call, rows, first + i, j, n, s + i * PH_STRIP_LD);
+    for (int i = 0; i < m && args->alibi; i++) {
+        slope[i] = args->alibi[rows->head[first + i]] * (float)PH_LOG2E;
+        distance[i] = (float)(j - (rows->token[first + i] + rows->extent.offset));
     }
-    if (args->relative) add_relative(call, head, j - (token + rows->extent.offset), n, s);
-    if (args->alibi) {
-        int64_t distance = j - (token + rows->extent.offset);
-        k->add_alibi(n, s, args->alibi[head] * (float)PH_LOG2E, (float)distance);
-    }
-    if (a->softcap > 0) k->softcap(n, s, call->plan->cap2, peak);
-    if (bias && (args->relative || a->softcap > 0))
-        k->add_bias(n, s, bias, 0); /* both have made -inf finite */
-    if (args->visible)
-        k->hide(n, s,
-                args->visible + broadcast_row(a, &a->visible, rows->batch, head, token) +
-                    j);
+    if (args->alibi) k->add_alibi(m, n, s, slope, distance, peak);
+    if (call->attn->softcap > 0) k->softcap(m, n, s, call->plan->cap2, peak);
+    for (int i = 0; i < m && (args->bias || args->visible); i++)
+        exclude(call, rows, first + i, j, n, s + i * PH_STRIP_LD);
 }
 
 static int is_modified(const ph_call *call)
@@ -224,7 +253,7 @@ int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int 
 {
     int end = ph_round_up(c1, PH_LANES) - c0, lo, hi;
     float peak[PH_LANES];
-    if (is_modified(call)) modify(call, rows, r, j0 + c0, c1 - c0, s + c0, peak);
+    if (is_modified(call)) modify(call, rows, r, 1, j0 + c0, c1 - c0, s + c0, peak);
     int hidden = seen_columns(rows, r, j0, c0, c1, &lo, &hi);
     for (int c = 0; c < lo; c++) s[c0 + c] = -INFINITY;
     for (int c = hi; c < end; c++) s[c0 + c] = -INFINITY;
@@ -237,15 +266,12 @@ int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int
     const ph_args *args = call->args;
     int end = ph_round_up(c1, PH_LANES), modified = is_modified(call), hidden = 0;
     int lo[PH_STRIP_MAX] = {0}, hi[PH_STRIP_MAX] = {0};
-    for (int i = 0; i < m; i++) {
-        int r = first + i;
-        if (modified)
-            modify(call, rows, r, j0 + c0, c1 - c0, s + i * PH_STRIP_LD + c0,
-                   peak + i * PH_LANES);
-        hidden |= seen_columns(rows, r, j0, c0, c1, &lo[i], &hi[i]);
-    }
-    int capped = call->attn->softcap > 0 && !args->bias && !args->visible; /* at last */
-    if ((modified && !capped) || hidden || c1 < end)
+    if (modified) modify(call, rows, first, m, j0 + c0, c1 - c0, s + c0, peak);
+    for (int i = 0; i < m; i++)
+        hidden |= seen_columns(rows, first + i, j0, c0, c1, &lo[i], &hi[i]);
+    int done = args->alibi || call->attn->softcap > 0; /* these leave peaks ... */
+    done = done && !args->bias && !args->visible;      /* ... and are the last */
+    if ((modified && !done) || hidden || c1 < end)
         call->kernels->clip(m, end - c0, s + c0, lo, hi, peak);
     return hidden || args->bias || args->visible; /* those may hide anything */
 }

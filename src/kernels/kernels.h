@@ -231,12 +231,13 @@ typedef struct ph_kernels {
     /* s[c] += factor * bias[c] and -inf where bias[c] is -inf; c < n, any n. */
     void (*add_bias)(int n, float *s, const float *bias, float factor);
 
-    /* s[c] -= slope * |first + c|, whole numbers below 2^24; n any, room up to 16. */
-    void (*add_alibi)(int n, float *s, float slope, float first);
-
-    /* s[c] = cap * tanh(s[c] / cap); n any, room up to 16. peak: what row_peak gives
-       where n is a multiple of 16. */
-    void (*softcap)(int n, float *s, float cap, float *peak);
+    /* m rows of s, n of each, n any with room up to 16; peak[i*16..]: what row_peak gives
+       for row i where n is a multiple of 16.
+       s[c] -= slope[i] * |first[i] + c|, whole numbers below 2^24. */
+    void (*add_alibi)(int m, int n, float *s, const float *slope, const float *first,
+                      float *peak);
+    /* s[c] = cap * tanh(s[c] / cap). */
+    void (*softcap)(int m, int n, float *s, float cap, float *peak);
 
     /* s[c] = -inf where visible[c] is 0; c < n, any n. */
     void (*hide)(int n, float *s, const uint8_t *visible);

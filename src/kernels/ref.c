@@ -271,17 +271,21 @@ static void add_bias(int n, float *s, const float *bias, float factor)
     }
 }
 
-static void add_alibi(int n, float *s, float slope, float first)
+static void add_alibi(int m, int n, float *s, const float *slope, const float *first,
+                      float *peak)
 {
-    for (int c = 0; c < n; c++) s[c] = fmaf(-slope, fabsf(first + (float)c), s[c]);
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+        for (int c = 0; c < n; c++)
+            s[c] = fmaf(-slope[i], fabsf(first[i] + (float)c), s[c]);
+        row_peak(n, s, peak);
+    }
 }
 
-static void softcap(int n, float *s, float cap, float *peak)
+static void softcap(int m, int n, float *s, float cap, float *peak)
 {
-    for (int l = 0; l < PH_LANES; l++) peak[l] = -INFINITY;
-    for (int c = 0; c < n; c++) {
-        s[c] = cap_ref(s[c], cap, 1.0f / cap);
-        peak[c % PH_LANES] = max(peak[c % PH_LANES], s[c]);
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+        for (int c = 0; c < n; c++) s[c] = cap_ref(s[c], cap, 1.0f / cap);
+        row_peak(n, s, peak);
     }
 }
 

@@ -175,27 +175,40 @@ static void add_bias(int n, float *s, const float *bias, float factor)
                   n - c);
 }
 
-static void add_alibi(int n, float *s, float slope, float first)
+static void add_alibi(int m, int n, float *s, const float *slope, const float *first,
+                      float *peak)
 {
-    const vec times = v_set1(slope), step = v_set1(VL);
-    vec at = v_add(v_set1(first), v_iota());
-    for (int c = 0; c < n; c += VL, at = v_add(at, step))
-        v_store(s + c, v_fnma(times, v_abs(at), v_load(s + c)));
+    const vec step = v_set1(VL);
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+        const vec times = v_set1(slope[i]);
+        vec top[GROUP], at = v_add(v_set1(first[i]), v_iota());
+        for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+        for (int c = 0; c < n; c += PH_LANES)
+#pragma GCC unroll 4
+            for (int v = 0; v < GROUP; v++, at = v_add(at, step)) {
+                vec x = v_fnma(times, v_abs(at), v_load(s + c + v * VL));
+                v_store(s + c + v * VL, x);
+                top[v] = v_max(top[v], x);
+            }
+        for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+    }
 }
 
-static void softcap(int n, float *s, float cap, float *peak)
+static void softcap(int m, int n, float *s, float cap, float *peak)
 {
     const vec high = v_set1(cap), inverse = v_set1(1.0f / cap);
-    vec top[GROUP];
-    for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
-    for (int c = 0; c < n; c += PH_LANES)
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+        vec top[GROUP];
+        for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+        for (int c = 0; c < n; c += PH_LANES)
 #pragma GCC unroll 4
-        for (int v = 0; v < GROUP; v++) {
-            vec x = v_cap(v_load(s + c + v * VL), high, inverse);
-            v_store(s + c + v * VL, x);
-            top[v] = v_max(top[v], x);
-        }
-    for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+            for (int v = 0; v < GROUP; v++) {
+                vec x = v_cap(v_load(s + c + v * VL), high, inverse);
+                v_store(s + c + v * VL, x);
+                top[v] = v_max(top[v], x);
+            }
+        for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+    }
 }
 
 static void hide(int n, float *s, const uint8_t *visible)
