@@ -245,7 +245,20 @@ static int start_new(job *j, const ph_train *train)
     return EXIT_OK;
 }
 
-static int start_again(job *j)
+/* Recipe and file may be said again, but not changed. */
+static int check_same(const job *j, const ph_train *said)
+{
+    const ph_train *all = ph_trainer_options(j->trainer);
+    if (said->recipe[0] && strcmp(said->recipe, all->recipe) != 0)
+        return cli_fail(EXIT_USAGE, "%s holds a training of %s, expected no other recipe",
+                        j->directory, all->recipe);
+    if (said->file[0] && strcmp(said->file, all->file) != 0)
+        return cli_fail(EXIT_USAGE, "%s holds a training on %s, expected no other file",
+                        j->directory, all->file);
+    return EXIT_OK;
+}
+
+static int start_again(job *j, const ph_train *said)
 {
     char note[1024];
     for (int i = 0; i < TRAIN_OPTIONS; i++)
@@ -256,13 +269,13 @@ static int start_again(job *j)
         ph_trainer_resume(&j->trainer, j->ctx, j->directory, note, sizeof note);
     if (status != PH_OK) return failed(j, status);
     if (note[0]) cli_warn("%s; the checkpoint before it is used", note);
-    return EXIT_OK;
+    return check_same(j, said);
 }
 
 static int begin(job *j, const ph_train *train)
 {
     ph_progress none = {0};
-    int rc = j->options->resume ? start_again(j) : start_new(j, train);
+    int rc = j->options->resume ? start_again(j, train) : start_new(j, train);
     if (rc) return rc;
     const ph_train *all = ph_trainer_options(j->trainer);
     j->step = ph_trainer_steps(j->trainer);

@@ -90,6 +90,7 @@ same "used directory, status" $? 2
 holds "used directory" "$words" "--resume goes on"
 train --resume -o "$tmp/none" >/dev/null 2>&1
 same "nothing to resume" $? 7
+holds "another recipe" "$("$program" train dates --resume -o "$tmp/one" 2>&1)" "expected no other recipe"
 words=$(train cpoy 2>&1)
 holds "misspelt recipe" "$words" "did you mean copy"
 : >"$tmp/file"
