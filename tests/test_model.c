@@ -322,6 +322,33 @@ static void refused(void)
 
 /* ---- readings ---------------------------------------------------------------------- */
 
+/* What a configuration in JSON says wrong is named, with what it may be. */
+static void refused_json(void)
+{
+    static const char *const bad[][2] = {
+        {"{\"norm\":\"batch\"}", "norm is 'batch', expected layer, rms"},
+        {"{\"heads\":-3}", "heads is '-3', expected a whole number"},
+        {"{\"heads\":2.5}", "heads is '2.5', expected a whole number"},
+        {"{\"heads\":99999999999}", "expected a whole number that is not too large"},
+        {"{\"heads\":true}", "heads is something else, expected a whole number"},
+        {"{\"tied\":\"yes\"}", "tied is 'yes', expected true or false"},
+        {"{\"dropout\":null}", "dropout is something else, expected a number"},
+        {"{\"variant\":[\"mha\",7]}", "variant is '7', expected text"},
+        {"{\"colour\":1}", "'colour' is unknown"},
+        {"{\"heads\":4", "the configuration is no JSON object"},
+        {"[]", "the configuration is no JSON object"}};
+    ph_ctx *ctx = open_ctx(1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ph_config c;
+        char text[64];
+        snprintf(text, sizeof text, "%s", bad[i][0]);
+        CHECK(ph_config_read(ctx, &c, text, strlen(text)) == PH_BAD_FILE, "%s passed",
+              bad[i][0]);
+        CHECK(strstr(ph_error(ctx), bad[i][1]), "%s: said %s", bad[i][0], ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
 static void embedded(void)
 {
     static const char text[] =
@@ -395,6 +422,7 @@ static const check_case cases[] = {{"gradients", gradients},
                                    {"cached", cached},
                                    {"files", files},
                                    {"refused", refused},
+                                   {"refused_json", refused_json},
                                    {"embedded", embedded},
                                    {"looks", looks},
                                    {0, 0}};

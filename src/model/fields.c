@@ -1,6 +1,7 @@
 /*
  * fields.c - structs as JSON objects, by table.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "io/json.h"
@@ -56,9 +57,13 @@ int ph_fields_print(const ph_field *fields, int count, const void *base, char *t
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-static ph_status wrong(ph_ctx *ctx, const ph_field *f, const char *expected)
+static ph_status wrong(ph_ctx *ctx, const ph_json_reader *json, const ph_field *f,
+                       const char *expected)
 {
-    return ph_fail(ctx, PH_BAD_FILE, "%s is not %s", f->name, expected);
+    int shown = json->token == PH_JSON_STRING || json->token == PH_JSON_NUMBER;
+    return ph_fail(ctx, PH_BAD_FILE, "%s is %s, expected %s", f->name,
+                   shown ? ph_io_quote(json->text, json->length).text : "something else",
+                   expected);
 }
 
 static ph_status read_name(ph_ctx *ctx, const ph_json_reader *json, const ph_field *f,
@@ -69,7 +74,12 @@ static ph_status read_name(ph_ctx *ctx, const ph_json_reader *json, const ph_fie
             *value = i;
             return PH_OK;
         }
-    return wrong(ctx, f, "one of the names it may have");
+    char list[128] = "";
+    for (int i = 0; f->names[i]; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", f->names[i]);
+    }
+    return wrong(ctx, json, f, list);
 }
 
 /* A string, or an array of them that is joined by ';'. */
@@ -80,13 +90,13 @@ static ph_status read_text(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
     if (array) ph_json_next(json);
     for (; json->token == PH_JSON_STRING; ph_json_next(json)) {
         if (used + json->length + 2 > (size_t)f->most)
-            return wrong(ctx, f, "short enough");
+            return wrong(ctx, json, f, "a shorter text");
         if (used) to[used++] = ';';
         memcpy(to + used, json->text, json->length + 1);
         used += json->length;
         if (!array) return PH_OK;
     }
-    return json->token == PH_JSON_ARRAY_END ? PH_OK : wrong(ctx, f, "text");
+    return json->token == PH_JSON_ARRAY_END ? PH_OK : wrong(ctx, json, f, "text");
 }
 
 static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
@@ -102,23 +112,23 @@ static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f
         PH_TRY(read_name(ctx, json, f, &value));
     } else if (f->kind == PH_FIELD_INT) {
         if (!is_number || ph_json_as_size(json, &number) || number > (size_t)f->most)
-            return wrong(ctx, f, "a whole number it may have");
+            return wrong(ctx, json, f, "a whole number that is not too large");
         value = (int)number;
     } else if (f->kind == PH_FIELD_REAL) {
         if (!is_number || ph_json_as_double(json, &real))
-            return wrong(ctx, f, "a number");
+            return wrong(ctx, json, f, "a number");
         float as_float = (float)real;
         memcpy(to, &as_float, sizeof as_float);
         return PH_OK;
     } else if (f->kind == PH_FIELD_WIDE) {
         uint64_t wide;
         if (!is_number || ph_json_as_size(json, &number))
-            return wrong(ctx, f, "a whole number it may have");
+            return wrong(ctx, json, f, "a whole number");
         wide = number;
         memcpy(to, &wide, sizeof wide);
         return PH_OK;
     } else if (!is_bool) {
-        return wrong(ctx, f, "true or false");
+        return wrong(ctx, json, f, "true or false");
     }
     if (f->kind == PH_FIELD_NOT) value = !value;
     memcpy(to, &value, sizeof value);
