@@ -1,6 +1,6 @@
 /*
  * kernel_rows.c - checks and benches of the kernels that work on rows of scores: softmax,
- * gradient, weights, row_peak, add_bias, add_alibi, softcap, hide, dropout.
+ * gradient, weights, logs, row_peak, add_bias, add_alibi, softcap, hide, dropout.
  *
  * Rows whose length need not be a multiple of 16 have room up to there, unless the
  * contract says that nothing behind n is touched (add_bias, hide); what a kernel leaves
@@ -379,6 +379,37 @@ static void bench_row(const ph_kernels *t, const char *name, row_step *step, dou
     }
     BED_TIME(&timer, step(t, LD, scores, factors, 0.5f));
     bed_report(name, t, "128", &timer, 0, bytes * LD);
+}
+
+/* Positive normal numbers, all exponents; and their true logarithms. */
+void check_logs(const ph_kernels *t)
+{
+    for (int round = 0; round < 400; round++) {
+        int n = 16 * (1 + bed_below(8));
+        float from[PH_STRIP_LD], want[PH_STRIP_LD];
+        for (int c = 0; c < n; c++) {
+            float m = bed_between(1, 2);
+            from[c] = want[c] = ldexpf(m < 2 ? m : 1, round ? bed_below(254) - 126 : 0);
+        }
+        bed_say("%s logs n=%d", t->name, n);
+        float *x = bed_copy(0, from, n, bed_below(2) ? BED_START : BED_END);
+        ph_kernels_ref.logs(n, want);
+        t->logs(n, x);
+        bed_same("x", x, want, n);
+        bed_intact(0);
+        for (int c = 0; c < n; c++)
+            if (fabs(x[c] - log(from[c])) > 0x1p-23 * (fabs(log(from[c])) + 0x1p-20))
+                bed_fail("log of %.9g is %.9g", (double)from[c], (double)x[c]);
+    }
+}
+
+void bench_logs(const ph_kernels *t)
+{
+    bed_timer timer;
+    float x[PH_STRIP_LD];
+    for (int c = 0; c < PH_STRIP_LD; c++) x[c] = 2.5f;
+    BED_TIME(&timer, t->logs(PH_STRIP_LD, x)); /* time does not depend on x */
+    bed_report("logs", t, "128", &timer, 0, 4.0 * PH_STRIP_LD);
 }
 
 void bench_weights(const ph_kernels *t)

@@ -84,6 +84,18 @@ static void add_row(const ph_call *call, const ph_deltas *d, const ph_extent *ex
     finish_row(call, d, head, index, nothing ? 0 : product, sums);
 }
 
+/* n computed rows of a call without anything that must be asked row by row. */
+static void add_plain_rows(const ph_call *call, const ph_deltas *d, int64_t index, int n,
+                           const float *products)
+{
+    const float *lse = call->args->lse + index;
+    for (int i = 0; i < n; i++) {
+        int nothing = lse[i] == -INFINITY;
+        d->delta[index + i] = nothing ? 0 : products[i];
+        d->lse[index + i] = nothing ? INFINITY : (float)(lse[i] * PH_LOG2E);
+    }
+}
+
 void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int batch,
                     int head)
 {
@@ -91,13 +103,16 @@ void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int
     ph_extent extent = ph_rows_extent(call, batch);
     row_sums sums = {0, 0};
     float products[PH_LANES];
+    int item = batch * a->q_heads + head;
+    int plain = !call->args->gate && !call->args->sink && !call->grads->dlse;
     for (int first = 0; first < a->q_len; first += PH_LANES) {
         int n = ph_min(PH_LANES, a->q_len - first);
         make_products(call, arena, batch, head, first, n, products);
-        for (int i = 0; i < n; i++)
+        int done = plain ? ph_min(n, ph_max(extent.q_len - first, 0)) : 0;
+        add_plain_rows(call, d, (int64_t)item * a->q_len + first, done, products);
+        for (int i = done; i < n; i++)
             add_row(call, d, &extent, batch, head, first + i, products[i], &sums);
     }
-    int item = batch * a->q_heads + head;
     d->sums[item] = sums.dgate;
     d->sums[a->batch * a->q_heads + item] = sums.dsink;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "attn/pairs.h"
-#include "base/half.h"
 
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
 {
@@ -77,26 +76,6 @@ static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int 
     }
 }
 
-/* Natural logarithm of a positive normal float, good to an ulp, in operations that every
-   compiler vectorises over a loop and every machine rounds alike. x = 2^e * m with m near
-   1, log x = e log 2 + f - f^2/2 + f^3 P(f), f = m - 1. */
-static float logarithm(float x)
-{
-    uint32_t bits = ph_bits(x) - 0x3f3504f3u; /* 1/sqrt(2) */
-    float e = (float)((int32_t)bits >> 23);
-    float f = ph_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f, p = -0x1.38b586p-4f;
-    p = p * f + 0x1.055b6cp-3f;
-    p = p * f - 0x1.0d8542p-3f;
-    p = p * f + 0x1.22da1cp-3f;
-    p = p * f - 0x1.547244p-3f;
-    p = p * f + 0x1.99a008p-3f;
-    p = p * f - 0x1.000226p-2f;
-    p = p * f + 0x1.555554p-2f;
-    float square = f * f;
-    return e * 0x1.62e4p-1f +
-           (f + (f * square * p - 0.5f * square + e * 0x1.7f7d1cp-20f));
-}
-
 /* Takes the sink into one row's softmax: its lse, and the factor of its output. */
 static void add_sink(float sink, float *lse, float *factor)
 {
@@ -112,11 +91,10 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
                         const ph_running *result, float *factor, float *lse)
 {
     const ph_args *args = call->args;
-    float sum[PH_LANES], safe[PH_LANES];
+    float sum[PH_LANES] = {0};
     call->kernels->lane_sums(n, result->sum + first * PH_LANES, sum);
-    for (int i = n; i < PH_LANES; i++) sum[i] = 0;
-    for (int i = 0; i < PH_LANES; i++) safe[i] = sum[i] > 0 ? sum[i] : 1;
-    for (int i = 0; i < PH_LANES; i++) lse[i] = logarithm(safe[i]);
+    for (int i = 0; i < PH_LANES; i++) lse[i] = sum[i] > 0 ? sum[i] : 1;
+    call->kernels->logs(PH_LANES, lse);
     for (int i = 0; i < n; i++) {
         float gate = 1, top = result->top[first + i];
         if (args->gate && call->attn->gate == PH_GATE_HEAD)
@@ -379,6 +357,7 @@ void ph_stream_clear(const ph_call *call, const ph_rows *rows, int first, int en
 {
     const ph_attn *a = call->attn;
     size_t bytes = (size_t)a->v_dim * ph_dtype_size(a->dtype);
+    if (!call->args->gate) first = ph_max(first, rows->extent.q_len * rows->group);
     for (int row = first; row < end; row++) {
         int token = row / rows->group, head = rows->head0 + row % rows->group;
         if (token < rows->extent.q_len && ph_rows_active(call, rows->batch, head, token))

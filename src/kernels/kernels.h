@@ -205,6 +205,9 @@ typedef struct ph_kernels {
        score is not above what it is measured from, but for rounding. */
     void (*weights)(int n, float *s, float lse);
 
+    /* x[c] = natural logarithm of x[c], positive and normal; n a multiple of 16. */
+    void (*logs)(int n, float *x);
+
     /* sum_c x[c] * y[c] in 16 lanes; n any, x and y have room up to 16 and hold zeros. */
     float (*dot)(int n, const float *x, const float *y);
 

@@ -218,6 +218,29 @@ static void weights(int n, float *s, float lse)
     for (int c = 0; c < n; c++) s[c] = exp2_ref(s[c] - lse);
 }
 
+/* x = 2^e * m with m near 1, log x = e log 2 + f - f^2/2 + f^3 P(f), f = m - 1. */
+static float logarithm(float x)
+{
+    uint32_t bits = ph_bits(x) - 0x3f3504f3u; /* 1/sqrt(2) */
+    float e = (float)((int32_t)bits >> 23);
+    float f = ph_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f, p = -0x1.38b586p-4f;
+    p = p * f + 0x1.055b6cp-3f;
+    p = p * f - 0x1.0d8542p-3f;
+    p = p * f + 0x1.22da1cp-3f;
+    p = p * f - 0x1.547244p-3f;
+    p = p * f + 0x1.99a008p-3f;
+    p = p * f - 0x1.000226p-2f;
+    p = p * f + 0x1.555554p-2f;
+    float square = f * f;
+    return e * 0x1.62e4p-1f +
+           (f + (f * square * p - 0.5f * square + e * 0x1.7f7d1cp-20f));
+}
+
+static void logs(int n, float *x)
+{
+    for (int c = 0; c < n; c++) x[c] = logarithm(x[c]);
+}
+
 static float dot(int n, const float *x, const float *y)
 {
     float lanes[PH_LANES] = {0};

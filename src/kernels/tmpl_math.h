@@ -44,6 +44,27 @@ V vec v_log2(vec x)
     return v_fma(p, v_set1(0x1.715476p+0f), e);
 }
 
+/* Natural logarithm of a positive normal number, to about an ulp: the same reduction,
+   log x = e log 2 + f - f^2/2 + f^3 P(f), with log 2 in two parts. Nothing is fused. */
+V vec v_log(vec x)
+{
+    const vint start = vi_set1(0x3f3504f3u); /* 1/sqrt(2) */
+    vint bits = vi_add(v_bits(x), vi_set1(0u - 0x3f3504f3u));
+    vec e = v_from_int(vi_sra(bits, 23)), p = v_set1(-0x1.38b586p-4f);
+    vec f = v_sub(v_float(vi_add(vi_and(bits, vi_set1(0x7fffffu)), start)), v_set1(1.0f));
+    p = v_add(v_mul(p, f), v_set1(0x1.055b6cp-3f));
+    p = v_add(v_mul(p, f), v_set1(-0x1.0d8542p-3f));
+    p = v_add(v_mul(p, f), v_set1(0x1.22da1cp-3f));
+    p = v_add(v_mul(p, f), v_set1(-0x1.547244p-3f));
+    p = v_add(v_mul(p, f), v_set1(0x1.99a008p-3f));
+    p = v_add(v_mul(p, f), v_set1(-0x1.000226p-2f));
+    p = v_add(v_mul(p, f), v_set1(0x1.555554p-2f));
+    vec square = v_mul(f, f);
+    vec rest = v_sub(v_mul(v_mul(f, square), p), v_mul(v_set1(0.5f), square));
+    rest = v_add(rest, v_mul(e, v_set1(0x1.7f7d1cp-20f)));
+    return v_add(v_mul(e, v_set1(0x1.62e4p-1f)), v_add(f, rest));
+}
+
 V vec v_cap(vec s, vec cap, vec inverse)
 {
     const vec one = v_set1(1.0f), seam = v_set1(0.36f);

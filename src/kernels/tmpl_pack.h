@@ -49,7 +49,10 @@ V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, i
 #pragma GCC unroll 16
     for (int i = 0; i < VL; i++)
         r[i] = i < count ? v_mul(load_part(rows[i], type, at, k_count), scale) : v_zero();
-    v_transpose(r);
+    if (count > 4)
+        v_transpose(r);
+    else
+        v_transpose4(r);
     if (k_count == VL) {
 #pragma GCC unroll 16
         for (int c = 0; c < VL; c++) v_store(dst + c * ld, r[c]);

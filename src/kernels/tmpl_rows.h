@@ -66,6 +66,11 @@ static void weights(int n, float *s, float lse)
     for (int c = 0; c < n; c += VL) v_store(s + c, v_exp2(v_sub(v_load(s + c), base)));
 }
 
+static void logs(int n, float *x)
+{
+    for (int c = 0; c < n; c += VL) v_store(x + c, v_log(v_load(x + c)));
+}
+
 static float dot(int n, const float *x, const float *y)
 {
     vec total[GROUP];

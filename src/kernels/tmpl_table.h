@@ -21,6 +21,7 @@ const ph_kernels TABLE = {
     .softmax = softmax,
     .gradient = gradient,
     .weights = weights,
+    .logs = logs,
     .dot = dot,
     .dots = dots,
     .times = times,

@@ -13,6 +13,7 @@
  *   v_scale2(p,x,f)       p * 2^(x - f), f = v_fraction(x); exactly 0 where x < -126.5
  *   v_bytes(p)            lanes whose byte is not 0
  *   v_transpose(r)        a VL x VL square in VL vectors
+ *   v_transpose4(r)       the same where only the first four rows are not 0
  *   v_sum16, v_max16(g)   over a group of 16/VL vectors, added by halves
  *   v_load_n, v_store_n   the first n < VL lanes, nothing else is touched
  *   v_bits, v_float       the bits as integers and back;  v_from_int: signed numbers
@@ -159,6 +160,8 @@ V void v_transpose(vec r[VL])
         r[4 + i] = _mm256_permute2f128_ps(u[i], u[4 + i], 0x31);
     }
 }
+
+V void v_transpose4(vec r[VL]) { v_transpose(r); }
 
 V float v_sum16(const vec g[2])
 {

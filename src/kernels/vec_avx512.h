@@ -158,6 +158,22 @@ V void v_transpose(vec r[VL])
     for (int i = 0; i < 16; i++) r[i] = t[i];
 }
 
+/* Four rows: a third of the shuffles. Quarter q of t[c] is column 4q + c. */
+V void v_transpose4(vec r[VL])
+{
+    __m512 a = _mm512_unpacklo_ps(r[0], r[1]), b = _mm512_unpackhi_ps(r[0], r[1]);
+    __m512 c = _mm512_unpacklo_ps(r[2], r[3]), d = _mm512_unpackhi_ps(r[2], r[3]);
+    __m512 t[4] = {_mm512_shuffle_ps(a, c, 0x44), _mm512_shuffle_ps(a, c, 0xee),
+                   _mm512_shuffle_ps(b, d, 0x44), _mm512_shuffle_ps(b, d, 0xee)};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_maskz_mov_ps(0xf, t[i]);
+        r[4 + i] = _mm512_maskz_shuffle_f32x4(0xf, t[i], t[i], 1);
+        r[8 + i] = _mm512_maskz_shuffle_f32x4(0xf, t[i], t[i], 2);
+        r[12 + i] = _mm512_maskz_shuffle_f32x4(0xf, t[i], t[i], 3);
+    }
+}
+
 /* the 16 lanes of one group (here one vector), added by halves */
 V float v_sum16(const vec g[1])
 {

@@ -155,6 +155,8 @@ V void v_transpose(vec r[VL])
     r[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
 }
 
+V void v_transpose4(vec r[VL]) { v_transpose(r); }
+
 V float v_sum16(const vec g[4])
 {
     vec a = vaddq_f32(vaddq_f32(g[0], g[2]), vaddq_f32(g[1], g[3]));
