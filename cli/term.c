@@ -45,18 +45,22 @@ int term_width(FILE *out, int most)
     return width < most ? width : most;
 }
 
+/* What stands beside the bar matters more: the bar is as long as there is room for. */
 void term_progress(double share, const char *what)
 {
-    enum { BAR = 20 };
+    enum { LEAST = 4, MOST = 20, AROUND = 10 }; /* AROUND: brackets, share, blanks */
     if (!isatty(STDERR_FILENO)) return;
     const char *term = getenv("TERM");
     if (!term || !strcmp(term, "dumb")) return;
-    int room = term_width(stderr, 100) - BAR - 10;
-    int full = (int)(share * BAR + 0.5);
+    int width = term_width(stderr, 100), bar = width - AROUND - (int)strlen(what);
+    if (bar > MOST) bar = MOST;
+    if (bar < LEAST) bar = 0;
+    int full = (int)(share * bar + 0.5), room = width - AROUND - bar + (bar ? 0 : 3);
     fflush(stdout); /* so that lines already printed stand above the bar */
-    fprintf(stderr, "\r\033[K[");
-    for (int i = 0; i < BAR; i++) fputc(i < full ? '#' : '.', stderr);
-    fprintf(stderr, "] %3d %% %.*s", (int)(share * 100), room > 0 ? room : 0, what);
+    fprintf(stderr, "\r\033[K%s", bar ? "[" : "");
+    for (int i = 0; i < bar; i++) fputc(i < full ? '#' : '.', stderr);
+    fprintf(stderr, "%s%3d %% %.*s", bar ? "] " : "", (int)(share * 100),
+            room > 0 ? room : 0, what);
     fflush(stderr);
     progress_shown = 1;
 }

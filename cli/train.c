@@ -96,6 +96,7 @@ typedef struct job {
     ph_trainer *trainer;
     train_log log;
     int step, steps, saved; /* done; to do; step of the last checkpoint, or -1 */
+    int first;              /* steps that were done before */
     double began, spoke;    /* clock at the start, and when a line was last printed */
     int64_t tokens;         /* since the start */
     ph_progress last;
@@ -106,13 +107,13 @@ typedef struct job {
 static void describe(const job *j, char *text, size_t size)
 {
     double passed = train_now() - j->began;
-    int done = j->step - (j->last.step ? 0 : j->step);
+    int done = j->step - j->first;
     double rate = passed > 0 ? (double)j->tokens / passed : 0;
     double left = done ? passed / done * (j->steps - j->step) : 0;
     snprintf(text, size,
-             "step %d/%d, loss %.4f, rate %.2e, %.0f words/s, %ld MiB, %d:%02d left",
-             j->step, j->steps, j->last.loss, j->last.rate, rate, train_peak_kib() / 1024,
-             (int)left / 60, (int)left % 60);
+             "%d/%d, %d:%02d left, loss %.3f, rate %.1e, %.0f words/s, %ld MiB", j->step,
+             j->steps, (int)left / 60, (int)left % 60, j->last.loss, j->last.rate, rate,
+             train_peak_kib() / 1024);
 }
 
 static void show_progress(job *j)
@@ -127,7 +128,7 @@ static void show_progress(job *j)
     if (terminal)
         term_progress(j->steps ? (double)j->step / j->steps : 1, text);
     else
-        fprintf(stderr, "%s\n", text);
+        fprintf(stderr, "step %s\n", text);
 }
 
 static void say_score(const job *j, const ph_score *s)
@@ -278,7 +279,7 @@ static int begin(job *j, const ph_train *train)
     int rc = j->options->resume ? start_again(j, train) : start_new(j, train);
     if (rc) return rc;
     const ph_train *all = ph_trainer_options(j->trainer);
-    j->step = ph_trainer_steps(j->trainer);
+    j->step = j->first = ph_trainer_steps(j->trainer);
     j->steps = all->steps, j->last = none;
     j->saved = j->options->resume ? j->step : -1;
     rc = train_log_open(&j->log, j->directory, j->step, j->options->json);
