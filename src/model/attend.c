@@ -52,7 +52,7 @@ static ph_status project(ph_pass *p, const ph_side *side, int sub,
 {
     const ph_config *c = &p->model->config;
     const ph_act *act = &side->acts[sub];
-    int wide = act->layer ? ph_act_wide(act) : c->heads * c->head_dim;
+    int wide = act->layer ? ph_act_wide(act) : ph_config_heads_wide(c);
     ph_gemm g = {.m = side->rows, .n = c->model_dim, .k = wide};
     g.a = act->heads, g.a_row = wide, g.a_col = 1;
     g.b = w->wo, g.b_row = c->model_dim, g.b_col = 1;
@@ -67,7 +67,7 @@ static ph_status attend_cached(ph_pass *p, const ph_side *side, int sub)
     const ph_sub *what = &side->stack->subs[sub];
     const ph_act *act = &side->acts[sub];
     const ph_cache *cache = &p->caches[what->site];
-    int wide = c->heads * c->head_dim;
+    int wide = ph_config_heads_wide(c);
     ph_bound bound;
     ph_model_bind(p->model, what, p->block, NULL, &bound);
     float *q = act->heads + (size_t)side->rows * (size_t)wide;

@@ -29,11 +29,6 @@ static weights weights_of(const ph_model *m, const ph_sub *sub, float *block)
     return w;
 }
 
-static int wide(const ph_config *c)
-{
-    return c->activation == PH_SWIGLU ? 2 * c->ff_dim : c->ff_dim;
-}
-
 /* ---- the activation ---------------------------------------------------------------- */
 
 static const float *factors(const job *j, int row, int c, int n, float *room)
@@ -52,7 +47,8 @@ static void curve_piece(const job *j, int row, int c, int n)
     const ph_config *config = &j->p->model->config;
     const ph_spans *f = j->p->model->spans;
     size_t ff = (size_t)config->ff_dim, at = (size_t)row * ff + (size_t)c;
-    float *h = j->act->h + (size_t)row * (size_t)wide(config) + c, *w = h + ff;
+    float *h = j->act->h + (size_t)row * (size_t)ph_config_feed_wide(config) + c,
+          *w = h + ff;
     float room[PIECE], dh[PIECE], dw[PIECE];
     const float *drop = factors(j, row, c, n, room);
     if (!j->back) {
@@ -126,9 +122,9 @@ ph_status ph_feed(ph_pass *p, int number, int sub)
     const ph_side *side = &p->sides[number];
     const ph_act *act = &side->acts[sub];
     const ph_config *c = &p->model->config;
+    int wide = ph_config_feed_wide(c);
     weights w = weights_of(p->model, &side->stack->subs[sub], (float *)p->block);
-    ph_gemm first =
-        product(side->rows, c->model_dim, wide(c), act->a, w.w1, w.b1, act->h);
+    ph_gemm first = product(side->rows, c->model_dim, wide, act->a, w.w1, w.b1, act->h);
     ph_gemm second =
         product(side->rows, c->ff_dim, c->model_dim, act->g, w.w2, w.b2, p->y);
     PH_TRY(ph_model_multiply(p->model->ctx, &first, 1));
@@ -142,14 +138,15 @@ ph_status ph_feed_back(ph_pass *p, int number, int sub)
     const ph_act *act = &side->acts[sub];
     const ph_config *c = &p->model->config;
     int rows = side->rows, dim = c->model_dim, ff = c->ff_dim;
+    int wide = ph_config_feed_wide(c);
     weights w = weights_of(p->model, &side->stack->subs[sub], (float *)p->block);
     weights d = weights_of(p->model, &side->stack->subs[sub], p->grads);
     ph_gemm second[3] = {product_dx(rows, ff, dim, p->dy, w.w2, p->dg),
                          product_dw(rows, ff, dim, act->g, p->dy, d.w2)};
-    ph_gemm first[3] = {product_dx(rows, dim, wide(c), act->h, w.w1, p->da),
-                        product_dw(rows, dim, wide(c), act->a, act->h, d.w1)};
+    ph_gemm first[3] = {product_dx(rows, dim, wide, act->h, w.w1, p->da),
+                        product_dw(rows, dim, wide, act->a, act->h, d.w1)};
     if (d.b2) second[2] = product_db(rows, dim, p->ones, p->dy, d.b2);
-    if (d.b1) first[2] = product_db(rows, wide(c), p->ones, act->h, d.b1);
+    if (d.b1) first[2] = product_db(rows, wide, p->ones, act->h, d.b1);
     PH_TRY(ph_model_multiply(p->model->ctx, second, d.b2 ? 3 : 2));
     curve(p, side, sub, 1);
     return ph_model_multiply(p->model->ctx, first, d.b1 ? 3 : 2);

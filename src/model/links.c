@@ -18,7 +18,7 @@ ph_status ph_links_create(ph_pass *p)
 {
     const ph_config *c = &p->model->config;
     const ph_side *side = &p->sides[0];
-    int64_t wide = (int64_t)c->heads * c->head_dim, len = side->len;
+    int64_t wide = ph_config_heads_wide(c), len = side->len;
     ph_strides in = {len * wide, c->head_dim, wide};
     ph_attn attn = {.batch = p->shape.batch,
                     .q_heads = c->heads,
@@ -39,7 +39,7 @@ void ph_links_lay(ph_pass *p, ph_arena *arena)
     const ph_config *c = &p->model->config;
     const ph_side *side = &p->sides[0];
     size_t rows = (size_t)side->rows, len = (size_t)side->len, heads = (size_t)c->heads;
-    size_t wide = heads * (size_t)c->head_dim;
+    size_t wide = (size_t)ph_config_heads_wide(c);
     ph_links *l = ph_arena_take(arena, sizeof *l), part = {0};
     part.q = ph_arena_floats(arena, rows * wide);
     part.k = ph_arena_floats(arena, rows * wide);

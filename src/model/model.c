@@ -140,7 +140,7 @@ static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
 static void add_feed(ph_model *m, ph_sub *sub, const char *stem)
 {
     const ph_config *c = &m->config;
-    int wide = c->ff_dim * (c->activation == PH_SWIGLU ? 2 : 1);
+    int wide = ph_config_feed_wide(c);
     add_matrix(m, stem, "w1", sub->layer, c->model_dim, wide);
     add_matrix(m, stem, "w2", sub->layer, c->ff_dim, c->model_dim);
     add_vector(m, stem, "b1", wide);
@@ -221,7 +221,7 @@ static ph_status add_stack(ph_model *m, ph_stack *s, int layers)
 static void add_output(ph_model *m)
 {
     const ph_config *c = &m->config;
-    int dim = c->model_dim, wide = c->heads * c->head_dim;
+    int dim = c->model_dim, wide = ph_config_heads_wide(c);
     m->output = m->links = -1;
     if (c->arch != PH_ARCH_ENCODER) {
         m->output = m->embed;

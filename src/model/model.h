@@ -98,6 +98,18 @@ struct ph_model {
 
 /* ---- shared by the files ----------------------------------------------------------- */
 
+/* Numbers of a token in all q heads. */
+static inline int ph_config_heads_wide(const ph_config *c)
+{
+    return c->heads * c->head_dim;
+}
+
+/* Numbers of a token that w1 gives: SwiGLU has a second factor behind the first. */
+static inline int ph_config_feed_wide(const ph_config *c)
+{
+    return c->activation == PH_SWIGLU ? 2 * c->ff_dim : c->ff_dim;
+}
+
 /* Fills in defaults and checks; vocab is what the vocabulary has, 0: none. */
 ph_status ph_config_check(ph_ctx *ctx, ph_config *config, int vocab);
 

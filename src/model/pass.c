@@ -37,7 +37,7 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
     int keep = p->shape.backward || p->shape.open;
     if (what->kind == PH_SUB_FEED) {
         const ph_act *other = keep ? act : first_feed(side);
-        size_t wide = c->activation == PH_SWIGLU ? 2 * ff : ff;
+        size_t wide = (size_t)ph_config_feed_wide(c);
         if (other != act) {
             act->h = other->h, act->g = other->g;
         } else {
@@ -45,7 +45,7 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
             act->g = ph_arena_floats(arena, rows * ff);
         }
     } else if (act->plan) {
-        act->heads = ph_arena_floats(arena, 2 * rows * (size_t)(c->heads * c->head_dim));
+        act->heads = ph_arena_floats(arena, 2 * rows * (size_t)ph_config_heads_wide(c));
     } else if (keep) {
         act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
     }
@@ -179,7 +179,7 @@ static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "a text has %d tokens, expected at most %d (max_len)",
                        ph_max(s->source_len, s->target_len), most);
-    size_t wide = (size_t)ph_max(m->config.vocab, 2 * m->config.ff_dim);
+    size_t wide = (size_t)ph_max(m->config.vocab, ph_config_feed_wide(&m->config));
     if (ph_size_mul((size_t)s->batch, (size_t)ph_max(s->source_len, s->target_len),
                     &rows) ||
         rows > INT32_MAX / 64 || ph_size_mul(rows, wide, &all) ||
