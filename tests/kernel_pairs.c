@@ -1,6 +1,6 @@
 /*
  * kernel_pairs.c - checks and benches of products of bf16 as it is (ph_pairs): packing,
- * scores, softmax into parts, weigh. A table without them passes.
+ * scores, softmax into parts and what these weigh. A table without them passes.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,8 +15,7 @@ enum { DEPTH = 160, FIRST_ROW = 16, KEYS = PH_STRIP_LD };
 enum { STRIP = PH_TILE * PH_STRIP_LD, TILE = PH_TILE * PH_STEP };
 
 static _Alignas(PH_ALIGN) uint16_t left[PH_TILE * DEPTH], right[KEYS * DEPTH];
-static _Alignas(PH_ALIGN) float strip[STRIP], expected[STRIP + PH_TILE * DEPTH];
-static _Alignas(PH_ALIGN) uint16_t parts[PH_PARTS * STRIP];
+static _Alignas(PH_ALIGN) float strip[STRIP], expected[STRIP];
 
 static int side(void)
 {
@@ -177,7 +176,7 @@ void bench_pairs_scores(const ph_kernels *t)
     }
 }
 
-/* ---- softmax ----------------------------------------------------------------------- */
+/* ---- softmax and what it weighs ---------------------------------------------------- */
 
 /* Scores with some hidden, and their maxima. */
 static void draw_scores(int m, int n, float *peak)
@@ -191,107 +190,102 @@ static void draw_scores(int m, int n, float *peak)
     }
 }
 
-static void softmax_at(const ph_pairs *p, const char *name, int m, int n, int dropped)
+/* What a strip starts from and ends as. */
+typedef struct state {
+    float top[PH_TILE], sum[PH_TILE * PH_LANES], alpha[PH_TILE];
+    float c[PH_TILE * DEPTH];
+    uint16_t parts[PH_PARTS * STRIP];
+} state;
+
+static ph_strip strip_of(state *x, int m, int n, int width)
 {
-    float peak[PH_TILE * PH_LANES], top[2][PH_TILE], sum[2][PH_TILE * PH_LANES];
-    float alpha[2][PH_TILE], drop[STRIP];
-    bed_say("%s pairs_softmax m=%d n=%d drop %d", name, m, n, dropped);
-    draw_scores(m, n, peak);
-    for (int i = 0; i < PH_TILE; i++)
-        top[0][i] = top[1][i] = bed_below(3) ? bed_between(-3, 3) : -INFINITY;
-    for (int i = 0; i < PH_TILE * PH_LANES; i++)
-        sum[0][i] = sum[1][i] = bed_between(0, 2);
-    for (int i = 0; i < STRIP; i++) drop[i] = bed_below(4) ? 4.0f / 3 : 0;
-    static uint16_t want[PH_PARTS * STRIP];
-    const float *s = bed_copy(0, strip, (m - 1) * PH_STRIP_LD + n, side());
-    REF.softmax(m, n, s, peak, top[0], sum[0], alpha[0], dropped ? drop : NULL, want);
-    size_t tiles = (size_t)(ph_div_up(n, PH_STEP) * PH_PARTS);
-    uint16_t *got = bed_place(1, tiles * TILE * sizeof *got, side());
-    p->softmax(m, n, s, peak, top[1], sum[1], alpha[1], dropped ? drop : NULL, got);
-    for (size_t i = 0; i < tiles * TILE; i++)
-        if ((int)(i % TILE) < m * PH_STEP &&
-            !bed_equal(ph_from_bf16(got[i]), ph_from_bf16(want[i])))
-            bed_fail("part %zu is %04x, expected %04x", i, got[i], want[i]);
-    bed_same("top", top[1], top[0], m);
-    bed_same("sum", sum[1], sum[0], m * PH_LANES);
-    bed_same("alpha", alpha[1], alpha[0], m);
-    bed_intact(1);
+    return (ph_strip){.m = m,
+                      .n = n,
+                      .s = strip,
+                      .top = x->top,
+                      .sum = x->sum,
+                      .alpha = x->alpha,
+                      .parts = x->parts,
+                      .width = width,
+                      .c = x->c,
+                      .ldc = width};
 }
 
-void check_pairs_softmax(const ph_kernels *t)
+static void same_parts(const uint16_t *got, const uint16_t *want, int m, int n)
+{
+    for (int i = 0; i < ph_div_up(n, PH_STEP) * PH_PARTS * TILE; i++)
+        if (i % TILE < m * PH_STEP &&
+            !bed_equal(ph_from_bf16(got[i]), ph_from_bf16(want[i])))
+            bed_fail("part %d is %04x, expected %04x", i, got[i], want[i]);
+}
+
+static void attend_at(const ph_pairs *p, const char *name, int m, int n, int width)
+{
+    static uint16_t v[KEYS * DEPTH];
+    static state want, got;
+    float peak[PH_TILE * PH_LANES], drop[STRIP];
+    int dropped = bed_below(2), keep = bed_below(2), kind = bed_below(BED_KINDS);
+    bed_say("%s pairs_attend m=%d n=%d width=%d drop %d keep %d", name, m, n, width,
+            dropped, keep);
+    draw_scores(m, n, peak);
+    fill(right, (int64_t)n * width, kind);
+    pack(v, right, n, width, 0);
+    for (int i = 0; i < PH_TILE; i++)
+        want.top[i] = bed_below(3) ? bed_between(-3, 3) : -INFINITY;
+    for (int i = 0; i < PH_TILE * PH_LANES; i++) want.sum[i] = bed_between(0, 2);
+    for (int i = 0; i < STRIP; i++) drop[i] = bed_below(4) ? 4.0f / 3 : 0;
+    bed_fill(want.c, m * width, BED_PLAIN);
+    got = want;
+    ph_strip x = strip_of(&want, m, n, width), y = strip_of(&got, m, n, width);
+    size_t tiles = (size_t)(ph_div_up(n, PH_STEP) * PH_PARTS);
+    x.peak = y.peak = peak, x.v = y.v = v, x.drop = y.drop = dropped ? drop : NULL;
+    x.fresh = y.fresh = !bed_below(3), y.keep = keep;
+    y.s = bed_copy(0, strip, (m - 1) * PH_STRIP_LD + n, side());
+    y.parts = bed_place(1, tiles * TILE * sizeof *y.parts, side());
+    y.c = bed_copy(2, want.c, m * width, side());
+    REF.attend(&x);
+    p->begin(m);
+    p->attend(&y);
+    p->end();
+    if (keep) same_parts(y.parts, want.parts, m, n);
+    bed_same("top", got.top, want.top, m);
+    bed_same("sum", got.sum, want.sum, m * PH_LANES);
+    bed_same("alpha", got.alpha, want.alpha, m);
+    bed_same("c", y.c, want.c, m * width);
+    bed_intact(1);
+    bed_intact(2);
+}
+
+void check_pairs_attend(const ph_kernels *t)
 {
     if (!t->pairs) return;
     for (int m = 1; m <= PH_TILE; m++)
         for (int n = 16; n <= KEYS; n += 16)
-            for (int dropped = 0; dropped < 2; dropped++)
-                softmax_at(t->pairs, t->name, m, n, dropped);
+            for (int i = 0; i < 3; i++)
+                attend_at(t->pairs, t->name, m, n, 16 * (1 + bed_below(DEPTH / 16)));
+    for (int width = 16; width <= DEPTH; width += 16)
+        attend_at(t->pairs, t->name, PH_TILE, KEYS, width);
 }
 
-void bench_pairs_softmax(const ph_kernels *t)
+void bench_pairs_attend(const ph_kernels *t)
 {
-    float peak[PH_TILE * PH_LANES], top[PH_TILE] = {0}, sum[PH_TILE * PH_LANES] = {0};
-    float alpha[PH_TILE];
-    bed_timer timer;
+    static _Alignas(PH_ALIGN) uint16_t v[KEYS * DEPTH];
+    static state now;
+    float peak[PH_TILE * PH_LANES] = {0};
     if (!t->pairs) return;
     for (int i = 0; i < STRIP; i++) strip[i] = bed_between(-9, 0);
-    for (int i = 0; i < PH_TILE * PH_LANES; i++) peak[i] = 0;
-    BED_TIME(&timer,
-             t->pairs->softmax(PH_TILE, KEYS, strip, peak, top, sum, alpha, NULL, parts));
-    bed_report("pairs_softmax", t, "16 x 128", &timer, 0, 0);
-}
-
-/* ---- weigh ------------------------------------------------------------------------- */
-
-static void weigh_at(const ph_pairs *p, const char *name, int m, int n, int keys)
-{
-    static uint16_t b[KEYS * DEPTH];
-    float alpha[PH_TILE];
-    int fresh = !bed_below(3), steps = ph_div_up(keys, PH_STEP);
-    bed_say("%s pairs_weigh m=%d n=%d keys=%d fresh %d", name, m, n, keys, fresh);
-    for (int i = 0; i < PH_TILE; i++) alpha[i] = bed_between(0, 1);
-    pack(b, right, keys, n, 0);
-    bed_fill(expected, m * n, BED_PLAIN);
-    float *c = bed_copy(0, expected, m * n, side());
-    REF.weigh(m, n, steps, parts, b, expected, n, fresh ? NULL : alpha);
-    p->begin(m);
-    p->weigh(m, n, steps, parts, b, c, n, fresh ? NULL : alpha);
-    p->end();
-    bed_same("c", c, expected, m * n);
-    bed_intact(0);
-}
-
-void check_pairs_weigh(const ph_kernels *t)
-{
-    if (!t->pairs) return;
-    for (int n = 16; n <= DEPTH; n += 16)
-        for (int keys = 1; keys <= KEYS; keys += 25) {
-            int kind = (n / 16 + keys) % BED_KINDS;
-            fill(parts, PH_PARTS * STRIP, kind);
-            fill(right, keys * n, kind);
-            weigh_at(t->pairs, t->name, 1 + bed_below(PH_TILE), n, keys);
-            weigh_at(t->pairs, t->name, PH_TILE, n, keys);
-        }
-}
-
-void bench_pairs_weigh(const ph_kernels *t)
-{
-    static _Alignas(PH_ALIGN) uint16_t b[KEYS * DEPTH];
-    float alpha[PH_TILE];
-    if (!t->pairs) return;
-    for (int n = 64; n <= 128; n *= 2) {
+    for (int width = 64; width <= 128; width *= 2) {
         char shape[40];
         bed_timer timer;
-        for (int i = 0; i < PH_TILE; i++) alpha[i] = 0.5f;
-        fill(parts, PH_PARTS * STRIP, BED_PLAIN);
-        fill(right, KEYS * n, BED_PLAIN);
-        pack(b, right, KEYS, n, 0);
-        memset(expected, 0, sizeof expected);
+        ph_strip x = strip_of(&now, PH_TILE, KEYS, width);
+        fill(right, KEYS * width, BED_PLAIN);
+        pack(v, right, KEYS, width, 0);
+        x.peak = peak, x.v = v;
         t->pairs->begin(PH_TILE);
-        BED_TIME(&timer, t->pairs->weigh(PH_TILE, n, KEYS / PH_STEP, parts, b, expected,
-                                         n, alpha));
+        BED_TIME(&timer, t->pairs->attend(&x));
         t->pairs->end();
-        snprintf(shape, sizeof shape, "%d x %d, %d keys", PH_TILE, n, KEYS);
-        bed_report("pairs_weigh", t, shape, &timer, 2.0 * PH_PARTS * PH_TILE * KEYS * n,
-                   0);
+        snprintf(shape, sizeof shape, "%d x %d, width %d", PH_TILE, KEYS, width);
+        bed_report("pairs_attend", t, shape, &timer,
+                   2.0 * PH_PARTS * PH_TILE * KEYS * width, 0);
     }
 }

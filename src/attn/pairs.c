@@ -97,12 +97,23 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
               st->scores + c0, st->peak);
     ph_rows_mask(call, st->rows, first, m, j0, c0, c1, st->scores, st->peak);
     if (drop) ph_rows_dropout(call, st->rows, first, m, j0, c0, c1, st->drop);
-    k->softmax(m, n, st->scores + c0, st->peak, st->split.top + first,
-               st->split.sum + first * PH_LANES, st->alpha, drop ? st->drop + c0 : NULL,
-               t->parts);
     uint8_t *started = &st->started[first / PH_TILE];
-    k->weigh(m, pad, ph_div_up(n, PH_STEP), t->parts, t->v + (int64_t)c0 * pad,
-             st->split.acc + (int64_t)first * pad, pad, *started ? st->alpha : NULL);
+    ph_strip strip = {.m = m,
+                      .n = n,
+                      .s = st->scores + c0,
+                      .peak = st->peak,
+                      .drop = drop ? st->drop + c0 : NULL,
+                      .top = st->split.top + first,
+                      .sum = st->split.sum + first * PH_LANES,
+                      .alpha = st->alpha,
+                      .parts = t->parts,
+                      .keep = !v_plain,
+                      .v = t->v + (int64_t)c0 * pad,
+                      .width = pad,
+                      .fresh = !*started,
+                      .c = st->split.acc + (int64_t)first * pad,
+                      .ldc = pad};
+    k->attend(&strip);
     *started = 1;
     if (!v_plain) add_rest(call, st, first, m, j0, c0, c1);
 }

@@ -31,6 +31,7 @@
 /* What was written before is in memory: gcc does not know that tiles are read from it. */
 #define WRITTEN() __asm__ volatile("" : : : "memory")
 
+enum { TURNS = 6 };
 enum { TILE = PH_TILE * PH_STEP, LINE = 64 }; /* numbers of a tile; bytes of its lines */
 
 /* What the hardware reads: one palette of eight tiles. */
@@ -175,7 +176,7 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
     }
 }
 
-/* ---- softmax ---- */
+/* ---- weights, and what they weigh ---- */
 
 /* Upper halves of two vectors, those of `first` in the low ones. */
 V __m512i upper_halves(vec first, vec second)
@@ -201,100 +202,134 @@ V void split(vec first, vec second, uint16_t *to)
     _mm512_storeu_si512(to + 2 * TILE, upper_halves(first, second));
 }
 
-V vec softmax_row(int n, const float *s, const float *drop, float base, vec total,
-                  uint16_t *to)
+/* Rows [from, to) of one step, columns from c on: weights into parts and sums. */
+V void soften(const ph_strip *x, const float *base, const int dropped, int c, int from,
+              int to, uint16_t *parts)
 {
-    const vec from = v_set1(base);
-    for (int c = 0; c < n; c += PH_STEP, to += PH_PARTS * TILE) {
-        vec a = v_exp2(v_sub(v_load(s + c), from)), b = v_zero();
-        total = v_add(total, a);
-        if (c + VL < n) b = v_exp2(v_sub(v_load(s + c + VL), from));
-        if (c + VL < n) total = v_add(total, b);
-        if (drop) a = v_mul(a, v_load(drop + c));
-        if (drop && c + VL < n) b = v_mul(b, v_load(drop + c + VL));
-        split(a, b, to);
-    }
-    return total;
-}
-
-static void softmax(int m, int n, const float *s, const float *peak, float *top,
-                    float *sum, float *alpha, const float *drop, uint16_t *parts)
-{
-    float base[PH_LANES];
-    raise_tops(m, peak, top, alpha, base);
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, sum += PH_LANES, parts += PH_STEP) {
-        vec total = v_mul(v_load(sum), v_set1(alpha[i]));
-        if (drop)
-            total = softmax_row(n, s, drop + i * PH_STRIP_LD, base[i], total, parts);
-        else
-            total = softmax_row(n, s, NULL, base[i], total, parts);
-        v_store(sum, total);
+    const int both = c + VL < x->n;
+    for (int i = from; i < to; i++) {
+        const float *s = x->s + i * PH_STRIP_LD + c;
+        const float *drop = dropped ? x->drop + i * PH_STRIP_LD + c : NULL;
+        const vec top = v_set1(base[i]);
+        vec a = v_exp2(v_sub(v_load(s), top)), b = v_zero();
+        vec total = v_add(v_load(x->sum + i * PH_LANES), a);
+        if (both) b = v_exp2(v_sub(v_load(s + VL), top));
+        if (both) total = v_add(total, b);
+        v_store(x->sum + i * PH_LANES, total);
+        if (dropped) a = v_mul(a, v_load(drop));
+        if (dropped && both) b = v_mul(b, v_load(drop + VL));
+        split(a, b, parts + i * PH_STEP);
     }
 }
 
-/* ---- weighted sums ---- */
-
-/* One step of the tiles of sums c and, if `both`, d, whose right operands are in 6 and 7.
-   A part of the weights is loaded while the one before is in use. */
-#define WEIGH(c, d, both, p)                                                             \
+/* A part of the weights in tile t against the values in 6 and 7. */
+#define WEIGH(c, d, both, t, part)                                                       \
     do {                                                                                 \
-        _tile_loadd(4, p, LINE);                                                         \
-        _tile_dpbf16ps(c, 4, 6);                                                         \
-        if (both) _tile_dpbf16ps(d, 4, 7);                                               \
-        _tile_loadd(5, p + TILE, LINE);                                                  \
-        _tile_dpbf16ps(c, 5, 6);                                                         \
-        if (both) _tile_dpbf16ps(d, 5, 7);                                               \
-        _tile_loadd(4, p + 2 * TILE, LINE);                                              \
-        _tile_dpbf16ps(c, 4, 6);                                                         \
-        if (both) _tile_dpbf16ps(d, 4, 7);                                               \
+        _tile_loadd(t, part, LINE);                                                      \
+        _tile_dpbf16ps(c, t, 6);                                                         \
+        if (both) _tile_dpbf16ps(d, t, 7);                                               \
     } while (0)
 
-/* N tiles of sums, N <= 4; b steps lie `step` numbers apart. */
-V void weigh_tiles(const int N, int steps, const uint16_t *p, const uint16_t *b,
-                   int64_t step, float *c, int64_t ldc, int fresh)
+/* One of TURNS turns: a part of one step's weights against two tiles of values. */
+V void weigh_turn(const int turn, int N, const uint16_t *parts, const uint16_t *v)
 {
-    const int64_t ld = ldc * (int64_t)sizeof *c;
-    if (fresh) {
+    if (turn >= 3 && N <= 2) return;
+    if (turn == 0) _tile_loadd(6, v, LINE);
+    if (turn == 0 && N > 1) _tile_loadd(7, v + TILE, LINE);
+    if (turn == 3) _tile_loadd(6, v + 2 * TILE, LINE);
+    if (turn == 3 && N > 3) _tile_loadd(7, v + 3 * TILE, LINE);
+    if (turn == 0) WEIGH(0, 1, N > 1, 4, parts);
+    if (turn == 1) WEIGH(0, 1, N > 1, 5, parts + TILE);
+    if (turn == 2) WEIGH(0, 1, N > 1, 4, parts + 2 * TILE);
+    if (turn == 3) WEIGH(2, 3, N > 3, 5, parts);
+    if (turn == 4) WEIGH(2, 3, N > 3, 4, parts + TILE);
+    if (turn == 5) WEIGH(2, 3, N > 3, 5, parts + 2 * TILE);
+}
+
+V void start_sums(const ph_strip *x, int N, float *c)
+{
+    const int64_t ld = x->ldc * (int64_t)sizeof *c;
+    if (x->fresh) {
         _tile_zero(0);
-        if (N > 1) _tile_zero(1);
-        if (N > 2) _tile_zero(2);
-        if (N > 3) _tile_zero(3);
-    } else {
-        _tile_loadd(0, c, ld);
-        if (N > 1) _tile_loadd(1, c + PH_TILE, ld);
-        if (N > 2) _tile_loadd(2, c + 2 * PH_TILE, ld);
-        if (N > 3) _tile_loadd(3, c + 3 * PH_TILE, ld);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        return;
     }
-    for (int i = 0; i < steps; i++, p += PH_PARTS * TILE, b += step) {
-        _tile_loadd(6, b, LINE);
-        if (N > 1) _tile_loadd(7, b + TILE, LINE);
-        WEIGH(0, 1, N > 1, p);
-        if (N <= 2) continue;
-        _tile_loadd(6, b + 2 * TILE, LINE);
-        if (N > 3) _tile_loadd(7, b + 3 * TILE, LINE);
-        WEIGH(2, 3, N > 3, p);
-    }
+    _tile_loadd(0, c, ld);
+    if (N > 1) _tile_loadd(1, c + PH_TILE, ld);
+    if (N > 2) _tile_loadd(2, c + 2 * PH_TILE, ld);
+    if (N > 3) _tile_loadd(3, c + 3 * PH_TILE, ld);
+}
+
+V void store_sums(const ph_strip *x, int N, float *c)
+{
+    const int64_t ld = x->ldc * (int64_t)sizeof *c;
     _tile_stored(0, c, ld);
     if (N > 1) _tile_stored(1, c + PH_TILE, ld);
     if (N > 2) _tile_stored(2, c + 2 * PH_TILE, ld);
     if (N > 3) _tile_stored(3, c + 3 * PH_TILE, ld);
 }
 
-static void weigh(int m, int n, int steps, const uint16_t *parts, const uint16_t *b,
-                  float *c, int64_t ldc, const float *alpha)
+/* Weights of each step; meanwhile the tiles weigh with those of the step before, for up
+   to four tiles of sums. Between two turns on the same sums lie rows enough to hide the
+   latency. */
+V void attend_steps(const ph_strip *x, const float *base, const int m, const int dropped)
 {
-    const int64_t step = (int64_t)n * PH_STEP;
-    for (int i = 0; alpha && i < m; i++)
-        for (int j = 0; j < n; j += VL)
-            v_store(c + i * ldc + j, v_mul(v_load(c + i * ldc + j), v_set1(alpha[i])));
-    int j = 0, fresh = !alpha;
+    const int N = ph_min(x->width / PH_TILE, 4),
+              ring = x->width <= 4 * PH_TILE && !x->keep;
+    const int64_t values = (int64_t)x->width * PH_STEP;
+    const uint16_t *last = NULL, *v = x->v;
+    start_sums(x, N, x->c);
+    for (int c = 0; c < x->n; c += PH_STEP) {
+        int at = ring ? c / PH_STEP % 2 : c / PH_STEP;
+        uint16_t *parts = x->parts + at * (PH_PARTS * TILE);
+#pragma GCC unroll 6
+        for (int turn = 0; turn < TURNS; turn++) {
+            soften(x, base, dropped, c, m * turn / TURNS, m * (turn + 1) / TURNS, parts);
+            if (last) weigh_turn(turn, N, last, v);
+        }
+        if (last) v += values;
+        last = parts;
+        WRITTEN();
+    }
+#pragma GCC unroll 6
+    for (int turn = 0; turn < TURNS; turn++) weigh_turn(turn, N, last, v);
+    store_sums(x, N, x->c);
+}
+
+/* Four tiles of sums from column j on, from parts that are kept. */
+static void weigh_columns(const ph_strip *x, int j)
+{
+    const int N = ph_min((x->width - j) / PH_TILE, 4);
+    start_sums(x, N, x->c + j);
+    for (int s = 0; s * PH_STEP < x->n; s++)
+#pragma GCC unroll 6
+        for (int turn = 0; turn < TURNS; turn++)
+            weigh_turn(turn, N, x->parts + s * (PH_PARTS * TILE),
+                       x->v + ((int64_t)s * x->width + j) * PH_STEP);
+    store_sums(x, N, x->c + j);
+}
+
+static void attend(const ph_strip *x)
+{
+    float base[PH_LANES];
+    raise_tops(x->m, x->peak, x->top, x->alpha, base);
+    for (int i = 0; i < x->m; i++) {
+        const vec alpha = v_set1(x->alpha[i]);
+        float *c = x->c + i * x->ldc, *sum = x->sum + i * PH_LANES;
+        v_store(sum, v_mul(v_load(sum), alpha));
+        for (int j = 0; j < x->width && !x->fresh; j += VL)
+            v_store(c + j, v_mul(v_load(c + j), alpha));
+    }
     WRITTEN();
-    for (; j + 4 * PH_TILE <= n; j += 4 * PH_TILE)
-        weigh_tiles(4, steps, parts, b + j * PH_STEP, step, c + j, ldc, fresh);
-    b += j * PH_STEP, c += j;
-    if (n - j == 3 * PH_TILE) weigh_tiles(3, steps, parts, b, step, c, ldc, fresh);
-    if (n - j == 2 * PH_TILE) weigh_tiles(2, steps, parts, b, step, c, ldc, fresh);
-    if (n - j == PH_TILE) weigh_tiles(1, steps, parts, b, step, c, ldc, fresh);
+    if (x->drop)
+        attend_steps(x, base, x->m, 1);
+    else if (x->m == PH_TILE)
+        attend_steps(x, base, PH_TILE, 0);
+    else
+        attend_steps(x, base, x->m, 0);
+    for (int j = 4 * PH_TILE; j < x->width; j += 4 * PH_TILE) weigh_columns(x, j);
 }
 
 /* ---- products of parts ---- */
@@ -529,8 +564,7 @@ const ph_pairs ph_pairs_amx = {
     .pack_across = pack_across,
     .pack_along = pack_along,
     .scores = scores,
-    .softmax = softmax,
-    .weigh = weigh,
+    .attend = attend,
     .split = split_lines,
     .multiply = multiply,
 };

@@ -76,6 +76,29 @@ enum {
  * (rows of the left operand, columns of the right one) come PH_WIDE at a time, in two
  * groups of PH_TILE:  tile of (part, group, step) = ((part * 2 + group) * steps + step).
  */
+
+/* A strip of scores becomes weights, and these weigh values. softmax of ph_kernels on m
+   rows and n columns of s, whose weights, times drop where it is not NULL (a strip of
+   factors), become parts: for each 32 columns PH_PARTS tiles of rows, the columns in
+   pairs (c, c+16); beyond n, weights are 0. Then
+
+       c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i][k] * v[k][j]     j < width
+
+   n and width multiples of 16, v steps of pack_along; fresh: c is overwritten. c has as
+   many rows as begin was told, those from m on are nobody's. parts has room for all n,
+   and holds them at the end if `keep`. */
+typedef struct ph_strip {
+    int m, n;
+    const float *s, *peak, *drop;
+    float *top, *sum, *alpha;
+    uint16_t *parts;
+    int keep;
+    const uint16_t *v;
+    int width, fresh;
+    float *c;
+    int64_t ldc;
+} ph_strip;
+
 typedef struct ph_pairs {
     /* Around the calls of scores and weigh on one thread; strips have up to `rows` rows,
        at most PH_TILE. */
@@ -103,18 +126,7 @@ typedef struct ph_pairs {
     void (*scores)(int m, int n, int k, const uint16_t *a, const uint16_t *b, float scale,
                    float *s, float *peak);
 
-    /* softmax of ph_kernels, whose weights, times drop where it is not NULL (a strip of
-       factors), become parts: for each 32 columns PH_PARTS tiles of rows, the columns in
-       pairs (c, c+16). n a multiple of 16; beyond n, weights are 0. */
-    void (*softmax)(int m, int n, const float *s, const float *peak, float *top,
-                    float *sum, float *alpha, const float *drop, uint16_t *parts);
-
-    /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i][k] * b[k][j] for j < n, k in
-       steps of PH_STEP; n a multiple of 16, parts those of softmax, b steps of
-       pack_along. alpha NULL: c is overwritten. c has as many rows as begin was told,
-       those from m on are nobody's. */
-    void (*weigh)(int m, int n, int steps, const uint16_t *parts, const uint16_t *b,
-                  float *c, int64_t ldc, const float *alpha);
+    void (*attend)(const ph_strip *strip);
 
     /* Up to PH_WIDE lines of k numbers, f32 or bf16, as parts; padded with zeros, missing
        lines too. In memory the numbers of a line (along) or those of all lines for one k

@@ -111,33 +111,33 @@ static void cut(float x, int at, uint16_t *to)
     }
 }
 
-static void softmax(int m, int n, const float *s, const float *peak, float *top,
-                    float *sum, float *alpha, const float *drop, uint16_t *parts)
+/* Weights of the strip, in parts. */
+static void soften(const ph_strip *x)
 {
     float p[PH_TILE * PH_STRIP_LD];
-    memcpy(p, s, ((size_t)(m - 1) * PH_STRIP_LD + (size_t)n) * sizeof *p);
-    ph_kernels_ref.softmax(m, n, p, peak, top, sum, alpha);
-    for (int i = 0; i < m; i++)
-        for (int c = 0; c < ph_round_up(n, PH_STEP); c++) {
-            float x = c < n ? p[i * PH_STRIP_LD + c] : 0;
-            if (c < n && drop) x *= drop[i * PH_STRIP_LD + c];
-            cut(x, c % PH_TILE * 2 + c % PH_STEP / PH_TILE,
-                parts + c / PH_STEP * PH_PARTS * TILE + i * PH_STEP);
+    memcpy(p, x->s, ((size_t)(x->m - 1) * PH_STRIP_LD + (size_t)x->n) * sizeof *p);
+    ph_kernels_ref.softmax(x->m, x->n, p, x->peak, x->top, x->sum, x->alpha);
+    for (int i = 0; i < x->m; i++)
+        for (int c = 0; c < ph_round_up(x->n, PH_STEP); c++) {
+            float weight = c < x->n ? p[i * PH_STRIP_LD + c] : 0;
+            if (c < x->n && x->drop) weight *= x->drop[i * PH_STRIP_LD + c];
+            cut(weight, c % PH_TILE * 2 + c % PH_STEP / PH_TILE,
+                x->parts + c / PH_STEP * PH_PARTS * TILE + i * PH_STEP);
         }
 }
 
-static void weigh(int m, int n, int steps, const uint16_t *parts, const uint16_t *b,
-                  float *c, int64_t ldc, const float *alpha)
+static void attend(const ph_strip *x)
 {
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) {
-            float sum = alpha ? c[i * ldc + j] * alpha[i] : 0;
-            for (int t = 0; t < steps * PH_PARTS; t++) {
-                int64_t right = (int64_t)(t / PH_PARTS) * n + j / PH_TILE * PH_TILE;
-                sum = step(sum, parts + t * TILE + i * PH_STEP, b + right * PH_STEP,
+    soften(x);
+    for (int i = 0; i < x->m; i++)
+        for (int j = 0; j < x->width; j++) {
+            float *c = x->c + i * x->ldc + j, sum = x->fresh ? 0 : *c * x->alpha[i];
+            for (int t = 0; t < ph_div_up(x->n, PH_STEP) * PH_PARTS; t++) {
+                int64_t at = (int64_t)(t / PH_PARTS) * x->width + j / PH_TILE * PH_TILE;
+                sum = step(sum, x->parts + t * TILE + i * PH_STEP, x->v + at * PH_STEP,
                            j % PH_TILE);
             }
-            c[i * ldc + j] = sum;
+            *c = sum;
         }
 }
 
@@ -220,8 +220,7 @@ const ph_pairs ph_pairs_ref = {
     .pack_across = pack_across,
     .pack_along = pack_along,
     .scores = scores,
-    .softmax = softmax,
-    .weigh = weigh,
+    .attend = attend,
     .split = split,
     .multiply = multiply,
 };
