@@ -178,14 +178,15 @@ static double loss_at(layer_bed *b, float *number, float value, int *same)
    beside a corner (a key enters the support of entmax, a head the chosen ones) they
    differ, and the steps are made smaller until the corner lies outside. At a corner they
    agree on the mean of both sides, but the sides do not: (f(x+t) + f(x-t) - 2 f(x)) / t
-   does not go to 0 with t. Returns 0 where it is never smooth: differences say nothing
-   there. The gradient that is to be judged has no part in the decision. */
+   does not go to 0 with t. Several corners may agree by chance: steps of half the size
+   must say the same. Returns 0 where it is never smooth: differences say nothing there.
+   The gradient that is to be judged has no part in the decision. */
 static int slope(layer_bed *b, float *number, double allowed, double *found)
 {
     const float x = *number, parts[4] = {1, 0.75f, 0.5f, 0.25f};
-    int unchanged = 1;
-    double here = loss_at(b, number, x, &unchanged);
-    for (float h = 0x1p-4f; h >= 0x1p-7f; h /= 2) {
+    int unchanged = 1, was_smooth = 0;
+    double before = 0, here = loss_at(b, number, x, &unchanged);
+    for (float h = 0x1p-4f; h >= 0x1p-8f; h /= 2) {
         double d[4], bend[4], low = INFINITY, high = -INFINITY;
         int same = 1;
         for (int i = 0; i < 4; i++) {
@@ -202,7 +203,9 @@ static int slope(layer_bed *b, float *number, double allowed, double *found)
         }
         *found = (4 * d[2] - d[0]) / 3;
         double jump = fabs(2 * bend[2] - bend[0]); /* what is left at t = 0 */
-        if (same && high - low <= allowed / 4 && jump <= allowed) return 1;
+        int smooth = same && high - low <= allowed / 4 && jump <= allowed;
+        if (smooth && was_smooth && fabs(*found - before) <= allowed / 4) return 1;
+        was_smooth = smooth, before = *found;
     }
     return 0;
 }
