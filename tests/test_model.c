@@ -233,6 +233,34 @@ static void cached(void)
 
 /* ---- files ------------------------------------------------------------------------- */
 
+/* Whoever writes to the block of all parameters writes to each of them. */
+static void block(void)
+{
+    ph_ctx *ctx = open_ctx(1);
+    ph_model *m;
+    ph_config c = config_of(PH_ARCH_BOTH, 2);
+    int64_t numbers = 0;
+    size_t floats;
+    CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, NULL, 0, 9) == PH_OK, "%s",
+          ph_error(ctx));
+    float *all = ph_model_block(m, &floats);
+    for (size_t i = 0; i < floats; i++) all[i] = (float)(i % 8191);
+    for (int i = 0; ph_model_tensor(m, i); i++) {
+        const ph_tensor *t = ph_model_tensor(m, i);
+        const float *own = t->data;
+        size_t first = (size_t)(own - all), count = t->bytes / sizeof(float);
+        CHECK(own >= all && first + count <= floats, "%s lies elsewhere", t->name);
+        CHECK(own[0] == (float)(first % 8191) &&
+                  own[count - 1] == (float)((first + count - 1) % 8191),
+              "%s was not written", t->name);
+        numbers += (int64_t)count;
+    }
+    CHECK(numbers == ph_model_parameters(m), "%lld numbers in tensors",
+          (long long)numbers);
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
 static void files(void)
 {
     static const char *const words[] = {"a", "b", "\"quoted\"", "猫"};
@@ -420,6 +448,7 @@ static const check_case cases[] = {{"gradients", gradients},
                                    {"threads", threads},
                                    {"instruction_sets", instruction_sets},
                                    {"cached", cached},
+                                   {"block", block},
                                    {"files", files},
                                    {"refused", refused},
                                    {"refused_json", refused_json},

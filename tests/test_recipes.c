@@ -181,7 +181,25 @@ static void accumulation(void)
     ph_close(ctx);
 }
 
+/* A program that offers recipes finds them all by number, with a sentence each. */
+static void listed(void)
+{
+    ph_train train;
+    int count = 0;
+    for (; ph_recipe_name(count); count++) {
+        const char *help = ph_recipe_help(count);
+        CHECK(help && strlen(help) > 20, "%s: no sentence", ph_recipe_name(count));
+        CHECK(ph_train_defaults(&train, ph_recipe_name(count)) == PH_OK, "%s: unknown",
+              ph_recipe_name(count));
+    }
+    CHECK(count == 5, "%d recipes", count);
+    CHECK(!ph_recipe_help(count) && !ph_recipe_help(-1) && !ph_recipe_name(-1),
+          "a recipe behind the last or before the first");
+    CHECK(ph_train_defaults(&train, "copies") == PH_UNSUPPORTED, "a recipe from nowhere");
+}
+
 static const check_case cases[] = {{"first_steps", first_steps},
+                                   {"listed", listed},
                                    {"shipped", shipped},
                                    {"apart", apart},
                                    {"dates", dates},
