@@ -1,0 +1,32 @@
+/*
+ * chunk.h - gradients of one chunk of keys, for backward.c.
+ */
+#ifndef PH_ATTN_CHUNK_H
+#define PH_ATTN_CHUNK_H
+
+#include "attn/delta.h"
+
+/* Where a chunk's share of dq goes: row of (head in cluster, token), and its strides. */
+typedef struct ph_dq_target {
+    float *base;
+    int64_t head, time;
+} ph_dq_target;
+
+/* Bytes of the arena that the calls below want. */
+size_t ph_chunk_bytes(const ph_plan *plan);
+
+/* One chunk of PH_CHUNK keys against all rows of the pair (batch row, head cluster). dk
+   and dv are stored, dq is added to the target; of a single chunk it is stored. */
+void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
+                  int chunk, ph_dq_target target);
+
+/* Whether dq, dk and dv of a head come from one tile of one block, and can be written
+   where they go by the products themselves. */
+int ph_chunk_is_head(const ph_plan *plan);
+
+/* That head. Returns 0, with nothing written, where sums must step over a hidden number
+   that is not finite, or rows are missing: that is what ph_chunk_run is for. */
+int ph_chunk_head(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int batch,
+                  int head);
+
+#endif
