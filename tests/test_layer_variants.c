@@ -179,13 +179,14 @@ static double loss_at(layer_bed *b, float *number, float value, int *same)
    differ, and the steps are made smaller until the corner lies outside. At a corner they
    agree on the mean of both sides, but the sides do not: (f(x+t) + f(x-t) - 2 f(x)) / t
    does not go to 0 with t. Several corners may agree by chance: steps of half the size
-   must say the same. Returns 0 where it is never smooth: differences say nothing there.
-   The gradient that is to be judged has no part in the decision. */
+   must say the same. Returns 0 where it is never smooth; found is then what the estimates
+   agreed on best. The gradient that is to be judged has no part in the decision. */
 static int slope(layer_bed *b, float *number, double allowed, double *found)
 {
     const float x = *number, parts[4] = {1, 0.75f, 0.5f, 0.25f};
     int unchanged = 1, was_smooth = 0;
-    double before = 0, here = loss_at(b, number, x, &unchanged);
+    double before = 0, best = INFINITY, here = loss_at(b, number, x, &unchanged);
+    *found = NAN;
     for (float h = 0x1p-4f; h >= 0x1p-8f; h /= 2) {
         double d[4], bend[4], low = INFINITY, high = -INFINITY;
         int same = 1;
@@ -201,11 +202,13 @@ static int slope(layer_bed *b, float *number, double allowed, double *found)
             double g = (u * d[i + 1] - v * d[i]) / (u - v);
             low = fmin(low, g), high = fmax(high, g);
         }
-        *found = (4 * d[2] - d[0]) / 3;
+        double g = (4 * d[2] - d[0]) / 3;
         double jump = fabs(2 * bend[2] - bend[0]); /* what is left at t = 0 */
         int smooth = same && high - low <= allowed / 4 && jump <= allowed;
-        if (smooth && was_smooth && fabs(*found - before) <= allowed / 4) return 1;
-        was_smooth = smooth, before = *found;
+        int agreed = smooth && was_smooth && fabs(g - before) <= allowed / 4;
+        if (agreed || high - low < best) best = high - low, *found = g;
+        if (agreed) return 1;
+        was_smooth = smooth, before = g;
     }
     return 0;
 }
@@ -213,6 +216,15 @@ static int slope(layer_bed *b, float *number, double allowed, double *found)
 typedef struct counts {
     int tried, corners;
 } counts;
+
+/* Only a choice makes corners: of heads, or of the keys that entmax supports. Every
+   difference of another variant counts. */
+static int has_corners(const spec *s)
+{
+    const char *entmax = strstr(s->variant, "entmax");
+    int softmax = entmax && !strcmp(entmax, "entmax:alpha=1");
+    return s->routes || strstr(s->variant, "sparsemax") || (entmax && !softmax);
+}
 
 static void check_tensor(layer_bed *b, const spec *s, const char *name, float *x,
                          const float *dx, size_t count, counts *tally)
@@ -224,8 +236,9 @@ static void check_tensor(layer_bed *b, const spec *s, const char *name, float *x
     for (int n = 0; n < 24; n++) {
         size_t i = (size_t)check_below(&random, (int)count);
         int smooth = slope(b, &x[i], allowed, &found);
-        tally->tried++, tally->corners += !smooth;
-        CHECK(!smooth || fabs(found - dx[i]) <= allowed,
+        int judged = smooth || !has_corners(s);
+        tally->tried++, tally->corners += !judged;
+        CHECK(!judged || fabs(found - dx[i]) <= allowed,
               "%s: d%s[%zu] is %g, differences give %g", s->variant, name, i,
               (double)dx[i], found);
     }
@@ -248,13 +261,13 @@ static void gradients(void)
             check_tensor(&b, s, "memory", b.memory, b.dmemory, b.memory_count, &tally);
         for (int i = 0; i < b.params; i++)
             check_tensor(&b, s, b.param[i]->name, b.w[i], b.dw[i], b.count[i], &tally);
-        CHECK(tally.corners * 2 <= tally.tried, "%s: %d of %d differences at corners",
+        CHECK(tally.corners * 3 <= tally.tried, "%s: %d of %d differences at corners",
               s->variant, tally.corners, tally.tried);
         all.tried += tally.tried, all.corners += tally.corners;
         layer_bed_free(&b);
     }
     printf("    %d of %d differences at corners\n", all.corners, all.tried);
-    CHECK(all.corners * 25 <= all.tried, "%d of %d differences at corners", all.corners,
+    CHECK(all.corners * 50 <= all.tried, "%d of %d differences at corners", all.corners,
           all.tried);
     ph_close(ctx);
 }
