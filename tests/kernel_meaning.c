@@ -42,7 +42,7 @@ static void scores_mean(const ph_kernels *t, const float *packed_b)
 {
     double size;
     for (int i = 0; i < M * PH_LANES; i++) peak[i] = i % 2 ? 100.0f : -INFINITY;
-    t->scores(M, N, K, &a[0][0], K, packed_b, s, peak, NULL);
+    t->scores(M, N, K, &a[0][0], K, packed_b, s, peak);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, 0, &size);

@@ -1,6 +1,6 @@
 /*
  * kernel_packs.c - checks and benches of packing and conversion: pack_across, pack_along,
- * load_row, pack_panels, store_row, finite.
+ * load_row, pack_panels, store_row, finite; and of scores_along, which saves packing.
  *
  * Rows are given by pointers, so each row of a check lies in a slot of its own, against a
  * guard page. test_kernels.c checks the conversions themselves over all values.
@@ -28,9 +28,9 @@ static int side(void)
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* n elements of a type in a slot; in checks now and then special ones, in benches none,
-   for denormals cost extra time */
-enum { MIXED, EVEN };
+/* n elements of a type in a slot; in checks now and then special ones (but for CALM), in
+   benches none, for denormals cost extra time */
+enum { MIXED, EVEN, CALM };
 
 static void *place_elements(int slot, int n, ph_dtype type, int data)
 {
@@ -38,7 +38,7 @@ static void *place_elements(int slot, int n, ph_dtype type, int data)
                          data == EVEN ? BED_START : side());
     for (int i = 0; i < n; i++) {
         float x;
-        bed_fill(&x, 1, data == EVEN || bed_below(16) ? BED_PLAIN : BED_WIDE);
+        bed_fill(&x, 1, data != MIXED || bed_below(16) ? BED_PLAIN : BED_WIDE);
         if (data == MIXED && !bed_below(40)) x = bed_special();
         uint16_t half = type == PH_BF16 ? ph_to_bf16(x) : ph_to_f16(x);
         if (type == PH_F32)
@@ -164,6 +164,56 @@ void bench_load_row(const ph_kernels *t)
         bed_report("load_row", t, shape, &timer, 0,
                    128.0 * (4 + (double)ph_dtype_size(types[type])));
     }
+}
+
+/* ---- scores_along ------------------------------------------------------------------ */
+
+static void scores_along_at(const ph_kernels *t, int m, int n, int k, ph_dtype type)
+{
+    int lda = k + bed_below(2) * 5, ldb = k + bed_below(3), cols = ph_round_up(n, 16);
+    int data = bed_below(4) ? CALM : MIXED;
+    float wanted[PH_MR_MAX * PH_STRIP_LD], highest[PH_MR_MAX * PH_LANES];
+    bed_say("%s scores_along m=%d n=%d k=%d ldb=%d %s", t->name, m, n, k, ldb,
+            type_names[type]);
+    const float *a = place_elements(0, (m - 1) * lda + k, PH_F32, data);
+    const void *b = place_elements(1, (n - 1) * ldb + k, type, data);
+    for (int i = 0; i < m * PH_LANES; i++) highest[i] = bed_below(2) ? -INFINITY : 0.5f;
+    float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + cols, side());
+    float *peak = bed_copy(3, highest, m * PH_LANES, side());
+    t->scores_along(m, n, k, a, lda, b, ldb, type, s, peak);
+    REF.scores_along(m, n, k, a, lda, b, ldb, type, wanted, highest);
+    bed_same_rows("s", s, PH_STRIP_LD, wanted, PH_STRIP_LD, m, cols, cols);
+    bed_same("peak", peak, highest, m * PH_LANES);
+    bed_intact(2);
+    bed_intact(3);
+}
+
+void check_scores_along(const ph_kernels *t)
+{
+    for (int type = 0; type < TYPES; type++)
+        for (int k = 1; k <= K_MOST; k++) {
+            for (int m = 1; m <= t->mr; m++)
+                scores_along_at(t, m, 1 + bed_below(48), k, types[type]);
+            scores_along_at(t, 1 + bed_below(t->mr), 16 * (1 + k % 8), k, types[type]);
+        }
+}
+
+void bench_scores_along(const ph_kernels *t)
+{
+    for (int type = 0; type < TYPES; type++)
+        for (int m = 1; m <= 4; m += 3) {
+            char shape[40];
+            bed_timer timer;
+            const float *a = place_elements(0, m * 64, PH_F32, EVEN);
+            const void *b = place_elements(1, PH_STRIP_LD * 64, types[type], EVEN);
+            float *s = bed_floats(2, m * PH_STRIP_LD, BED_START);
+            float *peak = bed_floats(3, m * PH_LANES, BED_START);
+            BED_TIME(&timer, t->scores_along(m, PH_STRIP_LD, 64, a, 64, b, 64,
+                                             types[type], s, peak));
+            snprintf(shape, sizeof shape, "%d x 128, k 64 %s", m, type_names[type]);
+            bed_report("scores_along", t, shape, &timer, 2.0 * m * PH_STRIP_LD * 64,
+                       PH_STRIP_LD * 64.0 * (double)ph_dtype_size(types[type]));
+        }
 }
 
 /* ---- pack_panels ------------------------------------------------------------------- */

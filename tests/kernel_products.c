@@ -64,7 +64,7 @@ static void expected_scores(int n, int k)
     for (int i = 0; i < ROWS; i += REF.mr) {
         int m = ph_min(ROWS - i, REF.mr);
         REF.scores(m, n, k, left + i * left_ld(k), left_ld(k), packed_b,
-                   expected + i * PH_STRIP_LD, peak_expected + i * PH_LANES, NULL);
+                   expected + i * PH_STRIP_LD, peak_expected + i * PH_LANES);
     }
 }
 
@@ -85,7 +85,7 @@ static void scores_at(const ph_kernels *t, int n, int k)
         float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
         float *peak = bed_copy(3, peak_start, m * PH_LANES, side());
         int wanted = bed_below(4) != 0;
-        t->scores(m, n, k, a, left_ld(k), b, s, wanted ? peak : NULL, NULL);
+        t->scores(m, n, k, a, left_ld(k), b, s, wanted ? peak : NULL);
         bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
         bed_same("peak", peak, wanted ? peak_expected : peak_start, m * PH_LANES);
         bed_intact(2);
@@ -118,7 +118,7 @@ void bench_scores(const ph_kernels *t)
         pack_right(t, packed_b, n, k);
         float *s = bed_floats(2, ROWS * PH_STRIP_LD, BED_START);
         float *peak = bed_floats(3, ROWS * PH_LANES, BED_START);
-        BED_TIME(&timer, t->scores(m, n, k, left, k, packed_b, s, peak, NULL));
+        BED_TIME(&timer, t->scores(m, n, k, left, k, packed_b, s, peak));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
         bed_report("scores", t, shape, &timer, 2.0 * m * n * k, 0);
     }

@@ -118,10 +118,9 @@ int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile
     clear_columns(p, m, end, last);
     clear_columns(ds, m, end, last);
     if (!seen) return 0;
-    ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1, g->q_scaled, k, p, tile->peak,
-                   NULL);
+    ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1, g->q_scaled, k, p, tile->peak);
     kernels->scores(m, end - *c0, a->v_dim, g->dout + (int64_t)first * pad, pad,
-                    v + (int64_t)*c0 * a->v_dim, ds + *c0, NULL, NULL);
+                    v + (int64_t)*c0 * a->v_dim, ds + *c0, NULL);
     int drop = call->plan->drop_limit != 0;
     if (drop) ph_rows_dropout(call, g->rows, first, m, j0, *c0, *c1, tile->drop);
     kernels->gradient(m, end - *c0, p + *c0, ds + *c0, drop ? tile->drop + *c0 : NULL,

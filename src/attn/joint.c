@@ -510,6 +510,6 @@ void ph_joint_scores(const ph_call *call, const ph_joint_rows *r, const ph_joint
             k->scores(ph_min(k->mr, r->count - i), t->end - t->c0, dim,
                       q[h] + (int64_t)i * call->plan->k_pad, call->plan->k_pad,
                       panels + (int64_t)t->c0 * dim, w + ph_joint_at(t, h, i) + t->c0,
-                      NULL, NULL);
+                      NULL);
     }
 }

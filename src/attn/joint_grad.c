@@ -66,7 +66,7 @@ static void make_dp(const ph_joint_task *task, const ph_joint_grad *w,
         for (int i = 0; i < w->r.count; i += k->mr)
             k->scores(ph_min(k->mr, w->r.count - i), t->end - t->c0, dim,
                       w->g[h].dout + (int64_t)i * pad, pad, v + (int64_t)t->c0 * dim,
-                      to + ph_joint_at(t, h, i) + t->c0, NULL, NULL);
+                      to + ph_joint_at(t, h, i) + t->c0, NULL);
     }
 }
 

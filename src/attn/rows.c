@@ -277,8 +277,7 @@ int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int
 }
 
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
-                   const void *fetch)
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak)
 {
     const ph_plan *plan = call->plan;
     int n = ph_round_up(c1, PH_LANES) - c0;
@@ -291,8 +290,7 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
                             plan->scale2, s + c0, peak);
         plan->pairs->end();
     } else {
-        call->kernels->scores(m, n, call->attn->qk_dim, q, plan->k_pad, k, s + c0, peak,
-                              fetch);
+        call->kernels->scores(m, n, call->attn->qk_dim, q, plan->k_pad, k, s + c0, peak);
     }
     return ph_rows_mask(call, rows, first, m, j0, c0, c1, s, peak);
 }

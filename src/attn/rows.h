@@ -90,11 +90,10 @@ int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, in
 
 /* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0
    up to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q are
-   the packed rows, k the packed block; fetch as in kernels.h. Returns 1 if a key in
+   the packed rows, k the packed block. Returns 1 if a key in
    [c0, c1) is hidden from a row. */
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
-                   const void *fetch);
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak);
 
 /* All but the product: s holds it for columns c0 up to c1 rounded up to 16, and peak its
    maxima. */

@@ -112,10 +112,11 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
 /* One block of keys, as the strips see it. */
 typedef struct block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
+    const void *k;  /* key j0 as it lies, if k is not packed; else NULL */
     const float *v; /* row of key j0 + c at v + c * ld */
     int64_t ld;
-    int v_finite;                /* -1: nobody has asked yet */
-    const void *next_k, *next_v; /* the block after, or NULL: not worth fetching ahead */
+    int v_finite;       /* -1: nobody has asked yet */
+    const void *next_v; /* of the block after, or NULL: not worth fetching ahead */
 } block;
 
 static int v_is_finite(const ph_call *call, block *b)
@@ -126,14 +127,28 @@ static int v_is_finite(const ph_call *call, block *b)
     return b->v_finite;
 }
 
+/* Scores as ph_rows_scores gives them; where k is not packed, of the only strip. */
+static int strip_scores(const ph_call *call, ph_stream *st, const block *b, int first,
+                        int m, int c0, int c1)
+{
+    const ph_attn *a = call->attn;
+    if (!b->k)
+        return ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, st->q, st->k,
+                              st->scores, st->peak);
+    for (int i = 0; i < m * PH_LANES; i++) st->peak[i] = -INFINITY;
+    call->kernels->scores_along(m, c1 - c0, a->qk_dim, st->q, call->plan->k_pad,
+                                ph_at(b->k, a->dtype, c0 * a->k.time), a->k.time,
+                                a->dtype, st->scores + c0, st->peak);
+    return ph_rows_mask(call, st->rows, first, m, b->j0, c0, c1, st->scores, st->peak);
+}
+
 /* Weights of a strip, as they multiply v; returns whether a key is hidden from a row. */
 static int weigh_up(const ph_call *call, ph_stream *st, const block *b, int first, int m,
                     int c0, int c1)
 {
     const ph_kernels *k = call->kernels;
     int end = ph_round_up(c1, PH_LANES);
-    int partial = ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, st->q, st->k,
-                                 st->scores, st->peak, b->next_k);
+    int partial = strip_scores(call, st, b, first, m, c0, c1);
     k->softmax(m, end - c0, st->scores + c0, st->peak, st->split.top + first,
                st->split.sum + first * PH_LANES, st->alpha);
     if (call->plan->drop_limit) {
@@ -197,30 +212,10 @@ static void fetch_ahead(const ph_call *call, const ph_rows *rows, block *b)
     const ph_attn *a = call->attn;
     int64_t j = b->j0 + PH_BLOCK;
     if (rows->count > call->kernels->mr || j >= rows->high) return;
-    if (a->k.time == a->qk_dim)
-        b->next_k =
-            ph_at(call->args->k, a->dtype,
-                  rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time);
     if (a->v.time == a->v_dim)
         b->next_v =
             ph_at(call->args->v, a->dtype,
                   rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
-}
-
-/* k of the block, panel by panel. With a single row turning it is most of the work, and
-   memory would be idle: the same panel of the next block is asked for before each. */
-static void pack_keys(const ph_call *call, const ph_rows *rows, const block *b,
-                      float *panels)
-{
-    const ph_attn *a = call->attn;
-    int nr = call->kernels->nr, ahead = rows->count == 1 && b->next_k;
-    int bytes = ahead ? nr * a->qk_dim * (int)ph_dtype_size(a->dtype) : 0;
-    for (int c = b->c0; c < b->c1; c += nr) {
-        const char *next = ahead ? ph_at(b->next_k, a->dtype, c * a->k.time) : NULL;
-        for (int i = 0; i < bytes; i += PH_ALIGN) __builtin_prefetch(next + i, 0, 2);
-        ph_keys_across(call, call->args->k, &a->k, rows->batch, rows->k_head, a->qk_dim,
-                       b->j0, c, ph_min(c + nr, b->c1), panels);
-    }
 }
 
 /* Packs the block for the strips. */
@@ -231,7 +226,12 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
     int few = rows->count <=
               call->kernels->mr; /* then copying v would cost more than it saves */
     fetch_ahead(call, rows, b);
-    pack_keys(call, rows, b, st->k);
+    if (rows->count <= call->kernels->few)
+        b->k = ph_at(call->args->k, a->dtype,
+                     rows->batch * a->k.batch + rows->k_head * a->k.head +
+                         b->j0 * a->k.time);
+    else
+        ph_scores_pack_k(call, rows->batch, rows->k_head, b->j0, b->c0, b->c1, st->k);
     b->v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
                          call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
 }

@@ -9,6 +9,7 @@
 #include "kernels/tmpl_math.h"
 #include "kernels/tmpl_gemm.h"
 #include "kernels/tmpl_pack.h"
+#include "kernels/tmpl_along.h"
 #include "kernels/tmpl_rows.h"
 #include "kernels/tmpl_joint.h"
 #include "kernels/tmpl_layer.h"

@@ -146,6 +146,7 @@ typedef struct ph_pairs {
 typedef struct ph_kernels {
     const char *name;
     int mr, nr;
+    int few;               /* rows up to which keys are better not packed for scores */
     const ph_pairs *pairs; /* for bf16 tensors; NULL: they are converted like f16 */
 
     /* ---- packing: conversion to f32 happens here ---- */
@@ -170,18 +171,22 @@ typedef struct ph_kernels {
     /* s[i][j] = sum_k a[i*lda + k] * b[panel of j][k*nr + j mod nr], j < n, n a multiple
        of 16; b holds panels of nr columns behind each other, k*nr floats each. Raises
        peak[i*16 + lane] to the largest s of row i in each lane, unless peak is NULL; s
-       has PH_STRIP_LD. fetch: see below. */
+       has PH_STRIP_LD. */
     void (*scores)(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   float *s, float *peak, const void *fetch);
+                   float *s, float *peak);
+
+    /* The same product and peaks for few rows, against keys as they lie:
+       s[i][j] = sum_k a[i*lda + k] * b[j*ldb + k], j < n, n any; columns from n up to a
+       multiple of 16 repeat the last. Asks for the keys that come next. */
+    void (*scores_along)(int m, int n, int k, const float *a, int64_t lda, const void *b,
+                         int64_t ldb, ph_dtype type, float *s, float *peak);
 
     /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j];
-       alpha NULL: c is overwritten. n a multiple of 16. */
+       alpha NULL: c is overwritten. n a multiple of 16. With few rows it waits for memory
+       and asks for what comes next: PH_FETCH bytes from `fetch` on for each of the k
+       steps of each nr columns. Any address will do; NULL asks for nothing. */
     void (*weigh)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha, const void *fetch);
-
-    /* With few rows a product waits for memory, so scores and weigh can ask for what
-       comes next: PH_FETCH bytes from `fetch` on for each of the k steps of each nr
-       columns. No address is too wild for that; NULL asks for nothing. */
 
     /* c[i*ldc + j] (+)= sum_k a[k*lda + i] * b[panel of j][k*ldb + j mod nr]; panels
        start `panel` floats apart (panel = nr and ldb a row length: b along). add 0: c is

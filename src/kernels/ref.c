@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "kernels/kernels.h"
 
-enum { MR = 4, NR = 16 };
+enum { MR = 4, NR = 16, FEW = 2 };
 
 static float element(const void *row, ph_dtype type, int i)
 {
@@ -72,15 +72,28 @@ static float max(float a, float b)
 }
 
 static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   float *s, float *peak, const void *fetch)
+                   float *s, float *peak)
 {
-    (void)fetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const float *panel = b + (int64_t)(j / NR * NR) * k + j % NR;
             float sum = 0, *highest = peak ? &peak[i * PH_LANES + j % PH_LANES] : &sum;
             for (int kk = 0; kk < k; kk++)
                 sum = fmaf(a[i * lda + kk], panel[kk * NR], sum);
+            s[i * PH_STRIP_LD + j] = sum;
+            *highest = max(*highest, sum);
+        }
+}
+
+static void scores_along(int m, int n, int k, const float *a, int64_t lda, const void *b,
+                         int64_t ldb, ph_dtype type, float *s, float *peak)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < ph_round_up(n, PH_LANES); j++) {
+            const void *key = ph_at(b, type, ph_min(j, n - 1) * ldb);
+            float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
+            for (int kk = 0; kk < k; kk++)
+                sum = fmaf(a[i * lda + kk], element(key, type, kk), sum);
             s[i * PH_STRIP_LD + j] = sum;
             *highest = max(*highest, sum);
         }

@@ -144,17 +144,15 @@ static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
 static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
 static tile_fn *const times_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(TIMES_ENTRY)};
 
-/* A product that shall fetch nothing asks for its own operand, which is there anyway. */
 static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   float *s, float *peak, const void *fetch)
+                   float *s, float *peak)
 {
-    const int64_t step = fetch ? (int64_t)k * PH_FETCH : 0;
-    const char *ahead = fetch ? fetch : (const void *)b;
-    for (int j = 0; j < n; j += NR, ahead += step)
+    for (int j = 0; j < n; j += NR)
         scores_tiles[m][n - j >= NR](k, a, lda, 1, b + (int64_t)j * k, NR, s + j,
-                                     PH_STRIP_LD, NULL, peak, ahead);
+                                     PH_STRIP_LD, NULL, peak, (const char *)b);
 }
 
+/* A product that shall fetch nothing asks for its own operand, which is there anyway. */
 static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha, const void *fetch)
 {

@@ -6,6 +6,7 @@ const ph_kernels TABLE = {
     .name = NAME,
     .mr = MR,
     .nr = NR,
+    .few = FEW,
 #if defined(PAIRS)
     .pairs = PAIRS,
 #endif
@@ -14,6 +15,7 @@ const ph_kernels TABLE = {
     .store_row = store_row,
     .finite = finite,
     .scores = scores,
+    .scores_along = scores_along,
     .weigh = weigh,
     .product = product,
     .product_times = product_times,

@@ -17,6 +17,8 @@
  *   v_sum16, v_max16(g)   over a group of 16/VL vectors, added by halves
  *   v_load_n, v_store_n   the first n < VL lanes, nothing else is touched
  *   v_bits, v_float       the bits as integers and back;  v_from_int: signed numbers
+ *   v_load_pairs(p)       2*VL numbers of bf16; v_low_bf16, v_high_bf16: those in the low
+ *                         or high half of each lane
  *   v_pack(p,a,m)         stores the lanes of m side by side (room for VL), counts them
  */
 #include <immintrin.h>
@@ -107,6 +109,13 @@ V vec v_load_bf16(const uint16_t *p)
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
+
+V vec v_load_pairs(const uint16_t *p)
+{
+    return v_float(_mm256_loadu_si256((const __m256i *)p));
+}
+V vec v_low_bf16(vec a) { return v_float(_mm256_slli_epi32(v_bits(a), 16)); }
+V vec v_high_bf16(vec a) { return v_float(vi_and(v_bits(a), vi_set1(0xffff0000u))); }
 
 V vec v_load_f16(const uint16_t *p)
 {

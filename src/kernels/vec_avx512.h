@@ -93,6 +93,10 @@ V vec v_load_bf16(const uint16_t *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
+V vec v_load_pairs(const uint16_t *p) { return v_float(_mm512_loadu_si512(p)); }
+V vec v_low_bf16(vec a) { return v_float(_mm512_slli_epi32(v_bits(a), 16)); }
+V vec v_high_bf16(vec a) { return v_float(vi_and(v_bits(a), vi_set1(0xffff0000u))); }
+
 V vec v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));

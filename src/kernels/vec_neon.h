@@ -107,6 +107,10 @@ V vec v_load_bf16(const uint16_t *p)
     return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
 }
 
+V vec v_load_pairs(const uint16_t *p) { return vreinterpretq_f32_u16(vld1q_u16(p)); }
+V vec v_low_bf16(vec a) { return v_float(vshlq_n_u32(v_bits(a), 16)); }
+V vec v_high_bf16(vec a) { return v_float(vi_and(v_bits(a), vi_set1(0xffff0000u))); }
+
 V vec v_load_f16(const uint16_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));

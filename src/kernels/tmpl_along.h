@@ -1,0 +1,116 @@
+/*
+ * tmpl_along.h - scores of few rows against keys as they lie, written once in the vector
+ * vocabulary.
+ *
+ * For few rows a panel of keys costs more than the product with it, and memory would be
+ * idle meanwhile. Here a square of keys is turned in registers and multiplied at once,
+ * and the keys that come next are asked for as it is read. A number of bf16 goes through
+ * the shuffles together with its neighbour, as one lane of 32 bits.
+ */
+
+/* Numbers in a row of a square */
+#define SQUARE(type) ((type) == PH_BF16 ? 2 * VL : VL)
+
+/* n of them from number `at` on, the rest 0; pairs of bf16 stay as they are */
+V vec load_square_row(const char *row, const ph_dtype type, int at, int n)
+{
+    if (type != PH_BF16) return load_part(row, type, at, n);
+    const uint16_t *p = (const uint16_t *)(const void *)row + at;
+    uint16_t part[2 * VL];
+    if (n < 2 * VL) {
+        for (int i = 0; i < 2 * VL; i++) part[i] = i < n ? p[i] : 0;
+        p = part;
+    }
+    return v_load_pairs(p);
+}
+
+/* sums[i] += a[i][0..n) times VL keys, number by number */
+V void add_square(const int M, const ph_dtype type, const char *const *keys,
+                  int64_t ahead, int at, int n, const float *a, int64_t lda, vec *sums)
+{
+    const int both = type == PH_BF16 ? 2 : 1;
+    const int64_t next = ahead + at * (int64_t)ph_dtype_size(type);
+    vec r[VL];
+    UNROLL
+    for (int i = 0; i < VL; i++) {
+        __builtin_prefetch(keys[i] + next);
+        r[i] = load_square_row(keys[i], type, at, n);
+    }
+    v_transpose(r);
+    UNROLL
+    for (int c = 0; c < VL; c++) UNROLL
+    for (int h = 0; h < both; h++) {
+        const int d = c * both + h;
+        vec right = both == 1 ? r[c] : h ? v_high_bf16(r[c]) : v_low_bf16(r[c]);
+        if (d >= n) continue;
+        UNROLL
+        for (int i = 0; i < M; i++)
+            sums[i * GROUP] = v_fma(v_set1(a[i * lda + at + d]), right, sums[i * GROUP]);
+    }
+}
+
+/* M rows against up to 16 keys, ldb bytes apart; the last one stands for those that are
+   not there */
+V void scores_of_16(const int M, const ph_dtype type, int n, int k, const float *a,
+                    int64_t lda, const char *b, int64_t ldb, float *s, float *peak)
+{
+    const int64_t ahead = PH_LANES * ldb;
+    const char *keys[PH_LANES];
+    vec sums[FEW * GROUP];
+    for (int i = 0; i < PH_LANES; i++) keys[i] = b + ph_min(i, n - 1) * ldb;
+    UNROLL
+    for (int i = 0; i < M * GROUP; i++) sums[i] = v_zero();
+    int at = 0;
+    for (; at + SQUARE(type) <= k; at += SQUARE(type)) {
+        UNROLL
+        for (int g = 0; g < GROUP; g++)
+            add_square(M, type, keys + g * VL, ahead, at, SQUARE(type), a, lda, sums + g);
+    }
+    if (at < k) {
+        UNROLL
+        for (int g = 0; g < GROUP; g++)
+            add_square(M, type, keys + g * VL, ahead, at, k - at, a, lda, sums + g);
+    }
+    UNROLL
+    for (int i = 0; i < M; i++) UNROLL
+    for (int g = 0; g < GROUP; g++) {
+        const vec sum = sums[i * GROUP + g];
+        float *highest = peak + i * PH_LANES + g * VL;
+        v_store(s + i * PH_STRIP_LD + g * VL, sum);
+        v_store(highest, v_max(v_load(highest), sum));
+    }
+}
+
+typedef void scores_16(int n, int k, const float *a, int64_t lda, const char *b,
+                       int64_t ldb, float *s, float *peak);
+
+#define ALONG(M, name, type)                                                             \
+    static void along_##M##_##name(int n, int k, const float *a, int64_t lda,            \
+                                   const char *b, int64_t ldb, float *s, float *peak)    \
+    {                                                                                    \
+        scores_of_16(M, type, n, k, a, lda, b, ldb, s, peak);                            \
+    }
+#define ALONG_TYPES(M) ALONG(M, f32, PH_F32) ALONG(M, f16, PH_F16) ALONG(M, bf16, PH_BF16)
+#define ALONG_ENTRY(M)                                                                   \
+    {[PH_F32] = along_##M##_f32,                                                         \
+     [PH_F16] = along_##M##_f16,                                                         \
+     [PH_BF16] = along_##M##_bf16},
+#if MR == 12
+#define EACH_FEW(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#else
+#define EACH_FEW(X) X(1) X(2) X(3) X(4)
+#endif
+EACH_FEW(ALONG_TYPES)
+static scores_16 *const along_tiles[FEW + 1][3] = {{0}, EACH_FEW(ALONG_ENTRY)};
+
+static void scores_along(int m, int n, int k, const float *a, int64_t lda, const void *b,
+                         int64_t ldb, ph_dtype type, float *s, float *peak)
+{
+    const int64_t bytes = ldb * (int64_t)ph_dtype_size(type);
+    const char *keys = b;
+    for (int j = 0; j < n; j += PH_LANES, keys += PH_LANES * bytes)
+        for (int i = 0; i < m; i += FEW)
+            along_tiles[ph_min(m - i, FEW)][type](
+                ph_min(n - j, PH_LANES), k, a + i * lda, lda, keys, bytes,
+                s + i * PH_STRIP_LD + j, peak + i * PH_LANES);
+}
