@@ -79,9 +79,7 @@ static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k
 static int is_partial(const ph_call *call, const ph_rows *rows, int j0, int keys)
 {
     if (call->args->bias || call->args->visible) return 1; /* those may hide anything */
-    for (int r = 0; r < rows->count; r++)
-        if (rows->lo[r] > j0 || rows->hi[r] < j0 + keys) return 1;
-    return 0;
+    return !ph_rows_all_see(rows, j0, j0 + keys);
 }
 
 /* Whether k of the chunk, q and dout are all finite. */

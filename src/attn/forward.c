@@ -22,6 +22,23 @@ void ph_forward_measure(ph_plan *plan)
     plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
 }
 
+/* All keys, split by split; the first one is the whole so far. */
+static void run_splits(const ph_call *call, ph_stream *st)
+{
+    int start = st->rows->low / PH_SPLIT * PH_SPLIT;
+    ph_running_reset(st->rows->count, &st->whole);
+    for (int j = start; j < st->rows->high; j += PH_SPLIT) {
+        ph_stream_run(call, st, j, j + PH_SPLIT);
+        if (j > start) {
+            ph_stream_merge(call, st->rows->count, &st->whole, &st->split);
+        } else {
+            ph_running first = st->split;
+            st->split = st->whole;
+            st->whole = first;
+        }
+    }
+}
+
 static void run_item(void *arg, int lane, int index)
 {
     const ph_call *call = arg;
@@ -41,11 +58,7 @@ static void run_item(void *arg, int lane, int index)
     if (st.rows->count == 0) return;
     ph_stream_begin(call, &st);
     if (ph_stream_short(call, &st)) return;
-    ph_running_reset(st.rows->count, &st.whole);
-    for (int j = st.rows->low / PH_SPLIT * PH_SPLIT; j < st.rows->high; j += PH_SPLIT) {
-        ph_stream_run(call, &st, j, j + PH_SPLIT);
-        if (plan->splits > 1) ph_stream_merge(call, st.rows->count, &st.whole, &st.split);
-    }
+    run_splits(call, &st);
     ph_stream_finish(call, st.rows, &st.whole);
 }
 

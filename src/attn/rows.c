@@ -50,14 +50,28 @@ void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int
     rows->k_head = head0 / (a->q_heads / a->k_heads);
     rows->v_head = head0 / (a->q_heads / a->v_heads);
     rows->extent = ph_rows_extent(call, batch);
-    rows->count = rows->low = rows->high = 0;
+    rows->count = rows->low = rows->high = rows->all_lo = rows->all_hi = 0;
+}
+
+/* What any row and what every row sees, from what each of them does. */
+static void join_intervals(ph_rows *rows)
+{
+    int low = INT32_MAX, high = 0;
+    rows->all_lo = 0, rows->all_hi = INT32_MAX;
+    for (int r = 0; r < rows->count; r++) {
+        if (rows->hi[r] > 0) low = ph_min(low, rows->lo[r]);
+        high = ph_max(high, rows->hi[r]);
+        rows->all_lo = ph_max(rows->all_lo, rows->lo[r]);
+        rows->all_hi = ph_min(rows->all_hi, rows->hi[r]);
+    }
+    rows->low = high ? low : 0;
+    rows->high = high;
 }
 
 int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most)
 {
-    int n = 0, low = INT32_MAX, high = 0, row = first;
-    int token = first / rows->group, head = first % rows->group,
-        gated = call->args->gate != NULL;
+    int n = 0, row = first, gated = call->args->gate != NULL;
+    int token = first / rows->group, head = first % rows->group;
     end = (int)((int64_t)rows->extent.q_len * rows->group < end
                     ? (int64_t)rows->extent.q_len * rows->group
                     : end);
@@ -67,28 +81,22 @@ int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int m
             continue;
         rows->token[n] = token, rows->head[n] = rows->head0 + head;
         ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
-        if (rows->hi[n] > 0 && rows->lo[n] < low) low = rows->lo[n];
-        if (rows->hi[n] > high) high = rows->hi[n];
         n++;
     }
     rows->count = n;
-    rows->low = high ? low : 0;
-    rows->high = high;
+    join_intervals(rows);
     return row;
 }
 
 void ph_rows_all(const ph_call *call, ph_rows *rows, int first, int end)
 {
     int n = 0;
-    rows->low = INT32_MAX, rows->high = 0;
     for (int token = first; token < ph_min(end, rows->extent.q_len); token++, n++) {
         rows->token[n] = token, rows->head[n] = rows->head0;
         ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
-        if (rows->hi[n] > 0) rows->low = ph_min(rows->low, rows->lo[n]);
-        rows->high = ph_max(rows->high, rows->hi[n]);
     }
     rows->count = n;
-    if (!rows->high) rows->low = 0;
+    join_intervals(rows);
 }
 
 void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int count,
@@ -135,6 +143,8 @@ int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, in
                   int *c0, int *c1)
 {
     int low = INT32_MAX, high = 0, nr = call->plan->pairs ? PH_STEP : call->kernels->nr;
+    *c0 = 0, *c1 = PH_BLOCK;
+    if (ph_rows_all_see(rows, j0, j0 + PH_BLOCK)) return 1;
     for (int r = first; r < first + m; r++) {
         if (rows->hi[r] > 0 && rows->lo[r] < low) low = rows->lo[r];
         if (rows->hi[r] > high) high = rows->hi[r];
@@ -265,7 +275,8 @@ int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int
 {
     const ph_args *args = call->args;
     int end = ph_round_up(c1, PH_LANES), modified = is_modified(call), hidden = 0;
-    int lo[PH_STRIP_MAX] = {0}, hi[PH_STRIP_MAX] = {0};
+    int lo[PH_STRIP_MAX], hi[PH_STRIP_MAX];
+    if (!modified && c1 == end && ph_rows_all_see(rows, j0 + c0, j0 + c1)) return 0;
     if (modified) modify(call, rows, first, m, j0 + c0, c1 - c0, s + c0, peak);
     for (int i = 0; i < m; i++)
         hidden |= seen_columns(rows, first + i, j0, c0, c1, &lo[i], &hi[i]);

@@ -26,6 +26,7 @@ typedef struct ph_rows {
     ph_extent extent;
     int count;              /* rows gathered */
     int low, high;          /* keys [low, high) that any of them sees by position */
+    int all_lo, all_hi;     /* keys [all_lo, all_hi) that every one of them sees so */
     int token[PH_ROWS_MAX]; /* query index */
     int head[PH_ROWS_MAX];  /* q head */
     int lo[PH_ROWS_MAX];    /* keys [lo, hi) seen by position: band and lengths */
@@ -64,6 +65,12 @@ static inline int64_t ph_rows_index(const ph_call *call, const ph_rows *rows, in
 static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s)
 {
     return rows->batch * s->batch + rows->head[r] * s->head + rows->token[r] * s->time;
+}
+
+/* Whether every row sees all keys [from, to) by position. */
+static inline int ph_rows_all_see(const ph_rows *rows, int from, int to)
+{
+    return rows->all_lo <= from && to <= rows->all_hi;
 }
 
 /* Pointers to rows [first, first+count) of a q-like tensor. */

@@ -287,15 +287,6 @@ int ph_stream_short(const ph_call *call, ph_stream *st)
     return 1;
 }
 
-/* 2^x of one number with the kernels' own exponential, which has 2^0 = 1 exactly */
-static float power2(const ph_call *call, float x)
-{
-    float row[PH_LANES] = {x};
-    if (x == 0) return 1;
-    call->kernels->weights(PH_LANES, row, 0);
-    return row[0];
-}
-
 static float add_lanes(const ph_call *call, const float *lanes)
 {
     static const float ones[PH_LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -310,26 +301,42 @@ static int has_seen(const ph_call *call, const ph_running *running, int i)
            add_lanes(call, running->sum + i * PH_LANES) != 0;
 }
 
+/* Up to PH_LANES rows of ph_stream_merge, whose powers of two come from one call. */
+static void merge_rows(const ph_call *call, int first, int n, ph_running *into,
+                       const ph_running *part)
+{
+    const ph_kernels *k = call->kernels;
+    int pad = call->plan->v_pad;
+    float top[PH_LANES], a[PH_LANES] = {0}, b[PH_LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        float x = into->top[first + i], y = part->top[first + i];
+        top[i] = x > y ? x : y;
+        a[i] = x - top[i], b[i] = y - top[i];
+    }
+    k->weights(PH_LANES, a, 0);
+    k->weights(PH_LANES, b, 0);
+    for (int i = 0; i < n; i++) {
+        int r = first + i;
+        float *sum = into->sum + r * PH_LANES, *acc = into->acc + (int64_t)r * pad;
+        const float *more = part->sum + r * PH_LANES, *add = part->acc + (int64_t)r * pad;
+        if (!has_seen(call, part, r)) continue;
+        int begun = has_seen(call, into, r);
+        into->top[r] = top[i];
+        if (begun) {
+            k->blend(PH_LANES, sum, a[i], more, b[i]);
+            k->blend(pad, acc, a[i], add, b[i]);
+        } else {
+            memcpy(sum, more, PH_LANES * sizeof(float));
+            memcpy(acc, add, (size_t)pad * sizeof(float));
+        }
+    }
+}
+
 void ph_stream_merge(const ph_call *call, int rows, ph_running *into,
                      const ph_running *part)
 {
-    int pad = call->plan->v_pad;
-    for (int i = 0; i < rows; i++) {
-        float *sum = into->sum + i * PH_LANES, *acc = into->acc + (int64_t)i * pad;
-        const float *more = part->sum + i * PH_LANES, *add = part->acc + (int64_t)i * pad;
-        if (!has_seen(call, part, i)) continue;
-        if (!has_seen(call, into, i)) {
-            into->top[i] = part->top[i];
-            memcpy(sum, more, PH_LANES * sizeof(float));
-            memcpy(acc, add, (size_t)pad * sizeof(float));
-            continue;
-        }
-        float top = into->top[i] > part->top[i] ? into->top[i] : part->top[i];
-        float a = power2(call, into->top[i] - top), b = power2(call, part->top[i] - top);
-        into->top[i] = top;
-        call->kernels->blend(PH_LANES, sum, a, more, b);
-        call->kernels->blend(pad, acc, a, add, b);
-    }
+    for (int first = 0; first < rows; first += PH_LANES)
+        merge_rows(call, first, ph_min(PH_LANES, rows - first), into, part);
 }
 
 void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *result)
