@@ -220,7 +220,7 @@ static void choose_rows(ph_plan *plan)
     int threads = plan->ctx->threads, rows = a->q_len * plan->group;
     int pairs = a->batch * plan->groups;
     plan->rows = PH_ROWS_MAX;
-    while (threads > 1 && plan->rows > PH_ROWS_MIN &&
+    while (threads > 1 && plan->rows / 2 >= PH_ROWS_MIN &&
            (int64_t)pairs * ph_div_up(rows, plan->rows) < PH_ITEMS_WANTED * threads)
         plan->rows /= 2;
     plan->row_blocks = ph_div_up(rows, plan->rows);

@@ -50,7 +50,21 @@ void ph_stream_begin(const ph_call *call, ph_stream *stream)
         ph_tiles_begin(call, stream);
         return;
     }
-    ph_scores_pack_q(call, stream->rows, stream->q);
+    stream->packed = 0;
+}
+
+/* q of the rows before `end`, unless it is there: packed when it is first wanted, so that
+   waiting for it is spread over the strips. */
+static void pack_queries(const ph_call *call, ph_stream *st, int end)
+{
+    const ph_attn *a = call->attn;
+    const void *from[PH_ROWS_MAX];
+    int first = st->packed, count = end - first, pad = call->plan->k_pad;
+    if (count <= 0) return;
+    ph_rows_pointers(call, st->rows, first, count, call->args->q, &a->q, from);
+    call->kernels->pack_along(st->q + (int64_t)first * pad, pad, from, count, a->qk_dim,
+                              a->dtype, call->plan->scale2);
+    st->packed = end;
 }
 
 void ph_running_reset(int rows, ph_running *r)
@@ -109,14 +123,20 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
     }
 }
 
+/* Memory that will be wanted. */
+typedef struct region {
+    const char *at, *end;
+} region;
+
 /* One block of keys, as the strips see it. */
 typedef struct block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
     const void *k;  /* key j0 as it lies, if k is not packed; else NULL */
     const float *v; /* row of key j0 + c at v + c * ld */
     int64_t ld;
-    int v_finite;       /* -1: nobody has asked yet */
-    const void *next_v; /* of the block after, or NULL: not worth fetching ahead */
+    int v_finite;   /* -1: nobody has asked yet */
+    region soon[3]; /* what strips ask for meanwhile, one after the other */
+    int asked;      /* how many of those are done */
 } block;
 
 static int v_is_finite(const ph_call *call, block *b)
@@ -160,11 +180,22 @@ static int weigh_up(const ph_call *call, ph_stream *st, const block *b, int firs
     return partial;
 }
 
+/* Where the next `bytes` of what will be wanted soon begin, or NULL: nowhere. */
+static const void *next_part(block *b, int64_t bytes)
+{
+    while (b->asked < 3 && b->soon[b->asked].at >= b->soon[b->asked].end) b->asked++;
+    if (b->asked == 3) return NULL;
+    const char *at = b->soon[b->asked].at;
+    b->soon[b->asked].at += bytes;
+    return at;
+}
+
 static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
 {
     const ph_kernels *k = call->kernels;
     int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
+    pack_queries(call, st, first + m);
     int partial = weigh_up(call, st, b, first, m, c0, c1);
     uint8_t *started = &st->started[first / k->mr];
     const float *alpha = *started ? st->alpha : NULL;
@@ -173,7 +204,8 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
         weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, alpha);
     else
         k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
-                 st->split.acc + (int64_t)first * pad, pad, alpha, b->next_v);
+                 st->split.acc + (int64_t)first * pad, pad, alpha,
+                 next_part(b, (int64_t)pad * (c1 - c0)));
 }
 
 /* A strip that is done with this block: what its weights must be divided by is known
@@ -186,6 +218,7 @@ static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int fir
     float factor[PH_LANES], lse[PH_LANES];
     float *out = (float *)call->args->out + ph_rows_at(st->rows, first, &a->out);
     int seen = ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1);
+    pack_queries(call, st, first + m);
     int partial = seen && weigh_up(call, st, b, first, m, c0, c1);
     finish_sums(call, st->rows, first, m, &st->split, factor, lse);
     for (int i = 0; call->args->lse && i < m; i++)
@@ -205,19 +238,6 @@ static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int fir
                      factor[i]);
 }
 
-/* With one strip a block is used once: ask for the next one while computing, if it lies
-   behind this one without gaps. */
-static void fetch_ahead(const ph_call *call, const ph_rows *rows, block *b)
-{
-    const ph_attn *a = call->attn;
-    int64_t j = b->j0 + PH_BLOCK;
-    if (rows->count > call->kernels->mr || j >= rows->high) return;
-    if (a->v.time == a->v_dim)
-        b->next_v =
-            ph_at(call->args->v, a->dtype,
-                  rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time);
-}
-
 /* Packs the block for the strips. */
 static void pack_block(const ph_call *call, ph_stream *st, block *b)
 {
@@ -225,7 +245,6 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
     const ph_rows *rows = st->rows;
     int few = rows->count <=
               call->kernels->mr; /* then copying v would cost more than it saves */
-    fetch_ahead(call, rows, b);
     if (rows->count <= call->kernels->few)
         b->k = ph_at(call->args->k, a->dtype,
                      rows->batch * a->k.batch + rows->k_head * a->k.head +
@@ -236,10 +255,45 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
                          call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
 }
 
+/* n rows of a tensor from element `at` on, where they lie behind each other; else
+   nothing. */
+static region rows_from(const ph_call *call, const void *base, const ph_strides *s,
+                        int64_t at, int n, int dim)
+{
+    ph_dtype type = call->attn->dtype;
+    if (s->time != dim || n <= 0) return (region){0};
+    return (region){ph_at(base, type, at), ph_at(base, type, at + (int64_t)n * dim)};
+}
+
+/* What strips ask for while they run over a block: v of the next one, which few rows
+   would wait for; many also the rest of q, k of the next block, and at the last one the
+   rows that will be written. */
+static void look_ahead(const ph_call *call, const ph_stream *st, block *b)
+{
+    const ph_attn *a = call->attn;
+    const ph_args *args = call->args;
+    const ph_rows *rows = st->rows;
+    int j = b->j0 + PH_BLOCK, keys = ph_min(PH_BLOCK, rows->high - j);
+    int mr = call->kernels->mr;
+    int64_t k = rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time;
+    int64_t v = rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time;
+    b->soon[2] = rows_from(call, args->v, &a->v, v, keys, a->v_dim);
+    if (rows->count <= mr) return;
+    b->soon[1] = rows_from(call, args->k, &a->k, k, keys, a->qk_dim);
+    if (rows->group > 1) return;
+    if (st->packed == 0)
+        b->soon[0] = rows_from(call, args->q, &a->q, ph_rows_at(rows, mr, &a->q),
+                               rows->count - mr, a->qk_dim);
+    if (keys <= 0)
+        b->soon[1] = rows_from(call, args->out, &a->out, ph_rows_at(rows, 0, &a->out),
+                               rows->count, a->v_dim);
+}
+
 /* One block of keys against all strips. */
 static void run_block(const ph_call *call, ph_stream *st, block *b)
 {
     pack_block(call, st, b);
+    look_ahead(call, st, b);
     for (int r = 0; r < st->rows->count; r += call->kernels->mr)
         run_strip(call, st, b, r);
 }

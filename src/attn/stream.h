@@ -36,6 +36,7 @@ typedef struct ph_stream {
     ph_rows *rows;
     ph_tiles tiles;   /* with plan->pairs; q, k, v below without */
     float *q;         /* as scores want it */
+    int packed;       /* so many rows of it are there */
     ph_running split; /* of the current split */
     ph_running whole; /* of all splits so far */
     float *k;         /* one block, packed across */
@@ -57,7 +58,7 @@ void ph_running_reset(int rows, ph_running *running);
 void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
                     ph_stream *out);
 
-/* Packs q of the gathered rows. */
+/* Makes ready for the gathered rows. */
 void ph_stream_begin(const ph_call *call, ph_stream *stream);
 
 /* Runs over keys [first, end) into stream->split, from nothing. */

@@ -15,7 +15,8 @@ enum {
     PH_SPLIT = 512,         /* keys summed on their own, then merged in order */
     PH_CHUNK = 256,         /* keys whose share of dq is summed on its own, then added */
 
-    PH_ROWS_MAX = 384,   /* rows of one forward work item: k is packed once for them */
+    PH_ROWS_MAX = 528,   /* rows of one forward work item, for which k is packed once; a
+                            multiple of mr, halved twice too */
     PH_ROWS_MIN = 96,    /* ... when there would be too few items for all threads */
     PH_ITEMS_WANTED = 4, /* items per thread that even out their unequal cost */
     PH_GRAD_ROWS = 96    /* rows of a backward tile */

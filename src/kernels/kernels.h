@@ -184,7 +184,9 @@ typedef struct ph_kernels {
     /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j];
        alpha NULL: c is overwritten. n a multiple of 16. With few rows it waits for memory
        and asks for what comes next: PH_FETCH bytes from `fetch` on for each of the k
-       steps of each nr columns. Any address will do; NULL asks for nothing. */
+       steps of each nr columns; with more than two thirds of mr there is time, and it
+       asks for nr bytes per step, k*n in all. Any address will do; NULL asks for
+       nothing. */
     void (*weigh)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha, const void *fetch);
 

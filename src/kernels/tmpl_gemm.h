@@ -24,7 +24,7 @@
 
 enum { ACROSS, ALONG, EITHER };
 enum { FRESH, ADD, SHRINK, PEAK, TIMES };
-enum { FEW = MR * 2 / 3 };      /* rows up to which a tile prefetches */
+enum { FEW = MR * 2 / 3 };      /* rows up to which a tile waits for memory */
 
 typedef void tile_fn(int k, const float *a, int64_t row, int64_t step, const float *b,
                      int64_t ldb, float *c, int64_t ldc, const float *alpha, float *peak,
@@ -52,9 +52,11 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
     }
     for (int kk = 0; kk < k; kk++) {
         vec right[NR / VL];
-        if (M <= FEW) /* only then does it wait for memory */
+        if (M <= FEW)
             for (int f = 0; f < PH_FETCH; f += 64)
                 __builtin_prefetch(fetch + kk * PH_FETCH + f, 0, 2);
+        else if (form == ALONG && start != PEAK) /* weigh: slowly, for a later strip */
+            __builtin_prefetch(fetch + kk * NR, 0, 2);
         UNROLL
         for (int v = 0; v < NV; v++) right[v] = v_load(b + kk * ldb + v * VL);
         UNROLL
@@ -156,7 +158,7 @@ static void scores(int m, int n, int k, const float *a, int64_t lda, const float
 static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha, const void *fetch)
 {
-    const int64_t step = fetch ? (int64_t)k * PH_FETCH : 0;
+    const int64_t step = fetch ? (int64_t)k * (m <= FEW ? PH_FETCH : NR) : 0;
     const char *ahead = fetch ? fetch : (const void *)b;
     for (int j = 0; j < n; j += NR, ahead += step) {
         tile_fn *f = alpha ? weigh_tiles[m][n - j >= NR] : begin_tiles[m][n - j >= NR];
