@@ -305,8 +305,9 @@ static void write_keys(const ph_call *call, const ph_rows *rows, int keys, int p
     const ph_kernels *k = call->kernels;
     if (!grad) return;
     grad += rows->batch * s->batch + head * s->head;
-    for (int c = 0; c < keys; c += k->mr) {
-        int m = ph_min(k->mr, keys - c), from = 0, to = rows->count;
+    int height = ph_even_strip(keys, k->mr);
+    for (int c = 0; c < keys; c += height) {
+        int m = ph_min(height, keys - c), from = 0, to = rows->count;
         if (partial) seeing_rows(rows, c, m, &from, &to);
         if (from < to)
             k->product_times(m, dim, to - from, left + (int64_t)from * PH_STRIP_LD + c, 1,
@@ -325,8 +326,9 @@ static void write_queries(const ph_call *call, worker *w, int keys)
     const ph_attn *a = call->attn;
     const ph_kernels *k = call->kernels;
     const ph_rows *rows = w->g.rows;
-    for (int r = 0, c0, c1; r < rows->count; r += k->mr) {
-        int m = ph_min(k->mr, rows->count - r);
+    int height = ph_even_strip(rows->count, k->mr);
+    for (int r = 0, c0, c1; r < rows->count; r += height) {
+        int m = ph_min(height, rows->count - r);
         ph_grad_strip(call, &w->g, &w->tile, r, m, 0, keys, w->k_scores, w->v_across, &c0,
                       &c1);
         if (!call->grads->dq) continue;

@@ -53,12 +53,12 @@ void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int
     rows->count = rows->low = rows->high = rows->all_lo = rows->all_hi = 0;
 }
 
-/* What any row and what every row sees, from what each of them does. */
-static void join_intervals(ph_rows *rows)
+/* What any row and what every row sees, from what the first n of them do. */
+static void join_intervals(ph_rows *rows, int n)
 {
     int low = INT32_MAX, high = 0;
     rows->all_lo = 0, rows->all_hi = INT32_MAX;
-    for (int r = 0; r < rows->count; r++) {
+    for (int r = 0; r < n; r++) {
         if (rows->hi[r] > 0) low = ph_min(low, rows->lo[r]);
         high = ph_max(high, rows->hi[r]);
         rows->all_lo = ph_max(rows->all_lo, rows->lo[r]);
@@ -70,8 +70,10 @@ static void join_intervals(ph_rows *rows)
 
 int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most)
 {
-    int n = 0, row = first, gated = call->args->gate != NULL;
+    int n = 0, row = first, gated = call->args->gate != NULL, lo, hi;
     int token = first / rows->group, head = first % rows->group;
+    int alike = call->attn->mask == PH_MASK_NONE; /* all rows see the same */
+    ph_rows_interval(call->attn, &rows->extent, token, &lo, &hi);
     end = (int)((int64_t)rows->extent.q_len * rows->group < end
                     ? (int64_t)rows->extent.q_len * rows->group
                     : end);
@@ -80,11 +82,12 @@ int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int m
         if (gated && !ph_rows_active(call, rows->batch, rows->head0 + head, token))
             continue;
         rows->token[n] = token, rows->head[n] = rows->head0 + head;
-        ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
+        if (!alike) ph_rows_interval(call->attn, &rows->extent, token, &lo, &hi);
+        rows->lo[n] = lo, rows->hi[n] = hi;
         n++;
     }
     rows->count = n;
-    join_intervals(rows);
+    join_intervals(rows, alike ? ph_min(n, 1) : n);
     return row;
 }
 
@@ -96,7 +99,7 @@ void ph_rows_all(const ph_call *call, ph_rows *rows, int first, int end)
         ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
     }
     rows->count = n;
-    join_intervals(rows);
+    join_intervals(rows, n);
 }
 
 void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int count,
@@ -292,7 +295,8 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
 {
     const ph_plan *plan = call->plan;
     int n = ph_round_up(c1, PH_LANES) - c0;
-    q += (int64_t)(first / call->kernels->mr) * plan->q_floats;
+    q += plan->pairs ? first / call->kernels->mr * (int64_t)plan->q_floats
+                     : first * (int64_t)plan->k_pad;
     k += (int64_t)c0 * plan->k_floats;
     for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
     if (plan->pairs) {

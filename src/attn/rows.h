@@ -67,6 +67,13 @@ static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s
     return rows->batch * s->batch + rows->head[r] * s->head + rows->token[r] * s->time;
 }
 
+/* Rows of a strip where so many are all there are: none of the strips is left with so few
+   that its product has too few sums to run side by side. */
+static inline int ph_even_strip(int rows, int mr)
+{
+    return ph_div_up(rows, ph_div_up(rows, mr));
+}
+
 /* Whether every row sees all keys [from, to) by position. */
 static inline int ph_rows_all_see(const ph_rows *rows, int from, int to)
 {

@@ -210,15 +210,14 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
 
 /* A strip that is done with this block: what its weights must be divided by is known
    before they multiply v, so the product writes out itself. */
-static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int first)
+static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int first, int m)
 {
     const ph_kernels *k = call->kernels;
     const ph_attn *a = call->attn;
-    int m = ph_min(k->mr, st->rows->count - first), dim = a->v_dim, c0, c1;
+    int dim = a->v_dim, c0, c1;
     float factor[PH_LANES], lse[PH_LANES];
     float *out = (float *)call->args->out + ph_rows_at(st->rows, first, &a->out);
     int seen = ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1);
-    pack_queries(call, st, first + m);
     int partial = seen && weigh_up(call, st, b, first, m, c0, c1);
     finish_sums(call, st->rows, first, m, &st->split, factor, lse);
     for (int i = 0; call->args->lse && i < m; i++)
@@ -332,12 +331,15 @@ int ph_stream_short(const ph_call *call, ph_stream *st)
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
     int count = rows->count, nr = call->kernels->nr;
+    int height = ph_even_strip(count, call->kernels->mr);
     if (a->kv_len > PH_BLOCK || a->dtype != PH_F32 || a->v_dim != plan->v_pad) return 0;
     if (plan->group > 1 || rows->token[count - 1] - rows->token[0] != count - 1) return 0;
     block b = {.c0 = rows->low / nr * nr, .c1 = rows->high, .v_finite = -1};
     ph_running_reset(count, &st->split);
+    pack_queries(call, st, count);
     if (rows->high) pack_block(call, st, &b);
-    for (int r = 0; r < count; r += call->kernels->mr) run_last_strip(call, st, &b, r);
+    for (int r = 0; r < count; r += height)
+        run_last_strip(call, st, &b, r, ph_min(height, count - r));
     return 1;
 }
 
