@@ -141,7 +141,7 @@ static void print_limits(const session *s)
 {
     char peak[32], bandwidth[32];
     printf("\npeak: fused multiply-adds (%s); read: memory; measured between the runs\n",
-           probe_isa());
+           probe_isa(s->probe));
     for (int c = 0; c < s->ctx_count; c++) {
         int threads = ph_threads(s->ctx[c]);
         printf("%d thread%s: %s", threads, threads == 1 ? "" : "s",
@@ -347,7 +347,7 @@ static int open_all(session *s)
         most = n > most ? n : most;
     }
     s->each = s->options->seconds / (s->count ? s->count : 1) / s->ctx_count;
-    s->probe = probe_open(most);
+    s->probe = probe_open(most, ph_isa(s->ctx[0]));
     return s->probe ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
 }
 
@@ -386,7 +386,7 @@ static int measure_all(session *s)
         json_text(&j, "version", ph_version());
         json_text(&j, "cpu", facts.cpu);
         json_text(&j, "isa", ph_isa(s->ctx[0]));
-        json_text(&j, "probe_isa", probe_isa());
+        json_text(&j, "probe_isa", probe_isa(s->probe));
         json_int(&j, "read_buffer_bytes", (int64_t)probe_buffer_bytes(s->probe));
         json_open(&j, "results", '[');
     } else {
@@ -445,7 +445,8 @@ const ph_command command_bench = {
         "backward, layer) or a pattern. GFLOP/s count useful work of the best run: "
         "causal half, backward five products, a layer its projections too, its training "
         "step forward and backward. Shares compare it with the best peak and read "
-        "bandwidth measured in between, with as many threads.",
+        "bandwidth measured in between, with as many threads and the instructions of the "
+        "kernels in use (--isa).",
     .examples = examples,
     .options = table,
     .size = sizeof(bench_options),

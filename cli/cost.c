@@ -49,6 +49,7 @@ typedef struct limits {
     double peak;      /* FLOP/s, all threads */
     double bandwidth; /* bytes/s, all threads */
     int threads;
+    const char *isa; /* what peak and bandwidth were measured with */
 } limits;
 
 /* ---- counting ---- */
@@ -129,8 +130,9 @@ static double least_time_of(const cost *c, const limits *l, int all, part which)
 static int measure(ph_ctx *ctx, limits *l)
 {
     l->threads = ph_threads(ctx);
-    probe *p = probe_open(l->threads);
+    probe *p = probe_open(l->threads, ph_isa(ctx));
     if (!p) return cli_fail(EXIT_MEMORY, "out of memory while measuring the bandwidth");
+    l->isa = probe_isa(p);
     for (int i = 0; i < 4; i++) {
         l->peak = fmax(l->peak, 1e9 * probe_flops(p, l->threads, 0.03));
         l->bandwidth = fmax(l->bandwidth, 1e9 * probe_read(p, l->threads, 0.06));
@@ -370,7 +372,7 @@ static void print_json(const cost *costs, int n, const limits *l)
     json_text(&j, "dtype", cli_dtype_names[s->dtype]);
     json_open(&j, "machine", '{');
     json_int(&j, "threads", l->threads);
-    json_text(&j, "probe_isa", probe_isa());
+    json_text(&j, "probe_isa", l->isa);
     json_real(&j, "flops_per_second", l->peak);
     json_real(&j, "bytes_per_second", l->bandwidth);
     json_close(&j);

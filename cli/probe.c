@@ -1,7 +1,7 @@
 /*
  * probe.c - measured limits of the machine; see probe.h.
  *
- * A probe is a loop in one of several instruction sets, chosen once by what the CPU says.
+ * A probe is a loop in one of several instruction sets, that of the kernels in use.
  * All threads of a measurement start together and stop on time; the rate is the sum of
  * theirs.
  */
@@ -187,25 +187,22 @@ static uint64_t read_plain(const char *data, size_t n)
     return a ^ b ^ c ^ d;
 }
 
-static const loops *pick(void)
+/* The loops of a kernel table, by its name; tiles of bf16 multiply f32 with avx512. */
+static const loops *pick(const char *isa)
 {
+    static const loops each[] = {
 #if defined(__x86_64__)
-    static const loops avx512 = {"avx512", multiply_avx512, read_avx512};
-    static const loops avx2 = {"avx2", multiply_avx2, read_avx2};
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f")) return &avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &avx2;
+        {"avx2", multiply_avx2, read_avx2},
+        {"avx512", multiply_avx512, read_avx512},
 #elif defined(__aarch64__)
-    static const loops neon = {"neon", multiply_neon, read_plain};
-    return &neon;
+        {"neon", multiply_neon, read_plain},
 #endif
-    static const loops plain = {"plain", multiply_plain, read_plain};
-    return &plain;
-}
-
-const char *probe_isa(void)
-{
-    return pick()->isa;
+        {"plain", multiply_plain, read_plain},
+    };
+    size_t i = 0, last = sizeof each / sizeof each[0] - 1;
+    if (!strcmp(isa, "amx")) isa = "avx512";
+    while (i < last && strcmp(each[i].isa, isa)) i++;
+    return &each[i];
 }
 
 /* ---- threads ---- */
@@ -325,6 +322,11 @@ size_t probe_buffer_bytes(const probe *p)
     return p->bytes;
 }
 
+const char *probe_isa(const probe *p)
+{
+    return p->loops->isa;
+}
+
 /* Twice the last-level cache, within 64 MiB and 1 GiB, and a quarter of free memory. */
 static size_t buffer_size(void)
 {
@@ -337,11 +339,11 @@ static size_t buffer_size(void)
     return (size_t)(size / (1 << 20) * (1 << 20));
 }
 
-probe *probe_open(int threads)
+probe *probe_open(int threads, const char *isa)
 {
     probe *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->loops = pick();
+    p->loops = pick(isa);
     p->most = threads;
     p->workers = calloc((size_t)threads, sizeof *p->workers);
     p->bytes = buffer_size();

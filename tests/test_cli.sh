@@ -249,6 +249,8 @@ same "bench: stderr" "$err" ""
 same "bench fits 80 columns" "$(awk 'length($0) > 80' "$tmp/out")" ""
 run bench short --json --threads 1 --seconds 0.1
 json "bench --json"
+run bench short-20 --json --threads 1 --seconds 0.05 --isa ref
+holds "bench --isa: the peak is that of the kernels" "$out" '"probe_isa": "plain"'
 
 # ---- what is generated from the tables ---------------------------------------------------------
 
