@@ -132,7 +132,7 @@ typedef struct region {
 typedef struct block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
     const void *k;  /* key j0 as it lies, if k is not packed; else NULL */
-    const float *v; /* row of key j0 + c at v + c * ld */
+    const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
     int v_finite;   /* -1: nobody has asked yet */
     region soon[3]; /* what strips ask for meanwhile, one after the other */
@@ -190,6 +190,35 @@ static const void *next_part(block *b, int64_t bytes)
     return at;
 }
 
+static void pack_values(const ph_call *call, ph_stream *st, block *b)
+{
+    const ph_attn *a = call->attn;
+    const ph_rows *rows = st->rows;
+    int few = rows->count <=
+              call->kernels->mr; /* then copying v would cost more than it saves */
+    b->v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
+                         call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
+}
+
+/* acc += p v for the only strip, v converted 16 keys at a time, so that they are still in
+   the first-level cache when they are multiplied. */
+static void weigh_pieces(const ph_call *call, ph_stream *st, block *b, int m, int c0,
+                         int c1, const float *alpha)
+{
+    static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const ph_attn *a = call->attn;
+    const void *from[PH_LANES], *next = next_part(b, 1);
+    int pad = call->plan->v_pad;
+    for (int c = c0; c < c1; c += PH_LANES, alpha = ones) {
+        int n = ph_min(PH_LANES, c1 - c);
+        ph_keys_pointers(call, call->args->v, &a->v, st->rows->batch, st->rows->v_head,
+                         b->j0 + c, n, from);
+        call->kernels->pack_along(st->v, pad, from, n, a->v_dim, a->dtype, 1);
+        call->kernels->weigh(m, pad, n, st->scores + c, st->v, pad, st->split.acc, pad,
+                             alpha, next ? ph_at(next, a->dtype, c * a->v.time) : NULL);
+    }
+}
+
 static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
 {
     const ph_kernels *k = call->kernels;
@@ -200,7 +229,10 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     uint8_t *started = &st->started[first / k->mr];
     const float *alpha = *started ? st->alpha : NULL;
     *started = 1;
-    if (partial && !v_is_finite(call, b))
+    if (partial && !b->v) pack_values(call, st, b);
+    if (!b->v)
+        weigh_pieces(call, st, b, m, c0, c1, alpha);
+    else if (partial && !v_is_finite(call, b))
         weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, alpha);
     else
         k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
@@ -242,16 +274,14 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
-    int few = rows->count <=
-              call->kernels->mr; /* then copying v would cost more than it saves */
     if (rows->count <= call->kernels->few)
         b->k = ph_at(call->args->k, a->dtype,
                      rows->batch * a->k.batch + rows->k_head * a->k.head +
                          b->j0 * a->k.time);
     else
         ph_scores_pack_k(call, rows->batch, rows->k_head, b->j0, b->c0, b->c1, st->k);
-    b->v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                         call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
+    int in_place = a->dtype == PH_F32 && a->v_dim == call->plan->v_pad;
+    if (rows->count > call->kernels->few || in_place) pack_values(call, st, b);
 }
 
 /* n rows of a tensor from element `at` on, where they lie behind each other; else
