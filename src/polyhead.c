@@ -456,7 +456,8 @@ static void clear_grads(const ph_plan *plan, const ph_grads *grads)
                    ph_param_size(&plan->asks.extra[e]) * sizeof(float));
 }
 
-ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)
+ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
+                            const ph_grads *grads, const float *twin)
 {
     ph_call call;
     if (!plan) return PH_BAD_ARGUMENT;
@@ -470,6 +471,12 @@ ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *
         return PH_OK;
     }
     PH_TRY(begin(&call, plan, args, grads, PH_DO_BACKWARD));
+    call.twin = twin;
     ph_attn_backward(&call);
     return PH_OK;
+}
+
+ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)
+{
+    return ph_backward_twins(plan, args, grads, NULL);
 }

@@ -59,7 +59,7 @@ static void add_head(const task *t, worker *w, int batch, int head, int first, i
         next = ph_rows_gather(call, w->g.rows, row, end, PH_GRAD_ROWS);
         if (next == row) break;
         if (rows->high <= j0) continue;
-        ph_grad_rows_pack(call, &w->g, t->lse, t->delta);
+        ph_grad_rows_pack(call, &w->g, NULL, t->lse, t->delta);
         for (int r = 0; r < rows->count; r += mr)
             ph_grad_strip(call, &w->g, &w->tile, r, ph_min(mr, rows->count - r), j0, keys,
                           w->k, w->v, &c0, &c1);

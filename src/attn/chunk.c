@@ -18,35 +18,57 @@ enum {
                 rows of a long text would lose digits */
 };
 
-typedef struct worker {
+/* What reads the chunk at once: a group of q heads that share its k and v; or two twins
+   (ph_call.twin), each with a k of its own, that share v and dout:
+
+       dp of the second = twin dp of the first      dv += (p of the first + twin p)^T dout
+*/
+typedef struct map {
     ph_grad_rows g;
     ph_grad_tile tile;
-    float *k_scores, *v_across; /* chunk, by blocks: k as scores want it */
-    float *k_room;              /* (PH_CHUNK, k_pad) */
-    const float *k;             /* row of the chunk's key c at k + c * k_ld */
+    float *k_scores; /* chunk, by blocks: k as scores want it */
+    float *k_room;   /* (PH_CHUNK, k_pad) */
+    const float *k;  /* row of the chunk's key c at k + c * k_ld */
     int64_t k_ld;
     int k_finite, rows_finite; /* -1: nobody has asked yet */
-    float *dk, *dv;            /* (heads in cluster, PH_CHUNK, pad) */
-    float *dk_part, *dv_part;  /* (PH_CHUNK, pad) sums of the last FOLD tiles */
+    float *dk;                 /* (PH_CHUNK, k_pad) sums of its k head ... */
+    float *dk_room, *dk_part;  /* ... and of the last FOLD tiles */
     float *dq_tile;            /* (PH_GRAD_ROWS, k_pad) share of the chunk */
+} map;
+
+typedef struct worker {
+    map map[2];
+    int maps;                                 /* 2: twins */
+    float twin;                               /* factor of the second */
+    float *v_across;                          /* chunk, by blocks */
+    float *dk, *dv;                           /* (heads in cluster, PH_CHUNK, pad) */
+    float *dv_room, *dv_part;                 /* (PH_CHUNK, v_pad) as of dk */
     float ones[PH_MR_MAX], scales[PH_MR_MAX]; /* 1, and attn.scale */
 } worker;
+
+static void take_map(const ph_plan *plan, ph_arena *arena, map *m)
+{
+    size_t keys = PH_CHUNK * (size_t)plan->k_pad;
+    ph_grad_rows_take(plan, arena, &m->g);
+    ph_grad_tile_take(plan, arena, &m->tile);
+    m->k_scores = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_CHUNK));
+    m->k_room = ph_arena_floats(arena, keys);
+    m->dk_room = ph_arena_floats(arena, keys);
+    m->dq_tile = ph_arena_floats(arena, (size_t)PH_GRAD_ROWS * (size_t)plan->k_pad);
+}
 
 static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     const ph_attn *a = &plan->attn;
     size_t chunk = PH_CHUNK, heads_k = (size_t)(plan->cluster * a->k_heads / a->q_heads);
     size_t heads_v = (size_t)(plan->cluster * a->v_heads / a->q_heads);
-    ph_grad_rows_take(plan, arena, &w->g);
-    ph_grad_tile_take(plan, arena, &w->tile);
-    w->k_scores = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_CHUNK));
+    w->maps = 1;
+    take_map(plan, arena, &w->map[0]);
+    if (plan->twins) take_map(plan, arena, &w->map[1]);
     w->v_across = ph_arena_floats(arena, chunk * (size_t)a->v_dim + PH_PACK_SLACK);
-    w->k_room = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
     w->dk = ph_arena_floats(arena, heads_k * chunk * (size_t)plan->k_pad);
     w->dv = ph_arena_floats(arena, heads_v * chunk * (size_t)plan->v_pad);
-    w->dk_part = ph_arena_floats(arena, chunk * (size_t)plan->k_pad);
-    w->dv_part = ph_arena_floats(arena, chunk * (size_t)plan->v_pad);
-    w->dq_tile = ph_arena_floats(arena, (size_t)PH_GRAD_ROWS * (size_t)plan->k_pad);
+    w->dv_room = ph_arena_floats(arena, chunk * (size_t)plan->v_pad);
     for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1, w->scales[i] = a->scale;
 }
 
@@ -58,21 +80,30 @@ size_t ph_chunk_bytes(const ph_plan *plan)
     return arena.used;
 }
 
-static void pack_keys(const ph_call *call, worker *w, const ph_rows *rows, int k0,
-                      int keys)
+static void pack_k(const ph_call *call, map *m, int k0, int keys)
 {
     const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
-    w->k_finite = -1;
+    int head = m->g.rows->k_head, b = m->g.rows->batch;
+    m->k_finite = -1;
     for (int c = 0; c < keys; c += PH_BLOCK) {
-        int n = ph_min(PH_BLOCK, keys - c), b = rows->batch;
-        ph_scores_pack_k(call, b, rows->k_head, k0 + c, 0, n,
-                         w->k_scores + (int64_t)c * plan->k_floats);
-        ph_keys_across(call, call->args->v, &a->v, b, rows->v_head, a->v_dim, k0 + c, 0,
-                       n, w->v_across + (int64_t)c * a->v_dim);
-        w->k = ph_keys_along(call, call->args->k, &a->k, b, rows->k_head, a->qk_dim,
-                             plan->k_pad, k0, c, c + n, 0, w->k_room, &w->k_ld);
+        int n = ph_min(PH_BLOCK, keys - c);
+        ph_scores_pack_k(call, b, head, k0 + c, 0, n,
+                         m->k_scores + (int64_t)c * plan->k_floats);
+        m->k = ph_keys_along(call, call->args->k, &a->k, b, head, a->qk_dim, plan->k_pad,
+                             k0, c, c + n, 0, m->k_room, &m->k_ld);
     }
+}
+
+static void pack_keys(const ph_call *call, worker *w, int k0, int keys)
+{
+    const ph_attn *a = call->attn;
+    const ph_rows *rows = w->map[0].g.rows;
+    for (int i = 0; i < w->maps; i++) pack_k(call, &w->map[i], k0, keys);
+    for (int c = 0; c < keys; c += PH_BLOCK)
+        ph_keys_across(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
+                       k0 + c, 0, ph_min(PH_BLOCK, keys - c),
+                       w->v_across + (int64_t)c * a->v_dim);
 }
 
 /* Whether some key of the block is hidden from some row. */
@@ -83,13 +114,21 @@ static int is_partial(const ph_call *call, const ph_rows *rows, int j0, int keys
 }
 
 /* Whether k of the chunk, q and dout are all finite. */
-static int all_finite(const ph_call *call, worker *w, int chunk_keys)
+static int map_finite(const ph_call *call, map *m, int chunk_keys)
 {
     int k_pad = call->plan->k_pad;
-    if (w->k_finite < 0)
-        w->k_finite = call->kernels->finite(w->k, w->k_ld, chunk_keys, k_pad);
-    if (w->rows_finite < 0) w->rows_finite = ph_grad_rows_finite(call, &w->g);
-    return w->k_finite && w->rows_finite;
+    if (m->k_finite < 0)
+        m->k_finite = call->kernels->finite(m->k, m->k_ld, chunk_keys, k_pad);
+    if (m->rows_finite < 0) m->rows_finite = ph_grad_rows_finite(call, &m->g);
+    return m->k_finite && m->rows_finite;
+}
+
+static int all_finite(const ph_call *call, worker *w, int chunk_keys)
+{
+    int finite = 1;
+    for (int i = 0; i < w->maps; i++)
+        finite = finite && map_finite(call, &w->map[i], chunk_keys);
+    return finite;
 }
 
 /* Rows [*from, *to) of the tile that may see one of the keys [j, j + n). */
@@ -101,84 +140,136 @@ static void seeing_rows(const ph_rows *rows, int j, int n, int *from, int *to)
     *from = a, *to = b;
 }
 
-/* dk += ds^T q and dv += p^T dout for the block, mr keys at a time. */
-static void add_key_gradients(const ph_call *call, worker *w, int j0, int keys,
-                              int partial, float *dk, float *dv)
+/* grad += left^T right for mr keys: rows [from, to) of a tile, from column c on. */
+static void add_keys(const ph_call *call, int m, int from, int to, int c,
+                     const float *left, const float *right, int pad, float *grad)
 {
     const ph_kernels *k = call->kernels;
-    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
-    for (int c = 0; c < keys; c += k->mr) {
-        int m = ph_min(k->mr, keys - c), from = 0, to = w->g.rows->count;
-        if (partial) seeing_rows(w->g.rows, j0 + c, m, &from, &to);
+    k->product(m, pad, to - from, left + (int64_t)from * PH_STRIP_LD + c, PH_STRIP_LD,
+               right + (int64_t)from * pad, pad, k->nr, grad + (int64_t)c * pad, pad, 1);
+}
+
+/* dk += ds^T q and dv += p^T dout for the block, mr keys at a time. */
+static void add_key_gradients(const ph_call *call, worker *w, int j0, int c_block,
+                              int keys, int partial)
+{
+    const map *one = &w->map[0];
+    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad, mr = call->kernels->mr;
+    float *dv = w->dv_part + (int64_t)c_block * v_pad;
+    for (int c = 0; c < keys; c += mr) {
+        int m = ph_min(mr, keys - c), from = 0, to = one->g.rows->count;
+        if (partial) seeing_rows(one->g.rows, j0 + c, m, &from, &to);
         if (from >= to) continue;
-        int64_t tile = (int64_t)from * PH_STRIP_LD + c;
         if (call->grads->dv)
-            k->product(m, v_pad, to - from, w->tile.p + tile, PH_STRIP_LD,
-                       w->g.dout + (int64_t)from * v_pad, v_pad, k->nr,
-                       dv + (int64_t)c * v_pad, v_pad, 1);
-        if (call->grads->dk)
-            k->product(m, k_pad, to - from, w->tile.ds + tile, PH_STRIP_LD,
-                       w->g.q + (int64_t)from * k_pad, k_pad, k->nr,
-                       dk + (int64_t)c * k_pad, k_pad, 1);
+            add_keys(call, m, from, to, c, one->tile.p, one->g.dout, v_pad, dv);
+        for (int i = 0; i < w->maps && call->grads->dk; i++)
+            add_keys(call, m, from, to, c, w->map[i].tile.ds, w->map[i].g.q, k_pad,
+                     w->map[i].dk_part + (int64_t)c_block * k_pad);
     }
+}
+
+/* Row r and key c of the block where a hidden number may be NaN or Inf. */
+static void add_seen_pair(const ph_call *call, worker *w, int r, int j0, int c_block,
+                          int c)
+{
+    const ph_kernels *k = call->kernels;
+    const map *one = &w->map[0];
+    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad, seen = 0;
+    int64_t at = (int64_t)r * PH_STRIP_LD + c, key = c_block + c;
+    for (int i = 0; i < w->maps; i++) {
+        const map *m = &w->map[i];
+        if (!ph_rows_sees(call, m->g.rows, r, j0 + c)) continue;
+        seen = 1;
+        k->axpy(k_pad, m->tile.ds[at], m->g.q + (int64_t)r * k_pad,
+                m->dk_part + key * k_pad);
+        k->axpy(k_pad, m->tile.ds[at], m->k + key * m->k_ld,
+                m->dq_tile + (int64_t)r * k_pad);
+    }
+    if (seen)
+        k->axpy(v_pad, one->tile.p[at], one->g.dout + (int64_t)r * v_pad,
+                w->dv_part + key * v_pad);
 }
 
 /* The same three sums where a hidden number may be NaN or Inf: hidden pairs are stepped
    over. Same order, same bits. */
-static void add_seen(const ph_call *call, worker *w, int j0, int c_block, int keys,
-                     float *dk, float *dv)
+static void add_seen(const ph_call *call, worker *w, int j0, int c_block, int keys)
+{
+    for (int r = 0; r < w->map[0].g.rows->count; r++)
+        for (int c = 0; c < keys; c++) add_seen_pair(call, w, r, j0, c_block, c);
+}
+
+/* p and ds of the strip for both twins; then p of the first is that of both. */
+static void run_twins(const ph_call *call, worker *w, int r, int m, int j0, int c_block,
+                      int c0, int c1)
 {
     const ph_kernels *k = call->kernels;
-    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
-    for (int r = 0; r < w->g.rows->count; r++)
-        for (int c = 0; c < keys; c++) {
-            int64_t at = (int64_t)r * PH_STRIP_LD + c;
-            if (!ph_rows_sees(call, w->g.rows, r, j0 + c)) continue;
-            k->axpy(v_pad, w->tile.p[at], w->g.dout + (int64_t)r * v_pad,
-                    dv + (int64_t)c * v_pad);
-            k->axpy(k_pad, w->tile.ds[at], w->g.q + (int64_t)r * k_pad,
-                    dk + (int64_t)c * k_pad);
-            k->axpy(k_pad, w->tile.ds[at], w->k + (c_block + c) * w->k_ld,
-                    w->dq_tile + (int64_t)r * k_pad);
-        }
+    map *one = &w->map[0], *two = &w->map[1];
+    int n = ph_round_up(c1, PH_LANES) - c0;
+    int64_t strip = (int64_t)r * PH_STRIP_LD + c0;
+    for (int i = 0; i < m; i++) {
+        int64_t at = strip + i * PH_STRIP_LD;
+        k->load_row(two->tile.ds + at, one->tile.ds + at, n, PH_F32, w->twin);
+    }
+    for (int i = 0; i < 2; i++)
+        ph_grad_finish(call, &w->map[i].g, &w->map[i].tile, r, m, j0, c0, c1,
+                       w->map[i].k_scores + (int64_t)c_block * call->plan->k_floats);
+    for (int i = 0; i < m; i++) {
+        int64_t at = strip + i * PH_STRIP_LD;
+        k->axpy(n, w->twin, two->tile.p + at, one->tile.p + at);
+    }
+}
+
+/* p and ds of a strip of rows; returns whether it sees [*c0, *c1) of the block. */
+static int run_strip(const ph_call *call, worker *w, int r, int m, int j0, int c_block,
+                     int keys, int *c0, int *c1)
+{
+    map *one = &w->map[0], *two = &w->map[1];
+    const float *v = w->v_across + (int64_t)c_block * call->attn->v_dim;
+    const float *k = one->k_scores + (int64_t)c_block * call->plan->k_floats;
+    if (w->maps == 1)
+        return ph_grad_strip(call, &one->g, &one->tile, r, m, j0, keys, k, v, c0, c1);
+    ph_grad_begin(call, &two->g, &two->tile, r, m, j0, keys, c0, c1);
+    if (!ph_grad_begin(call, &one->g, &one->tile, r, m, j0, keys, c0, c1)) return 0;
+    ph_grad_product(call, &one->g, &one->tile, r, m, *c0, *c1, v);
+    run_twins(call, w, r, m, j0, c_block, *c0, *c1);
+    return 1;
 }
 
 /* All rows of the tile against the block from c_block on of the chunk at k0. */
-static void run_block(const ph_call *call, worker *w, int k0, int c_block, int chunk_keys,
-                      float *dk, float *dv)
+static void run_block(const ph_call *call, worker *w, int k0, int c_block, int chunk_keys)
 {
     const ph_kernels *k = call->kernels;
-    const ph_plan *plan = call->plan;
+    const ph_rows *rows = w->map[0].g.rows;
     int j0 = k0 + c_block, keys = ph_min(PH_BLOCK, chunk_keys - c_block), c0, c1;
-    if (w->g.rows->high <= j0 || w->g.rows->low >= j0 + keys) return;
-    int k_pad = plan->k_pad, partial = is_partial(call, w->g.rows, j0, keys);
+    if (rows->high <= j0 || rows->low >= j0 + keys) return;
+    int k_pad = call->plan->k_pad, partial = is_partial(call, rows, j0, keys);
     int safe = !partial || all_finite(call, w, chunk_keys);
-    for (int r = 0; r < w->g.rows->count; r += k->mr) {
-        int m = ph_min(k->mr, w->g.rows->count - r);
-        int seen =
-            ph_grad_strip(call, &w->g, &w->tile, r, m, j0, keys,
-                          w->k_scores + (int64_t)c_block * plan->k_floats,
-                          w->v_across + (int64_t)c_block * plan->attn.v_dim, &c0, &c1);
-        if (seen && safe && call->grads->dq)
-            k->weigh(m, k_pad, c1 - c0, w->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
-                     w->k + (c_block + c0) * w->k_ld, w->k_ld,
-                     w->dq_tile + (int64_t)r * k_pad, k_pad, w->ones, NULL);
+    for (int r = 0; r < rows->count; r += k->mr) {
+        int m = ph_min(k->mr, rows->count - r);
+        int seen = run_strip(call, w, r, m, j0, c_block, keys, &c0, &c1);
+        if (!seen || !safe || !call->grads->dq) continue;
+        for (int i = 0; i < w->maps; i++) {
+            const map *at = &w->map[i];
+            k->weigh(m, k_pad, c1 - c0, at->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
+                     at->k + (c_block + c0) * at->k_ld, at->k_ld,
+                     at->dq_tile + (int64_t)r * k_pad, k_pad, w->ones, NULL);
+        }
     }
     if (safe)
-        add_key_gradients(call, w, j0, keys, partial, dk, dv);
+        add_key_gradients(call, w, j0, c_block, keys, partial);
     else
-        add_seen(call, w, j0, c_block, keys, dk, dv);
+        add_seen(call, w, j0, c_block, keys);
 }
 
 /* The chunk's share of dq of a tile: added to the target; of a single chunk, stored. */
-static void keep_dq(const ph_call *call, const worker *w, int head_in_cluster,
+static void keep_dq(const ph_call *call, const map *m, int head_in_cluster,
                     ph_dq_target target)
 {
     const ph_attn *a = call->attn;
-    const ph_rows *rows = w->g.rows;
+    const ph_rows *rows = m->g.rows;
     int k_pad = call->plan->k_pad;
     for (int r = 0; r < rows->count; r++) {
-        const float *share = w->dq_tile + (int64_t)r * k_pad;
+        const float *share = m->dq_tile + (int64_t)r * k_pad;
         int head = head_in_cluster + rows->head[r] - rows->head0;
         if (call->plan->chunks == 1)
             call->kernels->store_row(
@@ -193,52 +284,69 @@ static void keep_dq(const ph_call *call, const worker *w, int head_in_cluster,
 
 /* One tile of rows against the chunk. */
 static void run_tile(const ph_call *call, const ph_deltas *deltas, worker *w,
-                     int head_in_cluster, int k0, int keys, ph_dq_target target,
-                     float *dk, float *dv)
+                     int head_in_cluster, int k0, int keys, ph_dq_target target)
 {
-    const ph_rows *rows = w->g.rows;
-    int k_pad = call->plan->k_pad, v_pad = call->plan->v_pad;
-    ph_grad_rows_pack(call, &w->g, deltas->lse, deltas->delta);
-    memset(w->dq_tile, 0, (size_t)rows->count * (size_t)k_pad * sizeof(float));
-    w->rows_finite = -1;
-    for (int c = 0; c < keys; c += PH_BLOCK)
-        run_block(call, w, k0, c, keys, dk + (int64_t)c * k_pad, dv + (int64_t)c * v_pad);
-    if (call->grads->dq) keep_dq(call, w, head_in_cluster, target);
+    for (int i = 0; i < w->maps; i++) {
+        map *m = &w->map[i];
+        size_t floats = (size_t)m->g.rows->count * (size_t)call->plan->k_pad;
+        ph_grad_rows_pack(call, &m->g, i ? &w->map[0].g : NULL, deltas->lse,
+                          deltas->delta);
+        memset(m->dq_tile, 0, floats * sizeof(float));
+        m->rows_finite = -1;
+    }
+    for (int c = 0; c < keys; c += PH_BLOCK) run_block(call, w, k0, c, keys);
+    for (int i = 0; i < w->maps && call->grads->dq; i++)
+        keep_dq(call, &w->map[i], head_in_cluster + i, target);
 }
 
 /* Adds the sums of the last tiles to those before, and starts new ones. */
-static void fold(const ph_call *call, worker *w, int keys, float *dk, float *dv)
+static void fold_sums(const ph_call *call, int floats, float *part, float *sums)
 {
-    int k_floats = keys * call->plan->k_pad, v_floats = keys * call->plan->v_pad;
-    call->kernels->axpy(k_floats, 1, w->dk_part, dk);
-    call->kernels->axpy(v_floats, 1, w->dv_part, dv);
-    memset(w->dk_part, 0, (size_t)k_floats * sizeof(float));
-    memset(w->dv_part, 0, (size_t)v_floats * sizeof(float));
+    call->kernels->axpy(floats, 1, part, sums);
+    memset(part, 0, (size_t)floats * sizeof(float));
 }
 
-/* All rows of one group of heads against the chunk. */
+static void fold(const ph_call *call, worker *w, int keys, float *dv)
+{
+    for (int i = 0; i < w->maps; i++)
+        fold_sums(call, keys * call->plan->k_pad, w->map[i].dk_part, w->map[i].dk);
+    fold_sums(call, keys * call->plan->v_pad, w->dv_part, dv);
+}
+
+/* Where tiles add to dk and dv: room that starts from zeros; or, with a single fold, the
+   sums themselves, which are zeros. */
+static void choose_parts(const ph_plan *plan, worker *w, int keys, int direct, float *dv)
+{
+    size_t k_floats = (size_t)keys * (size_t)plan->k_pad;
+    for (int i = 0; i < w->maps; i++) {
+        map *m = &w->map[i];
+        m->dk_part = direct ? m->dk : m->dk_room;
+        if (!direct) memset(m->dk_part, 0, k_floats * sizeof(float));
+    }
+    w->dv_part = direct ? dv : w->dv_room;
+    if (!direct)
+        memset(w->dv_part, 0, (size_t)keys * (size_t)plan->v_pad * sizeof(float));
+}
+
+/* All rows of one group of heads, or of both twins, against the chunk. */
 static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
                       int head_in_cluster, int k0, int keys, ph_dq_target target,
-                      float *dk, float *dv)
+                      float *dv)
 {
     const ph_plan *plan = call->plan;
-    const ph_rows *rows = w->g.rows;
-    int total = rows->extent.q_len * rows->group, tiles = 0;
-    /* with a single fold, adding to zeros, the parts may as well be the sums */
-    int direct = plan->cluster == plan->group && total <= FOLD * PH_GRAD_ROWS;
-    float *dk_part = direct ? dk : w->dk_part, *dv_part = direct ? dv : w->dv_part;
-    if (!direct) {
-        memset(dk_part, 0, (size_t)keys * (size_t)plan->k_pad * sizeof(float));
-        memset(dv_part, 0, (size_t)keys * (size_t)plan->v_pad * sizeof(float));
-    }
-    for (int row = 0; row < total;) {
-        row = ph_rows_gather(call, w->g.rows, row, total, PH_GRAD_ROWS);
+    ph_rows *rows = w->map[0].g.rows;
+    int total = rows->extent.q_len * rows->group, tiles = 0, next;
+    int direct = plan->cluster == plan->group * w->maps && total <= FOLD * PH_GRAD_ROWS;
+    choose_parts(plan, w, keys, direct, dv);
+    for (int row = 0; row < total; row = next) {
+        next = ph_rows_gather(call, rows, row, total, PH_GRAD_ROWS);
         int seen = rows->high > k0 && rows->low < k0 + keys;
         if (!seen && plan->chunks > 1) continue; /* a single chunk has dq to store */
-        run_tile(call, deltas, w, head_in_cluster, k0, keys, target, dk_part, dv_part);
-        if (!direct && seen && ++tiles % FOLD == 0) fold(call, w, keys, dk, dv);
+        if (w->maps > 1) ph_rows_gather(call, w->map[1].g.rows, row, total, PH_GRAD_ROWS);
+        run_tile(call, deltas, w, head_in_cluster, k0, keys, target);
+        if (!direct && seen && ++tiles % FOLD == 0) fold(call, w, keys, dv);
     }
-    if (!direct) fold(call, w, keys, dk, dv);
+    if (!direct) fold(call, w, keys, dv);
 }
 
 /* Rounds and stores the chunk's rows of dk or dv; keys beyond the valid ones get 0. */
@@ -252,6 +360,13 @@ static void store_keys(const ph_call *call, void *out, const ph_strides *s, int 
         call->kernels->store_row(ph_at_out(out, a->dtype, at), sums + (int64_t)c * pad,
                                  dim, a->dtype, scale);
     }
+}
+
+/* Whether twins go together: not where rows of a k head stand side by side, or gates let
+   one of them through alone. */
+static int has_twins(const ph_call *call)
+{
+    return call->twin && call->plan->group == 1 && !call->args->gate;
 }
 
 void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
@@ -272,12 +387,16 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
         memset(w.dk + h * dk_size, 0, n * (size_t)plan->k_pad * sizeof(float));
     for (int h = 0; h < plan->cluster / per_v; h++)
         memset(w.dv + h * dv_size, 0, n * (size_t)plan->v_pad * sizeof(float));
-    for (int h = 0; h < plan->cluster; h += plan->group) {
-        ph_rows_begin(call, w.g.rows, batch, head0 + h, plan->group);
-        int keys = ph_min(PH_CHUNK, ph_max(w.g.rows->extent.kv_len - k0, 0));
-        pack_keys(call, &w, w.g.rows, k0, keys);
-        run_group(call, deltas, &w, h, k0, keys, target, w.dk + h / per_k * dk_size,
-                  w.dv + h / per_v * dv_size);
+    w.maps = has_twins(call) ? 2 : 1;
+    for (int h = 0; h < plan->cluster; h += plan->group * w.maps) {
+        for (int i = 0; i < w.maps; i++) {
+            ph_rows_begin(call, w.map[i].g.rows, batch, head0 + h + i, plan->group);
+            w.map[i].dk = w.dk + (h + i) / per_k * dk_size;
+        }
+        w.twin = ph_twin_factor(call, head0 + h + 1);
+        int keys = ph_min(PH_CHUNK, ph_max(w.map[0].g.rows->extent.kv_len - k0, 0));
+        pack_keys(call, &w, k0, keys);
+        run_group(call, deltas, &w, h, k0, keys, target, w.dv + h / per_v * dv_size);
     }
     for (int h = 0; h < plan->cluster / per_k; h++)
         store_keys(call, call->grads->dk, &a->dk, batch, head0 / per_k + h, k0, a->qk_dim,
@@ -325,18 +444,19 @@ static void write_queries(const ph_call *call, worker *w, int keys)
 {
     const ph_attn *a = call->attn;
     const ph_kernels *k = call->kernels;
-    const ph_rows *rows = w->g.rows;
+    const map *one = &w->map[0];
+    const ph_rows *rows = one->g.rows;
     int height = ph_even_strip(rows->count, k->mr);
     for (int r = 0, c0, c1; r < rows->count; r += height) {
         int m = ph_min(height, rows->count - r);
-        ph_grad_strip(call, &w->g, &w->tile, r, m, 0, keys, w->k_scores, w->v_across, &c0,
-                      &c1);
+        run_strip(call, w, r, m, 0, 0, keys, &c0, &c1);
         if (!call->grads->dq) continue;
         float *dq = (float *)call->grads->dq + ph_rows_at(rows, r, &a->dq);
         if (c0 < c1)
             k->product_times(m, a->qk_dim, c1 - c0,
-                             w->tile.ds + (int64_t)r * PH_STRIP_LD + c0, PH_STRIP_LD, 1,
-                             w->k + c0 * w->k_ld, w->k_ld, dq, a->dq.time, w->scales);
+                             one->tile.ds + (int64_t)r * PH_STRIP_LD + c0, PH_STRIP_LD, 1,
+                             one->k + c0 * one->k_ld, one->k_ld, dq, a->dq.time,
+                             w->scales);
         for (int i = 0; c0 >= c1 && i < m; i++)
             memset(dq + i * a->dq.time, 0, (size_t)a->qk_dim * sizeof(float));
     }
@@ -346,21 +466,23 @@ int ph_chunk_head(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
                   int head)
 {
     const ph_attn *a = call->attn;
-    worker w = {.rows_finite = -1};
+    worker w;
     take_worker(call->plan, &arena, &w);
-    ph_rows *rows = w.g.rows;
+    map *one = &w.map[0];
+    ph_rows *rows = one->g.rows;
+    one->rows_finite = -1;
     ph_rows_begin(call, rows, batch, head, 1);
     ph_rows_gather(call, rows, 0, a->q_len, PH_GRAD_ROWS);
     int keys = rows->extent.kv_len, count = rows->count;
     if (rows->high == 0 || rows->token[count - 1] != count - 1) return 0;
-    pack_keys(call, &w, rows, 0, keys);
-    ph_grad_rows_pack(call, &w.g, deltas->lse, deltas->delta);
+    pack_keys(call, &w, 0, keys);
+    ph_grad_rows_pack(call, &one->g, NULL, deltas->lse, deltas->delta);
     int partial = is_partial(call, rows, 0, keys);
     if (partial && !all_finite(call, &w, keys)) return 0;
     write_queries(call, &w, keys);
-    write_keys(call, rows, keys, partial, w.tile.p, w.g.dout, a->v_dim, &a->dv, head,
-               w.ones, call->grads->dv);
-    write_keys(call, rows, keys, partial, w.tile.ds, w.g.q, a->qk_dim, &a->dk, head,
+    write_keys(call, rows, keys, partial, one->tile.p, one->g.dout, a->v_dim, &a->dv,
+               head, w.ones, call->grads->dv);
+    write_keys(call, rows, keys, partial, one->tile.ds, one->g.q, a->qk_dim, &a->dk, head,
                w.scales, call->grads->dk);
     return 1;
 }

@@ -63,10 +63,13 @@ static void make_products(const ph_call *call, ph_arena arena, int batch, int he
     float *x_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
     float *y_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
     const float *x = ph_keys_along(call, call->grads->dout, &call->plan->dout, batch,
-                                   head, a->v_dim, pad, first, 0, n, 1, x_room, &ldx);
+                                   ph_dout_head(call, head), a->v_dim, pad, first, 0, n,
+                                   1, x_room, &ldx);
     const float *y = ph_keys_along(call, call->args->out, &a->out, batch, head, a->v_dim,
                                    pad, first, 0, n, 1, y_room, &ldy);
     call->kernels->dots(n, pad, x, ldx, y, ldy, products);
+    float twin = ph_twin_factor(call, head);
+    for (int i = 0; i < n && call->twin; i++) products[i] *= twin;
 }
 
 /* One row; the product counts only if the row saw a key. */

@@ -27,59 +27,73 @@ void ph_grad_tile_take(const ph_plan *plan, ph_arena *arena, ph_grad_tile *out)
     out->peak = ph_arena_floats(arena, (size_t)mr * PH_LANES);
 }
 
-/* The rows of a q-like tensor where they lie, if they are f32 rows of `pad` numbers
-   behind each other; else NULL. */
-static const float *in_place(const ph_call *call, const ph_rows *rows, const void *base,
-                             const ph_strides *s, int dim, int pad)
+/* Whether the rows of a q-like tensor serve where they lie: f32 rows of `pad` numbers
+   behind each other. */
+static int is_packed(const ph_call *call, const ph_rows *rows, const ph_strides *s,
+                     int dim, int pad)
 {
     int last = rows->count - 1;
-    if (call->attn->dtype != PH_F32 || dim != pad || s->time != pad) return NULL;
-    if (rows->group > 1 || last < 0 || rows->token[last] - rows->token[0] != last)
-        return NULL;
-    return (const float *)base + ph_rows_at(rows, 0, s);
+    if (call->attn->dtype != PH_F32 || dim != pad || s->time != pad) return 0;
+    return rows->group == 1 && last >= 0 && rows->token[last] - rows->token[0] == last;
 }
 
 static void find_q(const ph_call *call, ph_grad_rows *g)
 {
     const ph_attn *a = call->attn;
-    g->q = in_place(call, g->rows, call->args->q, &a->q, a->qk_dim, call->plan->k_pad);
-    if (g->q) return;
-    ph_rows_pack_q(call, g->rows, 1, g->q_room);
-    g->q = g->q_room;
+    const float *q = call->args->q;
+    if (is_packed(call, g->rows, &a->q, a->qk_dim, call->plan->k_pad)) {
+        g->q = q + ph_rows_at(g->rows, 0, &a->q);
+    } else {
+        ph_rows_pack_q(call, g->rows, 1, g->q_room);
+        g->q = g->q_room;
+    }
 }
 
-/* dout times the gate, which differs from row to row. */
+/* By what dout of row r is multiplied. */
+static float factor_of(const ph_call *call, const ph_rows *rows, int r)
+{
+    const float *gate = call->args->gate;
+    int head = rows->head[r], per_head = call->attn->gate == PH_GATE_HEAD;
+    float factor = ph_twin_factor(call, head);
+    if (gate) factor *= gate[per_head ? head : ph_rows_index(call, rows, r)];
+    return factor;
+}
+
+/* dout times the gate, which differs from row to row, and the factor of a twin. */
 static void find_dout(const ph_call *call, ph_grad_rows *g)
 {
     const ph_attn *a = call->attn;
     const ph_kernels *k = call->kernels;
-    const float *gate = call->args->gate;
     const void *from[PH_GRAD_ROWS], *base = call->grads->dout;
-    const ph_strides *s = &call->plan->dout;
     int pad = call->plan->v_pad, count = g->rows->count;
-    g->dout = gate ? NULL : in_place(call, g->rows, base, s, a->v_dim, pad);
-    if (g->dout) return;
+    int plain = !call->args->gate && !call->twin;
+    if (plain && is_packed(call, g->rows, &call->plan->dout, a->v_dim, pad)) {
+        g->dout = (const float *)base + ph_dout_at(call, g->rows, 0);
+        return;
+    }
     g->dout = g->dout_room;
-    ph_rows_pointers(call, g->rows, 0, count, base, s, from);
-    if (!gate) k->pack_along(g->dout_room, pad, from, count, a->v_dim, a->dtype, 1);
-    for (int r = 0; gate && r < count; r++) {
-        int64_t at =
-            a->gate == PH_GATE_HEAD ? g->rows->head[r] : ph_rows_index(call, g->rows, r);
-        float *to = g->dout_room + (int64_t)r * pad;
-        if (gate[at] == 0) /* a silent row where heads are mixed */
+    for (int r = 0; r < count; r++)
+        from[r] = ph_at(base, a->dtype, ph_dout_at(call, g->rows, r));
+    if (plain) k->pack_along(g->dout_room, pad, from, count, a->v_dim, a->dtype, 1);
+    for (int r = 0; !plain && r < count; r++) {
+        float *to = g->dout_room + (int64_t)r * pad, factor = factor_of(call, g->rows, r);
+        if (factor == 0) /* a silent row where heads are mixed */
             memset(to, 0, (size_t)pad * sizeof(float));
         else
-            k->load_row(to, from[r], a->v_dim, a->dtype, gate[at]);
+            k->load_row(to, from[r], a->v_dim, a->dtype, factor);
     }
 }
 
-void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *g, const float *lse,
-                       const float *delta)
+void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *g, const ph_grad_rows *like,
+                       const float *lse, const float *delta)
 {
     int count = g->rows->count;
     ph_scores_pack_q(call, g->rows, g->q_scaled);
     find_q(call, g);
-    find_dout(call, g);
+    if (like)
+        g->dout = like->dout;
+    else
+        find_dout(call, g);
     for (int r = 0; r < count; r++) {
         int64_t index = ph_rows_index(call, g->rows, r);
         g->lse[r] = lse[index];
@@ -102,28 +116,47 @@ static void clear_columns(float *tile, int m, int from, int to)
         memset(tile + i * PH_STRIP_LD + from, 0, (size_t)(to - from) * sizeof(float));
 }
 
-int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,
-                  int first, int m, int j0, int keys, const float *k, const float *v,
-                  int *c0, int *c1)
+int ph_grad_begin(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,
+                  int first, int m, int j0, int keys, int *c0, int *c1)
 {
-    const ph_kernels *kernels = call->kernels;
-    const ph_attn *a = call->attn;
     float *p = tile->p + (int64_t)first * PH_STRIP_LD;
     float *ds = tile->ds + (int64_t)first * PH_STRIP_LD;
-    int pad = call->plan->v_pad,
-        seen = ph_rows_range(call, g->rows, first, m, j0, c0, c1);
+    int seen = ph_rows_range(call, g->rows, first, m, j0, c0, c1);
     if (!seen) *c0 = *c1 = 0;
     int end = ph_round_up(*c1, PH_LANES), last = ph_round_up(keys, PH_LANES);
     if (*c0 > 0) clear_columns(p, m, 0, *c0), clear_columns(ds, m, 0, *c0);
     clear_columns(p, m, end, last);
     clear_columns(ds, m, end, last);
-    if (!seen) return 0;
-    ph_rows_scores(call, g->rows, first, m, j0, *c0, *c1, g->q_scaled, k, p, tile->peak);
-    kernels->scores(m, end - *c0, a->v_dim, g->dout + (int64_t)first * pad, pad,
-                    v + (int64_t)*c0 * a->v_dim, ds + *c0, NULL);
-    int drop = call->plan->drop_limit != 0;
-    if (drop) ph_rows_dropout(call, g->rows, first, m, j0, *c0, *c1, tile->drop);
-    kernels->gradient(m, end - *c0, p + *c0, ds + *c0, drop ? tile->drop + *c0 : NULL,
-                      g->lse + first, g->delta + first, call->plan->cap2);
+    return seen;
+}
+
+void ph_grad_product(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,
+                     int first, int m, int c0, int c1, const float *v)
+{
+    int dim = call->attn->v_dim, pad = call->plan->v_pad;
+    call->kernels->scores(m, ph_round_up(c1, PH_LANES) - c0, dim,
+                          g->dout + (int64_t)first * pad, pad, v + (int64_t)c0 * dim,
+                          tile->ds + (int64_t)first * PH_STRIP_LD + c0, NULL);
+}
+
+void ph_grad_finish(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,
+                    int first, int m, int j0, int c0, int c1, const float *k)
+{
+    float *p = tile->p + (int64_t)first * PH_STRIP_LD;
+    float *ds = tile->ds + (int64_t)first * PH_STRIP_LD;
+    int drop = call->plan->drop_limit != 0, n = ph_round_up(c1, PH_LANES) - c0;
+    ph_rows_scores(call, g->rows, first, m, j0, c0, c1, g->q_scaled, k, p, tile->peak);
+    if (drop) ph_rows_dropout(call, g->rows, first, m, j0, c0, c1, tile->drop);
+    call->kernels->gradient(m, n, p + c0, ds + c0, drop ? tile->drop + c0 : NULL,
+                            g->lse + first, g->delta + first, call->plan->cap2);
+}
+
+int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,
+                  int first, int m, int j0, int keys, const float *k, const float *v,
+                  int *c0, int *c1)
+{
+    if (!ph_grad_begin(call, g, tile, first, m, j0, keys, c0, c1)) return 0;
+    ph_grad_product(call, g, tile, first, m, *c0, *c1, v);
+    ph_grad_finish(call, g, tile, first, m, j0, *c0, *c1, k);
     return 1;
 }

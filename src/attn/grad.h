@@ -32,9 +32,10 @@ typedef struct ph_grad_tile {
 void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out);
 void ph_grad_tile_take(const ph_plan *plan, ph_arena *arena, ph_grad_tile *out);
 
-/* Packs the gathered rows; lse and delta are the whole call's, by ph_rows_index. */
-void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *rows, const float *lse,
-                       const float *delta);
+/* Packs the gathered rows; lse and delta are the whole call's, by ph_rows_index. `like`:
+   rows of the same tokens whose dout serves, or NULL. */
+void ph_grad_rows_pack(const ph_call *call, ph_grad_rows *rows, const ph_grad_rows *like,
+                       const float *lse, const float *delta);
 
 /* Whether all of q and dout is finite. */
 int ph_grad_rows_finite(const ph_call *call, const ph_grad_rows *rows);
@@ -45,5 +46,14 @@ int ph_grad_rows_finite(const ph_call *call, const ph_grad_rows *rows);
 int ph_grad_strip(const ph_call *call, const ph_grad_rows *rows, ph_grad_tile *tile,
                   int first, int m, int j0, int keys, const float *k, const float *v,
                   int *c0, int *c1);
+
+/* Its three steps: what is seen, with zeros elsewhere; dout v^T in place of ds; p and
+   ds. */
+int ph_grad_begin(const ph_call *call, const ph_grad_rows *rows, ph_grad_tile *tile,
+                  int first, int m, int j0, int keys, int *c0, int *c1);
+void ph_grad_product(const ph_call *call, const ph_grad_rows *rows, ph_grad_tile *tile,
+                     int first, int m, int c0, int c1, const float *v);
+void ph_grad_finish(const ph_call *call, const ph_grad_rows *rows, ph_grad_tile *tile,
+                    int first, int m, int j0, int c0, int c1, const float *k);
 
 #endif

@@ -234,8 +234,9 @@ static double gate_gradient(const ph_call *call, worker *w, const ph_rows *r, in
     if (gate == 0 || call->args->lse[ph_rows_index(call, r, i)] == -INFINITY) return 0;
     call->kernels->load_row(w->x, ph_at(call->args->out, a->dtype, at), a->v_dim,
                             a->dtype, 1);
-    call->kernels->load_row(w->y, ph_at(call->grads->dout, a->dtype, at), a->v_dim,
-                            a->dtype, 1);
+    call->kernels->load_row(w->y,
+                            ph_at(call->grads->dout, a->dtype, ph_dout_at(call, r, i)),
+                            a->v_dim, a->dtype, ph_twin_factor(call, r->head[i]));
     return (double)call->kernels->dot(a->v_dim, w->x, w->y) / gate;
 }
 

@@ -44,7 +44,7 @@ void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows)
 {
     w->finite = 1;
     for (int h = 0; h < w->r.heads; h++) {
-        ph_grad_rows_pack(task->call, &w->g[h], task->stat, task->delta);
+        ph_grad_rows_pack(task->call, &w->g[h], NULL, task->stat, task->delta);
         w->finite &= ph_grad_rows_finite(task->call, &w->g[h]);
         for (int i = 0; i < w->r.count; i++) {
             w->stat[h * rows + i] = w->g[h].lse[i];

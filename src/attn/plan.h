@@ -31,7 +31,7 @@ typedef struct ph_joint_plan {
 struct ph_plan {
     ph_ctx *ctx;
     const ph_kernels *kernels;
-    const ph_pairs *pairs; /* of the kernels, if bf16 is multiplied as it is; or NULL */
+    const ph_pairs *pairs;   /* of the kernels, if bf16 is multiplied as it is; or NULL */
     const ph_variant *mixer; /* who mixes heads; NULL: nobody */
     const ph_variant *norm;  /* who normalises rows; NULL: softmax */
     char name[64];           /* of the variants */
@@ -58,6 +58,8 @@ struct ph_plan {
     int wave;     /* backward items that run at once with a dq of their own; 0: each
                             item walks all chunks of its cluster */
     int lean;     /* 1: one of those for every thread, not as many as there is room for */
+    int twins;    /* 1: going back, q heads 2m and 2m+1, which share their v head, share
+                     dout up to a factor too: ph_call.twin */
     ph_joint_plan joint;
     size_t lane_bytes[3];   /* scratch per lane: forward, backward, look */
     size_t shared_bytes[3]; /* scratch shared by all lanes */
@@ -72,8 +74,11 @@ typedef struct ph_call {
     const ph_attn *attn;
     const ph_args *args;
     const ph_grads *grads;
-    char *lanes;  /* lane_bytes each */
-    char *shared; /* shared_bytes */
+    const float *twin; /* (q_heads/2) dout has a row for each pair of heads: that of head
+                          2m; that of head 2m+1 is twin[m] times as much. NULL: each head
+                          has its own */
+    char *lanes;       /* lane_bytes each */
+    char *shared;      /* shared_bytes */
     size_t lane_bytes;
 } ph_call;
 
@@ -81,6 +86,21 @@ typedef struct ph_call {
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core);
 
 size_t ph_plan_bytes(const ph_plan *plan, int what);
+
+/* ph_backward of a plan with twins. */
+ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
+                            const ph_grads *grads, const float *twin);
+
+/* What dout of a q head is, times the head of dout that stands for it. */
+static inline float ph_twin_factor(const ph_call *call, int head)
+{
+    return call->twin && head % 2 ? call->twin[head / 2] : 1;
+}
+
+static inline int ph_dout_head(const ph_call *call, int head)
+{
+    return call->twin ? head / 2 : head;
+}
 
 /* What ph_backward checks (polyhead.c), for those who write before they call it. */
 ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,

@@ -67,6 +67,14 @@ static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s
     return rows->batch * s->batch + rows->head[r] * s->head + rows->token[r] * s->time;
 }
 
+/* The same for dout. */
+static inline int64_t ph_dout_at(const ph_call *call, const ph_rows *rows, int r)
+{
+    const ph_strides *s = &call->plan->dout;
+    return rows->batch * s->batch + ph_dout_head(call, rows->head[r]) * s->head +
+           rows->token[r] * s->time;
+}
+
 /* Rows of a strip where so many are all there are: none of the strips is left with so few
    that its product has too few sums to run side by side. */
 static inline int ph_even_strip(int rows, int mr)

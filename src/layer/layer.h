@@ -158,7 +158,8 @@ ph_status ph_layer_slices(ph_layer *layer);
 typedef struct ph_layer_slice {
     float *wide;   /* (rows, slice of out) gradient of what wo multiplies */
     float *out;    /* (rows, slice of out) what wo multiplies, where it is made */
-    float *dheads; /* (rows, slice_heads, v_dim) gradient of what attention gave */
+    float *dheads; /* (rows, slice_heads, v_dim) gradient of what attention gave; of each
+                      even head where there are twins */
     float *v;      /* (kv_rows, slice of v), where it is made again */
     float *lse, *dlse, *gate, *dgate; /* (batch, slice_heads, q_len) */
 } ph_layer_slice;

@@ -82,7 +82,8 @@ static void lay_slice(ph_back *c, ph_arena *arena)
     int in_dq = !cut && c->want_q && ph_part_width(&l->shape.q) >= wide;
     *s = (ph_layer_slice){.wide = read ? (float *)c->dout : c->dx, .out = c->dq};
     if (!read && !in_dx) s->wide = lay_copy(arena, 1, rows, wide, PH_F32);
-    int made = ph_layer_makes_out(l), given = n * a->v_dim, in_dheads = given >= wide;
+    int given = (l->shape.twins ? n / 2 : n) * a->v_dim, in_dheads = given >= wide;
+    int made = ph_layer_makes_out(l);
     s->dheads = lay_copy(arena, l->shape.makes_out, rows, given, PH_F32);
     if (!l->shape.makes_out) s->dheads = s->wide;
     if (!in_dq) s->out = s->dheads;
@@ -297,7 +298,8 @@ static ph_status attend(ph_back *c)
                     .drelative = g->drelative,
                     .dextra = k->dextra};
     ph_layer_slice_args(l, k->first, &c->slice, &a, &out);
-    PH_TRY(ph_backward(l->slice ? l->slice : l->plan, &a, &out));
+    const float *twin = l->shape.twins ? k->twin + k->first / 2 : NULL;
+    PH_TRY(ph_backward_twins(l->slice ? l->slice : l->plan, &a, &out, twin));
     ph_layer_slice_gates(l, k->first, &c->slice, dgate);
     return PH_OK;
 }

@@ -20,11 +20,12 @@
 
 enum { LAMBDA_Q1, LAMBDA_K1, LAMBDA_Q2, LAMBDA_K2, DIFF_NORM }; /* own parameters */
 enum {
-    LAMBDA,
-    SUMS
-};                   /* spare: lambda; back: (chunks, pairs, v_dim + 1) doubles, their
-                          shares in the gradients of diff_norm and lambda */
+    TWIN, /* spare: (pairs) -lambda */
+    SUMS  /* back: (chunks, pairs, v_dim + 1) doubles, their shares in the
+                        gradients of diff_norm and lambda */
+};
 enum { CHUNK = 32 }; /* tokens of one item */
+#define EPS 1e-5
 
 typedef struct state {
     double init;
@@ -62,9 +63,9 @@ static ph_status shape(ph_shape *s, const char *options)
     ph_shape_param(s, "diff_norm", 0, a->v_dim, 0, 0, 0);
     ((state *)s->state)->init = 0.8 - 0.6 * exp(-0.3 * depth);
     s->out_heads = a->q_heads / 2;
-    s->makes_out = s->wants_slices = 1;
+    s->makes_out = s->wants_slices = s->twins = 1;
     s->back[SUMS] = sum_count(s) * sizeof(double) / sizeof(float);
-    s->spare[LAMBDA] = 1;
+    s->spare[TWIN] = (size_t)s->out_heads;
     return PH_OK;
 }
 
@@ -85,6 +86,13 @@ static double lambda_of(const ph_kind_call *c)
            ((const state *)c->shape->state)->init;
 }
 
+static void set_twins(ph_kind_call *c)
+{
+    float twin = (float)-lambda_of(c);
+    for (int m = 0; m < c->shape->out_heads; m++) c->spare[TWIN][m] = twin;
+    c->twin = c->spare[TWIN];
+}
+
 /* dq = factor * k, dk = factor * q */
 static void pull_back(const ph_kind_call *c, int q, int k, double factor)
 {
@@ -95,14 +103,6 @@ static void pull_back(const ph_kind_call *c, int q, int k, double factor)
 }
 
 /* ---- one pair of one token --------------------------------------------------------- */
-
-/* u, and 1/rms of it. */
-static float subtract(const ph_kind_call *c, const float *heads, float lambda, float *u)
-{
-    int n = c->shape->attn.v_dim;
-    for (int i = 0; i < n; i++) u[i] = heads[i] - lambda * heads[n + i];
-    return (float)ph_kind_inverse_rms(n, u, 1e-5);
-}
 
 static float keep_of(const ph_kind_call *c)
 {
@@ -124,41 +124,67 @@ static void combine(ph_kind_call *c, int row, int b, int t)
     (void)b, (void)t;
     for (int m = 0; m < c->out_heads; m++) {
         float *u = c->out + ((int64_t)row * c->out_heads + m) * n;
-        float r = subtract(c, heads_of(c, row, m), *c->spare[LAMBDA], u);
+        const float *heads = heads_of(c, row, m);
+        for (int i = 0; i < n; i++) u[i] = heads[i] + *c->twin * heads[n + i];
+        float r = (float)ph_kind_inverse_rms(n, u, EPS);
         for (int i = 0; i < n; i++) u[i] = u[i] * r * gain[i] * keep;
     }
 }
 
 static void after(ph_kind_call *c)
 {
-    *c->spare[LAMBDA] = (float)lambda_of(c);
+    set_twins(c);
     ph_kind_tokens(c, combine, combine);
 }
 
-/* dout of a pair into the dheads of both, and its share of the sums. u is made again, in
-   place of the first dheads. The sum for lambda is what is left of terms of both signs:
-   it runs in double, over numbers that are rounded only where they are stored. */
+/* Sums over the numbers of a pair, h those of the second head, g = diff_norm * dout. */
+typedef struct dots {
+    double uu[PH_WIDE_LANES], ug[PH_WIDE_LANES], gh[PH_WIDE_LANES], uh[PH_WIDE_LANES];
+} dots;
+
+static inline void add_dots(dots *d, int lane, double u, double g, double h)
+{
+    d->uu[lane] += u * u;
+    d->ug[lane] += u * g;
+    d->gh[lane] += g * h;
+    d->uh[lane] += u * h;
+}
+
+static dots dots_of(int n, const float *heads, double twin, const float *gain,
+                    const float *dout)
+{
+    dots d = {0};
+    const float *h = heads + n;
+    int i = 0;
+    for (; i + PH_WIDE_LANES <= n; i += PH_WIDE_LANES)
+        for (int l = 0; l < PH_WIDE_LANES; l++)
+            add_dots(&d, l, heads[i + l] + twin * h[i + l],
+                     (double)gain[i + l] * dout[i + l], h[i + l]);
+    for (; i < n; i++)
+        add_dots(&d, 0, heads[i] + twin * h[i], (double)gain[i] * dout[i], h[i]);
+    return d;
+}
+
+/* dout of a pair into its dheads, and its share of the sums. The sum for lambda is what
+   is left of terms of both signs: nearly nothing where both heads see the same, for du is
+   at right angles to u, and then to both of them. So u is not rounded here. */
 static void separate_pair(ph_kind_call *c, int row, int m, double *sums)
 {
     int n = c->shape->attn.v_dim;
     int64_t at = ((int64_t)row * c->out_heads + m) * n;
     const float *heads = heads_of(c, row, m), *dout = c->dout + at;
     const float *gain = c->param[DIFF_NORM];
-    float lambda = *c->spare[LAMBDA], keep = keep_of(c);
-    float *u = c->dheads + 2 * at, *twin = u + n;
-    double r = subtract(c, heads, lambda, u), mean = 0, share = 0;
+    float *du = c->dheads + at;
+    double twin = *c->twin;
+    dots d = dots_of(n, heads, twin, gain, dout);
+    double r = 1 / sqrt(ph_kind_total(d.uu) / n + EPS), keep = keep_of(c) * r;
+    double back = r * r * keep * ph_kind_total(d.ug) / n; /* du = keep g - back u */
     for (int i = 0; i < n; i++) {
-        double part = keep * (u[i] * r) * dout[i];
-        sums[i] += part;
-        mean += part * gain[i] / n;
+        double u = heads[i] + twin * heads[n + i];
+        sums[i] += keep * u * dout[i];
+        du[i] = (float)(keep * gain[i] * dout[i] - back * u);
     }
-    for (int i = 0; i < n; i++) {
-        double du = r * ((double)gain[i] * keep * dout[i] - u[i] * r * mean);
-        share -= du * heads[n + i];
-        u[i] = (float)du;
-        twin[i] = (float)(-lambda * du);
-    }
-    sums[n] += share;
+    sums[n] -= keep * ph_kind_total(d.gh) - back * ph_kind_total(d.uh);
 }
 
 static double *sums_of(const ph_kind_call *c, int chunk, int pair)
@@ -191,7 +217,7 @@ static double sum_of(const ph_kind_call *c, int i)
 
 static void after_back(ph_kind_call *c)
 {
-    *c->spare[LAMBDA] = (float)lambda_of(c);
+    set_twins(c);
     ph_ctx_run(c->ctx, ph_div_up(c->q_rows, CHUNK), separate_item, c);
 }
 

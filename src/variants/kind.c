@@ -209,9 +209,12 @@ void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, flo
 
 double ph_kind_inverse_rms(int n, const float *x, double eps)
 {
-    double squares = 0;
-    for (int i = 0; i < n; i++) squares += (double)x[i] * x[i];
-    return 1 / sqrt(squares / n + eps);
+    double lane[PH_WIDE_LANES] = {0};
+    int i = 0;
+    for (; i + PH_WIDE_LANES <= n; i += PH_WIDE_LANES)
+        for (int l = 0; l < PH_WIDE_LANES; l++) lane[l] += (double)x[i + l] * x[i + l];
+    for (; i < n; i++) lane[0] += (double)x[i] * x[i];
+    return 1 / sqrt(ph_kind_total(lane) / n + eps);
 }
 
 void ph_kind_sigmoid(const ph_ctx *ctx, int n, const float *x, float *y)

@@ -110,6 +110,8 @@ typedef struct ph_shape {
     int makes_extras;        /* how many of what the plan asks for `before` makes: the
                                 first ones; the others are parameters */
     int makes_out;           /* 1: `after` makes what wo multiplies */
+    int twins;               /* 1: dheads has a row for each pair of heads, which share
+                                their v head: see `twin` below */
     int makes_q, makes_kv;   /* 1: `before` makes what attention sees, in strides that
                                 `shape` has set */
     int wants_slices;        /* 1: going back by heads saves much room */
@@ -165,7 +167,9 @@ typedef struct ph_kind_call {
 
     float *const *dparam;               /* entries NULL: not wanted */
     float *dout;                        /* of out; the gate's way back changes it */
-    float *dheads;                      /* of heads */
+    float *dheads;                      /* of heads; with twins, of each even one ... */
+    const float *twin;                  /* ... and by what it is multiplied for the odd
+                                           one: (pairs), set by after_back */
     float *dq, *dk, *dv;                /* of what attention saw: (rows, heads, dim) */
     float *dq_part, *dk_part, *dv_part; /* of the parts; the same where not apart */
     float *dgate;
@@ -241,6 +245,13 @@ void ph_kind_close(ph_kind_call *call, int row, int b, int t);
 /* y[i] = factor * e^x[i] / sum of e^x: multiplied before it is divided, so equal x give
    exactly factor / n. n > 0. */
 void ph_kind_softmax(const ph_ctx *ctx, int n, const float *x, float factor, float *y);
+
+/* Sums in double run in so many lanes, which no addition waits for; their total. */
+enum { PH_WIDE_LANES = 4 };
+static inline double ph_kind_total(const double lane[PH_WIDE_LANES])
+{
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+}
 
 /* 1 / sqrt(mean of x^2 + eps) */
 double ph_kind_inverse_rms(int n, const float *x, double eps);
