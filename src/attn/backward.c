@@ -239,7 +239,8 @@ void ph_attn_backward(const ph_call *call)
     int products = grads->dq || grads->dk || grads->dv;
     if (!products || plan->wave) ph_ctx_run(plan->ctx, heads, prepare_head, &t);
     if (products && plan->wave) run_waves(&t);
-    if (products && !plan->wave) ph_ctx_run(plan->ctx, pair_count(plan), pair_item, &t);
+    if (products && !plan->wave)
+        ph_ctx_spread(plan->ctx, pair_count(plan), pair_item, &t);
     ph_deltas_finish(call, &t.deltas);
     if (grads->dbias) ph_attn_bias_gradient(call, t.deltas.lse, t.deltas.delta);
     if (grads->drelative) ph_attn_relative_gradient(call, t.deltas.lse, t.deltas.delta);

@@ -70,6 +70,8 @@ void ph_attn_forward(const ph_call *call)
         ph_joint_forward(call);
     else if (plan->by_split)
         ph_decode(call);
+    else if (plan->row_blocks == 1)
+        ph_ctx_spread(plan->ctx, pairs, run_item, (void *)call);
     else
         ph_ctx_run(plan->ctx, pairs * plan->row_blocks, run_item, (void *)call);
 }

@@ -52,28 +52,55 @@ ph_status ph_ctx_scratch(ph_ctx *ctx, size_t bytes, void **out)
     return PH_OK;
 }
 
+enum { SHARES = 64 }; /* lanes beyond begin where another does */
+
+/* Items that nobody has taken yet; alone in its cache line. */
+typedef struct share {
+    _Alignas(PH_ALIGN) atomic_int next;
+    int end;
+} share;
+
 typedef struct loop {
     ph_item *item;
     void *arg;
-    int count;
-    atomic_int next; /* first index nobody has taken */
+    int count; /* shares */
+    share shares[SHARES];
 } loop;
 
+/* A lane's own share first, then those of the others. */
 static void run_lane(void *arg, int lane)
 {
     loop *l = arg;
-    for (int i; (i = atomic_fetch_add(&l->next, 1)) < l->count;) l->item(l->arg, lane, i);
+    for (int s = 0, i; s < l->count; s++) {
+        share *from = &l->shares[(lane + s) % l->count];
+        while ((i = atomic_fetch_add(&from->next, 1)) < from->end)
+            l->item(l->arg, lane, i);
+    }
 }
 
-void ph_ctx_run(ph_ctx *ctx, int count, ph_item *item, void *arg)
+static void run(ph_ctx *ctx, int shares, int count, ph_item *item, void *arg)
 {
-    loop l = {.item = item, .arg = arg, .count = count};
+    loop l;
     int lanes = ph_min(ctx->threads, count);
-    atomic_init(&l.next, 0);
+    l.item = item, l.arg = arg, l.count = ph_max(ph_min(shares, lanes), 1);
+    for (int s = 0; s < l.count; s++) {
+        atomic_init(&l.shares[s].next, (int)((int64_t)count * s / l.count));
+        l.shares[s].end = (int)((int64_t)count * (s + 1) / l.count);
+    }
     if (lanes <= 1)
         run_lane(&l, 0);
     else if (ctx->options.parallel)
         ctx->options.parallel(ctx->options.user, lanes, run_lane, &l);
     else
         ph_pool_run(ctx->pool, lanes, run_lane, &l);
+}
+
+void ph_ctx_run(ph_ctx *ctx, int count, ph_item *item, void *arg)
+{
+    run(ctx, 1, count, item, arg);
+}
+
+void ph_ctx_spread(ph_ctx *ctx, int count, ph_item *item, void *arg)
+{
+    run(ctx, SHARES, count, item, arg);
 }

@@ -37,4 +37,9 @@ ph_status ph_ctx_scratch(ph_ctx *ctx, size_t bytes, void **out);
 typedef void ph_item(void *arg, int lane, int index);
 void ph_ctx_run(ph_ctx *ctx, int count, ph_item *item, void *arg);
 
+/* The same for items that take equally long: every lane begins with a share of its own,
+   so that the rows one loop leaves in a core's cache are those the next one finds there,
+   and helps the others when it is done. */
+void ph_ctx_spread(ph_ctx *ctx, int count, ph_item *item, void *arg);
+
 #endif

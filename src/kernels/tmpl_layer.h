@@ -20,6 +20,10 @@ V void panel_line(const int W, float *dst, const void *src, int n, ph_dtype type
     }
 }
 
+/* Rows are short, so the processor does not see what comes next; asked for in the second
+   cache, more lines can be on their way than in the first. */
+enum { PANEL_AHEAD = 8 };
+
 V void pack_panels_of(const int W, float *dst, int64_t panel, const void *src,
                       int64_t stride, int k, int n, ph_dtype type)
 {
@@ -30,6 +34,8 @@ V void pack_panels_of(const int W, float *dst, int64_t panel, const void *src,
             const void *at = ph_at(row, type, c);
             /* full vectors may read columns of the next panel, never beyond n */
             int here = ph_round_up(W, VL);
+            for (int f = 0; f < W; f += PH_LANES)
+                __builtin_prefetch(ph_at(at, type, PANEL_AHEAD * stride + f), 0, 2);
             if (n - c < here) here = ph_min(n - c, W);
             if (kk < k - 1)
                 panel_line(W, to, at, here, type, 0);

@@ -46,6 +46,8 @@ V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, i
                    int k_count, ph_dtype type, vec scale)
 {
     vec r[VL];
+    for (int i = 0; i < count; i++) /* the next square: so many streams nobody foresees */
+        __builtin_prefetch(ph_at(rows[i], type, at + VL), 0, 2);
 #pragma GCC unroll 16
     for (int i = 0; i < VL; i++)
         r[i] = i < count ? v_mul(load_part(rows[i], type, at, k_count), scale) : v_zero();

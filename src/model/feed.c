@@ -76,7 +76,7 @@ static void curve(ph_pass *p, const ph_side *side, int sub, int back)
 {
     job j = {.p = p, .side = side, .act = &side->acts[sub], .back = back};
     j.stream = ph_drop_stream(PH_DROP_FEED, side, sub);
-    ph_ctx_run(p->model->ctx, ph_div_up(side->rows, CHUNK), curve_item, &j);
+    ph_ctx_spread(p->model->ctx, ph_div_up(side->rows, CHUNK), curve_item, &j);
 }
 
 /* ---- products ---------------------------------------------------------------------- */

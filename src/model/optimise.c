@@ -40,7 +40,7 @@ double ph_optimise_length(const ph_trainer *t)
     job j = {.t = t, .count = t->model->floats};
     int count = stretches(j.count);
     double sum = 0;
-    ph_ctx_run(t->ctx, count, length_item, &j);
+    ph_ctx_spread(t->ctx, count, length_item, &j);
     for (int i = 0; i < count; i++) sum += t->chunk_sums[i];
     return sqrt(sum);
 }
@@ -79,7 +79,7 @@ void ph_optimise_step(const ph_trainer *t, double length)
     j.adam.fix2 = (float)(1 / (1 - pow(0.98, t->step)));
     j.adam.eps = 1e-9f, j.adam.clip = (float)clip;
     j.adam.decay = (float)(rate * o->decay);
-    ph_ctx_run(t->ctx, stretches(j.count), adam_item, &j);
+    ph_ctx_spread(t->ctx, stretches(j.count), adam_item, &j);
     j.first = m->decayed, j.count = m->floats - m->decayed, j.adam.decay = 0;
-    ph_ctx_run(t->ctx, stretches(j.count), adam_item, &j);
+    ph_ctx_spread(t->ctx, stretches(j.count), adam_item, &j);
 }

@@ -357,7 +357,7 @@ ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
     if (p->model->links >= 0) return ph_links_loss(p, scale, loss);
     loss_job j = {p, rows, smoothing, scale};
     PH_TRY(ph_pass_logits(p));
-    ph_ctx_run(p->model->ctx, ph_div_up(rows, LOSS_ROWS), loss_item, &j);
+    ph_ctx_spread(p->model->ctx, ph_div_up(rows, LOSS_ROWS), loss_item, &j);
     *loss = 0;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= 0) *loss += p->row_loss[r];

@@ -101,7 +101,7 @@ void ph_rows_embed(const ph_pass *p, const ph_side *side)
 {
     job j = {.p = p, .side = side, .join = &side->entry, .sub = -1};
     j.stream = ph_drop_stream(PH_DROP_EMBED, side, 0);
-    ph_ctx_run(p->model->ctx, chunks(side), embed_item, &j);
+    ph_ctx_spread(p->model->ctx, chunks(side), embed_item, &j);
 }
 
 static void join_row(const job *j, int row)
@@ -140,7 +140,7 @@ void ph_rows_join(const ph_pass *p, const ph_side *side, int sub)
     job j = {.p = p, .side = side, .join = &side->acts[sub].join, .sub = sub};
     j.r = after ? old->n : old->s;
     j.stream = ph_drop_stream(PH_DROP_JOIN, side, sub);
-    ph_ctx_run(p->model->ctx, chunks(side), join_item, &j);
+    ph_ctx_spread(p->model->ctx, chunks(side), join_item, &j);
 }
 
 /* ---- backward ---------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ void ph_rows_join_back(const ph_pass *p, const ph_side *side, int sub, int first
     job j = {.p = p, .side = side, .join = &side->acts[sub].join, .sub = sub};
     j.first = first;
     j.stream = ph_drop_stream(PH_DROP_JOIN, side, sub);
-    ph_ctx_run(p->model->ctx, chunks(side), back_item, &j);
+    ph_ctx_spread(p->model->ctx, chunks(side), back_item, &j);
     add_sums(p, side, s->gain, s->shift);
 }
 
@@ -226,7 +226,7 @@ void ph_rows_entry_back(const ph_pass *p, const ph_side *side)
         ph_rows_add(p, count, p->dr, p->da);
         return;
     }
-    ph_ctx_run(p->model->ctx, chunks(side), back_item, &j);
+    ph_ctx_spread(p->model->ctx, chunks(side), back_item, &j);
     add_sums(p, side, s->gain, s->shift);
 }
 
@@ -261,8 +261,8 @@ void ph_rows_embed_back(const ph_pass *p, const ph_side *side)
 {
     job j = {.p = p, .side = side, .join = &side->entry, .sub = -1};
     j.stream = ph_drop_stream(PH_DROP_EMBED, side, 0);
-    ph_ctx_run(p->model->ctx, ph_div_up(p->model->config.model_dim, OWN), embed_back_item,
-               &j);
+    ph_ctx_spread(p->model->ctx, ph_div_up(p->model->config.model_dim, OWN),
+                  embed_back_item, &j);
 }
 
 /* ---- sums -------------------------------------------------------------------------- */
@@ -288,5 +288,5 @@ void ph_rows_add(const ph_pass *p, size_t count, float *y, const float *x)
 {
     sum_job j = {p->model->spans, count, y, x};
     int items = (int)((count + STRETCH - 1) / STRETCH);
-    ph_ctx_run(p->model->ctx, items, add_item, &j);
+    ph_ctx_spread(p->model->ctx, items, add_item, &j);
 }
