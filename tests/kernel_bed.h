@@ -30,8 +30,8 @@
     X(stream) X(compose) X(decompose) X(center) X(gram) X(near_top) X(power_sums)       \
     X(entmax) X(clip) X(lane_sums) X(add_rows) X(product_times) X(dots) X(logs)         \
     X(scores_along)
-#define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend) X(pairs_split)    \
-    X(pairs_multiply)
+#define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend) X(pairs_slopes)   \
+    X(pairs_split) X(pairs_multiply)
 /* clang-format on */
 
 typedef void bed_body(const ph_kernels *table);

@@ -62,6 +62,13 @@ static void packs_at(const ph_pairs *p, const void *const *rows, int count, int 
         bed_fail("pack_along says %s", plain ? "not plain" : "plain");
     same_bytes("pack_along", dst, want, step_bytes);
     bed_intact(2);
+    dst = bed_place(3, step_bytes, side());
+    if (REF.pack_columns(want, rows, count, k) != plain ||
+        p->pack_columns(dst, rows, count, k) != plain ||
+        REF.all_plain(rows, count, k) != plain || p->all_plain(rows, count, k) != plain)
+        bed_fail("not everybody says %s", plain ? "plain" : "not plain");
+    same_bytes("pack_columns", dst, want, step_bytes);
+    bed_intact(3);
 }
 
 void check_pairs_pack(const ph_kernels *t)
@@ -123,18 +130,18 @@ static void scores_at(const ph_pairs *p, const char *name, int m, int n, int k)
 {
     static uint16_t a[PH_TILE * DEPTH], b[KEYS * DEPTH];
     float start[PH_TILE * PH_LANES], want[PH_TILE * PH_LANES], scale = bed_between(-1, 1);
-    int pad = ph_round_up(k, PH_STEP);
+    int pad = ph_round_up(k, PH_STEP), peaks = bed_below(4) > 0;
     bed_say("%s pairs_scores m=%d n=%d k=%d", name, m, n, k);
     for (int i = 0; i < PH_TILE * PH_LANES; i++)
         start[i] = bed_below(2) ? -INFINITY : bed_between(-2, 2);
     memcpy(want, start, sizeof want);
     pack_left(a, k);
     pack(b, right, n, k, 1);
-    REF.scores(m, n, pad, a, b, scale, expected, want);
+    REF.scores(m, n, pad, a, b, scale, expected, peaks ? want : NULL);
     float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
     float *peak = bed_copy(3, start, m * PH_LANES, side());
     p->begin(m);
-    p->scores(m, n, pad, a, b, scale, s, peak);
+    p->scores(m, n, pad, a, b, scale, s, peaks ? peak : NULL);
     p->end();
     bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
     bed_same("peak", peak, want, m * PH_LANES);

@@ -139,9 +139,11 @@ static void multiply_at(const ph_pairs *p, const char *name, int m, int k, int a
             b_parts, add);
     bed_fill(want, rows * ld, BED_PLAIN);
     float *c = bed_copy(0, want, (rows - 1) * ld + PH_WIDE, side());
-    REF.multiply(m, steps, left, a_parts, right, b_parts, want, ld, add);
+    ph_operand a = ph_split_operand(left, a_parts, steps);
+    ph_operand b = ph_split_operand(right, b_parts, steps);
+    REF.multiply(m, steps, &a, &b, want, ld, add);
     p->begin(ph_min(m, PH_TILE));
-    p->multiply(m, steps, left, a_parts, right, b_parts, c, ld, add);
+    p->multiply(m, steps, &a, &b, c, ld, add);
     p->end();
     for (int i = 0; i < m; i++) bed_same("c", c + i * ld, want + i * ld, PH_WIDE);
     bed_intact(0);
@@ -168,9 +170,11 @@ void bench_pairs_multiply(const ph_kernels *t)
         bed_timer timer;
         int a_parts = form & 1 ? PH_PARTS : 1, b_parts = form & 2 ? PH_PARTS : 1;
         operands(128, a_parts, b_parts, BED_PLAIN);
+        ph_operand a = ph_split_operand(left, a_parts, 128 / PH_STEP);
+        ph_operand b = ph_split_operand(right, b_parts, 128 / PH_STEP);
         t->pairs->begin(PH_TILE);
-        BED_TIME(&timer, t->pairs->multiply(PH_WIDE, 128 / PH_STEP, left, a_parts, right,
-                                            b_parts, c, PH_WIDE, 0));
+        BED_TIME(&timer,
+                 t->pairs->multiply(PH_WIDE, 128 / PH_STEP, &a, &b, c, PH_WIDE, 0));
         t->pairs->end();
         int products = form == 3 ? 6 : form ? 3 : 1;
         snprintf(shape, sizeof shape, "32 x 32 x 128, %d products", products);

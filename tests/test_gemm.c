@@ -131,10 +131,11 @@ static void tiled_row(const ph_gemm *g, int i, const uint16_t *columns, float *s
     float *row = calloc((size_t)g->k + 1, sizeof *row);
     uint16_t *a = malloc((size_t)(PH_PARTS * steps * step) * sizeof *a + 1);
     ph_pairs_ref.split(a, row_of(g, i, row), PH_F32, 0, 1, g->k, 1, 0);
-    for (int j = 0; j < g->n; j += PH_WIDE)
-        ph_pairs_ref.multiply(1, steps, a, a_parts, columns, PH_PARTS, sums + j, PH_WIDE,
-                              g->add),
-            columns += PH_PARTS * steps * step;
+    ph_operand left = ph_split_operand(a, a_parts, steps);
+    for (int j = 0; j < g->n; j += PH_WIDE, columns += PH_PARTS * steps * step) {
+        ph_operand right = ph_split_operand(columns, PH_PARTS, steps);
+        ph_pairs_ref.multiply(1, steps, &left, &right, sums + j, PH_WIDE, g->add);
+    }
     free(a), free(row);
 }
 

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "attn/chunk_pairs.h"
 #include "attn/grad.h"
 
 enum {
@@ -31,30 +32,59 @@ typedef struct map {
     const float *k;  /* row of the chunk's key c at k + c * k_ld */
     int64_t k_ld;
     int k_finite, rows_finite; /* -1: nobody has asked yet */
-    float *dk;                 /* (PH_CHUNK, k_pad) sums of its k head ... */
+    float *dk;                 /* (PH_CHUNK, k_row) sums of its k head ... */
     float *dk_room, *dk_part;  /* ... and of the last FOLD tiles */
-    float *dq_tile;            /* (PH_GRAD_ROWS, k_pad) share of the chunk */
+    float *dq_tile;            /* (PH_GRAD_ROWS, k_row) share of the chunk */
 } map;
 
 typedef struct worker {
     map map[2];
-    int maps;                                 /* 2: twins */
-    float twin;                               /* factor of the second */
-    float *v_across;                          /* chunk, by blocks */
-    float *dk, *dv;                           /* (heads in cluster, PH_CHUNK, pad) */
-    float *dv_room, *dv_part;                 /* (PH_CHUNK, v_pad) as of dk */
+    int maps;                 /* 2: twins */
+    float twin;               /* factor of the second */
+    ph_chunk_pairs pairs;     /* in tiles of bf16 this works; of maps there are the rows,
+                                 dk and dq */
+    int k_row, v_row;         /* k_pad and v_pad, or what chunk_pairs.h says */
+    float *v_across;          /* chunk, by blocks */
+    float *dk, *dv;           /* (heads in cluster, PH_CHUNK, k_row or v_row) */
+    float *dv_room, *dv_part; /* (PH_CHUNK, v_row) as of dk */
     float ones[PH_MR_MAX], scales[PH_MR_MAX]; /* 1, and attn.scale */
 } worker;
 
+/* Twins are what layers make, whose numbers are f32. */
+static int in_tiles(const ph_plan *plan)
+{
+    return plan->pairs && !plan->twins;
+}
+
 static void take_map(const ph_plan *plan, ph_arena *arena, map *m)
 {
-    size_t keys = PH_CHUNK * (size_t)plan->k_pad;
     ph_grad_rows_take(plan, arena, &m->g);
     ph_grad_tile_take(plan, arena, &m->tile);
     m->k_scores = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_CHUNK));
-    m->k_room = ph_arena_floats(arena, keys);
-    m->dk_room = ph_arena_floats(arena, keys);
+    m->k_room = ph_arena_floats(arena, PH_CHUNK * (size_t)plan->k_pad);
+    m->dk_room = ph_arena_floats(arena, PH_CHUNK * (size_t)plan->k_pad);
     m->dq_tile = ph_arena_floats(arena, (size_t)PH_GRAD_ROWS * (size_t)plan->k_pad);
+}
+
+/* What the products of f32 need. */
+static void take_floats(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    const ph_attn *a = &plan->attn;
+    w->k_row = plan->k_pad, w->v_row = plan->v_pad;
+    take_map(plan, arena, &w->map[0]);
+    if (plan->twins) take_map(plan, arena, &w->map[1]);
+    w->v_across = ph_arena_floats(arena, PH_CHUNK * (size_t)a->v_dim + PH_PACK_SLACK);
+    for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1, w->scales[i] = a->scale;
+}
+
+static void take_pairs(const ph_plan *plan, ph_arena *arena, worker *w)
+{
+    map *m = &w->map[0];
+    ph_chunk_pairs_take(plan, arena, &w->pairs);
+    w->k_row = w->pairs.k_wide, w->v_row = w->pairs.v_wide;
+    m->g.rows = ph_arena_take(arena, sizeof *m->g.rows);
+    m->dk_room = ph_arena_floats(arena, PH_CHUNK * (size_t)w->k_row);
+    m->dq_tile = w->pairs.dq;
 }
 
 static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
@@ -63,13 +93,13 @@ static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
     size_t chunk = PH_CHUNK, heads_k = (size_t)(plan->cluster * a->k_heads / a->q_heads);
     size_t heads_v = (size_t)(plan->cluster * a->v_heads / a->q_heads);
     w->maps = 1;
-    take_map(plan, arena, &w->map[0]);
-    if (plan->twins) take_map(plan, arena, &w->map[1]);
-    w->v_across = ph_arena_floats(arena, chunk * (size_t)a->v_dim + PH_PACK_SLACK);
-    w->dk = ph_arena_floats(arena, heads_k * chunk * (size_t)plan->k_pad);
-    w->dv = ph_arena_floats(arena, heads_v * chunk * (size_t)plan->v_pad);
-    w->dv_room = ph_arena_floats(arena, chunk * (size_t)plan->v_pad);
-    for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1, w->scales[i] = a->scale;
+    if (in_tiles(plan))
+        take_pairs(plan, arena, w);
+    else
+        take_floats(plan, arena, w);
+    w->dk = ph_arena_floats(arena, heads_k * chunk * (size_t)w->k_row);
+    w->dv = ph_arena_floats(arena, heads_v * chunk * (size_t)w->v_row);
+    w->dv_room = ph_arena_floats(arena, chunk * (size_t)w->v_row);
 }
 
 size_t ph_chunk_bytes(const ph_plan *plan)
@@ -99,6 +129,10 @@ static void pack_keys(const ph_call *call, worker *w, int k0, int keys)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = w->map[0].g.rows;
+    if (in_tiles(call->plan)) {
+        ph_chunk_pairs_keys(call, &w->pairs, rows, k0, keys);
+        return;
+    }
     for (int i = 0; i < w->maps; i++) pack_k(call, &w->map[i], k0, keys);
     for (int c = 0; c < keys; c += PH_BLOCK)
         ph_keys_across(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
@@ -262,30 +296,34 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int c
 }
 
 /* The chunk's share of dq of a tile: added to the target; of a single chunk, stored. */
-static void keep_dq(const ph_call *call, const map *m, int head_in_cluster,
+static void keep_dq(const ph_call *call, const map *m, int k_row, int head_in_cluster,
                     ph_dq_target target)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = m->g.rows;
-    int k_pad = call->plan->k_pad;
     for (int r = 0; r < rows->count; r++) {
-        const float *share = m->dq_tile + (int64_t)r * k_pad;
+        const float *share = m->dq_tile + (int64_t)r * k_row;
         int head = head_in_cluster + rows->head[r] - rows->head0;
         if (call->plan->chunks == 1)
             call->kernels->store_row(
                 ph_at_out(call->grads->dq, a->dtype, ph_rows_at(rows, r, &a->dq)), share,
                 a->qk_dim, a->dtype, a->scale);
         else
-            call->kernels->axpy(k_pad, 1, share,
+            call->kernels->axpy(call->plan->k_pad, 1, share,
                                 target.base + head * target.head +
                                     rows->token[r] * target.time);
     }
 }
 
 /* One tile of rows against the chunk. */
-static void run_tile(const ph_call *call, const ph_deltas *deltas, worker *w,
-                     int head_in_cluster, int k0, int keys, ph_dq_target target)
+static void run_tile(const ph_call *call, const ph_deltas *deltas, worker *w, int k0,
+                     int keys)
 {
+    if (in_tiles(call->plan)) {
+        ph_chunk_pairs_tile(call, &w->pairs, deltas, w->map[0].g.rows, k0, keys,
+                            w->map[0].dk_part, w->dv_part);
+        return;
+    }
     for (int i = 0; i < w->maps; i++) {
         map *m = &w->map[i];
         size_t floats = (size_t)m->g.rows->count * (size_t)call->plan->k_pad;
@@ -295,37 +333,40 @@ static void run_tile(const ph_call *call, const ph_deltas *deltas, worker *w,
         m->rows_finite = -1;
     }
     for (int c = 0; c < keys; c += PH_BLOCK) run_block(call, w, k0, c, keys);
-    for (int i = 0; i < w->maps && call->grads->dq; i++)
-        keep_dq(call, &w->map[i], head_in_cluster + i, target);
+}
+
+/* Numbers of so many keys in sums of dk or dv, where tiles have PH_WIDE together. */
+static size_t sum_floats(int keys, int row)
+{
+    return (size_t)ph_round_up(keys, PH_WIDE) * (size_t)row;
 }
 
 /* Adds the sums of the last tiles to those before, and starts new ones. */
-static void fold_sums(const ph_call *call, int floats, float *part, float *sums)
+static void fold_sums(const ph_call *call, size_t floats, float *part, float *sums)
 {
-    call->kernels->axpy(floats, 1, part, sums);
-    memset(part, 0, (size_t)floats * sizeof(float));
+    call->kernels->axpy((int)floats, 1, part, sums);
+    memset(part, 0, floats * sizeof(float));
 }
 
 static void fold(const ph_call *call, worker *w, int keys, float *dv)
 {
     for (int i = 0; i < w->maps; i++)
-        fold_sums(call, keys * call->plan->k_pad, w->map[i].dk_part, w->map[i].dk);
-    fold_sums(call, keys * call->plan->v_pad, w->dv_part, dv);
+        fold_sums(call, sum_floats(keys, w->k_row), w->map[i].dk_part, w->map[i].dk);
+    fold_sums(call, sum_floats(keys, w->v_row), w->dv_part, dv);
 }
 
 /* Where tiles add to dk and dv: room that starts from zeros; or, with a single fold, the
    sums themselves, which are zeros. */
-static void choose_parts(const ph_plan *plan, worker *w, int keys, int direct, float *dv)
+static void choose_parts(worker *w, int keys, int direct, float *dv)
 {
-    size_t k_floats = (size_t)keys * (size_t)plan->k_pad;
+    size_t k_floats = sum_floats(keys, w->k_row), v_floats = sum_floats(keys, w->v_row);
     for (int i = 0; i < w->maps; i++) {
         map *m = &w->map[i];
         m->dk_part = direct ? m->dk : m->dk_room;
         if (!direct) memset(m->dk_part, 0, k_floats * sizeof(float));
     }
     w->dv_part = direct ? dv : w->dv_room;
-    if (!direct)
-        memset(w->dv_part, 0, (size_t)keys * (size_t)plan->v_pad * sizeof(float));
+    if (!direct) memset(w->dv_part, 0, v_floats * sizeof(float));
 }
 
 /* All rows of one group of heads, or of both twins, against the chunk. */
@@ -337,28 +378,33 @@ static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
     ph_rows *rows = w->map[0].g.rows;
     int total = rows->extent.q_len * rows->group, tiles = 0, next;
     int direct = plan->cluster == plan->group * w->maps && total <= FOLD * PH_GRAD_ROWS;
-    choose_parts(plan, w, keys, direct, dv);
+    choose_parts(w, keys, direct, dv);
     for (int row = 0; row < total; row = next) {
         next = ph_rows_gather(call, rows, row, total, PH_GRAD_ROWS);
         int seen = rows->high > k0 && rows->low < k0 + keys;
         if (!seen && plan->chunks > 1) continue; /* a single chunk has dq to store */
         if (w->maps > 1) ph_rows_gather(call, w->map[1].g.rows, row, total, PH_GRAD_ROWS);
-        run_tile(call, deltas, w, head_in_cluster, k0, keys, target);
+        run_tile(call, deltas, w, k0, keys);
+        for (int i = 0; i < w->maps && call->grads->dq; i++)
+            keep_dq(call, &w->map[i], w->k_row, head_in_cluster + i, target);
         if (!direct && seen && ++tiles % FOLD == 0) fold(call, w, keys, dv);
     }
     if (!direct) fold(call, w, keys, dv);
 }
 
 /* Rounds and stores the chunk's rows of dk or dv; keys beyond the valid ones get 0. */
-static void store_keys(const ph_call *call, void *out, const ph_strides *s, int batch,
-                       int head, int k0, int dim, int pad, const float *sums, float scale)
+static void store_keys(const ph_call *call, worker *w, void *out, const ph_strides *s,
+                       int batch, int head, int k0, int dim, const float *sums,
+                       float scale)
 {
     const ph_attn *a = call->attn;
-    int n = ph_min(PH_CHUNK, a->kv_len - k0);
-    for (int c = 0; out && c < n; c++) {
+    const float *row = sums;
+    int n = ph_min(PH_CHUNK, a->kv_len - k0), pad = ph_round_up(dim, PH_LANES);
+    for (int c = 0; out && c < n; c++, row += pad) {
         int64_t at = batch * s->batch + head * s->head + (k0 + c) * s->time;
-        call->kernels->store_row(ph_at_out(out, a->dtype, at), sums + (int64_t)c * pad,
-                                 dim, a->dtype, scale);
+        if (in_tiles(call->plan) && c % PH_WIDE == 0)
+            row = ph_chunk_pairs_rows(call, &w->pairs, sums, c, dim);
+        call->kernels->store_row(ph_at_out(out, a->dtype, at), row, dim, a->dtype, scale);
     }
 }
 
@@ -380,13 +426,12 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     int clusters = a->q_heads / plan->cluster, batch = pair / clusters;
     int head0 = pair % clusters * plan->cluster, k0 = chunk * PH_CHUNK;
     int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
-    int64_t dk_size = (int64_t)PH_CHUNK * plan->k_pad,
-            dv_size = (int64_t)PH_CHUNK * plan->v_pad;
-    size_t n = (size_t)ph_min(PH_CHUNK, a->kv_len - k0);
+    int64_t dk_size = (int64_t)PH_CHUNK * w.k_row, dv_size = (int64_t)PH_CHUNK * w.v_row;
+    int n = ph_min(PH_CHUNK, a->kv_len - k0);
     for (int h = 0; h < plan->cluster / per_k; h++)
-        memset(w.dk + h * dk_size, 0, n * (size_t)plan->k_pad * sizeof(float));
+        memset(w.dk + h * dk_size, 0, sum_floats(n, w.k_row) * sizeof(float));
     for (int h = 0; h < plan->cluster / per_v; h++)
-        memset(w.dv + h * dv_size, 0, n * (size_t)plan->v_pad * sizeof(float));
+        memset(w.dv + h * dv_size, 0, sum_floats(n, w.v_row) * sizeof(float));
     w.maps = has_twins(call) ? 2 : 1;
     for (int h = 0; h < plan->cluster; h += plan->group * w.maps) {
         for (int i = 0; i < w.maps; i++) {
@@ -399,11 +444,11 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
         run_group(call, deltas, &w, h, k0, keys, target, w.dv + h / per_v * dv_size);
     }
     for (int h = 0; h < plan->cluster / per_k; h++)
-        store_keys(call, call->grads->dk, &a->dk, batch, head0 / per_k + h, k0, a->qk_dim,
-                   plan->k_pad, w.dk + h * dk_size, a->scale);
+        store_keys(call, &w, call->grads->dk, &a->dk, batch, head0 / per_k + h, k0,
+                   a->qk_dim, w.dk + h * dk_size, a->scale);
     for (int h = 0; h < plan->cluster / per_v; h++)
-        store_keys(call, call->grads->dv, &a->dv, batch, head0 / per_v + h, k0, a->v_dim,
-                   plan->v_pad, w.dv + h * dv_size, 1);
+        store_keys(call, &w, call->grads->dv, &a->dv, batch, head0 / per_v + h, k0,
+                   a->v_dim, w.dv + h * dv_size, 1);
 }
 
 /* ---- a head that is one tile ---- */

@@ -290,6 +290,16 @@ int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int
     return hidden || args->bias || args->visible; /* those may hide anything */
 }
 
+int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                  int c0, int c1)
+{
+    int lo, hi;
+    if (is_modified(call) || c1 % PH_LANES) return 0;
+    for (int r = first; r < first + m; r++)
+        if (seen_columns(rows, r, j0, c0, c1, &lo, &hi)) return 0;
+    return 1;
+}
+
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                    int c0, int c1, const float *q, const float *k, float *s, float *peak)
 {

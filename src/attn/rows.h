@@ -122,6 +122,10 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
 int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                  int c0, int c1, float *s, float *peak);
 
+/* Whether ph_rows_mask has nothing to do for these rows and keys; m any. */
+int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                  int c0, int c1);
+
 /* bias, alibi, soft-cap and masks on the scores of row r against the keys [c0, c1) of the
    block at j0; hidden ones, and columns up to the next multiple of 16, become -inf.
    Returns 1 if one is hidden by position. */

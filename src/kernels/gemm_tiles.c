@@ -165,9 +165,12 @@ static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area
     if (kk == 0 && (g->add || g->k == 0)) start_strip(j, r);
     if (len > 0) {
         int parts = pack_a(j, r->i0, r->rows, kk, len, s->a);
-        for (int p = 0; p * PH_WIDE < r->cols; p++)
-            j->k->pairs->multiply(r->rows, steps, s->a, parts, s->b + p * panel,
-                                  s->parts[p], r->c + p * PH_WIDE, r->ldc, add);
+        ph_operand a = ph_split_operand(s->a, parts, steps);
+        for (int p = 0; p * PH_WIDE < r->cols; p++) {
+            ph_operand b = ph_split_operand(s->b + p * panel, s->parts[p], steps);
+            j->k->pairs->multiply(r->rows, steps, &a, &b, r->c + p * PH_WIDE, r->ldc,
+                                  add);
+        }
     }
     if (kk + len < g->k) return;
     mend(j, r);

@@ -74,8 +74,24 @@ enum {
  *
  * of which those with a part that is 0 everywhere add nothing and may be left out. Lines
  * (rows of the left operand, columns of the right one) come PH_WIDE at a time, in two
- * groups of PH_TILE:  tile of (part, group, step) = ((part * 2 + group) * steps + step).
+ * groups of PH_TILE.
  */
+
+/* Tiles of one operand of a product of parts, 1 or PH_PARTS: how many numbers lie between
+   a tile and its like in the next part, in the second group of lines, in the next
+   step. */
+typedef struct ph_operand {
+    const uint16_t *tiles;
+    int parts;
+    int64_t part, group, step;
+} ph_operand;
+
+/* What split leaves: tile of (part, group, step) = ((part * 2 + group) * steps + step). */
+static inline ph_operand ph_split_operand(const uint16_t *tiles, int parts, int steps)
+{
+    const int64_t tile = PH_TILE * PH_STEP;
+    return (ph_operand){tiles, parts, 2 * steps * tile, steps * tile, tile};
+}
 
 /* A strip of scores becomes weights, and these weigh values. softmax of ph_kernels on m
    rows and n columns of s, whose weights, times drop where it is not NULL (a strip of
@@ -99,6 +115,21 @@ typedef struct ph_strip {
     int64_t ldc;
 } ph_strip;
 
+/* Scores of PH_STEP rows become weights, and what comes from behind them becomes the
+   gradient of the scores: gradient of ph_kernels on m rows and n columns of scale * s and
+   of dp, but that a weight is 0 too where s is -inf. Both become parts of 8 bits, as
+   weights do above: p and ds as tiles of pairs, PH_PARTS for each 16 columns, the rows in
+   pairs (i, i+16); ds_rows as tiles of rows, PH_PARTS for each 16 rows of each 32
+   columns, the columns in pairs (c, c+16). n is a multiple of PH_STEP, m at most PH_STEP;
+   the rows from m on are 0. */
+typedef struct ph_slopes {
+    int m, n;
+    const float *s, *dp, *drop; /* PH_STRIP_LD floats per row; drop may be NULL */
+    const float *lse, *delta;
+    float scale, cap;
+    uint16_t *p, *ds, *ds_rows;
+} ph_slopes;
+
 typedef struct ph_pairs {
     /* Around the calls of scores and weigh on one thread; strips have up to `rows` rows,
        at most PH_TILE. */
@@ -119,14 +150,24 @@ typedef struct ph_pairs {
     int (*pack_along)(uint16_t *dst, const void *const *rows, int count, int n,
                       int64_t ahead);
 
+    /* Whether every number of `count` rows of n is plain. */
+    int (*all_plain)(const void *const *rows, int count, int n);
+
+    /* Up to PH_STEP rows whose columns become lines: tiles of rows, the numbers of a line
+       in pairs (i, i+16), one per PH_TILE columns; padded, and returns, as pack_along. */
+    int (*pack_columns)(uint16_t *dst, const void *const *rows, int count, int n);
+
     /* s[i][j] = scale * sum_k a[i][k] * b[j][k] for i < m, j < n; k a multiple of
        PH_STEP, n of 16; a one strip of pack_rows, b panels of pack_across. Raises peak as
-       scores of ph_kernels does. s has as many rows as begin was told, those from m on
-       are nobody's. */
+       scores of ph_kernels does; where peak is NULL scale counts as 1. s has as many rows
+       as begin was told, those from m on are nobody's. */
     void (*scores)(int m, int n, int k, const uint16_t *a, const uint16_t *b, float scale,
                    float *s, float *peak);
 
     void (*attend)(const ph_strip *strip);
+
+    /* Returns 1 if all of ds is finite. */
+    int (*slopes)(const ph_slopes *slopes);
 
     /* Up to PH_WIDE lines of k numbers, f32 or bf16, as parts; padded with zeros, missing
        lines too. In memory the numbers of a line (along) or those of all lines for one k
@@ -136,11 +177,11 @@ typedef struct ph_pairs {
     int (*split)(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
                  int lines, int k, int along, int pairs);
 
-    /* c[i*ldc + j] (+)= sum_k a[i][k] * b[k][j] for i < m, j < PH_WIDE, operands as split
-       leaves them, with so many parts. c has a row for each of the tiles used: as many
-       as begin was told, or PH_WIDE if m is above that. */
-    void (*multiply)(int m, int steps, const uint16_t *a, int a_parts, const uint16_t *b,
-                     int b_parts, float *c, int64_t ldc, int add);
+    /* c[i*ldc + j] (+)= sum_k a[i][k] * b[k][j] for i < m, j < PH_WIDE. c has a row for
+       each of the tiles used: as many as begin was told, or PH_WIDE if m is above
+       that. */
+    void (*multiply)(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
+                     int64_t ldc, int add);
 } ph_pairs;
 
 typedef struct ph_kernels {

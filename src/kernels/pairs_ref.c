@@ -55,6 +55,26 @@ static int pack_along(uint16_t *dst, const void *const *rows, int count, int n,
     return plain;
 }
 
+static int all_plain(const void *const *rows, int count, int n)
+{
+    int plain = 1;
+    for (int r = 0; r < count; r++)
+        for (int c = 0; c < n; c++) plain &= ph_is_plain(((const uint16_t *)rows[r])[c]);
+    return plain;
+}
+
+static int pack_columns(uint16_t *dst, const void *const *rows, int count, int n)
+{
+    int plain = 1;
+    for (int c = 0; c < n; c += PH_TILE)
+        for (int i = 0; i < TILE; i++, dst++) {
+            *dst = number(rows, count, i % PH_STEP / 2 + i % 2 * PH_TILE, n,
+                          c + i / PH_STEP);
+            plain &= ph_is_plain(*dst);
+        }
+    return plain;
+}
+
 /* ---- products ---- */
 
 /* Numbers too small for a full fraction are 0. */
@@ -91,11 +111,13 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const uint16_t *panel = b + (int64_t)(j / PH_TILE) * k * PH_TILE;
-            float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
+            float sum = 0;
             for (int at = 0; at < k; at += PH_STEP)
                 sum = step(sum, a + at * PH_TILE + i * PH_STEP, panel + at * PH_TILE,
                            j % PH_TILE);
-            s[i * PH_STRIP_LD + j] = sum * scale;
+            s[i * PH_STRIP_LD + j] = peak ? sum * scale : sum;
+            if (!peak) continue;
+            float *highest = &peak[i * PH_LANES + j % PH_LANES];
             *highest = *highest > sum * scale ? *highest : sum * scale;
         }
 }
@@ -139,6 +161,42 @@ static void attend(const ph_strip *x)
             }
             *c = sum;
         }
+}
+
+/* ---- gradients of scores ---- */
+
+/* Row r of both, PH_STRIP_LD numbers each. */
+static void slopes_row(const ph_slopes *x, int r, float *p, float *ds)
+{
+    int at = r * PH_STRIP_LD;
+    for (int c = 0; c < x->n; c++) p[c] = ds[c] = 0;
+    if (r >= x->m) return;
+    for (int c = 0; c < x->n; c++) p[c] = x->s[at + c] * x->scale, ds[c] = x->dp[at + c];
+    ph_kernels_ref.gradient(1, x->n, p, ds, x->drop ? x->drop + at : NULL, x->lse + r,
+                            x->delta + r, x->cap);
+    for (int c = 0; c < x->n; c++)
+        if (x->s[at + c] * x->scale == -INFINITY) p[c] = 0;
+}
+
+static int slopes(const ph_slopes *x)
+{
+    float p[PH_STRIP_LD], ds[PH_STRIP_LD];
+    int finite = 1;
+    for (int r = 0; r < PH_STEP; r++) {
+        int i = r % PH_TILE, half = r / PH_TILE;
+        slopes_row(x, r, p, ds);
+        for (int c = 0; c < x->n; c++) {
+            int64_t column = c / PH_TILE * PH_PARTS * TILE;
+            int64_t block = (c / PH_STEP * 2 + half) * PH_PARTS * TILE;
+            int at = i * PH_STEP + c % PH_TILE * 2 + half;
+            cut(p[c], at, x->p + column);
+            cut(ds[c], at, x->ds + column);
+            cut(ds[c], i * PH_STEP + c % PH_TILE * 2 + c % PH_STEP / PH_TILE,
+                x->ds_rows + block);
+            finite &= isfinite(ds[c]) != 0;
+        }
+    }
+    return finite;
 }
 
 /* ---- products of parts ---- */
@@ -186,31 +244,30 @@ static int split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
     return parts;
 }
 
-/* The element of row i and column j, its steps from one address on. */
-static float dot_of_parts(float sum, int steps, int64_t group, const uint16_t *line,
-                          int a_parts, const uint16_t *tile, int b_parts, int column)
+/* The element of a line of one operand and a column of the other. */
+static float dot_of_parts(float sum, int steps, const ph_operand *a, const uint16_t *line,
+                          const ph_operand *b, const uint16_t *tile, int column)
 {
     static const int order[][2] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
     for (int s = 0; s < steps; s++)
         for (int o = 0; o < 6; o++) {
             int p = order[o][0], q = order[o][1];
-            if (p < a_parts && q < b_parts)
-                sum = step(sum, line + 2 * p * group + s * TILE,
-                           tile + 2 * q * group + s * TILE, column);
+            if (p < a->parts && q < b->parts)
+                sum = step(sum, line + p * a->part + s * a->step,
+                           tile + q * b->part + s * b->step, column);
         }
     return sum;
 }
 
-static void multiply(int m, int steps, const uint16_t *a, int a_parts, const uint16_t *b,
-                     int b_parts, float *c, int64_t ldc, int add)
+static void multiply(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
+                     int64_t ldc, int add)
 {
-    int64_t group = (int64_t)steps * TILE;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < PH_WIDE; j++)
-            c[i * ldc + j] =
-                dot_of_parts(add ? c[i * ldc + j] : 0, steps, group,
-                             a + i / PH_TILE * group + i % PH_TILE * PH_STEP, a_parts,
-                             b + j / PH_TILE * group, b_parts, j % PH_TILE);
+            c[i * ldc + j] = dot_of_parts(
+                add ? c[i * ldc + j] : 0, steps, a,
+                a->tiles + i / PH_TILE * a->group + i % PH_TILE * PH_STEP, b,
+                b->tiles + j / PH_TILE * b->group, j % PH_TILE);
 }
 
 const ph_pairs ph_pairs_ref = {
@@ -219,8 +276,11 @@ const ph_pairs ph_pairs_ref = {
     .pack_rows = pack_rows,
     .pack_across = pack_across,
     .pack_along = pack_along,
+    .all_plain = all_plain,
+    .pack_columns = pack_columns,
     .scores = scores,
     .attend = attend,
+    .slopes = slopes,
     .split = split,
     .multiply = multiply,
 };

@@ -1,0 +1,391 @@
+/*
+ * chunk_pairs.c - gradients of a chunk of keys in tiles of bf16, see chunk_pairs.h.
+ *
+ * Of a tile of PH_GRAD_ROWS rows and a block of PH_BLOCK keys:
+ *
+ *     for each group of PH_STEP rows      s = q k^T and dp = dout v^T     f32 in L1
+ *                                         p and ds                        parts, L2
+ *                                         dq += ds k                      f32
+ *     for each PH_WIDE keys               dv^T += dout^T p, dk^T += q^T ds
+ *
+ * A step takes denormal numbers for 0, and parts cannot say what is not finite. Such
+ * numbers of q, k and dout are left out of the tiles, and so are pairs whose ds is not
+ * finite; their products are added one by one, where the row sees the key.
+ */
+#include "attn/chunk_pairs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+
+enum { TILE = PH_TILE * PH_STEP, PARTS = PH_PARTS * TILE }; /* numbers */
+
+static uint16_t *take_numbers(ph_arena *arena, size_t lines, int numbers)
+{
+    return ph_arena_take(arena, lines * (size_t)numbers * sizeof(uint16_t));
+}
+
+static float *take_strips(ph_arena *arena, int wanted)
+{
+    return ph_arena_floats(arena, wanted ? PH_STEP * PH_STRIP_LD : 0);
+}
+
+void ph_chunk_pairs_take(const ph_plan *plan, ph_arena *arena, ph_chunk_pairs *t)
+{
+    const ph_attn *a = &plan->attn;
+    const size_t rows = PH_GRAD_ROWS;
+    int k_wide = ph_round_up(a->qk_dim, PH_WIDE), v_wide = ph_round_up(a->v_dim, PH_WIDE);
+    int wide = ph_max(k_wide, v_wide);
+    t->k_wide = k_wide, t->v_wide = v_wide, t->v_steps = v_wide;
+    t->k_across = take_numbers(arena, PH_CHUNK, plan->k_steps);
+    t->v_across = take_numbers(arena, PH_CHUNK, t->v_steps);
+    t->k_along = take_numbers(arena, PH_CHUNK, k_wide);
+    t->k_odd = ph_arena_take(arena, PH_CHUNK);
+    t->v_odd = ph_arena_take(arena, PH_CHUNK);
+    t->q_rows = take_numbers(arena, rows, plan->k_steps);
+    t->dout_rows = take_numbers(arena, rows, t->v_steps);
+    t->q_columns = take_numbers(arena, rows, k_wide);
+    t->dout_columns = take_numbers(arena, rows, v_wide);
+    t->q_odd = ph_arena_take(arena, rows);
+    t->dout_odd = ph_arena_take(arena, rows);
+    t->lse = ph_arena_floats(arena, rows);
+    t->delta = ph_arena_floats(arena, rows);
+    t->gate = ph_arena_floats(arena, rows);
+    t->s = take_strips(arena, 1);
+    t->dp = take_strips(arena, 1);
+    t->drop = take_strips(arena, 1);
+    t->p_plain = take_strips(arena, 1);
+    t->ds_plain = take_strips(arena, 1);
+    t->peak = ph_arena_floats(arena, PH_TILE * PH_LANES);
+    t->p = take_numbers(arena, PH_GROUPS * PH_PANELS, PARTS);
+    t->ds = take_numbers(arena, PH_GROUPS * PH_PANELS, PARTS);
+    t->ds_rows = take_numbers(arena, PH_PANELS, PARTS);
+    t->dq = ph_arena_floats(arena, rows * (size_t)k_wide);
+    t->turned = ph_arena_floats(arena, PH_WIDE * (size_t)wide + PH_PACK_SLACK);
+    t->lines = ph_arena_take(arena, (size_t)wide * sizeof *t->lines);
+}
+
+/* ---- operands ---- */
+
+/* odd[r] becomes 1 for rows with a number that is not plain. */
+static void find_odd(const void *const *rows, int n, int dim, uint8_t *odd)
+{
+    for (int r = 0; r < n; r++)
+        for (int d = 0; d < dim; d++)
+            odd[r] |= !ph_is_plain(((const uint16_t *)rows[r])[d]);
+}
+
+/* The same, and what is not plain becomes 0 in `count` packed numbers. */
+static void leave_out(uint16_t *packed, int count, const void *const *rows, int n,
+                      int dim, uint8_t *odd)
+{
+    for (int i = 0; i < count; i++)
+        if (!ph_is_plain(packed[i])) packed[i] = 0;
+    find_odd(rows, n, dim, odd);
+}
+
+void ph_chunk_pairs_keys(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows,
+                         int k0, int keys)
+{
+    const ph_attn *a = call->attn;
+    const ph_pairs *pairs = call->plan->pairs;
+    const void *k[PH_STEP], *v[PH_STEP];
+    int b = rows->batch, k_pad = call->plan->k_pad;
+    t->keys_odd = 0;
+    memset(t->k_odd, 0, PH_CHUNK);
+    memset(t->v_odd, 0, PH_CHUNK);
+    for (int c = 0; c < keys; c += PH_STEP) {
+        int n = ph_min(PH_STEP, keys - c);
+        uint16_t *along = t->k_along + (int64_t)c * t->k_wide;
+        ph_keys_pointers(call, call->args->k, &a->k, b, rows->k_head, k0 + c, n, k);
+        ph_keys_pointers(call, call->args->v, &a->v, b, rows->v_head, k0 + c, n, v);
+        for (int h = 0; h < n; h += PH_TILE) {
+            int m = ph_min(PH_TILE, n - h);
+            pairs->pack_across(t->k_across + (int64_t)(c + h) * call->plan->k_steps,
+                               k + h, m, a->qk_dim, 0);
+            pairs->pack_across(t->v_across + (int64_t)(c + h) * t->v_steps, v + h, m,
+                               a->v_dim, 0);
+        }
+        if (k_pad < t->k_wide)
+            memset(along + (int64_t)k_pad * PH_STEP, 0, TILE * sizeof *along);
+        int k_plain = pairs->pack_along(along, k, n, a->qk_dim, 0);
+        int v_plain = pairs->all_plain(v, n, a->v_dim);
+        if (!k_plain)
+            leave_out(along, t->k_wide * PH_STEP, k, n, a->qk_dim, t->k_odd + c);
+        if (!v_plain) find_odd(v, n, a->v_dim, t->v_odd + c);
+        t->keys_odd |= !k_plain || !v_plain;
+    }
+}
+
+/* One of q and dout, PH_STEP rows from r on: both left operands. */
+static int pack_group(const ph_call *call, const ph_rows *rows, int r, const void *base,
+                      const ph_strides *s, int dim, int wide, uint16_t *lines,
+                      uint16_t *columns, uint8_t *odd)
+{
+    const ph_pairs *pairs = call->plan->pairs;
+    const void *from[PH_STEP];
+    int m = ph_min(PH_STEP, rows->count - r);
+    ph_rows_pointers(call, rows, r, m, base, s, from);
+    for (int h = 0; h < m; h += PH_TILE)
+        pairs->pack_rows(lines + (int64_t)(r + h) * wide, from + h,
+                         ph_min(PH_TILE, m - h), dim);
+    columns += (int64_t)r * wide, odd += r;
+    memset(odd, 0, PH_STEP);
+    if (pairs->pack_columns(columns, from, m, dim)) return 0;
+    leave_out(columns, ph_round_up(dim, PH_TILE) * PH_STEP, from, m, dim, odd);
+    return 1;
+}
+
+static void pack_rows(const ph_call *call, ph_chunk_pairs *t, const ph_deltas *deltas,
+                      const ph_rows *rows)
+{
+    const ph_attn *a = call->attn;
+    const float *gate = call->args->gate;
+    t->any_odd = t->keys_odd;
+    for (int r = 0; r < rows->count; r += PH_STEP) {
+        t->any_odd |= pack_group(call, rows, r, call->args->q, &a->q, a->qk_dim,
+                                 t->k_wide, t->q_rows, t->q_columns, t->q_odd);
+        t->any_odd |=
+            pack_group(call, rows, r, call->grads->dout, &call->plan->dout, a->v_dim,
+                       t->v_wide, t->dout_rows, t->dout_columns, t->dout_odd);
+    }
+    for (int r = 0; r < rows->count; r++) {
+        int64_t index = ph_rows_index(call, rows, r);
+        t->lse[r] = deltas->lse[index];
+        t->delta[r] = deltas->delta[index];
+        if (gate) t->gate[r] = gate[a->gate == PH_GATE_HEAD ? rows->head[r] : index];
+    }
+}
+
+/* ---- s, dp and what becomes of them ---- */
+
+/* Factors of dropout and gate, both of p and of dp. Returns 0 if there are none. */
+static int make_factors(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows,
+                        int r, int m, int j0, int c0, int c1)
+{
+    int drop = call->plan->drop_limit != 0, end = ph_round_up(c1, PH_LANES);
+    if (drop) ph_rows_dropout(call, rows, r, m, j0, c0, c1, t->drop);
+    for (int i = 0; i < m && call->args->gate; i++)
+        for (int c = c0; c < end; c++) {
+            float *f = t->drop + i * PH_STRIP_LD + c;
+            *f = drop ? *f * t->gate[r + i] : t->gate[r + i];
+        }
+    return drop || call->args->gate;
+}
+
+/* Both products of a group, masked. Returns what s is still to be multiplied by. */
+static float make_scores(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows,
+                         int r, int m, int j0, int c_block, int c0, int c1)
+{
+    const ph_plan *plan = call->plan;
+    int end = ph_round_up(c1, PH_TILE), n = end - c0;
+    int whole = end % PH_STEP == 0 && ph_rows_whole(call, rows, r, m, j0, c0, c1);
+    const uint16_t *k = t->k_across + (int64_t)(c_block + c0) * plan->k_steps;
+    const uint16_t *v = t->v_across + (int64_t)(c_block + c0) * t->v_steps;
+    for (int h = 0; h < m; h += PH_TILE) {
+        int strip = ph_min(PH_TILE, m - h);
+        float *s = t->s + h * PH_STRIP_LD, *dp = t->dp + h * PH_STRIP_LD;
+        plan->pairs->scores(strip, n, plan->k_steps,
+                            t->q_rows + (int64_t)(r + h) * plan->k_steps, k, plan->scale2,
+                            s + c0, whole ? NULL : t->peak);
+        plan->pairs->scores(strip, n, t->v_steps,
+                            t->dout_rows + (int64_t)(r + h) * t->v_steps, v, 1, dp + c0,
+                            NULL);
+        if (whole) continue;
+        ph_rows_mask(call, rows, r + h, strip, j0, c0, c1, s, t->peak);
+        for (int i = 0; i < strip && end % PH_STEP; i++)
+            for (int c = 0; c < PH_TILE; c++) s[i * PH_STRIP_LD + end + c] = -INFINITY;
+    }
+    return whole ? plan->scale2 : 1;
+}
+
+/* ---- what is left out of the tiles ---- */
+
+static const uint16_t *row_of(const ph_call *call, const ph_rows *rows, int r,
+                              const void *base, const ph_strides *s)
+{
+    return ph_at(base, call->attn->dtype, ph_rows_at(rows, r, s));
+}
+
+static const uint16_t *key_of(const ph_call *call, const ph_rows *rows, int j,
+                              const void *base, const ph_strides *s, int head)
+{
+    const void *key;
+    ph_keys_pointers(call, base, s, rows->batch, head, j, 1, &key);
+    return key;
+}
+
+/* dp again, as a chain of f32, where a step would not see all of it. */
+static void mend_products(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows,
+                          int r, int m, int j0, int c_block, int c0, int c1)
+{
+    const ph_attn *a = call->attn;
+    for (int i = 0; i < m; i++)
+        for (int c = c0; c < c1; c++) {
+            if (!t->dout_odd[r + i] && !t->v_odd[c_block + c]) continue;
+            const uint16_t *x =
+                row_of(call, rows, r + i, call->grads->dout, &call->plan->dout);
+            const uint16_t *y =
+                key_of(call, rows, j0 + c, call->args->v, &a->v, rows->v_head);
+            float sum = 0;
+            for (int d = 0; d < a->v_dim; d++)
+                sum = fmaf(ph_from_bf16(x[d]), ph_from_bf16(y[d]), sum);
+            t->dp[i * PH_STRIP_LD + c] = sum;
+        }
+}
+
+/* sums[d * step] += factor * x[d], for all d or those that are not plain */
+static void add_numbers(int n, float factor, const uint16_t *x, int all, float *sums,
+                        int step)
+{
+    for (int d = 0; d < n; d++)
+        if (all || !ph_is_plain(x[d])) sums[d * step] += factor * ph_from_bf16(x[d]);
+}
+
+/* The three products of one pair, of all numbers or of those that are not plain. */
+static void add_pair(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows, int r,
+                     int j, int c, int all, float p, float ds, float *dk, float *dv)
+{
+    const ph_attn *a = call->attn;
+    const uint16_t *q = row_of(call, rows, r, call->args->q, &a->q);
+    const uint16_t *dout = row_of(call, rows, r, call->grads->dout, &call->plan->dout);
+    const uint16_t *k = key_of(call, rows, j, call->args->k, &a->k, rows->k_head);
+    int64_t matrix = c / PH_WIDE * PH_WIDE;
+    add_numbers(a->v_dim, p, dout, all, dv + matrix * t->v_wide + c % PH_WIDE, PH_WIDE);
+    add_numbers(a->qk_dim, ds, q, all, dk + matrix * t->k_wide + c % PH_WIDE, PH_WIDE);
+    add_numbers(a->qk_dim, ds, k, all, t->dq + (int64_t)r * t->k_wide, 1);
+}
+
+/* Adds what the tiles will not; pairs whose ds is not finite get weight 0 there. Returns
+   1 if there was one. */
+static int add_rest(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows, int r,
+                    int j0, int c_block, int c1, const ph_slopes *x, float *dk, float *dv)
+{
+    int taken = 0, c0 = (int)(x->s - t->s);
+    for (int i = 0; i < x->m; i++) {
+        float *s = t->s + i * PH_STRIP_LD, *p = t->p_plain, *ds = t->ds_plain;
+        for (int c = c0; c < c1; c++) p[c] = s[c] * x->scale;
+        memcpy(ds + c0, t->dp + i * PH_STRIP_LD + c0, (size_t)(c1 - c0) * sizeof *ds);
+        call->kernels->gradient(1, ph_round_up(c1, PH_LANES) - c0, p + c0, ds + c0,
+                                x->drop ? x->drop + i * PH_STRIP_LD : NULL, x->lse + i,
+                                x->delta + i, x->cap);
+        for (int c = c0; c < c1; c++) {
+            int all = !isfinite(p[c]) || !isfinite(ds[c]);
+            int some = t->q_odd[r + i] || t->dout_odd[r + i] || t->k_odd[c_block + c];
+            if (!(all || some) || !ph_rows_sees(call, rows, r + i, j0 + c)) continue;
+            add_pair(call, t, rows, r + i, j0 + c, c_block + c, all, p[c], ds[c], dk, dv);
+            if (all) s[c] = -INFINITY, taken = 1;
+        }
+    }
+    return taken;
+}
+
+/* ---- products ---- */
+
+static void add_dq(const ph_call *call, ph_chunk_pairs *t, int r, int m, int c, int steps)
+{
+    int64_t key_step = (int64_t)t->k_wide * PH_STEP;
+    ph_operand ds = {t->ds_rows, PH_PARTS, TILE, PARTS, 2 * PARTS};
+    for (int d = 0; d < t->k_wide; d += PH_WIDE) {
+        ph_operand k = {t->k_along + (int64_t)c * t->k_wide + d * PH_STEP, 1, 0, TILE,
+                        key_step};
+        call->plan->pairs->multiply(m, steps, &ds, &k, t->dq + (int64_t)r * t->k_wide + d,
+                                    t->k_wide, 1);
+    }
+}
+
+/* One of dk and dv: sums += columns * parts for PH_WIDE keys, from `first` to `end` of
+   the groups. */
+static void add_keys(const ph_call *call, const uint16_t *columns, const uint16_t *parts,
+                     int dim, int first, int end, float *sums)
+{
+    int wide = ph_round_up(dim, PH_WIDE);
+    int64_t group = (int64_t)wide * PH_STEP;
+    ph_operand right = {parts + (int64_t)first * PH_PANELS * PARTS, PH_PARTS, TILE, PARTS,
+                        PH_PANELS * PARTS};
+    for (int d = 0; d < dim; d += PH_WIDE) {
+        ph_operand left = {columns + first * group + d * PH_STEP, 1, 0, TILE, group};
+        call->plan->pairs->multiply(ph_min(dim - d, PH_WIDE), end - first, &left, &right,
+                                    sums + d * PH_WIDE, PH_WIDE, 1);
+    }
+}
+
+/* dk and dv of the block, from all groups that have made parts of the keys. */
+static void add_key_gradients(const ph_call *call, ph_chunk_pairs *t, int groups,
+                              int keys, float *dk, float *dv)
+{
+    const ph_attn *a = call->attn;
+    for (int c = 0; c < keys; c += PH_WIDE)
+        for (int g = 0, end; g < groups; g = end + 1) {
+            for (end = g; end < groups && t->from[end] <= c && c < t->to[end];) end++;
+            if (end == g) continue;
+            int64_t parts = (int64_t)c / PH_TILE * PARTS;
+            if (call->grads->dv)
+                add_keys(call, t->dout_columns, t->p + parts, a->v_dim, g, end,
+                         dv + (int64_t)c * t->v_wide);
+            if (call->grads->dk)
+                add_keys(call, t->q_columns, t->ds + parts, a->qk_dim, g, end,
+                         dk + (int64_t)c * t->k_wide);
+        }
+}
+
+/* ---- a tile of rows ---- */
+
+/* PH_STEP rows from r on against the block. */
+static void run_group(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows, int r,
+                      int j0, int c_block, float *dk, float *dv)
+{
+    int m = ph_min(PH_STEP, rows->count - r), g = r / PH_STEP, c0, c1;
+    t->from[g] = t->to[g] = 0;
+    if (!ph_rows_range(call, rows, r, m, j0, &c0, &c1)) return;
+    t->from[g] = c0, t->to[g] = ph_round_up(c1, PH_STEP);
+    int64_t parts = ((int64_t)g * PH_PANELS + c0 / PH_TILE) * PARTS;
+    ph_slopes x = {.m = m,
+                   .n = t->to[g] - c0,
+                   .s = t->s + c0,
+                   .dp = t->dp + c0,
+                   .lse = t->lse + r,
+                   .delta = t->delta + r,
+                   .cap = call->plan->cap2,
+                   .p = t->p + parts,
+                   .ds = t->ds + parts,
+                   .ds_rows = t->ds_rows};
+    x.scale = make_scores(call, t, rows, r, m, j0, c_block, c0, c1);
+    if (make_factors(call, t, rows, r, m, j0, c0, c1)) x.drop = t->drop + c0;
+    if (t->any_odd) mend_products(call, t, rows, r, m, j0, c_block, c0, c1);
+    int finite = call->plan->pairs->slopes(&x);
+    if ((!finite || t->any_odd) &&
+        add_rest(call, t, rows, r, j0, c_block, c1, &x, dk, dv))
+        call->plan->pairs->slopes(&x);
+    if (call->grads->dq) add_dq(call, t, r, m, c_block + c0, x.n / PH_STEP);
+}
+
+void ph_chunk_pairs_tile(const ph_call *call, ph_chunk_pairs *t, const ph_deltas *deltas,
+                         const ph_rows *rows, int k0, int keys, float *dk, float *dv)
+{
+    int groups = ph_div_up(rows->count, PH_STEP);
+    pack_rows(call, t, deltas, rows);
+    memset(t->dq, 0, (size_t)(groups * PH_STEP * t->k_wide) * sizeof(float));
+    memset(t->peak, 0, PH_TILE * PH_LANES * sizeof(float)); /* asked for, not used */
+    call->plan->pairs->begin(PH_TILE);
+    for (int c = 0; c < keys; c += PH_BLOCK) {
+        int n = ph_min(PH_BLOCK, keys - c);
+        if (rows->high <= k0 + c || rows->low >= k0 + c + n) continue;
+        for (int g = 0; g < groups; g++)
+            run_group(call, t, rows, g * PH_STEP, k0 + c, c, dk, dv);
+        add_key_gradients(call, t, groups, n, dk + (int64_t)c * t->k_wide,
+                          dv + (int64_t)c * t->v_wide);
+    }
+    call->plan->pairs->end();
+}
+
+const float *ph_chunk_pairs_rows(const ph_call *call, ph_chunk_pairs *t,
+                                 const float *sums, int c, int dim)
+{
+    int pad = ph_round_up(dim, PH_LANES);
+    sums += (int64_t)c * ph_round_up(dim, PH_WIDE);
+    for (int d = 0; d < pad; d++) t->lines[d] = sums + (int64_t)d * PH_WIDE;
+    call->kernels->pack_across(t->turned, pad, t->lines, pad, PH_WIDE, PH_F32, 1);
+    return t->turned;
+}

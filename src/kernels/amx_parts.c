@@ -1,0 +1,227 @@
+/*
+ * amx_parts.c - f32 numbers as up to three of bf16, and products of such matrices, with AMX.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include "kernels/amx_tiles.h"
+
+/* ---- parts ---- */
+
+/* 16 numbers, or the n < 16 that are there, as floats */
+V vec some(const void *from, ph_dtype type, int64_t at, int n)
+{
+    __mmask16 mask = n >= PH_TILE ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
+    if (type == PH_F32) return _mm512_maskz_loadu_ps(mask, (const float *)from + at);
+    __m256i x = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)from + at);
+    return v_float(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* Where the numbers of a tile lie: lines and steps of k that are left. */
+typedef struct source {
+    const void *from;
+    ph_dtype type;
+    int64_t stride;
+    int lines, k, along, whole; /* whole: there is no edge */
+} source;
+
+/* What becomes line i of a tile as it lies: numbers 0 to 15 and 16 to 31 of its pairs. */
+V void line_of(const source *s, int i, vec *low, vec *high)
+{
+    int64_t at = i * s->stride, next = s->along ? PH_TILE : PH_TILE * s->stride;
+    int n = PH_TILE, more = PH_TILE;
+    if (!s->whole && s->along) n = i < s->lines ? s->k : 0, more = n - PH_TILE;
+    if (!s->whole && !s->along)
+        n = i < s->k ? s->lines : 0, more = i + PH_TILE < s->k ? s->lines : 0;
+    *low = some(s->from, s->type, at, n);
+    *high = some(s->from, s->type, at + next, more);
+}
+
+/* The nearest number with 8 bits, and in the lower half of its bits something. */
+V vec nearest(vec x)
+{
+    return v_float(_mm512_add_epi32(v_bits(x), vi_set1(0x8000)));
+}
+
+/* x - nearest(x) */
+V vec rest_of(vec x)
+{
+    return v_sub(x, v_float(vi_and(v_bits(nearest(x)), vi_set1(0xffff0000u))));
+}
+
+V void store_tile(uint16_t *dst, vec lines[PH_TILE], int turn)
+{
+    if (turn) v_transpose(lines);
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++) _mm512_storeu_ps(dst + i * PH_STEP, lines[i]);
+}
+
+/* One tile of the first parts; returns 1 if that is all there is of them. */
+V int first_parts(uint16_t *dst, const source *s, int turn)
+{
+    vec to[PH_TILE];
+    __m512i bits = _mm512_setzero_si512();
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++) {
+        vec low, high;
+        line_of(s, i, &low, &high);
+        to[i] = v_float(upper_halves(nearest(low), nearest(high)));
+        if (s->type == PH_F32)
+            bits = _mm512_or_si512(bits, _mm512_or_si512(v_bits(low), v_bits(high)));
+    }
+    store_tile(dst, to, turn);
+    return !_mm512_test_epi32_mask(bits, vi_set1(0xffff));
+}
+
+/* One tile of the second parts, and one of the third `part` numbers behind it. */
+V void other_parts(uint16_t *dst, int64_t part, const source *s, int turn)
+{
+    vec second[PH_TILE], third[PH_TILE];
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++) {
+        vec low, high;
+        line_of(s, i, &low, &high);
+        low = rest_of(low), high = rest_of(high);
+        second[i] = v_float(upper_halves(nearest(low), nearest(high)));
+        third[i] = v_float(upper_halves(rest_of(low), rest_of(high)));
+    }
+    store_tile(dst, second, turn);
+    store_tile(dst + part, third, turn);
+}
+
+/* One tile of the first parts or of the others; returns 0 if there are others. */
+V int parts_of(const int others, uint16_t *dst, int64_t part, source s, int turn)
+{
+    int whole = s.lines >= PH_TILE && s.k >= PH_STEP;
+    if (others && whole)
+        s.whole = 1, other_parts(dst, part, &s, turn);
+    else if (others)
+        other_parts(dst, part, &s, turn);
+    else if (whole)
+        return s.whole = 1, first_parts(dst, &s, turn);
+    else
+        return first_parts(dst, &s, turn);
+    return 0;
+}
+
+/* All tiles: of the first parts, then of the others where there are any. */
+V int split_as(const ph_dtype type, const int along, const int turn, uint16_t *dst,
+               const void *from, int64_t stride, int lines, int k)
+{
+    int64_t part = (int64_t)PH_WIDE * ph_round_up(k, PH_STEP);
+    int all = 1;
+    for (int others = 0; others <= !all; others++)
+        for (int line = 0; line < PH_WIDE; line += PH_TILE)
+            for (int kk = 0; kk < k; kk += PH_STEP, dst += TILE) {
+                int64_t at = along ? line * stride + kk : kk * stride + line;
+                source s = {.from = ph_at(from, type, at),
+                            .type = type,
+                            .stride = stride,
+                            .lines = lines - line,
+                            .k = k - kk,
+                            .along = along};
+                all &= parts_of(others, dst, part, s, turn);
+            }
+    return all ? 1 : PH_PARTS;
+}
+
+int ph_amx_split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
+                 int lines, int k, int along, int pairs)
+{
+    int turn = along == pairs;
+#define SPLIT(t, a, u)                                                                   \
+    if (type == (t) && along == (a) && turn == (u))                                      \
+    return split_as(t, a, u, dst, from, stride, lines, k)
+    SPLIT(PH_F32, 0, 0);
+    SPLIT(PH_F32, 0, 1);
+    SPLIT(PH_F32, 1, 0);
+    SPLIT(PH_F32, 1, 1);
+    SPLIT(PH_BF16, 0, 0);
+    SPLIT(PH_BF16, 0, 1);
+    SPLIT(PH_BF16, 1, 0);
+#undef SPLIT
+    return split_as(PH_BF16, 1, 1, dst, from, stride, lines, k);
+}
+
+/* ---- products ---- */
+
+/* Part p of both groups of the left operand, of one group of the right one. */
+#define LEFT(t, u, p)                                                                    \
+    do {                                                                                 \
+        _tile_loadd(t, left + (p)*a->part, LINE);                                        \
+        if (two) _tile_loadd(u, left + (p)*a->part + a->group, LINE);                    \
+    } while (0)
+#define RIGHT(t, p) _tile_loadd(t, right + (p)*b->part, LINE)
+#define MULTIPLY(t, u, right)                                                            \
+    do {                                                                                 \
+        _tile_dpbf16ps(0, t, right);                                                     \
+        if (two) _tile_dpbf16ps(1, u, right);                                            \
+    } while (0)
+
+/* One column of tiles, two rows of them or one. The sums of a tile may follow each other
+   at once; what takes time is to load and store them, while nothing else is there to
+   multiply. So a column is finished before the next begins. */
+V void multiply_column(const int two, const int a_parts, const int b_parts, int steps,
+                       const ph_operand *a, const ph_operand *b, const uint16_t *right,
+                       float *c, int64_t ldc, int add)
+{
+    const uint16_t *left = a->tiles;
+    const int64_t ld = ldc * (int64_t)sizeof *c;
+    _tile_zero(0);
+    _tile_zero(1);
+    if (add) _tile_loadd(0, c, ld);
+    if (add && two) _tile_loadd(1, c + PH_TILE * ldc, ld);
+    for (int s = 0; s < steps; s++, left += a->step, right += b->step) {
+        LEFT(4, 5, 0);
+        if (b_parts > 1) {
+            RIGHT(6, 2);
+            MULTIPLY(4, 5, 6);
+            RIGHT(7, 1);
+            MULTIPLY(4, 5, 7);
+        }
+        if (a_parts > 1) LEFT(2, 3, 1);
+        if (a_parts > 1 && b_parts > 1) MULTIPLY(2, 3, 7);
+        RIGHT(6, 0);
+        if (a_parts > 1) {
+            MULTIPLY(2, 3, 6);
+            LEFT(2, 3, 2);
+            MULTIPLY(2, 3, 6);
+        }
+        MULTIPLY(4, 5, 6);
+    }
+    _tile_stored(0, c, ld);
+    if (two) _tile_stored(1, c + PH_TILE * ldc, ld);
+}
+
+V void multiply_tiles(const int two, const int a_parts, const int b_parts, int steps,
+                      const ph_operand *a, const ph_operand *b, float *c, int64_t ldc,
+                      int add)
+{
+    multiply_column(two, a_parts, b_parts, steps, a, b, b->tiles, c, ldc, add);
+    multiply_column(two, a_parts, b_parts, steps, a, b, b->tiles + b->group, c + PH_TILE,
+                    ldc, add);
+}
+
+void ph_amx_multiply(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
+                     int64_t ldc, int add)
+{
+    WRITTEN();
+#define MULTIPLY_AS(t, p, q)                                                             \
+    if ((m > PH_TILE) == (t) && (a->parts > 1) == ((p) > 1) &&                           \
+        (b->parts > 1) == ((q) > 1))                                                     \
+    multiply_tiles(t, p, q, steps, a, b, c, ldc, add)
+    MULTIPLY_AS(0, 1, 1);
+    MULTIPLY_AS(0, 1, 3);
+    MULTIPLY_AS(0, 3, 1);
+    MULTIPLY_AS(0, 3, 3);
+    MULTIPLY_AS(1, 1, 1);
+    MULTIPLY_AS(1, 1, 3);
+    MULTIPLY_AS(1, 3, 1);
+    MULTIPLY_AS(1, 3, 3);
+#undef MULTIPLY_AS
+}
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,81 @@
+/*
+ * amx_slopes.c - weights and gradients of scores, as operands of products with AMX.
+ *
+ * Rows i and i+16 go together, 32 columns of each: four vectors a b (row i) and c d (row
+ * i+16). Each pair of them that a tile wants side by side is one shift and one three-way
+ * logic instruction: a with c and b with d where rows are summed, a with b and c with d
+ * where columns are.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include "kernels/amx_tiles.h"
+
+/* 16 columns of a row: gradient_row of tmpl_rows.h. */
+V void slope(const ph_slopes *x, int64_t at, int r, const int capped, const int dropped,
+             vec *weight, vec *gradient)
+{
+    const vec minus_inf = v_set1(-__builtin_inff());
+    vec score = v_mul(v_load(x->s + at), v_set1(x->scale)), g = v_load(x->dp + at);
+    vmask seen = _mm512_cmp_ps_mask(score, minus_inf, _CMP_NEQ_UQ);
+    vec p = v_exp2(v_sub(score, v_set1(x->lse[r])));
+    p = _mm512_maskz_mov_ps(seen, p);
+    if (dropped) g = v_mul(g, v_load(x->drop + at));
+    vec ds = _mm512_maskz_mul_ps(seen, p, v_sub(g, v_set1(x->delta[r])));
+    if (capped) {
+        vec t = v_mul(score, v_set1(1.0f / x->cap));
+        ds = _mm512_maskz_mul_ps(seen, ds, v_fnma(t, t, v_set1(1.0f)));
+    }
+    *weight = dropped ? _mm512_maskz_mul_ps(seen, p, v_load(x->drop + at)) : p;
+    *gradient = ds;
+}
+
+/* Line i of the tiles of 32 columns: one part of four vectors in each of four places. */
+V void store_lines(uint16_t *p, uint16_t *ds, uint16_t *ds_rows, const vec w[4],
+                   const vec g[4])
+{
+    const int next = PH_PARTS * TILE; /* 16 columns, or 16 rows further */
+    _mm512_storeu_si512(p, upper_halves(w[0], w[2]));
+    _mm512_storeu_si512(p + next, upper_halves(w[1], w[3]));
+    _mm512_storeu_si512(ds, upper_halves(g[0], g[2]));
+    _mm512_storeu_si512(ds + next, upper_halves(g[1], g[3]));
+    _mm512_storeu_si512(ds_rows, upper_halves(g[0], g[1]));
+    _mm512_storeu_si512(ds_rows + next, upper_halves(g[2], g[3]));
+}
+
+V int slopes(const ph_slopes *x, const int m, const int capped, const int dropped)
+{
+    vec bad = v_zero(), w[4], g[4];
+    for (int c = 0; c < x->n; c += PH_STEP)
+        for (int i = 0; i < PH_TILE; i++) {
+            int64_t to = c / PH_TILE * PH_PARTS * TILE + i * PH_STEP;
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++) {
+                int r = i + v / 2 * PH_TILE, at = r * PH_STRIP_LD + c + v % 2 * VL;
+                w[v] = g[v] = v_zero();
+                if (r < m) slope(x, at, r, capped, dropped, &w[v], &g[v]);
+                bad = v_fma(g[v], v_zero(), bad);
+            }
+#pragma GCC unroll 3
+            for (int part = 0; part < PH_PARTS; part++, to += TILE) {
+                store_lines(x->p + to, x->ds + to, x->ds_rows + to, w, g);
+#pragma GCC unroll 4
+                for (int v = 0; v < 4; v++)
+                    w[v] = without_upper_half(w[v]), g[v] = without_upper_half(g[v]);
+            }
+        }
+    return v_sum16(&bad) == 0;
+}
+
+int ph_amx_slopes(const ph_slopes *x)
+{
+    if (x->cap > 0 && x->drop) return slopes(x, x->m, 1, 1);
+    if (x->cap > 0) return slopes(x, x->m, 1, 0);
+    if (x->drop) return slopes(x, x->m, 0, 1);
+    return x->m == PH_STEP ? slopes(x, PH_STEP, 0, 0) : slopes(x, x->m, 0, 0);
+}
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

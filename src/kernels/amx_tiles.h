@@ -1,0 +1,54 @@
+/*
+ * amx_tiles.h - what the files of the bf16 products with AMX share.
+ *
+ * Everything after this include is compiled for AVX-512 with AMX.
+ */
+#ifndef PH_KERNELS_AMX_TILES_H
+#define PH_KERNELS_AMX_TILES_H
+
+#include "kernels/kernels.h"
+
+/* amx_parts.c */
+int ph_amx_split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
+                 int lines, int k, int along, int pairs);
+void ph_amx_multiply(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
+                     int64_t ldc, int add);
+
+/* amx_slopes.c */
+int ph_amx_slopes(const ph_slopes *x);
+
+#include "kernels/vec_avx512.h"
+
+#include "kernels/tmpl_math.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(                                                            \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,"            \
+                          "avx512bf16,amx-tile,amx-bf16"))),                             \
+    apply_to = function)
+#else
+#pragma GCC target("avx512bf16,amx-tile,amx-bf16")
+#endif
+
+/* What was written before is in memory: gcc does not know that tiles are read from it. */
+#define WRITTEN() __asm__ volatile("" : : : "memory")
+
+enum { TILE = PH_TILE * PH_STEP, LINE = 64 }; /* numbers of a tile; bytes of its lines */
+
+/* Upper halves of two vectors, those of `first` in the low ones. */
+V __m512i upper_halves(vec first, vec second)
+{
+    const __m512i mask = _mm512_set1_epi32((int)0xffff0000u);
+    __m512i low = _mm512_srli_epi32(v_bits(first), 16);
+    return _mm512_ternarylogic_epi32(mask, v_bits(second), low, 0xea); /* and, or */
+}
+
+/* What is left of x without its first 8 bits. */
+V vec without_upper_half(vec x)
+{
+    const vint mask = vi_set1(0xffff0000u);
+    return v_sub(x, v_float(vi_and(v_bits(x), mask)));
+}
+
+#endif
