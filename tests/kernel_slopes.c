@@ -1,6 +1,6 @@
 /*
- * kernel_slopes.c - check and bench of slopes of ph_pairs: weights and gradients of scores
- * as parts in bf16. A table without it passes.
+ * kernel_slopes.c - check and bench of slopes of ph_pairs: weights and gradients of
+ * scores as parts in bf16. A table without it passes.
  */
 #include <math.h>
 #include <stdio.h>
@@ -47,6 +47,13 @@ static void same_parts(const char *what, const uint16_t *got, const uint16_t *ex
                      expected[i]);
 }
 
+static int all_finite(const uint16_t *parts, int count)
+{
+    int finite = 1;
+    for (int i = 0; i < count; i++) finite &= (parts[i] & 0x7f80) != 0x7f80;
+    return finite;
+}
+
 static void slopes_at(const ph_pairs *p, const char *name, int m, int n, int kind)
 {
     float lse[PH_STEP], delta[PH_STEP];
@@ -67,8 +74,9 @@ static void slopes_at(const ph_pairs *p, const char *name, int m, int n, int kin
     y.p = bed_place(2, bytes, side());
     y.ds = bed_place(3, bytes, side());
     y.ds_rows = bed_place(4, bytes, side());
-    int finite = REF.slopes(&x);
-    if (p->slopes(&y) != finite) bed_fail("ds is said to be %sfinite", finite ? "not " : "");
+    int small = REF.slopes(&x), finite = all_finite(want[1], tiles), said = p->slopes(&y);
+    if ((small && !said) || (!finite && said))
+        bed_fail("ds is said to be %sfinite", said ? "" : "not ");
     same_parts("p", y.p, want[0], tiles);
     same_parts("ds", y.ds, want[1], tiles);
     same_parts("ds_rows", y.ds_rows, want[2], tiles);

@@ -21,8 +21,11 @@
 
 enum { TILE = PH_TILE * PH_STEP, PARTS = PH_PARTS * TILE }; /* numbers */
 
+/* Some lines are left free, so that like places of two arrays are not 4096 bytes apart:
+   loads would wait for stores. */
 static uint16_t *take_numbers(ph_arena *arena, size_t lines, int numbers)
 {
+    ph_arena_take(arena, 5 * PH_ALIGN);
     return ph_arena_take(arena, lines * (size_t)numbers * sizeof(uint16_t));
 }
 

@@ -1,5 +1,5 @@
 /*
- * amx_parts.c - f32 numbers as up to three of bf16, and products of such matrices, with AMX.
+ * amx_parts.c - f32 numbers as up to three of bf16, and products of such matrices: AMX.
  */
 #include "kernels/kernels.h"
 

@@ -18,8 +18,7 @@ V void slope(const ph_slopes *x, int64_t at, int r, const int capped, const int 
     const vec minus_inf = v_set1(-__builtin_inff());
     vec score = v_mul(v_load(x->s + at), v_set1(x->scale)), g = v_load(x->dp + at);
     vmask seen = _mm512_cmp_ps_mask(score, minus_inf, _CMP_NEQ_UQ);
-    vec p = v_exp2(v_sub(score, v_set1(x->lse[r])));
-    p = _mm512_maskz_mov_ps(seen, p);
+    vec p = v_exp2(_mm512_mask_sub_ps(minus_inf, seen, score, v_set1(x->lse[r])));
     if (dropped) g = v_mul(g, v_load(x->drop + at));
     vec ds = _mm512_maskz_mul_ps(seen, p, v_sub(g, v_set1(x->delta[r])));
     if (capped) {
@@ -43,9 +42,19 @@ V void store_lines(uint16_t *p, uint16_t *ds, uint16_t *ds_rows, const vec w[4],
     _mm512_storeu_si512(ds_rows + next, upper_halves(g[2], g[3]));
 }
 
+/* The third part of a number below 2^16 is below 2, so this bit of its exponent is 0; of
+   what is not finite the third part is NaN, where it is 1. */
+enum { LARGE = 0x40000000 };
+
+V vint or_bits(vint bits, vec a, vec b)
+{
+    return _mm512_ternarylogic_epi32(bits, v_bits(a), v_bits(b), 0xfe);
+}
+
 V int slopes(const ph_slopes *x, const int m, const int capped, const int dropped)
 {
-    vec bad = v_zero(), w[4], g[4];
+    vec w[4], g[4];
+    vint bits = vi_set1(0);
     for (int c = 0; c < x->n; c += PH_STEP)
         for (int i = 0; i < PH_TILE; i++) {
             int64_t to = c / PH_TILE * PH_PARTS * TILE + i * PH_STEP;
@@ -54,17 +63,17 @@ V int slopes(const ph_slopes *x, const int m, const int capped, const int droppe
                 int r = i + v / 2 * PH_TILE, at = r * PH_STRIP_LD + c + v % 2 * VL;
                 w[v] = g[v] = v_zero();
                 if (r < m) slope(x, at, r, capped, dropped, &w[v], &g[v]);
-                bad = v_fma(g[v], v_zero(), bad);
             }
 #pragma GCC unroll 3
             for (int part = 0; part < PH_PARTS; part++, to += TILE) {
                 store_lines(x->p + to, x->ds + to, x->ds_rows + to, w, g);
 #pragma GCC unroll 4
-                for (int v = 0; v < 4; v++)
+                for (int v = 0; v < 4 && part < PH_PARTS - 1; v++)
                     w[v] = without_upper_half(w[v]), g[v] = without_upper_half(g[v]);
             }
+            bits = or_bits(or_bits(bits, g[0], g[1]), g[2], g[3]);
         }
-    return v_sum16(&bad) == 0;
+    return !_mm512_test_epi32_mask(bits, vi_set1(LARGE));
 }
 
 int ph_amx_slopes(const ph_slopes *x)

@@ -41,7 +41,7 @@ V __m512i upper_halves(vec first, vec second)
 {
     const __m512i mask = _mm512_set1_epi32((int)0xffff0000u);
     __m512i low = _mm512_srli_epi32(v_bits(first), 16);
-    return _mm512_ternarylogic_epi32(mask, v_bits(second), low, 0xea); /* and, or */
+    return _mm512_ternarylogic_epi32(low, v_bits(second), mask, 0xf8); /* a | b & c */
 }
 
 /* What is left of x without its first 8 bits. */

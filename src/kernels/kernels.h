@@ -86,7 +86,7 @@ typedef struct ph_operand {
     int64_t part, group, step;
 } ph_operand;
 
-/* What split leaves: tile of (part, group, step) = ((part * 2 + group) * steps + step). */
+/* What split leaves: tile (part, group, step) is ((part * 2 + group) * steps + step). */
 static inline ph_operand ph_split_operand(const uint16_t *tiles, int parts, int steps)
 {
     const int64_t tile = PH_TILE * PH_STEP;
@@ -166,7 +166,8 @@ typedef struct ph_pairs {
 
     void (*attend)(const ph_strip *strip);
 
-    /* Returns 1 if all of ds is finite. */
+    /* Returns 0 where some ds is not finite, 1 where all are below 2^16 in size; between
+       these, either. */
     int (*slopes)(const ph_slopes *slopes);
 
     /* Up to PH_WIDE lines of k numbers, f32 or bf16, as parts; padded with zeros, missing

@@ -181,7 +181,7 @@ static void slopes_row(const ph_slopes *x, int r, float *p, float *ds)
 static int slopes(const ph_slopes *x)
 {
     float p[PH_STRIP_LD], ds[PH_STRIP_LD];
-    int finite = 1;
+    int small = 1;
     for (int r = 0; r < PH_STEP; r++) {
         int i = r % PH_TILE, half = r / PH_TILE;
         slopes_row(x, r, p, ds);
@@ -193,10 +193,10 @@ static int slopes(const ph_slopes *x)
             cut(ds[c], at, x->ds + column);
             cut(ds[c], i * PH_STEP + c % PH_TILE * 2 + c % PH_STEP / PH_TILE,
                 x->ds_rows + block);
-            finite &= isfinite(ds[c]) != 0;
+            small &= fabsf(ds[c]) < 0x1p16f;
         }
     }
-    return finite;
+    return small;
 }
 
 /* ---- products of parts ---- */
@@ -264,10 +264,10 @@ static void multiply(int m, int steps, const ph_operand *a, const ph_operand *b,
 {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < PH_WIDE; j++)
-            c[i * ldc + j] = dot_of_parts(
-                add ? c[i * ldc + j] : 0, steps, a,
-                a->tiles + i / PH_TILE * a->group + i % PH_TILE * PH_STEP, b,
-                b->tiles + j / PH_TILE * b->group, j % PH_TILE);
+            c[i * ldc + j] =
+                dot_of_parts(add ? c[i * ldc + j] : 0, steps, a,
+                             a->tiles + i / PH_TILE * a->group + i % PH_TILE * PH_STEP, b,
+                             b->tiles + j / PH_TILE * b->group, j % PH_TILE);
 }
 
 const ph_pairs ph_pairs_ref = {
