@@ -29,9 +29,9 @@ static uint16_t *take_numbers(ph_arena *arena, size_t lines, int numbers)
     return ph_arena_take(arena, lines * (size_t)numbers * sizeof(uint16_t));
 }
 
-static float *take_strips(ph_arena *arena, int wanted)
+static float *take_strips(ph_arena *arena)
 {
-    return ph_arena_floats(arena, wanted ? PH_STEP * PH_STRIP_LD : 0);
+    return ph_arena_floats(arena, PH_STEP * PH_STRIP_LD);
 }
 
 void ph_chunk_pairs_take(const ph_plan *plan, ph_arena *arena, ph_chunk_pairs *t)
@@ -55,11 +55,11 @@ void ph_chunk_pairs_take(const ph_plan *plan, ph_arena *arena, ph_chunk_pairs *t
     t->lse = ph_arena_floats(arena, rows);
     t->delta = ph_arena_floats(arena, rows);
     t->gate = ph_arena_floats(arena, rows);
-    t->s = take_strips(arena, 1);
-    t->dp = take_strips(arena, 1);
-    t->drop = take_strips(arena, 1);
-    t->p_plain = take_strips(arena, 1);
-    t->ds_plain = take_strips(arena, 1);
+    t->s = take_strips(arena);
+    t->dp = take_strips(arena);
+    t->drop = take_strips(arena);
+    t->p_plain = ph_arena_floats(arena, PH_STRIP_LD);
+    t->ds_plain = ph_arena_floats(arena, PH_STRIP_LD);
     t->peak = ph_arena_floats(arena, PH_TILE * PH_LANES);
     t->p = take_numbers(arena, PH_GROUPS * PH_PANELS, PARTS);
     t->ds = take_numbers(arena, PH_GROUPS * PH_PANELS, PARTS);

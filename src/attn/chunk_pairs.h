@@ -29,7 +29,8 @@ typedef struct ph_chunk_pairs {
     int any_odd;               /* 1: so it is for some of the rows or keys */
     float *lse, *delta, *gate; /* (PH_GRAD_ROWS) */
     /* PH_STEP rows against a block of keys */
-    float *s, *dp, *drop, *p_plain, *ds_plain, *peak;
+    float *s, *dp, *drop, *peak;
+    float *p_plain, *ds_plain; /* one row of p and ds as they are, for rare paths */
     /* the same in parts: of all groups, right operands of dv and dk; of one group, the
        left operand of dq; and which columns each group has made */
     uint16_t *p, *ds, *ds_rows;
