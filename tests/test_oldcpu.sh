@@ -103,7 +103,7 @@ check SandyBridge pick store_row softmax from_halves
 case $(tables Haswell) in
 "ref avx2 ")
     good
-    check Haswell pick softmax gradient from_halves row_peak dot axpy
+    check Haswell pick weights gradient from_halves row_peak dot axpy clip
     ;;
 "ref ") skip "Haswell: this qemu cannot emulate AVX2" ;;
 *) same "tables on Haswell" "$(tables Haswell)" "ref avx2 " ;;
