@@ -8,6 +8,8 @@
  * the shuffles together with its neighbour, as one lane of 32 bits.
  */
 
+enum { LINE = 64 }; /* bytes that come together */
+
 /* Numbers in a row of a square */
 #define SQUARE(type) ((type) == PH_BF16 ? 2 * VL : VL)
 
@@ -29,13 +31,14 @@ V void add_square(const int M, const ph_dtype type, const char *const *keys,
                   int64_t ahead, int at, int n, const float *a, int64_t lda, vec *sums)
 {
     const int both = type == PH_BF16 ? 2 : 1;
-    const int64_t next = ahead + at * (int64_t)ph_dtype_size(type);
+    const int bytes = at * (int)ph_dtype_size(type);
     vec r[VL];
-    UNROLL
-    for (int i = 0; i < VL; i++) {
-        __builtin_prefetch(keys[i] + next);
-        r[i] = load_square_row(keys[i], type, at, n);
+    if (bytes % LINE == 0) {
+        UNROLL
+        for (int i = 0; i < VL; i++) __builtin_prefetch(keys[i] + bytes + ahead);
     }
+    UNROLL
+    for (int i = 0; i < VL; i++) r[i] = load_square_row(keys[i], type, at, n);
     v_transpose(r);
     UNROLL
     for (int c = 0; c < VL; c++) UNROLL
