@@ -294,7 +294,7 @@ static void do_softcap(const ph_kernels *t, int n, float *s, const float *extra,
 {
     float peak[PH_LANES];
     (void)extra;
-    t->softcap(1, n, s, fabsf(a) + 1, peak);
+    t->softcap(1, n, s, fabsf(a) + 1, peak, NULL);
     check_peak(n, s, peak);
 }
 
@@ -348,13 +348,16 @@ static void check_strip_of(const ph_kernels *t, int alibi)
                     REF.add_alibi(1, n, s_expected + i * LD, &slope[i], &first[i],
                                   one + i * PH_LANES);
                 else
-                    REF.softcap(1, n, s_expected + i * LD, 30, one + i * PH_LANES);
+                    REF.softcap(1, n, s_expected + i * LD, 30, one + i * PH_LANES,
+                                dp_expected + i * LD);
             if (alibi)
                 t->add_alibi(m, n, scores, slope, first, peak);
             else
-                t->softcap(m, n, scores, 30, peak);
-            for (int i = 0; i < m; i++)
+                t->softcap(m, n, scores, 30, peak, slopes);
+            for (int i = 0; i < m; i++) {
                 bed_same("s", scores + i * LD, s_expected + i * LD, n);
+                if (!alibi) bed_same("slope", slopes + i * LD, dp_expected + i * LD, n);
+            }
             bed_same("peak", peak, one, m * PH_LANES);
         }
 }

@@ -88,8 +88,8 @@ static void seam(const ph_kernels *t, float at, int is_tanh)
     memcpy(y, x, sizeof x);
     memcpy(ref, x, sizeof x);
     if (is_tanh) {
-        t->softcap(1, 64, y, 1.0f, peak);
-        ph_kernels_ref.softcap(1, 64, ref, 1.0f, peak);
+        t->softcap(1, 64, y, 1.0f, peak, NULL);
+        ph_kernels_ref.softcap(1, 64, ref, 1.0f, peak, NULL);
     } else {
         t->weights(64, y, 0.0f);
         ph_kernels_ref.weights(64, ref, 0.0f);
@@ -121,9 +121,18 @@ static double tanh_double(double x)
     return x < 1e-3 ? x - x * z * (1.0 / 3 - z * (2.0 / 15)) : tanh(x);
 }
 
+/* 1 - tanh^2 to a few units of its own last place, and of those of the exponent. */
+static void check_slope(float x, float slope)
+{
+    double root = 1 / cosh((double)x), exact = root * root;
+    if (!(fabs(slope - exact) <= 0x1p-23 * (6 + 3 * fabs((double)x)) * exact))
+        bed_fail("the slope of tanh at %a is %a, expected %a", (double)x, (double)slope,
+                 exact);
+}
+
 void check_tanh(const ph_kernels *t)
 {
-    static float x[CHUNK], y[CHUNK], opposite[CHUNK], ref[CHUNK];
+    static float x[CHUNK], y[CHUNK], opposite[CHUNK], ref[CHUNK], slope[CHUNK];
     float peak[PH_LANES];
     uint32_t at = 1;
     worst w = {0, 0};
@@ -131,13 +140,14 @@ void check_tanh(const ph_kernels *t)
     for (int count; (count = next_chunk(x, &at, ph_bits(20.0f))) > 0;) {
         for (int i = 0; i < CHUNK; i++) opposite[i] = -x[i];
         memcpy(y, x, sizeof x);
-        t->softcap(1, CHUNK, y, 1.0f, peak);
-        t->softcap(1, CHUNK, opposite, 1.0f, peak);
+        t->softcap(1, CHUNK, y, 1.0f, peak, slope);
+        t->softcap(1, CHUNK, opposite, 1.0f, peak, NULL);
         memcpy(ref, x, sizeof x);
-        ph_kernels_ref.softcap(1, CHUNK, ref, 1.0f, peak);
+        ph_kernels_ref.softcap(1, CHUNK, ref, 1.0f, peak, NULL);
         bed_same("tanh", y, ref, count);
         for (int i = 0; i < count; i++) {
             note(&w, x[i], y[i], tanh_double((double)x[i]));
+            check_slope(x[i], slope[i]);
             if (ph_bits(opposite[i]) != (ph_bits(y[i]) ^ 0x80000000u))
                 bed_fail("tanh(-%a) is not -tanh(%a)", (double)x[i], (double)x[i]);
         }
@@ -145,7 +155,9 @@ void check_tanh(const ph_kernels *t)
     seam(t, 0.6f, 1);
     seam(t, -0.6f, 1);
     float ends[16] = {INFINITY, -INFINITY, 0, 100, -1e30f, NAN};
-    t->softcap(1, 16, ends, 5.0f, peak);
+    t->softcap(1, 16, ends, 5.0f, peak, slope);
+    const float flat[6] = {0, 0, 1, slope[3], 0, 0};
+    bed_same("its slope", slope, flat, 6);
     const float expected[6] = {5, -5, 0, 5, -5, NAN};
     bed_same("5 tanh(x/5)", ends, expected, 6);
     if (bed_all) printf("    %s tanh: %.3f ulp at %a\n", t->name, w.ulps, (double)w.x);

@@ -27,6 +27,7 @@ typedef struct ph_grad_tile {
     float *p, *ds; /* (PH_GRAD_ROWS, PH_STRIP_LD): p as it multiplies v */
     float *drop;   /* one strip */
     float *peak;   /* (mr, 16) */
+    float *slope;  /* one strip: of the soft-cap; NULL: there is none */
 } ph_grad_tile;
 
 void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out);

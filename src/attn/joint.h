@@ -125,9 +125,9 @@ void ph_joint_key_part(const ph_call *call, const ph_joint_rows *r,
                        const ph_joint_tile *t, ph_mix_at place, const float *in,
                        const float *dout, float *dw);
 
-/* Bias, alibi, cap and masks on every row. */
+/* Bias, alibi, cap and masks on every row; slope: a tile of those of the cap, or NULL. */
 void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                     float *w);
+                     float *w, float *slope);
 /* Logits become weights; stat (heads, rows): lse or base, in base 2. With entmax slope
    (a tile, or NULL) gets the derivative of the power. */
 void ph_joint_weights(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,

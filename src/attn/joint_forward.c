@@ -138,7 +138,7 @@ static void hold_tile(const ph_call *call, worker *w, const ph_joint_keys *keys,
         ph_joint_key_parts(call, keys, &w->r, t, w->parts);
         ph_joint_mix(call, &w->r, t, PH_LOGITS, w->other, s);
     }
-    ph_joint_modify(call, &w->r, t, s);
+    ph_joint_modify(call, &w->r, t, s, NULL);
 }
 
 /* ---- statistics ---- */

@@ -99,20 +99,6 @@ static int is_poisoned(const ph_joint_task *task, const ph_joint_grad *w,
     return !finite;
 }
 
-/* 1 - (s/cap)^2 of every capped logit; hidden ones do not matter. */
-static void make_cap(const ph_call *call, const ph_joint_grad *w, const ph_joint_tile *t,
-                     const float *s, float *cap)
-{
-    float inverse = 1.0f / call->plan->cap2;
-    for (int h = 0; h < w->r.heads; h++)
-        for (int i = 0; i < w->r.count; i++)
-            for (int c = t->c0; c < t->end; c++) {
-                int64_t at = ph_joint_at(t, h, i) + c;
-                float x = s[at] * inverse;
-                cap[at] = x >= -1 ? 1 - x * x : 0;
-            }
-}
-
 void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_tile *t,
                     const ph_joint_tiles *b)
 {
@@ -123,8 +109,7 @@ void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_tile *
     ph_joint_scores(call, &w->r, t, &task->keys, w->q, NULL,
                     asks->mix[PH_LOGITS] ? b->s : b->p);
     if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &w->r, t, PH_LOGITS, b->s, b->p);
-    ph_joint_modify(call, &w->r, t, b->p);
-    if (b->cap) make_cap(call, w, t, b->p, b->cap);
+    ph_joint_modify(call, &w->r, t, b->p, b->cap);
     ph_joint_weights(call, &w->r, t, w->stat, b->p, b->slope);
     make_dp(task, w, t, dp);
     if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, dp);

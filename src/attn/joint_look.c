@@ -97,7 +97,7 @@ static const float *make_weights(const ph_call *call, looker *l, ph_joint_tile *
     ph_joint_scores(call, &l->r, t, &no_keys, l->q, l->k,
                     asks->mix[PH_LOGITS] ? l->other : l->w);
     if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &l->r, t, PH_LOGITS, l->other, l->w);
-    ph_joint_modify(call, &l->r, t, w);
+    ph_joint_modify(call, &l->r, t, w, NULL);
     ph_joint_weights(call, &l->r, t, l->stat, w, NULL);
     if (asks->mix[PH_WEIGHTS]) {
         ph_joint_mix(call, &l->r, t, PH_WEIGHTS, l->w, l->other);

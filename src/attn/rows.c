@@ -51,6 +51,7 @@ void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int
     rows->v_head = head0 / (a->q_heads / a->v_heads);
     rows->extent = ph_rows_extent(call, batch);
     rows->count = rows->low = rows->high = rows->all_lo = rows->all_hi = 0;
+    rows->slope = NULL;
 }
 
 /* What any row and what every row sees, from what the first n of them do. */
@@ -226,9 +227,9 @@ static void exclude(const ph_call *call, const ph_rows *rows, int r, int j, int 
 }
 
 /* bias, alibi, soft-cap and the boolean mask on n scores of m rows from key j on; peak as
-   alibi or the soft-cap leaves it */
+   alibi or the soft-cap leaves it; steep: its slopes, or NULL */
 static void modify(const ph_call *call, const ph_rows *rows, int first, int m, int j,
-                   int n, float *s, float *peak)
+                   int n, float *s, float *peak, float *steep)
 {
     const ph_args *args = call->args;
     const ph_kernels *k = call->kernels;
@@ -240,9 +241,14 @@ static void modify(const ph_call *call, const ph_rows *rows, int first, int m, i
         distance[i] = (float)(j - (rows->token[first + i] + rows->extent.offset));
     }
     if (args->alibi) k->add_alibi(m, n, s, slope, distance, peak);
-    if (call->attn->softcap > 0) k->softcap(m, n, s, call->plan->cap2, peak);
+    if (call->attn->softcap > 0) k->softcap(m, n, s, call->plan->cap2, peak, steep);
     for (int i = 0; i < m && (args->bias || args->visible); i++)
         exclude(call, rows, first + i, j, n, s + i * PH_STRIP_LD);
+}
+
+static float *slopes_at(const ph_rows *rows, int c)
+{
+    return rows->slope ? rows->slope + c : NULL;
 }
 
 static int is_modified(const ph_call *call)
@@ -266,7 +272,8 @@ int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int 
 {
     int end = ph_round_up(c1, PH_LANES) - c0, lo, hi;
     float peak[PH_LANES];
-    if (is_modified(call)) modify(call, rows, r, 1, j0 + c0, c1 - c0, s + c0, peak);
+    if (is_modified(call))
+        modify(call, rows, r, 1, j0 + c0, c1 - c0, s + c0, peak, slopes_at(rows, c0));
     int hidden = seen_columns(rows, r, j0, c0, c1, &lo, &hi);
     for (int c = 0; c < lo; c++) s[c0 + c] = -INFINITY;
     for (int c = hi; c < end; c++) s[c0 + c] = -INFINITY;
@@ -280,7 +287,8 @@ int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int
     int end = ph_round_up(c1, PH_LANES), modified = is_modified(call), hidden = 0;
     int lo[PH_STRIP_MAX], hi[PH_STRIP_MAX];
     if (!modified && c1 == end && ph_rows_all_see(rows, j0 + c0, j0 + c1)) return 0;
-    if (modified) modify(call, rows, first, m, j0 + c0, c1 - c0, s + c0, peak);
+    if (modified)
+        modify(call, rows, first, m, j0 + c0, c1 - c0, s + c0, peak, slopes_at(rows, c0));
     for (int i = 0; i < m; i++)
         hidden |= seen_columns(rows, first + i, j0, c0, c1, &lo[i], &hi[i]);
     int done = args->alibi || call->attn->softcap > 0; /* these leave peaks ... */

@@ -31,6 +31,8 @@ typedef struct ph_rows {
     int head[PH_ROWS_MAX];  /* q head */
     int lo[PH_ROWS_MAX];    /* keys [lo, hi) seen by position: band and lengths */
     int hi[PH_ROWS_MAX];
+    float *slope; /* strip that gets the slopes of the soft-cap, at the place of the
+                     scores that are made; NULL: nobody asks */
 } ph_rows;
 
 ph_extent ph_rows_extent(const ph_call *call, int batch);

@@ -300,8 +300,9 @@ typedef struct ph_kernels {
        s[c] -= slope[i] * |first[i] + c|, whole numbers below 2^24. */
     void (*add_alibi)(int m, int n, float *s, const float *slope, const float *first,
                       float *peak);
-    /* s[c] = cap * tanh(s[c] / cap). */
-    void (*softcap)(int m, int n, float *s, float cap, float *peak);
+    /* s[c] = cap * tanh(s[c] / cap); slope (a strip, or NULL): 1 - tanh^2 to its own last
+       places, 0 where s is NaN; finite up to the next 16. */
+    void (*softcap)(int m, int n, float *s, float cap, float *peak, float *slope);
 
     /* s[c] = -inf where visible[c] is 0; c < n, any n. */
     void (*hide)(int n, float *s, const uint8_t *visible);

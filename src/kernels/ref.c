@@ -159,7 +159,7 @@ static float exp2_ref(float x)
     return p * ph_float(ph_bits(whole + (0x1.8p23f + 127.0f)) << 23);
 }
 
-static float cap_ref(float s, float cap, float inverse)
+static float cap_ref(float s, float cap, float inverse, float *slope)
 {
     float x = s * inverse, z = x * x;
     float p = -0.0056607896f;
@@ -167,9 +167,13 @@ static float cap_ref(float s, float cap, float inverse)
     p = fmaf(p, z, -0.05372923f);
     p = fmaf(p, z, 0.13331328f);
     p = fmaf(p, z, -0.33333278f);
-    if (z < 0.36f) return fmaf(p * z, s, s);
-    float e = exp2_ref(fabsf(x) * -2.8853900817779268f);
-    return cap * copysignf((1.0f - e) / (1.0f + e), x);
+    float small = fmaf(p * z, s, s), t = small * inverse;
+    *slope = fmaf(-t, t, 1.0f);
+    if (z < 0.36f) return small;
+    float e = exp2_ref(fabsf(x) * -2.8853900817779268f), both = 1.0f + e;
+    *slope = 4.0f * e / (both * both);
+    if (isnan(x)) *slope = 0; /* a hidden NaN must not reach what it multiplies */
+    return cap * copysignf((1.0f - e) / both, x);
 }
 
 static float max16(const float lanes[PH_LANES])
@@ -317,10 +321,15 @@ static void add_alibi(int m, int n, float *s, const float *slope, const float *f
     }
 }
 
-static void softcap(int m, int n, float *s, float cap, float *peak)
+static void softcap(int m, int n, float *s, float cap, float *peak, float *slope)
 {
+    float steep;
     for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
-        for (int c = 0; c < n; c++) s[c] = cap_ref(s[c], cap, 1.0f / cap);
+        for (int c = 0; c < n; c++) {
+            s[c] = cap_ref(s[c], cap, 1.0f / cap, &steep);
+            if (slope) slope[i * PH_STRIP_LD + c] = steep;
+        }
+        for (int c = n; slope && c % PH_LANES; c++) slope[i * PH_STRIP_LD + c] = 0;
         row_peak(n, s, peak);
     }
 }

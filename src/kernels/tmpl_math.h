@@ -10,7 +10,8 @@
  * log2 x = e + log2(e) * (f - f^2/2 + f^3 P(f)); about 2 ulp.
  *
  * cap * tanh(x), x = s / cap: s (1 + x^2 P(x^2)) where x^2 is below 0.36, else
- * cap (1 - e)/(1 + e) with e = exp(-2|x|).
+ * cap (1 - e)/(1 + e) with e = exp(-2|x|). Its slope, 1 - tanh^2 and 4 e/(1 + e)^2: far
+ * beyond the cap it is smaller than the last place of tanh, and still known to its own.
  *
  * ref.c has the same operations in the same order.
  */
@@ -65,7 +66,7 @@ V vec v_log(vec x)
     return v_add(v_mul(e, v_set1(0x1.62e4p-1f)), v_add(f, rest));
 }
 
-V vec v_cap(vec s, vec cap, vec inverse)
+V vec v_cap(vec s, vec cap, vec inverse, const int sloped, vec *slope)
 {
     const vec one = v_set1(1.0f), seam = v_set1(0.36f);
     vec x = v_mul(s, inverse), z = v_mul(x, x);
@@ -74,11 +75,16 @@ V vec v_cap(vec s, vec cap, vec inverse)
     p = v_fma(p, z, v_set1(-0.05372923f));
     p = v_fma(p, z, v_set1(0.13331328f));
     p = v_fma(p, z, v_set1(-0.33333278f));
-    vec small = v_fma(v_mul(p, z), s, s);
+    vec small = v_fma(v_mul(p, z), s, s), t = v_mul(small, inverse);
+    if (sloped) *slope = v_fnma(t, t, one);
     /* the division is most of the cost, and logits are seldom near their cap */
     if (!v_any(v_lt(v_set1(0x1.70a3d6p-2f), z))) return small;
     /* e = exp(-2|x|) in (0, 1]: (1 - e)/(1 + e) */
     vec e = v_exp2(v_mul(v_abs(x), v_set1(-2.8853900817779268f)));
-    vec large = v_copysign(v_div(v_sub(one, e), v_add(one, e)), x);
+    vec both = v_add(one, e), large = v_copysign(v_div(v_sub(one, e), both), x);
+    if (sloped) {
+        vec far = v_div(v_mul(v_set1(4.0f), e), v_mul(both, both));
+        *slope = v_select(v_lt(z, seam), *slope, far);
+    }
     return v_select(v_lt(z, seam), small, v_mul(cap, large));
 }

@@ -199,21 +199,30 @@ static void add_alibi(int m, int n, float *s, const float *slope, const float *f
     }
 }
 
-static void softcap(int m, int n, float *s, float cap, float *peak)
+V void cap_row(int n, float *s, float cap, float *peak, const int sloped, float *slope)
 {
     const vec high = v_set1(cap), inverse = v_set1(1.0f / cap);
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
-        vec top[GROUP];
-        for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
-        for (int c = 0; c < n; c += PH_LANES)
+    vec top[GROUP], steep = v_zero();
+    for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+    for (int c = 0; c < n; c += PH_LANES)
 #pragma GCC unroll 4
-            for (int v = 0; v < GROUP; v++) {
-                vec x = v_cap(v_load(s + c + v * VL), high, inverse);
-                v_store(s + c + v * VL, x);
-                top[v] = v_max(top[v], x);
-            }
-        for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
-    }
+        for (int v = 0; v < GROUP; v++) {
+            vec x = v_cap(v_load(s + c + v * VL), high, inverse, sloped, &steep);
+            v_store(s + c + v * VL, x);
+            top[v] = v_max(top[v], x);
+            if (sloped) /* a hidden NaN must not reach what it multiplies */
+                v_store(slope + c + v * VL, v_select(v_eq(x, x), steep, v_zero()));
+        }
+    for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+}
+
+static void softcap(int m, int n, float *s, float cap, float *peak, float *slope)
+{
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES)
+        if (slope)
+            cap_row(n, s, cap, peak, 1, slope + i * PH_STRIP_LD);
+        else
+            cap_row(n, s, cap, peak, 0, NULL);
 }
 
 static void hide(int n, float *s, const uint8_t *visible)

@@ -236,7 +236,7 @@ void ph_kind_tanh(const ph_ctx *ctx, int n, const float *x, float *y)
         int count = ph_min(BLOCK, n - at);
         memcpy(s, x + at, (size_t)count * sizeof *s);
         for (int i = count; i % PH_LANES; i++) s[i] = 0; /* whole vectors are read */
-        ctx->kernels->softcap(1, count, s, 1, peak);
+        ctx->kernels->softcap(1, count, s, 1, peak, NULL);
         memcpy(y + at, s, (size_t)count * sizeof *s);
     }
 }
