@@ -145,7 +145,7 @@ static void weigh_at(const ph_kernels *t, int n, int k, int64_t ldb)
         float *c = bed_floats(2, (m - 1) * ldc + n, side());
         for (int i = 0; i < m && !fresh; i++)
             memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
-        t->weigh(m, n, k, p, b, ldb, c, ldc, alpha, NULL);
+        t->weigh(m, n, k, p, b, ldb, c, ldc, alpha, m % 2 ? expected : NULL);
         bed_same_rows("c", c, ldc, expected, LD, m, n, n);
         bed_intact(2);
     }
@@ -253,7 +253,7 @@ static void product_times_at(const ph_kernels *t, int n, int k, const float *sca
     int64_t ldb = n + bed_below(3);
     for (int i = 0; i < ROWS; i += REF.mr)
         REF.product_times(ph_min(ROWS - i, REF.mr), n, k, left + i * row, row, step,
-                          right, ldb, expected + i * LD, LD, scales + i);
+                          right, ldb, expected + i * LD, LD, scales + i, NULL);
     const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
     for (int m = 1; m <= t->mr; m++) {
         int64_t ldc = n + bed_below(2) * 7;
@@ -262,7 +262,8 @@ static void product_times_at(const ph_kernels *t, int n, int k, const float *sca
         const float *a = bed_copy(0, left, (m - 1) * row + (k - 1) * step + 1, side());
         const float *scale = bed_copy(4, scales, m, side());
         float *c = bed_floats(2, (m - 1) * ldc + n, side());
-        t->product_times(m, n, k, a, row, step, b, ldb, c, ldc, scale);
+        t->product_times(m, n, k, a, row, step, b, ldb, c, ldc, scale,
+                         m % 2 ? expected : NULL);
         bed_same_rows("c", c, ldc, expected, LD, m, n, n);
         bed_intact(2);
     }
@@ -291,8 +292,9 @@ void bench_product_times(const ph_kernels *t)
         bed_fill(scale, ROWS, BED_PLAIN);
         bed_fill(left, ROWS * PH_STRIP_LD, BED_PLAIN);
         bed_fill(right, (int64_t)n * k, BED_PLAIN);
-        BED_TIME(&timer, t->product_times(m, n, k, left, along ? PH_STRIP_LD : 1,
-                                          along ? 1 : ROWS, right, n, start, LD, scale));
+        BED_TIME(&timer,
+                 t->product_times(m, n, k, left, along ? PH_STRIP_LD : 1,
+                                  along ? 1 : ROWS, right, n, start, LD, scale, NULL));
         snprintf(shape, sizeof shape, "%d x %d, k %d%s", m, n, k, along ? ", along" : "");
         bed_report("product_times", t, shape, &timer, 2.0 * m * n * k, 0);
     }

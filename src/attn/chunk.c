@@ -476,7 +476,7 @@ static void write_keys(const ph_call *call, const ph_rows *rows, int keys, int p
         if (from < to)
             k->product_times(m, dim, to - from, left + (int64_t)from * PH_STRIP_LD + c, 1,
                              PH_STRIP_LD, right + (int64_t)from * dim, dim,
-                             grad + c * s->time, s->time, scale);
+                             grad + c * s->time, s->time, scale, NULL);
         for (int i = 0; from >= to && i < m; i++)
             memset(grad + (c + i) * s->time, 0, (size_t)dim * sizeof(float));
     }
@@ -501,7 +501,7 @@ static void write_queries(const ph_call *call, worker *w, int keys)
             k->product_times(m, a->qk_dim, c1 - c0,
                              one->tile.ds + (int64_t)r * PH_STRIP_LD + c0, PH_STRIP_LD, 1,
                              one->k + c0 * one->k_ld, one->k_ld, dq, a->dq.time,
-                             w->scales);
+                             w->scales, NULL);
         for (int i = 0; c0 >= c1 && i < m; i++)
             memset(dq + i * a->dq.time, 0, (size_t)a->qk_dim * sizeof(float));
     }

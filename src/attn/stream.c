@@ -256,7 +256,8 @@ static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int fir
         call->args->lse[ph_rows_index(call, st->rows, first + i)] = lse[i];
     if (seen && !(partial && !v_is_finite(call, b))) {
         k->product_times(m, dim, c1 - c0, st->scores + c0, PH_STRIP_LD, 1,
-                         b->v + c0 * b->ld, b->ld, out, a->out.time, factor);
+                         b->v + c0 * b->ld, b->ld, out, a->out.time, factor,
+                         next_part(b, (int64_t)dim * (c1 - c0)));
         return;
     }
     float *acc = st->split.acc + (int64_t)first * dim;
@@ -355,6 +356,22 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
     if (pairs) pairs->end();
 }
 
+/* While a short head runs, its strips ask for the one behind it: each thread has heads in
+   a row. */
+static void look_beyond(const ph_call *call, const ph_rows *rows, block *b)
+{
+    const ph_attn *a = call->attn;
+    const ph_args *args = call->args;
+    int batch = rows->batch, keys = a->kv_len;
+    if (batch == a->batch - 1 && rows->head0 == a->q_heads - 1) return;
+    int64_t q = batch * a->q.batch + (rows->head0 + 1) * a->q.head;
+    int64_t k = batch * a->k.batch + (rows->k_head + 1) * a->k.head;
+    int64_t v = batch * a->v.batch + (rows->v_head + 1) * a->v.head;
+    b->soon[0] = rows_from(call, args->k, &a->k, k, keys, a->qk_dim);
+    b->soon[1] = rows_from(call, args->q, &a->q, q, a->q_len, a->qk_dim);
+    b->soon[2] = rows_from(call, args->v, &a->v, v, keys, a->v_dim);
+}
+
 int ph_stream_short(const ph_call *call, ph_stream *st)
 {
     const ph_plan *plan = call->plan;
@@ -366,6 +383,7 @@ int ph_stream_short(const ph_call *call, ph_stream *st)
     if (plan->group > 1 || rows->token[count - 1] - rows->token[0] != count - 1) return 0;
     block b = {.c0 = rows->low / nr * nr, .c1 = rows->high, .v_finite = -1};
     ph_running_reset(count, &st->split);
+    look_beyond(call, rows, &b);
     pack_queries(call, st, count);
     if (rows->high) pack_block(call, st, &b);
     for (int r = 0; r < count; r += height)

@@ -239,10 +239,10 @@ typedef struct ph_kernels {
                     int64_t ldb, int64_t panel, float *c, int64_t ldc, int add);
 
     /* c[i*ldc + j] = scale[i] * sum_k a[i*row + k*step] * b[k*ldb + j]; -0 becomes +0. n
-       a multiple of 16. */
+       a multiple of 16. Asks for what comes next, as weigh does. */
     void (*product_times)(int m, int n, int k, const float *a, int64_t row, int64_t step,
                           const float *b, int64_t ldb, float *c, int64_t ldc,
-                          const float *scale);
+                          const float *scale, const void *fetch);
 
     /* y[c] += a * x[c], c < n, n a multiple of 16. */
     void (*axpy)(int n, float a, const float *x, float *y);

@@ -127,8 +127,9 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
 
 static void product_times(int m, int n, int k, const float *a, int64_t row, int64_t step,
                           const float *b, int64_t ldb, float *c, int64_t ldc,
-                          const float *scale)
+                          const float *scale, const void *fetch)
 {
+    (void)fetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             float sum = 0;

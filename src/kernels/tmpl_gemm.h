@@ -55,7 +55,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
         if (M <= FEW)
             for (int f = 0; f < PH_FETCH; f += 64)
                 __builtin_prefetch(fetch + kk * PH_FETCH + f, 0, 2);
-        else if (form == ALONG && start != PEAK) /* weigh: slowly, for a later strip */
+        else if (start == SHRINK || start == TIMES || (start == FRESH && form == ALONG))
             __builtin_prefetch(fetch + kk * NR, 0, 2);
         UNROLL
         for (int v = 0; v < NV; v++) right[v] = v_load(b + kk * ldb + v * VL);
@@ -177,9 +177,11 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
 
 static void product_times(int m, int n, int k, const float *a, int64_t row, int64_t step,
                           const float *b, int64_t ldb, float *c, int64_t ldc,
-                          const float *scale)
+                          const float *scale, const void *fetch)
 {
-    for (int j = 0; j < n; j += NR)
+    const int64_t part = fetch ? (int64_t)k * (m <= FEW ? PH_FETCH : NR) : 0;
+    const char *ahead = fetch ? fetch : (const void *)b;
+    for (int j = 0; j < n; j += NR, ahead += part)
         times_tiles[m][n - j >= NR](k, a, row, step, b + j, ldb, c + j, ldc, scale, NULL,
-                                    (const char *)b);
+                                    ahead);
 }
