@@ -172,7 +172,7 @@ class Page:
             if self.js(f"Boolean({expression})"):
                 return
             time.sleep(0.02)
-        raise RuntimeError(f"waited {seconds} s for {what}: {self.complaints}")
+        raise RuntimeError(f"waited {seconds} s for {what}: {self.complaints[-3:]}")
 
     def settle(self):
         """Two frames: what was asked for is drawn."""

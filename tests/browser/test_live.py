@@ -1,0 +1,97 @@
+"""test_live.py - the page behind the live server."""
+import json
+import os
+
+from suite import Served, check, click, only_ours, open_live, press, timed
+
+
+def test_live_ablation(s):
+    with Served("demo") as served:
+        page = open_live(s, served)
+        check(s.text("#live-edits") == "Nothing is changed.", s.text("#live-edits"))
+        page.click_on("#live-zero")
+        page.until("document.querySelector('#live-edits button')", "the change")
+        page.until("document.querySelector('#report-choice').options.length === 2", "two reports")
+        check("1-1 zero" in s.text("#live-edits"), s.text("#live-edits"))
+        check(len(s.texts("#live-changed button")) > 0, "no head is said to have changed")
+        page.click_on("#tab-compare")
+        page.screenshot(os.path.join(s.shots, "live-compare.png"))
+        page.click_on("#live-changed button")
+        page.js("(() => { const g = document.querySelector('#live-gate'); for (const at of [0.9, 0.7, 0.5]) { g.value = at; g.dispatchEvent(new Event('input')); } g.dispatchEvent(new Event('change')); })()")
+        page.until("document.querySelectorAll('#live-edits button').length === 2", "the gate")
+        check("× 0.5" in s.text("#live-edits"), s.text("#live-edits"))
+        page.click_on("#strip button:nth-child(4)")
+        page.click_on("#live-mask")
+        page.until("document.querySelectorAll('#live-edits button').length === 3", "the mask")
+        word = s.text("#strip button:nth-child(4)")
+        check(s.text("#live-mask") == f"Unmask “{word}”", s.text("#live-mask"))
+        page.click_on("#live-frozen")
+        page.until("document.querySelector('#live-frozen').checked && document.querySelector('#live-note').textContent.startsWith('answered')", "frozen")
+        page.click_on("#live-save")
+        page.until("document.querySelector('#live-note').textContent.includes('plan-3.json')", "the plan")
+        for left in (3, 2, 1, 0):
+            page.click_on("#live-undo")
+            page.until(f"document.querySelectorAll('#live-edits button').length === {left}", f"undo to {left}")
+        page.until("document.querySelector('#report-choice').options.length === 1", "one report")
+        check(page.js("document.querySelector('#live-save').disabled"), "a plan of nothing can be saved")
+        page.click_on("#live-mean")
+        page.until("!document.querySelector('#live-save').disabled", "a plan of a mean alone")
+        page.until("decodeURIComponent(location.hash).includes('mean')", "the change in the address")
+        page.go(page.js("location.href"))
+        check("mean" in s.text("#live-edits"), f"after a reload: {s.text('#live-edits')}")
+        token = page.js("/token=[0-9a-f]+/.exec(location.hash)[0]")
+        for odd in ("%7B", "3", "null", '{"edits":7}', '{"text":[]}'):
+            page.go(served.address.split("#")[0] + "#live=" + odd.replace('"', "%22") + "&" + token)
+            check(s.text("#live-edits") == "Nothing is changed.", f"{odd}: {s.text('#live-edits')}")
+        page.go(f"{served.address.split('#')[0]}#lang=en&{token}")
+        page.screenshot(os.path.join(s.shots, "live.png"))
+        only_ours(s, served)
+    s.page.offline()
+    check(served.code == 0, f"the server ended with {served.code}")
+
+
+def test_live_refusal_is_said(s):
+    with Served("demo") as served:
+        page = open_live(s, served)
+        page.js("document.querySelector('#live-text').value = 'refuse'")
+        page.click_on("#live-run")
+        page.until("document.querySelector('#live-note').textContent.includes('the text says so')", "the sentence")
+        check(page.js("document.querySelector('#view').width") > 100, "the picture is gone")
+        page.js("document.querySelector('#live-text').value = 'The animal again'")
+        page.click_on("#live-run")
+        page.until("document.querySelector('#live-note').textContent.startsWith('answered')", "the next run")
+    s.page.offline()
+
+
+def test_live_without_token(s):
+    with Served("demo") as served:
+        s.page.online()
+        s.page.go(served.address.split("#")[0])
+        check(s.page.js("document.documentElement.dataset.ready") == "failed", "it works without a token")
+        check("Forbidden" in s.text("#found"), s.text("#found"))
+    s.page.offline()
+
+
+def test_live_4096_words(s):
+    with Served("longest") as served:
+        page = open_live(s, served)
+        for view in ("beams", "all", "compare", "heat"):
+            before = s.picture()
+            page.click_on(f"#tab-{view}")
+            page.until(f"document.querySelector('#view').toDataURL() !== {json.dumps(before)}", view)
+        page.js("document.querySelector('#view').focus()")
+        page.key("ArrowUp")
+        page.until("(() => { const n = document.querySelectorAll('#top tbody tr'); return n.length === 10 && !n[0].textContent.includes('…'); })()", "exact weights of a row")
+        times = {}
+        for name, act in (("zoom", click("#zoom-in")), ("next head", press("]")), ("seen by", click("#gets")), ("beams", click("#tab-beams"))):
+            times[name] = page.js(timed(act))
+        print("    measured, ms: " + ", ".join(f"{name} {ms:.0f}" for name, ms in times.items()))
+        page.screenshot(os.path.join(s.shots, "live-4096.png"))
+        only_ours(s, served)
+        page.js("document.querySelector('#live-text').value = 'refuse'")
+        page.click_on("#live-run")
+        page.until("document.querySelector('#live-note').textContent.includes('the text says so')", "the refusal")
+        page.js("document.querySelector('#view').focus()")
+        page.key("]")
+        page.until("(() => { const n = document.querySelectorAll('#top tbody tr'); return n.length === 10 && !n[0].textContent.includes('…'); })()", "weights after a refusal")
+    s.page.offline()
