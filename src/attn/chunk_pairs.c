@@ -196,7 +196,7 @@ static float make_scores(const ph_call *call, ph_chunk_pairs *t, const ph_rows *
                             t->dout_rows + (int64_t)(r + h) * t->v_steps, v, 1, dp + c0,
                             NULL);
         if (whole) continue;
-        ph_rows_mask(call, rows, r + h, strip, j0, c0, c1, s, t->peak);
+        ph_rows_mask(call, rows, r + h, strip, j0, c0, c1, s, t->peak, NULL);
         for (int i = 0; i < strip && end % PH_STEP; i++)
             for (int c = 0; c < PH_TILE; c++) s[i * PH_STRIP_LD + end + c] = -INFINITY;
     }

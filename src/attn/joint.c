@@ -428,8 +428,8 @@ void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint
     for (int h = 0; h < r->heads; h++)
         for (int i = 0; i < r->count; i++) {
             float *row = w + ph_joint_at(t, h, i);
-            if (slope) r->rows[h].slope = slope + ph_joint_at(t, h, i);
-            ph_rows_modify(call, &r->rows[h], i, t->j0, t->c0, t->c1, row);
+            ph_rows_modify(call, &r->rows[h], i, t->j0, t->c0, t->c1, row,
+                           slope ? slope + ph_joint_at(t, h, i) : NULL);
             for (int c = t->c0; r->silent[h * PH_ROWS_MAX + i] && c < t->end; c++)
                 row[c] = -INFINITY;
         }

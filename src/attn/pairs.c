@@ -95,7 +95,7 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
     k->scores(m, n, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
               (const uint16_t *)(t->k + (int64_t)c0 * plan->k_floats), plan->scale2,
               st->scores + c0, st->peak);
-    ph_rows_mask(call, st->rows, first, m, j0, c0, c1, st->scores, st->peak);
+    ph_rows_mask(call, st->rows, first, m, j0, c0, c1, st->scores, st->peak, NULL);
     if (drop) ph_rows_dropout(call, st->rows, first, m, j0, c0, c1, st->drop);
     uint8_t *started = &st->started[first / PH_TILE];
     ph_strip strip = {.m = m,

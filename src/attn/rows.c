@@ -51,7 +51,6 @@ void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int
     rows->v_head = head0 / (a->q_heads / a->v_heads);
     rows->extent = ph_rows_extent(call, batch);
     rows->count = rows->low = rows->high = rows->all_lo = rows->all_hi = 0;
-    rows->slope = NULL;
 }
 
 /* What any row and what every row sees, from what the first n of them do. */
@@ -226,29 +225,27 @@ static void exclude(const ph_call *call, const ph_rows *rows, int r, int j, int 
         call->kernels->hide(n, s, args->visible + visible_at(call, rows, r, j));
 }
 
-/* bias, alibi, soft-cap and the boolean mask on n scores of m rows from key j on; peak as
-   alibi or the soft-cap leaves it; steep: its slopes, or NULL */
-static void modify(const ph_call *call, const ph_rows *rows, int first, int m, int j,
-                   int n, float *s, float *peak, float *steep)
+/* bias, alibi, soft-cap and the boolean mask on scores of m rows, n columns from c0 on of
+   the block at j0; peak as alibi or the soft-cap leaves it; slope: of the soft-cap */
+static void modify(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
+                   int c0, int n, float *s, float *peak, float *slope)
 {
     const ph_args *args = call->args;
     const ph_kernels *k = call->kernels;
-    float slope[PH_STRIP_MAX], distance[PH_STRIP_MAX];
+    float fall[PH_STRIP_MAX], distance[PH_STRIP_MAX];
+    int j = j0 + c0;
+    s += c0;
     for (int i = 0; i < m && (args->bias || args->relative); i++)
         add_biases(call, rows, first + i, j, n, s + i * PH_STRIP_LD);
     for (int i = 0; i < m && args->alibi; i++) {
-        slope[i] = args->alibi[rows->head[first + i]] * (float)PH_LOG2E;
+        fall[i] = args->alibi[rows->head[first + i]] * (float)PH_LOG2E;
         distance[i] = (float)(j - (rows->token[first + i] + rows->extent.offset));
     }
-    if (args->alibi) k->add_alibi(m, n, s, slope, distance, peak);
-    if (call->attn->softcap > 0) k->softcap(m, n, s, call->plan->cap2, peak, steep);
+    if (args->alibi) k->add_alibi(m, n, s, fall, distance, peak);
+    if (call->attn->softcap > 0)
+        k->softcap(m, n, s, call->plan->cap2, peak, slope ? slope + c0 : NULL);
     for (int i = 0; i < m && (args->bias || args->visible); i++)
         exclude(call, rows, first + i, j, n, s + i * PH_STRIP_LD);
-}
-
-static float *slopes_at(const ph_rows *rows, int c)
-{
-    return rows->slope ? rows->slope + c : NULL;
 }
 
 static int is_modified(const ph_call *call)
@@ -268,12 +265,11 @@ static int seen_columns(const ph_rows *rows, int r, int j0, int c0, int c1, int 
 }
 
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
-                   int c1, float *s)
+                   int c1, float *s, float *slope)
 {
     int end = ph_round_up(c1, PH_LANES) - c0, lo, hi;
     float peak[PH_LANES];
-    if (is_modified(call))
-        modify(call, rows, r, 1, j0 + c0, c1 - c0, s + c0, peak, slopes_at(rows, c0));
+    if (is_modified(call)) modify(call, rows, r, 1, j0, c0, c1 - c0, s, peak, slope);
     int hidden = seen_columns(rows, r, j0, c0, c1, &lo, &hi);
     for (int c = 0; c < lo; c++) s[c0 + c] = -INFINITY;
     for (int c = hi; c < end; c++) s[c0 + c] = -INFINITY;
@@ -281,14 +277,13 @@ int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int 
 }
 
 int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                 int c0, int c1, float *s, float *peak)
+                 int c0, int c1, float *s, float *peak, float *slope)
 {
     const ph_args *args = call->args;
     int end = ph_round_up(c1, PH_LANES), modified = is_modified(call), hidden = 0;
     int lo[PH_STRIP_MAX], hi[PH_STRIP_MAX];
     if (!modified && c1 == end && ph_rows_all_see(rows, j0 + c0, j0 + c1)) return 0;
-    if (modified)
-        modify(call, rows, first, m, j0 + c0, c1 - c0, s + c0, peak, slopes_at(rows, c0));
+    if (modified) modify(call, rows, first, m, j0, c0, c1 - c0, s, peak, slope);
     for (int i = 0; i < m; i++)
         hidden |= seen_columns(rows, first + i, j0, c0, c1, &lo[i], &hi[i]);
     int done = args->alibi || call->attn->softcap > 0; /* these leave peaks ... */
@@ -309,7 +304,8 @@ int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, in
 }
 
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak)
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
+                   float *slope)
 {
     const ph_plan *plan = call->plan;
     int n = ph_round_up(c1, PH_LANES) - c0;
@@ -325,7 +321,7 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
     } else {
         call->kernels->scores(m, n, call->attn->qk_dim, q, plan->k_pad, k, s + c0, peak);
     }
-    return ph_rows_mask(call, rows, first, m, j0, c0, c1, s, peak);
+    return ph_rows_mask(call, rows, first, m, j0, c0, c1, s, peak, slope);
 }
 
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)

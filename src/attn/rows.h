@@ -31,8 +31,6 @@ typedef struct ph_rows {
     int head[PH_ROWS_MAX];  /* q head */
     int lo[PH_ROWS_MAX];    /* keys [lo, hi) seen by position: band and lengths */
     int hi[PH_ROWS_MAX];
-    float *slope; /* strip that gets the slopes of the soft-cap, at the place of the
-                     scores that are made; NULL: nobody asks */
 } ph_rows;
 
 ph_extent ph_rows_extent(const ph_call *call, int batch);
@@ -114,25 +112,27 @@ int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, in
 
 /* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0
    up to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q are
-   the packed rows, k the packed block. Returns 1 if a key in
-   [c0, c1) is hidden from a row. */
+   the packed rows, k the packed block. slope: a strip that gets the slopes of the
+   soft-cap beside the scores, or NULL. Returns 1 if a key in [c0, c1) is hidden from a
+   row. */
 int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak);
+                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
+                   float *slope);
 
 /* All but the product: s holds it for columns c0 up to c1 rounded up to 16, and peak its
    maxima. */
 int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                 int c0, int c1, float *s, float *peak);
+                 int c0, int c1, float *s, float *peak, float *slope);
 
 /* Whether ph_rows_mask has nothing to do for these rows and keys; m any. */
 int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int c0, int c1);
 
 /* bias, alibi, soft-cap and masks on the scores of row r against the keys [c0, c1) of the
-   block at j0; hidden ones, and columns up to the next multiple of 16, become -inf.
-   Returns 1 if one is hidden by position. */
+   block at j0; hidden ones, and columns up to the next multiple of 16, become -inf. slope
+   as above, of one row. Returns 1 if one is hidden by position. */
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
-                   int c1, float *s);
+                   int c1, float *s, float *slope);
 
 /* Columns [*from, *to) of n whose distance first + c is within the reach of
    ph_args.relative. */

@@ -154,12 +154,13 @@ static int strip_scores(const ph_call *call, ph_stream *st, const block *b, int 
     const ph_attn *a = call->attn;
     if (!b->k)
         return ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, st->q, st->k,
-                              st->scores, st->peak);
+                              st->scores, st->peak, NULL);
     for (int i = 0; i < m * PH_LANES; i++) st->peak[i] = -INFINITY;
     call->kernels->scores_along(m, c1 - c0, a->qk_dim, st->q, call->plan->k_pad,
                                 ph_at(b->k, a->dtype, c0 * a->k.time), a->k.time,
                                 a->dtype, st->scores + c0, st->peak);
-    return ph_rows_mask(call, st->rows, first, m, b->j0, c0, c1, st->scores, st->peak);
+    return ph_rows_mask(call, st->rows, first, m, b->j0, c0, c1, st->scores, st->peak,
+                        NULL);
 }
 
 /* Weights of a strip, as they multiply v; returns whether a key is hidden from a row. */
