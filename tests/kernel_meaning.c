@@ -105,18 +105,18 @@ void check_products_mean(const ph_kernels *t)
 
 static void gradient_means(const ph_kernels *t, const float *logit)
 {
-    float grad[LD], drop[LD], p[LD], before[LD], lse = 3.5f, delta = 0.3f, cap = 40;
+    float grad[LD], drop[LD], slope[LD], p[LD], before[LD], lse = 3.5f, delta = 0.3f;
     memcpy(p, logit, sizeof p);
     for (int j = 0; j < N; j++) {
         before[j] = grad[j] = bed_between(-2, 2);
         drop[j] = j % 3 ? 1.5f : 0;
+        slope[j] = bed_between(0, 1);
     }
-    t->gradient(1, N, p, grad, drop, &lse, &delta, cap);
+    t->gradient(1, N, p, grad, drop, slope, &lse, &delta);
     for (int j = 0; j < N; j++) {
         double w = exp2((double)logit[j] - (double)lse);
-        double ratio = (double)logit[j] / (double)cap;
-        double ds = w * ((double)drop[j] * (double)before[j] - (double)delta) *
-                    (1 - ratio * ratio);
+        double ds =
+            w * ((double)drop[j] * (double)before[j] - (double)delta) * (double)slope[j];
         if (logit[j] == -INFINITY) w = ds = 0;
         near("gradient p", 0, j, p[j], w * (double)drop[j], 6 * 40 * unit * w);
         near("gradient ds", 0, j, grad[j], ds, 16 * 40 * unit * w);

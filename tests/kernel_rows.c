@@ -17,7 +17,8 @@
 enum { ROWS = PH_MR_MAX, LD = PH_STRIP_LD, STRIP = ROWS * LD, MOST = 144 };
 
 /* aligned as the library's own strips are */
-static _Alignas(PH_ALIGN) float scores[STRIP], slopes[STRIP], factors[STRIP];
+static _Alignas(PH_ALIGN) float scores[STRIP], slopes[STRIP], factors[STRIP],
+    steep[STRIP];
 static float s_expected[STRIP], dp_expected[STRIP];
 
 static int side(void)
@@ -194,7 +195,7 @@ void bench_softmax(const ph_kernels *t)
 
 /* ---- gradient ---------------------------------------------------------------------- */
 
-static void gradient_at(const ph_kernels *t, int m, int n, float cap, int dropped)
+static void gradient_at(const ph_kernels *t, int m, int n, int sloped, int dropped)
 {
     float lses[ROWS], deltas[ROWS];
     for (int i = 0; i < m; i++) {
@@ -205,12 +206,14 @@ static void gradient_at(const ph_kernels *t, int m, int n, float cap, int droppe
     memcpy(dp_expected, slopes, sizeof slopes);
     for (int i = 0; i < m; i++)
         REF.gradient(1, n, s_expected + i * LD, dp_expected + i * LD,
-                     dropped ? factors + i * LD : NULL, lses + i, deltas + i, cap);
+                     dropped ? factors + i * LD : NULL, sloped ? steep + i * LD : NULL,
+                     lses + i, deltas + i);
     const float *lse = bed_copy(1, lses, m, side()),
                 *delta = bed_copy(2, deltas, m, side());
     const float *drop = dropped ? place_strip(3, factors, m, n) : NULL;
+    const float *slope = sloped ? place_strip(5, steep, m, n) : NULL;
     float *s = place_strip(0, scores, m, n), *dp = place_strip(4, slopes, m, n);
-    t->gradient(m, n, s, dp, drop, lse, delta, cap);
+    t->gradient(m, n, s, dp, drop, slope, lse, delta);
     bed_same_rows("s", s, LD, s_expected, LD, m, n, n);
     bed_same_rows("dp", dp, LD, dp_expected, LD, m, n, n);
     bed_intact(0);
@@ -223,36 +226,38 @@ void check_gradient(const ph_kernels *t)
         for (int m = 1; m <= t->mr; m++)
             for (int n = 16; n <= LD; n += 16) {
                 int kind = round / 4 % 2 ? bed_below(ROW_KINDS) : USUAL;
-                float cap = round % 2 ? bed_between(5, 60) : 0;
-                bed_say("%s gradient m=%d n=%d kind %d cap %g drop %d", t->name, m, n,
-                        kind, (double)cap, round / 2 % 2);
+                bed_say("%s gradient m=%d n=%d kind %d slope %d drop %d", t->name, m, n,
+                        kind, round % 2, round / 2 % 2);
                 for (int i = 0; i < m; i++) fill_row(scores + i * LD, n, kind);
                 for (int i = 0; i < STRIP; i++) {
                     slopes[i] = bed_between(-4, 4);
                     factors[i] = bed_below(4) ? 1.25f : 0;
-                    if (scores[i] == -INFINITY && bed_below(2)) slopes[i] = bed_special();
+                    steep[i] = bed_between(0, 1);
+                    if (scores[i] == -INFINITY && bed_below(2))
+                        slopes[i] = bed_special(), steep[i] = bed_special();
                 }
-                gradient_at(t, m, n, cap, round / 2 % 2);
+                gradient_at(t, m, n, round % 2, round / 2 % 2);
             }
 }
 
 void bench_gradient(const ph_kernels *t)
 {
     for (int which = 0; which < 4; which++) {
-        float lse[ROWS], delta[ROWS], cap = which & 1 ? 30.0f : 0;
-        const float *drop = which & 2 ? factors : NULL;
+        float lse[ROWS], delta[ROWS];
+        const float *slope = which & 1 ? steep : NULL, *drop = which & 2 ? factors : NULL;
         char shape[40];
         bed_timer timer;
         for (int i = 0; i < STRIP; i++) {
             scores[i] = bed_between(-8, 0);
             slopes[i] = bed_between(-1, 1);
-            factors[i] = 1.25f;
+            factors[i] = 1.25f, steep[i] = 0.75f;
         }
         for (int i = 0; i < ROWS; i++) lse[i] = delta[i] = 1;
-        BED_TIME(&timer, t->gradient(t->mr, LD, scores, slopes, drop, lse, delta, cap));
-        snprintf(shape, sizeof shape, "%d x %d%s%s", t->mr, LD, cap > 0 ? " cap" : "",
+        BED_TIME(&timer, t->gradient(t->mr, LD, scores, slopes, drop, slope, lse, delta));
+        snprintf(shape, sizeof shape, "%d x %d%s%s", t->mr, LD, slope ? " slope" : "",
                  drop ? " drop" : "");
-        bed_report("gradient", t, shape, &timer, 0, (drop ? 20.0 : 16.0) * t->mr * LD);
+        bed_report("gradient", t, shape, &timer, 0,
+                   (16.0 + (drop ? 4 : 0) + (slope ? 4 : 0)) * t->mr * LD);
     }
 }
 

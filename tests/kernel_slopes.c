@@ -15,6 +15,7 @@ enum { STRIP = PH_STEP * PH_STRIP_LD, TILE = PH_TILE * PH_STEP };
 enum { ROOM = PH_STRIP_LD / PH_TILE * PH_PARTS * TILE };
 
 static _Alignas(PH_ALIGN) float scores[STRIP], slopes[STRIP], factors[STRIP];
+static _Alignas(PH_ALIGN) float steep[STRIP];
 static _Alignas(PH_ALIGN) uint16_t want[3][ROOM];
 
 static int side(void)
@@ -28,7 +29,8 @@ static void draw(int kind)
     for (int i = 0; i < STRIP; i++) {
         scores[i] = bed_below(6) ? bed_between(-140, 0) : -INFINITY;
         factors[i] = bed_below(4) ? 4.0f / 3 : 0;
-        if (scores[i] == -INFINITY) factors[i] = bed_special();
+        steep[i] = bed_between(0, 1);
+        if (scores[i] == -INFINITY) factors[i] = bed_special(), steep[i] = bed_special();
     }
     bed_fill(slopes, STRIP, kind);
 }
@@ -61,11 +63,11 @@ static void slopes_at(const ph_pairs *p, const char *name, int m, int n, int kin
     size_t bytes = (size_t)tiles * sizeof **want;
     ph_slopes x = {.m = m, .n = n, .lse = lse, .delta = delta, .s = scores, .dp = slopes};
     x.scale = bed_below(2) ? 1 : bed_between(0.1f, 1);
-    x.cap = bed_below(2) ? 0 : 150;
+    x.slope = bed_below(2) ? NULL : steep;
     x.drop = bed_below(2) ? NULL : factors;
     x.p = want[0], x.ds = want[1], x.ds_rows = want[2];
-    bed_say("%s pairs_slopes m=%d n=%d kind %d cap %d drop %d", name, m, n, kind,
-            x.cap > 0, x.drop != NULL);
+    bed_say("%s pairs_slopes m=%d n=%d kind %d slope %d drop %d", name, m, n, kind,
+            x.slope != NULL, x.drop != NULL);
     for (int i = 0; i < PH_STEP; i++)
         lse[i] = bed_between(0, 9), delta[i] = bed_between(-1, 1);
     ph_slopes y = x;

@@ -58,6 +58,7 @@ void ph_chunk_pairs_take(const ph_plan *plan, ph_arena *arena, ph_chunk_pairs *t
     t->s = take_strips(arena);
     t->dp = take_strips(arena);
     t->drop = take_strips(arena);
+    t->slope = a->softcap > 0 ? take_strips(arena) : NULL;
     t->p_plain = ph_arena_floats(arena, PH_STRIP_LD);
     t->ds_plain = ph_arena_floats(arena, PH_STRIP_LD);
     t->peak = ph_arena_floats(arena, PH_TILE * PH_LANES);
@@ -189,6 +190,7 @@ static float make_scores(const ph_call *call, ph_chunk_pairs *t, const ph_rows *
     for (int h = 0; h < m; h += PH_TILE) {
         int strip = ph_min(PH_TILE, m - h);
         float *s = t->s + h * PH_STRIP_LD, *dp = t->dp + h * PH_STRIP_LD;
+        float *slope = t->slope ? t->slope + h * PH_STRIP_LD : NULL;
         plan->pairs->scores(strip, n, plan->k_steps,
                             t->q_rows + (int64_t)(r + h) * plan->k_steps, k, plan->scale2,
                             s + c0, whole ? NULL : t->peak);
@@ -196,7 +198,7 @@ static float make_scores(const ph_call *call, ph_chunk_pairs *t, const ph_rows *
                             t->dout_rows + (int64_t)(r + h) * t->v_steps, v, 1, dp + c0,
                             NULL);
         if (whole) continue;
-        ph_rows_mask(call, rows, r + h, strip, j0, c0, c1, s, t->peak, NULL);
+        ph_rows_mask(call, rows, r + h, strip, j0, c0, c1, s, t->peak, slope);
         for (int i = 0; i < strip && end % PH_STEP; i++)
             for (int c = 0; c < PH_TILE; c++) s[i * PH_STRIP_LD + end + c] = -INFINITY;
     }
@@ -271,8 +273,9 @@ static int add_rest(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows,
         for (int c = c0; c < c1; c++) p[c] = s[c] * x->scale;
         memcpy(ds + c0, t->dp + i * PH_STRIP_LD + c0, (size_t)(c1 - c0) * sizeof *ds);
         call->kernels->gradient(1, ph_round_up(c1, PH_LANES) - c0, p + c0, ds + c0,
-                                x->drop ? x->drop + i * PH_STRIP_LD : NULL, x->lse + i,
-                                x->delta + i, x->cap);
+                                x->drop ? x->drop + i * PH_STRIP_LD : NULL,
+                                x->slope ? x->slope + i * PH_STRIP_LD : NULL, x->lse + i,
+                                x->delta + i);
         for (int c = c0; c < c1; c++) {
             int all = !isfinite(p[c]) || !isfinite(ds[c]);
             int some = t->q_odd[r + i] || t->dout_odd[r + i] || t->k_odd[c_block + c];
@@ -350,7 +353,7 @@ static void run_group(const ph_call *call, ph_chunk_pairs *t, const ph_rows *row
                    .dp = t->dp + c0,
                    .lse = t->lse + r,
                    .delta = t->delta + r,
-                   .cap = call->plan->cap2,
+                   .slope = t->slope ? t->slope + c0 : NULL,
                    .p = t->p + parts,
                    .ds = t->ds + parts,
                    .ds_rows = t->ds_rows};

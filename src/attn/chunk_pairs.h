@@ -30,6 +30,7 @@ typedef struct ph_chunk_pairs {
     float *lse, *delta, *gate; /* (PH_GRAD_ROWS) */
     /* PH_STEP rows against a block of keys */
     float *s, *dp, *drop, *peak;
+    float *slope;              /* strips of slopes of the soft-cap; NULL: there is none */
     float *p_plain, *ds_plain; /* one row of p and ds as they are, for rare paths */
     /* the same in parts: of all groups, right operands of dv and dk; of one group, the
        left operand of dq; and which columns each group has made */

@@ -152,10 +152,8 @@ void ph_grad_finish(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *ti
                    tile->slope);
     if (drop) ph_rows_dropout(call, g->rows, first, m, j0, c0, c1, tile->drop);
     call->kernels->gradient(m, n, p + c0, ds + c0, drop ? tile->drop + c0 : NULL,
-                            g->lse + first, g->delta + first, 0);
-    for (int i = 0; tile->slope && i < m; i++)
-        call->kernels->times(n, ds + i * PH_STRIP_LD + c0,
-                             tile->slope + i * PH_STRIP_LD + c0);
+                            tile->slope ? tile->slope + c0 : NULL, g->lse + first,
+                            g->delta + first);
 }
 
 int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,

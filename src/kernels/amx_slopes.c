@@ -12,7 +12,7 @@
 #include "kernels/amx_tiles.h"
 
 /* 16 columns of a row: gradient_row of tmpl_rows.h. */
-V void slope(const ph_slopes *x, int64_t at, int r, const int capped, const int dropped,
+V void slope(const ph_slopes *x, int64_t at, int r, const int sloped, const int dropped,
              vec *weight, vec *gradient)
 {
     const vec minus_inf = v_set1(-__builtin_inff());
@@ -21,10 +21,7 @@ V void slope(const ph_slopes *x, int64_t at, int r, const int capped, const int 
     vec p = v_exp2(_mm512_mask_sub_ps(minus_inf, seen, score, v_set1(x->lse[r])));
     if (dropped) g = v_mul(g, v_load(x->drop + at));
     vec ds = _mm512_maskz_mul_ps(seen, p, v_sub(g, v_set1(x->delta[r])));
-    if (capped) {
-        vec t = v_mul(score, v_set1(1.0f / x->cap));
-        ds = _mm512_maskz_mul_ps(seen, ds, v_fnma(t, t, v_set1(1.0f)));
-    }
+    if (sloped) ds = _mm512_maskz_mul_ps(seen, ds, v_load(x->slope + at));
     *weight = dropped ? _mm512_maskz_mul_ps(seen, p, v_load(x->drop + at)) : p;
     *gradient = ds;
 }
@@ -51,7 +48,7 @@ V vint or_bits(vint bits, vec a, vec b)
     return _mm512_ternarylogic_epi32(bits, v_bits(a), v_bits(b), 0xfe);
 }
 
-V int slopes(const ph_slopes *x, const int m, const int capped, const int dropped)
+V int slopes(const ph_slopes *x, const int m, const int sloped, const int dropped)
 {
     vec w[4], g[4];
     vint bits = vi_set1(0);
@@ -62,7 +59,7 @@ V int slopes(const ph_slopes *x, const int m, const int capped, const int droppe
             for (int v = 0; v < 4; v++) {
                 int r = i + v / 2 * PH_TILE, at = r * PH_STRIP_LD + c + v % 2 * VL;
                 w[v] = g[v] = v_zero();
-                if (r < m) slope(x, at, r, capped, dropped, &w[v], &g[v]);
+                if (r < m) slope(x, at, r, sloped, dropped, &w[v], &g[v]);
             }
 #pragma GCC unroll 3
             for (int part = 0; part < PH_PARTS; part++, to += TILE) {
@@ -78,8 +75,8 @@ V int slopes(const ph_slopes *x, const int m, const int capped, const int droppe
 
 int ph_amx_slopes(const ph_slopes *x)
 {
-    if (x->cap > 0 && x->drop) return slopes(x, x->m, 1, 1);
-    if (x->cap > 0) return slopes(x, x->m, 1, 0);
+    if (x->slope && x->drop) return slopes(x, x->m, 1, 1);
+    if (x->slope) return slopes(x, x->m, 1, 0);
     if (x->drop) return slopes(x, x->m, 0, 1);
     return x->m == PH_STEP ? slopes(x, PH_STEP, 0, 0) : slopes(x, x->m, 0, 0);
 }

@@ -124,9 +124,10 @@ typedef struct ph_strip {
    the rows from m on are 0. */
 typedef struct ph_slopes {
     int m, n;
-    const float *s, *dp, *drop; /* PH_STRIP_LD floats per row; drop may be NULL */
+    const float *s, *dp;       /* PH_STRIP_LD floats per row, here and in the next two */
+    const float *drop, *slope; /* may be NULL */
     const float *lse, *delta;
-    float scale, cap;
+    float scale;
     uint16_t *p, *ds, *ds_rows;
 } ph_slopes;
 
@@ -256,11 +257,11 @@ typedef struct ph_kernels {
     void (*softmax)(int m, int n, float *s, const float *peak, float *top, float *sum,
                     float *alpha);
 
-    /* s becomes p = 2^(s - lse[i]), dp becomes ds = p * (drop * dp - delta[i]), times the
-       slope 1 - (s/cap)^2 of the soft-cap if cap > 0. drop (a strip of factors) may be
-       NULL: 1; otherwise s ends as drop * p. Where s is -inf both become 0. */
+    /* s becomes p = 2^(s - lse[i]), dp becomes ds = p * (drop * dp - delta[i]) *
+       slope. drop (a strip of factors) and slope (of the soft-cap, a strip too) may be
+       NULL: 1; with drop s ends as drop * p. Where s is -inf both become 0. */
     void (*gradient)(int m, int n, float *s, float *dp, const float *drop,
-                     const float *lse, const float *delta, float cap);
+                     const float *slope, const float *lse, const float *delta);
 
     /* s[c] = 2^(s[c] - lse); n any, room up to 16. Here, as in softmax and gradient, a
        score is not above what it is measured from, but for rounding. */

@@ -172,8 +172,8 @@ static void slopes_row(const ph_slopes *x, int r, float *p, float *ds)
     for (int c = 0; c < x->n; c++) p[c] = ds[c] = 0;
     if (r >= x->m) return;
     for (int c = 0; c < x->n; c++) p[c] = x->s[at + c] * x->scale, ds[c] = x->dp[at + c];
-    ph_kernels_ref.gradient(1, x->n, p, ds, x->drop ? x->drop + at : NULL, x->lse + r,
-                            x->delta + r, x->cap);
+    ph_kernels_ref.gradient(1, x->n, p, ds, x->drop ? x->drop + at : NULL,
+                            x->slope ? x->slope + at : NULL, x->lse + r, x->delta + r);
     for (int c = 0; c < x->n; c++)
         if (x->s[at + c] * x->scale == -INFINITY) p[c] = 0;
 }

@@ -214,7 +214,7 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
 }
 
 static void gradient(int m, int n, float *s, float *dp, const float *drop,
-                     const float *lse, const float *delta, float cap)
+                     const float *slope, const float *lse, const float *delta)
 {
     for (int i = 0; i < m; i++)
         for (int c = 0; c < n; c++) {
@@ -222,10 +222,7 @@ static void gradient(int m, int n, float *s, float *dp, const float *drop,
             float score = s[at], p = exp2_ref(score - lse[i]);
             float g = drop ? dp[at] * drop[at] : dp[at];
             float ds = p * (g - delta[i]);
-            if (cap > 0) {
-                float t = score * (1.0f / cap);
-                ds = ds * fmaf(-t, t, 1.0f);
-            }
+            if (slope) ds = ds * slope[at];
             dp[at] = score == -INFINITY ? 0 : ds;
             s[at] = drop ? p * drop[at] : p;
         }

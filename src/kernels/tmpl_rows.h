@@ -25,38 +25,35 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
     }
 }
 
-V void gradient_row(int n, float *s, float *dp, const float *drop, float lse, float delta,
-                    float cap, const int capped, const int dropped)
+V void gradient_row(int n, float *s, float *dp, const float *drop, const float *slope,
+                    float lse, float delta, const int dropped, const int sloped)
 {
     const vec base = v_set1(lse), shift = v_set1(delta), zero = v_zero();
-    const vec slope = v_set1(capped ? 1.0f / cap : 0), one = v_set1(1.0f);
     for (int c = 0; c < n; c += VL) {
         vec score = v_load(s + c), g = v_load(dp + c);
         vec p = v_exp2(v_sub(score, base));
         if (dropped) g = v_mul(g, v_load(drop + c));
         vec ds = v_mul(p, v_sub(g, shift));
-        if (capped) {
-            vec t = v_mul(score, slope);
-            ds = v_mul(ds, v_fnma(t, t, one));
-        }
+        if (sloped) ds = v_mul(ds, v_load(slope + c));
         v_store(dp + c, v_select(v_eq(score, MINUS_INF), zero, ds));
         v_store(s + c, dropped ? v_mul(p, v_load(drop + c)) : p);
     }
 }
 
 static void gradient(int m, int n, float *s, float *dp, const float *drop,
-                     const float *lse, const float *delta, float cap)
+                     const float *slope, const float *lse, const float *delta)
 {
     for (int i = 0; i < m; i++, s += PH_STRIP_LD, dp += PH_STRIP_LD) {
-        if (cap > 0 && drop)
-            gradient_row(n, s, dp, drop, lse[i], delta[i], cap, 1, 1);
-        else if (cap > 0)
-            gradient_row(n, s, dp, NULL, lse[i], delta[i], cap, 1, 0);
+        if (drop && slope)
+            gradient_row(n, s, dp, drop, slope, lse[i], delta[i], 1, 1);
         else if (drop)
-            gradient_row(n, s, dp, drop, lse[i], delta[i], cap, 0, 1);
+            gradient_row(n, s, dp, drop, NULL, lse[i], delta[i], 1, 0);
+        else if (slope)
+            gradient_row(n, s, dp, NULL, slope, lse[i], delta[i], 0, 1);
         else
-            gradient_row(n, s, dp, NULL, lse[i], delta[i], cap, 0, 0);
+            gradient_row(n, s, dp, NULL, NULL, lse[i], delta[i], 0, 0);
         if (drop) drop += PH_STRIP_LD;
+        if (slope) slope += PH_STRIP_LD;
     }
 }
 
