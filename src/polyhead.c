@@ -155,23 +155,30 @@ const ph_variant_info *ph_variant_list(int i)
 
 /* ---- plan ---- */
 
-ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
+ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
+                       const ph_way_back *back)
 {
     ph_core core;
-    if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
-    if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
     PH_TRY(ph_variant_core(ctx, attn->variant, &core));
     ph_plan *plan = ph_ctx_alloc(ctx, sizeof *plan);
     if (!plan) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
     memset(plan, 0, sizeof *plan);
     plan->ctx = ctx;
+    plan->back = *back;
     ph_status status = ph_plan_init(plan, attn, &core);
     if (status == PH_OK)
         *out = plan;
     else
         ph_ctx_release(ctx, plan);
     return status;
+}
+
+ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
+    return ph_plan_make(out, ctx, attn, &(ph_way_back){0});
 }
 
 void ph_plan_free(ph_plan *plan)

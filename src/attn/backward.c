@@ -58,7 +58,7 @@ static void choose_wave(ph_plan *plan)
     if (threads == 1 || plan->chunks <= 1 || pairs >= 4 * threads || even) return;
     size_t bytes = dq_floats(plan) * sizeof(float);
     int64_t wave = bytes ? (int64_t)(WAVE_BUDGET / bytes) : items;
-    if (plan->lean) wave = 0;
+    if (plan->back.lean) wave = 0;
     if (wave < threads) wave = threads;
     plan->wave = (int)(wave < items ? wave : items);
 }

@@ -53,7 +53,7 @@ typedef struct worker {
 /* Twins are what layers make, whose numbers are f32. */
 static int in_tiles(const ph_plan *plan)
 {
-    return plan->pairs && !plan->twins;
+    return plan->pairs && !plan->back.twins;
 }
 
 static void take_map(const ph_plan *plan, ph_arena *arena, map *m)
@@ -72,7 +72,7 @@ static void take_floats(const ph_plan *plan, ph_arena *arena, worker *w)
     const ph_attn *a = &plan->attn;
     w->k_row = plan->k_pad, w->v_row = plan->v_pad;
     take_map(plan, arena, &w->map[0]);
-    if (plan->twins) take_map(plan, arena, &w->map[1]);
+    if (plan->back.twins) take_map(plan, arena, &w->map[1]);
     w->v_across = ph_arena_floats(arena, PH_CHUNK * (size_t)a->v_dim + PH_PACK_SLACK);
     for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1, w->scales[i] = a->scale;
 }

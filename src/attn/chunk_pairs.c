@@ -151,7 +151,7 @@ static void pack_rows(const ph_call *call, ph_chunk_pairs *t, const ph_deltas *d
         t->any_odd |= pack_group(call, rows, r, call->args->q, &a->q, a->qk_dim,
                                  t->k_wide, t->q_rows, t->q_columns, t->q_odd);
         t->any_odd |=
-            pack_group(call, rows, r, call->grads->dout, &call->plan->dout, a->v_dim,
+            pack_group(call, rows, r, call->grads->dout, &call->plan->back.dout, a->v_dim,
                        t->v_wide, t->dout_rows, t->dout_columns, t->dout_odd);
     }
     for (int r = 0; r < rows->count; r++) {
@@ -230,7 +230,7 @@ static void mend_products(const ph_call *call, ph_chunk_pairs *t, const ph_rows 
         for (int c = c0; c < c1; c++) {
             if (!t->dout_odd[r + i] && !t->v_odd[c_block + c]) continue;
             const uint16_t *x =
-                row_of(call, rows, r + i, call->grads->dout, &call->plan->dout);
+                row_of(call, rows, r + i, call->grads->dout, &call->plan->back.dout);
             const uint16_t *y =
                 key_of(call, rows, j0 + c, call->args->v, &a->v, rows->v_head);
             float sum = 0;
@@ -254,7 +254,8 @@ static void add_pair(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows
 {
     const ph_attn *a = call->attn;
     const uint16_t *q = row_of(call, rows, r, call->args->q, &a->q);
-    const uint16_t *dout = row_of(call, rows, r, call->grads->dout, &call->plan->dout);
+    const uint16_t *dout =
+        row_of(call, rows, r, call->grads->dout, &call->plan->back.dout);
     const uint16_t *k = key_of(call, rows, j, call->args->k, &a->k, rows->k_head);
     int64_t matrix = c / PH_WIDE * PH_WIDE;
     add_numbers(a->v_dim, p, dout, all, dv + matrix * t->v_wide + c % PH_WIDE, PH_WIDE);

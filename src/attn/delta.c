@@ -62,7 +62,7 @@ static void make_products(const ph_call *call, ph_arena arena, int batch, int he
     int64_t ldx, ldy;
     float *x_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
     float *y_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
-    const float *x = ph_keys_along(call, call->grads->dout, &call->plan->dout, batch,
+    const float *x = ph_keys_along(call, call->grads->dout, &call->plan->back.dout, batch,
                                    ph_dout_head(call, head), a->v_dim, pad, first, 0, n,
                                    1, x_room, &ldx);
     const float *y = ph_keys_along(call, call->args->out, &a->out, batch, head, a->v_dim,

@@ -70,7 +70,7 @@ static void find_dout(const ph_call *call, ph_grad_rows *g)
     const void *from[PH_GRAD_ROWS], *base = call->grads->dout;
     int pad = call->plan->v_pad, count = g->rows->count;
     int plain = !call->args->gate && !call->twin;
-    if (plain && is_packed(call, g->rows, &call->plan->dout, a->v_dim, pad)) {
+    if (plain && is_packed(call, g->rows, &call->plan->back.dout, a->v_dim, pad)) {
         g->dout = (const float *)base + ph_dout_at(call, g->rows, 0);
         return;
     }

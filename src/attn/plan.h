@@ -28,6 +28,15 @@ typedef struct ph_joint_plan {
     int together;   /* forward: 1: too few items, all threads work on each */
 } ph_joint_plan;
 
+/* What a layer says, beyond ph_attn, about the way back of its heads; all 0: nothing. */
+typedef struct ph_way_back {
+    ph_strides dout; /* all 0: those of out */
+    int lean;        /* 1: a wave has a dq for each thread, not as many as there is room
+                        for */
+    int twins;       /* 1: q heads 2m and 2m+1, which share their v head, share dout up to
+                        a factor too: ph_call.twin */
+} ph_way_back;
+
 struct ph_plan {
     ph_ctx *ctx;
     const ph_kernels *kernels;
@@ -37,7 +46,7 @@ struct ph_plan {
     char name[64];           /* of the variants */
     ph_asks asks;            /* what they want, filled by their setup */
     ph_attn attn;            /* defaults filled in: heads, dims, strides, scale */
-    ph_strides dout;  /* those of out; a layer that goes back by slices sets others */
+    ph_way_back back;
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
@@ -57,9 +66,6 @@ struct ph_plan {
     int chunks;   /* key chunks of the backward pass at full length */
     int wave;     /* backward items that run at once with a dq of their own; 0: each
                             item walks all chunks of its cluster */
-    int lean;     /* 1: one of those for every thread, not as many as there is room for */
-    int twins;    /* 1: going back, q heads 2m and 2m+1, which share their v head, share
-                     dout up to a factor too: ph_call.twin */
     ph_joint_plan joint;
     size_t lane_bytes[3];   /* scratch per lane: forward, backward, look */
     size_t shared_bytes[3]; /* scratch shared by all lanes */
@@ -82,7 +88,11 @@ typedef struct ph_call {
     size_t lane_bytes;
 } ph_call;
 
-/* Checks attn and fills the plan (already allocated, ctx set). */
+/* ph_plan_create for a layer. */
+ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
+                       const ph_way_back *back);
+
+/* Checks attn and fills the plan (already allocated, ctx and back set). */
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core);
 
 size_t ph_plan_bytes(const ph_plan *plan, int what);

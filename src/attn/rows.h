@@ -70,7 +70,7 @@ static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s
 /* The same for dout. */
 static inline int64_t ph_dout_at(const ph_call *call, const ph_rows *rows, int r)
 {
-    const ph_strides *s = &call->plan->dout;
+    const ph_strides *s = &call->plan->back.dout;
     return rows->batch * s->batch + ph_dout_head(call, rows->head[r]) * s->head +
            rows->token[r] * s->time;
 }

@@ -321,8 +321,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     ph_layer_angles(l);
     lay_plan(l);
     settle_keys(l);
-    PH_TRY(ph_plan_create(&l->plan, l->ctx, &l->attn));
-    PH_TRY(ph_layer_slices(l));
+    PH_TRY(ph_layer_plans(l));
     list_params(l);
     return PH_OK;
 }

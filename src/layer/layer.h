@@ -150,8 +150,9 @@ void ph_layer_part_gates(const ph_layer *layer, const float *own, const float *g
 
 /* ---- slices.c ---- */
 
-/* Makes the plan of a slice where the kinds want slices and attention allows them. */
-ph_status ph_layer_slices(ph_layer *layer);
+/* Makes the plan of all heads, and that of a slice where the kinds want slices and
+   attention allows them. */
+ph_status ph_layer_plans(ph_layer *layer);
 
 /* What a slice of a backward call works on, beside the kind's pieces. Where there is only
    one slice these are the whole tensors themselves. */

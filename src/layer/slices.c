@@ -64,37 +64,27 @@ static ph_attn cut_attn(const ph_layer *l, int n)
     return a;
 }
 
-/* How the gradients of n heads lie. */
-static ph_strides dout_strides(const ph_layer *l, int n)
+/* The gradients of n heads lie side by side. */
+static ph_way_back way_back(const ph_layer *l, int n, int lean)
 {
-    return side_by_side(l->attn.q_len, l->shape.twins ? n / 2 : n, l->attn.v_dim);
+    int twins = l->shape.twins;
+    ph_strides dout = side_by_side(l->attn.q_len, twins ? n / 2 : n, l->attn.v_dim);
+    return (ph_way_back){.dout = dout, .lean = lean, .twins = twins};
 }
 
-static void tell_twins(ph_layer *l)
-{
-    if (!l->attn.backward || !l->shape.twins) return;
-    l->plan->dout = dout_strides(l, l->attn.q_heads);
-    l->plan->twins = 1;
-    ph_backward_measure(l->plan);
-}
-
-ph_status ph_layer_slices(ph_layer *l)
+ph_status ph_layer_plans(ph_layer *l)
 {
     ph_attn whole = l->attn;
+    ph_way_back together = way_back(l, whole.q_heads, 0);
+    PH_TRY(ph_plan_make(&l->plan, l->ctx, &whole, &together));
     int n = l->slice_heads = whole.q_heads;
     if (is_wanted(l)) n = slice_size(l);
-    if (n == whole.q_heads) {
-        tell_twins(l);
-        return PH_OK;
-    }
+    if (n == whole.q_heads) return PH_OK;
     const ph_part *v = &l->shape.v;
     l->remakes_v = v->heads && v->w < 0 && !v->pad && !v->tail && !l->shape.makes_kv;
     ph_attn cut = cut_attn(l, n);
-    PH_TRY(ph_plan_create(&l->slice, l->ctx, &cut));
-    l->slice->dout = dout_strides(l, n);
-    l->slice->twins = l->shape.twins;
-    l->slice->lean = 1;
-    ph_backward_measure(l->slice);
+    ph_way_back apart = way_back(l, n, 1);
+    PH_TRY(ph_plan_make(&l->slice, l->ctx, &cut, &apart));
     ph_plan_free(l->plan); /* that of all heads only goes forward */
     l->plan = NULL;
     whole.backward = 0;
