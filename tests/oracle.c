@@ -342,6 +342,7 @@ static double walk_of(const double *q, const double *k, int dim)
 #define EXP      exp
 #define LOG      log
 #define TANH     tanh
+#define COSH     cosh
 #define FABS     fabs
 #include "oracle_loops.h"
 #undef REAL
@@ -349,6 +350,7 @@ static double walk_of(const double *q, const double *k, int dim)
 #undef EXP
 #undef LOG
 #undef TANH
+#undef COSH
 #undef FABS
 
 #define REAL     float
@@ -356,6 +358,7 @@ static double walk_of(const double *q, const double *k, int dim)
 #define EXP      expf
 #define LOG      logf
 #define TANH     tanhf
+#define COSH     coshf
 #define FABS     fabsf
 #include "oracle_loops.h"
 

@@ -1,7 +1,7 @@
 /*
  * oracle_loops.h - the loops of the oracle and of the yardstick, included twice.
  *
- * oracle.c defines REAL, FN(name) and the mathematical functions EXP, LOG, TANH, FABS
+ * oracle.c defines REAL, FN(name) and the functions EXP, LOG, TANH, COSH, FABS
  * before each inclusion. All arrays hold double; every operation runs in REAL, and ADD
  * rounds a running sum to REAL at each step, so that the float copy really sums in float.
  */
@@ -69,9 +69,9 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
         r->slope[j] = 1;
         r->s[j] = s;
         if (p->softcap != 0) {
-            REAL cap = (REAL)p->softcap, th = TANH(s / cap);
-            s = cap * th;
-            r->slope[j] = 1 - th * th;
+            REAL cap = (REAL)p->softcap, rise = COSH(s / cap);
+            r->slope[j] = 1 / rise / rise; /* 1 - tanh^2 would have no digits far out */
+            s = cap * TANH(s / cap);
         }
         r->t[j] = s;
     }
@@ -269,7 +269,7 @@ static void FN(row_back)(const dense *p, const ROW *r, int b, int h, int i, answ
         REAL ds = r->p[j] * (dp - mean + dlse) * r->slope[j];
         FN(cell_back)(p, b, h, i, j, ds, r->w[j], a);
         if (!m) continue;
-        REAL size = r->p[j] * (dp_size + mean_size + FABS(dlse));
+        REAL size = r->p[j] * (dp_size + mean_size + FABS(dlse)) * r->slope[j];
         FN(cell_size)(p, b, h, i, j, size, r->w[j], m);
     }
     if (a->dgate) {

@@ -44,6 +44,41 @@ static void random_plans(void)
     sweep_end();
 }
 
+/* Rows whose scores all lie far beyond the cap: their slopes are smaller than the last
+   place of 1, and so are their gradients, which still have digits of their own. */
+static void beyond_cap(void)
+{
+    static const ph_dtype types[] = {PH_F32, PH_F16, PH_BF16};
+    sweep_begin();
+    for (int index = 0; index < 30; index++) {
+        problem p = {.attn = {.batch = 1,
+                              .q_heads = 2,
+                              .q_len = 20 + 60 * (index % 4),
+                              .kv_len = 1 + index % 5,
+                              .qk_dim = 32,
+                              .dtype = types[index % 3],
+                              .scale = 1.5f,
+                              .softcap = 1,
+                              .backward = 1},
+                     .with = {.lse = 1}};
+        judge j;
+        if (left_out(index)) continue;
+        problem_build(&p, check_seed * 1000 + (uint64_t)index);
+        FOR_EACH_ISA(isa)
+        {
+            ph_ctx *ctx = need_ctx(*isa);
+            must(ctx, drive_backward(ctx, &p));
+            judge_open(&j, &p);
+            const char *why = judge_backward(&j, &p);
+            sweep_tolerance(index, &j);
+            sweep_note("beyond_cap", index, *isa, &p, why);
+            judge_close(&j);
+        }
+        problem_free(&p);
+    }
+    sweep_end();
+}
+
 /* ---- parts ------------------------------------------------------------------------ */
 
 static void both(problem *p, problem *q, int index)
@@ -123,6 +158,7 @@ static void overwritten(void)
 
 static const check_case cases[] = {
     {"random", random_plans},
+    {"beyond_cap", beyond_cap},
     {"not_wanted", not_wanted},
     {"overwritten", overwritten},
     {0, 0},
