@@ -31,7 +31,7 @@
     X(entmax) X(clip) X(lane_sums) X(add_rows) X(product_times) X(dots) X(logs)         \
     X(scores_along)
 #define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend) X(pairs_slopes)   \
-    X(pairs_split) X(pairs_multiply)
+    X(pairs_split) X(pairs_multiply) X(pairs_stream)
 /* clang-format on */
 
 typedef void bed_body(const ph_kernels *table);

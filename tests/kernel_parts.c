@@ -1,6 +1,6 @@
 /*
  * kernel_parts.c - checks and benches of products of f32 numbers as parts in bf16:
- * split and multiply of ph_pairs. A table without them passes.
+ * split, multiply and stream of ph_pairs. A table without them passes.
  */
 #include <math.h>
 #include <stdio.h>
@@ -179,5 +179,93 @@ void bench_pairs_multiply(const ph_kernels *t)
         int products = form == 3 ? 6 : form ? 3 : 1;
         snprintf(shape, sizeof shape, "32 x 32 x 128, %d products", products);
         bed_report("pairs_multiply", t, shape, &timer, 2.0 * 32 * 32 * 128 * products, 0);
+    }
+}
+
+/* ---- stream ------------------------------------------------------------------------ */
+
+enum { WIDTH = 96 };
+
+/* Numbers of one part here and there: a tile of them is not like its neighbours. */
+static void sprinkle(float *b, int k, int n, int64_t ldb)
+{
+    int j0 = bed_below(n), k0 = bed_below(k);
+    for (int kk = k0; kk < k; kk++)
+        for (int j = j0; j < n; j++)
+            b[kk * ldb + j] = ph_from_bf16(ph_to_bf16(b[kk * ldb + j]));
+}
+
+static void stream_at(const ph_pairs *p, const char *name, int m, int n, int k,
+                      int a_parts, int kind)
+{
+    static float want[PH_WIDE * (WIDTH + 8)];
+    int ldb = n + bed_below(4), ldc = ph_round_up(n, PH_TILE) + 4 * bed_below(3);
+    int rows = m <= PH_TILE ? m : PH_WIDE, steps = ph_div_up(k, PH_STEP);
+    bed_say("%s pairs_stream m=%d n=%d k=%d parts %d kind %d", name, m, n, k, a_parts,
+            kind);
+    operands(k, a_parts, 1, kind);
+    float *b = bed_floats(0, (int64_t)(k - 1) * ldb + n, side());
+    bed_fill(b, (int64_t)(k - 1) * ldb + n, kind);
+    sprinkle(b, k, n, ldb);
+    bed_fill(want, rows * ldc, BED_PLAIN);
+    float *c = bed_copy(1, want, (rows - 1) * ldc + ph_round_up(n, PH_TILE), side());
+    ph_operand a = ph_split_operand(left, a_parts, steps);
+    REF.stream(m, n, k, &a, b, ldb, want, ldc);
+    p->begin(ph_min(m, PH_TILE));
+    p->stream(m, n, k, &a, b, ldb, c, ldc);
+    p->end();
+    for (int i = 0; i < m; i++) bed_same("c", c + i * ldc, want + i * ldc, n);
+    bed_intact(0);
+    bed_intact(1);
+}
+
+/* The reference is what split and multiply make of it. */
+static void stream_means(int m, int n, int k)
+{
+    static float b[DEPTH * PH_WIDE], want[PH_WIDE * PH_WIDE], got[PH_WIDE * PH_WIDE];
+    bed_say("stream of the reference, m=%d n=%d k=%d", m, n, k);
+    operands(k, PH_PARTS, 1, BED_WIDE);
+    bed_fill(b, k * n, BED_WIDE);
+    bed_fill(want, PH_WIDE * PH_WIDE, BED_PLAIN);
+    memcpy(got, want, sizeof got);
+    int steps = ph_div_up(k, PH_STEP), parts = REF.split(right, b, PH_F32, n, n, k, 0, 1);
+    ph_operand a = ph_split_operand(left, PH_PARTS, steps);
+    ph_operand tiles = ph_split_operand(right, parts, steps);
+    REF.multiply(m, steps, &a, &tiles, want, PH_WIDE, 1);
+    REF.stream(m, n, k, &a, b, n, got, PH_WIDE);
+    for (int i = 0; i < m; i++) bed_same("c", got + i * PH_WIDE, want + i * PH_WIDE, n);
+}
+
+void check_pairs_stream(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int i = 0; i < 10; i++)
+        stream_means(1 + bed_below(PH_WIDE), 1 + bed_below(PH_WIDE),
+                     1 + bed_below(DEPTH));
+    for (int m = 1; m <= PH_WIDE; m++)
+        for (int form = 0; form < 4; form++)
+            stream_at(t->pairs, t->name, m, 1 + bed_below(WIDTH), 1 + bed_below(DEPTH),
+                      form & 1 ? PH_PARTS : 1, (m + form / 2) % BED_KINDS);
+}
+
+void bench_pairs_stream(const ph_kernels *t)
+{
+    static _Alignas(PH_ALIGN) float b[DEPTH * WIDTH], c[PH_WIDE * WIDTH];
+    if (!t->pairs) return;
+    for (int form = 0; form < 8; form++) {
+        char shape[40];
+        bed_timer timer;
+        int a_parts = form & 1 ? PH_PARTS : 1, exact = form & 2, m = form & 4 ? 16 : 1;
+        operands(128, a_parts, 1, BED_PLAIN);
+        ph_operand a = ph_split_operand(left, a_parts, 128 / PH_STEP);
+        bed_fill(b, 128 * 64, BED_PLAIN);
+        for (int i = 0; i < 128 * 64 && exact; i++) b[i] = ph_from_bf16(ph_to_bf16(b[i]));
+        memset(c, 0, sizeof c);
+        t->pairs->begin(m);
+        BED_TIME(&timer, t->pairs->stream(m, 64, 128, &a, b, 64, c, 64));
+        t->pairs->end();
+        snprintf(shape, sizeof shape, "%d x 64 x 128, parts %d %d", m, a_parts,
+                 exact ? 1 : PH_PARTS);
+        bed_report("pairs_stream", t, shape, &timer, 0, 128 * 64 * sizeof *b);
     }
 }

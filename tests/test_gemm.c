@@ -339,8 +339,8 @@ static void small_sizes(void)
 static void few_rows(void)
 {
     uint64_t r = check_seed + 1;
-    for (int m = 1; m <= 14; m++)
-        for (int i = 0; i < 8; i++)
+    for (int m = 1; m <= 40; m++)
+        for (int i = 0; i < (m <= 14 ? 8 : 3); i++)
             one(m, 1 + check_below(&r, 1400), 1 + check_below(&r, 90), &r);
 }
 

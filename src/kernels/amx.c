@@ -354,6 +354,7 @@ const ph_pairs ph_pairs_amx = {
     .slopes = ph_amx_slopes,
     .split = ph_amx_split,
     .multiply = ph_amx_multiply,
+    .stream = ph_amx_stream,
 };
 
 #if defined(__clang__)

@@ -221,6 +221,84 @@ void ph_amx_multiply(int m, int steps, const ph_operand *a, const ph_operand *b,
 #undef MULTIPLY_AS
 }
 
+/* ---- a right operand that is used once ---- */
+
+/* A tile of pairs as its first parts; returns 1 if that is all there is of them. */
+V int try_first(uint16_t *to, const source *s)
+{
+    __m512i bits = _mm512_setzero_si512();
+    vec low, high;
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++, to += PH_STEP) {
+        line_of(s, i, &low, &high);
+        _mm512_store_si512(to, upper_halves(nearest(low), nearest(high)));
+        bits = _mm512_ternarylogic_epi32(bits, v_bits(low), v_bits(high), 0xfe); /* or */
+    }
+    return !_mm512_test_epi32_mask(bits, vi_set1(0xffff));
+}
+
+/* All parts of a tile, behind each other. */
+V void all_parts(uint16_t *to, const source *s)
+{
+    vec low, high;
+#pragma GCC unroll 16
+    for (int i = 0; i < PH_TILE; i++, to += PH_STEP) {
+        line_of(s, i, &low, &high);
+        _mm512_store_si512(to, upper_halves(nearest(low), nearest(high)));
+        low = rest_of(low), high = rest_of(high);
+        _mm512_store_si512(to + TILE, upper_halves(nearest(low), nearest(high)));
+        _mm512_store_si512(to + 2 * TILE, upper_halves(rest_of(low), rest_of(high)));
+    }
+}
+
+/* Returns how many parts were written. Where the tile before had all of them this one
+   will, too: one part is tried only after one part. */
+V int tile_parts(uint16_t *to, const source *s, int last)
+{
+    if (last == 1 && try_first(to, s)) return 1;
+    all_parts(to, s);
+    return PH_PARTS;
+}
+
+V void stream_as(const int two, const int a_parts, int n, int k, const ph_operand *a,
+                 const float *b, int64_t ldb, float *c, int64_t ldc)
+{
+    _Alignas(PH_ALIGN) uint16_t tiles[PH_PARTS * TILE];
+    ph_operand left = *a, right = {tiles, PH_PARTS, TILE, 0, 0};
+    int parts = 1;
+    for (int kk = 0; kk < k; kk += PH_STEP, left.tiles += a->step)
+        for (int j = 0; j < n; j += PH_TILE) {
+            source s = {.from = b + kk * ldb + j,
+                        .stride = ldb,
+                        .lines = n - j,
+                        .k = k - kk,
+                        .whole = 1};
+            if (s.lines < PH_TILE || s.k < PH_STEP)
+                s.whole = 0, parts = tile_parts(tiles, &s, parts);
+            else
+                parts = tile_parts(tiles, &s, parts);
+            WRITTEN();
+            if (parts > 1)
+                multiply_column(two, a_parts, PH_PARTS, 1, &left, &right, tiles, c + j,
+                                ldc, 1);
+            else
+                multiply_column(two, a_parts, 1, 1, &left, &right, tiles, c + j, ldc, 1);
+        }
+}
+
+void ph_amx_stream(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
+                   float *c, int64_t ldc)
+{
+    if (m > PH_TILE && a->parts > 1)
+        stream_as(1, PH_PARTS, n, k, a, b, ldb, c, ldc);
+    else if (m > PH_TILE)
+        stream_as(1, 1, n, k, a, b, ldb, c, ldc);
+    else if (a->parts > 1)
+        stream_as(0, PH_PARTS, n, k, a, b, ldb, c, ldc);
+    else
+        stream_as(0, 1, n, k, a, b, ldb, c, ldc);
+}
+
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -13,6 +13,8 @@ int ph_amx_split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
                  int lines, int k, int along, int pairs);
 void ph_amx_multiply(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
                      int64_t ldc, int add);
+void ph_amx_stream(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
+                   float *c, int64_t ldc);
 
 /* amx_slopes.c */
 int ph_amx_slopes(const ph_slopes *x);

@@ -143,7 +143,7 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
 static size_t packed_floats(const job *j)
 {
     size_t parts = (size_t)ph_div_up(j->depth, ph_max(j->kc, 1));
-    if (j->mode == TILED) return 0;
+    if (j->mode == TILED) return ph_gemm_tiled_packed(j);
     if (j->mode == STREAM)
         return (size_t)j->g->m * (size_t)ph_round_up(j->g->k, PH_LANES);
     return parts * (size_t)ph_div_up(j->height, j->k->mr) * (size_t)j->a_step;
@@ -169,8 +169,9 @@ static scratch lay_lane(const job *j, ph_arena *arena)
 /* Whether a job packs the same as the one before it, round by round. */
 static int shares(const job *j)
 {
-    return j->mode == PACKED && j->g->same_a && j[-1].mode == PACKED &&
-           j->depth == j[-1].depth && j->height == j[-1].height;
+    if (!j->g->same_a || j->mode != j[-1].mode) return 0;
+    return j->mode == PACKED ? j->depth == j[-1].depth && j->height == j[-1].height
+                             : j->once && j[-1].once;
 }
 
 /* Products of several rounds run one after the other and share their room for a. */
@@ -509,6 +510,7 @@ static void set_round(job *j, int r)
     j->items = ph_div_up(j->i_len, j->rows) * ph_div_up(g->n, j->columns);
     if (j->mode == PACKED && !j->shared) j->packs = ph_div_up(j->i_len, TILES * j->k->mr);
     if (j->mode == STREAM) pack_stream(j);
+    if (j->mode == TILED) ph_gemm_tiled_left(j);
 }
 
 /* Runs the round that was set for the jobs that have items. */

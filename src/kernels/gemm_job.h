@@ -33,9 +33,11 @@ typedef struct ph_gemm_job {
     int rows, columns;      /* of one item */
     int64_t a_step, b_step; /* floats from one packed panel to the next */
     float *packed;          /* PACKED: panels of a, for each part of k; STREAM: a as rows
-                               of floats */
+                               of floats; TILED: as tiles */
     int shared;             /* it is the product's before this one */
-    const float *left;      /* STREAM: a, with its row length */
+    int once;          /* TILED: b is used once and not packed, but all of a is, ... */
+    int parts;         /* ... into so many parts */
+    const float *left; /* STREAM: a, with its row length */
     int64_t left_ld;
 
     /* the current round */
@@ -69,6 +71,10 @@ ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
 /* ---- gemm_tiles.c ---- */
 
 void ph_gemm_tiled_choose(ph_gemm_job *job, int wanted, int count);
+/* Floats of `packed`; enough for a product with fewer rows. */
+size_t ph_gemm_tiled_packed(const ph_gemm_job *job);
+/* Packs a beforehand, where b is used once. */
+void ph_gemm_tiled_left(ph_gemm_job *job);
 /* Carves the scratch of a lane, or measures it, and computes an item in it; -1: none. */
 void ph_gemm_tiled(const ph_gemm_job *job, ph_arena *lane, int item);
 

@@ -11,6 +11,9 @@
  *
  * With one part of k the copy is one strip of 32 rows, else the whole rectangle. The sums
  * of an element are those of its row and column alone, step after step.
+ *
+ * Up to 32 rows, b with its rows contiguous: b is used once, so it is not packed but read
+ * where it lies (`stream`); a is packed beforehand, for all items.
  */
 #include <math.h>
 
@@ -23,7 +26,10 @@ enum {
     ROWS = 512,       /* and c of an item 512 KB where k has parts */
     LEAST_STRIPS = 8, /* rows / 32 of an item: b is packed for no fewer */
     PANELS = COLUMNS / PH_WIDE,
-    PAD = 16 /* floats between rows of the copy: keeps them off each other's sets */
+    ONCE = 1 << 13,   /* floats of c of an item that uses b once, ... */
+    LEAST_PANELS = 3, /* ... and its columns */
+    PAD = 48 /* floats between rows of the copy: keeps them off each other's sets, and
+                columns at the edge of a block may be written in full */
 };
 
 typedef struct scratch {
@@ -43,23 +49,33 @@ void ph_gemm_tiled_choose(ph_gemm_job *j, int wanted, int count)
     j->kc = ph_max(ph_round_up(ph_div_up(g->k, parts), PH_STEP), PH_STEP);
     j->depth = g->k;
     j->height = g->m;
-    j->columns = ph_gemm_part(panels, PANELS, wanted, PANELS / 2) * PH_WIDE;
+    j->once = g->m <= PH_WIDE && g->b_col == 1;
+    j->columns =
+        ph_gemm_part(panels, PANELS, wanted, j->once ? LEAST_PANELS : PANELS / 2);
+    j->columns *= PH_WIDE;
     int down = ph_div_up(wanted, ph_div_up(g->n, j->columns) * count);
     int most = parts > 1 ? ROWS / PH_WIDE : strips;
     j->rows = ph_gemm_part(strips, most, down, LEAST_STRIPS) * PH_WIDE;
 }
 
+size_t ph_gemm_tiled_packed(const ph_gemm_job *j)
+{
+    if (j->g->b_col != 1) return 0;
+    return (size_t)PH_PARTS * PH_WIDE * (size_t)ph_round_up(j->g->k, PH_STEP) / 2;
+}
+
 /* Rows of the copy; what a product needs must do for one with fewer rows. */
 static int copy_rows(const ph_gemm_job *j)
 {
+    if (j->once) return j->g->m <= PH_TILE ? j->g->m : PH_WIDE;
     return j->kc >= j->g->k ? PH_WIDE
                             : ph_min(ROWS, ph_round_up(ph_max(j->g->m, 1), PH_WIDE));
 }
 
 static void lay(const ph_gemm_job *j, ph_arena *arena, scratch *s)
 {
-    const size_t number = sizeof(uint16_t), kc = (size_t)j->kc;
-    size_t columns = (size_t)j->columns, wide = PH_WIDE;
+    const size_t number = sizeof(uint16_t), wide = PH_WIDE;
+    size_t columns = (size_t)j->columns, kc = j->once ? 0 : (size_t)j->kc;
     s->a = ph_arena_take(arena, PH_PARTS * wide * kc * number);
     s->b = ph_arena_take(arena, PH_PARTS * columns * kc * number);
     s->c = ph_arena_floats(arena, (size_t)copy_rows(j) * (columns + PAD));
@@ -75,6 +91,13 @@ static int pack_a(const ph_gemm_job *j, int i0, int rows, int k0, int len, uint1
     int along = g->a_col == 1;
     return j->k->pairs->split(to, from, g->a_type, along ? g->a_row : g->a_col, rows, len,
                               along, 0);
+}
+
+void ph_gemm_tiled_left(ph_gemm_job *j)
+{
+    uint16_t *to = (uint16_t *)j->packed;
+    if (!j->once || !j->g->k) return;
+    j->parts = j->shared ? j[-1].parts : pack_a(j, 0, j->g->m, 0, j->g->k, to);
 }
 
 /* Columns j0.. of b, that come in blocks along j, or along k, as lines behind each
@@ -150,9 +173,17 @@ static void mend(const ph_gemm_job *j, const ph_gemm_area *r)
 /* What the sums of a strip start from where they are added to c. */
 static void start_strip(const ph_gemm_job *j, const ph_gemm_area *r)
 {
-    for (int i = 0; i < PH_WIDE; i++)
+    int rows = r->rows <= PH_TILE ? r->rows : PH_WIDE;
+    for (int i = 0; i < rows; i++)
         for (int c = 0; c < ph_round_up(r->cols, PH_WIDE); c++) r->c[i * r->ldc + c] = 0;
     if (j->g->add) ph_gemm_copy(j, r, 0);
+}
+
+static void finish_strip(const ph_gemm_job *j, const ph_gemm_area *r)
+{
+    mend(j, r);
+    if (j->g->bias) ph_gemm_bias(j, r, 0, r->rows);
+    ph_gemm_copy(j, r, 1);
 }
 
 /* One strip of rows, for the steps of k from kk on. */
@@ -172,10 +203,22 @@ static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area
                                   add);
         }
     }
-    if (kk + len < g->k) return;
-    mend(j, r);
-    if (g->bias) ph_gemm_bias(j, r, 0, r->rows);
-    ph_gemm_copy(j, r, 1);
+    if (kk + len == g->k) finish_strip(j, r);
+}
+
+/* All rows there are, against columns of b as they lie. */
+static void run_once(const ph_gemm_job *j, const ph_gemm_area *r)
+{
+    const ph_gemm *g = j->g;
+    ph_operand a =
+        ph_split_operand((const uint16_t *)j->packed, j->parts, ph_div_up(g->k, PH_STEP));
+    start_strip(j, r);
+    for (int c = 0, run; c < r->cols; c += run) {
+        run = r->cols - c;
+        const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, r->j0 + c, &run);
+        j->k->pairs->stream(r->rows, run, g->k, &a, b, g->b_row, r->c + c, r->ldc);
+    }
+    finish_strip(j, r);
 }
 
 void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item)
@@ -185,8 +228,10 @@ void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item)
     if (item < 0) return;
     ph_gemm_area all = ph_gemm_own(j, item);
     int64_t ldc = j->columns + PAD;
+    all.c = s.c, all.ldc = ldc;
     j->k->pairs->begin(ph_min(all.rows, PH_TILE));
-    for (int kk = 0; kk == 0 || kk < j->g->k; kk += j->kc) {
+    if (j->once) run_once(j, &all);
+    for (int kk = 0; !j->once && (kk == 0 || kk < j->g->k); kk += j->kc) {
         int len = ph_min(j->kc, j->g->k - kk);
         pack_panels(j, &all, kk, len, &s);
         for (int t = 0; t < all.rows; t += PH_WIDE) {

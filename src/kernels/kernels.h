@@ -184,6 +184,13 @@ typedef struct ph_pairs {
        that. */
     void (*multiply)(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
                      int64_t ldc, int add);
+
+    /* What split and multiply make of b[k*ldb + j], j < n, for a b that is used once: c
+       is added to, its rows as for multiply, its columns from n up to a multiple of 16
+       are nobody's. a holds all of k. Reads b along its rows, PH_STEP of them at a
+       time. */
+    void (*stream)(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
+                   float *c, int64_t ldc);
 } ph_pairs;
 
 typedef struct ph_kernels {

@@ -270,6 +270,23 @@ static void multiply(int m, int steps, const ph_operand *a, const ph_operand *b,
                              b->tiles + j / PH_TILE * b->group, j % PH_TILE);
 }
 
+static void stream(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
+                   float *c, int64_t ldc)
+{
+    uint16_t tiles[PH_PARTS * PH_WIDE * PH_STEP];
+    for (int kk = 0; kk < k; kk += PH_STEP)
+        for (int j = 0; j < n; j++) {
+            split(tiles, b + kk * ldb + j, PH_F32, ldb, 1, ph_min(PH_STEP, k - kk), 0, 1);
+            ph_operand right = ph_split_operand(tiles, PH_PARTS, 1);
+            for (int i = 0; i < m; i++) {
+                const uint16_t *line = a->tiles + kk / PH_STEP * a->step +
+                                       i / PH_TILE * a->group + i % PH_TILE * PH_STEP;
+                float *sum = c + i * ldc + j;
+                *sum = dot_of_parts(*sum, 1, a, line, &right, tiles, 0);
+            }
+        }
+}
+
 const ph_pairs ph_pairs_ref = {
     .begin = begin,
     .end = end,
@@ -283,4 +300,5 @@ const ph_pairs ph_pairs_ref = {
     .slopes = slopes,
     .split = split,
     .multiply = multiply,
+    .stream = stream,
 };

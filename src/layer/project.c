@@ -37,7 +37,7 @@ static int row_length(const ph_part *p)
 ph_gemm ph_layer_product(const ph_part *p, const float *weights, const float *bias,
                          int rows, const void *x, ph_dtype type, float *y)
 {
-    ph_gemm g = {.m = rows, .n = columns(p), .k = p->in};
+    ph_gemm g = {.m = rows, .n = columns(p), .k = p->in, .tiles = p->tiles};
     g.a = x, g.a_type = type, g.a_row = p->in, g.a_col = 1;
     g.b = weights, g.b_row = row_length(p), g.b_col = 1;
     if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
