@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/ctx.h"
+#include "base/half.h"
 #include "cases.h"
 #include "check.h"
 #include "kernels/kernels.h"
@@ -231,16 +232,18 @@ enum {
     D_KV = 2,
     D_DIM = 10,
     D_CAP = 160,
-    D_MATRIX = D_MODEL * D_HEADS * D_DIM
+    D_MATRIX = D_MODEL * D_HEADS * D_DIM,
+    D_ROWS = D_BATCH * D_LEN,
+    D_RESULT = D_MODEL + D_HEADS * D_DIM /* what is compared of a token: out, heads */
 };
 
-/* Where token t of batch row b lies in x and out. */
+/* Where token t of batch row b lies. */
 static int token(int b, int t)
 {
-    return (b * D_LEN + t) * D_MODEL;
+    return b * D_LEN + t;
 }
 
-static ph_layer_desc decode_desc(int q_len, int cache)
+static ph_layer_desc decode_desc(int q_len, int cache, ph_dtype type)
 {
     ph_layer_desc d = {.model_dim = D_MODEL,
                        .rope = PH_ROPE_INTERLEAVED,
@@ -248,7 +251,8 @@ static ph_layer_desc decode_desc(int q_len, int cache)
                        .rope_base = 500000,
                        .cache = cache,
                        .k_form = PH_FORM_HEADS};
-    d.attn = (ph_attn){.batch = D_BATCH,
+    d.attn = (ph_attn){.dtype = type,
+                       .batch = D_BATCH,
                        .q_heads = D_HEADS,
                        .k_heads = D_KV,
                        .v_heads = D_KV,
@@ -260,17 +264,36 @@ static ph_layer_desc decode_desc(int q_len, int cache)
 }
 
 typedef struct decoder {
-    float x[D_BATCH * D_LEN * D_MODEL], whole[D_BATCH * D_LEN * D_MODEL];
+    ph_dtype type; /* of x and of what comes out */
+    float x[D_ROWS * D_MODEL], whole[D_ROWS * D_RESULT];
     float k_cache[D_BATCH * D_KV * D_CAP * D_DIM],
         v_cache[D_BATCH * D_KV * D_CAP * D_DIM];
     float w[4 * D_MATRIX], norm[D_DIM];
     ph_layer_weights weights;
 } decoder;
 
-static void decoder_init(decoder *d)
+/* Numbers as the layer reads or writes them. */
+static void to_type(ph_dtype type, const float *from, void *to, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (type == PH_F32)
+            ((float *)to)[i] = from[i];
+        else
+            ((uint16_t *)to)[i] = ph_to_bf16(from[i]);
+}
+
+static void from_type(ph_dtype type, const void *from, float *to, int count)
+{
+    for (int i = 0; i < count; i++)
+        to[i] = type == PH_F32 ? ((const float *)from)[i]
+                               : ph_from_bf16(((const uint16_t *)from)[i]);
+}
+
+static void decoder_init(decoder *d, ph_dtype type)
 {
     uint64_t r = check_seed;
-    for (int i = 0; i < D_BATCH * D_LEN * D_MODEL; i++) d->x[i] = check_normal(&r);
+    d->type = type;
+    for (int i = 0; i < D_ROWS * D_MODEL; i++) d->x[i] = check_normal(&r);
     for (int i = 0; i < 4 * D_MATRIX; i++) d->w[i] = check_normal(&r) / 6;
     for (int i = 0; i < D_DIM; i++) d->norm[i] = 1 + check_normal(&r) / 4;
     d->weights = (ph_layer_weights){.wq = d->w,
@@ -282,12 +305,28 @@ static void decoder_init(decoder *d)
     memset(d->v_cache, 0xff, sizeof d->v_cache);
 }
 
+/* One call on `rows` rows of floats; the heads are floats in every layer. */
+static void decoder_call(ph_ctx *ctx, const ph_layer *layer, const decoder *d, int rows,
+                         const float *x, float *result, ph_layer_args args)
+{
+    static float in[D_ROWS * D_MODEL], out[D_ROWS * D_MODEL];
+    static float heads[D_ROWS * D_HEADS * D_DIM];
+    const int more = D_HEADS * D_DIM;
+    to_type(d->type, x, in, rows * D_MODEL);
+    args.x = in, args.out = out, args.heads = heads;
+    CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
+    for (int i = 0; i < rows; i++, result += D_RESULT) {
+        from_type(d->type, ph_at(out, d->type, i * D_MODEL), result, D_MODEL);
+        memcpy(result + D_MODEL, heads + i * more, (size_t)more * sizeof *heads);
+    }
+}
+
 /* The next `step` tokens of each batch row (fewer at its end); rows may be at different
    places. Compares with the whole prompt. */
 static void decode_step(ph_ctx *ctx, const ph_layer *layer, decoder *d, int step,
                         int32_t *past, const int32_t *ends)
 {
-    static float x[D_BATCH * D_LEN * D_MODEL], out[D_BATCH * D_LEN * D_MODEL];
+    static float x[D_ROWS * D_MODEL], result[D_ROWS * D_RESULT];
     int32_t lens[D_BATCH];
     for (int b = 0; b < D_BATCH; b++) {
         int left = ends[b] - past[b];
@@ -295,20 +334,18 @@ static void decode_step(ph_ctx *ctx, const ph_layer *layer, decoder *d, int step
         for (int t = 0; t < step; t++)
             for (int e = 0; e < D_MODEL; e++)
                 x[(b * step + t) * D_MODEL + e] =
-                    t < lens[b] ? d->x[token(b, past[b] + t) + e] : NAN;
+                    t < lens[b] ? d->x[token(b, past[b] + t) * D_MODEL + e] : NAN;
     }
-    ph_layer_args args = {.x = x,
-                          .out = out,
-                          .past = past,
+    ph_layer_args args = {.past = past,
                           .k_cache = d->k_cache,
                           .v_cache = d->v_cache,
                           .attn = {.q_lens = lens}};
-    CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
+    decoder_call(ctx, layer, d, D_BATCH * step, x, result, args);
     for (int b = 0; b < D_BATCH; b++)
         for (int t = 0; t < step; t++)
-            for (int e = 0; e < D_MODEL; e++) {
-                float found = out[(b * step + t) * D_MODEL + e];
-                float want = t < lens[b] ? d->whole[token(b, past[b] + t) + e] : 0;
+            for (int e = 0; e < D_RESULT; e++) {
+                float found = result[(b * step + t) * D_RESULT + e], want = 0;
+                if (t < lens[b]) want = d->whole[token(b, past[b] + t) * D_RESULT + e];
                 CHECK(!memcmp(&found, &want, sizeof found),
                       "row %d token %d + %d of %d: %.9g, whole prompt %.9g", b, past[b],
                       t, step, (double)found, (double)want);
@@ -316,30 +353,36 @@ static void decode_step(ph_ctx *ctx, const ph_layer *layer, decoder *d, int step
     for (int b = 0; b < D_BATCH; b++) past[b] += lens[b];
 }
 
-static void decoding(void)
+static void decode_all(ph_dtype type)
 {
-    static const int threads[] = {1, 2, 7}, steps[] = {1, 5, 33, 150};
+    static const int threads[] = {1, 2, 7}, steps[] = {1, 5, 10, 11, 33, 150};
     decoder *d = malloc(sizeof *d);
     ph_ctx *ctx = open_ctx(NULL, 2);
     ph_layer *layer = NULL;
-    ph_layer_desc desc = decode_desc(D_LEN, 0);
-    decoder_init(d);
-    ph_layer_args args = {.x = d->x, .out = d->whole};
+    ph_layer_desc desc = decode_desc(D_LEN, 0, type);
+    decoder_init(d, type);
     CHECK(ph_layer_create(&layer, ctx, &desc) == PH_OK, "%s", ph_error(ctx));
-    CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
+    decoder_call(ctx, layer, d, D_ROWS, d->x, d->whole, (ph_layer_args){0});
     ph_layer_free(layer);
     ph_close(ctx);
-    for (int n = 0; n < 12; n++) {
-        int step = steps[n % 4];
+    for (int n = 0; n < 18; n++) {
+        int step = steps[n % 6];
         int32_t past[D_BATCH] = {0, 0, 0}, ends[D_BATCH] = {D_LEN, D_LEN - 40, D_LEN};
-        ctx = open_ctx(NULL, threads[n / 4]);
-        desc = decode_desc(step, 1);
+        ctx = open_ctx(NULL, threads[n / 6]);
+        desc = decode_desc(step, 1, type);
         CHECK(ph_layer_create(&layer, ctx, &desc) == PH_OK, "%s", ph_error(ctx));
         while (past[0] < D_LEN) decode_step(ctx, layer, d, step, past, ends);
         ph_layer_free(layer);
         ph_close(ctx);
     }
     free(d);
+}
+
+/* Few rows and many run differently: 3 to 450 of them here. */
+static void decoding(void)
+{
+    decode_all(PH_F32);
+    decode_all(PH_BF16);
 }
 
 /* past moves the rotation only: scores, and so the output, hardly change. */
@@ -350,14 +393,14 @@ static void rotation_is_relative(void)
     float *moved = malloc(sizeof d->whole);
     int32_t past[D_BATCH] = {1000, 7, 99999};
     ph_layer *layer = NULL;
-    ph_layer_desc desc = decode_desc(D_LEN, 0);
-    decoder_init(d);
+    ph_layer_desc desc = decode_desc(D_LEN, 0, PH_F32);
+    decoder_init(d, PH_F32);
     ph_layer_args args = {.x = d->x, .out = d->whole};
     CHECK(ph_layer_create(&layer, ctx, &desc) == PH_OK, "%s", ph_error(ctx));
     CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
     args.past = past, args.out = moved;
     CHECK(ph_layer_forward(layer, &d->weights, &args) == PH_OK, "%s", ph_error(ctx));
-    for (int i = 0; i < D_BATCH * D_LEN * D_MODEL; i++)
+    for (int i = 0; i < D_ROWS * D_MODEL; i++)
         CHECK(fabsf(moved[i] - d->whole[i]) < 1e-4f, "number %d: %g, not %g", i,
               (double)moved[i], (double)d->whole[i]);
     ph_layer_free(layer);
