@@ -16,6 +16,7 @@
  * where it lies (`stream`); a is packed beforehand, for all items.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/half.h"
 #include "kernels/gemm_job.h"
@@ -28,15 +29,16 @@ enum {
     PANELS = COLUMNS / PH_WIDE,
     ONCE = 1 << 13,   /* floats of c of an item that uses b once, ... */
     LEAST_PANELS = 3, /* ... and its columns */
+    STEP = PH_PARTS * PH_WIDE * PH_STEP, /* numbers of one step of a panel */
     PAD = 48 /* floats between rows of the copy: keeps them off each other's sets, and
                 columns at the edge of a block may be written in full */
 };
 
 typedef struct scratch {
-    uint16_t *a, *b;   /* packed: a strip; panels behind each other */
-    int parts[PANELS]; /* of each panel of b */
-    float *c;          /* the copy */
-    float *pieces;     /* b as rows where it comes in blocks */
+    uint16_t *a, *b; /* packed: a strip; panels behind each other */
+    int *parts;      /* of each panel of b */
+    float *c;        /* the copy */
+    float *pieces;   /* b as rows where it comes in blocks */
 } scratch;
 
 void ph_gemm_tiled_choose(ph_gemm_job *j, int wanted, int count)
@@ -50,9 +52,9 @@ void ph_gemm_tiled_choose(ph_gemm_job *j, int wanted, int count)
     j->depth = g->k;
     j->height = g->m;
     j->once = g->m <= PH_WIDE && g->b_col == 1;
-    j->columns =
-        ph_gemm_part(panels, PANELS, wanted, j->once ? LEAST_PANELS : PANELS / 2);
-    j->columns *= PH_WIDE;
+    int widest = j->once ? ONCE / PH_WIDE / g->m : PANELS;
+    int least = j->once ? LEAST_PANELS : PANELS / 2;
+    j->columns = ph_gemm_part(panels, widest, wanted, least) * PH_WIDE;
     int down = ph_div_up(wanted, ph_div_up(g->n, j->columns) * count);
     int most = parts > 1 ? ROWS / PH_WIDE : strips;
     j->rows = ph_gemm_part(strips, most, down, LEAST_STRIPS) * PH_WIDE;
@@ -78,8 +80,9 @@ static void lay(const ph_gemm_job *j, ph_arena *arena, scratch *s)
     size_t columns = (size_t)j->columns, kc = j->once ? 0 : (size_t)j->kc;
     s->a = ph_arena_take(arena, PH_PARTS * wide * kc * number);
     s->b = ph_arena_take(arena, PH_PARTS * columns * kc * number);
+    s->parts = ph_arena_take(arena, PANELS * sizeof *s->parts);
     s->c = ph_arena_floats(arena, (size_t)copy_rows(j) * (columns + PAD));
-    s->pieces = ph_arena_floats(arena, j->g->b_block ? wide * kc : 0);
+    s->pieces = ph_arena_floats(arena, j->g->b_block && kc ? wide * PH_STEP : 0);
 }
 
 /* ---- packing ----------------------------------------------------------------------- */
@@ -115,28 +118,57 @@ static void collect(const ph_gemm *g, int j0, int cols, int k0, int len, float *
         }
 }
 
+/* Where panel p of b begins. */
+static int64_t panel_of(const ph_gemm_job *j, int p)
+{
+    return (int64_t)p * (j->kc / PH_STEP) * STEP;
+}
+
+/* PH_WIDE columns of b or fewer, a step of k or less. */
 static int pack_b(const ph_gemm_job *j, int j0, int cols, int k0, int len, float *pieces,
                   uint16_t *to)
 {
     const ph_gemm *g = j->g;
-    int along = g->b_col != 1;
-    const float *from = g->b + k0 * g->b_row + j0 * g->b_col;
+    int along = g->b_col != 1, n = along ? len : cols, run = n;
     int64_t stride = along ? g->b_col : g->b_row;
-    if (g->b_block) {
+    int64_t at = ph_gemm_block(g->b_block, g->b_step, along ? k0 : j0, &run);
+    const float *from = g->b + at + (along ? j0 : k0) * stride;
+    if (run < n) {
         collect(g, j0, cols, k0, len, pieces);
-        from = pieces, stride = along ? len : cols;
+        from = pieces, stride = n;
     }
     return j->k->pairs->split(to, from, PH_F32, stride, cols, len, along, 1);
 }
 
-static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len,
-                        scratch *s)
+/* Where the numbers of one step have one part and those of another have more. */
+static void clear_others(uint16_t *step)
 {
-    int64_t panel = (int64_t)PH_PARTS * PH_WIDE * j->kc;
-    for (int p = 0; p * PH_WIDE < r->cols; p++)
-        s->parts[p] =
-            pack_b(j, r->j0 + p * PH_WIDE, ph_min(PH_WIDE, r->cols - p * PH_WIDE), kk,
-                   len, s->pieces, s->b + p * panel);
+    memset(step + STEP / PH_PARTS, 0, (STEP - STEP / PH_PARTS) * sizeof *step);
+}
+
+/* Step t of panel p, which has the steps before it. */
+static void pack_step(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len, int p,
+                      int t, const scratch *s)
+{
+    uint16_t *panel = s->b + panel_of(j, p);
+    int j0 = p * PH_WIDE, k0 = t * PH_STEP, *all = &s->parts[p];
+    int parts = pack_b(j, r->j0 + j0, ph_min(PH_WIDE, r->cols - j0), kk + k0,
+                       ph_min(PH_STEP, len - k0), s->pieces, panel + t * STEP);
+    for (int i = 0; i < t && parts > *all; i++) clear_others(panel + i * STEP);
+    if (t && parts < *all) clear_others(panel + t * STEP);
+    *all = t ? ph_max(*all, parts) : parts;
+}
+
+/* In the order in which b lies. */
+static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len,
+                        const scratch *s)
+{
+    int panels = ph_div_up(r->cols, PH_WIDE), steps = ph_div_up(len, PH_STEP);
+    for (int i = 0; i < panels * steps; i++)
+        if (j->g->b_col != 1)
+            pack_step(j, r, kk, len, i / steps, i % steps, s);
+        else
+            pack_step(j, r, kk, len, i % panels, i / panels, s);
 }
 
 /* ---- items ------------------------------------------------------------------------- */
@@ -192,13 +224,13 @@ static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area
 {
     const ph_gemm *g = j->g;
     int steps = ph_div_up(len, PH_STEP), add = g->add || kk > 0;
-    int64_t panel = (int64_t)PH_PARTS * PH_WIDE * j->kc;
     if (kk == 0 && (g->add || g->k == 0)) start_strip(j, r);
     if (len > 0) {
         int parts = pack_a(j, r->i0, r->rows, kk, len, s->a);
         ph_operand a = ph_split_operand(s->a, parts, steps);
         for (int p = 0; p * PH_WIDE < r->cols; p++) {
-            ph_operand b = ph_split_operand(s->b + p * panel, s->parts[p], steps);
+            ph_operand b = ph_split_operand(s->b + panel_of(j, p), s->parts[p], 1);
+            b.step = STEP;
             j->k->pairs->multiply(r->rows, steps, &a, &b, r->c + p * PH_WIDE, r->ldc,
                                   add);
         }
