@@ -13,14 +13,14 @@
 
 #define REF ph_kernels_ref
 
-enum { ROWS = PH_MR_MAX, COLS = 160, DEPTH = 520, LD = 192 };
+enum { ROWS = PH_MR_MAX, MORE = 26, COLS = 160, DEPTH = 520, LD = 192 };
 
 /* What the checks start from, and what ref makes of it; aligned as the library's own
    buffers are, for the benches. */
 #define ALIGNED static _Alignas(PH_ALIGN) float
 ALIGNED left[ROWS * DEPTH], right[COLS * DEPTH];
 ALIGNED packed_b[(COLS + PH_NR_MAX) * DEPTH + PH_PACK_SLACK];
-ALIGNED start[ROWS * LD], expected[ROWS * LD];
+ALIGNED start[MORE * LD], expected[MORE * LD];
 static float peak_start[ROWS * PH_LANES], peak_expected[ROWS * PH_LANES];
 
 static int side(void)
@@ -323,10 +323,10 @@ void check_stream(const ph_kernels *t)
 {
     for (int n = 1; n <= 130; n++) {
         int kind = n % BED_KINDS;
-        bed_fill(left, ROWS * 72, kind);
+        bed_fill(left, MORE * 72, kind);
         bed_fill(right, 70 * (n + 4), kind);
-        bed_fill(start, ROWS * LD, kind);
-        for (int m = 1; m <= 9; m++)
+        bed_fill(start, MORE * LD, kind);
+        for (int m = 1; m <= MORE; m = m < 9 ? m + 1 : 2 * m - 5)
             for (int k = 1 + (n + m) % 4; k <= 70; k += k < 12 ? 2 : 19)
                 stream_at(t, m, n, k);
     }
@@ -334,7 +334,7 @@ void check_stream(const ph_kernels *t)
 
 void bench_stream(const ph_kernels *t)
 {
-    for (int m = 1; m <= 4; m *= 4) {
+    for (int m = 1; m <= 8; m = m < 4 ? 4 : 2 * m) {
         const int n = 160, k = 512;
         char shape[40];
         bed_timer timer;

@@ -9,7 +9,7 @@
  *                   for each panel of b  (kc x nr)  product into c        from L2
  *
  *           c is walked along its rows: few pages at a time, lines behind each other.
- *   STREAM  few rows, rows of b contiguous: nothing is packed, b is read once in order.
+ *   STREAM  few rows, rows of b contiguous: nothing is packed, sums stay in registers.
  *   TILED   in tiles of bf16, see gemm_tiles.c.
  *
  * What would not fit into one packing of a is done in rounds, over rows and then over k;
@@ -27,8 +27,8 @@ typedef ph_gemm_job job;
 typedef ph_gemm_area area;
 
 static const sizes all_sizes[] = {
-    {12, 8, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
-    {6, 6, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
+    {12, 48, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
+    {6, 16, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
     {4, 4, 64, 64, 1 << 12},    /* the plain loops: small, so that tests see every edge */
 };
 
@@ -38,7 +38,7 @@ enum {
     TILES = 4,             /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
     STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
-    STREAM_LEAST = 96,     /* ... and at least */
+    STREAM_LEAST = 64,     /* ... and at least */
     ITEMS_PER_LANE = 16,   /* so that a lane that is held up does not hold up all */
     PAD = 16               /* floats between panels: keeps them off each other's sets */
 };
@@ -112,6 +112,13 @@ static void choose_packed(job *j, int wanted, int count)
     j->b_step = (int64_t)j->kc * nr + PAD;
 }
 
+/* Few rows, and both operands can be read as they lie. */
+static int streams(const job *j)
+{
+    const ph_gemm *g = j->g;
+    return g->b_col == 1 && g->m <= (g->a_col == 1 ? j->s->few : j->k->mr);
+}
+
 static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
 {
     int wanted = ctx->threads > 1 ? ctx->threads * ITEMS_PER_LANE : 1;
@@ -125,10 +132,9 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
         j->mode = EMPTY;
     } else if (g->tiles && j->k->pairs && g->a_type != PH_F16 && !g->a_block) {
         ph_gemm_tiled_choose(j, wanted, count);
-    } else if (g->m <= j->s->few && g->b_col == 1) {
+    } else if (streams(j)) {
         int nr = j->k->nr, least = STREAM_LEAST / nr, most = STREAM_COLUMNS / nr;
         j->mode = STREAM;
-        j->plain = 0; /* c is read and written all the time: apart from other lanes */
         j->depth = g->k;
         j->rows = j->height = g->m;
         j->columns = ph_gemm_part(ph_div_up(g->n, nr), most, wanted, least) * nr;

@@ -74,65 +74,88 @@ static void add_rows(int m, int n, const float *x, float *y, int64_t ld)
 
 /* ---- few rows ---- */
 
-/* steps of k, rows held in registers, rows of b that are fetched before they are used */
-enum { DEPTH = 4, FLOCK = VL == 16 ? 4 : 2, AHEAD = 2 * DEPTH };
+/* Rows of b are asked for early in the second cache, where more lines can be on their way
+   than in the first. One row waits for memory whatever it does; several rows have enough
+   to multiply, and find b in the first cache if it is asked for once more. */
+enum { EARLY = 32, SOON = 8 };
 
-/* c[i][j] += a[i][0..K) b[0..K)[j] for M rows: K*M factors stay in registers. fetch: 1
-   for the first rows; the others find b in the cache and cover what is on its way. */
-V void stream_rows(const int M, const int K, const int fetch, int n, const float *a,
+/* Rows whose sums registers hold: at all, and for tiles of 2 * NR columns. With more rows
+   they take turns at pieces of b of so many steps. */
+enum { HOLD = VL == 8 ? 3 : MR, WIDE = VL == 16 ? 4 : VL == 8 ? 3 : 2, DEEP = 64 };
+
+/* c[i][j] += sum_k a[i][k] b[k][j] for M rows and NV vectors of columns, all sums in
+   registers; part > 0: one vector with so many columns. */
+V void stream_tile(const int M, const int NV, const int part, int k, const float *a,
                    int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
-    vec left[FLOCK][DEPTH], right[DEPTH];
-    int j = 0;
+    vec acc[MR][2 * NR / VL], right[2 * NR / VL];
+    const float *rows[MR / 3]; /* three rows share a register */
     UNROLL
-    for (int i = 0; i < M; i++)
+    for (int g = 0; g < MR / 3; g++) rows[g] = a + 3 * g * lda;
+    UNROLL
+    for (int i = 0; i < M; i++) UNROLL
+    for (int v = 0; v < NV; v++)
+        acc[i][v] = part ? v_load_n(c + i * ldc, part) : v_load(c + i * ldc + v * VL);
+    for (int kk = 0; kk < k; kk++, b += ldb) {
         UNROLL
-        for (int q = 0; q < K; q++) left[i][q] = v_set1(a[i * lda + q]);
-    for (; j + VL <= n; j += VL) {
+        for (int j = 0; j < NV * VL; j += PH_LANES) {
+            __builtin_prefetch(b + EARLY * ldb + j, 0, 2);
+            if (M > 1) __builtin_prefetch(b + SOON * ldb + j, 0, 3);
+        }
         UNROLL
-        for (int q = 0; q < K; q++) right[q] = v_load(b + q * ldb + j);
-        UNROLL
-        for (int q = 0; q < K && fetch; q++)
-            __builtin_prefetch(b + (q + AHEAD) * ldb + j, 0, 3);
+        for (int v = 0; v < NV; v++)
+            right[v] = part ? v_load_n(b, part) : v_load(b + v * VL);
         UNROLL
         for (int i = 0; i < M; i++) {
-            vec sum = v_load(c + i * ldc + j);
+            vec left = v_set1(rows[i / 3][i % 3 * lda + kk]);
             UNROLL
-            for (int q = 0; q < K; q++) sum = v_fma(left[i][q], right[q], sum);
-            v_store(c + i * ldc + j, sum);
+            for (int v = 0; v < NV; v++) acc[i][v] = v_fma(left, right[v], acc[i][v]);
         }
     }
-    if (j == n) return;
     UNROLL
-    for (int q = 0; q < K; q++) right[q] = v_load_n(b + q * ldb + j, n - j);
-    UNROLL
-    for (int i = 0; i < M; i++) {
-        vec sum = v_load_n(c + i * ldc + j, n - j);
-        UNROLL
-        for (int q = 0; q < K; q++) sum = v_fma(left[i][q], right[q], sum);
-        v_store_n(c + i * ldc + j, sum, n - j);
+    for (int i = 0; i < M; i++) UNROLL
+    for (int v = 0; v < NV; v++) {
+        if (part)
+            v_store_n(c + i * ldc, acc[i][v], part);
+        else
+            v_store(c + i * ldc + v * VL, acc[i][v]);
     }
 }
 
-V void stream_step(const int K, int m, int n, const float *a, int64_t lda, const float *b,
+V void stream_rows(const int M, int n, int k, const float *a, int64_t lda, const float *b,
                    int64_t ldb, float *c, int64_t ldc)
 {
-    int i = m < FLOCK ? 1 : FLOCK;
-    if (m < FLOCK)
-        stream_rows(1, K, 1, n, a, lda, b, ldb, c, ldc);
-    else
-        stream_rows(FLOCK, K, 1, n, a, lda, b, ldb, c, ldc);
-    for (; i + FLOCK <= m; i += FLOCK)
-        stream_rows(FLOCK, K, 0, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-    for (; i < m; i++)
-        stream_rows(1, K, 0, n, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
+    int j = 0;
+    for (; M <= WIDE && j + 2 * NR <= n; j += 2 * NR)
+        stream_tile(M, 2 * NR / VL, 0, k, a, lda, b + j, ldb, c + j, ldc);
+    for (; j + NR <= n; j += NR)
+        stream_tile(M, NR / VL, 0, k, a, lda, b + j, ldb, c + j, ldc);
+    for (; j + VL <= n; j += VL)
+        stream_tile(M, 1, 0, k, a, lda, b + j, ldb, c + j, ldc);
+    if (j < n) stream_tile(M, 1, n - j, k, a, lda, b + j, ldb, c + j, ldc);
 }
+
+typedef void stream_fn(int n, int k, const float *a, int64_t lda, const float *b,
+                       int64_t ldb, float *c, int64_t ldc);
+#define STREAM(M)                                                                        \
+    static void stream_##M(int n, int k, const float *a, int64_t lda, const float *b,    \
+                           int64_t ldb, float *c, int64_t ldc)                           \
+    {                                                                                    \
+        stream_rows(M, n, k, a, lda, b, ldb, c, ldc);                                    \
+    }
+#define STREAM_ENTRY(M) stream_##M,
+EACH_ROW(STREAM)
+static stream_fn *const streams[MR + 1] = {0, EACH_ROW(STREAM_ENTRY)};
 
 static void stream(int m, int n, int k, const float *a, int64_t lda, const float *b,
                    int64_t ldb, float *c, int64_t ldc)
 {
-    int kk = 0;
-    for (; kk + DEPTH <= k; kk += DEPTH)
-        stream_step(DEPTH, m, n, a + kk, lda, b + kk * ldb, ldb, c, ldc);
-    for (; kk < k; kk++) stream_step(1, m, n, a + kk, lda, b + kk * ldb, ldb, c, ldc);
+    int turns = ph_max(ph_div_up(m, HOLD), 1), part = ph_div_up(m, turns);
+    int wide = turns > 1 ? 2 * NR : n, deep = turns > 1 ? DEEP : k;
+    for (int j = 0; j < n; j += wide)
+        for (int kk = 0; kk < k; kk += deep)
+            for (int i = 0; i < m; i += part)
+                streams[ph_min(part, m - i)](ph_min(wide, n - j), ph_min(deep, k - kk),
+                                             a + i * lda + kk, lda, b + kk * ldb + j, ldb,
+                                             c + i * ldc + j, ldc);
 }

@@ -109,19 +109,25 @@ static ph_status run_single(task *t)
 typedef struct beam {
     double score; /* sum of log-probabilities; -inf: not in use */
     int from, token;
+    int place; /* of its text, in the decoder and here */
 } beam;
 
 typedef struct search {
     task *t;
     ph_decoder *decoder;
     int beams;
-    beam *now, *next;  /* (beams) */
-    int32_t *texts[2]; /* (beams, room) what each text consists of, old and new */
-    int *from;         /* (beams) */
-    int32_t *tokens;   /* (beams) */
-    double best;       /* score per token of the best text that has ended */
+    beam *now, *next; /* (beams) best first */
+    int32_t *texts;   /* (beams, room) what the text of each place consists of */
+    int *from;        /* (beams) the place whose text each place goes on with */
+    int32_t *tokens;  /* (beams) */
+    double best;      /* score per token of the best text that has ended */
     int ended;
 } search;
+
+static int32_t *text_at(const search *s, int place)
+{
+    return s->texts + (size_t)place * (size_t)s->t->room;
+}
 
 static double log_sum(const float *logits, int vocab)
 {
@@ -136,8 +142,7 @@ static void end_text(search *s, const beam *b, int length)
     if (s->ended && score <= s->best) return;
     s->best = score, s->ended = 1;
     s->t->count = length;
-    memcpy(s->t->out, s->texts[0] + (size_t)b->from * (size_t)s->t->room,
-           (size_t)length * sizeof(int32_t));
+    memcpy(s->t->out, text_at(s, b->from), (size_t)length * sizeof(int32_t));
 }
 
 /* Keeps the list of the best continuations sorted. */
@@ -150,32 +155,48 @@ static void offer(search *s, beam candidate)
     s->next[at] = candidate;
 }
 
+/* The best continuation of a text takes its place, the others those of texts that end
+   here: so few caches are copied. */
+static void settle(search *s, int length)
+{
+    int spare = 0;
+    for (int p = 0; p < s->beams; p++) s->from[p] = -1;
+    for (int b = 0; b < s->beams; b++) {
+        beam *x = &s->next[b];
+        x->place = s->from[x->from] < 0 ? x->from : -1;
+        if (x->place >= 0) s->from[x->place] = x->from;
+    }
+    for (int b = 0; b < s->beams; b++) {
+        beam *x = &s->next[b];
+        if (x->place < 0) {
+            while (s->from[spare] >= 0) spare++;
+            x->place = spare, s->from[spare] = x->from;
+            memcpy(text_at(s, spare), text_at(s, x->from),
+                   (size_t)length * sizeof(int32_t));
+        }
+        text_at(s, x->place)[length] = s->tokens[x->place] = x->token;
+    }
+}
+
 /* One token more for every text. Returns 1 while there is hope. */
 static int advance(search *s, const float *logits, int length)
 {
-    int vocab = s->t->m->config.vocab, room = s->t->room;
-    for (int b = 0; b < s->beams; b++) s->next[b] = (beam){-INFINITY, 0, 0};
+    int vocab = s->t->m->config.vocab;
+    for (int b = 0; b < s->beams; b++) s->next[b] = (beam){.score = -INFINITY};
     for (int b = 0; b < s->beams; b++) {
-        const float *row = logits + (size_t)b * (size_t)vocab;
-        if (s->now[b].score == -INFINITY) continue;
+        const beam *old = &s->now[b];
+        const float *row = logits + (size_t)old->place * (size_t)vocab;
+        if (old->score == -INFINITY) continue;
         double whole = log_sum(row, vocab);
         for (int v = PH_TOKEN_END; v < vocab; v++) {
-            beam next = {s->now[b].score + row[v] - whole, b, v};
+            beam next = {old->score + row[v] - whole, old->place, v, 0};
             if (v == PH_TOKEN_END)
                 end_text(s, &next, length);
             else
                 offer(s, next);
         }
     }
-    for (int b = 0; b < s->beams; b++) {
-        int32_t *to = s->texts[1] + (size_t)b * (size_t)room;
-        memcpy(to, s->texts[0] + (size_t)s->next[b].from * (size_t)room,
-               (size_t)length * sizeof *to);
-        to[length] = s->next[b].token;
-        s->from[b] = s->next[b].from, s->tokens[b] = s->next[b].token;
-    }
-    int32_t *texts = s->texts[0];
-    s->texts[0] = s->texts[1], s->texts[1] = texts;
+    settle(s, length);
     beam *list = s->now;
     s->now = s->next, s->next = list;
     return !s->ended || s->now[0].score / (length + 2) > s->best;
@@ -186,7 +207,7 @@ static ph_status search_loop(search *s)
     const float *logits = NULL;
     int length = 0, room = s->t->room;
     for (int b = 0; b < s->beams; b++) {
-        s->now[b].score = b ? -INFINITY : 0;
+        s->now[b] = (beam){.score = b ? -INFINITY : 0, .place = b};
         s->tokens[b] = PH_TOKEN_START;
     }
     PH_TRY(ph_decoder_feed(s->decoder, s->tokens, 1, &logits));
@@ -198,7 +219,7 @@ static ph_status search_loop(search *s)
     }
     if (!s->ended) { /* none ended: the best of those that go on */
         s->t->count = length;
-        memcpy(s->t->out, s->texts[0], (size_t)length * sizeof(int32_t));
+        memcpy(s->t->out, text_at(s, s->now[0].place), (size_t)length * sizeof(int32_t));
     }
     return PH_OK;
 }
@@ -212,8 +233,7 @@ static ph_status run_search(task *t)
         ph_arena arena = {.base = memory};
         s.now = ph_arena_take(&arena, beams * sizeof *s.now);
         s.next = ph_arena_take(&arena, beams * sizeof *s.next);
-        for (int i = 0; i < 2; i++)
-            s.texts[i] = ph_arena_take(&arena, beams * room * sizeof(int32_t));
+        s.texts = ph_arena_take(&arena, beams * room * sizeof(int32_t));
         s.from = ph_arena_take(&arena, beams * sizeof *s.from);
         s.tokens = ph_arena_take(&arena, beams * sizeof *s.tokens);
         if (pass == 0) memory = ph_ctx_alloc(t->m->ctx, arena.used);
