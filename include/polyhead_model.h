@@ -1,11 +1,12 @@
 /*
- * polyhead_model.h - Transformers around the layer: make, read, train, look, generate
+ * polyhead_model.h - Transformers around the layer: make, read, look, generate
  *
  *     ph_model_create    a new model from a configuration              -> ph_model
  *     ph_model_read      one from a file; ph_model_embedded: the one in the library
  *     ph_reading_create  run it on a text with everything open to view  -> ph_reading
- *     ph_trainer_create  train one by a recipe                         -> ph_trainer
  *     ph_generate        continue or translate a text
+ *
+ * Training, and sentences to judge heads by, are in polyhead_train.h.
  *
  * The rules of polyhead.h hold here too. A model's parameters lie in one block of floats
  * with named views; a file holds them as safetensors, with configuration and vocabulary
@@ -211,26 +212,6 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mi
 /* Decoders: log-probabilities (words, vocab) of the token after each word. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 
-/* ---- sentences with known links ---------------------------------------------------- */
-
-/* Sentences of the recipe "pronouns" that training never sees, each word with the word it
-   belongs to and the kind of that link: what heads are judged by. */
-typedef struct ph_sentences ph_sentences;
-
-enum { PH_SENTENCE_WORDS = 32, PH_SENTENCE_BYTES = 512 };
-
-typedef struct ph_sentence {
-    char text[PH_SENTENCE_BYTES]; /* words with blanks between */
-    int words;
-    int link[PH_SENTENCE_WORDS]; /* the word each belongs to; itself: to none */
-    int role[PH_SENTENCE_WORDS]; /* index into config.roles of the recipe */
-} ph_sentence;
-
-PH_API ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx);
-PH_API void ph_sentences_free(ph_sentences *sentences); /* accepts NULL */
-PH_API void ph_sentences_get(const ph_sentences *sentences, uint64_t number,
-                             ph_sentence *out);
-
 /* ---- generating -------------------------------------------------------------------- */
 
 typedef struct ph_generation {
@@ -252,84 +233,9 @@ PH_API ph_status ph_generate(const ph_model *model, const char *text,
                              const ph_generation *how, char *out, size_t size,
                              int *length);
 
-/* ---- training ---------------------------------------------------------------------- */
-
-typedef enum ph_schedule {
-    PH_SCHEDULE_COSINE = 0, /* warm up, then down to a tenth along a cosine */
-    PH_SCHEDULE_CLASSIC     /* warm up, then down as 1/sqrt(step) */
-} ph_schedule;
-
-enum { PH_RECIPE_TEXT = 32, PH_PATH_TEXT = 1024 };
-
-/* How to train. ph_train_defaults fills it for a recipe; change what you like. */
-typedef struct ph_train {
-    char recipe[PH_RECIPE_TEXT]; /* "copy", "dates", "pronouns", "text", "pairs" */
-    char file[PH_PATH_TEXT]; /* "text": what to learn; "pairs": lines source TAB target */
-    ph_config config;        /* vocab is set by the recipe */
-    int steps;
-    int batch;      /* texts of one pass */
-    int accumulate; /* passes of one step; 0: 1 */
-    float rate;     /* highest learning rate */
-    int warmup;     /* steps */
-    ph_schedule schedule;
-    float decay;     /* AdamW: of matrices */
-    float clip;      /* longest gradient; 0: no limit */
-    float smoothing; /* of labels, text to text and text */
-    float balance;   /* weight of the balance loss of variants that route */
-    uint64_t seed;   /* of everything: first values, samples, dropout */
-} ph_train;
-
-/* The i-th recipe's name and one sentence, or NULL after the last. */
-PH_API const char *ph_recipe_name(int i);
-PH_API const char *ph_recipe_help(int i);
-
-/* PH_UNSUPPORTED: no such recipe. */
-PH_API ph_status ph_train_defaults(ph_train *train, const char *recipe);
-
-/* JSON text of everything but config, like snprintf. */
-PH_API int ph_train_print(const ph_train *train, char *text, size_t size);
-
-typedef struct ph_trainer ph_trainer;
-
-PH_API ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train);
-PH_API void ph_trainer_free(ph_trainer *trainer); /* accepts NULL; the model goes too */
-PH_API ph_model *ph_trainer_model(ph_trainer *trainer);
-PH_API const ph_train *ph_trainer_options(const ph_trainer *trainer);
-PH_API int ph_trainer_steps(const ph_trainer *trainer); /* done so far */
-
-typedef struct ph_progress {
-    int step;      /* steps done */
-    double loss;   /* mean per counted word, of this step */
-    double length; /* of the gradient, before clipping */
-    double rate;
-    int64_t tokens; /* words of this step, counted ones */
-} ph_progress;
-
-/* One step. PH_BAD_VALUE: the loss is no number any more; parameters are then those
-   before the step. */
-PH_API ph_status ph_trainer_step(ph_trainer *trainer, ph_progress *out);
-
-typedef struct ph_score {
-    double loss;  /* mean per counted word */
-    double right; /* share of the words that are right */
-    double exact; /* share of the texts that are right as a whole */
-    int texts;
-} ph_score;
-
-/* On `texts` samples that training never sees. A text is right as a whole exactly if the
-   likeliest token each time, generated one by one, gives it. */
-PH_API ph_status ph_trainer_test(ph_trainer *trainer, int texts, ph_score *out);
-
-/* Writes directory/step-NNNNNNNN.safetensors, whole or not at all, then removes all but
-   the last `keep` (0: none are removed). */
-PH_API ph_status ph_trainer_save(ph_trainer *trainer, const char *directory, int keep);
-
-/* Goes on from the newest checkpoint in the directory; a damaged one is passed over, and
-   what was wrong with it is written to `note` ("" if nothing). Continues bit for bit. */
-PH_API ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory,
-                                   char *note, size_t note_size);
-
 #ifdef __cplusplus
 }
 #endif
+
+#include "polyhead_train.h"
 #endif

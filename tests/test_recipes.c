@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <math.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "model/train.h"
@@ -64,7 +65,7 @@ static void shipped(void)
     int words[2] = {0, 0}, right[2] = {0, 0};
     CHECK(ph_model_embedded(&m, ctx) == PH_OK, "%s", ph_error(ctx));
     CHECK(ph_train_defaults(&train, "pronouns") == PH_OK, "no recipe");
-    CHECK(ph_data_open(&data, ctx, &ph_recipe_pronouns, &train) == PH_OK, "%s",
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_pronouns, &train, NULL) == PH_OK, "%s",
           ph_error(ctx));
     CHECK(m->config.vocab == data.vocab.count,
           "the shipped model has another vocabulary");
@@ -112,7 +113,8 @@ static void apart(void)
         int32_t source[MOST], target[MOST], labels[MOST];
         ph_sample s = {.source = source, .target = target, .labels = labels};
         CHECK(ph_train_defaults(&train, names[r]) == PH_OK, "no recipe");
-        CHECK(ph_data_open(&data, ctx, recipe, &train) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_data_open(&data, ctx, recipe, &train, NULL) == PH_OK, "%s",
+              ph_error(ctx));
         for (int n = 0; n < TRAINING + TESTS; n++) {
             uint64_t h = 1;
             recipe->sample(&data, ph_rng_key(3, (uint64_t)n, 0, 0), n >= TRAINING, &s);
@@ -135,7 +137,7 @@ static void dates(void)
     int32_t source[64], target[64], labels[64];
     ph_sample s = {.source = source, .target = target, .labels = labels};
     CHECK(ph_train_defaults(&train, "dates") == PH_OK, "no recipe");
-    CHECK(ph_data_open(&data, ctx, &ph_recipe_dates, &train) == PH_OK, "%s",
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_dates, &train, NULL) == PH_OK, "%s",
           ph_error(ctx));
     for (int n = 0; n < 2000; n++) {
         char text[128] = "", iso[32] = "", year[8];
@@ -198,12 +200,71 @@ static void listed(void)
     CHECK(ph_train_defaults(&train, "copies") == PH_UNSUPPORTED, "a recipe from nowhere");
 }
 
+/* Thirty lines "number TAB number", the last with `tail` behind it. */
+static void write_pairs(const char *path, const char *tail)
+{
+    FILE *file = fopen(path, "w");
+    CHECK(file, "%s cannot be written", path);
+    for (int i = 0; i < 30; i++)
+        fprintf(file, "%d\t%d%s\n", i, i * i, i == 29 ? tail : "");
+    fclose(file);
+}
+
+/* Begins training on the file, with a new model or one whose vocabulary is `tokens`. */
+static ph_status begin_pairs(ph_ctx *ctx, const char *path, const char *const *tokens,
+                             int count, ph_trainer **out)
+{
+    ph_train train;
+    ph_model *model = NULL;
+    CHECK(ph_train_defaults(&train, "pairs") == PH_OK, "no recipe");
+    snprintf(train.file, sizeof train.file, "%s", path);
+    train.batch = 2;
+    if (tokens)
+        CHECK(ph_model_create(&model, ctx, &train.config, PH_SPLIT_CHARS, tokens, count,
+                              1) == PH_OK,
+              "%s", ph_error(ctx));
+    return ph_trainer_begin(out, ctx, &train, model);
+}
+
+/* The TAB between two texts is no sign of either. A model that was begun when it counted
+   as one goes on with it. */
+static void tabs(void)
+{
+    static const char *const digits[] = {"0", "1", "2", "3", "4", "5",
+                                         "6", "7", "8", "9", "\t"};
+    char path[] = "/tmp/test_recipes.XXXXXX";
+    ph_ctx *ctx = open_ctx();
+    ph_trainer *t;
+    ph_progress p;
+    close(mkstemp(path));
+    for (int old = 0; old < 2; old++) {
+        write_pairs(path, "");
+        CHECK(begin_pairs(ctx, path, old ? digits : NULL, 11, &t) == PH_OK, "%s",
+              ph_error(ctx));
+        CHECK(t->model->config.vocab == PH_TOKEN_FIRST + 10 + old, "%d tokens",
+              t->model->config.vocab);
+        CHECK(t->data.vocab.count == t->model->config.vocab, "%d tokens in the data",
+              t->data.vocab.count);
+        CHECK(ph_trainer_step(t, &p) == PH_OK, "%s", ph_error(ctx));
+        ph_trainer_free(t);
+        write_pairs(path, "\t7");
+        ph_status status = begin_pairs(ctx, path, old ? digits : NULL, 11, &t);
+        CHECK(old ? status == PH_OK
+                  : status == PH_BAD_FILE && strstr(ph_error(ctx), "line 30: more than"),
+              "status %d, %s", status, ph_error(ctx));
+        ph_trainer_free(t);
+    }
+    remove(path);
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {{"first_steps", first_steps},
                                    {"listed", listed},
                                    {"shipped", shipped},
                                    {"apart", apart},
                                    {"dates", dates},
                                    {"accumulation", accumulation},
+                                   {"tabs", tabs},
                                    {0, 0}};
 
 int main(int argc, char **argv)

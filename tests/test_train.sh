@@ -100,6 +100,9 @@ printf 'no tab\n' >"$tmp/bad.tsv"
 words=$(train --pairs "$tmp/bad.tsv" -o "$tmp/bad" 2>&1)
 same "bad pairs, status" $? 3
 holds "bad pairs" "$words" "line 1: no TAB"
+printf 'a\tb\tc\n' >"$tmp/bad.tsv"
+words=$(train --pairs "$tmp/bad.tsv" -o "$tmp/bad" 2>&1)
+holds "a third column" "$words" "line 1: more than one TAB"
 words=$(train copy --heads 5 -o "$tmp/heads" 2>&1)
 holds "wrong heads" "$words" "no multiple of heads 5"
 words=$(train copy $small --cross nonsense -o "$tmp/cross" 2>&1)

@@ -92,6 +92,20 @@ static void text_of(uint32_t code, char out[5])
     out[n] = 0;
 }
 
+/* Models that were begun when the TAB of "pairs" counted as a sign go on with it. */
+static int knows_tab(const ph_data *data)
+{
+    const ph_vocab *v = data->known;
+    return v && (v->split == PH_SPLIT_BYTES || ph_vocab_find(v, "\t", 1) >= 0);
+}
+
+/* Signs that stand between the texts of "pairs", not in them. */
+static int separates(const ph_data *data, uint32_t code)
+{
+    if (strcmp(data->train->recipe, "pairs")) return 0;
+    return code == '\n' || (code == '\t' && !knows_tab(data));
+}
+
 /* The vocabulary of all characters in the order of their codes, or bytes. */
 static ph_status find_chars(ph_data *data, const corpus *c)
 {
@@ -111,7 +125,7 @@ static ph_status find_chars(ph_data *data, const corpus *c)
     for (uint32_t code = 1; code < CODES && data->split == PH_SPLIT_CHARS; code++) {
         char text[5];
         if (!(seen[code / 8] >> code % 8 & 1)) continue;
-        if (code == '\n' && !strcmp(data->train->recipe, "pairs")) continue;
+        if (separates(data, code)) continue;
         text_of(code, text);
         if ((status = ph_data_token(data, text)) != PH_OK) break;
     }
@@ -245,6 +259,8 @@ static ph_status add_line(ph_data *data, corpus *c, size_t line, const char *tex
     if (!length) return PH_OK;
     if (!tab) return bad_line(data, line, "no TAB, expected text TAB text");
     size_t first = (size_t)(tab - text);
+    if (!knows_tab(data) && memchr(tab + 1, '\t', length - first - 1))
+        return bad_line(data, line, "more than one TAB, expected text TAB text");
     c->start[2 * c->lines] = c->count;
     PH_TRY(add_side(data, c, line, text, first, &data->source_len));
     c->start[2 * c->lines + 1] = c->count;

@@ -62,9 +62,9 @@ ph_status ph_data_token(ph_data *data, const char *text)
 }
 
 ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
-                       const ph_train *train)
+                       const ph_train *train, const ph_vocab *known)
 {
-    *data = (ph_data){.ctx = ctx, .train = train};
+    *data = (ph_data){.ctx = ctx, .train = train, .known = known};
     if (recipe->needs_file && !train->file[0])
         return ph_fail(ctx, PH_BAD_ARGUMENT, "recipe %s needs a file", recipe->name);
     ph_status status = recipe->open(data);

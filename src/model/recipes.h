@@ -25,6 +25,7 @@ static inline int ph_draw_below(ph_draw *d, int n)
 typedef struct ph_data {
     ph_ctx *ctx;
     const ph_train *train;
+    const ph_vocab *known; /* of a model that goes on; NULL: of none */
     ph_split split;
     const char **tokens; /* after the first four */
     int token_count;
@@ -53,9 +54,10 @@ typedef struct ph_recipe {
 
 const ph_recipe *ph_recipe_find(const char *name); /* NULL: unknown */
 
-/* Opens the recipe's data and its vocabulary. */
+/* Opens the recipe's data and its vocabulary, for a model with the vocabulary `known` or
+   (NULL) a new one. */
 ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
-                       const ph_train *train);
+                       const ph_train *train, const ph_vocab *known);
 void ph_data_close(ph_data *data, const ph_recipe *recipe);
 
 /* Adds a token unless it is there. */

@@ -161,7 +161,8 @@ static ph_status begin(ph_trainer *t, ph_model *model)
 {
     ph_config config = t->train.config;
     PH_TRY(check(t->ctx, &t->train));
-    PH_TRY(ph_data_open(&t->data, t->ctx, t->recipe, &t->train));
+    PH_TRY(ph_data_open(&t->data, t->ctx, t->recipe, &t->train,
+                        model ? &model->vocab : NULL));
     t->model = model;
     config.vocab = t->data.vocab.count;
     if (config.max_len < ph_max(t->data.source_len, t->data.target_len))
