@@ -153,12 +153,81 @@ static void decoding(void)
     for (size_t n = 0; n < sizeof specs / sizeof specs[0]; n++) decode_alone(specs[n]);
 }
 
+/* ---- large logits ------------------------------------------------------------------ */
+
+/* Whether every weight of the oracle is 0 or 1. */
+static int one_key_each(const variant_case *c)
+{
+    bag out = {.count = 0};
+    int all = 1;
+    variant_forward(&c->o, &c->in, &out);
+    const bag_tensor *w = bag_find(&out, "weights");
+    for (int i = 0; i < bag_size(w); i++)
+        all &= fabs(w->data[i]) < 1e-9 || fabs(w->data[i] - 1) < 1e-9;
+    bag_free(&out);
+    return all;
+}
+
+/* Logits in the thousands, lambda of 0.99. Both heads of a pair often choose the same
+   key, and what v gets is a hundredth of what each gives: a weight that is not 1 going
+   back, as one from a tau of thousands would be, shows a hundred times as much; that of
+   logits below 32, which nobody solves again, stays below 32 2^-24. */
+static variant_case draw_large(const char *spec, uint64_t seed)
+{
+    const variant_shape shape = {
+        .batch = 1, .heads = 4, .v_heads = 2, .q_len = 6, .qk_dim = 4, .model = 6};
+    variant_case c;
+    variant_layer_case(&c, spec, &shape, seed);
+    const double first[4] = {0, 0, (double)-0.2310f, 1}; /* of each; the others are 0 */
+    const char *const lambda[] = {"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"};
+    for (int n = 0; n < 4; n++) {
+        bag_tensor *t = bag_find(&c.in, lambda[n]);
+        for (int i = 0; i < bag_size(t); i++) t->data[i] = i ? 0 : first[n];
+    }
+    for (int n = 0; n < 2; n++) {
+        bag_tensor *w = bag_find(&c.in, n ? "wk" : "wq");
+        for (int i = 0; i < bag_size(w); i++) w->data[i] *= 64;
+    }
+    return c;
+}
+
+static void check_dwv(variant_case *c)
+{
+    bag_tensor *wv = bag_find(&c->in, "wv");
+    ph_file *file = drive_with(c, 1);
+    const float *dwv = ph_file_find(file, "dwv")->data;
+    double largest = 0, off = 0;
+    for (int i = 0, kink; i < bag_size(wv); i++) {
+        double truth = variant_gradient(&c->o, &c->in, wv, i, &kink);
+        largest = fmax(largest, fabs(truth));
+        off = fmax(off, fabs(truth - (double)dwv[i]));
+    }
+    ph_file_free(file);
+    CHECK(off <= 32 * 0x1p-24 * 100 * largest, "%s: dwv is off by %g of its largest, %g",
+          c->spec, off / largest, largest);
+}
+
+static void large_logits(void)
+{
+    static const char *const specs[] = {"diff:depth=12+sparsemax",
+                                        "diff:depth=12+entmax:alpha=1.5",
+                                        "diff:depth=12+entmax:alpha=1.1"};
+    for (int n = 0; n < 3; n++)
+        for (int tried = 0, found = 0; found < 6; tried++) {
+            CHECK(tried < 60, "%s: too few rows with one key each", specs[n]);
+            variant_case c = draw_large(specs[n], check_seed * 1000 + (uint64_t)tried);
+            if (one_key_each(&c)) check_dwv(&c), found++;
+            variant_case_free(&c);
+        }
+}
+
 /* ---- cases ------------------------------------------------------------------------- */
 
 SWEEP_VARIANTS(SWEEP_BOTH, SWEEP_LAYER)
 
 static const check_case cases[] = {{"errors_are_seen", errors_are_seen},
                                    {"decoding", decoding},
+                                   {"large_logits", large_logits},
                                    SWEEP_VARIANTS(SWEEP_BOTH_ROW, SWEEP_LAYER_ROW){0, 0}};
 
 int main(int argc, char **argv)

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#define NEAR (1.0 / 32) /* of alpha - 1: below, tau costs the weights a digit */
-
 enum {
     ROW_UNIT = 12,  /* rows come in multiples: every table's mr divides it */
     ROWS_MOST = 48, /* rows of an item or tile */
@@ -435,20 +433,26 @@ void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint
         }
 }
 
-float ph_joint_stat(const ph_call *call, int head, float lse)
+static float stat_of_lse(float lse)
 {
-    const ph_plan *plan = call->plan;
-    if (plan->asks.power)
-        return ph_entmax_base_of(ph_entmax_of(plan->norm->alpha(call, head)), lse);
     return lse == -INFINITY ? INFINITY : (float)(lse * PH_LOG2E);
 }
 
-int ph_joint_is_near(const ph_call *call)
+int ph_joint_stats(const ph_call *call, float *stat)
 {
+    const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
-    for (int h = 0; plan->asks.power && h < call->attn->q_heads; h++)
-        if (plan->norm->alpha(call, h) - 1 < NEAR) return 1;
-    return 0;
+    const float *lse = call->args->lse;
+    int lost = 0, power = plan->asks.power;
+    for (int head = 0; head < a->batch * a->q_heads; head++) {
+        double alpha = power ? plan->norm->alpha(call, head % a->q_heads) : 1;
+        for (int i = 0; i < a->q_len; i++, lse++, stat++) {
+            *stat =
+                power ? ph_entmax_base_of(ph_entmax_of(alpha), *lse) : stat_of_lse(*lse);
+            lost |= power && ph_entmax_is_lost(alpha, *lse);
+        }
+    }
+    return lost;
 }
 
 void ph_joint_weights(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,

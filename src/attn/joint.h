@@ -162,15 +162,15 @@ float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t
 float ph_entmax_tau(ph_entmax e, float base);
 float ph_entmax_base_of(ph_entmax e, float tau);
 
-/* What weights of a head are measured from, given what its row has as lse: lse or base,
-   in base 2; +inf where no key is seen. */
-float ph_joint_stat(const ph_call *call, int head, float lse);
+/* Whether tau has lost the digits of the base: near softmax, where it is near -1 whatever
+   the base, and where logits are large. */
+int ph_entmax_is_lost(double alpha, float tau);
 
-/* Whether some head is so near to softmax that tau, a float near -1 there, has lost the
-   digits of the base. Then ph_joint_bases finds the bases of `batch_rows` batch rows
-   again, as forward did, in stat (batch, q_heads, q_len); rows that are not computed stay
-   as they are. Lanes must have ph_joint_item_bytes. */
-int ph_joint_is_near(const ph_call *call);
+/* What weights are measured from, given what rows have as lse: lse or base, in base 2,
+   +inf where no key is seen; stat (batch, q_heads, q_len). Returns 1 if some are lost:
+   then ph_joint_bases finds those of `batch_rows` batch rows again, as forward did; all
+   others stay as they are. Lanes must have ph_joint_item_bytes. */
+int ph_joint_stats(const ph_call *call, float *stat);
 size_t ph_joint_item_bytes(const ph_plan *plan);
 void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
                     int batch_rows, float *stat);

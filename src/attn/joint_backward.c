@@ -431,11 +431,7 @@ static void prepare(const ph_call *call, ph_joint_task *t)
     const ph_asks *asks = &call->plan->asks;
     const ph_grads *grads = call->grads;
     int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
-    for (int64_t i = 0; i < rows; i++) {
-        int head = (int)(i / a->q_len % a->q_heads);
-        t->stat[i] = ph_joint_stat(call, head, call->args->lse[i]);
-        t->delta[i] = 0;
-    }
+    memset(t->delta, 0, (size_t)rows * sizeof *t->delta);
     if (grads->dbias)
         memset(grads->dbias, 0,
                (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len *
@@ -500,16 +496,17 @@ static void finish_totals(const ph_call *call, const double *totals)
 void ph_joint_backward(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
-    int batch = call->attn->batch, wave = plan->joint.wave, near = ph_joint_is_near(call);
+    int batch = call->attn->batch, wave = plan->joint.wave;
     ph_arena arena = {call->shared, 0};
     ph_joint_task t = {.call = call};
     take_task(plan, &arena, &t);
     memset(t.totals, 0, sum_numbers(plan) * sizeof(double));
     prepare(call, &t);
+    int lost = ph_joint_stats(call, t.stat);
     for (t.batch = 0; t.batch < batch; t.batch += wave) {
         int rows = ph_min(wave, batch - t.batch);
         ph_joint_keys_pack(call, &t.keys, t.batch);
-        if (near) ph_joint_bases(call, &t.keys, t.batch, rows, t.stat);
+        if (lost) ph_joint_bases(call, &t.keys, t.batch, rows, t.stat);
         row_pass(&t, rows);
         ph_joint_key_pass(&t, rows);
         if (call->grads->dbias) ph_joint_bias_gradient(&t, rows);

@@ -482,6 +482,20 @@ static int count_items(const ph_call *call, int batch_rows)
     return batch_rows * j->sets * ph_div_up(call->attn->q_len * j->per_token, j->rows);
 }
 
+static int is_lost(const ph_call *call, const ph_joint_rows *r, int h, int i)
+{
+    int64_t at = ph_rows_index(call, &r->rows[h], i);
+    return ph_entmax_is_lost(r->alpha[r->rows[h].head[i]], call->args->lse[at]);
+}
+
+static int any_lost(const ph_call *call, const ph_joint_rows *r)
+{
+    for (int h = 0; h < r->heads; h++)
+        for (int i = 0; i < r->count; i++)
+            if (is_lost(call, r, h, i)) return 1;
+    return 0;
+}
+
 static void base_item(void *arg, int lane, int index)
 {
     const task *job = arg;
@@ -490,13 +504,14 @@ static void base_item(void *arg, int lane, int index)
     ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
     worker w;
     take(call->plan, &arena, &w);
-    if (!begin_rows(call, &w, &at)) return;
+    if (!begin_rows(call, &w, &at) || !any_lost(call, &w.r)) return;
     hold_all(call, &w, &job->keys);
     for (int h = 0; h < w.r.heads; h++) {
         find_bases(call, &w, h);
         for (int i = 0; i < w.r.count; i++)
-            job->bases[ph_rows_index(call, &w.r.rows[h], i)] =
-                w.stat[h * call->plan->joint.rows + i];
+            if (is_lost(call, &w.r, h, i))
+                job->bases[ph_rows_index(call, &w.r.rows[h], i)] =
+                    w.stat[h * call->plan->joint.rows + i];
     }
 }
 

@@ -23,7 +23,7 @@ typedef struct looker {
 
 typedef struct task {
     const ph_call *call;
-    const float *bases; /* (batch, q_heads, q_len), or NULL: lse says enough */
+    const float *stat; /* (batch, q_heads, q_len) */
 } task;
 
 static void take(const ph_plan *plan, ph_arena *arena, looker *l)
@@ -49,7 +49,7 @@ static void take(const ph_plan *plan, ph_arena *arena, looker *l)
         ph_arena_take(arena, (size_t)plan->attn.q_heads * PH_BLOCK * sizeof(double));
 }
 
-static float *take_bases(const ph_plan *plan, ph_arena *arena)
+static float *take_stat(const ph_plan *plan, ph_arena *arena)
 {
     const ph_attn *a = &plan->attn;
     return ph_arena_floats(arena,
@@ -58,16 +58,12 @@ static float *take_bases(const ph_plan *plan, ph_arena *arena)
 
 void ph_joint_look_measure(ph_plan *plan)
 {
-    ph_arena arena = {0};
+    ph_arena arena = {0}, shared = {0};
     looker l;
     take(plan, &arena, &l);
-    plan->lane_bytes[PH_DO_LOOK] = arena.used;
-    plan->shared_bytes[PH_DO_LOOK] = 0;
-    if (!plan->asks.power) return;
-    size_t item = ph_joint_item_bytes(plan);
-    if (item > arena.used) plan->lane_bytes[PH_DO_LOOK] = item;
-    ph_arena shared = {0};
-    take_bases(plan, &shared);
+    take_stat(plan, &shared);
+    size_t item = plan->asks.power ? ph_joint_item_bytes(plan) : 0;
+    plan->lane_bytes[PH_DO_LOOK] = item > arena.used ? item : arena.used;
     plan->shared_bytes[PH_DO_LOOK] = shared.used;
 }
 
@@ -79,12 +75,8 @@ static void prepare(const task *job, looker *l)
     for (int h = 0; h < l->r.heads; h++) {
         const ph_rows *r = &l->r.rows[h];
         ph_rows_pack_q(call, r, call->plan->scale2, l->q[h]);
-        for (int i = 0; i < r->count; i++) {
-            int64_t at = ph_rows_index(call, r, i);
-            l->stat[h * rows + i] =
-                job->bases ? job->bases[at]
-                           : ph_joint_stat(call, r->head[i], call->args->lse[at]);
-        }
+        for (int i = 0; i < r->count; i++)
+            l->stat[h * rows + i] = job->stat[ph_rows_index(call, r, i)];
     }
 }
 
@@ -200,13 +192,10 @@ void ph_joint_look(const ph_call *call)
     const ph_look_at *look = call->args->look;
     int batch = call->attn->batch;
     int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
-    task t = {.call = call};
-    if (ph_joint_is_near(call)) {
-        ph_arena arena = {call->shared, 0};
-        float *bases = take_bases(plan, &arena);
-        ph_joint_bases(call, &no_keys, 0, batch, bases);
-        t.bases = bases;
-    }
+    ph_arena arena = {call->shared, 0};
+    float *stat = take_stat(plan, &arena);
+    task t = {.call = call, .stat = stat};
+    if (ph_joint_stats(call, stat)) ph_joint_bases(call, &no_keys, 0, batch, stat);
     if (look->weights || look->entropy || look->top_index || look->rect)
         ph_ctx_run(plan->ctx, batch * j->sets * blocks, row_item, &t);
     if (look->col_sum) ph_ctx_run(plan->ctx, batch * j->key_blocks, key_item, &t);

@@ -19,6 +19,9 @@
 
 enum { STEPS = 40 }; /* two or three are usual */
 
+/* Beyond this tau/e, half an ulp of tau costs a weight more than 2^-20 of itself. */
+#define FAR 32.0
+
 ph_entmax ph_entmax_of(double alpha)
 {
     double e = alpha - 1;
@@ -56,6 +59,11 @@ float ph_entmax_tau(ph_entmax e, float base)
 float ph_entmax_base_of(ph_entmax e, float tau)
 {
     return tau == -INFINITY ? INFINITY : (float)(((double)tau + 1) / e.scale);
+}
+
+int ph_entmax_is_lost(double alpha, float tau)
+{
+    return tau != -INFINITY && !(fabs((double)tau) <= FAR * (alpha - 1));
 }
 
 /* exp(y) - 1 - y without cancellation; y >= 0 */
