@@ -33,7 +33,7 @@ typedef struct ph_spans {
     void (*norm_back)(int n, const float *dout, const float *x, const float *stats,
                       const float *gain, int rms, float *dx, float *dgain, float *dbias);
 
-    /* g[c] = f(h[c]); swiglu: g[c] = silu(h[c]) * w[c]. */
+    /* g[c] = f(h[c]); swiglu: g[c] = silu(h[c]) * w[c]. g is apart from both. */
     void (*curve)(ph_curve kind, int n, const float *h, const float *w, float *g);
 
     /* dh, and for swiglu dw, from dg. */
