@@ -167,6 +167,18 @@ static void draw_layouts(uint64_t *rng, ph_attn *a, case_with *w)
     if (chance(rng, 40)) a->dtype = chance(rng, 50) ? PH_F16 : PH_BF16;
 }
 
+/* Heads that one kernel does: few keys, f32, whole vectors, nothing but a mask. */
+static void make_short(uint64_t *rng, ph_attn *a, case_with *w)
+{
+    a->dtype = PH_F32;
+    a->qk_dim = (a->qk_dim + 15) / 16 * 16, a->v_dim = (a->v_dim + 15) / 16 * 16;
+    if (a->kv_len > 128) a->kv_len = 1 + check_below(rng, 128);
+    if (a->anchor == PH_ANCHOR_UNSAID && a->q_len != a->kv_len) a->anchor = PH_ANCHOR_END;
+    a->softcap = a->dropout = 0;
+    a->bias = a->visible = (ph_broadcast){0, 0, 0};
+    w->gate = w->sink = w->alibi = w->dlse = 0;
+}
+
 void case_draw(ph_attn *attn, case_with *with, uint64_t seed, int index, case_size size)
 {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + (uint64_t)index, *rng = &state;
@@ -177,6 +189,7 @@ void case_draw(ph_attn *attn, case_with *with, uint64_t seed, int index, case_si
     draw_mask(rng, attn);
     draw_options(rng, attn, with);
     draw_layouts(rng, attn, with);
+    if (size != CASE_TINY && chance(rng, 20)) make_short(rng, attn, with);
     with->weights = attn->dropout > 0 || chance(rng, 60);
     with->col_sum = chance(rng, 50);
     with->entropy = chance(rng, 50);

@@ -10,6 +10,7 @@
  * chunk its share is dq.
  */
 #include "attn/chunk.h"
+#include "attn/head.h"
 
 #include <string.h>
 
@@ -75,8 +76,10 @@ void ph_backward_measure(ph_plan *plan)
     choose_wave(plan);
     take_task(plan, &shared, &t);
     size_t chunk = ph_chunk_bytes(plan), bias = ph_bias_gradient_bytes(plan),
-           far = ph_relative_gradient_bytes(plan);
+           far = ph_relative_gradient_bytes(plan),
+           head = ph_head_backward_room(plan) * sizeof(float);
     if (far > bias) bias = far;
+    if (head > chunk) chunk = head;
     plan->lane_bytes[PH_DO_BACKWARD] = chunk > bias ? chunk : bias;
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
 }
@@ -151,6 +154,9 @@ static void pair_item(void *arg, int lane, int pair)
     ph_dq_target target = target_of(t, pair, sums);
     ph_arena room = room_of(t->call, lane);
     int first = pair * plan->cluster, heads = t->call->attn->q_heads;
+    if (ph_head_backward(t->call, (float *)(void *)room.base, first / heads,
+                         first % heads))
+        return;
     if (sums) memset(sums, 0, dq_floats(plan) * sizeof(float));
     for (int h = first; h < first + plan->cluster; h++) prepare_head(arg, lane, h);
     if (ph_chunk_is_head(plan) &&
@@ -241,7 +247,7 @@ void ph_attn_backward(const ph_call *call)
     if (products && plan->wave) run_waves(&t);
     if (products && !plan->wave)
         ph_ctx_spread(plan->ctx, pair_count(plan), pair_item, &t);
-    ph_deltas_finish(call, &t.deltas);
+    if (grads->dgate || grads->dsink) ph_deltas_finish(call, &t.deltas);
     if (grads->dbias) ph_attn_bias_gradient(call, t.deltas.lse, t.deltas.delta);
     if (grads->drelative) ph_attn_relative_gradient(call, t.deltas.lse, t.deltas.delta);
 }

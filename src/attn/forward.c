@@ -7,6 +7,7 @@
  * keys are cut instead: decode.c.
  */
 #include "attn/decode.h"
+#include "attn/head.h"
 #include "attn/stream.h"
 
 void ph_forward_measure(ph_plan *plan)
@@ -54,6 +55,7 @@ static void run_item(void *arg, int lane, int index)
     ph_rows_begin(call, st.rows, pair / plan->groups, pair % plan->groups * plan->group,
                   plan->group);
     ph_stream_clear(call, st.rows, first, end);
+    if (ph_head_forward(call, st.rows, st.room, first, end)) return;
     ph_rows_gather(call, st.rows, first, end, plan->rows);
     if (st.rows->count == 0) return;
     ph_stream_begin(call, &st);

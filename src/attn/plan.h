@@ -10,9 +10,6 @@
 #include "base/ctx.h"
 #include "kernels/kernels.h"
 
-#define PH_LOG2E 1.4426950408889634
-#define PH_LN2   0.69314718055994531
-
 /* How the joint driver cuts its work; heads 0: the stream driver runs. */
 typedef struct ph_joint_plan {
     int mixes;      /* 1: heads are mixed */

@@ -359,6 +359,15 @@ void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *s
     for (int c = 0; c < count; c++, at += strides->time) out[c] = ph_at(base, type, at);
 }
 
+void ph_rows_ask(const ph_call *call, ph_soon *soon, int i, const void *base,
+                 const ph_strides *strides, int64_t at, int n, int dim)
+{
+    ph_dtype type = call->attn->dtype;
+    if (strides->time != dim || n <= 0) return;
+    soon->part[i].at = ph_at(base, type, at);
+    soon->part[i].end = ph_at(base, type, at + (int64_t)n * dim);
+}
+
 void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,
                     int batch, int head, int dim, int j0, int c0, int c1, float *panels)
 {

@@ -75,13 +75,6 @@ static inline int64_t ph_dout_at(const ph_call *call, const ph_rows *rows, int r
            rows->token[r] * s->time;
 }
 
-/* Rows of a strip where so many are all there are: none of the strips is left with so few
-   that its product has too few sums to run side by side. */
-static inline int ph_even_strip(int rows, int mr)
-{
-    return ph_div_up(rows, ph_div_up(rows, mr));
-}
-
 /* Whether every row sees all keys [from, to) by position. */
 static inline int ph_rows_all_see(const ph_rows *rows, int from, int to)
 {
@@ -154,6 +147,11 @@ static inline int64_t ph_next_block(const ph_strides *strides)
 /* Pointers to keys [j, j + count). */
 void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *strides,
                       int batch, int head, int j, int count, const void **out);
+
+/* Part i of what will be wanted soon: n rows of a tensor from element `at` on, where they
+   lie behind each other; else nothing. */
+void ph_rows_ask(const ph_call *call, ph_soon *soon, int i, const void *base,
+                 const ph_strides *strides, int64_t at, int n, int dim);
 
 /* Packs keys [j0 + c0, j0 + c1) of k (c0 a multiple of nr) across, into panels. */
 void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,

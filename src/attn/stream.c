@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn/head.h"
 #include "attn/pairs.h"
 
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
@@ -42,6 +43,7 @@ void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
     out->peak = ph_arena_floats(arena, height * PH_LANES);
     out->alpha = ph_arena_floats(arena, height);
     out->started = ph_arena_take(arena, (size_t)ph_div_up(rows, plan->strip));
+    out->room = ph_arena_floats(arena, ph_head_forward_room(plan));
 }
 
 void ph_stream_begin(const ph_call *call, ph_stream *stream)
@@ -123,20 +125,14 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
     }
 }
 
-/* Memory that will be wanted. */
-typedef struct region {
-    const char *at, *end;
-} region;
-
 /* One block of keys, as the strips see it. */
 typedef struct block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
     const void *k;  /* key j0 as it lies, if k is not packed; else NULL */
     const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
-    int v_finite;   /* -1: nobody has asked yet */
-    region soon[3]; /* what strips ask for meanwhile, one after the other */
-    int asked;      /* how many of those are done */
+    int v_finite; /* -1: nobody has asked yet */
+    ph_soon soon; /* what strips ask for meanwhile */
 } block;
 
 static int v_is_finite(const ph_call *call, block *b)
@@ -181,16 +177,6 @@ static int weigh_up(const ph_call *call, ph_stream *st, const block *b, int firs
     return partial;
 }
 
-/* Where the next `bytes` of what will be wanted soon begin, or NULL: nowhere. */
-static const void *next_part(block *b, int64_t bytes)
-{
-    while (b->asked < 3 && b->soon[b->asked].at >= b->soon[b->asked].end) b->asked++;
-    if (b->asked == 3) return NULL;
-    const char *at = b->soon[b->asked].at;
-    b->soon[b->asked].at += bytes;
-    return at;
-}
-
 static void pack_values(const ph_call *call, ph_stream *st, block *b)
 {
     const ph_attn *a = call->attn;
@@ -208,7 +194,7 @@ static void weigh_pieces(const ph_call *call, ph_stream *st, block *b, int m, in
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_attn *a = call->attn;
-    const void *from[PH_LANES], *next = next_part(b, 1);
+    const void *from[PH_LANES], *next = ph_soon_take(&b->soon, 1);
     int pad = call->plan->v_pad;
     for (int c = c0; c < c1; c += PH_LANES, alpha = ones) {
         int n = ph_min(PH_LANES, c1 - c);
@@ -238,7 +224,7 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     else
         k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
                  st->split.acc + (int64_t)first * pad, pad, alpha,
-                 next_part(b, (int64_t)pad * (c1 - c0)));
+                 ph_soon_take(&b->soon, (int64_t)pad * (c1 - c0)));
 }
 
 /* A strip that is done with this block: what its weights must be divided by is known
@@ -257,8 +243,7 @@ static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int fir
         call->args->lse[ph_rows_index(call, st->rows, first + i)] = lse[i];
     if (seen && !(partial && !v_is_finite(call, b))) {
         k->product_times(m, dim, c1 - c0, st->scores + c0, PH_STRIP_LD, 1,
-                         b->v + c0 * b->ld, b->ld, out, a->out.time, factor,
-                         next_part(b, (int64_t)dim * (c1 - c0)));
+                         b->v + c0 * b->ld, b->ld, out, a->out.time, factor, NULL);
         return;
     }
     float *acc = st->split.acc + (int64_t)first * dim;
@@ -286,16 +271,6 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
     if (rows->count > call->kernels->few || in_place) pack_values(call, st, b);
 }
 
-/* n rows of a tensor from element `at` on, where they lie behind each other; else
-   nothing. */
-static region rows_from(const ph_call *call, const void *base, const ph_strides *s,
-                        int64_t at, int n, int dim)
-{
-    ph_dtype type = call->attn->dtype;
-    if (s->time != dim || n <= 0) return (region){0};
-    return (region){ph_at(base, type, at), ph_at(base, type, at + (int64_t)n * dim)};
-}
-
 /* What strips ask for while they run over a block: v of the next one, which few rows
    would wait for; many also the rest of q, k of the next block, and at the last one the
    rows that will be written. */
@@ -308,16 +283,16 @@ static void look_ahead(const ph_call *call, const ph_stream *st, block *b)
     int mr = call->kernels->mr;
     int64_t k = rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time;
     int64_t v = rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time;
-    b->soon[2] = rows_from(call, args->v, &a->v, v, keys, a->v_dim);
+    ph_rows_ask(call, &b->soon, 2, args->v, &a->v, v, keys, a->v_dim);
     if (rows->count <= mr) return;
-    b->soon[1] = rows_from(call, args->k, &a->k, k, keys, a->qk_dim);
+    ph_rows_ask(call, &b->soon, 1, args->k, &a->k, k, keys, a->qk_dim);
     if (rows->group > 1) return;
     if (st->packed == 0)
-        b->soon[0] = rows_from(call, args->q, &a->q, ph_rows_at(rows, mr, &a->q),
-                               rows->count - mr, a->qk_dim);
+        ph_rows_ask(call, &b->soon, 0, args->q, &a->q, ph_rows_at(rows, mr, &a->q),
+                    rows->count - mr, a->qk_dim);
     if (keys <= 0)
-        b->soon[1] = rows_from(call, args->out, &a->out, ph_rows_at(rows, 0, &a->out),
-                               rows->count, a->v_dim);
+        ph_rows_ask(call, &b->soon, 1, args->out, &a->out, ph_rows_at(rows, 0, &a->out),
+                    rows->count, a->v_dim);
 }
 
 /* One block of keys against all strips. */
@@ -357,22 +332,6 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
     if (pairs) pairs->end();
 }
 
-/* While a short head runs, its strips ask for the one behind it: each thread has heads in
-   a row. */
-static void look_beyond(const ph_call *call, const ph_rows *rows, block *b)
-{
-    const ph_attn *a = call->attn;
-    const ph_args *args = call->args;
-    int batch = rows->batch, keys = a->kv_len;
-    if (batch == a->batch - 1 && rows->head0 == a->q_heads - 1) return;
-    int64_t q = batch * a->q.batch + (rows->head0 + 1) * a->q.head;
-    int64_t k = batch * a->k.batch + (rows->k_head + 1) * a->k.head;
-    int64_t v = batch * a->v.batch + (rows->v_head + 1) * a->v.head;
-    b->soon[0] = rows_from(call, args->k, &a->k, k, keys, a->qk_dim);
-    b->soon[1] = rows_from(call, args->q, &a->q, q, a->q_len, a->qk_dim);
-    b->soon[2] = rows_from(call, args->v, &a->v, v, keys, a->v_dim);
-}
-
 int ph_stream_short(const ph_call *call, ph_stream *st)
 {
     const ph_plan *plan = call->plan;
@@ -384,7 +343,6 @@ int ph_stream_short(const ph_call *call, ph_stream *st)
     if (plan->group > 1 || rows->token[count - 1] - rows->token[0] != count - 1) return 0;
     block b = {.c0 = rows->low / nr * nr, .c1 = rows->high, .v_finite = -1};
     ph_running_reset(count, &st->split);
-    look_beyond(call, rows, &b);
     pack_queries(call, st, count);
     if (rows->high) pack_block(call, st, &b);
     for (int r = 0; r < count; r += height)

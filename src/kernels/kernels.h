@@ -32,6 +32,9 @@
 
 #include "base/base.h"
 
+#define PH_LOG2E 1.4426950408889634
+#define PH_LN2   0.69314718055994531
+
 enum {
     PH_STRIP_LD = 128,  /* columns of a score strip, and keys in a block */
     PH_LANES = 16,      /* lanes of a row sum */
@@ -193,6 +196,76 @@ typedef struct ph_pairs {
                    float *c, int64_t ldc);
 } ph_pairs;
 
+/* Memory that will be wanted soon, for kernels that have time to ask for it. */
+enum { PH_SOON = 5 };
+typedef struct ph_soon {
+    struct {
+        const char *at, *end;
+    } part[PH_SOON];
+    int done; /* parts that have been asked for */
+} ph_soon;
+
+/* Where the next `bytes` of it begin, or NULL: nowhere. The rest of a part, if it is less
+   than half as much, is left out. */
+static inline const void *ph_soon_take(ph_soon *soon, int64_t bytes)
+{
+    for (; soon->done < PH_SOON; soon->done++) {
+        const char *at = soon->part[soon->done].at;
+        if (soon->part[soon->done].end - at <= bytes / 2) continue;
+        soon->part[soon->done].at += bytes;
+        return at;
+    }
+    return NULL;
+}
+
+/* A whole head of attention whose keys are few; rows are q_ld, k_ld, ... floats apart.
+
+       s = scale q k^T       p = 2^(s - max s)       out = p v / sum of p
+
+   Row i sees the keys [lo + i, hi + i). Where it sees none out is 0 and lse -inf. keys is
+   at most PH_STRIP_LD, k_dim and v_dim are multiples of 16; v is finite where a key is
+   hidden from a row. */
+typedef struct ph_head {
+    int rows, keys, k_dim, v_dim;
+    int lo, hi; /* at most 2^20 in size */
+    const float *q, *k, *v;
+    int64_t q_ld, k_ld, v_ld, out_ld;
+    float scale; /* of q, times log2(e) */
+    float *out;
+    float *lse;   /* (rows) natural logarithm, or NULL: not wanted */
+    ph_soon soon; /* what is asked for meanwhile */
+    float *room;  /* ph_head_floats */
+} ph_head;
+
+/* The way back: out and lse are what forward left, and
+
+       p = 2^(s - lse)    ds = p (dout v^T - dout . out)
+       dq = scale ds k    dk = scale ds^T q    dv = p^T dout
+
+   rows is at most PH_STRIP_LD too; k, q and dout are finite where a key is hidden from a
+   row. */
+typedef struct ph_head_grads {
+    const float *dout;
+    float *dq, *dk, *dv; /* each may be NULL: not wanted */
+    int64_t dout_ld, dq_ld, dk_ld, dv_ld;
+    float scale;
+} ph_head_grads;
+
+/* Room for rows that are turned, and for scores; backward for those of all rows,
+   twice. */
+static inline size_t ph_head_floats(int k_dim, int v_dim, int backward_rows)
+{
+    int rows = ph_max(PH_NR_MAX, 2 * ph_round_up(backward_rows, PH_NR_MAX));
+    return (size_t)PH_NR_MAX * (size_t)ph_max(k_dim, v_dim) + (size_t)rows * PH_STRIP_LD;
+}
+
+/* Rows of a strip where so many are all there are: none of the strips is left with so few
+   that its product has too few sums to run side by side. */
+static inline int ph_even_strip(int rows, int mr)
+{
+    return ph_div_up(rows, ph_div_up(rows, mr));
+}
+
 typedef struct ph_kernels {
     const char *name;
     int mr, nr;
@@ -247,10 +320,18 @@ typedef struct ph_kernels {
                     int64_t ldb, int64_t panel, float *c, int64_t ldc, int add);
 
     /* c[i*ldc + j] = scale[i] * sum_k a[i*row + k*step] * b[k*ldb + j]; -0 becomes +0. n
-       a multiple of 16. Asks for what comes next, as weigh does. */
+       a multiple of 16. Asks for what comes next, as weigh does, but for twice nr bytes
+       per step. */
     void (*product_times)(int m, int n, int k, const float *a, int64_t row, int64_t step,
                           const float *b, int64_t ldb, float *c, int64_t ldc,
                           const float *scale, const void *fetch);
+
+    /* All of a head. Sums of p in 16 lanes, as a row's; lse is the maximum times log 2,
+       in double, plus the sum as logs leaves it, rounded. */
+    void (*head_forward)(const ph_head *head);
+
+    /* Each sum one chain over keys or rows in order; dout . out as dot gives it. */
+    void (*head_backward)(const ph_head *head, const ph_head_grads *grads);
 
     /* y[c] += a * x[c], c < n, n a multiple of 16. */
     void (*axpy)(int n, float a, const float *x, float *y);

@@ -497,6 +497,94 @@ static void stream(int m, int n, int k, const float *a, int64_t lda, const float
                 c[i * ldc + j] = fmaf(a[i * lda + kk], b[kk * ldb + j], c[i * ldc + j]);
 }
 
+/* ---- a whole head ---- */
+
+/* Whether row i sees key c. */
+static int sees(const ph_head *h, int i, int c)
+{
+    return c >= h->lo + i && c < h->hi + i;
+}
+
+static float score(const ph_head *h, int i, int c)
+{
+    float s = 0;
+    for (int kk = 0; kk < h->k_dim; kk++)
+        s = fmaf(h->q[i * h->q_ld + kk] * h->scale, h->k[c * h->k_ld + kk], s);
+    return sees(h, i, c) ? s : -INFINITY;
+}
+
+/* Weights of row i, their maximum and their sum. */
+static void weigh_keys(const ph_head *h, int i, float *s, float *top, float *sum)
+{
+    float lanes[PH_LANES] = {0};
+    *top = -INFINITY;
+    for (int c = 0; c < h->keys; c++) *top = max(*top, s[c] = score(h, i, c));
+    for (int c = 0; c < h->keys; c++) {
+        s[c] = exp2_ref(s[c] - (*top == -INFINITY ? 0 : *top));
+        lanes[c % PH_LANES] += s[c];
+    }
+    *sum = sum16(lanes);
+}
+
+static float lse_of(float top, float sum)
+{
+    if (isnan(sum)) return sum;
+    if (sum == 0) return -INFINITY;
+    return (float)((double)top * PH_LN2 + logarithm(sum));
+}
+
+static void head_forward(const ph_head *h)
+{
+    float s[PH_STRIP_LD], top, sum;
+    for (int i = 0; i < h->rows; i++) {
+        weigh_keys(h, i, s, &top, &sum);
+        if (h->lse) h->lse[i] = lse_of(top, sum);
+        float factor = sum == 0 ? 0 : 1 / sum;
+        product_times(1, h->v_dim, h->keys, s, 0, 1, h->v, h->v_ld,
+                      h->out + i * h->out_ld, h->out_ld, &factor, NULL);
+    }
+}
+
+/* p and ds of row i. */
+static void slope_keys(const ph_head *h, const ph_head_grads *g, int i, float *p,
+                       float *ds)
+{
+    const float *dout = g->dout + i * g->dout_ld;
+    int nothing = h->lse[i] == -INFINITY;
+    float lse = nothing ? INFINITY : (float)(h->lse[i] * PH_LOG2E);
+    float delta = nothing ? 0 : dot(h->v_dim, dout, h->out + i * h->out_ld);
+    for (int c = 0; c < h->keys; c++) {
+        float s = score(h, i, c), dp = 0;
+        for (int kk = 0; kk < h->v_dim; kk++)
+            dp = fmaf(dout[kk], h->v[c * h->v_ld + kk], dp);
+        p[c] = exp2_ref(s - lse);
+        ds[c] = s == -INFINITY ? 0 : p[c] * (dp - delta);
+    }
+}
+
+/* Row i of c = scale * a b, where columns of a are `step` apart. */
+static void gradient_row(int n, int k, const float *a, int64_t step, const float *b,
+                         int64_t ldb, float scale, float *c)
+{
+    if (c) product_times(1, n, k, a, 0, step, b, ldb, c, 0, &scale, NULL);
+}
+
+static void head_backward(const ph_head *h, const ph_head_grads *g)
+{
+    static const int64_t ld = PH_STRIP_LD;
+    float p[PH_STRIP_LD * PH_STRIP_LD], ds[PH_STRIP_LD * PH_STRIP_LD];
+    for (int i = 0; i < h->rows; i++) slope_keys(h, g, i, p + i * ld, ds + i * ld);
+    for (int i = 0; i < h->rows; i++)
+        gradient_row(h->k_dim, h->keys, ds + i * ld, 1, h->k, h->k_ld, g->scale,
+                     g->dq ? g->dq + i * g->dq_ld : NULL);
+    for (int c = 0; c < h->keys; c++) {
+        gradient_row(h->v_dim, h->rows, p + c, ld, g->dout, g->dout_ld, 1,
+                     g->dv ? g->dv + c * g->dv_ld : NULL);
+        gradient_row(h->k_dim, h->rows, ds + c, ld, h->q, h->q_ld, g->scale,
+                     g->dk ? g->dk + c * g->dk_ld : NULL);
+    }
+}
+
 #define TABLE ph_kernels_ref
 #define NAME  "ref"
 #include "kernels/tmpl_table.h"

@@ -13,6 +13,7 @@
  *                                FRESH 0    ADD c    SHRINK c * alpha[i]
  *                                PEAK: 0, and maxima are folded into peak on the way out
  *                                TIMES: 0, and results are multiplied by alpha[i]
+ *                                LINES: 0, with a line asked for in each step, as TIMES
  */
 /* Loops over the tile must vanish. With a count clang unrolls them before M is known, as
    loops of unknown length, and then keeps the accumulators in memory. */
@@ -23,8 +24,9 @@
 #endif
 
 enum { ACROSS, ALONG, EITHER };
-enum { FRESH, ADD, SHRINK, PEAK, TIMES };
+enum { FRESH, ADD, SHRINK, PEAK, TIMES, LINES };
 enum { FEW = MR * 2 / 3 };      /* rows up to which a tile waits for memory */
+enum { PACE = 2 * NR };         /* bytes that those of a whole head ask for, per step */
 
 typedef void tile_fn(int k, const float *a, int64_t row, int64_t step, const float *b,
                      int64_t ldb, float *c, int64_t ldc, const float *alpha, float *peak,
@@ -55,7 +57,9 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
         if (M <= FEW)
             for (int f = 0; f < PH_FETCH; f += 64)
                 __builtin_prefetch(fetch + kk * PH_FETCH + f, 0, 2);
-        else if (start == SHRINK || start == TIMES || (start == FRESH && form == ALONG))
+        else if (start == TIMES || start == LINES)
+            __builtin_prefetch(fetch + kk * PACE, 0, 2);
+        else if (start == SHRINK || (start == FRESH && form == ALONG))
             __builtin_prefetch(fetch + kk * NR, 0, 2);
         UNROLL
         for (int v = 0; v < NV; v++) right[v] = v_load(b + kk * ldb + v * VL);
@@ -106,6 +110,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH) TILE(fresh, M, 32, ACROSS, FRESH)
 #define ADDP(M)   TILE(add, M, 16, ACROSS, ADD) TILE(add, M, 32, ACROSS, ADD)
 #define TIMESP(M) TILE(times, M, 16, EITHER, TIMES) TILE(times, M, 32, EITHER, TIMES)
+#define LINESP(M) TILE(lines, M, 16, ALONG, LINES) TILE(lines, M, 32, ALONG, LINES)
 #if NR == 16
 #undef SCORES
 #undef WEIGH
@@ -113,12 +118,14 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #undef FRESHP
 #undef ADDP
 #undef TIMESP
+#undef LINESP
 #define SCORES(M) TILE(scores, M, 16, ALONG, PEAK)
 #define WEIGH(M)  TILE(weigh, M, 16, ALONG, SHRINK)
 #define BEGIN(M)  TILE(begin, M, 16, ALONG, FRESH)
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH)
 #define ADDP(M)   TILE(add, M, 16, ACROSS, ADD)
 #define TIMESP(M) TILE(times, M, 16, EITHER, TIMES)
+#define LINESP(M) TILE(lines, M, 16, ALONG, LINES)
 #endif
 EACH_ROW(SCORES)
 EACH_ROW(WEIGH)
@@ -126,6 +133,7 @@ EACH_ROW(BEGIN)
 EACH_ROW(FRESHP)
 EACH_ROW(ADDP)
 EACH_ROW(TIMESP)
+EACH_ROW(LINESP)
 
 /* [rows][0: narrow, 1: full] */
 #if NR == 16
@@ -139,12 +147,14 @@ EACH_ROW(TIMESP)
 #define FRESH_ENTRY(M)  ENTRY(fresh, M)
 #define ADD_ENTRY(M)    ENTRY(add, M)
 #define TIMES_ENTRY(M)  ENTRY(times, M)
+#define LINES_ENTRY(M)  ENTRY(lines, M)
 static tile_fn *const scores_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(SCORES_ENTRY)};
 static tile_fn *const weigh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(WEIGH_ENTRY)};
 static tile_fn *const begin_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(BEGIN_ENTRY)};
 static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
 static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
 static tile_fn *const times_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(TIMES_ENTRY)};
+static tile_fn *const lines_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(LINES_ENTRY)};
 
 static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,
                    float *s, float *peak)
@@ -179,7 +189,7 @@ static void product_times(int m, int n, int k, const float *a, int64_t row, int6
                           const float *b, int64_t ldb, float *c, int64_t ldc,
                           const float *scale, const void *fetch)
 {
-    const int64_t part = fetch ? (int64_t)k * (m <= FEW ? PH_FETCH : NR) : 0;
+    const int64_t part = fetch ? (int64_t)k * (m <= FEW ? PH_FETCH : PACE) : 0;
     const char *ahead = fetch ? fetch : (const void *)b;
     for (int j = 0; j < n; j += NR, ahead += part)
         times_tiles[m][n - j >= NR](k, a, row, step, b + j, ldb, c + j, ldc, scale, NULL,
