@@ -1,6 +1,6 @@
 /*
  * kernel_parts.c - checks and benches of products of f32 numbers as parts in bf16:
- * split, multiply and stream of ph_pairs. A table without them passes.
+ * split, multiply, stream and few of ph_pairs. A table without them passes.
  */
 #include <math.h>
 #include <stdio.h>
@@ -195,14 +195,15 @@ static void sprinkle(float *b, int k, int n, int64_t ldb)
             b[kk * ldb + j] = ph_from_bf16(ph_to_bf16(b[kk * ldb + j]));
 }
 
-static void stream_at(const ph_pairs *p, const char *name, int m, int n, int k,
+/* stream, or few. */
+static void stream_at(const ph_pairs *p, const char *name, int few, int m, int n, int k,
                       int a_parts, int kind)
 {
     static float want[PH_WIDE * (WIDTH + 8)];
     int ldb = n + bed_below(4), ldc = ph_round_up(n, PH_TILE) + 4 * bed_below(3);
     int rows = m <= PH_TILE ? m : PH_WIDE, steps = ph_div_up(k, PH_STEP);
-    bed_say("%s pairs_stream m=%d n=%d k=%d parts %d kind %d", name, m, n, k, a_parts,
-            kind);
+    bed_say("%s pairs_%s m=%d n=%d k=%d parts %d kind %d", name, few ? "few" : "stream",
+            m, n, k, a_parts, kind);
     operands(k, a_parts, 1, kind);
     float *b = bed_floats(0, (int64_t)(k - 1) * ldb + n, side());
     bed_fill(b, (int64_t)(k - 1) * ldb + n, kind);
@@ -211,10 +212,14 @@ static void stream_at(const ph_pairs *p, const char *name, int m, int n, int k,
     float *c = bed_copy(1, want, (rows - 1) * ldc + ph_round_up(n, PH_TILE), side());
     ph_operand a = ph_split_operand(left, a_parts, steps);
     REF.stream(m, n, k, &a, b, ldb, want, ldc);
-    p->begin(ph_min(m, PH_TILE));
-    p->stream(m, n, k, &a, b, ldb, c, ldc);
-    p->end();
-    for (int i = 0; i < m; i++) bed_same("c", c + i * ldc, want + i * ldc, n);
+    int done = few ? p->few(m, n, k, &a, b, ldb, c, ldc) : 1;
+    if (!few) {
+        p->begin(ph_min(m, PH_TILE));
+        p->stream(m, n, k, &a, b, ldb, c, ldc);
+        p->end();
+    }
+    for (int i = 0; i < m && done; i++) bed_same("c", c + i * ldc, want + i * ldc, n);
+    if (!done && (kind == BED_PLAIN || kind == BED_WIDE)) bed_fail("nothing is small");
     bed_intact(0);
     bed_intact(1);
 }
@@ -244,28 +249,93 @@ void check_pairs_stream(const ph_kernels *t)
                      1 + bed_below(DEPTH));
     for (int m = 1; m <= PH_WIDE; m++)
         for (int form = 0; form < 4; form++)
-            stream_at(t->pairs, t->name, m, 1 + bed_below(WIDTH), 1 + bed_below(DEPTH),
+            stream_at(t->pairs, t->name, 0, m, 1 + bed_below(WIDTH), 1 + bed_below(DEPTH),
                       form & 1 ? PH_PARTS : 1, (m + form / 2) % BED_KINDS);
 }
 
-void bench_pairs_stream(const ph_kernels *t)
+static void bench_once(const ph_kernels *t, int few)
 {
     static _Alignas(PH_ALIGN) float b[DEPTH * WIDTH], c[PH_WIDE * WIDTH];
-    if (!t->pairs) return;
     for (int form = 0; form < 8; form++) {
         char shape[40];
         bed_timer timer;
-        int a_parts = form & 1 ? PH_PARTS : 1, exact = form & 2, m = form & 4 ? 16 : 1;
+        int a_parts = form & 1 ? PH_PARTS : 1, exact = form & 2;
+        int m = form & 4 ? (few ? PH_FEW : PH_TILE) : 1;
         operands(128, a_parts, 1, BED_PLAIN);
         ph_operand a = ph_split_operand(left, a_parts, 128 / PH_STEP);
         bed_fill(b, 128 * 64, BED_PLAIN);
         for (int i = 0; i < 128 * 64 && exact; i++) b[i] = ph_from_bf16(ph_to_bf16(b[i]));
         memset(c, 0, sizeof c);
-        t->pairs->begin(m);
-        BED_TIME(&timer, t->pairs->stream(m, 64, 128, &a, b, 64, c, 64));
-        t->pairs->end();
+        if (!few) t->pairs->begin(m);
+        if (few)
+            BED_TIME(&timer, t->pairs->few(m, 64, 128, &a, b, 64, c, 64));
+        else
+            BED_TIME(&timer, t->pairs->stream(m, 64, 128, &a, b, 64, c, 64));
+        if (!few) t->pairs->end();
         snprintf(shape, sizeof shape, "%d x 64 x 128, parts %d %d", m, a_parts,
                  exact ? 1 : PH_PARTS);
-        bed_report("pairs_stream", t, shape, &timer, 0, 128 * 64 * sizeof *b);
+        bed_report(few ? "pairs_few" : "pairs_stream", t, shape, &timer, 0,
+                   128 * 64 * sizeof *b);
     }
+}
+
+void bench_pairs_stream(const ph_kernels *t)
+{
+    if (t->pairs) bench_once(t, 0);
+}
+
+/* ---- few --------------------------------------------------------------------------- */
+
+/* Sums whose small numbers only show in one place: an operand, a part, a product, a sum
+   of chains, the result; or just not small. */
+static void small_at(const ph_pairs *p, float a0, float b0, float a1, float b1, float c0)
+{
+    float x[PH_STEP] = {0}, b[PH_STEP * PH_TILE] = {0};
+    float c[PH_TILE] = {c0}, want[PH_TILE] = {c0};
+    x[0] = a0, x[PH_TILE - 1] = a1, b[0] = b0, b[(PH_TILE - 1) * PH_TILE] = b1;
+    bed_say("pairs_few %a %a + %a %a + %a", (double)a0, (double)b0, (double)a1,
+            (double)b1, (double)c0);
+    int parts = REF.split(left, x, PH_F32, PH_STEP, 1, PH_STEP, 1, 0);
+    ph_operand a = ph_split_operand(left, parts, 1);
+    REF.stream(1, PH_TILE, PH_STEP, &a, b, PH_TILE, want, PH_TILE);
+    if (p->few(1, PH_TILE, PH_STEP, &a, b, PH_TILE, c, PH_TILE))
+        bed_same("c", c, want, 1);
+    c[0] = c0;
+    p->begin(1);
+    p->stream(1, PH_TILE, PH_STEP, &a, b, PH_TILE, c, PH_TILE);
+    p->end();
+    bed_same("c of stream", c, want, 1);
+}
+
+static void check_small(const ph_pairs *p)
+{
+    small_at(p, 1, 0x1.8p-127f, 0, 0, 0);
+    small_at(p, 0x1p-130f, 1, 0, 0, 0);
+    small_at(p, 1, 0x1.fffffep-127f, 0, 0, 1);
+    small_at(p, 1, 0x1.00fffep-118f, 0, 0, 0);
+    small_at(p, 1, 0x1.01fffep-118f, 1, 0x1p-126f, 0);
+    small_at(p, 0x1p-70f, 0x1p-70f, 0, 0, 1);
+    small_at(p, 0x1p-63f, 0x1p-64f, 0x1p-63f, 0x1p-64f, 0);
+    small_at(p, 0x1p-63f, 0x1.8p-63f, -0x1p-63f, 0x1p-63f, 0);
+    small_at(p, 0x1p-63f, 0x1.8p-63f, 0, 0, -0x1p-126f);
+    small_at(p, 0x1p-63f, 0x1p-63f, -0x1p-76f, 0x1p-76f, 0);
+    small_at(p, 0x1p-63f, 0x1p-63f, -0x1p-76f, 0x1.8p-75f, 0);
+    small_at(p, 0x1p-63f, 0x1p-63f, -0x1p-75f, 0x1p-75f, 0);
+    small_at(p, 0, 0, 0, 0, 0x1p-130f);
+    small_at(p, 0, 0, 0, 0, -0.0f);
+}
+
+void check_pairs_few(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    check_small(t->pairs);
+    for (int k = 1; k <= DEPTH; k += k < 66 ? 1 : 13)
+        for (int form = 0; form < 8; form++)
+            stream_at(t->pairs, t->name, 1, 1 + form % PH_FEW, 1 + bed_below(WIDTH), k,
+                      form & 2 ? PH_PARTS : 1, (k + form / 4) % BED_KINDS);
+}
+
+void bench_pairs_few(const ph_kernels *t)
+{
+    if (t->pairs) bench_once(t, 1);
 }

@@ -396,6 +396,28 @@ static void shared_left(void)
     }
 }
 
+/* Numbers whose products tiles take for 0, with few rows and many. */
+static void small_numbers(void)
+{
+    uint64_t r = check_seed + 6;
+    for (int turn = 0; turn < 48; turn++) {
+        problem p;
+        problem_new(&p, turn < 32 ? 1 + turn % 2 : turn - 28, 1 + check_below(&r, 90),
+                    1 + check_below(&r, 90), &r);
+        ph_gemm *g = &p.g;
+        size_t bs = p.b.bytes / sizeof(float), as = p.a.bytes / ph_dtype_size(g->a_type);
+        for (size_t i = 0; i < bs; i++)
+            ((float *)p.b.start)[i] *= check_below(&r, 9) ? 0x1p-60f : 0x1p-70f;
+        for (size_t i = 0; i < as && g->a_type != PH_F16; i++)
+            put(p.a.start, g->a_type, (int64_t)i,
+                0x1p-60f * get(p.a.start, g->a_type, (int64_t)i));
+        g->tiles = 1;
+        define(&p);
+        check_list(&p, 1);
+        problem_free(&p);
+    }
+}
+
 /* Inf and NaN reach the elements they belong to and no others. */
 static void poison(void)
 {
@@ -558,6 +580,7 @@ static const check_case cases[] = {{"small_sizes", small_sizes},
                                    {"rounds", rounds},
                                    {"side_by_side", side_by_side},
                                    {"shared_left", shared_left},
+                                   {"small_numbers", small_numbers},
                                    {"poison", poison},
                                    {0, 0}};
 

@@ -355,6 +355,7 @@ const ph_pairs ph_pairs_amx = {
     .split = ph_amx_split,
     .multiply = ph_amx_multiply,
     .stream = ph_amx_stream,
+    .few = ph_amx_few,
 };
 
 #if defined(__clang__)

@@ -16,6 +16,10 @@ void ph_amx_multiply(int m, int steps, const ph_operand *a, const ph_operand *b,
 void ph_amx_stream(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
                    float *c, int64_t ldc);
 
+/* amx_few.c */
+int ph_amx_few(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
+               float *c, int64_t ldc);
+
 /* amx_slopes.c */
 int ph_amx_slopes(const ph_slopes *x);
 

@@ -13,7 +13,7 @@
  * of an element are those of its row and column alone, step after step.
  *
  * Up to 32 rows, b with its rows contiguous: b is used once, so it is not packed but read
- * where it lies (`stream`); a is packed beforehand, for all items.
+ * where it lies (`stream`, `few`); a is packed beforehand, for all items.
  */
 #include <math.h>
 #include <string.h>
@@ -238,19 +238,51 @@ static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area
     if (kk + len == g->k) finish_strip(j, r);
 }
 
-/* All rows there are, against columns of b as they lie. */
-static void run_once(const ph_gemm_job *j, const ph_gemm_area *r)
+/* All rows there are, against columns of b as they lie; returns 0 if tiles must do it. */
+static int try_once(const ph_gemm_job *j, const ph_gemm_area *r, int tiles)
 {
     const ph_gemm *g = j->g;
+    const ph_pairs *pairs = j->k->pairs;
     ph_operand a =
         ph_split_operand((const uint16_t *)j->packed, j->parts, ph_div_up(g->k, PH_STEP));
+    int done = 1;
     start_strip(j, r);
-    for (int c = 0, run; c < r->cols; c += run) {
+    for (int c = 0, run; c < r->cols && done; c += run) {
         run = r->cols - c;
         const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, r->j0 + c, &run);
-        j->k->pairs->stream(r->rows, run, g->k, &a, b, g->b_row, r->c + c, r->ldc);
+        if (tiles)
+            pairs->stream(r->rows, run, g->k, &a, b, g->b_row, r->c + c, r->ldc);
+        else
+            done = pairs->few(r->rows, run, g->k, &a, b, g->b_row, r->c + c, r->ldc);
+    }
+    return done;
+}
+
+static void run_once(const ph_gemm_job *j, const ph_gemm_area *r)
+{
+    if (r->rows > PH_FEW || !try_once(j, r, 0)) {
+        j->k->pairs->begin(ph_min(r->rows, PH_TILE));
+        try_once(j, r, 1);
+        j->k->pairs->end();
     }
     finish_strip(j, r);
+}
+
+/* Strips against columns of b that are packed. */
+static void run_strips(const ph_gemm_job *j, const scratch *s, const ph_gemm_area *all)
+{
+    j->k->pairs->begin(ph_min(all->rows, PH_TILE));
+    for (int kk = 0; kk == 0 || kk < j->g->k; kk += j->kc) {
+        int len = ph_min(j->kc, j->g->k - kk);
+        pack_panels(j, all, kk, len, s);
+        for (int t = 0; t < all->rows; t += PH_WIDE) {
+            ph_gemm_area strip = *all;
+            strip.i0 += t, strip.rows = ph_min(PH_WIDE, all->rows - t);
+            if (j->kc < j->g->k) strip.c += t * all->ldc;
+            run_strip(j, s, &strip, kk, len);
+        }
+    }
+    j->k->pairs->end();
 }
 
 void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item)
@@ -259,19 +291,9 @@ void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item)
     lay(j, lane, &s);
     if (item < 0) return;
     ph_gemm_area all = ph_gemm_own(j, item);
-    int64_t ldc = j->columns + PAD;
-    all.c = s.c, all.ldc = ldc;
-    j->k->pairs->begin(ph_min(all.rows, PH_TILE));
-    if (j->once) run_once(j, &all);
-    for (int kk = 0; !j->once && (kk == 0 || kk < j->g->k); kk += j->kc) {
-        int len = ph_min(j->kc, j->g->k - kk);
-        pack_panels(j, &all, kk, len, &s);
-        for (int t = 0; t < all.rows; t += PH_WIDE) {
-            ph_gemm_area strip = {
-                all.i0 + t, ph_min(PH_WIDE, all.rows - t), all.j0, all.cols, s.c, ldc};
-            if (j->kc < j->g->k) strip.c += t * ldc;
-            run_strip(j, &s, &strip, kk, len);
-        }
-    }
-    j->k->pairs->end();
+    all.c = s.c, all.ldc = j->columns + PAD;
+    if (j->once)
+        run_once(j, &all);
+    else
+        run_strips(j, &s, &all);
 }

@@ -46,6 +46,7 @@ enum {
     PH_STEP = 32,       /* numbers of a tile's row, or of its column, in bf16 */
     PH_PARTS = 3,       /* parts of an f32 number in bf16 */
     PH_WIDE = 32,       /* rows and columns of one product of parts */
+    PH_FEW = 2,         /* rows that are better multiplied without tiles */
     PH_STRIP_MAX = 16,  /* largest strip: mr rows, or those of a tile */
     PH_NR_MAX = 32      /* largest nr of any table */
 };
@@ -194,6 +195,11 @@ typedef struct ph_pairs {
        time. */
     void (*stream)(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
                    float *c, int64_t ldc);
+
+    /* The same for m <= PH_FEW rows, outside of begin and end. May return 0 where a
+       number on the way is below 2^-126: c is nobody's then. */
+    int (*few)(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
+               float *c, int64_t ldc);
 } ph_pairs;
 
 /* Memory that will be wanted soon, for kernels that have time to ask for it. */

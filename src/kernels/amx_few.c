@@ -1,0 +1,197 @@
+/*
+ * amx_few.c - what tiles make of one or two rows, in vectors of f32.
+ *
+ * Products of parts are exact in f32, so fused multiply-adds in the order of the tiles
+ * give their bits, but that tiles take numbers below 2^-126 for 0. The processor notes
+ * whether it met such a number; then the tiles must do it.
+ *
+ *     for each 16 rows of b          one of the two chains of a step
+ *         for each 32 columns        its sums, for each product of parts
+ *
+ * The sums of the first chain wait in L1 for those of the second. b is read along its
+ * rows, 16 at a time: as many as the processor follows by itself.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include "kernels/amx_tiles.h"
+
+enum {
+    PAIR = 2,     /* vectors of a row of b that are worked on together */
+    ORDER = 6,    /* products of parts */
+    KEPT = 6144,  /* floats of first chains: half of L1 */
+    SMALL = 0x12, /* operands, or results, below 2^-126: what the processor notes */
+};
+
+typedef struct chain {
+    float left[PH_FEW][PH_PARTS][PH_TILE]; /* numbers of a */
+    int lines;                             /* rows of b, up to PH_TILE */
+    const float *b;
+    int64_t ldb;
+    int second; /* 1: the chain before it is kept */
+    float *kept, *c;
+    int64_t ldc;
+} chain;
+
+/* Which parts product o multiplies, in the order of kernels.h; 0: there are no such. */
+V int of_parts(const int o, const int a_parts, const int b_parts, int *p, int *q)
+{
+    static const int order[ORDER][2] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
+    *p = order[o][0], *q = order[o][1];
+    return *p < a_parts && *q < b_parts;
+}
+
+V void cut(vec x, vec part[PH_PARTS], const int b_parts)
+{
+    const vint mask = vi_set1(0xffff0000u), half = vi_set1(0x8000);
+    part[0] = x;
+    if (b_parts == 1) return;
+    part[0] = v_float(vi_and(vi_add(v_bits(x), half), mask));
+    x = v_sub(x, part[0]);
+    part[1] = v_float(vi_and(vi_add(v_bits(x), half), mask));
+    part[2] = v_sub(x, part[1]);
+}
+
+/* Keeps the sums of row i in the vector of column j, or adds both chains to c. */
+V void end_chain(const int a_parts, const chain *x, int i, int j, const vec sum[ORDER],
+                 float *kept)
+{
+    float *c = x->c + i * x->ldc + j;
+    vec total = v_load(c);
+    int p, q;
+#pragma GCC unroll 6
+    for (int o = 0; o < ORDER; o++) {
+        if (!of_parts(o, a_parts, PH_PARTS, &p, &q)) continue;
+        if (!x->second)
+            v_store(kept, sum[o]);
+        else
+            total = v_add(total, v_add(v_load(kept), sum[o]));
+        kept += VL;
+    }
+    if (x->second) v_store(c, total);
+}
+
+/* One chain for `width` vectors from column j on, of which the last has n numbers. */
+V void run_chain(const int m, const int a_parts, const int b_parts, const int width,
+                 int lines, const chain *x, int j, int n)
+{
+    const int products = a_parts > 1 ? ORDER : PH_PARTS;
+    vec sum[PH_FEW][PAIR][ORDER], part[PH_PARTS];
+    int p, q;
+#pragma GCC unroll 24
+    for (int s = 0; s < PH_FEW * PAIR * ORDER; s++)
+        sum[s / ORDER / PAIR][s / ORDER % PAIR][s % ORDER] = v_zero();
+#pragma GCC unroll 4
+    for (int k = 0; k < lines; k++)
+#pragma GCC unroll 2
+        for (int w = 0; w < width; w++) {
+            const float *b = x->b + k * x->ldb + j + w * VL;
+            cut(n < VL ? v_load_n(b, n) : v_load(b), part, b_parts);
+#pragma GCC unroll 12
+            for (int s = 0; s < m * ORDER; s++) {
+                vec *to = &sum[s / ORDER][w][s % ORDER];
+                if (of_parts(s % ORDER, a_parts, b_parts, &p, &q))
+                    *to = v_fma(v_set1(x->left[s / ORDER][p][k]), part[q], *to);
+            }
+        }
+#pragma GCC unroll 4
+    for (int s = 0; s < m * width; s++) {
+        int i = s % m, w = s / m, at = (j / VL + w) * m + i;
+        end_chain(a_parts, x, i, j + w * VL, sum[i][w], x->kept + at * products * VL);
+    }
+}
+
+/* Whether all numbers of a chain have one part. */
+V int in_one_part(const chain *x, int j)
+{
+    __m512i bits = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (int k = 0; k < PH_TILE; k++) {
+        const float *b = x->b + k * x->ldb + j;
+        bits = _mm512_ternarylogic_epi32(bits, v_bits(v_load(b)), v_bits(v_load(b + VL)),
+                                         0xfe); /* or */
+    }
+    return !_mm512_test_epi32_mask(bits, vi_set1(0xffff));
+}
+
+/* n columns. Where some numbers had more parts those after them will, too. */
+V int run_columns(const int m, const int a_parts, const chain *x, int n, int b_parts)
+{
+    int j = 0;
+    for (; x->lines == PH_TILE && j + PAIR * VL <= n; j += PAIR * VL) {
+        if (b_parts == 1 && !in_one_part(x, j)) b_parts = PH_PARTS;
+        if (b_parts == 1)
+            run_chain(m, a_parts, 1, PAIR, PH_TILE, x, j, VL);
+        else
+            run_chain(m, a_parts, PH_PARTS, PAIR, PH_TILE, x, j, VL);
+    }
+    for (; j < n; j += VL)
+        run_chain(m, a_parts, PH_PARTS, 1, x->lines, x, j, ph_min(n - j, VL));
+    return b_parts;
+}
+
+/* The numbers of one chain of a step: the first or the second ones of the pairs. */
+V void take_left(chain *x, const int m, const int a_parts, const ph_operand *a, int step)
+{
+    for (int i = 0; i < m; i++)
+        for (int p = 0; p < a_parts; p++) {
+            __m512i pairs =
+                _mm512_loadu_si512(a->tiles + p * a->part + step * a->step + i * PH_STEP);
+            pairs = x->second ? vi_and(pairs, vi_set1(0xffff0000u))
+                              : _mm512_slli_epi32(pairs, 16);
+            v_store(x->left[i][p], v_float(pairs));
+        }
+}
+
+V void run_rows(const int m, const int a_parts, int n, int k, const ph_operand *a,
+                const float *b, int64_t ldb, float *c, int64_t ldc)
+{
+    _Alignas(PH_ALIGN) float kept[KEPT];
+    const int products = a_parts > 1 ? ORDER : PH_PARTS, most = KEPT / (m * products);
+    int parts = 1;
+    for (int j = 0; j < n; j += most)
+        for (int kk = 0; kk < ph_round_up(k, PH_STEP); kk += PH_TILE) {
+            chain x = {.lines = ph_max(0, ph_min(PH_TILE, k - kk)),
+                       .b = b + kk * ldb + j,
+                       .ldb = ldb,
+                       .second = kk / PH_TILE % 2,
+                       .kept = kept,
+                       .c = c + j,
+                       .ldc = ldc};
+            take_left(&x, m, a_parts, a, kk / PH_STEP);
+            parts = run_columns(m, a_parts, &x, ph_min(most, n - j), parts);
+        }
+    for (int i = 0; i < m; i++) /* so that small results are operands, too */
+        for (int j = 0; j < n; j += VL)
+            v_store(c + i * ldc + j, v_add(v_load(c + i * ldc + j), v_zero()));
+}
+
+static __attribute__((noinline)) void run(int m, int n, int k, const ph_operand *a,
+                                          const float *b, int64_t ldb, float *c,
+                                          int64_t ldc)
+{
+    if (m > 1 && a->parts > 1)
+        run_rows(2, PH_PARTS, n, k, a, b, ldb, c, ldc);
+    else if (m > 1)
+        run_rows(2, 1, n, k, a, b, ldb, c, ldc);
+    else if (a->parts > 1)
+        run_rows(1, PH_PARTS, n, k, a, b, ldb, c, ldc);
+    else
+        run_rows(1, 1, n, k, a, b, ldb, c, ldc);
+}
+
+int ph_amx_few(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
+               float *c, int64_t ldc)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before & ~(unsigned)SMALL);
+    run(m, n, k, a, b, ldb, c, ldc);
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(before | after);
+    return !(after & SMALL);
+}
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif
