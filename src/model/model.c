@@ -328,6 +328,7 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m->params);
     ph_ctx_release(m->ctx, m->tensors);
     ph_ctx_release(m->ctx, m->block);
+    ph_ctx_release(m->ctx, m->sinusoids);
     ph_ctx_release(m->ctx, m);
 }
 

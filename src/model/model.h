@@ -92,6 +92,8 @@ struct ph_model {
     size_t floats;      /* of the block */
     size_t decayed;     /* matrices come first: weight decay acts on these floats */
     float *block;
+    float *sinusoids; /* (sinusoid_rows, model_dim): as many as a pass ever needed */
+    int sinusoid_rows;
     int embed, output; /* parameters; output = embed where tied; -1: encoder */
     int links;         /* first of wq wk gate; -1: no encoder output */
 };

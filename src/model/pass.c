@@ -99,12 +99,11 @@ static void lay(ph_pass *p, ph_arena *arena)
     const ph_config *c = &m->config;
     const ph_side *last = &p->sides[p->side_count - 1];
     size_t rows = (size_t)ph_max(p->sides[0].rows, last->rows);
-    size_t dim = (size_t)c->model_dim, len = (size_t)longest(p);
+    size_t dim = (size_t)c->model_dim;
     for (int i = p->first_side; i < p->side_count; i++) lay_side(p, &p->sides[i], arena);
-    p->slopes = NULL, p->table = NULL;
+    p->slopes = NULL;
     if (c->positions == PH_POS_ALIBI)
         p->slopes = ph_arena_floats(arena, (size_t)c->heads);
-    if (c->positions == PH_POS_SINUSOIDAL) p->table = ph_arena_floats(arena, len * dim);
     p->y = ph_arena_floats(arena, rows * dim);
     p->ones = ph_arena_floats(arena, rows);
     p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
@@ -156,15 +155,23 @@ static ph_status make_layers(ph_pass *p, ph_side *side)
     return PH_OK;
 }
 
-/* sin and cos of position / 10000^(2i/dim), next to each other as first published */
-static void fill_table(const ph_pass *p, int len)
+/* sin and cos of position / 10000^(2i/dim), next to each other as first published. They
+   stay with the model: decoders come and go. */
+static ph_status make_sinusoids(ph_model *m, int rows)
 {
-    int dim = p->model->config.model_dim;
-    for (int t = 0; p->table && t < len; t++)
-        for (int d = 0; d < dim; d++) {
-            double angle = t * pow(10000.0, -(double)(d / 2 * 2) / dim);
-            p->table[(size_t)t * dim + d] = (float)(d % 2 ? cos(angle) : sin(angle));
-        }
+    size_t dim = (size_t)m->config.model_dim;
+    if (m->config.positions != PH_POS_SINUSOIDAL || rows <= m->sinusoid_rows)
+        return PH_OK;
+    float *table = ph_ctx_alloc(m->ctx, (size_t)rows * dim * sizeof *table);
+    if (!table) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for positions");
+    for (size_t d = 0; d < dim; d++) {
+        double rate = pow(10000.0, -(double)(d / 2 * 2) / (double)dim);
+        for (int t = 0; t < rows; t++)
+            table[(size_t)t * dim + d] = (float)(d % 2 ? cos(t * rate) : sin(t * rate));
+    }
+    ph_ctx_release(m->ctx, m->sinusoids);
+    m->sinusoids = table, m->sinusoid_rows = rows;
+    return PH_OK;
 }
 
 static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
@@ -216,7 +223,7 @@ static ph_status build(ph_pass *p)
     for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;
     for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
     if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
-    fill_table(p, longest(p));
+    PH_TRY(make_sinusoids(m, longest(p)));
     return m->links >= 0 ? ph_links_create(p) : PH_OK;
 }
 

@@ -91,7 +91,6 @@ struct ph_pass {
     const float *encoded;   /* with capacity: the encoder's output for every text; NULL:
                                the caches have what is needed of it */
     float *slopes;          /* (heads) ALiBi */
-    float *table;           /* (max len, model_dim) sinusoids */
 
     /* transient, shared by all sublayers */
     float *y;            /* (rows, model_dim) what a sublayer gives */
