@@ -29,7 +29,7 @@ typedef ph_gemm_area area;
 static const sizes all_sizes[] = {
     {12, 48, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
     {6, 16, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
-    {4, 4, 64, 64, 1 << 12},    /* the plain loops: small, so that tests see every edge */
+    {4, 4, 64, 64, 1 << 12}, /* the plain loops: small, so that tests see every edge */
 };
 
 enum {
@@ -112,11 +112,16 @@ static void choose_packed(job *j, int wanted, int count)
     j->b_step = (int64_t)j->kc * nr + PAD;
 }
 
-/* Few rows, and both operands can be read as they lie. */
+/* Whether a is rows of floats. */
+static int is_rows(const ph_gemm *g)
+{
+    return g->a_col == 1 && g->a_type == PH_F32 && !g->a_block;
+}
+
+/* Few rows; fewer where one thread must make them rows of floats first. */
 static int streams(const job *j)
 {
-    const ph_gemm *g = j->g;
-    return g->b_col == 1 && g->m <= (g->a_col == 1 ? j->s->few : j->k->mr);
+    return j->g->b_col == 1 && j->g->m <= (is_rows(j->g) ? j->s->few : j->k->mr);
 }
 
 static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
@@ -382,7 +387,7 @@ static void pack_stream(job *j)
     const ph_gemm *g = j->g;
     j->left = j->packed;
     j->left_ld = ph_round_up(g->k, PH_LANES);
-    if (g->a_col == 1 && g->a_type == PH_F32 && !g->a_block) {
+    if (is_rows(g)) {
         j->left = g->a;
         j->left_ld = g->a_row;
     } else if (g->a_col == 1) {
