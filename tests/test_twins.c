@@ -8,18 +8,19 @@
 #include <string.h>
 
 #include "attn/plan.h"
+#include "cases.h"
 #include "check.h"
 
 enum { Q, K, V, OUT, LSE, DOUT, BOTH, TWIN, GATE, SINK, BIAS, DLSE, INPUTS };
 enum { DQ, DK, DV, DGATE, DSINK, DBIAS, RESULTS };
 static const char *const result_names[] = {"dq", "dk", "dv", "dgate", "dsink", "dbias"};
 
-typedef struct problem {
+typedef struct sample {
     ph_attn attn;
     size_t size[INPUTS];
     float *in[INPUTS]; /* NULL: not given */
     uint8_t *visible;
-} problem;
+} sample;
 
 typedef struct results {
     size_t size[RESULTS];
@@ -74,7 +75,7 @@ static ph_attn draw(uint64_t *state)
     return a;
 }
 
-static void count(problem *p)
+static void count(sample *p)
 {
     const ph_attn *a = &p->attn;
     size_t heads = (size_t)a->batch * (size_t)a->q_heads, rows = heads * (size_t)a->q_len;
@@ -89,7 +90,7 @@ static void count(problem *p)
 }
 
 /* dout of both heads of a pair, from that of the pair. */
-static void spread(problem *p)
+static void spread(sample *p)
 {
     const ph_attn *a = &p->attn;
     size_t head = (size_t)a->q_len * (size_t)a->v_dim;
@@ -100,9 +101,9 @@ static void spread(problem *p)
     }
 }
 
-static problem make(uint64_t *state)
+static sample make(uint64_t *state)
 {
-    problem p = {.attn = draw(state)};
+    sample p = {.attn = draw(state)};
     count(&p);
     for (int i = 0; i < INPUTS; i++)
         if (i < GATE || !check_below(state, 4)) p.in[i] = new_floats(state, p.size[i]);
@@ -116,7 +117,7 @@ static problem make(uint64_t *state)
     return p;
 }
 
-static ph_plan *plan_of(const problem *p, ph_ctx *ctx, int twins)
+static ph_plan *plan_of(const sample *p, ph_ctx *ctx, int twins)
 {
     ph_plan *plan;
     ph_attn attn = p->attn, *a = &attn;
@@ -129,7 +130,7 @@ static ph_plan *plan_of(const problem *p, ph_ctx *ctx, int twins)
     return plan;
 }
 
-static results run(const problem *p, ph_ctx *ctx, int twins)
+static results run(const sample *p, ph_ctx *ctx, int twins)
 {
     ph_plan *plan = plan_of(p, ctx, twins);
     float *const *in = p->in;
@@ -168,7 +169,7 @@ static double largest(size_t n, const float *x)
 }
 
 /* Both are right to a few units of what was summed: sums of dout v^T over the queries. */
-static void near(const problem *p, const results *x, const results *y, const char *isa,
+static void near(const sample *p, const results *x, const results *y, const char *isa,
                  int trial)
 {
     double terms = sqrt((double)p->attn.q_len * p->attn.v_dim);
@@ -196,7 +197,7 @@ static ph_ctx *open_ctx(const char *isa, int threads)
     return ctx;
 }
 
-static void free_problem(problem *p)
+static void free_sample(sample *p)
 {
     free_all(p->in, INPUTS);
     free(p->visible);
@@ -205,8 +206,8 @@ static void free_problem(problem *p)
 static void equal_to_both(void)
 {
     uint64_t state = check_seed;
-    for (int trial = 0; trial < 60; trial++) {
-        problem p = make(&state);
+    for (int trial = 0; trial < 60 / CASES_SLOW; trial++) {
+        sample p = make(&state);
         for (const char *const *isa = ph_isa_list(); *isa; isa++) {
             if (!strcmp(*isa, "ref") && trial % 3) continue; /* it is slow */
             ph_ctx *ctx = open_ctx(*isa, 1);
@@ -215,7 +216,7 @@ static void equal_to_both(void)
             free_all(x.x, RESULTS), free_all(y.x, RESULTS);
             ph_close(ctx);
         }
-        free_problem(&p);
+        free_sample(&p);
     }
 }
 
@@ -224,17 +225,17 @@ static void same_over_threads(void)
     uint64_t state = check_seed + 1;
     ph_ctx *one = open_ctx(NULL, 1), *three = open_ctx(NULL, 3);
     for (int trial = 0; trial < 40; trial++) {
-        problem p = make(&state);
+        sample p = make(&state);
         results x = run(&p, one, 1), y = run(&p, three, 1);
         same(&x, &y, "the number of threads", trial);
         free_all(x.x, RESULTS), free_all(y.x, RESULTS);
-        free_problem(&p);
+        free_sample(&p);
     }
     ph_close(one), ph_close(three);
 }
 
 /* Keys of the first head of k that no head of q sees. */
-static void hide_some(problem *p)
+static void hide_some(sample *p)
 {
     const ph_attn *a = &p->attn;
     free(p->visible);
@@ -243,7 +244,7 @@ static void hide_some(problem *p)
         p->visible[i] = i % (size_t)a->kv_len % 7 != 3;
 }
 
-static void poison(problem *p)
+static void poison(sample *p)
 {
     const ph_attn *a = &p->attn;
     for (size_t i = 0; i < p->size[K]; i++)
@@ -257,14 +258,14 @@ static void hidden_is_not_read(void)
     uint64_t state = check_seed + 2;
     ph_ctx *ctx = open_ctx(NULL, 2);
     for (int trial = 0; trial < 30; trial++) {
-        problem p = make(&state);
+        sample p = make(&state);
         hide_some(&p);
         results x = run(&p, ctx, 1);
         poison(&p);
         results y = run(&p, ctx, 1);
         same(&x, &y, "a hidden number", trial);
         free_all(x.x, RESULTS), free_all(y.x, RESULTS);
-        free_problem(&p);
+        free_sample(&p);
     }
     ph_close(ctx);
 }
