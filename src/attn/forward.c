@@ -19,7 +19,8 @@ void ph_forward_measure(ph_plan *plan)
         return;
     }
     ph_stream_take(plan, &lane, plan->rows, plan->by_split ? 1 : plan->splits, &stream);
-    plan->lane_bytes[PH_DO_FORWARD] = lane.used;
+    size_t head = ph_head_forward_room(plan) * sizeof(float);
+    plan->lane_bytes[PH_DO_FORWARD] = lane.used > head ? lane.used : head;
     plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
 }
 
@@ -46,16 +47,17 @@ static void run_item(void *arg, int lane, int index)
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
     int pairs = a->batch * plan->groups, pair = index % pairs;
+    int batch = pair / plan->groups, head = pair % plan->groups * plan->group;
     int first = (plan->row_blocks - 1 - index / pairs) * plan->rows;
     int end = ph_min(first + plan->rows, a->q_len * plan->group);
     ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
     ph_stream st;
 
+    if (ph_head_forward(call, (float *)(void *)arena.base, batch, head, first, end))
+        return;
     ph_stream_take(plan, &arena, plan->rows, plan->splits, &st);
-    ph_rows_begin(call, st.rows, pair / plan->groups, pair % plan->groups * plan->group,
-                  plan->group);
+    ph_rows_begin(call, st.rows, batch, head, plan->group);
     ph_stream_clear(call, st.rows, first, end);
-    if (ph_head_forward(call, st.rows, st.room, first, end)) return;
     ph_rows_gather(call, st.rows, first, end, plan->rows);
     if (st.rows->count == 0) return;
     ph_stream_begin(call, &st);

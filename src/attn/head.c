@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "attn/stream.h"
+
 enum { FAR = 1 << 20 }; /* beyond any key and row of a head */
 
 static int is_short(const ph_plan *plan)
@@ -70,30 +72,24 @@ static float *grad_of(void *tensor, const ph_strides *s, int batch, int head)
 }
 
 /* `count` rows from `first` on of the head, and the keys that are there. */
-static ph_head make_head(const ph_call *call, const ph_rows *rows, float *room, int first,
-                         int count)
+static void set_head(const ph_call *call, const ph_rows *rows, float *room, int first,
+                     int count, ph_head *h)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
     int b = rows->batch, head = rows->head0;
-    ph_head h = {.rows = count,
-                 .keys = rows->extent.kv_len,
-                 .k_dim = a->qk_dim,
-                 .v_dim = a->v_dim,
-                 .q_ld = a->q.time,
-                 .k_ld = a->k.time,
-                 .v_ld = a->v.time,
-                 .out_ld = a->out.time,
-                 .scale = call->plan->scale2,
-                 .room = room};
-    h.q = head_of(args->q, &a->q, b, head) + first * a->q.time;
-    h.k = head_of(args->k, &a->k, b, rows->k_head);
-    h.v = head_of(args->v, &a->v, b, rows->v_head);
-    h.out = grad_of(args->out, &a->out, b, head) + first * a->out.time;
+    *h = (ph_head){.rows = count, .keys = rows->extent.kv_len, .room = room};
+    h->k_dim = a->qk_dim, h->v_dim = a->v_dim;
+    h->q_ld = a->q.time, h->k_ld = a->k.time;
+    h->v_ld = a->v.time, h->out_ld = a->out.time;
+    h->scale = call->plan->scale2;
+    h->q = head_of(args->q, &a->q, b, head) + first * a->q.time;
+    h->k = head_of(args->k, &a->k, b, rows->k_head);
+    h->v = head_of(args->v, &a->v, b, rows->v_head);
+    h->out = grad_of(args->out, &a->out, b, head) + first * a->out.time;
     if (args->lse)
-        h.lse = args->lse + ((int64_t)b * a->q_heads + head) * a->q_len + first;
-    set_interval(call, &rows->extent, first, &h);
-    return h;
+        h->lse = args->lse + ((int64_t)b * a->q_heads + head) * a->q_len + first;
+    set_interval(call, &rows->extent, first, h);
 }
 
 /* While a head runs it asks for the one behind it: each thread has heads in a row. */
@@ -118,16 +114,20 @@ static void look_beyond(const ph_call *call, const ph_rows *rows, ph_head *h)
                 b * a->out.batch + head * a->out.head, a->q_len, a->v_dim);
 }
 
-int ph_head_forward(const ph_call *call, const ph_rows *rows, float *room, int first,
+int ph_head_forward(const ph_call *call, float *room, int batch, int head, int first,
                     int end)
 {
-    int count = ph_min(end, rows->extent.q_len) - first;
+    ph_rows rows;
+    ph_head h;
     if (!ph_head_forward_room(call->plan) || !is_plain(call)) return 0;
-    if (count < 1 || rows->extent.kv_len < 1) return 0;
-    ph_head h = make_head(call, rows, room, first, count);
+    ph_rows_begin(call, &rows, batch, head, 1);
+    int count = ph_min(end, rows.extent.q_len) - first;
+    if (count < 1 || rows.extent.kv_len < 1) return 0;
+    set_head(call, &rows, room, first, count, &h);
     if (hides(&h) && !call->kernels->finite(h.v, h.v_ld, h.keys, h.v_dim)) return 0;
-    look_beyond(call, rows, &h);
+    look_beyond(call, &rows, &h);
     call->kernels->head_forward(&h);
+    ph_stream_clear(call, &rows, first, end);
     return 1;
 }
 
@@ -152,10 +152,11 @@ int ph_head_backward(const ph_call *call, float *room, int batch, int head)
     const ph_grads *grads = call->grads;
     const ph_strides *dout = &call->plan->back.dout;
     ph_rows rows;
+    ph_head h;
     if (!ph_head_backward_room(call->plan) || !is_plain(call) || grads->dlse) return 0;
     ph_rows_begin(call, &rows, batch, head, 1);
     if (rows.extent.q_len < 1 || rows.extent.kv_len < 1) return 0;
-    ph_head h = make_head(call, &rows, room, 0, rows.extent.q_len);
+    set_head(call, &rows, room, 0, rows.extent.q_len, &h);
     ph_head_grads g = {.dout = head_of(grads->dout, dout, batch, head),
                        .dq = grad_of(grads->dq, &a->dq, batch, head),
                        .dk = grad_of(grads->dk, &a->dk, batch, rows.k_head),

@@ -14,8 +14,8 @@
 size_t ph_head_forward_room(const ph_plan *plan);
 size_t ph_head_backward_room(const ph_plan *plan);
 
-/* Rows [first, end) of the head that `rows` begins with. */
-int ph_head_forward(const ph_call *call, const ph_rows *rows, float *room, int first,
+/* out and lse of rows [first, end) of a head. */
+int ph_head_forward(const ph_call *call, float *room, int batch, int head, int first,
                     int end);
 
 /* dq, dk and dv of a head. */

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "attn/head.h"
 #include "attn/pairs.h"
 
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
@@ -43,7 +42,6 @@ void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
     out->peak = ph_arena_floats(arena, height * PH_LANES);
     out->alpha = ph_arena_floats(arena, height);
     out->started = ph_arena_take(arena, (size_t)ph_div_up(rows, plan->strip));
-    out->room = ph_arena_floats(arena, ph_head_forward_room(plan));
 }
 
 void ph_stream_begin(const ph_call *call, ph_stream *stream)

@@ -46,7 +46,6 @@ typedef struct ph_stream {
     float *peak;      /* (strip, 16) */
     float *alpha;     /* (strip) */
     uint8_t *started; /* (strips) acc of the strip holds something */
-    float *room;      /* of ph_head_forward */
 } ph_stream;
 
 /* Carves running sums for so many rows. */

@@ -211,13 +211,13 @@ typedef struct ph_soon {
     int done; /* parts that have been asked for */
 } ph_soon;
 
-/* Where the next `bytes` of it begin, or NULL: nowhere. The rest of a part, if it is less
-   than half as much, is left out. */
+/* Where the next `bytes` of it begin, or NULL: nowhere. A rest of a part that would leave
+   more than an eighth of them unused is left out. */
 static inline const void *ph_soon_take(ph_soon *soon, int64_t bytes)
 {
     for (; soon->done < PH_SOON; soon->done++) {
         const char *at = soon->part[soon->done].at;
-        if (soon->part[soon->done].end - at <= bytes / 2) continue;
+        if (soon->part[soon->done].end - at < bytes - bytes / 8) continue;
         soon->part[soon->done].at += bytes;
         return at;
     }
