@@ -172,23 +172,21 @@ static int one_key_each(const variant_case *c)
    key, and what v gets is a hundredth of what each gives: a weight that is not 1 going
    back, as one from a tau of thousands would be, shows a hundred times as much; that of
    logits below 32, which nobody solves again, stays below 32 2^-24. */
-static variant_case draw_large(const char *spec, uint64_t seed)
+static void draw_large(variant_case *c, const char *spec, uint64_t seed)
 {
     const variant_shape shape = {
         .batch = 1, .heads = 4, .v_heads = 2, .q_len = 6, .qk_dim = 4, .model = 6};
-    variant_case c;
-    variant_layer_case(&c, spec, &shape, seed);
+    variant_layer_case(c, spec, &shape, seed);
     const double first[4] = {0, 0, (double)-0.2310f, 1}; /* of each; the others are 0 */
     const char *const lambda[] = {"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"};
     for (int n = 0; n < 4; n++) {
-        bag_tensor *t = bag_find(&c.in, lambda[n]);
+        bag_tensor *t = bag_find(&c->in, lambda[n]);
         for (int i = 0; i < bag_size(t); i++) t->data[i] = i ? 0 : first[n];
     }
     for (int n = 0; n < 2; n++) {
-        bag_tensor *w = bag_find(&c.in, n ? "wk" : "wq");
+        bag_tensor *w = bag_find(&c->in, n ? "wk" : "wq");
         for (int i = 0; i < bag_size(w); i++) w->data[i] *= 64;
     }
-    return c;
 }
 
 static void check_dwv(variant_case *c)
@@ -215,7 +213,8 @@ static void large_logits(void)
     for (int n = 0; n < 3; n++)
         for (int tried = 0, found = 0; found < 6; tried++) {
             CHECK(tried < 60, "%s: too few rows with one key each", specs[n]);
-            variant_case c = draw_large(specs[n], check_seed * 1000 + (uint64_t)tried);
+            variant_case c;
+            draw_large(&c, specs[n], check_seed * 1000 + (uint64_t)tried);
             if (one_key_each(&c)) check_dwv(&c), found++;
             variant_case_free(&c);
         }
