@@ -7,7 +7,7 @@
  *   test_kernels --isas              the names of the tables, weakest first
  *
  * The checks are in kernel_products.c, kernel_packs.c, kernel_rows.c, kernel_pairs.c,
- * kernel_values.c and kernel_meaning.c, on the bed of kernel_bed.h.
+ * kernel_head.c, kernel_values.c and kernel_meaning.c, on the bed of kernel_bed.h.
  */
 #include "check.h"
 
