@@ -162,6 +162,60 @@ void check_pairs_scores(const ph_kernels *t)
         }
 }
 
+/* Keys as they lie give the bits of packed ones. */
+static void along_at(const ph_pairs *p, const char *name, int m, int n, int k, int kind)
+{
+    static uint16_t a[PH_TILE * DEPTH], rows[PH_TILE * DEPTH], b[KEYS * DEPTH];
+    float want[PH_TILE * PH_LANES], scale = bed_between(-1, 1);
+    int peaks = bed_below(4) > 0, ldb = k + 8 * bed_below(3);
+    bed_say("%s pairs_scores_along m=%d n=%d k=%d", name, m, n, k);
+    fill(left, PH_TILE * k, kind);
+    fill(right, (int64_t)n * k, kind);
+    for (int i = 0; i < m * PH_LANES; i++) want[i] = bed_between(-2, 2);
+    float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
+    float *peak = bed_copy(3, want, m * PH_LANES, side());
+    uint16_t *keys = bed_place(4, (size_t)((n - 1) * ldb + k) * sizeof *keys, side());
+    for (int j = 0; j < n; j++) memcpy(keys + j * ldb, right + j * k, (size_t)k * 2);
+    pack_left(rows, k);
+    pack(a, left, PH_TILE, k, 1);
+    pack(b, right, n, k, 1);
+    REF.scores(m, n, k, rows, b, scale, expected, peaks ? want : NULL);
+    p->begin(m);
+    p->scores_along(m, n, k, a, keys, ldb, 64, scale, s, peaks ? peak : NULL);
+    p->end();
+    bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
+    bed_same("peak", peak, want, m * PH_LANES);
+    REF.scores_along(m, n, k, a, keys, ldb, 64, scale, s, NULL);
+    REF.scores(m, n, k, rows, b, scale, expected, NULL);
+    bed_same_rows("s of the reference", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
+    for (int slot = 2; slot < 5; slot++) bed_intact(slot);
+}
+
+void check_pairs_scores_along(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int k = PH_STEP; k <= DEPTH; k += PH_STEP)
+        for (int n = 16; n <= KEYS; n += 16)
+            along_at(t->pairs, t->name, 1 + bed_below(PH_TILE), n, k,
+                     (k / PH_STEP + n / 16) % BED_KINDS);
+}
+
+void bench_pairs_scores_along(const ph_kernels *t)
+{
+    static _Alignas(PH_ALIGN) uint16_t a[PH_TILE * DEPTH], b[KEYS * DEPTH];
+    float peak[PH_TILE * PH_LANES];
+    if (!t->pairs) return;
+    fill(a, PH_TILE * 64, BED_PLAIN);
+    fill(b, 128 * 64, BED_PLAIN);
+    bed_timer timer;
+    for (int i = 0; i < PH_TILE * PH_LANES; i++) peak[i] = 0;
+    t->pairs->begin(4);
+    BED_TIME(&timer,
+             t->pairs->scores_along(4, 128, 64, a, b, 64, 0, 0.5f, expected, peak));
+    t->pairs->end();
+    bed_report("pairs_scores_along", t, "4 x 128, k 64", &timer, 0, 128 * 64 * 2);
+}
+
 void bench_pairs_scores(const ph_kernels *t)
 {
     static _Alignas(PH_ALIGN) uint16_t a[PH_TILE * DEPTH], b[KEYS * DEPTH];

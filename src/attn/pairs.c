@@ -13,10 +13,17 @@ void ph_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, ph_tiles *out
 {
     const size_t number = sizeof(uint16_t), strips = (size_t)ph_div_up(rows, PH_TILE);
     out->q = ph_arena_take(arena, strips * PH_TILE * (size_t)plan->k_steps * number);
+    out->q_across = ph_arena_take(arena, PH_TILE * (size_t)plan->k_steps * number);
     out->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
     out->v = ph_arena_take(arena, PH_BLOCK * (size_t)plan->v_pad * number);
     out->parts =
         ph_arena_take(arena, PH_BLOCK / PH_STEP * (size_t)(PH_PARTS * TILE) * number);
+}
+
+/* A single strip uses keys once: they need not be packed if their rows are whole steps. */
+static int keys_along(const ph_call *call, const ph_stream *st)
+{
+    return st->rows->count <= PH_TILE && call->attn->qk_dim % PH_STEP == 0;
 }
 
 void ph_tiles_begin(const ph_call *call, ph_stream *st)
@@ -29,6 +36,10 @@ void ph_tiles_begin(const ph_call *call, ph_stream *st)
         call->plan->pairs->pack_rows(st->tiles.q + (int64_t)r * call->plan->k_steps, from,
                                      m, a->qk_dim);
     }
+    if (!keys_along(call, st)) return;
+    ph_rows_pointers(call, st->rows, 0, st->rows->count, call->args->q, &a->q, from);
+    call->plan->pairs->pack_across(st->tiles.q_across, from, st->rows->count, a->qk_dim,
+                                   0);
 }
 
 int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
@@ -38,7 +49,10 @@ int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
     const ph_rows *rows = st->rows;
     const void *from[PH_STEP];
     int all_plain = 1;
-    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, c0, c1, st->tiles.k);
+    int along = keys_along(call, st) ? c1 / PH_TILE * PH_TILE : 0;
+    st->tiles.along = along;
+    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, ph_max(c0, along), c1,
+                     st->tiles.k);
     for (int c = c0; c < c1; c += PH_STEP) {
         int n = ph_min(PH_STEP, c1 - c);
         uint16_t *v = st->tiles.v + (int64_t)c * plan->v_pad;
@@ -83,6 +97,28 @@ static void add_rest(const ph_call *call, ph_stream *st, int first, int m, int j
     }
 }
 
+/* Scores of columns [c0, c1), multiples of 16, and their peaks. */
+static void strip_scores(const ph_call *call, ph_stream *st, int j0, int first, int m,
+                         int c0, int c1)
+{
+    const ph_plan *plan = call->plan;
+    const ph_tiles *t = &st->tiles;
+    const ph_strides *k = &call->attn->k;
+    int along = ph_max(c0, ph_min(t->along, c1));
+    int64_t key = st->rows->batch * k->batch + st->rows->k_head * k->head;
+    for (int i = 0; i < m * PH_LANES; i++) st->peak[i] = -INFINITY;
+    if (along > c0)
+        plan->pairs->scores_along(
+            m, along - c0, plan->k_steps, t->q_across,
+            (const uint16_t *)call->args->k + key + (j0 + c0) * k->time, k->time,
+            ph_next_block(k), plan->scale2, st->scores + c0, st->peak);
+    if (c1 > along)
+        plan->pairs->scores(m, c1 - along, plan->k_steps,
+                            t->q + (int64_t)first * plan->k_steps,
+                            (const uint16_t *)(t->k + (int64_t)along * plan->k_floats),
+                            plan->scale2, st->scores + along, st->peak);
+}
+
 void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int first)
 {
     const ph_plan *plan = call->plan;
@@ -91,10 +127,7 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
     int m = ph_min(PH_TILE, st->rows->count - first), pad = plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, j0, &c0, &c1)) return;
     int n = ph_round_up(c1, PH_LANES) - c0, drop = plan->drop_limit != 0;
-    for (int i = 0; i < m * PH_LANES; i++) st->peak[i] = -INFINITY;
-    k->scores(m, n, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
-              (const uint16_t *)(t->k + (int64_t)c0 * plan->k_floats), plan->scale2,
-              st->scores + c0, st->peak);
+    strip_scores(call, st, j0, first, m, c0, c0 + n);
     ph_rows_mask(call, st->rows, first, m, j0, c0, c1, st->scores, st->peak, NULL);
     if (drop) ph_rows_dropout(call, st->rows, first, m, j0, c0, c1, st->drop);
     uint8_t *started = &st->started[first / PH_TILE];

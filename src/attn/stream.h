@@ -26,7 +26,9 @@ typedef struct ph_running {
 
 /* Operands of products of bf16 as it is, in tiles (kernels.h). */
 typedef struct ph_tiles {
-    uint16_t *q;     /* strips of PH_TILE rows */
+    uint16_t *q;        /* strips of PH_TILE rows */
+    uint16_t *q_across; /* the first of them turned */
+    int along;       /* column of the block up to which keys are multiplied as they lie */
     float *k;        /* one block, as ph_scores_pack_k leaves it */
     uint16_t *v;     /* one block: steps of PH_STEP keys; what is not plain is 0 here */
     uint16_t *parts; /* weights of one strip */

@@ -4,8 +4,11 @@
  * Eight tile registers of 16 lines by 64 bytes:
  *
  *     0 1 2 3   sums, 16 x 16 in f32
- *     4 5       left operand, 16 rows x 32 numbers (weigh: a part of the weights)
+ *     4 5       left operand, 16 rows x 32 numbers (weigh: a part of the weights, in 4)
  *     6 7       right operand, pairs of 32 numbers x 16 columns
+ *
+ * Of 0 to 4 only as many lines are used as a strip has rows. In scores_along the keys are
+ * the left operand: sums in 5, keys in 6, rows in 7.
  *
  * One instruction multiplies 16 x 32 by 32 x 16 in 16 cycles and has a latency of 52, so
  * four sums are in flight.
@@ -30,7 +33,7 @@ static void begin(int rows)
     layout tiles = {.palette = 1};
     for (int t = 0; t < 8; t++) {
         tiles.bytes[t] = LINE;
-        tiles.lines[t] = (uint8_t)(t < 6 ? rows : PH_TILE);
+        tiles.lines[t] = (uint8_t)(t < 5 ? rows : PH_TILE);
     }
     __asm__ volatile("" : : "r"(&tiles) : "memory"); /* see WRITTEN */
     _tile_loadconfig(&tiles);
@@ -199,6 +202,44 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
     }
 }
 
+/* Sums of 16 keys against all rows, a line per key. */
+V void key_tile(int k, const uint16_t *a, const uint16_t *b, int64_t ldb, float *sums)
+{
+    _tile_zero(5);
+    for (int kk = 0; kk < k; kk += PH_STEP, a += TILE, b += PH_STEP) {
+        _tile_loadd(6, b, ldb * (int64_t)sizeof *b);
+        _tile_loadd(7, a, LINE);
+        _tile_dpbf16ps(5, 6, 7);
+    }
+    _tile_stored(5, sums, LINE);
+}
+
+static void scores_along(int m, int n, int k, const uint16_t *a, const uint16_t *b,
+                         int64_t ldb, int64_t ahead, float scale, float *s, float *peak)
+{
+    _Alignas(PH_ALIGN) float sums[PH_TILE * PH_TILE];
+    const vec factor = v_set1(peak ? scale : 1);
+    for (int j = 0; j < n; j += PH_TILE, b += PH_TILE * ldb, s += PH_TILE) {
+        vec r[PH_TILE];
+        for (int i = 0; i < PH_TILE; i++)
+            for (int kk = 0; kk < k; kk += PH_STEP)
+                __builtin_prefetch(b + i * ldb + kk + ahead / 2, 0, 2);
+        key_tile(k, a, b, ldb, sums);
+        WRITTEN();
+#pragma GCC unroll 16
+        for (int i = 0; i < PH_TILE; i++)
+            r[i] = v_mul(v_load(sums + i * PH_TILE), factor);
+        v_transpose(r);
+#pragma GCC unroll 16
+        for (int i = 0; i < PH_TILE; i++) {
+            float *highest = peak + i * PH_LANES;
+            if (i >= m) break;
+            v_store(s + i * PH_STRIP_LD, r[i]);
+            if (peak) v_store(highest, v_max(v_load(highest), r[i]));
+        }
+    }
+}
+
 /* ---- weights, and what they weigh ---- */
 
 /* 32 weights become a line in each of three tiles: 8 bits, the next 8, the rest. */
@@ -248,11 +289,11 @@ V void weigh_turn(const int turn, int N, const uint16_t *parts, const uint16_t *
     if (turn == 3) _tile_loadd(6, v + 2 * TILE, LINE);
     if (turn == 3 && N > 3) _tile_loadd(7, v + 3 * TILE, LINE);
     if (turn == 0) WEIGH(0, 1, N > 1, 4, parts);
-    if (turn == 1) WEIGH(0, 1, N > 1, 5, parts + TILE);
+    if (turn == 1) WEIGH(0, 1, N > 1, 4, parts + TILE);
     if (turn == 2) WEIGH(0, 1, N > 1, 4, parts + 2 * TILE);
-    if (turn == 3) WEIGH(2, 3, N > 3, 5, parts);
+    if (turn == 3) WEIGH(2, 3, N > 3, 4, parts);
     if (turn == 4) WEIGH(2, 3, N > 3, 4, parts + TILE);
-    if (turn == 5) WEIGH(2, 3, N > 3, 5, parts + 2 * TILE);
+    if (turn == 5) WEIGH(2, 3, N > 3, 4, parts + 2 * TILE);
 }
 
 V void start_sums(const ph_strip *x, int N, float *c)
@@ -350,6 +391,7 @@ const ph_pairs ph_pairs_amx = {
     .all_plain = all_plain,
     .pack_columns = pack_columns,
     .scores = scores,
+    .scores_along = scores_along,
     .attend = attend,
     .slopes = ph_amx_slopes,
     .split = ph_amx_split,

@@ -169,6 +169,11 @@ typedef struct ph_pairs {
     void (*scores)(int m, int n, int k, const uint16_t *a, const uint16_t *b, float scale,
                    float *s, float *peak);
 
+    /* The same for keys as they lie, b[j*ldb + k]: a is pack_across of its rows, n a
+       multiple of PH_TILE. Asks for what lies `ahead` bytes behind each key. */
+    void (*scores_along)(int m, int n, int k, const uint16_t *a, const uint16_t *b,
+                         int64_t ldb, int64_t ahead, float scale, float *s, float *peak);
+
     void (*attend)(const ph_strip *strip);
 
     /* Returns 0 where some ds is not finite, 1 where all are below 2^16 in size; between

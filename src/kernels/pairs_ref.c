@@ -126,6 +126,23 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
         }
 }
 
+/* The element of key j and row i: their places in a step are the same. */
+static void scores_along(int m, int n, int k, const uint16_t *a, const uint16_t *b,
+                         int64_t ldb, int64_t ahead, float scale, float *s, float *peak)
+{
+    (void)ahead;
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = 0;
+            for (int at = 0; at < k; at += PH_STEP)
+                sum = step(sum, b + j * ldb + at, a + at * PH_TILE, i);
+            s[i * PH_STRIP_LD + j] = peak ? sum * scale : sum;
+            if (!peak) continue;
+            float *highest = &peak[i * PH_LANES + j % PH_LANES];
+            *highest = *highest > sum * scale ? *highest : sum * scale;
+        }
+}
+
 /* ---- weights ---- */
 
 static void cut(float x, int at, uint16_t *to)
@@ -307,6 +324,7 @@ const ph_pairs ph_pairs_ref = {
     .all_plain = all_plain,
     .pack_columns = pack_columns,
     .scores = scores,
+    .scores_along = scores_along,
     .attend = attend,
     .slopes = slopes,
     .split = split,
