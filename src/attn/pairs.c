@@ -20,7 +20,7 @@ void ph_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, ph_tiles *out
         ph_arena_take(arena, PH_BLOCK / PH_STEP * (size_t)(PH_PARTS * TILE) * number);
 }
 
-/* A single strip uses keys once: they need not be packed if their rows are whole steps. */
+/* A single strip uses keys once: they are not packed if their rows are whole steps. */
 static int keys_along(const ph_call *call, const ph_stream *st)
 {
     return st->rows->count <= PH_TILE && call->attn->qk_dim % PH_STEP == 0;
