@@ -39,13 +39,20 @@ static const char *set_in(const char *variable)
     return value && *value ? value : NULL;
 }
 
+/* The level whose f32 gradients have bits of their own: nobody gets it unasked. */
+static int is_asked_only(const char *isa)
+{
+    return !strcmp(isa, "amx-f32");
+}
+
 static const char *isa_reason(const doctor_options *o, const char *isa)
 {
     const char *const *best = ph_isa_list();
-    while (best[0] && best[1]) best++;
+    while (best[0] && best[1] && !is_asked_only(best[1])) best++;
     int asked = o->has_isa && !strcmp(isa, cli_isa_names[o->machine.isa]);
     if (asked) return "as --isa asks";
     if (!strcmp(isa, *best)) return "the best this CPU runs";
+    if (is_asked_only(isa)) return "as POLYHEAD_ISA asks";
     if (set_in("POLYHEAD_ISA")) return "lowered by POLYHEAD_ISA";
     return "the best at or below --isa that this CPU runs";
 }
@@ -118,7 +125,7 @@ static ph_status solve(work *w, ph_ctx *ctx, const ph_attn *attn)
 /* AMX multiplies bf16 as it is, with bits of its own, which no other table has. */
 static const work *truth_for(const checkup *c, const ph_ctx *ctx, int i)
 {
-    int own = problems[i].dtype == PH_BF16 && !strcmp(ph_isa(ctx), "amx");
+    int own = problems[i].dtype == PH_BF16 && !strncmp(ph_isa(ctx), "amx", 3);
     return own ? &c->best[i] : &c->truth[i];
 }
 
@@ -210,8 +217,9 @@ static void print_machine(const machine_facts *m)
     line("CPU", m->cpu);
     size_t used = 0;
     for (const char *const *isa = ph_isa_list(); *isa && used < sizeof text; isa++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
-                                 used ? ", " : "", *isa);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s",
+                                 used ? ", " : "", *isa,
+                                 is_asked_only(*isa) ? " (if asked for)" : "");
     line("instruction sets", text);
     used =
         (size_t)snprintf(text, sizeof text, "%d online, %d allowed by the affinity mask",

@@ -21,7 +21,8 @@ const cli_topic cli_topics[] = {
      "7  the system could not read or write"},
     {"environment", "variables that the program reads",
      "POLYHEAD_ISA      use no instruction set above this one: ref, avx2, avx512, amx,\n"
-     "                  neon\n"
+     "                  neon; or amx-f32, which is amx with gradients of f32 layers and\n"
+     "                  models in tiles: as exact, but with bits of their own\n"
      "POLYHEAD_THREADS  number of threads where --threads is not given\n"
      "NO_COLOR          not empty: no colour\n"
      "TERM              dumb: no colour, no progress line"},

@@ -200,7 +200,7 @@ static const loops *pick(const char *isa)
         {"plain", multiply_plain, read_plain},
     };
     size_t i = 0, last = sizeof each / sizeof each[0] - 1;
-    if (!strcmp(isa, "amx")) isa = "avx512";
+    if (!strncmp(isa, "amx", 3)) isa = "avx512";
     while (i < last && strcmp(each[i].isa, isa)) i++;
     return &each[i];
 }

@@ -8,7 +8,7 @@
 #include "term.h"
 
 const char *const cli_isa_names[] = {"best",   "ref", "avx2", "avx512",
-                                     "amx", "neon", NULL};
+                                     "amx", "amx-f32", "neon", NULL};
 const char *const cli_device_names[] = {"cpu", "cuda", NULL};
 const char *const cli_dtype_names[] = {"f32", "f16", "bf16", NULL};
 

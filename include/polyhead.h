@@ -26,7 +26,9 @@
  * numbers that row sees and on nothing else: not on the number of threads, the batch
  * size, the neighbours in the batch, or on how a prompt was cut into calls (whole, in
  * chunks, or one token at a time against a cache). They are also the same for every
- * instruction set, but for bf16 tensors with "amx", which have bits of their own.
+ * instruction set, but for bf16 tensors with "amx", which have bits of their own, and
+ * for gradients of f32 layers and models with "amx-f32", which nobody gets who does not
+ * ask for it.
  *
  * Meaning of masks, in this order:
  *   1. s = scale * q.k, then s += bias, s += relative[j - position of i],
@@ -97,8 +99,10 @@ typedef struct ph_options {
     ph_device device; /* PH_CPU */
     int device_index; /* which accelerator */
     int threads;      /* 0: one per core this process may use */
-    const char *isa;  /* upper limit: "ref", "avx2", "avx512", "amx", "neon"; NULL: the
-                         best. The environment variable POLYHEAD_ISA lowers it further. */
+    const char *isa;  /* upper limit: "ref", "avx2", "avx512", "amx", "amx-f32", "neon";
+                         NULL: the best but "amx-f32". The environment variable
+                         POLYHEAD_ISA lowers it further, or is the limit if this is
+                         NULL. */
     int checked;      /* 1: also refuse NaN and +inf in bias, NaN in gate, sink, alibi */
 
     /* Hooks, each optional. alloc must align to at least 16 bytes. release accepts NULL.

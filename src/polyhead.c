@@ -53,25 +53,26 @@ static ph_status refuse_open(const ph_options *o, ph_status status, const char *
     return status;
 }
 
-/* The lower of the two limits: the option and the environment. */
+/* The lower of the two limits, the option and the environment; the best without any. */
 static const ph_kernels *pick_kernels(const char *option, char unknown[128])
 {
     const char *limits[2] = {option, getenv("POLYHEAD_ISA")};
     const ph_kernels *const *list = ph_kernels_list();
-    const ph_kernels *lowest = ph_kernels_pick(NULL);
+    const ph_kernels *lowest = NULL;
     for (int i = 0; i < 2; i++) {
         if (!limits[i] || !limits[i][0]) continue;
         const ph_kernels *found = ph_kernels_pick(limits[i]);
         if (!found) {
             snprintf(unknown, 128,
-                     "is \"%.40s\"%s, expected ref, avx2, avx512, amx or neon", limits[i],
-                     i ? " in POLYHEAD_ISA" : "");
+                     "is \"%.40s\"%s, expected ref, avx2, avx512, amx, amx-f32 or neon",
+                     limits[i], i ? " in POLYHEAD_ISA" : "");
             return NULL;
         }
+        if (!lowest) lowest = found;
         for (int j = 0; list[j] && list[j] != lowest; j++)
             if (list[j] == found) lowest = found;
     }
-    return lowest;
+    return lowest ? lowest : ph_kernels_pick(NULL);
 }
 
 ph_status ph_open(ph_ctx **out, const ph_options *options)

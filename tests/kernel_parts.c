@@ -11,7 +11,7 @@
 
 #define REF ph_pairs_ref
 
-enum { DEPTH = 160, ROOM = PH_PARTS * PH_WIDE * DEPTH };
+enum { DEPTH = 320, ROOM = PH_PARTS * PH_WIDE * DEPTH };
 
 static _Alignas(PH_ALIGN) uint16_t left[ROOM], right[ROOM];
 

@@ -92,7 +92,7 @@ refused 2 "option -t: 99999999999999999999 is outside 0 to 1024" explain -t99999
 refused 2 "option --seconds: '1,5' is not a finite number" bench --seconds 1,5
 refused 2 "option --seconds: 'nan' is not a finite number" bench --seconds nan
 refused 2 "option --seconds: '0x10' is not a finite number" bench --seconds 0x10
-refused 2 "option --isa: 'avx51' is none of best, ref, avx2, avx512, amx, neon: did you mean avx512?" doctor --isa avx51
+refused 2 "option --isa: 'avx51' is none of best, ref, avx2, avx512, amx, amx-f32, neon: did you mean avx512?" doctor --isa avx51
 refused 2 "option --shape: '1,2,3' is not of the form B,T,D,H[,K]" explain --shape 1,2,3
 refused 2 "option --shape: 0 is outside 1 to 16777216" explain --shape 1,0,3,4
 refused 2 "option --shape: model_dim 10 is no multiple of 4 heads" explain --shape 1,2,10,4

@@ -343,12 +343,14 @@ static void variant_list(void)
           "something beyond the list");
 }
 
-/* Each name can be asked for; the environment lowers a choice and never raises it. */
+/* Each name can be asked for; the environment lowers a choice and never raises it.
+   amx-f32, whose f32 has bits of its own, is what nobody gets who did not ask. */
 static void instruction_set(void)
 {
     const char *const *list = ph_isa_list();
     int count = 0;
     while (list[count]) count++;
+    int best = count - 1 - !strcmp(list[count - 1], "amx-f32");
     CHECK(count >= 1 && !strcmp(list[0], "ref"), "the weakest is %s", list[0]);
     for (int asked = 0; asked <= count; asked++)
         for (int lowered = 0; lowered <= count; lowered++) {
@@ -361,7 +363,7 @@ static void instruction_set(void)
             ph_status status = ph_open(&ctx, &o);
             unsetenv("POLYHEAD_ISA");
             int want = asked < lowered ? asked : lowered;
-            if (want == count) want = count - 1;
+            if (want == count) want = best;
             CHECK(status == PH_OK, "refused: %s", ph_status_text(status));
             CHECK(!strcmp(ph_isa(ctx), list[want]), "got %s, expected %s", ph_isa(ctx),
                   list[want]);

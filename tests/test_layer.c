@@ -99,6 +99,12 @@ static void random_layers_ref(void)
     against_oracle("ref", 150 / CASES_SLOW, check_seed + 3);
 }
 
+/* Gradients of f32 in tiles, where the CPU has them. */
+static void random_layers_tiles(void)
+{
+    against_oracle("amx-f32", 400 / CASES_SLOW, check_seed + 5);
+}
+
 /* ---- same bits --------------------------------------------------------------------- */
 
 /* Everything the library wrote, in plain order, for comparison. */
@@ -134,13 +140,16 @@ static void check_same(ph_ctx *ctx, layer_case *c, const double *want, const cha
     free(found);
 }
 
-/* Tables agree; bf16 has bits of its own where tiles multiply it, which plain loops have
-   too. `want` is what the best table gave. */
-static void check_tables(ph_ctx *ref, ph_ctx *avx2, layer_case *c, const double *want)
+/* Tables agree; what tiles multiply has bits of its own, which plain loops have too:
+   bf16, and gradients of f32 if asked for. `want` is what `best` gave. */
+static void check_tables(const ph_kernels *best, ph_ctx *ref, ph_ctx *avx2, layer_case *c,
+                         const double *want)
 {
     ph_kernels tiled = ph_kernels_ref;
-    int own = c->desc.attn.dtype == PH_BF16 && ph_kernels_pick(NULL)->pairs;
+    ph_dtype type = c->desc.attn.dtype;
+    int own = best->pairs && (type == PH_BF16 || (type == PH_F32 && best->f32_tiles));
     tiled.pairs = own ? &ph_pairs_ref : NULL;
+    tiled.f32_tiles = best->f32_tiles;
     ref->kernels = &tiled;
     check_same(ref, c, want, "ref");
     ref->kernels = &ph_kernels_ref;
@@ -153,11 +162,11 @@ static void check_tables(ph_ctx *ref, ph_ctx *avx2, layer_case *c, const double 
     free(plain);
 }
 
-static void same_bits(void)
+static void same_bits_of(const char *isa, int cases)
 {
-    ph_ctx *one = open_ctx(NULL, 1), *two = open_ctx(NULL, 2), *seven = open_ctx(NULL, 7);
+    ph_ctx *one = open_ctx(isa, 1), *two = open_ctx(isa, 2), *seven = open_ctx(isa, 7);
     ph_ctx *ref = open_ctx("ref", 2), *avx2 = open_ctx("avx2", 3);
-    for (int n = 0; n < 120 / CASES_SLOW; n++) {
+    for (int n = 0; n < cases; n++) {
         layer_case c;
         layer_draw(&c, check_seed + 4, n);
         double *want = calloc(snapshot_count(&c) + 1, sizeof *want);
@@ -165,7 +174,7 @@ static void same_bits(void)
         snapshot(&c, want);
         check_same(two, &c, want, "two threads");
         check_same(seven, &c, want, "seven threads");
-        check_tables(ref, avx2, &c, want);
+        check_tables(one->kernels, ref, avx2, &c, want);
         for (int id = LT_WQ; id <= LT_WV; id++)
             for (int form = PH_FORM_WHOLE; form <= PH_FORM_HEADS; form++) {
                 layer_set_form(&c, id, (ph_form)form);
@@ -177,10 +186,20 @@ static void same_bits(void)
     ph_close(one), ph_close(two), ph_close(seven), ph_close(ref), ph_close(avx2);
 }
 
-/* A batch row alone gives the bits it gives in company. */
-static void batch_alone(void)
+static void same_bits(void)
 {
-    ph_ctx *ctx = open_ctx(NULL, 2);
+    same_bits_of(NULL, 120 / CASES_SLOW);
+}
+
+static void same_bits_tiles(void)
+{
+    same_bits_of("amx-f32", 60 / CASES_SLOW);
+}
+
+/* A batch row alone gives the bits it gives in company. */
+static void batch_alone_on(const char *isa)
+{
+    ph_ctx *ctx = open_ctx(isa, 2);
     enum { BATCH = 5, LEN = 7, MODEL = 24, WIDE = LEN * MODEL };
     layer_case c;
     memset(&c, 0, sizeof c);
@@ -197,28 +216,43 @@ static void batch_alone(void)
                             .kv_len = LEN,
                             .qk_dim = 8,
                             .v_dim = 8,
-                            .mask = PH_MASK_CAUSAL};
+                            .mask = PH_MASK_CAUSAL,
+                            .backward = 1};
     layer_build(&c, check_seed,
                 1u << LT_X | 1u << LT_WQ | 1u << LT_WK | 1u << LT_WV | 1u << LT_WO |
-                    1u << LT_OUT,
+                    1u << LT_DOUT | 1u << LT_OUT,
                 0);
     CHECK(run(ctx, &c) == PH_OK, "%s", ph_error(ctx));
     ph_layer_desc alone = c.desc;
     ph_layer *layer = NULL;
     alone.attn.batch = 1;
     CHECK(ph_layer_create(&layer, ctx, &alone) == PH_OK, "%s", ph_error(ctx));
+    void *saved = aligned_alloc(64, (ph_layer_saved(layer) + 63) / 64 * 64);
     for (int b = 0; b < BATCH; b++) {
-        float out[WIDE];
+        float out[WIDE], dx[WIDE];
         ph_layer_args args = c.args;
+        ph_layer_grads grads = {.dout = (float *)c.t[LT_DOUT].data + b * WIDE, .dx = dx};
         args.x = (float *)c.t[LT_X].data + b * WIDE;
         args.out = out;
+        args.saved = saved;
         CHECK(ph_layer_forward(layer, &c.weights, &args) == PH_OK, "%s", ph_error(ctx));
         CHECK(!memcmp(out, (float *)c.t[LT_OUT].data + b * WIDE, sizeof out),
               "batch row %d differs", b);
+        CHECK(ph_layer_backward(layer, &c.weights, &args, &grads) == PH_OK, "%s",
+              ph_error(ctx));
+        CHECK(!memcmp(dx, (float *)c.g[LT_X].data + b * WIDE, sizeof dx),
+              "dx of batch row %d differs", b);
     }
+    free(saved);
     ph_layer_free(layer);
     layer_case_free(&c);
     ph_close(ctx);
+}
+
+static void batch_alone(void)
+{
+    batch_alone_on(NULL);
+    batch_alone_on("amx-f32");
 }
 
 /* ---- decoding ---------------------------------------------------------------------- */
@@ -451,7 +485,9 @@ static void parts_of_backward(void)
 static const check_case cases[] = {{"finite_differences", finite_differences},
                                    {"random_layers", random_layers},
                                    {"random_layers_ref", random_layers_ref},
+                                   {"random_layers_tiles", random_layers_tiles},
                                    {"same_bits", same_bits},
+                                   {"same_bits_tiles", same_bits_tiles},
                                    {"batch_alone", batch_alone},
                                    {"decoding", decoding},
                                    {"rotation_is_relative", rotation_is_relative},

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "kernels/kernels.h"
 #include "model/generate.h"
 #include "model_bed.h"
 
@@ -67,7 +68,7 @@ static void check_gradients(const bed *b, oracle_model *o, double smoothing)
           worst, largest);
 }
 
-static void gradients(void)
+static void gradients_here(void)
 {
     for (int arch = 0; arch < 3; arch++)
         for (int kind = 0; kind < KINDS; kind++) {
@@ -85,6 +86,20 @@ static void gradients(void)
             oracle_model_free(&o);
             free_bed(&b);
         }
+}
+
+/* By the best level, and with gradients in tiles, where the CPU has them. */
+static void with_and_without_tiles(void (*body)(void))
+{
+    body();
+    setenv("POLYHEAD_ISA", "amx-f32", 1);
+    body();
+    unsetenv("POLYHEAD_ISA");
+}
+
+static void gradients(void)
+{
+    with_and_without_tiles(gradients_here);
 }
 
 /* Distances far beyond the single buckets of PH_POS_T5. */
@@ -153,7 +168,7 @@ static void dropout_gradients(void)
 
 /* ---- same bits --------------------------------------------------------------------- */
 
-static void threads(void)
+static void threads_here(void)
 {
     for (int arch = 0; arch < 3; arch++) {
         static const int counts[] = {1, 2, 7};
@@ -178,12 +193,19 @@ static void threads(void)
     }
 }
 
+static void threads(void)
+{
+    with_and_without_tiles(threads_here);
+}
+
+/* All but those with bits of their own. */
 static void instruction_sets(void)
 {
     ph_config c = config_of(PH_ARCH_BOTH, 0);
     c.model_dim = 40, c.heads = 4, c.ff_dim = 90, c.dropout = 0.1f;
     float *first = NULL;
-    for (int i = 0; ph_isa_list()[i]; i++) {
+    for (int i = 0; ph_isa_list()[i] && !ph_kernels_pick(ph_isa_list()[i])->f32_tiles;
+         i++) {
         bed b;
         setenv("POLYHEAD_ISA", ph_isa_list()[i], 1);
         make_bed(&b, &c, 2, 1);

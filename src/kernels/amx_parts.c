@@ -145,6 +145,8 @@ int ph_amx_split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
 
 /* ---- products ---- */
 
+enum { LONG = 8 }; /* steps from which four tiles of sums are better than two */
+
 /* Part p of both groups of the left operand, of one group of the right one. */
 #define LEFT(t, u, p)                                                                    \
     do {                                                                                 \
@@ -193,10 +195,71 @@ V void multiply_column(const int two, const int a_parts, const int b_parts, int 
     if (two) _tile_stored(1, c + PH_TILE * ldc, ld);
 }
 
+/* Four tiles of sums at once: fewer loads of operands, but their own sums wait for each
+   other at both ends. For long sums. */
+#define LEFTS(p) LEFT(4, 5, p)
+#define RIGHTS(p)                                                                        \
+    do {                                                                                 \
+        RIGHT(6, p);                                                                     \
+        _tile_loadd(7, right + (p)*b->part + b->group, LINE);                            \
+    } while (0)
+#define MULTIPLY_ALL()                                                                   \
+    do {                                                                                 \
+        _tile_dpbf16ps(0, 4, 6);                                                         \
+        _tile_dpbf16ps(1, 5, 6);                                                         \
+        _tile_dpbf16ps(2, 4, 7);                                                         \
+        _tile_dpbf16ps(3, 5, 7);                                                         \
+    } while (0)
+
+V void multiply_square(const int a_parts, const int b_parts, int steps,
+                       const ph_operand *a, const ph_operand *b, float *c, int64_t ldc,
+                       int add)
+{
+    const int two = 1; /* for LEFT */
+    const uint16_t *left = a->tiles, *right = b->tiles;
+    const int64_t ld = ldc * (int64_t)sizeof *c;
+    float *below = c + PH_TILE * ldc;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (add) _tile_loadd(0, c, ld);
+    if (add) _tile_loadd(1, below, ld);
+    if (add) _tile_loadd(2, c + PH_TILE, ld);
+    if (add) _tile_loadd(3, below + PH_TILE, ld);
+    for (int s = 0; s < steps; s++, left += a->step, right += b->step) {
+        if (b_parts > 1) {
+            LEFTS(0);
+            RIGHTS(2);
+            MULTIPLY_ALL();
+            RIGHTS(1);
+            MULTIPLY_ALL();
+        }
+        if (a_parts > 1) LEFTS(1);
+        if (a_parts > 1 && b_parts > 1) MULTIPLY_ALL();
+        RIGHTS(0);
+        if (a_parts > 1) {
+            MULTIPLY_ALL();
+            LEFTS(2);
+            MULTIPLY_ALL();
+        }
+        if (a_parts > 1 || b_parts == 1) LEFTS(0);
+        MULTIPLY_ALL();
+    }
+    _tile_stored(0, c, ld);
+    _tile_stored(1, below, ld);
+    _tile_stored(2, c + PH_TILE, ld);
+    _tile_stored(3, below + PH_TILE, ld);
+}
+
 V void multiply_tiles(const int two, const int a_parts, const int b_parts, int steps,
                       const ph_operand *a, const ph_operand *b, float *c, int64_t ldc,
                       int add)
 {
+    if (two && steps >= LONG) {
+        multiply_square(a_parts, b_parts, steps, a, b, c, ldc, add);
+        return;
+    }
     multiply_column(two, a_parts, b_parts, steps, a, b, b->tiles, c, ldc, add);
     multiply_column(two, a_parts, b_parts, steps, a, b, b->tiles + b->group, c + PH_TILE,
                     ldc, add);

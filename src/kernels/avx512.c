@@ -25,6 +25,13 @@
 #define NAME "amx"
 #define PAIRS &ph_pairs_amx
 #include "kernels/tmpl_table.h"
+#undef TABLE
+#undef NAME
+
+#define TABLE ph_kernels_amx_f32
+#define NAME "amx-f32"
+#define F32_TILES 1
+#include "kernels/tmpl_table.h"
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -168,7 +168,7 @@ static scratch lay_lane(const job *j, ph_arena *arena)
     s.has = ph_arena_take(arena, sizeof *s.has);
     if (j->mode == EMPTY) return s;
     if (j->mode == TILED) {
-        ph_gemm_tiled(j, arena, -1);
+        ph_gemm_tiled(j, arena, -1, 0);
         return s;
     }
     if (j->mode == PACKED) panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
@@ -180,12 +180,18 @@ static scratch lay_lane(const job *j, ph_arena *arena)
 /* Whether a job packs the same as the one before it, round by round. */
 static int shares(const job *j)
 {
-    if (!j->g->same_a || j->mode != j[-1].mode) return 0;
-    return j->mode == PACKED ? j->depth == j[-1].depth && j->height == j[-1].height
-                             : j->once && j[-1].once;
+    int packs = j->mode == PACKED || j->mode == TILED;
+    return packs && j->g->same_a && j->mode == j[-1].mode && j->once == j[-1].once &&
+           j->depth == j[-1].depth && j->height == j[-1].height;
 }
 
-/* Products of several rounds run one after the other and share their room for a. */
+/* Whether a has room of its own: products of several rounds run one after the other and
+   share theirs, and what is left for fewer rows nobody uses. */
+static int owns_room(const job *j)
+{
+    return j->rounds == 1 && (j->mode != TILED || ph_gemm_tiled_keeps(j));
+}
+
 static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
                         void *workspace)
 {
@@ -202,13 +208,13 @@ static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int co
         if (j->mode == EMPTY) continue;
         size_t floats = packed_floats(j) + PH_PACK_SLACK;
         j->shared = i && shares(j);
-        if (j->rounds > 1 && floats > most) most = floats;
-        if (j->rounds > 1) continue;
+        if (!owns_room(j) && floats > most) most = floats;
+        if (!owns_room(j)) continue;
         j->packed = j->shared ? j[-1].packed : ph_arena_floats(&arena, floats);
     }
     float *packed = ph_arena_floats(&arena, most);
     for (int i = 0; i < count; i++)
-        if (b->jobs[i].rounds > 1) b->jobs[i].packed = packed;
+        if (!owns_room(&b->jobs[i])) b->jobs[i].packed = packed;
     b->lanes = ph_arena_take(&arena, b->lane_size * (size_t)ctx->threads);
     return arena.used;
 }
@@ -364,6 +370,10 @@ static void pack_item(const job *j, int item)
 {
     int mr = j->k->mr, i0 = item * TILES * mr;
     int rows = ph_min(TILES * mr, j->i_len - i0);
+    if (j->mode == TILED) {
+        ph_gemm_tiled_pack(j, item);
+        return;
+    }
     for (int kk = 0; kk < j->k_len; kk += j->kc)
         pack_a(j, j->i0 + i0, rows, j->k0 + kk, ph_min(j->kc, j->k_len - kk),
                a_part(j, kk) + i0 / mr * j->a_step);
@@ -480,6 +490,16 @@ static void stream_item(const job *j, const scratch *s, int item)
     if (!j->plain) ph_gemm_copy(j, &r, 1);
 }
 
+static void tiled_item(const job *j, ph_arena *arena, int item)
+{
+    columns_of *has = ph_arena_take(arena, sizeof *has);
+    columns_of wants = {j, ph_gemm_own(j, item).j0, 0};
+    int whole = j->kc >= j->g->k; /* else panels hold some steps of k only */
+    int kept = whole && !memcmp(has, &wants, sizeof wants);
+    ph_gemm_tiled(j, arena, item, kept);
+    *has = whole ? wants : (columns_of){0};
+}
+
 /* ---- the loops --------------------------------------------------------------------- */
 
 static void pack_loop(void *arg, int lane, int index)
@@ -497,9 +517,7 @@ static void item_loop(void *arg, int lane, int index)
     ph_arena arena = {.base = b->lanes + b->lane_size * (size_t)lane};
     for (; index >= j->items; j++) index -= j->items;
     if (j->mode == TILED) {
-        columns_of *has = ph_arena_take(&arena, sizeof *has);
-        has->job = NULL; /* tiles lie where panels lay */
-        ph_gemm_tiled(j, &arena, index);
+        tiled_item(j, &arena, index);
         return;
     }
     scratch s = lay_lane(j, &arena);
@@ -521,7 +539,7 @@ static void set_round(job *j, int r)
     j->items = ph_div_up(j->i_len, j->rows) * ph_div_up(g->n, j->columns);
     if (j->mode == PACKED && !j->shared) j->packs = ph_div_up(j->i_len, TILES * j->k->mr);
     if (j->mode == STREAM) pack_stream(j);
-    if (j->mode == TILED) ph_gemm_tiled_left(j);
+    if (j->mode == TILED && !j->shared) j->packs = ph_gemm_tiled_packs(j);
 }
 
 /* Runs the round that was set for the jobs that have items. */

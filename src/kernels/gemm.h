@@ -11,7 +11,8 @@
  * With `tiles`, where the table multiplies bf16 (ph_pairs) and a is neither f16 nor in
  * blocks, a sum is that of steps of 32 in parts of bf16, which is as exact but has bits
  * of its own; again of its row and column alone. An element that is not finite is the
- * chain's, and -0 becomes +0.
+ * chain's, and -0 becomes +0. Callers set it for gradients of bf16, and of f32 where the
+ * table has f32_tiles.
  *
  * Strides make the forms: of a_row and a_col one is 1, and so of b_row and b_col.
  *

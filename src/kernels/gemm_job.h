@@ -35,9 +35,8 @@ typedef struct ph_gemm_job {
     float *packed;          /* PACKED: panels of a, for each part of k; STREAM: a as rows
                                of floats; TILED: as tiles */
     int shared;             /* it is the product's before this one */
-    int once;          /* TILED: b is used once and not packed, but all of a is, ... */
-    int parts;         /* ... into so many parts */
-    const float *left; /* STREAM: a, with its row length */
+    int once;               /* TILED: b is used once and not packed */
+    const float *left;      /* STREAM: a, with its row length */
     int64_t left_ld;
 
     /* the current round */
@@ -71,11 +70,18 @@ ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
 /* ---- gemm_tiles.c ---- */
 
 void ph_gemm_tiled_choose(ph_gemm_job *job, int wanted, int count);
-/* Floats of `packed`; enough for a product with fewer rows. */
+
+/* Whether a round's rows are packed for all items, or each item packs its own. */
+int ph_gemm_tiled_keeps(const ph_gemm_job *job);
+
+/* Floats of `packed`, enough for a product with fewer rows; items of the first loop in
+   this round, and one of them. */
 size_t ph_gemm_tiled_packed(const ph_gemm_job *job);
-/* Packs a beforehand, where b is used once. */
-void ph_gemm_tiled_left(ph_gemm_job *job);
-/* Carves the scratch of a lane, or measures it, and computes an item in it; -1: none. */
-void ph_gemm_tiled(const ph_gemm_job *job, ph_arena *lane, int item);
+int ph_gemm_tiled_packs(const ph_gemm_job *job);
+void ph_gemm_tiled_pack(const ph_gemm_job *job, int item);
+
+/* Carves the scratch of a lane, or measures it, and computes an item in it; -1: none.
+   has_b: with one part of k, the columns of the item are packed there. */
+void ph_gemm_tiled(const ph_gemm_job *job, ph_arena *lane, int item, int has_b);
 
 #endif

@@ -2,18 +2,21 @@
  * gemm_tiles.c - matrix products in tiles of bf16, where a number of f32 is up to three
  * of them (ph_pairs in kernels.h).
  *
- * An item owns a rectangle of c and packs what it needs of a and b itself:
+ * a is packed once, for all items, in rounds over its rows if it is large; unless even
+ * few rows are too much, when each item packs its own. An item owns a rectangle of c and
+ * packs the columns of b itself:
  *
  *     for each part of k             `kc` steps
  *         pack the columns of b                                     stays in L2
- *         for each 32 rows of a      pack them                      stays in L1
+ *         for each 32 rows of a      packed, or pack them           from L2 or L3
  *             for each 32 columns    multiply into a copy of c
  *
- * With one part of k the copy is one strip of 32 rows, else the whole rectangle. The sums
- * of an element are those of its row and column alone, step after step.
+ * With one part of k the copy is one strip of 32 rows, and a lane that goes on with the
+ * same columns has them packed; else it is the whole rectangle. The sums of an element
+ * are those of its row and column alone, step after step.
  *
  * Up to 32 rows, b with its rows contiguous: b is used once, so it is not packed but read
- * where it lies (`stream`, `few`); a is packed beforehand, for all items.
+ * where it lies (`stream`, `few`).
  */
 #include <math.h>
 #include <string.h>
@@ -22,14 +25,16 @@
 #include "kernels/gemm_job.h"
 
 enum {
-    KC = 512,         /* a strip of a in bf16 is 32 KB, ... */
-    COLUMNS = 256,    /* ... b of an item in three parts 768 KB, */
-    ROWS = 512,       /* and c of an item 512 KB where k has parts */
+    KC = 640,         /* a strip of a in three parts is 120 KB, ... */
+    COLUMNS = 256,    /* ... b of an item 960 KB, */
+    ROWS = 640,       /* and c of an item 640 KB where k has parts */
     LEAST_STRIPS = 8, /* rows / 32 of an item: b is packed for no fewer */
+    ROOM = 7 << 17,   /* numbers of a that are packed for all items at a time */
     PANELS = COLUMNS / PH_WIDE,
     ONCE = 1 << 13,   /* floats of c of an item that uses b once, ... */
     LEAST_PANELS = 3, /* ... and its columns */
     STEP = PH_PARTS * PH_WIDE * PH_STEP, /* numbers of one step of a panel */
+    HEAD = PH_STEP, /* a packed strip says how many parts it has, then come its tiles */
     PAD = 48 /* floats between rows of the copy: keeps them off each other's sets, and
                 columns at the edge of a block may be written in full */
 };
@@ -41,17 +46,45 @@ typedef struct scratch {
     float *pieces;   /* b as rows where it comes in blocks */
 } scratch;
 
+/* ---- decisions --------------------------------------------------------------------- */
+
+/* Numbers of a packed strip: `kc` steps of k. */
+static int64_t strip_size(const ph_gemm_job *j)
+{
+    return HEAD + (int64_t)PH_PARTS * PH_WIDE * j->kc;
+}
+
+/* Strips of a that are packed at a time for all items, at most; 0 if those were too
+   few. */
+static int most_strips(const ph_gemm_job *j)
+{
+    int most = ROOM / PH_WIDE / ph_round_up(ph_max(j->g->k, 1), j->kc);
+    if (j->once) return 1;
+    return most < LEAST_STRIPS ? 0 : ph_min(ph_div_up(j->g->m, PH_WIDE), most);
+}
+
+int ph_gemm_tiled_keeps(const ph_gemm_job *j)
+{
+    return ph_div_up(j->height, PH_WIDE) <= most_strips(j);
+}
+
 void ph_gemm_tiled_choose(ph_gemm_job *j, int wanted, int count)
 {
     const ph_gemm *g = j->g;
-    int strips = ph_div_up(g->m, PH_WIDE), panels = ph_div_up(g->n, PH_WIDE);
-    int parts = ph_max(ph_div_up(g->k, KC), 1);
+    int panels = ph_div_up(g->n, PH_WIDE);
+    j->once = g->m <= PH_WIDE && g->b_col == 1;
+    int parts = j->once ? 1 : ph_max(ph_div_up(g->k, KC), 1);
     j->mode = TILED;
     j->plain = 0;
     j->kc = ph_max(ph_round_up(ph_div_up(g->k, parts), PH_STEP), PH_STEP);
     j->depth = g->k;
     j->height = g->m;
-    j->once = g->m <= PH_WIDE && g->b_col == 1;
+    int strips = ph_div_up(g->m, PH_WIDE), room = most_strips(j);
+    if (strips > room && room) {
+        strips = ph_gemm_part(strips, room, 1, 1);
+        j->height = strips * PH_WIDE;
+        j->rounds = ph_div_up(g->m, j->height);
+    }
     int widest = j->once ? ONCE / PH_WIDE / g->m : PANELS;
     int least = j->once ? LEAST_PANELS : PANELS / 2;
     j->columns = ph_gemm_part(panels, widest, wanted, least) * PH_WIDE;
@@ -60,10 +93,18 @@ void ph_gemm_tiled_choose(ph_gemm_job *j, int wanted, int count)
     j->rows = ph_gemm_part(strips, most, down, LEAST_STRIPS) * PH_WIDE;
 }
 
+/* Fewer rows may use b once, with all of k in one strip. */
 size_t ph_gemm_tiled_packed(const ph_gemm_job *j)
 {
-    if (j->g->b_col != 1) return 0;
-    return (size_t)PH_PARTS * PH_WIDE * (size_t)ph_round_up(j->g->k, PH_STEP) / 2;
+    const ph_gemm *g = j->g;
+    int64_t all = ph_div_up(g->k, j->kc) * most_strips(j) * strip_size(j);
+    int64_t once = HEAD + (int64_t)PH_PARTS * PH_WIDE * ph_round_up(g->k, PH_STEP);
+    return (size_t)(g->b_col == 1 && once > all ? once : all) / 2;
+}
+
+int ph_gemm_tiled_packs(const ph_gemm_job *j)
+{
+    return ph_gemm_tiled_keeps(j) ? ph_div_up(j->i_len, PH_WIDE) : 0;
 }
 
 /* Rows of the copy; what a product needs must do for one with fewer rows. */
@@ -78,29 +119,42 @@ static void lay(const ph_gemm_job *j, ph_arena *arena, scratch *s)
 {
     const size_t number = sizeof(uint16_t), wide = PH_WIDE;
     size_t columns = (size_t)j->columns, kc = j->once ? 0 : (size_t)j->kc;
-    s->a = ph_arena_take(arena, PH_PARTS * wide * kc * number);
     s->b = ph_arena_take(arena, PH_PARTS * columns * kc * number);
     s->parts = ph_arena_take(arena, PANELS * sizeof *s->parts);
+    s->a = ph_arena_take(arena, j->once ? 0 : (size_t)strip_size(j) * number);
     s->c = ph_arena_floats(arena, (size_t)copy_rows(j) * (columns + PAD));
     s->pieces = ph_arena_floats(arena, j->g->b_block && kc ? wide * PH_STEP : 0);
 }
 
 /* ---- packing ----------------------------------------------------------------------- */
 
-static int pack_a(const ph_gemm_job *j, int i0, int rows, int k0, int len, uint16_t *to)
+static void pack_a(const ph_gemm_job *j, int i0, int rows, int k0, int len, uint16_t *to)
 {
     const ph_gemm *g = j->g;
     const void *from = ph_at(g->a, g->a_type, i0 * g->a_row + k0 * g->a_col);
     int along = g->a_col == 1;
-    return j->k->pairs->split(to, from, g->a_type, along ? g->a_row : g->a_col, rows, len,
-                              along, 0);
+    to[0] = (uint16_t)j->k->pairs->split(
+        to + HEAD, from, g->a_type, along ? g->a_row : g->a_col, rows, len, along, 0);
 }
 
-void ph_gemm_tiled_left(ph_gemm_job *j)
+/* Where a strip of the round lies that is packed for all. */
+static uint16_t *strip_at(const ph_gemm_job *j, int strip, int kk)
 {
-    uint16_t *to = (uint16_t *)j->packed;
-    if (!j->once || !j->g->k) return;
-    j->parts = j->shared ? j[-1].parts : pack_a(j, 0, j->g->m, 0, j->g->k, to);
+    int64_t at = (int64_t)(kk / j->kc) * most_strips(j) + strip;
+    return (uint16_t *)j->packed + at * strip_size(j);
+}
+
+void ph_gemm_tiled_pack(const ph_gemm_job *j, int item)
+{
+    const ph_gemm *g = j->g;
+    int i0 = item * PH_WIDE, rows = ph_min(PH_WIDE, j->i_len - i0);
+    for (int kk = 0; kk < g->k; kk += j->kc)
+        pack_a(j, j->i0 + i0, rows, kk, ph_min(j->kc, g->k - kk), strip_at(j, item, kk));
+}
+
+static ph_operand left_of(const uint16_t *strip, int steps)
+{
+    return ph_split_operand(strip + HEAD, strip[0], steps);
 }
 
 /* Columns j0.. of b, that come in blocks along j, or along k, as lines behind each
@@ -226,8 +280,12 @@ static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area
     int steps = ph_div_up(len, PH_STEP), add = g->add || kk > 0;
     if (kk == 0 && (g->add || g->k == 0)) start_strip(j, r);
     if (len > 0) {
-        int parts = pack_a(j, r->i0, r->rows, kk, len, s->a);
-        ph_operand a = ph_split_operand(s->a, parts, steps);
+        uint16_t *rows = s->a;
+        if (ph_gemm_tiled_keeps(j))
+            rows = strip_at(j, (r->i0 - j->i0) / PH_WIDE, kk);
+        else
+            pack_a(j, r->i0, r->rows, kk, len, rows);
+        ph_operand a = left_of(rows, steps);
         for (int p = 0; p * PH_WIDE < r->cols; p++) {
             ph_operand b = ph_split_operand(s->b + panel_of(j, p), s->parts[p], 1);
             b.step = STEP;
@@ -243,8 +301,7 @@ static int try_once(const ph_gemm_job *j, const ph_gemm_area *r, int tiles)
 {
     const ph_gemm *g = j->g;
     const ph_pairs *pairs = j->k->pairs;
-    ph_operand a =
-        ph_split_operand((const uint16_t *)j->packed, j->parts, ph_div_up(g->k, PH_STEP));
+    ph_operand a = left_of(strip_at(j, 0, 0), ph_div_up(g->k, PH_STEP));
     int done = 1;
     start_strip(j, r);
     for (int c = 0, run; c < r->cols && done; c += run) {
@@ -269,12 +326,13 @@ static void run_once(const ph_gemm_job *j, const ph_gemm_area *r)
 }
 
 /* Strips against columns of b that are packed. */
-static void run_strips(const ph_gemm_job *j, const scratch *s, const ph_gemm_area *all)
+static void run_strips(const ph_gemm_job *j, const scratch *s, const ph_gemm_area *all,
+                       int has_b)
 {
     j->k->pairs->begin(ph_min(all->rows, PH_TILE));
     for (int kk = 0; kk == 0 || kk < j->g->k; kk += j->kc) {
         int len = ph_min(j->kc, j->g->k - kk);
-        pack_panels(j, all, kk, len, s);
+        if (!has_b) pack_panels(j, all, kk, len, s);
         for (int t = 0; t < all->rows; t += PH_WIDE) {
             ph_gemm_area strip = *all;
             strip.i0 += t, strip.rows = ph_min(PH_WIDE, all->rows - t);
@@ -285,7 +343,7 @@ static void run_strips(const ph_gemm_job *j, const scratch *s, const ph_gemm_are
     j->k->pairs->end();
 }
 
-void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item)
+void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item, int has_b)
 {
     scratch s;
     lay(j, lane, &s);
@@ -295,5 +353,5 @@ void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item)
     if (j->once)
         run_once(j, &all);
     else
-        run_strips(j, &s, &all);
+        run_strips(j, &s, &all, has_b);
 }

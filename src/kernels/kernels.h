@@ -282,6 +282,7 @@ typedef struct ph_kernels {
     int mr, nr;
     int few;               /* rows up to which keys are better not packed for scores */
     const ph_pairs *pairs; /* for bf16 tensors; NULL: they are converted like f16 */
+    int f32_tiles;         /* 1: for gradients of f32 ones too, with bits of their own */
 
     /* ---- packing: conversion to f32 happens here ---- */
 
@@ -484,12 +485,12 @@ static inline int ph_is_plain(uint16_t x)
 const ph_kernels *const *ph_kernels_list(void);
 const char *const *ph_kernels_names(void);
 
-/* The best table whose name is at most `limit` in the list (NULL: no limit); NULL if the
-   name is unknown. */
+/* The best table whose name is at most `limit` in the list; NULL if the name is unknown.
+   Without a limit (NULL) the best whose f32 has the bits of all. */
 const ph_kernels *ph_kernels_pick(const char *limit);
 
 extern const ph_kernels ph_kernels_ref, ph_kernels_avx2, ph_kernels_avx512,
-    ph_kernels_amx, ph_kernels_neon;
+    ph_kernels_amx, ph_kernels_amx_f32, ph_kernels_neon;
 
 /* ph_pairs_ref says what the other does, in plain loops; no table has it. */
 extern const ph_pairs ph_pairs_ref, ph_pairs_amx;

@@ -1,6 +1,8 @@
 /*
  * pick.c - which kernel tables this CPU can run, and the best one under a limit.
  *
+ * A table whose f32 has bits of its own is never the best by itself: it must be named.
+ *
  * A name that exists on another architecture only ("neon" on x86) is a legal limit that
  * leaves nothing but the base table, so that a setting can be shared between machines.
  */
@@ -23,7 +25,7 @@ static const isa all[] = {
 
 enum { ISAS = sizeof all / sizeof all[0] };
 
-static const char *const known[] = {"ref", "avx2", "avx512", "amx", "neon"};
+static const char *const known[] = {"ref", "avx2", "avx512", "amx", "amx-f32", "neon"};
 
 /* Filled once; constant afterwards. */
 static const ph_kernels *runnable[ISAS + 1];
@@ -66,7 +68,7 @@ const ph_kernels *ph_kernels_pick(const char *limit)
     int reached = 0; /* walk the full list: the limit may be above this CPU */
     for (int i = 0; i < ISAS && !reached; i++) {
         for (int j = 0; list[j]; j++)
-            if (list[j] == all[i].table) best = list[j];
+            if (list[j] == all[i].table && (limit || !list[j]->f32_tiles)) best = list[j];
         reached = limit && !strcmp(limit, all[i].table->name);
     }
     return best;

@@ -1,6 +1,6 @@
 /*
- * tmpl_table.h - the table of one instruction set; TABLE, NAME and, if it has any, PAIRS
- * come from its .c file.
+ * tmpl_table.h - the table of one level; TABLE, NAME and, if it has any, PAIRS and
+ * F32_TILES come from its .c file.
  */
 const ph_kernels TABLE = {
     .name = NAME,
@@ -9,6 +9,9 @@ const ph_kernels TABLE = {
     .few = FEW,
 #if defined(PAIRS)
     .pairs = PAIRS,
+#endif
+#if defined(F32_TILES)
+    .f32_tiles = F32_TILES,
 #endif
     .pack_across = pack_across,
     .pack_along = pack_along,

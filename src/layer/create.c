@@ -296,6 +296,18 @@ static ph_status settle_out(ph_layer *l)
     return PH_OK;
 }
 
+/* bf16 in tiles both ways; f32, where the kernels do that at all, on the way back. */
+static void settle_tiles(ph_layer *l)
+{
+    ph_part *parts[] = {&l->shape.q, &l->shape.k, &l->shape.v, &l->out};
+    ph_dtype type = l->desc.attn.dtype;
+    for (int i = 0; i < 4; i++) {
+        parts[i]->tiles = type == PH_BF16;
+        parts[i]->back_tiles =
+            type == PH_BF16 || (type == PH_F32 && l->ctx->kernels->f32_tiles);
+    }
+}
+
 static ph_status init(ph_layer *l, const ph_layer_desc *given)
 {
     ph_layer_desc *d = &l->desc;
@@ -312,8 +324,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     PH_TRY(check_rope_dims(l->ctx, d));
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
     PH_TRY(settle_out(l));
-    l->shape.q.tiles = l->shape.k.tiles = l->shape.v.tiles = l->out.tiles =
-        a->dtype == PH_BF16;
+    settle_tiles(l);
     l->kv_len = ph_desc_grows(d) ? a->q_len : a->kv_len;
     l->q_rows = a->batch * a->q_len;
     l->kv_rows = ph_desc_key_rows(d);

@@ -48,20 +48,20 @@ ph_gemm ph_layer_product(const ph_part *p, const float *weights, const float *bi
 ph_gemm ph_layer_product_dx(const ph_part *p, const float *weights, int rows,
                             const float *dy, float *dx, int add)
 {
-    ph_gemm g = {.m = rows, .n = p->in, .k = columns(p), .add = add, .tiles = p->tiles};
+    ph_gemm g = {.m = rows, .n = p->in, .k = columns(p), .add = add};
     g.a = dy, g.a_row = ph_part_width(p), g.a_col = 1;
     g.b = weights, g.b_row = 1, g.b_col = row_length(p);
     if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
     if (in_blocks(p) && p->dim == 1) /* (heads, in): contiguous along in */
         g.b_row = p->in, g.b_col = 1, g.b_block = 0;
-    g.c = dx, g.c_row = p->in;
+    g.c = dx, g.c_row = p->in, g.tiles = p->back_tiles;
     return g;
 }
 
 ph_gemm ph_layer_product_dw(const ph_part *p, int rows, const void *x, ph_dtype type,
                             const float *dy, float *dw)
 {
-    ph_gemm g = {.m = p->in, .n = columns(p), .k = rows, .tiles = p->tiles};
+    ph_gemm g = {.m = p->in, .n = columns(p), .k = rows, .tiles = p->back_tiles};
     g.a = x, g.a_type = type, g.a_row = 1, g.a_col = p->in;
     g.b = dy, g.b_row = ph_part_width(p), g.b_col = 1;
     g.c = dw, g.c_row = row_length(p);

@@ -145,6 +145,8 @@ ph_status ph_feed_back(ph_pass *p, int number, int sub)
                          product_dw(rows, ff, dim, act->g, p->dy, d.w2)};
     ph_gemm first[3] = {product_dx(rows, dim, wide, act->h, w.w1, p->da),
                         product_dw(rows, dim, wide, act->a, act->h, d.w1)};
+    for (int i = 0; i < 2; i++)
+        first[i].tiles = second[i].tiles = p->model->ctx->kernels->f32_tiles;
     if (d.b2) second[2] = product_db(rows, dim, p->ones, p->dy, d.b2);
     if (d.b1) first[2] = product_db(rows, wide, p->ones, act->h, d.b1);
     PH_TRY(ph_model_multiply(p->model->ctx, second, d.b2 ? 3 : 2));

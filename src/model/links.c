@@ -160,6 +160,7 @@ static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
     g.a = dy, g.a_row = g.k, g.a_col = 1;
     g.b = p->block + w->at, g.b_row = 1, g.b_col = g.k;
     g.c = p->da, g.c_row = g.n, g.add = which > 0;
+    g.tiles = p->model->ctx->kernels->f32_tiles;
     return g;
 }
 
@@ -170,6 +171,7 @@ static ph_gemm product_dw(const ph_pass *p, int which, const float *dy)
     g.a = ph_pass_output(p), g.a_row = 1, g.a_col = g.m, g.same_a = which > 0;
     g.b = dy, g.b_row = g.n, g.b_col = 1;
     g.c = p->grads + w->at, g.c_row = g.n;
+    g.tiles = p->model->ctx->kernels->f32_tiles;
     return g;
 }
 

@@ -383,8 +383,10 @@ static ph_status output_back(ph_pass *p)
     list[0].a_row = w->dims[0], list[0].a_col = 1;
     list[1].a_row = 1, list[1].a_col = w->dims[0];
     list[0].b = p->block + w->at, list[1].b = ph_pass_output(p);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         list[i].b_row = dim, list[i].b_col = 1, list[i].c_row = dim;
+        list[i].tiles = m->ctx->kernels->f32_tiles;
+    }
     list[0].c = p->da, list[1].c = p->grads + w->at;
     return ph_model_multiply(m->ctx, list, 2);
 }

@@ -7,7 +7,7 @@
 const ph_spans *ph_spans_pick(const char *isa)
 {
 #if defined(__x86_64__)
-    if (!strcmp(isa, "avx512") || !strcmp(isa, "amx")) return &ph_spans_avx512;
+    if (!strcmp(isa, "avx512") || !strncmp(isa, "amx", 3)) return &ph_spans_avx512;
     if (!strcmp(isa, "avx2")) return &ph_spans_avx2;
 #endif
     (void)isa;

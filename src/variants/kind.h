@@ -71,7 +71,8 @@ typedef struct ph_part {
                     comes in the back piece; -1: x or memory. q only */
     int apart;   /* 1: attention saw something else: before_back makes its gradient from
                     that of what attention saw */
-    int tiles;   /* 1: it may be made in tiles of bf16 (kernels/gemm.h) */
+    int tiles;   /* 1: it may be made in tiles of bf16 (kernels/gemm.h), ... */
+    int back_tiles; /* ... 1: its gradients may */
 } ph_part;
 
 static inline int ph_part_width(const ph_part *p) /* of a row of gradients */
