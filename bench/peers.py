@@ -10,7 +10,7 @@ nn.MultiheadAttention. Ratios above 1 say that Polyhead is faster. With one thre
 those of the processor, so that other programs do not count. Results of both are compared
 with PyTorch in double precision.
 
-Polyhead is called through ctypes (build/libpolyhead.so, or --lib), PyTorch through its
+Polyhead is called through ctypes (build/libpolyhead.so, or that of --build), PyTorch through its
 Python interface; a call costs either side one to five microseconds of Python. Without
 PyTorch there is nothing to compare with: one line says so, and the status is 0. It is 1
 when a result is wrong.
@@ -267,15 +267,15 @@ class LayerProblem:
 # ---- measuring ----
 
 def burst(run, seconds, times, clock):
-    """Calls run for about so long, at least once; each call is a sample."""
-    start = now = clock()
-    while True:
+    """Calls run for about so long, at least once; each call is a sample. The first of
+    several does not count: it wakes threads, and the caches are the other side's."""
+    samples, start = [], clock()
+    now = start
+    while now - start < seconds:
         run()
-        then = now
-        now = clock()
-        times.append(now - then)
-        if now - start >= seconds:
-            return
+        then, now = now, clock()
+        samples.append(now - then)
+    times.extend(samples[1:] or samples)
 
 
 def clock_of(threads):
@@ -285,16 +285,17 @@ def clock_of(threads):
 
 def measure(problem, threads, seconds):
     """Bursts in turn. PyTorch's threads keep spinning after a call; a pause lets them fall
-    asleep, so that neither side runs against the other's idle threads."""
+    asleep, so that neither side runs against the other's idle threads. Both sides have the
+    same pause before them, because a core that rested is slow at first."""
     ours, theirs, clock = [], [], clock_of(threads)
     pause = 0.02 if threads > 1 else 0
     problem.ours()
     problem.theirs()
     start = time.perf_counter()
     while len(ours) < 3 or len(theirs) < 3 or time.perf_counter() - start < seconds:
-        time.sleep(pause)
-        burst(problem.ours, 0.01, ours, clock)
-        burst(problem.theirs, 0.01, theirs, clock)
+        for run, times in ((problem.ours, ours), (problem.theirs, theirs)):
+            time.sleep(pause)
+            burst(run, 0.02, times, clock)
     return ours, theirs
 
 
