@@ -12,6 +12,7 @@
 #include "kernels/tmpl_along.h"
 #include "kernels/tmpl_rows.h"
 #include "kernels/tmpl_head.h"
+#include "kernels/tmpl_head_back.h"
 #include "kernels/tmpl_joint.h"
 #include "kernels/tmpl_layer.h"
 

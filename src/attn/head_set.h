@@ -1,0 +1,27 @@
+/*
+ * head_set.h - a head as its kernels want it: what both directions share.
+ */
+#ifndef PH_ATTN_HEAD_SET_H
+#define PH_ATTN_HEAD_SET_H
+
+#include "attn/head.h"
+
+/* Whether the plan's heads, and what the call asks of them, are of that kind. */
+int ph_head_short(const ph_plan *plan);
+int ph_head_plain(const ph_call *call);
+
+/* Where a head begins in a tensor; of one that is written, NULL if it is not there. */
+const float *ph_head_of(const void *tensor, const ph_strides *s, int batch, int head);
+float *ph_head_out(void *tensor, const ph_strides *s, int batch, int head);
+
+/* `count` rows from `first` on of the head, and the keys that are there. */
+void ph_head_set(const ph_call *call, const ph_rows *rows, float *room, int first,
+                 int count, ph_head *h);
+
+/* Whether some key is hidden from some row. */
+int ph_head_hides(const ph_head *h);
+
+/* While a head runs it asks for the one behind it: each thread has heads in a row. */
+void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_head *h);
+
+#endif
