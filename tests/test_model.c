@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <math.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "kernels/kernels.h"
@@ -464,6 +465,68 @@ static void looks(void)
     ph_close(ctx);
 }
 
+/* ---- several threads begin passes of one model ------------------------------------- */
+
+enum { BEGINNERS = 2, LONGEST = 48 };
+
+typedef struct beginner {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    ph_model *m;
+    ph_pass *passes[LONGEST]; /* of texts of 1, 2, ... tokens */
+} beginner;
+
+static void *begin_passes(void *arg)
+{
+    beginner *b = arg;
+    for (int i = 0; i < LONGEST; i++) {
+        ph_pass_shape shape = {.batch = 1, .source_len = i + 1};
+        pthread_barrier_wait(b->start);
+        if (ph_pass_create(&b->passes[i], b->m, &shape) != PH_OK) b->passes[i] = NULL;
+    }
+    return NULL;
+}
+
+/* Every position a pass may ask for is there, whoever began which pass first. */
+static void check_positions(const ph_pass *p)
+{
+    int dim = p->model->config.model_dim;
+    for (int t = 0; t < p->sides[0].len; t++)
+        for (int d = 0; d < dim; d++) {
+            double angle = t * pow(10000, -(double)(d / 2 * 2) / dim);
+            double truth = d % 2 ? cos(angle) : sin(angle);
+            CHECK(fabs(truth - (double)p->sinusoids[t * dim + d]) < 1e-6,
+                  "position %d, number %d of %d tokens", t, d, p->sides[0].len);
+        }
+}
+
+static void begun_together(void)
+{
+    ph_ctx *ctx = open_ctx(1);
+    ph_config c = config_of(PH_ARCH_DECODER, 0);
+    pthread_barrier_t start;
+    beginner all[BEGINNERS] = {{0}};
+    ph_model *m;
+    c.max_len = LONGEST;
+    CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, NULL, 0, 3) == PH_OK, "%s",
+          ph_error(ctx));
+    pthread_barrier_init(&start, NULL, BEGINNERS);
+    for (int i = 0; i < BEGINNERS; i++) {
+        all[i].start = &start, all[i].m = m;
+        CHECK(!pthread_create(&all[i].thread, NULL, begin_passes, &all[i]), "no thread");
+    }
+    for (int i = 0; i < BEGINNERS; i++) pthread_join(all[i].thread, NULL);
+    pthread_barrier_destroy(&start);
+    for (int i = 0; i < BEGINNERS; i++)
+        for (int k = 0; k < LONGEST; k++) {
+            CHECK(all[i].passes[k], "no pass of %d tokens", k + 1);
+            check_positions(all[i].passes[k]);
+            ph_pass_free(all[i].passes[k]);
+        }
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {{"gradients", gradients},
                                    {"far_buckets", far_buckets},
                                    {"dropout_gradients", dropout_gradients},
@@ -476,6 +539,7 @@ static const check_case cases[] = {{"gradients", gradients},
                                    {"refused_json", refused_json},
                                    {"embedded", embedded},
                                    {"looks", looks},
+                                   {"begun_together", begun_together},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -309,6 +309,7 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
     ph_model *m = ph_ctx_alloc(ctx, sizeof *m);
     if (!m) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a model");
     *m = (ph_model){.ctx = ctx, .config = *config, .spans = ph_spans_pick(ph_isa(ctx))};
+    pthread_mutex_init(&m->sinusoids_lock, NULL);
     ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
     if (status == PH_OK) status = ph_config_check(ctx, &m->config, m->vocab.count);
     if (status == PH_OK) status = build(m);
@@ -328,7 +329,7 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m->params);
     ph_ctx_release(m->ctx, m->tensors);
     ph_ctx_release(m->ctx, m->block);
-    ph_ctx_release(m->ctx, m->sinusoids);
+    ph_model_free_sinusoids(m);
     ph_ctx_release(m->ctx, m);
 }
 

@@ -1,16 +1,19 @@
 /*
  * model.h - the inside of a ph_model: what it consists of and where its parameters lie.
  *
- *     config.c   configuration as JSON and back, defaults, checks
- *     vocab.c    text to tokens
- *     model.c    the list of sublayers and parameters, first values
- *     store.c    models in files
- *     pass.c     one forward and backward pass over a batch; its parts:
- *                rows.c (norms, dropout, embeddings), feed.c, attend.c, links.c
- *     reading.c  one text with everything open to view
+ *     config.c     configuration as JSON and back, defaults, checks
+ *     vocab.c      text to tokens
+ *     model.c      the list of sublayers and parameters, first values
+ *     sinusoids.c  fixed positions
+ *     store.c      models in files
+ *     pass.c       one forward and backward pass over a batch; its parts:
+ *                  rows.c (norms, dropout, embeddings), feed.c, attend.c, links.c
+ *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H
 #define PH_MODEL_MODEL_H
+
+#include <pthread.h>
 
 #include "base/arena.h"
 #include "base/ctx.h"
@@ -78,6 +81,8 @@ typedef struct ph_stack {
     ph_sub *subs;
 } ph_stack;
 
+typedef struct ph_sinusoids ph_sinusoids;
+
 struct ph_model {
     ph_ctx *ctx;
     ph_config config; /* defaults filled in */
@@ -92,8 +97,8 @@ struct ph_model {
     size_t floats;      /* of the block */
     size_t decayed;     /* matrices come first: weight decay acts on these floats */
     float *block;
-    float *sinusoids; /* (sinusoid_rows, model_dim): as many as a pass ever needed */
-    int sinusoid_rows;
+    ph_sinusoids *sinusoids;        /* tables so far, the longest first */
+    pthread_mutex_t sinusoids_lock; /* of the list */
     int embed, output; /* parameters; output = embed where tied; -1: encoder */
     int links;         /* first of wq wk gate; -1: no encoder output */
 };
@@ -121,6 +126,11 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
 /* A model without parameter values. */
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
                          ph_split split, const char *const *tokens, int count);
+
+/* Positions 0 to rows - 1 at least, (rows, model_dim), for as long as the model lives;
+   NULL where it has no sinusoidal positions. Safe from several threads at once. */
+ph_status ph_model_sinusoids(ph_model *m, int rows, const float **values);
+void ph_model_free_sinusoids(ph_model *m);
 
 /* Attention of a sublayer for these sizes. */
 ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,

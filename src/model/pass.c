@@ -4,7 +4,6 @@
  * The workspace is laid out once, by one function that first counts and then carves. With
  * backward every sublayer keeps its own activations; without, two sets take turns.
  */
-#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -155,25 +154,6 @@ static ph_status make_layers(ph_pass *p, ph_side *side)
     return PH_OK;
 }
 
-/* sin and cos of position / 10000^(2i/dim), next to each other as first published. They
-   stay with the model: decoders come and go. */
-static ph_status make_sinusoids(ph_model *m, int rows)
-{
-    size_t dim = (size_t)m->config.model_dim;
-    if (m->config.positions != PH_POS_SINUSOIDAL || rows <= m->sinusoid_rows)
-        return PH_OK;
-    float *table = ph_ctx_alloc(m->ctx, (size_t)rows * dim * sizeof *table);
-    if (!table) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for positions");
-    for (size_t d = 0; d < dim; d++) {
-        double rate = pow(10000.0, -(double)(d / 2 * 2) / (double)dim);
-        for (int t = 0; t < rows; t++)
-            table[(size_t)t * dim + d] = (float)(d % 2 ? cos(t * rate) : sin(t * rate));
-    }
-    ph_ctx_release(m->ctx, m->sinusoids);
-    m->sinusoids = table, m->sinusoid_rows = rows;
-    return PH_OK;
-}
-
 static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
 {
     int both = m->config.arch == PH_ARCH_BOTH, most = m->config.max_len;
@@ -223,7 +203,7 @@ static ph_status build(ph_pass *p)
     for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;
     for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
     if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
-    PH_TRY(make_sinusoids(m, longest(p)));
+    PH_TRY(ph_model_sinusoids(m, longest(p), &p->sinusoids));
     return m->links >= 0 ? ph_links_create(p) : PH_OK;
 }
 

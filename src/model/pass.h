@@ -90,6 +90,7 @@ struct ph_pass {
     const int32_t *past;    /* (batch) tokens in the caches */
     const float *encoded;   /* with capacity: the encoder's output for every text; NULL:
                                the caches have what is needed of it */
+    const float *sinusoids; /* (positions, model_dim), of the model; or NULL */
     float *slopes;          /* (heads) ALiBi */
 
     /* transient, shared by all sublayers */

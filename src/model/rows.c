@@ -67,7 +67,7 @@ static void embed_row(const job *j, int row)
     const float *word = param(p, m->embed) + (size_t)tokens[row] * (size_t)dim;
     const float *place = param(p, j->side->stack->positions);
     float *out = j->join->s + (size_t)row * (size_t)dim, room[PIECE];
-    if (!place) place = m->sinusoids;
+    if (!place) place = p->sinusoids;
     m->spans->scaled(dim, sqrtf((float)dim), word, out);
     if (place) m->spans->add(dim, out, place + (size_t)at * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
