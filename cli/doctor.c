@@ -39,10 +39,10 @@ static const char *set_in(const char *variable)
     return value && *value ? value : NULL;
 }
 
-/* The level whose f32 gradients have bits of their own: nobody gets it unasked. */
+/* A level whose f32 gradients have bits of their own nobody gets unasked. */
 static int is_asked_only(const char *isa)
 {
-    return !strcmp(isa, "amx-f32");
+    return ph_isa_about(isa).own_gradients;
 }
 
 static const char *isa_reason(const doctor_options *o, const char *isa)
@@ -122,10 +122,10 @@ static ph_status solve(work *w, ph_ctx *ctx, const ph_attn *attn)
     return status;
 }
 
-/* AMX multiplies bf16 as it is, with bits of its own, which no other table has. */
+/* Where a table has bits of its own only the same table on one thread has them too. */
 static const work *truth_for(const checkup *c, const ph_ctx *ctx, int i)
 {
-    int own = problems[i].dtype == PH_BF16 && !strncmp(ph_isa(ctx), "amx", 3);
+    int own = problems[i].dtype == PH_BF16 && ph_isa_about(ph_isa(ctx)).own_bf16;
     return own ? &c->best[i] : &c->truth[i];
 }
 

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "machine.h"
+#include "polyhead.h"
 #include "probe.h"
 
 #if defined(__x86_64__)
@@ -187,8 +188,8 @@ static uint64_t read_plain(const char *data, size_t n)
     return a ^ b ^ c ^ d;
 }
 
-/* The loops of a kernel table, by its name; tiles of bf16 multiply f32 with avx512. */
-static const loops *pick(const char *isa)
+/* The loops that fit the f32 kernels of a table. */
+static const loops *pick(const char *vectors)
 {
     static const loops each[] = {
 #if defined(__x86_64__)
@@ -200,8 +201,7 @@ static const loops *pick(const char *isa)
         {"plain", multiply_plain, read_plain},
     };
     size_t i = 0, last = sizeof each / sizeof each[0] - 1;
-    if (!strncmp(isa, "amx", 3)) isa = "avx512";
-    while (i < last && strcmp(each[i].isa, isa)) i++;
+    while (i < last && strcmp(each[i].isa, vectors)) i++;
     return &each[i];
 }
 
@@ -343,7 +343,7 @@ probe *probe_open(int threads, const char *isa)
 {
     probe *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->loops = pick(isa);
+    p->loops = pick(ph_isa_about(isa).vectors);
     p->most = threads;
     p->workers = calloc((size_t)threads, sizeof *p->workers);
     p->bytes = buffer_size();

@@ -129,6 +129,17 @@ PH_API const char *ph_isa(const ph_ctx *ctx); /* kernel table in use, e.g. "avx5
 /* Names of the kernel tables this CPU can run, weakest first, ended by NULL. */
 PH_API const char *const *ph_isa_list(void);
 
+/* What a kernel table does its own way. */
+typedef struct ph_isa_info {
+    const char *vectors; /* the table whose f32 kernels it has: "avx512" of "amx", most
+                            have their own; NULL: no such table on this CPU */
+    int own_bf16;        /* 1: bf16 tensors have bits that no other table gives */
+    int own_gradients;   /* 1: so have gradients of f32 layers and models; only who asks
+                            for such a table gets it */
+} ph_isa_info;
+
+PH_API ph_isa_info ph_isa_about(const char *isa);
+
 /* ---- plan: what to compute ------------------------------------------------------ */
 
 typedef enum ph_dtype { PH_F32 = 0, PH_F16, PH_BF16 } ph_dtype;

@@ -146,6 +146,15 @@ const char *const *ph_isa_list(void)
     return ph_kernels_names();
 }
 
+ph_isa_info ph_isa_about(const char *isa)
+{
+    ph_isa_info info = {0};
+    for (const ph_kernels *const *k = ph_kernels_list(); *k; k++)
+        if (isa && !strcmp((*k)->name, isa))
+            info = (ph_isa_info){(*k)->vectors, (*k)->pairs != NULL, (*k)->f32_tiles};
+    return info;
+}
+
 /* ---- variants ---- */
 
 const ph_variant_info *ph_variant_list(int i)

@@ -344,14 +344,21 @@ static void variant_list(void)
 }
 
 /* Each name can be asked for; the environment lowers a choice and never raises it.
-   amx-f32, whose f32 has bits of its own, is what nobody gets who did not ask. */
+   What has bits of its own in f32 (amx-f32) nobody gets who did not ask. */
 static void instruction_set(void)
 {
     const char *const *list = ph_isa_list();
     int count = 0;
     while (list[count]) count++;
-    int best = count - 1 - !strcmp(list[count - 1], "amx-f32");
+    int best = count - 1 - ph_isa_about(list[count - 1]).own_gradients;
     CHECK(count >= 1 && !strcmp(list[0], "ref"), "the weakest is %s", list[0]);
+    for (int i = 0, known = 0; i < count; i++, known = 0) {
+        const char *vectors = ph_isa_about(list[i]).vectors;
+        for (int k = 0; k <= i; k++) known |= !strcmp(vectors, list[k]);
+        CHECK(known, "%s has the vectors of %s, which is none before it", list[i],
+              vectors);
+    }
+    CHECK(!ph_isa_about("none").vectors && !ph_isa_about(NULL).vectors, "what is that?");
     for (int asked = 0; asked <= count; asked++)
         for (int lowered = 0; lowered <= count; lowered++) {
             ph_ctx *ctx = NULL;

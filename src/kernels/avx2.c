@@ -18,6 +18,7 @@
 
 #define TABLE ph_kernels_avx2
 #define NAME "avx2"
+#define VECTORS NAME
 #include "kernels/tmpl_table.h"
 
 #if defined(__clang__)

@@ -16,8 +16,10 @@
 #include "kernels/tmpl_joint.h"
 #include "kernels/tmpl_layer.h"
 
+#define VECTORS "avx512"
+
 #define TABLE ph_kernels_avx512
-#define NAME "avx512"
+#define NAME VECTORS
 #include "kernels/tmpl_table.h"
 #undef TABLE
 #undef NAME

@@ -279,6 +279,7 @@ static inline int ph_even_strip(int rows, int mr)
 
 typedef struct ph_kernels {
     const char *name;
+    const char *vectors; /* the table whose f32 kernels these are; its own name in most */
     int mr, nr;
     int few;               /* rows up to which keys are better not packed for scores */
     const ph_pairs *pairs; /* for bf16 tensors; NULL: they are converted like f16 */

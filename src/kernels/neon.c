@@ -18,5 +18,6 @@
 
 #define TABLE ph_kernels_neon
 #define NAME "neon"
+#define VECTORS NAME
 #include "kernels/tmpl_table.h"
 #endif

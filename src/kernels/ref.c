@@ -585,6 +585,7 @@ static void head_backward(const ph_head *h, const ph_head_grads *g)
     }
 }
 
-#define TABLE ph_kernels_ref
-#define NAME  "ref"
+#define TABLE   ph_kernels_ref
+#define NAME    "ref"
+#define VECTORS NAME
 #include "kernels/tmpl_table.h"

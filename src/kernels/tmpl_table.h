@@ -1,9 +1,10 @@
 /*
- * tmpl_table.h - the table of one level; TABLE, NAME and, if it has any, PAIRS and
- * F32_TILES come from its .c file.
+ * tmpl_table.h - the table of one level; TABLE, NAME, VECTORS and, if it has any, PAIRS
+ * and F32_TILES come from its .c file.
  */
 const ph_kernels TABLE = {
     .name = NAME,
+    .vectors = VECTORS,
     .mr = MR,
     .nr = NR,
     .few = FEW,

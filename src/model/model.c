@@ -308,7 +308,8 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
 {
     ph_model *m = ph_ctx_alloc(ctx, sizeof *m);
     if (!m) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a model");
-    *m = (ph_model){.ctx = ctx, .config = *config, .spans = ph_spans_pick(ph_isa(ctx))};
+    *m = (ph_model){.ctx = ctx, .config = *config};
+    m->spans = ph_spans_pick(ctx->kernels->vectors);
     pthread_mutex_init(&m->sinusoids_lock, NULL);
     ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
     if (status == PH_OK) status = ph_config_check(ctx, &m->config, m->vocab.count);

@@ -60,8 +60,8 @@ typedef struct ph_spans {
                  float *v);
 } ph_spans;
 
-/* The table that fits the kernels called `isa`. */
-const ph_spans *ph_spans_pick(const char *isa);
+/* The table that fits kernels with these vectors (ph_kernels). */
+const ph_spans *ph_spans_pick(const char *vectors);
 
 extern const ph_spans ph_spans_base, ph_spans_avx2, ph_spans_avx512;
 

@@ -4,12 +4,12 @@
 #define SPANS ph_spans_base
 #include "model/spans_loops.h"
 
-const ph_spans *ph_spans_pick(const char *isa)
+const ph_spans *ph_spans_pick(const char *vectors)
 {
 #if defined(__x86_64__)
-    if (!strcmp(isa, "avx512") || !strncmp(isa, "amx", 3)) return &ph_spans_avx512;
-    if (!strcmp(isa, "avx2")) return &ph_spans_avx2;
+    if (!strcmp(vectors, "avx512")) return &ph_spans_avx512;
+    if (!strcmp(vectors, "avx2")) return &ph_spans_avx2;
 #endif
-    (void)isa;
+    (void)vectors;
     return &ph_spans_base;
 }
