@@ -53,11 +53,9 @@ static ph_status project(ph_pass *p, const ph_side *side, int sub,
     const ph_config *c = &p->model->config;
     const ph_act *act = &side->acts[sub];
     int wide = act->layer ? ph_act_wide(act) : ph_config_heads_wide(c);
-    ph_gemm g = {.m = side->rows, .n = c->model_dim, .k = wide};
-    g.a = act->heads, g.a_row = wide, g.a_col = 1;
-    g.b = w->wo, g.b_row = c->model_dim, g.b_col = 1;
-    g.c = p->y, g.c_row = c->model_dim, g.bias = w->bo;
-    return ph_model_multiply(p->model->ctx, &g, 1);
+    ph_gemm g =
+        ph_product(side->rows, wide, c->model_dim, act->heads, w->wo, w->bo, p->y);
+    return ph_model_multiply(p->model, &g, 1);
 }
 
 /* Plain cross-attention to keys and values that were made before. */
@@ -71,12 +69,10 @@ static ph_status attend_cached(ph_pass *p, const ph_side *side, int sub)
     ph_bound bound;
     ph_model_bind(p->model, what, p->block, NULL, &bound);
     float *q = act->heads + (size_t)side->rows * (size_t)wide;
-    ph_gemm g = {.m = side->rows, .n = wide, .k = c->model_dim};
-    g.a = act->a, g.a_row = c->model_dim, g.a_col = 1;
-    g.b = bound.weights.wq, g.b_row = wide, g.b_col = 1;
-    g.c = q, g.c_row = wide, g.bias = bound.weights.bq;
+    ph_gemm g = ph_product(side->rows, c->model_dim, wide, act->a, bound.weights.wq,
+                           bound.weights.bq, q);
     ph_args args = {.q = q, .k = cache->k, .v = cache->v, .out = act->heads};
-    PH_TRY(ph_model_multiply(p->model->ctx, &g, 1));
+    PH_TRY(ph_model_multiply(p->model, &g, 1));
     PH_TRY(ph_forward(act->plan, &args));
     return project(p, side, sub, &bound.weights);
 }

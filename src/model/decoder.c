@@ -46,37 +46,33 @@ static int keys_wide(const ph_act *act)
     return a->k_heads * a->qk_dim;
 }
 
-static ph_gemm product(const ph_decoder *d, int wide, const float *w, const float *b,
-                       float *y)
+/* Keys and values of the encoder's output for one place. */
+static ph_status fill_cache(const ph_decoder *d, int sub)
 {
-    ph_gemm g = {.m = d->source_len, .n = wide, .k = d->model->config.model_dim};
-    g.a = ph_pass_output(d->encoder), g.a_row = g.k, g.a_col = 1;
-    g.b = w, g.b_row = g.n, g.b_col = 1;
-    g.c = y, g.c_row = g.n, g.bias = b;
-    return g;
+    const ph_model *m = d->model;
+    const ph_sub *what = &stack_of(m)->subs[sub];
+    const ph_cache *cache = &d->caches[what->site];
+    const float *x = ph_pass_output(d->encoder);
+    int rows = d->source_len, in = m->config.model_dim, out = keys_wide(act_of(d, sub));
+    ph_bound b;
+    ph_model_bind(m, what, m->block, NULL, &b);
+    ph_gemm list[2] = {
+        ph_product(rows, in, out, x, b.weights.wk, b.weights.bk, cache->k),
+        ph_product(rows, in, out, x, b.weights.wv, b.weights.bv, cache->v)};
+    list[1].same_a = 1;
+    return ph_model_multiply(m, list, 2);
 }
 
 static ph_status read_source(ph_decoder *d, const int32_t *source)
 {
     ph_batch batch = {.source = source};
-    const ph_stack *s = stack_of(d->model);
     size_t floats = (size_t)d->source_len * (size_t)d->model->config.model_dim;
     PH_TRY(ph_pass_forward(d->encoder, &batch, 0));
     for (int b = 0; d->encoded && b < d->beams; b++)
         memcpy(d->encoded + (size_t)b * floats, ph_pass_output(d->encoder),
                floats * sizeof(float));
-    for (int i = 0; i < s->count; i++) {
-        ph_bound b;
-        const ph_act *act = act_of(d, i);
-        if (!act->plan) continue;
-        const ph_cache *cache = &d->caches[s->subs[i].site];
-        ph_model_bind(d->model, &s->subs[i], d->model->block, NULL, &b);
-        int wide = keys_wide(act);
-        ph_gemm list[2] = {product(d, wide, b.weights.wk, b.weights.bk, cache->k),
-                           product(d, wide, b.weights.wv, b.weights.bv, cache->v)};
-        list[1].same_a = 1;
-        PH_TRY(ph_model_multiply(d->model->ctx, list, 2));
-    }
+    for (int i = 0; i < stack_of(d->model)->count; i++)
+        if (act_of(d, i)->plan) PH_TRY(fill_cache(d, i));
     return PH_OK;
 }
 

@@ -81,42 +81,6 @@ static void curve(ph_pass *p, const ph_side *side, int sub, int back)
 
 /* ---- products ---------------------------------------------------------------------- */
 
-/* y = x w + b */
-static ph_gemm product(int rows, int in, int out, const float *x, const float *w,
-                       const float *b, float *y)
-{
-    ph_gemm g = {.m = rows, .n = out, .k = in, .a = x, .a_row = in, .a_col = 1};
-    g.b = w, g.b_row = out, g.b_col = 1, g.c = y, g.c_row = out, g.bias = b;
-    return g;
-}
-
-/* dx = dy w^T */
-static ph_gemm product_dx(int rows, int in, int out, const float *dy, const float *w,
-                          float *dx)
-{
-    ph_gemm g = {.m = rows, .n = in, .k = out, .a = dy, .a_row = out, .a_col = 1};
-    g.b = w, g.b_row = 1, g.b_col = out, g.c = dx, g.c_row = in;
-    return g;
-}
-
-/* dw = x^T dy */
-static ph_gemm product_dw(int rows, int in, int out, const float *x, const float *dy,
-                          float *dw)
-{
-    ph_gemm g = {.m = in, .n = out, .k = rows, .a = x, .a_row = 1, .a_col = in};
-    g.b = dy, g.b_row = out, g.b_col = 1, g.c = dw, g.c_row = out;
-    return g;
-}
-
-/* db = sum of the rows of dy */
-static ph_gemm product_db(int rows, int out, const float *ones, const float *dy,
-                          float *db)
-{
-    ph_gemm g = {.m = 1, .n = out, .k = rows, .a = ones, .a_row = rows, .a_col = 1};
-    g.b = dy, g.b_row = out, g.b_col = 1, g.c = db, g.c_row = out;
-    return g;
-}
-
 ph_status ph_feed(ph_pass *p, int number, int sub)
 {
     const ph_side *side = &p->sides[number];
@@ -124,32 +88,31 @@ ph_status ph_feed(ph_pass *p, int number, int sub)
     const ph_config *c = &p->model->config;
     int wide = ph_config_feed_wide(c);
     weights w = weights_of(p->model, &side->stack->subs[sub], (float *)p->block);
-    ph_gemm first = product(side->rows, c->model_dim, wide, act->a, w.w1, w.b1, act->h);
-    ph_gemm second =
-        product(side->rows, c->ff_dim, c->model_dim, act->g, w.w2, w.b2, p->y);
-    PH_TRY(ph_model_multiply(p->model->ctx, &first, 1));
+    int rows = side->rows, dim = c->model_dim;
+    ph_gemm first = ph_product(rows, dim, wide, act->a, w.w1, w.b1, act->h);
+    ph_gemm second = ph_product(rows, c->ff_dim, dim, act->g, w.w2, w.b2, p->y);
+    PH_TRY(ph_model_multiply(p->model, &first, 1));
     curve(p, side, sub, 0);
-    return ph_model_multiply(p->model->ctx, &second, 1);
+    return ph_model_multiply(p->model, &second, 1);
 }
 
 ph_status ph_feed_back(ph_pass *p, int number, int sub)
 {
     const ph_side *side = &p->sides[number];
     const ph_act *act = &side->acts[sub];
-    const ph_config *c = &p->model->config;
+    const ph_model *m = p->model;
+    const ph_config *c = &m->config;
     int rows = side->rows, dim = c->model_dim, ff = c->ff_dim;
     int wide = ph_config_feed_wide(c);
-    weights w = weights_of(p->model, &side->stack->subs[sub], (float *)p->block);
-    weights d = weights_of(p->model, &side->stack->subs[sub], p->grads);
-    ph_gemm second[3] = {product_dx(rows, ff, dim, p->dy, w.w2, p->dg),
-                         product_dw(rows, ff, dim, act->g, p->dy, d.w2)};
-    ph_gemm first[3] = {product_dx(rows, dim, wide, act->h, w.w1, p->da),
-                        product_dw(rows, dim, wide, act->a, act->h, d.w1)};
-    for (int i = 0; i < 2; i++)
-        first[i].tiles = second[i].tiles = p->model->ctx->kernels->f32_tiles;
-    if (d.b2) second[2] = product_db(rows, dim, p->ones, p->dy, d.b2);
-    if (d.b1) first[2] = product_db(rows, wide, p->ones, act->h, d.b1);
-    PH_TRY(ph_model_multiply(p->model->ctx, second, d.b2 ? 3 : 2));
+    weights w = weights_of(m, &side->stack->subs[sub], (float *)p->block);
+    weights d = weights_of(m, &side->stack->subs[sub], p->grads);
+    ph_gemm second[3] = {ph_product_dx(m, rows, ff, dim, p->dy, w.w2, p->dg),
+                         ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w2)};
+    ph_gemm first[3] = {ph_product_dx(m, rows, dim, wide, act->h, w.w1, p->da),
+                        ph_product_dw(m, rows, dim, wide, act->a, act->h, d.w1)};
+    if (d.b2) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b2);
+    if (d.b1) first[2] = ph_product_db(rows, wide, p->ones, act->h, d.b1);
+    PH_TRY(ph_model_multiply(m, second, d.b2 ? 3 : 2));
     curve(p, side, sub, 1);
-    return ph_model_multiply(p->model->ctx, first, d.b1 ? 3 : 2);
+    return ph_model_multiply(m, first, d.b1 ? 3 : 2);
 }

@@ -98,10 +98,9 @@ static void mix_item(void *arg, int lane, int index)
 static ph_gemm product(const ph_pass *p, int which, float *y)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
-    ph_gemm g = {.m = p->sides[0].rows, .n = w->dims[1], .k = w->dims[0]};
-    g.a = ph_pass_output(p), g.a_row = g.k, g.a_col = 1, g.same_a = which > 0;
-    g.b = p->block + w->at, g.b_row = g.n, g.b_col = 1;
-    g.c = y, g.c_row = g.n;
+    ph_gemm g = ph_product(p->sides[0].rows, w->dims[0], w->dims[1], ph_pass_output(p),
+                           p->block + w->at, NULL, y);
+    g.same_a = which > 0;
     return g;
 }
 
@@ -110,7 +109,7 @@ ph_status ph_links_forward(ph_pass *p)
     ph_links *l = p->links;
     ph_gemm list[3] = {product(p, 0, l->q), product(p, 1, l->k), product(p, 2, l->mix)};
     ph_args args = args_of(p);
-    PH_TRY(ph_model_multiply(p->model->ctx, list, 3));
+    PH_TRY(ph_model_multiply(p->model, list, 3));
     PH_TRY(ph_forward(l->plan, &args));
     ph_ctx_run(p->model->ctx, p->shape.batch, mix_item, p);
     return PH_OK;
@@ -156,22 +155,18 @@ ph_status ph_links_loss(ph_pass *p, float scale, double *loss)
 static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
-    ph_gemm g = {.m = p->sides[0].rows, .n = w->dims[0], .k = w->dims[1]};
-    g.a = dy, g.a_row = g.k, g.a_col = 1;
-    g.b = p->block + w->at, g.b_row = 1, g.b_col = g.k;
-    g.c = p->da, g.c_row = g.n, g.add = which > 0;
-    g.tiles = p->model->ctx->kernels->f32_tiles;
+    ph_gemm g = ph_product_dx(p->model, p->sides[0].rows, w->dims[0], w->dims[1], dy,
+                              p->block + w->at, p->da);
+    g.add = which > 0;
     return g;
 }
 
 static ph_gemm product_dw(const ph_pass *p, int which, const float *dy)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
-    ph_gemm g = {.m = w->dims[0], .n = w->dims[1], .k = p->sides[0].rows};
-    g.a = ph_pass_output(p), g.a_row = 1, g.a_col = g.m, g.same_a = which > 0;
-    g.b = dy, g.b_row = g.n, g.b_col = 1;
-    g.c = p->grads + w->at, g.c_row = g.n;
-    g.tiles = p->model->ctx->kernels->f32_tiles;
+    ph_gemm g = ph_product_dw(p->model, p->sides[0].rows, w->dims[0], w->dims[1],
+                              ph_pass_output(p), dy, p->grads + w->at);
+    g.same_a = which > 0;
     return g;
 }
 
@@ -184,10 +179,10 @@ ph_status ph_links_back(ph_pass *p)
     const float *dy[3] = {l->dq, l->dk, l->dmix};
     ph_gemm dw[3] = {product_dw(p, 0, dy[0]), product_dw(p, 1, dy[1]),
                      product_dw(p, 2, dy[2])};
-    PH_TRY(ph_model_multiply(p->model->ctx, dw, 3));
+    PH_TRY(ph_model_multiply(p->model, dw, 3));
     for (int i = 0; i < 3; i++) {
         ph_gemm dx = product_dx(p, i, dy[i]);
-        PH_TRY(ph_model_multiply(p->model->ctx, &dx, 1));
+        PH_TRY(ph_model_multiply(p->model, &dx, 1));
     }
     return PH_OK;
 }

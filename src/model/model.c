@@ -460,14 +460,6 @@ void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, flo
     if (grads) out->grads.dextra = out->dextra;
 }
 
-ph_status ph_model_multiply(ph_ctx *ctx, const ph_gemm *list, int count)
-{
-    void *space;
-    PH_TRY(ph_ctx_scratch(ctx, ph_gemm_bytes(ctx, list, count), &space));
-    ph_gemm_run(ctx, list, count, space);
-    return PH_OK;
-}
-
 /* ---- small questions --------------------------------------------------------------- */
 
 const ph_config *ph_model_config(const ph_model *m)

@@ -7,7 +7,8 @@
  *     sinusoids.c  fixed positions
  *     store.c      models in files
  *     pass.c       one forward and backward pass over a batch; its parts:
- *                  rows.c (norms, dropout, embeddings), feed.c, attend.c, links.c
+ *                  rows.c (norms, dropout, embeddings), feed.c, attend.c, links.c,
+ *                  products.c
  *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H
@@ -150,7 +151,27 @@ void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, flo
 
 enum { PH_BUCKETS = 32 }; /* of distances, PH_POS_T5 */
 
+/* ---- products.c -------------------------------------------------------------------- */
+
+/* y = x w + b: x (rows, in), w (in, out), y (rows, out); b may be NULL. */
+ph_gemm ph_product(int rows, int in, int out, const float *x, const float *w,
+                   const float *b, float *y);
+
+/* x = y w^T with the same shapes. */
+ph_gemm ph_product_turned(int rows, int in, int out, const float *y, const float *w,
+                          float *x);
+
+/* The gradients of y = x w + b; db takes rows times 1. */
+ph_gemm ph_product_dx(const ph_model *m, int rows, int in, int out, const float *dy,
+                      const float *w, float *dx);
+ph_gemm ph_product_dw(const ph_model *m, int rows, int in, int out, const float *x,
+                      const float *dy, float *dw);
+ph_gemm ph_product_db(int rows, int out, const float *ones, const float *dy, float *db);
+
+/* The same product, which may be done in tiles where gradients are. */
+ph_gemm ph_product_of_gradients(const ph_model *m, ph_gemm product);
+
 /* Runs products with scratch of the ctx. */
-ph_status ph_model_multiply(ph_ctx *ctx, const ph_gemm *list, int count);
+ph_status ph_model_multiply(const ph_model *m, const ph_gemm *list, int count);
 
 #endif

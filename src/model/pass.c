@@ -292,13 +292,11 @@ double ph_pass_balance(const ph_pass *p)
 /* logits = x w^T, w (vocab, model_dim) */
 ph_status ph_pass_logits(ph_pass *p)
 {
-    const ph_model *m = p->model;
-    const ph_config *c = &m->config;
-    ph_gemm g = {.m = p->sides[p->side_count - 1].rows, .n = c->vocab, .k = c->model_dim};
-    g.a = ph_pass_output(p), g.a_row = c->model_dim, g.a_col = 1;
-    g.b = p->block + m->params[m->output].at, g.b_row = 1, g.b_col = c->model_dim;
-    g.c = p->logits, g.c_row = c->vocab;
-    return ph_model_multiply(m->ctx, &g, 1);
+    const ph_weight *w = &p->model->params[p->model->output];
+    ph_gemm g =
+        ph_product_turned(p->sides[p->side_count - 1].rows, w->dims[0], w->dims[1],
+                          ph_pass_output(p), p->block + w->at, p->logits);
+    return ph_model_multiply(p->model, &g, 1);
 }
 
 typedef struct loss_job {
@@ -356,19 +354,12 @@ static ph_status output_back(ph_pass *p)
 {
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[m->output];
-    int rows = p->sides[p->side_count - 1].rows, dim = m->config.model_dim;
-    ph_gemm list[2] = {{.m = rows, .n = dim, .k = w->dims[0]},
-                       {.m = w->dims[0], .n = dim, .k = rows}};
-    list[0].a = list[1].a = p->logits;
-    list[0].a_row = w->dims[0], list[0].a_col = 1;
-    list[1].a_row = 1, list[1].a_col = w->dims[0];
-    list[0].b = p->block + w->at, list[1].b = ph_pass_output(p);
-    for (int i = 0; i < 2; i++) {
-        list[i].b_row = dim, list[i].b_col = 1, list[i].c_row = dim;
-        list[i].tiles = m->ctx->kernels->f32_tiles;
-    }
-    list[0].c = p->da, list[1].c = p->grads + w->at;
-    return ph_model_multiply(m->ctx, list, 2);
+    int rows = p->sides[p->side_count - 1].rows, vocab = w->dims[0], dim = w->dims[1];
+    ph_gemm da = ph_product(rows, vocab, dim, p->logits, p->block + w->at, NULL, p->da);
+    ph_gemm dw = ph_product_dw(m, rows, vocab, dim, p->logits, ph_pass_output(p),
+                               p->grads + w->at);
+    ph_gemm list[2] = {ph_product_of_gradients(m, da), dw};
+    return ph_model_multiply(m, list, 2);
 }
 
 /* ---- backward ---------------------------------------------------------------------- */

@@ -1,0 +1,56 @@
+/*
+ * products.c - the products of a model's sublayers, w (in, out) as it lies in the block:
+ *
+ *     y = x w + b        dx = dy w^T        dw = x^T dy        db = sum of the rows of dy
+ */
+#include "kernels/kernels.h"
+#include "model/model.h"
+
+ph_gemm ph_product(int rows, int in, int out, const float *x, const float *w,
+                   const float *b, float *y)
+{
+    ph_gemm g = {.m = rows, .n = out, .k = in, .a = x, .a_row = in, .a_col = 1};
+    g.b = w, g.b_row = out, g.b_col = 1, g.c = y, g.c_row = out, g.bias = b;
+    return g;
+}
+
+ph_gemm ph_product_turned(int rows, int in, int out, const float *y, const float *w,
+                          float *x)
+{
+    ph_gemm g = {.m = rows, .n = in, .k = out, .a = y, .a_row = out, .a_col = 1};
+    g.b = w, g.b_row = 1, g.b_col = out, g.c = x, g.c_row = in;
+    return g;
+}
+
+ph_gemm ph_product_of_gradients(const ph_model *m, ph_gemm g)
+{
+    g.tiles = m->ctx->kernels->f32_tiles;
+    return g;
+}
+
+ph_gemm ph_product_dx(const ph_model *m, int rows, int in, int out, const float *dy,
+                      const float *w, float *dx)
+{
+    return ph_product_of_gradients(m, ph_product_turned(rows, in, out, dy, w, dx));
+}
+
+ph_gemm ph_product_dw(const ph_model *m, int rows, int in, int out, const float *x,
+                      const float *dy, float *dw)
+{
+    ph_gemm g = {.m = in, .n = out, .k = rows, .a = x, .a_row = 1, .a_col = in};
+    g.b = dy, g.b_row = out, g.b_col = 1, g.c = dw, g.c_row = out;
+    return ph_product_of_gradients(m, g);
+}
+
+ph_gemm ph_product_db(int rows, int out, const float *ones, const float *dy, float *db)
+{
+    return ph_product(1, rows, out, ones, dy, NULL, db);
+}
+
+ph_status ph_model_multiply(const ph_model *m, const ph_gemm *list, int count)
+{
+    void *space;
+    PH_TRY(ph_ctx_scratch(m->ctx, ph_gemm_bytes(m->ctx, list, count), &space));
+    ph_gemm_run(m->ctx, list, count, space);
+    return PH_OK;
+}
