@@ -32,7 +32,7 @@
     X(scores_along) X(head_forward) X(head_backward)
 #define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend) X(pairs_slopes)   \
     X(pairs_split) X(pairs_multiply) X(pairs_stream) X(pairs_few)     \
-    X(pairs_scores_along)
+    X(pairs_scores_along) X(pairs_attend_along)
 /* clang-format on */
 
 typedef void bed_body(const ph_kernels *table);

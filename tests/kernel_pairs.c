@@ -328,6 +328,88 @@ void check_pairs_attend(const ph_kernels *t)
         attend_at(t->pairs, t->name, PH_TILE, KEYS, width);
 }
 
+/* ---- few rows against values as they lie ---------------------------------------- */
+
+/* Values of a kind in place, `keys` of n; sometimes one that is not plain. */
+static void attend_along_at(const ph_pairs *p, const char *name, int m, int keys,
+                            int width, int kind, int odd)
+{
+    static _Alignas(PH_ALIGN) uint16_t tiles[KEYS * DEPTH];
+    static state want, got;
+    float peak[PH_TILE * PH_LANES], drop[STRIP];
+    int n = ph_round_up(keys, PH_TILE), ld = width + 8 * bed_below(3), nan = 0;
+    bed_say("%s pairs_attend_along m=%d keys=%d width=%d kind %d odd %d", name, m, keys,
+            width, kind, odd);
+    draw_scores(m, n, peak);
+    for (int i = 0; i < m; i++) {
+        float *row = strip + i * PH_STRIP_LD;
+        for (int c = keys; c < n; c++) row[c] = -INFINITY;
+        for (int c = 0; c < n; c++) nan |= isnan(row[c]);
+        ph_kernels_ref.row_peak(n, row, peak + i * PH_LANES);
+    }
+    for (int i = 0; i < STRIP; i++) drop[i] = bed_below(4) ? 4.0f / 3 : 0;
+    uint16_t *v =
+        bed_place(0, ((size_t)(keys - 1) * (size_t)ld + (size_t)width) * 2, side());
+    fill(v, (int64_t)(keys - 1) * ld + width, kind);
+    static const uint16_t rare[] = {0x0001, 0x807f, 0x7f80, 0xff80, 0x7fc0};
+    if (odd) v[bed_below(keys) * ld + bed_below(width)] = rare[bed_below(5)];
+    for (int k = 0; k < keys; k++)
+        memcpy(right + k * width, v + k * ld, (size_t)width * 2);
+    memset(right + keys * width, 0, (size_t)((n - keys) * width) * 2);
+    pack(tiles, right, n, width, 0);
+    for (int i = 0; i < PH_TILE; i++)
+        want.top[i] = bed_below(3) ? bed_between(-3, 3) : -INFINITY;
+    for (int i = 0; i < PH_TILE * PH_LANES; i++) want.sum[i] = bed_between(0, 2);
+    bed_fill(want.c, m * width, bed_below(4) ? BED_PLAIN : BED_TINY);
+    got = want;
+    ph_strip x = strip_of(&want, m, n, width), y = strip_of(&got, m, n, width);
+    x.peak = y.peak = peak, x.v = tiles, x.fresh = y.fresh = !bed_below(3);
+    x.drop = y.drop = bed_below(2) ? drop : NULL;
+    y.s = bed_copy(1, strip, (m - 1) * PH_STRIP_LD + n, side());
+    y.c = bed_copy(2, want.c, m * width, side());
+    if (p->attend_along(&y, v, ld, keys, 1 << 20)) {
+        if (odd) bed_fail("a number that is not plain was multiplied");
+        REF.attend(&x);
+    } else if (!odd && !nan && kind == BED_PLAIN) {
+        bed_fail("all numbers are plain");
+    }
+    bed_same("top", got.top, want.top, m);
+    bed_same("sum", got.sum, want.sum, m * PH_LANES);
+    bed_same("c", y.c, want.c, m * width);
+    bed_intact(0);
+    bed_intact(2);
+}
+
+void check_pairs_attend_along(const ph_kernels *t)
+{
+    if (!t->pairs) return;
+    for (int m = 1; m <= PH_FEW; m++)
+        for (int keys = 1; keys <= KEYS; keys++)
+            for (int kind = 0; kind < BED_KINDS; kind++)
+                attend_along_at(t->pairs, t->name, m, keys,
+                                PH_STEP * (1 + bed_below(DEPTH / PH_STEP)), kind,
+                                !bed_below(5));
+}
+
+void bench_pairs_attend_along(const ph_kernels *t)
+{
+    static state now;
+    float peak[PH_TILE * PH_LANES] = {0};
+    if (!t->pairs) return;
+    for (int i = 0; i < STRIP; i++) strip[i] = bed_between(-9, 0);
+    for (int m = 1; m <= PH_FEW; m++) {
+        char shape[40];
+        bed_timer timer;
+        ph_strip x = strip_of(&now, m, KEYS, 128);
+        fill(right, KEYS * 128, BED_PLAIN);
+        x.peak = peak;
+        BED_TIME(&timer, t->pairs->attend_along(&x, right, 128, KEYS, 0));
+        snprintf(shape, sizeof shape, "%d x %d, width 128", m, KEYS);
+        bed_report("pairs_attend_along", t, shape, &timer, 2.0 * m * KEYS * 128,
+                   KEYS * 128 * sizeof *right);
+    }
+}
+
 void bench_pairs_attend(const ph_kernels *t)
 {
     static _Alignas(PH_ALIGN) uint16_t v[KEYS * DEPTH];

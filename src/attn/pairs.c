@@ -42,17 +42,20 @@ void ph_tiles_begin(const ph_call *call, ph_stream *st)
                                    0);
 }
 
-int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
+/* So few rows multiply values faster than these are packed. */
+static int values_along(const ph_call *call, const ph_stream *st)
+{
+    return st->rows->count <= PH_FEW && call->attn->v_dim % PH_STEP == 0;
+}
+
+/* Packs values of keys j0 + [c0, c1); returns 1 if they are plain. */
+static int pack_values(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
 {
     const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
     const ph_rows *rows = st->rows;
     const void *from[PH_STEP];
     int all_plain = 1;
-    int along = keys_along(call, st) ? c1 / PH_TILE * PH_TILE : 0;
-    st->tiles.along = along;
-    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, ph_max(c0, along), c1,
-                     st->tiles.k);
     for (int c = c0; c < c1; c += PH_STEP) {
         int n = ph_min(PH_STEP, c1 - c);
         uint16_t *v = st->tiles.v + (int64_t)c * plan->v_pad;
@@ -64,6 +67,16 @@ int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
             if (!ph_is_plain(v[i])) v[i] = 0;
     }
     return all_plain;
+}
+
+int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
+{
+    const ph_rows *rows = st->rows;
+    int along = keys_along(call, st) ? c1 / PH_TILE * PH_TILE : 0;
+    st->tiles.along = along;
+    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, ph_max(c0, along), c1,
+                     st->tiles.k);
+    return values_along(call, st) || pack_values(call, st, j0, c0, c1);
 }
 
 /* Weight c of row i, from its parts. */
@@ -119,6 +132,16 @@ static void strip_scores(const ph_call *call, ph_stream *st, int j0, int first, 
                             plan->scale2, st->scores + along, st->peak);
 }
 
+/* The whole strip against values as they lie, if these can be. */
+static int attend_along(const ph_call *call, const ph_stream *st, const ph_strip *strip,
+                        int j, int keys)
+{
+    const ph_strides *v = &call->attn->v;
+    int64_t at = st->rows->batch * v->batch + st->rows->v_head * v->head + j * v->time;
+    return call->plan->pairs->attend_along(strip, (const uint16_t *)call->args->v + at,
+                                           v->time, keys, ph_next_block(v));
+}
+
 void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int first)
 {
     const ph_plan *plan = call->plan;
@@ -146,7 +169,11 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
                       .fresh = !*started,
                       .c = st->split.acc + (int64_t)first * pad,
                       .ldc = pad};
-    k->attend(&strip);
     *started = 1;
+    if (values_along(call, st)) {
+        if (attend_along(call, st, &strip, j0 + c0, c1 - c0)) return;
+        strip.keep = !(v_plain = pack_values(call, st, j0, c0, c1));
+    }
+    k->attend(&strip);
     if (!v_plain) add_rest(call, st, first, m, j0, c0, c1);
 }

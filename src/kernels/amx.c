@@ -202,12 +202,19 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
     }
 }
 
-/* Sums of 16 keys against all rows, a line per key. */
-V void key_tile(int k, const uint16_t *a, const uint16_t *b, int64_t ldb, float *sums)
+/* Sums of 16 keys against all rows, a line per key. Meanwhile asks for what lies `ahead`
+   numbers behind each, in the order of memory, and a few lines at a time: many at once
+   would keep the tiles from their own. */
+V void key_tile(int k, const uint16_t *a, const uint16_t *b, int64_t ldb, int64_t ahead,
+                float *sums)
 {
+    int asked = 0;
     _tile_zero(5);
-    for (int kk = 0; kk < k; kk += PH_STEP, a += TILE, b += PH_STEP) {
-        _tile_loadd(6, b, ldb * (int64_t)sizeof *b);
+    for (int kk = 0; kk < k; kk += PH_STEP, a += TILE) {
+        for (; asked * k < (kk + PH_STEP) * PH_TILE; asked++)
+            for (int line = 0; line < k; line += PH_STEP)
+                __builtin_prefetch(b + asked * ldb + line + ahead, 0, 2);
+        _tile_loadd(6, b + kk, ldb * (int64_t)sizeof *b);
         _tile_loadd(7, a, LINE);
         _tile_dpbf16ps(5, 6, 7);
     }
@@ -221,10 +228,7 @@ static void scores_along(int m, int n, int k, const uint16_t *a, const uint16_t 
     const vec factor = v_set1(peak ? scale : 1);
     for (int j = 0; j < n; j += PH_TILE, b += PH_TILE * ldb, s += PH_TILE) {
         vec r[PH_TILE];
-        for (int i = 0; i < PH_TILE; i++)
-            for (int kk = 0; kk < k; kk += PH_STEP)
-                __builtin_prefetch(b + i * ldb + kk + ahead / 2, 0, 2);
-        key_tile(k, a, b, ldb, sums);
+        key_tile(k, a, b, ldb, ahead / 2, sums);
         WRITTEN();
 #pragma GCC unroll 16
         for (int i = 0; i < PH_TILE; i++)
@@ -393,6 +397,7 @@ const ph_pairs ph_pairs_amx = {
     .scores = scores,
     .scores_along = scores_along,
     .attend = attend,
+    .attend_along = ph_amx_attend_along,
     .slopes = ph_amx_slopes,
     .split = ph_amx_split,
     .multiply = ph_amx_multiply,

@@ -20,6 +20,10 @@ void ph_amx_stream(int m, int n, int k, const ph_operand *a, const float *b, int
 int ph_amx_few(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
                float *c, int64_t ldc);
 
+/* amx_along.c */
+int ph_amx_attend_along(const ph_strip *x, const uint16_t *v, int64_t ldv, int keys,
+                        int64_t ahead);
+
 /* amx_slopes.c */
 int ph_amx_slopes(const ph_slopes *x);
 

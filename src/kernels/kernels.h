@@ -176,6 +176,13 @@ typedef struct ph_pairs {
 
     void (*attend)(const ph_strip *strip);
 
+    /* The same for m <= PH_FEW rows and values as they lie, v[k*ldv + j], of which the
+       first `keys` are there; width is a multiple of PH_STEP, parts are not written. Asks
+       for what lies `ahead` bytes behind each. Returns 0, and has done nothing, where a
+       value is not plain; also where a sum is not finite, and for very wide ones. */
+    int (*attend_along)(const ph_strip *strip, const uint16_t *v, int64_t ldv, int keys,
+                        int64_t ahead);
+
     /* Returns 0 where some ds is not finite, 1 where all are below 2^16 in size; between
        these, either. */
     int (*slopes)(const ph_slopes *slopes);

@@ -8,7 +8,7 @@
 #include "base/half.h"
 #include "kernels/kernels.h"
 
-enum { TILE = PH_TILE * PH_STEP }; /* numbers */
+enum { TILE = PH_TILE * PH_STEP, MOST = 256 }; /* numbers; columns of attend_along */
 
 static void begin(int rows)
 {
@@ -184,6 +184,23 @@ static void attend(const ph_strip *x)
         }
 }
 
+static int attend_along(const ph_strip *strip, const uint16_t *v, int64_t ldv, int keys,
+                        int64_t ahead)
+{
+    uint16_t tiles[PH_STRIP_LD * MOST];
+    const void *rows[PH_STRIP_LD];
+    ph_strip x = *strip;
+    if (x.width > MOST) return 0;
+    for (int k = 0; k < keys; k++) rows[k] = v + k * ldv;
+    for (int k = 0; k < keys; k += PH_STEP)
+        if (!pack_along(tiles + k * x.width, rows + k, ph_min(PH_STEP, keys - k), x.width,
+                        ahead))
+            return 0;
+    x.v = tiles;
+    attend(&x);
+    return 1;
+}
+
 /* ---- gradients of scores ---- */
 
 /* Row r of both, PH_STRIP_LD numbers each. */
@@ -326,6 +343,7 @@ const ph_pairs ph_pairs_ref = {
     .scores = scores,
     .scores_along = scores_along,
     .attend = attend,
+    .attend_along = attend_along,
     .slopes = slopes,
     .split = split,
     .multiply = multiply,

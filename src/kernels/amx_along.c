@@ -1,0 +1,215 @@
+/*
+ * amx_along.c - what attend of amx.c makes of one or two rows, in vectors of f32.
+ *
+ * Few rows use a value once, and packing it for tiles takes longer than multiplying it.
+ * Products of parts are exact in f32, so fused multiply-adds in the order of the tiles
+ * give their bits if numbers below 2^-126 become 0: results where the processor is told
+ * so, weights here. A value below that, or one that is not finite, is for the tiles: the
+ * processor notes the first, and a sum shows the second.
+ *
+ *     for each 32 keys
+ *         for each 128 columns of one row, or 64 of two
+ *             two chains over 16 keys, of each part of each row's weights
+ *
+ * 32 numbers are one load; those at even places are shifted, those at odd ones masked, so
+ * sums lie in that order until the end.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include "kernels/amx_tiles.h"
+#include "kernels/tmpl_tops.h"
+
+enum {
+    SUMS = 24,        /* in flight: rows, parts, vectors of columns */
+    WIDEST = 256,     /* columns */
+    FLUSH = 0x8000,   /* results below 2^-126 are 0 */
+    DENORMAL = 0x0002 /* an operand was: what the processor notes */
+};
+
+/* A strip on its way: nothing of it is the caller's before all is known to be right. */
+typedef struct work {
+    float top[PH_LANES], alpha[PH_LANES], base[PH_LANES];
+    float sum[PH_FEW * PH_LANES];
+    _Alignas(PH_ALIGN) float parts[PH_FEW * PH_PARTS * PH_STRIP_LD];
+    float total[PH_FEW][WIDEST];
+    const uint16_t *v;
+    int64_t ldv, ahead; /* numbers between keys; to what is asked for */
+    int keys;
+} work;
+
+/* 0 for what is below 2^-126 */
+V vec flushed(vec x)
+{
+    const vint sign = vi_set1(0x80000000u);
+    vmask small = _mm512_cmp_ps_mask(v_abs(x), v_set1(0x1p-126f), _CMP_LT_OQ);
+    return v_float(_mm512_mask_and_epi32(v_bits(x), small, v_bits(x), sign));
+}
+
+/* Weights of row i in parts, and their sums. */
+V void make_parts(const ph_strip *x, work *w, int i)
+{
+    const vint mask = vi_set1(0xffff0000u);
+    float *to = w->parts + i * PH_PARTS * PH_STRIP_LD, *lanes = w->sum + i * PH_LANES;
+    const vec base = v_set1(w->base[i]);
+    vec total = v_mul(v_load(x->sum + i * PH_LANES), v_set1(w->alpha[i]));
+    for (int c = 0; c < x->n; c += VL, to += VL) {
+        int at = i * PH_STRIP_LD + c;
+        vec p = v_exp2(v_sub(v_load(x->s + at), base));
+        total = v_add(total, p);
+        if (x->drop) p = v_mul(p, v_load(x->drop + at));
+        vec high = v_float(vi_and(v_bits(p), mask)), rest = v_sub(p, high);
+        vec middle = v_float(vi_and(v_bits(rest), mask));
+        v_store(to, flushed(high));
+        v_store(to + PH_STRIP_LD, flushed(middle));
+        v_store(to + 2 * PH_STRIP_LD, flushed(v_sub(rest, middle)));
+    }
+    v_store(lanes, total);
+}
+
+/* 32 columns of c, those at even places first, and back. */
+V void apart(const float *c, vec *even, vec *odd)
+{
+    const vint first = _mm512_add_epi32(vi_iota(), vi_iota());
+    vec a = v_load(c), b = v_load(c + VL);
+    *even = _mm512_permutex2var_ps(a, first, b);
+    *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(first, vi_set1(1)), b);
+}
+
+V void together(vec even, vec odd, float *c)
+{
+    const vint half = _mm512_srli_epi32(vi_iota(), 1);
+    const vint low = _mm512_mask_add_epi32(half, 0xaaaa, half, vi_set1(VL));
+    v_store(c, _mm512_permutex2var_ps(even, low, odd));
+    v_store(c + VL,
+            _mm512_permutex2var_ps(even, _mm512_add_epi32(low, vi_set1(VL / 2)), odd));
+}
+
+static void start_totals(const ph_strip *x, work *w)
+{
+    for (int i = 0; i < x->m; i++)
+        for (int j = 0; j < x->width; j += PH_STEP) {
+            const vec alpha = v_set1(w->alpha[i]);
+            vec even = v_zero(), odd = v_zero();
+            if (!x->fresh) apart(x->c + i * x->ldc + j, &even, &odd);
+            v_store(w->total[i] + j, flushed(v_mul(even, alpha)));
+            v_store(w->total[i] + j + VL, flushed(v_mul(odd, alpha)));
+        }
+}
+
+/* One chain of each part of m rows over `lines` keys, 32 * wide columns. */
+V void run_chains(const int m, const int wide, const int lines, const work *w, int key,
+                  int column, vec sum[SUMS])
+{
+    const float *parts = w->parts + key;
+    const uint16_t *v = w->v + key * w->ldv + column;
+#pragma GCC unroll 24
+    for (int i = 0; i < m * PH_PARTS * 2 * wide; i++) sum[i] = v_zero();
+#pragma GCC unroll 2
+    for (int k = 0; k < lines; k++, v += w->ldv)
+#pragma GCC unroll 4
+        for (int g = 0; g < wide; g++) {
+            __m512i pairs = _mm512_loadu_si512(v + g * PH_STEP);
+            vec even = v_float(_mm512_slli_epi32(pairs, 16));
+            vec odd = v_float(vi_and(pairs, vi_set1(0xffff0000u)));
+            __builtin_prefetch(v + g * PH_STEP + w->ahead, 0, 2);
+#pragma GCC unroll 6
+            for (int p = 0; p < m * PH_PARTS; p++) {
+                vec *to = &sum[(p * wide + g) * 2];
+                const vec weight = v_set1(parts[p * PH_STRIP_LD + k]);
+                to[0] = v_fma(weight, even, to[0]);
+                to[1] = v_fma(weight, odd, to[1]);
+            }
+        }
+}
+
+/* What one step adds to 32 * wide columns of m rows. */
+V void add_step(const int m, const int wide, work *w, int key, int column)
+{
+    vec first[SUMS], second[SUMS];
+    int n = w->keys - key;
+    if (n >= PH_STEP) {
+        run_chains(m, wide, PH_TILE, w, key, column, first);
+        run_chains(m, wide, PH_TILE, w, key + PH_TILE, column, second);
+    } else {
+        run_chains(m, wide, ph_min(n, PH_TILE), w, key, column, first);
+        run_chains(m, wide, ph_max(n - PH_TILE, 0), w, key + PH_TILE, column, second);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < m * wide * 2; i++) {
+        int row = i / (wide * 2), half = i % (wide * 2);
+        float *c = w->total[row] + column + half * VL;
+        vec total = v_load(c);
+#pragma GCC unroll 3
+        for (int p = 0; p < PH_PARTS; p++) {
+            int at = (row * PH_PARTS + p) * wide * 2 + half;
+            total = v_add(total, v_add(first[at], second[at]));
+        }
+        v_store(c, total);
+    }
+}
+
+V void add_steps(const int m, const int wide, const ph_strip *x, work *w)
+{
+    for (int key = 0; key < w->keys; key += PH_STEP) {
+        int j = 0;
+        for (; j + wide * PH_STEP <= x->width; j += wide * PH_STEP)
+            add_step(m, wide, w, key, j);
+        for (; j < x->width && wide > 1; j += PH_STEP) add_step(m, 1, w, key, j);
+    }
+}
+
+/* Returns what the processor noted. */
+static __attribute__((noinline)) unsigned weigh(const ph_strip *x, work *w)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr((before | FLUSH) & ~(unsigned)DENORMAL);
+    if (x->m == 1)
+        add_steps(1, 4, x, w);
+    else
+        add_steps(2, 2, x, w);
+    const unsigned noted = _mm_getcsr();
+    _mm_setcsr(before);
+    return noted;
+}
+
+static int all_finite(const ph_strip *x, const work *w)
+{
+    vmask finite = 0xffff;
+    for (int i = 0; i < x->m; i++)
+        for (int j = 0; j < x->width; j += VL)
+            finite &= _mm512_cmp_ps_mask(v_abs(v_load(w->total[i] + j)),
+                                         v_set1(__FLT_MAX__), _CMP_LE_OQ);
+    return finite == 0xffff;
+}
+
+static void keep(const ph_strip *x, const work *w)
+{
+    for (int i = 0; i < x->m; i++) {
+        x->top[i] = w->top[i], x->alpha[i] = w->alpha[i];
+        v_store(x->sum + i * PH_LANES, v_load(w->sum + i * PH_LANES));
+        for (int j = 0; j < x->width; j += PH_STEP)
+            together(v_load(w->total[i] + j), v_load(w->total[i] + j + VL),
+                     x->c + i * x->ldc + j);
+    }
+}
+
+int ph_amx_attend_along(const ph_strip *x, const uint16_t *v, int64_t ldv, int keys,
+                        int64_t ahead)
+{
+    work w;
+    if (x->width > WIDEST) return 0;
+    w.v = v, w.ldv = ldv, w.ahead = ahead / 2, w.keys = keys;
+    for (int i = 0; i < x->m; i++) w.top[i] = x->top[i];
+    raise_tops(x->m, x->peak, w.top, w.alpha, w.base);
+    for (int i = 0; i < x->m; i++) make_parts(x, &w, i);
+    start_totals(x, &w);
+    if ((weigh(x, &w) & DENORMAL) || !all_finite(x, &w)) return 0;
+    keep(x, &w);
+    return 1;
+}
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif
