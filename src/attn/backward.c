@@ -76,8 +76,7 @@ void ph_backward_measure(ph_plan *plan)
     choose_wave(plan);
     take_task(plan, &shared, &t);
     size_t chunk = ph_chunk_bytes(plan), bias = ph_bias_gradient_bytes(plan),
-           far = ph_relative_gradient_bytes(plan),
-           head = ph_head_backward_room(plan) * sizeof(float);
+           far = ph_relative_gradient_bytes(plan), head = ph_head_chunk_bytes(plan);
     if (far > bias) bias = far;
     if (head > chunk) chunk = head;
     plan->lane_bytes[PH_DO_BACKWARD] = chunk > bias ? chunk : bias;
@@ -87,14 +86,14 @@ void ph_backward_measure(ph_plan *plan)
 /* ---- before ---- */
 
 /* Clears the rows of dq that nobody will write: with a single chunk those that are not
-   computed; or, where dq is summed in place, all. */
+   computed; or, where shares are added in place afterwards, all. */
 static void clear_dq(const task *t, int batch, int head)
 {
     const ph_call *call = t->call;
     const ph_attn *a = call->attn;
     int single = call->plan->chunks == 1, len = ph_rows_extent(call, batch).q_len;
-    if (!call->grads->dq || t->dq) return;
-    for (int token = 0; token < a->q_len; token++) {
+    if (!call->grads->dq || t->dq || (!single && !call->plan->wave)) return;
+    for (int token = single && !call->args->gate ? len : 0; token < a->q_len; token++) {
         if (single && token < len && ph_rows_active(call, batch, head, token)) continue;
         int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
         memset(ph_at_out(call->grads->dq, a->dtype, at), 0,
@@ -124,12 +123,12 @@ static ph_dq_target target_of(const task *t, int pair, float *buffer)
     const ph_plan *plan = t->call->plan;
     const ph_attn *a = t->call->attn;
     if (buffer)
-        return (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad};
-    if (!t->call->grads->dq) return (ph_dq_target){NULL, 0, 0}; /* not wanted */
+        return (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad, 0};
+    if (!t->call->grads->dq) return (ph_dq_target){NULL, 0, 0, 0}; /* not wanted */
     int clusters = a->q_heads / plan->cluster;
     int64_t at =
         pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
-    return (ph_dq_target){(float *)t->call->grads->dq + at, a->dq.head, a->dq.time};
+    return (ph_dq_target){(float *)t->call->grads->dq + at, a->dq.head, a->dq.time, 0};
 }
 
 /* Scales and rounds dq of one head of one batch row. */
@@ -145,6 +144,17 @@ static void store_head(const task *t, int batch, int head, ph_dq_target from)
     }
 }
 
+static void run_chunk(const task *t, ph_arena room, int pair, int chunk,
+                      ph_dq_target target)
+{
+    const ph_plan *plan = t->call->plan;
+    int heads = t->call->attn->q_heads;
+    if (ph_head_chunk(t->call, &t->deltas, room, pair, chunk, target)) return;
+    if (!ph_chunk_is_head(plan) ||
+        !ph_chunk_head(t->call, &t->deltas, room, pair / heads, pair % heads))
+        ph_chunk_run(t->call, &t->deltas, room, pair, chunk, target);
+}
+
 /* Without waves: one item walks all chunks of its pair; dq is complete at the end. */
 static void pair_item(void *arg, int lane, int pair)
 {
@@ -154,16 +164,11 @@ static void pair_item(void *arg, int lane, int pair)
     ph_dq_target target = target_of(t, pair, sums);
     ph_arena room = room_of(t->call, lane);
     int first = pair * plan->cluster, heads = t->call->attn->q_heads;
-    if (ph_head_backward(t->call, (float *)(void *)room.base, first / heads,
-                         first % heads))
-        return;
-    if (sums) memset(sums, 0, dq_floats(plan) * sizeof(float));
     for (int h = first; h < first + plan->cluster; h++) prepare_head(arg, lane, h);
-    if (ph_chunk_is_head(plan) &&
-        ph_chunk_head(t->call, &t->deltas, room, first / heads, first % heads))
-        return;
-    for (int chunk = 0; chunk < plan->chunks; chunk++)
-        ph_chunk_run(t->call, &t->deltas, room, pair, chunk, target);
+    for (int chunk = 0; chunk < plan->chunks; chunk++) {
+        target.fresh = plan->chunks > 1 && chunk == 0;
+        run_chunk(t, room, pair, chunk, target);
+    }
     if (!t->call->grads->dq || plan->chunks == 1) return;
     for (int h = first; h < first + plan->cluster; h++)
         store_head(t, h / heads, h % heads, target);
@@ -180,9 +185,10 @@ static void wave_item(void *arg, int lane, int index)
     const ph_plan *plan = t->call->plan;
     int item = t->first + index;
     float *part = t->parts + (size_t)index * dq_floats(plan);
-    memset(part, 0, dq_floats(plan) * sizeof(float));
-    ph_chunk_run(t->call, &t->deltas, room_of(t->call, lane), item / plan->chunks,
-                 item % plan->chunks, target_of(t, item / plan->chunks, part));
+    ph_dq_target target = target_of(t, item / plan->chunks, part);
+    target.fresh = 1;
+    run_chunk(t, room_of(t->call, lane), item / plan->chunks, item % plan->chunks,
+              target);
 }
 
 /* Adds the wave's shares of one (head in cluster, block of tokens), in order of the

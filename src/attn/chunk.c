@@ -14,11 +14,6 @@
 #include "attn/chunk_pairs.h"
 #include "attn/grad.h"
 
-enum {
-    FOLD = 8 /* row tiles after which sums of dk and dv are set aside: one chain over all
-                rows of a long text would lose digits */
-};
-
 /* What reads the chunk at once: a group of q heads that share its k and v; or two twins
    (ph_call.twin), each with a k of its own, that share v and dout:
 
@@ -33,7 +28,7 @@ typedef struct map {
     int64_t k_ld;
     int k_finite, rows_finite; /* -1: nobody has asked yet */
     float *dk;                 /* (PH_CHUNK, k_row) sums of its k head ... */
-    float *dk_room, *dk_part;  /* ... and of the last FOLD tiles */
+    float *dk_room, *dk_part;  /* ... and of the last PH_FOLD tiles */
     float *dq_tile;            /* (PH_GRAD_ROWS, k_row) share of the chunk */
 } map;
 
@@ -377,7 +372,8 @@ static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
     const ph_plan *plan = call->plan;
     ph_rows *rows = w->map[0].g.rows;
     int total = rows->extent.q_len * rows->group, tiles = 0, next;
-    int direct = plan->cluster == plan->group * w->maps && total <= FOLD * PH_GRAD_ROWS;
+    int direct =
+        plan->cluster == plan->group * w->maps && total <= PH_FOLD * PH_GRAD_ROWS;
     choose_parts(w, keys, direct, dv);
     for (int row = 0; row < total; row = next) {
         next = ph_rows_gather(call, rows, row, total, PH_GRAD_ROWS);
@@ -387,7 +383,7 @@ static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
         run_tile(call, deltas, w, k0, keys);
         for (int i = 0; i < w->maps && call->grads->dq; i++)
             keep_dq(call, &w->map[i], w->k_row, head_in_cluster + i, target);
-        if (!direct && seen && ++tiles % FOLD == 0) fold(call, w, keys, dv);
+        if (!direct && seen && ++tiles % PH_FOLD == 0) fold(call, w, keys, dv);
     }
     if (!direct) fold(call, w, keys, dv);
 }
@@ -406,6 +402,15 @@ static void store_keys(const ph_call *call, worker *w, void *out, const ph_strid
             row = ph_chunk_pairs_rows(call, &w->pairs, sums, c, dim);
         call->kernels->store_row(ph_at_out(out, a->dtype, at), row, dim, a->dtype, scale);
     }
+}
+
+/* Zeros in all rows of a target that is to be added to. */
+static void clear_target(const ph_plan *plan, ph_dq_target target)
+{
+    for (int h = 0; h < plan->cluster; h++)
+        for (int token = 0; token < plan->attn.q_len; token++)
+            memset(target.base + h * target.head + token * target.time, 0,
+                   (size_t)plan->k_pad * sizeof(float));
 }
 
 /* Whether twins go together: not where rows of a k head stand side by side, or gates let
@@ -433,6 +438,7 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     for (int h = 0; h < plan->cluster / per_v; h++)
         memset(w.dv + h * dv_size, 0, sum_floats(n, w.v_row) * sizeof(float));
     w.maps = has_twins(call) ? 2 : 1;
+    if (target.fresh && target.base) clear_target(plan, target);
     for (int h = 0; h < plan->cluster; h += plan->group * w.maps) {
         for (int i = 0; i < w.maps; i++) {
             ph_rows_begin(call, w.map[i].g.rows, batch, head0 + h + i, plan->group);

@@ -6,10 +6,17 @@
 
 #include "attn/delta.h"
 
+enum {
+    PH_FOLD = 8 /* tiles of PH_GRAD_ROWS rows after which sums of dk and dv are set aside:
+                   one chain over all rows of a long text would lose digits */
+};
+
 /* Where a chunk's share of dq goes: row of (head in cluster, token), and its strides. */
 typedef struct ph_dq_target {
     float *base;
     int64_t head, time;
+    int fresh; /* 1: nothing is there yet, all rows are to be written; not where a single
+                  chunk stores dq */
 } ph_dq_target;
 
 /* Bytes of the arena that the calls below want. */

@@ -87,16 +87,24 @@ static void add_row(const ph_call *call, const ph_deltas *d, const ph_extent *ex
     finish_row(call, d, head, index, nothing ? 0 : product, sums);
 }
 
-/* n computed rows of a call without anything that must be asked row by row. */
-static void add_plain_rows(const ph_call *call, const ph_deltas *d, int64_t index, int n,
-                           const float *products)
+/* Rows of a call without anything that must be asked row by row, where tensors lie as the
+   kernel wants them; returns how many. */
+static int add_plain_rows(const ph_call *call, const ph_deltas *d, int batch, int head,
+                          int rows)
 {
-    const float *lse = call->args->lse + index;
-    for (int i = 0; i < n; i++) {
-        int nothing = lse[i] == -INFINITY;
-        d->delta[index + i] = nothing ? 0 : products[i];
-        d->lse[index + i] = nothing ? INFINITY : (float)(lse[i] * PH_LOG2E);
-    }
+    const ph_attn *a = call->attn;
+    const ph_strides *dout = &call->plan->back.dout, *out = &a->out;
+    int64_t index = ((int64_t)batch * a->q_heads + head) * a->q_len;
+    int plain = !call->args->gate && !call->args->sink && !call->grads->dlse;
+    if (!plain || call->twin || a->dtype != PH_F32 || a->v_dim != call->plan->v_pad)
+        return 0;
+    call->kernels->deltas(
+        rows, a->v_dim,
+        (const float *)call->grads->dout + batch * dout->batch + head * dout->head,
+        dout->time,
+        (const float *)call->args->out + batch * out->batch + head * out->head, out->time,
+        call->args->lse + index, d->lse + index, d->delta + index);
+    return rows;
 }
 
 void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int batch,
@@ -107,13 +115,11 @@ void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int
     row_sums sums = {0, 0};
     float products[PH_LANES];
     int item = batch * a->q_heads + head;
-    int plain = !call->args->gate && !call->args->sink && !call->grads->dlse;
-    for (int first = 0; first < a->q_len; first += PH_LANES) {
+    for (int first = add_plain_rows(call, d, batch, head, extent.q_len); first < a->q_len;
+         first += PH_LANES) {
         int n = ph_min(PH_LANES, a->q_len - first);
         make_products(call, arena, batch, head, first, n, products);
-        int done = plain ? ph_min(n, ph_max(extent.q_len - first, 0)) : 0;
-        add_plain_rows(call, d, (int64_t)item * a->q_len + first, done, products);
-        for (int i = done; i < n; i++)
+        for (int i = 0; i < n; i++)
             add_row(call, d, &extent, batch, head, first + i, products[i], &sums);
     }
     d->sums[item] = sums.dgate;

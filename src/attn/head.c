@@ -19,7 +19,7 @@ size_t ph_head_forward_room(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     if (!ph_head_short(plan) || a->q_len <= plan->kernels->few) return 0;
-    return ph_head_floats(a->qk_dim, a->v_dim, 0);
+    return ph_head_floats(a->qk_dim);
 }
 
 int ph_head_plain(const ph_call *call)
@@ -34,17 +34,16 @@ static int within(int64_t x)
     return x < -FAR ? -FAR : x > FAR ? FAR : (int)x;
 }
 
-/* What row `first` sees; the next one sees one further. */
-static void set_interval(const ph_call *call, const ph_extent *extent, int first,
-                         ph_head *h)
+void ph_head_interval(const ph_call *call, const ph_extent *extent, int token, int k0,
+                      int *lo, int *hi)
 {
     const ph_attn *a = call->attn;
-    int64_t position = first + extent->offset;
+    int64_t position = token + extent->offset - k0;
     int left = a->mask == PH_MASK_BAND ? a->band_left : -1;
     int right = a->mask == PH_MASK_BAND ? a->band_right : -1;
     if (a->mask == PH_MASK_CAUSAL) right = 0;
-    h->lo = left >= 0 ? within(position - left) : -FAR;
-    h->hi = right >= 0 ? within(position + right + 1) : FAR;
+    *lo = left >= 0 ? within(position - left) : -FAR;
+    *hi = right >= 0 ? within(position + right + 1) : FAR;
 }
 
 int ph_head_hides(const ph_head *h)
@@ -79,10 +78,10 @@ void ph_head_set(const ph_call *call, const ph_rows *rows, float *room, int firs
     h->out = ph_head_out(args->out, &a->out, b, head) + first * a->out.time;
     if (args->lse)
         h->lse = args->lse + ((int64_t)b * a->q_heads + head) * a->q_len + first;
-    set_interval(call, &rows->extent, first, h);
+    ph_head_interval(call, &rows->extent, first, 0, &h->lo, &h->hi);
 }
 
-void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_head *h)
+void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_soon *soon)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
@@ -90,17 +89,17 @@ void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_head *h)
     int64_t b = rows->batch, head = rows->head0 + 1;
     int64_t k = head / (a->q_heads / a->k_heads), v = head / (a->q_heads / a->v_heads);
     if (b == a->batch - 1 && head == a->q_heads) return;
-    ph_rows_ask(call, &h->soon, 0, args->k, &a->k, b * a->k.batch + k * a->k.head,
-                a->kv_len, a->qk_dim);
-    ph_rows_ask(call, &h->soon, 1, args->q, &a->q, b * a->q.batch + head * a->q.head,
+    ph_rows_ask(call, soon, 0, args->k, &a->k, b * a->k.batch + k * a->k.head, a->kv_len,
+                a->qk_dim);
+    ph_rows_ask(call, soon, 1, args->q, &a->q, b * a->q.batch + head * a->q.head,
                 a->q_len, a->qk_dim);
-    ph_rows_ask(call, &h->soon, 2, args->v, &a->v, b * a->v.batch + v * a->v.head,
-                a->kv_len, a->v_dim);
+    ph_rows_ask(call, soon, 2, args->v, &a->v, b * a->v.batch + v * a->v.head, a->kv_len,
+                a->v_dim);
     if (!call->grads) return;
-    ph_rows_ask(call, &h->soon, 3, call->grads->dout, dout,
+    ph_rows_ask(call, soon, 3, call->grads->dout, dout,
                 b * dout->batch + head * dout->head, a->q_len, a->v_dim);
-    ph_rows_ask(call, &h->soon, 4, args->out, &a->out,
-                b * a->out.batch + head * a->out.head, a->q_len, a->v_dim);
+    ph_rows_ask(call, soon, 4, args->out, &a->out, b * a->out.batch + head * a->out.head,
+                a->q_len, a->v_dim);
 }
 
 int ph_head_forward(const ph_call *call, float *room, int batch, int head, int first,
@@ -115,7 +114,7 @@ int ph_head_forward(const ph_call *call, float *room, int batch, int head, int f
     ph_head_set(call, &rows, room, first, count, &h);
     if (ph_head_hides(&h) && !call->kernels->finite(h.v, h.v_ld, h.keys, h.v_dim))
         return 0;
-    ph_head_beyond(call, &rows, &h);
+    ph_head_beyond(call, &rows, &h.soon);
     call->kernels->head_forward(&h);
     ph_stream_clear(call, &rows, first, end);
     return 1;

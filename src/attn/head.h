@@ -8,17 +8,18 @@
 #ifndef PH_ATTN_HEAD_H
 #define PH_ATTN_HEAD_H
 
-#include "attn/rows.h"
+#include "attn/chunk.h"
 
 /* Floats of room that a call needs; 0: the plan's heads are not of that kind. */
 size_t ph_head_forward_room(const ph_plan *plan);
-size_t ph_head_backward_room(const ph_plan *plan);
 
 /* out and lse of rows [first, end) of a head. */
 int ph_head_forward(const ph_call *call, float *room, int batch, int head, int first,
                     int end);
 
-/* dq, dk and dv of a head. */
-int ph_head_backward(const ph_call *call, float *room, int batch, int head);
+/* What ph_chunk_run does, for plain heads; bytes of the arena that it wants. */
+size_t ph_head_chunk_bytes(const ph_plan *plan);
+int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
+                  int chunk, ph_dq_target target);
 
 #endif

@@ -1,58 +1,473 @@
 /*
- * head_back.c - the gradients of a head of few keys, by one kernel.
+ * head_back.c - gradients of a chunk of keys of plain heads, tile by tile: rows that no
+ * tensor of a call says more about than lengths, a mask by position and dropout.
+ *
+ * The order of every sum is that of chunk.c, so are its bits.
  */
 #include "attn/head_set.h"
 
 #include <string.h>
 
-size_t ph_head_backward_room(const ph_plan *plan)
+#include "base/rng.h"
+
+/* Rows in one chain of dk and dv, a multiple of a tile's. */
+enum { FOLD_ROWS = PH_FOLD * PH_GRAD_ROWS };
+
+/* dk or dv of the chunk. */
+typedef struct key_sums {
+    float *grad; /* where it goes; NULL: not wanted */
+    int64_t ld;
+    int dim, pad;
+    float scale;
+    int direct;  /* 1: sums stand there */
+    float *part; /* (PH_CHUNK, pad) of the last FOLD_ROWS rows; NULL: never needed */
+    float *sums; /* of those before, likewise */
+} key_sums;
+
+/* Rows of one group of heads against one chunk. */
+typedef struct work {
+    const ph_call *call;
+    const ph_deltas *deltas;
+    ph_rows *rows; /* batch, heads and lengths; nothing is gathered */
+    int k0;
+    int first, end; /* rows that may see a key of the chunk */
+    ph_head_tile tile;
+    float *q_room, *dout_room, *k_room, *v_room; /* NULL: the tensor itself serves */
+    float *dq_room;
+    float *lse_room, *delta_room;
+    uint32_t *drop_low, *drop_high;
+    key_sums dk, dv;
+} work;
+
+/* ---- room ---- */
+
+/* Whether rows of a tensor serve where they lie: of short heads whatever their distance,
+   else behind each other. */
+static int in_place(const ph_plan *plan, const ph_strides *s, int dim, int pad)
 {
     const ph_attn *a = &plan->attn;
-    if (!ph_head_short(plan) || a->q_len > PH_BLOCK || plan->cluster > 1) return 0;
-    return ph_head_floats(a->qk_dim, a->v_dim, a->q_len);
+    int few = a->q_len <= PH_BLOCK && a->kv_len <= PH_BLOCK;
+    return a->dtype == PH_F32 && dim == pad && (few || s->time == dim);
 }
 
-/* Rows from `first` on of a gradient, of which `len` are in the tensor. */
-static void clear_rows(float *grad, int64_t ld, int first, int len, int dim)
+static int rows_in_place(const ph_plan *plan, const ph_strides *s, int dim, int pad)
 {
-    for (int i = first; grad && i < len; i++)
-        memset(grad + i * ld, 0, (size_t)dim * sizeof(float));
+    return plan->group == 1 && in_place(plan, s, dim, pad);
 }
 
-static int all_finite(const ph_call *call, const ph_head *h, const ph_head_grads *g)
+static int stores_in_place(const ph_plan *plan, int dim, int pad)
 {
-    const ph_kernels *k = call->kernels;
-    return k->finite(h->k, h->k_ld, h->keys, h->k_dim) &&
-           k->finite(h->q, h->q_ld, h->rows, h->k_dim) &&
-           k->finite(g->dout, g->dout_ld, h->rows, h->v_dim);
+    return plan->attn.dtype == PH_F32 && dim == pad;
 }
 
-int ph_head_backward(const ph_call *call, float *room, int batch, int head)
+static float *take_rows(ph_arena *arena, int needed, int rows, int pad)
+{
+    return needed ? ph_arena_floats(arena, (size_t)rows * (size_t)pad) : NULL;
+}
+
+static void take_key_sums(const ph_plan *plan, ph_arena *arena, int dim, int pad,
+                          key_sums *s)
+{
+    int long_text = plan->attn.q_len > FOLD_ROWS / plan->group;
+    int rooms = long_text || !stores_in_place(plan, dim, pad);
+    s->pad = pad;
+    s->part = take_rows(arena, rooms, PH_CHUNK, pad);
+    s->sums = take_rows(arena, long_text, PH_CHUNK, pad);
+}
+
+static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
+{
+    const ph_attn *a = &plan->attn;
+    const ph_strides *dout = &plan->back.dout;
+    int64_t rows = (int64_t)a->q_len * plan->group;
+    int k_pad = plan->k_pad, v_pad = plan->v_pad, keys = ph_min(a->kv_len, PH_CHUNK);
+    int most = rows < PH_TILE_ROWS ? (int)rows : PH_TILE_ROWS;
+    w->rows = ph_arena_take(arena, sizeof *w->rows);
+    w->q_room =
+        take_rows(arena, !rows_in_place(plan, &a->q, a->qk_dim, k_pad), most, k_pad);
+    w->dout_room =
+        take_rows(arena, !rows_in_place(plan, dout, a->v_dim, v_pad), most, v_pad);
+    w->k_room = take_rows(arena, !in_place(plan, &a->k, a->qk_dim, k_pad), keys, k_pad);
+    w->v_room = take_rows(arena, !in_place(plan, &a->v, a->v_dim, v_pad), keys, v_pad);
+    w->dq_room = take_rows(arena, 1, most, k_pad);
+    w->lse_room = take_rows(arena, plan->group > 1, most, 1);
+    w->delta_room = take_rows(arena, plan->group > 1, most, 1);
+    w->drop_low = ph_arena_take(arena, (size_t)most * sizeof(uint32_t));
+    w->drop_high = ph_arena_take(arena, (size_t)most * sizeof(uint32_t));
+    take_key_sums(plan, arena, a->qk_dim, k_pad, &w->dk);
+    take_key_sums(plan, arena, a->v_dim, v_pad, &w->dv);
+    w->tile.room =
+        ph_arena_floats(arena, ph_head_tile_floats(a->qk_dim, a->v_dim, most, keys));
+}
+
+/* What the kernel knows: lengths, a mask by position and dropout. */
+static int is_plain(const ph_call *call)
+{
+    const ph_args *args = call->args;
+    return !args->bias && !args->visible && !args->relative && !args->alibi &&
+           !args->gate && !call->twin;
+}
+
+static int fits(const ph_plan *plan)
+{
+    return !plan->pairs && !plan->back.twins && plan->cluster == plan->group &&
+           plan->attn.softcap == 0;
+}
+
+size_t ph_head_chunk_bytes(const ph_plan *plan)
+{
+    ph_arena arena = {0};
+    work w;
+    if (!fits(plan)) return 0;
+    take_work(plan, &arena, &w);
+    return arena.used;
+}
+
+/* ---- rows and keys of a tile ---- */
+
+/* Whether one of the rows [first, end) may see a key of the chunk. */
+static int see_chunk(const work *w, int first, int end)
+{
+    int low = INT32_MAX, high = 0, group = w->rows->group, lo, hi;
+    int last = (end - 1) / group;
+    for (int token = first / group; token <= last; token++) {
+        ph_rows_interval(w->call->attn, &w->rows->extent, token, &lo, &hi);
+        if (hi > 0) low = ph_min(low, lo);
+        high = ph_max(high, hi);
+        if (hi > 0 && token < last) token = last - 1; /* what is between sees no less */
+    }
+    return high > w->k0 && low < w->k0 + w->tile.keys;
+}
+
+/* Rows that matter, by tiles of PH_GRAD_ROWS: where a chain of dk and dv begins. */
+static int find_range(work *w)
+{
+    int total = w->rows->extent.q_len * w->rows->group, step = PH_GRAD_ROWS;
+    w->first = 0, w->end = total;
+    if (w->call->attn->mask == PH_MASK_NONE) return total > 0;
+    while (w->first < total && !see_chunk(w, w->first, ph_min(w->first + step, total)))
+        w->first += step;
+    for (int last; w->end > w->first; w->end = last) {
+        last = (w->end - 1) / step * step;
+        if (see_chunk(w, last, w->end)) break;
+    }
+    return w->first < w->end;
+}
+
+static int64_t row_at(const work *w, int row, const ph_strides *s)
+{
+    int group = w->rows->group, head = w->rows->head0 + row % group;
+    return w->rows->batch * s->batch + head * s->head + row / group * s->time;
+}
+
+/* `count` rows of a q-like tensor from `first` on: the tensor itself, or a copy. */
+static const float *find_rows(const work *w, const void *base, const ph_strides *s,
+                              int dim, int pad, int first, int count, float *room,
+                              int64_t *ld)
+{
+    ph_dtype type = w->call->attn->dtype;
+    const void *from[PH_TILE_ROWS];
+    *ld = room ? pad : s->time;
+    if (!room) return (const float *)base + row_at(w, first, s);
+    for (int i = 0; i < count; i++) from[i] = ph_at(base, type, row_at(w, first + i, s));
+    w->call->kernels->pack_along(room, pad, from, count, dim, type, 1);
+    return room;
+}
+
+static const float *find_keys(const work *w, const void *base, const ph_strides *s,
+                              int head, int dim, int pad, float *room, int64_t *ld)
+{
+    ph_dtype type = w->call->attn->dtype;
+    const void *from[PH_CHUNK];
+    int64_t at = w->rows->batch * s->batch + head * s->head + w->k0 * s->time;
+    *ld = room ? pad : s->time;
+    if (!room) return (const float *)base + at;
+    for (int c = 0; c < w->tile.keys; c++, at += s->time) from[c] = ph_at(base, type, at);
+    w->call->kernels->pack_along(room, pad, from, w->tile.keys, dim, type, 1);
+    return room;
+}
+
+static void set_keys(work *w)
+{
+    const ph_attn *a = w->call->attn;
+    const ph_plan *plan = w->call->plan;
+    ph_head_tile *t = &w->tile;
+    t->k = find_keys(w, w->call->args->k, &a->k, w->rows->k_head, a->qk_dim, plan->k_pad,
+                     w->k_room, &t->k_ld);
+    t->v = find_keys(w, w->call->args->v, &a->v, w->rows->v_head, a->v_dim, plan->v_pad,
+                     w->v_room, &t->v_ld);
+}
+
+/* lse, delta and the keys of dropout of a tile's rows. */
+static void set_facts(work *w, int first, int count)
+{
+    const ph_attn *a = w->call->attn;
+    const ph_rows *rows = w->rows;
+    int64_t head = (int64_t)rows->batch * a->q_heads + rows->head0;
+    w->tile.lse =
+        rows->group > 1 ? w->lse_room : w->deltas->lse + head * a->q_len + first;
+    w->tile.delta =
+        rows->group > 1 ? w->delta_room : w->deltas->delta + head * a->q_len + first;
+    for (int i = 0; i < count && rows->group > 1; i++) {
+        int row = first + i;
+        int64_t index = (head + row % rows->group) * a->q_len + row / rows->group;
+        w->lse_room[i] = w->deltas->lse[index];
+        w->delta_room[i] = w->deltas->delta[index];
+    }
+    for (int i = 0; i < count && w->tile.drop_low; i++) {
+        int row = first + i, h = rows->head0 + row % rows->group;
+        uint64_t key = ph_rng_key(w->call->args->seed, (uint64_t)rows->batch, (uint64_t)h,
+                                  (uint64_t)(row / rows->group));
+        w->drop_low[i] = (uint32_t)key, w->drop_high[i] = (uint32_t)(key >> 32);
+    }
+}
+
+/* Which rows the tile from `first` on has, and what they see; returns its end. */
+static int set_window(work *w, int first)
+{
+    ph_head_tile *t = &w->tile;
+    int group = w->rows->group;
+    t->rows = ph_min(PH_TILE_ROWS, w->end - first), t->phase = first % group;
+    ph_head_interval(w->call, &w->rows->extent, first / group, w->k0, &t->lo, &t->hi);
+    return first + t->rows;
+}
+
+static void set_rows(work *w, int first)
+{
+    const ph_attn *a = w->call->attn;
+    const ph_plan *plan = w->call->plan;
+    ph_head_tile *t = &w->tile;
+    int count = t->rows;
+    t->q = find_rows(w, w->call->args->q, &a->q, a->qk_dim, plan->k_pad, first, count,
+                     w->q_room, &t->q_ld);
+    t->dout = find_rows(w, w->call->grads->dout, &plan->back.dout, a->v_dim, plan->v_pad,
+                        first, count, w->dout_room, &t->dout_ld);
+    set_facts(w, first, count);
+}
+
+/* Whether a key is hidden from a row of the tile. */
+static int tile_hides(const ph_head_tile *t)
+{
+    return t->lo + (t->phase + t->rows - 1) / t->group > 0 || t->hi < t->keys;
+}
+
+/* Whether all that a hidden pair would multiply by 0 is finite. */
+static int is_safe(work *w)
+{
+    const ph_kernels *k = w->call->kernels;
+    const ph_plan *plan = w->call->plan;
+    const ph_head_tile *t = &w->tile;
+    int k_finite = -1;
+    if (w->call->attn->mask == PH_MASK_NONE) return 1;
+    for (int next, row = w->first; row < w->end; row = next) {
+        next = set_window(w, row);
+        if (!tile_hides(t)) continue;
+        set_rows(w, row);
+        if (k_finite < 0) k_finite = k->finite(t->k, t->k_ld, t->keys, plan->k_pad);
+        if (!k_finite || !k->finite(t->q, t->q_ld, t->rows, plan->k_pad) ||
+            !k->finite(t->dout, t->dout_ld, t->rows, plan->v_pad))
+            return 0;
+    }
+    return 1;
+}
+
+/* ---- where gradients go ---- */
+
+/* dk or dv of the chunk: in its tensor, if one chain is all of it. */
+static void set_key_sums(const work *w, void *grad, const ph_strides *s, int head,
+                         int dim, float scale, key_sums *out)
+{
+    int64_t at = w->rows->batch * s->batch + head * s->head + w->k0 * s->time;
+    out->grad = grad ? ph_at_out(grad, w->call->attn->dtype, at) : NULL;
+    out->ld = s->time, out->dim = dim, out->scale = scale;
+    out->direct = !out->part || (stores_in_place(w->call->plan, dim, out->pad) &&
+                                 w->end - w->first <= FOLD_ROWS);
+    if (out->sums && !out->direct)
+        memset(out->sums, 0, (size_t)w->tile.keys * (size_t)out->pad * sizeof(float));
+}
+
+/* Where a tile's share goes: `done` rows are behind it; `last`: none comes after it. */
+static void set_key_target(const key_sums *s, int done, int last, ph_sums *to)
+{
+    to->to = s->direct || !s->grad ? s->grad : s->part;
+    to->ld = s->direct ? s->ld : s->pad;
+    to->scale = s->direct && last ? s->scale : 1;
+    to->how = done % FOLD_ROWS ? PH_SUMS_ON : PH_SUMS_NEW;
+}
+
+/* Adds the sums of the last rows to those before. */
+static void fold(const work *w, const key_sums *s)
+{
+    if (s->grad && !s->direct && s->sums)
+        w->call->kernels->axpy(w->tile.keys * s->pad, 1, s->part, s->sums);
+}
+
+/* Rounds and stores what is not in its tensor yet; keys beyond the valid ones get 0. */
+static void store_keys(const work *w, const key_sums *s)
+{
+    const ph_attn *a = w->call->attn;
+    const float *sums = s->sums ? s->sums : s->part;
+    int keys = w->tile.keys, all = ph_min(PH_CHUNK, a->kv_len - w->k0);
+    for (int c = s->direct ? keys : 0; s->grad && c < all; c++) {
+        void *to = ph_at_out(s->grad, a->dtype, c * s->ld);
+        if (c < keys)
+            w->call->kernels->store_row(to, sums + c * s->pad, s->dim, a->dtype,
+                                        s->scale);
+        else
+            memset(to, 0, (size_t)s->dim * ph_dtype_size(a->dtype));
+    }
+}
+
+static int dq_in_place(const ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    return plan->group == 1 &&
+           (plan->chunks > 1 || stores_in_place(plan, a->qk_dim, plan->k_pad));
+}
+
+/* The chunk's share of dq of a tile: added to the target; of a single chunk, stored. */
+static void set_dq_target(const work *w, int first, ph_dq_target target, ph_sums *to)
+{
+    const ph_call *call = w->call;
+    const ph_attn *a = call->attn;
+    int single = call->plan->chunks == 1, in_room = !dq_in_place(call->plan);
+    to->how = in_room || single || target.fresh ? PH_SUMS_NEW : PH_SUMS_ADD;
+    to->scale = single && !in_room ? a->scale : 1;
+    to->ld = in_room ? call->plan->k_pad : single ? a->dq.time : target.time;
+    if (!call->grads->dq)
+        to->to = NULL;
+    else if (in_room)
+        to->to = w->dq_room;
+    else if (single)
+        to->to = (float *)call->grads->dq + row_at(w, first, &a->dq);
+    else
+        to->to = target.base + first * target.time;
+}
+
+/* What stands in the room is brought where it goes. */
+static void keep_dq(const work *w, int first, ph_dq_target target)
+{
+    const ph_call *call = w->call;
+    const ph_attn *a = call->attn;
+    int group = w->rows->group, pad = call->plan->k_pad;
+    if (!call->grads->dq || dq_in_place(call->plan)) return;
+    for (int row = first; row < first + w->tile.rows; row++) {
+        const float *share = w->dq_room + (int64_t)(row - first) * pad;
+        float *sum = target.base + row % group * target.head + row / group * target.time;
+        if (call->plan->chunks == 1)
+            call->kernels->store_row(
+                ph_at_out(call->grads->dq, a->dtype, row_at(w, row, &a->dq)), share,
+                a->qk_dim, a->dtype, a->scale);
+        else if (target.fresh)
+            memcpy(sum, share, (size_t)pad * sizeof(float));
+        else
+            call->kernels->axpy(pad, 1, share, sum);
+    }
+}
+
+/* Rows of dq that have no share in the only chunk, or in the first. */
+static void clear_dq(const work *w, int first, int end, ph_dq_target target)
+{
+    const ph_attn *a = w->call->attn;
+    int single = w->call->plan->chunks == 1, group = w->rows->group;
+    if (!w->call->grads->dq || (!single && !target.fresh)) return;
+    for (int row = first; row < end; row++)
+        if (single)
+            memset(ph_at_out(w->call->grads->dq, a->dtype, row_at(w, row, &a->dq)), 0,
+                   (size_t)a->qk_dim * ph_dtype_size(a->dtype));
+        else
+            memset(target.base + row % group * target.head + row / group * target.time, 0,
+                   (size_t)w->call->plan->k_pad * sizeof(float));
+}
+
+/* ---- the chunk ---- */
+
+/* A part of what will be wanted soon: rows of a tensor that serve where they lie. */
+static void ask_rows(work *w, int part, const void *base, const ph_strides *s, int dim,
+                     const float *room, int first)
+{
+    int count = ph_min(PH_TILE_ROWS, w->end - first);
+    if (!room)
+        ph_rows_ask(w->call, &w->tile.soon, part, base, s, row_at(w, first, s), count,
+                    dim);
+}
+
+/* While a tile runs it asks for the rows of the next one, or at the end of a head for the
+   head behind it: each thread has heads in a row. */
+static void look_ahead(work *w, int next)
+{
+    const ph_attn *a = w->call->attn;
+    memset(&w->tile.soon, 0, sizeof w->tile.soon);
+    if (w->tile.dq.how == PH_SUMS_ADD && w->tile.dq.ld == a->qk_dim) {
+        w->tile.soon.part[0].at = (const char *)w->tile.dq.to;
+        w->tile.soon.part[0].end =
+            (const char *)(w->tile.dq.to + (int64_t)w->tile.rows * a->qk_dim);
+    }
+    if (next < w->end) {
+        ask_rows(w, 1, w->call->args->q, &a->q, a->qk_dim, w->q_room, next);
+        ask_rows(w, 2, w->call->grads->dout, &w->call->plan->back.dout, a->v_dim,
+                 w->dout_room, next);
+    } else if (w->call->plan->chunks == 1 && w->call->plan->group == 1) {
+        ph_head_beyond(w->call, w->rows, &w->tile.soon);
+    }
+}
+
+static void run_tiles(work *w, ph_dq_target target)
+{
+    const ph_kernels *k = w->call->kernels;
+    ph_head_tile *t = &w->tile;
+    for (int next, row = w->first; row < w->end; row = next) {
+        next = set_window(w, row);
+        set_rows(w, row);
+        set_key_target(&w->dk, row - w->first, next == w->end, &t->dk);
+        set_key_target(&w->dv, row - w->first, next == w->end, &t->dv);
+        set_dq_target(w, row, target, &t->dq);
+        look_ahead(w, next);
+        k->head_backward(t);
+        keep_dq(w, row, target);
+        if ((next - w->first) % FOLD_ROWS && next < w->end) continue;
+        fold(w, &w->dk);
+        fold(w, &w->dv);
+    }
+}
+
+static void set_work(work *w, int pair, int chunk)
+{
+    const ph_call *call = w->call;
+    const ph_plan *plan = call->plan;
+    const ph_attn *a = call->attn;
+    int clusters = a->q_heads / plan->cluster;
+    ph_head_tile *t = &w->tile;
+    ph_rows_begin(call, w->rows, pair / clusters, pair % clusters * plan->cluster,
+                  plan->group);
+    w->k0 = chunk * PH_CHUNK;
+    t->keys = ph_min(PH_CHUNK, w->rows->extent.kv_len - w->k0);
+    t->k_dim = a->qk_dim, t->v_dim = a->v_dim;
+    t->group = plan->group, t->scale = plan->scale2;
+    t->drop_low = plan->drop_limit ? w->drop_low : NULL;
+    t->drop_high = w->drop_high;
+    t->drop_first = (uint32_t)w->k0;
+    t->drop_limit = plan->drop_limit, t->drop_keep = plan->drop_keep;
+}
+
+int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
+                  int chunk, ph_dq_target target)
 {
     const ph_attn *a = call->attn;
-    const ph_grads *grads = call->grads;
-    const ph_strides *dout = &call->plan->back.dout;
-    ph_rows rows;
-    ph_head h;
-    if (!ph_head_backward_room(call->plan) || !ph_head_plain(call) || grads->dlse)
-        return 0;
-    ph_rows_begin(call, &rows, batch, head, 1);
-    if (rows.extent.q_len < 1 || rows.extent.kv_len < 1) return 0;
-    ph_head_set(call, &rows, room, 0, rows.extent.q_len, &h);
-    ph_head_grads g = {.dout = ph_head_of(grads->dout, dout, batch, head),
-                       .dq = ph_head_out(grads->dq, &a->dq, batch, head),
-                       .dk = ph_head_out(grads->dk, &a->dk, batch, rows.k_head),
-                       .dv = ph_head_out(grads->dv, &a->dv, batch, rows.v_head),
-                       .dout_ld = dout->time,
-                       .dq_ld = a->dq.time,
-                       .dk_ld = a->dk.time,
-                       .dv_ld = a->dv.time,
-                       .scale = a->scale};
-    if (ph_head_hides(&h) && !all_finite(call, &h, &g)) return 0;
-    ph_head_beyond(call, &rows, &h);
-    call->kernels->head_backward(&h, &g);
-    clear_rows(g.dq, g.dq_ld, h.rows, a->q_len, a->qk_dim);
-    clear_rows(g.dk, g.dk_ld, h.keys, a->kv_len, a->qk_dim);
-    clear_rows(g.dv, g.dv_ld, h.keys, a->kv_len, a->v_dim);
+    work w;
+    if (!fits(call->plan) || !is_plain(call)) return 0;
+    take_work(call->plan, &arena, &w);
+    w.call = call, w.deltas = deltas;
+    set_work(&w, pair, chunk);
+    if (w.tile.keys < 1 || !find_range(&w)) return 0;
+    set_keys(&w);
+    if (!is_safe(&w)) return 0;
+    set_key_sums(&w, call->grads->dk, &a->dk, w.rows->k_head, a->qk_dim, a->scale, &w.dk);
+    set_key_sums(&w, call->grads->dv, &a->dv, w.rows->v_head, a->v_dim, 1, &w.dv);
+    run_tiles(&w, target);
+    store_keys(&w, &w.dk);
+    store_keys(&w, &w.dv);
+    clear_dq(&w, 0, w.first, target);
+    clear_dq(&w, w.end, a->q_len * call->plan->group, target);
     return 1;
 }

@@ -255,26 +255,64 @@ typedef struct ph_head {
     float *room;  /* ph_head_floats */
 } ph_head;
 
-/* The way back: out and lse are what forward left, and
-
-       p = 2^(s - lse)    ds = p (dout v^T - dout . out)
-       dq = scale ds k    dk = scale ds^T q    dv = p^T dout
-
-   rows is at most PH_STRIP_LD too; k, q and dout are finite where a key is hidden from a
-   row. */
-typedef struct ph_head_grads {
-    const float *dout;
-    float *dq, *dk, *dv; /* each may be NULL: not wanted */
-    int64_t dout_ld, dq_ld, dk_ld, dv_ld;
+/* Where a gradient goes. */
+enum {
+    PH_SUMS_NEW, /* to = scale * sum */
+    PH_SUMS_ON,  /* dk, dv: the same, and the sum goes on from what is there */
+    PH_SUMS_ADD  /* dq: to += sum */
+};
+typedef struct ph_sums {
+    float *to; /* NULL: not wanted */
+    int64_t ld;
     float scale;
-} ph_head_grads;
+    int how;
+} ph_sums;
 
-/* Room for rows that are turned, and for scores; backward for those of all rows,
-   twice. */
-static inline size_t ph_head_floats(int k_dim, int v_dim, int backward_rows)
+/* The way back of a head, or of a part of it: rows against keys.
+
+       p = 2^(s - lse)    ds = p (drop dout v^T - delta)
+       dq = ds k          dk = ds^T q          dv = (drop p)^T dout
+
+   Rows of `group` heads stand side by side, row r is of token (phase + r) / group, and
+   token i sees the keys [lo + i, hi + i). Rows of q, k, v and dout have zeros behind
+   k_dim and v_dim up to the next 16; k, q and dout are finite where a key is hidden from
+   a row. */
+enum { PH_TILE_ROWS = 192, PH_TILE_KEYS = 256 };
+typedef struct ph_head_tile {
+    int rows, keys; /* at most PH_TILE_ROWS, PH_TILE_KEYS */
+    int k_dim, v_dim;
+    int group, phase;
+    int lo, hi; /* at most 2^20 in size */
+    const float *q, *k, *v, *dout;
+    int64_t q_ld, k_ld, v_ld, dout_ld;
+    float scale;              /* of q, times log2(e) */
+    const float *lse, *delta; /* (rows) lse in base 2, +inf: a row without p */
+    const uint32_t *drop_low, *drop_high; /* (rows) halves of their keys, as dropout has
+                                             them; NULL: nothing is dropped */
+    uint32_t drop_first, drop_limit;
+    float drop_keep;
+    ph_sums dq, dk, dv;
+    ph_soon soon; /* what is asked for meanwhile */
+    float *room;  /* ph_head_tile_floats */
+} ph_head_tile;
+
+/* Distance between the lines of two keys: p and ds of all rows, and so much more that
+   lines do not meet in the same sets of a cache. */
+static inline int ph_head_line(int rows)
 {
-    int rows = ph_max(PH_NR_MAX, 2 * ph_round_up(backward_rows, PH_NR_MAX));
-    return (size_t)PH_NR_MAX * (size_t)ph_max(k_dim, v_dim) + (size_t)rows * PH_STRIP_LD;
+    return 2 * ph_round_up(rows, PH_NR_MAX) + PH_LANES;
+}
+
+static inline size_t ph_head_tile_floats(int k_dim, int v_dim, int rows, int keys)
+{
+    int dim = ph_round_up(ph_max(k_dim, v_dim), PH_LANES);
+    return (size_t)PH_NR_MAX * (size_t)dim + (size_t)ph_head_line(rows) * (size_t)keys;
+}
+
+/* Room for rows that are turned, and for scores. */
+static inline size_t ph_head_floats(int k_dim)
+{
+    return (size_t)PH_NR_MAX * (size_t)(k_dim + PH_STRIP_LD);
 }
 
 /* Rows of a strip where so many are all there are: none of the strips is left with so few
@@ -350,8 +388,8 @@ typedef struct ph_kernels {
        in double, plus the sum as logs leaves it, rounded. */
     void (*head_forward)(const ph_head *head);
 
-    /* Each sum one chain over keys or rows in order; dout . out as dot gives it. */
-    void (*head_backward)(const ph_head *head, const ph_head_grads *grads);
+    /* Each sum one chain over keys or rows in order. */
+    void (*head_backward)(const ph_head_tile *tile);
 
     /* y[c] += a * x[c], c < n, n a multiple of 16. */
     void (*axpy)(int n, float a, const float *x, float *y);
@@ -384,6 +422,11 @@ typedef struct ph_kernels {
     /* sums[i] = dot of x[i*ldx..] and y[i*ldy..], i < m, m any. */
     void (*dots)(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
                  float *sums);
+
+    /* What the way back knows of m rows: delta[i] = x[i] . y[i], of dout and out, and
+       base[i] = lse[i] in base 2; of a row that saw nothing, lse -inf, 0 and +inf. */
+    void (*deltas)(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
+                   const float *lse, float *base, float *delta);
 
     /* y[c] *= x[c], n a multiple of 16. */
     void (*times)(int n, float *y, const float *x);

@@ -270,6 +270,16 @@ static void dots(int m, int n, const float *x, int64_t ldx, const float *y, int6
     for (int i = 0; i < m; i++) sums[i] = dot(n, x + i * ldx, y + i * ldy);
 }
 
+static void deltas(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
+                   const float *lse, float *base, float *delta)
+{
+    for (int i = 0; i < m; i++) {
+        int nothing = lse[i] == -INFINITY;
+        base[i] = nothing ? INFINITY : (float)(lse[i] * PH_LOG2E);
+        delta[i] = nothing ? 0 : dot(n, x + i * ldx, y + i * ldy);
+    }
+}
+
 static void times(int n, float *y, const float *x)
 {
     for (int c = 0; c < n; c++) y[c] *= x[c];
@@ -545,45 +555,7 @@ static void head_forward(const ph_head *h)
     }
 }
 
-/* p and ds of row i. */
-static void slope_keys(const ph_head *h, const ph_head_grads *g, int i, float *p,
-                       float *ds)
-{
-    const float *dout = g->dout + i * g->dout_ld;
-    int nothing = h->lse[i] == -INFINITY;
-    float lse = nothing ? INFINITY : (float)(h->lse[i] * PH_LOG2E);
-    float delta = nothing ? 0 : dot(h->v_dim, dout, h->out + i * h->out_ld);
-    for (int c = 0; c < h->keys; c++) {
-        float s = score(h, i, c), dp = 0;
-        for (int kk = 0; kk < h->v_dim; kk++)
-            dp = fmaf(dout[kk], h->v[c * h->v_ld + kk], dp);
-        p[c] = exp2_ref(s - lse);
-        ds[c] = s == -INFINITY ? 0 : p[c] * (dp - delta);
-    }
-}
-
-/* Row i of c = scale * a b, where columns of a are `step` apart. */
-static void gradient_row(int n, int k, const float *a, int64_t step, const float *b,
-                         int64_t ldb, float scale, float *c)
-{
-    if (c) product_times(1, n, k, a, 0, step, b, ldb, c, 0, &scale, NULL);
-}
-
-static void head_backward(const ph_head *h, const ph_head_grads *g)
-{
-    static const int64_t ld = PH_STRIP_LD;
-    float p[PH_STRIP_LD * PH_STRIP_LD], ds[PH_STRIP_LD * PH_STRIP_LD];
-    for (int i = 0; i < h->rows; i++) slope_keys(h, g, i, p + i * ld, ds + i * ld);
-    for (int i = 0; i < h->rows; i++)
-        gradient_row(h->k_dim, h->keys, ds + i * ld, 1, h->k, h->k_ld, g->scale,
-                     g->dq ? g->dq + i * g->dq_ld : NULL);
-    for (int c = 0; c < h->keys; c++) {
-        gradient_row(h->v_dim, h->rows, p + c, ld, g->dout, g->dout_ld, 1,
-                     g->dv ? g->dv + c * g->dv_ld : NULL);
-        gradient_row(h->k_dim, h->rows, ds + c, ld, h->q, h->q_ld, g->scale,
-                     g->dk ? g->dk + c * g->dk_ld : NULL);
-    }
-}
+#include "kernels/ref_back.h"
 
 #define TABLE   ph_kernels_ref
 #define NAME    "ref"

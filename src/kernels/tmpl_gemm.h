@@ -13,6 +13,7 @@
  *                                FRESH 0    ADD c    SHRINK c * alpha[i]
  *                                PEAK: 0, and maxima are folded into peak on the way out
  *                                TIMES: 0, and results are multiplied by alpha[i]
+ *                                ON: c, and the same at the end    PLUS: 0, c is added
  *                                LINES: 0, with a line asked for in each step, as TIMES
  */
 /* Loops over the tile must vanish. With a count clang unrolls them before M is known, as
@@ -24,7 +25,7 @@
 #endif
 
 enum { ACROSS, ALONG, EITHER };
-enum { FRESH, ADD, SHRINK, PEAK, TIMES, LINES };
+enum { FRESH, ADD, SHRINK, PEAK, TIMES, ON, PLUS, LINES };
 enum { FEW = MR * 2 / 3 };      /* rows up to which a tile waits for memory */
 enum { PACE = 2 * NR };         /* bytes that those of a whole head ask for, per step */
 
@@ -45,7 +46,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
     UNROLL
     for (int i = 0; i < M; i++) UNROLL
     for (int v = 0; v < NV; v++) {
-        if (start == ADD)
+        if (start == ADD || start == ON)
             acc[i][v] = v_load(c + i * ldc + v * VL);
         else if (start == SHRINK)
             acc[i][v] = v_mul(v_load(c + i * ldc + v * VL), v_set1(alpha[i]));
@@ -57,7 +58,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
         if (M <= FEW)
             for (int f = 0; f < PH_FETCH; f += 64)
                 __builtin_prefetch(fetch + kk * PH_FETCH + f, 0, 2);
-        else if (start == TIMES || start == LINES)
+        else if (start >= TIMES)
             __builtin_prefetch(fetch + kk * PACE, 0, 2);
         else if (start == SHRINK || (start == FRESH && form == ALONG))
             __builtin_prefetch(fetch + kk * NR, 0, 2);
@@ -74,7 +75,9 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
     UNROLL
     for (int i = 0; i < M; i++) UNROLL
     for (int v = 0; v < NV; v++) {
-        if (start == TIMES) acc[i][v] = v_fma(acc[i][v], v_set1(alpha[i]), v_zero());
+        if (start == TIMES || start == ON)
+            acc[i][v] = v_fma(acc[i][v], v_set1(alpha[i]), v_zero());
+        if (start == PLUS) acc[i][v] = v_add(acc[i][v], v_load(c + i * ldc + v * VL));
         v_store(c + i * ldc + v * VL, acc[i][v]);
     }
     if (start != PEAK || !peak) return;
@@ -110,6 +113,8 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH) TILE(fresh, M, 32, ACROSS, FRESH)
 #define ADDP(M)   TILE(add, M, 16, ACROSS, ADD) TILE(add, M, 32, ACROSS, ADD)
 #define TIMESP(M) TILE(times, M, 16, EITHER, TIMES) TILE(times, M, 32, EITHER, TIMES)
+#define ONP(M)    TILE(on, M, 16, ALONG, ON) TILE(on, M, 32, ALONG, ON)
+#define PLUSP(M)  TILE(plus, M, 16, ACROSS, PLUS) TILE(plus, M, 32, ACROSS, PLUS)
 #define LINESP(M) TILE(lines, M, 16, ALONG, LINES) TILE(lines, M, 32, ALONG, LINES)
 #if NR == 16
 #undef SCORES
@@ -118,6 +123,8 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #undef FRESHP
 #undef ADDP
 #undef TIMESP
+#undef ONP
+#undef PLUSP
 #undef LINESP
 #define SCORES(M) TILE(scores, M, 16, ALONG, PEAK)
 #define WEIGH(M)  TILE(weigh, M, 16, ALONG, SHRINK)
@@ -125,6 +132,8 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #define FRESHP(M) TILE(fresh, M, 16, ACROSS, FRESH)
 #define ADDP(M)   TILE(add, M, 16, ACROSS, ADD)
 #define TIMESP(M) TILE(times, M, 16, EITHER, TIMES)
+#define ONP(M)    TILE(on, M, 16, ALONG, ON)
+#define PLUSP(M)  TILE(plus, M, 16, ACROSS, PLUS)
 #define LINESP(M) TILE(lines, M, 16, ALONG, LINES)
 #endif
 EACH_ROW(SCORES)
@@ -133,6 +142,8 @@ EACH_ROW(BEGIN)
 EACH_ROW(FRESHP)
 EACH_ROW(ADDP)
 EACH_ROW(TIMESP)
+EACH_ROW(ONP)
+EACH_ROW(PLUSP)
 EACH_ROW(LINESP)
 
 /* [rows][0: narrow, 1: full] */
@@ -147,6 +158,8 @@ EACH_ROW(LINESP)
 #define FRESH_ENTRY(M)  ENTRY(fresh, M)
 #define ADD_ENTRY(M)    ENTRY(add, M)
 #define TIMES_ENTRY(M)  ENTRY(times, M)
+#define ON_ENTRY(M)     ENTRY(on, M)
+#define PLUS_ENTRY(M)   ENTRY(plus, M)
 #define LINES_ENTRY(M)  ENTRY(lines, M)
 static tile_fn *const scores_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(SCORES_ENTRY)};
 static tile_fn *const weigh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(WEIGH_ENTRY)};
@@ -154,6 +167,8 @@ static tile_fn *const begin_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(BEGIN_ENTRY)};
 static tile_fn *const fresh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(FRESH_ENTRY)};
 static tile_fn *const add_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ADD_ENTRY)};
 static tile_fn *const times_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(TIMES_ENTRY)};
+static tile_fn *const on_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ON_ENTRY)};
+static tile_fn *const plus_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(PLUS_ENTRY)};
 static tile_fn *const lines_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(LINES_ENTRY)};
 
 static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,

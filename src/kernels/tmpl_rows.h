@@ -84,6 +84,17 @@ static void dots(int m, int n, const float *x, int64_t ldx, const float *y, int6
     for (int i = 0; i < m; i++) sums[i] = dot(n, x + i * ldx, y + i * ldy);
 }
 
+static void deltas(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
+                   const float *lse, float *base, float *delta)
+{
+    const float inf = __builtin_inff();
+    dots(m, n, x, ldx, y, ldy, delta);
+    for (int i = 0; i < m; i++) {
+        base[i] = lse[i] == -inf ? inf : (float)(lse[i] * PH_LOG2E);
+        delta[i] = lse[i] == -inf ? 0 : delta[i];
+    }
+}
+
 static void axpy(int n, float a, const float *x, float *y)
 {
     const vec factor = v_set1(a);
@@ -231,6 +242,15 @@ static void hide(int n, float *s, const uint8_t *visible)
         if (!visible[c]) s[c] = -__builtin_inff();
 }
 
+/* The random number of a key and the halves of a row's own key. */
+V vint drop_hash(vint x, vint low, vint high)
+{
+    x = vi_add(vi_mul(x, vi_set1(0x9e3779b9u)), low);
+    x = vi_mul(vi_xor(x, vi_srl(x, 16)), vi_set1(0x7feb352du));
+    x = vi_mul(vi_xor(x, vi_srl(x, 15)), vi_set1(0x846ca68bu));
+    return vi_xor(vi_xor(x, vi_srl(x, 16)), high);
+}
+
 static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
                     float keep)
 {
@@ -238,10 +258,7 @@ static void dropout(int n, float *f, uint64_t key, uint32_t first, uint32_t limi
     const vint below = vi_set1(limit);
     for (int c = 0; c < n; c += VL) {
         vint x = vi_add(vi_set1(first + (uint32_t)c), vi_iota());
-        x = vi_add(vi_mul(x, vi_set1(0x9e3779b9u)), low);
-        x = vi_mul(vi_xor(x, vi_srl(x, 16)), vi_set1(0x7feb352du));
-        x = vi_mul(vi_xor(x, vi_srl(x, 15)), vi_set1(0x846ca68bu));
-        x = vi_xor(vi_xor(x, vi_srl(x, 16)), high);
+        x = drop_hash(x, low, high);
         v_store(f + c, v_select(vi_below(x, below), v_zero(), v_set1(keep)));
     }
 }

@@ -32,6 +32,7 @@ const ph_kernels TABLE = {
     .logs = logs,
     .dot = dot,
     .dots = dots,
+    .deltas = deltas,
     .times = times,
     .blend = blend,
     .row_peak = row_peak,

@@ -1,0 +1,191 @@
+/*
+ * kernel_head_back.c - checks and benches of the kernels of the way back: head_backward,
+ * deltas.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel_bed.h"
+
+#define REF ph_kernels_ref
+
+enum { ROWS = PH_TILE_ROWS, KEYS = PH_TILE_KEYS, DIM = 96, LD = DIM + 8 };
+
+static float q[ROWS * LD], k[KEYS * LD], v[KEYS * LD], dout[ROWS * LD];
+static float lse[ROWS], delta[ROWS], start[3][KEYS * LD], expected[3][KEYS * LD];
+static float room[PH_NR_MAX * DIM + (2 * ROWS + PH_LANES) * KEYS];
+static uint32_t drop_low[ROWS], drop_high[ROWS];
+
+static int side(void)
+{
+    return bed_below(2) ? BED_START : BED_END;
+}
+
+/* Any size, mask, group of heads, distance between rows and dropout. */
+static ph_head_tile any_tile(void)
+{
+    ph_head_tile t = {.rows = 1 + bed_below(bed_below(8) ? 40 : ROWS),
+                      .keys = 1 + bed_below(bed_below(8) ? 40 : KEYS),
+                      .k_dim = 1 + bed_below(DIM),
+                      .v_dim = 1 + bed_below(DIM),
+                      .group = bed_below(3) ? 1 : 1 + bed_below(5),
+                      .scale = bed_between(0.05f, 1),
+                      .drop_first = (uint32_t)bed_below(5000),
+                      .drop_limit = 1u << 30,
+                      .drop_keep = 4.0f / 3};
+    t.phase = bed_below(t.group);
+    t.q_ld = ph_round_up(t.k_dim, 16) + bed_below(9);
+    t.k_ld = ph_round_up(t.k_dim, 16) + bed_below(9);
+    t.v_ld = ph_round_up(t.v_dim, 16) + bed_below(9);
+    t.dout_ld = ph_round_up(t.v_dim, 16) + bed_below(9);
+    t.lo = bed_below(2) ? -KEYS - ROWS : bed_below(90) - 60;
+    t.hi = bed_below(2) ? KEYS + ROWS : t.lo + bed_below(150);
+    return t;
+}
+
+static int hides(const ph_head_tile *t)
+{
+    return t->lo + (t->phase + t->rows - 1) / t->group > 0 || t->hi < t->keys;
+}
+
+/* Rows of numbers with zeros behind the first n. */
+static void fill_rows(float *x, int rows, int64_t ld, int n, int kind)
+{
+    bed_fill(x, rows * ld, kind);
+    for (int r = 0; r < rows; r++)
+        for (int c = n; c < ph_round_up(n, 16); c++) x[r * ld + c] = 0;
+}
+
+static void fill_tile(const ph_head_tile *t, int kind)
+{
+    fill_rows(q, t->rows, t->q_ld, t->k_dim, bed_below(7) ? BED_PLAIN : BED_TINY);
+    fill_rows(k, t->keys, t->k_ld, t->k_dim, BED_PLAIN);
+    fill_rows(v, t->keys, t->v_ld, t->v_dim, kind);
+    fill_rows(dout, t->rows, t->dout_ld, t->v_dim, hides(t) ? BED_WIDE : kind);
+    for (int i = 0; i < t->rows; i++) {
+        lse[i] = bed_below(9) ? bed_between(-2, 9) : INFINITY;
+        delta[i] = bed_between(-3, 3);
+        drop_low[i] = (uint32_t)bed_random(), drop_high[i] = (uint32_t)bed_random();
+    }
+    for (int i = 0; i < 3; i++) bed_fill(start[i], KEYS * LD, BED_WIDE);
+}
+
+static ph_sums any_sums(int may_add, int dim)
+{
+    int how = bed_below(2) ? PH_SUMS_NEW : may_add ? PH_SUMS_ADD : PH_SUMS_ON;
+    return (ph_sums){.ld = ph_round_up(dim, 16) + bed_below(9),
+                     .scale = bed_between(0.1f, 1),
+                     .how = how};
+}
+
+static float *place(int slot, const float *from, int rows, int64_t ld, int n)
+{
+    return bed_copy(slot, from, (rows - 1) * ld + ph_round_up(n, 16), side());
+}
+
+static void head_backward_at(const ph_kernels *t, ph_head_tile h)
+{
+    static const char *const names[] = {"dq", "dk", "dv"};
+    ph_sums *sums[3] = {&h.dq, &h.dk, &h.dv};
+    int rows[3] = {h.rows, h.keys, h.keys}, dims[3] = {h.k_dim, h.k_dim, h.v_dim};
+    bed_say("%s head_backward %d rows %d keys %d %d dims, group %d phase %d lo %d hi %d",
+            t->name, h.rows, h.keys, h.k_dim, h.v_dim, h.group, h.phase, h.lo, h.hi);
+    h.q = q, h.k = k, h.v = v, h.dout = dout, h.lse = lse, h.delta = delta, h.room = room;
+    if (bed_below(3) == 0) h.drop_low = drop_low, h.drop_high = drop_high;
+    for (int i = 0; i < 3; i++) {
+        *sums[i] = any_sums(i == 0, dims[i]);
+        memcpy(expected[i], start[i], sizeof expected[i]);
+        sums[i]->to = expected[i];
+    }
+    REF.head_backward(&h);
+    h.q = place(0, q, h.rows, h.q_ld, h.k_dim);
+    h.k = place(1, k, h.keys, h.k_ld, h.k_dim);
+    h.v = place(2, v, h.keys, h.v_ld, h.v_dim);
+    h.dout = place(3, dout, h.rows, h.dout_ld, h.v_dim);
+    h.lse = bed_copy(4, lse, h.rows, side());
+    h.delta = bed_copy(9, delta, h.rows, side());
+    h.room = bed_floats(5, (int64_t)ph_head_tile_floats(h.k_dim, h.v_dim, h.rows, h.keys),
+                        side());
+    h.soon.part[1].at = (const char *)q, h.soon.part[1].end = (const char *)(q + ROWS);
+    for (int i = 0; i < 3; i++)
+        sums[i]->to =
+            bed_below(5) ? place(6 + i, start[i], rows[i], sums[i]->ld, dims[i]) : NULL;
+    t->head_backward(&h);
+    bed_intact(5);
+    for (int i = 0; i < 3; i++) {
+        if (!sums[i]->to) continue;
+        bed_same(names[i], sums[i]->to, expected[i],
+                 (rows[i] - 1) * sums[i]->ld + ph_round_up(dims[i], 16));
+        bed_intact(6 + i);
+    }
+}
+
+void check_head_backward(const ph_kernels *t)
+{
+    for (int round = 0; round < 400; round++) {
+        ph_head_tile h = any_tile();
+        fill_tile(&h, round % BED_KINDS);
+        head_backward_at(t, h);
+    }
+}
+
+void bench_head_backward(const ph_kernels *t)
+{
+    static const int sizes[][2] = {{20, 20}, {80, 80}, {192, 256}};
+    for (int i = 0; i < 3; i++) {
+        char shape[40];
+        bed_timer timer;
+        ph_head_tile h = {.rows = sizes[i][0],
+                          .keys = sizes[i][1],
+                          .k_dim = 64,
+                          .v_dim = 64,
+                          .group = 1,
+                          .lo = -ROWS,
+                          .hi = KEYS,
+                          .scale = 0.2f};
+        h.q_ld = h.k_ld = h.v_ld = h.dout_ld = 64;
+        fill_tile(&h, BED_PLAIN);
+        h.q = q, h.k = k, h.v = v, h.dout = dout, h.lse = lse, h.delta = delta;
+        h.dq = (ph_sums){expected[0], 64, 0.125f, PH_SUMS_NEW};
+        h.dk = (ph_sums){expected[1], 64, 0.125f, PH_SUMS_NEW};
+        h.dv = (ph_sums){expected[2], 64, 1, PH_SUMS_NEW};
+        h.room = room;
+        BED_TIME(&timer, t->head_backward(&h));
+        snprintf(shape, sizeof shape, "%d x %d, 64", h.rows, h.keys);
+        bed_report("head_backward", t, shape, &timer, 640.0 * h.rows * h.keys, 0);
+    }
+}
+
+/* ---- deltas ---- */
+
+void check_deltas(const ph_kernels *t)
+{
+    for (int round = 0; round < 300; round++) {
+        int m = 1 + bed_below(70), n = 16 * (1 + bed_below(6));
+        int64_t ldx = n + bed_below(9), ldy = n + bed_below(9);
+        bed_say("%s deltas m=%d n=%d", t->name, m, n);
+        bed_fill(q, m * ldx, round % BED_KINDS);
+        bed_fill(dout, m * ldy, round % BED_KINDS);
+        for (int i = 0; i < m; i++)
+            lse[i] = bed_below(5) ? bed_between(-90, 90)
+                                  : (bed_below(2) ? -INFINITY : bed_special());
+        REF.deltas(m, n, q, ldx, dout, ldy, lse, expected[0], expected[1]);
+        float *base = bed_floats(3, m, side()), *sums = bed_floats(4, m, side());
+        t->deltas(m, n, place(0, q, m, ldx, n), ldx, place(1, dout, m, ldy, n), ldy,
+                  bed_copy(2, lse, m, side()), base, sums);
+        bed_same("base", base, expected[0], m);
+        bed_same("delta", sums, expected[1], m);
+        bed_intact(3), bed_intact(4);
+    }
+}
+
+void bench_deltas(const ph_kernels *t)
+{
+    bed_timer timer;
+    bed_fill(q, ROWS * LD, BED_PLAIN);
+    bed_fill(dout, ROWS * LD, BED_PLAIN);
+    bed_fill(lse, ROWS, BED_PLAIN);
+    BED_TIME(&timer, t->deltas(20, 64, q, 64, dout, 64, lse, expected[0], expected[1]));
+    bed_report("deltas", t, "20 x 64", &timer, 2.0 * 20 * 64, 8.0 * 20 * 64);
+}
