@@ -392,23 +392,37 @@ static void ask_rows(work *w, int part, const void *base, const ph_strides *s, i
                     dim);
 }
 
-/* While a tile runs it asks for the rows of the next one, or at the end of a head for the
-   head behind it: each thread has heads in a row. */
+/* Keys of the next chunk, likewise. */
+static void ask_keys(work *w, int part, const void *base, const ph_strides *s, int head,
+                     int dim, const float *room)
+{
+    int next = w->k0 + PH_CHUNK, count = ph_min(PH_CHUNK, w->rows->extent.kv_len - next);
+    int64_t at = w->rows->batch * s->batch + head * s->head + next * s->time;
+    if (!room) ph_rows_ask(w->call, &w->tile.soon, part, base, s, at, count, dim);
+}
+
+/* While a tile runs it asks for the rows of the next one, at the end of a chunk for the
+   keys of the next, and at the end of a head for the head behind it: each thread has
+   heads in a row. */
 static void look_ahead(work *w, int next)
 {
     const ph_attn *a = w->call->attn;
-    memset(&w->tile.soon, 0, sizeof w->tile.soon);
-    if (w->tile.dq.how == PH_SUMS_ADD && w->tile.dq.ld == a->qk_dim) {
-        w->tile.soon.part[0].at = (const char *)w->tile.dq.to;
-        w->tile.soon.part[0].end =
-            (const char *)(w->tile.dq.to + (int64_t)w->tile.rows * a->qk_dim);
+    const ph_args *args = w->call->args;
+    ph_head_tile *t = &w->tile;
+    memset(&t->soon, 0, sizeof t->soon);
+    if (t->dq.how == PH_SUMS_ADD && t->dq.ld == a->qk_dim) {
+        t->soon.part[0].at = (const char *)t->dq.to;
+        t->soon.part[0].end = (const char *)(t->dq.to + (int64_t)t->rows * a->qk_dim);
     }
     if (next < w->end) {
-        ask_rows(w, 1, w->call->args->q, &a->q, a->qk_dim, w->q_room, next);
+        ask_rows(w, 1, args->q, &a->q, a->qk_dim, w->q_room, next);
         ask_rows(w, 2, w->call->grads->dout, &w->call->plan->back.dout, a->v_dim,
                  w->dout_room, next);
-    } else if (w->call->plan->chunks == 1 && w->call->plan->group == 1) {
-        ph_head_beyond(w->call, w->rows, &w->tile.soon);
+    } else if (w->k0 + PH_CHUNK < w->rows->extent.kv_len) {
+        ask_keys(w, 1, args->k, &a->k, w->rows->k_head, a->qk_dim, w->k_room);
+        ask_keys(w, 2, args->v, &a->v, w->rows->v_head, a->v_dim, w->v_room);
+    } else if (w->call->plan->group == 1) {
+        ph_head_beyond(w->call, w->rows, &t->soon);
     }
 }
 
