@@ -77,7 +77,7 @@ void check_products_mean(const ph_kernels *t)
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) c[i][j] = (float)(i - j);
     t->product(M, N, K, packed_a, t->mr, packed_b, t->nr, (int64_t)t->nr * K, &c[0][0], N,
-               1);
+               1, NULL);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, i - j, &size);

@@ -190,7 +190,7 @@ static void product_at(const ph_kernels *t, int n, int k, int add)
     memcpy(expected, start, sizeof start);
     for (int i = 0; i < ROWS; i += REF.mr)
         REF.product(ph_min(ROWS - i, REF.mr), n, k, left + i, ROWS, right, n, REF.nr,
-                    expected + i * LD, LD, add);
+                    expected + i * LD, LD, add, NULL);
     int along = bed_below(2); /* the right operand as it is, or in panels */
     int64_t ldb = along ? n : t->nr, panel = along ? t->nr : (int64_t)t->nr * k + tail;
     int64_t floats =
@@ -208,7 +208,7 @@ static void product_at(const ph_kernels *t, int n, int k, int add)
         float *c = bed_floats(2, (m - 1) * ldc + n, side());
         for (int i = 0; i < m; i++)
             memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
-        t->product(m, n, k, a, lda, b, ldb, panel, c, ldc, add);
+        t->product(m, n, k, a, lda, b, ldb, panel, c, ldc, add, m % 2 ? a : NULL);
         bed_same_rows("c", c, ldc, expected, LD, m, n, n);
         bed_intact(2);
     }
@@ -237,7 +237,7 @@ void bench_product(const ph_kernels *t)
         bed_fill(start, ROWS * LD, BED_PLAIN);
         t->pack_panels(packed_b, t->nr, (int64_t)t->nr * k, right, n, k, n, PH_F32);
         BED_TIME(&timer, t->product(m, n, k, left, m, packed_b, t->nr, (int64_t)t->nr * k,
-                                    start, LD, add));
+                                    start, LD, add, NULL));
         snprintf(shape, sizeof shape, "%d x %d, k %d%s", m, n, k, add ? ", add" : "");
         bed_report("product", t, shape, &timer, 2.0 * m * n * k, 0);
     }

@@ -175,7 +175,8 @@ static void add_keys(const ph_call *call, int m, int from, int to, int c,
 {
     const ph_kernels *k = call->kernels;
     k->product(m, pad, to - from, left + (int64_t)from * PH_STRIP_LD + c, PH_STRIP_LD,
-               right + (int64_t)from * pad, pad, k->nr, grad + (int64_t)c * pad, pad, 1);
+               right + (int64_t)from * pad, pad, k->nr, grad + (int64_t)c * pad, pad, 1,
+               NULL);
 }
 
 /* dk += ds^T q and dv += p^T dout for the block, mr keys at a time. */

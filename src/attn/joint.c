@@ -377,7 +377,7 @@ static void mix_heads(const ph_call *call, const ph_joint_rows *r, const ph_join
         int64_t at = (int64_t)i * PH_BLOCK + t->c0;
         for (int h = 0; h < heads; h += k->mr)
             k->product(ph_min(k->mr, heads - h), n, heads, matrix + h, heads, x + at,
-                       step, k->nr, to + h * step + at, step, 0);
+                       step, k->nr, to + h * step + at, step, 0, NULL);
         if (!rank) continue;
         key_part w = find_part(r, t, t->keys[place], rank);
         k->compose(heads, rank, n, back ? w.w2 : w.w1, back ? w.w1 : w.w2, w.g, x + at,

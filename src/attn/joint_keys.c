@@ -64,7 +64,7 @@ static void add_products(const ph_call *call, const worker *w, const ph_joint_ti
     for (int c = t->c0; c < t->c1; c += k->mr)
         k->product(ph_min(k->mr, t->c1 - c), pad, w->w.r.count,
                    coefficients + ph_joint_at(t, h, 0) + c, PH_BLOCK, rows, pad, k->nr,
-                   sum + (int64_t)c * pad, pad, 1);
+                   sum + (int64_t)c * pad, pad, 1, NULL);
 }
 
 /* The same where a row may hold NaN or Inf: pairs that head `by` (-1: any) does not see

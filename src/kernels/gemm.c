@@ -5,12 +5,14 @@
  *           other every item owns a rectangle of c. It packs its columns of b itself, so
  *           that they stay in its L2, and walks its chain of k, `kc` steps at a time:
  *
- *               for each panel of a      (mr x kc)                 from L2 or L3
+ *               for each panel of a      (mr x kc)            asked for by the one before
  *                   for each panel of b  (kc x nr)  product into c        from L2
  *
  *           c is walked along its rows: few pages at a time, lines behind each other.
- *   STREAM  few rows, rows of b contiguous: nothing is packed, sums stay in registers.
- *   TILED   in tiles of bf16, see gemm_tiles.c.
+ *           With many rows a lane begins with items of its own, which have columns in
+ *           common.
+ *   STREAM, TURNED   few rows: b is not packed, see gemm_few.c.
+ *   TILED            in tiles of bf16, see gemm_tiles.c.
  *
  * What would not fit into one packing of a is done in rounds, over rows and then over k;
  * c itself keeps the partial sums between rounds over k. Where c is not made of plain
@@ -33,14 +35,12 @@ static const sizes all_sizes[] = {
 };
 
 enum {
-    LEAST_PANELS = 8,      /* of b in an item */
-    LEAST_TILES = 4,       /* panels of a in an item: b is packed for no fewer */
-    TILES = 4,             /* panels of a packed by one item */
-    COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
-    STREAM_COLUMNS = 1024, /* STREAM: columns of one item at most, ... */
-    STREAM_LEAST = 64,     /* ... and at least */
-    ITEMS_PER_LANE = 16,   /* so that a lane that is held up does not hold up all */
-    PAD = 16               /* floats between panels: keeps them off each other's sets */
+    LEAST_PANELS = 8,    /* of b in an item */
+    LEAST_TILES = 4,     /* panels of a in an item: b is packed for no fewer */
+    TILES = 4,           /* panels of a packed by one item */
+    COPY = 1 << 18,      /* floats in an item's copy of its rectangle */
+    ITEMS_PER_LANE = 16, /* so that a lane that is held up does not hold up all */
+    PAD = 16             /* floats between panels: keeps them off each other's sets */
 };
 
 typedef struct batch {
@@ -112,18 +112,6 @@ static void choose_packed(job *j, int wanted, int count)
     j->b_step = (int64_t)j->kc * nr + PAD;
 }
 
-/* Whether a is rows of floats. */
-static int is_rows(const ph_gemm *g)
-{
-    return g->a_col == 1 && g->a_type == PH_F32 && !g->a_block;
-}
-
-/* Few rows; fewer where one thread must make them rows of floats first. */
-static int streams(const job *j)
-{
-    return j->g->b_col == 1 && j->g->m <= (is_rows(j->g) ? j->s->few : j->k->mr);
-}
-
 static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
 {
     int wanted = ctx->threads > 1 ? ctx->threads * ITEMS_PER_LANE : 1;
@@ -137,26 +125,24 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
         j->mode = EMPTY;
     } else if (g->tiles && j->k->pairs && g->a_type != PH_F16 && !g->a_block) {
         ph_gemm_tiled_choose(j, wanted, count);
-    } else if (streams(j)) {
-        int nr = j->k->nr, least = STREAM_LEAST / nr, most = STREAM_COLUMNS / nr;
-        j->mode = STREAM;
-        j->depth = g->k;
-        j->rows = j->height = g->m;
-        j->columns = ph_gemm_part(ph_div_up(g->n, nr), most, wanted, least) * nr;
-    } else {
+    } else if (!ph_gemm_few_choose(j, wanted)) {
         choose_packed(j, wanted, count);
     }
 }
 
 /* ---- workspace --------------------------------------------------------------------- */
 
+static int is_few(const job *j)
+{
+    return j->mode == STREAM || j->mode == TURNED;
+}
+
 /* Floats that the first loop packs. */
 static size_t packed_floats(const job *j)
 {
     size_t parts = (size_t)ph_div_up(j->depth, ph_max(j->kc, 1));
     if (j->mode == TILED) return ph_gemm_tiled_packed(j);
-    if (j->mode == STREAM)
-        return (size_t)j->g->m * (size_t)ph_round_up(j->g->k, PH_LANES);
+    if (is_few(j)) return ph_gemm_few_packed(j);
     return parts * (size_t)ph_div_up(j->height, j->k->mr) * (size_t)j->a_step;
 }
 
@@ -164,14 +150,12 @@ static scratch lay_lane(const job *j, ph_arena *arena)
 {
     scratch s = {0};
     int mr = j->k->mr, nr = j->k->nr;
-    size_t panels = 0, copy = (size_t)j->rows * (size_t)j->columns;
+    size_t copy = (size_t)j->rows * (size_t)j->columns;
     s.has = ph_arena_take(arena, sizeof *s.has);
-    if (j->mode == EMPTY) return s;
-    if (j->mode == TILED) {
-        ph_gemm_tiled(j, arena, -1, 0);
-        return s;
-    }
-    if (j->mode == PACKED) panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
+    if (j->mode == TILED) ph_gemm_tiled(j, arena, -1, 0);
+    if (is_few(j)) ph_gemm_few(j, arena, -1);
+    if (j->mode != PACKED) return s;
+    size_t panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
     s.panels = ph_arena_floats(arena, panels + PH_PACK_SLACK);
     s.c = ph_arena_floats(arena, j->plain ? (size_t)mr * (size_t)nr : copy);
     return s;
@@ -234,8 +218,8 @@ int64_t ph_gemm_block(int block, int64_t step, int e, int *run)
     return e / block * step + e % block;
 }
 
-/* n elements as floats; load_row pads, and what it pads may belong to others */
-static void load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n)
+/* load_row pads, and what it pads may belong to others */
+void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n)
 {
     float part[PH_LANES];
     int whole = n / PH_LANES * PH_LANES;
@@ -255,7 +239,7 @@ void ph_gemm_copy(const job *j, const area *r, int out)
             void *there = ph_at_out(g->c, g->c_type, at + (r->i0 + i) * g->c_row);
             float *here = r->c + i * r->ldc + c;
             if (!out)
-                load(j->k, here, there, g->c_type, run);
+                ph_gemm_load(j->k, here, there, g->c_type, run);
             else if (g->c_type == PH_F32 && j->mode != TILED)
                 memcpy(there, here, (size_t)run * sizeof *here);
             else
@@ -263,11 +247,10 @@ void ph_gemm_copy(const job *j, const area *r, int out)
         }
 }
 
-/* What a rectangle starts from. A product that overwrites needs nothing. */
-static void begin(const job *j, area *r, const scratch *s, int add)
+void ph_gemm_begin(const job *j, area *r, float *copy, int add)
 {
     const ph_gemm *g = j->g;
-    r->c = j->plain ? (float *)g->c + r->i0 * g->c_row + r->j0 : s->c;
+    r->c = j->plain ? (float *)g->c + r->i0 * g->c_row + r->j0 : copy;
     r->ldc = j->plain ? g->c_row : j->columns;
     if (add && !j->plain) ph_gemm_copy(j, r, 0);
     for (int i = 0; i < r->rows && !add && (j->mode == STREAM || g->k == 0); i++)
@@ -379,40 +362,22 @@ static void pack_item(const job *j, int item)
                a_part(j, kk) + i0 / mr * j->a_step);
 }
 
-/* Row i of a as floats */
-static void load_left(const job *j, int i)
-{
-    const ph_gemm *g = j->g;
-    for (int kk = 0, run; kk < g->k; kk += run) {
-        run = g->k - kk;
-        int64_t at = i * g->a_row + ph_gemm_block(g->a_block, g->a_step, kk, &run);
-        load(j->k, j->packed + i * j->left_ld + kk, ph_at(g->a, g->a_type, at), g->a_type,
-             run);
-    }
-}
-
-/* a as rows of floats */
-static void pack_stream(job *j)
-{
-    const ph_gemm *g = j->g;
-    j->left = j->packed;
-    j->left_ld = ph_round_up(g->k, PH_LANES);
-    if (is_rows(g)) {
-        j->left = g->a;
-        j->left_ld = g->a_row;
-    } else if (g->a_col == 1) {
-        for (int i = 0; i < g->m; i++) load_left(j, i);
-    } else {
-        for (int kk = 0; kk < g->k; kk++) {
-            float column[PH_LANES];
-            j->k->load_row(column, ph_at(g->a, g->a_type, kk * g->a_col), g->m, g->a_type,
-                           1.0f);
-            for (int i = 0; i < g->m; i++) j->packed[i * j->left_ld + kk] = column[i];
-        }
-    }
-}
-
 /* ---- items of the second loop ------------------------------------------------------ */
+
+/* Rows that a tile will overwrite, asked for in the second cache: it has no need of them
+   before it ends, and stores that wait would keep its loads waiting. */
+static void ask_for_rows(const float *c, int64_t ldc, int rows, int cols)
+{
+    for (int i = 0; i < rows; i++)
+        for (int p = 0; p < cols; p += PH_LANES)
+            __builtin_prefetch(c + i * ldc + p, 0, 2);
+}
+
+/* What tile number `at` of a panel of a asks for: a part of the next panel. */
+static const float *next_part(const job *j, const float *a, int at, int len)
+{
+    return a + j->a_step + (int64_t)at * len * PH_ASK / (int)sizeof *a;
+}
 
 /* One tile of c; one that reaches beyond the last column goes through a buffer. */
 static void tile(const job *j, const area *r, int t, int p, int len, const float *a,
@@ -421,13 +386,15 @@ static void tile(const job *j, const area *r, int t, int p, int len, const float
     int mr = j->k->mr, nr = j->k->nr;
     int rows = ph_min(mr, r->rows - t), cols = ph_min(nr, r->cols - p);
     int padded = ph_round_up(cols, PH_LANES);
+    const float *next = r->rows > mr ? next_part(j, a, p / nr, len) : NULL;
+    float *c = r->c + t * r->ldc + p;
     if (!j->plain || cols == padded) {
-        j->k->product(rows, padded, len, a, mr, b, nr, 0, r->c + t * r->ldc + p, r->ldc,
-                      add);
+        if (!add) ask_for_rows(c, r->ldc, rows, padded);
+        j->k->product(rows, padded, len, a, mr, b, nr, 0, c, r->ldc, add, next);
     } else {
         area edge = {r->i0 + t, rows, r->j0 + p, cols, buffer, nr};
         if (add) ph_gemm_copy(j, &edge, 0);
-        j->k->product(rows, padded, len, a, mr, b, nr, 0, buffer, nr, add);
+        j->k->product(rows, padded, len, a, mr, b, nr, 0, buffer, nr, add, next);
         ph_gemm_copy(j, &edge, 1);
     }
 }
@@ -461,7 +428,7 @@ static void packed_item(const job *j, const scratch *s, int item)
 {
     area r = ph_gemm_own(j, item);
     int i0 = r.i0 - j->i0, j0 = r.j0, add = j->g->add || j->k0 > 0;
-    begin(j, &r, s, add);
+    ph_gemm_begin(j, &r, s->c, add);
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
         int len = ph_min(j->kc, j->k_len - kk);
         const float *a = a_part(j, kk) + i0 / j->k->mr * j->a_step;
@@ -475,19 +442,12 @@ static void packed_item(const job *j, const scratch *s, int item)
     if (!j->plain) ph_gemm_copy(j, &r, 1);
 }
 
-static void stream_item(const job *j, const scratch *s, int item)
+/* It works where panels lay. */
+static void few_item(const job *j, ph_arena *arena, int item)
 {
-    const ph_gemm *g = j->g;
-    int j0 = item * j->columns;
-    area r = {.rows = g->m, .j0 = j0, .cols = ph_min(j->columns, g->n - j0)};
-    begin(j, &r, s, g->add);
-    for (int p = 0, run; p < r.cols; p += run) {
-        run = r.cols - p;
-        const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + p, &run);
-        j->k->stream(g->m, run, g->k, j->left, j->left_ld, b, g->b_row, r.c + p, r.ldc);
-    }
-    if (g->bias) ph_gemm_bias(j, &r, 0, g->m);
-    if (!j->plain) ph_gemm_copy(j, &r, 1);
+    columns_of *has = ph_arena_take(arena, sizeof *has);
+    *has = (columns_of){0};
+    ph_gemm_few(j, arena, item);
 }
 
 static void tiled_item(const job *j, ph_arena *arena, int item)
@@ -520,11 +480,12 @@ static void item_loop(void *arg, int lane, int index)
         tiled_item(j, &arena, index);
         return;
     }
+    if (is_few(j)) {
+        few_item(j, &arena, index);
+        return;
+    }
     scratch s = lay_lane(j, &arena);
-    if (j->mode == PACKED)
-        packed_item(j, &s, index);
-    else
-        stream_item(j, &s, index);
+    packed_item(j, &s, index);
 }
 
 /* Sets the part of k and of the rows that round r works on, and its items. */
@@ -538,8 +499,21 @@ static void set_round(job *j, int r)
     j->i_len = ph_min(j->height, g->m - j->i0);
     j->items = ph_div_up(j->i_len, j->rows) * ph_div_up(g->n, j->columns);
     if (j->mode == PACKED && !j->shared) j->packs = ph_div_up(j->i_len, TILES * j->k->mr);
-    if (j->mode == STREAM) pack_stream(j);
+    if (is_few(j)) ph_gemm_few_pack(j);
     if (j->mode == TILED && !j->shared) j->packs = ph_gemm_tiled_packs(j);
+}
+
+/* Whether lanes begin with items of their own, whose columns of b they pack alone. Not
+   with few rows: memory is best read in order. Nor in tiles: where others use the unit
+   too, lanes end at different times. */
+static int begins_apart(const batch *b)
+{
+    int packs = 0, tiled = 0;
+    for (int i = 0; i < b->count; i++) {
+        packs += b->jobs[i].packs;
+        tiled |= b->jobs[i].items && b->jobs[i].mode == TILED;
+    }
+    return packs > 1 && !tiled;
 }
 
 /* Runs the round that was set for the jobs that have items. */
@@ -552,8 +526,8 @@ static void run_round(ph_ctx *ctx, batch *b)
     }
     for (int l = 0; l < ctx->threads; l++)
         memset(b->lanes + b->lane_size * (size_t)l, 0, sizeof(columns_of));
-    if (packs) ph_ctx_run(ctx, packs, pack_loop, b);
-    if (items) ph_ctx_run(ctx, items, item_loop, b);
+    if (packs) ph_ctx_spread(ctx, packs, pack_loop, b);
+    if (items) (begins_apart(b) ? ph_ctx_spread : ph_ctx_run)(ctx, items, item_loop, b);
     for (int i = 0; i < b->count; i++) b->jobs[i].packs = b->jobs[i].items = 0;
 }
 

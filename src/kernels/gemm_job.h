@@ -12,13 +12,13 @@
 /* Blocking for one register tile; bytes in a core's caches are the reason for each. */
 typedef struct ph_gemm_sizes {
     int mr;      /* the table's register tile: which entry */
-    int few;     /* up to this many rows STREAM is best */
+    int few;     /* up to so many rows STREAM is best */
     int kc;      /* longer: fewer trips of c */
     int columns; /* of an item at most: kc * columns floats of b are half of L2 */
     int room;    /* floats of a packed in a round: as many pages as the TLB knows */
 } ph_gemm_sizes;
 
-typedef enum ph_gemm_mode { EMPTY, STREAM, PACKED, TILED } ph_gemm_mode;
+typedef enum ph_gemm_mode { EMPTY, STREAM, TURNED, PACKED, TILED } ph_gemm_mode;
 
 /* One product of the list, with everything that was decided about it. */
 typedef struct ph_gemm_job {
@@ -32,11 +32,11 @@ typedef struct ph_gemm_job {
     int kc;                 /* steps of k between two packings of b */
     int rows, columns;      /* of one item */
     int64_t a_step, b_step; /* floats from one packed panel to the next */
-    float *packed;          /* PACKED: panels of a, for each part of k; STREAM: a as rows
-                               of floats; TILED: as tiles */
+    float *packed;          /* PACKED: panels of a, for each part of k; STREAM, TURNED: a
+                               as rows of floats; TILED: as tiles */
     int shared;             /* it is the product's before this one */
     int once;               /* TILED: b is used once and not packed */
-    const float *left;      /* STREAM: a, with its row length */
+    const float *left;      /* STREAM, TURNED: a, with its row length */
     int64_t left_ld;
 
     /* the current round */
@@ -61,11 +61,30 @@ int64_t ph_gemm_block(int block, int64_t step, int e, int *run);
 /* Copies a rectangle of c into floats at area->c, or those back into c. */
 void ph_gemm_copy(const ph_gemm_job *job, const ph_gemm_area *area, int out);
 
+/* n elements as floats. */
+void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n);
+
+/* What a rectangle starts from, in c or in a copy. A product that overwrites needs
+   nothing. */
+void ph_gemm_begin(const ph_gemm_job *job, ph_gemm_area *area, float *copy, int add);
+
 /* The bias of `count` rows of a rectangle. */
 void ph_gemm_bias(const ph_gemm_job *job, const ph_gemm_area *area, int first, int count);
 
 /* The rectangle that an item of the current round owns, but for where it is computed. */
 ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
+
+/* ---- gemm_few.c ---- */
+
+/* Decides on STREAM or TURNED, or returns 0. */
+int ph_gemm_few_choose(ph_gemm_job *job, int wanted);
+
+/* Floats of `packed`; makes a rows of floats, before the loops. */
+size_t ph_gemm_few_packed(const ph_gemm_job *job);
+void ph_gemm_few_pack(ph_gemm_job *job);
+
+/* Carves the scratch of a lane, or measures it, and computes an item in it; -1: none. */
+void ph_gemm_few(const ph_gemm_job *job, ph_arena *lane, int item);
 
 /* ---- gemm_tiles.c ---- */
 

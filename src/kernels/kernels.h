@@ -40,6 +40,7 @@ enum {
     PH_LANES = 16,      /* lanes of a row sum */
     PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand */
     PH_FETCH = 128,     /* bytes asked for ahead, per step of a product */
+    PH_ASK = 8,         /* the same where a step takes its time */
     PH_RANK_MAX = 16,   /* largest rank of the key part of a mix */
     PH_MR_MAX = 12,     /* largest mr of any table */
     PH_TILE = 16,       /* rows of a tile, and columns of a tile of sums */
@@ -373,9 +374,11 @@ typedef struct ph_kernels {
 
     /* c[i*ldc + j] (+)= sum_k a[k*lda + i] * b[panel of j][k*ldb + j mod nr]; panels
        start `panel` floats apart (panel = nr and ldb a row length: b along). add 0: c is
-       overwritten. n a multiple of 16. */
+       overwritten. n a multiple of 16. Asks for what comes next, as weigh does, but for
+       PH_ASK bytes per step where there is time, and for each nr columns the same. */
     void (*product)(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add);
+                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add,
+                    const void *fetch);
 
     /* c[i*ldc + j] = scale[i] * sum_k a[i*row + k*step] * b[k*ldb + j]; -0 becomes +0. n
        a multiple of 16. Asks for what comes next, as weigh does, but for twice nr bytes

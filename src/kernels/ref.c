@@ -113,8 +113,10 @@ static void weigh(int m, int n, int k, const float *p, const float *b, int64_t l
 }
 
 static void product(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add)
+                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add,
+                    const void *fetch)
 {
+    (void)fetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const float *right = b + j / NR * panel + j % NR;

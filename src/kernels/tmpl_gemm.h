@@ -60,6 +60,8 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
                 __builtin_prefetch(fetch + kk * PH_FETCH + f, 0, 2);
         else if (start >= TIMES)
             __builtin_prefetch(fetch + kk * PACE, 0, 2);
+        else if (form == ACROSS)
+            __builtin_prefetch(fetch + kk * PH_ASK, 0, 2);
         else if (start == SHRINK || (start == FRESH && form == ALONG))
             __builtin_prefetch(fetch + kk * NR, 0, 2);
         UNROLL
@@ -192,11 +194,13 @@ static void weigh(int m, int n, int k, const float *p, const float *b, int64_t l
 }
 
 static void product(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add)
+                    int64_t ldb, int64_t panel, float *c, int64_t ldc, int add,
+                    const void *fetch)
 {
     for (int j = 0; j < n; j += NR, b += panel) {
         tile_fn *f = add ? add_tiles[m][n - j >= NR] : fresh_tiles[m][n - j >= NR];
-        f(k, a, 1, lda, b, ldb, c + j, ldc, NULL, NULL, (const char *)b);
+        const char *ahead = fetch ? fetch : (const void *)b;
+        f(k, a, 1, lda, b, ldb, c + j, ldc, NULL, NULL, ahead);
     }
 }
 

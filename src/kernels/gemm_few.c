@@ -1,0 +1,134 @@
+/*
+ * gemm_few.c - products of few rows: all of b comes from memory for little work, so it is
+ * neither packed nor read twice.
+ *
+ *   STREAM  rows of b are contiguous: lines of b one after the other, sums in registers
+ *   TURNED  columns of b are contiguous (logits from embeddings): squares of b are turned
+ *           in registers, as keys are
+ */
+#include <string.h>
+
+#include "kernels/gemm_job.h"
+
+typedef ph_gemm_job job;
+typedef ph_gemm_area area;
+
+enum { COLUMNS = 1024, LEAST = 64 }; /* of one item, at most and at least */
+
+/* ---- decisions --------------------------------------------------------------------- */
+
+/* Whether a is rows of floats. */
+static int is_rows(const ph_gemm *g)
+{
+    return g->a_col == 1 && g->a_type == PH_F32 && !g->a_block;
+}
+
+/* Few rows; fewer where one thread must make them rows of floats first. */
+static int streams(const job *j)
+{
+    return j->g->b_col == 1 && j->g->m <= (is_rows(j->g) ? j->s->few : j->k->mr);
+}
+
+static int turns(const job *j)
+{
+    const ph_gemm *g = j->g;
+    int fits = g->b_row == 1 && !g->b_block && !g->add && j->plain;
+    return fits && g->m <= j->k->few && g->k > 0;
+}
+
+int ph_gemm_few_choose(job *j, int wanted)
+{
+    const ph_gemm *g = j->g;
+    if (!streams(j) && !turns(j)) return 0;
+    int unit = streams(j) ? j->k->nr : PH_LANES;
+    j->mode = streams(j) ? STREAM : TURNED;
+    j->depth = g->k;
+    j->rows = j->height = g->m;
+    j->columns =
+        ph_gemm_part(ph_div_up(g->n, unit), COLUMNS / unit, wanted, LEAST / unit) * unit;
+    return 1;
+}
+
+/* ---- a as rows of floats ----------------------------------------------------------- */
+
+size_t ph_gemm_few_packed(const job *j)
+{
+    return (size_t)j->g->m * (size_t)ph_round_up(j->g->k, PH_LANES);
+}
+
+static void load_row(const job *j, int i)
+{
+    const ph_gemm *g = j->g;
+    for (int kk = 0, run; kk < g->k; kk += run) {
+        run = g->k - kk;
+        int64_t at = i * g->a_row + ph_gemm_block(g->a_block, g->a_step, kk, &run);
+        ph_gemm_load(j->k, j->packed + i * j->left_ld + kk, ph_at(g->a, g->a_type, at),
+                     g->a_type, run);
+    }
+}
+
+void ph_gemm_few_pack(job *j)
+{
+    const ph_gemm *g = j->g;
+    j->left = j->packed;
+    j->left_ld = ph_round_up(g->k, PH_LANES);
+    if (is_rows(g)) {
+        j->left = g->a;
+        j->left_ld = g->a_row;
+    } else if (g->a_col == 1) {
+        for (int i = 0; i < g->m; i++) load_row(j, i);
+    } else {
+        for (int kk = 0; kk < g->k; kk++) {
+            float column[PH_LANES];
+            j->k->load_row(column, ph_at(g->a, g->a_type, kk * g->a_col), g->m, g->a_type,
+                           1.0f);
+            for (int i = 0; i < g->m; i++) j->packed[i * j->left_ld + kk] = column[i];
+        }
+    }
+}
+
+/* ---- items ------------------------------------------------------------------------- */
+
+static void stream(const job *j, const area *r)
+{
+    const ph_gemm *g = j->g;
+    for (int p = 0, run; p < r->cols; p += run) {
+        run = r->cols - p;
+        const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, r->j0 + p, &run);
+        j->k->stream(g->m, run, g->k, j->left, j->left_ld, b, g->b_row, r->c + p, r->ldc);
+    }
+}
+
+/* The kernel leaves strips of scores, and peaks, which nobody wants here. */
+static void turn(const job *j, const area *r, float *strip, float *peak)
+{
+    const ph_gemm *g = j->g;
+    memset(peak, 0, (size_t)g->m * PH_LANES * sizeof *peak);
+    for (int p = 0; p < r->cols; p += PH_STRIP_LD) {
+        int n = ph_min(PH_STRIP_LD, r->cols - p);
+        j->k->scores_along(g->m, n, g->k, j->left, j->left_ld,
+                           g->b + (r->j0 + p) * g->b_col, g->b_col, PH_F32, strip, peak);
+        for (int i = 0; i < g->m; i++)
+            memcpy(r->c + i * r->ldc + p, strip + i * PH_STRIP_LD,
+                   (size_t)n * sizeof *strip);
+    }
+}
+
+void ph_gemm_few(const job *j, ph_arena *lane, int item)
+{
+    const ph_gemm *g = j->g;
+    size_t rows = (size_t)g->m, turned = j->mode == TURNED;
+    float *copy = ph_arena_floats(lane, j->plain ? 0 : rows * (size_t)j->columns);
+    float *strip = ph_arena_floats(lane, turned * rows * PH_STRIP_LD);
+    float *peak = ph_arena_floats(lane, turned * rows * PH_LANES);
+    if (item < 0) return;
+    int j0 = item * j->columns;
+    area r = {.rows = g->m, .j0 = j0, .cols = ph_min(j->columns, g->n - j0)};
+    ph_gemm_begin(j, &r, copy, g->add);
+    if (turned)
+        turn(j, &r, strip, peak);
+    else
+        stream(j, &r);
+    if (g->bias) ph_gemm_bias(j, &r, 0, g->m);
+    if (!j->plain) ph_gemm_copy(j, &r, 1);
+}
