@@ -3,11 +3,11 @@
  */
 #include <string.h>
 
-#include "base/rng.h"
 #include "kernels/kernels.h"
 #include "model/pass.h"
 
 enum { CHUNK = 16, PIECE = 256 }; /* rows of an item, columns at once */
+enum { AHEAD = 1024 };            /* columns further on that are asked for meanwhile */
 
 typedef struct job {
     const ph_pass *p;
@@ -31,35 +31,56 @@ static weights weights_of(const ph_model *m, const ph_sub *sub, float *block)
 
 /* ---- the activation ---------------------------------------------------------------- */
 
-static const float *factors(const job *j, int row, int c, int n, float *room)
+/* These loops wait for memory: more lines are on their way where the second cache is
+   asked for them. */
+static void ask(const float *x, int n)
 {
-    const ph_model *m = j->p->model;
-    float rate = j->p->shape.backward ? m->config.dropout : 0;
-    if (rate == 0) return NULL;
-    uint64_t key = ph_rng_key(j->p->seed, j->stream, (uint64_t)row, 0);
-    m->ctx->kernels->dropout(n, room, key, (uint32_t)c, (uint32_t)(rate * 4294967296.0),
-                             1.0f / (1.0f - rate));
-    return room;
+    for (int c = 0; c < n; c += PH_LANES) __builtin_prefetch(x + AHEAD + c, 0, 2);
 }
 
+/* g = dropout(f(h)) */
 static void curve_piece(const job *j, int row, int c, int n)
 {
     const ph_config *config = &j->p->model->config;
     const ph_spans *f = j->p->model->spans;
-    size_t ff = (size_t)config->ff_dim, at = (size_t)row * ff + (size_t)c;
-    float *h = j->act->h + (size_t)row * (size_t)ph_config_feed_wide(config) + c,
-          *w = h + ff;
-    float room[PIECE], dh[PIECE], dw[PIECE];
-    const float *drop = factors(j, row, c, n, room);
-    if (!j->back) {
-        f->curve((ph_curve)config->activation, n, h, w, j->act->g + at);
-        if (drop) f->times(n, j->act->g + at, drop);
+    const float *h = j->act->h + (size_t)row * (size_t)ph_config_feed_wide(config) + c;
+    float *g = j->act->g + (size_t)row * (size_t)config->ff_dim + c, room[PIECE];
+    const float *drop = ph_drop_factors(j->p, j->stream, row, c, n, room);
+    ask(h, n), ask(g, n);
+    f->curve((ph_curve)config->activation, n, h, h + config->ff_dim, g);
+    if (drop) f->times(n, g, drop);
+}
+
+/* Where g is 0, h was not above 0 or was dropped: nothing else need be known. */
+static void relu_back_piece(const job *j, float *dg, const float *g, int n)
+{
+    const ph_spans *f = j->p->model->spans;
+    float kept[PIECE], dh[PIECE];
+    ask(g, n), ask(dg, n);
+    f->scaled(n, 1.0f / (1.0f - ph_drop_rate(j->p)), dg, kept);
+    f->curve_back(PH_CURVE_RELU, n, g, NULL, kept, dh, NULL);
+    memcpy(dg, dh, (size_t)n * sizeof *dg);
+}
+
+/* dh from dg, in its place; where there are two factors they take the place of h. */
+static void curve_back_piece(const job *j, int row, int c, int n)
+{
+    const ph_config *config = &j->p->model->config;
+    const ph_spans *f = j->p->model->spans;
+    int gated = config->activation == PH_SWIGLU;
+    size_t at = (size_t)row * (size_t)config->ff_dim + (size_t)c;
+    float *h = j->act->h + (size_t)row * (size_t)ph_config_feed_wide(config) + c;
+    float *dg = j->p->dg + at, room[PIECE], dh[PIECE], dw[PIECE];
+    if (config->activation == PH_RELU) {
+        relu_back_piece(j, dg, j->act->g + at, n);
         return;
     }
-    if (drop) f->times(n, j->p->dg + at, drop);
-    f->curve_back((ph_curve)config->activation, n, h, w, j->p->dg + at, dh, dw);
-    memcpy(h, dh, (size_t)n * sizeof *h);
-    if (config->activation == PH_SWIGLU) memcpy(w, dw, (size_t)n * sizeof *w);
+    const float *drop = ph_drop_factors(j->p, j->stream, row, c, n, room);
+    ask(h, n);
+    if (drop) f->times(n, dg, drop);
+    f->curve_back((ph_curve)config->activation, n, h, h + config->ff_dim, dg, dh, dw);
+    memcpy(gated ? h : dg, dh, (size_t)n * sizeof *h);
+    if (gated) memcpy(h + config->ff_dim, dw, (size_t)n * sizeof *h);
 }
 
 static void curve_item(void *arg, int lane, int index)
@@ -68,10 +89,11 @@ static void curve_item(void *arg, int lane, int index)
     int ff = j->p->model->config.ff_dim;
     (void)lane;
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->side->rows); r++)
-        for (int c = 0; c < ff; c += PIECE) curve_piece(j, r, c, ph_min(PIECE, ff - c));
+        for (int c = 0; c < ff; c += PIECE)
+            (j->back ? curve_back_piece : curve_piece)(j, r, c, ph_min(PIECE, ff - c));
 }
 
-/* Forward: g from h. Backward: h becomes its gradient. */
+/* Forward: g from h. Backward: dh from dg. */
 static void curve(ph_pass *p, const ph_side *side, int sub, int back)
 {
     job j = {.p = p, .side = side, .act = &side->acts[sub], .back = back};
@@ -108,10 +130,11 @@ ph_status ph_feed_back(ph_pass *p, int number, int sub)
     weights d = weights_of(m, &side->stack->subs[sub], p->grads);
     ph_gemm second[3] = {ph_product_dx(m, rows, ff, dim, p->dy, w.w2, p->dg),
                          ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w2)};
-    ph_gemm first[3] = {ph_product_dx(m, rows, dim, wide, act->h, w.w1, p->da),
-                        ph_product_dw(m, rows, dim, wide, act->a, act->h, d.w1)};
+    const float *dh = wide > ff ? act->h : p->dg;
+    ph_gemm first[3] = {ph_product_dx(m, rows, dim, wide, dh, w.w1, p->da),
+                        ph_product_dw(m, rows, dim, wide, act->a, dh, d.w1)};
     if (d.b2) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b2);
-    if (d.b1) first[2] = ph_product_db(rows, wide, p->ones, act->h, d.b1);
+    if (d.b1) first[2] = ph_product_db(rows, wide, p->ones, dh, d.b1);
     PH_TRY(ph_model_multiply(m, second, d.b2 ? 3 : 2));
     curve(p, side, sub, 1);
     return ph_model_multiply(m, first, d.b1 ? 3 : 2);

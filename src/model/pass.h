@@ -188,4 +188,12 @@ static inline uint64_t ph_drop_stream(int what, const ph_side *side, int sub)
            ((uint64_t)sub << 32);
 }
 
+/* Share of the numbers that are dropped: 0 without backward. */
+float ph_drop_rate(const ph_pass *p);
+
+/* Factors of columns [c, c + n) of a row, in `room`, which has room up to 16; NULL: all
+   of them are 1. */
+const float *ph_drop_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
+                             float *room);
+
 #endif

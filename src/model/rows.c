@@ -37,20 +37,20 @@ static const float *param(const ph_pass *p, int index)
 
 /* ---- dropout ----------------------------------------------------------------------- */
 
-static float drop_rate(const ph_pass *p)
+float ph_drop_rate(const ph_pass *p)
 {
     return p->shape.backward ? p->model->config.dropout : 0;
 }
 
-/* Factors of one row's columns [c, c + n), n <= PIECE; NULL: all 1. */
-static const float *factors(const job *j, int row, int c, int n, float *room)
+const float *ph_drop_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
+                             float *room)
 {
-    float rate = drop_rate(j->p);
+    float rate = ph_drop_rate(p);
     if (rate == 0) return NULL;
-    uint64_t key = ph_rng_key(j->p->seed, j->stream, (uint64_t)row, 0);
+    uint64_t key = ph_rng_key(p->seed, stream, (uint64_t)row, 0);
     uint32_t limit = (uint32_t)(rate * 4294967296.0);
-    j->p->model->ctx->kernels->dropout(n, room, key, (uint32_t)c, limit,
-                                       1.0f / (1.0f - rate));
+    p->model->ctx->kernels->dropout(n, room, key, (uint32_t)c, limit,
+                                    1.0f / (1.0f - rate));
     return room;
 }
 
@@ -72,7 +72,7 @@ static void embed_row(const job *j, int row)
     if (place) m->spans->add(dim, out, place + (size_t)at * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        const float *f = factors(j, row, c, n, room);
+        const float *f = ph_drop_factors(j->p, j->stream, row, c, n, room);
         if (f) m->spans->times(n, out + c, f);
     }
 }
@@ -113,7 +113,8 @@ static void join_row(const job *j, int row)
     float room[PIECE];
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        m->spans->join(n, j->r + at + c, j->p->y + at + c, factors(j, row, c, n, room),
+        m->spans->join(n, j->r + at + c, j->p->y + at + c,
+                       ph_drop_factors(j->p, j->stream, row, c, n, room),
                        j->join->s + at + c);
     }
     norm_row(j, row, sub->gain, sub->shift);
@@ -169,9 +170,9 @@ static void drop_back_row(const job *j, int row)
     int dim = j->p->model->config.model_dim;
     size_t at = (size_t)row * (size_t)dim;
     float room[PIECE];
-    for (int c = 0; c < dim && drop_rate(j->p) > 0; c += PIECE) {
+    for (int c = 0; c < dim && ph_drop_rate(j->p) > 0; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        const float *f = factors(j, row, c, n, room);
+        const float *f = ph_drop_factors(j->p, j->stream, row, c, n, room);
         memcpy(j->p->dy + at + c, j->p->dr + at + c, (size_t)n * sizeof *room);
         j->p->model->spans->times(n, j->p->dy + at + c, f);
     }
@@ -250,7 +251,7 @@ static void embed_back_item(void *arg, int lane, int index)
         memset(dplace + (size_t)l * dim, 0, (size_t)n * sizeof *dplace);
     for (int r = 0; r < j->side->rows; r++) {
         float *d = p->dr + (size_t)r * dim + c;
-        const float *f = factors(j, r, c, n, room);
+        const float *f = ph_drop_factors(j->p, j->stream, r, c, n, room);
         if (f) m->spans->times(n, d, f);
         m->spans->add_scaled(n, scale, d, dword + (size_t)tokens[r] * dim);
         if (dplace) m->spans->add(n, dplace + (size_t)(r % j->side->len) * dim, d);
