@@ -18,6 +18,7 @@
 #ifndef KERNEL_BED_H
 #define KERNEL_BED_H
 
+#include "every.h"
 #include "kernels/kernels.h"
 
 /* ---- what is checked; one name per kernel of the table ----------------------------- */

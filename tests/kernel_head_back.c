@@ -123,7 +123,7 @@ static void head_backward_at(const ph_kernels *t, ph_head_tile h)
 
 void check_head_backward(const ph_kernels *t)
 {
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < 400; round += EVERY) {
         ph_head_tile h = any_tile();
         fill_tile(&h, round % BED_KINDS);
         head_backward_at(t, h);
@@ -161,7 +161,7 @@ void bench_head_backward(const ph_kernels *t)
 
 void check_deltas(const ph_kernels *t)
 {
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 300; round += EVERY) {
         int m = 1 + bed_below(70), n = 16 * (1 + bed_below(6));
         int64_t ldx = n + bed_below(9), ldy = n + bed_below(9);
         bed_say("%s deltas m=%d n=%d", t->name, m, n);

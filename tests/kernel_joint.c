@@ -39,7 +39,7 @@ static void fill_parts(int kind)
 
 void check_compose(const ph_kernels *t)
 {
-    for (int round = 0; round < 60; round++)
+    for (int round = 0; round < 60; round += EVERY)
         for (int n = 16; n <= PH_STRIP_LD; n += 16) {
             int heads = 1 + bed_below(HEADS), rank = 1 + bed_below(RANK);
             int64_t ld = PH_STRIP_LD * (1 + bed_below(ROWS));
@@ -67,7 +67,7 @@ void bench_compose(const ph_kernels *t)
 void check_decompose(const ph_kernels *t)
 {
     static float room[2 * RANK * ROWS * PH_LANES];
-    for (int round = 0; round < 60; round++)
+    for (int round = 0; round < 60; round += EVERY)
         for (int n = 16; n <= PH_STRIP_LD; n += 16) {
             int heads = 1 + bed_below(HEADS), rank = 1 + bed_below(RANK);
             int rows = 1 + bed_below(ROWS);
@@ -178,7 +178,7 @@ static void fill_scores(float *s, int n, float *top)
 
 void check_near_top(const ph_kernels *t)
 {
-    for (int round = 0; round < 60; round++)
+    for (int round = 0; round < 60; round += EVERY)
         for (int n = 16; n <= MOST; n += 16) {
             float top, scale = bed_between(0.05f, 0.7f);
             bed_say("%s near_top n=%d", t->name, n);

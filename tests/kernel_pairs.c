@@ -322,7 +322,7 @@ void check_pairs_attend(const ph_kernels *t)
     if (!t->pairs) return;
     for (int m = 1; m <= PH_TILE; m++)
         for (int n = 16; n <= KEYS; n += 16)
-            for (int i = 0; i < 3; i++)
+            for (int i = 0; i < 3; i += EVERY)
                 attend_at(t->pairs, t->name, m, n, 16 * (1 + bed_below(DEPTH / 16)));
     for (int width = 16; width <= DEPTH; width += 16)
         attend_at(t->pairs, t->name, PH_TILE, KEYS, width);

@@ -247,7 +247,7 @@ void check_pairs_stream(const ph_kernels *t)
     for (int i = 0; i < 10; i++)
         stream_means(1 + bed_below(PH_WIDE), 1 + bed_below(PH_WIDE),
                      1 + bed_below(DEPTH));
-    for (int m = 1; m <= PH_WIDE; m++)
+    for (int m = 1; m <= PH_WIDE; m += EVERY)
         for (int form = 0; form < 4; form++)
             stream_at(t->pairs, t->name, 0, m, 1 + bed_below(WIDTH), 1 + bed_below(DEPTH),
                       form & 1 ? PH_PARTS : 1, (m + form / 2) % BED_KINDS);
@@ -329,7 +329,7 @@ void check_pairs_few(const ph_kernels *t)
 {
     if (!t->pairs) return;
     check_small(t->pairs);
-    for (int k = 1; k <= DEPTH; k += k < 66 ? 1 : 13)
+    for (int k = 1; k <= DEPTH; k += k < 66 ? EVERY : 13)
         for (int form = 0; form < 8; form++)
             stream_at(t->pairs, t->name, 1, 1 + form % PH_FEW, 1 + bed_below(WIDTH), k,
                       form & 2 ? PH_PARTS : 1, (k + form / 4) % BED_KINDS);

@@ -28,11 +28,11 @@ static int side(void)
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* 1..70, then some of the sizes in use, up to `most`. */
+/* EVERY size to 70, then some of the sizes in use, up to `most`. */
 static int next_k(int k, int most)
 {
     static const int large[] = {71, 96, 127, 128, 255, 256, 511, 512};
-    if (k < 70) return k + 1 <= most ? k + 1 : 0;
+    if (k < 70) return k + EVERY <= most ? k + EVERY : 0;
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
         if (large[i] > k) return large[i] <= most ? large[i] : 0;
     return 0;
@@ -321,7 +321,7 @@ static void stream_at(const ph_kernels *t, int m, int n, int k)
 
 void check_stream(const ph_kernels *t)
 {
-    for (int n = 1; n <= 130; n++) {
+    for (int n = 1; n <= 130; n += EVERY) {
         int kind = n % BED_KINDS;
         bed_fill(left, MORE * 72, kind);
         bed_fill(right, 70 * (n + 4), kind);

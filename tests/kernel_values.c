@@ -36,7 +36,7 @@ static double ulps(float got, double want)
 /* The next CHUNK floats from the bits *at on, below `end`; the last one fills up. */
 static int next_chunk(float *x, uint32_t *at, uint32_t end)
 {
-    uint32_t stride = bed_all ? 1 : STRIDE;
+    uint32_t stride = bed_all ? 1 : STRIDE * EVERY;
     int count = 0;
     for (; count < CHUNK && *at < end; count++, *at += stride) x[count] = ph_float(*at);
     for (int i = count; i < CHUNK && count; i++) x[i] = x[count - 1];

@@ -21,6 +21,7 @@
 
 #include "base/half.h"
 #include "check.h"
+#include "every.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
 
@@ -97,23 +98,9 @@ static int64_t a_at(const ph_gemm *g, int i, int k)
     return i * g->a_row + k * g->a_col;
 }
 
-static void plain(const ph_gemm *g, void *c)
-{
-    for (int i = 0; i < g->m; i++)
-        for (int j = 0; j < g->n; j++) {
-            int64_t at = i * g->c_row + blocked(g->c_block, g->c_step, j);
-            float sum = g->add ? get(c, g->c_type, at) : 0;
-            for (int k = 0; k < g->k; k++)
-                sum = fmaf(get(g->a, g->a_type, a_at(g, i, k)), g->b[b_at(g, k, j)], sum);
-            if (g->bias) sum += g->bias[j];
-            put(c, g->c_type, at, sum);
-        }
-}
-
 static const float *row_of(const ph_gemm *g, int i, float *to)
 {
-    for (int k = 0; k < g->k; k++)
-        to[k] = get(g->a, g->a_type, i * g->a_row + k * g->a_col);
+    for (int k = 0; k < g->k; k++) to[k] = get(g->a, g->a_type, a_at(g, i, k));
     return to;
 }
 
@@ -121,6 +108,25 @@ static const float *column_of(const ph_gemm *g, int j, float *to)
 {
     for (int k = 0; k < g->k; k++) to[k] = g->b[b_at(g, k, j)];
     return to;
+}
+
+static void plain(const ph_gemm *g, void *c)
+{
+    float *rows = malloc((size_t)g->m * (size_t)g->k * sizeof *rows + 1);
+    float *column = malloc((size_t)g->k * sizeof *column + 1);
+    for (int i = 0; i < g->m; i++) row_of(g, i, rows + (int64_t)i * g->k);
+    for (int j = 0; j < g->n; j++) {
+        column_of(g, j, column);
+        for (int i = 0; i < g->m; i++) {
+            int64_t at = i * g->c_row + blocked(g->c_block, g->c_step, j);
+            const float *row = rows + (int64_t)i * g->k;
+            float sum = g->add ? get(c, g->c_type, at) : 0;
+            for (int k = 0; k < g->k; k++) sum = fmaf(row[k], column[k], sum);
+            if (g->bias) sum += g->bias[j];
+            put(c, g->c_type, at, sum);
+        }
+    }
+    free(rows), free(column);
 }
 
 /* Row i, with f32 numbers as all their parts or bf16 as they are, times every column. */
@@ -225,13 +231,18 @@ static size_t lay_c(ph_gemm *g, uint64_t *r, int block)
     return (size_t)((g->n - 1) / block * g->c_step) + span(g->m, g->c_row, block);
 }
 
+static int may_be_tiled(const ph_gemm *g)
+{
+    return g->tiles && g->a_type != PH_F16 && !g->a_block;
+}
+
 /* What c should be, for what p->g is now. */
 static void define(problem *p)
 {
     memcpy(p->want, p->before, p->c.bytes);
     memcpy(p->tiled, p->before, p->c.bytes);
     plain(&p->g, p->want);
-    if (p->g.tiles) plain_tiled(&p->g, p->tiled);
+    if (may_be_tiled(&p->g)) plain_tiled(&p->g, p->tiled);
 }
 
 static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
@@ -271,18 +282,9 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
 
 static void problem_free(problem *p)
 {
-    guarded_free(&p->a);
-    guarded_free(&p->b);
-    guarded_free(&p->c);
-    guarded_free(&p->bias);
-    free(p->before);
-    free(p->want);
-    free(p->tiled);
-}
-
-static int may_be_tiled(const ph_gemm *g)
-{
-    return g->tiles && g->a_type != PH_F16 && !g->a_block;
+    guarded_free(&p->a), guarded_free(&p->b);
+    guarded_free(&p->c), guarded_free(&p->bias);
+    free(p->before), free(p->want), free(p->tiled);
 }
 
 static void problem_check(const problem *p, const ph_kernels *table, int threads)
@@ -304,76 +306,86 @@ static void problem_check(const problem *p, const ph_kernels *table, int threads
           (double)get(want, g->c_type, (int64_t)at));
 }
 
-/* Every ISA and thread count on a list of products computed in one call. */
-static void check_list(problem *p, int count)
+/* One list of products in one call, against what they should be. */
+static void check_call(problem *p, int count, const ph_kernels *table, int threads)
 {
-    const ph_kernels *const *isas = ph_kernels_list();
-    static const int threads[] = {1, 2, 7};
-    for (int t = 0; isas[t] && !isas[t]->f32_tiles; t++) /* which has the same products */
-        for (int n = 0; n < 3; n++) {
-            ph_gemm list[PH_GEMM_MAX];
-            ph_ctx ctx = ctx_new(isas[t], threads[n]);
-            for (int i = 0; i < count; i++) {
-                list[i] = p[i].g;
-                memcpy(p[i].c.start, p[i].before, p[i].c.bytes);
-            }
-            guarded space = guarded_new(ph_gemm_bytes(&ctx, list, count));
-            CHECK(space.bytes % PH_ALIGN == 0, "workspace of %zu bytes", space.bytes);
-            ph_gemm_run(&ctx, list, count, space.start);
-            guarded_free(&space);
-            ctx_free(&ctx);
-            for (int i = 0; i < count; i++) problem_check(&p[i], isas[t], threads[n]);
-        }
+    ph_gemm list[PH_GEMM_MAX];
+    ph_ctx ctx = ctx_new(table, threads);
+    for (int i = 0; i < count; i++) {
+        list[i] = p[i].g;
+        memcpy(p[i].c.start, p[i].before, p[i].c.bytes);
+    }
+    guarded space = guarded_new(ph_gemm_bytes(&ctx, list, count));
+    CHECK(space.bytes % PH_ALIGN == 0, "workspace of %zu bytes", space.bytes);
+    ph_gemm_run(&ctx, list, count, space.start);
+    guarded_free(&space);
+    ctx_free(&ctx);
+    for (int i = 0; i < count; i++) problem_check(&p[i], table, threads);
 }
 
-/* Returns 1 if that was for tiles. */
-static int one(int m, int n, int k, uint64_t *r)
+/* Every ISA and thread count; ref, which is slow, takes turns with the latter. */
+static void check_list(problem *p, int count)
+{
+    static const int threads[] = {1, 2, 7};
+    static int turn;
+    const ph_kernels *const *isas = ph_kernels_list();
+    for (int t = 0; isas[t] && !isas[t]->f32_tiles; t++) /* which has the same products */
+        for (int n = 0; n < 3; n++)
+            if (isas[t] != &ph_kernels_ref || n == turn % 3)
+                check_call(p, count, isas[t], threads[n]);
+    turn++;
+}
+
+/* tiled: the first that tiles may multiply */
+static void one(int m, int n, int k, int tiled, uint64_t *r)
 {
     problem p;
     problem_new(&p, m, n, k, r);
+    for (; tiled && !may_be_tiled(&p.g); problem_new(&p, m, n, k, r)) problem_free(&p);
     check_list(&p, 1);
     problem_free(&p);
-    return may_be_tiled(&p.g);
 }
 
 static void small_sizes(void)
 {
     uint64_t r = check_seed;
-    for (int i = 0; i < 600; i++)
-        one(check_below(&r, 30), check_below(&r, 70), check_below(&r, 40), &r);
+    for (int i = 0; i < 600; i += EVERY)
+        one(check_below(&r, 30), check_below(&r, 70), check_below(&r, 40), 0, &r);
 }
 
 static void few_rows(void)
 {
     uint64_t r = check_seed + 1;
-    for (int m = 1; m <= 40; m++)
+    for (int m = 1; m <= 40; m += EVERY)
         for (int i = 0; i < (m <= 14 ? 8 : 3); i++)
-            one(m, 1 + check_below(&r, 1400), 1 + check_below(&r, 90), &r);
+            one(m, 1 + check_below(&r, 1400), 1 + check_below(&r, 90), 0, &r);
 }
 
 static void over_blocks(void)
 {
     uint64_t r = check_seed + 2;
-    for (int i = 0; i < 25; i++)
+    for (int i = 0; i < 25; i += EVERY)
         one(1 + check_below(&r, 900), 1 + check_below(&r, 300), 1 + check_below(&r, 300),
-            &r);
+            0, &r);
 }
 
 /* more of a than one round packs: of k (f32 only), of rows, of both; as tiles, of both */
 static void rounds(void)
 {
     uint64_t r = check_seed + 3;
-    for (int i = 0; i < 4; i++) one(13, 21, 4090 + check_below(&r, 200), &r);
-    for (int i = 0; i < 3; i++) one(700 + check_below(&r, 9), 5, 1600, &r);
-    for (int i = 0; i < 2; i++) one(3300 + check_below(&r, 9), 3, 620, &r);
-    for (int i = 0; i < 2;) i += one(1100, 1, 1000 + check_below(&r, 9), &r);
-    for (int i = 0; i < 2;) i += one(300, 1, 4500 + check_below(&r, 9), &r);
+    for (int i = 0; i < 4; i += EVERY) one(13, 21, 4090 + check_below(&r, 200), 0, &r);
+    for (int i = 0; i < 3; i += EVERY) one(700 + check_below(&r, 9), 5, 1600, 0, &r);
+    for (int i = 0; i < 2; i += EVERY) one(3300 + check_below(&r, 9), 3, 620, 0, &r);
+    for (int i = 0; i < 2; i += EVERY) {
+        one(1100, 1, 1000 + check_below(&r, 9), 1, &r);
+        one(300, 1, 4500 + check_below(&r, 9), 1, &r);
+    }
 }
 
 static void side_by_side(void)
 {
     uint64_t r = check_seed + 4;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; i += EVERY) {
         problem p[PH_GEMM_MAX];
         int count = 1 + check_below(&r, PH_GEMM_MAX);
         for (int q = 0; q < count; q++)
@@ -388,7 +400,7 @@ static void side_by_side(void)
 static void shared_left(void)
 {
     uint64_t r = check_seed + 5;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 40; i += EVERY) {
         problem p[3];
         int m = 1 + check_below(&r, 60), k = 1 + check_below(&r, 90);
         for (int q = 0; q < 3; q++) {
@@ -437,18 +449,9 @@ static void poison(void)
         for (int turn = 0; turn < 6; turn++) {
             int m = 1 + turn / 2 * 9;
             ph_ctx ctx = ctx_new(isas[t], 2);
-            ph_gemm g = {.m = m,
-                         .n = N,
-                         .k = K,
-                         .a = a,
-                         .a_row = K,
-                         .a_col = 1,
-                         .b = b,
-                         .b_row = N,
-                         .b_col = 1,
-                         .c = c,
-                         .c_row = N,
-                         .tiles = turn % 2};
+            ph_gemm g = {
+                .m = m, .n = N, .k = K, .a = a, .b = b, .c = c, .tiles = turn % 2};
+            g.a_row = K, g.b_row = g.c_row = N, g.a_col = g.b_col = 1;
             void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
             for (int i = 0; i < M * K; i++) a[i] = 1;
             for (int i = 0; i < K * N; i++) b[i] = 1;
@@ -526,6 +529,7 @@ static void bench_side(ph_ctx *ctx, const ph_gemm *g, void *space, const peer *p
 static void bench_shape(const char *isa, int threads, const int *shape, int form,
                         const peer *p)
 {
+    static const char *const forms[] = {"x w  ", "x w^T", "x^T w"};
     int m = shape[0], n = shape[1], k = shape[2];
     ph_ctx ctx = ctx_new(ph_kernels_pick(isa), threads);
     ph_gemm g = {.m = m, .n = n, .k = k, .a_row = k, .a_col = 1, .b_row = n, .b_col = 1};
@@ -552,12 +556,8 @@ static void bench_shape(const char *isa, int threads, const int *shape, int form
     qsort(ratio, (size_t)count, sizeof(double), rising);
     printf("%-6s %d threads  %s %5d %5d %5d  ours %6.1f (median %6.1f) GFLOP/s  OpenBLAS "
            "%6.1f (%6.1f)  ratio %.3f (%.3f, of pairs %.3f)\n",
-           isa, threads,
-           form == 0   ? "x w  "
-           : form == 1 ? "x w^T"
-                       : "x^T w",
-           m, n, k, work / ours[0], work / ours[count / 2], work / theirs[0],
-           work / theirs[count / 2], theirs[0] / ours[0],
+           isa, threads, forms[form], m, n, k, work / ours[0], work / ours[count / 2],
+           work / theirs[0], work / theirs[count / 2], theirs[0] / ours[0],
            theirs[count / 2] / ours[count / 2], ratio[count / 2]);
     free(space), free(a), free(b), free(g.c);
     ctx_free(&ctx);

@@ -37,7 +37,7 @@ exported() { # MEMBER
     nm -g --defined-only "$library" 2>/dev/null | awk -v m="$1:" '
         $0 == m { inside = 1; next }
         /:$/ { inside = 0 }
-        inside && NF == 3 { print $3 }' | tr '\n' ' '
+        inside && NF == 3 && !/__odr_asan/ { print $3 } # the sanitizer adds those' | tr '\n' ' '
 }
 
 if ! have objdump || ! have nm; then
