@@ -242,6 +242,9 @@ static int run(const void *chosen, int count, const char *const *words)
     const generate_options *o = chosen;
     ph_ctx *ctx;
     ph_model *m = NULL;
+    if (o->beams > 1 && o->temperature > 0)
+        return cli_fail(EXIT_USAGE, "--beams searches, --temperature chooses by chance: "
+                                    "expected one of them");
     int rc = cli_open(&ctx, &o->machine);
     if (rc) return rc;
     ph_status status = read_model(&m, ctx, words[0]);

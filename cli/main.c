@@ -125,6 +125,7 @@ static int finish_output(int rc)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_DFL); /* a parent may have left it ignored */
+    signal(SIGXFSZ, SIG_IGN); /* a file over its limit is a failed write, told as one */
     int rc =
         run_program(argc > 1 ? argc - 1 : 0, (const char *const *)(argv + (argc > 0)));
     return finish_output(rc);

@@ -251,11 +251,11 @@ static int check_same(const job *j, const ph_train *said)
 {
     const ph_train *all = ph_trainer_options(j->trainer);
     if (said->recipe[0] && strcmp(said->recipe, all->recipe) != 0)
-        return cli_fail(EXIT_USAGE, "%s holds a training of %s, expected no other recipe",
-                        j->directory, all->recipe);
+        return cli_fail(EXIT_USAGE, "%s holds a training of %s, not of %s", j->directory,
+                        all->recipe, said->recipe);
     if (said->file[0] && strcmp(said->file, all->file) != 0)
-        return cli_fail(EXIT_USAGE, "%s holds a training on %s, expected no other file",
-                        j->directory, all->file);
+        return cli_fail(EXIT_USAGE, "%s holds a training on %s, not on %s", j->directory,
+                        all->file, said->file);
     return EXIT_OK;
 }
 

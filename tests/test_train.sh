@@ -90,7 +90,7 @@ same "used directory, status" $? 2
 holds "used directory" "$words" "--resume goes on"
 train --resume -o "$tmp/none" >/dev/null 2>&1
 same "nothing to resume" $? 7
-holds "another recipe" "$("$program" train dates --resume -o "$tmp/one" 2>&1)" "expected no other recipe"
+holds "another recipe" "$("$program" train dates --resume -o "$tmp/one" 2>&1)" "of copy, not of dates"
 words=$(train cpoy 2>&1)
 holds "misspelt recipe" "$words" "did you mean copy"
 : >"$tmp/file"
@@ -111,6 +111,12 @@ words=$(train pronouns --cross mha -o "$tmp/cross" 2>&1)
 holds "cross-attention of an encoder" "$words" "only an encoder-decoder has"
 lacks "a refused training" "$(ls "$tmp")" cross
 
+# A file that may not grow is a failed write: a sentence, and nothing half written stays.
+words=$(ulimit -f 8 && train copy $small --steps 2 -o "$tmp/limit" 2>&1)
+same "size limit, status" $? 7
+holds "size limit" "$words" "cannot write '$tmp/limit/step-00000002.safetensors': File too large"
+same "size limit, files" "$(ls -A "$tmp/limit")" log.jsonl
+
 # ---- your own pairs and texts ----
 
 awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i }' >"$tmp/pairs.tsv"
@@ -118,6 +124,8 @@ train --pairs "$tmp/pairs.tsv" --steps 20 --batch 8 --layers 1 --dim 16 --heads 
     -o "$tmp/pairs" >/dev/null || bad "pairs"
 "$program" generate "$tmp/pairs" 17 >/dev/null || bad "generate from pairs"
 "$program" generate "$tmp/pairs" 17 --beams 3 >/dev/null || bad "beams"
+"$program" generate "$tmp/pairs" 17 --beams 3 --temperature 1 >/dev/null 2>&1
+same "beams by chance" $? 2
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "the cat sat on the mat. " }' >"$tmp/text"
 train text "$tmp/text" --steps 150 --batch 8 --layers 2 --dim 32 --heads 4 --length 32 --rate 3e-3 \
     --test 50 -q -o "$tmp/story" >/dev/null || bad "text"
