@@ -96,7 +96,7 @@ struct ph_pass {
     /* transient, shared by all sublayers */
     float *y;            /* (rows, model_dim) what a sublayer gives */
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
-    float *dg;           /* (rows, ff_dim) */
+    float *dg;           /* (rows, ff_dim) gradient of g, then of h in its place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
     float *ones;                   /* (rows) */
     float *lanes;                  /* (threads, model_dim) */

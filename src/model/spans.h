@@ -49,7 +49,7 @@ typedef struct ph_spans {
     void (*times)(int n, float *y, const float *x);               /* y *= x */
 
     /* Cross-entropy of a row of logits against `target` with smoothing: returns the loss
-       and replaces the logits by scale * gradient; log_sum: log of the sum of exp. */
+       and replaces the logits by scale * gradient. */
     float (*cross)(int n, float *logits, int target, float smoothing, float scale);
 
     /* x = softmax(x); returns log(sum exp). */
