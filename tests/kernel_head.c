@@ -8,29 +8,37 @@
 
 #define REF ph_kernels_ref
 
-enum { ROWS = 80, KEYS = PH_STRIP_LD, DIM = 96, LD = DIM + 8 };
+enum { ROWS = 80, KEYS = 2 * PH_SPLIT + 150, DIM = 96, LD = DIM + 8 };
 
 static float q[ROWS * LD], k[KEYS * LD], v[KEYS * LD];
 static float out_expected[ROWS * LD], lse_expected[ROWS];
-static float room[PH_NR_MAX * (DIM + PH_STRIP_LD)];
+static float room[2 * DIM];
 
 static int side(void)
 {
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* Any size, mask and distance between rows. */
+static int any_dim(void)
+{
+    return bed_below(2) ? 16 * (1 + bed_below(DIM / 16)) : 1 + bed_below(DIM);
+}
+
+/* Any size, mask and distance between rows; of some blocks, or splits, now and then. */
 static ph_head any_head(void)
 {
+    int most = bed_below(3) ? 40 : bed_below(3) ? 3 * PH_STRIP_LD : KEYS;
     ph_head h = {.rows = 1 + bed_below(bed_below(3) ? 34 : ROWS),
-                 .keys = 1 + bed_below(bed_below(3) ? 40 : KEYS),
-                 .k_dim = 16 * (1 + bed_below(DIM / 16)),
-                 .v_dim = 16 * (1 + bed_below(DIM / 16)),
+                 .keys = 1 + bed_below(most),
+                 .k_dim = any_dim(),
+                 .v_dim = any_dim(),
                  .scale = bed_between(0.05f, 1)};
     h.q_ld = h.k_dim + bed_below(9), h.k_ld = h.k_dim + bed_below(9);
     h.v_ld = h.v_dim + bed_below(9), h.out_ld = h.v_dim + bed_below(9);
-    h.lo = bed_below(2) ? -KEYS - ROWS : bed_below(60) - 50;
-    h.hi = bed_below(2) ? KEYS + ROWS : h.lo + bed_below(150);
+    int lo = bed_below(2) ? -h.rows : bed_below(h.keys + 60) - 50;
+    int hi = bed_below(2) ? h.keys : lo + bed_below(h.keys + 20);
+    h.lo = ph_max(-h.rows, ph_min(lo, h.keys)),
+    h.hi = ph_max(-h.rows, ph_min(hi, h.keys));
     return h;
 }
 
@@ -51,7 +59,8 @@ static void head_forward_at(const ph_kernels *t, ph_head h)
     h.v = place(2, v, h.keys, h.v_ld, h.v_dim);
     h.out = bed_floats(3, (h.rows - 1) * h.out_ld + h.v_dim, side());
     h.lse = with_lse ? bed_floats(4, h.rows, side()) : NULL;
-    h.room = bed_floats(5, (int64_t)ph_head_floats(h.k_dim), side());
+    int64_t floats = (int64_t)ph_head_floats(h.rows, h.keys, h.k_dim, h.v_dim);
+    h.room = bed_floats(5, floats, side());
     h.soon.part[1].at = (const char *)q, h.soon.part[1].end = (const char *)(q + ROWS);
     t->head_forward(&h);
     bed_same_rows("out", h.out, h.out_ld, out_expected, h.out_ld, h.rows, h.v_dim,
@@ -79,7 +88,7 @@ static ph_head usual_head(int rows, int keys)
     bed_fill(q, ROWS * LD, BED_PLAIN);
     bed_fill(k, KEYS * LD, BED_PLAIN);
     bed_fill(v, KEYS * LD, BED_PLAIN);
-    h.q_ld = h.k_ld = h.v_ld = h.out_ld = 64, h.hi = KEYS, h.lo = -ROWS;
+    h.q_ld = h.k_ld = h.v_ld = h.out_ld = 64, h.hi = keys, h.lo = -rows;
     h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected, h.room = room;
     return h;
 }

@@ -1,25 +1,30 @@
 /*
- * head.c - a head of few keys, by one kernel for each direction.
+ * head.c - a whole head by one kernel: what it is told, and the forward direction.
  */
 #include "attn/head_set.h"
 
+#include <math.h>
+
 #include "attn/stream.h"
 
-enum { FAR = 1 << 20 }; /* beyond any key and row of a head */
+enum { FAR = 1 << 20 }; /* beyond any key and row of a tile */
 
-int ph_head_short(const ph_plan *plan)
+/* Few rows are better off with keys as decoding reads them; few rows of each of several
+   heads, with the rows of all heads side by side. */
+static int is_whole(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
-    return a->dtype == PH_F32 && plan->group == 1 && a->kv_len <= PH_BLOCK &&
-           a->qk_dim == plan->k_pad && a->v_dim == plan->v_pad && !plan->drop_limit &&
-           a->softcap == 0;
+    const ph_kernels *k = plan->kernels;
+    return a->dtype == PH_F32 && !plan->drop_limit && a->softcap == 0 &&
+           !plan->by_split && a->q_len > (plan->group > 1 ? k->nr - 1 : k->few) &&
+           a->qk_dim > 0 && a->v_dim > 0 && (a->kv_len <= PH_BLOCK || k->long_heads);
 }
 
 size_t ph_head_forward_room(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
-    if (!ph_head_short(plan) || a->q_len <= plan->kernels->few) return 0;
-    return ph_head_floats(a->qk_dim);
+    int rows = ph_div_up(plan->rows, plan->group);
+    return is_whole(plan) ? ph_head_floats(rows, a->kv_len, a->qk_dim, a->v_dim) : 0;
 }
 
 int ph_head_plain(const ph_call *call)
@@ -29,26 +34,18 @@ int ph_head_plain(const ph_call *call)
            !args->gate && !args->sink && !call->twin;
 }
 
-static int within(int64_t x)
+static int within(int64_t x, int low, int high)
 {
-    return x < -FAR ? -FAR : x > FAR ? FAR : (int)x;
+    return x < low ? low : x > high ? high : (int)x;
 }
 
 void ph_head_interval(const ph_call *call, const ph_extent *extent, int token, int k0,
                       int *lo, int *hi)
 {
-    const ph_attn *a = call->attn;
-    int64_t position = token + extent->offset - k0;
-    int left = a->mask == PH_MASK_BAND ? a->band_left : -1;
-    int right = a->mask == PH_MASK_BAND ? a->band_right : -1;
-    if (a->mask == PH_MASK_CAUSAL) right = 0;
-    *lo = left >= 0 ? within(position - left) : -FAR;
-    *hi = right >= 0 ? within(position + right + 1) : FAR;
-}
-
-int ph_head_hides(const ph_head *h)
-{
-    return h->lo + h->rows - 1 > 0 || h->hi < h->keys;
+    int64_t low, high;
+    ph_rows_window(call->attn, extent, token, &low, &high);
+    *lo = within(low - k0, -FAR, FAR);
+    *hi = within(high - k0, -FAR, FAR);
 }
 
 const float *ph_head_of(const void *tensor, const ph_strides *s, int batch, int head)
@@ -67,6 +64,7 @@ void ph_head_set(const ph_call *call, const ph_rows *rows, float *room, int firs
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
     int b = rows->batch, head = rows->head0;
+    int64_t lo, hi;
     *h = (ph_head){.rows = count, .keys = rows->extent.kv_len, .room = room};
     h->k_dim = a->qk_dim, h->v_dim = a->v_dim;
     h->q_ld = a->q.time, h->k_ld = a->k.time;
@@ -78,7 +76,9 @@ void ph_head_set(const ph_call *call, const ph_rows *rows, float *room, int firs
     h->out = ph_head_out(args->out, &a->out, b, head) + first * a->out.time;
     if (args->lse)
         h->lse = args->lse + ((int64_t)b * a->q_heads + head) * a->q_len + first;
-    ph_head_interval(call, &rows->extent, first, 0, &h->lo, &h->hi);
+    ph_rows_window(a, &rows->extent, first, &lo, &hi);
+    h->lo = within(lo, -count, h->keys);
+    h->hi = within(hi, -count, h->keys);
 }
 
 void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_soon *soon)
@@ -102,20 +102,52 @@ void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_soon *soon)
                 a->q_len, a->v_dim);
 }
 
-int ph_head_forward(const ph_call *call, float *room, int batch, int head, int first,
-                    int end)
+/* Whether v is finite where a key is multiplied for a row that does not see it. */
+static int hidden_finite(const ph_call *call, const ph_head *h)
+{
+    const int even = h->v_dim / PH_LANES * PH_LANES, further = h->rows - 1;
+    const int from[2] = {ph_max(h->lo, 0), ph_max(h->hi, 0)};
+    const int to[2] = {ph_min(h->lo + further, h->keys),
+                       ph_min(h->hi + further, h->keys)};
+    for (int i = 0; i < 2; i++) {
+        const float *v = h->v + from[i] * h->v_ld;
+        int n = ph_max(to[i] - from[i], 0);
+        if (n && !call->kernels->finite(v, h->v_ld, n, even)) return 0;
+        for (int j = 0; j < n; j++, v += h->v_ld)
+            for (int c = even; c < h->v_dim; c++)
+                if (!isfinite(v[c])) return 0;
+    }
+    return 1;
+}
+
+/* Rows [first, end) of one head. */
+static int forward_rows(const ph_call *call, float *room, int batch, int head, int first,
+                        int end)
 {
     ph_rows rows;
     ph_head h;
-    if (!ph_head_forward_room(call->plan) || !ph_head_plain(call)) return 0;
     ph_rows_begin(call, &rows, batch, head, 1);
     int count = ph_min(end, rows.extent.q_len) - first;
-    if (count < 1 || rows.extent.kv_len < 1) return 0;
-    ph_head_set(call, &rows, room, first, count, &h);
-    if (ph_head_hides(&h) && !call->kernels->finite(h.v, h.v_ld, h.keys, h.v_dim))
-        return 0;
-    ph_head_beyond(call, &rows, &h.soon);
-    call->kernels->head_forward(&h);
+    if (rows.extent.kv_len < 1) return 0;
+    if (count > 0) {
+        ph_head_set(call, &rows, room, first, count, &h);
+        if (!hidden_finite(call, &h)) return 0;
+        if (call->plan->row_blocks == 1) ph_head_beyond(call, &rows, &h.soon);
+        call->kernels->head_forward(&h);
+    }
     ph_stream_clear(call, &rows, first, end);
+    return 1;
+}
+
+int ph_head_forward(const ph_call *call, float *room, int batch, int head, int first,
+                    int end)
+{
+    int group = call->plan->group;
+    if (!is_whole(call->plan) || !ph_head_plain(call)) return 0;
+    for (int n = 0; n < group; n++) { /* row = token * group + n */
+        int from = ph_div_up(ph_max(first - n, 0), group);
+        int to = ph_div_up(ph_max(end - n, 0), group);
+        if (!forward_rows(call, room, batch, head + n, from, to)) return 0;
+    }
     return 1;
 }

@@ -1,9 +1,10 @@
 /*
- * head.h - a head of few keys, by one kernel for each direction.
+ * head.h - plain heads, by one kernel for each direction.
  *
- * Such heads are many, and what goes on between kernels would cost them as much as the
- * products do. Both functions return 0, with nothing done, where more than plain
- * attention is asked for, or a hidden number is not finite.
+ * Short ones are many, and what goes on between kernels would cost them as much as the
+ * products do; long ones need no packed keys. Both functions return 0 where more than
+ * plain attention is asked for, or a hidden number is not finite: then all is left to be
+ * done.
  */
 #ifndef PH_ATTN_HEAD_H
 #define PH_ATTN_HEAD_H
@@ -13,7 +14,7 @@
 /* Floats of room that a call needs; 0: the plan's heads are not of that kind. */
 size_t ph_head_forward_room(const ph_plan *plan);
 
-/* out and lse of rows [first, end) of a head. */
+/* out and lse of rows [first, end) of the group of heads from `head` on. */
 int ph_head_forward(const ph_call *call, float *room, int batch, int head, int first,
                     int end);
 

@@ -6,8 +6,7 @@
 
 #include "attn/head.h"
 
-/* Whether the plan's heads, and what the call asks of them, are of that kind. */
-int ph_head_short(const ph_plan *plan);
+/* Whether a call asks for plain attention. */
 int ph_head_plain(const ph_call *call);
 
 /* Where a head begins in a tensor; of one that is written, NULL if it is not there. */
@@ -21,9 +20,6 @@ void ph_head_interval(const ph_call *call, const ph_extent *extent, int token, i
 /* `count` rows from `first` on of the head, and the keys that are there. */
 void ph_head_set(const ph_call *call, const ph_rows *rows, float *room, int first,
                  int count, ph_head *h);
-
-/* Whether some key is hidden from some row. */
-int ph_head_hides(const ph_head *h);
 
 /* While a head runs it asks for the one behind it: each thread has heads in a row. */
 void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_soon *soon);

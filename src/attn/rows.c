@@ -19,15 +19,24 @@ ph_extent ph_rows_extent(const ph_call *call, int batch)
     return e;
 }
 
-void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, int *lo,
-                      int *hi)
+void ph_rows_window(const ph_attn *attn, const ph_extent *extent, int token, int64_t *lo,
+                    int64_t *hi)
 {
-    int64_t position = token + extent->offset, low = 0, high = extent->kv_len;
+    int64_t position = token + extent->offset;
     int left = attn->mask == PH_MASK_BAND ? attn->band_left : -1;
     int right = attn->mask == PH_MASK_BAND ? attn->band_right : -1;
     if (attn->mask == PH_MASK_CAUSAL) right = 0;
-    if (left >= 0 && position - left > low) low = position - left;
-    if (right >= 0 && position + right + 1 < high) high = position + right + 1;
+    *lo = left >= 0 ? position - left : INT64_MIN / 2; /* half: sums do not overflow */
+    *hi = right >= 0 ? position + right + 1 : INT64_MAX / 2;
+}
+
+void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, int *lo,
+                      int *hi)
+{
+    int64_t low, high;
+    ph_rows_window(attn, extent, token, &low, &high);
+    if (low < 0) low = 0;
+    if (high > extent->kv_len) high = extent->kv_len;
     if (low >= high) low = high = 0; /* sees nothing */
     *lo = (int)low, *hi = (int)high;
 }

@@ -35,6 +35,11 @@ typedef struct ph_rows {
 
 ph_extent ph_rows_extent(const ph_call *call, int batch);
 
+/* Keys [*lo, *hi) that the query sees by the mask, whether they are there or not; the
+   next query sees one further, unless a side has no limit. */
+void ph_rows_window(const ph_attn *attn, const ph_extent *extent, int token, int64_t *lo,
+                    int64_t *hi);
+
 /* Keys [*lo, *hi) that the query sees by position. */
 void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, int *lo,
                       int *hi);

@@ -12,10 +12,9 @@
 
 enum {
     PH_BLOCK = PH_STRIP_LD, /* keys between two looks at the running maximum */
-    PH_SPLIT = 512,         /* keys summed on their own, then merged in order */
     PH_CHUNK = 256,         /* keys whose share of dq is summed on its own, then added */
 
-    PH_ROWS_MAX = 528,   /* rows of one forward work item, for which k is packed once; a
+    PH_ROWS_MAX = 512,   /* rows of one forward work item, for which k is packed once; a
                             multiple of mr, halved twice too */
     PH_ROWS_MIN = 96,    /* ... when there would be too few items for all threads */
     PH_ITEMS_WANTED = 4, /* items per thread that even out their unequal cost */

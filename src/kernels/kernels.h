@@ -37,6 +37,7 @@
 
 enum {
     PH_STRIP_LD = 128,  /* columns of a score strip, and keys in a block */
+    PH_SPLIT = 512,     /* keys whose softmax runs on its own, then is merged in order */
     PH_LANES = 16,      /* lanes of a row sum */
     PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand */
     PH_FETCH = 128,     /* bytes asked for ahead, per step of a product */
@@ -237,24 +238,42 @@ static inline const void *ph_soon_take(ph_soon *soon, int64_t bytes)
     return NULL;
 }
 
-/* A whole head of attention whose keys are few; rows are q_ld, k_ld, ... floats apart.
+/* A whole head of attention; rows are q_ld, k_ld, ... floats apart.
 
        s = scale q k^T       p = 2^(s - max s)       out = p v / sum of p
 
-   Row i sees the keys [lo + i, hi + i). Where it sees none out is 0 and lse -inf. keys is
-   at most PH_STRIP_LD, k_dim and v_dim are multiples of 16; v is finite where a key is
-   hidden from a row. */
+   Row i sees the keys [lo + i, hi + i). Where it sees none out is 0 and lse -inf. v is
+   finite where a key is hidden from some rows only: [lo, lo + rows - 1) and
+   [hi, hi + rows - 1). */
 typedef struct ph_head {
     int rows, keys, k_dim, v_dim;
-    int lo, hi; /* at most 2^20 in size */
+    int lo, hi; /* in [-rows, keys] */
     const float *q, *k, *v;
     int64_t q_ld, k_ld, v_ld, out_ld;
     float scale; /* of q, times log2(e) */
     float *out;
     float *lse;   /* (rows) natural logarithm, or NULL: not wanted */
-    ph_soon soon; /* what is asked for meanwhile */
+    ph_soon soon; /* what is asked for meanwhile: k, q and v of another head */
     float *room;  /* ph_head_floats */
 } ph_head;
+
+/* Running sums of a row: maximum, 16 lanes, weighted sum of v. */
+static inline int64_t ph_running_floats(int v_pad)
+{
+    return 1 + PH_LANES + v_pad;
+}
+
+/* Room for scores of a block, rows that are turned and their running sums, of all rows if
+   there are several splits; and for v of a split where its rows must be filled up. */
+static inline size_t ph_head_floats(int rows, int keys, int k_dim, int v_dim)
+{
+    int64_t k_pad = ph_round_up(k_dim, PH_LANES), v_pad = ph_round_up(v_dim, PH_LANES);
+    int64_t kept = keys > PH_SPLIT ? ph_round_up(rows, PH_NR_MAX) : PH_NR_MAX;
+    int64_t running = ph_running_floats((int)v_pad);
+    int64_t values = v_pad > v_dim ? ph_min(keys, PH_SPLIT) * v_pad : 0;
+    return (size_t)(kept * (k_pad + running) + PH_NR_MAX * (running + PH_STRIP_LD) +
+                    values);
+}
 
 /* Where a gradient goes. */
 enum {
@@ -310,12 +329,6 @@ static inline size_t ph_head_tile_floats(int k_dim, int v_dim, int rows, int key
     return (size_t)PH_NR_MAX * (size_t)dim + (size_t)ph_head_line(rows) * (size_t)keys;
 }
 
-/* Room for rows that are turned, and for scores. */
-static inline size_t ph_head_floats(int k_dim)
-{
-    return (size_t)PH_NR_MAX * (size_t)(k_dim + PH_STRIP_LD);
-}
-
 /* Rows of a strip where so many are all there are: none of the strips is left with so few
    that its product has too few sums to run side by side. */
 static inline int ph_even_strip(int rows, int mr)
@@ -328,6 +341,8 @@ typedef struct ph_kernels {
     const char *vectors; /* the table whose f32 kernels these are; its own name in most */
     int mr, nr;
     int few;               /* rows up to which keys are better not packed for scores */
+    int long_heads;        /* 1: head_forward is best for any number of keys, not only for
+                              those of a block */
     const ph_pairs *pairs; /* for bf16 tensors; NULL: they are converted like f16 */
     int f32_tiles;         /* 1: for gradients of f32 ones too, with bits of their own */
 
@@ -387,8 +402,9 @@ typedef struct ph_kernels {
                           const float *b, int64_t ldb, float *c, int64_t ldc,
                           const float *scale, const void *fetch);
 
-    /* All of a head. Sums of p in 16 lanes, as a row's; lse is the maximum times log 2,
-       in double, plus the sum as logs leaves it, rounded. */
+    /* All of a head: softmax and weigh over blocks of PH_STRIP_LD keys, splits of
+       PH_SPLIT keys on their own and merged in order, as attn/stream.h has it. lse is the
+       maximum times log 2, in double, plus the sum as logs leaves it, rounded. */
     void (*head_forward)(const ph_head *head);
 
     /* Each sum one chain over keys or rows in order. */

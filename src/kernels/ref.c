@@ -525,17 +525,38 @@ static float score(const ph_head *h, int i, int c)
     return sees(h, i, c) ? s : -INFINITY;
 }
 
-/* Weights of row i, their maximum and their sum. */
-static void weigh_keys(const ph_head *h, int i, float *s, float *top, float *sum)
+/* Running softmax of a row. */
+typedef struct running {
+    float top, lanes[PH_LANES], *acc;
+} running;
+
+/* Row i against the keys of the split at j, from nothing. */
+static void row_split(const ph_head *h, int i, int j, running *r)
 {
-    float lanes[PH_LANES] = {0};
-    *top = -INFINITY;
-    for (int c = 0; c < h->keys; c++) *top = max(*top, s[c] = score(h, i, c));
-    for (int c = 0; c < h->keys; c++) {
-        s[c] = exp2_ref(s[c] - (*top == -INFINITY ? 0 : *top));
-        lanes[c % PH_LANES] += s[c];
+    float s[PH_STRIP_LD], peak[PH_LANES], alpha;
+    *r = (running){.top = -INFINITY, .acc = r->acc};
+    for (int c = 0; c < h->v_dim; c++) r->acc[c] = 0;
+    for (int end = ph_min(j + PH_SPLIT, h->keys); j < end; j += PH_STRIP_LD) {
+        for (int c = 0; c < PH_STRIP_LD; c++)
+            s[c] = j + c < end ? score(h, i, j + c) : -INFINITY;
+        row_peak(PH_STRIP_LD, s, peak);
+        softmax(1, PH_STRIP_LD, s, peak, &r->top, r->lanes, &alpha);
+        for (int c = 0; c < h->v_dim; c++) r->acc[c] *= alpha;
+        for (int k = 0; k < PH_STRIP_LD; k++)
+            for (int c = 0; j + k < end && sees(h, i, j + k) && c < h->v_dim; c++)
+                r->acc[c] = fmaf(s[k], h->v[(j + k) * h->v_ld + c], r->acc[c]);
     }
-    *sum = sum16(lanes);
+}
+
+/* whole = whole and part, of which one has seen a key. */
+static void merge(int n, running *whole, const running *part)
+{
+    float top = whole->top > part->top ? whole->top : part->top;
+    float a = exp2_ref(whole->top - top), b = exp2_ref(part->top - top);
+    whole->top = top;
+    for (int l = 0; l < PH_LANES; l++)
+        whole->lanes[l] = fmaf(part->lanes[l], b, whole->lanes[l] * a);
+    for (int c = 0; c < n; c++) whole->acc[c] = fmaf(part->acc[c], b, whole->acc[c] * a);
 }
 
 static float lse_of(float top, float sum)
@@ -547,13 +568,18 @@ static float lse_of(float top, float sum)
 
 static void head_forward(const ph_head *h)
 {
-    float s[PH_STRIP_LD], top, sum;
+    running whole = {.acc = h->room}, part = {.acc = h->room + h->v_dim};
     for (int i = 0; i < h->rows; i++) {
-        weigh_keys(h, i, s, &top, &sum);
-        if (h->lse) h->lse[i] = lse_of(top, sum);
-        float factor = sum == 0 ? 0 : 1 / sum;
-        product_times(1, h->v_dim, h->keys, s, 0, 1, h->v, h->v_ld,
-                      h->out + i * h->out_ld, h->out_ld, &factor, NULL);
+        row_split(h, i, 0, &whole);
+        for (int j = PH_SPLIT; j < h->keys; j += PH_SPLIT) {
+            row_split(h, i, j, &part);
+            if (part.top != -INFINITY || whole.top != -INFINITY)
+                merge(h->v_dim, &whole, &part);
+        }
+        float sum = sum16(whole.lanes), factor = sum == 0 ? 0 : 1 / sum;
+        if (h->lse) h->lse[i] = lse_of(whole.top, sum);
+        for (int c = 0; c < h->v_dim; c++)
+            h->out[i * h->out_ld + c] = sum == 0 ? 0 : fmaf(whole.acc[c], factor, 0);
     }
 }
 

@@ -15,6 +15,7 @@
  *                                TIMES: 0, and results are multiplied by alpha[i]
  *                                ON: c, and the same at the end    PLUS: 0, c is added
  *                                LINES: 0, with a line asked for in each step, as TIMES
+ *                                CARRY: as SHRINK, with a line asked for too
  */
 /* Loops over the tile must vanish. With a count clang unrolls them before M is known, as
    loops of unknown length, and then keeps the accumulators in memory. */
@@ -25,7 +26,7 @@
 #endif
 
 enum { ACROSS, ALONG, EITHER };
-enum { FRESH, ADD, SHRINK, PEAK, TIMES, ON, PLUS, LINES };
+enum { FRESH, ADD, SHRINK, PEAK, TIMES, ON, PLUS, LINES, CARRY };
 enum { FEW = MR * 2 / 3 };      /* rows up to which a tile waits for memory */
 enum { PACE = 2 * NR };         /* bytes that those of a whole head ask for, per step */
 
@@ -48,7 +49,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
     for (int v = 0; v < NV; v++) {
         if (start == ADD || start == ON)
             acc[i][v] = v_load(c + i * ldc + v * VL);
-        else if (start == SHRINK)
+        else if (start == SHRINK || start == CARRY)
             acc[i][v] = v_mul(v_load(c + i * ldc + v * VL), v_set1(alpha[i]));
         else
             acc[i][v] = v_zero();
@@ -118,6 +119,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #define ONP(M)    TILE(on, M, 16, ALONG, ON) TILE(on, M, 32, ALONG, ON)
 #define PLUSP(M)  TILE(plus, M, 16, ACROSS, PLUS) TILE(plus, M, 32, ACROSS, PLUS)
 #define LINESP(M) TILE(lines, M, 16, ALONG, LINES) TILE(lines, M, 32, ALONG, LINES)
+#define CARRYP(M) TILE(carry, M, 16, ACROSS, CARRY) TILE(carry, M, 32, ACROSS, CARRY)
 #if NR == 16
 #undef SCORES
 #undef WEIGH
@@ -128,6 +130,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #undef ONP
 #undef PLUSP
 #undef LINESP
+#undef CARRYP
 #define SCORES(M) TILE(scores, M, 16, ALONG, PEAK)
 #define WEIGH(M)  TILE(weigh, M, 16, ALONG, SHRINK)
 #define BEGIN(M)  TILE(begin, M, 16, ALONG, FRESH)
@@ -137,6 +140,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
 #define ONP(M)    TILE(on, M, 16, ALONG, ON)
 #define PLUSP(M)  TILE(plus, M, 16, ACROSS, PLUS)
 #define LINESP(M) TILE(lines, M, 16, ALONG, LINES)
+#define CARRYP(M) TILE(carry, M, 16, ACROSS, CARRY)
 #endif
 EACH_ROW(SCORES)
 EACH_ROW(WEIGH)
@@ -147,6 +151,7 @@ EACH_ROW(TIMESP)
 EACH_ROW(ONP)
 EACH_ROW(PLUSP)
 EACH_ROW(LINESP)
+EACH_ROW(CARRYP)
 
 /* [rows][0: narrow, 1: full] */
 #if NR == 16
@@ -163,6 +168,7 @@ EACH_ROW(LINESP)
 #define ON_ENTRY(M)     ENTRY(on, M)
 #define PLUS_ENTRY(M)   ENTRY(plus, M)
 #define LINES_ENTRY(M)  ENTRY(lines, M)
+#define CARRY_ENTRY(M)  ENTRY(carry, M)
 static tile_fn *const scores_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(SCORES_ENTRY)};
 static tile_fn *const weigh_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(WEIGH_ENTRY)};
 static tile_fn *const begin_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(BEGIN_ENTRY)};
@@ -172,6 +178,7 @@ static tile_fn *const times_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(TIMES_ENTRY)};
 static tile_fn *const on_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(ON_ENTRY)};
 static tile_fn *const plus_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(PLUS_ENTRY)};
 static tile_fn *const lines_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(LINES_ENTRY)};
+static tile_fn *const carry_tiles[MR + 1][2] = {{0, 0}, EACH_ROW(CARRY_ENTRY)};
 
 static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,
                    float *s, float *peak)

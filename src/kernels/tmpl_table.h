@@ -8,6 +8,7 @@ const ph_kernels TABLE = {
     .mr = MR,
     .nr = NR,
     .few = FEW,
+    .long_heads = NR == 32, /* narrower ones gain nothing beyond a block */
 #if defined(PAIRS)
     .pairs = PAIRS,
 #endif
