@@ -2,9 +2,8 @@
  * amx_slopes.c - weights and gradients of scores, as operands of products with AMX.
  *
  * Rows i and i+16 go together, 32 columns of each: four vectors a b (row i) and c d (row
- * i+16). Each pair of them that a tile wants side by side is one shift and one three-way
- * logic instruction: a with c and b with d where rows are summed, a with b and c with d
- * where columns are.
+ * i+16). Each pair of them that a tile wants side by side is one shuffle: a with c and b
+ * with d where rows are summed, a with b and c with d where columns are.
  */
 #include "kernels/kernels.h"
 

@@ -46,12 +46,14 @@ int ph_amx_slopes(const ph_slopes *x);
 
 enum { TILE = PH_TILE * PH_STEP, LINE = 64 }; /* numbers of a tile; bytes of its lines */
 
-/* Upper halves of two vectors, those of `first` in the low ones. */
+/* Upper halves of two vectors, those of `first` in the low ones: one shuffle into half of
+   `second`. */
 V __m512i upper_halves(vec first, vec second)
 {
-    const __m512i mask = _mm512_set1_epi32((int)0xffff0000u);
-    __m512i low = _mm512_srli_epi32(v_bits(first), 16);
-    return _mm512_ternarylogic_epi32(low, v_bits(second), mask, 0xf8); /* a | b & c */
+    const __m512i upper =
+        _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302);
+    return _mm512_mask_shuffle_epi8(v_bits(second), 0x3333333333333333u, v_bits(first),
+                                    upper);
 }
 
 /* What is left of x without its first 8 bits. */
