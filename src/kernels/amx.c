@@ -221,6 +221,40 @@ V void key_tile(int k, const uint16_t *a, const uint16_t *b, int64_t ldb, int64_
     _tile_stored(5, sums, LINE);
 }
 
+/* Up to four columns of a tile of sums as rows: four lines' first numbers side by side,
+   four times. */
+V void turn_four(const float *sums, vec r[4])
+{
+    vec x[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        const float *from = sums + i * PH_TILE;
+        x[i] = _mm512_castps128_ps512(_mm_load_ps(from));
+        x[i] = _mm512_mask_broadcast_f32x4(x[i], 0x00f0, _mm_load_ps(from + 4 * PH_TILE));
+        x[i] = _mm512_mask_broadcast_f32x4(x[i], 0x0f00, _mm_load_ps(from + 8 * PH_TILE));
+        x[i] =
+            _mm512_mask_broadcast_f32x4(x[i], 0xf000, _mm_load_ps(from + 12 * PH_TILE));
+    }
+    vec a = _mm512_unpacklo_ps(x[0], x[1]), b = _mm512_unpackhi_ps(x[0], x[1]);
+    vec c = _mm512_unpacklo_ps(x[2], x[3]), d = _mm512_unpackhi_ps(x[2], x[3]);
+    r[0] = _mm512_shuffle_ps(a, c, 0x44), r[1] = _mm512_shuffle_ps(a, c, 0xee);
+    r[2] = _mm512_shuffle_ps(b, d, 0x44), r[3] = _mm512_shuffle_ps(b, d, 0xee);
+}
+
+/* Rows of 16 columns, times scale, and their peaks. */
+V void store_scores(const int most, int m, const vec *r, vec factor, float *s,
+                    float *peak)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < most; i++) {
+        float *highest = peak + i * PH_LANES;
+        vec x = v_mul(r[i], factor);
+        if (i >= m) break;
+        v_store(s + i * PH_STRIP_LD, x);
+        if (peak) v_store(highest, v_max(v_load(highest), x));
+    }
+}
+
 static void scores_along(int m, int n, int k, const uint16_t *a, const uint16_t *b,
                          int64_t ldb, int64_t ahead, float scale, float *s, float *peak)
 {
@@ -230,17 +264,15 @@ static void scores_along(int m, int n, int k, const uint16_t *a, const uint16_t 
         vec r[PH_TILE];
         key_tile(k, a, b, ldb, ahead / 2, sums);
         WRITTEN();
-#pragma GCC unroll 16
-        for (int i = 0; i < PH_TILE; i++)
-            r[i] = v_mul(v_load(sums + i * PH_TILE), factor);
-        v_transpose(r);
-#pragma GCC unroll 16
-        for (int i = 0; i < PH_TILE; i++) {
-            float *highest = peak + i * PH_LANES;
-            if (i >= m) break;
-            v_store(s + i * PH_STRIP_LD, r[i]);
-            if (peak) v_store(highest, v_max(v_load(highest), r[i]));
+        if (m <= 4) {
+            turn_four(sums, r);
+            store_scores(4, m, r, factor, s, peak);
+            continue;
         }
+#pragma GCC unroll 16
+        for (int i = 0; i < PH_TILE; i++) r[i] = v_load(sums + i * PH_TILE);
+        v_transpose(r);
+        store_scores(PH_TILE, m, r, factor, s, peak);
     }
 }
 
