@@ -36,14 +36,13 @@
  *   2. s = softcap * tanh(s / softcap)
  *   3. key j is hidden from row i by: the band, kv_lens, visible = 0, bias = -inf
  *   4. softmax over what is left, together with the sink if there is one
- *   - A hidden key or value is never read into arithmetic: NaN or Inf there changes no
- *   bit.
+ *   - A hidden key or value is never read into arithmetic: NaN or Inf there changes
+ *     no bit.
  *   - A row that sees no key gives out 0, lse -inf (with a sink: lse = sink), weights 0
- *   and
- *     gradients 0.
+ *     and gradients 0.
  *   - NaN in a visible q, k or v gives NaN in the rows that see it, and in no other row.
  *   - A bias of -inf excludes; the smallest finite number does not, it follows
- *   arithmetic.
+ *     arithmetic.
  *   - q_len, kv_len, batch and the head sizes may be 0: empty or zero results.
  *   - A weight below 2^-126 of its row's largest (or of 1, when looked at) may be 0.
  */

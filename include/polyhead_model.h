@@ -219,7 +219,8 @@ typedef struct ph_generation {
     float temperature; /* 0: the likeliest token each time */
     int top_k;         /* only so many of the likeliest; 0: all */
     float top_p;       /* only the likeliest that sum to this; 0: all */
-    int beams;         /* encoder-decoder: texts kept in search; 0: 1 */
+    int beams;         /* encoder-decoder: texts kept in search, which chooses nothing by
+                          chance: temperature, top_k, top_p do not count; 0: 1 */
     uint64_t seed;
     void (*each)(void *user, int token); /* called with each token as it comes, or NULL;
                                             not with beams */

@@ -1,8 +1,7 @@
 /*
  * sweep.h - what the test programs of the engine share: a loop over instruction sets,
- * calls
- * that must succeed, and the option --case=N, which runs one case of a random sweep
- * alone.
+ * calls that must succeed, and the option --case=N, which runs one case of a random
+ * sweep alone.
  *
  * A header, because a failed CHECK leaves through a jump buffer that each program owns.
  */

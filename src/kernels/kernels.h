@@ -8,8 +8,8 @@
  * result depends neither on tile sizes nor on the instruction set:
  *   - a product C[i][j] is one chain of fused multiply-adds over k = 0, 1, 2, ...
  *   - a sum along a row runs in 16 lanes, lane = column mod 16, each lane in column
- *   order;
- *     the lanes are added by halves: i + (i+8), then i + (i+4), i + (i+2), i + (i+1).
+ *     order; the lanes are added by halves: i + (i+8), then i + (i+4), i + (i+2),
+ *     i + (i+1).
  *
  * Layouts. `mr` x `nr` is the register tile. A score strip is up to mr rows of
  * PH_STRIP_LD floats. Operands of products come in three forms:
