@@ -46,11 +46,13 @@ elif [ ! -e "$library" ]; then
     skip "objects: no $library"
 else
     same "members with AVX" "$(avx_members)" \
-        "amx.o amx_few.o amx_parts.o amx_slopes.o avx2.o avx512.o spans_avx2.o spans_avx512.o "
+        "amx.o amx_along.o amx_few.o amx_parts.o amx_slopes.o avx2.o avx512.o \
+spans_avx2.o spans_avx512.o "
     same "symbols of avx2.o" "$(exported avx2.o)" "ph_kernels_avx2 "
     same "symbols of avx512.o" "$(exported avx512.o)" \
         "ph_kernels_amx ph_kernels_amx_f32 ph_kernels_avx512 "
     same "symbols of amx.o" "$(exported amx.o)" "ph_pairs_amx "
+    same "symbols of amx_along.o" "$(exported amx_along.o)" "ph_amx_attend_along "
     same "symbols of amx_few.o" "$(exported amx_few.o)" "ph_amx_few "
     same "symbols of amx_parts.o" "$(exported amx_parts.o)" \
         "ph_amx_multiply ph_amx_split ph_amx_stream "
