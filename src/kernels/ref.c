@@ -573,7 +573,8 @@ static void head_forward(const ph_head *h)
         row_split(h, i, 0, &whole);
         for (int j = PH_SPLIT; j < h->keys; j += PH_SPLIT) {
             row_split(h, i, j, &part);
-            if (part.top != -INFINITY || whole.top != -INFINITY)
+            if (part.top != -INFINITY || whole.top != -INFINITY ||
+                isnan(sum16(part.lanes)))
                 merge(h->v_dim, &whole, &part);
         }
         float sum = sum16(whole.lanes), factor = sum == 0 ? 0 : 1 / sum;
