@@ -289,6 +289,9 @@ static void strip_alone(const head_work *w, const strip *t, ph_soon *soon)
     finish_sums(w, t, &r, factor);
     weigh_values(w, t, j0, times_tiles, h->out + t->first * h->out_ld, h->out_ld, factor,
                  soon);
+    for (int i = 0; i < t->m; i++) /* weights of 0 would keep a NaN of v */
+        for (int c = 0; factor[i] == 0 && c < h->v_dim; c += VL)
+            v_store(h->out + (t->first + i) * h->out_ld + c, v_zero());
 }
 
 /* n rows from `first` on as part i of what will be wanted soon, where they lie behind
