@@ -31,7 +31,7 @@ int ph_head_plain(const ph_call *call)
 {
     const ph_args *args = call->args;
     return !args->bias && !args->visible && !args->relative && !args->alibi &&
-           !args->gate && !args->sink && !call->twin;
+           !args->gate && !call->twin;
 }
 
 static int within(int64_t x, int low, int high)
@@ -48,18 +48,19 @@ void ph_head_interval(const ph_call *call, const ph_extent *extent, int token, i
     *hi = within(high - k0, -FAR, FAR);
 }
 
-const float *ph_head_of(const void *tensor, const ph_strides *s, int batch, int head)
+static const float *head_of(const void *tensor, const ph_strides *s, int batch, int head)
 {
     return (const float *)tensor + batch * s->batch + head * s->head;
 }
 
-float *ph_head_out(void *tensor, const ph_strides *s, int batch, int head)
+static float *out_of(void *tensor, const ph_strides *s, int batch, int head)
 {
     return tensor ? (float *)tensor + batch * s->batch + head * s->head : NULL;
 }
 
-void ph_head_set(const ph_call *call, const ph_rows *rows, float *room, int first,
-                 int count, ph_head *h)
+/* `count` rows from `first` on of the head, and the keys that are there. */
+static void set_head(const ph_call *call, const ph_rows *rows, float *room, int first,
+                     int count, ph_head *h)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
@@ -70,10 +71,10 @@ void ph_head_set(const ph_call *call, const ph_rows *rows, float *room, int firs
     h->q_ld = a->q.time, h->k_ld = a->k.time;
     h->v_ld = a->v.time, h->out_ld = a->out.time;
     h->scale = call->plan->scale2;
-    h->q = ph_head_of(args->q, &a->q, b, head) + first * a->q.time;
-    h->k = ph_head_of(args->k, &a->k, b, rows->k_head);
-    h->v = ph_head_of(args->v, &a->v, b, rows->v_head);
-    h->out = ph_head_out(args->out, &a->out, b, head) + first * a->out.time;
+    h->q = head_of(args->q, &a->q, b, head) + first * a->q.time;
+    h->k = head_of(args->k, &a->k, b, rows->k_head);
+    h->v = head_of(args->v, &a->v, b, rows->v_head);
+    h->out = out_of(args->out, &a->out, b, head) + first * a->out.time;
     if (args->lse)
         h->lse = args->lse + ((int64_t)b * a->q_heads + head) * a->q_len + first;
     ph_rows_window(a, &rows->extent, first, &lo, &hi);
@@ -130,7 +131,7 @@ static int forward_rows(const ph_call *call, float *room, int batch, int head, i
     int count = ph_min(end, rows.extent.q_len) - first;
     if (rows.extent.kv_len < 1) return 0;
     if (count > 0) {
-        ph_head_set(call, &rows, room, first, count, &h);
+        set_head(call, &rows, room, first, count, &h);
         if (!hidden_finite(call, &h)) return 0;
         if (call->plan->row_blocks == 1) ph_head_beyond(call, &rows, &h.soon);
         call->kernels->head_forward(&h);
@@ -143,7 +144,7 @@ int ph_head_forward(const ph_call *call, float *room, int batch, int head, int f
                     int end)
 {
     int group = call->plan->group;
-    if (!is_whole(call->plan) || !ph_head_plain(call)) return 0;
+    if (!is_whole(call->plan) || !ph_head_plain(call) || call->args->sink) return 0;
     for (int n = 0; n < group; n++) { /* row = token * group + n */
         int from = ph_div_up(ph_max(first - n, 0), group);
         int to = ph_div_up(ph_max(end - n, 0), group);

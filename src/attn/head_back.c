@@ -100,14 +100,6 @@ static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
         ph_arena_floats(arena, ph_head_tile_floats(a->qk_dim, a->v_dim, most, keys));
 }
 
-/* What the kernel knows: lengths, a mask by position and dropout. */
-static int is_plain(const ph_call *call)
-{
-    const ph_args *args = call->args;
-    return !args->bias && !args->visible && !args->relative && !args->alibi &&
-           !args->gate && !call->twin;
-}
-
 static int fits(const ph_plan *plan)
 {
     return !plan->pairs && !plan->back.twins && plan->cluster == plan->group &&
@@ -469,7 +461,7 @@ int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
 {
     const ph_attn *a = call->attn;
     work w;
-    if (!fits(call->plan) || !is_plain(call)) return 0;
+    if (!fits(call->plan) || !ph_head_plain(call)) return 0;
     take_work(call->plan, &arena, &w);
     w.call = call, w.deltas = deltas;
     set_work(&w, pair, chunk);
