@@ -7,7 +7,7 @@
  *     sinusoids.c  fixed positions
  *     store.c      models in files
  *     pass.c       one forward and backward pass over a batch; its parts:
- *                  rows.c (norms, dropout, embeddings), feed.c, attend.c, links.c,
+ *                  residual.c (norms, dropout, embeddings), feed.c, attend.c, links.c,
  *                  products.c
  *     reading.c    one text with everything open to view
  */

@@ -135,7 +135,7 @@ const float *ph_pass_output(const ph_pass *pass);
 
 /* ---- parts ------------------------------------------------------------------------- */
 
-/* rows.c */
+/* residual.c */
 void ph_rows_embed(const ph_pass *p, const ph_side *side);
 void ph_rows_join(const ph_pass *p, const ph_side *side, int sub);
 enum { PH_ROWS_CHUNK = 16 }; /* rows that are handed out together */

@@ -1,5 +1,5 @@
 /*
- * cost.c - how much arithmetic a model takes.
+ * flops.c - how much arithmetic a model takes.
  */
 #include "model/model.h"
 

@@ -1,5 +1,5 @@
 /*
- * rows.c - what happens to rows between products: embeddings, joins, norms, and back.
+ * residual.c - what happens to rows between products: embeddings, joins, norms, and back.
  *
  * Rows are handed out in chunks of CHUNK, a matter of shape alone. Sums over rows (gains
  * and shifts of norms) are made per chunk and then added in the order of the chunks;
