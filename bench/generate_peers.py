@@ -235,9 +235,9 @@ def make_model(folder, kind, threads):
         else:
             file.writelines(f"{LETTERS[:20]}\t{LETTERS[i % 7:]}\n" for i in range(64))
     what = ["text", data] if kind == "decoder" else ["--pairs", data]
-    shape = (["--dim", "384", "--heads", "6", "--positions", "learned"] if kind == "decoder" else
-             ["--dim", "512", "--heads", "8", "--ff", "2048", "--activation", "relu",
-              "--norm-place", "after"])
+    shape = (["--model-dim", "384", "--heads", "6", "--positions", "learned"] if kind == "decoder" else
+             ["--model-dim", "512", "--heads", "8", "--ff-dim", "2048", "--activation", "relu",
+              "--norm-place", "post"])
     subprocess.run([PROGRAM, "train", *what, "-o", out, "--layers", "6", "--length", "256",
                     "--batch", "1", "--steps", "1", "--test", "0", "-q", "--threads",
                     str(threads), *shape], check=True, capture_output=True)
@@ -248,7 +248,7 @@ def start_own(folder, kind, threads):
     search_by = ["--beams", "8"] if kind == "beams" else ["--temperature", "1", "--top-k", "1"]
     model = make_model(folder, kind, threads)
     return subprocess.Popen([PROGRAM, "generate", model, *search_by, "--threads", str(threads),
-                             "--time", "--json", "--most", str(TOKENS[kind])],
+                             "--time", "--json", "--max-tokens", str(TOKENS[kind])],
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
 

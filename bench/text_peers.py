@@ -106,9 +106,9 @@ def logits_of(torch, p, config, tokens, dropout):
 def rate_at(options, step):
     warm = options["warmup"] or 1
     if step < warm:
-        return options["rate"] * step / warm
+        return options["lr"] * step / warm
     rest = (step - warm) / max(options["steps"] - warm, 1)
-    return options["rate"] * (0.1 + 0.45 * (1 + math.cos(math.pi * min(rest, 1))))
+    return options["lr"] * (0.1 + 0.45 * (1 + math.cos(math.pi * min(rest, 1))))
 
 
 def train_peer(torch, path, text, seed, own):
@@ -117,10 +117,10 @@ def train_peer(torch, path, text, seed, own):
     with safe_open(path, "pt") as file:
         about = file.metadata()
         config, options = json.loads(about["polyhead.config"]), json.loads(about["polyhead.train"])
-        options.update(steps=own.steps, rate=RATE)
+        options.update(steps=own.steps, lr=RATE)
         names = [n for n in file.keys() if not n.startswith("optimiser.")]
         p = {n: file.get_tensor(n).requires_grad_() for n in names}
-    groups = [{"params": [t for t in p.values() if t.ndim > 1], "weight_decay": options["decay"]},
+    groups = [{"params": [t for t in p.values() if t.ndim > 1], "weight_decay": options["weight_decay"]},
               {"params": [t for t in p.values() if t.ndim < 2], "weight_decay": 0.0}]
     best = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-9, fused=True)
     loss_of = torch.nn.functional.cross_entropy
@@ -130,7 +130,7 @@ def train_peer(torch, path, text, seed, own):
         loss = loss_of(logits_of(torch, p, config, source, own.dropout).flatten(0, 1), labels.flatten())
         best.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(p.values(), options["clip"])
+        torch.nn.utils.clip_grad_norm_(p.values(), options["max_grad_norm"])
         for group in best.param_groups:
             group["lr"] = rate_at(options, step + 1)
         best.step()
@@ -150,18 +150,18 @@ def train_own(folder, path, seed, options):
     subprocess.run([PROGRAM, "train", "text", path, "-o", out, "--seed", str(seed), "--steps",
                     str(options.steps), "--dropout", str(options.dropout), "--threads",
                     str(options.threads), "--log-every", "1", "--test", str(TEST_WINDOWS), "-q",
-                    "--rate", str(RATE)], check=True, capture_output=True)
+                    "--lr", str(RATE)], check=True, capture_output=True)
     with open(os.path.join(out, "log.jsonl"), encoding="utf-8") as log:
         lines = [json.loads(line) for line in log]
-    steps = {line["step"]: line["loss"] for line in lines if "rate" in line and "loss" in line}
-    return [steps[s] for s in sorted(steps)], [l for l in lines if "right" in l][-1]["test_loss"]
+    steps = {line["step"]: line["loss"] for line in lines if "lr" in line and "loss" in line}
+    return [steps[s] for s in sorted(steps)], [l for l in lines if "token_accuracy" in l][-1]["test_loss"]
 
 
 def first_values(folder, path, seed, options):
     """A checkpoint whose parameters never moved: the rate of its one step was 0."""
     out = os.path.join(folder, f"first-{seed}")
     subprocess.run([PROGRAM, "train", "text", path, "-o", out, "--seed", str(seed), "--steps", "1",
-                    "--dropout", str(options.dropout), "--rate", "0", "--test", "0", "-q"],
+                    "--dropout", str(options.dropout), "--lr", "0", "--test", "0", "-q"],
                    check=True, capture_output=True)
     return os.path.join(out, "step-00000001.safetensors")
 

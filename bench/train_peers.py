@@ -100,9 +100,9 @@ def peer(kind, steps, threads):
 # ---- Polyhead ----
 
 SHAPES = {
-    "both": ["--layers", "6", "--dim", "512", "--heads", "8", "--ff", "2048", "--batch", "32",
-             "--activation", "relu", "--norm-place", "after"],
-    "decoder": ["--layers", "6", "--dim", "384", "--heads", "6", "--batch", "8", "--length",
+    "both": ["--layers", "6", "--model-dim", "512", "--heads", "8", "--ff-dim", "2048", "--batch", "32",
+             "--activation", "relu", "--norm-place", "post"],
+    "decoder": ["--layers", "6", "--model-dim", "384", "--heads", "6", "--batch", "8", "--length",
                 "256", "--positions", "learned"],
 }
 

@@ -84,7 +84,7 @@ static const ph_option table[] = {
 
 /* One training's result, sent through a pipe. */
 typedef struct result {
-    double loss, right, exact, per_second;
+    double loss, token_accuracy, exact_match, per_second;
     long peak_kib;
 } result;
 
@@ -227,7 +227,8 @@ static int train_all(ph_ctx *ctx, ph_trainer *t, train_log *log, const compare_o
     ph_status status = ph_trainer_test(t, (int)o->test, &score);
     if (status != PH_OK) return cli_fail_status(status, ctx);
     train_log_test(log, p.step, &score);
-    r->loss = score.loss, r->right = score.right, r->exact = score.exact;
+    r->loss = score.loss, r->token_accuracy = score.token_accuracy,
+    r->exact_match = score.exact_match;
     return EXIT_OK;
 }
 
@@ -313,8 +314,8 @@ static long peak_of(const entry *e, int seeds)
 static void print_row(const entry *e, int seeds, int name, int wide)
 {
     spread loss = spread_of(e, seeds, offsetof(result, loss));
-    spread right = spread_of(e, seeds, offsetof(result, right));
-    spread exact = spread_of(e, seeds, offsetof(result, exact));
+    spread right = spread_of(e, seeds, offsetof(result, token_accuracy));
+    spread exact = spread_of(e, seeds, offsetof(result, exact_match));
     spread speed = spread_of(e, seeds, offsetof(result, per_second));
     printf("%-*s %8lld %8.2fM %7.0f %4ld  %.*f +- %.*f", name, e->name,
            (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
@@ -334,14 +335,15 @@ static void print_table(const entry *entries, int count, int seeds)
         if ((int)strlen(entries[i].name) > name) name = (int)strlen(entries[i].name);
     int wide = !isatty(STDOUT_FILENO) || term_width(stdout, 1000) >= name + NUMBERS;
     printf("%s%-*s %8s %9s %7s %4s  %-*s", term_on(stdout, TERM_BOLD), name, "variant",
-           "params", "FLOP/word", "words/s", "MiB", 14 + 2 * wide, "loss (unseen)");
+           "params", "FLOP/tok", "token/s", "MiB", 14 + 2 * wide, "loss (unseen)");
     if (wide)
-        printf("  %-16s  %s", "words right", "texts right");
+        printf("  %-16s  %s", "token accuracy", "exact match");
     else
-        printf(" %5s %5s", "words", "texts");
+        printf(" %5s %5s", "token", "exact");
     printf("%s\n", term_on(stdout, TERM_PLAIN));
     for (int i = 0; i < count; i++) print_row(&entries[i], seeds, name, wide);
-    if (!wide) printf("words, texts: %% right of those unseen\n");
+    if (!wide)
+        printf("token, exact: token accuracy and exact match on unseen texts, %%\n");
 }
 
 static void print_spread(json *j, const char *key, spread s)
@@ -366,13 +368,15 @@ static void print_json(const ph_train *base, const entry *entries, int count, in
         json_text(&j, "variant", e->name);
         json_int(&j, "parameters", e->parameters);
         json_int(&j, "ff_dim", e->train.config.ff_dim);
-        json_real(&j, "flop_per_word", e->arithmetic);
+        json_real(&j, "flop_per_token", e->arithmetic);
         json_int(&j, "peak_kib", peak_of(e, seeds));
-        print_spread(&j, "words_per_second",
+        print_spread(&j, "tokens_per_second",
                      spread_of(e, seeds, offsetof(result, per_second)));
         print_spread(&j, "loss", spread_of(e, seeds, offsetof(result, loss)));
-        print_spread(&j, "right", spread_of(e, seeds, offsetof(result, right)));
-        print_spread(&j, "exact", spread_of(e, seeds, offsetof(result, exact)));
+        print_spread(&j, "token_accuracy",
+                     spread_of(e, seeds, offsetof(result, token_accuracy)));
+        print_spread(&j, "exact_match",
+                     spread_of(e, seeds, offsetof(result, exact_match)));
         json_close(&j);
     }
     json_end(&j);

@@ -17,7 +17,7 @@
 
 typedef struct generate_options {
     int json, time;
-    int64_t most, top_k, beams, seed;
+    int64_t max_tokens, top_k, beams, seed;
     double temperature, top_p;
     ph_machine machine;
 } generate_options;
@@ -25,12 +25,12 @@ typedef struct generate_options {
 #define AT(field) offsetof(generate_options, field)
 
 static const ph_option table[] = {
-    {.name = "most",
+    {.name = "max-tokens",
      .kind = PH_OPT_INT,
      .metavar = "N",
      .low = 0,
      .high = 1 << 20,
-     .at = AT(most),
+     .at = AT(max_tokens),
      .help = "tokens at most; 0: as many as fit"},
     {.name = "temperature",
      .kind = PH_OPT_REAL,
@@ -173,7 +173,7 @@ static int answer_links(const ph_model *m, ph_ctx *ctx, const char *text, int as
 static int answer_text(const ph_model *m, ph_ctx *ctx, const char *text,
                        const generate_options *o)
 {
-    ph_generation how = {.most = (int)o->most,
+    ph_generation how = {.max_tokens = (int)o->max_tokens,
                          .temperature = (float)o->temperature,
                          .top_k = (int)o->top_k,
                          .top_p = (float)o->top_p,

@@ -2,7 +2,7 @@
  * plot.c - `polyhead plot RUN...`: the curves of trainings as one offline HTML page.
  *
  * Three pictures in SVG, all runs overlaid: loss while training (logarithmic, smoothed),
- * loss and share of right words on unseen texts. No script, no file beside it.
+ * loss and token accuracy on unseen texts. No script, no file beside it.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -44,7 +44,7 @@ static const struct {
     int logarithmic;
 } charts[CURVES] = {{"Loss while training", "\"loss\":", 1},
                     {"Loss on unseen texts", "\"test_loss\":", 1},
-                    {"Words right on unseen texts", "\"right\":", 0}};
+                    {"Token accuracy on unseen texts", "\"token_accuracy\":", 0}};
 
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#e69f00", "#56b4e9", "#666666", "#a0522d"};
@@ -203,8 +203,9 @@ static void escape(FILE *out, const char *text)
 
 static void draw_legend(FILE *out, const run *runs, int count)
 {
-    fputs("<table><tr><th>run<th>steps<th>loss<th>loss on unseen texts<th>words right\n",
-          out);
+    fputs(
+        "<table><tr><th>run<th>steps<th>loss<th>loss on unseen texts<th>token accuracy\n",
+        out);
     for (int r = 0; r < count; r++) {
         fprintf(out, "<tr><td><span style=\"color:%s\">&#9632;</span> ", colours[r % 8]);
         escape(out, runs[r].name);

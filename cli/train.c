@@ -111,8 +111,8 @@ static void describe(const job *j, char *text, size_t size)
     double rate = passed > 0 ? (double)j->tokens / passed : 0;
     double left = done ? passed / done * (j->steps - j->step) : 0;
     snprintf(text, size,
-             "%d/%d, %d:%02d left, loss %.3f, rate %.1e, %.0f words/s, %ld MiB", j->step,
-             j->steps, (int)left / 60, (int)left % 60, j->last.loss, j->last.rate, rate,
+             "%d/%d, %d:%02d left, loss %.3f, lr %.1e, %.0f tokens/s, %ld MiB", j->step,
+             j->steps, (int)left / 60, (int)left % 60, j->last.loss, j->last.lr, rate,
              train_peak_kib() / 1024);
 }
 
@@ -136,9 +136,9 @@ static void say_score(const job *j, const ph_score *s)
     if (j->options->json || j->options->quiet) return;
     term_progress_end();
     fprintf(stderr,
-            "step %d: test loss %.4f, %.2f %% of the words right, %.2f %% of %d "
-            "texts right as a whole\n",
-            j->step, s->loss, 100 * s->right, 100 * s->exact, s->texts);
+            "step %d: test loss %.4f, token accuracy %.2f %%, exact match %.2f %% of "
+            "%d texts\n",
+            j->step, s->loss, 100 * s->token_accuracy, 100 * s->exact_match, s->texts);
 }
 
 /* ---- steps ---- */

@@ -13,9 +13,9 @@
 
 typedef struct train_change {
     int given[24]; /* which of the options below were given, by row */
-    int64_t steps, batch, accumulate, warmup, layers, dim, heads, kv_heads, ff, length;
-    int64_t seed;
-    double rate, dropout, decay, clip, smoothing;
+    int64_t steps, batch, accumulate, warmup, seed;
+    int64_t layers, model_dim, heads, kv_heads, ff_dim, length;
+    double lr, dropout, weight_decay, max_grad_norm, smoothing;
     int positions, norm, place, activation, schedule;
     const char *variant, *cross;
 } train_change;
@@ -46,28 +46,29 @@ extern const char *const train_position_names[], *const train_norm_names[],
      .help = "steps of the optimiser"}, \
     TRAIN_INT(s, f, 1, "batch", batch, 1, "texts of one pass"), \
     TRAIN_INT(s, f, 2, "accumulate", accumulate, 1, "passes of one step"), \
-    TRAIN_REAL(s, f, 3, "rate", rate, "highest learning rate"), \
-    TRAIN_INT(s, f, 4, "warmup", warmup, 0, "steps until the rate is highest"), \
+    TRAIN_REAL(s, f, 3, "lr", lr, "peak learning rate"), \
+    TRAIN_INT(s, f, 4, "warmup", warmup, 0, "steps until the learning rate peaks"), \
     TRAIN_NAME(s, f, 5, "schedule", schedule, train_schedule_names, \
-               "how the rate falls after that"), \
-    TRAIN_REAL(s, f, 6, "decay", decay, "weight decay of matrices"), \
-    TRAIN_REAL(s, f, 7, "clip", clip, "longest gradient; 0: no limit"), \
+               "how the learning rate decays after that"), \
+    TRAIN_REAL(s, f, 6, "weight-decay", weight_decay, "of matrices (AdamW)"), \
+    TRAIN_REAL(s, f, 7, "max-grad-norm", max_grad_norm, \
+               "gradients are clipped to this norm; 0: no limit"), \
     TRAIN_REAL(s, f, 8, "smoothing", smoothing, "smoothing of labels"), \
     TRAIN_INT(s, f, 9, "seed", seed, 0, "seed of everything random"), \
     {.name = "layers", .kind = PH_OPT_INT, .metavar = "N", .low = 1, .high = 1000, \
      .group = "The model (defaults: the recipe's)", TRAIN_ROW(s, f, 10, layers), \
      .help = "layers of each stack"}, \
-    TRAIN_INT(s, f, 11, "dim", dim, 1, "numbers per word"), \
+    TRAIN_INT(s, f, 11, "model-dim", model_dim, 1, "width of the model"), \
     TRAIN_INT(s, f, 12, "heads", heads, 1, "heads of each layer"), \
     TRAIN_INT(s, f, 13, "kv-heads", kv_heads, 1, "key and value heads"), \
-    TRAIN_INT(s, f, 14, "ff", ff, 1, "width of the feed-forward layers"), \
+    TRAIN_INT(s, f, 14, "ff-dim", ff_dim, 1, "width of the feed-forward layers"), \
     TRAIN_INT(s, f, 15, "length", length, 2, "longest text in tokens"), \
-    TRAIN_REAL(s, f, 16, "dropout", dropout, "share of numbers dropped"), \
+    TRAIN_REAL(s, f, 16, "dropout", dropout, "probability of dropping an activation"), \
     TRAIN_NAME(s, f, 17, "positions", positions, train_position_names, \
                "how words know their place"), \
     TRAIN_NAME(s, f, 18, "norm", norm, train_norm_names, "kind of norm"), \
     TRAIN_NAME(s, f, 19, "norm-place", place, train_place_names, \
-               "norms before or after sublayers"), \
+               "norm before (pre) or after (post) sublayers"), \
     TRAIN_NAME(s, f, 20, "activation", activation, train_activation_names, \
                "of the feed-forward layers"), \
     {.name = "variant", .kind = PH_OPT_TEXT, .metavar = "NAME", \

@@ -84,14 +84,15 @@ void train_log_step(train_log *log, const ph_progress *p, double per_second,
                     double seconds)
 {
     say(log,
-        "{\"step\":%d,\"loss\":%.9g,\"rate\":%.9g,\"length\":%.9g,"
+        "{\"step\":%d,\"loss\":%.9g,\"lr\":%.9g,\"grad_norm\":%.9g,"
         "\"tokens_per_second\":%.6g,\"seconds\":%.6g}\n",
-        p->step, p->loss, p->rate, p->length, per_second, seconds);
+        p->step, p->loss, p->lr, p->grad_norm, per_second, seconds);
 }
 
 void train_log_test(train_log *log, int step, const ph_score *s)
 {
     say(log,
-        "{\"step\":%d,\"test_loss\":%.9g,\"right\":%.9g,\"exact\":%.9g,\"texts\":%d}\n",
-        step, s->loss, s->right, s->exact, s->texts);
+        "{\"step\":%d,\"test_loss\":%.9g,\"token_accuracy\":%.9g,"
+        "\"exact_match\":%.9g,\"texts\":%d}\n",
+        step, s->loss, s->token_accuracy, s->exact_match, s->texts);
 }

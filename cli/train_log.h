@@ -2,8 +2,8 @@
  * train_log.h - the log of a training: one JSON object per line.
  *
  *     {"schema":"polyhead.train/1","train":{...},"config":{...},"parameters":N}
- *     {"step":N,"loss":X,"rate":X,"length":X,"tokens_per_second":X,"seconds":X}
- *     {"step":N,"test_loss":X,"right":X,"exact":X,"texts":N}
+ *     {"step":N,"loss":X,"lr":X,"grad_norm":X,"tokens_per_second":X,"seconds":X}
+ *     {"step":N,"test_loss":X,"token_accuracy":X,"exact_match":X,"texts":N}
  */
 #ifndef PH_CLI_TRAIN_LOG_H
 #define PH_CLI_TRAIN_LOG_H

@@ -14,7 +14,7 @@
 const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                             "none",       "t5",      NULL};
 const char *const train_norm_names[] = {"layer", "rms", NULL};
-const char *const train_place_names[] = {"before", "after", NULL};
+const char *const train_place_names[] = {"pre", "post", NULL};
 const char *const train_activation_names[] = {"gelu", "relu", "swiglu", NULL};
 const char *const train_schedule_names[] = {"cosine", "classic", NULL};
 
@@ -30,18 +30,18 @@ static const struct {
 } rows[TRAIN_OPTIONS] = {{WHOLE, FROM(steps), TO(steps)},
                          {WHOLE, FROM(batch), TO(batch)},
                          {WHOLE, FROM(accumulate), TO(accumulate)},
-                         {REAL, FROM(rate), TO(rate)},
+                         {REAL, FROM(lr), TO(lr)},
                          {WHOLE, FROM(warmup), TO(warmup)},
                          {NAME, FROM(schedule), TO(schedule)},
-                         {REAL, FROM(decay), TO(decay)},
-                         {REAL, FROM(clip), TO(clip)},
+                         {REAL, FROM(weight_decay), TO(weight_decay)},
+                         {REAL, FROM(max_grad_norm), TO(max_grad_norm)},
                          {REAL, FROM(smoothing), TO(smoothing)},
                          {SEED, FROM(seed), TO(seed)},
                          {WHOLE, FROM(layers), TO(config.layers)},
-                         {WHOLE, FROM(dim), TO(config.model_dim)},
+                         {WHOLE, FROM(model_dim), TO(config.model_dim)},
                          {WHOLE, FROM(heads), TO(config.heads)},
                          {WHOLE, FROM(kv_heads), TO(config.kv_heads)},
-                         {WHOLE, FROM(ff), TO(config.ff_dim)},
+                         {WHOLE, FROM(ff_dim), TO(config.ff_dim)},
                          {WHOLE, FROM(length), TO(config.max_len)},
                          {REAL, FROM(dropout), TO(config.dropout)},
                          {NAME, FROM(positions), TO(config.positions)},

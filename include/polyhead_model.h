@@ -215,7 +215,7 @@ PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 /* ---- generating -------------------------------------------------------------------- */
 
 typedef struct ph_generation {
-    int most;          /* tokens at most; 0: as many as fit */
+    int max_tokens;    /* 0: as many as fit */
     float temperature; /* 0: the likeliest token each time */
     int top_k;         /* only so many of the likeliest; 0: all */
     float top_p;       /* only the likeliest that sum to this; 0: all */

@@ -34,14 +34,14 @@ typedef struct ph_train {
     int steps;
     int batch;      /* texts of one pass */
     int accumulate; /* passes of one step; 0: 1 */
-    float rate;     /* highest learning rate */
+    float lr;       /* peak learning rate */
     int warmup;     /* steps */
     ph_schedule schedule;
-    float decay;     /* AdamW: of matrices */
-    float clip;      /* longest gradient; 0: no limit */
-    float smoothing; /* of labels, text to text and text */
-    float balance;   /* weight of the balance loss of variants that route */
-    uint64_t seed;   /* of everything: first values, samples, dropout */
+    float weight_decay;  /* AdamW: of matrices */
+    float max_grad_norm; /* gradients are clipped to this norm; 0: no limit */
+    float smoothing;     /* of labels, text to text and text */
+    float balance;       /* weight of the balance loss of variants that route */
+    uint64_t seed;       /* of everything: first values, samples, dropout */
 } ph_train;
 
 /* The i-th recipe's name and one sentence, or NULL after the last. */
@@ -63,26 +63,26 @@ PH_API const ph_train *ph_trainer_options(const ph_trainer *trainer);
 PH_API int ph_trainer_steps(const ph_trainer *trainer); /* done so far */
 
 typedef struct ph_progress {
-    int step;      /* steps done */
-    double loss;   /* mean per counted word, of this step */
-    double length; /* of the gradient, before clipping */
-    double rate;
-    int64_t tokens; /* words of this step, counted ones */
+    int step;         /* steps done */
+    double loss;      /* mean per counted token, of this step */
+    double grad_norm; /* before clipping */
+    double lr;        /* learning rate of this step */
+    int64_t tokens;   /* counted tokens of this step */
 } ph_progress;
 
-/* One step. PH_BAD_VALUE: the loss is no number any more; parameters are then those
+/* One step. PH_BAD_VALUE: the loss became NaN or Inf; parameters are then those
    before the step. */
 PH_API ph_status ph_trainer_step(ph_trainer *trainer, ph_progress *out);
 
 typedef struct ph_score {
-    double loss;  /* mean per counted word */
-    double right; /* share of the words that are right */
-    double exact; /* share of the texts that are right as a whole */
+    double loss;           /* mean per counted token */
+    double token_accuracy; /* share of the tokens predicted correctly */
+    double exact_match;    /* share of the texts with every token correct */
     int texts;
 } ph_score;
 
-/* On `texts` samples that training never sees. A text is right as a whole exactly if the
-   likeliest token each time, generated one by one, gives it. */
+/* On `texts` samples that training never sees. A text is an exact match if greedy
+   decoding gives all of it. */
 PH_API ph_status ph_trainer_test(ph_trainer *trainer, int texts, ph_score *out);
 
 /* Writes directory/step-NNNNNNNN.safetensors, whole or not at all, then removes all but

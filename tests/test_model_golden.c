@@ -98,10 +98,10 @@ static void begin_training(ph_trainer *t, ph_ctx *ctx, ph_model *m)
 {
     memset(t, 0, sizeof *t);
     t->ctx = ctx, t->model = m;
-    t->train = (ph_train){.rate = 0.01f,
+    t->train = (ph_train){.lr = 0.01f,
                           .warmup = 5,
-                          .decay = 0.05f,
-                          .clip = 0.5f,
+                          .weight_decay = 0.05f,
+                          .max_grad_norm = 0.5f,
                           .schedule = PH_SCHEDULE_CLASSIC};
     t->grads = calloc(m->floats, sizeof(float));
     t->mean = calloc(m->floats, sizeof(float));
@@ -166,7 +166,7 @@ static void run_golden(const char *path)
         CHECK(ph_pass_backward(p, t.grads) == PH_OK, "%s", ph_error(ctx));
         if (!step) check_first(&g, &t);
         t.step++;
-        ph_optimise_step(&t, ph_optimise_length(&t));
+        ph_optimise_step(&t, ph_optimise_grad_norm(&t));
     }
     end_training(&t);
     free(source), free(lens), free(target), free(labels);

@@ -9,7 +9,7 @@ CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 
 sum() { cksum <"$1" 2>/dev/null; }
 
-small="--layers 1 --dim 16 --heads 2 --ff 16 --batch 8 --dropout 0.1 --test 0 -q"
+small="--layers 1 --model-dim 16 --heads 2 --ff-dim 16 --batch 8 --dropout 0.1 --test 0 -q"
 train() { "$program" train "$@"; }
 
 # ---- the same bits, however it was run ----
@@ -120,16 +120,16 @@ same "size limit, files" "$(ls -A "$tmp/limit")" log.jsonl
 # ---- your own pairs and texts ----
 
 awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i }' >"$tmp/pairs.tsv"
-train --pairs "$tmp/pairs.tsv" --steps 20 --batch 8 --layers 1 --dim 16 --heads 2 --test 10 -q \
+train --pairs "$tmp/pairs.tsv" --steps 20 --batch 8 --layers 1 --model-dim 16 --heads 2 --test 10 -q \
     -o "$tmp/pairs" >/dev/null || bad "pairs"
 "$program" generate "$tmp/pairs" 17 >/dev/null || bad "generate from pairs"
 "$program" generate "$tmp/pairs" 17 --beams 3 >/dev/null || bad "beams"
 "$program" generate "$tmp/pairs" 17 --beams 3 --temperature 1 >/dev/null 2>&1
 same "beams by chance" $? 2
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "the cat sat on the mat. " }' >"$tmp/text"
-train text "$tmp/text" --steps 150 --batch 8 --layers 2 --dim 32 --heads 4 --length 32 --rate 3e-3 \
+train text "$tmp/text" --steps 150 --batch 8 --layers 2 --model-dim 32 --heads 4 --length 32 --lr 3e-3 \
     --test 50 -q -o "$tmp/story" >/dev/null || bad "text"
-holds "goes on with a text" "$("$program" generate "$tmp/story" "the cat s" --most 10)" "the cat sat on the"
+holds "goes on with a text" "$("$program" generate "$tmp/story" "the cat s" --max-tokens 10)" "the cat sat on the"
 same "the same choice twice" \
     "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5)" \
     "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5 -t 1)"
@@ -147,7 +147,7 @@ holds "it is the animal" "$words" '"role": "pronoun"'
 same "curves" "$(grep -c polyline "$tmp/page.html")" 4
 words=$("$program" compare copy --variants 'mha,gqa:1/talking,moh:shared=1\,top=1,mha/merged,moh:shared=0,top=1' \
     --steps 5 --seeds 2 --batch 8 \
-    --dim 16 --heads 2 --ff 16 --layers 1 --test 20 -o "$tmp/bake" 2>&1)
+    --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 20 -o "$tmp/bake" 2>&1)
 holds "bake-off, a comma with a backslash" "$words" "moh:shared=1,top=1 "
 holds "bake-off, a comma before an option" "$words" "moh:shared=0,top=1 "
 "$program" plot "$tmp/none" >/dev/null 2>&1

@@ -217,7 +217,7 @@ static void text_defaults(ph_train *t)
                             .positions = PH_POS_ROPE,
                             .dropout = 0.1f};
     t->steps = 2000, t->batch = 16;
-    t->rate = 1e-3f, t->warmup = 100;
+    t->lr = 1e-3f, t->warmup = 100;
 }
 
 const ph_recipe ph_recipe_text = {.name = "text",
@@ -321,7 +321,7 @@ static void pairs_defaults(ph_train *t)
                             .max_len = 64,
                             .dropout = 0.1f};
     t->steps = 4000, t->batch = 32;
-    t->rate = 1e-3f, t->warmup = 300, t->smoothing = 0.1f;
+    t->lr = 1e-3f, t->warmup = 300, t->smoothing = 0.1f;
 }
 
 const ph_recipe ph_recipe_pairs = {.name = "pairs",

@@ -127,7 +127,7 @@ static void defaults(ph_train *t)
                             .max_len = 64,
                             .dropout = 0.05f};
     t->steps = 4000, t->batch = 64;
-    t->rate = 2e-3f, t->warmup = 300;
+    t->lr = 2e-3f, t->warmup = 300;
 }
 
 const ph_recipe ph_recipe_dates = {

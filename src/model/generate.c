@@ -278,7 +278,7 @@ static ph_status check(const ph_model *m, const ph_generation *how)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "only an encoder-decoder searches with "
                        "beams");
-    if (how->beams < 0 || how->beams > 256 || how->most < 0 || how->top_k < 0 ||
+    if (how->beams < 0 || how->beams > 256 || how->max_tokens < 0 || how->top_k < 0 ||
         !(how->temperature >= 0) || !(how->top_p >= 0 && how->top_p <= 1))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT,
                        "most, temperature, top_k, top_p or beams is out of range");
@@ -302,7 +302,7 @@ static ph_status run(const ph_model *m, const char *text, const ph_generation *h
     for (int i = 0; i < count; i++) prompt[i] = words[i].token;
     t.prompt_count = count;
     t.room = both ? most - 1 : most - count;
-    if (how->most) t.room = ph_min(t.room, how->most);
+    if (how->max_tokens) t.room = ph_min(t.room, how->max_tokens);
     PH_TRY(how->beams > 1 ? run_search(&t) : run_single(&t));
     int used = print_tokens(m, t.out, t.count, out, size);
     if (length) *length = used;

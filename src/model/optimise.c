@@ -1,5 +1,5 @@
 /*
- * optimise.c - AdamW over the block of parameters, the length of a gradient, the
+ * optimise.c - AdamW over the block of parameters, the gradient norm, the
  * learning rate of a step.
  *
  * The block is cut into stretches of fixed size, so sums do not depend on threads.
@@ -26,7 +26,7 @@ static int stretch(const job *j, int index, size_t *at)
     return left < PH_STRETCH ? (int)left : PH_STRETCH;
 }
 
-static void length_item(void *arg, int lane, int index)
+static void grad_norm_item(void *arg, int lane, int index)
 {
     const job *j = arg;
     size_t at;
@@ -35,24 +35,24 @@ static void length_item(void *arg, int lane, int index)
     j->t->chunk_sums[index] = j->t->model->spans->squares(n, j->t->grads + at);
 }
 
-double ph_optimise_length(const ph_trainer *t)
+double ph_optimise_grad_norm(const ph_trainer *t)
 {
     job j = {.t = t, .count = t->model->floats};
     int count = stretches(j.count);
     double sum = 0;
-    ph_ctx_spread(t->ctx, count, length_item, &j);
+    ph_ctx_spread(t->ctx, count, grad_norm_item, &j);
     for (int i = 0; i < count; i++) sum += t->chunk_sums[i];
     return sqrt(sum);
 }
 
-double ph_optimise_rate(const ph_train *train, int step)
+double ph_optimise_lr(const ph_train *train, int step)
 {
     double warm = train->warmup > 0 ? train->warmup : 1, at = step;
-    if (at < warm) return train->rate * at / warm;
-    if (train->schedule == PH_SCHEDULE_CLASSIC) return train->rate * sqrt(warm / at);
+    if (at < warm) return train->lr * at / warm;
+    if (train->schedule == PH_SCHEDULE_CLASSIC) return train->lr * sqrt(warm / at);
     double rest = train->steps > warm ? (at - warm) / (train->steps - warm) : 1;
     if (rest > 1) rest = 1;
-    return train->rate * (0.1 + 0.45 * (1 + cos(3.14159265358979323846 * rest)));
+    return train->lr * (0.1 + 0.45 * (1 + cos(3.14159265358979323846 * rest)));
 }
 
 static void adam_item(void *arg, int lane, int index)
@@ -67,18 +67,19 @@ static void adam_item(void *arg, int lane, int index)
 }
 
 /* Matrices, which come first in the block, decay; vectors do not. */
-void ph_optimise_step(const ph_trainer *t, double length)
+void ph_optimise_step(const ph_trainer *t, double grad_norm)
 {
     const ph_train *o = &t->train;
     const ph_model *m = t->model;
-    double rate = ph_optimise_rate(o, t->step), clip = 1;
-    if (o->clip > 0 && length + 1e-6 > o->clip) clip = o->clip / (length + 1e-6);
+    double lr = ph_optimise_lr(o, t->step), clip = 1;
+    if (o->max_grad_norm > 0 && grad_norm + 1e-6 > o->max_grad_norm)
+        clip = o->max_grad_norm / (grad_norm + 1e-6);
     job j = {.t = t, .count = m->decayed};
-    j.adam = (ph_adam){.rate = (float)rate, .beta1 = 0.9f, .beta2 = 0.98f};
+    j.adam = (ph_adam){.rate = (float)lr, .beta1 = 0.9f, .beta2 = 0.98f};
     j.adam.fix1 = (float)(1 / (1 - pow(0.9, t->step)));
     j.adam.fix2 = (float)(1 / (1 - pow(0.98, t->step)));
     j.adam.eps = 1e-9f, j.adam.clip = (float)clip;
-    j.adam.decay = (float)(rate * o->decay);
+    j.adam.decay = (float)(lr * o->weight_decay);
     ph_ctx_spread(t->ctx, stretches(j.count), adam_item, &j);
     j.first = m->decayed, j.count = m->floats - m->decayed, j.adam.decay = 0;
     ph_ctx_spread(t->ctx, stretches(j.count), adam_item, &j);

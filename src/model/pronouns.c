@@ -345,7 +345,7 @@ static void defaults(ph_train *t)
                             .max_len = 64};
     strcpy(t->config.roles, roles);
     t->steps = 2000, t->batch = 64;
-    t->rate = 2e-3f, t->warmup = 200, t->schedule = PH_SCHEDULE_COSINE;
+    t->lr = 2e-3f, t->warmup = 200, t->schedule = PH_SCHEDULE_COSINE;
 }
 
 const ph_recipe ph_recipe_pronouns = {

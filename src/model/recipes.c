@@ -35,8 +35,11 @@ ph_status ph_train_defaults(ph_train *train, const char *name)
     const ph_recipe *recipe = name ? ph_recipe_find(name) : NULL;
     if (!train) return PH_BAD_ARGUMENT;
     if (!recipe) return PH_UNSUPPORTED;
-    *train = (ph_train){
-        .accumulate = 1, .decay = 0.01f, .clip = 1.0f, .balance = 0.01f, .seed = 1};
+    *train = (ph_train){.accumulate = 1,
+                        .weight_decay = 0.01f,
+                        .max_grad_norm = 1.0f,
+                        .balance = 0.01f,
+                        .seed = 1};
     strcpy(train->recipe, recipe->name);
     recipe->defaults(train);
     return PH_OK;
@@ -140,7 +143,7 @@ static void copy_defaults(ph_train *t)
                             .max_len = 32,
                             .ff_dim = 128};
     t->steps = 1500, t->batch = 64;
-    t->rate = 3e-3f, t->warmup = 100;
+    t->lr = 3e-3f, t->warmup = 100;
 }
 
 const ph_recipe ph_recipe_copy = {

@@ -159,7 +159,7 @@ static ph_status verify(ph_file **file, ph_ctx *ctx, const char *name)
     ph_status status = PH_OK;
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)hash_file(*file));
     if (!stored)
-        status = ph_fail(ctx, PH_BAD_FILE, "%s is no model of this program", name);
+        status = ph_fail(ctx, PH_BAD_FILE, "%s is not a Polyhead checkpoint", name);
     else if (strcmp(stored, hash))
         status =
             ph_fail(ctx, PH_BAD_FILE, "%s is damaged: its hash is %s, expected %.16s",
@@ -277,7 +277,7 @@ ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
     const char *vocab = ph_store_pair(file, "polyhead.vocab");
     *out = NULL;
     if (!config || !vocab)
-        return ph_fail(ctx, PH_BAD_FILE, "%s is no model of this program", name);
+        return ph_fail(ctx, PH_BAD_FILE, "%s is not a Polyhead checkpoint", name);
     size_t first = strlen(config) + 1, second = strlen(vocab) + 1;
     char *copy = ph_ctx_alloc(ctx, first + second);
     if (!copy) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory to read a model");

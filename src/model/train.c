@@ -89,18 +89,18 @@ ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
         PH_TRY(one_pass(t, i, 1.0f / (float)words, &loss));
         sum += loss;
     }
-    double length = ph_optimise_length(t);
-    if (!isfinite(sum) || !isfinite(length))
+    double grad_norm = ph_optimise_grad_norm(t);
+    if (!isfinite(sum) || !isfinite(grad_norm))
         return ph_fail(t->ctx, PH_BAD_VALUE,
-                       "the loss is no number any more at step %d; a smaller learning "
+                       "the loss became NaN or Inf at step %d; a smaller learning "
                        "rate may help",
                        t->step + 1);
     t->step++;
-    ph_optimise_step(t, length);
+    ph_optimise_step(t, grad_norm);
     *out = (ph_progress){.step = t->step,
                          .loss = sum / (double)words,
-                         .length = length,
-                         .rate = ph_optimise_rate(&t->train, t->step),
+                         .grad_norm = grad_norm,
+                         .lr = ph_optimise_lr(&t->train, t->step),
                          .tokens = words};
     return PH_OK;
 }
@@ -116,9 +116,9 @@ static ph_status check(ph_ctx *ctx, const ph_train *o)
                {"batch", o->batch, 1, 65536},
                {"accumulate", o->accumulate, 1, 4096},
                {"warmup", o->warmup, 0, 1e9},
-               {"rate", o->rate, 0, 100},
-               {"decay", o->decay, 0, 100},
-               {"clip", o->clip, 0, 1e9},
+               {"lr", o->lr, 0, 100},
+               {"weight_decay", o->weight_decay, 0, 100},
+               {"max_grad_norm", o->max_grad_norm, 0, 1e9},
                {"smoothing", o->smoothing, 0, 0.99},
                {"balance", o->balance, 0, 100}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -303,9 +303,10 @@ ph_status ph_trainer_test(ph_trainer *t, int texts, ph_score *out)
         PH_TRY(test_batch(t, done / t->train.batch, ph_min(t->train.batch, texts - done),
                           &sum));
     double words = sum.words ? (double)sum.words : 1;
-    *out = (ph_score){.loss = sum.loss / words,
-                      .right = (double)sum.right / words,
-                      .exact = sum.texts ? (double)sum.exact / (double)sum.texts : 0,
-                      .texts = (int)sum.texts};
+    *out =
+        (ph_score){.loss = sum.loss / words,
+                   .token_accuracy = (double)sum.right / words,
+                   .exact_match = sum.texts ? (double)sum.exact / (double)sum.texts : 0,
+                   .texts = (int)sum.texts};
     return PH_OK;
 }

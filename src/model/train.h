@@ -30,9 +30,9 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int test, int pass);
 ph_batch ph_trainer_batch(const ph_trainer *t, int pass);
 
 /* optimise.c */
-double ph_optimise_length(const ph_trainer *t); /* of the gradient */
-double ph_optimise_rate(const ph_train *train, int step);
-void ph_optimise_step(const ph_trainer *t, double length);
+double ph_optimise_grad_norm(const ph_trainer *t);
+double ph_optimise_lr(const ph_train *train, int step);
+void ph_optimise_step(const ph_trainer *t, double grad_norm);
 
 /* A trainer with its model in place; the optimiser at rest. Takes over the model. */
 ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
