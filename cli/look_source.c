@@ -324,7 +324,7 @@ static int open_model(look_source *source, const look_choice *choice)
                                                      newest_in(choice->model, path))
                                      : ph_model_embedded(&source->model, source->ctx);
     if (status == PH_OK && choice->target &&
-        ph_model_config(source->model)->arch != PH_ARCH_BOTH)
+        ph_model_config(source->model)->arch != PH_ARCH_ENCODER_DECODER)
         return cli_fail(EXIT_USAGE, "--target is for an encoder-decoder, %s is none",
                         title_of(choice, 0, NULL));
     if (status == PH_OK) status = read_first(source, choice, io);

@@ -33,9 +33,9 @@ extern "C" {
 /* ---- configuration ----------------------------------------------------------------- */
 
 typedef enum ph_arch {
-    PH_ARCH_ENCODER = 0, /* points from every word to the word it belongs to */
-    PH_ARCH_DECODER,     /* next token */
-    PH_ARCH_BOTH         /* encoder and decoder: text to text, one vocabulary */
+    PH_ARCH_ENCODER = 0,    /* points from every word to the word it belongs to */
+    PH_ARCH_DECODER,        /* next token */
+    PH_ARCH_ENCODER_DECODER /* text to text, one vocabulary */
 } ph_arch;
 
 typedef enum ph_place { PH_NORM_BEFORE = 0, PH_NORM_AFTER } ph_place;

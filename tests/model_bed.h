@@ -56,7 +56,7 @@ static inline void make_bed(bed *b, const ph_config *c, int threads, int backwar
           ph_error(b->ctx));
     ph_pass_shape shape = {.batch = BATCH,
                            .source_len = SOURCE,
-                           .target_len = c->arch == PH_ARCH_BOTH ? TARGET : 0,
+                           .target_len = c->arch == PH_ARCH_ENCODER_DECODER ? TARGET : 0,
                            .backward = backward};
     CHECK(ph_pass_create(&b->p, b->m, &shape) == PH_OK, "%s", ph_error(b->ctx));
     b->grads = calloc(b->m->floats, sizeof(float));

@@ -384,7 +384,7 @@ double oracle_model_loss(oracle_model *o, const oracle_batch *b, double smoothin
                          double *logits)
 {
     const ph_config *c = o->config;
-    int both = c->arch == PH_ARCH_BOTH, causal = c->arch == PH_ARCH_DECODER;
+    int both = c->arch == PH_ARCH_ENCODER_DECODER, causal = c->arch == PH_ARCH_DECODER;
     int last = both ? b->target_len : b->source_len;
     double loss = 0;
     text t = {.stack = causal ? "decoder" : "encoder", .batch = b->batch};

@@ -202,7 +202,7 @@ static void threads(void)
 /* All but those with bits of their own. */
 static void instruction_sets(void)
 {
-    ph_config c = config_of(PH_ARCH_BOTH, 0);
+    ph_config c = config_of(PH_ARCH_ENCODER_DECODER, 0);
     c.model_dim = 40, c.heads = 4, c.ff_dim = 90, c.dropout = 0.1f;
     float *first = NULL;
     for (int i = 0; ph_isa_list()[i] && !ph_kernels_pick(ph_isa_list()[i])->f32_tiles;
@@ -261,7 +261,7 @@ static void block(void)
 {
     ph_ctx *ctx = open_ctx(1);
     ph_model *m;
-    ph_config c = config_of(PH_ARCH_BOTH, 2);
+    ph_config c = config_of(PH_ARCH_ENCODER_DECODER, 2);
     int64_t numbers = 0;
     size_t floats;
     CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, NULL, 0, 9) == PH_OK, "%s",
@@ -290,7 +290,7 @@ static void files(void)
     char path[] = "/tmp/polyhead-test-XXXXXX", broken[64], sentence[256];
     ph_ctx *ctx = open_ctx(1);
     ph_model *m, *again;
-    ph_config c = config_of(PH_ARCH_BOTH, 2);
+    ph_config c = config_of(PH_ARCH_ENCODER_DECODER, 2);
     c.vocab = 0;
     strcpy(c.variant, "mha");
     close(mkstemp(path));

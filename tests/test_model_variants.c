@@ -51,7 +51,8 @@ static ph_config config_of(int arch, int v)
                    .max_len = 8};
     if (strchr(variants[v][1], ';')) c.decoder_layers = 2;
     snprintf(c.variant, sizeof c.variant, "%s", variants[v][0]);
-    if (arch == PH_ARCH_BOTH) snprintf(c.cross, sizeof c.cross, "%s", variants[v][1]);
+    if (arch == PH_ARCH_ENCODER_DECODER)
+        snprintf(c.cross, sizeof c.cross, "%s", variants[v][1]);
     return c;
 }
 
@@ -194,7 +195,7 @@ static void reordered(void)
     for (int v = 0; v < VARIANTS; v++) {
         bed b;
         ph_decoder *all, *one;
-        ph_config c = config_of(PH_ARCH_BOTH, v);
+        ph_config c = config_of(PH_ARCH_ENCODER_DECODER, v);
         make_bed(&b, &c, 2, 0);
         CHECK(ph_decoder_create(&all, b.m, BEAMS, b.source, SOURCE) == PH_OK, "%s",
               ph_error(b.ctx));
@@ -284,15 +285,15 @@ static void refused(void)
         const char *variant, *cross, *words;
     } bad[] = {
         {PH_ARCH_DECODER, "mha", "talking", "only an encoder-decoder has"},
-        {PH_ARCH_BOTH, "merged", "mha", "cross-attention"},
-        {PH_ARCH_BOTH, "mha", "nonsense", "variant is \"nonsense\""},
-        {PH_ARCH_BOTH, "mha", "talking;moh:top=9", "top"},
-        {PH_ARCH_BOTH, "mha", "gqa:3", "k_heads"},
-        {PH_ARCH_BOTH, "gqa:2heads", "mha", "variant is \"gqa:2heads\""},
-        {PH_ARCH_BOTH, "gqa:2+nonsense", "mha", "variant is \"nonsense\""},
-        {PH_ARCH_BOTH, "mqa+", "mha", "empty part"},
-        {PH_ARCH_BOTH, "mha;talking;nonsense", "mha", "variant has 3 parts"},
-        {PH_ARCH_BOTH, "mha", "mha;mha;mha", "cross has 3 parts"},
+        {PH_ARCH_ENCODER_DECODER, "merged", "mha", "cross-attention"},
+        {PH_ARCH_ENCODER_DECODER, "mha", "nonsense", "variant is \"nonsense\""},
+        {PH_ARCH_ENCODER_DECODER, "mha", "talking;moh:top=9", "top"},
+        {PH_ARCH_ENCODER_DECODER, "mha", "gqa:3", "k_heads"},
+        {PH_ARCH_ENCODER_DECODER, "gqa:2heads", "mha", "variant is \"gqa:2heads\""},
+        {PH_ARCH_ENCODER_DECODER, "gqa:2+nonsense", "mha", "variant is \"nonsense\""},
+        {PH_ARCH_ENCODER_DECODER, "mqa+", "mha", "empty part"},
+        {PH_ARCH_ENCODER_DECODER, "mha;talking;nonsense", "mha", "variant has 3 parts"},
+        {PH_ARCH_ENCODER_DECODER, "mha", "mha;mha;mha", "cross has 3 parts"},
     };
     ph_ctx *ctx = open_ctx(1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

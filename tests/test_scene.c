@@ -174,7 +174,7 @@ static void decoder(void)
 static void both(void)
 {
     bed b;
-    open_bed(&b, PH_ARCH_BOTH, "the dog saw a cat", "a cat saw");
+    open_bed(&b, PH_ARCH_ENCODER_DECODER, "the dog saw a cat", "a cat saw");
     CHECK(b.report.stack_count == 3 && b.report.axis_count == 2, "three stacks");
     for (int s = 0; s < 3; s++) check_weights(&b, s);
     const ph_stack *cross = &b.report.stacks[2];
@@ -185,7 +185,7 @@ static void both(void)
           "the decoder's words: %s %s", b.report.axes[1].tokens[0],
           b.report.axes[1].tokens[2]);
     close_bed(&b);
-    open_bed(&b, PH_ARCH_BOTH, "the dog saw a cat", NULL);
+    open_bed(&b, PH_ARCH_ENCODER_DECODER, "the dog saw a cat", NULL);
     CHECK(b.report.axes[1].count >= 1, "what the model says itself");
     close_bed(&b);
 }

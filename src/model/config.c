@@ -65,7 +65,7 @@ static ph_status check_parts(ph_ctx *ctx, const char *name, const char *list, in
 
 static int most_layers(const ph_config *c)
 {
-    int both = c->arch == PH_ARCH_BOTH && c->decoder_layers > c->layers;
+    int both = c->arch == PH_ARCH_ENCODER_DECODER && c->decoder_layers > c->layers;
     return both ? c->decoder_layers : c->layers;
 }
 
@@ -80,8 +80,8 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
     if (!c->kv_heads) c->kv_heads = c->heads;
     if (!c->ff_dim) c->ff_dim = 4 * c->model_dim;
     if (!c->variant[0]) strcpy(c->variant, "mha");
-    if (!c->cross[0] && c->arch == PH_ARCH_BOTH) strcpy(c->cross, "mha");
-    if (c->cross[0] && c->arch != PH_ARCH_BOTH)
+    if (!c->cross[0] && c->arch == PH_ARCH_ENCODER_DECODER) strcpy(c->cross, "mha");
+    if (c->cross[0] && c->arch != PH_ARCH_ENCODER_DECODER)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "cross is %s, expected none: only an encoder-decoder has "
                        "cross-attention",

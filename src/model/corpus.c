@@ -314,7 +314,7 @@ static void pairs_sample(const ph_data *data, uint64_t key, int test, ph_sample 
 
 static void pairs_defaults(ph_train *t)
 {
-    t->config = (ph_config){.arch = PH_ARCH_BOTH,
+    t->config = (ph_config){.arch = PH_ARCH_ENCODER_DECODER,
                             .layers = 2,
                             .model_dim = 128,
                             .heads = 4,

@@ -119,7 +119,7 @@ static ph_status open(ph_data *data)
 
 static void defaults(ph_train *t)
 {
-    t->config = (ph_config){.arch = PH_ARCH_BOTH,
+    t->config = (ph_config){.arch = PH_ARCH_ENCODER_DECODER,
                             .layers = 2,
                             .model_dim = 96,
                             .heads = 4,

@@ -24,7 +24,7 @@ struct ph_decoder {
 
 static int is_both(const ph_model *m)
 {
-    return m->config.arch == PH_ARCH_BOTH;
+    return m->config.arch == PH_ARCH_ENCODER_DECODER;
 }
 
 static const ph_stack *stack_of(const ph_model *m)

@@ -84,7 +84,7 @@ typedef struct task {
 
 static ph_status run_single(task *t)
 {
-    int both = t->m->config.arch == PH_ARCH_BOTH;
+    int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER;
     int32_t token = PH_TOKEN_START;
     const float *logits = NULL;
     ph_decoder *d;
@@ -274,7 +274,7 @@ static ph_status check(const ph_model *m, const ph_generation *how)
 {
     if (m->output < 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
-    if (how->beams > 1 && m->config.arch != PH_ARCH_BOTH)
+    if (how->beams > 1 && m->config.arch != PH_ARCH_ENCODER_DECODER)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "only an encoder-decoder searches with "
                        "beams");
@@ -288,7 +288,8 @@ static ph_status check(const ph_model *m, const ph_generation *how)
 static ph_status run(const ph_model *m, const char *text, const ph_generation *how,
                      char *out, size_t size, int *length, void *memory)
 {
-    int most = m->config.max_len, count = 0, both = m->config.arch == PH_ARCH_BOTH;
+    int most = m->config.max_len, count = 0,
+        both = m->config.arch == PH_ARCH_ENCODER_DECODER;
     ph_arena arena = {.base = memory};
     ph_word *words = ph_arena_take(&arena, (size_t)most * sizeof *words);
     int32_t *prompt = ph_arena_take(&arena, (size_t)most * sizeof *prompt);

@@ -288,7 +288,7 @@ static ph_status make_block(ph_model *m)
 static ph_status build(ph_model *m)
 {
     const ph_config *c = &m->config;
-    int both = c->arch == PH_ARCH_BOTH;
+    int both = c->arch == PH_ARCH_ENCODER_DECODER;
     int subs[2] = {2 * c->layers, both ? 3 * c->decoder_layers : 0};
     size_t most = (size_t)(subs[0] + subs[1]) * SUB_PARAMS + MODEL_PARAMS;
     m->stack_count = both ? 2 : 1;

@@ -156,7 +156,7 @@ static ph_status make_layers(ph_pass *p, ph_side *side)
 
 static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
 {
-    int both = m->config.arch == PH_ARCH_BOTH, most = m->config.max_len;
+    int both = m->config.arch == PH_ARCH_ENCODER_DECODER, most = m->config.max_len;
     size_t rows, all;
     if (s->batch < 1 || s->source_len < 1 ||
         (both && s->target_len < 1 && !s->encoder_only))

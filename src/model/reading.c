@@ -437,7 +437,7 @@ static ph_status make_room(ph_reading *r)
 static ph_status begin(ph_reading *r, const char *text, const char *target)
 {
     ph_model *m = (ph_model *)r->model;
-    int both = m->config.arch == PH_ARCH_BOTH;
+    int both = m->config.arch == PH_ARCH_ENCODER_DECODER;
     size_t len = (size_t)m->config.max_len, places = (size_t)m->site_count + 1;
     for (int measure = 1; measure >= 0; measure--) {
         ph_arena arena = {.base = r->memory};

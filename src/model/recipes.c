@@ -136,7 +136,7 @@ static void copy_sample(const ph_data *data, uint64_t key, int test, ph_sample *
 
 static void copy_defaults(ph_train *t)
 {
-    t->config = (ph_config){.arch = PH_ARCH_BOTH,
+    t->config = (ph_config){.arch = PH_ARCH_ENCODER_DECODER,
                             .layers = 2,
                             .model_dim = 64,
                             .heads = 4,

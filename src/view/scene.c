@@ -90,7 +90,7 @@ static ph_status copy_words(ph_scene *s, int side, const char *text)
 
 static ph_status name_axes(ph_scene *s, const char *text, const char *target)
 {
-    int both = ph_model_config(s->model)->arch == PH_ARCH_BOTH;
+    int both = ph_model_config(s->model)->arch == PH_ARCH_ENCODER_DECODER;
     ph_status status = copy_words(s, 0, text);
     if (status == PH_OK && both) status = copy_words(s, 1, target);
     s->axis_count = 1 + both;
