@@ -10,7 +10,7 @@
 # Variables: CC, CFLAGS (default -O3 -g), LDFLAGS, BUILD (default build), WERROR=1, V=1,
 # SAN=address,undefined (use another BUILD with it), CROSS=aarch64-linux-gnu-.
 #
-# Sources are found by pattern: a new file in src/*/, cli/, tests/, examples/ or bench/
+# Sources are found by pattern: a new file in src/*/, cli/*/, tests/, examples/ or bench/
 # needs no line here. Each source says itself which system interfaces it needs
 # (_GNU_SOURCE and the like); the compiler runs as plain C11 without -m flags, kernels
 # switch their instruction set on by pragma. Nothing here may change the meaning of
@@ -70,7 +70,7 @@ endif
 LIB_SRC   := $(filter-out src/cuda/%,$(wildcard src/*.c src/*/*.c))
 WEB       := $(wildcard web/*)
 MODELS    := $(wildcard models/*.safetensors)
-CLI_SRC   := $(wildcard cli/*.c)
+CLI_SRC   := $(wildcard cli/*/*.c)
 TEST_SRC  := $(wildcard tests/test_*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
 HELP_SRC  := $(filter-out $(TEST_SRC) $(FUZZ_SRC) tests/replay.c,$(wildcard tests/*.c tests/oracle/*.c))
@@ -123,10 +123,12 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
 
-# Who sees which headers: the library its own, tests everything, all others public ones.
+# Who sees which headers: the library and the program their own, tests everything, all
+# others public ones.
 INCLUDE = -Iinclude
+$(BUILD)/obj/cli/%.o: INCLUDE = -Iinclude -Icli
 $(BUILD)/obj/src/%.o: INCLUDE = -Iinclude -Isrc
-$(BUILD)/obj/tests/%.o: INCLUDE = -Iinclude -Isrc -Itests
+$(BUILD)/obj/tests/%.o: INCLUDE = -Iinclude -Isrc -Itests -Icli
 
 # The library's objects serve the static and the shared library.
 PIC = -fPIE
@@ -276,4 +278,4 @@ clean:
 	rm -rf build build-*
 
 format:
-	clang-format -i $(ALL_SRC) $(wildcard include/*.h src/*/*.h cli/*.h tests/*.h)
+	clang-format -i $(ALL_SRC) $(wildcard include/*.h src/*/*.h cli/*/*.h tests/*.h)

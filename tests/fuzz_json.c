@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "io/json.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/number.h"
 

@@ -8,8 +8,8 @@
  * leave every field within the limits of the table; and the second time it must do the
  * same. The sources are included because the program is not part of the library.
  */
-#include "../cli/options.c"
-#include "../cli/words.c"
+#include "../cli/framework/options.c"
+#include "../cli/framework/words.c"
 #include "fuzz.h"
 
 typedef struct all_kinds {

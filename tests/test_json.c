@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "check.h"
-#include "io/json.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/number.h"
 

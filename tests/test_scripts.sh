@@ -11,13 +11,14 @@ toy="$tmp/a toy" # with a blank, as people have
 
 # ---- the toy: prints its arguments, ends with the status named by the second ----------------
 
-mkdir -p "$toy/include" "$toy/src/base" "$toy/cli" "$toy/tests" "$toy/examples" "$toy/bench"
+mkdir -p "$toy/include" "$toy/src/base" "$toy/cli/framework" "$toy/cli/bench" "$toy/tests" \
+    "$toy/examples" "$toy/bench"
 cp -r Makefile run test tools .ci "$toy/"
 { echo '/* toy */'; grep 'define PH_VERSION' include/polyhead.h; } >"$toy/include/polyhead.h"
 printf '/* toy */\nint ph_toy(void);\n' >"$toy/src/base/toy.h"
 printf '/* toy */\n#include "base/toy.h"\nint ph_toy(void)\n{\n    return 1;\n}\n' \
     >"$toy/src/base/toy.c"
-cat >"$toy/cli/main.c" <<'END'
+cat >"$toy/cli/framework/main.c" <<'END'
 /* toy */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,12 +59,12 @@ sleep 0.01
 touch "$toy/src/base/toy.h"
 holds "a newer header builds" "$("$toy/run" 2>&1 >/dev/null)" building
 same "and only once" "$("$toy/run" 2>&1 >/dev/null)" ""
-echo 'int broken' >>"$toy/cli/main.c"
+echo 'int broken' >>"$toy/cli/framework/main.c"
 err=$("$toy/run" 2>&1 >"$tmp/out")
 same "a broken source, status" $? 1
 holds "a broken source, message" "$err" "the build failed"
 same "a broken source, stdout" "$(cat "$tmp/out")" ""
-sed -i '$d' "$toy/cli/main.c"
+sed -i '$d' "$toy/cli/framework/main.c"
 same "mended" "$("$toy/run" m 2>/dev/null)" "[m]"
 
 # A clone that may only be read: root stops being root for this.
@@ -120,12 +121,13 @@ same "includes, clean" "$("$toy/tools/includes" && echo yes)" yes
 same "style, clean" "$(rm -rf "$toy/build"; "$toy/tools/style" && echo yes)" yes
 
 mkdir -p "$toy/src/attn" "$toy/src/io" "$toy/src/kernels"
-printf '/* x */\n' | tee "$toy/src/attn/a.h" "$toy/src/kernels/k.h" >"$toy/src/io/i.h"
+printf '/* x */\n' | tee "$toy/cli/bench/b.h" "$toy/src/attn/a.h" "$toy/src/kernels/k.h" >"$toy/src/io/i.h"
 printf '/* x */\n#include "attn/a.h"\n#include "toy.h"\n' >"$toy/src/base/up.c"
 printf '/* x */\n#include "kernels/k.h"\n#include "base/toy.h"\n' >"$toy/src/io/side.c"
-printf '/* x */\n#include "polyhead.h"\n#include "base/toy.h"\n' >"$toy/cli/inner.c"
+printf '/* x */\n#include "polyhead.h"\n#include "base/toy.h"\n' >"$toy/cli/framework/inner.c"
+printf '/* x */\n#include "bench/b.h"\n' >"$toy/cli/framework/up.c"
 same "includes, breaches" "$("$toy/tools/includes" | grep -o '^[^ ]*:[0-9]*:' | tr '\n' ' ')" \
-    "cli/inner.c:3: src/base/up.c:2: src/base/up.c:3: src/io/side.c:2: "
+    "cli/framework/inner.c:3: cli/framework/up.c:2: src/base/up.c:2: src/base/up.c:3: src/io/side.c:2: "
 
 {
     echo 'int no_comment;'
@@ -136,7 +138,7 @@ same "includes, breaches" "$("$toy/tools/includes" | grep -o '^[^ ]*:[0-9]*:' | 
     echo '{'
     awk 'BEGIN { while (n++ < 600) print "    ;" }'
     echo '}'
-} >"$toy/cli/ugly.c"
+} >"$toy/cli/framework/ugly.c"
 out=$("$toy/tools/style" | grep ugly)
 for word in "ugly.c:1: the first" "ugly.c:2: a tab" "ugly.c:3: 91 col" "ugly.c:4: a flag" \
     "ugly.c:6: a function of 600" "at most 600"; do

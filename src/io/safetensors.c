@@ -17,7 +17,7 @@
 #include "base/base.h"
 #include "base/size.h"
 #include "io/file.h"
-#include "io/json.h"
+#include "io/json_read.h"
 #include "io/safetensors.h"
 #include "io/sort.h"
 #include "io/types.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 #include "model/fields.h"
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "io/json.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 #include "model/store.h"
 

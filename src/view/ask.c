@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "base/size.h"
 #include "io/io.h"
-#include "io/json.h"
+#include "io/json_read.h"
 
 enum { BLOCK = 1 << 18 }; /* weights asked for at once, or one row */
 

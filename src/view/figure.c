@@ -13,7 +13,7 @@
 
 #include "io/file.h"
 #include "io/io.h"
-#include "view/pick.h"
+#include "view/report_heads.h"
 #include "view/terminal.h"
 #include "view/text.h"
 

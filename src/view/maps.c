@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "io/io.h"
 #include "io/sort.h"
-#include "view/words.h"
+#include "view/word_list.h"
 
 enum { MOST_STACKS = 16, STACK_NAME = 64 };
 

@@ -7,9 +7,9 @@
 
 #include "base/base.h"
 #include "io/io.h"
-#include "io/json.h"
+#include "io/json_read.h"
 #include "polyhead_scene.h"
-#include "view/words.h"
+#include "view/word_list.h"
 
 #define SCHEMA "polyhead.plan/1"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "io/io.h"
-#include "view/pick.h"
+#include "view/report_heads.h"
 #include "view/text.h"
 
 enum {

@@ -13,7 +13,7 @@
 
 #include "base/size.h"
 #include "io/io.h"
-#include "view/pick.h"
+#include "view/report_heads.h"
 #include "view/terminal.h"
 #include "view/text.h"
 

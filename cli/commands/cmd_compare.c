@@ -1,0 +1,456 @@
+/*
+ * cmd_compare.c - `polyhead compare RECIPE --variants LIST`: a bake-off of heads.
+ *
+ * Every variant trains at the same budget: same samples, same steps, same seeds. Each
+ * training runs in a process of its own, one after the other, so that memory is counted
+ * apart. Arithmetic per word is what ph_model_flops counts, three times: backward has two
+ * products for each of forward.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/json.h"
+#include "commands/cmd_plot.h"
+#include "framework/term.h"
+#include "commands/cmd_train.h"
+#include "commands/train_log.h"
+
+enum { VARIANTS_MOST = 16, SEEDS_MOST = 32, NAME_MOST = PH_VARIANT_TEXT };
+
+typedef struct compare_options {
+    const char *variants, *out, *file;
+    int match, json;
+    int64_t seeds, test;
+    train_change change;
+    ph_machine machine;
+} compare_options;
+
+#define AT(field) offsetof(compare_options, field)
+
+static const ph_option table[] = {
+    {.name = "variants",
+     .kind = PH_OPT_TEXT,
+     .metavar = "LIST",
+     .at = AT(variants),
+     .fallback = "mha,gqa:2,mqa",
+     .help = "head variants with commas between; SELF/CROSS: another one for "
+             "cross-attention"},
+    {.name = "seeds",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 1,
+     .high = SEEDS_MOST,
+     .at = AT(seeds),
+     .fallback = "3",
+     .help = "trainings of each variant"},
+    {.name = "match",
+     .kind = PH_OPT_FLAG,
+     .at = AT(match),
+     .help = "change the width of feed-forward layers so that all have about as many "
+             "parameters as the first"},
+    {.name = "test",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 1,
+     .high = 1000000,
+     .at = AT(test),
+     .fallback = "1000",
+     .help = "unseen texts of the test"},
+    {.name = "file",
+     .kind = PH_OPT_TEXT,
+     .metavar = "FILE",
+     .at = AT(file),
+     .help = "what recipes text and pairs learn from"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = PH_OPT_TEXT,
+     .metavar = "DIR",
+     .at = AT(out),
+     .fallback = "runs/compare",
+     .help = "where logs and the page compare.html go"},
+    {.name = "json",
+     .kind = PH_OPT_FLAG,
+     .at = AT(json),
+     .help = "one JSON object instead of the table"},
+    PH_TRAIN_OPTIONS(compare_options, change),
+    PH_MACHINE_OPTIONS(compare_options, machine),
+    {.name = NULL}};
+
+/* One training's result, sent through a pipe. */
+typedef struct result {
+    double loss, token_accuracy, exact_match, per_second;
+    long peak_kib;
+} result;
+
+typedef struct entry {
+    char name[NAME_MOST];
+    ph_train train;
+    int64_t parameters;
+    double arithmetic; /* operations per token */
+    result results[SEEDS_MOST];
+    char folder[SEEDS_MOST][4200];
+} entry;
+
+/* ---- the list ---- */
+
+/* Whether what follows a comma is one more option of the variant before it: no name of a
+   variant has an equals sign before its colon. */
+static int goes_on(const char *rest)
+{
+    return rest[strcspn(rest, ",:=")] == '=';
+}
+
+/* Splits at commas between variants; one with a backslash before it is never such.
+   Returns how many, or -1. */
+static int split_list(const char *list, entry *entries)
+{
+    int count = 0;
+    size_t used = 0;
+    for (const char *c = list;; c++) {
+        if (!*c || (*c == ',' && !(used && goes_on(c + 1)))) {
+            if (!used) return -1;
+            entries[count++].name[used] = 0;
+            used = 0;
+            if (!*c) return count;
+            if (count == VARIANTS_MOST) return -1;
+            continue;
+        }
+        if (*c == '\\' && c[1] == ',') c++;
+        if (used + 1 >= NAME_MOST) return -1;
+        entries[count].name[used++] = *c;
+    }
+}
+
+/* Operations of training on one word of a longest text: the way back costs twice as much
+   as the way there. */
+static ph_status arithmetic_of(const ph_model *m, double *to)
+{
+    int len = ph_model_config(m)->max_len;
+    double flops = 0;
+    ph_status status = ph_model_flops(m, len, &flops);
+    *to = 3 * flops / len;
+    return status;
+}
+
+/* Parameters of a training's model, and its arithmetic where wanted. */
+static int count_parameters(const compare_options *o, const ph_train *train,
+                            int64_t *parameters, double *arithmetic)
+{
+    ph_ctx *ctx;
+    ph_trainer *t = NULL;
+    int rc = cli_open(&ctx, &o->machine);
+    if (rc) return rc;
+    ph_status status = ph_trainer_create(&t, ctx, train);
+    const ph_model *m = status == PH_OK ? ph_trainer_model(t) : NULL;
+    if (m) *parameters = ph_model_parameters(m);
+    if (m && arithmetic) status = arithmetic_of(m, arithmetic);
+    if (status != PH_OK) rc = cli_fail_status(status, ctx);
+    ph_trainer_free(t);
+    ph_close(ctx);
+    return rc;
+}
+
+/* Parameters grow linearly with the width: two models tell how fast. */
+static int match_width(const compare_options *o, ph_train *train, int64_t aim)
+{
+    ph_train wider = *train;
+    int64_t at = 0, more = 0;
+    int width = train->config.ff_dim ? train->config.ff_dim : 4 * train->config.model_dim;
+    train->config.ff_dim = width;
+    wider.config.ff_dim = width + 8;
+    int rc = count_parameters(o, train, &at, NULL);
+    if (!rc) rc = count_parameters(o, &wider, &more, NULL);
+    if (rc || more <= at) return rc;
+    double step = (double)(more - at) / 8;
+    int change = (int)lround((double)(aim - at) / step);
+    train->config.ff_dim = width + change < 4 ? 4 : width + change;
+    return EXIT_OK;
+}
+
+/* "talking" is for self-attention, "talking/merged" has one for cross-attention too. */
+static void name_variants(entry *e)
+{
+    ph_config *c = &e->train.config;
+    size_t self = strcspn(e->name, "/");
+    snprintf(c->variant, sizeof c->variant, "%.*s", (int)self, e->name);
+    if (e->name[self]) snprintf(c->cross, sizeof c->cross, "%s", e->name + self + 1);
+}
+
+static int prepare(const compare_options *o, const ph_train *base, entry *e, int64_t aim)
+{
+    int rc = EXIT_OK;
+    e->train = *base;
+    name_variants(e);
+    if (o->match && aim) rc = match_width(o, &e->train, aim);
+    return rc ? rc : count_parameters(o, &e->train, &e->parameters, &e->arithmetic);
+}
+
+/* ---- one training, in a process of its own ---- */
+
+static void folder_of(const compare_options *o, entry *e, int seed)
+{
+    char safe[64];
+    size_t n = 0;
+    for (; e->name[n] && n + 1 < sizeof safe; n++)
+        safe[n] = strchr(":,;=/ ", e->name[n]) ? '-' : e->name[n];
+    safe[n] = 0;
+    snprintf(e->folder[seed], sizeof e->folder[seed], "%s/%s-%d", o->out, safe, seed + 1);
+}
+
+static int train_all(ph_ctx *ctx, ph_trainer *t, train_log *log, const compare_options *o,
+                     result *r)
+{
+    const ph_train *train = ph_trainer_options(t);
+    int64_t tokens = 0;
+    ph_progress p = {0};
+    ph_score score;
+    double began = train_now();
+    train_log_begin(log, train, ph_model_parameters(ph_trainer_model(t)));
+    while (p.step < train->steps) {
+        ph_status status = ph_trainer_step(t, &p);
+        if (status != PH_OK) return cli_fail_status(status, ctx);
+        tokens += p.tokens;
+        double passed = train_now() - began;
+        r->per_second = passed > 0 ? (double)tokens / passed : 0;
+        if (p.step % 10 == 0 || p.step == train->steps)
+            train_log_step(log, &p, r->per_second, passed);
+        if (isatty(STDERR_FILENO) && p.step % 10 == 0)
+            term_progress((double)p.step / train->steps, train->config.variant);
+    }
+    term_progress_end();
+    ph_status status = ph_trainer_test(t, (int)o->test, &score);
+    if (status != PH_OK) return cli_fail_status(status, ctx);
+    train_log_test(log, p.step, &score);
+    r->loss = score.loss, r->token_accuracy = score.token_accuracy,
+    r->exact_match = score.exact_match;
+    return EXIT_OK;
+}
+
+static int child(const compare_options *o, entry *e, int seed, int pipe_end)
+{
+    ph_ctx *ctx;
+    ph_trainer *t = NULL;
+    train_log log = {0};
+    result r = {0};
+    ph_train train = e->train;
+    train.seed += (uint64_t)seed;
+    if (train_make_directory(e->folder[seed]))
+        return cli_fail(EXIT_IO, "%s: %s", e->folder[seed], strerror(errno));
+    int rc = cli_open(&ctx, &o->machine);
+    if (rc) return rc;
+    ph_status status = ph_trainer_create(&t, ctx, &train);
+    if (status != PH_OK) rc = cli_fail_status(status, ctx);
+    if (!rc) rc = train_log_open(&log, e->folder[seed], 0, 0);
+    if (!rc) rc = train_all(ctx, t, &log, o, &r);
+    r.peak_kib = train_peak_kib();
+    if (!rc && write(pipe_end, &r, sizeof r) != (ssize_t)sizeof r)
+        rc = cli_fail(EXIT_IO, "a result was lost: %s", strerror(errno));
+    train_log_close(&log);
+    ph_trainer_free(t);
+    ph_close(ctx);
+    return rc;
+}
+
+static int train_one(const compare_options *o, entry *e, int seed)
+{
+    int ends[2], status = 0;
+    folder_of(o, e, seed);
+    if (pipe(ends)) return cli_fail(EXIT_IO, "no pipe: %s", strerror(errno));
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) return cli_fail(EXIT_FAILED, "no process: %s", strerror(errno));
+    if (pid == 0) {
+        close(ends[0]);
+        int rc = child(o, e, seed, ends[1]);
+        fflush(NULL);
+        _exit(rc);
+    }
+    close(ends[1]);
+    ssize_t got = read(ends[0], &e->results[seed], sizeof(result));
+    close(ends[0]);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    if (WIFEXITED(status) && WEXITSTATUS(status)) return WEXITSTATUS(status);
+    if (!WIFEXITED(status) || got != (ssize_t)sizeof(result))
+        return cli_fail(EXIT_FAILED, "the training of %s ended early", e->name);
+    return EXIT_OK;
+}
+
+/* ---- the table ---- */
+
+typedef struct spread {
+    double mean, deviation;
+} spread;
+
+static spread spread_of(const entry *e, int seeds, size_t at)
+{
+    spread s = {0, 0};
+    for (int i = 0; i < seeds; i++)
+        s.mean +=
+            *(const double *)(const void *)((const char *)&e->results[i] + at) / seeds;
+    for (int i = 0; i < seeds; i++) {
+        double x = *(const double *)(const void *)((const char *)&e->results[i] + at);
+        s.deviation += (x - s.mean) * (x - s.mean) / (seeds > 1 ? seeds - 1 : 1);
+    }
+    s.deviation = sqrt(s.deviation);
+    return s;
+}
+
+static long peak_of(const entry *e, int seeds)
+{
+    long most = 0;
+    for (int i = 0; i < seeds; i++)
+        if (e->results[i].peak_kib > most) most = e->results[i].peak_kib;
+    return most;
+}
+
+/* Everything about a variant in one line; a narrow terminal gets no deviations of what is
+   right. `name` columns for the name. */
+static void print_row(const entry *e, int seeds, int name, int wide)
+{
+    spread loss = spread_of(e, seeds, offsetof(result, loss));
+    spread right = spread_of(e, seeds, offsetof(result, token_accuracy));
+    spread exact = spread_of(e, seeds, offsetof(result, exact_match));
+    spread speed = spread_of(e, seeds, offsetof(result, per_second));
+    printf("%-*s %8lld %8.2fM %7.0f %4ld  %.*f +- %.*f", name, e->name,
+           (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
+           peak_of(e, seeds) / 1024, 3 + wide, loss.mean, 3 + wide, loss.deviation);
+    if (wide)
+        printf("  %6.2f +- %.2f %%  %6.2f +- %.2f %%\n", 100 * right.mean,
+               100 * right.deviation, 100 * exact.mean, 100 * exact.deviation);
+    else
+        printf(" %5.1f %5.1f\n", 100 * right.mean, 100 * exact.mean);
+}
+
+static void print_table(const entry *entries, int count, int seeds)
+{
+    enum { NUMBERS = 88 }; /* columns of the wide table behind the names */
+    int name = (int)strlen("variant");
+    for (int i = 0; i < count; i++)
+        if ((int)strlen(entries[i].name) > name) name = (int)strlen(entries[i].name);
+    int wide = !isatty(STDOUT_FILENO) || term_width(stdout, 1000) >= name + NUMBERS;
+    printf("%s%-*s %8s %9s %7s %4s  %-*s", term_on(stdout, TERM_BOLD), name, "variant",
+           "params", "FLOP/tok", "token/s", "MiB", 14 + 2 * wide, "loss (unseen)");
+    if (wide)
+        printf("  %-16s  %s", "token accuracy", "exact match");
+    else
+        printf(" %5s %5s", "token", "exact");
+    printf("%s\n", term_on(stdout, TERM_PLAIN));
+    for (int i = 0; i < count; i++) print_row(&entries[i], seeds, name, wide);
+    if (!wide)
+        printf("token, exact: token accuracy and exact match on unseen texts, %%\n");
+}
+
+static void print_spread(json *j, const char *key, spread s)
+{
+    json_open(j, key, '{');
+    json_real(j, "mean", s.mean);
+    json_real(j, "deviation", s.deviation);
+    json_close(j);
+}
+
+static void print_json(const ph_train *base, const entry *entries, int count, int seeds)
+{
+    json j = json_begin("polyhead.compare/1");
+    json_text(&j, "recipe", base->recipe);
+    json_int(&j, "steps", base->steps);
+    json_int(&j, "batch", base->batch);
+    json_int(&j, "seeds", seeds);
+    json_open(&j, "variants", '[');
+    for (int i = 0; i < count; i++) {
+        const entry *e = &entries[i];
+        json_open(&j, NULL, '{');
+        json_text(&j, "variant", e->name);
+        json_int(&j, "parameters", e->parameters);
+        json_int(&j, "ff_dim", e->train.config.ff_dim);
+        json_real(&j, "flop_per_token", e->arithmetic);
+        json_int(&j, "peak_kib", peak_of(e, seeds));
+        print_spread(&j, "tokens_per_second",
+                     spread_of(e, seeds, offsetof(result, per_second)));
+        print_spread(&j, "loss", spread_of(e, seeds, offsetof(result, loss)));
+        print_spread(&j, "token_accuracy",
+                     spread_of(e, seeds, offsetof(result, token_accuracy)));
+        print_spread(&j, "exact_match",
+                     spread_of(e, seeds, offsetof(result, exact_match)));
+        json_close(&j);
+    }
+    json_end(&j);
+}
+
+/* ---- the command ---- */
+
+/* The first training of each variant. */
+static int draw(const compare_options *o, entry *entries, int count)
+{
+    const char *folders[VARIANTS_MOST], *names[VARIANTS_MOST];
+    char path[4200];
+    for (int i = 0; i < count; i++)
+        folders[i] = entries[i].folder[0], names[i] = entries[i].name;
+    snprintf(path, sizeof path, "%s/compare.html", o->out);
+    int rc = plot_page(folders, names, count, path);
+    if (!rc && !o->json) fprintf(stderr, "curves: %s\n", path);
+    return rc;
+}
+
+static int bake(const compare_options *o, const ph_train *base, entry *entries)
+{
+    int count = split_list(o->variants, entries), seeds = (int)o->seeds, rc = EXIT_OK;
+    if (count < 1)
+        return cli_fail(EXIT_USAGE,
+                        "--variants needs 1 to %d names with single commas between",
+                        VARIANTS_MOST);
+    for (int i = 0; i < count && !rc; i++)
+        rc = prepare(o, base, &entries[i], i ? entries[0].parameters : 0);
+    for (int s = 0; s < seeds && !rc; s++)
+        for (int i = 0; i < count && !rc; i++) rc = train_one(o, &entries[i], s);
+    if (rc) return rc;
+    if (o->json)
+        print_json(base, entries, count, seeds);
+    else
+        print_table(entries, count, seeds);
+    return draw(o, entries, count);
+}
+
+static int run(const void *chosen, int count, const char *const *words)
+{
+    const compare_options *o = chosen;
+    ph_train base = {0};
+    (void)count;
+    if (o->change.variant)
+        return cli_fail(EXIT_USAGE, "--variant is of one training, expected --variants");
+    int rc = train_defaults(words[0], &base);
+    if (rc) return rc;
+    if (o->file) snprintf(base.file, sizeof base.file, "%s", o->file);
+    train_apply(&o->change, &base);
+    entry *entries = calloc(VARIANTS_MOST, sizeof *entries);
+    if (!entries) return cli_fail(EXIT_MEMORY, "out of memory");
+    rc = bake(o, &base, entries);
+    free(entries);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead compare copy --variants mha,gqa:2,talking --steps 300 --seeds 2",
+    "three kinds of heads on the same exercise",
+    "polyhead compare dates --variants mha,moh:shared=1,top=2 --match",
+    "with about as many parameters each", NULL};
+
+const ph_command command_compare = {
+    .name = "compare",
+    .summary = "train head variants at the same budget and compare them",
+    .usage = "RECIPE [--variants LIST] [options]",
+    .about = "Same samples, same steps, several seeds. The table shows parameters, "
+             "arithmetic per word, speed, peak memory, and loss and accuracy on unseen "
+             "texts as mean and deviation over the seeds.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(compare_options),
+    .word = "RECIPE",
+    .fewest_words = 1,
+    .most_words = 1,
+    .run = run};

@@ -1,0 +1,236 @@
+/*
+ * cmd_heads.c - `polyhead heads`: the numbers and labels of every head as a table.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/cmd_look.h"
+#include "framework/term.h"
+
+typedef struct heads_options {
+    look_choice choice;
+    int csv, json;
+} heads_options;
+
+/* clang-format off */
+#define AT(field) offsetof(heads_options, field)
+static const ph_option table[] = {
+    LOOK_SOURCE_OPTIONS(heads_options, choice),
+    {.name = "csv", .kind = PH_OPT_FLAG, .at = AT(csv), .group = "How",
+     .help = "every number as CSV"},
+    {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
+     .help = "every number, its rows and definition, as one JSON object"},
+    PH_OPTION_THREADS(heads_options, choice.machine),
+    PH_OPTION_ISA(heads_options, choice.machine),
+    {.name = NULL}};
+/* clang-format on */
+
+/* Columns of the table; those that no head has are left out. */
+static const struct {
+    ph_measure measure;
+    const char *title;
+} columns[] = {{PH_PREV, "prev"},     {PH_NEXT, "next"},       {PH_SELF, "self"},
+               {PH_FIRST, "first"},   {PH_SEP, "sep"},         {PH_PUNCT, "punct"},
+               {PH_BREADTH, "brdth"}, {PH_CONFIDENCE, "conf"}, {PH_POSITIONAL, "pos"},
+               {PH_DUPLICATE, "dup"}, {PH_INDUCTION, "induc"}, {PH_RARE, "rare"},
+               {PH_LINK, "link"}};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static const ph_head *head_at(const look_source *source, const ph_pick *pick)
+{
+    return ph_survey_head(source->survey, pick->stack, pick->layer, pick->head);
+}
+
+/* Zero or unknown everywhere: separators in a text without any, say. */
+static int is_idle(const look_source *source, const look_heads *all, ph_measure measure)
+{
+    for (int n = 0; n < all->count; n++) {
+        double value = head_at(source, &all->picks[n])->value[measure];
+        if (!isnan(value) && value != 0) return 0;
+    }
+    return 1;
+}
+
+static void print_head(const look_source *source, const ph_pick *pick, const int *idle)
+{
+    const ph_head *head = head_at(source, pick);
+    ph_label labels[PH_LABELS];
+    int count = ph_head_labels(head, labels);
+    char name[32];
+    snprintf(name, sizeof name, "%d-%d", pick->layer + 1, pick->head + 1);
+    printf("%-6s", name);
+    for (int c = 0; c < COLUMNS; c++) {
+        double value = head->value[columns[c].measure];
+        if (idle[c]) continue;
+        if (isnan(value))
+            printf("%6s", "-");
+        else
+            printf("%6.2f", value);
+    }
+    fputs("  ", stdout);
+    for (int n = 0; n < count; n++)
+        printf("%s%s%s%s", n ? " " : "", term_on(stdout, TERM_NAME), labels[n].rule->key,
+               term_on(stdout, TERM_PLAIN));
+    puts(count ? "" : ".");
+}
+
+/* The labels that occur, with their rule. */
+static void print_rules(const look_source *source, const look_heads *all)
+{
+    int used[PH_LABELS] = {0};
+    ph_label labels[PH_LABELS];
+    for (int n = 0; n < all->count; n++) {
+        int count = ph_head_labels(head_at(source, &all->picks[n]), labels);
+        for (int k = 0; k < count; k++) used[labels[k].rule - ph_label_rules(0)] = 1;
+    }
+    putchar('\n');
+    for (int i = 0; i < PH_LABELS; i++) {
+        if (!used[i]) continue;
+        printf("%s%-11s%s", term_on(stdout, TERM_NAME), ph_label_rules(i)->key,
+               term_on(stdout, TERM_PLAIN));
+        term_wrap(stdout, ph_label_rules(i)->help, 11, 11, term_width(stdout, 90));
+    }
+}
+
+/* ---- links ---- */
+
+enum { LINK_NAME = 13 }; /* columns of a head's name */
+
+static double per_cent(int64_t part, int64_t whole)
+{
+    return whole ? 100 * (double)part / (double)whole : 0;
+}
+
+/* Kinds of links, how many there were, and what the best fixed offset finds of them. */
+static void print_link_lines(const look_source *source, const ph_head *any)
+{
+    printf("\n%s%-*s", term_on(stdout, TERM_BOLD), LINK_NAME, "links found");
+    for (int r = 0; r < source->relation_count; r++) {
+        int cut = strlen(source->relations[r]) > 7;
+        printf(" %*.*s%s", cut ? 6 : 7, cut ? 6 : 7, source->relations[r],
+               cut ? "." : "");
+    }
+    printf("%s\n%-*s", term_on(stdout, TERM_PLAIN), LINK_NAME, "how many");
+    for (int r = 0; r < source->relation_count; r++)
+        printf("%8lld", (long long)any->link[r].links);
+    printf("\n%-*s", LINK_NAME, "best offset");
+    for (int r = 0; r < source->relation_count; r++)
+        printf("%8.0f", per_cent(any->link[r].baseline, any->link[r].links));
+    printf("  %%\n%-*s", LINK_NAME, "  which is");
+    for (int r = 0; r < source->relation_count; r++)
+        printf("%+8d", any->link[r].best_offset);
+    putchar('\n');
+} /* How often a head finds the partner, in per cent; what beats the
+   offset stands out. */
+static void print_link_head(const look_source *source, const ph_pick *pick)
+{
+    const ph_head *head = head_at(source, pick);
+    const char *stack = source->report.stacks[pick->stack].name;
+    char name[64];
+    snprintf(name, sizeof name, "%s %d-%d", stack, pick->layer + 1, pick->head + 1);
+    printf("%-*.*s", LINK_NAME, LINK_NAME, name);
+    for (int r = 0; r < source->relation_count; r++) {
+        const ph_link_score *score = &head->link[r];
+        double margin = per_cent(score->right - score->baseline, score->links);
+        int better = margin >= 100 * ph_label_rules(0)->threshold;
+        printf("%s%8.0f%s", better ? term_on(stdout, TERM_GOOD) : "",
+               per_cent(score->right, score->links),
+               better ? term_on(stdout, TERM_PLAIN) : "");
+    }
+    puts("  %");
+}
+
+static void print_links(const look_source *source, const look_heads *all)
+{
+    print_link_lines(source, head_at(source, &all->picks[0]));
+    for (int n = 0; n < all->count; n++) print_link_head(source, &all->picks[n]);
+}
+
+/* ---- the command ---- */
+
+static int print_table(const look_source *source)
+{
+    look_heads all;
+    int idle[COLUMNS], rc = look_select(&source->report, &(look_wish){0}, &all);
+    if (rc) return rc;
+    printf("%s%-6s", term_on(stdout, TERM_BOLD), "head");
+    for (int c = 0; c < COLUMNS; c++) {
+        idle[c] = is_idle(source, &all, columns[c].measure);
+        if (!idle[c]) printf("%6s", columns[c].title);
+    }
+    printf("  labels%s\n", term_on(stdout, TERM_PLAIN));
+    for (int n = 0; n < all.count; n++) {
+        const char *stack = source->report.stacks[all.picks[n].stack].name;
+        int new_stack = n == 0 || all.picks[n].stack != all.picks[n - 1].stack;
+        char word[LOOK_WORD];
+        if (new_stack && source->report.stack_count > 1) puts(look_word(stack, word));
+        print_head(source, &all.picks[n], idle);
+    }
+    if (source->relation_count) print_links(source, &all);
+    print_rules(source, &all);
+    putchar('\n');
+    term_wrap(stdout, source->report.found, 0, 0, term_width(stdout, 90));
+    free(all.picks);
+    return EXIT_OK;
+}
+
+/* [MODEL] [TEXT|FILE]: two words are in that order, one is told by what it names. */
+static int sort_words(look_choice *choice, int count, const char *const *words)
+{
+    const char *text = count > 0 ? words[count - 1] : NULL;
+    if (count == 2 || (count == 1 && look_is_model(text))) {
+        if (choice->model)
+            return cli_fail(EXIT_USAGE, "a model is named twice: '%s' and --model",
+                            words[0]);
+        choice->model = words[0];
+        if (count == 1) text = NULL;
+    }
+    if (text && look_is_file(text))
+        choice->file = text;
+    else
+        choice->text = text;
+    choice->by_text = text != NULL;
+    return EXIT_OK;
+}
+
+static int heads(const void *given, int count, const char *const *words)
+{
+    const heads_options *o = given;
+    look_choice choice = o->choice;
+    look_source source = {0};
+    if (o->csv && o->json)
+        return cli_fail(EXIT_USAGE, "--csv and --json exclude each other");
+    int rc = sort_words(&choice, count, words);
+    if (rc == EXIT_OK) rc = look_open(&source, &choice);
+    if (rc == EXIT_OK)
+        rc = o->json  ? heads_json(&source)
+             : o->csv ? heads_csv(&source)
+                      : print_table(&source);
+    look_close(&source);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead heads",
+    "links found and labels of every head of the embedded model",
+    "polyhead heads model.safetensors texts.txt",
+    "shares, entropy, confidence and labels, averaged over the lines of a file",
+    "polyhead heads --weights maps.safetensors --json",
+    "all numbers with their definitions",
+    NULL};
+
+const ph_command command_heads = {
+    .name = "heads",
+    .summary = "numbers and labels of every head",
+    .usage = "[MODEL] [TEXT|FILE] [options]",
+    .about =
+        "A FILE holds one text per line; numbers are averaged over them. Without a "
+        "text the embedded model is measured on sentences of its grammar that it has "
+        "not seen.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(heads_options),
+    .word = "MODEL and TEXT",
+    .most_words = 2,
+    .run = heads};

@@ -1,0 +1,326 @@
+/*
+ * cmd_plot.c - `polyhead plot RUN...`: the curves of trainings as one offline HTML page.
+ *
+ * Three pictures in SVG, all runs overlaid: loss while training (logarithmic, smoothed),
+ * loss and token accuracy on unseen texts. No script, no file beside it.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "framework/cli.h"
+#include "commands/cmd_plot.h"
+
+enum {
+    RUNS_MOST = 16,
+    WIDTH = 860,
+    HEIGHT = 300,
+    LEFT = 70,
+    RIGHT = 20,
+    TOP = 20,
+    LOW = 40
+};
+enum { LOSS = 0, TEST_LOSS, TEST_RIGHT, CURVES };
+
+typedef struct point {
+    double step, value;
+} point;
+
+typedef struct curve {
+    point *points;
+    size_t count, room;
+} curve;
+
+typedef struct run {
+    const char *name;
+    curve curves[CURVES];
+} run;
+
+static const struct {
+    const char *title, *key;
+    int logarithmic;
+} charts[CURVES] = {{"Loss while training", "\"loss\":", 1},
+                    {"Loss on unseen texts", "\"test_loss\":", 1},
+                    {"Token accuracy on unseen texts", "\"token_accuracy\":", 0}};
+
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                      "#e69f00", "#56b4e9", "#666666", "#a0522d"};
+
+/* ---- reading ---- */
+
+static int add_point(curve *c, double step, double value)
+{
+    if (c->count == c->room) {
+        size_t room = c->room ? 2 * c->room : 256;
+        point *more = realloc(c->points, room * sizeof *more);
+        if (!more) return -1;
+        c->points = more, c->room = room;
+    }
+    c->points[c->count++] = (point){step, value};
+    return 0;
+}
+
+/* The number behind a key of a line. */
+static int value_of(const char *line, const char *key, double *value)
+{
+    const char *at = strstr(line, key);
+    char *end;
+    if (!at) return 0;
+    *value = strtod(at + strlen(key), &end);
+    return end != at + strlen(key) && isfinite(*value);
+}
+
+static int read_log(run *r, const char *path)
+{
+    char *line = NULL;
+    size_t room = 0;
+    int rc = EXIT_OK;
+    FILE *f = fopen(path, "r");
+    if (!f) return cli_fail(EXIT_IO, "%s: %s", path, strerror(errno));
+    while (!rc && getline(&line, &room, f) > 0) {
+        double step, value;
+        if (!value_of(line, "\"step\":", &step)) continue;
+        for (int i = 0; i < CURVES && !rc; i++)
+            if (value_of(line, charts[i].key, &value) &&
+                add_point(&r->curves[i], step, value))
+                rc = cli_fail(EXIT_MEMORY, "out of memory");
+    }
+    free(line);
+    fclose(f);
+    if (!rc && !r->curves[LOSS].count)
+        rc = cli_fail(EXIT_BAD_INPUT, "%s holds no steps of a training", path);
+    return rc;
+}
+
+static int read_run(run *r, const char *path, const char *name)
+{
+    struct stat info;
+    char log[4200];
+    int folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    snprintf(log, sizeof log, "%s%s", path, folder ? "/log.jsonl" : "");
+    r->name = name;
+    return read_log(r, log);
+}
+
+/* Mean over a window of a fiftieth of the points. */
+static void smooth(curve *c)
+{
+    size_t half = c->count / 100;
+    point *out = half ? malloc(c->count * sizeof *out) : NULL;
+    for (size_t i = 0; out && i < c->count; i++) {
+        size_t first = i > half ? i - half : 0;
+        size_t last = i + half < c->count ? i + half : c->count - 1;
+        double sum = 0;
+        for (size_t k = first; k <= last; k++) sum += c->points[k].value;
+        out[i] = (point){c->points[i].step, sum / (double)(last - first + 1)};
+    }
+    if (!out) return;
+    free(c->points);
+    c->points = out, c->room = c->count;
+}
+
+/* ---- drawing ---- */
+
+typedef struct frame {
+    double last_step, low, high; /* low and high as drawn: logarithms where so */
+    int logarithmic;
+} frame;
+
+static double level(const frame *f, double value)
+{
+    return f->logarithmic ? log10(value > 1e-6 ? value : 1e-6) : value;
+}
+
+static double x_of(const frame *f, double step)
+{
+    return LEFT + step / f->last_step * (WIDTH - LEFT - RIGHT);
+}
+
+static double y_of(const frame *f, double at)
+{
+    return TOP + (f->high - at) / (f->high - f->low) * (HEIGHT - TOP - LOW);
+}
+
+static frame frame_of(const run *runs, int count, int which)
+{
+    frame f = {1, INFINITY, -INFINITY, charts[which].logarithmic};
+    for (int r = 0; r < count; r++)
+        for (size_t i = 0; i < runs[r].curves[which].count; i++) {
+            const point *p = &runs[r].curves[which].points[i];
+            double at = level(&f, p->value);
+            f.last_step = fmax(f.last_step, p->step);
+            f.low = fmin(f.low, at), f.high = fmax(f.high, at);
+        }
+    if (!(f.high > f.low)) f.low -= 0.5, f.high += 0.5;
+    return f;
+}
+
+static void draw_axes(FILE *out, const frame *f)
+{
+    for (int i = 0; i <= 4; i++) {
+        double at = f->low + (f->high - f->low) * i / 4, y = y_of(f, at);
+        double step = f->last_step * i / 4, x = x_of(f, step);
+        fprintf(out, "<line class=g x1=%d x2=%d y1=%.1f y2=%.1f />", LEFT, WIDTH - RIGHT,
+                y, y);
+        fprintf(out, "<text x=%d y=%.1f text-anchor=end>%.3g</text>", LEFT - 8, y + 4,
+                f->logarithmic ? pow(10, at) : at);
+        fprintf(out, "<text x=%.1f y=%d text-anchor=middle>%.0f</text>\n", x,
+                HEIGHT - LOW + 20, step);
+    }
+}
+
+static void draw_curve(FILE *out, const frame *f, const curve *c, int number)
+{
+    size_t every = c->count / 1500 + 1;
+    if (!c->count) return;
+    fprintf(out, "<polyline class=c style=\"stroke:%s\" points=\"", colours[number % 8]);
+    for (size_t i = 0; i < c->count; i += every)
+        fprintf(out, "%.1f,%.1f ", x_of(f, c->points[i].step),
+                y_of(f, level(f, c->points[i].value)));
+    const point *last = &c->points[c->count - 1];
+    fprintf(out, "%.1f,%.1f\"/>", x_of(f, last->step), y_of(f, level(f, last->value)));
+    fprintf(out,
+            "<circle r=3 style=\"fill:%s\" cx=%.1f cy=%.1f><title>step %.0f: %.6g"
+            "</title></circle>\n",
+            colours[number % 8], x_of(f, last->step), y_of(f, level(f, last->value)),
+            last->step, last->value);
+}
+
+static void escape(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            fputs("&lt;", out);
+        else if (*text == '&')
+            fputs("&amp;", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+static void draw_legend(FILE *out, const run *runs, int count)
+{
+    fputs(
+        "<table><tr><th>run<th>steps<th>loss<th>loss on unseen texts<th>token accuracy\n",
+        out);
+    for (int r = 0; r < count; r++) {
+        fprintf(out, "<tr><td><span style=\"color:%s\">&#9632;</span> ", colours[r % 8]);
+        escape(out, runs[r].name);
+        for (int i = 0; i < CURVES; i++) {
+            const curve *c = &runs[r].curves[i];
+            const point *last = c->count ? &c->points[c->count - 1] : NULL;
+            if (i == LOSS) fprintf(out, "<td>%.0f", last ? last->step : 0);
+            if (last)
+                fprintf(out, i == TEST_RIGHT ? "<td>%.2f %%" : "<td>%.4f",
+                        i == TEST_RIGHT ? 100 * last->value : last->value);
+            else
+                fputs("<td>", out);
+        }
+        fputc('\n', out);
+    }
+    fputs("</table>\n", out);
+}
+
+static void draw_page(FILE *out, const run *runs, int count)
+{
+    fputs(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>polyhead: training"
+        "</title>\n<style>body{font:15px system-ui,sans-serif;margin:2em auto;max-width:"
+        "900px;color:#222;background:#fff}svg{width:100%}text{font-size:12px;fill:#555}"
+        ".g{stroke:#ddd}.c{fill:none;stroke-width:1.6}h2{font-size:16px;margin:1.6em 0 "
+        "0}table{border-collapse:collapse}td,th{padding:3px 14px 3px 0;text-align:left}"
+        "@media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}text{fill:"
+        "#aaa}.g{stroke:#333}}</style>\n<h1>Training</h1>\n",
+        out);
+    draw_legend(out, runs, count);
+    for (int i = 0; i < CURVES; i++) {
+        size_t points = 0;
+        for (int r = 0; r < count; r++) points += runs[r].curves[i].count;
+        if (!points) continue;
+        frame f = frame_of(runs, count, i);
+        fprintf(out,
+                "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=img aria-label=\"%s\">",
+                charts[i].title, WIDTH, HEIGHT, charts[i].title);
+        draw_axes(out, &f);
+        for (int r = 0; r < count; r++) draw_curve(out, &f, &runs[r].curves[i], r);
+        fputs("</svg>\n", out);
+    }
+}
+
+/* ---- the command ---- */
+
+static int write_page(const run *runs, int count, const char *path)
+{
+    char fresh[4200];
+    int to_stdout = !strcmp(path, "-");
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    FILE *out = to_stdout ? stdout : fopen(fresh, "w");
+    if (!out) return cli_fail(EXIT_IO, "%s: %s", fresh, strerror(errno));
+    draw_page(out, runs, count);
+    if (to_stdout) return EXIT_OK;
+    int bad = ferror(out);
+    bad |= fclose(out);
+    if (bad || rename(fresh, path)) {
+        int reason = errno;
+        remove(fresh);
+        return cli_fail(EXIT_IO, "%s: %s", path, strerror(reason));
+    }
+    return EXIT_OK;
+}
+
+int plot_page(const char *const *paths, const char *const *names, int count,
+              const char *out)
+{
+    run *runs = calloc((size_t)count, sizeof *runs);
+    int rc = runs ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
+    for (int i = 0; i < count && !rc; i++) {
+        rc = read_run(&runs[i], paths[i], names ? names[i] : paths[i]);
+        smooth(&runs[i].curves[LOSS]);
+    }
+    if (!rc) rc = write_page(runs, count, out);
+    for (int i = 0; runs && i < count; i++)
+        for (int c = 0; c < CURVES; c++) free(runs[i].curves[c].points);
+    free(runs);
+    return rc;
+}
+
+typedef struct plot_options {
+    const char *out;
+} plot_options;
+
+static const ph_option table[] = {{.name = "output",
+                                   .letter = 'o',
+                                   .kind = PH_OPT_TEXT,
+                                   .metavar = "FILE",
+                                   .at = offsetof(plot_options, out),
+                                   .fallback = "training.html",
+                                   .help = "where the page goes; -: stdout"},
+                                  {.name = NULL}};
+
+static int plot(const void *chosen, int count, const char *const *words)
+{
+    const plot_options *o = chosen;
+    int rc = plot_page(words, NULL, count, o->out);
+    if (!rc && strcmp(o->out, "-")) printf("%s\n", o->out);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead plot runs/copy", "the curves of one training, into training.html",
+    "polyhead plot runs/a runs/b -o both.html", "two of them in the same pictures", NULL};
+
+const ph_command command_plot = {.name = "plot",
+                                 .summary = "draw the curves of trainings into a page",
+                                 .usage = "RUN... [-o FILE]",
+                                 .about = "RUN is the directory of a training or its "
+                                          "log.jsonl. The page needs nothing beside it.",
+                                 .examples = examples,
+                                 .options = table,
+                                 .size = sizeof(plot_options),
+                                 .word = "RUN",
+                                 .fewest_words = 1,
+                                 .most_words = RUNS_MOST,
+                                 .run = plot};

@@ -1,0 +1,374 @@
+/*
+ * cmd_train.c - `polyhead train RECIPE`: trains a model, writes checkpoints, log, model.
+ *
+ * Everything lies in one directory:
+ *
+ *     step-NNNNNNNN.safetensors   the last checkpoints; --resume goes on from the newest
+ *     model.safetensors           the model at the end
+ *     log.jsonl                   what `polyhead plot` draws
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/term.h"
+#include "commands/cmd_train.h"
+#include "commands/train_log.h"
+
+typedef struct train_options {
+    const char *out, *pairs;
+    train_change change;
+    int resume, json, quiet;
+    int64_t every, keep, test, log_every;
+    ph_machine machine;
+} train_options;
+
+#define AT(field) offsetof(train_options, field)
+
+static const ph_option table[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = PH_OPT_TEXT,
+     .metavar = "DIR",
+     .at = AT(out),
+     .help = "where checkpoints, log and model go (default: runs/RECIPE)"},
+    {.name = "pairs",
+     .kind = PH_OPT_TEXT,
+     .metavar = "FILE.tsv",
+     .at = AT(pairs),
+     .help = "learn from your own lines, text TAB text; no RECIPE then"},
+    {.name = "resume",
+     .kind = PH_OPT_FLAG,
+     .at = AT(resume),
+     .help = "go on from the newest checkpoint in DIR, bit for bit"},
+    {.name = "checkpoint-every",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 1,
+     .high = 1 << 24,
+     .at = AT(every),
+     .fallback = "500",
+     .help = "steps between checkpoints"},
+    {.name = "keep",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 1,
+     .high = 1000,
+     .at = AT(keep),
+     .fallback = "3",
+     .help = "how many of the last checkpoints stay"},
+    {.name = "test",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 0,
+     .high = 1000000,
+     .at = AT(test),
+     .fallback = "1000",
+     .help = "texts of the test at the end; a tenth of them at every checkpoint"},
+    {.name = "log-every",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 1,
+     .high = 1 << 24,
+     .at = AT(log_every),
+     .fallback = "10",
+     .help = "steps between lines of the log"},
+    {.name = "json",
+     .kind = PH_OPT_FLAG,
+     .at = AT(json),
+     .help = "the lines of the log on stdout instead of text"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = PH_OPT_FLAG,
+     .at = AT(quiet),
+     .help = "no progress"},
+    PH_TRAIN_OPTIONS(train_options, change),
+    PH_MACHINE_OPTIONS(train_options, machine),
+    {.name = NULL}};
+
+/* One training under way. */
+typedef struct job {
+    const train_options *options;
+    char directory[4096];
+    ph_ctx *ctx;
+    ph_trainer *trainer;
+    train_log log;
+    int step, steps, saved; /* done; to do; step of the last checkpoint, or -1 */
+    int first;              /* steps that were done before */
+    double began, spoke;    /* clock at the start, and when a line was last printed */
+    int64_t tokens;         /* since the start */
+    ph_progress last;
+} job;
+
+/* ---- what is said ---- */
+
+static void describe(const job *j, char *text, size_t size)
+{
+    double passed = train_now() - j->began;
+    int done = j->step - j->first;
+    double rate = passed > 0 ? (double)j->tokens / passed : 0;
+    double left = done ? passed / done * (j->steps - j->step) : 0;
+    snprintf(text, size,
+             "%d/%d, %d:%02d left, loss %.3f, lr %.1e, %.0f tokens/s, %ld MiB", j->step,
+             j->steps, (int)left / 60, (int)left % 60, j->last.loss, j->last.lr, rate,
+             train_peak_kib() / 1024);
+}
+
+static void show_progress(job *j)
+{
+    char text[160];
+    double now = train_now();
+    int terminal = isatty(STDERR_FILENO);
+    if (j->options->quiet || j->options->json || now - j->spoke < (terminal ? 0.1 : 30))
+        return;
+    j->spoke = now;
+    describe(j, text, sizeof text);
+    if (terminal)
+        term_progress(j->steps ? (double)j->step / j->steps : 1, text);
+    else
+        fprintf(stderr, "step %s\n", text);
+}
+
+static void say_score(const job *j, const ph_score *s)
+{
+    if (j->options->json || j->options->quiet) return;
+    term_progress_end();
+    fprintf(stderr,
+            "step %d: test loss %.4f, token accuracy %.2f %%, exact match %.2f %% of "
+            "%d texts\n",
+            j->step, s->loss, 100 * s->token_accuracy, 100 * s->exact_match, s->texts);
+}
+
+/* ---- steps ---- */
+
+static int failed(const job *j, ph_status status)
+{
+    term_progress_end();
+    return cli_fail_status(status, j->ctx);
+}
+
+static int test(job *j, int texts)
+{
+    ph_score score;
+    if (texts < 1) return EXIT_OK;
+    ph_status status = ph_trainer_test(j->trainer, texts, &score);
+    if (status != PH_OK) return failed(j, status);
+    train_log_test(&j->log, j->step, &score);
+    say_score(j, &score);
+    return EXIT_OK;
+}
+
+static int save(job *j)
+{
+    if (j->saved == j->step) return EXIT_OK;
+    ph_status status = ph_trainer_save(j->trainer, j->directory, (int)j->options->keep);
+    if (status != PH_OK) return failed(j, status);
+    j->saved = j->step;
+    return EXIT_OK;
+}
+
+static int one_step(job *j)
+{
+    ph_status status = ph_trainer_step(j->trainer, &j->last);
+    if (status != PH_OK) return failed(j, status);
+    j->step = j->last.step;
+    j->tokens += j->last.tokens;
+    double passed = train_now() - j->began;
+    if (j->step % j->options->log_every == 0 || j->step == j->steps)
+        train_log_step(&j->log, &j->last, passed > 0 ? (double)j->tokens / passed : 0,
+                       passed);
+    show_progress(j);
+    if (j->step % j->options->every || j->step == j->steps) return EXIT_OK;
+    int rc = save(j);
+    return rc ? rc : test(j, (int)j->options->test / 10);
+}
+
+static int stopped(job *j)
+{
+    int rc = save(j), number = train_signal;
+    if (rc) return rc;
+    term_progress_end();
+    fprintf(stderr,
+            "stopped at step %d of %d; go on with: polyhead train --resume -o %s\n",
+            j->step, j->steps, j->directory);
+    return 128 + number;
+}
+
+static int finish(job *j)
+{
+    char path[4200];
+    int rc = save(j);
+    if (!rc) rc = test(j, (int)j->options->test);
+    if (rc) return rc;
+    snprintf(path, sizeof path, "%s/model.safetensors", j->directory);
+    ph_status status = ph_model_write(ph_trainer_model(j->trainer), path);
+    if (status != PH_OK) return failed(j, status);
+    term_progress_end();
+    if (!j->options->json) printf("%s\n", path);
+    return EXIT_OK;
+}
+
+static int loop(job *j)
+{
+    int rc = EXIT_OK;
+    j->began = j->spoke = train_now();
+    while (!rc && j->step < j->steps && !train_signal) rc = one_step(j);
+    if (rc) return rc;
+    return j->step < j->steps ? stopped(j) : finish(j);
+}
+
+/* ---- beginning ---- */
+
+static int has_checkpoints(const char *directory)
+{
+    DIR *d = opendir(directory);
+    int found = 0;
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = !strncmp(e->d_name, "step-", 5) && strstr(e->d_name, ".safetensors");
+    if (d) closedir(d);
+    return found;
+}
+
+/* The directory comes last: what is refused leaves nothing behind. */
+static int start_new(job *j, const ph_train *train)
+{
+    if (has_checkpoints(j->directory))
+        return cli_fail(EXIT_USAGE,
+                        "%s holds an earlier training: --resume goes on with it, another "
+                        "-o starts anew",
+                        j->directory);
+    ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
+    if (status != PH_OK) return failed(j, status);
+    if (train_make_directory(j->directory))
+        return cli_fail(EXIT_IO, "%s: %s", j->directory, strerror(errno));
+    return EXIT_OK;
+}
+
+/* Recipe and file may be said again, but not changed. */
+static int check_same(const job *j, const ph_train *said)
+{
+    const ph_train *all = ph_trainer_options(j->trainer);
+    if (said->recipe[0] && strcmp(said->recipe, all->recipe) != 0)
+        return cli_fail(EXIT_USAGE, "%s holds a training of %s, not of %s", j->directory,
+                        all->recipe, said->recipe);
+    if (said->file[0] && strcmp(said->file, all->file) != 0)
+        return cli_fail(EXIT_USAGE, "%s holds a training on %s, not on %s", j->directory,
+                        all->file, said->file);
+    return EXIT_OK;
+}
+
+static int start_again(job *j, const ph_train *said)
+{
+    char note[1024];
+    for (int i = 0; i < TRAIN_OPTIONS; i++)
+        if (j->options->change.given[i])
+            return cli_fail(EXIT_USAGE, "--resume takes everything from the checkpoint: "
+                                        "no option of training or model beside it");
+    ph_status status =
+        ph_trainer_resume(&j->trainer, j->ctx, j->directory, note, sizeof note);
+    if (status != PH_OK) return failed(j, status);
+    if (note[0]) cli_warn("%s; the checkpoint before it is used", note);
+    return check_same(j, said);
+}
+
+static int begin(job *j, const ph_train *train)
+{
+    ph_progress none = {0};
+    int rc = j->options->resume ? start_again(j, train) : start_new(j, train);
+    if (rc) return rc;
+    const ph_train *all = ph_trainer_options(j->trainer);
+    j->step = j->first = ph_trainer_steps(j->trainer);
+    j->steps = all->steps, j->last = none;
+    j->saved = j->options->resume ? j->step : -1;
+    rc = train_log_open(&j->log, j->directory, j->step, j->options->json);
+    if (rc) return rc;
+    int64_t parameters = ph_model_parameters(ph_trainer_model(j->trainer));
+    if (!j->step) train_log_begin(&j->log, all, parameters);
+    if (!j->options->json && !j->options->quiet)
+        fprintf(stderr, "%s: %lld parameters, %d steps, into %s\n", all->recipe,
+                (long long)parameters, j->steps, j->directory);
+    train_catch_signals();
+    return loop(j);
+}
+
+static int choose(const train_options *o, int count, const char *const *words,
+                  ph_train *train)
+{
+    const char *recipe = o->pairs ? "pairs" : count ? words[0] : NULL;
+    const char *file = o->pairs ? o->pairs : count > 1 ? words[1] : NULL;
+    if (o->pairs && count)
+        return cli_fail(EXIT_USAGE, "--pairs and a recipe: expected one of them");
+    if (!recipe)
+        return cli_fail(EXIT_USAGE,
+                        "train needs a RECIPE (copy, dates, pronouns, text) or --pairs "
+                        "FILE.tsv");
+    int rc = train_defaults(recipe, train);
+    if (rc) return rc;
+    if (file && strlen(file) >= sizeof train->file)
+        return cli_fail(EXIT_USAGE, "the path of the file is too long");
+    if (file) strcpy(train->file, file);
+    train_apply(&o->change, train);
+    return EXIT_OK;
+}
+
+static int run(const void *chosen, int count, const char *const *words)
+{
+    const train_options *o = chosen;
+    ph_train train = {0};
+    job j = {.options = o};
+    int rc = o->resume && o->out && !count ? EXIT_OK : choose(o, count, words, &train);
+    if (rc) return rc;
+    if (o->out)
+        snprintf(j.directory, sizeof j.directory, "%s", o->out);
+    else
+        snprintf(j.directory, sizeof j.directory, "runs/%s", train.recipe);
+    rc = cli_open(&j.ctx, &o->machine);
+    if (rc) return rc;
+    rc = begin(&j, &train);
+    train_log_close(&j.log);
+    ph_trainer_free(j.trainer);
+    ph_close(j.ctx);
+    return rc;
+}
+
+static const char *const *recipe_names(void)
+{
+    static const char *names[17];
+    int count = 0;
+    for (; count < 16 && ph_recipe_name(count); count++)
+        names[count] = ph_recipe_name(count);
+    names[count] = NULL;
+    return names;
+}
+
+static const char *const examples[] = {
+    "polyhead train copy",
+    "an encoder-decoder learns to repeat letters, in about a minute",
+    "polyhead train text story.txt -o runs/story",
+    "a decoder learns to go on with your text",
+    "polyhead train --pairs lines.tsv",
+    "an encoder-decoder learns from your lines, text TAB text",
+    "polyhead train --resume -o runs/story",
+    "goes on where Ctrl-C stopped it, bit for bit",
+    NULL};
+
+const ph_command command_train = {
+    .name = "train",
+    .summary = "train a Transformer on the CPU",
+    .usage = "RECIPE [FILE] [-o DIR] [options]",
+    .about =
+        "RECIPE, each with defaults for everything, is copy (repeats letters, the "
+        "classic first exercise), dates (as people write them to ISO), pronouns (what "
+        "every word belongs to: the model in the program), text FILE (goes on with "
+        "your text) or pairs FILE (from your own lines, text TAB text).\n\n"
+        "Ctrl-C writes a checkpoint and says how to go on. The same command gives the "
+        "same bits, stopped or not, with any number of threads.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(train_options),
+    .word = "RECIPE",
+    .most_words = 2,
+    .known_words = recipe_names,
+    .run = run};

@@ -1,0 +1,131 @@
+/*
+ * look_heads.c - which heads of a report are meant, which tell most, and words of reports
+ * as they may be printed.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "commands/cmd_look.h"
+
+/* ---- choosing heads ---- */
+
+static int is_wanted(const ph_stack *stack, const look_wish *wish, int layer, int head)
+{
+    if (wish->stack && strcmp(wish->stack, stack->name)) return 0;
+    if (stack->absent && stack->absent[layer * stack->heads + head]) return 0;
+    return (!wish->layer || wish->layer == layer + 1) &&
+           (!wish->head || wish->head == head + 1);
+}
+
+/* What there is instead: the stack's names, or how many layers and heads. */
+static int nothing_there(const ph_report *report, const look_wish *wish)
+{
+    char names[1200] = "", word[LOOK_WORD];
+    int layers = 0, heads = 0, known = 0;
+    for (int s = 0; s < report->stack_count; s++) {
+        const ph_stack *stack = &report->stacks[s];
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%.60s", s ? ", " : "",
+                 look_word(stack->name, word));
+        if (wish->stack && strcmp(wish->stack, stack->name)) continue;
+        known = 1;
+        layers = stack->layers > layers ? stack->layers : layers;
+        heads = stack->heads > heads ? stack->heads : heads;
+    }
+    if (!known)
+        return cli_fail(EXIT_USAGE, "no stack '%s'; there are: %s",
+                        look_word(wish->stack, word), names);
+    if (wish->layer > layers)
+        return cli_fail(EXIT_USAGE, "--layer is %lld, expected 1 to %d",
+                        (long long)wish->layer, layers);
+    if (wish->head > heads)
+        return cli_fail(EXIT_USAGE, "--head is %lld, expected 1 to %d",
+                        (long long)wish->head, heads);
+    return cli_fail(EXIT_USAGE, "there is no such head");
+}
+
+int look_select(const ph_report *report, const look_wish *wish, look_heads *out)
+{
+    size_t room = 0;
+    for (int s = 0; s < report->stack_count; s++)
+        room += (size_t)report->stacks[s].layers * (size_t)report->stacks[s].heads;
+    out->count = 0;
+    out->chosen = wish->stack || wish->layer || wish->head;
+    out->picks = calloc(room ? room : 1, sizeof *out->picks);
+    if (!out->picks) return cli_fail(EXIT_MEMORY, "out of memory");
+    for (int s = 0; s < report->stack_count; s++)
+        for (int l = 0; l < report->stacks[s].layers; l++)
+            for (int h = 0; h < report->stacks[s].heads; h++)
+                if (is_wanted(&report->stacks[s], wish, l, h))
+                    out->picks[out->count++] = (ph_pick){s, l, h};
+    return out->count > 0 ? EXIT_OK : nothing_there(report, wish);
+}
+
+/* ---- heads that tell most ---- */
+
+/* The head that finds one kind of link best, of those that find no other kind better. */
+static int best_for(const look_source *source, int relation, ph_pick *best)
+{
+    const ph_report *report = &source->report;
+    double top = 0;
+    for (int s = 0; s < report->stack_count; s++)
+        for (int n = 0; n < report->stacks[s].layers * report->stacks[s].heads; n++) {
+            int heads = report->stacks[s].heads;
+            const ph_head *head = ph_survey_head(source->survey, s, n / heads, n % heads);
+            const ph_link_score *score = &head->link[relation];
+            double right = score->links ? (double)score->right / (double)score->links : 0;
+            if (head->relation != relation || right <= top) continue;
+            top = right;
+            *best = (ph_pick){s, n / heads, n % heads};
+        }
+    return top > 0;
+}
+
+int look_telling(const look_source *source, ph_pick picks[LOOK_TELLING])
+{
+    static const char *const kinds[LOOK_TELLING] = {"pronoun", "verb", "state", "object"};
+    int count = 0;
+    for (int k = 0; k < LOOK_TELLING; k++)
+        for (int r = 0; r < source->relation_count; r++)
+            if (!strcmp(source->relations[r], kinds[k]))
+                count += best_for(source, r, &picks[count]);
+    return count;
+}
+
+/* ---- words ---- */
+
+int look_is_file(const char *word)
+{
+    struct stat info;
+    return stat(word, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+int look_is_model(const char *word)
+{
+    struct stat info;
+    size_t length = strlen(word), ending = strlen(".safetensors");
+    if (stat(word, &info) == 0 && S_ISDIR(info.st_mode)) return 1;
+    return length > ending && !strcmp(word + length - ending, ".safetensors");
+}
+
+const char *look_word(const char *word, char room[LOOK_WORD])
+{
+    ph_text_clean(word, 0, room, LOOK_WORD);
+    return room;
+}
+
+int look_utf8(void)
+{
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(variables[i]);
+        if (!value || !*value) continue;
+        const char *charset = strchr(value, '.');
+        return charset &&
+               (!strncasecmp(charset, ".UTF-8", 6) || !strncasecmp(charset, ".UTF8", 5));
+    }
+    return 0;
+}

@@ -1,0 +1,400 @@
+/*
+ * look_source.c - the report that look and heads work on, read and measured.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/cmd_look.h"
+
+/* Where sentences of the library land. */
+typedef struct trouble {
+    char error[CLI_ERROR_SIZE];
+    ph_io io;
+} trouble;
+
+static trouble *no_trouble(trouble *t)
+{
+    t->error[0] = 0;
+    t->io = (ph_io){.error = t->error, .error_size = sizeof t->error};
+    return t;
+}
+
+static int report_trouble(const trouble *t, ph_status status, const ph_ctx *ctx)
+{
+    if (status == PH_OK) return EXIT_OK;
+    const char *inner = ctx ? ph_error(ctx) : ""; /* of the model, where it was asked */
+    if (!*t->error) return cli_fail_status(status, ctx);
+    if (!*inner) return cli_fail(cli_exit_code(status), "%s", t->error);
+    return cli_fail(cli_exit_code(status), "%s (%s)", t->error, inner);
+}
+
+/* ---- maps of a file ---- */
+
+static ph_status survey_maps(look_source *source, const ph_io *io)
+{
+    int32_t *ranks[] = {look_ranks(source, &source->report, NULL, 0),
+                        look_ranks(source, &source->report, NULL, 1)};
+    const ph_survey_facts facts = {.ranks = (const int32_t *const *)ranks,
+                                   .ctx = source->ctx};
+    ph_status status = ph_survey_text(source->survey, &source->report, &facts, io);
+    free(ranks[0]);
+    free(ranks[1]);
+    return status;
+}
+
+static int open_maps(look_source *source, const look_choice *choice)
+{
+    trouble t;
+    const ph_io *io = &no_trouble(&t)->io;
+    const ph_maps_files files = {choice->weights, choice->tokens, choice->row_tokens};
+    int rc = cli_open(&source->ctx, &choice->machine);
+    if (rc) return rc;
+    ph_status status = ph_maps_read(&source->maps, &files, io);
+    if (status == PH_OK) {
+        source->report = ph_maps_report(source->maps);
+        status = ph_survey_create(&source->survey, &source->report, io);
+    }
+    if (status == PH_OK) status = survey_maps(source, io);
+    if (status == PH_OK)
+        status = ph_survey_end(source->survey, &source->report, NULL, io);
+    return report_trouble(&t, status, NULL);
+}
+
+/* ---- texts ---- */
+
+enum { SENTENCES = 200, MOST_TEXT = 1 << 20 };
+
+static int is_line_end(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/* All of a file, at most a megabyte, closed by a NUL, as the only text. The end of its
+   last line is not part of it. */
+static int read_text(look_source *source, FILE *file, const char *name)
+{
+    size_t used = 0;
+    source->bytes = malloc(MOST_TEXT + 2);
+    if (!source->bytes) return cli_fail(EXIT_MEMORY, "out of memory");
+    for (size_t n; (n = fread(source->bytes + used, 1, MOST_TEXT + 1 - used, file)) > 0;)
+        used += n;
+    if (ferror(file)) return cli_fail(EXIT_IO, "%s: cannot be read", name);
+    if (used > MOST_TEXT)
+        return cli_fail(EXIT_BAD_INPUT, "%s: more than %d bytes of text", name,
+                        (int)MOST_TEXT);
+    while (used > 0 && is_line_end(source->bytes[used - 1])) used--;
+    source->bytes[used] = 0;
+    if (strlen(source->bytes) != used)
+        return cli_fail(EXIT_BAD_INPUT, "%s: the text holds a NUL byte", name);
+    source->texts[0] = source->bytes;
+    return EXIT_OK;
+}
+
+/* Lines that are not empty, each a text. */
+static int split_lines(look_source *source)
+{
+    size_t lines = 1;
+    for (const char *at = source->bytes; *at; at++) lines += *at == '\n';
+    const char **list = calloc(lines, sizeof *list);
+    if (!list) return cli_fail(EXIT_MEMORY, "out of memory");
+    free(source->texts);
+    source->texts = list;
+    source->text_count = 0;
+    for (char *at = source->bytes; *at;) {
+        size_t length = strcspn(at, "\n");
+        int last = at[length] == 0;
+        at[length] = 0;
+        if (length > 0 && is_line_end(at[length - 1])) at[length - 1] = 0;
+        if (at[strspn(at, " \t\r")]) list[source->text_count++] = at;
+        at += length + !last;
+    }
+    if (source->text_count > 0) return EXIT_OK;
+    return cli_fail(EXIT_BAD_INPUT, "the file holds no text");
+}
+
+static int get_texts(look_source *source, const look_choice *choice)
+{
+    const char *name = choice->file;
+    int rc = EXIT_OK;
+    source->text_count = 1;
+    source->texts = calloc(1, sizeof *source->texts);
+    if (!source->texts) return cli_fail(EXIT_MEMORY, "out of memory");
+    source->texts[0] = choice->text ? choice->text : LOOK_SENTENCE;
+    if (name) {
+        FILE *file = fopen(name, "rb");
+        if (!file) return cli_fail(EXIT_IO, "%s: cannot be opened", name);
+        rc = read_text(source, file, name);
+        fclose(file);
+        if (rc == EXIT_OK) rc = split_lines(source);
+    } else if (choice->text && !strcmp(choice->text, "-")) {
+        rc = read_text(source, stdin, "standard input");
+    }
+    return rc;
+}
+
+/* ---- measuring ---- */
+
+/* One more text: every head, and whether it finds the links if any are given. words: how
+   many the model must see for the links to fit; 0: any number. */
+static ph_status survey_one(look_source *source, const char *text, int words,
+                            const ph_survey_facts *given, const ph_io *io)
+{
+    ph_reading *reading = NULL;
+    ph_scene *scene = NULL;
+    ph_status status = ph_reading_create(&reading, source->model, text, NULL);
+    if (status == PH_OK && source->plan.count)
+        status = ph_prune_run(&source->plan, reading, 0);
+    if (status == PH_OK)
+        status = ph_scene_create(&scene, source->model, reading, "", text, NULL, io);
+    if (status == PH_OK) {
+        const ph_report report = ph_scene_report(scene);
+        const int32_t *const ids[] = {ph_scene_ids(scene, 0), ph_scene_ids(scene, 1)};
+        int32_t *ranks[] = {look_ranks(source, &report, ids[0], 0),
+                            look_ranks(source, &report, ids[1], 1)};
+        ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
+        facts.ids = ids;
+        facts.ctx = source->ctx;
+        facts.ranks = (const int32_t *const *)ranks;
+        if (words == 0 || report.axes[0].count == words)
+            status = ph_survey_text(source->survey, &report, &facts, io);
+        free(ranks[0]);
+        free(ranks[1]);
+    }
+    ph_scene_free(scene);
+    ph_reading_free(reading);
+    return status;
+}
+
+static ph_status survey_sentence(look_source *source, const ph_sentence *sentence,
+                                 const ph_io *io)
+{
+    ph_link links[PH_SENTENCE_WORDS];
+    int count = 0;
+    for (int i = 0; i < sentence->words; i++)
+        if (sentence->link[i] != i)
+            links[count++] = (ph_link){i, sentence->link[i], sentence->role[i]};
+    const ph_survey_facts facts = {.links = links, .link_count = count};
+    return survey_one(source, sentence->text, sentence->words, &facts, io);
+}
+
+/* "article;verb" becomes two names. */
+static void name_relations(look_source *source)
+{
+    char *at = source->roles;
+    snprintf(at, sizeof source->roles, "%s", ph_model_config(source->model)->roles);
+    while (*at && source->relation_count < PH_MOST_RELATIONS) {
+        source->relations[source->relation_count++] = at;
+        at += strcspn(at, ";");
+        if (*at) *at++ = 0;
+    }
+}
+
+/* The embedded model knows a grammar: its heads are judged by sentences of it. */
+static ph_status survey_sentences(look_source *source, const ph_io *io)
+{
+    ph_sentences *sentences = NULL;
+    ph_sentence sentence;
+    ph_status status = ph_sentences_create(&sentences, source->ctx);
+    for (int n = 0; n < SENTENCES && status == PH_OK; n++) {
+        ph_sentences_get(sentences, (uint64_t)n, &sentence);
+        status = survey_sentence(source, &sentence, io);
+    }
+    ph_sentences_free(sentences);
+    name_relations(source);
+    source->sentences = SENTENCES;
+    return status;
+}
+
+/* ---- all texts ---- */
+
+/* The given texts; one that is too long for the model is left out and counted. */
+static ph_status survey_texts(look_source *source, const ph_io *io)
+{
+    int count = source->text_count > 1 && !source->frequencies.count;
+    ph_status status = count ? look_ranks_count(source) : PH_OK;
+    for (int n = 0; n < source->text_count && status == PH_OK; n++) {
+        status = survey_one(source, source->texts[n], 0, NULL, io);
+        if (status != PH_BAD_SHAPE || source->text_count == 1) continue;
+        source->left_out++;
+        status = PH_OK;
+    }
+    return status;
+}
+
+static ph_status survey_model(look_source *source, const look_choice *choice,
+                              const ph_io *io)
+{
+    ph_status status = ph_survey_create(&source->survey, &source->report, io);
+    if (status == PH_OK)
+        status = choice->model || choice->by_text ? survey_texts(source, io)
+                                                  : survey_sentences(source, io);
+    if (status == PH_OK)
+        status = ph_survey_end(source->survey, &source->report,
+                               source->relation_count ? source->relations : NULL, io);
+    if (status != PH_OK || !source->sentences) return status;
+    snprintf(source->found, sizeof source->found,
+             "%s; measured on %d sentences that the model has not seen",
+             source->report.found, source->sentences);
+    source->report.found = source->found;
+    return PH_OK;
+}
+
+/* ---- a model ---- */
+
+/* A folder of checkpoints stands for the newest: the last in the order of names. */
+static const char *newest_in(const char *path, char room[LOOK_PATH])
+{
+    DIR *folder = opendir(path);
+    char last[256] = "";
+    if (!folder) return path; /* a file, or nothing: the reader says so */
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        size_t length = strlen(entry->d_name), ending = strlen(".safetensors");
+        if (entry->d_name[0] == '.' || length <= ending || length >= sizeof last ||
+            strcmp(entry->d_name + length - ending, ".safetensors"))
+            continue;
+        if (strcmp(entry->d_name, last) > 0) strcpy(last, entry->d_name);
+    }
+    closedir(folder);
+    snprintf(room, LOOK_PATH, "%s%s%s", path, *last ? "/" : "", last);
+    return room;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* The model, and its plan where there is one. */
+static const char *title_of(const look_choice *choice, int planned, char room[LOOK_PATH])
+{
+    const char *model = choice->model ? last_part(choice->model) : "embedded model";
+    if (!planned) return model;
+    snprintf(room, LOOK_PATH, "%s, %s", model, last_part(choice->plan));
+    return room;
+}
+
+/* The text as it is goes aside, and is run again as planned. */
+static ph_status read_plan(look_source *source, const look_choice *choice,
+                           const char *text, const ph_io *io)
+{
+    ph_status status = ph_prune_read(&source->plan, choice->plan, source->reading, io);
+    if (status != PH_OK) return status;
+    source->plain_reading = source->reading;
+    source->reading = NULL;
+    status = ph_scene_create(&source->plain_scene, source->model, source->plain_reading,
+                             title_of(choice, 0, NULL), text, choice->target, io);
+    if (status == PH_OK)
+        status = ph_reading_create(&source->reading, source->model, text, choice->target);
+    return status == PH_OK ? ph_prune_run(&source->plan, source->reading, 0) : status;
+}
+
+/* The text that is shown: the first that the model can read. */
+static ph_status read_first(look_source *source, const look_choice *choice,
+                            const ph_io *io)
+{
+    ph_status status = PH_BAD_SHAPE;
+    const char *text = NULL;
+    char title[LOOK_PATH];
+    for (int n = 0; n < source->text_count && status == PH_BAD_SHAPE; n++) {
+        text = source->texts[n];
+        status = ph_reading_create(&source->reading, source->model, text, choice->target);
+    }
+    if (status == PH_OK && choice->plan) status = read_plan(source, choice, text, io);
+    if (status != PH_OK) return status;
+    status = ph_scene_create(&source->scene, source->model, source->reading,
+                             title_of(choice, choice->plan != NULL, title), text,
+                             choice->target, io);
+    if (status == PH_OK && choice->plan)
+        status = ph_scene_compare(source->plain_scene, source->scene, io);
+    return status;
+}
+
+static int open_model(look_source *source, const look_choice *choice)
+{
+    trouble t;
+    const ph_io *io = &no_trouble(&t)->io;
+    char path[LOOK_PATH];
+    int rc = cli_open(&source->ctx, &choice->machine);
+    if (rc == EXIT_OK) rc = get_texts(source, choice);
+    if (rc) return rc;
+    ph_status status = choice->model ? ph_model_read(&source->model, source->ctx,
+                                                     newest_in(choice->model, path))
+                                     : ph_model_embedded(&source->model, source->ctx);
+    if (status == PH_OK && choice->target &&
+        ph_model_config(source->model)->arch != PH_ARCH_ENCODER_DECODER)
+        return cli_fail(EXIT_USAGE, "--target is for an encoder-decoder, %s is none",
+                        title_of(choice, 0, NULL));
+    if (status == PH_OK) status = read_first(source, choice, io);
+    if (status == PH_OK) {
+        source->report = ph_scene_report(source->scene);
+        status = survey_model(source, choice, io);
+    }
+    return report_trouble(&t, status, source->ctx);
+}
+
+/* ---- either ---- */
+
+/* Rows that are no shares are shown, not hidden. */
+static void warn_odd_rows(const look_source *source)
+{
+    long long odd = 0, rows = 0;
+    for (int s = 0; s < source->report.stack_count; s++) {
+        const ph_stack *stack = &source->report.stacks[s];
+        for (int n = 0; n < stack->layers * stack->heads; n++) {
+            const ph_head *head =
+                ph_survey_head(source->survey, s, n / stack->heads, n % stack->heads);
+            odd += head->odd;
+            rows += head->rows + head->skipped;
+        }
+    }
+    if (odd)
+        cli_warn("%lld of %lld rows of weights do not add up to 1, or hold negative or "
+                 "non-finite numbers",
+                 odd, rows);
+    if (source->left_out)
+        cli_warn("%d of %d texts were left out: too long for the model", source->left_out,
+                 source->text_count);
+}
+
+int look_open(look_source *source, const look_choice *choice)
+{
+    memset(source, 0, sizeof *source);
+    int text = choice->text || choice->file;
+    if (choice->weights && (choice->model || text))
+        return cli_fail(EXIT_USAGE, "--weights brings its own maps: no %s with it",
+                        text ? "text" : "--model");
+    if (!choice->weights && (choice->tokens || choice->row_tokens))
+        return cli_fail(EXIT_USAGE, "--tokens and --row-tokens need --weights");
+    if (choice->weights && (choice->plan || choice->model || choice->target))
+        return cli_fail(EXIT_USAGE,
+                        "--weights needs no model: no --model, --plan, --target with it");
+    int rc = choice->frequencies
+                 ? look_frequencies_read(&source->frequencies, choice->frequencies)
+                 : EXIT_OK;
+    if (rc == EXIT_OK)
+        rc = choice->weights ? open_maps(source, choice) : open_model(source, choice);
+    if (rc == EXIT_OK) warn_odd_rows(source);
+    return rc;
+}
+
+void look_close(look_source *source)
+{
+    ph_survey_free(source->survey);
+    ph_maps_free(source->maps);
+    ph_scene_free(source->scene);
+    ph_scene_free(source->plain_scene);
+    ph_reading_free(source->reading);
+    ph_reading_free(source->plain_reading);
+    ph_prune_free(&source->plan, NULL);
+    ph_model_free(source->model);
+    ph_close(source->ctx);
+    free(source->ranks);
+    free(source->frequencies.list);
+    free(source->frequencies.bytes);
+    free(source->bytes);
+    free(source->texts);
+    memset(source, 0, sizeof *source);
+}

@@ -1,0 +1,309 @@
+/*
+ * run_layer_call.c - layer mode of `polyhead run`: the layer that IN describes becomes a
+ * ph_layer, is run, and its results come into OUT.
+ *
+ * A size of 0 is no size for the library, or means "as usual". Such a layer is run with a
+ * size of 1 instead and zeros in all that IN holds no number of, which changes nothing.
+ */
+#include <float.h>
+#include <string.h>
+
+#include "commands/run_layer.h"
+
+typedef struct call {
+    run_job *job;
+    run_layer_job *m;
+    ph_layer_info info;
+    const float *list[RUN_PARAMETERS];
+    ph_layer_weights weights;
+    ph_layer_args args;
+    ph_layer_grads grads;
+    float *d_keys;        /* x is memory too: gradient of x as memory */
+    void *out_16, *dx_16; /* and where out and dx stand in OUT, if not as floats */
+    float *heads;         /* in OUT */
+} call;
+
+/* ---- description ---- */
+
+static int at_least_one(int size)
+{
+    return size > 0 ? size : 1;
+}
+
+static ph_form form_of(const run_matrix *w)
+{
+    return w->per_head ? PH_FORM_HEADS : PH_FORM_WHOLE;
+}
+
+/* A scale of 0 is the default to the library. Plain queries can be erased instead; where
+   a variant reads them for more than scores, the least scale there is does the same. */
+static void settle_scale(run_layer_job *m, const run_options *o)
+{
+    int zero = o->has_scale && (float)o->scale == 0;
+    m->zero_scale = zero && m->plain;
+    if (zero && !m->plain) m->desc.attn.scale = FLT_TRUE_MIN;
+}
+
+static void describe(run_job *job, run_layer_job *m)
+{
+    const run_options *o = job->options;
+    ph_attn *a = &m->common.attn;
+    ph_layer_desc *d = &m->desc;
+    int turns = m->rope_base > 0 && a->qk_dim > 0;
+    a->dtype = o->has_dtype ? (ph_dtype)o->dtype : run_dtype(m->x->type);
+    a->variant = m->variant;
+    m->turned = turns && !m->memory && a->q_offset != 0;
+    d->model_dim = at_least_one(m->model_dim);
+    d->memory_dim = m->memory || m->turned ? at_least_one(m->memory_dim) : 0;
+    d->concat = !m->wo;
+    d->out_dim = d->concat ? 0 : at_least_one(m->out_dim);
+    d->attn = *a;
+    if (m->turned) d->attn.dtype = PH_F32; /* two gradients of x are rounded as one */
+    d->attn.qk_dim = at_least_one(a->qk_dim);
+    d->attn.v_dim = at_least_one(a->v_dim);
+    d->q_form = form_of(&m->q);
+    d->k_form = form_of(&m->k);
+    d->v_form = form_of(&m->v);
+    d->rope = !turns                ? PH_ROPE_NONE
+              : m->rope_interleaved ? PH_ROPE_INTERLEAVED
+                                    : PH_ROPE_HALF;
+    d->rope_base = (float)m->rope_base;
+    d->rope_dims = (int)o->rope_dims;
+    if (o->yarn.count) d->yarn_factor = (float)o->yarn.value[0];
+    if (o->yarn.count) d->yarn_length = (int)o->yarn.value[1];
+    d->qk_norm = o->qk_norm;
+    settle_scale(m, o);
+}
+
+static int check_dout(run_job *job, const run_layer_job *m)
+{
+    const run_axis axes[] = {{"batch", m->common.attn.batch, 0},
+                             {"q_len", m->common.attn.q_len, 0},
+                             {"out_dim", m->out_dim, 0}};
+    return m->dout ? run_check(job, m->dout, RUN_FLOATS, 3, axes) : EXIT_OK;
+}
+
+/* ---- inputs ---- */
+
+/* x, memory or dout in the type of the layer, `width` numbers to a row. */
+static int load_rows(call *c, const ph_tensor *tensor, int width, const void **data)
+{
+    ph_dtype dtype = c->m->desc.attn.dtype;
+    size_t rows = tensor->shape[0] * tensor->shape[1];
+    if (tensor->bytes) return run_converted(c->job, tensor, dtype, data);
+    *data = run_buffer(c->job, rows * (size_t)width, run_dtype_size(dtype));
+    return *data ? EXIT_OK : EXIT_MEMORY;
+}
+
+/* With --rope a query turns by its position among the keys. */
+static int load_positions(call *c)
+{
+    const ph_attn *a = &c->m->desc.attn;
+    if (c->m->desc.rope == PH_ROPE_NONE || a->q_offset == 0) return EXIT_OK;
+    int32_t *past = run_buffer(c->job, (size_t)a->batch, sizeof *past);
+    if (!past) return EXIT_MEMORY;
+    for (int b = 0; b < a->batch; b++) past[b] = a->q_offset;
+    c->args.past = past;
+    return EXIT_OK;
+}
+
+static int load_inputs(call *c)
+{
+    const run_layer_job *m = c->m;
+    const ph_layer_desc *d = &m->desc;
+    c->args.attn = m->common.args;
+    c->args.balance = (float)c->job->options->balance;
+    int rc = load_rows(c, m->x, d->model_dim, &c->args.x);
+    if (!rc && m->memory) rc = load_rows(c, m->memory, d->memory_dim, &c->args.memory);
+    if (m->turned) c->args.memory = c->args.x;
+    if (!rc && m->dout) rc = load_rows(c, m->dout, c->info.out_dim, &c->grads.dout);
+    if (!rc) rc = load_positions(c);
+    return rc;
+}
+
+/* ---- outputs ---- */
+
+/* Room for what is computed but has no number in OUT. */
+static int spare(call *c, size_t rows, int width, void **data)
+{
+    ph_dtype dtype = c->m->desc.attn.dtype;
+    *data = run_buffer(c->job, rows * (size_t)width, run_dtype_size(dtype));
+    return *data ? EXIT_OK : EXIT_MEMORY;
+}
+
+/* What wo multiplies, with --weights. */
+static int make_heads(call *c)
+{
+    const ph_attn *a = &c->m->common.attn;
+    int heads = c->info.heads, dim = c->m->plain ? a->v_dim : c->info.dim;
+    size_t rows = (size_t)a->batch * (size_t)a->q_len * (size_t)heads;
+    const size_t values[] = {(size_t)a->batch, (size_t)heads, (size_t)a->q_len,
+                             (size_t)dim};
+    c->heads = run_output(c->job, "heads", PH_TYPE_F32, 4, values);
+    c->args.heads = run_buffer(c->job, rows, (size_t)c->info.dim * sizeof *c->heads);
+    return c->heads && c->args.heads ? EXIT_OK : EXIT_MEMORY;
+}
+
+/* What a router gives. */
+static int make_routes(call *c)
+{
+    const ph_attn *a = c->info.attn;
+    const size_t gate[] = {(size_t)a->batch, (size_t)a->q_heads, (size_t)a->q_len};
+    const size_t one[] = {1};
+    if (!c->info.balances && c->job->options->balance)
+        return cli_fail(EXIT_USAGE, "option --balance belongs to moh and moh-norm, found "
+                                    "a variant without a router");
+    if (!c->info.balances) return EXIT_OK;
+    c->args.gate_out = run_output(c->job, "gate", PH_TYPE_F32, 3, gate);
+    c->args.balance_loss = run_output(c->job, "balance_loss", PH_TYPE_F32, 1, one);
+    return c->args.gate_out && c->args.balance_loss ? EXIT_OK : EXIT_MEMORY;
+}
+
+static int make_results(call *c)
+{
+    run_layer_job *m = c->m;
+    const ph_attn *a = &m->common.attn;
+    size_t batch = (size_t)a->batch, q_len = (size_t)a->q_len;
+    const size_t out[] = {batch, q_len, (size_t)m->out_dim};
+    c->args.out = run_output(c->job, "out", run_type(a->dtype), 3, out);
+    if (!c->args.out) return EXIT_MEMORY;
+    int wide = m->turned && a->dtype != PH_F32, rc = EXIT_OK;
+    if (wide) c->out_16 = c->args.out;
+    if (wide || !m->out_dim) rc = spare(c, batch * q_len, c->info.out_dim, &c->args.out);
+    if (!rc) rc = run_make_looks(c->job, &m->common);
+    c->args.attn.lse = m->common.args.lse;
+    c->args.attn.look = m->common.args.look;
+    if (!rc) rc = make_routes(c);
+    return rc || !c->job->options->weights ? rc : make_heads(c);
+}
+
+/* dx or dmemory; NULL for the library where it has no number. */
+static int make_rows(call *c, const ph_tensor *like, const char *name, void **data)
+{
+    ph_dtype dtype = c->m->common.attn.dtype;
+    *data = run_output(c->job, name, run_type(dtype), 3, like->shape);
+    if (!*data) return EXIT_MEMORY;
+    if (like->bytes == 0) *data = NULL;
+    return EXIT_OK;
+}
+
+/* x is memory too: gradients of both, as floats. */
+static int make_turned(call *c)
+{
+    const run_layer_job *m = c->m;
+    size_t rows = m->x->shape[0] * m->x->shape[1];
+    int rc = spare(c, rows, m->desc.model_dim, &c->grads.dmemory);
+    c->d_keys = c->grads.dmemory;
+    if (rc || m->common.attn.dtype == PH_F32) return rc;
+    c->dx_16 = c->grads.dx;
+    return spare(c, rows, m->desc.model_dim, &c->grads.dx);
+}
+
+static int make_gradients(call *c, const ph_layer *layer)
+{
+    run_layer_job *m = c->m;
+    run_common *common = &m->common;
+    ph_layer_grads *g = &c->grads;
+    int rc = make_rows(c, m->x, "dx", &g->dx);
+    if (!rc && m->memory) rc = make_rows(c, m->memory, "dmemory", &g->dmemory);
+    if (!rc && m->turned) rc = make_turned(c);
+    if (!rc) rc = run_make_gradients(c->job, m, layer, g);
+    if (!rc) rc = run_make_common_grads(c->job, common);
+    g->dlse = common->grads.dlse;
+    g->dbias = common->grads.dbias;
+    g->dgate = common->grads.dgate;
+    g->dsink = common->grads.dsink;
+    g->drelative = common->grads.drelative;
+    return rc;
+}
+
+/* ---- the call ---- */
+
+/* What the library keeps between forward and backward, aligned to 64. */
+static int make_saved(call *c, const ph_layer *layer)
+{
+    char *room = run_buffer(c->job, ph_layer_saved(layer) + 64, 1);
+    if (!room) return EXIT_MEMORY;
+    c->args.saved = room + (64 - (uintptr_t)room % 64);
+    return EXIT_OK;
+}
+
+static int compute(call *c, const ph_layer *layer)
+{
+    int backward = c->m->common.backward;
+    if (backward && make_saved(c, layer)) return EXIT_MEMORY;
+    ph_status status = ph_layer_forward(layer, &c->weights, &c->args);
+    if (status == PH_OK && backward)
+        status = ph_layer_backward(layer, &c->weights, &c->args, &c->grads);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, c->job->ctx);
+}
+
+/* (batch, q_len, heads, dim) to (batch, heads, q_len, dim) */
+static void turn_heads(const call *c)
+{
+    const ph_attn *a = &c->m->common.attn;
+    size_t heads = (size_t)c->info.heads, len = (size_t)a->q_len;
+    size_t dim = c->m->plain ? (size_t)a->v_dim : (size_t)c->info.dim;
+    size_t rows = (size_t)a->batch * heads * len;
+    for (size_t row = 0; row < rows && dim; row++) {
+        size_t i = row % len, h = row / len % heads, b = row / len / heads;
+        memcpy(c->heads + row * dim, c->args.heads + ((b * len + i) * heads + h) * dim,
+               dim * sizeof *c->heads);
+    }
+}
+
+/* `count` floats into their place in OUT. */
+static int round_rows(const call *c, const float *wide, size_t count, void *to)
+{
+    const ph_tensor tensor = {.type = PH_TYPE_F32,
+                              .rank = 1,
+                              .shape = {count},
+                              .data = wide,
+                              .bytes = count * sizeof *wide};
+    if (!to) return EXIT_OK;
+    return cli_exit_code(
+        ph_tensor_convert(&tensor, run_type(c->m->common.attn.dtype), to));
+}
+
+/* x is memory too: both gradients together, rounded once. */
+static int finish_turned(const call *c)
+{
+    const ph_tensor *x = c->m->x;
+    size_t rows = x->shape[0] * x->shape[1], count = rows * x->shape[2];
+    float *dx = c->grads.dx;
+    for (size_t i = 0; dx && c->d_keys && i < count; i++) dx[i] += c->d_keys[i];
+    int rc = round_rows(c, c->args.out, rows * (size_t)c->m->out_dim, c->out_16);
+    return rc || !dx ? rc : round_rows(c, dx, count, c->dx_16);
+}
+
+static int run_all(call *c, const ph_layer *layer)
+{
+    run_job *job = c->job;
+    run_layer_job *m = c->m;
+    int backward = m->common.backward;
+    int rc = run_find_parameters(job, m, layer);
+    c->info = ph_layer_about(layer);
+    if (!m->plain) m->out_dim = c->info.out_dim;
+    if (!rc) rc = check_dout(job, m);
+    if (!rc) rc = run_load_parameters(job, m, layer, c->list, &c->weights);
+    if (!rc) rc = load_inputs(c);
+    if (!rc) rc = make_results(c);
+    if (!rc && backward) rc = make_gradients(c, layer);
+    if (!rc) rc = compute(c, layer);
+    if (!rc && c->heads) turn_heads(c);
+    if (!rc && backward) rc = run_finish_gradients(job, m, layer);
+    if (!rc && m->turned) rc = finish_turned(c);
+    return rc;
+}
+
+int run_layer_call(run_job *job, run_layer_job *m)
+{
+    call c = {.job = job, .m = m};
+    ph_layer *layer = NULL;
+    describe(job, m);
+    ph_status status = ph_layer_create(&layer, job->ctx, &m->desc);
+    if (status != PH_OK) return cli_fail_status(status, job->ctx);
+    int rc = run_all(&c, layer);
+    ph_layer_free(layer);
+    return rc;
+}

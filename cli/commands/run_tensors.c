@@ -1,0 +1,215 @@
+/*
+ * run_tensors.c - tensors of IN, found and checked by name, type and shape; tensors of
+ * OUT and other memory of a run. See cmd_run.h.
+ */
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/cmd_run.h"
+
+/* ---- types ---- */
+
+static const ph_type types[] = {
+    [PH_F32] = PH_TYPE_F32, [PH_F16] = PH_TYPE_F16, [PH_BF16] = PH_TYPE_BF16};
+
+ph_type run_type(ph_dtype dtype)
+{
+    return types[dtype];
+}
+
+ph_dtype run_dtype(ph_type type)
+{
+    return type == PH_TYPE_F16 ? PH_F16 : type == PH_TYPE_BF16 ? PH_BF16 : PH_F32;
+}
+
+size_t run_dtype_size(ph_dtype dtype)
+{
+    return (size_t)ph_type_bits(run_type(dtype)) / 8;
+}
+
+/* ---- sentences ---- */
+
+/* Appends to a text of fixed size; what does not fit is cut. */
+static void add(char *text, size_t size, const char *format, ...) CLI_PRINTF(3, 4);
+
+static void add(char *text, size_t size, const char *format, ...)
+{
+    va_list list;
+    size_t used = strlen(text);
+    va_start(list, format);
+    vsnprintf(text + used, size - used, format, list);
+    va_end(list);
+}
+
+static void add_types(char *text, size_t size, unsigned set)
+{
+    int left = 0, first = 1;
+    for (int i = 0; i < PH_TYPE_COUNT; i++) left += (int)(set >> i & 1);
+    for (int i = PH_TYPE_COUNT - 1; i >= 0; i--) {
+        if (!(set >> i & 1)) continue;
+        add(text, size, "%s%s",
+            first       ? ""
+            : left == 1 ? " or "
+                        : ", ",
+            ph_type_name((ph_type)i));
+        first = 0;
+        left--;
+    }
+}
+
+/* "F32 (batch = 2 or 1, kv_len)" */
+static void add_shape(char *text, size_t size, unsigned set, int rank,
+                      const run_axis *axes)
+{
+    add_types(text, size, set);
+    add(text, size, " (");
+    for (int i = 0; i < rank; i++) {
+        add(text, size, "%s%s", i ? ", " : "", axes[i].name);
+        if (axes[i].size != RUN_FREE)
+            add(text, size, "%s%lld", *axes[i].name ? " = " : "",
+                (long long)axes[i].size);
+        if (axes[i].or_one && axes[i].size != 1) add(text, size, " or 1");
+    }
+    add(text, size, ")");
+}
+
+int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected)
+{
+    char found[200];
+    ph_tensor_describe(tensor, found, sizeof found);
+    return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s' is %s, expected %s", job->path,
+                    tensor->name, found, expected);
+}
+
+int run_missing(const run_job *job, const char *name, const char *why)
+{
+    return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s' is missing, expected because %s",
+                    job->path, name, why);
+}
+
+/* ---- finding and checking ---- */
+
+const ph_tensor *run_find(const run_job *job, const char *name)
+{
+    return ph_file_find(job->in, name);
+}
+
+static int is_listed(const char *name, const char *const *list)
+{
+    while (*list && strcmp(*list, name)) list++;
+    return *list != NULL;
+}
+
+int run_check_names(const run_job *job, const char *mode, const char *const *known)
+{
+    const ph_tensor *tensor;
+    char quote[CLI_QUOTE_SIZE], all[400] = "";
+    for (size_t i = 0; (tensor = ph_file_tensor(job->in, i)) != NULL; i++) {
+        if (is_listed(tensor->name, known)) continue;
+        const char *near = cli_nearest(tensor->name, known);
+        for (int k = 0; known[k]; k++)
+            add(all, sizeof all, "%s%s", k ? ", " : "", known[k]);
+        return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s' is unknown%s%s%s (%s knows %s)",
+                        job->path, cli_quote(tensor->name, quote, sizeof quote),
+                        near ? ", did you mean '" : "", near ? near : "",
+                        near ? "'?" : "", mode, all);
+    }
+    return EXIT_OK;
+}
+
+static int fits(const ph_tensor *tensor, int rank, const run_axis *axes)
+{
+    int good = tensor->rank == rank;
+    for (int i = 0; i < rank && good; i++) {
+        size_t size = tensor->shape[i];
+        good = axes[i].size == RUN_FREE || size == (size_t)axes[i].size ||
+               (axes[i].or_one && size == 1);
+    }
+    return good;
+}
+
+int run_check(const run_job *job, const ph_tensor *tensor, unsigned set, int rank,
+              const run_axis *axes)
+{
+    char expected[400] = "";
+    add_shape(expected, sizeof expected, set, rank, axes);
+    if (!(set >> tensor->type & 1) || !fits(tensor, rank, axes))
+        return run_wrong(job, tensor, expected);
+    for (int i = 0; i < rank; i++)
+        if (tensor->shape[i] > INT_MAX) return run_wrong(job, tensor, "sizes below 2^31");
+    return EXIT_OK;
+}
+
+int run_find_param(const run_job *job, const ph_param *param, const ph_tensor **tensor)
+{
+    *tensor = run_find(job, param->name);
+    if (*tensor || param->optional) return EXIT_OK;
+    return run_missing(job, param->name, "the variant needs it");
+}
+
+int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned set,
+                    const ph_param *param)
+{
+    run_axis axes[4];
+    for (int d = 0; d < param->rank; d++) axes[d] = (run_axis){"", param->dims[d], 0};
+    return run_check(job, tensor, set, param->rank, axes);
+}
+
+/* ---- memory ---- */
+
+void *run_buffer(run_job *job, size_t count, size_t size)
+{
+    void *block = NULL;
+    if (job->buffer_count < RUN_MOST_BUFFERS) block = calloc(count ? count : 1, size);
+    if (block)
+        job->buffers[job->buffer_count++] = block;
+    else
+        cli_fail(EXIT_MEMORY, "out of memory: no %zu x %zu bytes", count, size);
+    return block;
+}
+
+int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
+                  const void **data)
+{
+    size_t size = (size_t)ph_type_bits(tensor->type) / 8;
+    *data = tensor->data;
+    if (tensor->type == run_type(dtype)) return EXIT_OK;
+    void *copy = run_buffer(job, tensor->bytes / size, run_dtype_size(dtype));
+    if (!copy) return EXIT_MEMORY;
+    *data = copy;
+    return cli_exit_code(ph_tensor_convert(tensor, run_type(dtype), copy));
+}
+
+/* Number of elements; SIZE_MAX when it cannot be counted, which no allocator gives. */
+static size_t count_of(int rank, const size_t *shape)
+{
+    size_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] && count > SIZE_MAX / shape[i]) return SIZE_MAX;
+        count *= shape[i];
+    }
+    return count;
+}
+
+void *run_output(run_job *job, const char *name, ph_type type, int rank,
+                 const size_t *shape)
+{
+    ph_tensor *tensor = &job->outputs[job->output_count];
+    void *data = run_buffer(job, count_of(rank, shape), (size_t)ph_type_bits(type) / 8);
+    if (!data) return NULL;
+    *tensor = (ph_tensor){.name = name, .type = type, .rank = rank, .data = data};
+    memcpy(tensor->shape, shape, (size_t)rank * sizeof shape[0]);
+    job->output_count++;
+    return data;
+}
+
+void *run_gradient(run_job *job, const ph_tensor *of, ph_type type)
+{
+    size_t size = strlen(of->name) + 2;
+    char *name = run_buffer(job, size, 1); /* OUT keeps it */
+    if (!name) return NULL;
+    snprintf(name, size, "d%s", of->name);
+    return run_output(job, name, type, of->rank, of->shape);
+}

@@ -1,0 +1,144 @@
+/*
+ * train_options.c - options that change a recipe, and small services of a long run.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "commands/cmd_train.h"
+
+const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
+                                            "none",       "t5",      NULL};
+const char *const train_norm_names[] = {"layer", "rms", NULL};
+const char *const train_place_names[] = {"pre", "post", NULL};
+const char *const train_activation_names[] = {"gelu", "relu", "swiglu", NULL};
+const char *const train_schedule_names[] = {"cosine", "classic", NULL};
+
+/* Where each option goes, in the order of PH_TRAIN_OPTIONS. */
+typedef enum kind { WHOLE, REAL, NAME, SEED, TEXT } kind;
+
+#define FROM(member) offsetof(train_change, member)
+#define TO(member)   offsetof(ph_train, member)
+
+static const struct {
+    kind kind;
+    size_t from, to;
+} rows[TRAIN_OPTIONS] = {{WHOLE, FROM(steps), TO(steps)},
+                         {WHOLE, FROM(batch), TO(batch)},
+                         {WHOLE, FROM(accumulate), TO(accumulate)},
+                         {REAL, FROM(lr), TO(lr)},
+                         {WHOLE, FROM(warmup), TO(warmup)},
+                         {NAME, FROM(schedule), TO(schedule)},
+                         {REAL, FROM(weight_decay), TO(weight_decay)},
+                         {REAL, FROM(max_grad_norm), TO(max_grad_norm)},
+                         {REAL, FROM(smoothing), TO(smoothing)},
+                         {SEED, FROM(seed), TO(seed)},
+                         {WHOLE, FROM(layers), TO(config.layers)},
+                         {WHOLE, FROM(model_dim), TO(config.model_dim)},
+                         {WHOLE, FROM(heads), TO(config.heads)},
+                         {WHOLE, FROM(kv_heads), TO(config.kv_heads)},
+                         {WHOLE, FROM(ff_dim), TO(config.ff_dim)},
+                         {WHOLE, FROM(length), TO(config.max_len)},
+                         {REAL, FROM(dropout), TO(config.dropout)},
+                         {NAME, FROM(positions), TO(config.positions)},
+                         {NAME, FROM(norm), TO(config.norm)},
+                         {NAME, FROM(place), TO(config.norm_place)},
+                         {NAME, FROM(activation), TO(config.activation)},
+                         {TEXT, FROM(variant), TO(config.variant)},
+                         {TEXT, FROM(cross), TO(config.cross)}};
+
+static void apply_row(kind what, const char *from, char *to)
+{
+    if (what == WHOLE) *(int *)(void *)to = (int)*(const int64_t *)(const void *)from;
+    if (what == SEED)
+        *(uint64_t *)(void *)to = (uint64_t) * (const int64_t *)(const void *)from;
+    if (what == REAL) *(float *)(void *)to = (float)*(const double *)(const void *)from;
+    if (what == NAME) *(int *)(void *)to = *(const int *)(const void *)from;
+    if (what == TEXT)
+        snprintf(to, PH_VARIANT_TEXT, "%s", *(const char *const *)(const void *)from);
+}
+
+void train_apply(const train_change *change, ph_train *train)
+{
+    for (int i = 0; i < TRAIN_OPTIONS; i++)
+        if (change->given[i])
+            apply_row(rows[i].kind, (const char *)change + rows[i].from,
+                      (char *)train + rows[i].to);
+}
+
+int train_defaults(const char *recipe, ph_train *train)
+{
+    enum { MOST = 16 };
+    const char *names[MOST + 1];
+    char list[256] = "", quote[CLI_QUOTE_SIZE];
+    int count = 0;
+    size_t used = 0;
+    if (ph_train_defaults(train, recipe) == PH_OK) return EXIT_OK;
+    for (; count < MOST && ph_recipe_name(count); count++) {
+        names[count] = ph_recipe_name(count);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 count ? ", " : "", names[count]);
+    }
+    names[count] = NULL;
+    const char *near = cli_nearest(recipe, names);
+    cli_quote(recipe, quote, sizeof quote);
+    if (near)
+        return cli_fail(EXIT_USAGE, "no recipe %s: did you mean %s? There are: %s", quote,
+                        near, list);
+    return cli_fail(EXIT_USAGE, "no recipe %s; there are: %s", quote, list);
+}
+
+/* ---- services ---- */
+
+double train_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+long train_peak_kib(void)
+{
+    struct rusage use;
+    return getrusage(RUSAGE_SELF, &use) == 0 ? use.ru_maxrss : 0;
+}
+
+int train_make_directory(const char *path)
+{
+    char part[4096];
+    size_t length = strlen(path);
+    struct stat info;
+    if (length >= sizeof part) return errno = ENAMETOOLONG, -1;
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i]) continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, 0777) && errno != EEXIST) return -1;
+    }
+    if (stat(path, &info)) return -1;
+    return S_ISDIR(info.st_mode) ? 0 : (errno = ENOTDIR, -1);
+}
+
+volatile sig_atomic_t train_signal;
+
+static void caught(int number)
+{
+    static const char text[] =
+        "\npolyhead: stopping after this step; once more: at once\n";
+    if (train_signal) _exit(128 + number);
+    train_signal = number;
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written;
+}
+
+void train_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = caught, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}

@@ -1,0 +1,164 @@
+/*
+ * words.c - reading single words: strict numbers, quoting, what a misspelt word meant.
+ *
+ * Numbers are checked against their grammar before the C library sees them, because it
+ * accepts blanks, hexadecimal, "inf", "nan" and rubbish behind the number. The program
+ * never calls setlocale, so the decimal point is always a point.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/cli.h"
+
+/* ---- numbers ---- */
+
+int cli_read_int(const char *text, int64_t *value)
+{
+    int negative = *text == '-';
+    int64_t sum = 0;
+    if (*text == '-' || *text == '+') text++;
+    if (!*text) return 0;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9') return 0;
+        int digit = *text - '0';
+        /* counted downwards, since the smallest number has no positive twin */
+        if (sum < (INT64_MIN + digit) / 10) return 0;
+        sum = sum * 10 - digit;
+    }
+    if (!negative && sum == INT64_MIN) return 0;
+    *value = negative ? sum : -sum;
+    return 1;
+}
+
+static const char *skip_digits(const char *text)
+{
+    while (*text >= '0' && *text <= '9') text++;
+    return text;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], with a digit before or after the point */
+static int is_real(const char *text)
+{
+    if (*text == '-' || *text == '+') text++;
+    const char *start = text;
+    text = skip_digits(text);
+    long digits = text - start;
+    if (*text == '.') {
+        start = ++text;
+        text = skip_digits(text);
+        digits += text - start;
+    }
+    if (digits == 0) return 0;
+    if (*text == 'e' || *text == 'E') {
+        text++;
+        if (*text == '-' || *text == '+') text++;
+        start = text;
+        text = skip_digits(text);
+        if (text == start) return 0;
+    }
+    return *text == 0;
+}
+
+int cli_read_real(const char *text, double *value)
+{
+    if (!is_real(text)) return 0;
+    double number = strtod(text, NULL);
+    if (!isfinite(number)) return 0;
+    *value = number;
+    return 1;
+}
+
+/* ---- quoting ---- */
+
+/* Bytes at `c` that a terminal must not see: a control character, or one that turns the
+   direction of writing (U+0080-9F, 061C, 200E-F, 2028-E, 2066-9); 0: none. */
+static size_t harmful(const unsigned char *c)
+{
+    if (c[0] < 32 || c[0] == 127) return 1;
+    if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) return 2;
+    if (c[0] == 0xD8 && c[1] == 0x9C) return 2;
+    if (c[0] != 0xE2) return 0;
+    if (c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F || (c[2] >= 0xA8 && c[2] <= 0xAE)))
+        return 3;
+    return c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9 ? 3 : 0;
+}
+
+const char *cli_quote(const char *word, char *room, size_t size)
+{
+    size_t length = strlen(word), limit = size - 4, n = 0, bad = 0;
+    for (; n < length && n < limit; n++) {
+        if (!bad) bad = harmful((const unsigned char *)word + n);
+        room[n] = (char)(bad ? '?' : word[n]);
+        if (bad) bad--;
+    }
+    room[n] = 0;
+    if (n == length) return room;
+    while (n > 0 && ((unsigned char)room[n - 1] & 0xC0) == 0x80)
+        n--; /* half a character */
+    if (n > 0 && (unsigned char)room[n - 1] >= 0xC0) n--;
+    strcpy(room + n, "...");
+    return room;
+}
+
+/* ---- misspelt words ---- */
+
+enum { NEAR_MAX = 32 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* '_' for '-' and capitals for small letters do not count as mistakes. */
+static int plain(char c)
+{
+    return c == '_' ? '-' : tolower((unsigned char)c);
+}
+
+/* Edit distance with swapped neighbours as one mistake. */
+static int distance(const char *a, size_t n, const char *b, size_t m)
+{
+    int row[3][NEAR_MAX + 1];
+    for (size_t j = 0; j <= m; j++) row[0][j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int *now = row[i % 3];
+        const int *before = row[(i + 2) % 3], *earlier = row[(i + 1) % 3];
+        now[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int same = plain(a[i - 1]) == plain(b[j - 1]);
+            now[j] = least(before[j - 1] + !same, least(before[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && plain(a[i - 1]) == plain(b[j - 2]) &&
+                plain(a[i - 2]) == plain(b[j - 1]))
+                now[j] = least(now[j], earlier[j - 2] + 1);
+        }
+    }
+    return row[n % 3][m];
+}
+
+/* The start of a name counts as a small mistake: people stop typing early. */
+static int mistakes(const char *word, size_t n, const char *name)
+{
+    size_t m = strlen(name);
+    if (m > NEAR_MAX) return NEAR_MAX;
+    if (n >= 2 && n < m && distance(word, n, name, n) == 0) return 1;
+    return distance(word, n, name, m);
+}
+
+const char *cli_nearest(const char *word, const char *const *list)
+{
+    size_t n = strlen(word);
+    if (n == 0 || n > NEAR_MAX) return NULL;
+    int allowed = n <= 2 ? 1 : n <= 5 ? 2 : 3, best = allowed + 1;
+    const char *nearest = NULL;
+    for (; *list; list++) {
+        int count = mistakes(word, n, *list);
+        int hopeless = count >= (int)n; /* nothing of the word is left */
+        if (!hopeless && count < best) {
+            best = count;
+            nearest = *list;
+        }
+    }
+    return nearest;
+}
