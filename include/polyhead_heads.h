@@ -5,7 +5,7 @@
  *     ph_heads_begin    a text begins: its length, what is known of its tokens
  *     ph_heads_add      rows of one head's weights, in order, a few at a time
  *     ph_heads_end      the text is over; its averages join those of the texts before
- *     ph_heads_read     the numbers of one head                              -> ph_head
+ *     ph_heads_read     the measurements of one head                   -> ph_head_stats
  *     ph_head_labels    which rules fired on them, and with what number      -> ph_label
  *     ph_survey_create  all of this for reports of polyhead_view.h
  *
@@ -88,7 +88,7 @@ typedef struct ph_link_score {
                          common ones the shortest, then the one to the left */
 } ph_link_score;
 
-typedef struct ph_head {
+typedef struct ph_head_stats {
     double value[PH_MEASURES];  /* NaN: the texts held nothing to measure it on */
     int64_t count[PH_MEASURES]; /* rows, entries or links behind the value */
     int64_t rows, skipped;      /* rows counted, rows left out */
@@ -100,17 +100,17 @@ typedef struct ph_head {
     double mass[PH_OFFSETS];  /* mean weight at each offset */
     int relation;             /* of PH_LINK; -1: none */
     ph_link_score link[PH_MOST_RELATIONS];
-} ph_head;
+} ph_head_stats;
 
 /* ---- texts ------------------------------------------------------------------------- */
 
-/* Kinds of tokens, as bits. */
-enum { PH_TOKEN_SEP = 1, PH_TOKEN_PUNCT = 2 };
+/* Classes of tokens, as bits. */
+enum { PH_CLASS_SEPARATOR = 1, PH_CLASS_PUNCTUATION = 2 };
 
-/* The kinds of a token from its text: separators are [SEP], </s>, <eos>, <sep>, <|...|>
+/* The classes of a token from its text: separators are [SEP], </s>, <eos>, <sep>, <|...|>
    and the like; punctuation is exactly a full stop or a comma (Latin or Chinese). Markers
    of blanks in front (U+2581, U+0120, a blank) do not count. */
-PH_API uint8_t ph_token_kind(const char *token);
+PH_API uint8_t ph_token_classes(const char *token);
 
 /* A pair that belongs together: row `from` should look at key `to`. */
 typedef struct ph_link {
@@ -121,13 +121,13 @@ typedef struct ph_link {
    measured. They must stay until ph_heads_end. */
 typedef struct ph_heads_text {
     int rows, keys;
-    int q_offset;         /* position of row 0 among the keys */
-    int causal;           /* 1: row i sees keys up to its position */
-    int cross;            /* 1: rows are tokens of another text than the keys */
-    const int32_t *ids;   /* (keys) equal ids are the same token */
-    const uint8_t *kinds; /* (keys) PH_TOKEN_ bits */
-    const int32_t *ranks; /* (keys) 0 is the most frequent token; negative: not known */
-    const ph_link *links; /* not for cross; only links between places of the text */
+    int q_offset;           /* position of row 0 among the keys */
+    int causal;             /* 1: row i sees keys up to its position */
+    int cross;              /* 1: rows are tokens of another text than the keys */
+    const int32_t *ids;     /* (keys) equal ids are the same token */
+    const uint8_t *classes; /* (keys) PH_CLASS_ bits */
+    const int32_t *ranks;   /* (keys) 0 is the most frequent token; negative: not known */
+    const ph_link *links;   /* not for cross; only links between places of the text */
     int link_count;
 } ph_heads_text;
 
@@ -146,7 +146,8 @@ PH_API ph_status ph_heads_add(ph_heads *heads, int layer, int head, int row0, in
                               const float *weights);
 PH_API void ph_heads_end(ph_heads *heads);
 
-PH_API ph_status ph_heads_read(const ph_heads *heads, int layer, int head, ph_head *out);
+PH_API ph_status ph_heads_read(const ph_heads *heads, int layer, int head,
+                               ph_head_stats *out);
 
 /* ---- labels ------------------------------------------------------------------------ */
 
@@ -176,11 +177,11 @@ typedef struct ph_label {
 } ph_label;
 
 /* Every rule that fires, most telling first; returns how many. None is an answer. */
-PH_API int ph_head_labels(const ph_head *head, ph_label labels[PH_LABELS]);
+PH_API int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_LABELS]);
 
 /* "prev 0.83 > 0.50", "positional -1 in 0.97 >= 0.90", "link coref +0.42 >= 0.10"; like
    snprintf. relations: names, or NULL. */
-PH_API int ph_label_why(const ph_label *label, const ph_head *head,
+PH_API int ph_label_why(const ph_label *label, const ph_head_stats *head,
                         const char *const *relations, char *text, size_t size);
 
 /* ---- whole reports ----------------------------------------------------------------- */
@@ -197,10 +198,10 @@ PH_API void ph_survey_free(ph_survey *survey); /* accepts NULL */
 /* What may be known of a text besides the words of its report; every field is optional.
    */
 typedef struct ph_survey_facts {
-    const int32_t *const *ids;   /* per axis; NULL: equal words are the same token */
-    const uint8_t *const *kinds; /* per axis; NULL: by ph_token_kind */
-    const int32_t *const *ranks; /* per axis */
-    const ph_link *links;        /* within axis 0 */
+    const int32_t *const *ids;     /* per axis; NULL: equal words are the same token */
+    const uint8_t *const *classes; /* per axis; NULL: by ph_token_classes */
+    const int32_t *const *ranks;   /* per axis */
+    const ph_link *links;          /* within axis 0 */
     int link_count;
     ph_ctx *ctx; /* its threads measure several heads at a time, with the same bits;
                     NULL: the calling thread alone */
@@ -218,8 +219,8 @@ PH_API ph_status ph_survey_end(ph_survey *survey, ph_report *report,
                                const char *const *relations, const ph_io *io);
 
 /* All numbers of one head; NULL: there is none. */
-PH_API const ph_head *ph_survey_head(const ph_survey *survey, int stack, int layer,
-                                     int head);
+PH_API const ph_head_stats *ph_survey_head(const ph_survey *survey, int stack, int layer,
+                                           int head);
 
 #ifdef __cplusplus
 }

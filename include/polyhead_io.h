@@ -27,7 +27,7 @@ extern "C" {
 
 /* ---- element types of the format, smallest alignment first ------------------------- */
 
-typedef enum ph_type {
+typedef enum ph_tensor_type {
     PH_TYPE_BOOL = 0,
     PH_TYPE_F4,
     PH_TYPE_F6_E2M3,
@@ -51,10 +51,12 @@ typedef enum ph_type {
     PH_TYPE_I64,
     PH_TYPE_U64,
     PH_TYPE_COUNT
-} ph_type;
+} ph_tensor_type;
 
-PH_API const char *ph_type_name(ph_type type); /* "BF16"; NULL for no type */
-PH_API int ph_type_bits(ph_type type);         /* of one element: 16; 0 for no type */
+PH_API const char *
+ph_tensor_type_name(ph_tensor_type type); /* "BF16"; NULL for no type */
+PH_API int
+ph_tensor_type_bits(ph_tensor_type type); /* of one element: 16; 0 for no type */
 
 /* ---- tensors and files ------------------------------------------------------------- */
 
@@ -62,7 +64,7 @@ enum { PH_MAX_RANK = 8 };
 
 typedef struct ph_tensor {
     const char *name; /* UTF-8 */
-    ph_type type;
+    ph_tensor_type type;
     int rank;                  /* 0: a single number */
     size_t shape[PH_MAX_RANK]; /* outermost first */
     const void *data; /* little-endian, C-contiguous; 64-byte aligned where read */
@@ -113,7 +115,8 @@ PH_API ph_status ph_file_write(const char *path, const ph_tensor *tensors, size_
 /* The elements of a tensor as another type, rounded to nearest even: F32, F16 and BF16
    into each other; PH_UNSUPPORTED for the rest. `out` has room for them and does not
    overlap data. */
-PH_API ph_status ph_tensor_convert(const ph_tensor *tensor, ph_type type, void *out);
+PH_API ph_status ph_tensor_convert(const ph_tensor *tensor, ph_tensor_type type,
+                                   void *out);
 
 /* "F32 (2, 8, 20, 64)" for messages, like snprintf. */
 PH_API int ph_tensor_describe(const ph_tensor *tensor, char *text, size_t size);

@@ -51,9 +51,9 @@ typedef enum ph_rope {
 
 /* What q and k are divided by the root mean square of. */
 enum {
-    PH_NORM_NONE = 0,
-    PH_NORM_HEAD, /* each head; one gain per number of a head, shared by the heads */
-    PH_NORM_WHOLE /* all heads of a token together; one gain per column of wq, wk */
+    PH_QK_NORM_NONE = 0,
+    PH_QK_NORM_HEAD, /* each head; one gain per number of a head, shared by the heads */
+    PH_QK_NORM_WHOLE /* all heads of a token together; one gain per column of wq, wk */
 };
 
 typedef struct ph_layer_desc {

@@ -14,8 +14,8 @@
  *
  * A stack is a list of sublayers f with residual connections and norms:
  *
- *     PH_NORM_BEFORE  x = x + f(norm(x)), a last norm at the end of the stack
- *     PH_NORM_AFTER   x = norm(x + f(x))
+ *     PH_PRE_NORM   x = x + f(norm(x)), a last norm at the end of the stack
+ *     PH_POST_NORM  x = norm(x + f(x))
  *
  * Embeddings are multiplied by sqrt(model_dim). Dropout acts on embeddings, attention
  * weights, activations of the feed-forward layers and the output of every sublayer.
@@ -38,8 +38,8 @@ typedef enum ph_arch {
     PH_ARCH_ENCODER_DECODER /* text to text, one vocabulary */
 } ph_arch;
 
-typedef enum ph_place { PH_NORM_BEFORE = 0, PH_NORM_AFTER } ph_place;
-typedef enum ph_norms { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norms;
+typedef enum ph_norm_place { PH_PRE_NORM = 0, PH_POST_NORM } ph_norm_place;
+typedef enum ph_norm { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norm;
 typedef enum ph_activation {
     PH_GELU = 0, /* tanh form */
     PH_RELU,
@@ -67,8 +67,8 @@ typedef struct ph_config {
     int head_dim;        /* 0: model_dim / heads */
     int ff_dim;          /* 0: 4 * model_dim */
     int max_len;         /* longest text in tokens */
-    ph_place norm_place;
-    ph_norms norm;
+    ph_norm_place norm_place;
+    ph_norm norm;
     ph_activation activation;
     ph_positions positions;
     int untied;       /* 1: the output has a matrix of its own, not the embeddings */

@@ -167,7 +167,7 @@ double loops_loss(const problem *p)
 /* ---- problems ---- */
 
 /* A tensor of random numbers, or none; sizes below 0 end the list. */
-void loops_put(problem *p, int i, ph_type type, int n0, int n1, int n2, int n3)
+void loops_put(problem *p, int i, ph_tensor_type type, int n0, int n1, int n2, int n3)
 {
     static float wide[MOST], back[MOST];
     uint64_t state = *loops_seed * 100 + (uint64_t)i;
@@ -184,12 +184,12 @@ void loops_put(problem *p, int i, ph_type type, int n0, int n1, int n2, int n3)
                       .bytes = (size_t)count * 4};
     ph_tensor_convert(&from, type, t->file);
     from.type = type, from.data = t->file;
-    from.bytes = (size_t)count * (size_t)ph_type_bits(type) / 8;
+    from.bytes = (size_t)count * (size_t)ph_tensor_type_bits(type) / 8;
     ph_tensor_convert(&from, PH_TYPE_F32, back);
     for (int k = 0; k < count; k++) t->v[k] = (double)back[k];
 }
 
-problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_type type)
+problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_tensor_type type)
 {
     static problem p;
     memset(&p, 0, sizeof p);
@@ -207,7 +207,7 @@ problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_type typ
     return &p;
 }
 
-void loops_put_biases(problem *p, ph_type type)
+void loops_put_biases(problem *p, ph_tensor_type type)
 {
     loops_put(p, BQ, type, p->heads * p->qk_dim, -1, -1, -1);
     loops_put(p, BK, type, p->k_heads * p->qk_dim, -1, -1, -1);
@@ -215,7 +215,7 @@ void loops_put_biases(problem *p, ph_type type)
     loops_put(p, BO, type, p->out_dim, -1, -1, -1);
 }
 
-void loops_put_norm(problem *p, ph_type type)
+void loops_put_norm(problem *p, ph_tensor_type type)
 {
     p->norm = 1;
     loops_put(p, Q_NORM, type, p->qk_dim, -1, -1, -1);

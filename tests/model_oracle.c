@@ -283,7 +283,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
                     int number, double *x)
 {
     char norm[16];
-    int before = o->config->norm_place == PH_NORM_BEFORE, rows = t->batch * t->len;
+    int before = o->config->norm_place == PH_PRE_NORM, rows = t->batch * t->len;
     snprintf(norm, sizeof norm, "norm%d", number);
     double *a = before ? normed(o, x, rows, t->stack, layer, norm) : x;
     double *y = *kind == 'f' ? feed(o, t->stack, layer, a, rows)
@@ -310,7 +310,7 @@ static double *run_stack(oracle_model *o, const text *t, int layers,
         if (t->memory) x = step(o, t, l, "cross", number++, x);
         x = step(o, t, l, "ff", number, x);
     }
-    if (o->config->norm_place == PH_NORM_AFTER) return x;
+    if (o->config->norm_place == PH_POST_NORM) return x;
     double *out = normed(o, x, t->batch * t->len, t->stack, -1, "norm");
     free(x);
     return out;

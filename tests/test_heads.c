@@ -15,7 +15,7 @@ enum { MOST = DENSE_MOST };
 /* Feeds maps to the library, `step` rows at a time, and reads head (0, 0). */
 typedef struct feed {
     int32_t ids[MOST], ranks[MOST];
-    uint8_t kinds[MOST];
+    uint8_t classes[MOST];
     float rows[MOST * MOST];
 } feed;
 
@@ -25,7 +25,7 @@ static void add_text(ph_heads *heads, const dense *d, const ph_link *links, int 
     static feed f;
     for (int j = 0; j < d->n; j++) {
         f.ids[j] = d->id[j];
-        f.kinds[j] = (uint8_t)d->kind[j];
+        f.classes[j] = (uint8_t)d->kind[j];
         f.ranks[j] = d->rank[j];
     }
     for (int i = 0; i < d->n; i++)
@@ -34,7 +34,7 @@ static void add_text(ph_heads *heads, const dense *d, const ph_link *links, int 
                           .keys = d->n,
                           .causal = d->causal,
                           .ids = f.ids,
-                          .kinds = f.kinds,
+                          .classes = f.classes,
                           .ranks = f.ranks,
                           .links = links,
                           .link_count = count};
@@ -47,10 +47,10 @@ static void add_text(ph_heads *heads, const dense *d, const ph_link *links, int 
     ph_heads_end(heads);
 }
 
-static ph_head measure(const dense *d, int step)
+static ph_head_stats measure(const dense *d, int step)
 {
     ph_heads *heads = NULL;
-    ph_head out;
+    ph_head_stats out;
     CHECK(ph_heads_create(&heads, 1, 1, NULL) == PH_OK, "no heads");
     add_text(heads, d, NULL, 0, step);
     ph_heads_read(heads, 0, 0, &out);
@@ -79,7 +79,7 @@ static void same_as_dense(const dense *d, int step)
 {
     double expected[PH_MEASURES];
     int offset = 0;
-    ph_head found = measure(d, step);
+    ph_head_stats found = measure(d, step);
     dense_all(d, expected, &offset);
     for (int m = 0; m < PH_MEASURES; m++) {
         int both_unknown = isnan(expected[m]) && isnan(found.value[m]);
@@ -116,7 +116,7 @@ static void shifted(dense *d, int n, int shift)
     }
 }
 
-static void near(const ph_head *head, ph_measure m, double expected)
+static void near(const ph_head_stats *head, ph_measure m, double expected)
 {
     CHECK(fabs(head->value[m] - expected) < 1e-6, "%s is %.9g, expected %.9g",
           ph_measure_about(m)->key, head->value[m], expected);
@@ -125,7 +125,7 @@ static void near(const ph_head *head, ph_measure m, double expected)
 static void known_maps(void)
 {
     static dense d;
-    ph_head head;
+    ph_head_stats head;
     shifted(&d, 8, -1);
     d.a[0][5] = 1; /* the first row has no token before it */
     head = measure(&d, 3);
@@ -160,7 +160,7 @@ static void mixtures(void)
                 int hit = i < 15 ? j == i + 1 : 0;
                 d.a[i][j] = (i < 15 ? a * hit : a / 16) + (1 - a) / 16;
             }
-        ph_head head = measure(&d, 5);
+        ph_head_stats head = measure(&d, 5);
         near(&head, PH_NEXT, a * 15 / 16 + (1 - a) * 15 / 256);
         CHECK(head.value[PH_ENTROPY] < entropy, "entropy does not fall at a = %g", a);
         entropy = head.value[PH_ENTROPY];
@@ -173,13 +173,13 @@ static void separators(void)
     static dense d;
     for (int count = 1; count <= 3; count++) {
         shifted(&d, 9, 0);
-        for (int n = 0; n < count; n++) d.kind[2 * n + 2] = PH_TOKEN_SEP;
+        for (int n = 0; n < count; n++) d.kind[2 * n + 2] = PH_CLASS_SEPARATOR;
         for (int i = 0; i < 9; i++) {
             memset(d.a[i], 0, sizeof d.a[i]);
             d.a[i][2] = d.kind[i] ? 1 : 0.25;
             d.a[i][0] = d.kind[i] ? 0 : 0.75;
         }
-        ph_head head = measure(&d, 9);
+        ph_head_stats head = measure(&d, 9);
         near(&head, PH_SEP_SEP, 1);
         near(&head, PH_REST_SEP, 0.25);
         near(&head, PH_SEP, (count + 0.25 * (9 - count)) / 9);
@@ -198,7 +198,7 @@ static void induction_anchors(void)
         d.id[i] = i == 0 ? 99 : (i - 1) % 25;
         for (int j = 0; j <= i; j++) d.a[i][j] = (double)(float)(1.0 / (i + 1));
     }
-    ph_head head = measure(&d, 10);
+    ph_head_stats head = measure(&d, 10);
     CHECK(fabs(head.value[PH_INDUCTION] - 0.03072) < 5e-6 &&
               fabs(head.value[PH_PREFIX_ENTRY] - 0.01536) < 5e-6,
           "chance %.6f and %.6f", head.value[PH_INDUCTION], head.value[PH_PREFIX_ENTRY]);
@@ -231,7 +231,7 @@ static void rare_words(void)
         memset(d.a[i], 0, sizeof d.a[i]);
         d.a[i][i < 5 ? 3 : 6] = 1;
     }
-    ph_head head = measure(&d, 8);
+    ph_head_stats head = measure(&d, 8);
     CHECK(isnan(head.value[PH_RARE]), "all words are common, yet rare is measured");
     d.rank[3] = 900;
     head = measure(&d, 8);
@@ -248,7 +248,7 @@ static void texts_count_the_same(void)
 {
     static dense d;
     ph_heads *heads = NULL;
-    ph_head head;
+    ph_head_stats head;
     ph_heads_create(&heads, 1, 1, NULL);
     shifted(&d, 4, 0);
     add_text(heads, &d, NULL, 0, 4);
@@ -273,7 +273,7 @@ static void links(void)
     for (int i = 0; i < 8; i++) d.a[i][i] = 0.6;
     d.a[5][1] = d.a[3][6] = d.a[7][2] = d.a[2][0] = d.a[4][0] = 0.4;
     ph_heads *heads = NULL;
-    ph_head head;
+    ph_head_stats head;
     ph_heads_create(&heads, 1, 1, NULL);
     add_text(heads, &d, list, 6, 3);
     ph_heads_read(heads, 0, 0, &head);
@@ -299,7 +299,7 @@ static void fixed_offset_is_baseline(void)
     shifted(&d, 14, 2);
     for (int i = 0; i < 12; i++) list[i] = (ph_link){i, i + 2 - (i % 4 == 0), 0};
     ph_heads *heads = NULL;
-    ph_head head;
+    ph_head_stats head;
     ph_heads_create(&heads, 1, 1, NULL);
     add_text(heads, &d, list, 12, 14);
     ph_heads_read(heads, 0, 0, &head);
@@ -310,7 +310,7 @@ static void fixed_offset_is_baseline(void)
 
 /* ---- labels ---- */
 
-static int has_label(const ph_head *head, char glyph)
+static int has_label(const ph_head_stats *head, char glyph)
 {
     ph_label labels[PH_LABELS];
     int count = ph_head_labels(head, labels);
@@ -322,7 +322,7 @@ static int has_label(const ph_head *head, char glyph)
 /* Sets a number and says whether the label is there. */
 static int labelled(ph_measure measure_of, char glyph, double value, int64_t count)
 {
-    ph_head head;
+    ph_head_stats head;
     memset(&head, 0, sizeof head);
     for (int m = 0; m < PH_MEASURES; m++) head.value[m] = (double)NAN;
     head.value[measure_of] = value;
@@ -360,7 +360,7 @@ static void no_false_labels(void)
     uint64_t state = check_seed;
     for (int round = 0; round < 200; round++) {
         random_map(&d, 20 + check_below(&state, 60), round & 1, 0.8, &state);
-        ph_head head = measure(&d, 16);
+        ph_head_stats head = measure(&d, 16);
         ph_label labels[PH_LABELS];
         int count = ph_head_labels(&head, labels);
         for (int n = 0; n < count; n++)
@@ -371,7 +371,7 @@ static void no_false_labels(void)
 
 static void reasons(void)
 {
-    ph_head head = {.top_offset = -1, .relation = 1};
+    ph_head_stats head = {.top_offset = -1, .relation = 1};
     static const char *const relations[] = {"subject", "coref"};
     char text[100];
     const struct {
@@ -391,7 +391,7 @@ static void reasons(void)
 
 /* ---- tokens, rectangles, refusals ---- */
 
-static void kinds(void)
+static void classes(void)
 {
     const struct {
         const char *token;
@@ -403,8 +403,8 @@ static void kinds(void)
                  {"<||>", 0},      {"", 0},    {"\xe2\x96\x81", 0},
                  {"[sep", 0}};
     for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++)
-        CHECK(ph_token_kind(cases[n].token) == cases[n].kind, "'%s' is kind %d",
-              cases[n].token, ph_token_kind(cases[n].token));
+        CHECK(ph_token_classes(cases[n].token) == cases[n].kind, "'%s' is kind %d",
+              cases[n].token, ph_token_classes(cases[n].token));
 }
 
 /* Fewer rows than keys: the end of a text, and another text altogether. */
@@ -416,7 +416,7 @@ static void rectangles(void)
                                   0, 0, 1, 0, 0, 1, 0, 1, 0, 0};
     const int32_t ids[] = {1, 2, 3, 4, 5};
     ph_heads *heads = NULL;
-    ph_head head;
+    ph_head_stats head;
     ph_heads_create(&heads, 1, 1, NULL);
     ph_heads_text text = {.rows = 2, .keys = 5, .q_offset = 3, .causal = 1, .ids = ids};
     CHECK(ph_heads_begin(heads, &text, NULL) == PH_OK, "the end of a text");
@@ -441,7 +441,7 @@ static void odd_rows(void)
 {
     const float bad[] = {0.5f, 0.5f, -0.1f, 1.1f, NAN, 1, 0.2f, 0.2f, 0, 0};
     ph_heads *heads = NULL;
-    ph_head head;
+    ph_head_stats head;
     ph_heads_create(&heads, 1, 1, NULL);
     ph_heads_text text = {.rows = 5, .keys = 2, .cross = 1};
     ph_heads_begin(heads, &text, NULL);
@@ -489,7 +489,7 @@ static const check_case cases[] = {{"random_maps", random_maps},
                                    {"thresholds", thresholds},
                                    {"no_false_labels", no_false_labels},
                                    {"reasons", reasons},
-                                   {"kinds", kinds},
+                                   {"classes", classes},
                                    {"rectangles", rectangles},
                                    {"odd_rows", odd_rows},
                                    {"refusals", refusals},

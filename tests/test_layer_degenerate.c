@@ -433,9 +433,9 @@ static void norm_kinds(void)
     ph_ctx *ctx = open_ctx();
     ph_layer_desc d = describe("mha");
     layer_bed a, b;
-    d.attn.q_heads = 1, d.qk_norm = PH_NORM_HEAD;
+    d.attn.q_heads = 1, d.qk_norm = PH_QK_NORM_HEAD;
     make(&a, ctx, &d);
-    d.qk_norm = PH_NORM_WHOLE;
+    d.qk_norm = PH_QK_NORM_WHOLE;
     make(&b, ctx, &d);
     layer_bed_copy(&b, &a);
     run(&a);
@@ -443,7 +443,7 @@ static void norm_kinds(void)
     check_like(&a, &b, 0);
     done(&a, &b);
     d = describe("mha");
-    d.qk_norm = PH_NORM_HEAD;
+    d.qk_norm = PH_QK_NORM_HEAD;
     make(&a, ctx, &d);
     d.norm_plus_one = 1;
     make(&b, ctx, &d);

@@ -49,7 +49,7 @@ static float weight_of(size_t l, size_t h, size_t i, size_t j)
 }
 
 /* (layers, heads, rows, keys) from layer `first` on; layers 0: rank 3. */
-static ph_tensor make(const char *name, ph_type type, size_t first, size_t layers,
+static ph_tensor make(const char *name, ph_tensor_type type, size_t first, size_t layers,
                       size_t heads, size_t rows, size_t keys)
 {
     size_t all = (layers ? layers : 1) * heads * rows * keys, n = 0;
@@ -120,7 +120,7 @@ static void check_weights(const ph_report *report, int stack, int first, double 
 
 static void one_tensor(void)
 {
-    static const ph_type types[] = {PH_TYPE_F32, PH_TYPE_F16, PH_TYPE_BF16};
+    static const ph_tensor_type types[] = {PH_TYPE_F32, PH_TYPE_F16, PH_TYPE_BF16};
     static const double errors[] = {0, 1e-3, 1e-2};
     for (int t = 0; t < 3; t++)
         for (size_t layers = 0; layers < 4; layers++) {

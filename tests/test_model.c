@@ -14,7 +14,7 @@
 /* What the architectures are made of; each row is tried with all three. */
 static const ph_config kinds[] = {
     {.layers = 2},
-    {.layers = 2, .norm_place = PH_NORM_AFTER, .activation = PH_RELU},
+    {.layers = 2, .norm_place = PH_POST_NORM, .activation = PH_RELU},
     {.layers = 2,
      .norm = PH_NORM_RMS,
      .activation = PH_SWIGLU,
@@ -25,7 +25,7 @@ static const ph_config kinds[] = {
     {.layers = 1, .positions = PH_POS_ALIBI, .heads = 3, .head_dim = 4, .ff_dim = 7},
     {.layers = 2,
      .positions = PH_POS_LEARNED,
-     .norm_place = PH_NORM_AFTER,
+     .norm_place = PH_POST_NORM,
      .depth_scaled = 1,
      .decoder_layers = 1},
     {.layers = 1, .positions = PH_POS_NONE, .norm = PH_NORM_RMS},

@@ -48,7 +48,7 @@ static void surveys_by_threads(void)
                 CHECK(
                     !memcmp(ph_survey_head(alone, 0, h / stack->heads, h % stack->heads),
                             ph_survey_head(many, 0, h / stack->heads, h % stack->heads),
-                            sizeof(ph_head)),
+                            sizeof(ph_head_stats)),
                     "%s: head %d differs with %d threads", names[n], h, threads);
             ph_survey_free(many);
             ph_close(ctx);

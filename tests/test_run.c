@@ -175,7 +175,7 @@ static void same(const ph_file *out, const char *name, const double *expected, i
     const int sizes[] = {n0, n1, n2, n3};
     int count = 1;
     CHECK(t, "OUT has no %s", name);
-    CHECK(t->type == PH_TYPE_F32, "%s is %s", name, ph_type_name(t->type));
+    CHECK(t->type == PH_TYPE_F32, "%s is %s", name, ph_tensor_type_name(t->type));
     for (int i = 0; i < 4; i++) {
         if (sizes[i] < 0) {
             CHECK(t->rank == i, "%s has rank %d, expected %d", name, t->rank, i);

@@ -29,7 +29,7 @@ static trial good(void)
 /* One tensor of `good` replaced, added, or taken out (rank -1). */
 typedef struct wrong {
     const char *name;
-    ph_type type;
+    ph_tensor_type type;
     int rank, n[4];
     int code;
     const char *words;

@@ -17,15 +17,15 @@ enum { MOST = LOOPS_MOST };
 /* ---- comparing ---- */
 
 /* A float tensor of OUT as floats, its type and shape checked. */
-static const float *numbers(const ph_file *out, const char *name, ph_type type, int n0,
-                            int n1, int n2, int n3)
+static const float *numbers(const ph_file *out, const char *name, ph_tensor_type type,
+                            int n0, int n1, int n2, int n3)
 {
     static float wide[4 * MOST];
     const ph_tensor *t = ph_file_find(out, name);
     const int n[] = {n0, n1, n2, n3};
     int rank = 0;
     CHECK(t, "OUT has no %s", name);
-    CHECK(t->type == type, "%s is %s", name, ph_type_name(t->type));
+    CHECK(t->type == type, "%s is %s", name, ph_tensor_type_name(t->type));
     while (rank < 4 && n[rank] >= 0) rank++;
     CHECK(t->rank == rank, "%s has rank %d, expected %d", name, t->rank, rank);
     for (int i = 0; i < rank; i++)
@@ -36,7 +36,7 @@ static const float *numbers(const ph_file *out, const char *name, ph_type type, 
 }
 
 static void near(const char *name, const float *x, const double *expected, int count,
-                 ph_type type)
+                 ph_tensor_type type)
 {
     double part = type == F ? 4e-5 : type == PH_TYPE_F16 ? 2e-3 : 1e-2;
     for (int i = 0; i < count; i++)
@@ -45,7 +45,7 @@ static void near(const char *name, const float *x, const double *expected, int c
               "%s[%d] is %.9g, expected %.9g", name, i, (double)x[i], expected[i]);
 }
 
-static void check_results(const loops_problem *p, const ph_file *out, ph_type type)
+static void check_results(const loops_problem *p, const ph_file *out, ph_tensor_type type)
 {
     static loops_result r;
     int n = p->batch, h = p->heads, rows = p->q_len, keys = p->kv_len;

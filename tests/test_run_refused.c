@@ -15,7 +15,7 @@ enum { USAGE = 2, INPUT = 3, UNSUPPORTED = 4, MEMORY = 5, IO = 7 };
 /* q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), numbers below 1. */
 static float numbers[4096];
 
-static trial good(ph_type type)
+static trial good(ph_tensor_type type)
 {
     trial t = {0};
     trial_add(&t, "q", type, numbers, 2, 4, 3, 8);
@@ -58,7 +58,7 @@ static void refuse(const trial *t, const char *options, int code, const char *wo
 
 typedef struct wrong {
     const char *name; /* replaced if it is there, else added; rank -1: taken out */
-    ph_type type;
+    ph_tensor_type type;
     int rank, n[5];
     const char *words;
     const char *options;
@@ -220,7 +220,7 @@ static void values(void)
     const int32_t high[2] = {2, 4}, low[2] = {-1, 2}, six[2] = {5, 6};
     const struct {
         const char *name, *words;
-        ph_type type;
+        ph_tensor_type type;
         const void *data;
         int n0, n1, n2, n3;
     } list[] = {
@@ -412,7 +412,7 @@ static void empty_sizes(void)
 static void types(void)
 {
     static const char *const words[] = {"--dtype f32", "--dtype f16", "--dtype bf16"};
-    static const ph_type type[] = {F, PH_TYPE_F16, PH_TYPE_BF16};
+    static const ph_tensor_type type[] = {F, PH_TYPE_F16, PH_TYPE_BF16};
     static uint16_t half[4096];
     for (int to = 0; to < 3; to++) {
         trial t = good(F), h = good(type[to]);

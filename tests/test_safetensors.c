@@ -494,17 +494,18 @@ static void types(void)
     for (int i = 0; i < PH_TYPE_COUNT; i++) {
         char header[128];
         ph_file *file = NULL;
-        CHECK(ph_type_bits((ph_type)i) == bits[i], "bits of %s",
-              ph_type_name((ph_type)i));
+        CHECK(ph_tensor_type_bits((ph_tensor_type)i) == bits[i], "bits of %s",
+              ph_tensor_type_name((ph_tensor_type)i));
         int n = snprintf(header, sizeof header,
                          "{\"a\":{\"dtype\":\"%s\",\"shape\":[8],"
                          "\"data_offsets\":[0,%d]}}",
-                         ph_type_name((ph_type)i), bits[i]);
+                         ph_tensor_type_name((ph_tensor_type)i), bits[i]);
         CHECK(parse(&file, header, (size_t)n, (size_t)bits[i]) == PH_OK, "%s", error);
-        CHECK(ph_file_tensor(file, 0)->type == (ph_type)i, "%s", header);
+        CHECK(ph_file_tensor(file, 0)->type == (ph_tensor_type)i, "%s", header);
         ph_file_free(file);
     }
-    CHECK(!ph_type_name(PH_TYPE_COUNT) && !ph_type_bits((ph_type)-1), "no type");
+    CHECK(!ph_tensor_type_name(PH_TYPE_COUNT) && !ph_tensor_type_bits((ph_tensor_type)-1),
+          "no type");
 }
 
 /* ---- memory ---- */

@@ -77,7 +77,7 @@ static void round_trip(void)
         snprintf(names[i], sizeof names[i], "t\"%d\n\xc3\xa9\\", i);
         t[i] = (ph_tensor){
             .name = names[i],
-            .type = (ph_type)i,
+            .type = (ph_tensor_type)i,
             .rank = 3,
             .data = data[i],
             .shape = {8, (size_t)check_below(&state, 5), (size_t)check_below(&state, 5)}};
@@ -91,8 +91,8 @@ static void round_trip(void)
         const ph_tensor *f = ph_file_find(file, names[i]);
         CHECK(f && f->type == t[i].type && f->rank == 3, "tensor %d", i);
         CHECK(memcmp(f->shape, t[i].shape, 3 * sizeof t[i].shape[0]) == 0, "shape %d", i);
-        CHECK(f->bytes ==
-                  8 * t[i].shape[1] * t[i].shape[2] * (size_t)ph_type_bits(t[i].type) / 8,
+        CHECK(f->bytes == 8 * t[i].shape[1] * t[i].shape[2] *
+                              (size_t)ph_tensor_type_bits(t[i].type) / 8,
               "bytes %d", i);
         CHECK(memcmp(f->data, data[i], f->bytes) == 0, "data %d", i);
     }

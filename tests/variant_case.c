@@ -34,7 +34,7 @@ int variant_is(const char *spec, const char *name)
 
 /* ---- numbers ----------------------------------------------------------------------- */
 
-ph_type variant_type(const variant_case *c, const char *name)
+ph_tensor_type variant_type(const variant_case *c, const char *name)
 {
     static const char *const typed[] = {"q", "k", "v", "x", "memory", "dout"};
     if (!strcmp(name, "visible")) return PH_TYPE_BOOL;
@@ -45,7 +45,7 @@ ph_type variant_type(const variant_case *c, const char *name)
 }
 
 /* x as this type holds it. */
-static double rounded(ph_type type, double x)
+static double rounded(ph_tensor_type type, double x)
 {
     float wide = (float)x;
     uint16_t narrow;
@@ -63,13 +63,13 @@ double *variant_put(variant_case *c, const char *name, double size, int n0, int 
 {
     double *to = bag_put(&c->in, name, n0, n1, n2, n3);
     int count = bag_size(bag_find(&c->in, name));
-    ph_type type = variant_type(c, name);
+    ph_tensor_type type = variant_type(c, name);
     for (int i = 0; i < count; i++)
         to[i] = rounded(type, size * (double)check_normal(&c->random));
     return to;
 }
 
-void *variant_encode(const bag_tensor *t, ph_type type)
+void *variant_encode(const bag_tensor *t, ph_tensor_type type)
 {
     int count = bag_size(t);
     float *wide = malloc(((size_t)count + 1) * sizeof *wide);

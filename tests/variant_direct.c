@@ -42,8 +42,8 @@ static void *in(direct *d, const char *name)
 }
 
 /* Room for a tensor of OUT. */
-static void *out(direct *d, const char *prefix, const char *name, ph_type type, int rank,
-                 const int *dim)
+static void *out(direct *d, const char *prefix, const char *name, ph_tensor_type type,
+                 int rank, const int *dim)
 {
     ph_tensor *t = &d->out[d->count];
     size_t count = 1;
@@ -106,7 +106,7 @@ static void describe(direct *d)
 {
     const variant_case *c = d->c;
     const bag_tensor *gate = bag_find(&c->in, "gate");
-    ph_type type = c->s.type;
+    ph_tensor_type type = c->s.type;
     d->attn = (ph_attn){.batch = c->s.batch,
                         .q_heads = c->s.heads,
                         .k_heads = c->s.k_heads,

@@ -37,7 +37,7 @@ static const struct {
                {PH_LINK, "link"}};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-static const ph_head *head_at(const look_source *source, const ph_pick *pick)
+static const ph_head_stats *head_at(const look_source *source, const ph_pick *pick)
 {
     return ph_survey_head(source->survey, pick->stack, pick->layer, pick->head);
 }
@@ -54,7 +54,7 @@ static int is_idle(const look_source *source, const look_heads *all, ph_measure 
 
 static void print_head(const look_source *source, const ph_pick *pick, const int *idle)
 {
-    const ph_head *head = head_at(source, pick);
+    const ph_head_stats *head = head_at(source, pick);
     ph_label labels[PH_LABELS];
     int count = ph_head_labels(head, labels);
     char name[32];
@@ -103,7 +103,7 @@ static double per_cent(int64_t part, int64_t whole)
 }
 
 /* Kinds of links, how many there were, and what the best fixed offset finds of them. */
-static void print_link_lines(const look_source *source, const ph_head *any)
+static void print_link_lines(const look_source *source, const ph_head_stats *any)
 {
     printf("\n%s%-*s", term_on(stdout, TERM_BOLD), LINK_NAME, "links found");
     for (int r = 0; r < source->relation_count; r++) {
@@ -125,7 +125,7 @@ static void print_link_lines(const look_source *source, const ph_head *any)
    offset stands out. */
 static void print_link_head(const look_source *source, const ph_pick *pick)
 {
-    const ph_head *head = head_at(source, pick);
+    const ph_head_stats *head = head_at(source, pick);
     const char *stack = source->report.stacks[pick->stack].name;
     char name[64];
     snprintf(name, sizeof name, "%s %d-%d", stack, pick->layer + 1, pick->head + 1);

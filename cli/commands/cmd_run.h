@@ -86,8 +86,8 @@ int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned types,
 /* The tensor must be wrong by then: says "tensor 'k' is F32 (...), expected WHAT". */
 int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected);
 
-ph_type run_type(ph_dtype dtype);   /* F32, F16, BF16 */
-ph_dtype run_dtype(ph_type type);
+ph_tensor_type run_type(ph_dtype dtype);   /* F32, F16, BF16 */
+ph_dtype run_dtype(ph_tensor_type type);
 size_t run_dtype_size(ph_dtype dtype);
 
 /* ---- memory ---- */
@@ -100,11 +100,11 @@ int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
                   const void **data);
 
 /* A new tensor of OUT, zero; NULL: out of memory, said so. */
-void *run_output(run_job *job, const char *name, ph_type type, int rank,
+void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,
                  const size_t *shape);
 
 /* The gradient of a tensor of IN, of its shape: "d" and its name in OUT. */
-void *run_gradient(run_job *job, const ph_tensor *of, ph_type type);
+void *run_gradient(run_job *job, const ph_tensor *of, ph_tensor_type type);
 
 /* ---- what core and layer mode have in common ---- */
 

@@ -74,7 +74,8 @@ static int best_for(const look_source *source, int relation, ph_pick *best)
     for (int s = 0; s < report->stack_count; s++)
         for (int n = 0; n < report->stacks[s].layers * report->stacks[s].heads; n++) {
             int heads = report->stacks[s].heads;
-            const ph_head *head = ph_survey_head(source->survey, s, n / heads, n % heads);
+            const ph_head_stats *head =
+                ph_survey_head(source->survey, s, n / heads, n % heads);
             const ph_link_score *score = &head->link[relation];
             double right = score->links ? (double)score->right / (double)score->links : 0;
             if (head->relation != relation || right <= top) continue;

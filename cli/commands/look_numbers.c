@@ -155,7 +155,7 @@ static void json_words(json *j, const ph_report *report)
     json_close(j);
 }
 
-static void json_labels(json *j, const ph_head *head, const char *const *relations)
+static void json_labels(json *j, const ph_head_stats *head, const char *const *relations)
 {
     ph_label labels[PH_LABELS];
     int count = ph_head_labels(head, labels);
@@ -173,7 +173,7 @@ static void json_labels(json *j, const ph_head *head, const char *const *relatio
     json_close(j);
 }
 
-static void json_links(json *j, const look_source *source, const ph_head *head)
+static void json_links(json *j, const look_source *source, const ph_head_stats *head)
 {
     json_open(j, "links", '{');
     for (int r = 0; r < source->relation_count; r++) {
@@ -190,7 +190,7 @@ static void json_links(json *j, const look_source *source, const ph_head *head)
 /* Every number of a head, how many rows stand behind it, and its labels. */
 static void json_head(json *j, const look_source *source, const ph_pick *pick)
 {
-    const ph_head *head =
+    const ph_head_stats *head =
         ph_survey_head(source->survey, pick->stack, pick->layer, pick->head);
     char name[32];
     snprintf(name, sizeof name, "%d-%d", pick->layer + 1, pick->head + 1);
@@ -288,7 +288,7 @@ int heads_json(const look_source *source)
 
 static void csv_head(const look_source *source, const ph_pick *pick)
 {
-    const ph_head *head =
+    const ph_head_stats *head =
         ph_survey_head(source->survey, pick->stack, pick->layer, pick->head);
     ph_label labels[PH_LABELS];
     int count = ph_head_labels(head, labels);

@@ -344,7 +344,7 @@ static void warn_odd_rows(const look_source *source)
     for (int s = 0; s < source->report.stack_count; s++) {
         const ph_stack *stack = &source->report.stacks[s];
         for (int n = 0; n < stack->layers * stack->heads; n++) {
-            const ph_head *head =
+            const ph_head_stats *head =
                 ph_survey_head(source->survey, s, n / stack->heads, n % stack->heads);
             odd += head->odd;
             rows += head->rows + head->skipped;

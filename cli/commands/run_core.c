@@ -335,7 +335,7 @@ static int erase_queries(run_job *job, core *m)
     run_common *c = &m->common;
     const void *wide = NULL;
     int rc = run_converted(job, m->q, PH_F32, &wide);
-    size_t count = m->q->bytes / ((size_t)ph_type_bits(m->q->type) / 8);
+    size_t count = m->q->bytes / ((size_t)ph_tensor_type_bits(m->q->type) / 8);
     float *zero = rc ? NULL : run_buffer(job, count, sizeof *zero);
     if (!zero) return EXIT_MEMORY;
     for (size_t i = 0; i < count; i++) zero[i] = ((const float *)wide)[i] * 0;
@@ -362,7 +362,7 @@ static int load_inputs(run_job *job, core *m)
 static int make_outputs(run_job *job, core *m)
 {
     run_common *c = &m->common;
-    ph_type type = run_type(c->attn.dtype);
+    ph_tensor_type type = run_type(c->attn.dtype);
     const size_t out[] = {m->q->shape[0], m->q->shape[1], m->q->shape[2], m->v->shape[3]};
     c->args.out = run_output(job, "out", type, 4, out);
     if (!c->args.out) return EXIT_MEMORY;
@@ -435,7 +435,7 @@ static int attend(run_job *job, core *m)
         status = ph_backward(m->plan, &c->args, &c->grads);
     if (status == PH_OK && m->zero_scale && c->grads.dq)
         memset(c->grads.dq, 0,
-               m->q->bytes / ((size_t)ph_type_bits(m->q->type) / 8) *
+               m->q->bytes / ((size_t)ph_tensor_type_bits(m->q->type) / 8) *
                    run_dtype_size(c->attn.dtype));
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
 }

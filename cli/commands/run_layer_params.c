@@ -119,7 +119,7 @@ int run_load_parameters(run_job *job, run_layer_job *m, const ph_layer *layer,
 
 /* ---- gradients ---- */
 
-static ph_type type_in_out(const run_job *job, const ph_tensor *given)
+static ph_tensor_type type_in_out(const run_job *job, const ph_tensor *given)
 {
     const run_options *o = job->options;
     return o->has_dtype ? run_type((ph_dtype)o->dtype) : given->type;
@@ -130,7 +130,7 @@ static int make_gradient(run_job *job, run_layer_job *m, int i)
 {
     const ph_tensor *given = m->parameter[i];
     if (!given) return EXIT_OK;
-    ph_type type = type_in_out(job, given);
+    ph_tensor_type type = type_in_out(job, given);
     m->result[i] = run_gradient(job, given, type);
     if (!m->result[i]) return EXIT_MEMORY;
     if (given->bytes == 0) return EXIT_OK;
@@ -173,7 +173,7 @@ int run_finish_gradients(run_job *job, run_layer_job *m, const ph_layer *layer)
         wide.type = PH_TYPE_F32;
         wide.data = m->gradient[i];
         wide.bytes = m->count[i] * sizeof(float);
-        ph_type type = type_in_out(job, m->parameter[i]);
+        ph_tensor_type type = type_in_out(job, m->parameter[i]);
         int rc = cli_exit_code(ph_tensor_convert(&wide, type, m->result[i]));
         if (rc) return rc;
     }

@@ -11,22 +11,22 @@
 
 /* ---- types ---- */
 
-static const ph_type types[] = {
+static const ph_tensor_type types[] = {
     [PH_F32] = PH_TYPE_F32, [PH_F16] = PH_TYPE_F16, [PH_BF16] = PH_TYPE_BF16};
 
-ph_type run_type(ph_dtype dtype)
+ph_tensor_type run_type(ph_dtype dtype)
 {
     return types[dtype];
 }
 
-ph_dtype run_dtype(ph_type type)
+ph_dtype run_dtype(ph_tensor_type type)
 {
     return type == PH_TYPE_F16 ? PH_F16 : type == PH_TYPE_BF16 ? PH_BF16 : PH_F32;
 }
 
 size_t run_dtype_size(ph_dtype dtype)
 {
-    return (size_t)ph_type_bits(run_type(dtype)) / 8;
+    return (size_t)ph_tensor_type_bits(run_type(dtype)) / 8;
 }
 
 /* ---- sentences ---- */
@@ -53,7 +53,7 @@ static void add_types(char *text, size_t size, unsigned set)
             first       ? ""
             : left == 1 ? " or "
                         : ", ",
-            ph_type_name((ph_type)i));
+            ph_tensor_type_name((ph_tensor_type)i));
         first = 0;
         left--;
     }
@@ -173,7 +173,7 @@ void *run_buffer(run_job *job, size_t count, size_t size)
 int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
                   const void **data)
 {
-    size_t size = (size_t)ph_type_bits(tensor->type) / 8;
+    size_t size = (size_t)ph_tensor_type_bits(tensor->type) / 8;
     *data = tensor->data;
     if (tensor->type == run_type(dtype)) return EXIT_OK;
     void *copy = run_buffer(job, tensor->bytes / size, run_dtype_size(dtype));
@@ -193,11 +193,12 @@ static size_t count_of(int rank, const size_t *shape)
     return count;
 }
 
-void *run_output(run_job *job, const char *name, ph_type type, int rank,
+void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,
                  const size_t *shape)
 {
     ph_tensor *tensor = &job->outputs[job->output_count];
-    void *data = run_buffer(job, count_of(rank, shape), (size_t)ph_type_bits(type) / 8);
+    void *data =
+        run_buffer(job, count_of(rank, shape), (size_t)ph_tensor_type_bits(type) / 8);
     if (!data) return NULL;
     *tensor = (ph_tensor){.name = name, .type = type, .rank = rank, .data = data};
     memcpy(tensor->shape, shape, (size_t)rank * sizeof shape[0]);
@@ -205,7 +206,7 @@ void *run_output(run_job *job, const char *name, ph_type type, int rank,
     return data;
 }
 
-void *run_gradient(run_job *job, const ph_tensor *of, ph_type type)
+void *run_gradient(run_job *job, const ph_tensor *of, ph_tensor_type type)
 {
     size_t size = strlen(of->name) + 2;
     char *name = run_buffer(job, size, 1); /* OUT keeps it */

@@ -112,7 +112,7 @@ const ph_label_rule *ph_label_rules(int i)
     return i >= 0 && i < PH_LABELS ? &rules[i] : NULL;
 }
 
-static int fires(const ph_label_rule *rule, const ph_head *head)
+static int fires(const ph_label_rule *rule, const ph_head_stats *head)
 {
     double value = head->value[rule->measure];
     if (isnan(value) || head->count[rule->measure] < rule->fewest) return 0;
@@ -120,7 +120,7 @@ static int fires(const ph_label_rule *rule, const ph_head *head)
     return rule->chance < 0 || value >= PH_TIMES_CHANCE * head->value[rule->chance];
 }
 
-int ph_head_labels(const ph_head *head, ph_label labels[PH_LABELS])
+int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_LABELS])
 {
     int count = 0;
     for (int i = 0; i < PH_LABELS; i++)
@@ -129,8 +129,8 @@ int ph_head_labels(const ph_head *head, ph_label labels[PH_LABELS])
     return count;
 }
 
-int ph_label_why(const ph_label *label, const ph_head *head, const char *const *relations,
-                 char *text, size_t size)
+int ph_label_why(const ph_label *label, const ph_head_stats *head,
+                 const char *const *relations, char *text, size_t size)
 {
     const ph_label_rule *rule = label->rule;
     char detail[96] = "";

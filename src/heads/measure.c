@@ -163,17 +163,17 @@ static double weight_at(const row *r, int j)
     return j >= 0 && j < r->seen ? (double)r->w[j] : 0;
 }
 
-static int is_kind(const ph_heads_text *text, int j, int kind)
+static int is_class(const ph_heads_text *text, int j, int class)
 {
-    return text->kinds && (text->kinds[j] & kind) != 0;
+    return text->classes && (text->classes[j] & class) != 0;
 }
 
-/* Weight on keys of a kind, key 0 left out. */
-static double weight_on(const row *r, const ph_heads_text *text, int kind)
+/* Weight on keys of a class, key 0 left out. */
+static double weight_on(const row *r, const ph_heads_text *text, int class)
 {
     double sum = 0;
-    for (int j = 1; text->kinds && j < r->seen; j++)
-        if (text->kinds[j] & kind) sum += (double)r->w[j];
+    for (int j = 1; text->classes && j < r->seen; j++)
+        if (text->classes[j] & class) sum += (double)r->w[j];
     return sum;
 }
 
@@ -185,20 +185,20 @@ static void add_shares(ph_tally *t, const row *r, const ph_heads_text *text)
     double first = weight_at(r, 0), rest = r->sum - first;
     const double without_first[] = {
         r->place == 1 ? 0 : weight_at(r, r->place - 1), weight_at(r, r->place + 1),
-        r->place == 0 ? 0 : weight_at(r, r->place), weight_on(r, text, PH_TOKEN_SEP),
-        weight_on(r, text, PH_TOKEN_PUNCT)};
+        r->place == 0 ? 0 : weight_at(r, r->place),
+        weight_on(r, text, PH_CLASS_SEPARATOR), weight_on(r, text, PH_CLASS_PUNCTUATION)};
     const int counts_first[] = {r->place == 1, 0, r->place == 0,
-                                is_kind(text, 0, PH_TOKEN_SEP),
-                                is_kind(text, 0, PH_TOKEN_PUNCT)};
+                                is_class(text, 0, PH_CLASS_SEPARATOR),
+                                is_class(text, 0, PH_CLASS_PUNCTUATION)};
     for (int n = 0; n < 5; n++) {
-        if (n >= 3 && !text->kinds) break;
+        if (n >= 3 && !text->classes) break;
         note(t, whole[n], without_first[n] + (counts_first[n] ? first : 0));
         if (rest > 1e-6 * r->sum) note(t, bare[n], without_first[n] / rest);
     }
     note(t, PH_FIRST, first);
-    if (!text->kinds || text->cross) return;
+    if (!text->classes || text->cross) return;
     double sep = without_first[3] + (counts_first[3] ? first : 0);
-    note(t, is_kind(text, r->place, PH_TOKEN_SEP) ? PH_SEP_SEP : PH_REST_SEP, sep);
+    note(t, is_class(text, r->place, PH_CLASS_SEPARATOR) ? PH_SEP_SEP : PH_REST_SEP, sep);
 }
 
 static void add_breadth(ph_tally *t, const row *r)
@@ -217,9 +217,9 @@ static void add_breadth(ph_tally *t, const row *r)
 static void add_confidence(ph_tally *t, const row *r, const ph_heads_text *text)
 {
     double best = 0;
-    if (!text->cross && is_kind(text, r->place, PH_TOKEN_SEP)) return;
+    if (!text->cross && is_class(text, r->place, PH_CLASS_SEPARATOR)) return;
     for (int j = 0; j < r->seen; j++)
-        if ((double)r->w[j] > best && !is_kind(text, j, PH_TOKEN_SEP))
+        if ((double)r->w[j] > best && !is_class(text, j, PH_CLASS_SEPARATOR))
             best = (double)r->w[j];
     note(t, PH_CONFIDENCE, best);
 }
@@ -269,7 +269,7 @@ static int pointed_at(const row *r, const ph_heads_text *text)
 {
     int best = -1;
     for (int j = 0; j < r->seen; j++) {
-        if (j == r->place || is_kind(text, j, PH_TOKEN_SEP)) continue;
+        if (j == r->place || is_class(text, j, PH_CLASS_SEPARATOR)) continue;
         if (best < 0 || r->w[j] > r->w[best]) best = j;
     }
     return best;

@@ -17,7 +17,7 @@ int ph_heads_commonest(const int64_t counts[PH_OFFSETS])
     return best;
 }
 
-static void read_positions(const ph_tally *t, ph_head *out)
+static void read_positions(const ph_tally *t, ph_head_stats *out)
 {
     int top = ph_heads_commonest(t->hits);
     int64_t hits = t->hits[top + PH_REACH], possible = t->possible[top + PH_REACH];
@@ -30,7 +30,7 @@ static void read_positions(const ph_tally *t, ph_head *out)
     out->count[PH_POSITIONAL] = possible;
 }
 
-static void read_links(const ph_heads *heads, const ph_tally *t, ph_head *out)
+static void read_links(const ph_heads *heads, const ph_tally *t, ph_head_stats *out)
 {
     out->relation = -1;
     for (int r = 0; r < PH_MOST_RELATIONS; r++) {
@@ -49,7 +49,7 @@ static void read_links(const ph_heads *heads, const ph_tally *t, ph_head *out)
     }
 }
 
-ph_status ph_heads_read(const ph_heads *heads, int layer, int head, ph_head *out)
+ph_status ph_heads_read(const ph_heads *heads, int layer, int head, ph_head_stats *out)
 {
     if (layer < 0 || layer >= heads->layers || head < 0 || head >= heads->heads)
         return PH_BAD_ARGUMENT;

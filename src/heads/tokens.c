@@ -22,7 +22,7 @@ static int is_one_of(const char *token, const char *const *list)
     return *list != NULL;
 }
 
-uint8_t ph_token_kind(const char *token)
+uint8_t ph_token_classes(const char *token)
 {
     static const char *const separators[] = {"[SEP]", "</s>",  "<eos>", "[EOS]",
                                              "<sep>", "<SEP>", "<EOS>", NULL};
@@ -32,6 +32,6 @@ uint8_t ph_token_kind(const char *token)
     size_t length = strlen(token);
     int framed =
         length > 4 && !strncmp(token, "<|", 2) && !strcmp(token + length - 2, "|>");
-    if (framed || is_one_of(token, separators)) return PH_TOKEN_SEP;
-    return is_one_of(token, stops) ? PH_TOKEN_PUNCT : 0;
+    if (framed || is_one_of(token, separators)) return PH_CLASS_SEPARATOR;
+    return is_one_of(token, stops) ? PH_CLASS_PUNCTUATION : 0;
 }

@@ -55,7 +55,8 @@ static ph_status check_tensor(const ph_io *io, const ph_tensor *tensor, size_t *
                           "tensor %s: the format keeps this name for "
                           "metadata",
                           name.text);
-    if (!ph_type_name(tensor->type) || tensor->rank < 0 || tensor->rank > PH_MAX_RANK)
+    if (!ph_tensor_type_name(tensor->type) || tensor->rank < 0 ||
+        tensor->rank > PH_MAX_RANK)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "tensor %s: type %d or rank %d is unknown",
                           name.text, (int)tensor->type, tensor->rank);
     const char *wrong = ph_types_bytes(tensor, &bytes);
@@ -154,7 +155,7 @@ static size_t bytes_of(const ph_tensor *tensor) /* checked before */
 static void describe(ph_json_writer *json, const ph_tensor *tensor, size_t *offset)
 {
     ph_json_begin_object(json, tensor->name);
-    ph_json_string(json, "dtype", ph_type_name(tensor->type));
+    ph_json_string(json, "dtype", ph_tensor_type_name(tensor->type));
     ph_json_begin_array(json, "shape");
     for (int i = 0; i < tensor->rank; i++)
         ph_json_integer(json, NULL, (int64_t)tensor->shape[i]);

@@ -36,26 +36,26 @@ static const struct {
     [PH_TYPE_U64] = {"U64", 64},
 };
 
-static int is_type(ph_type type)
+static int is_type(ph_tensor_type type)
 {
     return (int)type >= 0 && type < PH_TYPE_COUNT;
 }
 
-const char *ph_type_name(ph_type type)
+const char *ph_tensor_type_name(ph_tensor_type type)
 {
     return is_type(type) ? types[type].name : NULL;
 }
 
-int ph_type_bits(ph_type type)
+int ph_tensor_type_bits(ph_tensor_type type)
 {
     return is_type(type) ? types[type].bits : 0;
 }
 
-int ph_types_find(const char *name, size_t length, ph_type *out)
+int ph_types_find(const char *name, size_t length, ph_tensor_type *out)
 {
     for (int i = 0; i < PH_TYPE_COUNT; i++)
         if (strlen(types[i].name) == length && memcmp(types[i].name, name, length) == 0) {
-            *out = (ph_type)i;
+            *out = (ph_tensor_type)i;
             return 0;
         }
     return -1;
@@ -65,7 +65,7 @@ const char *ph_types_bytes(const ph_tensor *tensor, size_t *bytes)
 {
     size_t elements = 0, bits = 0;
     if (ph_size_product(tensor->shape, tensor->rank, &elements) ||
-        ph_size_mul(elements, (size_t)ph_type_bits(tensor->type), &bits))
+        ph_size_mul(elements, (size_t)ph_tensor_type_bits(tensor->type), &bits))
         return "the product of its shape overflows";
     if (bits % 8 != 0) return "its elements do not fill whole bytes";
     *bytes = bits / 8;
@@ -75,7 +75,7 @@ const char *ph_types_bytes(const ph_tensor *tensor, size_t *bytes)
 int ph_tensor_describe(const ph_tensor *tensor, char *text, size_t size)
 {
     char all[256];
-    const char *name = ph_type_name(tensor->type);
+    const char *name = ph_tensor_type_name(tensor->type);
     int at = snprintf(all, sizeof all, "%s (", name ? name : "?");
     for (int i = 0; i < tensor->rank && i < PH_MAX_RANK; i++)
         at += snprintf(all + at, sizeof all - (size_t)at, "%s%zu", i ? ", " : "",

@@ -7,7 +7,7 @@
 #include "polyhead_io.h"
 
 /* 0 if the name is a type. */
-int ph_types_find(const char *name, size_t length, ph_type *out);
+int ph_types_find(const char *name, size_t length, ph_tensor_type *out);
 
 /* Bytes of the tensor's data from its type and shape. NULL, or what is wrong with them:
    "the product of its shape overflows". */

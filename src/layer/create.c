@@ -119,9 +119,9 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
                        "yarn_length is %d and rope_base %g, expected a length and a base "
                        "above 1 with a yarn_factor",
                        d->yarn_length, (double)d->rope_base);
-    if (d->qk_norm < PH_NORM_NONE || d->qk_norm > PH_NORM_WHOLE)
+    if (d->qk_norm < PH_QK_NORM_NONE || d->qk_norm > PH_QK_NORM_WHOLE)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "qk_norm is %d, expected PH_NORM_NONE, _HEAD or _WHOLE",
+                       "qk_norm is %d, expected PH_QK_NORM_NONE, _HEAD or _WHOLE",
                        d->qk_norm);
     if (!(d->norm_eps > 0) || !isfinite(d->norm_eps))
         return ph_fail(ctx, PH_BAD_ARGUMENT, "norm_eps is %g, expected a positive number",

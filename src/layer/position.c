@@ -218,7 +218,7 @@ static void turn(const ph_layer_side *s, const float *line, float *head, float d
 static int is_whole(const ph_layer_side *s)
 {
     const ph_part *p = s->part;
-    return p->norm && p->heads > 1 && s->layer->desc.qk_norm == PH_NORM_WHOLE;
+    return p->norm && p->heads > 1 && s->layer->desc.qk_norm == PH_QK_NORM_WHOLE;
 }
 
 /* All heads of a token; `to` is where the first one goes. */
@@ -270,7 +270,7 @@ int ph_layer_chunks(const ph_layer *l, int len)
 
 int ph_layer_gains(const ph_layer *l, const ph_part *p)
 {
-    return l->desc.qk_norm == PH_NORM_WHOLE ? p->heads * p->norm : p->norm;
+    return l->desc.qk_norm == PH_QK_NORM_WHOLE ? p->heads * p->norm : p->norm;
 }
 
 int ph_layer_positions(const ph_part *p)

@@ -27,7 +27,7 @@ static int is_both(const ph_model *m)
     return m->config.arch == PH_ARCH_ENCODER_DECODER;
 }
 
-static const ph_stack *stack_of(const ph_model *m)
+static const ph_model_stack *stack_of(const ph_model *m)
 {
     return &m->stacks[m->stack_count - 1];
 }
@@ -90,7 +90,7 @@ static ph_layer_caches sizes_of(const ph_decoder *d, int sub)
 static void lay(ph_decoder *d, ph_arena *arena)
 {
     const ph_model *m = d->model;
-    const ph_stack *s = stack_of(m);
+    const ph_model_stack *s = stack_of(m);
     size_t rows = (size_t)d->beams * (size_t)d->source_len;
     int reads = 0; /* the encoder's output itself */
     d->past = ph_arena_take(arena, (size_t)d->beams * sizeof *d->past);
@@ -198,7 +198,7 @@ ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, int count,
 
 ph_status ph_decoder_reorder(ph_decoder *d, const int *from)
 {
-    const ph_stack *s = stack_of(d->model);
+    const ph_model_stack *s = stack_of(d->model);
     for (int i = 0; i < s->count; i++) {
         const ph_layer *layer = act_of(d, i)->layer;
         if (!layer) continue; /* feed-forward, or one encoder's keys for all texts */

@@ -5,8 +5,8 @@
 
 /* Products of one sublayer over a text of `len` tokens; attention says what it does: what
    a mask hides or a router leaves out is not counted. */
-static ph_status sub_flops(const ph_model *m, const ph_stack *stack, const ph_sub *sub,
-                           int len, double *flops)
+static ph_status sub_flops(const ph_model *m, const ph_model_stack *stack,
+                           const ph_sub *sub, int len, double *flops)
 {
     ph_layer_desc d = ph_model_layer(m, sub, 1, len, len);
     ph_layer *layer;

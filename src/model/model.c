@@ -57,7 +57,7 @@ static double bound(const ph_model *m, int layer, int in, int out)
     return sqrt(6.0 / ((double)in + out)) / depth;
 }
 
-static const char *stack_name(const ph_stack *s)
+static const char *stack_name(const ph_model_stack *s)
 {
     return s->decoder || s->causal ? "decoder" : "encoder";
 }
@@ -167,7 +167,7 @@ static int is_merged(const ph_config *c, int layer)
 }
 
 /* The norm of a join is the sublayer's own, or that of whoever comes next. */
-static ph_status add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer,
+static ph_status add_sub(ph_model *m, ph_model_stack *s, ph_sub_kind kind, int layer,
                          int number)
 {
     static const char *const names[] = {"self", "cross", "ff"};
@@ -178,7 +178,7 @@ static ph_status add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer,
     if (kind == PH_SUB_CROSS) pick_variant(m->config.cross, layer, sub->variant);
     snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
     snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
-    int before = m->config.norm_place == PH_NORM_BEFORE;
+    int before = m->config.norm_place == PH_PRE_NORM;
     if (before && s->count)
         add_norm(m, norm, &sub[-1].gain, &sub[-1].shift);
     else if (before)
@@ -194,7 +194,7 @@ static ph_status add_sub(ph_model *m, ph_stack *s, ph_sub_kind kind, int layer,
     return PH_OK;
 }
 
-static ph_status add_stack(ph_model *m, ph_stack *s, int layers)
+static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
 {
     const ph_config *c = &m->config;
     char name[48];
@@ -214,7 +214,7 @@ static ph_status add_stack(ph_model *m, ph_stack *s, int layers)
     }
     ph_sub *last = &s->subs[s->count - 1];
     snprintf(name, sizeof name, "%s.norm", stack_name(s));
-    if (c->norm_place == PH_NORM_BEFORE) add_norm(m, name, &last->gain, &last->shift);
+    if (c->norm_place == PH_PRE_NORM) add_norm(m, name, &last->gain, &last->shift);
     return PH_OK;
 }
 

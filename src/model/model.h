@@ -72,7 +72,7 @@ typedef struct ph_sub {
     char variant[PH_VARIANT_TEXT];
 } ph_sub;
 
-typedef struct ph_stack {
+typedef struct ph_model_stack {
     int decoder; /* 1: tokens of the decoder */
     int causal;
     int gain, shift; /* norm before the first sublayer, -1 where norms stand after */
@@ -80,7 +80,7 @@ typedef struct ph_stack {
     int buckets;     /* parameter of PH_POS_T5, or -1 */
     int count;
     ph_sub *subs;
-} ph_stack;
+} ph_model_stack;
 
 typedef struct ph_sinusoids ph_sinusoids;
 
@@ -90,8 +90,8 @@ struct ph_model {
     ph_vocab vocab;
     const ph_spans *spans;
     int stack_count;
-    ph_stack stacks[2]; /* encoder first where there are both */
-    int site_count;     /* places of attention, links not counted */
+    ph_model_stack stacks[2]; /* encoder first where there are both */
+    int site_count;           /* places of attention, links not counted */
     int param_count;
     ph_weight *params;
     ph_tensor *tensors; /* the same for the public */

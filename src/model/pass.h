@@ -68,7 +68,7 @@ static inline int ph_act_wide(const ph_act *act)
 }
 
 typedef struct ph_side {
-    const ph_stack *stack;
+    const ph_model_stack *stack;
     int len, rows;
     float *bias, *dbias; /* PH_POS_T5: (heads, len, len or capacity) */
     ph_join entry;       /* s: embeddings; n, stats: the first norm where there is one */

@@ -43,7 +43,7 @@ struct ph_reading {
 
 /* ---- places ------------------------------------------------------------------------ */
 
-static void name_place(place *p, const ph_stack *s, const ph_sub *sub)
+static void name_place(place *p, const ph_model_stack *s, const ph_sub *sub)
 {
     snprintf(p->name, sizeof p->name, "%s.%d.%s", s->causal ? "decoder" : "encoder",
              sub->layer, sub->kind == PH_SUB_CROSS ? "cross" : "self");

@@ -89,7 +89,7 @@ static void norm_row(const job *j, int row, int gain, int shift)
 static void embed_item(void *arg, int lane, int index)
 {
     const job *j = arg;
-    const ph_stack *s = j->side->stack;
+    const ph_model_stack *s = j->side->stack;
     (void)lane;
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->side->rows); r++) {
         embed_row(j, r);
@@ -137,7 +137,7 @@ static const ph_join *before(const ph_side *side, int sub)
 void ph_rows_join(const ph_pass *p, const ph_side *side, int sub)
 {
     const ph_join *old = before(side, sub);
-    int after = p->model->config.norm_place == PH_NORM_AFTER && sub > 0;
+    int after = p->model->config.norm_place == PH_POST_NORM && sub > 0;
     job j = {.p = p, .side = side, .join = &side->acts[sub].join, .sub = sub};
     j.r = after ? old->n : old->s;
     j.stream = ph_drop_stream(PH_DROP_JOIN, side, sub);
@@ -153,7 +153,7 @@ static void norm_back_row(const job *j, int lane, int row, int gain, float *sums
     const ph_model *m = p->model;
     const ph_spans *f = m->spans;
     int dim = m->config.model_dim, rms = m->config.norm == PH_NORM_RMS;
-    int after = m->config.norm_place == PH_NORM_AFTER;
+    int after = m->config.norm_place == PH_POST_NORM;
     size_t at = (size_t)row * (size_t)dim;
     float *dr = p->dr + at, *da = p->da + at, *room = p->lanes + (size_t)lane * dim;
     if (after && !j->first) f->add(dim, da, dr);
@@ -181,7 +181,7 @@ static void drop_back_row(const job *j, int row)
 static void back_item(void *arg, int lane, int index)
 {
     const job *j = arg;
-    const ph_stack *s = j->side->stack;
+    const ph_model_stack *s = j->side->stack;
     int dim = j->p->model->config.model_dim;
     int gain = j->sub < 0 ? s->gain : s->subs[j->sub].gain;
     float *sums = j->p->sums + (size_t)index * 2 * (size_t)dim;
@@ -220,7 +220,7 @@ void ph_rows_join_back(const ph_pass *p, const ph_side *side, int sub, int first
 /* dr becomes the gradient of the embeddings. */
 void ph_rows_entry_back(const ph_pass *p, const ph_side *side)
 {
-    const ph_stack *s = side->stack;
+    const ph_model_stack *s = side->stack;
     job j = {.p = p, .side = side, .join = &side->entry, .sub = -1};
     size_t count = (size_t)side->rows * (size_t)p->model->config.model_dim;
     if (s->gain < 0) {

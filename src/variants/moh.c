@@ -56,7 +56,7 @@ static ph_status shape(ph_shape *s, const char *options)
     if (own->has_s) add_linear(s, own, "moh_ws", r->shared, ZS);
     if (own->has_h) add_linear(s, own, "moh_wh", 2, ZH);
     ph_shape_linears(s, own->linear, own->linears);
-    s->few = s->active <= MOST_FEW && s->desc->qk_norm != PH_NORM_WHOLE;
+    s->few = s->active <= MOST_FEW && s->desc->qk_norm != PH_QK_NORM_WHOLE;
     s->spare[GATES] =
         (size_t)s->attn.batch * (size_t)s->attn.q_len * (size_t)(s->attn.q_heads + 2);
     return PH_OK;

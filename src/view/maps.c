@@ -207,7 +207,7 @@ static ph_status read_rows(const ph_maps *maps, int s, int l, int h, int row0, i
     size_t keys = (size_t)maps->keys[s];
     size_t element =
         from->first + ((size_t)h * (size_t)maps->rows[s] + (size_t)row0) * keys;
-    size_t bytes = (size_t)ph_type_bits(from->tensor->type) / 8;
+    size_t bytes = (size_t)ph_tensor_type_bits(from->tensor->type) / 8;
     ph_tensor view = {.name = from->tensor->name,
                       .type = from->tensor->type,
                       .rank = 2,

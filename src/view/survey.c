@@ -26,7 +26,7 @@ enum {
 /* What was found in one stack; arrays are (layers, heads, ...). */
 typedef struct found_stack {
     ph_heads *sums; /* of all texts */
-    ph_head *heads;
+    ph_head_stats *heads;
     float *scores;
     float *offsets;
     uint8_t *role;
@@ -97,23 +97,24 @@ typedef struct reading {
     const ph_io *io;
 } reading;
 
-/* Facts of the axis, from the caller or made from its words into ids and kinds. */
+/* Facts of the axis, from the caller or made from its words into ids and classes. */
 static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *ids,
-                           uint8_t *kinds, ph_heads_text *text)
+                           uint8_t *classes, ph_heads_text *text)
 {
     const ph_survey_facts *facts = r->facts;
     const ph_axis *axis = &r->report->axes[index];
     ph_status status = PH_OK;
     text->ids = facts && facts->ids ? facts->ids[index] : NULL;
-    text->kinds = facts && facts->kinds ? facts->kinds[index] : NULL;
+    text->classes = facts && facts->classes ? facts->classes[index] : NULL;
     text->ranks = facts && facts->ranks ? facts->ranks[index] : NULL;
     if (!text->ids) {
         status = number_words(s, axis, ids);
         text->ids = ids;
     }
-    if (!text->kinds) {
-        for (int j = 0; j < axis->count; j++) kinds[j] = ph_token_kind(axis->tokens[j]);
-        text->kinds = kinds;
+    if (!text->classes) {
+        for (int j = 0; j < axis->count; j++)
+            classes[j] = ph_token_classes(axis->tokens[j]);
+        text->classes = classes;
     }
     return status;
 }
@@ -219,14 +220,14 @@ static ph_status read_stack(ph_survey *s, const reading *r, int index)
         text.link_count = r->facts->link_count;
     }
     int32_t *ids = take(s, (size_t)keys->count, sizeof *ids);
-    uint8_t *kinds = take(s, (size_t)keys->count, 1);
-    ph_status status = ids && kinds ? PH_OK : PH_OUT_OF_MEMORY;
-    if (status == PH_OK) status = know_axis(s, r, stack->k_axis, ids, kinds, &text);
+    uint8_t *classes = take(s, (size_t)keys->count, 1);
+    ph_status status = ids && classes ? PH_OK : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) status = know_axis(s, r, stack->k_axis, ids, classes, &text);
     if (status != PH_OK)
         ph_io_fail(r->io, status, "out of memory for %d words", keys->count);
     if (status == PH_OK) status = feed_stack(s, r, index, &text);
     ph_io_release(&s->hooks, ids);
-    ph_io_release(&s->hooks, kinds);
+    ph_io_release(&s->hooks, classes);
     return status;
 }
 
@@ -300,8 +301,8 @@ static ph_status take_stack(ph_survey *s, int index)
 }
 
 /* The reasons of all labels, as far as they fit, the one that gives the role first. */
-static void explain(char *text, const ph_head *head, const ph_label *labels, int count,
-                    const char *const *relations)
+static void explain(char *text, const ph_head_stats *head, const ph_label *labels,
+                    int count, const char *const *relations)
 {
     size_t used = 0;
     for (int i = 0; i < count; i++) {
@@ -316,7 +317,7 @@ static void explain(char *text, const ph_head *head, const ph_label *labels, int
 static void describe_head(ph_survey *s, found_stack *f, size_t n,
                           const char *const *relations)
 {
-    const ph_head *head = &f->heads[n];
+    const ph_head_stats *head = &f->heads[n];
     ph_label labels[PH_LABELS];
     int count = ph_head_labels(head, labels);
     for (int m = 0; m < s->metric_count; m++)
@@ -391,7 +392,7 @@ static ph_status read_heads(ph_survey *s)
     ph_status status = PH_OK;
     for (int k = 0; k < s->stack_count && status == PH_OK; k++) {
         int heads = s->stacks[k].heads;
-        s->found[k].heads = take(s, head_count(&s->stacks[k]), sizeof(ph_head));
+        s->found[k].heads = take(s, head_count(&s->stacks[k]), sizeof(ph_head_stats));
         if (!s->found[k].heads) return PH_OUT_OF_MEMORY;
         for (int n = 0; n < (int)head_count(&s->stacks[k]) && status == PH_OK; n++)
             status = ph_heads_read(s->found[k].sums, n / heads, n % heads,
@@ -466,11 +467,11 @@ void ph_survey_free(ph_survey *s)
     ph_io_release(&hooks, s);
 }
 
-const ph_head *ph_survey_head(const ph_survey *s, int stack, int layer, int head)
+const ph_head_stats *ph_survey_head(const ph_survey *s, int stack, int layer, int head)
 {
     if (stack < 0 || stack >= s->stack_count) return NULL;
     const ph_stack *k = &s->stacks[stack];
     if (layer < 0 || layer >= k->layers || head < 0 || head >= k->heads) return NULL;
-    const ph_head *heads = s->found[stack].heads;
+    const ph_head_stats *heads = s->found[stack].heads;
     return heads ? &heads[layer * k->heads + head] : NULL;
 }
