@@ -145,10 +145,11 @@ static size_t measure(const spec *s, int threads, int len, int backward)
     return m.most + saved;
 }
 
-/* 8192 tokens of 512 numbers: less than 128 MB, with one thread and with two. */
+/* 8192 tokens of 512 elements: less than 128 MB forward and 150 MB in a training
+   step, with one thread and with two. */
 static void bytes(void)
 {
-    enum { MOST = 128000000 };
+    enum { MOST_FORWARD = 128000000, MOST_TRAINING = 150000000 };
     for (int n = 0; n < SPECS; n++)
         for (int threads = 1; threads <= 2; threads++) {
             size_t forward = measure(&specs[n], threads, 8192, 0);
@@ -157,8 +158,8 @@ static void bytes(void)
                 printf("    %-34s %d  forward %6.1f MB  training %6.1f MB\n",
                        specs[n].variant, threads, (double)forward / 1e6,
                        (double)training / 1e6);
-            CHECK(forward < MOST && training < MOST, "%s: %zu and %zu bytes",
-                  specs[n].variant, forward, training);
+            CHECK(forward < MOST_FORWARD && training < MOST_TRAINING,
+                  "%s: %zu and %zu bytes", specs[n].variant, forward, training);
         }
 }
 

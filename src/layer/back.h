@@ -24,15 +24,11 @@ typedef struct ph_back {
     ph_layer_slice slice;
     float *dq, *dk, *dv; /* of the parts */
     float *dx, *dmemory; /* as floats */
-    int spreads;         /* 1: dv lies in the gradient of the source of the keys ... */
-    float *sums;         /* ... and (PH_SPREAD, columns) of that are made here first */
     float *ones;         /* (q_rows or kv_rows, the larger) */
     float *q_table, *kv_table, *q_sums, *k_sums;
     float *gates; /* the kind's and the caller's together */
     void *work;   /* for one product or attention at a time */
 } ph_back;
-
-enum { PH_SPREAD = 512 }; /* rows of dx at a time */
 
 /* A list of products that run side by side. */
 typedef struct ph_products {
@@ -49,10 +45,5 @@ ph_products ph_back_values(const ph_back *c);
    to dmemory, or add to dx. */
 ph_products ph_back_first(const ph_back *c);
 ph_products ph_back_next(const ph_back *c, int third);
-
-/* Where keys and values come from: its gradient as floats; rows row.. of it, from q (step
-   0), k (1) and v (2). */
-float *ph_back_source(const ph_back *c);
-ph_products ph_back_spread(const ph_back *c, int step, int row, int rows);
 
 #endif

@@ -87,13 +87,6 @@ static void add_weights(const ph_back *c, ph_products *p)
     add_product(p, dwv != NULL, v);
 }
 
-/* Whether all rows of what q gives go somewhere at once. */
-static int q_alone(const ph_back *c)
-{
-    int spread = c->spreads && !c->layer->desc.memory_dim;
-    return (c->grads->dx != NULL && !spread) || c->layer->shape.q.from >= 0;
-}
-
 /* Gradients of parameters, and what q gives to dx. */
 ph_products ph_back_first(const ph_back *c)
 {
@@ -104,7 +97,8 @@ ph_products ph_back_first(const ph_back *c)
     ph_products p = {.count = 0};
     add_weights(c, &p);
     float *to = s->q.from < 0 ? c->dx : c->kind.back[s->q.from];
-    add_product(&p, q_alone(c), ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, to, 0));
+    add_product(&p, g->dx || s->q.from >= 0,
+                ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, to, 0));
     add_product(&p, g->dbq != NULL,
                 ph_layer_sum(&s->q, l->q_rows, c->ones, c->dq, g->dbq));
     add_product(&p, g->dbk != NULL,
@@ -133,30 +127,5 @@ ph_products ph_back_next(const ph_back *c, int third)
     else
         add_product(&p, wanted,
                     ph_layer_product_dx(&s->k, wk, l->kv_rows, c->dk, to, !memory));
-    return p;
-}
-
-/* Where keys and values come from: its gradient as floats. */
-float *ph_back_source(const ph_back *c)
-{
-    return c->layer->desc.memory_dim ? c->dmemory : c->dx;
-}
-
-/* Rows row.. of the gradient of the source from q (step 0), k (1) and v (2). */
-ph_products ph_back_spread(const ph_back *c, int step, int row, int rows)
-{
-    const ph_shape *s = &c->layer->shape;
-    const ph_layer_weights *w = c->weights;
-    const ph_part *parts[] = {&s->q, &s->k, &s->v};
-    const float *const dy[] = {c->dq, c->dk, c->dv}, *const named[] = {w->wq, w->wk,
-                                                                       w->wv};
-    const ph_part *part = parts[step];
-    int memory = c->layer->desc.memory_dim > 0;
-    int64_t first = (int64_t)row * ph_part_width(part);
-    ph_products p = {.count = 0};
-    add_product(&p, part->heads && (step || (!memory && part->from < 0)),
-                ph_layer_product_dx(part, matrix_of(c, part, named[step]), rows,
-                                    ph_float_at(dy[step], first), c->sums,
-                                    step > !!memory));
     return p;
 }

@@ -6,7 +6,7 @@
  *     dwq = x^T dq          dx = dq wq^T (+ dk wk^T + dv wv^T where keys come from x)
  *
  * From dout to dq, dk, dv it goes slice by slice (slices.c); mostly there is one, of all
- * heads. dx is written last: until then its room holds what is needed for a while.
+ * heads. Every intermediate has a buffer of its own.
  *
  * Rows beyond their length hold anything, NaN included: their gradients are zero, and
  * where they are the other factor of a product a copy with zeros takes their place.
@@ -39,15 +39,8 @@ static float *lay_sum(ph_arena *arena, void *wanted, int rows, int columns, ph_d
 static void lay_work(ph_back *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
-    ph_products steps[] = {ph_back_wide(c),
-                           ph_back_wo(c),
-                           ph_back_values(c),
-                           ph_back_first(c),
-                           ph_back_next(c, 0),
-                           ph_back_next(c, 1),
-                           ph_back_spread(c, 0, 0, PH_SPREAD),
-                           ph_back_spread(c, 1, 0, PH_SPREAD),
-                           ph_back_spread(c, 2, 0, PH_SPREAD)};
+    ph_products steps[] = {ph_back_wide(c),  ph_back_wo(c),      ph_back_values(c),
+                           ph_back_first(c), ph_back_next(c, 0), ph_back_next(c, 1)};
     size_t work = ph_plan_workspace(l->slice ? l->slice : l->plan);
     work = larger(work, l->shape.work);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
@@ -66,9 +59,7 @@ static int slice_heads(const ph_layer *l, int heads) /* of k, v or out in a slic
     return ph_max(heads * l->slice_heads / l->shape.attn.q_heads, 1);
 }
 
-/* Room of a slice. Much of it is needed for a while only: the gradient of what wo
-   multiplies may lie in dx, that itself in dq (where all heads are one slice) or in what
-   will be its gradient, and values in the former when they are made from it. */
+/* Scratch of a slice. */
 static void lay_slice(ph_back *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
@@ -76,23 +67,14 @@ static void lay_slice(ph_back *c, ph_arena *arena)
     ph_layer_slice *s = &c->slice;
     int cut = l->slice != NULL, rows = l->q_rows, n = l->slice_heads;
     int wide = slice_heads(l, l->shape.out_heads) * l->shape.out_dim;
+    int given = (l->shape.twins ? n / 2 : n) * a->v_dim;
+    int values = slice_heads(l, a->v_heads) * a->v_dim;
     int read = l->desc.concat && !cut && !l->shape.gate.out; /* dout itself serves */
-    int free = !c->spreads || l->desc.memory_dim > 0;
-    int in_dx = free && c->grads->dx && l->desc.model_dim >= wide;
-    int in_dq = !cut && c->want_q && ph_part_width(&l->shape.q) >= wide;
-    *s = (ph_layer_slice){.wide = read ? (float *)c->dout : c->dx, .out = c->dq};
-    if (!read && !in_dx) s->wide = lay_copy(arena, 1, rows, wide, PH_F32);
-    int given = (l->shape.twins ? n / 2 : n) * a->v_dim, in_dheads = given >= wide;
-    int made = ph_layer_makes_out(l);
+    s->wide = read ? (float *)c->dout : lay_copy(arena, 1, rows, wide, PH_F32);
     s->dheads = lay_copy(arena, l->shape.makes_out, rows, given, PH_F32);
     if (!l->shape.makes_out) s->dheads = s->wide;
-    if (!in_dq) s->out = s->dheads;
-    if (!in_dq && !(l->shape.makes_out && in_dheads))
-        s->out = lay_copy(arena, made, rows, wide, PH_F32);
-    int values = slice_heads(l, a->v_heads) * a->v_dim;
-    s->v = s->wide;
-    if (!l->shape.makes_out || l->kv_rows * (int64_t)values > rows * (int64_t)wide)
-        s->v = lay_copy(arena, l->remakes_v, l->kv_rows, values, PH_F32);
+    s->out = lay_copy(arena, ph_layer_makes_out(l), rows, wide, PH_F32);
+    s->v = lay_copy(arena, l->remakes_v, l->kv_rows, values, PH_F32);
     float **lines[] = {&s->lse, &s->dlse, &s->gate, &s->dgate};
     for (int i = 0; i < 4; i++) *lines[i] = lay_copy(arena, cut, rows, n, PH_F32);
 }
@@ -127,7 +109,7 @@ static void lay_kind(ph_back *c, ph_arena *arena)
                         .v_part = c->kept.v,
                         .q = c->kept.q,
                         .heads_row = (int64_t)a->q_heads * a->v_dim,
-                        .out = ph_layer_makes_out(l) ? c->slice.out : NULL,
+                        .out = c->slice.out,
                         .dout = c->slice.wide,
                         .dheads = c->slice.dheads,
                         .dq_part = c->dq,
@@ -150,16 +132,6 @@ static void lay_kind(ph_back *c, ph_arena *arena)
     if (s->makes_gate && args->attn.gate) c->gates = ph_arena_floats(arena, gates);
 }
 
-/* Where slices leave it free, dv lies in the gradient of the source until its rows are
-   spread. */
-static int dv_in_source(const ph_back *c)
-{
-    const ph_layer *l = c->layer;
-    const ph_part *v = &l->shape.v;
-    const void *wanted = l->desc.memory_dim ? c->grads->dmemory : c->grads->dx;
-    return l->slice && wanted && v->heads && c->want_v && ph_part_width(v) <= v->in;
-}
-
 /* Carves the scratch, or measures it. */
 static void lay(ph_back *c, ph_arena *arena)
 {
@@ -180,11 +152,7 @@ static void lay(ph_back *c, ph_arena *arena)
     c->dmemory = lay_sum(arena, g->dmemory, l->kv_rows, s->k.in, type);
     c->dq = lay_copy(arena, c->want_q, l->q_rows, ph_part_width(&s->q), PH_F32);
     c->dk = lay_copy(arena, c->want_k, l->kv_rows, ph_part_width(&s->k), PH_F32);
-    c->sums = lay_copy(arena, dv_in_source(c), PH_SPREAD, s->v.in, PH_F32);
-    c->spreads = dv_in_source(c);
-    c->dv = ph_back_source(c);
-    if (!c->spreads)
-        c->dv = lay_copy(arena, c->want_v, l->kv_rows, ph_part_width(&s->v), PH_F32);
+    c->dv = lay_copy(arena, c->want_v, l->kv_rows, ph_part_width(&s->v), PH_F32);
     c->ones = ph_arena_floats(arena, (size_t)ph_max(l->q_rows, l->kv_rows));
     c->q_table = ph_arena_floats(arena, ph_layer_table(l, d->attn.q_len, c->args->past));
     c->kv_table = c->q_table;
@@ -406,22 +374,6 @@ static void clear_dx(const ph_back *c)
     if (l->shape.q.from >= 0 && c->dx && count) memset(c->dx, 0, count * sizeof *c->dx);
 }
 
-/* The gradient of the source where its room holds dv: from the last rows to the first, so
-   that no row of dv is written over before it was read. */
-static void spread(const ph_back *c)
-{
-    const ph_layer *l = c->layer;
-    int dim = l->shape.v.in, last = (ph_div_up(l->kv_rows, PH_SPREAD) - 1) * PH_SPREAD;
-    for (int row = last; row >= 0; row -= PH_SPREAD) {
-        int rows = ph_min(PH_SPREAD, l->kv_rows - row);
-        size_t count = (size_t)rows * (size_t)dim;
-        if (l->shape.q.from >= 0) memset(c->sums, 0, count * sizeof *c->sums);
-        for (int step = 0; step < 3; step++)
-            run_products(c, ph_back_spread(c, step, row, rows));
-        memcpy(ph_back_source(c) + (int64_t)row * dim, c->sums, count * sizeof *c->sums);
-    }
-}
-
 /* dx and dmemory into the caller's type */
 static void round_sums(const ph_back *c)
 {
@@ -462,14 +414,10 @@ ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weigh
     for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, remake);
     PH_TRY(go_back(&c));
     position(&c);
-    if (!c.spreads) clear_dx(&c);
+    clear_dx(&c);
     run_products(&c, ph_back_first(&c));
-    if (c.spreads) {
-        spread(&c);
-    } else {
-        run_products(&c, ph_back_next(&c, 0));
-        run_products(&c, ph_back_next(&c, 1));
-    }
+    run_products(&c, ph_back_next(&c, 0));
+    run_products(&c, ph_back_next(&c, 1));
     for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, project_back);
     round_sums(&c);
     return PH_OK;
