@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "attn/backend.h"
 #include "attn/plan.h"
 #include "base/arena.h"
 #include "base/cpu.h"
@@ -106,6 +107,7 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
     ctx->options = o;
     ctx->threads = o.threads;
     ctx->kernels = kernels;
+    ctx->backend = &ph_cpu_backend;
     void *pool = ph_ctx_alloc(ctx, ph_pool_bytes(o.threads));
     if (!pool) {
         o.release(o.user, ctx);
@@ -193,7 +195,9 @@ ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 
 void ph_plan_free(ph_plan *plan)
 {
-    if (plan) ph_ctx_release(plan->ctx, plan);
+    if (!plan) return;
+    plan->ctx->backend->destroy(plan);
+    ph_ctx_release(plan->ctx, plan);
 }
 
 /* Room for an lse of our own, in front of the workspace: a forward call that looks inside
@@ -223,25 +227,13 @@ const ph_param *ph_plan_extra(const ph_plan *plan, int i)
 
 int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
 {
-    const ph_attn *a = &plan->attn;
-    return snprintf(text, size,
-                    "%s %s: %d threads, %d x %d tile, %s of %d rows, groups of %d heads, "
-                    "%zu bytes of workspace",
-                    a->variant, plan->kernels->name, plan->ctx->threads,
-                    plan->kernels->mr, plan->kernels->nr,
-                    ph_plan_is_joint(plan) ? "held rows, blocks"
-                    : plan->by_split       ? "key splits"
-                                           : "row blocks",
-                    ph_plan_is_joint(plan) ? plan->joint.rows : plan->rows, plan->group,
-                    ph_plan_workspace(plan));
+    int used = plan->ctx->backend->describe(plan, text, size);
+    size_t at = (size_t)used < size ? (size_t)used : size;
+    return used + snprintf(at < size ? text + at : NULL, size - at,
+                           ", %zu bytes of workspace", ph_plan_workspace(plan));
 }
 
 /* ---- calls ---- */
-
-static int is_empty(const ph_attn *a)
-{
-    return a->batch == 0;
-}
 
 static ph_status check_lens(const ph_plan *plan, const char *name, const int32_t *lens,
                             int most)
@@ -295,6 +287,13 @@ static ph_status check_all_values(const ph_plan *plan, const ph_args *args)
     return check_values(plan, "alibi", args->alibi, a->q_heads, 0);
 }
 
+static ph_status check_tensors(const ph_plan *plan, const ph_args *args)
+{
+    PH_TRY(check_lens(plan, "q_lens", args->q_lens, plan->attn.q_len));
+    PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, plan->attn.kv_len));
+    return plan->ctx->options.checked ? check_all_values(plan, args) : PH_OK;
+}
+
 static ph_status need(const ph_plan *plan, const char *name, const void *pointer,
                       int64_t elements)
 {
@@ -325,13 +324,10 @@ static ph_status check_args(const ph_plan *plan, const ph_args *args)
                        "relative is %s and ph_attn.reach %d, expected both or none",
                        args->relative ? "given" : "NULL", a->reach);
     PH_TRY(check_extra(plan, args));
-    PH_TRY(check_lens(plan, "q_lens", args->q_lens, a->q_len));
-    PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, a->kv_len));
     if ((uintptr_t)args->workspace % PH_ALIGN)
         return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "workspace is not aligned to %d bytes",
                        PH_ALIGN);
-    if (plan->ctx->options.checked) PH_TRY(check_all_values(plan, args));
-    return PH_OK;
+    return plan->ctx->backend->inspect(plan, args, check_tensors);
 }
 
 static ph_status check_look(const ph_plan *plan, const ph_look_at *look)
@@ -369,7 +365,8 @@ static ph_status begin(ph_call *call, const ph_plan *plan, const ph_args *args,
     void *space = args->workspace;
     size_t front = lse_bytes(plan);
     if (!space)
-        PH_TRY(ph_ctx_scratch(plan->ctx, front + ph_plan_bytes(plan, what), &space));
+        PH_TRY(
+            plan->ctx->backend->scratch(plan, front + ph_plan_bytes(plan, what), &space));
     space = (char *)space + front;
     *call = (ph_call){.plan = plan,
                       .kernels = plan->kernels,
@@ -386,8 +383,7 @@ static ph_status run_look(const ph_plan *plan, const ph_args *args)
 {
     ph_call call;
     PH_TRY(begin(&call, plan, args, NULL, PH_DO_LOOK));
-    ph_attn_look(&call);
-    return PH_OK;
+    return plan->ctx->backend->look(&call);
 }
 
 ph_status ph_forward(const ph_plan *plan, const ph_args *args)
@@ -399,13 +395,13 @@ ph_status ph_forward(const ph_plan *plan, const ph_args *args)
     PH_TRY(need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim));
     PH_TRY(need(plan, "out", args->out, (int64_t)a->batch * a->q_len * a->v_dim));
     PH_TRY(check_look(plan, args->look));
-    if (is_empty(a)) return PH_OK;
     ph_args own = *args;
     if (args->look && !args->workspace) /* one workspace for both passes */
-        PH_TRY(ph_ctx_scratch(plan->ctx, ph_plan_workspace(plan), &own.workspace));
+        PH_TRY(
+            plan->ctx->backend->scratch(plan, ph_plan_workspace(plan), &own.workspace));
     if (args->look && !args->lse) own.lse = own.workspace;
     PH_TRY(begin(&call, plan, &own, NULL, PH_DO_FORWARD));
-    ph_attn_forward(&call);
+    PH_TRY(plan->ctx->backend->forward(&call));
     return args->look ? run_look(plan, &own) : PH_OK;
 }
 
@@ -418,7 +414,7 @@ ph_status ph_look(const ph_plan *plan, const ph_args *args)
         return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "look is NULL, expected what to fill");
     PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
     PH_TRY(check_look(plan, args->look));
-    return is_empty(a) ? PH_OK : run_look(plan, args);
+    return run_look(plan, args);
 }
 
 static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_grads *g)
@@ -455,24 +451,6 @@ ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
     return check_grads(plan, args, grads);
 }
 
-/* An empty batch: nothing to sum, so gradients of what it shares are zero. */
-static void clear_grads(const ph_plan *plan, const ph_grads *grads)
-{
-    const ph_attn *a = &plan->attn;
-    size_t heads = (size_t)a->q_heads;
-    size_t cells = (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len;
-    if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
-    if (grads->drelative)
-        memset(grads->drelative, 0, heads * (2 * (size_t)a->reach + 1) * sizeof(float));
-    if (grads->dgate && a->gate == PH_GATE_HEAD)
-        memset(grads->dgate, 0, heads * sizeof(float));
-    if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));
-    for (int e = 0; grads->dextra && e < plan->asks.extras; e++)
-        if (grads->dextra[e])
-            memset(grads->dextra[e], 0,
-                   ph_param_size(&plan->asks.extra[e]) * sizeof(float));
-}
-
 ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
                             const ph_grads *grads, const float *twin)
 {
@@ -483,14 +461,9 @@ ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
                        "the plan was made with backward 0, expected backward 1");
     if (!grads) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "grads is NULL");
     PH_TRY(ph_check_backward(plan, args, grads));
-    if (is_empty(&plan->attn)) {
-        clear_grads(plan, grads);
-        return PH_OK;
-    }
     PH_TRY(begin(&call, plan, args, grads, PH_DO_BACKWARD));
     call.twin = twin;
-    ph_attn_backward(&call);
-    return PH_OK;
+    return plan->ctx->backend->backward(&call);
 }
 
 ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)

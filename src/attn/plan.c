@@ -1,5 +1,5 @@
 /*
- * plan.c - checks a ph_attn, fills in its defaults and decides how to cut the work.
+ * plan.c - checks a ph_attn and fills in its defaults; its backend cuts the work.
  */
 #include "attn/plan.h"
 
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attn/backend.h"
 #include "base/size.h"
 
 /* Fails with "field: found, expected". */
@@ -214,23 +215,6 @@ static int common_divisor(int a, int b)
     return a;
 }
 
-/* Row blocks: large ones reuse packed keys, small ones keep all threads busy. */
-static void choose_rows(ph_plan *plan)
-{
-    const ph_attn *a = &plan->attn;
-    int threads = plan->ctx->threads, rows = a->q_len * plan->group;
-    int pairs = a->batch * plan->groups;
-    plan->rows = PH_ROWS_MAX;
-    while (threads > 1 && plan->rows / 2 >= PH_ROWS_MIN &&
-           (int64_t)pairs * ph_div_up(rows, plan->rows) < PH_ITEMS_WANTED * threads)
-        plan->rows /= 2;
-    plan->row_blocks = ph_div_up(rows, plan->rows);
-    plan->rows = ph_min(plan->rows, ph_max(rows, 1));
-    plan->splits = ph_max(1, ph_div_up(a->kv_len, PH_SPLIT));
-    plan->by_split = threads > 1 && plan->row_blocks == 1 && plan->splits > 1 &&
-                     rows <= PH_ROWS_MIN && pairs < PH_ITEMS_WANTED * threads;
-}
-
 static void derive(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
@@ -238,13 +222,10 @@ static void derive(ph_plan *plan)
     plan->group = common_divisor(per_k, per_v);
     plan->groups = a->q_heads / plan->group;
     plan->cluster = per_k / plan->group * per_v; /* least common multiple */
-    plan->k_pad = ph_round_up(a->qk_dim, PH_LANES);
-    plan->v_pad = ph_round_up(a->v_dim, PH_LANES);
     plan->scale2 = (float)(a->scale * PH_LOG2E);
     plan->cap2 = (float)(a->softcap * PH_LOG2E);
     plan->drop_limit = (uint32_t)(a->dropout * 4294967296.0);
     plan->drop_keep = (float)(1.0 / (1.0 - a->dropout));
-    choose_rows(plan);
 }
 
 /* Extras of the one that mixes come first. */
@@ -264,22 +245,9 @@ static ph_status set_up(ph_plan *plan, const ph_core *core)
     return PH_OK;
 }
 
-/* How operands of scores are packed: bf16 as it is, if there is a unit for it, or f32. */
-static void choose_pairs(ph_plan *plan)
-{
-    const ph_attn *a = &plan->attn;
-    const ph_kernels *k = plan->kernels;
-    plan->pairs = a->dtype == PH_BF16 && !ph_plan_is_joint(plan) ? k->pairs : NULL;
-    plan->k_steps = ph_round_up(a->qk_dim, PH_STEP);
-    plan->strip = plan->pairs ? PH_TILE : k->mr;
-    plan->k_floats = plan->pairs ? plan->k_steps / 2 : a->qk_dim;
-    plan->q_floats = plan->pairs ? PH_TILE * plan->k_steps / 2 : k->mr * plan->k_pad;
-}
-
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
 {
     ph_attn *a = &plan->attn;
-    plan->kernels = plan->ctx->kernels;
     *a = *attn;
     if (a->k_heads == 0) a->k_heads = a->q_heads;
     if (a->v_heads == 0) a->v_heads = a->q_heads;
@@ -294,12 +262,7 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
     PH_TRY(settle_strides(plan));
     PH_TRY(set_up(plan, core));
     derive(plan);
-    ph_joint_choose(plan);
-    choose_pairs(plan);
-    ph_forward_measure(plan);
-    ph_look_measure(plan);
-    if (a->backward) ph_backward_measure(plan);
-    return PH_OK;
+    return plan->ctx->backend->measure(plan);
 }
 
 size_t ph_param_size(const ph_param *param)

@@ -8,11 +8,13 @@
 #include "base/threads.h"
 
 struct ph_kernels;
+struct ph_backend;
 
 struct ph_ctx {
     ph_options options; /* hooks filled in */
     int threads;
     const struct ph_kernels *kernels;
+    const struct ph_backend *backend; /* what runs the plans */
     ph_pool *pool;
     void *scratch;       /* workspace for calls that bring none; grows, never shrinks */
     size_t scratch_size; /* bytes at scratch */

@@ -1,0 +1,136 @@
+/*
+ * engine.c - the CPU engine as a backend: how it cuts the work of a plan, and its passes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "attn/backend.h"
+#include "attn/plan.h"
+
+/* ---- cutting the work ---- */
+
+/* Row blocks: large ones reuse packed keys, small ones keep all threads busy. */
+static void choose_rows(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    int threads = plan->ctx->threads, rows = a->q_len * plan->group;
+    int pairs = a->batch * plan->groups;
+    plan->rows = PH_ROWS_MAX;
+    while (threads > 1 && plan->rows / 2 >= PH_ROWS_MIN &&
+           (int64_t)pairs * ph_div_up(rows, plan->rows) < PH_ITEMS_WANTED * threads)
+        plan->rows /= 2;
+    plan->row_blocks = ph_div_up(rows, plan->rows);
+    plan->rows = ph_min(plan->rows, ph_max(rows, 1));
+    plan->splits = ph_max(1, ph_div_up(a->kv_len, PH_SPLIT));
+    plan->by_split = threads > 1 && plan->row_blocks == 1 && plan->splits > 1 &&
+                     rows <= PH_ROWS_MIN && pairs < PH_ITEMS_WANTED * threads;
+}
+
+/* How operands of scores are packed: bf16 as it is, if there is a unit for it, or f32. */
+static void choose_pairs(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    const ph_kernels *k = plan->kernels;
+    plan->pairs = a->dtype == PH_BF16 && !ph_plan_is_joint(plan) ? k->pairs : NULL;
+    plan->k_steps = ph_round_up(a->qk_dim, PH_STEP);
+    plan->strip = plan->pairs ? PH_TILE : k->mr;
+    plan->k_floats = plan->pairs ? plan->k_steps / 2 : a->qk_dim;
+    plan->q_floats = plan->pairs ? PH_TILE * plan->k_steps / 2 : k->mr * plan->k_pad;
+}
+
+static ph_status measure(ph_plan *plan)
+{
+    plan->kernels = plan->ctx->kernels;
+    plan->k_pad = ph_round_up(plan->attn.qk_dim, PH_LANES);
+    plan->v_pad = ph_round_up(plan->attn.v_dim, PH_LANES);
+    choose_rows(plan);
+    ph_joint_choose(plan);
+    choose_pairs(plan);
+    ph_forward_measure(plan);
+    ph_look_measure(plan);
+    if (plan->attn.backward) ph_backward_measure(plan);
+    return PH_OK;
+}
+
+static void destroy(ph_plan *plan)
+{
+    (void)plan; /* the plan holds no memory beside itself */
+}
+
+static int describe(const ph_plan *plan, char *text, size_t size)
+{
+    int joint = ph_plan_is_joint(plan);
+    return snprintf(text, size,
+                    "%s %s: %d threads, %d x %d tile, %s of %d rows, groups of %d heads",
+                    plan->attn.variant, plan->kernels->name, plan->ctx->threads,
+                    plan->kernels->mr, plan->kernels->nr,
+                    joint            ? "held rows, blocks"
+                    : plan->by_split ? "key splits"
+                                     : "row blocks",
+                    joint ? plan->joint.rows : plan->rows, plan->group);
+}
+
+/* ---- calls ---- */
+
+static ph_status inspect(const ph_plan *plan, const ph_args *args, ph_tensor_check *check)
+{
+    return check(plan, args);
+}
+
+static ph_status scratch(const ph_plan *plan, size_t bytes, void **out)
+{
+    return ph_ctx_scratch(plan->ctx, bytes, out);
+}
+
+static int is_empty(const ph_call *call)
+{
+    return call->attn->batch == 0;
+}
+
+static ph_status forward(const ph_call *call)
+{
+    if (!is_empty(call)) ph_attn_forward(call);
+    return PH_OK;
+}
+
+static ph_status look(const ph_call *call)
+{
+    if (!is_empty(call)) ph_attn_look(call);
+    return PH_OK;
+}
+
+/* An empty batch: nothing to sum, so gradients of what it shares are zero. */
+static void clear_grads(const ph_plan *plan, const ph_grads *grads)
+{
+    const ph_attn *a = &plan->attn;
+    size_t heads = (size_t)a->q_heads;
+    size_t cells = (size_t)a->bias.batch * (size_t)a->bias.heads * (size_t)a->bias.q_len;
+    if (grads->dsink) memset(grads->dsink, 0, heads * sizeof(float));
+    if (grads->drelative)
+        memset(grads->drelative, 0, heads * (2 * (size_t)a->reach + 1) * sizeof(float));
+    if (grads->dgate && a->gate == PH_GATE_HEAD)
+        memset(grads->dgate, 0, heads * sizeof(float));
+    if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));
+    for (int e = 0; grads->dextra && e < plan->asks.extras; e++)
+        if (grads->dextra[e])
+            memset(grads->dextra[e], 0,
+                   ph_param_size(&plan->asks.extra[e]) * sizeof(float));
+}
+
+static ph_status backward(const ph_call *call)
+{
+    if (is_empty(call))
+        clear_grads(call->plan, call->grads);
+    else
+        ph_attn_backward(call);
+    return PH_OK;
+}
+
+const ph_backend ph_cpu_backend = {.measure = measure,
+                                   .destroy = destroy,
+                                   .describe = describe,
+                                   .inspect = inspect,
+                                   .scratch = scratch,
+                                   .forward = forward,
+                                   .backward = backward,
+                                   .look = look};
