@@ -222,6 +222,7 @@ typedef struct ph_generation {
     int beams;         /* encoder-decoder: texts kept in search, which chooses nothing by
                           chance: temperature, top_k, top_p do not count; 0: 1 */
     uint64_t seed;
+    uint64_t text_number; /* equal texts with other numbers get other samples */
     void (*each)(void *user, int token); /* called with each token as it comes, or NULL;
                                             not with beams */
     void *user;

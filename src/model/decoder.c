@@ -208,25 +208,3 @@ ph_status ph_decoder_reorder(ph_decoder *d, const int *from)
     }
     return PH_OK;
 }
-
-ph_status ph_generate_greedy(const ph_model *m, const int32_t *source, int source_len,
-                             int32_t *out, int room, int *count)
-{
-    ph_decoder *d;
-    const float *logits = NULL;
-    int32_t token = PH_TOKEN_START;
-    *count = 0;
-    PH_TRY(ph_decoder_create(&d, m, 1, source, source_len));
-    ph_status status = PH_OK;
-    while (*count < room && status == PH_OK) {
-        status = ph_decoder_feed(d, &token, 1, &logits);
-        if (status != PH_OK) break;
-        token = 0;
-        for (int v = 1; v < m->config.vocab; v++)
-            if (logits[v] > logits[token]) token = v;
-        if (token == PH_TOKEN_END) break;
-        out[(*count)++] = token;
-    }
-    ph_decoder_free(d);
-    return status;
-}

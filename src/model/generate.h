@@ -1,5 +1,5 @@
 /*
- * generate.h - decoding with caches: one token after the other.
+ * generate.h - decoding with caches, and text from it.
  */
 #ifndef PH_MODEL_GENERATE_H
 #define PH_MODEL_GENERATE_H
@@ -22,8 +22,10 @@ ph_status ph_decoder_feed(ph_decoder *decoder, const int32_t *tokens, int count,
 /* Text b goes on as text from[b] stood. */
 ph_status ph_decoder_reorder(ph_decoder *decoder, const int *from);
 
-/* The most likely token each time, up to the end mark (not stored) or `room`. */
-ph_status ph_generate_greedy(const ph_model *model, const int32_t *source, int source_len,
-                             int32_t *out, int room, int *count);
+/* Continues the prompt, or answers it (encoder-decoder), as `how` says: up to `limit`
+   tokens without the end mark. */
+ph_status ph_generate_tokens(const ph_model *model, const ph_generation *how,
+                             const int32_t *prompt, int prompt_count, int32_t *out,
+                             int limit, int *count);
 
 #endif

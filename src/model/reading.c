@@ -408,8 +408,8 @@ static ph_status set_generated(ph_reading *r)
 {
     int count, room = r->model->config.max_len;
     r->tokens[1][0] = PH_TOKEN_START;
-    PH_TRY(ph_generate_greedy(r->model, r->tokens[0], r->words[0], r->tokens[1] + 1,
-                              room - 1, &count));
+    PH_TRY(ph_generate_tokens(r->model, &(ph_generation){0}, r->tokens[0], r->words[0],
+                              r->tokens[1] + 1, room - 1, &count));
     r->words[1] = count + 1;
     for (int i = 0; i < r->words[1]; i++)
         r->word[1][i] = (ph_word){r->tokens[1][i], 0, 0};
