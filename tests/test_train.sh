@@ -122,10 +122,7 @@ same "size limit, files" "$(ls -A "$tmp/limit")" log.jsonl
 awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i }' >"$tmp/pairs.tsv"
 train --pairs "$tmp/pairs.tsv" --steps 20 --batch 8 --layers 1 --model-dim 16 --heads 2 --test 10 -q \
     -o "$tmp/pairs" >/dev/null || bad "pairs"
-"$program" generate "$tmp/pairs" 17 >/dev/null || bad "generate from pairs"
-"$program" generate "$tmp/pairs" 17 --beams 3 >/dev/null || bad "beams"
-"$program" generate "$tmp/pairs" 17 --beams 3 --temperature 1 >/dev/null 2>&1
-same "beams by chance" $? 2
+same "generate from pairs" "$("$program" generate "$tmp/pairs" 17 | wc -l | tr -d ' ')" 1
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "the cat sat on the mat. " }' >"$tmp/text"
 train text "$tmp/text" --steps 150 --batch 8 --layers 2 --model-dim 32 --heads 4 --length 32 --lr 3e-3 \
     --test 50 -q -o "$tmp/story" >/dev/null || bad "text"

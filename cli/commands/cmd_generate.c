@@ -5,15 +5,16 @@
  * every word which word it belongs to.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "commands/cmd_train.h"
 #include "framework/cli.h"
 #include "framework/json.h"
-#include "polyhead_model.h"
 #include "framework/term.h"
-#include "commands/cmd_train.h"
+#include "polyhead_model.h"
 
 typedef struct generate_options {
     int json, time;
@@ -67,7 +68,7 @@ static const ph_option table[] = {
      .low = 0,
      .high = INT64_MAX,
      .at = AT(seed),
-     .help = "seed of the choices"},
+     .help = "seed of the choices; lines of stdin differ from each other"},
     {.name = "time",
      .kind = PH_OPT_FLAG,
      .at = AT(time),
@@ -153,73 +154,125 @@ static ph_status find_links(const ph_reading *r, link *links, int n, int heads)
     return status;
 }
 
-static int answer_links(const ph_model *m, ph_ctx *ctx, const char *text, int as_json)
+/* One text at a time. */
+typedef struct job {
+    const ph_model *m;
+    ph_ctx *ctx;
+    const generate_options *o;
+    uint64_t line; /* of stdin, from 1; 0: TEXT */
+} job;
+
+static int answer_links(const job *j, const char *text)
 {
     ph_reading *r;
-    ph_status status = ph_reading_create(&r, m, text, NULL);
-    if (status != PH_OK) return cli_fail_status(status, ctx);
+    ph_status status = ph_reading_create(&r, j->m, text, NULL);
+    if (status != PH_OK) return cli_exit_code(status);
     int n = ph_reading_length(r, 0);
     link *links = calloc((size_t)n, sizeof *links);
     status =
-        links ? find_links(r, links, n, ph_model_config(m)->heads) : PH_OUT_OF_MEMORY;
-    if (status == PH_OK) print_links(m, r, text, links, n, as_json);
+        links ? find_links(r, links, n, ph_model_config(j->m)->heads) : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) print_links(j->m, r, text, links, n, j->o->json);
     free(links);
     ph_reading_free(r);
-    return status == PH_OK ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
+    return cli_exit_code(status);
 }
 
 /* ---- decoders: new text ---- */
 
-static int answer_text(const ph_model *m, ph_ctx *ctx, const char *text,
-                       const generate_options *o)
+/* text NULL: one that JSON cannot hold; generated NULL: none. */
+static void print_text(const job *j, const char *text, const char *generated)
 {
+    if (j->o->json) {
+        json out = json_begin("polyhead.generate/1");
+        json_text(&out, "text", text);
+        json_text(&out, "generated", generated);
+        json_end(&out);
+    } else {
+        int continues = ph_model_config(j->m)->arch == PH_ARCH_DECODER && generated;
+        printf("%s%s\n", continues ? text : "", generated ? generated : "");
+    }
+}
+
+static int answer_text(const job *j, const char *text)
+{
+    const generate_options *o = j->o;
     ph_generation how = {.max_tokens = (int)o->max_tokens,
                          .temperature = (float)o->temperature,
                          .top_k = (int)o->top_k,
                          .top_p = (float)o->top_p,
                          .beams = (int)o->beams,
-                         .seed = (uint64_t)o->seed};
-    size_t room = (size_t)ph_model_config(m)->max_len * 256 + 1; /* longest tokens */
-    char *out = malloc(room);
-    if (!out) return cli_fail(EXIT_MEMORY, "out of memory");
-    double start = train_now();
-    ph_status status = ph_generate(m, text, &how, out, room, NULL);
-    if (o->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
-    int rc = EXIT_OK;
-    if (status != PH_OK) {
-        rc = cli_fail_status(status, ctx);
-    } else if (o->json) {
-        json j = json_begin("polyhead.generate/1");
-        json_text(&j, "text", text);
-        json_text(&j, "generated", out);
-        json_end(&j);
-    } else {
-        int goes_on = ph_model_config(m)->arch == PH_ARCH_DECODER;
-        printf("%s%s\n", goes_on ? text : "", out);
-    }
+                         .seed = (uint64_t)o->seed,
+                         .text_number = j->line ? j->line - 1 : 0};
+    size_t size = (size_t)ph_model_config(j->m)->max_len * 256 + 1; /* longest tokens */
+    char *out = malloc(size);
+    if (!out) return EXIT_MEMORY;
+    ph_status status = ph_generate(j->m, text, &how, out, size, NULL);
+    if (status == PH_OK) print_text(j, text, out);
     free(out);
+    return cli_exit_code(status);
+}
+
+static int is_encoder(const job *j)
+{
+    return ph_model_config(j->m)->arch == PH_ARCH_ENCODER;
+}
+
+/* An answer of its own for a line that has none: answers stay aligned with lines. */
+static void print_nothing(const job *j, const char *text)
+{
+    if (!is_encoder(j))
+        print_text(j, text, text && !*text ? "" : NULL);
+    else if (j->o->json)
+        print_links(j->m, NULL, text, NULL, 0, 1);
+}
+
+static int answer(const job *j, const char *text)
+{
+    double start = train_now();
+    int rc = is_encoder(j) ? answer_links(j, text) : answer_text(j, text);
+    if (j->o->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
+    if (rc == EXIT_OK) return rc;
+    const char *sentence = rc == EXIT_MEMORY ? "out of memory" : ph_error(j->ctx);
+    if (!j->line) return cli_fail(rc, "%s", sentence);
+    cli_fail(rc, "line %llu: %s", (unsigned long long)j->line, sentence);
+    if (rc == EXIT_BAD_INPUT) print_nothing(j, text);
     return rc;
 }
 
-static int answer(const ph_model *m, ph_ctx *ctx, const char *text,
-                  const generate_options *o)
+/* ---- lines of stdin ---- */
+
+static int answer_line(const job *j, const char *line, size_t length)
 {
-    if (ph_model_config(m)->arch == PH_ARCH_ENCODER)
-        return answer_links(m, ctx, text, o->json);
-    return answer_text(m, ctx, text, o);
+    int tokens = 0;
+    if (strlen(line) < length) {
+        print_nothing(j, NULL);
+        return cli_fail(EXIT_BAD_INPUT, "line %llu: a byte is 0, expected text",
+                        (unsigned long long)j->line);
+    }
+    ph_model_split(j->m, line, NULL, 0, &tokens);
+    if (tokens) return answer(j, line);
+    print_nothing(j, "");
+    return EXIT_OK;
 }
 
-static int answer_lines(const ph_model *m, ph_ctx *ctx, const generate_options *o)
+/* A line that is refused costs its own answer; the others still get theirs. */
+static int answer_lines(const job *given)
 {
+    job j = *given;
     char *line = NULL;
-    size_t room = 0;
-    int rc = EXIT_OK;
-    for (ssize_t n; !rc && (n = getline(&line, &room, stdin)) > 0;) {
-        if (line[n - 1] == '\n') line[n - 1] = 0;
-        if (line[0]) rc = answer(m, ctx, line, o);
+    size_t capacity = 0;
+    int rc = EXIT_OK, last = EXIT_OK;
+    for (ssize_t n; (last == EXIT_OK || last == EXIT_BAD_INPUT) &&
+                    (n = getline(&line, &capacity, stdin)) > 0;) {
+        j.line++;
+        if (line[n - 1] == '\n') line[--n] = 0;
+        last = answer_line(&j, line, (size_t)n);
+        if (is_encoder(&j) && !j.o->json) printf("\n"); /* its answers have many lines */
+        if (rc == EXIT_OK) rc = last;
         fflush(stdout);
     }
     free(line);
+    if (ferror(stdin)) return cli_fail(EXIT_IO, "cannot read stdin: %s", strerror(errno));
     return rc;
 }
 
@@ -237,21 +290,32 @@ static ph_status read_model(ph_model **m, ph_ctx *ctx, const char *name)
     return ph_model_read(m, ctx, path);
 }
 
+static int refuse_options(const generate_options *o)
+{
+    if (o->beams == 1 && !o->max_tokens && !o->top_k && !o->seed && o->temperature == 0 &&
+        o->top_p == 0)
+        return EXIT_OK;
+    return cli_fail(EXIT_USAGE,
+                    "the model is an encoder, which says what words belong to: --beams, "
+                    "--max-tokens, --temperature, --top-k, --top-p and --seed are for "
+                    "decoders");
+}
+
 static int run(const void *chosen, int count, const char *const *words)
 {
     const generate_options *o = chosen;
     ph_ctx *ctx;
     ph_model *m = NULL;
     if (o->beams > 1 && o->temperature > 0)
-        return cli_fail(EXIT_USAGE, "--beams searches, --temperature chooses by chance: "
+        return cli_fail(EXIT_USAGE, "--beams searches, --temperature samples: "
                                     "expected one of them");
     int rc = cli_open(&ctx, &o->machine);
     if (rc) return rc;
     ph_status status = read_model(&m, ctx, words[0]);
-    if (status != PH_OK)
-        rc = cli_fail_status(status, ctx);
-    else
-        rc = count > 1 ? answer(m, ctx, words[1], o) : answer_lines(m, ctx, o);
+    if (status != PH_OK) rc = cli_fail_status(status, ctx);
+    job j = {.m = m, .ctx = ctx, .o = o};
+    if (!rc && is_encoder(&j)) rc = refuse_options(o);
+    if (!rc) rc = count > 1 ? answer(&j, words[1]) : answer_lines(&j);
     ph_model_free(m);
     ph_close(ctx);
     return rc;
@@ -270,8 +334,10 @@ const ph_command command_generate = {
     .name = "generate",
     .summary = "run a trained model on text",
     .usage = "MODEL [TEXT] [options]",
-    .about = "MODEL is a model file, the directory of a training, or pronouns, the model "
-             "in the program. Without TEXT every line of stdin is one.",
+    .about =
+        "MODEL is a model file, the directory of a training, or pronouns, the model "
+        "in the program. Without TEXT every line of stdin is one, and each has its own "
+        "answer: an empty one where the line is blank or refused.",
     .examples = examples,
     .options = table,
     .size = sizeof(generate_options),

@@ -1,0 +1,61 @@
+#!/bin/sh
+# test_generate.sh - `polyhead generate`: answers of models, a text at a time and line by line.
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+. tests/shell_bed.inc
+
+generate() { "$program" generate "$@"; }
+lines() { wc -l | tr -d ' '; }
+
+# ---- an encoder-decoder that knows four answers by heart ----
+
+awk 'BEGIN { split("ab ba abab bb", from); split("123 21 4 1111", to)
+    for (i = 0; i < 200; i++) printf "%s\t%s\n", from[i % 4 + 1], to[i % 4 + 1] }' >"$tmp/pairs.tsv"
+"$program" train --pairs "$tmp/pairs.tsv" --steps 150 --batch 8 --layers 1 --model-dim 32 --heads 2 \
+    --lr 5e-3 --dropout 0 --test 0 -q -o "$tmp/pairs" >/dev/null || bad "train pairs"
+for search in "" "--beams 1" "--beams 3" "--beams 16"; do
+    same "answer $search" "$(generate "$tmp/pairs" ab $search)" 123
+    same "another answer $search" "$(generate "$tmp/pairs" bb $search)" 1111
+    same "answer at the length limit $search" "$(generate "$tmp/pairs" ab --max-tokens 2 $search)" 12
+done
+run generate "$tmp/pairs" ab --beams 3 --temperature 1
+same "beams and sampling, status" $status 2
+holds "beams and sampling" "$err" "expected one of them"
+
+# ---- every line of stdin has its own answer ----
+
+long=$(printf '%0200d' 0 | tr 0 a)
+printf 'ab\n\n%s\nb\000b\nba\nabab' "$long" | generate "$tmp/pairs" >"$tmp/out" 2>"$tmp/err"
+same "lines, status" $? 3
+same "lines" "$(cat "$tmp/out")" "$(printf '123\n\n\n\n21\n4')"
+holds "a line that is too long" "$(cat "$tmp/err")" "line 3: the text has 200 tokens, expected 1 to"
+holds "a line with a zero byte" "$(cat "$tmp/err")" "line 4: a byte is 0, expected text"
+printf 'ab\n\nb\000b\nba\n' | generate "$tmp/pairs" --json >"$tmp/out" 2>"$tmp/err"
+same "lines in JSON" "$(grep -o '"generated": .*' "$tmp/out" | tr '\n' ' ')" \
+    '"generated": "123" "generated": "" "generated": null "generated": "21" '
+
+# ---- equal lines get samples of their own ----
+
+hot="--temperature 20 --seed 4"
+yes ab | head -n 20 | generate "$tmp/pairs" $hot >"$tmp/samples"
+same "a sample for every line" "$(lines <"$tmp/samples")" 20
+[ "$(sort -u "$tmp/samples" | lines)" -gt 10 ] && good || bad "equal lines have equal samples"
+same "the same samples again" "$(yes ab | head -n 20 | generate "$tmp/pairs" $hot -t 1)" \
+    "$(cat "$tmp/samples")"
+same "the first line is TEXT" "$(generate "$tmp/pairs" ab $hot)" "$(head -n 1 "$tmp/samples")"
+
+# ---- an encoder ----
+
+run generate pronouns "The cat slept." --beams 2
+same "an encoder does not search, status" $status 2
+holds "an encoder does not search" "$err" "the model is an encoder"
+printf 'The cat slept.\n\nIt ate.\n' | generate pronouns >"$tmp/out"
+same "blocks of lines" "$(awk -v RS= 'END { print NR }' "$tmp/out")" 2
+same "an empty block" "$(grep -c '^$' "$tmp/out")" 3
+same "an empty list" "$(printf '\nIt ate.\n' | generate pronouns --json | grep -c schema)" 2
+
+run generate "$tmp/none" ab
+same "no model" $status 7
+
+finish
