@@ -26,6 +26,15 @@ typedef enum ph_schedule {
 
 enum { PH_RECIPE_TEXT = 32, PH_PATH_TEXT = 1024 };
 
+/* How often a program that drives a trainer saves, logs and tests. The trainer keeps it
+   in its checkpoints, so that a resumed training goes on at the pace it began with. */
+typedef struct ph_pace {
+    int checkpoint_every; /* steps; 0: only at the end */
+    int keep;             /* how many checkpoints ph_trainer_save leaves; 0: all */
+    int log_every;        /* steps; 0: never */
+    int test_texts;       /* of the last test */
+} ph_pace;
+
 /* How to train. ph_train_defaults fills it for a recipe; change what you like. */
 typedef struct ph_train {
     char recipe[PH_RECIPE_TEXT]; /* "copy", "dates", "pronouns", "text", "pairs" */
@@ -42,6 +51,8 @@ typedef struct ph_train {
     float smoothing;     /* of labels, text to text and text */
     float balance;       /* weight of the balance loss of variants that route */
     uint64_t seed;       /* of everything: first values, samples, dropout */
+    uint64_t data_hash; /* of the file, which must have it; 0: any, set when it is read */
+    ph_pace pace;
 } ph_train;
 
 /* The i-th recipe's name and one sentence, or NULL after the last. */
@@ -60,6 +71,7 @@ PH_API ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train
 PH_API void ph_trainer_free(ph_trainer *trainer); /* accepts NULL; the model goes too */
 PH_API ph_model *ph_trainer_model(ph_trainer *trainer);
 PH_API const ph_train *ph_trainer_options(const ph_trainer *trainer);
+PH_API ph_pace *ph_trainer_pace(ph_trainer *trainer);   /* may be changed at any time */
 PH_API int ph_trainer_steps(const ph_trainer *trainer); /* done so far */
 
 typedef struct ph_progress {
@@ -85,9 +97,9 @@ typedef struct ph_score {
    decoding gives all of it. */
 PH_API ph_status ph_trainer_test(ph_trainer *trainer, int texts, ph_score *out);
 
-/* Writes directory/step-NNNNNNNN.safetensors, whole or not at all, then removes all but
-   the last `keep` (0: none are removed). */
-PH_API ph_status ph_trainer_save(ph_trainer *trainer, const char *directory, int keep);
+/* Writes directory/step-NNNNNNNN.safetensors, whole or not at all, then removes
+   older ones as the pace says. */
+PH_API ph_status ph_trainer_save(ph_trainer *trainer, const char *directory);
 
 /* Goes on from the newest checkpoint in the directory; a damaged one is passed over, and
    what was wrong with it is written to `note` ("" if nothing). Continues bit for bit. */

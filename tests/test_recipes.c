@@ -68,7 +68,7 @@ static void shipped(void)
     int words[2] = {0, 0}, right[2] = {0, 0};
     CHECK(ph_model_embedded(&m, ctx) == PH_OK, "%s", ph_error(ctx));
     CHECK(ph_train_defaults(&train, "pronouns") == PH_OK, "no recipe");
-    CHECK(ph_data_open(&data, ctx, &ph_recipe_pronouns, &train, NULL) == PH_OK, "%s",
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_pronouns, &train) == PH_OK, "%s",
           ph_error(ctx));
     CHECK(m->config.vocab == data.vocab.count,
           "the shipped model has another vocabulary");
@@ -116,8 +116,7 @@ static void apart(void)
         int32_t source[MOST], target[MOST], labels[MOST];
         ph_sample s = {.source = source, .target = target, .labels = labels};
         CHECK(ph_train_defaults(&train, names[r]) == PH_OK, "no recipe");
-        CHECK(ph_data_open(&data, ctx, recipe, &train, NULL) == PH_OK, "%s",
-              ph_error(ctx));
+        CHECK(ph_data_open(&data, ctx, recipe, &train) == PH_OK, "%s", ph_error(ctx));
         for (int n = 0; n < TRAINING + TESTS; n++) {
             uint64_t h = 1;
             recipe->sample(&data, ph_rng_key(3, (uint64_t)n, 0, 0), n >= TRAINING, &s);
@@ -140,7 +139,7 @@ static void dates(void)
     int32_t source[64], target[64], labels[64];
     ph_sample s = {.source = source, .target = target, .labels = labels};
     CHECK(ph_train_defaults(&train, "dates") == PH_OK, "no recipe");
-    CHECK(ph_data_open(&data, ctx, &ph_recipe_dates, &train, NULL) == PH_OK, "%s",
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_dates, &train) == PH_OK, "%s",
           ph_error(ctx));
     for (int n = 0; n < 2000; n++) {
         char text[128] = "", iso[32] = "", year[8];
@@ -203,61 +202,128 @@ static void listed(void)
     CHECK(ph_train_defaults(&train, "copies") == PH_UNSUPPORTED, "a recipe from nowhere");
 }
 
-/* Thirty lines "number TAB number", the last with `tail` behind it. */
-static void write_pairs(const char *path, const char *tail)
+/* ---- files ------------------------------------------------------------------------- */
+
+static char path[] = "/tmp/test_recipes.XXXXXX";
+
+static void write_file(const void *bytes, size_t count)
 {
-    FILE *file = fopen(path, "w");
-    CHECK(file, "%s cannot be written", path);
-    for (int i = 0; i < 30; i++)
-        fprintf(file, "%d\t%d%s\n", i, i * i, i == 29 ? tail : "");
-    fclose(file);
+    FILE *file = fopen(path, "wb");
+    CHECK(file && fwrite(bytes, 1, count, file) == count && !fclose(file),
+          "%s cannot be written", path);
 }
 
-/* Begins training on the file, with a new model or one whose vocabulary is `tokens`. */
-static ph_status begin_pairs(ph_ctx *ctx, const char *path, const char *const *tokens,
-                             int count, ph_trainer **out)
+/* `count` lines of `format`, which prints two numbers. */
+static void write_lines(int count, const char *format)
+{
+    static char text[1 << 16];
+    size_t used = 0;
+    for (int i = 0; i < count; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, format, i, i * i);
+    write_file(text, used);
+}
+
+/* A trainer of a small model on the file. */
+static ph_status begin(ph_ctx *ctx, const char *recipe, ph_trainer **out)
 {
     ph_train train;
-    ph_model *model = NULL;
-    CHECK(ph_train_defaults(&train, "pairs") == PH_OK, "no recipe");
+    CHECK(ph_train_defaults(&train, recipe) == PH_OK, "no recipe");
     snprintf(train.file, sizeof train.file, "%s", path);
     train.batch = 2;
-    if (tokens)
-        CHECK(ph_model_create(&model, ctx, &train.config, PH_SPLIT_CHARS, tokens, count,
-                              1) == PH_OK,
-              "%s", ph_error(ctx));
-    return ph_trainer_begin(out, ctx, &train, model);
+    train.config.layers = 1, train.config.model_dim = 16, train.config.ff_dim = 16;
+    if (!strcmp(recipe, "text")) train.config.max_len = 16;
+    return ph_trainer_create(out, ctx, &train);
 }
 
-/* The TAB between two texts is no sign of either. A model that was begun when it counted
-   as one goes on with it. */
-static void tabs(void)
+/* TAB, LF and CR LF stand between texts: none of them is a token. */
+static void separators(void)
 {
-    static const char *const digits[] = {"0", "1", "2", "3", "4", "5",
-                                         "6", "7", "8", "9", "\t"};
-    char path[] = "/tmp/test_recipes.XXXXXX";
+    static const char *const formats[] = {"%d\t%d\n", "%d\t%d\r\n"};
     ph_ctx *ctx = open_ctx();
     ph_trainer *t;
     ph_progress p;
-    close(mkstemp(path));
-    for (int old = 0; old < 2; old++) {
-        write_pairs(path, "");
-        CHECK(begin_pairs(ctx, path, old ? digits : NULL, 11, &t) == PH_OK, "%s",
-              ph_error(ctx));
-        CHECK(t->model->config.vocab == PH_TOKEN_FIRST + 10 + old, "%d tokens",
-              t->model->config.vocab);
-        CHECK(t->data.vocab.count == t->model->config.vocab, "%d tokens in the data",
+    for (int crlf = 0; crlf < 2; crlf++) {
+        write_lines(30, formats[crlf]);
+        CHECK(begin(ctx, "pairs", &t) == PH_OK, "%s", ph_error(ctx));
+        CHECK(t->data.vocab.count == PH_TOKEN_FIRST + 10, "%d tokens",
               t->data.vocab.count);
+        CHECK(t->data.target_len == 4, "longest target %d", t->data.target_len);
         CHECK(ph_trainer_step(t, &p) == PH_OK, "%s", ph_error(ctx));
         ph_trainer_free(t);
-        write_pairs(path, "\t7");
-        ph_status status = begin_pairs(ctx, path, old ? digits : NULL, 11, &t);
-        CHECK(old ? status == PH_OK
-                  : status == PH_BAD_FILE && strstr(ph_error(ctx), "line 30: more than"),
-              "status %d, %s", status, ph_error(ctx));
+    }
+    write_lines(30, "%d\t%d\t7\n");
+    CHECK(begin(ctx, "pairs", &t) == PH_BAD_FILE &&
+              strstr(ph_error(ctx), "line 1: more than one TAB"),
+          "%s", ph_error(ctx));
+    ph_close(ctx);
+}
+
+/* What is not valid UTF-8 is tokenized by bytes, and the model can be read again. */
+static void not_utf8(void)
+{
+    static const struct {
+        const char *what, *bytes;
+    } cases[] = {{"a surrogate in three bytes", "\xed\xa0\xbd\xed\xb8\x80"},
+                 {"NUL in three bytes", "\xe0\x80\x80"},
+                 {"an overlong slash", "\xc0\xaf"},
+                 {"an overlong letter in four bytes", "\xf0\x80\x81\x81"},
+                 {"beyond the last code point", "\xf4\x90\x80\x80"},
+                 {"half a character", "\xe2\x82"},
+                 {"a lone continuation byte", "\x80"}};
+    ph_ctx *ctx = open_ctx();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[2000];
+        ph_trainer *t;
+        ph_model *again;
+        ph_progress p;
+        size_t length = strlen(cases[i].bytes);
+        memset(text, 'a', sizeof text);
+        for (size_t at = 0; at + length < sizeof text; at += 10)
+            memcpy(text + at, cases[i].bytes, length);
+        write_file(text, sizeof text);
+        CHECK(begin(ctx, "text", &t) == PH_OK, "%s: %s", cases[i].what, ph_error(ctx));
+        CHECK(t->data.split == PH_SPLIT_BYTES, "%s passed for UTF-8", cases[i].what);
+        for (int step = 0; step < 3; step++)
+            CHECK(ph_trainer_step(t, &p) == PH_OK, "%s: %s", cases[i].what,
+                  ph_error(ctx));
+        CHECK(ph_model_write(t->model, path) == PH_OK &&
+                  ph_model_read(&again, ctx, path) == PH_OK,
+              "%s: %s", cases[i].what, ph_error(ctx));
+        ph_model_free(again);
         ph_trainer_free(t);
     }
-    remove(path);
+    ph_close(ctx);
+}
+
+/* However small the file: tests see no source that training sees, and see some. */
+static void held_out(void)
+{
+    enum { DRAWS = 400, MOST = 64 };
+    ph_ctx *ctx = open_ctx();
+    for (int start = 0; start < 40; start++) {
+        char format[32];
+        uint64_t seen[DRAWS];
+        int32_t source[MOST], target[MOST], labels[MOST];
+        ph_sample s = {.source = source, .target = target, .labels = labels};
+        ph_trainer *t;
+        snprintf(format, sizeof format, "%d%%d\t%%d\n", start);
+        write_lines(20, format);
+        CHECK(begin(ctx, "pairs", &t) == PH_OK, "%s", ph_error(ctx));
+        for (int n = 0; n < 2 * DRAWS; n++) {
+            uint64_t h = 1;
+            t->recipe->sample(&t->data, ph_rng_key(3, (uint64_t)n, 0, 0), n >= DRAWS, &s);
+            for (int i = 0; i < s.length; i++) h = ph_rng_mix(h + (uint64_t)source[i]);
+            if (n < DRAWS) seen[n] = h;
+            for (int k = 0; n >= DRAWS && k < DRAWS; k++)
+                CHECK(seen[k] != h, "file %d: a test is training sample %d", start, k);
+        }
+        ph_trainer_free(t);
+    }
+    ph_trainer *t;
+    write_lines(20, "a\t%d\n");
+    CHECK(begin(ctx, "pairs", &t) == PH_BAD_FILE &&
+              strstr(ph_error(ctx), "same source in every pair"),
+          "%s", ph_error(ctx));
     ph_close(ctx);
 }
 
@@ -267,10 +333,15 @@ static const check_case cases[] = {{"first_steps", first_steps},
                                    {"apart", apart},
                                    {"dates", dates},
                                    {"accumulation", accumulation},
-                                   {"tabs", tabs},
+                                   {"separators", separators},
+                                   {"not_utf8", not_utf8},
+                                   {"held_out", held_out},
                                    {0, 0}};
 
 int main(int argc, char **argv)
 {
-    return check_main(argc, argv, cases);
+    close(mkstemp(path));
+    int rc = check_main(argc, argv, cases);
+    remove(path);
+    return rc;
 }

@@ -26,7 +26,7 @@ kills=${KILLS:-20} n=0 before=
 mkdir "$tmp/killed"
 while [ $n -lt "$kills" ]; do
     if [ -n "$(find "$tmp/killed" -name 'step-*.safetensors')" ]; then
-        "$program" train --resume --checkpoint-every 7 --test 0 -q -o "$tmp/killed" >/dev/null 2>&1 &
+        "$program" train --resume -q -o "$tmp/killed" >/dev/null 2>&1 &
     else
         "$program" train copy $small --steps 120 --checkpoint-every 7 -o "$tmp/killed" >/dev/null 2>&1 &
     fi
@@ -47,7 +47,7 @@ while [ $n -lt "$kills" ]; do
     fi
 done
 if [ -n "$(find "$tmp/killed" -name 'step-*.safetensors')" ]; then
-    train --resume --test 0 -q -o "$tmp/killed" >/dev/null || bad "resume after kills"
+    train --resume -q -o "$tmp/killed" >/dev/null || bad "resume after kills"
 else
     train copy $small --steps 120 -o "$tmp/killed" >/dev/null || bad "train after kills"
 fi
@@ -60,16 +60,47 @@ train --resume --test 0 -q -o "$tmp/killed" >/dev/null || bad "resume of what is
 same "the last file again" "$(sum "$tmp/killed/model.safetensors")" "$whole"
 same "no half of it" "$(find "$tmp/killed" -name '*.tmp*' | wc -l | tr -d ' ')" 0
 
-# ---- Ctrl-C ----
+# ---- Ctrl-C, a terminal that is closed, and a second training in the same directory ----
 
-"$program" train copy $small --steps 1000000 -o "$tmp/stopped" >"$tmp/out" 2>"$tmp/err" &
-pid=$!
-until grep -q '"step":10,' "$tmp/stopped/log.jsonl" 2>/dev/null; do sleep 0.05; done
-kill -INT $pid
-wait $pid
-same "Ctrl-C, status" $? 130
-holds "Ctrl-C, words" "$(cat "$tmp/err")" "go on with: polyhead train --resume -o"
-same "Ctrl-C, checkpoint" "$(find "$tmp/stopped" -name 'step-*' | wc -l | tr -d ' ')" 1
+for name in INT HUP; do
+    [ $name = INT ] && expected=130 || expected=129
+    "$program" train copy $small --steps 1000000 -o "$tmp/$name" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    until grep -q '"step":10,' "$tmp/$name/log.jsonl" 2>/dev/null; do sleep 0.05; done
+    if [ $name = INT ]; then
+        words=$(train copy $small --steps 5 -o "$tmp/INT" 2>&1)
+        same "second training, status" $? 2
+        holds "second training" "$words" "another training is running in $tmp/INT"
+        words=$(train --resume -o "$tmp/INT" 2>&1)
+        holds "second training, resumed" "$words" "another training is running in $tmp/INT"
+    fi
+    kill -$name $pid
+    wait $pid
+    same "SIG$name, status" $? "$expected"
+    holds "SIG$name, words" "$(cat "$tmp/err")" "go on with: polyhead train --resume -o"
+    same "SIG$name, checkpoint" "$(find "$tmp/$name" -name 'step-*' | wc -l | tr -d ' ')" 1
+done
+
+# ---- a resumed training keeps its pace, unless told otherwise ----
+
+train copy $small --steps 12 --checkpoint-every 5 --keep 9 -o "$tmp/pace" >/dev/null
+rm "$tmp"/pace/step-00000012* "$tmp"/pace/step-00000010*
+train --resume -q -o "$tmp/pace" >/dev/null
+same "pace" "$(cd "$tmp/pace" && echo step-*)" \
+    "step-00000005.safetensors step-00000010.safetensors step-00000012.safetensors"
+rm "$tmp"/pace/step-00000012* "$tmp"/pace/step-00000010*
+train --resume --checkpoint-every 4 -q -o "$tmp/pace" >/dev/null
+same "another pace" "$(cd "$tmp/pace" && echo step-*)" \
+    "step-00000005.safetensors step-00000008.safetensors step-00000012.safetensors"
+
+# ---- an edited text ----
+
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "the cat sat on the mat. " }' >"$tmp/edited"
+train text "$tmp/edited" $small --length 16 --steps 2 -o "$tmp/changed" >/dev/null || bad "text"
+printf 'zebra' >>"$tmp/edited"
+words=$(train --resume -q -o "$tmp/changed" 2>&1)
+same "edited text, status" $? 3
+holds "edited text" "$words" "$tmp/edited has changed since the training began"
 
 # ---- damage ----
 

@@ -13,15 +13,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/term.h"
 #include "commands/cmd_train.h"
 #include "commands/train_log.h"
+#include "framework/term.h"
 
 typedef struct train_options {
     const char *out, *pairs;
     train_change change;
     int resume, json, quiet;
-    int64_t every, keep, test, log_every;
+    int64_t checkpoint_every, keep, test, log_every;
+    struct {
+        int checkpoint_every, keep, test, log_every;
+    } given;
     ph_machine machine;
 } train_options;
 
@@ -48,7 +51,8 @@ static const ph_option table[] = {
      .metavar = "N",
      .low = 1,
      .high = 1 << 24,
-     .at = AT(every),
+     .at = AT(checkpoint_every),
+     .given = AT(given.checkpoint_every),
      .fallback = "500",
      .help = "steps between checkpoints"},
     {.name = "keep",
@@ -57,6 +61,7 @@ static const ph_option table[] = {
      .low = 1,
      .high = 1000,
      .at = AT(keep),
+     .given = AT(given.keep),
      .fallback = "3",
      .help = "how many of the last checkpoints stay"},
     {.name = "test",
@@ -65,6 +70,7 @@ static const ph_option table[] = {
      .low = 0,
      .high = 1000000,
      .at = AT(test),
+     .given = AT(given.test),
      .fallback = "1000",
      .help = "texts of the test at the end; a tenth of them at every checkpoint"},
     {.name = "log-every",
@@ -73,6 +79,7 @@ static const ph_option table[] = {
      .low = 1,
      .high = 1 << 24,
      .at = AT(log_every),
+     .given = AT(given.log_every),
      .fallback = "10",
      .help = "steps between lines of the log"},
     {.name = "json",
@@ -94,6 +101,7 @@ typedef struct job {
     char directory[4096];
     ph_ctx *ctx;
     ph_trainer *trainer;
+    const ph_pace *pace;
     train_log log;
     int step, steps, saved; /* done; to do; step of the last checkpoint, or -1 */
     int first;              /* steps that were done before */
@@ -163,10 +171,15 @@ static int test(job *j, int texts)
 static int save(job *j)
 {
     if (j->saved == j->step) return EXIT_OK;
-    ph_status status = ph_trainer_save(j->trainer, j->directory, (int)j->options->keep);
+    ph_status status = ph_trainer_save(j->trainer, j->directory);
     if (status != PH_OK) return failed(j, status);
     j->saved = j->step;
     return EXIT_OK;
+}
+
+static int is_due(const job *j, int every)
+{
+    return every > 0 && j->step % every == 0;
 }
 
 static int one_step(job *j)
@@ -176,13 +189,13 @@ static int one_step(job *j)
     j->step = j->last.step;
     j->tokens += j->last.tokens;
     double passed = train_now() - j->began;
-    if (j->step % j->options->log_every == 0 || j->step == j->steps)
+    if (is_due(j, j->pace->log_every) || j->step == j->steps)
         train_log_step(&j->log, &j->last, passed > 0 ? (double)j->tokens / passed : 0,
                        passed);
     show_progress(j);
-    if (j->step % j->options->every || j->step == j->steps) return EXIT_OK;
+    if (!is_due(j, j->pace->checkpoint_every) || j->step == j->steps) return EXIT_OK;
     int rc = save(j);
-    return rc ? rc : test(j, (int)j->options->test / 10);
+    return rc ? rc : test(j, j->pace->test_texts / 10);
 }
 
 static int stopped(job *j)
@@ -200,7 +213,7 @@ static int finish(job *j)
 {
     char path[4200];
     int rc = save(j);
-    if (!rc) rc = test(j, (int)j->options->test);
+    if (!rc) rc = test(j, j->pace->test_texts);
     if (rc) return rc;
     snprintf(path, sizeof path, "%s/model.safetensors", j->directory);
     ph_status status = ph_model_write(ph_trainer_model(j->trainer), path);
@@ -231,18 +244,29 @@ static int has_checkpoints(const char *directory)
     return found;
 }
 
+/* Held until the process ends, however it ends: nobody else may train here meanwhile. */
+static int lock(const job *j)
+{
+    if (train_lock_directory(j->directory) == 0) return EXIT_OK;
+    return cli_fail(EXIT_USAGE,
+                    "another training is running in %s: wait for it, or take another -o",
+                    j->directory);
+}
+
 /* The directory comes last: what is refused leaves nothing behind. */
 static int start_new(job *j, const ph_train *train)
 {
+    int rc;
+    ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
+    if (status != PH_OK) return failed(j, status);
+    if (train_make_directory(j->directory))
+        return cli_fail(EXIT_IO, "%s: %s", j->directory, strerror(errno));
+    if ((rc = lock(j))) return rc;
     if (has_checkpoints(j->directory))
         return cli_fail(EXIT_USAGE,
                         "%s holds an earlier training: --resume goes on with it, another "
                         "-o starts anew",
                         j->directory);
-    ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
-    if (status != PH_OK) return failed(j, status);
-    if (train_make_directory(j->directory))
-        return cli_fail(EXIT_IO, "%s: %s", j->directory, strerror(errno));
     return EXIT_OK;
 }
 
@@ -262,6 +286,8 @@ static int check_same(const job *j, const ph_train *said)
 static int start_again(job *j, const ph_train *said)
 {
     char note[1024];
+    int rc = lock(j);
+    if (rc) return rc;
     for (int i = 0; i < TRAIN_OPTIONS; i++)
         if (j->options->change.given[i])
             return cli_fail(EXIT_USAGE, "--resume takes everything from the checkpoint: "
@@ -273,11 +299,24 @@ static int start_again(job *j, const ph_train *said)
     return check_same(j, said);
 }
 
+/* What was given changes the recipe's pace, or that of the training that is resumed. */
+static void set_pace(job *j)
+{
+    const train_options *o = j->options;
+    ph_pace *pace = ph_trainer_pace(j->trainer);
+    if (o->given.checkpoint_every) pace->checkpoint_every = (int)o->checkpoint_every;
+    if (o->given.keep) pace->keep = (int)o->keep;
+    if (o->given.test) pace->test_texts = (int)o->test;
+    if (o->given.log_every) pace->log_every = (int)o->log_every;
+    j->pace = pace;
+}
+
 static int begin(job *j, const ph_train *train)
 {
     ph_progress none = {0};
     int rc = j->options->resume ? start_again(j, train) : start_new(j, train);
     if (rc) return rc;
+    set_pace(j);
     const ph_train *all = ph_trainer_options(j->trainer);
     j->step = j->first = ph_trainer_steps(j->trainer);
     j->steps = all->steps, j->last = none;
@@ -363,8 +402,8 @@ const ph_command command_train = {
         "classic first exercise), dates (as people write them to ISO), pronouns (what "
         "every word belongs to: the model in the program), text FILE (goes on with "
         "your text) or pairs FILE (from your own lines, text TAB text).\n\n"
-        "Ctrl-C writes a checkpoint and says how to go on. The same command gives the "
-        "same bits, stopped or not, with any number of threads.",
+        "Ctrl-C, SIGTERM and SIGHUP write a checkpoint and say how to go on. The same "
+        "command gives the same bits, stopped or not, with any number of threads.",
     .examples = examples,
     .options = table,
     .size = sizeof(train_options),

@@ -91,7 +91,11 @@ double train_now(void);      /* seconds on a clock that only goes forward */
 long train_peak_kib(void);   /* most memory this process has had */
 int train_make_directory(const char *path); /* with its parents; 0: good */
 
-/* Set by the first Ctrl-C or SIGTERM to its number; the second ends the program. */
+/* Locks the directory until this process ends; -1: another process has locked it. */
+int train_lock_directory(const char *path);
+
+/* Set by the first SIGINT, SIGTERM or SIGHUP to its number; the second ends the
+   program. */
 extern volatile sig_atomic_t train_signal;
 void train_catch_signals(void);
 

@@ -9,7 +9,7 @@
 
 #include "commands/train_log.h"
 
-enum { LINE_MOST = 8192 };
+enum { TEXT_MOST = 8192 }; /* of options or a configuration in JSON */
 
 /* The step a line belongs to; 0: the head of the log. */
 static int line_step(const char *line)
@@ -20,11 +20,12 @@ static int line_step(const char *line)
 /* Copies the lines up to `step` of the old log into the new one. */
 static void keep_lines(const char *path, int step, FILE *to)
 {
-    char *line = malloc(LINE_MOST);
-    FILE *from = step && line ? fopen(path, "r") : NULL;
-    while (from && fgets(line, LINE_MOST, from)) {
-        size_t length = strlen(line);
-        if (!length || line[length - 1] != '\n' || line_step(line) > step) break;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length;
+    FILE *from = step ? fopen(path, "r") : NULL;
+    while (from && (length = getline(&line, &capacity, from)) > 0) {
+        if (line[length - 1] != '\n' || line_step(line) > step) break;
         fputs(line, to);
     }
     if (from) fclose(from);
@@ -71,7 +72,7 @@ static void say(train_log *log, const char *format, ...)
 
 void train_log_begin(train_log *log, const ph_train *train, int64_t parameters)
 {
-    char config[2048], text[2048];
+    char config[TEXT_MOST], text[TEXT_MOST];
     ph_config_print(&train->config, config, sizeof config);
     ph_train_print(train, text, sizeof text);
     say(log,

@@ -3,7 +3,9 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -123,6 +125,16 @@ int train_make_directory(const char *path)
     return S_ISDIR(info.st_mode) ? 0 : (errno = ENOTDIR, -1);
 }
 
+/* A lock on the directory itself leaves no file behind, and the system drops it with the
+   process. Where a file system has no such locks, training goes on without. */
+int train_lock_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return 0;
+    close(fd);
+    return -1;
+}
+
 volatile sig_atomic_t train_signal;
 
 static void caught(int number)
@@ -137,8 +149,10 @@ static void caught(int number)
 
 void train_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = caught, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = caught, .sa_flags = SA_RESTART}, before;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL); /* nohup stays nohup */
 }

@@ -22,7 +22,7 @@
 #include "model/store.h"
 #include "model/train.h"
 
-enum { NAME_SIZE = 32, PATH_SIZE = 4096, STEP_MOST = 99999999 };
+enum { NAME_SIZE = 32, PATH_SIZE = 4096, TRAIN_TEXT = 8192 };
 
 #define AT(member) offsetof(ph_train, member)
 
@@ -30,18 +30,25 @@ static const char *const schedule_names[] = {"cosine", "classic", NULL};
 
 static const ph_field fields[] = {
     {"recipe", PH_FIELD_TEXT, AT(recipe), 0, PH_RECIPE_TEXT, NULL},
-    {"file", PH_FIELD_TEXT, AT(file), 0, PH_PATH_TEXT, NULL},
-    {"steps", PH_FIELD_INT, AT(steps), 0, 1000000000, NULL},
+    {"file", PH_FIELD_PATH, AT(file), 0, PH_PATH_TEXT, NULL},
+    {"steps", PH_FIELD_INT, AT(steps), 0, PH_STEPS_MOST, NULL},
     {"batch", PH_FIELD_INT, AT(batch), 1, 65536, NULL},
     {"accumulate", PH_FIELD_INT, AT(accumulate), 1, 4096, NULL},
     {"lr", PH_FIELD_REAL, AT(lr), 0, 0, NULL},
-    {"warmup", PH_FIELD_INT, AT(warmup), 0, 1000000000, NULL},
+    {"warmup", PH_FIELD_INT, AT(warmup), 0, PH_STEPS_MOST, NULL},
     {"schedule", PH_FIELD_NAME, AT(schedule), 0, 0, schedule_names},
     {"weight_decay", PH_FIELD_REAL, AT(weight_decay), 0, 0, NULL},
     {"max_grad_norm", PH_FIELD_REAL, AT(max_grad_norm), 0, 0, NULL},
     {"smoothing", PH_FIELD_REAL, AT(smoothing), 0, 0, NULL},
     {"balance", PH_FIELD_REAL, AT(balance), 0, 0, NULL},
-    {"seed", PH_FIELD_WIDE, AT(seed), 0, 0, NULL}};
+    {"seed", PH_FIELD_WIDE, AT(seed), 0, 0, NULL},
+    {"data_hash", PH_FIELD_WIDE, AT(data_hash), 0, 0, NULL},
+    {"checkpoint_every", PH_FIELD_INT, AT(pace.checkpoint_every), 0, PH_STEPS_MOST, NULL},
+    {"keep", PH_FIELD_INT, AT(pace.keep), 0, PH_STEPS_MOST, NULL},
+    {"log_every", PH_FIELD_INT, AT(pace.log_every), 0, PH_STEPS_MOST, NULL},
+    {"test_texts", PH_FIELD_INT, AT(pace.test_texts), 0, 1 << 30, NULL}};
+
+_Static_assert((int)PH_PATH_TEXT <= (int)PH_FIELD_PATH_MOST, "paths must fit fields.c");
 
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -131,12 +138,14 @@ static void remove_old(ph_ctx *ctx, const char *directory, int keep)
     free(steps);
 }
 
-ph_status ph_trainer_save(ph_trainer *t, const char *directory, int keep)
+ph_status ph_trainer_save(ph_trainer *t, const char *directory)
 {
-    char name[NAME_SIZE], path[PATH_SIZE], train[2048], step[16];
+    char name[NAME_SIZE], path[PATH_SIZE], train[TRAIN_TEXT], step[16];
     if (!t || !directory) return PH_BAD_ARGUMENT;
     size_t floats = t->model->floats, bytes = floats * sizeof(float);
-    ph_train_print(&t->train, train, sizeof train);
+    if (ph_train_print(&t->train, train, sizeof train) >= (int)sizeof train)
+        return ph_fail(t->ctx, PH_BAD_ARGUMENT,
+                       "the options of the training are too long");
     snprintf(step, sizeof step, "%d", t->step);
     ph_tensor tensors[2] = {
         {"optimiser.mean", PH_TYPE_F32, 1, {floats}, t->mean, bytes},
@@ -147,22 +156,36 @@ ph_status ph_trainer_save(ph_trainer *t, const char *directory, int keep)
     if (!join(path, directory, name))
         return ph_fail(t->ctx, PH_BAD_ARGUMENT, "the path of the directory is too long");
     PH_TRY(ph_store_write(t->model, path, &more));
-    if (keep > 0) remove_old(t->ctx, directory, keep);
+    if (t->train.pace.keep > 0) remove_old(t->ctx, directory, t->train.pace.keep);
     remove_halves(directory);
     return PH_OK;
 }
 
 /* ---- going on ---------------------------------------------------------------------- */
 
-static ph_status read_train(ph_ctx *ctx, const ph_file *file, ph_train *train, int *step)
+/* A whole number of up to eight digits and nothing else. */
+static ph_status read_step(ph_ctx *ctx, const char *text, int *step)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (!digits || digits > 8 || text[digits])
+        return ph_fail(ctx, PH_BAD_FILE, "polyhead.step is %s, expected 0 to %d",
+                       ph_io_quote(text, strlen(text)).text, PH_STEPS_MOST);
+    *step = atoi(text);
+    return PH_OK;
+}
+
+ph_status ph_checkpoint_options(ph_ctx *ctx, const ph_file *file, ph_train *train,
+                                int *step)
 {
     const char *text = ph_store_pair(file, "polyhead.train");
     const char *number = ph_store_pair(file, "polyhead.step");
-    char copy[4096];
-    if (!text || !number || strlen(text) >= sizeof copy)
-        return ph_fail(ctx, PH_BAD_FILE, "this is a model, not a checkpoint");
-    *step = atoi(number);
+    char copy[TRAIN_TEXT];
     *train = (ph_train){0};
+    if (!text || !number)
+        return ph_fail(ctx, PH_BAD_FILE, "this is a model, not a checkpoint");
+    if (strlen(text) >= sizeof copy)
+        return ph_fail(ctx, PH_BAD_FILE, "polyhead.train is too long");
+    PH_TRY(read_step(ctx, number, step));
     strcpy(copy, text);
     return ph_fields_read(ctx, "polyhead.train", fields, FIELDS, train, copy,
                           strlen(copy));
@@ -174,7 +197,7 @@ static ph_status go_on(ph_trainer **out, ph_ctx *ctx, const ph_file *file,
     ph_train train;
     ph_model *model;
     int step = 0;
-    PH_TRY(read_train(ctx, file, &train, &step));
+    PH_TRY(ph_checkpoint_options(ctx, file, &train, &step));
     PH_TRY(ph_store_model(&model, ctx, file, path));
     train.config = model->config;
     PH_TRY(ph_trainer_begin(out, ctx, &train, model));
@@ -183,11 +206,6 @@ static ph_status go_on(ph_trainer **out, ph_ctx *ctx, const ph_file *file,
     ph_status status = ph_store_floats(ctx, file, "optimiser.mean", t->mean, floats);
     if (status == PH_OK)
         status = ph_store_floats(ctx, file, "optimiser.square", t->square, floats);
-    if (status == PH_OK && t->model->config.vocab != t->data.vocab.count)
-        status = ph_fail(ctx, PH_BAD_FILE,
-                         "the vocabulary has %d tokens now, %d when training began; has "
-                         "the file changed?",
-                         t->data.vocab.count, t->model->config.vocab);
     t->step = step;
     if (status == PH_OK) return PH_OK;
     ph_trainer_free(t);

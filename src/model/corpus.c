@@ -1,33 +1,56 @@
 /*
  * corpus.c - the recipes that learn from a user's file.
  *
- *     text   windows of one text; the last tenth is kept for tests
- *     pairs  lines "source TAB target"; one line in ten is kept for tests
+ *     text   windows of one text; the last tenth is held out for tests
+ *     pairs  lines "source TAB target"; one source in ten is held out, at least one
  *
- * Both work by characters; a text with more than 1,024 different ones, or with bytes that
- * are no UTF-8, is read byte by byte.
+ * Both tokenize by characters. A file with more than 1,024 different ones, with a NUL or
+ * with bytes that are not valid UTF-8 is tokenized by bytes.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/utf8.h"
 #include "io/file.h"
 #include "model/recipes.h"
 
-enum { CHARS_MOST = 1024, FILE_MOST = 1 << 30, LINE_MOST = 512, TEST_SHARE = 10 };
+enum {
+    CHARS_MOST = 1024,
+    FILE_MOST = 1 << 30,
+    LINE_MOST = 512,
+    PAIRS_LEAST = 20,
+    TEST_SHARE = 10
+};
 
 typedef struct corpus {
     char *bytes; /* the file, closed by NUL */
     size_t size;
     int32_t *tokens; /* text: all of it; pairs: source, target, source, ... */
     size_t count;
-    size_t held;   /* text: tokens from here on are for tests */
-    size_t *start; /* pairs: (2 * lines + 1) where each side begins */
-    size_t lines;
+    size_t held;   /* text: the first held-out token; pairs: ... place in order */
+    size_t *start; /* pairs: (texts + 1) where each source and target begins in tokens */
+    size_t texts;  /* two for each pair */
+    size_t *order; /* pairs: those for training, then those held out */
 } corpus;
 
 static ph_status no_memory(const ph_data *data)
 {
     return ph_fail(data->ctx, PH_OUT_OF_MEMORY, "no memory for %s", data->train->file);
+}
+
+/* A resumed training needs the bytes it began with: other text would give its tokens and
+   samples another meaning. */
+static ph_status check_hash(ph_data *data, const corpus *c)
+{
+    uint64_t expected = data->train->data_hash;
+    data->hash = ph_hash_bytes(1, c->bytes, c->size);
+    if (!expected || data->hash == expected) return PH_OK;
+    return ph_fail(data->ctx, PH_BAD_FILE,
+                   "%s has changed since the training began: its hash is %016llx, "
+                   "expected %016llx",
+                   data->train->file, (unsigned long long)data->hash,
+                   (unsigned long long)expected);
 }
 
 static ph_status read_file(ph_data *data, corpus *c)
@@ -48,85 +71,43 @@ static ph_status read_file(ph_data *data, corpus *c)
     else
         c->bytes[c->size] = 0;
     ph_source_close(&source);
-    return status;
+    return status == PH_OK ? check_hash(data, c) : status;
 }
 
-/* Bytes of the character at s, 0 if it is no UTF-8. */
-static int char_bytes(const unsigned char *s, size_t left)
+/* Bytes of the character here and its code point; 0: not valid UTF-8, or NUL, which no
+   token can hold. */
+static int decode(const corpus *c, size_t at, uint32_t *point)
 {
-    int length = s[0] < 0x80   ? 1
-                 : s[0] < 0xC2 ? 0
-                 : s[0] < 0xE0 ? 2
-                 : s[0] < 0xF0 ? 3
-                 : s[0] < 0xF5 ? 4
-                               : 0;
-    if ((size_t)length > left) return 0;
-    for (int i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    return s[0] ? length : 0;
+    return c->bytes[at] ? ph_utf8_decode(c->bytes + at, c->size - at, point) : 0;
 }
 
-static uint32_t code_of(const unsigned char *s, int length)
+/* Marks every character of the file; returns how many different ones there are, or -1
+   where it must be tokenized by bytes. */
+static int mark_chars(const corpus *c, uint8_t *seen)
 {
-    uint32_t code = length == 1 ? s[0] : s[0] & (0x7Fu >> length);
-    for (int i = 1; i < length; i++) code = code << 6 | (s[i] & 0x3F);
-    return code & 0x1FFFFF;
-}
-
-static void text_of(uint32_t code, char out[5])
-{
-    int n = 0;
-    if (code < 0x80) {
-        out[n++] = (char)code;
-    } else if (code < 0x800) {
-        out[n++] = (char)(0xC0 | code >> 6);
-    } else if (code < 0x10000) {
-        out[n++] = (char)(0xE0 | code >> 12);
-        out[n++] = (char)(0x80 | (code >> 6 & 0x3F));
-    } else {
-        out[n++] = (char)(0xF0 | code >> 18);
-        out[n++] = (char)(0x80 | (code >> 12 & 0x3F));
-        out[n++] = (char)(0x80 | (code >> 6 & 0x3F));
+    int distinct = 0, length;
+    for (size_t at = 0; at < c->size; at += (size_t)length) {
+        uint32_t point;
+        if (!(length = decode(c, at, &point))) return -1;
+        distinct += !(seen[point / 8] >> point % 8 & 1);
+        seen[point / 8] |= (uint8_t)(1 << point % 8);
     }
-    if (code >= 0x80) out[n++] = (char)(0x80 | (code & 0x3F));
-    out[n] = 0;
+    return distinct <= CHARS_MOST ? distinct : -1;
 }
 
-/* Models that were begun when the TAB of "pairs" counted as a sign go on with it. */
-static int knows_tab(const ph_data *data)
+/* The vocabulary: all characters but the separators, by code point; or bytes. */
+static ph_status find_chars(ph_data *data, const corpus *c, const char *separators)
 {
-    const ph_vocab *v = data->known;
-    return v && (v->split == PH_SPLIT_BYTES || ph_vocab_find(v, "\t", 1) >= 0);
-}
-
-/* Signs that stand between the texts of "pairs", not in them. */
-static int separates(const ph_data *data, uint32_t code)
-{
-    if (strcmp(data->train->recipe, "pairs")) return 0;
-    return code == '\n' || (code == '\t' && !knows_tab(data));
-}
-
-/* The vocabulary of all characters in the order of their codes, or bytes. */
-static ph_status find_chars(ph_data *data, const corpus *c)
-{
-    enum { CODES = 0x200000 };
-    uint8_t *seen = calloc(CODES / 8, 1);
-    int distinct = 0, length = 1;
-    if (!seen) return no_memory(data);
-    for (size_t at = 0; at < c->size && length; at += (size_t)length) {
-        const unsigned char *s = (const unsigned char *)c->bytes + at;
-        if (!(length = char_bytes(s, c->size - at))) break;
-        uint32_t code = code_of(s, length);
-        distinct += !(seen[code / 8] >> code % 8 & 1);
-        seen[code / 8] |= (uint8_t)(1 << code % 8);
-    }
-    data->split = length && distinct <= CHARS_MOST ? PH_SPLIT_CHARS : PH_SPLIT_BYTES;
+    enum { POINTS = 0x110000 };
+    uint8_t *seen = calloc(POINTS / 8, 1);
     ph_status status = PH_OK;
-    for (uint32_t code = 1; code < CODES && data->split == PH_SPLIT_CHARS; code++) {
-        char text[5];
-        if (!(seen[code / 8] >> code % 8 & 1)) continue;
-        if (separates(data, code)) continue;
-        text_of(code, text);
+    if (!seen) return no_memory(data);
+    data->split = mark_chars(c, seen) < 0 ? PH_SPLIT_BYTES : PH_SPLIT_CHARS;
+    for (const char *s = separators; *s; s++) seen[*s / 8] &= (uint8_t) ~(1 << *s % 8);
+    for (uint32_t point = 1; point < POINTS && data->split == PH_SPLIT_CHARS; point++) {
+        char text[5] = "";
+        if (!(seen[point / 8] >> point % 8 & 1)) continue;
+        ph_utf8_encode(point, text);
         if ((status = ph_data_token(data, text)) != PH_OK) break;
     }
     free(seen);
@@ -138,8 +119,7 @@ static ph_status open_file(ph_data *data)
     corpus *c = calloc(1, sizeof *c);
     if (!c) return no_memory(data);
     data->own = c;
-    PH_TRY(read_file(data, c));
-    return find_chars(data, c);
+    return read_file(data, c);
 }
 
 static void close_file(ph_data *data)
@@ -149,23 +129,22 @@ static void close_file(ph_data *data)
     free(c->bytes);
     free(c->tokens);
     free(c->start);
+    free(c->order);
     free(c);
 }
 
-/* Tokens of [text, end); returns how many. */
-static size_t tokens_of(const ph_data *data, const char *text, size_t length, int32_t *to)
+/* Tokens of bytes [at, end) of the file; returns how many. */
+static size_t tokenize(const ph_data *data, size_t at, size_t end, int32_t *to)
 {
+    const corpus *c = data->own;
     size_t count = 0;
-    for (size_t at = 0; at < length;) {
-        int step = 1, token;
-        if (data->split == PH_SPLIT_BYTES) {
-            token = PH_TOKEN_FIRST + (unsigned char)text[at];
-        } else {
-            step = char_bytes((const unsigned char *)text + at, length - at);
-            token = ph_vocab_find(&data->vocab, text + at, (size_t)step);
-        }
-        to[count++] = token;
-        at += (size_t)step;
+    while (at < end) {
+        uint32_t point;
+        int length = data->split == PH_SPLIT_BYTES ? 1 : decode(c, at, &point);
+        to[count++] = data->split == PH_SPLIT_BYTES
+                          ? PH_TOKEN_FIRST + (unsigned char)c->bytes[at]
+                          : ph_vocab_find(&data->vocab, c->bytes + at, (size_t)length);
+        at += (size_t)length;
     }
     return count;
 }
@@ -175,7 +154,8 @@ static size_t tokens_of(const ph_data *data, const char *text, size_t length, in
 static ph_status text_open(ph_data *data)
 {
     data->source_len = data->train->config.max_len;
-    return open_file(data);
+    PH_TRY(open_file(data));
+    return find_chars(data, data->own, "");
 }
 
 static ph_status text_ready(ph_data *data)
@@ -184,7 +164,7 @@ static ph_status text_ready(ph_data *data)
     size_t least = 20 * ((size_t)data->source_len + 1);
     c->tokens = malloc((c->size + 1) * sizeof *c->tokens);
     if (!c->tokens) return no_memory(data);
-    c->count = tokens_of(data, c->bytes, c->size, c->tokens);
+    c->count = tokenize(data, 0, c->size, c->tokens);
     c->held = c->count - c->count / TEST_SHARE;
     if (c->count < least)
         return ph_fail(data->ctx, PH_BAD_FILE,
@@ -238,35 +218,86 @@ static ph_status bad_line(const ph_data *data, size_t line, const char *what)
                    what);
 }
 
-/* One side of a line; its longest so far is kept in *longest. */
-static ph_status add_side(ph_data *data, corpus *c, size_t line, const char *text,
-                          size_t length, int *longest)
+/* Lines may end with CR LF: the CR belongs to the line end, not to the text. */
+static void strip_cr(corpus *c)
 {
-    size_t count = tokens_of(data, text, length, c->tokens + c->count);
+    size_t used = 0;
+    for (size_t i = 0; i < c->size; i++)
+        if (c->bytes[i] != '\r' || (i + 1 < c->size && c->bytes[i + 1] != '\n'))
+            c->bytes[used++] = c->bytes[i];
+    c->size = used;
+    c->bytes[used] = 0;
+}
+
+static ph_status pairs_open(ph_data *data)
+{
+    PH_TRY(open_file(data));
+    strip_cr(data->own);
+    return find_chars(data, data->own, "\t\n");
+}
+
+/* One text of a line; the longest so far is kept in *longest. */
+static ph_status add_text(ph_data *data, size_t line, size_t at, size_t end, int *longest)
+{
+    corpus *c = data->own;
+    size_t count = tokenize(data, at, end, c->tokens + c->count);
     if (!count) return bad_line(data, line, "one side is empty, expected text TAB text");
     if (count > LINE_MOST)
-        return bad_line(data, line, "one side has more than 512 signs");
+        return bad_line(data, line, "one side has more than 512 tokens");
+    c->start[c->texts++] = c->count;
     c->count += count;
+    c->start[c->texts] = c->count;
     *longest = ph_max(*longest, (int)count);
     return PH_OK;
 }
 
-static ph_status add_line(ph_data *data, corpus *c, size_t line, const char *text,
-                          size_t length)
+static ph_status add_line(ph_data *data, size_t line, size_t at, size_t end)
 {
-    const char *tab = memchr(text, '\t', length);
-    if (length && text[length - 1] == '\r') length--;
-    if (!length) return PH_OK;
+    const corpus *c = data->own;
+    if (at == end) return PH_OK;
+    const char *tab = memchr(c->bytes + at, '\t', end - at);
     if (!tab) return bad_line(data, line, "no TAB, expected text TAB text");
-    size_t first = (size_t)(tab - text);
-    if (!knows_tab(data) && memchr(tab + 1, '\t', length - first - 1))
+    size_t second = (size_t)(tab - c->bytes) + 1;
+    if (memchr(c->bytes + second, '\t', end - second))
         return bad_line(data, line, "more than one TAB, expected text TAB text");
-    c->start[2 * c->lines] = c->count;
-    PH_TRY(add_side(data, c, line, text, first, &data->source_len));
-    c->start[2 * c->lines + 1] = c->count;
-    PH_TRY(add_side(data, c, line, tab + 1, length - first - 1, &data->target_len));
-    c->start[2 * ++c->lines] = c->count;
-    return PH_OK;
+    PH_TRY(add_text(data, line, at, second - 1, &data->source_len));
+    return add_text(data, line, second, end, &data->target_len);
+}
+
+static uint64_t source_hash(const corpus *c, size_t pair)
+{
+    uint64_t h = 0;
+    for (size_t i = c->start[2 * pair]; i < c->start[2 * pair + 1]; i++)
+        h = ph_rng_mix(h + (uint64_t)c->tokens[i]);
+    return h;
+}
+
+/* Puts the pairs for training first in c->order. Pairs of one source stay together, so
+   that no held-out source is trained on. One source in ten is held out by its hash; where
+   that is none or all of them, as may happen in a small file, the one with the lowest. */
+static ph_status hold_out(ph_data *data)
+{
+    corpus *c = data->own;
+    size_t pairs = c->texts / 2, tests = 0;
+    uint64_t lowest = UINT64_MAX;
+    for (size_t i = 0; i < pairs; i++) {
+        uint64_t h = source_hash(c, i);
+        tests += h % TEST_SHARE == 0;
+        lowest = h < lowest ? h : lowest;
+    }
+    int by_share = tests > 0 && tests < pairs;
+    size_t back = pairs;
+    for (size_t i = 0; i < pairs; i++) {
+        uint64_t h = source_hash(c, i);
+        int test = by_share ? h % TEST_SHARE == 0 : h == lowest;
+        c->order[test ? --back : c->held++] = i;
+    }
+    if (c->held) return PH_OK;
+    return ph_fail(
+        data->ctx, PH_BAD_FILE,
+        "%s has the same source in every pair, expected at least two different "
+        "ones: one is held out for tests",
+        data->train->file);
 }
 
 static ph_status pairs_ready(ph_data *data)
@@ -275,39 +306,28 @@ static ph_status pairs_ready(ph_data *data)
     size_t lines = 1, line = 1;
     for (size_t i = 0; i < c->size; i++) lines += c->bytes[i] == '\n';
     c->tokens = malloc((c->size + 1) * sizeof *c->tokens);
-    c->start = malloc((2 * lines + 3) * sizeof *c->start);
-    if (!c->tokens || !c->start) return no_memory(data);
+    c->start = malloc((2 * lines + 1) * sizeof *c->start);
+    c->order = malloc(lines * sizeof *c->order);
+    if (!c->tokens || !c->start || !c->order) return no_memory(data);
     for (size_t at = 0; at < c->size; line++) {
-        const char *end = memchr(c->bytes + at, '\n', c->size - at);
-        size_t length = end ? (size_t)(end - c->bytes) - at : c->size - at;
-        PH_TRY(add_line(data, c, line, c->bytes + at, length));
-        at += length + 1;
+        const char *newline = memchr(c->bytes + at, '\n', c->size - at);
+        size_t end = newline ? (size_t)(newline - c->bytes) : c->size;
+        PH_TRY(add_line(data, line, at, end));
+        at = end + 1;
     }
-    if (c->lines < 20)
-        return ph_fail(data->ctx, PH_BAD_FILE, "%s has %zu pairs, expected at least 20",
-                       data->train->file, c->lines);
-    data->target_len++; /* the start mark */
-    return PH_OK;
-}
-
-static int is_test(const corpus *c, size_t pair)
-{
-    uint64_t mixed = 0;
-    for (size_t i = c->start[2 * pair]; i < c->start[2 * pair + 1]; i++)
-        mixed = ph_rng_mix(mixed + (uint64_t)c->tokens[i]);
-    return mixed % TEST_SHARE == 0;
+    if (c->texts < 2 * PAIRS_LEAST)
+        return ph_fail(data->ctx, PH_BAD_FILE, "%s has %zu pairs, expected at least %d",
+                       data->train->file, c->texts / 2, PAIRS_LEAST);
+    data->target_len++; /* the start token */
+    return hold_out(data);
 }
 
 static void pairs_sample(const ph_data *data, uint64_t key, int test, ph_sample *out)
 {
-    enum { TRIES = 4096 }; /* a file of few pairs may have none for tests */
     const corpus *c = data->own;
-    size_t pair = 0;
-    for (uint32_t attempt = 0; attempt < TRIES; attempt++) {
-        pair = (size_t)(ph_rng_key(key, attempt, 0, 0) % c->lines);
-        if (is_test(c, pair) == (test != 0)) break;
-    }
-    const size_t *at = c->start + 2 * pair;
+    size_t first = test ? c->held : 0, end = test ? c->texts / 2 : c->held;
+    const size_t *at =
+        c->start + 2 * c->order[first + ph_rng_key(key, 0, 0, 0) % (end - first)];
     ph_sample_pair(data, c->tokens + at[0], (int)(at[1] - at[0]), c->tokens + at[1],
                    (int)(at[2] - at[1]), out);
 }
@@ -329,7 +349,7 @@ const ph_recipe ph_recipe_pairs = {.name = "pairs",
                                            "lines: text TAB text",
                                    .needs_file = 1,
                                    .defaults = pairs_defaults,
-                                   .open = open_file,
+                                   .open = pairs_open,
                                    .ready = pairs_ready,
                                    .close = close_file,
                                    .sample = pairs_sample};

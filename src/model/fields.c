@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "model/fields.h"
@@ -22,6 +23,31 @@ static void sink_write(void *user, const char *bytes, size_t count)
         if (s->used + 1 < s->size) s->text[s->used] = bytes[i];
 }
 
+/* A path may be any bytes, JSON is UTF-8: percent-encodes '%', what JSON would escape and
+   what is not valid UTF-8. */
+static void write_path(ph_json_writer *out, const char *key, const char *path)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char text[3 * PH_FIELD_PATH_MOST];
+    size_t used = 0;
+    while (*path) {
+        uint32_t point;
+        unsigned char c = (unsigned char)*path;
+        int length = ph_utf8_decode(path, 4, &point);
+        if (!length || c < ' ' || c == 0x7f || strchr("%\"\\", c)) {
+            text[used++] = '%', text[used++] = digits[c >> 4],
+            text[used++] = digits[c & 15];
+            length = 1;
+        } else {
+            memcpy(text + used, path, (size_t)length);
+            used += (size_t)length;
+        }
+        path += length;
+    }
+    text[used] = 0;
+    ph_json_string(out, key, text);
+}
+
 static void write_field(ph_json_writer *out, const ph_field *f, const void *value)
 {
     int number;
@@ -35,11 +61,12 @@ static void write_field(ph_json_writer *out, const ph_field *f, const void *valu
     if (f->kind == PH_FIELD_WIDE) {
         uint64_t wide;
         memcpy(&wide, value, sizeof wide);
-        ph_json_integer(out, f->name, (int64_t)wide);
+        ph_json_unsigned(out, f->name, wide);
     }
     if (f->kind == PH_FIELD_NAME) ph_json_string(out, f->name, f->names[number]);
     if (f->kind == PH_FIELD_TEXT && *(const char *)value)
         ph_json_string(out, f->name, value);
+    if (f->kind == PH_FIELD_PATH && *(const char *)value) write_path(out, f->name, value);
 }
 
 int ph_fields_print(const ph_field *fields, int count, const void *base, char *text,
@@ -99,6 +126,29 @@ static ph_status read_text(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
     return json->token == PH_JSON_ARRAY_END ? PH_OK : wrong(ctx, json, f, "text");
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static ph_status read_path(ph_ctx *ctx, const ph_json_reader *json, const ph_field *f,
+                           char *to)
+{
+    size_t used = 0;
+    if (json->token != PH_JSON_STRING) return wrong(ctx, json, f, "text");
+    for (const char *c = json->text; c < json->text + json->length; c++) {
+        int high = *c == '%' ? hex_digit(c[1]) : 0;
+        int low = *c == '%' && high >= 0 ? hex_digit(c[2]) : 0;
+        if (high < 0 || low < 0) return wrong(ctx, json, f, "two hex digits after a %");
+        if (used + 1 >= (size_t)f->most) return wrong(ctx, json, f, "a shorter path");
+        to[used++] = *c == '%' ? (char)(high << 4 | low) : *c;
+        if (!to[used - 1]) return wrong(ctx, json, f, "a path without NUL");
+        if (*c == '%') c += 2;
+    }
+    to[used] = 0;
+    return PH_OK;
+}
+
 static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
                             void *to)
 {
@@ -108,6 +158,7 @@ static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f
     int is_bool = json->token == PH_JSON_TRUE || json->token == PH_JSON_FALSE;
     int value = json->token == PH_JSON_TRUE;
     if (f->kind == PH_FIELD_TEXT) return read_text(ctx, json, f, to);
+    if (f->kind == PH_FIELD_PATH) return read_path(ctx, json, f, to);
     if (f->kind == PH_FIELD_NAME) {
         PH_TRY(read_name(ctx, json, f, &value));
     } else if (f->kind == PH_FIELD_INT) {

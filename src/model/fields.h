@@ -12,10 +12,13 @@ typedef enum ph_field_kind {
     PH_FIELD_BOOL, /* int */
     PH_FIELD_NOT,  /* int; true is stored as 0 */
     PH_FIELD_REAL, /* float */
-    PH_FIELD_WIDE, /* uint64_t below 2^53 */
+    PH_FIELD_WIDE, /* uint64_t */
     PH_FIELD_NAME, /* int, its index among the names */
-    PH_FIELD_TEXT  /* char[most]; an array of strings is joined by ';'; "" is left out */
+    PH_FIELD_TEXT, /* char[most]; an array of strings is joined by ';'; "" is left out */
+    PH_FIELD_PATH  /* char[most] of any bytes; what JSON cannot hold is percent-encoded */
 } ph_field_kind;
+
+enum { PH_FIELD_PATH_MOST = 1024 };
 
 typedef struct ph_field {
     const char *name;

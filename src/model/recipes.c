@@ -39,7 +39,11 @@ ph_status ph_train_defaults(ph_train *train, const char *name)
                         .weight_decay = 0.01f,
                         .max_grad_norm = 1.0f,
                         .balance = 0.01f,
-                        .seed = 1};
+                        .seed = 1,
+                        .pace = {.checkpoint_every = 500,
+                                 .keep = 3,
+                                 .log_every = 10,
+                                 .test_texts = 1000}};
     strcpy(train->recipe, recipe->name);
     recipe->defaults(train);
     return PH_OK;
@@ -65,9 +69,9 @@ ph_status ph_data_token(ph_data *data, const char *text)
 }
 
 ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
-                       const ph_train *train, const ph_vocab *known)
+                       const ph_train *train)
 {
-    *data = (ph_data){.ctx = ctx, .train = train, .known = known};
+    *data = (ph_data){.ctx = ctx, .train = train};
     if (recipe->needs_file && !train->file[0])
         return ph_fail(ctx, PH_BAD_ARGUMENT, "recipe %s needs a file", recipe->name);
     ph_status status = recipe->open(data);

@@ -25,12 +25,12 @@ static inline int ph_draw_below(ph_draw *d, int n)
 typedef struct ph_data {
     ph_ctx *ctx;
     const ph_train *train;
-    const ph_vocab *known; /* of a model that goes on; NULL: of none */
     ph_split split;
     const char **tokens; /* after the first four */
     int token_count;
     ph_vocab vocab;
-    int source_len, target_len; /* room of a sample */
+    int source_len, target_len; /* most tokens of a sample */
+    uint64_t hash;              /* of the file; 0: the recipe has none */
     void *own;                  /* the recipe's */
 } ph_data;
 
@@ -54,10 +54,9 @@ typedef struct ph_recipe {
 
 const ph_recipe *ph_recipe_find(const char *name); /* NULL: unknown */
 
-/* Opens the recipe's data and its vocabulary, for a model with the vocabulary `known` or
-   (NULL) a new one. */
+/* Opens the recipe's data and makes its vocabulary. */
 ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
-                       const ph_train *train, const ph_vocab *known);
+                       const ph_train *train);
 void ph_data_close(ph_data *data, const ph_recipe *recipe);
 
 /* Adds a token unless it is there. */

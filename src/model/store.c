@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "model/store.h"
@@ -21,30 +21,16 @@ static const char *const split_names[] = {"words", "chars", "bytes", NULL};
 
 /* ---- hash -------------------------------------------------------------------------- */
 
-static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t count)
-{
-    const unsigned char *b = bytes;
-    uint64_t word;
-    for (; count >= 8; b += 8, count -= 8) {
-        memcpy(&word, b, 8);
-        h = (h ^ word) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 29;
-    }
-    word = count;
-    memcpy(&word, b, count);
-    return ph_rng_mix(h ^ word ^ (uint64_t)count << 56);
-}
-
 /* Sums of hashes do not depend on the order of tensors and pairs. */
 static uint64_t hash_tensor(const char *name, const void *data, size_t bytes)
 {
-    return hash_bytes(hash_bytes(1, name, strlen(name)), data, bytes);
+    return ph_hash_bytes(ph_hash_bytes(1, name, strlen(name)), data, bytes);
 }
 
 static uint64_t hash_pair(const ph_pair *pair)
 {
     if (!strcmp(pair->key, "polyhead.hash")) return 0;
-    return hash_bytes(hash_bytes(2, pair->key, strlen(pair->key)), pair->value,
+    return ph_hash_bytes(ph_hash_bytes(2, pair->key, strlen(pair->key)), pair->value,
                       strlen(pair->value));
 }
 
@@ -94,7 +80,7 @@ static void print_vocab(const ph_vocab *v, text *to)
 static ph_status write_all(const ph_model *m, const char *path, const ph_more *more,
                            ph_tensor *tensors, ph_pair *pairs, const char *vocab)
 {
-    char config[2048], hash[32], error[512] = "";
+    char config[8192], hash[32], error[512] = "";
     size_t tensor_count = (size_t)m->param_count, pair_count = 0;
     uint64_t sum = 0;
     ph_config_print(&m->config, config, sizeof config);

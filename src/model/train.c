@@ -112,10 +112,10 @@ static ph_status check(ph_ctx *ctx, const ph_train *o)
     const struct {
         const char *name;
         double value, least, most;
-    } all[] = {{"steps", o->steps, 0, 1e9},
+    } all[] = {{"steps", o->steps, 0, PH_STEPS_MOST},
                {"batch", o->batch, 1, 65536},
                {"accumulate", o->accumulate, 1, 4096},
-               {"warmup", o->warmup, 0, 1e9},
+               {"warmup", o->warmup, 0, PH_STEPS_MOST},
                {"lr", o->lr, 0, 100},
                {"weight_decay", o->weight_decay, 0, 100},
                {"max_grad_norm", o->max_grad_norm, 0, 1e9},
@@ -157,13 +157,29 @@ static ph_status take_all(ph_trainer *t)
     return take(t, rows * sizeof(int32_t), &t->lens);
 }
 
+/* A model that goes on must know the data's tokens by the same numbers. */
+static ph_status check_vocab(const ph_trainer *t, const ph_model *model)
+{
+    const ph_vocab *a = &model->vocab, *b = &t->data.vocab;
+    int same = a->split == b->split && a->count == b->count;
+    for (int i = 0; same && a->text && i < a->count; i++)
+        same = !strcmp(a->text[i], b->text[i]);
+    if (same) return PH_OK;
+    return ph_fail(
+        t->ctx, PH_BAD_FILE,
+        "the model's vocabulary of %d tokens is not that of its training data, "
+        "which has %d",
+        a->count, b->count);
+}
+
 static ph_status begin(ph_trainer *t, ph_model *model)
 {
     ph_config config = t->train.config;
     PH_TRY(check(t->ctx, &t->train));
-    PH_TRY(ph_data_open(&t->data, t->ctx, t->recipe, &t->train,
-                        model ? &model->vocab : NULL));
+    PH_TRY(ph_data_open(&t->data, t->ctx, t->recipe, &t->train));
+    if (model) PH_TRY(check_vocab(t, model));
     t->model = model;
+    t->train.data_hash = t->data.hash;
     config.vocab = t->data.vocab.count;
     if (config.max_len < ph_max(t->data.source_len, t->data.target_len))
         config.max_len = ph_max(t->data.source_len, t->data.target_len);
@@ -233,6 +249,11 @@ ph_model *ph_trainer_model(ph_trainer *t)
 int ph_trainer_steps(const ph_trainer *t)
 {
     return t->step;
+}
+
+ph_pace *ph_trainer_pace(ph_trainer *t)
+{
+    return &t->train.pace;
 }
 
 const ph_train *ph_trainer_options(const ph_trainer *t)

@@ -9,6 +9,8 @@
 
 enum { PH_STRETCH = 16384 }; /* floats of the block that are handed out together */
 
+enum { PH_STEPS_MOST = 99999999 }; /* eight digits in the name of a checkpoint */
+
 struct ph_trainer {
     ph_ctx *ctx;
     ph_train train;
@@ -37,5 +39,9 @@ void ph_optimise_step(const ph_trainer *t, double grad_norm);
 /* A trainer with its model in place; the optimiser at rest. Takes over the model. */
 ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
                            ph_model *model);
+
+/* checkpoint.c: the options and the step in a checkpoint. */
+ph_status ph_checkpoint_options(ph_ctx *ctx, const ph_file *file, ph_train *train,
+                                int *step);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/utf8.h"
 #include "model/model.h"
 
 static const char *const marks[PH_TOKEN_FIRST] = {"<pad>", "<s>", "</s>", "<unk>"};
@@ -89,14 +90,13 @@ void ph_vocab_free(ph_vocab *v, ph_ctx *ctx)
 
 /* ---- splitting --------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character here; 1 for a byte that begins none. */
+/* Bytes of the UTF-8 character here; 1 for a byte that begins no valid one. The NUL that
+   ends the text ends a character too, so four bytes may always be asked for. */
 static int char_length(const char *text)
 {
-    unsigned char c = (unsigned char)text[0];
-    int length = c < 0xC0 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF8 ? 4 : 1;
-    for (int i = 1; i < length; i++)
-        if (((unsigned char)text[i] & 0xC0) != 0x80) return 1;
-    return length;
+    uint32_t point;
+    int length = ph_utf8_decode(text, 4, &point);
+    return length ? length : 1;
 }
 
 /* Letters of alphabets that put blanks between words: up to two bytes of UTF-8. */
