@@ -375,7 +375,8 @@ static ph_status begin(ph_call *call, const ph_plan *plan, const ph_args *args,
                       .grads = grads,
                       .shared = space,
                       .lanes = (char *)space + plan->shared_bytes[what],
-                      .lane_bytes = plan->lane_bytes[what]};
+                      .lane_bytes = plan->lane_bytes[what],
+                      .shared_bytes = plan->shared_bytes[what]};
     return PH_OK;
 }
 

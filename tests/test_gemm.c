@@ -15,38 +15,38 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/half.h"
 #include "check.h"
 #include "every.h"
+#include "guard.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
 
 /* ---- memory that ends at an unmapped page ------------------------------------------ */
 
 typedef struct guarded {
-    char *start, *map;
-    size_t bytes, mapped;
+    char *start;
+    size_t bytes;
 } guarded;
 
 static guarded guarded_new(size_t bytes)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
-    guarded g = {.bytes = bytes, .mapped = whole + page};
-    g.map =
-        mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(g.map != MAP_FAILED, "no memory for %zu bytes", bytes);
-    CHECK(!mprotect(g.map + whole, page, PROT_NONE), "mprotect failed");
-    g.start = g.map + whole - bytes;
+    guarded g = {guard_alloc(bytes), bytes};
+    CHECK(g.start, "no memory for %zu bytes", bytes);
     return g;
 }
 
 static void guarded_free(guarded *g)
 {
-    munmap(g->map, g->mapped);
+    guard_free(g->start);
+}
+
+static ph_workspace workspace_new(const ph_ctx *ctx, const ph_gemm *list, int count)
+{
+    size_t bytes = ph_gemm_bytes(ctx, list, count);
+    return (ph_workspace){guard_alloc(bytes), bytes};
 }
 
 /* ---- a context without the engine -------------------------------------------------- */
@@ -315,10 +315,10 @@ static void check_call(problem *p, int count, const ph_kernels *table, int threa
         list[i] = p[i].g;
         memcpy(p[i].c.start, p[i].before, p[i].c.bytes);
     }
-    guarded space = guarded_new(ph_gemm_bytes(&ctx, list, count));
-    CHECK(space.bytes % PH_ALIGN == 0, "workspace of %zu bytes", space.bytes);
-    ph_gemm_run(&ctx, list, count, space.start);
-    guarded_free(&space);
+    ph_workspace space = workspace_new(&ctx, list, count);
+    CHECK(space.size % PH_ALIGN == 0, "workspace of %zu bytes", space.size);
+    ph_gemm_run(&ctx, list, count, space);
+    guard_free(space.data);
     ctx_free(&ctx);
     for (int i = 0; i < count; i++) problem_check(&p[i], table, threads);
 }
@@ -452,7 +452,7 @@ static void poison(void)
             ph_gemm g = {
                 .m = m, .n = N, .k = K, .a = a, .b = b, .c = c, .tiles = turn % 2};
             g.a_row = K, g.b_row = g.c_row = N, g.a_col = g.b_col = 1;
-            void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
+            ph_workspace space = workspace_new(&ctx, &g, 1);
             for (int i = 0; i < M * K; i++) a[i] = 1;
             for (int i = 0; i < K * N; i++) b[i] = 1;
             b[5 * N + 36] = NAN, b[7 * N + 2] = INFINITY, a[(m - 1) * K + 3] = INFINITY;
@@ -463,7 +463,7 @@ static void poison(void)
                     CHECK(j == 36 ? isnan(x) : x == want, "%s m %d: c(%d,%d) is %g",
                           isas[t]->name, m, i, j, (double)x);
                 }
-            free(space);
+            guard_free(space.data);
             ctx_free(&ctx);
         }
 }
@@ -509,7 +509,7 @@ static int rising(const void *x, const void *y)
 enum { ROUNDS = 100, CALLS = 3 }; /* most rounds */
 
 /* Times of one side: a call to warm up, then CALLS; its threads may fall asleep. */
-static void bench_side(ph_ctx *ctx, const ph_gemm *g, void *space, const peer *p,
+static void bench_side(ph_ctx *ctx, const ph_gemm *g, ph_workspace space, const peer *p,
                        double *t)
 {
     int tb = g->b_col == 1 ? 111 : 112, ta = g->a_col == 1 ? 111 : 112;
@@ -543,7 +543,7 @@ static void bench_shape(const char *isa, int threads, const int *shape, int form
     for (int64_t i = 0; i < (int64_t)m * k; i++) a[i] = (float)check_uniform(&r) - 0.5f;
     for (int64_t i = 0; i < (int64_t)n * k; i++) b[i] = (float)check_uniform(&r) - 0.5f;
     g.a = a, g.b = b, g.c_row = n, g.c = malloc((size_t)m * (size_t)n * 4);
-    void *space = aligned_alloc(PH_ALIGN, ph_gemm_bytes(&ctx, &g, 1));
+    ph_workspace space = workspace_new(&ctx, &g, 1);
     p->set_threads(threads);
     for (int i = 0; i < turns; i++) {
         bench_side(&ctx, &g, space, NULL, ours + i * CALLS);
@@ -559,7 +559,7 @@ static void bench_shape(const char *isa, int threads, const int *shape, int form
            isa, threads, forms[form], m, n, k, work / ours[0], work / ours[count / 2],
            work / theirs[0], work / theirs[count / 2], theirs[0] / ours[0],
            theirs[count / 2] / ours[count / 2], ratio[count / 2]);
-    free(space), free(a), free(b), free(g.c);
+    guard_free(space.data), free(a), free(b), free(g.c);
     ctx_free(&ctx);
 }
 

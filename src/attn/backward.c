@@ -101,11 +101,6 @@ static void clear_dq(const task *t, int batch, int head)
     }
 }
 
-static ph_arena room_of(const ph_call *call, int lane)
-{
-    return (ph_arena){call->lanes + (size_t)lane * call->lane_bytes, 0};
-}
-
 /* Work item: one head of one batch row. */
 static void prepare_head(void *arg, int lane, int item)
 {
@@ -113,7 +108,7 @@ static void prepare_head(void *arg, int lane, int item)
     const ph_call *call = t->call;
     int batch = item / call->attn->q_heads, head = item % call->attn->q_heads;
     clear_dq(t, batch, head);
-    ph_deltas_head(call, &t->deltas, room_of(call, lane), batch, head);
+    ph_deltas_head(call, &t->deltas, ph_call_lane(call, lane), batch, head);
 }
 
 /* ---- who runs which chunk ---- */
@@ -162,7 +157,7 @@ static void pair_item(void *arg, int lane, int pair)
     const ph_plan *plan = t->call->plan;
     float *sums = t->dq ? t->dq + (size_t)lane * dq_floats(plan) : NULL;
     ph_dq_target target = target_of(t, pair, sums);
-    ph_arena room = room_of(t->call, lane);
+    ph_arena room = ph_call_lane(t->call, lane);
     int first = pair * plan->cluster, heads = t->call->attn->q_heads;
     for (int h = first; h < first + plan->cluster; h++) prepare_head(arg, lane, h);
     for (int chunk = 0; chunk < plan->chunks; chunk++) {
@@ -187,7 +182,7 @@ static void wave_item(void *arg, int lane, int index)
     float *part = t->parts + (size_t)index * dq_floats(plan);
     ph_dq_target target = target_of(t, item / plan->chunks, part);
     target.fresh = 1;
-    run_chunk(t, room_of(t->call, lane), item / plan->chunks, item % plan->chunks,
+    run_chunk(t, ph_call_lane(t->call, lane), item / plan->chunks, item % plan->chunks,
               target);
 }
 
@@ -241,7 +236,7 @@ void ph_attn_backward(const ph_call *call)
     const ph_plan *plan = call->plan;
     const ph_grads *grads = call->grads;
     int heads = call->attn->batch * call->attn->q_heads;
-    ph_arena arena = {call->shared, 0};
+    ph_arena arena = ph_call_shared(call);
     task t = {.call = call};
     if (ph_plan_is_joint(plan)) {
         ph_joint_backward(call);

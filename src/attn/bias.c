@@ -77,7 +77,7 @@ static void run_item(void *arg, int lane, int index)
     const task *t = arg;
     const ph_call *call = t->call;
     const ph_attn *a = call->attn;
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);
     int j0 = index % t->key_blocks * PH_BLOCK, rest = index / t->key_blocks;

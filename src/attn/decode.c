@@ -16,7 +16,7 @@ static void take_part(const ph_plan *plan, char *shared, int pair, int split,
     ph_arena count = {0};
     ph_running_take(plan, &count, plan->rows, out);
     size_t place = (size_t)pair * (size_t)plan->splits + (size_t)split;
-    ph_arena arena = {shared + place * count.used, 0};
+    ph_arena arena = ph_arena_of(shared + place * count.used, count.used);
     ph_running_take(plan, &arena, plan->rows, out);
 }
 
@@ -42,7 +42,7 @@ static void run_split(void *arg, int lane, int index)
     const ph_call *call = arg;
     const ph_plan *plan = call->plan;
     int pair = index / plan->splits, split = index % plan->splits;
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     ph_stream st;
     ph_stream_take(plan, &arena, plan->rows, 1, &st);
     take_part(plan, call->shared, pair, split, &st.split);
@@ -57,7 +57,7 @@ static void merge_pair(void *arg, int lane, int pair)
 {
     const ph_call *call = arg;
     const ph_plan *plan = call->plan;
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     ph_stream st;
     ph_stream_take(plan, &arena, plan->rows, 1, &st);
     gather(call, st.rows, pair);

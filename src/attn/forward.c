@@ -50,7 +50,7 @@ static void run_item(void *arg, int lane, int index)
     int batch = pair / plan->groups, head = pair % plan->groups * plan->group;
     int first = (plan->row_blocks - 1 - index / pairs) * plan->rows;
     int end = ph_min(first + plan->rows, a->q_len * plan->group);
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     ph_stream st;
 
     if (ph_head_forward(call, (float *)(void *)arena.base, batch, head, first, end))

@@ -394,7 +394,7 @@ static void run_item(void *arg, int lane, int index)
     int end = ph_min(first + j->grad_rows, total), batch = task->batch + plane / j->sets;
     double *sums = task->sums + (size_t)index * sum_numbers(plan);
     float *dextra[PH_EXTRAS_MAX];
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w;
 
     take(plan, &arena, &w);
@@ -497,7 +497,7 @@ void ph_joint_backward(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
     int batch = call->attn->batch, wave = plan->joint.wave;
-    ph_arena arena = {call->shared, 0};
+    ph_arena arena = ph_call_shared(call);
     ph_joint_task t = {.call = call};
     take_task(plan, &arena, &t);
     memset(t.totals, 0, sum_numbers(plan) * sizeof(double));

@@ -81,7 +81,7 @@ static void run_item(void *arg, int lane, int index)
     int total = call->attn->q_len * j->per_token;
     int size = own->row_blocks > 1 ? PH_GRAD_ROWS * j->per_token : total;
     int first = block * size, end = ph_min(first + size, total);
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);
     for (int b = 0; b < own->batch_rows; b++)

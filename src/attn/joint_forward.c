@@ -396,7 +396,7 @@ static void run_item(void *arg, int lane, int index)
     const task *job = arg;
     const ph_call *call = job->call;
     place at = find_place(job, index);
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);
     clear_rows(call, &w, at.batch, at.set, at.first, at.end);
@@ -417,7 +417,7 @@ static void run_item(void *arg, int lane, int index)
 static worker share(const task *job, int lane)
 {
     const ph_call *call = job->call;
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w = *job->item;
     take_room(call->plan, &arena, &w);
     return w;
@@ -501,7 +501,7 @@ static void base_item(void *arg, int lane, int index)
     const task *job = arg;
     const ph_call *call = job->call;
     place at = find_place(job, index);
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);
     if (!begin_rows(call, &w, &at) || !any_lost(call, &w.r)) return;
@@ -527,7 +527,7 @@ void ph_joint_forward(const ph_call *call)
     const ph_plan *plan = call->plan;
     const ph_joint_plan *j = &plan->joint;
     int batch = call->attn->batch, wave = j->wave ? j->wave : ph_max(batch, 1);
-    ph_arena arena = {call->shared, 0};
+    ph_arena arena = ph_call_shared(call);
     worker item;
     task t = {.call = call, .item = &item};
     ph_joint_keys_take(plan, &arena, 0, &t.keys);

@@ -207,7 +207,7 @@ static void run_item(void *arg, int lane, int index)
     int plane = index / plan->joint.key_blocks, batch = task->batch + plane / clusters;
     int head0 = plane % clusters * heads, sets = plan->joint.sets / clusters;
     int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(plan, &arena, &w);
     clear(plan, &w);

@@ -122,7 +122,7 @@ static void row_item(void *arg, int lane, int index)
     int plane = index / blocks, first = index % blocks * j->rows;
     int end = ph_min(first + j->rows, total), batch = plane / j->sets;
     int set = plane % j->sets;
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     looker l;
     ph_joint_tile t;
     take(call->plan, &arena, &l);
@@ -164,7 +164,7 @@ static void key_item(void *arg, int lane, int index)
     const ph_joint_plan *j = &call->plan->joint;
     int j0 = index % j->key_blocks * PH_BLOCK, batch = index / j->key_blocks;
     int total = a->q_len * j->per_token, n = ph_min(PH_BLOCK, a->kv_len - j0);
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     looker l;
     ph_joint_tile t;
     take(call->plan, &arena, &l);
@@ -192,7 +192,7 @@ void ph_joint_look(const ph_call *call)
     const ph_look_at *look = call->args->look;
     int batch = call->attn->batch;
     int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
-    ph_arena arena = {call->shared, 0};
+    ph_arena arena = ph_call_shared(call);
     float *stat = take_stat(plan, &arena);
     task t = {.call = call, .stat = stat};
     if (ph_joint_stats(call, stat)) ph_joint_bases(call, &no_keys, 0, batch, stat);

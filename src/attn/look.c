@@ -54,7 +54,7 @@ void ph_look_measure(ph_plan *plan)
 static void begin(const ph_call *call, int lane, int pair, looker *l)
 {
     const ph_plan *plan = call->plan;
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     take(plan, &arena, l);
     ph_rows_begin(call, l->rows, pair / plan->groups, pair % plan->groups * plan->group,
                   plan->group);

@@ -7,6 +7,7 @@
 
 #include "attn/tiles.h"
 #include "attn/variant.h"
+#include "base/arena.h"
 #include "base/ctx.h"
 #include "kernels/kernels.h"
 
@@ -81,9 +82,20 @@ typedef struct ph_call {
                           2m; that of head 2m+1 is twin[m] times as much. NULL: each head
                           has its own */
     char *lanes;       /* lane_bytes each */
-    char *shared;      /* shared_bytes */
-    size_t lane_bytes;
+    char *shared;
+    size_t lane_bytes, shared_bytes;
 } ph_call;
+
+/* The scratch of a lane, and that of all. */
+static inline ph_arena ph_call_lane(const ph_call *call, int lane)
+{
+    return ph_arena_of(call->lanes + (size_t)lane * call->lane_bytes, call->lane_bytes);
+}
+
+static inline ph_arena ph_call_shared(const ph_call *call)
+{
+    return ph_arena_of(call->shared, call->shared_bytes);
+}
 
 /* ph_plan_create for a layer. */
 ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,

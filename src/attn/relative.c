@@ -80,7 +80,7 @@ static void run_item(void *arg, int lane, int head)
     const task *t = arg;
     const ph_call *call = t->call;
     int numbers = 2 * call->attn->reach + 1;
-    ph_arena arena = {call->lanes + (size_t)lane * call->lane_bytes, 0};
+    ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);
     memset(w.sums, 0, (size_t)numbers * sizeof(double));

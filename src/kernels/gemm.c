@@ -56,6 +56,9 @@ typedef struct columns_of {
     int j0, k0;
 } columns_of;
 
+enum { LEAST_LANE = PH_ALIGN }; /* bytes: room for columns_of, without any product too */
+_Static_assert(sizeof(columns_of) <= LEAST_LANE, "columns_of outgrew its lane");
+
 /* Scratch of one lane. */
 typedef struct scratch {
     columns_of *has; /* what panels hold */
@@ -176,13 +179,13 @@ static int owns_room(const job *j)
     return j->rounds == 1 && (j->mode != TILED || ph_gemm_tiled_keeps(j));
 }
 
-static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
-                        void *workspace)
+static void lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
+                      ph_workspace work)
 {
-    ph_arena arena = {.base = workspace};
+    ph_arena arena = ph_arena_of(work.data, work.size);
     size_t most = 0;
     b->count = count;
-    b->lane_size = 0;
+    b->lane_size = LEAST_LANE;
     for (int i = 0; i < count; i++) {
         job *j = &b->jobs[i];
         ph_arena lane = {0};
@@ -200,13 +203,81 @@ static size_t lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int co
     for (int i = 0; i < count; i++)
         if (!owns_room(&b->jobs[i])) b->jobs[i].packed = packed;
     b->lanes = ph_arena_take(&arena, b->lane_size * (size_t)ctx->threads);
-    return arena.used;
 }
 
+/* ---- upper bounds of it ------------------------------------------------------------ */
+
+/* What a product carves with any number of rows up to m. */
+typedef struct bound {
+    size_t packed; /* floats */
+    size_t lane;   /* bytes */
+} bound;
+
+static bound wider(bound a, bound b)
+{
+    return (bound){a.packed > b.packed ? a.packed : b.packed,
+                   a.lane > b.lane ? a.lane : b.lane};
+}
+
+/* Of a mode whose sizes grow with m, at its largest. */
+static bound few_bound(const ph_ctx *ctx, const ph_gemm *g, int most_rows)
+{
+    job j;
+    ph_arena lane = {0};
+    ph_gemm fewer = *g;
+    fewer.m = ph_min(g->m, most_rows);
+    choose(&j, ctx, &fewer, 1);
+    lay_lane(&j, &lane);
+    return (bound){j.mode == EMPTY ? 0 : packed_floats(&j), lane.used};
+}
+
+/* A round packs all of a, or as many panels as there is room for; in each part of k the
+   last panel may have a single row. */
+static bound packed_bound(const job *j)
+{
+    ph_arena lane = {0};
+    int mr = j->k->mr, nr = j->k->nr, parts = ph_div_up(j->g->k, j->kc);
+    int64_t all = (int64_t)parts * ph_div_up(j->g->m, mr);
+    int64_t round = ph_max(j->s->room / (j->kc * mr), parts * TILES) + parts;
+    int tiles = ph_min(ph_div_up(j->g->m, mr), ph_max(COPY / j->columns / mr, 1));
+    size_t copy = (size_t)tiles * (size_t)mr * (size_t)j->columns;
+    ph_arena_take(&lane, sizeof(columns_of));
+    ph_arena_floats(&lane, (size_t)(j->columns / nr) * (size_t)j->b_step + PH_PACK_SLACK);
+    ph_arena_floats(&lane, j->plain ? (size_t)mr * (size_t)nr : copy);
+    return (bound){(size_t)((all < round ? all : round) * j->a_step), lane.used};
+}
+
+static bound tiled_bound(const job *j)
+{
+    ph_arena lane = {0};
+    ph_arena_take(&lane, sizeof(columns_of));
+    ph_arena_take(&lane, ph_gemm_tiled_lane(j));
+    return (bound){ph_gemm_tiled_packed(j), lane.used};
+}
+
+static bound bound_of(const ph_ctx *ctx, const ph_gemm *g)
+{
+    job j;
+    choose(&j, ctx, g, 1);
+    if (j.mode == EMPTY) return (bound){0};
+    if (j.mode == TILED) return tiled_bound(&j);
+    bound few = wider(few_bound(ctx, g, ph_gemm_stream_rows(&j)),
+                      few_bound(ctx, g, ph_gemm_turned_rows(&j)));
+    return j.mode == PACKED ? wider(few, packed_bound(&j)) : few;
+}
+
+/* Every product counts its own a: which of them share one depends on the rows. */
 size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count)
 {
-    batch b;
-    return lay_batch(&b, ctx, list, count, NULL);
+    ph_arena arena = {0};
+    bound all = {.lane = LEAST_LANE};
+    for (int i = 0; i < count; i++) {
+        bound b = bound_of(ctx, &list[i]);
+        all = wider(all, b);
+        ph_arena_floats(&arena, b.packed + PH_PACK_SLACK);
+    }
+    ph_arena_take(&arena, all.lane * (size_t)ctx->threads);
+    return arena.used;
 }
 
 /* ---- in and out of c --------------------------------------------------------------- */
@@ -262,85 +333,6 @@ void ph_gemm_bias(const job *j, const area *r, int first, int count)
     j->k->add_rows(count, r->cols, j->g->bias + r->j0, r->c + first * r->ldc, r->ldc);
 }
 
-/* ---- packing ----------------------------------------------------------------------- */
-
-/* At most mr rows of a from i0 on, each contiguous along k or in blocks, as one panel. */
-static void turn_rows(const job *j, int i0, int rows, int k0, int len, float *to)
-{
-    const ph_gemm *g = j->g;
-    int mr = j->k->mr;
-    for (int kk = 0, run; kk < len; kk += run) {
-        const void *row[PH_MR_MAX];
-        run = len - kk;
-        int64_t at = ph_gemm_block(g->a_block, g->a_step, k0 + kk, &run);
-        for (int r = 0; r < rows; r++)
-            row[r] = ph_at(g->a, g->a_type, (i0 + r) * g->a_row + at);
-        j->k->pack_across(to + (int64_t)kk * mr, mr, row, rows, run, g->a_type, 1.0f);
-    }
-}
-
-/* Rows i0.. of a, `len` columns from k0 on, into panels of mr rows. */
-static void pack_a(const job *j, int i0, int rows, int k0, int len, float *to)
-{
-    const ph_gemm *g = j->g;
-    const void *start = ph_at(g->a, g->a_type, i0 * g->a_row + k0 * g->a_col);
-    int mr = j->k->mr;
-    if (g->a_col != 1)
-        j->k->pack_panels(to, mr, j->a_step, start, g->a_col, len, rows, g->a_type);
-    for (int i = 0; g->a_col == 1 && i < rows; i += mr, to += j->a_step)
-        turn_rows(j, i0 + i, ph_min(mr, rows - i), k0, len, to);
-}
-
-/* At most nr columns of b from j0 on, each contiguous along k, turned into one panel. */
-static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *to)
-{
-    const ph_gemm *g = j->g;
-    int nr = j->k->nr;
-    for (int kk = 0, run; kk < len; kk += run) {
-        const void *column[PH_NR_MAX];
-        run = len - kk;
-        const float *start = g->b + ph_gemm_block(g->b_block, g->b_step, k0 + kk, &run);
-        for (int c = 0; c < cols; c++) column[c] = start + (j0 + c) * g->b_col;
-        j->k->pack_across(to + (int64_t)kk * nr, nr, column, cols, run, PH_F32, 1.0f);
-    }
-}
-
-/* Columns in blocks that do not fit panels, copied piece by piece. */
-static void pack_pieces(const job *j, int j0, int cols, int k0, int len, float *to)
-{
-    const ph_gemm *g = j->g;
-    int nr = j->k->nr, padded = ph_round_up(cols, nr);
-    for (int c = 0, run; c < padded; c += run) {
-        const float *from = NULL;
-        float *dst = to + c / nr * j->b_step + c % nr;
-        run = c < cols ? ph_min(cols - c, nr - c % nr) : padded - c;
-        if (c < cols) from = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
-        for (int kk = 0; kk < len; kk++)
-            for (int e = 0; e < run; e++)
-                dst[(int64_t)kk * nr + e] = from ? from[(k0 + kk) * g->b_row + e] : 0;
-    }
-}
-
-/* Columns j0.. of b, `len` steps of k from k0 on, into panels of nr columns. */
-static void pack_b(const job *j, int j0, int cols, int k0, int len, float *to)
-{
-    const ph_gemm *g = j->g;
-    int nr = j->k->nr;
-    if (g->b_col != 1) {
-        for (int c = 0; c < cols; c += nr, to += j->b_step)
-            turn_panel(j, j0 + c, ph_min(nr, cols - c), k0, len, to);
-    } else if (g->b_block && g->b_block % nr) {
-        pack_pieces(j, j0, cols, k0, len, to);
-    } else {
-        for (int c = 0, run; c < cols; c += run) {
-            run = cols - c;
-            const float *from = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
-            j->k->pack_panels(to + c / nr * j->b_step, nr, j->b_step,
-                              from + k0 * g->b_row, g->b_row, len, run, PH_F32);
-        }
-    }
-}
-
 /* ---- items of the first loop ------------------------------------------------------- */
 
 /* where the panels of a begin for the steps from kk on */
@@ -358,8 +350,8 @@ static void pack_item(const job *j, int item)
         return;
     }
     for (int kk = 0; kk < j->k_len; kk += j->kc)
-        pack_a(j, j->i0 + i0, rows, j->k0 + kk, ph_min(j->kc, j->k_len - kk),
-               a_part(j, kk) + i0 / mr * j->a_step);
+        ph_gemm_pack_a(j, j->i0 + i0, rows, j->k0 + kk, ph_min(j->kc, j->k_len - kk),
+                       a_part(j, kk) + i0 / mr * j->a_step);
 }
 
 /* ---- items of the second loop ------------------------------------------------------ */
@@ -434,7 +426,7 @@ static void packed_item(const job *j, const scratch *s, int item)
         const float *a = a_part(j, kk) + i0 / j->k->mr * j->a_step;
         columns_of wants = {j, j0, j->k0 + kk};
         if (memcmp(s->has, &wants, sizeof wants) != 0)
-            pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
+            ph_gemm_pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
         *s->has = wants;
         steps(j, &r, kk, len, a, s->panels, s->c);
     }
@@ -474,7 +466,7 @@ static void item_loop(void *arg, int lane, int index)
 {
     batch *b = arg;
     const job *j = b->jobs;
-    ph_arena arena = {.base = b->lanes + b->lane_size * (size_t)lane};
+    ph_arena arena = ph_arena_of(b->lanes + b->lane_size * (size_t)lane, b->lane_size);
     for (; index >= j->items; j++) index -= j->items;
     if (j->mode == TILED) {
         tiled_item(j, &arena, index);
@@ -531,10 +523,10 @@ static void run_round(ph_ctx *ctx, batch *b)
     for (int i = 0; i < b->count; i++) b->jobs[i].packs = b->jobs[i].items = 0;
 }
 
-void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace)
+void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work)
 {
     batch b;
-    lay_batch(&b, ctx, list, count, workspace);
+    lay_batch(&b, ctx, list, count, work);
     for (int i = 0; i < count; i++)
         if (b.jobs[i].rounds == 1) set_round(&b.jobs[i], 0);
     run_round(ctx, &b);

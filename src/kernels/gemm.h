@@ -29,6 +29,7 @@
 #ifndef PH_KERNELS_GEMM_H
 #define PH_KERNELS_GEMM_H
 
+#include "base/arena.h"
 #include "base/ctx.h"
 
 enum { PH_GEMM_MAX = 10 }; /* products in one call */
@@ -59,11 +60,12 @@ typedef struct ph_gemm {
     int tiles;         /* 1: f32 numbers may be multiplied as parts of bf16 */
 } ph_gemm;
 
-/* Bytes of workspace for ph_gemm_run; pointers in the list are not looked at. */
+/* Bytes of workspace with which ph_gemm_run computes the list, or a part of it, with any
+   number of rows up to m in each product. Pointers in the list are not looked at. */
 size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count);
 
 /* Computes `count` <= PH_GEMM_MAX products that do not depend on each other side by side.
-   workspace is aligned to PH_ALIGN. */
-void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, void *workspace);
+   What it carves is checked against the size of the workspace. */
+void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work);
 
 #endif

@@ -23,25 +23,27 @@ static int is_rows(const ph_gemm *g)
     return g->a_col == 1 && g->a_type == PH_F32 && !g->a_block;
 }
 
-/* Few rows; fewer where one thread must make them rows of floats first. */
-static int streams(const job *j)
+/* Fewer where one thread must make them rows of floats first. */
+int ph_gemm_stream_rows(const job *j)
 {
-    return j->g->b_col == 1 && j->g->m <= (is_rows(j->g) ? j->s->few : j->k->mr);
+    if (j->g->b_col != 1) return 0;
+    return is_rows(j->g) ? j->s->few : j->k->mr;
 }
 
-static int turns(const job *j)
+int ph_gemm_turned_rows(const job *j)
 {
     const ph_gemm *g = j->g;
-    int fits = g->b_row == 1 && !g->b_block && !g->add && j->plain;
-    return fits && g->m <= j->k->few && g->k > 0;
+    int fits = g->b_row == 1 && !g->b_block && !g->add && j->plain && g->k > 0;
+    return fits ? j->k->few : 0;
 }
 
 int ph_gemm_few_choose(job *j, int wanted)
 {
     const ph_gemm *g = j->g;
-    if (!streams(j) && !turns(j)) return 0;
-    int unit = streams(j) ? j->k->nr : PH_LANES;
-    j->mode = streams(j) ? STREAM : TURNED;
+    int streams = g->m <= ph_gemm_stream_rows(j);
+    if (!streams && g->m > ph_gemm_turned_rows(j)) return 0;
+    int unit = streams ? j->k->nr : PH_LANES;
+    j->mode = streams ? STREAM : TURNED;
     j->depth = g->k;
     j->rows = j->height = g->m;
     j->columns =

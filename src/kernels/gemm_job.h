@@ -74,10 +74,21 @@ void ph_gemm_bias(const ph_gemm_job *job, const ph_gemm_area *area, int first, i
 /* The rectangle that an item of the current round owns, but for where it is computed. */
 ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
 
+/* ---- gemm_pack.c ---- */
+
+/* Rows i0.. of a, `len` columns from k0 on, into panels of mr rows, and columns j0.. of
+   b, `len` steps of k from k0 on, into panels of nr columns. */
+void ph_gemm_pack_a(const ph_gemm_job *job, int i0, int rows, int k0, int len, float *to);
+void ph_gemm_pack_b(const ph_gemm_job *job, int j0, int cols, int k0, int len, float *to);
+
 /* ---- gemm_few.c ---- */
 
 /* Decides on STREAM or TURNED, or returns 0. */
 int ph_gemm_few_choose(ph_gemm_job *job, int wanted);
+
+/* The most rows of such a product in each of the two modes; 0: it has no such. */
+int ph_gemm_stream_rows(const ph_gemm_job *job);
+int ph_gemm_turned_rows(const ph_gemm_job *job);
 
 /* Floats of `packed`; makes a rows of floats, before the loops. */
 size_t ph_gemm_few_packed(const ph_gemm_job *job);
@@ -93,9 +104,12 @@ void ph_gemm_tiled_choose(ph_gemm_job *job, int wanted, int count);
 /* Whether a round's rows are packed for all items, or each item packs its own. */
 int ph_gemm_tiled_keeps(const ph_gemm_job *job);
 
-/* Floats of `packed`, enough for a product with fewer rows; items of the first loop in
-   this round, and one of them. */
+/* Floats of `packed`, enough for a product with fewer rows; an upper bound of the bytes
+   of a lane for all products with up to as many rows. */
 size_t ph_gemm_tiled_packed(const ph_gemm_job *job);
+size_t ph_gemm_tiled_lane(const ph_gemm_job *job);
+
+/* Items of the first loop in this round, and one of them. */
 int ph_gemm_tiled_packs(const ph_gemm_job *job);
 void ph_gemm_tiled_pack(const ph_gemm_job *job, int item);
 

@@ -126,6 +126,28 @@ static void lay(const ph_gemm_job *j, ph_arena *arena, scratch *s)
     s->pieces = ph_arena_floats(arena, j->g->b_block && kc ? wide * PH_STEP : 0);
 }
 
+/* Floats of the copy of a product that uses b once, with any number of rows up to m. Up
+   to PH_TILE rows have ONCE floats together; more are padded to PH_WIDE rows. */
+static size_t once_copy(const ph_gemm *g)
+{
+    enum { WIDEST = ONCE / PH_WIDE / (PH_TILE + 1) * PH_WIDE };
+    size_t n = (size_t)ph_round_up(g->n, PH_WIDE), rows = (size_t)ph_min(g->m, PH_TILE);
+    size_t few = (rows * n < ONCE ? rows * n : ONCE) + rows * PAD;
+    size_t wide = PH_WIDE * ((n < WIDEST ? n : WIDEST) + PAD);
+    return g->m > PH_TILE && wide > few ? wide : few;
+}
+
+size_t ph_gemm_tiled_lane(const ph_gemm_job *j)
+{
+    ph_arena lane = {0}, once = {0};
+    scratch s;
+    lay(j, &lane, &s);
+    if (j->g->b_col != 1) return lane.used;
+    ph_arena_take(&once, PANELS * sizeof *s.parts);
+    ph_arena_floats(&once, once_copy(j->g));
+    return lane.used > once.used ? lane.used : once.used;
+}
+
 /* ---- packing ----------------------------------------------------------------------- */
 
 static void pack_a(const ph_gemm_job *j, int i0, int rows, int k0, int len, uint16_t *to)

@@ -26,8 +26,8 @@ typedef struct ph_back {
     float *dx, *dmemory; /* as floats */
     float *ones;         /* (q_rows or kv_rows, the larger) */
     float *q_table, *kv_table, *q_sums, *k_sums;
-    float *gates; /* the kind's and the caller's together */
-    void *work;   /* for one product or attention at a time */
+    float *gates;      /* the kind's and the caller's together */
+    ph_workspace work; /* for one product or attention at a time */
 } ph_back;
 
 /* A list of products that run side by side. */

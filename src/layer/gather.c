@@ -48,18 +48,13 @@ static ph_gemm product(const ph_layer *l, const ph_layer_weights *w, int head, i
     return g;
 }
 
-/* A head may get any number of tokens: many, or so few that they run otherwise. */
+/* For any number of tokens that a head may get. */
 size_t ph_layer_gather_bytes(const ph_layer *l)
 {
     const ph_layer_weights none = {0};
     const ph_gather nowhere = {0};
-    size_t most = 0;
-    for (int rows = ph_min(MOST, l->q_rows); l->shape.few && rows > 0; rows /= 2) {
-        ph_gemm g = product(l, &none, 0, rows, &nowhere);
-        size_t bytes = ph_gemm_bytes(l->ctx, &g, 1);
-        if (bytes > most) most = bytes;
-    }
-    return most;
+    ph_gemm g = product(l, &none, 0, ph_min(MOST, l->q_rows), &nowhere);
+    return l->shape.few ? ph_gemm_bytes(l->ctx, &g, 1) : 0;
 }
 
 static void collect(void *arg, int lane, int index)
@@ -86,7 +81,8 @@ static void place(void *arg, int lane, int index)
 }
 
 void ph_layer_gather(const ph_layer *l, const ph_layer_weights *w, const void *x,
-                     const float *gate, const ph_gather *room, void *work, float *q)
+                     const float *gate, const ph_gather *room, ph_workspace work,
+                     float *q)
 {
     int len = l->desc.attn.q_len, heads = l->shape.q.heads;
     memset(q, 0, (size_t)l->q_rows * (size_t)ph_part_row(&l->shape.q) * sizeof *q);

@@ -136,8 +136,8 @@ ph_gather ph_layer_gather_room(const ph_layer *layer, ph_arena *arena);
 size_t ph_layer_gather_bytes(const ph_layer *layer); /* of `work` */
 /* q = x wq + bq where the gate is not 0, else 0. */
 void ph_layer_gather(const ph_layer *layer, const ph_layer_weights *weights,
-                     const void *x, const float *gate, const ph_gather *room, void *work,
-                     float *q);
+                     const void *x, const float *gate, const ph_gather *room,
+                     ph_workspace work, float *q);
 
 /* ---- gate.c ---- */
 

@@ -45,7 +45,7 @@ static void lay_work(ph_back *c, ph_arena *arena)
     work = larger(work, l->shape.work);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
         work = larger(work, ph_gemm_bytes(l->ctx, steps[i].list, steps[i].count));
-    c->work = c->kind.work = ph_arena_take(arena, work);
+    c->work = c->kind.work = (ph_workspace){ph_arena_take(arena, work), work};
 }
 
 /* The gradient of what attention saw, where it is not that of the part. */
@@ -251,7 +251,8 @@ static ph_status attend(ph_back *c)
         k->extra[e] = c->param[given], k->dextra[e] = c->dparam[given];
     ph_args a = c->args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
-    a.out = (float *)k->heads, a.lse = c->kept.lse, a.workspace = c->work, a.look = NULL;
+    a.out = (float *)k->heads, a.lse = c->kept.lse, a.workspace = c->work.data,
+    a.look = NULL;
     a.extra = k->extra;
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     float *dgate = k->gate ? k->dgate : g->dgate;
@@ -403,12 +404,12 @@ ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weigh
     c.want_q = kind || grads->dx || grads->dwq || grads->dbq || grads->dq_norm;
     c.want_k = kind || from_keys || grads->dwk || grads->dbk || grads->dk_norm;
     c.want_v = kind || from_keys || grads->dwv || grads->dbv;
-    ph_arena count = {0}, saved = {.base = args->saved};
+    ph_arena count = {0}, saved = ph_arena_of(args->saved, ph_layer_saved(layer));
     c.kept = ph_layer_keep(layer, &saved, 1);
     PH_TRY(check_attend(&c));
     lay(&c, &count);
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
-    ph_arena arena = {.base = space};
+    ph_arena arena = ph_arena_of(space, count.used);
     lay(&c, &arena);
     make_copies(&c);
     for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, remake);

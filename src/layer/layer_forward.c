@@ -25,7 +25,7 @@ typedef struct call {
     ph_gemm list[3]; /* the projections */
     int count;
     ph_gemm output;
-    void *work; /* for one product or attention at a time */
+    ph_workspace work; /* for one product or attention at a time */
 } call;
 
 static void add_part(call *c, const ph_part *part, const float *named, const float *bias,
@@ -97,7 +97,7 @@ static void lay(call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *a = c->args;
-    ph_arena saved = {.base = a->saved};
+    ph_arena saved = ph_arena_of(a->saved, ph_layer_saved(l));
     c->kept = ph_layer_keep(l, a->saved ? &saved : arena, a->saved != NULL);
     int own = ph_layer_makes_out(l);
     if (l->remakes_v) c->kept.v = ph_arena_floats(arena, ph_layer_v_floats(l));
@@ -124,7 +124,7 @@ static void lay(call *c, ph_arena *arena)
     if (l->shape.work > work) work = l->shape.work;
     bytes = ph_layer_gather_bytes(l);
     if (bytes > work) work = bytes;
-    c->work = c->kind.work = ph_arena_take(arena, work);
+    c->work = c->kind.work = (ph_workspace){ph_arena_take(arena, work), work};
 }
 
 /* Queries of the pairs that are used, once it is known which. */
@@ -211,7 +211,7 @@ static ph_status attend(const call *c)
     const ph_kind_call *k = &c->kind;
     ph_args a = args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
-    a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work;
+    a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work.data;
     a.extra = k->extra;
     if (c->gates) ph_layer_join_gates(l, k->gate, a.gate, c->gates);
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
@@ -265,7 +265,7 @@ ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weight
     ph_arena count = {0};
     lay(&c, &count);
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
-    ph_arena arena = {.base = space};
+    ph_arena arena = ph_arena_of(space, count.used);
     lay(&c, &arena);
     for (int i = 0; i < PH_KINDS; i++)
         if (layer->kind[i] && layer->kind[i]->project) layer->kind[i]->project(&c.kind);

@@ -132,7 +132,7 @@ static ph_status build(ph_decoder *d, const int32_t *source)
     d->memory = ph_ctx_alloc(m->ctx, count.used);
     if (!d->memory) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for caches");
     memset(d->memory, 0, count.used);
-    ph_arena arena = {.base = d->memory};
+    ph_arena arena = ph_arena_of(d->memory, count.used);
     lay(d, &arena);
     d->step->caches = d->caches, d->step->past = d->past;
     d->step->encoded = d->encoded;

@@ -230,14 +230,16 @@ static ph_status run_search(task *t)
     search s = {.t = t, .beams = t->how->beams};
     size_t beams = (size_t)s.beams, limit = (size_t)t->limit;
     void *memory = NULL;
+    size_t bytes = 0;
     for (int pass = 0; pass < 2; pass++) {
-        ph_arena arena = {.base = memory};
+        ph_arena arena = ph_arena_of(memory, bytes);
         s.live = ph_arena_take(&arena, beams * sizeof *s.live);
         s.next = ph_arena_take(&arena, beams * sizeof *s.next);
         s.texts = ph_arena_take(&arena, beams * limit * sizeof(int32_t));
         s.from = ph_arena_take(&arena, beams * sizeof *s.from);
         s.tokens = ph_arena_take(&arena, beams * sizeof *s.tokens);
-        if (pass == 0) memory = ph_ctx_alloc(t->m->ctx, arena.used);
+        bytes = arena.used;
+        if (pass == 0) memory = ph_ctx_alloc(t->m->ctx, bytes);
         if (!memory)
             return ph_fail(t->m->ctx, PH_OUT_OF_MEMORY, "no memory for a beam search");
     }
@@ -318,12 +320,12 @@ static ph_status read_prompt(const ph_model *m, const char *text, ph_word *words
 }
 
 static ph_status run(const ph_model *m, const char *text, const ph_generation *how,
-                     char *out, size_t size, int *length, void *memory)
+                     char *out, size_t size, int *length, ph_workspace memory)
 {
     int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER,
         prompt_count;
     int count;
-    ph_arena arena = {.base = memory};
+    ph_arena arena = ph_arena_of(memory.data, memory.size);
     ph_word *words = ph_arena_take(&arena, (size_t)max_len * sizeof *words);
     int32_t *prompt = ph_arena_take(&arena, (size_t)max_len * sizeof *prompt);
     int32_t *tokens = ph_arena_take(&arena, (size_t)max_len * sizeof *tokens);
@@ -347,9 +349,9 @@ ph_status ph_generate(const ph_model *m, const char *text, const ph_generation *
     PH_TRY(check(m, how));
     size_t max_len = (size_t)m->config.max_len;
     size_t bytes = max_len * (sizeof(ph_word) + 2 * sizeof(int32_t)) + 3 * PH_ALIGN;
-    void *memory = ph_ctx_alloc(m->ctx, bytes);
-    if (!memory) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory to generate");
+    ph_workspace memory = {ph_ctx_alloc(m->ctx, bytes), bytes};
+    if (!memory.data) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory to generate");
     ph_status status = run(m, text, how, out, size, length, memory);
-    ph_ctx_release(m->ctx, memory);
+    ph_ctx_release(m->ctx, memory.data);
     return status;
 }

@@ -197,7 +197,7 @@ static ph_status build(ph_pass *p)
     if (!p->memory)
         return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu bytes of activations",
                        count.used);
-    ph_arena arena = {.base = p->memory};
+    ph_arena arena = ph_arena_of(p->memory, count.used);
     lay(p, &arena);
     const ph_side *last = &p->sides[p->side_count - 1];
     for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;

@@ -50,7 +50,8 @@ ph_gemm ph_product_db(int rows, int out, const float *ones, const float *dy, flo
 ph_status ph_model_multiply(const ph_model *m, const ph_gemm *list, int count)
 {
     void *space;
-    PH_TRY(ph_ctx_scratch(m->ctx, ph_gemm_bytes(m->ctx, list, count), &space));
-    ph_gemm_run(m->ctx, list, count, space);
+    size_t bytes = ph_gemm_bytes(m->ctx, list, count);
+    PH_TRY(ph_ctx_scratch(m->ctx, bytes, &space));
+    ph_gemm_run(m->ctx, list, count, (ph_workspace){space, bytes});
     return PH_OK;
 }

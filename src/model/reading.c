@@ -116,7 +116,7 @@ static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
         args->gate = NULL;
         return links->plan;
     }
-    ph_arena saved = {.base = p->act->saved};
+    ph_arena saved = ph_arena_of(p->act->saved, ph_layer_saved(p->act->layer));
     ph_layer_kept kept = ph_layer_keep(p->act->layer, &saved, 1);
     args->q = kept.q, args->k = kept.k, args->v = kept.v, args->lse = kept.lse;
     if (p->site.kind == PH_SITE_SELF)
@@ -439,8 +439,9 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
     ph_model *m = (ph_model *)r->model;
     int both = m->config.arch == PH_ARCH_ENCODER_DECODER;
     size_t len = (size_t)m->config.max_len, places = (size_t)m->site_count + 1;
+    size_t bytes = 0;
     for (int measure = 1; measure >= 0; measure--) {
-        ph_arena arena = {.base = r->memory};
+        ph_arena arena = ph_arena_of(r->memory, bytes);
         for (int i = 0; i < 2; i++) {
             r->word[i] = ph_arena_take(&arena, len * sizeof(ph_word));
             r->tokens[i] = ph_arena_take(&arena, len * sizeof(int32_t));
@@ -448,10 +449,11 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
         r->places = ph_arena_take(&arena, places * sizeof(place));
         r->link_gate = ph_arena_floats(&arena, (size_t)m->config.heads);
         if (!measure) break;
-        r->memory = ph_ctx_alloc(m->ctx, arena.used);
+        bytes = arena.used;
+        r->memory = ph_ctx_alloc(m->ctx, bytes);
         if (!r->memory)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
-        memset(r->memory, 0, arena.used);
+        memset(r->memory, 0, bytes);
     }
     PH_TRY(set_words(r, 0, 0, text));
     if (both) PH_TRY(target ? set_words(r, 1, 1, target) : set_generated(r));

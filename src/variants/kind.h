@@ -152,7 +152,7 @@ typedef struct ph_kind_call {
     int first, q_heads;              /* the heads at hand: all of them, or a slice ... */
     int k_heads;                     /* ... of dk ... */
     int first_out, out_heads;        /* ... and as wo sees them */
-    void *work;                      /* for one list of products at a time */
+    ph_workspace work;               /* for one list of products at a time */
     int q_rows, kv_rows;             /* tokens of x and of the source of keys */
     int kv_len;                      /* of the latter in one batch row */
     const int32_t *q_lens, *kv_lens; /* of these tokens; NULL: all are valid */
