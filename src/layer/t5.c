@@ -10,6 +10,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "layer/layer.h"
 
@@ -36,20 +37,27 @@ int ph_t5_bucket(const ph_t5 *t5, int distance)
 void ph_t5_spread(const ph_t5 *t5, int q_heads, const float *table, float *relative)
 {
     int reach = with_defaults(t5).max_distance;
-    for (int h = 0; h < q_heads; h++)
-        for (int d = -reach; d <= reach; d++)
-            *relative++ = table[ph_t5_bucket(t5, d) * q_heads + h];
+    int64_t distances = 2 * (int64_t)reach + 1;
+    for (int d = -reach; d <= reach; d++) {
+        const float *row = table + (int64_t)ph_t5_bucket(t5, d) * q_heads;
+        for (int h = 0; h < q_heads; h++) relative[h * distances + reach + d] = row[h];
+    }
 }
 
+/* Distances of one bucket are neighbours: each bucket is one run of drelative. */
 void ph_t5_collect(const ph_t5 *t5, int q_heads, const float *drelative, float *dtable)
 {
     ph_t5 t = with_defaults(t5);
-    for (int b = 0; b < t.buckets; b++)
+    int reach = t.max_distance;
+    memset(dtable, 0, (size_t)t.buckets * (size_t)q_heads * sizeof *dtable);
+    for (int first = -reach, end; first <= reach; first = end) {
+        int bucket = ph_t5_bucket(t5, first);
+        for (end = first + 1; end <= reach && ph_t5_bucket(t5, end) == bucket;) end++;
         for (int h = 0; h < q_heads; h++) {
-            const float *row = drelative + (int64_t)h * (2 * t.max_distance + 1);
+            const float *row = drelative + h * (2 * (int64_t)reach + 1) + reach;
             double sum = 0;
-            for (int d = -t.max_distance; d <= t.max_distance; d++)
-                if (ph_t5_bucket(t5, d) == b) sum += row[d + t.max_distance];
-            dtable[b * q_heads + h] = (float)sum;
+            for (int d = first; d < end; d++) sum += row[d];
+            dtable[(int64_t)bucket * q_heads + h] = (float)sum;
         }
+    }
 }

@@ -42,7 +42,7 @@ static ph_layer_args args_of(const ph_pass *p, const ph_side *side, int sub)
             args.attn.q_lens = lens_of(p, side); /* padding is no load */
     }
     if (cross || !side->stack->causal) args.attn.kv_lens = p->batch.source_lens;
-    if (!cross) args.attn.alibi = p->slopes, args.attn.bias = side->bias;
+    if (!cross) args.attn.alibi = p->slopes, args.attn.relative = side->relative;
     return args;
 }
 
@@ -119,9 +119,10 @@ ph_status ph_attend_back(ph_pass *p, int number, int sub)
     ph_model_bind(p->model, what, p->block, p->grads, &b);
     b.grads.dout = p->dy, b.grads.dx = p->da;
     if (cross) b.grads.dmemory = p->dmemory_part;
-    if (!cross) b.grads.dbias = side->dbias;
+    if (!cross && side->drelative) b.grads.drelative = p->layer_drelative;
     PH_TRY(ph_layer_backward(side->acts[sub].layer, &b.weights, &args, &b.grads));
     if (cross) ph_rows_add(p, memory, p->dmemory, p->dmemory_part);
-    if (!cross && side->dbias) ph_buckets_back(p, side);
+    if (b.grads.drelative)
+        ph_rows_add(p, ph_buckets_floats(p->model), side->drelative, p->layer_drelative);
     return PH_OK;
 }

@@ -1,78 +1,36 @@
 /*
- * buckets.c - relative positions of PH_POS_T5: score(i, j) += B[bucket(j - i)][head].
+ * buckets.c - relative positions of PH_POS_T5: a learned bias per head and bucket of
+ * distances, added to the scores of self-attention.
  *
- * Distances up to a quarter of the buckets (half of those of one side) have one each,
- * larger ones share: where each begins is a table of whole numbers, the logarithms of the
- * formula worked out once. One table of parameters serves all layers of a stack.
+ * Attention takes the bias by distance (ph_args.relative), so nothing of size T x T is
+ * stored. One table of buckets serves all layers of a stack.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "model/pass.h"
 
-/* First distance of each bucket behind the single ones. */
-static const int both_ways[] = {8, 12, 16, 23, 32, 46, 64, 91};
-static const int backwards[] = {16, 19, 21, 24, 27, 31, 35, 40,
-                                46, 52, 59, 67, 77, 87, 99, 113};
-
-/* Bucket of a key that stands `distance` behind (positive) or before the query. */
-static int bucket_of(int distance, int causal)
+static ph_t5 buckets_of(const ph_model_stack *stack)
 {
-    const int *starts = causal ? backwards : both_ways;
-    int single = causal ? 16 : 8, side = !causal && distance > 0 ? PH_BUCKETS / 2 : 0;
-    int far = causal ? (distance < 0 ? -distance : 0) : abs(distance);
-    if (far < single) return side + far;
-    int n = 0;
-    while (n + 1 < single && far >= starts[n + 1]) n++;
-    return side + single + n;
+    return (ph_t5){.buckets = PH_BUCKETS,
+                   .max_distance = PH_BUCKETS_REACH,
+                   .two_sided = !stack->causal};
 }
 
-static int keys_of(const ph_pass *p, const ph_side *side)
+size_t ph_buckets_floats(const ph_model *m)
 {
-    return p->shape.capacity ? p->shape.capacity : side->len;
+    return (size_t)m->config.heads * (2 * PH_BUCKETS_REACH + 1);
 }
 
-void ph_buckets_fill(const ph_pass *p, const ph_side *side)
+void ph_buckets_forward(const ph_pass *p, const ph_side *side)
 {
-    const float *table = p->block + p->model->params[side->stack->buckets].at;
-    int heads = p->model->config.heads, keys = keys_of(p, side);
-    int past = p->past ? p->past[0] : 0;
-    for (int i = 0; i < side->len; i++)
-        for (int j = 0; j < keys; j++) {
-            const float *row =
-                table + bucket_of(j - i - past, side->stack->causal) * heads;
-            for (int h = 0; h < heads; h++)
-                side->bias[((size_t)h * side->len + i) * keys + j] = row[h];
-        }
+    ph_t5 t5 = buckets_of(side->stack);
+    const ph_model *m = p->model;
+    const float *table = p->block + m->params[side->stack->buckets].at;
+    ph_t5_spread(&t5, m->config.heads, table, side->relative);
 }
 
-void ph_buckets_clear(const ph_pass *p, const ph_side *side)
+void ph_buckets_backward(const ph_pass *p, const ph_side *side)
 {
-    const ph_weight *w = &p->model->params[side->stack->buckets];
-    memset(p->grads + w->at, 0, w->count * sizeof(float));
-}
-
-typedef struct job {
-    const ph_pass *p;
-    const ph_side *side;
-} job;
-
-/* A head owns its column of the gradients. */
-static void back_item(void *arg, int lane, int head)
-{
-    const job *j = arg;
-    const ph_side *side = j->side;
-    int heads = j->p->model->config.heads, len = side->len;
-    float *grads = j->p->grads + j->p->model->params[side->stack->buckets].at;
-    (void)lane;
-    for (int i = 0; i < len; i++)
-        for (int k = 0; k < len; k++)
-            grads[bucket_of(k - i, side->stack->causal) * heads + head] +=
-                side->dbias[((size_t)head * len + i) * len + k];
-}
-
-void ph_buckets_back(const ph_pass *p, const ph_side *side)
-{
-    job j = {p, side};
-    ph_ctx_run(p->model->ctx, p->model->config.heads, back_item, &j);
+    ph_t5 t5 = buckets_of(side->stack);
+    const ph_model *m = p->model;
+    ph_t5_collect(&t5, m->config.heads, side->drelative,
+                  p->grads + m->params[side->stack->buckets].at);
 }

@@ -414,8 +414,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, in
                        .dropout = c->dropout};
     set_variant(&d.attn, sub->variant);
     if (c->positions == PH_POS_ROPE && !cross) d.rope = PH_ROPE_HALF;
-    if (c->positions == PH_POS_T5 && !cross)
-        d.attn.bias = (ph_broadcast){1, c->heads, q_len};
+    if (c->positions == PH_POS_T5 && !cross) d.attn.reach = PH_BUCKETS_REACH;
     return d;
 }
 

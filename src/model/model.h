@@ -149,7 +149,8 @@ typedef struct ph_bound {
 void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, float *grads,
                    ph_bound *out);
 
-enum { PH_BUCKETS = 32 }; /* of distances, PH_POS_T5 */
+/* PH_POS_T5: buckets of distances; from PH_BUCKETS_REACH on all share the last. */
+enum { PH_BUCKETS = 32, PH_BUCKETS_REACH = 128 };
 
 /* ---- products.c -------------------------------------------------------------------- */
 

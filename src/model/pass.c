@@ -58,11 +58,10 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
 
 static void lay_side(ph_pass *p, ph_side *side, ph_arena *arena)
 {
-    size_t keys = (size_t)(p->shape.capacity ? p->shape.capacity : side->len);
-    size_t pairs = (size_t)p->model->config.heads * (size_t)side->len * keys;
     int biased = side->stack->buckets >= 0;
-    side->bias = biased ? ph_arena_floats(arena, pairs) : NULL;
-    side->dbias = biased && p->shape.backward ? ph_arena_floats(arena, pairs) : NULL;
+    size_t floats = ph_buckets_floats(p->model);
+    side->relative = biased ? ph_arena_floats(arena, floats) : NULL;
+    side->drelative = biased && p->shape.backward ? ph_arena_floats(arena, floats) : NULL;
     side->entry = lay_join(p, side, arena);
     for (int i = 0; i < side->stack->count; i++) {
         lay_act(p, side, i, arena);
@@ -80,6 +79,8 @@ static void lay_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     p->dy = c->dropout > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
     p->sums = ph_arena_floats(arena, (rows / PH_ROWS_CHUNK + 1) * 2 * dim);
+    if (c->positions == PH_POS_T5)
+        p->layer_drelative = ph_arena_floats(arena, ph_buckets_floats(p->model));
     if (p->side_count < 2) return;
     p->dmemory = ph_arena_floats(arena, memory);
     p->dmemory_part = ph_arena_floats(arena, memory);
@@ -264,7 +265,7 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
     for (int i = p->first_side; i < p->side_count; i++) {
         const ph_side *side = &p->sides[i];
         ph_rows_embed(p, side);
-        if (side->bias) ph_buckets_fill(p, side);
+        if (side->relative) ph_buckets_forward(p, side);
         for (int s = 0; s < side->stack->count; s++) {
             int feed = side->stack->subs[s].kind == PH_SUB_FEED;
             PH_TRY(feed ? ph_feed(p, i, s) : ph_attend(p, i, s));
@@ -368,12 +369,14 @@ static ph_status side_back(ph_pass *p, int number)
 {
     const ph_side *side = &p->sides[number];
     int count = side->stack->count;
-    if (side->bias) ph_buckets_clear(p, side);
+    if (side->drelative)
+        memset(side->drelative, 0, ph_buckets_floats(p->model) * sizeof(float));
     for (int s = count - 1; s >= 0; s--) {
         int feed = side->stack->subs[s].kind == PH_SUB_FEED;
         ph_rows_join_back(p, side, s, s == count - 1);
         PH_TRY(feed ? ph_feed_back(p, number, s) : ph_attend_back(p, number, s));
     }
+    if (side->drelative) ph_buckets_backward(p, side);
     ph_rows_entry_back(p, side);
     ph_rows_embed_back(p, side);
     return PH_OK;

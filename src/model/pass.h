@@ -70,9 +70,10 @@ static inline int ph_act_wide(const ph_act *act)
 typedef struct ph_side {
     const ph_model_stack *stack;
     int len, rows;
-    float *bias, *dbias; /* PH_POS_T5: (heads, len, len or capacity) */
-    ph_join entry;       /* s: embeddings; n, stats: the first norm where there is one */
-    ph_act *acts;        /* (stack->count) */
+    float *relative;  /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
+    float *drelative; /* its gradient, summed over the layers */
+    ph_join entry;    /* s: embeddings; n, stats: the first norm where there is one */
+    ph_act *acts;     /* (stack->count) */
 } ph_side;
 
 struct ph_pass {
@@ -98,6 +99,7 @@ struct ph_pass {
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
     float *dg;           /* (rows, ff_dim) gradient of g, then of h in its place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
+    float *layer_drelative;        /* PH_POS_T5: that of one layer */
     float *ones;                   /* (rows) */
     float *lanes;                  /* (threads, model_dim) */
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
@@ -145,9 +147,10 @@ void ph_rows_embed_back(const ph_pass *p, const ph_side *side);
 void ph_rows_add(const ph_pass *p, size_t count, float *y, const float *x);
 
 /* buckets.c */
-void ph_buckets_fill(const ph_pass *p, const ph_side *side);  /* bias from parameters */
-void ph_buckets_clear(const ph_pass *p, const ph_side *side); /* their gradients */
-void ph_buckets_back(const ph_pass *p, const ph_side *side);  /* add those of dbias */
+size_t ph_buckets_floats(const ph_model *m); /* of a bias by distance */
+void ph_buckets_forward(const ph_pass *p, const ph_side *side); /* bias from the table */
+void ph_buckets_backward(const ph_pass *p,
+                         const ph_side *side); /* the table's gradient */
 
 /* attend.c, feed.c */
 ph_status ph_attend(ph_pass *p, int side, int sub);

@@ -120,7 +120,7 @@ static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
     ph_layer_kept kept = ph_layer_keep(p->act->layer, &saved, 1);
     args->q = kept.q, args->k = kept.k, args->v = kept.v, args->lse = kept.lse;
     if (p->site.kind == PH_SITE_SELF)
-        args->alibi = r->pass->slopes, args->bias = r->pass->sides[p->side].bias;
+        args->alibi = r->pass->slopes, args->relative = r->pass->sides[p->side].relative;
     return p->act->layer->plan;
 }
 
