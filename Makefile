@@ -123,10 +123,10 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
 
-# Who sees which headers: the library and the program their own, tests everything, all
-# others public ones.
+# Who sees which headers: the library its own, the program its own and the few of src/
+# that tools/includes names, tests everything, all others public ones.
 INCLUDE = -Iinclude
-$(BUILD)/obj/cli/%.o: INCLUDE = -Iinclude -Icli
+$(BUILD)/obj/cli/%.o: INCLUDE = -Iinclude -Icli -Isrc
 $(BUILD)/obj/src/%.o: INCLUDE = -Iinclude -Isrc
 $(BUILD)/obj/tests/%.o: INCLUDE = -Iinclude -Isrc -Itests -Icli
 

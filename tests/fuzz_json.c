@@ -39,7 +39,7 @@ static void write_number(ph_json_writer *out, const char *key, const ph_json_rea
     else if (ph_json_as_double(json, &value) == 0)
         ph_json_double(out, key, value);
     else
-        ph_json_null(out, key);
+        ph_json_string(out, key, NULL);
 }
 
 static void write_token(ph_json_writer *out, const char *key, const ph_json_reader *json)
@@ -53,7 +53,7 @@ static void write_token(ph_json_writer *out, const char *key, const ph_json_read
     case PH_JSON_NUMBER: write_number(out, key, json); break;
     case PH_JSON_TRUE: ph_json_bool(out, key, 1); break;
     case PH_JSON_FALSE: ph_json_bool(out, key, 0); break;
-    case PH_JSON_NULL: ph_json_null(out, key); break;
+    case PH_JSON_NULL: ph_json_string(out, key, NULL); break;
     default: break;
     }
 }

@@ -1,5 +1,5 @@
 /*
- * test_json.c - the JSON reader, the writer, and numbers to and from text.
+ * test_json.c - the JSON reader, and numbers to and from text.
  *
  * Texts are judged through a trace: every token as a short mark, so a whole document and
  * what the reader made of it stand on one line.
@@ -10,7 +10,6 @@
 
 #include "check.h"
 #include "io/json_read.h"
-#include "io/json_write.h"
 #include "io/number.h"
 
 static const ph_json_limits usual = {.depth = 8, .string = 100};
@@ -489,51 +488,6 @@ static void other_locale(void)
     CHECK(value == 3.5, "reads %g", value);
 }
 
-/* ---- writing ---- */
-
-static char written[1024];
-static size_t written_length;
-
-static void append(void *user, const char *bytes, size_t count)
-{
-    (void)user;
-    if (written_length + count < sizeof written) {
-        memcpy(written + written_length, bytes, count);
-        written_length += count;
-    }
-    written[written_length] = 0;
-}
-
-static void writer(void)
-{
-    ph_json_writer out = {.write = append};
-    written_length = 0;
-    ph_json_begin_object(&out, NULL);
-    ph_json_string(&out, "te\"xt", "a\\b\n\x01\x7f\xc3\xa9\xff\xe2\x82z");
-    ph_json_begin_array(&out, "list");
-    ph_json_integer(&out, NULL, INT64_MIN), ph_json_unsigned(&out, NULL, UINT64_MAX);
-    ph_json_double(&out, NULL, 0.5);
-    ph_json_float(&out, NULL, 0.1f);
-    ph_json_bool(&out, NULL, 1);
-    ph_json_bool(&out, NULL, 0);
-    ph_json_null(&out, NULL);
-    ph_json_begin_object(&out, NULL);
-    ph_json_end(&out);
-    ph_json_begin_array(&out, NULL);
-    ph_json_end(&out);
-    ph_json_end(&out);
-    ph_json_double(&out, "nan", NAN);
-    ph_json_end(&out);
-    const char *expected =
-        "{\"te\\\"xt\":\"a\\\\b\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd"
-        "\xef\xbf\xbdz\",\"list\":[-9223372036854775808,18446744073709551615,0.5,"
-        "0.1,true,false,null,{},[]],\"nan\":null}";
-    CHECK(strcmp(written, expected) == 0, "%s\n      expected %s", written, expected);
-    ph_json_end(&out); /* one too many does nothing */
-    CHECK(strcmp(written, expected) == 0, "a bracket too many");
-    CHECK(strstr(trace(written, written_length, usual, NULL), "!") == NULL, "unreadable");
-}
-
 /* ---- memory ---- */
 
 static int allocations_left;
@@ -590,7 +544,6 @@ static const check_case cases[] = {{"values", values},
                                    {"shortest_digits", shortest_digits},
                                    {"round_trips", round_trips},
                                    {"other_locale", other_locale},
-                                   {"writer", writer},
                                    {"no_memory", no_memory},
                                    {0, 0}};
 

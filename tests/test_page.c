@@ -10,7 +10,7 @@
 
 #include "check.h"
 #include "inflate.h"
-#include "base/utf8.h"
+#include "io/utf8.h"
 #include "report_case.h"
 #include "view/page.h"
 

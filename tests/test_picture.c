@@ -13,7 +13,7 @@
 
 #include "check.h"
 #include "inflate.h"
-#include "base/utf8.h"
+#include "io/utf8.h"
 #include "polyhead_heads.h"
 #include "polyhead_picture.h"
 #include "report_case.h"

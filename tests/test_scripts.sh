@@ -125,9 +125,10 @@ printf '/* x */\n' | tee "$toy/cli/bench/b.h" "$toy/src/attn/a.h" "$toy/src/kern
 printf '/* x */\n#include "attn/a.h"\n#include "toy.h"\n' >"$toy/src/base/up.c"
 printf '/* x */\n#include "kernels/k.h"\n#include "base/toy.h"\n' >"$toy/src/io/side.c"
 printf '/* x */\n#include "polyhead.h"\n#include "base/toy.h"\n' >"$toy/cli/framework/inner.c"
-printf '/* x */\n#include "bench/b.h"\n' >"$toy/cli/framework/up.c"
+printf '/* x */\n#include "bench/b.h"\n' >"$toy/cli/framework/higher.c"
+printf '/* x */\n' >"$toy/cli/bench/toy.c"
 same "includes, breaches" "$("$toy/tools/includes" | grep -o '^[^ ]*:[0-9]*:' | tr '\n' ' ')" \
-    "cli/framework/inner.c:3: cli/framework/up.c:2: src/base/up.c:2: src/base/up.c:3: src/io/side.c:2: "
+    "cli/framework/higher.c:2: cli/framework/inner.c:3: src/base/toy.c:1: src/base/up.c:2: src/base/up.c:3: src/io/side.c:2: "
 
 {
     echo 'int no_comment;'

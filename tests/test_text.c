@@ -2,7 +2,7 @@
  * test_text.c - words made safe, measured in columns, cut to fit.
  */
 #include "check.h"
-#include "base/utf8.h"
+#include "io/utf8.h"
 #include "view/text.h"
 
 static const char *clean(const char *word, int ascii)

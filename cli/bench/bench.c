@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "framework/json.h"
 #include "bench/machine.h"
-#include "framework/panel.h"
 #include "bench/probe.h"
+#include "framework/json.h"
+#include "framework/panel.h"
 #include "framework/term.h"
 
 typedef struct bench_options {
@@ -190,44 +190,44 @@ static void print_result(const bench_shape *shape, const result *r)
     fflush(stdout);
 }
 
-static void json_shape(json *j, const bench_shape *shape)
+static void json_shape(ph_json_writer *j, const bench_shape *shape)
 {
     char text[32];
-    json_text(j, "name", shape->name);
+    ph_json_string(j, "name", shape->name);
     snprintf(text, sizeof text, "%.*s", bench_group(shape), shape->name);
-    json_text(j, "group", text);
-    json_int(j, "batch", shape->batch);
-    json_int(j, "q_heads", shape->q_heads);
-    json_int(j, "kv_heads", shape->kv_heads);
-    json_int(j, "q_len", shape->q_len);
-    json_int(j, "kv_len", shape->kv_len);
-    json_int(j, "head_dim", shape->dim);
-    json_text(j, "dtype", cli_dtype_names[shape->dtype]);
-    json_bool(j, "causal", shape->causal);
+    ph_json_string(j, "group", text);
+    ph_json_integer(j, "batch", shape->batch);
+    ph_json_integer(j, "q_heads", shape->q_heads);
+    ph_json_integer(j, "kv_heads", shape->kv_heads);
+    ph_json_integer(j, "q_len", shape->q_len);
+    ph_json_integer(j, "kv_len", shape->kv_len);
+    ph_json_integer(j, "head_dim", shape->dim);
+    ph_json_string(j, "dtype", cli_dtype_names[shape->dtype]);
+    ph_json_bool(j, "causal", shape->causal);
 }
 
-static void json_result(json *j, const bench_shape *shape, const result *r)
+static void json_result(ph_json_writer *j, const bench_shape *shape, const result *r)
 {
     double flops = shape->job->flops(shape);
-    json_open(j, NULL, '{');
+    ph_json_begin_object(j, NULL);
     json_shape(j, shape);
-    json_int(j, "threads", r->threads);
-    json_int(j, "runs", r->runs);
-    json_real(j, "seconds_least", r->least);
-    json_real(j, "seconds_median", r->median);
-    json_real(j, "flops", flops);
-    json_real(j, "gflops", 1e-9 * flops / r->least);
-    json_real(j, "peak_gflops", 1e-9 * r->peak);
-    json_real(j, "share_of_peak", flops / r->least / r->peak);
+    ph_json_integer(j, "threads", r->threads);
+    ph_json_integer(j, "runs", r->runs);
+    ph_json_double(j, "seconds_least", r->least);
+    ph_json_double(j, "seconds_median", r->median);
+    ph_json_double(j, "flops", flops);
+    ph_json_double(j, "gflops", 1e-9 * flops / r->least);
+    ph_json_double(j, "peak_gflops", 1e-9 * r->peak);
+    ph_json_double(j, "share_of_peak", flops / r->least / r->peak);
     if (shape->job->bytes) {
         double bytes = shape->job->bytes(shape);
-        json_real(j, "bytes", bytes);
-        json_real(j, "gbytes", 1e-9 * bytes / r->least);
-        json_real(j, "read_gbytes", 1e-9 * r->bandwidth);
-        json_bool(j, "from_memory", from_memory(shape));
-        json_real(j, "share_of_read", bytes / r->least / r->bandwidth);
+        ph_json_double(j, "bytes", bytes);
+        ph_json_double(j, "gbytes", 1e-9 * bytes / r->least);
+        ph_json_double(j, "read_gbytes", 1e-9 * r->bandwidth);
+        ph_json_bool(j, "from_memory", from_memory(shape));
+        ph_json_double(j, "share_of_read", bytes / r->least / r->bandwidth);
     }
-    json_close(j);
+    ph_json_end(j);
 }
 
 static int print_list(const session *s)
@@ -249,14 +249,14 @@ static int print_list(const session *s)
 
 static int json_list(const session *s)
 {
-    json j = json_begin("polyhead.bench.list/1");
-    json_open(&j, "shapes", '[');
+    ph_json_writer j = json_begin("polyhead.bench.list/1");
+    ph_json_begin_array(&j, "shapes");
     for (int i = 0; i < s->count; i++) {
-        json_open(&j, NULL, '{');
+        ph_json_begin_object(&j, NULL);
         json_shape(&j, s->shapes[i]);
-        json_close(&j);
+        ph_json_end(&j);
     }
-    json_close(&j);
+    ph_json_end(&j);
     json_end(&j);
     return EXIT_OK;
 }
@@ -351,7 +351,7 @@ static int open_all(session *s)
     return s->probe ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
 }
 
-static int measure_shape(session *s, int index, json *j)
+static int measure_shape(session *s, int index, ph_json_writer *j)
 {
     bench_shape shape = *s->shapes[index];
     if (!bench_fit(&shape)) {
@@ -379,16 +379,16 @@ static int measure_all(session *s)
 {
     machine_facts facts;
     int rc = EXIT_OK;
-    json j;
+    ph_json_writer j;
     machine_look(&facts);
     if (s->options->json) {
         j = json_begin("polyhead.bench/1");
-        json_text(&j, "version", ph_version());
-        json_text(&j, "cpu", facts.cpu);
-        json_text(&j, "isa", ph_isa(s->ctx[0]));
-        json_text(&j, "probe_isa", probe_isa(s->probe));
-        json_int(&j, "read_buffer_bytes", (int64_t)probe_buffer_bytes(s->probe));
-        json_open(&j, "results", '[');
+        ph_json_string(&j, "version", ph_version());
+        ph_json_string(&j, "cpu", facts.cpu);
+        ph_json_string(&j, "isa", ph_isa(s->ctx[0]));
+        ph_json_string(&j, "probe_isa", probe_isa(s->probe));
+        ph_json_integer(&j, "read_buffer_bytes", (int64_t)probe_buffer_bytes(s->probe));
+        ph_json_begin_array(&j, "results");
     } else {
         print_head(s, facts.cpu);
     }

@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "framework/json.h"
 #include "bench/probe.h"
-#include "framework/term.h"
 #include "bench/work.h"
+#include "framework/json.h"
+#include "framework/term.h"
 
 enum { HEADS = 8, DIM = 64, OVERLAP = 8, EXTRAS = 16, BUFFERS = 48, ROUNDS = 256 };
 
@@ -216,25 +216,26 @@ static void print_table(const trial *trials, int rounds, int len, int threads)
     }
 }
 
-static void json_table(json *j, const trial *trials, int rounds, int len, int threads)
+static void json_table(ph_json_writer *j, const trial *trials, int rounds, int len,
+                       int threads)
 {
     for (int i = 0; i < ENTRIES; i++) {
         if (!trials[i].plan) continue;
         ratio forward = compare(trials[i].forward, trials[0].forward, rounds);
         ratio both = compare(trials[i].both, trials[0].both, rounds);
-        json_open(j, NULL, '{');
-        json_text(j, "variant", entries[i].name);
-        json_int(j, "length", len);
-        json_int(j, "threads", threads);
-        json_int(j, "rounds", rounds);
-        json_real(j, "forward_best", forward.best);
-        json_real(j, "forward_median", forward.median);
-        json_real(j, "forward_goal", entries[i].forward);
-        json_real(j, "both_best", both.best);
-        json_real(j, "both_median", both.median);
-        json_real(j, "both_goal", entries[i].both);
-        json_int(j, "scratch_bytes", (int64_t)ph_plan_workspace(trials[i].plan));
-        json_close(j);
+        ph_json_begin_object(j, NULL);
+        ph_json_string(j, "variant", entries[i].name);
+        ph_json_integer(j, "length", len);
+        ph_json_integer(j, "threads", threads);
+        ph_json_integer(j, "rounds", rounds);
+        ph_json_double(j, "forward_best", forward.best);
+        ph_json_double(j, "forward_median", forward.median);
+        ph_json_double(j, "forward_goal", entries[i].forward);
+        ph_json_double(j, "both_best", both.best);
+        ph_json_double(j, "both_median", both.median);
+        ph_json_double(j, "both_goal", entries[i].both);
+        ph_json_integer(j, "scratch_bytes", (int64_t)ph_plan_workspace(trials[i].plan));
+        ph_json_end(j);
     }
 }
 
@@ -270,7 +271,7 @@ static int check_choice(const bench_choice *choice)
 }
 
 static int measure(ph_ctx *ctx, int len, const bench_choice *choice, double seconds,
-                   json *j)
+                   ph_json_writer *j)
 {
     trial *trials = calloc(ENTRIES, sizeof *trials);
     double end = probe_clock() + seconds;
@@ -294,12 +295,12 @@ int bench_variants(ph_ctx *const *ctx, int count, const bench_choice *choice,
                    double seconds, int as_json)
 {
     static const int lens[] = {1024, 4096};
-    json j;
+    ph_json_writer j;
     int rc = check_choice(choice);
     if (rc) return rc;
     if (as_json) {
         j = json_begin("polyhead.bench-variants/1");
-        json_open(&j, "results", '[');
+        ph_json_begin_array(&j, "results");
     } else {
         printf("Attention alone, %d heads of %d, causal, float; ratios to mha.\n", HEADS,
                DIM);

@@ -15,11 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "framework/json.h"
 #include "commands/cmd_plot.h"
-#include "framework/term.h"
 #include "commands/cmd_train.h"
 #include "commands/train_log.h"
+#include "framework/json.h"
+#include "framework/term.h"
 
 enum { VARIANTS_MOST = 16, SEEDS_MOST = 32, NAME_MOST = PH_VARIANT_TEXT };
 
@@ -346,30 +346,30 @@ static void print_table(const entry *entries, int count, int seeds)
         printf("token, exact: token accuracy and exact match on unseen texts, %%\n");
 }
 
-static void print_spread(json *j, const char *key, spread s)
+static void print_spread(ph_json_writer *j, const char *key, spread s)
 {
-    json_open(j, key, '{');
-    json_real(j, "mean", s.mean);
-    json_real(j, "deviation", s.deviation);
-    json_close(j);
+    ph_json_begin_object(j, key);
+    ph_json_double(j, "mean", s.mean);
+    ph_json_double(j, "deviation", s.deviation);
+    ph_json_end(j);
 }
 
 static void print_json(const ph_train *base, const entry *entries, int count, int seeds)
 {
-    json j = json_begin("polyhead.compare/1");
-    json_text(&j, "recipe", base->recipe);
-    json_int(&j, "steps", base->steps);
-    json_int(&j, "batch", base->batch);
-    json_int(&j, "seeds", seeds);
-    json_open(&j, "variants", '[');
+    ph_json_writer j = json_begin("polyhead.compare/1");
+    ph_json_string(&j, "recipe", base->recipe);
+    ph_json_integer(&j, "steps", base->steps);
+    ph_json_integer(&j, "batch", base->batch);
+    ph_json_integer(&j, "seeds", seeds);
+    ph_json_begin_array(&j, "variants");
     for (int i = 0; i < count; i++) {
         const entry *e = &entries[i];
-        json_open(&j, NULL, '{');
-        json_text(&j, "variant", e->name);
-        json_int(&j, "parameters", e->parameters);
-        json_int(&j, "ff_dim", e->train.config.ff_dim);
-        json_real(&j, "flop_per_token", e->arithmetic);
-        json_int(&j, "peak_kib", peak_of(e, seeds));
+        ph_json_begin_object(&j, NULL);
+        ph_json_string(&j, "variant", e->name);
+        ph_json_integer(&j, "parameters", e->parameters);
+        ph_json_integer(&j, "ff_dim", e->train.config.ff_dim);
+        ph_json_double(&j, "flop_per_token", e->arithmetic);
+        ph_json_integer(&j, "peak_kib", peak_of(e, seeds));
         print_spread(&j, "tokens_per_second",
                      spread_of(e, seeds, offsetof(result, per_second)));
         print_spread(&j, "loss", spread_of(e, seeds, offsetof(result, loss)));
@@ -377,7 +377,7 @@ static void print_json(const ph_train *base, const entry *entries, int count, in
                      spread_of(e, seeds, offsetof(result, token_accuracy)));
         print_spread(&j, "exact_match",
                      spread_of(e, seeds, offsetof(result, exact_match)));
-        json_close(&j);
+        ph_json_end(&j);
     }
     json_end(&j);
 }

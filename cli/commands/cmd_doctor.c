@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/machine.h"
+#include "bench/work.h"
 #include "framework/cli.h"
 #include "framework/json.h"
-#include "bench/machine.h"
 #include "framework/term.h"
-#include "bench/work.h"
 
 typedef struct doctor_options {
     ph_machine machine;
@@ -217,9 +217,9 @@ static void print_machine(const machine_facts *m)
     line("CPU", m->cpu);
     size_t used = 0;
     for (const char *const *isa = ph_isa_list(); *isa && used < sizeof text; isa++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s",
-                                 used ? ", " : "", *isa,
-                                 is_asked_only(*isa) ? " (if asked for)" : "");
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%s%s", used ? ", " : "",
+                             *isa, is_asked_only(*isa) ? " (if asked for)" : "");
     line("instruction sets", text);
     used =
         (size_t)snprintf(text, sizeof text, "%d online, %d allowed by the affinity mask",
@@ -268,48 +268,49 @@ static void print_checks(const checkup *c)
 
 /* ---- JSON ---- */
 
-static void json_machine(json *j, const machine_facts *m)
+static void json_machine(ph_json_writer *j, const machine_facts *m)
 {
-    json_open(j, "machine", '{');
-    json_text(j, "cpu", m->cpu);
-    json_open(j, "isas", '[');
-    for (const char *const *isa = ph_isa_list(); *isa; isa++) json_text(j, NULL, *isa);
-    json_close(j);
-    json_int(j, "cores_online", m->cores_online);
-    json_int(j, "cores_allowed", m->cores_allowed);
-    if (m->cores_quota > 0) json_real(j, "cores_quota", m->cores_quota);
-    json_int(j, "l1d_bytes", m->cache[0]);
-    json_int(j, "l2_bytes", m->cache[1]);
-    json_int(j, "last_level_bytes", m->cache[2]);
-    json_int(j, "memory_bytes", m->memory_total);
-    json_int(j, "memory_free_bytes", m->memory_free);
-    if (m->memory_limit > 0) json_int(j, "memory_limit_bytes", m->memory_limit);
-    json_text(j, "gpu", m->gpu[0] ? m->gpu : NULL);
-    json_close(j);
+    ph_json_begin_object(j, "machine");
+    ph_json_string(j, "cpu", m->cpu);
+    ph_json_begin_array(j, "isas");
+    for (const char *const *isa = ph_isa_list(); *isa; isa++)
+        ph_json_string(j, NULL, *isa);
+    ph_json_end(j);
+    ph_json_integer(j, "cores_online", m->cores_online);
+    ph_json_integer(j, "cores_allowed", m->cores_allowed);
+    if (m->cores_quota > 0) ph_json_double(j, "cores_quota", m->cores_quota);
+    ph_json_integer(j, "l1d_bytes", m->cache[0]);
+    ph_json_integer(j, "l2_bytes", m->cache[1]);
+    ph_json_integer(j, "last_level_bytes", m->cache[2]);
+    ph_json_integer(j, "memory_bytes", m->memory_total);
+    ph_json_integer(j, "memory_free_bytes", m->memory_free);
+    if (m->memory_limit > 0) ph_json_integer(j, "memory_limit_bytes", m->memory_limit);
+    ph_json_string(j, "gpu", m->gpu[0] ? m->gpu : NULL);
+    ph_json_end(j);
 }
 
 static void print_json(const doctor_options *o, const ph_ctx *ctx, const machine_facts *m,
                        const checkup *c)
 {
-    json j = json_begin("polyhead.doctor/1");
-    json_text(&j, "version", ph_version());
+    ph_json_writer j = json_begin("polyhead.doctor/1");
+    ph_json_string(&j, "version", ph_version());
     json_machine(&j, m);
-    json_open(&j, "chosen", '{');
-    json_text(&j, "isa", ph_isa(ctx));
-    json_text(&j, "isa_reason", isa_reason(o, ph_isa(ctx)));
-    json_int(&j, "threads", ph_threads(ctx));
-    json_text(&j, "threads_reason", threads_reason(o));
-    json_text(&j, "device", "cpu");
-    json_close(&j);
-    json_open(&j, "checks", '[');
+    ph_json_begin_object(&j, "chosen");
+    ph_json_string(&j, "isa", ph_isa(ctx));
+    ph_json_string(&j, "isa_reason", isa_reason(o, ph_isa(ctx)));
+    ph_json_integer(&j, "threads", ph_threads(ctx));
+    ph_json_string(&j, "threads_reason", threads_reason(o));
+    ph_json_string(&j, "device", "cpu");
+    ph_json_end(&j);
+    ph_json_begin_array(&j, "checks");
     for (int i = 0; i < c->count; i++) {
-        json_open(&j, NULL, '{');
-        json_text(&j, "name", c->finding[i].name);
-        json_text(&j, "result", verdicts[c->finding[i].verdict]);
-        json_close(&j);
+        ph_json_begin_object(&j, NULL);
+        ph_json_string(&j, "name", c->finding[i].name);
+        ph_json_string(&j, "result", verdicts[c->finding[i].verdict]);
+        ph_json_end(&j);
     }
-    json_close(&j);
-    json_bool(&j, "healthy", !c->bad);
+    ph_json_end(&j);
+    ph_json_bool(&j, "healthy", !c->bad);
     json_end(&j);
 }
 

@@ -109,10 +109,10 @@ static int role_name(const char *list, int i, const char **name)
 static void print_links(const ph_model *m, const ph_reading *r, const char *text,
                         const link *links, int n, int as_json)
 {
-    json j = {0};
+    ph_json_writer j = {0};
     if (as_json) {
         j = json_begin("polyhead.generate/1");
-        json_open(&j, "words", '[');
+        ph_json_begin_array(&j, "words");
     }
     for (int i = 0; i < n; i++) {
         const ph_word *w = ph_reading_word(r, 0, i);
@@ -128,12 +128,12 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
                    term_on(stdout, TERM_PLAIN));
             continue;
         }
-        json_open(&j, NULL, '{');
-        json_text(&j, "word", word);
-        json_int(&j, "belongs_to", links[i].word);
-        json_text(&j, "role", name);
-        json_real(&j, "probability", links[i].p);
-        json_close(&j);
+        ph_json_begin_object(&j, NULL);
+        ph_json_string(&j, "word", word);
+        ph_json_integer(&j, "belongs_to", links[i].word);
+        ph_json_string(&j, "role", name);
+        ph_json_double(&j, "probability", links[i].p);
+        ph_json_end(&j);
     }
     if (as_json) json_end(&j);
 }
@@ -183,9 +183,9 @@ static int answer_links(const job *j, const char *text)
 static void print_text(const job *j, const char *text, const char *generated)
 {
     if (j->o->json) {
-        json out = json_begin("polyhead.generate/1");
-        json_text(&out, "text", text);
-        json_text(&out, "generated", generated);
+        ph_json_writer out = json_begin("polyhead.generate/1");
+        ph_json_string(&out, "text", text);
+        ph_json_string(&out, "generated", generated);
         json_end(&out);
     } else {
         int continues = ph_model_config(j->m)->arch == PH_ARCH_DECODER && generated;

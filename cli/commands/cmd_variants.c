@@ -9,8 +9,8 @@
 
 #include "framework/cli.h"
 #include "framework/json.h"
-#include "polyhead_layer.h"
 #include "framework/term.h"
+#include "polyhead_layer.h"
 
 enum { MOST = 128 };
 
@@ -203,48 +203,49 @@ static void print_measured(const char *spec, const ph_sizes *shape, const measur
 
 /* ---- JSON ---- */
 
-static void json_measured(json *j, const measured *m)
+static void json_measured(ph_json_writer *j, const measured *m)
 {
-    json_open(j, "parameters", '[');
+    ph_json_begin_array(j, "parameters");
     for (int i = 0; ph_layer_param(m->layer, i); i++) {
         const ph_param *p = ph_layer_param(m->layer, i);
-        json_open(j, NULL, '{');
-        json_text(j, "name", p->name);
-        json_open(j, "shape", '[');
-        for (int k = 0; k < p->rank; k++) json_int(j, NULL, p->dims[k]);
-        json_close(j);
-        json_bool(j, "optional", p->optional);
-        json_close(j);
+        ph_json_begin_object(j, NULL);
+        ph_json_string(j, "name", p->name);
+        ph_json_begin_array(j, "shape");
+        for (int k = 0; k < p->rank; k++) ph_json_integer(j, NULL, p->dims[k]);
+        ph_json_end(j);
+        ph_json_bool(j, "optional", p->optional);
+        ph_json_end(j);
     }
-    json_close(j);
-    json_real(j, "forward_flops", ph_layer_about(m->layer).flops);
-    json_int(j, "cache_per_token", (long long)(m->cache.k + m->cache.v + m->cache.extra));
+    ph_json_end(j);
+    ph_json_double(j, "forward_flops", ph_layer_about(m->layer).flops);
+    ph_json_integer(j, "cache_per_token",
+                    (long long)(m->cache.k + m->cache.v + m->cache.extra));
 }
 
-static void json_variant(json *j, const ph_variant_info *v, const measured *m)
+static void json_variant(ph_json_writer *j, const ph_variant_info *v, const measured *m)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "name", v->name);
-    json_text(j, "options", v->options);
-    json_text(j, "help", v->help);
-    json_open(j, "tensors", '[');
+    ph_json_begin_object(j, NULL);
+    ph_json_string(j, "name", v->name);
+    ph_json_string(j, "options", v->options);
+    ph_json_string(j, "help", v->help);
+    ph_json_begin_array(j, "tensors");
     for (const char *line = v->tensors ? v->tensors : ""; *line;) {
         char text[512];
         int length = (int)strcspn(line, "\n");
         snprintf(text, sizeof text, "%.*s", length, line);
-        if (length) json_text(j, NULL, text);
+        if (length) ph_json_string(j, NULL, text);
         line += length + (line[length] == '\n');
     }
-    json_close(j);
+    ph_json_end(j);
     if (m) json_measured(j, m);
-    json_close(j);
+    ph_json_end(j);
 }
 
 /* spec: the ones to show, or NULL; m: of a layer made of them, or NULL. */
 static void print_json(const char *spec, const measured *m)
 {
-    json j = json_begin("polyhead.variants/1");
-    json_open(&j, "variants", '[');
+    ph_json_writer j = json_begin("polyhead.variants/1");
+    ph_json_begin_array(&j, "variants");
     for (int i = 0; !spec && ph_variant_list(i); i++)
         json_variant(&j, ph_variant_list(i), m);
     for (; spec; spec = next_part(spec)) json_variant(&j, find(spec), m);

@@ -18,11 +18,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "bench/machine.h"
+#include "bench/probe.h"
 #include "commands/cmd_explain.h"
 #include "framework/json.h"
-#include "bench/machine.h"
 #include "framework/panel.h"
-#include "bench/probe.h"
 
 enum { STEPS = 7, SOFTMAX_FLOPS = 5 }; /* max, subtract, exp, sum, divide */
 
@@ -333,50 +333,50 @@ static void print_conclusion(const cost *one, const cost *many, const limits *l)
 
 /* ---- JSON ---- */
 
-static void json_cost(json *j, const cost *c, const limits *l)
+static void json_cost(ph_json_writer *j, const cost *c, const limits *l)
 {
-    json_open(j, NULL, '{');
-    json_int(j, "batch", c->shape.batch);
-    json_real(j, "kv_cache_bytes", c->cache);
-    json_real(j, "scores_bytes_not_stored", c->saved);
-    json_real(j, "seconds_at_least", least_time_of(c, l, 1, PROJECTION));
-    json_open(j, "steps", '[');
+    ph_json_begin_object(j, NULL);
+    ph_json_integer(j, "batch", c->shape.batch);
+    ph_json_double(j, "kv_cache_bytes", c->cache);
+    ph_json_double(j, "scores_bytes_not_stored", c->saved);
+    ph_json_double(j, "seconds_at_least", least_time_of(c, l, 1, PROJECTION));
+    ph_json_begin_array(j, "steps");
     for (int i = 0; i < STEPS; i++) {
         const cost_step *s = &c->step[i];
-        json_open(j, NULL, '{');
-        json_text(j, "name", s->name);
-        json_text(j, "part", s->part == PROJECTION ? "projection" : "attention");
-        json_real(j, "params", s->params);
-        json_real(j, "flops", s->flops);
-        json_real(j, "bytes_moved", s->moved);
-        json_real(j, "bytes_kept", s->kept);
-        json_real(j, "flops_per_byte", intensity(s));
-        json_real(j, "seconds_at_least", least_time(s, l));
-        json_text(j, "bound", is_compute(s, l) ? "compute" : "memory");
-        json_close(j);
+        ph_json_begin_object(j, NULL);
+        ph_json_string(j, "name", s->name);
+        ph_json_string(j, "part", s->part == PROJECTION ? "projection" : "attention");
+        ph_json_double(j, "params", s->params);
+        ph_json_double(j, "flops", s->flops);
+        ph_json_double(j, "bytes_moved", s->moved);
+        ph_json_double(j, "bytes_kept", s->kept);
+        ph_json_double(j, "flops_per_byte", intensity(s));
+        ph_json_double(j, "seconds_at_least", least_time(s, l));
+        ph_json_string(j, "bound", is_compute(s, l) ? "compute" : "memory");
+        ph_json_end(j);
     }
-    json_close(j);
-    json_close(j);
+    ph_json_end(j);
+    ph_json_end(j);
 }
 
 static void print_json(const cost *costs, int n, const limits *l)
 {
     const cost_shape *s = &costs[0].shape;
-    json j = json_begin("polyhead.explain.cost/1");
-    json_int(&j, "len", s->len);
-    json_int(&j, "model_dim", s->model_dim);
-    json_int(&j, "q_heads", s->heads);
-    json_int(&j, "k_heads", s->k_heads);
-    json_bool(&j, "decode", s->decode);
-    json_bool(&j, "causal", s->causal);
-    json_text(&j, "dtype", cli_dtype_names[s->dtype]);
-    json_open(&j, "machine", '{');
-    json_int(&j, "threads", l->threads);
-    json_text(&j, "probe_isa", l->isa);
-    json_real(&j, "flops_per_second", l->peak);
-    json_real(&j, "bytes_per_second", l->bandwidth);
-    json_close(&j);
-    json_open(&j, "batches", '[');
+    ph_json_writer j = json_begin("polyhead.explain.cost/1");
+    ph_json_integer(&j, "len", s->len);
+    ph_json_integer(&j, "model_dim", s->model_dim);
+    ph_json_integer(&j, "q_heads", s->heads);
+    ph_json_integer(&j, "k_heads", s->k_heads);
+    ph_json_bool(&j, "decode", s->decode);
+    ph_json_bool(&j, "causal", s->causal);
+    ph_json_string(&j, "dtype", cli_dtype_names[s->dtype]);
+    ph_json_begin_object(&j, "machine");
+    ph_json_integer(&j, "threads", l->threads);
+    ph_json_string(&j, "probe_isa", l->isa);
+    ph_json_double(&j, "flops_per_second", l->peak);
+    ph_json_double(&j, "bytes_per_second", l->bandwidth);
+    ph_json_end(&j);
+    ph_json_begin_array(&j, "batches");
     for (int i = 0; i < n; i++) json_cost(&j, &costs[i], l);
     json_end(&j);
 }

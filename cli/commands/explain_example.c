@@ -303,15 +303,16 @@ static void print_flow(void)
 
 /* ---- JSON ---- */
 
-static void tensor(json *j, const char *name, const float *data, int rows, int cols)
+static void tensor(ph_json_writer *j, const char *name, const float *data, int rows,
+                   int cols)
 {
-    json_open(j, name, '[');
+    ph_json_begin_array(j, name);
     for (int i = 0; i < rows; i++) {
-        json_open(j, NULL, '[');
-        for (int c = 0; c < cols; c++) json_float(j, NULL, data[i * cols + c]);
-        json_close(j);
+        ph_json_begin_array(j, NULL);
+        for (int c = 0; c < cols; c++) ph_json_float(j, NULL, data[i * cols + c]);
+        ph_json_end(j);
     }
-    json_close(j);
+    ph_json_end(j);
 }
 
 #define TENSOR(name, m)                                                                  \
@@ -320,11 +321,11 @@ static void tensor(json *j, const char *name, const float *data, int rows, int c
 
 static void print_json(const example *e)
 {
-    json j = json_begin("polyhead.explain.example/1");
+    ph_json_writer j = json_begin("polyhead.explain.example/1");
     TENSOR("X", x);
-    json_open(&j, "heads", '[');
+    ph_json_begin_array(&j, "heads");
     for (int h = 0; h < HEADS; h++) {
-        json_open(&j, NULL, '{');
+        ph_json_begin_object(&j, NULL);
         TENSOR("W_Q", wq[h]);
         TENSOR("W_K", e->wk[h]);
         TENSOR("W_V", e->wv[h]);
@@ -336,21 +337,21 @@ static void print_json(const example *e)
         TENSOR("scaled", e->scaled[h]);
         TENSOR("weights", e->weights[h]);
         TENSOR("head", e->heads[h]);
-        json_close(&j);
+        ph_json_end(&j);
     }
-    json_close(&j);
+    ph_json_end(&j);
     TENSOR("concat", e->concat);
     TENSOR("W_O", wo);
     TENSOR("output", e->out);
     TENSOR("output_one_matrix", e->big_out);
-    json_bool(&j, "same_bits", e->same);
-    json_open(&j, "flow", '[');
+    ph_json_bool(&j, "same_bits", e->same);
+    ph_json_begin_array(&j, "flow");
     for (size_t i = 0; i < sizeof flow / sizeof flow[0]; i++) {
-        json_open(&j, NULL, '{');
-        json_text(&j, "tensor", flow[i].name + strspn(flow[i].name, " "));
-        json_text(&j, "shape", flow[i].shape);
-        json_text(&j, "how", flow[i].how);
-        json_close(&j);
+        ph_json_begin_object(&j, NULL);
+        ph_json_string(&j, "tensor", flow[i].name + strspn(flow[i].name, " "));
+        ph_json_string(&j, "shape", flow[i].shape);
+        ph_json_string(&j, "how", flow[i].how);
+        ph_json_end(&j);
     }
     json_end(&j);
 }

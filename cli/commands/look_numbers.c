@@ -9,18 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/json.h"
 #include "commands/cmd_look.h"
+#include "framework/json.h"
+#include "io/number.h"
 
 /* ---- single values ---- */
 
 static void put_float(float value)
 {
-    char text[32];
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) break;
-    }
+    char text[PH_NUMBER_TEXT];
+    if (isfinite(value))
+        ph_number_print_float(value, text);
+    else
+        snprintf(text, sizeof text, "%g", (double)value);
     fputs(text, stdout);
 }
 
@@ -140,112 +141,114 @@ int look_csv(const ph_report *report, const look_heads *heads)
 
 /* ---- JSON ---- */
 
-static void json_words(json *j, const ph_report *report)
+static void json_words(ph_json_writer *j, const ph_report *report)
 {
-    json_open(j, "axes", '[');
+    ph_json_begin_array(j, "axes");
     for (int a = 0; a < report->axis_count; a++) {
-        json_open(j, NULL, '{');
-        json_text(j, "name", report->axes[a].name);
-        json_open(j, "words", '[');
+        ph_json_begin_object(j, NULL);
+        ph_json_string(j, "name", report->axes[a].name);
+        ph_json_begin_array(j, "words");
         for (int n = 0; n < report->axes[a].count; n++)
-            json_text(j, NULL, report->axes[a].tokens[n]);
-        json_close(j);
-        json_close(j);
+            ph_json_string(j, NULL, report->axes[a].tokens[n]);
+        ph_json_end(j);
+        ph_json_end(j);
     }
-    json_close(j);
+    ph_json_end(j);
 }
 
-static void json_labels(json *j, const ph_head_stats *head, const char *const *relations)
+static void json_labels(ph_json_writer *j, const ph_head_stats *head,
+                        const char *const *relations)
 {
     ph_label labels[PH_LABELS];
     int count = ph_head_labels(head, labels);
-    json_open(j, "labels", '[');
+    ph_json_begin_array(j, "labels");
     for (int n = 0; n < count; n++) {
         char why[160];
         ph_label_why(&labels[n], head, relations, why, sizeof why);
-        json_open(j, NULL, '{');
-        json_text(j, "label", labels[n].rule->key);
-        json_real(j, "value", labels[n].value);
-        json_real(j, "threshold", labels[n].rule->threshold);
-        json_text(j, "why", why);
-        json_close(j);
+        ph_json_begin_object(j, NULL);
+        ph_json_string(j, "label", labels[n].rule->key);
+        ph_json_double(j, "value", labels[n].value);
+        ph_json_double(j, "threshold", labels[n].rule->threshold);
+        ph_json_string(j, "why", why);
+        ph_json_end(j);
     }
-    json_close(j);
+    ph_json_end(j);
 }
 
-static void json_links(json *j, const look_source *source, const ph_head_stats *head)
+static void json_links(ph_json_writer *j, const look_source *source,
+                       const ph_head_stats *head)
 {
-    json_open(j, "links", '{');
+    ph_json_begin_object(j, "links");
     for (int r = 0; r < source->relation_count; r++) {
-        json_open(j, source->relations[r], '{');
-        json_int(j, "links", head->link[r].links);
-        json_int(j, "right", head->link[r].right);
-        json_int(j, "baseline", head->link[r].baseline);
-        json_int(j, "best_offset", head->link[r].best_offset);
-        json_close(j);
+        ph_json_begin_object(j, source->relations[r]);
+        ph_json_integer(j, "links", head->link[r].links);
+        ph_json_integer(j, "right", head->link[r].right);
+        ph_json_integer(j, "baseline", head->link[r].baseline);
+        ph_json_integer(j, "best_offset", head->link[r].best_offset);
+        ph_json_end(j);
     }
-    json_close(j);
+    ph_json_end(j);
 }
 
 /* Every number of a head, how many rows stand behind it, and its labels. */
-static void json_head(json *j, const look_source *source, const ph_pick *pick)
+static void json_head(ph_json_writer *j, const look_source *source, const ph_pick *pick)
 {
     const ph_head_stats *head =
         ph_survey_head(source->survey, pick->stack, pick->layer, pick->head);
     char name[32];
     snprintf(name, sizeof name, "%d-%d", pick->layer + 1, pick->head + 1);
-    json_text(j, "stack", source->report.stacks[pick->stack].name);
-    json_int(j, "layer", pick->layer);
-    json_int(j, "head", pick->head);
-    json_text(j, "name", name);
+    ph_json_string(j, "stack", source->report.stacks[pick->stack].name);
+    ph_json_integer(j, "layer", pick->layer);
+    ph_json_integer(j, "head", pick->head);
+    ph_json_string(j, "name", name);
     json_labels(j, head, source->relation_count ? source->relations : NULL);
-    json_int(j, "rows", head->rows);
-    json_int(j, "rows_left_out", head->skipped);
-    json_int(j, "rows_odd", head->odd);
-    json_int(j, "top_offset", head->top_offset);
-    json_open(j, "scores", '{');
+    ph_json_integer(j, "rows", head->rows);
+    ph_json_integer(j, "rows_left_out", head->skipped);
+    ph_json_integer(j, "rows_odd", head->odd);
+    ph_json_integer(j, "top_offset", head->top_offset);
+    ph_json_begin_object(j, "scores");
     for (int m = 0; m < PH_MEASURES; m++)
-        json_real(j, ph_measure_about((ph_measure)m)->key, head->value[m]);
-    json_close(j);
-    json_open(j, "counts", '{');
+        ph_json_double(j, ph_measure_about((ph_measure)m)->key, head->value[m]);
+    ph_json_end(j);
+    ph_json_begin_object(j, "counts");
     for (int m = 0; m < PH_MEASURES; m++)
-        json_int(j, ph_measure_about((ph_measure)m)->key, head->count[m]);
-    json_close(j);
+        ph_json_integer(j, ph_measure_about((ph_measure)m)->key, head->count[m]);
+    ph_json_end(j);
     if (source->relation_count) json_links(j, source, head);
 }
 
 static void json_row(const ph_report *report, const ph_pick *pick, int i,
                      const float *weights, void *user)
 {
-    json *j = user;
+    ph_json_writer *j = user;
     (void)i;
-    json_open(j, NULL, '[');
+    ph_json_begin_array(j, NULL);
     for (int k = 0; k < keys_of(report, pick)->count; k++)
-        json_float(j, NULL, weights[k]);
-    json_close(j);
+        ph_json_float(j, NULL, weights[k]);
+    ph_json_end(j);
 }
 
 int look_json(const look_source *source, const look_heads *heads)
 {
     const ph_report *report = &source->report;
     int rc = EXIT_OK;
-    json j = json_begin("polyhead.look/1");
-    json_text(&j, "title", report->title);
-    json_text(&j, "text", report->text);
-    json_text(&j, "found", report->found);
+    ph_json_writer j = json_begin("polyhead.look/1");
+    ph_json_string(&j, "title", report->title);
+    ph_json_string(&j, "text", report->text);
+    ph_json_string(&j, "found", report->found);
     json_words(&j, report);
-    json_open(&j, "heads", '[');
+    ph_json_begin_array(&j, "heads");
     for (int n = 0; n < heads->count && rc == EXIT_OK; n++) {
         const ph_pick *pick = &heads->picks[n];
-        json_open(&j, NULL, '{');
+        ph_json_begin_object(&j, NULL);
         json_head(&j, source, pick);
-        json_int(&j, "row_axis", report->stacks[pick->stack].q_axis);
-        json_int(&j, "key_axis", report->stacks[pick->stack].k_axis);
-        json_bool(&j, "causal", report->stacks[pick->stack].causal);
-        json_open(&j, "weights", '[');
+        ph_json_integer(&j, "row_axis", report->stacks[pick->stack].q_axis);
+        ph_json_integer(&j, "key_axis", report->stacks[pick->stack].k_axis);
+        ph_json_bool(&j, "causal", report->stacks[pick->stack].causal);
+        ph_json_begin_array(&j, "weights");
         rc = each_row(report, pick, json_row, &j);
-        json_close(&j);
-        json_close(&j);
+        ph_json_end(&j);
+        ph_json_end(&j);
     }
     json_end(&j);
     return rc;
@@ -253,17 +256,17 @@ int look_json(const look_source *source, const look_heads *heads)
 
 /* ---- every head ---- */
 
-static void json_definitions(json *j)
+static void json_definitions(ph_json_writer *j)
 {
-    json_open(j, "measures", '{');
+    ph_json_begin_object(j, "measures");
     for (int m = 0; m < PH_MEASURES; m++)
-        json_text(j, ph_measure_about((ph_measure)m)->key,
-                  ph_measure_about((ph_measure)m)->help);
-    json_close(j);
-    json_open(j, "labels", '{');
+        ph_json_string(j, ph_measure_about((ph_measure)m)->key,
+                       ph_measure_about((ph_measure)m)->help);
+    ph_json_end(j);
+    ph_json_begin_object(j, "labels");
     for (int i = 0; ph_label_rules(i); i++)
-        json_text(j, ph_label_rules(i)->key, ph_label_rules(i)->help);
-    json_close(j);
+        ph_json_string(j, ph_label_rules(i)->key, ph_label_rules(i)->help);
+    ph_json_end(j);
 }
 
 int heads_json(const look_source *source)
@@ -271,15 +274,15 @@ int heads_json(const look_source *source)
     look_heads all;
     int rc = look_select(&source->report, &(look_wish){0}, &all);
     if (rc) return rc;
-    json j = json_begin("polyhead.heads/1");
-    json_text(&j, "title", source->report.title);
-    json_text(&j, "found", source->report.found);
+    ph_json_writer j = json_begin("polyhead.heads/1");
+    ph_json_string(&j, "title", source->report.title);
+    ph_json_string(&j, "found", source->report.found);
     json_definitions(&j);
-    json_open(&j, "heads", '[');
+    ph_json_begin_array(&j, "heads");
     for (int n = 0; n < all.count; n++) {
-        json_open(&j, NULL, '{');
+        ph_json_begin_object(&j, NULL);
         json_head(&j, source, &all.picks[n]);
-        json_close(&j);
+        ph_json_end(&j);
     }
     json_end(&j);
     free(all.picks);

@@ -165,60 +165,61 @@ static const ph_option help_table[] = {{.name = "json",
                                         .help = "list every command and option as JSON"},
                                        {.name = NULL}};
 
-static void json_option(json *j, const ph_option *o)
+static void json_option(ph_json_writer *j, const ph_option *o)
 {
     static const char *const kinds[] = {
         [PH_OPT_FLAG] = "flag", [PH_OPT_INT] = "int",       [PH_OPT_REAL] = "real",
         [PH_OPT_TEXT] = "text", [PH_OPT_CHOICE] = "choice", [PH_OPT_SIZES] = "sizes"};
     const char letter[2] = {o->letter, 0};
     char room[128];
-    json_open(j, NULL, '{');
-    json_text(j, "name", o->name);
-    if (o->letter) json_text(j, "letter", letter);
-    json_text(j, "kind", kinds[o->kind]);
-    if (o->kind != PH_OPT_FLAG) json_text(j, "value", cli_metavar(o, room, sizeof room));
-    json_text(j, "help", o->help);
-    if (o->fallback) json_text(j, "default", o->fallback);
-    if (o->env) json_text(j, "environment", o->env);
+    ph_json_begin_object(j, NULL);
+    ph_json_string(j, "name", o->name);
+    if (o->letter) ph_json_string(j, "letter", letter);
+    ph_json_string(j, "kind", kinds[o->kind]);
+    if (o->kind != PH_OPT_FLAG)
+        ph_json_string(j, "value", cli_metavar(o, room, sizeof room));
+    ph_json_string(j, "help", o->help);
+    if (o->fallback) ph_json_string(j, "default", o->fallback);
+    if (o->env) ph_json_string(j, "environment", o->env);
     if (o->kind == PH_OPT_INT || o->kind == PH_OPT_SIZES) {
-        json_int(j, "low", o->low);
-        json_int(j, "high", o->high);
+        ph_json_integer(j, "low", o->low);
+        ph_json_integer(j, "high", o->high);
     }
     if (o->kind == PH_OPT_REAL) {
-        json_real(j, "low", o->least);
-        json_real(j, "high", o->most);
+        ph_json_double(j, "low", o->least);
+        ph_json_double(j, "high", o->most);
     }
     if (o->choices) {
-        json_open(j, "choices", '[');
-        for (int i = 0; o->choices[i]; i++) json_text(j, NULL, o->choices[i]);
-        json_close(j);
+        ph_json_begin_array(j, "choices");
+        for (int i = 0; o->choices[i]; i++) ph_json_string(j, NULL, o->choices[i]);
+        ph_json_end(j);
     }
-    json_close(j);
+    ph_json_end(j);
 }
 
-static void json_options(json *j, const ph_option *table)
+static void json_options(ph_json_writer *j, const ph_option *table)
 {
-    json_open(j, "options", '[');
+    ph_json_begin_array(j, "options");
     for (const ph_option *o = table; o && o->name; o++)
         if (!o->hidden) json_option(j, o);
-    json_close(j);
+    ph_json_end(j);
 }
 
 static int help_json(void)
 {
-    json j = json_begin("polyhead.help/1");
-    json_text(&j, "version", ph_version());
-    json_open(&j, "commands", '[');
+    ph_json_writer j = json_begin("polyhead.help/1");
+    ph_json_string(&j, "version", ph_version());
+    ph_json_begin_array(&j, "commands");
     for (const ph_command *const *c = cli_commands; *c; c++) {
         if ((*c)->hidden) continue;
-        json_open(&j, NULL, '{');
-        json_text(&j, "name", (*c)->name);
-        json_text(&j, "summary", (*c)->summary);
-        json_text(&j, "usage", (*c)->usage);
+        ph_json_begin_object(&j, NULL);
+        ph_json_string(&j, "name", (*c)->name);
+        ph_json_string(&j, "summary", (*c)->summary);
+        ph_json_string(&j, "usage", (*c)->usage);
         json_options(&j, (*c)->options);
-        json_close(&j);
+        ph_json_end(&j);
     }
-    json_close(&j);
+    ph_json_end(&j);
     json_options(&j, cli_global_options);
     json_end(&j);
     return EXIT_OK;

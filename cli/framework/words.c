@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "framework/cli.h"
+#include "io/unsafe.h"
+#include "io/utf8.h"
 
 /* ---- numbers ---- */
 
@@ -72,33 +74,20 @@ int cli_read_real(const char *text, double *value)
 
 /* ---- quoting ---- */
 
-/* Bytes at `c` that a terminal must not see: a control character, or one that turns the
-   direction of writing (U+0080-9F, 061C, 200E-F, 2028-E, 2066-9); 0: none. */
-static size_t harmful(const unsigned char *c)
-{
-    if (c[0] < 32 || c[0] == 127) return 1;
-    if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) return 2;
-    if (c[0] == 0xD8 && c[1] == 0x9C) return 2;
-    if (c[0] != 0xE2) return 0;
-    if (c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F || (c[2] >= 0xA8 && c[2] <= 0xAE)))
-        return 3;
-    return c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9 ? 3 : 0;
-}
-
 const char *cli_quote(const char *word, char *room, size_t size)
 {
-    size_t length = strlen(word), limit = size - 4, n = 0, bad = 0;
-    for (; n < length && n < limit; n++) {
-        if (!bad) bad = harmful((const unsigned char *)word + n);
-        room[n] = (char)(bad ? '?' : word[n]);
-        if (bad) bad--;
+    size_t length = strlen(word), limit = size - 4, at = 0, n = 0;
+    while (at < length) {
+        uint32_t point = 0;
+        int step = ph_utf8_decode(word + at, length - at, &point);
+        int shown = step > 0 && !ph_unsafe_character(point);
+        size_t wide = shown ? (size_t)step : 1;
+        if (n + wide > limit) break;
+        memcpy(room + n, shown ? word + at : "?", wide);
+        n += wide;
+        at += step > 0 ? (size_t)step : 1;
     }
-    room[n] = 0;
-    if (n == length) return room;
-    while (n > 0 && ((unsigned char)room[n - 1] & 0xC0) == 0x80)
-        n--; /* half a character */
-    if (n > 0 && (unsigned char)room[n - 1] >= 0xC0) n--;
-    strcpy(room + n, "...");
+    strcpy(room + n, at < length ? "..." : "");
     return room;
 }
 

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "base/utf8.h"
+#include "io/unsafe.h"
+#include "io/utf8.h"
 
 void *ph_io_alloc(const ph_io *io, size_t bytes)
 {
@@ -71,15 +72,6 @@ ph_io_words ph_io_system_error(int number)
     return words;
 }
 
-/* Characters that would move the cursor, hide or reorder text on a terminal. */
-static int is_harmful(uint32_t point)
-{
-    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x61c ||
-           (point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
-           (point >= 0x2060 && point <= 0x206f) || point == 0xfeff ||
-           (point >= 0xe0000 && point <= 0xe0fff);
-}
-
 ph_io_quoted ph_io_quote(const char *text, size_t length)
 {
     ph_io_quoted quoted;
@@ -93,7 +85,7 @@ ph_io_quoted ph_io_quote(const char *text, size_t length)
             used += (size_t)sprintf(quoted.text + used, "\\x%02x",
                                     (unsigned)(unsigned char)text[at]);
             step = 1;
-        } else if (is_harmful(point)) {
+        } else if (ph_unsafe_character(point)) {
             used += (size_t)sprintf(quoted.text + used, "\\u%04x", (unsigned)point);
         } else {
             memcpy(quoted.text + used, text + at, (size_t)step);

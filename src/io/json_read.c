@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "io/number.h"
 #include "io/sort.h"
-#include "base/utf8.h"
+#include "io/utf8.h"
 
 /* ---- errors ------------------------------------------------------------------------ */
 

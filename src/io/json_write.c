@@ -1,5 +1,5 @@
 /*
- * json_write.c - a small JSON writer; see json_write.h.
+ * json_write.c - the JSON writer; see json_write.h.
  *
  * Everything goes to the caller's write function piece by piece; nothing is kept but the
  * depth, whether a comma is due, and which levels are arrays.
@@ -11,24 +11,40 @@
 #include <string.h>
 
 #include "io/number.h"
-#include "base/utf8.h"
+#include "io/unsafe.h"
+#include "io/utf8.h"
+
+void ph_json_write_file(void *file, const char *bytes, size_t count)
+{
+    fwrite(bytes, 1, count, file); /* the file remembers a failure */
+}
 
 static void put(ph_json_writer *out, const char *bytes, size_t count)
 {
     if (count > 0) out->write(out->user, bytes, count);
 }
 
-/* One character as it stands inside quotes: the bytes to write, NUL ended. */
-static void escape(uint32_t point, char text[8])
+static int must_escape(const ph_json_writer *out, uint32_t point)
+{
+    int markup = point == '<' || point == '>' || point == '&';
+    return point == '"' || point == '\\' || (out->in_html && markup) ||
+           ph_unsafe_character(point);
+}
+
+static void put_escape(ph_json_writer *out, uint32_t point)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     const char *found = point > 0 && point < 0x80 ? strchr(from, (int)point) : NULL;
+    char text[16];
+    uint32_t above = point - 0x10000;
     if (found)
-        snprintf(text, 8, "\\%c", to[found - from]);
-    else if (point < 0x20 || point == 0x7f)
-        snprintf(text, 8, "\\u%04x", (unsigned)point);
+        snprintf(text, sizeof text, "\\%c", to[found - from]);
+    else if (point < 0x10000)
+        snprintf(text, sizeof text, "\\u%04x", (unsigned)point);
     else
-        text[ph_utf8_encode(point, text)] = 0;
+        snprintf(text, sizeof text, "\\u%04x\\u%04x", (unsigned)(0xd800 + (above >> 10)),
+                 (unsigned)(0xdc00 + (above & 0x3ff)));
+    put(out, text, strlen(text));
 }
 
 static void put_quoted(ph_json_writer *out, const char *text)
@@ -36,14 +52,15 @@ static void put_quoted(ph_json_writer *out, const char *text)
     size_t length = strlen(text), start = 0, at = 0;
     put(out, "\"", 1);
     while (at < length) {
-        char escaped[8];
-        uint32_t point = 0xfffd;
+        uint32_t point = 0;
         int valid = ph_utf8_decode(text + at, length - at, &point);
         size_t step = valid ? (size_t)valid : 1;
-        if (!valid || point < 0x20 || point == '"' || point == '\\' || point == 0x7f) {
+        if (!valid || must_escape(out, point)) {
             put(out, text + start, at - start); /* the plain run before it */
-            escape(point, escaped);
-            put(out, escaped, strlen(escaped));
+            if (valid)
+                put_escape(out, point);
+            else
+                put(out, "\xef\xbf\xbd", 3); /* U+FFFD */
             start = at + step;
         }
         at += step;
@@ -52,15 +69,22 @@ static void put_quoted(ph_json_writer *out, const char *text)
     put(out, "\"", 1);
 }
 
+static void put_line_break(ph_json_writer *out)
+{
+    put(out, "\n", 1);
+    for (int i = 0; i < out->indent * out->depth; i++) put(out, " ", 1);
+}
+
 /* What stands in front of every value: a comma if one is due, and its key. */
 static void put_key(ph_json_writer *out, const char *key)
 {
     int in_array = out->depth > 0 && (out->arrays >> (out->depth - 1) & 1);
     if (out->comma) put(out, ",", 1);
+    if (out->indent && out->depth) put_line_break(out);
     out->comma = 1;
     if (out->depth > 0 && !in_array) {
         put_quoted(out, key ? key : "");
-        put(out, ":", 1);
+        put(out, ": ", out->indent ? 2 : 1);
     }
 }
 
@@ -89,6 +113,7 @@ void ph_json_end(ph_json_writer *out)
 {
     if (out->depth == 0) return;
     out->depth--;
+    if (out->indent && out->comma) put_line_break(out); /* not within {} */
     put(out, out->arrays >> out->depth & 1 ? "]" : "}", 1);
     out->comma = out->depth > 0;
 }
@@ -96,7 +121,10 @@ void ph_json_end(ph_json_writer *out)
 void ph_json_string(ph_json_writer *out, const char *key, const char *text)
 {
     put_key(out, key);
-    put_quoted(out, text);
+    if (text)
+        put_quoted(out, text);
+    else
+        put(out, "null", 4);
 }
 
 void ph_json_integer(ph_json_writer *out, const char *key, int64_t value)
@@ -131,10 +159,4 @@ void ph_json_bool(ph_json_writer *out, const char *key, int value)
 {
     put_key(out, key);
     put(out, value ? "true" : "false", value ? 4 : 5);
-}
-
-void ph_json_null(ph_json_writer *out, const char *key)
-{
-    put_key(out, key);
-    put(out, "null", 4);
 }

@@ -15,7 +15,7 @@
 #include "io/safetensors.h"
 #include "io/sort.h"
 #include "io/types.h"
-#include "base/utf8.h"
+#include "io/utf8.h"
 
 /* What is to be written, in order, and the header that grows from it. */
 typedef struct writing {

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/utf8.h"
 #include "io/file.h"
+#include "io/utf8.h"
 #include "model/recipes.h"
 
 enum {

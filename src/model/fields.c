@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
+#include "io/utf8.h"
 #include "model/fields.h"
 
 /* ---- writing ----------------------------------------------------------------------- */

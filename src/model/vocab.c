@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "base/utf8.h"
+#include "io/utf8.h"
 #include "model/model.h"
 
 static const char *const marks[PH_TOKEN_FIRST] = {"<pad>", "<s>", "</s>", "<unk>"};

@@ -33,6 +33,11 @@ void ph_bytes_add(ph_bytes *bytes, const void *data, size_t count)
     if (to) memcpy(to, data, count);
 }
 
+void ph_bytes_write(void *bytes, const char *data, size_t count)
+{
+    ph_bytes_add(bytes, data, count);
+}
+
 void ph_bytes_text(ph_bytes *bytes, const char *text)
 {
     ph_bytes_add(bytes, text, strlen(text));

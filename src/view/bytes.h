@@ -21,6 +21,7 @@ typedef struct ph_bytes {
 } ph_bytes;
 
 void ph_bytes_add(ph_bytes *bytes, const void *data, size_t count);
+void ph_bytes_write(void *bytes, const char *data, size_t count); /* for ph_json_writer */
 void ph_bytes_text(ph_bytes *bytes, const char *text);
 void ph_bytes_zeros(ph_bytes *bytes, size_t count);
 void ph_bytes_base64(ph_bytes *bytes, const void *data, size_t count);

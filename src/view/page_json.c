@@ -3,8 +3,7 @@
  * their arrays begin; and packing as a whole.
  *
  * Keys are short and stay: web/data.js reads them. The text may stand inside a script
- * element: what could end it, and what would hide or reorder text for someone who reads
- * the source, is written as an escape.
+ * element, so the writer escapes what could end it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,50 +11,7 @@
 
 #include "io/io.h"
 #include "io/json_write.h"
-#include "base/utf8.h"
 #include "view/page_parts.h"
-
-/* ---- safe text ---- */
-
-static int must_escape(uint32_t point)
-{
-    return point == '<' || point == '>' || point == '&' ||
-           (point >= 0x7f && point < 0xa0) || point == 0x61c ||
-           (point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
-           (point >= 0x2060 && point <= 0x206f) || point == 0xfeff ||
-           (point >= 0xe0000 && point <= 0xe0fff);
-}
-
-static void put_escape(ph_bytes *out, uint32_t point)
-{
-    char text[16];
-    if (point < 0x10000)
-        snprintf(text, sizeof text, "\\u%04x", (unsigned)point);
-    else
-        snprintf(text, sizeof text, "\\u%04x\\u%04x",
-                 (unsigned)(0xd800 + ((point - 0x10000) >> 10)),
-                 (unsigned)(0xdc00 + ((point - 0x10000) & 0x3ff)));
-    ph_bytes_text(out, text);
-}
-
-/* Takes what the JSON writer gives; a character never falls into two pieces. */
-static void put_safe(void *user, const char *bytes, size_t count)
-{
-    ph_bytes *out = user;
-    size_t plain = 0;
-    for (size_t at = 0; at < count;) {
-        uint32_t point = 0;
-        int step = ph_utf8_decode(bytes + at, count - at, &point);
-        if (step == 0) step = 1;
-        if (must_escape(point)) {
-            ph_bytes_add(out, bytes + plain, at - plain);
-            put_escape(out, point);
-            plain = at + (size_t)step;
-        }
-        at += (size_t)step;
-    }
-    ph_bytes_add(out, bytes + plain, count - plain);
-}
 
 /* ---- parts of the description ---- */
 
@@ -243,7 +199,7 @@ static void describe_live(ph_json_writer *out, const ph_live *live)
 void ph_page_describe(const ph_page_parts *parts, ph_bytes *json)
 {
     static const char *const modes[] = {"f32", "dec", "top", "live"};
-    ph_json_writer out = {.write = put_safe, .user = json};
+    ph_json_writer out = {.write = ph_bytes_write, .user = json, .in_html = 1};
     ph_json_begin_object(&out, NULL);
     text(&out, "schema", "polyhead.page/1");
     text(&out, "mode", modes[parts->plan.mode]);

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "io/io.h"
 #include "io/json_read.h"
+#include "io/json_write.h"
 #include "polyhead_scene.h"
 #include "view/word_list.h"
 
@@ -197,28 +198,34 @@ ph_status ph_prune_read(ph_prune *plan, const char *path, const ph_reading *read
 
 /* ---- writing ---- */
 
-static void write_entry(FILE *file, const ph_site *site, int head, int ablation,
-                        double gate, int first)
+static void write_entry(ph_json_writer *json, const ph_site *site, int head, int ablation,
+                        float gate)
 {
     static const char *const edits[] = {"gate", "zero", "mean"};
-    fprintf(file, "%s\n    {\"site\": \"%s\", \"head\": %d, \"edit\": \"%s\"",
-            first ? "" : ",", site->name, head, edits[ablation]);
-    if (ablation == PH_HEAD_ON) fprintf(file, ", \"gate\": %.9g", gate);
-    fputc('}', file);
+    ph_json_begin_object(json, NULL);
+    ph_json_string(json, "site", site->name);
+    ph_json_integer(json, "head", head);
+    ph_json_string(json, "edit", edits[ablation]);
+    if (ablation == PH_HEAD_ON) ph_json_float(json, "gate", gate);
+    ph_json_end(json);
 }
 
 static void write_plan(FILE *file, const ph_prune *plan, const ph_reading *reading)
 {
+    ph_json_writer json = {.write = ph_json_write_file, .user = file, .indent = 2};
     const ph_site *site;
-    int at = 0, written = 0;
-    fprintf(file, "{\n  \"schema\": \"" SCHEMA "\",\n  \"heads\": [");
+    int at = 0;
+    ph_json_begin_object(&json, NULL);
+    ph_json_string(&json, "schema", SCHEMA);
+    ph_json_begin_array(&json, "heads");
     for (int i = 0; (site = ph_reading_site(reading, i)) != NULL; i++)
         for (int head = 0; head < site->heads; head++, at++) {
             if (plan->ablation[at] == PH_HEAD_ON && !(plan->gates[at] < 1)) continue;
-            write_entry(file, site, head, plan->ablation[at], (double)plan->gates[at],
-                        !written++);
+            write_entry(&json, site, head, plan->ablation[at], plan->gates[at]);
         }
-    fprintf(file, "\n  ]\n}\n");
+    ph_json_end(&json);
+    ph_json_end(&json);
+    fputc('\n', file);
 }
 
 ph_status ph_prune_write(const ph_prune *plan, const char *path,

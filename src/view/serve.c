@@ -124,16 +124,11 @@ static void put_head(ph_bytes *out, int status, const char *type, size_t length,
     ph_bytes_text(out, text);
 }
 
-static void put_json(void *user, const char *bytes, size_t count)
-{
-    ph_bytes_add(user, bytes, count);
-}
-
 /* {"error": sentence} or {"name": text} */
 static void answer_words(connection *c, int status, const char *key, const char *words)
 {
     ph_bytes body = {.io = c->out.io};
-    ph_json_writer json = {.write = put_json, .user = &body};
+    ph_json_writer json = {.write = ph_bytes_write, .user = &body};
     ph_json_begin_object(&json, NULL);
     ph_json_string(&json, key, words);
     ph_json_end(&json);

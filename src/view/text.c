@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "io/unsafe.h"
+#include "io/utf8.h"
 
 typedef struct ph_range {
     uint32_t first, last;
@@ -95,7 +96,7 @@ static size_t show(uint32_t point, int valid, unsigned char byte, int first, int
         return (size_t)snprintf(out, 16, "%s", known[point]);
     if (point < 0x20 || point == 0x7f)
         return (size_t)snprintf(out, 16, "\\x%02x", (unsigned)point);
-    if (IS(harmful, point) || (first && IS(no_columns, point)) ||
+    if (ph_unsafe_character(point) || (first && IS(no_columns, point)) ||
         (ascii && point >= 0x80))
         return (size_t)snprintf(out, 16, point > 0xffff ? "\\U%06x" : "\\u%04x",
                                 (unsigned)point);

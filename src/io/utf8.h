@@ -2,8 +2,8 @@
  * utf8.h - one character of UTF-8 at a time, strict: no overlong form, no surrogate,
  * nothing above U+10FFFF.
  */
-#ifndef PH_BASE_UTF8_H
-#define PH_BASE_UTF8_H
+#ifndef PH_IO_UTF8_H
+#define PH_IO_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

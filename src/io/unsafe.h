@@ -1,0 +1,15 @@
+/*
+ * unsafe.h - characters that must be escaped before people see the text.
+ *
+ * Controls, direction marks, invisible formats and line separators move the cursor of a
+ * terminal, hide text or reorder it. Everything that prints text of a user or of a file
+ * asks here; how the escape is written is each format's own business.
+ */
+#ifndef PH_IO_UNSAFE_H
+#define PH_IO_UNSAFE_H
+
+#include <stdint.h>
+
+int ph_unsafe_character(uint32_t point);
+
+#endif
