@@ -3,7 +3,7 @@
  *
  *     out[i] = gate[i] * sum_j softmax_j( scale * q[i].k[j] + ... ) v[j]
  *
- * The way through this header, which is also the way through a program:
+ * A program uses the parts of this header in this order:
  *
  *     ph_open         where to run: threads, instruction set         -> ph_ctx
  *     ph_plan_create  what to compute: sizes, strides, mask, variant -> ph_plan
@@ -22,27 +22,26 @@
  *   - Strides count elements, not bytes. The last axis of every tensor is contiguous.
  *   - A plan is immutable. A ctx runs one call at a time; different ctx are independent.
  *
- * Same bits. The bits of an output row, of its lse and of every gradient depend on the
- * numbers that row sees and on nothing else: not on the number of threads, the batch
- * size, the neighbours in the batch, or on how a prompt was cut into calls (whole, in
- * chunks, or one token at a time against a cache). They are also the same for every
- * instruction set, but for bf16 tensors with "amx", which have bits of their own, and
- * for gradients of f32 layers and models with "amx-f32", which nobody gets who does not
- * ask for it.
+ * Reproducible bits. The bits of an output row, of its lse and of every gradient depend
+ * on the inputs that row sees and on nothing else: not on the number of threads, the
+ * batch size, the other rows of the batch, or on how a prompt was cut into calls (whole,
+ * in chunks, or one token at a time against a cache). They are also the same for every
+ * instruction set, with two exceptions: bf16 tensors with "amx", and gradients of f32
+ * layers and models with "amx-f32", which is never chosen unless requested by name.
  *
  * Meaning of masks, in this order:
  *   1. s = scale * q.k, then s += bias, s += relative[j - position of i],
  *      s -= alibi * |position of i - j|
  *   2. s = softcap * tanh(s / softcap)
  *   3. key j is hidden from row i by: the band, kv_lens, visible = 0, bias = -inf
- *   4. softmax over what is left, together with the sink if there is one
- *   - A hidden key or value is never read into arithmetic: NaN or Inf there changes
+ *   4. softmax over the visible keys, together with the sink if there is one
+ *   - A hidden key or value takes no part in the arithmetic: NaN or Inf there changes
  *     no bit.
  *   - A row that sees no key gives out 0, lse -inf (with a sink: lse = sink), weights 0
  *     and gradients 0.
  *   - NaN in a visible q, k or v gives NaN in the rows that see it, and in no other row.
- *   - A bias of -inf excludes; the smallest finite number does not, it follows
- *     arithmetic.
+ *   - A bias of -inf hides the key; a large negative finite bias (-FLT_MAX) is only added
+ *     to the score.
  *   - q_len, kv_len, batch and the head sizes may be 0: empty or zero results.
  *   - A weight below 2^-126 of its row's largest (or of 1, when looked at) may be 0.
  */
@@ -75,14 +74,14 @@ typedef enum ph_status {
     PH_OK = 0,
     PH_BAD_ARGUMENT,  /* a field or pointer is wrong by itself */
     PH_BAD_SHAPE,     /* sizes, strides or lengths do not fit together */
-    PH_BAD_VALUE,     /* a number inside a tensor is not allowed (checked ctx only) */
+    PH_BAD_VALUE,     /* an element of a tensor is not allowed (checked ctx only) */
     PH_UNSUPPORTED,   /* legal, but this build, device or variant does not have it */
-    PH_OUT_OF_MEMORY, /* the allocator said no */
+    PH_OUT_OF_MEMORY, /* the allocator failed */
     PH_BAD_FILE,      /* a file is malformed */
     PH_IO_ERROR       /* the system could not read or write */
 } ph_status;
 
-/* A few words for a status, for ever constant. */
+/* A short constant text for a status. */
 PH_API const char *ph_status_text(ph_status status);
 
 /* ---- context: where to run ------------------------------------------------------ */
@@ -99,9 +98,9 @@ typedef struct ph_options {
     int device_index; /* which accelerator */
     int threads;      /* 0: one per core this process may use */
     const char *isa;  /* upper limit: "ref", "avx2", "avx512", "amx", "amx-f32", "neon";
-                         NULL: the best but "amx-f32". The environment variable
-                         POLYHEAD_ISA lowers it further, or is the limit if this is
-                         NULL. */
+                         NULL: the best of the CPU except "amx-f32". The environment
+                         variable POLYHEAD_ISA lowers it further, or is the limit if this
+                         is NULL. */
     int checked;      /* 1: also refuse NaN and +inf in bias, NaN in gate, sink, alibi */
 
     /* Hooks, each optional. alloc must align to at least 16 bytes. release accepts NULL.
@@ -128,13 +127,13 @@ PH_API const char *ph_isa(const ph_ctx *ctx); /* kernel table in use, e.g. "avx5
 /* Names of the kernel tables this CPU can run, weakest first, ended by NULL. */
 PH_API const char *const *ph_isa_list(void);
 
-/* What a kernel table does its own way. */
+/* What distinguishes a kernel table. */
 typedef struct ph_isa_info {
-    const char *vectors; /* the table whose f32 kernels it has: "avx512" of "amx", most
-                            have their own; NULL: no such table on this CPU */
-    int own_bf16;        /* 1: bf16 tensors have bits that no other table gives */
-    int own_gradients;   /* 1: so have gradients of f32 layers and models; only who asks
-                            for such a table gets it */
+    const char *vectors; /* the table whose f32 kernels it uses: "avx512" for "amx", its
+                            own name for most; NULL: no such table on this CPU */
+    int own_bf16;        /* 1: bf16 results differ in bits from those of other tables */
+    int own_gradients;   /* 1: so do gradients of f32 layers and models; such a table is
+                            used only when requested by name */
 } ph_isa_info;
 
 PH_API ph_isa_info ph_isa_about(const char *isa);
@@ -143,8 +142,8 @@ PH_API ph_isa_info ph_isa_about(const char *isa);
 
 typedef enum ph_dtype { PH_F32 = 0, PH_F16, PH_BF16 } ph_dtype;
 
-/* Distance between neighbours along each axis, in elements. All zero: packed, that is
-   (heads*len*dim, len*dim, dim). Heads may overlap in memory for reading. */
+/* Distance between consecutive entries along each axis, in elements. All zero: packed,
+   that is (heads*len*dim, len*dim, dim). Input heads may overlap in memory. */
 typedef struct ph_strides {
     int64_t batch, head, time;
 } ph_strides;
@@ -161,13 +160,13 @@ typedef enum ph_mask {
     PH_MASK_BAND    /* position - band_left <= j <= position + band_right */
 } ph_mask;
 
-/* Where query 0 stands among the keys: position of row i = i + offset. With
-   PH_MASK_CAUSAL or PH_MASK_BAND it must be said whenever q_len and kv_len differ. */
+/* Where query 0 is among the keys: position of row i = i + offset. With PH_MASK_CAUSAL
+   or PH_MASK_BAND it must be set whenever q_len and kv_len differ. */
 typedef enum ph_anchor {
-    PH_ANCHOR_UNSAID = 0, /* offset 0 */
-    PH_ANCHOR_OFFSET,     /* offset = q_offset (0: top-left; may be negative) */
-    PH_ANCHOR_END         /* bottom-right: the last valid query stands at the last valid
-                             key: offset = kv_lens[b] - q_lens[b] or the plan's lengths */
+    PH_ANCHOR_UNSET = 0, /* offset 0 */
+    PH_ANCHOR_OFFSET,    /* offset = q_offset (0: top-left; may be negative) */
+    PH_ANCHOR_END        /* bottom-right: the last valid query is at the last valid key:
+                            offset = kv_lens[b] - q_lens[b] or the plan's lengths */
 } ph_anchor;
 
 typedef enum ph_gate { PH_GATE_HEAD = 0, PH_GATE_ROW } ph_gate;
@@ -176,23 +175,24 @@ typedef struct ph_attn {
     int batch;
     int q_heads;
     int k_heads, v_heads;    /* must divide q_heads; 0: equal to it */
-    int q_len, kv_len;       /* capacity: q_lens and kv_lens of a call may say less */
+    int q_len, kv_len;       /* capacity: q_lens and kv_lens of a call may be less */
     int qk_dim, v_dim;       /* v_dim 0: equal to qk_dim */
     ph_dtype dtype;          /* of q, k, v, out and of their gradients */
     ph_strides q, k, v, out; /* zero: packed */
     ph_strides dq, dk, dv;   /* zero: like q, k, v, which then must not overlap;
-                                dout lies like out */
+                                dout has the strides of out */
 
     float scale;   /* 0: 1/sqrt(qk_dim) */
     float softcap; /* 0: none; logits become softcap * tanh(logit / softcap) */
-    float dropout; /* probability that a weight is dropped; the others grow by 1/(1-p) */
+    float dropout; /* probability p that a weight is dropped; the others are scaled by
+                      1/(1-p) */
 
     ph_mask mask;
     int band_left, band_right; /* PH_MASK_BAND: how far a row sees; negative: no limit */
     ph_anchor anchor;
     int q_offset;
     ph_broadcast bias, visible; /* which tensors of a call exist, and their shapes */
-    int reach; /* of ph_args.relative: distances beyond count as it; 0: there is none */
+    int reach; /* of ph_args.relative: larger distances are clipped to it; 0: no table */
     ph_gate gate; /* shape of ph_args.gate where one is given */
 
     const char *variant; /* "name" or "name:key=value,..."; NULL: "mha" */
@@ -209,11 +209,11 @@ PH_API void ph_plan_free(ph_plan *plan); /* accepts NULL */
 /* Bytes of workspace one call needs; see ph_args.workspace. */
 PH_API size_t ph_plan_workspace(const ph_plan *plan);
 
-/* One line that says what was chosen: driver, tiles, kernels. Truncated to size bytes;
-   returns the full length, like snprintf. */
+/* One line that says what was chosen: driver, block sizes, kernels. Truncated to size
+   bytes; returns the full length, like snprintf. */
 PH_API int ph_plan_describe(const ph_plan *plan, char *text, size_t size);
 
-/* A tensor that a variant asks for: float, packed. */
+/* A tensor that a variant takes: float, packed. */
 typedef struct ph_param {
     const char *name; /* "w_logits" */
     int rank;
@@ -221,7 +221,7 @@ typedef struct ph_param {
     int optional; /* 1: may be NULL */
 } ph_param;
 
-/* Numbers in it. */
+/* Its number of elements. */
 PH_API size_t ph_param_size(const ph_param *param);
 
 /* The i-th tensor of ph_args.extra, or NULL after the last. */
@@ -242,14 +242,15 @@ typedef struct ph_args {
     const float *bias;      /* shape ph_attn.bias; added to the scaled scores */
     const uint8_t *visible; /* shape ph_attn.visible; 0 hides */
     const float *gate;      /* (q_heads) or (batch, q_heads, q_len): multiplies the output
-                               row. A row whose gate is 0 is not computed: it counts as
-                               one that sees no key, and lse is -inf even with a sink */
+                               row. A row whose gate is 0 is not computed: it is treated
+                               as a row that sees no key, and lse is -inf even with a
+                               sink */
     const float *sink;      /* (q_heads) logit that takes part but has no value */
     const float *alibi;     /* (q_heads) slopes */
     const float *relative;  /* (q_heads, 2*reach + 1): added to the score of a key at
                                distance d = j - position of i, entry reach + d */
-    const int32_t *q_lens;  /* (batch) valid queries; rows beyond are as if their gate
-                               were 0 */
+    const int32_t *q_lens;  /* (batch) valid queries; padding rows are treated as rows
+                               whose gate is 0 */
     const int32_t *kv_lens; /* (batch) valid keys */
     const float *const *extra; /* what ph_plan_extra lists, in its order */
 
@@ -274,16 +275,16 @@ typedef struct ph_grads {
     float *const *dextra; /* like extra; NULL, or entries NULL: not wanted */
 } ph_grads;
 
-/* args as in the forward call that made out and lse. Gradients are overwritten, not added
-   to; sums run in float and are rounded once. */
+/* args as in the forward call that computed out and lse. Gradients are overwritten, not
+   accumulated; sums run in float and are rounded once. */
 PH_API ph_status ph_backward(const ph_plan *plan, const ph_args *args,
                              const ph_grads *grads);
 
 /* ---- looking inside ------------------------------------------------------------- */
 
-/* The weights are the numbers that multiply v: after dropout and mixing, before the gate.
-   Everything here is computed from q, k and lse, tile by tile; only `weights` itself has
-   T x T elements. Pointers that are NULL are not computed. */
+/* The weights are what multiplies v: after dropout and mixing, before the gate.
+   Everything here is recomputed from q, k and lse, block by block; only `weights` itself
+   has T x T elements. Pointers that are NULL are not computed. */
 typedef struct ph_look_at {
     float *weights; /* (batch, q_heads, q_len, kv_len), all of them */
     float *col_sum; /* (batch, q_heads, kv_len) sum over the rows */

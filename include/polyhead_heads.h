@@ -1,23 +1,23 @@
 /*
- * polyhead_heads.h - measuring heads: what each one does, in numbers and in labels
+ * polyhead_heads.h - measuring heads: what each one does, as measurements and labels
  *
- *     ph_heads_create   room for the sums of layers x heads
- *     ph_heads_begin    a text begins: its length, what is known of its tokens
+ *     ph_heads_create   accumulators for layers x heads
+ *     ph_heads_begin    starts a text: its length, what is known of its tokens
  *     ph_heads_add      rows of one head's weights, in order, a few at a time
- *     ph_heads_end      the text is over; its averages join those of the texts before
+ *     ph_heads_end      ends the text; its averages are added to those of earlier texts
  *     ph_heads_read     the measurements of one head                   -> ph_head_stats
- *     ph_head_labels    which rules fired on them, and with what number      -> ph_label
+ *     ph_head_labels    which rules fired on them, and with what value       -> ph_label
  *     ph_survey_create  all of this for reports of polyhead_view.h
  *
  * One pass over every row: nothing of size rows x keys is kept, and the memory of a head
  * does not grow with the text. Sums are double and run in the order of the rows, so heads
  * may be fed in any order, or by several threads as long as each head has one.
  *
- * Rows and keys. Weights are A[i][j], row i a query, column j a key. Row i stands at
- * position p = i + q_offset among the keys. Padding is cut off by the caller. Left out of
- * every number are rows whose weights are all zero and, in causal maps, the row at p = 0,
- * which can see nothing but itself. An average runs over the rows of a text, then over
- * texts, each text counting the same.
+ * Rows and keys. Weights are A[i][j], row i a query, column j a key. Row i has position
+ * p = i + q_offset among the keys. Padding is cut off by the caller. Every measure leaves
+ * out rows whose weights are all zero and, in causal maps, the row at p = 0, which can
+ * see nothing but itself. An average runs over the rows of a text, then over texts with
+ * equal weight.
  */
 #ifndef POLYHEAD_HEADS_H
 #define POLYHEAD_HEADS_H
@@ -29,16 +29,16 @@
 extern "C" {
 #endif
 
-/* ---- numbers ----------------------------------------------------------------------- */
+/* ---- measures ---------------------------------------------------------------------- */
 
 typedef enum ph_measure {
-    PH_PREV = 0,  /* share of the weight on the key at p - 1; n rows, though n - 1 can */
+    PH_PREV = 0,  /* weight on the key at p - 1, averaged over all n rows */
     PH_NEXT,      /* at p + 1 */
     PH_SELF,      /* at p */
     PH_FIRST,     /* on key 0, the sink */
     PH_SEP,       /* on separators */
     PH_PUNCT,     /* on full stops and commas */
-    PH_BARE_PREV, /* the same without key 0, rows scaled back to 1 */
+    PH_BARE_PREV, /* the same with the sink (key 0) removed and rows renormalised */
     PH_BARE_NEXT,
     PH_BARE_SELF,
     PH_BARE_SEP,
@@ -52,7 +52,7 @@ typedef enum ph_measure {
     PH_POSITIONAL,       /* share of rows whose largest weight is at the commonest offset,
                             of the rows where that offset is inside */
     PH_DUPLICATE,        /* on earlier keys of the same token, rows that have one */
-    PH_DUPLICATE_CHANCE, /* what equal weights would give there */
+    PH_DUPLICATE_CHANCE, /* what uniform weights would give there */
     PH_INDUCTION,        /* on keys just after an earlier token like this, such rows */
     PH_INDUCTION_CHANCE,
     PH_PREFIX_ENTRY, /* the same weights, averaged over entries instead of rows */
@@ -65,10 +65,10 @@ typedef enum ph_measure {
 } ph_measure;
 
 enum {
-    PH_REACH = 32, /* offsets are told apart from -32 to 32 */
+    PH_REACH = 32, /* offsets from -32 to 32 are counted separately */
     PH_OFFSETS = 2 * PH_REACH + 1,
     PH_COMMON_TOKENS = 500,
-    PH_MOST_RELATIONS = 32
+    PH_MAX_RELATIONS = 32
 };
 
 typedef struct ph_measure_info {
@@ -82,8 +82,9 @@ PH_API const ph_measure_info *ph_measure_about(ph_measure measure); /* NULL: no 
 /* How well one head finds the partners of one relation. */
 typedef struct ph_link_score {
     int64_t links;    /* how many there were */
-    int64_t right;    /* row's largest weight on the partner, itself and separators out */
-    int64_t baseline; /* right when the partner is always at best_offset */
+    int64_t right;    /* the row's largest weight, itself and separators left out, is on
+                         the partner */
+    int64_t baseline; /* how many a head that always attends at best_offset gets right */
     int best_offset;  /* commonest distance, key minus row, up to PH_REACH; of equally
                          common ones the shortest, then the one to the left */
 } ph_link_score;
@@ -92,14 +93,14 @@ typedef struct ph_head_stats {
     double value[PH_MEASURES];  /* NaN: the texts held nothing to measure it on */
     int64_t count[PH_MEASURES]; /* rows, entries or links behind the value */
     int64_t rows, skipped;      /* rows counted, rows left out */
-    int64_t odd; /* rows that do not add up to 1 within 4e-3, or with weights that
-                           are negative or not finite; the latter are left out */
+    int64_t invalid; /* rows that do not sum to 1 within 4e-3, or with weights that are
+                        negative or non-finite; non-finite rows are left out */
     int64_t texts;
     int top_offset;           /* of PH_POSITIONAL */
     int64_t hits[PH_OFFSETS]; /* rows by offset of their largest weight, -PH_REACH.. */
     double mass[PH_OFFSETS];  /* mean weight at each offset */
     int relation;             /* of PH_LINK; -1: none */
-    ph_link_score link[PH_MOST_RELATIONS];
+    ph_link_score link[PH_MAX_RELATIONS];
 } ph_head_stats;
 
 /* ---- texts ------------------------------------------------------------------------- */
@@ -109,12 +110,12 @@ enum { PH_CLASS_SEPARATOR = 1, PH_CLASS_PUNCTUATION = 2 };
 
 /* The classes of a token from its text: separators are [SEP], </s>, <eos>, <sep>, <|...|>
    and the like; punctuation is exactly a full stop or a comma (Latin or Chinese). Markers
-   of blanks in front (U+2581, U+0120, a blank) do not count. */
+   of leading blanks (U+2581, U+0120, a blank) are ignored. */
 PH_API uint8_t ph_token_classes(const char *token);
 
-/* A pair that belongs together: row `from` should look at key `to`. */
+/* A known relation between two tokens: row `from` should attend to key `to`. */
 typedef struct ph_link {
-    int from, to, relation; /* relation < PH_MOST_RELATIONS */
+    int from, to, relation; /* relation < PH_MAX_RELATIONS */
 } ph_link;
 
 /* What is known of a text. Pointers that are NULL: not known, and what needs it is not
@@ -127,11 +128,11 @@ typedef struct ph_heads_text {
     const int32_t *ids;     /* (keys) equal ids are the same token */
     const uint8_t *classes; /* (keys) PH_CLASS_ bits */
     const int32_t *ranks;   /* (keys) 0 is the most frequent token; negative: not known */
-    const ph_link *links;   /* not for cross; only links between places of the text */
+    const ph_link *links;   /* not for cross; both ends inside the text */
     int link_count;
 } ph_heads_text;
 
-/* ---- sums -------------------------------------------------------------------------- */
+/* ---- accumulators ------------------------------------------------------------------ */
 
 typedef struct ph_heads ph_heads;
 
@@ -151,9 +152,9 @@ PH_API ph_status ph_heads_read(const ph_heads *heads, int layer, int head,
 
 /* ---- labels ------------------------------------------------------------------------ */
 
-/* A rule: a head has the label when its number is above (or at) the threshold, at least
-   `fewest` rows or links stand behind it and, where there is a chance level, it is at
-   least PH_TIMES_CHANCE times that. */
+/* A rule: a head has the label when its measure is above (or at) the threshold, was taken
+   from at least `min_count` rows or links and, where there is a chance level, is at least
+   PH_TIMES_CHANCE times that. */
 enum { PH_TIMES_CHANCE = 3, PH_LABELS = 11 };
 
 typedef struct ph_label_rule {
@@ -162,10 +163,10 @@ typedef struct ph_label_rule {
     const char *name; /* "previous token" */
     const char *help; /* the rule as a sentence, threshold included */
     ph_measure measure;
-    int at; /* 1: a number equal to the threshold is enough */
+    int at; /* 1: a value equal to the threshold is enough */
     double threshold;
     int chance; /* measure of the chance level; -1: none */
-    int64_t fewest;
+    int64_t min_count;
 } ph_label_rule;
 
 /* The i-th rule, most telling first; NULL after the last. */
@@ -176,7 +177,7 @@ typedef struct ph_label {
     double value;
 } ph_label;
 
-/* Every rule that fires, most telling first; returns how many. None is an answer. */
+/* Every rule that fires, most telling first; returns how many, possibly none. */
 PH_API int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_LABELS]);
 
 /* "prev 0.83 > 0.50", "positional -1 in 0.97 >= 0.90", "link coref +0.42 >= 0.10"; like
@@ -186,17 +187,16 @@ PH_API int ph_label_why(const ph_label *label, const ph_head_stats *head,
 
 /* ---- whole reports ----------------------------------------------------------------- */
 
-/* Measures every head of a report of polyhead_view.h, on its text and on as many others
-   as are given to it, and writes what it found into a report. */
+/* Measures every head of a report of polyhead_view.h, on its text and any number of
+   others, and writes measures and labels into a report. */
 typedef struct ph_survey ph_survey;
 
-/* Only the stacks of the report matter here: their layers and heads. */
+/* Reads only the stacks of the report: their layers and heads. */
 PH_API ph_status ph_survey_create(ph_survey **out, const ph_report *report,
                                   const ph_io *io);
 PH_API void ph_survey_free(ph_survey *survey); /* accepts NULL */
 
-/* What may be known of a text besides the words of its report; every field is optional.
-   */
+/* What is known of a text besides the words of its report; every field is optional. */
 typedef struct ph_survey_facts {
     const int32_t *const *ids;     /* per axis; NULL: equal words are the same token */
     const uint8_t *const *classes; /* per axis; NULL: by ph_token_classes */
@@ -218,7 +218,7 @@ PH_API ph_status ph_survey_text(ph_survey *survey, const ph_report *report,
 PH_API ph_status ph_survey_end(ph_survey *survey, ph_report *report,
                                const char *const *relations, const ph_io *io);
 
-/* All numbers of one head; NULL: there is none. */
+/* All measurements of one head; NULL: there is none. */
 PH_API const ph_head_stats *ph_survey_head(const ph_survey *survey, int stack, int layer,
                                            int head);
 

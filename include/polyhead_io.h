@@ -65,7 +65,7 @@ enum { PH_MAX_RANK = 8 };
 typedef struct ph_tensor {
     const char *name; /* UTF-8 */
     ph_tensor_type type;
-    int rank;                  /* 0: a single number */
+    int rank;                  /* 0: a scalar */
     size_t shape[PH_MAX_RANK]; /* outermost first */
     const void *data; /* little-endian, C-contiguous; 64-byte aligned where read */
     size_t bytes;     /* at data; set by the reader, ignored by the writer */
@@ -75,7 +75,7 @@ typedef struct ph_pair {
     const char *key, *value; /* UTF-8 */
 } ph_pair;
 
-/* How to do it; every function takes NULL for the usual. */
+/* Memory hooks, error text and limits; every function takes NULL for the defaults. */
 typedef struct ph_io {
     void *(*alloc)(void *user, size_t bytes); /* NULL: malloc and free */
     void (*release)(void *user, void *ptr);   /* accepts NULL */
@@ -104,8 +104,9 @@ PH_API const ph_pair *ph_file_metadata(const ph_file *file, size_t i);
 PH_API const ph_tensor *ph_file_find(const ph_file *file, const char *name);
 
 /* Writes `count` tensors and `pairs` metadata strings. The same call gives the same
-   bytes: data stands by type, largest alignment first, then by name, metadata by key; the
-   header is padded with spaces to 8 bytes, so every tensor is aligned in the file.
+   bytes: data is sorted by type, largest alignment first, then by name, and metadata by
+   key; the header is padded with spaces to 8 bytes, so every tensor is aligned in the
+   file.
    The file appears whole or not at all: it is written under another name beside `path`,
    synced, and renamed; on failure an older file stays as it was. A symbolic link is
    followed; a device or pipe is written straight through; a directory is refused. */
@@ -113,7 +114,7 @@ PH_API ph_status ph_file_write(const char *path, const ph_tensor *tensors, size_
                                const ph_pair *metadata, size_t pairs, const ph_io *io);
 
 /* The elements of a tensor as another type, rounded to nearest even: F32, F16 and BF16
-   into each other; PH_UNSUPPORTED for the rest. `out` has room for them and does not
+   into each other; PH_UNSUPPORTED for the rest. `out` holds all elements and does not
    overlap data. */
 PH_API ph_status ph_tensor_convert(const ph_tensor *tensor, ph_tensor_type type,
                                    void *out);

@@ -2,7 +2,7 @@
  * polyhead_layer.h - the whole multi-head layer, forward and backward
  *
  *     q = x wq + bq    k = m wk + bk    v = m wv + bv      m = memory, or x itself
- *     q, k: RMS norm over each head, then rotation by position    both optional
+ *     q, k: RMS norm over each head, then rotary embedding        both optional
  *     out = concat over heads( attention(q, k, v) ) wo + bo
  *
  *     ph_layer_create    sizes and options                          -> ph_layer
@@ -11,23 +11,24 @@
  *
  * A layer holds no weights: they stay in the caller's memory and are given to every call.
  * The rules of polyhead.h hold here too, above all: the bits of a row of out depend on
- * the numbers that row sees and on nothing else, so decoding token by token against a
+ * the inputs that row sees and on nothing else, so decoding token by token against a
  * cache gives what one call over the whole prompt gives.
  *
  * Types. x, memory, out, dout, dx, dmemory are of ph_attn.dtype; parameters, their
- * gradients and everything between are float.
+ * gradients and all intermediate tensors are float.
  *
  * Matrices act from the right, y = x w + b, and come in two forms with the same result:
  *
  *     PH_FORM_WHOLE  (in_dim, heads*dim)   one matrix, the heads side by side
  *     PH_FORM_HEADS  (heads, in_dim, dim)  one matrix per head
  *
- * wo is (q_heads*v_dim, out_dim); per head, (q_heads, v_dim, out_dim), it lies the same.
+ * wo is (q_heads*v_dim, out_dim); per head, (q_heads, v_dim, out_dim), its layout is the
+ * same.
  *
- * Lengths. Rows of out beyond q_lens are 0. What x holds beyond q_lens, and the source of
- * the keys beyond kv_lens, changes nothing else, gets zero gradients and adds nothing to
- * the gradients of parameters, NaN included. (A row that sees no key, or whose gate is 0,
- * still gets bo.)
+ * Lengths. Rows of out beyond q_lens are 0. Padding in x beyond q_lens, and in the source
+ * of the keys beyond kv_lens, influences no other row, gets zero gradients and adds
+ * nothing to the gradients of parameters, even if it holds NaN. (A row that sees no key,
+ * or whose gate is 0, still gets bo.)
  */
 #ifndef POLYHEAD_LAYER_H
 #define POLYHEAD_LAYER_H
@@ -42,17 +43,18 @@ extern "C" {
 
 typedef enum ph_form { PH_FORM_WHOLE = 0, PH_FORM_HEADS } ph_form;
 
-/* Rotary positions: pair p of a head turns by position * base^(-2p / rope_dims). */
+/* Rotary positions: pair p of a head is rotated by the angle
+   position * base^(-2p / rope_dims). */
 typedef enum ph_rope {
     PH_ROPE_NONE = 0,
     PH_ROPE_HALF,       /* pairs (p, p + rope_dims/2), as in most model files */
     PH_ROPE_INTERLEAVED /* pairs (2p, 2p + 1), as first published */
 } ph_rope;
 
-/* What q and k are divided by the root mean square of. */
+/* Over what the RMS norm of q and k runs. */
 enum {
     PH_QK_NORM_NONE = 0,
-    PH_QK_NORM_HEAD, /* each head; one gain per number of a head, shared by the heads */
+    PH_QK_NORM_HEAD, /* each head; one gain per element of a head, shared by the heads */
     PH_QK_NORM_WHOLE /* all heads of a token together; one gain per column of wq, wk */
 };
 
@@ -69,19 +71,18 @@ typedef struct ph_layer_desc {
 
     ph_rope rope;
     float rope_base;   /* 0: 10000 */
-    int rope_dims;     /* leading elements of a head that turn, even; 0: all */
-    float yarn_factor; /* YaRN: by how much longer texts are than those trained on; 0, 1:
-                          not at all */
-    int yarn_length;   /* of the texts trained on */
+    int rope_dims;     /* leading elements of a head that are rotated, even; 0: all */
+    float yarn_factor; /* YaRN: context length over the length trained on; 0, 1: off */
+    int yarn_length;   /* context length of training */
 
-    int qk_norm;       /* PH_NORM_: q and k are normalised before they are turned */
+    int qk_norm;       /* PH_QK_NORM_: q and k are normalised before they are rotated */
     float norm_eps;    /* added to the mean square; 0: 1e-6 */
-    int norm_plus_one; /* 1: gains are stored as what they differ from 1 */
+    int norm_plus_one; /* 1: the gain is 1 + the stored parameter */
 
-    int cache; /* 1: keys and values are kept, see ph_layer_cache. x holds the next
-                  q_len tokens (or q_lens), kv_len is the capacity, x stands at the end of
-                  what the cache holds (PH_ANCHOR_END). Those of memory are made by a call
-                  that has memory, and kept for calls without. No backward */
+    int cache; /* 1: keys and values are cached, see ph_layer_cache. x holds the next
+                  q_len tokens (or q_lens), kv_len is the capacity, x comes after what the
+                  cache holds (PH_ANCHOR_END). Those of memory are computed by a call that
+                  has memory, and reused by calls without. No backward */
 } ph_layer_desc;
 
 typedef struct ph_layer ph_layer;
@@ -95,28 +96,29 @@ PH_API void ph_layer_free(ph_layer *layer); /* accepts NULL */
 PH_API size_t ph_layer_saved(const ph_layer *layer);
 
 /* The i-th parameter of the layer, or NULL after the last: first those of wq, wk, wv, wo,
-   bq, bk, bv, bo, q_norm, k_norm that it can have, then the variant's own. Shapes are as
-   this layer wants them, per head where the form says so. */
+   bq, bk, bv, bo, q_norm, k_norm that it can have, then the variant's own. Shapes are
+   those this layer expects, per head where the form says so. */
 PH_API const ph_param *ph_layer_param(const ph_layer *layer, int i);
 
-/* How many of them stand in fields of ph_layer_weights by name; the others, from this
-   index on, are ph_layer_weights.extra. */
+/* How many of them are named fields of ph_layer_weights; the others, from this index on,
+   are ph_layer_weights.extra. */
 PH_API int ph_layer_named(const ph_layer *layer);
 
-/* What a layer became; a variant may make something else of the description. */
+/* Properties of a created layer; a variant may change sizes of the description. */
 typedef struct ph_layer_info {
     const ph_attn *attn; /* what attention computes: sizes of lse, gate, weights */
     int heads, dim;      /* of a token in ph_layer_args.heads: what wo multiplies */
     int out_dim;         /* columns of out */
-    int gates;           /* 1: it can give ph_layer_args.gate_out */
+    int gates;           /* 1: it can write ph_layer_args.gate_out */
     int balances;        /* 1: and balance_loss */
-    double flops;        /* of the products of a forward call; mask and routing count */
+    double flops;        /* of the products of a forward call, less what masks and
+                            routing skip */
 } ph_layer_info;
 
 PH_API ph_layer_info ph_layer_about(const ph_layer *layer);
 
-/* Numbers in each cache of a layer with cache 1. They lie as attention reads them: k and
-   v (batch, heads, kv_len, dim), unless the variant says otherwise. 0: there is none.
+/* Floats in each cache of a layer with cache 1, in the layout that attention reads: k and
+   v (batch, heads, kv_len, dim), unless the variant says otherwise. 0: no such cache.
    Without cache 1 a variant may still have an extra one, for decoders that go token by
    token (merged). */
 typedef struct ph_layer_caches {
@@ -125,8 +127,8 @@ typedef struct ph_layer_caches {
 
 PH_API ph_layer_caches ph_layer_cache(const ph_layer *layer);
 
-/* Search: batch row b of the caches (NULL where there is none), which hold `tokens`
-   tokens, becomes what row from[b] was. What is kept of memory stays. */
+/* Beam search: batch row b of the caches (NULL where there is none), which hold `tokens`
+   tokens, becomes a copy of row from[b]. Cached keys and values of memory stay. */
 PH_API ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
                                   float *k_cache, float *v_cache, float *extra_cache);
 
@@ -137,7 +139,7 @@ typedef struct ph_layer_weights {
     const float *wk;                /* (memory_dim or model_dim, k_heads*qk_dim) */
     const float *wv;                /* (memory_dim or model_dim, v_heads*v_dim) */
     const float *wo;                /* (q_heads*v_dim, out_dim); NULL with concat */
-    const float *bq, *bk, *bv, *bo; /* one number per column of the matrix; NULL: none */
+    const float *bq, *bk, *bv, *bo; /* one element per column of the matrix; NULL: none */
     const float *q_norm, *k_norm;   /* (qk_dim) or (heads*qk_dim); NULL: gains of 1 */
     const float *const *extra;      /* the variant's own: what ph_layer_param lists from
                                        ph_layer_named on; NULL where there are none */
@@ -146,7 +148,7 @@ typedef struct ph_layer_weights {
 typedef struct ph_layer_args {
     const void *x;      /* (batch, q_len, model_dim) */
     const void *memory; /* (batch, kv_len, memory_dim), where the layer has one; NULL with
-                           a cache: it holds the keys and values of a call before */
+                           a cache: it holds the keys and values of an earlier call */
     void *out;          /* (batch, q_len, out_dim) */
     float *heads;       /* (batch, q_len, q_heads, v_dim) before wo, or NULL; see
                            ph_layer_about */
@@ -158,17 +160,17 @@ typedef struct ph_layer_args {
     float balance;       /* variants that route: weight of the load-balance loss in the
                             gradients; the same in both calls */
     float *balance_loss; /* (1) that loss, not weighted, or NULL */
-    float *gate_out;     /* (batch, q_heads, q_len) the gate a variant made, or NULL */
+    float *gate_out; /* (batch, q_heads, q_len) the gate a variant computed, or NULL */
 
-    const int32_t *past; /* (batch) position of the first token of x; NULL: 0. It moves
+    const int32_t *past; /* (batch) position of the first token of x; NULL: 0. It shifts
                             the rotation; with a cache it is also how many tokens that
                             holds. Keys from memory count from 0 */
-    float *k_cache;      /* (batch, k_heads, kv_len, qk_dim): the call adds its tokens */
+    float *k_cache;      /* (batch, k_heads, kv_len, qk_dim): the call appends to it */
     float *v_cache;      /* (batch, v_heads, kv_len, v_dim) */
     float *extra_cache;  /* of the variant, where ph_layer_cache says so */
 
     void *saved; /* ph_layer_saved bytes aligned to 64 that ph_layer_backward will need;
-                    NULL: nothing is kept */
+                    NULL: nothing is saved */
 } ph_layer_args;
 
 PH_API ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weights,
@@ -197,7 +199,7 @@ PH_API ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights
 
 /* ---- helpers ----------------------------------------------------------------------- */
 
-/* How many numbers heads overlap by (variant mohsa) in layer 0 <= layer < layers: the
+/* By how many elements heads overlap (variant mohsa) in layer 0 <= layer < layers: the
    depth schedules of its authors, as flags added together. */
 enum {
     PH_OVERLAP_PLUS_ONE = 1, /* layer 0 overlaps too */
@@ -220,8 +222,8 @@ PH_API float ph_depth_bound(int in_dim, int columns, int depth, float alpha, flo
 
 /* T5 learns a table (buckets, q_heads) and adds its row bucket(j - i) to the scores (with
    scale 1). Distances below a quarter of the buckets (one-sided: half) have one each,
-   then they grow to max_distance, beyond which all share the last. two_sided 0: keys
-   after the query count as distance 0, for causal attention. */
+   then buckets widen up to max_distance, beyond which all distances share the last.
+   two_sided 0: keys after the query count as distance 0, for causal attention. */
 typedef struct ph_t5 {
     int buckets, max_distance; /* 0: 32, 128 */
     int two_sided;
@@ -229,12 +231,12 @@ typedef struct ph_t5 {
 
 PH_API int ph_t5_bucket(const ph_t5 *t5, int distance);
 
-/* The table as ph_args.relative wants it, with reach = max_distance, and the way back:
-   dtable from drelative. */
-PH_API void ph_t5_spread(const ph_t5 *t5, int q_heads, const float *table,
+/* Expands the table to ph_args.relative, with reach = max_distance; and its backward
+   pass: dtable from drelative. */
+PH_API void ph_t5_expand(const ph_t5 *t5, int q_heads, const float *table,
                          float *relative);
-PH_API void ph_t5_collect(const ph_t5 *t5, int q_heads, const float *drelative,
-                          float *dtable);
+PH_API void ph_t5_reduce(const ph_t5 *t5, int q_heads, const float *drelative,
+                         float *dtable);
 
 #ifdef __cplusplus
 }

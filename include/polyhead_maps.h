@@ -9,13 +9,13 @@
  * differ in their last number only are the layers of one stack, in the order of that
  * number; other names are other stacks ("encoder", "decoder", "cross"). Layers of a stack
  * may have different numbers of heads. A stack is taken as causal when every weight above
- * the diagonal (that ends in the last corner) is exactly zero.
+ * the bottom-right aligned diagonal is exactly zero.
  *
- * Words. One per line, or one JSON list of strings; what tokenizers write for a blank
- * in front (U+2581, U+0120) is taken off. Without a file, numbers. `tokens` are the
- * keys, and the rows too unless `row_tokens` says otherwise; a stack takes the text
- * whose length fits, and a stack with "cross" in its name has rows of row_tokens and
- * keys of tokens.
+ * Words. One per line, or one JSON list of strings; tokenizers' markers of a leading
+ * blank (U+2581, U+0120) are removed. Without a file, words are numbered. `tokens` are
+ * the keys, and the rows too unless `row_tokens` is given; a stack takes the text whose
+ * length fits, and a stack with "cross" in its name has rows of row_tokens and keys of
+ * tokens.
  */
 #ifndef POLYHEAD_MAPS_H
 #define POLYHEAD_MAPS_H
@@ -37,7 +37,7 @@ typedef struct ph_maps ph_maps;
 PH_API ph_status ph_maps_read(ph_maps **out, const ph_maps_files *files, const ph_io *io);
 PH_API void ph_maps_free(ph_maps *maps); /* accepts NULL */
 
-/* Zero but for title, axes, stacks and weights; it lives as long as the maps. */
+/* Fills title, axes, stacks and weights; the report lives as long as the maps. */
 PH_API ph_report ph_maps_report(const ph_maps *maps);
 
 #ifdef __cplusplus

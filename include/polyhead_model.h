@@ -8,9 +8,9 @@
  *
  * Training, and sentences to judge heads by, are in polyhead_train.h.
  *
- * The rules of polyhead.h hold here too. A model's parameters lie in one block of floats
+ * The rules of polyhead.h hold here too. A model's parameters are one block of floats
  * with named views; a file holds them as safetensors, with configuration and vocabulary
- * in its metadata. Same bits for any number of threads.
+ * in its metadata. Results have the same bits for any number of threads.
  *
  * A stack is a list of sublayers f with residual connections and norms:
  *
@@ -52,7 +52,7 @@ typedef enum ph_positions {
     PH_POS_ROPE,
     PH_POS_ALIBI,
     PH_POS_NONE,
-    PH_POS_T5 /* a learned number per head and bucket of distances, added to the scores */
+    PH_POS_T5 /* a learned bias per head and bucket of distances, added to the scores */
 } ph_positions;
 
 enum { PH_VARIANT_TEXT = 256, PH_ROLES_TEXT = 128 };
@@ -66,14 +66,14 @@ typedef struct ph_config {
     int heads, kv_heads; /* kv_heads 0: heads */
     int head_dim;        /* 0: model_dim / heads */
     int ff_dim;          /* 0: 4 * model_dim */
-    int max_len;         /* longest text in tokens */
+    int max_len;         /* longest sequence in tokens */
     ph_norm_place norm_place;
     ph_norm norm;
     ph_activation activation;
     ph_positions positions;
     int untied;       /* 1: the output has a matrix of its own, not the embeddings */
     int no_bias;      /* 1: projections and feed-forward layers without biases */
-    int depth_scaled; /* 1: matrices of layer l start smaller by 1/sqrt(l) */
+    int depth_scaled; /* 1: initial matrices of layer l are scaled by 1/sqrt(l) */
     float dropout;
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest.
@@ -117,7 +117,7 @@ PH_API const ph_config *ph_model_config(const ph_model *model); /* defaults fill
    ph_model_block. */
 PH_API const ph_tensor *ph_model_tensor(const ph_model *model, int i);
 PH_API float *ph_model_block(ph_model *model, size_t *floats); /* all parameters */
-PH_API int64_t ph_model_parameters(const ph_model *model);     /* how many numbers */
+PH_API int64_t ph_model_parameters(const ph_model *model);     /* how many */
 
 /* Operations of the products of a forward pass over one text of len tokens in every
    stack, as ph_layer_about counts them: only what is done. */
@@ -130,9 +130,9 @@ typedef struct ph_word {
     int start, length; /* bytes in the text */
 } ph_word;
 
-/* Splits text: up to `room` words are stored, *count says how many there are. */
+/* Splits text: up to `capacity` words are stored, *count says how many there are. */
 PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word *words,
-                                int room, int *count);
+                                int capacity, int *count);
 
 /* The text of a token; "" where there is none. Lives as long as the model. */
 PH_API const char *ph_model_token(const ph_model *model, int token);
@@ -150,7 +150,7 @@ typedef enum ph_site_kind {
                          gate, see ph_reading_links */
 } ph_site_kind;
 
-/* One place where heads attend. */
+/* One attention site: the attention of one layer, or of an encoder's pointer. */
 typedef struct ph_site {
     const char *name; /* "encoder.0.self", "decoder.1.cross", "links" */
     ph_site_kind kind;
@@ -182,26 +182,26 @@ PH_API void ph_reading_free(ph_reading *reading); /* accepts NULL */
 PH_API const ph_word *ph_reading_word(const ph_reading *reading, int decoder, int i);
 PH_API int ph_reading_length(const ph_reading *reading, int decoder);
 
-/* The i-th place, or NULL after the last. */
+/* The i-th attention site, or NULL after the last. */
 PH_API const ph_site *ph_reading_site(const ph_reading *reading, int i);
 
-/* Weights of a place as ph_look gives them, batch 1; fields of `at` as there. */
+/* Weights of a site as ph_look gives them, batch 1; fields of `at` as there. */
 PH_API ph_status ph_reading_look(const ph_reading *reading, int site,
                                  const ph_look_at *at);
 
 /* Vectors of one head as attention sees them (after norm and rotation): q (q_len,
-   qk_dim), k (kv_len, qk_dim), v (kv_len, v_dim), out (q_len, v_dim) what it gave, after
-   ablation. Each may be NULL. */
+   qk_dim), k (kv_len, qk_dim), v (kv_len, v_dim), and its output, out (q_len, v_dim),
+   after ablation. Each may be NULL. */
 PH_API ph_status ph_reading_vectors(const ph_reading *reading, int site, int head,
                                     float *q, float *k, float *v, float *out);
 
 /* Runs again with heads changed: ablation holds one ph_ablation for each head of each
-   place, in order (PH_SITE_LINK included); NULL: all on. frozen 1: the weights of every
-   place stay those of the first run and only values move, so that the effect through
-   later patterns is left out. */
+   site, in order (PH_SITE_LINK included); NULL: all on. frozen 1: the weights of every
+   site stay those of the first run and only values change, so that the effect through
+   later attention patterns is left out. */
 PH_API ph_status ph_reading_run(ph_reading *reading, const uint8_t *ablation, int frozen);
 
-/* From the next ph_reading_run on, the output of each head of each place is multiplied by
+/* From the next ph_reading_run on, the output of each head of each site is multiplied by
    its gate, 0 to 1; NULL: all 1. */
 PH_API ph_status ph_reading_gates(ph_reading *reading, const float *gates);
 
@@ -209,26 +209,26 @@ PH_API ph_status ph_reading_gates(ph_reading *reading, const float *gates);
    (q_len, heads): how much each link head counts for word i. Either may be NULL. */
 PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mix);
 
-/* Decoders: log-probabilities (words, vocab) of the token after each word. */
+/* Decoders: log-probabilities (tokens, vocab) of the token after each one. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 
 /* ---- generating -------------------------------------------------------------------- */
 
 typedef struct ph_generation {
     int max_tokens;    /* 0: as many as fit */
-    float temperature; /* 0: the likeliest token each time */
-    int top_k;         /* only so many of the likeliest; 0: all */
-    float top_p;       /* only the likeliest that sum to this; 0: all */
-    int beams;         /* encoder-decoder: texts kept in search, which chooses nothing by
-                          chance: temperature, top_k, top_p do not count; 0: 1 */
+    float temperature; /* 0: greedy */
+    int top_k;         /* sample from the k likeliest tokens; 0: from all */
+    float top_p;       /* nucleus: from the likeliest that sum to this; 0: all */
+    int beams;         /* encoder-decoder: width of beam search, which does not sample:
+                          temperature, top_k, top_p are ignored; 0: 1 */
     uint64_t seed;
     uint64_t text_number; /* equal texts with other numbers get other samples */
-    void (*each)(void *user, int token); /* called with each token as it comes, or NULL;
-                                            not with beams */
+    void (*each)(void *user, int token); /* called with each token once it is chosen, or
+                                            NULL; not with beams */
     void *user;
 } ph_generation;
 
-/* Goes on with text (decoder) or answers it (encoder-decoder): the new text, like
+/* Continues text (decoder) or translates it (encoder-decoder): the new text, like
    snprintf, its full length in *length, which may be NULL. Keys and values are cached.
    how may be NULL. */
 PH_API ph_status ph_generate(const ph_model *model, const char *text,

@@ -3,15 +3,15 @@
  *
  *     ph_report_picks    the heads most worth a look
  *     ph_text_clean      a word as it may be printed
- *     ph_terminal_write  grid of layers x heads, what was found, heat maps of some heads
+ *     ph_terminal_write  grid of layers x heads, findings, heat maps of some heads
  *     ph_figure_write    heat maps of some heads, or all of them small, as SVG or PNG
  *
  * Everything drawn comes from a ph_report of polyhead_view.h. Words are shown with
  * control and direction characters as escapes, so no text can move a cursor or break a
  * file. Heads are named layer-head and counted from 1, as papers do: "2-7".
  *
- * Colours stand for weights from 0 to 1 always, never scaled per head, by the square root
- * so that small weights stay visible; the scale is part of the picture.
+ * The colour scale always runs from 0 to 1, never normalised per head, and follows the
+ * square root of the weight so that small weights stay visible; every picture shows it.
  */
 #ifndef POLYHEAD_PICTURE_H
 #define POLYHEAD_PICTURE_H
@@ -28,8 +28,8 @@ typedef struct ph_pick {
 } ph_pick;
 
 /* The best head of each role, most telling role first, then heads without one by
-   confidence, then the rest; at most `most`. Returns how many there are. */
-PH_API int ph_report_picks(const ph_report *report, ph_pick *picks, int most);
+   confidence, then the rest; at most `max`. Returns how many there are. */
+PH_API int ph_report_picks(const ph_report *report, ph_pick *picks, int max);
 
 /* ---- words ------------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ typedef struct ph_terminal {
     int width;            /* columns; 0: 80; less than 40 counts as 40 */
     int ascii;            /* 1: nothing but ASCII */
     int colors;           /* 0: none; 256: escape codes of the 256-colour palette */
-    const ph_pick *picks; /* heat maps to draw; a single one is drawn with numbers */
+    const ph_pick *picks; /* heat maps to draw; a single one shows values too */
     int pick_count;       /* 0: of the most interesting heads, one row of maps */
     void (*write)(void *user, const char *bytes, size_t count);
     void *user;
@@ -68,7 +68,7 @@ typedef struct ph_figure {
 } ph_figure;
 
 /* The file appears whole or not at all; the same report gives the same bytes. Maps of
-   more than 256 rows or keys are pooled by the largest weight, and say so. */
+   more than 256 rows or keys are max-pooled, and say so. */
 PH_API ph_status ph_figure_write(const char *path, const ph_report *report,
                                  const ph_figure *figure, const ph_io *io);
 

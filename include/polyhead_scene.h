@@ -2,13 +2,13 @@
  * polyhead_scene.h - a model that has read a text, as a report to look at
  *
  *     ph_reading_create   run the model on the text (polyhead_model.h)     -> ph_reading
- *     ph_scene_create     its words, places and answers                    -> ph_scene
+ *     ph_scene_create     its words, attention sites and predictions       -> ph_scene
  *     ph_scene_report     as a report: weights and vectors come from the reading
  *
- * Places of one kind are a stack: "encoder", "decoder", "cross", and "links", the heads
- * whose weights are an encoder's answer. When heads of the reading are changed
+ * Attention sites of one kind are a stack: "encoder", "decoder", "cross", and "links",
+ * the heads whose weights are an encoder's answer. When heads of the reading are changed
  * (ph_reading_run), the weights of the report change with it; ph_scene_refresh brings the
- * answers up to date.
+ * predictions up to date.
  */
 #ifndef POLYHEAD_SCENE_H
 #define POLYHEAD_SCENE_H
@@ -31,26 +31,25 @@ PH_API void ph_scene_free(ph_scene *scene); /* accepts NULL */
 
 PH_API ph_report ph_scene_report(const ph_scene *scene);
 
-/* Asks the reading for its answers again: which word each word belongs to, or the next
-   token. They appear in the reports made from then on. */
+/* Reads the predictions again: which word each word belongs to, or the next token. They
+   appear in the reports made from then on. */
 PH_API ph_status ph_scene_refresh(ph_scene *scene, const ph_io *io);
 
-/* The place of the reading that a layer of a stack is, as in ph_reading_site; -1: there
-   is none. */
+/* The attention site of a layer of a stack, as in ph_reading_site; -1: there is none. */
 PH_API int ph_scene_site(const ph_scene *scene, int stack, int layer);
 
 /* Ids of the tokens of an axis, for ph_survey_facts. */
 PH_API const int32_t *ph_scene_ids(const ph_scene *scene, int axis);
 
-/* How far the answers of the same model on the same text have moved: the mean over words
-   of the Kullback-Leibler divergence of `after` from `before`, in nats. Reports made of
-   `after` from then on carry it. Texts of different length are refused. */
+/* How far the predictions of the same model on the same text have moved: the mean over
+   words of the Kullback-Leibler divergence of `after` from `before`, in nats. Reports of
+   `after` made from then on include it. Texts of different length are refused. */
 PH_API ph_status ph_scene_compare(const ph_scene *before, ph_scene *after,
                                   const ph_io *io);
 
 /* ---- plans: heads that are switched off or weakened -------------------------------- */
 
-/* One entry for every head of every place of a reading, in order. */
+/* One entry for every head of every attention site of a reading, in order. */
 typedef struct ph_prune {
     uint8_t *ablation; /* (count) of ph_ablation */
     float *gates;      /* (count) 0 to 1 */
@@ -64,9 +63,9 @@ PH_API void ph_prune_free(ph_prune *plan, const ph_io *io);
 /* The entry of a head; -1: there is no such head. */
 PH_API int ph_prune_entry(const ph_reading *reading, int site, int head);
 
-/* A JSON file, "polyhead.plan/1": for each head that is changed the name of its place,
-   its number from 0 and what becomes of it. Reading creates the plan and refuses heads
-   that the model does not have; writing never replaces a file. */
+/* A JSON file, "polyhead.plan/1": for each head that is changed the name of its attention
+   site, its index from 0 and the ablation or gate. Reading creates the plan and refuses
+   heads that the model does not have; writing never replaces a file. */
 PH_API ph_status ph_prune_read(ph_prune *plan, const char *path,
                                const ph_reading *reading, const ph_io *io);
 PH_API ph_status ph_prune_write(const ph_prune *plan, const char *path,

@@ -1,7 +1,7 @@
 /*
  * polyhead_train.h - training Transformers by recipes, with checkpoints
  *
- *     ph_train_defaults  how a recipe trains: change what you like
+ *     ph_train_defaults  the hyperparameters of a recipe, to be changed
  *     ph_trainer_create  a new model and what it learns from            -> ph_trainer
  *     ph_trainer_step    one step of the optimiser, again and again
  *     ph_trainer_test    how good it is on what training never sees
@@ -35,22 +35,22 @@ typedef struct ph_pace {
     int test_texts;       /* of the last test */
 } ph_pace;
 
-/* How to train. ph_train_defaults fills it for a recipe; change what you like. */
+/* Hyperparameters. ph_train_defaults fills in those of a recipe. */
 typedef struct ph_train {
     char recipe[PH_RECIPE_TEXT]; /* "copy", "dates", "pronouns", "text", "pairs" */
     char file[PH_PATH_TEXT]; /* "text": what to learn; "pairs": lines source TAB target */
     ph_config config;        /* vocab is set by the recipe */
     int steps;
-    int batch;      /* texts of one pass */
-    int accumulate; /* passes of one step; 0: 1 */
+    int batch;      /* texts of one forward and backward pass */
+    int accumulate; /* passes whose gradients one step sums; 0: 1 */
     float lr;       /* peak learning rate */
     int warmup;     /* steps */
     ph_schedule schedule;
     float weight_decay;  /* AdamW: of matrices */
     float max_grad_norm; /* gradients are clipped to this norm; 0: no limit */
-    float smoothing;     /* of labels, text to text and text */
+    float smoothing;     /* label smoothing, of decoders */
     float balance;       /* weight of the balance loss of variants that route */
-    uint64_t seed;       /* of everything: first values, samples, dropout */
+    uint64_t seed;       /* of everything: initial parameters, samples, dropout */
     uint64_t data_hash; /* of the file, which must have it; 0: any, set when it is read */
     ph_pace pace;
 } ph_train;
@@ -101,8 +101,9 @@ PH_API ph_status ph_trainer_test(ph_trainer *trainer, int texts, ph_score *out);
    older ones as the pace says. */
 PH_API ph_status ph_trainer_save(ph_trainer *trainer, const char *directory);
 
-/* Goes on from the newest checkpoint in the directory; a damaged one is passed over, and
-   what was wrong with it is written to `note` ("" if nothing). Continues bit for bit. */
+/* Resumes from the newest checkpoint in the directory, with the same bits as a training
+   that was never stopped; a damaged one is skipped, and what was wrong with it is written
+   to `note` ("" if nothing). */
 PH_API ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory,
                                    char *note, size_t note_size);
 

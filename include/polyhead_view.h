@@ -1,14 +1,14 @@
 /*
  * polyhead_view.h - showing what heads attend to
  *
- *     ph_report       what is known: words, weights, numbers and roles of every head
+ *     ph_report       what is shown: words, weights, measures and roles of every head
  *     ph_page_write   one report, or two to compare, as one self-contained HTML file
  *     ph_serve_run    the same page live, on this machine's loopback only
  *
- * A report is plain data and two functions. Small things (words, numbers per head) are
- * pointers; weights are asked for head by head, a few rows at a time, so that nothing of
- * size rows x keys x heads is ever held. What makes a report decides where they come
- * from: a model that runs again, a file, an array.
+ * A report is data and two callbacks. Small things (words, measures per head) are
+ * pointers; weights are read head by head through a callback, a few rows at a time, so
+ * that nothing of size rows x keys x heads is ever in memory. Whoever makes a report
+ * decides where they come from: a model that runs again, a file, an array.
  *
  * Words are untrusted: any bytes but NUL. Whatever draws them shows control and direction
  * characters as escapes and bytes that are no UTF-8 as U+FFFD.
@@ -35,13 +35,13 @@ typedef struct ph_axis {
     int count;
 } ph_axis;
 
-/* A number known of every head, and what the filter line calls it. */
+/* A measure of heads, and its name in the filter line. */
 typedef struct ph_metric {
     const char *key;  /* letters, digits, underscore: "prev" */
     const char *name; /* "previous token" */
     const char *help; /* its definition in one sentence */
-    float threshold;  /* a head has the role when its number is above; 0: none */
-    int at;           /* 1: a number equal to the threshold is enough */
+    float threshold;  /* a head has the role when its value is above; 0: none */
+    int at;           /* 1: a value equal to the threshold is enough */
 } ph_metric;
 
 /* A label a head can have. Role 0 of a report is "no label". */
@@ -60,17 +60,17 @@ typedef struct ph_stack {
     int kv_heads;       /* that share keys in groups; 0: equal to heads */
     int q_axis, k_axis; /* rows and keys: index into ph_report.axes */
     int causal;         /* 1: row i sees keys j <= i + q_offset only; the other cells are
-                           drawn as not allowed and never asked for */
+                           drawn as masked and never read */
     int q_offset;
 
     const uint8_t *absent;  /* (layers, heads) 1: there is no such head (pruned) */
     const float *scores;    /* (layers, heads, metrics of the report); NaN: not known */
     const uint8_t *role;    /* (layers, heads) index into ph_report.roles */
     const char *const *why; /* (layers, heads) "prev 0.83 > 0.50"; entries may be NULL */
-    const float *offsets; /* (layers, heads, 2 * reach + 1) share of the mass at key minus
-                              row = -reach .. reach */
+    const float *offsets; /* (layers, heads, 2 * reach + 1) mean weight at key minus row =
+                             -reach .. reach */
     int reach;
-    const float *value_norm; /* (layers, heads, keys) length of v[j] times the head's part
+    const float *value_norm; /* (layers, heads, keys) norm of v[j] times the head's rows
                                 of the output matrix */
 
     int qk_dim;    /* of the vectors below; 0: there are none */
@@ -78,11 +78,12 @@ typedef struct ph_stack {
     int pair_step; /* rotary pairs: d and d + pair_step are one pair; 0: no rotation */
 } ph_stack;
 
-/* One line of what the model said: a next word, a label, and how likely. */
+/* One prediction of the model: a next word or a label, and its probability. */
 typedef struct ph_outcome {
     const char *text;
     float value; /* 0 to 1 */
-    int about;   /* a word or a token: equal numbers of two reports are compared */
+    int about;   /* index of a word or token: outcomes of two reports with the same index
+                    are compared */
 } ph_outcome;
 
 typedef struct ph_report {
@@ -103,11 +104,11 @@ typedef struct ph_report {
     const ph_outcome *outcomes;
     int outcome_count;
     const float *loss;       /* mean of -ln p over the text's own tokens, or NULL */
-    const float *divergence; /* of the answers from those before a change: mean
+    const float *divergence; /* of the predictions from those before an edit: mean
                                 Kullback-Leibler divergence in nats, or NULL */
 
     /* Writes rows row0 .. row0 + rows - 1 of one head's weights to out (rows, keys).
-       Cells that causality forbids may hold anything. */
+       Cells that causality hides are unspecified. */
     ph_status (*weights)(void *user, int stack, int layer, int head, int row0, int rows,
                          float *out);
     /* Writes what was multiplied, after rotation: q (rows, qk_dim) and k (keys, qk_dim).
@@ -126,21 +127,21 @@ typedef struct ph_page {
 
 /* Writes the file: whole or not at all. It holds everything it needs and refers to
    nothing outside. Weights are exact (float) where they fit in a fraction of the budget;
-   otherwise rounded to the digits that the page prints, 4 behind the point; otherwise
-   exact, but the largest of each row alone. The same reports give the same
-   bytes. second: to compare with first, or NULL. page and io may be NULL. */
+   otherwise rounded to the 4 decimals that the page prints; otherwise exact, but only the
+   largest of each row. The same reports give the same bytes. second: to compare with
+   first, or NULL. page and io may be NULL. */
 PH_API ph_status ph_page_write(const char *path, const ph_report *first,
                                const ph_report *second, const ph_page *page,
                                const ph_io *io);
 
 /* ---- live -------------------------------------------------------------------------- */
 
-/* A change of the model that a reader of the live page asks for. */
+/* A change of the model that the user of the live page requests. */
 typedef enum ph_edit_kind {
-    PH_EDIT_ZERO = 0, /* the head gives nothing */
-    PH_EDIT_MEAN,     /* the head gives its mean over the words */
-    PH_EDIT_GATE,     /* the head's output times gate */
-    PH_EDIT_MASK      /* the word is replaced by one that says nothing */
+    PH_EDIT_ZERO = 0, /* the head's output becomes 0 */
+    PH_EDIT_MEAN,     /* ... its mean over the words */
+    PH_EDIT_GATE,     /* ... is multiplied by gate */
+    PH_EDIT_MASK      /* the word is replaced by the unknown token */
 } ph_edit_kind;
 
 typedef struct ph_edit {
@@ -155,24 +156,24 @@ typedef struct ph_live_ask {
     const ph_edit *edits;
     int count;
     int frozen;        /* 1: all weights stay those of the run without changes */
-    char *error;       /* one sentence where the answer is no */
+    char *error;       /* one sentence where the request is refused */
     size_t error_size; /* bytes at error */
 } ph_live_ask;
 
 /* Bits of ph_live.can: 1 << ph_edit_kind, and these. */
 enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9 };
 
-/* What stands behind a live page. Functions are called one at a time. */
+/* The model behind a live page. Its callbacks are called one at a time. */
 typedef struct ph_live {
-    unsigned can;         /* what may be asked for */
-    const char *text;     /* to begin with */
-    const ph_edit *edits; /* (edit_count) changes to begin with, of heads only */
+    unsigned can;         /* what may be requested */
+    const char *text;     /* initial text */
+    const ph_edit *edits; /* (edit_count) initial edits, of heads only */
     int edit_count;
-    /* Runs the text: *before as it is, *after with the changes, or NULL without any. Both
-       live until the next call, and their functions may be called until then. */
+    /* Runs the text: *before without edits, *after with them, or NULL if there are none.
+       Both live until the next call, and their callbacks may be called until then. */
     ph_status (*run)(void *user, const ph_live_ask *ask, const ph_report **before,
                      const ph_report **after);
-    /* Saves the changes as a pruning plan and writes its name, or NULL. */
+    /* Saves the edits as a pruning plan and writes its name, or NULL. */
     ph_status (*save)(void *user, const ph_live_ask *ask, char *name, size_t size);
     void *user;
 } ph_live;
@@ -186,9 +187,8 @@ typedef struct ph_serve {
     void *user;
 } ph_serve;
 
-/* Serves until *stop. Listens on 127.0.0.1 and, where there is one, ::1; nothing else
-   can reach it. Signals are the caller's affair; a write to a closed connection raises
-   none. */
+/* Serves until *stop. Listens on 127.0.0.1 and, where there is one, ::1 only. Signals
+   are left to the caller; a write to a closed connection raises none. */
 PH_API ph_status ph_serve_run(const ph_live *live, const ph_serve *serve,
                               const ph_io *io);
 

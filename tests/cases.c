@@ -173,7 +173,7 @@ static void make_short(uint64_t *rng, ph_attn *a, case_with *w)
     a->dtype = PH_F32;
     a->qk_dim = (a->qk_dim + 15) / 16 * 16, a->v_dim = (a->v_dim + 15) / 16 * 16;
     if (a->kv_len > 128) a->kv_len = 1 + check_below(rng, 128);
-    if (a->anchor == PH_ANCHOR_UNSAID && a->q_len != a->kv_len) a->anchor = PH_ANCHOR_END;
+    if (a->anchor == PH_ANCHOR_UNSET && a->q_len != a->kv_len) a->anchor = PH_ANCHOR_END;
     a->softcap = a->dropout = 0;
     a->bias = a->visible = (ph_broadcast){0, 0, 0};
     w->gate = w->sink = w->alibi = w->dlse = 0;

@@ -237,7 +237,7 @@ static void company_case(int index)
     many.attn.q_len += check_below(&rng, 3) * 7; /* more room than is used */
     many.attn.kv_len += check_below(&rng, 3) * 37;
     many.with.layout = LAYOUT_PADDED;
-    if (many.attn.mask && many.attn.anchor == PH_ANCHOR_UNSAID)
+    if (many.attn.mask && many.attn.anchor == PH_ANCHOR_UNSET)
         alone.attn.anchor = many.attn.anchor = PH_ANCHOR_OFFSET;
     problem_build(&alone, (uint64_t)index);
     problem_build(&many, (uint64_t)index + 99);

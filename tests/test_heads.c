@@ -449,8 +449,8 @@ static void odd_rows(void)
     ph_heads_end(heads);
     ph_heads_read(heads, 0, 0, &head);
     ph_heads_free(heads);
-    CHECK(head.odd == 3 && head.skipped == 3 && head.rows == 2,
-          "%d odd, %d left out, %d counted", (int)head.odd, (int)head.skipped,
+    CHECK(head.invalid == 3 && head.skipped == 3 && head.rows == 2,
+          "%d invalid, %d left out, %d counted", (int)head.invalid, (int)head.skipped,
           (int)head.rows);
 }
 

@@ -209,8 +209,8 @@ static void transpose(void)
         double a = 0, b = 0;
         state = check_seed;
         fill(table, 32 * HEADS), fill(far, HEADS * WIDTH);
-        ph_t5_spread(&t5, HEADS, table, row);
-        ph_t5_collect(&t5, HEADS, far, back);
+        ph_t5_expand(&t5, HEADS, table, row);
+        ph_t5_reduce(&t5, HEADS, far, back);
         for (int i = 0; i < HEADS * WIDTH; i++) a += (double)row[i] * far[i];
         for (int i = 0; i < 32 * HEADS; i++) b += (double)table[i] * back[i];
         CHECK(fabs(a - b) < 1e-4, "%g and %g, expected the same", a, b);

@@ -88,7 +88,7 @@ typedef struct look_source {
     ph_report report;
     ph_survey *survey;
     char roles[PH_ROLES_TEXT]; /* names of the kinds of links, closed by NUL each */
-    const char *relations[PH_MOST_RELATIONS];
+    const char *relations[PH_MAX_RELATIONS];
     int relation_count; /* 0: links are not known */
     int sentences;      /* unseen ones that roles were measured on */
     char found[640];    /* what was found, and on what */

@@ -204,7 +204,7 @@ static void json_head(ph_json_writer *j, const look_source *source, const ph_pic
     json_labels(j, head, source->relation_count ? source->relations : NULL);
     ph_json_integer(j, "rows", head->rows);
     ph_json_integer(j, "rows_left_out", head->skipped);
-    ph_json_integer(j, "rows_odd", head->odd);
+    ph_json_integer(j, "rows_invalid", head->invalid);
     ph_json_integer(j, "top_offset", head->top_offset);
     ph_json_begin_object(j, "scores");
     for (int m = 0; m < PH_MEASURES; m++)

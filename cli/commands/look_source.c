@@ -184,7 +184,7 @@ static void name_relations(look_source *source)
 {
     char *at = source->roles;
     snprintf(at, sizeof source->roles, "%s", ph_model_config(source->model)->roles);
-    while (*at && source->relation_count < PH_MOST_RELATIONS) {
+    while (*at && source->relation_count < PH_MAX_RELATIONS) {
         source->relations[source->relation_count++] = at;
         at += strcspn(at, ";");
         if (*at) *at++ = 0;
@@ -337,23 +337,23 @@ static int open_model(look_source *source, const look_choice *choice)
 
 /* ---- either ---- */
 
-/* Rows that are no shares are shown, not hidden. */
-static void warn_odd_rows(const look_source *source)
+/* Rows that are no probability distribution are shown, not hidden. */
+static void warn_invalid_rows(const look_source *source)
 {
-    long long odd = 0, rows = 0;
+    long long invalid = 0, rows = 0;
     for (int s = 0; s < source->report.stack_count; s++) {
         const ph_stack *stack = &source->report.stacks[s];
         for (int n = 0; n < stack->layers * stack->heads; n++) {
             const ph_head_stats *head =
                 ph_survey_head(source->survey, s, n / stack->heads, n % stack->heads);
-            odd += head->odd;
+            invalid += head->invalid;
             rows += head->rows + head->skipped;
         }
     }
-    if (odd)
+    if (invalid)
         cli_warn("%lld of %lld rows of weights do not add up to 1, or hold negative or "
                  "non-finite numbers",
-                 odd, rows);
+                 invalid, rows);
     if (source->left_out)
         cli_warn("%d of %d texts were left out: too long for the model", source->left_out,
                  source->text_count);
@@ -376,7 +376,7 @@ int look_open(look_source *source, const look_choice *choice)
                  : EXIT_OK;
     if (rc == EXIT_OK)
         rc = choice->weights ? open_maps(source, choice) : open_model(source, choice);
-    if (rc == EXIT_OK) warn_odd_rows(source);
+    if (rc == EXIT_OK) warn_invalid_rows(source);
     return rc;
 }
 

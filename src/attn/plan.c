@@ -90,15 +90,14 @@ static ph_status check_mask(ph_plan *plan)
         REFUSE(PH_BAD_ARGUMENT, "mask is %d, expected PH_MASK_NONE, _CAUSAL or _BAND",
                (int)a->mask);
     if ((unsigned)a->anchor > PH_ANCHOR_END)
-        REFUSE(PH_BAD_ARGUMENT,
-               "anchor is %d, expected PH_ANCHOR_UNSAID, _OFFSET or _END",
+        REFUSE(PH_BAD_ARGUMENT, "anchor is %d, expected PH_ANCHOR_UNSET, _OFFSET or _END",
                (int)a->anchor);
-    if (a->mask != PH_MASK_NONE && a->anchor == PH_ANCHOR_UNSAID && a->q_len != a->kv_len)
+    if (a->mask != PH_MASK_NONE && a->anchor == PH_ANCHOR_UNSET && a->q_len != a->kv_len)
         REFUSE(PH_BAD_ARGUMENT,
                "anchor is unsaid, expected the position of query 0 because q_len %d and "
                "kv_len %d differ",
                a->q_len, a->kv_len);
-    if (a->anchor == PH_ANCHOR_UNSAID && a->q_offset != 0)
+    if (a->anchor == PH_ANCHOR_UNSET && a->q_offset != 0)
         REFUSE(PH_BAD_ARGUMENT,
                "q_offset is %d but anchor is unsaid, expected "
                "PH_ANCHOR_OFFSET",

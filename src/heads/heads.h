@@ -18,11 +18,11 @@ typedef struct ph_tally {
     double total[PH_MEASURES];  /* averages of the texts before, added */
     int64_t texts[PH_MEASURES]; /* that had anything to measure */
     int64_t count[PH_MEASURES]; /* rows or entries of all of them */
-    int64_t rows, skipped, odd;
+    int64_t rows, skipped, invalid;
     int64_t hits[PH_OFFSETS];     /* rows by offset of their largest weight */
     int64_t possible[PH_OFFSETS]; /* rows where that offset is inside */
     double mass[PH_OFFSETS];      /* weight at each offset, added over rows */
-    int64_t right[PH_MOST_RELATIONS];
+    int64_t right[PH_MAX_RELATIONS];
 } ph_tally;
 
 struct ph_heads {
@@ -36,8 +36,8 @@ struct ph_heads {
     ph_link *links;     /* a copy, by row */
     int rarest[2];      /* keys of the two rarest tokens; -1: none, or too common */
 
-    int64_t links_of[PH_MOST_RELATIONS];                 /* in all texts */
-    int64_t link_offsets[PH_MOST_RELATIONS][PH_OFFSETS]; /* by distance */
+    int64_t links_of[PH_MAX_RELATIONS];                 /* in all texts */
+    int64_t link_offsets[PH_MAX_RELATIONS][PH_OFFSETS]; /* by distance */
 
     ph_io hooks; /* memory; no error text */
 };

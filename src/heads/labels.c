@@ -115,7 +115,7 @@ const ph_label_rule *ph_label_rules(int i)
 static int fires(const ph_label_rule *rule, const ph_head_stats *head)
 {
     double value = head->value[rule->measure];
-    if (isnan(value) || head->count[rule->measure] < rule->fewest) return 0;
+    if (isnan(value) || head->count[rule->measure] < rule->min_count) return 0;
     if (rule->at ? value < rule->threshold : value <= rule->threshold) return 0;
     return rule->chance < 0 || value >= PH_TIMES_CHANCE * head->value[rule->chance];
 }

@@ -95,14 +95,14 @@ static ph_status check_links(const ph_heads_text *text, const ph_io *io)
         const ph_link *link = &text->links[n];
         int inside = link->from >= 0 && link->from < text->keys && link->to >= 0 &&
                      link->to < text->keys && link->relation >= 0 &&
-                     link->relation < PH_MOST_RELATIONS;
+                     link->relation < PH_MAX_RELATIONS;
         if (!inside)
             return ph_io_fail(
                 io, PH_BAD_ARGUMENT,
                 "link %d goes from %d to %d by relation %d, expected places "
                 "below %d and a relation below %d",
                 n, link->from, link->to, link->relation, text->keys,
-                (int)PH_MOST_RELATIONS);
+                (int)PH_MAX_RELATIONS);
     }
     return PH_OK;
 }
@@ -314,7 +314,7 @@ static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
     if (text->causal && r.place + 1 < r.seen) r.seen = r.place + 1;
     int alone = text->causal && r.place == 0;
     int good = alone || survey_row(&r);
-    t->odd += !good || (r.sum != 0 && fabs(r.sum - 1) > ROW_SUM_ERROR);
+    t->invalid += !good || (r.sum != 0 && fabs(r.sum - 1) > ROW_SUM_ERROR);
     if (alone || !good || r.sum == 0) {
         t->skipped++;
         return;

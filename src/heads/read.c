@@ -33,7 +33,7 @@ static void read_positions(const ph_tally *t, ph_head_stats *out)
 static void read_links(const ph_heads *heads, const ph_tally *t, ph_head_stats *out)
 {
     out->relation = -1;
-    for (int r = 0; r < PH_MOST_RELATIONS; r++) {
+    for (int r = 0; r < PH_MAX_RELATIONS; r++) {
         const int64_t *offsets = heads->link_offsets[r];
         ph_link_score *score = &out->link[r];
         score->links = heads->links_of[r];
@@ -62,7 +62,7 @@ ph_status ph_heads_read(const ph_heads *heads, int layer, int head, ph_head_stat
     }
     out->rows = t->rows;
     out->skipped = t->skipped;
-    out->odd = t->odd;
+    out->invalid = t->invalid;
     out->texts = heads->texts;
     read_positions(t, out);
     read_links(heads, t, out);

@@ -82,7 +82,7 @@ static ph_status check_source(ph_ctx *ctx, const ph_layer_desc *d)
     if (d->cache && a->backward)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "cache is 1 and attn.backward 1, expected only one of them");
-    if (ph_desc_grows(d) && a->anchor != PH_ANCHOR_UNSAID && a->anchor != PH_ANCHOR_END)
+    if (ph_desc_grows(d) && a->anchor != PH_ANCHOR_UNSET && a->anchor != PH_ANCHOR_END)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "attn.anchor is %d, expected PH_ANCHOR_END with a cache",
                        (int)a->anchor);

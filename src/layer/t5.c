@@ -34,7 +34,7 @@ int ph_t5_bucket(const ph_t5 *t5, int distance)
     return after + ph_min(bucket, n - 1);
 }
 
-void ph_t5_spread(const ph_t5 *t5, int q_heads, const float *table, float *relative)
+void ph_t5_expand(const ph_t5 *t5, int q_heads, const float *table, float *relative)
 {
     int reach = with_defaults(t5).max_distance;
     int64_t distances = 2 * (int64_t)reach + 1;
@@ -45,7 +45,7 @@ void ph_t5_spread(const ph_t5 *t5, int q_heads, const float *table, float *relat
 }
 
 /* Distances of one bucket are neighbours: each bucket is one run of drelative. */
-void ph_t5_collect(const ph_t5 *t5, int q_heads, const float *drelative, float *dtable)
+void ph_t5_reduce(const ph_t5 *t5, int q_heads, const float *drelative, float *dtable)
 {
     ph_t5 t = with_defaults(t5);
     int reach = t.max_distance;

@@ -24,13 +24,13 @@ void ph_buckets_forward(const ph_pass *p, const ph_side *side)
     ph_t5 t5 = buckets_of(side->stack);
     const ph_model *m = p->model;
     const float *table = p->block + m->params[side->stack->buckets].at;
-    ph_t5_spread(&t5, m->config.heads, table, side->relative);
+    ph_t5_expand(&t5, m->config.heads, table, side->relative);
 }
 
 void ph_buckets_backward(const ph_pass *p, const ph_side *side)
 {
     ph_t5 t5 = buckets_of(side->stack);
     const ph_model *m = p->model;
-    ph_t5_collect(&t5, m->config.heads, side->drelative,
+    ph_t5_reduce(&t5, m->config.heads, side->drelative,
                   p->grads + m->params[side->stack->buckets].at);
 }
