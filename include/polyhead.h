@@ -18,9 +18,13 @@
  *     that says which field, what was found and what was expected. Outputs are untouched
  *     when a call is refused.
  *   - The library never keeps, frees or resizes a pointer it was given, prints nothing,
- *     never exits, installs no signal handler and leaves the floating-point mode alone.
+ *     never exits and installs no signal handler. It computes in the default
+ *     floating-point mode (round to nearest, subnormals kept, no traps), whatever mode
+ *     the caller is in, and restores the caller's.
  *   - Strides count elements, not bytes. The last axis of every tensor is contiguous.
- *   - A plan is immutable. A ctx runs one call at a time; different ctx are independent.
+ *   - A plan is immutable. A ctx runs one call at a time, those on its plans, layers and
+ *     models included: a second thread is refused with PH_BUSY. Different ctx are
+ *     independent. A child of fork may go on with a ctx of its parent.
  *
  * Reproducible bits. The bits of an output row, of its lse and of every gradient depend
  * on the inputs that row sees and on nothing else: not on the number of threads, the
@@ -78,7 +82,9 @@ typedef enum ph_status {
     PH_UNSUPPORTED,   /* legal, but this build, device or variant does not have it */
     PH_OUT_OF_MEMORY, /* the allocator failed */
     PH_BAD_FILE,      /* a file is malformed */
-    PH_IO_ERROR       /* the system could not read or write */
+    PH_IO_ERROR,      /* the system could not read or write */
+    PH_BUSY           /* another thread runs a call on this ctx; nothing was done, and
+                         ph_error(ctx) is left to that call */
 } ph_status;
 
 /* A short constant text for a status. */

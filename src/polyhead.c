@@ -185,12 +185,17 @@ ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
     return status;
 }
 
+static ph_status create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
+{
+    if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
+    return ph_plan_make(out, ctx, attn, &(ph_way_back){0});
+}
+
 ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 {
     if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
-    if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
-    return ph_plan_make(out, ctx, attn, &(ph_way_back){0});
+    return PH_WITHIN(ctx, create(out, ctx, attn));
 }
 
 void ph_plan_free(ph_plan *plan)
@@ -387,10 +392,9 @@ static ph_status run_look(const ph_plan *plan, const ph_args *args)
     return plan->ctx->backend->look(&call);
 }
 
-ph_status ph_forward(const ph_plan *plan, const ph_args *args)
+static ph_status forward(const ph_plan *plan, const ph_args *args)
 {
     ph_call call;
-    if (!plan) return PH_BAD_ARGUMENT;
     const ph_attn *a = &plan->attn;
     PH_TRY(check_args(plan, args));
     PH_TRY(need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim));
@@ -406,9 +410,14 @@ ph_status ph_forward(const ph_plan *plan, const ph_args *args)
     return args->look ? run_look(plan, &own) : PH_OK;
 }
 
-ph_status ph_look(const ph_plan *plan, const ph_args *args)
+ph_status ph_forward(const ph_plan *plan, const ph_args *args)
 {
     if (!plan) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(plan->ctx, forward(plan, args));
+}
+
+static ph_status look(const ph_plan *plan, const ph_args *args)
+{
     const ph_attn *a = &plan->attn;
     PH_TRY(check_args(plan, args));
     if (!args->look)
@@ -416,6 +425,12 @@ ph_status ph_look(const ph_plan *plan, const ph_args *args)
     PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
     PH_TRY(check_look(plan, args->look));
     return run_look(plan, args);
+}
+
+ph_status ph_look(const ph_plan *plan, const ph_args *args)
+{
+    if (!plan) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(plan->ctx, look(plan, args));
 }
 
 static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_grads *g)
@@ -452,11 +467,10 @@ ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
     return check_grads(plan, args, grads);
 }
 
-ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
-                            const ph_grads *grads, const float *twin)
+static ph_status backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads,
+                          const float *twin)
 {
     ph_call call;
-    if (!plan) return PH_BAD_ARGUMENT;
     if (!plan->attn.backward)
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
                        "the plan was made with backward 0, expected backward 1");
@@ -465,6 +479,13 @@ ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
     PH_TRY(begin(&call, plan, args, grads, PH_DO_BACKWARD));
     call.twin = twin;
     return plan->ctx->backend->backward(&call);
+}
+
+ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
+                            const ph_grads *grads, const float *twin)
+{
+    if (!plan) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(plan->ctx, backward(plan, args, grads, twin));
 }
 
 ph_status ph_backward(const ph_plan *plan, const ph_args *args, const ph_grads *grads)

@@ -105,7 +105,7 @@ static void other_device(void)
 
 static void texts(void)
 {
-    for (int n = 0; n <= PH_IO_ERROR; n++) {
+    for (int n = 0; n <= PH_BUSY; n++) {
         const char *text = ph_status_text((ph_status)n);
         CHECK(text && *text, "status %d has no text", n);
         for (int m = 0; m < n; m++)

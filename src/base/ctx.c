@@ -1,10 +1,10 @@
 /*
- * ctx.c - memory hooks, error sentences and parallel loops of a context.
+ * ctx.c - ownership, memory hooks, error sentences and parallel loops of a context.
  */
 #include "base/ctx.h"
 
+#include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +14,29 @@ ph_status ph_fail(ph_ctx *ctx, ph_status status, const char *format, ...)
     va_start(list, format);
     vsnprintf(ctx->error, sizeof ctx->error, format, list);
     va_end(list);
+    return status;
+}
+
+ph_status ph_ctx_enter(ph_ctx *ctx)
+{
+    uintptr_t self = (uintptr_t)pthread_self(), nobody = 0;
+    if (atomic_load_explicit(&ctx->owner, memory_order_relaxed) == self) {
+        ctx->depth++;
+        return PH_OK;
+    }
+    if (!atomic_compare_exchange_strong(&ctx->owner, &nobody, self)) return PH_BUSY;
+    ctx->caller_mode = ph_float_mode_default();
+    return PH_OK;
+}
+
+ph_status ph_ctx_leave(ph_ctx *ctx, ph_status status)
+{
+    if (ctx->depth > 0) {
+        ctx->depth--;
+        return status;
+    }
+    ph_float_mode_set(ctx->caller_mode);
+    atomic_store(&ctx->owner, 0);
     return status;
 }
 
@@ -67,15 +90,18 @@ typedef struct loop {
     share shares[SHARES];
 } loop;
 
-/* A lane's own share first, then those of the others. */
+/* A lane's own share first, then those of the others. The thread may be a worker, which
+   inherited the mode of whoever started the pool, or one of the caller's. */
 static void run_lane(void *arg, int lane)
 {
     loop *l = arg;
+    ph_float_mode before = ph_float_mode_default();
     for (int s = 0, i; s < l->count; s++) {
         share *from = &l->shares[(lane + s) % l->count];
         while ((i = atomic_fetch_add(&from->next, 1)) < from->end)
             l->item(l->arg, lane, i);
     }
+    ph_float_mode_set(before);
 }
 
 static void run(ph_ctx *ctx, int shares, int count, ph_item *item, void *arg)

@@ -4,7 +4,10 @@
 #ifndef PH_BASE_CTX_H
 #define PH_BASE_CTX_H
 
+#include <stdatomic.h>
+
 #include "base/base.h"
+#include "base/float_mode.h"
 #include "base/threads.h"
 
 struct ph_kernels;
@@ -19,7 +22,18 @@ struct ph_ctx {
     void *scratch;       /* workspace for calls that bring none; grows, never shrinks */
     size_t scratch_size; /* bytes at scratch */
     char error[512];     /* sentence of the last failed call */
+    atomic_uintptr_t owner;    /* thread that runs a call; 0: none */
+    int depth;                 /* calls of the owner inside its outermost one */
+    ph_float_mode caller_mode; /* restored when the outermost call returns */
 };
+
+/* Around each entry point that takes a ctx: PH_WITHIN(ctx, call) evaluates `call` while
+   this thread owns the ctx, in the default floating-point mode, and gives its status; or
+   PH_BUSY at once while another thread owns it. Entry points may call each other. */
+#define PH_WITHIN(ctx, call)                                                             \
+    (ph_ctx_enter(ctx) == PH_OK ? ph_ctx_leave((ctx), (call)) : PH_BUSY)
+ph_status ph_ctx_enter(ph_ctx *ctx);
+ph_status ph_ctx_leave(ph_ctx *ctx, ph_status status); /* returns status */
 
 /* Stores the sentence and returns the status: `return ph_fail(ctx, PH_BAD_SHAPE,
    ...)`. */

@@ -22,6 +22,7 @@ const char *ph_status_text(ph_status status)
         [PH_OUT_OF_MEMORY] = "out of memory",
         [PH_BAD_FILE] = "malformed file",
         [PH_IO_ERROR] = "input or output failed",
+        [PH_BUSY] = "another thread runs a call on this ctx, expected one at a time",
     };
     size_t count = sizeof texts / sizeof texts[0];
     return (size_t)status < count && texts[status] ? texts[status] : "unknown status";

@@ -1,11 +1,15 @@
 /*
  * threads.c - the thread pool.
  *
- * Worker w always runs lane w. A job is published by raising `generation` under the lock;
- * a worker that sees a new number copies the job under the same lock, so it can neither
- * miss a job nor run one twice. Both sides look at an atomic for a while before they
- * sleep: the loops of a call follow each other closely, lanes end at different times, and
- * waking a thread costs half of that while.
+ * Worker w always runs lane w. A job is published by one atomic word, `job`, that holds
+ * its number and how many lanes it has: a worker whose lane takes part may then read
+ * `task` and `arg`, because the caller waits for it before it publishes the next job; a
+ * worker whose lane does not take part reads nothing else. No lock is on this path.
+ *
+ * The loops of a call, and calls, often follow each other closely, and waking a thread
+ * costs as much as a short loop. So a worker spins for SPIN_NS after a job before it
+ * sleeps, and the caller spins while it waits for the last lanes. With more threads than
+ * CPUs nobody spins: the CPU belongs to a thread that has work.
  */
 #define _GNU_SOURCE
 #include "base/threads.h"
@@ -14,30 +18,70 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
-enum { SPINS = 2500 }; /* about 100 microseconds */
+#include "base/cpu.h"
+
+enum {
+    SPIN_NS = 50 * 1000,        /* a worker without a job */
+    CALLER_SPIN_NS = 500 * 1000 /* the caller: its CPU has nothing else to do */
+};
+
+/* Where a thread sleeps. `asleep` is set before the condition is tested a last time, so
+   whoever makes the condition true and then reads `asleep` 0 need not signal. */
+typedef struct parking {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    atomic_int asleep;
+} parking;
 
 typedef struct worker {
-    ph_pool *pool;
+    _Alignas(PH_ALIGN) ph_pool *pool;
     int lane;
     pthread_t thread;
+    parking parking;
 } worker;
 
 struct ph_pool {
-    pthread_mutex_t lock;
-    pthread_cond_t start, done;
-    atomic_uint generation; /* number of jobs published so far */
-    atomic_int pending;     /* workers that still run the current job */
-    int stop;
-    int lanes; /* of the current job */
+    _Alignas(PH_ALIGN) atomic_ullong job; /* number * LANES + lanes of the newest job */
     ph_task *task;
     void *arg;
-    pid_t owner; /* process the threads live in; 0: not started */
-    int threads; /* lanes at most */
-    int started; /* workers running, lanes 1..started */
+    atomic_int stop;
+    _Alignas(PH_ALIGN) atomic_int pending; /* workers that still run the current job */
+    parking caller;
+    int spins;       /* 1: waiting threads spin before they sleep */
+    int threads;     /* lanes at most */
+    int started;     /* workers running, lanes 1..started */
+    int running;     /* 1: the workers were started... */
+    unsigned forked; /* ...when this process had this count of forks behind it */
     worker workers[];
 };
+
+enum { LANES = 1 << 16 }; /* above the most threads of a pool */
+
+/* ---- fork ---- */
+
+/* A child of fork has none of its parent's threads. Process ids do not tell: a child that
+   is the first of a pid namespace has the id 1, as its parent may have. */
+static atomic_uint forks;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+static int is_running(const ph_pool *pool)
+{
+    return pool->running && pool->forked == atomic_load(&forks);
+}
+
+/* ---- waiting ---- */
 
 static void relax(void)
 {
@@ -47,6 +91,130 @@ static void relax(void)
     __asm__ volatile("yield");
 #endif
 }
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The condition a thread waits for. */
+typedef int condition(ph_pool *pool, unsigned long long seen);
+
+static int has_job(ph_pool *pool, unsigned long long seen)
+{
+    return atomic_load(&pool->job) != seen || atomic_load(&pool->stop);
+}
+
+static int all_done(ph_pool *pool, unsigned long long seen)
+{
+    (void)seen;
+    return atomic_load(&pool->pending) == 0;
+}
+
+/* A pause takes 10 to 140 cycles, depending on the CPU, so the clock ends the spin. */
+static int spin(ph_pool *pool, condition *holds, unsigned long long seen, int64_t limit)
+{
+    enum { POLLS = 32 }; /* between two readings of the clock */
+    if (holds(pool, seen)) return 1;
+    if (!pool->spins) return 0;
+    int64_t end = now_ns() + limit;
+    do {
+        for (int i = 0; i < POLLS; i++) {
+            if (holds(pool, seen)) return 1;
+            relax();
+        }
+    } while (now_ns() < end);
+    return 0;
+}
+
+static void park(ph_pool *pool, parking *at, condition *holds, unsigned long long seen)
+{
+    pthread_mutex_lock(&at->lock);
+    atomic_store(&at->asleep, 1);
+    while (!holds(pool, seen)) pthread_cond_wait(&at->wake, &at->lock);
+    atomic_store(&at->asleep, 0);
+    pthread_mutex_unlock(&at->lock);
+}
+
+static void unpark(parking *at)
+{
+    if (!atomic_load(&at->asleep)) return;
+    pthread_mutex_lock(&at->lock);
+    pthread_cond_signal(&at->wake);
+    pthread_mutex_unlock(&at->lock);
+}
+
+static void init_parking(parking *at)
+{
+    pthread_mutex_init(&at->lock, NULL);
+    pthread_cond_init(&at->wake, NULL);
+    atomic_store(&at->asleep, 0);
+}
+
+static void destroy_parking(parking *at)
+{
+    pthread_cond_destroy(&at->wake);
+    pthread_mutex_destroy(&at->lock);
+}
+
+/* ---- workers ---- */
+
+/* Waking costs a system call each, so lanes share it as a binary tree: lane n wakes
+   2n + 1 and 2n + 2. */
+static void unpark_children(ph_pool *pool, int lane, int lanes)
+{
+    for (int child = 2 * lane + 1; child <= 2 * lane + 2; child++)
+        if (child < lanes) unpark(&pool->workers[child].parking);
+}
+
+static void *work(void *self)
+{
+    worker *w = self;
+    ph_pool *pool = w->pool;
+    unsigned long long seen = 0;
+    for (;;) {
+        if (!spin(pool, has_job, seen, SPIN_NS)) park(pool, &w->parking, has_job, seen);
+        if (atomic_load(&pool->stop)) return NULL;
+        seen = atomic_load(&pool->job);
+        int lanes = (int)(seen % LANES);
+        if (w->lane >= lanes) continue;
+        unpark_children(pool, w->lane, lanes);
+        pool->task(pool->arg, w->lane);
+        if (atomic_fetch_sub(&pool->pending, 1) == 1) unpark(&pool->caller);
+    }
+}
+
+/* Starts the workers with all signals blocked: those belong to the program's threads. */
+static void start(ph_pool *pool)
+{
+    sigset_t all, old;
+    pthread_once(&fork_once, watch_forks);
+    atomic_store(&pool->job, 0);
+    atomic_store(&pool->pending, 0);
+    atomic_store(&pool->stop, 0);
+    init_parking(&pool->caller);
+    pool->spins = pool->threads <= ph_cpu_count();
+    pool->running = 1;
+    pool->forked = atomic_load(&forks);
+    pool->started = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (int lane = 1; lane < pool->threads; lane++) {
+        worker *w = &pool->workers[lane];
+        w->pool = pool, w->lane = lane;
+        init_parking(&w->parking);
+        if (pthread_create(&w->thread, NULL, work, w) != 0) {
+            destroy_parking(&w->parking);
+            break;
+        }
+        pool->started = lane;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* ---- the pool ---- */
 
 size_t ph_pool_bytes(int threads)
 {
@@ -61,112 +229,37 @@ ph_pool *ph_pool_init(void *memory, int threads)
     return pool;
 }
 
-/* Waits for a job newer than `seen`; 0 when the pool stops. */
-static int next_job(ph_pool *pool, unsigned *seen, int *lanes, ph_task **task, void **arg)
-{
-    for (int i = 0; i < SPINS && atomic_load(&pool->generation) == *seen; i++) relax();
-    pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->generation) == *seen && !pool->stop)
-        pthread_cond_wait(&pool->start, &pool->lock);
-    *seen = atomic_load(&pool->generation);
-    *lanes = pool->lanes, *task = pool->task, *arg = pool->arg;
-    int go = !pool->stop;
-    pthread_mutex_unlock(&pool->lock);
-    return go;
-}
-
-static void *work(void *self)
-{
-    worker *w = self;
-    ph_pool *pool = w->pool;
-    unsigned seen = 0;
-    int lanes;
-    ph_task *task;
-    void *arg;
-    while (next_job(pool, &seen, &lanes, &task, &arg)) {
-        if (w->lane >= lanes) continue;
-        task(arg, w->lane);
-        if (atomic_fetch_sub(&pool->pending, 1) == 1) {
-            pthread_mutex_lock(&pool->lock);
-            pthread_cond_signal(&pool->done);
-            pthread_mutex_unlock(&pool->lock);
-        }
-    }
-    return NULL;
-}
-
-/* It is held for moments only: whoever finds it taken looks again before sleeping. */
-static void init_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t kind;
-    pthread_mutexattr_init(&kind);
-#ifdef __GLIBC__
-    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
-#endif
-    pthread_mutex_init(lock, &kind);
-    pthread_mutexattr_destroy(&kind);
-}
-
-/* Starts the workers with all signals blocked: those belong to the program's threads. */
-static void start(ph_pool *pool)
-{
-    sigset_t all, old;
-    init_lock(&pool->lock);
-    pthread_cond_init(&pool->start, NULL);
-    pthread_cond_init(&pool->done, NULL);
-    atomic_store(&pool->generation, 0);
-    atomic_store(&pool->pending, 0);
-    pool->stop = 0;
-    pool->owner = getpid();
-    pool->started = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    for (int lane = 1; lane < pool->threads; lane++) {
-        worker *w = &pool->workers[lane];
-        w->pool = pool, w->lane = lane;
-        if (pthread_create(&w->thread, NULL, work, w) != 0) break;
-        pool->started = lane;
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-}
-
 void ph_pool_stop(ph_pool *pool)
 {
-    if (pool->owner != getpid()) return; /* never started, or a child of fork */
-    pthread_mutex_lock(&pool->lock);
-    pool->stop = 1;
-    pthread_cond_broadcast(&pool->start);
-    pthread_mutex_unlock(&pool->lock);
+    if (!is_running(pool)) return; /* never started, or in a child of fork */
+    atomic_store(&pool->stop, 1);
     for (int lane = 1; lane <= pool->started; lane++)
+        unpark(&pool->workers[lane].parking);
+    for (int lane = 1; lane <= pool->started; lane++) {
         pthread_join(pool->workers[lane].thread, NULL);
-    pthread_cond_destroy(&pool->done);
-    pthread_cond_destroy(&pool->start);
-    pthread_mutex_destroy(&pool->lock);
-    pool->owner = 0;
+        destroy_parking(&pool->workers[lane].parking);
+    }
+    destroy_parking(&pool->caller);
+    pool->running = 0;
 }
 
 static void publish(ph_pool *pool, int lanes, ph_task *task, void *arg)
 {
-    pthread_mutex_lock(&pool->lock);
-    pool->lanes = lanes, pool->task = task, pool->arg = arg;
+    unsigned long long number = atomic_load(&pool->job) / LANES + 1;
+    pool->task = task, pool->arg = arg;
     atomic_store(&pool->pending, lanes - 1);
-    atomic_fetch_add(&pool->generation, 1);
-    pthread_mutex_unlock(&pool->lock);
-    pthread_cond_broadcast(&pool->start);
+    atomic_store(&pool->job, number * LANES + (unsigned)lanes);
+    unpark_children(pool, 0, lanes);
 }
 
 static void wait_for_workers(ph_pool *pool)
 {
-    for (int i = 0; i < SPINS && atomic_load(&pool->pending) > 0; i++) relax();
-    if (atomic_load(&pool->pending) == 0) return;
-    pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->pending) > 0) pthread_cond_wait(&pool->done, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    if (!spin(pool, all_done, 0, CALLER_SPIN_NS)) park(pool, &pool->caller, all_done, 0);
 }
 
 void ph_pool_run(ph_pool *pool, int lanes, ph_task *task, void *arg)
 {
-    if (lanes > 1 && pool->owner != getpid()) start(pool);
+    if (lanes > 1 && !is_running(pool)) start(pool);
     int together = lanes > 1 ? ph_min(lanes, pool->started + 1) : 1;
     if (together > 1) publish(pool, together, task, arg);
     task(arg, 0);

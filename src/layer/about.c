@@ -70,10 +70,9 @@ static stretch rows_of(float *x, const ph_strides *s, const ph_part *p, int toke
                      .row = (size_t)s->batch};
 }
 
-ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
-                           float *k_cache, float *v_cache, float *extra_cache)
+static ph_status reorder(const ph_layer *layer, const int *from, int tokens,
+                         float *k_cache, float *v_cache, float *extra_cache)
 {
-    if (!layer) return PH_BAD_ARGUMENT;
     const ph_shape *s = &layer->shape;
     ph_layer_caches size = ph_layer_cache(layer);
     int batch = s->attn.batch, len = s->attn.kv_len, grows = ph_desc_grows(&layer->desc);
@@ -102,6 +101,14 @@ ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
         extra_cache += floats;
     }
     return PH_OK;
+}
+
+ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
+                           float *k_cache, float *v_cache, float *extra_cache)
+{
+    if (!layer) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(layer->ctx,
+                     reorder(layer, from, tokens, k_cache, v_cache, extra_cache));
 }
 
 /* ---- work -------------------------------------------------------------------------- */

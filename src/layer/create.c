@@ -337,10 +337,8 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     return PH_OK;
 }
 
-ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
+static ph_status create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
 {
-    if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
     if (!desc) return ph_fail(ctx, PH_BAD_ARGUMENT, "desc is NULL");
     ph_layer_desc d = *desc;
     fill_defaults(&d);
@@ -367,6 +365,13 @@ ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc
     else
         ph_layer_free(l);
     return status;
+}
+
+ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, create(out, ctx, desc));
 }
 
 void ph_layer_free(ph_layer *layer)

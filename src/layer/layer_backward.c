@@ -390,11 +390,10 @@ static void round_sums(const ph_back *c)
 
 /* ---- the call ---------------------------------------------------------------------- */
 
-ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weights,
-                            const ph_layer_args *args, const ph_layer_grads *grads)
+static ph_status backward(const ph_layer *layer, const ph_layer_weights *weights,
+                          const ph_layer_args *args, const ph_layer_grads *grads)
 {
     void *space;
-    if (!layer) return PH_BAD_ARGUMENT;
     PH_TRY(ph_layer_check_grads(layer, weights, args, grads));
     ph_back c = {.layer = layer, .weights = weights, .args = args, .grads = grads};
     ph_layer_list(layer, weights, c.param);
@@ -422,4 +421,11 @@ ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weigh
     for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, project_back);
     round_sums(&c);
     return PH_OK;
+}
+
+ph_status ph_layer_backward(const ph_layer *layer, const ph_layer_weights *weights,
+                            const ph_layer_args *args, const ph_layer_grads *grads)
+{
+    if (!layer) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(layer->ctx, backward(layer, weights, args, grads));
 }

@@ -249,11 +249,10 @@ static void output(call *c)
     copy_floats(args->gate_out, c->kind.gate, tokens * heads);
 }
 
-ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weights,
-                           const ph_layer_args *args)
+static ph_status forward(const ph_layer *layer, const ph_layer_weights *weights,
+                         const ph_layer_args *args)
 {
     void *space;
-    if (!layer) return PH_BAD_ARGUMENT;
     PH_TRY(ph_layer_check(layer, weights, args));
     if (layer->q_rows && !args->out)
         return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "out is NULL, expected a tensor");
@@ -276,4 +275,11 @@ ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weight
     PH_TRY(attend(&c));
     output(&c);
     return PH_OK;
+}
+
+ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weights,
+                           const ph_layer_args *args)
+{
+    if (!layer) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(layer->ctx, forward(layer, weights, args));
 }

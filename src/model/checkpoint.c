@@ -138,10 +138,9 @@ static void remove_old(ph_ctx *ctx, const char *directory, int keep)
     free(steps);
 }
 
-ph_status ph_trainer_save(ph_trainer *t, const char *directory)
+static ph_status save(ph_trainer *t, const char *directory)
 {
     char name[NAME_SIZE], path[PATH_SIZE], train[TRAIN_TEXT], step[16];
-    if (!t || !directory) return PH_BAD_ARGUMENT;
     size_t floats = t->model->floats, bytes = floats * sizeof(float);
     if (ph_train_print(&t->train, train, sizeof train) >= (int)sizeof train)
         return ph_fail(t->ctx, PH_BAD_ARGUMENT,
@@ -159,6 +158,12 @@ ph_status ph_trainer_save(ph_trainer *t, const char *directory)
     if (t->train.pace.keep > 0) remove_old(t->ctx, directory, t->train.pace.keep);
     remove_halves(directory);
     return PH_OK;
+}
+
+ph_status ph_trainer_save(ph_trainer *t, const char *directory)
+{
+    if (!t || !directory) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(t->ctx, save(t, directory));
 }
 
 /* ---- going on ---------------------------------------------------------------------- */
@@ -220,13 +225,11 @@ static void note_damage(char *note, size_t size, const char *sentence)
         snprintf(note + used, size - used, "%s%s", used ? "; " : "", sentence);
 }
 
-ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory,
-                            char *note, size_t note_size)
+static ph_status resume(ph_trainer **out, ph_ctx *ctx, const char *directory, char *note,
+                        size_t note_size)
 {
     int *steps, count;
     char name[NAME_SIZE], path[PATH_SIZE];
-    if (out) *out = NULL;
-    if (!out || !ctx || !directory) return PH_BAD_ARGUMENT;
     if (note_size) note[0] = 0;
     PH_TRY(list(ctx, directory, &steps, &count));
     ph_status status = ph_fail(ctx, PH_IO_ERROR, "%s holds no checkpoint", directory);
@@ -249,4 +252,12 @@ ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory
     /* also here: a training killed at its last file is resumed, but saves no more */
     if (status == PH_OK) remove_halves(directory);
     return status;
+}
+
+ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory,
+                            char *note, size_t note_size)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx || !directory) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, resume(out, ctx, directory, note, note_size));
 }

@@ -22,9 +22,8 @@ static ph_status sub_flops(const ph_model *m, const ph_model_stack *stack,
     return PH_OK;
 }
 
-ph_status ph_model_flops(const ph_model *m, int len, double *flops)
+static ph_status count_flops(const ph_model *m, int len, double *flops)
 {
-    if (!m) return PH_BAD_ARGUMENT;
     if (!flops || len < 1 || len > m->config.max_len)
         return ph_fail(m->ctx, PH_BAD_ARGUMENT,
                        "flops is NULL or len %d, expected 1 to %d tokens", len,
@@ -35,4 +34,10 @@ ph_status ph_model_flops(const ph_model *m, int len, double *flops)
         for (int i = 0; i < m->stacks[s].count; i++)
             PH_TRY(sub_flops(m, &m->stacks[s], &m->stacks[s].subs[i], len, flops));
     return PH_OK;
+}
+
+ph_status ph_model_flops(const ph_model *m, int len, double *flops)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, count_flops(m, len, flops));
 }

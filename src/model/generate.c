@@ -338,11 +338,10 @@ static ph_status run(const ph_model *m, const char *text, const ph_generation *h
     return PH_OK;
 }
 
-ph_status ph_generate(const ph_model *m, const char *text, const ph_generation *how,
-                      char *out, size_t size, int *length)
+static ph_status generate(const ph_model *m, const char *text, const ph_generation *how,
+                          char *out, size_t size, int *length)
 {
     const ph_generation greedy = {0};
-    if (!m) return PH_BAD_ARGUMENT;
     if (!text || (!out && size))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
     if (!how) how = &greedy;
@@ -354,4 +353,11 @@ ph_status ph_generate(const ph_model *m, const char *text, const ph_generation *
     ph_status status = run(m, text, how, out, size, length, memory);
     ph_ctx_release(m->ctx, memory.data);
     return status;
+}
+
+ph_status ph_generate(const ph_model *m, const char *text, const ph_generation *how,
+                      char *out, size_t size, int *length)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, generate(m, text, how, out, size, length));
 }

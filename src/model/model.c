@@ -366,17 +366,24 @@ static void start(const ph_weight *p, float *x, uint64_t seed, int index)
     }
 }
 
+static ph_status create(ph_model **out, ph_ctx *ctx, const ph_config *config,
+                        ph_split split, const char *const *tokens, int count,
+                        uint64_t seed)
+{
+    if (!config) return ph_fail(ctx, PH_BAD_ARGUMENT, "config is NULL");
+    PH_TRY(ph_model_shape(out, ctx, config, split, tokens, count));
+    for (int i = 0; i < (*out)->param_count; i++)
+        start(&(*out)->params[i], (*out)->block + (*out)->params[i].at, seed, i);
+    return PH_OK;
+}
+
 ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
                           ph_split split, const char *const *tokens, int count,
                           uint64_t seed)
 {
     if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
-    if (!config) return ph_fail(ctx, PH_BAD_ARGUMENT, "config is NULL");
-    PH_TRY(ph_model_shape(out, ctx, config, split, tokens, count));
-    for (int i = 0; i < (*out)->param_count; i++)
-        start(&(*out)->params[i], (*out)->block + (*out)->params[i].at, seed, i);
-    return PH_OK;
+    return PH_WITHIN(ctx, create(out, ctx, config, split, tokens, count, seed));
 }
 
 /* ---- attention of a sublayer ------------------------------------------------------- */

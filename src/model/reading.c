@@ -131,7 +131,7 @@ static ph_status check_site(const ph_reading *r, int site)
                    r->place_count - 1);
 }
 
-ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
+static ph_status look(const ph_reading *r, int site, const ph_look_at *at)
 {
     ph_args args;
     PH_TRY(check_site(r, site));
@@ -140,6 +140,11 @@ ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
     const ph_plan *plan = recall(r, site, &args);
     args.look = at;
     return ph_look(plan, &args);
+}
+
+ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
+{
+    return PH_WITHIN(r->model->ctx, look(r, site, at));
 }
 
 /* One head's rows out of a (len, heads, dim) tensor. */
@@ -318,9 +323,8 @@ ph_status ph_reading_gates(ph_reading *r, const float *gates)
     return PH_OK;
 }
 
-ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
+static ph_status run(ph_reading *r, const uint8_t *ablation, int frozen)
 {
-    if (!r) return PH_BAD_ARGUMENT;
     PH_TRY(check_change(r, ablation, frozen));
     for (int i = 0; ablation && i < r->head_count; i++)
         if (ablation[i] > PH_HEAD_MEAN)
@@ -341,6 +345,12 @@ ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
     return forward(r);
 }
 
+ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
+{
+    if (!r) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, run(r, ablation, frozen));
+}
+
 /* ---- answers ----------------------------------------------------------------------- */
 
 ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
@@ -353,7 +363,7 @@ ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
     return PH_OK;
 }
 
-ph_status ph_reading_next(const ph_reading *r, float *log_p)
+static ph_status next(const ph_reading *r, float *log_p)
 {
     const ph_model *m = r->model;
     size_t vocab = (size_t)m->config.vocab;
@@ -370,6 +380,11 @@ ph_status ph_reading_next(const ph_reading *r, float *log_p)
             log_p[(size_t)i * vocab + v] = (float)((double)row[v] - top - log(sum));
     }
     return PH_OK;
+}
+
+ph_status ph_reading_next(const ph_reading *r, float *log_p)
+{
+    return PH_WITHIN(r->model->ctx, next(r, log_p));
 }
 
 /* ---- words ------------------------------------------------------------------------- */
@@ -466,11 +481,9 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
     return forward(r);
 }
 
-ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char *text,
-                            const char *target)
+static ph_status create(ph_reading **out, const ph_model *model, const char *text,
+                        const char *target)
 {
-    if (out) *out = NULL;
-    if (!out || !model) return PH_BAD_ARGUMENT;
     if (!text) return ph_fail(model->ctx, PH_BAD_ARGUMENT, "text is NULL");
     ph_reading *r = ph_ctx_alloc(model->ctx, sizeof *r);
     if (!r) return ph_fail(model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
@@ -481,6 +494,14 @@ ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char 
     else
         ph_reading_free(r);
     return status;
+}
+
+ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char *text,
+                            const char *target)
+{
+    if (out) *out = NULL;
+    if (!out || !model) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(model->ctx, create(out, model, text, target));
 }
 
 void ph_reading_free(ph_reading *r)

@@ -277,14 +277,19 @@ ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
     return status;
 }
 
-ph_status ph_model_read(ph_model **out, ph_ctx *ctx, const char *path)
+static ph_status read_model(ph_model **out, ph_ctx *ctx, const char *path)
 {
     ph_file *file;
-    if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
     if (!path) return ph_fail(ctx, PH_BAD_ARGUMENT, "path is NULL");
     PH_TRY(ph_store_open(&file, ctx, path));
     ph_status status = ph_store_model(out, ctx, file, path);
     ph_file_free(file);
     return status;
+}
+
+ph_status ph_model_read(ph_model **out, ph_ctx *ctx, const char *path)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, read_model(out, ctx, path));
 }

@@ -78,7 +78,7 @@ static ph_status one_pass(ph_trainer *t, int pass, float scale, double *loss)
     return PH_OK;
 }
 
-ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
+static ph_status step(ph_trainer *t, ph_progress *out)
 {
     double sum = 0, loss;
     int passes = t->train.accumulate;
@@ -103,6 +103,11 @@ ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
                          .lr = ph_optimise_lr(&t->train, t->step),
                          .tokens = words};
     return PH_OK;
+}
+
+ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
+{
+    return PH_WITHIN(t->ctx, step(t, out));
 }
 
 /* ---- making one -------------------------------------------------------------------- */
@@ -219,12 +224,17 @@ ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
     return status;
 }
 
+static ph_status create(ph_trainer **out, ph_ctx *ctx, const ph_train *train)
+{
+    if (!train) return ph_fail(ctx, PH_BAD_ARGUMENT, "train is NULL");
+    return ph_trainer_begin(out, ctx, train, NULL);
+}
+
 ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train)
 {
     if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
-    if (!train) return ph_fail(ctx, PH_BAD_ARGUMENT, "train is NULL");
-    return ph_trainer_begin(out, ctx, train, NULL);
+    return PH_WITHIN(ctx, create(out, ctx, train));
 }
 
 void ph_trainer_free(ph_trainer *t)
@@ -313,7 +323,7 @@ static ph_status test_batch(ph_trainer *t, int index, int texts, tally *sum)
     return PH_OK;
 }
 
-ph_status ph_trainer_test(ph_trainer *t, int texts, ph_score *out)
+static ph_status test(ph_trainer *t, int texts, ph_score *out)
 {
     tally sum = {0};
     ph_pass_shape shape = {.batch = t->train.batch,
@@ -330,4 +340,9 @@ ph_status ph_trainer_test(ph_trainer *t, int texts, ph_score *out)
                    .exact_match = sum.texts ? (double)sum.exact / (double)sum.texts : 0,
                    .texts = (int)sum.texts};
     return PH_OK;
+}
+
+ph_status ph_trainer_test(ph_trainer *t, int texts, ph_score *out)
+{
+    return PH_WITHIN(t->ctx, test(t, texts, out));
 }
