@@ -168,6 +168,15 @@ static void pick(const char *list, int layer, char *to)
     sprintf(to, "%.*s", (int)strcspn(list, ";"), list);
 }
 
+/* Differential attention depends on the depth of its layer, from 0, unless it is said. */
+static void set_depth(char *spec, int layer)
+{
+    char rest[PH_VARIANT_TEXT], *at = strstr(spec, "diff");
+    if (!at || (at[4] && at[4] != '+')) return;
+    strcpy(rest, at + 4);
+    sprintf(at + 4, ":depth=%d%s", layer, rest);
+}
+
 /* gqa and mqa are plain heads, or what stands behind a '+'; how many follows from the
    matrices, where heads of k and v have matrices of their own. */
 static variant_options options_of(const oracle_model *o, const text *t, const char *spec,
@@ -202,10 +211,11 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
 {
     const ph_config *c = o->config;
     bag in = {.count = 0}, out = {.count = 0};
-    char stem[64], spec[PH_VARIANT_TEXT];
+    char stem[64], spec[PH_VARIANT_TEXT + 24];
     int cross = *kind == 'c';
     snprintf(stem, sizeof stem, "%s.%d.%s.", t->stack, layer, kind);
     pick(cross ? c->cross : c->variant, layer, spec);
+    set_depth(spec, layer);
     put_weights(o, stem, &in);
     put(&in, "x", x, t->batch, t->len, c->model_dim);
     if (cross) put(&in, "memory", t->memory, t->batch, t->memory_len, c->model_dim);

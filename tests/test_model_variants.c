@@ -25,6 +25,7 @@ static const char *const variants[][2] = {
     {"moh-norm:shared=1,top=2", "moh-norm:top=2"},
     {"mohsa:overlap=1", "mohsa:overlap=1"},
     {"diff:depth=1", "diff"},
+    {"diff;diff+gated:head", "diff2;gated:head+diff"},
     {"diff2", "diff2"},
     {"collab", "collab"},
     {"mla:rope=2,latent=6", "mla:rope=2,latent=6"},

@@ -148,7 +148,7 @@ static void add_feed(ph_model *m, ph_sub *sub, const char *stem)
     sub->site = -1;
 }
 
-/* Part number `layer` of a list with ';' between, the last one for the rest. */
+/* Entry number `layer` of a list with ';' between, the last one for the rest. */
 static void pick_variant(const char *list, int layer, char *to)
 {
     for (const char *next; layer > 0 && (next = strchr(list, ';')); layer--)
@@ -156,6 +156,21 @@ static void pick_variant(const char *list, int layer, char *to)
     size_t length = strcspn(list, ";");
     memcpy(to, list, length);
     to[length] = 0;
+}
+
+/* Differential attention starts by the depth of its layer: "diff" becomes
+   "diff:depth=LAYER" unless the depth is given. */
+static void set_depth(char *variant, int layer)
+{
+    char rest[PH_VARIANT_TEXT];
+    for (char *name = variant; name; name = strchr(name, '+')) {
+        name += *name == '+';
+        size_t length = strcspn(name, "+");
+        if (length != 4 || strncmp(name, "diff", 4)) continue;
+        snprintf(rest, sizeof rest, "%s", name + 4);
+        sprintf(name + 4, ":depth=%d%s", layer, rest);
+        return;
+    }
 }
 
 /* Whether cross-attention of this layer takes the place of self-attention too. */
@@ -176,6 +191,7 @@ static ph_status add_sub(ph_model *m, ph_model_stack *s, ph_sub_kind kind, int l
     *sub = (ph_sub){.kind = kind, .layer = layer};
     if (kind == PH_SUB_SELF) pick_variant(m->config.variant, layer, sub->variant);
     if (kind == PH_SUB_CROSS) pick_variant(m->config.cross, layer, sub->variant);
+    set_depth(sub->variant, layer);
     snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
     snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
     int before = m->config.norm_place == PH_PRE_NORM;

@@ -69,7 +69,7 @@ typedef struct ph_sub {
     int named;        /* attention: how many have a field in ph_layer_weights */
     int gain, shift;  /* parameters of the norm of its join; shift -1: none */
     int site;         /* attention: number of the place, from 0; else -1 */
-    char variant[PH_VARIANT_TEXT];
+    char variant[PH_VARIANT_TEXT + 24]; /* with the depth of the layer, see set_depth */
 } ph_sub;
 
 typedef struct ph_model_stack {

@@ -2,7 +2,7 @@
  * dcmha.c - dynamically composable heads: the heads of every (query, key) are mixed by a
  * matrix that depends on both tokens, before and after the softmax.
  *
- *     u_ij = C_pre(i,j) s_ij      p = softmax_j(u)      a_ij = C_post(i,j) p_ij
+ *     u_ij = s_ij C_pre(i,j)      p = softmax_j(u)      a_ij = p_ij C_post(i,j)
  *     C = I + static + diag(gq_i) + sum_r w1q_i^r (w2q_i^r)^T
  *                    + diag(gk_j) + sum_r w1k_j^r (w2k_j^r)^T         [from][to]
  *
