@@ -1,19 +1,18 @@
 /*
- * tmpl_along.h - scores of few rows against keys as they lie, written once in the vector
- * vocabulary.
+ * tmpl_along.h - scores of few query rows against row-major keys in place, written once
+ * in the vector vocabulary.
  *
- * For few rows a panel of keys costs more than the product with it, and memory would be
- * idle meanwhile. Here a square of keys is turned in registers and multiplied at once,
- * and the keys that come next are asked for as it is read. A number of bf16 goes through
- * the shuffles together with its neighbour, as one lane of 32 bits.
+ * With few rows, packing a panel of keys costs more than the product with it. Here a
+ * square of keys is transposed in registers and multiplied at once. bf16 goes through the
+ * shuffles in pairs, as one lane of 32 bits.
  */
 
-enum { LINE = 64 }; /* bytes that come together */
+enum { LINE = 64 }; /* bytes of a cache line */
 
-/* Numbers in a row of a square */
+/* Elements in a row of a square */
 #define SQUARE(type) ((type) == PH_BF16 ? 2 * VL : VL)
 
-/* n of them from number `at` on, the rest 0; pairs of bf16 stay as they are */
+/* n of them from element `at` on, the rest 0; pairs of bf16 stay packed */
 V vec load_square_row(const char *row, const ph_dtype type, int at, int n)
 {
     if (type != PH_BF16) return load_part(row, type, at, n);
@@ -26,17 +25,12 @@ V vec load_square_row(const char *row, const ph_dtype type, int at, int n)
     return v_load_pairs(p);
 }
 
-/* sums[i] += a[i][0..n) times VL keys, number by number */
-V void add_square(const int M, const ph_dtype type, const char *const *keys,
-                  int64_t ahead, int at, int n, const float *a, int64_t lda, vec *sums)
+/* sums[i] += a[i][0..n) times VL keys, element by element */
+V void add_square(const int M, const ph_dtype type, const char *const *keys, int at,
+                  int n, const float *a, int64_t lda, vec *sums)
 {
     const int both = type == PH_BF16 ? 2 : 1;
-    const int bytes = at * (int)ph_dtype_size(type);
     vec r[VL];
-    if (bytes % LINE == 0) {
-        UNROLL
-        for (int i = 0; i < VL; i++) __builtin_prefetch(keys[i] + bytes + ahead);
-    }
     UNROLL
     for (int i = 0; i < VL; i++) r[i] = load_square_row(keys[i], type, at, n);
     v_transpose(r);
@@ -52,27 +46,54 @@ V void add_square(const int M, const ph_dtype type, const char *const *keys,
     }
 }
 
-/* M rows against up to 16 keys, ldb bytes apart; the last one stands for those that are
-   not there */
+/* Loads a byte of every cache line of rows [first, end). Squares read 16 rows a line at a
+   time, an order that hardware prefetchers do not follow; this is the order of memory,
+   which they do. A software prefetch would not train them. */
+V void touch_rows(const char *rows, int64_t ld, int bytes, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        for (int at = 0; at < bytes; at += LINE)
+            (void)*(volatile const char *)(rows + i * ld + at);
+}
+
+/* The lines that a square reads, `ahead` bytes on */
+V void prefetch_lines(const char *const *keys, int bytes, int64_t ahead)
+{
+    if (bytes % LINE) return;
+    UNROLL
+    for (int i = 0; i < PH_LANES; i++) __builtin_prefetch(keys[i] + bytes + ahead);
+}
+
+/* M rows against up to 16 of n keys, ldb bytes apart; the last one stands for those that
+   are not there. Meanwhile the next 16 are fetched: one or two rows wait for memory all
+   the time, so they touch some whole keys with each square; more rows compute enough to
+   hide a prefetch, and a touch would hold them up. */
 V void scores_of_16(const int M, const ph_dtype type, int n, int k, const float *a,
                     int64_t lda, const char *b, int64_t ldb, float *s, float *peak)
 {
-    const int64_t ahead = PH_LANES * ldb;
+    const int bytes = k * (int)ph_dtype_size(type);
+    const int step = ph_div_up(PH_LANES, ph_div_up(k, SQUARE(type)));
     const char *keys[PH_LANES];
     vec sums[FEW * GROUP];
+    int touched = PH_LANES;
     for (int i = 0; i < PH_LANES; i++) keys[i] = b + ph_min(i, n - 1) * ldb;
     UNROLL
     for (int i = 0; i < M * GROUP; i++) sums[i] = v_zero();
     int at = 0;
-    for (; at + SQUARE(type) <= k; at += SQUARE(type)) {
+    for (; at + SQUARE(type) <= k; at += SQUARE(type), touched += step) {
+        if (M <= 2)
+            touch_rows(b, ldb, bytes, touched, ph_min(touched + step, n));
+        else
+            prefetch_lines(keys, at * (int)ph_dtype_size(type), PH_LANES * ldb);
         UNROLL
         for (int g = 0; g < GROUP; g++)
-            add_square(M, type, keys + g * VL, ahead, at, SQUARE(type), a, lda, sums + g);
+            add_square(M, type, keys + g * VL, at, SQUARE(type), a, lda, sums + g);
     }
     if (at < k) {
+        touch_rows(b, ldb, bytes, touched, ph_min(touched + step, n));
         UNROLL
         for (int g = 0; g < GROUP; g++)
-            add_square(M, type, keys + g * VL, ahead, at, k - at, a, lda, sums + g);
+            add_square(M, type, keys + g * VL, at, k - at, a, lda, sums + g);
     }
     UNROLL
     for (int i = 0; i < M; i++) UNROLL
@@ -111,9 +132,11 @@ static void scores_along(int m, int n, int k, const float *a, int64_t lda, const
 {
     const int64_t bytes = ldb * (int64_t)ph_dtype_size(type);
     const char *keys = b;
+    if (m <= 2)
+        touch_rows(keys, bytes, k * (int)ph_dtype_size(type), 0, ph_min(n, PH_LANES));
     for (int j = 0; j < n; j += PH_LANES, keys += PH_LANES * bytes)
         for (int i = 0; i < m; i += FEW)
-            along_tiles[ph_min(m - i, FEW)][type](
-                ph_min(n - j, PH_LANES), k, a + i * lda, lda, keys, bytes,
-                s + i * PH_STRIP_LD + j, peak + i * PH_LANES);
+            along_tiles[ph_min(m - i, FEW)][type](n - j, k, a + i * lda, lda, keys, bytes,
+                                                  s + i * PH_STRIP_LD + j,
+                                                  peak + i * PH_LANES);
 }

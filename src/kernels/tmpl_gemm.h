@@ -188,13 +188,70 @@ static void scores(int m, int n, int k, const float *a, int64_t lda, const float
                                      PH_STRIP_LD, NULL, peak, (const char *)b);
 }
 
-/* A product that shall fetch nothing asks for its own operand, which is there anyway. */
+/* One or two rows read b once, whole rows in the order of memory, which is what hardware
+   prefetchers follow; so their tiles are as wide as registers allow. */
+V void weigh_wide(const int M, const int NV, int k, const float *p, const float *b,
+                  int64_t ldb, float *c, int64_t ldc, const float *alpha)
+{
+    vec acc[2][128 / VL];
+    UNROLL
+    for (int i = 0; i < M; i++) UNROLL
+    for (int v = 0; v < NV; v++)
+        acc[i][v] =
+            alpha ? v_mul(v_load(c + i * ldc + v * VL), v_set1(alpha[i])) : v_zero();
+    for (int kk = 0; kk < k; kk++) UNROLL
+    for (int v = 0; v < NV; v++) {
+        const vec right = v_load(b + kk * ldb + v * VL);
+        UNROLL
+        for (int i = 0; i < M; i++)
+            acc[i][v] = v_fma(v_set1(p[i * PH_STRIP_LD + kk]), right, acc[i][v]);
+    }
+    UNROLL
+    for (int i = 0; i < M; i++) UNROLL
+    for (int v = 0; v < NV; v++) v_store(c + i * ldc + v * VL, acc[i][v]);
+}
+
+typedef void wide_fn(int k, const float *p, const float *b, int64_t ldb, float *c,
+                     int64_t ldc, const float *alpha);
+
+#define WIDE(M, width)                                                                   \
+    static void wide_##M##_##width(int k, const float *p, const float *b, int64_t ldb,   \
+                                   float *c, int64_t ldc, const float *alpha)            \
+    {                                                                                    \
+        weigh_wide(M, width / VL, k, p, b, ldb, c, ldc, alpha);                          \
+    }
+WIDE(1, 64)
+#if VL == 16
+WIDE(1, 128)
+WIDE(2, 64)
+WIDE(2, 128)
+static wide_fn *const wide_tiles[3][3] = { /* [rows][columns / 64] */
+    {0}, {0, wide_1_64, wide_1_128}, {0, wide_2_64, wide_2_128}};
+#else
+static wide_fn *const wide_tiles[3][3] = {{0}, {0, wide_1_64}};
+#endif
+
+/* The columns of weigh that wide tiles take; returns how many. */
+static int weigh_whole_rows(int m, int n, int k, const float *p, const float *b,
+                            int64_t ldb, float *c, int64_t ldc, const float *alpha)
+{
+    int j = 0;
+    for (int wide = 2; wide > 0 && m <= 2; wide--) {
+        wide_fn *f = wide_tiles[m][wide];
+        for (; f && n - j >= 64 * wide; j += 64 * wide)
+            f(k, p, b + j, ldb, c + j, ldc, alpha);
+    }
+    return j;
+}
+
+/* Without `fetch` the prefetches name the operand itself, which is in cache anyway. */
 static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha, const void *fetch)
 {
     const int64_t step = fetch ? (int64_t)k * (m <= FEW ? PH_FETCH : NR) : 0;
     const char *ahead = fetch ? fetch : (const void *)b;
-    for (int j = 0; j < n; j += NR, ahead += step) {
+    int j = weigh_whole_rows(m, n, k, p, b, ldb, c, ldc, alpha);
+    for (; j < n; j += NR, ahead += step) {
         tile_fn *f = alpha ? weigh_tiles[m][n - j >= NR] : begin_tiles[m][n - j >= NR];
         f(k, p, PH_STRIP_LD, 1, b + j, ldb, c + j, ldc, alpha, NULL, ahead);
     }
