@@ -70,10 +70,12 @@ typedef struct ph_layer_desc {
     ph_form q_form, k_form, v_form; /* of wq, wk, wv and their gradients */
 
     ph_rope rope;
-    float rope_base;   /* 0: 10000 */
-    int rope_dims;     /* leading elements of a head that are rotated, even; 0: all */
-    float yarn_factor; /* YaRN: context length over the length trained on; 0, 1: off */
-    int yarn_length;   /* context length of training */
+    float rope_base;      /* 0: 10000 */
+    int rope_dims;        /* leading elements of a head that are rotated, even; 0: all */
+    float yarn_factor;    /* YaRN: context length over the length trained on; 0, 1: off */
+    int yarn_length;      /* context length of training */
+    int yarn_untruncated; /* 1: the ends of YaRN's ramp are not rounded to whole pairs
+                             ("truncate": false, as gpt-oss has it) */
 
     int qk_norm;       /* PH_QK_NORM_: q and k are normalised before they are rotated */
     float norm_eps;    /* added to the mean square; 0: 1e-6 */

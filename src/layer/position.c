@@ -42,15 +42,18 @@ static double inverse_root(double base, int n)
     return x;
 }
 
-/* YaRN: fast pairs turn as trained, slow ones by 1/factor of it, with a ramp between the
-   pair that makes 32 turns within the length trained on and the one that makes 1; all
-   grow a little. */
-static void stretch(ph_layer *l)
+/* YaRN: pairs that rotate often within the context of training keep their frequency, slow
+   ones take 1/factor of it, with a ramp between the pair that makes 32 rotations and the
+   one that makes 1. Its ends are rounded outwards to whole pairs. Sines and cosines grow
+   with the factor. */
+static void apply_yarn(ph_layer *l)
 {
     const ph_layer_desc *d = &l->desc;
     double factor = d->yarn_factor, unit = l->angles / log(d->rope_base);
     double low = unit * log(d->yarn_length / (32 * 6.283185307179586));
     double high = unit * log(d->yarn_length / 6.283185307179586);
+    if (!d->yarn_untruncated) low = floor(low), high = ceil(high);
+    low = fmax(low, 0), high = fmin(high, 2 * l->angles - 1);
     for (int p = 0; p < l->angles; p++) {
         double slow = (p - low) / fmax(high - low, 1e-3);
         slow = fmin(fmax(slow, 0), 1);
@@ -65,7 +68,7 @@ void ph_layer_angles(ph_layer *l)
     double root = l->angles ? inverse_root(l->desc.rope_base, l->angles) : 1;
     for (int p = 0; p < l->angles; p++) l->theta[p] = power(root, p);
     l->shape.turn_scale = 1;
-    if (l->desc.yarn_factor > 1) stretch(l);
+    if (l->desc.yarn_factor > 1) apply_yarn(l);
 }
 
 /* sin and cos of x: multiples of pi/2 are taken off in three parts of pi/2 (exact up to

@@ -118,9 +118,11 @@ static double pace(const variant_options *o, int p, int dims)
     double base = o->rope_base > 0 ? o->rope_base : 10000, factor = o->yarn_factor;
     double theta = pow(base, -2.0 * p / dims), pi = acos(-1);
     if (factor == 0) return theta;
-    double low = dims / 2.0 * log(o->yarn_length / (32 * 2 * pi)) / log(base);
-    double high = dims / 2.0 * log(o->yarn_length / (2 * pi)) / log(base);
-    double share = fmin(1, fmax(0, (p - low) / (high - low))); /* of the slow one */
+    double low = floor(dims / 2.0 * log(o->yarn_length / (32 * 2 * pi)) / log(base));
+    double high = ceil(dims / 2.0 * log(o->yarn_length / (2 * pi)) / log(base));
+    low = low > 0 ? low : 0, high = high < dims - 1 ? high : dims - 1;
+    double ramp = high > low ? high - low : 1e-3;
+    double share = fmin(1, fmax(0, (p - low) / ramp)); /* of the slow one */
     return theta / factor * share + theta * (1 - share);
 }
 

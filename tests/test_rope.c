@@ -1,0 +1,86 @@
+/*
+ * test_rope.c - frequencies of rotary positions against golden values.
+ */
+#include <math.h>
+
+#include "check.h"
+#include "layer/layer.h"
+
+/* Frequencies of the YaRN paper's code (beta 32 and 1), computed in double apart from
+   this library: first, last, and on the ramp between. */
+static void yarn_frequencies(void)
+{
+    static const struct {
+        int dims, length, untruncated;
+        float base, factor;
+        struct {
+            int pair;
+            double theta;
+        } at[5];
+    } list[] = {{128,
+                 32768,
+                 0,
+                 1e6f,
+                 4, /* the ramp reaches from pair 23 to 40 */
+                 {{0, 1},
+                  {24, 0.0053753214907901019},
+                  {31, 0.00080295972754523023},
+                  {39, 6.4903943208370293e-05},
+                  {63, 3.1023444018792988e-07}}},
+                {64,
+                 4096,
+                 0,
+                 150000,
+                 32, /* 8 to 18 */
+                 {{0, 1},
+                  {9, 0.031620752275346484},
+                  {13, 0.0040695547147582426},
+                  {17, 0.00022794779579512524},
+                  {31, 3.0235114281192144e-07}}},
+                {64,
+                 4096,
+                 1,
+                 150000,
+                 32, /* 8.09 to 17.40 */
+                 {{0, 1},
+                  {10, 0.019335001126540359},
+                  {12, 0.0067949594897322189},
+                  {16, 0.00045648391922324086},
+                  {31, 3.0235114281192144e-07}}},
+                {128,
+                 4096,
+                 0,
+                 10000,
+                 16, /* 20 to 46 */
+                 {{0, 1},
+                  {21, 0.046940859997959404},
+                  {33, 0.0046004354678503478},
+                  {45, 0.0001517716047318249},
+                  {63, 7.2173874043091138e-06}}}};
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "no ctx");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_layer_desc d = {.model_dim = 256, .rope = PH_ROPE_HALF};
+        ph_layer *layer;
+        d.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
+        d.attn.qk_dim = 128, d.rope_dims = list[i].dims, d.rope_base = list[i].base;
+        d.yarn_factor = list[i].factor, d.yarn_length = list[i].length;
+        d.yarn_untruncated = list[i].untruncated;
+        CHECK(ph_layer_create(&layer, ctx, &d) == PH_OK, "%s", ph_error(ctx));
+        for (int k = 0; k < 5; k++) {
+            double found = layer->theta[list[i].at[k].pair];
+            CHECK(fabs(found / list[i].at[k].theta - 1) < 1e-13,
+                  "case %zu, pair %d: %.17g, expected %.17g", i, list[i].at[k].pair,
+                  found, list[i].at[k].theta);
+        }
+        ph_layer_free(layer);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"yarn_frequencies", yarn_frequencies}, {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
