@@ -280,11 +280,8 @@ static ph_status place(ph_model *m, int matrices)
     return PH_OK;
 }
 
-static ph_status make_block(ph_model *m)
+ph_status ph_model_allocate(ph_model *m)
 {
-    PH_TRY(place(m, 1));
-    m->decayed = m->floats;
-    PH_TRY(place(m, 0));
     m->block = ph_ctx_alloc(m->ctx, m->floats * sizeof *m->block);
     m->tensors = ph_ctx_alloc(m->ctx, (size_t)m->param_count * sizeof *m->tensors);
     if (!m->block || !m->tensors)
@@ -316,7 +313,9 @@ static ph_status build(ph_model *m)
     if (!m->params || !m->stacks[0].subs || (both && !m->stacks[1].subs))
         return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a model");
     PH_TRY(list_all(m));
-    return make_block(m);
+    PH_TRY(place(m, 1));
+    m->decayed = m->floats;
+    return place(m, 0);
 }
 
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
@@ -388,6 +387,12 @@ static ph_status create(ph_model **out, ph_ctx *ctx, const ph_config *config,
 {
     if (!config) return ph_fail(ctx, PH_BAD_ARGUMENT, "config is NULL");
     PH_TRY(ph_model_shape(out, ctx, config, split, tokens, count));
+    ph_status status = ph_model_allocate(*out);
+    if (status != PH_OK) {
+        ph_model_free(*out);
+        *out = NULL;
+        return status;
+    }
     for (int i = 0; i < (*out)->param_count; i++)
         start(&(*out)->params[i], (*out)->block + (*out)->params[i].at, seed, i);
     return PH_OK;

@@ -124,9 +124,11 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *config, int vocab);
 /* Reads JSON; `text` is changed. */
 ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t length);
 
-/* A model without parameter values. */
+/* A model that knows its parameters' names and shapes but has no memory for them, and
+   that memory, cleared: a reader checks the shapes first. */
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
                          ph_split split, const char *const *tokens, int count);
+ph_status ph_model_allocate(ph_model *model);
 
 /* Positions 0 to rows - 1 at least, (rows, model_dim), for as long as the model lives;
    NULL where it has no sinusoidal positions. Safe from several threads at once. */

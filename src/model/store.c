@@ -31,7 +31,7 @@ static uint64_t hash_pair(const ph_pair *pair)
 {
     if (!strcmp(pair->key, "polyhead.hash")) return 0;
     return ph_hash_bytes(ph_hash_bytes(2, pair->key, strlen(pair->key)), pair->value,
-                      strlen(pair->value));
+                         strlen(pair->value));
 }
 
 static uint64_t hash_file(const ph_file *file)
@@ -189,22 +189,44 @@ ph_status ph_store_floats(ph_ctx *ctx, const ph_file *file, const char *name, fl
     return PH_OK;
 }
 
-static ph_status read_values(ph_model *m, const ph_file *file)
+/* All shapes are checked before memory is taken: a configuration may claim any size. */
+static ph_status check_shapes(const ph_model *m, const ph_file *file)
 {
     for (int i = 0; i < m->param_count; i++) {
         const ph_weight *p = &m->params[i];
         const ph_tensor *t = ph_file_find(file, p->name);
         int same = t && t->rank == p->rank;
+        if (!t) return ph_fail(m->ctx, PH_BAD_FILE, "tensor %s is missing", p->name);
         for (int d = 0; same && d < p->rank; d++)
             same = t->shape[d] == (size_t)p->dims[d];
-        if (t && !same)
+        if (!same)
             return ph_fail(m->ctx, PH_BAD_FILE,
-                           "tensor %s has another shape than the "
-                           "configuration gives it",
+                           "tensor %s has another shape than the configuration gives it",
                            p->name);
+    }
+    return PH_OK;
+}
+
+static ph_status read_values(ph_model *m, const ph_file *file)
+{
+    PH_TRY(check_shapes(m, file));
+    PH_TRY(ph_model_allocate(m));
+    for (int i = 0; i < m->param_count; i++) {
+        const ph_weight *p = &m->params[i];
         PH_TRY(ph_store_floats(m->ctx, file, p->name, m->block + p->at, p->count));
     }
     return PH_OK;
+}
+
+/* A layer has several tensors, so a file with fewer tensors than layers is damaged. */
+static ph_status check_layers(ph_ctx *ctx, const ph_config *c, const ph_file *file)
+{
+    size_t tensors = 0, layers = (size_t)c->layers + (size_t)c->decoder_layers;
+    while (ph_file_tensor(file, tensors)) tensors++;
+    if (layers <= tensors) return PH_OK;
+    return ph_fail(ctx, PH_BAD_FILE,
+                   "the configuration has %zu layers, the file %zu tensors", layers,
+                   tensors);
 }
 
 /* Strings of a JSON array; they lie in `json`, which is changed. */
@@ -247,6 +269,7 @@ static ph_status make(ph_model **out, ph_ctx *ctx, const ph_file *file, char *co
     const char **tokens = NULL;
     int count = 0;
     PH_TRY(ph_config_read(ctx, &c, config, strlen(config)));
+    PH_TRY(check_layers(ctx, &c, file));
     PH_TRY(read_split(ctx, ph_store_pair(file, "polyhead.split"), &split));
     ph_status status = read_vocab(ctx, vocab, &tokens, &count);
     if (status == PH_OK)
