@@ -136,6 +136,8 @@ words=$(train --pairs "$tmp/bad.tsv" -o "$tmp/bad" 2>&1)
 holds "a third column" "$words" "line 1: more than one TAB"
 words=$(train copy --heads 5 -o "$tmp/heads" 2>&1)
 holds "wrong heads" "$words" "no multiple of heads 5"
+words=$(train pronouns --heads 4 -o "$tmp/heads" 2>&1)
+holds "fewer heads than roles" "$words" "heads is 4, expected one for each of 8 roles"
 words=$(train copy $small --cross nonsense -o "$tmp/cross" 2>&1)
 holds "wrong cross-attention" "$words" 'variant is "nonsense"'
 words=$(train pronouns --cross mha -o "$tmp/cross" 2>&1)

@@ -69,6 +69,16 @@ static int most_layers(const ph_config *c)
     return both ? c->decoder_layers : c->layers;
 }
 
+/* Each role has a link head of its own. */
+static ph_status check_roles(ph_ctx *ctx, const ph_config *c)
+{
+    int roles = c->roles[0] != 0;
+    for (const char *at = c->roles; (at = strchr(at, ';')); at++) roles++;
+    if (c->arch != PH_ARCH_ENCODER || roles <= c->heads) return PH_OK;
+    return ph_fail(ctx, PH_BAD_ARGUMENT, "heads is %d, expected one for each of %d roles",
+                   c->heads, roles);
+}
+
 ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
 {
     if (c->vocab == 0) c->vocab = vocab;
@@ -88,6 +98,7 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        c->cross);
     PH_TRY(check_parts(ctx, "variant", c->variant, most_layers(c)));
     PH_TRY(check_parts(ctx, "cross", c->cross, c->decoder_layers));
+    PH_TRY(check_roles(ctx, c));
     if (!c->head_dim && c->model_dim % c->heads)
         return ph_fail(
             ctx, PH_BAD_SHAPE,
