@@ -168,7 +168,7 @@ const ph_variant_info *ph_variant_list(int i)
 /* ---- plan ---- */
 
 ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
-                       const ph_way_back *back)
+                       const ph_backward_layout *back)
 {
     ph_core core;
     PH_TRY(ph_variant_core(ctx, attn->variant, &core));
@@ -188,7 +188,7 @@ ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
 static ph_status create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 {
     if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
-    return ph_plan_make(out, ctx, attn, &(ph_way_back){0});
+    return ph_plan_make(out, ctx, attn, &(ph_backward_layout){0});
 }
 
 ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)

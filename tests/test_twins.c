@@ -124,8 +124,9 @@ static ph_plan *plan_of(const sample *p, ph_ctx *ctx, int twins)
     if (p->in[BIAS]) a->bias = (ph_broadcast){1, a->q_heads, 1};
     if (p->visible) a->visible = (ph_broadcast){1, a->q_heads, 1};
     int64_t head = (int64_t)a->q_len * a->v_dim;
-    ph_way_back back = {.dout = {a->q_heads / 2 * head, head, a->v_dim}, .twins = 1};
-    if (!twins) back = (ph_way_back){0};
+    ph_backward_layout back = {.dout = {a->q_heads / 2 * head, head, a->v_dim},
+                               .twins = 1};
+    if (!twins) back = (ph_backward_layout){0};
     CHECK(ph_plan_make(&plan, ctx, a, &back) == PH_OK, "%s", ph_error(ctx));
     return plan;
 }

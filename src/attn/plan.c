@@ -230,9 +230,9 @@ static void derive(ph_plan *plan)
 /* Extras of the one that mixes come first. */
 static ph_status set_up(ph_plan *plan, const ph_core *core)
 {
-    plan->mixer = core->variant[PH_MIXES];
-    plan->norm = core->variant[PH_NORMS];
-    for (int role = 0; role < PH_ROLES; role++) {
+    plan->mixer = core->variant[PH_STAGE_MIX];
+    plan->norm = core->variant[PH_STAGE_NORM];
+    for (int role = 0; role < PH_STAGES; role++) {
         const ph_variant *v = core->variant[role];
         size_t used = strlen(plan->name);
         if (!v) continue;

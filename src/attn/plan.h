@@ -27,13 +27,13 @@ typedef struct ph_joint_plan {
 } ph_joint_plan;
 
 /* What a layer says, beyond ph_attn, about the way back of its heads; all 0: nothing. */
-typedef struct ph_way_back {
+typedef struct ph_backward_layout {
     ph_strides dout; /* all 0: those of out */
     int lean;        /* 1: a wave has a dq for each thread, not as many as there is room
                         for */
     int twins;       /* 1: q heads 2m and 2m+1, which share their v head, share dout up to
                         a factor too: ph_call.twin */
-} ph_way_back;
+} ph_backward_layout;
 
 struct ph_plan {
     ph_ctx *ctx;
@@ -44,7 +44,7 @@ struct ph_plan {
     char name[64];           /* of the variants */
     ph_asks asks;            /* what they want, filled by their setup */
     ph_attn attn;            /* defaults filled in: heads, dims, strides, scale */
-    ph_way_back back;
+    ph_backward_layout back;
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
@@ -99,7 +99,7 @@ static inline ph_arena ph_call_shared(const ph_call *call)
 
 /* ph_plan_create for a layer. */
 ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
-                       const ph_way_back *back);
+                       const ph_backward_layout *back);
 
 /* Checks attn and fills the plan (already allocated, ctx and back set). */
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core);

@@ -27,7 +27,7 @@ struct ph_plan;
 struct ph_call;
 struct ph_layer_kind;
 
-enum { PH_EXTRAS_MAX = 16, PH_STATE_MAX = 64, PH_VARIANT_MOST = 256 /* characters */ };
+enum { PH_EXTRAS_MAX = 16, PH_STATE_MAX = 64, PH_VARIANT_MAX = 256 /* characters */ };
 
 /* The two places where heads may be mixed. */
 typedef enum ph_mix_at { PH_LOGITS, PH_WEIGHTS } ph_mix_at;
@@ -78,27 +78,27 @@ typedef struct ph_variant {
 
 /* What acts between the two products of a plan, by what it does: one that mixes heads (or
    mha, which leaves them), one that normalises rows. */
-typedef enum ph_role { PH_MIXES, PH_NORMS, PH_ROLES } ph_role;
+typedef enum ph_core_stage { PH_STAGE_MIX, PH_STAGE_NORM, PH_STAGES } ph_core_stage;
 
 typedef struct ph_core {
-    const ph_variant *variant[PH_ROLES]; /* NULL: none */
-    char options[PH_ROLES][PH_VARIANT_MOST];
+    const ph_variant *variant[PH_STAGES]; /* NULL: none */
+    char options[PH_STAGES][PH_VARIANT_MAX];
 } ph_core;
 
 /* ---- options: "key=value,key=value" ---- */
 
-typedef struct ph_option {
+typedef struct ph_variant_option {
     const char *key;
     double *number;     /* where a number goes, already set to its default; or NULL */
     double least, most; /* its range */
     int whole;          /* 1: only whole numbers */
     int *word;          /* where the index of a word goes, or NULL */
     const char *words;  /* the words, separated by '|' */
-} ph_option;
+} ph_variant_option;
 
 /* Reads `text`; every key at most once, unknown ones are refused by name. An option with
    key "" takes a value that stands alone ("head" in "gated:head"). */
 ph_status ph_options_read(ph_ctx *ctx, const char *variant, const char *text,
-                          const ph_option *list, int count);
+                          const ph_variant_option *list, int count);
 
 #endif

@@ -29,7 +29,7 @@ static piece next_piece(const char *text, size_t *used)
     return p;
 }
 
-static int find(const ph_option *list, int count, const piece *p)
+static int find(const ph_variant_option *list, int count, const piece *p)
 {
     for (int i = 0; i < count; i++)
         if ((int)strlen(list[i].key) == p->key_length &&
@@ -38,7 +38,7 @@ static int find(const ph_option *list, int count, const piece *p)
     return -1;
 }
 
-static ph_status unknown(ph_ctx *ctx, const char *variant, const ph_option *list,
+static ph_status unknown(ph_ctx *ctx, const char *variant, const ph_variant_option *list,
                          int count, const piece *p)
 {
     char known[128] = "";
@@ -66,7 +66,7 @@ static int read_number(const piece *p, double *out)
     return !*end && isfinite(*out);
 }
 
-static ph_status take_number(ph_ctx *ctx, const char *variant, const ph_option *o,
+static ph_status take_number(ph_ctx *ctx, const char *variant, const ph_variant_option *o,
                              const piece *p)
 {
     double x;
@@ -79,7 +79,7 @@ static ph_status take_number(ph_ctx *ctx, const char *variant, const ph_option *
     return PH_OK;
 }
 
-static ph_status take_word(ph_ctx *ctx, const char *variant, const ph_option *o,
+static ph_status take_word(ph_ctx *ctx, const char *variant, const ph_variant_option *o,
                            const piece *p)
 {
     const char *word = o->words;
@@ -98,7 +98,7 @@ static ph_status take_word(ph_ctx *ctx, const char *variant, const ph_option *o,
 }
 
 ph_status ph_options_read(ph_ctx *ctx, const char *variant, const char *text,
-                          const ph_option *list, int count)
+                          const ph_variant_option *list, int count)
 {
     unsigned seen = 0;
     for (size_t used; *text; text += used) {

@@ -20,8 +20,8 @@ ph_layer_caches ph_layer_cache(const ph_layer *layer)
     const ph_shape *s = &layer->shape;
     size_t tokens = (size_t)s->attn.batch * (size_t)s->attn.kv_len;
     if (!layer->desc.cache) return (ph_layer_caches){.extra = s->cache};
-    return (ph_layer_caches){tokens * (size_t)ph_part_row(&s->k),
-                             tokens * (size_t)ph_part_row(&s->v), s->cache};
+    return (ph_layer_caches){tokens * (size_t)ph_projection_row(&s->k),
+                             tokens * (size_t)ph_projection_row(&s->v), s->cache};
 }
 
 /* ---- caches of a search ------------------------------------------------------------ */
@@ -44,23 +44,23 @@ static void copy_row(const stretch *r, float *to, size_t to_step, const float *f
 /* Rows that others need and that change themselves are put aside first. */
 static void move_rows(int batch, const int *from, const stretch *r, float *room)
 {
-    size_t kept = (size_t)r->pieces * r->length;
+    size_t saved = (size_t)r->pieces * r->length;
     for (int b = 0; b < batch; b++)
         if (from[from[b]] != from[b])
-            copy_row(r, room + (size_t)from[b] * kept, r->length,
+            copy_row(r, room + (size_t)from[b] * saved, r->length,
                      r->x + (size_t)from[b] * r->row, r->step);
     for (int b = 0; b < batch; b++) {
         float *to = r->x + (size_t)b * r->row;
         if (from[b] == b) continue;
         if (from[from[b]] != from[b])
-            copy_row(r, to, r->step, room + (size_t)from[b] * kept, r->length);
+            copy_row(r, to, r->step, room + (size_t)from[b] * saved, r->length);
         else
             copy_row(r, to, r->step, r->x + (size_t)from[b] * r->row, r->step);
     }
 }
 
-/* Keys or values: head by head, or all heads of a token side by side. */
-static stretch rows_of(float *x, const ph_strides *s, const ph_part *p, int tokens)
+/* Keys or values: head by head, or all heads of a token args by args. */
+static stretch rows_of(float *x, const ph_strides *s, const ph_projection *p, int tokens)
 {
     int apart = s->head > s->time;
     return (stretch){.x = x,
@@ -127,7 +127,7 @@ static int64_t keys_seen(const ph_attn *a, int i)
     return high < low ? 0 : high - low + 1;
 }
 
-static double part_flops(const ph_part *p, int rows)
+static double part_flops(const ph_projection *p, int rows)
 {
     return 2.0 * rows * p->in * p->heads * p->dim;
 }
@@ -148,7 +148,7 @@ static double attention_flops(const ph_layer *l)
 ph_layer_info ph_layer_about(const ph_layer *layer)
 {
     const ph_shape *s = &layer->shape;
-    double q = part_flops(&s->q, layer->q_rows) * (s->few ? s->active : 1);
+    double q = part_flops(&s->q, layer->q_rows) * (s->sparse_q ? s->active : 1);
     double flops = attention_flops(layer) + s->flops + q +
                    part_flops(&s->k, layer->kv_rows) + part_flops(&s->v, layer->kv_rows);
     if (!layer->desc.concat) flops += part_flops(&layer->out, layer->q_rows);

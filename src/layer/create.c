@@ -162,9 +162,9 @@ static void plain_shape(ph_layer *l, const ph_layer_desc *given)
     int source = d->memory_dim ? d->memory_dim : d->model_dim;
     *s = (ph_shape){
         .ctx = l->ctx, .given = given, .desc = &l->desc, .attn = *a, .active = 1};
-    s->q = (ph_part){d->model_dim, a->q_heads, a->qk_dim, .form = d->q_form};
-    s->k = (ph_part){source, a->k_heads, a->qk_dim, .form = d->k_form};
-    s->v = (ph_part){source, a->v_heads, a->v_dim, .form = d->v_form};
+    s->q = (ph_projection){d->model_dim, a->q_heads, a->qk_dim, .form = d->q_form};
+    s->k = (ph_projection){source, a->k_heads, a->qk_dim, .form = d->k_form};
+    s->v = (ph_projection){source, a->v_heads, a->v_dim, .form = d->v_form};
     s->q.norm = s->k.norm = d->qk_norm ? a->qk_dim : 0;
     s->q.angles = s->k.angles = d->rope ? d->rope_dims / 2 : 0;
     s->q.w = s->k.w = s->v.w = s->q.gain = s->k.gain = s->v.gain = s->q.from = -1;
@@ -173,16 +173,16 @@ static void plain_shape(ph_layer *l, const ph_layer_desc *given)
     if (ph_desc_grows(d)) s->attn.anchor = PH_ANCHOR_END;
 }
 
-/* Rows of a part as (batch, len) tokens, heads side by side. */
-static ph_strides rows_of(const ph_part *p, int len)
+/* Rows of a part as (batch, len) tokens, heads args by args. */
+static ph_strides rows_of(const ph_projection *p, int len)
 {
-    int row = ph_part_row(p);
+    int row = ph_projection_row(p);
     return (ph_strides){(int64_t)len * row, p->dim + p->tail, row};
 }
 
 /* A cache is packed head by head, so that attention reads it in one go; padded rows stay
    as they are. */
-static ph_strides cache_of(const ph_part *p, int len)
+static ph_strides cache_of(const ph_projection *p, int len)
 {
     int dim = p->dim + p->tail;
     if (p->pad) return rows_of(p, len);
@@ -200,7 +200,7 @@ static ph_strides side_by_side(int len, int heads, int dim)
 }
 
 /* Strides of the plan; those the kind has set stay. */
-static void lay_plan(ph_layer *l)
+static void layout_plan(ph_layer *l)
 {
     ph_attn *a = &l->shape.attn;
     const ph_shape *s = &l->shape;
@@ -237,7 +237,7 @@ static void add_named(ph_layer *l, int field, ph_param param)
 }
 
 /* A matrix (in, heads*dim), or (heads, in, dim). */
-static void add_matrix(ph_layer *l, int field, const char *name, const ph_part *p)
+static void add_matrix(ph_layer *l, int field, const char *name, const ph_projection *p)
 {
     ph_param param = {.name = name, .rank = 2, .dims = {p->in, p->heads * p->dim}};
     if (p->form == PH_FORM_HEADS)
@@ -251,12 +251,12 @@ static void add_vector(ph_layer *l, int field, const char *name, int size)
     if (size) add_named(l, field, param);
 }
 
-static int bias_size(const ph_part *p)
+static int bias_size(const ph_projection *p)
 {
     return p->w < 0 ? p->heads * p->dim : 0;
 }
 
-static int gain_size(const ph_layer *l, const ph_part *p)
+static int gain_size(const ph_layer *l, const ph_projection *p)
 {
     return p->gain < 0 ? ph_layer_gains(l, p) : 0;
 }
@@ -291,7 +291,7 @@ static ph_status settle_out(ph_layer *l)
         return ph_fail(l->ctx, PH_BAD_SHAPE,
                        "out_dim is %d, expected 0 or %d with concat", d->out_dim, width);
     if (d->out_dim == 0) d->out_dim = d->concat ? width : d->model_dim;
-    l->out = (ph_part){width, 1, d->out_dim, .w = -1};
+    l->out = (ph_projection){width, 1, d->out_dim, .w = -1};
     l->out_cols = d->out_dim;
     return PH_OK;
 }
@@ -299,7 +299,7 @@ static ph_status settle_out(ph_layer *l)
 /* bf16 in tiles both ways; f32, where the kernels do that at all, on the way back. */
 static void settle_tiles(ph_layer *l)
 {
-    ph_part *parts[] = {&l->shape.q, &l->shape.k, &l->shape.v, &l->out};
+    ph_projection *parts[] = {&l->shape.q, &l->shape.k, &l->shape.v, &l->out};
     ph_dtype type = l->desc.attn.dtype;
     for (int i = 0; i < 4; i++) {
         parts[i]->tiles = type == PH_BF16;
@@ -330,7 +330,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     l->kv_rows = ph_desc_key_rows(d);
     l->angles = ph_max(l->shape.q.angles, l->shape.k.angles);
     ph_layer_angles(l);
-    lay_plan(l);
+    layout_plan(l);
     settle_keys(l);
     PH_TRY(ph_layer_plans(l));
     list_params(l);
@@ -391,7 +391,7 @@ static float *take_rows(ph_arena *arena, int rows, int columns)
 
 size_t ph_layer_v_floats(const ph_layer *l)
 {
-    return (size_t)l->kv_rows * (size_t)ph_part_row(&l->shape.v);
+    return (size_t)l->kv_rows * (size_t)ph_projection_row(&l->shape.v);
 }
 
 int ph_layer_makes_out(const ph_layer *l)
@@ -399,16 +399,17 @@ int ph_layer_makes_out(const ph_layer *l)
     return l->shape.makes_out || l->shape.gate.out;
 }
 
-ph_layer_kept ph_layer_keep(const ph_layer *l, ph_arena *arena, int all)
+ph_layer_activations ph_layer_take_activations(const ph_layer *l, ph_arena *arena,
+                                               int all)
 {
-    ph_layer_kept p = {0};
+    ph_layer_activations p = {0};
     const ph_shape *s = &l->shape;
-    int q = ph_part_row(&s->q), k = ph_part_row(&s->k);
+    int q = ph_projection_row(&s->q), k = ph_projection_row(&s->k);
     p.q = p.q_raw = take_rows(arena, l->q_rows, q);
     p.k = p.k_raw = take_rows(arena, l->kv_rows, k);
-    if (!l->remakes_v) p.v = take_rows(arena, l->kv_rows, ph_part_row(&s->v));
+    if (!l->recomputes_v) p.v = take_rows(arena, l->kv_rows, ph_projection_row(&s->v));
     p.heads = take_rows(arena, l->q_rows, s->attn.q_heads * s->attn.v_dim);
-    for (int i = 0; i < PH_PIECES; i++) p.kind[i] = ph_arena_floats(arena, s->kept[i]);
+    for (int i = 0; i < PH_BUFFERS; i++) p.kind[i] = ph_arena_floats(arena, s->saved[i]);
     if (!all) return p;
     p.lse = take_rows(arena, l->q_rows, s->attn.q_heads);
     if (s->q.norm) p.q_raw = take_rows(arena, l->q_rows, q);
@@ -419,6 +420,6 @@ ph_layer_kept ph_layer_keep(const ph_layer *l, ph_arena *arena, int all)
 size_t ph_layer_saved(const ph_layer *layer)
 {
     ph_arena arena = {0};
-    ph_layer_keep(layer, &arena, 1);
+    ph_layer_take_activations(layer, &arena, 1);
     return arena.used;
 }

@@ -12,16 +12,16 @@ static int64_t given_at(const ph_attn *a, int64_t row)
     return a->gate == PH_GATE_ROW ? row : row / a->q_len % a->q_heads;
 }
 
-void ph_layer_join_gates(const ph_layer *l, const float *own, const float *given,
-                         float *both)
+void ph_layer_multiply_gates(const ph_layer *l, const float *own, const float *given,
+                             float *both)
 {
     int64_t rows = (int64_t)l->q_rows * l->desc.attn.q_heads;
     for (int64_t i = 0; i < rows; i++)
         both[i] = own[i] * given[given_at(&l->desc.attn, i)];
 }
 
-void ph_layer_part_gates(const ph_layer *l, const float *own, const float *given,
-                         float *dboth, float *dgiven)
+void ph_layer_multiply_gates_backward(const ph_layer *l, const float *own,
+                                      const float *given, float *dboth, float *dgiven)
 {
     const ph_attn *a = &l->desc.attn;
     int64_t rows = (int64_t)l->q_rows * a->q_heads;

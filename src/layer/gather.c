@@ -17,16 +17,16 @@ typedef struct job {
     const void *x;
     float *q;
     int head, count;
-    ph_gather room;
+    ph_gather scratch;
 } job;
 
-ph_gather ph_layer_gather_room(const ph_layer *l, ph_arena *arena)
+ph_gather ph_layer_gather_scratch(const ph_layer *l, ph_arena *arena)
 {
-    const ph_part *q = &l->shape.q;
+    const ph_projection *q = &l->shape.q;
     size_t rows = (size_t)ph_min(MOST, l->q_rows),
            item = ph_dtype_size(l->desc.attn.dtype);
     ph_gather g = {0};
-    if (!l->shape.few) return g;
+    if (!l->shape.sparse_q) return g;
     g.tokens = ph_arena_take(arena, rows * sizeof *g.tokens);
     g.x = ph_arena_take(arena, rows * (size_t)q->in * item);
     g.q = ph_arena_floats(arena, rows * (size_t)q->dim);
@@ -35,15 +35,15 @@ ph_gather ph_layer_gather_room(const ph_layer *l, ph_arena *arena)
 
 /* `rows` tokens times the columns of a head. */
 static ph_gemm product(const ph_layer *l, const ph_layer_weights *w, int head, int rows,
-                       const ph_gather *room)
+                       const ph_gather *scratch)
 {
-    ph_part one = l->shape.q;
+    ph_projection one = l->shape.q;
     int all = one.heads * one.dim, apart = one.form == PH_FORM_HEADS;
     int64_t at = (int64_t)head * (apart ? one.in : 1) * one.dim;
     one.heads = 1, one.pad = one.tail = 0;
     ph_gemm g = ph_layer_product(&one, ph_float_at(w->wq, at),
                                  ph_float_at(w->bq, (int64_t)head * one.dim), rows,
-                                 room->x, l->desc.attn.dtype, room->q);
+                                 scratch->x, l->desc.attn.dtype, scratch->q);
     if (!apart) g.b_row = all;
     return g;
 }
@@ -54,7 +54,7 @@ size_t ph_layer_gather_bytes(const ph_layer *l)
     const ph_layer_weights none = {0};
     const ph_gather nowhere = {0};
     ph_gemm g = product(l, &none, 0, ph_min(MOST, l->q_rows), &nowhere);
-    return l->shape.few ? ph_gemm_bytes(l->ctx, &g, 1) : 0;
+    return l->shape.sparse_q ? ph_gemm_bytes(l->ctx, &g, 1) : 0;
 }
 
 static void collect(void *arg, int lane, int index)
@@ -64,35 +64,36 @@ static void collect(void *arg, int lane, int index)
     int in = j->layer->shape.q.in, end = ph_min((index + 1) * CHUNK, j->count);
     (void)lane;
     for (int i = index * CHUNK; i < end; i++)
-        memcpy(ph_at_out(j->room.x, type, (int64_t)i * in),
-               ph_at(j->x, type, (int64_t)j->room.tokens[i] * in),
+        memcpy(ph_at_out(j->scratch.x, type, (int64_t)i * in),
+               ph_at(j->x, type, (int64_t)j->scratch.tokens[i] * in),
                (size_t)in * ph_dtype_size(type));
 }
 
 static void place(void *arg, int lane, int index)
 {
     const job *j = arg;
-    const ph_part *p = &j->layer->shape.q;
+    const ph_projection *p = &j->layer->shape.q;
     int end = ph_min((index + 1) * CHUNK, j->count);
     (void)lane;
     for (int i = index * CHUNK; i < end; i++)
-        memcpy(j->q + (int64_t)j->room.tokens[i] * ph_part_row(p) + j->head * p->dim,
-               j->room.q + (int64_t)i * p->dim, (size_t)p->dim * sizeof *j->q);
+        memcpy(j->q + (int64_t)j->scratch.tokens[i] * ph_projection_row(p) +
+                   j->head * p->dim,
+               j->scratch.q + (int64_t)i * p->dim, (size_t)p->dim * sizeof *j->q);
 }
 
 void ph_layer_gather(const ph_layer *l, const ph_layer_weights *w, const void *x,
-                     const float *gate, const ph_gather *room, ph_workspace work,
+                     const float *gate, const ph_gather *scratch, ph_workspace work,
                      float *q)
 {
     int len = l->desc.attn.q_len, heads = l->shape.q.heads;
-    memset(q, 0, (size_t)l->q_rows * (size_t)ph_part_row(&l->shape.q) * sizeof *q);
+    memset(q, 0, (size_t)l->q_rows * (size_t)ph_projection_row(&l->shape.q) * sizeof *q);
     for (int h = 0; h < heads; h++)
         for (int row = 0; row < l->q_rows;) {
-            job j = {l, x, q, h, 0, *room};
+            job j = {l, x, q, h, 0, *scratch};
             for (; row < l->q_rows && j.count < MOST; row++)
                 if (gate[((int64_t)(row / len) * heads + h) * len + row % len] != 0)
-                    room->tokens[j.count++] = row;
-            ph_gemm g = product(l, w, h, j.count, room);
+                    scratch->tokens[j.count++] = row;
+            ph_gemm g = product(l, w, h, j.count, scratch);
             ph_ctx_run(l->ctx, ph_div_up(j.count, CHUNK), collect, &j);
             ph_gemm_run(l->ctx, &g, 1, work);
             ph_ctx_run(l->ctx, ph_div_up(j.count, CHUNK), place, &j);

@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "layer/back.h"
+#include "layer/backward_call.h"
 
 /* ---- workspace --------------------------------------------------------------------- */
 
@@ -23,24 +23,27 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* Room for a copy of rows if `wanted`. */
-static float *lay_copy(ph_arena *arena, int wanted, int rows, int columns, ph_dtype type)
+static float *layout_copy(ph_arena *arena, int wanted, int rows, int columns,
+                          ph_dtype type)
 {
     if (!wanted) return NULL;
     return ph_arena_take(arena, (size_t)rows * (size_t)columns * ph_dtype_size(type));
 }
 
 /* Gradients of activations are summed in floats; the caller's tensor serves if it is. */
-static float *lay_sum(ph_arena *arena, void *wanted, int rows, int columns, ph_dtype type)
+static float *layout_sum(ph_arena *arena, void *wanted, int rows, int columns,
+                         ph_dtype type)
 {
     if (!wanted || type == PH_F32) return wanted;
-    return lay_copy(arena, 1, rows, columns, PH_F32);
+    return layout_copy(arena, 1, rows, columns, PH_F32);
 }
 
-static void lay_work(ph_back *c, ph_arena *arena)
+static void layout_work(ph_backward_call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
-    ph_products steps[] = {ph_back_wide(c),  ph_back_wo(c),      ph_back_values(c),
-                           ph_back_first(c), ph_back_next(c, 0), ph_back_next(c, 1)};
+    ph_products steps[] = {ph_backward_dconcat(c),     ph_backward_dwo(c),
+                           ph_backward_recompute_v(c), ph_backward_weights(c),
+                           ph_backward_dsource(c, 0),  ph_backward_dsource(c, 1)};
     size_t work = ph_plan_workspace(l->slice ? l->slice : l->plan);
     work = larger(work, l->shape.work);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
@@ -49,9 +52,10 @@ static void lay_work(ph_back *c, ph_arena *arena)
 }
 
 /* The gradient of what attention saw, where it is not that of the part. */
-static float *lay_seen(ph_arena *arena, const ph_part *part, int rows, int columns)
+static float *layout_seen(ph_arena *arena, const ph_projection *proj, int rows,
+                          int columns)
 {
-    return lay_copy(arena, part->apart, rows, columns, PH_F32);
+    return layout_copy(arena, proj->transformed, rows, columns, PH_F32);
 }
 
 static int slice_heads(const ph_layer *l, int heads) /* of k, v or out in a slice */
@@ -60,7 +64,7 @@ static int slice_heads(const ph_layer *l, int heads) /* of k, v or out in a slic
 }
 
 /* Scratch of a slice. */
-static void lay_slice(ph_back *c, ph_arena *arena)
+static void layout_slice(ph_backward_call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->shape.attn;
@@ -70,16 +74,16 @@ static void lay_slice(ph_back *c, ph_arena *arena)
     int given = (l->shape.twins ? n / 2 : n) * a->v_dim;
     int values = slice_heads(l, a->v_heads) * a->v_dim;
     int read = l->desc.concat && !cut && !l->shape.gate.out; /* dout itself serves */
-    s->wide = read ? (float *)c->dout : lay_copy(arena, 1, rows, wide, PH_F32);
-    s->dheads = lay_copy(arena, l->shape.makes_out, rows, given, PH_F32);
-    if (!l->shape.makes_out) s->dheads = s->wide;
-    s->out = lay_copy(arena, ph_layer_makes_out(l), rows, wide, PH_F32);
-    s->v = lay_copy(arena, l->remakes_v, l->kv_rows, values, PH_F32);
+    s->dconcat = read ? (float *)c->dout : layout_copy(arena, 1, rows, wide, PH_F32);
+    s->dheads = layout_copy(arena, l->shape.makes_out, rows, given, PH_F32);
+    if (!l->shape.makes_out) s->dheads = s->dconcat;
+    s->out = layout_copy(arena, ph_layer_makes_out(l), rows, wide, PH_F32);
+    s->v = layout_copy(arena, l->recomputes_v, l->kv_rows, values, PH_F32);
     float **lines[] = {&s->lse, &s->dlse, &s->gate, &s->dgate};
-    for (int i = 0; i < 4; i++) *lines[i] = lay_copy(arena, cut, rows, n, PH_F32);
+    for (int i = 0; i < 4; i++) *lines[i] = layout_copy(arena, cut, rows, n, PH_F32);
 }
 
-static void lay_kind(ph_back *c, ph_arena *arena)
+static void layout_kind(ph_backward_call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
@@ -104,28 +108,28 @@ static void lay_kind(ph_back *c, ph_arena *arena)
                         .kv_lens = args->attn.kv_lens,
                         .x = c->x,
                         .source = c->source,
-                        .q_part = c->kept.q,
-                        .k_part = c->kept.k,
-                        .v_part = c->kept.v,
-                        .q = c->kept.q,
+                        .q_proj = c->saved.q,
+                        .k_proj = c->saved.k,
+                        .v_proj = c->saved.v,
+                        .q = c->saved.q,
                         .heads_row = (int64_t)a->q_heads * a->v_dim,
                         .out = c->slice.out,
-                        .dout = c->slice.wide,
+                        .dout = c->slice.dconcat,
                         .dheads = c->slice.dheads,
-                        .dq_part = c->dq,
-                        .dk_part = c->dk,
-                        .dv_part = c->dv,
+                        .dq_proj = c->dq,
+                        .dk_proj = c->dk,
+                        .dv_proj = c->dv,
                         .dx = c->dx,
                         .dsource = memory ? c->dmemory : c->dx};
-    memcpy(k->kept, c->kept.kind, sizeof k->kept);
-    for (int i = 0; i < PH_PIECES; i++) {
-        k->spare[i] = ph_arena_floats(arena, s->spare[i]);
-        k->back[i] = ph_arena_floats(arena, s->back[i]);
+    memcpy(k->saved, c->saved.kind, sizeof k->saved);
+    for (int i = 0; i < PH_BUFFERS; i++) {
+        k->scratch[i] = ph_arena_floats(arena, s->scratch[i]);
+        k->backward_only[i] = ph_arena_floats(arena, s->backward_only[i]);
         k->slice[i] = ph_arena_floats(arena, s->slice[i] * (size_t)n);
     }
-    k->dq = lay_seen(arena, &s->q, l->q_rows, n * a->qk_dim);
-    k->dk = lay_seen(arena, &s->k, l->kv_rows, k->k_heads * a->qk_dim);
-    k->dv = lay_seen(arena, &s->v, l->kv_rows, slice_heads(l, a->v_heads) * a->v_dim);
+    k->dq = layout_seen(arena, &s->q, l->q_rows, n * a->qk_dim);
+    k->dk = layout_seen(arena, &s->k, l->kv_rows, k->k_heads * a->qk_dim);
+    k->dv = layout_seen(arena, &s->v, l->kv_rows, slice_heads(l, a->v_heads) * a->v_dim);
     size_t gates = (size_t)l->q_rows * (size_t)a->q_heads;
     if (s->makes_gate) k->gate = ph_arena_floats(arena, gates);
     if (s->makes_gate) k->dgate = ph_arena_floats(arena, gates);
@@ -133,7 +137,7 @@ static void lay_kind(ph_back *c, ph_arena *arena)
 }
 
 /* Carves the scratch, or measures it. */
-static void lay(ph_back *c, ph_arena *arena)
+static void layout(ph_backward_call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_layer_desc *d = &l->desc;
@@ -144,41 +148,42 @@ static void lay(ph_back *c, ph_arena *arena)
     int copy_dout = q_lens || type != PH_F32;
     int kind = l->kind[0] || l->kind[1];
     c->x_copy =
-        lay_copy(arena, q_lens && (g->dwq || kind), l->q_rows, d->model_dim, type);
-    c->source_copy =
-        lay_copy(arena, kv_lens && (g->dwk || g->dwv || kind), l->kv_rows, s->k.in, type);
-    c->dout_copy = lay_copy(arena, copy_dout, l->q_rows, l->out_cols, PH_F32);
-    c->dx = lay_sum(arena, g->dx, l->q_rows, d->model_dim, type);
-    c->dmemory = lay_sum(arena, g->dmemory, l->kv_rows, s->k.in, type);
-    c->dq = lay_copy(arena, c->want_q, l->q_rows, ph_part_width(&s->q), PH_F32);
-    c->dk = lay_copy(arena, c->want_k, l->kv_rows, ph_part_width(&s->k), PH_F32);
-    c->dv = lay_copy(arena, c->want_v, l->kv_rows, ph_part_width(&s->v), PH_F32);
+        layout_copy(arena, q_lens && (g->dwq || kind), l->q_rows, d->model_dim, type);
+    c->source_copy = layout_copy(arena, kv_lens && (g->dwk || g->dwv || kind), l->kv_rows,
+                                 s->k.in, type);
+    c->dout_copy = layout_copy(arena, copy_dout, l->q_rows, l->out_cols, PH_F32);
+    c->dx = layout_sum(arena, g->dx, l->q_rows, d->model_dim, type);
+    c->dmemory = layout_sum(arena, g->dmemory, l->kv_rows, s->k.in, type);
+    c->dq = layout_copy(arena, c->want_q, l->q_rows, ph_projection_width(&s->q), PH_F32);
+    c->dk = layout_copy(arena, c->want_k, l->kv_rows, ph_projection_width(&s->k), PH_F32);
+    c->dv = layout_copy(arena, c->want_v, l->kv_rows, ph_projection_width(&s->v), PH_F32);
     c->ones = ph_arena_floats(arena, (size_t)ph_max(l->q_rows, l->kv_rows));
-    c->q_table = ph_arena_floats(arena, ph_layer_table(l, d->attn.q_len, c->args->past));
+    c->q_table =
+        ph_arena_floats(arena, ph_layer_rope_floats(l, d->attn.q_len, c->args->past));
     c->kv_table = c->q_table;
     if (d->memory_dim)
-        c->kv_table = ph_arena_floats(arena, ph_layer_table(l, l->kv_len, NULL));
-    c->q_sums = lay_copy(arena, s->q.norm, ph_layer_chunks(l, d->attn.q_len),
-                         ph_layer_gains(l, &s->q), PH_F32);
-    c->k_sums = lay_copy(arena, s->k.norm, ph_layer_chunks(l, l->kv_len),
-                         ph_layer_gains(l, &s->k), PH_F32);
+        c->kv_table = ph_arena_floats(arena, ph_layer_rope_floats(l, l->kv_len, NULL));
+    c->q_sums = layout_copy(arena, s->q.norm, ph_layer_chunks(l, d->attn.q_len),
+                            ph_layer_gains(l, &s->q), PH_F32);
+    c->k_sums = layout_copy(arena, s->k.norm, ph_layer_chunks(l, l->kv_len),
+                            ph_layer_gains(l, &s->k), PH_F32);
     c->x = c->x_copy ? c->x_copy : c->args->x;
     c->source = d->memory_dim ? c->args->memory : c->args->x;
     if (c->source_copy) c->source = c->source_copy;
     c->dout = c->dout_copy ? c->dout_copy : g->dout;
-    lay_slice(c, arena);
-    lay_kind(c, arena);
-    lay_work(c, arena);
+    layout_slice(c, arena);
+    layout_kind(c, arena);
+    layout_work(c, arena);
 }
 
 /* ---- the steps --------------------------------------------------------------------- */
 
-static void run_products(const ph_back *c, ph_products p)
+static void run_products(const ph_backward_call *c, ph_products p)
 {
     if (p.count) ph_gemm_run(c->layer->ctx, p.list, p.count, c->work);
 }
 
-static void make_copies(const ph_back *c)
+static void make_copies(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
@@ -204,7 +209,7 @@ static void make_copies(const ph_back *c)
     } while (0)
 
 /* Points the kind at the slice from head `first` on. */
-static void point(ph_back *c, int first)
+static void point(ph_backward_call *c, int first)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
@@ -214,34 +219,34 @@ static void point(ph_back *c, int first)
     int64_t first_v = (int64_t)first * a->v_heads / a->q_heads;
     k->first = first;
     k->first_out = first * s->out_heads / a->q_heads;
-    k->q = c->kept.q, k->k = c->kept.k, k->v = c->kept.v;
+    k->q = c->saved.q, k->k = c->saved.k, k->v = c->saved.v;
     if (!s->makes_q) k->q += first * a->q.head;
     if (!s->makes_kv) k->k += first_k * a->k.head;
-    if (!s->makes_kv) k->v = l->remakes_v ? c->slice.v : k->v + first_v * a->v.head;
-    k->heads = c->kept.heads + (int64_t)first * a->v_dim;
-    if (!s->q.apart) k->dq = ph_float_at_out(c->dq, first * a->dq.head);
-    if (!s->k.apart) k->dk = ph_float_at_out(c->dk, first_k * a->dk.head);
-    if (!s->v.apart) k->dv = ph_float_at_out(c->dv, first_v * a->dv.head);
+    if (!s->makes_kv) k->v = l->recomputes_v ? c->slice.v : k->v + first_v * a->v.head;
+    k->heads = c->saved.heads + (int64_t)first * a->v_dim;
+    if (!s->q.transformed) k->dq = ph_float_at_out(c->dq, first * a->dq.head);
+    if (!s->k.transformed) k->dk = ph_float_at_out(c->dk, first_k * a->dk.head);
+    if (!s->v.transformed) k->dv = ph_float_at_out(c->dv, first_v * a->dv.head);
 }
 
 /* What attention gave in the slice, what wo made of it, and the gradients of both. */
-static void output(ph_back *c)
+static void output(ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
     ph_kind_call *k = &c->kind;
     int wide = s->out_heads * s->out_dim, n = k->out_heads * s->out_dim;
-    run_products(c, ph_back_wide(c));
-    if (l->desc.concat && c->slice.wide != c->dout)
+    run_products(c, ph_backward_dconcat(c));
+    if (l->desc.concat && c->slice.dconcat != c->dout)
         ph_layer_columns(l->ctx, l->q_rows, c->dout, wide, k->first_out * s->out_dim, n,
-                         c->slice.wide);
+                         c->slice.dconcat);
     if (s->makes_out) HOOK(c, 0, after);
-    HOOK(c, 1, after_back);
-    run_products(c, ph_back_wo(c));
-    if (s->makes_out) HOOK(c, 0, after_back);
+    HOOK(c, 1, after_backward);
+    run_products(c, ph_backward_dwo(c));
+    if (s->makes_out) HOOK(c, 0, after_backward);
 }
 
-static ph_status attend(ph_back *c)
+static ph_status attend(ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_grads *g = c->grads;
@@ -251,7 +256,7 @@ static ph_status attend(ph_back *c)
         k->extra[e] = c->param[given], k->dextra[e] = c->dparam[given];
     ph_args a = c->args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
-    a.out = (float *)k->heads, a.lse = c->kept.lse, a.workspace = c->work.data,
+    a.out = (float *)k->heads, a.lse = c->saved.lse, a.workspace = c->work.data,
     a.look = NULL;
     a.extra = k->extra;
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
@@ -275,7 +280,7 @@ static ph_status attend(ph_back *c)
 
 /* Attention's own checks, before anything is written: what the caller gave it, and what
    it will get from here as if that were there already. */
-static ph_status check_attend(const ph_back *c)
+static ph_status check_attend(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_grads *g = c->grads;
@@ -284,12 +289,12 @@ static ph_status check_attend(const ph_back *c)
     float *dextra[PH_EXTRAS_MAX];
     ph_args a = c->args->attn;
     for (int e = 0; ph_plan_extra(l->plan, e); e++) {
-        extra[e] = e < made ? c->kept.q : c->param[given + e - made];
+        extra[e] = e < made ? c->saved.q : c->param[given + e - made];
         dextra[e] = e < made ? NULL : c->dparam[given + e - made];
     }
-    a.q = a.k = a.v = a.out = c->kept.q, a.lse = c->kept.lse, a.look = NULL;
+    a.q = a.k = a.v = a.out = c->saved.q, a.lse = c->saved.lse, a.look = NULL;
     a.extra = extra;
-    ph_grads out = {.dout = c->kept.q,
+    ph_grads out = {.dout = c->saved.q,
                     .dbias = g->dbias,
                     .dgate = g->dgate,
                     .dsink = g->dsink,
@@ -300,7 +305,7 @@ static ph_status check_attend(const ph_back *c)
 
 /* From dout to dq, dk, dv of the parts. A router makes its gates, and takes what they
    got, for all heads at once. */
-static ph_status go_back(ph_back *c)
+static ph_status go_backward(ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     ph_kind_call *k = &c->kind;
@@ -309,66 +314,67 @@ static ph_status go_back(ph_back *c)
     point(c, 0);
     if (routes) HOOK(c, 0, before);
     HOOK(c, 1, before);
-    if (c->gates) ph_layer_join_gates(l, k->gate, given, c->gates);
+    if (c->gates) ph_layer_multiply_gates(l, k->gate, given, c->gates);
     for (int first = 0; first < l->shape.attn.q_heads; first += l->slice_heads) {
         point(c, first);
         output(c);
-        run_products(c, ph_back_values(c));
+        run_products(c, ph_backward_recompute_v(c));
         if (!routes) HOOK(c, 0, before);
         PH_TRY(attend(c));
-        if (!routes) HOOK(c, 0, before_back);
+        if (!routes) HOOK(c, 0, before_backward);
     }
     point(c, 0);
-    if (c->gates) ph_layer_part_gates(l, k->gate, given, k->dgate, c->grads->dgate);
-    HOOK(c, 1, before_back);
-    if (routes) HOOK(c, 0, before_back);
+    if (c->gates)
+        ph_layer_multiply_gates_backward(l, k->gate, given, k->dgate, c->grads->dgate);
+    HOOK(c, 1, before_backward);
+    if (routes) HOOK(c, 0, before_backward);
     return PH_OK;
 }
 
-/* Rotation and norm of one part, back. */
-static void position_part(const ph_back *c, ph_layer_side side, float *dgain)
+/* Rotation and norm of one proj, back. */
+static void position_part(const ph_backward_call *c, ph_position_args args, float *dgain)
 {
-    const ph_part *part = side.part;
-    side.layer = c->layer;
-    if (part->gain >= 0) {
-        side.gain = c->kind.param[part->gain];
-        dgain = c->kind.dparam[part->gain];
+    const ph_projection *proj = args.proj;
+    args.layer = c->layer;
+    if (proj->gain >= 0) {
+        args.gain = c->kind.param[proj->gain];
+        dgain = c->kind.dparam[proj->gain];
     }
-    if (side.x && (part->norm || part->angles)) ph_layer_unposition(&side, dgain);
+    if (args.x && (proj->norm || proj->angles)) ph_layer_position_backward(&args, dgain);
 }
 
-static void position(const ph_back *c)
+static void position(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_kind_call *k = &c->kind;
     int q_len = l->desc.attn.q_len;
-    ph_layer_turns q_turns = ph_layer_turn(l, q_len, c->args->past, c->q_table);
-    ph_layer_turns k_turns = q_turns;
-    if (l->desc.memory_dim) k_turns = ph_layer_turn(l, l->kv_len, NULL, c->kv_table);
+    ph_rope_table q_rope = ph_layer_rope_table(l, q_len, c->args->past, c->q_table);
+    ph_rope_table k_rope = q_rope;
+    if (l->desc.memory_dim) k_rope = ph_layer_rope_table(l, l->kv_len, NULL, c->kv_table);
     position_part(c,
-                  (ph_layer_side){.part = &l->shape.q,
-                                  .len = q_len,
-                                  .lens = k->q_lens,
-                                  .turns = q_turns,
-                                  .gain = c->weights->q_norm,
-                                  .raw = c->kept.q_raw,
-                                  .x = c->dq,
-                                  .sums = c->q_sums},
+                  (ph_position_args){.proj = &l->shape.q,
+                                     .len = q_len,
+                                     .lens = k->q_lens,
+                                     .rope = q_rope,
+                                     .gain = c->weights->q_norm,
+                                     .raw = c->saved.q_raw,
+                                     .x = c->dq,
+                                     .sums = c->q_sums},
                   c->grads->dq_norm);
     position_part(c,
-                  (ph_layer_side){.part = &l->shape.k,
-                                  .len = l->kv_len,
-                                  .lens = k->kv_lens,
-                                  .turns = k_turns,
-                                  .gain = c->weights->k_norm,
-                                  .raw = c->kept.k_raw,
-                                  .x = c->dk,
-                                  .sums = c->k_sums},
+                  (ph_position_args){.proj = &l->shape.k,
+                                     .len = l->kv_len,
+                                     .lens = k->kv_lens,
+                                     .rope = k_rope,
+                                     .gain = c->weights->k_norm,
+                                     .raw = c->saved.k_raw,
+                                     .x = c->dk,
+                                     .sums = c->k_sums},
                   c->grads->dk_norm);
 }
 
 /* Where q is not made of x itself, dx starts from nothing. */
-static void clear_dx(const ph_back *c)
+static void clear_dx(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     size_t count = (size_t)l->q_rows * (size_t)l->desc.model_dim;
@@ -376,7 +382,7 @@ static void clear_dx(const ph_back *c)
 }
 
 /* dx and dmemory into the caller's type */
-static void round_sums(const ph_back *c)
+static void round_sums(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
@@ -395,7 +401,8 @@ static ph_status backward(const ph_layer *layer, const ph_layer_weights *weights
 {
     void *space;
     PH_TRY(ph_layer_check_grads(layer, weights, args, grads));
-    ph_back c = {.layer = layer, .weights = weights, .args = args, .grads = grads};
+    ph_backward_call c = {
+        .layer = layer, .weights = weights, .args = args, .grads = grads};
     ph_layer_list(layer, weights, c.param);
     ph_layer_list_grads(layer, grads, c.dparam);
     const void *from_keys = layer->desc.memory_dim ? grads->dmemory : grads->dx;
@@ -404,21 +411,21 @@ static ph_status backward(const ph_layer *layer, const ph_layer_weights *weights
     c.want_k = kind || from_keys || grads->dwk || grads->dbk || grads->dk_norm;
     c.want_v = kind || from_keys || grads->dwv || grads->dbv;
     ph_arena count = {0}, saved = ph_arena_of(args->saved, ph_layer_saved(layer));
-    c.kept = ph_layer_keep(layer, &saved, 1);
+    c.saved = ph_layer_take_activations(layer, &saved, 1);
     PH_TRY(check_attend(&c));
-    lay(&c, &count);
+    layout(&c, &count);
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = ph_arena_of(space, count.used);
-    lay(&c, &arena);
+    layout(&c, &arena);
     make_copies(&c);
-    for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, remake);
-    PH_TRY(go_back(&c));
+    for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, recompute);
+    PH_TRY(go_backward(&c));
     position(&c);
     clear_dx(&c);
-    run_products(&c, ph_back_first(&c));
-    run_products(&c, ph_back_next(&c, 0));
-    run_products(&c, ph_back_next(&c, 1));
-    for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, project_back);
+    run_products(&c, ph_backward_weights(&c));
+    run_products(&c, ph_backward_dsource(&c, 0));
+    run_products(&c, ph_backward_dsource(&c, 1));
+    for (int i = 0; i < PH_KINDS; i++) HOOK(&c, i, project_backward);
     round_sums(&c);
     return PH_OK;
 }

@@ -6,13 +6,13 @@
 
 #include "layer/layer.h"
 
-/* One call: what it was given and the pieces of scratch it works in. */
+/* One call: what it was given and the scratch buffers it works in. */
 typedef struct call {
     const ph_layer *layer;
     const ph_layer_weights *weights;
     const ph_layer_args *args;
     const float *param[PH_LAYER_PARAMS];
-    ph_layer_kept kept;
+    ph_layer_activations saved;
     int kv_len;  /* keys this call makes of a batch row; 0: they lie in the cache */
     int kv_rows; /* and of all */
     float *out;  /* what wo multiplies: the heads, unless a kind makes something else */
@@ -28,13 +28,13 @@ typedef struct call {
     ph_workspace work; /* for one product or attention at a time */
 } call;
 
-static void add_part(call *c, const ph_part *part, const float *named, const float *bias,
-                     int rows, const void *x, float *y, int same)
+static void add_part(call *c, const ph_projection *proj, const float *named,
+                     const float *bias, int rows, const void *x, float *y, int same)
 {
-    const float *w = part->w < 0 ? named : c->kind.param[part->w];
-    if (!part->heads) return;
+    const float *w = proj->w < 0 ? named : c->kind.param[proj->w];
+    if (!proj->heads) return;
     c->list[c->count] =
-        ph_layer_product(part, w, bias, rows, x, c->layer->desc.attn.dtype, y);
+        ph_layer_product(proj, w, bias, rows, x, c->layer->desc.attn.dtype, y);
     c->list[c->count].same_a = same && c->count;
     c->count++;
 }
@@ -43,20 +43,20 @@ static void list_products(call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_weights *w = c->weights;
-    const ph_layer_kept *p = &c->kept;
+    const ph_layer_activations *p = &c->saved;
     const ph_shape *s = &l->shape;
     int memory = l->desc.memory_dim > 0, from = s->q.from;
     const void *x = c->args->x, *source = memory ? c->args->memory : x;
     c->count = 0;
-    if (!s->few) add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
-    if (from >= 0) c->list[0].a = c->kept.kind[from], c->list[0].a_type = PH_F32;
+    if (!s->sparse_q) add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
+    if (from >= 0) c->list[0].a = c->saved.kind[from], c->list[0].a_type = PH_F32;
     add_part(c, &s->k, w->wk, w->bk, c->kv_rows, source, p->k_raw, !memory && from < 0);
     add_part(c, &s->v, w->wv, w->bv, c->kv_rows, source, p->v, s->k.heads > 0);
     c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, c->out, PH_F32, NULL);
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
 }
 
-static void lay_kind(call *c, ph_arena *arena)
+static void layout_kind(call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *a = c->args;
@@ -74,47 +74,48 @@ static void lay_kind(call *c, ph_arena *arena)
                         .kv_lens = grows ? a->attn.q_lens : a->attn.kv_lens,
                         .x = a->x,
                         .source = l->desc.memory_dim ? a->memory : a->x,
-                        .q_part = c->kept.q_raw,
-                        .k_part = c->kept.k_raw,
-                        .v_part = c->kept.v,
+                        .q_proj = c->saved.q_raw,
+                        .k_proj = c->saved.k_raw,
+                        .v_proj = c->saved.v,
                         .q_heads = l->shape.attn.q_heads,
                         .out_heads = l->shape.out_heads,
-                        .heads = c->kept.heads,
+                        .heads = c->saved.heads,
                         .heads_row = (int64_t)l->shape.attn.q_heads * l->shape.attn.v_dim,
                         .out = c->out};
     size_t gates = (size_t)l->q_rows * (size_t)l->shape.attn.q_heads;
-    memcpy(k->kept, c->kept.kind, sizeof k->kept);
-    for (int i = 0; i < PH_PIECES; i++) {
-        k->spare[i] = ph_arena_floats(arena, l->shape.spare[i]);
-        k->fore[i] = ph_arena_floats(arena, l->shape.fore[i]);
+    memcpy(k->saved, c->saved.kind, sizeof k->saved);
+    for (int i = 0; i < PH_BUFFERS; i++) {
+        k->scratch[i] = ph_arena_floats(arena, l->shape.scratch[i]);
+        k->forward_only[i] = ph_arena_floats(arena, l->shape.forward_only[i]);
     }
     if (l->shape.makes_gate) k->gate = ph_arena_floats(arena, gates);
     if (l->shape.makes_gate && a->attn.gate) c->gates = ph_arena_floats(arena, gates);
 }
 
 /* Carves the scratch, or measures it. */
-static void lay(call *c, ph_arena *arena)
+static void layout(call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *a = c->args;
     ph_arena saved = ph_arena_of(a->saved, ph_layer_saved(l));
-    c->kept = ph_layer_keep(l, a->saved ? &saved : arena, a->saved != NULL);
+    c->saved = ph_layer_take_activations(l, a->saved ? &saved : arena, a->saved != NULL);
     int own = ph_layer_makes_out(l);
-    if (l->remakes_v) c->kept.v = ph_arena_floats(arena, ph_layer_v_floats(l));
-    if (!a->saved && a->heads && !own) c->kept.heads = a->heads;
-    c->out = c->kept.heads;
+    if (l->recomputes_v) c->saved.v = ph_arena_floats(arena, ph_layer_v_floats(l));
+    if (!a->saved && a->heads && !own) c->saved.heads = a->heads;
+    c->out = c->saved.heads;
     if (own && a->heads) c->out = a->heads;
     if (own && !a->heads)
         c->out = ph_arena_floats(arena, (size_t)l->q_rows * (size_t)l->out.in);
-    if (!a->saved) c->kept.lse = a->attn.lse;
+    if (!a->saved) c->saved.lse = a->attn.lse;
     size_t batch = (size_t)l->desc.attn.batch;
     c->filled = ph_arena_take(arena, batch * sizeof *c->filled);
-    c->q_table = ph_arena_floats(arena, ph_layer_table(l, l->desc.attn.q_len, a->past));
+    c->q_table =
+        ph_arena_floats(arena, ph_layer_rope_floats(l, l->desc.attn.q_len, a->past));
     c->kv_table = c->q_table;
     if (l->desc.memory_dim)
-        c->kv_table = ph_arena_floats(arena, ph_layer_table(l, c->kv_len, NULL));
-    lay_kind(c, arena);
-    c->gather = ph_layer_gather_room(l, arena);
+        c->kv_table = ph_arena_floats(arena, ph_layer_rope_floats(l, c->kv_len, NULL));
+    layout_kind(c, arena);
+    c->gather = ph_layer_gather_scratch(l, arena);
     list_products(c);
     size_t work = ph_plan_workspace(l->plan);
     size_t bytes = ph_gemm_bytes(l->ctx, c->list, c->count);
@@ -128,25 +129,25 @@ static void lay(call *c, ph_arena *arena)
 }
 
 /* Queries of the pairs that are used, once it is known which. */
-static void few_queries(call *c)
+static void project_sparse_q(call *c)
 {
     c->layer->kind[0]->before(&c->kind);
     ph_layer_gather(c->layer, c->weights, c->args->x, c->kind.gate, &c->gather, c->work,
-                    c->kept.q_raw);
+                    c->saved.q_raw);
 }
 
 /* Norm and rotation of one part; into the cache where there is one. */
-static void position_part(const call *c, ph_layer_side side, float *cache,
+static void position_part(const call *c, ph_position_args args, float *cache,
                           ph_strides cached)
 {
-    const ph_part *part = side.part;
-    int row = ph_part_row(part);
-    side.layer = c->layer;
-    side.to = (ph_strides){(int64_t)side.len * row, part->dim + part->tail, row};
-    if (part->gain >= 0) side.gain = c->kind.param[part->gain];
-    if (cache) side.x = cache, side.to = cached;
-    if (cache && ph_desc_grows(&c->layer->desc)) side.past = c->args->past;
-    if (part->heads && (cache || ph_layer_positions(part))) ph_layer_position(&side);
+    const ph_projection *proj = args.proj;
+    int row = ph_projection_row(proj);
+    args.layer = c->layer;
+    args.to = (ph_strides){(int64_t)args.len * row, proj->dim + proj->tail, row};
+    if (proj->gain >= 0) args.gain = c->kind.param[proj->gain];
+    if (cache) args.x = cache, args.to = cached;
+    if (cache && ph_desc_grows(&c->layer->desc)) args.past = c->args->past;
+    if (proj->heads && (cache || ph_layer_positions(proj))) ph_layer_position(&args);
 }
 
 static void position(const call *c)
@@ -154,34 +155,34 @@ static void position(const call *c)
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
     const ph_layer_args *args = c->args;
-    const ph_layer_kept *p = &c->kept;
+    const ph_layer_activations *p = &c->saved;
     const ph_kind_call *k = &c->kind;
     int q_len = l->desc.attn.q_len, kv_len = c->kv_len, memory = l->desc.memory_dim > 0;
-    ph_layer_turns q_turns = ph_layer_turn(l, q_len, args->past, c->q_table);
-    ph_layer_turns k_turns = q_turns;
-    if (memory) k_turns = ph_layer_turn(l, kv_len, NULL, c->kv_table);
+    ph_rope_table q_rope = ph_layer_rope_table(l, q_len, args->past, c->q_table);
+    ph_rope_table k_rope = q_rope;
+    if (memory) k_rope = ph_layer_rope_table(l, kv_len, NULL, c->kv_table);
     position_part(c,
-                  (ph_layer_side){.part = &s->q,
-                                  .len = q_len,
-                                  .lens = k->q_lens,
-                                  .turns = q_turns,
-                                  .gain = c->weights->q_norm,
-                                  .raw = p->q_raw,
-                                  .x = p->q},
+                  (ph_position_args){.proj = &s->q,
+                                     .len = q_len,
+                                     .lens = k->q_lens,
+                                     .rope = q_rope,
+                                     .gain = c->weights->q_norm,
+                                     .raw = p->q_raw,
+                                     .x = p->q},
                   NULL, (ph_strides){0});
     position_part(c,
-                  (ph_layer_side){.part = &s->k,
-                                  .len = kv_len,
-                                  .lens = k->kv_lens,
-                                  .turns = k_turns,
-                                  .gain = c->weights->k_norm,
-                                  .raw = p->k_raw,
-                                  .x = p->k},
+                  (ph_position_args){.proj = &s->k,
+                                     .len = kv_len,
+                                     .lens = k->kv_lens,
+                                     .rope = k_rope,
+                                     .gain = c->weights->k_norm,
+                                     .raw = p->k_raw,
+                                     .x = p->k},
                   args->k_cache, l->k_cache);
     position_part(
         c,
-        (ph_layer_side){
-            .part = &s->v, .len = kv_len, .lens = k->kv_lens, .raw = p->v, .x = p->v},
+        (ph_position_args){
+            .proj = &s->v, .len = kv_len, .lens = k->kv_lens, .raw = p->v, .x = p->v},
         args->v_cache, l->v_cache);
 }
 
@@ -190,11 +191,11 @@ static void before(call *c)
 {
     ph_kind_call *k = &c->kind;
     const ph_layer_args *a = c->args;
-    k->q_part = c->kept.q, k->k_part = c->kept.k, k->v_part = c->kept.v;
-    k->q = k->q_part;
-    k->k = a->k_cache ? a->k_cache : k->k_part;
-    k->v = a->v_cache ? a->v_cache : k->v_part;
-    for (int i = c->layer->shape.few; i < PH_KINDS; i++) {
+    k->q_proj = c->saved.q, k->k_proj = c->saved.k, k->v_proj = c->saved.v;
+    k->q = k->q_proj;
+    k->k = a->k_cache ? a->k_cache : k->k_proj;
+    k->v = a->v_cache ? a->v_cache : k->v_proj;
+    for (int i = c->layer->shape.sparse_q; i < PH_KINDS; i++) {
         const ph_layer_kind *kind = c->layer->kind[i];
         if (kind && kind->before) kind->before(k);
     }
@@ -211,9 +212,9 @@ static ph_status attend(const call *c)
     const ph_kind_call *k = &c->kind;
     ph_args a = args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
-    a.out = c->kept.heads, a.lse = c->kept.lse, a.workspace = c->work.data;
+    a.out = c->saved.heads, a.lse = c->saved.lse, a.workspace = c->work.data;
     a.extra = k->extra;
-    if (c->gates) ph_layer_join_gates(l, k->gate, a.gate, c->gates);
+    if (c->gates) ph_layer_multiply_gates(l, k->gate, a.gate, c->gates);
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     if (ph_desc_grows(&l->desc)) {
         for (int b = 0; b < l->desc.attn.batch; b++)
@@ -245,7 +246,7 @@ static void output(call *c)
         ph_layer_clear(rows, args->out, a->dtype);
     }
     copy_floats(args->heads, c->out, tokens * (size_t)l->out.in);
-    copy_floats(args->attn.lse, c->kept.lse, tokens * heads);
+    copy_floats(args->attn.lse, c->saved.lse, tokens * heads);
     copy_floats(args->gate_out, c->kind.gate, tokens * heads);
 }
 
@@ -257,19 +258,19 @@ static ph_status forward(const ph_layer *layer, const ph_layer_weights *weights,
     if (layer->q_rows && !args->out)
         return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "out is NULL, expected a tensor");
     call c = {.layer = layer, .weights = weights, .args = args};
-    int kept = layer->desc.memory_dim && layer->desc.cache && !args->memory;
-    c.kv_len = kept ? 0 : layer->kv_len;
-    c.kv_rows = kept ? 0 : layer->kv_rows;
+    int saved = layer->desc.memory_dim && layer->desc.cache && !args->memory;
+    c.kv_len = saved ? 0 : layer->kv_len;
+    c.kv_rows = saved ? 0 : layer->kv_rows;
     ph_layer_list(layer, weights, c.param);
     ph_arena count = {0};
-    lay(&c, &count);
+    layout(&c, &count);
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = ph_arena_of(space, count.used);
-    lay(&c, &arena);
+    layout(&c, &arena);
     for (int i = 0; i < PH_KINDS; i++)
         if (layer->kind[i] && layer->kind[i]->project) layer->kind[i]->project(&c.kind);
     ph_gemm_run(layer->ctx, c.list, c.count, c.work);
-    if (layer->shape.few) few_queries(&c);
+    if (layer->shape.sparse_q) project_sparse_q(&c);
     position(&c);
     before(&c);
     PH_TRY(attend(&c));

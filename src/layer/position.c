@@ -59,7 +59,7 @@ static void apply_yarn(ph_layer *l)
         slow = fmin(fmax(slow, 0), 1);
         l->theta[p] *= slow / factor + (1 - slow);
     }
-    l->shape.turn_scale = (float)(0.1 * log(factor) + 1);
+    l->shape.rope_scale = (float)(0.1 * log(factor) + 1);
 }
 
 /* theta_p = base^(-2p / rope_dims) = root^p, rope_dims = 2 * angles */
@@ -67,7 +67,7 @@ void ph_layer_angles(ph_layer *l)
 {
     double root = l->angles ? inverse_root(l->desc.rope_base, l->angles) : 1;
     for (int p = 0; p < l->angles; p++) l->theta[p] = power(root, p);
-    l->shape.turn_scale = 1;
+    l->shape.rope_scale = 1;
     if (l->desc.yarn_factor > 1) apply_yarn(l);
 }
 
@@ -104,7 +104,7 @@ static void table_item(void *arg, int lane, int index)
 {
     const table_job *j = arg;
     int angles = j->layer->angles, first = index * CHUNK;
-    float scale = j->layer->shape.turn_scale;
+    float scale = j->layer->shape.rope_scale;
     (void)lane;
     for (int line = first; line < ph_min(first + CHUNK, j->lines); line++) {
         float *to = j->table + (int64_t)line * 2 * angles;
@@ -123,14 +123,14 @@ static int starts_differ(const int32_t *start, int batch)
     return 0;
 }
 
-size_t ph_layer_table(const ph_layer *l, int len, const int32_t *start)
+size_t ph_layer_rope_floats(const ph_layer *l, int len, const int32_t *start)
 {
     int batch = l->desc.attn.batch, own = starts_differ(start, batch);
     return (size_t)(own ? batch : 1) * (size_t)len * 2 * (size_t)l->angles;
 }
 
-ph_layer_turns ph_layer_turn(const ph_layer *l, int len, const int32_t *start,
-                             float *table)
+ph_rope_table ph_layer_rope_table(const ph_layer *l, int len, const int32_t *start,
+                                  float *table)
 {
     int batch = l->desc.attn.batch, own = starts_differ(start, batch);
     table_job j = {.layer = l,
@@ -140,14 +140,14 @@ ph_layer_turns ph_layer_turn(const ph_layer *l, int len, const int32_t *start,
                    .table = table,
                    .lines = (own ? batch : 1) * len};
     if (l->angles) ph_ctx_run(l->ctx, ph_div_up(j.lines, CHUNK), table_item, &j);
-    return (ph_layer_turns){table, own};
+    return (ph_rope_table){table, own};
 }
 
-static const float *line_of(const ph_layer_side *s, int b, int t)
+static const float *line_of(const ph_position_args *s, int b, int t)
 {
-    if (!s->part->angles) return NULL;
-    int64_t line = s->turns.per_batch ? (int64_t)b * s->len + t : t;
-    return s->turns.table + line * 2 * s->layer->angles;
+    if (!s->proj->angles) return NULL;
+    int64_t line = s->rope.per_batch ? (int64_t)b * s->len + t : t;
+    return s->rope.table + line * 2 * s->layer->angles;
 }
 
 /* ---- one head of one token --------------------------------------------------------- */
@@ -170,14 +170,14 @@ static float inverse_rms(const float *x, int n, float eps)
     return 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
 }
 
-/* A gain that is 1 + the parameter is kept as the parameter. */
-static float gain_at(const ph_layer_side *s, int i)
+/* A gain that is 1 + the parameter is saved as the parameter. */
+static float gain_at(const ph_position_args *s, int i)
 {
     return s->gain ? s->gain[i] + (s->layer->desc.norm_plus_one ? 1.0f : 0.0f) : 1.0f;
 }
 
 /* y = x r gain */
-static void scale(const ph_layer_side *s, const float *x, float r, int first, int n,
+static void scale(const ph_position_args *s, const float *x, float r, int first, int n,
                   float *y)
 {
     if (s->gain)
@@ -187,8 +187,8 @@ static void scale(const ph_layer_side *s, const float *x, float r, int first, in
 }
 
 /* n pairs (y[p], y[n + p]) */
-static void turn_halves(int n, const float *restrict line, float *restrict y,
-                        float direction)
+static void rotate_halves(int n, const float *restrict line, float *restrict y,
+                          float direction)
 {
     for (int p = 0; p < n; p++) {
         float a = y[p], b = y[n + p], c = line[p], e = line[n + p] * direction;
@@ -198,8 +198,8 @@ static void turn_halves(int n, const float *restrict line, float *restrict y,
 }
 
 /* n pairs (y[2p], y[2p + 1]) */
-static void turn_pairs(int n, const float *restrict line, float *restrict y,
-                       float direction)
+static void rotate_interleaved(int n, const float *restrict line, float *restrict y,
+                               float direction)
 {
     for (int p = 0; p < n; p++) {
         float a = y[2 * p], b = y[2 * p + 1], c = line[p], e = line[n + p] * direction;
@@ -209,26 +209,27 @@ static void turn_pairs(int n, const float *restrict line, float *restrict y,
 }
 
 /* direction 1: forward, -1: back. */
-static void turn(const ph_layer_side *s, const float *line, float *head, float direction)
+static void rotate(const ph_position_args *s, const float *line, float *head,
+                   float direction)
 {
     int half = s->layer->desc.rope == PH_ROPE_HALF;
-    float *y = head + s->part->turn;
-    (half ? turn_halves : turn_pairs)(s->part->angles, line, y, direction);
+    float *y = head + s->proj->rope_at;
+    (half ? rotate_halves : rotate_interleaved)(s->proj->angles, line, y, direction);
 }
 
 /* ---- one token --------------------------------------------------------------------- */
 
-static int is_whole(const ph_layer_side *s)
+static int is_whole(const ph_position_args *s)
 {
-    const ph_part *p = s->part;
+    const ph_projection *p = s->proj;
     return p->norm && p->heads > 1 && s->layer->desc.qk_norm == PH_QK_NORM_WHOLE;
 }
 
 /* All heads of a token; `to` is where the first one goes. */
-static void forward_token(const ph_layer_side *s, const float *raw, float *to,
+static void forward_token(const ph_position_args *s, const float *raw, float *to,
                           const float *line)
 {
-    const ph_part *p = s->part;
+    const ph_projection *p = s->proj;
     int dim = p->dim + p->tail, whole = is_whole(s);
     float eps = s->layer->desc.norm_eps;
     float r = whole ? inverse_rms(raw, p->heads * dim, eps) : 0;
@@ -238,12 +239,12 @@ static void forward_token(const ph_layer_side *s, const float *raw, float *to,
         if (p->norm) scale(s, raw, r, whole ? h * dim : 0, p->norm, y);
         if (y != raw)
             memcpy(y + p->norm, raw + p->norm, (size_t)(dim - p->norm) * sizeof *y);
-        if (line) turn(s, line, y, 1);
+        if (line) rotate(s, line, y, 1);
     }
 }
 
 /* dx = r (e - n mean(n e)), e = gain * dy, n = x r, over n numbers; dy becomes dx. */
-static void backward_norm(const ph_layer_side *s, const float *raw, float *dy, int n,
+static void backward_norm(const ph_position_args *s, const float *raw, float *dy, int n,
                           float *sums)
 {
     float r = inverse_rms(raw, n, s->layer->desc.norm_eps), mean;
@@ -253,12 +254,12 @@ static void backward_norm(const ph_layer_side *s, const float *raw, float *dy, i
     for (int d = 0; d < n; d++) dy[d] = r * (dy[d] - raw[d] * r * mean);
 }
 
-static void backward_token(const ph_layer_side *s, const float *raw, float *dy,
+static void backward_token(const ph_position_args *s, const float *raw, float *dy,
                            const float *line, float *sums)
 {
-    const ph_part *p = s->part;
+    const ph_projection *p = s->proj;
     int dim = p->dim + p->tail, whole = is_whole(s);
-    for (int h = 0; h < p->heads && line; h++) turn(s, line, dy + h * dim, -1);
+    for (int h = 0; h < p->heads && line; h++) rotate(s, line, dy + h * dim, -1);
     if (whole) backward_norm(s, raw, dy, p->heads * dim, sums);
     for (int h = 0; h < p->heads && p->norm && !whole; h++)
         backward_norm(s, raw + h * dim, dy + h * dim, p->norm, sums);
@@ -271,12 +272,12 @@ int ph_layer_chunks(const ph_layer *l, int len)
     return ph_div_up(l->desc.attn.batch * len, CHUNK);
 }
 
-int ph_layer_gains(const ph_layer *l, const ph_part *p)
+int ph_layer_gains(const ph_layer *l, const ph_projection *p)
 {
     return l->desc.qk_norm == PH_QK_NORM_WHOLE ? p->heads * p->norm : p->norm;
 }
 
-int ph_layer_positions(const ph_part *p)
+int ph_layer_positions(const ph_projection *p)
 {
     return p->norm || p->angles || p->pad;
 }
@@ -288,8 +289,8 @@ static void clear(float *x, int n)
 
 static void forward_item(void *arg, int lane, int index)
 {
-    const ph_layer_side *s = arg;
-    const ph_part *p = s->part;
+    const ph_position_args *s = arg;
+    const ph_projection *p = s->proj;
     int rows = s->layer->desc.attn.batch * s->len, pad = p->pad;
     (void)lane;
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
@@ -298,23 +299,23 @@ static void forward_item(void *arg, int lane, int index)
         float *to = s->x + b * s->to.batch + slot * s->to.time;
         if (s->lens && t >= s->lens[b]) continue;
         clear(to, pad);
-        forward_token(s, s->raw + (int64_t)row * ph_part_row(p) + pad, to + pad,
+        forward_token(s, s->raw + (int64_t)row * ph_projection_row(p) + pad, to + pad,
                       line_of(s, b, t));
-        clear(to + pad + ph_part_width(p), pad);
+        clear(to + pad + ph_projection_width(p), pad);
     }
 }
 
-void ph_layer_position(const ph_layer_side *side)
+void ph_layer_position(const ph_position_args *args)
 {
-    ph_layer_side s = *side;
+    ph_position_args s = *args;
     ph_ctx_run(s.layer->ctx, ph_layer_chunks(s.layer, s.len), forward_item, &s);
 }
 
 static void backward_item(void *arg, int lane, int index)
 {
-    const ph_layer_side *s = arg;
-    const ph_part *p = s->part;
-    int gains = ph_layer_gains(s->layer, p), width = ph_part_width(p);
+    const ph_position_args *s = arg;
+    const ph_projection *p = s->proj;
+    int gains = ph_layer_gains(s->layer, p), width = ph_projection_width(p);
     int rows = s->layer->desc.attn.batch * s->len;
     float *sums = s->sums ? s->sums + (int64_t)index * gains : NULL;
     (void)lane;
@@ -325,15 +326,15 @@ static void backward_item(void *arg, int lane, int index)
         if (s->lens && t >= s->lens[b])
             clear(dy, width);
         else
-            backward_token(s, s->raw + (int64_t)row * ph_part_row(p) + p->pad, dy,
+            backward_token(s, s->raw + (int64_t)row * ph_projection_row(p) + p->pad, dy,
                            line_of(s, b, t), sums);
     }
 }
 
-void ph_layer_unposition(const ph_layer_side *side, float *dgain)
+void ph_layer_position_backward(const ph_position_args *args, float *dgain)
 {
-    ph_layer_side s = *side;
-    int gains = ph_layer_gains(s.layer, s.part);
+    ph_position_args s = *args;
+    int gains = ph_layer_gains(s.layer, s.proj);
     int chunks = ph_layer_chunks(s.layer, s.len);
     if (!dgain) s.sums = NULL;
     ph_ctx_run(s.layer->ctx, chunks, backward_item, &s);

@@ -3,7 +3,7 @@
  *
  * Heads do not meet in attention, so its gradients can be made for a few of them at a
  * time: what attention saw of them, what it gave and all their gradients lie in arrays of
- * their own that the next few use again; their values, one product, are not even kept
+ * their own that the next few use again; their values, one product, are not even saved
  * from the forward call. Nothing is summed in another order, so neither
  * the size of a slice nor that there are slices shows in a bit.
  */
@@ -55,35 +55,35 @@ static ph_attn cut_attn(const ph_layer *l, int n)
     if (s->makes_q) a.q = side_by_side(a.q_len, n, a.qk_dim);
     if (s->makes_kv) a.k = side_by_side(a.kv_len, a.k_heads, a.qk_dim);
     if (s->makes_kv) a.v = side_by_side(a.kv_len, a.v_heads, a.v_dim);
-    if (l->remakes_v) a.v = side_by_side(a.kv_len, a.v_heads, a.v_dim);
-    if (s->q.apart) a.dq = side_by_side(a.q_len, n, a.qk_dim);
-    if (s->k.apart) a.dk = side_by_side(a.kv_len, a.k_heads, a.qk_dim);
-    if (s->v.apart) a.dv = side_by_side(a.kv_len, a.v_heads, a.v_dim);
+    if (l->recomputes_v) a.v = side_by_side(a.kv_len, a.v_heads, a.v_dim);
+    if (s->q.transformed) a.dq = side_by_side(a.q_len, n, a.qk_dim);
+    if (s->k.transformed) a.dk = side_by_side(a.kv_len, a.k_heads, a.qk_dim);
+    if (s->v.transformed) a.dv = side_by_side(a.kv_len, a.v_heads, a.v_dim);
     if (a.bias.heads == all) a.bias.heads = n;
     if (a.visible.heads == all) a.visible.heads = n;
     return a;
 }
 
-/* The gradients of n heads lie side by side. */
-static ph_way_back way_back(const ph_layer *l, int n, int lean)
+/* The gradients of n heads lie args by args. */
+static ph_backward_layout backward_layout(const ph_layer *l, int n, int lean)
 {
     int twins = l->shape.twins;
     ph_strides dout = side_by_side(l->attn.q_len, twins ? n / 2 : n, l->attn.v_dim);
-    return (ph_way_back){.dout = dout, .lean = lean, .twins = twins};
+    return (ph_backward_layout){.dout = dout, .lean = lean, .twins = twins};
 }
 
 ph_status ph_layer_plans(ph_layer *l)
 {
     ph_attn whole = l->attn;
-    ph_way_back together = way_back(l, whole.q_heads, 0);
+    ph_backward_layout together = backward_layout(l, whole.q_heads, 0);
     PH_TRY(ph_plan_make(&l->plan, l->ctx, &whole, &together));
     int n = l->slice_heads = whole.q_heads;
     if (is_wanted(l)) n = slice_size(l);
     if (n == whole.q_heads) return PH_OK;
-    const ph_part *v = &l->shape.v;
-    l->remakes_v = v->heads && v->w < 0 && !v->pad && !v->tail && !l->shape.makes_kv;
+    const ph_projection *v = &l->shape.v;
+    l->recomputes_v = v->heads && v->w < 0 && !v->pad && !v->tail && !l->shape.makes_kv;
     ph_attn cut = cut_attn(l, n);
-    ph_way_back apart = way_back(l, n, 1);
+    ph_backward_layout apart = backward_layout(l, n, 1);
     PH_TRY(ph_plan_make(&l->slice, l->ctx, &cut, &apart));
     ph_plan_free(l->plan); /* that of all heads only goes forward */
     l->plan = NULL;
@@ -100,9 +100,9 @@ static void copy_rows(const ph_layer *l, int first, float *slice, float *whole, 
     const ph_attn *a = &l->shape.attn;
     size_t rows = (size_t)l->slice_heads * (size_t)a->q_len;
     for (int b = 0; b < a->batch && rows; b++) {
-        float *part = slice + (size_t)b * rows;
+        float *mine = slice + (size_t)b * rows;
         float *all = whole + ((int64_t)b * a->q_heads + first) * a->q_len;
-        memcpy(out ? all : part, out ? part : all, rows * sizeof *part);
+        memcpy(out ? all : mine, out ? mine : all, rows * sizeof *mine);
     }
 }
 
@@ -152,14 +152,14 @@ ph_gemm ph_layer_slice_v(const ph_layer *l, int first, const ph_layer_weights *w
                          const void *source, float *v)
 {
     const ph_attn *a = &l->shape.attn;
-    ph_part part = l->shape.v;
-    int head = first * a->v_heads / a->q_heads, all = part.heads * part.dim;
-    int64_t matrix = (int64_t)part.in * part.dim;
-    part.heads = ph_max(a->v_heads * l->slice_heads / a->q_heads, 1);
-    int apart = part.form == PH_FORM_HEADS;
+    ph_projection proj = l->shape.v;
+    int head = first * a->v_heads / a->q_heads, all = proj.heads * proj.dim;
+    int64_t matrix = (int64_t)proj.in * proj.dim;
+    proj.heads = ph_max(a->v_heads * l->slice_heads / a->q_heads, 1);
+    int apart = proj.form == PH_FORM_HEADS;
     ph_gemm g = ph_layer_product(
-        &part, ph_float_at(w->wv, head * (apart ? matrix : (int64_t)part.dim)),
-        ph_float_at(w->bv, (int64_t)head * part.dim), l->kv_rows, source,
+        &proj, ph_float_at(w->wv, head * (apart ? matrix : (int64_t)proj.dim)),
+        ph_float_at(w->bv, (int64_t)head * proj.dim), l->kv_rows, source,
         l->desc.attn.dtype, v);
     if (!apart) g.b_row = all;
     return g;

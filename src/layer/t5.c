@@ -1,7 +1,7 @@
 /*
  * t5.c - buckets of distances, as T5 has them.
  *
- * With n buckets on a side: distances below n/2 have a bucket each; above,
+ * With n buckets on a args: distances below n/2 have a bucket each; above,
  *
  *     bucket = n/2 + floor( ln(d / (n/2)) / ln(max / (n/2)) * n/2 ),  at most n - 1
  *

@@ -117,8 +117,8 @@ static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
         return links->plan;
     }
     ph_arena saved = ph_arena_of(p->act->saved, ph_layer_saved(p->act->layer));
-    ph_layer_kept kept = ph_layer_keep(p->act->layer, &saved, 1);
-    args->q = kept.q, args->k = kept.k, args->v = kept.v, args->lse = kept.lse;
+    ph_layer_activations acts = ph_layer_take_activations(p->act->layer, &saved, 1);
+    args->q = acts.q, args->k = acts.k, args->v = acts.v, args->lse = acts.lse;
     if (p->site.kind == PH_SITE_SELF)
         args->alibi = r->pass->slopes, args->relative = r->pass->sides[p->side].relative;
     return p->act->layer->plan;

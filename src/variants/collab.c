@@ -22,7 +22,7 @@
 
 enum { MIX, CONTENT }; /* own parameters */
 enum {
-    MIXED, /* kept; in long texts fore, slice: (rows, H, width) queries */
+    MIXED, /* saved; in long texts fore, slice: (rows, H, width) queries */
     SUMS   /* slice: (chunks, H, R) of dmix */
 };
 enum { CHUNK = 32 }; /* tokens of one item, and of one partial sum of dmix */
@@ -43,7 +43,7 @@ static ph_gemm content_product(const ph_shape *s, int rows, const void *source,
     ph_gemm g = {.m = rows, .n = s->k.tail, .k = s->k.in};
     g.a = source, g.a_type = s->desc->attn.dtype, g.a_row = s->k.in, g.a_col = 1;
     g.b = content, g.b_row = 1, g.b_col = s->k.in;
-    g.c = k ? k + s->k.dim : NULL, g.c_row = ph_part_row(&s->k);
+    g.c = k ? k + s->k.dim : NULL, g.c_row = ph_projection_row(&s->k);
     return g;
 }
 
@@ -53,7 +53,7 @@ static ph_gemm content_dw(const ph_shape *s, int rows, const void *source,
 {
     ph_gemm g = {.m = s->k.in, .n = s->k.tail, .k = rows};
     g.a = source, g.a_type = s->desc->attn.dtype, g.a_row = 1, g.a_col = s->k.in;
-    g.b = dk ? dk + s->k.dim : NULL, g.b_row = ph_part_width(&s->k), g.b_col = 1;
+    g.b = dk ? dk + s->k.dim : NULL, g.b_row = ph_projection_width(&s->k), g.b_col = 1;
     g.c = dcontent, g.c_row = 1, g.c_block = 1, g.c_step = s->k.in;
     return g;
 }
@@ -63,7 +63,7 @@ static ph_gemm content_dx(const ph_shape *s, int rows, const float *dk,
                           const float *content, float *dsource)
 {
     ph_gemm g = {.m = rows, .n = s->k.in, .k = s->k.tail, .add = 1};
-    g.a = dk ? dk + s->k.dim : NULL, g.a_row = ph_part_width(&s->k), g.a_col = 1;
+    g.a = dk ? dk + s->k.dim : NULL, g.a_row = ph_projection_width(&s->k), g.a_col = 1;
     g.b = content, g.b_row = s->k.in, g.b_col = 1;
     g.c = dsource, g.c_row = s->k.in;
     return g;
@@ -74,7 +74,7 @@ static ph_status read_options(ph_shape *s, const char *options)
     state *own = (state *)s->state;
     const ph_attn *given = &s->given->attn;
     double content = 0;
-    const ph_option list[] = {
+    const ph_variant_option list[] = {
         {.key = "content", .number = &content, .most = 1, .whole = 1}};
     PH_TRY(ph_options_read(s->ctx, "collab", options, list, 1));
     own->content = content > 0;
@@ -96,7 +96,7 @@ static ph_status shape(ph_shape *s, const char *options)
     int width = shared + tail, kv_rows = ph_desc_key_rows(d);
     PH_TRY(ph_shape_width(s, "q", heads, width));
     s->q.heads = s->k.heads = 1;
-    s->q.apart = s->k.apart = 1;
+    s->q.transformed = s->k.transformed = 1;
     s->makes_q = s->wants_slices = 1;
     s->sums_keys = !strcmp(a->variant, "mha"); /* joint heads read the key once for all */
     s->k.tail = tail;
@@ -110,9 +110,9 @@ static ph_status shape(ph_shape *s, const char *options)
            chunks = (rows + CHUNK - 1) / CHUNK;
     size_t all = rows * (size_t)(heads * width);
     if (ph_shape_is_long(s))
-        s->slice[MIXED] = rows * (size_t)width, s->fore[MIXED] = all;
+        s->slice[MIXED] = rows * (size_t)width, s->forward_only[MIXED] = all;
     else
-        s->kept[MIXED] = all;
+        s->saved[MIXED] = all;
     s->slice[SUMS] = chunks * (size_t)shared;
     const ph_gemm products[] = {content_product(s, kv_rows, NULL, NULL, NULL),
                                 content_dw(s, kv_rows, NULL, NULL, NULL),
@@ -126,15 +126,15 @@ static void project(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
     if (!has_content(s)) return;
-    ph_gemm g = content_product(s, c->kv_rows, c->source, c->param[CONTENT], c->k_part);
+    ph_gemm g = content_product(s, c->kv_rows, c->source, c->param[CONTENT], c->k_proj);
     ph_gemm_run(c->ctx, &g, 1, c->work);
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
     if (!has_content(s)) return;
-    const float *content = c->param[CONTENT], *dk = c->dk_part;
+    const float *content = c->param[CONTENT], *dk = c->dk_proj;
     ph_gemm dw = content_dw(s, c->kv_rows, c->source, dk, c->dparam[CONTENT]);
     ph_gemm dx = content_dx(s, c->kv_rows, dk, content, c->dsource);
     if (c->dparam[CONTENT]) ph_gemm_run(c->ctx, &dw, 1, c->work);
@@ -145,14 +145,14 @@ static void project_back(ph_kind_call *c)
 
 static int keeps(const ph_kind_call *c)
 {
-    return c->shape->kept[MIXED] > 0;
+    return c->shape->saved[MIXED] > 0;
 }
 
 /* Kept, or of all heads going forward and of a slice going back. */
 static float *mixed(const ph_kind_call *c)
 {
-    if (keeps(c)) return c->kept[MIXED];
-    return (c->grads ? c->slice : c->fore)[MIXED];
+    if (keeps(c)) return c->saved[MIXED];
+    return (c->grads ? c->slice : c->forward_only)[MIXED];
 }
 
 static const float *mix_of(const ph_kind_call *c)
@@ -164,7 +164,7 @@ static void mix_token(ph_kind_call *c, int row, int b, int t)
 {
     const ph_shape *s = c->shape;
     int shared = s->q.dim, width = s->attn.qk_dim;
-    const float *q = c->q_part + (int64_t)row * shared, *mix = mix_of(c);
+    const float *q = c->q_proj + (int64_t)row * shared, *mix = mix_of(c);
     float *to = mixed(c) + (int64_t)row * c->q_heads * width;
     (void)b, (void)t;
     for (int h = 0; h < c->q_heads; h++, to += width, mix += shared) {
@@ -184,9 +184,9 @@ static void unmix_token(const ph_kind_call *c, int row, float *sums)
 {
     const ph_shape *s = c->shape;
     int shared = s->q.dim, width = s->attn.qk_dim;
-    const float *q = c->q_part + (int64_t)row * shared, *mix = mix_of(c);
+    const float *q = c->q_proj + (int64_t)row * shared, *mix = mix_of(c);
     const float *from = c->dq + (int64_t)row * c->q_heads * width;
-    float *dq = c->dq_part + (int64_t)row * shared;
+    float *dq = c->dq_proj + (int64_t)row * shared;
     for (int h = 0; h < c->q_heads; h++, from += width, mix += shared, sums += shared)
         for (int r = 0; r < shared; r++) {
             dq[r] += mix[r] * from[r];
@@ -204,7 +204,7 @@ static void unmix_item(void *arg, int lane, int index)
     (void)lane;
     memset(sums, 0, (size_t)count * sizeof *sums);
     for (int row = index * CHUNK; row < end; row++) {
-        float *dq = c->dq_part + (int64_t)row * s->q.dim;
+        float *dq = c->dq_proj + (int64_t)row * s->q.dim;
         if (c->first == 0) memset(dq, 0, (size_t)s->q.dim * sizeof *dq);
         if (!c->q_lens || row % len < c->q_lens[row / len]) unmix_token(c, row, sums);
     }
@@ -215,14 +215,14 @@ static void add_key(ph_kind_call *c, int row, int b, int t)
 {
     int n = c->shape->attn.qk_dim, first = c->first == 0;
     const float *from = c->dk + (int64_t)row * c->k_heads * n;
-    float *to = c->dk_part + (int64_t)row * n;
+    float *to = c->dk_proj + (int64_t)row * n;
     (void)b, (void)t;
     if (first) memcpy(to, from, (size_t)n * sizeof *to);
     for (int h = first; h < c->k_heads; h++)
         for (int i = 0; i < n; i++) to[i] += from[h * n + i];
 }
 
-static void before_back(ph_kind_call *c)
+static void before_backward(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
     int count = c->q_heads * s->q.dim, chunks = ph_div_up(c->q_rows, CHUNK);
@@ -238,8 +238,8 @@ static void before_back(ph_kind_call *c)
 static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .before = before,
-                                   .before_back = before_back,
-                                   .project_back = project_back,
+                                   .before_backward = before_backward,
+                                   .project_backward = project_backward,
                                    .by_heads = 1};
 
 const ph_variant ph_variant_collab = {

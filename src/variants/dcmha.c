@@ -53,7 +53,7 @@ ph_status ph_dcmha_read(ph_ctx *ctx, const char *options, ph_dcmha *out)
 {
     double rank = 2, on[2] = {1, 1};
     *out = (ph_dcmha){.side = PH_DC_BOTH};
-    const ph_option list[] = {
+    const ph_variant_option list[] = {
         {.key = "rank", .number = &rank, .least = 1, .most = 16, .whole = 1},
         {.key = "side", .word = &out->side, .words = "q|k|both"},
         {.key = "pre", .number = &on[PH_LOGITS], .most = 1, .whole = 1},

@@ -9,7 +9,7 @@
  *     w2 = y[R + r]
  *     g  = tanh(x dc_wg[c])                      (H)
  *
- * dc_static goes to attention as it is. With a cache the numbers of the keys are kept
+ * dc_static goes to attention as it is. With a cache the numbers of the keys are saved
  * beside K and V, (2R + 1) H for each key and channel.
  */
 #include <math.h>
@@ -18,8 +18,8 @@
 #include "variants/dcmha.h"
 
 enum { DC_W1, DC_W2, DC_WG, DC_STATIC }; /* own parameters */
-enum { Z, GZ };                          /* kept: x dc_w1 and x dc_wg of all channels */
-enum { ACT = 2, Y, NUMBERS };            /* spare: gelu(z), y, what attention reads */
+enum { Z, GZ };                          /* saved: x dc_w1 and x dc_wg of all channels */
+enum { ACT = 2, Y, NUMBERS };            /* scratch: gelu(z), y, what attention reads */
 
 /* One channel that is there. */
 typedef struct channel {
@@ -62,13 +62,13 @@ static int list_linears(const ph_shape *s, ph_linear *list)
                               .offset = (int64_t)ch->index * in * hidden,
                               .columns = hidden,
                               .keys = ch->keys,
-                              .piece = Z,
+                              .buffer = Z,
                               .at = ch->hidden};
         list[n + i] = (ph_linear){.param = DC_WG,
                                   .offset = (int64_t)ch->index * in * heads,
                                   .columns = heads,
                                   .keys = ch->keys,
-                                  .piece = GZ,
+                                  .buffer = GZ,
                                   .at = ch->gate};
     }
     return 2 * n;
@@ -80,19 +80,19 @@ static ph_gemm second(const ph_kind_call *c, const channel *ch)
 {
     int n = hidden_of(c->shape), rows = ch->keys ? c->kv_rows : c->q_rows;
     ph_gemm g = {.m = rows, .n = n, .k = n};
-    g.a = ph_float_at(c->spare[ACT], (int64_t)ch->hidden), g.a_row = n, g.a_col = 1;
+    g.a = ph_float_at(c->scratch[ACT], (int64_t)ch->hidden), g.a_row = n, g.a_col = 1;
     g.b = ph_float_at(c->param[DC_W2], (int64_t)ch->index * n * n);
     g.b_row = n, g.b_col = 1;
-    g.c = ph_float_at_out(c->spare[Y], (int64_t)ch->hidden), g.c_row = n;
+    g.c = ph_float_at_out(c->scratch[Y], (int64_t)ch->hidden), g.c_row = n;
     return g;
 }
 
 static ph_gemm second_dx(const ph_kind_call *c, const channel *ch)
 {
     ph_gemm g = second(c, ch);
-    g.a = ph_float_at(c->back[Y], (int64_t)ch->hidden);
+    g.a = ph_float_at(c->backward_only[Y], (int64_t)ch->hidden);
     g.b_row = 1, g.b_col = g.n;
-    g.c = ph_float_at_out(c->back[ACT], (int64_t)ch->hidden);
+    g.c = ph_float_at_out(c->backward_only[ACT], (int64_t)ch->hidden);
     return g;
 }
 
@@ -101,7 +101,7 @@ static ph_gemm second_dw(const ph_kind_call *c, const channel *ch)
     ph_gemm g = second(c, ch);
     g.k = g.m, g.m = g.n;
     g.a_row = 1, g.a_col = g.n;
-    g.b = ph_float_at(c->back[Y], (int64_t)ch->hidden);
+    g.b = ph_float_at(c->backward_only[Y], (int64_t)ch->hidden);
     g.c = ph_float_at_out(c->dparam[DC_W2], (int64_t)ch->index * g.n * g.n);
     return g;
 }
@@ -154,8 +154,8 @@ static void add_channels(ph_shape *s, state *own)
             if (!ph_dcmha_has(&own->dc, place, side)) continue;
             *ch = (channel){.index = 2 * place + side, .keys = side == PH_DC_K};
             ch->cached = ch->keys && s->desc->cache;
-            ch->numbers = ch->cached ? s->cache : s->spare[NUMBERS];
-            *(ch->cached ? &s->cache : &s->spare[NUMBERS]) +=
+            ch->numbers = ch->cached ? s->cache : s->scratch[NUMBERS];
+            *(ch->cached ? &s->cache : &s->scratch[NUMBERS]) +=
                 numbers_of(s, ch->keys ? keys : q_rows);
             if (ch->cached) add_cache_parts(s, keys);
             own->channels++;
@@ -164,8 +164,9 @@ static void add_channels(ph_shape *s, state *own)
     ph_shape_linears(s, list, 2 * n);
     for (int i = 0; i < n; i++)
         own->channel[i].hidden = list[i].at, own->channel[i].gate = list[n + i].at;
-    s->spare[ACT] = s->spare[Y] = s->back[ACT] = s->back[Y] = s->kept[Z];
-    s->back[NUMBERS] = s->spare[NUMBERS];
+    s->scratch[ACT] = s->scratch[Y] = s->backward_only[ACT] = s->backward_only[Y] =
+        s->saved[Z];
+    s->backward_only[NUMBERS] = s->scratch[NUMBERS];
 }
 
 static ph_status shape(ph_shape *s, const char *options)
@@ -220,8 +221,8 @@ static void gelu(const ph_kind_call *c, int n, const float *z, float *y)
 }
 
 /* dz = dy * slope of gelu at z */
-static void gelu_back(const ph_kind_call *c, int n, const float *z, const float *dy,
-                      float *dz)
+static void gelu_backward(const ph_kind_call *c, int n, const float *z, const float *dy,
+                          float *dz)
 {
     int erf_form = state_of(c)->dc.gelu == PH_DC_ERF;
     for (int i = 0; i < n; i++) dz[i] = erf_form ? erff(z[i] * 0.70710678f) : bend(z[i]);
@@ -275,8 +276,8 @@ static void each(ph_kind_call *c, doing *valid, doing *beyond)
 static void activate(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     int n = hidden_of(c->shape);
-    const float *z = c->kept[Z] + ch->hidden + (int64_t)row * n;
-    float *act = c->spare[ACT] + ch->hidden + (int64_t)row * n;
+    const float *z = c->saved[Z] + ch->hidden + (int64_t)row * n;
+    float *act = c->scratch[ACT] + ch->hidden + (int64_t)row * n;
     (void)b, (void)t;
     gelu(c, n, z, act);
 }
@@ -286,8 +287,8 @@ static void silence(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
     (void)b, (void)t;
-    memset(c->spare[ACT] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
-    memset(c->kept[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
+    memset(c->scratch[ACT] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->saved[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
 }
 
 /* Where tensor `which` of a channel starts in what attention reads; *count becomes the
@@ -307,7 +308,7 @@ static float *numbers_at(const ph_kind_call *c, const channel *ch, int which, in
 {
     int count;
     size_t first = tensor_at(c, ch, which, &count);
-    if (!ch->cached) return c->spare[NUMBERS] + first + (size_t)row * (size_t)count;
+    if (!ch->cached) return c->scratch[NUMBERS] + first + (size_t)row * (size_t)count;
     int past = ph_desc_grows(c->shape->desc) && c->args->past ? c->args->past[b] : 0;
     size_t slot = (size_t)b * (size_t)c->shape->attn.kv_len + (size_t)(past + t);
     return c->args->extra_cache + first + slot * (size_t)count;
@@ -316,8 +317,8 @@ static float *numbers_at(const ph_kind_call *c, const channel *ch, int which, in
 static void number(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
-    const float *y = c->spare[Y] + ch->hidden + (int64_t)row * 2 * n;
-    const float *z = c->kept[GZ] + ch->gate + (int64_t)row * heads;
+    const float *y = c->scratch[Y] + ch->hidden + (int64_t)row * 2 * n;
+    const float *z = c->saved[GZ] + ch->gate + (int64_t)row * heads;
     float *w1 = numbers_at(c, ch, PH_DC_W1, row, b, t);
     float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
     for (int r = 0; r < rank; r++) {
@@ -349,9 +350,9 @@ static void before(ph_kind_call *c)
         for (int which = 0; which < PH_DC_TENSORS; which++, n++) {
             const channel *ch = &own->channel[i];
             size_t first = tensor_at(c, ch, which, &count);
-            const float *base = ch->cached ? c->args->extra_cache : c->spare[NUMBERS];
+            const float *base = ch->cached ? c->args->extra_cache : c->scratch[NUMBERS];
             c->extra[n] = base + first;
-            if (c->dparam) c->dextra[n] = c->back[NUMBERS] + first;
+            if (c->dparam) c->dextra[n] = c->backward_only[NUMBERS] + first;
         }
     c->extra[n] = c->param[DC_STATIC];
     if (c->dparam) c->dextra[n] = c->dparam[DC_STATIC];
@@ -361,7 +362,7 @@ static void before(ph_kind_call *c)
 
 /* w1 = y / rms(y) over the heads, back; in double, because with few heads the two parts
    all but cancel. */
-static void norm_back(int heads, const float *y, const float *dw1, float *dy)
+static void norm_backward(int heads, const float *y, const float *dw1, float *dy)
 {
     double scale = ph_kind_inverse_rms(heads, y, EPS), mean = 0;
     for (int h = 0; h < heads; h++) mean += dw1[h] * (y[h] * scale) / heads;
@@ -370,49 +371,51 @@ static void norm_back(int heads, const float *y, const float *dw1, float *dy)
 }
 
 /* dw1, dw2, dg of a token to dy and the gradient of x dc_wg. */
-static void number_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void number_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
     const float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
-    ptrdiff_t shift = c->back[NUMBERS] - c->spare[NUMBERS];
+    ptrdiff_t shift = c->backward_only[NUMBERS] - c->scratch[NUMBERS];
     const float *dw1 = numbers_at(c, ch, PH_DC_W1, row, b, t) + shift, *dg = g + shift;
-    const float *y = c->spare[Y] + ch->hidden + (int64_t)row * 2 * n;
-    float *dy = c->back[Y] + ch->hidden + (int64_t)row * 2 * n;
-    float *dz = c->back[GZ] + ch->gate + (int64_t)row * heads;
-    for (int r = 0; r < n; r += heads) norm_back(heads, y + r, dw1 + r, dy + r);
+    const float *y = c->scratch[Y] + ch->hidden + (int64_t)row * 2 * n;
+    float *dy = c->backward_only[Y] + ch->hidden + (int64_t)row * 2 * n;
+    float *dz = c->backward_only[GZ] + ch->gate + (int64_t)row * heads;
+    for (int r = 0; r < n; r += heads) norm_backward(heads, y + r, dw1 + r, dy + r);
     memcpy(dy + n, numbers_at(c, ch, PH_DC_W2, row, b, t) + shift,
            (size_t)n * sizeof *dy);
     for (int h = 0; h < heads; h++) dz[h] = dg[h] * (1 - g[h] * g[h]);
 }
 
-static void nothing_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void nothing_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
     (void)b, (void)t;
-    memset(c->back[Y] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
-    memset(c->back[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
+    memset(c->backward_only[Y] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->backward_only[GZ] + ch->gate + (size_t)row * heads, 0,
+           heads * sizeof(float));
 }
 
-static void activate_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void activate_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     int n = hidden_of(c->shape);
     int64_t first = (int64_t)ch->hidden + (int64_t)row * n;
     (void)b, (void)t;
-    gelu_back(c, n, c->kept[Z] + first, c->back[ACT] + first, c->back[Z] + first);
+    gelu_backward(c, n, c->saved[Z] + first, c->backward_only[ACT] + first,
+                  c->backward_only[Z] + first);
 }
 
-static void silence_back(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void silence_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     size_t n = (size_t)hidden_of(c->shape);
     (void)b, (void)t;
-    memset(c->back[Z] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->backward_only[Z] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
 }
 
-static void before_back(ph_kind_call *c)
+static void before_backward(ph_kind_call *c)
 {
-    each(c, number_back, nothing_back);
+    each(c, number_backward, nothing_backward);
     run_second(c, second_dx);
-    each(c, activate_back, silence_back);
+    each(c, activate_backward, silence_backward);
 }
 
 /* Matrices of channels that are not there get nothing. */
@@ -428,17 +431,17 @@ static void clear_unused(const ph_kind_call *c)
     }
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
     ph_linear list[8];
     int n = list_linears(c->shape, list);
     clear_unused(c);
     if (c->dparam[DC_W2]) run_second(c, second_dw);
-    ph_kind_linears_back(c, list, n);
+    ph_kind_linears_backward(c, list, n);
 }
 
 const ph_layer_kind ph_kind_dcmha = {.shape = shape,
                                      .project = project,
                                      .before = before,
-                                     .before_back = before_back,
-                                     .project_back = project_back};
+                                     .before_backward = before_backward,
+                                     .project_backward = project_backward};

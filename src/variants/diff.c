@@ -20,7 +20,7 @@
 
 enum { LAMBDA_Q1, LAMBDA_K1, LAMBDA_Q2, LAMBDA_K2, DIFF_NORM }; /* own parameters */
 enum {
-    TWIN, /* spare: (pairs) -lambda */
+    TWIN, /* scratch: (pairs) -lambda */
     SUMS  /* back: (chunks, pairs, v_dim + 1) doubles, their shares in the
                         gradients of diff_norm and lambda */
 };
@@ -45,7 +45,7 @@ static ph_status shape(ph_shape *s, const char *options)
     const ph_layer_desc *given = s->given;
     ph_attn *a = &s->attn;
     double depth = 0;
-    const ph_option list[] = {
+    const ph_variant_option list[] = {
         {.key = "depth", .number = &depth, .most = 1 << 16, .whole = 1}};
     PH_TRY(ph_options_read(s->ctx, "diff", options, list, 1));
     if (a->q_heads % 2)
@@ -64,8 +64,8 @@ static ph_status shape(ph_shape *s, const char *options)
     ((state *)s->state)->init = 0.8 - 0.6 * exp(-0.3 * depth);
     s->out_heads = a->q_heads / 2;
     s->makes_out = s->wants_slices = s->twins = 1;
-    s->back[SUMS] = sum_count(s) * sizeof(double) / sizeof(float);
-    s->spare[TWIN] = (size_t)s->out_heads;
+    s->backward_only[SUMS] = sum_count(s) * sizeof(double) / sizeof(float);
+    s->scratch[TWIN] = (size_t)s->out_heads;
     return PH_OK;
 }
 
@@ -89,12 +89,12 @@ static double lambda_of(const ph_kind_call *c)
 static void set_twins(ph_kind_call *c)
 {
     float twin = (float)-lambda_of(c);
-    for (int m = 0; m < c->shape->out_heads; m++) c->spare[TWIN][m] = twin;
-    c->twin = c->spare[TWIN];
+    for (int m = 0; m < c->shape->out_heads; m++) c->scratch[TWIN][m] = twin;
+    c->twin = c->scratch[TWIN];
 }
 
 /* dq = factor * k, dk = factor * q */
-static void pull_back(const ph_kind_call *c, int q, int k, double factor)
+static void pull_backward(const ph_kind_call *c, int q, int k, double factor)
 {
     for (int d = 0; d < c->shape->attn.qk_dim; d++) {
         if (c->dparam[q]) c->dparam[q][d] = (float)(factor * c->param[k][d]);
@@ -190,7 +190,7 @@ static void separate_pair(ph_kind_call *c, int row, int m, double *sums)
 static double *sums_of(const ph_kind_call *c, int chunk, int pair)
 {
     const ph_shape *s = c->shape;
-    double *sums = (double *)(void *)c->back[SUMS];
+    double *sums = (double *)(void *)c->backward_only[SUMS];
     return sums + ((int64_t)chunk * s->out_heads + pair) * (s->attn.v_dim + 1);
 }
 
@@ -215,26 +215,26 @@ static double sum_of(const ph_kind_call *c, int i)
     return sum;
 }
 
-static void after_back(ph_kind_call *c)
+static void after_backward(ph_kind_call *c)
 {
     set_twins(c);
     ph_ctx_run(c->ctx, ph_div_up(c->q_rows, CHUNK), separate_item, c);
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
     int n = c->shape->attn.v_dim;
     for (int i = 0; i < n && c->dparam[DIFF_NORM]; i++)
         c->dparam[DIFF_NORM][i] = (float)sum_of(c, i);
     double dlambda = sum_of(c, n);
-    pull_back(c, LAMBDA_Q1, LAMBDA_K1, dlambda * pull(c, LAMBDA_Q1, LAMBDA_K1));
-    pull_back(c, LAMBDA_Q2, LAMBDA_K2, -dlambda * pull(c, LAMBDA_Q2, LAMBDA_K2));
+    pull_backward(c, LAMBDA_Q1, LAMBDA_K1, dlambda * pull(c, LAMBDA_Q1, LAMBDA_K1));
+    pull_backward(c, LAMBDA_Q2, LAMBDA_K2, -dlambda * pull(c, LAMBDA_Q2, LAMBDA_K2));
 }
 
 static const ph_layer_kind kind = {.shape = shape,
                                    .after = after,
-                                   .after_back = after_back,
-                                   .project_back = project_back,
+                                   .after_backward = after_backward,
+                                   .project_backward = project_backward,
                                    .by_heads = 1};
 
 const ph_variant ph_variant_diff = {

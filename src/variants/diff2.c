@@ -13,7 +13,7 @@
 
 #include "variants/kind.h"
 
-enum { Z }; /* kept: (rows, h) logits */
+enum { Z }; /* saved: (rows, h) logits */
 
 typedef struct state {
     ph_linear z;
@@ -41,7 +41,7 @@ static ph_status shape(ph_shape *s, const char *options)
         return ph_fail(s->ctx, PH_BAD_SHAPE,
                        "v_heads is %d, expected a divisor of the %d pairs of q heads",
                        a->v_heads, pairs);
-    own->z = (ph_linear){.columns = pairs, .piece = Z};
+    own->z = (ph_linear){.columns = pairs, .buffer = Z};
     ph_shape_param(s, "w_lambda", 0, s->desc->model_dim, pairs, 0, 0);
     ph_shape_linears(s, &own->z, 1);
     s->out_heads = pairs;
@@ -54,9 +54,9 @@ static void project(ph_kind_call *c)
     ph_kind_linears(c, logits_of(c), 1);
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
-    ph_kind_linears_back(c, logits_of(c), 1);
+    ph_kind_linears_backward(c, logits_of(c), 1);
 }
 
 /* ---- pairs ------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ static void combine(ph_kind_call *c, int row, int b, int t)
 {
     int pairs = c->out_heads, n = c->shape->out_dim;
     const float *heads = c->heads + row * c->heads_row;
-    const float *logits = c->kept[Z] + logit_at(c, row);
+    const float *logits = c->saved[Z] + logit_at(c, row);
     float *out = c->out + (int64_t)row * pairs * n, lambda;
     (void)b, (void)t;
     for (int m = 0; m < pairs; m++, heads += 2 * n, out += n) {
@@ -103,34 +103,34 @@ static void separate(ph_kind_call *c, int row, int b, int t)
     for (int m = 0; m < pairs; m++, heads += 2 * n, dheads += 2 * n, dout += n) {
         int64_t at = logit_at(c, row) + m;
         double product = 0;
-        ph_kind_sigmoid(c->ctx, 1, c->kept[Z] + at, &lambda);
+        ph_kind_sigmoid(c->ctx, 1, c->saved[Z] + at, &lambda);
         for (int i = 0; i < n; i++) {
             product += (double)dout[i] * heads[n + i];
             dheads[i] = dout[i];
             dheads[n + i] = -lambda * dout[i];
         }
-        c->back[Z][at] = (float)-product * lambda * (1 - lambda);
+        c->backward_only[Z][at] = (float)-product * lambda * (1 - lambda);
     }
 }
 
-static void no_token_back(ph_kind_call *c, int row, int b, int t)
+static void no_token_backward(ph_kind_call *c, int row, int b, int t)
 {
     size_t pairs = (size_t)c->out_heads, n = pairs * (size_t)c->shape->out_dim;
     (void)b, (void)t;
     memset(c->dheads + (size_t)row * 2 * n, 0, 2 * n * sizeof(float));
-    memset(c->back[Z] + logit_at(c, row), 0, pairs * sizeof(float));
+    memset(c->backward_only[Z] + logit_at(c, row), 0, pairs * sizeof(float));
 }
 
-static void after_back(ph_kind_call *c)
+static void after_backward(ph_kind_call *c)
 {
-    ph_kind_tokens(c, separate, no_token_back);
+    ph_kind_tokens(c, separate, no_token_backward);
 }
 
 static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .after = after,
-                                   .after_back = after_back,
-                                   .project_back = project_back,
+                                   .after_backward = after_backward,
+                                   .project_backward = project_backward,
                                    .by_heads = 1};
 
 const ph_variant ph_variant_diff2 = {

@@ -26,7 +26,7 @@ static ph_status setup(ph_plan *plan, const char *options)
     ph_asks *asks = &plan->asks;
     state *s = (state *)asks->norm_state;
     s->alpha = 1.5;
-    const ph_option list[] = {
+    const ph_variant_option list[] = {
         {.key = "alpha", .number = &s->alpha, .least = 1, .most = 2}};
     PH_TRY(ph_options_read(plan->ctx, "entmax", options, list, 1));
     if (s->alpha - 1 < LEAST) return PH_OK; /* softmax */

@@ -24,12 +24,14 @@ static const ph_gate_step *gate_of(const ph_kind_call *c)
 static ph_status shape(ph_shape *s, const char *options)
 {
     ph_gate_step *own = &s->gate;
-    const ph_option list[] = {{.key = "", .word = &own->per, .words = "head|element"}};
+    const ph_variant_option list[] = {
+        {.key = "", .word = &own->per, .words = "head|element"}};
     PH_TRY(ph_options_read(s->ctx, "gated", options, list, 1));
     own->out = own->per == ELEMENT || s->makes_out;
     own->joins = s->makes_gate;
-    own->z = (ph_linear){.param = s->params, .columns = s->out_heads, .piece = PH_GATE_Z};
-    if (own->per == ELEMENT) own->z.columns *= s->out_dim, own->z.again = 1;
+    own->z =
+        (ph_linear){.param = s->params, .columns = s->out_heads, .buffer = PH_GATE_Z};
+    if (own->per == ELEMENT) own->z.columns *= s->out_dim, own->z.recomputed = 1;
     ph_shape_param(s, "w_gate", 0, s->desc->model_dim, own->z.columns, 0, 0);
     ph_shape_linears(s, &own->z, 1);
     s->makes_gate |= !own->out;
@@ -42,27 +44,28 @@ static void project(ph_kind_call *c)
     ph_kind_linears(c, &gate_of(c)->z, 1);
 }
 
-static void remake(ph_kind_call *c)
+static void recompute(ph_kind_call *c)
 {
-    if (gate_of(c)->z.again) project(c);
+    if (gate_of(c)->z.recomputed) project(c);
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
-    ph_kind_linears_back(c, &gate_of(c)->z, 1);
+    ph_kind_linears_backward(c, &gate_of(c)->z, 1);
 }
 
 /* Logits of a token, and where their gradients go. */
 static const float *logits(const ph_kind_call *c, int row)
 {
     const ph_linear *z = &gate_of(c)->z;
-    return (z->again ? c->spare : c->kept)[PH_GATE_Z] + (int64_t)row * z->columns;
+    return (z->recomputed ? c->scratch : c->saved)[PH_GATE_Z] + (int64_t)row * z->columns;
 }
 
 static float *dlogits(const ph_kind_call *c, int row)
 {
     const ph_linear *z = &gate_of(c)->z;
-    return (z->again ? c->spare : c->back)[PH_GATE_Z] + (int64_t)row * z->columns;
+    return (z->recomputed ? c->scratch : c->backward_only)[PH_GATE_Z] +
+           (int64_t)row * z->columns;
 }
 
 /* ---- the gate of attention --------------------------------------------------------- */
@@ -82,7 +85,7 @@ static void before(ph_kind_call *c)
     if (!gate_of(c)->out) ph_kind_tokens(c, open_heads, ph_kind_close);
 }
 
-static void open_heads_back(ph_kind_call *c, int row, int b, int t)
+static void open_heads_backward(ph_kind_call *c, int row, int b, int t)
 {
     for (int h = 0; h < gate_of(c)->z.columns; h++) {
         int64_t at = ph_gate_at(c, b, h, t);
@@ -99,9 +102,9 @@ static void no_logits(ph_kind_call *c, int row, int b, int t)
     memset(dlogits(c, row), 0, (size_t)gate_of(c)->z.columns * sizeof(float));
 }
 
-static void before_back(ph_kind_call *c)
+static void before_backward(ph_kind_call *c)
 {
-    if (!gate_of(c)->out) ph_kind_tokens(c, open_heads_back, no_logits);
+    if (!gate_of(c)->out) ph_kind_tokens(c, open_heads_backward, no_logits);
 }
 
 /* ---- on what wo would see ---------------------------------------------------------- */
@@ -171,7 +174,7 @@ static void close_block(ph_kind_call *c, const block *k, float *dz, double *sum)
     }
 }
 
-static void open_token_back(ph_kind_call *c, int row, int b, int t)
+static void open_token_backward(ph_kind_call *c, int row, int b, int t)
 {
     int per_head = gate_of(c)->per == HEAD;
     (void)b, (void)t;
@@ -185,26 +188,26 @@ static void open_token_back(ph_kind_call *c, int row, int b, int t)
     }
 }
 
-static void no_token_back(ph_kind_call *c, int row, int b, int t)
+static void no_token_backward(ph_kind_call *c, int row, int b, int t)
 {
     clear_row(c, c->out, row);
     clear_row(c, c->dout, row);
     no_logits(c, row, b, t);
 }
 
-static void after_back(ph_kind_call *c)
+static void after_backward(ph_kind_call *c)
 {
-    if (gate_of(c)->out) ph_kind_tokens(c, open_token_back, no_token_back);
+    if (gate_of(c)->out) ph_kind_tokens(c, open_token_backward, no_token_backward);
 }
 
 static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .before = before,
                                    .after = after,
-                                   .after_back = after_back,
-                                   .before_back = before_back,
-                                   .project_back = project_back,
-                                   .remake = remake,
+                                   .after_backward = after_backward,
+                                   .before_backward = before_backward,
+                                   .project_backward = project_backward,
+                                   .recompute = recompute,
                                    .behind = 1,
                                    .by_heads = 1};
 

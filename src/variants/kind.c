@@ -95,10 +95,10 @@ void ph_shape_linears(ph_shape *s, ph_linear *list, int count)
         ph_shape_products(s, &dx, 1);
         s->flops += 2.0 * y[i].m * y[i].n * y[i].k;
         y[i].same_a = dw[i].same_a = i && l[-1].keys == l->keys;
-        size_t *room = l->again ? s->spare : s->kept;
-        l->at = room[l->piece];
-        room[l->piece] += (size_t)y[i].m * (size_t)y[i].n;
-        if (!l->again) s->back[l->piece] = room[l->piece];
+        size_t *room = l->recomputed ? s->scratch : s->saved;
+        l->at = room[l->buffer];
+        room[l->buffer] += (size_t)y[i].m * (size_t)y[i].n;
+        if (!l->recomputed) s->backward_only[l->buffer] = room[l->buffer];
     }
     ph_shape_products(s, y, count);
     ph_shape_products(s, dw, count);
@@ -109,23 +109,24 @@ void ph_kind_linears(ph_kind_call *c, const ph_linear *list, int count)
     ph_gemm y[PH_GEMM_MAX];
     for (int i = 0; i < count; i++) {
         const ph_linear *l = &list[i];
-        float *const *room = l->again ? c->spare : c->kept;
+        float *const *room = l->recomputed ? c->scratch : c->saved;
         y[i] = product(c->shape->desc, l, l->keys ? c->source : c->x,
-                       c->param[l->param] + l->offset, room[l->piece] + l->at);
+                       c->param[l->param] + l->offset, room[l->buffer] + l->at);
         y[i].m = l->keys ? c->kv_rows : c->q_rows;
         y[i].same_a = i && l[-1].keys == l->keys;
     }
     if (count) ph_gemm_run(c->ctx, y, count, c->work);
 }
 
-void ph_kind_linears_back(ph_kind_call *c, const ph_linear *list, int count)
+void ph_kind_linears_backward(ph_kind_call *c, const ph_linear *list, int count)
 {
     ph_gemm dw[PH_GEMM_MAX];
     int wanted = 0, keys = -1;
     for (int i = 0; i < count; i++) {
         const ph_linear *l = &list[i];
         float *dparam = c->dparam[l->param], *dx = l->keys ? c->dsource : c->dx;
-        const float *dy = (l->again ? c->spare : c->back)[l->piece] + l->at;
+        const float *dy =
+            (l->recomputed ? c->scratch : c->backward_only)[l->buffer] + l->at;
         if (dparam) {
             dw[wanted] = product_dw(c->shape->desc, l, l->keys ? c->source : c->x, dy,
                                     dparam + l->offset);

@@ -13,7 +13,7 @@
 
 #include "variants/kind.h"
 
-enum { U };            /* spare: (rows, H*v_dim) U, then its gradient */
+enum { U };            /* scratch: (rows, H*v_dim) U, then its gradient */
 enum { COLUMNS = 64 }; /* of one item: sums run over tokens, so columns are shared out */
 
 static int width_of(const ph_shape *s)
@@ -93,7 +93,7 @@ static ph_status shape(ph_shape *s, const char *options)
                        "values to what the heads give",
                        a->v_heads, a->q_heads);
     s->makes_out = s->wants_slices = 1;
-    s->spare[U] = (size_t)rows * (size_t)width_of(s);
+    s->scratch[U] = (size_t)rows * (size_t)width_of(s);
     s->cache = (size_t)a->batch * (size_t)width_of(s);
     const ph_gemm products[] = {values(s, rows, NULL, NULL, NULL, NULL),
                                 values_dx(s, rows, NULL, NULL, NULL),
@@ -106,7 +106,7 @@ static ph_status shape(ph_shape *s, const char *options)
 static void project(ph_kind_call *c)
 {
     const ph_layer_weights *w = c->weights;
-    ph_gemm g = values(c->shape, c->q_rows, c->x, w->wv, w->bv, c->spare[U]);
+    ph_gemm g = values(c->shape, c->q_rows, c->x, w->wv, w->bv, c->scratch[U]);
     ph_gemm_run(c->ctx, &g, 1, c->work);
 }
 
@@ -116,7 +116,7 @@ static void project(ph_kind_call *c)
 typedef struct span {
     int b, len, first, end; /* len: valid tokens; columns [first, end) at hand */
     int before;             /* tokens of earlier calls */
-    float *state;           /* their sum: (columns of all heads); NULL: none is kept */
+    float *state;           /* their sum: (columns of all heads); NULL: none is saved */
 } span;
 
 static int columns_of(const ph_kind_call *c)
@@ -149,7 +149,7 @@ static void run_spans(ph_kind_call *c, ph_item *item)
 static float *values_at(const ph_kind_call *c, int b, int t)
 {
     int64_t row = (int64_t)b * c->shape->attn.q_len + t;
-    return c->spare[U] + row * width_of(c->shape) + c->first_out * c->shape->out_dim;
+    return c->scratch[U] + row * width_of(c->shape) + c->first_out * c->shape->out_dim;
 }
 
 static void mean_item(void *arg, int lane, int index)
@@ -196,15 +196,15 @@ static void mean_back_item(void *arg, int lane, int index)
     }
 }
 
-static void after_back(ph_kind_call *c)
+static void after_backward(ph_kind_call *c)
 {
     run_spans(c, mean_back_item);
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
     const ph_layer_grads *g = c->grads;
-    const float *du = c->spare[U];
+    const float *du = c->scratch[U];
     int n = width_of(c->shape);
     ph_gemm dx = values_dx(c->shape, c->q_rows, du, c->weights->wv, c->dx);
     ph_gemm dw = values_dw(c->shape, c->q_rows, c->x, du, g->dwv);
@@ -217,9 +217,9 @@ static void project_back(ph_kind_call *c)
 static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .after = after,
-                                   .after_back = after_back,
-                                   .project_back = project_back,
-                                   .remake = project,
+                                   .after_backward = after_backward,
+                                   .project_backward = project_backward,
+                                   .recompute = project,
                                    .by_heads = 1};
 
 const ph_variant ph_variant_merged = {

@@ -19,8 +19,8 @@
 #include "variants/kind.h"
 
 enum { W_DKV, KV_NORM, W_UK, W_UV, W_DQ, Q_NORM, W_UQ }; /* own parameters */
-enum { Z, CQ };    /* kept: (rows, q_latent) x w_dq, and normed */
-enum { K = 2, V }; /* kept; in long texts fore, slice: expanded keys and values */
+enum { Z, CQ };    /* saved: (rows, q_latent) x w_dq, and normed */
+enum { K = 2, V }; /* saved; in long texts fore, slice: expanded keys and values */
 enum { Q = 4 };    /* fore: absorbed queries */
 enum {
     SUMS = 5,
@@ -81,14 +81,14 @@ static int64_t value_row(const ph_kind_call *c)
 
 static int keeps(const ph_kind_call *c)
 {
-    return c->shape->kept[K] > 0;
+    return c->shape->saved[K] > 0;
 }
 
-/* What attention sees: kept, or of all heads going forward and of a slice going back. */
-static float *expanded(const ph_kind_call *c, int piece)
+/* What attention sees: saved, or of all heads going forward and of a slice going back. */
+static float *expanded(const ph_kind_call *c, int buffer)
 {
-    if (keeps(c)) return c->kept[piece];
-    return (c->grads ? c->slice : c->fore)[piece];
+    if (keeps(c)) return c->saved[buffer];
+    return (c->grads ? c->slice : c->forward_only)[buffer];
 }
 
 /* The columns of w_uk or w_uv that belong to head h at hand, `dim` for each. */
@@ -102,7 +102,7 @@ static ph_gemm expand_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = c->kv_rows, .n = c->q_heads * s->nope, .k = s->latent};
-    g.a = c->k_part, g.a_row = k_row(c), g.a_col = 1;
+    g.a = c->k_proj, g.a_row = k_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = uk_row(c);
     g.b_col = 1;
     g.c = expanded(c, K), g.c_row = key_row(c);
@@ -115,7 +115,7 @@ static ph_gemm expand_v(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = c->kv_rows, .n = (int)value_row(c), .k = s->latent};
-    g.a = c->k_part, g.a_row = k_row(c), g.a_col = 1;
+    g.a = c->k_proj, g.a_row = k_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = uv_row(c);
     g.b_col = 1;
     g.c = expanded(c, V), g.c_row = value_row(c);
@@ -130,7 +130,7 @@ static ph_gemm shrink_v(const ph_kind_call *c, int h)
     g.a = c->dv, g.a_row = value_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = 1;
     g.b_col = uv_row(c);
-    g.c = c->back[DC], g.c_row = s->latent, g.add = c->first > 0;
+    g.c = c->backward_only[DC], g.c_row = s->latent, g.add = c->first > 0;
     return g;
 }
 
@@ -143,7 +143,7 @@ static ph_gemm shrink_k(const ph_kind_call *c, int h)
     g.a_block = s->nope, g.a_step = c->shape->q.dim;
     g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = 1;
     g.b_col = uk_row(c);
-    g.c = c->dk_part, g.c_row = k_row(c), g.add = c->first > 0;
+    g.c = c->dk_proj, g.c_row = k_row(c), g.add = c->first > 0;
     return g;
 }
 
@@ -152,7 +152,7 @@ static ph_gemm gradient_uv(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = s->latent, .n = (int)value_row(c), .k = c->kv_rows};
-    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
+    g.a = c->k_proj, g.a_row = 1, g.a_col = k_row(c);
     g.b = c->dv, g.b_row = value_row(c), g.b_col = 1;
     g.c = ph_float_at_out(c->dparam[W_UV], column(c, h, s->v_dim));
     g.c_row = uv_row(c);
@@ -164,7 +164,7 @@ static ph_gemm gradient_uk(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = s->latent, .n = c->q_heads * s->nope, .k = c->kv_rows};
-    g.a = c->k_part, g.a_row = 1, g.a_col = k_row(c);
+    g.a = c->k_proj, g.a_row = 1, g.a_col = k_row(c);
     g.b = c->dk, g.b_row = key_row(c), g.b_col = 1;
     g.b_block = s->nope, g.b_step = c->shape->q.dim;
     g.c = ph_float_at_out(c->dparam[W_UK], column(c, h, s->nope)), g.c_row = uk_row(c);
@@ -176,11 +176,11 @@ static ph_gemm absorb_q(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
     ph_gemm g = {.m = c->q_rows, .n = s->latent, .k = s->nope};
-    g.a = ph_float_at(c->q_part, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c),
+    g.a = ph_float_at(c->q_proj, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c),
     g.a_col = 1;
     g.b = ph_float_at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1,
     g.b_col = uk_row(c);
-    g.c = ph_float_at_out(c->fore[Q], h * k_row(c)),
+    g.c = ph_float_at_out(c->forward_only[Q], h * k_row(c)),
     g.c_row = c->shape->q.heads * k_row(c);
     return g;
 }
@@ -261,7 +261,7 @@ static ph_status read_options(ph_shape *s, const char *options)
     const ph_layer_desc *given = s->given;
     const ph_attn *a = &s->desc->attn;
     double rope = 0, latent = 0, q_latent = 0;
-    const ph_option list[] = {
+    const ph_variant_option list[] = {
         {.key = "rope", .number = &rope, .most = a->qk_dim, .whole = 1},
         {.key = "latent", .number = &latent, .most = 1 << 20, .whole = 1},
         {.key = "q_latent", .number = &q_latent, .most = 1 << 20, .whole = 1}};
@@ -314,11 +314,11 @@ static void plan(ph_shape *s, const state *own)
     if (!s->desc->cache) {
         size_t keys = kv_rows * (size_t)a->qk_dim, values = kv_rows * (size_t)a->v_dim;
         int is_long = ph_shape_is_long(s);
-        s->k.apart = s->v.apart = s->makes_kv = s->wants_slices = 1;
+        s->k.transformed = s->v.transformed = s->makes_kv = s->wants_slices = 1;
         if (is_long) s->slice[K] = keys, s->slice[V] = values;
-        (is_long ? s->fore : s->kept)[K] = keys * (size_t)heads;
-        (is_long ? s->fore : s->kept)[V] = values * (size_t)heads;
-        s->back[DC] = kv_rows * (size_t)own->latent;
+        (is_long ? s->forward_only : s->saved)[K] = keys * (size_t)heads;
+        (is_long ? s->forward_only : s->saved)[V] = values * (size_t)heads;
+        s->backward_only[DC] = kv_rows * (size_t)own->latent;
         a->k = (ph_strides){(int64_t)a->kv_len * row, a->qk_dim, row};
         a->v = (ph_strides){(int64_t)a->kv_len * heads * a->v_dim, a->v_dim,
                             (int64_t)heads * a->v_dim};
@@ -329,7 +329,7 @@ static void plan(ph_shape *s, const state *own)
     a->q = (ph_strides){(int64_t)a->q_len * heads * wide, wide, (int64_t)heads * wide};
     a->v = (ph_strides){(int64_t)a->kv_len * wide, wide, wide};
     s->makes_q = 1;
-    s->fore[Q] = q_rows * (size_t)(heads * wide);
+    s->forward_only[Q] = q_rows * (size_t)(heads * wide);
     s->makes_out = 1;
 }
 
@@ -349,21 +349,22 @@ static ph_status shape(ph_shape *s, const char *options)
     if (own->rope && !s->desc->rope) s->desc->rope = PH_ROPE_INTERLEAVED;
     s->desc->rope_dims = own->rope;
     s->q.angles = s->k.angles = own->rope / 2;
-    s->q.turn = own->nope;
-    s->k = (ph_part){s->k.in,
-                     1,
-                     own->latent + own->rope,
-                     .norm = own->latent,
-                     .angles = own->rope / 2,
-                     .turn = own->latent};
+    s->q.rope_at = own->nope;
+    s->k = (ph_projection){s->k.in,
+                           1,
+                           own->latent + own->rope,
+                           .norm = own->latent,
+                           .angles = own->rope / 2,
+                           .rope_at = own->latent};
     s->k.w = W_DKV, s->k.gain = KV_NORM;
     s->v.heads = 0;
     if (own->q_latent) {
         size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
         s->q.in = own->q_latent, s->q.w = W_UQ, s->q.from = CQ;
-        own->down = (ph_linear){.param = W_DQ, .columns = own->q_latent, .piece = Z};
+        own->down = (ph_linear){.param = W_DQ, .columns = own->q_latent, .buffer = Z};
         ph_shape_linears(s, &own->down, 1);
-        s->kept[CQ] = s->back[CQ] = s->back[SUMS] = rows * (size_t)own->q_latent;
+        s->saved[CQ] = s->backward_only[CQ] = s->backward_only[SUMS] =
+            rows * (size_t)own->q_latent;
     }
     list_params(s, own);
     plan(s, own);
@@ -382,8 +383,8 @@ static float inverse_rms(const ph_kind_call *c, const float *x, int n)
 static void norm_token(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->q_latent;
-    const float *z = c->kept[Z] + (int64_t)row * n;
-    float *y = c->kept[CQ] + (int64_t)row * n, r = inverse_rms(c, z, n);
+    const float *z = c->saved[Z] + (int64_t)row * n;
+    float *y = c->saved[CQ] + (int64_t)row * n, r = inverse_rms(c, z, n);
     (void)b, (void)t;
     for (int i = 0; i < n; i++) y[i] = z[i] * r * c->param[Q_NORM][i];
 }
@@ -392,7 +393,7 @@ static void no_token(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->q_latent;
     (void)b, (void)t;
-    memset(c->kept[CQ] + (int64_t)row * n, 0, (size_t)n * sizeof(float));
+    memset(c->saved[CQ] + (int64_t)row * n, 0, (size_t)n * sizeof(float));
 }
 
 static void project(ph_kind_call *c)
@@ -402,41 +403,41 @@ static void project(ph_kind_call *c)
     ph_kind_tokens(c, norm_token, no_token);
 }
 
-static void norm_token_back(ph_kind_call *c, int row, int b, int t)
+static void norm_token_backward(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->q_latent;
     int64_t first = (int64_t)row * n;
-    const float *z = c->kept[Z] + first, *dy = c->back[CQ] + first;
+    const float *z = c->saved[Z] + first, *dy = c->backward_only[CQ] + first;
     const float *gain = c->param[Q_NORM];
-    float *dz = c->back[Z] + first, r = inverse_rms(c, z, n);
+    float *dz = c->backward_only[Z] + first, r = inverse_rms(c, z, n);
     double mean = 0;
     (void)b, (void)t;
     for (int i = 0; i < n; i++) mean += (double)(gain[i] * dy[i]) * (z[i] * r) / n;
     for (int i = 0; i < n; i++) {
         dz[i] = r * (gain[i] * dy[i] - z[i] * r * (float)mean);
-        c->back[SUMS][first + i] = dy[i] * (z[i] * r);
+        c->backward_only[SUMS][first + i] = dy[i] * (z[i] * r);
     }
 }
 
-static void no_token_back(ph_kind_call *c, int row, int b, int t)
+static void no_token_backward(ph_kind_call *c, int row, int b, int t)
 {
     size_t n = (size_t)state_of(c)->q_latent;
     (void)b, (void)t;
-    memset(c->back[Z] + (size_t)row * n, 0, n * sizeof(float));
-    memset(c->back[SUMS] + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->backward_only[Z] + (size_t)row * n, 0, n * sizeof(float));
+    memset(c->backward_only[SUMS] + (size_t)row * n, 0, n * sizeof(float));
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
     int n = state_of(c)->q_latent;
     float *dgain = n ? c->dparam[Q_NORM] : NULL;
     if (!n) return;
-    ph_kind_tokens(c, norm_token_back, no_token_back);
-    ph_kind_linears_back(c, &state_of(c)->down, 1);
+    ph_kind_tokens(c, norm_token_backward, no_token_backward);
+    ph_kind_linears_backward(c, &state_of(c)->down, 1);
     for (int i = 0; i < n && dgain; i++) {
         double sum = 0;
         for (int row = 0; row < c->q_rows; row++)
-            sum += c->back[SUMS][(int64_t)row * n + i];
+            sum += c->backward_only[SUMS][(int64_t)row * n + i];
         dgain[i] = (float)sum;
     }
 }
@@ -447,7 +448,7 @@ static void project_back(ph_kind_call *c)
 static void spread_key(ph_kind_call *c, int row, int b, int t)
 {
     const state *s = state_of(c);
-    const float *r = c->k_part + row * k_row(c) + s->latent;
+    const float *r = c->k_proj + row * k_row(c) + s->latent;
     (void)b, (void)t;
     for (int h = 0; h < c->q_heads; h++)
         memcpy(expanded(c, K) + row * key_row(c) + h * c->shape->q.dim + s->nope, r,
@@ -457,13 +458,13 @@ static void spread_key(ph_kind_call *c, int row, int b, int t)
 static void no_key(ph_kind_call *c, int row, int b, int t)
 {
     (void)b, (void)t;
-    memset(c->k_part + row * k_row(c), 0, (size_t)k_row(c) * sizeof(float));
+    memset(c->k_proj + row * k_row(c), 0, (size_t)k_row(c) * sizeof(float));
 }
 
 static void sum_key(ph_kind_call *c, int row, int b, int t)
 {
     const state *s = state_of(c);
-    float *dr = c->dk_part + row * k_row(c) + s->latent;
+    float *dr = c->dk_proj + row * k_row(c) + s->latent;
     (void)b, (void)t;
     const float *dk = c->dk + row * key_row(c) + s->nope;
     for (int i = 0; i < s->rope && c->first == 0; i++) dr[i] = 0;
@@ -476,8 +477,9 @@ static void turn_query(ph_kind_call *c, int row, int b, int t)
     const state *s = state_of(c);
     (void)b, (void)t;
     for (int h = 0; h < c->shape->q.heads; h++)
-        memcpy(c->fore[Q] + (row * (int64_t)c->shape->q.heads + h) * k_row(c) + s->latent,
-               c->q_part + row * q_row(c) + h * c->shape->q.dim + s->nope,
+        memcpy(c->forward_only[Q] + (row * (int64_t)c->shape->q.heads + h) * k_row(c) +
+                   s->latent,
+               c->q_proj + row * q_row(c) + h * c->shape->q.dim + s->nope,
                (size_t)s->rope * sizeof(float));
 }
 
@@ -486,7 +488,7 @@ static void before(ph_kind_call *c)
     if (c->shape->desc->cache) {
         run_heads(c, absorb_q);
         ph_kind_tokens(c, turn_query, NULL);
-        c->q = c->fore[Q], c->v = c->k;
+        c->q = c->forward_only[Q], c->v = c->k;
         return;
     }
     c->k = expanded(c, K), c->v = expanded(c, V);
@@ -504,13 +506,13 @@ static void after(ph_kind_call *c)
 static void add_values(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->latent;
-    const float *from = c->back[DC] + (int64_t)row * n;
-    float *to = c->dk_part + row * k_row(c);
+    const float *from = c->backward_only[DC] + (int64_t)row * n;
+    float *to = c->dk_proj + row * k_row(c);
     (void)b, (void)t;
     for (int i = 0; i < n; i++) to[i] += from[i];
 }
 
-static void before_back(ph_kind_call *c)
+static void before_backward(ph_kind_call *c)
 {
     run_products(c, shrink_v, NULL);
     run_products(c, shrink_k, NULL);
@@ -525,8 +527,8 @@ static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .before = before,
                                    .after = after,
-                                   .before_back = before_back,
-                                   .project_back = project_back,
+                                   .before_backward = before_backward,
+                                   .project_backward = project_backward,
                                    .by_heads = 1};
 
 const ph_variant ph_variant_mla = {

@@ -19,10 +19,10 @@
 
 #include "variants/route.h"
 
-#define MOST_FEW 0.375 /* share of heads up to which gathering tokens pays */
+#define MAX_SPARSE_HEADS 0.375 /* share of heads up to which gathering tokens pays */
 
-enum { ZR, ZS, ZH }; /* kept: logits */
-enum { GATES };      /* spare: (rows, H + 2) factors */
+enum { ZR, ZS, ZH }; /* saved: logits */
+enum { GATES };      /* scratch: (rows, H + 2) factors */
 
 typedef struct state {
     ph_route route;
@@ -38,10 +38,10 @@ static const state *state_of(const ph_kind_call *c)
     return (const state *)c->shape->state;
 }
 
-static void add_linear(ph_shape *s, state *own, const char *name, int columns, int piece)
+static void add_linear(ph_shape *s, state *own, const char *name, int columns, int buffer)
 {
     own->linear[own->linears++] =
-        (ph_linear){.param = s->params, .columns = columns, .piece = piece};
+        (ph_linear){.param = s->params, .columns = columns, .buffer = buffer};
     ph_shape_param(s, name, 0, s->desc->model_dim, columns, 0, 0);
 }
 
@@ -56,8 +56,8 @@ static ph_status shape(ph_shape *s, const char *options)
     if (own->has_s) add_linear(s, own, "moh_ws", r->shared, ZS);
     if (own->has_h) add_linear(s, own, "moh_wh", 2, ZH);
     ph_shape_linears(s, own->linear, own->linears);
-    s->few = s->active <= MOST_FEW && s->desc->qk_norm != PH_QK_NORM_WHOLE;
-    s->spare[GATES] =
+    s->sparse_q = s->active <= MAX_SPARSE_HEADS && s->desc->qk_norm != PH_QK_NORM_WHOLE;
+    s->scratch[GATES] =
         (size_t)s->attn.batch * (size_t)s->attn.q_len * (size_t)(s->attn.q_heads + 2);
     return PH_OK;
 }
@@ -69,7 +69,7 @@ static void project(ph_kind_call *c)
 
 /* ---- from logits to gates ---------------------------------------------------------- */
 
-/* The factors of one token, kept apart: a gate is type * shared or type * routed. */
+/* The factors of one token, saved apart: a gate is type * shared or type * routed. */
 typedef struct factors {
     float *shared, *routed; /* (S), (E) */
     float *type;            /* (2) */
@@ -78,7 +78,7 @@ typedef struct factors {
 static factors factors_of(const ph_kind_call *c, int row)
 {
     const ph_route *r = &state_of(c)->route;
-    float *at = c->spare[GATES] + (int64_t)row * (c->shape->attn.q_heads + 2);
+    float *at = c->scratch[GATES] + (int64_t)row * (c->shape->attn.q_heads + 2);
     return (factors){at, at + r->shared, at + r->shared + r->routed};
 }
 
@@ -86,8 +86,8 @@ static factors factors_of(const ph_kind_call *c, int row)
 static void spread(const ph_kind_call *c, const ph_route *r, int row, const float *z,
                    float *g)
 {
-    float some[PH_ROUTE_MOST], part[PH_ROUTE_MOST];
-    const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
+    float some[PH_ROUTE_MAX], part[PH_ROUTE_MAX];
+    const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
     int n = 0;
     for (int e = 0; e < r->routed; e++)
         if (on[e] != 0) some[n++] = z[e];
@@ -98,9 +98,9 @@ static void spread(const ph_kind_call *c, const ph_route *r, int row, const floa
 static void route_heads(ph_kind_call *c, const state *own, int row, float *g)
 {
     const ph_route *r = &own->route;
-    const float *z = c->kept[ZR] + (int64_t)row * r->routed;
-    const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
-    const float *p = c->spare[PH_ROUTE_P] + (int64_t)row * r->routed;
+    const float *z = c->saved[ZR] + (int64_t)row * r->routed;
+    const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
+    const float *p = c->scratch[PH_ROUTE_P] + (int64_t)row * r->routed;
     ph_route_token(c, r, row, z);
     if (!r->paper) spread(c, r, row, z, g);
     for (int e = 0; e < r->routed && r->paper; e++) g[e] = on[e] * p[e];
@@ -114,10 +114,10 @@ static void open_token(ph_kind_call *c, int row, int b, int t)
     f.type[0] = f.type[1] = 1;
     for (int s = 0; s < r->shared; s++) f.shared[s] = 1;
     if (own->has_h)
-        ph_kind_softmax(c->ctx, 2, c->kept[ZH] + (int64_t)row * 2, r->paper ? 1 : 2,
+        ph_kind_softmax(c->ctx, 2, c->saved[ZH] + (int64_t)row * 2, r->paper ? 1 : 2,
                         f.type);
     if (own->has_s)
-        ph_kind_softmax(c->ctx, r->shared, c->kept[ZS] + (int64_t)row * r->shared,
+        ph_kind_softmax(c->ctx, r->shared, c->saved[ZS] + (int64_t)row * r->shared,
                         r->paper ? 1 : (float)r->shared, f.shared);
     if (r->routed) route_heads(c, own, row, f.routed);
     for (int h = 0; h < c->shape->attn.q_heads; h++)
@@ -146,35 +146,35 @@ static void split_gates(const ph_kind_call *c, int b, int t, const factors *f,
     }
 }
 
-static void route_heads_back(const ph_kind_call *c, const state *own, int row,
-                             const float *g, const float *dg)
+static void route_heads_backward(const ph_kind_call *c, const state *own, int row,
+                                 const float *g, const float *dg)
 {
     const ph_route *r = &own->route;
-    float *dz = c->back[ZR] + (int64_t)row * r->routed, dp[PH_ROUTE_MOST];
-    const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
-    const float *p = c->spare[PH_ROUTE_P] + (int64_t)row * r->routed;
+    float *dz = c->backward_only[ZR] + (int64_t)row * r->routed, dp[PH_ROUTE_MAX];
+    const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
+    const float *p = c->scratch[PH_ROUTE_P] + (int64_t)row * r->routed;
     for (int e = 0; e < r->routed; e++) dp[e] = dg[e] * on[e];
     if (r->paper)
-        ph_softmax_back(r->routed, p, dp, 1, dz);
+        ph_softmax_backward(r->routed, p, dp, 1, dz);
     else
-        ph_softmax_back(r->routed, g, dp, (float)r->top, dz);
+        ph_softmax_backward(r->routed, g, dp, (float)r->top, dz);
     ph_route_balance(c, r, row, dz);
 }
 
-static void open_token_back(ph_kind_call *c, int row, int b, int t)
+static void open_token_backward(ph_kind_call *c, int row, int b, int t)
 {
     const state *own = state_of(c);
     const ph_route *r = &own->route;
     factors f = factors_of(c, row);
-    float dfactor[PH_ROUTE_MOST], dtype[2];
+    float dfactor[PH_ROUTE_MAX], dtype[2];
     split_gates(c, b, t, &f, dfactor, dtype);
     if (own->has_h)
-        ph_softmax_back(2, f.type, dtype, r->paper ? 1 : 2,
-                        c->back[ZH] + (int64_t)row * 2);
+        ph_softmax_backward(2, f.type, dtype, r->paper ? 1 : 2,
+                            c->backward_only[ZH] + (int64_t)row * 2);
     if (own->has_s)
-        ph_softmax_back(r->shared, f.shared, dfactor, r->paper ? 1 : (float)r->shared,
-                        c->back[ZS] + (int64_t)row * r->shared);
-    if (r->routed) route_heads_back(c, own, row, f.routed, dfactor + r->shared);
+        ph_softmax_backward(r->shared, f.shared, dfactor, r->paper ? 1 : (float)r->shared,
+                            c->backward_only[ZS] + (int64_t)row * r->shared);
+    if (r->routed) route_heads_backward(c, own, row, f.routed, dfactor + r->shared);
 }
 
 static void no_token(ph_kind_call *c, int row, int b, int t)
@@ -183,26 +183,26 @@ static void no_token(ph_kind_call *c, int row, int b, int t)
     (void)b, (void)t;
     for (int i = 0; i < own->linears; i++) {
         int n = own->linear[i].columns;
-        float *dz = c->back[own->linear[i].piece] + (int64_t)row * n;
+        float *dz = c->backward_only[own->linear[i].buffer] + (int64_t)row * n;
         memset(dz, 0, (size_t)n * sizeof *dz);
     }
 }
 
-static void before_back(ph_kind_call *c)
+static void before_backward(ph_kind_call *c)
 {
-    ph_kind_tokens(c, open_token_back, no_token);
+    ph_kind_tokens(c, open_token_backward, no_token);
 }
 
-static void project_back(ph_kind_call *c)
+static void project_backward(ph_kind_call *c)
 {
-    ph_kind_linears_back(c, state_of(c)->linear, state_of(c)->linears);
+    ph_kind_linears_backward(c, state_of(c)->linear, state_of(c)->linears);
 }
 
 static const ph_layer_kind kind = {.shape = shape,
                                    .project = project,
                                    .before = before,
-                                   .before_back = before_back,
-                                   .project_back = project_back,
+                                   .before_backward = before_backward,
+                                   .project_backward = project_backward,
                                    .by_heads = 1};
 
 const ph_variant ph_variant_moh = {

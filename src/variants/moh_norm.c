@@ -42,9 +42,9 @@ static const float *query_of(const ph_kind_call *c, int row, int e)
    that of the query before it was turned. */
 static double share_of(const ph_kind_call *c, int d)
 {
-    const ph_part *q = &c->shape->q;
-    double scale = c->shape->turn_scale;
-    int turned = d >= q->turn && d < q->turn + 2 * q->angles;
+    const ph_projection *q = &c->shape->q;
+    double scale = c->shape->rope_scale;
+    int turned = d >= q->rope_at && d < q->rope_at + 2 * q->angles;
     return turned ? 1 / (scale * scale) : 1;
 }
 
@@ -70,9 +70,9 @@ static void measure(const ph_kind_call *c, int row, double *n, double *mean,
 static void open_token(ph_kind_call *c, int row, int b, int t)
 {
     const ph_route *r = route_of(c);
-    const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
-    double n[PH_ROUTE_MOST], mean, deviation;
-    float z[PH_ROUTE_MOST];
+    const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
+    double n[PH_ROUTE_MAX], mean, deviation;
+    float z[PH_ROUTE_MAX];
     measure(c, row, n, &mean, &deviation);
     for (int e = 0; e < r->routed; e++) z[e] = (float)(n[e] / (deviation + UNIT));
     ph_route_token(c, r, row, z);
@@ -89,12 +89,12 @@ static void before(ph_kind_call *c)
 /* ---- and back ---------------------------------------------------------------------- */
 
 /* dz of a token, straight through its gates and from the balance loss; sums to 0. */
-static void logits_back(const ph_kind_call *c, int row, int b, int t, double *dz)
+static void logits_backward(const ph_kind_call *c, int row, int b, int t, double *dz)
 {
     const ph_route *r = route_of(c);
-    const float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * r->routed;
-    const float *p = c->spare[PH_ROUTE_P] + (int64_t)row * r->routed;
-    const float *share = c->spare[PH_ROUTE_SHARE];
+    const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
+    const float *p = c->scratch[PH_ROUTE_P] + (int64_t)row * r->routed;
+    const float *share = c->scratch[PH_ROUTE_SHARE];
     double weight = (double)c->args->balance * r->routed / share[r->routed];
     double mass = 0, mean = 0;
     for (int e = 0; e < r->routed; e++) {
@@ -105,11 +105,11 @@ static void logits_back(const ph_kind_call *c, int row, int b, int t, double *dz
     for (int e = 0; e < r->routed; e++) dz[e] = p[e] * (dz[e] - mean / mass);
 }
 
-static void open_token_back(ph_kind_call *c, int row, int b, int t)
+static void open_token_backward(ph_kind_call *c, int row, int b, int t)
 {
     int count = route_of(c)->routed;
-    double n[PH_ROUTE_MOST], dz[PH_ROUTE_MOST], mean, deviation, sum = 0;
-    logits_back(c, row, b, t, dz);
+    double n[PH_ROUTE_MAX], dz[PH_ROUTE_MAX], mean, deviation, sum = 0;
+    logits_backward(c, row, b, t, dz);
     measure(c, row, n, &mean, &deviation);
     double unit = deviation + UNIT;
     for (int e = 0; e < count && deviation > 0; e++)
@@ -124,13 +124,13 @@ static void open_token_back(ph_kind_call *c, int row, int b, int t)
     }
 }
 
-static void before_back(ph_kind_call *c)
+static void before_backward(ph_kind_call *c)
 {
-    if (route_of(c)->routed) ph_kind_tokens(c, open_token_back, NULL);
+    if (route_of(c)->routed) ph_kind_tokens(c, open_token_backward, NULL);
 }
 
 static const ph_layer_kind kind = {
-    .shape = shape, .before = before, .before_back = before_back, .by_heads = 1};
+    .shape = shape, .before = before, .before_backward = before_backward, .by_heads = 1};
 
 const ph_variant ph_variant_moh_norm = {
     .info = {.name = "moh-norm",

@@ -21,7 +21,7 @@ static ph_status shape(ph_shape *s, const char *options)
 {
     const ph_attn *a = &s->desc->attn;
     double overlap = 0;
-    const ph_option list[] = {
+    const ph_variant_option list[] = {
         {.key = "overlap", .number = &overlap, .most = 1 << 16, .whole = 1}};
     PH_TRY(ph_options_read(s->ctx, "mohsa", options, list, 1));
     int o = (int)overlap;
@@ -36,7 +36,7 @@ static ph_status shape(ph_shape *s, const char *options)
     s->attn.qk_dim += 2 * o;
     s->attn.v_dim += 2 * o;
     s->q.pad = s->k.pad = s->v.pad = o;
-    s->q.apart = s->k.apart = s->v.apart = o > 0;
+    s->q.transformed = s->k.transformed = s->v.transformed = o > 0;
     s->out_dim = s->attn.v_dim;
     s->wants_slices = o > 0;
     return PH_OK;
@@ -45,7 +45,7 @@ static ph_status shape(ph_shape *s, const char *options)
 /* ---- folding ----------------------------------------------------------------------- */
 
 typedef struct fold_job {
-    const ph_part *part;
+    const ph_projection *proj;
     const float *from; /* (rows, heads at hand, dim + 2 pad) */
     float *to;         /* (rows, heads * dim) */
     int rows;
@@ -57,7 +57,7 @@ enum { CHUNK = 32 }; /* rows of one item */
 /* Numbers that no window before has are copied, the others added to. */
 static void fold_row(const fold_job *j, const float *restrict from, float *restrict to)
 {
-    const ph_part *p = j->part;
+    const ph_projection *p = j->proj;
     int window = p->dim + 2 * p->pad, width = p->heads * p->dim;
     int reached = j->first ? ph_min(j->first * p->dim + p->pad, width) : 0;
     for (int h = 0; h < j->heads; h++, from += window) {
@@ -73,30 +73,30 @@ static void fold_row(const fold_job *j, const float *restrict from, float *restr
 static void fold_item(void *arg, int lane, int index)
 {
     const fold_job *j = arg;
-    const ph_part *p = j->part;
+    const ph_projection *p = j->proj;
     int window = j->heads * (p->dim + 2 * p->pad), width = p->heads * p->dim;
     (void)lane;
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, j->rows); row++)
         fold_row(j, j->from + (int64_t)row * window, j->to + (int64_t)row * width);
 }
 
-static void fold(const ph_kind_call *c, const ph_part *part, int rows, const float *from,
-                 float *to)
+static void fold(const ph_kind_call *c, const ph_projection *proj, int rows,
+                 const float *from, float *to)
 {
-    fold_job j = {part, from, to, rows, c->first, c->q_heads};
-    if (part->apart) ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), fold_item, &j);
+    fold_job j = {proj, from, to, rows, c->first, c->q_heads};
+    if (proj->transformed) ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), fold_item, &j);
 }
 
-static void before_back(ph_kind_call *c)
+static void before_backward(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
-    fold(c, &s->q, c->q_rows, c->dq, c->dq_part);
-    fold(c, &s->k, c->kv_rows, c->dk, c->dk_part);
-    fold(c, &s->v, c->kv_rows, c->dv, c->dv_part);
+    fold(c, &s->q, c->q_rows, c->dq, c->dq_proj);
+    fold(c, &s->k, c->kv_rows, c->dk, c->dk_proj);
+    fold(c, &s->v, c->kv_rows, c->dv, c->dv_proj);
 }
 
 static const ph_layer_kind kind = {
-    .shape = shape, .before_back = before_back, .by_heads = 1};
+    .shape = shape, .before_backward = before_backward, .by_heads = 1};
 
 const ph_variant ph_variant_mohsa = {
     .info = {.name = "mohsa",

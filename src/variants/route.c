@@ -8,13 +8,13 @@ ph_status ph_route_shape(ph_shape *s, const char *name, const char *options, int
 {
     double shared = 0, top = 0;
     int heads = s->attn.q_heads;
-    const ph_option list[] = {
+    const ph_variant_option list[] = {
         {.key = "shared", .number = &shared, .most = heads, .whole = 1},
         {.key = "top", .number = &top, .most = heads, .whole = 1},
         {.key = "score", .word = &route->paper, .words = "code|paper"}};
-    if (heads > PH_ROUTE_MOST)
+    if (heads > PH_ROUTE_MAX)
         return ph_fail(s->ctx, PH_UNSUPPORTED, "q_heads is %d, expected at most %d",
-                       heads, PH_ROUTE_MOST);
+                       heads, PH_ROUTE_MAX);
     PH_TRY(ph_options_read(s->ctx, name, options, list, scores ? 3 : 2));
     route->shared = (int)shared;
     route->top = (int)top;
@@ -26,8 +26,8 @@ ph_status ph_route_shape(ph_shape *s, const char *name, const char *options, int
                        name, route->top, route->routed ? "1 to " : "", route->routed,
                        route->routed);
     size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
-    s->spare[PH_ROUTE_P] = s->spare[PH_ROUTE_ON] = rows * (size_t)route->routed;
-    s->spare[PH_ROUTE_SHARE] = (size_t)route->routed + 1;
+    s->scratch[PH_ROUTE_P] = s->scratch[PH_ROUTE_ON] = rows * (size_t)route->routed;
+    s->scratch[PH_ROUTE_SHARE] = (size_t)route->routed + 1;
     s->makes_gate = s->routes = 1;
     s->active = (double)(route->shared + route->top) / heads;
     return PH_OK;
@@ -36,9 +36,9 @@ ph_status ph_route_shape(ph_shape *s, const char *name, const char *options, int
 void ph_route_token(ph_kind_call *c, const ph_route *r, int row, const float *z)
 {
     int n = r->routed;
-    float *on = c->spare[PH_ROUTE_ON] + (int64_t)row * n;
+    float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * n;
     if (!n) return;
-    ph_kind_softmax(c->ctx, n, z, 1, c->spare[PH_ROUTE_P] + (int64_t)row * n);
+    ph_kind_softmax(c->ctx, n, z, 1, c->scratch[PH_ROUTE_P] + (int64_t)row * n);
     for (int e = 0; e < n; e++) {
         int rank = 0;
         for (int i = 0; i < n; i++) rank += z[i] > z[e] || (z[i] == z[e] && i < e);
@@ -69,12 +69,12 @@ void ph_route_count(ph_kind_call *c, const ph_route *r)
     int n = r->routed;
     double loss = 0, tokens = ph_max(count_tokens(c), 1);
     for (int e = 0; e < n; e++) {
-        double used = sum_column(c, c->spare[PH_ROUTE_ON], n, e) / tokens;
-        double mass = sum_column(c, c->spare[PH_ROUTE_P], n, e) / tokens;
-        c->spare[PH_ROUTE_SHARE][e] = (float)used;
+        double used = sum_column(c, c->scratch[PH_ROUTE_ON], n, e) / tokens;
+        double mass = sum_column(c, c->scratch[PH_ROUTE_P], n, e) / tokens;
+        c->scratch[PH_ROUTE_SHARE][e] = (float)used;
         loss += used * mass;
     }
-    c->spare[PH_ROUTE_SHARE][n] = (float)tokens;
+    c->scratch[PH_ROUTE_SHARE][n] = (float)tokens;
     if (c->args->balance_loss)
         *c->args->balance_loss = (float)(r->paper ? loss : n * loss);
 }
@@ -82,14 +82,14 @@ void ph_route_count(ph_kind_call *c, const ph_route *r)
 void ph_route_balance(const ph_kind_call *c, const ph_route *r, int row, float *dz)
 {
     int n = r->routed;
-    const float *p = c->spare[PH_ROUTE_P] + (int64_t)row * n;
-    const float *share = c->spare[PH_ROUTE_SHARE];
+    const float *p = c->scratch[PH_ROUTE_P] + (int64_t)row * n;
+    const float *share = c->scratch[PH_ROUTE_SHARE];
     float weight = c->args->balance * (r->paper ? 1 : (float)n) / share[n], mean = 0;
     for (int e = 0; e < n; e++) mean += share[e] * p[e];
     for (int e = 0; e < n; e++) dz[e] += weight * p[e] * (share[e] - mean);
 }
 
-void ph_softmax_back(int n, const float *y, const float *dy, float factor, float *dz)
+void ph_softmax_backward(int n, const float *y, const float *dy, float factor, float *dz)
 {
     float mean = 0;
     for (int i = 0; i < n; i++) mean += dy[i] * y[i];

@@ -14,7 +14,7 @@
 
 #include "variants/kind.h"
 
-enum { PH_ROUTE_MOST = 1024 }; /* heads */
+enum { PH_ROUTE_MAX = 1024 }; /* heads */
 
 typedef struct ph_route {
     int shared, routed, top;
@@ -23,9 +23,10 @@ typedef struct ph_route {
 
 /* Pieces of a router, the same in all of them. */
 enum {
-    PH_ROUTE_P = PH_PIECES - 3, /* spare: (rows, routed) softmax over all routed heads */
-    PH_ROUTE_ON,                /* spare: (rows, routed) 1: the token uses the head */
-    PH_ROUTE_SHARE              /* spare: (routed) f, and the number of tokens */
+    PH_ROUTE_P =
+        PH_BUFFERS - 3, /* scratch: (rows, routed) softmax over all routed heads */
+    PH_ROUTE_ON,        /* scratch: (rows, routed) 1: the token uses the head */
+    PH_ROUTE_SHARE      /* scratch: (routed) f, and the number of tokens */
 };
 
 /* Reads "shared=S,top=K" and, where `scores`, ",score=code|paper"; makes room for the
@@ -44,6 +45,6 @@ void ph_route_balance(const ph_kind_call *call, const ph_route *route, int row,
                       float *dz);
 
 /* Way back through y = factor * softmax(z): dz[i] = y[i] (dy[i] - sum(dy y) / factor). */
-void ph_softmax_back(int n, const float *y, const float *dy, float factor, float *dz);
+void ph_softmax_backward(int n, const float *y, const float *dy, float factor, float *dz);
 
 #endif

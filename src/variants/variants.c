@@ -62,10 +62,10 @@ typedef ph_status take_part(ph_ctx *ctx, const part *p, void *to);
 static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void *to)
 {
     if (!text) text = "mha";
-    if (strlen(text) >= PH_VARIANT_MOST)
+    if (strlen(text) >= PH_VARIANT_MAX)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "variant has %zu characters, expected at most %d", strlen(text),
-                       PH_VARIANT_MOST - 1);
+                       PH_VARIANT_MAX - 1);
     for (;;) {
         part p = {.text = text, .length = (int)part_length(text)};
         PH_TRY(ph_variant_find(ctx, text, &p.variant));
@@ -124,10 +124,10 @@ static int is_plain(const ph_variant *v)
 
 static ph_status take_core(ph_ctx *ctx, const part *p, void *to)
 {
-    static const char *const does[PH_ROLES] = {"mix heads", "normalise rows"};
+    static const char *const does[PH_STAGES] = {"mix heads", "normalise rows"};
     const ph_variant *variant = p->variant;
     ph_core *core = to;
-    int role = variant->alpha ? PH_NORMS : PH_MIXES;
+    int role = variant->alpha ? PH_STAGE_NORM : PH_STAGE_MIX;
     const ph_variant *same = core->variant[role], *other = core->variant[!role];
     if (!variant->setup)
         return ph_fail(

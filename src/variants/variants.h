@@ -21,9 +21,9 @@ ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out)
    one part changes the layer, one more may be a gate behind it, the others are for the
    plan. */
 typedef struct ph_variant_parts {
-    const ph_variant *kind[2];        /* NULL: none; the second stands behind the first */
-    char options[2][PH_VARIANT_MOST]; /* of the kinds */
-    char core[PH_VARIANT_MOST];       /* for the plan */
+    const ph_variant *kind[2];       /* NULL: none; the second stands behind the first */
+    char options[2][PH_VARIANT_MAX]; /* of the kinds */
+    char core[PH_VARIANT_MAX];       /* for the plan */
 } ph_variant_parts;
 
 ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *parts);

@@ -1,71 +1,73 @@
 /*
- * back_products.c - the steps of a backward call as matrix products; see back.h.
+ * backward_products.c - the matrix products of a backward call; see backward_call.h.
  */
-#include "layer/back.h"
+#include "layer/backward_call.h"
 
 static void add_product(ph_products *p, int wanted, ph_gemm g)
 {
     if (wanted) p->list[p->count++] = g;
 }
 
-static const float *matrix_of(const ph_back *c, const ph_part *part, const float *named)
+static const float *matrix_of(const ph_backward_call *c, const ph_projection *proj,
+                              const float *named)
 {
-    return part->w < 0 ? named : c->kind.param[part->w];
+    return proj->w < 0 ? named : c->kind.param[proj->w];
 }
 
-static float *gradient_of(const ph_back *c, const ph_part *part, float *named)
+static float *gradient_of(const ph_backward_call *c, const ph_projection *proj,
+                          float *named)
 {
-    return part->w < 0 ? named : c->kind.dparam[part->w];
+    return proj->w < 0 ? named : c->kind.dparam[proj->w];
 }
 
 /* wo as far as the slice reaches. */
-static ph_part out_part(const ph_back *c)
+static ph_projection out_part(const ph_backward_call *c)
 {
-    ph_part part = c->layer->out;
-    part.in = c->kind.out_heads * c->layer->shape.out_dim;
-    return part;
+    ph_projection proj = c->layer->out;
+    proj.in = c->kind.out_heads * c->layer->shape.out_dim;
+    return proj;
 }
 
-static int64_t wo_at(const ph_back *c)
+static int64_t wo_at(const ph_backward_call *c)
 {
     return (int64_t)c->kind.first_out * c->layer->shape.out_dim * c->layer->out.dim;
 }
 
-ph_products ph_back_wide(const ph_back *c)
+ph_products ph_backward_dconcat(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
-    ph_part part = out_part(c);
+    ph_projection proj = out_part(c);
     ph_products p = {.count = 0};
     add_product(&p, !l->desc.concat,
-                ph_layer_product_dx(&part, ph_float_at(c->weights->wo, wo_at(c)),
-                                    l->q_rows, c->dout, c->slice.wide, 0));
+                ph_layer_product_dx(&proj, ph_float_at(c->weights->wo, wo_at(c)),
+                                    l->q_rows, c->dout, c->slice.dconcat, 0));
     return p;
 }
 
-ph_products ph_back_values(const ph_back *c)
+ph_products ph_backward_recompute_v(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     ph_products p = {.count = 0};
-    add_product(&p, l->remakes_v,
+    add_product(&p, l->recomputes_v,
                 ph_layer_slice_v(l, c->kind.first, c->weights, c->source, c->slice.v));
     return p;
 }
 
-ph_products ph_back_wo(const ph_back *c)
+ph_products ph_backward_dwo(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
-    ph_part part = out_part(c);
+    ph_projection proj = out_part(c);
     float *dwo = ph_float_at_out(c->grads->dwo, wo_at(c));
     int made = ph_layer_makes_out(l);
     const float *out = made ? c->kind.out : c->kind.heads;
-    ph_gemm g = ph_layer_product_dw(&part, l->q_rows, out, PH_F32, c->dout, dwo);
+    ph_gemm g = ph_layer_product_dw(&proj, l->q_rows, out, PH_F32, c->dout, dwo);
     if (!made) g.a_col = c->kind.heads_row;
     ph_products p = {.count = 0};
     add_product(&p, dwo != NULL, g);
     return p;
 }
 
-static void add_weights(const ph_back *c, ph_products *p)
+static void add_weights(const ph_backward_call *c, ph_products *p)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
@@ -77,7 +79,7 @@ static void add_weights(const ph_back *c, ph_products *p)
     float *dwk = gradient_of(c, &s->k, c->grads->dwk);
     float *dwv = gradient_of(c, &s->v, c->grads->dwv);
     ph_gemm q = ph_layer_product_dw(&s->q, l->q_rows, c->x, type, c->dq, dwq);
-    if (s->q.from >= 0) q.a = c->kept.kind[s->q.from], q.a_type = PH_F32;
+    if (s->q.from >= 0) q.a = c->saved.kind[s->q.from], q.a_type = PH_F32;
     ph_gemm k = ph_layer_product_dw(&s->k, l->kv_rows, c->source, type, c->dk, dwk);
     ph_gemm v = ph_layer_product_dw(&s->v, l->kv_rows, c->source, type, c->dv, dwv);
     k.same_a = dwq && one_source;
@@ -88,7 +90,7 @@ static void add_weights(const ph_back *c, ph_products *p)
 }
 
 /* Gradients of parameters, and what q gives to dx. */
-ph_products ph_back_first(const ph_back *c)
+ph_products ph_backward_weights(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
@@ -96,7 +98,7 @@ ph_products ph_back_first(const ph_back *c)
     const float *wq = matrix_of(c, &s->q, c->weights->wq);
     ph_products p = {.count = 0};
     add_weights(c, &p);
-    float *to = s->q.from < 0 ? c->dx : c->kind.back[s->q.from];
+    float *to = s->q.from < 0 ? c->dx : c->kind.backward_only[s->q.from];
     add_product(&p, g->dx || s->q.from >= 0,
                 ph_layer_product_dx(&s->q, wq, l->q_rows, c->dq, to, 0));
     add_product(&p, g->dbq != NULL,
@@ -111,7 +113,7 @@ ph_products ph_back_first(const ph_back *c)
 }
 
 /* What k (second) and v (third) give to dmemory, or add to dx. */
-ph_products ph_back_next(const ph_back *c, int third)
+ph_products ph_backward_dsource(const ph_backward_call *c, int third)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
