@@ -99,7 +99,7 @@ static void steps(void)
         ph_model *model;
         ph_trainer *t;
         ph_pair pairs[2] = {{"polyhead.train", text}, {"polyhead.step", wrong[i]}};
-        ph_more more = {NULL, 0, pairs, 2};
+        ph_store_extra more = {NULL, 0, pairs, 2};
         CHECK(ph_model_read(&model, ctx, path) == PH_OK, "%s", ph_error(ctx));
         CHECK(ph_store_write(model, path, &more) == PH_OK, "%s", ph_error(ctx));
         CHECK(resume(ctx, &t) == PH_BAD_FILE && strstr(ph_error(ctx), "polyhead.step is"),

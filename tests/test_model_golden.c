@@ -104,17 +104,17 @@ static void begin_training(ph_trainer *t, ph_ctx *ctx, ph_model *m)
                           .max_grad_norm = 0.5f,
                           .schedule = PH_SCHEDULE_CLASSIC};
     t->grads = calloc(m->floats, sizeof(float));
-    t->mean = calloc(m->floats, sizeof(float));
-    t->square = calloc(m->floats, sizeof(float));
-    t->chunk_sums = calloc(m->floats / 1024 + 1, sizeof(double));
+    t->first_moment = calloc(m->floats, sizeof(float));
+    t->second_moment = calloc(m->floats, sizeof(float));
+    t->partial_sums = calloc(m->floats / 1024 + 1, sizeof(double));
 }
 
 static void end_training(ph_trainer *t)
 {
     free(t->grads);
-    free(t->mean);
-    free(t->square);
-    free(t->chunk_sums);
+    free(t->first_moment);
+    free(t->second_moment);
+    free(t->partial_sums);
 }
 
 static void check_first(const golden *g, const ph_trainer *t)

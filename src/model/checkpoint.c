@@ -1,12 +1,12 @@
 /*
- * checkpoint.c - checkpoints of a training: everything that is needed to go on as if
- * nothing had happened.
+ * checkpoint.c - checkpoints: the whole state of a training, so that a resumed one ends
+ * with the same bits.
  *
  *     directory/step-00001000.safetensors    the model, both moments of the optimiser,
  *                                             polyhead.train and polyhead.step
  *
- * A file appears whole or not at all (written beside, synced, renamed, directory synced)
- * and carries a hash. Older ones are removed only after that. A directory belongs to one
+ * Writes are atomic (temporary file, fsync, rename, fsync of the directory) and files
+ * carry a hash. Older ones are removed only after that. A directory belongs to one
  * training; the newest whole checkpoint counts.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -74,7 +74,7 @@ static int step_of(const char *name)
     return strcmp(name, again) ? -1 : step;
 }
 
-static int join(char *path, const char *directory, const char *name)
+static int join_path(char *path, const char *directory, const char *name)
 {
     int n = snprintf(path, PATH_SIZE, "%s/%s", directory, name);
     return n > 0 && n < PATH_SIZE;
@@ -91,7 +91,7 @@ static ph_status list(ph_ctx *ctx, const char *directory, int **steps, int *coun
 {
     DIR *d = opendir(directory);
     void *found = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ph_status status = PH_OK;
     *count = 0, *steps = NULL;
     if (!d)
@@ -100,19 +100,20 @@ static ph_status list(ph_ctx *ctx, const char *directory, int **steps, int *coun
     for (struct dirent *e; status == PH_OK && (e = readdir(d));) {
         int step = step_of(e->d_name);
         if (step < 0) continue;
-        status = ph_io_grow(NULL, &found, &room, (size_t)*count + 1, sizeof **steps);
+        status = ph_io_grow(NULL, &found, &capacity, (size_t)*count + 1, sizeof **steps);
         if (status == PH_OK) ((int *)found)[(*count)++] = step;
     }
     closedir(d);
     if (*count) qsort(found, (size_t)*count, sizeof **steps, newest_first);
     *steps = found;
-    return status == PH_OK ? PH_OK : ph_fail(ctx, status, "no memory for a list");
+    return status == PH_OK ? PH_OK
+                           : ph_fail(ctx, status, "no memory for a list of checkpoints");
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
 
-/* What a killed process left half written beside its checkpoints. */
-static void remove_halves(const char *directory)
+/* Temporary files that a killed process left behind. */
+static void remove_temporaries(const char *directory)
 {
     char path[PATH_SIZE];
     DIR *d = opendir(directory);
@@ -120,12 +121,12 @@ static void remove_halves(const char *directory)
         size_t length = strlen(e->d_name);
         if (strncmp(e->d_name, ".polyhead-", 10) || length < 14) continue;
         if (strcmp(e->d_name + length - 4, ".tmp")) continue;
-        if (join(path, directory, e->d_name)) unlink(path);
+        if (join_path(path, directory, e->d_name)) unlink(path);
     }
     if (d) closedir(d);
 }
 
-/* What cannot be removed stays: that harms nothing. */
+/* Failures do not matter: an old checkpoint more is harmless. */
 static void remove_old(ph_ctx *ctx, const char *directory, int keep)
 {
     int *steps, count;
@@ -133,7 +134,7 @@ static void remove_old(ph_ctx *ctx, const char *directory, int keep)
     if (list(ctx, directory, &steps, &count) != PH_OK) return;
     for (int i = keep; i < count; i++) {
         name_of(steps[i], name);
-        if (join(path, directory, name)) unlink(path);
+        if (join_path(path, directory, name)) unlink(path);
     }
     free(steps);
 }
@@ -147,16 +148,16 @@ static ph_status save(ph_trainer *t, const char *directory)
                        "the options of the training are too long");
     snprintf(step, sizeof step, "%d", t->step);
     ph_tensor tensors[2] = {
-        {"optimiser.mean", PH_TYPE_F32, 1, {floats}, t->mean, bytes},
-        {"optimiser.square", PH_TYPE_F32, 1, {floats}, t->square, bytes}};
+        {"optimiser.first_moment", PH_TYPE_F32, 1, {floats}, t->first_moment, bytes},
+        {"optimiser.second_moment", PH_TYPE_F32, 1, {floats}, t->second_moment, bytes}};
     ph_pair pairs[2] = {{"polyhead.train", train}, {"polyhead.step", step}};
-    ph_more more = {tensors, 2, pairs, 2};
+    ph_store_extra more = {tensors, 2, pairs, 2};
     name_of(t->step, name);
-    if (!join(path, directory, name))
+    if (!join_path(path, directory, name))
         return ph_fail(t->ctx, PH_BAD_ARGUMENT, "the path of the directory is too long");
     PH_TRY(ph_store_write(t->model, path, &more));
     if (t->train.pace.keep > 0) remove_old(t->ctx, directory, t->train.pace.keep);
-    remove_halves(directory);
+    remove_temporaries(directory);
     return PH_OK;
 }
 
@@ -166,7 +167,7 @@ ph_status ph_trainer_save(ph_trainer *t, const char *directory)
     return PH_WITHIN(t->ctx, save(t, directory));
 }
 
-/* ---- going on ---------------------------------------------------------------------- */
+/* ---- resuming ---------------------------------------------------------------------- */
 
 /* A whole number of up to eight digits and nothing else. */
 static ph_status read_step(ph_ctx *ctx, const char *text, int *step)
@@ -196,8 +197,8 @@ ph_status ph_checkpoint_options(ph_ctx *ctx, const ph_file *file, ph_train *trai
                           strlen(copy));
 }
 
-static ph_status go_on(ph_trainer **out, ph_ctx *ctx, const ph_file *file,
-                       const char *path)
+static ph_status resume_from(ph_trainer **out, ph_ctx *ctx, const ph_file *file,
+                             const char *path)
 {
     ph_train train;
     ph_model *model;
@@ -208,9 +209,11 @@ static ph_status go_on(ph_trainer **out, ph_ctx *ctx, const ph_file *file,
     PH_TRY(ph_trainer_begin(out, ctx, &train, model));
     ph_trainer *t = *out;
     size_t floats = t->model->floats;
-    ph_status status = ph_store_floats(ctx, file, "optimiser.mean", t->mean, floats);
+    ph_status status =
+        ph_store_floats(ctx, file, "optimiser.first_moment", t->first_moment, floats);
     if (status == PH_OK)
-        status = ph_store_floats(ctx, file, "optimiser.square", t->square, floats);
+        status = ph_store_floats(ctx, file, "optimiser.second_moment", t->second_moment,
+                                 floats);
     t->step = step;
     if (status == PH_OK) return PH_OK;
     ph_trainer_free(t);
@@ -236,21 +239,22 @@ static ph_status resume(ph_trainer **out, ph_ctx *ctx, const char *directory, ch
     for (int i = 0; i < count; i++) {
         ph_file *file;
         name_of(steps[i], name);
-        if (!join(path, directory, name)) break;
+        if (!join_path(path, directory, name)) break;
         status = ph_store_open(&file, ctx, path);
-        if (status == PH_BAD_FILE) { /* damaged: the one before it will do */
+        if (status == PH_BAD_FILE) { /* damaged: fall back to the one before it */
             note_damage(note, note_size, ph_error(ctx));
             continue;
         }
         if (status == PH_OK) {
-            status = go_on(out, ctx, file, path);
+            status = resume_from(out, ctx, file, path);
             ph_file_free(file);
         }
         break;
     }
     free(steps);
-    /* also here: a training killed at its last file is resumed, but saves no more */
-    if (status == PH_OK) remove_halves(directory);
+    /* A training killed while writing its model resumes at its last step: it saves no
+       checkpoint any more that would clean up. */
+    if (status == PH_OK) remove_temporaries(directory);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /*
- * config.c - a configuration: its fields, their defaults, and what is refused.
+ * config.c - the configuration of a model: JSON fields, defaults, checks.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
 static const char *const place_names[] = {"pre", "post", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
-static const char *const curve_names[] = {"gelu", "relu", "swiglu", NULL};
+static const char *const activation_names[] = {"gelu", "relu", "swiglu", NULL};
 static const char *const position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                              "none",       "t5",      NULL};
 
@@ -28,7 +28,7 @@ static const ph_field fields[] = {
     {"max_len", PH_FIELD_INT, AT(max_len), 1, 1 << 20, NULL},
     {"norm_place", PH_FIELD_NAME, AT(norm_place), 0, 0, place_names},
     {"norm", PH_FIELD_NAME, AT(norm), 0, 0, norm_names},
-    {"activation", PH_FIELD_NAME, AT(activation), 0, 0, curve_names},
+    {"activation", PH_FIELD_NAME, AT(activation), 0, 0, activation_names},
     {"positions", PH_FIELD_NAME, AT(positions), 0, 0, position_names},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
     {"bias", PH_FIELD_NOT, AT(no_bias), 0, 0, NULL},
@@ -51,22 +51,23 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
     return ph_fields_read(ctx, "the configuration", fields, FIELDS, config, text, length);
 }
 
-/* A part beyond the last layer would be read by nobody. */
-static ph_status check_parts(ph_ctx *ctx, const char *name, const char *list, int layers)
+/* An entry beyond the last layer would never be used. */
+static ph_status check_entries(ph_ctx *ctx, const char *name, const char *list,
+                               int layers)
 {
-    int parts = 1;
-    for (const char *at = list; (at = strchr(at, ';')); at++) parts++;
-    if (parts > layers)
+    int entries = 1;
+    for (const char *at = list; (at = strchr(at, ';')); at++) entries++;
+    if (entries > layers)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "%s has %d parts, expected at most one for each of %d layers",
-                       name, parts, layers);
+                       "%s has %d entries, expected at most one for each of %d layers",
+                       name, entries, layers);
     return PH_OK;
 }
 
 static int most_layers(const ph_config *c)
 {
-    int both = c->arch == PH_ARCH_ENCODER_DECODER && c->decoder_layers > c->layers;
-    return both ? c->decoder_layers : c->layers;
+    int decoder = c->arch == PH_ARCH_ENCODER_DECODER && c->decoder_layers > c->layers;
+    return decoder ? c->decoder_layers : c->layers;
 }
 
 /* Each role has a link head of its own. */
@@ -96,8 +97,8 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        "cross is %s, expected none: only an encoder-decoder has "
                        "cross-attention",
                        c->cross);
-    PH_TRY(check_parts(ctx, "variant", c->variant, most_layers(c)));
-    PH_TRY(check_parts(ctx, "cross", c->cross, c->decoder_layers));
+    PH_TRY(check_entries(ctx, "variant", c->variant, most_layers(c)));
+    PH_TRY(check_entries(ctx, "cross", c->cross, c->decoder_layers));
     PH_TRY(check_roles(ctx, c));
     if (!c->head_dim && c->model_dim % c->heads)
         return ph_fail(

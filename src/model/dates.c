@@ -1,7 +1,7 @@
 /*
  * dates.c - the recipe "dates": dates as people write them to ISO 8601, by characters.
  *
- * One date in ten is kept for tests, in all its forms. With slashes the month comes
+ * One date in ten is held out for tests, in all its forms. With slashes the month comes
  * first, with points the day.
  */
 #include <stdio.h>
@@ -132,7 +132,7 @@ static void defaults(ph_train *t)
 
 const ph_recipe ph_recipe_dates = {
     .name = "dates",
-    .help = "an encoder-decoder that turns dates as people write them into ISO dates",
+    .help = "an encoder-decoder that translates dates as people write them to ISO dates",
     .defaults = defaults,
     .open = open,
     .sample = sample};

@@ -1,6 +1,6 @@
 /*
- * fields.h - structs as JSON objects: one table says how every field is called and what
- * it may hold.
+ * fields.h - structs as JSON objects: a table names each field, its type and its
+ * limits.
  */
 #ifndef PH_MODEL_FIELDS_H
 #define PH_MODEL_FIELDS_H
@@ -24,7 +24,7 @@ typedef struct ph_field {
     const char *name;
     ph_field_kind kind;
     size_t at;
-    int least, most;          /* PH_FIELD_INT: limits; PH_FIELD_TEXT: bytes of room */
+    int least, most;          /* PH_FIELD_INT: limits; PH_FIELD_TEXT: capacity in bytes */
     const char *const *names; /* PH_FIELD_NAME, ended by NULL */
 } ph_field;
 
@@ -32,12 +32,12 @@ typedef struct ph_field {
 int ph_fields_print(const ph_field *fields, int count, const void *base, char *text,
                     size_t size);
 
-/* Sets the fields that are named in the JSON `text`, which is changed; what: for
-   sentences. */
+/* Sets the fields that the JSON `text` names; it is parsed in place. `what` names it in
+   errors. */
 ph_status ph_fields_read(ph_ctx *ctx, const char *what, const ph_field *fields, int count,
                          void *base, char *text, size_t length);
 
-/* Numbers and names within their limits? */
+/* Checks integers and names against their limits. */
 ph_status ph_fields_check(ph_ctx *ctx, const ph_field *fields, int count,
                           const void *base);
 

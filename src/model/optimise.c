@@ -1,8 +1,8 @@
 /*
- * optimise.c - AdamW over the block of parameters, the gradient norm, the
- * learning rate of a step.
+ * optimise.c - AdamW over all parameters, the gradient norm, the learning rate schedule.
  *
- * The block is cut into stretches of fixed size, so sums do not depend on threads.
+ * A work item is a fixed number of parameters, so partial sums, and with them the bits of
+ * the gradient norm, do not depend on the number of threads.
  */
 #include <math.h>
 
@@ -11,37 +11,38 @@
 typedef struct job {
     const ph_trainer *t;
     ph_adam adam;
-    size_t first, count; /* part of the block */
+    size_t first, count; /* range of parameters */
 } job;
 
-static int stretches(size_t count)
+static int item_count(size_t count)
 {
-    return (int)((count + PH_STRETCH - 1) / PH_STRETCH);
+    return (int)((count + PH_ITEM_FLOATS - 1) / PH_ITEM_FLOATS);
 }
 
-static int stretch(const job *j, int index, size_t *at)
+/* Returns how many parameters the item has; *at is the first of them. */
+static int item_range(const job *j, int index, size_t *at)
 {
-    size_t left = j->count - (size_t)index * PH_STRETCH;
-    *at = j->first + (size_t)index * PH_STRETCH;
-    return left < PH_STRETCH ? (int)left : PH_STRETCH;
+    size_t left = j->count - (size_t)index * PH_ITEM_FLOATS;
+    *at = j->first + (size_t)index * PH_ITEM_FLOATS;
+    return left < PH_ITEM_FLOATS ? (int)left : PH_ITEM_FLOATS;
 }
 
 static void grad_norm_item(void *arg, int lane, int index)
 {
     const job *j = arg;
     size_t at;
-    int n = stretch(j, index, &at);
+    int n = item_range(j, index, &at);
     (void)lane;
-    j->t->chunk_sums[index] = j->t->model->spans->squares(n, j->t->grads + at);
+    j->t->partial_sums[index] = j->t->model->spans->squares(n, j->t->grads + at);
 }
 
 double ph_optimise_grad_norm(const ph_trainer *t)
 {
     job j = {.t = t, .count = t->model->floats};
-    int count = stretches(j.count);
+    int count = item_count(j.count);
     double sum = 0;
     ph_ctx_spread(t->ctx, count, grad_norm_item, &j);
-    for (int i = 0; i < count; i++) sum += t->chunk_sums[i];
+    for (int i = 0; i < count; i++) sum += t->partial_sums[i];
     return sqrt(sum);
 }
 
@@ -60,13 +61,13 @@ static void adam_item(void *arg, int lane, int index)
     const job *j = arg;
     const ph_trainer *t = j->t;
     size_t at;
-    int n = stretch(j, index, &at);
+    int n = item_range(j, index, &at);
     (void)lane;
-    t->model->spans->adam(n, &j->adam, t->grads + at, t->model->block + at, t->mean + at,
-                          t->square + at);
+    t->model->spans->adam(n, &j->adam, t->grads + at, t->model->block + at,
+                          t->first_moment + at, t->second_moment + at);
 }
 
-/* Matrices, which come first in the block, decay; vectors do not. */
+/* Weight decay acts on matrices only; they come first among the parameters. */
 void ph_optimise_step(const ph_trainer *t, double grad_norm)
 {
     const ph_train *o = &t->train;
@@ -80,7 +81,7 @@ void ph_optimise_step(const ph_trainer *t, double grad_norm)
     j.adam.fix2 = (float)(1 / (1 - pow(0.98, t->step)));
     j.adam.eps = 1e-9f, j.adam.clip = (float)clip;
     j.adam.decay = (float)(lr * o->weight_decay);
-    ph_ctx_spread(t->ctx, stretches(j.count), adam_item, &j);
+    ph_ctx_spread(t->ctx, item_count(j.count), adam_item, &j);
     j.first = m->decayed, j.count = m->floats - m->decayed, j.adam.decay = 0;
-    ph_ctx_spread(t->ctx, stretches(j.count), adam_item, &j);
+    ph_ctx_spread(t->ctx, item_count(j.count), adam_item, &j);
 }

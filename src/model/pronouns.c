@@ -11,7 +11,7 @@
  *     adjective behind a verb -> what it is said of; a subject -> itself
  *
  * Who "it" is follows from the adjective: the street may be wide, not tired. One in ten
- * combinations of subject, verb, object and adjective is kept for tests.
+ * combinations of subject, verb, object and adjective is held out for tests.
  */
 #include <string.h>
 
@@ -84,7 +84,7 @@ static const char *article(sentence *s, noun_group g)
 }
 
 /* Puts a noun with its article and perhaps an adjective; the noun links to `link`, or to
-   itself where that is -1. Returns its place. */
+   itself where that is -1. Returns its index. */
 static int put_noun(sentence *s, noun_group g, int link)
 {
     const char *const *group = nouns[s->language][g];
@@ -111,7 +111,7 @@ static int put_noun(sentence *s, noun_group g, int link)
     return noun;
 }
 
-/* Verb with auxiliary and particle; links to `subject`. Returns its place. */
+/* Verb with auxiliary and particle; links to `subject`. Returns its index. */
 static int put_verb(sentence *s, const action *v, int subject, int may_deny)
 {
     int denied = may_deny && below(s, 2), how = below(s, 8);

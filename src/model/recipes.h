@@ -1,8 +1,8 @@
 /*
- * recipes.h - what models are trained on: each recipe makes samples from numbers.
+ * recipes.h - training data: each recipe is a function from a random key to a sample.
  *
- * A sample depends on its key alone, so the step number says what a training step sees.
- * Samples for tests come from a part of all possible ones that training never uses.
+ * A sample depends on its key alone, so the step number determines what a step sees. Test
+ * samples come from a held-out set that training never draws from.
  */
 #ifndef PH_MODEL_RECIPES_H
 #define PH_MODEL_RECIPES_H
@@ -21,12 +21,12 @@ static inline int ph_draw_below(ph_draw *d, int n)
     return (int)((uint64_t)ph_rng_at(d->key, d->next++) * (uint64_t)n >> 32);
 }
 
-/* What a recipe works on: vocabulary and whatever it read from a file. */
+/* The data of a recipe: its vocabulary and what it read from a file. */
 typedef struct ph_data {
     ph_ctx *ctx;
     const ph_train *train;
     ph_split split;
-    const char **tokens; /* after the first four */
+    const char **tokens; /* after the four special tokens */
     int token_count;
     ph_vocab vocab;
     int source_len, target_len; /* most tokens of a sample */
@@ -37,9 +37,9 @@ typedef struct ph_data {
 /* Rows to fill: source and target are padded with PH_TOKEN_PAD, labels with -1. */
 typedef struct ph_sample {
     int32_t *source; /* (source_len) */
-    int32_t *target; /* (target_len): the decoder's input, from the start mark on */
+    int32_t *target; /* (target_len): the decoder's input, from the start token on */
     int32_t *labels; /* of the last stack */
-    int32_t length;  /* valid words of source */
+    int32_t length;  /* valid tokens of source */
 } ph_sample;
 
 typedef struct ph_recipe {
@@ -62,7 +62,8 @@ void ph_data_close(ph_data *data, const ph_recipe *recipe);
 /* Adds a token unless it is there. */
 ph_status ph_data_token(ph_data *data, const char *text);
 
-/* Text to text: source, then the start mark and the target, labels with the end mark. */
+/* Text to text: the target is shifted right by a start token, labels end with the end
+   token. */
 void ph_sample_pair(const ph_data *data, const int32_t *from, int from_count,
                     const int32_t *to, int to_count, ph_sample *out);
 

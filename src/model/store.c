@@ -1,12 +1,12 @@
 /*
- * store.c - models in files: safetensors with these pairs of metadata
+ * store.c - model files: safetensors with this metadata
  *
  *     polyhead.config  the configuration, JSON
  *     polyhead.split   words, chars or bytes
  *     polyhead.vocab   the tokens after the first four, a JSON array
  *     polyhead.hash    16 digits over all tensors (by name) and the other pairs
  *
- * The hash tells a damaged file from a whole one; safetensors itself has none.
+ * The hash detects damage; safetensors itself has no checksum.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const char *const split_names[] = {"words", "chars", "bytes", NULL};
 
 /* ---- hash -------------------------------------------------------------------------- */
 
-/* Sums of hashes do not depend on the order of tensors and pairs. */
+/* The hash of a file is a sum, so that the order of tensors and pairs does not count. */
 static uint64_t hash_tensor(const char *name, const void *data, size_t bytes)
 {
     return ph_hash_bytes(ph_hash_bytes(1, name, strlen(name)), data, bytes);
@@ -49,17 +49,17 @@ static uint64_t hash_file(const ph_file *file)
 
 typedef struct text {
     char *bytes;
-    size_t used, room;
+    size_t used, capacity;
     int failed;
 } text;
 
 static void text_write(void *user, const char *bytes, size_t count)
 {
     text *t = user;
-    if (t->used + count + 1 > t->room && !t->failed) {
-        size_t room = 2 * (t->room + count + 1);
-        char *more = realloc(t->bytes, room);
-        if (more) t->bytes = more, t->room = room;
+    if (t->used + count + 1 > t->capacity && !t->failed) {
+        size_t capacity = 2 * (t->capacity + count + 1);
+        char *more = realloc(t->bytes, capacity);
+        if (more) t->bytes = more, t->capacity = capacity;
         t->failed = !more;
     }
     if (t->failed) return;
@@ -77,8 +77,9 @@ static void print_vocab(const ph_vocab *v, text *to)
     ph_json_end(&out);
 }
 
-static ph_status write_all(const ph_model *m, const char *path, const ph_more *more,
-                           ph_tensor *tensors, ph_pair *pairs, const char *vocab)
+static ph_status write_all(const ph_model *m, const char *path,
+                           const ph_store_extra *more, ph_tensor *tensors, ph_pair *pairs,
+                           const char *vocab)
 {
     char config[8192], hash[32], error[512] = "";
     size_t tensor_count = (size_t)m->param_count, pair_count = 0;
@@ -102,7 +103,7 @@ static ph_status write_all(const ph_model *m, const char *path, const ph_more *m
     return status == PH_OK ? PH_OK : ph_fail(m->ctx, status, "%s", error);
 }
 
-ph_status ph_store_write(const ph_model *m, const char *path, const ph_more *more)
+ph_status ph_store_write(const ph_model *m, const char *path, const ph_store_extra *more)
 {
     size_t tensors = (size_t)m->param_count + (more ? more->tensor_count : 0);
     size_t pairs = 4 + (more ? more->pair_count : 0);
@@ -183,8 +184,9 @@ ph_status ph_store_floats(ph_ctx *ctx, const ph_file *file, const char *name, fl
     if (!t) return ph_fail(ctx, PH_BAD_FILE, "tensor %s is missing", name);
     ph_tensor_describe(t, shape, sizeof shape);
     if (t->type != PH_TYPE_F32 || t->bytes != count * sizeof *to)
-        return ph_fail(ctx, PH_BAD_FILE, "tensor %s is %s, expected F32 with %zu numbers",
-                       name, shape, count);
+        return ph_fail(ctx, PH_BAD_FILE,
+                       "tensor %s is %s, expected F32 with %zu elements", name, shape,
+                       count);
     memcpy(to, t->data, t->bytes);
     return PH_OK;
 }
@@ -233,14 +235,14 @@ static ph_status check_layers(ph_ctx *ctx, const ph_config *c, const ph_file *fi
 static ph_status read_vocab(ph_ctx *ctx, char *json, const char ***tokens, int *count)
 {
     ph_json_reader r;
-    size_t length = strlen(json), room = 0;
+    size_t length = strlen(json), capacity = 0;
     void *list = NULL;
     ph_status status = PH_OK;
     *count = 0;
     ph_json_open(&r, json, length, (ph_json_limits){2, 4096}, NULL);
     int good = ph_json_next(&r) == PH_JSON_ARRAY;
     while (good && status == PH_OK && ph_json_next(&r) == PH_JSON_STRING) {
-        status = ph_io_grow(NULL, &list, &room, (size_t)*count + 1, sizeof **tokens);
+        status = ph_io_grow(NULL, &list, &capacity, (size_t)*count + 1, sizeof **tokens);
         if (status == PH_OK) ((const char **)list)[(*count)++] = r.text;
         good = strlen(r.text) == r.length;
     }

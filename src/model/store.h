@@ -1,23 +1,24 @@
 /*
- * store.h - models in files: parameters as tensors, all else as metadata.
+ * store.h - model files: parameters as tensors, configuration and vocabulary as metadata.
  */
 #ifndef PH_MODEL_STORE_H
 #define PH_MODEL_STORE_H
 
 #include "model/model.h"
 
-/* What a file holds besides the model: tensors and pairs of metadata. */
-typedef struct ph_more {
+/* What a checkpoint holds besides the model. */
+typedef struct ph_store_extra {
     const ph_tensor *tensors;
     size_t tensor_count;
     const ph_pair *pairs;
     size_t pair_count;
-} ph_more;
+} ph_store_extra;
 
 /* Writes the model and more; the file's hash covers all of it. */
-ph_status ph_store_write(const ph_model *model, const char *path, const ph_more *more);
+ph_status ph_store_write(const ph_model *model, const char *path,
+                         const ph_store_extra *more);
 
-/* A file that was read and whose hash is right. */
+/* Reads a file and verifies its hash. */
 ph_status ph_store_open(ph_file **out, ph_ctx *ctx, const char *path);
 ph_status ph_store_parse(ph_file **out, ph_ctx *ctx, const char *name, const void *bytes,
                          size_t size);

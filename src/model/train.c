@@ -1,8 +1,8 @@
 /*
- * train.c - a trainer: samples in, one step of the optimiser out; and tests.
+ * train.c - the training step with gradient accumulation, and evaluation.
  *
- * A step's samples, dropout and first values are functions of (seed, step), so the step
- * number is the whole state besides parameters and the optimiser's two moments.
+ * Samples, dropout masks and initial parameters are functions of (seed, step), so a
+ * checkpoint needs no state but the step number, the parameters and Adam's two moments.
  */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "model/generate.h"
 #include "model/train.h"
 
-enum { STREAM_SAMPLES = 2, STREAM_TESTS, STREAM_DROPOUT };
+enum { STREAM_SAMPLES = 2, STREAM_TESTS, STREAM_DROPOUT }; /* of random numbers */
 enum { TEST_SEED = 20260101 };
 
 /* ---- samples ----------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ ph_batch ph_trainer_batch(const ph_trainer *t, int pass)
                       .labels = t->labels + row * (size_t)label_len(&t->data)};
 }
 
-static int64_t counted(const ph_trainer *t, int passes)
+static int64_t count_labels(const ph_trainer *t, int passes)
 {
     size_t rows = (size_t)passes * (size_t)t->train.batch * (size_t)label_len(&t->data);
     int64_t count = 0;
@@ -69,12 +69,12 @@ static ph_status one_pass(ph_trainer *t, int pass, float scale, double *loss)
     ph_batch batch = ph_trainer_batch(t, pass);
     uint64_t seed =
         ph_rng_key(t->train.seed, STREAM_DROPOUT, (uint64_t)t->step, (uint64_t)pass);
-    float *grads = pass ? t->part : t->grads;
+    float *grads = pass ? t->pass_grads : t->grads;
     t->pass->balance = t->train.balance / (float)t->train.accumulate;
     PH_TRY(ph_pass_forward(t->pass, &batch, seed));
     PH_TRY(ph_pass_loss(t->pass, t->train.smoothing, scale, loss));
     PH_TRY(ph_pass_backward(t->pass, grads));
-    if (pass) ph_rows_add(t->pass, t->model->floats, t->grads, t->part);
+    if (pass) ph_rows_add(t->pass, t->model->floats, t->grads, t->pass_grads);
     return PH_OK;
 }
 
@@ -84,9 +84,9 @@ static ph_status step(ph_trainer *t, ph_progress *out)
     int passes = t->train.accumulate;
     uint64_t first = (uint64_t)t->step * (uint64_t)passes;
     for (int i = 0; i < passes; i++) ph_trainer_fill(t, first + (uint64_t)i, 0, i);
-    int64_t words = counted(t, passes);
+    int64_t tokens = count_labels(t, passes);
     for (int i = 0; i < passes; i++) {
-        PH_TRY(one_pass(t, i, 1.0f / (float)words, &loss));
+        PH_TRY(one_pass(t, i, 1.0f / (float)tokens, &loss));
         sum += loss;
     }
     double grad_norm = ph_optimise_grad_norm(t);
@@ -98,10 +98,10 @@ static ph_status step(ph_trainer *t, ph_progress *out)
     t->step++;
     ph_optimise_step(t, grad_norm);
     *out = (ph_progress){.step = t->step,
-                         .loss = sum / (double)words,
+                         .loss = sum / (double)tokens,
                          .grad_norm = grad_norm,
                          .lr = ph_optimise_lr(&t->train, t->step),
-                         .tokens = words};
+                         .tokens = tokens};
     return PH_OK;
 }
 
@@ -110,7 +110,7 @@ ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
     return PH_WITHIN(t->ctx, step(t, out));
 }
 
-/* ---- making one -------------------------------------------------------------------- */
+/* ---- creating a trainer ------------------------------------------------------------ */
 
 static ph_status check(ph_ctx *ctx, const ph_train *o)
 {
@@ -133,7 +133,7 @@ static ph_status check(ph_ctx *ctx, const ph_train *o)
     return PH_OK;
 }
 
-static ph_status take(ph_trainer *t, size_t bytes, void *to)
+static ph_status allocate(ph_trainer *t, size_t bytes, void *to)
 {
     void *memory = ph_ctx_alloc(t->ctx, bytes ? bytes : 1);
     memcpy(to, &memory, sizeof memory);
@@ -144,25 +144,25 @@ static ph_status take(ph_trainer *t, size_t bytes, void *to)
     return PH_OK;
 }
 
-static ph_status take_all(ph_trainer *t)
+static ph_status allocate_all(ph_trainer *t)
 {
     const ph_data *d = &t->data;
     size_t rows = (size_t)t->train.batch * (size_t)t->train.accumulate;
-    size_t block = t->model->floats * sizeof(float),
-           chunks = t->model->floats / PH_STRETCH;
-    PH_TRY(take(t, block, &t->grads));
-    if (t->train.accumulate > 1) PH_TRY(take(t, block, &t->part));
-    PH_TRY(take(t, block, &t->mean));
-    PH_TRY(take(t, block, &t->square));
-    PH_TRY(take(t, (chunks + 1) * sizeof(double), &t->chunk_sums));
-    PH_TRY(take(t, rows * (size_t)d->source_len * sizeof(int32_t), &t->source));
-    PH_TRY(take(t, rows * (size_t)d->target_len * sizeof(int32_t), &t->target));
-    PH_TRY(take(t, rows * (size_t)label_len(d) * sizeof(int32_t), &t->labels));
-    PH_TRY(take(t, rows * sizeof(int32_t), &t->target_lens));
-    return take(t, rows * sizeof(int32_t), &t->lens);
+    size_t bytes = t->model->floats * sizeof(float),
+           items = t->model->floats / PH_ITEM_FLOATS;
+    PH_TRY(allocate(t, bytes, &t->grads));
+    if (t->train.accumulate > 1) PH_TRY(allocate(t, bytes, &t->pass_grads));
+    PH_TRY(allocate(t, bytes, &t->first_moment));
+    PH_TRY(allocate(t, bytes, &t->second_moment));
+    PH_TRY(allocate(t, (items + 1) * sizeof(double), &t->partial_sums));
+    PH_TRY(allocate(t, rows * (size_t)d->source_len * sizeof(int32_t), &t->source));
+    PH_TRY(allocate(t, rows * (size_t)d->target_len * sizeof(int32_t), &t->target));
+    PH_TRY(allocate(t, rows * (size_t)label_len(d) * sizeof(int32_t), &t->labels));
+    PH_TRY(allocate(t, rows * sizeof(int32_t), &t->target_lens));
+    return allocate(t, rows * sizeof(int32_t), &t->lens);
 }
 
-/* A model that goes on must know the data's tokens by the same numbers. */
+/* Token ids of a resumed model must mean the same tokens in its data. */
 static ph_status check_vocab(const ph_trainer *t, const ph_model *model)
 {
     const ph_vocab *a = &model->vocab, *b = &t->data.vocab;
@@ -197,7 +197,7 @@ static ph_status begin(ph_trainer *t, ph_model *model)
                            .target_len = t->data.target_len,
                            .backward = 1};
     PH_TRY(ph_pass_create(&t->pass, t->model, &shape));
-    return take_all(t);
+    return allocate_all(t);
 }
 
 ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
@@ -240,14 +240,15 @@ ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train
 void ph_trainer_free(ph_trainer *t)
 {
     if (!t) return;
-    void *const pieces[] = {t->grads,  t->part,   t->mean,   t->square, t->chunk_sums,
-                            t->source, t->target, t->labels, t->lens,   t->target_lens};
+    void *const buffers[] = {
+        t->grads,  t->pass_grads, t->first_moment, t->second_moment, t->partial_sums,
+        t->source, t->target,     t->labels,       t->lens,          t->target_lens};
     ph_pass_free(t->pass);
-    ph_pass_free(t->tester);
+    ph_pass_free(t->eval_pass);
     ph_model_free(t->model);
     ph_data_close(&t->data, t->recipe);
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++)
-        ph_ctx_release(t->ctx, pieces[i]);
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        ph_ctx_release(t->ctx, buffers[i]);
     ph_ctx_release(t->ctx, t);
 }
 
@@ -271,10 +272,10 @@ const ph_train *ph_trainer_options(const ph_trainer *t)
     return &t->train;
 }
 
-/* ---- tests ------------------------------------------------------------------------- */
+/* ---- evaluation -------------------------------------------------------------------- */
 
 typedef struct tally {
-    int64_t words, right, texts, exact;
+    int64_t tokens, correct, texts, exact;
     double loss;
 } tally;
 
@@ -286,13 +287,13 @@ static int argmax(const float *x, int n)
     return best;
 }
 
-/* What the model says for every counted word, in one pass. */
-static void count_guesses(const ph_trainer *t, const ph_batch *batch, tally *sum,
+/* The predictions of one forward pass, compared with every label. */
+static void count_correct(const ph_trainer *t, const ph_batch *batch, tally *sum,
                           int texts)
 {
-    const ph_pass *p = t->tester;
+    const ph_pass *p = t->eval_pass;
     int len = label_len(&t->data), links = t->model->links >= 0;
-    int wide = links ? len : t->model->config.vocab;
+    int width = links ? len : t->model->config.vocab;
     const float *scores = links ? p->links->p : p->logits;
     for (int b = 0; b < texts; b++) {
         int wrong = 0;
@@ -300,9 +301,9 @@ static void count_guesses(const ph_trainer *t, const ph_batch *batch, tally *sum
             size_t row = (size_t)b * (size_t)len + (size_t)i;
             int label = batch->labels[row];
             if (label < 0) continue;
-            int aim = links ? label % len : label;
-            int hit = argmax(scores + row * (size_t)wide, wide) == aim;
-            sum->words++, sum->right += hit, wrong += !hit;
+            int expected = links ? label % len : label;
+            int correct = argmax(scores + row * (size_t)width, width) == expected;
+            sum->tokens++, sum->correct += correct, wrong += !correct;
         }
         sum->texts++, sum->exact += !wrong;
     }
@@ -315,10 +316,10 @@ static ph_status test_batch(ph_trainer *t, int index, int texts, tally *sum)
     size_t len = (size_t)label_len(&t->data), rest = (size_t)texts * len;
     for (size_t i = rest; i < (size_t)t->train.batch * len; i++) t->labels[i] = -1;
     ph_batch batch = ph_trainer_batch(t, 0);
-    PH_TRY(ph_pass_forward(t->tester, &batch, 0));
-    if (t->model->links < 0) PH_TRY(ph_pass_logits(t->tester));
-    count_guesses(t, &batch, sum, texts);
-    PH_TRY(ph_pass_loss(t->tester, 0, 1, &loss));
+    PH_TRY(ph_pass_forward(t->eval_pass, &batch, 0));
+    if (t->model->links < 0) PH_TRY(ph_pass_logits(t->eval_pass));
+    count_correct(t, &batch, sum, texts);
+    PH_TRY(ph_pass_loss(t->eval_pass, 0, 1, &loss));
     sum->loss += loss;
     return PH_OK;
 }
@@ -329,14 +330,14 @@ static ph_status test(ph_trainer *t, int texts, ph_score *out)
     ph_pass_shape shape = {.batch = t->train.batch,
                            .source_len = t->data.source_len,
                            .target_len = t->data.target_len};
-    if (!t->tester) PH_TRY(ph_pass_create(&t->tester, t->model, &shape));
+    if (!t->eval_pass) PH_TRY(ph_pass_create(&t->eval_pass, t->model, &shape));
     for (int done = 0; done < texts; done += t->train.batch)
         PH_TRY(test_batch(t, done / t->train.batch, ph_min(t->train.batch, texts - done),
                           &sum));
-    double words = sum.words ? (double)sum.words : 1;
+    double tokens = sum.tokens ? (double)sum.tokens : 1;
     *out =
-        (ph_score){.loss = sum.loss / words,
-                   .token_accuracy = (double)sum.right / words,
+        (ph_score){.loss = sum.loss / tokens,
+                   .token_accuracy = (double)sum.correct / tokens,
                    .exact_match = sum.texts ? (double)sum.exact / (double)sum.texts : 0,
                    .texts = (int)sum.texts};
     return PH_OK;

@@ -1,5 +1,5 @@
 /*
- * train.h - the inside of a ph_trainer.
+ * train.h - the fields of a ph_trainer, and what its source files share.
  */
 #ifndef PH_MODEL_TRAIN_H
 #define PH_MODEL_TRAIN_H
@@ -7,7 +7,7 @@
 #include "model/pass.h"
 #include "model/recipes.h"
 
-enum { PH_STRETCH = 16384 }; /* floats of the block that are handed out together */
+enum { PH_ITEM_FLOATS = 16384 }; /* parameters one work item of the optimiser handles */
 
 enum { PH_STEPS_MOST = 99999999 }; /* eight digits in the name of a checkpoint */
 
@@ -17,17 +17,18 @@ struct ph_trainer {
     const ph_recipe *recipe;
     ph_data data;
     ph_model *model;
-    ph_pass *pass;        /* training */
-    ph_pass *tester;      /* without dropout; made when first needed */
-    int step;             /* steps done */
-    float *grads;         /* like the block; summed over the passes of a step */
-    float *part;          /* gradients of one pass where a step has several */
-    float *mean, *square; /* of the optimiser */
-    double *chunk_sums;   /* squares of the gradient by stretches */
-    int32_t *source, *target, *labels, *lens, *target_lens; /* of all passes of a step */
+    ph_pass *pass;      /* training */
+    ph_pass *eval_pass; /* without dropout; created by the first test */
+    int step;           /* steps done */
+    float *grads;       /* laid out like the parameters; summed over micro-batches */
+    float *pass_grads;  /* of one micro-batch where a step accumulates several */
+    float *first_moment, *second_moment; /* of Adam */
+    double *partial_sums; /* of the squared gradient norm, one per work item */
+    int32_t *source, *target, *labels, *lens, *target_lens; /* of all micro-batches */
 };
 
-/* One batch of samples: number `index` of the training (test 0) or of the tests. */
+/* Draws micro-batch number `index` of the training (test 0) or of the test set into rows
+   of micro-batch `pass` of the step. */
 void ph_trainer_fill(const ph_trainer *t, uint64_t index, int test, int pass);
 ph_batch ph_trainer_batch(const ph_trainer *t, int pass);
 
@@ -36,7 +37,8 @@ double ph_optimise_grad_norm(const ph_trainer *t);
 double ph_optimise_lr(const ph_train *train, int step);
 void ph_optimise_step(const ph_trainer *t, double grad_norm);
 
-/* A trainer with its model in place; the optimiser at rest. Takes over the model. */
+/* A trainer for this model, or (NULL) a new one, with the moments of Adam at 0. Owns the
+   model from here on, even where it fails. */
 ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
                            ph_model *model);
 

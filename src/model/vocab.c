@@ -1,8 +1,8 @@
 /*
- * vocab.c - text to tokens.
+ * vocab.c - tokenization: text to token ids.
  *
- * A vocabulary is one piece of memory: pointers, a hash table and the texts. Words are
- * looked up as they stand, then in small letters, so "The" and "the" may be one word.
+ * A vocabulary is one allocation: pointers, a hash table and the texts. Words are
+ * looked up as written, then in lowercase, so "The" and "the" may be one word.
  */
 #include <string.h>
 
@@ -10,7 +10,8 @@
 #include "io/utf8.h"
 #include "model/model.h"
 
-static const char *const marks[PH_TOKEN_FIRST] = {"<pad>", "<s>", "</s>", "<unk>"};
+static const char *const special_tokens[PH_TOKEN_FIRST] = {"<pad>", "<s>", "</s>",
+                                                           "<unk>"};
 
 static uint32_t hash(const char *text, size_t length)
 {
@@ -39,17 +40,18 @@ static void insert(ph_vocab *v, int token)
     v->slots[at] = token;
 }
 
-static ph_status fill(ph_vocab *v, ph_ctx *ctx, const char *const *tokens, char *room)
+static ph_status fill(ph_vocab *v, ph_ctx *ctx, const char *const *tokens, char *text)
 {
     memset(v->slots, -1, (size_t)v->slot_count * sizeof *v->slots);
     for (int i = 0; i < v->count; i++) {
-        const char *from = i < PH_TOKEN_FIRST ? marks[i] : tokens[i - PH_TOKEN_FIRST];
+        const char *from =
+            i < PH_TOKEN_FIRST ? special_tokens[i] : tokens[i - PH_TOKEN_FIRST];
         size_t length = strlen(from);
         if (ph_vocab_find(v, from, length) >= 0)
             return ph_fail(ctx, PH_BAD_VALUE, "the vocabulary holds \"%.40s\" twice",
                            from);
-        v->text[i] = memcpy(room, from, length + 1);
-        room += length + 1;
+        v->text[i] = memcpy(text, from, length + 1);
+        text += length + 1;
         if (i >= PH_TOKEN_FIRST) v->longest = ph_max(v->longest, (int)length);
         insert(v, i);
     }
@@ -68,7 +70,7 @@ ph_status ph_vocab_create(ph_vocab *v, ph_ctx *ctx, ph_split split,
                        1 << 24);
     v->count = count + PH_TOKEN_FIRST;
     for (v->slot_count = 16; v->slot_count < 2 * v->count;) v->slot_count *= 2;
-    for (int i = 0; i < PH_TOKEN_FIRST; i++) bytes += strlen(marks[i]) + 1;
+    for (int i = 0; i < PH_TOKEN_FIRST; i++) bytes += strlen(special_tokens[i]) + 1;
     for (int i = 0; i < count; i++)
         if (ph_size_add(bytes, strlen(tokens[i]) + 1, &bytes))
             return ph_fail(ctx, PH_OUT_OF_MEMORY, "the vocabulary is too large");
@@ -99,7 +101,7 @@ static int char_length(const char *text)
     return length ? length : 1;
 }
 
-/* Letters of alphabets that put blanks between words: up to two bytes of UTF-8. */
+/* Letters of scripts that separate words by spaces: up to two bytes of UTF-8. */
 static int letter_length(const char *text)
 {
     unsigned char c = (unsigned char)text[0];
@@ -109,14 +111,14 @@ static int letter_length(const char *text)
     return c >= 0xC3 && c < 0xE0 && char_length(text) == 2 ? 2 : 0;
 }
 
-static int find_small(const ph_vocab *v, const char *text, int length)
+static int find_any_case(const ph_vocab *v, const char *text, int length)
 {
-    char small[256];
+    char lower[256];
     int token = ph_vocab_find(v, text, (size_t)length);
-    if (token >= 0 || length > (int)sizeof small) return token;
+    if (token >= 0 || length > (int)sizeof lower) return token;
     for (int i = 0; i < length; i++)
-        small[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
-    return ph_vocab_find(v, small, (size_t)length);
+        lower[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
+    return ph_vocab_find(v, lower, (size_t)length);
 }
 
 /* The longest known word that begins here, at least one character. */
@@ -137,7 +139,7 @@ static int take_word(const ph_vocab *v, const char *text, int *token)
     int length = 0, step;
     while ((step = letter_length(text + length)) > 0) length += step;
     if (!length) return longest_known(v, text, token);
-    *token = find_small(v, text, length);
+    *token = find_any_case(v, text, length);
     return length;
 }
 
@@ -154,7 +156,7 @@ static int take(const ph_vocab *v, const char *text, int *token)
     return length;
 }
 
-int ph_vocab_split(const ph_vocab *v, const char *text, ph_word *words, int room)
+int ph_vocab_split(const ph_vocab *v, const char *text, ph_word *words, int capacity)
 {
     int count = 0, at = 0, token;
     for (;;) {
@@ -163,7 +165,7 @@ int ph_vocab_split(const ph_vocab *v, const char *text, ph_word *words, int room
         if (!text[at]) return count;
         int length = take(v, text + at, &token);
         if (token < 0) token = PH_TOKEN_UNKNOWN;
-        if (count < room) words[count] = (ph_word){token, at, length};
+        if (count < capacity) words[count] = (ph_word){token, at, length};
         count++;
         at += length;
     }
