@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "guard.h"
 #include "judge.h"
 
 /* Every ctx that was asked for, by instruction set and threads. */
@@ -19,7 +20,7 @@ ph_ctx *drive_ctx(const char *isa, int threads)
     for (int n = 0; n < kept_count; n++)
         if (!strcmp(kept[n].isa, isa ? isa : "") && kept[n].threads == threads)
             return kept[n].ctx;
-    ph_options options = {.isa = isa, .threads = threads};
+    ph_options options = guard_options(isa, threads);
     ph_ctx *ctx = NULL;
     if (kept_count == 64 || ph_open(&ctx, &options) != PH_OK) return NULL;
     snprintf(kept[kept_count].isa, sizeof kept[0].isa, "%s", isa ? isa : "");

@@ -6,19 +6,18 @@
 #include <math.h>
 
 #include "check.h"
+#include "guard.h"
 
 static float *fill(size_t count, uint64_t *random, double size)
 {
-    float *x = malloc((count + 1) * sizeof *x);
+    float *x = guard_alloc(count * sizeof *x);
     for (size_t i = 0; i < count; i++) x[i] = (float)(size * check_normal(random));
     return x;
 }
 
 static float *junk(size_t count) /* results start as NaN */
 {
-    float *x = malloc((count + 1) * sizeof *x);
-    memset(x, 0xff, (count + 1) * sizeof *x);
-    return x;
+    return guard_alloc(count * sizeof(float));
 }
 
 /* ---- parameters -------------------------------------------------------------------- */
@@ -119,7 +118,7 @@ ph_status layer_bed_make(layer_bed *b, ph_ctx *ctx, const ph_layer_desc *desc,
     b->k_cache = caches.k ? junk(caches.k) : NULL;
     b->v_cache = caches.v ? junk(caches.v) : NULL;
     b->extra_cache = caches.extra ? junk(caches.extra) : NULL;
-    if (desc->attn.backward) b->saved = aligned_alloc(64, ph_layer_saved(b->layer) + 64);
+    if (desc->attn.backward) b->saved = guard_alloc(ph_layer_saved(b->layer));
     b->args = (ph_layer_args){.x = b->x,
                               .memory = desc->memory_dim ? b->memory : NULL,
                               .out = b->out,
@@ -153,8 +152,8 @@ void layer_bed_free(layer_bed *b)
 {
     float *all[] = {b->x,   b->memory, b->dout,    b->out,     b->dx,         b->dmemory,
                     b->lse, b->gate,   b->k_cache, b->v_cache, b->extra_cache};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
-    for (int i = 0; i < b->params; i++) free(b->w[i]), free(b->dw[i]);
-    free(b->saved);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) guard_free(all[i]);
+    for (int i = 0; i < b->params; i++) guard_free(b->w[i]), guard_free(b->dw[i]);
+    guard_free(b->saved);
     ph_layer_free(b->layer);
 }

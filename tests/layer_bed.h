@@ -1,6 +1,7 @@
 /*
  * layer_bed.h - a layer of any variant with random numbers in all its parameters, found
- * by ph_layer_param alone, and room for all its gradients.
+ * by ph_layer_param alone, and memory for all its gradients. Every tensor ends at an
+ * unmapped page (guard.h).
  *
  *     layer_bed b;
  *     layer_bed_make(&b, ctx, &desc, seed)   PH_OK, or what ph_layer_create said

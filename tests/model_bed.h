@@ -6,6 +6,7 @@
 #define MODEL_BED_H
 
 #include "check.h"
+#include "guard.h"
 #include "model/pass.h"
 #include "model_oracle.h"
 
@@ -24,7 +25,7 @@ typedef struct bed {
 static inline ph_ctx *open_ctx(int threads)
 {
     ph_ctx *ctx;
-    ph_options options = {.threads = threads};
+    ph_options options = guard_options(NULL, threads);
     CHECK(ph_open(&ctx, &options) == PH_OK, "ph_open failed");
     return ctx;
 }

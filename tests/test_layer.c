@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "cases.h"
 #include "check.h"
+#include "guard.h"
 #include "kernels/kernels.h"
 #include "layer_oracle.h"
 #include "polyhead_layer.h"
@@ -16,7 +17,7 @@
 static ph_ctx *open_ctx(const char *isa, int threads)
 {
     ph_ctx *ctx = NULL;
-    ph_options o = {.isa = isa, .threads = threads};
+    ph_options o = guard_options(isa, threads);
     CHECK(ph_open(&ctx, &o) == PH_OK, "no context");
     return ctx;
 }

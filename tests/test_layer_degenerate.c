@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "guard.h"
 #include "layer_bed.h"
 
 enum { LEN = 6, MODEL = 8, HEADS = 4, DIM = 4 };
@@ -13,7 +14,7 @@ enum { LEN = 6, MODEL = 8, HEADS = 4, DIM = 4 };
 static ph_ctx *open_ctx(void)
 {
     ph_ctx *ctx = NULL;
-    ph_options o = {.threads = 2};
+    ph_options o = guard_options(NULL, 2);
     CHECK(ph_open(&ctx, &o) == PH_OK, "no context");
     return ctx;
 }

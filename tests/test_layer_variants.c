@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "guard.h"
 #include "layer_bed.h"
 
 /* One layer of each kind, small enough to try all its numbers. */
@@ -120,7 +121,7 @@ enum { SPECS = sizeof specs / sizeof specs[0] };
 static ph_ctx *open_ctx(int threads)
 {
     ph_ctx *ctx = NULL;
-    ph_options o = {.threads = threads};
+    ph_options o = guard_options(NULL, threads);
     CHECK(ph_open(&ctx, &o) == PH_OK, "no context");
     return ctx;
 }

@@ -4,8 +4,13 @@
  * that ends at an unmapped page.
  */
 #include "check.h"
+#include "every.h"
 #include "guard.h"
+#include "kernels/gemm.h"
+#include "kernels/kernels.h"
 #include "layer_bed.h"
+
+enum { MOST_ROWS = 3000 };
 
 static ph_layer_desc describe(const char *variant, int heads, int v_heads, int dim,
                               int v_dim, int len)
@@ -79,9 +84,154 @@ static void diff_remainder(void)
     run_guarded(NULL, 1, &d, 0);
 }
 
+/* Variants and sizes at random; the wider, the fewer tokens. */
+static void random_layers(void)
+{
+    static const char *const variants[] = {"mha",           "moh:shared=1,top=1",
+                                           "gated:element", "mohsa:overlap=2",
+                                           "collab",        "merged",
+                                           "talking",       "moh-norm:shared=1,top=2",
+                                           "dcmha:rank=1",  "entmax:alpha=1.5",
+                                           "gated:head"};
+    uint64_t r = check_seed + 2;
+    for (int i = 0; i < 33 / EVERY; i++) {
+        const char *variant = variants[i % (int)(sizeof variants / sizeof *variants)];
+        int heads = 4 << check_below(&r, 3), dim = 4 + check_below(&r, 30);
+        int tokens = 1 + check_below(&r, (1 << 22) / (heads * dim) / (heads * dim));
+        ph_layer_desc d = describe(variant, heads, heads, dim, dim, ph_min(tokens, 300));
+        if (!strcmp(variant, "collab")) d.attn.k_heads = 1;
+        if (!strcmp(variant, "merged")) d.memory_dim = d.model_dim;
+        run_guarded(i % 2 ? NULL : "ref", 1 + i % 3, &d, 0);
+    }
+}
+
+static void wide_and_long(void)
+{
+    ph_layer_desc wide = describe("mha", 16, 16, 128, 128, 3);
+    ph_layer_desc longer = describe("gated:head", 2, 2, 8, 8, MOST_ROWS - 1);
+    run_guarded(NULL, 2, &wide, 0);
+    run_guarded(NULL, 2, &longer, 0);
+}
+
+/* ---- products ---------------------------------------------------------------------- */
+
+/* One of the forms of gemm.h, in any types and with any strides. */
+static ph_gemm random_form(uint64_t *r, int n, int k)
+{
+    ph_gemm g = {.n = n, .k = k, .a_type = (ph_dtype)check_below(r, 3)};
+    int transposed_a = check_below(r, 3) == 0, transposed_b = check_below(r, 2);
+    g.a_row = transposed_a ? 1 : k, g.a_col = transposed_a ? MOST_ROWS : 1;
+    g.b_row = transposed_b ? 1 : n, g.b_col = transposed_b ? k : 1;
+    g.c_row = n, g.c_type = check_below(r, 2) ? PH_F32 : PH_BF16;
+    if (check_below(r, 4) == 0 && n % 4 == 0) g.c_block = n / 4, g.c_step = n / 4;
+    g.add = check_below(r, 3) == 0, g.tiles = check_below(r, 2);
+    return g;
+}
+
+/* Tables of this CPU, and the best of them with the tiles of bf16 in plain C. */
+static int list_tables(ph_kernels *with_tiles, const ph_kernels **list)
+{
+    int count = 0;
+    for (const ph_kernels *const *k = ph_kernels_list(); *k; k++) list[count++] = *k;
+    *with_tiles = *list[count - 1];
+    with_tiles->pairs = &ph_pairs_ref;
+    list[count++] = with_tiles;
+    return count;
+}
+
+/* Runs no item of a parallel loop: a call then does little but carve its memory. */
+static void run_nothing(void *user, int count, ph_task *task, void *arg)
+{
+    (void)user, (void)count, (void)task, (void)arg;
+}
+
+/* Bytes grow with the rows, whatever their number. */
+static void bytes_of_fewer_rows(void)
+{
+    const ph_kernels *tables[16];
+    ph_kernels with_tiles;
+    uint64_t r = check_seed;
+    int count = list_tables(&with_tiles, tables);
+    for (int i = 0; i < 500 / EVERY; i++) {
+        ph_ctx ctx = {.threads = 1 + i % 5, .kernels = tables[i % count]};
+        int k = 1 + check_below(&r, 4096), n = 1 + check_below(&r, 4096);
+        ph_gemm g[2] = {random_form(&r, n, k), random_form(&r, 1 + n / 3, k)};
+        size_t before = 0;
+        for (int m = 0; m <= MOST_ROWS; m++) {
+            g[0].m = g[1].m = m;
+            size_t bytes = ph_gemm_bytes(&ctx, g, 2);
+            CHECK(bytes >= before, "%s, case %d: %d rows need %zu bytes, one less %zu",
+                  ctx.kernels->name, i, m, bytes, before);
+            CHECK(ph_gemm_bytes(&ctx, g + 1, 1) <= bytes,
+                  "%s, case %d: a part of a list needs more", ctx.kernels->name, i);
+            before = bytes;
+        }
+    }
+}
+
+/* Products find in these bytes what they carve; the arena stops them otherwise. Rows
+   about which a round is full are tried, and others. */
+static void carves_of_fewer_rows(void)
+{
+    const ph_kernels *tables[16];
+    ph_kernels with_tiles;
+    uint64_t r = check_seed + 1;
+    int count = list_tables(&with_tiles, tables);
+    float *zeros = calloc((size_t)4096 * 4096, sizeof *zeros);
+    for (int i = 0; i < 2000 / EVERY; i++) {
+        ph_ctx ctx = {.threads = 2 + i % 5, .kernels = tables[i % count]};
+        int full[] = {1 << 12, 1 << 19, 1 << 20, check_below(&r, 1 << 16)};
+        int k = 1 + check_below(&r, 4096), n = 1 + check_below(&r, 4096);
+        int m = full[check_below(&r, 4)] / k + check_below(&r, 3);
+        ph_gemm g = random_form(&r, n, k);
+        ctx.options.parallel = run_nothing;
+        g.m = m < MOST_ROWS ? m : MOST_ROWS;
+        size_t bytes = ph_gemm_bytes(&ctx, &g, 1);
+        ph_workspace work = {aligned_alloc(PH_ALIGN, bytes), bytes};
+        g.a = g.b = g.c = zeros;
+        if (g.m) ph_gemm_run(&ctx, &g, 1, work);
+        free(work.data);
+    }
+    free(zeros);
+}
+
+/* The same computed: what is touched lies in front of an unmapped page. */
+static void products_of_fewer_rows(void)
+{
+    const ph_kernels *tables[16];
+    ph_kernels with_tiles;
+    uint64_t r = check_seed + 1;
+    int count = list_tables(&with_tiles, tables);
+    float *zeros = calloc((size_t)4096 * 4096, sizeof *zeros);
+    ph_ctx *ctx = open_guarded(NULL, 2);
+    const ph_kernels *own = ctx->kernels;
+    for (int i = 0; i < 60 / EVERY; i++) {
+        ctx->kernels = tables[i % count];
+        int k = 1 + check_below(&r, 4096), rows = 1 + check_below(&r, MOST_ROWS);
+        ph_gemm g = random_form(&r, 1 + check_below(&r, 4096), k);
+        g.m = MOST_ROWS;
+        size_t bytes = ph_gemm_bytes(ctx, &g, 1);
+        ph_workspace work = {guard_alloc(bytes), bytes};
+        int64_t affordable = 1 + (int64_t)(1 << 22) / g.n / k;
+        g.m = affordable < rows ? (int)affordable : rows;
+        g.a = g.b = zeros, g.c = calloc((size_t)g.m * (size_t)g.n, sizeof(float));
+        ph_gemm_run(ctx, &g, 1, work);
+        free(g.c);
+        guard_free(work.data);
+    }
+    ctx->kernels = own;
+    ph_close(ctx);
+    free(zeros);
+}
+
 static const check_case cases[] = {{"tokens_of_one_head", tokens_of_one_head},
                                    {"gated_remainder", gated_remainder},
                                    {"diff_remainder", diff_remainder},
+                                   {"random_layers", random_layers},
+                                   {"wide_and_long", wide_and_long},
+                                   {"bytes_of_fewer_rows", bytes_of_fewer_rows},
+                                   {"carves_of_fewer_rows", carves_of_fewer_rows},
+                                   {"products_of_fewer_rows", products_of_fewer_rows},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -40,14 +40,14 @@ ph_status ph_ctx_leave(ph_ctx *ctx, ph_status status)
     return status;
 }
 
-/* The hook need not align to more than 16 bytes, so the true start is kept in front. */
+/* The hook need not align to more than 16 bytes, so the true start is kept in front. A
+   hook that aligns to PH_ALIGN gets a block that ends where the caller's bytes end. */
 void *ph_ctx_alloc(ph_ctx *ctx, size_t bytes)
 {
-    if (bytes > SIZE_MAX - 2 * PH_ALIGN) return NULL;
-    char *raw = ctx->options.alloc(ctx->options.user, bytes + 2 * PH_ALIGN);
+    if (bytes > SIZE_MAX - PH_ALIGN) return NULL;
+    char *raw = ctx->options.alloc(ctx->options.user, bytes + PH_ALIGN);
     if (!raw) return NULL;
-    uintptr_t start = ((uintptr_t)raw + 2 * PH_ALIGN - 1) & ~(uintptr_t)(PH_ALIGN - 1);
-    char *aligned = raw + (start - (uintptr_t)raw);
+    char *aligned = raw + (PH_ALIGN - (uintptr_t)raw % PH_ALIGN);
     memcpy(aligned - sizeof(void *), &raw, sizeof(void *));
     return aligned;
 }

@@ -231,20 +231,23 @@ static bound few_bound(const ph_ctx *ctx, const ph_gemm *g, int most_rows)
     return (bound){j.mode == EMPTY ? 0 : packed_floats(&j), lane.used};
 }
 
-/* A round packs all of a, or as many panels as there is room for; in each part of k the
-   last panel may have a single row. */
+/* Panels of a that are packed at a time: those of all of k where as many rows as have
+   room are packed at once, or what a round over some of k or of the rows holds; in each
+   part of k the last panel may have a single row. */
 static bound packed_bound(const job *j)
 {
     ph_arena lane = {0};
     int mr = j->k->mr, nr = j->k->nr, parts = ph_div_up(j->g->k, j->kc);
     int64_t all = (int64_t)parts * ph_div_up(j->g->m, mr);
-    int64_t round = ph_max(j->s->room / (j->kc * mr), parts * TILES) + parts;
+    int at_once = parts * ph_div_up(j->s->room / ph_max(j->g->k, 1), mr);
+    int round = ph_max(j->s->room / (j->kc * mr), parts * TILES) + parts;
+    int64_t most = ph_max(at_once, round);
     int tiles = ph_min(ph_div_up(j->g->m, mr), ph_max(COPY / j->columns / mr, 1));
     size_t copy = (size_t)tiles * (size_t)mr * (size_t)j->columns;
     ph_arena_take(&lane, sizeof(columns_of));
     ph_arena_floats(&lane, (size_t)(j->columns / nr) * (size_t)j->b_step + PH_PACK_SLACK);
     ph_arena_floats(&lane, j->plain ? (size_t)mr * (size_t)nr : copy);
-    return (bound){(size_t)((all < round ? all : round) * j->a_step), lane.used};
+    return (bound){(size_t)((all < most ? all : most) * j->a_step), lane.used};
 }
 
 static bound tiled_bound(const job *j)
