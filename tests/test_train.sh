@@ -83,7 +83,7 @@ done
 
 # ---- a resumed training keeps its pace, unless told otherwise ----
 
-train copy $small --steps 12 --checkpoint-every 5 --keep 9 -o "$tmp/pace" >/dev/null
+train copy $small --steps 12 --checkpoint-every 5 --keep 9 --seed 9223372036854775807 -o "$tmp/pace" >/dev/null
 rm "$tmp"/pace/step-00000012* "$tmp"/pace/step-00000010*
 train --resume -q -o "$tmp/pace" >/dev/null
 same "pace" "$(cd "$tmp/pace" && echo step-*)" \
@@ -138,6 +138,8 @@ words=$(train copy --heads 5 -o "$tmp/heads" 2>&1)
 holds "wrong heads" "$words" "no multiple of heads 5"
 words=$(train pronouns --heads 4 -o "$tmp/heads" 2>&1)
 holds "fewer heads than roles" "$words" "heads is 4, expected one for each of 8 roles"
+words=$(train copy $small --variant "$(printf '%0256d' 0)" -o "$tmp/variant" 2>&1)
+holds "a list of variants that is cut off" "$words" "--variant has 256 bytes, expected at most 255"
 words=$(train copy $small --cross nonsense -o "$tmp/cross" 2>&1)
 holds "wrong cross-attention" "$words" 'variant is "nonsense"'
 words=$(train pronouns --cross mha -o "$tmp/cross" 2>&1)

@@ -424,9 +424,9 @@ static int run(const void *chosen, int count, const char *const *words)
     if (o->change.variant)
         return cli_fail(EXIT_USAGE, "--variant is of one training, expected --variants");
     int rc = train_defaults(words[0], &base);
+    if (!rc) rc = train_apply(&o->change, &base);
     if (rc) return rc;
     if (o->file) snprintf(base.file, sizeof base.file, "%s", o->file);
-    train_apply(&o->change, &base);
     entry *entries = calloc(VARIANTS_MOST, sizeof *entries);
     if (!entries) return cli_fail(EXIT_MEMORY, "out of memory");
     rc = bake(o, &base, entries);

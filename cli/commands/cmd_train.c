@@ -45,7 +45,7 @@ static const ph_option table[] = {
     {.name = "resume",
      .kind = PH_OPT_FLAG,
      .at = AT(resume),
-     .help = "go on from the newest checkpoint in DIR, bit for bit"},
+     .help = "continue from the newest checkpoint in DIR, bit for bit"},
     {.name = "checkpoint-every",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -63,7 +63,7 @@ static const ph_option table[] = {
      .at = AT(keep),
      .given = AT(given.keep),
      .fallback = "3",
-     .help = "how many of the last checkpoints stay"},
+     .help = "number of checkpoints kept, the newest ones"},
     {.name = "test",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -72,7 +72,8 @@ static const ph_option table[] = {
      .at = AT(test),
      .given = AT(given.test),
      .fallback = "1000",
-     .help = "texts of the test at the end; a tenth of them at every checkpoint"},
+     .help =
+         "held-out samples of the test at the end; a tenth of them at every checkpoint"},
     {.name = "log-every",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -85,7 +86,7 @@ static const ph_option table[] = {
     {.name = "json",
      .kind = PH_OPT_FLAG,
      .at = AT(json),
-     .help = "the lines of the log on stdout instead of text"},
+     .help = "print the log (JSON lines) on stdout instead of text"},
     {.name = "quiet",
      .letter = 'q',
      .kind = PH_OPT_FLAG,
@@ -95,7 +96,7 @@ static const ph_option table[] = {
     PH_MACHINE_OPTIONS(train_options, machine),
     {.name = NULL}};
 
-/* One training under way. */
+/* A training run. */
 typedef struct job {
     const train_options *options;
     char directory[4096];
@@ -103,14 +104,15 @@ typedef struct job {
     ph_trainer *trainer;
     const ph_pace *pace;
     train_log log;
-    int step, steps, saved; /* done; to do; step of the last checkpoint, or -1 */
-    int first;              /* steps that were done before */
-    double began, spoke;    /* clock at the start, and when a line was last printed */
-    int64_t tokens;         /* since the start */
+    int step, steps;       /* done; in total */
+    int saved;             /* step of the last checkpoint, or -1 */
+    int first;             /* step at which this process began */
+    double began, printed; /* clock at the start and at the last progress line */
+    int64_t tokens;        /* trained on by this process */
     ph_progress last;
 } job;
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static void describe(const job *j, char *text, size_t size)
 {
@@ -129,9 +131,9 @@ static void show_progress(job *j)
     char text[160];
     double now = train_now();
     int terminal = isatty(STDERR_FILENO);
-    if (j->options->quiet || j->options->json || now - j->spoke < (terminal ? 0.1 : 30))
+    if (j->options->quiet || j->options->json || now - j->printed < (terminal ? 0.1 : 30))
         return;
-    j->spoke = now;
+    j->printed = now;
     describe(j, text, sizeof text);
     if (terminal)
         term_progress(j->steps ? (double)j->step / j->steps : 1, text);
@@ -139,7 +141,7 @@ static void show_progress(job *j)
         fprintf(stderr, "step %s\n", text);
 }
 
-static void say_score(const job *j, const ph_score *s)
+static void print_score(const job *j, const ph_score *s)
 {
     if (j->options->json || j->options->quiet) return;
     term_progress_end();
@@ -164,7 +166,7 @@ static int test(job *j, int texts)
     ph_status status = ph_trainer_test(j->trainer, texts, &score);
     if (status != PH_OK) return failed(j, status);
     train_log_test(&j->log, j->step, &score);
-    say_score(j, &score);
+    print_score(j, &score);
     return EXIT_OK;
 }
 
@@ -226,13 +228,13 @@ static int finish(job *j)
 static int loop(job *j)
 {
     int rc = EXIT_OK;
-    j->began = j->spoke = train_now();
+    j->began = j->printed = train_now();
     while (!rc && j->step < j->steps && !train_signal) rc = one_step(j);
     if (rc) return rc;
     return j->step < j->steps ? stopped(j) : finish(j);
 }
 
-/* ---- beginning ---- */
+/* ---- starting and resuming ---- */
 
 static int has_checkpoints(const char *directory)
 {
@@ -244,7 +246,7 @@ static int has_checkpoints(const char *directory)
     return found;
 }
 
-/* Held until the process ends, however it ends: nobody else may train here meanwhile. */
+/* The lock is held until the process ends, by a signal too. */
 static int lock(const job *j)
 {
     if (train_lock_directory(j->directory) == 0) return EXIT_OK;
@@ -253,7 +255,7 @@ static int lock(const job *j)
                     j->directory);
 }
 
-/* The directory comes last: what is refused leaves nothing behind. */
+/* Makes the directory last, so that refused options leave nothing behind. */
 static int start_new(job *j, const ph_train *train)
 {
     int rc;
@@ -270,7 +272,7 @@ static int start_new(job *j, const ph_train *train)
     return EXIT_OK;
 }
 
-/* Recipe and file may be said again, but not changed. */
+/* Recipe and file may be repeated, but not changed. */
 static int check_same(const job *j, const ph_train *said)
 {
     const ph_train *all = ph_trainer_options(j->trainer);
@@ -283,7 +285,7 @@ static int check_same(const job *j, const ph_train *said)
     return EXIT_OK;
 }
 
-static int start_again(job *j, const ph_train *said)
+static int resume(job *j, const ph_train *said)
 {
     char note[1024];
     int rc = lock(j);
@@ -314,7 +316,7 @@ static void set_pace(job *j)
 static int begin(job *j, const ph_train *train)
 {
     ph_progress none = {0};
-    int rc = j->options->resume ? start_again(j, train) : start_new(j, train);
+    int rc = j->options->resume ? resume(j, train) : start_new(j, train);
     if (rc) return rc;
     set_pace(j);
     const ph_train *all = ph_trainer_options(j->trainer);
@@ -348,8 +350,7 @@ static int choose(const train_options *o, int count, const char *const *words,
     if (file && strlen(file) >= sizeof train->file)
         return cli_fail(EXIT_USAGE, "the path of the file is too long");
     if (file) strcpy(train->file, file);
-    train_apply(&o->change, train);
-    return EXIT_OK;
+    return train_apply(&o->change, train);
 }
 
 static int run(const void *chosen, int count, const char *const *words)
@@ -386,11 +387,11 @@ static const char *const examples[] = {
     "polyhead train copy",
     "an encoder-decoder learns to repeat letters, in about a minute",
     "polyhead train text story.txt -o runs/story",
-    "a decoder learns to go on with your text",
+    "a decoder learns to continue your text",
     "polyhead train --pairs lines.tsv",
     "an encoder-decoder learns from your lines, text TAB text",
     "polyhead train --resume -o runs/story",
-    "goes on where Ctrl-C stopped it, bit for bit",
+    "continues where Ctrl-C stopped it, bit for bit",
     NULL};
 
 const ph_command command_train = {
@@ -400,7 +401,7 @@ const ph_command command_train = {
     .about =
         "RECIPE, each with defaults for everything, is copy (repeats letters, the "
         "classic first exercise), dates (as people write them to ISO), pronouns (what "
-        "every word belongs to: the model in the program), text FILE (goes on with "
+        "every word belongs to: the model in the program), text FILE (continues "
         "your text) or pairs FILE (from your own lines, text TAB text).\n\n"
         "Ctrl-C, SIGTERM and SIGHUP write a checkpoint and say how to go on. The same "
         "command gives the same bits, stopped or not, with any number of threads.",

@@ -16,14 +16,14 @@ typedef struct train_change {
     int64_t steps, batch, accumulate, warmup, seed;
     int64_t layers, model_dim, heads, kv_heads, ff_dim, length;
     double lr, dropout, weight_decay, max_grad_norm, smoothing;
-    int positions, norm, place, activation, schedule;
+    int positions, norm, norm_place, activation, schedule;
     const char *variant, *cross;
 } train_change;
 
 #define TRAIN_OPTIONS 23 /* rows of PH_TRAIN_OPTIONS */
 
 extern const char *const train_position_names[], *const train_norm_names[],
-    *const train_place_names[], *const train_activation_names[],
+    *const train_norm_place_names[], *const train_activation_names[],
     *const train_schedule_names[];
 
 #define TRAIN_ROW(struct_name, field, row, member) \
@@ -44,8 +44,9 @@ extern const char *const train_position_names[], *const train_norm_names[],
     {.name = "steps", .kind = PH_OPT_INT, .metavar = "N", .low = 1, .high = 1 << 24, \
      .group = "Training (defaults: the recipe's)", TRAIN_ROW(s, f, 0, steps), \
      .help = "steps of the optimiser"}, \
-    TRAIN_INT(s, f, 1, "batch", batch, 1, "texts of one pass"), \
-    TRAIN_INT(s, f, 2, "accumulate", accumulate, 1, "passes of one step"), \
+    TRAIN_INT(s, f, 1, "batch", batch, 1, "sequences of a micro-batch"), \
+    TRAIN_INT(s, f, 2, "accumulate", accumulate, 1, \
+              "micro-batches per step, their gradients summed"), \
     TRAIN_REAL(s, f, 3, "lr", lr, "peak learning rate"), \
     TRAIN_INT(s, f, 4, "warmup", warmup, 0, "steps until the learning rate peaks"), \
     TRAIN_NAME(s, f, 5, "schedule", schedule, train_schedule_names, \
@@ -53,8 +54,9 @@ extern const char *const train_position_names[], *const train_norm_names[],
     TRAIN_REAL(s, f, 6, "weight-decay", weight_decay, "of matrices (AdamW)"), \
     TRAIN_REAL(s, f, 7, "max-grad-norm", max_grad_norm, \
                "gradients are clipped to this norm; 0: no limit"), \
-    TRAIN_REAL(s, f, 8, "smoothing", smoothing, "smoothing of labels"), \
-    TRAIN_INT(s, f, 9, "seed", seed, 0, "seed of everything random"), \
+    TRAIN_REAL(s, f, 8, "smoothing", smoothing, "label smoothing"), \
+    {.name = "seed", .kind = PH_OPT_INT, .metavar = "N", .high = INT64_MAX, \
+     TRAIN_ROW(s, f, 9, seed), .help = "of parameters, samples and dropout"}, \
     {.name = "layers", .kind = PH_OPT_INT, .metavar = "N", .low = 1, .high = 1000, \
      .group = "The model (defaults: the recipe's)", TRAIN_ROW(s, f, 10, layers), \
      .help = "layers of each stack"}, \
@@ -62,12 +64,12 @@ extern const char *const train_position_names[], *const train_norm_names[],
     TRAIN_INT(s, f, 12, "heads", heads, 1, "heads of each layer"), \
     TRAIN_INT(s, f, 13, "kv-heads", kv_heads, 1, "key and value heads"), \
     TRAIN_INT(s, f, 14, "ff-dim", ff_dim, 1, "width of the feed-forward layers"), \
-    TRAIN_INT(s, f, 15, "length", length, 2, "longest text in tokens"), \
+    TRAIN_INT(s, f, 15, "length", length, 2, "maximum sequence length in tokens"), \
     TRAIN_REAL(s, f, 16, "dropout", dropout, "probability of dropping an activation"), \
     TRAIN_NAME(s, f, 17, "positions", positions, train_position_names, \
-               "how words know their place"), \
-    TRAIN_NAME(s, f, 18, "norm", norm, train_norm_names, "kind of norm"), \
-    TRAIN_NAME(s, f, 19, "norm-place", place, train_place_names, \
+               "position encoding"), \
+    TRAIN_NAME(s, f, 18, "norm", norm, train_norm_names, "LayerNorm or RMSNorm"), \
+    TRAIN_NAME(s, f, 19, "norm-place", norm_place, train_norm_place_names, \
                "norm before (pre) or after (post) sublayers"), \
     TRAIN_NAME(s, f, 20, "activation", activation, train_activation_names, \
                "of the feed-forward layers"), \
@@ -76,20 +78,20 @@ extern const char *const train_position_names[], *const train_norm_names[],
      .help = "head variant of self-attention; several with ';' between: one per layer"}, \
     {.name = "cross", .kind = PH_OPT_TEXT, .metavar = "NAME", \
      TRAIN_ROW(s, f, 22, cross), \
-     .help = "the same of the decoder's cross-attention; merged: it takes the place of " \
+     .help = "the same for the decoder's cross-attention; merged: it replaces " \
              "self-attention too"}
 
-/* Writes what was given over the recipe's values. */
-void train_apply(const train_change *change, ph_train *train);
+/* Overrides the recipe's values with the options given. Returns an exit code. */
+int train_apply(const train_change *change, ph_train *train);
 
 /* The recipe's defaults, or an error that lists the recipes. */
 int train_defaults(const char *recipe, ph_train *train);
 
 /* ---- the run ---- */
 
-double train_now(void);      /* seconds on a clock that only goes forward */
-long train_peak_kib(void);   /* most memory this process has had */
-int train_make_directory(const char *path); /* with its parents; 0: good */
+double train_now(void);    /* seconds of a monotonic clock */
+long train_peak_kib(void); /* peak resident memory of this process */
+int train_make_directory(const char *path); /* and its parents; 0: done */
 
 /* Locks the directory until this process ends; -1: another process has locked it. */
 int train_lock_directory(const char *path);

@@ -1,5 +1,5 @@
 /*
- * train_log.c - the log of a training, JSON lines.
+ * train_log.c - log.jsonl of a training.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>

@@ -1,5 +1,6 @@
 /*
- * train_options.c - options that change a recipe, and small services of a long run.
+ * train_options.c - options that override a recipe, and the directory, signals and clock
+ * of a run.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +17,7 @@
 const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                             "none",       "t5",      NULL};
 const char *const train_norm_names[] = {"layer", "rms", NULL};
-const char *const train_place_names[] = {"pre", "post", NULL};
+const char *const train_norm_place_names[] = {"pre", "post", NULL};
 const char *const train_activation_names[] = {"gelu", "relu", "swiglu", NULL};
 const char *const train_schedule_names[] = {"cosine", "classic", NULL};
 
@@ -48,7 +49,7 @@ static const struct {
                          {REAL, FROM(dropout), TO(config.dropout)},
                          {NAME, FROM(positions), TO(config.positions)},
                          {NAME, FROM(norm), TO(config.norm)},
-                         {NAME, FROM(place), TO(config.norm_place)},
+                         {NAME, FROM(norm_place), TO(config.norm_place)},
                          {NAME, FROM(activation), TO(config.activation)},
                          {TEXT, FROM(variant), TO(config.variant)},
                          {TEXT, FROM(cross), TO(config.cross)}};
@@ -64,12 +65,23 @@ static void apply_row(kind what, const char *from, char *to)
         snprintf(to, PH_VARIANT_TEXT, "%s", *(const char *const *)(const void *)from);
 }
 
-void train_apply(const train_change *change, ph_train *train)
+/* A list of variants that does not fit is refused: cut off, it would be another list. */
+static int check_text(const char *option, const char *text)
 {
-    for (int i = 0; i < TRAIN_OPTIONS; i++)
+    if (!text || strlen(text) < PH_VARIANT_TEXT) return EXIT_OK;
+    return cli_fail(EXIT_USAGE, "--%s has %zu bytes, expected at most %d", option,
+                    strlen(text), PH_VARIANT_TEXT - 1);
+}
+
+int train_apply(const train_change *change, ph_train *train)
+{
+    int rc = check_text("variant", change->variant);
+    if (!rc) rc = check_text("cross", change->cross);
+    for (int i = 0; i < TRAIN_OPTIONS && !rc; i++)
         if (change->given[i])
             apply_row(rows[i].kind, (const char *)change + rows[i].from,
                       (char *)train + rows[i].to);
+    return rc;
 }
 
 int train_defaults(const char *recipe, ph_train *train)
@@ -94,7 +106,7 @@ int train_defaults(const char *recipe, ph_train *train)
     return cli_fail(EXIT_USAGE, "no recipe %s; there are: %s", quote, list);
 }
 
-/* ---- services ---- */
+/* ---- the run ---- */
 
 double train_now(void)
 {
