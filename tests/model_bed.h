@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "guard.h"
+#include "kernels/kernels.h"
 #include "model/pass.h"
 #include "model_oracle.h"
 
@@ -22,11 +23,20 @@ typedef struct bed {
     float *grads;
 } bed;
 
+/* 1: gradients of f32 in AMX tiles, or in loops that mean the same. */
+static int bed_tiles;
+
 static inline ph_ctx *open_ctx(int threads)
 {
+    static ph_kernels tiled;
     ph_ctx *ctx;
     ph_options options = guard_options(NULL, threads);
     CHECK(ph_open(&ctx, &options) == PH_OK, "ph_open failed");
+    if (!bed_tiles) return ctx;
+    tiled = *ctx->kernels;
+    tiled.f32_tiles = 1;
+    if (!tiled.pairs) tiled.pairs = &ph_pairs_ref;
+    ctx->kernels = &tiled;
     return ctx;
 }
 

@@ -18,8 +18,7 @@ static void load(void)
 {
     if (file) return;
     FILE *in = fopen("tests/golden_layer/layers.bin", "rb");
-    if (!in)
-        SKIP("tests/golden_layer/layers.bin is not there; start in the project's root");
+    CHECK(in, "tests/golden_layer/layers.bin is missing; start in the project's root");
     size_t room = 1 << 20;
     file = malloc(room);
     file[fread(file, 1, room - 1, in)] = 0;
