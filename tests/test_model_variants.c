@@ -293,8 +293,8 @@ static void refused(void)
         {PH_ARCH_ENCODER_DECODER, "gqa:2heads", "mha", "variant is \"gqa:2heads\""},
         {PH_ARCH_ENCODER_DECODER, "gqa:2+nonsense", "mha", "variant is \"nonsense\""},
         {PH_ARCH_ENCODER_DECODER, "mqa+", "mha", "empty part"},
-        {PH_ARCH_ENCODER_DECODER, "mha;talking;nonsense", "mha", "variant has 3 parts"},
-        {PH_ARCH_ENCODER_DECODER, "mha", "mha;mha;mha", "cross has 3 parts"},
+        {PH_ARCH_ENCODER_DECODER, "mha;talking;nonsense", "mha", "variant has 3 entries"},
+        {PH_ARCH_ENCODER_DECODER, "mha", "mha;mha;mha", "cross has 3 entries"},
     };
     ph_ctx *ctx = open_ctx(1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
