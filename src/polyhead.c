@@ -392,14 +392,19 @@ static ph_status run_look(const ph_plan *plan, const ph_args *args)
     return plan->ctx->backend->look(&call);
 }
 
-static ph_status forward(const ph_plan *plan, const ph_args *args)
+ph_status ph_check_forward(const ph_plan *plan, const ph_args *args)
 {
-    ph_call call;
     const ph_attn *a = &plan->attn;
     PH_TRY(check_args(plan, args));
     PH_TRY(need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim));
     PH_TRY(need(plan, "out", args->out, (int64_t)a->batch * a->q_len * a->v_dim));
-    PH_TRY(check_look(plan, args->look));
+    return check_look(plan, args->look);
+}
+
+static ph_status forward(const ph_plan *plan, const ph_args *args)
+{
+    ph_call call;
+    PH_TRY(ph_check_forward(plan, args));
     ph_args own = *args;
     if (args->look && !args->workspace) /* one workspace for both passes */
         PH_TRY(

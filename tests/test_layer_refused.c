@@ -5,6 +5,8 @@
 #include <math.h>
 
 #include "check.h"
+#include "guard.h"
+#include "layer_bed.h"
 #include "layer_oracle.h"
 
 /* ---- descriptions ------------------------------------------------------------------ */
@@ -243,6 +245,47 @@ static void calls(void)
     ph_close(ctx);
 }
 
+static int all_bytes_are(const void *x, size_t bytes, int value)
+{
+    const unsigned char *c = x;
+    for (size_t i = 0; i < bytes; i++)
+        if (c[i] != value) return 0;
+    return 1;
+}
+
+/* What attention itself refuses is found before caches and the balance loss change. */
+static void caches_stay(void)
+{
+    ph_options o = guard_options(NULL, 2);
+    ph_ctx *ctx = NULL;
+    layer_bed b;
+    ph_layer_desc d = {.model_dim = 8, .cache = 1};
+    d.attn = (ph_attn){.batch = 2,
+                       .q_heads = 4,
+                       .k_heads = 4,
+                       .v_heads = 4,
+                       .q_len = 3,
+                       .kv_len = 9,
+                       .qk_dim = 4,
+                       .v_dim = 4,
+                       .mask = PH_MASK_CAUSAL,
+                       .bias = {1, 1, 1},
+                       .variant = "moh:shared=1,top=2"};
+    CHECK(ph_open(&ctx, &o) == PH_OK, "no context");
+    CHECK(layer_bed_make(&b, ctx, &d, 1) == PH_OK, "%s", ph_error(ctx));
+    ph_layer_caches caches = ph_layer_cache(b.layer);
+    memset(&b.balance_loss, 0xff, sizeof b.balance_loss);
+    b.args.balance_loss = &b.balance_loss;
+    CHECK(layer_bed_run(&b) == PH_BAD_ARGUMENT, "accepted without its bias");
+    CHECK(strstr(ph_error(ctx), "bias is NULL"), "said \"%s\"", ph_error(ctx));
+    CHECK(all_bytes_are(b.k_cache, caches.k * sizeof(float), 0xff), "k_cache changed");
+    CHECK(all_bytes_are(b.v_cache, caches.v * sizeof(float), 0xff), "v_cache changed");
+    CHECK(all_bytes_are(&b.balance_loss, sizeof(float), 0xff), "balance_loss changed");
+    CHECK(all_bytes_are(b.out, b.out_count * sizeof(float), 0xff), "out changed");
+    layer_bed_free(&b);
+    ph_close(ctx);
+}
+
 static void null_pointers(void)
 {
     ph_ctx *ctx = NULL;
@@ -403,6 +446,7 @@ static void out_of_memory(void)
 
 static const check_case cases[] = {{"descriptions", descriptions},
                                    {"calls", calls},
+                                   {"caches_stay", caches_stay},
                                    {"null_pointers", null_pointers},
                                    {"caches", caches},
                                    {"empty", empty},

@@ -121,7 +121,9 @@ static inline int ph_dout_head(const ph_call *call, int head)
     return call->twin ? head / 2 : head;
 }
 
-/* What ph_backward checks (polyhead.c), for those who write before they call it. */
+/* What ph_forward and ph_backward check (polyhead.c), for those who write before they
+   call them. */
+ph_status ph_check_forward(const ph_plan *plan, const ph_args *args);
 ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
                             const ph_grads *grads);
 

@@ -205,24 +205,44 @@ static void before(call *c)
         k->extra[e] = *given++;
 }
 
-static ph_status attend(const call *c)
+/* Arguments of attention, but for what the kind makes. */
+static ph_args attend_args(const call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *args = c->args;
-    const ph_kind_call *k = &c->kind;
     ph_args a = args->attn;
-    a.q = k->q, a.k = k->k, a.v = k->v;
     a.out = c->saved.heads, a.lse = c->saved.lse, a.workspace = c->work.data;
-    a.extra = k->extra;
-    if (c->gates) ph_layer_multiply_gates(l, k->gate, a.gate, c->gates);
-    if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     if (ph_desc_grows(&l->desc)) {
         for (int b = 0; b < l->desc.attn.batch; b++)
             c->filled[b] = (args->past ? args->past[b] : 0) +
                            (a.q_lens ? a.q_lens[b] : l->desc.attn.q_len);
         a.kv_lens = c->filled;
     }
-    return ph_forward(l->plan, &a);
+    return a;
+}
+
+/* Attention's own checks, before anything is written: what the caller gave it, and what
+   it will get from here as if that were there already. */
+static ph_status check_attend(const call *c)
+{
+    const ph_layer *l = c->layer;
+    int given = l->named + l->shape.params, made = l->shape.makes_extras;
+    const float *extra[PH_EXTRAS_MAX];
+    ph_args a = attend_args(c);
+    for (int e = 0; ph_plan_extra(l->plan, e); e++)
+        extra[e] = e < made ? c->saved.q : c->param[given + e - made];
+    a.q = c->saved.q, a.k = c->saved.k, a.v = c->saved.v, a.extra = extra;
+    return ph_check_forward(l->plan, &a);
+}
+
+static ph_status attend(const call *c)
+{
+    const ph_kind_call *k = &c->kind;
+    ph_args a = attend_args(c);
+    a.q = k->q, a.k = k->k, a.v = k->v, a.extra = k->extra;
+    if (c->gates) ph_layer_multiply_gates(c->layer, k->gate, a.gate, c->gates);
+    if (k->gate) a.gate = c->gates ? c->gates : k->gate;
+    return ph_forward(c->layer->plan, &a);
 }
 
 static void copy_floats(float *to, const float *from, size_t count)
@@ -267,6 +287,7 @@ static ph_status forward(const ph_layer *layer, const ph_layer_weights *weights,
     PH_TRY(ph_ctx_scratch(layer->ctx, count.used, &space));
     ph_arena arena = ph_arena_of(space, count.used);
     layout(&c, &arena);
+    PH_TRY(check_attend(&c));
     for (int i = 0; i < PH_KINDS; i++)
         if (layer->kind[i] && layer->kind[i]->project) layer->kind[i]->project(&c.kind);
     ph_gemm_run(layer->ctx, c.list, c.count, c.work);
