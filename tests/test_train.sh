@@ -77,7 +77,7 @@ for name in INT HUP; do
     kill -$name $pid
     wait $pid
     same "SIG$name, status" $? "$expected"
-    holds "SIG$name, words" "$(cat "$tmp/err")" "go on with: polyhead train --resume -o"
+    holds "SIG$name, words" "$(cat "$tmp/err")" "resume with: polyhead train --resume -o"
     same "SIG$name, checkpoint" "$(find "$tmp/$name" -name 'step-*' | wc -l | tr -d ' ')" 1
 done
 
@@ -118,7 +118,7 @@ same "all damaged" $? 3
 
 words=$(train copy $small -o "$tmp/one" 2>&1)
 same "used directory, status" $? 2
-holds "used directory" "$words" "--resume goes on"
+holds "used directory" "$words" "--resume continues"
 train --resume -o "$tmp/none" >/dev/null 2>&1
 same "nothing to resume" $? 7
 holds "another recipe" "$("$program" train dates --resume -o "$tmp/one" 2>&1)" "of copy, not of dates"

@@ -1,9 +1,9 @@
 /*
  * cmd_train.c - `polyhead train RECIPE`: trains a model, writes checkpoints, log, model.
  *
- * Everything lies in one directory:
+ * Everything is in one directory:
  *
- *     step-NNNNNNNN.safetensors   the last checkpoints; --resume goes on from the newest
+ *     step-NNNNNNNN.safetensors   the last checkpoints; --resume takes the newest
  *     model.safetensors           the model at the end
  *     log.jsonl                   what `polyhead plot` draws
  */
@@ -206,7 +206,7 @@ static int stopped(job *j)
     if (rc) return rc;
     term_progress_end();
     fprintf(stderr,
-            "stopped at step %d of %d; go on with: polyhead train --resume -o %s\n",
+            "stopped at step %d of %d; resume with: polyhead train --resume -o %s\n",
             j->step, j->steps, j->directory);
     return 128 + number;
 }
@@ -266,26 +266,26 @@ static int start_new(job *j, const ph_train *train)
     if ((rc = lock(j))) return rc;
     if (has_checkpoints(j->directory))
         return cli_fail(EXIT_USAGE,
-                        "%s holds an earlier training: --resume goes on with it, another "
+                        "%s holds an earlier training: --resume continues it, another "
                         "-o starts anew",
                         j->directory);
     return EXIT_OK;
 }
 
 /* Recipe and file may be repeated, but not changed. */
-static int check_same(const job *j, const ph_train *said)
+static int check_same(const job *j, const ph_train *asked)
 {
     const ph_train *all = ph_trainer_options(j->trainer);
-    if (said->recipe[0] && strcmp(said->recipe, all->recipe) != 0)
+    if (asked->recipe[0] && strcmp(asked->recipe, all->recipe) != 0)
         return cli_fail(EXIT_USAGE, "%s holds a training of %s, not of %s", j->directory,
-                        all->recipe, said->recipe);
-    if (said->file[0] && strcmp(said->file, all->file) != 0)
+                        all->recipe, asked->recipe);
+    if (asked->file[0] && strcmp(asked->file, all->file) != 0)
         return cli_fail(EXIT_USAGE, "%s holds a training on %s, not on %s", j->directory,
-                        all->file, said->file);
+                        all->file, asked->file);
     return EXIT_OK;
 }
 
-static int resume(job *j, const ph_train *said)
+static int resume(job *j, const ph_train *asked)
 {
     char note[1024];
     int rc = lock(j);
@@ -298,7 +298,7 @@ static int resume(job *j, const ph_train *said)
         ph_trainer_resume(&j->trainer, j->ctx, j->directory, note, sizeof note);
     if (status != PH_OK) return failed(j, status);
     if (note[0]) cli_warn("%s; the checkpoint before it is used", note);
-    return check_same(j, said);
+    return check_same(j, asked);
 }
 
 /* What was given changes the recipe's pace, or that of the training that is resumed. */
@@ -403,7 +403,7 @@ const ph_command command_train = {
         "classic first exercise), dates (as people write them to ISO), pronouns (what "
         "every word belongs to: the model in the program), text FILE (continues "
         "your text) or pairs FILE (from your own lines, text TAB text).\n\n"
-        "Ctrl-C, SIGTERM and SIGHUP write a checkpoint and say how to go on. The same "
+        "Ctrl-C, SIGTERM and SIGHUP write a checkpoint and say how to resume. The same "
         "command gives the same bits, stopped or not, with any number of threads.",
     .examples = examples,
     .options = table,

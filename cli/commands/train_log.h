@@ -16,7 +16,7 @@ typedef struct train_log {
 } train_log;
 
 /* Opens the log; lines after `step` of an earlier run are dropped (0: all). Returns 0 or
-   an exit code with its sentence said. */
+   an exit code, the error printed. */
 int train_log_open(train_log *log, const char *directory, int step, int to_stdout);
 void train_log_close(train_log *log);
 

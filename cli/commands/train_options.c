@@ -22,7 +22,7 @@ const char *const train_activation_names[] = {"gelu", "relu", "swiglu", NULL};
 const char *const train_schedule_names[] = {"cosine", "classic", NULL};
 
 /* Where each option goes, in the order of PH_TRAIN_OPTIONS. */
-typedef enum kind { WHOLE, REAL, NAME, SEED, TEXT } kind;
+typedef enum kind { INTEGER, REAL, NAME, SEED, TEXT } kind;
 
 #define FROM(member) offsetof(train_change, member)
 #define TO(member)   offsetof(ph_train, member)
@@ -30,22 +30,22 @@ typedef enum kind { WHOLE, REAL, NAME, SEED, TEXT } kind;
 static const struct {
     kind kind;
     size_t from, to;
-} rows[TRAIN_OPTIONS] = {{WHOLE, FROM(steps), TO(steps)},
-                         {WHOLE, FROM(batch), TO(batch)},
-                         {WHOLE, FROM(accumulate), TO(accumulate)},
+} rows[TRAIN_OPTIONS] = {{INTEGER, FROM(steps), TO(steps)},
+                         {INTEGER, FROM(batch), TO(batch)},
+                         {INTEGER, FROM(accumulate), TO(accumulate)},
                          {REAL, FROM(lr), TO(lr)},
-                         {WHOLE, FROM(warmup), TO(warmup)},
+                         {INTEGER, FROM(warmup), TO(warmup)},
                          {NAME, FROM(schedule), TO(schedule)},
                          {REAL, FROM(weight_decay), TO(weight_decay)},
                          {REAL, FROM(max_grad_norm), TO(max_grad_norm)},
                          {REAL, FROM(smoothing), TO(smoothing)},
                          {SEED, FROM(seed), TO(seed)},
-                         {WHOLE, FROM(layers), TO(config.layers)},
-                         {WHOLE, FROM(model_dim), TO(config.model_dim)},
-                         {WHOLE, FROM(heads), TO(config.heads)},
-                         {WHOLE, FROM(kv_heads), TO(config.kv_heads)},
-                         {WHOLE, FROM(ff_dim), TO(config.ff_dim)},
-                         {WHOLE, FROM(length), TO(config.max_len)},
+                         {INTEGER, FROM(layers), TO(config.layers)},
+                         {INTEGER, FROM(model_dim), TO(config.model_dim)},
+                         {INTEGER, FROM(heads), TO(config.heads)},
+                         {INTEGER, FROM(kv_heads), TO(config.kv_heads)},
+                         {INTEGER, FROM(ff_dim), TO(config.ff_dim)},
+                         {INTEGER, FROM(length), TO(config.max_len)},
                          {REAL, FROM(dropout), TO(config.dropout)},
                          {NAME, FROM(positions), TO(config.positions)},
                          {NAME, FROM(norm), TO(config.norm)},
@@ -56,7 +56,7 @@ static const struct {
 
 static void apply_row(kind what, const char *from, char *to)
 {
-    if (what == WHOLE) *(int *)(void *)to = (int)*(const int64_t *)(const void *)from;
+    if (what == INTEGER) *(int *)(void *)to = (int)*(const int64_t *)(const void *)from;
     if (what == SEED)
         *(uint64_t *)(void *)to = (uint64_t) * (const int64_t *)(const void *)from;
     if (what == REAL) *(float *)(void *)to = (float)*(const double *)(const void *)from;
@@ -138,7 +138,7 @@ int train_make_directory(const char *path)
 }
 
 /* A lock on the directory itself leaves no file behind, and the system drops it with the
-   process. Where a file system has no such locks, training goes on without. */
+   process. Where a file system has no such locks, training runs without. */
 int train_lock_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -7,7 +7,7 @@
  *
  * Writes are atomic (temporary file, fsync, rename, fsync of the directory) and files
  * carry a hash. Older ones are removed only after that. A directory belongs to one
- * training; the newest whole checkpoint counts.
+ * training; the newest undamaged checkpoint counts.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>

@@ -28,7 +28,7 @@ typedef struct corpus {
     size_t size;
     int32_t *tokens; /* text: all of it; pairs: source, target, source, ... */
     size_t count;
-    size_t held;   /* text: the first held-out token; pairs: ... place in order */
+    size_t held;   /* text: the first held-out token; pairs: index into order */
     size_t *start; /* pairs: (texts + 1) where each source and target begins in tokens */
     size_t texts;  /* two for each pair */
     size_t *order; /* pairs: those for training, then those held out */
@@ -201,7 +201,7 @@ static void text_defaults(ph_train *t)
 }
 
 const ph_recipe ph_recipe_text = {.name = "text",
-                                  .help = "a decoder that learns to go on with a text "
+                                  .help = "a decoder that learns to continue a text "
                                           "file, by characters",
                                   .needs_file = 1,
                                   .defaults = text_defaults,
@@ -236,7 +236,7 @@ static ph_status pairs_open(ph_data *data)
     return find_chars(data, data->own, "\t\n");
 }
 
-/* One text of a line; the longest so far is kept in *longest. */
+/* One text of a line; *longest is raised to its length. */
 static ph_status add_text(ph_data *data, size_t line, size_t at, size_t end, int *longest)
 {
     corpus *c = data->own;

@@ -231,7 +231,7 @@ static ph_status check_layers(ph_ctx *ctx, const ph_config *c, const ph_file *fi
                    tensors);
 }
 
-/* Strings of a JSON array; they lie in `json`, which is changed. */
+/* Strings of a JSON array, decoded in place: they point into `json`. */
 static ph_status read_vocab(ph_ctx *ctx, char *json, const char ***tokens, int *count)
 {
     ph_json_reader r;
@@ -240,13 +240,13 @@ static ph_status read_vocab(ph_ctx *ctx, char *json, const char ***tokens, int *
     ph_status status = PH_OK;
     *count = 0;
     ph_json_open(&r, json, length, (ph_json_limits){2, 4096}, NULL);
-    int good = ph_json_next(&r) == PH_JSON_ARRAY;
-    while (good && status == PH_OK && ph_json_next(&r) == PH_JSON_STRING) {
+    int valid = ph_json_next(&r) == PH_JSON_ARRAY;
+    while (valid && status == PH_OK && ph_json_next(&r) == PH_JSON_STRING) {
         status = ph_io_grow(NULL, &list, &capacity, (size_t)*count + 1, sizeof **tokens);
         if (status == PH_OK) ((const char **)list)[(*count)++] = r.text;
-        good = strlen(r.text) == r.length;
+        valid = strlen(r.text) == r.length;
     }
-    if (status == PH_OK && (!good || r.token != PH_JSON_ARRAY_END))
+    if (status == PH_OK && (!valid || r.token != PH_JSON_ARRAY_END))
         status = ph_fail(ctx, PH_BAD_FILE, "the vocabulary is no JSON array of strings");
     ph_json_close(&r);
     *tokens = list;
