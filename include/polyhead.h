@@ -103,10 +103,11 @@ typedef struct ph_options {
     ph_device device; /* PH_CPU */
     int device_index; /* which accelerator */
     int threads;      /* 0: one per core this process may use */
-    const char *isa;  /* upper limit: "ref", "avx2", "avx512", "amx", "amx-f32", "neon";
-                         NULL: the best of the CPU except "amx-f32". The environment
-                         variable POLYHEAD_ISA lowers it further, or is the limit if this
-                         is NULL. */
+    const char *isa;  /* upper limit: "ref", then "avx2", "avx512", "amx", "amx-f32" on
+                         x86-64 and "neon" on AArch64; a name of another architecture is
+                         refused. NULL: the best but "amx-f32". The environment variable
+                         POLYHEAD_ISA lowers it further, or is the limit if this is
+                         NULL. */
     int checked;      /* 1: also refuse NaN and +inf in bias, NaN in gate, sink, alibi */
 
     /* Hooks, each optional. alloc must align to at least 16 bytes. release accepts NULL.

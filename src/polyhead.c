@@ -54,6 +54,16 @@ static ph_status refuse_open(const ph_options *o, ph_status status, const char *
     return status;
 }
 
+/* "is "neon" in POLYHEAD_ISA, expected one of ref, avx2" */
+static void name_tables(const char *isa, const char *where, char text[128])
+{
+    const char *const *names = ph_kernels_names();
+    int used = snprintf(text, 128, "is \"%.40s\"%s, expected one of", isa, where);
+    for (int i = 0; names[i] && used < 128; i++)
+        used +=
+            snprintf(text + used, 128 - (size_t)used, "%s %s", i ? "," : "", names[i]);
+}
+
 /* The lower of the two limits, the option and the environment; the best without any. */
 static const ph_kernels *pick_kernels(const char *option, char unknown[128])
 {
@@ -64,9 +74,7 @@ static const ph_kernels *pick_kernels(const char *option, char unknown[128])
         if (!limits[i] || !limits[i][0]) continue;
         const ph_kernels *found = ph_kernels_pick(limits[i]);
         if (!found) {
-            snprintf(unknown, 128,
-                     "is \"%.40s\"%s, expected ref, avx2, avx512, amx, amx-f32 or neon",
-                     limits[i], i ? " in POLYHEAD_ISA" : "");
+            name_tables(limits[i], i ? " in POLYHEAD_ISA" : "", unknown);
             return NULL;
         }
         if (!lowest) lowest = found;

@@ -105,6 +105,19 @@ refused 2 "variants takes one NAME, found 'b' too" variants a b
 refused 2 "no shape decod: did you mean decode?" bench decod
 refused 2 "completions needs SHELL" completions
 refused 2 "no completions for tcsh: there are bash, zsh and fish" completions tcsh
+case $(uname -m) in
+x86_64) foreign=neon ;;
+*) foreign=avx2 ;;
+esac
+run doctor --isa $foreign
+same "an instruction set of another architecture: status" "$status" 2
+holds "an instruction set of another architecture" "$err" "isa is \"$foreign\", expected one of ref"
+POLYHEAD_ISA=$foreign
+export POLYHEAD_ISA
+run run none.safetensors -o "$tmp/none"
+same "POLYHEAD_ISA of another architecture: status" "$status" 2
+holds "POLYHEAD_ISA of another architecture" "$err" "isa is \"$foreign\" in POLYHEAD_ISA, expected one of ref"
+unset POLYHEAD_ISA
 POLYHEAD_THREADS=abc
 export POLYHEAD_THREADS
 refused 2 "environment variable POLYHEAD_THREADS: 'abc' is not a whole number" explain

@@ -86,7 +86,7 @@ static void pick(void)
     CHECK(ph_kernels_pick(NULL) == last[-1], "no limit does not give the best table");
     CHECK(!ph_kernels_pick("avx3") && !ph_kernels_pick(""), "unknown names are accepted");
 #if defined(__x86_64__)
-    CHECK(ph_kernels_pick("neon") == list[0], "neon is not a legal limit on x86");
+    CHECK(!ph_kernels_pick("neon"), "neon is accepted on x86");
     CHECK(ph_kernels_pick("amx") == last[-1], "amx does not mean all there is");
     CHECK(ph_kernels_pick("amx-f32") == (*last ? *last : last[-1]), "nor does amx-f32");
     CHECK(!ph_kernels_pick("avx512")->pairs, "avx512 has the products of amx");

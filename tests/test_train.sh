@@ -20,6 +20,13 @@ train copy $small --steps 120 -t 1 -o "$tmp/one" >/dev/null
 same "one thread" "$(sum "$tmp/one/model.safetensors")" "$whole"
 same "checkpoints kept" "$(find "$tmp/whole" -name 'step-*' | wc -l | tr -d ' ')" 3
 
+# ---- closed standard streams: their numbers go to no file of the program ----
+
+train copy ${small% -q} --steps 3 -o "$tmp/closed" <&- >&- 2>&-
+same "closed streams: status" $? 0
+same "closed streams: lines of the log that are no JSON" \
+    "$(grep -vc '^{.*}$' "$tmp/closed/log.jsonl")" 0
+
 # ---- kill -9 at random moments: every resume ends with the same bits ----
 
 kills=${KILLS:-20} n=0 before=

@@ -11,8 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "framework/cli.h"
 #include "commands/cmd_plot.h"
+#include "framework/cli.h"
+#include "io/number.h"
 
 enum {
     RUNS_MOST = 16,
@@ -67,10 +68,9 @@ static int add_point(curve *c, double step, double value)
 static int value_of(const char *line, const char *key, double *value)
 {
     const char *at = strstr(line, key);
-    char *end;
     if (!at) return 0;
-    *value = strtod(at + strlen(key), &end);
-    return end != at + strlen(key) && isfinite(*value);
+    at += strlen(key);
+    return ph_number_parse(at, strspn(at, "0123456789.eE+-"), value) == 0;
 }
 
 static int read_log(run *r, const char *path)

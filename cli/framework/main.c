@@ -8,28 +8,21 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/cli.h"
 #include "framework/term.h"
 
-const ph_command *const cli_commands[] = {&command_look,
-                                          &command_heads,
-                                          &command_explain,
-                                          &command_train,
-                                          &command_generate,
-                                          &command_compare,
-                                          &command_plot,
-                                          &command_run,
-                                          &command_bench,
-                                          &command_doctor,
-                                          &command_variants,
-                                          &command_help,
-                                          &command_man,
-                                          &command_completions,
-                                          NULL};
+const ph_command *const cli_commands[] = {
+    &command_look,   &command_heads,       &command_explain,
+    &command_train,  &command_generate,    &command_compare,
+    &command_plot,   &command_run,         &command_bench,
+    &command_doctor, &command_variants,    &command_help,
+    &command_man,    &command_completions, NULL};
 
 /* The program itself, as the parser sees it. */
 static const ph_command program = {
@@ -122,8 +115,19 @@ static int finish_output(int rc)
     return rc ? rc : code;
 }
 
+/* A standard stream that the parent closed would be the number of the next file that is
+   opened, and messages would go into that file. */
+static void open_streams(void)
+{
+    int fd;
+    do fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_streams();
     signal(SIGPIPE, SIG_DFL); /* a parent may have left it ignored */
     signal(SIGXFSZ, SIG_IGN); /* a file over its limit is a failed write, told as one */
     int rc =

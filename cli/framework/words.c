@@ -1,9 +1,8 @@
 /*
  * words.c - reading single words: strict numbers, quoting, what a misspelt word meant.
  *
- * Numbers are checked against their grammar before the C library sees them, because it
- * accepts blanks, hexadecimal, "inf", "nan" and rubbish behind the number. The program
- * never calls setlocale, so the decimal point is always a point.
+ * The C library's own readers accept blanks, hexadecimal, "inf", "nan" and rubbish behind
+ * the number, so they are not used.
  */
 #include <ctype.h>
 #include <math.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "framework/cli.h"
+#include "io/number.h"
 #include "io/unsafe.h"
 #include "io/utf8.h"
 
@@ -34,42 +34,9 @@ int cli_read_int(const char *text, int64_t *value)
     return 1;
 }
 
-static const char *skip_digits(const char *text)
-{
-    while (*text >= '0' && *text <= '9') text++;
-    return text;
-}
-
-/* [+-] digits [. digits] [e [+-] digits], with a digit before or after the point */
-static int is_real(const char *text)
-{
-    if (*text == '-' || *text == '+') text++;
-    const char *start = text;
-    text = skip_digits(text);
-    long digits = text - start;
-    if (*text == '.') {
-        start = ++text;
-        text = skip_digits(text);
-        digits += text - start;
-    }
-    if (digits == 0) return 0;
-    if (*text == 'e' || *text == 'E') {
-        text++;
-        if (*text == '-' || *text == '+') text++;
-        start = text;
-        text = skip_digits(text);
-        if (text == start) return 0;
-    }
-    return *text == 0;
-}
-
 int cli_read_real(const char *text, double *value)
 {
-    if (!is_real(text)) return 0;
-    double number = strtod(text, NULL);
-    if (!isfinite(number)) return 0;
-    *value = number;
-    return 1;
+    return ph_number_parse(text, strlen(text), value) == 0;
 }
 
 /* ---- quoting ---- */

@@ -8,6 +8,7 @@
 
 #include "attn/variant.h"
 #include "base/ctx.h"
+#include "io/number.h"
 
 /* One "key=value" of the text; a value alone has an empty key. */
 typedef struct piece {
@@ -54,23 +55,12 @@ static ph_status unknown(ph_ctx *ctx, const char *variant, const ph_variant_opti
                    p->key, known);
 }
 
-/* Decimal digits, a point and an exponent only, whatever the locale. */
-static int read_number(const piece *p, double *out)
-{
-    char text[32], *end;
-    if (p->length < 1 || p->length >= (int)sizeof text) return 0;
-    memcpy(text, p->value, (size_t)p->length);
-    text[p->length] = 0;
-    if (strspn(text, "0123456789.eE+-") != (size_t)p->length) return 0;
-    *out = strtod(text, &end);
-    return !*end && isfinite(*out);
-}
-
 static ph_status take_number(ph_ctx *ctx, const char *variant, const ph_variant_option *o,
                              const piece *p)
 {
     double x;
-    if (!read_number(p, &x) || x < o->least || x > o->most || (o->whole && x != floor(x)))
+    if (ph_number_parse(p->value, (size_t)p->length, &x) || x < o->least || x > o->most ||
+        (o->whole && x != floor(x)))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "option %s of variant %s is \"%.*s\", expected a %s from %g to %g",
                        o->key, variant, p->length, p->value,

@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/format.h"
+
 ph_status ph_fail(ph_ctx *ctx, ph_status status, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    vsnprintf(ctx->error, sizeof ctx->error, format, list);
+    ph_format_list(ctx->error, sizeof ctx->error, format, list);
     va_end(list);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/format.h"
 #include "heads/heads.h"
 
 static const ph_measure_info measures[PH_MEASURES] = {
@@ -139,6 +140,6 @@ int ph_label_why(const ph_label *label, const ph_head_stats *head,
                  head->top_offset);
     if (rule->measure == PH_LINK && relations)
         snprintf(detail, sizeof detail, " %s", relations[head->relation]);
-    return snprintf(text, size, "%s%s %.2f %s %.2f", measures[rule->measure].key, detail,
-                    label->value, rule->at ? ">=" : ">", rule->threshold);
+    return ph_format(text, size, "%s%s %.2f %s %.2f", measures[rule->measure].key, detail,
+                     label->value, rule->at ? ">=" : ">", rule->threshold);
 }

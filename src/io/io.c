@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "base/size.h"
 #include "io/unsafe.h"
 #include "io/utf8.h"
@@ -52,7 +53,7 @@ ph_status ph_io_fail(const ph_io *io, ph_status status, const char *format, ...)
     if (io && io->error && io->error_size > 0) {
         va_list list;
         va_start(list, format);
-        vsnprintf(io->error, io->error_size, format, list);
+        ph_format_list(io->error, io->error_size, format, list);
         va_end(list);
     }
     return status;

@@ -201,6 +201,34 @@ int ph_number_read(const char *text, size_t length, double *out)
     return 0;
 }
 
+static size_t skip_digits(const char *text, size_t length, size_t at)
+{
+    while (at < length && text[at] >= '0' && text[at] <= '9') at++;
+    return at;
+}
+
+int ph_number_parse(const char *text, size_t length, double *out)
+{
+    size_t first = length > 0 && (text[0] == '-' || text[0] == '+');
+    size_t at = skip_digits(text, length, first), digits = at - first;
+    if (at < length && text[at] == '.') {
+        size_t end = skip_digits(text, length, at + 1);
+        digits += end - at - 1;
+        at = end;
+    }
+    if (digits == 0) return -1;
+    if (at < length && (text[at] == 'e' || text[at] == 'E')) {
+        at++;
+        if (at < length && (text[at] == '-' || text[at] == '+')) at++;
+        size_t end = skip_digits(text, length, at);
+        if (end == at) return -1;
+        at = end;
+    }
+    if (at != length) return -1;
+    size_t plus = text[0] == '+';
+    return ph_number_read(text + plus, length - plus, out);
+}
+
 /* ---- printing ---------------------------------------------------------------------- */
 
 /* "-d.ddde+xx" from printf into digits and exponent, whatever stands for the point. */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/format.h"
 #include "base/size.h"
 #include "io/file.h"
 #include "io/json_read.h"
@@ -57,7 +58,7 @@ static ph_status bad(const reading *r, const char *format, ...)
     char text[320];
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    ph_format_list(text, sizeof text, format, list);
     va_end(list);
     return ph_io_fail(r->io, PH_BAD_FILE, "%.200s: %s", r->source->name, text);
 }
@@ -71,7 +72,7 @@ static ph_status bad_tensor(const reading *r, const ph_tensor *tensor, const cha
     char text[240];
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    ph_format_list(text, sizeof text, format, list);
     va_end(list);
     return bad(r, "tensor %s: %s", ph_io_quote(tensor->name, strlen(tensor->name)).text,
                text);

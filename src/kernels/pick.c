@@ -2,9 +2,7 @@
  * pick.c - which kernel tables this CPU can run, and the best one under a limit.
  *
  * A table whose f32 has bits of its own is never the best by itself: it must be named.
- *
- * A name that exists on another architecture only ("neon" on x86) is a legal limit that
- * leaves nothing but the base table, so that a setting can be shared between machines.
+ * A limit may be above this CPU, but not of another architecture.
  */
 #include <pthread.h>
 #include <string.h>
@@ -24,8 +22,6 @@ static const isa all[] = {
 };
 
 enum { ISAS = sizeof all / sizeof all[0] };
-
-static const char *const known[] = {"ref", "avx2", "avx512", "amx", "amx-f32", "neon"};
 
 /* Filled once; constant afterwards. */
 static const ph_kernels *runnable[ISAS + 1];
@@ -59,12 +55,10 @@ const ph_kernels *ph_kernels_pick(const char *limit)
 {
     const ph_kernels *const *list = ph_kernels_list();
     const ph_kernels *best = list[0];
-    int is_known = limit == NULL, in_list = limit == NULL;
-    for (size_t i = 0; limit && i < sizeof known / sizeof known[0]; i++)
-        is_known |= !strcmp(limit, known[i]);
-    for (int i = 0; limit && i < ISAS; i++) in_list |= !strcmp(limit, all[i].table->name);
+    int is_known = limit == NULL;
+    for (int i = 0; limit && i < ISAS; i++)
+        is_known |= !strcmp(limit, all[i].table->name);
     if (!is_known) return NULL;
-    if (!in_list) return best;
     int reached = 0; /* walk the full list: the limit may be above this CPU */
     for (int i = 0; i < ISAS && !reached; i++) {
         for (int j = 0; list[j]; j++)

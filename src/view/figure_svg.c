@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "view/figure.h"
 
 static void put(ph_sheet *sheet, const char *format, ...)
@@ -21,7 +22,7 @@ static void put(ph_sheet *sheet, const char *format, ...)
     char room[256];
     va_list list;
     va_start(list, format);
-    int length = vsnprintf(room, sizeof room, format, list);
+    int length = ph_format_list(room, sizeof room, format, list);
     va_end(list);
     ph_bytes_add(sheet->out, room, (size_t)length);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/ctx.h"
+#include "base/format.h"
 #include "base/size.h"
 #include "io/io.h"
 #include "io/sort.h"
@@ -370,9 +371,9 @@ static void summarise(ph_survey *s)
         used += (size_t)snprintf(text + used, FOUND_SIZE - used, "%d without a label",
                                  count[0]);
     if (used < FOUND_SIZE && measured)
-        snprintf(text + used, FOUND_SIZE - used,
-                 "; %.0f %% of the weight rests on the first token",
-                 100 * first / measured);
+        ph_format(text + used, FOUND_SIZE - used,
+                  "; %.0f %% of the weight rests on the first token",
+                  100 * first / measured);
 }
 
 static void hang_into(ph_survey *s, ph_report *report)

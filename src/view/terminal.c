@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "io/io.h"
 #include "view/report_heads.h"
 #include "view/text.h"
@@ -55,7 +56,7 @@ void ph_putf(const ph_screen *screen, const char *format, ...)
     char room[512];
     va_list list;
     va_start(list, format);
-    vsnprintf(room, sizeof room, format, list);
+    ph_format_list(room, sizeof room, format, list);
     va_end(list);
     ph_put(screen, room);
 }
@@ -350,8 +351,8 @@ static void put_findings(const ph_screen *screen)
     char line[160];
     int used = snprintf(line, sizeof line, "%d of %d heads", heads - labelled, heads);
     if (!isnan(sink))
-        snprintf(line + used, sizeof line - (size_t)used,
-                 "; first token: %.0f %% of all weight", 100 * sink);
+        ph_format(line + used, sizeof line - (size_t)used,
+                  "; first token: %.0f %% of all weight", 100 * sink);
     ph_putf(screen, " %-18s  ", report->roles[0].name);
     put_wrapped(screen, line, 26, 26);
 }
@@ -367,8 +368,8 @@ static void put_outcomes(const ph_screen *screen)
     for (int n = 0; n < report->outcome_count; n++) {
         char text[PH_WORD_BYTES], item[PH_WORD_BYTES + 16];
         ph_text_clean(report->outcomes[n].text, screen->how->ascii, text, 36);
-        snprintf(item, sizeof item, "%s %.0f %%", text,
-                 100 * (double)report->outcomes[n].value);
+        ph_format(item, sizeof item, "%s %.0f %%", text,
+                  100 * (double)report->outcomes[n].value);
         int columns = ph_text_columns(item) + 3;
         if (column + columns > screen->width) {
             ph_put(screen, "\n  ");
@@ -398,8 +399,8 @@ static void put_card(const ph_screen *screen, const ph_pick *pick)
         int has_label =
             least > 0 && (metric->at ? scores[m] >= least : scores[m] > least);
         if (least > 0)
-            snprintf(limit, sizeof limit, "%s %.2f", metric->at ? ">=" : ">",
-                     (double)least);
+            ph_format(limit, sizeof limit, "%s %.2f", metric->at ? ">=" : ">",
+                      (double)least);
         ph_put_ink(screen, has_label ? PH_INK_BOLD : PH_INK_PLAIN);
         ph_putf(screen, "  %-17s%7.3f  %-8s", metric->key, (double)scores[m], limit);
         ph_put_ink(screen, PH_INK_PLAIN);
