@@ -29,7 +29,7 @@
     X(axpy) X(softmax) X(gradient) X(weights) X(dot) X(times) X(blend) X(row_peak)      \
     X(add_bias) X(add_alibi) X(softcap) X(hide) X(dropout) X(load_row) X(pack_panels)   \
     X(stream) X(compose) X(decompose) X(center) X(gram) X(near_top) X(power_sums)       \
-    X(entmax) X(clip) X(lane_sums) X(add_rows) X(product_times) X(dots) X(logs)         \
+    X(entmax) X(clip) X(lane_sums) X(add_rows) X(dots) X(logs)         \
     X(scores_along) X(head_forward) X(head_backward) X(deltas)
 #define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend) X(pairs_slopes)   \
     X(pairs_split) X(pairs_multiply) X(pairs_stream) X(pairs_few)     \

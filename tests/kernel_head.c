@@ -1,17 +1,19 @@
 /*
  * kernel_head.c - check and bench of the kernel that does a whole head, head_forward.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernel_bed.h"
+#include "kernel_mods.h"
 
 #define REF ph_kernels_ref
 
 enum { ROWS = 80, KEYS = 2 * PH_SPLIT + 150, DIM = 96, LD = DIM + 8 };
 
 static float q[ROWS * LD], k[KEYS * LD], v[KEYS * LD];
-static float out_expected[ROWS * LD], lse_expected[ROWS];
+static float out_expected[ROWS * LD], lse_expected[ROWS], gate[ROWS], sink;
 static float room[2 * DIM];
 
 static int side(void)
@@ -37,8 +39,11 @@ static ph_head any_head(void)
     h.v_ld = h.v_dim + bed_below(9), h.out_ld = h.v_dim + bed_below(9);
     int lo = bed_below(2) ? -h.rows : bed_below(h.keys + 60) - 50;
     int hi = bed_below(2) ? h.keys : lo + bed_below(h.keys + 20);
-    h.lo = ph_max(-h.rows, ph_min(lo, h.keys)),
-    h.hi = ph_max(-h.rows, ph_min(hi, h.keys));
+    h.window = (ph_window){.lo = ph_max(-h.rows, ph_min(lo, h.keys)),
+                           .hi = ph_max(-h.rows, ph_min(hi, h.keys)),
+                           .group = 1};
+    h.mods = bed_mods(h.rows, h.keys);
+    h.drop = bed_drop(h.rows);
     return h;
 }
 
@@ -51,9 +56,12 @@ static void head_forward_at(const ph_kernels *t, ph_head h)
 {
     int with_lse = bed_below(4) != 0;
     bed_say("%s head_forward %d rows %d keys %d %d dims, lo %d hi %d", t->name, h.rows,
-            h.keys, h.k_dim, h.v_dim, h.lo, h.hi);
+            h.keys, h.k_dim, h.v_dim, h.window.lo, h.window.hi);
     h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected, h.room = room;
+    if (bed_below(4) == 0) h.gate = gate;
+    if (bed_below(4) == 0) h.sink = &sink;
     REF.head_forward(&h);
+    if (h.gate) h.gate = bed_copy(6, gate, h.rows, side());
     h.q = place(0, q, h.rows, h.q_ld, h.k_dim);
     h.k = place(1, k, h.keys, h.k_ld, h.k_dim);
     h.v = place(2, v, h.keys, h.v_ld, h.v_dim);
@@ -74,10 +82,13 @@ void check_head_forward(const ph_kernels *t)
 {
     for (int round = 0; round < 600; round += EVERY) {
         ph_head h = any_head();
-        int kind = round % BED_KINDS, hides = h.lo + h.rows - 1 > 0 || h.hi < h.keys;
+        int kind = round % BED_KINDS, hides = bed_mods_hide(&h.mods);
+        hides |= h.window.lo + h.rows - 1 > 0 || h.window.hi < h.keys;
         bed_fill(q, ROWS * LD, kind);
         bed_fill(k, KEYS * LD, kind);
         bed_fill(v, KEYS * LD, hides ? BED_WIDE : kind);
+        for (int i = 0; i < ROWS; i++) gate[i] = bed_between(-2, 2);
+        sink = bed_below(8) ? bed_between(-9, 9) : -INFINITY;
         head_forward_at(t, h);
     }
 }
@@ -88,7 +99,8 @@ static ph_head usual_head(int rows, int keys)
     bed_fill(q, ROWS * LD, BED_PLAIN);
     bed_fill(k, KEYS * LD, BED_PLAIN);
     bed_fill(v, KEYS * LD, BED_PLAIN);
-    h.q_ld = h.k_ld = h.v_ld = h.out_ld = 64, h.hi = keys, h.lo = -rows;
+    h.q_ld = h.k_ld = h.v_ld = h.out_ld = 64;
+    h.window = (ph_window){-rows, keys, 1, 0};
     h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected, h.room = room;
     return h;
 }

@@ -1,12 +1,13 @@
 /*
- * kernel_head_back.c - checks and benches of the kernels of the way back: head_backward,
- * deltas.
+ * kernel_head_back.c - checks and benches of the kernels of the backward pass:
+ * head_backward, deltas.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernel_bed.h"
+#include "kernel_mods.h"
 
 #define REF ph_kernels_ref
 
@@ -14,8 +15,7 @@ enum { ROWS = PH_TILE_ROWS, KEYS = PH_TILE_KEYS, DIM = 96, LD = DIM + 8 };
 
 static float q[ROWS * LD], k[KEYS * LD], v[KEYS * LD], dout[ROWS * LD];
 static float lse[ROWS], delta[ROWS], start[3][KEYS * LD], expected[3][KEYS * LD];
-static float room[PH_NR_MAX * DIM + (2 * ROWS + PH_LANES) * KEYS];
-static uint32_t drop_low[ROWS], drop_high[ROWS];
+static float room[PH_NR_MAX * (DIM + 2 * PH_TILE_PIECE) + (2 * ROWS + PH_LANES) * KEYS];
 
 static int side(void)
 {
@@ -29,24 +29,25 @@ static ph_head_tile any_tile(void)
                       .keys = 1 + bed_below(bed_below(8) ? 40 : KEYS),
                       .k_dim = 1 + bed_below(DIM),
                       .v_dim = 1 + bed_below(DIM),
-                      .group = bed_below(3) ? 1 : 1 + bed_below(5),
-                      .scale = bed_between(0.05f, 1),
-                      .drop_first = (uint32_t)bed_below(5000),
-                      .drop_limit = 1u << 30,
-                      .drop_keep = 4.0f / 3};
-    t.phase = bed_below(t.group);
+                      .scale = bed_between(0.05f, 1)};
+    t.window.group = bed_below(3) ? 1 : 1 + bed_below(5);
+    t.window.phase = bed_below(t.window.group);
     t.q_ld = ph_round_up(t.k_dim, 16) + bed_below(9);
     t.k_ld = ph_round_up(t.k_dim, 16) + bed_below(9);
     t.v_ld = ph_round_up(t.v_dim, 16) + bed_below(9);
     t.dout_ld = ph_round_up(t.v_dim, 16) + bed_below(9);
-    t.lo = bed_below(2) ? -KEYS - ROWS : bed_below(90) - 60;
-    t.hi = bed_below(2) ? KEYS + ROWS : t.lo + bed_below(150);
+    t.window.lo = bed_below(2) ? -KEYS - ROWS : bed_below(90) - 60;
+    t.window.hi = bed_below(2) ? KEYS + ROWS : t.window.lo + bed_below(150);
+    t.mods = bed_mods(t.rows, t.keys);
+    t.drop = bed_drop(t.rows);
     return t;
 }
 
 static int hides(const ph_head_tile *t)
 {
-    return t->lo + (t->phase + t->rows - 1) / t->group > 0 || t->hi < t->keys;
+    const ph_window *w = &t->window;
+    return bed_mods_hide(&t->mods) || w->hi < t->keys ||
+           w->lo + (w->phase + t->rows - 1) / w->group > 0;
 }
 
 /* Rows of numbers with zeros behind the first n. */
@@ -66,7 +67,6 @@ static void fill_tile(const ph_head_tile *t, int kind)
     for (int i = 0; i < t->rows; i++) {
         lse[i] = bed_below(9) ? bed_between(-2, 9) : INFINITY;
         delta[i] = bed_between(-3, 3);
-        drop_low[i] = (uint32_t)bed_random(), drop_high[i] = (uint32_t)bed_random();
     }
     for (int i = 0; i < 3; i++) bed_fill(start[i], KEYS * LD, BED_WIDE);
 }
@@ -90,9 +90,9 @@ static void head_backward_at(const ph_kernels *t, ph_head_tile h)
     ph_sums *sums[3] = {&h.dq, &h.dk, &h.dv};
     int rows[3] = {h.rows, h.keys, h.keys}, dims[3] = {h.k_dim, h.k_dim, h.v_dim};
     bed_say("%s head_backward %d rows %d keys %d %d dims, group %d phase %d lo %d hi %d",
-            t->name, h.rows, h.keys, h.k_dim, h.v_dim, h.group, h.phase, h.lo, h.hi);
+            t->name, h.rows, h.keys, h.k_dim, h.v_dim, h.window.group, h.window.phase,
+            h.window.lo, h.window.hi);
     h.q = q, h.k = k, h.v = v, h.dout = dout, h.lse = lse, h.delta = delta, h.room = room;
-    if (bed_below(3) == 0) h.drop_low = drop_low, h.drop_high = drop_high;
     for (int i = 0; i < 3; i++) {
         *sums[i] = any_sums(i == 0, dims[i]);
         memcpy(expected[i], start[i], sizeof expected[i]);
@@ -140,9 +140,7 @@ void bench_head_backward(const ph_kernels *t)
                           .keys = sizes[i][1],
                           .k_dim = 64,
                           .v_dim = 64,
-                          .group = 1,
-                          .lo = -ROWS,
-                          .hi = KEYS,
+                          .window = {-ROWS, KEYS, 1, 0},
                           .scale = 0.2f};
         h.q_ld = h.k_ld = h.v_ld = h.dout_ld = 64;
         fill_tile(&h, BED_PLAIN);

@@ -1,6 +1,6 @@
 /*
  * kernel_products.c - checks and benches of the products: scores, weigh, product,
- * product_times, stream, add_rows, axpy, dot, dots, times, blend.
+ * stream, add_rows, axpy, dot, dots, times, blend.
  *
  * A number of a product does not depend on how many rows are asked for, so `ref` runs
  * once per (n, k) on ROWS rows and every m is compared with the top of that.
@@ -240,63 +240,6 @@ void bench_product(const ph_kernels *t)
                                     start, LD, add, NULL));
         snprintf(shape, sizeof shape, "%d x %d, k %d%s", m, n, k, add ? ", add" : "");
         bed_report("product", t, shape, &timer, 2.0 * m * n * k, 0);
-    }
-}
-
-/* ---- product_times ----------------------------------------------------------------- */
-
-/* left is ROWS x k, or turned k x ROWS; right is k x n */
-static void product_times_at(const ph_kernels *t, int n, int k, const float *scales)
-{
-    int along = bed_below(2);
-    int64_t row = along ? k + bed_below(3) : 1, step = along ? 1 : ROWS + bed_below(3);
-    int64_t ldb = n + bed_below(3);
-    for (int i = 0; i < ROWS; i += REF.mr)
-        REF.product_times(ph_min(ROWS - i, REF.mr), n, k, left + i * row, row, step,
-                          right, ldb, expected + i * LD, LD, scales + i, NULL);
-    const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
-    for (int m = 1; m <= t->mr; m++) {
-        int64_t ldc = n + bed_below(2) * 7;
-        bed_say("%s product_times m=%d n=%d k=%d row=%d step=%d", t->name, m, n, k,
-                (int)row, (int)step);
-        const float *a = bed_copy(0, left, (m - 1) * row + (k - 1) * step + 1, side());
-        const float *scale = bed_copy(4, scales, m, side());
-        float *c = bed_floats(2, (m - 1) * ldc + n, side());
-        t->product_times(m, n, k, a, row, step, b, ldb, c, ldc, scale,
-                         m % 2 ? expected : NULL);
-        bed_same_rows("c", c, ldc, expected, LD, m, n, n);
-        bed_intact(2);
-    }
-}
-
-void check_product_times(const ph_kernels *t)
-{
-    for (int k = 1; k; k = next_k(k, 256))
-        for (int n = 16; n <= COLS; n += k < 71 ? 16 : 48) {
-            int kind = (k + n / 16) % BED_KINDS;
-            float scales[ROWS];
-            bed_fill(left, (ROWS + 3) * (k + 3), kind);
-            bed_fill(right, (int64_t)(n + 3) * k, kind);
-            bed_fill(scales, ROWS, kind);
-            product_times_at(t, n, k, scales);
-        }
-}
-
-void bench_product_times(const ph_kernels *t)
-{
-    for (int along = 0; along <= 1; along++) {
-        const int n = 64, k = 20, m = t->mr;
-        char shape[40];
-        float scale[ROWS];
-        bed_timer timer;
-        bed_fill(scale, ROWS, BED_PLAIN);
-        bed_fill(left, ROWS * PH_STRIP_LD, BED_PLAIN);
-        bed_fill(right, (int64_t)n * k, BED_PLAIN);
-        BED_TIME(&timer,
-                 t->product_times(m, n, k, left, along ? PH_STRIP_LD : 1,
-                                  along ? 1 : ROWS, right, n, start, LD, scale, NULL));
-        snprintf(shape, sizeof shape, "%d x %d, k %d%s", m, n, k, along ? ", along" : "");
-        bed_report("product_times", t, shape, &timer, 2.0 * m * n * k, 0);
     }
 }
 

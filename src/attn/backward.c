@@ -142,11 +142,7 @@ static void store_head(const task *t, int batch, int head, ph_dq_target from)
 static void run_chunk(const task *t, ph_arena room, int pair, int chunk,
                       ph_dq_target target)
 {
-    const ph_plan *plan = t->call->plan;
-    int heads = t->call->attn->q_heads;
-    if (ph_head_chunk(t->call, &t->deltas, room, pair, chunk, target)) return;
-    if (!ph_chunk_is_head(plan) ||
-        !ph_chunk_head(t->call, &t->deltas, room, pair / heads, pair % heads))
+    if (!ph_head_chunk(t->call, &t->deltas, room, pair, chunk, target))
         ph_chunk_run(t->call, &t->deltas, room, pair, chunk, target);
 }
 

@@ -1,6 +1,5 @@
 /*
- * chunk.c - gradients of a chunk of keys, and of a short head at once: five products per
- * tile.
+ * chunk.c - gradients of a chunk of keys: five products per tile.
  *
  *     s = q k^T    dp = dout v^T    dv += p^T dout    dk += ds^T q    dq += ds k
  *
@@ -42,7 +41,7 @@ typedef struct worker {
     float *v_across;          /* chunk, by blocks */
     float *dk, *dv;           /* (heads in cluster, PH_CHUNK, k_row or v_row) */
     float *dv_room, *dv_part; /* (PH_CHUNK, v_row) as of dk */
-    float ones[PH_MR_MAX], scales[PH_MR_MAX]; /* 1, and attn.scale */
+    float ones[PH_MR_MAX];
 } worker;
 
 /* Twins are what layers make, whose numbers are f32. */
@@ -69,7 +68,7 @@ static void take_floats(const ph_plan *plan, ph_arena *arena, worker *w)
     take_map(plan, arena, &w->map[0]);
     if (plan->back.twins) take_map(plan, arena, &w->map[1]);
     w->v_across = ph_arena_floats(arena, PH_CHUNK * (size_t)a->v_dim + PH_PACK_SLACK);
-    for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1, w->scales[i] = a->scale;
+    for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1;
 }
 
 static void take_pairs(const ph_plan *plan, ph_arena *arena, worker *w)
@@ -456,85 +455,4 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     for (int h = 0; h < plan->cluster / per_v; h++)
         store_keys(call, &w, call->grads->dv, &a->dv, batch, head0 / per_v + h, k0,
                    a->v_dim, w.dv + h * dv_size, 1);
-}
-
-/* ---- a head that is one tile ---- */
-
-int ph_chunk_is_head(const ph_plan *plan)
-{
-    const ph_attn *a = &plan->attn;
-    return a->dtype == PH_F32 && plan->cluster == 1 && a->kv_len <= PH_BLOCK &&
-           a->q_len <= PH_GRAD_ROWS && a->qk_dim == plan->k_pad &&
-           a->v_dim == plan->v_pad;
-}
-
-/* One of dk and dv: grad = scale * left^T right, `left` a tile, `right` its rows. */
-static void write_keys(const ph_call *call, const ph_rows *rows, int keys, int partial,
-                       const float *left, const float *right, int dim,
-                       const ph_strides *s, int head, const float *scale, float *grad)
-{
-    const ph_kernels *k = call->kernels;
-    if (!grad) return;
-    grad += rows->batch * s->batch + head * s->head;
-    int height = ph_even_strip(keys, k->mr);
-    for (int c = 0; c < keys; c += height) {
-        int m = ph_min(height, keys - c), from = 0, to = rows->count;
-        if (partial) seeing_rows(rows, c, m, &from, &to);
-        if (from < to)
-            k->product_times(m, dim, to - from, left + (int64_t)from * PH_STRIP_LD + c, 1,
-                             PH_STRIP_LD, right + (int64_t)from * dim, dim,
-                             grad + c * s->time, s->time, scale, NULL);
-        for (int i = 0; from >= to && i < m; i++)
-            memset(grad + (c + i) * s->time, 0, (size_t)dim * sizeof(float));
-    }
-    for (int c = keys; c < call->attn->kv_len; c++)
-        memset(grad + c * s->time, 0, (size_t)dim * sizeof(float));
-}
-
-/* p and ds of all rows; dq strip by strip, while its ds is at hand. */
-static void write_queries(const ph_call *call, worker *w, int keys)
-{
-    const ph_attn *a = call->attn;
-    const ph_kernels *k = call->kernels;
-    const map *one = &w->map[0];
-    const ph_rows *rows = one->g.rows;
-    int height = ph_even_strip(rows->count, k->mr);
-    for (int r = 0, c0, c1; r < rows->count; r += height) {
-        int m = ph_min(height, rows->count - r);
-        run_strip(call, w, r, m, 0, 0, keys, &c0, &c1);
-        if (!call->grads->dq) continue;
-        float *dq = (float *)call->grads->dq + ph_rows_at(rows, r, &a->dq);
-        if (c0 < c1)
-            k->product_times(m, a->qk_dim, c1 - c0,
-                             one->tile.ds + (int64_t)r * PH_STRIP_LD + c0, PH_STRIP_LD, 1,
-                             one->k + c0 * one->k_ld, one->k_ld, dq, a->dq.time,
-                             w->scales, NULL);
-        for (int i = 0; c0 >= c1 && i < m; i++)
-            memset(dq + i * a->dq.time, 0, (size_t)a->qk_dim * sizeof(float));
-    }
-}
-
-int ph_chunk_head(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int batch,
-                  int head)
-{
-    const ph_attn *a = call->attn;
-    worker w;
-    take_worker(call->plan, &arena, &w);
-    map *one = &w.map[0];
-    ph_rows *rows = one->g.rows;
-    one->rows_finite = -1;
-    ph_rows_begin(call, rows, batch, head, 1);
-    ph_rows_gather(call, rows, 0, a->q_len, PH_GRAD_ROWS);
-    int keys = rows->extent.kv_len, count = rows->count;
-    if (rows->high == 0 || rows->token[count - 1] != count - 1) return 0;
-    pack_keys(call, &w, 0, keys);
-    ph_grad_rows_pack(call, &one->g, NULL, deltas->lse, deltas->delta);
-    int partial = is_partial(call, rows, 0, keys);
-    if (partial && !all_finite(call, &w, keys)) return 0;
-    write_queries(call, &w, keys);
-    write_keys(call, rows, keys, partial, one->tile.p, one->g.dout, a->v_dim, &a->dv,
-               head, w.ones, call->grads->dv);
-    write_keys(call, rows, keys, partial, one->tile.ds, one->g.q, a->qk_dim, &a->dk, head,
-               w.scales, call->grads->dk);
-    return 1;
 }

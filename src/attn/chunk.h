@@ -27,13 +27,4 @@ size_t ph_chunk_bytes(const ph_plan *plan);
 void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
                   int chunk, ph_dq_target target);
 
-/* Whether dq, dk and dv of a head come from one tile of one block, and can be written
-   where they go by the products themselves. */
-int ph_chunk_is_head(const ph_plan *plan);
-
-/* That head. Returns 0, with nothing written, where sums must step over a hidden number
-   that is not finite, or rows are missing: that is what ph_chunk_run is for. */
-int ph_chunk_head(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int batch,
-                  int head);
-
 #endif

@@ -19,7 +19,7 @@ void ph_forward_measure(ph_plan *plan)
         return;
     }
     ph_stream_take(plan, &lane, plan->rows, plan->by_split ? 1 : plan->splits, &stream);
-    size_t head = ph_head_forward_room(plan) * sizeof(float);
+    size_t head = ph_head_forward_bytes(plan);
     plan->lane_bytes[PH_DO_FORWARD] = lane.used > head ? lane.used : head;
     plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
 }
@@ -41,6 +41,19 @@ static void run_splits(const ph_call *call, ph_stream *st)
     }
 }
 
+/* Rows [first, end) of a group, head by head: row = token * group + n. */
+static int run_heads(const ph_call *call, ph_arena arena, int batch, int head, int first,
+                     int end)
+{
+    int group = call->plan->group;
+    for (int n = 0; n < group; n++) {
+        int from = ph_div_up(ph_max(first - n, 0), group);
+        int to = ph_div_up(ph_max(end - n, 0), group);
+        if (!ph_head_forward(call, arena, batch, head + n, from, to)) return 0;
+    }
+    return 1;
+}
+
 static void run_item(void *arg, int lane, int index)
 {
     const ph_call *call = arg;
@@ -53,15 +66,13 @@ static void run_item(void *arg, int lane, int index)
     ph_arena arena = ph_call_lane(call, lane);
     ph_stream st;
 
-    if (ph_head_forward(call, (float *)(void *)arena.base, batch, head, first, end))
-        return;
+    if (run_heads(call, arena, batch, head, first, end)) return;
     ph_stream_take(plan, &arena, plan->rows, plan->splits, &st);
     ph_rows_begin(call, st.rows, batch, head, plan->group);
     ph_stream_clear(call, st.rows, first, end);
     ph_rows_gather(call, st.rows, first, end, plan->rows);
     if (st.rows->count == 0) return;
     ph_stream_begin(call, &st);
-    if (ph_stream_short(call, &st)) return;
     run_splits(call, &st);
     ph_stream_finish(call, st.rows, &st.whole);
 }

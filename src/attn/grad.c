@@ -55,11 +55,9 @@ static void find_q(const ph_call *call, ph_grad_rows *g)
 /* By what dout of row r is multiplied. */
 static float factor_of(const ph_call *call, const ph_rows *rows, int r)
 {
-    const float *gate = call->args->gate;
-    int head = rows->head[r], per_head = call->attn->gate == PH_GATE_HEAD;
-    float factor = ph_twin_factor(call, head);
-    if (gate) factor *= gate[per_head ? head : ph_rows_index(call, rows, r)];
-    return factor;
+    int head = rows->head[r];
+    return ph_twin_factor(call, head) *
+           ph_rows_gate(call, rows->batch, head, rows->token[r]);
 }
 
 /* dout times the gate, which differs from row to row, and the factor of a twin. */

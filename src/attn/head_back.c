@@ -1,14 +1,12 @@
 /*
- * head_back.c - gradients of a chunk of keys of plain heads, tile by tile: rows that no
- * tensor of a call says more about than lengths, a mask by position and dropout.
+ * head_back.c - gradients of a chunk of keys, tile of rows by tile of rows, each by one
+ * kernel: head_backward.
  *
  * The order of every sum is that of chunk.c, so are its bits.
  */
 #include "attn/head_set.h"
 
 #include <string.h>
-
-#include "base/rng.h"
 
 /* Rows in one chain of dk and dv, a multiple of a tile's. */
 enum { FOLD_ROWS = PH_FOLD * PH_GRAD_ROWS };
@@ -32,10 +30,10 @@ typedef struct work {
     int k0;
     int first, end; /* rows that may see a key of the chunk */
     ph_head_tile tile;
+    ph_head_rows arrays;
     float *q_room, *dout_room, *k_room, *v_room; /* NULL: the tensor itself serves */
     float *dq_room;
     float *lse_room, *delta_room;
-    uint32_t *drop_low, *drop_high;
     key_sums dk, dv;
 } work;
 
@@ -78,22 +76,19 @@ static void take_key_sums(const ph_plan *plan, ph_arena *arena, int dim, int pad
 static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
 {
     const ph_attn *a = &plan->attn;
-    const ph_strides *dout = &plan->back.dout;
     int64_t rows = (int64_t)a->q_len * plan->group;
     int k_pad = plan->k_pad, v_pad = plan->v_pad, keys = ph_min(a->kv_len, PH_CHUNK);
     int most = rows < PH_TILE_ROWS ? (int)rows : PH_TILE_ROWS;
     w->rows = ph_arena_take(arena, sizeof *w->rows);
     w->q_room =
         take_rows(arena, !rows_in_place(plan, &a->q, a->qk_dim, k_pad), most, k_pad);
-    w->dout_room =
-        take_rows(arena, !rows_in_place(plan, dout, a->v_dim, v_pad), most, v_pad);
+    w->dout_room = take_rows(arena, 1, most, v_pad);
     w->k_room = take_rows(arena, !in_place(plan, &a->k, a->qk_dim, k_pad), keys, k_pad);
     w->v_room = take_rows(arena, !in_place(plan, &a->v, a->v_dim, v_pad), keys, v_pad);
     w->dq_room = take_rows(arena, 1, most, k_pad);
     w->lse_room = take_rows(arena, plan->group > 1, most, 1);
     w->delta_room = take_rows(arena, plan->group > 1, most, 1);
-    w->drop_low = ph_arena_take(arena, (size_t)most * sizeof(uint32_t));
-    w->drop_high = ph_arena_take(arena, (size_t)most * sizeof(uint32_t));
+    ph_head_rows_take(plan, arena, most, plan->group, keys, &w->arrays);
     take_key_sums(plan, arena, a->qk_dim, k_pad, &w->dk);
     take_key_sums(plan, arena, a->v_dim, v_pad, &w->dv);
     w->tile.room =
@@ -102,8 +97,7 @@ static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
 
 static int fits(const ph_plan *plan)
 {
-    return !plan->pairs && !plan->back.twins && plan->cluster == plan->group &&
-           plan->attn.softcap == 0;
+    return !plan->pairs && !plan->back.twins && plan->cluster == plan->group;
 }
 
 size_t ph_head_chunk_bytes(const ph_plan *plan)
@@ -190,8 +184,8 @@ static void set_keys(work *w)
                      w->v_room, &t->v_ld);
 }
 
-/* lse, delta and the keys of dropout of a tile's rows. */
-static void set_facts(work *w, int first, int count)
+/* lse and delta of a tile's rows. */
+static void set_sums(work *w, int first, int count)
 {
     const ph_attn *a = w->call->attn;
     const ph_rows *rows = w->rows;
@@ -206,12 +200,6 @@ static void set_facts(work *w, int first, int count)
         w->lse_room[i] = w->deltas->lse[index];
         w->delta_room[i] = w->deltas->delta[index];
     }
-    for (int i = 0; i < count && w->tile.drop_low; i++) {
-        int row = first + i, h = rows->head0 + row % rows->group;
-        uint64_t key = ph_rng_key(w->call->args->seed, (uint64_t)rows->batch, (uint64_t)h,
-                                  (uint64_t)(row / rows->group));
-        w->drop_low[i] = (uint32_t)key, w->drop_high[i] = (uint32_t)(key >> 32);
-    }
 }
 
 /* Which rows the tile from `first` on has, and what they see; returns its end. */
@@ -219,9 +207,28 @@ static int set_window(work *w, int first)
 {
     ph_head_tile *t = &w->tile;
     int group = w->rows->group;
-    t->rows = ph_min(PH_TILE_ROWS, w->end - first), t->phase = first % group;
-    ph_head_interval(w->call, &w->rows->extent, first / group, w->k0, &t->lo, &t->hi);
+    t->rows = ph_min(PH_TILE_ROWS, w->end - first);
+    t->window = ph_head_window(w->call, &w->rows->extent, first / group, w->k0);
+    t->window.group = group, t->window.phase = first % group;
     return first + t->rows;
+}
+
+/* dout of a tile's rows times their gates. */
+static void gate_dout(work *w, int first)
+{
+    const ph_call *call = w->call;
+    const ph_attn *a = call->attn;
+    ph_head_tile *t = &w->tile;
+    int64_t pad = call->plan->v_pad;
+    for (int i = 0; i < t->rows; i++) {
+        int64_t at = row_at(w, first + i, &call->plan->back.dout);
+        int group = w->rows->group, head = w->rows->head0 + (first + i) % group;
+        float gate = ph_rows_gate(call, w->rows->batch, head, (first + i) / group);
+        call->kernels->load_row(w->dout_room + i * pad,
+                                ph_at(call->grads->dout, a->dtype, at), a->v_dim,
+                                a->dtype, gate);
+    }
+    t->dout = w->dout_room, t->dout_ld = pad;
 }
 
 static void set_rows(work *w, int first)
@@ -232,15 +239,27 @@ static void set_rows(work *w, int first)
     int count = t->rows;
     t->q = find_rows(w, w->call->args->q, &a->q, a->qk_dim, plan->k_pad, first, count,
                      w->q_room, &t->q_ld);
-    t->dout = find_rows(w, w->call->grads->dout, &plan->back.dout, a->v_dim, plan->v_pad,
-                        first, count, w->dout_room, &t->dout_ld);
-    set_facts(w, first, count);
+    if (w->call->args->gate)
+        gate_dout(w, first);
+    else
+        t->dout = find_rows(w, w->call->grads->dout, &plan->back.dout, a->v_dim,
+                            plan->v_pad, first, count, w->dout_room, &t->dout_ld);
+    set_sums(w, first, count);
+}
+
+/* What becomes of the tile's scores and weights. */
+static void set_mods(work *w, int first)
+{
+    ph_head_span span = {w->rows, first, w->tile.rows, w->k0, w->tile.keys};
+    w->tile.mods = ph_head_mods(w->call, &span, &w->arrays);
+    w->tile.drop = ph_head_drop(w->call, &span, &w->arrays);
 }
 
 /* Whether a key is hidden from a row of the tile. */
 static int tile_hides(const ph_head_tile *t)
 {
-    return t->lo + (t->phase + t->rows - 1) / t->group > 0 || t->hi < t->keys;
+    const ph_window *w = &t->window;
+    return w->lo + (w->phase + t->rows - 1) / w->group > 0 || w->hi < t->keys;
 }
 
 /* Whether all that a hidden pair would multiply by 0 is finite. */
@@ -249,11 +268,11 @@ static int is_safe(work *w)
     const ph_kernels *k = w->call->kernels;
     const ph_plan *plan = w->call->plan;
     const ph_head_tile *t = &w->tile;
-    int k_finite = -1;
-    if (w->call->attn->mask == PH_MASK_NONE) return 1;
+    int k_finite = -1, excludes = ph_head_excludes(w->call);
+    if (w->call->attn->mask == PH_MASK_NONE && !excludes) return 1;
     for (int next, row = w->first; row < w->end; row = next) {
         next = set_window(w, row);
-        if (!tile_hides(t)) continue;
+        if (!excludes && !tile_hides(t)) continue;
         set_rows(w, row);
         if (k_finite < 0) k_finite = k->finite(t->k, t->k_ld, t->keys, plan->k_pad);
         if (!k_finite || !k->finite(t->q, t->q_ld, t->rows, plan->k_pad) ||
@@ -425,6 +444,7 @@ static void run_tiles(work *w, ph_dq_target target)
     for (int next, row = w->first; row < w->end; row = next) {
         next = set_window(w, row);
         set_rows(w, row);
+        set_mods(w, row);
         set_key_target(&w->dk, row - w->first, next == w->end, &t->dk);
         set_key_target(&w->dv, row - w->first, next == w->end, &t->dv);
         set_dq_target(w, row, target, &t->dq);
@@ -448,12 +468,9 @@ static void set_work(work *w, int pair, int chunk)
                   plan->group);
     w->k0 = chunk * PH_CHUNK;
     t->keys = ph_min(PH_CHUNK, w->rows->extent.kv_len - w->k0);
-    t->k_dim = a->qk_dim, t->v_dim = a->v_dim;
-    t->group = plan->group, t->scale = plan->scale2;
-    t->drop_low = plan->drop_limit ? w->drop_low : NULL;
-    t->drop_high = w->drop_high;
-    t->drop_first = (uint32_t)w->k0;
-    t->drop_limit = plan->drop_limit, t->drop_keep = plan->drop_keep;
+    t->k_dim = a->qk_dim, t->v_dim = a->v_dim, t->scale = plan->scale2;
+    if (!call->args->gate && rows_in_place(plan, &plan->back.dout, a->v_dim, plan->v_pad))
+        w->dout_room = NULL;
 }
 
 int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
@@ -461,11 +478,12 @@ int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
 {
     const ph_attn *a = call->attn;
     work w;
-    if (!fits(call->plan) || !ph_head_plain(call)) return 0;
+    if (!fits(call->plan)) return 0;
     take_work(call->plan, &arena, &w);
     w.call = call, w.deltas = deltas;
     set_work(&w, pair, chunk);
     if (w.tile.keys < 1 || !find_range(&w)) return 0;
+    if (!ph_head_all_active(call, w.rows, w.first, w.end)) return 0;
     set_keys(&w);
     if (!is_safe(&w)) return 0;
     set_key_sums(&w, call->grads->dk, &a->dk, w.rows->k_head, a->qk_dim, a->scale, &w.dk);

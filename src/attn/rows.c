@@ -41,13 +41,18 @@ void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, i
     *lo = (int)low, *hi = (int)high;
 }
 
-int ph_rows_active(const ph_call *call, int batch, int head, int token)
+float ph_rows_gate(const ph_call *call, int batch, int head, int token)
 {
     const ph_attn *a = call->attn;
     const float *gate = call->args->gate;
     if (!gate) return 1;
-    if (a->gate == PH_GATE_HEAD) return gate[head] != 0;
-    return gate[((int64_t)batch * a->q_heads + head) * a->q_len + token] != 0;
+    if (a->gate == PH_GATE_HEAD) return gate[head];
+    return gate[((int64_t)batch * a->q_heads + head) * a->q_len + token];
+}
+
+int ph_rows_active(const ph_call *call, int batch, int head, int token)
+{
+    return ph_rows_gate(call, batch, head, token) != 0;
 }
 
 void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int group)
@@ -166,9 +171,8 @@ int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, in
     return *c0 < *c1;
 }
 
-/* Row of a broadcast tensor that belongs to (batch, head, token), as an element index. */
-static int64_t broadcast_row(const ph_attn *a, const ph_broadcast *shape, int batch,
-                             int head, int token)
+int64_t ph_broadcast_row(const ph_attn *a, const ph_broadcast *shape, int batch, int head,
+                         int token)
 {
     int64_t b = shape->batch == 1 ? 0 : batch, h = shape->heads == 1 ? 0 : head;
     int64_t t = shape->q_len == 1 ? 0 : token;
@@ -182,32 +186,39 @@ void ph_rows_within(const ph_call *call, int64_t first, int n, int *from, int *t
     *to = high < *from ? *from : high < n ? (int)high : n;
 }
 
-/* s[c] += the head's number for the distance first + c; beyond its reach, its ends. */
+/* s[c] += one bias for n keys. */
+static void add_constant(const ph_call *call, float bias, int n, float *s)
+{
+    float biases[PH_STRIP_LD];
+    for (int c = 0; c < n; c++) biases[c] = bias;
+    if (n > 0) call->kernels->add_bias(n, s, biases, (float)PH_LOG2E);
+}
+
+/* s[c] += the head's bias for the distance first + c; beyond its reach, its ends. */
 static void add_relative(const ph_call *call, int head, int64_t first, int n, float *s)
 {
     int64_t reach = call->attn->reach;
     const float *centre = call->args->relative + head * (2 * reach + 1) + reach;
     int from, to;
     ph_rows_within(call, first, n, &from, &to);
-    float low = centre[-reach] * (float)PH_LOG2E, high = centre[reach] * (float)PH_LOG2E;
-    for (int c = 0; c < from; c++) s[c] += low;
+    add_constant(call, centre[-reach], from, s);
     if (from < to)
-        call->kernels->add_bias(to - from, s + from, centre + first + from,
+        call->kernels->add_bias(to - from, s + from, centre + (first + from),
                                 (float)PH_LOG2E);
-    for (int c = to; c < n; c++) s[c] += high;
+    add_constant(call, centre[reach], n - to, s + to);
 }
 
 /* Where the scores of row r have their numbers in a broadcast tensor, from key j on. */
 static int64_t bias_at(const ph_call *call, const ph_rows *rows, int r, int j)
 {
     const ph_attn *a = call->attn;
-    return broadcast_row(a, &a->bias, rows->batch, rows->head[r], rows->token[r]) + j;
+    return ph_broadcast_row(a, &a->bias, rows->batch, rows->head[r], rows->token[r]) + j;
 }
 
 static int64_t visible_at(const ph_call *call, const ph_rows *rows, int r, int j)
 {
     const ph_attn *a = call->attn;
-    return broadcast_row(a, &a->visible, rows->batch, rows->head[r], rows->token[r]) + j;
+    return ph_broadcast_row(a, &a->visible, rows->batch, rows->head[r], rows->token[r]) + j;
 }
 
 /* Before the soft-cap: bias, bias by distance */
@@ -339,10 +350,10 @@ int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)
     const ph_args *args = call->args;
     int b = rows->batch, h = rows->head[r], t = rows->token[r];
     if (j < rows->lo[r] || j >= rows->hi[r]) return 0;
-    if (args->visible && !args->visible[broadcast_row(a, &a->visible, b, h, t) + j])
+    if (args->visible && !args->visible[ph_broadcast_row(a, &a->visible, b, h, t) + j])
         return 0;
     return !args->bias ||
-           args->bias[broadcast_row(a, &a->bias, b, h, t) + j] != -INFINITY;
+           args->bias[ph_broadcast_row(a, &a->bias, b, h, t) + j] != -INFINITY;
 }
 
 void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,

@@ -44,6 +44,9 @@ void ph_rows_window(const ph_attn *attn, const ph_extent *extent, int token, int
 void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, int *lo,
                       int *hi);
 
+/* The gate of a row; 1 if the call has none. */
+float ph_rows_gate(const ph_call *call, int batch, int head, int token);
+
 /* 1 if the row takes part at all: its gate is not 0. */
 int ph_rows_active(const ph_call *call, int batch, int head, int token);
 
@@ -131,6 +134,10 @@ int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, in
    as above, of one row. Returns 1 if one is hidden by position. */
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
                    int c1, float *s, float *slope);
+
+/* Row of a broadcast tensor that belongs to (batch, head, token), as an element index. */
+int64_t ph_broadcast_row(const ph_attn *attn, const ph_broadcast *shape, int batch,
+                         int head, int token);
 
 /* Columns [*from, *to) of n whose distance first + c is within the reach of
    ph_args.relative. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attn/pairs.h"
+#include "kernels/sink.h"
 
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
 {
@@ -90,16 +91,6 @@ static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int 
     }
 }
 
-/* Takes the sink into one row's softmax: its lse, and the factor of its output. */
-static void add_sink(float sink, float *lse, float *factor)
-{
-    if (sink == -INFINITY) return;
-    double high = *lse > sink ? *lse : sink;
-    double both = high + log(exp(*lse - high) + exp(sink - high));
-    *factor = (float)(*factor * exp(*lse - both));
-    *lse = (float)both;
-}
-
 /* What acc of up to PH_LANES rows is multiplied by, and their lse. */
 static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int n,
                         const ph_running *result, float *factor, float *lse)
@@ -110,16 +101,15 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
     for (int i = 0; i < PH_LANES; i++) lse[i] = sum[i] > 0 ? sum[i] : 1;
     call->kernels->logs(PH_LANES, lse);
     for (int i = 0; i < n; i++) {
-        float gate = 1, top = result->top[first + i];
-        if (args->gate && call->attn->gate == PH_GATE_HEAD)
-            gate = args->gate[rows->head[first + i]];
-        if (args->gate && call->attn->gate == PH_GATE_ROW)
-            gate = args->gate[ph_rows_index(call, rows, first + i)];
+        int r = first + i;
+        float gate = ph_rows_gate(call, rows->batch, rows->head[r], rows->token[r]);
+        float top = result->top[r];
         factor[i] = sum[i] == 0 ? 0 : gate / sum[i]; /* 0: no key seen */
         lse[i] = (float)((double)top * PH_LN2 + lse[i]);
         if (sum[i] == 0) lse[i] = -INFINITY;
         if (isnan(sum[i])) lse[i] = NAN;
-        if (args->sink) add_sink(args->sink[rows->head[first + i]], &lse[i], &factor[i]);
+        if (args->sink)
+            ph_add_sink(args->sink[rows->head[r]], &lse[i], &factor[i]);
     }
 }
 
@@ -225,35 +215,6 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
                  ph_soon_take(&b->soon, (int64_t)pad * (c1 - c0)));
 }
 
-/* A strip that is done with this block: what its weights must be divided by is known
-   before they multiply v, so the product writes out itself. */
-static void run_last_strip(const ph_call *call, ph_stream *st, block *b, int first, int m)
-{
-    const ph_kernels *k = call->kernels;
-    const ph_attn *a = call->attn;
-    int dim = a->v_dim, c0, c1;
-    float factor[PH_LANES], lse[PH_LANES];
-    float *out = (float *)call->args->out + ph_rows_at(st->rows, first, &a->out);
-    int seen = ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1);
-    int partial = seen && weigh_up(call, st, b, first, m, c0, c1);
-    finish_sums(call, st->rows, first, m, &st->split, factor, lse);
-    for (int i = 0; call->args->lse && i < m; i++)
-        call->args->lse[ph_rows_index(call, st->rows, first + i)] = lse[i];
-    if (seen && !(partial && !v_is_finite(call, b))) {
-        k->product_times(m, dim, c1 - c0, st->scores + c0, PH_STRIP_LD, 1,
-                         b->v + c0 * b->ld, b->ld, out, a->out.time, factor, NULL);
-        return;
-    }
-    float *acc = st->split.acc + (int64_t)first * dim;
-    if (seen)
-        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, NULL);
-    else
-        memset(acc, 0, (size_t)m * (size_t)dim * sizeof(float));
-    for (int i = 0; i < m; i++)
-        k->store_row(out + i * a->out.time, acc + (int64_t)i * dim, dim, PH_F32,
-                     factor[i]);
-}
-
 /* Packs the block for the strips. */
 static void pack_block(const ph_call *call, ph_stream *st, block *b)
 {
@@ -328,24 +289,6 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
             run_block(call, st, &b);
     }
     if (pairs) pairs->end();
-}
-
-int ph_stream_short(const ph_call *call, ph_stream *st)
-{
-    const ph_plan *plan = call->plan;
-    const ph_attn *a = call->attn;
-    const ph_rows *rows = st->rows;
-    int count = rows->count, nr = call->kernels->nr;
-    int height = ph_even_strip(count, call->kernels->mr);
-    if (a->kv_len > PH_BLOCK || a->dtype != PH_F32 || a->v_dim != plan->v_pad) return 0;
-    if (plan->group > 1 || rows->token[count - 1] - rows->token[0] != count - 1) return 0;
-    block b = {.c0 = rows->low / nr * nr, .c1 = rows->high, .v_finite = -1};
-    ph_running_reset(count, &st->split);
-    pack_queries(call, st, count);
-    if (rows->high) pack_block(call, st, &b);
-    for (int r = 0; r < count; r += height)
-        run_last_strip(call, st, &b, r, ph_min(height, count - r));
-    return 1;
 }
 
 static float add_lanes(const ph_call *call, const float *lanes)

@@ -66,10 +66,6 @@ void ph_stream_begin(const ph_call *call, ph_stream *stream);
 /* Runs over keys [first, end) into stream->split, from nothing. */
 void ph_stream_run(const ph_call *call, ph_stream *stream, int first, int end);
 
-/* All of it, out and lse included, for rows that need no second block of keys; returns 0,
-   with nothing done, if they do or if they are not evenly spaced f32 rows. */
-int ph_stream_short(const ph_call *call, ph_stream *stream);
-
 /* into = into and part, for `rows` rows. */
 void ph_stream_merge(const ph_call *call, int rows, ph_running *into,
                      const ph_running *part);

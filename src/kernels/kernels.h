@@ -238,19 +238,48 @@ static inline const void *ph_soon_take(ph_soon *soon, int64_t bytes)
     return NULL;
 }
 
+/* Keys that rows see by position: row r is of token (phase + r) / group, and token i sees
+   the keys [lo + i, hi + i). lo and hi are at most 2^20 in size. */
+typedef struct ph_window {
+    int lo, hi, group, phase;
+} ph_window;
+
+/* What the scores of rows go through between the product and the softmax, in this order:
+   bias, bias by distance, ALiBi, soft-cap; then a bias of -inf and `visible` exclude
+   keys. Arrays have an entry for each row; NULL (cap: 0) leaves a step out. */
+typedef struct ph_score_mods {
+    const float *const *bias;      /* from key 0 on; added times log2(e) */
+    const float *const *relative;  /* the same, from a table by distance */
+    const float *alibi;            /* slopes times log2(e) */
+    const float *distance;         /* of key 0 from the row's position, for alibi */
+    float cap;                     /* in base 2 */
+    const uint8_t *const *visible; /* from key 0 on; 0 hides */
+} ph_score_mods;
+
+/* Which weights are dropped, as `dropout` below has it. */
+typedef struct ph_drop {
+    const uint32_t *low, *high; /* (rows) halves of their keys; NULL: nothing is dropped */
+    uint32_t first, limit;      /* first: the number of key 0 */
+    float keep;
+} ph_drop;
+
 /* A whole head of attention; rows are q_ld, k_ld, ... floats apart.
 
-       s = scale q k^T       p = 2^(s - max s)       out = p v / sum of p
+       s = mods(scale q k^T)     p = 2^(s - max s)     out = gate drop(p) v / sum of p
 
-   Row i sees the keys [lo + i, hi + i). Where it sees none out is 0 and lse -inf. v is
-   finite where a key is hidden from some rows only: [lo, lo + rows - 1) and
-   [hi, hi + rows - 1). */
+   Where a row sees no key out is 0 and lse -inf, or the sink. v is finite where a key is
+   hidden from some rows only: [lo, lo + rows - 1) and [hi, hi + rows - 1); with bias or
+   visible everywhere. */
 typedef struct ph_head {
     int rows, keys, k_dim, v_dim;
-    int lo, hi; /* in [-rows, keys] */
+    ph_window window; /* of group 1, lo and hi in [-rows, keys] */
     const float *q, *k, *v;
     int64_t q_ld, k_ld, v_ld, out_ld;
     float scale; /* of q, times log2(e) */
+    ph_score_mods mods;
+    ph_drop drop;
+    const float *gate; /* (rows), or NULL: 1 */
+    const float *sink; /* one logit that takes part but has no value; or NULL */
     float *out;
     float *lse;   /* (rows) natural logarithm, or NULL: not wanted */
     ph_soon soon; /* what is asked for meanwhile: k, q and v of another head */
@@ -288,29 +317,25 @@ typedef struct ph_sums {
     int how;
 } ph_sums;
 
-/* The way back of a head, or of a part of it: rows against keys.
+/* The backward pass of a head, or of a part of it: rows against keys.
 
-       p = 2^(s - lse)    ds = p (drop dout v^T - delta)
+       p = 2^(s - lse)    ds = p (drop dout v^T - delta) (derivative of the soft-cap)
        dq = ds k          dk = ds^T q          dv = (drop p)^T dout
 
-   Rows of `group` heads stand side by side, row r is of token (phase + r) / group, and
-   token i sees the keys [lo + i, hi + i). Rows of q, k, v and dout have zeros behind
-   k_dim and v_dim up to the next 16; k, q and dout are finite where a key is hidden from
-   a row. */
-enum { PH_TILE_ROWS = 192, PH_TILE_KEYS = 256 };
+   Rows of the window's group of heads stand side by side. Rows of q, k, v and dout have
+   zeros behind k_dim and v_dim up to the next 16; k, q and dout are finite where a key is
+   hidden from a row. */
+enum { PH_TILE_ROWS = 192, PH_TILE_KEYS = 256, PH_TILE_PIECE = 48 };
 typedef struct ph_head_tile {
     int rows, keys; /* at most PH_TILE_ROWS, PH_TILE_KEYS */
     int k_dim, v_dim;
-    int group, phase;
-    int lo, hi; /* at most 2^20 in size */
+    ph_window window;
     const float *q, *k, *v, *dout;
     int64_t q_ld, k_ld, v_ld, dout_ld;
-    float scale;              /* of q, times log2(e) */
+    float scale; /* of q, times log2(e) */
+    ph_score_mods mods;
+    ph_drop drop;
     const float *lse, *delta; /* (rows) lse in base 2, +inf: a row without p */
-    const uint32_t *drop_low, *drop_high; /* (rows) halves of their keys, as dropout has
-                                             them; NULL: nothing is dropped */
-    uint32_t drop_first, drop_limit;
-    float drop_keep;
     ph_sums dq, dk, dv;
     ph_soon soon; /* what is asked for meanwhile */
     float *room;  /* ph_head_tile_floats */
@@ -323,10 +348,13 @@ static inline int ph_head_line(int rows)
     return 2 * ph_round_up(rows, PH_NR_MAX) + PH_LANES;
 }
 
+/* A transposed panel, the derivatives of the soft-cap of up to two pieces of keys, and p
+   and ds. */
 static inline size_t ph_head_tile_floats(int k_dim, int v_dim, int rows, int keys)
 {
     int dim = ph_round_up(ph_max(k_dim, v_dim), PH_LANES);
-    return (size_t)PH_NR_MAX * (size_t)dim + (size_t)ph_head_line(rows) * (size_t)keys;
+    return (size_t)PH_NR_MAX * (size_t)(dim + 2 * PH_TILE_PIECE) +
+           (size_t)ph_head_line(rows) * (size_t)keys;
 }
 
 /* Rows of a strip where so many are all there are: none of the strips is left with so few
@@ -341,8 +369,6 @@ typedef struct ph_kernels {
     const char *vectors; /* the table whose f32 kernels these are; its own name in most */
     int mr, nr;
     int few;               /* rows up to which keys are better not packed for scores */
-    int long_heads;        /* 1: head_forward is best for any number of keys, not only for
-                              those of a block */
     const ph_pairs *pairs; /* for bf16 tensors; NULL: they are converted like f16 */
     int f32_tiles;         /* 1: for gradients of f32 ones too, with bits of their own */
 
@@ -394,13 +420,6 @@ typedef struct ph_kernels {
     void (*product)(int m, int n, int k, const float *a, int64_t lda, const float *b,
                     int64_t ldb, int64_t panel, float *c, int64_t ldc, int add,
                     const void *fetch);
-
-    /* c[i*ldc + j] = scale[i] * sum_k a[i*row + k*step] * b[k*ldb + j]; -0 becomes +0. n
-       a multiple of 16. Asks for what comes next, as weigh does, but for twice nr bytes
-       per step. */
-    void (*product_times)(int m, int n, int k, const float *a, int64_t row, int64_t step,
-                          const float *b, int64_t ldb, float *c, int64_t ldc,
-                          const float *scale, const void *fetch);
 
     /* All of a head: softmax and weigh over blocks of PH_STRIP_LD keys, splits of
        PH_SPLIT keys on their own and merged in order, as attn/stream.h has it. lse is the

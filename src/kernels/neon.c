@@ -1,7 +1,10 @@
 /*
  * neon.c - the kernels for NEON on aarch64.
  */
+#include <string.h>
+
 #include "kernels/kernels.h"
+#include "kernels/sink.h"
 
 #if defined(__aarch64__)
 #include "kernels/vec_neon.h"
@@ -11,6 +14,7 @@
 #include "kernels/tmpl_pack.h"
 #include "kernels/tmpl_along.h"
 #include "kernels/tmpl_rows.h"
+#include "kernels/tmpl_lanes.h"
 #include "kernels/tmpl_head.h"
 #include "kernels/tmpl_head_back.h"
 #include "kernels/tmpl_joint.h"

@@ -12,6 +12,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
+#include "kernels/sink.h"
 
 enum { MR = 4, NR = 16, FEW = 2 };
 
@@ -124,20 +125,6 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
             for (int kk = 0; kk < k; kk++)
                 sum = fmaf(a[kk * lda + i], right[kk * ldb], sum);
             c[i * ldc + j] = sum;
-        }
-}
-
-static void product_times(int m, int n, int k, const float *a, int64_t row, int64_t step,
-                          const float *b, int64_t ldb, float *c, int64_t ldc,
-                          const float *scale, const void *fetch)
-{
-    (void)fetch;
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) {
-            float sum = 0;
-            for (int kk = 0; kk < k; kk++)
-                sum = fmaf(a[i * row + kk * step], b[kk * ldb + j], sum);
-            c[i * ldc + j] = fmaf(sum, scale[i], 0.0f);
         }
 }
 
@@ -509,82 +496,7 @@ static void stream(int m, int n, int k, const float *a, int64_t lda, const float
                 c[i * ldc + j] = fmaf(a[i * lda + kk], b[kk * ldb + j], c[i * ldc + j]);
 }
 
-/* ---- a whole head ---- */
-
-/* Whether row i sees key c. */
-static int sees(const ph_head *h, int i, int c)
-{
-    return c >= h->lo + i && c < h->hi + i;
-}
-
-static float score(const ph_head *h, int i, int c)
-{
-    float s = 0;
-    for (int kk = 0; kk < h->k_dim; kk++)
-        s = fmaf(h->q[i * h->q_ld + kk] * h->scale, h->k[c * h->k_ld + kk], s);
-    return sees(h, i, c) ? s : -INFINITY;
-}
-
-/* Running softmax of a row. */
-typedef struct running {
-    float top, lanes[PH_LANES], *acc;
-} running;
-
-/* Row i against the keys of the split at j, from nothing. */
-static void row_split(const ph_head *h, int i, int j, running *r)
-{
-    float s[PH_STRIP_LD], peak[PH_LANES], alpha;
-    *r = (running){.top = -INFINITY, .acc = r->acc};
-    for (int c = 0; c < h->v_dim; c++) r->acc[c] = 0;
-    for (int end = ph_min(j + PH_SPLIT, h->keys); j < end; j += PH_STRIP_LD) {
-        for (int c = 0; c < PH_STRIP_LD; c++)
-            s[c] = j + c < end ? score(h, i, j + c) : -INFINITY;
-        row_peak(PH_STRIP_LD, s, peak);
-        softmax(1, PH_STRIP_LD, s, peak, &r->top, r->lanes, &alpha);
-        for (int c = 0; c < h->v_dim; c++) r->acc[c] *= alpha;
-        for (int k = 0; k < PH_STRIP_LD; k++)
-            for (int c = 0; j + k < end && sees(h, i, j + k) && c < h->v_dim; c++)
-                r->acc[c] = fmaf(s[k], h->v[(j + k) * h->v_ld + c], r->acc[c]);
-    }
-}
-
-/* whole = whole and part, of which one has seen a key. */
-static void merge(int n, running *whole, const running *part)
-{
-    float top = whole->top > part->top ? whole->top : part->top;
-    float a = exp2_ref(whole->top - top), b = exp2_ref(part->top - top);
-    whole->top = top;
-    for (int l = 0; l < PH_LANES; l++)
-        whole->lanes[l] = fmaf(part->lanes[l], b, whole->lanes[l] * a);
-    for (int c = 0; c < n; c++) whole->acc[c] = fmaf(part->acc[c], b, whole->acc[c] * a);
-}
-
-static float lse_of(float top, float sum)
-{
-    if (isnan(sum)) return sum;
-    if (sum == 0) return -INFINITY;
-    return (float)((double)top * PH_LN2 + logarithm(sum));
-}
-
-static void head_forward(const ph_head *h)
-{
-    running whole = {.acc = h->room}, part = {.acc = h->room + h->v_dim};
-    for (int i = 0; i < h->rows; i++) {
-        row_split(h, i, 0, &whole);
-        for (int j = PH_SPLIT; j < h->keys; j += PH_SPLIT) {
-            row_split(h, i, j, &part);
-            if (part.top != -INFINITY || whole.top != -INFINITY ||
-                isnan(sum16(part.lanes)))
-                merge(h->v_dim, &whole, &part);
-        }
-        float sum = sum16(whole.lanes), factor = sum == 0 ? 0 : 1 / sum;
-        if (h->lse) h->lse[i] = lse_of(whole.top, sum);
-        for (int c = 0; c < h->v_dim; c++)
-            h->out[i * h->out_ld + c] = sum == 0 ? 0 : fmaf(whole.acc[c], factor, 0);
-    }
-}
-
-#include "kernels/ref_back.h"
+#include "kernels/ref_head.h"
 
 #define TABLE   ph_kernels_ref
 #define NAME    "ref"

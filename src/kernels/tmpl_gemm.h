@@ -267,14 +267,3 @@ static void product(int m, int n, int k, const float *a, int64_t lda, const floa
         f(k, a, 1, lda, b, ldb, c + j, ldc, NULL, NULL, ahead);
     }
 }
-
-static void product_times(int m, int n, int k, const float *a, int64_t row, int64_t step,
-                          const float *b, int64_t ldb, float *c, int64_t ldc,
-                          const float *scale, const void *fetch)
-{
-    const int64_t part = fetch ? (int64_t)k * (m <= FEW ? PH_FETCH : PACE) : 0;
-    const char *ahead = fetch ? fetch : (const void *)b;
-    for (int j = 0; j < n; j += NR, ahead += part)
-        times_tiles[m][n - j >= NR](k, a, row, step, b + j, ldb, c + j, ldc, scale, NULL,
-                                    ahead);
-}

@@ -1,90 +1,17 @@
 /*
- * tmpl_head.h - a whole head at once, written once in the vector vocabulary.
- *
- * Rows stand in lanes: a strip of NR of them is turned, and a key has a line of their
- * scores. So maxima and sums over the keys are those of lines, nothing is added across a
- * vector, and k is read as it lies.
+ * tmpl_head.h - a whole head at once, with rows in lanes (tmpl_lanes.h).
  *
  *     for each split of PH_SPLIT keys
- *         for each strip of rows              k and v of the split stay in cache
- *             for each block of keys          s = q k, softmax step, acc += p v
+ *         for each strip of NR rows           k and v of the split stay in cache
+ *             for each block of keys          s = q k, masks, softmax step, acc += p v
  *             merge the split into the whole
  */
 
-/* `count` <= VL rows, n <= VL columns of each times scale, turned: dst[c*NR + 0..VL),
-   zeros behind. */
-V void turn_rows(float *dst, const float *src, int64_t ld, const int count, int n,
-                 vec scale)
-{
-    vec r[VL];
-    UNROLL
-    for (int i = 0; i < VL; i++)
-        r[i] = i < count ? v_mul(load_part(src + i * ld, PH_F32, 0, n), scale) : v_zero();
-    if (count > 4)
-        v_transpose(r);
-    else
-        v_transpose4(r);
-    UNROLL
-    for (int c = 0; c < VL; c++) v_store(dst + c * NR, r[c]);
-}
-
-/* m rows of n numbers as a panel; rows from m up to the next 16 are 0. Lines are written
-   up to a multiple of 16. */
-V void turn_panel(float *dst, const float *src, int64_t ld, int m, int n, float scale)
-{
-    const vec factor = v_set1(scale);
-    for (int i = 0; i < ph_round_up(m, PH_LANES); i += VL)
-        for (int at = 0; at < n; at += VL) {
-            float *to = dst + at * NR + i;
-            const float *from = src + i * ld + at;
-            if (m - i >= VL && n - at >= VL) /* without a question for each row */
-                turn_rows(to, from, ld, VL, VL, factor);
-            else
-                turn_rows(to, from, ld, ph_min(VL, m - i), ph_min(VL, n - at), factor);
-        }
-}
-
-/* What the next product asks for; it may be its own operand, which is there anyway. */
-V const char *ask(ph_soon *soon, int m, int steps, const float *own)
-{
-    const void *next = ph_soon_take(soon, (int64_t)steps * (m <= FEW ? PH_FETCH : PACE));
-    return next ? next : (const void *)own;
-}
-
-/* Lines of a panel's rows: s[key*ld + row], n keys as they lie. */
-V void score_keys(int rows, int n, int dim, const float *keys, int64_t ldk,
-                  const float *panel, float *s, int64_t ld, ph_soon *soon)
-{
-    for (int c = 0, height = ph_even_strip(n, MR); c < n; c += height) {
-        int m = ph_min(height, n - c);
-        lines_tiles[m][rows >= NR](dim, keys + c * ldk, ldk, 1, panel, NR, s + c * ld, ld,
-                                   NULL, NULL, ask(soon, m, dim, panel));
-    }
-}
-
-/* -inf where a key is not seen: row i sees the keys [lo + i, hi + i) of these. */
-V void hide_keys(int lo, int hi, int rows, int keys, float *s, int64_t ld)
-{
-    for (int i = 0; i < rows; i += VL) {
-        const vec row = v_add(v_iota(), v_set1((float)i));
-        for (int c = ph_max(0, hi); c < keys; c++) {
-            float *at = s + c * ld + i;
-            vmask seen = v_lt(v_set1((float)(c - hi)), row);
-            v_store(at, v_select(seen, v_load(at), MINUS_INF));
-        }
-        for (int c = 0; c < ph_min(keys, lo + rows - 1); c++) {
-            float *at = s + c * ld + i;
-            vmask hidden = v_lt(v_set1((float)(c - lo)), row);
-            v_store(at, v_select(hidden, MINUS_INF, v_load(at)));
-        }
-    }
-}
-
 /* Running softmax of a strip: rows stand in lanes, but for those of acc. */
 typedef struct running {
-    float *top;   /* (NR) maximum in base 2; -inf: nothing seen */
-    float *lanes; /* (16, NR) sums of weights, lane = key mod 16 */
-    float *acc;   /* (NR, v_pad) */
+    float *row_max; /* (NR) in base 2; -inf: nothing seen */
+    float *lanes;   /* (16, NR) sums of weights, lane = key mod 16 */
+    float *acc;     /* (NR, v_pad) */
 } running;
 
 /* A head while it is computed. Where there are several splits, each strip keeps its q and
@@ -92,7 +19,7 @@ typedef struct running {
 typedef struct head_work {
     const ph_head *h;
     int k_pad, v_pad;
-    float *panels;  /* q of the strips, turned */
+    float *panels;  /* q of the strips, transposed */
     float *wholes;  /* their running sums */
     float *part;    /* running sums of one split */
     float *s;       /* (128, NR) a block: scores, then weights */
@@ -105,7 +32,7 @@ typedef struct head_work {
 typedef struct strip {
     int first, m;
     int lo, hi;
-    float *panel; /* q of the rows, turned */
+    float *panel; /* q of the rows, transposed */
 } strip;
 
 /* Carves the room, ph_head_room floats of it. */
@@ -127,40 +54,41 @@ V running running_at(float *room)
     return (running){room, room + NR, room + NR + PH_LANES * NR};
 }
 
-/* New maxima of NV vectors of rows, and what earlier results shrink by; fresh: there are
-   none. */
-V void raise_top(const int NV, const int fresh, int keys, const float *s, float *tops,
-                 vec *base, vec *shrink)
+/* New maxima of NV vectors of rows, and what earlier results are rescaled by; fresh:
+   there are none. */
+V void update_max(const int NV, const int fresh, int keys, const float *s, float *row_max,
+                  vec *base, vec *rescale)
 {
-    vec top[NR / VL];
+    vec highest[NR / VL];
     UNROLL
-    for (int v = 0; v < NV; v++) top[v] = MINUS_INF;
+    for (int v = 0; v < NV; v++) highest[v] = MINUS_INF;
     for (int c = 0; c < keys; c++) UNROLL
-    for (int v = 0; v < NV; v++) top[v] = v_max(top[v], v_load(s + c * NR + v * VL));
+    for (int v = 0; v < NV; v++)
+        highest[v] = v_max(highest[v], v_load(s + c * NR + v * VL));
     UNROLL
     for (int v = 0; v < NV; v++) {
-        vec old = fresh ? MINUS_INF : v_load(tops + v * VL);
-        if (!fresh) top[v] = v_max(old, top[v]); /* a NaN among the new ones stays */
-        base[v] = v_select(v_eq(top[v], MINUS_INF), v_zero(), top[v]);
-        shrink[v] = fresh ? v_zero() : v_exp2(v_sub(old, base[v]));
-        v_store(tops + v * VL, top[v]);
+        vec old = fresh ? MINUS_INF : v_load(row_max + v * VL);
+        if (!fresh) highest[v] = v_max(old, highest[v]); /* a new NaN stays */
+        base[v] = v_select(v_eq(highest[v], MINUS_INF), v_zero(), highest[v]);
+        rescale[v] = fresh ? v_zero() : v_exp2(v_sub(old, base[v]));
+        v_store(row_max + v * VL, highest[v]);
     }
 }
 
-/* Scores of NV vectors of rows become weights; alpha: what acc shrinks by. */
+/* Scores of NV vectors of rows become weights; rescale: what acc is multiplied by. */
 V void weigh_keys(const int NV, const int fresh, int keys, float *s, const running *r,
-                  float *alpha)
+                  float *rescale)
 {
-    vec base[NR / VL], shrink[NR / VL];
-    raise_top(NV, fresh, keys, s, r->top, base, shrink);
+    vec base[NR / VL], factor[NR / VL];
+    update_max(NV, fresh, keys, s, r->row_max, base, factor);
     UNROLL
-    for (int v = 0; v < NV; v++) v_store(alpha + v * VL, shrink[v]);
+    for (int v = 0; v < NV; v++) v_store(rescale + v * VL, factor[v]);
     for (int lane = 0; lane < PH_LANES; lane++) {
-        float *kept = r->lanes + lane * NR;
+        float *lane_sum = r->lanes + lane * NR;
         vec sum[NR / VL];
         UNROLL
         for (int v = 0; v < NV; v++)
-            sum[v] = fresh ? v_zero() : v_mul(v_load(kept + v * VL), shrink[v]);
+            sum[v] = fresh ? v_zero() : v_mul(v_load(lane_sum + v * VL), factor[v]);
         for (int c = lane; c < keys; c += PH_LANES) UNROLL
         for (int v = 0; v < NV; v++) {
             float *at = s + c * NR + v * VL;
@@ -169,113 +97,120 @@ V void weigh_keys(const int NV, const int fresh, int keys, float *s, const runni
             sum[v] = v_add(sum[v], p);
         }
         UNROLL
-        for (int v = 0; v < NV; v++) v_store(kept + v * VL, sum[v]);
+        for (int v = 0; v < NV; v++) v_store(lane_sum + v * VL, sum[v]);
     }
 }
 
 static void weigh_strip(int rows, int fresh, int keys, float *s, const running *r,
-                        float *alpha)
+                        float *rescale)
 {
     if (rows >= NR && fresh)
-        weigh_keys(NR / VL, 1, keys, s, r, alpha);
+        weigh_keys(NR / VL, 1, keys, s, r, rescale);
     else if (rows >= NR)
-        weigh_keys(NR / VL, 0, keys, s, r, alpha);
+        weigh_keys(NR / VL, 0, keys, s, r, rescale);
     else if (fresh)
-        weigh_keys(PH_LANES / VL, 1, keys, s, r, alpha);
+        weigh_keys(PH_LANES / VL, 1, keys, s, r, rescale);
     else
-        weigh_keys(PH_LANES / VL, 0, keys, s, r, alpha);
+        weigh_keys(PH_LANES / VL, 0, keys, s, r, rescale);
 }
 
-/* Keys [*from, *to) of the block at j0 that m rows from `first` on see. */
-V void seen_keys(const ph_head *h, int first, int m, int j0, int *from, int *to)
+/* The window of a head as the block at j0 has it, and how many keys that has. */
+V ph_window block_window(const ph_head *h, int j0, int *keys)
 {
-    const int keys = ph_min(h->keys - j0, PH_STRIP_LD);
-    *from = ph_min(ph_max(h->lo + first - j0, 0), keys);
-    *to = ph_max(ph_min(h->hi + first + m - 1 - j0, keys), *from);
+    *keys = ph_min(h->keys - j0, PH_STRIP_LD);
+    return (ph_window){h->window.lo - j0, h->window.hi - j0, 1, 0};
 }
 
 /* Weights of a strip against the block at j0. */
 V void weigh_block(const head_work *w, const strip *t, int fresh, int j0,
-                   const running *r, float *alpha, ph_soon *soon)
+                   const running *r, float *rescale, ph_soon *soon)
 {
     const ph_head *h = w->h;
     const int rows = ph_round_up(t->m, PH_LANES);
-    int from, to;
-    seen_keys(h, t->first, t->m, j0, &from, &to);
-    from = from / PH_LANES * PH_LANES; /* lanes stay what they are */
-    float *s = w->s + from * NR;
-    if (to > from)
-        score_keys(rows, to - from, h->k_dim, h->k + (int64_t)(j0 + from) * h->k_ld,
-                   h->k_ld, t->panel, s, NR, soon);
-    hide_keys(h->lo + t->first - j0 - from, h->hi + t->first - j0 - from, rows, to - from,
-              s, NR);
-    weigh_strip(rows, fresh, to - from, s, r, alpha);
+    score_lines l = {.s = w->s, .ld = NR, .first = t->first, .m = t->m, .key0 = j0};
+    int keys;
+    const ph_window window = block_window(h, j0, &keys);
+    keys_seen(&window, keys, t->first, t->m, &l.from, &l.to);
+    l.from = l.from / PH_LANES * PH_LANES; /* lane = key mod 16 */
+    float *s = l.s + l.from * NR;
+    if (l.to > l.from)
+        score_keys(rows, l.to - l.from, h->k_dim,
+                   h->k + (int64_t)(j0 + l.from) * h->k_ld, h->k_ld, t->panel, s, NR,
+                   soon);
+    modify_lines(&h->mods, &l, NULL);
+    hide_lines(&window, &l);
+    weigh_strip(rows, fresh, l.to - l.from, s, r, rescale);
+    if (h->drop.low) drop_lines(&l, &h->drop);
 }
 
-/* c = c * alpha + p v, or p v * alpha, for the block at j0. */
+/* c = c * factor + p v, or p v * factor, for the block at j0. */
 V void weigh_values(const head_work *w, const strip *t, int j0,
                     tile_fn *const tiles[MR + 1][2], float *c, int64_t ldc,
-                    const float *alpha, ph_soon *soon)
+                    const float *factor, ph_soon *soon)
 {
     const int height = ph_even_strip(t->m, MR);
     const float *v = w->v + (int64_t)(j0 % PH_SPLIT) * w->v_ld;
+    int keys;
+    const ph_window window = block_window(w->h, j0, &keys);
     for (int i = 0, from, to; i < t->m; i += height) {
         int m = ph_min(height, t->m - i);
-        seen_keys(w->h, t->first + i, m, j0, &from, &to);
+        keys_seen(&window, keys, t->first + i, m, &from, &to);
         for (int j = 0; j < w->v_pad; j += NR)
             tiles[m][w->v_pad - j >= NR](
                 to - from, w->s + from * NR + i, 1, NR, v + from * w->v_ld + j, w->v_ld,
-                c + i * ldc + j, ldc, alpha + i, NULL, ask(soon, m, to - from, w->s));
+                c + i * ldc + j, ldc, factor + i, NULL,
+                prefetch_next(soon, m, to - from, w->s));
     }
 }
 
-/* The 16 lanes of each row added by halves: sums, and their inverses, or 0: no key
-   seen. */
-V void add_lanes(int rows, const running *r, float *sums, float *factor)
+/* The 16 lanes of each row added by halves: sums, and gate / sum, or 0: no key seen. */
+V void add_lanes(const strip *t, const running *r, const float *gate, float *sums,
+                 float *factor)
 {
-    const vec zero = v_zero(), one = v_set1(1.0f);
-    for (int i = 0; i < rows; i += VL) {
-        vec lane[PH_LANES];
+    const vec zero = v_zero();
+    for (int i = 0; i < ph_round_up(t->m, PH_LANES); i += VL) {
+        vec lane[PH_LANES], over = v_set1(1.0f);
         UNROLL
         for (int l = 0; l < PH_LANES; l++) lane[l] = v_load(r->lanes + l * NR + i);
         UNROLL
         for (int half = PH_LANES / 2; half; half /= 2) UNROLL
         for (int l = 0; l < half; l++) lane[l] = v_add(lane[l], lane[l + half]);
+        if (gate) over = load_rows(gate + t->first + i, ph_max(t->m - i, 0));
         v_store(sums + i, lane[0]);
-        v_store(factor + i, v_select(v_eq(lane[0], zero), zero, v_div(one, lane[0])));
+        v_store(factor + i, v_select(v_eq(lane[0], zero), zero, v_div(over, lane[0])));
     }
 }
 
-V void store_lse(int m, const float *top, const float *sums, float *lse)
+/* lse of m rows, stored up to a multiple of 16. */
+V void logs_of_sums(int m, const float *row_max, const float *sums, float *lse)
 {
     const vec zero = v_zero(), one = v_set1(1.0f);
     const int rows = ph_round_up(m, PH_LANES);
-    float logs_of[NR];
     for (int i = 0; i < rows; i += VL) {
         vec sum = v_load(sums + i);
-        v_store(logs_of + i, v_log(v_select(v_lt(zero, sum), sum, one)));
+        v_store(lse + i, v_log(v_select(v_lt(zero, sum), sum, one)));
     }
     for (int i = 0; i < rows; i++)
-        logs_of[i] = (float)((double)top[i] * PH_LN2 + logs_of[i]);
-    for (int i = 0; i < m; i += VL) {
-        vec sum = v_load(sums + i), x = v_load(logs_of + i);
+        lse[i] = (float)((double)row_max[i] * PH_LN2 + lse[i]);
+    for (int i = 0; i < rows; i += VL) {
+        vec sum = v_load(sums + i), x = v_load(lse + i);
         x = v_select(v_eq(sum, sum), x, sum); /* a maximum may have lost a NaN */
-        x = v_select(v_eq(sum, zero), MINUS_INF, x);
-        if (m - i >= VL)
-            v_store(lse + i, x);
-        else
-            v_store_n(lse + i, x, m - i);
+        v_store(lse + i, v_select(v_eq(sum, zero), MINUS_INF, x));
     }
 }
 
-/* What the rows of a strip are multiplied by in the end; their lse. */
-static void finish_sums(const head_work *w, const strip *t, const running *r,
+/* Sums of weights of a strip's rows, what the rows are multiplied by in the end, and
+   their lse. */
+static void finish_sums(const head_work *w, const strip *t, const running *r, float *sums,
                         float *factor)
 {
     const ph_head *h = w->h;
-    float sums[NR];
-    add_lanes(ph_round_up(t->m, PH_LANES), r, sums, factor);
-    if (h->lse) store_lse(t->m, r->top, sums, h->lse + t->first);
+    float lse[NR];
+    add_lanes(t, r, h->gate, sums, factor);
+    if (!h->lse && !h->sink) return;
+    logs_of_sums(t->m, r->row_max, sums, lse);
+    for (int i = 0; h->sink && i < t->m; i++) ph_add_sink(*h->sink, &lse[i], &factor[i]);
+    if (h->lse) memcpy(h->lse + t->first, lse, (size_t)t->m * sizeof *lse);
 }
 
 /* A strip whose keys lie in one block: the product with v writes out itself. */
@@ -284,13 +219,13 @@ static void strip_alone(const head_work *w, const strip *t, ph_soon *soon)
     const ph_head *h = w->h;
     const running r = running_at(w->part);
     const int j0 = t->lo / PH_STRIP_LD * PH_STRIP_LD;
-    float factor[NR];
+    float sums[NR], factor[NR];
     weigh_block(w, t, 1, j0, &r, factor, soon);
-    finish_sums(w, t, &r, factor);
+    finish_sums(w, t, &r, sums, factor);
     weigh_values(w, t, j0, times_tiles, h->out + t->first * h->out_ld, h->out_ld, factor,
                  soon);
     for (int i = 0; i < t->m; i++) /* weights of 0 would keep a NaN of v */
-        for (int c = 0; factor[i] == 0 && c < h->v_dim; c += VL)
+        for (int c = 0; sums[i] == 0 && c < h->v_dim; c += VL)
             v_store(h->out + (t->first + i) * h->out_ld + c, v_zero());
 }
 
@@ -339,12 +274,13 @@ static void strip_split(const head_work *w, const strip *t, int from, int to,
 {
     ph_soon soon;
     const int start = from / PH_STRIP_LD * PH_STRIP_LD;
-    float alpha[NR];
+    float rescale[NR];
     for (int c = 0; c < t->m * w->v_pad; c += VL) v_store(r->acc + c, v_zero());
     for (int j0 = start; j0 < to; j0 += PH_STRIP_LD) {
         look_ahead(w, t, j0, &soon);
-        weigh_block(w, t, j0 == start, j0, r, alpha, &soon);
-        weigh_values(w, t, j0, carry_tiles, r->acc, w->v_pad, alpha, &soon);
+        weigh_block(w, t, j0 == start, j0, r, rescale, &soon);
+        weigh_values(w, t, j0, carry_tiles, r->acc, w->v_pad, rescale,
+                     &soon);
     }
 }
 
@@ -355,11 +291,11 @@ V void merge_lanes(int rows, const running *whole, const running *part, float *a
 {
     const vec none = v_set1(-1);
     for (int i = 0; i < rows; i += VL) {
-        vec x = v_load(whole->top + i), y = v_load(part->top + i);
-        vec top = v_select(v_lt(y, x), x, y);
-        vec base = v_select(v_eq(top, MINUS_INF), v_zero(), top);
+        vec x = v_load(whole->row_max + i), y = v_load(part->row_max + i);
+        vec highest = v_select(v_lt(y, x), x, y);
+        vec base = v_select(v_eq(highest, MINUS_INF), v_zero(), highest);
         vec old = v_exp2(v_sub(x, base)), new = v_exp2(v_sub(y, base));
-        v_store(whole->top + i, top);
+        v_store(whole->row_max + i, highest);
         v_store(a + i, v_select(v_eq(x, MINUS_INF), none, old));
         v_store(b + i, v_select(v_eq(y, MINUS_INF), none, new));
         for (int l = 0; l < PH_LANES; l++) {
@@ -389,11 +325,11 @@ static void merge_strip(const head_work *w, int m, const running *whole,
 static void finish_strip(const head_work *w, const strip *t, const running *r)
 {
     const ph_head *h = w->h;
-    float factor[NR];
-    finish_sums(w, t, r, factor);
+    float sums[NR], factor[NR];
+    finish_sums(w, t, r, sums, factor);
     for (int i = 0; i < t->m; i++) {
         float *acc = r->acc + (int64_t)i * w->v_pad;
-        for (int c = 0; factor[i] == 0 && c < w->v_pad; c += VL)
+        for (int c = 0; sums[i] == 0 && c < w->v_pad; c += VL)
             v_store(acc + c, v_zero());
         store_row(h->out + (t->first + i) * h->out_ld, acc, h->v_dim, PH_F32, factor[i]);
     }
@@ -405,7 +341,7 @@ static void clear_strip(const head_work *w, const strip *t)
     const ph_head *h = w->h;
     for (int i = t->first; i < t->first + t->m; i++) {
         for (int c = 0; c < h->v_dim; c++) h->out[i * h->out_ld + c] = 0;
-        if (h->lse) h->lse[i] = -__builtin_inff();
+        if (h->lse) h->lse[i] = h->sink ? *h->sink : -__builtin_inff();
     }
 }
 
@@ -414,8 +350,8 @@ V strip strip_at(const head_work *w, int n)
     const ph_head *h = w->h;
     const int first = n * NR, kept = h->keys > PH_SPLIT ? first : 0;
     strip t = {.first = first, .m = ph_min(NR, h->rows - first)};
-    t.lo = ph_min(ph_max(h->lo + first, 0), h->keys);
-    t.hi = ph_max(0, ph_min(h->keys, h->hi + first + t.m - 1));
+    t.lo = ph_min(ph_max(h->window.lo + first, 0), h->keys);
+    t.hi = ph_max(0, ph_min(h->keys, h->window.hi + first + t.m - 1));
     if (t.lo >= t.hi) t.lo = t.hi = 0;
     t.panel = w->panels + (int64_t)kept * w->k_pad;
     return t;
@@ -434,7 +370,8 @@ static void run_strip(const head_work *w, int n, int j, ph_soon *soon)
         return;
     }
     if (j == start)
-        turn_panel(t.panel, h->q + t.first * h->q_ld, h->q_ld, t.m, h->k_dim, h->scale);
+        transpose_panel(t.panel, h->q + t.first * h->q_ld, h->q_ld, t.m, h->k_dim,
+                        h->scale);
     if (t.lo / PH_STRIP_LD == last_key / PH_STRIP_LD && w->v_pad == h->v_dim) {
         strip_alone(w, &t, soon);
         return;

@@ -8,7 +8,6 @@ const ph_kernels TABLE = {
     .mr = MR,
     .nr = NR,
     .few = FEW,
-    .long_heads = NR == 32, /* narrower ones gain nothing beyond a block */
 #if defined(PAIRS)
     .pairs = PAIRS,
 #endif
@@ -23,7 +22,6 @@ const ph_kernels TABLE = {
     .scores_along = scores_along,
     .weigh = weigh,
     .product = product,
-    .product_times = product_times,
     .head_forward = head_forward,
     .head_backward = head_backward,
     .axpy = axpy,
