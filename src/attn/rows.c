@@ -208,17 +208,19 @@ static void add_relative(const ph_call *call, int head, int64_t first, int n, fl
     add_constant(call, centre[reach], n - to, s + to);
 }
 
-/* Where the scores of row r have their numbers in a broadcast tensor, from key j on. */
-static int64_t bias_at(const ph_call *call, const ph_rows *rows, int r, int j)
+/* Bias and visibility of row r, from key j on. */
+static const float *bias_of(const ph_call *call, const ph_rows *rows, int r, int j)
 {
     const ph_attn *a = call->attn;
-    return ph_broadcast_row(a, &a->bias, rows->batch, rows->head[r], rows->token[r]) + j;
+    return call->args->bias + j +
+           ph_broadcast_row(a, &a->bias, rows->batch, rows->head[r], rows->token[r]);
 }
 
-static int64_t visible_at(const ph_call *call, const ph_rows *rows, int r, int j)
+static const uint8_t *visible_of(const ph_call *call, const ph_rows *rows, int r, int j)
 {
     const ph_attn *a = call->attn;
-    return ph_broadcast_row(a, &a->visible, rows->batch, rows->head[r], rows->token[r]) + j;
+    return call->args->visible + j +
+           ph_broadcast_row(a, &a->visible, rows->batch, rows->head[r], rows->token[r]);
 }
 
 /* Before the soft-cap: bias, bias by distance */
@@ -227,8 +229,7 @@ static void add_biases(const ph_call *call, const ph_rows *rows, int r, int j, i
 {
     const ph_args *args = call->args;
     if (args->bias)
-        call->kernels->add_bias(n, s, args->bias + bias_at(call, rows, r, j),
-                                (float)PH_LOG2E);
+        call->kernels->add_bias(n, s, bias_of(call, rows, r, j), (float)PH_LOG2E);
     if (args->relative)
         add_relative(call, rows->head[r], j - (rows->token[r] + rows->extent.offset), n,
                      s);
@@ -240,9 +241,8 @@ static void exclude(const ph_call *call, const ph_rows *rows, int r, int j, int 
 {
     const ph_args *args = call->args;
     if (args->bias && (args->relative || call->attn->softcap > 0)) /* made -inf finite */
-        call->kernels->add_bias(n, s, args->bias + bias_at(call, rows, r, j), 0);
-    if (args->visible)
-        call->kernels->hide(n, s, args->visible + visible_at(call, rows, r, j));
+        call->kernels->add_bias(n, s, bias_of(call, rows, r, j), 0);
+    if (args->visible) call->kernels->hide(n, s, visible_of(call, rows, r, j));
 }
 
 /* bias, alibi, soft-cap and the boolean mask on scores of m rows, n columns from c0 on of
@@ -346,14 +346,9 @@ int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, i
 
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)
 {
-    const ph_attn *a = call->attn;
-    const ph_args *args = call->args;
-    int b = rows->batch, h = rows->head[r], t = rows->token[r];
     if (j < rows->lo[r] || j >= rows->hi[r]) return 0;
-    if (args->visible && !args->visible[ph_broadcast_row(a, &a->visible, b, h, t) + j])
-        return 0;
-    return !args->bias ||
-           args->bias[ph_broadcast_row(a, &a->bias, b, h, t) + j] != -INFINITY;
+    if (call->args->visible && !*visible_of(call, rows, r, j)) return 0;
+    return !call->args->bias || *bias_of(call, rows, r, j) != -INFINITY;
 }
 
 void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,

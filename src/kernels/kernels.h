@@ -258,8 +258,8 @@ typedef struct ph_score_mods {
 
 /* Which weights are dropped, as `dropout` below has it. */
 typedef struct ph_drop {
-    const uint32_t *low, *high; /* (rows) halves of their keys; NULL: nothing is dropped */
-    uint32_t first, limit;      /* first: the number of key 0 */
+    const uint32_t *low, *high; /* (rows) halves of their keys; NULL: no dropout */
+    uint32_t first, limit;      /* first: the index of key 0 */
     float keep;
 } ph_drop;
 

@@ -151,6 +151,7 @@ V vec load_bytes(const uint8_t *x, int n)
 
 static void visible_lines(const score_lines *l, const uint8_t *const *visible)
 {
+    const uint8_t *const *rows = visible + l->first;
     for (int i = 0; i < l->m; i += VL)
         for (int c = l->from; c < l->to; c += VL) {
             const int m = ph_min(VL, l->m - i), n = ph_min(VL, l->to - c);
@@ -158,8 +159,7 @@ static void visible_lines(const score_lines *l, const uint8_t *const *visible)
             vec r[VL];
             UNROLL
             for (int row = 0; row < VL; row++)
-                r[row] = row < m ? load_bytes(visible[l->first + i + row] + l->key0 + c, n)
-                                 : v_zero();
+                r[row] = row < m ? load_bytes(rows[i + row] + l->key0 + c, n) : v_zero();
             v_transpose(r);
             UNROLL
             for (int key = 0; key < VL; key++)
