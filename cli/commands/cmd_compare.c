@@ -242,7 +242,8 @@ static int child(const compare_options *o, entry *e, int seed, int pipe_end)
     train.seed += (uint64_t)seed;
     if (train_make_directory(e->folder[seed]))
         return cli_fail(EXIT_IO, "%s: %s", e->folder[seed], strerror(errno));
-    int rc = cli_open(&ctx, &o->machine);
+    int rc = train_lock_directory(e->folder[seed]);
+    if (!rc) rc = cli_open(&ctx, &o->machine);
     if (rc) return rc;
     ph_status status = ph_trainer_create(&t, ctx, &train);
     if (status != PH_OK) rc = cli_fail_status(status, ctx);

@@ -246,24 +246,15 @@ static int has_checkpoints(const char *directory)
     return found;
 }
 
-/* The lock is held until the process ends, by a signal too. */
-static int lock(const job *j)
-{
-    if (train_lock_directory(j->directory) == 0) return EXIT_OK;
-    return cli_fail(EXIT_USAGE,
-                    "another training is running in %s: wait for it, or take another -o",
-                    j->directory);
-}
-
 /* Makes the directory last, so that refused options leave nothing behind. */
 static int start_new(job *j, const ph_train *train)
 {
-    int rc;
     ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
     if (status != PH_OK) return failed(j, status);
     if (train_make_directory(j->directory))
         return cli_fail(EXIT_IO, "%s: %s", j->directory, strerror(errno));
-    if ((rc = lock(j))) return rc;
+    int rc = train_lock_directory(j->directory);
+    if (rc) return rc;
     if (has_checkpoints(j->directory))
         return cli_fail(EXIT_USAGE,
                         "%s holds an earlier training: --resume continues it, another "
@@ -288,7 +279,7 @@ static int check_same(const job *j, const ph_train *asked)
 static int resume(job *j, const ph_train *asked)
 {
     char note[1024];
-    int rc = lock(j);
+    int rc = train_lock_directory(j->directory);
     if (rc) return rc;
     for (int i = 0; i < TRAIN_OPTIONS; i++)
         if (j->options->change.given[i])

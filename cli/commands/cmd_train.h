@@ -93,7 +93,8 @@ double train_now(void);    /* seconds of a monotonic clock */
 long train_peak_kib(void); /* peak resident memory of this process */
 int train_make_directory(const char *path); /* and its parents; 0: done */
 
-/* Locks the directory until this process ends; -1: another process has locked it. */
+/* Locks the directory until this process ends, in whatever way. Returns 0, or an exit
+   code with the error printed: another training is running there. */
 int train_lock_directory(const char *path);
 
 /* Set by the first SIGINT, SIGTERM or SIGHUP to its number; the second ends the

@@ -142,9 +142,12 @@ int train_make_directory(const char *path)
 int train_lock_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return 0;
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return EXIT_OK;
     close(fd);
-    return -1;
+    return cli_fail(EXIT_USAGE,
+                    "another training is running in %s: wait for it, or take another -o",
+                    path);
 }
 
 volatile sig_atomic_t train_signal;

@@ -101,14 +101,14 @@ static int char_length(const char *text)
     return length ? length : 1;
 }
 
-/* Letters of scripts that separate words by spaces: up to two bytes of UTF-8. */
+/* Letters of scripts that separate words by spaces, all of them below U+0800; 0: none. */
 static int letter_length(const char *text)
 {
-    unsigned char c = (unsigned char)text[0];
-    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-        c == '\'')
-        return 1;
-    return c >= 0xC3 && c < 0xE0 && char_length(text) == 2 ? 2 : 0;
+    uint32_t c = 0;
+    int length = ph_utf8_decode(text, 4, &c);
+    int ascii = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                (c >= 'A' && c <= 'Z') || c == '\'';
+    return length == 1 ? ascii : length == 2 && c >= 0xC0 ? 2 : 0;
 }
 
 static int find_any_case(const ph_vocab *v, const char *text, int length)
