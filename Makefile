@@ -8,7 +8,8 @@
 #   make install        PREFIX (/usr/local), LIBDIR, DESTDIR; make uninstall takes it away
 #
 # Variables: CC, CFLAGS (default -O3 -g), LDFLAGS, BUILD (default build), WERROR=1, V=1,
-# SAN=address,undefined (use another BUILD with it), CROSS=aarch64-linux-gnu-.
+# SAN=address,undefined (use another BUILD with it), CROSS=aarch64-linux-gnu-, CUDA=0 or 1
+# (GPU kernels never, or without nvcc not at all; by default where nvcc is), NVCC.
 #
 # Sources are found by pattern: a new file in src/*/, cli/*/, tests/, examples/ or bench/
 # needs no line here. Each source says itself which system interfaces it needs
@@ -39,7 +40,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointe
         -Wformat=2 -Wno-format-nonliteral
 C := -std=c11 -ffp-contract=off -fvisibility=hidden -fno-common -pthread $(WARN) \
      '-ffile-prefix-map=$(CURDIR)=.'
-LIBS := -lm -pthread
+LIBS := -lm -pthread -ldl
 
 ifdef SAN
 # fuzzer is wanted at link time only; compiling takes fuzzer-no-link.
@@ -65,11 +66,24 @@ ifneq ($(filter -Ofast -ffast-math -funsafe-math-optimizations,$(CFLAGS) $(CPPFL
 $(error flags that change floating-point arithmetic break the promise of same bits)
 endif
 
+# GPU kernels: compiled where nvcc is found, else the library has none and says so.
+ifndef CROSS
+NVCC ?= $(if $(filter 0,$(CUDA)),,$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
+else
+NVCC :=
+endif
+ifeq ($(CUDA)$(NVCC),1)
+$(error CUDA=1, but there is no nvcc)
+endif
+NVCC_FLAGS := -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a --compress-mode=size \
+              -Xptxas -v -Werror all-warnings
+
 # ---- what there is -----------------------------------------------------------------------
 
-LIB_SRC   := $(filter-out src/cuda/%,$(wildcard src/*.c src/*/*.c))
+LIB_SRC   := $(wildcard src/*.c src/*/*.c)
 WEB       := $(wildcard web/*)
 MODELS    := $(wildcard models/*.safetensors)
+KERNELS   := $(if $(NVCC),$(patsubst src/cuda/%.cu,build/kernels/%.fatbin,$(wildcard src/cuda/*.cu)))
 CLI_SRC   := $(wildcard cli/*/*.c)
 TEST_SRC  := $(wildcard tests/test_*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
@@ -80,7 +94,7 @@ objects    = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 
 LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(WEB),$(BUILD)/obj/web.o) \
-             $(if $(MODELS),$(BUILD)/obj/models.o)
+             $(if $(MODELS),$(BUILD)/obj/models.o) $(BUILD)/obj/cuda.o
 LIB_A     := $(BUILD)/libpolyhead.a
 SONAME    := libpolyhead.so.$(MAJOR)
 LIB_SO    := $(BUILD)/libpolyhead.so.$(VERSION)
@@ -130,6 +144,9 @@ $(BUILD)/obj/cli/%.o: INCLUDE = -Iinclude -Icli -Isrc
 $(BUILD)/obj/src/%.o: INCLUDE = -Iinclude -Isrc
 $(BUILD)/obj/tests/%.o: INCLUDE = -Iinclude -Isrc -Itests -Icli
 
+# Where there is a CUDA toolkit our declarations of the driver are compared with it.
+$(BUILD)/obj/tests/test_cuda.o: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/local/cuda/include))
+
 # The library's objects serve the static and the shared library.
 PIC = -fPIE
 $(BUILD)/obj/src/%.o: PIC = -fPIC
@@ -158,6 +175,31 @@ $(BUILD)/obj/models.c: $(MODELS) tools/embed
 	tools/embed model model/embedded.h $(MODELS) >$@
 
 $(BUILD)/obj/models.o: $(BUILD)/obj/models.c src/model/embedded.h $(BUILD)/flags
+	$(call say,CC)
+	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+
+# GPU kernels, too; one folder for all builds, which differ in the host's compiler only.
+# A kernel that spills registers or needs a stack is refused.
+build/kernels/%.fatbin: src/cuda/%.cu build/kernels/flags
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(NVCC) $(NVCC_FLAGS) -Iinclude -Isrc -MMD -MF $(@:.fatbin=.d) -fatbin $< -o $@ \
+	    >$@.log 2>&1 || { cat $@.log; exit 1; }
+	tools/kernel-log $@.log
+
+-include $(KERNELS:.fatbin=.d)
+
+CUDA_FLAGS_NOW := $(NVCC) $(NVCC_FLAGS)
+build/kernels/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CUDA_FLAGS_NOW)' | cmp -s - $@ || echo '$(CUDA_FLAGS_NOW)' >$@
+
+$(BUILD)/obj/cuda.c: $(KERNELS) tools/embed build/kernels/flags
+	@mkdir -p $(@D)
+	$(call say,EMBED)
+	tools/embed --list ph_cuda_image cuda cuda/images.h $(KERNELS) >$@
+
+$(BUILD)/obj/cuda.o: $(BUILD)/obj/cuda.c src/cuda/images.h $(BUILD)/flags
 	$(call say,CC)
 	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
 

@@ -83,8 +83,9 @@ typedef enum ph_status {
     PH_OUT_OF_MEMORY, /* the allocator failed */
     PH_BAD_FILE,      /* a file is malformed */
     PH_IO_ERROR,      /* the system could not read or write */
-    PH_BUSY           /* another thread runs a call on this ctx; nothing was done, and
+    PH_BUSY,          /* another thread runs a call on this ctx; nothing was done, and
                          ph_error(ctx) is left to that call */
+    PH_DEVICE_ERROR   /* the accelerator reported a fault, perhaps of an earlier call */
 } ph_status;
 
 /* A short constant text for a status. */
@@ -144,6 +145,27 @@ typedef struct ph_isa_info {
 } ph_isa_info;
 
 PH_API ph_isa_info ph_isa_about(const char *isa);
+
+/* ---- memory of the device ------------------------------------------------------- */
+
+/* With PH_CUDA every tensor, the lengths and the workspace lie in device memory; structs
+   and arrays of pointers stay in host memory. A call puts its work into `stream` (a
+   CUstream or cudaStream_t; NULL: one of the ctx, ordered with the legacy default stream)
+   and returns: results are there after ph_sync, or for later work in the same stream. A
+   fault of the device surfaces at the next call or at ph_sync. Calls can be captured into
+   a graph. Lengths out of range are clamped; a checked ctx reads small tensors back and
+   refuses them instead. On the CPU the functions below work on host memory. */
+
+PH_API ph_status ph_device_alloc(ph_ctx *ctx, size_t bytes, void **out);
+PH_API void ph_device_free(ph_ctx *ctx, void *memory); /* accepts NULL */
+
+/* Between host and device in any direction. Host memory may be used again when the call
+   returns, unless it is page-locked. */
+PH_API ph_status ph_device_copy(ph_ctx *ctx, void *to, const void *from, size_t bytes,
+                                void *stream);
+
+/* Returns when all work in the stream is done. */
+PH_API ph_status ph_sync(ph_ctx *ctx, void *stream);
 
 /* ---- plan: what to compute ------------------------------------------------------ */
 

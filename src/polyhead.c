@@ -12,6 +12,7 @@
 #include "attn/plan.h"
 #include "base/arena.h"
 #include "base/cpu.h"
+#include "cuda/device.h"
 #include "variants/variants.h"
 
 /* ---- context ---- */
@@ -87,16 +88,13 @@ static const ph_kernels *pick_kernels(const char *option, char unknown[128])
 ph_status ph_open(ph_ctx **out, const ph_options *options)
 {
     ph_options o = {0};
-    char unknown[128] = "";
+    char unknown[256] = "";
     if (options) o = *options;
     if (!out) return refuse_open(&o, PH_BAD_ARGUMENT, "out", "is NULL");
     *out = NULL;
     if (o.device != PH_CPU && o.device != PH_CUDA)
         return refuse_open(&o, PH_BAD_ARGUMENT, "device",
                            "is neither PH_CPU nor PH_CUDA");
-    if (o.device != PH_CPU)
-        return refuse_open(&o, PH_UNSUPPORTED, "device",
-                           "is not PH_CPU, this build has no other");
     if (o.threads < 0 || o.threads > 4096)
         return refuse_open(&o, PH_BAD_ARGUMENT, "threads",
                            "is outside the expected 0 to 4096");
@@ -106,6 +104,7 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
     const ph_kernels *kernels = pick_kernels(o.isa, unknown);
     if (!kernels) return refuse_open(&o, PH_BAD_ARGUMENT, "isa", unknown);
     if (!o.alloc) o.alloc = default_alloc, o.release = default_release;
+    if (o.device == PH_CUDA) o.threads = 1; /* the host only puts kernels into a stream */
     if (o.threads == 0) o.threads = ph_cpu_count();
 
     ph_ctx *ctx = o.alloc(o.user, sizeof *ctx);
@@ -122,6 +121,12 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
         return refuse_open(&o, PH_OUT_OF_MEMORY, "thread pool", "does not fit in memory");
     }
     ctx->pool = ph_pool_init(pool, o.threads);
+    ph_status status = PH_OK;
+    if (o.device == PH_CUDA) status = ph_cuda_open(ctx, unknown, sizeof unknown);
+    if (status != PH_OK) {
+        ph_close(ctx);
+        return refuse_open(&o, status, "device PH_CUDA:", unknown);
+    }
     *out = ctx;
     return PH_OK;
 }
@@ -130,6 +135,7 @@ void ph_close(ph_ctx *ctx)
 {
     if (!ctx) return;
     ph_options o = ctx->options;
+    ctx->backend->close(ctx);
     ph_pool_stop(ctx->pool);
     ph_ctx_release(ctx, ctx->pool);
     ph_ctx_release(ctx, ctx->scratch);
@@ -148,7 +154,7 @@ int ph_threads(const ph_ctx *ctx)
 
 const char *ph_isa(const ph_ctx *ctx)
 {
-    return ctx->kernels->name;
+    return ctx->backend->isa ? ctx->backend->isa : ctx->kernels->name;
 }
 
 const char *const *ph_isa_list(void)
@@ -163,6 +169,37 @@ ph_isa_info ph_isa_about(const char *isa)
         if (isa && !strcmp((*k)->name, isa))
             info = (ph_isa_info){(*k)->vectors, (*k)->pairs != NULL, (*k)->f32_tiles};
     return info;
+}
+
+/* ---- memory of the device ---- */
+
+ph_status ph_device_alloc(ph_ctx *ctx, size_t bytes, void **out)
+{
+    if (out) *out = NULL;
+    if (!ctx) return PH_BAD_ARGUMENT;
+    if (!out) return ph_fail(ctx, PH_BAD_ARGUMENT, "out is NULL");
+    return PH_WITHIN(ctx, ctx->backend->alloc(ctx, bytes, out));
+}
+
+void ph_device_free(ph_ctx *ctx, void *memory)
+{
+    if (ctx) ctx->backend->release(ctx, memory);
+}
+
+ph_status ph_device_copy(ph_ctx *ctx, void *to, const void *from, size_t bytes,
+                         void *stream)
+{
+    if (!ctx) return PH_BAD_ARGUMENT;
+    if (bytes && (!to || !from))
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is NULL, expected %zu bytes",
+                       to ? "from" : "to", bytes);
+    return PH_WITHIN(ctx, ctx->backend->copy(ctx, to, from, bytes, stream));
+}
+
+ph_status ph_sync(ph_ctx *ctx, void *stream)
+{
+    if (!ctx) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, ctx->backend->sync(ctx, stream));
 }
 
 /* ---- variants ---- */

@@ -15,12 +15,21 @@ static struct {
 } kept[64];
 static int kept_count;
 
+ph_device drive_device = PH_CPU;
+
+const char *const *drive_isas(void)
+{
+    static const char *const accelerator[] = {"sm90", NULL};
+    return drive_device == PH_CPU ? ph_isa_list() : accelerator;
+}
+
 ph_ctx *drive_ctx(const char *isa, int threads)
 {
     for (int n = 0; n < kept_count; n++)
         if (!strcmp(kept[n].isa, isa ? isa : "") && kept[n].threads == threads)
             return kept[n].ctx;
-    ph_options options = guard_options(isa, threads);
+    ph_options options = guard_options(drive_device == PH_CPU ? isa : NULL, threads);
+    options.device = drive_device;
     ph_ctx *ctx = NULL;
     if (kept_count == 64 || ph_open(&ctx, &options) != PH_OK) return NULL;
     snprintf(kept[kept_count].isa, sizeof kept[0].isa, "%s", isa ? isa : "");
@@ -64,6 +73,7 @@ static ph_status backward(const ph_plan *plan, problem *p)
 
 ph_status drive_forward(ph_ctx *ctx, problem *p)
 {
+    if (drive_device != PH_CPU) return device_run(ctx, p, 0);
     return with_plan(ctx, p, forward);
 }
 
@@ -74,5 +84,6 @@ ph_status drive_look(ph_ctx *ctx, problem *p)
 
 ph_status drive_backward(ph_ctx *ctx, problem *p)
 {
+    if (drive_device != PH_CPU) return device_run(ctx, p, 1);
     return with_plan(ctx, p, backward);
 }

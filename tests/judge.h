@@ -45,10 +45,17 @@ const char *judge_backward(judge *j, const problem *p);
 ph_ctx *drive_ctx(const char *isa, int threads);
 void drive_close(void);
 
+/* The device of every ctx (PH_CPU), and the instruction sets to run there. */
+extern ph_device drive_device;
+const char *const *drive_isas(void);
+
 /* Plan, one call, free. */
 ph_status drive_forward(ph_ctx *ctx, problem *p);
 ph_status drive_look(ph_ctx *ctx, problem *p); /* args.look must be set */
 /* Both passes with one plan; p->attn.backward must be set. */
 ph_status drive_backward(ph_ctx *ctx, problem *p);
+
+/* The same with tensors in device memory; looks are made by the CPU from its lse. */
+ph_status device_run(ph_ctx *ctx, problem *p, int backward);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * sweep.h - what the test programs of the engine share: a loop over instruction sets,
- * calls that must succeed, and the option --case=N, which runs one case of a random
- * sweep alone.
+ * calls that must succeed, and two options: --case=N runs one case of a random sweep
+ * alone, --device=cuda runs on the GPU (tests/gpu_check knows which cases can).
  *
  * A header, because a failed CHECK leaves through a jump buffer that each program owns.
  */
@@ -11,7 +11,7 @@
 #include "check.h"
 #include "judge.h"
 
-#define FOR_EACH_ISA(isa) for (const char *const *isa = ph_isa_list(); *isa; isa++)
+#define FOR_EACH_ISA(isa) for (const char *const *isa = drive_isas(); *isa; isa++)
 
 static int only = -1;                /* --case=N; -1: all cases              */
 static int sweep_failed, sweep_runs; /* since sweep_begin                    */
@@ -88,7 +88,10 @@ static inline const char *refused(ph_ctx *ctx, ph_status status)
 static inline int sweep_main(int argc, char **argv, const check_case *cases)
 {
     for (int n = 1; n < argc; n++)
-        if (!strncmp(argv[n], "--case=", 7)) only = atoi(argv[n] + 7);
+        if (!strncmp(argv[n], "--case=", 7))
+            only = atoi(argv[n] + 7);
+        else if (!strcmp(argv[n], "--device=cuda"))
+            drive_device = PH_CUDA;
     int status = check_main(argc, argv, cases);
     drive_close();
     return status;

@@ -16,6 +16,16 @@ struct ph_call;
 typedef ph_status ph_tensor_check(const struct ph_plan *plan, const ph_args *args);
 
 typedef struct ph_backend {
+    const char *isa; /* what ph_isa says; NULL: the name of the kernel table */
+
+    /* Memory that the passes can reach, and the order of their work. */
+    ph_status (*alloc)(ph_ctx *ctx, size_t bytes, void **out);
+    void (*release)(ph_ctx *ctx, void *memory);
+    ph_status (*copy)(ph_ctx *ctx, void *to, const void *from, size_t bytes,
+                      void *stream);
+    ph_status (*sync)(ph_ctx *ctx, void *stream);
+    void (*close)(ph_ctx *ctx); /* what opening the device took */
+
     /* Decides how the work of a checked problem is cut and fills lane_bytes and
        shared_bytes; refuses, by name, what the device does not have. */
     ph_status (*measure)(struct ph_plan *plan);

@@ -7,6 +7,33 @@
 #include "attn/backend.h"
 #include "attn/plan.h"
 
+/* ---- memory ---- */
+
+static ph_status alloc(ph_ctx *ctx, size_t bytes, void **out)
+{
+    *out = ph_ctx_alloc(ctx, bytes);
+    if (*out) return PH_OK;
+    return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for %zu bytes", bytes);
+}
+
+static ph_status copy(ph_ctx *ctx, void *to, const void *from, size_t bytes, void *stream)
+{
+    (void)ctx, (void)stream;
+    if (bytes) memmove(to, from, bytes);
+    return PH_OK;
+}
+
+static ph_status sync(ph_ctx *ctx, void *stream)
+{
+    (void)ctx, (void)stream; /* calls return when their work is done */
+    return PH_OK;
+}
+
+static void close_device(ph_ctx *ctx)
+{
+    (void)ctx; /* the ctx holds nothing beside itself, its pool and its scratch */
+}
+
 /* ---- cutting the work ---- */
 
 /* Row blocks: large ones reuse packed keys, small ones keep all threads busy. */
@@ -126,7 +153,12 @@ static ph_status backward(const ph_call *call)
     return PH_OK;
 }
 
-const ph_backend ph_cpu_backend = {.measure = measure,
+const ph_backend ph_cpu_backend = {.alloc = alloc,
+                                   .release = ph_ctx_release,
+                                   .copy = copy,
+                                   .sync = sync,
+                                   .close = close_device,
+                                   .measure = measure,
                                    .destroy = destroy,
                                    .describe = describe,
                                    .inspect = inspect,

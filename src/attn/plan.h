@@ -37,6 +37,7 @@ typedef struct ph_backward_layout {
 
 struct ph_plan {
     ph_ctx *ctx;
+    void *device; /* what the backend keeps with the plan; NULL: nothing */
     const ph_kernels *kernels;
     const ph_pairs *pairs;   /* of the kernels, if bf16 is multiplied as it is; or NULL */
     const ph_variant *mixer; /* who mixes heads; NULL: nobody */

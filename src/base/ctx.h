@@ -18,6 +18,7 @@ struct ph_ctx {
     int threads;
     const struct ph_kernels *kernels;
     const struct ph_backend *backend; /* what runs the plans */
+    void *device;                     /* of the backend; NULL: the CPU */
     ph_pool *pool;
     void *scratch;       /* workspace for calls that bring none; grows, never shrinks */
     size_t scratch_size; /* bytes at scratch */

@@ -11,14 +11,20 @@
 
 #include <stdint.h>
 
-static inline uint64_t ph_rng_mix(uint64_t z)
+#ifdef __CUDACC__ /* kernels include this file too */
+#define PH_RNG static __device__ inline
+#else
+#define PH_RNG static inline
+#endif
+
+PH_RNG uint64_t ph_rng_mix(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-static inline uint64_t ph_rng_key(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
+PH_RNG uint64_t ph_rng_key(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
 {
     uint64_t key = ph_rng_mix(seed + 0x9e3779b97f4a7c15u);
     key = ph_rng_mix(key + a + 0x9e3779b97f4a7c15u);
@@ -26,7 +32,7 @@ static inline uint64_t ph_rng_key(uint64_t seed, uint64_t a, uint64_t b, uint64_
     return ph_rng_mix(key + c + 0x9e3779b97f4a7c15u);
 }
 
-static inline uint32_t ph_rng_at(uint64_t key, uint32_t n)
+PH_RNG uint32_t ph_rng_at(uint64_t key, uint32_t n)
 {
     uint32_t x = n * 0x9e3779b9u + (uint32_t)key;
     x = (x ^ (x >> 16)) * 0x7feb352du;

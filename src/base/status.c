@@ -23,6 +23,7 @@ const char *ph_status_text(ph_status status)
         [PH_BAD_FILE] = "malformed file",
         [PH_IO_ERROR] = "input or output failed",
         [PH_BUSY] = "another thread runs a call on this ctx, expected one at a time",
+        [PH_DEVICE_ERROR] = "the accelerator reported a fault",
     };
     size_t count = sizeof texts / sizeof texts[0];
     return (size_t)status < count && texts[status] ? texts[status] : "unknown status";

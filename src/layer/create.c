@@ -340,6 +340,9 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
 static ph_status create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
 {
     if (!desc) return ph_fail(ctx, PH_BAD_ARGUMENT, "desc is NULL");
+    if (ctx->device)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "layers are not available on PH_CUDA, expected a ctx of PH_CPU");
     ph_layer_desc d = *desc;
     fill_defaults(&d);
     PH_TRY(check_sizes(ctx, &d));

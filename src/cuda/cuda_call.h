@@ -1,0 +1,27 @@
+/*
+ * cuda_call.h - what a kernel is given: one call, by value, in plain C for both sides.
+ */
+#ifndef PH_CUDA_CALL_H
+#define PH_CUDA_CALL_H
+
+#include "polyhead.h"
+
+typedef struct ph_cuda_call {
+    ph_attn attn;        /* of the plan: defaults filled in */
+    ph_args args;        /* tensors in device memory */
+    ph_grads grads;      /* all NULL in a forward pass */
+    float scale2;        /* scale * log2(e): scores are in base 2 */
+    float cap2;          /* softcap * log2(e) */
+    float drop_keep;     /* 1/(1 - dropout) */
+    uint32_t drop_limit; /* a random number below it drops a weight */
+
+    /* Workspace of the backward pass. */
+    float *lse2;       /* (batch, q_heads, q_len) base 2; +inf: the row saw no key */
+    float *delta;      /* (batch, q_heads, q_len) dout . out - dlse */
+    double *row_dgate; /* (batch, q_heads, q_len) terms of dgate per head */
+    double *row_dsink; /* (batch, q_heads, q_len) terms of dsink */
+    double *slices;    /* (slice_count, q_heads, 2*reach + 1) partial sums of drelative */
+    int slice_count;
+} ph_cuda_call;
+
+#endif

@@ -1,0 +1,403 @@
+/*
+ * plain.cuh - what the plain kernels share: f32 FFMA on tiles of 64 rows by 64 keys.
+ *
+ * Two products make all of them. `multiply` gives a tile of scores, a b^T over the head
+ * dim; `accumulate` adds a tile of weights times 64 rows to an output of 64 rows by 128
+ * columns that stays in registers. Wider outputs are cut into columns, and each CTA
+ * recomputes the scores it needs.
+ *
+ * Same bits. A sum over the head dim is one chain of fused multiply-adds, so is a sum
+ * over keys or rows between two rescales; the running maximum is looked at every 64 keys,
+ * at absolute positions. A row's result therefore depends on what the row sees alone.
+ *
+ * Masked NaN/Inf. A hidden pair has the weight -0, which no visible pair has. Multiplying
+ * by it changes nothing while the other factor is finite; where a panel holds a NaN or
+ * Inf, hidden pairs are stepped over instead, in the same order.
+ */
+#ifndef PH_CUDA_PLAIN_CUH
+#define PH_CUDA_PLAIN_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <float.h>
+#include <math.h>
+
+#include "base/rng.h"
+#include "cuda/cuda_call.h"
+
+enum {
+    TILE = 64,     /* rows, and keys, of a tile */
+    DEPTH = 32,    /* terms of a sum that are in shared memory at once */
+    COLUMNS = 128, /* of an output tile */
+    THREADS = 256, /* 16 x 16: thread (y, x) owns rows 4y.. and keys 4x.. */
+    LD = TILE + 4  /* of a panel: rows of 16 bytes stay aligned */
+};
+
+#define LOG2E 1.4426950408889634f
+#define LN2   0.6931471805599453
+
+/* ---- elements ---- */
+
+static __device__ __forceinline__ float load(const void *base, ph_dtype type, int64_t at)
+{
+    if (type == PH_F32) return ((const float *)base)[at];
+    if (type == PH_F16) return __half2float(((const __half *)base)[at]);
+    return __bfloat162float(((const __nv_bfloat16 *)base)[at]);
+}
+
+static __device__ __forceinline__ void store(void *base, ph_dtype type, int64_t at,
+                                             float x)
+{
+    if (type == PH_F32)
+        ((float *)base)[at] = x;
+    else if (type == PH_F16)
+        ((__half *)base)[at] = __float2half_rn(x);
+    else
+        ((__nv_bfloat16 *)base)[at] = __float2bfloat16_rn(x);
+}
+
+static __device__ __forceinline__ float hidden_weight()
+{
+    return -0.0f;
+}
+
+static __device__ __forceinline__ int is_hidden(float weight)
+{
+    return __float_as_uint(weight) == 0x80000000u;
+}
+
+/* Visible, so never -0. */
+static __device__ __forceinline__ float visible_weight(float weight)
+{
+    return __fadd_rn(weight, 0.0f);
+}
+
+/* ---- which keys a row sees ---- */
+
+struct extent {
+    int q_len, kv_len; /* of one batch row */
+    int64_t offset;    /* position of query 0 */
+};
+
+static __device__ inline int clamp_length(const int32_t *lens, int batch, int most)
+{
+    return lens ? min(max(lens[batch], 0), most) : most;
+}
+
+static __device__ inline extent extent_of(const ph_cuda_call &c, int batch)
+{
+    extent e;
+    e.q_len = clamp_length(c.args.q_lens, batch, c.attn.q_len);
+    e.kv_len = clamp_length(c.args.kv_lens, batch, c.attn.kv_len);
+    e.offset = c.attn.anchor == PH_ANCHOR_OFFSET ? c.attn.q_offset
+               : c.attn.anchor == PH_ANCHOR_END  ? (int64_t)e.kv_len - e.q_len
+                                                 : 0;
+    return e;
+}
+
+/* Keys [lo, hi) that the mask by position shows to a token; lo >= hi: none. */
+static __device__ inline void interval(const ph_attn &a, const extent &e, int token,
+                                       int *lo, int *hi)
+{
+    int64_t position = token + e.offset, low = 0, high = e.kv_len;
+    int left = a.mask == PH_MASK_BAND ? a.band_left : -1;
+    int right = a.mask == PH_MASK_BAND ? a.band_right : a.mask == PH_MASK_CAUSAL ? 0 : -1;
+    if (left >= 0) low = max(low, position - left);
+    if (right >= 0) high = min(high, position + right + 1);
+    *lo = (int)min(low, (int64_t)e.kv_len);
+    *hi = (int)max(high, (int64_t)0);
+}
+
+/* Keys that some token of [first, first + TILE) may see: both ends only grow. */
+static __device__ inline void tile_interval(const ph_attn &a, const extent &e, int first,
+                                            int *lo, int *hi)
+{
+    int unused, last = min(first + TILE, e.q_len) - 1;
+    *lo = *hi = 0;
+    if (last < first) return;
+    interval(a, e, first, lo, &unused);
+    interval(a, e, last, &unused, hi);
+}
+
+static __device__ __forceinline__ int64_t broadcast_row(const ph_attn &a,
+                                                        const ph_broadcast &s, int batch,
+                                                        int head, int token)
+{
+    int64_t b = s.batch == 1 ? 0 : batch, h = s.heads == 1 ? 0 : head;
+    return ((b * s.heads + h) * s.q_len + (s.q_len == 1 ? 0 : token)) * a.kv_len;
+}
+
+/* By what is not a position: visible, a bias of -inf. */
+static __device__ __forceinline__ int is_excluded(const ph_cuda_call &c, int batch,
+                                                  int head, int token, int key)
+{
+    const ph_attn &a = c.attn;
+    const ph_args &args = c.args;
+    if (args.visible &&
+        !args.visible[broadcast_row(a, a.visible, batch, head, token) + key])
+        return 1;
+    return args.bias &&
+           args.bias[broadcast_row(a, a.bias, batch, head, token) + key] == -INFINITY;
+}
+
+/* ---- scores ---- */
+
+/* A finite bias must not exclude. */
+static __device__ __forceinline__ float add_bias(float s, float bias)
+{
+    float sum = fmaf(bias, LOG2E, s);
+    if (bias == -INFINITY) return -INFINITY;
+    return sum < -FLT_MAX ? -FLT_MAX : sum;
+}
+
+/* cap * tanh(s / cap) and its derivative, which far out has digits of its own only as a
+   function of exp(-2 |s / cap|). */
+static __device__ inline float softcap(float s, float cap, float *derivative)
+{
+    float x = s / cap, e = exp2f(fabsf(x) * (-2 * LOG2E)), both = 1 + e;
+    float t = tanhf(x);
+    *derivative = fabsf(x) < 0.6f ? fmaf(-t, t, 1.0f) : 4 * e / (both * both);
+    return cap * t;
+}
+
+/* The score of a visible pair from scale2 * q.k. */
+static __device__ inline float score(const ph_cuda_call &c, int64_t offset, int batch,
+                                     int head, int token, int key, float s,
+                                     float *derivative)
+{
+    const ph_attn &a = c.attn;
+    const ph_args &args = c.args;
+    int64_t distance = key - (token + offset);
+    *derivative = 1;
+    if (args.bias)
+        s = add_bias(s, args.bias[broadcast_row(a, a.bias, batch, head, token) + key]);
+    if (args.relative) {
+        int64_t reach = a.reach, d = min(max(distance, -reach), reach);
+        s = add_bias(s, args.relative[head * (2 * reach + 1) + reach + d]);
+    }
+    if (args.alibi) s = fmaf(-args.alibi[head] * LOG2E, fabsf((float)distance), s);
+    return a.softcap > 0 ? softcap(s, c.cap2, derivative) : s;
+}
+
+static __device__ __forceinline__ float drop_factor(const ph_cuda_call &c, uint64_t seed,
+                                                    int key)
+{
+    if (!c.drop_limit) return 1;
+    return ph_rng_at(seed, (uint32_t)key) < c.drop_limit ? 0 : c.drop_keep;
+}
+
+/* ---- matrices ---- */
+
+/* The rows of one head in one batch row; only [0, rows) are read. */
+struct matrix {
+    const void *base;
+    ph_dtype type;
+    int64_t stride;
+    int rows, columns;
+};
+
+static __device__ inline matrix matrix_of(const void *base, ph_dtype type,
+                                          const ph_strides &s, int batch, int head,
+                                          int rows, int columns)
+{
+    int64_t at = batch * s.batch + head * s.head;
+    const char *start = (const char *)base + at * (type == PH_F32 ? 4 : 2);
+    matrix m = {start, type, s.time, rows, columns};
+    return m;
+}
+
+static __device__ __forceinline__ float element(const matrix &m, int row, int column,
+                                                const float *factor)
+{
+    if (row >= m.rows || column >= m.columns) return 0;
+    float x = load(m.base, m.type, row * m.stride + column);
+    return factor ? x * *factor : x;
+}
+
+/* The head at work. In shared memory, because its operands would fill the registers. */
+struct head_operands {
+    int batch, head;
+    extent e;
+    matrix q, k, v, dout;
+};
+
+/* ---- shared memory of a CTA ---- */
+
+struct __align__(16) memory
+{
+    union {
+        struct {
+            float a[DEPTH][LD], b[DEPTH][LD]; /* [head dim][row], [head dim][key] */
+        };
+        float panel[DEPTH][COLUMNS]; /* [row][column] of an operand of accumulate */
+    };
+    float weight[TILE][LD]; /* [summed over][row of the output] */
+    head_operands at;
+    /* The rows of the tile. */
+    int lo[TILE], hi[TILE]; /* keys by position; lo >= hi: the row is not computed */
+    float scale[TILE];      /* scale2, which multiplies q */
+    float gate[TILE];       /* multiplies dout */
+    float lse2[TILE], delta[TILE];
+    uint64_t seed[TILE]; /* of a row's dropout */
+};
+
+static __device__ inline float gate_of(const ph_cuda_call &c, int batch, int head,
+                                       int token)
+{
+    const ph_attn &a = c.attn;
+    if (!c.args.gate) return 1;
+    if (a.gate == PH_GATE_HEAD) return c.args.gate[head];
+    return c.args.gate[((int64_t)batch * a.q_heads + head) * a.q_len + token];
+}
+
+static __device__ inline void load_head(const ph_cuda_call &c, int batch, int head,
+                                        memory &m)
+{
+    const ph_attn &a = c.attn;
+    int k_head = head / (a.q_heads / a.k_heads), v_head = head / (a.q_heads / a.v_heads);
+    __syncthreads(); /* the last head is still being read */
+    if (threadIdx.x == 0) {
+        extent e = extent_of(c, batch);
+        head_operands &o = m.at;
+        o.batch = batch, o.head = head, o.e = e;
+        o.q = matrix_of(c.args.q, a.dtype, a.q, batch, head, e.q_len, a.qk_dim);
+        o.k = matrix_of(c.args.k, a.dtype, a.k, batch, k_head, e.kv_len, a.qk_dim);
+        o.v = matrix_of(c.args.v, a.dtype, a.v, batch, v_head, e.kv_len, a.v_dim);
+        o.dout = matrix_of(c.grads.dout, a.dtype, a.out, batch, head, e.q_len, a.v_dim);
+    }
+    __syncthreads();
+}
+
+/* Tokens [first, first + TILE) of the head. In a backward pass, rows that saw no key are
+   left out too. */
+static __device__ inline void load_rows(const ph_cuda_call &c, int first, memory &m)
+{
+    int r = threadIdx.x, token = first + r, batch = m.at.batch, head = m.at.head;
+    const extent &e = m.at.e;
+    __syncthreads(); /* the rows of the last tile are still being read */
+    if (r < TILE) {
+        int64_t at = ((int64_t)batch * c.attn.q_heads + head) * c.attn.q_len + token;
+        m.lo[r] = m.hi[r] = 0;
+        m.scale[r] = c.scale2;
+        m.gate[r] = token < e.q_len ? gate_of(c, batch, head, token) : 0;
+        m.seed[r] = ph_rng_key(c.args.seed, batch, head, token);
+        if (m.gate[r] != 0) interval(c.attn, e, token, &m.lo[r], &m.hi[r]);
+        if (c.lse2 && token < e.q_len) {
+            m.lse2[r] = c.lse2[at], m.delta[r] = c.delta[at];
+            if (m.lse2[r] == INFINITY) m.lo[r] = m.hi[r] = 0;
+        }
+    }
+    __syncthreads();
+}
+
+/* ---- products ---- */
+
+static __device__ inline void load_panel(float (*to)[LD], const matrix &m, int first,
+                                         int d0, const float *factor)
+{
+    int d = threadIdx.x % DEPTH;
+#pragma unroll 4
+    for (int r = threadIdx.x / DEPTH; r < TILE; r += THREADS / DEPTH)
+        to[d][r] = element(m, first + r, d0 + d, factor ? factor + r : NULL);
+}
+
+/* s = a b^T: rows from a0 of a, keys from b0 of b. */
+static __device__ inline void multiply(memory &m, const matrix &a, int a0,
+                                       const float *factor, const matrix &b, int b0,
+                                       float (&s)[4][4])
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll
+    for (int i = 0; i < 16; i++) s[i / 4][i % 4] = 0;
+    for (int d0 = 0; d0 < a.columns; d0 += DEPTH) {
+        load_panel(m.a, a, a0, d0, factor);
+        load_panel(m.b, b, b0, d0, NULL);
+        __syncthreads();
+#pragma unroll 4
+        for (int d = 0; d < DEPTH; d++) {
+            float4 u = *(const float4 *)&m.a[d][4 * y];
+            float4 v = *(const float4 *)&m.b[d][4 * x];
+            float left[4] = {u.x, u.y, u.z, u.w}, right[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                s[i / 4][i % 4] = fmaf(left[i / 4], right[i % 4], s[i / 4][i % 4]);
+        }
+        __syncthreads();
+    }
+}
+
+/* DEPTH terms of accumulate. Columns 4x.. and 64 + 4x.. belong to thread x. */
+template <bool FINITE, bool WIDE>
+static __device__ inline void add_terms(const memory &m, int k0, float (&acc)[4][8])
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll 4
+    for (int k = 0; k < DEPTH; k++) {
+        float4 w = *(const float4 *)&m.weight[k0 + k][4 * y];
+        float4 u = *(const float4 *)&m.panel[k][4 * x], v = u;
+        if (WIDE) v = *(const float4 *)&m.panel[k][COLUMNS / 2 + 4 * x];
+        float left[4] = {w.x, w.y, w.z, w.w};
+        float right[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (!FINITE && is_hidden(left[i])) continue;
+#pragma unroll
+            for (int j = 0; j < (WIDE ? 8 : 4); j++)
+                acc[i][j] = fmaf(left[i], right[j], acc[i][j]);
+        }
+    }
+}
+
+/* acc += weight^T m: TILE rows of m from m0 on, COLUMNS columns from c0 on. */
+static __device__ inline void accumulate(memory &mem, const matrix &m, int m0,
+                                         const float *factor, int c0, float (&acc)[4][8])
+{
+    int wide = m.columns - c0 > COLUMNS / 2, column = threadIdx.x % COLUMNS;
+    for (int k0 = 0; k0 < TILE; k0 += DEPTH) {
+        int odd = 0;
+#pragma unroll 4
+        for (int r = threadIdx.x / COLUMNS; r < DEPTH; r += THREADS / COLUMNS) {
+            const float *scale = factor ? factor + k0 + r : NULL;
+            float value = element(m, m0 + k0 + r, c0 + column, scale);
+            mem.panel[r][column] = value;
+            odd |= !isfinite(value);
+        }
+        odd = __syncthreads_or(odd);
+        if (wide && odd)
+            add_terms<false, true>(mem, k0, acc);
+        else if (wide)
+            add_terms<true, true>(mem, k0, acc);
+        else if (odd)
+            add_terms<false, false>(mem, k0, acc);
+        else
+            add_terms<true, false>(mem, k0, acc);
+        __syncthreads();
+    }
+}
+
+/* Column of the output that acc[][j] of this thread belongs to. */
+static __device__ __forceinline__ int output_column(int c0, int j)
+{
+    return c0 + j / 4 * (COLUMNS / 2) + 4 * (threadIdx.x % 16) + j % 4;
+}
+
+/* Stores acc * factor as rows [first, rows) of a tensor; fma makes -0 to +0. */
+static __device__ inline void store_tile(void *base, ph_dtype type, const ph_strides &s,
+                                         int batch, int head, int first, int rows,
+                                         int columns, int c0, float (&acc)[4][8],
+                                         const float (&factor)[4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int row = first + 4 * (threadIdx.x / 16) + i;
+        int64_t at = batch * s.batch + head * s.head + row * s.time;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            int column = output_column(c0, j);
+            if (row < rows && column < columns)
+                store(base, type, at + column, fmaf(acc[i][j], factor[i], 0.0f));
+        }
+    }
+}
+
+#endif

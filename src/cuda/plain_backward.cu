@@ -1,0 +1,203 @@
+/*
+ * plain_backward.cu - dq, dk, dv, and what one number per row gives: delta, dgate, dsink.
+ *
+ * A CTA owns rows (dq) or keys (dk, dv) of one head and adds in order of keys or of heads
+ * and rows: no atomics, so the bits do not depend on the order in which CTAs run.
+ */
+#include "cuda/plain_grad.cuh"
+
+/* ---- delta ---- */
+
+/* Whether a computed row saw no key; only with a sink does lse leave that open. */
+static __device__ int saw_nothing(const ph_cuda_call &c, const extent &e, int batch,
+                                  int head, int token, float lse)
+{
+    int lo, hi, any = 0;
+    if (lse == -INFINITY || !c.args.sink || lse != c.args.sink[head])
+        return lse == -INFINITY;
+    interval(c.attn, e, token, &lo, &hi);
+    for (int j = lo + threadIdx.x % 32; j < hi; j += 32)
+        any |= !is_excluded(c, batch, head, token, j);
+    return !__any_sync(~0u, any);
+}
+
+static __device__ float dout_dot_out(const ph_cuda_call &c, int batch, int head,
+                                     int token)
+{
+    const ph_attn &a = c.attn;
+    matrix x = matrix_of(c.grads.dout, a.dtype, a.out, batch, head, a.q_len, a.v_dim);
+    matrix y = matrix_of(c.args.out, a.dtype, a.out, batch, head, a.q_len, a.v_dim);
+    float sum = 0;
+    for (int d = threadIdx.x % 32; d < a.v_dim; d += 32)
+        sum = fmaf(element(x, token, d, NULL), element(y, token, d, NULL), sum);
+#pragma unroll
+    for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(~0u, sum, lane);
+    return sum;
+}
+
+/* One computed row, from dout . out. */
+static __device__ void finish_delta(const ph_cuda_call &c, int head, int64_t row,
+                                    float product, float gate)
+{
+    double lse = c.args.lse[row], dlse = 0, dsink = 0;
+    float sink = c.args.sink ? c.args.sink[head] : -INFINITY;
+    if (c.grads.dlse && lse != -INFINITY) dlse = c.grads.dlse[row];
+    double delta = product - dlse, dgate = c.args.gate ? (double)product / gate : 0;
+    if (sink != -INFINITY) dsink = -exp(sink - lse) * delta;
+    c.delta[row] = (float)delta;
+    c.lse2[row] = lse == -INFINITY ? INFINITY : (float)(lse * 1.4426950408889634);
+    if (c.row_dgate) c.row_dgate[row] = dgate;
+    if (c.row_dsink) c.row_dsink[row] = dsink;
+    if (c.grads.dgate && c.attn.gate == PH_GATE_ROW) c.grads.dgate[row] = (float)dgate;
+}
+
+static __device__ void skip_delta(const ph_cuda_call &c, int64_t row)
+{
+    c.delta[row] = 0;
+    c.lse2[row] = INFINITY;
+    if (c.row_dgate) c.row_dgate[row] = 0;
+    if (c.row_dsink) c.row_dsink[row] = 0;
+    if (c.grads.dgate && c.attn.gate == PH_GATE_ROW) c.grads.dgate[row] = 0;
+}
+
+/* A warp takes a row. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ph_plain_delta(const __grid_constant__ ph_cuda_call c)
+{
+    const ph_attn &a = c.attn;
+    int64_t rows = (int64_t)a.batch * a.q_heads * a.q_len;
+    int64_t step = (int64_t)gridDim.x * (THREADS / 32);
+    int64_t row = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    for (; row < rows; row += step) {
+        int token = (int)(row % a.q_len), head = (int)(row / a.q_len % a.q_heads);
+        int batch = (int)(row / a.q_len / a.q_heads), first = threadIdx.x % 32 == 0;
+        extent e = extent_of(c, batch);
+        float gate = gate_of(c, batch, head, token);
+        if (token >= e.q_len || gate == 0) {
+            if (first) skip_delta(c, row);
+            continue;
+        }
+        int nothing = saw_nothing(c, e, batch, head, token, c.args.lse[row]);
+        float product = nothing ? 0 : dout_dot_out(c, batch, head, token);
+        if (first) finish_delta(c, head, row, product, gate);
+    }
+}
+
+/* Sum over the rows of one head in all batch rows. */
+static __device__ double sum_of_head(const ph_cuda_call &c, const double *terms, int head)
+{
+    __shared__ double partial[THREADS];
+    const ph_attn &a = c.attn;
+    double sum = 0;
+    for (int b = 0; b < a.batch; b++)
+        for (int t = threadIdx.x; t < a.q_len; t += THREADS)
+            sum += terms[((int64_t)b * a.q_heads + head) * a.q_len + t];
+    partial[threadIdx.x] = sum;
+    for (int half = THREADS / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
+    }
+    __syncthreads();
+    sum = partial[0];
+    __syncthreads();
+    return sum;
+}
+
+/* dgate per head and dsink. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ph_plain_head_sums(const __grid_constant__ ph_cuda_call c)
+{
+    for (int head = blockIdx.x; head < c.attn.q_heads; head += gridDim.x) {
+        if (c.row_dgate) {
+            double sum = sum_of_head(c, c.row_dgate, head);
+            if (threadIdx.x == 0) c.grads.dgate[head] = (float)sum;
+        }
+        if (c.row_dsink) {
+            double sum = sum_of_head(c, c.row_dsink, head);
+            if (threadIdx.x == 0) c.grads.dsink[head] = (float)sum;
+        }
+    }
+}
+
+/* ---- dq, dk, dv ---- */
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ph_plain_dq(const __grid_constant__ ph_cuda_call c)
+{
+    __shared__ memory m;
+    const ph_attn &a = c.attn;
+    int tiles = (a.q_len + TILE - 1) / TILE, c0 = blockIdx.y * COLUMNS, lo, hi;
+    int64_t items = (int64_t)a.batch * a.q_heads * tiles;
+    for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+        int first = (int)(item % tiles) * TILE, head = (int)(item / tiles % a.q_heads);
+        int batch = (int)(item / tiles / a.q_heads);
+        float acc[4][8] = {}, ds[4][4] = {};
+        const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
+        load_head(c, batch, head, m);
+        load_rows(c, first, m);
+        tile_interval(a, m.at.e, first, &lo, &hi);
+        for (int j0 = lo / TILE * TILE; j0 < hi; j0 += TILE) {
+            grad_tile<true>(c, m, first, j0, ds);
+            keep_by_key(m, ds);
+            accumulate(m, m.at.k, j0, NULL, c0, acc);
+        }
+        store_tile(c.grads.dq, a.dtype, a.dq, batch, head, first, a.q_len, a.qk_dim, c0,
+                   acc, scale);
+    }
+}
+
+/* Keys j0.. of one k head (DK) or v head: the rows of all q heads that share it. */
+template <bool DK>
+static __device__ void add_keys(const ph_cuda_call &c, memory &m, int batch, int kv_head,
+                                int j0, int c0, float (&acc)[4][8])
+{
+    const ph_attn &a = c.attn;
+    int group = a.q_heads / (DK ? a.k_heads : a.v_heads);
+    float g[4][4] = {};
+    for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
+        load_head(c, batch, head, m);
+        for (int first = 0; first < m.at.e.q_len; first += TILE) {
+            if (!tile_sees(c, m, first, j0)) continue;
+            load_rows(c, first, m);
+            grad_tile<DK>(c, m, first, j0, g);
+            keep_by_row(m, g);
+            accumulate(m, DK ? m.at.q : m.at.dout, first, DK ? NULL : m.gate, c0, acc);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ph_plain_dk(const __grid_constant__ ph_cuda_call c)
+{
+    __shared__ memory m;
+    const ph_attn &a = c.attn;
+    int tiles = (a.kv_len + TILE - 1) / TILE, c0 = blockIdx.y * COLUMNS;
+    int64_t items = (int64_t)a.batch * a.k_heads * tiles;
+    for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+        int j0 = (int)(item % tiles) * TILE, head = (int)(item / tiles % a.k_heads);
+        int batch = (int)(item / tiles / a.k_heads);
+        float acc[4][8] = {};
+        const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
+        add_keys<true>(c, m, batch, head, j0, c0, acc);
+        store_tile(c.grads.dk, a.dtype, a.dk, batch, head, j0, a.kv_len, a.qk_dim, c0,
+                   acc, scale);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ph_plain_dv(const __grid_constant__ ph_cuda_call c)
+{
+    __shared__ memory m;
+    const ph_attn &a = c.attn;
+    int tiles = (a.kv_len + TILE - 1) / TILE, c0 = blockIdx.y * COLUMNS;
+    int64_t items = (int64_t)a.batch * a.v_heads * tiles;
+    for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+        int j0 = (int)(item % tiles) * TILE, head = (int)(item / tiles % a.v_heads);
+        int batch = (int)(item / tiles / a.v_heads);
+        float acc[4][8] = {};
+        const float one[4] = {1, 1, 1, 1};
+        add_keys<false>(c, m, batch, head, j0, c0, acc);
+        store_tile(c.grads.dv, a.dtype, a.dv, batch, head, j0, a.kv_len, a.v_dim, c0, acc,
+                   one);
+    }
+}

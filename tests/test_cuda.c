@@ -1,0 +1,294 @@
+/*
+ * test_cuda.c - the GPU behind the same calls. Without one: what ph_open says, that it
+ * leaks nothing, and that our declarations of the driver are those of the CUDA toolkit.
+ * With one: what the random plans of the other programs (tests/gpu_check) do not reach.
+ */
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#define HAVE_CUDA_H 1
+#else
+#define HAVE_CUDA_H 0
+#endif
+
+#include <math.h>
+
+#include "cuda/driver.h"
+#include "cuda/images.h"
+#include "polyhead_layer.h"
+#include "sweep.h"
+
+/* ---- without a GPU ---- */
+
+#if HAVE_CUDA_H
+#define SAME_TYPE(name, arguments)                                                       \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(name), CUresult arguments),   \
+                   #name " is declared as in cuda.h");
+PH_DRIVER_FUNCTIONS(SAME_TYPE)
+#define SAME_VALUE(ours, theirs)                                                         \
+    _Static_assert((int)ours == (int)theirs, #ours " is " #theirs);
+SAME_VALUE(PH_CU_SUCCESS, CUDA_SUCCESS)
+SAME_VALUE(PH_CU_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY)
+SAME_VALUE(PH_CU_ATTRIBUTE_SM_COUNT, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+SAME_VALUE(PH_CU_ATTRIBUTE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+SAME_VALUE(PH_CU_ATTRIBUTE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+SAME_VALUE(PH_CU_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING)
+SAME_VALUE(PH_CU_STREAM_DEFAULT, CU_STREAM_DEFAULT)
+SAME_VALUE(PH_CU_NOT_CAPTURING, CU_STREAM_CAPTURE_STATUS_NONE)
+_Static_assert(sizeof(CUresult) == sizeof(int), "results are int");
+_Static_assert(sizeof(CUdevice_attribute) == sizeof(int), "attributes are int");
+_Static_assert(sizeof(CUstreamCaptureStatus) == sizeof(int), "capture status is int");
+_Static_assert(sizeof(CUdeviceptr) == sizeof(void *), "device addresses are addresses");
+#endif
+
+/* Compared when this file is compiled. */
+static void declarations(void)
+{
+    if (!HAVE_CUDA_H) SKIP("there is no cuda.h to compare with");
+}
+
+typedef struct counter {
+    int taken, given; /* allocations */
+} counter;
+
+static void *counted_alloc(void *user, size_t bytes)
+{
+    ((counter *)user)->taken++;
+    return malloc(bytes);
+}
+
+static void counted_release(void *user, void *ptr)
+{
+    ((counter *)user)->given += ptr != NULL;
+    free(ptr);
+}
+
+/* Opens or says in one sentence why not; all memory comes back. */
+static void opening(void)
+{
+    ph_ctx *ctx = NULL;
+    char text[300] = "";
+    counter count = {0, 0};
+    ph_options o = {.device = PH_CUDA,
+                    .alloc = counted_alloc,
+                    .release = counted_release,
+                    .user = &count,
+                    .error = text,
+                    .error_size = sizeof text};
+    ph_status status = ph_open(&ctx, &o);
+    if (status == PH_OK) CHECK(!strcmp(ph_isa(ctx), "sm90"), "isa %s", ph_isa(ctx));
+    ph_close(ctx);
+    CHECK(count.taken == count.given, "%d allocations, %d given back", count.taken,
+          count.given);
+    if (status == PH_OK) return;
+    CHECK(status == PH_UNSUPPORTED && !ctx, "status %s", ph_status_text(status));
+    const char *expected = ph_cuda_images[0].name ? "NVIDIA driver" : "no GPU kernels";
+    CHECK(strstr(text, expected) || strstr(text, "compute capability"),
+          "the sentence is \"%s\"", text);
+}
+
+/* On the CPU the memory functions are those of the host. */
+static void host_memory(void)
+{
+    ph_ctx *ctx = NULL;
+    void *memory = NULL;
+    char back[8] = "";
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "no ctx");
+    CHECK(ph_device_alloc(ctx, 8, &memory) == PH_OK && memory, "no memory");
+    CHECK(ph_device_copy(ctx, memory, "polyhea", 8, NULL) == PH_OK, "no copy");
+    CHECK(ph_device_copy(ctx, back, memory, 8, NULL) == PH_OK, "no copy back");
+    CHECK(ph_sync(ctx, NULL) == PH_OK && !strcmp(back, "polyhea"), "\"%s\"", back);
+    CHECK(ph_device_copy(ctx, NULL, back, 1, NULL) == PH_BAD_ARGUMENT, "to NULL");
+    CHECK(ph_device_alloc(ctx, SIZE_MAX - 9, &memory) == PH_OUT_OF_MEMORY && !memory,
+          "more than all memory");
+    ph_device_free(ctx, NULL);
+    ph_close(ctx);
+}
+
+/* ---- on the GPU ---- */
+
+static ph_ctx *need_gpu(void)
+{
+    ph_ctx *ctx = NULL;
+    static char text[300];
+    ph_options o = {.device = PH_CUDA, .error = text, .error_size = sizeof text};
+    if (ph_open(&ctx, &o) != PH_OK) SKIP("%s", text);
+    return ctx;
+}
+
+/* Heads wider than an output tile, many splits of columns, long rows: by the judge. */
+static void wide_heads(void)
+{
+    static const int dims[][2] = {{129, 64},  {64, 129},  {256, 256}, {300, 20},
+                                  {20, 300},  {192, 128}, {576, 512}, {1, 1},
+                                  {128, 128}, {96, 80}};
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 10; n++) {
+        problem p = {.attn = {.batch = 2,
+                              .q_heads = 4,
+                              .k_heads = 2,
+                              .v_heads = 1,
+                              .q_len = 70 + 30 * n,
+                              .kv_len = 200,
+                              .qk_dim = dims[n][0],
+                              .v_dim = dims[n][1],
+                              .dtype = (ph_dtype)(n % 3),
+                              .mask = n % 2 ? PH_MASK_CAUSAL : PH_MASK_NONE,
+                              .anchor = PH_ANCHOR_END,
+                              .backward = 1},
+                     .with = {.lse = 1, .dlse = 1, .kv_lens = 1}};
+        judge j;
+        problem_build(&p, (uint64_t)n);
+        must(ctx, device_run(ctx, &p, 1));
+        judge_open(&j, &p);
+        const char *why = judge_forward(&j, &p);
+        if (!why) why = judge_backward(&j, &p);
+        CHECK(!why, "dims %d and %d: %s", dims[n][0], dims[n][1], why);
+        judge_close(&j);
+        problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
+/* A bias by distance: as the CPU's, which test_relative compares with a full bias. */
+static tensor add_floats(problem *p, const char *name, slab_kind kind, int heads, int dim)
+{
+    tensor t = {PH_F32, 1, heads, 1, dim, {0, dim, dim}, NULL, 0};
+    t.mem = slab_new(p, name, kind, (size_t)heads * (size_t)dim, 4);
+    if (kind != SLAB_INPUT) memset(t.mem->mark, 1, t.mem->count);
+    return t;
+}
+
+static double distance_of(const tensor *x, const tensor *y)
+{
+    double most = 0, size = 1;
+    for (int b = 0; b < x->batch; b++)
+        for (int h = 0; h < x->heads; h++)
+            for (int i = 0; i < x->len; i++)
+                for (int d = 0; d < x->dim; d++) {
+                    double u = tensor_get(x, b, h, i, d), v = tensor_get(y, b, h, i, d);
+                    if (u == v) continue;
+                    most = fmax(most, isfinite(u - v) ? fabs(u - v) : INFINITY);
+                    size = fmax(size, fabs(v));
+                }
+    return most / size;
+}
+
+static void relative_case(ph_ctx *gpu, ph_ctx *cpu, int n)
+{
+    static const int lens[] = {1, 7, 40, 131, 300};
+    problem p = {.attn = {.batch = 1 + n % 3,
+                          .q_heads = 2,
+                          .k_heads = 1 + n % 2,
+                          .v_heads = 2,
+                          .q_len = lens[n % 5],
+                          .kv_len = lens[n / 2 % 5],
+                          .qk_dim = 5,
+                          .reach = 1 + n % 11 * 7,
+                          .mask = n % 4 == 1 ? PH_MASK_CAUSAL : PH_MASK_NONE,
+                          .softcap = n % 4 == 2 ? 3 : 0,
+                          .anchor = n % 3 ? PH_ANCHOR_OFFSET : PH_ANCHOR_END,
+                          .q_offset = n % 3 ? n % 5 - 2 : 0,
+                          .backward = 1},
+                 .with = {.lse = 1, .kv_lens = n % 2}};
+    problem q = p;
+    problem *both[] = {&p, &q};
+    tensor table[2], gradient[2];
+    uint64_t rng = (uint64_t)n;
+    for (int k = 0; k < 2; k++) {
+        problem *x = both[k];
+        problem_build(x, (uint64_t)n);
+        table[k] = add_floats(x, "relative", SLAB_INPUT, 2, 2 * x->attn.reach + 1);
+        gradient[k] = add_floats(x, "drelative", SLAB_GRADIENT, 2, table[k].dim);
+        x->args.relative = tensor_data(&table[k]);
+        x->grads.drelative = tensor_data(&gradient[k]);
+    }
+    for (int h = 0; h < 2; h++)
+        for (int d = 0; d < table[0].dim; d++) {
+            double value = (double)check_normal(&rng);
+            tensor_set(&table[0], 0, h, 0, d, value);
+            tensor_set(&table[1], 0, h, 0, d, value);
+        }
+    must(gpu, device_run(gpu, &p, 1));
+    must(cpu, drive_backward(cpu, &q));
+    const tensor *x[] = {&p.out, &p.lse, &p.dq, &p.dk, &p.dv, &gradient[0]};
+    const tensor *y[] = {&q.out, &q.lse, &q.dq, &q.dk, &q.dv, &gradient[1]};
+    static const char *const names[] = {"out", "lse", "dq", "dk", "dv", "drelative"};
+    for (int k = 0; k < 6; k++) {
+        double far = distance_of(x[k], y[k]);
+        CHECK(far < 1e-5, "case %d: %s is %g of its largest from the CPU's: %s", n,
+              names[k], far, problem_text(&p));
+    }
+    problem_free(&p);
+    problem_free(&q);
+}
+
+static void relative(void)
+{
+    ph_ctx *gpu = need_gpu();
+    for (int n = 0; n < 60; n++) relative_case(gpu, drive_ctx(NULL, 2), n);
+    ph_close(gpu);
+}
+
+/* What the GPU does not have is refused by name, and nothing is written. */
+static void refusals(void)
+{
+    ph_ctx *ctx = need_gpu();
+    ph_plan *plan = NULL;
+    ph_layer *layer = NULL;
+    problem p = {.attn = {.batch = 1, .q_heads = 2, .q_len = 3, .kv_len = 4, .qk_dim = 8},
+                 .with = {.lse = 1, .entropy = 1}};
+    ph_attn mixed = p.attn;
+    mixed.variant = "talking";
+    CHECK(ph_plan_create(&plan, ctx, &mixed) == PH_UNSUPPORTED && !plan, "talking");
+    CHECK(strstr(ph_error(ctx), "talking"), "\"%s\"", ph_error(ctx));
+    problem_build(&p, 1);
+    must(ctx, ph_plan_create(&plan, ctx, &p.attn));
+    CHECK(ph_forward(plan, &p.args) == PH_UNSUPPORTED, "a look was taken");
+    CHECK(strstr(ph_error(ctx), "look"), "\"%s\"", ph_error(ctx));
+    CHECK(problem_untouched(&p), "a refused call wrote something");
+    ph_layer_desc desc = {.attn = p.attn, .model_dim = 16};
+    CHECK(ph_layer_create(&layer, ctx, &desc) == PH_UNSUPPORTED && !layer, "a layer");
+    CHECK(strstr(ph_error(ctx), "PH_CUDA"), "\"%s\"", ph_error(ctx));
+    ph_plan_free(plan);
+    problem_free(&p);
+    ph_close(ctx);
+}
+
+/* A checked ctx reads lengths and values back; another clamps lengths. */
+static void checked(void)
+{
+    ph_ctx *plain = need_gpu(), *ctx = NULL;
+    ph_options o = {.device = PH_CUDA, .checked = 1};
+    problem p = {.attn = {.batch = 2, .q_heads = 1, .q_len = 5, .kv_len = 9, .qk_dim = 4},
+                 .with = {.lse = 1, .kv_lens = 1, .sink = 1, .clean = 1}};
+    CHECK(ph_open(&ctx, &o) == PH_OK, "no checked ctx");
+    problem_build(&p, 3);
+    p.kv_lens[0] = 9, p.kv_lens[1] = 10;
+    CHECK(device_run(ctx, &p, 0) == PH_BAD_SHAPE, "10 of 9 keys");
+    CHECK(strstr(ph_error(ctx), "kv_lens[1] is 10"), "\"%s\"", ph_error(ctx));
+    CHECK(problem_untouched(&p), "a refused call wrote something");
+    must(plain, device_run(plain, &p, 0));
+    p.kv_lens[1] = 9;
+    judge j;
+    judge_open(&j, &p);
+    const char *why = judge_forward(&j, &p);
+    CHECK(!why, "lengths were not clamped: %s", why);
+    judge_close(&j);
+    tensor_set(&p.sink, 0, 0, 0, 0, (double)NAN);
+    CHECK(device_run(ctx, &p, 0) == PH_BAD_VALUE, "a sink of NaN");
+    ph_close(ctx);
+    ph_close(plain);
+    problem_free(&p);
+}
+
+static const check_case cases[] = {
+    {"declarations", declarations}, {"opening", opening},
+    {"host_memory", host_memory},   {"wide_heads", wide_heads},
+    {"relative", relative},         {"refusals", refusals},
+    {"checked", checked},           {0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return sweep_main(argc, argv, cases);
+}
