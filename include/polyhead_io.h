@@ -53,10 +53,9 @@ typedef enum ph_tensor_type {
     PH_TYPE_COUNT
 } ph_tensor_type;
 
-PH_API const char *
-ph_tensor_type_name(ph_tensor_type type); /* "BF16"; NULL for no type */
-PH_API int
-ph_tensor_type_bits(ph_tensor_type type); /* of one element: 16; 0 for no type */
+/* "BF16", NULL for no type; bits of one element, 0 for no type */
+PH_API const char *ph_tensor_type_name(ph_tensor_type type);
+PH_API int ph_tensor_type_bits(ph_tensor_type type);
 
 /* ---- tensors and files ------------------------------------------------------------- */
 

@@ -8,8 +8,9 @@
  *     int main(int argc, char **argv) { return check_main(argc, argv, cases); }
  *
  * A case fails at its first CHECK that is false, says where and why, and the others still
- * run. Arguments choose cases by substring; --seed N changes random data; --list prints
- * the names. The last line of the output is "N passed, N failed" (", N skipped").
+ * run. A case that comes to no CHECK fails too: it has tested nothing. Arguments choose
+ * cases by substring; --seed N changes random data; --list prints the names. The last
+ * line of the output is "N passed, N failed" (", N skipped").
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -26,10 +27,12 @@ typedef struct check_case {
 } check_case;
 
 static jmp_buf check_exit;
+static int check_count; /* CHECKs that the running case came to */
 static uint64_t check_seed = 1; /* set by --seed; start random data from it */
 
 #define CHECK(condition, ...)                                                  \
     do {                                                                       \
+        check_count++;                                                         \
         if (!(condition)) {                                                    \
             printf("    %s:%d: ", __FILE__, __LINE__);                         \
             printf(__VA_ARGS__);                                               \
@@ -99,9 +102,11 @@ static inline int check_main(int argc, char **argv, const check_case *cases)
             continue;
         }
         if (!check_chosen(argc, argv, c->name)) continue;
+        check_count = 0;
         int outcome = setjmp(check_exit);
         if (outcome == 0) {
             c->body();
+            CHECK(check_count > 0, "%s checks nothing", c->name);
             passed++;
         } else if (outcome == 2) {
             skipped++;

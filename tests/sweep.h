@@ -55,6 +55,7 @@ static inline void sweep_end(void)
     if (sweep_worst > 0)
         printf("    %d calls, at most %.2f of the tolerance used (case %d, %s)\n",
                sweep_runs, sweep_worst, sweep_worst_at, sweep_worst_in);
+    CHECK(sweep_runs > 0, "no call was made");
     CHECK(sweep_failed == 0, "%d of %d calls failed", sweep_failed, sweep_runs);
 }
 

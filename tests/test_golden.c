@@ -157,7 +157,11 @@ static void fill(problem *p, const golden *g)
 
 /* ---- comparing -------------------------------------------------------------------- */
 
-/* tolerance is in units of the largest number of the tensor. */
+enum { STORED = 214 }; /* results in the file */
+
+static int compared; /* tensors that were found in the file */
+
+/* tolerance is in units of the largest element of the tensor. */
 static void same_numbers(const golden *g, const char *name, const double *found,
                          double tolerance)
 {
@@ -165,6 +169,7 @@ static void same_numbers(const golden *g, const char *name, const double *found,
     double top = 0;
     const char *data = find(g, name, &count);
     if (!data) return;
+    compared++;
     for (size_t n = 0; n < count; n++)
         if (isfinite(number(data, n))) top = fmax(top, fabs(number(data, n)));
     for (size_t n = 0; n < count; n++) {
@@ -193,6 +198,7 @@ static void oracle_agrees(void)
     load();
     golden g;
     int cases = 0;
+    compared = 0;
     for (const char *at = file; next(&g, &at); cases++) {
         problem p;
         dense d;
@@ -215,7 +221,7 @@ static void oracle_agrees(void)
         dense_free(&d);
         problem_free(&p);
     }
-    CHECK(cases == 40, "%d cases", cases);
+    CHECK(cases == 40 && compared == STORED, "%d tensors of %d cases", compared, cases);
 }
 
 static void engine_agrees(void)
@@ -223,6 +229,9 @@ static void engine_agrees(void)
     load();
     static const double steps[] = {2e-6, 1.0 / 1024, 1.0 / 128}; /* of f32, f16, bf16 */
     golden g;
+    int isas = 0;
+    compared = 0;
+    FOR_EACH_ISA(isa) isas++;
     for (const char *at = file; next(&g, &at);)
         for (int layout = LAYOUT_PACKED; layout <= LAYOUT_TIME; layout++) {
             problem p;
@@ -245,6 +254,8 @@ static void engine_agrees(void)
             }
             problem_free(&p);
         }
+    CHECK(compared == 4 * isas * STORED, "%d tensors for %d instruction sets", compared,
+          isas);
 }
 
 static const check_case cases[] = {

@@ -37,11 +37,15 @@ done
 
 # Each shell that is here reads the words written for it.
 syntax() { # SHELL FILE
-    ! have "$1" || "$1" -n "$prefix/share/$2"
+    if have "$1"; then
+        check "$1 completion" "$1" -n "$prefix/share/$2"
+    else
+        skip "$1 completion: no $1"
+    fi
 }
-check "bash completion" syntax bash bash-completion/completions/polyhead
-check "zsh completion" syntax zsh zsh/site-functions/_polyhead
-check "fish completion" syntax fish fish/vendor_completions.d/polyhead.fish
+syntax bash bash-completion/completions/polyhead
+syntax zsh zsh/site-functions/_polyhead
+syntax fish fish/vendor_completions.d/polyhead.fish
 
 staged() {
     make -s install BUILD="$build" DESTDIR="$tmp/stage" PREFIX=/usr LIBDIR=/usr/lib/here &&
@@ -69,8 +73,9 @@ as_declared() { # exactly the functions of the headers: internal ph_ functions s
 check "exported functions are the declared ones" as_declared
 
 static_names() { # in the static library too: every global name carries the prefix
-    ! nm -g --defined-only "$prefix/lib/libpolyhead.a" 2>/dev/null |
-        awk 'NF == 3 && $3 !~ /^ph_/ { print $3 }' | grep .
+    nm -g --defined-only "$prefix/lib/libpolyhead.a" 2>/dev/null |
+        awk 'NF == 3 { print $3 }' >"$tmp/names"
+    ! grep -v '^ph_' "$tmp/names" && test -s "$tmp/names"
 }
 check "static library defines only ph_*" static_names
 
@@ -78,12 +83,15 @@ has_soname() { readelf -d "$prefix/lib/libpolyhead.so" | grep -q 'SONAME.*\[libp
 check "soname" has_soname
 
 few_needs() {
-    ! readelf -d "$prefix/lib/libpolyhead.so" | grep NEEDED |
-        grep -vE '\[(libc|libm|libpthread|ld-linux[^]]*)\.so[.0-9]*\]'
+    readelf -d "$prefix/lib/libpolyhead.so" | grep NEEDED >"$tmp/needed" &&
+        ! grep -vE '\[(libc|libm|libpthread|ld-linux[^]]*)\.so[.0-9]*\]' "$tmp/needed"
 }
 check "needs only libc, libm, pthreads" few_needs
 
-no_wx() { ! readelf -lW "$1" | grep -E 'GNU_STACK.*E |TEXTREL'; }
+no_wx() {
+    readelf -lW "$1" >"$tmp/headers" && grep -q GNU_STACK "$tmp/headers" &&
+        ! grep -E 'GNU_STACK.*E |TEXTREL' "$tmp/headers"
+}
 check "no executable stack" no_wx "$prefix/lib/libpolyhead.so"
 
 # ---- using it with pkg-config ------------------------------------------------------------
@@ -97,7 +105,7 @@ if have pkg-config; then
     libs=$(pkg-config --libs polyhead)
     slibs=$(pkg-config --static --libs polyhead)
 else
-    skip "pkg-config cannot be had: its words are written by hand"
+    skip "pkg-config is not available: its words are written by hand"
     cflags="-I$prefix/include"
     libs="-L$prefix/lib -lpolyhead"
     slibs="$libs -lm -pthread"
@@ -132,7 +140,7 @@ if have g++; then
         -o "$tmp/app_cpp" $libs
     check "C++, runs" "$tmp/app_cpp"
 else
-    skip "g++ cannot be had"
+    skip "g++ is not available"
 fi
 
 # ---- using it with CMake ------------------------------------------------------------------
@@ -154,7 +162,7 @@ if have cmake && have g++; then
     }
     check "CMake refuses another major version" wrong_version
 else
-    skip "cmake or g++ cannot be had"
+    skip "cmake or g++ is not available"
 fi
 
 # ---- the program, and away with it -----------------------------------------------------------

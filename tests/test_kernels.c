@@ -38,6 +38,7 @@ static void each_table(bed_body *body, int pairs)
     for (const ph_kernels *const *t = ph_kernels_list(); *t && !(*t)->f32_tiles; t++)
         if (pairs ? (*t)->pairs != NULL : !repeats(t))
             failed += bed_run(body, *t, check_seed), count++;
+    if (pairs && !count) SKIP("no table of this CPU has bf16 tiles");
     CHECK(!failed, "%d of %d tables failed", failed, count);
 }
 
