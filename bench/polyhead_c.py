@@ -42,7 +42,8 @@ class Attn(Structure):
 
 
 class Param(Structure):
-    _fields_ = [("name", c_char_p), ("rank", c_int), ("dims", c_int * 4), ("optional", c_int)]
+    _fields_ = [("name", c_char_p), ("rank", c_int), ("dims", c_int * 4), ("optional", c_int),
+                ("unused", c_size_t)]
 
 
 class Args(Structure):

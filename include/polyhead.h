@@ -246,8 +246,10 @@ PH_API int ph_plan_describe(const ph_plan *plan, char *text, size_t size);
 typedef struct ph_param {
     const char *name; /* "w_logits" */
     int rank;
-    int dims[4];  /* the first `rank` of them */
-    int optional; /* 1: may be NULL */
+    int dims[4];   /* the first `rank` of them */
+    int optional;  /* 1: may be NULL */
+    size_t unused; /* elements that no result depends on: options of the variant leave
+                      their part out */
 } ph_param;
 
 /* Its number of elements. */

@@ -117,7 +117,7 @@ PH_API const ph_config *ph_model_config(const ph_model *model); /* defaults fill
    ph_model_block. */
 PH_API const ph_tensor *ph_model_tensor(const ph_model *model, int i);
 PH_API float *ph_model_block(ph_model *model, size_t *floats); /* all parameters */
-PH_API int64_t ph_model_parameters(const ph_model *model);     /* how many */
+PH_API int64_t ph_model_parameters(const ph_model *model); /* how many it uses */
 
 /* Operations of the products of a forward pass over one text of len tokens in every
    stack, as ph_layer_about counts them: only what is done. */

@@ -342,13 +342,35 @@ static void arithmetic(void)
     ph_close(ctx);
 }
 
-static const check_case cases[] = {{"gradients", gradients},
-                                   {"cached", cached},
-                                   {"reordered", reordered},
-                                   {"same_tokens", same_tokens},
-                                   {"arithmetic", arithmetic},
-                                   {"refused", refused},
-                                   {0, 0}};
+/* A parameter that no option leaves in has no gradient, and does not count. */
+static void unused_parameters(void)
+{
+    static const char *const list[] = {"dcmha:rank=2", "dcmha:rank=2,side=q",
+                                       "dcmha:rank=2,side=k", "dcmha:rank=1,pre=0",
+                                       "dcmha:rank=1,side=q,post=0"};
+    for (size_t v = 0; v < sizeof list / sizeof list[0]; v++) {
+        bed b;
+        ph_config c = config_of(PH_ARCH_DECODER, 0);
+        int64_t used = 0;
+        strcpy(c.variant, list[v]);
+        make_bed(&b, &c, 1, 1);
+        run_bed(&b, 0);
+        for (int t = 0; t < b.m->param_count; t++) {
+            const ph_weight *p = &b.m->params[t];
+            int own = strstr(p->name, ".dc_") != NULL;
+            for (size_t i = 0; i < p->count; i++) used += !own || b.grads[p->at + i] != 0;
+        }
+        CHECK(ph_model_parameters(b.m) == used, "%s: %lld parameters, %lld are used",
+              list[v], (long long)ph_model_parameters(b.m), (long long)used);
+        free_bed(&b);
+    }
+}
+
+static const check_case cases[] = {
+    {"gradients", gradients},   {"cached", cached},
+    {"reordered", reordered},   {"same_tokens", same_tokens},
+    {"arithmetic", arithmetic}, {"unused_parameters", unused_parameters},
+    {"refused", refused},       {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -189,10 +189,11 @@ static void print_measured(const char *spec, const ph_sizes *shape, const measur
         printf("  %s%-12s%s (%s)%*s%12.0f%s\n", term_on(stdout, TERM_NAME), p->name,
                term_on(stdout, TERM_PLAIN), dims, 22 - (int)strlen(dims), "",
                (double)ph_param_size(p), p->optional ? "  optional" : "");
-        all += (double)ph_param_size(p);
-        needed += p->optional ? 0 : (double)ph_param_size(p);
+        double used = (double)(ph_param_size(p) - p->unused);
+        all += used;
+        needed += p->optional ? 0 : used;
     }
-    printf("  %.0f numbers, %.0f with all optional ones\n\nwork\n", needed, all);
+    printf("  %.0f used, %.0f with all optional ones\n\nwork\n", needed, all);
     printf("  attention    %d q heads, %d k heads, %d v heads of %d and %d numbers\n",
            info.attn->q_heads, info.attn->k_heads, info.attn->v_heads, info.attn->qk_dim,
            info.attn->v_dim);
@@ -214,6 +215,7 @@ static void json_measured(ph_json_writer *j, const measured *m)
         for (int k = 0; k < p->rank; k++) ph_json_integer(j, NULL, p->dims[k]);
         ph_json_end(j);
         ph_json_bool(j, "optional", p->optional);
+        ph_json_integer(j, "unused", (int64_t)p->unused);
         ph_json_end(j);
     }
     ph_json_end(j);

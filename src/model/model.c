@@ -130,6 +130,7 @@ static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
         snprintf(name, sizeof name, "%s.%s", stem, p->name);
         int index = add(m, name, p->rank, p->dims, PH_START_ZERO, 0);
         choose_start(m, &m->params[index], p->name, sub->layer);
+        m->params[index].unused = p->unused;
         if (i < named) sub->named++;
     }
     ph_layer_free(probe);
@@ -508,7 +509,8 @@ float *ph_model_block(ph_model *m, size_t *floats)
 int64_t ph_model_parameters(const ph_model *m)
 {
     int64_t sum = 0;
-    for (int i = 0; i < m->param_count; i++) sum += (int64_t)m->params[i].count;
+    for (int i = 0; i < m->param_count; i++)
+        sum += (int64_t)(m->params[i].count - m->params[i].unused);
     return sum;
 }
 

@@ -55,6 +55,7 @@ typedef struct ph_weight {
     char name[48];
     int rank, dims[4];
     size_t at, count; /* first float in the block, how many */
+    size_t unused;    /* of these, as ph_param says */
     ph_start start;   /* how first values are made */
     float size;       /* standard deviation, or bound of the uniform numbers */
 } ph_weight;

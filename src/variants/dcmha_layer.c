@@ -169,6 +169,16 @@ static void add_channels(ph_shape *s, state *own)
     s->backward_only[NUMBERS] = s->scratch[NUMBERS];
 }
 
+/* The tensors hold all four channels and both static mixes, whatever the options say. */
+static void count_unused(const state *own, ph_param *params)
+{
+    size_t channels = 4 - (size_t)own->channels;
+    size_t mixes = 2 - (size_t)(own->dc.on[0] + own->dc.on[1]);
+    for (int i = DC_W1; i <= DC_WG; i++)
+        params[i].unused = ph_param_size(&params[i]) / 4 * channels;
+    params[DC_STATIC].unused = ph_param_size(&params[DC_STATIC]) / 2 * mixes;
+}
+
 static ph_status shape(ph_shape *s, const char *options)
 {
     state *own = (state *)s->state;
@@ -183,11 +193,13 @@ static ph_status shape(ph_shape *s, const char *options)
             "memory_dim is %d, expected %d as model_dim, because variant dcmha "
             "makes numbers from both; or its option side=q",
             d->memory_dim, in);
+    ph_param *first = &s->param[s->params];
     ph_shape_param(s, "dc_w1", 0, 4, in, hidden, 0);
     ph_shape_param(s, "dc_w2", 0, 4, hidden, 2 * rank, heads);
     ph_shape_param(s, "dc_wg", 0, 4, in, heads, 0);
     ph_shape_param(s, "dc_static", 1, 2, heads, heads, 0);
     add_channels(s, own);
+    count_unused(own, first);
     measure_second(s);
     s->makes_extras = PH_DC_TENSORS * own->channels + 1;
     return PH_OK;
