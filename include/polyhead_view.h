@@ -180,14 +180,15 @@ typedef struct ph_live {
 
 typedef struct ph_serve {
     int port;                 /* 0: any that is free */
-    const volatile int *stop; /* the server ends soon after this becomes 1, by a signal
-                                 handler or another thread */
+    /* Asked several times a second: 1 ends the server. What a signal handler or another
+       thread sets for it must be atomic. */
+    int (*stopped)(void *user);
     /* Called once: the address to open, with the token that every request must carry. */
     void (*ready)(void *user, const char *address);
     void *user;
 } ph_serve;
 
-/* Serves until *stop. Listens on 127.0.0.1 and, where there is one, ::1 only. Signals
+/* Serves until stopped(). Listens on 127.0.0.1 and, where there is one, ::1 only. Signals
    are left to the caller; a write to a closed connection raises none. */
 PH_API ph_status ph_serve_run(const ph_live *live, const ph_serve *serve,
                               const ph_io *io);

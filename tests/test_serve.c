@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -50,7 +51,7 @@ typedef struct service {
     stand_in in;
     ph_live live;
     ph_serve serve;
-    volatile int stop;
+    atomic_int stop;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t there;
@@ -69,6 +70,11 @@ static void ready(void *user, const char *address)
     sscanf(address, "http://127.0.0.1:%d/#token=%39s", &to->port, to->token);
     pthread_cond_signal(&to->there);
     pthread_mutex_unlock(&to->lock);
+}
+
+static int stopped(void *user)
+{
+    return ((service *)user)->stop;
 }
 
 static void *serve_all(void *user)
@@ -95,7 +101,7 @@ static void start(void)
                        .run = run,
                        .save = save,
                        .user = &s.in};
-    s.serve = (ph_serve){.stop = &s.stop, .ready = ready, .user = &s};
+    s.serve = (ph_serve){.stopped = stopped, .ready = ready, .user = &s};
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.there, NULL);
     pthread_mutex_lock(&s.lock);
@@ -106,7 +112,7 @@ static void start(void)
 
 static void stop(void)
 {
-    __atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
+    s.stop = 1;
     pthread_join(s.thread, NULL);
     report_case_free(&s.in.before);
     report_case_free(&s.in.after);
@@ -403,6 +409,23 @@ static void many_at_once(void)
     CHECK(s.status == PH_OK, "%s", s.error);
 }
 
+/* Clients that never finish their requests do not keep a reader out. */
+static void slow_connections(void)
+{
+    enum { SLOW = 200 };
+    int fd[SLOW];
+    start();
+    for (int i = 0; i < SLOW; i++) {
+        fd[i] = dial();
+        CHECK(send(fd[i], "GET / HT", 8, MSG_NOSIGNAL) == 8, "connection %d", i);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(ask(GET_ROOT HOST END) == 200, "request %d is refused", i);
+    for (int i = 0; i < SLOW; i++) close(fd[i]);
+    stop();
+    CHECK(s.status == PH_OK, "%s", s.error);
+}
+
 static void only_loopback(void)
 {
     struct sockaddr_in to = {.sin_family = AF_INET};
@@ -419,13 +442,18 @@ static void only_loopback(void)
     CHECK(!reached, "it listens on more than 127.0.0.1");
 }
 
+static int at_once(void *user)
+{
+    (void)user;
+    return 1;
+}
+
 static void bad_options(void)
 {
     char error[200] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
-    volatile int end = 1;
     ph_live live = {.text = "", .run = run};
-    ph_serve serve = {.stop = &end, .port = 70000};
+    ph_serve serve = {.stopped = at_once, .port = 70000};
     CHECK(ph_serve_run(&live, &serve, &io) == PH_BAD_ARGUMENT && strstr(error, "70000"),
           "%s", error);
     serve.port = 0;
@@ -448,6 +476,7 @@ static const check_case cases[] = {{"the_page", the_page},
                                    {"every_byte", every_byte},
                                    {"long_requests", long_requests},
                                    {"many_at_once", many_at_once},
+                                   {"slow_connections", slow_connections},
                                    {"only_loopback", only_loopback},
                                    {"bad_options", bad_options},
                                    {0, 0}};

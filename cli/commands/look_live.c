@@ -7,6 +7,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,12 +33,18 @@ typedef struct stage {
     int plans; /* saved so far */
 } stage;
 
-static volatile int stop; /* set by a signal */
+static atomic_int signalled;
 
 static void on_signal(int number)
 {
     (void)number;
-    stop = 1;
+    signalled = 1;
+}
+
+static int was_signalled(void *user)
+{
+    (void)user;
+    return signalled;
 }
 
 /* ---- one run ---- */
@@ -299,7 +306,7 @@ static int serve(const look_source *source, const look_choice *choice, int port,
                           .run = source->model ? answer : answer_maps,
                           .save = source->model ? save_plan : NULL,
                           .user = &st};
-    const ph_serve serve = {.port = port, .stop = &stop, .ready = say_ready};
+    const ph_serve serve = {.port = port, .stopped = was_signalled, .ready = say_ready};
     struct sigaction on = {.sa_handler = on_signal}, old[2];
     sigaction(SIGINT, &on, &old[0]);
     sigaction(SIGTERM, &on, &old[1]);

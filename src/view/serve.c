@@ -36,7 +36,7 @@ enum {
     LISTENERS = 2,         /* 127.0.0.1 and ::1 */
     HEAD_PATIENCE = 10000, /* ms until the head of a request is there */
     PATIENCE = 30000,      /* ms for all of it, and for taking the answer */
-    TICK = 200,            /* ms between looks at *stop */
+    TICK = 200,            /* ms between calls of stopped */
     TOKEN = 32,            /* digits: 128 bits */
     SENTENCE = 512,
     BUDGET = 64 << 20 /* bytes of arrays that go to the page at once */
@@ -48,6 +48,7 @@ typedef struct connection {
     size_t sent;
     int64_t since; /* ms, when it was opened or its answer was ready */
     int answered;
+    uint64_t opened; /* number of connections before it */
 } connection;
 
 typedef struct server {
@@ -57,6 +58,7 @@ typedef struct server {
     char token[TOKEN + 1];
     int listener[LISTENERS];
     const ph_report *reports[2]; /* without changes, with them; of the last run */
+    uint64_t accepted;
     connection connections[CONNECTIONS];
 } server;
 
@@ -290,7 +292,7 @@ static const struct route *route_of(const ph_request *request, int *status)
         if (routes[i].post == (request->method == PH_POST)) return &routes[i];
         *status = 405;
     }
-    return NULL;
+    if (oldest) hang_up(oldest);
 }
 
 /* HEAD is GET without the body. */
@@ -384,18 +386,33 @@ static void send_rest(connection *c)
         shutdown(c->fd, SHUT_WR);
 }
 
+/* A free place. Where there is none, the oldest connection whose request is still
+   incomplete loses its own: a reader's request is there at once, so that slow clients
+   cannot keep readers out. NULL if all places have answers to send. */
+static connection *find_place(server *s)
+{
+    connection *oldest = NULL;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        connection *c = &s->connections[i];
+        if (c->fd < 0) return c;
+        if (!c->answered && (!oldest || c->opened < oldest->opened)) oldest = c;
+    }
+    if (oldest) hang_up(oldest);
+    return oldest;
+}
+
 static void accept_one(server *s, int listener)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) return;
-    for (int i = 0; i < CONNECTIONS; i++) {
-        connection *c = &s->connections[i];
-        if (c->fd >= 0) continue;
-        *c = (connection){.fd = fd, .in = {.io = s->io}, .out = {.io = s->io}};
-        c->since = now_ms();
+    connection *c = find_place(s);
+    if (!c) {
+        close(fd);
         return;
     }
-    close(fd);
+    *c = (connection){.fd = fd, .in = {.io = s->io}, .out = {.io = s->io}};
+    c->since = now_ms();
+    c->opened = s->accepted++;
 }
 
 static int too_late(const connection *c, int64_t now)
@@ -426,7 +443,7 @@ static void turn(server *s)
             (struct pollfd){c->fd, (short)(POLLIN | (sending ? POLLOUT : 0)), 0};
     }
     if (poll(polled, (nfds_t)count, TICK) < 0) return;
-    for (int i = 0; i < count; i++) {
+    for (int i = count - 1; i >= 0; i--) { /* listeners last: they may reuse a place */
         connection *c = owner[i] < 0 ? NULL : &s->connections[owner[i]];
         if (!c && polled[i].revents & POLLIN) accept_one(s, polled[i].fd);
         if (c && polled[i].revents & (POLLIN | POLLHUP | POLLERR)) receive(s, c);
@@ -478,8 +495,8 @@ static ph_status begin(server *s, const ph_live *live, const ph_serve *serve)
     if (serve->port < 0 || serve->port > 65535)
         return ph_io_fail(s->io, PH_BAD_ARGUMENT, "port is %d, expected 0 to 65535",
                           serve->port);
-    if (!live->run || !live->text || !serve->stop)
-        return ph_io_fail(s->io, PH_BAD_ARGUMENT, "live.run, live.text or stop is NULL");
+    if (!live->run || !live->text || !serve->stopped)
+        return ph_io_fail(s->io, PH_BAD_ARGUMENT, "live.run, live.text or stopped is NULL");
     if (draw_digits(s->token, TOKEN))
         return ph_io_fail(s->io, PH_IO_ERROR, "no random numbers for a token: %s",
                           ph_io_system_error(errno).text);
@@ -499,8 +516,7 @@ ph_status ph_serve_run(const ph_live *live, const ph_serve *serve, const ph_io *
                  s->token);
         serve->ready(serve->user, address);
     }
-    /* It may be written by another thread. */
-    while (!status && !__atomic_load_n(serve->stop, __ATOMIC_RELAXED)) turn(s);
+    while (!status && !serve->stopped(serve->user)) turn(s);
     for (int i = 0; i < CONNECTIONS; i++)
         if (s->connections[i].fd >= 0) hang_up(&s->connections[i]);
     for (int i = 0; i < LISTENERS; i++)
