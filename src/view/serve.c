@@ -292,7 +292,7 @@ static const struct route *route_of(const ph_request *request, int *status)
         if (routes[i].post == (request->method == PH_POST)) return &routes[i];
         *status = 405;
     }
-    if (oldest) hang_up(oldest);
+    return NULL;
 }
 
 /* HEAD is GET without the body. */
@@ -496,7 +496,8 @@ static ph_status begin(server *s, const ph_live *live, const ph_serve *serve)
         return ph_io_fail(s->io, PH_BAD_ARGUMENT, "port is %d, expected 0 to 65535",
                           serve->port);
     if (!live->run || !live->text || !serve->stopped)
-        return ph_io_fail(s->io, PH_BAD_ARGUMENT, "live.run, live.text or stopped is NULL");
+        return ph_io_fail(s->io, PH_BAD_ARGUMENT,
+                          "live.run, live.text or stopped is NULL");
     if (draw_digits(s->token, TOKEN))
         return ph_io_fail(s->io, PH_IO_ERROR, "no random numbers for a token: %s",
                           ph_io_system_error(errno).text);
