@@ -1,7 +1,7 @@
 /*
  * run_trial.c - starts the program on tensors, brings back its results; see run_trial.h.
  */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE /* wait4 */
 #include "run_trial.h"
 
 #include <dirent.h>
@@ -89,8 +89,10 @@ trial_result trial_start(const char *words)
     pid_t child = fork();
     if (child == 0) become(args);
     trial_memory = 0;
-    if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status))
+    struct rusage used = {0};
+    if (child > 0 && wait4(child, &status, 0, &used) == child && WIFEXITED(status))
         result.code = WEXITSTATUS(status);
+    result.peak = (size_t)used.ru_maxrss * 1024;
     read_said(&result);
     return result;
 }

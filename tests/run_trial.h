@@ -21,6 +21,7 @@ typedef struct trial {
 typedef struct trial_result {
     int code;        /* exit code, or -1 when it died */
     char said[4096]; /* stderr */
+    size_t peak;     /* largest resident memory, in bytes */
     ph_file *out;    /* OUT, or NULL when there is none */
 } trial_result;
 

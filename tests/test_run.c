@@ -357,13 +357,44 @@ static void gradients(void)
     backward(p, "--scale 0");
 }
 
-static const check_case cases[] = {{"by_hand", by_hand},
-                                   {"plain", plain},
-                                   {"masks", masks},
-                                   {"tensors", tensors},
-                                   {"numbers", numbers},
-                                   {"gradients", gradients},
-                                   {0, 0}};
+/* Sanitizers have memory of their own. */
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                     \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+/* The program holds its tensors once: 1.3 times IN and OUT is enough for all of it. */
+static void memory(void)
+{
+    enum { BATCH = 8, HEADS = 8, LEN = 1024, DIM = 64 };
+    if (SANITIZED) SKIP("a sanitizer has memory of its own");
+    const size_t count = (size_t)BATCH * HEADS * LEN * DIM, bytes = count * sizeof(float);
+    static const char *const names[] = {"q", "k", "v", "dout"};
+    float *data = calloc(count, sizeof *data);
+    for (size_t i = 0; i < count; i++) data[i] = (float)(i % 31) / 31;
+    for (int backward = 0; backward <= 1; backward++) {
+        trial t = {.count = 0};
+        for (int n = 0; n < 3 + backward; n++)
+            trial_add(&t, names[n], PH_TYPE_F32, data, BATCH, HEADS, LEN, DIM);
+        trial_result r = trial_run(&t, "--window 16,0 --threads 2");
+        CHECK(r.code == 0, "%s", r.said);
+        size_t tensors = backward ? 8 : 4; /* with out, and dq, dk, dv */
+        CHECK(r.peak < tensors * bytes / 10 * 13, "%zu MB for %zu MB of tensors",
+              r.peak >> 20, tensors * bytes >> 20);
+        trial_free(&r);
+    }
+    free(data);
+}
+
+static const check_case cases[] = {{"by_hand", by_hand}, {"plain", plain},
+                                   {"masks", masks},     {"tensors", tensors},
+                                   {"numbers", numbers}, {"gradients", gradients},
+                                   {"memory", memory},   {0, 0}};
 
 int main(int argc, char **argv)
 {
