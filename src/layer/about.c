@@ -1,5 +1,5 @@
 /*
- * about.c - what a layer says of itself: parameters, sizes, caches, work.
+ * about.c - properties of a layer: parameters, sizes, caches, FLOPs.
  */
 #include <string.h>
 
@@ -24,50 +24,50 @@ ph_layer_caches ph_layer_cache(const ph_layer *layer)
                              tokens * (size_t)ph_projection_row(&s->v), s->cache};
 }
 
-/* ---- caches of a search ------------------------------------------------------------ */
+/* ---- caches of beam search --------------------------------------------------------- */
 
-/* A tensor whose batch rows are `pieces` stretches of `length` floats. */
-typedef struct stretch {
+/* A tensor whose batch rows are `count` spans of `length` floats. */
+typedef struct span {
     float *x;
-    int pieces;
-    size_t length, step, row; /* from one stretch, one batch row to the next */
-} stretch;
+    int count;
+    size_t length, step, row; /* stride of spans, of batch rows */
+} span;
 
-static void copy_row(const stretch *r, float *to, size_t to_step, const float *from,
+static void copy_row(const span *r, float *to, size_t to_step, const float *from,
                      size_t from_step)
 {
-    for (int i = 0; i < r->pieces; i++)
+    for (int i = 0; i < r->count; i++)
         memcpy(to + (size_t)i * to_step, from + (size_t)i * from_step,
                r->length * sizeof *to);
 }
 
-/* Rows that others need and that change themselves are put aside first. */
-static void move_rows(int batch, const int *from, const stretch *r, float *room)
+/* Rows that are both read and overwritten are copied to scratch first. */
+static void move_rows(int batch, const int *from, const span *r, float *scratch)
 {
-    size_t saved = (size_t)r->pieces * r->length;
+    size_t saved = (size_t)r->count * r->length;
     for (int b = 0; b < batch; b++)
         if (from[from[b]] != from[b])
-            copy_row(r, room + (size_t)from[b] * saved, r->length,
+            copy_row(r, scratch + (size_t)from[b] * saved, r->length,
                      r->x + (size_t)from[b] * r->row, r->step);
     for (int b = 0; b < batch; b++) {
         float *to = r->x + (size_t)b * r->row;
         if (from[b] == b) continue;
         if (from[from[b]] != from[b])
-            copy_row(r, to, r->step, room + (size_t)from[b] * saved, r->length);
+            copy_row(r, to, r->step, scratch + (size_t)from[b] * saved, r->length);
         else
             copy_row(r, to, r->step, r->x + (size_t)from[b] * r->row, r->step);
     }
 }
 
-/* Keys or values: head by head, or all heads of a token args by args. */
-static stretch rows_of(float *x, const ph_strides *s, const ph_projection *p, int tokens)
+/* Keys or values, head-major or token-major. */
+static span rows_of(float *x, const ph_strides *s, const ph_projection *p, int tokens)
 {
     int apart = s->head > s->time;
-    return (stretch){.x = x,
-                     .pieces = apart ? p->heads : 1,
-                     .length = (size_t)tokens * (size_t)s->time,
-                     .step = (size_t)s->head,
-                     .row = (size_t)s->batch};
+    return (span){.x = x,
+                  .count = apart ? p->heads : 1,
+                  .length = (size_t)tokens * (size_t)s->time,
+                  .step = (size_t)s->head,
+                  .row = (size_t)s->batch};
 }
 
 static ph_status reorder(const ph_layer *layer, const int *from, int tokens,
@@ -76,7 +76,7 @@ static ph_status reorder(const ph_layer *layer, const int *from, int tokens,
     const ph_shape *s = &layer->shape;
     ph_layer_caches size = ph_layer_cache(layer);
     int batch = s->attn.batch, len = s->attn.kv_len, grows = ph_desc_grows(&layer->desc);
-    void *room;
+    void *scratch;
     for (int b = 0; b < batch; b++)
         if (!from || from[b] < 0 || from[b] >= batch || tokens < 0 ||
             (grows && tokens > len))
@@ -86,18 +86,18 @@ static ph_status reorder(const ph_layer *layer, const int *from, int tokens,
                            batch, len);
     size_t most = size.k > size.v ? size.k : size.v;
     if (size.extra > most) most = size.extra;
-    PH_TRY(ph_ctx_scratch(layer->ctx, most * sizeof(float), &room));
-    stretch k = rows_of(k_cache, &layer->k_cache, &s->k, tokens);
-    stretch v = rows_of(v_cache, &layer->v_cache, &s->v, tokens);
-    if (k_cache && size.k && grows) move_rows(batch, from, &k, room);
-    if (v_cache && size.v && grows) move_rows(batch, from, &v, room);
-    int moves = grows || !s->cache_part[0]; /* numbers of memory's keys stay */
+    PH_TRY(ph_ctx_scratch(layer->ctx, most * sizeof(float), &scratch));
+    span k = rows_of(k_cache, &layer->k_cache, &s->k, tokens);
+    span v = rows_of(v_cache, &layer->v_cache, &s->v, tokens);
+    if (k_cache && size.k && grows) move_rows(batch, from, &k, scratch);
+    if (v_cache && size.v && grows) move_rows(batch, from, &v, scratch);
+    int moves = grows || !s->cache_part[0]; /* coefficients of memory's keys stay */
     for (int i = 0; extra_cache && moves && i < PH_CACHE_PARTS; i++) {
         size_t floats = s->cache_part[0] ? s->cache_part[i] : i ? 0 : size.extra;
         size_t row = floats / (size_t)batch;
-        stretch r = {extra_cache, 1, row, 0, row};
+        span r = {extra_cache, 1, row, 0, row};
         if (s->cache_part[0]) r.length = row / (size_t)len * (size_t)tokens;
-        if (floats) move_rows(batch, from, &r, room);
+        if (floats) move_rows(batch, from, &r, scratch);
         extra_cache += floats;
     }
     return PH_OK;
@@ -113,7 +113,7 @@ ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
 
 /* ---- work -------------------------------------------------------------------------- */
 
-/* Keys that query i sees, with all lengths as large as they can be. */
+/* Keys that query i sees, with all lengths at their capacity. */
 static int64_t keys_seen(const ph_attn *a, int i)
 {
     int64_t at = i, low = 0, high = a->kv_len - 1;

@@ -108,7 +108,7 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     ph_layer_caches caches = ph_layer_cache(l);
     PH_TRY(need(ctx, "k_cache", args->k_cache, cache && l->shape.k.heads, caches.k > 0));
     PH_TRY(need(ctx, "v_cache", args->v_cache, cache && l->shape.v.heads, caches.v > 0));
-    if (cache || !caches.extra) /* without the others it may be left out */
+    if (cache || !caches.extra) /* optional where it is the only cache */
         PH_TRY(need(ctx, "extra_cache", args->extra_cache, caches.extra > 0, 1));
     PH_TRY(need(ctx, "attn.q", args->attn.q, 0, 0));
     PH_TRY(need(ctx, "attn.k", args->attn.k, 0, 0));

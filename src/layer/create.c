@@ -1,5 +1,5 @@
 /*
- * create.c - checks the description of a layer and works out its shape.
+ * create.c - checks the description of a layer and computes its shape.
  */
 #include <limits.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static ph_status check_sizes(ph_ctx *ctx, const ph_layer_desc *d)
     return PH_OK;
 }
 
-/* Every row and column number fits an int, every tensor easily fits the address space. */
+/* Row and column counts fit an int, and every tensor the address space. */
 static ph_status check_large(ph_ctx *ctx, const ph_layer_desc *d)
 {
     const ph_attn *a = &d->attn;
@@ -129,7 +129,7 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
     return PH_OK;
 }
 
-/* After the variant has had its say. */
+/* Checked after the variant has changed the shape. */
 static ph_status check_rope_dims(ph_ctx *ctx, const ph_layer_desc *d)
 {
     if (d->rope_dims < 0 || d->rope_dims > d->attn.qk_dim ||
@@ -153,8 +153,8 @@ static void fill_defaults(ph_layer_desc *d)
 
 /* ---- shape ------------------------------------------------------------------------- */
 
-/* Plain attention: what a kind starts from. */
-static void plain_shape(ph_layer *l, const ph_layer_desc *given)
+/* The shape of mha, which a kind then changes. */
+static void mha_shape(ph_layer *l, const ph_layer_desc *given)
 {
     const ph_layer_desc *d = &l->desc;
     const ph_attn *a = &d->attn;
@@ -173,15 +173,15 @@ static void plain_shape(ph_layer *l, const ph_layer_desc *given)
     if (ph_desc_grows(d)) s->attn.anchor = PH_ANCHOR_END;
 }
 
-/* Rows of a part as (batch, len) tokens, heads args by args. */
+/* Strides of a projection, (batch, len) tokens with all heads of a token contiguous. */
 static ph_strides rows_of(const ph_projection *p, int len)
 {
     int row = ph_projection_row(p);
     return (ph_strides){(int64_t)len * row, p->dim + p->tail, row};
 }
 
-/* A cache is packed head by head, so that attention reads it in one go; padded rows stay
-   as they are. */
+/* A cache is head-major, so that attention reads it sequentially; padded rows keep the
+   strides of the projection. */
 static ph_strides cache_of(const ph_projection *p, int len)
 {
     int dim = p->dim + p->tail;
@@ -199,7 +199,7 @@ static ph_strides side_by_side(int len, int heads, int dim)
     return (ph_strides){(int64_t)len * heads * dim, dim, (int64_t)heads * dim};
 }
 
-/* Strides of the plan; those the kind has set stay. */
+/* Fills in strides of the plan that the kind has not set. */
 static void layout_plan(ph_layer *l)
 {
     ph_attn *a = &l->shape.attn;
@@ -216,8 +216,8 @@ static void layout_plan(ph_layer *l)
     a->dv = side_by_side(a->kv_len, a->v_heads, a->v_dim);
 }
 
-/* One key for all heads is a view of it for every head of v, where each of those is to
-   have its gradient to itself. */
+/* Where all heads share one key and each v head computes its own gradient of it, the plan
+   has one k head per v head, all of them views of that key. */
 static void settle_keys(ph_layer *l)
 {
     ph_attn *a = &l->attn;
@@ -296,7 +296,8 @@ static ph_status settle_out(ph_layer *l)
     return PH_OK;
 }
 
-/* bf16 in tiles both ways; f32, where the kernels do that at all, on the way back. */
+/* AMX tiles for bf16 layers in both passes; for f32 layers, where the kernels support it,
+   in the backward pass. */
 static void settle_tiles(ph_layer *l)
 {
     ph_projection *parts[] = {&l->shape.q, &l->shape.k, &l->shape.v, &l->out};
@@ -314,7 +315,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     ph_attn *a = &d->attn;
     ph_variant_parts parts;
     PH_TRY(ph_variant_split(l->ctx, a->variant, &parts));
-    plain_shape(l, given);
+    mha_shape(l, given);
     l->shape.attn.variant = parts.core;
     for (int i = 0; i < PH_KINDS; i++) {
         if (!parts.kind[i]) continue;

@@ -1,12 +1,12 @@
 /*
- * gate.c - a gate that a kind makes and one that the caller gives: attention sees their
- * product, and each gets its share of the gradient.
+ * gate.c - the gate that attention applies is the product of the kind's and the caller's;
+ * the backward pass gives each its gradient.
  */
 #include <string.h>
 
 #include "layer/layer.h"
 
-/* Index of a row's number in the caller's gate. */
+/* Index of a row in the caller's gate. */
 static int64_t given_at(const ph_attn *a, int64_t row)
 {
     return a->gate == PH_GATE_ROW ? row : row / a->q_len % a->q_heads;

@@ -1,16 +1,15 @@
 /*
- * gather.c - queries of the (token, head) pairs that a router uses, where those are few.
+ * gather.c - queries of the routed (token, head) pairs only, where those are few.
  *
- * Head by head the tokens that use it are collected, their rows multiplied by the columns
- * of that head alone, and put where a product of all would have put them, with the same
- * bits. Queries that nobody uses are 0. bench/log/variants.md says from which share on it
- * pays.
+ * For each head the rows of x routed to it are gathered, multiplied by the columns of
+ * that head, and scattered to q, with the bits of a product of all tokens. Queries of
+ * pairs that are gated off are 0. bench/log/variants.md has the break-even point.
  */
 #include <string.h>
 
 #include "layer/layer.h"
 
-enum { MOST = 512, CHUNK = 32 }; /* tokens gathered at a time; of one item */
+enum { MAX_ROWS = 512, CHUNK = 32 }; /* tokens gathered at a time; of one item */
 
 typedef struct job {
     const ph_layer *layer;
@@ -23,7 +22,7 @@ typedef struct job {
 ph_gather ph_layer_gather_scratch(const ph_layer *l, ph_arena *arena)
 {
     const ph_projection *q = &l->shape.q;
-    size_t rows = (size_t)ph_min(MOST, l->q_rows),
+    size_t rows = (size_t)ph_min(MAX_ROWS, l->q_rows),
            item = ph_dtype_size(l->desc.attn.dtype);
     ph_gather g = {0};
     if (!l->shape.sparse_q) return g;
@@ -53,7 +52,7 @@ size_t ph_layer_gather_bytes(const ph_layer *l)
 {
     const ph_layer_weights none = {0};
     const ph_gather nowhere = {0};
-    ph_gemm g = product(l, &none, 0, ph_min(MOST, l->q_rows), &nowhere);
+    ph_gemm g = product(l, &none, 0, ph_min(MAX_ROWS, l->q_rows), &nowhere);
     return l->shape.sparse_q ? ph_gemm_bytes(l->ctx, &g, 1) : 0;
 }
 
@@ -90,7 +89,7 @@ void ph_layer_gather(const ph_layer *l, const ph_layer_weights *w, const void *x
     for (int h = 0; h < heads; h++)
         for (int row = 0; row < l->q_rows;) {
             job j = {l, x, q, h, 0, *scratch};
-            for (; row < l->q_rows && j.count < MOST; row++)
+            for (; row < l->q_rows && j.count < MAX_ROWS; row++)
                 if (gate[((int64_t)(row / len) * heads + h) * len + row % len] != 0)
                     scratch->tokens[j.count++] = row;
             ph_gemm g = product(l, w, h, j.count, scratch);

@@ -1,6 +1,5 @@
 /*
- * helpers.c - numbers that a model needs around its layers: schedules over depth, bounds
- * of initialisation, slopes of ALiBi.
+ * helpers.c - schedules over depth, bounds of initialisation, slopes of ALiBi.
  */
 #include <math.h>
 

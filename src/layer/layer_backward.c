@@ -2,14 +2,14 @@
  * layer_backward.c - one backward call of a layer: output, attend, position, project.
  *
  *     dheads = dout wo^T    dwo = heads^T dout    dbo = sum of the rows of dout
- *     dq, dk, dv from attention and the kind, then back through rotation and norm
+ *     dq, dk, dv from attention and the kind, then through rotation and norm
  *     dwq = x^T dq          dx = dq wq^T (+ dk wk^T + dv wv^T where keys come from x)
  *
- * From dout to dq, dk, dv it goes slice by slice (slices.c); mostly there is one, of all
+ * From dout to dq, dk, dv it runs slice by slice (slices.c); mostly there is one, of all
  * heads. Every intermediate has a buffer of its own.
  *
- * Rows beyond their length hold anything, NaN included: their gradients are zero, and
- * where they are the other factor of a product a copy with zeros takes their place.
+ * Padding rows are unspecified, possibly NaN: their gradients are zero, and a product
+ * that sums over rows reads a copy in which they are zero.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Room for a copy of rows if `wanted`. */
+/* A buffer for a copy of rows if `wanted`. */
 static float *layout_copy(ph_arena *arena, int wanted, int rows, int columns,
                           ph_dtype type)
 {
@@ -30,7 +30,8 @@ static float *layout_copy(ph_arena *arena, int wanted, int rows, int columns,
     return ph_arena_take(arena, (size_t)rows * (size_t)columns * ph_dtype_size(type));
 }
 
-/* Gradients of activations are summed in floats; the caller's tensor serves if it is. */
+/* Gradients of activations are accumulated in floats, in the caller's tensor if it is
+   f32. */
 static float *layout_sum(ph_arena *arena, void *wanted, int rows, int columns,
                          ph_dtype type)
 {
@@ -51,7 +52,7 @@ static void layout_work(ph_backward_call *c, ph_arena *arena)
     c->work = c->kind.work = (ph_workspace){ph_arena_take(arena, work), work};
 }
 
-/* The gradient of what attention saw, where it is not that of the part. */
+/* The gradient of what attention read, where that is not the projection itself. */
 static float *layout_seen(ph_arena *arena, const ph_projection *proj, int rows,
                           int columns)
 {
@@ -73,7 +74,7 @@ static void layout_slice(ph_backward_call *c, ph_arena *arena)
     int wide = slice_heads(l, l->shape.out_heads) * l->shape.out_dim;
     int given = (l->shape.twins ? n / 2 : n) * a->v_dim;
     int values = slice_heads(l, a->v_heads) * a->v_dim;
-    int read = l->desc.concat && !cut && !l->shape.gate.out; /* dout itself serves */
+    int read = l->desc.concat && !cut && !l->shape.gate.out; /* dout is read in place */
     s->dconcat = read ? (float *)c->dout : layout_copy(arena, 1, rows, wide, PH_F32);
     s->dheads = layout_copy(arena, l->shape.makes_out, rows, given, PH_F32);
     if (!l->shape.makes_out) s->dheads = s->dconcat;
@@ -201,15 +202,15 @@ static void make_copies(const ph_backward_call *c)
     for (int i = 0; i < ph_max(l->q_rows, l->kv_rows); i++) c->ones[i] = 1;
 }
 
-/* Runs a hook of one of the kinds, where there is such. */
+/* Runs a hook of one of the kinds, if it has it. */
 #define HOOK(c, i, name)                                                                 \
     do {                                                                                 \
         const ph_layer_kind *kind_ = (c)->layer->kind[i];                                \
         if (kind_ && kind_->name) kind_->name(&(c)->kind);                               \
     } while (0)
 
-/* Points the kind at the slice from head `first` on. */
-static void point(ph_backward_call *c, int first)
+/* Sets the kind's call to the slice from head `first` on. */
+static void set_slice(ph_backward_call *c, int first)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
@@ -229,7 +230,7 @@ static void point(ph_backward_call *c, int first)
     if (!s->v.transformed) k->dv = ph_float_at_out(c->dv, first_v * a->dv.head);
 }
 
-/* What attention gave in the slice, what wo made of it, and the gradients of both. */
+/* dconcat and dwo of the slice; `after` is recomputed where wo reads its result. */
 static void output(ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
@@ -278,8 +279,8 @@ static ph_status attend(ph_backward_call *c)
     return PH_OK;
 }
 
-/* Attention's own checks, before anything is written: what the caller gave it, and what
-   it will get from here as if that were there already. */
+/* Attention's own checks before anything is written, with the caller's arguments and the
+   buffers it will get from here. */
 static ph_status check_attend(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
@@ -303,27 +304,27 @@ static ph_status check_attend(const ph_backward_call *c)
     return ph_check_backward(l->plan, &a, &out);
 }
 
-/* From dout to dq, dk, dv of the parts. A router makes its gates, and takes what they
-   got, for all heads at once. */
+/* From dout to dq, dk, dv of the projections. A router computes its gates, and their
+   gradients, for all heads at once. */
 static ph_status go_backward(ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     ph_kind_call *k = &c->kind;
     const float *given = c->args->attn.gate;
     int routes = l->shape.routes;
-    point(c, 0);
+    set_slice(c, 0);
     if (routes) HOOK(c, 0, before);
     HOOK(c, 1, before);
     if (c->gates) ph_layer_multiply_gates(l, k->gate, given, c->gates);
     for (int first = 0; first < l->shape.attn.q_heads; first += l->slice_heads) {
-        point(c, first);
+        set_slice(c, first);
         output(c);
         run_products(c, ph_backward_recompute_v(c));
         if (!routes) HOOK(c, 0, before);
         PH_TRY(attend(c));
         if (!routes) HOOK(c, 0, before_backward);
     }
-    point(c, 0);
+    set_slice(c, 0);
     if (c->gates)
         ph_layer_multiply_gates_backward(l, k->gate, given, k->dgate, c->grads->dgate);
     HOOK(c, 1, before_backward);
@@ -331,8 +332,9 @@ static ph_status go_backward(ph_backward_call *c)
     return PH_OK;
 }
 
-/* Rotation and norm of one proj, back. */
-static void position_part(const ph_backward_call *c, ph_position_args args, float *dgain)
+/* Backward of rotation and norm of one projection. */
+static void position_projection(const ph_backward_call *c, ph_position_args args,
+                                float *dgain)
 {
     const ph_projection *proj = args.proj;
     args.layer = c->layer;
@@ -351,29 +353,29 @@ static void position(const ph_backward_call *c)
     ph_rope_table q_rope = ph_layer_rope_table(l, q_len, c->args->past, c->q_table);
     ph_rope_table k_rope = q_rope;
     if (l->desc.memory_dim) k_rope = ph_layer_rope_table(l, l->kv_len, NULL, c->kv_table);
-    position_part(c,
-                  (ph_position_args){.proj = &l->shape.q,
-                                     .len = q_len,
-                                     .lens = k->q_lens,
-                                     .rope = q_rope,
-                                     .gain = c->weights->q_norm,
-                                     .raw = c->saved.q_raw,
-                                     .x = c->dq,
-                                     .sums = c->q_sums},
-                  c->grads->dq_norm);
-    position_part(c,
-                  (ph_position_args){.proj = &l->shape.k,
-                                     .len = l->kv_len,
-                                     .lens = k->kv_lens,
-                                     .rope = k_rope,
-                                     .gain = c->weights->k_norm,
-                                     .raw = c->saved.k_raw,
-                                     .x = c->dk,
-                                     .sums = c->k_sums},
-                  c->grads->dk_norm);
+    position_projection(c,
+                        (ph_position_args){.proj = &l->shape.q,
+                                           .len = q_len,
+                                           .lens = k->q_lens,
+                                           .rope = q_rope,
+                                           .gain = c->weights->q_norm,
+                                           .raw = c->saved.q_raw,
+                                           .x = c->dq,
+                                           .sums = c->q_sums},
+                        c->grads->dq_norm);
+    position_projection(c,
+                        (ph_position_args){.proj = &l->shape.k,
+                                           .len = l->kv_len,
+                                           .lens = k->kv_lens,
+                                           .rope = k_rope,
+                                           .gain = c->weights->k_norm,
+                                           .raw = c->saved.k_raw,
+                                           .x = c->dk,
+                                           .sums = c->k_sums},
+                        c->grads->dk_norm);
 }
 
-/* Where q is not made of x itself, dx starts from nothing. */
+/* Where q is not projected from x itself, dx starts from zero. */
 static void clear_dx(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;

@@ -6,30 +6,30 @@
 
 #include "layer/layer.h"
 
-/* One call: what it was given and the scratch buffers it works in. */
+/* Arguments and scratch of one call. */
 typedef struct call {
     const ph_layer *layer;
     const ph_layer_weights *weights;
     const ph_layer_args *args;
     const float *param[PH_LAYER_PARAMS];
     ph_layer_activations saved;
-    int kv_len;  /* keys this call makes of a batch row; 0: they lie in the cache */
+    int kv_len;  /* keys this call projects per batch row; 0: all are cached */
     int kv_rows; /* and of all */
-    float *out;  /* what wo multiplies: the heads, unless a kind makes something else */
+    float *out;  /* input of wo: the heads, unless a kind computes another */
     ph_kind_call kind;
     ph_gather gather;
     int32_t *filled; /* cache: (batch) keys it holds after this call */
     float *q_table;  /* rotation of the tokens of x ... */
     float *kv_table; /* ... and of memory; the same table where there is none */
-    float *gates;    /* the kind's and the caller's together */
+    float *gates;    /* product of the kind's and the caller's */
     ph_gemm list[3]; /* the projections */
     int count;
     ph_gemm output;
     ph_workspace work; /* for one product or attention at a time */
 } call;
 
-static void add_part(call *c, const ph_projection *proj, const float *named,
-                     const float *bias, int rows, const void *x, float *y, int same)
+static void add_projection(call *c, const ph_projection *proj, const float *named,
+                           const float *bias, int rows, const void *x, float *y, int same)
 {
     const float *w = proj->w < 0 ? named : c->kind.param[proj->w];
     if (!proj->heads) return;
@@ -48,10 +48,11 @@ static void list_products(call *c)
     int memory = l->desc.memory_dim > 0, from = s->q.from;
     const void *x = c->args->x, *source = memory ? c->args->memory : x;
     c->count = 0;
-    if (!s->sparse_q) add_part(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
+    if (!s->sparse_q) add_projection(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
     if (from >= 0) c->list[0].a = c->saved.kind[from], c->list[0].a_type = PH_F32;
-    add_part(c, &s->k, w->wk, w->bk, c->kv_rows, source, p->k_raw, !memory && from < 0);
-    add_part(c, &s->v, w->wv, w->bv, c->kv_rows, source, p->v, s->k.heads > 0);
+    add_projection(c, &s->k, w->wk, w->bk, c->kv_rows, source, p->k_raw,
+                   !memory && from < 0);
+    add_projection(c, &s->v, w->wv, w->bv, c->kv_rows, source, p->v, s->k.heads > 0);
     c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, c->out, PH_F32, NULL);
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
 }
@@ -128,7 +129,7 @@ static void layout(call *c, ph_arena *arena)
     c->work = c->kind.work = (ph_workspace){ph_arena_take(arena, work), work};
 }
 
-/* Queries of the pairs that are used, once it is known which. */
+/* Queries of the routed (token, head) pairs, once the router has run. */
 static void project_sparse_q(call *c)
 {
     c->layer->kind[0]->before(&c->kind);
@@ -136,9 +137,9 @@ static void project_sparse_q(call *c)
                     c->saved.q_raw);
 }
 
-/* Norm and rotation of one part; into the cache where there is one. */
-static void position_part(const call *c, ph_position_args args, float *cache,
-                          ph_strides cached)
+/* Norm and rotation of one projection; into the cache where there is one. */
+static void position_projection(const call *c, ph_position_args args, float *cache,
+                                ph_strides cached)
 {
     const ph_projection *proj = args.proj;
     int row = ph_projection_row(proj);
@@ -161,32 +162,32 @@ static void position(const call *c)
     ph_rope_table q_rope = ph_layer_rope_table(l, q_len, args->past, c->q_table);
     ph_rope_table k_rope = q_rope;
     if (memory) k_rope = ph_layer_rope_table(l, kv_len, NULL, c->kv_table);
-    position_part(c,
-                  (ph_position_args){.proj = &s->q,
-                                     .len = q_len,
-                                     .lens = k->q_lens,
-                                     .rope = q_rope,
-                                     .gain = c->weights->q_norm,
-                                     .raw = p->q_raw,
-                                     .x = p->q},
-                  NULL, (ph_strides){0});
-    position_part(c,
-                  (ph_position_args){.proj = &s->k,
-                                     .len = kv_len,
-                                     .lens = k->kv_lens,
-                                     .rope = k_rope,
-                                     .gain = c->weights->k_norm,
-                                     .raw = p->k_raw,
-                                     .x = p->k},
-                  args->k_cache, l->k_cache);
-    position_part(
+    position_projection(c,
+                        (ph_position_args){.proj = &s->q,
+                                           .len = q_len,
+                                           .lens = k->q_lens,
+                                           .rope = q_rope,
+                                           .gain = c->weights->q_norm,
+                                           .raw = p->q_raw,
+                                           .x = p->q},
+                        NULL, (ph_strides){0});
+    position_projection(c,
+                        (ph_position_args){.proj = &s->k,
+                                           .len = kv_len,
+                                           .lens = k->kv_lens,
+                                           .rope = k_rope,
+                                           .gain = c->weights->k_norm,
+                                           .raw = p->k_raw,
+                                           .x = p->k},
+                        args->k_cache, l->k_cache);
+    position_projection(
         c,
         (ph_position_args){
             .proj = &s->v, .len = kv_len, .lens = k->kv_lens, .raw = p->v, .x = p->v},
         args->v_cache, l->v_cache);
 }
 
-/* What attention sees, unless the kind makes something else of it. */
+/* What attention reads: projections or caches, or what the kind computes from them. */
 static void before(call *c)
 {
     ph_kind_call *k = &c->kind;

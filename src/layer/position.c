@@ -1,11 +1,11 @@
 /*
- * position.c - what happens to q and k between projection and attention.
+ * position.c - RMS norm and rotary embedding of q and k.
  *
  *     norm      y = x / sqrt(mean(x^2) + eps) * gain           over each head
  *     rotation  (a, b) -> (a c - b s, b c + a s)               for each pair of a head,
  *               c, s = cos, sin of position * base^(-2p / rope_dims)
  *
- * and the way back: the gradient is turned by the opposite angle; through the norm, with
+ * Backward: the gradient is rotated by the opposite angle; through the norm, with
  * r = 1/sqrt(mean + eps), n = x r, e = gain * dy:   dx = r (e - n mean(n e)),
  * dgain = sum over tokens and heads of dy n.
  *
@@ -71,8 +71,8 @@ void ph_layer_angles(ph_layer *l)
     if (l->desc.yarn_factor > 1) apply_yarn(l);
 }
 
-/* sin and cos of x: multiples of pi/2 are taken off in three parts of pi/2 (exact up to
-   2^26 of them), what is left is within +-pi/4, where these series are exact enough. */
+/* sin and cos of x: Cody-Waite reduction by pi/2 in three terms (exact up to 2^26
+   multiples), then these series on +-pi/4. */
 static void sine_cosine(double x, float *sine, float *cosine)
 {
     const double magic = 0x1.8p52;
@@ -170,7 +170,7 @@ static float inverse_rms(const float *x, int n, float eps)
     return 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
 }
 
-/* A gain that is 1 + the parameter is saved as the parameter. */
+/* With norm_plus_one the stored parameter is gain - 1. */
 static float gain_at(const ph_position_args *s, int i)
 {
     return s->gain ? s->gain[i] + (s->layer->desc.norm_plus_one ? 1.0f : 0.0f) : 1.0f;
@@ -208,7 +208,7 @@ static void rotate_interleaved(int n, const float *restrict line, float *restric
     }
 }
 
-/* direction 1: forward, -1: back. */
+/* direction 1: forward, -1: backward. */
 static void rotate(const ph_position_args *s, const float *line, float *head,
                    float direction)
 {
@@ -225,7 +225,7 @@ static int is_whole(const ph_position_args *s)
     return p->norm && p->heads > 1 && s->layer->desc.qk_norm == PH_QK_NORM_WHOLE;
 }
 
-/* All heads of a token; `to` is where the first one goes. */
+/* All heads of a token; `to` is the output of the first one. */
 static void forward_token(const ph_position_args *s, const float *raw, float *to,
                           const float *line)
 {
@@ -243,7 +243,7 @@ static void forward_token(const ph_position_args *s, const float *raw, float *to
     }
 }
 
-/* dx = r (e - n mean(n e)), e = gain * dy, n = x r, over n numbers; dy becomes dx. */
+/* dx = r (e - n mean(n e)), e = gain * dy, n = x r, over n elements; dy becomes dx. */
 static void backward_norm(const ph_position_args *s, const float *raw, float *dy, int n,
                           float *sums)
 {

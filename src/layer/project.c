@@ -1,11 +1,11 @@
 /*
- * project.c - projections and their gradients as matrix products, and rows by length.
+ * project.c - projections and their gradients as matrix products, and padding rows.
  *
  *     y = x w + b      dx = dy w^T      dw = x^T dy      db = sum of the rows of dy
  *
  * A matrix per head, (heads, in, dim), is the matrix (in, heads*dim) with its columns in
- * blocks of `dim` that lie in*dim apart; the products read and write it as it is, so both
- * forms run the same sums.
+ * blocks of `dim` with a stride of in*dim; the products read and write it in place, so
+ * both forms run the same sums.
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@ static int columns(const ph_projection *p)
     return p->heads * p->dim;
 }
 
-/* Row length of one block, or of the whole. */
+/* Row length of one block, or of the whole matrix. */
 static int row_length(const ph_projection *p)
 {
     return in_blocks(p) ? p->dim : columns(p);
@@ -104,7 +104,7 @@ static void copy_row(const copy_job *j, int row)
     } else if (j->from_type == PH_F32) {
         j->kernels->store_row(to, from, n, j->to_type, 1.0f);
     } else {
-        float tail[PH_LANES]; /* load_row pads its row; the remainder goes through here */
+        float tail[PH_LANES]; /* load_row writes whole vectors, to may end before */
         int whole = n / PH_LANES * PH_LANES;
         if (whole) j->kernels->load_row(to, from, whole, j->from_type, 1.0f);
         if (whole == n) return;

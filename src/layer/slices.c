@@ -1,11 +1,10 @@
 /*
- * slices.c - the heads of a layer, some at a time, through attention and back.
+ * slices.c - the backward pass of attention for a few heads of a layer at a time.
  *
- * Heads do not meet in attention, so its gradients can be made for a few of them at a
- * time: what attention saw of them, what it gave and all their gradients lie in arrays of
- * their own that the next few use again; their values, one product, are not even saved
- * from the forward call. Nothing is summed in another order, so neither
- * the size of a slice nor that there are slices shows in a bit.
+ * Heads are independent in attention, so gradients can be computed for a few of them at a
+ * time: the inputs and outputs of attention and all their gradients are in buffers that
+ * the next slice reuses; v is not saved by the forward call but recomputed, which costs
+ * one product. The order of every sum is the same, so the bits do not depend on slices.
  */
 #include <string.h>
 
@@ -13,8 +12,8 @@
 
 /* ---- the plan ---------------------------------------------------------------------- */
 
-/* What has an entry per (batch row, head) and no stride cannot be looked at from the
-   middle, and what is summed over heads not in parts. */
+/* A packed tensor with one entry per (batch row, head) has no strides to select a slice,
+   and a gradient that is summed over heads cannot be computed slice by slice. */
 static int can_cut(const ph_broadcast *b, int heads, int summed)
 {
     return b->heads == 0 || (b->heads == 1 && !summed) ||
@@ -30,7 +29,8 @@ static int is_wanted(const ph_layer *l)
            can_cut(&a->visible, a->q_heads, 0) && ph_shape_is_long(&l->shape);
 }
 
-/* Heads of a slice: the fewest that are closed under sharing k, v and places in out. */
+/* Heads of a slice: the smallest number that shares no k, v or columns of out with
+   others. */
 static int slice_size(const ph_layer *l)
 {
     int unit = l->plan->cluster;
@@ -43,7 +43,7 @@ static ph_strides side_by_side(int len, int heads, int dim)
     return (ph_strides){(int64_t)len * heads * dim, dim, (int64_t)heads * dim};
 }
 
-/* The plan of n heads: as that of all, but where arrays hold no others. */
+/* The plan of n heads: that of all heads, but for buffers that hold the slice only. */
 static ph_attn cut_attn(const ph_layer *l, int n)
 {
     const ph_shape *s = &l->shape;
@@ -64,7 +64,7 @@ static ph_attn cut_attn(const ph_layer *l, int n)
     return a;
 }
 
-/* The gradients of n heads lie args by args. */
+/* The gradients of the n heads of a token are contiguous. */
 static ph_backward_layout backward_layout(const ph_layer *l, int n, int lean)
 {
     int twins = l->shape.twins;
@@ -85,7 +85,7 @@ ph_status ph_layer_plans(ph_layer *l)
     ph_attn cut = cut_attn(l, n);
     ph_backward_layout apart = backward_layout(l, n, 1);
     PH_TRY(ph_plan_make(&l->slice, l->ctx, &cut, &apart));
-    ph_plan_free(l->plan); /* that of all heads only goes forward */
+    ph_plan_free(l->plan); /* the plan of all heads is for the forward pass only */
     l->plan = NULL;
     whole.backward = 0;
     l->slice_heads = n;

@@ -1,12 +1,12 @@
 /*
- * t5.c - buckets of distances, as T5 has them.
+ * t5.c - T5's buckets of distances.
  *
- * With n buckets on a args: distances below n/2 have a bucket each; above,
+ * With n buckets in a direction: distances below n/2 have a bucket each; above,
  *
  *     bucket = n/2 + floor( ln(d / (n/2)) / ln(max / (n/2)) * n/2 ),  at most n - 1
  *
- * The logarithms are taken in double, where no whole distance falls on an edge that
- * rounding could move: the published tables come out exactly.
+ * In double no integer distance is so close to the edge of a bucket that rounding could
+ * move it: the published tables are reproduced exactly.
  */
 #include <math.h>
 #include <stdlib.h>

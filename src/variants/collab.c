@@ -1,19 +1,19 @@
 /*
- * collab.c - collaborative heads: one query and one key for all, each head weighs their
- * numbers in its own way.
+ * collab.c - collaborative heads: one query and one key for all, whose elements each head
+ * weights by a mixing vector of its own.
  *
  *     Q = x wq, K = y wk          (R) each, y = memory or x;  v as usual
  *     score of head h = scale (sum_r Q_r mix[h][r] K_r + content[h] . y)
  *     scale                       1/sqrt(model_dim / H) unless given
  *
- * To attention it is multi-query: q_h = Q * mix[h], one key. The content bias rides along
- * as H more numbers of the key, of which head h picks its own by a 1 in its query, so it
- * lies in the cache and takes part in everything keys do:
+ * Attention sees multi-query heads: q_h = Q * mix[h], one key. The content bias is stored
+ * as H more elements of the key, of which head h selects its own by a 1 in its query, so
+ * that it is cached and masked like the rest of the key:
  *
  *     q_h = [ Q * mix[h] | 0 .. 1 .. 0 ]        k = [ K | content y ]
  *
- * The way back: dQ = sum_h mix[h] dq_h, dmix[h] = sum over tokens of Q dq_h; the numbers
- * of content are one more projection of y.
+ * Backward: dQ = sum_h mix[h] dq_h, dmix[h] = sum over tokens of Q dq_h; content is one
+ * more projection of y.
  */
 #include <math.h>
 #include <string.h>
@@ -22,8 +22,8 @@
 
 enum { MIX, CONTENT }; /* own parameters */
 enum {
-    MIXED, /* saved; in long texts fore, slice: (rows, H, width) queries */
-    SUMS   /* slice: (chunks, H, R) of dmix */
+    MIXED, /* saved; in long texts forward_only and slice: (rows, H, width) queries */
+    SUMS   /* slice: (chunks, H, R) partial sums of dmix */
 };
 enum { CHUNK = 32 }; /* tokens of one item, and of one partial sum of dmix */
 
@@ -36,7 +36,7 @@ static int has_content(const ph_shape *s)
     return ((const state *)s->state)->content;
 }
 
-/* K | content y: the second part as a product (rows, in) x (in, H) into the tail of K. */
+/* K | content y: the latter as a product (rows, in) x (in, H) into the tail of K. */
 static ph_gemm content_product(const ph_shape *s, int rows, const void *source,
                                const float *content, float *k)
 {
@@ -47,7 +47,7 @@ static ph_gemm content_product(const ph_shape *s, int rows, const void *source,
     return g;
 }
 
-/* dcontent (H, in) = dk^T source, written as (in, H) with its columns apart. */
+/* dcontent (H, in) = dk^T source, written transposed through strides. */
 static ph_gemm content_dw(const ph_shape *s, int rows, const void *source,
                           const float *dk, float *dcontent)
 {
@@ -98,7 +98,8 @@ static ph_status shape(ph_shape *s, const char *options)
     s->q.heads = s->k.heads = 1;
     s->q.transformed = s->k.transformed = 1;
     s->makes_q = s->wants_slices = 1;
-    s->sums_keys = !strcmp(a->variant, "mha"); /* joint heads read the key once for all */
+    s->sums_keys =
+        !strcmp(a->variant, "mha"); /* the joint driver sums dk over heads itself */
     s->k.tail = tail;
     ph_shape_param(s, "mix", 0, heads, shared, 0, 0);
     if (tail) ph_shape_param(s, "content", 0, heads, s->k.in, 0, 0);
@@ -148,7 +149,7 @@ static int keeps(const ph_kind_call *c)
     return c->shape->saved[MIXED] > 0;
 }
 
-/* Kept, or of all heads going forward and of a slice going back. */
+/* Saved, or of all heads in the forward pass and of a slice in the backward pass. */
 static float *mixed(const ph_kind_call *c)
 {
     if (keeps(c)) return c->saved[MIXED];
@@ -179,7 +180,7 @@ static void before(ph_kind_call *c)
     if (!c->grads || !keeps(c)) ph_kind_tokens(c, mix_token, NULL);
 }
 
-/* dQ of a token, and its share of dmix. */
+/* dQ of a token, and its terms of dmix. */
 static void unmix_token(const ph_kind_call *c, int row, float *sums)
 {
     const ph_shape *s = c->shape;
@@ -210,7 +211,7 @@ static void unmix_item(void *arg, int lane, int index)
     }
 }
 
-/* The key is one for all heads: its gradient is the sum of theirs. */
+/* All heads share the key, so its gradients are summed over heads. */
 static void add_key(ph_kind_call *c, int row, int b, int t)
 {
     int n = c->shape->attn.qk_dim, first = c->first == 0;
@@ -245,11 +246,11 @@ static const ph_layer_kind kind = {.shape = shape,
 const ph_variant ph_variant_collab = {
     .info = {.name = "collab",
              .options = "collab[:content=1]",
-             .help = "collaborative heads: one query and one key of R numbers for all, "
-                     "weighed by each head in its own way",
+             .help = "collaborative heads: one query and one key of size R for all, "
+                     "whose elements each head weights in its own way",
              .tensors = "wq (in_dim, R) one query for all heads\n"
                         "wk (in_dim, R) one key for all heads\n"
-                        "mix (H, R) how each head weighs their numbers\n"
+                        "mix (H, R) weights of their elements per head\n"
                         "content (H, in_dim) score of a key by itself; optional\n"},
     .layer = &kind,
 };

@@ -6,9 +6,9 @@
  *     C = I + static + diag(gq_i) + sum_r w1q_i^r (w2q_i^r)^T
  *                    + diag(gk_j) + sum_r w1k_j^r (w2k_j^r)^T         [from][to]
  *
- * Extras of a plan are these numbers themselves, per token: w1 and w2 (batch, len, rank,
- * heads), g (batch, len, heads), for each channel that the options leave: preq, prek,
- * postq, postk. A layer makes them from its tokens (dcmha_layer.c).
+ * Extras of a plan are these coefficients themselves, per token: w1 and w2 (batch, len,
+ * rank, heads), g (batch, len, heads), for each channel that the options enable: preq,
+ * prek, postq, postk. A layer computes them from its tokens (dcmha_layer.c).
  */
 #include "variants/dcmha.h"
 
@@ -92,7 +92,8 @@ static ph_status setup(ph_plan *plan, const char *options)
 /* ---- the query's part ---- */
 
 /* Tensor t of a channel at one token: (rank, heads) or (heads). */
-static const float *numbers(const ph_call *call, int first, int t, int batch, int token)
+static const float *coefficients(const ph_call *call, int first, int t, int batch,
+                                 int token)
 {
     const ph_param *p = &call->plan->asks.extra[first + t];
     int64_t row = (int64_t)batch * p->dims[1] + token;
@@ -113,9 +114,9 @@ static void row_matrix(const ph_call *call, ph_mix_at place, int batch, int toke
         memset(c, 0, (size_t)heads * (size_t)heads * sizeof *c);
     for (int h = 0; h < heads; h++) c[h * heads + h] += 1;
     if (first < 0) return;
-    const float *w1 = numbers(call, first, W1, batch, token);
-    const float *w2 = numbers(call, first, W2, batch, token);
-    const float *g = numbers(call, first, G, batch, token);
+    const float *w1 = coefficients(call, first, W1, batch, token);
+    const float *w2 = coefficients(call, first, W2, batch, token);
+    const float *g = coefficients(call, first, G, batch, token);
     for (int h = 0; h < heads; h++) c[h * heads + h] += g[h];
     for (int r = 0; r < s->rank; r++, w1 += heads, w2 += heads)
         for (int from = 0; from < heads; from++)
@@ -129,8 +130,9 @@ static void add_query(const ph_call *call, int first, int batch, int token,
     int heads = call->attn->q_heads, rank = state_of(call)->rank;
     for (int t = 0; t < CHANNEL; t++) {
         if (!dextra[first + t]) continue;
-        const float *other = numbers(call, first, t == W1 ? W2 : W1, batch, token);
-        int64_t at = numbers(call, first, t, batch, token) - call->args->extra[first + t];
+        const float *other = coefficients(call, first, t == W1 ? W2 : W1, batch, token);
+        int64_t at =
+            coefficients(call, first, t, batch, token) - call->args->extra[first + t];
         float *to = dextra[first + t] + at;
         for (int h = 0; t == G && h < heads; h++) to[h] += dc[h * heads + h];
         for (int r = 0; t != G && r < rank; r++, to += heads, other += heads)
@@ -162,7 +164,7 @@ static void key_weights(const ph_call *call, ph_mix_at place, int batch, int j0,
         for (int r = 0; r < (t == G ? 1 : s->rank); r++)
             for (int h = 0; h < heads; h++, w += PH_BLOCK) {
                 int step = heads * (t == G ? 1 : s->rank);
-                const float *x = numbers(call, first, t, batch, j0) + r * heads + h;
+                const float *x = coefficients(call, first, t, batch, j0) + r * heads + h;
                 for (int c = 0; c < n; c++, x += step) w[c] = *x;
             }
 }
@@ -176,7 +178,7 @@ static void key_gradient(const ph_call *call, ph_mix_at place, int batch, int j0
         for (int r = 0; r < (t == G ? 1 : s->rank); r++)
             for (int h = 0; h < heads; h++, dw += PH_BLOCK) {
                 int step = heads * (t == G ? 1 : s->rank);
-                int64_t at = numbers(call, first, t, batch, j0) -
+                int64_t at = coefficients(call, first, t, batch, j0) -
                              call->args->extra[first + t] + r * heads + h;
                 for (int c = 0; dextra[first + t] && c < n; c++, at += step)
                     dextra[first + t][at] = dw[c];
@@ -188,7 +190,7 @@ const ph_variant ph_variant_dcmha = {
         {.name = "dcmha",
          .options = "dcmha:rank=R[,side=q|k|both][,pre=0][,post=0][,gelu=tanh|erf]",
          .help = "heads are mixed per query and key, before and after the softmax, by "
-                 "numbers made from both tokens",
+                 "coefficients computed from both tokens",
          .tensors =
              "dc_w1 (4, model_dim, 2*R*H) layer: x to hidden; preq prek postq postk\n"
              "dc_w2 (4, 2*R*H, 2*R, H) layer: from them to w1 and w2\n"

@@ -1,6 +1,6 @@
 /*
- * dcmha.h - what the two halves of dcmha share: its options. dcmha.c mixes heads by given
- * numbers, dcmha_layer.c makes these numbers from the tokens.
+ * dcmha.h - the options of dcmha. dcmha.c mixes heads with given coefficients,
+ * dcmha_layer.c computes the coefficients from the tokens.
  */
 #ifndef PH_VARIANTS_DCMHA_H
 #define PH_VARIANTS_DCMHA_H
@@ -19,7 +19,7 @@ typedef struct ph_dcmha {
 /* "rank=R,side=q|k|both,pre=0,post=0,gelu=tanh|erf" */
 ph_status ph_dcmha_read(ph_ctx *ctx, const char *options, ph_dcmha *out);
 
-/* Whether channel (place, side) is there. */
+/* Whether channel (place, side) is enabled. */
 static inline int ph_dcmha_has(const ph_dcmha *d, int place, int side)
 {
     return d->on[place] && (d->side == side || d->side == PH_DC_BOTH);

@@ -1,16 +1,17 @@
 /*
- * dcmha_layer.c - the numbers by which dcmha mixes heads, made from the tokens.
+ * dcmha_layer.c - the coefficients with which dcmha mixes heads, computed from the
+ * tokens.
  *
- * For each channel c of preq, prek, postq, postk that the options leave, and each token x
- * (of the queries, or of the source of the keys):
+ * For each channel c of preq, prek, postq, postk that the options enable, and each token
+ * x (of the queries, or of the source of the keys):
  *
  *     y  = gelu(x dc_w1[c]) dc_w2[c]             (2R, H)
  *     w1 = y[r] / rms over the heads             r < R, eps 1e-6
  *     w2 = y[R + r]
  *     g  = tanh(x dc_wg[c])                      (H)
  *
- * dc_static goes to attention as it is. With a cache the numbers of the keys are saved
- * beside K and V, (2R + 1) H for each key and channel.
+ * dc_static is passed to attention unchanged. With a cache the coefficients of the keys
+ * are cached beside K and V, (2R + 1) H for each key and channel.
  */
 #include <math.h>
 #include <string.h>
@@ -19,15 +20,15 @@
 
 enum { DC_W1, DC_W2, DC_WG, DC_STATIC }; /* own parameters */
 enum { Z, GZ };                          /* saved: x dc_w1 and x dc_wg of all channels */
-enum { ACT = 2, Y, NUMBERS };            /* scratch: gelu(z), y, what attention reads */
+enum { ACT = 2, Y, COEFFICIENTS };       /* scratch: gelu(z), y, what attention reads */
 
-/* One channel that is there. */
+/* One enabled channel. */
 typedef struct channel {
     int index;           /* 0 to 3: which of the four matrices */
-    int keys;            /* 1: made of the source of the keys */
-    int cached;          /* 1: its numbers lie in the cache */
+    int keys;            /* 1: computed from the source of the keys */
+    int cached;          /* 1: its coefficients are in the cache */
     size_t hidden, gate; /* where it starts in Z, ACT, Y; in GZ */
-    size_t numbers;      /* in NUMBERS, or in the cache */
+    size_t coefficients; /* in COEFFICIENTS, or in the cache */
 } channel;
 
 typedef struct state {
@@ -74,8 +75,8 @@ static int list_linears(const ph_shape *s, ph_linear *list)
     return 2 * n;
 }
 
-/* y = gelu(z) dc_w2[c], and its gradients: all (rows, hidden) by (hidden, hidden), for a
-   token has as many numbers y as hidden ones. */
+/* y = gelu(z) dc_w2[c], and its gradients: all (rows, hidden) by (hidden, hidden), for y
+   is as wide as the hidden layer. */
 static ph_gemm second(const ph_kind_call *c, const channel *ch)
 {
     int n = hidden_of(c->shape), rows = ch->keys ? c->kv_rows : c->q_rows;
@@ -125,8 +126,8 @@ static void measure_second(ph_shape *s)
     for (int i = 0; i < 3; i++) ph_shape_products(s, list[i], own->channels);
 }
 
-/* Numbers of one channel in what attention reads. */
-static size_t numbers_of(const ph_shape *s, size_t tokens)
+/* Coefficients of one channel that attention reads. */
+static size_t coefficients_of(const ph_shape *s, size_t tokens)
 {
     size_t rank = (size_t)((const state *)s->state)->dc.rank;
     return tokens * (2 * rank + 1) * (size_t)s->attn.q_heads;
@@ -154,9 +155,9 @@ static void add_channels(ph_shape *s, state *own)
             if (!ph_dcmha_has(&own->dc, place, side)) continue;
             *ch = (channel){.index = 2 * place + side, .keys = side == PH_DC_K};
             ch->cached = ch->keys && s->desc->cache;
-            ch->numbers = ch->cached ? s->cache : s->scratch[NUMBERS];
-            *(ch->cached ? &s->cache : &s->scratch[NUMBERS]) +=
-                numbers_of(s, ch->keys ? keys : q_rows);
+            ch->coefficients = ch->cached ? s->cache : s->scratch[COEFFICIENTS];
+            *(ch->cached ? &s->cache : &s->scratch[COEFFICIENTS]) +=
+                coefficients_of(s, ch->keys ? keys : q_rows);
             if (ch->cached) add_cache_parts(s, keys);
             own->channels++;
         }
@@ -166,7 +167,7 @@ static void add_channels(ph_shape *s, state *own)
         own->channel[i].hidden = list[i].at, own->channel[i].gate = list[n + i].at;
     s->scratch[ACT] = s->scratch[Y] = s->backward_only[ACT] = s->backward_only[Y] =
         s->saved[Z];
-    s->backward_only[NUMBERS] = s->scratch[NUMBERS];
+    s->backward_only[COEFFICIENTS] = s->scratch[COEFFICIENTS];
 }
 
 /* The tensors hold all four channels and both static mixes, whatever the options say. */
@@ -191,7 +192,7 @@ static ph_status shape(ph_shape *s, const char *options)
         return ph_fail(
             s->ctx, PH_UNSUPPORTED,
             "memory_dim is %d, expected %d as model_dim, because variant dcmha "
-            "makes numbers from both; or its option side=q",
+            "computes coefficients from both; or its option side=q",
             d->memory_dim, in);
     ph_param *first = &s->param[s->params];
     ph_shape_param(s, "dc_w1", 0, 4, in, hidden, 0);
@@ -218,8 +219,8 @@ static void project(ph_kind_call *c)
 #define ROOT_2_PI 0.79788456f /* sqrt(2/pi) */
 #define CUBIC     0.044715f
 
-/* The argument of the tanh. */
-static float bend(float z)
+/* Argument of the tanh of gelu. */
+static float tanh_argument(float z)
 {
     return ROOT_2_PI * (z + CUBIC * z * z * z);
 }
@@ -227,17 +228,19 @@ static float bend(float z)
 static void gelu(const ph_kind_call *c, int n, const float *z, float *y)
 {
     int erf_form = state_of(c)->dc.gelu == PH_DC_ERF;
-    for (int i = 0; i < n; i++) y[i] = erf_form ? erff(z[i] * 0.70710678f) : bend(z[i]);
+    for (int i = 0; i < n; i++)
+        y[i] = erf_form ? erff(z[i] * 0.70710678f) : tanh_argument(z[i]);
     if (!erf_form) ph_kind_tanh(c->ctx, n, y, y);
     for (int i = 0; i < n; i++) y[i] = 0.5f * z[i] * (1 + y[i]);
 }
 
-/* dz = dy * slope of gelu at z */
+/* dz = dy * gelu'(z) */
 static void gelu_backward(const ph_kind_call *c, int n, const float *z, const float *dy,
                           float *dz)
 {
     int erf_form = state_of(c)->dc.gelu == PH_DC_ERF;
-    for (int i = 0; i < n; i++) dz[i] = erf_form ? erff(z[i] * 0.70710678f) : bend(z[i]);
+    for (int i = 0; i < n; i++)
+        dz[i] = erf_form ? erff(z[i] * 0.70710678f) : tanh_argument(z[i]);
     if (!erf_form) ph_kind_tanh(c->ctx, n, dz, dz);
     for (int i = 0; i < n; i++) {
         float x = z[i], t = dz[i];
@@ -249,13 +252,13 @@ static void gelu_backward(const ph_kind_call *c, int n, const float *z, const fl
 
 /* ---- tokens ------------------------------------------------------------------------ */
 
-/* What is done to one token of a channel: within its length, and beyond. */
-typedef void doing(ph_kind_call *c, const channel *ch, int row, int b, int t);
+/* A step on one token of a channel: a valid one, or padding. */
+typedef void token_step(ph_kind_call *c, const channel *ch, int row, int b, int t);
 
 typedef struct job {
     ph_kind_call *call;
     const channel *channel;
-    doing *valid, *beyond;
+    token_step *valid, *beyond;
 } job;
 
 enum { CHUNK = 32 }; /* tokens of one item */
@@ -270,12 +273,12 @@ static void item(void *arg, int lane, int index)
     (void)lane;
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
         int b = row / len, t = row % len;
-        doing *step = lens && t >= lens[b] ? j->beyond : j->valid;
+        token_step *step = lens && t >= lens[b] ? j->beyond : j->valid;
         step(c, j->channel, row, b, t);
     }
 }
 
-static void each(ph_kind_call *c, doing *valid, doing *beyond)
+static void each(ph_kind_call *c, token_step *valid, token_step *beyond)
 {
     const state *own = state_of(c);
     for (int i = 0; i < own->channels; i++) {
@@ -294,8 +297,8 @@ static void activate(ph_kind_call *c, const channel *ch, int row, int b, int t)
     gelu(c, n, z, act);
 }
 
-/* Zeros all the way: to y, and to the gradient of dc_w2. */
-static void silence(ph_kind_call *c, const channel *ch, int row, int b, int t)
+/* Padding: y is 0, and so is the gradient of dc_w2. */
+static void clear_token(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
     (void)b, (void)t;
@@ -303,42 +306,43 @@ static void silence(ph_kind_call *c, const channel *ch, int row, int b, int t)
     memset(c->saved[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
 }
 
-/* Where tensor `which` of a channel starts in what attention reads; *count becomes the
-   numbers of one token. */
+/* Offset of tensor `which` of a channel among the coefficients; *count: those of one
+   token. */
 static size_t tensor_at(const ph_kind_call *c, const channel *ch, int which, int *count)
 {
     const ph_attn *a = &c->shape->attn;
     int wide = state_of(c)->dc.rank * a->q_heads;
     size_t tokens = (size_t)a->batch * (size_t)(ch->keys ? a->kv_len : a->q_len);
     *count = which == PH_DC_G ? a->q_heads : wide;
-    return ch->numbers + tokens * (size_t)wide * (size_t)which;
+    return ch->coefficients + tokens * (size_t)wide * (size_t)which;
 }
 
-/* The numbers of one token that a channel makes. */
-static float *numbers_at(const ph_kind_call *c, const channel *ch, int which, int row,
-                         int b, int t)
+/* Coefficients of one token of a channel. */
+static float *coefficients_at(const ph_kind_call *c, const channel *ch, int which,
+                              int row, int b, int t)
 {
     int count;
     size_t first = tensor_at(c, ch, which, &count);
-    if (!ch->cached) return c->scratch[NUMBERS] + first + (size_t)row * (size_t)count;
+    if (!ch->cached)
+        return c->scratch[COEFFICIENTS] + first + (size_t)row * (size_t)count;
     int past = ph_desc_grows(c->shape->desc) && c->args->past ? c->args->past[b] : 0;
     size_t slot = (size_t)b * (size_t)c->shape->attn.kv_len + (size_t)(past + t);
     return c->args->extra_cache + first + slot * (size_t)count;
 }
 
-static void number(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void coefficients_token(ph_kind_call *c, const channel *ch, int row, int b, int t)
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
     const float *y = c->scratch[Y] + ch->hidden + (int64_t)row * 2 * n;
     const float *z = c->saved[GZ] + ch->gate + (int64_t)row * heads;
-    float *w1 = numbers_at(c, ch, PH_DC_W1, row, b, t);
-    float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
+    float *w1 = coefficients_at(c, ch, PH_DC_W1, row, b, t);
+    float *g = coefficients_at(c, ch, PH_DC_G, row, b, t);
     for (int r = 0; r < rank; r++) {
         double scale = ph_kind_inverse_rms(heads, y + r * heads, EPS);
         for (int h = 0; h < heads; h++)
             w1[r * heads + h] = (float)(y[r * heads + h] * scale);
     }
-    memcpy(numbers_at(c, ch, PH_DC_W2, row, b, t), y + n, (size_t)n * sizeof *y);
+    memcpy(coefficients_at(c, ch, PH_DC_W2, row, b, t), y + n, (size_t)n * sizeof *y);
     ph_kind_tanh(c->ctx, heads, z, g);
 }
 
@@ -355,16 +359,17 @@ static void before(ph_kind_call *c)
 {
     const state *own = state_of(c);
     int n = 0, count;
-    each(c, activate, silence);
+    each(c, activate, clear_token);
     run_second(c, second);
-    each(c, number, number);
+    each(c, coefficients_token, coefficients_token);
     for (int i = 0; i < own->channels; i++)
         for (int which = 0; which < PH_DC_TENSORS; which++, n++) {
             const channel *ch = &own->channel[i];
             size_t first = tensor_at(c, ch, which, &count);
-            const float *base = ch->cached ? c->args->extra_cache : c->scratch[NUMBERS];
+            const float *base =
+                ch->cached ? c->args->extra_cache : c->scratch[COEFFICIENTS];
             c->extra[n] = base + first;
-            if (c->dparam) c->dextra[n] = c->backward_only[NUMBERS] + first;
+            if (c->dparam) c->dextra[n] = c->backward_only[COEFFICIENTS] + first;
         }
     c->extra[n] = c->param[DC_STATIC];
     if (c->dparam) c->dextra[n] = c->dparam[DC_STATIC];
@@ -372,8 +377,8 @@ static void before(ph_kind_call *c)
 
 /* ---- and back ---------------------------------------------------------------------- */
 
-/* w1 = y / rms(y) over the heads, back; in double, because with few heads the two parts
-   all but cancel. */
+/* Backward of w1 = y / rms(y) over the heads; in double, because with few heads its two
+   terms nearly cancel. */
 static void norm_backward(int heads, const float *y, const float *dw1, float *dy)
 {
     double scale = ph_kind_inverse_rms(heads, y, EPS), mean = 0;
@@ -383,17 +388,19 @@ static void norm_backward(int heads, const float *y, const float *dw1, float *dy
 }
 
 /* dw1, dw2, dg of a token to dy and the gradient of x dc_wg. */
-static void number_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void coefficients_backward(ph_kind_call *c, const channel *ch, int row, int b,
+                                  int t)
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
-    const float *g = numbers_at(c, ch, PH_DC_G, row, b, t);
-    ptrdiff_t shift = c->backward_only[NUMBERS] - c->scratch[NUMBERS];
-    const float *dw1 = numbers_at(c, ch, PH_DC_W1, row, b, t) + shift, *dg = g + shift;
+    const float *g = coefficients_at(c, ch, PH_DC_G, row, b, t);
+    ptrdiff_t shift = c->backward_only[COEFFICIENTS] - c->scratch[COEFFICIENTS];
+    const float *dw1 = coefficients_at(c, ch, PH_DC_W1, row, b, t) + shift,
+                *dg = g + shift;
     const float *y = c->scratch[Y] + ch->hidden + (int64_t)row * 2 * n;
     float *dy = c->backward_only[Y] + ch->hidden + (int64_t)row * 2 * n;
     float *dz = c->backward_only[GZ] + ch->gate + (int64_t)row * heads;
     for (int r = 0; r < n; r += heads) norm_backward(heads, y + r, dw1 + r, dy + r);
-    memcpy(dy + n, numbers_at(c, ch, PH_DC_W2, row, b, t) + shift,
+    memcpy(dy + n, coefficients_at(c, ch, PH_DC_W2, row, b, t) + shift,
            (size_t)n * sizeof *dy);
     for (int h = 0; h < heads; h++) dz[h] = dg[h] * (1 - g[h] * g[h]);
 }
@@ -425,12 +432,12 @@ static void silence_backward(ph_kind_call *c, const channel *ch, int row, int b,
 
 static void before_backward(ph_kind_call *c)
 {
-    each(c, number_backward, nothing_backward);
+    each(c, coefficients_backward, nothing_backward);
     run_second(c, second_dx);
     each(c, activate_backward, silence_backward);
 }
 
-/* Matrices of channels that are not there get nothing. */
+/* Matrices of disabled channels have zero gradients. */
 static void clear_unused(const ph_kind_call *c)
 {
     const ph_shape *s = c->shape;

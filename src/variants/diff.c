@@ -1,14 +1,14 @@
 /*
- * diff.c - differential attention: what one head looks at, minus what its twin does.
+ * diff.c - differential attention: the output of a head minus lambda times its twin's.
  *
- * 2h heads of q and k in pairs (2m, 2m + 1), h heads of v with twice the numbers:
+ * 2h heads of q and k in pairs (2m, 2m + 1), h heads of v of twice the size:
  *
  *     u_m = heads_2m - lambda heads_2m+1
  *     out_m = u_m / rms(u_m) * diff_norm * (1 - init)       eps 1e-5, over v_dim
  *     lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + init
  *     init = 0.8 - 0.6 exp(-0.3 depth)                      depth: of the layer, from 0
  *
- * The way back, e = diff_norm * (1 - init) * dout, n = u r, r = 1/rms:
+ * Backward, e = diff_norm * (1 - init) * dout, n = u r, r = 1/rms:
  *
  *     du = r (e - n mean(n e))      dheads_2m = du      dheads_2m+1 = -lambda du
  *     dlambda = -sum du . heads_2m+1, then through the exponentials
@@ -21,8 +21,8 @@
 enum { LAMBDA_Q1, LAMBDA_K1, LAMBDA_Q2, LAMBDA_K2, DIFF_NORM }; /* own parameters */
 enum {
     TWIN, /* scratch: (pairs) -lambda */
-    SUMS  /* back: (chunks, pairs, v_dim + 1) doubles, their shares in the
-                        gradients of diff_norm and lambda */
+    SUMS  /* backward_only: (chunks, pairs, v_dim + 1) doubles, partial
+                        sums of the gradients of diff_norm and lambda */
 };
 enum { CHUNK = 32 }; /* tokens of one item */
 #define EPS 1e-5
@@ -72,7 +72,7 @@ static ph_status shape(ph_shape *s, const char *options)
 /* ---- lambda ------------------------------------------------------------------------ */
 
 /* exp(q . k) of one of the two pairs of vectors */
-static double pull(const ph_kind_call *c, int q, int k)
+static double exp_dot(const ph_kind_call *c, int q, int k)
 {
     double sum = 0;
     for (int d = 0; d < c->shape->attn.qk_dim; d++)
@@ -82,7 +82,7 @@ static double pull(const ph_kind_call *c, int q, int k)
 
 static double lambda_of(const ph_kind_call *c)
 {
-    return pull(c, LAMBDA_Q1, LAMBDA_K1) - pull(c, LAMBDA_Q2, LAMBDA_K2) +
+    return exp_dot(c, LAMBDA_Q1, LAMBDA_K1) - exp_dot(c, LAMBDA_Q2, LAMBDA_K2) +
            ((const state *)c->shape->state)->init;
 }
 
@@ -94,7 +94,7 @@ static void set_twins(ph_kind_call *c)
 }
 
 /* dq = factor * k, dk = factor * q */
-static void pull_backward(const ph_kind_call *c, int q, int k, double factor)
+static void exp_dot_backward(const ph_kind_call *c, int q, int k, double factor)
 {
     for (int d = 0; d < c->shape->attn.qk_dim; d++) {
         if (c->dparam[q]) c->dparam[q][d] = (float)(factor * c->param[k][d]);
@@ -137,7 +137,7 @@ static void after(ph_kind_call *c)
     ph_kind_tokens(c, combine, combine);
 }
 
-/* Sums over the numbers of a pair, h those of the second head, g = diff_norm * dout. */
+/* Sums over the elements of a pair, h those of the second head, g = diff_norm * dout. */
 typedef struct dots {
     double uu[PH_WIDE_LANES], ug[PH_WIDE_LANES], gh[PH_WIDE_LANES], uh[PH_WIDE_LANES];
 } dots;
@@ -165,9 +165,9 @@ static dots dots_of(int n, const float *heads, double twin, const float *gain,
     return d;
 }
 
-/* dout of a pair into its dheads, and its share of the sums. The sum for lambda is what
-   is left of terms of both signs: nearly nothing where both heads see the same, for du is
-   at right angles to u, and then to both of them. So u is not rounded here. */
+/* dout of a pair into its dheads, and its terms of the partial sums. The terms of dlambda
+   nearly cancel where both heads attend alike, for du is orthogonal to u, and then to
+   both heads. So u is not rounded here. */
 static void separate_pair(ph_kind_call *c, int row, int m, double *sums)
 {
     int n = c->shape->attn.v_dim;
@@ -178,13 +178,13 @@ static void separate_pair(ph_kind_call *c, int row, int m, double *sums)
     double twin = *c->twin;
     dots d = dots_of(n, heads, twin, gain, dout);
     double r = 1 / sqrt(ph_kind_total(d.uu) / n + EPS), keep = keep_of(c) * r;
-    double back = r * r * keep * ph_kind_total(d.ug) / n; /* du = keep g - back u */
+    double pull = r * r * keep * ph_kind_total(d.ug) / n; /* du = keep g - pull u */
     for (int i = 0; i < n; i++) {
         double u = heads[i] + twin * heads[n + i];
         sums[i] += keep * u * dout[i];
-        du[i] = (float)(keep * gain[i] * dout[i] - back * u);
+        du[i] = (float)(keep * gain[i] * dout[i] - pull * u);
     }
-    sums[n] -= keep * ph_kind_total(d.gh) - back * ph_kind_total(d.uh);
+    sums[n] -= keep * ph_kind_total(d.gh) - pull * ph_kind_total(d.uh);
 }
 
 static double *sums_of(const ph_kind_call *c, int chunk, int pair)
@@ -206,7 +206,7 @@ static void separate_item(void *arg, int lane, int index)
     }
 }
 
-/* Number i of all pairs, over chunks and pairs in their order. */
+/* Partial sum i over chunks and pairs, in order. */
 static double sum_of(const ph_kind_call *c, int i)
 {
     double sum = 0;
@@ -227,8 +227,9 @@ static void project_backward(ph_kind_call *c)
     for (int i = 0; i < n && c->dparam[DIFF_NORM]; i++)
         c->dparam[DIFF_NORM][i] = (float)sum_of(c, i);
     double dlambda = sum_of(c, n);
-    pull_backward(c, LAMBDA_Q1, LAMBDA_K1, dlambda * pull(c, LAMBDA_Q1, LAMBDA_K1));
-    pull_backward(c, LAMBDA_Q2, LAMBDA_K2, -dlambda * pull(c, LAMBDA_Q2, LAMBDA_K2));
+    exp_dot_backward(c, LAMBDA_Q1, LAMBDA_K1, dlambda * exp_dot(c, LAMBDA_Q1, LAMBDA_K1));
+    exp_dot_backward(c, LAMBDA_Q2, LAMBDA_K2,
+                     -dlambda * exp_dot(c, LAMBDA_Q2, LAMBDA_K2));
 }
 
 static const ph_layer_kind kind = {.shape = shape,

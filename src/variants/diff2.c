@@ -6,7 +6,7 @@
  *
  *     out_m = heads_2m - lambda_m heads_2m+1        lambda = sigmoid(x w_lambda)
  *
- * The way back, z = x w_lambda: dheads_2m = dout, dheads_2m+1 = -lambda dout,
+ * Backward, z = x w_lambda: dheads_2m = dout, dheads_2m+1 = -lambda dout,
  * dz = -(dout . heads_2m+1) lambda (1 - lambda).
  */
 #include <string.h>
@@ -61,7 +61,7 @@ static void project_backward(ph_kind_call *c)
 
 /* ---- pairs ------------------------------------------------------------------------- */
 
-/* Of the first pair at hand. */
+/* Of the first pair of the slice. */
 static int64_t logit_at(const ph_kind_call *c, int row)
 {
     return (int64_t)row * c->shape->out_heads + c->first_out;
@@ -137,7 +137,7 @@ const ph_variant ph_variant_diff2 = {
     .info = {.name = "diff2",
              .options = "diff2",
              .help = "differential attention, second version: pairs of query heads, the "
-                     "second subtracted by a share that the token chooses",
-             .tensors = "w_lambda (model_dim, H/2) the share of each pair\n"},
+                     "second subtracted with a weight that depends on the token",
+             .tensors = "w_lambda (model_dim, H/2) logit of that weight for each pair\n"},
     .layer = &kind,
 };

@@ -1,21 +1,21 @@
 /*
- * entmax.c - sparse heads: alpha-entmax in the place of softmax.
+ * entmax.c - sparse heads: alpha-entmax instead of softmax.
  *
  *     p_j = max((alpha-1) s_j - tau, 0)^(1/(alpha-1)),  sum_j p_j = 1      per row
  *
  * alpha = 2 is sparsemax; alpha -> 1 is softmax, and alpha = 1 runs as softmax. alpha is
- * an option, or learned: one number per head, alpha = 1 + sigmoid(alpha_logit). lse of a
- * call holds tau.
+ * an option, or learned per head, alpha = 1 + sigmoid(alpha_logit). lse of a call holds
+ * tau.
  *
- * Below LEAST what entmax and softmax differ by is less than rounding: an option runs as
- * softmax there, a learned alpha stays at 1 + LEAST.
+ * For alpha - 1 below MIN_EXPONENT the difference from softmax is less than rounding: an
+ * option runs as softmax there, a learned alpha is clamped to 1 + MIN_EXPONENT.
  */
 #include <math.h>
 
 #include "attn/plan.h"
 #include "variants/variants.h"
 
-#define LEAST 0x1p-20 /* of alpha - 1 */
+#define MIN_EXPONENT 0x1p-20
 
 typedef struct state {
     double alpha; /* where there is no alpha_logit */
@@ -29,7 +29,7 @@ static ph_status setup(ph_plan *plan, const char *options)
     const ph_variant_option list[] = {
         {.key = "alpha", .number = &s->alpha, .least = 1, .most = 2}};
     PH_TRY(ph_options_read(plan->ctx, "entmax", options, list, 1));
-    if (s->alpha - 1 < LEAST) return PH_OK; /* softmax */
+    if (s->alpha - 1 < MIN_EXPONENT) return PH_OK; /* softmax */
     asks->power = 1;
     asks->shared |= 1u << asks->extras;
     asks->extra[asks->extras] = (ph_param){
@@ -60,7 +60,7 @@ static double sigmoid(double x)
 static double alpha(const ph_call *call, int head)
 {
     const float *logit = logits(call);
-    return logit ? 1 + fmax(sigmoid(logit[head]), LEAST)
+    return logit ? 1 + fmax(sigmoid(logit[head]), MIN_EXPONENT)
                  : ((const state *)call->plan->asks.norm_state)->alpha;
 }
 

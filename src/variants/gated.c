@@ -1,20 +1,20 @@
 /*
- * gated.c - a sigmoid gate on what the heads give, the last thing before wo.
+ * gated.c - a sigmoid gate on the output of the heads, the last step before wo.
  *
  *     g = sigmoid(x w_gate)        head      w_gate (model_dim, H)     one per head
- *     out' = g * out               element   w_gate (model_dim, H*n)   one per number
+ *     out' = g * out               element   w_gate (model_dim, H*n)   one per element
  *
- * H heads of n numbers as wo sees them. It stands alone or behind any other kind. The way
- * back, z = x w_gate: dout = g dout', dz = (out . dout') g (1 - g). A gate per head on
- * what attention itself gives is one that attention knows; it is multiplied with the one
- * a router makes, gate = r g: then dz = dgate gate (1 - g) and dr = g dgate.
+ * H heads of n elements in the input of wo. It is used alone or after any other kind.
+ * Backward, z = x w_gate: dout = g dout', dz = (out . dout') g (1 - g). A gate per head
+ * directly on the output of attention is passed to attention as its gate, multiplied by
+ * that of a router, gate = r g: then dz = dgate gate (1 - g) and dr = g dgate.
  */
 #include <string.h>
 
 #include "variants/kind.h"
 
 enum { HEAD, ELEMENT }; /* the words of the option */
-enum { BLOCK = 64 };    /* numbers at a time */
+enum { BLOCK = 64 };    /* elements at a time */
 
 static const ph_gate_step *gate_of(const ph_kind_call *c)
 {
@@ -54,7 +54,7 @@ static void project_backward(ph_kind_call *c)
     ph_kind_linears_backward(c, &gate_of(c)->z, 1);
 }
 
-/* Logits of a token, and where their gradients go. */
+/* Logits of a token, and their gradients. */
 static const float *logits(const ph_kind_call *c, int row)
 {
     const ph_linear *z = &gate_of(c)->z;
@@ -109,11 +109,11 @@ static void before_backward(ph_kind_call *c)
 
 /* ---- on what wo would see ---------------------------------------------------------- */
 
-/* At most BLOCK numbers of one head of a token. */
+/* At most BLOCK elements of one head of a token. */
 typedef struct block {
     int count;
     int64_t at;        /* in out and its gradient */
-    const float *from; /* what the gate is put on: what the kind made, or attention */
+    const float *from; /* what is gated: output of the kind, or of attention */
     int z;             /* first logit */
     int per_head;      /* 1: one logit for all */
     float g[BLOCK];
@@ -214,9 +214,9 @@ static const ph_layer_kind kind = {.shape = shape,
 const ph_variant ph_variant_gated = {
     .info = {.name = "gated",
              .options = "gated:head or gated:element",
-             .help = "a sigmoid gate, made from x, on every head or every number it "
-                     "gives; alone or with any other",
+             .help = "a sigmoid gate, computed from x, on the output of every head or "
+                     "every element of it; alone or with any other variant",
              .tensors = "w_gate (model_dim, H) gate of each head, gated:head\n"
-                        "w_gate (model_dim, H*v_dim) of each number, gated:element\n"},
+                        "w_gate (model_dim, H*v_dim) of each element, gated:element\n"},
     .layer = &kind,
 };

@@ -24,9 +24,10 @@ ph_status ph_shape_width(const ph_shape *shape, const char *what, int heads, int
 
 int ph_shape_is_long(const ph_shape *s)
 {
-    const double least = 4 << 20; /* floats of q and v of all heads */
+    const double min_floats = 4 << 20; /* floats of q and v of all heads */
     const ph_attn *a = &s->attn;
-    return (double)a->batch * a->q_len * a->q_heads * (a->qk_dim + a->v_dim) >= least;
+    return (double)a->batch * a->q_len * a->q_heads * (a->qk_dim + a->v_dim) >=
+           min_floats;
 }
 
 void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)
@@ -95,10 +96,10 @@ void ph_shape_linears(ph_shape *s, ph_linear *list, int count)
         ph_shape_products(s, &dx, 1);
         s->flops += 2.0 * y[i].m * y[i].n * y[i].k;
         y[i].same_a = dw[i].same_a = i && l[-1].keys == l->keys;
-        size_t *room = l->recomputed ? s->scratch : s->saved;
-        l->at = room[l->buffer];
-        room[l->buffer] += (size_t)y[i].m * (size_t)y[i].n;
-        if (!l->recomputed) s->backward_only[l->buffer] = room[l->buffer];
+        size_t *size = l->recomputed ? s->scratch : s->saved;
+        l->at = size[l->buffer];
+        size[l->buffer] += (size_t)y[i].m * (size_t)y[i].n;
+        if (!l->recomputed) s->backward_only[l->buffer] = size[l->buffer];
     }
     ph_shape_products(s, y, count);
     ph_shape_products(s, dw, count);
@@ -109,9 +110,9 @@ void ph_kind_linears(ph_kind_call *c, const ph_linear *list, int count)
     ph_gemm y[PH_GEMM_MAX];
     for (int i = 0; i < count; i++) {
         const ph_linear *l = &list[i];
-        float *const *room = l->recomputed ? c->scratch : c->saved;
+        float *const *buffers = l->recomputed ? c->scratch : c->saved;
         y[i] = product(c->shape->desc, l, l->keys ? c->source : c->x,
-                       c->param[l->param] + l->offset, room[l->buffer] + l->at);
+                       c->param[l->param] + l->offset, buffers[l->buffer] + l->at);
         y[i].m = l->keys ? c->kv_rows : c->q_rows;
         y[i].same_a = i && l[-1].keys == l->keys;
     }
@@ -182,8 +183,8 @@ void ph_kind_close(ph_kind_call *c, int row, int b, int t)
 
 /* ---- functions --------------------------------------------------------------------- */
 
-/* By the kernels that attention uses, so they are the same everywhere; in blocks, because
-   kernels want room behind a row. */
+/* With the kernels of attention, so the bits are the same everywhere; in blocks, because
+   kernels read and write whole vectors past the end of a row. */
 enum { BLOCK = 64 };
 
 /* e[i] = e^x[i] for x <= 0 */

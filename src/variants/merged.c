@@ -1,27 +1,27 @@
 /*
- * merged.c - cross-attention and the average of what came before in one sublayer of a
+ * merged.c - cross-attention and the mean over earlier tokens in one sublayer of a
  * decoder, sharing wv and wo.
  *
  *     U = x wv + bv                       the wv, bv of the values that come from memory
  *     A_t = mean of U_j over j <= t       valid tokens only
  *     out = (heads + A) wo + bo           heads: cross-attention as usual
  *
- * The way back: dU_j = sum over t >= j of dout_t / n_t, n_t tokens up to t. Token by
- * token the sum of U so far lies in a cache of its own, (batch, H*v_dim).
+ * Backward: dU_j = sum over t >= j of dout_t / n_t, n_t tokens up to t. For decoding
+ * token by token the running sum of U is in a cache of its own, (batch, H*v_dim).
  */
 #include <string.h>
 
 #include "variants/kind.h"
 
 enum { U };            /* scratch: (rows, H*v_dim) U, then its gradient */
-enum { COLUMNS = 64 }; /* of one item: sums run over tokens, so columns are shared out */
+enum { COLUMNS = 64 }; /* of one item: sums run over tokens, so items split the columns */
 
 static int width_of(const ph_shape *s)
 {
     return s->out_heads * s->out_dim;
 }
 
-/* wv may lie as one matrix per head, (heads, in, dim): columns in blocks. */
+/* wv may be one matrix per head, (heads, in, dim): columns in blocks. */
 static int in_blocks(const ph_shape *s)
 {
     return s->v.form == PH_FORM_HEADS && s->v.heads > 1;
@@ -32,7 +32,7 @@ static int row_of(const ph_shape *s)
     return in_blocks(s) ? s->v.dim : width_of(s);
 }
 
-/* U = x wv + bv, and its gradients, which add to what the values from memory gave. */
+/* U = x wv + bv, and its gradients, added to those of the values from memory. */
 static ph_gemm values(const ph_shape *s, int rows, const void *x, const float *wv,
                       const float *bv, float *u)
 {
@@ -85,12 +85,12 @@ static ph_status shape(ph_shape *s, const char *options)
         return ph_fail(
             s->ctx, PH_UNSUPPORTED,
             "memory_dim is %d, expected %d as model_dim, because variant merged "
-            "makes values from both by one matrix",
+            "projects values from both by one matrix",
             d->memory_dim, d->model_dim);
     if (a->v_heads != a->q_heads)
         return ph_fail(s->ctx, PH_UNSUPPORTED,
                        "v_heads is %d, expected the %d of q because variant merged adds "
-                       "values to what the heads give",
+                       "values to the output of the heads",
                        a->v_heads, a->q_heads);
     s->makes_out = s->wants_slices = 1;
     s->scratch[U] = (size_t)rows * (size_t)width_of(s);
@@ -112,9 +112,9 @@ static void project(ph_kind_call *c)
 
 /* ---- the running mean -------------------------------------------------------------- */
 
-/* One batch row and some columns of the heads at hand. */
+/* One batch row and some columns of the current heads. */
 typedef struct span {
-    int b, len, first, end; /* len: valid tokens; columns [first, end) at hand */
+    int b, len, first, end; /* len: valid tokens; columns [first, end) of the slice */
     int before;             /* tokens of earlier calls */
     float *state;           /* their sum: (columns of all heads); NULL: none is saved */
 } span;
@@ -145,7 +145,7 @@ static void run_spans(ph_kind_call *c, ph_item *item)
     ph_ctx_run(c->ctx, c->shape->attn.batch * parts, item, c);
 }
 
-/* U of the heads at hand: row t of batch row b. */
+/* U of the current heads: row t of batch row b. */
 static float *values_at(const ph_kind_call *c, int b, int t)
 {
     int64_t row = (int64_t)b * c->shape->attn.q_len + t;
@@ -226,7 +226,7 @@ const ph_variant ph_variant_merged = {
     .info = {.name = "merged",
              .options = "merged",
              .help =
-                 "cross-attention and the mean of the tokens so far in one sublayer of "
+                 "cross-attention and the mean over earlier tokens in one sublayer of "
                  "a decoder; wv and wo are shared",
              .tensors = ""},
     .layer = &kind,

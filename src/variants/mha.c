@@ -1,5 +1,5 @@
 /*
- * mha.c - plain multi-head attention; grouped and multi-query are its head counts.
+ * mha.c - multi-head attention; grouped and multi-query attention are its head counts.
  *
  *     out = softmax(scale * q k^T + bias) v        per head
  */
@@ -14,7 +14,7 @@ static ph_status setup(ph_plan *plan, const char *options)
 const ph_variant ph_variant_mha = {
     .info = {.name = "mha",
              .options = "",
-             .help = "plain multi-head attention; GQA and MQA by k_heads and v_heads",
+             .help = "multi-head attention; GQA and MQA by k_heads and v_heads",
              .tensors = ""},
     .setup = setup,
 };

@@ -1,13 +1,13 @@
 /*
- * mla.c - latent attention: keys and values of all heads from one short vector.
+ * mla.c - multi-head latent attention: keys and values of all heads from one latent.
  *
- *     [c | r] = y w_dkv           c (C) normed with kv_norm, r (DR) turned by position
+ *     [c | r] = y w_dkv           c (C) normalised with kv_norm, r (DR) rotated
  *     k_h = [c w_uk_h | r]        v_h = c w_uv_h            one r for all heads
- *     q_h = [nope | rope]         x wq, or norm(x w_dq) q_norm w_uq; rope turned
+ *     q_h = [nope | rope]         x wq, or norm(x w_dq) q_norm w_uq; rope rotated
  *
- * The layer makes [c | r] as its key: that is all a cache holds. Without a cache, keys
- * and values are expanded. With one they are absorbed, so that nothing is made of what
- * the cache holds: attention has one key [c | r] and one value c for all heads, and
+ * The layer projects [c | r] as its key: that is all a cache holds. Without a cache, keys
+ * and values are expanded. With one they are absorbed, so that cached latents are never
+ * expanded: attention has one key [c | r] and one value c for all heads, and
  *
  *     q_h = [nope w_uk_h^T | rope]       heads_h = (weights_h c) w_uv_h
  *
@@ -19,19 +19,22 @@
 #include "variants/kind.h"
 
 enum { W_DKV, KV_NORM, W_UK, W_UV, W_DQ, Q_NORM, W_UQ }; /* own parameters */
-enum { Z, CQ };    /* saved: (rows, q_latent) x w_dq, and normed */
-enum { K = 2, V }; /* saved; in long texts fore, slice: expanded keys and values */
-enum { Q = 4 };    /* fore: absorbed queries */
+enum { Z, CQ }; /* saved: (rows, q_latent) x w_dq, and normalised */
+enum {
+    K = 2,
+    V
+};              /* saved; in long texts forward_only and slice: expanded keys, values */
+enum { Q = 4 }; /* forward_only: absorbed queries */
 enum {
     SUMS = 5,
     DC
-}; /* back: shares of the tokens in the gradient of q_norm; what the
-                          values give to that of c */
+}; /* backward_only: partial sums of the gradient of q_norm; the
+                          gradient of c through the values */
 
 typedef struct state {
-    int rope, nope;       /* numbers of a query that are turned, that are not */
-    int latent, q_latent; /* C; width of norm(x w_dq), 0: queries straight from x */
-    int v_dim;            /* of a head as wo sees it */
+    int rope, nope;       /* elements of a query that are rotated, that are not */
+    int latent, q_latent; /* C; width of norm(x w_dq), 0: queries directly from x */
+    int v_dim;            /* of a head in the input of wo */
     ph_linear down;       /* x w_dq */
 } state;
 
@@ -44,11 +47,10 @@ static const state *state_of(const ph_kind_call *c)
 
 /* ---- products ---------------------------------------------------------------------- */
 
-/* A product of one head, or (head ignored) of all; see the functions that make them. */
+/* Describes the product of one head, or (head ignored) of all. */
 typedef ph_gemm maker(const ph_kind_call *c, int h);
 
-/* Numbers of a row: of queries, of [c | r], of a matrix of all heads; of what belongs to
-   the heads at hand. */
+/* Row lengths: of queries, of [c | r], of a matrix of all heads; of the current heads. */
 static int64_t q_row(const ph_kind_call *c)
 {
     return (int64_t)c->shape->q.heads * c->shape->q.dim;
@@ -84,20 +86,21 @@ static int keeps(const ph_kind_call *c)
     return c->shape->saved[K] > 0;
 }
 
-/* What attention sees: saved, or of all heads going forward and of a slice going back. */
+/* What attention reads: saved, or of all heads in the forward pass and of a slice in the
+   backward pass. */
 static float *expanded(const ph_kind_call *c, int buffer)
 {
     if (keeps(c)) return c->saved[buffer];
     return (c->grads ? c->slice : c->forward_only)[buffer];
 }
 
-/* The columns of w_uk or w_uv that belong to head h at hand, `dim` for each. */
+/* First column of w_uk or w_uv of head h of the slice, `dim` for each head. */
 static int64_t column(const ph_kind_call *c, int h, int dim)
 {
     return (int64_t)(c->first + h) * dim;
 }
 
-/* k_h = [c w_uk_h | .] of the heads at hand */
+/* k_h = [c w_uk_h | .] of the current heads */
 static ph_gemm expand_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
@@ -110,7 +113,7 @@ static ph_gemm expand_k(const ph_kind_call *c, int h)
     return g;
 }
 
-/* v_h = c w_uv_h of the heads at hand */
+/* v_h = c w_uv_h of the current heads */
 static ph_gemm expand_v(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
@@ -198,7 +201,7 @@ static ph_gemm absorb_v(const ph_kind_call *c, int h)
     return g;
 }
 
-/* One product per head, side by side. */
+/* One product per head, in parallel. */
 static void run_heads(ph_kind_call *c, maker *make)
 {
     ph_gemm list[PH_GEMM_MAX];
@@ -210,7 +213,7 @@ static void run_heads(ph_kind_call *c, maker *make)
     }
 }
 
-/* One product, or two that have their left operand in common (NULL: not wanted). */
+/* One product, or two with the same left operand (NULL: not wanted). */
 static int list_products(const ph_kind_call *c, maker *one, maker *two, ph_gemm list[2])
 {
     int n = 0;
@@ -233,7 +236,7 @@ static void measure_products(ph_shape *s)
 {
     static const struct {
         maker *one, *two;
-        int per_head; /* 1: one for every head, side by side */
+        int per_head; /* 1: one for every head, in parallel */
         int cache;    /* 1: of a layer with a cache */
     } all[] = {{expand_k, expand_v, 0, 0}, {shrink_v, NULL, 0, 0},
                {shrink_k, NULL, 0, 0},     {gradient_uk, gradient_uv, 0, 0},
@@ -275,8 +278,8 @@ static ph_status read_options(ph_shape *s, const char *options)
                        own->rope, a->qk_dim);
     if (own->latent < 1)
         return ph_fail(s->ctx, PH_BAD_ARGUMENT,
-                       "option latent of variant mla is missing, expected the numbers "
-                       "that keys and values are made of");
+                       "option latent of variant mla is missing, expected the size of "
+                       "the latent that keys and values are projected from");
     if (a->k_heads != a->q_heads || a->v_heads != a->q_heads)
         return ph_fail(s->ctx, PH_UNSUPPORTED,
                        "variant mla has %d, %d and %d heads of q, k and v, expected as "
@@ -444,8 +447,8 @@ static void project_backward(ph_kind_call *c)
 
 /* ---- keys and values from a short vector ------------------------------------------ */
 
-/* r behind the numbers of every head */
-static void spread_key(ph_kind_call *c, int row, int b, int t)
+/* Copies r after the elements of every head. */
+static void copy_rope_key(ph_kind_call *c, int row, int b, int t)
 {
     const state *s = state_of(c);
     const float *r = c->k_proj + row * k_row(c) + s->latent;
@@ -493,7 +496,7 @@ static void before(ph_kind_call *c)
     }
     c->k = expanded(c, K), c->v = expanded(c, V);
     if (c->grads && keeps(c)) return;
-    ph_kind_key_tokens(c, spread_key, no_key);
+    ph_kind_key_tokens(c, copy_rope_key, no_key);
     run_products(c, expand_k, expand_v);
 }
 
@@ -502,7 +505,7 @@ static void after(ph_kind_call *c)
     run_heads(c, absorb_v);
 }
 
-/* The share of the values in dc comes to that of the keys when all heads are done. */
+/* dc += its gradient through the values, once all heads are done. */
 static void add_values(ph_kind_call *c, int row, int b, int t)
 {
     int n = state_of(c)->latent;
@@ -534,16 +537,16 @@ static const ph_layer_kind kind = {.shape = shape,
 const ph_variant ph_variant_mla = {
     .info = {.name = "mla",
              .options = "mla:rope=DR,latent=C[,q_latent=Q]",
-             .help = "latent attention: keys and values of all heads from C numbers of a "
-                     "token, the only ones a cache holds",
+             .help = "latent attention: keys and values of all heads from a latent of "
+                     "size C per token, which is all that a cache holds",
              .tensors =
-                 "w_dkv (in_dim, C + DR) the numbers of a token, and its turned key\n"
-                 "kv_norm (C) gains of their norm\n"
-                 "w_uk (C, H*(qk_dim - DR)) keys from them\n"
-                 "w_uv (C, H*v_dim) values from them\n"
+                 "w_dkv (in_dim, C + DR) the latent of a token, and its rotated key\n"
+                 "kv_norm (C) gains of its norm\n"
+                 "w_uk (C, H*(qk_dim - DR)) keys from the latent\n"
+                 "w_uv (C, H*v_dim) values from the latent\n"
                  "wq (model_dim, H*qk_dim) queries, where there is no q_latent\n"
-                 "w_dq (model_dim, Q) else: first to Q numbers\n"
-                 "q_norm (Q) gains of their norm\n"
-                 "w_uq (Q, H*qk_dim) queries from them\n"},
+                 "w_dq (model_dim, Q) else: the latent of queries\n"
+                 "q_norm (Q) gains of its norm\n"
+                 "w_uq (Q, H*qk_dim) queries from it\n"},
     .layer = &kind,
 };

@@ -19,7 +19,7 @@
 
 #include "variants/route.h"
 
-#define MAX_SPARSE_HEADS 0.375 /* share of heads up to which gathering tokens pays */
+#define MAX_SPARSE_HEADS 0.375 /* of all heads: up to here gathering tokens pays */
 
 enum { ZR, ZS, ZH }; /* saved: logits */
 enum { GATES };      /* scratch: (rows, H + 2) factors */
@@ -69,7 +69,7 @@ static void project(ph_kind_call *c)
 
 /* ---- from logits to gates ---------------------------------------------------------- */
 
-/* The factors of one token, saved apart: a gate is type * shared or type * routed. */
+/* The factors of one token: a gate is type * shared or type * routed. */
 typedef struct factors {
     float *shared, *routed; /* (S), (E) */
     float *type;            /* (2) */
@@ -132,8 +132,8 @@ static void before(ph_kind_call *c)
 
 /* ---- and back ---------------------------------------------------------------------- */
 
-/* Gradients of the factors of one token, from those of its gates; shared and routed heads
-   lie behind each other in both. */
+/* Gradients of the factors of one token, from those of its gates; shared heads come
+   first in both. */
 static void split_gates(const ph_kind_call *c, int b, int t, const factors *f,
                         float *dfactor, float *dtype)
 {
@@ -208,8 +208,9 @@ static const ph_layer_kind kind = {.shape = shape,
 const ph_variant ph_variant_moh = {
     .info = {.name = "moh",
              .options = "moh:shared=S,top=K[,score=code|paper]",
-             .help = "mixture of heads: every token uses S shared heads and the K of the "
-                     "others that its router likes best; the rest costs nothing",
+             .help =
+                 "mixture of heads: every token uses S shared heads and the top K of the "
+                 "others by its router; the rest costs nothing",
              .tensors =
                  "moh_wr (model_dim, H-S) router of the routed heads; none if S = H\n"
                  "moh_ws (model_dim, S) of the shared heads; none if S = 0, S = 1 < H\n"

@@ -1,25 +1,24 @@
 /*
  * moh_norm.c - mixture of heads without parameters: a token uses the heads whose queries
- * are longest.
+ * have the largest norm.
  *
  *     n_e = |q of head S+e|    z = n / (sd + 1e-6)    sd: of n over the E routed heads
  *     gate = 1 for the shared heads and the K largest z, 0 for the others
  *
- * Turning q by its position does not change its length, so it is read as attention sees
- * it. The way back is straight through: the gradient of a gate that is on is taken for
- * that of p = softmax(z). With u = sd + 1e-6, y = (n - mean) / sd and
- * c = sum(dz y) / (E-1):
+ * Rotating q does not change its norm, so the rotated q is read. Gradients are straight
+ * through: the gradient of a gate that is on is used as that of p = softmax(z). With u =
+ * sd + 1e-6, y = (n - mean) / sd and c = sum(dz y) / (E-1):
  *
  *     dn = (dz - c y + c y 1e-6/u) / u        dq += dn q / n
  *
- * sd = 0 and n = 0 give 0 there, not NaN. It runs in double: with E = 2 dz and c y all
- * but cancel.
+ * sd = 0 and n = 0 give 0 there, not NaN. It runs in double: with E = 2 dz and c y nearly
+ * cancel.
  */
 #include <math.h>
 
 #include "variants/route.h"
 
-#define UNIT 1e-6 /* added to the deviation */
+#define EPS 1e-6 /* added to the deviation */
 
 static const ph_route *route_of(const ph_kind_call *c)
 {
@@ -38,9 +37,9 @@ static const float *query_of(const ph_kind_call *c, int row, int e)
     return c->q + ((int64_t)row * a->q_heads + route_of(c)->shared + e) * a->qk_dim;
 }
 
-/* What the square of a number counts: turned ones may have grown (YaRN), and the norm is
-   that of the query before it was turned. */
-static double share_of(const ph_kind_call *c, int d)
+/* Factor on the square of element d: YaRN scales rotated elements, and the norm is that
+   of the query before the rotation. */
+static double square_factor(const ph_kind_call *c, int d)
 {
     const ph_projection *q = &c->shape->q;
     double scale = c->shape->rope_scale;
@@ -58,7 +57,7 @@ static void measure(const ph_kind_call *c, int row, double *n, double *mean,
         const float *q = query_of(c, row, e);
         n[e] = 0;
         for (int d = 0; d < c->shape->attn.qk_dim; d++)
-            n[e] += (double)q[d] * q[d] * share_of(c, d);
+            n[e] += (double)q[d] * q[d] * square_factor(c, d);
         n[e] = sqrt(n[e]);
         sum += n[e];
     }
@@ -74,7 +73,7 @@ static void open_token(ph_kind_call *c, int row, int b, int t)
     double n[PH_ROUTE_MAX], mean, deviation;
     float z[PH_ROUTE_MAX];
     measure(c, row, n, &mean, &deviation);
-    for (int e = 0; e < r->routed; e++) z[e] = (float)(n[e] / (deviation + UNIT));
+    for (int e = 0; e < r->routed; e++) z[e] = (float)(n[e] / (deviation + EPS));
     ph_route_token(c, r, row, z);
     for (int h = 0; h < c->shape->attn.q_heads; h++)
         c->gate[ph_gate_at(c, b, h, t)] = h < r->shared ? 1 : on[h - r->shared];
@@ -88,7 +87,7 @@ static void before(ph_kind_call *c)
 
 /* ---- and back ---------------------------------------------------------------------- */
 
-/* dz of a token, straight through its gates and from the balance loss; sums to 0. */
+/* dz of a token, straight through its gates and from the balance loss; its sum is 0. */
 static void logits_backward(const ph_kind_call *c, int row, int b, int t, double *dz)
 {
     const ph_route *r = route_of(c);
@@ -111,16 +110,16 @@ static void open_token_backward(ph_kind_call *c, int row, int b, int t)
     double n[PH_ROUTE_MAX], dz[PH_ROUTE_MAX], mean, deviation, sum = 0;
     logits_backward(c, row, b, t, dz);
     measure(c, row, n, &mean, &deviation);
-    double unit = deviation + UNIT;
+    double unit = deviation + EPS;
     for (int e = 0; e < count && deviation > 0; e++)
         sum += dz[e] * (n[e] - mean) / deviation / (count - 1);
     for (int e = 0; e < count; e++) {
         double y = deviation > 0 ? sum * (n[e] - mean) / deviation : 0;
-        double dn = (dz[e] - y + y * (UNIT / unit)) / unit;
+        double dn = (dz[e] - y + y * (EPS / unit)) / unit;
         const float *q = query_of(c, row, e);
         float *dq = c->dq + (q - c->q), factor = (float)(dn / (n[e] + 1e-12));
         for (int d = 0; d < c->shape->attn.qk_dim; d++)
-            dq[d] += factor * q[d] * (float)share_of(c, d);
+            dq[d] += factor * q[d] * (float)square_factor(c, d);
     }
 }
 
@@ -135,7 +134,7 @@ static const ph_layer_kind kind = {
 const ph_variant ph_variant_moh_norm = {
     .info = {.name = "moh-norm",
              .options = "moh-norm:shared=S,top=K",
-             .help = "mixture of heads that routes by the length of the query, without "
+             .help = "mixture of heads routed by the norm of the query, without "
                      "parameters; gates are 0 or 1",
              .tensors = ""},
     .layer = &kind,

@@ -1,16 +1,16 @@
 /*
- * mohsa.c - heads that overlap: each also sees the edge of its neighbours.
+ * mohsa.c - overlapping heads: each also sees the edge of its neighbours.
  *
- *     q, k, v as usual, H heads of d side by side, O zeros before and behind a token:
+ *     q, k, v as usual, H heads of d, O zeros before and after a token:
  *
  *         [ 0 O | head 0 | head 1 | ... | 0 O ]
  *         [  window 0  ]
- *                [  window 1  ]              window h: numbers h*d .. h*d + d + 2O
+ *                [  window 1  ]              window h: elements h*d .. h*d + d + 2O
  *
  *     heads' = attention over the windows, scale 1/sqrt(d);  wo has H*(d + 2O) rows
  *
- * Windows are views: attention reads them through a head stride of d. The way back folds:
- * a number gets the sum of what all windows that hold it got, lowest head first.
+ * Windows are views: attention reads them through a head stride of d. The gradient of an
+ * element is the sum over all windows that hold it, lowest head first.
  */
 #include <math.h>
 #include <string.h>
@@ -44,24 +44,25 @@ static ph_status shape(ph_shape *s, const char *options)
 
 /* ---- folding ----------------------------------------------------------------------- */
 
-typedef struct fold_job {
+typedef struct windows_job {
     const ph_projection *proj;
-    const float *from; /* (rows, heads at hand, dim + 2 pad) */
+    const float *from; /* (rows, heads of the slice, dim + 2 pad) */
     float *to;         /* (rows, heads * dim) */
     int rows;
-    int first, heads; /* at hand */
-} fold_job;
+    int first, heads; /* the slice */
+} windows_job;
 
 enum { CHUNK = 32 }; /* rows of one item */
 
-/* Numbers that no window before has are copied, the others added to. */
-static void fold_row(const fold_job *j, const float *restrict from, float *restrict to)
+/* Elements that no earlier window holds are copied, the others accumulated. */
+static void sum_windows(const windows_job *j, const float *restrict from,
+                        float *restrict to)
 {
     const ph_projection *p = j->proj;
     int window = p->dim + 2 * p->pad, width = p->heads * p->dim;
     int reached = j->first ? ph_min(j->first * p->dim + p->pad, width) : 0;
     for (int h = 0; h < j->heads; h++, from += window) {
-        int first = (j->first + h) * p->dim - p->pad; /* what number 0 of it is */
+        int first = (j->first + h) * p->dim - p->pad; /* its element 0 */
         int end = ph_min(first + window, width);
         for (int i = ph_max(0, first); i < reached; i++) to[i] += from[i - first];
         memcpy(to + reached, from + (reached - first),
@@ -70,29 +71,29 @@ static void fold_row(const fold_job *j, const float *restrict from, float *restr
     }
 }
 
-static void fold_item(void *arg, int lane, int index)
+static void windows_item(void *arg, int lane, int index)
 {
-    const fold_job *j = arg;
+    const windows_job *j = arg;
     const ph_projection *p = j->proj;
     int window = j->heads * (p->dim + 2 * p->pad), width = p->heads * p->dim;
     (void)lane;
     for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, j->rows); row++)
-        fold_row(j, j->from + (int64_t)row * window, j->to + (int64_t)row * width);
+        sum_windows(j, j->from + (int64_t)row * window, j->to + (int64_t)row * width);
 }
 
-static void fold(const ph_kind_call *c, const ph_projection *proj, int rows,
-                 const float *from, float *to)
+static void reduce_windows(const ph_kind_call *c, const ph_projection *proj, int rows,
+                           const float *from, float *to)
 {
-    fold_job j = {proj, from, to, rows, c->first, c->q_heads};
-    if (proj->transformed) ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), fold_item, &j);
+    windows_job j = {proj, from, to, rows, c->first, c->q_heads};
+    if (proj->transformed) ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), windows_item, &j);
 }
 
 static void before_backward(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
-    fold(c, &s->q, c->q_rows, c->dq, c->dq_proj);
-    fold(c, &s->k, c->kv_rows, c->dk, c->dk_proj);
-    fold(c, &s->v, c->kv_rows, c->dv, c->dv_proj);
+    reduce_windows(c, &s->q, c->q_rows, c->dq, c->dq_proj);
+    reduce_windows(c, &s->k, c->kv_rows, c->dk, c->dk_proj);
+    reduce_windows(c, &s->v, c->kv_rows, c->dv, c->dv_proj);
 }
 
 static const ph_layer_kind kind = {
@@ -102,9 +103,9 @@ const ph_variant ph_variant_mohsa = {
     .info = {.name = "mohsa",
              .options = "mohsa:overlap=O",
              .help =
-                 "overlapping heads: each head also sees the O nearest numbers of its "
+                 "overlapping heads: each head also sees the O nearest elements of its "
                  "neighbours on either side",
              .tensors =
-                 "wo (H*(v_dim + 2*O), out_dim) one row for every number of a window\n"},
+                 "wo (H*(v_dim + 2*O), out_dim) one row for every element of a window\n"},
     .layer = &kind,
 };

@@ -1,12 +1,12 @@
 /*
- * route.h - what the routers of a mixture of heads share: which heads a token uses, and
- * whether all heads are used alike.
+ * route.h - what the routers of a mixture of heads share: top-k routing and the
+ * load-balance loss.
  *
  * H heads: the first `shared` are always on; of the `routed` others each token uses the
  * `top` with the largest scores, equal ones by their index.
  *
  *     balance_loss = E sum_e P_e f_e      E routed heads, P_e mean probability of head e,
- *                                         f_e share of the tokens that use it
+ *                                         f_e fraction of the tokens that use it
  *     d/dz_e = E/N p_e (f_e - sum f p)    for the logits z of a token, f as a constant
  */
 #ifndef PH_VARIANTS_ROUTE_H
@@ -21,7 +21,7 @@ typedef struct ph_route {
     int paper; /* 1: scores and loss as the paper prints them, see moh.c */
 } ph_route;
 
-/* Pieces of a router, the same in all of them. */
+/* Buffers of a router, the same in all of them. */
 enum {
     PH_ROUTE_P =
         PH_BUFFERS - 3, /* scratch: (rows, routed) softmax over all routed heads */
@@ -29,22 +29,22 @@ enum {
     PH_ROUTE_SHARE      /* scratch: (routed) f, and the number of tokens */
 };
 
-/* Reads "shared=S,top=K" and, where `scores`, ",score=code|paper"; makes room for the
-   pieces. */
+/* Reads "shared=S,top=K" and, where `scores`, ",score=code|paper"; reserves its
+   buffers. */
 ph_status ph_route_shape(ph_shape *shape, const char *name, const char *options,
                          int scores, ph_route *route);
 
-/* Scores z of one token: fills its rows of the pieces. */
+/* Routes one token by its scores z: fills its rows of the buffers. */
 void ph_route_token(ph_kind_call *call, const ph_route *route, int row, const float *z);
 
-/* All tokens are done: the shares, and the loss where it is wanted. */
+/* After all tokens: f, and the loss where it is wanted. */
 void ph_route_count(ph_kind_call *call, const ph_route *route);
 
 /* dz of one token += balance * gradient of the loss. */
 void ph_route_balance(const ph_kind_call *call, const ph_route *route, int row,
                       float *dz);
 
-/* Way back through y = factor * softmax(z): dz[i] = y[i] (dy[i] - sum(dy y) / factor). */
+/* Backward of y = factor * softmax(z): dz[i] = y[i] (dy[i] - sum(dy y) / factor). */
 void ph_softmax_backward(int n, const float *y, const float *dy, float factor, float *dz);
 
 #endif

@@ -4,7 +4,7 @@
  *     u[to] = sum_from s[from] w_logits[from][to]       p = softmax(u + bias, mask)
  *     a[to] = sum_from p[from] w_weights[from][to]      out[h] = sum_j a_j[h] v_j[h]
  *
- * Both matrices the identity: plain attention.
+ * With two identity matrices it is mha.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static ph_status setup(ph_plan *plan, const char *options)
     PH_TRY(ph_options_read(plan->ctx, "talking", options, NULL, 0));
     asks->extra[0] = (ph_param){.name = "w_logits", .rank = 2, .dims = {heads, heads}};
     asks->extra[1] = (ph_param){.name = "w_weights", .rank = 2, .dims = {heads, heads}};
-    asks->extras = 2; /* by place: one that mixes is asked first */
+    asks->extras = 2; /* one per mix: the setup of a variant that mixes runs first */
     asks->shared = 3;
     asks->mix[PH_LOGITS] = asks->mix[PH_WEIGHTS] = 1;
     return PH_OK;

@@ -1,5 +1,5 @@
 /*
- * variants.c - finds variants by name, and takes "kind:options+core:options" apart.
+ * variants.c - finds variants by name, and parses "kind:options+core:options".
  */
 #include "variants/variants.h"
 
@@ -58,7 +58,7 @@ typedef struct part {
 
 typedef ph_status take_part(ph_ctx *ctx, const part *p, void *to);
 
-/* Takes the text apart. */
+/* Calls take for every variant of the text. */
 static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void *to)
 {
     if (!text) text = "mha";
@@ -80,14 +80,14 @@ static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void 
 static ph_status not_alone(ph_ctx *ctx)
 {
     return ph_fail(ctx, PH_UNSUPPORTED,
-                   "variant mha leaves attention as it is, expected it alone");
+                   "variant mha combines with no other, expected it alone");
 }
 
 /* ---- of a layer ---- */
 
 static ph_status take_layer(ph_ctx *ctx, const part *p, void *to)
 {
-    static const char *const does[] = {"change the layer", "gate what heads give"};
+    static const char *const does[] = {"change the layer", "gate the output of heads"};
     ph_variant_parts *parts = to;
     size_t used = strlen(parts->core);
     if (p->variant->setup)
@@ -130,11 +130,10 @@ static ph_status take_core(ph_ctx *ctx, const part *p, void *to)
     int role = variant->alpha ? PH_STAGE_NORM : PH_STAGE_MIX;
     const ph_variant *same = core->variant[role], *other = core->variant[!role];
     if (!variant->setup)
-        return ph_fail(
-            ctx, PH_UNSUPPORTED,
-            "variant %s works on what a layer projects, expected one that works "
-            "on q, k and v",
-            variant->info.name);
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "variant %s changes the projections of a layer, expected one that "
+                       "works on q, k and v",
+                       variant->info.name);
     if (is_plain(same) || is_plain(other) || (is_plain(variant) && (same || other)))
         return not_alone(ctx);
     if (same)

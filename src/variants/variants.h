@@ -18,18 +18,18 @@ const ph_variant *ph_variant_at(int i);
 ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out);
 
 /* A variant of a layer, "kind:options+gated:options+core:options", in any order: at most
-   one part changes the layer, one more may be a gate behind it, the others are for the
+   one variant changes the layer, one more may be a gate after it, the others are for the
    plan. */
 typedef struct ph_variant_parts {
-    const ph_variant *kind[2];       /* NULL: none; the second stands behind the first */
+    const ph_variant *kind[2];       /* NULL: none; the second follows the first */
     char options[2][PH_VARIANT_MAX]; /* of the kinds */
     char core[PH_VARIANT_MAX];       /* for the plan */
 } ph_variant_parts;
 
 ph_status ph_variant_split(ph_ctx *ctx, const char *text, ph_variant_parts *parts);
 
-/* A variant of a plan (NULL: mha), "talking+entmax:alpha=1.5": at most one part mixes
-   heads, at most one normalises rows. */
+/* A variant of a plan (NULL: mha), "talking+entmax:alpha=1.5": at most one mixes heads,
+   at most one normalises rows. */
 ph_status ph_variant_core(ph_ctx *ctx, const char *text, ph_core *core);
 
 #endif
