@@ -18,7 +18,11 @@ static inline float exp_of(float x)
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
-    float n = x * 1.44269504f + magic - magic;
+    union {
+        float value;
+        uint32_t bits;
+    } rounded = {.value = x * 1.44269504f + magic}; /* n in its last bits */
+    float n = rounded.value - magic;
     float r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;
     float p = 1.98756965e-4f;
@@ -28,11 +32,8 @@ static inline float exp_of(float x)
     p = p * r + 1.66666657e-1f;
     p = p * r + 0.5f;
     p = p * (r * r) + r + 1.0f;
-    const union {
-        int32_t bits;
-        float value;
-    } two = {.bits = ((int32_t)n + 127) * (1 << 23)};
-    return p * two.value;
+    rounded.bits = (rounded.bits + 127) << 23; /* 2^n; unsigned, because x may be NaN */
+    return p * rounded.value;
 }
 
 static inline float halves(float *lane)

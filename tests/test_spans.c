@@ -1,0 +1,76 @@
+/*
+ * test_spans.c - the loops of models over single rows (model/spans.h): values against
+ * libm in double, same bits on every instruction set, NaN and infinity.
+ */
+#include <math.h>
+
+#include "check.h"
+#include "model/spans.h"
+#include "polyhead.h"
+
+enum { N = 4000 };
+
+static const ph_curve curves[] = {PH_CURVE_GELU, PH_CURVE_RELU, PH_CURVE_SWIGLU};
+
+static double expected(ph_curve curve, double x)
+{
+    const double root = sqrt(2 / 3.14159265358979323846);
+    if (curve == PH_CURVE_RELU) return x > 0 ? x : 0;
+    double u = curve == PH_CURVE_GELU ? 2 * root * (x + 0.044715 * x * x * x) : x;
+    return x / (1 + exp(-u));
+}
+
+static const ph_spans *table(int i)
+{
+    ph_isa_info info;
+    const char *isa = ph_isa_list()[i];
+    if (!isa) return NULL;
+    info = ph_isa_about(isa);
+    return ph_spans_pick(info.vectors);
+}
+
+/* Within four units in the last place of x, from where exp is 0 to where it is huge. */
+static void activations(void)
+{
+    static float h[N], w[N], g[N], first[N];
+    for (int c = 0; c < N; c++) h[c] = (float)(c - N / 2) * 0.05f, w[c] = 1;
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; table(i); i++) {
+            table(i)->curve(curves[k], N, h, w, g);
+            for (int c = 0; c < N; c++) {
+                double want = expected(curves[k], h[c]);
+                CHECK(fabs(g[c] - want) <= 4 * 0x1p-23 * fabs((double)h[c]),
+                      "curve %d of %g is %g, not %g", k, (double)h[c], (double)g[c],
+                      want);
+            }
+            if (i == 0) memcpy(first, g, sizeof g);
+            CHECK(!memcmp(first, g, sizeof g), "curve %d has other bits on %s", k,
+                  ph_isa_list()[i]);
+        }
+}
+
+/* NaN stays NaN and nothing overflows on its way (undefined sanitizer). */
+static void non_finite(void)
+{
+    float h[] = {NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f}, w[6], g[6], x[6];
+    for (int i = 0; table(i); i++) {
+        for (int c = 0; c < 6; c++) w[c] = 1;
+        for (int k = 0; k < 3; k += 2) {
+            table(i)->curve(curves[k], 6, h, w, g);
+            CHECK(isnan(g[0]) && isnan(g[1]), "curve %d of NaN is %g", k, (double)g[0]);
+            CHECK(g[2] == INFINITY && g[4] == h[4], "curve %d of 3e38 is %g", k,
+                  (double)g[4]);
+        }
+        memcpy(x, h, sizeof x);
+        table(i)->softmax(6, x);
+        CHECK(isnan(x[0]), "a weight of NaN is %g", (double)x[0]);
+    }
+}
+
+static const check_case cases[] = {
+    {"activations", activations}, {"non_finite", non_finite}, {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
