@@ -250,12 +250,44 @@ static void variants_are_small(void)
     }
 }
 
+/* Variants that hold the logits of rows against all keys: 64 MB of them for each thread,
+   or one row of all heads, and as much again for what is summed; backward keys and values
+   are packed too. */
+static void many_heads_and_keys(void)
+{
+    static const char *const variants[] = {"talking", "dcmha:rank=2", "entmax:alpha=1.5",
+                                           "talking+entmax:alpha=1.5"};
+    enum { HEADS = 32, KEYS = 128 << 10, DIM = 64, THREADS = 2, TILES = 4 };
+    const size_t row = (size_t)HEADS * KEYS * sizeof(float), packed = 2 * DIM * row;
+    size_t held = TILES * row > 64 << 20 ? TILES * row : 64 << 20;
+    for (int i = 0; i < 8; i++) {
+        int backward = i / 4;
+        ph_attn attn = {.batch = 1,
+                        .q_heads = HEADS,
+                        .q_len = 256,
+                        .kv_len = KEYS,
+                        .qk_dim = DIM,
+                        .variant = variants[i % 4],
+                        .backward = backward};
+        size_t most =
+            THREADS * (held + (32 << 20)) + (backward ? packed + (96 << 20) : 0);
+        ph_ctx *ctx = drive_ctx(NULL, THREADS);
+        ph_plan *plan = NULL;
+        must(ctx, ph_plan_create(&plan, ctx, &attn));
+        size_t bytes = ph_plan_workspace(plan);
+        ph_plan_free(plan);
+        CHECK(bytes <= most, "%s%s takes %zu MB, at most %zu", attn.variant,
+              backward ? " backward" : "", bytes >> 20, most >> 20);
+    }
+}
+
 static const check_case cases[] = {
     {"long_keys", long_keys},
     {"long_queries", long_queries},
     {"far_strides", far_strides},
     {"scratch_is_small", scratch_is_small},
     {"variants_are_small", variants_are_small},
+    {"many_heads_and_keys", many_heads_and_keys},
     {0, 0},
 };
 

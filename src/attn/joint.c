@@ -8,27 +8,38 @@
 #include <string.h>
 
 enum {
-    ROW_UNIT = 12,  /* rows come in multiples: every table's mr divides it */
+    ROW_UNIT =
+        12, /* rows come in multiples where they fit: every table's mr divides it */
     ROWS_MOST = 48, /* rows of an item or tile */
     HELD_BUDGET =
         6 << 20, /* bytes of held tiles: more rows share one trip over the keys */
-    TILE_BUDGET = 1 << 20,  /* bytes of the tiles of a key item */
-    PACK_BUDGET = 64 << 20, /* bytes of packed keys that may be alive at once */
+    UNIT_BUDGET =
+        64 << 20,          /* bytes of held tiles up to which an item has ROW_UNIT rows */
+    TILE_BUDGET = 1 << 20, /* bytes of the tiles of a key item */
+    PACK_BUDGET = 64 << 20, /* bytes of packed keys that may be alive at once, ... */
+    PACK_MOST = 1 << 30,    /* ... and at most where a batch row has more */
     KEEP_TILES = 4          /* tiles at work in a backward pass */
 };
 
 /* ---- how work is cut: by shape alone, so that bits do not depend on threads ---- */
 
-/* As many rows as `buffers` tiles of `blocks` keys each may have. */
+static int fit(size_t budget, size_t row, int most)
+{
+    return budget / row < (size_t)most ? (int)(budget / row) : most;
+}
+
+/* As many rows as `buffers` tiles of `blocks` keys each may have. Many heads and keys
+   leave room for less than a unit; a single row is held whatever it takes, so an item
+   takes UNIT_BUDGET or one row, whichever is more. */
 static int choose_rows(const ph_plan *plan, int buffers, int blocks, size_t budget)
 {
     const ph_joint_plan *j = &plan->joint;
-    int all = ph_round_up(plan->attn.q_len * j->per_token, ROW_UNIT);
     size_t row = (size_t)buffers * (size_t)j->heads * (size_t)ph_max(blocks, 1) *
                  PH_BLOCK * sizeof(float);
-    int rows = (int)(budget / row > ROWS_MOST ? ROWS_MOST : budget / row);
-    rows = ph_max(rows / ROW_UNIT * ROW_UNIT, ROW_UNIT);
-    return ph_max(ph_min(rows, all), ROW_UNIT);
+    int all = plan->attn.q_len * j->per_token;
+    int rows = fit(budget, row, ROWS_MOST) / ROW_UNIT * ROW_UNIT;
+    if (!rows) rows = fit(UNIT_BUDGET, row, ROW_UNIT);
+    return ph_max(ph_min(rows, ph_round_up(all, rows < ROW_UNIT ? 1 : ROW_UNIT)), 1);
 }
 
 /* Blocks of keys that ROWS_MOST rows next to each other may see. */
@@ -59,16 +70,19 @@ static size_t across_floats(int dim)
     return (size_t)PH_BLOCK * (size_t)dim + PH_PACK_SLACK;
 }
 
-/* Batch rows whose packed keys fit the budget. */
+/* Batch rows whose packed keys fit the budget. With few rows packing beforehand would
+   only be one more trip through memory; where the keys of one batch row are far too many,
+   row items pack what they need. Key items, backward, read packed keys only. */
 static int choose_wave(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
+    int few = a->q_len * plan->joint.per_token <= 2 * ROW_UNIT;
     size_t k =
         (size_t)a->k_heads * (across_floats(a->qk_dim) + (size_t)plan->k_pad * PH_BLOCK);
     size_t v = (size_t)a->v_heads * across_floats(a->v_dim);
     size_t row = (k + v) * (size_t)ph_max(plan->joint.key_blocks, 1) * sizeof(float);
-    size_t wave = PACK_BUDGET / row;
-    return ph_max(1, (int)(wave < (size_t)a->batch ? wave : (size_t)a->batch));
+    if (!a->backward && (few || row > PACK_MOST)) return 0;
+    return ph_max(fit(PACK_BUDGET, row, a->batch), 1);
 }
 
 void ph_joint_choose(ph_plan *plan)
@@ -86,9 +100,7 @@ void ph_joint_choose(ph_plan *plan)
     j->rows = choose_rows(plan, 1, j->blocks, HELD_BUDGET);
     j->grad_rows = choose_rows(plan, grad_tiles(plan), j->blocks, 4 * HELD_BUDGET);
     j->tile_rows = choose_rows(plan, KEEP_TILES, 1, TILE_BUDGET);
-    /* with few rows packing beforehand would only be one more trip through memory */
-    j->wave =
-        a->q_len * j->per_token > 2 * ROW_UNIT || a->backward ? choose_wave(plan) : 0;
+    j->wave = choose_wave(plan);
     int64_t items =
         (int64_t)a->batch * j->sets * ph_div_up(a->q_len * j->per_token, j->rows);
     j->together = items < plan->ctx->threads && j->blocks > 1;

@@ -8,7 +8,8 @@
  *
  *     tile: (heads, rows, PH_BLOCK)          row (h, i) at w + (h*rows + i)*PH_BLOCK
  *
- * That is O(T) memory, each key is multiplied once, and every step between the products
+ * That is O(T) memory: 64 MB of logits for each thread at most, unless a single row of
+ * all heads takes more. Each key is multiplied once, and every step between the products
  * works on one tile. Backward has two passes: row items give dq and everything that
  * belongs to a query, key items make tiles again, block of keys by block of rows, and
  * give dk, dv and everything that belongs to a key. Nobody adds to what another owns.
