@@ -145,12 +145,12 @@ static void *begin_passes(void *arg)
 static void check_positions(const ph_pass *p)
 {
     int dim = p->model->config.model_dim;
-    for (int t = 0; t < p->sides[0].len; t++)
+    for (int t = 0; t < p->stacks[0].len; t++)
         for (int d = 0; d < dim; d++) {
             double angle = t * pow(10000, -(double)(d / 2 * 2) / dim);
             double truth = d % 2 ? cos(angle) : sin(angle);
             CHECK(fabs(truth - (double)p->sinusoids[t * dim + d]) < 1e-6,
-                  "position %d, number %d of %d tokens", t, d, p->sides[0].len);
+                  "position %d, number %d of %d tokens", t, d, p->stacks[0].len);
         }
 }
 

@@ -19,18 +19,18 @@ size_t ph_buckets_floats(const ph_model *m)
     return (size_t)m->config.heads * (2 * PH_BUCKETS_REACH + 1);
 }
 
-void ph_buckets_forward(const ph_pass *p, const ph_side *side)
+void ph_buckets_forward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    ph_t5 t5 = buckets_of(side->stack);
+    ph_t5 t5 = buckets_of(stack->def);
     const ph_model *m = p->model;
-    const float *table = p->block + m->params[side->stack->buckets].at;
-    ph_t5_expand(&t5, m->config.heads, table, side->relative);
+    const float *table = p->block + m->params[stack->def->buckets].at;
+    ph_t5_expand(&t5, m->config.heads, table, stack->relative);
 }
 
-void ph_buckets_backward(const ph_pass *p, const ph_side *side)
+void ph_buckets_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    ph_t5 t5 = buckets_of(side->stack);
+    ph_t5 t5 = buckets_of(stack->def);
     const ph_model *m = p->model;
-    ph_t5_reduce(&t5, m->config.heads, side->drelative,
-                  p->grads + m->params[side->stack->buckets].at);
+    ph_t5_reduce(&t5, m->config.heads, stack->drelative,
+                 p->grads + m->params[stack->def->buckets].at);
 }

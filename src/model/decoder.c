@@ -32,9 +32,9 @@ static const ph_model_stack *stack_of(const ph_model *m)
     return &m->stacks[m->stack_count - 1];
 }
 
-static const ph_act *act_of(const ph_decoder *d, int sub)
+static const ph_act *act_of(const ph_decoder *d, int sublayer)
 {
-    return &d->step->sides[d->step->first_side].acts[sub];
+    return &d->step->stacks[d->step->first_stack].acts[sublayer];
 }
 
 /* ---- keys and values of the encoder's output --------------------------------------- */
@@ -47,15 +47,16 @@ static int keys_wide(const ph_act *act)
 }
 
 /* Keys and values of the encoder's output for one place. */
-static ph_status fill_cache(const ph_decoder *d, int sub)
+static ph_status fill_cache(const ph_decoder *d, int sublayer)
 {
     const ph_model *m = d->model;
-    const ph_sub *what = &stack_of(m)->subs[sub];
-    const ph_cache *cache = &d->caches[what->site];
+    const ph_sublayer *def = &stack_of(m)->sublayers[sublayer];
+    const ph_cache *cache = &d->caches[def->site];
     const float *x = ph_pass_output(d->encoder);
-    int rows = d->source_len, in = m->config.model_dim, out = keys_wide(act_of(d, sub));
+    int rows = d->source_len, in = m->config.model_dim,
+        out = keys_wide(act_of(d, sublayer));
     ph_bound b;
-    ph_model_bind(m, what, m->block, NULL, &b);
+    ph_model_bind(m, def, m->block, NULL, &b);
     ph_gemm list[2] = {
         ph_product(rows, in, out, x, b.weights.wk, b.weights.bk, cache->k),
         ph_product(rows, in, out, x, b.weights.wv, b.weights.bv, cache->v)};
@@ -79,15 +80,15 @@ static ph_status read_source(ph_decoder *d, const int32_t *source)
 /* ---- making one -------------------------------------------------------------------- */
 
 /* Sizes of the caches of a sublayer. */
-static ph_layer_caches sizes_of(const ph_decoder *d, int sub)
+static ph_layer_caches sizes_of(const ph_decoder *d, int sublayer)
 {
-    const ph_act *act = act_of(d, sub);
+    const ph_act *act = act_of(d, sublayer);
     if (!act->plan) return ph_layer_cache(act->layer);
     size_t floats = (size_t)d->source_len * (size_t)keys_wide(act);
     return (ph_layer_caches){.k = floats, .v = floats};
 }
 
-static void lay(ph_decoder *d, ph_arena *arena)
+static void layout(ph_decoder *d, ph_arena *arena)
 {
     const ph_model *m = d->model;
     const ph_model_stack *s = stack_of(m);
@@ -96,14 +97,14 @@ static void lay(ph_decoder *d, ph_arena *arena)
     d->past = ph_arena_take(arena, (size_t)d->beams * sizeof *d->past);
     d->caches = ph_arena_take(arena, (size_t)m->site_count * sizeof *d->caches);
     for (int i = 0; i < s->count; i++) {
-        if (s->subs[i].kind == PH_SUB_FEED) continue;
+        if (s->sublayers[i].kind == PH_SUBLAYER_FEED) continue;
         ph_layer_caches size = sizes_of(d, i);
         ph_cache cache = {.k = size.k ? ph_arena_floats(arena, size.k) : NULL,
                           .v = size.v ? ph_arena_floats(arena, size.v) : NULL,
                           .extra =
                               size.extra ? ph_arena_floats(arena, size.extra) : NULL};
-        if (arena->base) d->caches[s->subs[i].site] = cache;
-        reads |= s->subs[i].kind == PH_SUB_CROSS && !act_of(d, i)->plan;
+        if (arena->base) d->caches[s->sublayers[i].site] = cache;
+        reads |= s->sublayers[i].kind == PH_SUBLAYER_CROSS && !act_of(d, i)->plan;
     }
     d->encoded =
         reads ? ph_arena_floats(arena, rows * (size_t)m->config.model_dim) : NULL;
@@ -128,12 +129,12 @@ static ph_status build(ph_decoder *d, const int32_t *source)
     if (m->output < 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
     PH_TRY(make_pass(d, 1, &d->step));
-    lay(d, &count);
+    layout(d, &count);
     d->memory = ph_ctx_alloc(m->ctx, count.used);
     if (!d->memory) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for caches");
     memset(d->memory, 0, count.used);
     ph_arena arena = ph_arena_of(d->memory, count.used);
-    lay(d, &arena);
+    layout(d, &arena);
     d->step->caches = d->caches, d->step->past = d->past;
     d->step->encoded = d->encoded;
     if (!is_both(m)) return PH_OK;
@@ -202,7 +203,7 @@ ph_status ph_decoder_reorder(ph_decoder *d, const int *from)
     for (int i = 0; i < s->count; i++) {
         const ph_layer *layer = act_of(d, i)->layer;
         if (!layer) continue; /* feed-forward, or one encoder's keys for all texts */
-        const ph_cache *cache = &d->caches[s->subs[i].site];
+        const ph_cache *cache = &d->caches[s->sublayers[i].site];
         PH_TRY(
             ph_layer_reorder(layer, from, d->past[0], cache->k, cache->v, cache->extra));
     }

@@ -1,5 +1,5 @@
 /*
- * feed.c - a feed-forward sublayer of a pass: y = f(a w1 + b1) w2 + b2, and da from dy.
+ * feed.c - a feed-forward sublayer: y = f(a w1 + b1) w2 + b2, and da from dy.
  */
 #include <string.h>
 
@@ -7,11 +7,11 @@
 #include "model/pass.h"
 
 enum { CHUNK = 16, PIECE = 256 }; /* rows of an item, columns at once */
-enum { AHEAD = 1024 };            /* columns further on that are asked for meanwhile */
+enum { AHEAD = 1024 };            /* prefetch distance in columns */
 
 typedef struct job {
     const ph_pass *p;
-    const ph_side *side;
+    const ph_pass_stack *stack;
     const ph_act *act;
     int back;
     uint64_t stream; /* of dropout */
@@ -21,9 +21,9 @@ typedef struct weights {
     float *w1, *w2, *b1, *b2; /* biases may be NULL */
 } weights;
 
-static weights weights_of(const ph_model *m, const ph_sub *sub, float *block)
+static weights weights_of(const ph_model *m, const ph_sublayer *sublayer, float *block)
 {
-    const ph_weight *p = &m->params[sub->first];
+    const ph_weight *p = &m->params[sublayer->first];
     weights w = {.w1 = block + p[0].at, .w2 = block + p[1].at};
     if (!m->config.no_bias) w.b1 = block + p[2].at, w.b2 = block + p[3].at;
     return w;
@@ -31,103 +31,105 @@ static weights weights_of(const ph_model *m, const ph_sub *sub, float *block)
 
 /* ---- the activation ---------------------------------------------------------------- */
 
-/* These loops wait for memory: more lines are on their way where the second cache is
-   asked for them. */
-static void ask(const float *x, int n)
+/* These loops are bound by memory: prefetching into L2 keeps more cache lines in flight
+   than the hardware prefetchers do. */
+static void prefetch(const float *x, int n)
 {
     for (int c = 0; c < n; c += PH_LANES) __builtin_prefetch(x + AHEAD + c, 0, 2);
 }
 
 /* g = dropout(f(h)) */
-static void curve_piece(const job *j, int row, int c, int n)
+static void activation_piece(const job *j, int row, int c, int n)
 {
     const ph_config *config = &j->p->model->config;
     const ph_spans *f = j->p->model->spans;
-    const float *h = j->act->h + (size_t)row * (size_t)ph_config_feed_wide(config) + c;
-    float *g = j->act->g + (size_t)row * (size_t)config->ff_dim + c, room[PIECE];
-    const float *drop = ph_drop_factors(j->p, j->stream, row, c, n, room);
-    ask(h, n), ask(g, n);
-    f->curve((ph_curve)config->activation, n, h, h + config->ff_dim, g);
+    const float *h = j->act->h + (size_t)row * (size_t)ph_config_ff_width(config) + c;
+    float *g = j->act->g + (size_t)row * (size_t)config->ff_dim + c, scratch[PIECE];
+    const float *drop = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
+    prefetch(h, n), prefetch(g, n);
+    f->activation((ph_span_activation)config->activation, n, h, h + config->ff_dim, g);
     if (drop) f->times(n, g, drop);
 }
 
-/* Where g is 0, h was not above 0 or was dropped: nothing else need be known. */
-static void relu_back_piece(const job *j, float *dg, const float *g, int n)
+/* g is 0 where h was negative or dropped, so ReLU needs neither h nor the factors. */
+static void relu_backward_piece(const job *j, float *dg, const float *g, int n)
 {
     const ph_spans *f = j->p->model->spans;
     float kept[PIECE], dh[PIECE];
-    ask(g, n), ask(dg, n);
-    f->scaled(n, 1.0f / (1.0f - ph_drop_rate(j->p)), dg, kept);
-    f->curve_back(PH_CURVE_RELU, n, g, NULL, kept, dh, NULL);
+    prefetch(g, n), prefetch(dg, n);
+    f->scaled(n, 1.0f / (1.0f - ph_dropout_rate(j->p)), dg, kept);
+    f->activation_backward(PH_SPAN_RELU, n, g, NULL, kept, dh, NULL);
     memcpy(dg, dh, (size_t)n * sizeof *dg);
 }
 
-/* dh from dg, in its place; where there are two factors they take the place of h. */
-static void curve_back_piece(const job *j, int row, int c, int n)
+/* dh from dg, in place; with SwiGLU both gradients replace the two halves of h. */
+static void activation_backward_piece(const job *j, int row, int c, int n)
 {
     const ph_config *config = &j->p->model->config;
     const ph_spans *f = j->p->model->spans;
     int gated = config->activation == PH_SWIGLU;
     size_t at = (size_t)row * (size_t)config->ff_dim + (size_t)c;
-    float *h = j->act->h + (size_t)row * (size_t)ph_config_feed_wide(config) + c;
-    float *dg = j->p->dg + at, room[PIECE], dh[PIECE], dw[PIECE];
+    float *h = j->act->h + (size_t)row * (size_t)ph_config_ff_width(config) + c;
+    float *dg = j->p->dg + at, scratch[PIECE], dh[PIECE], dw[PIECE];
     if (config->activation == PH_RELU) {
-        relu_back_piece(j, dg, j->act->g + at, n);
+        relu_backward_piece(j, dg, j->act->g + at, n);
         return;
     }
-    const float *drop = ph_drop_factors(j->p, j->stream, row, c, n, room);
-    ask(h, n);
+    const float *drop = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
+    prefetch(h, n);
     if (drop) f->times(n, dg, drop);
-    f->curve_back((ph_curve)config->activation, n, h, h + config->ff_dim, dg, dh, dw);
+    f->activation_backward((ph_span_activation)config->activation, n, h,
+                           h + config->ff_dim, dg, dh, dw);
     memcpy(gated ? h : dg, dh, (size_t)n * sizeof *h);
     if (gated) memcpy(h + config->ff_dim, dw, (size_t)n * sizeof *h);
 }
 
-static void curve_item(void *arg, int lane, int index)
+static void activation_item(void *arg, int lane, int index)
 {
     const job *j = arg;
     int ff = j->p->model->config.ff_dim;
     (void)lane;
-    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->side->rows); r++)
+    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++)
         for (int c = 0; c < ff; c += PIECE)
-            (j->back ? curve_back_piece : curve_piece)(j, r, c, ph_min(PIECE, ff - c));
+            (j->back ? activation_backward_piece
+                     : activation_piece)(j, r, c, ph_min(PIECE, ff - c));
 }
 
 /* Forward: g from h. Backward: dh from dg. */
-static void curve(ph_pass *p, const ph_side *side, int sub, int back)
+static void activation(ph_pass *p, const ph_pass_stack *stack, int sublayer, int back)
 {
-    job j = {.p = p, .side = side, .act = &side->acts[sub], .back = back};
-    j.stream = ph_drop_stream(PH_DROP_FEED, side, sub);
-    ph_ctx_spread(p->model->ctx, ph_div_up(side->rows, CHUNK), curve_item, &j);
+    job j = {.p = p, .stack = stack, .act = &stack->acts[sublayer], .back = back};
+    j.stream = ph_dropout_stream(PH_DROPOUT_FEED, stack, sublayer);
+    ph_ctx_spread(p->model->ctx, ph_div_up(stack->rows, CHUNK), activation_item, &j);
 }
 
 /* ---- products ---------------------------------------------------------------------- */
 
-ph_status ph_feed(ph_pass *p, int number, int sub)
+ph_status ph_feed_forward(ph_pass *p, int number, int sublayer)
 {
-    const ph_side *side = &p->sides[number];
-    const ph_act *act = &side->acts[sub];
+    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_act *act = &stack->acts[sublayer];
     const ph_config *c = &p->model->config;
-    int wide = ph_config_feed_wide(c);
-    weights w = weights_of(p->model, &side->stack->subs[sub], (float *)p->block);
-    int rows = side->rows, dim = c->model_dim;
+    int wide = ph_config_ff_width(c);
+    weights w = weights_of(p->model, &stack->def->sublayers[sublayer], (float *)p->block);
+    int rows = stack->rows, dim = c->model_dim;
     ph_gemm first = ph_product(rows, dim, wide, act->a, w.w1, w.b1, act->h);
     ph_gemm second = ph_product(rows, c->ff_dim, dim, act->g, w.w2, w.b2, p->y);
     PH_TRY(ph_model_multiply(p->model, &first, 1));
-    curve(p, side, sub, 0);
+    activation(p, stack, sublayer, 0);
     return ph_model_multiply(p->model, &second, 1);
 }
 
-ph_status ph_feed_back(ph_pass *p, int number, int sub)
+ph_status ph_feed_backward(ph_pass *p, int number, int sublayer)
 {
-    const ph_side *side = &p->sides[number];
-    const ph_act *act = &side->acts[sub];
+    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_act *act = &stack->acts[sublayer];
     const ph_model *m = p->model;
     const ph_config *c = &m->config;
-    int rows = side->rows, dim = c->model_dim, ff = c->ff_dim;
-    int wide = ph_config_feed_wide(c);
-    weights w = weights_of(m, &side->stack->subs[sub], (float *)p->block);
-    weights d = weights_of(m, &side->stack->subs[sub], p->grads);
+    int rows = stack->rows, dim = c->model_dim, ff = c->ff_dim;
+    int wide = ph_config_ff_width(c);
+    weights w = weights_of(m, &stack->def->sublayers[sublayer], (float *)p->block);
+    weights d = weights_of(m, &stack->def->sublayers[sublayer], p->grads);
     ph_gemm second[3] = {ph_product_dx(m, rows, ff, dim, p->dy, w.w2, p->dg),
                          ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w2)};
     const float *dh = wide > ff ? act->h : p->dg;
@@ -136,6 +138,6 @@ ph_status ph_feed_back(ph_pass *p, int number, int sub)
     if (d.b2) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b2);
     if (d.b1) first[2] = ph_product_db(rows, wide, p->ones, dh, d.b1);
     PH_TRY(ph_model_multiply(m, second, d.b2 ? 3 : 2));
-    curve(p, side, sub, 1);
+    activation(p, stack, sublayer, 1);
     return ph_model_multiply(m, first, d.b1 ? 3 : 2);
 }

@@ -1,21 +1,22 @@
 /*
- * flops.c - how much arithmetic a model takes.
+ * flops.c - floating-point operations of a model.
  */
 #include "model/model.h"
 
 /* Products of one sublayer over a text of `len` tokens; attention says what it does: what
    a mask hides or a router leaves out is not counted. */
-static ph_status sub_flops(const ph_model *m, const ph_model_stack *stack,
-                           const ph_sub *sub, int len, double *flops)
+static ph_status sublayer_flops(const ph_model *m, const ph_model_stack *stack,
+                                const ph_sublayer *sublayer, int len, double *flops)
 {
-    ph_layer_desc d = ph_model_layer(m, sub, 1, len, len);
+    ph_layer_desc d = ph_model_layer(m, sublayer, 1, len, len);
     ph_layer *layer;
-    if (sub->kind == PH_SUB_FEED) {
-        for (int i = sub->first; i < sub->first + sub->count; i++)
+    if (sublayer->kind == PH_SUBLAYER_FEED) {
+        for (int i = sublayer->first; i < sublayer->first + sublayer->count; i++)
             if (m->params[i].rank > 1) *flops += 2.0 * len * (double)m->params[i].count;
         return PH_OK;
     }
-    if (stack->causal && sub->kind != PH_SUB_CROSS) d.attn.mask = PH_MASK_CAUSAL;
+    if (stack->causal && sublayer->kind != PH_SUBLAYER_CROSS)
+        d.attn.mask = PH_MASK_CAUSAL;
     PH_TRY(ph_layer_create(&layer, m->ctx, &d));
     *flops += ph_layer_about(layer).flops;
     ph_layer_free(layer);
@@ -32,7 +33,8 @@ static ph_status count_flops(const ph_model *m, int len, double *flops)
     if (m->output >= 0) *flops = 2.0 * len * (double)m->params[m->output].count;
     for (int s = 0; s < m->stack_count; s++)
         for (int i = 0; i < m->stacks[s].count; i++)
-            PH_TRY(sub_flops(m, &m->stacks[s], &m->stacks[s].subs[i], len, flops));
+            PH_TRY(
+                sublayer_flops(m, &m->stacks[s], &m->stacks[s].sublayers[i], len, flops));
     return PH_OK;
 }
 

@@ -8,8 +8,8 @@
 
 typedef struct ph_decoder ph_decoder;
 
-/* A decoder for `beams` texts side by side; of an encoder-decoder they all belong to one
-   source, which is read here. */
+/* A decoder for a batch of `beams` texts; those of an encoder-decoder all belong to one
+   source, which is encoded here. */
 ph_status ph_decoder_create(ph_decoder **out, const ph_model *model, int beams,
                             const int32_t *source, int source_len);
 void ph_decoder_free(ph_decoder *decoder);
@@ -19,7 +19,7 @@ void ph_decoder_free(ph_decoder *decoder);
 ph_status ph_decoder_feed(ph_decoder *decoder, const int32_t *tokens, int count,
                           const float **logits);
 
-/* Text b goes on as text from[b] stood. */
+/* Text b continues what text from[b] was. */
 ph_status ph_decoder_reorder(ph_decoder *decoder, const int *from);
 
 /* Continues the prompt, or answers it (encoder-decoder), as `how` says: up to `limit`

@@ -7,7 +7,7 @@
  *
  * A mixture of heads, not a sum of scores: each head has one role (a kind of link) that
  * can be read off its weights. The attention engine does the work: with values that are
- * one-hot places its output is the weights themselves.
+ * one-hot positions its output is the weights themselves.
  */
 #include <math.h>
 #include <string.h>
@@ -17,16 +17,16 @@
 ph_status ph_links_create(ph_pass *p)
 {
     const ph_config *c = &p->model->config;
-    const ph_side *side = &p->sides[0];
-    int64_t wide = ph_config_heads_wide(c), len = side->len;
+    const ph_pass_stack *stack = &p->stacks[0];
+    int64_t wide = ph_config_heads_width(c), len = stack->len;
     ph_strides in = {len * wide, c->head_dim, wide};
     ph_attn attn = {.batch = p->shape.batch,
                     .q_heads = c->heads,
                     .v_heads = 1,
-                    .q_len = side->len,
-                    .kv_len = side->len,
+                    .q_len = stack->len,
+                    .kv_len = stack->len,
                     .qk_dim = c->head_dim,
-                    .v_dim = side->len,
+                    .v_dim = stack->len,
                     .q = in,
                     .k = in,
                     .out = {len * c->heads * len, len, c->heads * len},
@@ -34,16 +34,16 @@ ph_status ph_links_create(ph_pass *p)
     return ph_plan_create(&p->links->plan, p->model->ctx, &attn);
 }
 
-void ph_links_lay(ph_pass *p, ph_arena *arena)
+void ph_links_layout(ph_pass *p, ph_arena *arena)
 {
     const ph_config *c = &p->model->config;
-    const ph_side *side = &p->sides[0];
-    size_t rows = (size_t)side->rows, len = (size_t)side->len, heads = (size_t)c->heads;
-    size_t wide = (size_t)ph_config_heads_wide(c);
+    const ph_pass_stack *stack = &p->stacks[0];
+    size_t rows = (size_t)stack->rows, len = (size_t)stack->len, heads = (size_t)c->heads;
+    size_t wide = (size_t)ph_config_heads_width(c);
     ph_links *l = ph_arena_take(arena, sizeof *l), part = {0};
     part.q = ph_arena_floats(arena, rows * wide);
     part.k = ph_arena_floats(arena, rows * wide);
-    part.places = ph_arena_floats(arena, rows * len);
+    part.one_hot = ph_arena_floats(arena, rows * len);
     part.weights = ph_arena_floats(arena, rows * heads * len);
     part.lse = ph_arena_floats(arena, rows * heads);
     part.mix = ph_arena_floats(arena, rows * heads);
@@ -58,7 +58,7 @@ void ph_links_lay(ph_pass *p, ph_arena *arena)
     if (!l) return;
     *l = part;
     for (size_t r = 0; r < rows; r++)
-        for (size_t j = 0; j < len; j++) l->places[r * len + j] = r % len == j;
+        for (size_t j = 0; j < len; j++) l->one_hot[r * len + j] = r % len == j;
 }
 
 static ph_args args_of(const ph_pass *p)
@@ -66,7 +66,7 @@ static ph_args args_of(const ph_pass *p)
     const ph_links *l = p->links;
     return (ph_args){.q = l->q,
                      .k = l->k,
-                     .v = l->places,
+                     .v = l->one_hot,
                      .out = l->weights,
                      .lse = l->lse,
                      .kv_lens = p->batch.source_lens};
@@ -78,7 +78,7 @@ static void mix_row(const ph_pass *p, int row)
 {
     const ph_links *l = p->links;
     const ph_spans *f = p->model->spans;
-    int heads = p->model->config.heads, len = p->sides[0].len;
+    int heads = p->model->config.heads, len = p->stacks[0].len;
     float *mix = l->mix + (size_t)row * heads, *out = l->p + (size_t)row * len;
     const float *weights = l->weights + (size_t)row * heads * len;
     f->softmax(heads, mix);
@@ -90,7 +90,7 @@ static void mix_row(const ph_pass *p, int row)
 static void mix_item(void *arg, int lane, int index)
 {
     const ph_pass *p = arg;
-    int len = p->sides[0].len;
+    int len = p->stacks[0].len;
     (void)lane;
     for (int t = 0; t < len; t++) mix_row(p, index * len + t);
 }
@@ -98,7 +98,7 @@ static void mix_item(void *arg, int lane, int index)
 static ph_gemm product(const ph_pass *p, int which, float *y)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
-    ph_gemm g = ph_product(p->sides[0].rows, w->dims[0], w->dims[1], ph_pass_output(p),
+    ph_gemm g = ph_product(p->stacks[0].rows, w->dims[0], w->dims[1], ph_pass_output(p),
                            p->block + w->at, NULL, y);
     g.same_a = which > 0;
     return g;
@@ -121,7 +121,7 @@ ph_status ph_links_forward(ph_pass *p)
 static float loss_row(const ph_pass *p, int row, float scale)
 {
     const ph_links *l = p->links;
-    int heads = p->model->config.heads, len = p->sides[0].len;
+    int heads = p->model->config.heads, len = p->stacks[0].len;
     int label = p->batch.labels[row], role = label / len;
     size_t at = (size_t)row * (size_t)heads, span = (size_t)heads * (size_t)len;
     const float *mix = l->mix + at;
@@ -130,7 +130,7 @@ static float loss_row(const ph_pass *p, int row, float scale)
         memset(l->dmix + at, 0, (size_t)heads * sizeof(float));
     }
     if (label < 0) return 0;
-    const float floor = 1e-12f; /* a lost row still gets a direction */
+    const float floor = 1e-12f; /* keeps the gradient finite where a weight underflows */
     float found = l->weights[at * (size_t)len + (size_t)label], chosen = mix[role];
     if (found < floor) found = floor;
     if (chosen < floor) chosen = floor;
@@ -145,7 +145,7 @@ static float loss_row(const ph_pass *p, int row, float scale)
 ph_status ph_links_loss(ph_pass *p, float scale, double *loss)
 {
     *loss = 0;
-    for (int r = 0; r < p->sides[0].rows; r++) *loss += loss_row(p, r, scale);
+    for (int r = 0; r < p->stacks[0].rows; r++) *loss += loss_row(p, r, scale);
     return PH_OK;
 }
 
@@ -155,7 +155,7 @@ ph_status ph_links_loss(ph_pass *p, float scale, double *loss)
 static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
-    ph_gemm g = ph_product_dx(p->model, p->sides[0].rows, w->dims[0], w->dims[1], dy,
+    ph_gemm g = ph_product_dx(p->model, p->stacks[0].rows, w->dims[0], w->dims[1], dy,
                               p->block + w->at, p->da);
     g.add = which > 0;
     return g;
@@ -164,13 +164,13 @@ static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
 static ph_gemm product_dw(const ph_pass *p, int which, const float *dy)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
-    ph_gemm g = ph_product_dw(p->model, p->sides[0].rows, w->dims[0], w->dims[1],
+    ph_gemm g = ph_product_dw(p->model, p->stacks[0].rows, w->dims[0], w->dims[1],
                               ph_pass_output(p), dy, p->grads + w->at);
     g.same_a = which > 0;
     return g;
 }
 
-ph_status ph_links_back(ph_pass *p)
+ph_status ph_links_backward(ph_pass *p)
 {
     ph_links *l = p->links;
     ph_args args = args_of(p);

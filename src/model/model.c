@@ -1,16 +1,17 @@
 /*
- * model.c - what a model consists of: its sublayers, its parameters, their first values.
+ * model.c - the sublayers of a model, its parameters, their initial values.
  *
- * Parameters are listed in the order in which text meets them. In the block matrices come
- * first and vectors after them, so that weight decay acts on one stretch. The order of
- * one sublayer:
+ * Parameters are listed in the order of the forward pass. In the block matrices come
+ * first and vectors after them, so that weight decay acts on one contiguous range. The
+ * order of one sublayer:
  *
  *     attention     as ph_layer_param lists them: wq wk wv wo, bq bk bv bo, its own
  *     feed-forward  w1 w2, then b1 b2
  *
- * First values: embeddings N(0, 1/model_dim); matrices uniform in +-sqrt(6 / (in + out)),
- * with depth_scaled divided by sqrt(layer); biases 0, gains 1. Number n of parameter p
- * comes from the counter generator at (seed, p, n), so values do not depend on order.
+ * Initial values: embeddings N(0, 1/model_dim); matrices uniform in
+ * +-sqrt(6 / (in + out)), with depth_scaled divided by sqrt(layer); biases 0, gains 1.
+ * Element n of parameter p comes from the counter generator at (seed, p, n), so values do
+ * not depend on order.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,9 +22,9 @@
 #include "model/model.h"
 
 enum {
-    SUB_PARAMS = PH_LAYER_PARAMS + 2,
+    SUBLAYER_PARAMS = PH_LAYER_PARAMS + 2,
     MODEL_PARAMS = 16
-}; /* at most; norms counted with their sub */
+}; /* at most; norms counted with their sublayer */
 
 /* ---- the list ---------------------------------------------------------------------- */
 
@@ -88,8 +89,8 @@ static void add_vector(ph_model *m, const char *stem, const char *last, int size
     if (!m->config.no_bias) add_one(m, name, size, PH_START_ZERO);
 }
 
-/* What does not begin as a random matrix or a bias of 0. Variants begin as plain heads
-   where they can. */
+/* Parameters that do not start as a random matrix or a bias of 0. Variants start as plain
+   heads where they can. */
 static const struct {
     const char *name;
     ph_start start;
@@ -116,37 +117,38 @@ static void choose_start(const ph_model *m, ph_weight *w, const char *name, int 
 
 /* A layer of one token tells which tensors this variant has and how large they are. The
    alpha of entmax is learned unless it is said. */
-static ph_status add_attention(ph_model *m, ph_sub *sub, const char *stem)
+static ph_status add_attention(ph_model *m, ph_sublayer *sublayer, const char *stem)
 {
     ph_layer *probe;
     const ph_param *p;
-    ph_layer_desc d = ph_model_layer(m, sub, 1, 1, 1);
+    ph_layer_desc d = ph_model_layer(m, sublayer, 1, 1, 1);
     char name[48];
     PH_TRY(ph_layer_create(&probe, m->ctx, &d));
     int named = ph_layer_named(probe);
     for (int i = 0; (p = ph_layer_param(probe, i)); i++) {
         if (i < named && p->optional && m->config.no_bias) continue;
-        if (!strcmp(p->name, "alpha_logit") && strstr(sub->variant, "alpha=")) continue;
+        if (!strcmp(p->name, "alpha_logit") && strstr(sublayer->variant, "alpha="))
+            continue;
         snprintf(name, sizeof name, "%s.%s", stem, p->name);
         int index = add(m, name, p->rank, p->dims, PH_START_ZERO, 0);
-        choose_start(m, &m->params[index], p->name, sub->layer);
+        choose_start(m, &m->params[index], p->name, sublayer->layer);
         m->params[index].unused = p->unused;
-        if (i < named) sub->named++;
+        if (i < named) sublayer->named++;
     }
     ph_layer_free(probe);
-    sub->site = m->site_count++;
+    sublayer->site = m->site_count++;
     return PH_OK;
 }
 
-static void add_feed(ph_model *m, ph_sub *sub, const char *stem)
+static void add_feed(ph_model *m, ph_sublayer *sublayer, const char *stem)
 {
     const ph_config *c = &m->config;
-    int wide = ph_config_feed_wide(c);
-    add_matrix(m, stem, "w1", sub->layer, c->model_dim, wide);
-    add_matrix(m, stem, "w2", sub->layer, c->ff_dim, c->model_dim);
+    int wide = ph_config_ff_width(c);
+    add_matrix(m, stem, "w1", sublayer->layer, c->model_dim, wide);
+    add_matrix(m, stem, "w2", sublayer->layer, c->ff_dim, c->model_dim);
     add_vector(m, stem, "b1", wide);
     add_vector(m, stem, "b2", c->model_dim);
-    sub->site = -1;
+    sublayer->site = -1;
 }
 
 /* Entry number `layer` of a list with ';' between, the last one for the rest. */
@@ -174,7 +176,7 @@ static void set_depth(char *variant, int layer)
     }
 }
 
-/* Whether cross-attention of this layer takes the place of self-attention too. */
+/* Whether cross-attention of this layer replaces self-attention too. */
 static int is_merged(const ph_config *c, int layer)
 {
     char cross[PH_VARIANT_TEXT];
@@ -182,31 +184,33 @@ static int is_merged(const ph_config *c, int layer)
     return strstr(cross, "merged") != NULL;
 }
 
-/* The norm of a join is the sublayer's own, or that of whoever comes next. */
-static ph_status add_sub(ph_model *m, ph_model_stack *s, ph_sub_kind kind, int layer,
-                         int number)
+/* The norm after a sublayer: its own (post-norm), or that before the next (pre-norm). */
+static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind kind,
+                              int layer, int number)
 {
     static const char *const names[] = {"self", "cross", "ff"};
     char stem[40], norm[40];
-    ph_sub *sub = &s->subs[s->count];
-    *sub = (ph_sub){.kind = kind, .layer = layer};
-    if (kind == PH_SUB_SELF) pick_variant(m->config.variant, layer, sub->variant);
-    if (kind == PH_SUB_CROSS) pick_variant(m->config.cross, layer, sub->variant);
-    set_depth(sub->variant, layer);
+    ph_sublayer *sublayer = &s->sublayers[s->count];
+    *sublayer = (ph_sublayer){.kind = kind, .layer = layer};
+    if (kind == PH_SUBLAYER_SELF)
+        pick_variant(m->config.variant, layer, sublayer->variant);
+    if (kind == PH_SUBLAYER_CROSS)
+        pick_variant(m->config.cross, layer, sublayer->variant);
+    set_depth(sublayer->variant, layer);
     snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
     snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
-    int before = m->config.norm_place == PH_PRE_NORM;
-    if (before && s->count)
-        add_norm(m, norm, &sub[-1].gain, &sub[-1].shift);
-    else if (before)
+    int pre_norm = m->config.norm_place == PH_PRE_NORM;
+    if (pre_norm && s->count)
+        add_norm(m, norm, &sublayer[-1].gain, &sublayer[-1].shift);
+    else if (pre_norm)
         add_norm(m, norm, &s->gain, &s->shift);
-    sub->first = m->param_count;
-    if (kind == PH_SUB_FEED)
-        add_feed(m, sub, stem);
+    sublayer->first = m->param_count;
+    if (kind == PH_SUBLAYER_FEED)
+        add_feed(m, sublayer, stem);
     else
-        PH_TRY(add_attention(m, sub, stem));
-    sub->count = m->param_count - sub->first;
-    if (!before) add_norm(m, norm, &sub->gain, &sub->shift);
+        PH_TRY(add_attention(m, sublayer, stem));
+    sublayer->count = m->param_count - sublayer->first;
+    if (!pre_norm) add_norm(m, norm, &sublayer->gain, &sublayer->shift);
     s->count++;
     return PH_OK;
 }
@@ -225,11 +229,11 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
     for (int l = 0; l < layers; l++) {
         int number = 1;
         if (!s->decoder || !is_merged(c, l))
-            PH_TRY(add_sub(m, s, PH_SUB_SELF, l, number++));
-        if (s->decoder) PH_TRY(add_sub(m, s, PH_SUB_CROSS, l, number++));
-        PH_TRY(add_sub(m, s, PH_SUB_FEED, l, number));
+            PH_TRY(add_sublayer(m, s, PH_SUBLAYER_SELF, l, number++));
+        if (s->decoder) PH_TRY(add_sublayer(m, s, PH_SUBLAYER_CROSS, l, number++));
+        PH_TRY(add_sublayer(m, s, PH_SUBLAYER_FEED, l, number));
     }
-    ph_sub *last = &s->subs[s->count - 1];
+    ph_sublayer *last = &s->sublayers[s->count - 1];
     snprintf(name, sizeof name, "%s.norm", stack_name(s));
     if (c->norm_place == PH_PRE_NORM) add_norm(m, name, &last->gain, &last->shift);
     return PH_OK;
@@ -238,7 +242,7 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
 static void add_output(ph_model *m)
 {
     const ph_config *c = &m->config;
-    int dim = c->model_dim, wide = ph_config_heads_wide(c);
+    int dim = c->model_dim, wide = ph_config_heads_width(c);
     m->output = m->links = -1;
     if (c->arch != PH_ARCH_ENCODER) {
         m->output = m->embed;
@@ -264,17 +268,17 @@ static ph_status list_all(ph_model *m)
     return PH_OK;
 }
 
-/* ---- where parameters lie ---------------------------------------------------------- */
+/* ---- layout of the parameters ------------------------------------------------------ */
 
-static ph_status place(ph_model *m, int matrices)
+static ph_status assign_offsets(ph_model *m, int matrices)
 {
     for (int i = 0; i < m->param_count; i++) {
         ph_weight *p = &m->params[i];
-        size_t room;
+        size_t aligned;
         if ((p->rank > 1) != matrices) continue;
         p->at = m->floats;
-        if (ph_size_align_up(p->count, PH_ALIGN / sizeof(float), &room) ||
-            ph_size_add(m->floats, room, &m->floats) ||
+        if (ph_size_align_up(p->count, PH_ALIGN / sizeof(float), &aligned) ||
+            ph_size_add(m->floats, aligned, &m->floats) ||
             m->floats > PTRDIFF_MAX / sizeof(float) / 8)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "the model is too large");
     }
@@ -303,20 +307,21 @@ static ph_status build(ph_model *m)
 {
     const ph_config *c = &m->config;
     int both = c->arch == PH_ARCH_ENCODER_DECODER;
-    int subs[2] = {2 * c->layers, both ? 3 * c->decoder_layers : 0};
-    size_t most = (size_t)(subs[0] + subs[1]) * SUB_PARAMS + MODEL_PARAMS;
+    int sublayers[2] = {2 * c->layers, both ? 3 * c->decoder_layers : 0};
+    size_t most = (size_t)(sublayers[0] + sublayers[1]) * SUBLAYER_PARAMS + MODEL_PARAMS;
     m->stack_count = both ? 2 : 1;
     m->stacks[0].causal = c->arch == PH_ARCH_DECODER;
     m->stacks[1].causal = m->stacks[1].decoder = both;
     m->params = ph_ctx_alloc(m->ctx, most * sizeof *m->params);
     for (int i = 0; i < m->stack_count; i++)
-        m->stacks[i].subs = ph_ctx_alloc(m->ctx, (size_t)subs[i] * sizeof(ph_sub));
-    if (!m->params || !m->stacks[0].subs || (both && !m->stacks[1].subs))
+        m->stacks[i].sublayers =
+            ph_ctx_alloc(m->ctx, (size_t)sublayers[i] * sizeof(ph_sublayer));
+    if (!m->params || !m->stacks[0].sublayers || (both && !m->stacks[1].sublayers))
         return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a model");
     PH_TRY(list_all(m));
-    PH_TRY(place(m, 1));
+    PH_TRY(assign_offsets(m, 1));
     m->decayed = m->floats;
-    return place(m, 0);
+    return assign_offsets(m, 0);
 }
 
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
@@ -341,8 +346,8 @@ void ph_model_free(ph_model *m)
 {
     if (!m) return;
     ph_vocab_free(&m->vocab, m->ctx);
-    ph_ctx_release(m->ctx, m->stacks[0].subs);
-    ph_ctx_release(m->ctx, m->stacks[1].subs);
+    ph_ctx_release(m->ctx, m->stacks[0].sublayers);
+    ph_ctx_release(m->ctx, m->stacks[1].sublayers);
     ph_ctx_release(m->ctx, m->params);
     ph_ctx_release(m->ctx, m->tensors);
     ph_ctx_release(m->ctx, m->block);
@@ -350,15 +355,15 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m);
 }
 
-/* ---- first values ------------------------------------------------------------------ */
+/* ---- initial values ---------------------------------------------------------------- */
 
-/* Number n of the key in (0, 1). */
+/* Random number n of the key, in (0, 1). */
 static double unit(uint64_t key, uint32_t n)
 {
     return ((double)ph_rng_at(key, n) + 0.5) / 4294967296.0;
 }
 
-/* One normal number from two uniform ones. */
+/* A normal variate from two uniform ones (Box-Muller). */
 static double normal(uint64_t key, uint32_t n)
 {
     double u = unit(key, 2 * n), v = unit(key, 2 * n + 1);
@@ -426,11 +431,11 @@ static void set_variant(ph_attn *a, const char *variant)
     if (strstr(variant, "diff")) a->v_dim = 2 * a->qk_dim; /* of diff, diff2 */
 }
 
-ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,
-                             int kv_len)
+ph_layer_desc ph_model_layer(const ph_model *m, const ph_sublayer *sublayer, int batch,
+                             int q_len, int kv_len)
 {
     const ph_config *c = &m->config;
-    int cross = sub->kind == PH_SUB_CROSS, groups = c->kv_heads < c->heads;
+    int cross = sublayer->kind == PH_SUBLAYER_CROSS, groups = c->kv_heads < c->heads;
     ph_layer_desc d = {.model_dim = c->model_dim};
     d.memory_dim = cross ? c->model_dim : 0;
     d.attn = (ph_attn){.batch = batch,
@@ -441,7 +446,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, in
                        .kv_len = kv_len,
                        .qk_dim = c->head_dim,
                        .dropout = c->dropout};
-    set_variant(&d.attn, sub->variant);
+    set_variant(&d.attn, sublayer->variant);
     if (c->positions == PH_POS_ROPE && !cross) d.rope = PH_ROPE_HALF;
     if (c->positions == PH_POS_T5 && !cross) d.attn.reach = PH_BUCKETS_REACH;
     return d;
@@ -470,25 +475,26 @@ static void bind_named(ph_bound *out, const char *name, const float *weight, flo
     }
 }
 
-void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, float *grads,
-                   ph_bound *out)
+void ph_model_bind(const ph_model *m, const ph_sublayer *sublayer, const float *block,
+                   float *grads, ph_bound *out)
 {
     memset(out, 0, sizeof *out);
-    for (int i = 0; i < sub->count; i++) {
-        const ph_weight *p = &m->params[sub->first + i];
+    for (int i = 0; i < sublayer->count; i++) {
+        const ph_weight *p = &m->params[sublayer->first + i];
         const float *weight = block + p->at;
         float *grad = grads ? grads + p->at : NULL;
-        if (i < sub->named)
+        if (i < sublayer->named)
             bind_named(out, strrchr(p->name, '.') + 1, weight, grad);
         else
-            out->extra[i - sub->named] = weight, out->dextra[i - sub->named] = grad;
+            out->extra[i - sublayer->named] = weight,
+                           out->dextra[i - sublayer->named] = grad;
     }
-    if (sub->count == sub->named) return;
+    if (sublayer->count == sublayer->named) return;
     out->weights.extra = out->extra;
     if (grads) out->grads.dextra = out->dextra;
 }
 
-/* ---- small questions --------------------------------------------------------------- */
+/* ---- accessors --------------------------------------------------------------------- */
 
 const ph_config *ph_model_config(const ph_model *m)
 {
@@ -514,14 +520,14 @@ int64_t ph_model_parameters(const ph_model *m)
     return sum;
 }
 
-ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words, int room,
-                         int *count)
+ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
+                         int capacity, int *count)
 {
-    if (!text || !count || (room && !words))
+    if (!text || !count || (capacity && !words))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
     if (!m->vocab.count)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "this model has no vocabulary");
-    *count = ph_vocab_split(&m->vocab, text, words, room);
+    *count = ph_vocab_split(&m->vocab, text, words, capacity);
     return PH_OK;
 }
 

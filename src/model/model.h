@@ -1,5 +1,5 @@
 /*
- * model.h - the inside of a ph_model: what it consists of and where its parameters lie.
+ * model.h - the inside of a ph_model: its sublayers, and the layout of its parameters.
  *
  *     config.c     configuration as JSON and back, defaults, checks
  *     vocab.c      text to tokens
@@ -7,8 +7,8 @@
  *     sinusoids.c  fixed positions
  *     store.c      models in files
  *     pass.c       one forward and backward pass over a batch; its parts:
- *                  residual.c (norms, dropout, embeddings), feed.c, attend.c, links.c,
- *                  products.c
+ *                  residual.c (embeddings, residual connections, norms, dropout),
+ *                  attend.c, feed.c, links.c, buckets.c, products.c
  *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H
@@ -54,33 +54,37 @@ typedef enum ph_start {
 typedef struct ph_weight {
     char name[48];
     int rank, dims[4];
-    size_t at, count; /* first float in the block, how many */
+    size_t at, count; /* offset in the block, elements */
     size_t unused;    /* of these, as ph_param says */
     ph_start start;   /* how first values are made */
-    float size;       /* standard deviation, or bound of the uniform numbers */
+    float size;       /* standard deviation, or bound of the uniform values */
 } ph_weight;
 
-typedef enum ph_sub_kind { PH_SUB_SELF = 0, PH_SUB_CROSS, PH_SUB_FEED } ph_sub_kind;
+typedef enum ph_sublayer_kind {
+    PH_SUBLAYER_SELF = 0,
+    PH_SUBLAYER_CROSS,
+    PH_SUBLAYER_FEED
+} ph_sublayer_kind;
 
-/* A sublayer and the join behind it: s = r + dropout(f(a)), n = norm(s). */
-typedef struct ph_sub {
-    ph_sub_kind kind;
+/* A sublayer and the residual connection after it: s = r + dropout(f(a)), n = norm(s). */
+typedef struct ph_sublayer {
+    ph_sublayer_kind kind;
     int layer;        /* from 0 */
     int first, count; /* its parameters, see model.c for their order */
     int named;        /* attention: how many have a field in ph_layer_weights */
-    int gain, shift;  /* parameters of the norm of its join; shift -1: none */
-    int site;         /* attention: number of the place, from 0; else -1 */
+    int gain, shift;  /* parameters of the norm after it; shift -1: none */
+    int site;         /* attention: index of the attention site; else -1 */
     char variant[PH_VARIANT_TEXT + 24]; /* with the depth of the layer, see set_depth */
-} ph_sub;
+} ph_sublayer;
 
 typedef struct ph_model_stack {
     int decoder; /* 1: tokens of the decoder */
     int causal;
-    int gain, shift; /* norm before the first sublayer, -1 where norms stand after */
+    int gain, shift; /* pre-norm: norm before the first sublayer, else -1 */
     int positions;   /* parameter, or -1 */
     int buckets;     /* parameter of PH_POS_T5, or -1 */
     int count;
-    ph_sub *subs;
+    ph_sublayer *sublayers;
 } ph_model_stack;
 
 typedef struct ph_sinusoids ph_sinusoids;
@@ -92,7 +96,7 @@ struct ph_model {
     const ph_spans *spans;
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */
-    int site_count;           /* places of attention, links not counted */
+    int site_count;           /* attention sites, links not counted */
     int param_count;
     ph_weight *params;
     ph_tensor *tensors; /* the same for the public */
@@ -107,14 +111,14 @@ struct ph_model {
 
 /* ---- shared by the files ----------------------------------------------------------- */
 
-/* Numbers of a token in all q heads. */
-static inline int ph_config_heads_wide(const ph_config *c)
+/* Columns of q: all heads of a token. */
+static inline int ph_config_heads_width(const ph_config *c)
 {
     return c->heads * c->head_dim;
 }
 
-/* Numbers of a token that w1 gives: SwiGLU has a second factor behind the first. */
-static inline int ph_config_feed_wide(const ph_config *c)
+/* Columns of x w1: SwiGLU has the second factor after the first. */
+static inline int ph_config_ff_width(const ph_config *c)
 {
     return c->activation == PH_SWIGLU ? 2 * c->ff_dim : c->ff_dim;
 }
@@ -137,8 +141,8 @@ ph_status ph_model_sinusoids(ph_model *m, int rows, const float **values);
 void ph_model_free_sinusoids(ph_model *m);
 
 /* Attention of a sublayer for these sizes. */
-ph_layer_desc ph_model_layer(const ph_model *m, const ph_sub *sub, int batch, int q_len,
-                             int kv_len);
+ph_layer_desc ph_model_layer(const ph_model *m, const ph_sublayer *sublayer, int batch,
+                             int q_len, int kv_len);
 
 /* The parameters of an attention sublayer as its layer takes them. */
 typedef struct ph_bound {
@@ -149,8 +153,8 @@ typedef struct ph_bound {
 } ph_bound;
 
 /* From a block of parameters, and of gradients where there is one. */
-void ph_model_bind(const ph_model *m, const ph_sub *sub, const float *block, float *grads,
-                   ph_bound *out);
+void ph_model_bind(const ph_model *m, const ph_sublayer *sublayer, const float *block,
+                   float *grads, ph_bound *out);
 
 /* PH_POS_T5: buckets of distances; from PH_BUCKETS_REACH on all share the last. */
 enum { PH_BUCKETS = 32, PH_BUCKETS_REACH = 128 };
@@ -162,8 +166,8 @@ ph_gemm ph_product(int rows, int in, int out, const float *x, const float *w,
                    const float *b, float *y);
 
 /* x = y w^T with the same shapes. */
-ph_gemm ph_product_turned(int rows, int in, int out, const float *y, const float *w,
-                          float *x);
+ph_gemm ph_product_transposed(int rows, int in, int out, const float *y, const float *w,
+                              float *x);
 
 /* The gradients of y = x w + b; db takes rows times 1. */
 ph_gemm ph_product_dx(const ph_model *m, int rows, int in, int out, const float *dy,
@@ -172,7 +176,7 @@ ph_gemm ph_product_dw(const ph_model *m, int rows, int in, int out, const float 
                       const float *dy, float *dw);
 ph_gemm ph_product_db(int rows, int out, const float *ones, const float *dy, float *db);
 
-/* The same product, which may be done in tiles where gradients are. */
+/* The same product, in AMX tiles where the ctx computes gradients so. */
 ph_gemm ph_product_of_gradients(const ph_model *m, ph_gemm product);
 
 /* Runs products with scratch of the ctx. */

@@ -33,7 +33,7 @@ static void grad_norm_item(void *arg, int lane, int index)
     size_t at;
     int n = item_range(j, index, &at);
     (void)lane;
-    j->t->partial_sums[index] = j->t->model->spans->squares(n, j->t->grads + at);
+    j->t->partial_sums[index] = j->t->model->spans->sum_of_squares(n, j->t->grads + at);
 }
 
 double ph_optimise_grad_norm(const ph_trainer *t)

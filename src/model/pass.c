@@ -11,32 +11,34 @@
 
 /* ---- workspace --------------------------------------------------------------------- */
 
-static ph_join lay_join(const ph_pass *p, const ph_side *side, ph_arena *arena)
+static ph_residual layout_residual(const ph_pass *p, const ph_pass_stack *stack,
+                                   ph_arena *arena)
 {
-    size_t rows = (size_t)side->rows, dim = (size_t)p->model->config.model_dim;
-    return (ph_join){.s = ph_arena_floats(arena, rows * dim),
-                     .n = ph_arena_floats(arena, rows * dim),
-                     .stats = ph_arena_floats(arena, rows * 2)};
+    size_t rows = (size_t)stack->rows, dim = (size_t)p->model->config.model_dim;
+    return (ph_residual){.s = ph_arena_floats(arena, rows * dim),
+                         .n = ph_arena_floats(arena, rows * dim),
+                         .stats = ph_arena_floats(arena, rows * 2)};
 }
 
-/* All feed-forward sublayers use its room where nothing is kept. */
-static const ph_act *first_feed(const ph_side *side)
+/* All feed-forward sublayers share its buffers where nothing is saved. */
+static const ph_act *first_feed(const ph_pass_stack *stack)
 {
-    int sub = 0;
-    while (side->stack->subs[sub].kind != PH_SUB_FEED) sub++;
-    return &side->acts[sub];
+    int sublayer = 0;
+    while (stack->def->sublayers[sublayer].kind != PH_SUBLAYER_FEED) sublayer++;
+    return &stack->acts[sublayer];
 }
 
-static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
+static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
+                       ph_arena *arena)
 {
     const ph_config *c = &p->model->config;
-    const ph_sub *what = &side->stack->subs[sub];
-    ph_act *act = &side->acts[sub];
-    size_t rows = (size_t)side->rows, ff = (size_t)c->ff_dim;
+    const ph_sublayer *def = &stack->def->sublayers[sublayer];
+    ph_act *act = &stack->acts[sublayer];
+    size_t rows = (size_t)stack->rows, ff = (size_t)c->ff_dim;
     int keep = p->shape.backward || p->shape.open;
-    if (what->kind == PH_SUB_FEED) {
-        const ph_act *other = keep ? act : first_feed(side);
-        size_t wide = (size_t)ph_config_feed_wide(c);
+    if (def->kind == PH_SUBLAYER_FEED) {
+        const ph_act *other = keep ? act : first_feed(stack);
+        size_t wide = (size_t)ph_config_ff_width(c);
         if (other != act) {
             act->h = other->h, act->g = other->g;
         } else {
@@ -44,44 +46,45 @@ static void lay_act(ph_pass *p, const ph_side *side, int sub, ph_arena *arena)
             act->g = ph_arena_floats(arena, rows * ff);
         }
     } else if (act->plan) {
-        act->heads = ph_arena_floats(arena, 2 * rows * (size_t)ph_config_heads_wide(c));
+        act->heads = ph_arena_floats(arena, 2 * rows * (size_t)ph_config_heads_width(c));
     } else if (keep) {
         act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
     }
-    if (what->kind != PH_SUB_FEED && p->shape.open)
-        act->heads = ph_arena_floats(arena, rows * (size_t)ph_act_wide(act));
-    if (!keep && sub >= 2)
-        act->join = side->acts[sub - 2].join;
+    if (def->kind != PH_SUBLAYER_FEED && p->shape.open)
+        act->heads = ph_arena_floats(arena, rows * (size_t)ph_act_width(act));
+    if (!keep && sublayer >= 2)
+        act->residual = stack->acts[sublayer - 2].residual;
     else
-        act->join = lay_join(p, side, arena);
+        act->residual = layout_residual(p, stack, arena);
 }
 
-static void lay_side(ph_pass *p, ph_side *side, ph_arena *arena)
+static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
 {
-    int biased = side->stack->buckets >= 0;
+    int biased = stack->def->buckets >= 0;
     size_t floats = ph_buckets_floats(p->model);
-    side->relative = biased ? ph_arena_floats(arena, floats) : NULL;
-    side->drelative = biased && p->shape.backward ? ph_arena_floats(arena, floats) : NULL;
-    side->entry = lay_join(p, side, arena);
-    for (int i = 0; i < side->stack->count; i++) {
-        lay_act(p, side, i, arena);
-        const ph_join *from = i ? &side->acts[i - 1].join : &side->entry;
-        side->acts[i].a = i == 0 && side->stack->gain < 0 ? from->s : from->n;
+    stack->relative = biased ? ph_arena_floats(arena, floats) : NULL;
+    stack->drelative =
+        biased && p->shape.backward ? ph_arena_floats(arena, floats) : NULL;
+    stack->entry = layout_residual(p, stack, arena);
+    for (int i = 0; i < stack->def->count; i++) {
+        layout_act(p, stack, i, arena);
+        const ph_residual *from = i ? &stack->acts[i - 1].residual : &stack->entry;
+        stack->acts[i].a = i == 0 && stack->def->gain < 0 ? from->s : from->n;
     }
 }
 
-static void lay_gradients(ph_pass *p, ph_arena *arena, size_t rows)
+static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 {
     const ph_config *c = &p->model->config;
-    size_t dim = (size_t)c->model_dim, memory = (size_t)p->sides[0].rows * dim;
+    size_t dim = (size_t)c->model_dim, memory = (size_t)p->stacks[0].rows * dim;
     p->dr = ph_arena_floats(arena, rows * dim);
     p->da = ph_arena_floats(arena, rows * dim);
     p->dy = c->dropout > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
-    p->sums = ph_arena_floats(arena, (rows / PH_ROWS_CHUNK + 1) * 2 * dim);
+    p->sums = ph_arena_floats(arena, (rows / PH_RESIDUAL_ROWS + 1) * 2 * dim);
     if (c->positions == PH_POS_T5)
         p->layer_drelative = ph_arena_floats(arena, ph_buckets_floats(p->model));
-    if (p->side_count < 2) return;
+    if (p->stack_count < 2) return;
     p->dmemory = ph_arena_floats(arena, memory);
     p->dmemory_part = ph_arena_floats(arena, memory);
 }
@@ -89,18 +92,19 @@ static void lay_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 /* Positions that rows may stand at. */
 static int longest(const ph_pass *p)
 {
-    int len = ph_max(p->sides[0].len, p->sides[p->side_count - 1].len);
+    int len = ph_max(p->stacks[0].len, p->stacks[p->stack_count - 1].len);
     return ph_max(len, p->shape.capacity);
 }
 
-static void lay(ph_pass *p, ph_arena *arena)
+static void layout(ph_pass *p, ph_arena *arena)
 {
     const ph_model *m = p->model;
     const ph_config *c = &m->config;
-    const ph_side *last = &p->sides[p->side_count - 1];
-    size_t rows = (size_t)ph_max(p->sides[0].rows, last->rows);
+    const ph_pass_stack *last = &p->stacks[p->stack_count - 1];
+    size_t rows = (size_t)ph_max(p->stacks[0].rows, last->rows);
     size_t dim = (size_t)c->model_dim;
-    for (int i = p->first_side; i < p->side_count; i++) lay_side(p, &p->sides[i], arena);
+    for (int i = p->first_stack; i < p->stack_count; i++)
+        layout_stack(p, &p->stacks[i], arena);
     p->slopes = NULL;
     if (c->positions == PH_POS_ALIBI)
         p->slopes = ph_arena_floats(arena, (size_t)c->heads);
@@ -109,12 +113,12 @@ static void lay(ph_pass *p, ph_arena *arena)
     p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
     p->row_loss = ph_arena_floats(arena, rows);
     p->balance_loss = ph_arena_floats(arena, (size_t)m->site_count);
-    if (p->shape.backward) lay_gradients(p, arena, rows);
+    if (p->shape.backward) layout_gradients(p, arena, rows);
     if (p->shape.encoder_only) return;
     if (m->output >= 0)
         p->logits = ph_arena_floats(arena, (size_t)last->rows * (size_t)c->vocab);
     else
-        ph_links_lay(p, arena);
+        ph_links_layout(p, arena);
 }
 
 /* ---- making one -------------------------------------------------------------------- */
@@ -131,26 +135,28 @@ static ph_status make_plan(ph_pass *p, const ph_layer_desc *d, ph_act *act)
     return ph_plan_create(&act->plan, p->model->ctx, &attn);
 }
 
-static ph_status make_layer(ph_pass *p, const ph_side *side, const ph_sub *sub,
-                            ph_act *act)
+static ph_status make_layer(ph_pass *p, const ph_pass_stack *stack,
+                            const ph_sublayer *sublayer, ph_act *act)
 {
-    int cross = sub->kind == PH_SUB_CROSS, capacity = p->shape.capacity;
-    int keys = cross ? p->sides[0].len : capacity ? capacity : side->len;
-    ph_layer_desc d = ph_model_layer(p->model, sub, p->shape.batch, side->len, keys);
+    int cross = sublayer->kind == PH_SUBLAYER_CROSS, capacity = p->shape.capacity;
+    int keys = cross ? p->stacks[0].len : capacity ? capacity : stack->len;
+    ph_layer_desc d =
+        ph_model_layer(p->model, sublayer, p->shape.batch, stack->len, keys);
     if (cross && capacity && !strcmp(d.attn.variant, "mha")) return make_plan(p, &d, act);
     d.cache = capacity > 0;
-    if (side->stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
+    if (stack->def->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
     d.attn.backward = p->shape.backward;
     if (!p->shape.backward) d.attn.dropout = 0;
     d.concat = p->shape.open;
     return ph_layer_create(&act->layer, p->model->ctx, &d);
 }
 
-static ph_status make_layers(ph_pass *p, ph_side *side)
+static ph_status make_layers(ph_pass *p, ph_pass_stack *stack)
 {
-    for (int i = 0; i < side->stack->count; i++) {
-        const ph_sub *sub = &side->stack->subs[i];
-        if (sub->kind != PH_SUB_FEED) PH_TRY(make_layer(p, side, sub, &side->acts[i]));
+    for (int i = 0; i < stack->def->count; i++) {
+        const ph_sublayer *sublayer = &stack->def->sublayers[i];
+        if (sublayer->kind != PH_SUBLAYER_FEED)
+            PH_TRY(make_layer(p, stack, sublayer, &stack->acts[i]));
     }
     return PH_OK;
 }
@@ -167,7 +173,7 @@ static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "a text has %d tokens, expected at most %d (max_len)",
                        ph_max(s->source_len, s->target_len), most);
-    size_t wide = (size_t)ph_max(m->config.vocab, ph_config_feed_wide(&m->config));
+    size_t wide = (size_t)ph_max(m->config.vocab, ph_config_ff_width(&m->config));
     if (ph_size_mul((size_t)s->batch, (size_t)ph_max(s->source_len, s->target_len),
                     &rows) ||
         rows > INT32_MAX / 64 || ph_size_mul(rows, wide, &all) ||
@@ -180,28 +186,29 @@ static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
 static ph_status build(ph_pass *p)
 {
     ph_model *m = p->model;
-    for (int i = 0; i < p->side_count; i++) {
-        ph_side *side = &p->sides[i];
-        size_t bytes = (size_t)m->stacks[i].count * sizeof *side->acts;
-        side->stack = &m->stacks[i];
-        side->len = i ? p->shape.target_len : p->shape.source_len;
-        side->rows = p->shape.batch * side->len;
-        if (i < p->first_side) continue;
-        side->acts = ph_ctx_alloc(m->ctx, bytes);
-        if (!side->acts) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
-        memset(side->acts, 0, bytes);
-        PH_TRY(make_layers(p, side));
+    for (int i = 0; i < p->stack_count; i++) {
+        ph_pass_stack *stack = &p->stacks[i];
+        size_t bytes = (size_t)m->stacks[i].count * sizeof *stack->acts;
+        stack->def = &m->stacks[i];
+        stack->len = i ? p->shape.target_len : p->shape.source_len;
+        stack->rows = p->shape.batch * stack->len;
+        if (i < p->first_stack) continue;
+        stack->acts = ph_ctx_alloc(m->ctx, bytes);
+        if (!stack->acts)
+            return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
+        memset(stack->acts, 0, bytes);
+        PH_TRY(make_layers(p, stack));
     }
     ph_arena count = {0};
-    lay(p, &count);
+    layout(p, &count);
     p->memory = ph_ctx_alloc(m->ctx, count.used);
     if (!p->memory)
         return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu bytes of activations",
                        count.used);
     ph_arena arena = ph_arena_of(p->memory, count.used);
-    lay(p, &arena);
-    const ph_side *last = &p->sides[p->side_count - 1];
-    for (int i = 0; i < ph_max(p->sides[0].rows, last->rows); i++) p->ones[i] = 1;
+    layout(p, &arena);
+    const ph_pass_stack *last = &p->stacks[p->stack_count - 1];
+    for (int i = 0; i < ph_max(p->stacks[0].rows, last->rows); i++) p->ones[i] = 1;
     for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
     if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
     PH_TRY(ph_model_sinusoids(m, longest(p), &p->sinusoids));
@@ -214,9 +221,9 @@ ph_status ph_pass_create(ph_pass **out, ph_model *m, const ph_pass_shape *shape)
     PH_TRY(check_shape(m, shape));
     ph_pass *p = ph_ctx_alloc(m->ctx, sizeof *p);
     if (!p) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
-    *p = (ph_pass){.model = m, .shape = *shape, .side_count = m->stack_count};
-    if (shape->encoder_only) p->side_count = 1;
-    if (shape->capacity) p->first_side = p->side_count - 1;
+    *p = (ph_pass){.model = m, .shape = *shape, .stack_count = m->stack_count};
+    if (shape->encoder_only) p->stack_count = 1;
+    if (shape->capacity) p->first_stack = p->stack_count - 1;
     ph_status status = build(p);
     if (status == PH_OK)
         *out = p;
@@ -229,13 +236,13 @@ void ph_pass_free(ph_pass *p)
 {
     if (!p) return;
     ph_ctx *ctx = p->model->ctx;
-    for (int i = 0; i < p->side_count; i++) {
-        ph_side *side = &p->sides[i];
-        for (int s = 0; side->acts && s < side->stack->count; s++) {
-            ph_layer_free(side->acts[s].layer);
-            ph_plan_free(side->acts[s].plan);
+    for (int i = 0; i < p->stack_count; i++) {
+        ph_pass_stack *stack = &p->stacks[i];
+        for (int s = 0; stack->acts && s < stack->def->count; s++) {
+            ph_layer_free(stack->acts[s].layer);
+            ph_plan_free(stack->acts[s].plan);
         }
-        ph_ctx_release(ctx, side->acts);
+        ph_ctx_release(ctx, stack->acts);
     }
     if (p->memory && p->links) ph_plan_free(p->links->plan);
     ph_ctx_release(ctx, p->memory);
@@ -247,9 +254,9 @@ void ph_pass_free(ph_pass *p)
 static ph_status check_tokens(const ph_pass *p)
 {
     int vocab = p->model->config.vocab;
-    for (int i = p->first_side; i < p->side_count; i++) {
+    for (int i = p->first_stack; i < p->stack_count; i++) {
         const int32_t *tokens = i ? p->batch.target : p->batch.source;
-        for (int r = 0; r < p->sides[i].rows; r++)
+        for (int r = 0; r < p->stacks[i].rows; r++)
             if (tokens[r] < 0 || tokens[r] >= vocab)
                 return ph_fail(p->model->ctx, PH_BAD_VALUE,
                                "token %d is outside the vocabulary of %d", tokens[r],
@@ -262,14 +269,14 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
 {
     p->batch = *batch, p->seed = seed, p->block = p->model->block;
     PH_TRY(check_tokens(p));
-    for (int i = p->first_side; i < p->side_count; i++) {
-        const ph_side *side = &p->sides[i];
-        ph_rows_embed(p, side);
-        if (side->relative) ph_buckets_forward(p, side);
-        for (int s = 0; s < side->stack->count; s++) {
-            int feed = side->stack->subs[s].kind == PH_SUB_FEED;
-            PH_TRY(feed ? ph_feed(p, i, s) : ph_attend(p, i, s));
-            ph_rows_join(p, side, s);
+    for (int i = p->first_stack; i < p->stack_count; i++) {
+        const ph_pass_stack *stack = &p->stacks[i];
+        ph_embed_forward(p, stack);
+        if (stack->relative) ph_buckets_forward(p, stack);
+        for (int s = 0; s < stack->def->count; s++) {
+            int feed = stack->def->sublayers[s].kind == PH_SUBLAYER_FEED;
+            PH_TRY(feed ? ph_feed_forward(p, i, s) : ph_attend_forward(p, i, s));
+            ph_residual_forward(p, stack, s);
         }
     }
     return p->model->links >= 0 ? ph_links_forward(p) : PH_OK;
@@ -277,8 +284,8 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
 
 const float *ph_pass_output(const ph_pass *p)
 {
-    const ph_side *side = &p->sides[p->side_count - 1];
-    return side->acts[side->stack->count - 1].join.n;
+    const ph_pass_stack *stack = &p->stacks[p->stack_count - 1];
+    return stack->acts[stack->def->count - 1].residual.n;
 }
 
 double ph_pass_balance(const ph_pass *p)
@@ -295,8 +302,8 @@ ph_status ph_pass_logits(ph_pass *p)
 {
     const ph_weight *w = &p->model->params[p->model->output];
     ph_gemm g =
-        ph_product_turned(p->sides[p->side_count - 1].rows, w->dims[0], w->dims[1],
-                          ph_pass_output(p), p->block + w->at, p->logits);
+        ph_product_transposed(p->stacks[p->stack_count - 1].rows, w->dims[0], w->dims[1],
+                              ph_pass_output(p), p->block + w->at, p->logits);
     return ph_model_multiply(p->model, &g, 1);
 }
 
@@ -320,14 +327,14 @@ static void loss_item(void *arg, int lane, int index)
         if (label < 0)
             memset(row, 0, (size_t)vocab * sizeof *row);
         else
-            j->p->row_loss[r] =
-                j->p->model->spans->cross(vocab, row, label, j->smoothing, j->scale);
+            j->p->row_loss[r] = j->p->model->spans->cross_entropy(vocab, row, label,
+                                                                  j->smoothing, j->scale);
     }
 }
 
 static ph_status check_labels(const ph_pass *p, int rows)
 {
-    int links = p->sides[0].len * p->model->config.heads;
+    int links = p->stacks[0].len * p->model->config.heads;
     int most = p->model->links >= 0 ? links : p->model->config.vocab;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= most)
@@ -338,7 +345,7 @@ static ph_status check_labels(const ph_pass *p, int rows)
 
 ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
 {
-    int rows = p->sides[p->side_count - 1].rows;
+    int rows = p->stacks[p->stack_count - 1].rows;
     PH_TRY(check_labels(p, rows));
     if (p->model->links >= 0) return ph_links_loss(p, scale, loss);
     loss_job j = {p, rows, smoothing, scale};
@@ -351,11 +358,11 @@ ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
 }
 
 /* da = dlogits w, dw = dlogits^T x */
-static ph_status output_back(ph_pass *p)
+static ph_status output_backward(ph_pass *p)
 {
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[m->output];
-    int rows = p->sides[p->side_count - 1].rows, vocab = w->dims[0], dim = w->dims[1];
+    int rows = p->stacks[p->stack_count - 1].rows, vocab = w->dims[0], dim = w->dims[1];
     ph_gemm da = ph_product(rows, vocab, dim, p->logits, p->block + w->at, NULL, p->da);
     ph_gemm dw = ph_product_dw(m, rows, vocab, dim, p->logits, ph_pass_output(p),
                                p->grads + w->at);
@@ -365,20 +372,20 @@ static ph_status output_back(ph_pass *p)
 
 /* ---- backward ---------------------------------------------------------------------- */
 
-static ph_status side_back(ph_pass *p, int number)
+static ph_status stack_backward(ph_pass *p, int number)
 {
-    const ph_side *side = &p->sides[number];
-    int count = side->stack->count;
-    if (side->drelative)
-        memset(side->drelative, 0, ph_buckets_floats(p->model) * sizeof(float));
+    const ph_pass_stack *stack = &p->stacks[number];
+    int count = stack->def->count;
+    if (stack->drelative)
+        memset(stack->drelative, 0, ph_buckets_floats(p->model) * sizeof(float));
     for (int s = count - 1; s >= 0; s--) {
-        int feed = side->stack->subs[s].kind == PH_SUB_FEED;
-        ph_rows_join_back(p, side, s, s == count - 1);
-        PH_TRY(feed ? ph_feed_back(p, number, s) : ph_attend_back(p, number, s));
+        int feed = stack->def->sublayers[s].kind == PH_SUBLAYER_FEED;
+        ph_residual_backward(p, stack, s, s == count - 1);
+        PH_TRY(feed ? ph_feed_backward(p, number, s) : ph_attend_backward(p, number, s));
     }
-    if (side->drelative) ph_buckets_backward(p, side);
-    ph_rows_entry_back(p, side);
-    ph_rows_embed_back(p, side);
+    if (stack->drelative) ph_buckets_backward(p, stack);
+    ph_entry_backward(p, stack);
+    ph_embed_backward(p, stack);
     return PH_OK;
 }
 
@@ -386,13 +393,13 @@ ph_status ph_pass_backward(ph_pass *p, float *grads)
 {
     const ph_model *m = p->model;
     const ph_weight *words = &m->params[m->embed];
-    size_t memory = (size_t)p->sides[0].rows * (size_t)m->config.model_dim;
+    size_t memory = (size_t)p->stacks[0].rows * (size_t)m->config.model_dim;
     p->grads = grads;
     if (m->output != m->embed) memset(grads + words->at, 0, words->count * sizeof(float));
-    PH_TRY(m->links >= 0 ? ph_links_back(p) : output_back(p));
-    if (p->side_count < 2) return side_back(p, 0);
+    PH_TRY(m->links >= 0 ? ph_links_backward(p) : output_backward(p));
+    if (p->stack_count < 2) return stack_backward(p, 0);
     memset(p->dmemory, 0, memory * sizeof(float));
-    PH_TRY(side_back(p, 1));
+    PH_TRY(stack_backward(p, 1));
     memcpy(p->da, p->dmemory, memory * sizeof(float));
-    return side_back(p, 0);
+    return stack_backward(p, 0);
 }

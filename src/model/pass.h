@@ -2,14 +2,15 @@
  * pass.h - one forward and backward pass of a model over a batch.
  *
  * A pass is made for one shape: it holds the layers and one workspace for all activations
- * of a step. Tokens of all batch rows stand as rows of (rows, model_dim) matrices.
+ * of a step. Tokens of all batch rows are rows of (rows, model_dim) matrices.
  *
- * Between sublayers run two streams, r (what sublayers add to) and a (what the next one
- * reads). A join makes them: s = r + dropout(f(a)), n = norm(s), then
+ * Two matrices run through a stack: r, the residual stream, and a, the input of the next
+ * sublayer. After each sublayer f comes a residual connection,
  *
- *     norms before:  r = s, a = n         norms after:  r = a = n
+ *     s = r + dropout(f(a))    n = norm(s)        pre-norm:  r = s, a = n
+ *                                                 post-norm: r = a = n
  *
- * so both kinds of stack are the same steps, and the output of a stack is the last n.
+ * so both kinds of stack take the same steps, and the output of a stack is the last n.
  */
 #ifndef PH_MODEL_PASS_H
 #define PH_MODEL_PASS_H
@@ -18,7 +19,7 @@
 
 typedef struct ph_pass ph_pass;
 
-/* The numbers of a batch. Lengths NULL: full. */
+/* The tokens of a batch. Lengths NULL: full. */
 typedef struct ph_batch {
     const int32_t *source;      /* (batch, source_len) tokens of the first stack */
     const int32_t *source_lens; /* (batch) */
@@ -36,45 +37,45 @@ typedef struct ph_pass_shape {
     int capacity; /* > 0: the decoder alone, with caches for so many tokens */
 } ph_pass_shape;
 
-/* What a place keeps of earlier tokens or of the encoder's output, as ph_layer_cache has
-   it; where attention to the latter is plain, k and v are (source_len, k_heads, head_dim)
-   for all texts. */
+/* What an attention site caches of earlier tokens or of the encoder's output, with the
+   sizes of ph_layer_cache; where cross-attention is plain, k and v are (source_len,
+   k_heads, head_dim) for all texts. */
 typedef struct ph_cache {
     float *k, *v, *extra;
 } ph_cache;
 
-/* What one join keeps. */
-typedef struct ph_join {
+/* What one residual connection saves. */
+typedef struct ph_residual {
     float *s, *n; /* (rows, model_dim) */
-    float *stats; /* (rows, 2) mean and 1/deviation */
-} ph_join;
+    float *stats; /* (rows, 2) mean and 1 / standard deviation */
+} ph_residual;
 
-/* What one sublayer keeps. */
+/* What one sublayer saves. */
 typedef struct ph_act {
     ph_layer *layer; /* attention */
     ph_plan *plan;   /* plain attention to cached keys of the encoder */
     void *saved;     /* of the layer */
     float *heads;    /* open: (rows, heads*v_dim) */
     float *h, *g;    /* feed-forward: before and after the activation */
-    const float *a;  /* what it read */
-    ph_join join;
+    const float *a;  /* its input */
+    ph_residual residual;
 } ph_act;
 
-/* Numbers of a token that the output projection multiplies. */
-static inline int ph_act_wide(const ph_act *act)
+/* Columns of the input of the output projection. */
+static inline int ph_act_width(const ph_act *act)
 {
     ph_layer_info info = ph_layer_about(act->layer);
     return info.heads * info.dim;
 }
 
-typedef struct ph_side {
-    const ph_model_stack *stack;
+typedef struct ph_pass_stack {
+    const ph_model_stack *def;
     int len, rows;
-    float *relative;  /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
-    float *drelative; /* its gradient, summed over the layers */
-    ph_join entry;    /* s: embeddings; n, stats: the first norm where there is one */
-    ph_act *acts;     /* (stack->count) */
-} ph_side;
+    float *relative;   /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
+    float *drelative;  /* its gradient, summed over the layers */
+    ph_residual entry; /* s: embeddings; n, stats: the first norm where there is one */
+    ph_act *acts;      /* (def->count) */
+} ph_pass_stack;
 
 struct ph_pass {
     ph_model *model;
@@ -82,11 +83,11 @@ struct ph_pass {
     const float *block; /* parameters in use: the model's */
     float *grads;       /* backward: where gradients go */
     ph_batch batch;
-    uint64_t seed;              /* of this step's dropout */
-    float balance;              /* weight of the balance loss of variants that route */
-    float *balance_loss;        /* (sites) as the last forward pass left it */
-    int first_side, side_count; /* sides that run: from first_side up to side_count */
-    ph_side sides[2];
+    uint64_t seed;                /* of this step's dropout */
+    float balance;                /* weight of the balance loss of variants that route */
+    float *balance_loss;          /* (sites) as the last forward pass left it */
+    int first_stack, stack_count; /* stacks [first_stack, stack_count) run */
+    ph_pass_stack stacks[2];
     const ph_cache *caches; /* (sites) with capacity */
     const int32_t *past;    /* (batch) tokens in the caches */
     const float *encoded;   /* with capacity: the encoder's output for every text; NULL:
@@ -95,11 +96,11 @@ struct ph_pass {
     float *slopes;          /* (heads) ALiBi */
 
     /* transient, shared by all sublayers */
-    float *y;            /* (rows, model_dim) what a sublayer gives */
+    float *y;            /* (rows, model_dim) output of a sublayer */
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
     float *dg;           /* (rows, ff_dim) gradient of g, then of h in its place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
-    float *layer_drelative;        /* PH_POS_T5: that of one layer */
+    float *layer_drelative;        /* PH_POS_T5: gradient of one layer's bias */
     float *ones;                   /* (rows) */
     float *lanes;                  /* (threads, model_dim) */
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
@@ -126,7 +127,7 @@ ph_status ph_pass_logits(ph_pass *pass);
    it with respect to the last stack's output. smoothing: of labels. */
 ph_status ph_pass_loss(ph_pass *pass, float smoothing, float scale, double *loss);
 
-/* Sum of the balance losses of all places, not weighted. */
+/* Sum of the balance losses of all attention sites, not weighted. */
 double ph_pass_balance(const ph_pass *pass);
 
 /* Gradients of all parameters after ph_pass_loss; they replace what grads held. */
@@ -138,32 +139,34 @@ const float *ph_pass_output(const ph_pass *pass);
 /* ---- parts ------------------------------------------------------------------------- */
 
 /* residual.c */
-void ph_rows_embed(const ph_pass *p, const ph_side *side);
-void ph_rows_join(const ph_pass *p, const ph_side *side, int sub);
-enum { PH_ROWS_CHUNK = 16 }; /* rows that are handed out together */
-void ph_rows_join_back(const ph_pass *p, const ph_side *side, int sub, int first);
-void ph_rows_entry_back(const ph_pass *p, const ph_side *side);
-void ph_rows_embed_back(const ph_pass *p, const ph_side *side);
-void ph_rows_add(const ph_pass *p, size_t count, float *y, const float *x);
+void ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack);
+void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int sublayer);
+enum { PH_RESIDUAL_ROWS = 16 }; /* rows that are handed out together */
+void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int sublayer,
+                          int first);
+void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack);
+void ph_embed_backward(const ph_pass *p, const ph_pass_stack *stack);
+void ph_pass_add(const ph_pass *p, size_t count, float *y, const float *x);
 
 /* buckets.c */
 size_t ph_buckets_floats(const ph_model *m); /* of a bias by distance */
-void ph_buckets_forward(const ph_pass *p, const ph_side *side); /* bias from the table */
-void ph_buckets_backward(const ph_pass *p,
-                         const ph_side *side); /* the table's gradient */
+/* The bias from the table, and the table's gradient. */
+void ph_buckets_forward(const ph_pass *p, const ph_pass_stack *stack);
+void ph_buckets_backward(const ph_pass *p, const ph_pass_stack *stack);
 
 /* attend.c, feed.c */
-ph_status ph_attend(ph_pass *p, int side, int sub);
-ph_status ph_attend_back(ph_pass *p, int side, int sub);
-ph_status ph_attend_look(ph_pass *p, int side, int sub, const ph_look_at *at, float *out);
-ph_status ph_feed(ph_pass *p, int side, int sub);
-ph_status ph_feed_back(ph_pass *p, int side, int sub);
+ph_status ph_attend_forward(ph_pass *p, int stack, int sublayer);
+ph_status ph_attend_backward(ph_pass *p, int stack, int sublayer);
+ph_status ph_attend_look(ph_pass *p, int stack, int sublayer, const ph_look_at *at,
+                         float *out);
+ph_status ph_feed_forward(ph_pass *p, int stack, int sublayer);
+ph_status ph_feed_backward(ph_pass *p, int stack, int sublayer);
 
 /* links.c: the pointer of an encoder */
 typedef struct ph_links {
-    ph_plan *plan;  /* attention whose values are the places themselves */
+    ph_plan *plan;  /* attention whose values are one-hot positions */
     float *q, *k;   /* (rows, heads*head_dim) */
-    float *places;  /* (batch, len, len) one-hot */
+    float *one_hot; /* (batch, len, len) values: the identity */
     float *weights; /* (batch, len, heads, len) */
     float *lse;     /* (batch, heads, len) */
     float *mix;     /* (rows, heads) how much each head counts */
@@ -172,31 +175,32 @@ typedef struct ph_links {
 } ph_links;
 
 ph_status ph_links_create(ph_pass *p);
-void ph_links_lay(ph_pass *p, ph_arena *arena);
+void ph_links_layout(ph_pass *p, ph_arena *arena);
 ph_status ph_links_forward(ph_pass *p);
 ph_status ph_links_loss(ph_pass *p, float scale, double *loss);
-ph_status ph_links_back(ph_pass *p);
+ph_status ph_links_backward(ph_pass *p);
 
-/* Where the dropout of a sublayer takes its numbers from. */
+/* Streams of random numbers: dropout of each sublayer has its own. */
 enum {
-    PH_DROP_EMBED = 1000,
-    PH_DROP_JOIN = 2000,
-    PH_DROP_FEED = 3000,
-    PH_DROP_ATTEND = 4000
+    PH_DROPOUT_EMBED = 1000,
+    PH_DROPOUT_RESIDUAL = 2000,
+    PH_DROPOUT_FEED = 3000,
+    PH_DROPOUT_ATTEND = 4000
 };
 
-static inline uint64_t ph_drop_stream(int what, const ph_side *side, int sub)
+static inline uint64_t ph_dropout_stream(int what, const ph_pass_stack *stack,
+                                         int sublayer)
 {
-    return (uint64_t)what * 8 + (uint64_t)side->stack->decoder * 4 +
-           ((uint64_t)sub << 32);
+    return (uint64_t)what * 8 + (uint64_t)stack->def->decoder * 4 +
+           ((uint64_t)sublayer << 32);
 }
 
-/* Share of the numbers that are dropped: 0 without backward. */
-float ph_drop_rate(const ph_pass *p);
+/* Probability of an element to be dropped: 0 without backward. */
+float ph_dropout_rate(const ph_pass *p);
 
-/* Factors of columns [c, c + n) of a row, in `room`, which has room up to 16; NULL: all
-   of them are 1. */
-const float *ph_drop_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
-                             float *room);
+/* Dropout factors of columns [c, c + n) of a row, in `scratch`, whose capacity is a
+   multiple of 16; NULL: all of them are 1. */
+const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
+                                float *scratch);
 
 #endif

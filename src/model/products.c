@@ -1,5 +1,5 @@
 /*
- * products.c - the products of a model's sublayers, w (in, out) as it lies in the block:
+ * products.c - matrix products of a model's sublayers, w (in, out) row-major:
  *
  *     y = x w + b        dx = dy w^T        dw = x^T dy        db = sum of the rows of dy
  */
@@ -14,8 +14,8 @@ ph_gemm ph_product(int rows, int in, int out, const float *x, const float *w,
     return g;
 }
 
-ph_gemm ph_product_turned(int rows, int in, int out, const float *y, const float *w,
-                          float *x)
+ph_gemm ph_product_transposed(int rows, int in, int out, const float *y, const float *w,
+                              float *x)
 {
     ph_gemm g = {.m = rows, .n = in, .k = out, .a = y, .a_row = out, .a_col = 1};
     g.b = w, g.b_row = 1, g.b_col = out, g.c = x, g.c_row = in;
@@ -31,7 +31,7 @@ ph_gemm ph_product_of_gradients(const ph_model *m, ph_gemm g)
 ph_gemm ph_product_dx(const ph_model *m, int rows, int in, int out, const float *dy,
                       const float *w, float *dx)
 {
-    return ph_product_of_gradients(m, ph_product_turned(rows, in, out, dy, w, dx));
+    return ph_product_of_gradients(m, ph_product_transposed(rows, in, out, dy, w, dx));
 }
 
 ph_gemm ph_product_dw(const ph_model *m, int rows, int in, int out, const float *x,

@@ -1,9 +1,10 @@
 /*
  * reading.c - a model run on one text, with everything open to view.
  *
- * An open pass shows every place's heads before their output projection; that is where
- * heads are switched off, averaged, or made again from frozen weights. Weights are not
- * kept but made on demand from q, k and lse by ph_look; only a frozen run stores them.
+ * An open pass shows the heads of every attention site before their output projection:
+ * there heads are ablated, averaged, or recomputed from frozen weights. Weights are not
+ * stored but recomputed on demand from q, k and lse by ph_look; only a frozen run stores
+ * them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,82 +13,84 @@
 #include "model/generate.h"
 #include "model/pass.h"
 
-/* A place and where its numbers lie. */
-typedef struct place {
-    ph_site site;
+/* An attention site and where its activations are. */
+typedef struct reading_site {
+    ph_site info;
     char name[32];
-    const ph_act *act; /* NULL: the links */
-    int side, sub;     /* where in the pass */
-    int plain;         /* 1: plain heads, whose vectors and weights can be taken apart */
-    int first_head;    /* number of its head 0 among all heads of all places */
-    float *frozen;     /* (heads, q_len, kv_len) weights of the first run, or NULL */
-} place;
+    const ph_act *act;   /* NULL: the links */
+    int stack, sublayer; /* where in the pass */
+    int plain;      /* 1: plain heads, whose vectors and weights can be taken apart */
+    int first_head; /* number of its head 0 among all heads of all sites */
+    float *frozen;  /* (heads, q_len, kv_len) weights of the first run, or NULL */
+} reading_site;
 
 struct ph_reading {
     const ph_model *model;
     ph_pass *pass;
-    int words[2]; /* of each side */
+    int words[2]; /* of each stack */
     ph_word *word[2];
     int32_t *tokens[2];
-    int place_count;
-    place *places;
+    int site_count;
+    reading_site *sites;
     int head_count;
     uint8_t *ablation; /* (head_count) */
     float *gate;       /* (head_count) the output of each head is multiplied by it */
     int ungated;       /* 1: gates do not count in this run */
     float *link_gate;  /* (heads) */
     int frozen;
-    float *room; /* (words, numbers of a token's heads) for looks that compute again */
+    float *scratch; /* (words, heads * dim) heads of a look that recomputes attention */
     void *memory;
 };
 
-/* ---- places ------------------------------------------------------------------------ */
+/* ---- attention sites -------------------------------------------------------------- */
 
-static void name_place(place *p, const ph_model_stack *s, const ph_sub *sub)
+static void name_site(reading_site *p, const ph_model_stack *s,
+                      const ph_sublayer *sublayer)
 {
     snprintf(p->name, sizeof p->name, "%s.%d.%s", s->causal ? "decoder" : "encoder",
-             sub->layer, sub->kind == PH_SUB_CROSS ? "cross" : "self");
+             sublayer->layer, sublayer->kind == PH_SUBLAYER_CROSS ? "cross" : "self");
 }
 
-static void add_place(ph_reading *r, int side, int sub)
+static void add_site(ph_reading *r, int stack, int sublayer)
 {
     const ph_config *c = &r->model->config;
-    const ph_side *s = &r->pass->sides[side];
-    const ph_sub *what = &s->stack->subs[sub];
-    place *p = &r->places[r->place_count++];
-    int cross = what->kind == PH_SUB_CROSS;
-    ph_layer_info info = ph_layer_about(s->acts[sub].layer);
-    p->act = &s->acts[sub], p->side = side, p->sub = sub;
+    const ph_pass_stack *s = &r->pass->stacks[stack];
+    const ph_sublayer *def = &s->def->sublayers[sublayer];
+    reading_site *p = &r->sites[r->site_count++];
+    int cross = def->kind == PH_SUBLAYER_CROSS;
+    ph_layer_info info = ph_layer_about(s->acts[sublayer].layer);
+    p->act = &s->acts[sublayer], p->stack = stack, p->sublayer = sublayer;
     p->first_head = r->head_count;
-    p->plain = !strcmp(what->variant, "mha");
+    p->plain = !strcmp(def->variant, "mha");
     r->head_count += info.attn->q_heads;
-    name_place(p, s->stack, what);
-    p->site = (ph_site){.name = p->name,
+    name_site(p, s->def, def);
+    p->info = (ph_site){.name = p->name,
                         .kind = cross ? PH_SITE_CROSS : PH_SITE_SELF,
-                        .decoder = s->stack->decoder,
-                        .layer = what->layer,
+                        .decoder = s->def->decoder,
+                        .layer = def->layer,
                         .heads = info.attn->q_heads,
                         .kv_heads = p->plain ? info.attn->k_heads : info.attn->q_heads,
                         .q_len = s->len,
-                        .kv_len = cross ? r->pass->sides[0].len : s->len,
+                        .kv_len = cross ? r->pass->stacks[0].len : s->len,
                         .qk_dim = c->head_dim,
                         .v_dim = info.dim,
-                        .variant = what->variant};
+                        .variant = def->variant};
 }
 
-static void add_places(ph_reading *r)
+static void add_sites(ph_reading *r)
 {
     const ph_config *c = &r->model->config;
-    for (int i = 0; i < r->pass->side_count; i++)
-        for (int s = 0; s < r->pass->sides[i].stack->count; s++)
-            if (r->pass->sides[i].stack->subs[s].kind != PH_SUB_FEED) add_place(r, i, s);
+    for (int i = 0; i < r->pass->stack_count; i++)
+        for (int s = 0; s < r->pass->stacks[i].def->count; s++)
+            if (r->pass->stacks[i].def->sublayers[s].kind != PH_SUBLAYER_FEED)
+                add_site(r, i, s);
     if (r->model->links < 0) return;
-    place *p = &r->places[r->place_count++];
-    int len = r->pass->sides[0].len;
+    reading_site *p = &r->sites[r->site_count++];
+    int len = r->pass->stacks[0].len;
     p->first_head = r->head_count;
     p->plain = 1;
     r->head_count += c->heads;
-    p->site = (ph_site){.name = "links",
+    p->info = (ph_site){.name = "links",
                         .kind = PH_SITE_LINK,
                         .layer = c->layers,
                         .heads = c->heads,
@@ -100,15 +103,15 @@ static void add_places(ph_reading *r)
 
 const ph_site *ph_reading_site(const ph_reading *r, int i)
 {
-    return i >= 0 && i < r->place_count ? &r->places[i].site : NULL;
+    return i >= 0 && i < r->site_count ? &r->sites[i].info : NULL;
 }
 
-/* ---- what a place's attention saw -------------------------------------------------- */
+/* ---- inputs of attention ----------------------------------------------------------- */
 
-/* Plan and pointers of a finished place, ready for ph_look. */
+/* Plan and pointers of a site after the forward pass, ready for ph_look. */
 static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
 {
-    const place *p = &r->places[index];
+    const reading_site *p = &r->sites[index];
     const ph_links *links = r->pass->links;
     *args = (ph_args){0};
     if (!p->act) {
@@ -119,24 +122,25 @@ static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
     ph_arena saved = ph_arena_of(p->act->saved, ph_layer_saved(p->act->layer));
     ph_layer_activations acts = ph_layer_take_activations(p->act->layer, &saved, 1);
     args->q = acts.q, args->k = acts.k, args->v = acts.v, args->lse = acts.lse;
-    if (p->site.kind == PH_SITE_SELF)
-        args->alibi = r->pass->slopes, args->relative = r->pass->sides[p->side].relative;
+    if (p->info.kind == PH_SITE_SELF)
+        args->alibi = r->pass->slopes,
+        args->relative = r->pass->stacks[p->stack].relative;
     return p->act->layer->plan;
 }
 
 static ph_status check_site(const ph_reading *r, int site)
 {
-    if (site >= 0 && site < r->place_count) return PH_OK;
+    if (site >= 0 && site < r->site_count) return PH_OK;
     return ph_fail(r->model->ctx, PH_BAD_ARGUMENT, "site is %d, expected 0 to %d", site,
-                   r->place_count - 1);
+                   r->site_count - 1);
 }
 
 static ph_status look(const ph_reading *r, int site, const ph_look_at *at)
 {
     ph_args args;
     PH_TRY(check_site(r, site));
-    const place *p = &r->places[site];
-    if (!p->plain) return ph_attend_look(r->pass, p->side, p->sub, at, r->room);
+    const reading_site *p = &r->sites[site];
+    if (!p->plain) return ph_attend_look(r->pass, p->stack, p->sublayer, at, r->scratch);
     const ph_plan *plan = recall(r, site, &args);
     args.look = at;
     return ph_look(plan, &args);
@@ -160,8 +164,8 @@ ph_status ph_reading_vectors(const ph_reading *r, int site, int head, float *q, 
 {
     ph_args args;
     PH_TRY(check_site(r, site));
-    const place *p = &r->places[site];
-    const ph_site *s = &p->site;
+    const reading_site *p = &r->sites[site];
+    const ph_site *s = &p->info;
     if (head < 0 || head >= s->heads)
         return ph_fail(r->model->ctx, PH_BAD_ARGUMENT, "head is %d, expected 0 to %d",
                        head, s->heads - 1);
@@ -185,8 +189,8 @@ ph_status ph_reading_vectors(const ph_reading *r, int site, int head, float *q, 
 static void refreeze(const ph_reading *r, int index, float *heads)
 {
     ph_args args;
-    const place *p = &r->places[index];
-    const ph_site *s = &p->site;
+    const reading_site *p = &r->sites[index];
+    const ph_site *s = &p->info;
     int dim = s->v_dim, group = s->heads / s->kv_heads;
     recall(r, index, &args);
     for (int h = 0; h < s->heads; h++)
@@ -229,21 +233,21 @@ static void weaken_head(const ph_site *s, int head, float gate, float *heads)
 static void see(void *user, int site, float *heads)
 {
     ph_reading *r = user;
-    const place *p = &r->places[site];
+    const reading_site *p = &r->sites[site];
     if (r->frozen && p->frozen) refreeze(r, site, heads);
-    for (int h = 0; h < p->site.heads; h++) {
+    for (int h = 0; h < p->info.heads; h++) {
         ph_ablation how = (ph_ablation)r->ablation[p->first_head + h];
-        if (how != PH_HEAD_ON) change_head(&p->site, h, how, heads);
-        weaken_head(&p->site, h, gate_of(r, p->first_head + h), heads);
+        if (how != PH_HEAD_ON) change_head(&p->info, h, how, heads);
+        weaken_head(&p->info, h, gate_of(r, p->first_head + h), heads);
     }
 }
 
 /* Link heads have no output to change: switched off, a head stops counting. */
 static void gate_links(ph_reading *r)
 {
-    const place *p = &r->places[r->place_count - 1];
+    const reading_site *p = &r->sites[r->site_count - 1];
     if (p->act) return;
-    for (int h = 0; h < p->site.heads; h++)
+    for (int h = 0; h < p->info.heads; h++)
         r->link_gate[h] = r->ablation[p->first_head + h] == PH_HEAD_ON
                               ? gate_of(r, p->first_head + h)
                               : 0;
@@ -253,7 +257,7 @@ static void gate_links(ph_reading *r)
 static void mix_links(ph_reading *r)
 {
     ph_links *l = r->pass->links;
-    int heads = r->model->config.heads, len = r->pass->sides[0].len;
+    int heads = r->model->config.heads, len = r->pass->stacks[0].len;
     for (int i = 0; i < len; i++) {
         float *mix = l->mix + (size_t)i * heads, *p = l->p + (size_t)i * len, sum = 0;
         for (int h = 0; h < heads; h++) sum += mix[h] *= r->link_gate[h];
@@ -281,10 +285,10 @@ static ph_status forward(ph_reading *r)
 /* Keeps the weights of the first run. */
 static ph_status freeze(ph_reading *r)
 {
-    for (int i = 0; i < r->place_count; i++) {
-        place *p = &r->places[i];
+    for (int i = 0; i < r->site_count; i++) {
+        reading_site *p = &r->sites[i];
         size_t count =
-            (size_t)p->site.heads * (size_t)p->site.q_len * (size_t)p->site.kv_len;
+            (size_t)p->info.heads * (size_t)p->info.q_len * (size_t)p->info.kv_len;
         if (!p->act || p->frozen) continue;
         p->frozen = ph_ctx_alloc(r->model->ctx, count * sizeof(float));
         if (!p->frozen)
@@ -297,16 +301,16 @@ static ph_status freeze(ph_reading *r)
 /* Heads that are mixed or overlap cannot be told apart behind attention. */
 static ph_status check_change(const ph_reading *r, const uint8_t *ablation, int frozen)
 {
-    for (int i = 0; i < r->place_count; i++) {
-        const place *p = &r->places[i];
-        int apart = !p->act || ph_layer_about(p->act->layer).heads == p->site.heads;
-        for (int h = 0; h < p->site.heads; h++) {
+    for (int i = 0; i < r->site_count; i++) {
+        const reading_site *p = &r->sites[i];
+        int apart = !p->act || ph_layer_about(p->act->layer).heads == p->info.heads;
+        for (int h = 0; h < p->info.heads; h++) {
             int change = frozen || (ablation && ablation[p->first_head + h]) ||
                          r->gate[p->first_head + h] != 1;
             if (change && (!apart || (frozen && !p->plain)))
                 return ph_fail(r->model->ctx, PH_UNSUPPORTED,
                                "heads of %s cannot be changed one by one",
-                               p->site.variant);
+                               p->info.variant);
         }
     }
     return PH_OK;
@@ -356,7 +360,7 @@ ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
 ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
 {
     const ph_links *l = r->pass->links;
-    size_t len = (size_t)r->pass->sides[0].len, heads = (size_t)r->model->config.heads;
+    size_t len = (size_t)r->pass->stacks[0].len, heads = (size_t)r->model->config.heads;
     if (!l) return ph_fail(r->model->ctx, PH_UNSUPPORTED, "only encoders point at words");
     if (p) memcpy(p, l->p, len * len * sizeof *p);
     if (mix) memcpy(mix, l->mix, len * heads * sizeof *mix);
@@ -367,7 +371,7 @@ static ph_status next(const ph_reading *r, float *log_p)
 {
     const ph_model *m = r->model;
     size_t vocab = (size_t)m->config.vocab;
-    int len = r->pass->sides[r->pass->side_count - 1].len;
+    int len = r->pass->stacks[r->pass->stack_count - 1].len;
     if (m->output < 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder has no next token");
     for (int i = 0; i < len; i++) {
@@ -391,8 +395,8 @@ ph_status ph_reading_next(const ph_reading *r, float *log_p)
 
 const ph_word *ph_reading_word(const ph_reading *r, int decoder, int i)
 {
-    int side = decoder != 0;
-    return i >= 0 && i < r->words[side] ? &r->word[side][i] : NULL;
+    int stack = decoder != 0;
+    return i >= 0 && i < r->words[stack] ? &r->word[stack][i] : NULL;
 }
 
 int ph_reading_length(const ph_reading *r, int decoder)
@@ -401,49 +405,50 @@ int ph_reading_length(const ph_reading *r, int decoder)
 }
 
 /* The decoder of an encoder-decoder sees a start mark before its text. */
-static ph_status set_words(ph_reading *r, int side, int mark, const char *text)
+static ph_status set_words(ph_reading *r, int stack, int mark, const char *text)
 {
     const ph_model *m = r->model;
-    int room = m->config.max_len, count = 0, first = mark;
-    PH_TRY(ph_model_split(m, text, r->word[side] + first, room - first, &count));
-    if (count + first > room)
+    int max_len = m->config.max_len, count = 0, first = mark;
+    PH_TRY(ph_model_split(m, text, r->word[stack] + first, max_len - first, &count));
+    if (count + first > max_len)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "the text has %d words or signs, expected at most %d", count,
-                       room - first);
+                       max_len - first);
     if (count + first < 1)
         return ph_fail(m->ctx, PH_BAD_SHAPE, "the text is empty, expected a word");
-    if (mark) r->word[side][0] = (ph_word){PH_TOKEN_START, 0, 0};
-    r->words[side] = count + first;
-    for (int i = 0; i < r->words[side]; i++) r->tokens[side][i] = r->word[side][i].token;
+    if (mark) r->word[stack][0] = (ph_word){PH_TOKEN_START, 0, 0};
+    r->words[stack] = count + first;
+    for (int i = 0; i < r->words[stack]; i++)
+        r->tokens[stack][i] = r->word[stack][i].token;
     return PH_OK;
 }
 
 /* The decoder's text is what the model itself says. */
 static ph_status set_generated(ph_reading *r)
 {
-    int count, room = r->model->config.max_len;
+    int count, max_len = r->model->config.max_len;
     r->tokens[1][0] = PH_TOKEN_START;
     PH_TRY(ph_generate_tokens(r->model, &(ph_generation){0}, r->tokens[0], r->words[0],
-                              r->tokens[1] + 1, room - 1, &count));
+                              r->tokens[1] + 1, max_len - 1, &count));
     r->words[1] = count + 1;
     for (int i = 0; i < r->words[1]; i++)
         r->word[1][i] = (ph_word){r->tokens[1][i], 0, 0};
     return PH_OK;
 }
 
-/* Room for the heads of any place; head counts may be more than the configuration's. */
-static ph_status make_room(ph_reading *r)
+/* Buffers for the heads of any site, which may be more than the configuration's. */
+static ph_status make_buffers(ph_reading *r)
 {
     size_t most = 1;
-    for (int i = 0; i < r->place_count; i++) {
-        const place *p = &r->places[i];
-        size_t floats = p->act ? (size_t)p->site.q_len * (size_t)ph_act_wide(p->act) : 0;
+    for (int i = 0; i < r->site_count; i++) {
+        const reading_site *p = &r->sites[i];
+        size_t floats = p->act ? (size_t)p->info.q_len * (size_t)ph_act_width(p->act) : 0;
         if (floats > most) most = floats;
     }
-    r->room = ph_ctx_alloc(r->model->ctx, most * sizeof *r->room);
+    r->scratch = ph_ctx_alloc(r->model->ctx, most * sizeof *r->scratch);
     r->ablation = ph_ctx_alloc(r->model->ctx, (size_t)r->head_count);
     r->gate = ph_ctx_alloc(r->model->ctx, (size_t)r->head_count * sizeof *r->gate);
-    if (!r->room || !r->ablation || !r->gate)
+    if (!r->scratch || !r->ablation || !r->gate)
         return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
     memset(r->ablation, 0, (size_t)r->head_count);
     return ph_reading_gates(r, NULL);
@@ -453,7 +458,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
 {
     ph_model *m = (ph_model *)r->model;
     int both = m->config.arch == PH_ARCH_ENCODER_DECODER;
-    size_t len = (size_t)m->config.max_len, places = (size_t)m->site_count + 1;
+    size_t len = (size_t)m->config.max_len, sites = (size_t)m->site_count + 1;
     size_t bytes = 0;
     for (int measure = 1; measure >= 0; measure--) {
         ph_arena arena = ph_arena_of(r->memory, bytes);
@@ -461,7 +466,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
             r->word[i] = ph_arena_take(&arena, len * sizeof(ph_word));
             r->tokens[i] = ph_arena_take(&arena, len * sizeof(int32_t));
         }
-        r->places = ph_arena_take(&arena, places * sizeof(place));
+        r->sites = ph_arena_take(&arena, sites * sizeof(reading_site));
         r->link_gate = ph_arena_floats(&arena, (size_t)m->config.heads);
         if (!measure) break;
         bytes = arena.used;
@@ -476,8 +481,8 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
         .batch = 1, .source_len = r->words[0], .target_len = r->words[1], .open = 1};
     PH_TRY(ph_pass_create(&r->pass, m, &shape));
     r->pass->see = see, r->pass->user = r;
-    add_places(r);
-    PH_TRY(make_room(r));
+    add_sites(r);
+    PH_TRY(make_buffers(r));
     return forward(r);
 }
 
@@ -508,9 +513,9 @@ void ph_reading_free(ph_reading *r)
 {
     if (!r) return;
     ph_ctx *ctx = r->model->ctx;
-    for (int i = 0; i < r->place_count; i++) ph_ctx_release(ctx, r->places[i].frozen);
+    for (int i = 0; i < r->site_count; i++) ph_ctx_release(ctx, r->sites[i].frozen);
     ph_pass_free(r->pass);
-    ph_ctx_release(ctx, r->room);
+    ph_ctx_release(ctx, r->scratch);
     ph_ctx_release(ctx, r->ablation);
     ph_ctx_release(ctx, r->gate);
     ph_ctx_release(ctx, r->memory);

@@ -1,10 +1,10 @@
 /*
- * residual.c - what happens to rows between products: embeddings, joins, norms, and back.
+ * residual.c - embeddings, residual connections and norms, forward and backward.
  *
- * Rows are handed out in chunks of CHUNK, a matter of shape alone. Sums over rows (gains
- * and shifts of norms) are made per chunk and then added in the order of the chunks;
- * gradients of embeddings are summed by whoever owns the columns, token after token.
- * Dropout is not stored: factors are made again from (seed, sublayer, row, column).
+ * A work item is a chunk of CHUNK rows, whatever the number of threads. Sums over rows
+ * (gradients of gains and shifts) are taken per chunk and reduced in the order of the
+ * chunks; for gradients of embeddings an item owns columns and goes through all tokens.
+ * Dropout factors are recomputed from (seed, sublayer, row, column), not stored.
  */
 #include <math.h>
 #include <string.h>
@@ -13,21 +13,21 @@
 #include "kernels/kernels.h"
 #include "model/pass.h"
 
-enum { CHUNK = PH_ROWS_CHUNK, PIECE = 512, OWN = 64 }; /* columns at once, and owned */
+enum { CHUNK = PH_RESIDUAL_ROWS, PIECE = 512, OWN = 64 }; /* columns at once, and owned */
 
 typedef struct job {
     const ph_pass *p;
-    const ph_side *side;
-    const ph_join *join;
-    int sub;         /* -1: the entry */
-    int first;       /* backward: 1: nothing is in dr yet */
-    const float *r;  /* what the sublayer was added to */
+    const ph_pass_stack *stack;
+    const ph_residual *residual;
+    int sublayer;    /* -1: the entry */
+    int first;       /* backward: 1: dr is not set yet */
+    const float *r;  /* the residual stream before the sublayer */
     uint64_t stream; /* of dropout */
 } job;
 
-static int chunks(const ph_side *side)
+static int chunks(const ph_pass_stack *stack)
 {
-    return ph_div_up(side->rows, CHUNK);
+    return ph_div_up(stack->rows, CHUNK);
 }
 
 static const float *param(const ph_pass *p, int index)
@@ -37,42 +37,42 @@ static const float *param(const ph_pass *p, int index)
 
 /* ---- dropout ----------------------------------------------------------------------- */
 
-float ph_drop_rate(const ph_pass *p)
+float ph_dropout_rate(const ph_pass *p)
 {
     return p->shape.backward ? p->model->config.dropout : 0;
 }
 
-const float *ph_drop_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
-                             float *room)
+const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
+                                float *scratch)
 {
-    float rate = ph_drop_rate(p);
+    float rate = ph_dropout_rate(p);
     if (rate == 0) return NULL;
     uint64_t key = ph_rng_key(p->seed, stream, (uint64_t)row, 0);
     uint32_t limit = (uint32_t)(rate * 4294967296.0);
-    p->model->ctx->kernels->dropout(n, room, key, (uint32_t)c, limit,
+    p->model->ctx->kernels->dropout(n, scratch, key, (uint32_t)c, limit,
                                     1.0f / (1.0f - rate));
-    return room;
+    return scratch;
 }
 
 /* ---- forward ----------------------------------------------------------------------- */
 
-/* The word of a row at its place. */
+/* Embedding and position of a row's token. */
 static void embed_row(const job *j, int row)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    int dim = m->config.model_dim, at = row % j->side->len;
-    if (p->past) at += p->past[row / j->side->len];
-    const int32_t *tokens = j->side->stack->decoder ? p->batch.target : p->batch.source;
+    int dim = m->config.model_dim, at = row % j->stack->len;
+    if (p->past) at += p->past[row / j->stack->len];
+    const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     const float *word = param(p, m->embed) + (size_t)tokens[row] * (size_t)dim;
-    const float *place = param(p, j->side->stack->positions);
-    float *out = j->join->s + (size_t)row * (size_t)dim, room[PIECE];
+    const float *place = param(p, j->stack->def->positions);
+    float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
     if (!place) place = p->sinusoids;
     m->spans->scaled(dim, sqrtf((float)dim), word, out);
     if (place) m->spans->add(dim, out, place + (size_t)at * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        const float *f = ph_drop_factors(j->p, j->stream, row, c, n, room);
+        const float *f = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
         if (f) m->spans->times(n, out + c, f);
     }
 }
@@ -81,73 +81,76 @@ static void norm_row(const job *j, int row, int gain, int shift)
 {
     const ph_model *m = j->p->model;
     size_t dim = (size_t)m->config.model_dim, at = (size_t)row * dim;
-    m->spans->norm((int)dim, j->join->s + at, param(j->p, gain), param(j->p, shift),
-                   1e-5f, m->config.norm == PH_NORM_RMS, j->join->n + at,
-                   j->join->stats + 2 * (size_t)row);
+    m->spans->norm((int)dim, j->residual->s + at, param(j->p, gain), param(j->p, shift),
+                   1e-5f, m->config.norm == PH_NORM_RMS, j->residual->n + at,
+                   j->residual->stats + 2 * (size_t)row);
 }
 
 static void embed_item(void *arg, int lane, int index)
 {
     const job *j = arg;
-    const ph_model_stack *s = j->side->stack;
+    const ph_model_stack *s = j->stack->def;
     (void)lane;
-    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->side->rows); r++) {
+    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++) {
         embed_row(j, r);
         if (s->gain >= 0) norm_row(j, r, s->gain, s->shift);
     }
 }
 
-void ph_rows_embed(const ph_pass *p, const ph_side *side)
+void ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    job j = {.p = p, .side = side, .join = &side->entry, .sub = -1};
-    j.stream = ph_drop_stream(PH_DROP_EMBED, side, 0);
-    ph_ctx_spread(p->model->ctx, chunks(side), embed_item, &j);
+    job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
+    ph_ctx_spread(p->model->ctx, chunks(stack), embed_item, &j);
 }
 
-static void join_row(const job *j, int row)
+static void residual_row(const job *j, int row)
 {
     const ph_model *m = j->p->model;
-    const ph_sub *sub = &j->side->stack->subs[j->sub];
+    const ph_sublayer *sublayer = &j->stack->def->sublayers[j->sublayer];
     int dim = m->config.model_dim;
     size_t at = (size_t)row * (size_t)dim;
-    float room[PIECE];
+    float scratch[PIECE];
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        m->spans->join(n, j->r + at + c, j->p->y + at + c,
-                       ph_drop_factors(j->p, j->stream, row, c, n, room),
-                       j->join->s + at + c);
+        m->spans->add_residual(n, j->r + at + c, j->p->y + at + c,
+                               ph_dropout_factors(j->p, j->stream, row, c, n, scratch),
+                               j->residual->s + at + c);
     }
-    norm_row(j, row, sub->gain, sub->shift);
+    norm_row(j, row, sublayer->gain, sublayer->shift);
 }
 
-static void join_item(void *arg, int lane, int index)
+static void residual_item(void *arg, int lane, int index)
 {
     const job *j = arg;
     (void)lane;
-    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->side->rows); r++)
-        join_row(j, r);
+    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++)
+        residual_row(j, r);
 }
 
-/* The join before sublayer `sub`. */
-static const ph_join *before(const ph_side *side, int sub)
+/* The residual connection before a sublayer. */
+static const ph_residual *before(const ph_pass_stack *stack, int sublayer)
 {
-    return sub ? &side->acts[sub - 1].join : &side->entry;
+    return sublayer ? &stack->acts[sublayer - 1].residual : &stack->entry;
 }
 
-void ph_rows_join(const ph_pass *p, const ph_side *side, int sub)
+void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
 {
-    const ph_join *old = before(side, sub);
-    int after = p->model->config.norm_place == PH_POST_NORM && sub > 0;
-    job j = {.p = p, .side = side, .join = &side->acts[sub].join, .sub = sub};
+    const ph_residual *old = before(stack, sublayer);
+    int after = p->model->config.norm_place == PH_POST_NORM && sublayer > 0;
+    job j = {.p = p,
+             .stack = stack,
+             .residual = &stack->acts[sublayer].residual,
+             .sublayer = sublayer};
     j.r = after ? old->n : old->s;
-    j.stream = ph_drop_stream(PH_DROP_JOIN, side, sub);
-    ph_ctx_spread(p->model->ctx, chunks(side), join_item, &j);
+    j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
+    ph_ctx_spread(p->model->ctx, chunks(stack), residual_item, &j);
 }
 
 /* ---- backward ---------------------------------------------------------------------- */
 
-/* dr becomes the gradient of s; dy that of what the sublayer gave. */
-static void norm_back_row(const job *j, int lane, int row, int gain, float *sums)
+/* dr becomes the gradient of s; dy that of the sublayer's output. */
+static void norm_backward_row(const job *j, int lane, int row, int gain, float *sums)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
@@ -155,48 +158,48 @@ static void norm_back_row(const job *j, int lane, int row, int gain, float *sums
     int dim = m->config.model_dim, rms = m->config.norm == PH_NORM_RMS;
     int after = m->config.norm_place == PH_POST_NORM;
     size_t at = (size_t)row * (size_t)dim;
-    float *dr = p->dr + at, *da = p->da + at, *room = p->lanes + (size_t)lane * dim;
+    float *dr = p->dr + at, *da = p->da + at, *scratch = p->lanes + (size_t)lane * dim;
     if (after && !j->first) f->add(dim, da, dr);
-    f->norm_back(dim, da, j->join->s + at, j->join->stats + 2 * (size_t)row,
-                 param(p, gain), rms, room, sums, sums + dim);
+    f->norm_backward(dim, da, j->residual->s + at, j->residual->stats + 2 * (size_t)row,
+                     param(p, gain), rms, scratch, sums, sums + dim);
     if (!after && !j->first)
-        f->add(dim, dr, room);
+        f->add(dim, dr, scratch);
     else
-        memcpy(dr, room, (size_t)dim * sizeof *dr);
+        memcpy(dr, scratch, (size_t)dim * sizeof *dr);
 }
 
-static void drop_back_row(const job *j, int row)
+static void dropout_backward_row(const job *j, int row)
 {
     int dim = j->p->model->config.model_dim;
     size_t at = (size_t)row * (size_t)dim;
-    float room[PIECE];
-    for (int c = 0; c < dim && ph_drop_rate(j->p) > 0; c += PIECE) {
+    float scratch[PIECE];
+    for (int c = 0; c < dim && ph_dropout_rate(j->p) > 0; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        const float *f = ph_drop_factors(j->p, j->stream, row, c, n, room);
-        memcpy(j->p->dy + at + c, j->p->dr + at + c, (size_t)n * sizeof *room);
+        const float *f = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
+        memcpy(j->p->dy + at + c, j->p->dr + at + c, (size_t)n * sizeof *scratch);
         j->p->model->spans->times(n, j->p->dy + at + c, f);
     }
 }
 
-static void back_item(void *arg, int lane, int index)
+static void backward_item(void *arg, int lane, int index)
 {
     const job *j = arg;
-    const ph_model_stack *s = j->side->stack;
+    const ph_model_stack *s = j->stack->def;
     int dim = j->p->model->config.model_dim;
-    int gain = j->sub < 0 ? s->gain : s->subs[j->sub].gain;
+    int gain = j->sublayer < 0 ? s->gain : s->sublayers[j->sublayer].gain;
     float *sums = j->p->sums + (size_t)index * 2 * (size_t)dim;
     memset(sums, 0, 2 * (size_t)dim * sizeof *sums);
-    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->side->rows); r++) {
-        norm_back_row(j, lane, r, gain, sums);
-        if (j->sub >= 0) drop_back_row(j, r);
+    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++) {
+        norm_backward_row(j, lane, r, gain, sums);
+        if (j->sublayer >= 0) dropout_backward_row(j, r);
     }
 }
 
-/* Adds the sums of the chunks in order. */
-static void add_sums(const ph_pass *p, const ph_side *side, int gain, int shift)
+/* Reduces the partial sums of the chunks in order. */
+static void add_sums(const ph_pass *p, const ph_pass_stack *stack, int gain, int shift)
 {
     const ph_model *m = p->model;
-    int dim = m->config.model_dim, count = chunks(side);
+    int dim = m->config.model_dim, count = chunks(stack);
     float *to[2] = {p->grads + m->params[gain].at, NULL};
     if (shift >= 0) to[1] = p->grads + m->params[shift].at;
     for (int i = 0; i < 2; i++) {
@@ -207,63 +210,66 @@ static void add_sums(const ph_pass *p, const ph_side *side, int gain, int shift)
     }
 }
 
-void ph_rows_join_back(const ph_pass *p, const ph_side *side, int sub, int first)
+void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int sublayer,
+                          int first)
 {
-    const ph_sub *s = &side->stack->subs[sub];
-    job j = {.p = p, .side = side, .join = &side->acts[sub].join, .sub = sub};
+    const ph_sublayer *s = &stack->def->sublayers[sublayer];
+    job j = {.p = p,
+             .stack = stack,
+             .residual = &stack->acts[sublayer].residual,
+             .sublayer = sublayer};
     j.first = first;
-    j.stream = ph_drop_stream(PH_DROP_JOIN, side, sub);
-    ph_ctx_spread(p->model->ctx, chunks(side), back_item, &j);
-    add_sums(p, side, s->gain, s->shift);
+    j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
+    ph_ctx_spread(p->model->ctx, chunks(stack), backward_item, &j);
+    add_sums(p, stack, s->gain, s->shift);
 }
 
 /* dr becomes the gradient of the embeddings. */
-void ph_rows_entry_back(const ph_pass *p, const ph_side *side)
+void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    const ph_model_stack *s = side->stack;
-    job j = {.p = p, .side = side, .join = &side->entry, .sub = -1};
-    size_t count = (size_t)side->rows * (size_t)p->model->config.model_dim;
+    const ph_model_stack *s = stack->def;
+    job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    size_t count = (size_t)stack->rows * (size_t)p->model->config.model_dim;
     if (s->gain < 0) {
-        ph_rows_add(p, count, p->dr, p->da);
+        ph_pass_add(p, count, p->dr, p->da);
         return;
     }
-    ph_ctx_spread(p->model->ctx, chunks(side), back_item, &j);
-    add_sums(p, side, s->gain, s->shift);
+    ph_ctx_spread(p->model->ctx, chunks(stack), backward_item, &j);
+    add_sums(p, stack, s->gain, s->shift);
 }
 
-/* ---- embeddings, back -------------------------------------------------------------- */
+/* ---- embeddings, backward ---------------------------------------------------------- */
 
 /* Columns [c, c + OWN) of the gradients of words and positions. */
-static void embed_back_item(void *arg, int lane, int index)
+static void embed_backward_item(void *arg, int lane, int index)
 {
     const job *j = arg;
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     size_t dim = (size_t)m->config.model_dim;
-    int c = index * OWN, n = ph_min(OWN, (int)dim - c),
-        places = j->side->stack->positions;
-    const int32_t *tokens = j->side->stack->decoder ? p->batch.target : p->batch.source;
-    float scale = sqrtf((float)dim), room[OWN];
+    int c = index * OWN, n = ph_min(OWN, (int)dim - c), places = j->stack->def->positions;
+    const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
+    float scale = sqrtf((float)dim), scratch[OWN];
     float *dword = p->grads + m->params[m->embed].at + c;
     float *dplace = places < 0 ? NULL : p->grads + m->params[places].at + c;
     (void)lane;
     for (int l = 0; dplace && l < m->config.max_len; l++)
         memset(dplace + (size_t)l * dim, 0, (size_t)n * sizeof *dplace);
-    for (int r = 0; r < j->side->rows; r++) {
+    for (int r = 0; r < j->stack->rows; r++) {
         float *d = p->dr + (size_t)r * dim + c;
-        const float *f = ph_drop_factors(j->p, j->stream, r, c, n, room);
+        const float *f = ph_dropout_factors(j->p, j->stream, r, c, n, scratch);
         if (f) m->spans->times(n, d, f);
         m->spans->add_scaled(n, scale, d, dword + (size_t)tokens[r] * dim);
-        if (dplace) m->spans->add(n, dplace + (size_t)(r % j->side->len) * dim, d);
+        if (dplace) m->spans->add(n, dplace + (size_t)(r % j->stack->len) * dim, d);
     }
 }
 
-void ph_rows_embed_back(const ph_pass *p, const ph_side *side)
+void ph_embed_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    job j = {.p = p, .side = side, .join = &side->entry, .sub = -1};
-    j.stream = ph_drop_stream(PH_DROP_EMBED, side, 0);
+    job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
     ph_ctx_spread(p->model->ctx, ph_div_up(p->model->config.model_dim, OWN),
-                  embed_back_item, &j);
+                  embed_backward_item, &j);
 }
 
 /* ---- sums -------------------------------------------------------------------------- */
@@ -285,7 +291,7 @@ static void add_item(void *arg, int lane, int index)
     j->spans->add(left < STRETCH ? (int)left : STRETCH, j->y + first, j->x + first);
 }
 
-void ph_rows_add(const ph_pass *p, size_t count, float *y, const float *x)
+void ph_pass_add(const ph_pass *p, size_t count, float *y, const float *x)
 {
     sum_job j = {p->model->spans, count, y, x};
     int items = (int)((count + STRETCH - 1) / STRETCH);

@@ -1,9 +1,8 @@
 /*
- * spans.h - loops over one row or one stretch of numbers: norms, activations, losses,
- * the optimiser.
+ * spans.h - loops over contiguous floats: norms, activations, losses, the optimiser.
  *
- * They are plain C (spans_loops.h), written so that a compiler turns them into vectors,
- * and compiled once per instruction set. No fused multiply-adds and sums in 16 lanes
+ * They are plain C (spans_loops.h) that compilers vectorise, compiled once per
+ * instruction set. No fused multiply-adds and sums in 16 lanes
  * (lane = column mod 16, lanes added by halves), so every table gives the same bits.
  */
 #ifndef PH_MODEL_SPANS_H
@@ -11,13 +10,17 @@
 
 #include "base/base.h"
 
-typedef enum ph_curve { PH_CURVE_GELU = 0, PH_CURVE_RELU, PH_CURVE_SWIGLU } ph_curve;
+typedef enum ph_span_activation {
+    PH_SPAN_GELU = 0,
+    PH_SPAN_RELU,
+    PH_SPAN_SWIGLU
+} ph_span_activation;
 
-/* What one update of the optimiser needs to know. */
+/* One update of the optimiser. */
 typedef struct ph_adam {
     float rate;         /* learning rate of this step */
     float beta1, beta2; /* of the running means */
-    float fix1, fix2;   /* 1 / (1 - beta^t) */
+    float fix1, fix2;   /* bias correction, 1 / (1 - beta^t) */
     float eps;
     float decay; /* weight decay, already times the rate */
     float clip;  /* factor for the gradient */
@@ -30,18 +33,21 @@ typedef struct ph_spans {
                  int rms, float *out, float *stats);
 
     /* dx from dout; dgain += dout * xhat, dbias += dout (dbias may be NULL). */
-    void (*norm_back)(int n, const float *dout, const float *x, const float *stats,
-                      const float *gain, int rms, float *dx, float *dgain, float *dbias);
+    void (*norm_backward)(int n, const float *dout, const float *x, const float *stats,
+                          const float *gain, int rms, float *dx, float *dgain,
+                          float *dbias);
 
     /* g[c] = f(h[c]); swiglu: g[c] = silu(h[c]) * w[c]. g is apart from both. */
-    void (*curve)(ph_curve kind, int n, const float *h, const float *w, float *g);
+    void (*activation)(ph_span_activation kind, int n, const float *h, const float *w,
+                       float *g);
 
     /* dh, and for swiglu dw, from dg. */
-    void (*curve_back)(ph_curve kind, int n, const float *h, const float *w,
-                       const float *dg, float *dh, float *dw);
+    void (*activation_backward)(ph_span_activation kind, int n, const float *h,
+                                const float *w, const float *dg, float *dh, float *dw);
 
     /* s = r + y * factor; factor may be NULL: 1. */
-    void (*join)(int n, const float *r, const float *y, const float *factor, float *s);
+    void (*add_residual)(int n, const float *r, const float *y, const float *factor,
+                         float *s);
 
     void (*add)(int n, float *y, const float *x);                 /* y += x */
     void (*scaled)(int n, float a, const float *x, float *y);     /* y = a x */
@@ -50,12 +56,13 @@ typedef struct ph_spans {
 
     /* Cross-entropy of a row of logits against `target` with smoothing: returns the loss
        and replaces the logits by scale * gradient. */
-    float (*cross)(int n, float *logits, int target, float smoothing, float scale);
+    float (*cross_entropy)(int n, float *logits, int target, float smoothing,
+                           float scale);
 
     /* x = softmax(x); returns log(sum exp). */
     float (*softmax)(int n, float *x);
 
-    double (*squares)(int n, const float *x); /* sum of squares */
+    double (*sum_of_squares)(int n, const float *x);
     void (*adam)(int n, const ph_adam *step, const float *grad, float *x, float *m,
                  float *v);
 } ph_spans;

@@ -55,7 +55,7 @@ static float mean_of(int n, const float *x)
     return halves(lane) / (float)n;
 }
 
-static float spread_of(int n, const float *x, float mean)
+static float variance_of(int n, const float *x, float mean)
 {
     float lane[LANES] = {0};
     int c = 0;
@@ -75,7 +75,7 @@ static void norm(int n, const float *x, const float *gain, const float *bias, fl
                  int rms, float *out, float *stats)
 {
     float mean = rms ? 0 : mean_of(n, x);
-    float rstd = 1.0f / sqrtf(spread_of(n, x, mean) + eps);
+    float rstd = 1.0f / sqrtf(variance_of(n, x, mean) + eps);
     stats[0] = mean, stats[1] = rstd;
     if (bias)
         for (int c = 0; c < n; c++) out[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
@@ -83,8 +83,8 @@ static void norm(int n, const float *x, const float *gain, const float *bias, fl
         for (int c = 0; c < n; c++) out[c] = (x[c] - mean) * rstd * gain[c];
 }
 
-/* Sums of t = dout * gain and of t * xhat over the row: a loop each, which compilers turn
-   into vectors; of one loop with both they make a heap of shuffles. */
+/* Sums of t = dout * gain and of t * xhat over the row, in two loops: compilers vectorise
+   each, but fill one loop with both sums with shuffles. */
 static float sum_of(int n, const float *dout, const float *gain)
 {
     float lane[LANES] = {0};
@@ -108,8 +108,9 @@ static float sum_of_xhat(int n, const float *dout, const float *x, const float *
     return halves(lane);
 }
 
-static void norm_back(int n, const float *dout, const float *x, const float *stats,
-                      const float *gain, int rms, float *dx, float *dgain, float *dbias)
+static void norm_backward(int n, const float *dout, const float *x, const float *stats,
+                          const float *gain, int rms, float *dx, float *dgain,
+                          float *dbias)
 {
     float mean = stats[0], rstd = stats[1];
     float first = rms ? 0 : sum_of(n, dout, gain) / (float)n;
@@ -125,8 +126,8 @@ static void norm_back(int n, const float *dout, const float *x, const float *sta
 
 /* ---- activations ------------------------------------------------------------------- */
 
-/* Quotients have a loop of their own: beside exp_of gcc divides every x by the largest
-   sum as well, which gives denormal numbers, and those take a hundred times as long. */
+/* Quotients have a loop of their own: beside exp_of gcc also divides speculatively by the
+   largest sum, which gives subnormal floats, a hundred times as slow. */
 
 /* gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), the tanh form */
 static void gelu(int n, const float *h, float *g)
@@ -138,7 +139,7 @@ static void gelu(int n, const float *h, float *g)
     for (int c = 0; c < n; c++) g[c] = h[c] / g[c];
 }
 
-static void gelu_back(int n, const float *h, const float *dg, float *dh)
+static void gelu_backward(int n, const float *h, const float *dg, float *dh)
 {
     for (int c = 0; c < n; c++) {
         float x = h[c], xx = x * x;
@@ -154,7 +155,7 @@ static void relu(int n, const float *h, float *g)
     for (int c = 0; c < n; c++) g[c] = h[c] > 0 ? h[c] : 0.0f;
 }
 
-static void relu_back(int n, const float *h, const float *dg, float *dh)
+static void relu_backward(int n, const float *h, const float *dg, float *dh)
 {
     for (int c = 0; c < n; c++) dh[c] = h[c] > 0 ? dg[c] : 0.0f;
 }
@@ -165,8 +166,8 @@ static void swiglu(int n, const float *h, const float *w, float *g)
     for (int c = 0; c < n; c++) g[c] = h[c] / g[c] * w[c];
 }
 
-static void swiglu_back(int n, const float *h, const float *w, const float *dg, float *dh,
-                        float *dw)
+static void swiglu_backward(int n, const float *h, const float *w, const float *dg,
+                            float *dh, float *dw)
 {
     for (int c = 0; c < n; c++) {
         float x = h[c], d = dg[c];
@@ -176,24 +177,26 @@ static void swiglu_back(int n, const float *h, const float *w, const float *dg, 
     }
 }
 
-static void curve(ph_curve kind, int n, const float *h, const float *w, float *g)
+static void activation(ph_span_activation kind, int n, const float *h, const float *w,
+                       float *g)
 {
-    if (kind == PH_CURVE_GELU) gelu(n, h, g);
-    if (kind == PH_CURVE_RELU) relu(n, h, g);
-    if (kind == PH_CURVE_SWIGLU) swiglu(n, h, w, g);
+    if (kind == PH_SPAN_GELU) gelu(n, h, g);
+    if (kind == PH_SPAN_RELU) relu(n, h, g);
+    if (kind == PH_SPAN_SWIGLU) swiglu(n, h, w, g);
 }
 
-static void curve_back(ph_curve kind, int n, const float *h, const float *w,
-                       const float *dg, float *dh, float *dw)
+static void activation_backward(ph_span_activation kind, int n, const float *h,
+                                const float *w, const float *dg, float *dh, float *dw)
 {
-    if (kind == PH_CURVE_GELU) gelu_back(n, h, dg, dh);
-    if (kind == PH_CURVE_RELU) relu_back(n, h, dg, dh);
-    if (kind == PH_CURVE_SWIGLU) swiglu_back(n, h, w, dg, dh, dw);
+    if (kind == PH_SPAN_GELU) gelu_backward(n, h, dg, dh);
+    if (kind == PH_SPAN_RELU) relu_backward(n, h, dg, dh);
+    if (kind == PH_SPAN_SWIGLU) swiglu_backward(n, h, w, dg, dh, dw);
 }
 
 /* ---- sums and products ------------------------------------------------------------- */
 
-static void join(int n, const float *r, const float *y, const float *factor, float *s)
+static void add_residual(int n, const float *r, const float *y, const float *factor,
+                         float *s)
 {
     if (factor)
         for (int c = 0; c < n; c++) s[c] = r[c] + y[c] * factor[c];
@@ -223,58 +226,58 @@ static void times(int n, float *y, const float *x)
 
 /* ---- losses ------------------------------------------------------------------------ */
 
-static float top_of(int n, const float *x)
+static float max_of(int n, const float *x)
 {
-    float lane[LANES], top = x[0];
+    float lane[LANES], max = x[0];
     int c = 0;
     for (int i = 0; i < LANES; i++) lane[i] = x[0];
     for (; c + LANES <= n; c += LANES)
         for (int i = 0; i < LANES; i++) lane[i] = x[c + i] > lane[i] ? x[c + i] : lane[i];
-    for (; c < n; c++) top = x[c] > top ? x[c] : top;
-    for (int i = 0; i < LANES; i++) top = lane[i] > top ? lane[i] : top;
-    return top;
+    for (; c < n; c++) max = x[c] > max ? x[c] : max;
+    for (int i = 0; i < LANES; i++) max = lane[i] > max ? lane[i] : max;
+    return max;
 }
 
-/* x becomes exp(x - top); returns the sum */
-static float raise(int n, float *x, float top)
+/* x becomes exp(x - max); returns the sum. */
+static float exp_sum(int n, float *x, float max)
 {
     float lane[LANES] = {0};
     int c = 0;
     for (; c + LANES <= n; c += LANES)
         for (int i = 0; i < LANES; i++) {
-            float e = exp_of(x[c + i] - top);
+            float e = exp_of(x[c + i] - max);
             x[c + i] = e;
             lane[i] += e;
         }
-    for (int i = 0; c + i < n; i++) lane[i] += x[c + i] = exp_of(x[c + i] - top);
+    for (int i = 0; c + i < n; i++) lane[i] += x[c + i] = exp_of(x[c + i] - max);
     return halves(lane);
 }
 
-static float cross(int n, float *logits, int target, float smoothing, float scale)
+static float cross_entropy(int n, float *logits, int target, float smoothing, float scale)
 {
-    float top = top_of(n, logits), aim = logits[target], even = smoothing / (float)n;
+    float max = max_of(n, logits), label = logits[target], even = smoothing / (float)n;
     float mean = smoothing > 0 ? mean_of(n, logits) : 0;
-    float sum = raise(n, logits, top), log_sum = top + logf(sum);
-    float share = scale / sum, off = scale * even;
-    for (int c = 0; c < n; c++) logits[c] = logits[c] * share - off;
+    float sum = exp_sum(n, logits, max), log_sum = max + logf(sum);
+    float factor = scale / sum, off = scale * even;
+    for (int c = 0; c < n; c++) logits[c] = logits[c] * factor - off;
     logits[target] -= scale * (1.0f - smoothing);
-    return log_sum - (1.0f - smoothing) * aim - smoothing * mean;
+    return log_sum - (1.0f - smoothing) * label - smoothing * mean;
 }
 
 static float softmax(int n, float *x)
 {
-    float top = top_of(n, x), sum = raise(n, x, top);
+    float max = max_of(n, x), sum = exp_sum(n, x, max);
     scaled(n, 1.0f / sum, x, x);
-    return top + logf(sum);
+    return max + logf(sum);
 }
 
 /* ---- the optimiser ----------------------------------------------------------------- */
 
-/* All of this comes from memory. Asked for in the second cache, twice as many lines are
-   on their way as the processor asks for by itself. */
-enum { SQUARES_AHEAD = 1024, ADAM_AHEAD = 512 }; /* numbers */
+/* The optimiser is bound by memory: prefetching into L2 keeps twice as many cache lines
+   in flight as the hardware prefetchers do. */
+enum { SQUARES_AHEAD = 1024, ADAM_AHEAD = 512 }; /* prefetch distances in floats */
 
-static double squares(int n, const float *x)
+static double sum_of_squares(int n, const float *x)
 {
     double lane[LANES] = {0}, sum = 0;
     int c = 0;
@@ -317,15 +320,15 @@ static void adam(int n, const ph_adam *step, const float *grad, float *x, float 
 }
 
 const ph_spans SPANS = {.norm = norm,
-                        .norm_back = norm_back,
-                        .curve = curve,
-                        .curve_back = curve_back,
-                        .join = join,
+                        .norm_backward = norm_backward,
+                        .activation = activation,
+                        .activation_backward = activation_backward,
+                        .add_residual = add_residual,
                         .add = add,
                         .scaled = scaled,
                         .add_scaled = add_scaled,
                         .times = times,
-                        .cross = cross,
+                        .cross_entropy = cross_entropy,
                         .softmax = softmax,
-                        .squares = squares,
+                        .sum_of_squares = sum_of_squares,
                         .adam = adam};

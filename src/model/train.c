@@ -74,7 +74,7 @@ static ph_status one_pass(ph_trainer *t, int pass, float scale, double *loss)
     PH_TRY(ph_pass_forward(t->pass, &batch, seed));
     PH_TRY(ph_pass_loss(t->pass, t->train.smoothing, scale, loss));
     PH_TRY(ph_pass_backward(t->pass, grads));
-    if (pass) ph_rows_add(t->pass, t->model->floats, t->grads, t->pass_grads);
+    if (pass) ph_pass_add(t->pass, t->model->floats, t->grads, t->pass_grads);
     return PH_OK;
 }
 
