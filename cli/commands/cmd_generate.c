@@ -1,7 +1,7 @@
 /*
  * cmd_generate.c - `polyhead generate MODEL TEXT`: runs a trained model on text.
  *
- * A decoder goes on with the text, an encoder-decoder answers it, an encoder says for
+ * A decoder continues the text, an encoder-decoder answers it, an encoder says for
  * every word which word it belongs to.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -95,7 +95,7 @@ static int best(const float *x, int n)
     return at;
 }
 
-/* Part number i of a list with ';' between. */
+/* Entry number i of a list with ';' between. */
 static int role_name(const char *list, int i, const char **name)
 {
     for (; i > 0 && *list; i--) {
@@ -327,7 +327,7 @@ static const char *const examples[] = {
     "polyhead generate runs/dates \"3rd of March 2019\"",
     "an ISO date, after 'polyhead train dates'",
     "polyhead generate runs/text \"Once upon\" --temperature 0.8 --top-k 40",
-    "goes on with a text, after 'polyhead train text FILE'",
+    "continues a text, after 'polyhead train text FILE'",
     NULL};
 
 const ph_command command_generate = {

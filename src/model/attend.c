@@ -53,9 +53,9 @@ static ph_status project(ph_pass *p, const ph_pass_stack *stack, int sublayer,
 {
     const ph_config *c = &p->model->config;
     const ph_act *act = &stack->acts[sublayer];
-    int wide = act->layer ? ph_act_width(act) : ph_config_heads_width(c);
+    int width = act->layer ? ph_act_width(act) : ph_config_heads_width(c);
     ph_gemm g =
-        ph_product(stack->rows, wide, c->model_dim, act->heads, w->wo, w->bo, p->y);
+        ph_product(stack->rows, width, c->model_dim, act->heads, w->wo, w->bo, p->y);
     return ph_model_multiply(p->model, &g, 1);
 }
 
@@ -66,11 +66,11 @@ static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int subla
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     const ph_act *act = &stack->acts[sublayer];
     const ph_cache *cache = &p->caches[def->site];
-    int wide = ph_config_heads_width(c);
+    int width = ph_config_heads_width(c);
     ph_bound bound;
     ph_model_bind(p->model, def, p->block, NULL, &bound);
-    float *q = act->heads + (size_t)stack->rows * (size_t)wide;
-    ph_gemm g = ph_product(stack->rows, c->model_dim, wide, act->a, bound.weights.wq,
+    float *q = act->heads + (size_t)stack->rows * (size_t)width;
+    ph_gemm g = ph_product(stack->rows, c->model_dim, width, act->a, bound.weights.wq,
                            bound.weights.bq, q);
     ph_args args = {.q = q, .k = cache->k, .v = cache->v, .out = act->heads};
     PH_TRY(ph_model_multiply(p->model, &g, 1));
@@ -78,9 +78,9 @@ static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int subla
     return project(p, stack, sublayer, &bound.weights);
 }
 
-ph_status ph_attend_forward(ph_pass *p, int number, int sublayer)
+ph_status ph_attend_forward(ph_pass *p, int stack_index, int sublayer)
 {
-    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     const ph_act *act = &stack->acts[sublayer];
     ph_bound bound;
@@ -97,10 +97,10 @@ ph_status ph_attend_forward(ph_pass *p, int number, int sublayer)
 }
 
 /* Recomputes attention of an open pass to look at its weights; out: its heads. */
-ph_status ph_attend_look(ph_pass *p, int number, int sublayer, const ph_look_at *at,
+ph_status ph_attend_look(ph_pass *p, int stack_index, int sublayer, const ph_look_at *at,
                          float *out)
 {
-    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_pass_stack *stack = &p->stacks[stack_index];
     ph_bound bound;
     ph_layer_args args = args_of(p, stack, sublayer);
     ph_model_bind(p->model, &stack->def->sublayers[sublayer], p->block, NULL, &bound);
@@ -109,9 +109,9 @@ ph_status ph_attend_look(ph_pass *p, int number, int sublayer, const ph_look_at 
     return ph_layer_forward(stack->acts[sublayer].layer, &bound.weights, &args);
 }
 
-ph_status ph_attend_backward(ph_pass *p, int number, int sublayer)
+ph_status ph_attend_backward(ph_pass *p, int stack_index, int sublayer)
 {
-    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     int cross = def->kind == PH_SUBLAYER_CROSS;
     size_t memory = (size_t)p->stacks[0].rows * (size_t)p->model->config.model_dim;

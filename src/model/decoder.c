@@ -1,10 +1,10 @@
 /*
  * decoder.c - decoding with caches.
  *
- * Keys and values of self-attention are kept by the layers' caches, and so are those of
- * the encoder's output, which are made once: where attention is plain beforehand, for all
- * texts together, else with the first token. Every row gets the bits it gets in a pass
- * over the whole text, since rows do not depend on how a text is cut.
+ * The layers' caches hold keys and values of self-attention, and those of the encoder's
+ * output, which are computed once: where cross-attention is plain before the first token,
+ * for all texts together, else with the first token. Every row has the bits of a pass over
+ * the whole text, since rows do not depend on how a text is split into calls.
  */
 #include <string.h>
 
@@ -16,13 +16,13 @@ struct ph_decoder {
     ph_pass *encoder; /* of an encoder-decoder */
     ph_pass *step;    /* one token for each text */
     ph_cache *caches; /* (sites) */
-    float *encoded;   /* (beams, source_len, model_dim), until places have keys of it;
-                         NULL where all of them share keys made beforehand */
+    float *encoded;   /* (beams, source_len, model_dim), until the caches have its keys;
+                         NULL where all sites have them from the start */
     int32_t *past;    /* (beams) tokens so far */
     void *memory;
 };
 
-static int is_both(const ph_model *m)
+static int is_encoder_decoder(const ph_model *m)
 {
     return m->config.arch == PH_ARCH_ENCODER_DECODER;
 }
@@ -39,14 +39,14 @@ static const ph_act *act_of(const ph_decoder *d, int sublayer)
 
 /* ---- keys and values of the encoder's output --------------------------------------- */
 
-/* Numbers of a token's keys, or values. */
-static int keys_wide(const ph_act *act)
+/* Columns of a token's keys, or values. */
+static int keys_width(const ph_act *act)
 {
     const ph_attn *a = &act->plan->attn;
     return a->k_heads * a->qk_dim;
 }
 
-/* Keys and values of the encoder's output for one place. */
+/* Keys and values of the encoder's output for one attention site. */
 static ph_status fill_cache(const ph_decoder *d, int sublayer)
 {
     const ph_model *m = d->model;
@@ -54,7 +54,7 @@ static ph_status fill_cache(const ph_decoder *d, int sublayer)
     const ph_cache *cache = &d->caches[def->site];
     const float *x = ph_pass_output(d->encoder);
     int rows = d->source_len, in = m->config.model_dim,
-        out = keys_wide(act_of(d, sublayer));
+        out = keys_width(act_of(d, sublayer));
     ph_bound b;
     ph_model_bind(m, def, m->block, NULL, &b);
     ph_gemm list[2] = {
@@ -84,7 +84,7 @@ static ph_layer_caches sizes_of(const ph_decoder *d, int sublayer)
 {
     const ph_act *act = act_of(d, sublayer);
     if (!act->plan) return ph_layer_cache(act->layer);
-    size_t floats = (size_t)d->source_len * (size_t)keys_wide(act);
+    size_t floats = (size_t)d->source_len * (size_t)keys_width(act);
     return (ph_layer_caches){.k = floats, .v = floats};
 }
 
@@ -112,7 +112,7 @@ static void layout(ph_decoder *d, ph_arena *arena)
 
 static ph_status make_pass(const ph_decoder *d, int count, ph_pass **out)
 {
-    int both = is_both(d->model);
+    int both = is_encoder_decoder(d->model);
     ph_pass_shape shape = {.batch = d->beams,
                            .source_len = both ? d->source_len : count,
                            .target_len = both ? count : 0,
@@ -137,7 +137,7 @@ static ph_status build(ph_decoder *d, const int32_t *source)
     layout(d, &arena);
     d->step->caches = d->caches, d->step->past = d->past;
     d->step->encoded = d->encoded;
-    if (!is_both(m)) return PH_OK;
+    if (!is_encoder_decoder(m)) return PH_OK;
     ph_pass_shape shape = {.batch = 1, .source_len = d->source_len, .encoder_only = 1};
     PH_TRY(ph_pass_create(&d->encoder, m, &shape));
     return read_source(d, source);

@@ -55,10 +55,10 @@ static void activation_piece(const job *j, int row, int c, int n)
 static void relu_backward_piece(const job *j, float *dg, const float *g, int n)
 {
     const ph_spans *f = j->p->model->spans;
-    float kept[PIECE], dh[PIECE];
+    float scaled[PIECE], dh[PIECE];
     prefetch(g, n), prefetch(dg, n);
-    f->scaled(n, 1.0f / (1.0f - ph_dropout_rate(j->p)), dg, kept);
-    f->activation_backward(PH_SPAN_RELU, n, g, NULL, kept, dh, NULL);
+    f->scaled(n, 1.0f / (1.0f - ph_dropout_rate(j->p)), dg, scaled);
+    f->activation_backward(PH_SPAN_RELU, n, g, NULL, scaled, dh, NULL);
     memcpy(dg, dh, (size_t)n * sizeof *dg);
 }
 
@@ -105,38 +105,38 @@ static void activation(ph_pass *p, const ph_pass_stack *stack, int sublayer, int
 
 /* ---- products ---------------------------------------------------------------------- */
 
-ph_status ph_feed_forward(ph_pass *p, int number, int sublayer)
+ph_status ph_feed_forward(ph_pass *p, int stack_index, int sublayer)
 {
-    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_act *act = &stack->acts[sublayer];
     const ph_config *c = &p->model->config;
-    int wide = ph_config_ff_width(c);
+    int width = ph_config_ff_width(c);
     weights w = weights_of(p->model, &stack->def->sublayers[sublayer], (float *)p->block);
     int rows = stack->rows, dim = c->model_dim;
-    ph_gemm first = ph_product(rows, dim, wide, act->a, w.w1, w.b1, act->h);
+    ph_gemm first = ph_product(rows, dim, width, act->a, w.w1, w.b1, act->h);
     ph_gemm second = ph_product(rows, c->ff_dim, dim, act->g, w.w2, w.b2, p->y);
     PH_TRY(ph_model_multiply(p->model, &first, 1));
     activation(p, stack, sublayer, 0);
     return ph_model_multiply(p->model, &second, 1);
 }
 
-ph_status ph_feed_backward(ph_pass *p, int number, int sublayer)
+ph_status ph_feed_backward(ph_pass *p, int stack_index, int sublayer)
 {
-    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_act *act = &stack->acts[sublayer];
     const ph_model *m = p->model;
     const ph_config *c = &m->config;
     int rows = stack->rows, dim = c->model_dim, ff = c->ff_dim;
-    int wide = ph_config_ff_width(c);
+    int width = ph_config_ff_width(c);
     weights w = weights_of(m, &stack->def->sublayers[sublayer], (float *)p->block);
     weights d = weights_of(m, &stack->def->sublayers[sublayer], p->grads);
     ph_gemm second[3] = {ph_product_dx(m, rows, ff, dim, p->dy, w.w2, p->dg),
                          ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w2)};
-    const float *dh = wide > ff ? act->h : p->dg;
-    ph_gemm first[3] = {ph_product_dx(m, rows, dim, wide, dh, w.w1, p->da),
-                        ph_product_dw(m, rows, dim, wide, act->a, dh, d.w1)};
+    const float *dh = width > ff ? act->h : p->dg;
+    ph_gemm first[3] = {ph_product_dx(m, rows, dim, width, dh, w.w1, p->da),
+                        ph_product_dw(m, rows, dim, width, act->a, dh, d.w1)};
     if (d.b2) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b2);
-    if (d.b1) first[2] = ph_product_db(rows, wide, p->ones, dh, d.b1);
+    if (d.b1) first[2] = ph_product_db(rows, width, p->ones, dh, d.b1);
     PH_TRY(ph_model_multiply(m, second, d.b2 ? 3 : 2));
     activation(p, stack, sublayer, 1);
     return ph_model_multiply(m, first, d.b1 ? 3 : 2);

@@ -4,7 +4,7 @@
  * Sampling: probabilities at a temperature, cut to the likeliest tokens (top_k, top_p),
  * one number of the counter generator per token. Beam search: the score of a hypothesis
  * is its log-probability per token, an end mark included; one that reaches the length
- * limit counts as it stands. The search ends when no live hypothesis can beat the best
+ * limit counts unfinished. The search ends when no live hypothesis can beat the best
  * finished one.
  */
 #include <math.h>

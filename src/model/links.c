@@ -18,8 +18,8 @@ ph_status ph_links_create(ph_pass *p)
 {
     const ph_config *c = &p->model->config;
     const ph_pass_stack *stack = &p->stacks[0];
-    int64_t wide = ph_config_heads_width(c), len = stack->len;
-    ph_strides in = {len * wide, c->head_dim, wide};
+    int64_t width = ph_config_heads_width(c), len = stack->len;
+    ph_strides in = {len * width, c->head_dim, width};
     ph_attn attn = {.batch = p->shape.batch,
                     .q_heads = c->heads,
                     .v_heads = 1,
@@ -39,18 +39,18 @@ void ph_links_layout(ph_pass *p, ph_arena *arena)
     const ph_config *c = &p->model->config;
     const ph_pass_stack *stack = &p->stacks[0];
     size_t rows = (size_t)stack->rows, len = (size_t)stack->len, heads = (size_t)c->heads;
-    size_t wide = (size_t)ph_config_heads_width(c);
+    size_t width = (size_t)ph_config_heads_width(c);
     ph_links *l = ph_arena_take(arena, sizeof *l), part = {0};
-    part.q = ph_arena_floats(arena, rows * wide);
-    part.k = ph_arena_floats(arena, rows * wide);
+    part.q = ph_arena_floats(arena, rows * width);
+    part.k = ph_arena_floats(arena, rows * width);
     part.one_hot = ph_arena_floats(arena, rows * len);
     part.weights = ph_arena_floats(arena, rows * heads * len);
     part.lse = ph_arena_floats(arena, rows * heads);
     part.mix = ph_arena_floats(arena, rows * heads);
     part.p = ph_arena_floats(arena, rows * len);
     if (p->shape.backward) {
-        part.dq = ph_arena_floats(arena, rows * wide);
-        part.dk = ph_arena_floats(arena, rows * wide);
+        part.dq = ph_arena_floats(arena, rows * width);
+        part.dk = ph_arena_floats(arena, rows * width);
         part.dweights = ph_arena_floats(arena, rows * heads * len);
         part.dmix = ph_arena_floats(arena, rows * heads);
     }

@@ -143,10 +143,10 @@ static ph_status add_attention(ph_model *m, ph_sublayer *sublayer, const char *s
 static void add_feed(ph_model *m, ph_sublayer *sublayer, const char *stem)
 {
     const ph_config *c = &m->config;
-    int wide = ph_config_ff_width(c);
-    add_matrix(m, stem, "w1", sublayer->layer, c->model_dim, wide);
+    int width = ph_config_ff_width(c);
+    add_matrix(m, stem, "w1", sublayer->layer, c->model_dim, width);
     add_matrix(m, stem, "w2", sublayer->layer, c->ff_dim, c->model_dim);
-    add_vector(m, stem, "b1", wide);
+    add_vector(m, stem, "b1", width);
     add_vector(m, stem, "b2", c->model_dim);
     sublayer->site = -1;
 }
@@ -242,7 +242,7 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
 static void add_output(ph_model *m)
 {
     const ph_config *c = &m->config;
-    int dim = c->model_dim, wide = ph_config_heads_width(c);
+    int dim = c->model_dim, width = ph_config_heads_width(c);
     m->output = m->links = -1;
     if (c->arch != PH_ARCH_ENCODER) {
         m->output = m->embed;
@@ -252,8 +252,8 @@ static void add_output(ph_model *m)
         return;
     }
     m->links = m->param_count;
-    add_matrix(m, "links", "wq", 0, dim, wide);
-    add_matrix(m, "links", "wk", 0, dim, wide);
+    add_matrix(m, "links", "wq", 0, dim, width);
+    add_matrix(m, "links", "wk", 0, dim, width);
     add_matrix(m, "links", "gate", 0, dim, c->heads);
 }
 

@@ -3,7 +3,7 @@
  *
  *     config.c     configuration as JSON and back, defaults, checks
  *     vocab.c      text to tokens
- *     model.c      the list of sublayers and parameters, first values
+ *     model.c      the list of sublayers and parameters, initial values
  *     sinusoids.c  fixed positions
  *     store.c      models in files
  *     pass.c       one forward and backward pass over a batch; its parts:
@@ -48,7 +48,7 @@ typedef enum ph_start {
     PH_START_NORMAL,
     PH_START_UNIFORM,
     PH_START_EYE,  /* 1 where row and column are equal */
-    PH_START_BLOCK /* (heads, columns): 1 in the head's own share of the columns */
+    PH_START_BLOCK /* (heads, columns): 1 in the head's own columns */
 } ph_start;
 
 typedef struct ph_weight {
@@ -56,7 +56,7 @@ typedef struct ph_weight {
     int rank, dims[4];
     size_t at, count; /* offset in the block, elements */
     size_t unused;    /* of these, as ph_param says */
-    ph_start start;   /* how first values are made */
+    ph_start start;   /* how it is initialised */
     float size;       /* standard deviation, or bound of the uniform values */
 } ph_weight;
 

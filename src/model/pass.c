@@ -2,7 +2,7 @@
  * pass.c - one forward and backward pass of a model over a batch.
  *
  * The workspace is laid out once, by one function that first counts and then carves. With
- * backward every sublayer keeps its own activations; without, two sets take turns.
+ * backward every sublayer saves its own activations; without, two buffers alternate.
  */
 #include <string.h>
 
@@ -35,24 +35,24 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     ph_act *act = &stack->acts[sublayer];
     size_t rows = (size_t)stack->rows, ff = (size_t)c->ff_dim;
-    int keep = p->shape.backward || p->shape.open;
+    int save = p->shape.backward || p->shape.open;
     if (def->kind == PH_SUBLAYER_FEED) {
-        const ph_act *other = keep ? act : first_feed(stack);
-        size_t wide = (size_t)ph_config_ff_width(c);
+        const ph_act *other = save ? act : first_feed(stack);
+        size_t width = (size_t)ph_config_ff_width(c);
         if (other != act) {
             act->h = other->h, act->g = other->g;
         } else {
-            act->h = ph_arena_floats(arena, rows * wide);
+            act->h = ph_arena_floats(arena, rows * width);
             act->g = ph_arena_floats(arena, rows * ff);
         }
     } else if (act->plan) {
         act->heads = ph_arena_floats(arena, 2 * rows * (size_t)ph_config_heads_width(c));
-    } else if (keep) {
+    } else if (save) {
         act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
     }
     if (def->kind != PH_SUBLAYER_FEED && p->shape.open)
         act->heads = ph_arena_floats(arena, rows * (size_t)ph_act_width(act));
-    if (!keep && sublayer >= 2)
+    if (!save && sublayer >= 2)
         act->residual = stack->acts[sublayer - 2].residual;
     else
         act->residual = layout_residual(p, stack, arena);
@@ -89,7 +89,7 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     p->dmemory_part = ph_arena_floats(arena, memory);
 }
 
-/* Positions that rows may stand at. */
+/* Number of positions that tokens may have. */
 static int longest(const ph_pass *p)
 {
     int len = ph_max(p->stacks[0].len, p->stacks[p->stack_count - 1].len);
@@ -173,10 +173,10 @@ static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "a text has %d tokens, expected at most %d (max_len)",
                        ph_max(s->source_len, s->target_len), most);
-    size_t wide = (size_t)ph_max(m->config.vocab, ph_config_ff_width(&m->config));
+    size_t width = (size_t)ph_max(m->config.vocab, ph_config_ff_width(&m->config));
     if (ph_size_mul((size_t)s->batch, (size_t)ph_max(s->source_len, s->target_len),
                     &rows) ||
-        rows > INT32_MAX / 64 || ph_size_mul(rows, wide, &all) ||
+        rows > INT32_MAX / 64 || ph_size_mul(rows, width, &all) ||
         all > PTRDIFF_MAX / 65536)
         return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "a batch of %d texts is too large",
                        s->batch);
@@ -372,16 +372,17 @@ static ph_status output_backward(ph_pass *p)
 
 /* ---- backward ---------------------------------------------------------------------- */
 
-static ph_status stack_backward(ph_pass *p, int number)
+static ph_status stack_backward(ph_pass *p, int stack_index)
 {
-    const ph_pass_stack *stack = &p->stacks[number];
+    const ph_pass_stack *stack = &p->stacks[stack_index];
     int count = stack->def->count;
     if (stack->drelative)
         memset(stack->drelative, 0, ph_buckets_floats(p->model) * sizeof(float));
     for (int s = count - 1; s >= 0; s--) {
         int feed = stack->def->sublayers[s].kind == PH_SUBLAYER_FEED;
         ph_residual_backward(p, stack, s, s == count - 1);
-        PH_TRY(feed ? ph_feed_backward(p, number, s) : ph_attend_backward(p, number, s));
+        PH_TRY(feed ? ph_feed_backward(p, stack_index, s)
+                    : ph_attend_backward(p, stack_index, s));
     }
     if (stack->drelative) ph_buckets_backward(p, stack);
     ph_entry_backward(p, stack);

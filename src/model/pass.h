@@ -98,7 +98,7 @@ struct ph_pass {
     /* transient, shared by all sublayers */
     float *y;            /* (rows, model_dim) output of a sublayer */
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
-    float *dg;           /* (rows, ff_dim) gradient of g, then of h in its place */
+    float *dg;           /* (rows, ff_dim) gradient of g, then of h in place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
     float *layer_drelative;        /* PH_POS_T5: gradient of one layer's bias */
     float *ones;                   /* (rows) */
@@ -141,7 +141,7 @@ const float *ph_pass_output(const ph_pass *pass);
 /* residual.c */
 void ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack);
 void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int sublayer);
-enum { PH_RESIDUAL_ROWS = 16 }; /* rows that are handed out together */
+enum { PH_RESIDUAL_ROWS = 16 }; /* rows of one work item */
 void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int sublayer,
                           int first);
 void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack);

@@ -20,7 +20,7 @@ typedef struct reading_site {
     const ph_act *act;   /* NULL: the links */
     int stack, sublayer; /* where in the pass */
     int plain;      /* 1: plain heads, whose vectors and weights can be taken apart */
-    int first_head; /* number of its head 0 among all heads of all sites */
+    int first_head; /* index of its head 0 among the heads of all sites */
     float *frozen;  /* (heads, q_len, kv_len) weights of the first run, or NULL */
 } reading_site;
 
@@ -282,7 +282,7 @@ static ph_status forward(ph_reading *r)
     return PH_OK;
 }
 
-/* Keeps the weights of the first run. */
+/* Stores the weights of the first run. */
 static ph_status freeze(ph_reading *r)
 {
     for (int i = 0; i < r->site_count; i++) {
@@ -376,12 +376,12 @@ static ph_status next(const ph_reading *r, float *log_p)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder has no next token");
     for (int i = 0; i < len; i++) {
         const float *row = r->pass->logits + (size_t)i * vocab;
-        float top = row[0];
+        float max = row[0];
         double sum = 0;
-        for (size_t v = 1; v < vocab; v++) top = row[v] > top ? row[v] : top;
-        for (size_t v = 0; v < vocab; v++) sum += exp((double)row[v] - top);
+        for (size_t v = 1; v < vocab; v++) max = row[v] > max ? row[v] : max;
+        for (size_t v = 0; v < vocab; v++) sum += exp((double)row[v] - max);
         for (size_t v = 0; v < vocab; v++)
-            log_p[(size_t)i * vocab + v] = (float)((double)row[v] - top - log(sum));
+            log_p[(size_t)i * vocab + v] = (float)((double)row[v] - max - log(sum));
     }
     return PH_OK;
 }

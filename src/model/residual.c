@@ -64,12 +64,12 @@ static void embed_row(const job *j, int row)
     int dim = m->config.model_dim, at = row % j->stack->len;
     if (p->past) at += p->past[row / j->stack->len];
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
-    const float *word = param(p, m->embed) + (size_t)tokens[row] * (size_t)dim;
-    const float *place = param(p, j->stack->def->positions);
+    const float *embedding = param(p, m->embed) + (size_t)tokens[row] * (size_t)dim;
+    const float *position = param(p, j->stack->def->positions);
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
-    if (!place) place = p->sinusoids;
-    m->spans->scaled(dim, sqrtf((float)dim), word, out);
-    if (place) m->spans->add(dim, out, place + (size_t)at * (size_t)dim);
+    if (!position) position = p->sinusoids;
+    m->spans->scaled(dim, sqrtf((float)dim), embedding, out);
+    if (position) m->spans->add(dim, out, position + (size_t)at * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
         const float *f = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
@@ -247,20 +247,21 @@ static void embed_backward_item(void *arg, int lane, int index)
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     size_t dim = (size_t)m->config.model_dim;
-    int c = index * OWN, n = ph_min(OWN, (int)dim - c), places = j->stack->def->positions;
+    int c = index * OWN, n = ph_min(OWN, (int)dim - c),
+        positions = j->stack->def->positions;
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     float scale = sqrtf((float)dim), scratch[OWN];
-    float *dword = p->grads + m->params[m->embed].at + c;
-    float *dplace = places < 0 ? NULL : p->grads + m->params[places].at + c;
+    float *dembedding = p->grads + m->params[m->embed].at + c;
+    float *dposition = positions < 0 ? NULL : p->grads + m->params[positions].at + c;
     (void)lane;
-    for (int l = 0; dplace && l < m->config.max_len; l++)
-        memset(dplace + (size_t)l * dim, 0, (size_t)n * sizeof *dplace);
+    for (int l = 0; dposition && l < m->config.max_len; l++)
+        memset(dposition + (size_t)l * dim, 0, (size_t)n * sizeof *dposition);
     for (int r = 0; r < j->stack->rows; r++) {
         float *d = p->dr + (size_t)r * dim + c;
         const float *f = ph_dropout_factors(j->p, j->stream, r, c, n, scratch);
         if (f) m->spans->times(n, d, f);
-        m->spans->add_scaled(n, scale, d, dword + (size_t)tokens[r] * dim);
-        if (dplace) m->spans->add(n, dplace + (size_t)(r % j->stack->len) * dim, d);
+        m->spans->add_scaled(n, scale, d, dembedding + (size_t)tokens[r] * dim);
+        if (dposition) m->spans->add(n, dposition + (size_t)(r % j->stack->len) * dim, d);
     }
 }
 
@@ -281,19 +282,19 @@ typedef struct sum_job {
     const float *x;
 } sum_job;
 
-enum { STRETCH = 8192 };
+enum { FLOATS = 8192 }; /* of one work item */
 
 static void add_item(void *arg, int lane, int index)
 {
     const sum_job *j = arg;
-    size_t first = (size_t)index * STRETCH, left = j->count - first;
+    size_t first = (size_t)index * FLOATS, left = j->count - first;
     (void)lane;
-    j->spans->add(left < STRETCH ? (int)left : STRETCH, j->y + first, j->x + first);
+    j->spans->add(left < FLOATS ? (int)left : FLOATS, j->y + first, j->x + first);
 }
 
 void ph_pass_add(const ph_pass *p, size_t count, float *y, const float *x)
 {
     sum_job j = {p->model->spans, count, y, x};
-    int items = (int)((count + STRETCH - 1) / STRETCH);
+    int items = (int)((count + FLOATS - 1) / FLOATS);
     ph_ctx_spread(p->model->ctx, items, add_item, &j);
 }
