@@ -10,13 +10,13 @@
 
 enum { N = 4000 };
 
-static const ph_curve curves[] = {PH_CURVE_GELU, PH_CURVE_RELU, PH_CURVE_SWIGLU};
+static const ph_span_activation curves[] = {PH_SPAN_GELU, PH_SPAN_RELU, PH_SPAN_SWIGLU};
 
-static double expected(ph_curve curve, double x)
+static double expected(ph_span_activation activation, double x)
 {
     const double root = sqrt(2 / 3.14159265358979323846);
-    if (curve == PH_CURVE_RELU) return x > 0 ? x : 0;
-    double u = curve == PH_CURVE_GELU ? 2 * root * (x + 0.044715 * x * x * x) : x;
+    if (activation == PH_SPAN_RELU) return x > 0 ? x : 0;
+    double u = activation == PH_SPAN_GELU ? 2 * root * (x + 0.044715 * x * x * x) : x;
     return x / (1 + exp(-u));
 }
 
@@ -36,15 +36,15 @@ static void activations(void)
     for (int c = 0; c < N; c++) h[c] = (float)(c - N / 2) * 0.05f, w[c] = 1;
     for (int k = 0; k < 3; k++)
         for (int i = 0; table(i); i++) {
-            table(i)->curve(curves[k], N, h, w, g);
+            table(i)->activation(curves[k], N, h, w, g);
             for (int c = 0; c < N; c++) {
                 double want = expected(curves[k], h[c]);
                 CHECK(fabs(g[c] - want) <= 4 * 0x1p-23 * fabs((double)h[c]),
-                      "curve %d of %g is %g, not %g", k, (double)h[c], (double)g[c],
+                      "activation %d of %g is %g, not %g", k, (double)h[c], (double)g[c],
                       want);
             }
             if (i == 0) memcpy(first, g, sizeof g);
-            CHECK(!memcmp(first, g, sizeof g), "curve %d has other bits on %s", k,
+            CHECK(!memcmp(first, g, sizeof g), "activation %d has other bits on %s", k,
                   ph_isa_list()[i]);
         }
 }
@@ -56,9 +56,10 @@ static void non_finite(void)
     for (int i = 0; table(i); i++) {
         for (int c = 0; c < 6; c++) w[c] = 1;
         for (int k = 0; k < 3; k += 2) {
-            table(i)->curve(curves[k], 6, h, w, g);
-            CHECK(isnan(g[0]) && isnan(g[1]), "curve %d of NaN is %g", k, (double)g[0]);
-            CHECK(g[2] == INFINITY && g[4] == h[4], "curve %d of 3e38 is %g", k,
+            table(i)->activation(curves[k], 6, h, w, g);
+            CHECK(isnan(g[0]) && isnan(g[1]), "activation %d of NaN is %g", k,
+                  (double)g[0]);
+            CHECK(g[2] == INFINITY && g[4] == h[4], "activation %d of 3e38 is %g", k,
                   (double)g[4]);
         }
         memcpy(x, h, sizeof x);

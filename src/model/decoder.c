@@ -3,8 +3,8 @@
  *
  * The layers' caches hold keys and values of self-attention, and those of the encoder's
  * output, which are computed once: where cross-attention is plain before the first token,
- * for all texts together, else with the first token. Every row has the bits of a pass over
- * the whole text, since rows do not depend on how a text is split into calls.
+ * for all texts together, else with the first token. Every row has the bits of a pass
+ * over the whole text: rows do not depend on how a text is split into calls.
  */
 #include <string.h>
 
