@@ -1,27 +1,27 @@
 /*
- * heads.h - the sums behind polyhead_heads.h, shared by the files of this folder.
+ * heads.h - the accumulators of polyhead_heads.h.
  *
- *     measure.c   a text begins, rows are added, the text ends
- *     read.c      from sums to numbers
+ *     measure.c   begins a text, adds rows, ends the text
+ *     read.c      from sums to measures
  *     labels.c    names, definitions, rules
- *     tokens.c    what a token's text says about its kind
+ *     tokens.c    classes of tokens
  */
 #ifndef PH_HEADS_HEADS_H
 #define PH_HEADS_HEADS_H
 
 #include "polyhead_heads.h"
 
-/* Everything added up for one head. */
+/* Sums of one head. */
 typedef struct ph_tally {
-    double text_sum[PH_MEASURES]; /* of the text that is being read */
+    double text_sum[PH_MEASURES]; /* of the current text */
     int64_t text_count[PH_MEASURES];
-    double total[PH_MEASURES];  /* averages of the texts before, added */
+    double total[PH_MEASURES];  /* sum of the averages of earlier texts */
     int64_t texts[PH_MEASURES]; /* that had anything to measure */
     int64_t count[PH_MEASURES]; /* rows or entries of all of them */
     int64_t rows, skipped, invalid;
     int64_t hits[PH_OFFSETS];     /* rows by offset of their largest weight */
     int64_t possible[PH_OFFSETS]; /* rows where that offset is inside */
-    double mass[PH_OFFSETS];      /* weight at each offset, added over rows */
+    double mass[PH_OFFSETS];      /* weight at each offset, summed over rows */
     int64_t right[PH_MAX_RELATIONS];
 } ph_tally;
 
@@ -30,7 +30,7 @@ struct ph_heads {
     int64_t texts;   /* finished */
     ph_tally *tally; /* (layers, heads) */
 
-    ph_heads_text text; /* being read; its pointers are the caller's */
+    ph_heads_text text; /* the current one; its pointers are the caller's */
     int open;           /* 1: between begin and end */
     int32_t *earlier;   /* (keys) the last key before with the same id, or -1; or NULL */
     ph_link *links;     /* a copy, by row */

@@ -1,11 +1,11 @@
 /*
- * labels.c - the names of numbers, and the rules that turn numbers into labels.
+ * labels.c - the names of measures, and the rules that label heads by them.
  *
  * Thresholds. Previous, next, separator, first token, punctuation: 0.5 and 0.6 as Clark
- * et al. used them. Broad: they used 3.8 nats for texts of about 128 tokens, which is
- * 78 % of ln 128; as a share it holds for any length. Positional (0.90) and links (10
- * points over the best offset): Voita et al. Rare, duplicate, induction: half of the
- * rows or of the weight, and three times chance; nobody gave a number.
+ * et al. used them. Broad: they used 3.8 nats for texts of about 128 tokens, which is 78
+ * % of ln 128; relative to ln n it holds for any length. Positional (0.90) and links (10
+ * points over the best offset): Voita et al. Rare, duplicate, induction: half of the rows
+ * or of the weight, and three times chance; the literature has no threshold.
  */
 #include <math.h>
 #include <stdio.h>

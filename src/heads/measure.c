@@ -1,9 +1,9 @@
 /*
  * measure.c - from rows of weights to sums; see heads.h.
  *
- * A row is looked at by one small function per topic (shares, breadth, places, repeats,
- * rare words, links). Each of them walks the row at most twice, and nothing but sums is
- * kept. What depends on the text alone is prepared once in ph_heads_begin.
+ * One small function per group of measures (shares, breadth, positions, repeats, rare
+ * words, links) reads a row, at most twice, and adds to sums. What depends on the text
+ * alone is computed once in ph_heads_begin.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,12 +17,12 @@
 /* Of a row's sum: rounding weights to bf16 moves it by up to 2^-8. */
 static const double ROW_SUM_ERROR = 4e-3;
 
-/* One row, and what several topics need of it. */
+/* One row, and what several groups of measures need of it. */
 typedef struct row {
     const float *w;
-    int place; /* of the row among the keys */
-    int seen;  /* keys it may look at: w[0 .. seen) */
-    int best;  /* key of its largest weight, the first of equal ones */
+    int position; /* of the row among the keys */
+    int seen;     /* keys it may attend to: w[0 .. seen) */
+    int best;     /* key of its largest weight, the first of equal ones */
     double sum;
 } row;
 
@@ -184,10 +184,10 @@ static void add_shares(ph_tally *t, const row *r, const ph_heads_text *text)
                                       PH_BARE_SEP, PH_BARE_PUNCT};
     double first = weight_at(r, 0), rest = r->sum - first;
     const double without_first[] = {
-        r->place == 1 ? 0 : weight_at(r, r->place - 1), weight_at(r, r->place + 1),
-        r->place == 0 ? 0 : weight_at(r, r->place),
+        r->position == 1 ? 0 : weight_at(r, r->position - 1),
+        weight_at(r, r->position + 1), r->position == 0 ? 0 : weight_at(r, r->position),
         weight_on(r, text, PH_CLASS_SEPARATOR), weight_on(r, text, PH_CLASS_PUNCTUATION)};
-    const int counts_first[] = {r->place == 1, 0, r->place == 0,
+    const int counts_first[] = {r->position == 1, 0, r->position == 0,
                                 is_class(text, 0, PH_CLASS_SEPARATOR),
                                 is_class(text, 0, PH_CLASS_PUNCTUATION)};
     for (int n = 0; n < 5; n++) {
@@ -198,7 +198,8 @@ static void add_shares(ph_tally *t, const row *r, const ph_heads_text *text)
     note(t, PH_FIRST, first);
     if (!text->classes || text->cross) return;
     double sep = without_first[3] + (counts_first[3] ? first : 0);
-    note(t, is_class(text, r->place, PH_CLASS_SEPARATOR) ? PH_SEP_SEP : PH_REST_SEP, sep);
+    note(t, is_class(text, r->position, PH_CLASS_SEPARATOR) ? PH_SEP_SEP : PH_REST_SEP,
+         sep);
 }
 
 static void add_breadth(ph_tally *t, const row *r)
@@ -207,7 +208,7 @@ static void add_breadth(ph_tally *t, const row *r)
     for (int j = 0; j < r->seen; j++) {
         double w = (double)r->w[j];
         if (w > 0) entropy -= w * log(w);
-        distance += w * abs(j - r->place);
+        distance += w * abs(j - r->position);
     }
     note(t, PH_ENTROPY, entropy);
     note(t, PH_DISTANCE, distance);
@@ -217,7 +218,7 @@ static void add_breadth(ph_tally *t, const row *r)
 static void add_confidence(ph_tally *t, const row *r, const ph_heads_text *text)
 {
     double best = 0;
-    if (!text->cross && is_class(text, r->place, PH_CLASS_SEPARATOR)) return;
+    if (!text->cross && is_class(text, r->position, PH_CLASS_SEPARATOR)) return;
     for (int j = 0; j < r->seen; j++)
         if ((double)r->w[j] > best && !is_class(text, j, PH_CLASS_SEPARATOR))
             best = (double)r->w[j];
@@ -226,22 +227,23 @@ static void add_confidence(ph_tally *t, const row *r, const ph_heads_text *text)
 
 static void add_offsets(ph_tally *t, const row *r)
 {
-    int low = r->place < PH_REACH ? -r->place : -PH_REACH;
-    int high = r->seen - 1 - r->place < PH_REACH ? r->seen - 1 - r->place : PH_REACH;
+    int low = r->position < PH_REACH ? -r->position : -PH_REACH;
+    int high =
+        r->seen - 1 - r->position < PH_REACH ? r->seen - 1 - r->position : PH_REACH;
     for (int offset = low; offset <= high; offset++) {
         t->possible[offset + PH_REACH]++;
-        t->mass[offset + PH_REACH] += (double)r->w[r->place + offset];
+        t->mass[offset + PH_REACH] += (double)r->w[r->position + offset];
     }
-    int offset = r->best - r->place;
+    int offset = r->best - r->position;
     if (offset >= low && offset <= high) t->hits[offset + PH_REACH]++;
 }
 
-/* Earlier places of the same token, and the keys just after them. */
+/* Earlier positions of the same token, and the keys just after them. */
 static void add_repeats(ph_tally *t, const row *r, const int32_t *earlier)
 {
     double same = 0, after = 0;
     int count = 0;
-    for (int j = earlier[r->place]; j >= 0; j = earlier[j], count++) {
+    for (int j = earlier[r->position]; j >= 0; j = earlier[j], count++) {
         same += weight_at(r, j);
         after += weight_at(r, j + 1);
     }
@@ -264,12 +266,12 @@ static void add_rare(ph_tally *t, const row *r, const int rarest[2])
     note(t, PH_RARE_CHANCE, (double)visible / r->seen);
 }
 
-/* The key a word points at: not itself, not a separator. */
+/* The key with the largest weight, itself and separators left out. */
 static int pointed_at(const row *r, const ph_heads_text *text)
 {
     int best = -1;
     for (int j = 0; j < r->seen; j++) {
-        if (j == r->place || is_class(text, j, PH_CLASS_SEPARATOR)) continue;
+        if (j == r->position || is_class(text, j, PH_CLASS_SEPARATOR)) continue;
         if (best < 0 || r->w[j] > r->w[best]) best = j;
     }
     return best;
@@ -280,14 +282,14 @@ static void add_links(ph_tally *t, const row *r, const ph_heads *heads)
     int low = 0, high = heads->text.link_count, best = -1;
     while (low < high) { /* the first link of this row */
         int middle = low + (high - low) / 2;
-        if (heads->links[middle].from < r->place)
+        if (heads->links[middle].from < r->position)
             low = middle + 1;
         else
             high = middle;
     }
     for (int n = low; n < heads->text.link_count; n++) {
         const ph_link *link = &heads->links[n];
-        if (link->from != r->place) break;
+        if (link->from != r->position) break;
         if (n == low) best = pointed_at(r, &heads->text);
         t->right[link->relation] += best == link->to;
     }
@@ -295,7 +297,7 @@ static void add_links(ph_tally *t, const row *r, const ph_heads *heads)
 
 /* ---- rows ---- */
 
-/* Sum and largest weight. 0: a weight is negative or not finite. */
+/* Sum and largest weight. 0: a weight is negative or non-finite. */
 static int survey_row(row *r)
 {
     int good = 1;
@@ -310,9 +312,9 @@ static int survey_row(row *r)
 static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
 {
     const ph_heads_text *text = &heads->text;
-    row r = {.w = weights, .place = i + text->q_offset, .seen = text->keys};
-    if (text->causal && r.place + 1 < r.seen) r.seen = r.place + 1;
-    int alone = text->causal && r.place == 0;
+    row r = {.w = weights, .position = i + text->q_offset, .seen = text->keys};
+    if (text->causal && r.position + 1 < r.seen) r.seen = r.position + 1;
+    int alone = text->causal && r.position == 0;
     int good = alone || survey_row(&r);
     t->invalid += !good || (r.sum != 0 && fabs(r.sum - 1) > ROW_SUM_ERROR);
     if (alone || !good || r.sum == 0) {

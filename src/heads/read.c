@@ -1,5 +1,5 @@
 /*
- * read.c - from sums to the numbers of one head; see heads.h.
+ * read.c - from sums to the measures of one head; see heads.h.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
- * tokens.c - what a token's text says about its kind.
+ * tokens.c - classes of tokens by their text.
  */
 #include <string.h>
 
 #include "heads/heads.h"
 
-/* Passes over what tokenizers write for a blank in front of a word. */
+/* Skips tokenizers' markers of a leading blank. */
 static const char *skip_blank(const char *token)
 {
     static const char *const markers[] = {"\xe2\x96\x81", "\xc4\xa0", " "};

@@ -1,8 +1,8 @@
 /*
  * convert.c - ph_tensor_convert of polyhead_io.h: F32, F16 and BF16 into each other.
  *
- * Every step goes through F32, which holds the other two exactly, so a number is rounded
- * once at most.
+ * Every step goes through F32, which holds the other two exactly, so an element is
+ * rounded once at most.
  */
 #include <string.h>
 

@@ -16,7 +16,7 @@
 #include "base/base.h"
 
 /* One call never moves more than this: some systems refuse larger counts. */
-#define MOST_AT_ONCE ((size_t)1 << 30)
+#define MAX_TRANSFER ((size_t)1 << 30)
 
 static int open_again(int directory, const char *path, int flags, mode_t mode)
 {
@@ -79,7 +79,7 @@ ph_status ph_source_read(const ph_source *source, size_t offset, void *to, size_
         return PH_OK;
     }
     while (done < count) {
-        size_t want = count - done < MOST_AT_ONCE ? count - done : MOST_AT_ONCE;
+        size_t want = count - done < MAX_TRANSFER ? count - done : MAX_TRANSFER;
         ssize_t got = pread(source->fd, (char *)to + done, want, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return cannot_read(io, source->name, errno);
@@ -191,7 +191,7 @@ ph_status ph_output_write(ph_output *output, const void *bytes, size_t count)
     const char *from = bytes;
     while (count > 0) {
         ssize_t done =
-            write(output->fd, from, count < MOST_AT_ONCE ? count : MOST_AT_ONCE);
+            write(output->fd, from, count < MAX_TRANSFER ? count : MAX_TRANSFER);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return cannot_write_number(output, done < 0 ? errno : ENOSPC);
         from += done;

@@ -29,22 +29,22 @@ void ph_io_release(const ph_io *io, void *ptr)
         io->release(io->user, ptr);
 }
 
-ph_status ph_io_grow(const ph_io *io, void **items, size_t *room, size_t need,
+ph_status ph_io_grow(const ph_io *io, void **items, size_t *capacity, size_t need,
                      size_t item)
 {
     size_t wanted = 0, bytes = 0;
-    if (need <= *room) return PH_OK;
+    if (need <= *capacity) return PH_OK;
     /* By half: while moving, old and new exist together, and that must stay small beside
        the file the items come from. */
-    if (ph_size_add(*room, *room / 2, &wanted) || wanted < need) wanted = need;
+    if (ph_size_add(*capacity, *capacity / 2, &wanted) || wanted < need) wanted = need;
     if (wanted < 16) wanted = 16;
     if (ph_size_mul(wanted, item, &bytes)) return PH_OUT_OF_MEMORY;
     void *moved = ph_io_alloc(io, bytes);
     if (!moved) return PH_OUT_OF_MEMORY;
-    if (*items) memcpy(moved, *items, *room * item);
+    if (*items) memcpy(moved, *items, *capacity * item);
     ph_io_release(io, *items);
     *items = moved;
-    *room = wanted;
+    *capacity = wanted;
     return PH_OK;
 }
 
@@ -76,10 +76,10 @@ ph_io_words ph_io_system_error(int number)
 ph_io_quoted ph_io_quote(const char *text, size_t length)
 {
     ph_io_quoted quoted;
-    const size_t longest = 60, room = sizeof quoted.text - sizeof "...'";
+    const size_t longest = 60, capacity = sizeof quoted.text - sizeof "...'";
     size_t at = 0, used = 0;
     quoted.text[used++] = '\'';
-    while (at < length && at < longest && used + 10 < room) {
+    while (at < length && at < longest && used + 10 < capacity) {
         uint32_t point = 0;
         int step = ph_utf8_decode(text + at, length - at, &point);
         if (step == 0) {

@@ -20,9 +20,9 @@ void *ph_io_alloc(const ph_io *io,
                   size_t bytes); /* io may be NULL; 0 bytes gives memory */
 void ph_io_release(const ph_io *io, void *ptr);
 
-/* Makes room for at least `need` items of `item` bytes at *items, which it may move.
-   *room counts the items that fit. PH_OUT_OF_MEMORY leaves everything as it was. */
-ph_status ph_io_grow(const ph_io *io, void **items, size_t *room, size_t need,
+/* Grows *items to a capacity of at least `need` items of `item` bytes; it may move.
+   PH_OUT_OF_MEMORY changes nothing. */
+ph_status ph_io_grow(const ph_io *io, void **items, size_t *capacity, size_t need,
                      size_t item);
 
 /* Writes the sentence to io->error, if there is one, and returns status. */

@@ -89,23 +89,23 @@ static const char *read_escape(ph_json_reader *json, char **out)
     return wrong;
 }
 
-/* The first byte from `at` on that ends a run of plain characters. */
-static size_t plain_end(const ph_json_reader *json, size_t at)
+/* The first byte from `at` on that is a quote, a backslash or a control. */
+static size_t run_end(const ph_json_reader *json, size_t at)
 {
     const unsigned char *s = (const unsigned char *)json->input;
     while (at < json->size && s[at] != '"' && s[at] != '\\' && s[at] >= 0x20) at++;
     return at;
 }
 
-/* At the opening quote. Decodes in place: what was read is never shorter than what is
-   written, and the closing quote leaves room for the NUL. */
+/* At the opening quote. Decodes in place: an escape is never shorter than what it decodes
+   to, and the NUL takes the place of the closing quote. */
 static const char *read_string(ph_json_reader *json)
 {
     const char *wrong = NULL;
     char *out = json->input + ++json->at;
     json->text = out;
     while (!wrong) {
-        size_t start = json->at, end = plain_end(json, start);
+        size_t start = json->at, end = run_end(json, start);
         if (out != json->input + start) memmove(out, json->input + start, end - start);
         out += end - start;
         json->at = end;
@@ -151,8 +151,8 @@ static ph_json_token keep_key(ph_json_reader *json)
 {
     void *keys = json->keys;
     ph_status status = PH_OK;
-    if (json->key_count == json->key_room) {
-        status = ph_io_grow(json->io, &keys, &json->key_room, json->key_count + 1,
+    if (json->key_count == json->key_capacity) {
+        status = ph_io_grow(json->io, &keys, &json->key_capacity, json->key_count + 1,
                             sizeof *json->keys);
         json->keys = keys;
     }
@@ -172,8 +172,8 @@ static const ph_json_key *twice_by_sorting(ph_json_key *keys, size_t count)
     return found;
 }
 
-/* The same for many keys in linear time, by a table of their places. Keys made to collide
-   could make that quadratic, so after too many steps it gives up (*done stays 0). */
+/* The same for many keys in linear time, by a hash table. Keys made to collide could make
+   that quadratic, so after too many probes it gives up (*done stays 0). */
 static const ph_json_key *twice_by_table(const ph_json_key *keys, size_t count,
                                          uint32_t *table, size_t mask, int *done)
 {

@@ -7,8 +7,8 @@
  *     if (token == PH_JSON_ERROR) ... json.status, json.message, json.at
  *     ph_json_close(&json);
  *
- * No tree is built and strings are not copied: they are decoded where they stand in the
- * text and closed with a NUL, so they live as long as the text does. Memory is taken only
+ * No tree is built and strings are not copied: they are decoded in place and ended by a
+ * NUL, so they live as long as the text does. Memory is taken only
  * for the list of keys of the objects that are open.
  *
  * Strict means RFC 8259 and nothing more, all of it valid UTF-8, escapes exact
@@ -67,7 +67,7 @@ typedef struct ph_json_reader {
     char open[PH_JSON_MAX_DEPTH];        /* '{' or '[' of each level */
     size_t first_key[PH_JSON_MAX_DEPTH]; /* where the keys of each level begin */
     ph_json_key *keys;                   /* of all open objects, innermost last */
-    size_t key_count, key_room;
+    size_t key_count, key_capacity;
 } ph_json_reader;
 
 /* Checks the UTF-8 of all of it; the first ph_json_next reports what is wrong. The reader
@@ -77,7 +77,7 @@ void ph_json_open(ph_json_reader *json, char *text, size_t length, ph_json_limit
 ph_json_token ph_json_next(ph_json_reader *json);
 void ph_json_close(ph_json_reader *json);
 
-/* After a token that begins a value: passes over all of it, with every check. Returns
+/* After a token that begins a value: skips all of it, with every check. Returns
    PH_OK or the status of the error. */
 ph_status ph_json_skip(ph_json_reader *json);
 

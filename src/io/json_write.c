@@ -1,8 +1,8 @@
 /*
  * json_write.c - the JSON writer; see json_write.h.
  *
- * Everything goes to the caller's write function piece by piece; nothing is kept but the
- * depth, whether a comma is due, and which levels are arrays.
+ * Output goes to the caller's write function at once; the state is the depth, whether a
+ * comma is due, and which levels are arrays.
  */
 #include "io/json_write.h"
 
@@ -56,7 +56,7 @@ static void put_quoted(ph_json_writer *out, const char *text)
         int valid = ph_utf8_decode(text + at, length - at, &point);
         size_t step = valid ? (size_t)valid : 1;
         if (!valid || must_escape(out, point)) {
-            put(out, text + start, at - start); /* the plain run before it */
+            put(out, text + start, at - start); /* the characters before it */
             if (valid)
                 put_escape(out, point);
             else
@@ -75,7 +75,7 @@ static void put_line_break(ph_json_writer *out)
     for (int i = 0; i < out->indent * out->depth; i++) put(out, " ", 1);
 }
 
-/* What stands in front of every value: a comma if one is due, and its key. */
+/* Before every value: a comma if one is due, and its key. */
 static void put_key(ph_json_writer *out, const char *key)
 {
     int in_array = out->depth > 0 && (out->arrays >> (out->depth - 1) & 1);

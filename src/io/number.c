@@ -3,8 +3,8 @@
  *
  * Reading: the text is digits * 10^exponent. When both parts are small enough that a
  * double holds each of them exactly, one multiplication or division rounds once and is
- * right. Otherwise the number is written as a fraction of two big integers and divided
- * bit by bit until 53 bits and the remainder are known.
+ * right. Otherwise the value is a fraction of two big integers, divided bit by bit until
+ * 53 bits and the remainder are known.
  *
  * strtod and printf are avoided for the decimal point, which depends on the locale of the
  * process; printf is still used for digits, and its point is skipped whatever it is.
@@ -22,13 +22,13 @@
 
 /* Digits beyond this many can only break a tie, so any of them not 0 becomes a single 1.
    The longest exact tie of a double has 767 digits. */
-enum { MOST_DIGITS = 770, MOST_LIMBS = 140 };
+enum { MAX_DIGITS = 770, MAX_LIMBS = 140 };
 
 /* Largest value: 10^(DBL_DIG of the smallest subnormal, 324 + 770 + 1) needs 3,638 bits,
    and the division shifts by at most 64 + 53 more. 140 limbs are 4,480 bits. */
 typedef struct big {
     int limbs; /* in use; the top one is not 0 */
-    uint32_t limb[MOST_LIMBS];
+    uint32_t limb[MAX_LIMBS];
 } big;
 
 static void big_mul_add(big *a, uint32_t factor, uint32_t addend)
@@ -91,7 +91,7 @@ typedef struct decimal {
     int negative;
     int count;    /* significant digits, without leading zeros */
     int exponent; /* value = digits * 10^exponent */
-    char digits[MOST_DIGITS + 1];
+    char digits[MAX_DIGITS + 1];
 } decimal;
 
 /* The exponent after 'e', held within +-100,000: beyond that every double is 0 or too
@@ -122,7 +122,7 @@ static void read_decimal(const char *text, size_t length, decimal *out)
             fraction = 1;
             continue;
         }
-        if (out->count < MOST_DIGITS) {
+        if (out->count < MAX_DIGITS) {
             if (out->count > 0 || text[i] != '0') out->digits[out->count++] = text[i];
             exponent -= fraction;
         } else {

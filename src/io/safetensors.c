@@ -6,9 +6,9 @@
  *                "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
  *     the rest  data; offsets count from its first byte
  *
- * Nothing is allocated from a number of the file before that number was compared with the
- * bytes that are there. Header strings are decoded where they stand, so the header stays
- * in memory as the home of all names. Each tensor is then copied to a 64-byte boundary.
+ * No size from the file is used for an allocation before it was compared with the size of
+ * the file. Header strings are decoded in place, and all names point into the header,
+ * which stays in memory. Each tensor is then copied to a 64-byte boundary.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,10 +33,10 @@ struct ph_file {
     ph_io io;       /* the hooks; no error buffer */
     char *header;   /* as read, strings decoded in place */
     entry *entries; /* in the order of the data */
-    size_t count, room;
+    size_t count, capacity;
     const ph_tensor **by_name; /* sorted */
     ph_pair *pairs;
-    size_t pair_count, pair_room;
+    size_t pair_count, pair_capacity;
     void *data; /* of all tensors */
 };
 
@@ -110,7 +110,7 @@ static ph_status read_metadata(reading *r)
 {
     ph_file *file = r->file;
     ph_json_token token = ph_json_next(&r->json);
-    if (token == PH_JSON_NULL) return PH_OK; /* some writers say "none" this way */
+    if (token == PH_JSON_NULL) return PH_OK; /* written by some for no metadata */
     if (token == PH_JSON_ERROR) return bad_json(r);
     if (token != PH_JSON_OBJECT)
         return bad(r, "__metadata__ is %s, expected an object",
@@ -129,7 +129,7 @@ static ph_status read_metadata(reading *r)
             return bad(r, "__metadata__ %s has a NUL byte in its text",
                        ph_io_quote(pair.key, strlen(pair.key)).text);
         pair.value = r->json.text;
-        if (ph_io_grow(r->io, &pairs, &file->pair_room, file->pair_count + 1,
+        if (ph_io_grow(r->io, &pairs, &file->pair_capacity, file->pair_count + 1,
                        sizeof pair))
             return ph_io_no_memory(r->io, file->pair_count * sizeof pair, "metadata");
         file->pairs = pairs;
@@ -138,8 +138,8 @@ static ph_status read_metadata(reading *r)
     return token == PH_JSON_ERROR ? bad_json(r) : PH_OK;
 }
 
-/* A list of plain integers into values; *count says how many may stand there, then how
-   many did. `what` is the field's name. */
+/* A list of unsigned integers into values; *count is the capacity, then how many were
+   read. `what` is the field's name. */
 static ph_status read_sizes(reading *r, const ph_tensor *tensor, const char *what,
                             size_t *values, int *count)
 {
@@ -200,8 +200,8 @@ static int is_key(const ph_json_reader *json, const char *key)
     return json->length == strlen(key) && memcmp(json->text, key, json->length) == 0;
 }
 
-/* The fields of one tensor. Others than the three known are passed over, as the format's
-   own reader does. */
+/* The fields of one tensor. Fields other than the three known are skipped, as the
+   format's own reader does. */
 static ph_status read_fields(reading *r, entry *e)
 {
     int has_type = 0, has_shape = 0, has_offsets = 0;
@@ -281,7 +281,7 @@ static ph_status read_tensor(reading *r)
                    ph_json_token_words(token));
     PH_TRY(read_fields(r, &e));
     PH_TRY(check_size(r, &e));
-    if (ph_io_grow(r->io, &entries, &file->room, file->count + 1, sizeof e))
+    if (ph_io_grow(r->io, &entries, &file->capacity, file->count + 1, sizeof e))
         return ph_io_no_memory(r->io, file->count * sizeof e, "the list of tensors");
     file->entries = entries;
     file->entries[file->count++] = e;

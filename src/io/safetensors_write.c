@@ -25,8 +25,8 @@ typedef struct writing {
     const ph_pair **pairs; /* sorted */
     size_t pair_count;
     void *header;
-    size_t length, room; /* of the header, bytes */
-    int failed;          /* 1: no memory for the header */
+    size_t length, capacity; /* of the header, bytes */
+    int failed;              /* 1: no memory for the header */
 } writing;
 
 /* ---- checks ------------------------------------------------------------------------ */
@@ -137,7 +137,7 @@ static ph_status sort_all(writing *w, const ph_tensor *tensors, const ph_pair *m
 static void append(void *user, const char *bytes, size_t count)
 {
     writing *w = user;
-    if (w->failed || ph_io_grow(w->io, &w->header, &w->room, w->length + count, 1)) {
+    if (w->failed || ph_io_grow(w->io, &w->header, &w->capacity, w->length + count, 1)) {
         w->failed = 1;
         return;
     }

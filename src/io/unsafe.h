@@ -3,7 +3,7 @@
  *
  * Controls, direction marks, invisible formats and line separators move the cursor of a
  * terminal, hide text or reorder it. Everything that prints text of a user or of a file
- * asks here; how the escape is written is each format's own business.
+ * uses this table; how the escape is written depends on the format.
  */
 #ifndef PH_IO_UNSAFE_H
 #define PH_IO_UNSAFE_H

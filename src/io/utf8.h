@@ -35,7 +35,7 @@ static inline int ph_utf8_decode(const char *text, size_t left, uint32_t *point)
     return length;
 }
 
-/* Writes the character to out (room for 4 bytes) and returns its length. */
+/* Writes the character to out (4 bytes at least) and returns its length. */
 static inline int ph_utf8_encode(uint32_t point, char *out)
 {
     int length = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;

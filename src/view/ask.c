@@ -12,7 +12,7 @@
 #include "io/io.h"
 #include "io/json_read.h"
 
-enum { BLOCK = 1 << 18 }; /* weights asked for at once, or one row */
+enum { BLOCK = 1 << 18 }; /* weights read at once, or one row */
 
 #define REFUSE(ask, ...)                                                                 \
     return (snprintf((ask)->live.error, (ask)->live.error_size, __VA_ARGS__),            \
@@ -20,7 +20,7 @@ enum { BLOCK = 1 << 18 }; /* weights asked for at once, or one row */
 
 /* ---- reading ---- */
 
-/* A whole number that is the next value. */
+/* The next value, a non-negative integer. */
 static ph_status read_int(ph_ask *ask, ph_json_reader *json, const char *key, int *out)
 {
     size_t value;
@@ -57,7 +57,7 @@ typedef struct int_field {
     int *place;
 } int_field;
 
-/* Reads the value of a key that names a whole number; PH_UNSUPPORTED: no such key. */
+/* Reads the value of an integer key; PH_UNSUPPORTED: no such key. */
 static ph_status read_field(ph_ask *ask, ph_json_reader *json, const int_field *fields,
                             size_t count)
 {
@@ -93,14 +93,14 @@ static ph_status read_edit(ph_ask *ask, ph_json_reader *json, ph_edit *edit)
 static ph_status read_edits(ph_ask *ask, ph_json_reader *json, const ph_io *io)
 {
     void *edits = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ph_status status = PH_OK;
     if (ph_json_next(json) != PH_JSON_ARRAY) REFUSE(ask, "edits must be a list");
     while (!status && ph_json_next(json) == PH_JSON_OBJECT) {
         if (ask->live.count == PH_ASK_EDITS)
             REFUSE(ask, "more than %d changes", PH_ASK_EDITS);
-        status =
-            ph_io_grow(io, &edits, &room, (size_t)ask->live.count + 1, sizeof(ph_edit));
+        status = ph_io_grow(io, &edits, &capacity, (size_t)ask->live.count + 1,
+                            sizeof(ph_edit));
         ask->edits = edits;
         ask->live.edits = edits;
         if (!status) status = read_edit(ask, json, &ask->edits[ask->live.count++]);
@@ -192,7 +192,7 @@ static ph_status check_window(const ph_ask *ask, int rows, int keys)
     return PH_OK;
 }
 
-/* Lets one row of weights leave its mark on a row of the picture. */
+/* Max-pools one row of weights into a row of the picture. */
 static void pool_row(const ph_ask *ask, const float *w, int seen, float *picture)
 {
     int last = ph_min(ask->cols, seen - ask->col0);

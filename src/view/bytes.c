@@ -1,5 +1,5 @@
 /*
- * bytes.c - growing runs of bytes, base64, SHA-256; see bytes.h.
+ * bytes.c - growing byte strings, base64, SHA-256; see bytes.h.
  */
 #include "view/bytes.h"
 
@@ -10,14 +10,14 @@
 
 /* ---- runs ---- */
 
-/* Room for count more bytes, or NULL. */
+/* Grows by count bytes and returns them, or NULL. */
 static unsigned char *extend(ph_bytes *bytes, size_t count)
 {
     size_t need;
     void *data = bytes->data;
     if (bytes->status) return NULL;
     if (ph_size_add(bytes->count, count, &need) ||
-        ph_io_grow(bytes->io, &data, &bytes->room, need, 1)) {
+        ph_io_grow(bytes->io, &data, &bytes->capacity, need, 1)) {
         bytes->status = ph_io_no_memory(bytes->io, count, "a page");
         return NULL;
     }

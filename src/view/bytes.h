@@ -1,9 +1,9 @@
 /*
- * bytes.h - a growing run of bytes, and the three codes that put bytes into a page:
- * deflate makes them few, base64 makes them text, SHA-256 names a script for its policy.
+ * bytes.h - a growing byte string, and what embeds it in a page: deflate, base64, and the
+ * SHA-256 digest that names a script in the content security policy.
  *
- * A run remembers its first failure: everything after it does nothing, and the status is
- * asked for once, at the end.
+ * The first failure is sticky: later calls do nothing, and the status is checked once, at
+ * the end.
  */
 #ifndef PH_VIEW_BYTES_H
 #define PH_VIEW_BYTES_H
@@ -14,9 +14,9 @@
 #include "polyhead_io.h"
 
 typedef struct ph_bytes {
-    const ph_io *io; /* whose memory */
+    const ph_io *io; /* allocator */
     unsigned char *data;
-    size_t count, room;
+    size_t count, capacity;
     ph_status status; /* PH_OK or PH_OUT_OF_MEMORY */
 } ph_bytes;
 

@@ -2,9 +2,9 @@
  * deflate.c - a small deflate encoder (RFC 1951): matches from hash chains, one Huffman
  * code per block.
  *
- * The same bytes in give the same bytes out. Code lengths come from a plain Huffman tree;
- * where one would exceed its limit all frequencies are halved and the tree is made again,
- * which costs next to nothing in size and needs no second algorithm.
+ * The same bytes in give the same bytes out. Code lengths come from a Huffman tree; where
+ * one would exceed its limit all frequencies are halved and the tree is rebuilt, which
+ * costs next to nothing in size and needs no second algorithm.
  */
 #include <string.h>
 
@@ -14,10 +14,10 @@
 enum {
     WINDOW = 32768,
     HASHES = 32768,
-    SHORTEST = 3, /* match the format knows */
-    WORTH = 6,    /* match that pays: weights are noise, shorter ones cost more bits */
+    SHORTEST = 3, /* match of the format */
+    WORTH = 6,    /* match that pays: weights are noise, shorter ones cost bits */
     LONGEST = 258,
-    TRIES = 16,           /* places looked at for one match */
+    TRIES = 16,           /* candidates tried for one match */
     BLOCK_TOKENS = 32768, /* literals and matches of one block */
     LITERALS = 286,       /* symbols: bytes, end of block, lengths */
     DISTANCES = 30,
@@ -37,11 +37,11 @@ typedef struct code {
 
 typedef struct deflater {
     ph_bytes *out;
-    uint64_t held; /* bits not written yet, the oldest lowest */
+    uint64_t held; /* pending bits, the oldest lowest */
     int held_bits;
     int count;              /* tokens of this block */
-    int64_t first[HASHES];  /* last place of each hash, -1: none */
-    int64_t before[WINDOW]; /* the place before it with the same hash */
+    int64_t first[HASHES];  /* last position of each hash, -1: none */
+    int64_t before[WINDOW]; /* previous position with the same hash */
     token tokens[BLOCK_TOKENS];
     uint8_t buffer[4096];
     int buffered;
@@ -84,7 +84,7 @@ static int tree_depths(const uint32_t *freq, int count, uint8_t *length)
         weight[i] = freq[i];
         if (freq[i]) alive[left++] = i;
     }
-    while (left > 1) { /* join the two lightest; ties go to the one found first */
+    while (left > 1) { /* merge the two lightest; the first of equal ones */
         int a = 0, b = 1;
         if (weight[alive[b]] < weight[alive[a]]) a = 1, b = 0;
         for (int i = 2; i < left; i++) {
@@ -131,8 +131,8 @@ static void make_code(code *c, uint32_t *freq, int count, int limit)
 
 /* ---- symbols of lengths and distances ---- */
 
-/* The format cuts lengths and distances into ranges that double: a symbol for the range,
-   extra bits for the place in it. `step` ranges have each number of extra bits. */
+/* The format codes lengths and distances as a symbol for a range and extra bits for the
+   offset in it; sizes of ranges double after every `step` of them. */
 typedef struct range {
     int symbol, extra_bits, extra;
 } range;
@@ -272,7 +272,7 @@ static void remember(deflater *d, const uint8_t *p, int64_t at)
     d->first[hash] = at;
 }
 
-/* The longest match for what stands at `at`; a literal where there is none. */
+/* The longest match for the bytes at `at`; a literal where there is none. */
 static token find_match(const deflater *d, const uint8_t *p, int64_t at, int64_t count)
 {
     token best = {0, p[at]};

@@ -1,9 +1,9 @@
 /*
- * figure.c - how a figure is laid out; see figure.h.
+ * figure.c - the layout of a figure; see figure.h.
  *
  * Chosen heads: maps with words on both axes, as many in a row as fit, a scale below. All
  * heads: a grid of layers x heads of small maps without words. Rows of weights are read
- * one at a time and kept only as colours of cells, at most 256 x 256 of them.
+ * one at a time and stored as colours of at most 256 x 256 cells.
  */
 #include "view/figure.h"
 
@@ -21,14 +21,14 @@ enum {
     MARGIN = 12,
     GAP = 24,
     CELL = 12,         /* of a map with few words */
-    MOST_SIDE = 512,   /* units of a large map, about */
-    MOST_CELLS = 256,  /* rows or columns of a map */
+    MAX_SIDE = 512,    /* units of a large map, about */
+    MAX_CELLS = 256,   /* rows or columns of a map */
     SMALL_CELLS = 32,  /* of a small map */
     SMALL_SIDE = 64,   /* its units, at most */
     WORD_COLUMNS = 16, /* of a word beside a map */
     SHEET_WIDTH = 1100,
     SCALE_HEIGHT = 34,
-    MOST_UNITS = 20000 /* width or height of a sheet */
+    MAX_UNITS = 20000 /* width or height of a sheet */
 };
 
 /* A map as it will be drawn: `pool` rows and keys share a cell. */
@@ -43,8 +43,8 @@ typedef struct drawing {
     const ph_report *report;
     ph_sheet *sheet;
     const ph_io *io;
-    float *row;      /* room for a row of weights */
-    uint8_t *colors; /* room for a map */
+    float *row;      /* (keys) a row of weights */
+    uint8_t *colors; /* (lines, columns) a map */
 } drawing;
 
 /* ---- colours ---- */
@@ -56,7 +56,7 @@ static void set_color(ph_sheet *sheet, int index, int red, int green, int blue)
     sheet->palette[index][2] = (unsigned char)blue;
 }
 
-/* White to dark blue: darker is more, in print and for every eye. */
+/* White to dark blue: readable in greyscale print and by colour-blind readers. */
 static void set_heat(ph_sheet *sheet)
 {
     static const int stops[][3] = {
@@ -141,12 +141,12 @@ static plot plan_plot(const drawing *d, const ph_pick *pick, int small)
     const ph_axis *rows = &report->axes[stack->q_axis],
                   *keys = &report->axes[stack->k_axis];
     int longer = rows->count > keys->count ? rows->count : keys->count;
-    int most = small ? SMALL_CELLS : MOST_CELLS;
+    int most = small ? SMALL_CELLS : MAX_CELLS;
     plot p = {.rows = rows->count, .keys = keys->count};
     p.pool = longer > most ? (longer + most - 1) / most : 1;
     p.lines = (p.rows + p.pool - 1) / p.pool;
     p.columns = (p.keys + p.pool - 1) / p.pool;
-    int cells = (longer + p.pool - 1) / p.pool, side = small ? SMALL_SIDE : MOST_SIDE;
+    int cells = (longer + p.pool - 1) / p.pool, side = small ? SMALL_SIDE : MAX_SIDE;
     p.size = cells > 0 ? side / cells : CELL;
     if (p.size > CELL) p.size = CELL;
     if (p.size < 1) p.size = 1;
@@ -181,7 +181,7 @@ static ph_status color_map(drawing *d, const ph_pick *pick, const plot *p)
 
 /* ---- a map with words ---- */
 
-/* Words at every row and key, or numbers where there is no room for words. */
+/* Words at every row and key, or their indices where words do not fit. */
 static void put_axes(drawing *d, const ph_pick *pick, const plot *p, int x, int y)
 {
     const ph_stack *stack = &d->report->stacks[pick->stack];
@@ -289,7 +289,7 @@ static int put_numbers_note(drawing *d, int x, int y, int draw)
     return PH_LINE + 6;
 }
 
-/* Places the maps in rows; draws them when told to, else finds the size of the sheet. */
+/* Lays the maps out in rows; draws them, or only measures the sheet. */
 static ph_status flow(drawing *d, const ph_pick *picks, int count, int draw, int *width,
                       int *height)
 {
@@ -439,12 +439,12 @@ static ph_status draw_all(drawing *d, const ph_figure *figure)
 {
     int width = 0, height = 0;
     ph_status status = draw_once(d, figure, 0, &width, &height);
-    if (status == PH_OK && (width > MOST_UNITS || height > MOST_UNITS))
+    if (status == PH_OK && (width > MAX_UNITS || height > MAX_UNITS))
         return ph_io_fail(
             d->io, PH_UNSUPPORTED,
             "a figure of %d x %d units, expected at most %d: choose a layer "
             "or a head",
-            width, height, (int)MOST_UNITS);
+            width, height, (int)MAX_UNITS);
     d->sheet->open(d->sheet, width, height);
     if (status == PH_OK) status = draw_once(d, figure, 1, &width, &height);
     d->sheet->close(d->sheet);
@@ -476,7 +476,7 @@ ph_status ph_figure_write(const char *path, const ph_report *report,
         if ((size_t)report->axes[a].count > keys) keys = (size_t)report->axes[a].count;
     drawing d = {.report = report, .sheet = &sheet, .io = io};
     d.row = ph_io_alloc(io, keys * sizeof *d.row);
-    d.colors = ph_io_alloc(io, MOST_CELLS * MOST_CELLS);
+    d.colors = ph_io_alloc(io, MAX_CELLS * MAX_CELLS);
     ph_sheet_colors(&sheet);
     ph_status status = d.row && d.colors ? draw_all(&d, figure) : PH_OUT_OF_MEMORY;
     if (status == PH_OUT_OF_MEMORY) ph_io_fail(io, status, "out of memory for a figure");

@@ -1,8 +1,8 @@
 /*
- * figure.h - a sheet to draw on: figure.c lays a figure out, figure_svg.c and
- * figure_png.c put it on paper or into pixels.
+ * figure.h - a sheet to draw on: figure.c has the layout, figure_svg.c and figure_png.c
+ * the output formats.
  *
- * Lengths are units; a letter is 6 units wide and a line 10 high. SVG counts them as they
+ * Lengths are units; a letter is 6 units wide and a line 10 high. SVG uses them as they
  * are, PNG has PH_PNG_SCALE pixels for each. Colours are an index into one palette.
  */
 #ifndef PH_VIEW_FIGURE_H
@@ -16,7 +16,7 @@ enum {
     PH_LINE = 10,
     PH_PNG_SCALE = 2,
 
-    PH_PAPER = 0, /* the palette: paper, ink, half ink, cells that are not allowed, */
+    PH_PAPER = 0, /* the palette: paper, ink, half ink, masked cells, */
     PH_BLACK = 1,
     PH_GREY = 2,
     PH_HATCH = 3,
@@ -41,8 +41,8 @@ struct ph_sheet {
                 const uint8_t *colors);
     void (*close)(ph_sheet *sheet);
 
-    int ascii;     /* 1: it has no other letters */
-    ph_bytes *out; /* where the file grows */
+    int ascii;     /* 1: only ASCII can be drawn */
+    ph_bytes *out; /* the file */
     const ph_io *io;
     unsigned char palette[PH_PALETTE][3]; /* red, green, blue */
 

@@ -54,7 +54,7 @@ static void put_letter(ph_sheet *sheet, int x, int y, char letter, int upright, 
     for (int row = 0; row < 8; row++)
         for (int column = 0; column < 5; column++) {
             if (!(dots[row] >> (4 - column) & 1)) continue;
-            if (upright) /* turned to the left: right is up, up is left */
+            if (upright) /* rotated to the left: right is up, up is left */
                 fill(sheet, (x - BASE + row) * S, (y - 1 - column) * S, S, S, color);
             else
                 fill(sheet, (x + column) * S, (y - BASE + row) * S, S, S, color);
@@ -95,7 +95,7 @@ static void put_big_endian(ph_bytes *bytes, uint32_t value)
     ph_bytes_add(bytes, four, 4);
 }
 
-/* The check sum of PNG: CRC-32, bit by bit. */
+/* CRC-32, the checksum of PNG. */
 static uint32_t crc32(const unsigned char *data, size_t count)
 {
     uint32_t crc = 0xffffffffu;
@@ -107,7 +107,7 @@ static uint32_t crc32(const unsigned char *data, size_t count)
     return ~crc;
 }
 
-/* The check sum of zlib. */
+/* The checksum of zlib. */
 static uint32_t adler32(const unsigned char *data, size_t count)
 {
     uint32_t a = 1, b = 0;
@@ -146,7 +146,7 @@ static void put_header(ph_sheet *sheet)
     ph_bytes_free(&header);
 }
 
-/* Lines of pixels, each after a byte that says "as they are", as one zlib stream. */
+/* Lines of pixels, each with filter type 0 in front, as one zlib stream. */
 static void put_pixels(ph_sheet *sheet)
 {
     static const unsigned char zlib[] = {0x78, 0x01};

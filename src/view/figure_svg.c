@@ -19,12 +19,12 @@ static void put(ph_sheet *sheet, const char *format, ...)
 
 static void put(ph_sheet *sheet, const char *format, ...)
 {
-    char room[256];
+    char text[256];
     va_list list;
     va_start(list, format);
-    int length = ph_format_list(room, sizeof room, format, list);
+    int length = ph_format_list(text, sizeof text, format, list);
     va_end(list);
-    ph_bytes_add(sheet->out, room, (size_t)length);
+    ph_bytes_add(sheet->out, text, (size_t)length);
 }
 
 static void put_color(ph_sheet *sheet, int color)

@@ -1,7 +1,7 @@
 /*
  * maps.c - attention maps of a safetensors file as a report; see polyhead_maps.h.
  *
- * The file stays in memory as it is; rows are converted to float when they are asked for.
+ * The file stays in memory; rows are converted to float when they are read.
  */
 #include "polyhead_maps.h"
 
@@ -15,14 +15,14 @@
 #include "io/sort.h"
 #include "view/word_list.h"
 
-enum { MOST_STACKS = 16, STACK_NAME = 64 };
+enum { MAX_STACKS = 16, STACK_NAME = 64 };
 
-/* A tensor, and where its name puts it. */
-typedef struct part {
+/* A tensor, and its stack and layer by its name. */
+typedef struct map_tensor {
     const ph_tensor *tensor;
     size_t number;     /* its last number; 0: there is none */
     size_t before, at; /* bytes of the name before the number, where it goes on */
-} part;
+} map_tensor;
 
 typedef struct layer {
     const ph_tensor *tensor;
@@ -35,26 +35,26 @@ struct ph_maps {
     ph_file *file;
     char title[256];
     ph_words words[2]; /* keys, rows */
-    ph_axis axes[2 + MOST_STACKS];
+    ph_axis axes[2 + MAX_STACKS];
     int axis_count;
-    ph_stack stacks[MOST_STACKS];
-    char names[MOST_STACKS][STACK_NAME];
-    layer *layers[MOST_STACKS]; /* of each stack */
-    uint8_t *absent[MOST_STACKS];
-    int rows[MOST_STACKS], keys[MOST_STACKS];
+    ph_stack stacks[MAX_STACKS];
+    char names[MAX_STACKS][STACK_NAME];
+    layer *layers[MAX_STACKS]; /* of each stack */
+    uint8_t *absent[MAX_STACKS];
+    int rows[MAX_STACKS], keys[MAX_STACKS];
     int stack_count;
 };
 
 /* ---- names ---- */
 
 /* "model.layers.11.attn": number 11, "model.layers." before, ".attn" after it. */
-static part make_part(const ph_tensor *tensor)
+static map_tensor parse_name(const ph_tensor *tensor)
 {
     const char *name = tensor->name;
     size_t end = strlen(name), start;
     while (end > 0 && !isdigit((unsigned char)name[end - 1])) end--;
     for (start = end; start > 0 && isdigit((unsigned char)name[start - 1]);) start--;
-    part p = {tensor, 0, start, end};
+    map_tensor p = {tensor, 0, start, end};
     if (start == end) p.before = p.at = strlen(name);
     for (size_t i = start; i < end && p.number < SIZE_MAX / 10 - 9; i++)
         p.number = p.number * 10 + (size_t)(name[i] - '0');
@@ -62,7 +62,7 @@ static part make_part(const ph_tensor *tensor)
 }
 
 /* By the name without its number. */
-static int compare_stems(const part *a, const part *b)
+static int compare_stems(const map_tensor *a, const map_tensor *b)
 {
     size_t shorter = a->before < b->before ? a->before : b->before;
     int order = memcmp(a->tensor->name, b->tensor->name, shorter);
@@ -72,7 +72,7 @@ static int compare_stems(const part *a, const part *b)
 
 static int compare_parts(const void *left, const void *right)
 {
-    const part *a = left, *b = right;
+    const map_tensor *a = left, *b = right;
     int order = compare_stems(a, b);
     return order ? order : (a->number > b->number) - (a->number < b->number);
 }
@@ -88,7 +88,7 @@ static ph_status refuse(const ph_tensor *tensor, const char *expected, const ph_
                       expected);
 }
 
-static ph_status check_part(const part *p, int alone, const ph_io *io)
+static ph_status check_tensor(const map_tensor *p, int alone, const ph_io *io)
 {
     const ph_tensor *t = p->tensor;
     int layers = t->rank == 4 && (alone || t->shape[0] == 1);
@@ -105,16 +105,16 @@ static ph_status check_part(const part *p, int alone, const ph_io *io)
     return PH_OK;
 }
 
-/* Layers that the parts of one stack hold, in order, into maps->layers[s]. */
-static ph_status list_layers(ph_maps *maps, int s, const part *parts, size_t count,
-                             const ph_io *io)
+/* Layers of the tensors of one stack, in order, into maps->layers[s]. */
+static ph_status list_layers(ph_maps *maps, int s, const map_tensor *tensors,
+                             size_t count, const ph_io *io)
 {
-    const ph_tensor *first = parts[0].tensor;
+    const ph_tensor *first = tensors[0].tensor;
     size_t layers = count == 1 && first->rank == 4 ? first->shape[0] : count;
     maps->layers[s] = ph_io_alloc(io, layers * sizeof(layer));
     if (!maps->layers[s]) return ph_io_no_memory(io, layers * sizeof(layer), "layers");
     for (size_t l = 0; l < layers; l++) {
-        const ph_tensor *t = parts[count == 1 ? 0 : l].tensor;
+        const ph_tensor *t = tensors[count == 1 ? 0 : l].tensor;
         const size_t *shape = t->shape + (t->rank == 4);
         size_t size = shape[0] * shape[1] * shape[2];
         maps->layers[s][l] = (layer){t, count == 1 ? l * size : 0, (int)shape[0]};
@@ -130,7 +130,7 @@ static ph_status list_layers(ph_maps *maps, int s, const part *parts, size_t cou
     return PH_OK;
 }
 
-/* Heads that narrow layers do not have. */
+/* Marks heads that layers with fewer heads do not have. */
 static ph_status mark_absent(ph_maps *maps, int s, const ph_io *io)
 {
     ph_stack *stack = &maps->stacks[s];
@@ -149,7 +149,7 @@ static ph_status mark_absent(ph_maps *maps, int s, const ph_io *io)
     return PH_OK;
 }
 
-static void name_stack(ph_maps *maps, int s, const part *p)
+static void name_stack(ph_maps *maps, int s, const map_tensor *p)
 {
     char *name = maps->names[s];
     snprintf(name, STACK_NAME, "%.*s%s", (int)p->before, p->tensor->name,
@@ -159,20 +159,20 @@ static void name_stack(ph_maps *maps, int s, const part *p)
     maps->stacks[s].name = name;
 }
 
-static ph_status add_stack(ph_maps *maps, const part *parts, size_t count,
+static ph_status add_stack(ph_maps *maps, const map_tensor *tensors, size_t count,
                            const ph_io *io)
 {
     int s = maps->stack_count;
     ph_status status = PH_OK;
-    if (s == MOST_STACKS)
+    if (s == MAX_STACKS)
         return ph_io_fail(io, PH_BAD_SHAPE, "more than %d stacks of maps",
-                          (int)MOST_STACKS);
+                          (int)MAX_STACKS);
     for (size_t n = 0; n < count && status == PH_OK; n++)
-        status = check_part(&parts[n], count == 1, io);
+        status = check_tensor(&tensors[n], count == 1, io);
     maps->stack_count++;
-    if (status == PH_OK) status = list_layers(maps, s, parts, count, io);
+    if (status == PH_OK) status = list_layers(maps, s, tensors, count, io);
     if (status == PH_OK) status = mark_absent(maps, s, io);
-    if (status == PH_OK) name_stack(maps, s, &parts[0]);
+    if (status == PH_OK) name_stack(maps, s, &tensors[0]);
     return status;
 }
 
@@ -182,19 +182,19 @@ static ph_status list_stacks(ph_maps *maps, const ph_io *io)
     while (ph_file_tensor(maps->file, count)) count++;
     if (count == 0)
         return ph_io_fail(io, PH_BAD_FILE, "the file holds no tensors, expected maps");
-    part *parts = ph_io_alloc(io, count * sizeof *parts);
-    if (!parts) return ph_io_no_memory(io, count * sizeof *parts, "names");
+    map_tensor *tensors = ph_io_alloc(io, count * sizeof *tensors);
+    if (!tensors) return ph_io_no_memory(io, count * sizeof *tensors, "names");
     for (size_t n = 0; n < count; n++)
-        parts[n] = make_part(ph_file_tensor(maps->file, n));
-    ph_sort(parts, count, sizeof *parts, compare_parts);
+        tensors[n] = parse_name(ph_file_tensor(maps->file, n));
+    ph_sort(tensors, count, sizeof *tensors, compare_parts);
     ph_status status = PH_OK;
     for (size_t n = 0; n < count && status == PH_OK;) {
         size_t end = n + 1;
-        while (end < count && compare_stems(&parts[n], &parts[end]) == 0) end++;
-        status = add_stack(maps, parts + n, end - n, io);
+        while (end < count && compare_stems(&tensors[n], &tensors[end]) == 0) end++;
+        status = add_stack(maps, tensors + n, end - n, io);
         n = end;
     }
-    ph_io_release(io, parts);
+    ph_io_release(io, tensors);
     return status;
 }
 
@@ -223,7 +223,7 @@ static ph_status give_weights(void *user, int stack, int l, int head, int row0, 
     return read_rows(user, stack, l, head, row0, rows, out);
 }
 
-/* 1: nothing but zeros above the diagonal that ends in the last corner. */
+/* 1: only zeros above the bottom-right aligned diagonal. */
 static int head_is_causal(const ph_maps *maps, int s, int l, int h, float *row)
 {
     int offset = maps->keys[s] - maps->rows[s];
@@ -309,7 +309,7 @@ static ph_status wrong_words(const ph_maps *maps, int count, const char *what, i
 }
 
 /* Finds the axes of a stack. Causal maps with fewer rows than keys are the end of a text
-   that was read in parts. */
+   whose start was cached. */
 static ph_status join_axes(ph_maps *maps, int s, const ph_io *io)
 {
     ph_stack *stack = &maps->stacks[s];

@@ -1,9 +1,9 @@
 /*
- * page.c - the frame of a page, and the file it goes into; see page.h.
+ * page.c - the frame of a page, and its file; see page.h.
  *
- * web/page.html has a mark where each part goes. Nothing that comes from a report reaches
- * the frame but as JSON or base64, so the policy can allow exactly one style and one
- * script by their digests and forbid every connection.
+ * web/page.html has a placeholder for each part. Contents of a report reach the frame
+ * only as JSON or base64, so the content security policy can allow exactly one style and
+ * one script by their digests and forbid every connection.
  */
 #include "view/page.h"
 
@@ -104,7 +104,7 @@ static void fill_script(frame *f)
     ph_bytes_text(f->out, "</script>");
 }
 
-/* In the order in which they stand in web/page.html. */
+/* In the order of web/page.html. */
 static const struct mark {
     const char *text;
     void (*fill)(frame *);
@@ -157,7 +157,7 @@ static ph_status make_page(const ph_page_source *source, ph_bytes *out)
     return status;
 }
 
-/* What a page may take before it is made again with less. */
+/* Size beyond which a page is written again with fewer digits. */
 static size_t most_bytes(const ph_page_source *source)
 {
     size_t budget = source->page.budget ? source->page.budget : PH_PAGE_BUDGET;

@@ -1,8 +1,8 @@
 /*
- * page.h - how a report becomes a page: a description in JSON, one run of bytes with all
- * large arrays, and a frame around both. The live server sends the same parts one by one.
+ * page.h - a report as a page: a description in JSON, one byte string with all large
+ * arrays, and a frame around both. The live server sends the same parts separately.
  *
- * Layout of the run of bytes; everything little-endian and aligned to 4:
+ * Layout of the byte string; everything little-endian and aligned to 4:
  *
  *   one head, "f32"   weights f32 (rows, keys)
  *   one head, "dec"   sum f32 (rows), base i32 (rows), digits i8 (rows), low u8 (rows,
@@ -15,8 +15,8 @@
  *   vectors           per head: q f32 (rows, qk_dim), k f32 (keys, qk_dim)
  *   value norms       f32 (layers, heads, keys)
  *
- * Unused places among the largest hold key 65535 or 4294967295. The description says
- * where each part begins; -1: left out.
+ * Unused entries of "top" hold key 65535 or 4294967295. The description has the offset of
+ * each part; -1: left out.
  */
 #ifndef PH_VIEW_PAGE_H
 #define PH_VIEW_PAGE_H
@@ -26,11 +26,11 @@
 
 enum {
     PH_PAGE_BUDGET = 8 << 20,
-    PH_PAGE_DECIMALS = 3000000, /* where decimals take more, one digit less will do */
+    PH_PAGE_DECIMALS = 3000000, /* bytes beyond which one digit less is stored */
     PH_PAGE_REPORTS = 2
 };
 
-/* PH_PAGE_LIVE: no weights at all, the page asks for what it shows. */
+/* PH_PAGE_LIVE: no weights at all, the page requests what it shows. */
 typedef enum ph_page_mode {
     PH_PAGE_F32,
     PH_PAGE_DECIMAL,
@@ -38,12 +38,12 @@ typedef enum ph_page_mode {
     PH_PAGE_LIVE
 } ph_page_mode;
 
-/* How the weights go into the budget; depends on sizes alone. */
+/* How weights are stored within the budget; depends on sizes alone. */
 typedef struct ph_page_plan {
     ph_page_mode mode;
-    int digits;       /* behind the point, mode "dec" */
-    int top;          /* largest weights of a row that are kept exact */
-    int side;         /* of a thumbnail; 0: none, the page makes them itself */
+    int digits;       /* decimals, mode "dec" */
+    int top;          /* largest weights of a row that are stored, exact */
+    int side;         /* of a thumbnail; 0: none, the page computes them */
     int col_bytes;    /* 2 or 4: of a key among the largest */
     size_t map_left;  /* bytes that remain for maps; mode "top" leaves heads out */
     size_t pair_left; /* bytes that remain for vectors */
@@ -63,11 +63,11 @@ ph_status ph_report_check(const ph_report *report, const ph_io *io);
 
 ph_page_plan ph_page_make_plan(const ph_page_source *source);
 
-/* Fills json and blob, which have been given their io and are freed by the caller. */
+/* Fills json and blob, whose io is set and which the caller frees. */
 ph_status ph_page_pack(const ph_page_source *source, ph_bytes *json, ph_bytes *blob);
 
 /* The frame. With a nonce the policy names it and is sent as a header by the server;
-   without, the policy stands in the page and names digests. */
+   without, the policy is in the page and names digests. */
 void ph_page_frame(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob,
                    const char *nonce);
 

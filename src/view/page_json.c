@@ -1,8 +1,8 @@
 /*
- * page_json.c - the description of a page: words, numbers and roles of heads, and where
- * their arrays begin; and packing as a whole.
+ * page_json.c - the description of a page: words, measures and roles of heads, and
+ * offsets of their arrays; and packing as a whole.
  *
- * Keys are short and stay: web/data.js reads them. The text may stand inside a script
+ * Keys are short and fixed: web/data.js reads them. The text may be inside a script
  * element, so the writer escapes what could end it.
  */
 #include <math.h>
@@ -93,7 +93,7 @@ static void describe_outcomes(ph_json_writer *out, const ph_report *report)
     ph_json_end(out);
 }
 
-/* One list of places, e.g. where the maps of all heads of a stack begin. */
+/* One list of offsets, e.g. of the maps of all heads of a stack. */
 static void describe_places(ph_json_writer *out, const char *key, const int64_t *first,
                             int count)
 {
@@ -162,7 +162,7 @@ static void describe_report(ph_json_writer *out, const ph_page_parts *parts, int
     ph_json_end(out);
 }
 
-/* Changes to begin with, as the page sends them. */
+/* Initial edits, as the page sends them. */
 static void describe_edits(ph_json_writer *out, const ph_live *live)
 {
     static const char *const kinds[] = {"zero", "mean", "gate"};
@@ -180,7 +180,7 @@ static void describe_edits(ph_json_writer *out, const ph_live *live)
     ph_json_end(out);
 }
 
-/* What may be asked for. */
+/* What may be requested. */
 static void describe_live(ph_json_writer *out, const ph_live *live)
 {
     static const struct {

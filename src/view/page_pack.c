@@ -1,6 +1,6 @@
 /*
  * page_pack.c - the large arrays of a page: weights, vectors, value norms; page.h has the
- * layout. The description that names their places is written by page_json.c.
+ * layout. The description with their offsets is written by page_json.c.
  *
  * One head is in memory at a time, a block of rows of it as floats.
  */
@@ -12,7 +12,7 @@
 #include "io/io.h"
 #include "view/page_parts.h"
 
-enum { BLOCK = 1 << 18 }; /* weights asked for at once, or one row */
+enum { BLOCK = 1 << 18 }; /* weights read at once, or one row */
 
 typedef struct packer {
     ph_page_parts *parts;
@@ -20,12 +20,12 @@ typedef struct packer {
     int r, s, rows, keys;
     const ph_stack *stack;
     float *block;         /* (block_rows, keys) */
-    float *top;           /* (plan.top) of the row at hand, descending */
+    float *top;           /* (plan.top) of the current row, descending */
     int *top_key;         /* (plan.top) */
     unsigned char *thumb; /* (side, side) */
     float *thumb_max;     /* (side, side) */
     int block_rows;
-    /* Of the head at hand, in the order of page.h. */
+    /* Of the current head, in the order of page.h. */
     ph_bytes sums, base, digits, exact, cols, cells, high;
 } packer;
 
@@ -82,12 +82,12 @@ static void put_sum(packer *p, const float *w, int seen)
     ph_bytes_float(&p->sums, (float)sum);
 }
 
-/* Digits behind the point of a row whose weights span `reach`: those of the plan, fewer
+/* Decimals of a row whose weights span `reach`: those of the plan, fewer
    where 16 bits would not hold them, more where all weights are tiny. Up to 8, the
    products of a float and a power of ten are exact. */
 static int choose_digits(int digits, double reach)
 {
-    double few = 5 * pow(10, digits - 2); /* steps that a row may well have */
+    double few = 5 * pow(10, digits - 2); /* values that a row should distinguish */
     while (reach * pow(10, digits) > 65000) digits--;
     while (reach > 0 && digits < 8 && reach * pow(10, digits + 1) <= few) digits++;
     return digits;
@@ -125,7 +125,7 @@ static void put_row_top(packer *p, const float *w, int seen)
     put_top(p, w, seen);
 }
 
-/* Largest weight of all that fall into a cell: stripes stay visible, means hide them. */
+/* Max-pooling: stripes stay visible, means would hide them. */
 static void pool_row(packer *p, int i, const float *w, int seen)
 {
     int side = p->parts->plan.side;
@@ -181,7 +181,7 @@ static void move_part(ph_bytes *to, ph_bytes *from)
     from->count = 0;
 }
 
-/* The parts of a head in the order of page.h; empty ones take no room. */
+/* The arrays of a head in the order of page.h; empty ones take no bytes. */
 static void finish_head(packer *p)
 {
     ph_bytes *parts[] = {&p->sums, &p->base,  &p->digits, &p->exact,
@@ -306,8 +306,8 @@ static packer make_packer(ph_page_parts *parts, int r, int s)
                     .high = none};
 }
 
-/* What is shown first, then heads with a label, then the others: when room runs out, the
-   last ones go without. */
+/* What is shown first, then heads with a label, then the others: beyond the budget
+   the last ones are left out. */
 static int rank_of(const ph_page_source *source, int r, int s, int layer, int head)
 {
     const ph_stack *stack = &source->reports[r]->stacks[s];

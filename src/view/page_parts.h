@@ -1,12 +1,13 @@
 /*
- * page_parts.h - what the two halves of packing share: where each array of a page begins.
+ * page_parts.h - what the two halves of packing share: the offsets of the arrays of a
+ * page.
  */
 #ifndef PH_VIEW_PAGE_PARTS_H
 #define PH_VIEW_PAGE_PARTS_H
 
 #include "view/page.h"
 
-/* Places of one head's arrays in the run of bytes; -1: left out. */
+/* Offsets of one head's arrays in the byte string; -1: left out. */
 typedef struct ph_page_place {
     int64_t map, thumb, vectors;
 } ph_page_place;
@@ -19,7 +20,7 @@ typedef struct ph_page_parts {
     int64_t *norms[PH_PAGE_REPORTS];        /* (stacks) */
 } ph_page_parts;
 
-/* The place of a head; stacks stand one behind the other. */
+/* The entry of a head; stacks are consecutive. */
 static inline ph_page_place *ph_page_place_of(const ph_page_parts *parts, int r, int s,
                                               int layer, int head)
 {
@@ -31,7 +32,7 @@ static inline ph_page_place *ph_page_place_of(const ph_page_parts *parts, int r,
 
 ph_status ph_page_pack_arrays(ph_page_parts *parts);
 
-/* The description of everything, as JSON that may stand inside a script element. */
+/* The description of everything, as JSON that may be inside a script element. */
 void ph_page_describe(const ph_page_parts *parts, ph_bytes *json);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * page_plan.c - how exactly weights can be kept within the budget of a page.
+ * page_plan.c - how exactly weights can be stored within the budget of a page.
  *
  * Decided from sizes, before anything is computed: all exact if that takes a quarter of
  * the budget, else as many decimals as are printed if that fits, else the largest of each
@@ -12,8 +12,8 @@
 
 enum {
     FIXED = 256 << 10,  /* bytes of frame, styles and scripts, rounded up generously */
-    MOST_TOP = 64,      /* beyond that nobody looks */
-    LEAST_TOP = 4,      /* below that leave heads out instead */
+    MAX_TOP = 64,       /* more are not readable */
+    MIN_TOP = 4,        /* rather than fewer, leave heads out */
     LARGEST_THUMB = 64, /* cells along one side */
     LEAST_THUMB = 8
 };
@@ -43,7 +43,8 @@ static totals count_all(const ph_page_source *source)
     return t;
 }
 
-/* About what words and numbers of heads take as JSON; escapes make some of it longer. */
+/* Estimated size of words and measures of heads as JSON; escapes make some of it
+   longer. */
 static size_t text_bytes(const ph_report *report)
 {
     size_t bytes = strlen(report->text ? report->text : "");
@@ -58,7 +59,7 @@ static size_t text_bytes(const ph_report *report)
     return bytes;
 }
 
-/* Bytes of arrays that the budget leaves: base64 makes 4 of 3. */
+/* Bytes of arrays that the budget leaves: base64 turns 3 bytes into 4. */
 static size_t array_bytes(const ph_page_source *source)
 {
     size_t budget = source->page.budget ? source->page.budget : PH_PAGE_BUDGET;
@@ -79,7 +80,7 @@ static void plan_top(ph_page_plan *plan, const totals *t, size_t room)
     plan->map_left = thumbs < room ? room - thumbs : 0;
     size_t row = plan->map_left / (t->rows + 1);
     top = row > 4 ? (row - 4) / entry : 0;
-    plan->top = top > MOST_TOP ? MOST_TOP : ph_max((int)top, LEAST_TOP);
+    plan->top = top > MAX_TOP ? MAX_TOP : ph_max((int)top, MIN_TOP);
 }
 
 ph_page_plan ph_page_make_plan(const ph_page_source *source)

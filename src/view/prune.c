@@ -1,5 +1,5 @@
 /*
- * prune.c - plans of heads that are switched off or weakened, and the file of one; see
+ * prune.c - pruning plans: heads that are ablated or gated, and the file of a plan; see
  * polyhead_scene.h.
  */
 #include <stdio.h>
@@ -66,9 +66,9 @@ typedef struct plan_reader {
     ph_prune *plan;
 } plan_reader;
 
-/* What a file says of one head. */
+/* The entry of one head in a file. */
 typedef struct plan_entry {
-    const char *site, *edit; /* NULL: not said */
+    const char *site, *edit; /* NULL: missing */
     size_t head;
     double gate;
     int has_head, has_gate;

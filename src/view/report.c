@@ -72,7 +72,7 @@ static ph_status check_stack(const ph_report *r, int s, const ph_io *io)
     return PH_OK;
 }
 
-/* All sizes that the writers multiply must fit. */
+/* All sizes that the writers multiply must not overflow. */
 static ph_status check_size(const ph_report *r, int s, const ph_io *io)
 {
     const ph_stack *k = &r->stacks[s];

@@ -6,7 +6,7 @@
 
 #include "polyhead_picture.h"
 
-/* Numbers of a head, one per metric of the report; NULL: none are known. */
+/* Scores of a head, one per metric of the report; NULL: not known. */
 const float *ph_report_scores(const ph_report *report, const ph_pick *pick);
 
 /* Index into the report's roles. */

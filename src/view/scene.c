@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "io/io.h"
 
-enum { KINDS = 4, MOST_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 10 };
+enum { KINDS = 4, MAX_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 10 };
 
 /* Words of one text. */
 typedef struct words {
@@ -30,11 +30,11 @@ struct ph_scene {
     ph_axis axes[2];
     int axis_count;
     ph_stack stacks[KINDS];
-    int *sites[KINDS]; /* place of each layer */
+    int *sites[KINDS]; /* attention site of each layer */
     float *norms[KINDS];
     int stack_count;
-    char outcome_text[MOST_OUTCOMES][OUTCOME_TEXT];
-    ph_outcome outcomes[MOST_OUTCOMES];
+    char outcome_text[MAX_OUTCOMES][OUTCOME_TEXT];
+    ph_outcome outcomes[MAX_OUTCOMES];
     int outcome_count;
     float loss, divergence; /* NaN: not known */
 };
@@ -43,9 +43,9 @@ static void *take(ph_scene *s, size_t count, size_t item)
 {
     size_t bytes = 0;
     if (ph_size_mul(count, item, &bytes)) return NULL;
-    void *room = ph_io_alloc(&s->hooks, bytes);
-    if (room) memset(room, 0, bytes);
-    return room;
+    void *memory = ph_io_alloc(&s->hooks, bytes);
+    if (memory) memset(memory, 0, bytes);
+    return memory;
 }
 
 static char *copy(ph_scene *s, const char *text)
@@ -58,7 +58,7 @@ static char *copy(ph_scene *s, const char *text)
 
 /* ---- words ---- */
 
-/* A word as it stands in the text; marks and generated words by their token. */
+/* A word as in the text; special tokens and generated words by their token. */
 static ph_status copy_words(ph_scene *s, int side, const char *text)
 {
     words *w = &s->words[side];
@@ -105,7 +105,7 @@ static ph_status name_axes(ph_scene *s, const char *text, const char *target)
 
 /* ---- stacks ---- */
 
-/* Which stack a place belongs to: encoder, decoder, cross, links. */
+/* The stack of an attention site: encoder, decoder, cross, links. */
 static int kind_of(const ph_scene *s, const ph_site *site)
 {
     int decoder = site->decoder || ph_model_config(s->model)->arch == PH_ARCH_DECODER;
@@ -178,17 +178,17 @@ static const ph_tensor *find_output(const ph_scene *s, const ph_site *site)
     return fits ? tensor : NULL;
 }
 
-/* |v[j] W_O| for every key of one head; part is the head's rows of W_O. */
-static void measure_values(const float *v, const float *part, int keys, int dim,
-                           size_t wide, float *norm)
+/* |v[j] W_O| for every key of one head; rows are the head's rows of W_O. */
+static void measure_values(const float *v, const float *rows, int keys, int dim,
+                           size_t columns, float *norm)
 {
     for (int j = 0; j < keys; j++) {
         double sum = 0;
-        for (size_t c = 0; c < wide; c++) {
+        for (size_t c = 0; c < columns; c++) {
             double x = 0;
             for (int d = 0; d < dim; d++)
                 x += (double)v[(size_t)j * (size_t)dim + (size_t)d] *
-                     (double)part[(size_t)d * wide + c];
+                     (double)rows[(size_t)d * columns + c];
             sum += x * x;
         }
         norm[j] = (float)sqrt(sum);
@@ -201,7 +201,7 @@ static ph_status fill_layer(ph_scene *s, int stack, int layer, float *v)
     const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
     const ph_tensor *wo = find_output(s, site);
     if (!wo) return PH_UNSUPPORTED;
-    size_t wide = wo->shape[1], part = (size_t)site->v_dim * wide;
+    size_t columns = wo->shape[1], rows = (size_t)site->v_dim * columns;
     ph_status status = PH_OK;
     for (int h = 0; h < k->heads && status == PH_OK; h++) {
         float *norm = s->norms[stack] + ((size_t)layer * (size_t)k->heads + (size_t)h) *
@@ -209,13 +209,13 @@ static ph_status fill_layer(ph_scene *s, int stack, int layer, float *v)
         status = ph_reading_vectors(s->reading, s->sites[stack][layer], h, NULL, NULL, v,
                                     NULL);
         if (status == PH_OK)
-            measure_values(v, (const float *)wo->data + (size_t)h * part, site->kv_len,
-                           site->v_dim, wide, norm);
+            measure_values(v, (const float *)wo->data + (size_t)h * rows, site->kv_len,
+                           site->v_dim, columns, norm);
     }
     return status;
 }
 
-/* Not every variant has values and one output matrix; then the lengths are not known. */
+/* Not every variant has values and one output matrix; then the norms are not known. */
 static ph_status fill_norms(ph_scene *s, int stack)
 {
     ph_stack *k = &s->stacks[stack];
@@ -235,16 +235,16 @@ static ph_status fill_norms(ph_scene *s, int stack)
 
 /* ---- answers ---- */
 
-/* Room for the text of one more answer; NULL: there are enough. */
+/* The text of one more outcome; NULL: there are enough. */
 static char *next_outcome(ph_scene *s, float value, int about)
 {
-    if (s->outcome_count == MOST_OUTCOMES) return NULL;
+    if (s->outcome_count == MAX_OUTCOMES) return NULL;
     char *text = s->outcome_text[s->outcome_count];
     s->outcomes[s->outcome_count++] = (ph_outcome){text, value, about};
     return text;
 }
 
-/* Every word that belongs to another one, and how sure the model is. */
+/* Every word that belongs to another one, with its probability. */
 static ph_status answer_links(ph_scene *s)
 {
     int count = s->words[0].count;
@@ -310,7 +310,7 @@ ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 
 /* ---- how far answers have moved ---- */
 
-/* Logarithms of what each word is given: links, or next tokens. */
+/* Log-probabilities per word: of links, or of next tokens. */
 static ph_status log_answers(const ph_scene *s, int rows, size_t wide, float *log_p)
 {
     if (ph_model_config(s->model)->arch != PH_ARCH_ENCODER)

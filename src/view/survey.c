@@ -1,8 +1,7 @@
 /*
- * survey.c - measures every head of a report and hangs the findings into it.
+ * survey.c - measures every head of a report and adds the findings to it.
  *
- * The weights are asked for a few rows of a few heads at a time, and each row is read
- * once.
+ * Weights are read once, a few rows of a few heads at a time.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,9 +17,9 @@
 #include "polyhead_picture.h"
 
 enum {
-    TILE_WEIGHTS = 1 << 18, /* asked for at once: 1 MiB */
-    MOST_BATCH = 16,        /* heads at once, where there are threads for them */
-    WHY_SIZE = 96,          /* bytes of a reason */
+    BLOCK_WEIGHTS = 1 << 18, /* read at once: 1 MiB */
+    MAX_BATCH = 16,          /* heads at once, where there are threads for them */
+    WHY_SIZE = 96,           /* bytes of a reason */
     FOUND_SIZE = 512
 };
 
@@ -51,9 +50,9 @@ static void *take(ph_survey *s, size_t count, size_t item)
 {
     size_t bytes = 0;
     if (ph_size_mul(count, item, &bytes)) return NULL;
-    void *room = ph_io_alloc(&s->hooks, bytes);
-    if (room) memset(room, 0, bytes);
-    return room;
+    void *memory = ph_io_alloc(&s->hooks, bytes);
+    if (memory) memset(memory, 0, bytes);
+    return memory;
 }
 
 static size_t head_count(const ph_stack *stack)
@@ -75,8 +74,8 @@ static int by_text(const void *left, const void *right)
     return order ? order : (a->place > b->place) - (a->place < b->place);
 }
 
-/* Equal words get equal numbers. */
-static ph_status number_words(ph_survey *s, const ph_axis *axis, int32_t *ids)
+/* Equal words get equal ids. */
+static ph_status assign_ids(ph_survey *s, const ph_axis *axis, int32_t *ids)
 {
     size_t count = (size_t)axis->count;
     word *words = take(s, count, sizeof *words);
@@ -91,14 +90,14 @@ static ph_status number_words(ph_survey *s, const ph_axis *axis, int32_t *ids)
     return PH_OK;
 }
 
-/* What is being read. */
+/* The text that is measured. */
 typedef struct reading {
     const ph_report *report;
     const ph_survey_facts *facts; /* or NULL */
     const ph_io *io;
 } reading;
 
-/* Facts of the axis, from the caller or made from its words into ids and classes. */
+/* Facts of the axis: the caller's, or ids and classes derived from its words. */
 static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *ids,
                            uint8_t *classes, ph_heads_text *text)
 {
@@ -109,7 +108,7 @@ static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *i
     text->classes = facts && facts->classes ? facts->classes[index] : NULL;
     text->ranks = facts && facts->ranks ? facts->ranks[index] : NULL;
     if (!text->ids) {
-        status = number_words(s, axis, ids);
+        status = assign_ids(s, axis, ids);
         text->ids = ids;
     }
     if (!text->classes) {
@@ -122,16 +121,16 @@ static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *i
 
 /* ---- measuring ---- */
 
-/* Heads that are measured side by side, each by one thread and in the order of its rows,
-   so that sums do not depend on how many threads there are. */
+/* Heads that are measured in parallel, each by one thread and in the order of its rows,
+   so that sums do not depend on the number of threads. */
 typedef struct batch {
     const reading *r;
     ph_heads *sums;
     const ph_heads_text *text;
-    ph_pick at[MOST_BATCH];
-    int count;    /* heads at hand */
-    float *tiles; /* (batch, room) */
-    size_t room;  /* weights of a tile */
+    ph_pick at[MAX_BATCH];
+    int count;         /* heads of the batch */
+    float *blocks;     /* (batch, block_size) */
+    size_t block_size; /* weights of a block */
     int row, rows;
 } batch;
 
@@ -141,7 +140,7 @@ static void add_item(void *user, int lane, int index)
     const ph_pick *at = &b->at[index];
     (void)lane;
     ph_heads_add(b->sums, at->layer, at->head, b->row, b->rows,
-                 b->tiles + (size_t)index * b->room);
+                 b->blocks + (size_t)index * b->block_size);
 }
 
 static ph_status ask_rows(batch *b)
@@ -151,7 +150,7 @@ static ph_status ask_rows(batch *b)
     for (int n = 0; n < b->count && status == PH_OK; n++) {
         const ph_pick *at = &b->at[n];
         status = report->weights(report->user, at->stack, at->layer, at->head, b->row,
-                                 b->rows, b->tiles + (size_t)n * b->room);
+                                 b->rows, b->blocks + (size_t)n * b->block_size);
         if (status != PH_OK)
             ph_io_fail(b->r->io, status, "the weights of layer %d, head %d: %s",
                        at->layer + 1, at->head + 1, ph_status_text(status));
@@ -162,7 +161,8 @@ static ph_status ask_rows(batch *b)
 static ph_status feed_batch(batch *b)
 {
     ph_ctx *ctx = b->r->facts ? b->r->facts->ctx : NULL;
-    int keys = ph_max(1, b->text->keys), step = ph_max(1, (int)(b->room / (size_t)keys));
+    int keys = ph_max(1, b->text->keys),
+        step = ph_max(1, (int)(b->block_size / (size_t)keys));
     for (b->row = 0; b->row < b->text->rows; b->row += step) {
         b->rows = ph_min(step, b->text->rows - b->row);
         PH_TRY(ask_rows(b));
@@ -190,18 +190,20 @@ static ph_status feed_heads(batch *b, int index, int most)
 static ph_status feed_stack(ph_survey *s, const reading *r, int index,
                             const ph_heads_text *text)
 {
-    int most = r->facts && r->facts->ctx ? MOST_BATCH : 1;
+    int most = r->facts && r->facts->ctx ? MAX_BATCH : 1;
     size_t keys = (size_t)text->keys, all = keys * (size_t)text->rows;
-    size_t room = TILE_WEIGHTS / (size_t)most;
-    if (room < keys) room = keys;
-    if (room > all) room = all;
-    batch b = {.r = r, .sums = s->found[index].sums, .text = text, .room = room};
-    b.tiles = take(s, room * (size_t)most, sizeof *b.tiles);
-    if (!b.tiles) return ph_io_no_memory(r->io, room * sizeof *b.tiles, "weights");
+    size_t block_size = BLOCK_WEIGHTS / (size_t)most;
+    if (block_size < keys) block_size = keys;
+    if (block_size > all) block_size = all;
+    batch b = {
+        .r = r, .sums = s->found[index].sums, .text = text, .block_size = block_size};
+    b.blocks = take(s, block_size * (size_t)most, sizeof *b.blocks);
+    if (!b.blocks)
+        return ph_io_no_memory(r->io, block_size * sizeof *b.blocks, "weights");
     ph_status status = ph_heads_begin(b.sums, text, r->io);
     if (status == PH_OK) status = feed_heads(&b, index, most);
     ph_heads_end(b.sums);
-    ph_io_release(&s->hooks, b.tiles);
+    ph_io_release(&s->hooks, b.blocks);
     return status;
 }
 

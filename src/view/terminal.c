@@ -1,9 +1,9 @@
 /*
- * terminal.c - a report on the terminal: headline, grid of heads, what was found, and for
- * a single head its card of numbers. The heat maps are in terminal_map.c.
+ * terminal.c - a report on the terminal: headline, grid of heads, findings, and for a
+ * single head its measures. The heat maps are in terminal_map.c.
  *
- * Three ways to say the same: 256 colours, shades of UTF-8 without colour, ASCII. No line
- * is wider than the screen, none ends in blanks.
+ * Three output modes: 256 colours, UTF-8 shades without colour, ASCII. No line is wider
+ * than the screen, none ends in blanks.
  */
 #include "view/terminal.h"
 
@@ -24,7 +24,7 @@ enum {
     WIDE_ENOUGH = 64, /* for the rule behind a role */
     ROLE_LINES = 3,   /* for the heads of one role */
     NEXT_LINE = 24,   /* where the second begins */
-    MOST_MAPS = 4
+    MAX_MAPS = 4
 };
 
 /* ---- writing ---- */
@@ -53,12 +53,12 @@ void ph_put(const ph_screen *screen, const char *text)
 
 void ph_putf(const ph_screen *screen, const char *format, ...)
 {
-    char room[512];
+    char text[512];
     va_list list;
     va_start(list, format);
-    ph_format_list(room, sizeof room, format, list);
+    ph_format_list(text, sizeof text, format, list);
     va_end(list);
-    ph_put(screen, room);
+    ph_put(screen, text);
 }
 
 void ph_put_blanks(const ph_screen *screen, int count)
@@ -122,8 +122,7 @@ static void put_wrapped(const ph_screen *screen, const char *text, int column, i
 
 void ph_put_role(const ph_screen *screen, int role, int wide)
 {
-    /* Colours that stay apart for people who see fewer of them; the letter tells
-       anyway. */
+    /* Distinct for colour-blind readers too; the letter tells anyway. */
     static const unsigned char colors[] = {236, 220, 203, 213, 176, 75,
                                            114, 44,  173, 187, 246, 103};
     const ph_report *report = screen->report;
@@ -138,13 +137,13 @@ void ph_put_role(const ph_screen *screen, int role, int wide)
         ph_putf(screen, "%s%c%s", pad, glyph, pad);
 }
 
-const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char room[64])
+const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char text[64])
 {
     const char *stack = report->stacks[pick->stack].name;
     int several = report->stack_count > 1 && stack;
-    snprintf(room, 64, "%.40s%s%d-%d", several ? stack : "", several ? " " : "",
+    snprintf(text, 64, "%.40s%s%d-%d", several ? stack : "", several ? " " : "",
              pick->layer + 1, pick->head + 1);
-    return room;
+    return text;
 }
 
 /* ---- headline ---- */
@@ -193,7 +192,7 @@ static void put_headline(const ph_screen *screen)
 
 /* ---- the grid ---- */
 
-/* Heads of one block of columns, with their numbers above. */
+/* Heads of one block of columns, with their indices above. */
 static void put_grid_block(const ph_screen *screen, int index, int first, int count,
                            int cell)
 {
@@ -250,8 +249,8 @@ static const char *why_of(const ph_report *report, const ph_pick *pick)
     return why ? why : "";
 }
 
-/* A reason taken apart: "prev 0.84 > 0.50" is measured by "prev", the rule is "> 0.50"
-   and the number "0.84". Reasons of further labels, behind a comma, are left out. */
+/* A parsed reason: in "prev 0.84 > 0.50" the measure is "prev", the rule "> 0.50" and the
+   value "0.84". Reasons of further labels, after a comma, are left out. */
 typedef struct reason {
     char measure[32], number[64], rule[32];
 } reason;
@@ -283,8 +282,8 @@ static int put_role_name(const ph_screen *screen, int role, const reason *why)
     return column;
 }
 
-/* The heads of one role with their numbers, as many as three lines hold; the name of the
-   stack stands before the first head of each. */
+/* The heads of one role with their values, as many as three lines hold; the name of the
+   stack precedes its first head. */
 static int put_role_line(const ph_screen *screen, int role)
 {
     const ph_report *report = screen->report;
@@ -299,7 +298,7 @@ static int put_role_line(const ph_screen *screen, int role)
         const char *blank = at.stack == stack ? strrchr(clean, ' ') : NULL;
         snprintf(entry, sizeof entry, "  %s (%s)", blank ? blank + 1 : clean, why.number);
         int columns = ph_text_columns(entry);
-        int more = lines == ROLE_LINES ? 9 : 0; /* room for "+12 more" */
+        int more = lines == ROLE_LINES ? 9 : 0; /* columns of "+12 more" */
         if (shown < found - 1) continue;
         if (column + columns + more > screen->width) {
             if (lines == ROLE_LINES || NEXT_LINE + columns > screen->width) continue;
@@ -319,7 +318,7 @@ static int put_role_line(const ph_screen *screen, int role)
     return found;
 }
 
-/* Share of all weight that rests on the first token; NaN: not known. */
+/* Share of all weight on the first token; NaN: not known. */
 static double sink_share(const ph_report *report)
 {
     double sum = 0;
@@ -357,7 +356,7 @@ static void put_findings(const ph_screen *screen)
     put_wrapped(screen, line, 26, 26);
 }
 
-/* What the model said, one after the other: "it -> animal 98 %". */
+/* The predictions of the model: "it -> animal 98 %". */
 static void put_outcomes(const ph_screen *screen)
 {
     const ph_report *report = screen->report;
@@ -413,7 +412,7 @@ static void put_card(const ph_screen *screen, const ph_pick *pick)
 ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal,
                             const ph_io *io)
 {
-    ph_pick usual[MOST_MAPS];
+    ph_pick usual[MAX_MAPS];
     const ph_pick *picks = terminal->picks;
     int blanks = 0;
     ph_screen screen = {report, terminal, io, terminal->width, &blanks};
@@ -425,7 +424,7 @@ ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal
     put_findings(&screen);
     int count = terminal->pick_count;
     if (count == 0) {
-        count = ph_report_picks(report, usual, MOST_MAPS);
+        count = ph_report_picks(report, usual, MAX_MAPS);
         int fit = count > 0 ? ph_maps_that_fit(&screen, usual) : 0;
         count = fit < count ? fit : count;
         picks = usual;

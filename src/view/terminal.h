@@ -22,7 +22,8 @@ typedef struct ph_screen {
     const ph_terminal *how;
     const ph_io *io;
     int width;
-    int *blanks; /* owed: written before the next visible thing, never at a line's end */
+    int *blanks; /* pending: written before the next visible character, never at the end
+                    of a line */
 } ph_screen;
 
 #if defined(__GNUC__)
@@ -43,10 +44,9 @@ void ph_put_word(const ph_screen *screen, const char *word, int columns, int rig
 void ph_put_role(const ph_screen *screen, int role, int wide);
 
 /* "2-7", with the stack's name in front where there are several. */
-const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char room[64]);
+const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char text[64]);
 
-/* Heat maps of the picks: one strip if there are several, with numbers if there is one.
-   */
+/* Heat maps of the picks: one strip if there are several, with values if there is one. */
 ph_status ph_put_maps(const ph_screen *screen, const ph_pick *picks, int count);
 
 /* How many maps like this one fit side by side; at least 1. */

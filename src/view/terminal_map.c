@@ -4,7 +4,7 @@
  * Small texts get one line per row and 1 to 3 columns per key, words on both axes: the
  * row's word at the left, the keys' words downwards above their columns. A single map
  * gets its weights printed into the cells, in per cent. Texts that do not fit are
- * pooled by the largest weight into a picture whose axes carry numbers.
+ * max-pooled into a picture with indices on its axes.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,11 +18,11 @@
 #include "view/text.h"
 
 enum {
-    GAP = 2,          /* columns between maps */
-    MOST_ROWS = 64,   /* lines of a map with words */
-    LEAST_SLOT = 22,  /* columns of a map and its title */
-    MOST_HEADING = 9, /* lines of the words above */
-    NOT_ALLOWED = -1  /* a cell that causality forbids */
+    GAP = 2,         /* columns between maps */
+    MAX_ROWS = 64,   /* lines of a map with words */
+    MIN_SLOT = 22,   /* columns of a map and its title */
+    MAX_HEADING = 9, /* lines of the words above */
+    MASKED = -1      /* a cell that causality hides */
 };
 
 /* How a map is cut: `pool` rows and keys make one cell. */
@@ -155,14 +155,14 @@ static int ceil_div(int a, int b)
 }
 
 /* A picture of at most the screen's width; a character is about twice as high as wide. */
-static void lay_pooled(const ph_screen *screen, layout *plan)
+static void layout_pooled(const ph_screen *screen, layout *plan)
 {
     int room = screen->width - plan->label - 2;
     plan->cell = 1;
     plan->pool_keys = ceil_div(plan->keys, room);
     plan->cells = ceil_div(plan->keys, plan->pool_keys);
-    int most_lines = room / 2;
-    plan->pool_rows = ceil_div(plan->rows, most_lines);
+    int max_lines = room / 2;
+    plan->pool_rows = ceil_div(plan->rows, max_lines);
     if (plan->pool_rows < 2 * plan->pool_keys && plan->rows > 24)
         plan->pool_rows = 2 * plan->pool_keys;
     plan->lines = ceil_div(plan->rows, plan->pool_rows);
@@ -176,21 +176,21 @@ static layout lay_out(const ph_screen *screen, const ph_pick *pick, int alone)
     layout plan = {.rows = rows->count, .keys = keys->count, .pool_rows = 1};
     plan.pool_keys = 1;
     plan.label = 9;
-    if (rows->count > MOST_ROWS || keys->count > screen->width) {
-        lay_pooled(screen, &plan);
+    if (rows->count > MAX_ROWS || keys->count > screen->width) {
+        layout_pooled(screen, &plan);
         return plan;
     }
     plan.label = widest(screen, rows, PH_LABEL_COLUMNS);
-    plan.heading = longest(screen, keys, MOST_HEADING);
+    plan.heading = longest(screen, keys, MAX_HEADING);
     int room = screen->width - plan.label - 2;
     plan.numbers = alone && keys->count * 3 <= room;
     plan.cell = plan.numbers ? 3 : keys->count * 2 <= room ? 2 : 1;
     plan.lines = rows->count;
     plan.cells = keys->count;
-    plan.slot = plan.cells * plan.cell < LEAST_SLOT ? LEAST_SLOT : plan.cells * plan.cell;
+    plan.slot = plan.cells * plan.cell < MIN_SLOT ? MIN_SLOT : plan.cells * plan.cell;
     if (keys->count > room || (plan.cell == 1 && has_wide(screen, keys))) {
         plan.label = 9;
-        lay_pooled(screen, &plan);
+        layout_pooled(screen, &plan);
     }
     return plan;
 }
@@ -205,14 +205,14 @@ int ph_maps_that_fit(const ph_screen *screen, const ph_pick *pick)
 
 /* ---- weights ---- */
 
-/* One line of cells: the largest weight of each, or NOT_ALLOWED where causality forbids
-   all of it. `row` has room for a row of weights. */
+/* One line of cells: the largest weight of each, or MASKED where causality hides all of
+   it. `row` is scratch for a row of weights. */
 static ph_status read_line(const ph_screen *screen, const ph_pick *pick,
                            const layout *plan, int line, float *row, float *cells)
 {
     const ph_stack *stack = &screen->report->stacks[pick->stack];
     ph_status status = PH_OK;
-    for (int c = 0; c < plan->cells; c++) cells[c] = NOT_ALLOWED;
+    for (int c = 0; c < plan->cells; c++) cells[c] = MASKED;
     for (int i = line * plan->pool_rows;
          i < (line + 1) * plan->pool_rows && i < plan->rows && status == PH_OK; i++) {
         int seen = plan->keys;
@@ -230,7 +230,7 @@ static ph_status read_line(const ph_screen *screen, const ph_pick *pick,
 
 /* ---- axes ---- */
 
-/* The cluster of a word that stands in one line of the heading; words end at the map. */
+/* The cluster of a word in one line of the heading; words end at the map. */
 static void put_letter(const ph_screen *screen, const char *word, int line,
                        const layout *plan)
 {
@@ -271,7 +271,7 @@ static void put_heading(const ph_screen *screen, const layout *plan, const ph_pi
     }
 }
 
-/* Numbers above a pooled picture, one every ten cells. */
+/* Indices above a pooled picture, one every ten cells. */
 static void put_ticks(const ph_screen *screen, const layout *plan)
 {
     ph_put_blanks(screen, plan->label + 1);

@@ -45,7 +45,7 @@ static int is_skin_tone(uint32_t point)
 
 /* ---- columns ---- */
 
-/* A character that is cut short ends at the NUL, so four bytes may always be named. */
+/* A truncated character ends at the NUL, so a length of four bytes is always safe. */
 static uint32_t next_point(const char *text, size_t *bytes)
 {
     uint32_t point = 0;
@@ -84,8 +84,9 @@ int ph_text_columns(const char *text)
 
 /* ---- cleaning ---- */
 
-/* How one character is written: itself, or an escape. A mark or joiner that begins a word
-   has nothing to stand on: unseen, or on the sign before the word. */
+/* How one character is written: itself, or an escape. A combining mark or joiner at the
+   start of a word has no base character: it would be invisible, or modify what comes
+   before the word. */
 static size_t show(uint32_t point, int valid, unsigned char byte, int first, int ascii,
                    char out[16])
 {
@@ -103,8 +104,8 @@ static size_t show(uint32_t point, int valid, unsigned char byte, int first, int
     return (size_t)ph_utf8_encode(point, out);
 }
 
-/* The style mark makes some terminals widen a narrow sign and others not; without it all
-   agree. */
+/* With a variation selector some terminals widen a narrow character and others do not;
+   without it all agree. */
 static int is_dropped(uint32_t point, uint32_t before)
 {
     return point == EMOJI_STYLE && before && !IS(two_columns, before);
@@ -115,7 +116,7 @@ static int all_blank(const char *word)
     return *word && word[strspn(word, " ")] == 0;
 }
 
-/* Takes the last whole cluster off so that an ellipsis fits. */
+/* Removes the last whole cluster so that an ellipsis fits. */
 static size_t cut(char *out, size_t used, size_t size, const char *ellipsis)
 {
     size_t at = 0, keep = 0, limit = size - 1 - strlen(ellipsis);

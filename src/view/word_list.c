@@ -29,7 +29,7 @@ ph_status ph_words_file(const char *path, char **bytes, size_t *size, const ph_i
     return status;
 }
 
-/* What tokenizers write for a blank in front of a word. */
+/* Skips a tokenizer's marker of a leading blank. */
 static char *skip_marker(char *word)
 {
     size_t length = !strncmp(word, "\xe2\x96\x81", 3) ? 3
