@@ -75,8 +75,9 @@ endif
 ifeq ($(CUDA)$(NVCC),1)
 $(error CUDA=1, but there is no nvcc)
 endif
+# No contraction here either: fused multiply-adds are written out.
 NVCC_FLAGS := -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a --compress-mode=size \
-              -Xptxas -v -Werror all-warnings
+              -fmad=false -Xptxas -v -Werror all-warnings
 
 # ---- what there is -----------------------------------------------------------------------
 

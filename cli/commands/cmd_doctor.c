@@ -210,6 +210,17 @@ static const char *binary(int64_t bytes, char *room, size_t size)
     return room;
 }
 
+/* Whether `run --device cuda` would work, or the sentence that says why not. */
+static const char *cuda_verdict(char *text, size_t size)
+{
+    ph_ctx *ctx = NULL;
+    ph_options options = {.device = PH_CUDA, .error = text, .error_size = size};
+    if (ph_open(&ctx, &options) != PH_OK) return text;
+    snprintf(text, size, "ready (%s)", ph_isa(ctx));
+    ph_close(ctx);
+    return text;
+}
+
 static void print_machine(const machine_facts *m)
 {
     char text[512], a[32], b[32], c[32];
@@ -240,6 +251,7 @@ static void print_machine(const machine_facts *m)
                  binary(m->memory_limit, c, sizeof c));
     line("memory", text);
     line("GPU", m->gpu[0] ? m->gpu : "none found");
+    line("--device cuda", cuda_verdict(text, sizeof text));
 }
 
 static void print_chosen(const doctor_options *o, const ph_ctx *ctx)
@@ -285,7 +297,9 @@ static void json_machine(ph_json_writer *j, const machine_facts *m)
     ph_json_integer(j, "memory_bytes", m->memory_total);
     ph_json_integer(j, "memory_free_bytes", m->memory_free);
     if (m->memory_limit > 0) ph_json_integer(j, "memory_limit_bytes", m->memory_limit);
+    char text[512];
     ph_json_string(j, "gpu", m->gpu[0] ? m->gpu : NULL);
+    ph_json_string(j, "cuda", cuda_verdict(text, sizeof text));
     ph_json_end(j);
 }
 

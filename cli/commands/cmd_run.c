@@ -72,6 +72,9 @@ static const ph_option table[] = {
      .least = 0, .most = 1e30,
      .help = "weight of the load-balance loss of a router in the gradients"},
     PH_MACHINE_OPTIONS(run_options, machine),
+    {.name = "device", .kind = PH_OPT_CHOICE, .choices = cli_device_names,
+     .at = AT(machine.device), .fallback = "cpu",
+     .help = "where to compute; cuda: core mode on an H100 or H200"},
     {.name = NULL}};
 /* clang-format on */
 
@@ -109,8 +112,8 @@ static int open_checked(run_job *job)
     ph_status status = ph_open(&job->ctx, &options);
     if (status == PH_OK) return EXIT_OK;
     if (machine->device != PH_CPU && status == PH_UNSUPPORTED)
-        return cli_fail(EXIT_UNSUPPORTED, "--device %s: this build has only cpu",
-                        cli_device_names[machine->device]);
+        return cli_fail(EXIT_UNSUPPORTED, "--device %s is not available: %s",
+                        cli_device_names[machine->device], error);
     return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
 }
 

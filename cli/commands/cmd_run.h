@@ -5,6 +5,7 @@
  *     cmd_run.c      options, the way from IN to OUT
  *     run_tensors.c  tensors of IN: found, checked, converted; tensors of OUT: made
  *     run_core.c     core mode: q, k, v
+ *     run_device.c   core mode on an accelerator
  *     run_layer.c    layer mode: x and the weights of a layer
  *
  * Functions that can fail return an exit code, EXIT_OK or another; the sentence has then
@@ -125,6 +126,9 @@ int run_make_looks(run_job *job, run_common *common);
 
 /* dbias, dgate, dsink of the tensors that were given. */
 int run_make_common_grads(run_job *job, run_common *common);
+
+/* Both passes of a plan on an accelerator; pointers in `common` are the host's. */
+ph_status run_on_device(run_job *job, const ph_plan *plan, run_common *common);
 
 int run_core(run_job *job);
 int run_layer(run_job *job);

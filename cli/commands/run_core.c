@@ -427,12 +427,20 @@ static int read_extras(run_job *job, core *m)
     return rc;
 }
 
+static ph_status run_on_host(const core *m)
+{
+    const run_common *c = &m->common;
+    ph_status status = ph_forward(m->plan, &c->args);
+    if (status != PH_OK || !c->backward) return status;
+    return ph_backward(m->plan, &c->args, &c->grads);
+}
+
 static int attend(run_job *job, core *m)
 {
     run_common *c = &m->common;
-    ph_status status = ph_forward(m->plan, &c->args);
-    if (status == PH_OK && c->backward)
-        status = ph_backward(m->plan, &c->args, &c->grads);
+    ph_status status = job->options->machine.device == PH_CPU
+                           ? run_on_host(m)
+                           : run_on_device(job, m->plan, c);
     if (status == PH_OK && m->zero_scale && c->grads.dq)
         memset(c->grads.dq, 0,
                m->q->bytes / ((size_t)ph_tensor_type_bits(m->q->type) / 8) *

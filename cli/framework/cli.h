@@ -107,12 +107,12 @@ typedef struct ph_command {
     int first_word_ends;         /* 1: options end there (the program itself) */
 } ph_command;
 
-/* ---- where to run: three options that several commands share ---- */
+/* ---- where to run: two options that several commands share ---- */
 
 typedef struct ph_machine {
     int64_t threads; /* 0: all cores this process may use */
     int isa;         /* index into cli_isa_names */
-    int device;      /* index into cli_device_names: 0 cpu, 1 cuda */
+    int device;      /* index into cli_device_names: 0 cpu, 1 cuda; of `run` only */
 } ph_machine;
 
 extern const char *const cli_isa_names[];    /* "best", "ref", ... ended by NULL */
@@ -128,13 +128,8 @@ extern const char *const cli_dtype_names[];  /* in the order of ph_dtype */
     {.name = "isa", .kind = PH_OPT_CHOICE, .metavar = "NAME", .choices = cli_isa_names, \
      .at = offsetof(struct_name, field.isa), .fallback = "best", \
      .help = "use no instruction set above this one (POLYHEAD_ISA lowers it further)"}
-#define PH_OPTION_DEVICE(struct_name, field) \
-    {.name = "device", .kind = PH_OPT_CHOICE, .choices = cli_device_names, \
-     .at = offsetof(struct_name, field.device), .fallback = "cpu", \
-     .help = "where to compute"}
 #define PH_MACHINE_OPTIONS(struct_name, field) \
-    PH_OPTION_THREADS(struct_name, field), PH_OPTION_ISA(struct_name, field), \
-        PH_OPTION_DEVICE(struct_name, field)
+    PH_OPTION_THREADS(struct_name, field), PH_OPTION_ISA(struct_name, field)
 
 /* ph_open with these options. On failure says why on stderr and returns the exit code. */
 int cli_open(ph_ctx **ctx, const ph_machine *machine);
