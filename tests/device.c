@@ -35,8 +35,8 @@ static ph_status send(mirror *m)
         const slab *s = &m->p->slabs[n];
         status = ph_device_alloc(m->ctx, s->count * s->size, &m->slab[n]);
         if (status == PH_OK)
-            status =
-                ph_device_copy(m->ctx, m->slab[n], s->bytes, s->count * s->size, NULL);
+            status = ph_device_copy(m->ctx, m->slab[n], s->bytes, s->count * s->size,
+                                    m->p->args.stream);
     }
     if (status != PH_OK || m->p->args.lse || !m->p->args.look) return status;
     m->lse_bytes = dense_rows(&(dense){.batch = m->p->attn.batch,
@@ -49,16 +49,17 @@ static ph_status send(mirror *m)
 
 static ph_status fetch(mirror *m)
 {
-    ph_status status = ph_sync(m->ctx, NULL);
+    ph_status status = ph_sync(m->ctx, m->p->args.stream);
     for (int n = 0; n < m->p->slab_count && status == PH_OK; n++) {
         const slab *s = &m->p->slabs[n];
         if (s->kind != SLAB_INPUT)
-            status =
-                ph_device_copy(m->ctx, s->bytes, m->slab[n], s->count * s->size, NULL);
+            status = ph_device_copy(m->ctx, s->bytes, m->slab[n], s->count * s->size,
+                                    m->p->args.stream);
     }
     if (status == PH_OK && m->lse)
-        status = ph_device_copy(m->ctx, m->lse, m->device_lse, m->lse_bytes, NULL);
-    return status == PH_OK ? ph_sync(m->ctx, NULL) : status;
+        status = ph_device_copy(m->ctx, m->lse, m->device_lse, m->lse_bytes,
+                                m->p->args.stream);
+    return status == PH_OK ? ph_sync(m->ctx, m->p->args.stream) : status;
 }
 
 static void drop(mirror *m)

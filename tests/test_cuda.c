@@ -12,9 +12,10 @@
 
 #include <math.h>
 
-#include "cuda/driver.h"
+#include "cuda/device.h"
 #include "cuda/images.h"
 #include "polyhead_layer.h"
+#include "run_trial.h"
 #include "sweep.h"
 
 /* ---- without a GPU ---- */
@@ -281,11 +282,94 @@ static void checked(void)
     problem_free(&p);
 }
 
+/* Calls in streams of the caller give the bits of the ctx's own. */
+static void streams(void)
+{
+    ph_ctx *ctx = need_gpu();
+    const ph_driver *d = &ph_cuda_of(ctx)->driver;
+    CUstream stream[2];
+    problem p = {.attn = {.batch = 2,
+                          .q_heads = 4,
+                          .q_len = 300,
+                          .kv_len = 300,
+                          .qk_dim = 64,
+                          .mask = PH_MASK_CAUSAL,
+                          .backward = 1},
+                 .with = {.lse = 1}};
+    problem q = p;
+    problem_build(&p, 5);
+    problem_build(&q, 5);
+    must(ctx, device_run(ctx, &p, 1));
+    must(ctx, ph_cuda_enter(ctx));
+    for (int n = 0; n < 2; n++)
+        CHECK((int)d->cuStreamCreate(&stream[n], 0) == PH_CU_SUCCESS, "no stream");
+    ph_cuda_leave(ctx);
+    for (int n = 0; n < 2; n++) {
+        problem_wipe(&q);
+        q.args.stream = stream[n];
+        must(ctx, device_run(ctx, &q, 1));
+        CHECK(tensor_same(&p.out, &q.out) && tensor_same(&p.dq, &q.dq) &&
+                  tensor_same(&p.dk, &q.dk) && tensor_same(&p.dv, &q.dv),
+              "other bits in stream %d", n);
+    }
+    must(ctx, ph_cuda_enter(ctx));
+    for (int n = 0; n < 2; n++) d->cuStreamDestroy(stream[n]);
+    ph_cuda_leave(ctx);
+    problem_free(&p);
+    problem_free(&q);
+    ph_close(ctx);
+}
+
+/* `polyhead run --device cuda` gives what the CPU gives, every output. */
+static void program(void)
+{
+    const ph_tensor_type F = PH_TYPE_F32;
+    static float numbers[2 * 4 * 37 * 16];
+    uint64_t rng = check_seed;
+    ph_close(need_gpu());
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        numbers[i] = check_normal(&rng);
+    trial t = {.count = 0};
+    trial_add(&t, "q", F, numbers, 2, 4, 37, 16);
+    trial_add(&t, "k", F, numbers + 7, 2, 2, 50, 16);
+    trial_add(&t, "v", F, numbers + 11, 2, 1, 50, 8);
+    trial_add(&t, "dout", F, numbers + 13, 2, 4, 37, 8);
+    trial_add(&t, "dlse", F, numbers + 17, 2, 4, 37, -1);
+    trial_add(&t, "bias", F, numbers + 19, 1, 4, 1, 50);
+    trial_add(&t, "gate", F, numbers + 23, 4, -1, -1, -1);
+    trial_add(&t, "sink", F, numbers + 29, 4, -1, -1, -1);
+    trial_add(&t, "alibi", F, numbers + 31, 4, -1, -1, -1);
+    trial_add(&t, "relative", F, numbers + 37, 4, 9, -1, -1);
+    const char *words = "--causal --offset 13 --softcap 5 --dropout 0.2 --seed 3";
+    char line[120];
+    CHECK(trial_begin() == 0, "no folder");
+    snprintf(line, sizeof line, "%s --device cuda", words);
+    trial_result cpu = trial_run(&t, words), gpu = trial_run(&t, line);
+    CHECK(cpu.code == 0 && gpu.code == 0, "codes %d, %d: %s", cpu.code, gpu.code,
+          gpu.said);
+    static const char *const names[] = {"out",   "lse",   "dq",    "dk",       "dv",
+                                        "dbias", "dgate", "dsink", "drelative"};
+    for (int n = 0; n < 9; n++) {
+        const ph_tensor *x = ph_file_find(gpu.out, names[n]),
+                        *y = ph_file_find(cpu.out, names[n]);
+        CHECK(x && y && x->bytes == y->bytes, "%s is missing", names[n]);
+        const float *u = x->data, *v = y->data;
+        for (size_t i = 0; i < x->bytes / 4; i++)
+            CHECK(u[i] == v[i] || fabsf(u[i] - v[i]) < 2e-5f * (1 + fabsf(v[i])),
+                  "%s[%zu] is %g, on the CPU %g", names[n], i, (double)u[i],
+                  (double)v[i]);
+    }
+    trial_free(&cpu);
+    trial_free(&gpu);
+    trial_end();
+}
+
 static const check_case cases[] = {
     {"declarations", declarations}, {"opening", opening},
     {"host_memory", host_memory},   {"wide_heads", wide_heads},
     {"relative", relative},         {"refusals", refusals},
-    {"checked", checked},           {0, 0},
+    {"checked", checked},           {"streams", streams},
+    {"program", program},           {0, 0},
 };
 
 int main(int argc, char **argv)

@@ -61,23 +61,8 @@ static int find_device(ph_cuda *gpu, int index, char *problem, size_t size)
     return -1;
 }
 
-static CUkernel find_kernel(const ph_cuda *gpu, const char *name)
+static int load_images(ph_cuda *gpu, char *problem, size_t size)
 {
-    CUkernel kernel = NULL;
-    for (int i = 0; i < PH_CUDA_IMAGES_MAX && gpu->library[i]; i++)
-        if (gpu->driver.cuLibraryGetKernel(&kernel, gpu->library[i], name) ==
-            PH_CU_SUCCESS)
-            return kernel;
-    return NULL;
-}
-
-static int load_kernels(ph_cuda *gpu, char *problem, size_t size)
-{
-    static const char *const names[] = {
-#define NAME(name) "ph_" #name,
-        PH_CUDA_KERNELS(NAME)
-#undef NAME
-    };
     for (int i = 0; ph_cuda_images[i].name && i < PH_CUDA_IMAGES_MAX; i++) {
         CUresult result = gpu->driver.cuLibraryLoadData(
             &gpu->library[i], ph_cuda_images[i].data, NULL, NULL, 0, NULL, NULL, 0);
@@ -86,10 +71,31 @@ static int load_kernels(ph_cuda *gpu, char *problem, size_t size)
                  ph_cuda_images[i].name, ph_driver_text(&gpu->driver, result));
         return -1;
     }
+    return 0;
+}
+
+static CUkernel find_kernel(const ph_cuda *gpu, const char *image, const char *name)
+{
+    CUkernel kernel = NULL;
+    for (int i = 0; i < PH_CUDA_IMAGES_MAX && gpu->library[i]; i++)
+        if (!strcmp(ph_cuda_images[i].name, image))
+            gpu->driver.cuLibraryGetKernel(&kernel, gpu->library[i], name);
+    return kernel;
+}
+
+static int find_kernels(ph_cuda *gpu, char *problem, size_t size)
+{
+    static const struct {
+        const char *image, *name;
+    } list[] = {
+#define ENTRY(file, name) {#file ".fatbin", "ph_" #name},
+        PH_CUDA_KERNELS(ENTRY)
+#undef ENTRY
+    };
     for (int i = 0; i < PH_CUDA_KERNEL_COUNT; i++) {
-        gpu->kernel[i] = find_kernel(gpu, names[i]);
+        gpu->kernel[i] = find_kernel(gpu, list[i].image, list[i].name);
         if (gpu->kernel[i]) continue;
-        snprintf(problem, size, "kernel %s is missing in this build", names[i]);
+        snprintf(problem, size, "kernel %s is missing in this build", list[i].name);
         return -1;
     }
     return 0;
@@ -108,7 +114,8 @@ static int start(ph_cuda *gpu, char *problem, size_t size)
     }
     int failed = d->cuStreamCreate(&gpu->stream, PH_CU_STREAM_DEFAULT) != PH_CU_SUCCESS;
     if (failed) snprintf(problem, size, "GPU %s gives no stream", gpu->name);
-    if (!failed) failed = load_kernels(gpu, problem, size);
+    if (!failed) failed = load_images(gpu, problem, size);
+    if (!failed) failed = find_kernels(gpu, problem, size);
     d->cuCtxPopCurrent(&ours);
     return failed ? -1 : 0;
 }

@@ -7,20 +7,20 @@
 #include "attn/backend.h"
 #include "cuda/driver.h"
 
-/* Every kernel: its name here and in the images. */
+/* Every kernel: the file .cu it is in, and its name there without ph_. */
 #define PH_CUDA_KERNELS(K)                                                               \
-    K(plain_forward)                                                                     \
-    K(plain_delta)                                                                       \
-    K(plain_head_sums)                                                                   \
-    K(plain_dq)                                                                          \
-    K(plain_dk)                                                                          \
-    K(plain_dv)                                                                          \
-    K(plain_dbias)                                                                       \
-    K(plain_drelative)                                                                   \
-    K(plain_relative_sums)
+    K(plain_forward, plain_forward)                                                      \
+    K(plain_backward, plain_delta)                                                       \
+    K(plain_backward, plain_head_sums)                                                   \
+    K(plain_backward, plain_dq)                                                          \
+    K(plain_backward, plain_dk)                                                          \
+    K(plain_backward, plain_dv)                                                          \
+    K(plain_bias, plain_dbias)                                                           \
+    K(plain_bias, plain_drelative)                                                       \
+    K(plain_bias, plain_relative_sums)
 
 typedef enum ph_cuda_kernel {
-#define PH_CUDA_KERNEL(name) PH_CUDA_##name,
+#define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,
     PH_CUDA_KERNELS(PH_CUDA_KERNEL)
 #undef PH_CUDA_KERNEL
         PH_CUDA_KERNEL_COUNT

@@ -224,7 +224,7 @@ static void launch_backward(launcher *l, const ph_attn *a)
     int row_tiles = ph_div_up(a->q_len, TILE), key_tiles = ph_div_up(a->kv_len, TILE);
     int qk = ph_div_up(a->qk_dim, COLUMNS), v = ph_div_up(a->v_dim, COLUMNS);
     launch(l, PH_CUDA_plain_delta, (rows + ROWS_OF_DELTA - 1) / ROWS_OF_DELTA, 1);
-    if (l->c.row_dgate || l->c.row_dsink)
+    if (g->dsink || (g->dgate && a->gate == PH_GATE_HEAD))
         launch(l, PH_CUDA_plain_head_sums, a->q_heads, 1);
     if (g->dq)
         launch(l, PH_CUDA_plain_dq, (int64_t)a->batch * a->q_heads * row_tiles, qk);

@@ -108,11 +108,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     ph_plain_head_sums(const __grid_constant__ ph_cuda_call c)
 {
     for (int head = blockIdx.x; head < c.attn.q_heads; head += gridDim.x) {
-        if (c.row_dgate) {
+        if (c.grads.dgate && c.attn.gate == PH_GATE_HEAD) {
             double sum = sum_of_head(c, c.row_dgate, head);
             if (threadIdx.x == 0) c.grads.dgate[head] = (float)sum;
         }
-        if (c.row_dsink) {
+        if (c.grads.dsink) {
             double sum = sum_of_head(c, c.row_dsink, head);
             if (threadIdx.x == 0) c.grads.dsink[head] = (float)sum;
         }
