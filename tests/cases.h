@@ -10,9 +10,9 @@
  *
  * A description can also be written by hand: set p.attn and p.with, then problem_build.
  *
- * Every tensor lies in a slab. What a slab holds besides its tensors is poison in inputs
- * (NaN) and a fixed pattern in outputs, so that reading or writing outside shows. Cells
- * that no row sees are poisoned too unless with.clean is set.
+ * Every tensor is part of a slab. The padding around them is NaN in inputs and a fixed
+ * pattern in outputs, so that reading or writing outside shows. Elements that no row sees
+ * are NaN, Inf or random bits too unless with.clean is set.
  */
 #ifndef CASES_H
 #define CASES_H
@@ -85,7 +85,7 @@ typedef struct case_with {
     float v_shift;        /* mean of v                                            */
     float hidden;         /* share of visible that is 0                           */
     int same_keys;        /* all keys equal: every weight ties                    */
-    int clean;            /* no poison                                            */
+    int clean;            /* no masked NaN                                         */
     int weights, col_sum, entropy, top_k, rect; /* look inside                          */
     int no_look; /* draw it, but do not put it into the call             */
 } case_with;

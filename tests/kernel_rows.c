@@ -28,7 +28,7 @@ static int side(void)
 
 /* Scores in base 2, some hidden; or with one special number; all hidden; special numbers
    in many places; both zeros, which are equal and yet different bits. */
-enum { USUAL, POISONED, EMPTY, WILD, ZEROS, ROW_KINDS };
+enum { USUAL, NON_FINITE, EMPTY, WILD, ZEROS, ROW_KINDS };
 
 static void fill_row(float *s, int n, int kind)
 {
@@ -39,7 +39,7 @@ static void fill_row(float *s, int n, int kind)
         if (kind == WILD && !bed_below(8)) s[c] = bed_special();
         if (kind == ZEROS) s[c] = bed_below(2) ? 0.0f : -0.0f;
     }
-    if (kind == POISONED) s[bed_below(n)] = bed_special();
+    if (kind == NON_FINITE) s[bed_below(n)] = bed_special();
 }
 
 static int has_nan(const float *s, int n)

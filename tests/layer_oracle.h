@@ -7,8 +7,8 @@
  *     out = concat over heads( attention ) wo + bo, rows beyond q_lens 0
  *
  * Attention itself is the dense oracle of oracle.h. The struct holds one problem twice:
- * as the library sees it (types, forms of the matrices, poison in rows that nobody may
- * read) and as plain doubles, where every matrix is whole and poisoned rows are 0.
+ * as the library sees it (types, forms of the matrices, NaN in rows that must not be
+ * read) and as plain doubles, where every matrix is whole and such rows are 0.
  *
  *     layer_case c;
  *     layer_draw(&c, seed, index);        a random problem

@@ -1,8 +1,8 @@
 /*
- * problem.c - memory and numbers for one attention problem; see cases.h.
+ * problem.c - memory and data for one attention problem; see cases.h.
  *
- * In this order: layouts, the tensors of a problem, filling them, poison, and checks of
- * what lies between the outputs.
+ * In this order: layouts, the tensors of a problem, filling them, masked NaN and Inf, and
+ * checks of the padding between outputs.
  */
 #include <float.h>
 #include <math.h>
@@ -340,9 +340,9 @@ static void fill_all(problem *p, uint64_t *rng)
     fill(&p->dlse, rng, 1, 0);
 }
 
-/* ---- poison ----------------------------------------------------------------------- */
+/* ---- masked NaN and Inf ------------------------------------------------------------ */
 
-static void poison_row(tensor *t, uint64_t *rng, int b, int h, int i)
+static void fill_masked_row(tensor *t, uint64_t *rng, int b, int h, int i)
 {
     int kind = check_below(rng, 4);
     for (int d = 0; d < t->dim; d++) {
@@ -371,31 +371,31 @@ static int row_sees(const dense *p, int b, int h, int i)
     return 0;
 }
 
-static void poison_keys(tensor *t, const dense *d, uint64_t *rng)
+static void fill_masked_keys(tensor *t, const dense *d, uint64_t *rng)
 {
     for (int b = 0; b < t->batch; b++)
         for (int g = 0; g < t->heads; g++)
             for (int j = 0; j < t->len; j++)
-                if (!key_seen(d, b, g, t->heads, j)) poison_row(t, rng, b, g, j);
+                if (!key_seen(d, b, g, t->heads, j)) fill_masked_row(t, rng, b, g, j);
 }
 
 /* Everything that takes no part: keys and values no row sees, rows that see no key. */
-static void poison(problem *p, uint64_t *rng)
+static void fill_masked(problem *p, uint64_t *rng)
 {
     dense d;
     dense_load(&d, &p->attn, &p->args, p->attn.backward ? &p->grads : NULL);
-    poison_keys(&p->k, &d, rng);
-    poison_keys(&p->v, &d, rng);
+    fill_masked_keys(&p->k, &d, rng);
+    fill_masked_keys(&p->v, &d, rng);
     for (int b = 0; b < d.batch; b++)
         for (int h = 0; h < d.q_heads; h++)
             for (int i = 0; i < d.q_len; i++) {
                 if (row_sees(&d, b, h, i)) continue;
-                poison_row(&p->q, rng, b, h, i);
-                if (p->dout.mem) poison_row(&p->dout, rng, b, h, i);
+                fill_masked_row(&p->q, rng, b, h, i);
+                if (p->dout.mem) fill_masked_row(&p->dout, rng, b, h, i);
                 /* A computed row without keys still has lse = sink, which dlse reaches.
                    */
                 if (p->dlse.mem && (dense_dead(&d, b, h, i) || !d.sink))
-                    poison_row(&p->dlse, rng, b, h, i);
+                    fill_masked_row(&p->dlse, rng, b, h, i);
             }
     dense_free(&d);
 }
@@ -413,7 +413,7 @@ void problem_build(problem *p, uint64_t seed)
     if (p->attn.backward) make_grads(p, &state);
     fill_all(p, &state);
     int shared = p->with.layout == LAYOUT_OVERLAP || p->with.layout == LAYOUT_REPEAT;
-    if (!p->with.clean && !shared) poison(p, &state);
+    if (!p->with.clean && !shared) fill_masked(p, &state);
 }
 
 void problem_free(problem *p)

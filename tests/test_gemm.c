@@ -440,7 +440,7 @@ static void small_numbers(void)
 }
 
 /* Inf and NaN reach the elements they belong to and no others. */
-static void poison(void)
+static void non_finite(void)
 {
     const ph_kernels *const *isas = ph_kernels_list();
     enum { M = 19, N = 37, K = 23 };
@@ -590,7 +590,7 @@ static const check_case cases[] = {{"small_sizes", small_sizes},
                                    {"side_by_side", side_by_side},
                                    {"shared_left", shared_left},
                                    {"small_numbers", small_numbers},
-                                   {"poison", poison},
+                                   {"non_finite", non_finite},
                                    {0, 0}};
 
 int main(int argc, char **argv)

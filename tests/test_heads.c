@@ -437,7 +437,7 @@ static void rectangles(void)
     ph_heads_free(heads);
 }
 
-static void odd_rows(void)
+static void invalid_rows(void)
 {
     const float bad[] = {0.5f, 0.5f, -0.1f, 1.1f, NAN, 1, 0.2f, 0.2f, 0, 0};
     ph_heads *heads = NULL;
@@ -491,7 +491,7 @@ static const check_case cases[] = {{"random_maps", random_maps},
                                    {"reasons", reasons},
                                    {"classes", classes},
                                    {"rectangles", rectangles},
-                                   {"odd_rows", odd_rows},
+                                   {"invalid_rows", invalid_rows},
                                    {"refusals", refusals},
                                    {0, 0}};
 

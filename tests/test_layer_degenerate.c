@@ -318,7 +318,7 @@ static void collab_blocks(void)
 
 /* ---- mixed heads ------------------------------------------------------------------- */
 
-static void dcmha_silent(void)
+static void dcmha_zero(void)
 {
     ph_ctx *ctx = open_ctx();
     layer_bed plain, b;
@@ -348,7 +348,7 @@ static void talking_to_itself(void)
 }
 
 /* Heads that change places before the softmax and go back after it. */
-static void there_and_back(void)
+static void permuted_and_inverted(void)
 {
     static const char *const variants[] = {"talking", "dcmha:rank=2"};
     ph_ctx *ctx = open_ctx();
@@ -528,7 +528,7 @@ static void overlaps(void)
           ph_mohsa_overlap(PH_OVERLAP_REVERSE, 0, 5));
 }
 
-static void slopes(void)
+static void alibi_slopes(void)
 {
     const float twelve[] = {0.707107f, 0.353553f, 0.176777f, 0.088388f};
     float s[12];
@@ -558,9 +558,9 @@ static const check_case cases[] = {{"entmax_near_softmax", entmax_near_softmax},
                                    {"mohsa_none", mohsa_none},
                                    {"mohsa_alone", mohsa_alone},
                                    {"collab_blocks", collab_blocks},
-                                   {"dcmha_silent", dcmha_silent},
+                                   {"dcmha_zero", dcmha_zero},
                                    {"talking_to_itself", talking_to_itself},
-                                   {"there_and_back", there_and_back},
+                                   {"permuted_and_inverted", permuted_and_inverted},
                                    {"mixed_softmax", mixed_softmax},
                                    {"diff_twins", diff_twins},
                                    {"norm_kinds", norm_kinds},
@@ -568,7 +568,7 @@ static const check_case cases[] = {{"entmax_near_softmax", entmax_near_softmax},
                                    {"partial_rope", partial_rope},
                                    {"overlaps", overlaps},
                                    {"depth_bounds", depth_bounds},
-                                   {"slopes", slopes},
+                                   {"alibi_slopes", alibi_slopes},
                                    {0, 0}};
 
 int main(int argc, char **argv)

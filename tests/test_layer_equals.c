@@ -93,9 +93,9 @@ static void swap_heads(layer_bed *b, int one, int two)
 
 /* ---- mixture of heads -------------------------------------------------------------- */
 
-/* Few heads of many: queries are made for the pairs that are used alone, and all is bit
-   for bit what plain attention gives that is told the same gates. */
-static void moh_few(void)
+/* Few heads of many: queries are projected for routed pairs only, and everything equals
+   mha with the same gates, bit for bit. */
+static void moh_sparse(void)
 {
     for (int form = 0; form < 2; form++) {
         ph_layer_desc d = describe("mha"), v = describe("moh:shared=1,top=2");
@@ -209,8 +209,8 @@ static void moh_unchosen(void)
     layer_bed_free(&b);
 }
 
-/* Which heads are longest depends neither on the unit of the queries nor on positions. */
-static void moh_norm_free(void)
+/* Routing by norm is invariant to the scale of the queries and to their positions. */
+static void moh_norm_invariant(void)
 {
     layer_bed a, b, c;
     ph_layer_desc turned = describe("moh-norm:shared=1,top=2");
@@ -438,12 +438,12 @@ static void gates_open(void)
     }
 }
 
-static const check_case cases[] = {{"moh_few", moh_few},
+static const check_case cases[] = {{"moh_sparse", moh_sparse},
                                    {"moh_one_head", moh_one_head},
                                    {"moh_permuted", moh_permuted},
                                    {"moh_shifted", moh_shifted},
                                    {"moh_unchosen", moh_unchosen},
-                                   {"moh_norm_free", moh_norm_free},
+                                   {"moh_norm_invariant", moh_norm_invariant},
                                    {"mohsa_borders", mohsa_borders},
                                    {"mohsa_banded", mohsa_banded},
                                    {"collab_alike", collab_alike},

@@ -282,7 +282,7 @@ static void by_hand(void) /* scores 0 and ln 3: weights 1/4 and 3/4 */
     trial_free(&got);
 }
 
-static void plain(void)
+static void mha(void)
 {
     forward(make(2, 4, 2, 1, 5, 7, 8, 6), "");
     forward(make(1, 1, 1, 1, 1, 1, 1, 1), "");
@@ -391,7 +391,7 @@ static void memory(void)
     free(data);
 }
 
-static const check_case cases[] = {{"by_hand", by_hand}, {"plain", plain},
+static const check_case cases[] = {{"by_hand", by_hand}, {"mha", mha},
                                    {"masks", masks},     {"tensors", tensors},
                                    {"numbers", numbers}, {"gradients", gradients},
                                    {"memory", memory},   {0, 0}};

@@ -117,7 +117,7 @@ static void compare(loops_problem *p, const char *words)
 
 /* ---- cases ---- */
 
-static void plain(void)
+static void mha(void)
 {
     loops_problem *p = loops_make(4, 4, 4, 0, F);
     compare(p, "--heads 4");
@@ -390,7 +390,7 @@ static void nothing(void)
     }
 }
 
-static const check_case cases[] = {{"plain", plain},
+static const check_case cases[] = {{"mha", mha},
                                    {"no_output_matrix", no_output_matrix},
                                    {"per_head", per_head},
                                    {"cross", cross},

@@ -221,7 +221,7 @@ static void every_variant(void)
 }
 
 /* |v W| of one key by hand. */
-static void value_lengths(void)
+static void value_norms(void)
 {
     bed b;
     float v[64];
@@ -470,7 +470,7 @@ static const check_case cases[] = {{"encoder", encoder},
                                    {"decoder", decoder},
                                    {"both", both},
                                    {"every_variant", every_variant},
-                                   {"value_lengths", value_lengths},
+                                   {"value_norms", value_norms},
                                    {"changed_heads", changed_heads},
                                    {"gates", gates},
                                    {"plans_come_back", plans_come_back},

@@ -245,7 +245,7 @@ static void hide_some(sample *p)
         p->visible[i] = i % (size_t)a->kv_len % 7 != 3;
 }
 
-static void poison(sample *p)
+static void fill_masked(sample *p)
 {
     const ph_attn *a = &p->attn;
     for (size_t i = 0; i < p->size[K]; i++)
@@ -262,7 +262,7 @@ static void hidden_is_not_read(void)
         sample p = make(&state);
         hide_some(&p);
         results x = run(&p, ctx, 1);
-        poison(&p);
+        fill_masked(&p);
         results y = run(&p, ctx, 1);
         same(&x, &y, "a hidden number", trial);
         free_all(x.x, RESULTS), free_all(y.x, RESULTS);

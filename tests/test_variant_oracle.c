@@ -73,7 +73,7 @@ static void compare_gradient(variant_case *c, const char *name, const double *ex
 }
 
 /* Two oracles written apart: all masks at once, forward and gradients. */
-static void plain(void)
+static void mha(void)
 {
     variant_case c;
     variant_core_case(&c, "mha", &usual, check_seed);
@@ -303,7 +303,7 @@ static void entmax_empty(void)
     bag_free(&out), variant_case_free(&c);
 }
 
-static const check_case cases[] = {{"plain", plain},
+static const check_case cases[] = {{"mha", mha},
                                    {"sink_and_cap", sink_and_cap},
                                    {"entmax_printed", entmax_printed},
                                    {"entmax_sorted", entmax_sorted},

@@ -1,9 +1,9 @@
 // beams.js - two rows of words and beams between them, one colour per head. Each word's
 // beams are its largest weights up to a share of the mass, so that long texts stay legible.
 //
-// Words stand in lines above each other where they fit, else in two columns that scroll.
+// Words are in two lines where they fit, else in two columns that scroll.
 
-const MOST_BEAMS = 64; // of one word: more are a wash of colour, and slow
+const MAX_BEAMS = 64; // of one word: more are illegible, and slow
 
 const edges = new Map(); // head, mass, kind of weights and row to a list of keys
 
@@ -11,7 +11,7 @@ function edgesOf(ref, i) {
   const map = mapOf(ref), key = `${idOf(ref)}/${state.mass}/${state.valued}/${i}`;
   let list = edges.get(key);
   if (list) return list;
-  list = topMass(map.shownRow(i, state.valued), map.seen(i), state.mass).slice(0, MOST_BEAMS);
+  list = topMass(map.shownRow(i, state.valued), map.seen(i), state.mass).slice(0, MAX_BEAMS);
   if (edges.size > 20000) edges.clear();
   if (!map.remote || map.remote.has(i)) edges.set(key, list);
   return list;
@@ -19,7 +19,7 @@ function edgesOf(ref, i) {
 
 const beamHeads = () => [state.a, ...state.extra].filter((ref) => !isAbsent(ref) && mapOf(ref).kept);
 
-// Places of words: { x, y } of each, the size of its box, and whether lines run across.
+// Layout of words: { x, y } of each, the size of its box, and whether lines are horizontal.
 function beamLayout(w, h) {
   const queries = shownWords(queryWords(state.a)), keys = shownWords(keyWords(state.a)), size = 14;
   const natural = (words) => words.reduce((sum, word) => sum + textWidth(word, size) + 14, 0);
@@ -91,7 +91,7 @@ function drawBeams(p, layout, focus) {
   });
 }
 
-// Under a word: one strip per head, as dark as what the word gets from or gives to the focus.
+// Under a word: one strip per head, as dark as its weight from or to the focus.
 function stripOf(layout, focus, side, n) {
   return beamHeads().map((ref, k) => {
     const map = mapOf(ref), most = state.valued ? map.largest(true) : 1;
@@ -161,10 +161,10 @@ const beamsView = {
     if (!beamsAt || beamsAt.across) return;
     set({ scroll: Math.max(0, Math.min(beamsAt.most - beamsAt.count, state.scroll + Math.sign(dy) * Math.max(1, Math.round(Math.abs(dy) / beamsAt.step)))) });
   },
-  note: () => `${t(page.mode === "top" ? "beamsKept" : "beamsNote", percent(state.mass))} ${keyWords(state.a).length > MOST_BEAMS ? `${t("beamsMost", MOST_BEAMS)} ` : ""}${t("chipsHelp")}`,
+  note: () => `${t(page.mode === "top" ? "beamsKept" : "beamsNote", percent(state.mass))} ${keyWords(state.a).length > MAX_BEAMS ? `${t("beamsMost", MAX_BEAMS)} ` : ""}${t("chipsHelp")}`,
 };
 
-// What a word gives or gets: the three largest, for every head among the beams.
+// The three largest weights of a word, for every head among the beams.
 function wordLines(side, n) {
   const word = (side === "q" ? queryWords : keyWords)(state.a)[n];
   const lines = [[make("b", {}, shown(word)), ` ${side === "q" ? t("gives") : t("gets")}`]];

@@ -1,4 +1,4 @@
-// card.js - what is known of the head, in words and numbers: real HTML, for everybody.
+// card.js - description and measures of the head, as HTML that screen readers can read.
 
 function drawCard() {
   const ref = state.a, role = roleOf(ref), report = page.reports[ref.r];
@@ -40,7 +40,7 @@ function meter(share, threshold) {
   return box;
 }
 
-// Numbers that labels stand on; the others on demand.
+// Measures that labels are based on; the others on demand.
 function drawNumbers(ref) {
   const { metrics } = page.reports[ref.r], some = metrics.some((metric) => metric.threshold > 0);
   fillNumbers($("numbers").tBodies[0], ref, (metric) => !some || metric.threshold > 0);
@@ -82,7 +82,7 @@ function drawOffsets(ref) {
   p.text(percent(most), width, 6, { size: 11, align: "right", fill: css("--quiet") });
 }
 
-// How far the answers are from those without the changes.
+// How far the predictions are from those without the edits.
 function movedNote({ divergence, loss }, before) {
   const notes = [];
   if (divergence !== undefined) notes.push(t("divergence", number(divergence)));
@@ -106,7 +106,7 @@ function drawOutcomes(ref) {
 
 // ---- the strip of words --------------------------------------------------------------
 
-const MOST_STRIP = 600; // buttons; of longer texts the words around the cursor
+const MAX_STRIP = 600; // buttons; for longer texts the words around the cursor
 
 let stripKey = ""; // which words the buttons are
 let stripButtons = [];
@@ -114,11 +114,11 @@ let stripFocus = -1; // the word that was scrolled to
 
 function drawStrip() {
   const words = stripWords(), strip = $("strip"), centre = state.seen ? state.j : state.i;
-  const first = words.length > MOST_STRIP ? Math.max(0, Math.min(words.length - MOST_STRIP, Math.floor(centre / 200) * 200 - 200)) : 0;
+  const first = words.length > MAX_STRIP ? Math.max(0, Math.min(words.length - MAX_STRIP, Math.floor(centre / 200) * 200 - 200)) : 0;
   const stack = stackOf(state.a), key = `${state.a.r}.${state.seen ? stack.k : stack.q}.${first}.${words.length}`;
   if (key !== stripKey) {
     stripKey = key;
-    stripButtons = words.slice(first, first + MOST_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word)));
+    stripButtons = words.slice(first, first + MAX_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word)));
     strip.replaceChildren(...stripButtons);
   }
   const shares = isAbsent(state.a) ? null : stripShares(), focus = state.picked.length ? state.picked : [centre];
@@ -147,7 +147,7 @@ function styleWord(button, level, picked, found, focused) {
   button.tabIndex = focused ? 0 : -1;
 }
 
-// What each word of the text gets from (or gives to) the focus; null where texts differ.
+// Weight of each word of the text from (or to) the focus; null where texts differ.
 function stripShares() {
   const map = mapOf(state.a), words = state.picked.length ? state.picked : [state.seen ? state.j : state.i];
   if (!isSelf(state.a) || !map.rows) return null;

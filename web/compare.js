@@ -19,7 +19,7 @@ function sameShape(a, b) {
   return a.rows === b.rows && a.keys === b.keys;
 }
 
-// A: in live mode what was before the changes.
+// A: in live mode the report before the edits.
 const firstHead = () => (page.live && page.reports.length > 1 && !state.b ? { ...state.a, r: 0 } : state.a);
 
 let lastDifference = {}; // moving the cursor does not change it

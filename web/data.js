@@ -1,8 +1,8 @@
-// data.js - the report as the page sees it: heads by reference, weights by row and cell.
+// data.js - access to the report: heads by reference, weights by row and cell.
 // src/view/page.h has the layout of the arrays.
 //
-// A head is named { r, s, l, h }: report, stack, layer, head. Every number says whether it
-// is exact, so that nothing approximate is ever printed as if it were.
+// A head is named { r, s, l, h }: report, stack, layer, head. Every value says whether it
+// is exact, so that an approximate one is never printed as if it were.
 
 let page = null; // the description
 let arrays = null; // ArrayBuffer
@@ -19,7 +19,7 @@ function fromBase64(text) {
   return bytes;
 }
 
-// Everything that was computed from an older report.
+// Clears everything that was computed from an older report.
 function forget() {
   for (const known of [cache, thumbs, edges, drawnFor, pictures]) known.clear();
   atlas = lastDifference = {};
@@ -42,7 +42,7 @@ const isAbsent = (ref) => Boolean(stackOf(ref).absent?.[indexOf(ref)]);
 const queryWords = (ref) => page.reports[ref.r].axes[stackOf(ref).q].tokens;
 const keyWords = (ref) => page.reports[ref.r].axes[stackOf(ref).k].tokens;
 const isSelf = (ref) => stackOf(ref).q === stackOf(ref).k;
-// People count from one; the address and all arrays from zero.
+// Shown names count from one; the address and all arrays from zero.
 const partOf = (ref) => (page.reports[ref.r].stacks.length > 1 ? said(stackOf(ref).name) : "");
 const labelOf = (ref) => `${partOf(ref)} ${ref.l + 1}-${ref.h + 1}`.trim();
 const titleOf = (ref) => (partOf(ref) && `${partOf(ref)} · `) + t("layerHead", ref.l + 1, ref.h + 1);
@@ -103,7 +103,7 @@ class HeadMap {
     return Math.max(0, Math.min(this.keys, i + this.stack.offset + 1));
   }
 
-  // Row i as floats, in a new array or in `out`; what is not kept counts as 0.
+  // Row i as floats, in a new array or in `out`; weights that are not stored are 0.
   row(i, out = new Float32Array(this.keys)) {
     const { keys, top } = this, at = i * keys;
     if (!this.kept) return out.fill(0);
@@ -126,7 +126,7 @@ class HeadMap {
   }
 
   // One weight: { v, error } with error 0 where it is exact; with digits too where v is the
-  // weight rounded to so many; { below } where it is not kept; { forbidden } where the mask
+  // weight rounded to so many; { below } where it is not stored; { forbidden } where the mask
   // hides it.
   cell(i, j) {
     if (j >= this.seen(i)) return { forbidden: true };
@@ -145,7 +145,7 @@ class HeadMap {
     return { below: least };
   }
 
-  // All weights (rows, keys); kept by a small cache, see mapOf.
+  // All weights (rows, keys); cached, see mapOf.
   dense() {
     if (this.all) return this.all;
     if (this.kept && page.mode === "f32" && !this.stack.causal) return (this.all = this.cells);
@@ -154,7 +154,7 @@ class HeadMap {
     return (this.all = all);
   }
 
-  // Weights, or weights times the length of what they carry.
+  // Weights, or weights times the norm of their values.
   shownCells(valued) {
     const all = this.dense();
     if (!valued || !this.norms) return all;
@@ -201,15 +201,15 @@ class HeadMap {
 
   // The sum of a row that is farthest from one, where sums are known exactly; rows without
   // any weight do not count.
-  oddSum() {
+  worstSum() {
     if (!this.kept || this.remote) return 1;
-    if (this.odd) return this.odd;
-    let odd = 1;
+    if (this.worst) return this.worst;
+    let worst = 1;
     for (let i = 0; i < this.rows; i++) {
       const sum = this.sums ? this.sums[i] : this.row(i).reduce((total, v) => total + v, 0);
-      if (sum !== 0 && Math.abs(sum - 1) > Math.abs(odd - 1)) odd = sum;
+      if (sum !== 0 && Math.abs(sum - 1) > Math.abs(worst - 1)) worst = sum;
     }
-    return (this.odd = odd);
+    return (this.worst = worst);
   }
 
   // Share of the rows' mass that is in the file, on average.
@@ -226,7 +226,7 @@ class HeadMap {
   }
 }
 
-const CACHE = 24; // heads whose weights stay unpacked
+const CACHE = 24; // heads whose unpacked weights are cached
 const cache = new Map();
 
 function mapOf(ref) {

@@ -4,7 +4,7 @@
 //   and    = not { "&" not }
 //   not    = "!" not | "(" or ")" | name [ sign number ]
 //
-// parseFilter gives a function of a head, or throws a FilterError with a place.
+// parseFilter returns a function of a head, or throws a FilterError with a position.
 
 class FilterError extends Error {
   constructor(message, at) {
@@ -37,7 +37,7 @@ const COMPARE = {
   "=": (a, b) => a === b, "==": (a, b) => a === b, "!=": (a, b) => a !== b,
 };
 
-// What a name means: a number of a head, or whether it has a label.
+// The meaning of a name: a measure of a head, or whether it has a label.
 function meaningOf(name, report) {
   const word = name.toLowerCase();
   if (word === "layer") return { number: (ref) => ref.l + 1 };

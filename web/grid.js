@@ -1,5 +1,5 @@
-// grid.js - all heads of a stack at a glance: small cells with label and colour at the
-// left, thumbnails of all maps as a view of its own.
+// grid.js - all heads of a stack: small cells with label and colour at the left, and
+// thumbnails of all maps as a view of their own.
 
 let passes = () => true; // the filter line, as a function of a head
 
@@ -10,7 +10,7 @@ function headsOf({ r, s }) {
 
 const allHeads = (r) => page.reports[r].stacks.flatMap((_, n) => headsOf({ r, s: n }));
 
-// Places of cells in a box, all stacks of the report below each other: numbers of layers at
+// Layout of cells in a box, all stacks of the report below each other: numbers of layers at
 // the left, of heads on top, the name of a stack above where there are several. Layers that
 // would have cells smaller than `least` are broken into lines.
 function gridLayout(r, width, height, most, least, gap) {
@@ -54,13 +54,13 @@ function drawGridLabels(p, layout) {
   for (const { stack, left, top, lines } of layout.parts) {
     if (layout.parts.length > 1) p.text(said(stack.name), left, top - 28, { size: 12, weight: 600, fill });
     for (let h = 0; h < Math.min(across, stack.heads); h += step) p.text(String(h + 1), left + (h + 0.5) * cell, top - 8, { size: 11, align: "center", fill });
-    for (let n = 0; n < stack.layers * lines; n += step) // a line that goes on says with which head
+    for (let n = 0; n < stack.layers * lines; n += step) // a continued line starts with the index of its head
       p.text(n % lines ? `+${(n % lines) * across}` : String(n / lines + 1), left - 7, top + (n + 0.5) * cell, { size: 11, align: "right", fill });
     if (lines === 1) drawGroups(p, stack, left, top, cell);
   }
 }
 
-// Heads that share keys stand in one frame.
+// Heads that share keys have one frame.
 function drawGroups(p, stack, left, top, cell) {
   const size = stack.heads / stack.kvHeads;
   if (size <= 1) return;
@@ -147,8 +147,8 @@ function drawLegend(m, most) {
 
 // ---- thumbnails ----------------------------------------------------------------------
 
-// All thumbnails of a report in one picture, for the theme and scale at hand: a canvas each
-// would take longer to make than to draw.
+// All thumbnails of a report in one image, for the current theme and scale: creating a
+// canvas for each would take longer than drawing them.
 let atlas = {};
 
 function thumbImage(ref, out) {
@@ -230,7 +230,7 @@ function addHead(ref) {
   if (sameHead(ref, state.a)) return;
   const others = state.extra.filter((x) => !sameHead(x, ref));
   if (others.length === state.extra.length) others.push(ref);
-  set({ extra: others.slice(-(MOST_HEADS - 1)) });
+  set({ extra: others.slice(-(MAX_HEADS - 1)) });
 }
 
 function headTip(ref) {

@@ -1,5 +1,5 @@
-// heat.js - one head as a heat map with words on both axes. The same drawing serves the
-// comparison, where three stand side by side.
+// heat.js - one head as a heat map with words on both axes. The comparison
+// uses it for three maps side by side.
 
 const LABEL = 12.5; // size of words
 
@@ -19,7 +19,7 @@ function widest(words) {
 }
 const labelWidth = (map) => Math.min(150, widest(shownWords(queryWords(map.ref)))) + 10;
 
-// Where everything goes. box: { x, y, w, h }; left: words of the rows are wanted; fit: size of
+// The layout. box: { x, y, w, h }; left: words of the rows are wanted; fit: size of
 // a cell, where several maps must agree.
 function heatLayout(map, box, { zoom = 1, x = 0, y = 0, left = true, fit: given } = {}) {
   const rowWords = shownWords(queryWords(map.ref)), keyLabels = shownWords(keyWords(map.ref));
@@ -41,7 +41,7 @@ function heatHit(layout, x, y) {
   return { i: i + layout.i0, j: j + layout.j0 };
 }
 
-// How values become colours: { cells, most(i), lut, signed, name }; the name tells shades of
+// The mapping from values to colours: { cells, most(i), lut, signed, name }; the name tells shades of
 // one head apart.
 function plainShade(map, valued) {
   const name = `${valued}/${state.scale}/${theme()}`;
@@ -67,7 +67,7 @@ function heatImage(layout, shade) {
   const key = [idOf(map.ref), shade.name, rows, cols, i0, j0, w, h].join("|");
   if (pictures.has(key)) return pictures.get(key);
   const image = (shade.remote ? remoteImage : makeImage)(layout, shade, w, h);
-  if (!image) return { w, h, rgba: new Uint8ClampedArray(4 * w * h) }; // still asked for
+  if (!image) return { w, h, rgba: new Uint8ClampedArray(4 * w * h) }; // still requested
   pictures.set(key, image);
   if (pictures.size > MOST_PICTURES) pictures.delete(pictures.keys().next().value);
   return image;
@@ -80,7 +80,7 @@ function makeImage({ map, rows, cols, i0, j0 }, shade, w, h) {
   const best = new Float32Array(w);
   for (let i = 0; i < rows; ) {
     const line = Math.floor((i * h) / rows);
-    let open = -1; // last pixel of the line that covers an allowed cell
+    let open = -1; // last pixel of the line that covers a visible cell
     let most = 0;
     best.fill(0);
     for (; i < rows && Math.floor((i * h) / rows) === line; i++) {
@@ -104,7 +104,7 @@ function drawHatch(p, x, y, w, h) {
   });
 }
 
-// Words of the axes; those of the cursor and picked ones are strong.
+// Words of the axes; those of the cursor and picked ones are bold.
 function drawAxes(p, layout, cursor) {
   const { rows, cols, i0, j0, cell, gx, gy, left, tall } = layout, step = Math.max(1, Math.ceil(13 / cell));
   const size = Math.min(LABEL, Math.max(10, cell * 0.95));
@@ -167,7 +167,7 @@ function drawHeat(p, layout, shade, cursor) {
   p.frame(x, y, size, size, css("--accent"), 2);
 }
 
-// Words in place of a map that is not there; true if there is none.
+// A sentence instead of a map that is missing; true if it is.
 function drawMissing(p, ref) {
   const why = isAbsent(ref) ? "absent" : mapOf(ref).kept ? "" : "noMap";
   if (why) p.text(t(why), 0, 20, { fill: css("--quiet") });
@@ -229,7 +229,7 @@ function panBy(dx, dy, layout) {
   });
 }
 
-// ---- one cell in words ---------------------------------------------------------------
+// ---- description of one cell ---------------------------------------------------------
 
 function rankOf(map, i, j) {
   if (map.remote && !map.remote.has(i)) return "…";

@@ -1,8 +1,8 @@
-// live.js - talking to the program that serves this page; a saved file never gets here.
+// live.js - requests to the program that serves this page; unused in a saved file.
 //
-// The program keeps nothing but the last run: each run says the text and all changes. It
-// answers with the report before the changes and, if there are any, the one after them.
-// Of long texts it sends no weights: the page asks for the window it shows.
+// The program stores only the last run: each request has the text and all edits. It
+// answers with the report before the edits and, if there are any, the one after them.
+// For long texts it sends no weights: the page requests the window it shows.
 
 const live = { token: "", text: "", edits: [], frozen: false, past: [], note: "", first: "", dragging: false, running: false, again: false };
 
@@ -18,7 +18,7 @@ async function askProgram(path, body) {
 }
 
 const asked = () => ({ text: live.text, edits: live.edits, frozen: live.frozen });
-const MOST_ADDRESS = 4000; // letters of the address for text and changes; longer ones are not kept
+const MAX_ADDRESS = 4000; // letters of the address for text and edits; longer ones are not stored
 
 async function openLive() {
   live.token = /(?:^|[#&])token=([0-9a-f]{32})/.exec(location.hash)?.[1] ?? "";
@@ -30,7 +30,7 @@ async function openLive() {
     const { text = live.text, edits = live.edits, frozen = false } = before ? JSON.parse(decodeURIComponent(before)) : {};
     Object.assign(live, { text, edits, frozen });
     if (JSON.stringify(asked()) !== live.first || live.edits.length) await fetchRun(asked());
-  } catch (error) { // another model's, or not of ours
+  } catch (error) { // another model's, or malformed
     Object.assign(live, JSON.parse(live.first), { note: error.message });
     await fetchRun(asked());
   }
@@ -38,10 +38,10 @@ async function openLive() {
   makeLivePanel();
 }
 
-// What a reload of the page goes on with.
+// What a reload of the page restores.
 function liveAddress() {
   const now = JSON.stringify(asked());
-  return !live.token || now === live.first || now.length > MOST_ADDRESS ? "" : `live=${encodeURIComponent(now)}`;
+  return !live.token || now === live.first || now.length > MAX_ADDRESS ? "" : `live=${encodeURIComponent(now)}`;
 }
 
 async function fetchRun(body) {
@@ -54,7 +54,7 @@ async function fetchRun(body) {
   forget();
 }
 
-// ---- changes -------------------------------------------------------------------------
+// ---- edits ---------------------------------------------------------------------------
 
 const editOf = (ref) => live.edits.find((e) => e.kind !== "mask" && e.stack === ref.s && e.layer === ref.l && e.head === ref.h);
 const maskOf = (axis, word) => live.edits.find((e) => e.kind === "mask" && e.axis === axis && e.word === word);
@@ -73,7 +73,7 @@ function undo() {
   runAgain();
 }
 
-// One run at a time; what changes meanwhile is run when it is done.
+// One run at a time; edits made meanwhile run when it is done.
 async function runAgain() {
   live.again = true;
   live.note = t("busy");
@@ -88,8 +88,8 @@ async function runAgain() {
       live.note = live.again ? t("busy") : t("ready", Math.round(performance.now() - began));
     } catch (error) {
       live.note = error.message;
-      if (live.past.length) Object.assign(live, live.past.pop()); // what was refused is not a change
-      await fetchRun(asked()).catch(() => {}); // it keeps the last run only
+      if (live.past.length) Object.assign(live, live.past.pop()); // a refused edit is dropped
+      await fetchRun(asked()).catch(() => {}); // it stores the last run only
     }
   }
   live.running = false;
@@ -107,7 +107,7 @@ function withHead(kind, gate = 1) {
 
 const setHead = (kind) => change(withHead(kind));
 
-// The whole way of the slider is one change: undo goes back to where it began.
+// A whole drag of the slider is one edit: undo restores the value before it.
 function dragGate(gate) {
   const edits = withHead("gate", gate);
   if (!live.dragging) {
@@ -148,7 +148,7 @@ function makeLivePanel() {
     event.preventDefault();
     runText();
   });
-  const dragEnds = () => { live.dragging = false; }; // back where it began there is no change event
+  const dragEnds = () => { live.dragging = false; }; // no change event where it ends at its old value
   const gate = make("input", { type: "range", id: "live-gate", min: 0, max: 1, step: 0.05, oninput: (event) => dragGate(Number(event.target.value)), onchange: dragEnds, onpointerdown: dragEnds });
   const frozen = make("input", { type: "checkbox", id: "live-frozen", onchange: (event) => change(live.edits, live.text, event.target.checked) });
   const heads = make("span", { class: "group", role: "group", id: "live-head", "data-label": "ablate" },
@@ -215,8 +215,8 @@ function drawEdits() {
     `${labelOf(ref)} ${number(by)}`))));
 }
 
-// Heads whose patterns moved most: half the mean over rows of the sum of differences, which is
-// the share of the mass that went elsewhere. Only where the weights are here.
+// Heads whose patterns changed most: the mean over rows of the total variation distance.
+// Only where the weights are in the page.
 function mostChanged() {
   if (page.reports.length < 2 || page.mode === "live") return [];
   if (page.changed) return page.changed;
@@ -238,12 +238,12 @@ function mostChanged() {
 
 // ---- weights on demand ---------------------------------------------------------------
 
-const remoteKnown = new Map(); // question to answer: Float32Array, or null while it is asked
+const remoteKnown = new Map(); // request to answer: Float32Array, or null while it is pending
 let asking = 0, runs = 0;
 const questions = [];
 const MOST_ASKING = 2, MOST_KNOWN = 600;
 
-// The answer if it is here; else asks for it and draws again when it comes.
+// The answer if it is known; else requests it and redraws when it arrives.
 function remoteFloats(path, body) {
   const key = `${path}${JSON.stringify(body)}`, known = remoteKnown.get(key);
   if (known !== undefined) return known;
@@ -254,8 +254,8 @@ function remoteFloats(path, body) {
   return null;
 }
 
-// The newest question first: it is about what is shown now. Nothing is asked during a run, which
-// makes other reports, and what was refused is not asked again before the next.
+// The newest request first: it is about what is shown now. None is sent during a run, which
+// replaces the reports, and a refused one is not repeated before the next run.
 async function askNext() {
   if (live.running || asking >= MOST_ASKING || !questions.length) return;
   const { key, path, body } = questions.pop(), run = runs;
@@ -281,7 +281,7 @@ class RemoteMap {
   window(row0, rows, col0, cols, height, width) {
     return remoteFloats("/window", { ...placeOf(this.ref), row0, rows, col0, cols, height, width });
   }
-  // Rows come in blocks: whoever looks at one looks at its neighbours next.
+  // Rows are fetched in blocks: neighbouring rows are usually shown next.
   block(i) {
     const size = Math.max(1, Math.min(64, Math.floor(131072 / this.keys))), row0 = Math.floor(i / size) * size;
     const rows = Math.min(size, this.rows - row0), data = this.window(row0, rows, 0, this.keys, rows, this.keys);
@@ -303,7 +303,7 @@ class RemoteMap {
 }
 
 // The window of a heat map as an image; of a difference where shade.from is the other map.
-// null: still asked for.
+// null: still requested.
 function remoteImage(layout, shade, w, h) {
   const { map, rows, cols, i0, j0 } = layout, ask = (m) => m.remote.window(i0, rows, j0, cols, h, w);
   const to = ask(map), from = shade.from && ask(shade.from);

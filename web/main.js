@@ -1,12 +1,12 @@
-// main.js - puts the parts together: controls, pointer, keys, drawing.
+// main.js - controls, pointer, keys, drawing.
 
 const VIEW = { heat: heatView, beams: beamsView, all: allView, neuron: neuronView, compare: compareView };
 const viewOf = () => VIEW[state.view];
 
 // ---- drawing -------------------------------------------------------------------------
 
-// Sizes are read before anything is changed: a question in between would lay the page out
-// again each time. What changes a size by drawing is drawn once more by the observers.
+// Sizes are read before anything is changed: reading one in between would force a layout
+// each time. Where drawing changes a size, the observers redraw.
 const room = {};
 
 function measureRoom() {
@@ -128,14 +128,14 @@ function drawHeader() {
   $("left-out").hidden = !notes;
 }
 
-// What the file does not hold, or holds only roughly.
+// What the file does not hold, or only approximately.
 function leftOut() {
   if (page.mode === "live") return "";
   const refs = headsOf(state.a).filter((ref) => !isAbsent(ref)), stack = stackOf(state.a);
   const kept = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
   let text = "";
-  const odd = isAbsent(state.a) ? 1 : mapOf(state.a).oddSum();
-  if (Math.abs(odd - 1) > 0.004) text += t("rowSum", number(odd));
+  const worst = isAbsent(state.a) ? 1 : mapOf(state.a).worstSum();
+  if (Math.abs(worst - 1) > 0.004) text += t("rowSum", number(worst));
   if (page.mode === "top" && stack.maps[indexOf(state.a)] >= 0) text += t("left", Math.round(100 * mapOf(state.a).keptShare()), page.top);
   if (kept.length < refs.length) text += t("leftHeads", refs.length - kept.length, refs.length);
   if (page.mode === "dec") text += t("quantised");
@@ -394,7 +394,7 @@ function mostTelling() {
   return allHeads(0).reduce((best, ref) => (rank(ref) < rank(best) ? ref : best));
 }
 
-// Where the head is surest of another word; of a long text the last word.
+// The row with the largest weight on another word; in a long text the last word.
 function startCursor() {
   const map = mapOf(state.a);
   let most = -1;

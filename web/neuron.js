@@ -3,7 +3,7 @@
 
 const NEURON_TOP = 74; // above the first key
 
-// Rotary pairs stand side by side: dimension 0, its partner, dimension 1, ...
+// Rotary pairs are adjacent: dimension 0, its partner, dimension 1, ...
 function dimOrder(vectors) {
   const { dim, pair } = vectors, order = [], done = new Set();
   for (let d = 0; d < dim; d++) {

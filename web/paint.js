@@ -1,9 +1,9 @@
-// paint.js - colours, and two painters with the same few strokes: one draws on a canvas,
-// one writes SVG, so that what is saved is what is seen.
+// paint.js - colours, and two painters with the same interface: one draws on a canvas, one
+// writes SVG, so that the saved picture is the one shown.
 
 let dark = false;
 
-// Values of the style sheet. Asked for once per theme: the question is slow.
+// Values of the style sheet, cached per theme: reading them is slow.
 const cssKnown = new Map();
 
 function css(name) {
@@ -15,8 +15,8 @@ const FONT = () => css("--sans");
 
 // ---- colours -------------------------------------------------------------------------
 
-// Lightness rises or falls all the way: the order of colours survives grey print and every
-// kind of colour blindness.
+// Lightness is monotone: the order of colours survives greyscale print and every kind of
+// colour blindness.
 const RAMPS = {
   light: ["#ffffff", "#dbe8f8", "#a9c8ee", "#6a9ddd", "#2f6cbf", "#174a94", "#0a2a5e", "#04142f"],
   dark: ["#161a21", "#1d3050", "#25507f", "#2f75ac", "#5b9dc4", "#98c3cf", "#d3e2c9", "#fdf6c4"],
@@ -25,12 +25,12 @@ const DIVERGING = {
   light: ["#8a3b00", "#c9691c", "#eeb07a", "#fbe5d2", "#ffffff", "#d9e8f8", "#8fb8e6", "#2f6cbf", "#0d3a7d"],
   dark: ["#ffc38a", "#e08a3c", "#93561f", "#43301f", "#161a21", "#1b3350", "#2c6397", "#5b9ddb", "#b5d8ff"],
 };
-// Eight colours told apart by people with any common colour vision; light and dark paper.
+// Eight colours that are distinct with any common colour vision, on light and dark paper.
 const HEAD_COLOURS = {
   light: ["#0b63b5", "#c4520a", "#00806a", "#a8437f", "#8a6500", "#3f8fd6", "#5b4bb0", "#5c6470"],
   dark: ["#6fb1f5", "#ff9a57", "#3fd0b0", "#f29ac8", "#e5bf45", "#a9d4ff", "#b3a7ff", "#b9c0cb"],
 };
-const MOST_HEADS = 8;
+const MAX_HEADS = 8;
 
 const theme = () => (dark ? "dark" : "light");
 
@@ -72,13 +72,13 @@ function inkOn(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.22 ? "#0b0e13" : "#ffffff";
 }
 const hexToRgb = (hex) => `rgb(${parseColour(hex).join(",")})`;
-const headColour = (n) => HEAD_COLOURS[theme()][n % MOST_HEADS];
+const headColour = (n) => HEAD_COLOURS[theme()][n % MAX_HEADS];
 
 function mix(a, b, share) {
   const x = parseColour(a), y = parseColour(b);
   return `rgb(${x.map((c, n) => Math.round(c + (y[n] - c) * share)).join(",")})`;
 }
-const roleColour = (index) => (index > 0 && index <= MOST_HEADS ? headColour(index - 1) : css("--quiet")); // beyond: the glyph tells
+const roleColour = (index) => (index > 0 && index <= MAX_HEADS ? headColour(index - 1) : css("--quiet")); // beyond: the glyph tells
 // A label's cell: a tint of its colour, and a glyph that reads on it.
 const roleTint = (index) => (index > 0 ? mix(css("--paper"), roleColour(index), dark ? 0.34 : 0.26) : hexToRgb(css("--raised")));
 const roleInk = (index) => (index > 0 ? mix(roleColour(index), css("--ink"), dark ? 0.25 : 0.45) : css("--quiet"));
@@ -150,7 +150,7 @@ class CanvasPainter {
       ctx.translate(x, y);
       ctx.rotate((angle * Math.PI) / 180);
     }
-    if (font !== this.font) ctx.font = this.font = font; // reading a font takes its time
+    if (font !== this.font) ctx.font = this.font = font; // setting a font is slow
     ctx.textAlign = align;
     ctx.textBaseline = base;
     ctx.fillStyle = fill;
@@ -179,7 +179,7 @@ class CanvasPainter {
 
 const escapeXml = (text) => text.replace(/[<>&"']/g, (c) => `&#${c.charCodeAt(0)};`);
 const num = (x) => String(Math.round(x * 100) / 100);
-// The name every SVG file must carry; not an address that is ever asked for.
+// The namespace of SVG; no address that is ever requested.
 const SVG_NAME = atob("aHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmc=");
 
 class SvgPainter {
@@ -203,7 +203,7 @@ class SvgPainter {
     const turn = `translate(${num(x)} ${num(y)})${angle ? ` rotate(${angle})` : ""}`;
     this.parts.push(`<text transform="${turn}" y="${num(shift)}" font-size="${size}"${weight !== 400 ? ` font-weight="${weight}"` : ""} text-anchor="${anchor}" fill="${fill}" xml:space="preserve">${escapeXml(text)}</text>`);
   }
-  // Few cells stay vectors; many become a picture.
+  // Few cells are drawn as vectors, many as an image.
   image(image, x, y, w, h) {
     if (image.of) image = cutImage(image);
     if (image.w * image.h > 4096) {
@@ -270,7 +270,7 @@ function number(v, digits) {
   return v.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : digits > 0 ? digits : 4);
 }
 
-// What is printed for a cell: exact digits, or as many as are certain with their error.
+// What is printed for a cell: exact digits, or the certain ones with their error.
 function cellText(cell) {
   if (cell.forbidden) return t("forbidden");
   if (cell.pending) return "…";

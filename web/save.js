@@ -1,4 +1,4 @@
-// save.js - the picture as SVG or PNG, its numbers as CSV.
+// save.js - the picture as SVG or PNG, its weights as CSV.
 
 function download(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name });
@@ -21,7 +21,7 @@ function saveSvg() {
   download(fileName("svg"), new Blob([svgText()], { type: "image/svg+xml" }));
 }
 
-// Twice the size of the screen, with paper behind it.
+// Twice the size of the screen, on a background.
 function savePng() {
   const [w, h] = viewSize(), canvas = document.createElement("canvas"), ctx = canvas.getContext("2d");
   canvas.width = 2 * w;

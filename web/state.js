@@ -1,5 +1,5 @@
-// state.js - what is shown, kept in the address so that a view can be shared. Everything
-// that draws reads `state`; everything that happens calls set(), which draws once per frame.
+// state.js - what is shown, stored in the address so that a view can be shared. Drawing
+// reads `state`; every event calls set(), which draws once per frame.
 
 const VIEWS = ["heat", "beams", "all", "neuron", "compare"];
 const SCALES = ["fixed", "head", "row"];
@@ -11,7 +11,7 @@ const state = {
   extra: [], // more heads among the beams
   i: 0, j: 0, // cursor: row and key
   picked: [], // words of the strip
-  seen: false, // the strip shows who looks at the picked words, not where they look
+  seen: false, // the strip shows who attends to the picked words, not what they attend to
   mass: 0.7,
   valued: false,
   scale: "fixed",
@@ -22,7 +22,7 @@ const state = {
   scroll: 0, // beams and neurons: first word shown
 };
 
-// Shapes of what stands in the address: [key, write, read]; read gives undefined for junk.
+// Format of the address: [key, write, read]; read returns undefined for malformed values.
 const readHead = (text) => {
   const n = text.split(".").map(Number);
   return n.length === 4 && n.every((x) => Number.isInteger(x) && x >= 0) ? { r: n[0], s: n[1], l: n[2], h: n[3] } : undefined;
@@ -37,7 +37,7 @@ const FIELDS = {
   view: [String, oneOf(VIEWS)],
   a: [idOf, readHead],
   b: [(b) => (b ? idOf(b) : ""), readHead],
-  extra: [(list) => list.map(idOf).join("_"), (text) => text.split("_").map(readHead).filter(Boolean).slice(0, MOST_HEADS - 1)],
+  extra: [(list) => list.map(idOf).join("_"), (text) => text.split("_").map(readHead).filter(Boolean).slice(0, MAX_HEADS - 1)],
   i: [String, readInt],
   j: [String, readInt],
   picked: [(list) => list.join("."), readInts],
@@ -60,7 +60,7 @@ function headExists(ref) {
   return Boolean(stack) && ref.l < stack.layers && ref.h < stack.heads;
 }
 
-// Whatever the address said, afterwards the state names things that exist.
+// Clamps the state, so that it names things that exist whatever the address was.
 function settle() {
   if (!headExists(state.a)) state.a = { ...usual.a };
   if (state.b && !headExists(state.b)) state.b = null;
@@ -103,8 +103,8 @@ function writeAddress() {
   if (hash.trim() !== location.hash) history.replaceState(null, "", hash === " " ? location.pathname + location.search : hash);
 }
 
-// Whether a part of the page shows anything else than last time; what it depends on besides
-// theme, language and screen is given.
+// Whether a part of the page must be redrawn: `parts` are what it depends on besides theme,
+// language and screen.
 const drawnFor = new Map();
 
 function changed(part, ...parts) {
@@ -116,14 +116,14 @@ function changed(part, ...parts) {
 
 let planned = 0, addressTimer = 0;
 
-// Changes the state; draws at the next frame, however often it is called before.
+// Changes the state; draws once at the next frame.
 function set(change) {
   Object.assign(state, change);
   settle();
   planned ||= requestAnimationFrame(() => {
     planned = 0;
     draw();
-    clearTimeout(addressTimer); // browsers allow only so many changes of the address
+    clearTimeout(addressTimer); // browsers limit changes of the address
     addressTimer = setTimeout(writeAddress, 120);
   });
 }

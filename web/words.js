@@ -1,5 +1,5 @@
-// words.js - every sentence of the page, in English and Chinese. t("key", a, b) puts a and
-// b in place of {0} and {1}. Names that come with a report are English; those we know are
+// words.js - every sentence of the page, in English and Chinese. t("key", a, b) replaces
+// {0} and {1} by a and b. Names that come with a report are English; those we know are
 // translated by their key, others are shown as they are.
 
 const WORDS = {
@@ -10,9 +10,9 @@ const WORDS = {
     valueWeighted: "Value-weighted", zoom: "Zoom", zoomOut: "Zoom out", zoomIn: "Zoom in",
     save: "Save", saveAs: "Save this picture as {0}", wordsOfText: "Words of the text",
     direction: "Direction", gives: "looks at", gets: "is seen by", find: "Find word",
-    clear: "Clear", word: "Word", weight: "Weight", numbers: "Numbers", moreNumbers: "More numbers", name: "Name",
-    share: "Share", number: "Number", offsets: "Distance from key to row",
-    caution: "Attention weights say where a head looks, not why the model decides. Switch a head off to see what it is for.",
+    clear: "Clear", word: "Word", weight: "Weight", numbers: "Measures", moreNumbers: "More measures", name: "Name",
+    share: "Share", number: "Value", offsets: "Distance from key to row",
+    caution: "Attention weights say where a head looks, not why the model decides. Ablate a head to see what it is for.",
     heat: "Heat map", beams: "Beams", all: "All heads", neuron: "Neurons", compare: "Compare",
     scaleFixed: "0 to 1", scaleHead: "head maximum", scaleRow: "row maximum",
     role: "Role", layer: "layer", head: "head", layerHead: "Layer {0} · Head {1}",
@@ -20,25 +20,25 @@ const WORDS = {
     shape: "{0} × {1}", n_layer: "{0} layers", one_layer: "1 layer", n_head: "{0} heads", one_head: "1 head",
     n_word: "{0} words", one_word: "1 word", rowsKeys: "{0} × {1} words",
     filterHint: "e.g. prev>0.5 & layer<3", filterCount: "{0} of {1} heads", filterBad: "{0} (at {1})",
-    filterEnd: "something is missing at the end", filterName: "“{0}” is neither a number nor a label here",
+    filterEnd: "something is missing at the end", filterName: "“{0}” is neither a measure nor a label here",
     filterChar: "“{0}” does not belong here", filterClose: "“)” is missing",
     whereLooks: "Where “{0}” looks", whoSees: "Who looks at “{0}”",
     whereLookSum: "Where {0} words look, summed", whoSeesSum: "Who looks at {0} words, summed",
     pickedOne: "1 word: {0}",
-    rank: "rank {0} of {1}", about: "±{0}", notKept: "below {0}, not kept in this file",
-    forbidden: "not allowed: a later word", toCell: "{0} looks at {1}", valueOf: "value length {0}",
-    product: "weight × value length", legendZero: "colour ∝ √weight",
-    forbiddenKey: "hatched: not allowed", pooled: "each pixel shows the largest of several weights",
-    beamsNote: "Beams carry at least {0} of each word's mass.", beamsMost: "A word has {0} beams at most.", beamsKept: "Beams carry at least {0} of what this file keeps of each word's mass.",
+    rank: "rank {0} of {1}", about: "±{0}", notKept: "below {0}, not stored in this file",
+    forbidden: "masked: a later word", toCell: "{0} looks at {1}", valueOf: "value norm {0}",
+    product: "weight × value norm", legendZero: "colour ∝ √weight",
+    forbiddenKey: "hatched: masked", pooled: "each pixel shows the largest of several weights",
+    beamsNote: "Beams carry at least {0} of each word's mass.", beamsMost: "A word has {0} beams at most.", beamsKept: "Beams carry at least {0} of the mass of each word that this file stores.",
     chipRemove: "Remove {0}", chipsHelp: "Shift-click heads to add them (up to 8).",
     neuronNone: "This report holds no query and key vectors for this head.",
     neuronHead: "q · k of “{0}” with every word", cumulative: "cumulative", times: "q × k", keyVector: "k",
     queryVector: "q", score: "score", dims: "dimension {0}: q {1}, k {2}, q×k {3}, so far {4}",
-    pairDims: "pair {0}: angle of q {1}°, of k {2}°, lengths {3} and {4}",
+    pairDims: "pair {0}: angle of q {1}°, of k {2}°, norms {3} and {4}",
     compareA: "A", compareB: "B", difference: "B − A", compareHint: "Shift-click a head, or press c, to choose B.",
     compareShape: "A and B have texts of different length: no difference can be drawn.",
-    left: "A long text: this file keeps the {1} largest weights of each row, {0}% of this head's mass. ",
-    leftHeads: "{0} of {1} heads are kept as thumbnails only. ",
+    left: "A long text: this file stores the {1} largest weights of each row, {0}% of this head's mass. ",
+    leftHeads: "{0} of {1} heads are stored as thumbnails only. ",
     quantised: "Weights are stored with the digits that are printed, rounded to the nearest. ", lessThan: "less than {0}",
     leftVectors: "Vectors of {0} of {1} heads are included. ",
     rowSum: "Rows of this head do not sum to one: one is {0}. ",
@@ -47,17 +47,17 @@ const WORDS = {
     gridLabel: "Grid of {0} layers by {1} heads. Arrow keys move, Enter opens, shift plus Enter adds or compares.",
     viewLabel: "{0}. Arrow keys move the cursor, square brackets change the head, page keys the layer, plus and minus zoom.",
     rampLabel: "Colour scale", offsetsLabel: "Share of the mass by distance: {0}",
-    keysTitle: "Keys", defsTitle: "Numbers", rolesTitle: "Labels", close: "Close", threshold: "threshold of its label: {0}",
+    keysTitle: "Keys", defsTitle: "Measures", rolesTitle: "Labels", close: "Close", threshold: "threshold of its label: {0}",
     group: "heads share keys in groups of {0}",
     k_arrows: "move the cursor", k_page: "layer before, after", k_brackets: "head before, after", k_zoom: "zoom",
     k_find: "find a word", k_filter: "filter heads", k_compare: "compare with the head before", k_export: "save as SVG",
     k_value: "value-weighted on, off", k_views: "views", k_space: "pick the word under the cursor", k_escape: "clear picked words", k_help: "this help",
-    filterHelp: "Filter: numbers below compared with < <= > >= = !=, joined by & | ! ( ). layer and head count from 1. A label alone, such as {0}, asks for heads that have it.",
+    filterHelp: "Filter: measures below compared with < <= > >= = !=, joined by & | ! ( ). layer and head count from 1. A label alone, such as {0}, selects heads that have it.",
     liveTitle: "Live", run: "Run", textBox: "Text", ablate: "This head", zero: "zero", mean: "mean", restore: "on",
     gate: "Gate", mask: "Mask “{0}”", unmask: "Unmask “{0}”", frozen: "keep all patterns frozen", undo: "Undo", savePlan: "Save pruning plan", before: "before", after: "after",
-    edits: "Changes", noEdits: "Nothing is changed.", busy: "computing …", ready: "answered in {0} ms", failed: "Refused: {0}", lost: "The program does not answer.",
+    edits: "Edits", noEdits: "Nothing is changed.", busy: "computing …", ready: "answered in {0} ms", failed: "Refused: {0}", lost: "The program does not answer.",
     divergence: "KL divergence {0} nats", loss: "loss {0}",
-    changed: "Changed most", planSaved: "Saved as {0}", editZero: "{0} zero", editMean: "{0} mean", editGate: "{0} × {1}", editMask: "mask “{0}”", removeEdit: "Take back: {0}",
+    changed: "Changed most", planSaved: "Saved as {0}", editZero: "{0} zero", editMean: "{0} mean", editGate: "{0} × {1}", editMask: "mask “{0}”", removeEdit: "Undo: {0}",
   },
   zh: {
     skip: "跳到图", help: "帮助", dark: "深色", light: "浅色", otherLang: "English",
@@ -117,7 +117,7 @@ const WORDS = {
   },
 };
 
-// Names of numbers and labels that reports use, by key.
+// Names of measures and labels that reports use, by key.
 const NAMES_ZH = {
   prev: "前一个词", next: "后一个词", self: "自身", first: "首词",
   sep: "分隔符", punct: "标点", entropy: "熵（nats）", breadth: "宽度", confidence: "置信度", distance: "平均距离",
@@ -128,7 +128,7 @@ const NAMES_ZH = {
   prefix_entry: "归纳（按条目）", rare_chance: "罕见词（随机水平）",
 };
 
-// What numbers mean, and when a label is given.
+// Definitions of measures and labels.
 const HELP_ZH = {
   prev: "落在前一个词上的权重占比", next: "落在后一个词上的权重占比", self: "落在自身上的权重占比", first: "落在首词上的权重占比",
   sep: "落在分隔符上的权重占比", punct: "落在句号和逗号上的权重占比",
@@ -154,7 +154,7 @@ const RELATIONS_ZH = {
   article: "冠词", adjective: "形容词", verb: "动词", object: "宾语", pronoun: "代词", helper: "助动词", state: "状态", clause: "从句",
 };
 
-// Other words that come with a report, by themselves.
+// Other words that reports use.
 const TEXTS_ZH = {
   encoder: "编码器", decoder: "解码器", cross: "交叉", links: "关系", "embedded model": "内置模型",
   "what each word belongs to": "每个词属于哪个词", "next token": "下一个词元",
@@ -205,7 +205,7 @@ function shown(word) {
   if (word === "") return "∅";
   if (word.length > LONGEST_WORD) word = `${Array.from(word.slice(0, LONGEST_WORD)).slice(0, -1).join("")}…`;
   if (/^ +$/.test(word)) return "␣".repeat(word.length);
-  return word.replace(/^\p{M}/u, "◌$&").replace(HARMFUL, (c) => { // a mark with nothing to stand on
+  return word.replace(/^\p{M}/u, "◌$&").replace(HARMFUL, (c) => { // a combining mark without a base character
     const code = c.codePointAt(0);
     if (code === 10) return "⏎";
     if (code === 9) return "⇥";

@@ -5,7 +5,7 @@
  *     variant_forward     what `polyhead run` puts into OUT, from the tensors of IN
  *     variant_loss        sum(out dout) + sum(lse dlse) + balance * balance_loss
  *     variant_gradient    one element of the gradient of that loss, by differences
- *     variant_slope       its derivative along a direction
+ *     variant_slope       its directional derivative
  *
  * Tensors travel in a bag under the names of the files. A bag that holds `q` is core
  * mode, one that holds `x` is layer mode. One file per variant holds its formula; they
@@ -67,14 +67,14 @@ typedef struct variant_options {
     double softcap;          /* 0: none */
     int rope;                /* 0 none, 1 half, 2 interleaved */
     double rope_base;        /* 0: 10000 */
-    int rope_dims;           /* leading numbers of a head that turn; 0: all */
+    int rope_dims;           /* leading elements of a head that are rotated; 0: all */
     double yarn_factor;      /* positions stretched beyond yarn_length; 0: not */
     double yarn_length;
     int qk_norm;
     double balance; /* beta */
 
-    /* Rounding as a plain implementation might do it: every intermediate number is
-       multiplied by 1 + noise * u, u in [-1, 1] drawn once per place. 0: exact. */
+    /* Simulated rounding: every intermediate value is multiplied by 1 + noise * u, u in
+       [-1, 1] drawn once per element. 0: exact. */
     double noise;
     uint64_t noise_seed;
 

@@ -21,7 +21,7 @@ static void project(work *w)
     w->scale = 1 / sqrt((double)w->model / w->heads);
 }
 
-/* One query of R numbers becomes one per head. */
+/* One query of size R becomes one per head. */
 static void mix(work *w)
 {
     int wide = w->qk_dim, count = w->batch * w->heads * w->q_len * wide;

@@ -21,7 +21,7 @@
 
 static const char *const names[] = {"preq", "prek", "postq", "postk"};
 
-/* The numbers of one channel; NULL: switched off. */
+/* The coefficients of one channel; NULL: disabled. */
 typedef struct channel {
     double *w1, *w2; /* (batch, len, rank, heads) */
     double *g;       /* (batch, len, heads)       */

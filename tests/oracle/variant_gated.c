@@ -1,7 +1,7 @@
 /*
  * variant_gated.c - sigmoid gates on the output of the heads (score-modifiers, B4).
  *
- *     O'_h = O_h sigmoid( (x w_gate)_h )     head: one number, element: v_dim numbers
+ *     O'_h = O_h sigmoid( (x w_gate)_h )     head: one per head, element: v_dim per head
  *
  * B0: the last step before wo, behind what other variants make of the heads. Where a
  * router has gates too, a gate per head becomes one with them in what is shown.

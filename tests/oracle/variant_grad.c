@@ -7,7 +7,7 @@
  *
  * is of order h^4; h = 2^-11 leaves about 1e-13 of it and 1e-12 of rounding. Corners (a
  * key that enters the support of entmax, a head that enters the chosen ones) spoil that
- * when they lie within h: D(h) and D(h/2) then differ, and h is made smaller until they
+ * when they are within h: D(h) and D(h/2) then differ, and h is made smaller until they
  * lie outside. If the two sides still disagree at the smallest step the corner is at x
  * itself.
  */

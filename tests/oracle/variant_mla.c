@@ -12,7 +12,7 @@
 
 #include "variant_parts.h"
 
-/* Rows of (a + b) numbers, cut: the first `keep` of each. */
+/* The first `keep` elements of each row. */
 static double *cut(work *w, const double *from, int rows, int wide, int start, int keep)
 {
     double *to = take(w, rows * keep);

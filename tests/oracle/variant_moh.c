@@ -10,7 +10,7 @@
  *     S = 0: no al (its factor is 1); S = 1: ps = 1; K = 0: w = S ps_s (paper: ps_s)
  *
  *     balance_loss = E sum_e P_e f_e (paper: without E), P mean of pr over tokens, f the
- *     share of the tokens that chose e; 0 when nothing is routed
+ *     fraction of the tokens that use e; 0 when nothing is routed
  *
  * moh-norm routes by n_e = |q of head S+e| before the rotation:
  *

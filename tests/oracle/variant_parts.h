@@ -1,5 +1,5 @@
 /*
- * variant_parts.h - how one evaluation of variant.h goes, and where variants plug in.
+ * variant_parts.h - the steps of one evaluation of variant.h, and the hooks of variants.
  *
  *     project    q, k, v from x and memory                     mla, collab
  *                norm over each head
@@ -44,7 +44,7 @@ typedef struct work {
     double *content;     /* (batch, heads, kv_len): added to q.k; or NULL */
     double *route;       /* (batch, heads, q_len): gates of the router; or NULL */
     double *cell;        /* (batch, heads, q_len, kv_len): scores, then weights */
-    unsigned char *seen; /* like cell: 1 where the key takes part */
+    unsigned char *seen; /* like cell: 1 where the key is visible */
     double *lse;         /* (batch, heads, q_len) */
     double *out;         /* (batch, out_heads, q_len, v_dim) */
     int out_heads;
@@ -92,14 +92,14 @@ int columns(const work *w, const char *matrix); /* heads * dim of either form */
 /* x / rms(x) * gain over rows of dim elements; gain NULL: 1. */
 void rms_rows(double *x, int rows, int dim, const double *gain, double eps);
 
-/* Turns the first `dims` of each row's `stride` numbers; row r stands at start + r % len.
-   Pairs, base and stretching are those of the options. */
+/* Rotates the first `dims` of each row's `stride` elements; row r has position start + r
+   % len. Pairs, base and stretching are those of the options. */
 void rotate(const work *w, double *y, int rows, int len, int stride, int dims, int start,
             int interleaved);
 
 /* ---- attention, variant_core.c ----------------------------------------------------- */
 
-int sees(const work *w, int b, int h, int i, int j); /* key j takes part in row i */
+int sees(const work *w, int b, int h, int i, int j); /* key j is visible to row i */
 void attend(work *w, const variant *v);              /* from cell to combine */
 
 #endif

@@ -15,8 +15,8 @@ static const variant *const list[] = {
     &variant_moh, &variant_moh_norm, &variant_collab,    &variant_mohsa,   &variant_diff,
     &variant_mla, &variant_gated,    &variant_merged,    &variant_diff2};
 
-/* The part of a string that starts at spec; an unknown one is a fault of the test. */
-static const variant *find_part(const char *spec)
+/* The variant named at spec; an unknown one is an error of the test. */
+static const variant *find_one(const char *spec)
 {
     size_t length = strcspn(spec, ":+");
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
@@ -25,12 +25,12 @@ static const variant *find_part(const char *spec)
     abort();
 }
 
-/* All parts of "kind+core" in one: each step is taken by whoever has it. */
+/* All variants of "kind+core" in one: each step is that of the variant that has it. */
 static variant find(const char *spec)
 {
     variant all = {.name = spec, .core = 1};
     for (const char *at = spec; at; at = strchr(at, '+')) {
-        const variant *v = find_part(at += *at == '+');
+        const variant *v = find_one(at += *at == '+');
         all.core &= v->core;
         if (v->project) all.project = v->project;
         if (v->route) all.route = v->route;

@@ -1,11 +1,11 @@
 /*
- * test_poison.c - masked means never read: NaN, Inf and random bits where no row looks
+ * test_masked.c - masked means never read: NaN, Inf and random bits where no row looks
  * change
  * no bit of any result; NaN where a row does look reaches that row and no other; rows
  * that
  * see nothing give zeros; sizes of zero are legal. Every instruction set.
  *
- *     test_poison unseen --case=17 [--seed N]     one case alone
+ *     test_masked unseen --case=17 [--seed N]     one case alone
  */
 #include <float.h>
 #include <math.h>
@@ -32,9 +32,9 @@ static const char *differs(const problem *p, const problem *q)
     return NULL;
 }
 
-/* ---- poison where nobody looks ---------------------------------------------------- */
+/* ---- NaN and Inf where no row looks ------------------------------------------------- */
 
-/* The same random problem twice, once with poison in everything that takes no part. */
+/* The same random problem twice, once with NaN or Inf in everything masked. */
 static void unseen(void)
 {
     char why[60];
@@ -59,7 +59,8 @@ static void unseen(void)
             must(ctx, drive_backward(ctx, &p));
             must(ctx, drive_backward(ctx, &q));
             const char *name = differs(&p, &q);
-            snprintf(why, sizeof why, "poison reached %s", name ? name : "nothing");
+            snprintf(why, sizeof why, "a masked value reached %s",
+                     name ? name : "nothing");
             sweep_note("unseen", index, *isa, &p, name ? why : NULL);
         }
         problem_free(&p);

@@ -1,5 +1,5 @@
 /*
- * test_poison_variants.c - masked means never read where heads are mixed or rows are not
+ * test_masked_variants.c - masked means never read where heads are mixed or rows are not
  * softmax: NaN, Inf, and numbers so large that their products overflow, in keys that no
  * row sees, change no bit of any output or gradient. Every instruction set.
  */
@@ -70,12 +70,12 @@ static int run(ph_ctx *ctx, const ph_plan *plan, const inputs *in, results *to)
     return status == PH_OK;
 }
 
-static void compare(const ph_plan *plan, const char *what, double poison,
-                    const results *x, const results *y)
+static void compare(const ph_plan *plan, const char *what, double value, const results *x,
+                    const results *y)
 {
 #define SAME(field)                                                                      \
     CHECK(!memcmp(x->field, y->field, sizeof x->field), "%s: %g changes " #field, what,  \
-          poison)
+          value)
     SAME(out);
     SAME(lse);
     SAME(dq);
@@ -84,15 +84,15 @@ static void compare(const ph_plan *plan, const char *what, double poison,
 #undef SAME
     for (int i = 0; extra_size(plan, i); i++)
         CHECK(!memcmp(x->dextra[i], y->dextra[i], extra_size(plan, i) * sizeof(float)),
-              "%s: %g changes d%s", what, poison, ph_plan_extra(plan, i)->name);
+              "%s: %g changes d%s", what, value, ph_plan_extra(plan, i)->name);
 }
 
-static void put_poison(inputs *in, float poison, int keys, int values)
+static void put_masked(inputs *in, float value, int keys, int values)
 {
     for (int at = 0; at < HEADS * KEYS * DIM; at++) {
         if (in->visible[at / DIM % KEYS]) continue;
-        if (keys) in->k[at] = poison;
-        if (values) in->v[at] = poison;
+        if (keys) in->k[at] = value;
+        if (values) in->v[at] = value;
     }
 }
 
@@ -103,7 +103,7 @@ static void free_all(float **x)
 
 static void one_variant(ph_ctx *ctx, const char *variant)
 {
-    static const float poisons[] = {NAN, INFINITY, -INFINITY, 3e38f};
+    static const float values[] = {NAN, INFINITY, -INFINITY, 3e38f};
     ph_attn a = {.batch = 1, .q_heads = HEADS, .q_len = ROWS, .kv_len = KEYS};
     a.qk_dim = DIM, a.variant = variant, a.backward = 1;
     a.visible = (ph_broadcast){1, 1, 1};
@@ -112,16 +112,16 @@ static void one_variant(ph_ctx *ctx, const char *variant)
     if (!plan) return;
     for (int n = 0; n < 4 * 3; n++) {
         static inputs in;
-        static results clean, poisoned;
+        static results clean, masked;
         make_inputs(plan, &in);
         int ran = run(ctx, plan, &in, &clean);
-        put_poison(&in, poisons[n / 3], n % 3 != 1, n % 3 != 0);
-        if (run(ctx, plan, &in, &poisoned) && ran)
-            compare(plan, variant, (double)poisons[n / 3], &clean, &poisoned);
-        free_all(in.extra), free_all(clean.dextra), free_all(poisoned.dextra);
+        put_masked(&in, values[n / 3], n % 3 != 1, n % 3 != 0);
+        if (run(ctx, plan, &in, &masked) && ran)
+            compare(plan, variant, (double)values[n / 3], &clean, &masked);
+        free_all(in.extra), free_all(clean.dextra), free_all(masked.dextra);
         memset(in.extra, 0, sizeof in.extra);
         memset(clean.dextra, 0, sizeof clean.dextra);
-        memset(poisoned.dextra, 0, sizeof poisoned.dextra);
+        memset(masked.dextra, 0, sizeof masked.dextra);
     }
     ph_plan_free(plan);
 }
