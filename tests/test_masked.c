@@ -32,7 +32,7 @@ static const char *differs(const problem *p, const problem *q)
     return NULL;
 }
 
-/* ---- NaN and Inf where no row looks ------------------------------------------------- */
+/* ---- NaN and Inf where no row looks ------------------------------------------------ */
 
 /* The same random problem twice, once with NaN or Inf in everything masked. */
 static void unseen(void)

@@ -112,7 +112,8 @@ void rms_rows(double *x, int rows, int dim, const double *gain, double eps)
 }
 
 /* Angle of pair p per position: base^(-2p/dims), slowed down by `factor` for the pairs
-   that turn less than once within `length` (YaRN), not for those that turn 32 times. */
+   that rotate less than once within `length` (YaRN), not for those that rotate 32
+   times. */
 static double pace(const variant_options *o, int p, int dims)
 {
     double base = o->rope_base > 0 ? o->rope_base : 10000, factor = o->yarn_factor;
