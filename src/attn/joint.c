@@ -8,14 +8,12 @@
 #include <string.h>
 
 enum {
-    ROW_UNIT =
-        12, /* rows come in multiples where they fit: every table's mr divides it */
+    ROW_UNIT = 12,  /* rows come in multiples if they fit; a multiple of every mr */
     ROWS_MOST = 48, /* rows of an item or tile */
     HELD_BUDGET =
         6 << 20, /* bytes of held tiles: more rows share one trip over the keys */
-    UNIT_BUDGET =
-        64 << 20,          /* bytes of held tiles up to which an item has ROW_UNIT rows */
-    TILE_BUDGET = 1 << 20, /* bytes of the tiles of a key item */
+    UNIT_BUDGET = 64 << 20, /* the same where they are more for ROW_UNIT rows */
+    TILE_BUDGET = 1 << 20,  /* bytes of the tiles of a key item */
     PACK_BUDGET = 64 << 20, /* bytes of packed keys that may be alive at once, ... */
     PACK_MOST = 1 << 30,    /* ... and at most where a batch row has more */
     KEEP_TILES = 4          /* tiles at work in a backward pass */
