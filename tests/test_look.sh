@@ -101,6 +101,11 @@ run heads models "$tmp/texts" --csv
 if cmp -s "$tmp/out" "$tmp/model"; then good; else bad "a folder does not stand for its newest model"; fi
 refused 2 "a model is named twice" heads models/pronouns.safetensors text --model models
 refused 7 "cannot read '$tmp/none.safetensors'" heads "$tmp/none.safetensors"
+refused 7 "cannot read '$tmp/none'" heads "$tmp/none"
+refused 7 "cannot read 'none.txt'" heads none.txt
+refused 7 "cannot read 'runs/none'" heads models runs/none
+run heads "Tired." --csv
+same "a word with a full stop is a text" "$status" 0
 run look --html "$tmp/two.html" --compare "The dog was tired."
 same "compare: status" "$status" 0
 refused 2 "--compare is for the page" look --compare "The dog was tired."
@@ -178,7 +183,7 @@ printf 'dog\ncat\ndog\n' >"$tmp/counts"
 refused 3 "$tmp/counts: the token \"dog\" is there twice" heads --frequencies "$tmp/counts"
 : >"$tmp/counts"
 refused 3 "$tmp/counts: holds no token" heads --frequencies "$tmp/counts"
-refused 7 "$tmp/nothing: " heads --frequencies "$tmp/nothing"
+refused 7 "cannot read '$tmp/nothing'" heads --frequencies "$tmp/nothing"
 
 # ---- hostile texts ---------------------------------------------------------------------------
 

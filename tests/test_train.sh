@@ -141,6 +141,9 @@ holds "bad pairs" "$words" "line 1: no TAB"
 printf 'a\tb\tc\n' >"$tmp/bad.tsv"
 words=$(train --pairs "$tmp/bad.tsv" -o "$tmp/bad" 2>&1)
 holds "a third column" "$words" "line 1: more than one TAB"
+printf 'a\tb\n' >"$tmp/bad.tsv"
+words=$(train --pairs "$tmp/bad.tsv" -o "$tmp/bad" 2>&1)
+holds "one pair" "$words" "has 1 pair, expected at least"
 words=$(train copy --heads 5 -o "$tmp/heads" 2>&1)
 holds "wrong heads" "$words" "no multiple of heads 5"
 words=$(train pronouns --heads 4 -o "$tmp/heads" 2>&1)
@@ -180,15 +183,10 @@ holds "it is the street" "$words" "it             -> street"
 words=$("$program" generate pronouns "那只动物没有穿过街道，因为它太累了。" --json)
 holds "it is the animal" "$words" '"role": "pronoun"'
 
-# ---- curves and a bake-off ----
+# ---- curves ----
 
 "$program" plot "$tmp/one" "$tmp/story" -o "$tmp/page.html" >/dev/null || bad "plot"
 same "curves" "$(grep -c polyline "$tmp/page.html")" 4
-words=$("$program" compare copy --variants 'mha,gqa:1/talking,moh:shared=1\,top=1,mha/merged,moh:shared=0,top=1' \
-    --steps 5 --seeds 2 --batch 8 \
-    --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 20 -o "$tmp/bake" 2>&1)
-holds "bake-off, a comma with a backslash" "$words" "moh:shared=1,top=1 "
-holds "bake-off, a comma before an option" "$words" "moh:shared=0,top=1 "
 "$program" plot "$tmp/none" >/dev/null 2>&1
 same "no run" $? 7
 

@@ -3,8 +3,8 @@
  *
  * Every variant trains at the same budget: same samples, same steps, same seeds. Each
  * training runs in a process of its own, one after the other, so that memory is counted
- * apart. Arithmetic per word is what ph_model_flops counts, three times: backward has two
- * products for each of forward.
+ * apart. Arithmetic per token is what ph_model_flops counts, three times: the backward
+ * pass has two products for each of the forward pass.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -127,8 +127,8 @@ static int split_list(const char *list, entry *entries)
     }
 }
 
-/* Operations of training on one word of a longest text: the way back costs twice as much
-   as the way there. */
+/* Operations of training on one token of a longest text: the backward pass costs twice
+   as much as the forward pass. */
 static ph_status arithmetic_of(const ph_model *m, double *to)
 {
     int len = ph_model_config(m)->max_len;
@@ -193,14 +193,17 @@ static int prepare(const compare_options *o, const ph_train *base, entry *e, int
 
 /* ---- one training, in a process of its own ---- */
 
-static void folder_of(const compare_options *o, entry *e, int seed)
+/* DIR/NUMBER-NAME-SEED: the number in the list keeps variants apart whose names differ
+   only in signs that a file name should not have, or late. */
+static void folder_of(const compare_options *o, entry *e, int number, int seed)
 {
     char safe[64];
     size_t n = 0;
     for (; e->name[n] && n + 1 < sizeof safe; n++)
         safe[n] = strchr(":,;=/ ", e->name[n]) ? '-' : e->name[n];
     safe[n] = 0;
-    snprintf(e->folder[seed], sizeof e->folder[seed], "%s/%s-%d", o->out, safe, seed + 1);
+    snprintf(e->folder[seed], sizeof e->folder[seed], "%s/%d-%s-%d", o->out, number, safe,
+             seed + 1);
 }
 
 static int train_all(ph_ctx *ctx, ph_trainer *t, train_log *log, const compare_options *o,
@@ -261,7 +264,6 @@ static int child(const compare_options *o, entry *e, int seed, int pipe_end)
 static int train_one(const compare_options *o, entry *e, int seed)
 {
     int ends[2], status = 0;
-    folder_of(o, e, seed);
     if (pipe(ends)) return cli_fail(EXIT_IO, "no pipe: %s", strerror(errno));
     fflush(NULL);
     pid_t pid = fork();
@@ -385,15 +387,18 @@ static void print_json(const ph_train *base, const entry *entries, int count, in
 
 /* ---- the command ---- */
 
-/* The first training of each variant. */
+/* A curve for each variant, the mean over its seeds. */
 static int draw(const compare_options *o, entry *entries, int count)
 {
-    const char *folders[VARIANTS_MOST], *names[VARIANTS_MOST];
+    const char *folders[VARIANTS_MOST][SEEDS_MOST];
+    plot_run runs[VARIANTS_MOST];
     char path[4200];
-    for (int i = 0; i < count; i++)
-        folders[i] = entries[i].folder[0], names[i] = entries[i].name;
+    for (int i = 0; i < count; i++) {
+        for (int s = 0; s < o->seeds; s++) folders[i][s] = entries[i].folder[s];
+        runs[i] = (plot_run){entries[i].name, folders[i], (int)o->seeds};
+    }
     snprintf(path, sizeof path, "%s/compare.html", o->out);
-    int rc = plot_page(folders, names, count, path);
+    int rc = plot_page(runs, count, path);
     if (!rc && !o->json) fprintf(stderr, "curves: %s\n", path);
     return rc;
 }
@@ -408,7 +413,10 @@ static int bake(const compare_options *o, const ph_train *base, entry *entries)
     for (int i = 0; i < count && !rc; i++)
         rc = prepare(o, base, &entries[i], i ? entries[0].parameters : 0);
     for (int s = 0; s < seeds && !rc; s++)
-        for (int i = 0; i < count && !rc; i++) rc = train_one(o, &entries[i], s);
+        for (int i = 0; i < count && !rc; i++) {
+            folder_of(o, &entries[i], i + 1, s);
+            rc = train_one(o, &entries[i], s);
+        }
     if (rc) return rc;
     if (o->json)
         print_json(base, entries, count, seeds);
@@ -446,7 +454,7 @@ const ph_command command_compare = {
     .summary = "train head variants at the same budget and compare them",
     .usage = "RECIPE [--variants LIST] [options]",
     .about = "Same samples, same steps, several seeds. The table shows parameters, "
-             "arithmetic per word, speed, peak memory, and loss and accuracy on unseen "
+             "arithmetic per token, speed, peak memory, and loss and accuracy on unseen "
              "texts as mean and deviation over the seeds.",
     .examples = examples,
     .options = table,

@@ -1,6 +1,7 @@
 /*
  * cmd_heads.c - `polyhead heads`: the numbers and labels of every head as a table.
  */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,18 @@ static int print_table(const look_source *source)
     return EXIT_OK;
 }
 
+/* A path of a file that does not exist must not be measured as a text of one word: no
+   blank, and a slash or an ending like ".txt". */
+static int looks_like_path(const char *word)
+{
+    const char *dot = strrchr(word, '.');
+    size_t ending = dot && dot > word && isalpha((unsigned char)dot[1])
+                        ? strspn(dot + 1, "abcdefghijklmnopqrstuvwxyz0123456789")
+                        : 0;
+    if (strpbrk(word, " \t\n")) return 0;
+    return strchr(word, '/') != NULL || (ending > 0 && !dot[1 + ending]);
+}
+
 /* [MODEL] [TEXT|FILE]: two words are in that order, one is told by what it names. */
 static int sort_words(look_choice *choice, int count, const char *const *words)
 {
@@ -186,7 +199,7 @@ static int sort_words(look_choice *choice, int count, const char *const *words)
         choice->model = words[0];
         if (count == 1) text = NULL;
     }
-    if (text && look_is_file(text))
+    if (text && (look_is_file(text) || looks_like_path(text)))
         choice->file = text;
     else
         choice->text = text;

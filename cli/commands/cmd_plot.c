@@ -2,7 +2,8 @@
  * cmd_plot.c - `polyhead plot RUN...`: the curves of trainings as one offline HTML page.
  *
  * Three pictures in SVG, all runs overlaid: loss while training (logarithmic, smoothed),
- * loss and token accuracy on unseen texts. No script, no file beside it.
+ * loss and token accuracy on unseen texts. A run of several trainings is drawn as their
+ * mean with the range between them. No script, no file beside it.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -27,7 +28,7 @@ enum {
 enum { LOSS = 0, TEST_LOSS, TEST_RIGHT, CURVES };
 
 typedef struct point {
-    double step, value;
+    double step, value, low, high; /* mean of the trainings, least, largest */
 } point;
 
 typedef struct curve {
@@ -60,7 +61,7 @@ static int add_point(curve *c, double step, double value)
         if (!more) return -1;
         c->points = more, c->room = room;
     }
-    c->points[c->count++] = (point){step, value};
+    c->points[c->count++] = (point){step, value, value, value};
     return 0;
 }
 
@@ -95,14 +96,43 @@ static int read_log(run *r, const char *path)
     return rc;
 }
 
-static int read_run(run *r, const char *path, const char *name)
+static int by_step(const void *a, const void *b)
 {
-    struct stat info;
-    char log[4200];
-    int folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    snprintf(log, sizeof log, "%s%s", path, folder ? "/log.jsonl" : "");
-    r->name = name;
-    return read_log(r, log);
+    double first = ((const point *)a)->step, second = ((const point *)b)->step;
+    return (first > second) - (first < second);
+}
+
+/* The points of all trainings become one for each step. */
+static void merge(curve *c)
+{
+    size_t merged = 0, next;
+    if (c->count) qsort(c->points, c->count, sizeof *c->points, by_step);
+    for (size_t i = 0; i < c->count; i = next) {
+        point all = c->points[i];
+        for (next = i + 1; next < c->count && c->points[next].step == all.step; next++) {
+            double value = c->points[next].value;
+            all.value += value;
+            all.low = fmin(all.low, value), all.high = fmax(all.high, value);
+        }
+        all.value /= (double)(next - i);
+        c->points[merged++] = all;
+    }
+    c->count = merged;
+}
+
+static int read_run(run *r, const plot_run *from)
+{
+    int rc = EXIT_OK;
+    r->name = from->name;
+    for (int i = 0; i < from->count && !rc; i++) {
+        struct stat info;
+        char log[4200];
+        int folder = stat(from->paths[i], &info) == 0 && S_ISDIR(info.st_mode);
+        snprintf(log, sizeof log, "%s%s", from->paths[i], folder ? "/log.jsonl" : "");
+        rc = read_log(r, log);
+    }
+    for (int i = 0; i < CURVES; i++) merge(&r->curves[i]);
+    return rc;
 }
 
 /* Mean over a window of a fiftieth of the points. */
@@ -113,9 +143,13 @@ static void smooth(curve *c)
     for (size_t i = 0; out && i < c->count; i++) {
         size_t first = i > half ? i - half : 0;
         size_t last = i + half < c->count ? i + half : c->count - 1;
-        double sum = 0;
-        for (size_t k = first; k <= last; k++) sum += c->points[k].value;
-        out[i] = (point){c->points[i].step, sum / (double)(last - first + 1)};
+        double share = 1 / (double)(last - first + 1);
+        out[i] = (point){.step = c->points[i].step};
+        for (size_t k = first; k <= last; k++) {
+            out[i].value += c->points[k].value * share;
+            out[i].low += c->points[k].low * share;
+            out[i].high += c->points[k].high * share;
+        }
     }
     if (!out) return;
     free(c->points);
@@ -150,9 +184,9 @@ static frame frame_of(const run *runs, int count, int which)
     for (int r = 0; r < count; r++)
         for (size_t i = 0; i < runs[r].curves[which].count; i++) {
             const point *p = &runs[r].curves[which].points[i];
-            double at = level(&f, p->value);
             f.last_step = fmax(f.last_step, p->step);
-            f.low = fmin(f.low, at), f.high = fmax(f.high, at);
+            f.low = fmin(f.low, level(&f, p->low));
+            f.high = fmax(f.high, level(&f, p->high));
         }
     if (!(f.high > f.low)) f.low -= 0.5, f.high += 0.5;
     return f;
@@ -172,10 +206,34 @@ static void draw_axes(FILE *out, const frame *f)
     }
 }
 
+static int has_range(const curve *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (c->points[i].low < c->points[i].high) return 1;
+    return 0;
+}
+
+/* The range between trainings: along the largest values, back along the least. */
+static void draw_range(FILE *out, const frame *f, const curve *c, int number)
+{
+    size_t every = c->count / 1500 + 1, last = c->count - 1;
+    fprintf(out, "<polygon class=r style=\"fill:%s\" points=\"", colours[number % 8]);
+    for (size_t i = 0; i <= last; i = i < last && i + every > last ? last : i + every)
+        fprintf(out, "%.1f,%.1f ", x_of(f, c->points[i].step),
+                y_of(f, level(f, c->points[i].high)));
+    for (size_t i = last;; i = i > every ? i - every : 0) {
+        fprintf(out, "%.1f,%.1f ", x_of(f, c->points[i].step),
+                y_of(f, level(f, c->points[i].low)));
+        if (!i) break;
+    }
+    fputs("\"/>", out);
+}
+
 static void draw_curve(FILE *out, const frame *f, const curve *c, int number)
 {
     size_t every = c->count / 1500 + 1;
     if (!c->count) return;
+    if (has_range(c)) draw_range(out, f, c, number);
     fprintf(out, "<polyline class=c style=\"stroke:%s\" points=\"", colours[number % 8]);
     for (size_t i = 0; i < c->count; i += every)
         fprintf(out, "%.1f,%.1f ", x_of(f, c->points[i].step),
@@ -183,10 +241,10 @@ static void draw_curve(FILE *out, const frame *f, const curve *c, int number)
     const point *last = &c->points[c->count - 1];
     fprintf(out, "%.1f,%.1f\"/>", x_of(f, last->step), y_of(f, level(f, last->value)));
     fprintf(out,
-            "<circle r=3 style=\"fill:%s\" cx=%.1f cy=%.1f><title>step %.0f: %.6g"
-            "</title></circle>\n",
+            "<circle r=3 style=\"fill:%s\" cx=%.1f cy=%.1f><title>step %.0f: %.6g "
+            "(%.6g to %.6g)</title></circle>\n",
             colours[number % 8], x_of(f, last->step), y_of(f, level(f, last->value)),
-            last->step, last->value);
+            last->step, last->value, last->low, last->high);
 }
 
 static void escape(FILE *out, const char *text)
@@ -199,6 +257,18 @@ static void escape(FILE *out, const char *text)
         else
             fputc(*text, out);
     }
+}
+
+/* The last value; of several trainings their mean and range. */
+static void draw_value(FILE *out, const point *last, int percent)
+{
+    const char *unit = percent ? " %" : "";
+    double scale = percent ? 100 : 1;
+    int digits = percent ? 2 : 4;
+    fprintf(out, "<td>%.*f%s", digits, scale * last->value, unit);
+    if (last->low < last->high)
+        fprintf(out, " (%.*f to %.*f)", digits, scale * last->low, digits,
+                scale * last->high);
 }
 
 static void draw_legend(FILE *out, const run *runs, int count)
@@ -214,8 +284,7 @@ static void draw_legend(FILE *out, const run *runs, int count)
             const point *last = c->count ? &c->points[c->count - 1] : NULL;
             if (i == LOSS) fprintf(out, "<td>%.0f", last ? last->step : 0);
             if (last)
-                fprintf(out, i == TEST_RIGHT ? "<td>%.2f %%" : "<td>%.4f",
-                        i == TEST_RIGHT ? 100 * last->value : last->value);
+                draw_value(out, last, i == TEST_RIGHT);
             else
                 fputs("<td>", out);
         }
@@ -230,8 +299,9 @@ static void draw_page(FILE *out, const run *runs, int count)
         "<!doctype html><html lang=en><meta charset=utf-8><title>polyhead: training"
         "</title>\n<style>body{font:15px system-ui,sans-serif;margin:2em auto;max-width:"
         "900px;color:#222;background:#fff}svg{width:100%}text{font-size:12px;fill:#555}"
-        ".g{stroke:#ddd}.c{fill:none;stroke-width:1.6}h2{font-size:16px;margin:1.6em 0 "
-        "0}table{border-collapse:collapse}td,th{padding:3px 14px 3px 0;text-align:left}"
+        ".g{stroke:#ddd}.c{fill:none;stroke-width:1.6}.r{fill-opacity:.15}"
+        "h2{font-size:16px;margin:1.6em 0 0}table{border-collapse:collapse}"
+        "td,th{padding:3px 14px 3px 0;text-align:left}"
         "@media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}text{fill:"
         "#aaa}.g{stroke:#333}}</style>\n<h1>Training</h1>\n",
         out);
@@ -271,13 +341,12 @@ static int write_page(const run *runs, int count, const char *path)
     return EXIT_OK;
 }
 
-int plot_page(const char *const *paths, const char *const *names, int count,
-              const char *out)
+int plot_page(const plot_run *from, int count, const char *out)
 {
     run *runs = calloc((size_t)count, sizeof *runs);
     int rc = runs ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
     for (int i = 0; i < count && !rc; i++) {
-        rc = read_run(&runs[i], paths[i], names ? names[i] : paths[i]);
+        rc = read_run(&runs[i], &from[i]);
         smooth(&runs[i].curves[LOSS]);
     }
     if (!rc) rc = write_page(runs, count, out);
@@ -303,7 +372,9 @@ static const ph_option table[] = {{.name = "output",
 static int plot(const void *chosen, int count, const char *const *words)
 {
     const plot_options *o = chosen;
-    int rc = plot_page(words, NULL, count, o->out);
+    plot_run runs[RUNS_MOST];
+    for (int i = 0; i < count; i++) runs[i] = (plot_run){words[i], &words[i], 1};
+    int rc = plot_page(runs, count, o->out);
     if (!rc && strcmp(o->out, "-")) printf("%s\n", o->out);
     return rc;
 }

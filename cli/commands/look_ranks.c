@@ -148,7 +148,7 @@ int look_frequencies_read(look_frequencies *out, const char *path)
 {
     FILE *file = fopen(path, "rb");
     size_t size = 0, lines = 1;
-    if (!file) return cli_fail(EXIT_IO, "%s: cannot be opened", path);
+    if (!file) return cli_fail(EXIT_IO, "cannot read '%s': %s", path, strerror(errno));
     out->bytes = read_all(file, &size);
     fclose(file);
     if (!out->bytes) return cli_fail(EXIT_IO, "%s: cannot be read", path);

@@ -3,6 +3,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,7 +125,8 @@ static int get_texts(look_source *source, const look_choice *choice)
     source->texts[0] = choice->text ? choice->text : LOOK_SENTENCE;
     if (name) {
         FILE *file = fopen(name, "rb");
-        if (!file) return cli_fail(EXIT_IO, "%s: cannot be opened", name);
+        if (!file)
+            return cli_fail(EXIT_IO, "cannot read '%s': %s", name, strerror(errno));
         rc = read_text(source, file, name);
         fclose(file);
         if (rc == EXIT_OK) rc = split_lines(source);

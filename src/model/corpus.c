@@ -316,8 +316,9 @@ static ph_status pairs_ready(ph_data *data)
         at = end + 1;
     }
     if (c->texts < 2 * PAIRS_LEAST)
-        return ph_fail(data->ctx, PH_BAD_FILE, "%s has %zu pairs, expected at least %d",
-                       data->train->file, c->texts / 2, PAIRS_LEAST);
+        return ph_fail(data->ctx, PH_BAD_FILE, "%s has %zu pair%s, expected at least %d",
+                       data->train->file, c->texts / 2, c->texts == 2 ? "" : "s",
+                       PAIRS_LEAST);
     data->target_len++; /* the start token */
     return hold_out(data);
 }

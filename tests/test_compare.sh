@@ -1,0 +1,52 @@
+#!/bin/sh
+# test_compare.sh - `polyhead compare`: the list of variants, the table, the page, what it counts.
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+. tests/shell_bed.inc
+
+small="--steps 20 --batch 8 --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 20"
+
+# ---- the list ----
+
+run compare copy --variants 'mha,gqa:1/talking,moh:shared=1\,top=1,mha/merged,moh:shared=0,top=1' \
+    $small --seeds 1 -o "$tmp/list"
+same "status" "$status" 0
+holds "a comma with a backslash" "$out" "moh:shared=1,top=1 "
+holds "a comma before an option" "$out" "moh:shared=0,top=1 "
+same "a row for each" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 6
+run compare copy --variants mha,, $small -o "$tmp/none"
+same "an empty name: status" "$status" 2
+
+# Names that differ only late, or only in signs that folders do not have.
+run compare copy --variants "dcmha:rank=1,side=q,pre=1,post=1,gelu=tanh+gated:element+entmax:alpha=1.5,\
+dcmha:rank=1,side=q,pre=1,post=1,gelu=tanh+gated:element+entmax:alpha=1.7" $small --seeds 1 -o "$tmp/long"
+same "long names: status" "$status" 0
+same "long names: a folder each" "$(find "$tmp/long" -name log.jsonl | wc -l | tr -d ' ')" 2
+
+# ---- the table and the page say the same ----
+
+run compare copy --variants mha,mqa $small --seeds 3 --json -o "$tmp/page"
+json "compare --json"
+page=$(cat "$tmp/page/compare.html")
+means=$(awk '/"loss": \{/ { getline; sub(/.*: /, ""); printf "%.4f\n", $0 }' "$tmp/out")
+same "two means" "$(printf '%s\n' "$means" | wc -l | tr -d ' ')" 2
+for mean in $means; do
+    holds "the page has the mean of the table" "$page" "<td>$mean ("
+done
+same "a range for each curve" "$(printf '%s' "$page" | grep -o '<polygon' | wc -l | tr -d ' ')" 6
+same "a curve for each variant in three charts" "$(printf '%s' "$page" | grep -o '<polyline' | wc -l | tr -d ' ')" 6
+
+# ---- parameters: only those that are used ----
+
+parameters() { sed -n 's/.*"parameters": \([0-9]*\),/\1/p' "$tmp/out" | tr '\n' ' '; }
+run compare copy --variants dcmha:rank=2,dcmha:rank=2,side=q,dcmha:rank=2,side=k $small --seeds 1 \
+    --json -o "$tmp/sides"
+set -- $(parameters)
+same "one side has fewer parameters than both" "$(($1 > $2 && $2 == $3))" 1
+run compare copy --variants dcmha:rank=2,side=q,dcmha:rank=2 --match $small --seeds 1 --json -o "$tmp/match"
+set -- $(parameters)
+difference=$(($1 - $2))
+same "--match counts them too" "$((${difference#-} * 20 < $1))" 1
+
+finish
