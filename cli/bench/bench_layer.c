@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "polyhead_layer.h"
 #include "bench/work.h"
+#include "polyhead_layer.h"
 
 /* Inputs, then what is computed. */
 /* clang-format off */
@@ -92,15 +92,15 @@ static void count_bytes(const layer_state *s, const bench_shape *shape, int back
     for (int i = 0; i < 8; i++) bytes[DWQ + i] = backward ? bytes[WQ + i] : 0;
 }
 
-/* Weights as a layer starts with them, so that numbers keep a usual size. */
+/* Weights as a layer starts with them, so that activations keep a usual size. */
 static void fill(layer_state *s, int tensor, size_t bytes, const bench_shape *shape)
 {
     ph_dtype dtype = tensor == X || tensor == DOUT ? (ph_dtype)shape->dtype : PH_F32;
     size_t count = bytes / work_element(dtype);
     work_fill(s->memory[tensor], count, dtype, (uint64_t)tensor << 40);
-    float *numbers = s->memory[tensor];
+    float *weights = s->memory[tensor];
     for (size_t i = 0; tensor >= WQ && tensor <= BO && i < count; i++)
-        numbers[i] *= 0.0625f;
+        weights[i] *= 0.0625f;
 }
 
 static void point(layer_state *s, int backward)

@@ -21,7 +21,7 @@ enum { HEADS = 8, DIM = 64, OVERLAP = 8, EXTRAS = 16, BUFFERS = 48, ROUNDS = 256
 
 typedef struct entry {
     const char *name, *variant;
-    int overlap;     /* numbers on each side that a head shares with its neighbours */
+    int overlap;     /* elements on each side that a head shares with its neighbours */
     int active;      /* heads whose gate is not 0, for every token; 0: no gate */
     int sink, alibi; /* 1: there is one */
     float softcap;

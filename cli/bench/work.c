@@ -11,7 +11,7 @@
 /* Places in work.memory. Inputs first, then outputs. */
 enum { Q, K, V, DOUT, INPUTS, OUT = INPUTS, LSE, DQ, DK, DV, USED };
 
-/* ---- random numbers ---- */
+/* ---- random values ---- */
 
 size_t work_element(ph_dtype dtype)
 {
@@ -57,7 +57,7 @@ void work_fill(void *data, size_t count, ph_dtype dtype, uint64_t seed)
 
 /* ---- opening ---- */
 
-/* Large tensors ask for large pages, as a serious cache of keys and values would: without
+/* Large tensors get large pages, as a serious cache of keys and values would: without
    them the time goes into address translation and not into attention. */
 static void *allocate(size_t bytes)
 {

@@ -21,7 +21,7 @@ typedef struct work {
     } memory[WORK_TENSORS]; /* q, k, v, out, lse, dout, dq, dk, dv */
 } work;
 
-/* Plans `attn`, allocates every tensor, fills the inputs with random numbers that depend
+/* Plans `attn`, allocates every tensor, fills the inputs with random values that depend
    on nothing but the shape, and runs the forward pass once (a backward needs its result).
    On failure the sentence is in ph_error(ctx), or "" when memory ran out. */
 ph_status work_open(work *w, ph_ctx *ctx, const ph_attn *attn);
@@ -33,7 +33,7 @@ ph_status work_backward(work *w); /* only where attn.backward is set */
 /* 1 if both gave the same bits in every output. */
 int work_same(const work *a, const work *b);
 
-/* Random numbers in [-1, 1) of any type. */
+/* Random values in [-1, 1) of any type. */
 void work_fill(void *data, size_t count, ph_dtype dtype, uint64_t seed);
 size_t work_element(ph_dtype dtype); /* bytes */
 

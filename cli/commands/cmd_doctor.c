@@ -39,7 +39,7 @@ static const char *set_in(const char *variable)
     return value && *value ? value : NULL;
 }
 
-/* A level whose f32 gradients have bits of their own nobody gets unasked. */
+/* A level whose f32 gradients differ in bits is chosen only by name. */
 static int is_asked_only(const char *isa)
 {
     return ph_isa_about(isa).own_gradients;
@@ -198,16 +198,16 @@ static void line(const char *name, const char *text)
 }
 
 /* Sizes of caches and memories come in powers of two. */
-static const char *binary(int64_t bytes, char *room, size_t size)
+static const char *binary(int64_t bytes, char *buffer, size_t size)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes;
     int unit = 0;
     for (; value >= 1024 && unit < 4; unit++) value /= 1024;
     if (bytes <= 0) return "unknown";
-    snprintf(room, size, value == (double)(int64_t)value ? "%.0f %s" : "%.1f %s", value,
+    snprintf(buffer, size, value == (double)(int64_t)value ? "%.0f %s" : "%.1f %s", value,
              units[unit]);
-    return room;
+    return buffer;
 }
 
 /* Whether `run --device cuda` would work, or the sentence that says why not. */

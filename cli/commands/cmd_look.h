@@ -146,7 +146,7 @@ int look_is_file(const char *word);
 
 /* A word as it may be printed. */
 enum { LOOK_WORD = 256 };
-const char *look_word(const char *word, char room[LOOK_WORD]);
+const char *look_word(const char *word, char buffer[LOOK_WORD]);
 
 /* 1: the terminal's locale says UTF-8. */
 int look_utf8(void);

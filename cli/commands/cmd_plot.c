@@ -33,7 +33,7 @@ typedef struct point {
 
 typedef struct curve {
     point *points;
-    size_t count, room;
+    size_t count, capacity;
 } curve;
 
 typedef struct run {
@@ -55,11 +55,11 @@ static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7"
 
 static int add_point(curve *c, double step, double value)
 {
-    if (c->count == c->room) {
-        size_t room = c->room ? 2 * c->room : 256;
-        point *more = realloc(c->points, room * sizeof *more);
+    if (c->count == c->capacity) {
+        size_t capacity = c->capacity ? 2 * c->capacity : 256;
+        point *more = realloc(c->points, capacity * sizeof *more);
         if (!more) return -1;
-        c->points = more, c->room = room;
+        c->points = more, c->capacity = capacity;
     }
     c->points[c->count++] = (point){step, value, value, value};
     return 0;
@@ -77,11 +77,11 @@ static int value_of(const char *line, const char *key, double *value)
 static int read_log(run *r, const char *path)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int rc = EXIT_OK;
     FILE *f = fopen(path, "r");
     if (!f) return cli_fail(EXIT_IO, "%s: %s", path, strerror(errno));
-    while (!rc && getline(&line, &room, f) > 0) {
+    while (!rc && getline(&line, &capacity, f) > 0) {
         double step, value;
         if (!value_of(line, "\"step\":", &step)) continue;
         for (int i = 0; i < CURVES && !rc; i++)
@@ -153,7 +153,7 @@ static void smooth(curve *c)
     }
     if (!out) return;
     free(c->points);
-    c->points = out, c->room = c->count;
+    c->points = out, c->capacity = c->count;
 }
 
 /* ---- drawing ---- */

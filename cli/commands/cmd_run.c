@@ -62,7 +62,7 @@ static const ph_option table[] = {
      .at = AT(rope), .help = "rotary positions with this base; half is the default"},
     {.name = "rope-dims", .kind = PH_OPT_INT, .metavar = "N", .at = AT(rope_dims),
      .low = 2, .high = 1 << 20,
-     .help = "leading numbers of a head that --rope turns, even (default: all)"},
+     .help = "leading elements of a head that --rope rotates, even (default: all)"},
     {.name = "yarn", .kind = PH_OPT_SIZES, .metavar = "FACTOR,LENGTH", .at = AT(yarn),
      .low = 1, .high = INT_MAX, .fewest = 2, .longest = 2,
      .help = "positions of --rope stretched by FACTOR beyond the LENGTH trained on"},
@@ -117,7 +117,7 @@ static int open_checked(run_job *job)
     return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
 }
 
-/* Which mode the names of IN ask for. */
+/* Which mode the names of IN mean. */
 static int compute(run_job *job)
 {
     int has_x = run_find(job, "x") != NULL;

@@ -66,7 +66,7 @@ typedef struct run_axis {
 
 /* Sets of types, as bits. */
 #define RUN_TYPE(name) (1u << PH_TYPE_##name)
-#define RUN_FLOATS (RUN_TYPE(F32) | RUN_TYPE(F16) | RUN_TYPE(BF16))
+#define RUN_FLOATS     (RUN_TYPE(F32) | RUN_TYPE(F16) | RUN_TYPE(BF16))
 
 const ph_tensor *run_find(const run_job *job, const char *name); /* or NULL */
 
@@ -87,7 +87,7 @@ int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned types,
 /* The tensor must be wrong by then: says "tensor 'k' is F32 (...), expected WHAT". */
 int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected);
 
-ph_tensor_type run_type(ph_dtype dtype);   /* F32, F16, BF16 */
+ph_tensor_type run_type(ph_dtype dtype); /* F32, F16, BF16 */
 ph_dtype run_dtype(ph_tensor_type type);
 size_t run_dtype_size(ph_dtype dtype);
 
@@ -109,7 +109,7 @@ void *run_gradient(run_job *job, const ph_tensor *of, ph_tensor_type type);
 
 /* ---- what core and layer mode have in common ---- */
 
-/* Tensors that both modes take, and the numbers they were checked against. */
+/* Tensors that both modes take, and the sizes they were checked against. */
 typedef struct run_common {
     ph_attn attn;
     ph_args args;

@@ -131,10 +131,10 @@ static void print_one(const ph_variant_info *v)
 typedef struct measured {
     ph_ctx *ctx;
     ph_layer *layer;
-    ph_layer_caches cache; /* numbers for one token */
+    ph_layer_caches cache; /* elements for one token */
 } measured;
 
-/* Plain heads of DIM / HEADS numbers; variants that count differently say so here. */
+/* Plain heads of DIM / HEADS elements; variants that count differently say so here. */
 static ph_layer_desc describe(const char *spec, const ph_sizes *shape)
 {
     int dim = (int)shape->value[2], heads = (int)shape->value[3];
@@ -194,11 +194,11 @@ static void print_measured(const char *spec, const ph_sizes *shape, const measur
         needed += p->optional ? 0 : used;
     }
     printf("  %.0f used, %.0f with all optional ones\n\nwork\n", needed, all);
-    printf("  attention    %d q heads, %d k heads, %d v heads of %d and %d numbers\n",
+    printf("  attention    %d q heads, %d k heads, %d v heads of %d and %d elements\n",
            info.attn->q_heads, info.attn->k_heads, info.attn->v_heads, info.attn->qk_dim,
            info.attn->v_dim);
     printf("  forward      %.3f GFLOP in products\n", info.flops / 1e9);
-    printf("  cache        %zu numbers for every token\n",
+    printf("  cache        %zu elements for every token\n",
            m->cache.k + m->cache.v + m->cache.extra);
 }
 

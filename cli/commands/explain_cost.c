@@ -32,10 +32,10 @@ typedef enum part { PROJECTION, ATTENTION } part;
 typedef struct cost_step {
     const char *name;
     part part;
-    double params; /* numbers */
+    double params; /* elements */
     double flops;
-    double moved; /* bytes read and written at least */
-    double kept;  /* bytes of its result */
+    double moved;  /* bytes read and written at least */
+    double result; /* bytes of its result */
 } cost_step;
 
 typedef struct cost {
@@ -95,7 +95,7 @@ static cost_step total(const cost *c, int all, part which)
         sum.params += s->params;
         sum.flops += s->flops;
         sum.moved += s->moved;
-        sum.kept += s->kept;
+        sum.result += s->result;
     }
     return sum;
 }
@@ -145,20 +145,20 @@ static int measure(ph_ctx *ctx, limits *l)
 
 /* ---- text ---- */
 
-static const char *intensity_text(const cost_step *s, char *room, size_t size)
+static const char *intensity_text(const cost_step *s, char *buffer, size_t size)
 {
     if (s->moved <= 0) return "-";
-    snprintf(room, size,
+    snprintf(buffer, size,
              intensity(s) >= 100  ? "%.0f"
              : intensity(s) >= 10 ? "%.1f"
                                   : "%.2f",
              intensity(s));
-    return room;
+    return buffer;
 }
 
-static const char *amount(double value, const char *unit, char *room, size_t size)
+static const char *amount(double value, const char *unit, char *buffer, size_t size)
 {
-    return value > 0 ? panel_count(value, unit, room, size) : "-";
+    return value > 0 ? panel_count(value, unit, buffer, size) : "-";
 }
 
 /* What limits a step, in the colour of that. */
@@ -174,7 +174,7 @@ static void print_step(const cost_step *s, const limits *l, double seconds, int 
     char p[24], f[24], m[24], k[24], i[24], t[24];
     printf("   %-13s %8s %8s %9s %9s %7s %8s%s", s->name,
            amount(s->params, "", p, sizeof p), amount(s->flops, "", f, sizeof f),
-           amount(s->moved, "B", m, sizeof m), amount(s->kept, "B", k, sizeof k),
+           amount(s->moved, "B", m, sizeof m), amount(s->result, "B", k, sizeof k),
            intensity_text(s, i, sizeof i), panel_time(seconds, t, sizeof t),
            bound ? " " : "");
     if (bound) print_bound(s, l, 0);
@@ -229,10 +229,10 @@ static void print_cache_note(const cost *c)
 
 static void print_one(const cost *c, const limits *l)
 {
-    char room[32], cache[32], per_row[32];
+    char buffer[32], cache[32], per_row[32];
     print_limits(l);
     printf("   %s%-13s %8s %8s %9s %9s %7s %8s %s%s\n", term_on(stdout, TERM_DIM), "step",
-           "params", "FLOPs", "moved", "kept", "FLOP/B", "at least", "bound",
+           "params", "FLOPs", "moved", "result", "FLOP/B", "at least", "bound",
            term_on(stdout, TERM_PLAIN));
     for (int i = 0; i < STEPS; i++)
         print_step(&c->step[i], l, least_time(&c->step[i], l), 1);
@@ -243,7 +243,7 @@ static void print_one(const cost *c, const limits *l)
            panel_count(c->cache / (double)(c->shape.batch * c->shape.len), "B", per_row,
                        sizeof per_row));
     printf("   Never stored  %s of scores and as much of weights\n",
-           panel_count(c->saved, "B", room, sizeof room));
+           panel_count(c->saved, "B", buffer, sizeof buffer));
     print_cache_note(c);
 }
 
@@ -349,7 +349,7 @@ static void json_cost(ph_json_writer *j, const cost *c, const limits *l)
         ph_json_double(j, "params", s->params);
         ph_json_double(j, "flops", s->flops);
         ph_json_double(j, "bytes_moved", s->moved);
-        ph_json_double(j, "bytes_kept", s->kept);
+        ph_json_double(j, "bytes_result", s->result);
         ph_json_double(j, "flops_per_byte", intensity(s));
         ph_json_double(j, "seconds_at_least", least_time(s, l));
         ph_json_string(j, "bound", is_compute(s, l) ? "compute" : "memory");

@@ -265,7 +265,7 @@ static void print_output(const example *e)
 
 typedef struct flow_row {
     const char *name, *shape, *how;
-    int64_t numbers;
+    int64_t elements;
 } flow_row;
 
 enum { B = 32, T = 20, D = 512, H = 8, DK = D / H };
@@ -288,13 +288,13 @@ static void print_flow(void)
     printf("%sThe same at full size%s: ", term_on(stdout, TERM_BOLD),
            term_on(stdout, TERM_PLAIN));
     puts("batch 32, 20 tokens, model_dim 512, 8 heads of 64\n");
-    printf("   %-14s %-21s %8s  %s\n", "tensor", "shape", "numbers", "how");
+    printf("   %-14s %-21s %8s  %s\n", "tensor", "shape", "elements", "how");
     for (size_t i = 0; i < sizeof flow / sizeof flow[0]; i++) {
-        char numbers[24] = "";
-        if (flow[i].numbers)
-            snprintf(numbers, sizeof numbers, "%lld", (long long)flow[i].numbers);
+        char elements[24] = "";
+        if (flow[i].elements)
+            snprintf(elements, sizeof elements, "%lld", (long long)flow[i].elements);
         printf("   %s%-14s%s %-21s %8s  %s\n", term_on(stdout, TERM_NAME), flow[i].name,
-               term_on(stdout, TERM_PLAIN), flow[i].shape, numbers, flow[i].how);
+               term_on(stdout, TERM_PLAIN), flow[i].shape, elements, flow[i].how);
     }
     puts("\n   Scores and weights are the only tensors that grow with the square of the");
     puts("   length. Polyhead never stores them: they are made and used up in tiles.\n");

@@ -49,12 +49,12 @@ static int nothing_there(const ph_report *report, const look_wish *wish)
 
 int look_select(const ph_report *report, const look_wish *wish, look_heads *out)
 {
-    size_t room = 0;
+    size_t capacity = 0;
     for (int s = 0; s < report->stack_count; s++)
-        room += (size_t)report->stacks[s].layers * (size_t)report->stacks[s].heads;
+        capacity += (size_t)report->stacks[s].layers * (size_t)report->stacks[s].heads;
     out->count = 0;
     out->chosen = wish->stack || wish->layer || wish->head;
-    out->picks = calloc(room ? room : 1, sizeof *out->picks);
+    out->picks = calloc(capacity ? capacity : 1, sizeof *out->picks);
     if (!out->picks) return cli_fail(EXIT_MEMORY, "out of memory");
     for (int s = 0; s < report->stack_count; s++)
         for (int l = 0; l < report->stacks[s].layers; l++)
@@ -112,10 +112,10 @@ int look_is_model(const char *word)
     return length > ending && !strcmp(word + length - ending, ".safetensors");
 }
 
-const char *look_word(const char *word, char room[LOOK_WORD])
+const char *look_word(const char *word, char buffer[LOOK_WORD])
 {
-    ph_text_clean(word, 0, room, LOOK_WORD);
-    return room;
+    ph_text_clean(word, 0, buffer, LOOK_WORD);
+    return buffer;
 }
 
 int look_utf8(void)

@@ -77,39 +77,39 @@ static long long count_of(const char *text)
 }
 
 /* One line: a token, and where `counts` a tab and its count; without, earlier is more. */
-static int read_line(look_known *known, char *line, int place, int counts,
+static int read_line(look_known *known, char *line, int number, int counts,
                      const char *path)
 {
     char *tab = strchr(line, '\t');
-    *known = (look_known){line, LLONG_MAX - place, -1};
+    *known = (look_known){line, LLONG_MAX - number, -1};
     if (!tab != !counts)
         return cli_fail(EXIT_BAD_INPUT,
                         "%s, line %d: %s, expected all lines to have one or none", path,
-                        place, tab ? "there is a count" : "there is no count");
+                        number, tab ? "there is a count" : "there is no count");
     if (!tab) return EXIT_OK;
     *tab = 0;
     known->count = count_of(tab + 1);
     if (tab == line)
         return cli_fail(EXIT_BAD_INPUT, "%s, line %d: before the tab there is no token",
-                        path, place);
+                        path, number);
     if (known->count < 0)
         return cli_fail(EXIT_BAD_INPUT, "%s, line %d: behind the tab there is no count",
-                        path, place);
+                        path, number);
     return EXIT_OK;
 }
 
 /* Lines that are not empty, ranked by count, sorted by text. */
 static int read_lines(look_frequencies *out, const char *path)
 {
-    int rc = EXIT_OK, place = 0, counts = -1; /* as the first line has it */
+    int rc = EXIT_OK, number = 0, counts = -1; /* as the first line has it */
     for (char *at = out->bytes; *at && rc == EXIT_OK;) {
         size_t length = strcspn(at, "\n");
         int last = at[length] == 0;
         at[length] = 0;
         if (length > 0 && at[length - 1] == '\r') at[length - 1] = 0;
-        place++;
+        number++;
         if (*at && counts < 0) counts = strchr(at, '\t') != NULL;
-        if (*at) rc = read_line(&out->list[out->count++], at, place, counts, path);
+        if (*at) rc = read_line(&out->list[out->count++], at, number, counts, path);
         at += length + !last;
     }
     qsort(out->list, out->count, sizeof *out->list, by_known_count);
@@ -126,13 +126,13 @@ static int read_lines(look_frequencies *out, const char *path)
 static char *read_all(FILE *file, size_t *size)
 {
     char *bytes = NULL;
-    size_t room = 0, used = 0, n = 1;
+    size_t capacity = 0, used = 0, n = 1;
     while (n > 0) {
-        room = 2 * room + 4096;
-        char *more = realloc(bytes, room + 1);
+        capacity = 2 * capacity + 4096;
+        char *more = realloc(bytes, capacity + 1);
         if (!more) break;
         bytes = more;
-        n = fread(bytes + used, 1, room - used, file);
+        n = fread(bytes + used, 1, capacity - used, file);
         used += n;
     }
     *size = used;

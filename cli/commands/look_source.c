@@ -246,7 +246,7 @@ static ph_status survey_model(look_source *source, const look_choice *choice,
 /* ---- a model ---- */
 
 /* A folder of checkpoints stands for the newest: the last in the order of names. */
-static const char *newest_in(const char *path, char room[LOOK_PATH])
+static const char *newest_in(const char *path, char buffer[LOOK_PATH])
 {
     DIR *folder = opendir(path);
     char last[256] = "";
@@ -259,8 +259,8 @@ static const char *newest_in(const char *path, char room[LOOK_PATH])
         if (strcmp(entry->d_name, last) > 0) strcpy(last, entry->d_name);
     }
     closedir(folder);
-    snprintf(room, LOOK_PATH, "%s%s%s", path, *last ? "/" : "", last);
-    return room;
+    snprintf(buffer, LOOK_PATH, "%s%s%s", path, *last ? "/" : "", last);
+    return buffer;
 }
 
 static const char *last_part(const char *path)
@@ -270,12 +270,13 @@ static const char *last_part(const char *path)
 }
 
 /* The model, and its plan where there is one. */
-static const char *title_of(const look_choice *choice, int planned, char room[LOOK_PATH])
+static const char *title_of(const look_choice *choice, int planned,
+                            char buffer[LOOK_PATH])
 {
     const char *model = choice->model ? last_part(choice->model) : "embedded model";
     if (!planned) return model;
-    snprintf(room, LOOK_PATH, "%s, %s", model, last_part(choice->plan));
-    return room;
+    snprintf(buffer, LOOK_PATH, "%s, %s", model, last_part(choice->plan));
+    return buffer;
 }
 
 /* The text as it is goes aside, and is run again as planned. */
@@ -354,7 +355,7 @@ static void warn_invalid_rows(const look_source *source)
     }
     if (invalid)
         cli_warn("%lld of %lld rows of weights do not add up to 1, or hold negative or "
-                 "non-finite numbers",
+                 "non-finite weights",
                  invalid, rows);
     if (source->left_out)
         cli_warn("%d of %d texts were left out: too long for the model", source->left_out,

@@ -132,7 +132,8 @@ static int check_wo(run_job *job, run_layer_job *m)
         return EXIT_OK;
     }
     if (m->v.dim > INT_MAX / m->q.heads)
-        return run_wrong(job, m->v.tensor, "fewer than 2^31 numbers in all heads of out");
+        return run_wrong(job, m->v.tensor,
+                         "fewer than 2^31 elements in all heads of out");
     int rows = m->q.heads * m->v.dim;
     const run_axis whole[] = {{"q_heads*v_dim", rows, 0}, {"out_dim", RUN_FREE, 0}};
     const run_axis cut[] = {
@@ -175,7 +176,7 @@ static int check_turned_offset(run_job *job, const char *because)
                     (long long)job->options->offset, because);
 }
 
-/* Rotation takes the numbers of a head in pairs, and positions from 0 on. */
+/* Rotation takes the elements of a head in pairs, and positions from 0 on. */
 static int check_turned(run_job *job, const run_layer_job *m)
 {
     char expected[120];
@@ -199,7 +200,7 @@ static int read_rope(run_job *job, run_layer_job *m)
 {
     char base[64], quote[CLI_QUOTE_SIZE];
     const char *text = job->options->rope;
-    int latent = run_variant_is(job, "mla"); /* turns by itself, in its own layout */
+    int latent = run_variant_is(job, "mla"); /* rotates by itself, in its own layout */
     if (!text && latent) m->rope_base = 10000, m->rope_interleaved = 1;
     if (!text && (job->options->rope_dims || job->options->yarn.count))
         return cli_fail(EXIT_USAGE, "option --rope is missing, expected with --%s",

@@ -9,8 +9,8 @@
 #ifndef PH_CLI_RUN_LAYER_H
 #define PH_CLI_RUN_LAYER_H
 
-#include "polyhead_layer.h"
 #include "commands/cmd_run.h"
+#include "polyhead_layer.h"
 
 enum { RUN_PARAMETERS = 40 }; /* at most */
 
@@ -33,10 +33,10 @@ typedef struct run_layer_job {
 
     ph_layer_desc desc;
     int zero_scale; /* --scale 0, which the library would take for the default */
-    int turned;     /* 1: keys from x, but queries at other positions: x is memory too */
+    int shifted;    /* 1: keys from x, but queries at other positions: x is memory too */
     const ph_tensor *parameter[RUN_PARAMETERS]; /* as ph_layer_param lists them; NULL:
                                                    not in IN */
-    size_t count[RUN_PARAMETERS];    /* numbers in each, as the library sees them */
+    size_t count[RUN_PARAMETERS];    /* elements of each, as the library sees them */
     float *gradient[RUN_PARAMETERS]; /* as the library gives them; NULL: not wanted */
     void *result[RUN_PARAMETERS];    /* as they stand in OUT, in their own types */
 } run_layer_job;

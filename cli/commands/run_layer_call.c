@@ -49,22 +49,22 @@ static void describe(run_job *job, run_layer_job *m)
     const run_options *o = job->options;
     ph_attn *a = &m->common.attn;
     ph_layer_desc *d = &m->desc;
-    int turns = m->rope_base > 0 && a->qk_dim > 0;
+    int rotates = m->rope_base > 0 && a->qk_dim > 0;
     a->dtype = o->has_dtype ? (ph_dtype)o->dtype : run_dtype(m->x->type);
     a->variant = m->variant;
-    m->turned = turns && !m->memory && a->q_offset != 0;
+    m->shifted = rotates && !m->memory && a->q_offset != 0;
     d->model_dim = at_least_one(m->model_dim);
-    d->memory_dim = m->memory || m->turned ? at_least_one(m->memory_dim) : 0;
+    d->memory_dim = m->memory || m->shifted ? at_least_one(m->memory_dim) : 0;
     d->concat = !m->wo;
     d->out_dim = d->concat ? 0 : at_least_one(m->out_dim);
     d->attn = *a;
-    if (m->turned) d->attn.dtype = PH_F32; /* two gradients of x are rounded as one */
+    if (m->shifted) d->attn.dtype = PH_F32; /* two gradients of x are rounded as one */
     d->attn.qk_dim = at_least_one(a->qk_dim);
     d->attn.v_dim = at_least_one(a->v_dim);
     d->q_form = form_of(&m->q);
     d->k_form = form_of(&m->k);
     d->v_form = form_of(&m->v);
-    d->rope = !turns                ? PH_ROPE_NONE
+    d->rope = !rotates              ? PH_ROPE_NONE
               : m->rope_interleaved ? PH_ROPE_INTERLEAVED
                                     : PH_ROPE_HALF;
     d->rope_base = (float)m->rope_base;
@@ -85,7 +85,7 @@ static int check_dout(run_job *job, const run_layer_job *m)
 
 /* ---- inputs ---- */
 
-/* x, memory or dout in the type of the layer, `width` numbers to a row. */
+/* x, memory or dout in the type of the layer, `width` elements to a row. */
 static int load_rows(call *c, const ph_tensor *tensor, int width, const void **data)
 {
     ph_dtype dtype = c->m->desc.attn.dtype;
@@ -95,7 +95,7 @@ static int load_rows(call *c, const ph_tensor *tensor, int width, const void **d
     return *data ? EXIT_OK : EXIT_MEMORY;
 }
 
-/* With --rope a query turns by its position among the keys. */
+/* With --rope a query is rotated by its position among the keys. */
 static int load_positions(call *c)
 {
     const ph_attn *a = &c->m->desc.attn;
@@ -115,7 +115,7 @@ static int load_inputs(call *c)
     c->args.balance = (float)c->job->options->balance;
     int rc = load_rows(c, m->x, d->model_dim, &c->args.x);
     if (!rc && m->memory) rc = load_rows(c, m->memory, d->memory_dim, &c->args.memory);
-    if (m->turned) c->args.memory = c->args.x;
+    if (m->shifted) c->args.memory = c->args.x;
     if (!rc && m->dout) rc = load_rows(c, m->dout, c->info.out_dim, &c->grads.dout);
     if (!rc) rc = load_positions(c);
     return rc;
@@ -167,7 +167,7 @@ static int make_results(call *c)
     const size_t out[] = {batch, q_len, (size_t)m->out_dim};
     c->args.out = run_output(c->job, "out", run_type(a->dtype), 3, out);
     if (!c->args.out) return EXIT_MEMORY;
-    int wide = m->turned && a->dtype != PH_F32, rc = EXIT_OK;
+    int wide = m->shifted && a->dtype != PH_F32, rc = EXIT_OK;
     if (wide) c->out_16 = c->args.out;
     if (wide || !m->out_dim) rc = spare(c, batch * q_len, c->info.out_dim, &c->args.out);
     if (!rc) rc = run_make_looks(c->job, &m->common);
@@ -188,7 +188,7 @@ static int make_rows(call *c, const ph_tensor *like, const char *name, void **da
 }
 
 /* x is memory too: gradients of both, as floats. */
-static int make_turned(call *c)
+static int make_shifted(call *c)
 {
     const run_layer_job *m = c->m;
     size_t rows = m->x->shape[0] * m->x->shape[1];
@@ -206,7 +206,7 @@ static int make_gradients(call *c, const ph_layer *layer)
     ph_layer_grads *g = &c->grads;
     int rc = make_rows(c, m->x, "dx", &g->dx);
     if (!rc && m->memory) rc = make_rows(c, m->memory, "dmemory", &g->dmemory);
-    if (!rc && m->turned) rc = make_turned(c);
+    if (!rc && m->shifted) rc = make_shifted(c);
     if (!rc) rc = run_make_gradients(c->job, m, layer, g);
     if (!rc) rc = run_make_common_grads(c->job, common);
     g->dlse = common->grads.dlse;
@@ -266,7 +266,7 @@ static int round_rows(const call *c, const float *wide, size_t count, void *to)
 }
 
 /* x is memory too: both gradients together, rounded once. */
-static int finish_turned(const call *c)
+static int finish_shifted(const call *c)
 {
     const ph_tensor *x = c->m->x;
     size_t rows = x->shape[0] * x->shape[1], count = rows * x->shape[2];
@@ -292,7 +292,7 @@ static int run_all(call *c, const ph_layer *layer)
     if (!rc) rc = compute(c, layer);
     if (!rc && c->heads) turn_heads(c);
     if (!rc && backward) rc = run_finish_gradients(job, m, layer);
-    if (!rc && m->turned) rc = finish_turned(c);
+    if (!rc && m->shifted) rc = finish_shifted(c);
     return rc;
 }
 

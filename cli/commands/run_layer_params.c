@@ -57,7 +57,7 @@ int run_find_parameters(run_job *job, run_layer_job *m, const ph_layer *layer)
 /* With --dtype a parameter is first rounded to that type, as if IN held it so. */
 static int load(run_job *job, const ph_tensor *given, size_t count, const float **data)
 {
-    const void *numbers = NULL;
+    const void *elements = NULL;
     *data = NULL;
     if (!given) return EXIT_OK;
     if (given->bytes == 0) {
@@ -72,8 +72,8 @@ static int load(run_job *job, const ph_tensor *given, size_t count, const float 
         tensor.type = run_type(dtype);
         tensor.bytes = count * run_dtype_size(dtype);
     }
-    if (!rc) rc = run_converted(job, &tensor, PH_F32, &numbers);
-    *data = numbers;
+    if (!rc) rc = run_converted(job, &tensor, PH_F32, &elements);
+    *data = elements;
     return rc;
 }
 

@@ -47,8 +47,8 @@ typedef struct names {
 
 static void add_name(names *n, const char *name, size_t length)
 {
-    int room = (int)(sizeof n->list / sizeof n->list[0]) - 1;
-    if (n->count >= room || n->used + length + 1 > sizeof n->text) return;
+    int capacity = (int)(sizeof n->list / sizeof n->list[0]) - 1;
+    if (n->count >= capacity || n->used + length + 1 > sizeof n->text) return;
     n->list[n->count++] = n->text + n->used;
     memcpy(n->text + n->used, name, length);
     n->used += length + 1;
@@ -89,8 +89,8 @@ static void add_option(run_layer_job *m, const char *name, const char *key, int 
     if (given && given < end) return;
     snprintf(rest, sizeof rest, "%s", end);
     int options = memchr(part, ':', (size_t)(end - part)) != NULL;
-    size_t room = sizeof m->variant - (size_t)(end - m->variant);
-    snprintf(end, room, "%c%s%d%s", options ? ',' : ':', with_equal, value, rest);
+    size_t capacity = sizeof m->variant - (size_t)(end - m->variant);
+    snprintf(end, capacity, "%c%s%d%s", options ? ',' : ':', with_equal, value, rest);
 }
 
 /* The number of heads must be said: no matrix of these variants is cut into heads. */

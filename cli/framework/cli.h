@@ -156,15 +156,15 @@ int cli_parse(const ph_command *command, int count, const char *const *args,
               void *options, ph_parsed *parsed);
 
 /* How an option's value is written: "N", "f32|f16|bf16", "B,T,D,H"; NULL for a flag. The
-   text is made in `room` where the table holds none. */
-const char *cli_metavar(const ph_option *option, char *room, size_t size);
+   text is made in `buffer` where the table holds none. */
+const char *cli_metavar(const ph_option *option, char *buffer, size_t size);
 
 /* Strict numbers: no blanks, no locale, no overflow, nothing behind. Return 1 if good. */
 int cli_read_int(const char *text, int64_t *value);
 int cli_read_real(const char *text, double *value); /* finite only */
 
 /* A user's word as it may be printed: shortened, control characters replaced. */
-const char *cli_quote(const char *word, char *room, size_t size);
+const char *cli_quote(const char *word, char *buffer, size_t size);
 enum { CLI_QUOTE_SIZE = 72 };
 
 /* ---- saying things ---- */

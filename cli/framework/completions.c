@@ -106,7 +106,7 @@ static void bash(void)
 
 static void zsh_option(const ph_command *command, const ph_option *o)
 {
-    char room[128];
+    char buffer[128];
     (void)command;
     fputs("        ", stdout);
     if (o->letter)
@@ -117,7 +117,7 @@ static void zsh_option(const ph_command *command, const ph_option *o)
     putchar(']');
     if (o->kind != PH_OPT_FLAG) {
         putchar(':');
-        quoted(cli_metavar(o, room, sizeof room), "[]:\\");
+        quoted(cli_metavar(o, buffer, sizeof buffer), "[]:\\");
         putchar(':');
         if (o->kind == PH_OPT_CHOICE) {
             putchar('(');

@@ -57,13 +57,13 @@ static void entry(FILE *out, const char *name, int column, const char *text)
     term_wrap(out, text, column, column, term_width(out, HELP_WIDTH));
 }
 
-void cli_option_spelling(const ph_option *option, char *room, size_t size)
+void cli_option_spelling(const ph_option *option, char *buffer, size_t size)
 {
     char value[128];
     const char *metavar = cli_metavar(option, value, sizeof value);
     char letter[8] = "    ";
     if (option->letter) snprintf(letter, sizeof letter, "-%c, ", option->letter);
-    snprintf(room, size, "%s--%s%s%s", letter, option->name, metavar ? " " : "",
+    snprintf(buffer, size, "%s--%s%s%s", letter, option->name, metavar ? " " : "",
              metavar ? metavar : "");
 }
 
@@ -171,13 +171,13 @@ static void json_option(ph_json_writer *j, const ph_option *o)
         [PH_OPT_FLAG] = "flag", [PH_OPT_INT] = "int",       [PH_OPT_REAL] = "real",
         [PH_OPT_TEXT] = "text", [PH_OPT_CHOICE] = "choice", [PH_OPT_SIZES] = "sizes"};
     const char letter[2] = {o->letter, 0};
-    char room[128];
+    char buffer[128];
     ph_json_begin_object(j, NULL);
     ph_json_string(j, "name", o->name);
     if (o->letter) ph_json_string(j, "letter", letter);
     ph_json_string(j, "kind", kinds[o->kind]);
     if (o->kind != PH_OPT_FLAG)
-        ph_json_string(j, "value", cli_metavar(o, room, sizeof room));
+        ph_json_string(j, "value", cli_metavar(o, buffer, sizeof buffer));
     ph_json_string(j, "help", o->help);
     if (o->fallback) ph_json_string(j, "default", o->fallback);
     if (o->env) ph_json_string(j, "environment", o->env);

@@ -4,7 +4,8 @@
  *     polyhead [global options] COMMAND [options] [arguments]
  *
  * Results go to stdout, everything else to stderr; exit codes stand in cli.h. A reader
- * that goes away (SIGPIPE) ends the program silently; a disk that is full does not.
+ * that goes away (SIGPIPE) ends the program without
+ * a message; a disk that is full does not.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>

@@ -171,7 +171,7 @@ static read_value *const readers[] = {[PH_OPT_INT] = read_int,
                                       [PH_OPT_CHOICE] = read_choice,
                                       [PH_OPT_SIZES] = read_sizes};
 
-const char *cli_metavar(const ph_option *option, char *room, size_t size)
+const char *cli_metavar(const ph_option *option, char *buffer, size_t size)
 {
     static const char *const usual[] = {[PH_OPT_INT] = "N",
                                         [PH_OPT_REAL] = "X",
@@ -182,9 +182,9 @@ const char *cli_metavar(const ph_option *option, char *room, size_t size)
     if (option->kind != PH_OPT_CHOICE) return usual[option->kind];
     size_t used = 0;
     for (int i = 0; option->choices[i] && used < size; i++)
-        used += (size_t)snprintf(room + used, size - used, "%s%s", i ? "|" : "",
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s", i ? "|" : "",
                                  option->choices[i]);
-    return room;
+    return buffer;
 }
 
 /* ---- finding options ---- */

@@ -22,19 +22,19 @@ static int decimals_of(const panel *p)
 }
 
 /* A number without the minus of a zero that only rounding made negative. */
-static int cell(char *room, size_t size, float value, int decimals)
+static int cell(char *buffer, size_t size, float value, int decimals)
 {
     double half = 0.5 * pow(10, -decimals);
-    return snprintf(room, size, "%.*f", decimals,
+    return snprintf(buffer, size, "%.*f", decimals,
                     fabsf(value) < half ? 0.0 : (double)value);
 }
 
 static int cell_width(const panel *p, int decimals)
 {
-    char room[64];
+    char buffer[64];
     int width = 0;
     for (int i = 0; i < p->rows * p->cols; i++) {
-        int n = cell(room, sizeof room, p->data[i], decimals);
+        int n = cell(buffer, sizeof buffer, p->data[i], decimals);
         width = n > width ? n : width;
     }
     return width;
@@ -50,13 +50,13 @@ static int panel_width(const panel *p)
 
 static int print_row(FILE *out, const panel *p, int row)
 {
-    char room[64];
+    char buffer[64];
     int decimals = decimals_of(p), width = cell_width(p, decimals), used = 2;
     if (row >= p->rows) return 0;
     fprintf(out, "[%s", term_on(out, p->style));
     for (int c = 0; c < p->cols; c++) {
-        cell(room, sizeof room, p->data[row * p->cols + c], decimals);
-        used += fprintf(out, "%s%*s", c ? "  " : " ", width, room);
+        cell(buffer, sizeof buffer, p->data[row * p->cols + c], decimals);
+        used += fprintf(out, "%s%*s", c ? "  " : " ", width, buffer);
     }
     fprintf(out, "%s ]", term_on(out, TERM_PLAIN));
     return used + 1;
@@ -87,7 +87,7 @@ void panel_row(FILE *out, const panel *panels, int count)
     fputc('\n', out);
 }
 
-const char *panel_count(double value, const char *unit, char *room, size_t size)
+const char *panel_count(double value, const char *unit, char *buffer, size_t size)
 {
     static const char *const steps[] = {"", "K", "M", "G", "T", "P", "E"};
     int step = 0;
@@ -96,11 +96,11 @@ const char *panel_count(double value, const char *unit, char *room, size_t size)
     int whole = step == 0 && value == floor(value);
     int decimals = whole || fabs(scaled) >= 99.95 ? 0 : fabs(scaled) >= 9.995 ? 1 : 2;
     const char *blank = *steps[step] || *unit ? " " : "";
-    snprintf(room, size, "%.*f%s%s%s", decimals, scaled, blank, steps[step], unit);
-    return room;
+    snprintf(buffer, size, "%.*f%s%s%s", decimals, scaled, blank, steps[step], unit);
+    return buffer;
 }
 
-const char *panel_time(double seconds, char *room, size_t size)
+const char *panel_time(double seconds, char *buffer, size_t size)
 {
     static const struct {
         double below, factor;
@@ -109,10 +109,10 @@ const char *panel_time(double seconds, char *room, size_t size)
     int i = 0;
     while (seconds >= steps[i].below && i < 3) i++;
     double value = seconds * steps[i].factor;
-    snprintf(room, size, "%.*f %s",
+    snprintf(buffer, size, "%.*f %s",
              value >= 99.95   ? 0
              : value >= 9.995 ? 1
                               : 2,
              value, steps[i].unit);
-    return room;
+    return buffer;
 }

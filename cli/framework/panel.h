@@ -13,7 +13,7 @@ typedef struct panel {
     const char *title;
     const float *data; /* (rows, cols), packed */
     int rows, cols;
-    term_style style;  /* of title and numbers */
+    term_style style; /* of title and numbers */
 } panel;
 
 /* Prints the panels beside each other, indented, an empty line behind. Numbers get as
@@ -21,9 +21,9 @@ typedef struct panel {
 void panel_row(FILE *out, const panel *panels, int count);
 
 /* "335 M", "1.30 G": three digits, a letter for the thousands, then `unit`. */
-const char *panel_count(double value, const char *unit, char *room, size_t size);
+const char *panel_count(double value, const char *unit, char *buffer, size_t size);
 
 /* "4.21 ms" */
-const char *panel_time(double seconds, char *room, size_t size);
+const char *panel_time(double seconds, char *buffer, size_t size);
 
 #endif

@@ -45,7 +45,7 @@ int term_width(FILE *out, int most)
     return width < most ? width : most;
 }
 
-/* What stands beside the bar matters more: the bar is as long as there is room for. */
+/* What stands beside the bar matters more: the bar is as long as the line allows. */
 void term_progress(double share, const char *what)
 {
     enum { LEAST = 4, MOST = 20, AROUND = 10 }; /* AROUND: brackets, share, blanks */
@@ -55,12 +55,12 @@ void term_progress(double share, const char *what)
     int width = term_width(stderr, 100), bar = width - AROUND - (int)strlen(what);
     if (bar > MOST) bar = MOST;
     if (bar < LEAST) bar = 0;
-    int full = (int)(share * bar + 0.5), room = width - AROUND - bar + (bar ? 0 : 3);
+    int full = (int)(share * bar + 0.5), columns = width - AROUND - bar + (bar ? 0 : 3);
     fflush(stdout); /* so that lines already printed stand above the bar */
     fprintf(stderr, "\r\033[K%s", bar ? "[" : "");
     for (int i = 0; i < bar; i++) fputc(i < full ? '#' : '.', stderr);
     fprintf(stderr, "%s%3d %% %.*s", bar ? "] " : "", (int)(share * 100),
-            room > 0 ? room : 0, what);
+            columns > 0 ? columns : 0, what);
     fflush(stderr);
     progress_shown = 1;
 }

@@ -41,7 +41,7 @@ int cli_read_real(const char *text, double *value)
 
 /* ---- quoting ---- */
 
-const char *cli_quote(const char *word, char *room, size_t size)
+const char *cli_quote(const char *word, char *buffer, size_t size)
 {
     size_t length = strlen(word), limit = size - 4, at = 0, n = 0;
     while (at < length) {
@@ -50,12 +50,12 @@ const char *cli_quote(const char *word, char *room, size_t size)
         int shown = step > 0 && !ph_unsafe_character(point);
         size_t wide = shown ? (size_t)step : 1;
         if (n + wide > limit) break;
-        memcpy(room + n, shown ? word + at : "?", wide);
+        memcpy(buffer + n, shown ? word + at : "?", wide);
         n += wide;
         at += step > 0 ? (size_t)step : 1;
     }
-    strcpy(room + n, at < length ? "..." : "");
-    return room;
+    strcpy(buffer + n, at < length ? "..." : "");
+    return buffer;
 }
 
 /* ---- misspelt words ---- */
