@@ -195,7 +195,12 @@ build/kernels/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CUDA_FLAGS_NOW)' | cmp -s - $@ || echo '$(CUDA_FLAGS_NOW)' >$@
 
-$(BUILD)/obj/cuda.c: $(KERNELS) tools/embed build/kernels/flags
+# Rewritten when CUDA or NVCC changes what there is to embed.
+$(BUILD)/kernel-list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(KERNELS)' | cmp -s - $@ || echo '$(KERNELS)' >$@
+
+$(BUILD)/obj/cuda.c: $(KERNELS) tools/embed $(BUILD)/kernel-list
 	@mkdir -p $(@D)
 	$(call say,EMBED)
 	tools/embed --list ph_cuda_image cuda cuda/images.h $(KERNELS) >$@

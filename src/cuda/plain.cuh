@@ -45,6 +45,23 @@ static __device__ __forceinline__ float load(const void *base, ph_dtype type, in
     return __bfloat162float(((const __nv_bfloat16 *)base)[at]);
 }
 
+/* Four neighbours, aligned. */
+static __device__ __forceinline__ float4 load4(const void *base, ph_dtype type,
+                                               int64_t at)
+{
+    if (type == PH_F32) return *(const float4 *)((const float *)base + at);
+    uint2 bits = *(const uint2 *)((const uint16_t *)base + at);
+    float2 low, high;
+    if (type == PH_F16) {
+        low = __half22float2(*(const __half2 *)&bits.x);
+        high = __half22float2(*(const __half2 *)&bits.y);
+    } else {
+        low = __bfloat1622float2(*(const __nv_bfloat162 *)&bits.x);
+        high = __bfloat1622float2(*(const __nv_bfloat162 *)&bits.y);
+    }
+    return make_float4(low.x, low.y, high.x, high.y);
+}
+
 static __device__ __forceinline__ void store(void *base, ph_dtype type, int64_t at,
                                              float x)
 {
@@ -194,6 +211,7 @@ struct matrix {
     ph_dtype type;
     int64_t stride;
     int rows, columns;
+    int quads; /* 1: four elements at a time are aligned */
 };
 
 static __device__ inline matrix matrix_of(const void *base, ph_dtype type,
@@ -202,16 +220,33 @@ static __device__ inline matrix matrix_of(const void *base, ph_dtype type,
 {
     int64_t at = batch * s.batch + head * s.head;
     const char *start = (const char *)base + at * (type == PH_F32 ? 4 : 2);
-    matrix m = {start, type, s.time, rows, columns};
+    int quads = columns % 4 == 0 && s.time % 4 == 0 &&
+                (uintptr_t)start % (type == PH_F32 ? 16 : 8) == 0;
+    matrix m = {start, type, s.time, rows, columns, quads};
     return m;
 }
 
-static __device__ __forceinline__ float element(const matrix &m, int row, int column,
-                                                const float *factor)
+static __device__ __forceinline__ float element(const matrix &m, int row, int column)
 {
     if (row >= m.rows || column >= m.columns) return 0;
-    float x = load(m.base, m.type, row * m.stride + column);
-    return factor ? x * *factor : x;
+    return load(m.base, m.type, row * m.stride + column);
+}
+
+/* Four elements of a row, times a factor: one load where the layout allows it. */
+static __device__ __forceinline__ float4 elements(const matrix &m, int row, int column,
+                                                  const float *factor)
+{
+    float4 x;
+    if (m.quads) {
+        x = make_float4(0, 0, 0, 0);
+        if (row < m.rows && column < m.columns)
+            x = load4(m.base, m.type, row * m.stride + column);
+    } else {
+        x.x = element(m, row, column), x.y = element(m, row, column + 1);
+        x.z = element(m, row, column + 2), x.w = element(m, row, column + 3);
+    }
+    if (factor) x.x *= *factor, x.y *= *factor, x.z *= *factor, x.w *= *factor;
+    return x;
 }
 
 /* The head at work. In shared memory, because its operands would fill the registers. */
@@ -295,10 +330,12 @@ static __device__ inline void load_rows(const ph_cuda_call &c, int first, memory
 static __device__ inline void load_panel(float (*to)[LD], const matrix &m, int first,
                                          int d0, const float *factor)
 {
-    int d = threadIdx.x % DEPTH;
-#pragma unroll 4
-    for (int r = threadIdx.x / DEPTH; r < TILE; r += THREADS / DEPTH)
-        to[d][r] = element(m, first + r, d0 + d, factor ? factor + r : NULL);
+    int d = threadIdx.x % (DEPTH / 4) * 4;
+#pragma unroll
+    for (int r = threadIdx.x / (DEPTH / 4); r < TILE; r += THREADS / (DEPTH / 4)) {
+        float4 x = elements(m, first + r, d0 + d, factor ? factor + r : NULL);
+        to[d][r] = x.x, to[d + 1][r] = x.y, to[d + 2][r] = x.z, to[d + 3][r] = x.w;
+    }
 }
 
 /* s = a b^T: rows from a0 of a, keys from b0 of b. */
@@ -352,15 +389,16 @@ static __device__ inline void add_terms(const memory &m, int k0, float (&acc)[4]
 static __device__ inline void accumulate(memory &mem, const matrix &m, int m0,
                                          const float *factor, int c0, float (&acc)[4][8])
 {
-    int wide = m.columns - c0 > COLUMNS / 2, column = threadIdx.x % COLUMNS;
+    int wide = m.columns - c0 > COLUMNS / 2, column = threadIdx.x % (COLUMNS / 4) * 4;
     for (int k0 = 0; k0 < TILE; k0 += DEPTH) {
         int odd = 0;
-#pragma unroll 4
-        for (int r = threadIdx.x / COLUMNS; r < DEPTH; r += THREADS / COLUMNS) {
+#pragma unroll
+        for (int r = threadIdx.x / (COLUMNS / 4); r < DEPTH;
+             r += THREADS / (COLUMNS / 4)) {
             const float *scale = factor ? factor + k0 + r : NULL;
-            float value = element(m, m0 + k0 + r, c0 + column, scale);
-            mem.panel[r][column] = value;
-            odd |= !isfinite(value);
+            float4 x = elements(m, m0 + k0 + r, c0 + column, scale);
+            *(float4 *)&mem.panel[r][column] = x;
+            odd |= !(isfinite(x.x) && isfinite(x.y) && isfinite(x.z) && isfinite(x.w));
         }
         odd = __syncthreads_or(odd);
         if (wide && odd)

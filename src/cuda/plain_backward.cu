@@ -29,7 +29,7 @@ static __device__ float dout_dot_out(const ph_cuda_call &c, int batch, int head,
     matrix y = matrix_of(c.args.out, a.dtype, a.out, batch, head, a.q_len, a.v_dim);
     float sum = 0;
     for (int d = threadIdx.x % 32; d < a.v_dim; d += 32)
-        sum = fmaf(element(x, token, d, NULL), element(y, token, d, NULL), sum);
+        sum = fmaf(element(x, token, d), element(y, token, d), sum);
 #pragma unroll
     for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(~0u, sum, lane);
     return sum;

@@ -114,7 +114,7 @@ static __device__ double sum_of_threads(double x)
 }
 
 /* A CTA owns one slice of one head: every slice_count-th tile of rows. */
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ph_plain_drelative(const __grid_constant__ ph_cuda_call c)
 {
     __shared__ memory m;
