@@ -279,7 +279,7 @@ def burst(run, seconds, times, clock):
 
 
 def clock_of(threads):
-    """With one thread the time of the processor, in which other programs have no share."""
+    """With one thread CPU time, which other processes do not disturb."""
     return time.process_time if threads == 1 else time.perf_counter
 
 

@@ -1,4 +1,4 @@
-"""variant_formulas.py - every arrangement of heads in plain PyTorch, as its paper writes it.
+"""variant_formulas.py - every head variant in PyTorch, as its paper writes it.
 
 One function per variant: from a dictionary of tensors, named and shaped as Polyhead names and
 shapes them, to the output. Causal self-attention, one expression after the other, T x T

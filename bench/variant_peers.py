@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""variant_peers.py - every arrangement of heads against its plain PyTorch formulation.
+"""variant_peers.py - every head variant against the same formula in PyTorch.
 
     python3 bench/variant_peers.py [--filter TEXT] [--threads 1,2] [--seconds 120] [--json]
 
@@ -61,7 +61,7 @@ def list_params(get, handle):
 
 
 def fill(torch, name, x):
-    """Numbers of a usual size."""
+    """Normally distributed values."""
     x.normal_()
     if name.endswith("_norm"):
         x.mul_(0.1).add_(1)
@@ -192,7 +192,7 @@ class Counter:
 # ---- PyTorch ----
 
 def formulas(name):
-    """{"": the plain formula, "sdpa": with fused attention}, as functions of the tensors."""
+    """{"": the formula, "sdpa": with fused attention}, as functions of the tensors."""
     import variant_formulas as written
     function = getattr(written, name.replace("-", "_"))
     if not CASES[name][2]:

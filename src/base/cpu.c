@@ -20,8 +20,8 @@ static unsigned saved_state(void)
     return low;
 }
 
-/* Tiles are a kilobyte per register, so Linux gives them only to a process that asks. All
-   tiles so far are 16 rows of 64 bytes; leaf 0x1d says so, or nothing in some virtual
+/* AMX state is large, so Linux grants it only on request (arch_prctl). All AMX tiles so
+   far are 16 rows of 64 bytes; leaf 0x1d confirms it, or is empty in some virtual
    machines. */
 static int has_tiles(void)
 {

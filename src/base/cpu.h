@@ -10,11 +10,11 @@ enum {
     PH_CPU_NEON = 1,
     PH_CPU_AVX2 = 2,
     PH_CPU_AVX512 = 4,
-    PH_CPU_AMX = 8 /* tiles of bf16, and AVX-512's conversions to it */
+    PH_CPU_AMX = 8 /* AMX-BF16, and AVX-512's conversions to bf16 */
 };
 
-/* Bits of the instruction sets that both the CPU and the operating system support. Asks
-   the system for permission to use tiles where there are some: it wants to be asked. */
+/* Bits of the instruction sets that both the CPU and the operating system support.
+   Requests permission to use AMX tiles from the system where the CPU has them. */
 unsigned ph_cpu_features(void);
 
 /* Cores this process may run on: affinity mask, capped by the cgroup's quota. */

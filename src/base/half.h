@@ -1,10 +1,10 @@
 /*
- * half.h - f16 and bf16 to and from f32, one number at a time, in integer arithmetic.
+ * half.h - f16 and bf16 to and from f32, one element at a time, in integer arithmetic.
  *
  *     f16   1 sign, 5 exponent, 10 fraction      bf16   1 sign, 8 exponent, 7 fraction
  *
  * Rounding is to nearest, ties to even, as the vector instructions do it. A NaN stays a
- * NaN: its top fraction bit is set so that cutting bits off cannot turn it into Inf.
+ * NaN: its quiet bit is set so that truncation cannot make it Inf.
  */
 #ifndef PH_BASE_HALF_H
 #define PH_BASE_HALF_H

@@ -1,5 +1,6 @@
 /*
- * rng.h - counter-based random numbers: no state, so any number can be made anywhere.
+ * rng.h - counter-based random numbers: no state, so any of them can be computed
+ * anywhere.
  *
  * ph_rng_key turns a seed and up to three coordinates into a 64-bit key (splitmix64
  * steps); ph_rng_at(key, n) is the n-th 32-bit number of that key. The second function is

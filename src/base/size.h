@@ -34,8 +34,8 @@ static inline int ph_size_align_up(size_t a, size_t unit, size_t *out)
     return 0;
 }
 
-/* Product of the dims in order; 1 for rank 0. A zero makes everything after it harmless,
-   but not what came before it. */
+/* Product of the dims in order; 1 for rank 0. Dims before a zero may still overflow,
+   those after it cannot. */
 static inline int ph_size_product(const size_t *dims, int rank, size_t *out)
 {
     size_t product = 1;

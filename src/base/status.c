@@ -17,7 +17,7 @@ const char *ph_status_text(ph_status status)
         [PH_OK] = "ok",
         [PH_BAD_ARGUMENT] = "bad argument",
         [PH_BAD_SHAPE] = "sizes do not fit together",
-        [PH_BAD_VALUE] = "a number is not allowed",
+        [PH_BAD_VALUE] = "an element is not allowed",
         [PH_UNSUPPORTED] = "not supported",
         [PH_OUT_OF_MEMORY] = "out of memory",
         [PH_BAD_FILE] = "malformed file",

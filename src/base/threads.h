@@ -1,9 +1,8 @@
 /*
  * threads.h - a pool of threads with one function: run every lane once.
  *
- * A lane is a place to work: its number is below the pool's thread count and no two
- * threads hold the same lane at the same time, so a lane's number finds its scratch
- * memory.
+ * A lane is the slot of a worker: its index is below the pool's thread count and no two
+ * threads hold the same lane at the same time, so it indexes scratch memory.
  */
 #ifndef PH_BASE_THREADS_H
 #define PH_BASE_THREADS_H
