@@ -10,6 +10,7 @@
 #define HAVE_CUDA_H 0
 #endif
 
+#include <dlfcn.h>
 #include <math.h>
 
 #include "cuda/device.h"
@@ -99,6 +100,7 @@ static void host_memory(void)
     CHECK(ph_device_copy(ctx, back, memory, 8, NULL) == PH_OK, "no copy back");
     CHECK(ph_sync(ctx, NULL) == PH_OK && !strcmp(back, "polyhea"), "\"%s\"", back);
     CHECK(ph_device_copy(ctx, NULL, back, 1, NULL) == PH_BAD_ARGUMENT, "to NULL");
+    ph_device_free(ctx, memory);
     CHECK(ph_device_alloc(ctx, SIZE_MAX - 9, &memory) == PH_OUT_OF_MEMORY && !memory,
           "more than all memory");
     ph_device_free(ctx, NULL);
@@ -320,6 +322,91 @@ static void streams(void)
     ph_close(ctx);
 }
 
+/* What capturing a graph takes, beyond what the library itself calls. */
+typedef struct graphs {
+    int (*cuStreamBeginCapture_v2)(CUstream, int mode);
+    int (*cuStreamEndCapture)(CUstream, void **graph);
+    int (*cuGraphInstantiateWithFlags)(void **ready, void *graph, unsigned long long);
+    int (*cuGraphLaunch)(void *ready, CUstream);
+    int (*cuGraphExecDestroy)(void *ready);
+    int (*cuGraphDestroy)(void *graph);
+} graphs;
+
+static graphs find_graphs(const ph_driver *d)
+{
+    static const char *const names[] = {
+        "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+        "cuGraphLaunch",           "cuGraphExecDestroy", "cuGraphDestroy"};
+    void *found[6];
+    graphs g;
+    for (int n = 0; n < 6; n++) {
+        found[n] = dlsym(d->library, names[n]);
+        CHECK(found[n], "the driver has no %s", names[n]);
+    }
+    memcpy(&g, found, sizeof g);
+    return g;
+}
+
+enum { GRAPH_ROWS = 2 * 100, GRAPH_DIM = 32, GRAPH_TENSORS = 9 };
+
+/* Both passes captured into a graph give the bits of the calls themselves. */
+static void capture(void)
+{
+    static float host[GRAPH_ROWS * GRAPH_DIM], direct[5][GRAPH_ROWS * GRAPH_DIM];
+    ph_ctx *ctx = need_gpu();
+    const ph_driver *d = &ph_cuda_of(ctx)->driver;
+    graphs g = find_graphs(d);
+    ph_attn attn = {.batch = 1,
+                    .q_heads = 2,
+                    .q_len = 100,
+                    .kv_len = 100,
+                    .qk_dim = 32,
+                    .mask = PH_MASK_CAUSAL,
+                    .backward = 1};
+    void *t[GRAPH_TENSORS], *graph = NULL,
+                            *ready = NULL; /* inputs first: q, k, v, dout */
+    uint64_t rng = 1;
+    ph_plan *plan = NULL;
+    CUstream stream;
+    must(ctx, ph_plan_create(&plan, ctx, &attn));
+    must(ctx, ph_cuda_enter(ctx));
+    CHECK((int)d->cuStreamCreate(&stream, 0) == PH_CU_SUCCESS, "no stream");
+    for (int n = 0; n < GRAPH_TENSORS; n++) {
+        for (int i = 0; i < GRAPH_ROWS * GRAPH_DIM; i++) host[i] = check_normal(&rng);
+        must(ctx, ph_device_alloc(ctx, sizeof host, &t[n]));
+        must(ctx, ph_device_copy(ctx, t[n], host, sizeof host, stream));
+    }
+    ph_args args = {.q = t[0], .k = t[1], .v = t[2], .out = t[4], .lse = t[8]};
+    ph_grads grads = {.dout = t[3], .dq = t[5], .dk = t[6], .dv = t[7]};
+    args.stream = stream;
+    for (int round = 0; round < 2; round++) {
+        if (round) CHECK(g.cuStreamBeginCapture_v2(stream, 2) == 0, "no capture");
+        must(ctx, ph_forward(plan, &args));
+        must(ctx, ph_backward(plan, &args, &grads));
+        if (!round) must(ctx, ph_sync(ctx, stream));
+        if (round) {
+            CHECK(g.cuStreamEndCapture(stream, &graph) == 0 && graph, "no graph");
+            CHECK(g.cuGraphInstantiateWithFlags(&ready, graph, 0) == 0, "not ready");
+            for (int n = 4; n < GRAPH_TENSORS; n++)
+                must(ctx, ph_device_copy(ctx, t[n], host, sizeof host, stream));
+            CHECK(g.cuGraphLaunch(ready, stream) == 0, "not launched");
+        }
+        for (int n = 4; n < GRAPH_TENSORS; n++) {
+            size_t bytes = n == 8 ? GRAPH_ROWS * sizeof(float) : sizeof host;
+            must(ctx,
+                 ph_device_copy(ctx, round ? host : direct[n - 4], t[n], bytes, stream));
+            must(ctx, ph_sync(ctx, stream));
+            CHECK(!round || !memcmp(host, direct[n - 4], bytes), "tensor %d differs", n);
+        }
+    }
+    g.cuGraphExecDestroy(ready), g.cuGraphDestroy(graph);
+    for (int n = 0; n < GRAPH_TENSORS; n++) ph_device_free(ctx, t[n]);
+    d->cuStreamDestroy(stream);
+    ph_cuda_leave(ctx);
+    ph_plan_free(plan);
+    ph_close(ctx);
+}
+
 /* `polyhead run --device cuda` gives what the CPU gives, every output. */
 static void program(void)
 {
@@ -365,10 +452,9 @@ static void program(void)
 }
 
 static const check_case cases[] = {
-    {"declarations", declarations}, {"opening", opening},
-    {"host_memory", host_memory},   {"wide_heads", wide_heads},
-    {"relative", relative},         {"refusals", refusals},
-    {"checked", checked},           {"streams", streams},
+    {"declarations", declarations}, {"opening", opening},   {"host_memory", host_memory},
+    {"wide_heads", wide_heads},     {"relative", relative}, {"refusals", refusals},
+    {"checked", checked},           {"streams", streams},   {"capture", capture},
     {"program", program},           {0, 0},
 };
 
