@@ -65,8 +65,8 @@ class LayerDesc(Structure):
                 + [("attn", Attn)]
                 + [(name, c_int) for name in ("q_form", "k_form", "v_form", "rope")]
                 + [("rope_base", c_float), ("rope_dims", c_int), ("yarn_factor", c_float),
-                   ("yarn_length", c_int), ("qk_norm", c_int), ("norm_eps", c_float),
-                   ("norm_plus_one", c_int), ("cache", c_int)])
+                   ("yarn_length", c_int), ("yarn_untruncated", c_int), ("qk_norm", c_int),
+                   ("norm_eps", c_float), ("norm_plus_one", c_int), ("cache", c_int)])
 
 
 class LayerWeights(Structure):
