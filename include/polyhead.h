@@ -21,6 +21,9 @@
  *     never exits and installs no signal handler. It computes in the default
  *     floating-point mode (round to nearest, subnormals kept, no traps), whatever mode
  *     the caller is in, and restores the caller's.
+ *   - Inputs may overlap in memory (k may be v). An output, the workspace included, must
+ *     not share an element with any other tensor of the call: its results would silently
+ *     be wrong. A ctx with `checked` refuses such a call.
  *   - Strides count elements, not bytes. The last axis of every tensor is contiguous.
  *   - A plan is immutable. A ctx runs one call at a time, those on its plans, layers and
  *     models included: a second thread is refused with PH_BUSY. Different ctx are
@@ -109,7 +112,8 @@ typedef struct ph_options {
                          refused. NULL: the best but "amx-f32". The environment variable
                          POLYHEAD_ISA lowers it further, or is the limit if this is
                          NULL. */
-    int checked;      /* 1: also refuse NaN and +inf in bias, NaN in gate, sink, alibi */
+    int checked;      /* 1: also refuse NaN and +inf in bias, NaN in gate, sink and alibi,
+                         and outputs that overlap another tensor */
 
     /* Hooks, each optional. alloc must align to at least 16 bytes. release accepts NULL.
        parallel must call task(arg, i) once for every i and return when all are done. */

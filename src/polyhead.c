@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "attn/alias.h"
 #include "attn/backend.h"
 #include "attn/plan.h"
 #include "base/arena.h"
@@ -408,6 +409,12 @@ static ph_status check_look(const ph_plan *plan, const ph_look_at *look)
     return PH_OK;
 }
 
+static ph_status check_alias(const ph_plan *plan, const ph_args *args,
+                             const ph_grads *grads, int what)
+{
+    return plan->ctx->options.checked ? ph_alias_check(plan, args, grads, what) : PH_OK;
+}
+
 /* Finds the workspace; all checks are over. */
 static ph_status begin(ph_call *call, const ph_plan *plan, const ph_args *args,
                        const ph_grads *grads, int what)
@@ -450,6 +457,7 @@ static ph_status forward(const ph_plan *plan, const ph_args *args)
 {
     ph_call call;
     PH_TRY(ph_check_forward(plan, args));
+    PH_TRY(check_alias(plan, args, NULL, PH_DO_FORWARD));
     ph_args own = *args;
     if (args->look && !args->workspace) /* one workspace for both passes */
         PH_TRY(
@@ -474,6 +482,7 @@ static ph_status look(const ph_plan *plan, const ph_args *args)
         return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "look is NULL, expected what to fill");
     PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
     PH_TRY(check_look(plan, args->look));
+    PH_TRY(check_alias(plan, args, NULL, PH_DO_LOOK));
     return run_look(plan, args);
 }
 
@@ -526,6 +535,7 @@ static ph_status backward(const ph_plan *plan, const ph_args *args, const ph_gra
                        "the plan was made with backward 0, expected backward 1");
     if (!grads) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "grads is NULL");
     PH_TRY(ph_check_backward(plan, args, grads));
+    PH_TRY(check_alias(plan, args, grads, PH_DO_BACKWARD));
     PH_TRY(begin(&call, plan, args, grads, PH_DO_BACKWARD));
     call.twin = twin;
     return plan->ctx->backend->backward(&call);

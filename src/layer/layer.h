@@ -93,7 +93,14 @@ void ph_layer_list_grads(const ph_layer *layer, const ph_layer_grads *grads,
 /* Checks what forward and backward have in common; outputs are untouched until then. */
 ph_status ph_layer_check(const ph_layer *layer, const ph_layer_weights *weights,
                          const ph_layer_args *args);
-/* The same for a backward call. */
+/* A checked ctx refuses outputs that overlap another tensor. */
+ph_status ph_layer_check_alias(const ph_layer *layer, const ph_layer_weights *weights,
+                               const ph_layer_args *args);
+ph_status ph_layer_check_grads_alias(const ph_layer *layer,
+                                     const ph_layer_weights *weights,
+                                     const ph_layer_args *args,
+                                     const ph_layer_grads *grads);
+/* Like ph_layer_check for a backward call. */
 ph_status ph_layer_check_grads(const ph_layer *layer, const ph_layer_weights *weights,
                                const ph_layer_args *args, const ph_layer_grads *grads);
 

@@ -403,6 +403,7 @@ static ph_status backward(const ph_layer *layer, const ph_layer_weights *weights
 {
     void *space;
     PH_TRY(ph_layer_check_grads(layer, weights, args, grads));
+    PH_TRY(ph_layer_check_grads_alias(layer, weights, args, grads));
     ph_backward_call c = {
         .layer = layer, .weights = weights, .args = args, .grads = grads};
     ph_layer_list(layer, weights, c.param);

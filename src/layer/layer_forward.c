@@ -278,6 +278,7 @@ static ph_status forward(const ph_layer *layer, const ph_layer_weights *weights,
     PH_TRY(ph_layer_check(layer, weights, args));
     if (layer->q_rows && !args->out)
         return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "out is NULL, expected a tensor");
+    PH_TRY(ph_layer_check_alias(layer, weights, args));
     call c = {.layer = layer, .weights = weights, .args = args};
     int saved = layer->desc.memory_dim && layer->desc.cache && !args->memory;
     c.kv_len = saved ? 0 : layer->kv_len;
