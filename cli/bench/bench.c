@@ -35,7 +35,7 @@ static const ph_option table[] = {
     {.name = "list", .letter = 'l', .kind = PH_OPT_FLAG, .at = AT(list),
      .help = "print the shapes and measure nothing"},
     {.name = "variants", .kind = PH_OPT_FLAG, .at = AT(variants),
-     .help = "what each arrangement of heads costs, as ratios to plain attention; NAMEs "
+     .help = "what each head variant costs, as ratios to plain attention; NAMEs "
              "are theirs then"},
     {.name = "seconds", .letter = 's', .kind = PH_OPT_REAL, .metavar = "S", .least = 0.01,
      .most = 86400, .at = AT(seconds), .fallback = "60",
@@ -429,7 +429,7 @@ static const char *const examples[] = {
     "polyhead bench decode --threads 1 --seconds 5",
     "one group, quickly",
     "polyhead bench --variants",
-    "every arrangement of heads against plain attention",
+    "every head variant against plain attention",
     "polyhead bench --variants alibi soft-cap --threads 1",
     "two of them, more often in the same time",
     "polyhead bench 'backward-*' --json",

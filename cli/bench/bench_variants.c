@@ -1,5 +1,5 @@
 /*
- * bench_variants.c - `polyhead bench --variants`: what each arrangement of heads costs,
+ * bench_variants.c - `polyhead bench --variants`: what each head variant costs,
  * as a ratio to plain attention.
  *
  * Attention alone, 8 heads of 64, causal, float. Every round runs each variant once, so

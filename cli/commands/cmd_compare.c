@@ -453,9 +453,11 @@ const ph_command command_compare = {
     .name = "compare",
     .summary = "train head variants at the same budget and compare them",
     .usage = "RECIPE [--variants LIST] [options]",
-    .about = "Same samples, same steps, several seeds. The table shows parameters, "
-             "arithmetic per token, speed, peak memory, and loss and accuracy on unseen "
-             "texts as mean and deviation over the seeds.",
+    .about =
+        "Same samples, same steps, several seeds. The table shows parameters, "
+        "arithmetic per token, speed, peak memory, and loss and accuracy on unseen "
+        "texts as mean and deviation over the seeds; the page compare.html draws the "
+        "mean with the range between the seeds.",
     .examples = examples,
     .options = table,
     .size = sizeof(compare_options),

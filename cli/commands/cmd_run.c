@@ -24,7 +24,7 @@ static const ph_option table[] = {
 
     {.name = "variant", .kind = PH_OPT_TEXT, .metavar = "SPEC", .at = AT(variant),
      .group = "What to compute",
-     .help = "kind of heads, as listed by 'polyhead variants' (default: mha)"},
+     .help = "head variant, as listed by 'polyhead variants' (default: mha)"},
     {.name = "causal", .kind = PH_OPT_FLAG, .at = AT(causal),
      .help = "a query sees the keys up to its own position"},
     {.name = "window", .kind = PH_OPT_SIZES, .metavar = "LEFT,RIGHT", .at = AT(window),

@@ -314,7 +314,7 @@ static int variants(const void *chosen, int count, const char *const *words)
 
 static const char *const examples[] = {
     "polyhead variants",
-    "what heads are built in",
+    "what head variants are built in",
     "polyhead variants mha",
     "the tensors of one of them and their shapes",
     "polyhead variants moh:shared=2,top=4 --shape 1,1024,512,8",
@@ -324,8 +324,7 @@ static const char *const examples[] = {
     NULL};
 
 const ph_command command_variants = {.name = "variants",
-                                     .summary =
-                                         "ways of arranging heads that are built in",
+                                     .summary = "head variants that are built in",
                                      .usage = "[NAME] [--shape SIZES] [--json]",
                                      .examples = examples,
                                      .options = table,

@@ -47,7 +47,7 @@ def fetch_axe(folder):
 
 
 def axe_source():
-    """axe-core, where it is installed or can be had; it is not part of the project."""
+    """axe-core, where it is installed or can be installed; it is not part of the project."""
     folder = os.path.join(ROOT, "build", "axe-core")
     places = [os.environ.get("POLYHEAD_AXE", ""), "/usr/share/nodejs/axe-core/axe.min.js", *glob.glob(os.path.join(folder, "*", "axe.min.js"))]
     found = next((place for place in places if place and os.path.exists(place)), None)
@@ -55,7 +55,7 @@ def axe_source():
         os.makedirs(folder, exist_ok=True)
         found = fetch_axe(folder)
     if not found:
-        raise Skip("axe-core cannot be had: neither by npm nor by pip, nor by POLYHEAD_AXE=axe.min.js")
+        raise Skip("axe-core is not available: neither by npm nor by pip, nor by POLYHEAD_AXE=axe.min.js")
     with open(found, encoding="utf-8") as source:
         return source.read()
 
