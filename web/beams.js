@@ -17,7 +17,7 @@ function edgesOf(ref, i) {
   return list;
 }
 
-const beamHeads = () => [state.a, ...state.extra].filter((ref) => !isAbsent(ref) && mapOf(ref).kept);
+const beamHeads = () => [state.a, ...state.extra].filter((ref) => !isAbsent(ref) && mapOf(ref).stored);
 
 // Layout of words: { x, y } of each, the size of its box, and whether lines are horizontal.
 function beamLayout(w, h) {

@@ -9,7 +9,7 @@ function drawCard() {
   $("card-why").textContent = reasonOf(stackOf(ref).why?.[indexOf(ref)]);
   drawTop(ref);
   if (changed("numbers", idOf(ref))) drawNumbers(ref);
-  if (changed("offsets", idOf(ref), room.card)) drawOffsets(ref);
+  if (changed("offsets", idOf(ref), space.card)) drawOffsets(ref);
   if (changed("outcomes", ref.r)) drawOutcomes(ref);
 }
 
@@ -68,7 +68,7 @@ function drawOffsets(ref) {
   $("offset-box").hidden = !stack.offsets || !reach;
   if (!stack.offsets || !reach) return;
   const shares = stack.offsets.slice(indexOf(ref) * count, (indexOf(ref) + 1) * count);
-  const width = Math.max(120, Math.min(260, room.card)), height = 84, canvas = $("offsets");
+  const width = Math.max(120, Math.min(260, space.card)), height = 84, canvas = $("offsets");
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   canvas.setAttribute("aria-label", t("offsetsLabel", shares.map((v, n) => `${n - reach}: ${percent(v)}`).join(", ")));

@@ -66,7 +66,7 @@ class HeadMap {
     this.rows = queryWords(ref).length;
     this.keys = keyWords(ref).length;
     this.remote = page.mode === "live" ? new RemoteMap(ref, this.rows, this.keys) : null;
-    this.kept = at >= 0 || Boolean(this.remote);
+    this.stored = at >= 0 || Boolean(this.remote);
     this.top = page.top;
     if (at >= 0) this.open(at);
     const norms = stack.norms;
@@ -106,7 +106,7 @@ class HeadMap {
   // Row i as floats, in a new array or in `out`; weights that are not stored are 0.
   row(i, out = new Float32Array(this.keys)) {
     const { keys, top } = this, at = i * keys;
-    if (!this.kept) return out.fill(0);
+    if (!this.stored) return out.fill(0);
     if (this.remote) {
       out.set(this.remote.row(i));
       return out;
@@ -130,7 +130,7 @@ class HeadMap {
   // hides it.
   cell(i, j) {
     if (j >= this.seen(i)) return { forbidden: true };
-    if (!this.kept) return { below: 1 };
+    if (!this.stored) return { below: 1 };
     if (this.remote) return this.remote.cell(i, j);
     if (page.mode === "f32") return { v: this.cells[i * this.keys + j], error: 0 };
     if (page.mode === "dec") {
@@ -148,7 +148,7 @@ class HeadMap {
   // All weights (rows, keys); cached, see mapOf.
   dense() {
     if (this.all) return this.all;
-    if (this.kept && page.mode === "f32" && !this.stack.causal) return (this.all = this.cells);
+    if (this.stored && page.mode === "f32" && !this.stack.causal) return (this.all = this.cells);
     const all = new Float32Array(this.rows * this.keys);
     for (let i = 0; i < this.rows; i++) this.row(i, all.subarray(i * this.keys, (i + 1) * this.keys));
     return (this.all = all);
@@ -202,7 +202,7 @@ class HeadMap {
   // The sum of a row that is farthest from one, where sums are known exactly; rows without
   // any weight do not count.
   worstSum() {
-    if (!this.kept || this.remote) return 1;
+    if (!this.stored || this.remote) return 1;
     if (this.worst) return this.worst;
     let worst = 1;
     for (let i = 0; i < this.rows; i++) {

@@ -91,8 +91,8 @@ function metricRange(m) {
 
 function drawGrid() {
   const canvas = $("grid"), others = [state.view, state.b ? idOf(state.b) : "", ...state.extra.map(idOf)];
-  if (!changed("grid", idOf(state.a), others, state.metric, state.filter, room.grid, JSON.stringify(live.edits))) return;
-  gridAt = gridLayout(state.a.r, room.grid, 640, 30, 12, 2);
+  if (!changed("grid", idOf(state.a), others, state.metric, state.filter, space.grid, JSON.stringify(live.edits))) return;
+  gridAt = gridLayout(state.a.r, space.grid, 640, 30, 12, 2);
   canvas.style.width = `${gridAt.width}px`;
   canvas.style.height = `${gridAt.height}px`;
   canvas.setAttribute("aria-label", t("gridLabel", stackOf(state.a).layers, stackOf(state.a).heads));

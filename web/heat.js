@@ -169,7 +169,7 @@ function drawHeat(p, layout, shade, cursor) {
 
 // A sentence instead of a map that is missing; true if it is.
 function drawMissing(p, ref) {
-  const why = isAbsent(ref) ? "absent" : mapOf(ref).kept ? "" : "noMap";
+  const why = isAbsent(ref) ? "absent" : mapOf(ref).stored ? "" : "noMap";
   if (why) p.text(t(why), 0, 20, { fill: css("--quiet") });
   return Boolean(why);
 }

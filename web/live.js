@@ -225,7 +225,7 @@ function mostChanged() {
     for (const ref of headsOf({ r: 1, s })) {
       if (isAbsent(ref)) continue;
       const a = new HeadMap({ ...ref, r: 0 }), b = new HeadMap(ref);
-      if (!sameShape(a, b) || !a.kept || !b.kept || !a.rows) continue;
+      if (!sameShape(a, b) || !a.stored || !b.stored || !a.rows) continue;
       const from = a.dense(), to = b.dense();
       let sum = 0;
       for (let n = 0; n < from.length; n++) sum += Math.abs(to[n] - from[n]);

@@ -7,19 +7,19 @@ const viewOf = () => VIEW[state.view];
 
 // Sizes are read before anything is changed: reading one in between would force a layout
 // each time. Where drawing changes a size, the observers redraw.
-const room = {};
+const space = {};
 
 function measureRoom() {
   const panel = $("panel"), box = panel.getBoundingClientRect();
-  room.width = Math.floor(box.width);
-  room.height = Math.floor(Math.max(340, Math.min(1000, innerHeight - box.top - scrollY - 72))); // the rest of the window
-  room.grid = $("grid").parentElement.clientWidth;
-  room.card = $("card-title").parentElement.clientWidth - 20;
-  panel.style.height = `${room.height}px`;
+  space.width = Math.floor(box.width);
+  space.height = Math.floor(Math.max(340, Math.min(1000, innerHeight - box.top - scrollY - 72))); // the rest of the window
+  space.grid = $("grid").parentElement.clientWidth;
+  space.card = $("card-title").parentElement.clientWidth - 20;
+  panel.style.height = `${space.height}px`;
 }
 
 function drawView() {
-  viewOf().draw(openCanvas($("view"), room.width, room.height), room.width, room.height);
+  viewOf().draw(openCanvas($("view"), space.width, space.height), space.width, space.height);
 }
 
 function drawKey() {
@@ -60,7 +60,7 @@ function drawControls() {
   $("metric").value = state.metric;
   $("stack").value = state.a.s;
   $("report-choice").value = state.a.r;
-  $("save-csv").disabled = isAbsent(state.a) || !mapOf(state.a).kept || page.mode === "live";
+  $("save-csv").disabled = isAbsent(state.a) || !mapOf(state.a).stored || page.mode === "live";
   if ($("filter").value !== state.filter) $("filter").value = state.filter;
 }
 
@@ -132,12 +132,12 @@ function drawHeader() {
 function leftOut() {
   if (page.mode === "live") return "";
   const refs = headsOf(state.a).filter((ref) => !isAbsent(ref)), stack = stackOf(state.a);
-  const kept = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
+  const stored = refs.filter((ref) => stack.maps[indexOf(ref)] >= 0);
   let text = "";
   const worst = isAbsent(state.a) ? 1 : mapOf(state.a).worstSum();
   if (Math.abs(worst - 1) > 0.004) text += t("rowSum", number(worst));
   if (page.mode === "top" && stack.maps[indexOf(state.a)] >= 0) text += t("left", Math.round(100 * mapOf(state.a).keptShare()), page.top);
-  if (kept.length < refs.length) text += t("leftHeads", refs.length - kept.length, refs.length);
+  if (stored.length < refs.length) text += t("leftHeads", refs.length - stored.length, refs.length);
   if (page.mode === "dec") text += t("quantised");
   const vectors = refs.filter((ref) => stack.vectors[indexOf(ref)] >= 0).length;
   if (stack.dim && vectors < refs.length) text += t("leftVectors", vectors, refs.length);
@@ -400,7 +400,7 @@ function startCursor() {
   let most = -1;
   state.i = Math.max(0, map.rows - 1);
   state.scroll = map.rows > 200 ? state.i : 0;
-  if (!map.rows || !map.kept || map.remote) return;
+  if (!map.rows || !map.stored || map.remote) return;
   for (let i = map.rows > 200 ? map.rows - 1 : 0; i < map.rows; i++) {
     const row = map.row(i), j = topMass(row, map.seen(i), 0.01)[0] ?? 0;
     if (row[j] > most && (j !== i || map.rows === 1)) [most, state.i, state.j] = [row[j], i, j];

@@ -8,7 +8,7 @@ function download(name, blob) {
 
 const fileName = (end) => `polyhead-${state.view}-${labelOf(state.a).replaceAll(" ", "-")}.${end}`;
 
-const viewSize = () => [Math.max(200, room.width), Math.max(200, room.height)];
+const viewSize = () => [Math.max(200, space.width), Math.max(200, space.height)];
 
 function svgText() {
   const p = new SvgPainter(), [w, h] = viewSize();

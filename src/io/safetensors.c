@@ -156,7 +156,7 @@ static ph_status read_sizes(reading *r, const ph_tensor *tensor, const char *wha
             return bad_tensor(r, tensor, "%s[%d] is %s, expected a whole number", what,
                               *count, ph_json_token_words(token));
         if (*count == most)
-            return bad_tensor(r, tensor, "%s has more than %d numbers", what, most);
+            return bad_tensor(r, tensor, "%s has more than %d entries", what, most);
         if (ph_json_as_size(&r->json, &values[*count]))
             return bad_tensor(r, tensor,
                               "%s[%d] is %.*s, expected a whole number without sign, "
@@ -188,7 +188,7 @@ static ph_status read_offsets(reading *r, entry *e)
     int count = 2;
     PH_TRY(read_sizes(r, &e->tensor, "data_offsets", offsets, &count));
     if (count != 2)
-        return bad_tensor(r, &e->tensor, "data_offsets has %d numbers, expected 2",
+        return bad_tensor(r, &e->tensor, "data_offsets has %d entries, expected 2",
                           count);
     e->begin = offsets[0];
     e->end = offsets[1];

@@ -57,8 +57,8 @@ static ph_status check_large(ph_ctx *ctx, const ph_layer_desc *d)
                        a->batch, tokens);
     if (ph_size_mul(rows, width, &all) || all > most || ph_size_mul(width, width, &all) ||
         all > most)
-        return ph_fail(ctx, PH_UNSUPPORTED, "%zu tokens of %zu numbers are too many",
-                       rows, width);
+        return ph_fail(ctx, PH_UNSUPPORTED, "%zu tokens of width %zu are too many", rows,
+                       width);
     return PH_OK;
 }
 

@@ -76,16 +76,16 @@ void ph_layer_angles(ph_layer *l)
 static void sine_cosine(double x, float *sine, float *cosine)
 {
     const double magic = 0x1.8p52;
-    double turns = (x * 0x1.45f306dc9c883p-1 + magic) - magic;
-    double r = ((x - turns * 0x1.921fb5p+0) - turns * 0x1.110b46p-26) -
-               turns * 0x1.1a62633145c07p-54;
+    double quarters = (x * 0x1.45f306dc9c883p-1 + magic) - magic;
+    double r = ((x - quarters * 0x1.921fb5p+0) - quarters * 0x1.110b46p-26) -
+               quarters * 0x1.1a62633145c07p-54;
     double z = r * r, s = 1, c = 1;
     for (int n = 16; n >= 2; n -= 2) {
         c = 1 - z * (1.0 / (n * (n - 1))) * c;
         s = 1 - z * (1.0 / (n * (n + 1))) * s;
     }
     s *= r;
-    switch ((int64_t)turns & 3) {
+    switch ((int64_t)quarters & 3) {
     case 0: *sine = (float)s, *cosine = (float)c; break;
     case 1: *sine = (float)c, *cosine = (float)-s; break;
     case 2: *sine = (float)-s, *cosine = (float)-c; break;

@@ -45,8 +45,8 @@ static double square_factor(const ph_kind_call *c, int d)
 {
     const ph_projection *q = &c->shape->q;
     double scale = c->shape->rope_scale;
-    int turned = d >= q->rope_at && d < q->rope_at + 2 * q->angles;
-    return turned ? 1 / (scale * scale) : 1;
+    int rotated = d >= q->rope_at && d < q->rope_at + 2 * q->angles;
+    return rotated ? 1 / (scale * scale) : 1;
 }
 
 static double norm_of(const ph_kind_call *c, int row, int e)

@@ -277,8 +277,8 @@ static int has_foreign(const drawing *d)
     return 0;
 }
 
-/* Numbers in place of words are explained; returns the units that takes. */
-static int put_numbers_note(drawing *d, int x, int y, int draw)
+/* Explains indices that replace words; returns its height in units. */
+static int put_index_note(drawing *d, int x, int y, int draw)
 {
     if (!has_foreign(d)) return 0;
     if (draw)
@@ -310,7 +310,7 @@ static ph_status flow(drawing *d, const ph_pick *picks, int count, int draw, int
         pool = p.pool > pool ? p.pool : pool;
     }
     y += row_height + GAP / 2;
-    int note = put_numbers_note(d, MARGIN, y, draw);
+    int note = put_index_note(d, MARGIN, y, draw);
     y += note;
     if (note && *width < 540) *width = 540;
     if (draw && status == PH_OK) put_scale(d, MARGIN, y, pool);

@@ -68,16 +68,16 @@ static size_t array_bytes(const ph_page_source *source)
     return budget > other + FIXED ? (budget - other) / 4 * 3 : FIXED / 2;
 }
 
-static void plan_top(ph_page_plan *plan, const totals *t, size_t room)
+static void plan_top(ph_page_plan *plan, const totals *t, size_t bytes)
 {
     size_t entry = (size_t)(4 + plan->col_bytes), top;
     plan->mode = PH_PAGE_TOP;
     plan->side = LARGEST_THUMB;
     while (plan->side > LEAST_THUMB &&
-           t->heads * (size_t)(plan->side * plan->side) > room / 4)
+           t->heads * (size_t)(plan->side * plan->side) > bytes / 4)
         plan->side /= 2;
     size_t thumbs = t->heads * (size_t)(plan->side * plan->side + 4);
-    plan->map_left = thumbs < room ? room - thumbs : 0;
+    plan->map_left = thumbs < bytes ? bytes - thumbs : 0;
     size_t row = plan->map_left / (t->rows + 1);
     top = row > 4 ? (row - 4) / entry : 0;
     plan->top = top > MAX_TOP ? MAX_TOP : ph_max((int)top, MIN_TOP);
@@ -88,12 +88,12 @@ ph_page_plan ph_page_make_plan(const ph_page_source *source)
     totals t = count_all(source);
     ph_page_plan plan = {.col_bytes = t.longest < 65535 ? 2 : 4,
                          .digits = source->tight ? 3 : 4};
-    size_t room = array_bytes(source);
-    plan.pair_left = room / 16;
-    plan.map_left = room - plan.pair_left;
-    if (t.cells <= room / 16) { /* four bytes each */
+    size_t bytes = array_bytes(source);
+    plan.pair_left = bytes / 16;
+    plan.map_left = bytes - plan.pair_left;
+    if (t.cells <= bytes / 16) { /* four bytes each */
         plan.mode = PH_PAGE_F32;
-        plan.pair_left = room / 4;
+        plan.pair_left = bytes / 4;
     } else if (source->live)
         plan.mode = PH_PAGE_LIVE;
     else if (source->tight < 2 && t.cells + t.cells / 4 + 9 * t.rows <= plan.map_left)

@@ -86,9 +86,9 @@ void ph_put_word(const ph_screen *screen, const char *word, int columns, int rig
 static void put_bold(const ph_screen *screen, const char *title)
 {
     char clean[PH_WORD_BYTES];
-    size_t room =
+    size_t bytes =
         (size_t)screen->width < sizeof clean ? (size_t)screen->width : sizeof clean;
-    ph_text_clean(title, screen->how->ascii, clean, room);
+    ph_text_clean(title, screen->how->ascii, clean, bytes);
     ph_put_ink(screen, PH_INK_BOLD);
     ph_put(screen, clean);
     ph_put_ink(screen, PH_INK_PLAIN);
@@ -174,16 +174,16 @@ static void put_headline(const ph_screen *screen)
 {
     const ph_report *report = screen->report;
     char title[PH_WORD_BYTES], sizes[512], text[2 * PH_WORD_BYTES];
-    size_t room =
+    size_t bytes =
         (size_t)screen->width < sizeof text ? (size_t)screen->width : sizeof text;
-    size_t title_room = room < 61 ? room : 61;
+    size_t title_bytes = bytes < 61 ? bytes : 61;
     ph_text_clean(report->title ? report->title : "", screen->how->ascii, title,
-                  title_room);
+                  title_bytes);
     describe_sizes(screen, sizes, sizeof sizes);
     put_bold(screen, title);
     put_wrapped(screen, sizes, ph_text_columns(title), 2);
     if (!report->text || !*report->text) return;
-    ph_text_clean(report->text, screen->how->ascii, text, room);
+    ph_text_clean(report->text, screen->how->ascii, text, bytes);
     ph_put_ink(screen, PH_INK_DIM);
     ph_put(screen, text);
     ph_put_ink(screen, PH_INK_PLAIN);
@@ -226,8 +226,8 @@ static void put_grid_block(const ph_screen *screen, int index, int first, int co
 static void put_grid(const ph_screen *screen, int index)
 {
     const ph_stack *stack = &screen->report->stacks[index];
-    int room = screen->width - 12;
-    int cell = stack->heads * 3 <= room ? 3 : 1, at_once = room / cell;
+    int columns = screen->width - 12;
+    int cell = stack->heads * 3 <= columns ? 3 : 1, at_once = columns / cell;
     ph_put(screen, "\n");
     if (screen->report->stack_count > 1 && stack->name) {
         put_bold(screen, stack->name);

@@ -157,11 +157,11 @@ static int ceil_div(int a, int b)
 /* A picture of at most the screen's width; a character is about twice as high as wide. */
 static void layout_pooled(const ph_screen *screen, layout *plan)
 {
-    int room = screen->width - plan->label - 2;
+    int columns = screen->width - plan->label - 2;
     plan->cell = 1;
-    plan->pool_keys = ceil_div(plan->keys, room);
+    plan->pool_keys = ceil_div(plan->keys, columns);
     plan->cells = ceil_div(plan->keys, plan->pool_keys);
-    int max_lines = room / 2;
+    int max_lines = columns / 2;
     plan->pool_rows = ceil_div(plan->rows, max_lines);
     if (plan->pool_rows < 2 * plan->pool_keys && plan->rows > 24)
         plan->pool_rows = 2 * plan->pool_keys;
@@ -182,13 +182,13 @@ static layout lay_out(const ph_screen *screen, const ph_pick *pick, int alone)
     }
     plan.label = widest(screen, rows, PH_LABEL_COLUMNS);
     plan.heading = longest(screen, keys, MAX_HEADING);
-    int room = screen->width - plan.label - 2;
-    plan.numbers = alone && keys->count * 3 <= room;
-    plan.cell = plan.numbers ? 3 : keys->count * 2 <= room ? 2 : 1;
+    int columns = screen->width - plan.label - 2;
+    plan.numbers = alone && keys->count * 3 <= columns;
+    plan.cell = plan.numbers ? 3 : keys->count * 2 <= columns ? 2 : 1;
     plan.lines = rows->count;
     plan.cells = keys->count;
     plan.slot = plan.cells * plan.cell < MIN_SLOT ? MIN_SLOT : plan.cells * plan.cell;
-    if (keys->count > room || (plan.cell == 1 && has_wide(screen, keys))) {
+    if (keys->count > columns || (plan.cell == 1 && has_wide(screen, keys))) {
         plan.label = 9;
         layout_pooled(screen, &plan);
     }
@@ -321,10 +321,10 @@ static void put_titles(const ph_screen *screen, const layout *plan, const ph_pic
                          role < report->role_count ? report->roles[role].name : "");
             else
                 snprintf(text, sizeof text, "%s", why ? why : "");
-            int room = count == 1 ? screen->width - plan->label - 1 : plan->slot;
+            int columns = count == 1 ? screen->width - plan->label - 1 : plan->slot;
             if (n) ph_put_blanks(screen, GAP);
             ph_put_ink(screen, part ? PH_INK_DIM : PH_INK_BOLD);
-            ph_put_word(screen, text, room, 0);
+            ph_put_word(screen, text, columns, 0);
             ph_put_ink(screen, PH_INK_PLAIN);
         }
         ph_put(screen, "\n");
@@ -364,9 +364,9 @@ static ph_status put_lines(const ph_screen *screen, const layout *plan,
 static ph_status put_strip(const ph_screen *screen, const layout *plan,
                            const ph_pick *picks, int count)
 {
-    size_t room = (size_t)plan->keys + 1;
-    float *row = ph_io_alloc(screen->io, room * sizeof *row);
-    float *cells = ph_io_alloc(screen->io, room * sizeof *cells);
+    size_t columns = (size_t)plan->keys + 1;
+    float *row = ph_io_alloc(screen->io, columns * sizeof *row);
+    float *cells = ph_io_alloc(screen->io, columns * sizeof *cells);
     ph_status status = PH_OUT_OF_MEMORY;
     if (row && cells) {
         ph_put(screen, "\n");

@@ -164,11 +164,11 @@ static size_t put_blanks(char *out, size_t used, size_t size, int count)
 void ph_text_fit(const char *text, int columns, int ascii, int right_aligned, char *out,
                  size_t size)
 {
-    int whole = ph_text_columns(text), room = whole > columns ? columns - 1 : columns;
+    int whole = ph_text_columns(text), limit = whole > columns ? columns - 1 : columns;
     int width = 0, step;
     size_t length = 0, used = 0;
     for (size_t n; (n = ph_text_cluster(text + length, &step)) > 0; length += n) {
-        if (width + step > room) break;
+        if (width + step > limit) break;
         width += step;
     }
     int cut_off = whole > columns && columns > 0;

@@ -38,14 +38,14 @@ static char *skip_marker(char *word)
     return word[length] ? word + length : word;
 }
 
-static ph_status add(ph_words *out, size_t *room, char *word, const char *path,
+static ph_status add(ph_words *out, size_t *capacity, char *word, const char *path,
                      const ph_io *io)
 {
     void *list = out->words;
     if (out->count == INT_MAX)
         return ph_io_fail(io, PH_BAD_FILE, "%s: more than %d words", path, INT_MAX);
     ph_status status =
-        ph_io_grow(io, &list, room, (size_t)out->count + 1, sizeof(char *));
+        ph_io_grow(io, &list, capacity, (size_t)out->count + 1, sizeof(char *));
     out->words = list;
     if (status != PH_OK) return no_memory(io, path);
     out->words[out->count++] = skip_marker(word);
@@ -58,7 +58,7 @@ static ph_status split_lines(ph_words *out, size_t size, const char *path,
                              const ph_io *io)
 {
     ph_status status = PH_OK;
-    size_t room = 0;
+    size_t capacity = 0;
     char *at = out->bytes, *end = out->bytes + size;
     if (memchr(at, 0, size))
         return ph_io_fail(io, PH_BAD_FILE, "%s: holds a NUL byte, expected text", path);
@@ -67,7 +67,7 @@ static ph_status split_lines(ph_words *out, size_t size, const char *path,
         if (!stop) stop = end;
         *stop = 0;
         if (stop > at && stop[-1] == '\r') stop[-1] = 0;
-        status = add(out, &room, at, path, io);
+        status = add(out, &capacity, at, path, io);
         at = stop + 1;
     }
     return status;
@@ -100,7 +100,7 @@ static ph_status parse_list(ph_words *out, size_t size, const char *path, const 
 {
     ph_json_reader json;
     const ph_json_limits limits = {.depth = 1, .string = INT_MAX};
-    size_t room = 0;
+    size_t capacity = 0;
     ph_status status = PH_OK;
     ph_json_open(&json, out->bytes, size, limits, io);
     ph_json_token token = ph_json_next(&json); /* the bracket */
@@ -110,7 +110,7 @@ static ph_status parse_list(ph_words *out, size_t size, const char *path, const 
             status = ph_io_fail(io, PH_BAD_FILE, "%s: word %d holds a NUL", path,
                                 out->count + 1);
         else
-            status = add(out, &room, json.text, path, io);
+            status = add(out, &capacity, json.text, path, io);
         token = ph_json_next(&json);
     }
     if (status == PH_OK && token == PH_JSON_ARRAY_END) token = ph_json_next(&json);

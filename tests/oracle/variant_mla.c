@@ -33,14 +33,14 @@ static double *make_q(work *w, int wide)
 }
 
 /* (batch, heads, kv_len, nope) and (batch, kv_len, rope) side by side. */
-static double *join(work *w, const double *nope, const double *turned, int n, int rope)
+static double *join(work *w, const double *nope, const double *rotated, int n, int rope)
 {
     int wide = n + rope, count = w->batch * w->heads * w->kv_len * wide;
     double *to = take(w, count);
     for (int a = 0; a < count; a++) {
         int d = a % wide, row = a / wide;
         int token = row / w->kv_len / w->heads * w->kv_len + row % w->kv_len;
-        to[a] = d < n ? nope[row * n + d] : turned[token * rope + d - n];
+        to[a] = d < n ? nope[row * n + d] : rotated[token * rope + d - n];
     }
     return to;
 }
@@ -52,15 +52,15 @@ static void project(work *w)
     int nope = columns(w, "w_uk") / w->heads;
     double *down = apply(w, w->other, w->kv_len, w->source, "w_dkv", NULL, 1, both);
     double *c = cut(w, down, tokens, both, 0, latent);
-    double *turned = cut(w, down, tokens, both, latent, rope);
+    double *rotated = cut(w, down, tokens, both, latent, rope);
     rms_rows(c, tokens, latent, given(w, "kv_norm"), 1e-6);
     jitter(w, c, tokens * latent);
-    rotate(w, turned, tokens, w->kv_len, rope, rope, 0, pairs);
+    rotate(w, rotated, tokens, w->kv_len, rope, rope, 0, pairs);
     w->qk_dim = nope + rope;
     w->v_dim = columns(w, "w_uv") / w->heads;
     w->k_heads = w->v_heads = w->heads;
     double *up = apply(w, c, w->kv_len, latent, "w_uk", NULL, w->heads, nope);
-    w->k = join(w, up, turned, nope, rope);
+    w->k = join(w, up, rotated, nope, rope);
     w->v = apply(w, c, w->kv_len, latent, "w_uv", NULL, w->heads, w->v_dim);
     w->q = make_q(w, w->qk_dim);
     rotate(w, w->q + nope, w->batch * w->heads * w->q_len, w->q_len, w->qk_dim, rope,

@@ -87,7 +87,7 @@ static void position(work *w, const variant *v)
 {
     int q_rows = w->batch * w->q_heads * w->q_len;
     int k_rows = w->batch * w->k_heads * w->kv_len, dim = w->qk_dim, o = w->o->rope;
-    int turned = w->o->rope_dims ? w->o->rope_dims : dim;
+    int rotated = w->o->rope_dims ? w->o->rope_dims : dim;
     if (w->o->qk_norm && !w->rotated) {
         rms_rows(w->q, q_rows, dim, given(w, "q_norm"), 1e-6);
         rms_rows(w->k, k_rows, dim, given(w, "k_norm"), 1e-6);
@@ -96,8 +96,8 @@ static void position(work *w, const variant *v)
     }
     if (v->route) v->route(w);
     if (!o || w->rotated) return;
-    rotate(w, w->q, q_rows, w->q_len, dim, turned, w->o->offset, o == 2);
-    rotate(w, w->k, k_rows, w->kv_len, dim, turned, 0, o == 2);
+    rotate(w, w->q, q_rows, w->q_len, dim, rotated, w->o->offset, o == 2);
+    rotate(w, w->k, k_rows, w->kv_len, dim, rotated, 0, o == 2);
     jitter(w, w->q, q_rows * dim);
     jitter(w, w->k, k_rows * dim);
 }
