@@ -9,9 +9,9 @@
  *     ph_head_labels    which rules fired on them, and with what value       -> ph_label
  *     ph_survey_create  all of this for reports of polyhead_view.h
  *
- * One pass over every row: nothing of size rows x keys is stored, and the memory of a head
- * does not grow with the text. Sums are double and run in the order of the rows, so heads
- * may be fed in any order, or by several threads as long as each head has one.
+ * One pass over every row: nothing of size rows x keys is stored, and the memory of a
+ * head does not grow with the text. Sums are double and run in the order of the rows, so
+ * heads may be fed in any order, or by several threads as long as each head has one.
  *
  * Rows and keys. Weights are A[i][j], row i a query, column j a key. Row i has position
  * p = i + q_offset among the keys. Padding is cut off by the caller. Every measure leaves
