@@ -72,7 +72,8 @@ V void scores_of_16(const int M, const ph_dtype type, int n, int k, const float 
                     int64_t lda, const char *b, int64_t ldb, float *s, float *peak)
 {
     const int bytes = k * (int)ph_dtype_size(type);
-    const int step = ph_div_up(PH_LANES, ph_div_up(k, SQUARE(type)));
+    const int squares = ph_max(ph_div_up(k, SQUARE(type)), 1); /* qk_dim may be 0 */
+    const int step = ph_div_up(PH_LANES, squares);
     const char *keys[PH_LANES];
     vec sums[FEW * GROUP];
     int touched = PH_LANES;
