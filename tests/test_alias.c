@@ -21,8 +21,8 @@ enum { ARENA = 4096 };
 static char arena[ARENA];
 
 /* A random strided tensor in the arena, and the bytes it has. */
-static void draw(uint64_t *random, ph_spans *s, const char *name, unsigned char *mark,
-                 int written)
+static void draw(uint64_t *random, ph_mem_ranges *s, const char *name,
+                 unsigned char *mark, int written)
 {
     int sizes[4];
     for (int i = 0; i < 4; i++) sizes[i] = 1 + check_below(random, 4);
@@ -45,12 +45,12 @@ static void against_bytes(void)
     uint64_t random = check_seed;
     int apart = 0;
     for (int n = 0; n < 20000; n++) {
-        ph_spans s = {0};
+        ph_mem_ranges s = {0};
         int shared = 0;
         draw(&random, &s, "x", x, n & 1);
         draw(&random, &s, "y", y, !(n & 1));
         for (int i = 0; i < ARENA; i++) shared |= x[i] & y[i];
-        ph_status status = ph_spans_check(&s, ctx);
+        ph_status status = ph_mem_ranges_check(&s, ctx);
         CHECK((status != PH_OK) == shared, "pair %d: %s, %s in truth", n,
               status ? "refused" : "accepted", shared ? "overlapping" : "apart");
         apart += !shared;

@@ -26,13 +26,13 @@ static elements elements_of(const ph_attn *a)
                       .relative = heads * (2 * (size_t)a->reach + 1)};
 }
 
-static void add_floats(ph_spans *s, const char *prefix, const char *name,
+static void add_floats(ph_mem_ranges *s, const char *prefix, const char *name,
                        const float *base, size_t count, int written)
 {
-    ph_spans_add(s, prefix, name, base, count * sizeof *base, written);
+    ph_mem_ranges_add(s, prefix, name, base, count * sizeof *base, written);
 }
 
-static void add_look(ph_spans *s, const ph_attn *a, const ph_look_at *look)
+static void add_look(ph_mem_ranges *s, const ph_attn *a, const ph_look_at *look)
 {
     elements n = elements_of(a);
     size_t top = n.rows * (size_t)(look->top_k > 0 ? look->top_k : 0);
@@ -41,29 +41,29 @@ static void add_look(ph_spans *s, const ph_attn *a, const ph_look_at *look)
                PH_WRITTEN);
     add_floats(s, "look.", "entropy", look->entropy, n.rows, PH_WRITTEN);
     add_floats(s, "look.", "top_weight", look->top_weight, top, PH_WRITTEN);
-    ph_spans_add(s, "look.", "top_index", look->top_index, top * sizeof(int32_t),
-                 PH_WRITTEN);
+    ph_mem_ranges_add(s, "look.", "top_index", look->top_index, top * sizeof(int32_t),
+                      PH_WRITTEN);
     add_floats(s, "look.", "rect", look->rect,
                (size_t)ph_max(look->rows, 0) * (size_t)ph_max(look->cols, 0), PH_WRITTEN);
 }
 
-void ph_alias_args(ph_spans *s, const ph_attn *a, const ph_args *args, int what)
+void ph_alias_args(ph_mem_ranges *s, const ph_attn *a, const ph_args *args, int what)
 {
     elements n = elements_of(a);
     size_t lens = (size_t)a->batch * sizeof(int32_t);
     add_floats(s, "", "lse", args->lse, n.rows, what == PH_DO_FORWARD);
     add_floats(s, "", "bias", args->bias, n.bias, PH_READ);
-    ph_spans_add(s, "", "visible", args->visible, n.visible, PH_READ);
+    ph_mem_ranges_add(s, "", "visible", args->visible, n.visible, PH_READ);
     add_floats(s, "", "gate", args->gate, n.gate, PH_READ);
     add_floats(s, "", "sink", args->sink, n.heads, PH_READ);
     add_floats(s, "", "alibi", args->alibi, n.heads, PH_READ);
     add_floats(s, "", "relative", args->relative, n.relative, PH_READ);
-    ph_spans_add(s, "", "q_lens", args->q_lens, lens, PH_READ);
-    ph_spans_add(s, "", "kv_lens", args->kv_lens, lens, PH_READ);
+    ph_mem_ranges_add(s, "", "q_lens", args->q_lens, lens, PH_READ);
+    ph_mem_ranges_add(s, "", "kv_lens", args->kv_lens, lens, PH_READ);
     if (args->look && what != PH_DO_BACKWARD) add_look(s, a, args->look);
 }
 
-void ph_alias_grads(ph_spans *s, const ph_attn *a, const ph_grads *grads)
+void ph_alias_grads(ph_mem_ranges *s, const ph_attn *a, const ph_grads *grads)
 {
     elements n = elements_of(a);
     add_floats(s, "d", "lse", grads->dlse, n.rows, PH_READ);
@@ -73,15 +73,15 @@ void ph_alias_grads(ph_spans *s, const ph_attn *a, const ph_grads *grads)
     add_floats(s, "d", "relative", grads->drelative, n.relative, PH_WRITTEN);
 }
 
-void ph_alias_param(ph_spans *s, const char *prefix, const ph_param *param,
+void ph_alias_param(ph_mem_ranges *s, const char *prefix, const ph_param *param,
                     const void *base, int written)
 {
-    ph_spans_add(s, prefix, param->name, base, ph_param_size(param) * sizeof(float),
-                 written);
+    ph_mem_ranges_add(s, prefix, param->name, base, ph_param_size(param) * sizeof(float),
+                      written);
 }
 
 /* q, k, v and out, or their gradients. */
-static void add_rows(ph_spans *s, const ph_attn *a, const char *const names[4],
+static void add_rows(ph_mem_ranges *s, const ph_attn *a, const char *const names[4],
                      const void *const base[4], const ph_strides *const strides[4],
                      const int written[4])
 {
@@ -94,7 +94,7 @@ static void add_rows(ph_spans *s, const ph_attn *a, const char *const names[4],
                           written[i]);
 }
 
-static void add_grads(ph_spans *s, const ph_plan *plan, const ph_grads *g)
+static void add_grads(ph_mem_ranges *s, const ph_plan *plan, const ph_grads *g)
 {
     const ph_attn *a = &plan->attn;
     add_rows(s, a, (const char *const[]){"dq", "dk", "dv", "dout"},
@@ -110,7 +110,7 @@ ph_status ph_alias_check(const ph_plan *plan, const ph_args *args, const ph_grad
                          int what)
 {
     const ph_attn *a = &plan->attn;
-    ph_spans s = {0};
+    ph_mem_ranges s = {0};
     add_rows(&s, a, (const char *const[]){"q", "k", "v", "out"},
              (const void *const[]){args->q, args->k, what == PH_DO_LOOK ? NULL : args->v,
                                    what == PH_DO_LOOK ? NULL : args->out},
@@ -119,8 +119,8 @@ ph_status ph_alias_check(const ph_plan *plan, const ph_args *args, const ph_grad
     ph_alias_args(&s, a, args, what);
     for (int e = 0; args->extra && e < plan->asks.extras; e++)
         ph_alias_param(&s, "", &plan->asks.extra[e], args->extra[e], PH_READ);
-    ph_spans_add(&s, "", "workspace", args->workspace, ph_plan_workspace(plan),
-                 PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "workspace", args->workspace, ph_plan_workspace(plan),
+                      PH_WRITTEN);
     if (grads) add_grads(&s, plan, grads);
-    return ph_spans_check(&s, plan->ctx);
+    return ph_mem_ranges_check(&s, plan->ctx);
 }

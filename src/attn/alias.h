@@ -14,14 +14,14 @@ ph_status ph_alias_check(const ph_plan *plan, const ph_args *args, const ph_grad
                          int what);
 
 /* For calls that add to the list: all of args but q, k, v, out, extra and workspace. */
-void ph_alias_args(ph_spans *s, const ph_attn *a, const ph_args *args, int what);
+void ph_alias_args(ph_mem_ranges *s, const ph_attn *a, const ph_args *args, int what);
 
 /* dlse and the gradients of what ph_alias_args lists; dout, dq, dk, dv and dextra are the
    caller's. */
-void ph_alias_grads(ph_spans *s, const ph_attn *a, const ph_grads *grads);
+void ph_alias_grads(ph_mem_ranges *s, const ph_attn *a, const ph_grads *grads);
 
 /* A tensor of a variant or a layer, or its gradient. */
-void ph_alias_param(ph_spans *s, const char *prefix, const ph_param *param,
+void ph_alias_param(ph_mem_ranges *s, const char *prefix, const ph_param *param,
                     const void *base, int written);
 
 #endif

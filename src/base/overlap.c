@@ -3,19 +3,19 @@
  */
 #include "base/overlap.h"
 
-void ph_spans_add(ph_spans *s, const char *prefix, const char *name, const void *base,
-                  size_t bytes, int written)
+void ph_mem_ranges_add(ph_mem_ranges *s, const char *prefix, const char *name,
+                       const void *base, size_t bytes, int written)
 {
     if (!base || !bytes || s->count == PH_SPANS_MAX) return;
-    s->span[s->count++] = (ph_span){.prefix = prefix,
-                                    .name = name,
-                                    .base = base,
-                                    .written = written,
-                                    .run = (int64_t)bytes};
+    s->span[s->count++] = (ph_mem_range){.prefix = prefix,
+                                         .name = name,
+                                         .base = base,
+                                         .written = written,
+                                         .run = (int64_t)bytes};
 }
 
 /* Axes sorted by step, largest first; those that continue the run become part of it. */
-static void add_axis(ph_span *t, int64_t count, int64_t step)
+static void add_axis(ph_mem_range *t, int64_t count, int64_t step)
 {
     int at = t->axes++;
     for (; at > 0 && t->step[at - 1] < step; at--) {
@@ -26,29 +26,30 @@ static void add_axis(ph_span *t, int64_t count, int64_t step)
     t->count[at] = count;
 }
 
-static void merge_axes(ph_span *t)
+static void merge_axes(ph_mem_range *t)
 {
     while (t->axes > 0 && t->step[t->axes - 1] == t->run) t->run *= t->count[--t->axes];
 }
 
-void ph_spans_add_rows(ph_spans *s, const char *name, const void *base, ph_dtype type,
-                       const int sizes[4], const ph_strides *strides, int written)
+void ph_spans_add_rows(ph_mem_ranges *s, const char *name, const void *base,
+                       ph_dtype type, const int sizes[4], const ph_strides *strides,
+                       int written)
 {
     const int64_t steps[PH_SPAN_AXES] = {strides->batch, strides->head, strides->time};
     int64_t size = (int64_t)ph_dtype_size(type);
     for (int i = 0; i < 4; i++)
         if (sizes[i] <= 0) return;
     int before = s->count;
-    ph_spans_add(s, "", name, base, (size_t)(sizes[3] * size), written);
+    ph_mem_ranges_add(s, "", name, base, (size_t)(sizes[3] * size), written);
     if (s->count == before) return;
-    ph_span *t = &s->span[before];
+    ph_mem_range *t = &s->span[before];
     for (int i = 0; i < PH_SPAN_AXES; i++)
         if (sizes[i] > 1) add_axis(t, sizes[i], steps[i] * size);
     merge_axes(t);
 }
 
 /* Bytes from the first to behind the last, axes from `axis` on. */
-static int64_t extent(const ph_span *t, int axis)
+static int64_t extent(const ph_mem_range *t, int axis)
 {
     int64_t sum = t->run;
     for (int i = axis; i < t->axes; i++) sum += t->step[i] * (t->count[i] - 1);
@@ -56,7 +57,7 @@ static int64_t extent(const ph_span *t, int axis)
 }
 
 /* Whether t, counted from its base and with axes from `axis` on, touches [low, high). */
-static int touches(const ph_span *t, int axis, int64_t low, int64_t high)
+static int touches(const ph_mem_range *t, int axis, int64_t low, int64_t high)
 {
     int64_t inner = axis < t->axes ? extent(t, axis + 1) : t->run;
     if (axis == t->axes) return low < inner && high > 0;
@@ -71,7 +72,7 @@ static int touches(const ph_span *t, int axis, int64_t low, int64_t high)
 }
 
 /* Whether a run of x, whose base is `at` bytes behind that of t, touches t. */
-static int meets(const ph_span *x, int64_t at, const ph_span *t)
+static int meets(const ph_mem_range *x, int64_t at, const ph_mem_range *t)
 {
     int64_t runs = 1;
     for (int i = 0; i < x->axes; i++) runs *= x->count[i];
@@ -86,18 +87,18 @@ static int meets(const ph_span *x, int64_t at, const ph_span *t)
     return 0;
 }
 
-static int overlap(const ph_span *x, const ph_span *y)
+static int overlap(const ph_mem_range *x, const ph_mem_range *y)
 {
     uintptr_t a = (uintptr_t)x->base, b = (uintptr_t)y->base;
     if (a + (uintptr_t)extent(x, 0) <= b || b + (uintptr_t)extent(y, 0) <= a) return 0;
     return meets(x, (int64_t)(a - b), y);
 }
 
-ph_status ph_spans_check(const ph_spans *s, ph_ctx *ctx)
+ph_status ph_mem_ranges_check(const ph_mem_ranges *s, ph_ctx *ctx)
 {
     for (int i = 0; i < s->count; i++)
         for (int j = 0; j < i; j++) {
-            const ph_span *x = &s->span[i], *y = &s->span[j];
+            const ph_mem_range *x = &s->span[i], *y = &s->span[j];
             if ((x->written || y->written) && overlap(x, y))
                 return ph_fail(
                     ctx, PH_BAD_ARGUMENT,

@@ -198,7 +198,7 @@ static ph_attn given_attn(const ph_layer *l)
     return a;
 }
 
-static void add_inputs(ph_spans *s, const ph_layer *l, const ph_layer_weights *w,
+static void add_inputs(ph_mem_ranges *s, const ph_layer *l, const ph_layer_weights *w,
                        const ph_layer_args *args, int what)
 {
     size_t size = ph_dtype_size(l->desc.attn.dtype);
@@ -206,13 +206,14 @@ static void add_inputs(ph_spans *s, const ph_layer *l, const ph_layer_weights *w
     ph_layer_list(l, w, param);
     for (int i = 0; i < l->params; i++)
         ph_alias_param(s, "", &l->param[i], param[i], PH_READ);
-    ph_spans_add(s, "", "x", args->x,
-                 (size_t)l->q_rows * (size_t)l->desc.model_dim * size, PH_READ);
-    ph_spans_add(s, "", "memory", args->memory,
-                 (size_t)l->kv_rows * (size_t)l->desc.memory_dim * size, PH_READ);
-    ph_spans_add(s, "", "past", args->past,
-                 (size_t)l->desc.attn.batch * sizeof *args->past, PH_READ);
-    ph_spans_add(s, "", "saved", args->saved, ph_layer_saved(l), what == PH_DO_FORWARD);
+    ph_mem_ranges_add(s, "", "x", args->x,
+                      (size_t)l->q_rows * (size_t)l->desc.model_dim * size, PH_READ);
+    ph_mem_ranges_add(s, "", "memory", args->memory,
+                      (size_t)l->kv_rows * (size_t)l->desc.memory_dim * size, PH_READ);
+    ph_mem_ranges_add(s, "", "past", args->past,
+                      (size_t)l->desc.attn.batch * sizeof *args->past, PH_READ);
+    ph_mem_ranges_add(s, "", "saved", args->saved, ph_layer_saved(l),
+                      what == PH_DO_FORWARD);
     const ph_attn attn = given_attn(l);
     ph_alias_args(s, &attn, &args->attn, what);
 }
@@ -220,30 +221,31 @@ static void add_inputs(ph_spans *s, const ph_layer *l, const ph_layer_weights *w
 ph_status ph_layer_check_alias(const ph_layer *l, const ph_layer_weights *w,
                                const ph_layer_args *args)
 {
-    ph_spans s = {0};
+    ph_mem_ranges s = {0};
     if (!l->ctx->options.checked) return PH_OK;
     const ph_layer_caches cache = ph_layer_cache(l);
     const ph_layer_info info = ph_layer_about(l);
     const size_t rows = (size_t)l->q_rows, f = sizeof(float);
     add_inputs(&s, l, w, args, PH_DO_FORWARD);
-    ph_spans_add(&s, "", "out", args->out,
-                 rows * (size_t)info.out_dim * ph_dtype_size(l->desc.attn.dtype),
-                 PH_WRITTEN);
-    ph_spans_add(&s, "", "heads", args->heads,
-                 rows * (size_t)info.heads * (size_t)info.dim * f, PH_WRITTEN);
-    ph_spans_add(&s, "", "balance_loss", args->balance_loss, f, PH_WRITTEN);
-    ph_spans_add(&s, "", "gate_out", args->gate_out,
-                 rows * (size_t)info.attn->q_heads * f, PH_WRITTEN);
-    ph_spans_add(&s, "", "k_cache", args->k_cache, cache.k * f, PH_WRITTEN);
-    ph_spans_add(&s, "", "v_cache", args->v_cache, cache.v * f, PH_WRITTEN);
-    ph_spans_add(&s, "", "extra_cache", args->extra_cache, cache.extra * f, PH_WRITTEN);
-    return ph_spans_check(&s, l->ctx);
+    ph_mem_ranges_add(&s, "", "out", args->out,
+                      rows * (size_t)info.out_dim * ph_dtype_size(l->desc.attn.dtype),
+                      PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "heads", args->heads,
+                      rows * (size_t)info.heads * (size_t)info.dim * f, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "balance_loss", args->balance_loss, f, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "gate_out", args->gate_out,
+                      rows * (size_t)info.attn->q_heads * f, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "k_cache", args->k_cache, cache.k * f, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "v_cache", args->v_cache, cache.v * f, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "extra_cache", args->extra_cache, cache.extra * f,
+                      PH_WRITTEN);
+    return ph_mem_ranges_check(&s, l->ctx);
 }
 
 ph_status ph_layer_check_grads_alias(const ph_layer *l, const ph_layer_weights *w,
                                      const ph_layer_args *args, const ph_layer_grads *g)
 {
-    ph_spans s = {0};
+    ph_mem_ranges s = {0};
     if (!l->ctx->options.checked) return PH_OK;
     const size_t size = ph_dtype_size(l->desc.attn.dtype), rows = (size_t)l->q_rows;
     const ph_attn attn = given_attn(l);
@@ -254,14 +256,15 @@ ph_status ph_layer_check_grads_alias(const ph_layer *l, const ph_layer_weights *
                             .drelative = g->drelative};
     float *dparam[PH_LAYER_PARAMS];
     add_inputs(&s, l, w, args, PH_DO_BACKWARD);
-    ph_spans_add(&s, "d", "out", g->dout, rows * (size_t)l->out_cols * size, PH_READ);
-    ph_spans_add(&s, "d", "x", g->dx, rows * (size_t)l->desc.model_dim * size,
-                 PH_WRITTEN);
-    ph_spans_add(&s, "d", "memory", g->dmemory,
-                 (size_t)l->kv_rows * (size_t)l->desc.memory_dim * size, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "d", "out", g->dout, rows * (size_t)l->out_cols * size,
+                      PH_READ);
+    ph_mem_ranges_add(&s, "d", "x", g->dx, rows * (size_t)l->desc.model_dim * size,
+                      PH_WRITTEN);
+    ph_mem_ranges_add(&s, "d", "memory", g->dmemory,
+                      (size_t)l->kv_rows * (size_t)l->desc.memory_dim * size, PH_WRITTEN);
     ph_layer_list_grads(l, g, dparam);
     for (int i = 0; i < l->params; i++)
         ph_alias_param(&s, "d", &l->param[i], dparam[i], PH_WRITTEN);
     ph_alias_grads(&s, &attn, &grads);
-    return ph_spans_check(&s, l->ctx);
+    return ph_mem_ranges_check(&s, l->ctx);
 }
