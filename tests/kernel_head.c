@@ -69,7 +69,8 @@ static void head_forward_at(const ph_kernels *t, ph_head h)
     h.lse = with_lse ? bed_floats(4, h.rows, side()) : NULL;
     int64_t floats = (int64_t)ph_head_floats(h.rows, h.keys, h.k_dim, h.v_dim);
     h.room = bed_floats(5, floats, side());
-    h.soon.part[1].at = (const char *)q, h.soon.part[1].end = (const char *)(q + ROWS);
+    h.prefetch.part[1].at = (const char *)q;
+    h.prefetch.part[1].end = (const char *)(q + ROWS);
     t->head_forward(&h);
     bed_same_rows("out", h.out, h.out_ld, out_expected, h.out_ld, h.rows, h.v_dim,
                   h.v_dim);

@@ -107,7 +107,8 @@ static void head_backward_at(const ph_kernels *t, ph_head_tile h)
     h.delta = bed_copy(9, delta, h.rows, side());
     h.room = bed_floats(5, (int64_t)ph_head_tile_floats(h.k_dim, h.v_dim, h.rows, h.keys),
                         side());
-    h.soon.part[1].at = (const char *)q, h.soon.part[1].end = (const char *)(q + ROWS);
+    h.prefetch.part[1].at = (const char *)q;
+    h.prefetch.part[1].end = (const char *)(q + ROWS);
     for (int i = 0; i < 3; i++)
         sums[i]->to =
             bed_below(5) ? place(6 + i, start[i], rows[i], sums[i]->ld, dims[i]) : NULL;

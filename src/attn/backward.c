@@ -3,16 +3,14 @@
  *
  * A work item owns a chunk of PH_CHUNK keys and every q head that shares them, so dk and
  * dv of the chunk are summed in one place, over rows in order. dq needs all chunks: each
- * chunk's share is summed on its own and the shares are added in order of the keys. With
+ * chunk's partial sum stands on its own, and these are added in order of the keys. With
  * enough (batch row, head cluster) pairs one item walks all its chunks and adds directly;
  * with few pairs chunks run side by side, in waves, each with a dq of its own that is
  * added afterwards. The order of the sums, and so the bits, is the same. With a single
- * chunk its share is dq.
+ * chunk its partial sum is dq.
  */
 #include "attn/chunk.h"
 #include "attn/head.h"
-
-#include <string.h>
 
 enum { WAVE_BUDGET = 32 << 20 }; /* bytes of private dq that may be alive at once */
 
@@ -83,23 +81,30 @@ void ph_backward_measure(ph_plan *plan)
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
 }
 
-/* ---- before ---- */
+/* ---- where dq goes ---- */
 
-/* Clears the rows of dq that nobody will write: with a single chunk those that are not
-   computed; or, where shares are added in place afterwards, all. */
-static void clear_dq(const task *t, int batch, int head)
+static ph_dq_target target_of(const task *t, int pair, float *buffer, int how)
 {
-    const ph_call *call = t->call;
-    const ph_attn *a = call->attn;
-    int single = call->plan->chunks == 1, len = ph_rows_extent(call, batch).q_len;
-    if (!call->grads->dq || t->dq || (!single && !call->plan->wave)) return;
-    for (int token = single && !call->args->gate ? len : 0; token < a->q_len; token++) {
-        if (single && token < len && ph_rows_active(call, batch, head, token)) continue;
-        int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
-        memset(ph_at_out(call->grads->dq, a->dtype, at), 0,
-               (size_t)a->qk_dim * ph_dtype_size(a->dtype));
-    }
+    const ph_plan *plan = t->call->plan;
+    const ph_attn *a = t->call->attn;
+    int clusters = a->q_heads / plan->cluster;
+    int64_t at =
+        pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
+    if (!t->call->grads->dq) return (ph_dq_target){.base = NULL};
+    if (buffer)
+        return (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad, how};
+    return (ph_dq_target){ph_at_out(t->call->grads->dq, a->dtype, at), a->dq.head,
+                          a->dq.time, how};
 }
+
+/* With waves: what their partial sums are added to. */
+static ph_dq_target pair_sums(const task *t, int pair)
+{
+    float *buffer = t->dq ? t->dq + (size_t)pair * dq_floats(t->call->plan) : NULL;
+    return target_of(t, pair, buffer, PH_DQ_ADD);
+}
+
+/* ---- before ---- */
 
 /* Work item: one head of one batch row. */
 static void prepare_head(void *arg, int lane, int item)
@@ -107,31 +112,23 @@ static void prepare_head(void *arg, int lane, int item)
     const task *t = arg;
     const ph_call *call = t->call;
     int batch = item / call->attn->q_heads, head = item % call->attn->q_heads;
-    clear_dq(t, batch, head);
+    int cluster = call->plan->cluster;
+    if (call->plan->wave && call->grads->dq) {
+        ph_dq_target sums = pair_sums(t, item / cluster);
+        for (int token = 0; token < call->attn->q_len; token++)
+            ph_dq_clear(call, &sums, item % cluster, token);
+    }
     ph_deltas_head(call, &t->deltas, ph_call_lane(call, lane), batch, head);
 }
 
 /* ---- who runs which chunk ---- */
-
-static ph_dq_target target_of(const task *t, int pair, float *buffer)
-{
-    const ph_plan *plan = t->call->plan;
-    const ph_attn *a = t->call->attn;
-    if (buffer)
-        return (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad, 0};
-    if (!t->call->grads->dq) return (ph_dq_target){NULL, 0, 0, 0}; /* not wanted */
-    int clusters = a->q_heads / plan->cluster;
-    int64_t at =
-        pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
-    return (ph_dq_target){(float *)t->call->grads->dq + at, a->dq.head, a->dq.time, 0};
-}
 
 /* Scales and rounds dq of one head of one batch row. */
 static void store_head(const task *t, int batch, int head, ph_dq_target from)
 {
     const ph_plan *plan = t->call->plan;
     const ph_attn *a = t->call->attn;
-    const float *sums = from.base + head % plan->cluster * from.head;
+    const float *sums = (const float *)from.base + head % plan->cluster * from.head;
     for (int token = 0; token < a->q_len; token++, sums += from.time) {
         int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
         void *dq = ph_at_out(t->call->grads->dq, a->dtype, at);
@@ -152,22 +149,17 @@ static void pair_item(void *arg, int lane, int pair)
     const task *t = arg;
     const ph_plan *plan = t->call->plan;
     float *sums = t->dq ? t->dq + (size_t)lane * dq_floats(plan) : NULL;
-    ph_dq_target target = target_of(t, pair, sums);
+    ph_dq_target target = target_of(t, pair, sums, PH_DQ_STORE);
     ph_arena room = ph_call_lane(t->call, lane);
     int first = pair * plan->cluster, heads = t->call->attn->q_heads;
     for (int h = first; h < first + plan->cluster; h++) prepare_head(arg, lane, h);
     for (int chunk = 0; chunk < plan->chunks; chunk++) {
-        target.fresh = plan->chunks > 1 && chunk == 0;
+        if (plan->chunks > 1) target.how = chunk ? PH_DQ_ADD : PH_DQ_FRESH;
         run_chunk(t, room, pair, chunk, target);
     }
     if (!t->call->grads->dq || plan->chunks == 1) return;
     for (int h = first; h < first + plan->cluster; h++)
         store_head(t, h / heads, h % heads, target);
-}
-
-static float *pair_buffer(const task *t, int pair)
-{
-    return t->dq ? t->dq + (size_t)pair * dq_floats(t->call->plan) : NULL;
 }
 
 static void wave_item(void *arg, int lane, int index)
@@ -176,13 +168,12 @@ static void wave_item(void *arg, int lane, int index)
     const ph_plan *plan = t->call->plan;
     int item = t->first + index;
     float *part = t->parts + (size_t)index * dq_floats(plan);
-    ph_dq_target target = target_of(t, item / plan->chunks, part);
-    target.fresh = 1;
+    ph_dq_target target = target_of(t, item / plan->chunks, part, PH_DQ_FRESH);
     run_chunk(t, ph_call_lane(t->call, lane), item / plan->chunks, item % plan->chunks,
               target);
 }
 
-/* Adds the wave's shares of one (head in cluster, block of tokens), in order of the
+/* Adds the wave's partial sums of one (head in cluster, block of tokens), in order of the
    keys. */
 static void add_parts(void *arg, int lane, int index)
 {
@@ -193,13 +184,11 @@ static void add_parts(void *arg, int lane, int index)
         end = ph_min(first + PH_GRAD_ROWS, len);
     (void)lane;
     for (int i = 0; i < t->count; i++) {
-        int pair = (t->first + i) / plan->chunks;
-        ph_dq_target to = target_of(t, pair, pair_buffer(t, pair));
+        ph_dq_target to = pair_sums(t, (t->first + i) / plan->chunks);
         const float *part = t->parts + (size_t)i * dq_floats(plan);
         for (int token = first; token < end; token++)
-            t->call->kernels->axpy(plan->k_pad, 1,
-                                   part + ((int64_t)head * len + token) * plan->k_pad,
-                                   to.base + head * to.head + token * to.time);
+            ph_dq_put(t->call, &to, head, token,
+                      part + ((int64_t)head * len + token) * plan->k_pad);
     }
 }
 
@@ -208,7 +197,7 @@ static void store_item(void *arg, int lane, int item)
     const task *t = arg;
     int heads = t->call->attn->q_heads, pair = item / t->call->plan->cluster;
     (void)lane;
-    store_head(t, item / heads, item % heads, target_of(t, pair, pair_buffer(t, pair)));
+    store_head(t, item / heads, item % heads, pair_sums(t, pair));
 }
 
 static void run_waves(task *t)
@@ -216,8 +205,6 @@ static void run_waves(task *t)
     const ph_plan *plan = t->call->plan;
     int items = pair_count(plan) * plan->chunks;
     int blocks = ph_div_up(t->call->attn->q_len, PH_GRAD_ROWS) * plan->cluster;
-    size_t sums = t->dq ? (size_t)pair_count(plan) * dq_floats(plan) : 0;
-    if (sums) memset(t->dq, 0, sums * sizeof(float));
     for (t->first = 0; t->first < items; t->first += t->count) {
         t->count = ph_min(plan->wave, items - t->first);
         ph_ctx_run(plan->ctx, t->count, wave_item, t);

@@ -3,8 +3,8 @@
  *
  *     s = q k^T    dp = dout v^T    dv += p^T dout    dk += ds^T q    dq += ds k
  *
- * dk and dv are summed here, over rows in order, and stored. dq is a share: of a single
- * chunk it is stored too, else added to what the caller says.
+ * dk and dv are summed here, over rows in order, and stored. dq is a partial sum: of a
+ * single chunk it is stored too, else added to what the caller says.
  */
 #include "attn/chunk.h"
 
@@ -27,7 +27,7 @@ typedef struct map {
     int64_t k_ld;
     int k_finite, rows_finite; /* -1: nobody has asked yet */
     float *dk;                 /* (PH_CHUNK, k_row) sums of its k head ... */
-    float *dk_room, *dk_part;  /* ... and of the last PH_FOLD tiles */
+    float *dk_room, *dk_part;  /* ... and of the last PH_FLUSH tiles */
     float *dq_tile;            /* (PH_GRAD_ROWS, k_row) share of the chunk */
 } map;
 
@@ -290,24 +290,14 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int c
         add_seen(call, w, j0, c_block, keys);
 }
 
-/* The chunk's share of dq of a tile: added to the target; of a single chunk, stored. */
-static void keep_dq(const ph_call *call, const map *m, int k_row, int head_in_cluster,
-                    ph_dq_target target)
+/* The chunk's partial sums of dq of a tile. */
+static void put_dq(const ph_call *call, const map *m, int k_row, int head_in_cluster,
+                   const ph_dq_target *target)
 {
-    const ph_attn *a = call->attn;
     const ph_rows *rows = m->g.rows;
-    for (int r = 0; r < rows->count; r++) {
-        const float *share = m->dq_tile + (int64_t)r * k_row;
-        int head = head_in_cluster + rows->head[r] - rows->head0;
-        if (call->plan->chunks == 1)
-            call->kernels->store_row(
-                ph_at_out(call->grads->dq, a->dtype, ph_rows_at(rows, r, &a->dq)), share,
-                a->qk_dim, a->dtype, a->scale);
-        else
-            call->kernels->axpy(call->plan->k_pad, 1, share,
-                                target.base + head * target.head +
-                                    rows->token[r] * target.time);
-    }
+    for (int r = 0; r < rows->count; r++)
+        ph_dq_put(call, target, head_in_cluster + rows->head[r] - rows->head0,
+                  rows->token[r], m->dq_tile + (int64_t)r * k_row);
 }
 
 /* One tile of rows against the chunk. */
@@ -337,20 +327,20 @@ static size_t sum_floats(int keys, int row)
 }
 
 /* Adds the sums of the last tiles to those before, and starts new ones. */
-static void fold_sums(const ph_call *call, size_t floats, float *part, float *sums)
+static void flush_sums(const ph_call *call, size_t floats, float *part, float *sums)
 {
     call->kernels->axpy((int)floats, 1, part, sums);
     memset(part, 0, floats * sizeof(float));
 }
 
-static void fold(const ph_call *call, worker *w, int keys, float *dv)
+static void flush(const ph_call *call, worker *w, int keys, float *dv)
 {
     for (int i = 0; i < w->maps; i++)
-        fold_sums(call, sum_floats(keys, w->k_row), w->map[i].dk_part, w->map[i].dk);
-    fold_sums(call, sum_floats(keys, w->v_row), w->dv_part, dv);
+        flush_sums(call, sum_floats(keys, w->k_row), w->map[i].dk_part, w->map[i].dk);
+    flush_sums(call, sum_floats(keys, w->v_row), w->dv_part, dv);
 }
 
-/* Where tiles add to dk and dv: room that starts from zeros; or, with a single fold, the
+/* Where tiles add to dk and dv: room that starts from zeros; or, with a single flush, the
    sums themselves, which are zeros. */
 static void choose_parts(worker *w, int keys, int direct, float *dv)
 {
@@ -366,51 +356,48 @@ static void choose_parts(worker *w, int keys, int direct, float *dv)
 
 /* All rows of one group of heads, or of both twins, against the chunk. */
 static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
-                      int head_in_cluster, int k0, int keys, ph_dq_target target,
-                      float *dv)
+                      int head_in_cluster, int k0, int keys,
+                      const ph_dq_target *target, float *dv)
 {
     const ph_plan *plan = call->plan;
     ph_rows *rows = w->map[0].g.rows;
     int total = rows->extent.q_len * rows->group, tiles = 0, next;
     int direct =
-        plan->cluster == plan->group * w->maps && total <= PH_FOLD * PH_GRAD_ROWS;
+        plan->cluster == plan->group * w->maps && total <= PH_FLUSH * PH_GRAD_ROWS;
     choose_parts(w, keys, direct, dv);
     for (int row = 0; row < total; row = next) {
         next = ph_rows_gather(call, rows, row, total, PH_GRAD_ROWS);
-        int seen = rows->high > k0 && rows->low < k0 + keys;
-        if (!seen && plan->chunks > 1) continue; /* a single chunk has dq to store */
+        if (rows->high <= k0 || rows->low >= k0 + keys) continue;
         if (w->maps > 1) ph_rows_gather(call, w->map[1].g.rows, row, total, PH_GRAD_ROWS);
         run_tile(call, deltas, w, k0, keys);
-        for (int i = 0; i < w->maps && call->grads->dq; i++)
-            keep_dq(call, &w->map[i], w->k_row, head_in_cluster + i, target);
-        if (!direct && seen && ++tiles % PH_FOLD == 0) fold(call, w, keys, dv);
+        for (int i = 0; i < w->maps && target->base; i++)
+            put_dq(call, &w->map[i], w->k_row, head_in_cluster + i, target);
+        if (!direct && ++tiles % PH_FLUSH == 0) flush(call, w, keys, dv);
     }
-    if (!direct) fold(call, w, keys, dv);
+    if (!direct) flush(call, w, keys, dv);
 }
 
-/* Rounds and stores the chunk's rows of dk or dv; keys beyond the valid ones get 0. */
-static void store_keys(const ph_call *call, worker *w, void *out, const ph_strides *s,
-                       int batch, int head, int k0, int dim, const float *sums,
-                       float scale)
+/* Stores dk or dv; bf16 pairs have PH_WIDE keys of sums together. */
+static void store_keys(const ph_call *call, worker *w, ph_key_target target, int keys,
+                       const float *sums)
 {
-    const ph_attn *a = call->attn;
-    const float *row = sums;
-    int n = ph_min(PH_CHUNK, a->kv_len - k0), pad = ph_round_up(dim, PH_LANES);
-    for (int c = 0; out && c < n; c++, row += pad) {
-        int64_t at = batch * s->batch + head * s->head + (k0 + c) * s->time;
-        if (in_tiles(call->plan) && c % PH_WIDE == 0)
-            row = ph_chunk_pairs_rows(call, &w->pairs, sums, c, dim);
-        call->kernels->store_row(ph_at_out(out, a->dtype, at), row, dim, a->dtype, scale);
+    if (!in_tiles(call->plan)) {
+        ph_store_keys(call, &target, 0, keys, sums);
+        return;
     }
+    for (int c = 0; target.base && c < keys; c += PH_WIDE)
+        ph_store_keys(call, &target, c, ph_min(c + PH_WIDE, keys),
+                      ph_chunk_pairs_rows(call, &w->pairs, sums, c, target.dim));
 }
 
-/* Zeros in all rows of a target that is to be added to. */
-static void clear_target(const ph_plan *plan, ph_dq_target target)
+/* Zeros in all rows of dq: some may not be computed, and tiles add to the others. */
+static void clear_dq(const ph_call *call, ph_dq_target *target)
 {
-    for (int h = 0; h < plan->cluster; h++)
-        for (int token = 0; token < plan->attn.q_len; token++)
-            memset(target.base + h * target.head + token * target.time, 0,
-                   (size_t)plan->k_pad * sizeof(float));
+    if (!target->base || target->how == PH_DQ_ADD) return;
+    for (int h = 0; h < call->plan->cluster; h++)
+        for (int token = 0; token < call->attn->q_len; token++)
+            ph_dq_clear(call, target, h, token);
+    if (target->how == PH_DQ_FRESH) target->how = PH_DQ_ADD;
 }
 
 /* Whether twins go together: not where rows of a k head stand side by side, or gates let
@@ -438,7 +425,7 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     for (int h = 0; h < plan->cluster / per_v; h++)
         memset(w.dv + h * dv_size, 0, sum_floats(n, w.v_row) * sizeof(float));
     w.maps = has_twins(call) ? 2 : 1;
-    if (target.fresh && target.base) clear_target(plan, target);
+    clear_dq(call, &target);
     for (int h = 0; h < plan->cluster; h += plan->group * w.maps) {
         for (int i = 0; i < w.maps; i++) {
             ph_rows_begin(call, w.map[i].g.rows, batch, head0 + h + i, plan->group);
@@ -447,12 +434,12 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
         w.twin = ph_twin_factor(call, head0 + h + 1);
         int keys = ph_min(PH_CHUNK, ph_max(w.map[0].g.rows->extent.kv_len - k0, 0));
         pack_keys(call, &w, k0, keys);
-        run_group(call, deltas, &w, h, k0, keys, target, w.dv + h / per_v * dv_size);
+        run_group(call, deltas, &w, h, k0, keys, &target, w.dv + h / per_v * dv_size);
     }
     for (int h = 0; h < plan->cluster / per_k; h++)
-        store_keys(call, &w, call->grads->dk, &a->dk, batch, head0 / per_k + h, k0,
-                   a->qk_dim, w.dk + h * dk_size, a->scale);
+        store_keys(call, &w, ph_dk_target(call, batch, head0 / per_k + h, k0), n,
+                   w.dk + h * dk_size);
     for (int h = 0; h < plan->cluster / per_v; h++)
-        store_keys(call, &w, call->grads->dv, &a->dv, batch, head0 / per_v + h, k0,
-                   a->v_dim, w.dv + h * dv_size, 1);
+        store_keys(call, &w, ph_dv_target(call, batch, head0 / per_v + h, k0), n,
+                   w.dv + h * dv_size);
 }

@@ -198,7 +198,8 @@ static float make_scores(const ph_call *call, ph_chunk_pairs *t, const ph_rows *
                             t->dout_rows + (int64_t)(r + h) * t->v_steps, v, 1, dp + c0,
                             NULL);
         if (whole) continue;
-        ph_rows_mask(call, rows, r + h, strip, j0, c0, c1, s, t->peak, slope);
+        ph_score_strip masked = {rows, r + h, strip, j0, c0, c1, s, t->peak, slope};
+        ph_rows_mask(call, &masked);
         for (int i = 0; i < strip && end % PH_STEP; i++)
             for (int c = 0; c < PH_TILE; c++) s[i * PH_STRIP_LD + end + c] = -INFINITY;
     }

@@ -24,56 +24,56 @@ void ph_forward_measure(ph_plan *plan)
     plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
 }
 
-/* All keys, split by split; the first one is the whole so far. */
-static void run_splits(const ph_call *call, ph_stream *st)
+/* Gathers the rows for the online softmax; returns 0 if none is computed. */
+static int begin_online(const ph_call *call, ph_stream *st, int batch, int head,
+                        int first, int end)
 {
-    int start = st->rows->low / PH_SPLIT * PH_SPLIT;
-    ph_running_reset(st->rows->count, &st->whole);
-    for (int j = start; j < st->rows->high; j += PH_SPLIT) {
-        ph_stream_run(call, st, j, j + PH_SPLIT);
-        if (j > start) {
-            ph_stream_merge(call, st->rows->count, &st->whole, &st->split);
-        } else {
-            ph_running first = st->split;
-            st->split = st->whole;
-            st->whole = first;
-        }
-    }
+    ph_rows *rows = st->rows;
+    ph_rows_begin(call, rows, batch, head, call->plan->group);
+    ph_stream_clear(call, rows, first, end);
+    ph_rows_gather(call, rows, first, end, call->plan->rows);
+    ph_running_reset(rows->count, &st->whole);
+    if (rows->count) ph_stream_begin(call, st);
+    return rows->count;
 }
 
-/* Rows [first, end) of a group, head by head: row = token * group + n. */
-static int run_heads(const ph_call *call, ph_arena arena, int batch, int head, int first,
-                     int end)
+/* whole = whole and split; the first split is the whole so far. */
+static void take_split(const ph_call *call, ph_stream *st, int is_first)
 {
-    int group = call->plan->group;
-    for (int n = 0; n < group; n++) {
-        int from = ph_div_up(ph_max(first - n, 0), group);
-        int to = ph_div_up(ph_max(end - n, 0), group);
-        if (!ph_head_forward(call, arena, batch, head + n, from, to)) return 0;
+    ph_running split = st->split;
+    if (!is_first) {
+        ph_stream_merge(call, st->rows->count, &st->whole, &split);
+        return;
     }
-    return 1;
+    st->split = st->whole;
+    st->whole = split;
 }
 
+/* Rows [first, end) of a group, row = token * group + n: head by head, or all online. */
 static void run_item(void *arg, int lane, int index)
 {
     const ph_call *call = arg;
     const ph_plan *plan = call->plan;
-    const ph_attn *a = call->attn;
-    int pairs = a->batch * plan->groups, pair = index % pairs;
-    int batch = pair / plan->groups, head = pair % plan->groups * plan->group;
+    int pairs = call->attn->batch * plan->groups, pair = index % pairs;
+    int group = plan->group, done = 0;
+    int batch = pair / plan->groups, head = pair % plan->groups * group;
     int first = (plan->row_blocks - 1 - index / pairs) * plan->rows;
-    int end = ph_min(first + plan->rows, a->q_len * plan->group);
+    int end = ph_min(first + plan->rows, call->attn->q_len * group);
     ph_arena arena = ph_call_lane(call, lane);
     ph_stream st;
-
-    if (run_heads(call, arena, batch, head, first, end)) return;
+    while (done < group &&
+           ph_head_forward(call, arena, batch, head + done,
+                           ph_div_up(ph_max(first - done, 0), group),
+                           ph_div_up(ph_max(end - done, 0), group)))
+        done++;
+    if (done == group) return;
     ph_stream_take(plan, &arena, plan->rows, plan->splits, &st);
-    ph_rows_begin(call, st.rows, batch, head, plan->group);
-    ph_stream_clear(call, st.rows, first, end);
-    ph_rows_gather(call, st.rows, first, end, plan->rows);
-    if (st.rows->count == 0) return;
-    ph_stream_begin(call, &st);
-    run_splits(call, &st);
+    if (!begin_online(call, &st, batch, head, first, end)) return;
+    int start = st.rows->low / PH_SPLIT * PH_SPLIT;
+    for (int j = start; j < st.rows->high; j += PH_SPLIT) {
+        ph_stream_run(call, &st, j, j + PH_SPLIT);
+        take_split(call, &st, j == start);
+    }
     ph_stream_finish(call, st.rows, &st.whole);
 }
 

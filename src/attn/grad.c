@@ -146,8 +146,8 @@ void ph_grad_finish(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *ti
     float *p = tile->p + (int64_t)first * PH_STRIP_LD;
     float *ds = tile->ds + (int64_t)first * PH_STRIP_LD;
     int drop = call->plan->drop_limit != 0, n = ph_round_up(c1, PH_LANES) - c0;
-    ph_rows_scores(call, g->rows, first, m, j0, c0, c1, g->q_scaled, k, p, tile->peak,
-                   tile->slope);
+    ph_score_strip strip = {g->rows, first, m, j0, c0, c1, p, tile->peak, tile->slope};
+    ph_rows_scores(call, &strip, g->q_scaled, k);
     if (drop) ph_rows_dropout(call, g->rows, first, m, j0, c0, c1, tile->drop);
     call->kernels->gradient(m, n, p + c0, ds + c0, drop ? tile->drop + c0 : NULL,
                             tile->slope ? tile->slope + c0 : NULL, g->lse + first,

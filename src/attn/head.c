@@ -127,7 +127,7 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
         take_work(call->plan, &arena, &w);
         set_head(call, &span, &w, &h);
         if (!hidden_finite(call, &h)) return 0;
-        if (call->plan->row_blocks == 1) ph_head_beyond(call, &rows, &h.soon);
+        if (call->plan->row_blocks == 1) ph_head_prefetch_next(call, &rows, &h.prefetch);
         call->kernels->head_forward(&h);
     }
     ph_stream_clear(call, &rows, first, end);

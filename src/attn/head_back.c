@@ -9,16 +9,14 @@
 #include <string.h>
 
 /* Rows in one chain of dk and dv, a multiple of a tile's. */
-enum { FOLD_ROWS = PH_FOLD * PH_GRAD_ROWS };
+enum { FLUSH_ROWS = PH_FLUSH * PH_GRAD_ROWS };
 
 /* dk or dv of the chunk. */
 typedef struct key_sums {
-    float *grad; /* where it goes; NULL: not wanted */
-    int64_t ld;
-    int dim, pad;
-    float scale;
+    ph_key_target target;
+    int pad;
     int direct;  /* 1: sums stand there */
-    float *part; /* (PH_CHUNK, pad) of the last FOLD_ROWS rows; NULL: never needed */
+    float *part; /* (PH_CHUNK, pad) of the last FLUSH_ROWS rows; NULL: never needed */
     float *sums; /* of those before, likewise */
 } key_sums;
 
@@ -66,7 +64,7 @@ static float *take_rows(ph_arena *arena, int needed, int rows, int pad)
 static void take_key_sums(const ph_plan *plan, ph_arena *arena, int dim, int pad,
                           key_sums *s)
 {
-    int long_text = plan->attn.q_len > FOLD_ROWS / plan->group;
+    int long_text = plan->attn.q_len > FLUSH_ROWS / plan->group;
     int rooms = long_text || !stores_in_place(plan, dim, pad);
     s->pad = pad;
     s->part = take_rows(arena, rooms, PH_CHUNK, pad);
@@ -146,6 +144,11 @@ static int64_t row_at(const work *w, int row, const ph_strides *s)
     return w->rows->batch * s->batch + head * s->head + row / group * s->time;
 }
 
+static int64_t key_at(const work *w, int key, int head, const ph_strides *s)
+{
+    return w->rows->batch * s->batch + head * s->head + key * s->time;
+}
+
 /* `count` rows of a q-like tensor from `first` on: the tensor itself, or a copy. */
 static const float *find_rows(const work *w, const void *base, const ph_strides *s,
                               int dim, int pad, int first, int count, float *room,
@@ -165,7 +168,7 @@ static const float *find_keys(const work *w, const void *base, const ph_strides 
 {
     ph_dtype type = w->call->attn->dtype;
     const void *from[PH_CHUNK];
-    int64_t at = w->rows->batch * s->batch + head * s->head + w->k0 * s->time;
+    int64_t at = key_at(w, w->k0, head, s);
     *ld = room ? pad : s->time;
     if (!room) return (const float *)base + at;
     for (int c = 0; c < w->tile.keys; c++, at += s->time) from[c] = ph_at(base, type, at);
@@ -285,48 +288,38 @@ static int is_safe(work *w)
 /* ---- where gradients go ---- */
 
 /* dk or dv of the chunk: in its tensor, if one chain is all of it. */
-static void set_key_sums(const work *w, void *grad, const ph_strides *s, int head,
-                         int dim, float scale, key_sums *out)
+static void set_key_sums(const work *w, ph_key_target target, key_sums *out)
 {
-    int64_t at = w->rows->batch * s->batch + head * s->head + w->k0 * s->time;
-    out->grad = grad ? ph_at_out(grad, w->call->attn->dtype, at) : NULL;
-    out->ld = s->time, out->dim = dim, out->scale = scale;
-    out->direct = !out->part || (stores_in_place(w->call->plan, dim, out->pad) &&
-                                 w->end - w->first <= FOLD_ROWS);
+    out->target = target;
+    out->direct = !out->part || (stores_in_place(w->call->plan, target.dim, out->pad) &&
+                                 w->end - w->first <= FLUSH_ROWS);
     if (out->sums && !out->direct)
         memset(out->sums, 0, (size_t)w->tile.keys * (size_t)out->pad * sizeof(float));
 }
 
-/* Where a tile's share goes: `done` rows are behind it; `last`: none comes after it. */
+/* Where a tile's sums go: `done` rows are behind it; `last`: none comes after it. */
 static void set_key_target(const key_sums *s, int done, int last, ph_sums *to)
 {
-    to->to = s->direct || !s->grad ? s->grad : s->part;
-    to->ld = s->direct ? s->ld : s->pad;
-    to->scale = s->direct && last ? s->scale : 1;
-    to->how = done % FOLD_ROWS ? PH_SUMS_ON : PH_SUMS_NEW;
+    to->to = s->direct || !s->target.base ? s->target.base : s->part;
+    to->ld = s->direct ? s->target.time : s->pad;
+    to->scale = s->direct && last ? s->target.scale : 1;
+    to->how = done % FLUSH_ROWS ? PH_SUMS_ON : PH_SUMS_NEW;
 }
 
 /* Adds the sums of the last rows to those before. */
-static void fold(const work *w, const key_sums *s)
+static void flush(const work *w, const key_sums *s)
 {
-    if (s->grad && !s->direct && s->sums)
+    if (s->target.base && !s->direct && s->sums)
         w->call->kernels->axpy(w->tile.keys * s->pad, 1, s->part, s->sums);
 }
 
-/* Rounds and stores what is not in its tensor yet; keys beyond the valid ones get 0. */
+/* Stores what is not in its tensor yet. */
 static void store_keys(const work *w, const key_sums *s)
 {
-    const ph_attn *a = w->call->attn;
-    const float *sums = s->sums ? s->sums : s->part;
-    int keys = w->tile.keys, all = ph_min(PH_CHUNK, a->kv_len - w->k0);
-    for (int c = s->direct ? keys : 0; s->grad && c < all; c++) {
-        void *to = ph_at_out(s->grad, a->dtype, c * s->ld);
-        if (c < keys)
-            w->call->kernels->store_row(to, sums + c * s->pad, s->dim, a->dtype,
-                                        s->scale);
-        else
-            memset(to, 0, (size_t)s->dim * ph_dtype_size(a->dtype));
-    }
+    int keys = w->tile.keys, all = ph_min(PH_CHUNK, w->call->attn->kv_len - w->k0);
+    if (!s->direct)
+        ph_store_keys(w->call, &s->target, 0, keys, s->sums ? s->sums : s->part);
+    ph_store_keys(w->call, &s->target, keys, all, NULL);
 }
 
 static int dq_in_place(const ph_plan *plan)
@@ -336,108 +329,81 @@ static int dq_in_place(const ph_plan *plan)
            (plan->chunks > 1 || stores_in_place(plan, a->qk_dim, plan->k_pad));
 }
 
-/* The chunk's share of dq of a tile: added to the target; of a single chunk, stored. */
-static void set_dq_target(const work *w, int first, ph_dq_target target, ph_sums *to)
+/* Where the kernel leaves the chunk's partial sums of dq of a tile. */
+static void set_dq_target(const work *w, int first, const ph_dq_target *target,
+                          ph_sums *to)
 {
-    const ph_call *call = w->call;
-    const ph_attn *a = call->attn;
-    int single = call->plan->chunks == 1, in_room = !dq_in_place(call->plan);
-    to->how = in_room || single || target.fresh ? PH_SUMS_NEW : PH_SUMS_ADD;
-    to->scale = single && !in_room ? a->scale : 1;
-    to->ld = in_room ? call->plan->k_pad : single ? a->dq.time : target.time;
-    if (!call->grads->dq)
+    const ph_plan *plan = w->call->plan;
+    int in_room = !dq_in_place(plan), store = target->how == PH_DQ_STORE;
+    to->how = in_room || target->how != PH_DQ_ADD ? PH_SUMS_NEW : PH_SUMS_ADD;
+    to->scale = store && !in_room ? plan->attn.scale : 1;
+    to->ld = in_room ? plan->k_pad : target->time;
+    if (!target->base)
         to->to = NULL;
-    else if (in_room)
-        to->to = w->dq_room;
-    else if (single)
-        to->to = (float *)call->grads->dq + row_at(w, first, &a->dq);
     else
-        to->to = target.base + first * target.time;
+        to->to = in_room ? w->dq_room : (float *)target->base + first * target->time;
 }
 
-/* What stands in the room is brought where it goes. */
-static void keep_dq(const work *w, int first, ph_dq_target target)
+/* Brings what stands in scratch to its target. */
+static void put_dq(const work *w, int first, const ph_dq_target *target)
 {
-    const ph_call *call = w->call;
-    const ph_attn *a = call->attn;
-    int group = w->rows->group, pad = call->plan->k_pad;
-    if (!call->grads->dq || dq_in_place(call->plan)) return;
-    for (int row = first; row < first + w->tile.rows; row++) {
-        const float *share = w->dq_room + (int64_t)(row - first) * pad;
-        float *sum = target.base + row % group * target.head + row / group * target.time;
-        if (call->plan->chunks == 1)
-            call->kernels->store_row(
-                ph_at_out(call->grads->dq, a->dtype, row_at(w, row, &a->dq)), share,
-                a->qk_dim, a->dtype, a->scale);
-        else if (target.fresh)
-            memcpy(sum, share, (size_t)pad * sizeof(float));
-        else
-            call->kernels->axpy(pad, 1, share, sum);
-    }
+    int group = w->rows->group, pad = w->call->plan->k_pad;
+    if (!target->base || dq_in_place(w->call->plan)) return;
+    for (int row = first; row < first + w->tile.rows; row++)
+        ph_dq_put(w->call, target, row % group, row / group,
+                  w->dq_room + (int64_t)(row - first) * pad);
 }
 
-/* Rows of dq that have no share in the only chunk, or in the first. */
-static void clear_dq(const work *w, int first, int end, ph_dq_target target)
+/* Rows of dq that see no key of the only chunk, or of the first. */
+static void clear_dq(const work *w, int first, int end, const ph_dq_target *target)
 {
-    const ph_attn *a = w->call->attn;
-    int single = w->call->plan->chunks == 1, group = w->rows->group;
-    if (!w->call->grads->dq || (!single && !target.fresh)) return;
+    int group = w->rows->group;
+    if (!target->base || target->how == PH_DQ_ADD) return;
     for (int row = first; row < end; row++)
-        if (single)
-            memset(ph_at_out(w->call->grads->dq, a->dtype, row_at(w, row, &a->dq)), 0,
-                   (size_t)a->qk_dim * ph_dtype_size(a->dtype));
-        else
-            memset(target.base + row % group * target.head + row / group * target.time, 0,
-                   (size_t)w->call->plan->k_pad * sizeof(float));
+        ph_dq_clear(w->call, target, row % group, row / group);
 }
 
 /* ---- the chunk ---- */
 
-/* A part of what will be wanted soon: rows of a tensor that serve where they lie. */
-static void ask_rows(work *w, int part, const void *base, const ph_strides *s, int dim,
-                     const float *room, int first)
+/* Prefetches `count` rows of a tensor, if they are read in place. */
+static void prefetch(work *w, int part, const void *base, const ph_strides *s, int64_t at,
+                     int count, int dim, const float *room)
 {
-    int count = ph_min(PH_TILE_ROWS, w->end - first);
-    if (!room)
-        ph_rows_ask(w->call, &w->tile.soon, part, base, s, row_at(w, first, s), count,
-                    dim);
+    if (room) return;
+    ph_prefetch_rows(w->call, &w->tile.prefetch, part, base, s, at, count, dim);
 }
 
-/* Keys of the next chunk, likewise. */
-static void ask_keys(work *w, int part, const void *base, const ph_strides *s, int head,
-                     int dim, const float *room)
-{
-    int next = w->k0 + PH_CHUNK, count = ph_min(PH_CHUNK, w->rows->extent.kv_len - next);
-    int64_t at = w->rows->batch * s->batch + head * s->head + next * s->time;
-    if (!room) ph_rows_ask(w->call, &w->tile.soon, part, base, s, at, count, dim);
-}
-
-/* While a tile runs it asks for the rows of the next one, at the end of a chunk for the
-   keys of the next, and at the end of a head for the head behind it: each thread has
-   heads in a row. */
-static void look_ahead(work *w, int next)
+/* While a tile runs it prefetches the rows of the next one, at the end of a chunk the
+   keys of the next, and at the end of a head the next head. */
+static void plan_prefetch(work *w, int next)
 {
     const ph_attn *a = w->call->attn;
     const ph_args *args = w->call->args;
+    const ph_strides *dout = &w->call->plan->back.dout;
     ph_head_tile *t = &w->tile;
-    memset(&t->soon, 0, sizeof t->soon);
+    int rows = ph_min(PH_TILE_ROWS, w->end - next), key = w->k0 + PH_CHUNK;
+    int keys = ph_min(PH_CHUNK, w->rows->extent.kv_len - key);
+    memset(&t->prefetch, 0, sizeof t->prefetch);
     if (t->dq.how == PH_SUMS_ADD && t->dq.ld == a->qk_dim) {
-        t->soon.part[0].at = (const char *)t->dq.to;
-        t->soon.part[0].end = (const char *)(t->dq.to + (int64_t)t->rows * a->qk_dim);
+        t->prefetch.part[0].at = (const char *)t->dq.to;
+        t->prefetch.part[0].end = (const char *)(t->dq.to + (int64_t)t->rows * a->qk_dim);
     }
     if (next < w->end) {
-        ask_rows(w, 1, args->q, &a->q, a->qk_dim, w->q_room, next);
-        ask_rows(w, 2, w->call->grads->dout, &w->call->plan->back.dout, a->v_dim,
-                 w->dout_room, next);
-    } else if (w->k0 + PH_CHUNK < w->rows->extent.kv_len) {
-        ask_keys(w, 1, args->k, &a->k, w->rows->k_head, a->qk_dim, w->k_room);
-        ask_keys(w, 2, args->v, &a->v, w->rows->v_head, a->v_dim, w->v_room);
+        prefetch(w, 1, args->q, &a->q, row_at(w, next, &a->q), rows, a->qk_dim,
+                 w->q_room);
+        prefetch(w, 2, w->call->grads->dout, dout, row_at(w, next, dout), rows, a->v_dim,
+                 w->dout_room);
+    } else if (keys > 0) {
+        prefetch(w, 1, args->k, &a->k, key_at(w, key, w->rows->k_head, &a->k), keys,
+                 a->qk_dim, w->k_room);
+        prefetch(w, 2, args->v, &a->v, key_at(w, key, w->rows->v_head, &a->v), keys,
+                 a->v_dim, w->v_room);
     } else if (w->call->plan->group == 1) {
-        ph_head_beyond(w->call, w->rows, &t->soon);
+        ph_head_prefetch_next(w->call, w->rows, &t->prefetch);
     }
 }
 
-static void run_tiles(work *w, ph_dq_target target)
+static void run_tiles(work *w, const ph_dq_target *target)
 {
     const ph_kernels *k = w->call->kernels;
     ph_head_tile *t = &w->tile;
@@ -448,12 +414,12 @@ static void run_tiles(work *w, ph_dq_target target)
         set_key_target(&w->dk, row - w->first, next == w->end, &t->dk);
         set_key_target(&w->dv, row - w->first, next == w->end, &t->dv);
         set_dq_target(w, row, target, &t->dq);
-        look_ahead(w, next);
+        plan_prefetch(w, next);
         k->head_backward(t);
-        keep_dq(w, row, target);
-        if ((next - w->first) % FOLD_ROWS && next < w->end) continue;
-        fold(w, &w->dk);
-        fold(w, &w->dv);
+        put_dq(w, row, target);
+        if ((next - w->first) % FLUSH_ROWS && next < w->end) continue;
+        flush(w, &w->dk);
+        flush(w, &w->dv);
     }
 }
 
@@ -476,7 +442,6 @@ static void set_work(work *w, int pair, int chunk)
 int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
                   int chunk, ph_dq_target target)
 {
-    const ph_attn *a = call->attn;
     work w;
     if (!fits(call->plan)) return 0;
     take_work(call->plan, &arena, &w);
@@ -486,12 +451,13 @@ int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     if (!ph_head_all_active(call, w.rows, w.first, w.end)) return 0;
     set_keys(&w);
     if (!is_safe(&w)) return 0;
-    set_key_sums(&w, call->grads->dk, &a->dk, w.rows->k_head, a->qk_dim, a->scale, &w.dk);
-    set_key_sums(&w, call->grads->dv, &a->dv, w.rows->v_head, a->v_dim, 1, &w.dv);
-    run_tiles(&w, target);
+    const ph_rows *rows = w.rows;
+    set_key_sums(&w, ph_dk_target(call, rows->batch, rows->k_head, w.k0), &w.dk);
+    set_key_sums(&w, ph_dv_target(call, rows->batch, rows->v_head, w.k0), &w.dv);
+    run_tiles(&w, &target);
     store_keys(&w, &w.dk);
     store_keys(&w, &w.dv);
-    clear_dq(&w, 0, w.first, target);
-    clear_dq(&w, w.end, a->q_len * call->plan->group, target);
+    clear_dq(&w, 0, w.first, &target);
+    clear_dq(&w, w.end, call->attn->q_len * call->plan->group, &target);
     return 1;
 }

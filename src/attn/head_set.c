@@ -132,23 +132,26 @@ ph_window ph_head_window(const ph_call *call, const ph_extent *extent, int token
     return (ph_window){within(lo - k0), within(hi - k0), 1, 0};
 }
 
-void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_soon *soon)
+void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch *ahead)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
     const ph_strides *dout = &call->plan->back.dout;
     int64_t b = rows->batch, head = rows->head0 + 1;
     int64_t k = head / (a->q_heads / a->k_heads), v = head / (a->q_heads / a->v_heads);
+    const struct {
+        const void *base;
+        const ph_strides *s;
+        int64_t head;
+        int n, dim;
+    } parts[] = {{args->k, &a->k, k, a->kv_len, a->qk_dim},
+                 {args->q, &a->q, head, a->q_len, a->qk_dim},
+                 {args->v, &a->v, v, a->kv_len, a->v_dim},
+                 {call->grads ? call->grads->dout : NULL, dout, head, a->q_len, a->v_dim},
+                 {args->out, &a->out, head, a->q_len, a->v_dim}};
     if (b == a->batch - 1 && head == a->q_heads) return;
-    ph_rows_ask(call, soon, 0, args->k, &a->k, b * a->k.batch + k * a->k.head, a->kv_len,
-                a->qk_dim);
-    ph_rows_ask(call, soon, 1, args->q, &a->q, b * a->q.batch + head * a->q.head,
-                a->q_len, a->qk_dim);
-    ph_rows_ask(call, soon, 2, args->v, &a->v, b * a->v.batch + v * a->v.head, a->kv_len,
-                a->v_dim);
-    if (!call->grads) return;
-    ph_rows_ask(call, soon, 3, call->grads->dout, dout,
-                b * dout->batch + head * dout->head, a->q_len, a->v_dim);
-    ph_rows_ask(call, soon, 4, args->out, &a->out, b * a->out.batch + head * a->out.head,
-                a->q_len, a->v_dim);
+    for (int i = 0; i < (call->grads ? 5 : 3); i++)
+        ph_prefetch_rows(call, ahead, i, parts[i].base, parts[i].s,
+                         b * parts[i].s->batch + parts[i].head * parts[i].s->head,
+                         parts[i].n, parts[i].dim);
 }

@@ -45,6 +45,6 @@ int ph_head_all_active(const ph_call *call, const ph_rows *rows, int first, int 
 ph_window ph_head_window(const ph_call *call, const ph_extent *extent, int token, int k0);
 
 /* Prefetches the next head while one runs: each thread has heads in a row. */
-void ph_head_beyond(const ph_call *call, const ph_rows *rows, ph_soon *soon);
+void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch *ahead);
 
 #endif

@@ -68,8 +68,8 @@ static void strip_weights(const ph_call *call, looker *l, int first, int m, int 
     const ph_kernels *k = call->kernels;
     int end = ph_round_up(c1, PH_LANES);
     float keep = call->plan->drop_limit ? log2f(call->plan->drop_keep) : 0;
-    ph_rows_scores(call, l->rows, first, m, j0, c0, c1, l->q, l->k, l->scores, l->peak,
-                   NULL);
+    ph_score_strip strip = {l->rows, first, m, j0, c0, c1, l->scores, l->peak, NULL};
+    ph_rows_scores(call, &strip, l->q, l->k);
     if (call->plan->drop_limit)
         ph_rows_dropout(call, l->rows, first, m, j0, c0, c1, l->drop);
     for (int i = 0; i < m; i++) {

@@ -151,7 +151,8 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
     if (!ph_rows_range(call, st->rows, first, m, j0, &c0, &c1)) return;
     int n = ph_round_up(c1, PH_LANES) - c0, drop = plan->drop_limit != 0;
     strip_scores(call, st, j0, first, m, c0, c0 + n);
-    ph_rows_mask(call, st->rows, first, m, j0, c0, c1, st->scores, st->peak, NULL);
+    ph_score_strip masked = {st->rows, first, m, j0, c0, c1, st->scores, st->peak, NULL};
+    ph_rows_mask(call, &masked);
     if (drop) ph_rows_dropout(call, st->rows, first, m, j0, c0, c1, st->drop);
     uint8_t *started = &st->started[first / PH_TILE];
     ph_strip strip = {.m = m,

@@ -245,27 +245,28 @@ static void exclude(const ph_call *call, const ph_rows *rows, int r, int j, int 
     if (args->visible) call->kernels->hide(n, s, visible_of(call, rows, r, j));
 }
 
-/* bias, alibi, soft-cap and the boolean mask on scores of m rows, n columns from c0 on of
-   the block at j0; peak as alibi or the soft-cap leaves it; slope: of the soft-cap */
-static void modify(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int n, float *s, float *peak, float *slope)
+/* bias, alibi, soft-cap and the boolean mask; lane_max as alibi or the soft-cap leaves
+   it. */
+static void modify(const ph_call *call, const ph_score_strip *t)
 {
     const ph_args *args = call->args;
     const ph_kernels *k = call->kernels;
-    float fall[PH_STRIP_MAX], distance[PH_STRIP_MAX];
-    int j = j0 + c0;
-    s += c0;
-    for (int i = 0; i < m && (args->bias || args->relative); i++)
-        add_biases(call, rows, first + i, j, n, s + i * PH_STRIP_LD);
-    for (int i = 0; i < m && args->alibi; i++) {
-        fall[i] = args->alibi[rows->head[first + i]] * (float)PH_LOG2E;
-        distance[i] = (float)(j - (rows->token[first + i] + rows->extent.offset));
+    float slope[PH_STRIP_MAX], distance[PH_STRIP_MAX];
+    int j = t->j0 + t->c0, n = t->c1 - t->c0;
+    float *s = t->s + t->c0;
+    for (int i = 0; i < t->m && (args->bias || args->relative); i++)
+        add_biases(call, t->rows, t->first + i, j, n, s + i * PH_STRIP_LD);
+    for (int i = 0; i < t->m && args->alibi; i++) {
+        int r = t->first + i;
+        slope[i] = args->alibi[t->rows->head[r]] * (float)PH_LOG2E;
+        distance[i] = (float)(j - (t->rows->token[r] + t->rows->extent.offset));
     }
-    if (args->alibi) k->add_alibi(m, n, s, fall, distance, peak);
+    if (args->alibi) k->add_alibi(t->m, n, s, slope, distance, t->lane_max);
     if (call->attn->softcap > 0)
-        k->softcap(m, n, s, call->plan->cap2, peak, slope ? slope + c0 : NULL);
-    for (int i = 0; i < m && (args->bias || args->visible); i++)
-        exclude(call, rows, first + i, j, n, s + i * PH_STRIP_LD);
+        k->softcap(t->m, n, s, call->plan->cap2, t->lane_max,
+                   t->derivative ? t->derivative + t->c0 : NULL);
+    for (int i = 0; i < t->m && (args->bias || args->visible); i++)
+        exclude(call, t->rows, t->first + i, j, n, s + i * PH_STRIP_LD);
 }
 
 static int is_modified(const ph_call *call)
@@ -285,31 +286,33 @@ static int seen_columns(const ph_rows *rows, int r, int j0, int c0, int c1, int 
 }
 
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
-                   int c1, float *s, float *slope)
+                   int c1, float *s, float *derivative)
 {
     int end = ph_round_up(c1, PH_LANES) - c0, lo, hi;
-    float peak[PH_LANES];
-    if (is_modified(call)) modify(call, rows, r, 1, j0, c0, c1 - c0, s, peak, slope);
+    float lane_max[PH_LANES];
+    ph_score_strip strip = {rows, r, 1, j0, c0, c1, s, lane_max, derivative};
+    if (is_modified(call)) modify(call, &strip);
     int hidden = seen_columns(rows, r, j0, c0, c1, &lo, &hi);
     for (int c = 0; c < lo; c++) s[c0 + c] = -INFINITY;
     for (int c = hi; c < end; c++) s[c0 + c] = -INFINITY;
     return hidden;
 }
 
-int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                 int c0, int c1, float *s, float *peak, float *slope)
+int ph_rows_mask(const ph_call *call, const ph_score_strip *t)
 {
     const ph_args *args = call->args;
-    int end = ph_round_up(c1, PH_LANES), modified = is_modified(call), hidden = 0;
+    int end = ph_round_up(t->c1, PH_LANES), modified = is_modified(call), hidden = 0;
     int lo[PH_STRIP_MAX], hi[PH_STRIP_MAX];
-    if (!modified && c1 == end && ph_rows_all_see(rows, j0 + c0, j0 + c1)) return 0;
-    if (modified) modify(call, rows, first, m, j0, c0, c1 - c0, s, peak, slope);
-    for (int i = 0; i < m; i++)
-        hidden |= seen_columns(rows, first + i, j0, c0, c1, &lo[i], &hi[i]);
-    int done = args->alibi || call->attn->softcap > 0; /* these leave peaks ... */
+    int all_see = ph_rows_all_see(t->rows, t->j0 + t->c0, t->j0 + t->c1);
+    if (!modified && t->c1 == end && all_see) return 0;
+    if (modified) modify(call, t);
+    for (int i = 0; i < t->m; i++)
+        hidden |=
+            seen_columns(t->rows, t->first + i, t->j0, t->c0, t->c1, &lo[i], &hi[i]);
+    int done = args->alibi || call->attn->softcap > 0; /* these leave maxima ... */
     done = done && !args->bias && !args->visible;      /* ... and are the last */
-    if ((modified && !done) || hidden || c1 < end)
-        call->kernels->clip(m, end - c0, s + c0, lo, hi, peak);
+    if ((modified && !done) || hidden || t->c1 < end)
+        call->kernels->clip(t->m, end - t->c0, t->s + t->c0, lo, hi, t->lane_max);
     return hidden || args->bias || args->visible; /* those may hide anything */
 }
 
@@ -323,25 +326,26 @@ int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, in
     return 1;
 }
 
-int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
-                   float *slope)
+int ph_rows_scores(const ph_call *call, const ph_score_strip *t, const float *q,
+                   const float *k)
 {
     const ph_plan *plan = call->plan;
-    int n = ph_round_up(c1, PH_LANES) - c0;
-    q += plan->pairs ? first / call->kernels->mr * (int64_t)plan->q_floats
-                     : first * (int64_t)plan->k_pad;
-    k += (int64_t)c0 * plan->k_floats;
-    for (int i = 0; i < m * PH_LANES; i++) peak[i] = -INFINITY;
+    int m = t->m, n = ph_round_up(t->c1, PH_LANES) - t->c0;
+    float *s = t->s + t->c0;
+    q += plan->pairs ? t->first / call->kernels->mr * (int64_t)plan->q_floats
+                     : t->first * (int64_t)plan->k_pad;
+    k += (int64_t)t->c0 * plan->k_floats;
+    for (int i = 0; i < m * PH_LANES; i++) t->lane_max[i] = -INFINITY;
     if (plan->pairs) {
         plan->pairs->begin(m);
         plan->pairs->scores(m, n, plan->k_steps, (const uint16_t *)q, (const uint16_t *)k,
-                            plan->scale2, s + c0, peak);
+                            plan->scale2, s, t->lane_max);
         plan->pairs->end();
     } else {
-        call->kernels->scores(m, n, call->attn->qk_dim, q, plan->k_pad, k, s + c0, peak);
+        call->kernels->scores(m, n, call->attn->qk_dim, q, plan->k_pad, k, s,
+                              t->lane_max);
     }
-    return ph_rows_mask(call, rows, first, m, j0, c0, c1, s, peak, slope);
+    return ph_rows_mask(call, t);
 }
 
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j)
@@ -374,13 +378,13 @@ void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *s
     for (int c = 0; c < count; c++, at += strides->time) out[c] = ph_at(base, type, at);
 }
 
-void ph_rows_ask(const ph_call *call, ph_soon *soon, int i, const void *base,
+void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
                  const ph_strides *strides, int64_t at, int n, int dim)
 {
     ph_dtype type = call->attn->dtype;
     if (strides->time != dim || n <= 0) return;
-    soon->part[i].at = ph_at(base, type, at);
-    soon->part[i].end = ph_at(base, type, at + (int64_t)n * dim);
+    ahead->part[i].at = ph_at(base, type, at);
+    ahead->part[i].end = ph_at(base, type, at + (int64_t)n * dim);
 }
 
 void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,

@@ -111,19 +111,24 @@ size_t ph_scores_k_floats(const ph_plan *plan, int keys);
 int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int *c0, int *c1);
 
-/* Scores of rows [first, first+m) against keys [c0, c1) of the block at j0: s columns c0
-   up to c1 rounded up to 16, base 2, hidden ones -inf; peak as softmax wants it. q are
-   the packed rows, k the packed block. slope: a strip that gets the slopes of the
-   soft-cap beside the scores, or NULL. Returns 1 if a key in [c0, c1) is hidden from a
-   row. */
-int ph_rows_scores(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                   int c0, int c1, const float *q, const float *k, float *s, float *peak,
-                   float *slope);
+/* A strip of scores: rows [first, first+m) against keys [c0, c1) of the block at j0. s
+   has columns c0 up to c1 rounded up to 16, PH_STRIP_LD floats per row. */
+typedef struct ph_score_strip {
+    const ph_rows *rows;
+    int first, m;
+    int j0, c0, c1;
+    float *s;
+    float *lane_max;   /* (m, 16) as softmax wants it */
+    float *derivative; /* a strip that gets the derivatives of the soft-cap; or NULL */
+} ph_score_strip;
 
-/* All but the product: s holds it for columns c0 up to c1 rounded up to 16, and peak its
-   maxima. */
-int ph_rows_mask(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
-                 int c0, int c1, float *s, float *peak, float *slope);
+/* Scores in base 2, hidden ones -inf. q are the packed rows, k the packed block. Returns
+   1 if a key in [c0, c1) is hidden from a row. */
+int ph_rows_scores(const ph_call *call, const ph_score_strip *strip, const float *q,
+                   const float *k);
+
+/* All but the product: s holds it, and lane_max its maxima. */
+int ph_rows_mask(const ph_call *call, const ph_score_strip *strip);
 
 /* Whether ph_rows_mask has nothing to do for these rows and keys; m any. */
 int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
@@ -160,9 +165,9 @@ static inline int64_t ph_next_block(const ph_strides *strides)
 void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *strides,
                       int batch, int head, int j, int count, const void **out);
 
-/* Part i of what will be wanted soon: n rows of a tensor from element `at` on, where they
-   lie behind each other; else nothing. */
-void ph_rows_ask(const ph_call *call, ph_soon *soon, int i, const void *base,
+/* Part i of what is prefetched: n rows of a tensor from element `at` on, where they are
+   contiguous; else nothing. */
+void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
                  const ph_strides *strides, int64_t at, int n, int dim);
 
 /* Packs keys [j0 + c0, j0 + c1) of k (c0 a multiple of nr) across, into panels. */

@@ -120,7 +120,7 @@ typedef struct block {
     const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
     int v_finite; /* -1: nobody has asked yet */
-    ph_soon soon; /* what strips ask for meanwhile */
+    ph_prefetch prefetch; /* by the strips, meanwhile */
 } block;
 
 static int v_is_finite(const ph_call *call, block *b)
@@ -131,38 +131,25 @@ static int v_is_finite(const ph_call *call, block *b)
     return b->v_finite;
 }
 
-/* Scores as ph_rows_scores gives them; where k is not packed, of the only strip. */
-static int strip_scores(const ph_call *call, ph_stream *st, const block *b, int first,
-                        int m, int c0, int c1)
+/* Scores as ph_rows_scores gives them, of the only strip against keys in place. */
+static int scores_in_place(const ph_call *call, const ph_score_strip *t, const float *q,
+                           const void *k)
 {
     const ph_attn *a = call->attn;
-    if (!b->k)
-        return ph_rows_scores(call, st->rows, first, m, b->j0, c0, c1, st->q, st->k,
-                              st->scores, st->peak, NULL);
-    for (int i = 0; i < m * PH_LANES; i++) st->peak[i] = -INFINITY;
-    call->kernels->scores_along(m, c1 - c0, a->qk_dim, st->q, call->plan->k_pad,
-                                ph_at(b->k, a->dtype, c0 * a->k.time), a->k.time,
-                                a->dtype, st->scores + c0, st->peak);
-    return ph_rows_mask(call, st->rows, first, m, b->j0, c0, c1, st->scores, st->peak,
-                        NULL);
+    for (int i = 0; i < t->m * PH_LANES; i++) t->lane_max[i] = -INFINITY;
+    call->kernels->scores_along(t->m, t->c1 - t->c0, a->qk_dim, q, call->plan->k_pad,
+                                ph_at(k, a->dtype, t->c0 * a->k.time), a->k.time,
+                                a->dtype, t->s + t->c0, t->lane_max);
+    return ph_rows_mask(call, t);
 }
 
-/* Weights of a strip, as they multiply v; returns whether a key is hidden from a row. */
-static int weigh_up(const ph_call *call, ph_stream *st, const block *b, int first, int m,
-                    int c0, int c1)
+static void drop_weights(const ph_call *call, ph_stream *st, const ph_score_strip *t)
 {
-    const ph_kernels *k = call->kernels;
-    int end = ph_round_up(c1, PH_LANES);
-    int partial = strip_scores(call, st, b, first, m, c0, c1);
-    k->softmax(m, end - c0, st->scores + c0, st->peak, st->split.top + first,
-               st->split.sum + first * PH_LANES, st->alpha);
-    if (call->plan->drop_limit) {
-        ph_rows_dropout(call, st->rows, first, m, b->j0, c0, c1, st->drop);
-        for (int i = 0; i < m; i++)
-            k->times(end - c0, st->scores + i * PH_STRIP_LD + c0,
-                     st->drop + i * PH_STRIP_LD + c0);
-    }
-    return partial;
+    int n = ph_round_up(t->c1, PH_LANES) - t->c0;
+    ph_rows_dropout(call, t->rows, t->first, t->m, t->j0, t->c0, t->c1, st->drop);
+    for (int i = 0; i < t->m; i++)
+        call->kernels->times(n, t->s + i * PH_STRIP_LD + t->c0,
+                             st->drop + i * PH_STRIP_LD + t->c0);
 }
 
 static void pack_values(const ph_call *call, ph_stream *st, block *b)
@@ -182,7 +169,7 @@ static void weigh_pieces(const ph_call *call, ph_stream *st, block *b, int m, in
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_attn *a = call->attn;
-    const void *from[PH_LANES], *next = ph_soon_take(&b->soon, 1);
+    const void *from[PH_LANES], *next = ph_prefetch_take(&b->prefetch, 1);
     int pad = call->plan->v_pad;
     for (int c = c0; c < c1; c += PH_LANES, alpha = ones) {
         int n = ph_min(PH_LANES, c1 - c);
@@ -200,7 +187,12 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
     pack_queries(call, st, first + m);
-    int partial = weigh_up(call, st, b, first, m, c0, c1);
+    ph_score_strip t = {st->rows, first, m, b->j0, c0, c1, st->scores, st->peak, NULL};
+    int partial = b->k ? scores_in_place(call, &t, st->q, b->k)
+                       : ph_rows_scores(call, &t, st->q, st->k);
+    k->softmax(m, ph_round_up(c1, PH_LANES) - c0, st->scores + c0, st->peak,
+               st->split.top + first, st->split.sum + first * PH_LANES, st->alpha);
+    if (call->plan->drop_limit) drop_weights(call, st, &t);
     uint8_t *started = &st->started[first / k->mr];
     const float *alpha = *started ? st->alpha : NULL;
     *started = 1;
@@ -212,7 +204,31 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     else
         k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
                  st->split.acc + (int64_t)first * pad, pad, alpha,
-                 ph_soon_take(&b->soon, (int64_t)pad * (c1 - c0)));
+                 ph_prefetch_take(&b->prefetch, (int64_t)pad * (c1 - c0)));
+}
+
+/* What strips prefetch while they run over a block: v of the next one, which few rows
+   would wait for; many also the rest of q, k of the next block, and at the last one the
+   rows that will be written. */
+static void plan_prefetch(const ph_call *call, const ph_stream *st, block *b)
+{
+    const ph_attn *a = call->attn;
+    const ph_args *args = call->args;
+    const ph_rows *rows = st->rows;
+    int j = b->j0 + PH_BLOCK, keys = ph_min(PH_BLOCK, rows->high - j);
+    int mr = call->kernels->mr;
+    int64_t k = rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time;
+    int64_t v = rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time;
+    ph_prefetch_rows(call, &b->prefetch, 2, args->v, &a->v, v, keys, a->v_dim);
+    if (rows->count <= mr) return;
+    ph_prefetch_rows(call, &b->prefetch, 1, args->k, &a->k, k, keys, a->qk_dim);
+    if (rows->group > 1) return;
+    if (st->packed == 0)
+        ph_prefetch_rows(call, &b->prefetch, 0, args->q, &a->q,
+                         ph_rows_at(rows, mr, &a->q), rows->count - mr, a->qk_dim);
+    if (keys <= 0)
+        ph_prefetch_rows(call, &b->prefetch, 1, args->out, &a->out,
+                         ph_rows_at(rows, 0, &a->out), rows->count, a->v_dim);
 }
 
 /* Packs the block for the strips. */
@@ -228,46 +244,7 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
         ph_scores_pack_k(call, rows->batch, rows->k_head, b->j0, b->c0, b->c1, st->k);
     int in_place = a->dtype == PH_F32 && a->v_dim == call->plan->v_pad;
     if (rows->count > call->kernels->few || in_place) pack_values(call, st, b);
-}
-
-/* What strips ask for while they run over a block: v of the next one, which few rows
-   would wait for; many also the rest of q, k of the next block, and at the last one the
-   rows that will be written. */
-static void look_ahead(const ph_call *call, const ph_stream *st, block *b)
-{
-    const ph_attn *a = call->attn;
-    const ph_args *args = call->args;
-    const ph_rows *rows = st->rows;
-    int j = b->j0 + PH_BLOCK, keys = ph_min(PH_BLOCK, rows->high - j);
-    int mr = call->kernels->mr;
-    int64_t k = rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time;
-    int64_t v = rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time;
-    ph_rows_ask(call, &b->soon, 2, args->v, &a->v, v, keys, a->v_dim);
-    if (rows->count <= mr) return;
-    ph_rows_ask(call, &b->soon, 1, args->k, &a->k, k, keys, a->qk_dim);
-    if (rows->group > 1) return;
-    if (st->packed == 0)
-        ph_rows_ask(call, &b->soon, 0, args->q, &a->q, ph_rows_at(rows, mr, &a->q),
-                    rows->count - mr, a->qk_dim);
-    if (keys <= 0)
-        ph_rows_ask(call, &b->soon, 1, args->out, &a->out, ph_rows_at(rows, 0, &a->out),
-                    rows->count, a->v_dim);
-}
-
-/* One block of keys against all strips. */
-static void run_block(const ph_call *call, ph_stream *st, block *b)
-{
-    pack_block(call, st, b);
-    look_ahead(call, st, b);
-    for (int r = 0; r < st->rows->count; r += call->kernels->mr)
-        run_strip(call, st, b, r);
-}
-
-static void run_tiles(const ph_call *call, ph_stream *st, const block *b)
-{
-    int plain = ph_tiles_block(call, st, b->j0, b->c0, b->c1);
-    for (int r = 0; r < st->rows->count; r += PH_TILE)
-        ph_tiles_strip(call, st, b->j0, plain, r);
+    plan_prefetch(call, st, b);
 }
 
 void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
@@ -282,11 +259,17 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
     if (pairs) pairs->begin(ph_min(rows->count, PH_TILE));
     for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
         block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
+        int plain = 0, strip = call->plan->strip;
         if (rows->low > j0) b.c0 = (rows->low - j0) / nr * nr;
         if (pairs)
-            run_tiles(call, st, &b);
+            plain = ph_tiles_block(call, st, b.j0, b.c0, b.c1);
         else
-            run_block(call, st, &b);
+            pack_block(call, st, &b);
+        for (int r = 0; r < rows->count; r += strip)
+            if (pairs)
+                ph_tiles_strip(call, st, j0, plain, r);
+            else
+                run_strip(call, st, &b, r);
     }
     if (pairs) pairs->end();
 }

@@ -216,23 +216,23 @@ typedef struct ph_pairs {
                float *c, int64_t ldc);
 } ph_pairs;
 
-/* Memory that will be wanted soon, for kernels that have time to ask for it. */
-enum { PH_SOON = 5 };
-typedef struct ph_soon {
+/* Memory that is needed next, for kernels that have time to prefetch it. */
+enum { PH_PREFETCH = 5 };
+typedef struct ph_prefetch {
     struct {
         const char *at, *end;
-    } part[PH_SOON];
-    int done; /* parts that have been asked for */
-} ph_soon;
+    } part[PH_PREFETCH];
+    int done; /* parts that have been prefetched */
+} ph_prefetch;
 
 /* Where the next `bytes` of it begin, or NULL: nowhere. A rest of a part that would leave
    more than an eighth of them unused is left out. */
-static inline const void *ph_soon_take(ph_soon *soon, int64_t bytes)
+static inline const void *ph_prefetch_take(ph_prefetch *p, int64_t bytes)
 {
-    for (; soon->done < PH_SOON; soon->done++) {
-        const char *at = soon->part[soon->done].at;
-        if (soon->part[soon->done].end - at < bytes - bytes / 8) continue;
-        soon->part[soon->done].at += bytes;
+    for (; p->done < PH_PREFETCH; p->done++) {
+        const char *at = p->part[p->done].at;
+        if (p->part[p->done].end - at < bytes - bytes / 8) continue;
+        p->part[p->done].at += bytes;
         return at;
     }
     return NULL;
@@ -281,9 +281,9 @@ typedef struct ph_head {
     const float *gate; /* (rows), or NULL: 1 */
     const float *sink; /* one logit that takes part but has no value; or NULL */
     float *out;
-    float *lse;   /* (rows) natural logarithm, or NULL: not wanted */
-    ph_soon soon; /* what is asked for meanwhile: k, q and v of another head */
-    float *room;  /* ph_head_floats */
+    float *lse;           /* (rows) natural logarithm, or NULL: not wanted */
+    ph_prefetch prefetch; /* meanwhile: k, q and v of another head */
+    float *room;          /* ph_head_floats */
 } ph_head;
 
 /* Running sums of a row: maximum, 16 lanes, weighted sum of v. */
@@ -337,8 +337,8 @@ typedef struct ph_head_tile {
     ph_drop drop;
     const float *lse, *delta; /* (rows) lse in base 2, +inf: a row without p */
     ph_sums dq, dk, dv;
-    ph_soon soon; /* what is asked for meanwhile */
-    float *room;  /* ph_head_tile_floats */
+    ph_prefetch prefetch; /* meanwhile */
+    float *room;          /* ph_head_tile_floats */
 } ph_head_tile;
 
 /* Distance between the lines of two keys: p and ds of all rows, and so much more that

@@ -123,7 +123,7 @@ V ph_window block_window(const ph_head *h, int j0, int *keys)
 
 /* Weights of a strip against the block at j0. */
 V void weigh_block(const head_work *w, const strip *t, int fresh, int j0,
-                   const running *r, float *rescale, ph_soon *soon)
+                   const running *r, float *rescale, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
     const int rows = ph_round_up(t->m, PH_LANES);
@@ -136,7 +136,7 @@ V void weigh_block(const head_work *w, const strip *t, int fresh, int j0,
     if (l.to > l.from)
         score_keys(rows, l.to - l.from, h->k_dim,
                    h->k + (int64_t)(j0 + l.from) * h->k_ld, h->k_ld, t->panel, s, NR,
-                   soon);
+                   ahead);
     modify_lines(&h->mods, &l, NULL);
     hide_lines(&window, &l);
     weigh_strip(rows, fresh, l.to - l.from, s, r, rescale);
@@ -146,7 +146,7 @@ V void weigh_block(const head_work *w, const strip *t, int fresh, int j0,
 /* c = c * factor + p v, or p v * factor, for the block at j0. */
 V void weigh_values(const head_work *w, const strip *t, int j0,
                     tile_fn *const tiles[MR + 1][2], float *c, int64_t ldc,
-                    const float *factor, ph_soon *soon)
+                    const float *factor, ph_prefetch *ahead)
 {
     const int height = ph_even_strip(t->m, MR);
     const float *v = w->v + (int64_t)(j0 % PH_SPLIT) * w->v_ld;
@@ -159,7 +159,7 @@ V void weigh_values(const head_work *w, const strip *t, int j0,
             tiles[m][w->v_pad - j >= NR](
                 to - from, w->s + from * NR + i, 1, NR, v + from * w->v_ld + j, w->v_ld,
                 c + i * ldc + j, ldc, factor + i, NULL,
-                prefetch_next(soon, m, to - from, w->s));
+                prefetch_next(ahead, m, to - from, w->s));
     }
 }
 
@@ -214,73 +214,73 @@ static void finish_sums(const head_work *w, const strip *t, const running *r, fl
 }
 
 /* A strip whose keys lie in one block: the product with v writes out itself. */
-static void strip_alone(const head_work *w, const strip *t, ph_soon *soon)
+static void strip_alone(const head_work *w, const strip *t, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
     const running r = running_at(w->part);
     const int j0 = t->lo / PH_STRIP_LD * PH_STRIP_LD;
     float sums[NR], factor[NR];
-    weigh_block(w, t, 1, j0, &r, factor, soon);
+    weigh_block(w, t, 1, j0, &r, factor, ahead);
     finish_sums(w, t, &r, sums, factor);
     weigh_values(w, t, j0, times_tiles, h->out + t->first * h->out_ld, h->out_ld, factor,
-                 soon);
+                 ahead);
     for (int i = 0; i < t->m; i++) /* weights of 0 would keep a NaN of v */
         for (int c = 0; sums[i] == 0 && c < h->v_dim; c += VL)
             v_store(h->out + (t->first + i) * h->out_ld + c, v_zero());
 }
 
-/* n rows from `first` on as part i of what will be wanted soon, where they lie behind
-   each other. */
-V void ask_rows(ph_soon *soon, int i, const float *x, int64_t ld, int dim, int first,
-                int n)
+/* n rows from `first` on as part i of what is prefetched, where they are contiguous. */
+V void prefetch_rows(ph_prefetch *ahead, int i, const float *x, int64_t ld, int dim,
+                     int first, int n)
 {
     if (ld != dim || n <= 0) return;
-    soon->part[i].at = (const char *)(x + first * ld);
-    soon->part[i].end = (const char *)(x + (first + n) * ld);
+    ahead->part[i].at = (const char *)(x + first * ld);
+    ahead->part[i].end = (const char *)(x + (first + n) * ld);
 }
 
-/* Share n of `all` of what the caller wants to be asked for, as part i. */
-V void ask_share(ph_soon *soon, int i, const ph_soon *from, int n, int all)
+/* Of part i of what the caller wants prefetched, the n-th of `all` pieces. */
+V void prefetch_piece(ph_prefetch *ahead, int i, const ph_prefetch *from, int n, int all)
 {
     const char *at = from->part[i].at;
     if (!at) return;
-    const int64_t share = (from->part[i].end - at) / all;
-    soon->part[i].at = at + n * share, soon->part[i].end = at + (n + 1) * share;
+    const int64_t bytes = (from->part[i].end - at) / all;
+    ahead->part[i].at = at + n * bytes, ahead->part[i].end = at + (n + 1) * bytes;
 }
 
-/* What a strip asks for while it runs over the block at j0: the first one for the next
-   block; each for q of the next strip, the rows it will write, a share of the rest. */
-V void look_ahead(const head_work *w, const strip *t, int j0, ph_soon *soon)
+/* What a strip prefetches while it runs over the block at j0: the first one the next
+   block; each q of the next strip, the rows it will write, and a piece of the rest. */
+V void plan_prefetch(const head_work *w, const strip *t, int j0, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
     const int next = t->first + NR, j = j0 + PH_STRIP_LD;
-    *soon = (ph_soon){.done = 0};
+    const int keys = ph_min(PH_STRIP_LD, h->keys - j), strips = ph_div_up(h->rows, NR);
+    const int begins = j0 / PH_STRIP_LD == t->lo / PH_STRIP_LD;
+    *ahead = (ph_prefetch){.done = 0};
     if (t->first == 0) {
-        ask_rows(soon, 0, h->k, h->k_ld, h->k_dim, j, ph_min(PH_STRIP_LD, h->keys - j));
-        ask_rows(soon, 2, h->v, h->v_ld, h->v_dim, j, ph_min(PH_STRIP_LD, h->keys - j));
-    } else if (j0 / PH_STRIP_LD == t->lo / PH_STRIP_LD) {
-        ask_share(soon, 0, &h->soon, t->first / NR, ph_div_up(h->rows, NR));
-        ask_share(soon, 2, &h->soon, t->first / NR, ph_div_up(h->rows, NR));
+        prefetch_rows(ahead, 0, h->k, h->k_ld, h->k_dim, j, keys);
+        prefetch_rows(ahead, 2, h->v, h->v_ld, h->v_dim, j, keys);
+    } else if (begins) {
+        prefetch_piece(ahead, 0, &h->prefetch, t->first / NR, strips);
+        prefetch_piece(ahead, 2, &h->prefetch, t->first / NR, strips);
     }
-    if (j0 / PH_STRIP_LD == t->lo / PH_STRIP_LD) {
-        ask_rows(soon, 1, h->q, h->q_ld, h->k_dim, next, ph_min(NR, h->rows - next));
-        ask_rows(soon, 3, h->out, h->out_ld, h->v_dim, t->first, t->m);
-    }
+    if (!begins) return;
+    prefetch_rows(ahead, 1, h->q, h->q_ld, h->k_dim, next, ph_min(NR, h->rows - next));
+    prefetch_rows(ahead, 3, h->out, h->out_ld, h->v_dim, t->first, t->m);
 }
 
 /* Keys [from, to) of a strip, all of one split, into nothing. */
 static void strip_split(const head_work *w, const strip *t, int from, int to,
                         const running *r)
 {
-    ph_soon soon;
+    ph_prefetch ahead;
     const int start = from / PH_STRIP_LD * PH_STRIP_LD;
     float rescale[NR];
     for (int c = 0; c < t->m * w->v_pad; c += VL) v_store(r->acc + c, v_zero());
     for (int j0 = start; j0 < to; j0 += PH_STRIP_LD) {
-        look_ahead(w, t, j0, &soon);
-        weigh_block(w, t, j0 == start, j0, r, rescale, &soon);
+        plan_prefetch(w, t, j0, &ahead);
+        weigh_block(w, t, j0 == start, j0, r, rescale, &ahead);
         weigh_values(w, t, j0, carry_tiles, r->acc, w->v_pad, rescale,
-                     &soon);
+                     &ahead);
     }
 }
 
@@ -358,7 +358,7 @@ V strip strip_at(const head_work *w, int n)
 }
 
 /* What strip number n has to do with the split at j. */
-static void run_strip(const head_work *w, int n, int j, ph_soon *soon)
+static void run_strip(const head_work *w, int n, int j, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
     const strip t = strip_at(w, n);
@@ -373,7 +373,7 @@ static void run_strip(const head_work *w, int n, int j, ph_soon *soon)
         transpose_panel(t.panel, h->q + t.first * h->q_ld, h->q_ld, t.m, h->k_dim,
                         h->scale);
     if (t.lo / PH_STRIP_LD == last_key / PH_STRIP_LD && w->v_pad == h->v_dim) {
-        strip_alone(w, &t, soon);
+        strip_alone(w, &t, ahead);
         return;
     }
     const int64_t kept = h->keys > PH_SPLIT ? t.first : 0;
@@ -399,11 +399,11 @@ V void set_values(head_work *w, int j)
 
 static void head_forward(const ph_head *h)
 {
-    ph_soon soon = h->soon;
+    ph_prefetch ahead = h->prefetch;
     head_work w = {.h = h};
     set_room(&w);
     for (int j = 0; j < h->keys; j += PH_SPLIT) {
         set_values(&w, j);
-        for (int n = 0; n < ph_div_up(h->rows, NR); n++) run_strip(&w, n, j, &soon);
+        for (int n = 0; n < ph_div_up(h->rows, NR); n++) run_strip(&w, n, j, &ahead);
     }
 }

@@ -100,7 +100,7 @@ V void derive_lines(int rows, int from, int to, float *ds, int64_t ld,
 /* p and ds of up to NR rows from `first` on. A strip of MR keys, or of MR rows, may read
    up to MR - 1 keys beyond those that are seen here. */
 V void fill_lines(const ph_head_tile *t, const head_lines *l, int first, int m,
-                  ph_soon *soon)
+                  ph_prefetch *ahead)
 {
     const int rows = ph_round_up(m, PH_LANES);
     float *panel = t->room, *p = l->p + first, *ds = l->ds + first;
@@ -112,7 +112,7 @@ V void fill_lines(const ph_head_tile *t, const head_lines *l, int first, int m,
     if (from == to) return;
     transpose_panel(panel, t->q + first * t->q_ld, t->q_ld, m, t->k_dim, t->scale);
     score_keys(rows, to - from, t->k_dim, t->k + from * t->k_ld, t->k_ld, panel,
-               p + from * l->ld, l->ld, soon);
+               p + from * l->ld, l->ld, ahead);
     transpose_panel(panel, t->dout + first * t->dout_ld, t->dout_ld, m, t->v_dim, 1);
     for (int c = from, n; c < to; c += n) { /* a piece of keys stays in L1 */
         n = to - c < 2 * PH_TILE_PIECE ? to - c : PH_TILE_PIECE;
@@ -120,7 +120,7 @@ V void fill_lines(const ph_head_tile *t, const head_lines *l, int first, int m,
         modify_lines(&t->mods, &scores, l->derivative);
         hide_lines(&t->window, &scores);
         score_keys(rows, n, t->v_dim, t->v + c * t->v_ld, t->v_ld, panel, ds + c * l->ld,
-                   l->ld, soon);
+                   l->ld, ahead);
         gradient_keys(t, first, rows, c, c + n, p, ds, l->ld);
         if (t->mods.cap > 0) derive_lines(rows, c, c + n, ds, l->ld, l->derivative);
     }
@@ -131,33 +131,34 @@ V void fill_lines(const ph_head_tile *t, const head_lines *l, int first, int m,
 static tile_fn *const (*const sums_tiles[])[2] = {
     [PH_SUMS_NEW] = times_tiles, [PH_SUMS_ON] = on_tiles, [PH_SUMS_ADD] = plus_tiles};
 
-/* m rows of a gradient from row `at` on, n numbers each: sums over k lines of b. */
+/* m rows of a gradient from row `at` on, n floats each: sums over k lines of b. */
 V void sum_rows(const ph_sums *sums, int at, int m, int n, int k, const float *a,
-                int64_t row, int64_t step, const float *b, int64_t ldb, ph_soon *soon)
+                int64_t row, int64_t step, const float *b, int64_t ldb,
+                ph_prefetch *ahead)
 {
     float scales[MR], *to = sums->to + at * sums->ld;
     for (int i = 0; i < MR; i++) scales[i] = sums->scale;
     for (int j = 0; j < n; j += NR)
         sums_tiles[sums->how][m][n - j >= NR](k, a, row, step, b + j, ldb, to + j,
                                               sums->ld, scales, NULL,
-                                              prefetch_next(soon, m, k, b));
+                                              prefetch_next(ahead, m, k, b));
 }
 
 /* dk or dv from lines `left`. */
 static void key_gradient(const ph_head_tile *t, const float *left, int64_t ld,
                          const float *right, int64_t ldr, int dim, const ph_sums *sums,
-                         ph_soon *soon)
+                         ph_prefetch *ahead)
 {
     for (int c = 0, height = ph_even_strip(t->keys, MR); sums->to && c < t->keys;
          c += height) {
         int m = ph_min(height, t->keys - c), from, to;
         rows_seeing(t, c, m, &from, &to);
         sum_rows(sums, c, m, ph_round_up(dim, PH_LANES), to - from, left + c * ld + from,
-                 ld, 1, right + from * ldr, ldr, soon);
+                 ld, 1, right + from * ldr, ldr, ahead);
     }
 }
 
-static void query_gradient(const ph_head_tile *t, const head_lines *l, ph_soon *soon)
+static void query_gradient(const ph_head_tile *t, const head_lines *l, ph_prefetch *ahead)
 {
     for (int i = 0, height = ph_even_strip(t->rows, MR); t->dq.to && i < t->rows;
          i += height) {
@@ -165,20 +166,20 @@ static void query_gradient(const ph_head_tile *t, const head_lines *l, ph_soon *
         keys_seen(&t->window, t->keys, i, m, &from, &to);
         sum_rows(&t->dq, i, m, ph_round_up(t->k_dim, PH_LANES), to - from,
                  l->ds + i + from * l->ld, 1, l->ld, t->k + from * t->k_ld, t->k_ld,
-                 soon);
+                 ahead);
     }
 }
 
 static void head_backward(const ph_head_tile *t)
 {
-    ph_soon soon = t->soon;
+    ph_prefetch ahead = t->prefetch;
     int dim = ph_round_up(ph_max(t->k_dim, t->v_dim), PH_LANES);
     float *derivative = t->room + (int64_t)dim * NR;
     float *p = derivative + 2 * PH_TILE_PIECE * NR;
     head_lines l = {p, p + ph_round_up(t->rows, NR), ph_head_line(t->rows), derivative};
     for (int first = 0; first < t->rows; first += NR)
-        fill_lines(t, &l, first, ph_min(NR, t->rows - first), &soon);
-    query_gradient(t, &l, &soon);
-    key_gradient(t, l.p, l.ld, t->dout, t->dout_ld, t->v_dim, &t->dv, &soon);
-    key_gradient(t, l.ds, l.ld, t->q, t->q_ld, t->k_dim, &t->dk, &soon);
+        fill_lines(t, &l, first, ph_min(NR, t->rows - first), &ahead);
+    query_gradient(t, &l, &ahead);
+    key_gradient(t, l.p, l.ld, t->dout, t->dout_ld, t->v_dim, &t->dv, &ahead);
+    key_gradient(t, l.ds, l.ld, t->q, t->q_ld, t->k_dim, &t->dk, &ahead);
 }

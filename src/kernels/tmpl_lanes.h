@@ -43,20 +43,21 @@ V void transpose_panel(float *dst, const float *src, int64_t ld, int m, int n,
 
 /* What the next product prefetches; its own operand, which is in cache, if nothing is
    left. */
-V const char *prefetch_next(ph_soon *soon, int m, int steps, const float *own)
+V const char *prefetch_next(ph_prefetch *ahead, int m, int steps, const float *own)
 {
-    const void *next = ph_soon_take(soon, (int64_t)steps * (m <= FEW ? PH_FETCH : PACE));
+    const int64_t bytes = (int64_t)steps * (m <= FEW ? PH_FETCH : PACE);
+    const void *next = ph_prefetch_take(ahead, bytes);
     return next ? next : (const void *)own;
 }
 
 /* s[key*ld + row] of a panel's rows against n keys in place. */
 V void score_keys(int rows, int n, int dim, const float *keys, int64_t ldk,
-                  const float *panel, float *s, int64_t ld, ph_soon *soon)
+                  const float *panel, float *s, int64_t ld, ph_prefetch *ahead)
 {
     for (int c = 0, height = ph_even_strip(n, MR); c < n; c += height) {
         int m = ph_min(height, n - c);
         lines_tiles[m][rows >= NR](dim, keys + c * ldk, ldk, 1, panel, NR, s + c * ld, ld,
-                                   NULL, NULL, prefetch_next(soon, m, dim, panel));
+                                   NULL, NULL, prefetch_next(ahead, m, dim, panel));
     }
 }
 

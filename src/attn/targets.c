@@ -1,0 +1,70 @@
+/*
+ * targets.c - stores, adds and clears gradients of q, k and v.
+ */
+#include "attn/targets.h"
+
+#include <string.h>
+
+static void *dq_row(const ph_call *call, const ph_dq_target *t, int head, int token)
+{
+    ph_dtype type = t->how == PH_DQ_STORE ? call->attn->dtype : PH_F32;
+    return ph_at_out(t->base, type, head * t->head + token * t->time);
+}
+
+void ph_dq_clear(const ph_call *call, const ph_dq_target *t, int head, int token)
+{
+    const ph_attn *a = call->attn;
+    size_t bytes = t->how == PH_DQ_STORE ? (size_t)a->qk_dim * ph_dtype_size(a->dtype)
+                                         : (size_t)call->plan->k_pad * sizeof(float);
+    memset(dq_row(call, t, head, token), 0, bytes);
+}
+
+void ph_dq_put(const ph_call *call, const ph_dq_target *t, int head, int token,
+               const float *partial)
+{
+    const ph_attn *a = call->attn;
+    int pad = call->plan->k_pad;
+    void *row = dq_row(call, t, head, token);
+    if (t->how == PH_DQ_STORE)
+        call->kernels->store_row(row, partial, a->qk_dim, a->dtype, a->scale);
+    else if (t->how == PH_DQ_FRESH)
+        memcpy(row, partial, (size_t)pad * sizeof(float));
+    else
+        call->kernels->axpy(pad, 1, partial, row);
+}
+
+static ph_key_target key_target(const ph_call *call, void *grad, const ph_strides *s,
+                                int64_t at, int dim, float scale)
+{
+    void *base = grad ? ph_at_out(grad, call->attn->dtype, at) : NULL;
+    return (ph_key_target){base, s->time, dim, scale};
+}
+
+ph_key_target ph_dk_target(const ph_call *call, int batch, int head, int k0)
+{
+    const ph_attn *a = call->attn;
+    int64_t at = batch * a->dk.batch + head * a->dk.head + k0 * a->dk.time;
+    return key_target(call, call->grads->dk, &a->dk, at, a->qk_dim, a->scale);
+}
+
+ph_key_target ph_dv_target(const ph_call *call, int batch, int head, int k0)
+{
+    const ph_attn *a = call->attn;
+    int64_t at = batch * a->dv.batch + head * a->dv.head + k0 * a->dv.time;
+    return key_target(call, call->grads->dv, &a->dv, at, a->v_dim, 1);
+}
+
+void ph_store_keys(const ph_call *call, const ph_key_target *t, int first, int end,
+                   const float *sums)
+{
+    ph_dtype type = call->attn->dtype;
+    int pad = ph_round_up(t->dim, PH_LANES);
+    for (int c = first; t->base && c < end; c++) {
+        void *to = ph_at_out(t->base, type, c * t->time);
+        if (sums)
+            call->kernels->store_row(to, sums + (int64_t)(c - first) * pad, t->dim, type,
+                                     t->scale);
+        else
+            memset(to, 0, (size_t)t->dim * ph_dtype_size(type));
+    }
+}
