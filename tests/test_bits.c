@@ -271,6 +271,58 @@ static void company(void)
     sweep_end();
 }
 
+/* ---- rows that are gathered ------------------------------------------------------- */
+
+/* out, lse and dq of all tokens but the last have the same bits. */
+static const char *same_but_last(const problem *p, const problem *q)
+{
+    const tensor *x[] = {&p->out, &p->lse, &p->dq}, *y[] = {&q->out, &q->lse, &q->dq};
+    static const char *const names[] = {"out differs", "lse differs", "dq differs"};
+    for (int n = 0; n < 3; n++)
+        for (int b = 0; b < x[n]->batch; b++)
+            for (int h = 0; h < x[n]->heads; h++)
+                for (int i = 0; i < x[n]->len - 1; i++)
+                    if (!tensor_same_row(x[n], b, h, i, y[n], b, h, i)) return names[n];
+    return NULL;
+}
+
+/* A row that is gated off is left out when rows are gathered, which the head kernels do
+   not do: the other rows have the same bits either way, whatever options a call has. */
+static void gathered_case(int index)
+{
+    problem p, q;
+    case_draw(&p.attn, &p.with, check_seed + 900, index, CASE_SMALL);
+    p.attn.backward = 1;
+    p.attn.dtype = PH_F32;
+    p.attn.gate = PH_GATE_ROW;
+    p.with.gate = 1, p.with.gate_zeros = 0, p.with.no_look = 1, p.with.lse = 1;
+    q.attn = p.attn;
+    q.with = p.with;
+    problem_build(&p, (uint64_t)index);
+    problem_build(&q, (uint64_t)index);
+    for (int b = 0; b < q.gate.batch; b++)
+        for (int h = 0; h < q.gate.heads && q.gate.len; h++)
+            tensor_set(&q.gate, b, h, q.gate.len - 1, 0, 0);
+    FOR_EACH_ISA(isa)
+    {
+        if (skip_isa(*isa, index)) continue;
+        ph_ctx *ctx = need_ctx(*isa);
+        const char *why = refused(ctx, drive_backward(ctx, &p));
+        if (!why) why = refused(ctx, drive_backward(ctx, &q));
+        sweep_note("gathered", index, *isa, &p, why ? why : same_but_last(&p, &q));
+    }
+    problem_free(&p);
+    problem_free(&q);
+}
+
+static void gathered(void)
+{
+    sweep_begin();
+    for (int index = 0; index < 200 / CASES_SLOW; index++)
+        if (!left_out(index)) gathered_case(index);
+    sweep_end();
+}
+
 /* ---- a prompt cut into calls ------------------------------------------------------ */
 
 /* Rows first .. first + count of the whole prompt, against keys up to the last of them.
@@ -475,7 +527,8 @@ static const check_case cases[] = {
     {"threads", threads},   {"instruction_sets", instruction_sets},
     {"own_loop", own_loop}, {"company", company},
     {"chunks", chunks},     {"after_fork", after_fork},
-    {"many_ctx", many_ctx}, {0, 0},
+    {"many_ctx", many_ctx}, {"gathered", gathered},
+    {0, 0},
 };
 
 int main(int argc, char **argv)
