@@ -25,10 +25,10 @@ typedef struct map {
     float *k_room;   /* (PH_CHUNK, k_pad) */
     const float *k;  /* row of the chunk's key c at k + c * k_ld */
     int64_t k_ld;
-    int k_finite, rows_finite; /* -1: nobody has asked yet */
+    int k_finite, rows_finite; /* -1: not known yet */
     float *dk;                 /* (PH_CHUNK, k_row) sums of its k head ... */
     float *dk_room, *dk_part;  /* ... and of the last PH_FLUSH tiles */
-    float *dq_tile;            /* (PH_GRAD_ROWS, k_row) share of the chunk */
+    float *dq_tile;            /* (PH_GRAD_ROWS, k_row) partial sum of the chunk */
 } map;
 
 typedef struct worker {

@@ -24,10 +24,10 @@ void ph_grad_tile_take(const ph_plan *plan, ph_arena *arena, ph_grad_tile *out)
     out->p = ph_arena_floats(arena, floats);
     out->ds = ph_arena_floats(arena, floats);
     out->drop = ph_arena_floats(arena, plan->drop_limit ? (size_t)mr * PH_STRIP_LD : 0);
-    out->peak = ph_arena_floats(arena, (size_t)mr * PH_LANES);
-    out->slope = NULL;
+    out->lane_max = ph_arena_floats(arena, (size_t)mr * PH_LANES);
+    out->derivative = NULL;
     if (plan->attn.softcap > 0)
-        out->slope = ph_arena_floats(arena, (size_t)mr * PH_STRIP_LD);
+        out->derivative = ph_arena_floats(arena, (size_t)mr * PH_STRIP_LD);
 }
 
 /* Whether the rows of a q-like tensor serve where they lie: f32 rows of `pad` numbers
@@ -146,12 +146,13 @@ void ph_grad_finish(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *ti
     float *p = tile->p + (int64_t)first * PH_STRIP_LD;
     float *ds = tile->ds + (int64_t)first * PH_STRIP_LD;
     int drop = call->plan->drop_limit != 0, n = ph_round_up(c1, PH_LANES) - c0;
-    ph_score_strip strip = {g->rows, first, m, j0, c0, c1, p, tile->peak, tile->slope};
+    ph_score_strip strip = {g->rows, first, m, j0, c0, c1, p, tile->lane_max,
+                            tile->derivative};
     ph_rows_scores(call, &strip, g->q_scaled, k);
     if (drop) ph_rows_dropout(call, g->rows, first, m, j0, c0, c1, tile->drop);
     call->kernels->gradient(m, n, p + c0, ds + c0, drop ? tile->drop + c0 : NULL,
-                            tile->slope ? tile->slope + c0 : NULL, g->lse + first,
-                            g->delta + first);
+                            tile->derivative ? tile->derivative + c0 : NULL,
+                            g->lse + first, g->delta + first);
 }
 
 int ph_grad_strip(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *tile,

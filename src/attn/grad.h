@@ -4,8 +4,8 @@
  *     p  = 2^(s - lse)          ds = p * (dropout * (dout v^T) - delta)
  *     delta[i] = dout[i] . out[i] - dlse[i]
  *
- * A tile is PH_GRAD_ROWS rows by PH_BLOCK keys. s and dout v^T are made again from q, k,
- * v.
+ * A tile is PH_GRAD_ROWS rows by PH_BLOCK keys. s and dout v^T are recomputed from q,
+ * k and v.
  */
 #ifndef PH_ATTN_GRAD_H
 #define PH_ATTN_GRAD_H
@@ -24,10 +24,10 @@ typedef struct ph_grad_rows {
 } ph_grad_rows;
 
 typedef struct ph_grad_tile {
-    float *p, *ds; /* (PH_GRAD_ROWS, PH_STRIP_LD): p as it multiplies v */
-    float *drop;   /* one strip */
-    float *peak;   /* (mr, 16) */
-    float *slope;  /* one strip: of the soft-cap; NULL: there is none */
+    float *p, *ds;     /* (PH_GRAD_ROWS, PH_STRIP_LD): p as it multiplies v */
+    float *drop;       /* one strip */
+    float *lane_max;   /* (mr, 16) */
+    float *derivative; /* one strip: of the soft-cap; NULL: there is none */
 } ph_grad_tile;
 
 void ph_grad_rows_take(const ph_plan *plan, ph_arena *arena, ph_grad_rows *out);

@@ -20,7 +20,7 @@ typedef struct looker {
     float *scores;   /* one strip, becomes the weights */
     float *logs;     /* one strip: log2 of the weights */
     float *drop;     /* one strip */
-    float *peak;     /* (mr, 16) */
+    float *lane_max; /* (mr, 16) */
     double *sums;    /* (group, PH_BLOCK) column sums */
     double *entropy; /* (rows) */
 } looker;
@@ -34,7 +34,7 @@ static void take(const ph_plan *plan, ph_arena *arena, looker *out)
     out->scores = ph_arena_floats(arena, strip);
     out->logs = ph_arena_floats(arena, strip);
     out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
-    out->peak = ph_arena_floats(arena, (size_t)plan->kernels->mr * PH_LANES);
+    out->lane_max = ph_arena_floats(arena, (size_t)plan->kernels->mr * PH_LANES);
     out->sums = ph_arena_take(arena, (size_t)plan->group * PH_BLOCK * sizeof(double));
     out->entropy = ph_arena_take(arena, PH_ROWS_MIN * sizeof(double));
 }
@@ -68,7 +68,7 @@ static void strip_weights(const ph_call *call, looker *l, int first, int m, int 
     const ph_kernels *k = call->kernels;
     int end = ph_round_up(c1, PH_LANES);
     float keep = call->plan->drop_limit ? log2f(call->plan->drop_keep) : 0;
-    ph_score_strip strip = {l->rows, first, m, j0, c0, c1, l->scores, l->peak, NULL};
+    ph_score_strip strip = {l->rows, first, m, j0, c0, c1, l->scores, l->lane_max, NULL};
     ph_rows_scores(call, &strip, l->q, l->k);
     if (call->plan->drop_limit)
         ph_rows_dropout(call, l->rows, first, m, j0, c0, c1, l->drop);

@@ -119,17 +119,17 @@ static void strip_scores(const ph_call *call, ph_stream *st, int j0, int first, 
     const ph_strides *k = &call->attn->k;
     int along = ph_max(c0, ph_min(t->along, c1));
     int64_t key = st->rows->batch * k->batch + st->rows->k_head * k->head;
-    for (int i = 0; i < m * PH_LANES; i++) st->peak[i] = -INFINITY;
+    for (int i = 0; i < m * PH_LANES; i++) st->lane_max[i] = -INFINITY;
     if (along > c0)
         plan->pairs->scores_along(
             m, along - c0, plan->k_steps, t->q_across,
             (const uint16_t *)call->args->k + key + (j0 + c0) * k->time, k->time,
-            ph_next_block(k), plan->scale2, st->scores + c0, st->peak);
+            ph_next_block(k), plan->scale2, st->scores + c0, st->lane_max);
     if (c1 > along)
         plan->pairs->scores(m, c1 - along, plan->k_steps,
                             t->q + (int64_t)first * plan->k_steps,
                             (const uint16_t *)(t->k + (int64_t)along * plan->k_floats),
-                            plan->scale2, st->scores + along, st->peak);
+                            plan->scale2, st->scores + along, st->lane_max);
 }
 
 /* The whole strip against values as they lie, if these can be. */
@@ -151,18 +151,19 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
     if (!ph_rows_range(call, st->rows, first, m, j0, &c0, &c1)) return;
     int n = ph_round_up(c1, PH_LANES) - c0, drop = plan->drop_limit != 0;
     strip_scores(call, st, j0, first, m, c0, c0 + n);
-    ph_score_strip masked = {st->rows, first, m, j0, c0, c1, st->scores, st->peak, NULL};
+    ph_score_strip masked = {st->rows, first, m, j0, c0, c1, st->scores, st->lane_max,
+                             NULL};
     ph_rows_mask(call, &masked);
     if (drop) ph_rows_dropout(call, st->rows, first, m, j0, c0, c1, st->drop);
     uint8_t *started = &st->started[first / PH_TILE];
     ph_strip strip = {.m = m,
                       .n = n,
                       .s = st->scores + c0,
-                      .peak = st->peak,
+                      .peak = st->lane_max,
                       .drop = drop ? st->drop + c0 : NULL,
-                      .top = st->split.top + first,
+                      .top = st->split.row_max + first,
                       .sum = st->split.sum + first * PH_LANES,
-                      .alpha = st->alpha,
+                      .alpha = st->rescale,
                       .parts = t->parts,
                       .keep = !v_plain,
                       .v = t->v + (int64_t)c0 * pad,

@@ -135,10 +135,10 @@ int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, in
                   int c0, int c1);
 
 /* bias, alibi, soft-cap and masks on the scores of row r against the keys [c0, c1) of the
-   block at j0; hidden ones, and columns up to the next multiple of 16, become -inf. slope
-   as above, of one row. Returns 1 if one is hidden by position. */
+   block at j0; hidden ones, and columns up to the next multiple of 16, become -inf.
+   derivative as above, of one row. Returns 1 if one is hidden by position. */
 int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int c0,
-                   int c1, float *s, float *slope);
+                   int c1, float *s, float *derivative);
 
 /* Row of a broadcast tensor that belongs to (batch, head, token), as an element index. */
 int64_t ph_broadcast_row(const ph_attn *attn, const ph_broadcast *shape, int batch,

@@ -11,7 +11,7 @@
 
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
 {
-    out->top = ph_arena_floats(arena, (size_t)rows);
+    out->row_max = ph_arena_floats(arena, (size_t)rows);
     out->sum = ph_arena_floats(arena, (size_t)rows * PH_LANES);
     if (plan->pairs && rows > PH_TILE) rows = ph_round_up(rows, PH_TILE);
     out->acc = ph_arena_floats(arena, (size_t)rows * (size_t)plan->v_pad);
@@ -40,8 +40,8 @@ void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
     if (splits > 1) ph_running_take(plan, arena, rows, &out->whole);
     out->scores = ph_arena_floats(arena, strip);
     out->drop = ph_arena_floats(arena, plan->drop_limit ? strip : 0);
-    out->peak = ph_arena_floats(arena, height * PH_LANES);
-    out->alpha = ph_arena_floats(arena, height);
+    out->lane_max = ph_arena_floats(arena, height * PH_LANES);
+    out->rescale = ph_arena_floats(arena, height);
     out->started = ph_arena_take(arena, (size_t)ph_div_up(rows, plan->strip));
 }
 
@@ -70,7 +70,7 @@ static void pack_queries(const ph_call *call, ph_stream *st, int end)
 
 void ph_running_reset(int rows, ph_running *r)
 {
-    for (int i = 0; i < rows; i++) r->top[i] = -INFINITY;
+    for (int i = 0; i < rows; i++) r->row_max[i] = -INFINITY;
     memset(r->sum, 0, (size_t)rows * PH_LANES * sizeof(float));
 }
 
@@ -78,12 +78,12 @@ void ph_running_reset(int rows, ph_running *r)
    there: hidden keys are stepped over, so that 0 * NaN never happens. Same order, same
    bits. */
 static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int m, int j0,
-                       int c0, int c1, const float *v, int64_t ld, const float *alpha)
+                       int c0, int c1, const float *v, int64_t ld, const float *rescale)
 {
     int pad = call->plan->v_pad;
     for (int i = 0; i < m; i++) {
         float *acc = st->split.acc + (int64_t)(first + i) * pad;
-        for (int c = 0; c < pad; c++) acc[c] = alpha ? acc[c] * alpha[i] : 0;
+        for (int c = 0; c < pad; c++) acc[c] = rescale ? acc[c] * rescale[i] : 0;
         for (int c = c0; c < c1; c++)
             if (ph_rows_sees(call, st->rows, first + i, j0 + c))
                 call->kernels->axpy(pad, st->scores[i * PH_STRIP_LD + c], v + c * ld,
@@ -103,9 +103,9 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
     for (int i = 0; i < n; i++) {
         int r = first + i;
         float gate = ph_rows_gate(call, rows->batch, rows->head[r], rows->token[r]);
-        float top = result->top[r];
+        float row_max = result->row_max[r];
         factor[i] = sum[i] == 0 ? 0 : gate / sum[i]; /* 0: no key seen */
-        lse[i] = (float)((double)top * PH_LN2 + lse[i]);
+        lse[i] = (float)((double)row_max * PH_LN2 + lse[i]);
         if (sum[i] == 0) lse[i] = -INFINITY;
         if (isnan(sum[i])) lse[i] = NAN;
         if (args->sink)
@@ -116,10 +116,10 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
 /* One block of keys, as the strips see it. */
 typedef struct block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
-    const void *k;  /* key j0 as it lies, if k is not packed; else NULL */
+    const void *k;  /* key j0 in place, if k is not packed; else NULL */
     const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
-    int v_finite; /* -1: nobody has asked yet */
+    int v_finite; /* -1: not known yet */
     ph_prefetch prefetch; /* by the strips, meanwhile */
 } block;
 
@@ -165,19 +165,19 @@ static void pack_values(const ph_call *call, ph_stream *st, block *b)
 /* acc += p v for the only strip, v converted 16 keys at a time, so that they are still in
    the first-level cache when they are multiplied. */
 static void weigh_pieces(const ph_call *call, ph_stream *st, block *b, int m, int c0,
-                         int c1, const float *alpha)
+                         int c1, const float *rescale)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_attn *a = call->attn;
     const void *from[PH_LANES], *next = ph_prefetch_take(&b->prefetch, 1);
     int pad = call->plan->v_pad;
-    for (int c = c0; c < c1; c += PH_LANES, alpha = ones) {
+    for (int c = c0; c < c1; c += PH_LANES, rescale = ones) {
         int n = ph_min(PH_LANES, c1 - c);
         ph_keys_pointers(call, call->args->v, &a->v, st->rows->batch, st->rows->v_head,
                          b->j0 + c, n, from);
         call->kernels->pack_along(st->v, pad, from, n, a->v_dim, a->dtype, 1);
         call->kernels->weigh(m, pad, n, st->scores + c, st->v, pad, st->split.acc, pad,
-                             alpha, next ? ph_at(next, a->dtype, c * a->v.time) : NULL);
+                             rescale, next ? ph_at(next, a->dtype, c * a->v.time) : NULL);
     }
 }
 
@@ -187,23 +187,24 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
     pack_queries(call, st, first + m);
-    ph_score_strip t = {st->rows, first, m, b->j0, c0, c1, st->scores, st->peak, NULL};
+    ph_score_strip t = {st->rows, first, m, b->j0, c0, c1, st->scores, st->lane_max,
+                        NULL};
     int partial = b->k ? scores_in_place(call, &t, st->q, b->k)
                        : ph_rows_scores(call, &t, st->q, st->k);
-    k->softmax(m, ph_round_up(c1, PH_LANES) - c0, st->scores + c0, st->peak,
-               st->split.top + first, st->split.sum + first * PH_LANES, st->alpha);
+    k->softmax(m, ph_round_up(c1, PH_LANES) - c0, st->scores + c0, st->lane_max,
+               st->split.row_max + first, st->split.sum + first * PH_LANES, st->rescale);
     if (call->plan->drop_limit) drop_weights(call, st, &t);
     uint8_t *started = &st->started[first / k->mr];
-    const float *alpha = *started ? st->alpha : NULL;
+    const float *rescale = *started ? st->rescale : NULL;
     *started = 1;
     if (partial && !b->v) pack_values(call, st, b);
     if (!b->v)
-        weigh_pieces(call, st, b, m, c0, c1, alpha);
+        weigh_pieces(call, st, b, m, c0, c1, rescale);
     else if (partial && !v_is_finite(call, b))
-        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, alpha);
+        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, rescale);
     else
         k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
-                 st->split.acc + (int64_t)first * pad, pad, alpha,
+                 st->split.acc + (int64_t)first * pad, pad, rescale,
                  ph_prefetch_take(&b->prefetch, (int64_t)pad * (c1 - c0)));
 }
 
@@ -284,7 +285,7 @@ static float add_lanes(const ph_call *call, const float *lanes)
    not. */
 static int has_seen(const ph_call *call, const ph_running *running, int i)
 {
-    return running->top[i] != -INFINITY ||
+    return running->row_max[i] != -INFINITY ||
            add_lanes(call, running->sum + i * PH_LANES) != 0;
 }
 
@@ -294,11 +295,11 @@ static void merge_rows(const ph_call *call, int first, int n, ph_running *into,
 {
     const ph_kernels *k = call->kernels;
     int pad = call->plan->v_pad;
-    float top[PH_LANES], a[PH_LANES] = {0}, b[PH_LANES] = {0};
+    float row_max[PH_LANES], a[PH_LANES] = {0}, b[PH_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        float x = into->top[first + i], y = part->top[first + i];
-        top[i] = x > y ? x : y;
-        a[i] = x - top[i], b[i] = y - top[i];
+        float x = into->row_max[first + i], y = part->row_max[first + i];
+        row_max[i] = x > y ? x : y;
+        a[i] = x - row_max[i], b[i] = y - row_max[i];
     }
     k->weights(PH_LANES, a, 0);
     k->weights(PH_LANES, b, 0);
@@ -308,7 +309,7 @@ static void merge_rows(const ph_call *call, int first, int n, ph_running *into,
         const float *more = part->sum + r * PH_LANES, *add = part->acc + (int64_t)r * pad;
         if (!has_seen(call, part, r)) continue;
         int begun = has_seen(call, into, r);
-        into->top[r] = top[i];
+        into->row_max[r] = row_max[i];
         if (begun) {
             k->blend(PH_LANES, sum, a[i], more, b[i]);
             k->blend(pad, acc, a[i], add, b[i]);

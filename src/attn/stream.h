@@ -1,5 +1,5 @@
 /*
- * stream.h - the running softmax of a block of rows over their keys.
+ * stream.h - the online softmax of a block of rows over their keys.
  *
  *     for each split of PH_SPLIT keys              (independent of each other)
  *         for each block of PH_BLOCK keys          (k and v of the block stay in cache)
@@ -17,18 +17,18 @@
 #include "attn/rows.h"
 #include "base/arena.h"
 
-/* Running softmax of some rows: maxima, sums in 16 lanes, weighted sums of v. */
+/* Online softmax of some rows: maxima, sums in 16 lanes, weighted sums of v. */
 typedef struct ph_running {
-    float *top; /* (rows)          base 2; -inf: nothing seen */
-    float *sum; /* (rows, 16) */
-    float *acc; /* (rows, v_pad) */
+    float *row_max; /* (rows)      base 2; -inf: nothing seen */
+    float *sum;     /* (rows, 16) */
+    float *acc;     /* (rows, v_pad) */
 } ph_running;
 
-/* Operands of products of bf16 as it is, in tiles (kernels.h). */
+/* Operands of AMX products of bf16 (kernels.h). */
 typedef struct ph_tiles {
     uint16_t *q;        /* strips of PH_TILE rows */
-    uint16_t *q_across; /* the first of them turned */
-    int along;       /* column of the block up to which keys are multiplied as they lie */
+    uint16_t *q_across; /* the first of them transposed */
+    int along;       /* column of the block up to which keys are multiplied in place */
     float *k;        /* one block, as ph_scores_pack_k leaves it */
     uint16_t *v;     /* one block: steps of PH_STEP keys; what is not plain is 0 here */
     uint16_t *parts; /* weights of one strip */
@@ -45,8 +45,8 @@ typedef struct ph_stream {
     float *v;         /* one block, rows; unused where v is read in place */
     float *scores;    /* one strip */
     float *drop;      /* one strip of dropout factors */
-    float *peak;      /* (strip, 16) */
-    float *alpha;     /* (strip) */
+    float *lane_max;  /* (strip, 16) */
+    float *rescale;   /* (strip) of acc */
     uint8_t *started; /* (strips) acc of the strip holds something */
 } ph_stream;
 

@@ -11,8 +11,8 @@
 #include "kernels/kernels.h"
 
 enum {
-    PH_BLOCK = PH_STRIP_LD, /* keys between two looks at the running maximum */
-    PH_CHUNK = 256,         /* keys whose share of dq is summed on its own, then added */
+    PH_BLOCK = PH_STRIP_LD, /* keys between two updates of row_max */
+    PH_CHUNK = 256,         /* keys whose partial sum of dq stands on its own */
 
     PH_ROWS_MAX = 512,   /* rows of one forward work item, for which k is packed once; a
                             multiple of mr, halved twice too */
