@@ -108,7 +108,7 @@ typedef struct ph_options {
     int device_index; /* which accelerator */
     int threads;      /* 0: one per core this process may use */
     const char *isa;  /* upper limit: "ref", then "avx2", "avx512", "amx", "amx-f32" on
-                         x86-64 and "neon" on AArch64; a name of another architecture is
+                         x86-64, "neon" on AArch64, "sm90" with PH_CUDA; other names are
                          refused. NULL: the best but "amx-f32". The environment variable
                          POLYHEAD_ISA lowers it further, or is the limit if this is
                          NULL. */

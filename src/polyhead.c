@@ -102,10 +102,13 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
     if (!o.alloc != !o.release)
         return refuse_open(&o, PH_BAD_ARGUMENT, "alloc and release",
                            "are expected together, one of them is NULL");
-    const ph_kernels *kernels = pick_kernels(o.isa, unknown);
+    int gpu = o.device == PH_CUDA;
+    if (gpu && o.isa && strcmp(o.isa, ph_cuda_backend.isa))
+        return refuse_open(&o, PH_BAD_ARGUMENT, "isa", "names a CPU's, expected sm90");
+    const ph_kernels *kernels = pick_kernels(gpu ? NULL : o.isa, unknown);
     if (!kernels) return refuse_open(&o, PH_BAD_ARGUMENT, "isa", unknown);
     if (!o.alloc) o.alloc = default_alloc, o.release = default_release;
-    if (o.device == PH_CUDA) o.threads = 1; /* the host only puts kernels into a stream */
+    if (gpu) o.threads = 1; /* the host only puts kernels into a stream */
     if (o.threads == 0) o.threads = ph_cpu_count();
 
     ph_ctx *ctx = o.alloc(o.user, sizeof *ctx);
@@ -123,7 +126,7 @@ ph_status ph_open(ph_ctx **out, const ph_options *options)
     }
     ctx->pool = ph_pool_init(pool, o.threads);
     ph_status status = PH_OK;
-    if (o.device == PH_CUDA) status = ph_cuda_open(ctx, unknown, sizeof unknown);
+    if (gpu) status = ph_cuda_open(ctx, unknown, sizeof unknown);
     if (status != PH_OK) {
         ph_close(ctx);
         return refuse_open(&o, status, "device PH_CUDA:", unknown);

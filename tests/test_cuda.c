@@ -88,6 +88,16 @@ static void opening(void)
           "the sentence is \"%s\"", text);
 }
 
+static void other_isa(void)
+{
+    ph_ctx *ctx = NULL;
+    char text[300] = "";
+    ph_options o = {
+        .device = PH_CUDA, .isa = "avx2", .error = text, .error_size = sizeof text};
+    CHECK(ph_open(&ctx, &o) == PH_BAD_ARGUMENT && !ctx, "a GPU with avx2");
+    CHECK(strstr(text, "sm90"), "\"%s\"", text);
+}
+
 /* On the CPU the memory functions are those of the host. */
 static void host_memory(void)
 {
@@ -452,10 +462,12 @@ static void program(void)
 }
 
 static const check_case cases[] = {
-    {"declarations", declarations}, {"opening", opening},   {"host_memory", host_memory},
-    {"wide_heads", wide_heads},     {"relative", relative}, {"refusals", refusals},
-    {"checked", checked},           {"streams", streams},   {"capture", capture},
-    {"program", program},           {0, 0},
+    {"declarations", declarations}, {"opening", opening},
+    {"host_memory", host_memory},   {"wide_heads", wide_heads},
+    {"relative", relative},         {"refusals", refusals},
+    {"checked", checked},           {"streams", streams},
+    {"capture", capture},           {"program", program},
+    {"other_isa", other_isa},       {0, 0},
 };
 
 int main(int argc, char **argv)
