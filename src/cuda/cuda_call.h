@@ -14,6 +14,7 @@ typedef struct ph_cuda_call {
     float cap2;          /* softcap * log2(e) */
     float drop_keep;     /* 1/(1 - dropout) */
     uint32_t drop_limit; /* a random number below it drops a weight */
+    int modified;        /* 1: more than positions and the scale makes a score */
 
     /* Workspace of the backward pass. */
     float *lse2;       /* (batch, q_heads, q_len) base 2; +inf: the row saw no key */

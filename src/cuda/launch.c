@@ -181,6 +181,8 @@ static void fill_call(const ph_call *call, ph_cuda_call *c)
     if (call->grads) c->grads = *call->grads;
     c->scale2 = plan->scale2, c->cap2 = plan->cap2;
     c->drop_limit = plan->drop_limit, c->drop_keep = plan->drop_keep;
+    c->modified = c->args.bias || c->args.relative || c->args.alibi || c->args.visible ||
+                  plan->attn.softcap > 0;
 }
 
 typedef struct launcher {

@@ -23,14 +23,16 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "cuda/copy_async.cuh"
 #include "cuda/cuda_call.h"
 
 enum {
-    TILE = 64,     /* rows, and keys, of a tile */
-    DEPTH = 32,    /* terms of a sum that are in shared memory at once */
-    COLUMNS = 128, /* of an output tile */
-    THREADS = 256, /* 16 x 16: thread (y, x) owns rows 4y.. and keys 4x.. */
-    LD = TILE + 4  /* of a panel: rows of 16 bytes stay aligned */
+    TILE = 64,          /* rows, and keys, of a tile */
+    DEPTH = 16,         /* terms of a sum that are in shared memory at once */
+    COLUMNS = 128,      /* of an output tile */
+    THREADS = 256,      /* 16 x 16: thread (y, x) owns rows y + 16 i and keys x + 16 j */
+    LD = TILE + 4,      /* of weights: rows of 16 bytes stay aligned, banks apart */
+    STEP_LD = DEPTH + 4 /* of operands of multiply */
 };
 
 #define LOG2E 1.4426950408889634f
@@ -150,6 +152,7 @@ static __device__ __forceinline__ int is_excluded(const ph_cuda_call &c, int bat
 {
     const ph_attn &a = c.attn;
     const ph_args &args = c.args;
+    if (!c.modified) return 0;
     if (args.visible &&
         !args.visible[broadcast_row(a, a.visible, batch, head, token) + key])
         return 1;
@@ -186,6 +189,7 @@ static __device__ inline float score(const ph_cuda_call &c, int64_t offset, int 
     const ph_args &args = c.args;
     int64_t distance = key - (token + offset);
     *derivative = 1;
+    if (!c.modified) return s;
     if (args.bias)
         s = add_bias(s, args.bias[broadcast_row(a, a.bias, batch, head, token) + key]);
     if (args.relative) {
@@ -232,21 +236,24 @@ static __device__ __forceinline__ float element(const matrix &m, int row, int co
     return load(m.base, m.type, row * m.stride + column);
 }
 
-/* Four elements of a row, times a factor: one load where the layout allows it. */
-static __device__ __forceinline__ float4 elements(const matrix &m, int row, int column,
-                                                  const float *factor)
+/* Four elements of a row to shared memory, where they are after copies_done and a barrier:
+   without a detour through registers where type and layout allow it. */
+static __device__ __forceinline__ void fetch(float *to, const matrix &m, int row,
+                                             int column)
 {
-    float4 x;
-    if (m.quads) {
-        x = make_float4(0, 0, 0, 0);
-        if (row < m.rows && column < m.columns)
-            x = load4(m.base, m.type, row * m.stride + column);
-    } else {
+    int inside = row < m.rows && column < m.columns;
+    int64_t at = row * m.stride + column;
+    if (m.quads && m.type == PH_F32) {
+        copy_async(to, inside ? (const float *)m.base + at : m.base, inside ? 16 : 0);
+        return;
+    }
+    float4 x = make_float4(0, 0, 0, 0);
+    if (m.quads && inside) x = load4(m.base, m.type, at);
+    if (!m.quads) {
         x.x = element(m, row, column), x.y = element(m, row, column + 1);
         x.z = element(m, row, column + 2), x.w = element(m, row, column + 3);
     }
-    if (factor) x.x *= *factor, x.y *= *factor, x.z *= *factor, x.w *= *factor;
-    return x;
+    *(float4 *)to = x;
 }
 
 /* The head at work. In shared memory, because its operands would fill the registers. */
@@ -260,18 +267,17 @@ struct head_operands {
 
 struct __align__(16) memory
 {
-    union {
+    union { /* two stages: one is computed with while the next one arrives */
         struct {
-            float a[DEPTH][LD], b[DEPTH][LD]; /* [head dim][row], [head dim][key] */
+            float a[2][TILE][STEP_LD], b[2][TILE][STEP_LD]; /* operands of multiply */
         };
-        float panel[DEPTH][COLUMNS]; /* [row][column] of an operand of accumulate */
+        float panel[2][DEPTH][COLUMNS]; /* of accumulate */
     };
-    float weight[TILE][LD]; /* [summed over][row of the output] */
+    float weight[TILE][LD]; /* [summed over][place of the output's row] */
     head_operands at;
     /* The rows of the tile. */
     int lo[TILE], hi[TILE]; /* keys by position; lo >= hi: the row is not computed */
-    float scale[TILE];      /* scale2, which multiplies q */
-    float gate[TILE];       /* multiplies dout */
+    float gate[TILE];       /* of the row's output */
     float lse2[TILE], delta[TILE];
     uint64_t seed[TILE]; /* of a row's dropout */
 };
@@ -313,7 +319,6 @@ static __device__ inline void load_rows(const ph_cuda_call &c, int first, memory
     if (r < TILE) {
         int64_t at = ((int64_t)batch * c.attn.q_heads + head) * c.attn.q_len + token;
         m.lo[r] = m.hi[r] = 0;
-        m.scale[r] = c.scale2;
         m.gate[r] = token < e.q_len ? gate_of(c, batch, head, token) : 0;
         m.seed[r] = ph_rng_key(c.args.seed, batch, head, token);
         if (m.gate[r] != 0) interval(c.attn, e, token, &m.lo[r], &m.hi[r]);
@@ -327,52 +332,95 @@ static __device__ inline void load_rows(const ph_cuda_call &c, int first, memory
 
 /* ---- products ---- */
 
-static __device__ inline void load_panel(float (*to)[LD], const matrix &m, int first,
-                                         int d0, const float *factor)
+/* Row, or key, of a tile that index i of a thread's registers stands for; n: y or x. */
+static __device__ __forceinline__ int spread(int n, int i)
 {
-    int d = threadIdx.x % (DEPTH / 4) * 4;
+    return n + 16 * i;
+}
+
+/* Where weights of such a row lie, so that a thread reads its four as one float4. */
+static __device__ __forceinline__ int place(int row)
+{
+    return row % 16 * 4 + row / 16;
+}
+
+static __device__ inline void fetch_step(memory &m, int stage, const matrix &a, int a0,
+                                         const matrix &b, int b0, int d0)
+{
+    int r = threadIdx.x / (DEPTH / 4), d = threadIdx.x % (DEPTH / 4) * 4;
+    fetch(&m.a[stage][r][d], a, a0 + r, d0 + d);
+    fetch(&m.b[stage][r][d], b, b0 + r, d0 + d);
+}
+
+/* DEPTH terms of multiply, four at a time. */
+static __device__ inline void multiply_step(const memory &m, int stage, float (&s)[4][4])
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll 1
+    for (int d = 0; d < DEPTH; d += 4) {
+        float4 u[4];
 #pragma unroll
-    for (int r = threadIdx.x / (DEPTH / 4); r < TILE; r += THREADS / (DEPTH / 4)) {
-        float4 x = elements(m, first + r, d0 + d, factor ? factor + r : NULL);
-        to[d][r] = x.x, to[d + 1][r] = x.y, to[d + 2][r] = x.z, to[d + 3][r] = x.w;
+        for (int i = 0; i < 4; i++) u[i] = *(const float4 *)&m.a[stage][spread(y, i)][d];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float4 v = *(const float4 *)&m.b[stage][spread(x, j)][d];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float sum = fmaf(u[i].x, v.x, s[i][j]);
+                sum = fmaf(u[i].y, v.y, sum);
+                sum = fmaf(u[i].z, v.z, sum);
+                s[i][j] = fmaf(u[i].w, v.w, sum);
+            }
+        }
     }
 }
 
 /* s = a b^T: rows from a0 of a, keys from b0 of b. */
 static __device__ inline void multiply(memory &m, const matrix &a, int a0,
-                                       const float *factor, const matrix &b, int b0,
-                                       float (&s)[4][4])
+                                       const matrix &b, int b0, float (&s)[4][4])
+{
+#pragma unroll
+    for (int i = 0; i < 16; i++) s[i / 4][i % 4] = 0;
+    if (a.columns > 0) fetch_step(m, 0, a, a0, b, b0, 0);
+    for (int d0 = 0, stage = 0; d0 < a.columns; d0 += DEPTH, stage ^= 1) {
+        copies_done();
+        __syncthreads();
+        if (d0 + DEPTH < a.columns) fetch_step(m, stage ^ 1, a, a0, b, b0, d0 + DEPTH);
+        multiply_step(m, stage, s);
+    }
+    __syncthreads();
+}
+
+/* A tile as weights of accumulate: summed over keys, or over rows. */
+static __device__ inline void keep_by_key(memory &m, const float (&g)[4][4])
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
-    for (int i = 0; i < 16; i++) s[i / 4][i % 4] = 0;
-    for (int d0 = 0; d0 < a.columns; d0 += DEPTH) {
-        load_panel(m.a, a, a0, d0, factor);
-        load_panel(m.b, b, b0, d0, NULL);
-        __syncthreads();
-#pragma unroll 4
-        for (int d = 0; d < DEPTH; d++) {
-            float4 u = *(const float4 *)&m.a[d][4 * y];
-            float4 v = *(const float4 *)&m.b[d][4 * x];
-            float left[4] = {u.x, u.y, u.z, u.w}, right[4] = {v.x, v.y, v.z, v.w};
+    for (int j = 0; j < 4; j++)
+        *(float4 *)&m.weight[spread(x, j)][4 * y] =
+            make_float4(g[0][j], g[1][j], g[2][j], g[3][j]);
+}
+
+static __device__ inline void keep_by_row(memory &m, const float (&g)[4][4])
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
-            for (int i = 0; i < 16; i++)
-                s[i / 4][i % 4] = fmaf(left[i / 4], right[i % 4], s[i / 4][i % 4]);
-        }
-        __syncthreads();
-    }
+    for (int i = 0; i < 4; i++)
+        *(float4 *)&m.weight[spread(y, i)][4 * x] =
+            make_float4(g[i][0], g[i][1], g[i][2], g[i][3]);
 }
 
 /* DEPTH terms of accumulate. Columns 4x.. and 64 + 4x.. belong to thread x. */
 template <bool FINITE, bool WIDE>
-static __device__ inline void add_terms(const memory &m, int k0, float (&acc)[4][8])
+static __device__ inline void add_terms(const memory &m, int stage, int k0,
+                                        float (&acc)[4][8])
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll 4
     for (int k = 0; k < DEPTH; k++) {
         float4 w = *(const float4 *)&m.weight[k0 + k][4 * y];
-        float4 u = *(const float4 *)&m.panel[k][4 * x], v = u;
-        if (WIDE) v = *(const float4 *)&m.panel[k][COLUMNS / 2 + 4 * x];
+        float4 u = *(const float4 *)&m.panel[stage][k][4 * x], v = u;
+        if (WIDE) v = *(const float4 *)&m.panel[stage][k][COLUMNS / 2 + 4 * x];
         float left[4] = {w.x, w.y, w.z, w.w};
         float right[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -385,32 +433,50 @@ static __device__ inline void add_terms(const memory &m, int k0, float (&acc)[4]
     }
 }
 
-/* acc += weight^T m: TILE rows of m from m0 on, COLUMNS columns from c0 on. */
-static __device__ inline void accumulate(memory &mem, const matrix &m, int m0,
-                                         const float *factor, int c0, float (&acc)[4][8])
+enum { PANEL_ROWS = THREADS / (COLUMNS / 4) }; /* that all threads fetch at once */
+
+static __device__ inline void fetch_panel(memory &mem, int stage, const matrix &m,
+                                          int first, int c0)
 {
-    int wide = m.columns - c0 > COLUMNS / 2, column = threadIdx.x % (COLUMNS / 4) * 4;
-    for (int k0 = 0; k0 < TILE; k0 += DEPTH) {
-        int odd = 0;
+    int column = threadIdx.x % (COLUMNS / 4) * 4, r = threadIdx.x / (COLUMNS / 4);
 #pragma unroll
-        for (int r = threadIdx.x / (COLUMNS / 4); r < DEPTH;
-             r += THREADS / (COLUMNS / 4)) {
-            const float *scale = factor ? factor + k0 + r : NULL;
-            float4 x = elements(m, m0 + k0 + r, c0 + column, scale);
-            *(float4 *)&mem.panel[r][column] = x;
-            odd |= !(isfinite(x.x) && isfinite(x.y) && isfinite(x.z) && isfinite(x.w));
-        }
-        odd = __syncthreads_or(odd);
-        if (wide && odd)
-            add_terms<false, true>(mem, k0, acc);
-        else if (wide)
-            add_terms<true, true>(mem, k0, acc);
-        else if (odd)
-            add_terms<false, false>(mem, k0, acc);
-        else
-            add_terms<true, false>(mem, k0, acc);
-        __syncthreads();
+    for (int n = 0; n < DEPTH; n += PANEL_ROWS)
+        fetch(&mem.panel[stage][r + n][column], m, first + r + n, c0 + column);
+}
+
+/* Whether what this thread has fetched holds a NaN or Inf. */
+static __device__ inline int has_nonfinite(const memory &mem, int stage)
+{
+    int column = threadIdx.x % (COLUMNS / 4) * 4, r = threadIdx.x / (COLUMNS / 4),
+        found = 0;
+#pragma unroll
+    for (int n = 0; n < DEPTH; n += PANEL_ROWS) {
+        float4 x = *(const float4 *)&mem.panel[stage][r + n][column];
+        found |= !(isfinite(x.x) && isfinite(x.y) && isfinite(x.z) && isfinite(x.w));
     }
+    return found;
+}
+
+/* acc += weight^T m: TILE rows of m from m0 on, COLUMNS columns from c0 on. */
+static __device__ inline void accumulate(memory &mem, const matrix &m, int m0, int c0,
+                                         float (&acc)[4][8])
+{
+    int wide = m.columns - c0 > COLUMNS / 2;
+    fetch_panel(mem, 0, m, m0, c0);
+    for (int k0 = 0, stage = 0; k0 < TILE; k0 += DEPTH, stage ^= 1) {
+        copies_done();
+        int nonfinite = __syncthreads_or(has_nonfinite(mem, stage));
+        if (k0 + DEPTH < TILE) fetch_panel(mem, stage ^ 1, m, m0 + k0 + DEPTH, c0);
+        if (wide && nonfinite)
+            add_terms<false, true>(mem, stage, k0, acc);
+        else if (wide)
+            add_terms<true, true>(mem, stage, k0, acc);
+        else if (nonfinite)
+            add_terms<false, false>(mem, stage, k0, acc);
+        else
+            add_terms<true, false>(mem, stage, k0, acc);
+    }
+    __syncthreads();
 }
 
 /* Column of the output that acc[][j] of this thread belongs to. */
@@ -427,7 +493,7 @@ static __device__ inline void store_tile(void *base, ph_dtype type, const ph_str
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        int row = first + 4 * (threadIdx.x / 16) + i;
+        int row = first + spread(threadIdx.x / 16, i);
         int64_t at = batch * s.batch + head * s.head + row * s.time;
 #pragma unroll
         for (int j = 0; j < 8; j++) {

@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         for (int j0 = lo / TILE * TILE; j0 < hi; j0 += TILE) {
             grad_tile<true>(c, m, first, j0, ds);
             keep_by_key(m, ds);
-            accumulate(m, m.at.k, j0, NULL, c0, acc);
+            accumulate(m, m.at.k, j0, c0, acc);
         }
         store_tile(c.grads.dq, a.dtype, a.dq, batch, head, first, a.q_len, a.qk_dim, c0,
                    acc, scale);
@@ -161,7 +161,7 @@ static __device__ void add_keys(const ph_cuda_call &c, memory &m, int batch, int
             load_rows(c, first, m);
             grad_tile<DK>(c, m, first, j0, g);
             keep_by_row(m, g);
-            accumulate(m, DK ? m.at.q : m.at.dout, first, DK ? NULL : m.gate, c0, acc);
+            accumulate(m, DK ? m.at.q : m.at.dout, first, c0, acc);
         }
     }
 }

@@ -30,7 +30,7 @@ static __device__ void store_row(memory &m, const float (&cells)[4][4], float *t
     __syncthreads();
     if (threadIdx.x < keys) {
         float sum = 0;
-        for (int r = 0; r < TILE; r++) sum += m.weight[r][threadIdx.x];
+        for (int r = 0; r < TILE; r++) sum += m.weight[r][place(threadIdx.x)];
         to[threadIdx.x] = sum;
     }
 }
@@ -41,8 +41,8 @@ static __device__ void store_cells(const float (&cells)[4][4], float *to, int64_
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
     for (int i = 0; i < 16; i++)
-        if (4 * y + i / 4 < rows && 4 * x + i % 4 < keys)
-            to[(4 * y + i / 4) * stride + 4 * x + i % 4] =
+        if (spread(y, i / 4) < rows && spread(x, i % 4) < keys)
+            to[spread(y, i / 4) * stride + spread(x, i % 4)] =
                 visible_weight(cells[i / 4][i % 4]);
 }
 
@@ -91,7 +91,7 @@ static __device__ void add_diagonals(const memory &m, int64_t base, int64_t reac
     double sum = 0;
     if (t >= 2 * TILE - 1) return;
     for (int r = max(0, TILE - 1 - t); r < min(TILE, 2 * TILE - 1 - t); r++)
-        sum += m.weight[r][r + t - (TILE - 1)];
+        sum += m.weight[r][place(r + t - (TILE - 1))];
     if (distance <= -reach)
         *low += sum;
     else if (distance >= reach)

@@ -32,20 +32,19 @@ static __device__ unsigned finish_scores(const ph_cuda_call &c, const memory &m,
     float derivative;
 #pragma unroll
     for (int i = 0; i < 16; i++) {
-        int r = 4 * y + i / 4, key = j0 + 4 * x + i % 4;
+        int r = spread(y, i / 4), key = j0 + spread(x, i % 4);
         if (key < m.lo[r] || key >= m.hi[r]) continue;
         if (is_excluded(c, o.batch, o.head, first + r, key)) continue;
         seen |= 1u << i;
         s[i / 4][i % 4] = score(c, o.e.offset, o.batch, o.head, first + r, key,
-                                s[i / 4][i % 4], &derivative);
+                                s[i / 4][i % 4] * c.scale2, &derivative);
     }
     return seen;
 }
 
 /* Weights of a block, and acc rescaled to the new maximum of its rows. */
 static __device__ void weigh(const ph_cuda_call &c, memory &m, int j0, unsigned seen,
-                             const float (&s)[4][4], softmax_rows &rows,
-                             float (&acc)[4][8])
+                             float (&s)[4][4], softmax_rows &rows, float (&acc)[4][8])
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
@@ -63,15 +62,17 @@ static __device__ void weigh(const ph_cuda_call &c, memory &m, int j0, unsigned 
             if (seen >> (4 * i + j) & 1) {
                 float p = exp2f(s[i][j] - base);
                 sum += p;
-                w = visible_weight(p * drop_factor(c, m.seed[4 * y + i], j0 + 4 * x + j));
+                w = visible_weight(
+                    p * drop_factor(c, m.seed[spread(y, i)], j0 + spread(x, j)));
             }
-            m.weight[4 * x + j][4 * y + i] = w;
+            s[i][j] = w;
         }
         rows.row_max[i] = now;
         rows.sum[i] = fmaf(rows.sum[i], rescale, sum_of_row(sum));
 #pragma unroll
         for (int j = 0; j < 8; j++) acc[i][j] *= rescale;
     }
+    keep_by_key(m, s);
 }
 
 /* Takes the sink into a row's softmax: its lse, and the factor of its output. */
@@ -118,13 +119,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         load_rows(c, first, m);
         tile_interval(a, m.at.e, first, &lo, &hi);
         for (int j0 = lo / TILE * TILE; j0 < hi; j0 += TILE) {
-            multiply(m, m.at.q, first, m.scale, m.at.k, j0, s);
+            multiply(m, m.at.q, first, m.at.k, j0, s);
             unsigned seen = finish_scores(c, m, first, j0, s);
             weigh(c, m, j0, seen, s, rows, acc);
-            accumulate(m, m.at.v, j0, NULL, c0, acc);
+            accumulate(m, m.at.v, j0, c0, acc);
         }
         for (int i = 0; i < 4; i++) {
-            int r = 4 * (threadIdx.x / 16) + i;
+            int r = spread(threadIdx.x / 16, i);
             if (rows.sum[i] == 0) /* saw no key, or scores of -inf: 0 whatever v holds */
                 for (int j = 0; j < 8; j++) acc[i][j] = 0;
             factor[i] = finish_row(c, m.at, first + r, m.gate[r], rows.row_max[i],
