@@ -4,6 +4,7 @@
  *     ph_reading_create   run the model on the text (polyhead_model.h)     -> ph_reading
  *     ph_scene_create     its words, attention sites and predictions       -> ph_scene
  *     ph_scene_report     as a report: weights and vectors come from the reading
+ *     ph_serve_model      the same live: texts and heads are changed on a page
  *
  * Attention sites of one kind are a stack: "encoder", "decoder", "cross", and "links",
  * the heads whose weights are an encoder's answer. When heads of the reading are changed
@@ -73,6 +74,26 @@ PH_API ph_status ph_prune_write(const ph_prune *plan, const char *path,
 
 /* Runs the text again as planned; frozen as in ph_reading_run. */
 PH_API ph_status ph_prune_run(const ph_prune *plan, ph_reading *reading, int frozen);
+
+/* ---- live: the page with a model behind it ----------------------------------------- */
+
+typedef struct ph_live_model {
+    const ph_model *model;
+    ph_ctx *ctx;         /* of the model */
+    const char *title;   /* of the page: name of the model */
+    const char *text;    /* initial text */
+    const char *target;  /* decoder's text of an encoder-decoder, or NULL */
+    const char *plan;    /* file of a plan whose edits the page begins with, or NULL */
+    const char *save_as; /* the page saves plans as SAVE_AS-1.json, SAVE_AS-2.json, ...;
+                            NULL: it cannot */
+    const ph_report *measured; /* scores and roles that hold for every text; NULL: they
+                                  are measured on each text that is run */
+} ph_live_model;
+
+/* Runs the texts that the page requests, heads ablated or gated and words masked as it
+   says, until serve->stopped(). */
+PH_API ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
+                                const ph_io *io);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,8 @@
  *
  *     ph_report       what is shown: words, weights, measures and roles of every head
  *     ph_page_write   one report, or two to compare, as one self-contained HTML file
- *     ph_serve_run    the same page live, on this machine's loopback only
+ *     ph_serve_report the same page over HTTP, on this machine's loopback only; with a
+ *                     model behind it: ph_serve_model (polyhead_scene.h)
  *
  * A report is data and two callbacks. Small things (words, measures per head) are
  * pointers; weights are read head by head through a callback, a few rows at a time, so
@@ -151,14 +152,15 @@ typedef struct ph_edit {
     int axis, word;         /* PH_EDIT_MASK */
 } ph_edit;
 
-typedef struct ph_live_ask {
+/* What a page requests: a text to run, and edits. */
+typedef struct ph_live_request {
     const char *text; /* valid UTF-8 */
     const ph_edit *edits;
     int count;
     int frozen;        /* 1: all weights stay those of the run without changes */
     char *error;       /* one sentence where the request is refused */
     size_t error_size; /* bytes at error */
-} ph_live_ask;
+} ph_live_request;
 
 /* Bits of ph_live.can: 1 << ph_edit_kind, and these. */
 enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9 };
@@ -171,15 +173,16 @@ typedef struct ph_live {
     int edit_count;
     /* Runs the text: *before without edits, *after with them, or NULL if there are none.
        Both live until the next call, and their callbacks may be called until then. */
-    ph_status (*run)(void *user, const ph_live_ask *ask, const ph_report **before,
+    ph_status (*run)(void *user, const ph_live_request *request, const ph_report **before,
                      const ph_report **after);
     /* Saves the edits as a pruning plan and writes its name, or NULL. */
-    ph_status (*save)(void *user, const ph_live_ask *ask, char *name, size_t size);
+    ph_status (*save)(void *user, const ph_live_request *request, char *name,
+                      size_t size);
     void *user;
 } ph_live;
 
 typedef struct ph_serve {
-    int port;                 /* 0: any that is free */
+    int port; /* 0: any that is free */
     /* Asked several times a second: 1 ends the server. What a signal handler or another
        thread sets for it must be atomic. */
     int (*stopped)(void *user);
@@ -188,8 +191,13 @@ typedef struct ph_serve {
     void *user;
 } ph_serve;
 
-/* Serves until stopped(). Listens on 127.0.0.1 and, where there is one, ::1 only. Signals
-   are left to the caller; a write to a closed connection raises none. */
+/* Serves one report until stopped(). */
+PH_API ph_status ph_serve_report(const ph_report *report, const ph_serve *serve,
+                                 const ph_io *io);
+
+/* Serves what the callbacks of live run, until stopped(). Listens on 127.0.0.1 and, where
+   there is one, ::1 only. Signals are left to the caller; a write to a closed connection
+   raises none. */
 PH_API ph_status ph_serve_run(const ph_live *live, const ph_serve *serve,
                               const ph_io *io);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "polyhead_scene.h"
 #include "report_case.h"
 #include "view/request.h"
 
@@ -26,24 +27,24 @@ typedef struct stand_in {
 
 static const char *case_name = "demo";
 
-static ph_status run(void *user, const ph_live_ask *ask, const ph_report **before,
+static ph_status run(void *user, const ph_live_request *request, const ph_report **before,
                      const ph_report **after)
 {
     stand_in *in = user;
-    if (!strcmp(ask->text, "refuse")) {
-        snprintf(ask->error, ask->error_size, "the text says so");
+    if (!strcmp(request->text, "refuse")) {
+        snprintf(request->error, request->error_size, "the text says so");
         return PH_BAD_VALUE;
     }
     __atomic_add_fetch(&in->runs, 1, __ATOMIC_RELAXED);
     *before = &in->before.report;
-    if (ask->count) *after = &in->after.report;
+    if (request->count) *after = &in->after.report;
     return PH_OK;
 }
 
-static ph_status save(void *user, const ph_live_ask *ask, char *name, size_t size)
+static ph_status save(void *user, const ph_live_request *request, char *name, size_t size)
 {
     (void)user;
-    snprintf(name, size, "plan-%d.json", ask->count);
+    snprintf(name, size, "plan-%d.json", request->count);
     return PH_OK;
 }
 
@@ -51,6 +52,7 @@ typedef struct service {
     stand_in in;
     ph_live live;
     ph_serve serve;
+    ph_status (*run)(const ph_serve *serve, const ph_io *io); /* serves until stopped */
     atomic_int stop;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -81,8 +83,13 @@ static void *serve_all(void *user)
 {
     service *to = user;
     ph_io io = {.error = to->error, .error_size = sizeof to->error};
-    to->status = ph_serve_run(&to->live, &to->serve, &io);
+    to->status = to->run(&to->serve, &io);
     return NULL;
+}
+
+static ph_status run_callbacks(const ph_serve *serve, const ph_io *io)
+{
+    return ph_serve_run(&s.live, serve, io);
 }
 
 /* How often the model was run; the server has a thread of its own. */
@@ -91,7 +98,7 @@ static int runs(void)
     return __atomic_load_n(&s.in.runs, __ATOMIC_RELAXED);
 }
 
-static void start(void)
+static void start_with(ph_status (*run_server)(const ph_serve *, const ph_io *))
 {
     memset(&s, 0, sizeof s);
     report_case_make(&s.in.before, case_name);
@@ -102,12 +109,18 @@ static void start(void)
                        .save = save,
                        .user = &s.in};
     s.serve = (ph_serve){.stopped = stopped, .ready = ready, .user = &s};
+    s.run = run_server;
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.there, NULL);
     pthread_mutex_lock(&s.lock);
     pthread_create(&s.thread, NULL, serve_all, &s);
     while (!s.port) pthread_cond_wait(&s.there, &s.lock);
     pthread_mutex_unlock(&s.lock);
+}
+
+static void start(void)
+{
+    start_with(run_callbacks);
 }
 
 static void stop(void)
@@ -252,6 +265,13 @@ static void a_run(void)
               strstr(reply, "{\"name\":\"plan-1.json\"}"),
           "%.300s", reply);
     stop();
+}
+
+/* Bodies hold arrays behind their JSON. */
+static int body_holds(const char *text)
+{
+    size_t size = reply_size - (size_t)(body_of() - reply);
+    return memmem(body_of(), size, text, strlen(text)) != NULL;
 }
 
 static void windows(void)
@@ -442,27 +462,109 @@ static void only_loopback(void)
     CHECK(!reached, "it listens on more than 127.0.0.1");
 }
 
+/* ---- a model and a report, with public headers only ---- */
+
+static ph_status run_report(const ph_serve *serve, const ph_io *io)
+{
+    return ph_serve_report(&s.in.before.report, serve, io);
+}
+
+static void a_report(void)
+{
+    start_with(run_report);
+    CHECK(post("/run", "{}") == 200 && body_holds("didn't"), "%.200s", reply);
+    CHECK(post("/run", "{\"edits\":[{\"kind\":\"zero\"}]}") == 422, "%.200s", reply);
+    CHECK(post("/save", "{}") == 422, "%.200s", reply);
+    stop();
+    CHECK(s.status == PH_OK, "%s", s.error);
+}
+
+static ph_live_model live;
+
+static ph_status run_model(const ph_serve *serve, const ph_io *io)
+{
+    return ph_serve_model(&live, serve, io);
+}
+
+static ph_model *open_model(void)
+{
+    ph_model *model = NULL;
+    live = (ph_live_model){.title = "embedded", .text = "The animal was tired."};
+    CHECK(ph_open(&live.ctx, NULL) == PH_OK, "no ctx");
+    CHECK(ph_model_embedded(&model, live.ctx) == PH_OK, "no model");
+    live.model = model;
+    return model;
+}
+
+#define OFF(head) "{\"edits\":[{\"kind\":\"zero\",\"stack\":1,\"head\":" head "}]}"
+
+/* Saves a plan, then serves again with its edits. */
+static void a_model(void)
+{
+    char folder[] = "/tmp/test_serve.XXXXXX", save_as[64], plan[80];
+    ph_model *model = open_model();
+    CHECK(mkdtemp(folder), "no folder");
+    snprintf(save_as, sizeof save_as, "%s/plan", folder);
+    snprintf(plan, sizeof plan, "%s-1.json", save_as);
+    live.save_as = save_as;
+    start_with(run_model);
+    CHECK(post("/run", "{}") == 200 && !body_holds("\"divergence\":"), "%.200s", reply);
+    CHECK(post("/run", OFF("4")) == 200 && body_holds("\"divergence\":"), "after");
+    CHECK(post("/run", OFF("99")) == 422 && body_holds("no head 99 in layer 0"), "head");
+    CHECK(post("/run", "{\"text\":\"\"}") == 422 && body_holds("empty"), "%s", reply);
+    CHECK(post("/save", OFF("4")) == 200 && body_holds(plan), "%.200s", reply);
+    stop();
+    CHECK(s.status == PH_OK, "%s", s.error);
+    live.plan = plan;
+    start_with(run_model);
+    CHECK(post("/run", "{}") == 200 && body_holds("\"stack\":1,\"layer\":0,\"head\":4}]"),
+          "the plan's edits are missing");
+    stop();
+    remove(plan);
+    rmdir(folder);
+    ph_model_free(model);
+    ph_close(live.ctx);
+}
+
 static int at_once(void *user)
 {
     (void)user;
     return 1;
 }
 
+static void bad_models(void)
+{
+    char error[200] = "";
+    const ph_io io = {.error = error, .error_size = sizeof error};
+    const ph_serve serve = {.stopped = at_once};
+    ph_model *model = open_model();
+    live.plan = "/no/such/plan";
+    CHECK(ph_serve_model(&live, &serve, &io) == PH_IO_ERROR && strstr(error, live.plan),
+          "%s", error);
+    live.text = "";
+    CHECK(ph_serve_model(&live, &serve, &io) && strstr(error, "empty"), "%s", error);
+    live.model = NULL;
+    CHECK(ph_serve_model(&live, &serve, &io) == PH_BAD_ARGUMENT, "%s", error);
+    ph_model_free(model);
+    ph_close(live.ctx);
+}
+
 static void bad_options(void)
 {
     char error[200] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
-    ph_live live = {.text = "", .run = run};
+    ph_live callbacks = {.text = "", .run = run};
     ph_serve serve = {.stopped = at_once, .port = 70000};
-    CHECK(ph_serve_run(&live, &serve, &io) == PH_BAD_ARGUMENT && strstr(error, "70000"),
+    CHECK(ph_serve_run(&callbacks, &serve, &io) == PH_BAD_ARGUMENT &&
+              strstr(error, "70000"),
           "%s", error);
     serve.port = 0;
-    live.run = NULL;
-    CHECK(ph_serve_run(&live, &serve, &io) == PH_BAD_ARGUMENT, "%s", error);
+    callbacks.run = NULL;
+    CHECK(ph_serve_run(&callbacks, &serve, &io) == PH_BAD_ARGUMENT, "%s", error);
     start();
-    live.run = run;
+    callbacks.run = run;
     serve.port = s.port;
-    ph_status status = ph_serve_run(&live, &serve, &io);
+    ph_status status = ph_serve_run(&callbacks, &serve, &io);
     stop();
     CHECK(status == PH_IO_ERROR && strstr(error, "cannot listen on 127.0.0.1"), "%s",
           error);
@@ -478,6 +580,9 @@ static const check_case cases[] = {{"the_page", the_page},
                                    {"many_at_once", many_at_once},
                                    {"slow_connections", slow_connections},
                                    {"only_loopback", only_loopback},
+                                   {"a_report", a_report},
+                                   {"a_model", a_model},
+                                   {"bad_models", bad_models},
                                    {"bad_options", bad_options},
                                    {0, 0}};
 

@@ -1,5 +1,5 @@
 /*
- * request.c - reads and judges one HTTP request; see request.h.
+ * request.c - parses and authorizes one HTTP request; see request.h.
  */
 #include "view/request.h"
 
@@ -12,30 +12,30 @@ int ph_span_is(ph_span span, const char *text)
            memcmp(span.text, text, span.length) == 0;
 }
 
-/* ---- the head ---- */
+/* ---- request line and headers ---- */
 
-/* Characters of a header's name (RFC 9110, token). */
+/* Characters of a header name (RFC 9110, token). */
 static int is_token(unsigned char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
            (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static int lower(int c)
+static int to_lower(int c)
 {
     return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
 }
 
-static int same_name(ph_span span, const char *name)
+static int is_name(ph_span span, const char *name)
 {
     if (span.length != strlen(name)) return 0;
     for (size_t i = 0; i < span.length; i++)
-        if (lower(span.text[i]) != name[i]) return 0;
+        if (to_lower(span.text[i]) != name[i]) return 0;
     return 1;
 }
 
-/* The next line without its CRLF; *at moves behind it. Returns 1, 0 if it is not complete
-   yet, -1 if a byte in it is not allowed. */
+/* The next line without its CRLF; *at moves behind it. Returns 1, 0 if the line is
+   incomplete, -1 if a byte in it is not allowed. */
 static int next_line(const char *bytes, size_t count, size_t *at, ph_span *line)
 {
     for (size_t i = *at; i < count; i++) {
@@ -71,7 +71,7 @@ static int read_method(ph_span word, ph_method *out)
 }
 
 /* METHOD SP /target SP HTTP/1.1 */
-static int read_first(ph_span line, ph_request *out)
+static int read_request_line(ph_span line, ph_request *out)
 {
     const char *end = line.text + line.length;
     const char *space = memchr(line.text, ' ', line.length);
@@ -89,12 +89,12 @@ static int read_first(ph_span line, ph_request *out)
     return version.length == 8 && !memcmp(version.text, "HTTP/", 5) ? 505 : 400;
 }
 
-/* Headers that are kept, and the status if there is one that we do not serve. */
-static int keep_header(ph_request *out, ph_span name, ph_span value)
+/* Stores a known header; those that ask for what is not served are refused. */
+static int store_header(ph_request *out, ph_span name, ph_span value)
 {
     const struct {
         const char *name;
-        ph_span *place;
+        ph_span *field;
         int refuse;
     } known[] = {{"host", &out->host, 0},
                  {"origin", &out->origin, 0},
@@ -108,10 +108,10 @@ static int keep_header(ph_request *out, ph_span name, ph_span value)
                  {"expect", NULL, 417},
                  {"range", NULL, 416}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (!same_name(name, known[i].name)) continue;
-        if (!known[i].place) return known[i].refuse;
-        if (known[i].place->text) return 400; /* twice: which one counts? */
-        *known[i].place = value;
+        if (!is_name(name, known[i].name)) continue;
+        if (!known[i].field) return known[i].refuse;
+        if (known[i].field->text) return 400; /* twice: ambiguous */
+        *known[i].field = value;
     }
     return PH_REQUEST_READY;
 }
@@ -127,25 +127,25 @@ static int read_header(ph_span line, ph_request *out)
     while (value.length &&
            (value.text[value.length - 1] == ' ' || value.text[value.length - 1] == '\t'))
         value.length--;
-    return keep_header(out, (ph_span){line.text, colon}, value);
+    return store_header(out, (ph_span){line.text, colon}, value);
 }
 
-/* How long the body is: said exactly once, in digits, and only where one is expected. */
+/* Content-Length: once, in digits, and only where a body is expected. */
 static int read_length(ph_request *out)
 {
-    ph_span said = out->length;
-    if (!said.text) return out->method == PH_POST ? 411 : PH_REQUEST_READY;
-    if (said.length == 0) return 400;
-    for (size_t i = 0; i < said.length; i++) {
-        if (said.text[i] < '0' || said.text[i] > '9') return 400;
-        out->body = out->body * 10 + (size_t)(said.text[i] - '0');
-        if (out->body > PH_REQUEST_BODY) return 413;
+    ph_span length = out->length;
+    if (!length.text) return out->method == PH_POST ? 411 : PH_REQUEST_READY;
+    if (length.length == 0) return 400;
+    for (size_t i = 0; i < length.length; i++) {
+        if (length.text[i] < '0' || length.text[i] > '9') return 400;
+        out->body_size = out->body_size * 10 + (size_t)(length.text[i] - '0');
+        if (out->body_size > PH_REQUEST_BODY) return 413;
     }
-    return out->body && out->method != PH_POST ? 400 : PH_REQUEST_READY;
+    return out->body_size && out->method != PH_POST ? 400 : PH_REQUEST_READY;
 }
 
-/* No end of the head so far: waits for more unless that cannot help. */
-static int unfinished(size_t count, size_t at)
+/* The headers have not ended: more input is needed unless a limit is reached. */
+static int incomplete(size_t count, size_t at)
 {
     if (at == 0 && count > PH_REQUEST_LINE) return 414;
     return count > PH_REQUEST_HEAD ? 431 : PH_REQUEST_MORE;
@@ -157,24 +157,24 @@ int ph_request_read(const char *bytes, size_t count, ph_request *out)
     ph_span line;
     int status, found = next_line(bytes, count, &at, &line);
     *out = (ph_request){0};
-    if (found <= 0) return found ? 400 : unfinished(count, 0);
+    if (found <= 0) return found ? 400 : incomplete(count, 0);
     if (line.length > PH_REQUEST_LINE) return 414;
-    status = read_first(line, out);
+    status = read_request_line(line, out);
     while (status == PH_REQUEST_READY) {
         if (at > PH_REQUEST_HEAD) return 431;
         found = next_line(bytes, count, &at, &line);
-        if (found <= 0) return found ? 400 : unfinished(count, at);
+        if (found <= 0) return found ? 400 : incomplete(count, at);
         if (line.length == 0) break;
         status = read_header(line, out);
     }
     if (status == PH_REQUEST_READY) status = read_length(out);
-    out->head = at;
+    out->head_size = at;
     return status;
 }
 
-/* ---- who may ask ---- */
+/* ---- authorization ---- */
 
-static int is_ours(ph_span host, const char *scheme, int port)
+static int is_loopback(ph_span host, const char *scheme, int port)
 {
     static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
     char text[64];
@@ -185,7 +185,7 @@ static int is_ours(ph_span host, const char *scheme, int port)
     return 0;
 }
 
-/* Takes the same time wherever the first difference is. */
+/* In constant time, wherever the first difference is. */
 static int same_token(ph_span given, const char *token)
 {
     size_t length = strlen(token);
@@ -198,9 +198,9 @@ static int same_token(ph_span given, const char *token)
 int ph_request_allowed(const ph_request *request, int port, const char *token)
 {
     ph_span origin = request->origin, host = request->host;
-    if (!is_ours(host, "", port)) return 403;
+    if (!is_loopback(host, "", port)) return 403;
     if (origin.text &&
-        !(is_ours(origin, "http://", port) && origin.length == host.length + 7 &&
+        !(is_loopback(origin, "http://", port) && origin.length == host.length + 7 &&
           !memcmp(origin.text + 7, host.text, host.length)))
         return 403;
     if (request->site.text && !ph_span_is(request->site, "same-origin") &&

@@ -1,16 +1,16 @@
 /*
  * serve.c - the live page: a small HTTP server for one reader on this machine.
  *
- * One thread, one poll loop, one request per connection. A request is read completely,
- * judged (request.c), answered from memory, and the connection closed. Nothing that a
- * client sends names a file. What is computed blocks the loop: there is one reader, and
- * he waits for that very answer.
+ * One thread, one poll loop, one request per connection. A request is received whole,
+ * parsed and authorized (request.c), answered from memory, and the connection closed.
+ * Nothing that a client sends names a file. Computing blocks the loop: there is one
+ * client, and it waits for that very response.
  *
  *     GET  /         the page without data
- *     POST /run      text and changes  -> length of the description, description, arrays
- *     POST /window   a part of a map, pooled to a size        -> floats
- *     POST /vectors  q and k of a head                        -> floats
- *     POST /save     text and changes  -> name of the plan that was saved
+ *     POST /run      text and edits  -> length of the JSON, JSON, arrays
+ *     POST /window   a window of a map, max-pooled          -> floats
+ *     POST /vectors  q and k of a head                      -> floats
+ *     POST /save     text and edits  -> name of the plan that was saved
  */
 #define _GNU_SOURCE /* accept4, getrandom */
 #include <arpa/inet.h>
@@ -27,28 +27,29 @@
 #include "base/base.h"
 #include "io/io.h"
 #include "io/json_write.h"
-#include "view/ask.h"
 #include "view/page.h"
+#include "view/query.h"
 #include "view/request.h"
 
 enum {
     CONNECTIONS = 64,
-    LISTENERS = 2,         /* 127.0.0.1 and ::1 */
-    HEAD_PATIENCE = 10000, /* ms until the head of a request is there */
-    PATIENCE = 30000,      /* ms for all of it, and for taking the answer */
-    TICK = 200,            /* ms between calls of stopped */
-    TOKEN = 32,            /* digits: 128 bits */
-    SENTENCE = 512,
-    BUDGET = 64 << 20 /* bytes of arrays that go to the page at once */
+    LISTENERS = 2,          /* 127.0.0.1 and ::1 */
+    HEADER_TIMEOUT = 10000, /* ms to receive the headers */
+    TIMEOUT = 30000,        /* ms to receive the request, and to send the response */
+    LINGER = 2000,          /* ms for the client to close after the response */
+    POLL_INTERVAL = 200,    /* ms between calls of stopped */
+    TOKEN = 32,             /* hexadecimal digits: 128 bits */
+    ERROR_SIZE = 512,
+    BUDGET = 64 << 20 /* bytes of arrays in one response */
 };
 
 typedef struct connection {
     int fd; /* -1: free */
     ph_bytes in, out;
     size_t sent;
-    int64_t since; /* ms, when it was opened or its answer was ready */
-    int answered;
-    uint64_t opened; /* number of connections before it */
+    int64_t since;   /* ms, when it was accepted or last made progress in sending */
+    int responded;   /* 1: out is complete */
+    uint64_t serial; /* in the order of accept */
 } connection;
 
 typedef struct server {
@@ -57,7 +58,7 @@ typedef struct server {
     int port;
     char token[TOKEN + 1];
     int listener[LISTENERS];
-    const ph_report *reports[2]; /* without changes, with them; of the last run */
+    const ph_report *reports[2]; /* without edits, with edits; of the last run */
     uint64_t accepted;
     connection connections[CONNECTIONS];
 } server;
@@ -69,8 +70,8 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Hexadecimal digits nobody can guess. */
-static int draw_digits(char *text, int count)
+/* Hexadecimal digits from the system's secure generator. */
+static int random_hex(char *text, int count)
 {
     unsigned char bytes[TOKEN / 2];
     size_t need = (size_t)count / 2;
@@ -79,9 +80,9 @@ static int draw_digits(char *text, int count)
     return 0;
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
-static const char *reason_of(int status)
+static const char *reason_phrase(int status)
 {
     static const struct {
         int status;
@@ -106,11 +107,11 @@ static const char *reason_of(int status)
                  {505, "HTTP Version Not Supported"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].status == status) return known[i].reason;
-    return "Refused";
+    return "Error";
 }
 
-static void put_head(ph_bytes *out, int status, const char *type, size_t length,
-                     const char *policy)
+static void write_headers(ph_bytes *out, int status, const char *type, size_t length,
+                          const char *policy)
 {
     char text[1024];
     snprintf(text, sizeof text,
@@ -120,52 +121,52 @@ static void put_head(ph_bytes *out, int status, const char *type, size_t length,
              "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
              "Cross-Origin-Opener-Policy: same-origin\r\n"
              "Cross-Origin-Resource-Policy: same-origin\r\n%s\r\n",
-             status, reason_of(status), type, length,
+             status, reason_phrase(status), type, length,
              policy ? policy : "default-src 'none'",
              status == 405 ? "Allow: GET, HEAD, POST\r\n" : "");
     ph_bytes_text(out, text);
 }
 
 /* {"error": sentence} or {"name": text} */
-static void answer_words(connection *c, int status, const char *key, const char *words)
+static void respond_json(connection *c, int status, const char *key, const char *words)
 {
     ph_bytes body = {.io = c->out.io};
     ph_json_writer json = {.write = ph_bytes_write, .user = &body};
     ph_json_begin_object(&json, NULL);
     ph_json_string(&json, key, words);
     ph_json_end(&json);
-    put_head(&c->out, status, "application/json", body.count, NULL);
+    write_headers(&c->out, status, "application/json", body.count, NULL);
     ph_bytes_add(&c->out, body.data, body.count);
     ph_bytes_free(&body);
 }
 
-static void answer_status(connection *c, int status)
+static void respond_status(connection *c, int status)
 {
-    answer_words(c, status, "error", reason_of(status));
+    respond_json(c, status, "error", reason_phrase(status));
 }
 
-static void answer_floats(connection *c, const ph_bytes *body)
+static void respond_floats(connection *c, const ph_bytes *body)
 {
-    put_head(&c->out, 200, "application/octet-stream", body->count, NULL);
+    write_headers(&c->out, 200, "application/octet-stream", body->count, NULL);
     ph_bytes_add(&c->out, body->data, body->count);
 }
 
-/* What went wrong inside, as the reader should know it. */
-static void answer_failure(connection *c, ph_status status, const char *sentence)
+/* A failed call; the sentence is for the user of the page. */
+static void respond_failure(connection *c, ph_status status, const char *sentence)
 {
     int code = status == PH_OUT_OF_MEMORY || status == PH_IO_ERROR ? 500 : 422;
-    answer_words(c, code, "error", *sentence ? sentence : ph_status_text(status));
+    respond_json(c, code, "error", *sentence ? sentence : ph_status_text(status));
 }
 
-/* ---- what can be asked for ---- */
+/* ---- routes ---- */
 
-static void serve_page(server *s, connection *c, ph_ask *ask)
+static void serve_page(server *s, connection *c, ph_query *query)
 {
     char nonce[TOKEN + 1], policy[400];
     ph_bytes page = {.io = s->io};
-    (void)ask;
-    if (draw_digits(nonce, TOKEN)) {
-        answer_status(c, 500);
+    (void)query;
+    if (random_hex(nonce, TOKEN)) {
+        respond_status(c, 500);
         return;
     }
     snprintf(policy, sizeof policy,
@@ -174,40 +175,40 @@ static void serve_page(server *s, connection *c, ph_ask *ask)
              "form-action 'none'; frame-ancestors 'none'",
              nonce, nonce);
     ph_page_frame(&page, NULL, NULL, nonce);
-    put_head(&c->out, 200, "text/html; charset=utf-8", page.count, policy);
+    write_headers(&c->out, 200, "text/html; charset=utf-8", page.count, policy);
     ph_bytes_add(&c->out, page.data, page.count);
     if (page.status) c->out.status = page.status;
     ph_bytes_free(&page);
 }
 
-/* Refuses changes that this model cannot make, before it is asked to. */
-static ph_status check_edits(const server *s, const ph_live_ask *ask)
+/* Edits that this model does not offer are refused before it runs. */
+static ph_status check_edits(const server *s, const ph_live_request *request)
 {
-    for (int i = 0; i < ask->count; i++)
-        if (!(s->live->can & 1u << ask->edits[i].kind)) return PH_UNSUPPORTED;
-    return ask->frozen && !(s->live->can & PH_LIVE_FROZEN) ? PH_UNSUPPORTED : PH_OK;
+    for (int i = 0; i < request->count; i++)
+        if (!(s->live->can & 1u << request->edits[i].kind)) return PH_UNSUPPORTED;
+    return request->frozen && !(s->live->can & PH_LIVE_FROZEN) ? PH_UNSUPPORTED : PH_OK;
 }
 
-static ph_status run(server *s, ph_ask *ask)
+static ph_status run(server *s, ph_query *query)
 {
     s->reports[0] = s->reports[1] = NULL;
-    if (!ask->live.text) ask->live.text = s->live->text;
-    PH_TRY(check_edits(s, &ask->live));
-    PH_TRY(s->live->run(s->live->user, &ask->live, &s->reports[0], &s->reports[1]));
+    if (!query->live.text) query->live.text = s->live->text;
+    PH_TRY(check_edits(s, &query->live));
+    PH_TRY(s->live->run(s->live->user, &query->live, &s->reports[0], &s->reports[1]));
     ph_io io = s->io ? *s->io : (ph_io){0};
-    io.error = ask->live.error;
-    io.error_size = ask->live.error_size;
+    io.error = query->live.error;
+    io.error_size = query->live.error_size;
     ph_status status = ph_report_check(s->reports[0], &io);
     if (!status && s->reports[1]) status = ph_report_check(s->reports[1], &io);
     if (status) s->reports[0] = s->reports[1] = NULL;
     return status;
 }
 
-/* The length of the description in 4 bytes, the description padded to 4, the arrays. */
-static void serve_run(server *s, connection *c, ph_ask *ask)
+/* The length of the JSON in 4 bytes, the JSON padded to a multiple of 4, the arrays. */
+static void serve_run(server *s, connection *c, ph_query *query)
 {
     ph_bytes json = {.io = s->io}, blob = {.io = s->io}, body = {.io = s->io};
-    ph_status status = run(s, ask);
+    ph_status status = run(s, query);
     if (!status) {
         ph_page_source source = {.reports = {s->reports[0], s->reports[1]},
                                  .count = s->reports[1] ? 2 : 1,
@@ -217,74 +218,75 @@ static void serve_run(server *s, connection *c, ph_ask *ask)
         status = ph_page_pack(&source, &json, &blob);
     }
     if (status)
-        answer_failure(c, status, ask->live.error);
+        respond_failure(c, status, query->live.error);
     else {
         while (json.count % 4 != 0) ph_bytes_text(&json, " ");
         ph_bytes_u32(&body, (uint32_t)json.count);
         ph_bytes_add(&body, json.data, json.count);
         ph_bytes_add(&body, blob.data, blob.count);
-        answer_floats(c, &body);
+        respond_floats(c, &body);
     }
     ph_bytes_free(&json);
     ph_bytes_free(&blob);
     ph_bytes_free(&body);
 }
 
-static void serve_floats(server *s, connection *c, ph_ask *ask,
-                         ph_status (*make)(const ph_ask *, const ph_report *, ph_bytes *))
+static void serve_floats(server *s, connection *c, ph_query *query,
+                         ph_status (*make)(const ph_query *, const ph_report *,
+                                           ph_bytes *))
 {
-    const ph_report *report = ask->which < 2 ? s->reports[ask->which] : NULL;
+    const ph_report *report = query->which < 2 ? s->reports[query->which] : NULL;
     ph_bytes body = {.io = s->io};
     if (!report) {
-        answer_words(c, 422, "error", "there is no such report: run a text first");
+        respond_json(c, 422, "error", "there is no such report: run a text first");
         return;
     }
-    ph_status status = make(ask, report, &body);
+    ph_status status = make(query, report, &body);
     if (!status) status = body.status;
     if (status)
-        answer_failure(c, status, ask->live.error);
+        respond_failure(c, status, query->live.error);
     else
-        answer_floats(c, &body);
+        respond_floats(c, &body);
     ph_bytes_free(&body);
 }
 
-static void serve_window(server *s, connection *c, ph_ask *ask)
+static void serve_window(server *s, connection *c, ph_query *query)
 {
-    serve_floats(s, c, ask, ph_ask_window);
+    serve_floats(s, c, query, ph_query_window);
 }
 
-static void serve_vectors(server *s, connection *c, ph_ask *ask)
+static void serve_vectors(server *s, connection *c, ph_query *query)
 {
-    serve_floats(s, c, ask, ph_ask_vectors);
+    serve_floats(s, c, query, ph_query_vectors);
 }
 
-static void serve_save(server *s, connection *c, ph_ask *ask)
+static void serve_save(server *s, connection *c, ph_query *query)
 {
     char name[1024] = "";
-    if (!ask->live.text) ask->live.text = s->live->text;
-    ph_status status = s->live->save ? check_edits(s, &ask->live) : PH_UNSUPPORTED;
-    if (!status) status = s->live->save(s->live->user, &ask->live, name, sizeof name);
+    if (!query->live.text) query->live.text = s->live->text;
+    ph_status status = s->live->save ? check_edits(s, &query->live) : PH_UNSUPPORTED;
+    if (!status) status = s->live->save(s->live->user, &query->live, name, sizeof name);
     if (status)
-        answer_failure(c, status, ask->live.error);
+        respond_failure(c, status, query->live.error);
     else
-        answer_words(c, 200, "name", name);
+        respond_json(c, 200, "name", name);
 }
 
-static void serve_nothing(server *s, connection *c, ph_ask *ask)
+static void serve_empty(server *s, connection *c, ph_query *query)
 {
-    (void)s, (void)ask;
-    put_head(&c->out, 204, "text/plain", 0, NULL);
+    (void)s, (void)query;
+    write_headers(&c->out, 204, "text/plain", 0, NULL);
 }
 
 static const struct route {
     const char *target;
     int post;
-    void (*serve)(server *, connection *, ph_ask *);
-} routes[] = {{"/", 0, serve_page},           {"/favicon.ico", 0, serve_nothing},
+    void (*serve)(server *, connection *, ph_query *);
+} routes[] = {{"/", 0, serve_page},           {"/favicon.ico", 0, serve_empty},
               {"/run", 1, serve_run},         {"/window", 1, serve_window},
               {"/vectors", 1, serve_vectors}, {"/save", 1, serve_save}};
 
-static const struct route *route_of(const ph_request *request, int *status)
+static const struct route *find_route(const ph_request *request, int *status)
 {
     *status = 404;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
@@ -296,38 +298,38 @@ static const struct route *route_of(const ph_request *request, int *status)
 }
 
 /* HEAD is GET without the body. */
-static void cut_body(ph_bytes *out)
+static void drop_body(ph_bytes *out)
 {
     const char *end = out->data ? memmem(out->data, out->count, "\r\n\r\n", 4) : NULL;
     if (end) out->count = (size_t)(end + 4 - (const char *)out->data);
 }
 
-static void answer(server *s, connection *c, const ph_request *request)
+static void respond(server *s, connection *c, const ph_request *request)
 {
-    char sentence[SENTENCE] = "";
-    ph_ask ask = {.live = {.error = sentence, .error_size = sizeof sentence}};
+    char sentence[ERROR_SIZE] = "";
+    ph_query query = {.live = {.error = sentence, .error_size = sizeof sentence}};
     int code = ph_request_allowed(request, s->port, s->token);
     const struct route *route = NULL;
-    if (code == PH_REQUEST_READY) route = route_of(request, &code);
+    if (code == PH_REQUEST_READY) route = find_route(request, &code);
     if (!route) {
-        answer_status(c, code);
+        respond_status(c, code);
         return;
     }
     ph_status status = PH_OK;
     if (route->post)
-        status =
-            ph_ask_read(&ask, (char *)c->in.data + request->head, request->body, s->io);
+        status = ph_query_read(&query, (char *)c->in.data + request->head_size,
+                               request->body_size, s->io);
     if (status)
-        answer_words(c, 400, "error", *sentence ? sentence : ph_status_text(status));
+        respond_json(c, 400, "error", *sentence ? sentence : ph_status_text(status));
     else
-        route->serve(s, c, &ask);
-    if (request->method == PH_HEAD) cut_body(&c->out);
-    ph_ask_free(&ask, s->io);
+        route->serve(s, c, &query);
+    if (request->method == PH_HEAD) drop_body(&c->out);
+    ph_query_free(&query, s->io);
 }
 
 /* ---- connections ---- */
 
-static void hang_up(connection *c)
+static void close_connection(connection *c)
 {
     if (c->fd >= 0) close(c->fd);
     c->fd = -1;
@@ -335,20 +337,21 @@ static void hang_up(connection *c)
     ph_bytes_free(&c->out);
 }
 
-/* Looks at what has come so far; answers as soon as that can be done. */
-static void consider(server *s, connection *c)
+/* Responds as soon as the request is complete, or can only be refused. */
+static void handle_input(server *s, connection *c)
 {
     ph_request request;
     int status = ph_request_read((const char *)c->in.data, c->in.count, &request);
     if (status == PH_REQUEST_MORE) return;
-    if (status == PH_REQUEST_READY && c->in.count < request.head + request.body) return;
+    if (status == PH_REQUEST_READY && c->in.count < request.head_size + request.body_size)
+        return;
     if (status != PH_REQUEST_READY)
-        answer_status(c, status);
-    else if (c->in.count > request.head + request.body)
-        answer_status(c, 400); /* more than was announced */
+        respond_status(c, status);
+    else if (c->in.count > request.head_size + request.body_size)
+        respond_status(c, 400); /* longer than Content-Length */
     else
-        answer(s, c, &request);
-    c->answered = 1;
+        respond(s, c, &request);
+    c->responded = 1;
     c->since = now_ms();
 }
 
@@ -358,17 +361,17 @@ static void receive(server *s, connection *c)
     ssize_t got = recv(c->fd, piece, sizeof piece, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
-        hang_up(c);
+        close_connection(c);
         return;
     }
-    if (c->answered)
-        return; /* more after a refusal: read it, so that the answer arrives */
+    /* Closing with unread input would reset the connection and lose the response. */
+    if (c->responded) return;
     ph_bytes_add(&c->in, piece, (size_t)got);
     if (c->in.status) {
-        hang_up(c);
+        close_connection(c);
         return;
     }
-    consider(s, c);
+    handle_input(s, c);
 }
 
 static void send_rest(connection *c)
@@ -380,24 +383,24 @@ static void send_rest(connection *c)
         c->sent += (size_t)sent;
         c->since = now_ms();
     }
-    if (sent <= 0 || c->out.status) hang_up(c);
-    /* Done: say so, and close when the other side has read it, or later by time. */
+    if (sent <= 0 || c->out.status) close_connection(c);
+    /* All sent: the client closes when it has read it, or LINGER ends. */
     else if (c->sent == c->out.count)
         shutdown(c->fd, SHUT_WR);
 }
 
-/* A free place. Where there is none, the oldest connection whose request is still
-   incomplete loses its own: a reader's request is there at once, so that slow clients
-   cannot keep readers out. NULL if all places have answers to send. */
-static connection *find_place(server *s)
+/* A free slot. Where there is none, the oldest connection whose request is still
+   incomplete is closed: a browser sends its request at once, so slow clients cannot
+   starve it. NULL if all slots have responses to send. */
+static connection *find_slot(server *s)
 {
     connection *oldest = NULL;
     for (int i = 0; i < CONNECTIONS; i++) {
         connection *c = &s->connections[i];
         if (c->fd < 0) return c;
-        if (!c->answered && (!oldest || c->opened < oldest->opened)) oldest = c;
+        if (!c->responded && (!oldest || c->serial < oldest->serial)) oldest = c;
     }
-    if (oldest) hang_up(oldest);
+    if (oldest) close_connection(oldest);
     return oldest;
 }
 
@@ -405,27 +408,27 @@ static void accept_one(server *s, int listener)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) return;
-    connection *c = find_place(s);
+    connection *c = find_slot(s);
     if (!c) {
         close(fd);
         return;
     }
     *c = (connection){.fd = fd, .in = {.io = s->io}, .out = {.io = s->io}};
     c->since = now_ms();
-    c->opened = s->accepted++;
+    c->serial = s->accepted++;
 }
 
-static int too_late(const connection *c, int64_t now)
+static int timed_out(const connection *c, int64_t now)
 {
     int64_t waited = now - c->since;
-    if (c->answered) return waited > (c->sent == c->out.count ? 2000 : PATIENCE);
-    return waited > PATIENCE ||
-           (waited > HEAD_PATIENCE &&
+    if (c->responded) return waited > (c->sent == c->out.count ? LINGER : TIMEOUT);
+    return waited > TIMEOUT ||
+           (waited > HEADER_TIMEOUT &&
             (!c->in.data || !memmem(c->in.data, c->in.count, "\r\n\r\n", 4)));
 }
 
-/* One turn: waits a moment for something to happen, then lets it. */
-static void turn(server *s)
+/* Waits up to POLL_INTERVAL for sockets to be ready and serves them. */
+static void poll_once(server *s)
 {
     struct pollfd polled[LISTENERS + CONNECTIONS];
     int owner[LISTENERS + CONNECTIONS], count = 0;
@@ -437,24 +440,24 @@ static void turn(server *s)
     for (int i = 0; i < CONNECTIONS; i++) {
         connection *c = &s->connections[i];
         if (c->fd < 0) continue;
-        int sending = c->answered && c->sent < c->out.count;
+        int sending = c->responded && c->sent < c->out.count;
         owner[count] = i;
         polled[count++] =
             (struct pollfd){c->fd, (short)(POLLIN | (sending ? POLLOUT : 0)), 0};
     }
-    if (poll(polled, (nfds_t)count, TICK) < 0) return;
-    for (int i = count - 1; i >= 0; i--) { /* listeners last: they may reuse a place */
+    if (poll(polled, (nfds_t)count, POLL_INTERVAL) < 0) return;
+    for (int i = count - 1; i >= 0; i--) { /* listeners last: accept may reuse a slot */
         connection *c = owner[i] < 0 ? NULL : &s->connections[owner[i]];
         if (!c && polled[i].revents & POLLIN) accept_one(s, polled[i].fd);
         if (c && polled[i].revents & (POLLIN | POLLHUP | POLLERR)) receive(s, c);
-        if (c && c->fd >= 0 && c->answered && c->sent < c->out.count) send_rest(c);
+        if (c && c->fd >= 0 && c->responded && c->sent < c->out.count) send_rest(c);
     }
     for (int i = 0; i < CONNECTIONS; i++)
-        if (s->connections[i].fd >= 0 && too_late(&s->connections[i], now_ms()))
-            hang_up(&s->connections[i]);
+        if (s->connections[i].fd >= 0 && timed_out(&s->connections[i], now_ms()))
+            close_connection(&s->connections[i]);
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and end ---- */
 
 static int listen_at(int family, const void *address, socklen_t size)
 {
@@ -498,7 +501,7 @@ static ph_status begin(server *s, const ph_live *live, const ph_serve *serve)
     if (!live->run || !live->text || !serve->stopped)
         return ph_io_fail(s->io, PH_BAD_ARGUMENT,
                           "live.run, live.text or stopped is NULL");
-    if (draw_digits(s->token, TOKEN))
+    if (random_hex(s->token, TOKEN))
         return ph_io_fail(s->io, PH_IO_ERROR, "no random numbers for a token: %s",
                           ph_io_system_error(errno).text);
     return open_listeners(s, serve->port);
@@ -517,9 +520,9 @@ ph_status ph_serve_run(const ph_live *live, const ph_serve *serve, const ph_io *
                  s->token);
         serve->ready(serve->user, address);
     }
-    while (!status && !serve->stopped(serve->user)) turn(s);
+    while (!status && !serve->stopped(serve->user)) poll_once(s);
     for (int i = 0; i < CONNECTIONS; i++)
-        if (s->connections[i].fd >= 0) hang_up(&s->connections[i]);
+        if (s->connections[i].fd >= 0) close_connection(&s->connections[i]);
     for (int i = 0; i < LISTENERS; i++)
         if (s->listener[i] >= 0) close(s->listener[i]);
     ph_io_release(io, s);

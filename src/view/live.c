@@ -1,0 +1,344 @@
+/*
+ * live.c - the model behind a live page: ph_serve_model and ph_serve_report.
+ *
+ * A request runs the text at most twice: as it is, and with its edits. Edits of heads are
+ * a pruning plan; masked words are replaced in the text.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/io.h"
+#include "polyhead_heads.h"
+#include "polyhead_scene.h"
+
+enum { STACKS = 8, MAX_PLANS = 10000 };
+
+/* The model run on one text. */
+typedef struct live_run {
+    char *text;
+    ph_reading *reading;
+    ph_scene *scene;
+    ph_survey *survey; /* NULL: scores and roles are the caller's */
+    ph_stack stacks[STACKS];
+    ph_report report;
+} live_run;
+
+typedef struct session {
+    const ph_live_model *live;
+    const ph_io *io;
+    live_run before, after; /* without edits, with them */
+} session;
+
+/* ---- one run ---- */
+
+static void close_run(live_run *run, const ph_io *io)
+{
+    ph_survey_free(run->survey);
+    ph_scene_free(run->scene);
+    ph_reading_free(run->reading);
+    ph_io_release(io, run->text);
+    memset(run, 0, sizeof *run);
+}
+
+/* Scores and roles that were measured on other texts hold for every text. */
+static ph_status copy_scores(live_run *run, const ph_report *from, const ph_io *io)
+{
+    int count = run->report.stack_count;
+    if (count != from->stack_count || count > STACKS)
+        return ph_io_fail(io, PH_BAD_ARGUMENT, "measured has %d stacks, the model has %d",
+                          from->stack_count, count);
+    for (int k = 0; k < count; k++) {
+        run->stacks[k] = run->report.stacks[k];
+        run->stacks[k].scores = from->stacks[k].scores;
+        run->stacks[k].role = from->stacks[k].role;
+        run->stacks[k].why = from->stacks[k].why;
+        run->stacks[k].offsets = from->stacks[k].offsets;
+        run->stacks[k].reach = from->stacks[k].reach;
+    }
+    run->report.stacks = run->stacks;
+    run->report.metrics = from->metrics;
+    run->report.metric_count = from->metric_count;
+    run->report.roles = from->roles;
+    run->report.role_count = from->role_count;
+    run->report.found = from->found;
+    return PH_OK;
+}
+
+static ph_status measure(live_run *run, ph_ctx *ctx, const ph_io *io)
+{
+    const int32_t *const ids[] = {ph_scene_ids(run->scene, 0),
+                                  ph_scene_ids(run->scene, 1)};
+    const ph_survey_facts facts = {.ids = ids, .ctx = ctx};
+    PH_TRY(ph_survey_create(&run->survey, &run->report, io));
+    PH_TRY(ph_survey_text(run->survey, &run->report, &facts, io));
+    return ph_survey_end(run->survey, &run->report, NULL, io);
+}
+
+/* The report of a reading. */
+static ph_status make_report(const session *s, live_run *run, const ph_io *io)
+{
+    const ph_live_model *live = s->live;
+    PH_TRY(ph_scene_create(&run->scene, live->model, run->reading, live->title, run->text,
+                           live->target, io));
+    run->report = ph_scene_report(run->scene);
+    return live->measured ? copy_scores(run, live->measured, io)
+                          : measure(run, live->ctx, io);
+}
+
+static ph_status open_before(session *s, const char *text, const ph_io *io)
+{
+    live_run *run = &s->before;
+    size_t size = strlen(text) + 1;
+    run->text = ph_io_alloc(io, size);
+    if (!run->text) return ph_io_no_memory(io, size, "a text");
+    memcpy(run->text, text, size);
+    PH_TRY(ph_reading_create(&run->reading, s->live->model, run->text, s->live->target));
+    return make_report(s, run, io);
+}
+
+/* ---- edits ---- */
+
+static int is_masked(const ph_live_request *request, int word)
+{
+    for (int n = 0; n < request->count; n++) {
+        const ph_edit *edit = &request->edits[n];
+        if (edit->kind == PH_EDIT_MASK && edit->axis == 0 && edit->word == word) return 1;
+    }
+    return 0;
+}
+
+/* The text with masked words replaced by a character that no vocabulary has. */
+static char *mask_words(const live_run *before, const ph_live_request *request,
+                        const ph_io *io)
+{
+    static const char sign[] = "\xe2\x96\xa1"; /* U+25A1 */
+    size_t length = strlen(before->text), used = 0, at = 0;
+    char *out = ph_io_alloc(io, length + (size_t)request->count * sizeof sign + 1);
+    for (int i = 0; out && i < ph_reading_length(before->reading, 0); i++) {
+        const ph_word *word = ph_reading_word(before->reading, 0, i);
+        if (word->length == 0 || !is_masked(request, i)) continue;
+        memcpy(out + used, before->text + at, (size_t)word->start - at);
+        used += (size_t)word->start - at;
+        memcpy(out + used, sign, sizeof sign - 1);
+        used += sizeof sign - 1;
+        at = (size_t)(word->start + word->length);
+    }
+    if (out) memcpy(out + used, before->text + at, length - at + 1);
+    return out;
+}
+
+/* Enters one edit of a head into the plan. */
+static ph_status plan_edit(const live_run *run, const ph_edit *edit, ph_prune *plan,
+                           const ph_io *io)
+{
+    int site = ph_scene_site(run->scene, edit->stack, edit->layer);
+    int entry = ph_prune_entry(run->reading, site, edit->head);
+    if (entry < 0)
+        return ph_io_fail(io, PH_BAD_ARGUMENT,
+                          "there is no head %d in layer %d of stack %d, counted from 0",
+                          edit->head, edit->layer, edit->stack);
+    if (edit->kind == PH_EDIT_GATE)
+        plan->gates[entry] = edit->gate;
+    else
+        plan->ablation[entry] = edit->kind == PH_EDIT_ZERO ? PH_HEAD_ZERO : PH_HEAD_MEAN;
+    return PH_OK;
+}
+
+/* The edits of heads as a plan, which the caller frees. */
+static ph_status plan_edits(const live_run *run, const ph_live_request *request,
+                            ph_prune *plan, const ph_io *io)
+{
+    ph_status status = ph_prune_create(plan, run->reading, io);
+    for (int n = 0; n < request->count && status == PH_OK; n++)
+        if (request->edits[n].kind != PH_EDIT_MASK)
+            status = plan_edit(run, &request->edits[n], plan, io);
+    return status;
+}
+
+static ph_status run_plan(session *s, const ph_live_request *request, const ph_io *io)
+{
+    ph_prune plan = {0};
+    ph_status status = plan_edits(&s->before, request, &plan, io);
+    if (status == PH_OK) status = ph_prune_run(&plan, s->after.reading, request->frozen);
+    ph_prune_free(&plan, io);
+    return status;
+}
+
+static ph_status open_after(session *s, const ph_live_request *request, const ph_io *io)
+{
+    live_run *run = &s->after;
+    run->text = mask_words(&s->before, request, io);
+    if (!run->text) return PH_OUT_OF_MEMORY;
+    PH_TRY(ph_reading_create(&run->reading, s->live->model, run->text, s->live->target));
+    PH_TRY(run_plan(s, request, io));
+    PH_TRY(make_report(s, run, io));
+    /* A masked word may split differently: texts of other length have no divergence. */
+    if (ph_scene_compare(s->before.scene, run->scene, NULL) == PH_OK)
+        run->report.divergence = ph_scene_report(run->scene).divergence;
+    return PH_OK;
+}
+
+/* Where models fail, the sentence is in their ctx. */
+static ph_status explain(const session *s, ph_status status, const ph_io *io)
+{
+    if (status == PH_OK || !io || !io->error_size || io->error[0]) return status;
+    return ph_io_fail(io, status, "%s", ph_error(s->live->ctx));
+}
+
+static void clear_error(const ph_io *io)
+{
+    if (io && io->error_size) io->error[0] = 0;
+}
+
+/* ---- callbacks of the server ---- */
+
+/* The caller's memory hooks, with the sentence going to the page. */
+static ph_io request_io(const session *s, const ph_live_request *request)
+{
+    ph_io io = s->io ? *s->io : (ph_io){0};
+    io.error = request->error;
+    io.error_size = request->error_size;
+    clear_error(&io);
+    return io;
+}
+
+static ph_status run_request(void *user, const ph_live_request *request,
+                             const ph_report **before, const ph_report **after)
+{
+    session *s = user;
+    const ph_io io = request_io(s, request);
+    close_run(&s->after, s->io);
+    close_run(&s->before, s->io);
+    *before = *after = NULL;
+    ph_status status = open_before(s, request->text, &io);
+    if (status == PH_OK && request->count > 0) status = open_after(s, request, &io);
+    if (status != PH_OK) return explain(s, status, &io);
+    *before = &s->before.report;
+    if (request->count > 0) *after = &s->after.report;
+    return PH_OK;
+}
+
+/* Takes the first free name, since a plan never replaces a file. Running the text first
+   refuses edits of heads that do not exist. */
+static ph_status save_plan(void *user, const ph_live_request *request, char *name,
+                           size_t size)
+{
+    session *s = user;
+    const ph_io io = request_io(s, request);
+    ph_prune plan = {0};
+    const ph_report *before, *after;
+    ph_status status = run_request(user, request, &before, &after);
+    if (status == PH_OK) status = plan_edits(&s->before, request, &plan, &io);
+    if (status == PH_OK) status = PH_IO_ERROR;
+    for (int n = 1; status == PH_IO_ERROR && n <= MAX_PLANS; n++) {
+        snprintf(name, size, "%s-%d.json", s->live->save_as, n);
+        status = ph_prune_write(&plan, name, s->before.reading, &io);
+    }
+    ph_prune_free(&plan, &io);
+    return status;
+}
+
+/* ---- initial edits ---- */
+
+static ph_edit_kind edit_kind(int ablation)
+{
+    if (ablation == PH_HEAD_ON) return PH_EDIT_GATE;
+    return ablation == PH_HEAD_ZERO ? PH_EDIT_ZERO : PH_EDIT_MEAN;
+}
+
+/* Writes at most plan->count edits and returns how many. */
+static int list_edits(const live_run *run, const ph_prune *plan, ph_edit *edits)
+{
+    int count = 0;
+    for (int k = 0; k < run->report.stack_count; k++) {
+        const ph_stack *stack = &run->report.stacks[k];
+        for (int n = 0; n < stack->layers * stack->heads; n++) {
+            int layer = n / stack->heads, head = n % stack->heads;
+            int site = ph_scene_site(run->scene, k, layer);
+            int entry = ph_prune_entry(run->reading, site, head);
+            if (entry < 0) continue;
+            int ablation = plan->ablation[entry];
+            float gate = plan->gates[entry];
+            if (ablation == PH_HEAD_ON && gate == 1) continue;
+            edits[count++] = (ph_edit){.kind = edit_kind(ablation),
+                                       .stack = k,
+                                       .layer = layer,
+                                       .head = head,
+                                       .gate = gate};
+        }
+    }
+    return count;
+}
+
+/* The heads that the plan changes, as edits of the initial text; *edits is to be
+   released. */
+static ph_status read_edits(session *s, ph_edit **edits, int *count)
+{
+    ph_prune plan = {0};
+    const ph_live_model *live = s->live;
+    if (!live->plan) return PH_OK;
+    clear_error(s->io);
+    ph_status status = open_before(s, live->text, s->io);
+    if (status != PH_OK) return explain(s, status, s->io);
+    PH_TRY(ph_prune_read(&plan, live->plan, s->before.reading, s->io));
+    size_t bytes = (size_t)plan.count * sizeof **edits;
+    *edits = ph_io_alloc(s->io, bytes);
+    if (*edits)
+        *count = list_edits(&s->before, &plan, *edits);
+    else
+        status = ph_io_no_memory(s->io, bytes, "the edits of a plan");
+    ph_prune_free(&plan, s->io);
+    return status;
+}
+
+/* ---- serving ---- */
+
+static unsigned abilities(const ph_live_model *live)
+{
+    unsigned can =
+        1u << PH_EDIT_ZERO | 1u << PH_EDIT_MEAN | 1u << PH_EDIT_GATE | PH_LIVE_FROZEN;
+    if (ph_model_splits(live->model) == PH_SPLIT_WORDS) can |= 1u << PH_EDIT_MASK;
+    return live->save_as ? can | PH_LIVE_SAVE : can;
+}
+
+ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
+                         const ph_io *io)
+{
+    session s = {.live = live, .io = io};
+    ph_edit *edits = NULL;
+    int count = 0;
+    if (!live->model || !live->ctx || !live->title || !live->text)
+        return ph_io_fail(io, PH_BAD_ARGUMENT, "model, ctx, title or text is NULL");
+    ph_status status = read_edits(&s, &edits, &count);
+    const ph_live view = {.can = abilities(live),
+                          .text = live->text,
+                          .edits = edits,
+                          .edit_count = count,
+                          .run = run_request,
+                          .save = live->save_as ? save_plan : NULL,
+                          .user = &s};
+    if (status == PH_OK) status = ph_serve_run(&view, serve, io);
+    close_run(&s.after, io);
+    close_run(&s.before, io);
+    ph_io_release(io, edits);
+    return status;
+}
+
+/* There is nothing to run: every text shows the same report. */
+static ph_status show_report(void *user, const ph_live_request *request,
+                             const ph_report **before, const ph_report **after)
+{
+    const ph_report *const *report = user;
+    (void)request;
+    *before = *report;
+    *after = NULL;
+    return PH_OK;
+}
+
+ph_status ph_serve_report(const ph_report *report, const ph_serve *serve, const ph_io *io)
+{
+    const ph_live view = {
+        .text = report->text ? report->text : "", .run = show_report, .user = &report};
+    return ph_serve_run(&view, serve, io);
+}
