@@ -329,7 +329,31 @@ try:
 except urllib.error.HTTPError as answer:
     assert b"empty" in answer.read(), "no sentence"
 END
+# Without standard output the address is not printed, but GET / needs no token.
+cat >"$tmp/get.py" <<'END'
+import sys, time, urllib.request
+for _ in range(100):
+    try:
+        page = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/", timeout=20)
+        sys.exit(page.status != 200)
+    except urllib.error.URLError:
+        time.sleep(0.1)
+sys.exit("no connection")
+END
+serves_closed() { # NAME PORT; the server is a child
+    if python3 "$tmp/get.py" "$2" 2>"$tmp/why"; then good; else bad "$1: $(tail -n 1 "$tmp/why")"; fi
+    kill -INT $server
+    wait $server
+    same "$1: ends when told" "$?" 0
+}
 if have python3; then
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    "$program" look --serve --port "$port" >&- 2>"$tmp/serve.err" &
+    server=$!
+    serves_closed "live: standard output closed" "$port"
+    "$program" look --serve --port "$port" >"$tmp/serve.out" 2>&- &
+    server=$!
+    serves_closed "live: standard error closed" "$port"
     (cd "$tmp" && exec "$program" look --serve --plan most.json >serve.out 2>serve.err) &
     server=$!
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
