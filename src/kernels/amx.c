@@ -1,17 +1,18 @@
 /*
- * amx.c - products of bf16 tiles with AMX; the rest is AVX-512.
+ * amx.c - attention on bf16 with AMX tiles: packing, scores, softmax, P V; what is not a
+ * product is AVX-512.
  *
- * Eight tile registers of 16 lines by 64 bytes:
+ * Eight tile registers of 16 rows by 64 bytes:
  *
- *     0 1 2 3   sums, 16 x 16 in f32
- *     4 5       left operand, 16 rows x 32 numbers (weigh: a part of the weights, in 4)
- *     6 7       right operand, pairs of 32 numbers x 16 columns
+ *     0 1 2 3   accumulators, 16 x 16 in f32
+ *     4 5       left operand, 16 rows x 32 elements (P V: one term of the weights, in 4)
+ *     6 7       right operand, 32 elements x 16 columns, in pairs
  *
- * Of 0 to 4 only as many lines are used as a strip has rows. In scores_along the keys are
- * the left operand: sums in 5, keys in 6, rows in 7.
+ * Tiles 0 to 4 have as many rows as a strip. In scores_along the keys are the left
+ * operand: accumulators in 5, keys in 6, query rows in 7.
  *
- * One instruction multiplies 16 x 32 by 32 x 16 in 16 cycles and has a latency of 52, so
- * four sums are in flight.
+ * TDPBF16PS multiplies 16 x 32 by 32 x 16 in 16 cycles with a latency of 52, so four
+ * accumulators are kept in flight.
  */
 #include "kernels/kernels.h"
 
@@ -21,10 +22,10 @@
 
 enum { TURNS = 6 };
 
-/* What the hardware reads: one palette of eight tiles. */
+/* The operand of LDTILECFG. */
 typedef struct layout {
     uint8_t palette, start, reserved[14];
-    uint16_t bytes[16]; /* of a line */
+    uint16_t bytes[16]; /* of a row */
     uint8_t lines[16];
 } layout;
 
@@ -46,7 +47,7 @@ static void end(void)
 
 /* ---- packing ---- */
 
-/* n <= 32 numbers of a row from `at` on, the rest 0 */
+/* n <= 32 elements of a row from `at` on, the rest 0 */
 V __m512i numbers(const void *row, int at, int n)
 {
     const uint16_t *p = (const uint16_t *)row + at;
@@ -80,7 +81,7 @@ static void pack_across(uint16_t *dst, const void *const *rows, int count, int k
     }
 }
 
-/* 16 numbers of a row, or the n < 16 that are left, each in the low half of 32 bits */
+/* 16 elements of a row, or its last n < 16, each zero-extended to 32 bits */
 V __m512i spread(const uint16_t *p, int n)
 {
     __m256i x = n >= PH_TILE ? _mm256_loadu_si256((const __m256i *)p)
@@ -88,9 +89,9 @@ V __m512i spread(const uint16_t *p, int n)
     return _mm512_cvtepu16_epi32(x);
 }
 
-/* Sizes of numbers seen so far, for ph_is_plain. */
+/* Extreme magnitudes of the elements packed so far, for ph_is_plain. */
 typedef struct sizes {
-    __m512i largest, least; /* the latter less 1, so that 0 is none */
+    __m512i largest, least; /* least is stored minus 1, so that zeros drop out */
 } sizes;
 
 V sizes no_sizes(void)
@@ -166,7 +167,7 @@ static int pack_columns(uint16_t *dst, const void *const *rows, int count, int n
 
 /* ---- products ---- */
 
-/* Sums of 16 rows against one panel of 16 columns, or two. */
+/* Scores of 16 rows against one panel of 16 keys, or two. */
 V void score_tiles(const int two, int k, const uint16_t *a, const uint16_t *b, float *s)
 {
     const int64_t panel = (int64_t)k * PH_TILE, ld = PH_STRIP_LD * (int64_t)sizeof *s;
@@ -202,9 +203,9 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
     }
 }
 
-/* Sums of 16 keys against all rows, a line per key. Meanwhile asks for what lies `ahead`
-   numbers behind each, in the order of memory, and a few lines at a time: many at once
-   would keep the tiles from their own. */
+/* Scores of 16 keys against all query rows, one row per key. Prefetches `ahead` elements
+   behind each key, in memory order and a few cache lines at a time: a burst would delay
+   the tile loads. */
 V void key_tile(int k, const uint16_t *a, const uint16_t *b, int64_t ldb, int64_t ahead,
                 float *sums)
 {
@@ -221,8 +222,8 @@ V void key_tile(int k, const uint16_t *a, const uint16_t *b, int64_t ldb, int64_
     _tile_stored(5, sums, LINE);
 }
 
-/* Up to four columns of a tile of sums as rows: four lines' first numbers side by side,
-   four times. */
+/* The first four columns of a tile of scores, transposed: four 4 x 4 transposes, one in
+   each 128-bit lane. */
 V void turn_four(const float *sums, vec r[4])
 {
     vec x[4];
@@ -241,7 +242,7 @@ V void turn_four(const float *sums, vec r[4])
     r[2] = _mm512_shuffle_ps(b, d, 0x44), r[3] = _mm512_shuffle_ps(b, d, 0xee);
 }
 
-/* Rows of 16 columns, times scale, and their peaks. */
+/* Scales and stores 16 columns of up to `most` rows and updates their lane maxima. */
 V void store_scores(const int most, int m, const vec *r, vec factor, float *s,
                     float *peak)
 {
@@ -276,9 +277,9 @@ static void scores_along(int m, int n, int k, const uint16_t *a, const uint16_t 
     }
 }
 
-/* ---- weights, and what they weigh ---- */
+/* ---- softmax and P V ---- */
 
-/* 32 weights become a line in each of three tiles: 8 bits, the next 8, the rest. */
+/* The bf16x3 split of 32 weights by truncation: one row in each of three tiles. */
 V void split(vec first, vec second, uint16_t *to)
 {
     _mm512_storeu_si512(to, upper_halves(first, second));
@@ -288,7 +289,8 @@ V void split(vec first, vec second, uint16_t *to)
     _mm512_storeu_si512(to + 2 * TILE, upper_halves(first, second));
 }
 
-/* Rows [from, to) of one step, columns from c on: weights into parts and sums. */
+/* Weights of rows [from, to) at columns c.. of one step: split into terms, and added to
+   the row sums. */
 V void soften(const ph_strip *x, const float *base, const int dropped, int c, int from,
               int to, uint16_t *parts)
 {
@@ -308,7 +310,7 @@ V void soften(const ph_strip *x, const float *base, const int dropped, int c, in
     }
 }
 
-/* A part of the weights in tile t against the values in 6 and 7. */
+/* One term of the weights, through tile t, times the values in tiles 6 and 7. */
 #define WEIGH(c, d, both, t, part)                                                       \
     do {                                                                                 \
         _tile_loadd(t, part, LINE);                                                      \
@@ -316,7 +318,7 @@ V void soften(const ph_strip *x, const float *base, const int dropped, int c, in
         if (both) _tile_dpbf16ps(d, t, 7);                                               \
     } while (0)
 
-/* One of TURNS turns: a part of one step's weights against two tiles of values. */
+/* One of the TURNS products of a step: a term of its weights times two tiles of V. */
 V void weigh_turn(const int turn, int N, const uint16_t *parts, const uint16_t *v)
 {
     if (turn >= 3 && N <= 2) return;
@@ -357,9 +359,9 @@ V void store_sums(const ph_strip *x, int N, float *c)
     if (N > 3) _tile_stored(3, c + 3 * PH_TILE, ld);
 }
 
-/* Weights of each step; meanwhile the tiles weigh with those of the step before, for up
-   to four tiles of sums. Between two turns on the same sums lie rows enough to hide the
-   latency. */
+/* Software-pipelined: while AVX-512 computes the weights of one step, AMX multiplies V by
+   those of the step before, into up to four accumulators. Between two products on one
+   accumulator lie enough rows of exponentials to hide its latency. */
 V void attend_steps(const ph_strip *x, const float *base, const int m, const int dropped)
 {
     const int N = ph_min(x->width / PH_TILE, 4),
@@ -384,7 +386,8 @@ V void attend_steps(const ph_strip *x, const float *base, const int m, const int
     store_sums(x, N, x->c);
 }
 
-/* Four tiles of sums from column j on, from parts that are kept. */
+/* P V for up to four tiles of columns from j on, with the weights that attend_steps left
+   in x->parts. */
 static void weigh_columns(const ph_strip *x, int j)
 {
     const int N = ph_min((x->width - j) / PH_TILE, 4);

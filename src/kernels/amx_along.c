@@ -1,18 +1,19 @@
 /*
- * amx_along.c - what attend of amx.c makes of one or two rows, in vectors of f32.
+ * amx_along.c - attend of amx.c for one or two query rows, with V read in place and f32
+ * FMAs instead of tiles.
  *
- * Few rows use a value once, and packing it for tiles takes longer than multiplying it.
- * Products of parts are exact in f32, so fused multiply-adds in the order of the tiles
- * give their bits if numbers below 2^-126 become 0: results where the processor is told
- * so, weights here. A value below that, or one that is not finite, is for the tiles: the
- * processor notes the first, and a sum shows the second.
+ * Few rows use each value once, and packing V into tiles costs more than multiplying it.
+ * Products of bf16 terms are exact in f32, so FMAs in the order of TDPBF16PS give the
+ * same bits if subnormals are flushed to 0: results by MXCSR's flush-to-zero, weights
+ * here. Subnormal and non-finite values are left to the tiles: MXCSR's denormal flag
+ * detects the first, a non-finite sum the second.
  *
  *     for each 32 keys
  *         for each 128 columns of one row, or 64 of two
- *             two chains over 16 keys, of each part of each row's weights
+ *             two chains over 16 keys, for each term of each row's weights
  *
- * 32 numbers are one load; those at even places are shifted, those at odd ones masked, so
- * sums lie in that order until the end.
+ * 32 elements are one load: the even ones are shifted, the odd ones masked, and the sums
+ * stay deinterleaved in that order until the end.
  */
 #include "kernels/kernels.h"
 
@@ -21,24 +22,24 @@
 #include "kernels/tmpl_tops.h"
 
 enum {
-    SUMS = 24,        /* in flight: rows, parts, vectors of columns */
+    SUMS = 24,        /* accumulators: rows x terms x vectors of columns */
     WIDEST = 256,     /* columns */
-    FLUSH = 0x8000,   /* results below 2^-126 are 0 */
-    DENORMAL = 0x0002 /* an operand was: what the processor notes */
+    FLUSH = 0x8000,   /* MXCSR: flush subnormal results to 0 */
+    DENORMAL = 0x0002 /* MXCSR: an operand was subnormal */
 };
 
-/* A strip on its way: nothing of it is the caller's before all is known to be right. */
+/* State of a strip; copied to the caller's only once no value needs the tiles. */
 typedef struct work {
     float top[PH_LANES], alpha[PH_LANES], base[PH_LANES];
     float sum[PH_FEW * PH_LANES];
     _Alignas(PH_ALIGN) float parts[PH_FEW * PH_PARTS * PH_STRIP_LD];
     float total[PH_FEW][WIDEST];
     const uint16_t *v;
-    int64_t ldv, ahead; /* numbers between keys; to what is asked for */
+    int64_t ldv, ahead; /* elements between keys; prefetch distance in elements */
     int keys;
 } work;
 
-/* 0 for what is below 2^-126 */
+/* Subnormals become 0 of the same sign. */
 V vec flushed(vec x)
 {
     const vint sign = vi_set1(0x80000000u);
@@ -46,7 +47,7 @@ V vec flushed(vec x)
     return v_float(_mm512_mask_and_epi32(v_bits(x), small, v_bits(x), sign));
 }
 
-/* Weights of row i in parts, and their sums. */
+/* Softmax weights of row i, split into terms, and their lane sums. */
 V void make_parts(const ph_strip *x, work *w, int i)
 {
     const vint mask = vi_set1(0xffff0000u);
@@ -67,7 +68,7 @@ V void make_parts(const ph_strip *x, work *w, int i)
     v_store(lanes, total);
 }
 
-/* 32 columns of c, those at even places first, and back. */
+/* 32 columns, deinterleaved into even and odd ones; `together` is the inverse. */
 V void apart(const float *c, vec *even, vec *odd)
 {
     const vint first = _mm512_add_epi32(vi_iota(), vi_iota());
@@ -97,7 +98,7 @@ static void start_totals(const ph_strip *x, work *w)
         }
 }
 
-/* One chain of each part of m rows over `lines` keys, 32 * wide columns. */
+/* One FMA chain over `lines` keys for each term of m rows and 32 * wide columns. */
 V void run_chains(const int m, const int wide, const int lines, const work *w, int key,
                   int column, vec sum[SUMS])
 {
@@ -123,7 +124,7 @@ V void run_chains(const int m, const int wide, const int lines, const work *w, i
         }
 }
 
-/* What one step adds to 32 * wide columns of m rows. */
+/* Adds one step of 32 keys to 32 * wide columns of m rows. */
 V void add_step(const int m, const int wide, work *w, int key, int column)
 {
     vec first[SUMS], second[SUMS];
@@ -159,7 +160,7 @@ V void add_steps(const int m, const int wide, const ph_strip *x, work *w)
     }
 }
 
-/* Returns what the processor noted. */
+/* Returns the exception flags that MXCSR collected. */
 static __attribute__((noinline)) unsigned weigh(const ph_strip *x, work *w)
 {
     const unsigned before = _mm_getcsr();

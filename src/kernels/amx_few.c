@@ -1,15 +1,15 @@
 /*
- * amx_few.c - what tiles make of one or two rows, in vectors of f32.
+ * amx_few.c - the bf16x3 product of one or two rows in f32 FMAs, with the bits of tiles.
  *
- * Products of parts are exact in f32, so fused multiply-adds in the order of the tiles
- * give their bits, but that tiles take numbers below 2^-126 for 0. The processor notes
- * whether it met such a number; then the tiles must do it.
+ * Products of bf16 terms are exact in f32, so FMAs in the order of TDPBF16PS give the
+ * same bits, except that tiles flush subnormals to 0. MXCSR's flags say whether there was
+ * one; then the tiles must compute the product.
  *
  *     for each 16 rows of b          one of the two chains of a step
- *         for each 32 columns        its sums, for each product of parts
+ *         for each 32 columns        its sums, for each product of terms
  *
- * The sums of the first chain wait in L1 for those of the second. b is read along its
- * rows, 16 at a time: as many as the processor follows by itself.
+ * The sums of the first chain wait in L1 for those of the second. b is read in row-major
+ * order, 16 rows at a time: as many streams as the hardware prefetchers track.
  */
 #include "kernels/kernels.h"
 
@@ -17,23 +17,24 @@
 #include "kernels/amx_tiles.h"
 
 enum {
-    PAIR = 2,     /* vectors of a row of b that are worked on together */
-    ORDER = 6,    /* products of parts */
-    KEPT = 6144,  /* floats of first chains: half of L1 */
-    SMALL = 0x12, /* operands, or results, below 2^-126: what the processor notes */
+    PAIR = 2,     /* vectors of a row of b in registers at a time */
+    ORDER = 6,    /* products of terms */
+    KEPT = 6144,  /* floats of sums of first chains: half of L1 */
+    SMALL = 0x12, /* MXCSR: a subnormal operand, or an underflow */
 };
 
 typedef struct chain {
-    float left[PH_FEW][PH_PARTS][PH_TILE]; /* numbers of a */
+    float left[PH_FEW][PH_PARTS][PH_TILE]; /* elements of a */
     int lines;                             /* rows of b, up to PH_TILE */
     const float *b;
     int64_t ldb;
-    int second; /* 1: the chain before it is kept */
+    int second; /* 1: adds the saved sums of the first chain */
     float *kept, *c;
     int64_t ldc;
 } chain;
 
-/* Which parts product o multiplies, in the order of kernels.h; 0: there are no such. */
+/* Which terms product o multiplies, in the order of kernels.h; returns 0 if an operand
+   lacks its term. */
 V int of_parts(const int o, const int a_parts, const int b_parts, int *p, int *q)
 {
     static const int order[ORDER][2] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
@@ -52,7 +53,7 @@ V void cut(vec x, vec part[PH_PARTS], const int b_parts)
     part[2] = v_sub(x, part[1]);
 }
 
-/* Keeps the sums of row i in the vector of column j, or adds both chains to c. */
+/* Saves the sums of the first chain, or adds those of both to c[i][j..j+VL). */
 V void end_chain(const int a_parts, const chain *x, int i, int j, const vec sum[ORDER],
                  float *kept)
 {
@@ -71,7 +72,7 @@ V void end_chain(const int a_parts, const chain *x, int i, int j, const vec sum[
     if (x->second) v_store(c, total);
 }
 
-/* One chain for `width` vectors from column j on, of which the last has n numbers. */
+/* One chain for `width` vectors from column j on; the last one has n columns. */
 V void run_chain(const int m, const int a_parts, const int b_parts, const int width,
                  int lines, const chain *x, int j, int n)
 {
@@ -101,7 +102,7 @@ V void run_chain(const int m, const int a_parts, const int b_parts, const int wi
     }
 }
 
-/* Whether all numbers of a chain have one part. */
+/* Whether all elements of a chain are exact in bf16, so that one term is enough. */
 V int in_one_part(const chain *x, int j)
 {
     __m512i bits = _mm512_setzero_si512();
@@ -114,7 +115,8 @@ V int in_one_part(const chain *x, int j)
     return !_mm512_test_epi32_mask(bits, vi_set1(0xffff));
 }
 
-/* n columns. Where some numbers had more parts those after them will, too. */
+/* n columns; returns the terms that the last of them needed. A matrix is rarely mixed, so
+   once an element has needed three terms the cheap test is skipped. */
 V int run_columns(const int m, const int a_parts, const chain *x, int n, int b_parts)
 {
     int j = 0;
@@ -130,7 +132,7 @@ V int run_columns(const int m, const int a_parts, const chain *x, int n, int b_p
     return b_parts;
 }
 
-/* The numbers of one chain of a step: the first or the second ones of the pairs. */
+/* The elements of a for one chain of a step: the first or second ones of its pairs. */
 V void take_left(chain *x, const int m, const int a_parts, const ph_operand *a, int step)
 {
     for (int i = 0; i < m; i++)
@@ -161,7 +163,7 @@ V void run_rows(const int m, const int a_parts, int n, int k, const ph_operand *
             take_left(&x, m, a_parts, a, kk / PH_STEP);
             parts = run_columns(m, a_parts, &x, ph_min(most, n - j), parts);
         }
-    for (int i = 0; i < m; i++) /* so that small results are operands, too */
+    for (int i = 0; i < m; i++) /* as operands, subnormal results raise the flag too */
         for (int j = 0; j < n; j += VL)
             v_store(c + i * ldc + j, v_add(v_load(c + i * ldc + j), v_zero()));
 }

@@ -1,14 +1,14 @@
 /*
- * amx_parts.c - f32 numbers as up to three of bf16, and products of such matrices: AMX.
+ * amx_parts.c - the bf16x3 split of f32 matrices, and their products with AMX.
  */
 #include "kernels/kernels.h"
 
 #if defined(__x86_64__)
 #include "kernels/amx_tiles.h"
 
-/* ---- parts ---- */
+/* ---- the split ---- */
 
-/* 16 numbers, or the n < 16 that are there, as floats */
+/* n elements, at most 16 of them, as floats; the rest 0 */
 V vec some(const void *from, ph_dtype type, int64_t at, int n)
 {
     __mmask16 mask = n >= PH_TILE ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
@@ -17,15 +17,15 @@ V vec some(const void *from, ph_dtype type, int64_t at, int n)
     return v_float(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/* Where the numbers of a tile lie: lines and steps of k that are left. */
+/* The source of a tile; lines and k: how many remain from here on. */
 typedef struct source {
     const void *from;
     ph_dtype type;
     int64_t stride;
-    int lines, k, along, whole; /* whole: there is no edge */
+    int lines, k, along, whole; /* whole: a full tile, nothing is masked */
 } source;
 
-/* What becomes line i of a tile as it lies: numbers 0 to 15 and 16 to 31 of its pairs. */
+/* Row i of a tile before any transpose: first and second elements of its pairs. */
 V void line_of(const source *s, int i, vec *low, vec *high)
 {
     int64_t at = i * s->stride, next = s->along ? PH_TILE : PH_TILE * s->stride;
@@ -37,13 +37,13 @@ V void line_of(const source *s, int i, vec *low, vec *high)
     *high = some(s->from, s->type, at + next, more);
 }
 
-/* The nearest number with 8 bits, and in the lower half of its bits something. */
+/* x rounded to bf16, in the upper half of each lane; the lower half is unspecified. */
 V vec nearest(vec x)
 {
     return v_float(_mm512_add_epi32(v_bits(x), vi_set1(0x8000)));
 }
 
-/* x - nearest(x) */
+/* What rounding to bf16 leaves over: exact in f32. */
 V vec rest_of(vec x)
 {
     return v_sub(x, v_float(vi_and(v_bits(nearest(x)), vi_set1(0xffff0000u))));
@@ -56,7 +56,7 @@ V void store_tile(uint16_t *dst, vec lines[PH_TILE], int turn)
     for (int i = 0; i < PH_TILE; i++) _mm512_storeu_ps(dst + i * PH_STEP, lines[i]);
 }
 
-/* One tile of the first parts; returns 1 if that is all there is of them. */
+/* One tile of first terms; returns 1 if they are exact, so that the others are 0. */
 V int first_parts(uint16_t *dst, const source *s, int turn)
 {
     vec to[PH_TILE];
@@ -73,7 +73,7 @@ V int first_parts(uint16_t *dst, const source *s, int turn)
     return !_mm512_test_epi32_mask(bits, vi_set1(0xffff));
 }
 
-/* One tile of the second parts, and one of the third `part` numbers behind it. */
+/* One tile of second terms, and `part` elements behind it one of third terms. */
 V void other_parts(uint16_t *dst, int64_t part, const source *s, int turn)
 {
     vec second[PH_TILE], third[PH_TILE];
@@ -89,7 +89,7 @@ V void other_parts(uint16_t *dst, int64_t part, const source *s, int turn)
     store_tile(dst + part, third, turn);
 }
 
-/* One tile of the first parts or of the others; returns 0 if there are others. */
+/* One tile of first terms, or of the others; returns 0 if the first are not exact. */
 V int parts_of(const int others, uint16_t *dst, int64_t part, source s, int turn)
 {
     int whole = s.lines >= PH_TILE && s.k >= PH_STEP;
@@ -104,7 +104,7 @@ V int parts_of(const int others, uint16_t *dst, int64_t part, source s, int turn
     return 0;
 }
 
-/* All tiles: of the first parts, then of the others where there are any. */
+/* All tiles of first terms, then those of the others unless all of them are 0. */
 V int split_as(const ph_dtype type, const int along, const int turn, uint16_t *dst,
                const void *from, int64_t stride, int lines, int k)
 {
@@ -145,9 +145,9 @@ int ph_amx_split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
 
 /* ---- products ---- */
 
-enum { LONG = 8 }; /* steps from which four tiles of sums are better than two */
+enum { LONG = 8 }; /* steps from which four accumulators are faster than two */
 
-/* Part p of both groups of the left operand, of one group of the right one. */
+/* Term p: both row groups of the left operand, one column group of the right one. */
 #define LEFT(t, u, p)                                                                    \
     do {                                                                                 \
         _tile_loadd(t, left + (p)*a->part, LINE);                                        \
@@ -160,9 +160,9 @@ enum { LONG = 8 }; /* steps from which four tiles of sums are better than two */
         if (two) _tile_dpbf16ps(1, u, right);                                            \
     } while (0)
 
-/* One column of tiles, two rows of them or one. The sums of a tile may follow each other
-   at once; what takes time is to load and store them, while nothing else is there to
-   multiply. So a column is finished before the next begins. */
+/* One column of tiles, two rows of them or one. TDPBF16PS issues back to back on one
+   accumulator; what stalls is loading and storing accumulators with nothing to multiply
+   meanwhile. So a column is finished before the next begins. */
 V void multiply_column(const int two, const int a_parts, const int b_parts, int steps,
                        const ph_operand *a, const ph_operand *b, const uint16_t *right,
                        float *c, int64_t ldc, int add)
@@ -195,8 +195,8 @@ V void multiply_column(const int two, const int a_parts, const int b_parts, int 
     if (two) _tile_stored(1, c + PH_TILE * ldc, ld);
 }
 
-/* Four tiles of sums at once: fewer loads of operands, but their own sums wait for each
-   other at both ends. For long sums. */
+/* Four accumulators at once: fewer operand loads, but a longer prologue and epilogue, so
+   only for long k. */
 #define LEFTS(p) LEFT(4, 5, p)
 #define RIGHTS(p)                                                                        \
     do {                                                                                 \
@@ -284,9 +284,9 @@ void ph_amx_multiply(int m, int steps, const ph_operand *a, const ph_operand *b,
 #undef MULTIPLY_AS
 }
 
-/* ---- a right operand that is used once ---- */
+/* ---- a right operand that is used once, split on the fly ---- */
 
-/* A tile of pairs as its first parts; returns 1 if that is all there is of them. */
+/* First terms of a tile of pairs; returns 1 if they are exact. */
 V int try_first(uint16_t *to, const source *s)
 {
     __m512i bits = _mm512_setzero_si512();
@@ -300,7 +300,7 @@ V int try_first(uint16_t *to, const source *s)
     return !_mm512_test_epi32_mask(bits, vi_set1(0xffff));
 }
 
-/* All parts of a tile, behind each other. */
+/* All three terms of a tile of pairs, one tile behind the other. */
 V void all_parts(uint16_t *to, const source *s)
 {
     vec low, high;
@@ -314,8 +314,8 @@ V void all_parts(uint16_t *to, const source *s)
     }
 }
 
-/* Returns how many parts were written. Where the tile before had all of them this one
-   will, too: one part is tried only after one part. */
+/* Returns how many terms were written. A matrix is rarely mixed, so one term is tried
+   only if it was enough for the tile before. */
 V int tile_parts(uint16_t *to, const source *s, int last)
 {
     if (last == 1 && try_first(to, s)) return 1;

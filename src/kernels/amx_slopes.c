@@ -1,9 +1,9 @@
 /*
- * amx_slopes.c - weights and gradients of scores, as operands of products with AMX.
+ * amx_slopes.c - P and dS of the backward pass, recomputed and split into AMX operands.
  *
- * Rows i and i+16 go together, 32 columns of each: four vectors a b (row i) and c d (row
- * i+16). Each pair of them that a tile wants side by side is one shuffle: a with c and b
- * with d where rows are summed, a with b and c with d where columns are.
+ * Rows i and i+16 are processed together, 32 columns of each: four vectors a b (row i)
+ * and c d (row i+16). Interleaving two of them is one shuffle: a with c and b with d for
+ * operands whose k axis is rows (dk, dv), a with b and c with d where it is columns (dq).
  */
 #include "kernels/kernels.h"
 
@@ -25,7 +25,8 @@ V void slope(const ph_slopes *x, int64_t at, int r, const int sloped, const int 
     *gradient = ds;
 }
 
-/* Line i of the tiles of 32 columns: one part of four vectors in each of four places. */
+/* Row i of the tiles of 32 columns, for one term: P and dS in pairs of rows, dS in pairs
+   of columns. */
 V void store_lines(uint16_t *p, uint16_t *ds, uint16_t *ds_rows, const vec w[4],
                    const vec g[4])
 {
@@ -38,8 +39,8 @@ V void store_lines(uint16_t *p, uint16_t *ds, uint16_t *ds_rows, const vec w[4],
     _mm512_storeu_si512(ds_rows + next, upper_halves(g[2], g[3]));
 }
 
-/* The third part of a number below 2^16 is below 2, so this bit of its exponent is 0; of
-   what is not finite the third part is NaN, where it is 1. */
+/* The third term of an element below 2^16 is below 2, so this bit of its exponent is 0;
+   the third term of a non-finite one is NaN, where it is 1. */
 enum { LARGE = 0x40000000 };
 
 V vint or_bits(vint bits, vec a, vec b)

@@ -1,5 +1,5 @@
 /*
- * amx_tiles.h - what the files of the bf16 products with AMX share.
+ * amx_tiles.h - what the AMX files share.
  *
  * Everything after this include is compiled for AVX-512 with AMX.
  */
@@ -41,13 +41,13 @@ int ph_amx_slopes(const ph_slopes *x);
 #pragma GCC target("avx512bf16,amx-tile,amx-bf16")
 #endif
 
-/* What was written before is in memory: gcc does not know that tiles are read from it. */
+/* A compiler barrier: gcc does not know that tile loads read memory. */
 #define WRITTEN() __asm__ volatile("" : : : "memory")
 
-enum { TILE = PH_TILE * PH_STEP, LINE = 64 }; /* numbers of a tile; bytes of its lines */
+enum { TILE = PH_TILE * PH_STEP, LINE = 64 }; /* elements of a tile; bytes of its rows */
 
-/* Upper halves of two vectors, those of `first` in the low ones: one shuffle into half of
-   `second`. */
+/* Interleaves the upper 16 bits of two vectors, those of `first` in the low halves: one
+   masked byte shuffle into `second`. */
 V __m512i upper_halves(vec first, vec second)
 {
     const __m512i upper =
@@ -56,7 +56,7 @@ V __m512i upper_halves(vec first, vec second)
                                     upper);
 }
 
-/* What is left of x without its first 8 bits. */
+/* x minus its truncation to bf16: exact. */
 V vec without_upper_half(vec x)
 {
     const vint mask = vi_set1(0xffff0000u);

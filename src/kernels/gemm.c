@@ -3,21 +3,21 @@
  *
  *   PACKED  A round has two parallel loops. One packs a, which all items share; in the
  *           other every item owns a rectangle of c. It packs its columns of b itself, so
- *           that they stay in its L2, and walks its chain of k, `kc` steps at a time:
+ *           that they stay in its L2, and advances along k by `kc` steps at a time:
  *
- *               for each panel of a      (mr x kc)            asked for by the one before
- *                   for each panel of b  (kc x nr)  product into c        from L2
+ *               for each panel of a      (mr x kc)   prefetched during the one before
+ *                   for each panel of b  (kc x nr)   micro-kernel into c, b from L2
  *
- *           c is walked along its rows: few pages at a time, lines behind each other.
- *           With many rows a lane begins with items of its own, which have columns in
- *           common.
+ *           c is updated in row-major order: few pages at a time, contiguous lines. With
+ *           many rows a thread starts with a range of items of its own, which share their
+ *           columns of b.
  *   STREAM, TURNED   few rows: b is not packed, see gemm_few.c.
- *   TILED            in tiles of bf16, see gemm_tiles.c.
+ *   TILED            bf16x3 on AMX tiles, see gemm_tiles.c.
  *
- * What would not fit into one packing of a is done in rounds, over rows and then over k;
- * c itself keeps the partial sums between rounds over k. Where c is not made of plain
- * rows of floats, an item works on a copy of its rectangle, and half precision is not cut
- * along k, so that it is rounded once. A lane of a vector is always a column of c: the
+ * If packed a exceeds its capacity the product runs in rounds, over rows and then over k;
+ * c holds the partial sums between rounds over k. Unless c is row-major f32, an item
+ * works on a copy of its rectangle, and k is not cut for half precision, so that results
+ * are rounded once. A lane of a vector is always a column of c, never part of k: the
  * order of every sum is the same everywhere.
  */
 #include <string.h>
@@ -31,39 +31,39 @@ typedef ph_gemm_area area;
 static const sizes all_sizes[] = {
     {12, 48, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
     {6, 16, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
-    {4, 4, 64, 64, 1 << 12}, /* the plain loops: small, so that tests see every edge */
+    {4, 4, 64, 64, 1 << 12}, /* ref: small, so that tests reach every edge */
 };
 
 enum {
     LEAST_PANELS = 8,    /* of b in an item */
-    LEAST_TILES = 4,     /* panels of a in an item: b is packed for no fewer */
+    LEAST_TILES = 4,     /* panels of a in an item: fewer do not repay packing b */
     TILES = 4,           /* panels of a packed by one item */
     COPY = 1 << 18,      /* floats in an item's copy of its rectangle */
-    ITEMS_PER_LANE = 16, /* so that a lane that is held up does not hold up all */
-    PAD = 16             /* floats between panels: keeps them off each other's sets */
+    ITEMS_PER_LANE = 16, /* for load balance: a preempted thread delays little */
+    PAD = 16             /* floats between panels: avoids cache-set conflicts */
 };
 
 typedef struct batch {
     job jobs[PH_GEMM_MAX];
     int count;
-    char *lanes;      /* scratch of the lanes */
+    char *lanes;      /* scratch of all lanes */
     size_t lane_size; /* bytes of one */
 } batch;
 
-/* Which columns of b a lane has packed: the next item often wants the same. */
+/* Which columns of b a lane holds packed: its next item often needs the same. */
 typedef struct columns_of {
     const job *job; /* NULL: none */
     int j0, k0;
 } columns_of;
 
-enum { LEAST_LANE = PH_ALIGN }; /* bytes: room for columns_of, without any product too */
+enum { LEAST_LANE = PH_ALIGN }; /* bytes: columns_of is there even without a product */
 _Static_assert(sizeof(columns_of) <= LEAST_LANE, "columns_of outgrew its lane");
 
 /* Scratch of one lane. */
 typedef struct scratch {
     columns_of *has; /* what panels hold */
     float *panels;   /* packed columns of b */
-    float *c;        /* copy of a rectangle of c, or one tile */
+    float *c;        /* copy of a rectangle of c, or of one register tile */
 } scratch;
 
 /* ---- decisions --------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ int ph_gemm_part(int total, int most, int wanted, int least)
     return ph_div_up(total, ph_max(parts, 1));
 }
 
-/* The part of a that one round packs: all of it, or some rows of some steps of k. */
+/* How much of a one round packs: all of it, or `height` rows of `depth` steps of k. */
 static void choose_round(job *j)
 {
     const ph_gemm *g = j->g;
@@ -98,9 +98,9 @@ static void choose_round(job *j)
     j->rounds = j->k_rounds * ph_div_up(g->m, j->height);
 }
 
-/* Rectangles of c: columns are cut first, because every item packs its own b, and rows
-   only where all products of the list have too few. What a list needs of the workspace
-   must do for a part of it, so only what costs no memory depends on `count`. */
+/* Rectangles of c: columns are cut first, because every item packs its own b; rows only
+   where the products of the list together have too few items. A workspace sized for a
+   list must suffice for part of it, so only what costs no memory depends on `count`. */
 static void choose_packed(job *j, int wanted, int count)
 {
     int mr = j->k->mr, nr = j->k->nr, panels = ph_div_up(j->g->n, nr);
@@ -172,8 +172,8 @@ static int shares(const job *j)
            j->depth == j[-1].depth && j->height == j[-1].height;
 }
 
-/* Whether a has room of its own: products of several rounds run one after the other and
-   share theirs, and what is left for fewer rows nobody uses. */
+/* Whether packed a has scratch of its own. Products of several rounds run one after the
+   other and share theirs. */
 static int owns_room(const job *j)
 {
     return j->rounds == 1 && (j->mode != TILED || ph_gemm_tiled_keeps(j));
@@ -207,7 +207,7 @@ static void lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int coun
 
 /* ---- upper bounds of it ------------------------------------------------------------ */
 
-/* What a product carves with any number of rows up to m. */
+/* An upper bound of what a product carves with any number of rows up to m. */
 typedef struct bound {
     size_t packed; /* floats */
     size_t lane;   /* bytes */
@@ -219,7 +219,7 @@ static bound wider(bound a, bound b)
                    a.lane > b.lane ? a.lane : b.lane};
 }
 
-/* Of a mode whose sizes grow with m, at its largest. */
+/* For a mode whose sizes grow with m: those of its largest m. */
 static bound few_bound(const ph_ctx *ctx, const ph_gemm *g, int most_rows)
 {
     job j;
@@ -231,9 +231,9 @@ static bound few_bound(const ph_ctx *ctx, const ph_gemm *g, int most_rows)
     return (bound){j.mode == EMPTY ? 0 : packed_floats(&j), lane.used};
 }
 
-/* Panels of a that are packed at a time: those of all of k where as many rows as have
-   room are packed at once, or what a round over some of k or of the rows holds; in each
-   part of k the last panel may have a single row. */
+/* Panels of a that are packed at a time: of all of k if the rows fit at once, else what a
+   round over part of k or of the rows holds. In each block of k the last panel may have a
+   single row. */
 static bound packed_bound(const job *j)
 {
     ph_arena lane = {0};
@@ -292,7 +292,8 @@ int64_t ph_gemm_block(int block, int64_t step, int e, int *run)
     return e / block * step + e % block;
 }
 
-/* load_row pads, and what it pads may belong to others */
+/* load_row pads to 16 floats, which here could belong to a neighbour, so the tail goes
+   through a buffer */
 void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n)
 {
     float part[PH_LANES];
@@ -338,7 +339,7 @@ void ph_gemm_bias(const job *j, const area *r, int first, int count)
 
 /* ---- items of the first loop ------------------------------------------------------- */
 
-/* where the panels of a begin for the steps from kk on */
+/* The panels of a for the steps of k from kk on. */
 static float *a_part(const job *j, int kk)
 {
     return j->packed + (int64_t)(kk / j->kc) * ph_div_up(j->height, j->k->mr) * j->a_step;
@@ -359,8 +360,8 @@ static void pack_item(const job *j, int item)
 
 /* ---- items of the second loop ------------------------------------------------------ */
 
-/* Rows that a tile will overwrite, asked for in the second cache: it has no need of them
-   before it ends, and stores that wait would keep its loads waiting. */
+/* Prefetches the rows that a register tile will overwrite into L2: a store that misses at
+   the end would fill the store buffer and stall the next tile's loads. */
 static void ask_for_rows(const float *c, int64_t ldc, int rows, int cols)
 {
     for (int i = 0; i < rows; i++)
@@ -368,13 +369,13 @@ static void ask_for_rows(const float *c, int64_t ldc, int rows, int cols)
             __builtin_prefetch(c + i * ldc + p, 0, 2);
 }
 
-/* What tile number `at` of a panel of a asks for: a part of the next panel. */
+/* What tile `at` of a panel of a prefetches: its slice of the next panel. */
 static const float *next_part(const job *j, const float *a, int at, int len)
 {
     return a + j->a_step + (int64_t)at * len * PH_ASK / (int)sizeof *a;
 }
 
-/* One tile of c; one that reaches beyond the last column goes through a buffer. */
+/* One register tile of c, through a buffer if it reaches beyond the last column. */
 static void tile(const job *j, const area *r, int t, int p, int len, const float *a,
                  const float *b, float *buffer, int add)
 {
@@ -394,8 +395,8 @@ static void tile(const job *j, const area *r, int t, int p, int len, const float
     }
 }
 
-/* The steps of k from kk on, `len` of them, for a rectangle of c; a and b are packed.
-   After the last step the bias follows while the rows are still in L1. */
+/* Adds `len` steps of k from kk on to a rectangle of c; a and b are packed. After the
+   last step the bias is added while the rows are still in L1. */
 static void steps(const job *j, const area *r, int kk, int len, const float *a,
                   const float *b, float *buffer)
 {
@@ -437,7 +438,7 @@ static void packed_item(const job *j, const scratch *s, int item)
     if (!j->plain) ph_gemm_copy(j, &r, 1);
 }
 
-/* It works where panels lay. */
+/* Its scratch overwrites the packed panels of the lane. */
 static void few_item(const job *j, ph_arena *arena, int item)
 {
     columns_of *has = ph_arena_take(arena, sizeof *has);
@@ -449,7 +450,7 @@ static void tiled_item(const job *j, ph_arena *arena, int item)
 {
     columns_of *has = ph_arena_take(arena, sizeof *has);
     columns_of wants = {j, ph_gemm_own(j, item).j0, 0};
-    int whole = j->kc >= j->g->k; /* else panels hold some steps of k only */
+    int whole = j->kc >= j->g->k; /* else the panels hold only part of k */
     int kept = whole && !memcmp(has, &wants, sizeof wants);
     ph_gemm_tiled(j, arena, item, kept);
     *has = whole ? wants : (columns_of){0};
@@ -483,7 +484,7 @@ static void item_loop(void *arg, int lane, int index)
     packed_item(j, &s, index);
 }
 
-/* Sets the part of k and of the rows that round r works on, and its items. */
+/* Sets the range of k and of the rows of round r, and its items. */
 static void set_round(job *j, int r)
 {
     const ph_gemm *g = j->g;
@@ -498,9 +499,10 @@ static void set_round(job *j, int r)
     if (j->mode == TILED && !j->shared) j->packs = ph_gemm_tiled_packs(j);
 }
 
-/* Whether lanes begin with items of their own, whose columns of b they pack alone. Not
-   with few rows: memory is best read in order. Nor in tiles: where others use the unit
-   too, lanes end at different times. */
+/* Whether each thread starts with a range of items of its own, so that no two threads
+   pack the same columns of b. Not with few rows: together the threads should read memory
+   in order. Nor with AMX: where sibling threads share the unit, they finish at different
+   times. */
 static int begins_apart(const batch *b)
 {
     int packs = 0, tiled = 0;
@@ -511,7 +513,7 @@ static int begins_apart(const batch *b)
     return packs > 1 && !tiled;
 }
 
-/* Runs the round that was set for the jobs that have items. */
+/* Runs the jobs that set_round has given items. */
 static void run_round(ph_ctx *ctx, batch *b)
 {
     int packs = 0, items = 0;

@@ -9,10 +9,10 @@
  * instruction set, nor on m and n: a row alone gives the bits it gives in a batch.
  *
  * With `tiles`, where the table multiplies bf16 (ph_pairs) and a is neither f16 nor in
- * blocks, a sum is that of steps of 32 in parts of bf16, which is as exact but has bits
- * of its own; again of its row and column alone. An element that is not finite is the
- * chain's, and -0 becomes +0. Callers set it for gradients of bf16, and of f32 where the
- * table has f32_tiles.
+ * blocks, f32 is multiplied as a bf16x3 split in steps of 32, which is as accurate but
+ * has bits of its own; again they depend only on the element's row and column. A
+ * non-finite element is recomputed as the chain, and -0 becomes +0. Callers set it for
+ * gradients of bf16, and of f32 where the table has f32_tiles.
  *
  * Strides make the forms: of a_row and a_col one is 1, and so of b_row and b_col.
  *
@@ -20,11 +20,11 @@
  *     dx = dy w^T    a = dy, a_col 1     b = w, b_row 1, b_col = row length of w
  *     dw = x^T dy    a = x, a_row 1      b = dy, b_col 1
  *
- * Blocks. A matrix of a layer may lie as one matrix per head, (heads, in, dim) instead of
- * (in, heads*dim). Its contiguous axis then comes in blocks of `dim` elements that start
- * in*dim elements apart: b_block = dim, b_step = in*dim, and the same for c. So may the
- * columns of a where they are contiguous: a_block of each head's numbers are read, those
- * between them are another's.
+ * Blocks. A matrix of a layer may be stored as one matrix per head, (heads, in, dim)
+ * instead of (in, heads*dim). Its contiguous axis then comes in blocks of `dim` elements
+ * that start in*dim elements apart: b_block = dim, b_step = in*dim, and the same for c.
+ * So may the columns of a where they are contiguous; the gaps between its blocks are not
+ * read.
  */
 #ifndef PH_KERNELS_GEMM_H
 #define PH_KERNELS_GEMM_H
@@ -57,15 +57,15 @@ typedef struct ph_gemm {
 
     const float *bias; /* (n), or NULL */
     int add;           /* 1: to what c holds */
-    int tiles;         /* 1: f32 numbers may be multiplied as parts of bf16 */
+    int tiles;         /* 1: f32 may be multiplied as a bf16x3 split */
 } ph_gemm;
 
-/* Bytes of workspace with which ph_gemm_run computes the list, or a part of it, with any
-   number of rows up to m in each product. Pointers in the list are not looked at. */
+/* Bytes of workspace that suffice for ph_gemm_run on the list, or part of it, with any
+   number of rows up to m in each product. Pointers in the list are not read. */
 size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count);
 
-/* Computes `count` <= PH_GEMM_MAX products that do not depend on each other side by side.
-   What it carves is checked against the size of the workspace. */
+/* Computes `count` <= PH_GEMM_MAX independent products concurrently. What it carves is
+   checked against the size of the workspace. */
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * gemm_few.c - products of few rows: all of b comes from memory for little work, so it is
- * neither packed nor read twice.
+ * gemm_few.c - products of few rows (gemv and skinny gemm): bound by reading b, which is
+ * therefore neither packed nor read twice.
  *
- *   STREAM  rows of b are contiguous: lines of b one after the other, sums in registers
- *   TURNED  columns of b are contiguous (logits from embeddings): squares of b are turned
- *           in registers, as keys are
+ *   STREAM  rows of b are contiguous: one row after the other, sums in registers
+ *   TURNED  columns of b are contiguous (logits from embeddings): squares of b are
+ *           transposed in registers, as K is in decoding
  */
 #include <string.h>
 
@@ -17,13 +17,13 @@ enum { COLUMNS = 1024, LEAST = 64 }; /* of one item, at most and at least */
 
 /* ---- decisions --------------------------------------------------------------------- */
 
-/* Whether a is rows of floats. */
+/* Whether a is row-major f32 already. */
 static int is_rows(const ph_gemm *g)
 {
     return g->a_col == 1 && g->a_type == PH_F32 && !g->a_block;
 }
 
-/* Fewer where one thread must make them rows of floats first. */
+/* Fewer where one thread must convert a first. */
 int ph_gemm_stream_rows(const job *j)
 {
     if (j->g->b_col != 1) return 0;
@@ -51,7 +51,7 @@ int ph_gemm_few_choose(job *j, int wanted)
     return 1;
 }
 
-/* ---- a as rows of floats ----------------------------------------------------------- */
+/* ---- a as row-major f32 ------------------------------------------------------------ */
 
 size_t ph_gemm_few_packed(const job *j)
 {
@@ -101,7 +101,7 @@ static void stream(const job *j, const area *r)
     }
 }
 
-/* The kernel leaves strips of scores, and peaks, which nobody wants here. */
+/* The kernel for scores, which writes a strip, and lane maxima that are unused here. */
 static void turn(const job *j, const area *r, float *strip, float *peak)
 {
     const ph_gemm *g = j->g;

@@ -1,6 +1,6 @@
 /*
- * gemm_job.h - one product at work: what gemm.c decides, and what it shares with
- * gemm_tiles.c.
+ * gemm_job.h - one product with its blocking: what gemm.c decides, and what it shares
+ * with gemm_few.c, gemm_pack.c and gemm_tiles.c.
  */
 #ifndef PH_KERNELS_GEMM_JOB_H
 #define PH_KERNELS_GEMM_JOB_H
@@ -9,45 +9,45 @@
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
 
-/* Blocking for one register tile; bytes in a core's caches are the reason for each. */
+/* Blocking for one register tile, by the sizes of a core's caches. */
 typedef struct ph_gemm_sizes {
-    int mr;      /* the table's register tile: which entry */
-    int few;     /* up to so many rows STREAM is best */
-    int kc;      /* longer: fewer trips of c */
+    int mr;      /* of the register tile that this is for */
+    int few;     /* up to so many rows STREAM is fastest */
+    int kc;      /* longer: c is loaded and stored less often */
     int columns; /* of an item at most: kc * columns floats of b are half of L2 */
-    int room;    /* floats of a packed in a round: as many pages as the TLB knows */
+    int room;    /* floats of a packed in a round: as many pages as the TLB covers */
 } ph_gemm_sizes;
 
 typedef enum ph_gemm_mode { EMPTY, STREAM, TURNED, PACKED, TILED } ph_gemm_mode;
 
-/* One product of the list, with everything that was decided about it. */
+/* One product of the list and its blocking. */
 typedef struct ph_gemm_job {
     const ph_gemm *g;
     const ph_kernels *k;
     const ph_gemm_sizes *s;
     ph_gemm_mode mode;
-    int plain;         /* c is rows of floats: products write it directly */
+    int plain;         /* c is row-major f32: the micro-kernel writes it directly */
     int depth, height; /* k and rows of one round */
     int k_rounds, rounds;
     int kc;                 /* steps of k between two packings of b */
     int rows, columns;      /* of one item */
     int64_t a_step, b_step; /* floats from one packed panel to the next */
-    float *packed;          /* PACKED: panels of a, for each part of k; STREAM, TURNED: a
-                               as rows of floats; TILED: as tiles */
-    int shared;             /* it is the product's before this one */
+    float *packed;          /* PACKED: panels of a for each block of k; STREAM, TURNED:
+                               a as row-major f32; TILED: as AMX tiles */
+    int shared;             /* packed is that of the previous product */
     int once;               /* TILED: b is used once and not packed */
     const float *left;      /* STREAM, TURNED: a, with its row length */
     int64_t left_ld;
 
     /* the current round */
-    int k0, k_len, i0, i_len; /* the part of k and of the rows */
+    int k0, k_len, i0, i_len; /* its range of k and of the rows */
     int packs, items;         /* items of the two loops */
 } ph_gemm_job;
 
 /* A rectangle of c. */
 typedef struct ph_gemm_area {
     int i0, rows, j0, cols;
-    float *c; /* its first element, or a copy's */
+    float *c; /* its first element, in c or in a copy */
     int64_t ldc;
 } ph_gemm_area;
 
@@ -55,7 +55,7 @@ typedef struct ph_gemm_area {
    `wanted` as long as a part keeps `least`. Returns the size of a part. */
 int ph_gemm_part(int total, int most, int wanted, int least);
 
-/* Where element e of an axis in blocks lies, and how many follow it without a gap. */
+/* Offset of element e of an axis in blocks; *run shrinks to what is contiguous there. */
 int64_t ph_gemm_block(int block, int64_t step, int e, int *run);
 
 /* Copies a rectangle of c into floats at area->c, or those back into c. */
@@ -64,20 +64,19 @@ void ph_gemm_copy(const ph_gemm_job *job, const ph_gemm_area *area, int out);
 /* n elements as floats. */
 void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n);
 
-/* What a rectangle starts from, in c or in a copy. A product that overwrites needs
-   nothing. */
+/* Points the rectangle at c or at a copy, and loads or clears its initial sums. */
 void ph_gemm_begin(const ph_gemm_job *job, ph_gemm_area *area, float *copy, int add);
 
 /* The bias of `count` rows of a rectangle. */
 void ph_gemm_bias(const ph_gemm_job *job, const ph_gemm_area *area, int first, int count);
 
-/* The rectangle that an item of the current round owns, but for where it is computed. */
+/* The rectangle that an item of the current round owns; its c is not set. */
 ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
 
 /* ---- gemm_pack.c ---- */
 
-/* Rows i0.. of a, `len` columns from k0 on, into panels of mr rows, and columns j0.. of
-   b, `len` steps of k from k0 on, into panels of nr columns. */
+/* Packs rows i0.. of a into panels of mr rows, and columns j0.. of b into panels of nr
+   columns, `len` steps of k from k0 on. */
 void ph_gemm_pack_a(const ph_gemm_job *job, int i0, int rows, int k0, int len, float *to);
 void ph_gemm_pack_b(const ph_gemm_job *job, int j0, int cols, int k0, int len, float *to);
 
@@ -86,26 +85,25 @@ void ph_gemm_pack_b(const ph_gemm_job *job, int j0, int cols, int k0, int len, f
 /* Decides on STREAM or TURNED, or returns 0. */
 int ph_gemm_few_choose(ph_gemm_job *job, int wanted);
 
-/* The most rows of such a product in each of the two modes; 0: it has no such. */
+/* The most rows for which each of the two modes is taken; 0: it does not apply. */
 int ph_gemm_stream_rows(const ph_gemm_job *job);
 int ph_gemm_turned_rows(const ph_gemm_job *job);
 
-/* Floats of `packed`; makes a rows of floats, before the loops. */
+/* Floats of `packed`; converts a to row-major f32 before the loops. */
 size_t ph_gemm_few_packed(const ph_gemm_job *job);
 void ph_gemm_few_pack(ph_gemm_job *job);
 
-/* Carves the scratch of a lane, or measures it, and computes an item in it; -1: none. */
+/* Carves the scratch of a lane and computes an item in it; item -1: measures only. */
 void ph_gemm_few(const ph_gemm_job *job, ph_arena *lane, int item);
 
 /* ---- gemm_tiles.c ---- */
 
 void ph_gemm_tiled_choose(ph_gemm_job *job, int wanted, int count);
 
-/* Whether a round's rows are packed for all items, or each item packs its own. */
+/* Whether the rows of a round are packed once for all items, or by each item itself. */
 int ph_gemm_tiled_keeps(const ph_gemm_job *job);
 
-/* Floats of `packed`, enough for a product with fewer rows; an upper bound of the bytes
-   of a lane for all products with up to as many rows. */
+/* Upper bounds over all row counts up to m: floats of `packed`, bytes of a lane. */
 size_t ph_gemm_tiled_packed(const ph_gemm_job *job);
 size_t ph_gemm_tiled_lane(const ph_gemm_job *job);
 
@@ -113,8 +111,8 @@ size_t ph_gemm_tiled_lane(const ph_gemm_job *job);
 int ph_gemm_tiled_packs(const ph_gemm_job *job);
 void ph_gemm_tiled_pack(const ph_gemm_job *job, int item);
 
-/* Carves the scratch of a lane, or measures it, and computes an item in it; -1: none.
-   has_b: with one part of k, the columns of the item are packed there. */
+/* Carves the scratch of a lane and computes an item in it; item -1: measures only.
+   has_b: the lane already holds the packed columns of the item. */
 void ph_gemm_tiled(const ph_gemm_job *job, ph_arena *lane, int item, int has_b);
 
 #endif

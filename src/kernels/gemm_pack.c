@@ -1,6 +1,6 @@
 /*
- * gemm_pack.c - a and b of a product as packed panels, whatever way they are stored: mr
- * rows of a, or nr columns of b, next to each other for every step of k.
+ * gemm_pack.c - packs a and b of a product, in any storage order, into K-major panels of
+ * mr rows of a or nr columns of b.
  */
 #include "kernels/gemm_job.h"
 
@@ -32,7 +32,7 @@ void ph_gemm_pack_a(const job *j, int i0, int rows, int k0, int len, float *to)
         turn_rows(j, i0 + i, ph_min(mr, rows - i), k0, len, to);
 }
 
-/* At most nr columns of b from j0 on, each contiguous along k, turned into one panel. */
+/* At most nr columns of b from j0 on, each contiguous along k, as one panel. */
 static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
@@ -46,7 +46,7 @@ static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *t
     }
 }
 
-/* Columns in blocks that do not fit panels, copied piece by piece. */
+/* Columns in blocks whose edges fall inside panels. */
 static void pack_pieces(const job *j, int j0, int cols, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;

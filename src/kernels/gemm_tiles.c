@@ -1,22 +1,22 @@
 /*
- * gemm_tiles.c - matrix products in tiles of bf16, where a number of f32 is up to three
- * of them (ph_pairs in kernels.h).
+ * gemm_tiles.c - matrix products on AMX tiles, f32 operands as a bf16x3 split (ph_pairs
+ * in kernels.h).
  *
- * a is packed once, for all items, in rounds over its rows if it is large; unless even
- * few rows are too much, when each item packs its own. An item owns a rectangle of c and
- * packs the columns of b itself:
+ * a is packed once for all items, in rounds over its rows if it is large; if k is so long
+ * that a round would hold too few rows, each item packs its own. An item owns a rectangle
+ * of c and packs its columns of b itself:
  *
- *     for each part of k             `kc` steps
+ *     for each block of k            `kc` steps
  *         pack the columns of b                                     stays in L2
  *         for each 32 rows of a      packed, or pack them           from L2 or L3
  *             for each 32 columns    multiply into a copy of c
  *
- * With one part of k the copy is one strip of 32 rows, and a lane that goes on with the
- * same columns has them packed; else it is the whole rectangle. The sums of an element
- * are those of its row and column alone, step after step.
+ * With one block of k the copy is one strip of 32 rows, and a lane whose next item has
+ * the same columns reuses the packed ones; else the copy is the whole rectangle. The bits
+ * of an element depend on its row and column only, step after step.
  *
- * Up to 32 rows, b with its rows contiguous: b is used once, so it is not packed but read
- * where it lies (`stream`, `few`).
+ * Up to 32 rows with row-major b: b is used once, so it is not packed but split on the
+ * fly (`stream`, `few`).
  */
 #include <math.h>
 #include <string.h>
@@ -25,37 +25,36 @@
 #include "kernels/gemm_job.h"
 
 enum {
-    KC = 640,         /* a strip of a in three parts is 120 KB, ... */
+    KC = 640,         /* a strip of a in three terms is 120 KB, ... */
     COLUMNS = 256,    /* ... b of an item 960 KB, */
-    ROWS = 640,       /* and c of an item 640 KB where k has parts */
-    LEAST_STRIPS = 8, /* rows / 32 of an item: b is packed for no fewer */
-    ROOM = 7 << 17,   /* numbers of a that are packed for all items at a time */
+    ROWS = 640,       /* and c of an item 640 KB where k is cut into blocks */
+    LEAST_STRIPS = 8, /* rows / 32 of an item: fewer do not repay packing b */
+    ROOM = 7 << 17,   /* elements of a that are packed for all items at a time */
     PANELS = COLUMNS / PH_WIDE,
     ONCE = 1 << 13,   /* floats of c of an item that uses b once, ... */
     LEAST_PANELS = 3, /* ... and its columns */
-    STEP = PH_PARTS * PH_WIDE * PH_STEP, /* numbers of one step of a panel */
-    HEAD = PH_STEP, /* a packed strip says how many parts it has, then come its tiles */
-    PAD = 48 /* floats between rows of the copy: keeps them off each other's sets, and
-                columns at the edge of a block may be written in full */
+    STEP = PH_PARTS * PH_WIDE * PH_STEP, /* elements of one step of a panel */
+    HEAD = PH_STEP, /* header of a packed strip: how many terms it has */
+    PAD = 48 /* floats between rows of the copy: avoids cache-set conflicts, and lets
+                tiles at the edge of a block be stored in full */
 };
 
 typedef struct scratch {
-    uint16_t *a, *b; /* packed: a strip; panels behind each other */
-    int *parts;      /* of each panel of b */
+    uint16_t *a, *b; /* packed: one strip of a; the panels of b */
+    int *parts;      /* terms of each panel of b */
     float *c;        /* the copy */
-    float *pieces;   /* b as rows where it comes in blocks */
+    float *pieces;   /* a step of b gathered from blocks */
 } scratch;
 
 /* ---- decisions --------------------------------------------------------------------- */
 
-/* Numbers of a packed strip: `kc` steps of k. */
+/* Elements of a packed strip: `kc` steps of k. */
 static int64_t strip_size(const ph_gemm_job *j)
 {
     return HEAD + (int64_t)PH_PARTS * PH_WIDE * j->kc;
 }
 
-/* Strips of a that are packed at a time for all items, at most; 0 if those were too
-   few. */
+/* The most strips of a packed at a time for all items; 0 if too few would fit. */
 static int most_strips(const ph_gemm_job *j)
 {
     int most = ROOM / PH_WIDE / ph_round_up(ph_max(j->g->k, 1), j->kc);
@@ -93,7 +92,7 @@ void ph_gemm_tiled_choose(ph_gemm_job *j, int wanted, int count)
     j->rows = ph_gemm_part(strips, most, down, LEAST_STRIPS) * PH_WIDE;
 }
 
-/* Fewer rows may use b once, with all of k in one strip. */
+/* With fewer rows b may be used once, and then one strip holds all of k. */
 size_t ph_gemm_tiled_packed(const ph_gemm_job *j)
 {
     const ph_gemm *g = j->g;
@@ -107,7 +106,7 @@ int ph_gemm_tiled_packs(const ph_gemm_job *j)
     return ph_gemm_tiled_keeps(j) ? ph_div_up(j->i_len, PH_WIDE) : 0;
 }
 
-/* Rows of the copy; what a product needs must do for one with fewer rows. */
+/* Rows of the copy: an upper bound for products with fewer rows too. */
 static int copy_rows(const ph_gemm_job *j)
 {
     if (j->once) return j->g->m <= PH_TILE ? j->g->m : PH_WIDE;
@@ -159,7 +158,7 @@ static void pack_a(const ph_gemm_job *j, int i0, int rows, int k0, int len, uint
         to + HEAD, from, g->a_type, along ? g->a_row : g->a_col, rows, len, along, 0);
 }
 
-/* Where a strip of the round lies that is packed for all. */
+/* A strip of the round that was packed for all items. */
 static uint16_t *strip_at(const ph_gemm_job *j, int strip, int kk)
 {
     int64_t at = (int64_t)(kk / j->kc) * most_strips(j) + strip;
@@ -179,8 +178,8 @@ static ph_operand left_of(const uint16_t *strip, int steps)
     return ph_split_operand(strip + HEAD, strip[0], steps);
 }
 
-/* Columns j0.. of b, that come in blocks along j, or along k, as lines behind each
-   other. */
+/* Gathers columns j0.. of b, which come in blocks along j or along k, into contiguous
+   rows. */
 static void collect(const ph_gemm *g, int j0, int cols, int k0, int len, float *to)
 {
     int along = g->b_col != 1, lines = along ? cols : len, n = along ? len : cols;
@@ -194,13 +193,13 @@ static void collect(const ph_gemm *g, int j0, int cols, int k0, int len, float *
         }
 }
 
-/* Where panel p of b begins. */
+/* Offset of panel p of packed b. */
 static int64_t panel_of(const ph_gemm_job *j, int p)
 {
     return (int64_t)p * (j->kc / PH_STEP) * STEP;
 }
 
-/* PH_WIDE columns of b or fewer, a step of k or less. */
+/* Packs up to PH_WIDE columns of b, one step of k; returns how many terms it has. */
 static int pack_b(const ph_gemm_job *j, int j0, int cols, int k0, int len, float *pieces,
                   uint16_t *to)
 {
@@ -216,13 +215,13 @@ static int pack_b(const ph_gemm_job *j, int j0, int cols, int k0, int len, float
     return j->k->pairs->split(to, from, PH_F32, stride, cols, len, along, 1);
 }
 
-/* Where the numbers of one step have one part and those of another have more. */
+/* Makes a step of one term fit a panel of three: its other terms are 0. */
 static void clear_others(uint16_t *step)
 {
     memset(step + STEP / PH_PARTS, 0, (STEP - STEP / PH_PARTS) * sizeof *step);
 }
 
-/* Step t of panel p, which has the steps before it. */
+/* Step t of panel p; the steps before it are packed. */
 static void pack_step(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len, int p,
                       int t, const scratch *s)
 {
@@ -235,7 +234,7 @@ static void pack_step(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int l
     *all = t ? ph_max(*all, parts) : parts;
 }
 
-/* In the order in which b lies. */
+/* In the storage order of b. */
 static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len,
                         const scratch *s)
 {
@@ -249,7 +248,7 @@ static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int
 
 /* ---- items ------------------------------------------------------------------------- */
 
-/* The element as one chain of f32, as it is without tiles. */
+/* An element as one f32 chain, as the product without tiles computes it. */
 static float chain(const ph_gemm_job *j, int row, int col)
 {
     const ph_gemm *g = j->g;
@@ -268,7 +267,7 @@ static float chain(const ph_gemm_job *j, int row, int col)
     return *one.c;
 }
 
-/* Parts say nothing of what is infinite: where a sum is not finite the chain decides. */
+/* A bf16x3 split makes NaN of Inf: non-finite sums are recomputed as f32 chains. */
 static void mend(const ph_gemm_job *j, const ph_gemm_area *r)
 {
     if (j->k->finite(r->c, r->ldc, r->rows, ph_round_up(r->cols, PH_LANES))) return;
@@ -318,7 +317,8 @@ static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area
     if (kk + len == g->k) finish_strip(j, r);
 }
 
-/* All rows there are, against columns of b as they lie; returns 0 if tiles must do it. */
+/* All rows against columns of b in place; returns 0 where FMAs met a subnormal and tiles
+   must compute it. */
 static int try_once(const ph_gemm_job *j, const ph_gemm_area *r, int tiles)
 {
     const ph_gemm *g = j->g;
@@ -347,7 +347,7 @@ static void run_once(const ph_gemm_job *j, const ph_gemm_area *r)
     finish_strip(j, r);
 }
 
-/* Strips against columns of b that are packed. */
+/* All strips of the rectangle against packed columns of b. */
 static void run_strips(const ph_gemm_job *j, const scratch *s, const ph_gemm_area *all,
                        int has_b)
 {

@@ -1,6 +1,6 @@
 /*
- * pairs_ref.c - products of bf16 tiles in plain loops: what ph_pairs means, bit by bit,
- * and what those of amx.c are checked against. Nobody computes with it.
+ * pairs_ref.c - ph_pairs in scalar loops: the contract, bit by bit, that the AMX kernels
+ * are tested against. Only tests run it.
  */
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/half.h"
 #include "kernels/kernels.h"
 
-enum { TILE = PH_TILE * PH_STEP, MOST = 256 }; /* numbers; columns of attend_along */
+enum { TILE = PH_TILE * PH_STEP, MOST = 256 }; /* elements; columns of attend_along */
 
 static void begin(int rows)
 {
@@ -77,7 +77,7 @@ static int pack_columns(uint16_t *dst, const void *const *rows, int count, int n
 
 /* ---- products ---- */
 
-/* Numbers too small for a full fraction are 0. */
+/* Flush to zero: subnormals become 0 of the same sign. */
 static float flush(float x)
 {
     return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
@@ -88,7 +88,8 @@ static float add(float a, float b)
     return flush(flush(a) + flush(b));
 }
 
-/* What is too small before it is rounded to the spacing of such numbers is too small. */
+/* Underflow is detected before rounding: a result that only rounds up to 2^-126 is
+   flushed too. */
 static float multiply_add(uint16_t a, uint16_t b, float c)
 {
     float x = flush(ph_from_bf16(a)), y = flush(ph_from_bf16(b)), z = fmaf(x, y, c);
@@ -97,7 +98,7 @@ static float multiply_add(uint16_t a, uint16_t b, float c)
     return flush(z);
 }
 
-/* One step: a line of the left operand, a column of the right one. */
+/* One step of 32: a row of the left operand, a column of the right one. */
 static float step(float sum, const uint16_t *line, const uint16_t *tile, int column)
 {
     float even = 0, odd = 0;
@@ -126,7 +127,7 @@ static void scores(int m, int n, int k, const uint16_t *a, const uint16_t *b, fl
         }
 }
 
-/* The element of key j and row i: their places in a step are the same. */
+/* As scores, with the operands swapped: the order within a step is the same. */
 static void scores_along(int m, int n, int k, const uint16_t *a, const uint16_t *b,
                          int64_t ldb, int64_t ahead, float scale, float *s, float *peak)
 {
@@ -154,7 +155,7 @@ static void cut(float x, int at, uint16_t *to)
     }
 }
 
-/* Weights of the strip, in parts. */
+/* Softmax weights of the strip, split into terms. */
 static void soften(const ph_strip *x)
 {
     float p[PH_TILE * PH_STRIP_LD];
@@ -203,7 +204,7 @@ static int attend_along(const ph_strip *strip, const uint16_t *v, int64_t ldv, i
 
 /* ---- gradients of scores ---- */
 
-/* Row r of both, PH_STRIP_LD numbers each. */
+/* Row r of p and ds, PH_STRIP_LD floats each. */
 static void slopes_row(const ph_slopes *x, int r, float *p, float *ds)
 {
     int at = r * PH_STRIP_LD;
@@ -237,7 +238,7 @@ static int slopes(const ph_slopes *x)
     return small;
 }
 
-/* ---- products of parts ---- */
+/* ---- bf16x3 ---- */
 
 static float number_at(const void *from, ph_dtype type, int64_t at)
 {
@@ -245,7 +246,7 @@ static float number_at(const void *from, ph_dtype type, int64_t at)
                           : ph_from_bf16(((const uint16_t *)from)[at]);
 }
 
-/* The part of x that fits into bf16, ties away from 0; the last one fits exactly. */
+/* x rounded to bf16, ties away from 0. */
 static uint16_t nearest(float x)
 {
     return (uint16_t)((ph_bits(x) + 0x8000u) >> 16);
@@ -282,7 +283,7 @@ static int split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
     return parts;
 }
 
-/* The element of a line of one operand and a column of the other. */
+/* The dot product of a row of one operand and a column of the other. */
 static float dot_of_parts(float sum, int steps, const ph_operand *a, const uint16_t *line,
                           const ph_operand *b, const uint16_t *tile, int column)
 {

@@ -1,5 +1,5 @@
 /*
- * ref.c - the oracle: each kernel of kernels.h in plain loops.
+ * ref.c - the oracle: each kernel of kernels.h in scalar loops.
  *
  * The other tables must give the same bits, so the order of every sum and every rounding
  * here is the contract. Runs on any CPU; fmaf is exact everywhere, if slow without
@@ -162,7 +162,7 @@ static float cap_ref(float s, float cap, float inverse, float *slope)
     if (z < 0.36f) return small;
     float e = exp2_ref(fabsf(x) * -2.8853900817779268f), both = 1.0f + e;
     *slope = 4.0f * e / (both * both);
-    if (isnan(x)) *slope = 0; /* a hidden NaN must not reach what it multiplies */
+    if (isnan(x)) *slope = 0; /* a masked NaN must not propagate into ds */
     return cap * copysignf((1.0f - e) / both, x);
 }
 

@@ -1,6 +1,6 @@
 /*
- * ref_head.h - heads in plain loops, a part of ref.c: what tmpl_lanes.h, tmpl_head.h and
- * tmpl_head_back.h do.
+ * ref_head.h - whole heads in scalar loops, part of ref.c: the contract of tmpl_lanes.h,
+ * tmpl_head.h and tmpl_head_back.h.
  */
 
 static float chain(int n, const float *x, float scale, const float *y)
@@ -59,7 +59,7 @@ typedef struct running {
     float row_max, lanes[PH_LANES], *acc;
 } running;
 
-/* Row i against the keys of the split at j, from nothing. */
+/* Online softmax of row i over the keys of the split at j. */
 static void row_split(const ph_head *h, int i, int j, running *r)
 {
     float s[PH_STRIP_LD], peak[PH_LANES], rescale;
@@ -80,7 +80,7 @@ static void row_split(const ph_head *h, int i, int j, running *r)
     }
 }
 
-/* whole = whole and part, of which one has seen a key. */
+/* Merges part into whole; at least one of them has seen a key. */
 static void merge(int n, running *whole, const running *part)
 {
     float highest = whole->row_max > part->row_max ? whole->row_max : part->row_max;
@@ -98,7 +98,7 @@ static float lse_of(float row_max, float sum)
     return (float)((double)row_max * PH_LN2 + logarithm(sum));
 }
 
-/* Divides, gates, takes the sink in, and stores. */
+/* Adds the sink, divides by the sum, gates and stores. */
 static void finish_row(const ph_head *h, int i, const running *r)
 {
     float sum = sum16(r->lanes), gate = h->gate ? h->gate[i] : 1;
@@ -139,7 +139,7 @@ static void gradient_of(const ph_head_tile *t, int i, int c, float *p, float *ds
     *p *= keep;
 }
 
-/* Row `at` of a gradient: over k lines of b, by what stands `step` apart. */
+/* Row `at` of a gradient: sum_kk a[kk*step] * b[kk*ldb + j]. */
 static void sum_row(const ph_sums *sums, int at, int n, int k, const float *a,
                     int64_t step, const float *b, int64_t ldb)
 {

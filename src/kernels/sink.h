@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Takes the sink into one row's softmax: its lse, and the factor of its output. */
+/* Adds the sink to one row's softmax: updates its lse and the factor of its output. */
 static inline void ph_add_sink(float sink, float *lse, float *factor)
 {
     if (sink == -INFINITY) return;

@@ -9,10 +9,10 @@
 
 enum { LINE = 64 }; /* bytes of a cache line */
 
-/* Elements in a row of a square */
+/* Elements of each key in a square */
 #define SQUARE(type) ((type) == PH_BF16 ? 2 * VL : VL)
 
-/* n of them from element `at` on, the rest 0; pairs of bf16 stay packed */
+/* n elements from `at` on, the rest 0; bf16 stays in pairs */
 V vec load_square_row(const char *row, const ph_dtype type, int at, int n)
 {
     if (type != PH_BF16) return load_part(row, type, at, n);
@@ -25,7 +25,7 @@ V vec load_square_row(const char *row, const ph_dtype type, int at, int n)
     return v_load_pairs(p);
 }
 
-/* sums[i] += a[i][0..n) times VL keys, element by element */
+/* sums[i] += a[i][at..at + n) times the same elements of VL keys */
 V void add_square(const int M, const ph_dtype type, const char *const *keys, int at,
                   int n, const float *a, int64_t lda, vec *sums)
 {
@@ -56,7 +56,7 @@ V void touch_rows(const char *rows, int64_t ld, int bytes, int first, int end)
             (void)*(volatile const char *)(rows + i * ld + at);
 }
 
-/* The lines that a square reads, `ahead` bytes on */
+/* Prefetches the cache lines of a square that lies `ahead` bytes further on. */
 V void prefetch_lines(const char *const *keys, int bytes, int64_t ahead)
 {
     if (bytes % LINE) return;
@@ -64,10 +64,10 @@ V void prefetch_lines(const char *const *keys, int bytes, int64_t ahead)
     for (int i = 0; i < PH_LANES; i++) __builtin_prefetch(keys[i] + bytes + ahead);
 }
 
-/* M rows against up to 16 of n keys, ldb bytes apart; the last one stands for those that
-   are not there. Meanwhile the next 16 are fetched: one or two rows wait for memory all
-   the time, so they touch some whole keys with each square; more rows compute enough to
-   hide a prefetch, and a touch would hold them up. */
+/* M rows against up to 16 of n keys, ldb bytes apart; beyond n the last key is repeated.
+   Meanwhile the next 16 keys are brought into cache: one or two rows are memory-bound, so
+   with each square they touch some whole keys; more rows compute long enough to hide a
+   prefetch, and a touch would stall them. */
 V void scores_of_16(const int M, const ph_dtype type, int n, int k, const float *a,
                     int64_t lda, const char *b, int64_t ldb, float *s, float *peak)
 {

@@ -1,24 +1,30 @@
 /*
- * tmpl_gemm.h - the products, written once in the vector vocabulary.
+ * tmpl_gemm.h - the micro-kernels of products, written once in the vector vocabulary.
  *
  * Needs VL, MR, NR and the vocabulary of a vec_<isa>.h. One register tile of M rows and
  * NV vectors does all the work; `tile` is inlined with constant M, NV, form and start, so
  * each instance is a straight loop of M*NV fused multiply-adds per step of k.
  *
- * Forms of the left operand a[i*row + k*step]:
- *                                ACROSS  row is 1     (packed panels, or P^T)
- *                                ALONG   step is 1    (rows as they lie)
- *                                EITHER  any
- * What the accumulators start from:
- *                                FRESH 0    ADD c    SHRINK c * alpha[i]
- *                                PEAK: 0, and maxima are folded into peak on the way out
- *                                TIMES: 0, and results are multiplied by alpha[i]
- *                                ON: c, and the same at the end    PLUS: 0, c is added
- *                                LINES: 0, with a line asked for in each step, as TIMES
- *                                CARRY: as SHRINK, with a line asked for too
+ * Layout of the left operand a[i*row + k*step]:
+ *     ACROSS    row is 1: packed panels, or P^T
+ *     ALONG     step is 1
+ *     EITHER    any
+ *
+ * What the accumulators start from, and what happens to them at the end:
+ *     FRESH     0
+ *     ADD       c
+ *     SHRINK    c * rescale[i]
+ *     PEAK      0; the maxima are reduced into lane_max
+ *     TIMES     0; results are multiplied by rescale[i]
+ *     ON        c; results are multiplied by rescale[i]
+ *     PLUS      0; c is added
+ *     LINES     0
+ *     CARRY     c * rescale[i]
+ * The last five, TIMES to CARRY, are those of whole heads: they prefetch PACE bytes in
+ * each step.
  */
-/* Loops over the tile must vanish. With a count clang unrolls them before M is known, as
-   loops of unknown length, and then keeps the accumulators in memory. */
+/* Loops over the register tile must unroll completely. Given a count, clang unrolls them
+   before M is known, as loops of unknown length, and then spills the accumulators. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -27,8 +33,8 @@
 
 enum { ACROSS, ALONG, EITHER };
 enum { FRESH, ADD, SHRINK, PEAK, TIMES, ON, PLUS, LINES, CARRY };
-enum { FEW = MR * 2 / 3 };      /* rows up to which a tile waits for memory */
-enum { PACE = 2 * NR };         /* bytes that those of a whole head ask for, per step */
+enum { FEW = MR * 2 / 3 };      /* rows up to which a tile is memory-bound */
+enum { PACE = 2 * NR };         /* bytes that tiles of whole heads prefetch per step */
 
 typedef void tile_fn(int k, const float *a, int64_t row, int64_t step, const float *b,
                      int64_t ldb, float *c, int64_t ldc, const float *alpha, float *peak,
@@ -95,7 +101,7 @@ V void tile(const int M, const int NV, const int form, const int start, int k,
     }
 }
 
-/* One function per row count, for a full tile (NR columns) and a narrow one (16). */
+/* One instance per row count, for a full tile (NR columns) and a narrow one (16). */
 #define TILE(name, M, width, form, start)                                                \
     static void name##_##M##_##width(int k, const float *a, int64_t row, int64_t step,   \
                                      const float *b, int64_t ldb, float *c, int64_t ldc, \
@@ -188,8 +194,8 @@ static void scores(int m, int n, int k, const float *a, int64_t lda, const float
                                      PH_STRIP_LD, NULL, peak, (const char *)b);
 }
 
-/* One or two rows read b once, whole rows in the order of memory, which is what hardware
-   prefetchers follow; so their tiles are as wide as registers allow. */
+/* One or two rows are bound by reading b. Hardware prefetchers follow whole rows in
+   memory order, so these tiles are as wide as the registers allow. */
 V void weigh_wide(const int M, const int NV, int k, const float *p, const float *b,
                   int64_t ldb, float *c, int64_t ldc, const float *alpha)
 {
@@ -231,7 +237,7 @@ static wide_fn *const wide_tiles[3][3] = { /* [rows][columns / 64] */
 static wide_fn *const wide_tiles[3][3] = {{0}, {0, wide_1_64}};
 #endif
 
-/* The columns of weigh that wide tiles take; returns how many. */
+/* As many columns as wide tiles cover; returns how many. */
 static int weigh_whole_rows(int m, int n, int k, const float *p, const float *b,
                             int64_t ldb, float *c, int64_t ldc, const float *alpha)
 {
@@ -244,7 +250,7 @@ static int weigh_whole_rows(int m, int n, int k, const float *p, const float *b,
     return j;
 }
 
-/* Without `fetch` the prefetches name the operand itself, which is in cache anyway. */
+/* With nothing to prefetch, the prefetches hit the operand itself, which is in cache. */
 static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                   float *c, int64_t ldc, const float *alpha, const void *fetch)
 {

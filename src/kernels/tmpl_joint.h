@@ -1,8 +1,8 @@
 /*
- * tmpl_joint.h - kernels of heads that are mixed and of rows that are not softmax.
+ * tmpl_joint.h - kernels of mixed heads (talking heads, DCMHA) and of entmax.
  *
- * entmax: u = max(1 + scale*(s - base), 0), p = u^a, its slope u^(a-1). a = 1 and a = 2
- * need no logarithm.
+ * entmax: u = max(1 + scale*(s - base), 0), p = u^a, with u^(a-1) for its derivative.
+ * a = 1 and a = 2 need no logarithm.
  */
 /* sum_h w[h] x[h] of one vector of columns */
 V vec over_heads(int heads, const float *w, const float *x, int64_t ld)
@@ -41,8 +41,8 @@ static void compose(int heads, int rank, int n, const float *w1, const float *w2
     }
 }
 
-/* One vector of columns: hidden and e of every row first, then head by head with sums in
-   registers. room[(2*r + which)*rows + i] */
+/* One vector of columns: hidden and e of every row first, into
+   room[(2*r + which)*rows + i]; then head by head with sums in registers. */
 V void decompose_column(const int R, int heads, int rows, const float *w1,
                         const float *w2, const float *x, const float *dy, int64_t ld,
                         float *dw1, float *dw2, float *dg, float *room)
@@ -100,9 +100,9 @@ static void center(int n, const float *p, float delta, float *dp)
     }
 }
 
-enum { GRAM = VL == 16 ? 4 : 2 }; /* rows of each side that registers hold */
+enum { GRAM = VL == 16 ? 4 : 2 }; /* rows and columns of the register tile of gram */
 
-/* M x N sums at once, each in 16 lanes. */
+/* M x N dot products at once, each in 16 lanes. */
 V void gram_part(const int M, const int N, int k, const float *x, int64_t ldx,
                  const float *y, int64_t ldy, float *g, int64_t ldg)
 {
@@ -158,8 +158,8 @@ static int near_top(int n, const float *s, float scale, float top, float *list)
 
 enum { ONE, TWO, ANY }; /* the power a */
 
-/* u^a and u^(a-1) of u = 1 + t, both 0 where that is not above 0. log2(1 + t) adds what
-   rounding 1 + t lost, which a large a would make visible. */
+/* u^a and u^(a-1) of u = 1 + t, both 0 where u <= 0. log2(u) is corrected for the
+   rounding of 1 + t, which a large a would amplify. */
 V void power(const int kind, vec t, vec a, vec a1, vec *p, vec *slope)
 {
     const vec zero = v_zero(), one = v_set1(1.0f);

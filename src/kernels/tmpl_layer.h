@@ -1,11 +1,11 @@
 /*
- * tmpl_layer.h - what the products of a layer need besides tmpl_gemm.h: packing of rows
- * that lie along a panel, and products of few rows that stream their right operand.
+ * tmpl_layer.h - what the products of a layer need besides tmpl_gemm.h: packing of
+ * row-major matrices into panels, and products of few rows.
  */
 
-/* One line of a panel of W floats from n >= 1 elements. A panel narrower than its vectors
-   (MR = 12, VL = 16) is stored over its end: those lanes belong to the next line, which
-   is written later; only the last line must stop (`last`). */
+/* One line of a panel of W floats from n >= 1 elements. If the panel is narrower than a
+   vector (MR = 12, VL = 16) the store runs into the next line, which is written later;
+   only the last line must stop at its end (`last`). */
 V void panel_line(const int W, float *dst, const void *src, int n, ph_dtype type,
                   const int last)
 {
@@ -20,8 +20,8 @@ V void panel_line(const int W, float *dst, const void *src, int n, ph_dtype type
     }
 }
 
-/* Rows are short, so the processor does not see what comes next; asked for in the second
-   cache, more lines can be on their way than in the first. */
+/* Rows are too short for the hardware prefetchers. Prefetched into L2, more lines can be
+   in flight than into L1. */
 enum { PANEL_AHEAD = 8 };
 
 V void pack_panels_of(const int W, float *dst, int64_t panel, const void *src,
@@ -74,17 +74,17 @@ static void add_rows(int m, int n, const float *x, float *y, int64_t ld)
 
 /* ---- few rows ---- */
 
-/* Rows of b are asked for early in the second cache, where more lines can be on their way
-   than in the first. One row waits for memory whatever it does; several rows have enough
-   to multiply, and find b in the first cache if it is asked for once more. */
+/* Prefetch distances in rows of b: into L2, where more lines can be in flight, and again
+   into L1. A single row is memory-bound whatever it does; several rows compute long
+   enough to find b in L1. */
 enum { EARLY = 32, SOON = 8 };
 
-/* Rows whose sums registers hold: at all, and for tiles of 2 * NR columns. With more rows
-   they take turns at pieces of b of so many steps. */
+/* Most rows whose sums fit into registers: at all, and for tiles of 2 * NR columns. More
+   rows are cut into groups that share b through cache, DEEP steps at a time. */
 enum { HOLD = VL == 8 ? 3 : MR, WIDE = VL == 16 ? 4 : VL == 8 ? 3 : 2, DEEP = 64 };
 
 /* c[i][j] += sum_k a[i][k] b[k][j] for M rows and NV vectors of columns, all sums in
-   registers; part > 0: one vector with so many columns. */
+   registers; part > 0: one vector of so many columns. */
 V void stream_tile(const int M, const int NV, const int part, int k, const float *a,
                    int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
 {

@@ -10,8 +10,8 @@
  * log2 x = e + log2(e) * (f - f^2/2 + f^3 P(f)); about 2 ulp.
  *
  * cap * tanh(x), x = s / cap: s (1 + x^2 P(x^2)) where x^2 is below 0.36, else
- * cap (1 - e)/(1 + e) with e = exp(-2|x|). Its slope, 1 - tanh^2 and 4 e/(1 + e)^2: far
- * beyond the cap it is smaller than the last place of tanh, and still known to its own.
+ * cap (1 - e)/(1 + e) with e = exp(-2|x|). Its derivative is 1 - tanh^2 or 4 e/(1 + e)^2:
+ * the latter keeps full relative accuracy where tanh has rounded to 1.
  *
  * ref.c has the same operations in the same order.
  */

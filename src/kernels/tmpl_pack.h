@@ -41,12 +41,12 @@ V void store_part(void *dst, ph_dtype type, int at, int n, vec a)
     for (int i = 0; n < VL && i < n; i++) p[i] = part[i];
 }
 
-/* VL rows by VL columns, turned: dst[c*ld + 0..VL) for c < k_count */
+/* VL rows by VL columns, transposed: dst[c*ld + 0..VL) for c < k_count */
 V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, int at,
                    int k_count, ph_dtype type, vec scale)
 {
     vec r[VL];
-    for (int i = 0; i < count; i++) /* the next square: so many streams nobody foresees */
+    for (int i = 0; i < count; i++) /* too many streams for the hardware prefetchers */
         __builtin_prefetch(ph_at(rows[i], type, at + VL), 0, 2);
 #pragma GCC unroll 16
     for (int i = 0; i < VL; i++)
@@ -66,8 +66,8 @@ V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, i
 }
 
 /* The last square of a panel may be wider than the panel (MR = 12 with VL = 16, MR = 6
-   with VL = 4): it then writes into the next line. So it goes first, lines are done in
-   rising order, and PH_PACK_SLACK floats must follow the panel. */
+   with VL = 4) and then writes into the next line. So it goes first, lines follow in
+   ascending order, and PH_PACK_SLACK floats must follow the panel. */
 V void pack_across_of(float *dst, int64_t ld, const void *const *rows, int count, int k,
                       ph_dtype type, float scale)
 {

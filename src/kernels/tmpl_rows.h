@@ -1,5 +1,6 @@
 /*
- * tmpl_rows.h - work on rows of scores, written once in the vector vocabulary.
+ * tmpl_rows.h - softmax, masks and biases on rows of scores, written once in the vector
+ * vocabulary.
  *
  * Scores are in base 2: logits times log2(e). Strips are PH_STRIP_LD floats a row.
  */
@@ -142,7 +143,8 @@ static void clip(int m, int n, float *s, const int *lo, const int *hi, float *pe
     }
 }
 
-/* VL rows at once: each folded to one vector, the square turned, its rows added. */
+/* VL rows at once: each is reduced to one vector, then a transpose makes the remaining
+   reduction vertical. */
 static void lane_sums(int m, const float *lanes, float *total)
 {
     for (int first = 0; first < m; first += VL) {
@@ -218,7 +220,7 @@ V void cap_row(int n, float *s, float cap, float *peak, const int sloped, float 
             vec x = v_cap(v_load(s + c + v * VL), high, inverse, sloped, &steep);
             v_store(s + c + v * VL, x);
             top[v] = v_max(top[v], x);
-            if (sloped) /* a hidden NaN must not reach what it multiplies */
+            if (sloped) /* a masked NaN must not propagate into ds */
                 v_store(slope + c + v * VL, v_select(v_eq(x, x), steep, v_zero()));
         }
     for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
@@ -242,7 +244,7 @@ static void hide(int n, float *s, const uint8_t *visible)
         if (!visible[c]) s[c] = -__builtin_inff();
 }
 
-/* The random number of a key and the halves of a row's own key. */
+/* The counter-based random number of key x in a row whose 64-bit key is high:low. */
 V vint drop_hash(vint x, vint low, vint high)
 {
     x = vi_add(vi_mul(x, vi_set1(0x9e3779b9u)), low);

@@ -1,11 +1,11 @@
 /*
- * tmpl_tops.h - the running maximum of the softmax, in the vector vocabulary.
+ * tmpl_tops.h - the running row maximum of the online softmax, in the vector vocabulary.
  */
 #define MINUS_INF v_set1(-__builtin_inff())
 
-/* New maxima of m rows and the factors old results shrink by. base is what scores are
-   measured from, all that the exponentials wait for; the factors of all rows come from
-   one vector, or a few. */
+/* Updates the row maxima and computes the factors that rescale earlier sums. base is the
+   new maximum, or 0 where a row has seen no key yet. It is stored first, because the
+   exponentials depend on it alone; the factors of all rows are one exp2 of a vector. */
 static void raise_tops(int m, const float *peak, float *top, float *alpha, float *base)
 {
     vec old[GROUP];
@@ -19,7 +19,7 @@ static void raise_tops(int m, const float *peak, float *top, float *alpha, float
         float highest = v_max16(group);
         if (highest <= top[i]) highest = top[i]; /* keeps NaN */
         top[i] = highest;
-        base[i] = highest == -__builtin_inff() ? 0 : highest; /* nothing seen: not NaN */
+        base[i] = highest == -__builtin_inff() ? 0 : highest; /* -inf - -inf is NaN */
     }
     for (int v = 0, left = m; v < GROUP; v++, left -= VL) {
         vec shrink = v_exp2(v_sub(old[v], v_load(base + v * VL)));
