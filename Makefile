@@ -95,7 +95,8 @@ objects    = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 
 LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(WEB),$(BUILD)/obj/web.o) \
-             $(if $(MODELS),$(BUILD)/obj/models.o) $(BUILD)/obj/cuda.o
+             $(if $(MODELS),$(BUILD)/obj/models.o) \
+             $(if $(wildcard src/cuda/*.cu),$(BUILD)/obj/cuda.o)
 LIB_A     := $(BUILD)/libpolyhead.a
 SONAME    := libpolyhead.so.$(MAJOR)
 LIB_SO    := $(BUILD)/libpolyhead.so.$(VERSION)

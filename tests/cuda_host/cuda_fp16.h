@@ -1,0 +1,1 @@
+/* cuda_host.h has what the kernels use of it. */
