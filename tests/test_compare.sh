@@ -18,6 +18,12 @@ same "a row for each" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 6
 run compare copy --variants mha,, $small -o "$tmp/none"
 same "an empty name: status" "$status" 2
 
+# A path that a checkpoint has no space for is refused, not cut.
+printf 'The animal was too tired. %.0s' 1 2 3 4 5 6 7 8 9 >"$tmp/text"
+run compare text --file "$tmp$(printf '/.%.0s' $(seq 600))/text" $small --seeds 1 -o "$tmp/path"
+same "a long path: status" "$status" 2
+holds "a long path: sentence" "$err" "the path of the file has "
+
 # Names that differ only late, or only in signs that folders do not have.
 run compare copy --variants "dcmha:rank=1,side=q,pre=1,post=1,gelu=tanh+gated:element+entmax:alpha=1.5,\
 dcmha:rank=1,side=q,pre=1,post=1,gelu=tanh+gated:element+entmax:alpha=1.7" $small --seeds 1 -o "$tmp/long"

@@ -52,11 +52,13 @@ static void every_kind(void)
     ph_json_end(&out);
     ph_json_end(&out);
     ph_json_double(&out, "nan", NAN);
+    ph_json_raw(&out, "raw", "{\"a\":[1]}");
+    ph_json_raw(&out, "more", "2");
     ph_json_end(&out);
     const char *expected =
         "{\"te\\\"xt\":\"a\\\\b\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd"
         "\xef\xbf\xbdz\",\"list\":[-9223372036854775808,18446744073709551615,0.5,"
-        "0.1,true,false,null,{},[]],\"nan\":null}";
+        "0.1,true,false,null,{},[]],\"nan\":null,\"raw\":{\"a\":[1]},\"more\":2}";
     CHECK(strcmp(written, expected) == 0, "%s\n      expected %s", written, expected);
     ph_json_end(&out); /* one too many does nothing */
     CHECK(strcmp(written, expected) == 0, "a bracket too many");

@@ -434,8 +434,8 @@ static int run(const void *chosen, int count, const char *const *words)
         return cli_fail(EXIT_USAGE, "--variant is of one training, expected --variants");
     int rc = train_defaults(words[0], &base);
     if (!rc) rc = train_apply(&o->change, &base);
+    if (!rc && o->file) rc = train_set_file(o->file, &base);
     if (rc) return rc;
-    if (o->file) snprintf(base.file, sizeof base.file, "%s", o->file);
     entry *entries = calloc(VARIANTS_MOST, sizeof *entries);
     if (!entries) return cli_fail(EXIT_MEMORY, "out of memory");
     rc = bake(o, &base, entries);

@@ -338,10 +338,8 @@ static int choose(const train_options *o, int count, const char *const *words,
                         "FILE.tsv");
     int rc = train_defaults(recipe, train);
     if (rc) return rc;
-    if (file && strlen(file) >= sizeof train->file)
-        return cli_fail(EXIT_USAGE, "the path of the file is too long");
-    if (file) strcpy(train->file, file);
-    return train_apply(&o->change, train);
+    if (file) rc = train_set_file(file, train);
+    return rc ? rc : train_apply(&o->change, train);
 }
 
 static int run(const void *chosen, int count, const char *const *words)

@@ -87,6 +87,9 @@ int train_apply(const train_change *change, ph_train *train);
 /* The recipe's defaults, or an error that lists the recipes. */
 int train_defaults(const char *recipe, ph_train *train);
 
+/* What the recipe learns from. Returns an exit code. */
+int train_set_file(const char *path, ph_train *train);
+
 /* ---- the run ---- */
 
 double train_now(void);    /* seconds of a monotonic clock */

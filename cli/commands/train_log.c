@@ -3,11 +3,11 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands/train_log.h"
+#include "io/json_write.h"
 
 enum { TEXT_MOST = 8192 }; /* of options or a configuration in JSON */
 
@@ -55,45 +55,64 @@ void train_log_close(train_log *log)
     log->file = NULL;
 }
 
-static void say(train_log *log, const char *format, ...) CLI_PRINTF(2, 3);
+/* ---- lines ---- */
 
-static void say(train_log *log, const char *format, ...)
+static void write_line(void *user, const char *bytes, size_t count)
 {
-    FILE *const to[2] = {log->file, log->to_stdout ? stdout : NULL};
-    for (int i = 0; i < 2; i++) {
-        va_list list;
-        if (!to[i]) continue;
-        va_start(list, format);
-        vfprintf(to[i], format, list);
-        va_end(list);
-        fflush(to[i]);
-    }
+    const train_log *log = user;
+    if (log->file) fwrite(bytes, 1, count, log->file);
+    if (log->to_stdout) fwrite(bytes, 1, count, stdout);
+}
+
+static ph_json_writer begin_line(train_log *log)
+{
+    ph_json_writer json = {.write = write_line, .user = log};
+    ph_json_begin_object(&json, NULL);
+    return json;
+}
+
+/* Flushed, so that whoever follows the log sees whole lines. */
+static void end_line(train_log *log, ph_json_writer *json)
+{
+    ph_json_end(json);
+    write_line(log, "\n", 1);
+    if (log->file) fflush(log->file);
+    if (log->to_stdout) fflush(stdout);
 }
 
 void train_log_begin(train_log *log, const ph_train *train, int64_t parameters)
 {
     char config[TEXT_MOST], text[TEXT_MOST];
+    ph_json_writer json = begin_line(log);
     ph_config_print(&train->config, config, sizeof config);
     ph_train_print(train, text, sizeof text);
-    say(log,
-        "{\"schema\":\"polyhead.train/1\",\"train\":%s,\"config\":%s,"
-        "\"parameters\":%lld}\n",
-        text, config, (long long)parameters);
+    ph_json_string(&json, "schema", "polyhead.train/1");
+    ph_json_raw(&json, "train", text);
+    ph_json_raw(&json, "config", config);
+    ph_json_integer(&json, "parameters", parameters);
+    end_line(log, &json);
 }
 
 void train_log_step(train_log *log, const ph_progress *p, double per_second,
                     double seconds)
 {
-    say(log,
-        "{\"step\":%d,\"loss\":%.9g,\"lr\":%.9g,\"grad_norm\":%.9g,"
-        "\"tokens_per_second\":%.6g,\"seconds\":%.6g}\n",
-        p->step, p->loss, p->lr, p->grad_norm, per_second, seconds);
+    ph_json_writer json = begin_line(log);
+    ph_json_integer(&json, "step", p->step);
+    ph_json_float(&json, "loss", (float)p->loss);
+    ph_json_float(&json, "lr", (float)p->lr);
+    ph_json_float(&json, "grad_norm", (float)p->grad_norm);
+    ph_json_float(&json, "tokens_per_second", (float)per_second);
+    ph_json_float(&json, "seconds", (float)seconds);
+    end_line(log, &json);
 }
 
 void train_log_test(train_log *log, int step, const ph_score *s)
 {
-    say(log,
-        "{\"step\":%d,\"test_loss\":%.9g,\"token_accuracy\":%.9g,"
-        "\"exact_match\":%.9g,\"texts\":%d}\n",
-        step, s->loss, s->token_accuracy, s->exact_match, s->texts);
+    ph_json_writer json = begin_line(log);
+    ph_json_integer(&json, "step", step);
+    ph_json_float(&json, "test_loss", (float)s->loss);
+    ph_json_float(&json, "token_accuracy", (float)s->token_accuracy);
+    ph_json_float(&json, "exact_match", (float)s->exact_match);
+    ph_json_integer(&json, "texts", s->texts);
+    end_line(log, &json);
 }

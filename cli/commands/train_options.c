@@ -106,6 +106,16 @@ int train_defaults(const char *recipe, ph_train *train)
     return cli_fail(EXIT_USAGE, "no recipe %s; there are: %s", quote, list);
 }
 
+int train_set_file(const char *path, ph_train *train)
+{
+    if (strlen(path) >= sizeof train->file)
+        return cli_fail(EXIT_USAGE,
+                        "the path of the file has %zu bytes, expected at most %zu",
+                        strlen(path), sizeof train->file - 1);
+    strcpy(train->file, path);
+    return EXIT_OK;
+}
+
 /* ---- the run ---- */
 
 double train_now(void)

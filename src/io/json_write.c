@@ -160,3 +160,9 @@ void ph_json_bool(ph_json_writer *out, const char *key, int value)
     put_key(out, key);
     put(out, value ? "true" : "false", value ? 4 : 5);
 }
+
+void ph_json_raw(ph_json_writer *out, const char *key, const char *json)
+{
+    put_key(out, key);
+    put(out, json, strlen(json));
+}

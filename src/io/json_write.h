@@ -41,6 +41,8 @@ void ph_json_integer(ph_json_writer *out, const char *key, int64_t value);
 void ph_json_unsigned(ph_json_writer *out, const char *key, uint64_t value);
 void ph_json_double(ph_json_writer *out, const char *key, double value);
 void ph_json_float(ph_json_writer *out, const char *key, float value);
+void ph_json_raw(ph_json_writer *out, const char *key,
+                 const char *json); /* one value, JSON already */
 void ph_json_bool(ph_json_writer *out, const char *key, int value);
 
 #endif
