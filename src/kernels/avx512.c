@@ -27,6 +27,8 @@
 #include "kernels/tmpl_table.h"
 #undef TABLE
 #undef NAME
+#undef SCORES_ALONG
+#define SCORES_ALONG scores_along_prefetched
 
 #define TABLE ph_kernels_amx
 #define NAME "amx"

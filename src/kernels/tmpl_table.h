@@ -1,7 +1,10 @@
 /*
- * tmpl_table.h - the table of one level; TABLE, NAME, VECTORS and, if it has any, PAIRS
- * and F32_TILES come from its .c file.
+ * tmpl_table.h - the table of one level; TABLE, NAME, VECTORS and, if it has any, PAIRS,
+ * F32_TILES and another SCORES_ALONG come from its .c file.
  */
+#if !defined(SCORES_ALONG)
+#define SCORES_ALONG scores_along
+#endif
 const ph_kernels TABLE = {
     .name = NAME,
     .vectors = VECTORS,
@@ -19,7 +22,7 @@ const ph_kernels TABLE = {
     .store_row = store_row,
     .finite = finite,
     .scores = scores,
-    .scores_along = scores_along,
+    .scores_along = SCORES_ALONG,
     .weigh = weigh,
     .product = product,
     .head_forward = head_forward,
