@@ -377,15 +377,23 @@ static void memory(void)
     static const char *const names[] = {"q", "k", "v", "dout"};
     float *data = calloc(count, sizeof *data);
     for (size_t i = 0; i < count; i++) data[i] = (float)(i % 31) / 31;
-    for (int backward = 0; backward <= 1; backward++) {
+    static const struct {
+        int inputs;
+        double outputs; /* out, and with dout dq, dk, dv: tensors of floats */
+        const char *words;
+    } modes[] = {{3, 1, "--window 16,0 --threads 2"},
+                 {4, 4, "--window 16,0 --threads 2"},
+                 {3, 0.5, "--window 16,0 --threads 2 --dtype bf16"},
+                 {4, 2, "--window 16,0 --threads 2 --dtype bf16"}};
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         trial t = {.count = 0};
-        for (int n = 0; n < 3 + backward; n++)
+        for (int n = 0; n < modes[m].inputs; n++)
             trial_add(&t, names[n], PH_TYPE_F32, data, BATCH, HEADS, LEN, DIM);
-        trial_result r = trial_run(&t, "--window 16,0 --threads 2");
+        trial_result r = trial_run(&t, modes[m].words);
         CHECK(r.code == 0, "%s", r.said);
-        size_t tensors = backward ? 8 : 4; /* with out, and dq, dk, dv */
-        CHECK(r.peak < tensors * bytes / 10 * 13, "%zu MB for %zu MB of tensors",
-              r.peak >> 20, tensors * bytes >> 20);
+        double tensors = (modes[m].inputs + modes[m].outputs) * (double)bytes;
+        CHECK((double)r.peak < 1.3 * tensors, "%s: %zu MB for %.0f MB of tensors",
+              modes[m].words, r.peak >> 20, tensors / (1 << 20));
         trial_free(&r);
     }
     free(data);

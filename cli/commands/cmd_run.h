@@ -96,7 +96,11 @@ size_t run_dtype_size(ph_dtype dtype);
 /* `count` elements of `size` bytes, zero, owned by the job. NULL: no memory, said so. */
 void *run_buffer(run_job *job, size_t count, size_t size);
 
-/* The data of a tensor as this type: its own, or a converted copy. */
+/* Gives memory that is not read again back to the system, as far as whole pages go. */
+void run_discard(const void *data, size_t bytes);
+
+/* The data of a tensor as this type: its own, or a converted copy, and then its own is
+   discarded. */
 int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
                   const void **data);
 

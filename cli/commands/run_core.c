@@ -351,11 +351,11 @@ static int load_inputs(run_job *job, core *m)
 {
     run_common *c = &m->common;
     ph_dtype dtype = c->attn.dtype;
-    int rc = run_converted(job, m->q, dtype, &c->args.q);
+    int rc = m->zero_scale ? erase_queries(job, m)
+                           : run_converted(job, m->q, dtype, &c->args.q);
     if (!rc) rc = run_converted(job, m->k, dtype, &c->args.k);
     if (!rc) rc = run_converted(job, m->v, dtype, &c->args.v);
     if (!rc && m->dout) rc = run_converted(job, m->dout, dtype, &c->grads.dout);
-    if (!rc && m->zero_scale) rc = erase_queries(job, m);
     return rc;
 }
 

@@ -4,6 +4,7 @@
  *     run_layer.c          finds, checks and measures its tensors and options
  *     run_layer_variant.c  the same where a variant has other tensors
  *     run_layer_call.c     makes a ph_layer of it, runs it
+ *     run_layer_chunks.c   runs it in chunks of rows, which takes less memory
  *     run_layer_params.c   its parameters, by the list of the library; gradients
  */
 #ifndef PH_CLI_RUN_LAYER_H
@@ -71,6 +72,14 @@ int run_make_gradients(run_job *job, run_layer_job *m, const ph_layer *layer,
                        ph_layer_grads *grads);
 /* Gradients in the types in which they stand in OUT. */
 int run_finish_gradients(run_job *job, run_layer_job *m, const ph_layer *layer);
+
+/* ---- run_layer_chunks.c ---- */
+
+/* 1: a forward pass that run_chunks can run. */
+int run_chunks_apply(const run_job *job, const run_layer_job *m);
+/* The forward pass with the bits of ph_layer_forward. x is not readable afterwards. */
+ph_status run_chunks(run_job *job, const run_layer_job *m,
+                     const ph_layer_weights *weights, const ph_layer_args *args);
 
 /* ---- run_layer_call.c ---- */
 

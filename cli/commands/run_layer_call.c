@@ -232,7 +232,9 @@ static int compute(call *c, const ph_layer *layer)
 {
     int backward = c->m->common.backward;
     if (backward && make_saved(c, layer)) return EXIT_MEMORY;
-    ph_status status = ph_layer_forward(layer, &c->weights, &c->args);
+    ph_status status = run_chunks_apply(c->job, c->m)
+                           ? run_chunks(c->job, c->m, &c->weights, &c->args)
+                           : ph_layer_forward(layer, &c->weights, &c->args);
     if (status == PH_OK && backward)
         status = ph_layer_backward(layer, &c->weights, &c->args, &c->grads);
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, c->job->ctx);

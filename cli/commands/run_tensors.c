@@ -2,10 +2,13 @@
  * run_tensors.c - tensors of IN, found and checked by name, type and shape; tensors of
  * OUT and other memory of a run. See cmd_run.h.
  */
+#define _DEFAULT_SOURCE /* madvise */
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "commands/cmd_run.h"
 
@@ -170,6 +173,13 @@ void *run_buffer(run_job *job, size_t count, size_t size)
     return block;
 }
 
+void run_discard(const void *data, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = -(uintptr_t)data % page;
+    if (bytes < skip + page) return;
+    madvise((char *)data + skip, (bytes - skip) / page * page, MADV_DONTNEED);
+}
+
 int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
                   const void **data)
 {
@@ -179,7 +189,9 @@ int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
     void *copy = run_buffer(job, tensor->bytes / size, run_dtype_size(dtype));
     if (!copy) return EXIT_MEMORY;
     *data = copy;
-    return cli_exit_code(ph_tensor_convert(tensor, run_type(dtype), copy));
+    int rc = cli_exit_code(ph_tensor_convert(tensor, run_type(dtype), copy));
+    run_discard(tensor->data, tensor->bytes);
+    return rc;
 }
 
 /* Number of elements; SIZE_MAX when it cannot be counted, which no allocator gives. */
