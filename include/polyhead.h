@@ -228,7 +228,8 @@ typedef struct ph_attn {
     int reach; /* of ph_args.relative: larger distances are clipped to it; 0: no table */
     ph_gate gate; /* shape of ph_args.gate where one is given */
 
-    const char *variant; /* "name" or "name:key=value,..."; NULL: "mha" */
+    const char *variant; /* "name" or "name:key=value,...", several with '+' between;
+                            NULL: "mha". See ph_variant_heads for "gqa:G" and "mqa" */
     int backward;        /* 1: the plan must support ph_backward */
 } ph_attn;
 
@@ -349,6 +350,12 @@ typedef struct ph_variant_info {
 
 /* The i-th variant of this build, or NULL after the last. */
 PH_API const ph_variant_info *ph_variant_list(int i);
+
+/* "gqa:G" and "mqa", alone or before a '+', are head counts: k_heads and v_heads become G
+   or 1, variant what is left of its text. Plans and layers do this by themselves; callers
+   that need the counts earlier, to size tensors, call it. PH_BAD_SHAPE: attn has other
+   counts already. */
+PH_API ph_status ph_variant_heads(ph_ctx *ctx, ph_attn *attn);
 
 #ifdef __cplusplus
 }

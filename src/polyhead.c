@@ -214,19 +214,27 @@ const ph_variant_info *ph_variant_list(int i)
     return variant ? &variant->info : NULL;
 }
 
+ph_status ph_variant_heads(ph_ctx *ctx, ph_attn *attn)
+{
+    if (!ctx || !attn) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, ph_variant_take_heads(ctx, attn));
+}
+
 /* ---- plan ---- */
 
 ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
                        const ph_backward_layout *back)
 {
     ph_core core;
-    PH_TRY(ph_variant_core(ctx, attn->variant, &core));
+    ph_attn counted = *attn;
+    PH_TRY(ph_variant_take_heads(ctx, &counted));
+    PH_TRY(ph_variant_core(ctx, counted.variant, &core));
     ph_plan *plan = ph_ctx_alloc(ctx, sizeof *plan);
     if (!plan) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
     memset(plan, 0, sizeof *plan);
     plan->ctx = ctx;
     plan->back = *back;
-    ph_status status = ph_plan_init(plan, attn, &core);
+    ph_status status = ph_plan_init(plan, &counted, &core);
     if (status == PH_OK)
         *out = plan;
     else

@@ -163,6 +163,15 @@ static void grouped(void)
     compare(loops_make(4, 2, 4, 0, F), "--heads 4 --k-heads 2");
 }
 
+/* gqa and mqa are head counts, written as a variant. */
+static void grouped_by_variant(void)
+{
+    compare(loops_make(4, 2, 2, 0, F), "--heads 4 --variant gqa:2");
+    compare(loops_make(4, 1, 1, 7, F), "--heads 4 --variant mqa");
+    compare(loops_make(4, 4, 4, 0, F), "--heads 4 --variant gqa:4 --k-heads 4");
+    compare(loops_make(4, 2, 2, 0, F), "--heads 4 --variant gqa:2+mha --v-heads 2");
+}
+
 static void rope(void)
 {
     loops_problem *p = loops_make(4, 2, 2, 0, F);
@@ -395,6 +404,7 @@ static const check_case cases[] = {{"mha", mha},
                                    {"per_head", per_head},
                                    {"cross", cross},
                                    {"grouped", grouped},
+                                   {"grouped_by_variant", grouped_by_variant},
                                    {"rope", rope},
                                    {"rope_offset", rope_offset},
                                    {"qk_norm", qk_norm},

@@ -242,7 +242,22 @@ static int check_norm(run_job *job)
     return EXIT_OK;
 }
 
-int run_layer(run_job *job)
+/* gqa and mqa become --k-heads and --v-heads, and the variant what is left of it. */
+static int resolve_heads(run_job *job, run_options *own)
+{
+    ph_attn a = {.variant = own->variant,
+                 .k_heads = (int)own->k_heads,
+                 .v_heads = (int)own->v_heads};
+    ph_status status = ph_variant_heads(job->ctx, &a);
+    if (status != PH_OK) return cli_fail_status(status, job->ctx);
+    own->variant = a.variant;
+    own->k_heads = a.k_heads;
+    own->v_heads = a.v_heads;
+    job->options = own;
+    return EXIT_OK;
+}
+
+static int run_as_given(run_job *job)
 {
     run_layer_job m = {0};
     const char *variant = job->options->variant;
@@ -259,5 +274,15 @@ int run_layer(run_job *job)
     if (!rc) rc = check_norm(job);
     if (!rc) rc = run_read_common(job, &m.common);
     if (!rc) rc = run_layer_call(job, &m);
+    return rc;
+}
+
+int run_layer(run_job *job)
+{
+    const run_options *given = job->options;
+    run_options own = *given;
+    int rc = resolve_heads(job, &own);
+    if (!rc) rc = run_as_given(job);
+    job->options = given;
     return rc;
 }

@@ -73,6 +73,8 @@ typedef struct ph_variant {
     void (*alpha_gradient)(const struct ph_call *call, int head, double dalpha,
                            float *const *dextra);
 
+    int counts_heads; /* 1: gqa, mqa: only says how many heads k and v have */
+
     const struct ph_layer_kind *layer; /* NULL: q, k, v as usual; extras are parameters */
 } ph_variant;
 

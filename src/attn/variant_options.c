@@ -62,8 +62,9 @@ static ph_status take_number(ph_ctx *ctx, const char *variant, const ph_variant_
     if (ph_number_parse(p->value, (size_t)p->length, &x) || x < o->least || x > o->most ||
         (o->whole && x != floor(x)))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "option %s of variant %s is \"%.*s\", expected a %s from %g to %g",
-                       o->key, variant, p->length, p->value,
+                       "option %s%sof variant %s is \"%.*s\", expected a %s from %g to "
+                       "%g",
+                       o->key, *o->key ? " " : "", variant, p->length, p->value,
                        o->whole ? "whole number" : "number", o->least, o->most);
     *o->number = x;
     return PH_OK;

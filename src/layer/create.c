@@ -344,7 +344,9 @@ static ph_status create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
     if (ctx->device)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "layers are not available on PH_CUDA, expected a ctx of PH_CPU");
-    ph_layer_desc d = *desc;
+    ph_layer_desc given = *desc;
+    PH_TRY(ph_variant_take_heads(ctx, &given.attn));
+    ph_layer_desc d = given;
     fill_defaults(&d);
     PH_TRY(check_sizes(ctx, &d));
     PH_TRY(check_large(ctx, &d));
@@ -361,7 +363,7 @@ static ph_status create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
     memset(l, 0, sizeof *l + theta);
     l->ctx = ctx;
     l->desc = d;
-    ph_status status = init(l, desc);
+    ph_status status = init(l, &given);
     l->shape.given = NULL;
     l->shape.attn.variant = l->attn.variant = NULL;
     if (status == PH_OK)

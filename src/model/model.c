@@ -20,6 +20,7 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "model/model.h"
+#include "variants/variants.h"
 
 enum {
     SUBLAYER_PARAMS = PH_LAYER_PARAMS + 2,
@@ -415,19 +416,10 @@ ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
 
 /* ---- attention of a sublayer ------------------------------------------------------- */
 
-/* "gqa:2" and "mqa" are head counts, not variants of their own: one may follow a '+'. */
-static void set_variant(ph_attn *a, const char *variant)
+static void set_variant(const ph_model *m, ph_attn *a, const char *variant)
 {
-    int groups = 0, used = 0;
     a->variant = variant;
-    if (!strncmp(variant, "mqa", 3))
-        groups = 1, used = 3;
-    else
-        sscanf(variant, "gqa:%4d%n", &groups, &used);
-    if (groups > 0 && (!variant[used] || variant[used] == '+')) {
-        a->k_heads = a->v_heads = groups;
-        a->variant = variant[used] ? variant + used + 1 : "mha";
-    }
+    ph_variant_take_heads(m->ctx, a); /* what it refuses, ph_layer_create refuses too */
     if (strstr(variant, "diff")) a->v_dim = 2 * a->qk_dim; /* of diff, diff2 */
 }
 
@@ -446,7 +438,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_sublayer *sublayer, int
                        .kv_len = kv_len,
                        .qk_dim = c->head_dim,
                        .dropout = c->dropout};
-    set_variant(&d.attn, sublayer->variant);
+    set_variant(m, &d.attn, sublayer->variant);
     if (c->positions == PH_POS_ROPE && !cross) d.rope = PH_ROPE_HALF;
     if (c->positions == PH_POS_T5 && !cross) d.attn.reach = PH_BUCKETS_REACH;
     return d;

@@ -2,6 +2,8 @@
  * list.h - one line per variant, in the order in which they are shown.
  */
 VARIANT(mha)
+VARIANT(gqa)
+VARIANT(mqa)
 VARIANT(entmax)
 VARIANT(sparsemax)
 VARIANT(talking)

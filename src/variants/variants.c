@@ -69,6 +69,10 @@ static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void 
     for (;;) {
         part p = {.text = text, .length = (int)part_length(text)};
         PH_TRY(ph_variant_find(ctx, text, &p.variant));
+        if (p.variant->counts_heads)
+            return ph_fail(ctx, PH_UNSUPPORTED,
+                           "variant %s stands behind another, expected it first",
+                           p.variant->info.name);
         int name = (int)strlen(p.variant->info.name), skip = name + (name < p.length);
         p.options = text + skip, p.options_length = p.length - skip;
         PH_TRY(take(ctx, &p, to));

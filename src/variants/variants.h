@@ -17,6 +17,10 @@ const ph_variant *ph_variant_at(int i);
    options. PH_UNSUPPORTED with the list of names if there is none. */
 ph_status ph_variant_find(ph_ctx *ctx, const char *text, const ph_variant **out);
 
+/* "gqa:G" and "mqa" at the start of attn->variant become k_heads and v_heads; what is
+   left of the text (mha, if nothing) is what plans and layers know. */
+ph_status ph_variant_take_heads(ph_ctx *ctx, ph_attn *attn);
+
 /* A variant of a layer, "kind:options+gated:options+core:options", in any order: at most
    one variant changes the layer, one more may be a gate after it, the others are for the
    plan. */
