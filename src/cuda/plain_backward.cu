@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
         load_head(c, batch, head, m);
         load_rows(c, first, m);
-        tile_interval(a, m.at.e, first, &lo, &hi);
+        tile_interval(a, m.at.e, first, TILE, &lo, &hi);
         for (int j0 = lo / TILE * TILE; j0 < hi; j0 += TILE) {
             grad_tile<true>(c, m, first, j0, ds);
             keep_by_key(m, ds);

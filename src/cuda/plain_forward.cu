@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         for (int i = 0; i < 4; i++) rows.row_max[i] = -INFINITY, rows.sum[i] = 0;
         load_head(c, batch, head, m);
         load_rows(c, first, m);
-        tile_interval(a, m.at.e, first, &lo, &hi);
+        tile_interval(a, m.at.e, first, TILE, &lo, &hi);
         for (int j0 = lo / TILE * TILE; j0 < hi; j0 += TILE) {
             multiply(m, m.at.q, first, m.at.k, j0, s);
             unsigned seen = finish_scores(c, m, first, j0, s);

@@ -12,7 +12,7 @@ static __device__ inline int tile_sees(const ph_cuda_call &c, const memory &m, i
                                        int j0)
 {
     int lo, hi;
-    tile_interval(c.attn, m.at.e, first, &lo, &hi);
+    tile_interval(c.attn, m.at.e, first, TILE, &lo, &hi);
     return lo < hi && lo < j0 + TILE && hi > j0;
 }
 

@@ -1,0 +1,176 @@
+/*
+ * fast_softmax.cuh - the online softmax of the fast kernels, on accumulators of wgmma.
+ *
+ * A thread holds columns of two rows, which it shares with its quad of lanes. Element x of
+ * an accumulator is row x / 2 % 2 of them (wgmma_layout.h).
+ */
+#ifndef PH_CUDA_FAST_SOFTMAX_CUH
+#define PH_CUDA_FAST_SOFTMAX_CUH
+
+#include <math.h>
+
+#include "cuda/hopper.cuh"
+
+DEVICE float exp2_of(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE uint32_t packed(bf16_tag, float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+DEVICE uint32_t packed(f16_tag, float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+/* A row's largest score so far, and the sum of its weights. */
+struct running {
+    float max[2]; /* of q k^T, not yet scaled */
+    float sum[2]; /* of this thread's columns in a split; of the row behind its end */
+};
+
+DEVICE void reset(running &r)
+{
+    r.max[0] = r.max[1] = -INFINITY;
+    r.sum[0] = r.sum[1] = 0;
+}
+
+/* What exponents are measured against; 0 where no key was seen. */
+DEVICE float reference(float row_max, float scale2)
+{
+    return row_max == -INFINITY ? 0 : __fmul_rn(row_max, scale2);
+}
+
+/* By how much sums against an old maximum shrink: exactly 1 where it did not change, so
+   that a block in which a row sees nothing leaves the row as it is, bit by bit. */
+DEVICE float shrink(float old_max, float scale2, float now)
+{
+    return exp2_of(__fsub_rn(__fmul_rn(old_max, scale2), now));
+}
+
+/* Scores outside of [lo, hi) of their row become -inf; column: the thread's first. */
+template <int N> DEVICE void hide(float (&s)[N], const int *lo, const int *hi, int column)
+{
+#pragma unroll
+    for (int x = 0; x < N; x++) {
+        int at = column + x / 4 * 8 + x % 2, i = x / 2 % 2;
+        if (at < lo[i] || at >= hi[i]) s[x] = -INFINITY;
+    }
+}
+
+/* Scores become weights; rescale: what earlier sums shrink by. Both rows, and even and odd
+   columns, side by side: their chains do not wait for each other. */
+template <int N>
+DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2])
+{
+    float most[4] = {s[0], s[1], s[2], s[3]}, sum[4] = {0, 0, 0, 0}, zero[2];
+#pragma unroll
+    for (int x = 4; x < N; x++) most[x % 4] = fmaxf(most[x % 4], s[x]);
+#pragma unroll
+    for (int i = 0; i < 2; i++) most[i] = fmaxf(most[2 * i], most[2 * i + 1]);
+#pragma unroll
+    for (int i = 0; i < 2; i++) most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 1));
+#pragma unroll
+    for (int i = 0; i < 2; i++) most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        most[i] = fmaxf(most[i], r.max[i]);
+        zero[i] = reference(most[i], scale2);
+        rescale[i] = most[i] == -INFINITY ? 1 : shrink(r.max[i], scale2, zero[i]);
+        r.max[i] = most[i];
+    }
+#pragma unroll
+    for (int x = 0; x < N; x++) {
+        s[x] = exp2_of(__fmaf_rn(s[x], scale2, -zero[x / 2 % 2]));
+        sum[x % 4] = __fadd_rn(sum[x % 4], s[x]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        r.sum[i] = __fmaf_rn(r.sum[i], rescale[i], __fadd_rn(sum[2 * i], sum[2 * i + 1]));
+}
+
+/* Weights as the A operand of the next product. */
+template <class TYPE, int N>
+DEVICE void pack(TYPE type, const float (&s)[N], uint32_t (&p)[N / 2])
+{
+#pragma unroll
+    for (int x = 0; x < N / 2; x++) p[x] = packed(type, s[2 * x], s[2 * x + 1]);
+}
+
+template <int N> DEVICE void scale_rows(float (&o)[N], const float (&factor)[2])
+{
+    if (__all_sync(~0u, factor[0] == 1 && factor[1] == 1)) return; /* exact, and common */
+#pragma unroll
+    for (int x = 0; x < N; x++) o[x] = __fmul_rn(o[x], factor[x / 2 % 2]);
+}
+
+/* ---- splits ---- */
+
+/* What a split and the whole before it are multiplied by when they add up. */
+struct factors {
+    float whole[2], split[2];
+};
+
+DEVICE float merged(float whole, float a, float split, float b)
+{
+    return __fmaf_rn(whole, a, __fmul_rn(split, b));
+}
+
+/* Ends a split: adds up its sums over the quad and with those of the whole, which are in
+   `slot` unless this split is the first. */
+DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, factors &f)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        split.sum[i] = __fadd_rn(split.sum[i], __shfl_xor_sync(~0u, split.sum[i], 1));
+        split.sum[i] = __fadd_rn(split.sum[i], __shfl_xor_sync(~0u, split.sum[i], 2));
+    }
+    if (!first) {
+        const float4 before = *slot;
+        const float max[2] = {before.x, before.y}, sum[2] = {before.z, before.w};
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float both = fmaxf(max[i], split.max[i]), zero = reference(both, scale2);
+            f.whole[i] = shrink(max[i], scale2, zero);
+            f.split[i] = shrink(split.max[i], scale2, zero);
+            split.sum[i] = merged(sum[i], f.whole[i], split.sum[i], f.split[i]);
+            split.max[i] = both;
+        }
+    }
+    __syncwarp();
+    if (threadIdx.x % 4 == 0)
+        *slot = make_float4(split.max[0], split.max[1], split.sum[0], split.sum[1]);
+    __syncwarp();
+}
+
+/* ... and its weighted values: into the slots, or at the last split into o. */
+template <int N>
+DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first,
+                       int last)
+{
+    if (first && last) return;
+#pragma unroll
+    for (int x = 0; x < N; x += 4) {
+        float4 *slot = &slots[x / 4 * PH_WARPGROUP];
+        if (!first) {
+            float4 before = *slot;
+            o[x] = merged(before.x, f.whole[0], o[x], f.split[0]);
+            o[x + 1] = merged(before.y, f.whole[0], o[x + 1], f.split[0]);
+            o[x + 2] = merged(before.z, f.whole[1], o[x + 2], f.split[1]);
+            o[x + 3] = merged(before.w, f.whole[1], o[x + 3], f.split[1]);
+        }
+        if (!last) *slot = make_float4(o[x], o[x + 1], o[x + 2], o[x + 3]);
+        if (x % 16 == 12) asm volatile("" ::: "memory"); /* not all loads at once */
+    }
+}
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * hopper.cuh - the instructions of Hopper that C++ has no names for: barriers in shared
+ * memory, tensor copies (TMA), products of warpgroups (wgmma).
+ */
+#ifndef PH_CUDA_HOPPER_CUH
+#define PH_CUDA_HOPPER_CUH
+
+#include "cuda/wgmma_layout.h"
+
+#define DEVICE static __device__ __forceinline__
+
+/* A tensor map as the driver encodes it; kernels take it as a __grid_constant__. */
+struct alignas(64) tensor_map {
+    char opaque[128];
+};
+
+DEVICE uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+DEVICE void store_shared(uint32_t address, int x)
+{
+    asm volatile("st.shared.s32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+
+DEVICE int load_shared(uint32_t address)
+{
+    int x;
+    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+    return x;
+}
+
+DEVICE void or_shared(uint32_t address, uint32_t bits)
+{
+    asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(address), "r"(bits) : "memory");
+}
+
+/* 16 bytes. */
+DEVICE void store_piece(uint32_t address, uint4 x)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x),
+                 "r"(x.y), "r"(x.z), "r"(x.w)
+                 : "memory");
+}
+
+DEVICE uint4 load_piece(uint32_t address)
+{
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "r"(address)
+                 : "memory");
+    return x;
+}
+
+/* ---- barriers ---- */
+
+DEVICE void barrier_init(uint32_t barrier, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+
+/* Makes initialised barriers visible to the copy engine. */
+DEVICE void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+DEVICE void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* Arrives, and announces so many bytes of copies. */
+DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* Waits until the phase of this parity has ended. */
+DEVICE void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "AGAIN:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra AGAIN;\n"
+                 "}\n" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* The SM's barriers by number: THREADS meet; some of them may only arrive. */
+template <int THREADS> DEVICE void meet(int id)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+}
+
+template <int THREADS> DEVICE void arrive(int id)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+}
+
+/* ---- tensor copies ---- */
+
+/* One box of a tensor of rank 4 into shared memory; the barrier counts its bytes. */
+DEVICE void copy_box(uint32_t to, const tensor_map *map, uint32_t barrier, int x, int y,
+                     int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx"
+                 "::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+DEVICE void prefetch_map(const tensor_map *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* Orders ordinary writes to shared memory before reads by wgmma and TMA. */
+DEVICE void async_proxy_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* ---- warpgroups ---- */
+
+template <int COUNT> DEVICE void registers_up()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> DEVICE void registers_down()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+DEVICE void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+DEVICE void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits until at most PENDING groups are in flight. */
+template <int PENDING> DEVICE void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+/* Keeps the compiler from moving uses of accumulators over a fence or a wait. */
+template <int N> DEVICE void pin(float (&d)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+/* Tells the compiler that all lanes of a warp hold the same value. */
+DEVICE int uniform(int x)
+{
+    return __shfl_sync(~0u, x, 0);
+}
+
+/* ---- products: d (64 x N, f32) = a b, added to d unless it is fresh ---- */
+
+#define REGISTERS_64                                                                     \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, "                                                  \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "                                             \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "                                           \
+    "%24, %25, %26, %27, %28, %29, %30, %31}"
+#define REGISTERS_128                                                                    \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, "                                                  \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "                                             \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "                                           \
+    "%24, %25, %26, %27, %28, %29, %30, %31, "                                           \
+    "%32, %33, %34, %35, %36, %37, %38, %39, "                                           \
+    "%40, %41, %42, %43, %44, %45, %46, %47, "                                           \
+    "%48, %49, %50, %51, %52, %53, %54, %55, "                                           \
+    "%56, %57, %58, %59, %60, %61, %62, %63}"
+
+#define FLOATS_8(d, i)                                                                   \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]),          \
+        "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define FLOATS_32(d, i)                                                                  \
+    FLOATS_8(d, i), FLOATS_8(d, i + 8), FLOATS_8(d, i + 16), FLOATS_8(d, i + 24)
+#define FLOATS_64(d)  FLOATS_32(d, 0)
+#define FLOATS_128(d) FLOATS_32(d, 0), FLOATS_32(d, 32)
+
+/* Operands of asm statements, numbered behind the accumulators. */
+#define SHARED_64 "%32, %33, p, 1, 1, 0, 0;\n"
+#define FRESH_64 "setp.eq.u32 p, %34, 0;\n"
+#define WEIGHTS_64 "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
+#define FRESH_W_64 "setp.eq.u32 p, %37, 0;\n"
+#define SHARED_128 "%64, %65, p, 1, 1, 0, 0;\n"
+#define FRESH_128 "setp.eq.u32 p, %66, 0;\n"
+#define WEIGHTS_128 "{%64, %65, %66, %67}, %68, p, 1, 1, 1;\n"
+#define FRESH_W_128 "setp.eq.u32 p, %69, 0;\n"
+
+#define WGMMA(N, TYPE, NAME)                                                             \
+    /* a and b in shared memory, both K-major */                                         \
+    DEVICE void multiply(NAME, float (&d)[N / 2], uint64_t a, uint64_t b, int fresh)     \
+    {                                                                                    \
+        asm volatile("{\n.reg .pred p;\n" FRESH_##N                                      \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " \
+                     REGISTERS_##N ", " SHARED_##N "}\n"                                 \
+                     : FLOATS_##N(d)                                                     \
+                     : "l"(a), "l"(b), "r"(fresh));                                      \
+    }                                                                                    \
+    /* a in registers, b in shared memory, MN-major */                                   \
+    DEVICE void multiply(NAME, float (&d)[N / 2], const uint32_t *a, uint64_t b,         \
+                         int fresh)                                                      \
+    {                                                                                    \
+        asm volatile("{\n.reg .pred p;\n" FRESH_W_##N                                    \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " \
+                     REGISTERS_##N ", " WEIGHTS_##N "}\n"                                \
+                     : FLOATS_##N(d)                                                     \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(fresh));  \
+    }
+
+struct bf16_tag {};
+struct f16_tag {};
+WGMMA(64, "bf16", bf16_tag)
+WGMMA(128, "bf16", bf16_tag)
+WGMMA(64, "f16", f16_tag)
+WGMMA(128, "f16", f16_tag)
+
+#endif
