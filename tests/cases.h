@@ -105,6 +105,7 @@ typedef struct problem {
     slab *top_index; /* int32_t */
     slab slabs[32];
     int slab_count;
+    int tensor_cores; /* the GPU computed out with them: weights are rounded */
 } problem;
 
 /* How much work a case may be. */
@@ -142,6 +143,10 @@ void slab_free(slab *s);
 /* New slabs put their last element before an unreadable page (1), their first after one
    (-1), or neither (0). */
 extern int case_guard_pages;
+
+/* Gaps in a layout are multiples of so many elements: 1, or 8 where the GPU's copy engine
+   is to take 16-bit tensors. */
+extern int case_gap;
 
 /* ---- elements --------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/fast_launch.h"
 #include "judge.h"
 
 /* Every slab of a problem in device memory; lse: for looks, if the problem has none. */
@@ -117,6 +118,8 @@ ph_status device_run(ph_ctx *ctx, problem *p, int backward)
     if (status == PH_OK) status = send(&m);
     ph_args args = device_args(&m);
     ph_grads grads = device_grads(&m);
+    ph_cuda_fast fast;
+    p->tensor_cores = status == PH_OK && ph_cuda_fast_call(plan, &args, &fast);
     if (status == PH_OK) status = ph_forward(plan, &args);
     if (status == PH_OK && backward) status = ph_backward(plan, &args, &grads);
     if (status == PH_OK) status = fetch(&m);

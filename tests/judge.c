@@ -55,6 +55,7 @@ static int element(judge *j, const char *name, const tensor *t, int b, int h, in
     } else {
         double allowed = limit * unit, step = 0;
         if (unit > 0) allowed += vanishing(name);
+        if (unit > 0 && !strcmp(name, "out")) allowed += j->weights_lost;
         if (unit > 0 && j->p.keep) allowed += 1e4 * untold; /* all that cannot be told */
         if (unit > 0 && t->dtype != PH_F32)
             step = 0.5 * oracle_ulp(t->dtype, fabs(truth) + allowed);
@@ -77,12 +78,37 @@ static int element(judge *j, const char *name, const tensor *t, int b, int h, in
     return 0;
 }
 
+/* What tensor cores may add to the error, in units of the row. A score that is off by d
+   moves a weight by 2 d: in its own term and in the divisor. */
+static double tensor_core_error(const judge *j, const char *name)
+{
+    if (!strcmp(name, "lse")) return j->scores_cut;
+    if (strcmp(name, "out")) return 0;
+    return 2 * j->scores_cut * j->size.peak + j->values_cut + j->weight_step;
+}
+
+static void measure_tensor_cores(judge *j, const problem *p)
+{
+    const double cut = ldexp(21, -25);
+    size_t values = (size_t)j->p.batch * (size_t)j->p.v_heads * (size_t)j->p.kv_len *
+                    (size_t)j->p.v_dim;
+    double largest = 0;
+    if (!p->tensor_cores) return;
+    j->scores_cut = cut * ((j->p.qk_dim + 15) / 16);
+    j->values_cut = cut * ((j->p.kv_len + 15) / 16);
+    j->weight_step = ldexp(1, p->attn.dtype == PH_F16 ? -12 : -9);
+    for (size_t n = 0; n < values; n++)
+        if (isfinite(j->p.v[n])) largest = fmax(largest, fabs(j->p.v[n]));
+    if (p->attn.dtype == PH_F16) j->weights_lost = ldexp(j->p.kv_len * largest, -25);
+}
+
 static int judge_tensor(judge *j, const char *name, const tensor *t, const double *truth,
                         const double *yard, const double *size, double factor)
 {
     if (!t->mem) return 1;
     double limit = factor * yard_error(name, t, truth, yard, size);
     limit += FLOOR_ULPS * ldexp(1, -23) * (1 + j->size.peak);
+    limit += tensor_core_error(j, name);
     size_t n = 0;
     for (int b = 0; b < t->batch; b++)
         for (int h = 0; h < t->heads; h++)
@@ -257,6 +283,7 @@ void judge_open(judge *j, const problem *p)
         oracle_forward(&j->p, &j->truth, &j->size);
     }
     yard_forward(&j->p, &j->yard);
+    measure_tensor_cores(j, p);
 }
 
 void judge_close(judge *j)

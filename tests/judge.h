@@ -14,6 +14,12 @@
  * peak  the largest score or lse: its rounding alone moves a weight by 2^-24 peak.
  *
  * The half step counts only for f16 and bf16, which are rounded once at the end.
+ *
+ * Tensor cores (p->tensor_cores) add a known error of their own to out and lse. A step of
+ * 16 terms cuts each of them, and the sum before, 2^-25 below the largest, and its result
+ * to a float: 21 * 2^-25 of the running sum at most. Each weight is rounded to the type,
+ * by at most half a step: 2^-9 of it in bf16, 2^-12 in f16; there a weight below 2^-14 of
+ * the largest is rounded by 2^-25 of that.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
@@ -23,6 +29,9 @@
 typedef struct judge {
     dense p;
     answer truth, size, yard;
+    double scores_cut, values_cut; /* of tensor cores: errors of s and of p v, relative */
+    double weight_step;            /* half a step of a weight */
+    double weights_lost;           /* the most that weights below f16 add up to in out */
     char why[700];
     double worst;         /* largest share of a tolerance that was used      */
     const char *worst_in; /* and the tensor it was in                        */

@@ -25,17 +25,17 @@ static ph_strides distances(uint64_t *rng, const tensor *t, case_layout layout)
 {
     int64_t dim = t->dim, len = t->len, heads = t->heads, batch = t->batch;
     ph_strides at = {heads * len * dim, len * dim, dim};
-    int64_t gap = check_below(rng, 4);
+    int64_t unit = case_gap, gap = unit * check_below(rng, 4);
     switch (layout) {
     case LAYOUT_PADDED:
-        at.time = dim + 1 + check_below(rng, 9);
+        at.time = dim + unit * (1 + check_below(rng, 9));
         at.head = len * at.time + gap;
-        at.batch = heads * at.head + check_below(rng, 20);
+        at.batch = heads * at.head + unit * check_below(rng, 20);
         break;
     case LAYOUT_TIME:
     case LAYOUT_INTERLEAVED: /* where q, k, v cannot share a slab */
         at.head = dim + gap;
-        at.time = heads * at.head + check_below(rng, 2);
+        at.time = heads * at.head + unit * check_below(rng, 2);
         at.batch = len * at.time + gap;
         break;
     case LAYOUT_HEAD:
@@ -102,7 +102,7 @@ static float *floats(problem *p, tensor *t, const char *name, slab_kind kind, in
 static void place_together(problem *p, tensor *x, tensor *y, tensor *z, slab_kind kind)
 {
     tensor *all[] = {x, y, z};
-    int64_t wide = 0, front = case_guard_pages ? 0 : 3;
+    int64_t wide = 0, front = case_guard_pages ? 0 : 3 * case_gap;
     for (int n = 0; n < 3; n++) wide += (int64_t)all[n]->heads * all[n]->dim;
     size_t count = (size_t)(front + x->batch * x->len * wide);
     slab *s = slab_new(p, "interleaved", kind, count, oracle_size(x->dtype));

@@ -92,7 +92,7 @@ static inline int sweep_main(int argc, char **argv, const check_case *cases)
         if (!strncmp(argv[n], "--case=", 7))
             only = atoi(argv[n] + 7);
         else if (!strcmp(argv[n], "--device=cuda"))
-            drive_device = PH_CUDA;
+            drive_device = PH_CUDA, case_gap = 8;
     int status = check_main(argc, argv, cases);
     drive_close();
     return status;

@@ -10,6 +10,7 @@
 #include "cases.h"
 
 int case_guard_pages = 0;
+int case_gap = 1;
 
 slab *slab_new(problem *p, const char *name, slab_kind kind, size_t count, size_t size)
 {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/fast_launch.h"
 #include "cuda/images.h"
 
 /* ---- calls of the driver ---- */
@@ -116,6 +117,10 @@ static int start(ph_cuda *gpu, char *problem, size_t size)
     if (failed) snprintf(problem, size, "GPU %s gives no stream", gpu->name);
     if (!failed) failed = load_images(gpu, problem, size);
     if (!failed) failed = find_kernels(gpu, problem, size);
+    if (!failed && ph_cuda_fast_open(gpu) != PH_CU_SUCCESS) {
+        snprintf(problem, size, "GPU %s has too little shared memory", gpu->name);
+        failed = -1;
+    }
     d->cuCtxPopCurrent(&ours);
     return failed ? -1 : 0;
 }

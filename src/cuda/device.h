@@ -17,7 +17,11 @@
     K(plain_backward, plain_dv)                                                          \
     K(plain_bias, plain_dbias)                                                           \
     K(plain_bias, plain_drelative)                                                       \
-    K(plain_bias, plain_relative_sums)
+    K(plain_bias, plain_relative_sums)                                                   \
+    K(fast_forward, fast_forward_64_f16)                                                 \
+    K(fast_forward, fast_forward_64_bf16)                                                \
+    K(fast_forward, fast_forward_128_f16)                                                \
+    K(fast_forward, fast_forward_128_bf16)
 
 typedef enum ph_cuda_kernel {
 #define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,

@@ -8,10 +8,13 @@
 #define PH_CUDA_DRIVER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifndef __cuda_cuda_h__
 typedef int CUresult, CUdevice, CUdevice_attribute, CUstreamCaptureStatus;
-typedef int CUjit_option, CUlibraryOption;
+typedef int CUjit_option, CUlibraryOption, CUfunction_attribute;
+typedef int CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle;
+typedef int CUtensorMapL2promotion, CUtensorMapFloatOOBfill;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
@@ -19,6 +22,9 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUlib_st *CUlibrary;
 typedef struct CUkern_st *CUkernel;
 typedef struct CUfunc_st *CUfunction;
+typedef struct CUtensorMap {
+    _Alignas(64) uint64_t opaque[16];
+} CUtensorMap;
 #endif
 
 enum {
@@ -30,7 +36,14 @@ enum {
     PH_CU_ATTRIBUTE_MINOR = 76,
     PH_CU_EVENT_NO_TIMING = 2,
     PH_CU_STREAM_DEFAULT = 0,
-    PH_CU_NOT_CAPTURING = 0
+    PH_CU_NOT_CAPTURING = 0,
+    PH_CU_MAX_SHARED_BYTES = 8, /* an attribute of a kernel */
+    PH_CU_MAP_F16 = 6,
+    PH_CU_MAP_BF16 = 9,
+    PH_CU_MAP_NO_INTERLEAVE = 0,
+    PH_CU_MAP_SWIZZLE_128B = 3,
+    PH_CU_MAP_L2_256B = 3,
+    PH_CU_MAP_FILL_ZERO = 0
 };
 
 /* clang-format off */
@@ -60,6 +73,13 @@ enum {
                           unsigned int, CUlibraryOption *, void **, unsigned int))       \
     F(cuLibraryUnload, (CUlibrary))                                                      \
     F(cuLibraryGetKernel, (CUkernel *, CUlibrary, const char *))                         \
+    F(cuMemsetD32Async, (CUdeviceptr, unsigned int, size_t, CUstream))                   \
+    F(cuKernelSetAttribute, (CUfunction_attribute, int, CUkernel, CUdevice))             \
+    F(cuTensorMapEncodeTiled,                                                            \
+      (CUtensorMap *, CUtensorMapDataType, unsigned int, void *,                         \
+       const uint64_t *, const uint64_t *, const uint32_t *, const uint32_t *,           \
+       CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,                \
+       CUtensorMapFloatOOBfill))                                                         \
     F(cuLaunchKernel, (CUfunction, unsigned int, unsigned int, unsigned int,             \
                        unsigned int, unsigned int, unsigned int, unsigned int, CUstream, \
                        void **, void **))

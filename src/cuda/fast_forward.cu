@@ -31,8 +31,8 @@ DEVICE void begin_scores(TYPE type, float (&s)[T::KEYS / 2], uint32_t q, uint32_
     wgmma_fence();
 #pragma unroll
     for (int x = 0; x < T::DIM / PH_DEPTH; x++)
-        multiply(type, s, ph_descriptor(q, ph_k_major_step(x, T::ROWS)),
-                 ph_descriptor(k, ph_k_major_step(x, T::KEYS)), x == 0);
+        multiply(type, s, ph_wgmma_descriptor(q, ph_k_major_step(x, T::ROWS)),
+                 ph_wgmma_descriptor(k, ph_k_major_step(x, T::KEYS)), x == 0);
     wgmma_commit();
 }
 
@@ -44,7 +44,7 @@ DEVICE void begin_values(TYPE type, float (&o)[T::DIM / 2], const uint32_t *p, u
     wgmma_fence();
 #pragma unroll
     for (int x = 0; x < T::KEYS / PH_DEPTH; x++)
-        multiply(type, o, p + 4 * x, ph_descriptor(v, ph_mn_major_step(x)),
+        multiply(type, o, p + 4 * x, ph_wgmma_descriptor(v, ph_mn_major_step(x)),
                  x == 0 && fresh);
     wgmma_commit();
 }
@@ -102,7 +102,10 @@ DEVICE void hide_edge(const ph_attn &a, const item &it, float (&s)[T::KEYS / 2],
 
 /* ---- values that are not finite ---- */
 
-DEVICE float widened(bf16_tag, uint32_t bits) { return __uint_as_float(bits << 16); }
+DEVICE float widened(bf16_tag, uint32_t bits)
+{
+    return __uint_as_float(bits << 16);
+}
 
 DEVICE float widened(f16_tag, uint32_t bits)
 {
@@ -118,8 +121,7 @@ DEVICE float weight_of(TYPE type, const uint32_t (&p)[N], int at, int i)
 {
     uint32_t pair = 0;
 #pragma unroll
-    for (int y = 0; y < N; y++)
-        pair |= p[y] & (0u - (y == at / 8 * 2 + i));
+    for (int y = 0; y < N; y++) pair |= p[y] & (0u - (y == at / 8 * 2 + i));
     pair = __shfl_sync(~0u, pair, (threadIdx.x % 32 & ~3) + at % 8 / 2);
     return widened(type, at % 2 ? pair >> 16 : pair & 0xffff);
 }
@@ -179,9 +181,9 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
 {
     const int all_lo = it.all_lo, all_hi = it.all_hi, first = it.first, end = it.end;
     const float scale2 = c.scale2;
-    const uint32_t q = ph_operand(at.base + at.group * 64 * PH_LINE, 16);
-    const uint32_t k = ph_operand(at.base + T::K_AT, 16);
-    const uint32_t v = ph_operand(at.base + T::V_AT, T::KEYS * PH_LINE);
+    const uint32_t q = ph_wgmma_operand(at.base + at.group * 64 * PH_LINE, 16);
+    const uint32_t k = ph_wgmma_operand(at.base + T::K_AT, 16);
+    const uint32_t v = ph_wgmma_operand(at.base + T::V_AT, T::KEYS * PH_LINE);
     const uint32_t step = T::BLOCK_BYTES >> 4; /* from stage to stage */
     float s[T::KEYS / 2], rescale[2];
     uint32_t p[T::KEYS / 4];
@@ -296,7 +298,8 @@ DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const item &it,
     for (int i = 0; i < 2; i++) {
         const int token = it.row + row + 8 * i, computed = token < it.size.q_len;
         const float sum = r.sum[i], factor = sum == 0 || !computed ? 0 : __frcp_rn(sum);
-        const int64_t at = it.batch * a.out.batch + it.head * a.out.head + token * a.out.time;
+        const int64_t at =
+            it.batch * a.out.batch + it.head * a.out.head + token * a.out.time;
         store_lse(c, it, token, computed, r.max[i], sum);
 #pragma unroll
         for (int x = 0; x < T::DIM / 8; x += 4) {
@@ -304,8 +307,9 @@ DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const item &it,
 #pragma unroll
             for (int g = 0; g < 4; g++) {
                 float low = o[4 * (x + g) + 2 * i], high = o[4 * (x + g) + 2 * i + 1];
-                u[g] = factor == 0 ? 0 : packed(type, __fmaf_rn(low, factor, 0.0f),
-                                                __fmaf_rn(high, factor, 0.0f));
+                u[g] = factor == 0 ? 0
+                                   : packed(type, __fmaf_rn(low, factor, 0.0f),
+                                            __fmaf_rn(high, factor, 0.0f));
             }
             exchange_quad(u, lane);
             const int column = 8 * (x + lane % 4);

@@ -72,8 +72,14 @@ struct tiles {
 
 /* A ring of stages, walked by counting uses: which stage the n-th use has, and the parity
    of its round. */
-DEVICE int stage_of(int n) { return n % STAGES; }
-DEVICE uint32_t parity_of(int n) { return n / STAGES % 2; }
+DEVICE int stage_of(int n)
+{
+    return n % STAGES;
+}
+DEVICE uint32_t parity_of(int n)
+{
+    return n / STAGES % 2;
+}
 
 /* Once per warp. */
 DEVICE void release(uint32_t barrier)
@@ -189,8 +195,14 @@ DEVICE void copy_items(const ph_cuda_schedule &plan, uint32_t base, const maps &
 /* ---- cleaners ---- */
 
 /* The exponent bits of two elements: all set where one is NaN or Inf. */
-DEVICE uint32_t exponents(bf16_tag) { return 0x7f807f80; }
-DEVICE uint32_t exponents(f16_tag) { return 0x7c007c00; }
+DEVICE uint32_t exponents(bf16_tag)
+{
+    return 0x7f807f80;
+}
+DEVICE uint32_t exponents(f16_tag)
+{
+    return 0x7c007c00;
+}
 
 /* Ones over the elements of a pair that are not finite. */
 template <class TYPE> DEVICE uint32_t not_finite(TYPE type, uint32_t pair)

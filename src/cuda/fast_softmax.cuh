@@ -78,9 +78,11 @@ DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2]
 #pragma unroll
     for (int i = 0; i < 2; i++) most[i] = fmaxf(most[2 * i], most[2 * i + 1]);
 #pragma unroll
-    for (int i = 0; i < 2; i++) most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 1));
+    for (int i = 0; i < 2; i++)
+        most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 1));
 #pragma unroll
-    for (int i = 0; i < 2; i++) most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
+    for (int i = 0; i < 2; i++)
+        most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         most[i] = fmaxf(most[i], r.max[i]);
@@ -139,7 +141,8 @@ DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, fact
         const float max[2] = {before.x, before.y}, sum[2] = {before.z, before.w};
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const float both = fmaxf(max[i], split.max[i]), zero = reference(both, scale2);
+            const float both = fmaxf(max[i], split.max[i]),
+                        zero = reference(both, scale2);
             f.whole[i] = shrink(max[i], scale2, zero);
             f.split[i] = shrink(split.max[i], scale2, zero);
             split.sum[i] = merged(sum[i], f.whole[i], split.sum[i], f.split[i]);

@@ -194,38 +194,40 @@ DEVICE int uniform(int x)
 #define FLOATS_128(d) FLOATS_32(d, 0), FLOATS_32(d, 32)
 
 /* Operands of asm statements, numbered behind the accumulators. */
-#define SHARED_64 "%32, %33, p, 1, 1, 0, 0;\n"
-#define FRESH_64 "setp.eq.u32 p, %34, 0;\n"
-#define WEIGHTS_64 "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
-#define FRESH_W_64 "setp.eq.u32 p, %37, 0;\n"
-#define SHARED_128 "%64, %65, p, 1, 1, 0, 0;\n"
-#define FRESH_128 "setp.eq.u32 p, %66, 0;\n"
+#define SHARED_64   "%32, %33, p, 1, 1, 0, 0;\n"
+#define FRESH_64    "setp.eq.u32 p, %34, 0;\n"
+#define WEIGHTS_64  "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
+#define FRESH_W_64  "setp.eq.u32 p, %37, 0;\n"
+#define SHARED_128  "%64, %65, p, 1, 1, 0, 0;\n"
+#define FRESH_128   "setp.eq.u32 p, %66, 0;\n"
 #define WEIGHTS_128 "{%64, %65, %66, %67}, %68, p, 1, 1, 1;\n"
 #define FRESH_W_128 "setp.eq.u32 p, %69, 0;\n"
 
 #define WGMMA(N, TYPE, NAME)                                                             \
     /* a and b in shared memory, both K-major */                                         \
-    DEVICE void multiply(NAME, float (&d)[N / 2], uint64_t a, uint64_t b, int fresh)     \
+    DEVICE void multiply(NAME, float(&d)[N / 2], uint64_t a, uint64_t b, int fresh)      \
     {                                                                                    \
         asm volatile("{\n.reg .pred p;\n" FRESH_##N                                      \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " \
-                     REGISTERS_##N ", " SHARED_##N "}\n"                                 \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE     \
+                     " " REGISTERS_##N ", " SHARED_##N "}\n"                             \
                      : FLOATS_##N(d)                                                     \
                      : "l"(a), "l"(b), "r"(fresh));                                      \
     }                                                                                    \
     /* a in registers, b in shared memory, MN-major */                                   \
-    DEVICE void multiply(NAME, float (&d)[N / 2], const uint32_t *a, uint64_t b,         \
+    DEVICE void multiply(NAME, float(&d)[N / 2], const uint32_t *a, uint64_t b,          \
                          int fresh)                                                      \
     {                                                                                    \
         asm volatile("{\n.reg .pred p;\n" FRESH_W_##N                                    \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " \
-                     REGISTERS_##N ", " WEIGHTS_##N "}\n"                                \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE     \
+                     " " REGISTERS_##N ", " WEIGHTS_##N "}\n"                            \
                      : FLOATS_##N(d)                                                     \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(fresh));  \
     }
 
-struct bf16_tag {};
-struct f16_tag {};
+struct bf16_tag {
+};
+struct f16_tag {
+};
 WGMMA(64, "bf16", bf16_tag)
 WGMMA(128, "bf16", bf16_tag)
 WGMMA(64, "f16", f16_tag)

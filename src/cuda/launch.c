@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "cuda/cuda_call.h"
 #include "cuda/device.h"
+#include "cuda/fast_launch.h"
 
 enum {
     TILE = 64, /* rows and keys of a tile, columns of an output: plain.cuh */
@@ -24,7 +25,7 @@ enum {
 /* What the plan owns: workspace for calls that bring none, and who used it last. */
 typedef struct plan_memory {
     void *workspace;
-    CUevent used;  /* the last backward pass that used it has ended */
+    CUevent used;  /* the last pass that used it has ended */
     CUstream last; /* where that was */
     int recorded;  /* there was one */
 } plan_memory;
@@ -91,6 +92,7 @@ static ph_status measure(ph_plan *plan)
                        plan->attn.variant);
     if (plan->attn.backward) take_backward(&plan->attn, &arena, &c);
     plan->shared_bytes[PH_DO_BACKWARD] = arena.used;
+    if (ph_cuda_fast_plan(plan)) plan->shared_bytes[PH_DO_FORWARD] = PH_ALIGN;
     plan->device = ph_ctx_alloc(plan->ctx, sizeof(plan_memory));
     if (!plan->device)
         return ph_fail(plan->ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
@@ -103,9 +105,10 @@ static ph_status measure(ph_plan *plan)
 static int describe(const ph_plan *plan, char *text, size_t size)
 {
     const ph_cuda *gpu = ph_cuda_of(plan->ctx);
-    return snprintf(text, size, "%s %s: %s, %d SMs, plain kernels, tiles of %d rows",
-                    plan->attn.variant, ph_cuda_backend.isa, gpu->name, gpu->sm_count,
-                    TILE);
+    return snprintf(text, size, "%s %s: %s, %d SMs, %s", plan->attn.variant,
+                    ph_cuda_backend.isa, gpu->name, gpu->sm_count,
+                    ph_cuda_fast_plan(plan) ? "forward pass on tensor cores"
+                                            : "plain kernels, tiles of 64 rows");
 }
 
 /* ---- before a call ---- */
@@ -204,16 +207,55 @@ static void launch(launcher *l, ph_cuda_kernel kernel, int64_t items, int column
         (unsigned)column_tiles, 1, THREADS, 1, 1, 0, l->stream, parameters, NULL);
 }
 
+/* The plan's own workspace: a pass in another stream waits for the last one. While a
+   graph is captured the order is the graph's. */
+static void order_streams(launcher *l, plan_memory *m, int before)
+{
+    const ph_driver *d = &ph_cuda_of(l->ctx)->driver;
+    CUstreamCaptureStatus capturing = PH_CU_NOT_CAPTURING;
+    d->cuStreamIsCapturing(l->stream, &capturing);
+    if (capturing != PH_CU_NOT_CAPTURING || l->result != PH_CU_SUCCESS) return;
+    if (!before) {
+        l->result = d->cuEventRecord(m->used, l->stream);
+        m->last = l->stream, m->recorded = 1;
+    } else if (m->recorded && m->last != l->stream) {
+        l->result = d->cuStreamWaitEvent(l->stream, m->used, 0);
+    }
+}
+
+/* As many CTAs as SMs take tiles from a counter in the workspace. */
+static void launch_fast(launcher *l, ph_cuda_fast *fast, void *counter)
+{
+    const ph_cuda *gpu = ph_cuda_of(l->ctx);
+    void *parameters[] = {&l->c, &fast->schedule, &fast->q, &fast->k, &fast->v};
+    int ctas = ph_min(gpu->sm_count, fast->schedule.items);
+    fast->schedule.counter = counter;
+    if (l->result == PH_CU_SUCCESS)
+        l->result = gpu->driver.cuMemsetD32Async((uintptr_t)counter, 0, 1, l->stream);
+    if (l->result == PH_CU_SUCCESS)
+        l->result = gpu->driver.cuLaunchKernel(
+            (CUfunction)gpu->kernel[fast->kernel], (unsigned)ctas, 1, 1,
+            (unsigned)fast->threads, 1, 1, PH_FAST_BYTES, l->stream, parameters, NULL);
+}
+
 static ph_status forward(const ph_call *call)
 {
     const ph_attn *a = call->attn;
     ph_ctx *ctx = call->plan->ctx;
+    plan_memory *m = call->plan->device;
     launcher l = {.ctx = ctx, .stream = ph_cuda_stream(ctx, call->args->stream)};
+    ph_cuda_fast fast;
     fill_call(call, &l.c);
     PH_TRY(ph_cuda_enter(ctx));
-    launch(&l, PH_CUDA_plain_forward,
-           (int64_t)a->batch * a->q_heads * ph_div_up(a->q_len, TILE),
-           ph_max(1, ph_div_up(a->v_dim, COLUMNS)));
+    if (ph_cuda_fast_call(call->plan, call->args, &fast)) {
+        if (!call->args->workspace) order_streams(&l, m, 1);
+        launch_fast(&l, &fast, call->shared);
+        if (!call->args->workspace) order_streams(&l, m, 0);
+    } else {
+        launch(&l, PH_CUDA_plain_forward,
+               (int64_t)a->batch * a->q_heads * ph_div_up(a->q_len, TILE),
+               ph_max(1, ph_div_up(a->v_dim, COLUMNS)));
+    }
     ph_cuda_leave(ctx);
     return ph_cuda_check(ctx, l.result, "ph_forward");
 }
@@ -241,22 +283,6 @@ static void launch_backward(launcher *l, const ph_attn *a)
     if (!g->drelative) return;
     launch(l, PH_CUDA_plain_drelative, (int64_t)a->q_heads * l->c.slice_count, 1);
     launch(l, PH_CUDA_plain_relative_sums, (numbers + THREADS - 1) / THREADS, 1);
-}
-
-/* The plan's own workspace: a pass in another stream waits for the last one. While a
-   graph is captured the order is the graph's. */
-static void order_streams(launcher *l, plan_memory *m, int before)
-{
-    const ph_driver *d = &ph_cuda_of(l->ctx)->driver;
-    CUstreamCaptureStatus capturing = PH_CU_NOT_CAPTURING;
-    d->cuStreamIsCapturing(l->stream, &capturing);
-    if (capturing != PH_CU_NOT_CAPTURING || l->result != PH_CU_SUCCESS) return;
-    if (!before) {
-        l->result = d->cuEventRecord(m->used, l->stream);
-        m->last = l->stream, m->recorded = 1;
-    } else if (m->recorded && m->last != l->stream) {
-        l->result = d->cuStreamWaitEvent(l->stream, m->used, 0);
-    }
 }
 
 static ph_status backward(const ph_call *call)

@@ -32,13 +32,13 @@ PH_BOTH uint32_t ph_swizzled(uint32_t at)
 /* An operand in shared memory as the lower half of a descriptor; `lead` are the bytes
    between panels of an MN-major operand. Further on in the same tensor a descriptor is
    only an addition. */
-PH_BOTH uint32_t ph_operand(uint32_t address, uint32_t lead)
+PH_BOTH uint32_t ph_wgmma_operand(uint32_t address, uint32_t lead)
 {
     return (address & 0x3ffff) >> 4 | (lead >> 4) << 16;
 }
 
 /* The descriptor: 128-byte swizzle, 8 rows are PH_ATOM bytes. */
-PH_BOTH uint64_t ph_descriptor(uint32_t operand, uint32_t bytes_on)
+PH_BOTH uint64_t ph_wgmma_descriptor(uint32_t operand, uint32_t bytes_on)
 {
     return (uint64_t)(1u << 30 | PH_ATOM >> 4) << 32 | (operand + (bytes_on >> 4));
 }

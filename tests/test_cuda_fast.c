@@ -1,0 +1,162 @@
+/*
+ * test_cuda_fast.c - 16-bit plans on the GPU's tensor cores: judged by the oracle, same
+ * bits however a prompt is cut, and NaN and Inf only where they are seen.
+ */
+#include <math.h>
+
+#include "sweep.h"
+
+static ph_ctx *need_gpu(void)
+{
+    ph_ctx *ctx = NULL;
+    static char text[300];
+    ph_options o = {.device = PH_CUDA, .error = text, .error_size = sizeof text};
+    if (ph_open(&ctx, &o) != PH_OK) SKIP("%s", text);
+    return ctx;
+}
+
+static const int fast_dims[][2] = {{64, 64},  {128, 128}, {8, 8},   {32, 64},
+                                   {128, 40}, {96, 128},  {64, 16}, {120, 72}};
+
+/* 16-bit plans of every mask, lengths around the edges of tiles, several splits. */
+static void fast_case(ph_ctx *ctx, int n)
+{
+    static const int lens[] = {1, 64, 127, 129, 192, 193, 260, 385};
+    static const int keys[] = {1, 63, 128, 129, 200, 256, 300, 513};
+    int long_row = n % 16 == 15;
+    problem p = {.attn = {.batch = long_row ? 1 : 2,
+                          .q_heads = long_row ? 1 : 4,
+                          .k_heads = long_row ? 1 : 2,
+                          .v_heads = 1,
+                          .q_len = long_row ? 70 : lens[n % 8],
+                          .kv_len = long_row ? 4200 + n : keys[n / 3 % 8],
+                          .qk_dim = fast_dims[n / 2 % 8][0],
+                          .v_dim = fast_dims[n / 2 % 8][1],
+                          .dtype = n % 2 ? PH_BF16 : PH_F16,
+                          .mask = (ph_mask)(n % 3),
+                          .band_left = n % 5 ? 3 * n : -1,
+                          .band_right = n % 7 ? n : -1,
+                          .anchor = PH_ANCHOR_END},
+                 .with = {.lse = 1, .kv_lens = n % 4 == 1, .q_lens = n % 4 == 2}};
+    judge j;
+    problem_build(&p, (uint64_t)n);
+    must(ctx, device_run(ctx, &p, 0));
+    CHECK(p.tensor_cores, "case %d took the plain kernels: %s", n, problem_text(&p));
+    judge_open(&j, &p);
+    const char *why = judge_forward(&j, &p);
+    CHECK(!why, "case %d: %s: %s", n, why, problem_text(&p));
+    judge_close(&j);
+    problem_free(&p);
+}
+
+static void fast_forward(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 96; n++) fast_case(ctx, n);
+    ph_close(ctx);
+}
+
+/* Rows first to first + count of a causal prompt in a call of their own: same bits. */
+static void fast_chunk(ph_ctx *ctx, const problem *whole, int first, int count)
+{
+    problem part = {.attn = whole->attn, .with = whole->with};
+    part.attn.q_len = count, part.attn.kv_len = first + count;
+    problem_build(&part, 1);
+    for (int h = 0; h < part.attn.q_heads; h++) {
+        for (int i = 0; i < count; i++)
+            tensor_copy_row(&part.q, 0, h, i, &whole->q, 0, h, first + i);
+        for (int i = 0; i < first + count; i++) {
+            tensor_copy_row(&part.k, 0, h, i, &whole->k, 0, h, i);
+            tensor_copy_row(&part.v, 0, h, i, &whole->v, 0, h, i);
+        }
+    }
+    must(ctx, device_run(ctx, &part, 0));
+    for (int h = 0; h < part.attn.q_heads; h++)
+        for (int i = 0; i < count; i++)
+            CHECK(tensor_same_row(&part.out, 0, h, i, &whole->out, 0, h, first + i) &&
+                      tensor_same_row(&part.lse, 0, h, i, &whole->lse, 0, h, first + i),
+                  "row %d differs when rows %d to %d are one call", first + i, first,
+                  first + count - 1);
+    problem_free(&part);
+}
+
+static void fast_bits(void)
+{
+    static const int chunks[][2] = {{0, 1},     {0, 77},     {50, 200}, {127, 130},
+                                    {2000, 90}, {2048, 300}, {4299, 1}};
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 4; n++) {
+        problem p = {.attn = {.batch = 1,
+                              .q_heads = 2,
+                              .q_len = 4300,
+                              .kv_len = 4300,
+                              .qk_dim = n % 2 ? 128 : 64,
+                              .dtype = n / 2 ? PH_F16 : PH_BF16,
+                              .mask = PH_MASK_CAUSAL,
+                              .anchor = PH_ANCHOR_END},
+                     .with = {.lse = 1, .clean = 1}};
+        problem_build(&p, (uint64_t)n);
+        must(ctx, device_run(ctx, &p, 0));
+        for (int c = 0; c < 7; c++) fast_chunk(ctx, &p, chunks[c][0], chunks[c][1]);
+        problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
+/* What row i sees in column d when v holds a NaN in column 3 of key 70, +Inf and -Inf in
+   column 5 of keys 200 and 201. */
+static int is_expected(double found, int i, int d)
+{
+    if (d == 3 && i >= 70) return isnan(found);
+    if (d == 5 && i == 200) return found == (double)INFINITY;
+    if (d == 5 && i > 200) return isnan(found);
+    return isfinite(found);
+}
+
+/* NaN and Inf reach the rows that see them, and in those their column only. */
+static void fast_values(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 4; n++) {
+        problem p = {.attn = {.batch = 1,
+                              .q_heads = 2,
+                              .q_len = 450,
+                              .kv_len = 450,
+                              .qk_dim = n % 2 ? 128 : 64,
+                              .dtype = n / 2 ? PH_F16 : PH_BF16,
+                              .mask = PH_MASK_CAUSAL},
+                     .with = {.lse = 1, .clean = 1}};
+        problem q = p;
+        problem_build(&p, (uint64_t)n);
+        problem_build(&q, (uint64_t)n);
+        tensor_set(&q.v, 0, 1, 70, 3, (double)NAN);
+        tensor_set(&q.v, 0, 1, 200, 5, (double)INFINITY);
+        tensor_set(&q.v, 0, 1, 201, 5, -(double)INFINITY);
+        must(ctx, device_run(ctx, &p, 0));
+        must(ctx, device_run(ctx, &q, 0));
+        CHECK(p.tensor_cores && tensor_same(&p.lse, &q.lse), "lse differs");
+        for (int i = 0; i < 450; i++)
+            for (int d = 0; d < q.v.dim; d++) {
+                double found = tensor_get(&q.out, 0, 1, i, d);
+                CHECK(is_expected(found, i, d), "case %d: row %d, column %d is %g", n, i,
+                      d, found);
+                CHECK(!isfinite(found) || found == tensor_get(&p.out, 0, 1, i, d),
+                      "case %d: row %d, column %d changed", n, i, d);
+            }
+        problem_free(&p);
+        problem_free(&q);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {
+    {"fast_forward", fast_forward},
+    {"fast_bits", fast_bits},
+    {"fast_values", fast_values},
+    {0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return sweep_main(argc, argv, cases);
+}

@@ -1,0 +1,138 @@
+/*
+ * test_hopper.c - what the fast GPU kernels take for granted, on the host: tensor copies
+ * and wgmma mean the same place in shared memory, fragments of a product cover it, and
+ * every tile is computed once.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "cuda/schedule.h"
+
+/* ---- operands ---- */
+
+/* Where a tensor copy puts element (row, column) of a tile of so many rows: panels of 64
+   columns one behind the other, swizzled. */
+static uint32_t copied_to(uint32_t base, int rows, int row, int column)
+{
+    uint32_t panel = base + (uint32_t)(column / 64 * rows * PH_LINE);
+    return panel + ph_swizzled((uint32_t)(row * PH_LINE + column % 64 * 2));
+}
+
+static uint32_t start_of(uint64_t descriptor)
+{
+    return (uint32_t)(descriptor & 0x3fff) << 4;
+}
+
+static uint32_t lead_of(uint64_t descriptor)
+{
+    return (uint32_t)(descriptor >> 16 & 0x3fff) << 4;
+}
+
+static uint32_t stride_of(uint64_t descriptor)
+{
+    return (uint32_t)(descriptor >> 32 & 0x3fff) << 4;
+}
+
+/* Where wgmma reads term t of row r of a K-major operand: the hardware swizzles the
+   address it computes. */
+static uint32_t read_k_major(uint64_t descriptor, int r, int t)
+{
+    uint32_t at = start_of(descriptor) + (uint32_t)(r / 8) * stride_of(descriptor);
+    return ph_swizzled(at + (uint32_t)(r % 8 * PH_LINE + t * 2));
+}
+
+/* ... and row t of column c of an MN-major one. */
+static uint32_t read_mn_major(uint64_t descriptor, int c, int t)
+{
+    uint32_t at = start_of(descriptor) + (uint32_t)(c / 64) * lead_of(descriptor);
+    at += (uint32_t)(t / 8) * stride_of(descriptor);
+    return ph_swizzled(at + (uint32_t)(t % 8 * PH_LINE + c % 64 * 2));
+}
+
+static void k_major(void)
+{
+    static const uint32_t base = 3 * PH_ATOM;
+    for (int dim = 64; dim <= 128; dim += 64)
+        for (int rows = 64; rows <= 192; rows += 64)
+            for (int r = 0; r < rows; r++)
+                for (int d = 0; d < dim; d++) {
+                    uint32_t operand = ph_wgmma_operand(base, 16);
+                    uint64_t x =
+                        ph_wgmma_descriptor(operand, ph_k_major_step(d / PH_DEPTH, rows));
+                    CHECK(x >> 62 == 1, "the swizzle is not that of 128 bytes");
+                    CHECK(read_k_major(x, r, d % PH_DEPTH) == copied_to(base, rows, r, d),
+                          "%d rows, dim %d: element (%d,%d)", rows, dim, r, d);
+                }
+}
+
+static void mn_major(void)
+{
+    static const uint32_t base = 5 * PH_ATOM;
+    for (int key = 0; key < PH_FAST_KEYS; key++)
+        for (int d = 0; d < 128; d++) {
+            uint32_t operand = ph_wgmma_operand(base, PH_FAST_KEYS * PH_LINE);
+            uint64_t x = ph_wgmma_descriptor(operand, ph_mn_major_step(key / PH_DEPTH));
+            CHECK(read_mn_major(x, d, key % PH_DEPTH) ==
+                      copied_to(base, PH_FAST_KEYS, key, d),
+                  "key %d, column %d", key, d);
+        }
+}
+
+/* ---- fragments ---- */
+
+/* Every element of 64 x 128 belongs to one thread; and as the A operand of the next
+   product, register y of a thread holds two neighbours of its row within a step. */
+static void fragments(void)
+{
+    static char seen[64][PH_FAST_KEYS];
+    memset(seen, 0, sizeof seen);
+    for (int thread = 0; thread < PH_WARPGROUP; thread++)
+        for (int x = 0; x < PH_FAST_KEYS / 2; x++) {
+            int r = ph_fragment_row(thread, x), c = ph_fragment_column(thread, x);
+            CHECK(r >= 0 && r < 64 && c >= 0 && c < PH_FAST_KEYS && !seen[r][c]++,
+                  "thread %d, element %d: (%d,%d)", thread, x, r, c);
+            int y = x / 2, step = y / 4, slot = y % 4; /* register of the A operand */
+            CHECK(r == thread / 32 * 16 + thread % 32 / 4 + slot % 2 * 8 &&
+                      c == step * PH_DEPTH + slot / 2 * 8 + thread % 4 * 2 + x % 2,
+                  "thread %d: element %d is not in register %d of step %d", thread, x,
+                  slot, step);
+        }
+}
+
+/* ---- schedule ---- */
+
+static void every_tile_once(void)
+{
+    for (int heads = 1; heads <= 40; heads += 3)
+        for (int tiles = 1; tiles <= 9; tiles += 2)
+            for (int section = 1; section <= heads; section *= 2) {
+                ph_cuda_schedule s = {.heads = heads,
+                                      .row_tiles = tiles,
+                                      .items = heads * tiles,
+                                      .section = section};
+                char *seen = calloc((size_t)s.items, 1);
+                for (int n = 0; n < s.items; n++) {
+                    int head = -1, tile = -1;
+                    ph_cuda_item(&s, n, &head, &tile);
+                    CHECK(head >= 0 && head < heads && tile >= 0 && tile < tiles &&
+                              !seen[head * tiles + tile]++,
+                          "%d heads, %d tiles, section %d: item %d is (%d,%d)", heads,
+                          tiles, section, n, head, tile);
+                }
+                free(seen);
+            }
+}
+
+static const check_case cases[] = {
+    {"k_major", k_major},
+    {"mn_major", mn_major},
+    {"fragments", fragments},
+    {"every_tile_once", every_tile_once},
+    {0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
