@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_cuda_host.sh - the GPU kernels without a GPU: compiled for the CPU, run as fibers by
+# test_cuda_host.sh - the plain GPU kernels without a GPU: compiled for the CPU, run as fibers by
 # a libcuda.so.1 of our own, judged by the same oracle as on the GPU.
 
 set -u
@@ -17,7 +17,7 @@ skip() {
 
 make_library() {
     mkdir -p "$folder" || return 1
-    for source in src/cuda/*.cu tests/cuda_host/cuda_host.cpp; do
+    for source in src/cuda/plain*.cu tests/cuda_host/cuda_host.cpp; do
         # shellcheck disable=SC2086
         g++ $flags $include -x c++ -c "$source" -o "$folder/$(basename "$source").o" || return 1
     done

@@ -225,6 +225,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         pin(o);
         if (is_edge<T>(all_lo, all_hi, j - 1))
             add_noted<T>(type, c, plan, it, at, stage_of(n), j - 1, p, o);
+        __syncwarp();
         release(at.base + T::V_EMPTY + 8 * stage_of(n));
         pack(type, s, p);
         n++;
@@ -241,6 +242,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     pin(o);
     if (is_edge<T>(all_lo, all_hi, end - 1))
         add_noted<T>(type, c, plan, it, at, stage_of(n), end - 1, p, o);
+    __syncwarp();
     release(at.base + T::V_EMPTY + 8 * stage_of(n));
     n++;
     end_values(whole_slots<T>(at), o, f, splits == 0, 1);

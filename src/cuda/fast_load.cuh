@@ -103,6 +103,7 @@ template <class T> DEVICE const item &begin_item(uint32_t base, int n)
 
 template <class T> DEVICE void end_item(uint32_t base, int n)
 {
+    __syncwarp();
     release(base + T::ITEM_EMPTY + 8 * stage_of(n));
 }
 
@@ -188,7 +189,7 @@ DEVICE void copy_items(const ph_cuda_schedule &plan, uint32_t base, const maps &
             load_panels<T>(block + T::V_AT, map.v, stage + (edge ? T::V_RAW : T::V_FULL),
                            T::KEYS, j * T::KEYS, head / plan.v_group, batch);
         }
-        end_item<T>(base, i);
+        barrier_arrive(base + T::ITEM_EMPTY + 8 * stage_of(i));
     }
 }
 
