@@ -1,6 +1,6 @@
 /*
  * test_layer_memory.c - how much memory a layer of each variant takes beyond its inputs,
- * outputs and gradients, and that going back slice by slice leaves no trace.
+ * outputs and gradients, and that a backward pass slice by slice has the same bits.
  *
  *     SHOW=1          prints the bytes of each
  */
@@ -207,15 +207,16 @@ static void run_few(layer_bed *few, layer_bed *many, ph_ctx *ctx, const spec *s)
     CHECK(layer_bed_run(few) == PH_OK, "%s", ph_error(ctx));
 }
 
-/* Enough tokens for slices: rows have the bits that they have in a small batch, and, with
-   another number of threads, parameters those of a layer that cannot be sliced because a
-   bias (of zeros) is shared by the heads. */
+/* Enough tokens for slices, which a checked ctx accepts: rows have the bits that they
+   have in a small batch, and, with another number of threads, parameters those of a layer
+   that cannot be sliced because a bias (of zeros) is shared by the heads. */
 static void slices(void)
 {
     float bias[LEN] = {0};
     ph_ctx *ctx[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++)
-        CHECK(ph_open(&ctx[i], &(ph_options){.threads = i + 1}) == PH_OK, "no context");
+        CHECK(ph_open(&ctx[i], &(ph_options){.threads = i + 1, .checked = 1}) == PH_OK,
+              "no context");
     for (size_t n = 0; n < sizeof sliced / sizeof sliced[0]; n++) {
         const spec *s = &sliced[n];
         layer_bed many, few, whole;

@@ -80,27 +80,29 @@ void ph_alias_param(ph_mem_ranges *s, const char *prefix, const ph_param *param,
                       written);
 }
 
-/* q, k, v and out, or their gradients. */
+/* q, k, v and out, or their gradients; `heads` of the last. */
 static void add_rows(ph_mem_ranges *s, const ph_attn *a, const char *const names[4],
                      const void *const base[4], const ph_strides *const strides[4],
-                     const int written[4])
+                     const int written[4], int heads)
 {
     const int sizes[4][4] = {{a->batch, a->q_heads, a->q_len, a->qk_dim},
                              {a->batch, a->k_heads, a->kv_len, a->qk_dim},
                              {a->batch, a->v_heads, a->kv_len, a->v_dim},
-                             {a->batch, a->q_heads, a->q_len, a->v_dim}};
+                             {a->batch, heads, a->q_len, a->v_dim}};
     for (int i = 0; i < 4; i++)
         ph_spans_add_rows(s, names[i], base[i], a->dtype, sizes[i], strides[i],
                           written[i]);
 }
 
+/* A layer may give dout a layout of its own, one row for the two heads of a twin. */
 static void add_grads(ph_mem_ranges *s, const ph_plan *plan, const ph_grads *g)
 {
     const ph_attn *a = &plan->attn;
     add_rows(s, a, (const char *const[]){"dq", "dk", "dv", "dout"},
              (const void *const[]){g->dq, g->dk, g->dv, g->dout},
-             (const ph_strides *const[]){&a->dq, &a->dk, &a->dv, &a->out},
-             (const int[]){PH_WRITTEN, PH_WRITTEN, PH_WRITTEN, PH_READ});
+             (const ph_strides *const[]){&a->dq, &a->dk, &a->dv, &plan->back.dout},
+             (const int[]){PH_WRITTEN, PH_WRITTEN, PH_WRITTEN, PH_READ},
+             plan->back.twins ? a->q_heads / 2 : a->q_heads);
     ph_alias_grads(s, a, g);
     for (int e = 0; g->dextra && e < plan->asks.extras; e++)
         ph_alias_param(s, "d", &plan->asks.extra[e], g->dextra[e], PH_WRITTEN);
@@ -115,7 +117,7 @@ ph_status ph_alias_check(const ph_plan *plan, const ph_args *args, const ph_grad
              (const void *const[]){args->q, args->k, what == PH_DO_LOOK ? NULL : args->v,
                                    what == PH_DO_LOOK ? NULL : args->out},
              (const ph_strides *const[]){&a->q, &a->k, &a->v, &a->out},
-             (const int[]){PH_READ, PH_READ, PH_READ, what == PH_DO_FORWARD});
+             (const int[]){PH_READ, PH_READ, PH_READ, what == PH_DO_FORWARD}, a->q_heads);
     ph_alias_args(&s, a, args, what);
     for (int e = 0; args->extra && e < plan->asks.extras; e++)
         ph_alias_param(&s, "", &plan->asks.extra[e], args->extra[e], PH_READ);
