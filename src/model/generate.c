@@ -136,7 +136,7 @@ static int32_t *text_of(const search *s, int slot)
 static double log_sum_exp(const float *logits, int vocab)
 {
     double max = logits[0], sum = 0;
-    for (int v = 1; v < vocab; v++) max = fmax(max, logits[v]);
+    for (int v = 1; v < vocab; v++) max = logits[v] > max ? logits[v] : max;
     for (int v = 0; v < vocab; v++) sum += exp(logits[v] - max);
     return max + log(sum);
 }
