@@ -22,21 +22,11 @@
 
 #include "oracle.h"
 #include "polyhead.h"
+#include "sanitized.h"
 
-/* Instrumented builds are 5 to 20 times slower and get fewer random cases. */
-#ifndef __has_feature
-#define __has_feature(name) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-#define CASES_TSAN 1
-#else
-#define CASES_TSAN 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || CASES_TSAN
-#define CASES_SLOW 8
-#else
-#define CASES_SLOW 1
-#endif
+/* Sanitized builds get fewer random cases. */
+#define CASES_TSAN SANITIZED_THREADS
+#define CASES_SLOW (SANITIZED ? 8 : 1)
 
 typedef enum slab_kind { SLAB_INPUT, SLAB_OUTPUT, SLAB_GRADIENT } slab_kind;
 

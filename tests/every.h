@@ -6,18 +6,8 @@
 #ifndef EVERY_H
 #define EVERY_H
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "sanitized.h"
 
-#ifdef SANITIZED
-enum { EVERY = 3 };
-#else
-enum { EVERY = 1 };
-#endif
+enum { EVERY = SANITIZED ? 3 : 1 };
 
 #endif

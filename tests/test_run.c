@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "run_trial.h"
+#include "sanitized.h"
 
 /* ---- one problem, and plain loops for it ---- */
 
@@ -356,17 +357,6 @@ static void gradients(void)
     p->scale = 1e-300;
     backward(p, "--scale 0");
 }
-
-/* Sanitizers have memory of their own. */
-#ifndef __has_feature
-#define __has_feature(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                     \
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
 
 /* The program holds its tensors once: 1.3 times IN and OUT is enough for all of it. */
 static void memory(void)

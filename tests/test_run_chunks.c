@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "run_trial.h"
+#include "sanitized.h"
 
 enum { LONG = 1500, MODEL = 16 }; /* tokens: a chunk and a part of one */
 
@@ -74,17 +75,6 @@ static void same_bits(void)
     t = make(PH_TYPE_BF16);
     same_bits_as(&t, HEADS "--causal --rope 10000,interleaved");
 }
-
-/* Sanitizers have memory of their own. */
-#ifndef __has_feature
-#define __has_feature(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                     \
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
 
 /* k, v, and of x and out together as much as one: with the program below 4 times x. */
 static void memory(void)

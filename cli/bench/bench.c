@@ -336,7 +336,7 @@ static int open_all(session *s)
     for (int i = 0; i < threads->count; i++) {
         ph_machine machine = s->options->machine;
         machine.threads = threads->value[i];
-        int rc = cli_open(&s->ctx[s->ctx_count], &machine), known = 0;
+        int rc = cli_open(&s->ctx[s->ctx_count], &machine, 0), known = 0;
         if (rc) return rc;
         int n = ph_threads(s->ctx[s->ctx_count]);
         for (int k = 0; k < s->ctx_count; k++) known |= ph_threads(s->ctx[k]) == n;

@@ -144,7 +144,7 @@ static int count_parameters(const compare_options *o, const ph_train *train,
 {
     ph_ctx *ctx;
     ph_trainer *t = NULL;
-    int rc = cli_open(&ctx, &o->machine);
+    int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     ph_status status = ph_trainer_create(&t, ctx, train);
     const ph_model *m = status == PH_OK ? ph_trainer_model(t) : NULL;
@@ -246,7 +246,7 @@ static int child(const compare_options *o, entry *e, int seed, int pipe_end)
     if (train_make_directory(e->folder[seed]))
         return cli_fail(EXIT_IO, "%s: %s", e->folder[seed], strerror(errno));
     int rc = train_lock_directory(e->folder[seed]);
-    if (!rc) rc = cli_open(&ctx, &o->machine);
+    if (!rc) rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     ph_status status = ph_trainer_create(&t, ctx, &train);
     if (status != PH_OK) rc = cli_fail_status(status, ctx);

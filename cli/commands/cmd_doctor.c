@@ -337,7 +337,7 @@ static int doctor(const void *chosen, int count, const char *const *words)
     checkup c;
     ph_ctx *ctx = NULL;
     (void)count, (void)words;
-    int rc = cli_open(&ctx, &o->machine);
+    int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     machine_look(&facts);
     rc = check_all(&c);

@@ -90,7 +90,7 @@ static int explain(const void *chosen, int count, const char *const *words)
     ph_ctx *ctx = NULL;
     (void)count, (void)words;
     int rc = check(o);
-    if (rc == EXIT_OK) rc = cli_open(&ctx, &o->machine);
+    if (rc == EXIT_OK) rc = cli_open(&ctx, &o->machine, 0);
     if (rc != EXIT_OK) return rc;
     if (o->shape.count) {
         cost_shape shape = shape_of(o);

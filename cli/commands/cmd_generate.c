@@ -309,7 +309,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (o->beams > 1 && o->temperature > 0)
         return cli_fail(EXIT_USAGE, "--beams searches, --temperature samples: "
                                     "expected one of them");
-    int rc = cli_open(&ctx, &o->machine);
+    int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     ph_status status = read_model(&m, ctx, words[0]);
     if (status != PH_OK) rc = cli_fail_status(status, ctx);

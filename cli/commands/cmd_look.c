@@ -81,8 +81,7 @@ static int show(const look_options *o, const look_source *source, const look_hea
         terminal.pick_count = count < fit ? count : fit;
     }
     ph_status status = ph_terminal_write(report, &terminal, &io);
-    if (status == PH_OK) return EXIT_OK;
-    return cli_fail(cli_exit_code(status), "%s", error);
+    return cli_result(status, error);
 }
 
 /* The head a page shows first. */
@@ -110,8 +109,7 @@ static int write_files(const look_options *o, const look_source *source,
     if (status == PH_OK && o->svg) status = ph_figure_write(o->svg, report, &figure, &io);
     figure.kind = PH_FIGURE_PNG;
     if (status == PH_OK && o->png) status = ph_figure_write(o->png, report, &figure, &io);
-    if (status == PH_OK) return EXIT_OK;
-    return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
+    return cli_result(status, error);
 }
 
 static const ph_outcome *find_outcome(const ph_report *report, int about)

@@ -85,7 +85,7 @@ static int read_input(run_job *job)
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
     ph_status status = ph_file_read(&job->in, job->path, &io);
-    return status == PH_OK ? EXIT_OK : cli_fail(cli_exit_code(status), "%s", error);
+    return cli_result(status, error);
 }
 
 static int write_output(run_job *job)
@@ -95,26 +95,7 @@ static int write_output(run_job *job)
     const char *path = strcmp(job->options->out, "-") ? job->options->out : "/dev/stdout";
     ph_status status =
         ph_file_write(path, job->outputs, (size_t)job->output_count, NULL, 0, &io);
-    return status == PH_OK ? EXIT_OK : cli_fail(cli_exit_code(status), "%s", error);
-}
-
-/* Like cli_open, but also refuses NaN where a mask or a gate is meant. */
-static int open_checked(run_job *job)
-{
-    char error[CLI_ERROR_SIZE] = "";
-    const ph_machine *machine = &job->options->machine;
-    const ph_options options = {.device = (ph_device)machine->device,
-                                .threads = (int)machine->threads,
-                                .isa = machine->isa ? cli_isa_names[machine->isa] : NULL,
-                                .checked = 1,
-                                .error = error,
-                                .error_size = sizeof error};
-    ph_status status = ph_open(&job->ctx, &options);
-    if (status == PH_OK) return EXIT_OK;
-    if (machine->device != PH_CPU && status == PH_UNSUPPORTED)
-        return cli_fail(EXIT_UNSUPPORTED, "--device %s is not available: %s",
-                        cli_device_names[machine->device], error);
-    return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
+    return cli_result(status, error);
 }
 
 /* Which mode the names of IN mean. */
@@ -175,7 +156,8 @@ static int run(const void *given, int count, const char *const *words)
     (void)count;
     int rc = check_usage(given);
     if (rc == EXIT_OK) rc = check_variant(job.options->variant);
-    if (rc == EXIT_OK) rc = open_checked(&job);
+    /* Checked: NaN in a mask or a gate is refused. */
+    if (rc == EXIT_OK) rc = cli_open(&job.ctx, &job.options->machine, 1);
     if (rc == EXIT_OK) rc = read_input(&job);
     if (rc == EXIT_OK) rc = compute(&job);
     if (rc == EXIT_OK) rc = write_output(&job);

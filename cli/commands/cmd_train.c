@@ -353,7 +353,7 @@ static int run(const void *chosen, int count, const char *const *words)
         snprintf(j.directory, sizeof j.directory, "%s", o->out);
     else
         snprintf(j.directory, sizeof j.directory, "runs/%s", train.recipe);
-    rc = cli_open(&j.ctx, &o->machine);
+    rc = cli_open(&j.ctx, &o->machine, 0);
     if (rc) return rc;
     rc = begin(&j, &train);
     train_log_close(&j.log);

@@ -60,6 +60,5 @@ int look_serve(const look_source *source, const look_choice *choice, const char 
     ph_status status = serve(source, choice, plan, &how, &io);
     sigaction(SIGINT, &old[0], NULL);
     sigaction(SIGTERM, &old[1], NULL);
-    if (status == PH_OK) return EXIT_OK;
-    return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
+    return cli_result(status, error);
 }

@@ -27,7 +27,7 @@ static int report_trouble(const trouble *t, ph_status status, const ph_ctx *ctx)
     if (status == PH_OK) return EXIT_OK;
     const char *inner = ctx ? ph_error(ctx) : ""; /* of the model, where it was asked */
     if (!*t->error) return cli_fail_status(status, ctx);
-    if (!*inner) return cli_fail(cli_exit_code(status), "%s", t->error);
+    if (!*inner) return cli_result(status, t->error);
     return cli_fail(cli_exit_code(status), "%s (%s)", t->error, inner);
 }
 
@@ -50,7 +50,7 @@ static int open_maps(look_source *source, const look_choice *choice)
     trouble t;
     const ph_io *io = &no_trouble(&t)->io;
     const ph_maps_files files = {choice->weights, choice->tokens, choice->row_tokens};
-    int rc = cli_open(&source->ctx, &choice->machine);
+    int rc = cli_open(&source->ctx, &choice->machine, 0);
     if (rc) return rc;
     ph_status status = ph_maps_read(&source->maps, &files, io);
     if (status == PH_OK) {
@@ -320,7 +320,7 @@ static int open_model(look_source *source, const look_choice *choice)
     trouble t;
     const ph_io *io = &no_trouble(&t)->io;
     char path[LOOK_PATH];
-    int rc = cli_open(&source->ctx, &choice->machine);
+    int rc = cli_open(&source->ctx, &choice->machine, 0);
     if (rc == EXIT_OK) rc = get_texts(source, choice);
     if (rc) return rc;
     ph_status status = choice->model ? ph_model_read(&source->model, source->ctx,

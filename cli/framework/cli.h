@@ -131,8 +131,9 @@ extern const char *const cli_dtype_names[];  /* in the order of ph_dtype */
 #define PH_MACHINE_OPTIONS(struct_name, field) \
     PH_OPTION_THREADS(struct_name, field), PH_OPTION_ISA(struct_name, field)
 
-/* ph_open with these options. On failure says why on stderr and returns the exit code. */
-int cli_open(ph_ctx **ctx, const ph_machine *machine);
+/* ph_open with these options; checked as in ph_options. On failure says why on stderr
+   and returns the exit code. */
+int cli_open(ph_ctx **ctx, const ph_machine *machine, int checked);
 
 /* ---- parsing ---- */
 
@@ -175,6 +176,10 @@ int cli_fail(int code, const char *format, ...) CLI_PRINTF(2, 3);
 /* cli_fail with the sentence of the ctx and the exit code that belongs to the status. */
 int cli_fail_status(ph_status status, const ph_ctx *ctx);
 int cli_exit_code(ph_status status);
+
+/* The exit code of a call of the library; where it failed, with cli_fail and its
+   sentence, or what the status means where that is "". */
+int cli_result(ph_status status, const char *sentence);
 
 /* Prints "polyhead: warning: sentence" on stderr. */
 void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);

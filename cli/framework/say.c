@@ -60,22 +60,30 @@ int cli_exit_code(ph_status status)
     return (size_t)status < sizeof codes ? codes[status] : EXIT_FAILED;
 }
 
-int cli_fail_status(ph_status status, const ph_ctx *ctx)
+int cli_result(ph_status status, const char *sentence)
 {
-    const char *sentence = ctx ? ph_error(ctx) : "";
+    if (status == PH_OK) return EXIT_OK;
     return cli_fail(cli_exit_code(status), "%s",
                     *sentence ? sentence : ph_status_text(status));
 }
 
-int cli_open(ph_ctx **ctx, const ph_machine *machine)
+int cli_fail_status(ph_status status, const ph_ctx *ctx)
+{
+    return cli_result(status, ctx ? ph_error(ctx) : "");
+}
+
+int cli_open(ph_ctx **ctx, const ph_machine *machine, int checked)
 {
     char error[CLI_ERROR_SIZE] = "";
     ph_options options = {.device = (ph_device)machine->device,
                           .threads = (int)machine->threads,
                           .isa = machine->isa ? cli_isa_names[machine->isa] : NULL,
+                          .checked = checked,
                           .error = error,
                           .error_size = sizeof error};
     ph_status status = ph_open(ctx, &options);
-    if (status == PH_OK) return EXIT_OK;
-    return cli_fail(cli_exit_code(status), "%s", *error ? error : ph_status_text(status));
+    if (machine->device != PH_CPU && status == PH_UNSUPPORTED)
+        return cli_fail(EXIT_UNSUPPORTED, "--device %s is not available: %s",
+                        cli_device_names[machine->device], error);
+    return cli_result(status, error);
 }

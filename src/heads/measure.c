@@ -393,8 +393,7 @@ ph_status ph_heads_create(ph_heads **out, int layers, int heads, const ph_io *io
     memset(h->tally, 0, bytes);
     h->layers = layers;
     h->heads = heads;
-    if (io)
-        h->hooks = (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+    h->hooks = ph_io_hooks(io);
     *out = h;
     return PH_OK;
 }

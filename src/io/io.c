@@ -15,6 +15,12 @@
 #include "io/unsafe.h"
 #include "io/utf8.h"
 
+ph_io ph_io_hooks(const ph_io *io)
+{
+    if (!io) return (ph_io){0};
+    return (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+}
+
 void *ph_io_alloc(const ph_io *io, size_t bytes)
 {
     if (bytes == 0) bytes = 1; /* so that NULL always means failure */

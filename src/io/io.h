@@ -20,6 +20,9 @@ void *ph_io_alloc(const ph_io *io,
                   size_t bytes); /* io may be NULL; 0 bytes gives memory */
 void ph_io_release(const ph_io *io, void *ptr);
 
+/* The memory hooks alone: what a handle stores to free itself later. */
+ph_io ph_io_hooks(const ph_io *io);
+
 /* Grows *items to a capacity of at least `need` items of `item` bytes; it may move.
    PH_OUT_OF_MEMORY changes nothing. */
 ph_status ph_io_grow(const ph_io *io, void **items, size_t *capacity, size_t need,

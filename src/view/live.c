@@ -196,7 +196,7 @@ static void clear_error(const ph_io *io)
 /* The caller's memory hooks, with the sentence going to the page. */
 static ph_io request_io(const session *s, const ph_live_request *request)
 {
-    ph_io io = s->io ? *s->io : (ph_io){0};
+    ph_io io = ph_io_hooks(s->io);
     io.error = request->error;
     io.error_size = request->error_size;
     clear_error(&io);

@@ -351,9 +351,7 @@ ph_status ph_maps_read(ph_maps **out, const ph_maps_files *files, const ph_io *i
     ph_maps *maps = ph_io_alloc(io, sizeof *maps);
     if (!maps) return ph_io_no_memory(io, sizeof *maps, "maps");
     memset(maps, 0, sizeof *maps);
-    if (io)
-        maps->hooks =
-            (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+    maps->hooks = ph_io_hooks(io);
     ph_status status = fill(maps, files, io);
     if (status == PH_OK)
         *out = maps;

@@ -423,8 +423,7 @@ ph_status ph_scene_create(ph_scene **out, const ph_model *model,
     ph_scene *s = ph_io_alloc(io, sizeof *s);
     if (!s) return ph_io_no_memory(io, sizeof *s, "a scene");
     memset(s, 0, sizeof *s);
-    if (io)
-        s->hooks = (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+    s->hooks = ph_io_hooks(io);
     s->model = model;
     s->reading = reading;
     ph_status status = fill(s, title, text, target);

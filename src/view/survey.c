@@ -433,8 +433,7 @@ ph_status ph_survey_create(ph_survey **out, const ph_report *report, const ph_io
     ph_survey *s = ph_io_alloc(io, sizeof *s);
     if (!s) return ph_io_no_memory(io, sizeof *s, "a survey");
     memset(s, 0, sizeof *s);
-    if (io)
-        s->hooks = (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
+    s->hooks = ph_io_hooks(io);
     s->stacks = take(s, (size_t)report->stack_count, sizeof *s->stacks);
     s->found = take(s, (size_t)report->stack_count, sizeof *s->found);
     ph_status status = PH_OK;
