@@ -110,6 +110,15 @@ static ph_status look_on_host(const mirror *m)
     return status;
 }
 
+static int takes_tensor_cores(ph_ctx *ctx, const ph_plan *plan, const ph_args *args)
+{
+    ph_cuda_fast fast;
+    if (ph_cuda_enter(ctx) != PH_OK) return 0; /* tensor maps want a context */
+    int takes = ph_cuda_fast_call(plan, args, &fast);
+    ph_cuda_leave(ctx);
+    return takes;
+}
+
 ph_status device_run(ph_ctx *ctx, problem *p, int backward)
 {
     mirror m = {.ctx = ctx, .p = p};
@@ -118,8 +127,7 @@ ph_status device_run(ph_ctx *ctx, problem *p, int backward)
     if (status == PH_OK) status = send(&m);
     ph_args args = device_args(&m);
     ph_grads grads = device_grads(&m);
-    ph_cuda_fast fast;
-    p->tensor_cores = status == PH_OK && ph_cuda_fast_call(plan, &args, &fast);
+    if (status == PH_OK) p->tensor_cores = takes_tensor_cores(ctx, plan, &args);
     if (status == PH_OK) status = ph_forward(plan, &args);
     if (status == PH_OK && backward) status = ph_backward(plan, &args, &grads);
     if (status == PH_OK) status = fetch(&m);

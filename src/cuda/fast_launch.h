@@ -20,7 +20,8 @@ typedef struct ph_cuda_fast {
 int ph_cuda_fast_plan(const ph_plan *plan);
 
 /* 1 and fills `fast` if this call takes one: nothing but lengths and masks by position
-   changes its scores, and the copy engine takes its tensors. */
+   changes its scores, and the copy engine takes its tensors. Between ph_cuda_enter and
+   ph_cuda_leave. */
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast);
 
 /* Once per device: lets the kernels have all shared memory of an SM. */
