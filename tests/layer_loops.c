@@ -18,8 +18,8 @@ typedef loops_problem problem;
 typedef loops_result result;
 
 const char *const loops_names[ITEMS] = {
-    "x",  "memory", "wq",     "wk",   "wv",   "wo",   "bq",    "bk",   "bv",
-    "bo", "q_norm", "k_norm", "bias", "gate", "sink", "alibi", "dout", "dlse"};
+    "x",  "memory", "value_memory", "wq",   "wk",   "wv",   "wo",    "bq",   "bk",  "bv",
+    "bo", "q_norm", "k_norm",       "bias", "gate", "sink", "alibi", "dout", "dlse"};
 
 int loops_size(const item *t)
 {
@@ -142,7 +142,9 @@ void loops_solve(const problem *p, result *r)
     project(p, &t[X], p->model, &t[WQ], &t[BQ], p->q_len, p->heads * p->qk_dim, r->q);
     project(p, source, p->source, &t[WK], &t[BK], p->kv_len, p->k_heads * p->qk_dim,
             r->k);
-    project(p, source, p->source, &t[WV], &t[BV], p->kv_len, p->v_heads * p->v_dim, r->v);
+    const item *values = t[VALUE_MEMORY].there ? &t[VALUE_MEMORY] : source;
+    project(p, values, t[WV].n[0], &t[WV], &t[BV], p->kv_len, p->v_heads * p->v_dim,
+            r->v);
     position(p, r->q, p->heads, p->q_len, &t[Q_NORM], p->offset);
     position(p, r->k, p->k_heads, p->kv_len, &t[K_NORM], 0);
     for (int b = 0; b < p->batch; b++)
@@ -215,6 +217,12 @@ void loops_put_biases(problem *p, ph_tensor_type type)
     loops_put(p, BO, type, p->out_dim, -1, -1, -1);
 }
 
+void loops_put_value_memory(problem *p, ph_tensor_type type)
+{
+    loops_put(p, VALUE_MEMORY, type, p->batch, p->kv_len, 4, -1);
+    loops_put(p, WV, PH_TYPE_F32, 4, p->v_heads * p->v_dim, -1, -1);
+}
+
 void loops_put_norm(problem *p, ph_tensor_type type)
 {
     p->norm = 1;
@@ -236,6 +244,15 @@ int loops_heads(const problem *p, int i)
     return i == WK ? p->k_heads : i == WV ? p->v_heads : p->heads;
 }
 
+/* (in, columns) to (columns, in), elements of `size` bytes */
+static void transpose(const void *from, int in, int columns, int size, void *to)
+{
+    for (int i = 0; i < in; i++)
+        for (int c = 0; c < columns; c++)
+            memcpy((char *)to + (c * in + i) * size,
+                   (const char *)from + (i * columns + c) * size, (size_t)size);
+}
+
 trial loops_load(const problem *p)
 {
     static float room[4][MOST];
@@ -244,7 +261,10 @@ trial loops_load(const problem *p)
         const item *t = &p->t[i];
         int n = t->n[0], c = t->n[1], h = loops_heads(p, i);
         if (!t->there) continue;
-        if (p->per_head && i >= WQ && i <= WV) {
+        if (p->transposed && i >= WQ && i <= WO) {
+            transpose(t->file, n, c, ph_tensor_type_bits(t->type) / 8, room[i - WQ]);
+            trial_add(&b, loops_names[i], t->type, room[i - WQ], c, n, -1, -1);
+        } else if (p->per_head && i >= WQ && i <= WV) {
             cut(t->file, n, h, c / h, room[i - WQ]);
             trial_add(&b, loops_names[i], t->type, room[i - WQ], h, n, c / h, -1);
         } else if (p->per_head && i == WO) {

@@ -12,8 +12,8 @@ enum { LOOPS_MOST = 1024 };
 
 /* Tensors of IN that hold numbers with a gradient, and those without. */
 /* clang-format off */
-enum { X, MEMORY, WQ, WK, WV, WO, BQ, BK, BV, BO, Q_NORM, K_NORM, BIAS, GATE, SINK,
-       GRADIENTS, ALIBI = GRADIENTS, DOUT, DLSE, ITEMS };
+enum { X, MEMORY, VALUE_MEMORY, WQ, WK, WV, WO, BQ, BK, BV, BO, Q_NORM, K_NORM, BIAS,
+       GATE, SINK, GRADIENTS, ALIBI = GRADIENTS, DOUT, DLSE, ITEMS };
 /* clang-format on */
 
 extern const char *const loops_names[ITEMS];
@@ -32,8 +32,9 @@ typedef struct loops_problem {
     uint8_t visible[LOOPS_MOST]; /* (1, heads, 1, kv_len) */
     int32_t q_lens[4], kv_lens[4];
     int has_visible, has_lens;
-    int per_head; /* the matrices go into the file in that form */
-    int rope;     /* 0 none, 1 half, 2 interleaved */
+    int per_head;   /* the matrices go into the file in that form */
+    int transposed; /* or as (columns, in_dim) */
+    int rope;       /* 0 none, 1 half, 2 interleaved */
     double base;
     int norm;
     double scale, softcap; /* scale 0: default */
@@ -66,6 +67,8 @@ loops_problem *loops_make(int heads, int k_heads, int v_heads, int kv_len,
 void loops_put(loops_problem *p, int i, ph_tensor_type type, int n0, int n1, int n2,
                int n3);
 void loops_put_biases(loops_problem *p, ph_tensor_type type);
+/* Values come from tokens of 4, beside the memory. */
+void loops_put_value_memory(loops_problem *p, ph_tensor_type type);
 void loops_put_norm(loops_problem *p, ph_tensor_type type);
 
 int loops_size(const loops_item *t);            /* how many numbers */

@@ -268,6 +268,27 @@ static const wrong list[] = {
      INPUT,
      "tensor 'wq' is F32 (8, 24), expected heads of an even qk_dim because of --rope",
      "--heads 8 --k-heads 4 --v-heads 1 --rope 100"},
+    {"wq",
+     F,
+     3,
+     {4, 8, 6},
+     INPUT,
+     "tensor 'wq' is F32 (4, 8, 6), expected " ANY " (columns, in_dim)",
+     HEADS " --transposed"},
+    {"wo",
+     F,
+     -1,
+     {0},
+     INPUT,
+     "'wq', rewritten for the layer, is F32 (24, 8)",
+     HEADS " --transposed"},
+    {"value_memory",
+     F,
+     3,
+     {2, 5, 8},
+     INPUT,
+     "tensor 'memory' is missing, expected because 'value_memory' is there",
+     0},
     {"memory", F, 3, {2, 5, 8}, USAGE, "option --offset is missing", HEADS " --causal"},
 };
 
@@ -296,6 +317,29 @@ static void refused(void)
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) refuse(&list[i]);
 }
 
+static void refused_value_memory(void)
+{
+    static const struct {
+        ph_tensor_type type;
+        int code, len, dim;
+        const char *options, *words;
+    } bad[] = {
+        {F, INPUT, 4, 8, HEADS, "'value_memory' is F32 (2, 4, 8), expected F32 (batch"},
+        {PH_TYPE_F16, INPUT, 5, 8, HEADS,
+         "'value_memory' is F16 (2, 5, 8), expected F32"},
+        {F, INPUT, 5, 9, HEADS, "'wv' is F32 (8, 5), expected " ANY " (in_dim = 9"},
+        {F, 4, 5, 8, HEADS " --variant moh:shared=1,top=2", "beside --variant moh"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        trial t = good();
+        trial_add(&t, "memory", F, numbers, 2, 5, 8, -1);
+        trial_add(&t, "value_memory", bad[i].type, numbers, 2, bad[i].len, bad[i].dim,
+                  -1);
+        trial_result got = trial_run(&t, bad[i].options);
+        CHECK(got.code == bad[i].code && !got.out, "%d: %s", got.code, got.said);
+        CHECK(strstr(got.said, bad[i].words), "\"%s\"", got.said);
+    }
+}
+
 /* What only the library can see in the numbers. */
 static void refused_numbers(void)
 {
@@ -313,8 +357,10 @@ static void refused_numbers(void)
     CHECK(strstr(got.said, "gate"), "\"%s\"", got.said);
 }
 
-static const check_case cases[] = {
-    {"refused", refused}, {"refused_numbers", refused_numbers}, {0, 0}};
+static const check_case cases[] = {{"refused", refused},
+                                   {"refused_value_memory", refused_value_memory},
+                                   {"refused_numbers", refused_numbers},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -80,7 +80,10 @@ static void check_gradient(loops_problem *p, const ph_file *out, int i)
         whole[k] = expected[k] = (up - loops_loss(p)) / (2 * step);
         t->v[k] = old;
     }
-    if (p->per_head && i >= WQ && i <= WV) {
+    if (p->transposed && i >= WQ && i <= WO) {
+        for (int k = 0; k < count; k++) expected[k % c * n + k / c] = whole[k];
+        x = numbers(out, name, t->type, c, n, -1, -1);
+    } else if (p->per_head && i >= WQ && i <= WV) {
         int dim = c / h;
         for (int k = 0; k < count; k++)
             expected[(k / dim % h * n + k / c) * dim + k % dim] = whole[k];
@@ -161,6 +164,45 @@ static void grouped(void)
     compare(loops_make(4, 2, 2, 0, F), "--heads 4 --k-heads 2 --v-heads 2");
     compare(loops_make(4, 1, 2, 7, F), "--heads 4 --k-heads 1 --v-heads 2");
     compare(loops_make(4, 2, 4, 0, F), "--heads 4 --k-heads 2");
+}
+
+/* The matrices as nn.Linear stores them, and their gradients. */
+static void transposed(void)
+{
+    loops_problem *p = loops_make(4, 2, 2, 0, F);
+    p->transposed = 1;
+    loops_put_biases(p, F);
+    compare(p, "--heads 4 --k-heads 2 --v-heads 2 --transposed");
+    p = loops_make(4, 4, 1, 7, PH_TYPE_BF16);
+    p->transposed = 1;
+    loops_put(p, WK, PH_TYPE_F16, 5, 16, -1, -1);
+    compare(p, "--heads 4 --v-heads 1 --transposed");
+}
+
+/* Matrices of three types in one layer; gradients come in the type of each. */
+static void stored_types(void)
+{
+    loops_problem *p = loops_make(4, 2, 2, 0, F);
+    loops_put(p, WQ, PH_TYPE_BF16, 6, 16, -1, -1);
+    loops_put(p, WK, PH_TYPE_F16, 6, 8, -1, -1);
+    loops_put(p, WO, PH_TYPE_BF16, 12, 7, -1, -1);
+    compare(p, "--heads 4 --variant gqa:2");
+}
+
+/* Keys from memory, values from another tensor of another width. */
+static void value_memory(void)
+{
+    loops_problem *p = loops_make(4, 2, 1, 7, F);
+    loops_put_value_memory(p, F);
+    compare(p, "--heads 4 --k-heads 2 --v-heads 1");
+    loops_put_biases(p, F);
+    p->per_head = 1;
+    compare(p, "");
+    p->per_head = 0, p->transposed = 1;
+    compare(p, "--heads 4 --k-heads 2 --v-heads 1 --transposed");
+    p = loops_make(4, 4, 4, 5, PH_TYPE_F16);
+    loops_put_value_memory(p, PH_TYPE_F16);
+    compare(p, "--heads 4");
 }
 
 /* gqa and mqa are head counts, written as a variant. */
@@ -404,6 +446,9 @@ static const check_case cases[] = {{"mha", mha},
                                    {"per_head", per_head},
                                    {"cross", cross},
                                    {"grouped", grouped},
+                                   {"transposed", transposed},
+                                   {"stored_types", stored_types},
+                                   {"value_memory", value_memory},
                                    {"grouped_by_variant", grouped_by_variant},
                                    {"rope", rope},
                                    {"rope_offset", rope_offset},

@@ -71,6 +71,9 @@ static const ph_option table[] = {
     {.name = "balance", .kind = PH_OPT_REAL, .metavar = "BETA", .at = AT(balance),
      .least = 0, .most = 1e30,
      .help = "weight of the load-balance loss of a router in the gradients"},
+    {.name = "transposed", .kind = PH_OPT_FLAG, .at = AT(transposed),
+     .help = "wq, wk, wv, wo are stored as nn.Linear stores them, (columns, in_dim); "
+             "their gradients too"},
     PH_MACHINE_OPTIONS(run_options, machine),
     {.name = "device", .kind = PH_OPT_CHOICE, .choices = cli_device_names,
      .at = AT(machine.device), .fallback = "cpu",
@@ -188,10 +191,13 @@ const ph_command command_run = {
         "drelative.\n"
         "\n"
         "Layer mode, when IN holds x (batch, q_len, model_dim): memory (batch, kv_len, "
-        "memory_dim) for cross-attention; wq, wk, wv (in_dim, heads*dim) or per head "
+        "memory_dim) for cross-attention, and value_memory (batch, kv_len, value_dim) if "
+        "values come from elsewhere; wq, wk, wv (in_dim, heads*dim) or per head "
         "(heads, in_dim, dim); wo (q_heads*v_dim, out_dim) or (q_heads, v_dim, "
-        "out_dim); bq, bk, bv, bo; the optional tensors of core mode. With dout (batch, "
-        "q_len, out_dim) OUT holds the gradient of everything in IN that has one.\n"
+        "out_dim); bq, bk, bv, bo; the optional tensors of core mode. y = x w + b: a "
+        "matrix of nn.Linear is the transpose (--transposed). Each parameter may be "
+        "F32, F16 or BF16. With dout (batch, q_len, out_dim) OUT holds the gradient of "
+        "everything in IN that has one, in its layout and type.\n"
         "\n"
         "Unknown tensor names are refused. A refused input leaves an older OUT as it "
         "was.",

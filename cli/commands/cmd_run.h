@@ -36,10 +36,11 @@ typedef struct run_options {
     ph_sizes yarn;                   /* layer mode only */
     int qk_norm;                     /* layer mode only */
     double balance;                  /* layer mode only */
+    int transposed;                  /* layer mode only */
     ph_machine machine;
 } run_options;
 
-enum { RUN_MOST_OUTPUTS = 64, RUN_MOST_BUFFERS = 192 };
+enum { RUN_MOST_OUTPUTS = 64, RUN_MOST_BUFFERS = 192, RUN_MOST_REPLACED = 8 };
 
 /* One run, from IN to OUT. */
 typedef struct run_job {
@@ -47,6 +48,8 @@ typedef struct run_job {
     const char *path; /* of IN */
     ph_file *in;
     ph_ctx *ctx;
+    ph_tensor replaced[RUN_MOST_REPLACED]; /* found instead of those of IN, last first */
+    int replaced_count;
     ph_tensor outputs[RUN_MOST_OUTPUTS];
     int output_count;
     void *buffers[RUN_MOST_BUFFERS]; /* freed at the end */
@@ -103,6 +106,10 @@ void run_discard(const void *data, size_t bytes);
    discarded. */
 int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
                   const void **data);
+
+/* From now on run_find gives this tensor instead of that of its name in IN. Returns
+   memory for its elements, zero; NULL: out of memory, said so. */
+void *run_replace(run_job *job, const ph_tensor *tensor);
 
 /* A new tensor of OUT, zero; NULL: out of memory, said so. */
 void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,

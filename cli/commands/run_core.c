@@ -288,6 +288,7 @@ static int check_options(const run_job *job)
                         : o->rope       ? "--rope"
                         : o->qk_norm    ? "--qk-norm"
                         : o->balance    ? "--balance"
+                        : o->transposed ? "--transposed"
                         : o->rope_dims  ? "--rope-dims"
                         : o->yarn.count ? "--yarn"
                                         : NULL;

@@ -262,6 +262,7 @@ static int run_as_given(run_job *job)
     run_layer_job m = {0};
     const char *variant = job->options->variant;
     int rc = run_layer_names_check(job);
+    if (!rc) rc = run_rewrite_inputs(job);
     if (!rc) rc = check_x(job, &m);
     if (!rc) rc = run_measure_variant(job, &m);
     if (!rc && !m.q.heads) rc = check_matrices(job, &m);
@@ -274,6 +275,7 @@ static int run_as_given(run_job *job)
     if (!rc) rc = check_norm(job);
     if (!rc) rc = run_read_common(job, &m.common);
     if (!rc) rc = run_layer_call(job, &m);
+    if (!rc) rc = run_rewrite_gradients(job);
     return rc;
 }
 

@@ -3,6 +3,7 @@
  *
  *     run_layer.c          finds, checks and measures its tensors and options
  *     run_layer_variant.c  the same where a variant has other tensors
+ *     run_rewrite.c        tensors in other forms: --transposed, value_memory
  *     run_layer_call.c     makes a ph_layer of it, runs it
  *     run_layer_chunks.c   runs it in chunks of rows, which takes less memory
  *     run_layer_params.c   its parameters, by the list of the library; gradients
@@ -49,7 +50,16 @@ typedef struct run_layer_job {
 int run_measure(run_job *job, const char *name, const char *option, int64_t given,
                 int fallback, int in_dim, run_matrix *w);
 
+/* ---- run_rewrite.c ---- */
+
+/* Tensors in the form that the library takes, and afterwards gradients as IN has them. */
+int run_rewrite_inputs(run_job *job);
+int run_rewrite_gradients(run_job *job);
+
 /* ---- run_layer_variant.c ---- */
+
+/* The next part of "kind:options+core:options", or NULL. */
+const char *run_next_part(const char *text);
 
 /* Is this one of the parts of --variant? */
 int run_variant_is(const run_job *job, const char *name);

@@ -11,14 +11,14 @@
 #include "commands/run_layer.h"
 
 static const char *const usual[] = {
-    "x",    "memory", "wq",     "wk",       "wv",   "wo",      "bq",     "bk",
-    "bv",   "bo",     "q_norm", "k_norm",   "bias", "visible", "q_lens", "kv_lens",
-    "gate", "sink",   "alibi",  "relative", "dout", "dlse",    NULL};
+    "x",      "memory", "value_memory", "wq",     "wk",      "wv",
+    "wo",     "bq",     "bk",           "bv",     "bo",      "q_norm",
+    "k_norm", "bias",   "visible",      "q_lens", "kv_lens", "gate",
+    "sink",   "alibi",  "relative",     "dout",   "dlse",    NULL};
 
 /* ---- names ---- */
 
-/* The next part of "kind:options+core:options", or NULL. */
-static const char *next_part(const char *text)
+const char *run_next_part(const char *text)
 {
     const char *plus = strchr(text, '+');
     return plus ? plus + 1 : NULL;
@@ -33,7 +33,7 @@ static int starts_with(const char *text, const char *name)
 int run_variant_is(const run_job *job, const char *name)
 {
     int found = 0;
-    for (const char *p = job->options->variant; p; p = next_part(p))
+    for (const char *p = job->options->variant; p; p = run_next_part(p))
         found |= starts_with(p, name);
     return found;
 }

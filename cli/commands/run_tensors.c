@@ -81,9 +81,11 @@ static void add_shape(char *text, size_t size, unsigned set, int rank,
 int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected)
 {
     char found[200];
+    int own = tensor == ph_file_find(job->in, tensor->name);
     ph_tensor_describe(tensor, found, sizeof found);
-    return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s' is %s, expected %s", job->path,
-                    tensor->name, found, expected);
+    return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s'%s is %s, expected %s", job->path,
+                    tensor->name, own ? "" : ", rewritten for the layer,", found,
+                    expected);
 }
 
 int run_missing(const run_job *job, const char *name, const char *why)
@@ -96,6 +98,8 @@ int run_missing(const run_job *job, const char *name, const char *why)
 
 const ph_tensor *run_find(const run_job *job, const char *name)
 {
+    for (int i = job->replaced_count - 1; i >= 0; i--)
+        if (!strcmp(job->replaced[i].name, name)) return &job->replaced[i];
     return ph_file_find(job->in, name);
 }
 
@@ -203,6 +207,19 @@ static size_t count_of(int rank, const size_t *shape)
         count *= shape[i];
     }
     return count;
+}
+
+void *run_replace(run_job *job, const ph_tensor *tensor)
+{
+    size_t count = count_of(tensor->rank, tensor->shape);
+    size_t size = (size_t)ph_tensor_type_bits(tensor->type) / 8;
+    void *data = run_buffer(job, count, size);
+    if (!data) return NULL;
+    ph_tensor *t = &job->replaced[job->replaced_count++];
+    *t = *tensor;
+    t->data = data;
+    t->bytes = count * size;
+    return data;
 }
 
 void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,
