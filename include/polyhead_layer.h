@@ -162,7 +162,8 @@ typedef struct ph_layer_args {
     float balance;       /* variants that route: weight of the load-balance loss in the
                             gradients; the same in both calls */
     float *balance_loss; /* (1) that loss, not weighted, or NULL */
-    float *gate_out; /* (batch, q_heads, q_len) the gate a variant computed, or NULL */
+    float *gate_out;     /* (batch, q_heads, q_len) the gate a variant computed, the
+                            product where there are two (gated:head+moh), or NULL */
 
     const int32_t *past; /* (batch) position of the first token of x; NULL: 0. It shifts
                             the rotation; with a cache it is also how many tokens that

@@ -94,7 +94,7 @@ static void check_weights(const bed *b, int stack)
     check_rows(b, stack, 1);
 }
 
-/* The answer of q and k, made again from the vectors of the report. */
+/* The answer of q and k, recomputed from the vectors of the report. */
 static void check_vectors(const bed *b, int stack)
 {
     const ph_stack *s = &b->report.stacks[stack];

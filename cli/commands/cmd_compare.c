@@ -290,7 +290,7 @@ typedef struct spread {
     double mean, deviation;
 } spread;
 
-static spread spread_of(const entry *e, int seeds, size_t at)
+static spread mean_over_seeds(const entry *e, int seeds, size_t at)
 {
     spread s = {0, 0};
     for (int i = 0; i < seeds; i++)
@@ -316,10 +316,10 @@ static long peak_of(const entry *e, int seeds)
    right. `name` columns for the name. */
 static void print_row(const entry *e, int seeds, int name, int wide)
 {
-    spread loss = spread_of(e, seeds, offsetof(result, loss));
-    spread right = spread_of(e, seeds, offsetof(result, token_accuracy));
-    spread exact = spread_of(e, seeds, offsetof(result, exact_match));
-    spread speed = spread_of(e, seeds, offsetof(result, per_second));
+    spread loss = mean_over_seeds(e, seeds, offsetof(result, loss));
+    spread right = mean_over_seeds(e, seeds, offsetof(result, token_accuracy));
+    spread exact = mean_over_seeds(e, seeds, offsetof(result, exact_match));
+    spread speed = mean_over_seeds(e, seeds, offsetof(result, per_second));
     printf("%-*s %8lld %8.2fM %7.0f %4ld  %.*f +- %.*f", name, e->name,
            (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
            peak_of(e, seeds) / 1024, 3 + wide, loss.mean, 3 + wide, loss.deviation);
@@ -374,12 +374,12 @@ static void print_json(const ph_train *base, const entry *entries, int count, in
         ph_json_double(&j, "flop_per_token", e->arithmetic);
         ph_json_integer(&j, "peak_kib", peak_of(e, seeds));
         print_spread(&j, "tokens_per_second",
-                     spread_of(e, seeds, offsetof(result, per_second)));
-        print_spread(&j, "loss", spread_of(e, seeds, offsetof(result, loss)));
+                     mean_over_seeds(e, seeds, offsetof(result, per_second)));
+        print_spread(&j, "loss", mean_over_seeds(e, seeds, offsetof(result, loss)));
         print_spread(&j, "token_accuracy",
-                     spread_of(e, seeds, offsetof(result, token_accuracy)));
+                     mean_over_seeds(e, seeds, offsetof(result, token_accuracy)));
         print_spread(&j, "exact_match",
-                     spread_of(e, seeds, offsetof(result, exact_match)));
+                     mean_over_seeds(e, seeds, offsetof(result, exact_match)));
         ph_json_end(&j);
     }
     json_end(&j);

@@ -123,8 +123,8 @@ static int load_inputs(call *c)
 
 /* ---- outputs ---- */
 
-/* Room for what is computed but has no number in OUT. */
-static int spare(call *c, size_t rows, int width, void **data)
+/* Scratch for what is computed but not written to OUT. */
+static int scratch(call *c, size_t rows, int width, void **data)
 {
     ph_dtype dtype = c->m->desc.attn.dtype;
     *data = run_buffer(c->job, rows * (size_t)width, run_dtype_size(dtype));
@@ -169,7 +169,8 @@ static int make_results(call *c)
     if (!c->args.out) return EXIT_MEMORY;
     int wide = m->shifted && a->dtype != PH_F32, rc = EXIT_OK;
     if (wide) c->out_16 = c->args.out;
-    if (wide || !m->out_dim) rc = spare(c, batch * q_len, c->info.out_dim, &c->args.out);
+    if (wide || !m->out_dim)
+        rc = scratch(c, batch * q_len, c->info.out_dim, &c->args.out);
     if (!rc) rc = run_make_looks(c->job, &m->common);
     c->args.attn.lse = m->common.args.lse;
     c->args.attn.look = m->common.args.look;
@@ -192,11 +193,11 @@ static int make_shifted(call *c)
 {
     const run_layer_job *m = c->m;
     size_t rows = m->x->shape[0] * m->x->shape[1];
-    int rc = spare(c, rows, m->desc.model_dim, &c->grads.dmemory);
+    int rc = scratch(c, rows, m->desc.model_dim, &c->grads.dmemory);
     c->d_keys = c->grads.dmemory;
     if (rc || m->common.attn.dtype == PH_F32) return rc;
     c->dx_16 = c->grads.dx;
-    return spare(c, rows, m->desc.model_dim, &c->grads.dx);
+    return scratch(c, rows, m->desc.model_dim, &c->grads.dx);
 }
 
 static int make_gradients(call *c, const ph_layer *layer)
@@ -222,9 +223,9 @@ static int make_gradients(call *c, const ph_layer *layer)
 /* What the library keeps between forward and backward, aligned to 64. */
 static int make_saved(call *c, const ph_layer *layer)
 {
-    char *room = run_buffer(c->job, ph_layer_saved(layer) + 64, 1);
-    if (!room) return EXIT_MEMORY;
-    c->args.saved = room + (64 - (uintptr_t)room % 64);
+    char *saved = run_buffer(c->job, ph_layer_saved(layer) + 64, 1);
+    if (!saved) return EXIT_MEMORY;
+    c->args.saved = saved + (64 - (uintptr_t)saved % 64);
     return EXIT_OK;
 }
 

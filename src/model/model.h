@@ -38,7 +38,7 @@ ph_status ph_vocab_create(ph_vocab *vocab, ph_ctx *ctx, ph_split split,
                           const char *const *tokens, int count);
 void ph_vocab_free(ph_vocab *vocab, ph_ctx *ctx);
 int ph_vocab_find(const ph_vocab *vocab, const char *text, size_t length); /* or -1 */
-int ph_vocab_split(const ph_vocab *vocab, const char *text, ph_word *words, int room);
+int ph_vocab_split(const ph_vocab *vocab, const char *text, ph_word *words, int capacity);
 
 /* ---- parameters -------------------------------------------------------------------- */
 

@@ -58,7 +58,7 @@ static double norm_of(const ph_kind_call *c, int row, int e)
     return sqrt(squares);
 }
 
-static void spread_of(int count, const double *n, double *mean, double *deviation)
+static void deviation_of(int count, const double *n, double *mean, double *deviation)
 {
     double sum = 0, squares = 0;
     for (int e = 0; e < count; e++) sum += n[e];
@@ -72,7 +72,7 @@ static void measure(const ph_kind_call *c, int row, double *n, double *mean,
                     double *deviation)
 {
     for (int e = 0; e < route_of(c)->routed; e++) n[e] = norm_of(c, row, e);
-    spread_of(route_of(c)->routed, n, mean, deviation);
+    deviation_of(route_of(c)->routed, n, mean, deviation);
 }
 
 static double element(const void *x, ph_dtype type, int64_t at)
@@ -117,7 +117,7 @@ static void measure_backward(const ph_kind_call *c, int row, double *n, double *
     int close = *deviation * sqrt(c->shape->attn.qk_dim) < CLOSE * *mean;
     if (!close || c->shape->q.norm) return;
     for (int e = 0; e < route_of(c)->routed; e++) n[e] = exact_norm(c, row, e);
-    spread_of(route_of(c)->routed, n, mean, deviation);
+    deviation_of(route_of(c)->routed, n, mean, deviation);
 }
 
 static void open_token(ph_kind_call *c, int row, int b, int t)
