@@ -199,6 +199,11 @@ const ph_command command_run = {
         "F32, F16 or BF16. With dout (batch, q_len, out_dim) OUT holds the gradient of "
         "everything in IN that has one, in its layout and type.\n"
         "\n"
+        "Decoding: with past (batch) I32, k_cache (batch, k_heads, capacity, qk_dim) and "
+        "v_cache (batch, v_heads, capacity, v_dim) x holds the tokens that follow the "
+        "past ones, and OUT the caches with those appended, keys after norm and "
+        "rotation. Forward only.\n"
+        "\n"
         "Unknown tensor names are refused. A refused input leaves an older OUT as it "
         "was.",
     .examples = examples,

@@ -127,6 +127,7 @@ typedef struct run_common {
     ph_look_at look;
     ph_grads grads;
     int backward; /* `dout` is there */
+    int cached;   /* layer mode: queries come after what a cache holds */
 } run_common;
 
 /* Options and tensors other than q, k, v, dout into attn and args; attn has the sizes. */

@@ -19,7 +19,9 @@ static int read_mask(run_job *job, run_common *c)
     const run_options *o = job->options;
     ph_attn *a = &c->attn;
     int limited = o->causal || o->window.count > 0;
-    if (o->has_offset) {
+    if (c->cached) {
+        a->anchor = PH_ANCHOR_END;
+    } else if (o->has_offset) {
         a->anchor = PH_ANCHOR_OFFSET;
         a->q_offset = (int)o->offset;
     } else if (limited && a->q_len != a->kv_len) {

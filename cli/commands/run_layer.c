@@ -264,6 +264,7 @@ static int run_as_given(run_job *job)
     int rc = run_layer_names_check(job);
     if (!rc) rc = run_rewrite_inputs(job);
     if (!rc) rc = check_x(job, &m);
+    if (!rc) rc = run_find_caches(job, &m);
     if (!rc) rc = run_measure_variant(job, &m);
     if (!rc && !m.q.heads) rc = check_matrices(job, &m);
     m.plain = !variant || !strcmp(variant, "mha");

@@ -4,6 +4,7 @@
  *     run_layer.c          finds, checks and measures its tensors and options
  *     run_layer_variant.c  the same where a variant has other tensors
  *     run_rewrite.c        tensors in other forms: --transposed, value_memory
+ *     run_cache.c          past, k_cache, v_cache
  *     run_layer_call.c     makes a ph_layer of it, runs it
  *     run_layer_chunks.c   runs it in chunks of rows, which takes less memory
  *     run_layer_params.c   its parameters, by the list of the library; gradients
@@ -15,6 +16,8 @@
 #include "polyhead_layer.h"
 
 enum { RUN_PARAMETERS = 40 }; /* at most */
+
+enum { RUN_PAST, RUN_K_CACHE, RUN_V_CACHE, RUN_CACHE_TENSORS };
 
 /* A matrix of the layer, found and measured. */
 typedef struct run_matrix {
@@ -32,6 +35,9 @@ typedef struct run_layer_job {
     int model_dim, memory_dim, out_dim; /* memory_dim: of x where IN has no memory */
     double rope_base;                   /* 0: no rotary positions */
     int rope_interleaved;
+
+    const ph_tensor *cache[RUN_CACHE_TENSORS]; /* NULL: no cache */
+    void *cache_out[RUN_CACHE_TENSORS];        /* as they stand in OUT */
 
     ph_layer_desc desc;
     int zero_scale; /* --scale 0, which the library would take for the default */
@@ -55,6 +61,16 @@ int run_measure(run_job *job, const char *name, const char *option, int64_t give
 /* Tensors in the form that the library takes, and afterwards gradients as IN has them. */
 int run_rewrite_inputs(run_job *job);
 int run_rewrite_gradients(run_job *job);
+
+/* ---- run_cache.c ---- */
+
+/* past, k_cache and v_cache, if IN has them: the capacity becomes attn.kv_len. */
+int run_find_caches(run_job *job, run_layer_job *m);
+/* The caches in OUT with what IN holds, and for the library. */
+int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
+                    ph_layer_args *args);
+/* After the call: what it appended, in the types of OUT. */
+int run_finish_caches(run_job *job, const run_layer_job *m, const ph_layer_args *args);
 
 /* ---- run_layer_variant.c ---- */
 

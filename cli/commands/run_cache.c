@@ -1,0 +1,125 @@
+/*
+ * run_cache.c - layer mode of `polyhead run` with caches: past, k_cache and v_cache in
+ * IN, x holds the next tokens, OUT has the caches with those appended.
+ *
+ * The library caches floats. A cache of another type is widened, and rounded into OUT.
+ */
+#include <string.h>
+
+#include "commands/run_layer.h"
+
+static const char *const names[RUN_CACHE_TENSORS] = {"past", "k_cache", "v_cache"};
+
+/* Caches are for decoding: neither gradients nor keys from elsewhere go with them. */
+static int check_beside(run_job *job)
+{
+    static const char *const others[] = {"memory", "value_memory", "kv_lens", "dout"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (run_find(job, others[i]))
+            return cli_fail(EXIT_BAD_INPUT,
+                            "%s: tensor '%s' stands beside 'k_cache', expected forward "
+                            "self-attention over the 'past' tokens of the cache and x",
+                            job->path, others[i]);
+    if (!job->options->has_offset) return EXIT_OK;
+    return cli_fail(EXIT_USAGE, "option --offset is given, expected none with 'k_cache': "
+                                "'past' says the position of x");
+}
+
+int run_find_caches(run_job *job, run_layer_job *m)
+{
+    int given = 0, rc = EXIT_OK;
+    for (int i = 0; i < RUN_CACHE_TENSORS; i++)
+        given += (m->cache[i] = run_find(job, names[i])) != NULL;
+    if (!given) return EXIT_OK;
+    for (int i = 0; i < RUN_CACHE_TENSORS; i++)
+        if (!m->cache[i])
+            return run_missing(job, names[i], "past, k_cache and v_cache come together");
+    const run_axis rows[] = {{"batch", m->common.attn.batch, 0}};
+    const run_axis any[] = {{"batch", m->common.attn.batch, 0},
+                            {"k_heads", RUN_FREE, 0},
+                            {"capacity", RUN_FREE, 0},
+                            {"qk_dim", RUN_FREE, 0}};
+    rc = check_beside(job);
+    if (!rc) rc = run_check(job, m->cache[RUN_PAST], RUN_TYPE(I32), 1, rows);
+    if (!rc) rc = run_check(job, m->cache[RUN_K_CACHE], RUN_FLOATS, 4, any);
+    if (rc) return rc;
+    m->common.cached = 1;
+    m->common.attn.kv_len = (int)m->cache[RUN_K_CACHE]->shape[2];
+    return EXIT_OK;
+}
+
+/* Both caches against the layer; one that keeps something else is not for IN. */
+static int check_caches(run_job *job, const run_layer_job *m, const ph_layer *layer)
+{
+    const ph_attn *a = ph_layer_about(layer).attn;
+    const ph_layer_caches size = ph_layer_cache(layer);
+    size_t tokens = (size_t)a->batch * (size_t)a->kv_len;
+    if (size.extra || size.k != tokens * (size_t)a->k_heads * (size_t)a->qk_dim ||
+        size.v != tokens * (size_t)a->v_heads * (size_t)a->v_dim)
+        return cli_fail(EXIT_UNSUPPORTED,
+                        "tensor 'k_cache' stands beside --variant %s, which caches other "
+                        "tensors than k and v, expected another variant",
+                        m->variant);
+    const run_axis keys[] = {{"batch", a->batch, 0},
+                             {"k_heads", a->k_heads, 0},
+                             {"capacity", a->kv_len, 0},
+                             {"qk_dim", a->qk_dim, 0}};
+    const run_axis values[] = {{"batch", a->batch, 0},
+                               {"v_heads", a->v_heads, 0},
+                               {"capacity", a->kv_len, 0},
+                               {"v_dim", a->v_dim, 0}};
+    int rc = run_check(job, m->cache[RUN_K_CACHE], RUN_FLOATS, 4, keys);
+    if (!rc) rc = run_check(job, m->cache[RUN_V_CACHE], RUN_FLOATS, 4, values);
+    return rc;
+}
+
+/* A cache in OUT, and as floats for the library: the same memory where it can be. */
+static int make_cache(run_job *job, run_layer_job *m, int i, float **floats)
+{
+    const run_options *o = job->options;
+    ph_tensor given = *m->cache[i];
+    if (o->has_dtype) {
+        given.type = run_type((ph_dtype)o->dtype);
+        int rc = run_converted(job, m->cache[i], (ph_dtype)o->dtype, &given.data);
+        if (rc) return rc;
+    }
+    size_t size = (size_t)ph_tensor_type_bits(m->cache[i]->type) / 8;
+    size_t count = m->cache[i]->bytes / size;
+    given.bytes = count * (size_t)ph_tensor_type_bits(given.type) / 8;
+    m->cache_out[i] = run_output(job, names[i], given.type, 4, given.shape);
+    if (!m->cache_out[i]) return EXIT_MEMORY;
+    *floats = given.type == PH_TYPE_F32 ? m->cache_out[i]
+                                        : run_buffer(job, count, sizeof **floats);
+    if (!*floats) return EXIT_MEMORY;
+    return cli_exit_code(ph_tensor_convert(&given, PH_TYPE_F32, *floats));
+}
+
+int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
+                    ph_layer_args *args)
+{
+    int rc = check_caches(job, m, layer);
+    if (!rc) rc = make_cache(job, m, RUN_K_CACHE, &args->k_cache);
+    if (!rc) rc = make_cache(job, m, RUN_V_CACHE, &args->v_cache);
+    args->past = m->cache[RUN_PAST]->data;
+    return rc;
+}
+
+static int finish_cache(run_job *job, const run_layer_job *m, int i, const float *floats)
+{
+    ph_tensor_type type = job->options->has_dtype
+                              ? run_type((ph_dtype)job->options->dtype)
+                              : m->cache[i]->type;
+    ph_tensor wide = *m->cache[i];
+    size_t count = wide.bytes / ((size_t)ph_tensor_type_bits(wide.type) / 8);
+    if (type == PH_TYPE_F32) return EXIT_OK;
+    wide.type = PH_TYPE_F32;
+    wide.data = floats;
+    wide.bytes = count * sizeof *floats;
+    return cli_exit_code(ph_tensor_convert(&wide, type, m->cache_out[i]));
+}
+
+int run_finish_caches(run_job *job, const run_layer_job *m, const ph_layer_args *args)
+{
+    int rc = finish_cache(job, m, RUN_K_CACHE, args->k_cache);
+    return rc ? rc : finish_cache(job, m, RUN_V_CACHE, args->v_cache);
+}
