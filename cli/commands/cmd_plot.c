@@ -15,6 +15,7 @@
 #include "commands/cmd_plot.h"
 #include "framework/cli.h"
 #include "io/number.h"
+#include "io/unsafe.h"
 
 enum {
     RUNS_MOST = 16,
@@ -250,10 +251,9 @@ static void draw_curve(FILE *out, const frame *f, const curve *c, int number)
 static void escape(FILE *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", out);
-        else if (*text == '&')
-            fputs("&amp;", out);
+        const char *entity = ph_markup_entity(*text);
+        if (entity)
+            fputs(entity, out);
         else
             fputc(*text, out);
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "io/unsafe.h"
 #include "view/figure.h"
 
 static void put(ph_sheet *sheet, const char *format, ...)
@@ -36,10 +37,7 @@ static void put_color(ph_sheet *sheet, int color)
 static void put_escaped(ph_sheet *sheet, const char *text)
 {
     for (; *text; text++) {
-        const char *entity = *text == '<'   ? "&lt;"
-                             : *text == '>' ? "&gt;"
-                             : *text == '&' ? "&amp;"
-                                            : NULL;
+        const char *entity = ph_markup_entity(*text);
         if (entity)
             ph_bytes_text(sheet->out, entity);
         else
