@@ -169,7 +169,7 @@ static int check_vectors(run_job *job, const run_layer_job *m)
 
 /* ---- options ---- */
 
-static int check_turned_offset(run_job *job, const char *because)
+static int check_rope_offset(run_job *job, const char *because)
 {
     if (!job->options->has_offset || job->options->offset >= 0) return EXIT_OK;
     return cli_fail(EXIT_USAGE, "option --offset is %lld, expected 0 or more with %s",
@@ -177,7 +177,7 @@ static int check_turned_offset(run_job *job, const char *because)
 }
 
 /* Rotation takes the elements of a head in pairs, and positions from 0 on. */
-static int check_turned(run_job *job, const run_layer_job *m)
+static int check_rope_dims(run_job *job, const run_layer_job *m)
 {
     char expected[120];
     if (m->q.dim % 2 && !job->options->rope_dims) {
@@ -192,7 +192,7 @@ static int check_turned(run_job *job, const run_layer_job *m)
                         "option --rope-dims is %lld, expected an even number of at most "
                         "%d, the qk_dim",
                         (long long)dims, m->q.dim);
-    return check_turned_offset(job, "--rope");
+    return check_rope_offset(job, "--rope");
 }
 
 /* "BASE", "BASE,half" or "BASE,interleaved" */
@@ -205,7 +205,7 @@ static int read_rope(run_job *job, run_layer_job *m)
     if (!text && (job->options->rope_dims || job->options->yarn.count))
         return cli_fail(EXIT_USAGE, "option --rope is missing, expected with --%s",
                         job->options->rope_dims ? "rope-dims" : "yarn");
-    if (!text) return latent ? check_turned_offset(job, "variant mla") : EXIT_OK;
+    if (!text) return latent ? check_rope_offset(job, "variant mla") : EXIT_OK;
     size_t length = strcspn(text, ",");
     const char *layout = text[length] ? text + length + 1 : "half";
     int good = length < sizeof base;
@@ -217,7 +217,7 @@ static int read_rope(run_job *job, run_layer_job *m)
     }
     m->rope_interleaved = !strcmp(layout, "interleaved");
     if (good && (m->rope_interleaved || !strcmp(layout, "half")))
-        return latent ? check_turned_offset(job, "--rope") : check_turned(job, m);
+        return latent ? check_rope_offset(job, "--rope") : check_rope_dims(job, m);
     return cli_fail(
         EXIT_USAGE,
         "option --rope is '%s', expected a base above 0, and after a comma half "

@@ -93,7 +93,7 @@ int run_find_parameters(run_job *job, run_layer_job *m, const ph_layer *layer);
 /* As floats, for the library. `list` is what ph_layer_weights.extra points into. */
 int run_load_parameters(run_job *job, run_layer_job *m, const ph_layer *layer,
                         const float *list[RUN_PARAMETERS], ph_layer_weights *weights);
-/* Room for their gradients, in OUT and for the library. */
+/* Buffers of their gradients, in OUT and for the library. */
 int run_make_gradients(run_job *job, run_layer_job *m, const ph_layer *layer,
                        ph_layer_grads *grads);
 /* Gradients in the types in which they stand in OUT. */

@@ -243,7 +243,7 @@ static int compute(call *c, const ph_layer *layer)
 }
 
 /* (batch, q_len, heads, dim) to (batch, heads, q_len, dim) */
-static void turn_heads(const call *c)
+static void transpose_heads(const call *c)
 {
     const ph_attn *a = &c->m->common.attn;
     size_t heads = (size_t)c->info.heads, len = (size_t)a->q_len;
@@ -296,7 +296,7 @@ static int run_all(call *c, const ph_layer *layer)
     if (!rc && backward) rc = make_gradients(c, layer);
     if (!rc) rc = compute(c, layer);
     if (!rc && m->common.cached) rc = run_finish_caches(job, m, &c->args);
-    if (!rc && c->heads) turn_heads(c);
+    if (!rc && c->heads) transpose_heads(c);
     if (!rc && backward) rc = run_finish_gradients(job, m, layer);
     if (!rc && m->shifted) rc = finish_shifted(c);
     return rc;
