@@ -72,6 +72,14 @@ static void same_bits(void)
     trial_add(&t, "q_norm", PH_TYPE_F32, gain, 4, -1, -1, -1);
     trial_add(&t, "k_norm", PH_TYPE_F32, gain, 4, -1, -1, -1);
     same_bits_as(&t, HEADS "--causal --qk-norm --softcap 3");
+    static float k_cache[2 * 2 * (LONG + 5) * 4], v_cache[2 * (LONG + 5) * 4];
+    static const int32_t past[] = {5, 3};
+    for (int i = 0; i < 20; i++) k_cache[i] = v_cache[i] = (float)i / 20;
+    t = make(PH_TYPE_F32);
+    trial_add(&t, "past", PH_TYPE_I32, past, 2, -1, -1, -1);
+    trial_add(&t, "k_cache", PH_TYPE_F32, k_cache, 2, 2, LONG + 5, 4);
+    trial_add(&t, "v_cache", PH_TYPE_F32, v_cache, 2, 1, LONG + 5, 4);
+    same_bits_as(&t, HEADS "--causal"); /* x comes after a cache of IN */
     t = make(PH_TYPE_BF16);
     same_bits_as(&t, HEADS "--causal --rope 10000,interleaved");
 }
