@@ -280,7 +280,7 @@ static const wrong list[] = {
      -1,
      {0},
      INPUT,
-     "'wq', rewritten for the layer, is F32 (24, 8)",
+     "'wq', as rewritten, is F32 (24, 8)",
      HEADS " --transposed"},
     {"value_memory",
      F,

@@ -5,6 +5,7 @@
  *     cmd_run.c      options, the way from IN to OUT
  *     run_tensors.c  tensors of IN: found, checked, converted; tensors of OUT: made
  *     run_core.c     core mode: q, k, v
+ *     run_ragged.c   core mode: sequences without padding, pages of keys and values
  *     run_device.c   core mode on an accelerator
  *     run_layer.c    layer mode: x and the weights of a layer
  *
@@ -110,6 +111,8 @@ int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
 /* From now on run_find gives this tensor instead of that of its name in IN. Returns
    memory for its elements, zero; NULL: out of memory, said so. */
 void *run_replace(run_job *job, const ph_tensor *tensor);
+/* The same with the data that the tensor has. */
+void run_view(run_job *job, const ph_tensor *tensor);
 
 /* A new tensor of OUT, zero; NULL: out of memory, said so. */
 void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,
@@ -127,7 +130,7 @@ typedef struct run_common {
     ph_look_at look;
     ph_grads grads;
     int backward; /* `dout` is there */
-    int cached;   /* layer mode: queries come after what a cache holds */
+    int at_end;   /* without --offset the last query stands at the last key */
 } run_common;
 
 /* Options and tensors other than q, k, v, dout into attn and args; attn has the sizes. */
@@ -141,6 +144,17 @@ int run_make_common_grads(run_job *job, run_common *common);
 
 /* Both passes of a plan on an accelerator; pointers in `common` are the host's. */
 ph_status run_on_device(run_job *job, const ph_plan *plan, run_common *common);
+
+/* ---- run_ragged.c ---- */
+
+/* Ragged tensors as one batch row; afterwards those of OUT without that axis. */
+int run_ragged_inputs(run_job *job);
+void run_ragged_outputs(run_job *job);
+/* Both passes, sequence by sequence. */
+int run_ragged(run_job *job, const run_common *all);
+
+/* k and v in pages become one block. */
+int run_paged_inputs(run_job *job);
 
 int run_core(run_job *job);
 int run_layer(run_job *job);

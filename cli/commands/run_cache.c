@@ -43,7 +43,7 @@ int run_find_caches(run_job *job, run_layer_job *m)
     if (!rc) rc = run_check(job, m->cache[RUN_PAST], RUN_TYPE(I32), 1, rows);
     if (!rc) rc = run_check(job, m->cache[RUN_K_CACHE], RUN_FLOATS, 4, any);
     if (rc) return rc;
-    m->common.cached = 1;
+    m->common.at_end = 1;
     m->common.attn.kv_len = (int)m->cache[RUN_K_CACHE]->shape[2];
     return EXIT_OK;
 }

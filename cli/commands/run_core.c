@@ -8,9 +8,10 @@
 
 #include "commands/cmd_run.h"
 
-const char *const run_core_names[] = {"q",        "k",       "v",    "bias", "visible",
-                                      "q_lens",   "kv_lens", "gate", "sink", "alibi",
-                                      "relative", "dout",    "dlse", NULL};
+const char *const run_core_names[] = {
+    "q",       "k",         "v",          "bias",       "visible",  "q_lens",
+    "kv_lens", "gate",      "sink",       "alibi",      "relative", "dout",
+    "dlse",    "q_offsets", "kv_offsets", "page_table", NULL};
 
 /* ---- shared with layer mode: tensors and options ---- */
 
@@ -19,11 +20,11 @@ static int read_mask(run_job *job, run_common *c)
     const run_options *o = job->options;
     ph_attn *a = &c->attn;
     int limited = o->causal || o->window.count > 0;
-    if (c->cached) {
-        a->anchor = PH_ANCHOR_END;
-    } else if (o->has_offset) {
+    if (o->has_offset) {
         a->anchor = PH_ANCHOR_OFFSET;
         a->q_offset = (int)o->offset;
+    } else if (c->at_end) {
+        a->anchor = PH_ANCHOR_END;
     } else if (limited && a->q_len != a->kv_len) {
         return cli_fail(
             EXIT_USAGE,
@@ -212,6 +213,7 @@ enum { EXTRAS = 24 }; /* more than any variant has */
 typedef struct core {
     run_common common;
     const ph_tensor *q, *k, *v, *dout;
+    int ragged;     /* sequences side by side, without padding */
     int no_values;  /* v_dim is 0: computed with one column of zeros instead */
     int zero_scale; /* --scale 0, which the library would take for the default */
     ph_plan *plan;
@@ -231,6 +233,21 @@ static int find_inputs(run_job *job, core *m)
     if (!m->k) return run_missing(job, "k", why);
     if (!m->v) return run_missing(job, "v", why);
     return EXIT_OK;
+}
+
+/* Ragged and paged tensors, rewritten as core mode takes them. */
+static int rewrite_inputs(run_job *job, core *m)
+{
+    m->ragged = run_find(job, "q_offsets") || run_find(job, "kv_offsets");
+    int paged = run_find(job, "page_table") != NULL;
+    if (m->ragged && paged)
+        return cli_fail(EXIT_BAD_INPUT,
+                        "%s: tensor 'page_table' stands beside 'q_offsets', expected one "
+                        "of them",
+                        job->path);
+    int rc = m->ragged ? run_ragged_inputs(job) : paged ? run_paged_inputs(job) : EXIT_OK;
+    m->common.at_end = m->ragged;
+    return rc || !(m->ragged || paged) ? rc : find_inputs(job, m);
 }
 
 /* k_heads and v_heads must divide q_heads; 0 heads divide nothing. */
@@ -438,17 +455,36 @@ static ph_status run_on_host(const core *m)
     return ph_backward(m->plan, &c->args, &c->grads);
 }
 
+static int attend_batch(run_job *job, core *m)
+{
+    ph_status status = job->options->machine.device == PH_CPU
+                           ? run_on_host(m)
+                           : run_on_device(job, m->plan, &m->common);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
+}
+
+/* A ragged batch has a plan per sequence, which knows nothing of a variant's tensors. */
+static int attend_ragged(run_job *job, core *m)
+{
+    if (ph_plan_extra(m->plan, 0))
+        return cli_fail(EXIT_UNSUPPORTED,
+                        "--variant %s has tensors of its own, expected none beside "
+                        "tensor 'q_offsets'",
+                        job->options->variant);
+    int rc = run_ragged(job, &m->common);
+    if (!rc) run_ragged_outputs(job);
+    return rc;
+}
+
 static int attend(run_job *job, core *m)
 {
     run_common *c = &m->common;
-    ph_status status = job->options->machine.device == PH_CPU
-                           ? run_on_host(m)
-                           : run_on_device(job, m->plan, c);
-    if (status == PH_OK && m->zero_scale && c->grads.dq)
+    int rc = m->ragged ? attend_ragged(job, m) : attend_batch(job, m);
+    if (!rc && m->zero_scale && c->grads.dq)
         memset(c->grads.dq, 0,
                m->q->bytes / ((size_t)ph_tensor_type_bits(m->q->type) / 8) *
                    run_dtype_size(c->attn.dtype));
-    return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
+    return rc;
 }
 
 int run_core(run_job *job)
@@ -457,6 +493,7 @@ int run_core(run_job *job)
     int rc = check_plain_names(job);
     if (!rc) rc = check_options(job);
     if (!rc) rc = find_inputs(job, &m);
+    if (!rc) rc = rewrite_inputs(job, &m);
     if (!rc) rc = check_inputs(job, &m);
     if (!rc) rc = check_dout(job, &m);
     if (!rc) fill_sizes(job, &m);

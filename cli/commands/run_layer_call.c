@@ -72,7 +72,7 @@ static void describe(run_job *job, run_layer_job *m)
     if (o->yarn.count) d->yarn_factor = (float)o->yarn.value[0];
     if (o->yarn.count) d->yarn_length = (int)o->yarn.value[1];
     d->qk_norm = o->qk_norm;
-    d->cache = m->common.cached;
+    d->cache = m->common.at_end;
     settle_scale(m, o);
 }
 
@@ -292,10 +292,10 @@ static int run_all(call *c, const ph_layer *layer)
     if (!rc) rc = run_load_parameters(job, m, layer, c->list, &c->weights);
     if (!rc) rc = load_inputs(c);
     if (!rc) rc = make_results(c);
-    if (!rc && m->common.cached) rc = run_make_caches(job, m, layer, &c->args);
+    if (!rc && m->common.at_end) rc = run_make_caches(job, m, layer, &c->args);
     if (!rc && backward) rc = make_gradients(c, layer);
     if (!rc) rc = compute(c, layer);
-    if (!rc && m->common.cached) rc = run_finish_caches(job, m, &c->args);
+    if (!rc && m->common.at_end) rc = run_finish_caches(job, m, &c->args);
     if (!rc && c->heads) transpose_heads(c);
     if (!rc && backward) rc = run_finish_gradients(job, m, layer);
     if (!rc && m->shifted) rc = finish_shifted(c);

@@ -31,7 +31,7 @@ int run_chunks_apply(const run_job *job, const run_layer_job *m)
     int by_row = args->bias || args->visible || args->q_lens || args->kv_lens ||
                  a->gate == PH_GATE_ROW || a->dropout > 0;
     int sized = m->model_dim && a->qk_dim && a->v_dim && m->out_dim;
-    return m->plain && causal && sized && !by_row && !m->common.cached && !m->memory &&
+    return m->plain && causal && sized && !by_row && !m->common.at_end && !m->memory &&
            !m->dout && !a->q_offset && !job->options->weights && !job->options->stats &&
            a->q_len > CHUNK;
 }

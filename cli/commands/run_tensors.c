@@ -84,8 +84,7 @@ int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected)
     int own = tensor == ph_file_find(job->in, tensor->name);
     ph_tensor_describe(tensor, found, sizeof found);
     return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s'%s is %s, expected %s", job->path,
-                    tensor->name, own ? "" : ", rewritten for the layer,", found,
-                    expected);
+                    tensor->name, own ? "" : ", as rewritten,", found, expected);
 }
 
 int run_missing(const run_job *job, const char *name, const char *why)
@@ -209,16 +208,21 @@ static size_t count_of(int rank, const size_t *shape)
     return count;
 }
 
+void run_view(run_job *job, const ph_tensor *tensor)
+{
+    job->replaced[job->replaced_count++] = *tensor;
+}
+
 void *run_replace(run_job *job, const ph_tensor *tensor)
 {
     size_t count = count_of(tensor->rank, tensor->shape);
     size_t size = (size_t)ph_tensor_type_bits(tensor->type) / 8;
     void *data = run_buffer(job, count, size);
     if (!data) return NULL;
-    ph_tensor *t = &job->replaced[job->replaced_count++];
-    *t = *tensor;
-    t->data = data;
-    t->bytes = count * size;
+    ph_tensor own = *tensor;
+    own.data = data;
+    own.bytes = count * size;
+    run_view(job, &own);
     return data;
 }
 

@@ -1,0 +1,270 @@
+/*
+ * test_run_ragged.c - core mode of `polyhead run` over ragged batches, against loops in
+ * double and their central differences, and over pages, against the same keys in one
+ * block.
+ */
+#include <math.h>
+
+#include "check.h"
+#include "run_trial.h"
+
+enum { INPUT = 3, UNSUPPORTED = 4 };
+enum {
+    HEADS = 4,
+    KV_HEADS = 2,
+    QK = 3,
+    V = 2,
+    TOTAL_Q = 8,
+    TOTAL_KV = 10,
+    SEQUENCES = 4
+};
+enum { Q, K, VALUES, GATE, SINK, DOUT, DLSE, TENSORS };
+
+#define F PH_TYPE_F32
+
+/* One sequence without queries, one with more queries than keys. */
+static const int32_t q_offsets[] = {0, 3, 3, 7, 8}, kv_offsets[] = {0, 4, 5, 8, 10};
+
+static const int counts[TENSORS] = {HEADS * TOTAL_Q * QK,
+                                    KV_HEADS *TOTAL_KV *QK,
+                                    KV_HEADS *TOTAL_KV *V,
+                                    HEADS *TOTAL_Q,
+                                    HEADS,
+                                    HEADS *TOTAL_Q *V,
+                                    HEADS *TOTAL_Q};
+static float in[TENSORS][256];
+static double value[TENSORS][256], out[256], lse[64];
+
+static void draw(void)
+{
+    uint64_t state = check_seed;
+    for (int t = 0; t < TENSORS; t++)
+        for (int i = 0; i < counts[t]; i++)
+            value[t][i] = (double)(in[t][i] = check_normal(&state));
+}
+
+static double score(int h, int i, int j)
+{
+    double sum = 0;
+    for (int d = 0; d < QK; d++)
+        sum += value[Q][(h * TOTAL_Q + i) * QK + d] *
+               value[K][(h / 2 * TOTAL_KV + j) * QK + d];
+    return sum / sqrt(QK);
+}
+
+/* Query i of all, which sees the keys from `first` up to `end`. */
+static void solve_row(int h, int i, int first, int end)
+{
+    int row = h * TOTAL_Q + i;
+    double sum = exp(value[SINK][h]);
+    for (int j = first; j < end; j++) sum += exp(score(h, i, j));
+    lse[row] = log(sum);
+    for (int d = 0; d < V; d++) out[row * V + d] = 0;
+    for (int j = first; j < end; j++)
+        for (int d = 0; d < V; d++)
+            out[row * V + d] += value[GATE][row] * exp(score(h, i, j)) / sum *
+                                value[VALUES][(h / 2 * TOTAL_KV + j) * V + d];
+}
+
+/* position: of a sequence's first query among its keys; INT32_MIN: the last of each
+   stands at the last key. */
+static double solve(int causal, int position)
+{
+    double loss = 0;
+    for (int s = 0; s < SEQUENCES; s++)
+        for (int i = q_offsets[s]; i < q_offsets[s + 1]; i++) {
+            int first = kv_offsets[s], end = kv_offsets[s + 1];
+            int at = position == INT32_MIN ? end - (q_offsets[s + 1] - i)
+                                           : first + position + i - q_offsets[s];
+            if (causal && at + 1 < end) end = at + 1;
+            for (int h = 0; h < HEADS; h++) solve_row(h, i, first, end);
+        }
+    for (int i = 0; i < HEADS * TOTAL_Q; i++) loss += value[DLSE][i] * lse[i];
+    for (int i = 0; i < HEADS * TOTAL_Q * V; i++) loss += value[DOUT][i] * out[i];
+    return loss;
+}
+
+static void near(const ph_file *file, const char *name, int rank, const double *expected,
+                 int count)
+{
+    const ph_tensor *t = ph_file_find(file, name);
+    CHECK(t && t->type == F && t->rank == rank, "%s is missing or of another rank", name);
+    CHECK(t->bytes == (size_t)count * 4, "%s has %zu bytes", name, t->bytes);
+    const float *x = t->data;
+    for (int i = 0; i < count; i++)
+        CHECK(fabs((double)x[i] - expected[i]) < 4e-5 * (1 + fabs(expected[i])),
+              "%s[%d] is %g, expected %g", name, i, (double)x[i], expected[i]);
+}
+
+static trial make(void)
+{
+    trial t = {0};
+    trial_add(&t, "q", F, in[Q], HEADS, TOTAL_Q, QK, -1);
+    trial_add(&t, "k", F, in[K], KV_HEADS, TOTAL_KV, QK, -1);
+    trial_add(&t, "v", F, in[VALUES], KV_HEADS, TOTAL_KV, V, -1);
+    trial_add(&t, "gate", F, in[GATE], HEADS, TOTAL_Q, -1, -1);
+    trial_add(&t, "sink", F, in[SINK], HEADS, -1, -1, -1);
+    trial_add(&t, "dout", F, in[DOUT], HEADS, TOTAL_Q, V, -1);
+    trial_add(&t, "dlse", F, in[DLSE], HEADS, TOTAL_Q, -1, -1);
+    trial_add(&t, "q_offsets", PH_TYPE_I32, q_offsets, SEQUENCES + 1, -1, -1, -1);
+    trial_add(&t, "kv_offsets", PH_TYPE_I32, kv_offsets, SEQUENCES + 1, -1, -1, -1);
+    return t;
+}
+
+static void compare(const char *words, int causal, int position)
+{
+    static const char *const names[] = {"dq", "dk", "dv", "dgate", "dsink"};
+    static const int ranks[] = {3, 3, 3, 2, 1};
+    static double expected[256];
+    const double step = 0x1p-13;
+    draw();
+    trial t = make();
+    trial_result got = trial_run(&t, words);
+    CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+    solve(causal, position);
+    near(got.out, "out", 3, out, HEADS * TOTAL_Q * V);
+    near(got.out, "lse", 2, lse, HEADS * TOTAL_Q);
+    for (int n = 0; n <= SINK; n++) {
+        for (int i = 0; i < counts[n]; i++) {
+            double old = value[n][i];
+            value[n][i] = old + step;
+            double up = solve(causal, position);
+            value[n][i] = old - step;
+            expected[i] = (up - solve(causal, position)) / (2 * step);
+            value[n][i] = old;
+        }
+        near(got.out, names[n], ranks[n], expected, counts[n]);
+    }
+    trial_free(&got);
+}
+
+static void ragged(void)
+{
+    compare("", 0, 0);
+    compare("--causal", 1, INT32_MIN);
+    compare("--causal --offset 1 --threads 1 --variant gqa:2", 1, 1);
+}
+
+static void refuse(const trial *t, const char *words, int code, const char *sentence)
+{
+    trial_result got = trial_run(t, words);
+    CHECK(got.code == code && !got.out, "%s: code %d: %s", sentence, got.code, got.said);
+    CHECK(strstr(got.said, sentence), "\"%s\" lacks \"%s\"", got.said, sentence);
+}
+
+static void ragged_refused(void)
+{
+    static const int32_t backwards[] = {0, 5, 3, 7, 8}, outside[] = {0, 3, 3, 7, 9},
+                         late[] = {1, 3, 3, 7, 8}, negative[] = {0, -1, 3, 7, 8};
+    const int32_t *const bad[] = {backwards, outside, late, negative};
+    draw();
+    const trial good = make();
+    trial t = good;
+    for (int i = 0; i < 4; i++) {
+        t.tensor[7].data = bad[i];
+        refuse(&t, "", INPUT,
+               "'q_offsets' holds others, expected ascending offsets from 0 to the total "
+               "of 8");
+    }
+    t = good, t.count--;
+    refuse(&t, "", INPUT, "tensor 'kv_offsets' is missing");
+    t = good, t.tensor[8].shape[0] = SEQUENCES;
+    refuse(&t, "", INPUT, "'kv_offsets' is I32 (4), expected I32 (sequences + 1 = 5)");
+    t = good;
+    trial_add(&t, "bias", F, in[Q], 1, 1, TOTAL_Q, TOTAL_KV);
+    refuse(&t, "", INPUT, "tensor 'bias' stands beside 'q_offsets'");
+    refuse(&good, "--dropout 0.5", UNSUPPORTED, "option --dropout is given");
+    refuse(&good, "--weights", UNSUPPORTED, "option --weights is given");
+}
+
+/* ---- pages ---- */
+
+enum { BATCH = 2, SLOTS = 3, PAGES = 5, PAGE = 4, CAPACITY = SLOTS * PAGE };
+
+static const int32_t table[BATCH * SLOTS] = {3, 0, 4, 1, -7, 99}, lens[BATCH] = {11, 4};
+static float pages[2][PAGES * KV_HEADS * PAGE * QK],
+    block[2][BATCH * KV_HEADS * CAPACITY * QK];
+
+static trial paged(void)
+{
+    trial t = {0};
+    trial_add(&t, "q", F, in[Q], BATCH, HEADS, 1, QK);
+    trial_add(&t, "k", F, pages[0], PAGES, KV_HEADS, PAGE, QK);
+    trial_add(&t, "v", F, pages[1], PAGES, KV_HEADS, PAGE, QK);
+    trial_add(&t, "kv_lens", PH_TYPE_I32, lens, BATCH, -1, -1, -1);
+    trial_add(&t, "page_table", PH_TYPE_I32, table, BATCH, SLOTS, -1, -1);
+    return t;
+}
+
+static void fill_pages(void)
+{
+    uint64_t state = check_seed;
+    draw();
+    for (int i = 0; i < PAGES * KV_HEADS * PAGE * QK; i++)
+        pages[0][i] = check_normal(&state), pages[1][i] = check_normal(&state);
+    for (int b = 0; b < BATCH; b++)
+        for (int h = 0; h < KV_HEADS; h++)
+            for (int j = 0; j < lens[b]; j++)
+                for (int d = 0; d < QK; d++) {
+                    int page = table[b * SLOTS + j / PAGE];
+                    int to = ((b * KV_HEADS + h) * CAPACITY + j) * QK + d;
+                    int from = ((page * KV_HEADS + h) * PAGE + j % PAGE) * QK + d;
+                    block[0][to] = pages[0][from], block[1][to] = pages[1][from];
+                }
+}
+
+static void same_bits(void)
+{
+    fill_pages();
+    trial t = paged(), whole = t;
+    whole.count--;
+    for (int i = 0; i < 2; i++) {
+        whole.tensor[1 + i].data = block[i];
+        whole.tensor[1 + i].shape[0] = BATCH;
+        whole.tensor[1 + i].shape[2] = CAPACITY;
+    }
+    trial_result one = trial_run(&whole, "");
+    CHECK(one.code == 0 && one.out, "code %d: %s", one.code, one.said);
+    trial_result got = trial_run(&t, "");
+    CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "lse" : "out";
+        const ph_tensor *a = ph_file_find(one.out, name),
+                        *b = ph_file_find(got.out, name);
+        CHECK(a && b && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes),
+              "%s has other bits", name);
+    }
+    trial_free(&one);
+    trial_free(&got);
+}
+
+static void paged_refused(void)
+{
+    static const int32_t far[BATCH] = {13, 4}, into[BATCH] = {11, 5};
+    fill_pages();
+    trial good = paged(), t = good;
+    t.tensor[3].data = far;
+    refuse(&t, "", INPUT, "'kv_lens' has 13 at element 0, expected 0 to 12");
+    t.tensor[3].data = into;
+    refuse(&t, "", INPUT, "'page_table' has -7 at (1, 1), expected a page from 0 to 4");
+    t = good;
+    t.tensor[3] = t.tensor[--t.count];
+    refuse(&t, "", INPUT, "tensor 'kv_lens' is missing");
+    t = good;
+    trial_add(&t, "dout", F, in[DOUT], BATCH, HEADS, 1, QK);
+    refuse(&t, "", INPUT, "tensor 'dout' stands beside 'page_table'");
+}
+
+static const check_case cases[] = {{"ragged", ragged},
+                                   {"ragged_refused", ragged_refused},
+                                   {"paged_same_bits", same_bits},
+                                   {"paged_refused", paged_refused},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    if (trial_begin() != 0) return 1;
+    int failed = check_main(argc, argv, cases);
+    trial_end();
+    return failed;
+}
