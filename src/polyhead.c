@@ -171,7 +171,8 @@ ph_isa_info ph_isa_about(const char *isa)
     ph_isa_info info = {0};
     for (const ph_kernels *const *k = ph_kernels_list(); *k; k++)
         if (isa && !strcmp((*k)->name, isa))
-            info = (ph_isa_info){(*k)->vectors, (*k)->pairs != NULL, (*k)->f32_tiles};
+            info =
+                (ph_isa_info){(*k)->vectors, (*k)->bf16_pairs != NULL, (*k)->f32_tiles};
     return info;
 }
 

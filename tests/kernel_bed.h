@@ -24,27 +24,29 @@
 /* ---- what is checked; one name per kernel of the table ----------------------------- */
 
 /* clang-format off */
-#define KERNEL_CHECKS(X)                                                                \
-    X(pack_across) X(pack_along) X(store_row) X(finite) X(scores) X(weigh) X(product)   \
-    X(axpy) X(softmax) X(gradient) X(weights) X(dot) X(times) X(blend) X(row_peak)      \
-    X(add_bias) X(add_alibi) X(softcap) X(hide) X(dropout) X(load_row) X(pack_panels)   \
-    X(stream) X(compose) X(decompose) X(center) X(gram) X(near_top) X(power_sums)       \
-    X(entmax) X(clip) X(lane_sums) X(add_rows) X(dots) X(logs)         \
-    X(scores_along) X(head_forward) X(head_backward) X(deltas)
-#define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend) X(pairs_slopes)   \
-    X(pairs_split) X(pairs_multiply) X(pairs_stream) X(pairs_few)     \
-    X(pairs_scores_along) X(pairs_attend_along)
+#define KERNEL_CHECKS(X) X(pack_panel) X(pack_row_major) X(store_row) X(finite)         \
+    X(scores) X(multiply_v) X(product) X(axpy) X(softmax) X(gradient) X(weights)        \
+    X(dot) X(times) X(blend) X(row_lane_max) X(add_bias) X(add_alibi) X(softcap)        \
+    X(hide) X(dropout) X(load_row) X(pack_panels) X(product_few_rows) X(compose)        \
+    X(decompose) X(center) X(gram) X(near_row_max) X(power_sums) X(entmax) X(clip)      \
+    X(lane_sums) X(add_rows) X(dots) X(logs) X(scores_in_place) X(head_forward)         \
+    X(head_backward) X(deltas)
+#define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend)                   \
+    X(pairs_score_grad) X(pairs_bf16x3) X(pairs_multiply) X(pairs_multiply_in_place)    \
+    X(pairs_few_rows) X(pairs_scores_in_place) X(pairs_attend_in_place)
 /* clang-format on */
 
 typedef void bed_body(const ph_kernels *table);
 
 #define KERNEL_DECLARE(name) bed_body check_##name, bench_##name;
-KERNEL_CHECKS(KERNEL_DECLARE) PAIRS_CHECKS(KERNEL_DECLARE)
+KERNEL_CHECKS(KERNEL_DECLARE)
+PAIRS_CHECKS(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
-/* Results over all values of a type (kernel_values.c), and what the kernels mean, in
-   double, for the table that the others are compared with (kernel_meaning.c). */
-bed_body check_exp2, check_tanh, check_from_halves, check_to_halves;
+    /* Results over all values of a type (kernel_values.c), and what the kernels mean, in
+   double, for the table that the others are compared with (kernel_contract.c). */
+    bed_body check_exp2,
+    check_tanh, check_from_halves, check_to_halves;
 bed_body check_products_mean, check_rows_mean, check_random_means;
 
 extern int bed_all; /* 1: every float instead of a sample */

@@ -14,7 +14,7 @@ enum { ROWS = 80, KEYS = 2 * PH_SPLIT + 150, DIM = 96, LD = DIM + 8 };
 
 static float q[ROWS * LD], k[KEYS * LD], v[KEYS * LD];
 static float out_expected[ROWS * LD], lse_expected[ROWS], gate[ROWS], sink;
-static float room[2 * DIM];
+static float scratch[2 * DIM];
 
 static int side(void)
 {
@@ -57,7 +57,8 @@ static void head_forward_at(const ph_kernels *t, ph_head h)
     int with_lse = bed_below(4) != 0;
     bed_say("%s head_forward %d rows %d keys %d %d dims, lo %d hi %d", t->name, h.rows,
             h.keys, h.k_dim, h.v_dim, h.window.lo, h.window.hi);
-    h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected, h.room = room;
+    h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected,
+    h.scratch = scratch;
     if (bed_below(4) == 0) h.gate = gate;
     if (bed_below(4) == 0) h.sink = &sink;
     REF.head_forward(&h);
@@ -68,7 +69,7 @@ static void head_forward_at(const ph_kernels *t, ph_head h)
     h.out = bed_floats(3, (h.rows - 1) * h.out_ld + h.v_dim, side());
     h.lse = with_lse ? bed_floats(4, h.rows, side()) : NULL;
     int64_t floats = (int64_t)ph_head_floats(h.rows, h.keys, h.k_dim, h.v_dim);
-    h.room = bed_floats(5, floats, side());
+    h.scratch = bed_floats(5, floats, side());
     h.prefetch.part[1].at = (const char *)q;
     h.prefetch.part[1].end = (const char *)(q + ROWS);
     t->head_forward(&h);
@@ -102,7 +103,8 @@ static ph_head usual_head(int rows, int keys)
     bed_fill(v, KEYS * LD, BED_PLAIN);
     h.q_ld = h.k_ld = h.v_ld = h.out_ld = 64;
     h.window = (ph_window){-rows, keys, 1, 0};
-    h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected, h.room = room;
+    h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected,
+    h.scratch = scratch;
     return h;
 }
 

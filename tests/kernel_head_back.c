@@ -11,11 +11,12 @@
 
 #define REF ph_kernels_ref
 
-enum { ROWS = PH_TILE_ROWS, KEYS = PH_TILE_KEYS, DIM = 96, LD = DIM + 8 };
+enum { ROWS = PH_GRAD_BLOCK_ROWS, KEYS = PH_GRAD_BLOCK_KEYS, DIM = 96, LD = DIM + 8 };
 
 static float q[ROWS * LD], k[KEYS * LD], v[KEYS * LD], dout[ROWS * LD];
 static float lse[ROWS], delta[ROWS], start[3][KEYS * LD], expected[3][KEYS * LD];
-static float room[PH_NR_MAX * (DIM + 2 * PH_TILE_PIECE) + (2 * ROWS + PH_LANES) * KEYS];
+static float
+    scratch[PH_NR_MAX * (DIM + 2 * PH_GRAD_BLOCK_PIECE) + (2 * ROWS + PH_LANES) * KEYS];
 
 static int side(void)
 {
@@ -23,13 +24,13 @@ static int side(void)
 }
 
 /* Any size, mask, group of heads, distance between rows and dropout. */
-static ph_head_tile any_tile(void)
+static ph_grad_block any_tile(void)
 {
-    ph_head_tile t = {.rows = 1 + bed_below(bed_below(8) ? 40 : ROWS),
-                      .keys = 1 + bed_below(bed_below(8) ? 40 : KEYS),
-                      .k_dim = 1 + bed_below(DIM),
-                      .v_dim = 1 + bed_below(DIM),
-                      .scale = bed_between(0.05f, 1)};
+    ph_grad_block t = {.rows = 1 + bed_below(bed_below(8) ? 40 : ROWS),
+                       .keys = 1 + bed_below(bed_below(8) ? 40 : KEYS),
+                       .k_dim = 1 + bed_below(DIM),
+                       .v_dim = 1 + bed_below(DIM),
+                       .scale = bed_between(0.05f, 1)};
     t.window.group = bed_below(3) ? 1 : 1 + bed_below(5);
     t.window.phase = bed_below(t.window.group);
     t.q_ld = ph_round_up(t.k_dim, 16) + bed_below(9);
@@ -43,7 +44,7 @@ static ph_head_tile any_tile(void)
     return t;
 }
 
-static int hides(const ph_head_tile *t)
+static int hides(const ph_grad_block *t)
 {
     const ph_window *w = &t->window;
     return bed_mods_hide(&t->mods) || w->hi < t->keys ||
@@ -58,7 +59,7 @@ static void fill_rows(float *x, int rows, int64_t ld, int n, int kind)
         for (int c = n; c < ph_round_up(n, 16); c++) x[r * ld + c] = 0;
 }
 
-static void fill_tile(const ph_head_tile *t, int kind)
+static void fill_tile(const ph_grad_block *t, int kind)
 {
     fill_rows(q, t->rows, t->q_ld, t->k_dim, bed_below(7) ? BED_PLAIN : BED_TINY);
     fill_rows(k, t->keys, t->k_ld, t->k_dim, BED_PLAIN);
@@ -71,12 +72,12 @@ static void fill_tile(const ph_head_tile *t, int kind)
     for (int i = 0; i < 3; i++) bed_fill(start[i], KEYS * LD, BED_WIDE);
 }
 
-static ph_sums any_sums(int may_add, int dim)
+static ph_grad_sum any_sums(int may_add, int dim)
 {
-    int how = bed_below(2) ? PH_SUMS_NEW : may_add ? PH_SUMS_ADD : PH_SUMS_ON;
-    return (ph_sums){.ld = ph_round_up(dim, 16) + bed_below(9),
-                     .scale = bed_between(0.1f, 1),
-                     .how = how};
+    int how = bed_below(2) ? PH_SUM_STORE : may_add ? PH_SUM_ADD : PH_SUM_CONTINUE;
+    return (ph_grad_sum){.ld = ph_round_up(dim, 16) + bed_below(9),
+                         .scale = bed_between(0.1f, 1),
+                         .how = how};
 }
 
 static float *place(int slot, const float *from, int rows, int64_t ld, int n)
@@ -84,15 +85,16 @@ static float *place(int slot, const float *from, int rows, int64_t ld, int n)
     return bed_copy(slot, from, (rows - 1) * ld + ph_round_up(n, 16), side());
 }
 
-static void head_backward_at(const ph_kernels *t, ph_head_tile h)
+static void head_backward_at(const ph_kernels *t, ph_grad_block h)
 {
     static const char *const names[] = {"dq", "dk", "dv"};
-    ph_sums *sums[3] = {&h.dq, &h.dk, &h.dv};
+    ph_grad_sum *sums[3] = {&h.dq, &h.dk, &h.dv};
     int rows[3] = {h.rows, h.keys, h.keys}, dims[3] = {h.k_dim, h.k_dim, h.v_dim};
     bed_say("%s head_backward %d rows %d keys %d %d dims, group %d phase %d lo %d hi %d",
             t->name, h.rows, h.keys, h.k_dim, h.v_dim, h.window.group, h.window.phase,
             h.window.lo, h.window.hi);
-    h.q = q, h.k = k, h.v = v, h.dout = dout, h.lse = lse, h.delta = delta, h.room = room;
+    h.q = q, h.k = k, h.v = v, h.dout = dout, h.lse = lse, h.delta = delta,
+    h.scratch = scratch;
     for (int i = 0; i < 3; i++) {
         *sums[i] = any_sums(i == 0, dims[i]);
         memcpy(expected[i], start[i], sizeof expected[i]);
@@ -105,8 +107,8 @@ static void head_backward_at(const ph_kernels *t, ph_head_tile h)
     h.dout = place(3, dout, h.rows, h.dout_ld, h.v_dim);
     h.lse = bed_copy(4, lse, h.rows, side());
     h.delta = bed_copy(9, delta, h.rows, side());
-    h.room = bed_floats(5, (int64_t)ph_head_tile_floats(h.k_dim, h.v_dim, h.rows, h.keys),
-                        side());
+    h.scratch = bed_floats(
+        5, (int64_t)ph_grad_block_floats(h.k_dim, h.v_dim, h.rows, h.keys), side());
     h.prefetch.part[1].at = (const char *)q;
     h.prefetch.part[1].end = (const char *)(q + ROWS);
     for (int i = 0; i < 3; i++)
@@ -125,7 +127,7 @@ static void head_backward_at(const ph_kernels *t, ph_head_tile h)
 void check_head_backward(const ph_kernels *t)
 {
     for (int round = 0; round < 400; round += EVERY) {
-        ph_head_tile h = any_tile();
+        ph_grad_block h = any_tile();
         fill_tile(&h, round % BED_KINDS);
         head_backward_at(t, h);
     }
@@ -137,19 +139,19 @@ void bench_head_backward(const ph_kernels *t)
     for (int i = 0; i < 3; i++) {
         char shape[40];
         bed_timer timer;
-        ph_head_tile h = {.rows = sizes[i][0],
-                          .keys = sizes[i][1],
-                          .k_dim = 64,
-                          .v_dim = 64,
-                          .window = {-ROWS, KEYS, 1, 0},
-                          .scale = 0.2f};
+        ph_grad_block h = {.rows = sizes[i][0],
+                           .keys = sizes[i][1],
+                           .k_dim = 64,
+                           .v_dim = 64,
+                           .window = {-ROWS, KEYS, 1, 0},
+                           .scale = 0.2f};
         h.q_ld = h.k_ld = h.v_ld = h.dout_ld = 64;
         fill_tile(&h, BED_PLAIN);
         h.q = q, h.k = k, h.v = v, h.dout = dout, h.lse = lse, h.delta = delta;
-        h.dq = (ph_sums){expected[0], 64, 0.125f, PH_SUMS_NEW};
-        h.dk = (ph_sums){expected[1], 64, 0.125f, PH_SUMS_NEW};
-        h.dv = (ph_sums){expected[2], 64, 1, PH_SUMS_NEW};
-        h.room = room;
+        h.dq = (ph_grad_sum){expected[0], 64, 0.125f, PH_SUM_STORE};
+        h.dk = (ph_grad_sum){expected[1], 64, 0.125f, PH_SUM_STORE};
+        h.dv = (ph_grad_sum){expected[2], 64, 1, PH_SUM_STORE};
+        h.scratch = scratch;
         BED_TIME(&timer, t->head_backward(&h));
         snprintf(shape, sizeof shape, "%d x %d, 64", h.rows, h.keys);
         bed_report("head_backward", t, shape, &timer, 640.0 * h.rows * h.keys, 0);

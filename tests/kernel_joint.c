@@ -1,7 +1,7 @@
 /*
  * kernel_joint.c - checks and benches of the kernels of mixed heads and of entmax:
- * compose, decompose, center, gram, near_top, power_sums, entmax; and what they mean, in
- * double.
+ * compose, decompose, center, gram, near_row_max, power_sums, entmax; and what they mean,
+ * in double.
  */
 #include <math.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ void bench_compose(const ph_kernels *t)
 
 void check_decompose(const ph_kernels *t)
 {
-    static float room[2 * RANK * ROWS * PH_LANES];
+    static float scratch[2 * RANK * ROWS * PH_LANES];
     for (int round = 0; round < 60; round += EVERY)
         for (int n = 16; n <= PH_STRIP_LD; n += 16) {
             int heads = 1 + bed_below(HEADS), rank = 1 + bed_below(RANK);
@@ -78,9 +78,9 @@ void check_decompose(const ph_kernels *t)
             for (int i = 0; i < 3; i++) bed_fill(wanted[i], PARTS, BED_PLAIN);
             memcpy(summed, wanted, sizeof summed);
             REF.decompose(heads, rank, rows, n, w1, w2, in, out, ld, wanted[0], wanted[1],
-                          wanted[2], room);
+                          wanted[2], scratch);
             t->decompose(heads, rank, rows, n, w1, w2, in, out, ld, summed[0], summed[1],
-                         summed[2], room);
+                         summed[2], scratch);
             bed_same("dw1", summed[0], wanted[0], part);
             bed_same("dw2", summed[1], wanted[1], part);
             bed_same("dg", summed[2], wanted[2], (int64_t)heads * PH_STRIP_LD);
@@ -89,12 +89,12 @@ void check_decompose(const ph_kernels *t)
 
 void bench_decompose(const ph_kernels *t)
 {
-    static float room[2 * RANK * ROWS * PH_LANES];
+    static float scratch[2 * RANK * ROWS * PH_LANES];
     bed_timer timer;
     const int n = PH_STRIP_LD;
     fill_parts(BED_PLAIN);
     BED_TIME(&timer, t->decompose(HEADS, 2, ROWS, n, w1, w2, in, out, ROWS * n, summed[0],
-                                  summed[1], summed[2], room));
+                                  summed[1], summed[2], scratch));
     bed_report("decompose", t, "7 heads, rank 2, 5 x 128", &timer,
                18.0 * HEADS * ROWS * n, 0);
 }
@@ -166,40 +166,40 @@ void bench_gram(const ph_kernels *t)
 
 /* ---- entmax ------------------------------------------------------------------------ */
 
-static void fill_scores(float *s, int n, float *top)
+static void fill_scores(float *s, int n, float *row_max)
 {
-    *top = -INFINITY;
+    *row_max = -INFINITY;
     for (int c = 0; c < n; c++) {
         s[c] = bed_below(8) ? bed_between(-12, 12) : -INFINITY;
-        *top = fmaxf(*top, s[c]);
+        *row_max = fmaxf(*row_max, s[c]);
     }
-    if (*top == -INFINITY) *top = 0;
+    if (*row_max == -INFINITY) *row_max = 0;
 }
 
-void check_near_top(const ph_kernels *t)
+void check_near_row_max(const ph_kernels *t)
 {
     for (int round = 0; round < 60; round += EVERY)
         for (int n = 16; n <= MOST; n += 16) {
-            float top, scale = bed_between(0.05f, 0.7f);
-            bed_say("%s near_top n=%d", t->name, n);
-            fill_scores(left, n, &top);
+            float row_max, scale = bed_between(0.05f, 0.7f);
+            bed_say("%s near_row_max n=%d", t->name, n);
+            fill_scores(left, n, &row_max);
             const float *s = bed_copy(0, left, n, side());
-            int want = REF.near_top(n, left, scale, top, expected);
+            int want = REF.near_row_max(n, left, scale, row_max, expected);
             float *list = bed_floats(2, want + 16, side());
-            int got = t->near_top(n, s, scale, top, list);
+            int got = t->near_row_max(n, s, scale, row_max, list);
             if (got != want) bed_fail("%d listed, expected %d", got, want);
             bed_same("list", list, expected, want);
             bed_intact(2);
         }
 }
 
-void bench_near_top(const ph_kernels *t)
+void bench_near_row_max(const ph_kernels *t)
 {
     bed_timer timer;
-    float top;
-    fill_scores(left, PH_STRIP_LD, &top);
-    BED_TIME(&timer, (void)t->near_top(PH_STRIP_LD, left, 0.35f, top, result));
-    bed_report("near_top", t, "128", &timer, 0, 4.0 * PH_STRIP_LD);
+    float row_max;
+    fill_scores(left, PH_STRIP_LD, &row_max);
+    BED_TIME(&timer, (void)t->near_row_max(PH_STRIP_LD, left, 0.35f, row_max, result));
+    bed_report("near_row_max", t, "128", &timer, 0, 4.0 * PH_STRIP_LD);
 }
 
 static const float powers[] = {1, 2, 3, 1.25f, 10, 100, 1.0f / 0.7f, 1e6f};
@@ -247,24 +247,24 @@ static void check_power(float got, double t, double a, const char *what)
 
 static void entmax_at(const ph_kernels *t, int n, float a)
 {
-    float scale = (float)(log(2.0) / a), top;
-    fill_scores(left, n, &top);
-    float base = top + bed_between(0, 0.9f) / scale * (a > 50 ? 0.05f : 1);
+    float scale = (float)(log(2.0) / a), row_max;
+    fill_scores(left, n, &row_max);
+    float base = row_max + bed_between(0, 0.9f) / scale * (a > 50 ? 0.05f : 1);
     memcpy(expected, left, sizeof left);
-    float *s = bed_copy(0, left, n, side()), *slope = bed_floats(1, n, side());
+    float *s = bed_copy(0, left, n, side()), *derivative = bed_floats(1, n, side());
     float *alone = bed_copy(2, left, n, side());
     REF.entmax(n, expected, result, scale, base, a);
-    t->entmax(n, s, slope, scale, base, a);
+    t->entmax(n, s, derivative, scale, base, a);
     t->entmax(n, alone, NULL, scale, base, a);
     bed_same("p", s, expected, n);
-    bed_same("p without slope", alone, expected, n);
-    bed_same("slope", slope, result, n);
+    bed_same("p without derivative", alone, expected, n);
+    bed_same("derivative", derivative, result, n);
     for (int slot = 0; slot < 3; slot++) bed_intact(slot);
     for (int c = 0; c < n; c++) {
         double x = ((double)left[c] - base) * scale;
         if (isinf(left[c])) x = -2;
         check_power(s[c], x, a, "p");
-        if (a > 1) check_power(slope[c], x, a - 1, "slope");
+        if (a > 1) check_power(derivative[c], x, a - 1, "derivative");
     }
 }
 

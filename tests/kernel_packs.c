@@ -1,6 +1,7 @@
 /*
- * kernel_packs.c - checks and benches of packing and conversion: pack_across, pack_along,
- * load_row, pack_panels, store_row, finite; and of scores_along, which saves packing.
+ * kernel_packs.c - checks and benches of packing and conversion: pack_panel,
+ * pack_row_major, load_row, pack_panels, store_row, finite; and of scores_in_place, which
+ * saves packing.
  *
  * Rows are given by pointers, so each row of a check lies in a slot of its own, against a
  * guard page. test_kernels.c checks the conversions themselves over all values.
@@ -49,21 +50,21 @@ static void *place_elements(int slot, int n, ph_dtype type, int data)
     return to;
 }
 
-/* ---- pack_across ------------------------------------------------------------------- */
+/* ---- pack_panel ------------------------------------------------------------------- */
 
 static void across_at(const ph_kernels *t, const void *const *rows, int ld, int count,
                       int k, ph_dtype type, float scale)
 {
-    bed_say("%s pack_across ld=%d count=%d k=%d %s scale %g", t->name, ld, count, k,
+    bed_say("%s pack_panel ld=%d count=%d k=%d %s scale %g", t->name, ld, count, k,
             type_names[type], (double)scale);
     float *dst = bed_floats(0, (int64_t)k * ld + PH_PACK_SLACK, side());
-    REF.pack_across(expected, ld, rows, count, k, type, scale);
-    t->pack_across(dst, ld, rows, count, k, type, scale);
+    REF.pack_panel(expected, ld, rows, count, k, type, scale);
+    t->pack_panel(dst, ld, rows, count, k, type, scale);
     bed_same("dst", dst, expected, (int64_t)k * ld);
     bed_intact(0);
 }
 
-void check_pack_across(const ph_kernels *t)
+void check_pack_panel(const ph_kernels *t)
 {
     const int lds[] = {t->mr, t->nr, 16, 8, 12, 20, 32};
     for (int type = 0; type < TYPES; type++)
@@ -81,7 +82,7 @@ void check_pack_across(const ph_kernels *t)
         }
 }
 
-void bench_pack_across(const ph_kernels *t)
+void bench_pack_panel(const ph_kernels *t)
 {
     static float dst[ROWS * 128 + PH_PACK_SLACK];
     for (int type = 0; type < TYPES; type++) {
@@ -90,16 +91,16 @@ void bench_pack_across(const ph_kernels *t)
         bed_timer timer;
         for (int i = 0; i < ROWS; i++)
             rows[i] = place_elements(FIRST_ROW + i, 64, types[type], EVEN);
-        BED_TIME(&timer, t->pack_across(dst, t->nr, rows, t->nr, 64, types[type], 0.5f));
+        BED_TIME(&timer, t->pack_panel(dst, t->nr, rows, t->nr, 64, types[type], 0.5f));
         snprintf(shape, sizeof shape, "%d x 64 %s", t->nr, type_names[type]);
-        bed_report("pack_across", t, shape, &timer, 0,
+        bed_report("pack_panel", t, shape, &timer, 0,
                    64.0 * t->nr * (4 + (double)ph_dtype_size(types[type])));
     }
 }
 
-/* ---- pack_along, load_row ---------------------------------------------------------- */
+/* ---- pack_row_major, load_row ------------------------------------------------------ */
 
-void check_pack_along(const ph_kernels *t)
+void check_pack_row_major(const ph_kernels *t)
 {
     for (int type = 0; type < TYPES; type++)
         for (int n = 1; n <= 130; n++)
@@ -107,13 +108,13 @@ void check_pack_along(const ph_kernels *t)
                 int padded = ph_round_up(n, PH_LANES), ld = padded + bed_below(2) * 16;
                 float scale = scales[(count + n) % SCALES];
                 const void *rows[4];
-                bed_say("%s pack_along n=%d rows=%d ld=%d %s scale %g", t->name, n, count,
-                        ld, type_names[type], (double)scale);
+                bed_say("%s pack_row_major n=%d rows=%d ld=%d %s scale %g", t->name, n,
+                        count, ld, type_names[type], (double)scale);
                 for (int i = 0; i < count; i++)
                     rows[i] = place_elements(FIRST_ROW + i, n, types[type], MIXED);
                 float *dst = bed_floats(0, (count - 1) * ld + padded, side());
-                REF.pack_along(expected, ld, rows, count, n, types[type], scale);
-                t->pack_along(dst, ld, rows, count, n, types[type], scale);
+                REF.pack_row_major(expected, ld, rows, count, n, types[type], scale);
+                t->pack_row_major(dst, ld, rows, count, n, types[type], scale);
                 bed_same_rows("dst", dst, ld, expected, ld, count, padded, padded);
                 bed_intact(0);
             }
@@ -136,7 +137,7 @@ void check_load_row(const ph_kernels *t)
             }
 }
 
-void bench_pack_along(const ph_kernels *t)
+void bench_pack_row_major(const ph_kernels *t)
 {
     static float dst[4 * MOST];
     for (int type = 0; type < TYPES; type++) {
@@ -145,9 +146,9 @@ void bench_pack_along(const ph_kernels *t)
         bed_timer timer;
         for (int i = 0; i < 4; i++)
             rows[i] = place_elements(FIRST_ROW + i, 128, types[type], EVEN);
-        BED_TIME(&timer, t->pack_along(dst, 128, rows, 4, 128, types[type], 0.5f));
+        BED_TIME(&timer, t->pack_row_major(dst, 128, rows, 4, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "4 x 128 %s", type_names[type]);
-        bed_report("pack_along", t, shape, &timer, 0,
+        bed_report("pack_row_major", t, shape, &timer, 0,
                    4 * 128.0 * (4 + (double)ph_dtype_size(types[type])));
     }
 }
@@ -166,29 +167,29 @@ void bench_load_row(const ph_kernels *t)
     }
 }
 
-/* ---- scores_along ------------------------------------------------------------------ */
+/* ---- scores_in_place --------------------------------------------------------------- */
 
 static void scores_along_at(const ph_kernels *t, int m, int n, int k, ph_dtype type)
 {
     int lda = k + bed_below(2) * 5, ldb = k + bed_below(3), cols = ph_round_up(n, 16);
     int data = bed_below(4) ? CALM : MIXED;
     float wanted[PH_MR_MAX * PH_STRIP_LD], highest[PH_MR_MAX * PH_LANES];
-    bed_say("%s scores_along m=%d n=%d k=%d ldb=%d %s", t->name, m, n, k, ldb,
+    bed_say("%s scores_in_place m=%d n=%d k=%d ldb=%d %s", t->name, m, n, k, ldb,
             type_names[type]);
     const float *a = place_elements(0, (m - 1) * lda + k, PH_F32, data);
     const void *b = place_elements(1, (n - 1) * ldb + k, type, data);
     for (int i = 0; i < m * PH_LANES; i++) highest[i] = bed_below(2) ? -INFINITY : 0.5f;
     float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + cols, side());
-    float *peak = bed_copy(3, highest, m * PH_LANES, side());
-    t->scores_along(m, n, k, a, lda, b, ldb, type, s, peak);
-    REF.scores_along(m, n, k, a, lda, b, ldb, type, wanted, highest);
+    float *lane_max = bed_copy(3, highest, m * PH_LANES, side());
+    t->scores_in_place(m, n, k, a, lda, b, ldb, type, s, lane_max);
+    REF.scores_in_place(m, n, k, a, lda, b, ldb, type, wanted, highest);
     bed_same_rows("s", s, PH_STRIP_LD, wanted, PH_STRIP_LD, m, cols, cols);
-    bed_same("peak", peak, highest, m * PH_LANES);
+    bed_same("lane_max", lane_max, highest, m * PH_LANES);
     bed_intact(2);
     bed_intact(3);
 }
 
-void check_scores_along(const ph_kernels *t)
+void check_scores_in_place(const ph_kernels *t)
 {
     for (int type = 0; type < TYPES; type++)
         for (int k = 1; k <= K_MOST; k += EVERY) {
@@ -198,7 +199,7 @@ void check_scores_along(const ph_kernels *t)
         }
 }
 
-void bench_scores_along(const ph_kernels *t)
+void bench_scores_in_place(const ph_kernels *t)
 {
     for (int type = 0; type < TYPES; type++)
         for (int m = 1; m <= 4; m += 3) {
@@ -207,11 +208,11 @@ void bench_scores_along(const ph_kernels *t)
             const float *a = place_elements(0, m * 64, PH_F32, EVEN);
             const void *b = place_elements(1, PH_STRIP_LD * 64, types[type], EVEN);
             float *s = bed_floats(2, m * PH_STRIP_LD, BED_START);
-            float *peak = bed_floats(3, m * PH_LANES, BED_START);
-            BED_TIME(&timer, t->scores_along(m, PH_STRIP_LD, 64, a, 64, b, 64,
-                                             types[type], s, peak));
+            float *lane_max = bed_floats(3, m * PH_LANES, BED_START);
+            BED_TIME(&timer, t->scores_in_place(m, PH_STRIP_LD, 64, a, 64, b, 64,
+                                                types[type], s, lane_max));
             snprintf(shape, sizeof shape, "%d x 128, k 64 %s", m, type_names[type]);
-            bed_report("scores_along", t, shape, &timer, 2.0 * m * PH_STRIP_LD * 64,
+            bed_report("scores_in_place", t, shape, &timer, 2.0 * m * PH_STRIP_LD * 64,
                        PH_STRIP_LD * 64.0 * (double)ph_dtype_size(types[type]));
         }
 }

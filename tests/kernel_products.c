@@ -21,7 +21,7 @@ enum { ROWS = PH_MR_MAX, MORE = 26, COLS = 160, DEPTH = 520, LD = 192 };
 ALIGNED left[ROWS * DEPTH], right[COLS * DEPTH];
 ALIGNED packed_b[(COLS + PH_NR_MAX) * DEPTH + PH_PACK_SLACK];
 ALIGNED start[MORE * LD], expected[MORE * LD];
-static float peak_start[ROWS * PH_LANES], peak_expected[ROWS * PH_LANES];
+static float lane_max_start[ROWS * PH_LANES], lane_max_expected[ROWS * PH_LANES];
 
 static int side(void)
 {
@@ -47,7 +47,7 @@ static void pack_right(const ph_kernels *t, float *to, int n, int k)
     for (int j = 0; j < n; j += t->nr) {
         int count = ph_min(n - j, t->nr);
         for (int i = 0; i < count; i++) row[i] = right + (j + i) * k;
-        t->pack_across(to + (int64_t)j * k, t->nr, row, count, k, PH_F32, 1.0f);
+        t->pack_panel(to + (int64_t)j * k, t->nr, row, count, k, PH_F32, 1.0f);
     }
 }
 
@@ -60,11 +60,11 @@ static int left_ld(int k)
 static void expected_scores(int n, int k)
 {
     pack_right(&REF, packed_b, n, k);
-    memcpy(peak_expected, peak_start, sizeof peak_expected);
+    memcpy(lane_max_expected, lane_max_start, sizeof lane_max_expected);
     for (int i = 0; i < ROWS; i += REF.mr) {
         int m = ph_min(ROWS - i, REF.mr);
         REF.scores(m, n, k, left + i * left_ld(k), left_ld(k), packed_b,
-                   expected + i * PH_STRIP_LD, peak_expected + i * PH_LANES);
+                   expected + i * PH_STRIP_LD, lane_max_expected + i * PH_LANES);
     }
 }
 
@@ -83,11 +83,12 @@ static void scores_at(const ph_kernels *t, int n, int k)
         bed_say("%s scores m=%d n=%d k=%d", t->name, m, n, k);
         const float *a = bed_copy(0, left, (int64_t)(m - 1) * left_ld(k) + k, side());
         float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + n, side());
-        float *peak = bed_copy(3, peak_start, m * PH_LANES, side());
+        float *lane_max = bed_copy(3, lane_max_start, m * PH_LANES, side());
         int wanted = bed_below(4) != 0;
-        t->scores(m, n, k, a, left_ld(k), b, s, wanted ? peak : NULL);
+        t->scores(m, n, k, a, left_ld(k), b, s, wanted ? lane_max : NULL);
         bed_same_rows("s", s, PH_STRIP_LD, expected, PH_STRIP_LD, m, n, n);
-        bed_same("peak", peak, wanted ? peak_expected : peak_start, m * PH_LANES);
+        bed_same("lane_max", lane_max, wanted ? lane_max_expected : lane_max_start,
+                 m * PH_LANES);
         bed_intact(2);
         bed_intact(3);
     }
@@ -101,7 +102,7 @@ void check_scores(const ph_kernels *t)
             bed_fill(left, ROWS * left_ld(k), kind);
             bed_fill(right, (int64_t)n * k, kind);
             for (int i = 0; i < ROWS * PH_LANES; i++)
-                peak_start[i] = bed_below(2) ? -INFINITY : bed_between(-2, 2);
+                lane_max_start[i] = bed_below(2) ? -INFINITY : bed_between(-2, 2);
             expected_scores(n, k);
             scores_at(t, n, k);
         }
@@ -117,41 +118,41 @@ void bench_scores(const ph_kernels *t)
         bed_fill(right, (int64_t)n * k, BED_PLAIN);
         pack_right(t, packed_b, n, k);
         float *s = bed_floats(2, ROWS * PH_STRIP_LD, BED_START);
-        float *peak = bed_floats(3, ROWS * PH_LANES, BED_START);
-        BED_TIME(&timer, t->scores(m, n, k, left, k, packed_b, s, peak));
+        float *lane_max = bed_floats(3, ROWS * PH_LANES, BED_START);
+        BED_TIME(&timer, t->scores(m, n, k, left, k, packed_b, s, lane_max));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
         bed_report("scores", t, shape, &timer, 2.0 * m * n * k, 0);
     }
 }
 
-/* ---- weigh ------------------------------------------------------------------------- */
+/* ---- multiply_v -------------------------------------------------------------------- */
 
-static void weigh_at(const ph_kernels *t, int n, int k, int64_t ldb)
+static void multiply_v_at(const ph_kernels *t, int n, int k, int64_t ldb)
 {
     float alpha_start[ROWS];
     for (int i = 0; i < ROWS; i++) alpha_start[i] = bed_between(0, 1);
     int64_t ldc = n + (bed_below(2) ? 0 : 5);
-    int fresh = !bed_below(3); /* alpha NULL: c is overwritten */
+    int fresh = !bed_below(3); /* rescale NULL: c is overwritten */
     memcpy(expected, start, sizeof start);
     for (int i = 0; i < ROWS; i += REF.mr)
-        REF.weigh(ph_min(ROWS - i, REF.mr), n, k, left + i * PH_STRIP_LD, right, ldb,
-                  expected + i * LD, LD, fresh ? NULL : alpha_start + i, NULL);
+        REF.multiply_v(ph_min(ROWS - i, REF.mr), n, k, left + i * PH_STRIP_LD, right, ldb,
+                       expected + i * LD, LD, fresh ? NULL : alpha_start + i, NULL);
     const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
     for (int m = 1; m <= t->mr; m++) {
-        bed_say("%s weigh m=%d n=%d k=%d ldb=%d ldc=%d%s", t->name, m, n, k, (int)ldb,
-                (int)ldc, fresh ? " no alpha" : "");
+        bed_say("%s multiply_v m=%d n=%d k=%d ldb=%d ldc=%d%s", t->name, m, n, k,
+                (int)ldb, (int)ldc, fresh ? " no rescale" : "");
         const float *p = bed_copy(0, left, (m - 1) * PH_STRIP_LD + k, side());
-        const float *alpha = fresh ? NULL : bed_copy(4, alpha_start, m, side());
+        const float *rescale = fresh ? NULL : bed_copy(4, alpha_start, m, side());
         float *c = bed_floats(2, (m - 1) * ldc + n, side());
         for (int i = 0; i < m && !fresh; i++)
             memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
-        t->weigh(m, n, k, p, b, ldb, c, ldc, alpha, m % 2 ? expected : NULL);
+        t->multiply_v(m, n, k, p, b, ldb, c, ldc, rescale, m % 2 ? expected : NULL);
         bed_same_rows("c", c, ldc, expected, LD, m, n, n);
         bed_intact(2);
     }
 }
 
-void check_weigh(const ph_kernels *t)
+void check_multiply_v(const ph_kernels *t)
 {
     for (int k = 1; k; k = next_k(k, PH_STRIP_LD))
         for (int n = 16; n <= COLS; n += 16) {
@@ -160,24 +161,25 @@ void check_weigh(const ph_kernels *t)
             bed_fill(left, ROWS * PH_STRIP_LD, kind);
             bed_fill(right, (k - 1) * ldb + n, kind);
             bed_fill(start, ROWS * LD, kind);
-            weigh_at(t, n, k, ldb);
+            multiply_v_at(t, n, k, ldb);
         }
 }
 
-void bench_weigh(const ph_kernels *t)
+void bench_multiply_v(const ph_kernels *t)
 {
     for (int n = 64; n <= 128; n *= 2) {
         const int k = PH_STRIP_LD, m = t->mr;
         char shape[40];
-        float alpha[ROWS];
+        float rescale[ROWS];
         bed_timer timer;
         bed_fill(left, ROWS * PH_STRIP_LD, BED_PLAIN);
         bed_fill(right, (int64_t)k * n, BED_PLAIN);
         bed_fill(start, ROWS * LD, BED_PLAIN);
-        for (int i = 0; i < ROWS; i++) alpha[i] = 0.5f;
-        BED_TIME(&timer, t->weigh(m, n, k, left, right, n, start, LD, alpha, NULL));
+        for (int i = 0; i < ROWS; i++) rescale[i] = 0.5f;
+        BED_TIME(&timer,
+                 t->multiply_v(m, n, k, left, right, n, start, LD, rescale, NULL));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
-        bed_report("weigh", t, shape, &timer, 2.0 * m * n * k, 0);
+        bed_report("multiply_v", t, shape, &timer, 2.0 * m * n * k, 0);
     }
 }
 
@@ -243,26 +245,26 @@ void bench_product(const ph_kernels *t)
     }
 }
 
-/* ---- stream: any m, n, k ----------------------------------------------------------- */
+/* ---- product_few_rows: any m, n, k ------------------------------------------------- */
 
-static void stream_at(const ph_kernels *t, int m, int n, int k)
+static void few_rows_at(const ph_kernels *t, int m, int n, int k)
 {
     int64_t lda = k + bed_below(3), ldb = n + bed_below(4), ldc = n + bed_below(4);
-    bed_say("%s stream m=%d n=%d k=%d lda=%d ldb=%d ldc=%d", t->name, m, n, k, (int)lda,
-            (int)ldb, (int)ldc);
+    bed_say("%s product_few_rows m=%d n=%d k=%d lda=%d ldb=%d ldc=%d", t->name, m, n, k,
+            (int)lda, (int)ldb, (int)ldc);
     memcpy(expected, start, sizeof expected);
-    REF.stream(m, n, k, left, lda, right, ldb, expected, LD);
+    REF.product_few_rows(m, n, k, left, lda, right, ldb, expected, LD);
     const float *a = bed_copy(0, left, (m - 1) * lda + k, side());
     const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
     float *c = bed_floats(2, (m - 1) * ldc + n, side());
     for (int i = 0; i < m; i++)
         memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
-    t->stream(m, n, k, a, lda, b, ldb, c, ldc);
+    t->product_few_rows(m, n, k, a, lda, b, ldb, c, ldc);
     bed_same_rows("c", c, ldc, expected, LD, m, n, n);
     bed_intact(2);
 }
 
-void check_stream(const ph_kernels *t)
+void check_product_few_rows(const ph_kernels *t)
 {
     for (int n = 1; n <= 130; n += EVERY) {
         int kind = n % BED_KINDS;
@@ -271,11 +273,11 @@ void check_stream(const ph_kernels *t)
         bed_fill(start, MORE * LD, kind);
         for (int m = 1; m <= MORE; m = m < 9 ? m + 1 : 2 * m - 5)
             for (int k = 1 + (n + m) % 4; k <= 70; k += k < 12 ? 2 : 19)
-                stream_at(t, m, n, k);
+                few_rows_at(t, m, n, k);
     }
 }
 
-void bench_stream(const ph_kernels *t)
+void bench_product_few_rows(const ph_kernels *t)
 {
     for (int m = 1; m <= 8; m = m < 4 ? 4 : 2 * m) {
         const int n = 160, k = 512;
@@ -284,9 +286,9 @@ void bench_stream(const ph_kernels *t)
         bed_fill(left, ROWS * k, BED_PLAIN);
         bed_fill(right, (int64_t)n * k, BED_PLAIN);
         bed_fill(start, ROWS * LD, BED_PLAIN);
-        BED_TIME(&timer, t->stream(m, n, k, left, k, right, n, start, LD));
+        BED_TIME(&timer, t->product_few_rows(m, n, k, left, k, right, n, start, LD));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
-        bed_report("stream", t, shape, &timer, 2.0 * m * n * k, 4.0 * n * k);
+        bed_report("product_few_rows", t, shape, &timer, 2.0 * m * n * k, 4.0 * n * k);
     }
 }
 

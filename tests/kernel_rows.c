@@ -1,6 +1,6 @@
 /*
  * kernel_rows.c - checks and benches of the kernels that work on rows of scores: softmax,
- * gradient, weights, logs, row_peak, add_bias, add_alibi, softcap, hide, dropout.
+ * gradient, weights, logs, row_lane_max, add_bias, add_alibi, softcap, hide, dropout.
  *
  * Rows whose length need not be a multiple of 16 have room up to there, unless the
  * contract says that nothing behind n is touched (add_bias, hide); what a kernel leaves
@@ -77,10 +77,11 @@ static void clip_at(const ph_kernels *t, int m, int n)
         highs[i] = lows[i] + bed_below(n - lows[i] + 1);
     }
     memcpy(s_expected, scores, sizeof scores);
-    float *s = place_strip(0, scores, m, n), *peak = bed_floats(1, m * PH_LANES, side());
+    float *s = place_strip(0, scores, m, n),
+          *lane_max = bed_floats(1, m * PH_LANES, side());
     REF.clip(m, n, s_expected, lows, highs, peaks);
-    t->clip(m, n, s, lows, highs, peak);
-    bed_same("peak", peak, peaks, m * PH_LANES);
+    t->clip(m, n, s, lows, highs, lane_max);
+    bed_same("lane_max", lane_max, peaks, m * PH_LANES);
     bed_same_rows("s", s, LD, s_expected, LD, m, n, n);
     bed_intact(0), bed_intact(1);
 }
@@ -136,22 +137,25 @@ void bench_lane_sums(const ph_kernels *t)
 
 static void softmax_at(const ph_kernels *t, int m, int n)
 {
-    float peaks[ROWS * PH_LANES], sums[ROWS * PH_LANES], tops[ROWS], alphas[ROWS];
+    float peaks[ROWS * PH_LANES], sums[ROWS * PH_LANES], row_max_expected[ROWS],
+        alphas[ROWS];
     memcpy(s_expected, scores, sizeof scores);
     for (int i = 0; i < m; i++) {
-        REF.row_peak(n, scores + i * LD, peaks + i * PH_LANES);
-        tops[i] = bed_below(3) ? bed_between(-30, 30) : -INFINITY;
+        REF.row_lane_max(n, scores + i * LD, peaks + i * PH_LANES);
+        row_max_expected[i] = bed_below(3) ? bed_between(-30, 30) : -INFINITY;
         for (int l = 0; l < PH_LANES; l++)
-            sums[i * PH_LANES + l] = tops[i] == -INFINITY ? 0 : bed_between(0, 9);
+            sums[i * PH_LANES + l] =
+                row_max_expected[i] == -INFINITY ? 0 : bed_between(0, 9);
     }
-    const float *peak = bed_copy(1, peaks, m * PH_LANES, side());
-    float *s = place_strip(0, scores, m, n), *top = bed_copy(2, tops, m, side());
+    const float *lane_max = bed_copy(1, peaks, m * PH_LANES, side());
+    float *s = place_strip(0, scores, m, n),
+          *row_max = bed_copy(2, row_max_expected, m, side());
     float *sum = bed_copy(3, sums, m * PH_LANES, side()),
-          *alpha = bed_floats(4, m, side());
+          *rescale = bed_floats(4, m, side());
     for (int i = 0; i < m; i++)
-        REF.softmax(1, n, s_expected + i * LD, peaks + i * PH_LANES, tops + i,
+        REF.softmax(1, n, s_expected + i * LD, peaks + i * PH_LANES, row_max_expected + i,
                     sums + i * PH_LANES, alphas + i);
-    t->softmax(m, n, s, peak, top, sum, alpha);
+    t->softmax(m, n, s, lane_max, row_max, sum, rescale);
     for (int slot = 0; slot <= 4; slot++) bed_intact(slot);
     for (int i = 0; i < m; i++) {
         if (has_nan(scores + i * LD,
@@ -161,8 +165,8 @@ static void softmax_at(const ph_kernels *t, int m, int n)
                 bed_fail("row %d lost its NaN", i);
             continue;
         }
-        bed_same("top", &top[i], &tops[i], 1);
-        bed_same("alpha", &alpha[i], &alphas[i], 1);
+        bed_same("row_max", &row_max[i], &row_max_expected[i], 1);
+        bed_same("rescale", &rescale[i], &alphas[i], 1);
         bed_same("sum", sum + i * PH_LANES, sums + i * PH_LANES, PH_LANES);
     }
     bed_same_rows("s", s, LD, s_expected, LD, m, n, n);
@@ -182,13 +186,14 @@ void check_softmax(const ph_kernels *t)
 
 void bench_softmax(const ph_kernels *t)
 {
-    float peak[ROWS * PH_LANES], sum[ROWS * PH_LANES] = {0}, top[ROWS], alpha[ROWS];
+    float lane_max[ROWS * PH_LANES], sum[ROWS * PH_LANES] = {0}, row_max[ROWS],
+                                                rescale[ROWS];
     char shape[40];
     bed_timer timer;
     for (int i = 0; i < STRIP; i++) scores[i] = bed_between(-8, 0);
-    for (int i = 0; i < ROWS * PH_LANES; i++) peak[i] = 0;
-    for (int i = 0; i < ROWS; i++) top[i] = 0;
-    BED_TIME(&timer, t->softmax(t->mr, LD, scores, peak, top, sum, alpha));
+    for (int i = 0; i < ROWS * PH_LANES; i++) lane_max[i] = 0;
+    for (int i = 0; i < ROWS; i++) row_max[i] = 0;
+    BED_TIME(&timer, t->softmax(t->mr, LD, scores, lane_max, row_max, sum, rescale));
     snprintf(shape, sizeof shape, "%d x %d", t->mr, LD);
     bed_report("softmax", t, shape, &timer, 0, 8.0 * t->mr * LD);
 }
@@ -278,29 +283,29 @@ static void do_bias(const ph_kernels *t, int n, float *s, const float *extra, fl
 }
 
 /* Peaks of a row are those of what a kernel leaves. */
-static void check_peak(int n, const float *s, const float *peak)
+static void check_peak(int n, const float *s, const float *lane_max)
 {
     float found[PH_LANES];
     if (n % PH_LANES) return;
-    REF.row_peak(n, s, found);
-    bed_same("peak", peak, found, PH_LANES);
+    REF.row_lane_max(n, s, found);
+    bed_same("lane_max", lane_max, found, PH_LANES);
 }
 
 /* distances are whole numbers; `a` gives the slope and, rounded, the first distance */
 static void do_alibi(const ph_kernels *t, int n, float *s, const float *extra, float a)
 {
-    float peak[PH_LANES], slope = a / 64, first = rintf(a * 1000);
+    float lane_max[PH_LANES], slope = a / 64, first = rintf(a * 1000);
     (void)extra;
-    t->add_alibi(1, n, s, &slope, &first, peak);
-    check_peak(n, s, peak);
+    t->add_alibi(1, n, s, &slope, &first, lane_max);
+    check_peak(n, s, lane_max);
 }
 
 static void do_softcap(const ph_kernels *t, int n, float *s, const float *extra, float a)
 {
-    float peak[PH_LANES];
+    float lane_max[PH_LANES];
     (void)extra;
-    t->softcap(1, n, s, fabsf(a) + 1, peak, NULL);
-    check_peak(n, s, peak);
+    t->softcap(1, n, s, fabsf(a) + 1, lane_max, NULL);
+    check_peak(n, s, lane_max);
 }
 
 static void check_row(const ph_kernels *t, const char *name, row_step *step, int exact,
@@ -339,7 +344,7 @@ void check_add_bias(const ph_kernels *t)
 /* A strip gives what its rows give one by one. */
 static void check_strip_of(const ph_kernels *t, int alibi)
 {
-    float slope[ROWS], first[ROWS], peak[ROWS * PH_LANES], one[ROWS * PH_LANES];
+    float slope[ROWS], first[ROWS], lane_max[ROWS * PH_LANES], one[ROWS * PH_LANES];
     for (int m = 1; m <= t->mr; m++)
         for (int n = PH_LANES; n <= LD; n += PH_LANES) {
             for (int i = 0; i < m; i++)
@@ -356,14 +361,14 @@ static void check_strip_of(const ph_kernels *t, int alibi)
                     REF.softcap(1, n, s_expected + i * LD, 30, one + i * PH_LANES,
                                 dp_expected + i * LD);
             if (alibi)
-                t->add_alibi(m, n, scores, slope, first, peak);
+                t->add_alibi(m, n, scores, slope, first, lane_max);
             else
-                t->softcap(m, n, scores, 30, peak, slopes);
+                t->softcap(m, n, scores, 30, lane_max, slopes);
             for (int i = 0; i < m; i++) {
                 bed_same("s", scores + i * LD, s_expected + i * LD, n);
                 if (!alibi) bed_same("slope", slopes + i * LD, dp_expected + i * LD, n);
             }
-            bed_same("peak", peak, one, m * PH_LANES);
+            bed_same("lane_max", lane_max, one, m * PH_LANES);
         }
 }
 
@@ -437,30 +442,30 @@ void bench_softcap(const ph_kernels *t)
     bench_row(t, "softcap", do_softcap, 8);
 }
 
-void check_row_peak(const ph_kernels *t)
+void check_row_lane_max(const ph_kernels *t)
 {
     for (int round = 0; round < 64; round++)
         for (int n = 16; n <= MOST; n += 16) {
             float peaks[PH_LANES];
             int kind = round % 2 ? bed_below(ROW_KINDS) : USUAL;
-            bed_say("%s row_peak n=%d kind %d", t->name, n, kind);
+            bed_say("%s row_lane_max n=%d kind %d", t->name, n, kind);
             fill_row(scores, n, kind);
             const float *s = bed_copy(0, scores, n, side());
-            float *peak = bed_floats(1, PH_LANES, side());
-            REF.row_peak(n, scores, peaks);
-            t->row_peak(n, s, peak);
-            bed_same("peak", peak, peaks, PH_LANES);
+            float *lane_max = bed_floats(1, PH_LANES, side());
+            REF.row_lane_max(n, scores, peaks);
+            t->row_lane_max(n, s, lane_max);
+            bed_same("lane_max", lane_max, peaks, PH_LANES);
             bed_intact(1);
         }
 }
 
-void bench_row_peak(const ph_kernels *t)
+void bench_row_lane_max(const ph_kernels *t)
 {
     bed_timer timer;
-    float peak[PH_LANES];
+    float lane_max[PH_LANES];
     bed_fill(scores, LD, BED_PLAIN);
-    BED_TIME(&timer, t->row_peak(LD, scores, peak));
-    bed_report("row_peak", t, "128", &timer, 0, 4.0 * LD);
+    BED_TIME(&timer, t->row_lane_max(LD, scores, lane_max));
+    bed_report("row_lane_max", t, "128", &timer, 0, 4.0 * LD);
 }
 
 /* ---- hide -------------------------------------------------------------------------- */

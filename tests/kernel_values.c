@@ -51,13 +51,13 @@ static void note(worst *w, float x, float got, double want)
 
 /* ---- exp2 -------------------------------------------------------------------------- */
 
-/* softmax with top 0 must do what weights does with lse 0 */
+/* softmax with row_max 0 must do what weights does with lse 0 */
 static void same_in_softmax(const ph_kernels *t, const float *x, const float *y)
 {
-    float s[PH_STRIP_LD], peak[PH_LANES], sum[PH_LANES] = {0}, top = 0, alpha;
+    float s[PH_STRIP_LD], lane_max[PH_LANES], sum[PH_LANES] = {0}, row_max = 0, rescale;
     memcpy(s, x, sizeof s);
-    for (int i = 0; i < PH_LANES; i++) peak[i] = 0;
-    t->softmax(1, PH_STRIP_LD, s, peak, &top, sum, &alpha);
+    for (int i = 0; i < PH_LANES; i++) lane_max[i] = 0;
+    t->softmax(1, PH_STRIP_LD, s, lane_max, &row_max, sum, &rescale);
     bed_same("softmax", s, y, PH_STRIP_LD);
 }
 
@@ -83,13 +83,13 @@ static void sweep_exp2(const ph_kernels *t, uint32_t from, uint32_t end, worst *
 /* Every float near a place where the method changes course. */
 static void seam(const ph_kernels *t, float at, int is_tanh)
 {
-    float x[64], y[64], ref[64], peak[PH_LANES];
+    float x[64], y[64], ref[64], lane_max[PH_LANES];
     for (uint32_t i = 0; i < 64; i++) x[i] = ph_float(ph_bits(at) - 32 + i);
     memcpy(y, x, sizeof x);
     memcpy(ref, x, sizeof x);
     if (is_tanh) {
-        t->softcap(1, 64, y, 1.0f, peak, NULL);
-        ph_kernels_ref.softcap(1, 64, ref, 1.0f, peak, NULL);
+        t->softcap(1, 64, y, 1.0f, lane_max, NULL);
+        ph_kernels_ref.softcap(1, 64, ref, 1.0f, lane_max, NULL);
     } else {
         t->weights(64, y, 0.0f);
         ph_kernels_ref.weights(64, ref, 0.0f);
@@ -122,32 +122,32 @@ static double tanh_double(double x)
 }
 
 /* 1 - tanh^2 to a few units of its own last place, and of those of the exponent. */
-static void check_slope(float x, float slope)
+static void check_derivative(float x, float derivative)
 {
     double root = 1 / cosh((double)x), exact = root * root;
-    if (!(fabs(slope - exact) <= 0x1p-23 * (6 + 3 * fabs((double)x)) * exact))
-        bed_fail("the slope of tanh at %a is %a, expected %a", (double)x, (double)slope,
-                 exact);
+    if (!(fabs(derivative - exact) <= 0x1p-23 * (6 + 3 * fabs((double)x)) * exact))
+        bed_fail("the derivative of tanh at %a is %a, expected %a", (double)x,
+                 (double)derivative, exact);
 }
 
 void check_tanh(const ph_kernels *t)
 {
-    static float x[CHUNK], y[CHUNK], opposite[CHUNK], ref[CHUNK], slope[CHUNK];
-    float peak[PH_LANES];
+    static float x[CHUNK], y[CHUNK], opposite[CHUNK], ref[CHUNK], derivative[CHUNK];
+    float lane_max[PH_LANES];
     uint32_t at = 1;
     worst w = {0, 0};
     bed_say("%s tanh", t->name);
     for (int count; (count = next_chunk(x, &at, ph_bits(20.0f))) > 0;) {
         for (int i = 0; i < CHUNK; i++) opposite[i] = -x[i];
         memcpy(y, x, sizeof x);
-        t->softcap(1, CHUNK, y, 1.0f, peak, slope);
-        t->softcap(1, CHUNK, opposite, 1.0f, peak, NULL);
+        t->softcap(1, CHUNK, y, 1.0f, lane_max, derivative);
+        t->softcap(1, CHUNK, opposite, 1.0f, lane_max, NULL);
         memcpy(ref, x, sizeof x);
-        ph_kernels_ref.softcap(1, CHUNK, ref, 1.0f, peak, NULL);
+        ph_kernels_ref.softcap(1, CHUNK, ref, 1.0f, lane_max, NULL);
         bed_same("tanh", y, ref, count);
         for (int i = 0; i < count; i++) {
             note(&w, x[i], y[i], tanh_double((double)x[i]));
-            check_slope(x[i], slope[i]);
+            check_derivative(x[i], derivative[i]);
             if (ph_bits(opposite[i]) != (ph_bits(y[i]) ^ 0x80000000u))
                 bed_fail("tanh(-%a) is not -tanh(%a)", (double)x[i], (double)x[i]);
         }
@@ -155,9 +155,9 @@ void check_tanh(const ph_kernels *t)
     seam(t, 0.6f, 1);
     seam(t, -0.6f, 1);
     float ends[16] = {INFINITY, -INFINITY, 0, 100, -1e30f, NAN};
-    t->softcap(1, 16, ends, 5.0f, peak, slope);
-    const float flat[6] = {0, 0, 1, slope[3], 0, 0};
-    bed_same("its slope", slope, flat, 6);
+    t->softcap(1, 16, ends, 5.0f, lane_max, derivative);
+    const float flat[6] = {0, 0, 1, derivative[3], 0, 0};
+    bed_same("its derivative", derivative, flat, 6);
     const float expected[6] = {5, -5, 0, 5, -5, NAN};
     bed_same("5 tanh(x/5)", ends, expected, 6);
     if (bed_all) printf("    %s tanh: %.3f ulp at %a\n", t->name, w.ulps, (double)w.x);

@@ -35,7 +35,7 @@ static inline ph_ctx *open_ctx(int threads)
     if (!bed_tiles) return ctx;
     tiled = *ctx->kernels;
     tiled.f32_tiles = 1;
-    if (!tiled.pairs) tiled.pairs = &ph_pairs_ref;
+    if (!tiled.bf16_pairs) tiled.bf16_pairs = &ph_bf16_pairs_ref;
     ctx->kernels = &tiled;
     return ctx;
 }

@@ -78,7 +78,7 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
 }
 
 /* The largest score that can still give a weight, as far as its rounding reaches it. */
-static double FN(row_peak)(const dense *p, const ROW *r, double top)
+static double FN(row_lane_max)(const dense *p, const ROW *r, double top)
 {
     double top_s = 0, top_t = 0, top_slope = 0; /* before the cap, after it, between */
     for (int j = 0; j < p->kv_len; j++) {
@@ -98,7 +98,7 @@ static void FN(row_softmax)(const dense *p, ROW *r, int b, int h, int i)
     for (int j = 0; j < p->kv_len; j++)
         if (r->seen[j] && r->t[j] > top) top = r->t[j];
     if (has_sink && (REAL)p->sink[h] > top) top = (REAL)p->sink[h];
-    if (r->measure) r->peak = FN(row_peak)(p, r, (double)top);
+    if (r->measure) r->peak = FN(row_lane_max)(p, r, (double)top);
     if (has_sink) r->peak = fmax(r->peak, fabs(p->sink[h]));
     for (int j = 0; j < p->kv_len; j++) {
         r->p[j] = r->seen[j] ? EXP(r->t[j] - top) : 0;

@@ -84,8 +84,8 @@ static ph_ctx *plain_loops(const char *isa)
     const ph_kernels *table = ph_kernels_pick(isa);
     CHECK(ref && table, "no ctx for %s", isa);
     tiled = ph_kernels_ref;
-    tiled.pairs = table->pairs ? &ph_pairs_ref : NULL;
-    ref->kernels = table->pairs ? &tiled : &ph_kernels_ref;
+    tiled.bf16_pairs = table->bf16_pairs ? &ph_bf16_pairs_ref : NULL;
+    ref->kernels = table->bf16_pairs ? &tiled : &ph_kernels_ref;
     return ref;
 }
 
@@ -96,19 +96,19 @@ static void instruction_sets(void)
         problem p, q;
         if (left_out(index)) continue;
         twins(&p, &q, index, 500);
-        const ph_pairs *last = NULL; /* p was made like tables that have these */
+        const ph_bf16_pairs *last = NULL; /* p was made like tables that have these */
         problem_wipe(&p);
         must(plain_loops("ref"), drive_backward(plain_loops("ref"), &p));
         FOR_EACH_ISA(isa)
         {
             ph_ctx *ctx = need_ctx(*isa);
             CHECK(!strcmp(ph_isa(ctx), *isa), "asked for %s, got %s", *isa, ph_isa(ctx));
-            if (last != ctx->kernels->pairs) {
+            if (last != ctx->kernels->bf16_pairs) {
                 ph_ctx *ref = plain_loops(*isa);
                 problem_wipe(&p);
                 must(ref, drive_backward(ref, &p));
                 plain_loops("ref");
-                last = ctx->kernels->pairs;
+                last = ctx->kernels->bf16_pairs;
             }
             problem_wipe(&q);
             const char *why = refused(ctx, drive_backward(ctx, &q));
@@ -524,10 +524,14 @@ static void many_ctx(void)
 }
 
 static const check_case cases[] = {
-    {"threads", threads},   {"instruction_sets", instruction_sets},
-    {"own_loop", own_loop}, {"company", company},
-    {"chunks", chunks},     {"after_fork", after_fork},
-    {"many_ctx", many_ctx}, {"gathered", gathered},
+    {"threads", threads},
+    {"instruction_sets", instruction_sets},
+    {"own_loop", own_loop},
+    {"company", company},
+    {"chunks", chunks},
+    {"after_fork", after_fork},
+    {"many_ctx", many_ctx},
+    {"gathered", gathered},
     {0, 0},
 };
 

@@ -3,8 +3,8 @@
  *
  *     c(i,j) = [c(i,j) +] chain of fmaf over k [+ bias(j)], rounded once to c's type
  *
- * and with tiles, for tables that have them, the sum that ph_pairs_ref makes of row i and
- * column j, all three parts of every f32 number.
+ * and with tiles, for tables that have them, the sum that ph_bf16_pairs_ref makes of row
+ * i and column j, all three terms of every f32 element.
  *
  * Every buffer ends where an unmapped page begins, and all of c's buffer is compared, the
  * gaps between its rows included, so a touch outside is a fault or a difference.
@@ -23,6 +23,9 @@
 #include "guard.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
+
+#define REF ph_bf16_pairs_ref
+enum { PANEL_STEP = PH_BF16_TERMS * PH_AMX_BLOCK * PH_AMX_STEP }; /* elements */
 
 /* ---- memory that ends at an unmapped page ------------------------------------------ */
 
@@ -129,18 +132,17 @@ static void plain(const ph_gemm *g, void *c)
     free(rows), free(column);
 }
 
-/* Row i, with f32 numbers as all their parts or bf16 as they are, times every column. */
+/* Row i, f32 in all three terms or bf16 in one, times every column. */
 static void tiled_row(const ph_gemm *g, int i, const uint16_t *columns, float *sums)
 {
-    int steps = ph_div_up(g->k, PH_STEP), step = PH_WIDE * PH_STEP;
-    int a_parts = g->a_type == PH_F32 ? PH_PARTS : 1;
+    int steps = ph_div_up(g->k, PH_AMX_STEP), panel = PANEL_STEP * steps;
     float *row = calloc((size_t)g->k + 1, sizeof *row);
-    uint16_t *a = malloc((size_t)(PH_PARTS * steps * step) * sizeof *a + 1);
-    ph_pairs_ref.split(a, row_of(g, i, row), PH_F32, 0, 1, g->k, 1, 0);
-    ph_operand left = ph_split_operand(a, a_parts, steps);
-    for (int j = 0; j < g->n; j += PH_WIDE, columns += PH_PARTS * steps * step) {
-        ph_operand right = ph_split_operand(columns, PH_PARTS, steps);
-        ph_pairs_ref.multiply(1, steps, &left, &right, sums + j, PH_WIDE, g->add);
+    uint16_t *a = malloc((size_t)panel * sizeof *a + 1);
+    REF.split_bf16x3(a, row_of(g, i, row), PH_F32, 0, 1, g->k, 1, 0);
+    ph_operand left = ph_bf16x3_operand(a, g->a_type == PH_F32 ? 3 : 1, steps);
+    for (int j = 0; j < g->n; j += PH_AMX_BLOCK, columns += panel) {
+        ph_operand right = ph_bf16x3_operand(columns, PH_BF16_TERMS, steps);
+        REF.multiply(1, steps, &left, &right, sums + j, PH_AMX_BLOCK, g->add);
     }
     free(a), free(row);
 }
@@ -148,16 +150,15 @@ static void tiled_row(const ph_gemm *g, int i, const uint16_t *columns, float *s
 /* The definition of the same product with tiles. */
 static void plain_tiled(const ph_gemm *g, void *c)
 {
-    int steps = ph_div_up(g->k, PH_STEP), panels = ph_div_up(g->n, PH_WIDE);
-    size_t panel = (size_t)(PH_PARTS * steps * PH_WIDE * PH_STEP);
-    float *lines = calloc((size_t)(PH_WIDE * g->k) + 1, sizeof *lines);
-    float *sums = calloc((size_t)(panels * PH_WIDE) + 1, sizeof *sums);
+    int panels = ph_div_up(g->n, PH_AMX_BLOCK);
+    size_t panel = PANEL_STEP * (size_t)ph_div_up(g->k, PH_AMX_STEP);
+    float *lines = calloc((size_t)(PH_AMX_BLOCK * g->k) + 1, sizeof *lines);
+    float *sums = calloc((size_t)(panels * PH_AMX_BLOCK) + 1, sizeof *sums);
     uint16_t *b = malloc(panel * (size_t)panels * sizeof *b + 1);
     for (int p = 0; p < panels; p++) {
-        int count = ph_min(PH_WIDE, g->n - p * PH_WIDE);
-        for (int j = 0; j < count; j++)
-            column_of(g, p * PH_WIDE + j, lines + (int64_t)j * g->k);
-        ph_pairs_ref.split(b + (size_t)p * panel, lines, PH_F32, g->k, count, g->k, 1, 1);
+        int j0 = p * PH_AMX_BLOCK, count = ph_min(PH_AMX_BLOCK, g->n - j0);
+        for (int j = 0; j < count; j++) column_of(g, j0 + j, lines + (int64_t)j * g->k);
+        REF.split_bf16x3(b + (size_t)p * panel, lines, PH_F32, g->k, count, g->k, 1, 1);
     }
     for (int i = 0; i < g->m; i++) {
         for (int j = 0; j < g->n && g->add; j++)
@@ -176,9 +177,8 @@ static void plain_tiled(const ph_gemm *g, void *c)
 
 typedef struct problem {
     ph_gemm g;
-    guarded a, b, bias, c; /* c: what the product is computed in                       */
-    void *before, *want;   /* c's buffer before, and as it should be afterwards        */
-    void *tiled;           /* the same with tiles */
+    guarded a, b, bias, c;
+    void *before, *want, *tiled; /* c before, as it should be after, and with tiles */
 } problem;
 
 static void fill(guarded *g, ph_dtype type, uint64_t *r)
@@ -193,27 +193,27 @@ static size_t span(int rows, int64_t stride, int n) /* elements from first to la
 }
 
 /* Lays out a, optionally in blocks along k that a row holds with gaps between them. */
-static size_t lay_a(ph_gemm *g, uint64_t *r, int turned, int block)
+static size_t lay_a(ph_gemm *g, uint64_t *r, int transposed, int block)
 {
-    int parts = block ? ph_div_up(g->k, block) : 1;
+    int blocks = block ? ph_div_up(g->k, block) : 1;
     int64_t step = block ? block + check_below(r, 5) : g->k;
-    int64_t stride = (turned ? g->m : parts * step) + check_below(r, 3);
-    g->a_row = turned ? 1 : stride;
-    g->a_col = turned ? stride : 1;
-    if (turned) return span(g->k, stride, g->m);
+    int64_t stride = (transposed ? g->m : blocks * step) + check_below(r, 3);
+    g->a_row = transposed ? 1 : stride;
+    g->a_col = transposed ? stride : 1;
+    if (transposed) return span(g->k, stride, g->m);
     g->a_block = block;
     g->a_step = step;
-    return span(g->m, stride, block ? (int)(parts * step) : g->k);
+    return span(g->m, stride, block ? (int)(blocks * step) : g->k);
 }
 
 /* Lays out b, optionally in blocks along its contiguous axis. */
-static size_t lay_b(ph_gemm *g, uint64_t *r, int turned, int block)
+static size_t lay_b(ph_gemm *g, uint64_t *r, int transposed, int block)
 {
-    int inner = turned ? g->k : g->n, outer = turned ? g->n : g->k;
+    int inner = transposed ? g->k : g->n, outer = transposed ? g->n : g->k;
     int64_t stride = (block ? block : inner) + check_below(r, 3);
     if (stride < 2) stride = 2;
-    g->b_row = turned ? 1 : stride;
-    g->b_col = turned ? stride : 1;
+    g->b_row = transposed ? 1 : stride;
+    g->b_col = transposed ? stride : 1;
     g->b_block = block;
     g->b_step = block ? outer * stride + check_below(r, 5) : 0;
     if (!block) return span(outer, stride, inner);
@@ -248,7 +248,7 @@ static void define(problem *p)
 static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
 {
     ph_gemm *g = &p->g;
-    int a_turned = check_below(r, 2), b_turned = check_below(r, 2);
+    int a_transposed = check_below(r, 2), b_transposed = check_below(r, 2);
     memset(p, 0, sizeof *p);
     g->m = m, g->n = n, g->k = k;
     g->a_type = (ph_dtype)check_below(r, 3);
@@ -258,8 +258,8 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
     int a_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
     int b_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
     int c_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
-    size_t a = lay_a(g, r, a_turned, a_block);
-    size_t b = lay_b(g, r, b_turned, b_block), c = lay_c(g, r, c_block);
+    size_t a = lay_a(g, r, a_transposed, a_block);
+    size_t b = lay_b(g, r, b_transposed, b_block), c = lay_c(g, r, c_block);
     p->a = guarded_new(a * ph_dtype_size(g->a_type));
     p->b = guarded_new(b * sizeof(float));
     p->c = guarded_new(c * ph_dtype_size(g->c_type));
@@ -269,7 +269,7 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
     fill(&p->bias, PH_F32, r);
     fill(&p->c, g->c_type, r);
     g->a = p->a.start, g->b = (float *)p->b.start, g->c = p->c.start;
-    if (!check_below(r, 3)) /* numbers of one part */
+    if (!check_below(r, 3)) /* exact in one term */
         for (size_t i = 0; i < b; i++)
             put(p->b.start, PH_F32, (int64_t)i, (float)(check_below(r, 255) - 127));
     g->bias = check_below(r, 2) ? (float *)p->bias.start : NULL;
@@ -290,7 +290,7 @@ static void problem_free(problem *p)
 static void problem_check(const problem *p, const ph_kernels *table, int threads)
 {
     const ph_gemm *g = &p->g;
-    int tiled = table->pairs && may_be_tiled(g);
+    int tiled = table->bf16_pairs && may_be_tiled(g);
     const char *isa = table->name, *got = p->c.start, *want = tiled ? p->tiled : p->want;
     size_t at = 0;
     while (at < p->c.bytes && got[at] == want[at]) at++;

@@ -6,8 +6,9 @@
  *   test_kernels --bench [NAME...]   time per call, GFLOP/s or GB/s, per table
  *   test_kernels --isas              the names of the tables, weakest first
  *
- * The checks are in kernel_products.c, kernel_packs.c, kernel_rows.c, kernel_pairs.c,
- * kernel_head.c, kernel_values.c and kernel_meaning.c, on the bed of kernel_bed.h.
+ * The checks are in kernel_products.c, kernel_packs.c, kernel_rows.c,
+ * kernel_bf16_pairs.c, kernel_head.c, kernel_values.c and kernel_contract.c, on the bed
+ * of kernel_bed.h.
  */
 #include "check.h"
 
@@ -15,7 +16,7 @@
 
 /* A kernel without a check does not compile. */
 #define ONE(name) +1
-_Static_assert((sizeof(ph_kernels) - offsetof(ph_kernels, pack_across)) /
+_Static_assert((sizeof(ph_kernels) - offsetof(ph_kernels, pack_panel)) /
                        sizeof(void (*)(void)) ==
                    0 KERNEL_CHECKS(ONE),
                "each kernel of the table needs a line in KERNEL_CHECKS");
@@ -25,7 +26,7 @@ _Static_assert((sizeof(ph_kernels) - offsetof(ph_kernels, pack_across)) /
    what has f32_tiles adds nothing. */
 static int repeats(const ph_kernels *const *t)
 {
-    size_t from = offsetof(ph_kernels, pack_across);
+    size_t from = offsetof(ph_kernels, pack_panel);
     return t > ph_kernels_list() &&
            !memcmp((const char *)t[0] + from, (const char *)t[-1] + from,
                    sizeof **t - from);
@@ -36,7 +37,7 @@ static void each_table(bed_body *body, int pairs)
 {
     int failed = 0, count = 0;
     for (const ph_kernels *const *t = ph_kernels_list(); *t && !(*t)->f32_tiles; t++)
-        if (pairs ? (*t)->pairs != NULL : !repeats(t))
+        if (pairs ? (*t)->bf16_pairs != NULL : !repeats(t))
             failed += bed_run(body, *t, check_seed), count++;
     if (pairs && !count) SKIP("no table of this CPU has bf16 tiles");
     CHECK(!failed, "%d of %d tables failed", failed, count);
@@ -90,7 +91,7 @@ static void pick(void)
     CHECK(!ph_kernels_pick("neon"), "neon is accepted on x86");
     CHECK(ph_kernels_pick("amx") == last[-1], "amx does not mean all there is");
     CHECK(ph_kernels_pick("amx-f32") == (*last ? *last : last[-1]), "nor does amx-f32");
-    CHECK(!ph_kernels_pick("avx512")->pairs, "avx512 has the products of amx");
+    CHECK(!ph_kernels_pick("avx512")->bf16_pairs, "avx512 has the products of amx");
 #else
     CHECK(ph_kernels_pick("avx2") == list[0], "avx2 is not a legal limit here");
 #endif

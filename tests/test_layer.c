@@ -148,8 +148,9 @@ static void check_tables(const ph_kernels *best, ph_ctx *ref, ph_ctx *avx2, laye
 {
     ph_kernels tiled = ph_kernels_ref;
     ph_dtype type = c->desc.attn.dtype;
-    int own = best->pairs && (type == PH_BF16 || (type == PH_F32 && best->f32_tiles));
-    tiled.pairs = own ? &ph_pairs_ref : NULL;
+    int own =
+        best->bf16_pairs && (type == PH_BF16 || (type == PH_F32 && best->f32_tiles));
+    tiled.bf16_pairs = own ? &ph_bf16_pairs_ref : NULL;
     tiled.f32_tiles = best->f32_tiles;
     ref->kernels = &tiled;
     check_same(ref, c, want, "ref");

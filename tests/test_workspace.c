@@ -134,7 +134,7 @@ static int list_tables(ph_kernels *with_tiles, const ph_kernels **list)
     int count = 0;
     for (const ph_kernels *const *k = ph_kernels_list(); *k; k++) list[count++] = *k;
     *with_tiles = *list[count - 1];
-    with_tiles->pairs = &ph_pairs_ref;
+    with_tiles->bf16_pairs = &ph_bf16_pairs_ref;
     list[count++] = with_tiles;
     return count;
 }

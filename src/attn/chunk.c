@@ -47,7 +47,7 @@ typedef struct worker {
 /* Twins are what layers make, whose numbers are f32. */
 static int in_tiles(const ph_plan *plan)
 {
-    return plan->pairs && !plan->back.twins;
+    return plan->bf16_pairs && !plan->back.twins;
 }
 
 static void take_map(const ph_plan *plan, ph_arena *arena, map *m)
@@ -279,9 +279,9 @@ static void run_block(const ph_call *call, worker *w, int k0, int c_block, int c
         if (!seen || !safe || !call->grads->dq) continue;
         for (int i = 0; i < w->maps; i++) {
             const map *at = &w->map[i];
-            k->weigh(m, k_pad, c1 - c0, at->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
-                     at->k + (c_block + c0) * at->k_ld, at->k_ld,
-                     at->dq_tile + (int64_t)r * k_pad, k_pad, w->ones, NULL);
+            k->multiply_v(m, k_pad, c1 - c0, at->tile.ds + (int64_t)r * PH_STRIP_LD + c0,
+                          at->k + (c_block + c0) * at->k_ld, at->k_ld,
+                          at->dq_tile + (int64_t)r * k_pad, k_pad, w->ones, NULL);
         }
     }
     if (safe)
@@ -320,10 +320,10 @@ static void run_tile(const ph_call *call, const ph_deltas *deltas, worker *w, in
     for (int c = 0; c < keys; c += PH_BLOCK) run_block(call, w, k0, c, keys);
 }
 
-/* Numbers of so many keys in sums of dk or dv, where tiles have PH_WIDE together. */
+/* Numbers of so many keys in sums of dk or dv, where tiles have PH_AMX_BLOCK together. */
 static size_t sum_floats(int keys, int row)
 {
-    return (size_t)ph_round_up(keys, PH_WIDE) * (size_t)row;
+    return (size_t)ph_round_up(keys, PH_AMX_BLOCK) * (size_t)row;
 }
 
 /* Adds the sums of the last tiles to those before, and starts new ones. */
@@ -356,8 +356,8 @@ static void choose_parts(worker *w, int keys, int direct, float *dv)
 
 /* All rows of one group of heads, or of both twins, against the chunk. */
 static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
-                      int head_in_cluster, int k0, int keys,
-                      const ph_dq_target *target, float *dv)
+                      int head_in_cluster, int k0, int keys, const ph_dq_target *target,
+                      float *dv)
 {
     const ph_plan *plan = call->plan;
     ph_rows *rows = w->map[0].g.rows;
@@ -377,7 +377,7 @@ static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
     if (!direct) flush(call, w, keys, dv);
 }
 
-/* Stores dk or dv; bf16 pairs have PH_WIDE keys of sums together. */
+/* Stores dk or dv; bf16 pairs have PH_AMX_BLOCK keys of sums together. */
 static void store_keys(const ph_call *call, worker *w, ph_key_target target, int keys,
                        const float *sums)
 {
@@ -385,8 +385,8 @@ static void store_keys(const ph_call *call, worker *w, ph_key_target target, int
         ph_store_keys(call, &target, 0, keys, sums);
         return;
     }
-    for (int c = 0; target.base && c < keys; c += PH_WIDE)
-        ph_store_keys(call, &target, c, ph_min(c + PH_WIDE, keys),
+    for (int c = 0; target.base && c < keys; c += PH_AMX_BLOCK)
+        ph_store_keys(call, &target, c, ph_min(c + PH_AMX_BLOCK, keys),
                       ph_chunk_pairs_rows(call, &w->pairs, sums, c, target.dim));
 }
 

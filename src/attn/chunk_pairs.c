@@ -3,12 +3,12 @@
  *
  * Of a tile of PH_GRAD_ROWS rows and a block of PH_BLOCK keys:
  *
- *     for each group of PH_STEP rows      s = q k^T and dp = dout v^T     f32 in L1
- *                                         p and ds                        parts, L2
+ *     for each group of PH_AMX_STEP rows      s = q k^T and dp = dout v^T     f32 in L1
+ *                                         p and ds                        terms, L2
  *                                         dq += ds k                      f32
- *     for each PH_WIDE keys               dv^T += dout^T p, dk^T += q^T ds
+ *     for each PH_AMX_BLOCK keys               dv^T += dout^T p, dk^T += q^T ds
  *
- * A step takes denormal numbers for 0, and parts cannot say what is not finite. Such
+ * A step takes denormal numbers for 0, and terms cannot say what is not finite. Such
  * numbers of q, k and dout are left out of the tiles, and so are pairs whose ds is not
  * finite; their products are added one by one, where the row sees the key.
  */
@@ -19,7 +19,7 @@
 
 #include "base/half.h"
 
-enum { TILE = PH_TILE * PH_STEP, PARTS = PH_PARTS * TILE }; /* numbers */
+enum { TILE = PH_AMX_TILE * PH_AMX_STEP, TERMS = PH_BF16_TERMS * TILE }; /* numbers */
 
 /* Some lines are left free, so that like places of two arrays are not 4096 bytes apart:
    loads would wait for stores. */
@@ -31,14 +31,15 @@ static uint16_t *take_numbers(ph_arena *arena, size_t lines, int numbers)
 
 static float *take_strips(ph_arena *arena)
 {
-    return ph_arena_floats(arena, PH_STEP * PH_STRIP_LD);
+    return ph_arena_floats(arena, PH_AMX_STEP * PH_STRIP_LD);
 }
 
 void ph_chunk_pairs_take(const ph_plan *plan, ph_arena *arena, ph_chunk_pairs *t)
 {
     const ph_attn *a = &plan->attn;
     const size_t rows = PH_GRAD_ROWS;
-    int k_wide = ph_round_up(a->qk_dim, PH_WIDE), v_wide = ph_round_up(a->v_dim, PH_WIDE);
+    int k_wide = ph_round_up(a->qk_dim, PH_AMX_BLOCK),
+        v_wide = ph_round_up(a->v_dim, PH_AMX_BLOCK);
     int wide = ph_max(k_wide, v_wide);
     t->k_wide = k_wide, t->v_wide = v_wide, t->v_steps = v_wide;
     t->k_across = take_numbers(arena, PH_CHUNK, plan->k_steps);
@@ -58,15 +59,15 @@ void ph_chunk_pairs_take(const ph_plan *plan, ph_arena *arena, ph_chunk_pairs *t
     t->s = take_strips(arena);
     t->dp = take_strips(arena);
     t->drop = take_strips(arena);
-    t->slope = a->softcap > 0 ? take_strips(arena) : NULL;
+    t->derivative = a->softcap > 0 ? take_strips(arena) : NULL;
     t->p_plain = ph_arena_floats(arena, PH_STRIP_LD);
     t->ds_plain = ph_arena_floats(arena, PH_STRIP_LD);
-    t->peak = ph_arena_floats(arena, PH_TILE * PH_LANES);
-    t->p = take_numbers(arena, PH_GROUPS * PH_PANELS, PARTS);
-    t->ds = take_numbers(arena, PH_GROUPS * PH_PANELS, PARTS);
-    t->ds_rows = take_numbers(arena, PH_PANELS, PARTS);
+    t->lane_max = ph_arena_floats(arena, PH_AMX_TILE * PH_LANES);
+    t->p = take_numbers(arena, PH_GROUPS * PH_PANELS, TERMS);
+    t->ds = take_numbers(arena, PH_GROUPS * PH_PANELS, TERMS);
+    t->ds_rows = take_numbers(arena, PH_PANELS, TERMS);
     t->dq = ph_arena_floats(arena, rows * (size_t)k_wide);
-    t->turned = ph_arena_floats(arena, PH_WIDE * (size_t)wide + PH_PACK_SLACK);
+    t->turned = ph_arena_floats(arena, PH_AMX_BLOCK * (size_t)wide + PH_PACK_SLACK);
     t->lines = ph_arena_take(arena, (size_t)wide * sizeof *t->lines);
 }
 
@@ -77,7 +78,7 @@ static void find_odd(const void *const *rows, int n, int dim, uint8_t *odd)
 {
     for (int r = 0; r < n; r++)
         for (int d = 0; d < dim; d++)
-            odd[r] |= !ph_is_plain(((const uint16_t *)rows[r])[d]);
+            odd[r] |= !ph_is_normal(((const uint16_t *)rows[r])[d]);
 }
 
 /* The same, and what is not plain becomes 0 in `count` packed numbers. */
@@ -85,7 +86,7 @@ static void leave_out(uint16_t *packed, int count, const void *const *rows, int 
                       int dim, uint8_t *odd)
 {
     for (int i = 0; i < count; i++)
-        if (!ph_is_plain(packed[i])) packed[i] = 0;
+        if (!ph_is_normal(packed[i])) packed[i] = 0;
     find_odd(rows, n, dim, odd);
 }
 
@@ -93,51 +94,51 @@ void ph_chunk_pairs_keys(const ph_call *call, ph_chunk_pairs *t, const ph_rows *
                          int k0, int keys)
 {
     const ph_attn *a = call->attn;
-    const ph_pairs *pairs = call->plan->pairs;
-    const void *k[PH_STEP], *v[PH_STEP];
+    const ph_bf16_pairs *pairs = call->plan->bf16_pairs;
+    const void *k[PH_AMX_STEP], *v[PH_AMX_STEP];
     int b = rows->batch, k_pad = call->plan->k_pad;
     t->keys_odd = 0;
     memset(t->k_odd, 0, PH_CHUNK);
     memset(t->v_odd, 0, PH_CHUNK);
-    for (int c = 0; c < keys; c += PH_STEP) {
-        int n = ph_min(PH_STEP, keys - c);
+    for (int c = 0; c < keys; c += PH_AMX_STEP) {
+        int n = ph_min(PH_AMX_STEP, keys - c);
         uint16_t *along = t->k_along + (int64_t)c * t->k_wide;
         ph_keys_pointers(call, call->args->k, &a->k, b, rows->k_head, k0 + c, n, k);
         ph_keys_pointers(call, call->args->v, &a->v, b, rows->v_head, k0 + c, n, v);
-        for (int h = 0; h < n; h += PH_TILE) {
-            int m = ph_min(PH_TILE, n - h);
-            pairs->pack_across(t->k_across + (int64_t)(c + h) * call->plan->k_steps,
-                               k + h, m, a->qk_dim, 0);
-            pairs->pack_across(t->v_across + (int64_t)(c + h) * t->v_steps, v + h, m,
-                               a->v_dim, 0);
+        for (int h = 0; h < n; h += PH_AMX_TILE) {
+            int m = ph_min(PH_AMX_TILE, n - h);
+            pairs->pack_panel(t->k_across + (int64_t)(c + h) * call->plan->k_steps, k + h,
+                              m, a->qk_dim, 0);
+            pairs->pack_panel(t->v_across + (int64_t)(c + h) * t->v_steps, v + h, m,
+                              a->v_dim, 0);
         }
         if (k_pad < t->k_wide)
-            memset(along + (int64_t)k_pad * PH_STEP, 0, TILE * sizeof *along);
-        int k_plain = pairs->pack_along(along, k, n, a->qk_dim, 0);
-        int v_plain = pairs->all_plain(v, n, a->v_dim);
+            memset(along + (int64_t)k_pad * PH_AMX_STEP, 0, TILE * sizeof *along);
+        int k_plain = pairs->pack_pairs(along, k, n, a->qk_dim, 0);
+        int v_plain = pairs->all_normal(v, n, a->v_dim);
         if (!k_plain)
-            leave_out(along, t->k_wide * PH_STEP, k, n, a->qk_dim, t->k_odd + c);
+            leave_out(along, t->k_wide * PH_AMX_STEP, k, n, a->qk_dim, t->k_odd + c);
         if (!v_plain) find_odd(v, n, a->v_dim, t->v_odd + c);
         t->keys_odd |= !k_plain || !v_plain;
     }
 }
 
-/* One of q and dout, PH_STEP rows from r on: both left operands. */
+/* One of q and dout, PH_AMX_STEP rows from r on: both left operands. */
 static int pack_group(const ph_call *call, const ph_rows *rows, int r, const void *base,
                       const ph_strides *s, int dim, int wide, uint16_t *lines,
                       uint16_t *columns, uint8_t *odd)
 {
-    const ph_pairs *pairs = call->plan->pairs;
-    const void *from[PH_STEP];
-    int m = ph_min(PH_STEP, rows->count - r);
+    const ph_bf16_pairs *pairs = call->plan->bf16_pairs;
+    const void *from[PH_AMX_STEP];
+    int m = ph_min(PH_AMX_STEP, rows->count - r);
     ph_rows_pointers(call, rows, r, m, base, s, from);
-    for (int h = 0; h < m; h += PH_TILE)
+    for (int h = 0; h < m; h += PH_AMX_TILE)
         pairs->pack_rows(lines + (int64_t)(r + h) * wide, from + h,
-                         ph_min(PH_TILE, m - h), dim);
+                         ph_min(PH_AMX_TILE, m - h), dim);
     columns += (int64_t)r * wide, odd += r;
-    memset(odd, 0, PH_STEP);
+    memset(odd, 0, PH_AMX_STEP);
     if (pairs->pack_columns(columns, from, m, dim)) return 0;
-    leave_out(columns, ph_round_up(dim, PH_TILE) * PH_STEP, from, m, dim, odd);
+    leave_out(columns, ph_round_up(dim, PH_AMX_TILE) * PH_AMX_STEP, from, m, dim, odd);
     return 1;
 }
 
@@ -147,7 +148,7 @@ static void pack_rows(const ph_call *call, ph_chunk_pairs *t, const ph_deltas *d
     const ph_attn *a = call->attn;
     const float *gate = call->args->gate;
     t->any_odd = t->keys_odd;
-    for (int r = 0; r < rows->count; r += PH_STEP) {
+    for (int r = 0; r < rows->count; r += PH_AMX_STEP) {
         t->any_odd |= pack_group(call, rows, r, call->args->q, &a->q, a->qk_dim,
                                  t->k_wide, t->q_rows, t->q_columns, t->q_odd);
         t->any_odd |=
@@ -183,25 +184,27 @@ static float make_scores(const ph_call *call, ph_chunk_pairs *t, const ph_rows *
                          int r, int m, int j0, int c_block, int c0, int c1)
 {
     const ph_plan *plan = call->plan;
-    int end = ph_round_up(c1, PH_TILE), n = end - c0;
-    int whole = end % PH_STEP == 0 && ph_rows_whole(call, rows, r, m, j0, c0, c1);
+    int end = ph_round_up(c1, PH_AMX_TILE), n = end - c0;
+    int whole = end % PH_AMX_STEP == 0 && ph_rows_whole(call, rows, r, m, j0, c0, c1);
     const uint16_t *k = t->k_across + (int64_t)(c_block + c0) * plan->k_steps;
     const uint16_t *v = t->v_across + (int64_t)(c_block + c0) * t->v_steps;
-    for (int h = 0; h < m; h += PH_TILE) {
-        int strip = ph_min(PH_TILE, m - h);
+    for (int h = 0; h < m; h += PH_AMX_TILE) {
+        int strip = ph_min(PH_AMX_TILE, m - h);
         float *s = t->s + h * PH_STRIP_LD, *dp = t->dp + h * PH_STRIP_LD;
-        float *slope = t->slope ? t->slope + h * PH_STRIP_LD : NULL;
-        plan->pairs->scores(strip, n, plan->k_steps,
-                            t->q_rows + (int64_t)(r + h) * plan->k_steps, k, plan->scale2,
-                            s + c0, whole ? NULL : t->peak);
-        plan->pairs->scores(strip, n, t->v_steps,
-                            t->dout_rows + (int64_t)(r + h) * t->v_steps, v, 1, dp + c0,
-                            NULL);
+        float *derivative = t->derivative ? t->derivative + h * PH_STRIP_LD : NULL;
+        plan->bf16_pairs->scores(strip, n, plan->k_steps,
+                                 t->q_rows + (int64_t)(r + h) * plan->k_steps, k,
+                                 plan->scale2, s + c0, whole ? NULL : t->lane_max);
+        plan->bf16_pairs->scores(strip, n, t->v_steps,
+                                 t->dout_rows + (int64_t)(r + h) * t->v_steps, v, 1,
+                                 dp + c0, NULL);
         if (whole) continue;
-        ph_score_strip masked = {rows, r + h, strip, j0, c0, c1, s, t->peak, slope};
+        ph_score_strip masked = {rows, r + h, strip,       j0,        c0,
+                                 c1,   s,     t->lane_max, derivative};
         ph_rows_mask(call, &masked);
-        for (int i = 0; i < strip && end % PH_STEP; i++)
-            for (int c = 0; c < PH_TILE; c++) s[i * PH_STRIP_LD + end + c] = -INFINITY;
+        for (int i = 0; i < strip && end % PH_AMX_STEP; i++)
+            for (int c = 0; c < PH_AMX_TILE; c++)
+                s[i * PH_STRIP_LD + end + c] = -INFINITY;
     }
     return whole ? plan->scale2 : 1;
 }
@@ -246,7 +249,7 @@ static void add_numbers(int n, float factor, const uint16_t *x, int all, float *
                         int step)
 {
     for (int d = 0; d < n; d++)
-        if (all || !ph_is_plain(x[d])) sums[d * step] += factor * ph_from_bf16(x[d]);
+        if (all || !ph_is_normal(x[d])) sums[d * step] += factor * ph_from_bf16(x[d]);
 }
 
 /* The three products of one pair, of all numbers or of those that are not plain. */
@@ -258,16 +261,19 @@ static void add_pair(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows
     const uint16_t *dout =
         row_of(call, rows, r, call->grads->dout, &call->plan->back.dout);
     const uint16_t *k = key_of(call, rows, j, call->args->k, &a->k, rows->k_head);
-    int64_t matrix = c / PH_WIDE * PH_WIDE;
-    add_numbers(a->v_dim, p, dout, all, dv + matrix * t->v_wide + c % PH_WIDE, PH_WIDE);
-    add_numbers(a->qk_dim, ds, q, all, dk + matrix * t->k_wide + c % PH_WIDE, PH_WIDE);
+    int64_t matrix = c / PH_AMX_BLOCK * PH_AMX_BLOCK;
+    add_numbers(a->v_dim, p, dout, all, dv + matrix * t->v_wide + c % PH_AMX_BLOCK,
+                PH_AMX_BLOCK);
+    add_numbers(a->qk_dim, ds, q, all, dk + matrix * t->k_wide + c % PH_AMX_BLOCK,
+                PH_AMX_BLOCK);
     add_numbers(a->qk_dim, ds, k, all, t->dq + (int64_t)r * t->k_wide, 1);
 }
 
 /* Adds what the tiles will not; pairs whose ds is not finite get weight 0 there. Returns
    1 if there was one. */
 static int add_rest(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows, int r,
-                    int j0, int c_block, int c1, const ph_slopes *x, float *dk, float *dv)
+                    int j0, int c_block, int c1, const ph_score_grad *x, float *dk,
+                    float *dv)
 {
     int taken = 0, c0 = (int)(x->s - t->s);
     for (int i = 0; i < x->m; i++) {
@@ -276,8 +282,8 @@ static int add_rest(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows,
         memcpy(ds + c0, t->dp + i * PH_STRIP_LD + c0, (size_t)(c1 - c0) * sizeof *ds);
         call->kernels->gradient(1, ph_round_up(c1, PH_LANES) - c0, p + c0, ds + c0,
                                 x->drop ? x->drop + i * PH_STRIP_LD : NULL,
-                                x->slope ? x->slope + i * PH_STRIP_LD : NULL, x->lse + i,
-                                x->delta + i);
+                                x->derivative ? x->derivative + i * PH_STRIP_LD : NULL,
+                                x->lse + i, x->delta + i);
         for (int c = c0; c < c1; c++) {
             int all = !isfinite(p[c]) || !isfinite(ds[c]);
             int some = t->q_odd[r + i] || t->dout_odd[r + i] || t->k_odd[c_block + c];
@@ -293,107 +299,109 @@ static int add_rest(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows,
 
 static void add_dq(const ph_call *call, ph_chunk_pairs *t, int r, int m, int c, int steps)
 {
-    int64_t key_step = (int64_t)t->k_wide * PH_STEP;
-    ph_operand ds = {t->ds_rows, PH_PARTS, TILE, PARTS, 2 * PARTS};
-    for (int d = 0; d < t->k_wide; d += PH_WIDE) {
-        ph_operand k = {t->k_along + (int64_t)c * t->k_wide + d * PH_STEP, 1, 0, TILE,
+    int64_t key_step = (int64_t)t->k_wide * PH_AMX_STEP;
+    ph_operand ds = {t->ds_rows, PH_BF16_TERMS, TILE, TERMS, 2 * TERMS};
+    for (int d = 0; d < t->k_wide; d += PH_AMX_BLOCK) {
+        ph_operand k = {t->k_along + (int64_t)c * t->k_wide + d * PH_AMX_STEP, 1, 0, TILE,
                         key_step};
-        call->plan->pairs->multiply(m, steps, &ds, &k, t->dq + (int64_t)r * t->k_wide + d,
-                                    t->k_wide, 1);
+        call->plan->bf16_pairs->multiply(
+            m, steps, &ds, &k, t->dq + (int64_t)r * t->k_wide + d, t->k_wide, 1);
     }
 }
 
-/* One of dk and dv: sums += columns * parts for PH_WIDE keys, from `first` to `end` of
-   the groups. */
-static void add_keys(const ph_call *call, const uint16_t *columns, const uint16_t *parts,
+/* One of dk and dv: sums += columns * terms for PH_AMX_BLOCK keys, from `first` to `end`
+   of the groups. */
+static void add_keys(const ph_call *call, const uint16_t *columns, const uint16_t *terms,
                      int dim, int first, int end, float *sums)
 {
-    int wide = ph_round_up(dim, PH_WIDE);
-    int64_t group = (int64_t)wide * PH_STEP;
-    ph_operand right = {parts + (int64_t)first * PH_PANELS * PARTS, PH_PARTS, TILE, PARTS,
-                        PH_PANELS * PARTS};
-    for (int d = 0; d < dim; d += PH_WIDE) {
-        ph_operand left = {columns + first * group + d * PH_STEP, 1, 0, TILE, group};
-        call->plan->pairs->multiply(ph_min(dim - d, PH_WIDE), end - first, &left, &right,
-                                    sums + d * PH_WIDE, PH_WIDE, 1);
+    int wide = ph_round_up(dim, PH_AMX_BLOCK);
+    int64_t group = (int64_t)wide * PH_AMX_STEP;
+    ph_operand right = {terms + (int64_t)first * PH_PANELS * TERMS, PH_BF16_TERMS, TILE,
+                        TERMS, PH_PANELS * TERMS};
+    for (int d = 0; d < dim; d += PH_AMX_BLOCK) {
+        ph_operand left = {columns + first * group + d * PH_AMX_STEP, 1, 0, TILE, group};
+        call->plan->bf16_pairs->multiply(ph_min(dim - d, PH_AMX_BLOCK), end - first,
+                                         &left, &right, sums + d * PH_AMX_BLOCK,
+                                         PH_AMX_BLOCK, 1);
     }
 }
 
-/* dk and dv of the block, from all groups that have made parts of the keys. */
+/* dk and dv of the block, from all groups that have made terms of the keys. */
 static void add_key_gradients(const ph_call *call, ph_chunk_pairs *t, int groups,
                               int keys, float *dk, float *dv)
 {
     const ph_attn *a = call->attn;
-    for (int c = 0; c < keys; c += PH_WIDE)
+    for (int c = 0; c < keys; c += PH_AMX_BLOCK)
         for (int g = 0, end; g < groups; g = end + 1) {
             for (end = g; end < groups && t->from[end] <= c && c < t->to[end];) end++;
             if (end == g) continue;
-            int64_t parts = (int64_t)c / PH_TILE * PARTS;
+            int64_t terms = (int64_t)c / PH_AMX_TILE * TERMS;
             if (call->grads->dv)
-                add_keys(call, t->dout_columns, t->p + parts, a->v_dim, g, end,
+                add_keys(call, t->dout_columns, t->p + terms, a->v_dim, g, end,
                          dv + (int64_t)c * t->v_wide);
             if (call->grads->dk)
-                add_keys(call, t->q_columns, t->ds + parts, a->qk_dim, g, end,
+                add_keys(call, t->q_columns, t->ds + terms, a->qk_dim, g, end,
                          dk + (int64_t)c * t->k_wide);
         }
 }
 
 /* ---- a tile of rows ---- */
 
-/* PH_STEP rows from r on against the block. */
+/* PH_AMX_STEP rows from r on against the block. */
 static void run_group(const ph_call *call, ph_chunk_pairs *t, const ph_rows *rows, int r,
                       int j0, int c_block, float *dk, float *dv)
 {
-    int m = ph_min(PH_STEP, rows->count - r), g = r / PH_STEP, c0, c1;
+    int m = ph_min(PH_AMX_STEP, rows->count - r), g = r / PH_AMX_STEP, c0, c1;
     t->from[g] = t->to[g] = 0;
     if (!ph_rows_range(call, rows, r, m, j0, &c0, &c1)) return;
-    t->from[g] = c0, t->to[g] = ph_round_up(c1, PH_STEP);
-    int64_t parts = ((int64_t)g * PH_PANELS + c0 / PH_TILE) * PARTS;
-    ph_slopes x = {.m = m,
-                   .n = t->to[g] - c0,
-                   .s = t->s + c0,
-                   .dp = t->dp + c0,
-                   .lse = t->lse + r,
-                   .delta = t->delta + r,
-                   .slope = t->slope ? t->slope + c0 : NULL,
-                   .p = t->p + parts,
-                   .ds = t->ds + parts,
-                   .ds_rows = t->ds_rows};
+    t->from[g] = c0, t->to[g] = ph_round_up(c1, PH_AMX_STEP);
+    int64_t terms = ((int64_t)g * PH_PANELS + c0 / PH_AMX_TILE) * TERMS;
+    ph_score_grad x = {.m = m,
+                       .n = t->to[g] - c0,
+                       .s = t->s + c0,
+                       .dp = t->dp + c0,
+                       .lse = t->lse + r,
+                       .delta = t->delta + r,
+                       .derivative = t->derivative ? t->derivative + c0 : NULL,
+                       .p = t->p + terms,
+                       .ds = t->ds + terms,
+                       .ds_rows = t->ds_rows};
     x.scale = make_scores(call, t, rows, r, m, j0, c_block, c0, c1);
     if (make_factors(call, t, rows, r, m, j0, c0, c1)) x.drop = t->drop + c0;
     if (t->any_odd) mend_products(call, t, rows, r, m, j0, c_block, c0, c1);
-    int finite = call->plan->pairs->slopes(&x);
+    int finite = call->plan->bf16_pairs->score_grad(&x);
     if ((!finite || t->any_odd) &&
         add_rest(call, t, rows, r, j0, c_block, c1, &x, dk, dv))
-        call->plan->pairs->slopes(&x);
-    if (call->grads->dq) add_dq(call, t, r, m, c_block + c0, x.n / PH_STEP);
+        call->plan->bf16_pairs->score_grad(&x);
+    if (call->grads->dq) add_dq(call, t, r, m, c_block + c0, x.n / PH_AMX_STEP);
 }
 
 void ph_chunk_pairs_tile(const ph_call *call, ph_chunk_pairs *t, const ph_deltas *deltas,
                          const ph_rows *rows, int k0, int keys, float *dk, float *dv)
 {
-    int groups = ph_div_up(rows->count, PH_STEP);
+    int groups = ph_div_up(rows->count, PH_AMX_STEP);
     pack_rows(call, t, deltas, rows);
-    memset(t->dq, 0, (size_t)(groups * PH_STEP * t->k_wide) * sizeof(float));
-    memset(t->peak, 0, PH_TILE * PH_LANES * sizeof(float)); /* asked for, not used */
-    call->plan->pairs->begin(PH_TILE);
+    memset(t->dq, 0, (size_t)(groups * PH_AMX_STEP * t->k_wide) * sizeof(float));
+    memset(t->lane_max, 0,
+           PH_AMX_TILE * PH_LANES * sizeof(float)); /* asked for, not used */
+    call->plan->bf16_pairs->begin(PH_AMX_TILE);
     for (int c = 0; c < keys; c += PH_BLOCK) {
         int n = ph_min(PH_BLOCK, keys - c);
         if (rows->high <= k0 + c || rows->low >= k0 + c + n) continue;
         for (int g = 0; g < groups; g++)
-            run_group(call, t, rows, g * PH_STEP, k0 + c, c, dk, dv);
+            run_group(call, t, rows, g * PH_AMX_STEP, k0 + c, c, dk, dv);
         add_key_gradients(call, t, groups, n, dk + (int64_t)c * t->k_wide,
                           dv + (int64_t)c * t->v_wide);
     }
-    call->plan->pairs->end();
+    call->plan->bf16_pairs->end();
 }
 
 const float *ph_chunk_pairs_rows(const ph_call *call, ph_chunk_pairs *t,
                                  const float *sums, int c, int dim)
 {
     int pad = ph_round_up(dim, PH_LANES);
-    sums += (int64_t)c * ph_round_up(dim, PH_WIDE);
-    for (int d = 0; d < pad; d++) t->lines[d] = sums + (int64_t)d * PH_WIDE;
-    call->kernels->pack_across(t->turned, pad, t->lines, pad, PH_WIDE, PH_F32, 1);
+    sums += (int64_t)c * ph_round_up(dim, PH_AMX_BLOCK);
+    for (int d = 0; d < pad; d++) t->lines[d] = sums + (int64_t)d * PH_AMX_BLOCK;
+    call->kernels->pack_panel(t->turned, pad, t->lines, pad, PH_AMX_BLOCK, PH_F32, 1);
     return t->turned;
 }

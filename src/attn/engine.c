@@ -58,11 +58,13 @@ static void choose_pairs(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     const ph_kernels *k = plan->kernels;
-    plan->pairs = a->dtype == PH_BF16 && !ph_plan_is_joint(plan) ? k->pairs : NULL;
-    plan->k_steps = ph_round_up(a->qk_dim, PH_STEP);
-    plan->strip = plan->pairs ? PH_TILE : k->mr;
-    plan->k_floats = plan->pairs ? plan->k_steps / 2 : a->qk_dim;
-    plan->q_floats = plan->pairs ? PH_TILE * plan->k_steps / 2 : k->mr * plan->k_pad;
+    plan->bf16_pairs =
+        a->dtype == PH_BF16 && !ph_plan_is_joint(plan) ? k->bf16_pairs : NULL;
+    plan->k_steps = ph_round_up(a->qk_dim, PH_AMX_STEP);
+    plan->strip = plan->bf16_pairs ? PH_AMX_TILE : k->mr;
+    plan->k_floats = plan->bf16_pairs ? plan->k_steps / 2 : a->qk_dim;
+    plan->q_floats =
+        plan->bf16_pairs ? PH_AMX_TILE * plan->k_steps / 2 : k->mr * plan->k_pad;
 }
 
 static ph_status measure(ph_plan *plan)

@@ -75,7 +75,7 @@ static void find_dout(const ph_call *call, ph_grad_rows *g)
     g->dout = g->dout_room;
     for (int r = 0; r < count; r++)
         from[r] = ph_at(base, a->dtype, ph_dout_at(call, g->rows, r));
-    if (plain) k->pack_along(g->dout_room, pad, from, count, a->v_dim, a->dtype, 1);
+    if (plain) k->pack_row_major(g->dout_room, pad, from, count, a->v_dim, a->dtype, 1);
     for (int r = 0; !plain && r < count; r++) {
         float *to = g->dout_room + (int64_t)r * pad, factor = factor_of(call, g->rows, r);
         if (factor == 0) /* a silent row where heads are mixed */
@@ -146,8 +146,8 @@ void ph_grad_finish(const ph_call *call, const ph_grad_rows *g, ph_grad_tile *ti
     float *p = tile->p + (int64_t)first * PH_STRIP_LD;
     float *ds = tile->ds + (int64_t)first * PH_STRIP_LD;
     int drop = call->plan->drop_limit != 0, n = ph_round_up(c1, PH_LANES) - c0;
-    ph_score_strip strip = {g->rows, first, m, j0, c0, c1, p, tile->lane_max,
-                            tile->derivative};
+    ph_score_strip strip = {g->rows,        first,           m, j0, c0, c1, p,
+                            tile->lane_max, tile->derivative};
     ph_rows_scores(call, &strip, g->q_scaled, k);
     if (drop) ph_rows_dropout(call, g->rows, first, m, j0, c0, c1, tile->drop);
     call->kernels->gradient(m, n, p + c0, ds + c0, drop ? tile->drop + c0 : NULL,

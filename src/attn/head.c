@@ -13,14 +13,14 @@ static int fits(const ph_plan *plan)
     const ph_attn *a = &plan->attn;
     const ph_kernels *k = plan->kernels;
     return a->dtype == PH_F32 && !plan->by_split &&
-           a->q_len > (plan->group > 1 ? k->nr - 1 : k->few) && a->qk_dim > 0 &&
+           a->q_len > (plan->group > 1 ? k->nr - 1 : k->few_rows) && a->qk_dim > 0 &&
            a->v_dim > 0;
 }
 
 /* Scratch of a lane. */
 typedef struct work {
     ph_head_rows arrays;
-    float *room;
+    float *scratch;
 } work;
 
 static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
@@ -28,7 +28,7 @@ static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
     const ph_attn *a = &plan->attn;
     int rows = ph_div_up(plan->rows, plan->group);
     ph_head_rows_take(plan, arena, rows, 1, a->kv_len, &w->arrays);
-    w->room =
+    w->scratch =
         ph_arena_floats(arena, ph_head_floats(rows, a->kv_len, a->qk_dim, a->v_dim));
 }
 
@@ -69,7 +69,7 @@ static void set_head(const ph_call *call, const ph_head_span *s, work *w, ph_hea
     const ph_args *args = call->args;
     const ph_rows *rows = s->rows;
     int b = rows->batch, head = rows->head0, first = s->first;
-    *h = (ph_head){.rows = s->count, .keys = s->keys, .room = w->room};
+    *h = (ph_head){.rows = s->count, .keys = s->keys, .scratch = w->scratch};
     h->k_dim = a->qk_dim, h->v_dim = a->v_dim;
     h->q_ld = a->q.time, h->k_ld = a->k.time;
     h->v_ld = a->v.time, h->out_ld = a->out.time;

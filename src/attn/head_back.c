@@ -27,7 +27,7 @@ typedef struct work {
     ph_rows *rows; /* batch, heads and lengths; nothing is gathered */
     int k0;
     int first, end; /* rows that may see a key of the chunk */
-    ph_head_tile tile;
+    ph_grad_block tile;
     ph_head_rows arrays;
     float *q_room, *dout_room, *k_room, *v_room; /* NULL: the tensor itself serves */
     float *dq_room;
@@ -76,7 +76,7 @@ static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
     const ph_attn *a = &plan->attn;
     int64_t rows = (int64_t)a->q_len * plan->group;
     int k_pad = plan->k_pad, v_pad = plan->v_pad, keys = ph_min(a->kv_len, PH_CHUNK);
-    int most = rows < PH_TILE_ROWS ? (int)rows : PH_TILE_ROWS;
+    int most = rows < PH_GRAD_BLOCK_ROWS ? (int)rows : PH_GRAD_BLOCK_ROWS;
     w->rows = ph_arena_take(arena, sizeof *w->rows);
     w->q_room =
         take_rows(arena, !rows_in_place(plan, &a->q, a->qk_dim, k_pad), most, k_pad);
@@ -89,13 +89,13 @@ static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
     ph_head_rows_take(plan, arena, most, plan->group, keys, &w->arrays);
     take_key_sums(plan, arena, a->qk_dim, k_pad, &w->dk);
     take_key_sums(plan, arena, a->v_dim, v_pad, &w->dv);
-    w->tile.room =
-        ph_arena_floats(arena, ph_head_tile_floats(a->qk_dim, a->v_dim, most, keys));
+    w->tile.scratch =
+        ph_arena_floats(arena, ph_grad_block_floats(a->qk_dim, a->v_dim, most, keys));
 }
 
 static int fits(const ph_plan *plan)
 {
-    return !plan->pairs && !plan->back.twins && plan->cluster == plan->group;
+    return !plan->bf16_pairs && !plan->back.twins && plan->cluster == plan->group;
 }
 
 size_t ph_head_chunk_bytes(const ph_plan *plan)
@@ -155,11 +155,11 @@ static const float *find_rows(const work *w, const void *base, const ph_strides 
                               int64_t *ld)
 {
     ph_dtype type = w->call->attn->dtype;
-    const void *from[PH_TILE_ROWS];
+    const void *from[PH_GRAD_BLOCK_ROWS];
     *ld = room ? pad : s->time;
     if (!room) return (const float *)base + row_at(w, first, s);
     for (int i = 0; i < count; i++) from[i] = ph_at(base, type, row_at(w, first + i, s));
-    w->call->kernels->pack_along(room, pad, from, count, dim, type, 1);
+    w->call->kernels->pack_row_major(room, pad, from, count, dim, type, 1);
     return room;
 }
 
@@ -172,7 +172,7 @@ static const float *find_keys(const work *w, const void *base, const ph_strides 
     *ld = room ? pad : s->time;
     if (!room) return (const float *)base + at;
     for (int c = 0; c < w->tile.keys; c++, at += s->time) from[c] = ph_at(base, type, at);
-    w->call->kernels->pack_along(room, pad, from, w->tile.keys, dim, type, 1);
+    w->call->kernels->pack_row_major(room, pad, from, w->tile.keys, dim, type, 1);
     return room;
 }
 
@@ -180,7 +180,7 @@ static void set_keys(work *w)
 {
     const ph_attn *a = w->call->attn;
     const ph_plan *plan = w->call->plan;
-    ph_head_tile *t = &w->tile;
+    ph_grad_block *t = &w->tile;
     t->k = find_keys(w, w->call->args->k, &a->k, w->rows->k_head, a->qk_dim, plan->k_pad,
                      w->k_room, &t->k_ld);
     t->v = find_keys(w, w->call->args->v, &a->v, w->rows->v_head, a->v_dim, plan->v_pad,
@@ -208,9 +208,9 @@ static void set_sums(work *w, int first, int count)
 /* Which rows the tile from `first` on has, and what they see; returns its end. */
 static int set_window(work *w, int first)
 {
-    ph_head_tile *t = &w->tile;
+    ph_grad_block *t = &w->tile;
     int group = w->rows->group;
-    t->rows = ph_min(PH_TILE_ROWS, w->end - first);
+    t->rows = ph_min(PH_GRAD_BLOCK_ROWS, w->end - first);
     t->window = ph_head_window(w->call, &w->rows->extent, first / group, w->k0);
     t->window.group = group, t->window.phase = first % group;
     return first + t->rows;
@@ -221,7 +221,7 @@ static void gate_dout(work *w, int first)
 {
     const ph_call *call = w->call;
     const ph_attn *a = call->attn;
-    ph_head_tile *t = &w->tile;
+    ph_grad_block *t = &w->tile;
     int64_t pad = call->plan->v_pad;
     for (int i = 0; i < t->rows; i++) {
         int64_t at = row_at(w, first + i, &call->plan->back.dout);
@@ -238,7 +238,7 @@ static void set_rows(work *w, int first)
 {
     const ph_attn *a = w->call->attn;
     const ph_plan *plan = w->call->plan;
-    ph_head_tile *t = &w->tile;
+    ph_grad_block *t = &w->tile;
     int count = t->rows;
     t->q = find_rows(w, w->call->args->q, &a->q, a->qk_dim, plan->k_pad, first, count,
                      w->q_room, &t->q_ld);
@@ -259,7 +259,7 @@ static void set_mods(work *w, int first)
 }
 
 /* Whether a key is hidden from a row of the tile. */
-static int tile_hides(const ph_head_tile *t)
+static int tile_hides(const ph_grad_block *t)
 {
     const ph_window *w = &t->window;
     return w->lo + (w->phase + t->rows - 1) / w->group > 0 || w->hi < t->keys;
@@ -270,7 +270,7 @@ static int is_safe(work *w)
 {
     const ph_kernels *k = w->call->kernels;
     const ph_plan *plan = w->call->plan;
-    const ph_head_tile *t = &w->tile;
+    const ph_grad_block *t = &w->tile;
     int k_finite = -1, excludes = ph_head_excludes(w->call);
     if (w->call->attn->mask == PH_MASK_NONE && !excludes) return 1;
     for (int next, row = w->first; row < w->end; row = next) {
@@ -298,12 +298,12 @@ static void set_key_sums(const work *w, ph_key_target target, key_sums *out)
 }
 
 /* Where a tile's sums go: `done` rows are behind it; `last`: none comes after it. */
-static void set_key_target(const key_sums *s, int done, int last, ph_sums *to)
+static void set_key_target(const key_sums *s, int done, int last, ph_grad_sum *to)
 {
     to->to = s->direct || !s->target.base ? s->target.base : s->part;
     to->ld = s->direct ? s->target.time : s->pad;
     to->scale = s->direct && last ? s->target.scale : 1;
-    to->how = done % FLUSH_ROWS ? PH_SUMS_ON : PH_SUMS_NEW;
+    to->how = done % FLUSH_ROWS ? PH_SUM_CONTINUE : PH_SUM_STORE;
 }
 
 /* Adds the sums of the last rows to those before. */
@@ -331,11 +331,11 @@ static int dq_in_place(const ph_plan *plan)
 
 /* Where the kernel leaves the chunk's partial sums of dq of a tile. */
 static void set_dq_target(const work *w, int first, const ph_dq_target *target,
-                          ph_sums *to)
+                          ph_grad_sum *to)
 {
     const ph_plan *plan = w->call->plan;
     int in_room = !dq_in_place(plan), store = target->how == PH_DQ_STORE;
-    to->how = in_room || target->how != PH_DQ_ADD ? PH_SUMS_NEW : PH_SUMS_ADD;
+    to->how = in_room || target->how != PH_DQ_ADD ? PH_SUM_STORE : PH_SUM_ADD;
     to->scale = store && !in_room ? plan->attn.scale : 1;
     to->ld = in_room ? plan->k_pad : target->time;
     if (!target->base)
@@ -380,11 +380,11 @@ static void plan_prefetch(work *w, int next)
     const ph_attn *a = w->call->attn;
     const ph_args *args = w->call->args;
     const ph_strides *dout = &w->call->plan->back.dout;
-    ph_head_tile *t = &w->tile;
-    int rows = ph_min(PH_TILE_ROWS, w->end - next), key = w->k0 + PH_CHUNK;
+    ph_grad_block *t = &w->tile;
+    int rows = ph_min(PH_GRAD_BLOCK_ROWS, w->end - next), key = w->k0 + PH_CHUNK;
     int keys = ph_min(PH_CHUNK, w->rows->extent.kv_len - key);
     memset(&t->prefetch, 0, sizeof t->prefetch);
-    if (t->dq.how == PH_SUMS_ADD && t->dq.ld == a->qk_dim) {
+    if (t->dq.how == PH_SUM_ADD && t->dq.ld == a->qk_dim) {
         t->prefetch.part[0].at = (const char *)t->dq.to;
         t->prefetch.part[0].end = (const char *)(t->dq.to + (int64_t)t->rows * a->qk_dim);
     }
@@ -406,7 +406,7 @@ static void plan_prefetch(work *w, int next)
 static void run_tiles(work *w, const ph_dq_target *target)
 {
     const ph_kernels *k = w->call->kernels;
-    ph_head_tile *t = &w->tile;
+    ph_grad_block *t = &w->tile;
     for (int next, row = w->first; row < w->end; row = next) {
         next = set_window(w, row);
         set_rows(w, row);
@@ -429,7 +429,7 @@ static void set_work(work *w, int pair, int chunk)
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
     int clusters = a->q_heads / plan->cluster;
-    ph_head_tile *t = &w->tile;
+    ph_grad_block *t = &w->tile;
     ph_rows_begin(call, w->rows, pair / clusters, pair % clusters * plan->cluster,
                   plan->group);
     w->k0 = chunk * PH_CHUNK;

@@ -152,10 +152,10 @@ typedef struct ph_entmax {
 ph_entmax ph_entmax_of(double alpha);
 
 /* base of a row that lies in `blocks` pieces, `step` floats apart, whose columns are
-   those of the tiles. top is its largest score, sink a further candidate (-inf: none),
-   list room for all columns and 32 more. -inf if there is no candidate. */
+   those of the tiles. row_max is its largest score, sink a further candidate (-inf:
+   none), list room for all columns and 32 more. -inf if there is no candidate. */
 float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
-                     int blocks, const ph_joint_tile *tiles, float top, float sink,
+                     int blocks, const ph_joint_tile *tiles, float row_max, float sink,
                      float *list);
 
 /* tau, which callers know, and back: a row that sees nothing has tau -inf and the base

@@ -298,9 +298,9 @@ static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t,
         return;
     }
     for (int i = 0; i < r->count; i += kernels->mr)
-        kernels->weigh(ph_min(kernels->mr, r->count - i), pad, t->c1 - t->c0,
-                       ds + ph_joint_at(t, h, i) + t->c0, k + t->c0 * ld, ld,
-                       dq_row(call->plan, w, h, i), pad, ones, NULL);
+        kernels->multiply_v(ph_min(kernels->mr, r->count - i), pad, t->c1 - t->c0,
+                            ds + ph_joint_at(t, h, i) + t->c0, k + t->c0 * ld, ld,
+                            dq_row(call->plan, w, h, i), pad, ones, NULL);
 }
 
 static void add_relative(const ph_call *call, const worker *w, const ph_joint_tile *t,

@@ -14,21 +14,21 @@
 
 typedef struct worker {
     ph_joint_rows r;
-    ph_joint_tile *tiles; /* (blocks) */
-    int count;            /* of tiles that the rows see */
-    float *held;          /* (blocks) tiles */
-    float **q;            /* (heads) rows, scaled */
-    float *top, *stat;    /* (heads, rows): largest score; lse or base, in base 2 */
-    float *lse;           /* (heads, rows) as the caller gets it */
-    float *sum;           /* (heads, rows, 16) */
-    float *acc;           /* (heads, rows, v_pad) */
-    int started;          /* 1: acc holds sums */
+    ph_joint_tile *tiles;  /* (blocks) */
+    int count;             /* of tiles that the rows see */
+    float *held;           /* (blocks) tiles */
+    float **q;             /* (heads) rows, scaled */
+    float *row_max, *stat; /* (heads, rows): largest score; lse or base, in base 2 */
+    float *lse;            /* (heads, rows) as the caller gets it */
+    float *sum;            /* (heads, rows, 16) */
+    float *acc;            /* (heads, rows, v_pad) */
+    int started;           /* 1: acc holds sums */
     /* room of a thread: */
     float *other;    /* one more tile where heads are mixed */
     float *parts[2]; /* key parts of the mixes */
     float *k, *v;    /* for one block */
     float *drop;     /* (PH_BLOCK) */
-    float *list;     /* near the top of a row: entmax */
+    float *list;     /* scores near row_max: entmax */
 } worker;
 
 typedef struct task {
@@ -50,7 +50,7 @@ static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
     w->q = ph_arena_take(arena, heads * sizeof *w->q);
     float *q = ph_arena_floats(arena, heads * scaled);
     for (int h = 0; arena->base && h < j->heads; h++) w->q[h] = q + (size_t)h * scaled;
-    w->top = ph_arena_floats(arena, all);
+    w->row_max = ph_arena_floats(arena, all);
     w->stat = ph_arena_floats(arena, all);
     w->lse = ph_arena_floats(arena, all);
     w->sum = ph_arena_floats(arena, all * PH_LANES);
@@ -106,16 +106,17 @@ static float *held_tile(const ph_call *call, const worker *w, int b)
 /* ---- logits of all keys ---- */
 
 /* Raises the largest scores of head h by those of tile b. */
-static void raise_tops(const ph_call *call, worker *w, int b, int h)
+static void raise_row_max(const ph_call *call, worker *w, int b, int h)
 {
     const ph_joint_tile *t = &w->tiles[b];
     const float *s = held_tile(call, w, b);
-    float peak[PH_LANES];
+    float lane_max[PH_LANES];
     for (int i = 0; i < w->r.count; i++) {
-        float *top = &w->top[h * t->rows + i];
-        call->kernels->row_peak(t->end - t->c0, s + ph_joint_at(t, h, i) + t->c0, peak);
+        float *row_max = &w->row_max[h * t->rows + i];
+        call->kernels->row_lane_max(t->end - t->c0, s + ph_joint_at(t, h, i) + t->c0,
+                                    lane_max);
         for (int l = 0; l < PH_LANES; l++)
-            if (peak[l] > *top) *top = peak[l];
+            if (lane_max[l] > *row_max) *row_max = lane_max[l];
     }
 }
 
@@ -143,12 +144,12 @@ static void hold_tile(const ph_call *call, worker *w, const ph_joint_keys *keys,
 
 /* ---- statistics ---- */
 
-/* lse of one row and what its weights, still 2^(s - top), are multiplied by. */
-static float finish_row(const ph_call *call, int head, int silent, float top, float sum,
-                        float *lse)
+/* lse of one row and what its weights, still 2^(s - row_max), are multiplied by. */
+static float finish_row(const ph_call *call, int head, int silent, float row_max,
+                        float sum, float *lse)
 {
     const float *sink = silent ? NULL : call->args->sink;
-    double low = sum > 0 || isnan(sum) ? top * PH_LN2 + log(sum) : -INFINITY;
+    double low = sum > 0 || isnan(sum) ? row_max * PH_LN2 + log(sum) : -INFINITY;
     double factor = sum > 0 || isnan(sum) ? 1.0 / sum : 0;
     if (sink && sink[head] != -INFINITY) {
         double high = low > sink[head] ? low : sink[head];
@@ -166,22 +167,22 @@ static void softmax(const ph_call *call, worker *w, int h)
     static const float zeros[PH_BLOCK];
     const ph_kernels *k = call->kernels;
     int rows = call->plan->joint.rows;
-    float peak[PH_MR_MAX * PH_LANES], alpha[PH_MR_MAX], total[PH_ROWS_MAX];
-    float *top = w->top + h * rows, *sum = w->sum + (size_t)(h * rows) * PH_LANES;
-    for (int i = 0; i < PH_MR_MAX * PH_LANES; i++) peak[i] = -INFINITY;
+    float lane_max[PH_MR_MAX * PH_LANES], rescale[PH_MR_MAX], total[PH_ROWS_MAX];
+    float *row_max = w->row_max + h * rows, *sum = w->sum + (size_t)(h * rows) * PH_LANES;
+    for (int i = 0; i < PH_MR_MAX * PH_LANES; i++) lane_max[i] = -INFINITY;
     memset(sum, 0, (size_t)rows * PH_LANES * sizeof(float));
     for (int b = 0; b < w->count; b++)
         for (int i = 0; i < w->r.count; i += k->mr) {
             const ph_joint_tile *t = &w->tiles[b];
             float *s = held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0;
-            k->softmax(ph_min(k->mr, w->r.count - i), t->end - t->c0, s, peak, top + i,
-                       sum + i * PH_LANES, alpha);
+            k->softmax(ph_min(k->mr, w->r.count - i), t->end - t->c0, s, lane_max,
+                       row_max + i, sum + i * PH_LANES, rescale);
         }
     k->lane_sums(w->r.count, sum, total);
     for (int i = 0; i < w->r.count; i++) {
         float factor =
             finish_row(call, w->r.rows[h].head[i], w->r.silent[h * PH_ROWS_MAX + i],
-                       top[i], total[i], &w->lse[h * rows + i]);
+                       row_max[i], total[i], &w->lse[h * rows + i]);
         for (int b = 0; b < w->count; b++) {
             const ph_joint_tile *t = &w->tiles[b];
             k->blend(t->end - t->c0, held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0,
@@ -201,8 +202,9 @@ static void find_bases(const ph_call *call, worker *w, int h)
         const float *sink = r->silent[h * PH_ROWS_MAX + i] ? NULL : call->args->sink;
         float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
         ph_entmax e = ph_entmax_of(r->alpha[head]);
-        float base = ph_entmax_base(call->kernels, e, w->held + (int64_t)at * PH_BLOCK,
-                                    step, w->count, w->tiles, w->top[at], extra, w->list);
+        float base =
+            ph_entmax_base(call->kernels, e, w->held + (int64_t)at * PH_BLOCK, step,
+                           w->count, w->tiles, w->row_max[at], extra, w->list);
         w->lse[at] = ph_entmax_tau(e, base);
         w->stat[at] = base == -INFINITY ? INFINITY : base;
     }
@@ -231,11 +233,12 @@ static void weigh_seen(const ph_call *call, const worker *w, const ph_joint_tile
 static int all_zero(const ph_call *call, const ph_joint_tile *t, int h, int i, int m,
                     const float *p)
 {
-    float peak[PH_LANES];
+    float lane_max[PH_LANES];
     for (int r = i; r < i + m; r++) {
-        call->kernels->row_peak(t->end - t->c0, p + ph_joint_at(t, h, r) + t->c0, peak);
+        call->kernels->row_lane_max(t->end - t->c0, p + ph_joint_at(t, h, r) + t->c0,
+                                    lane_max);
         for (int l = 0; l < PH_LANES; l++)
-            if (!(peak[l] <= 0)) return 0;
+            if (!(lane_max[l] <= 0)) return 0;
     }
     return 1;
 }
@@ -259,9 +262,9 @@ static void weigh_head(const ph_call *call, worker *w, const ph_joint_tile *t, i
     for (int i = 0; i < w->r.count; i += k->mr) {
         int m = ph_min(k->mr, w->r.count - i);
         if (sparse && w->started && all_zero(call, t, h, i, m, p)) continue;
-        k->weigh(m, pad, t->c1 - t->c0, p + ph_joint_at(t, h, i) + t->c0, v + t->c0 * ld,
-                 ld, w->acc + ((int64_t)h * t->rows + i) * pad, pad,
-                 w->started ? ones : NULL, NULL);
+        k->multiply_v(m, pad, t->c1 - t->c0, p + ph_joint_at(t, h, i) + t->c0,
+                      v + t->c0 * ld, ld, w->acc + ((int64_t)h * t->rows + i) * pad, pad,
+                      w->started ? ones : NULL, NULL);
     }
 }
 
@@ -369,7 +372,8 @@ static int begin_rows(const ph_call *call, worker *w, const place *p)
     ph_joint_matrices(call, &w->r);
     for (int h = 0; h < w->r.heads; h++)
         ph_rows_pack_q(call, &w->r.rows[h], call->plan->scale2, w->q[h]);
-    for (int i = 0; i < w->r.heads * call->plan->joint.rows; i++) w->top[i] = -INFINITY;
+    for (int i = 0; i < w->r.heads * call->plan->joint.rows; i++)
+        w->row_max[i] = -INFINITY;
     list_tiles(call, w);
     w->started = 0;
     return 1;
@@ -379,7 +383,7 @@ static void hold_all(const ph_call *call, worker *w, const ph_joint_keys *keys)
 {
     for (int b = 0; b < w->count; b++) {
         hold_tile(call, w, keys, b);
-        for (int h = 0; h < w->r.heads; h++) raise_tops(call, w, b, h);
+        for (int h = 0; h < w->r.heads; h++) raise_row_max(call, w, b, h);
     }
 }
 
@@ -434,7 +438,7 @@ static void normalise_head(void *arg, int lane, int h)
 {
     const task *job = arg;
     worker w = share(job, lane);
-    for (int b = 0; b < w.count; b++) raise_tops(job->call, &w, b, h);
+    for (int b = 0; b < w.count; b++) raise_row_max(job->call, &w, b, h);
     find_statistic(job->call, &w, h);
 }
 

@@ -29,15 +29,15 @@ ph_entmax ph_entmax_of(double alpha)
 }
 
 float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
-                     int blocks, const ph_joint_tile *tiles, float top, float sink,
+                     int blocks, const ph_joint_tile *tiles, float row_max, float sink,
                      float *list)
 {
-    float sums[2], high = sink > top ? sink : top;
+    float sums[2], high = sink > row_max ? sink : row_max;
     int n = 0;
     if (high == -INFINITY) return -INFINITY;
     for (int b = 0; b < blocks; b++, row += step)
-        n += k->near_top(tiles[b].end - tiles[b].c0, row + tiles[b].c0, e.scale, high,
-                         list + n);
+        n += k->near_row_max(tiles[b].end - tiles[b].c0, row + tiles[b].c0, e.scale, high,
+                             list + n);
     float extra = (sink - high) * e.scale;
     if (extra > -1) list[n++] = extra;
     while (n % PH_LANES || n == 0) list[n++] = -2; /* outside any support */

@@ -7,45 +7,45 @@
 
 #include "base/half.h"
 
-enum { TILE = PH_TILE * PH_STEP }; /* numbers */
+enum { TILE = PH_AMX_TILE * PH_AMX_STEP }; /* numbers */
 
 void ph_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, ph_tiles *out)
 {
-    const size_t number = sizeof(uint16_t), strips = (size_t)ph_div_up(rows, PH_TILE);
-    out->q = ph_arena_take(arena, strips * PH_TILE * (size_t)plan->k_steps * number);
-    out->q_across = ph_arena_take(arena, PH_TILE * (size_t)plan->k_steps * number);
+    const size_t number = sizeof(uint16_t), strips = (size_t)ph_div_up(rows, PH_AMX_TILE);
+    out->q = ph_arena_take(arena, strips * PH_AMX_TILE * (size_t)plan->k_steps * number);
+    out->q_across = ph_arena_take(arena, PH_AMX_TILE * (size_t)plan->k_steps * number);
     out->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
     out->v = ph_arena_take(arena, PH_BLOCK * (size_t)plan->v_pad * number);
-    out->parts =
-        ph_arena_take(arena, PH_BLOCK / PH_STEP * (size_t)(PH_PARTS * TILE) * number);
+    out->terms = ph_arena_take(arena, PH_BLOCK / PH_AMX_STEP *
+                                          (size_t)(PH_BF16_TERMS * TILE) * number);
 }
 
 /* A single strip uses keys once: they are not packed if their rows are whole steps. */
 static int keys_along(const ph_call *call, const ph_stream *st)
 {
-    return st->rows->count <= PH_TILE && call->attn->qk_dim % PH_STEP == 0;
+    return st->rows->count <= PH_AMX_TILE && call->attn->qk_dim % PH_AMX_STEP == 0;
 }
 
 void ph_tiles_begin(const ph_call *call, ph_stream *st)
 {
     const ph_attn *a = call->attn;
-    const void *from[PH_TILE];
-    for (int r = 0; r < st->rows->count; r += PH_TILE) {
-        int m = ph_min(PH_TILE, st->rows->count - r);
+    const void *from[PH_AMX_TILE];
+    for (int r = 0; r < st->rows->count; r += PH_AMX_TILE) {
+        int m = ph_min(PH_AMX_TILE, st->rows->count - r);
         ph_rows_pointers(call, st->rows, r, m, call->args->q, &a->q, from);
-        call->plan->pairs->pack_rows(st->tiles.q + (int64_t)r * call->plan->k_steps, from,
-                                     m, a->qk_dim);
+        call->plan->bf16_pairs->pack_rows(st->tiles.q + (int64_t)r * call->plan->k_steps,
+                                          from, m, a->qk_dim);
     }
     if (!keys_along(call, st)) return;
     ph_rows_pointers(call, st->rows, 0, st->rows->count, call->args->q, &a->q, from);
-    call->plan->pairs->pack_across(st->tiles.q_across, from, st->rows->count, a->qk_dim,
-                                   0);
+    call->plan->bf16_pairs->pack_panel(st->tiles.q_across, from, st->rows->count,
+                                       a->qk_dim, 0);
 }
 
 /* So few rows multiply values faster than these are packed. */
 static int values_along(const ph_call *call, const ph_stream *st)
 {
-    return st->rows->count <= PH_FEW && call->attn->v_dim % PH_STEP == 0;
+    return st->rows->count <= PH_FEW_ROWS && call->attn->v_dim % PH_AMX_STEP == 0;
 }
 
 /* Packs values of keys j0 + [c0, c1); returns 1 if they are plain. */
@@ -54,38 +54,40 @@ static int pack_values(const ph_call *call, ph_stream *st, int j0, int c0, int c
     const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
     const ph_rows *rows = st->rows;
-    const void *from[PH_STEP];
-    int all_plain = 1;
-    for (int c = c0; c < c1; c += PH_STEP) {
-        int n = ph_min(PH_STEP, c1 - c);
+    const void *from[PH_AMX_STEP];
+    int all_normal = 1;
+    for (int c = c0; c < c1; c += PH_AMX_STEP) {
+        int n = ph_min(PH_AMX_STEP, c1 - c);
         uint16_t *v = st->tiles.v + (int64_t)c * plan->v_pad;
         ph_keys_pointers(call, call->args->v, &a->v, rows->batch, rows->v_head, j0 + c, n,
                          from);
-        if (plan->pairs->pack_along(v, from, n, a->v_dim, ph_next_block(&a->v))) continue;
-        all_plain = 0;
-        for (int i = 0; i < PH_STEP * plan->v_pad; i++)
-            if (!ph_is_plain(v[i])) v[i] = 0;
+        if (plan->bf16_pairs->pack_pairs(v, from, n, a->v_dim, ph_next_block(&a->v)))
+            continue;
+        all_normal = 0;
+        for (int i = 0; i < PH_AMX_STEP * plan->v_pad; i++)
+            if (!ph_is_normal(v[i])) v[i] = 0;
     }
-    return all_plain;
+    return all_normal;
 }
 
 int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
 {
     const ph_rows *rows = st->rows;
-    int along = keys_along(call, st) ? c1 / PH_TILE * PH_TILE : 0;
+    int along = keys_along(call, st) ? c1 / PH_AMX_TILE * PH_AMX_TILE : 0;
     st->tiles.along = along;
     ph_scores_pack_k(call, rows->batch, rows->k_head, j0, ph_max(c0, along), c1,
                      st->tiles.k);
     return values_along(call, st) || pack_values(call, st, j0, c0, c1);
 }
 
-/* Weight c of row i, from its parts. */
-static float weight(const uint16_t *parts, int i, int c)
+/* Weight c of row i, from its terms. */
+static float weight(const uint16_t *terms, int i, int c)
 {
-    const uint16_t *high = parts + c / PH_STEP * PH_PARTS * TILE + i * PH_STEP;
-    int at = c % PH_TILE * 2 + c % PH_STEP / PH_TILE;
+    const uint16_t *high =
+        terms + c / PH_AMX_STEP * PH_BF16_TERMS * TILE + i * PH_AMX_STEP;
+    int at = c % PH_AMX_TILE * 2 + c % PH_AMX_STEP / PH_AMX_TILE;
     float sum = 0;
-    for (int p = PH_PARTS - 1; p >= 0; p--) sum += ph_from_bf16(high[p * TILE + at]);
+    for (int p = PH_BF16_TERMS - 1; p >= 0; p--) sum += ph_from_bf16(high[p * TILE + at]);
     return sum;
 }
 
@@ -104,8 +106,8 @@ static void add_rest(const ph_call *call, ph_stream *st, int first, int m, int j
             const uint16_t *v = keys[c];
             if (!ph_rows_sees(call, st->rows, first + i, j0 + c0 + c)) continue;
             for (int d = 0; d < a->v_dim; d++)
-                if (!ph_is_plain(v[d]))
-                    acc[d] += weight(st->tiles.parts, i, c) * ph_from_bf16(v[d]);
+                if (!ph_is_normal(v[d]))
+                    acc[d] += weight(st->tiles.terms, i, c) * ph_from_bf16(v[d]);
         }
     }
 }
@@ -121,50 +123,50 @@ static void strip_scores(const ph_call *call, ph_stream *st, int j0, int first, 
     int64_t key = st->rows->batch * k->batch + st->rows->k_head * k->head;
     for (int i = 0; i < m * PH_LANES; i++) st->lane_max[i] = -INFINITY;
     if (along > c0)
-        plan->pairs->scores_along(
+        plan->bf16_pairs->scores_in_place(
             m, along - c0, plan->k_steps, t->q_across,
             (const uint16_t *)call->args->k + key + (j0 + c0) * k->time, k->time,
             ph_next_block(k), plan->scale2, st->scores + c0, st->lane_max);
     if (c1 > along)
-        plan->pairs->scores(m, c1 - along, plan->k_steps,
-                            t->q + (int64_t)first * plan->k_steps,
-                            (const uint16_t *)(t->k + (int64_t)along * plan->k_floats),
-                            plan->scale2, st->scores + along, st->lane_max);
+        plan->bf16_pairs->scores(
+            m, c1 - along, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
+            (const uint16_t *)(t->k + (int64_t)along * plan->k_floats), plan->scale2,
+            st->scores + along, st->lane_max);
 }
 
 /* The whole strip against values as they lie, if these can be. */
-static int attend_along(const ph_call *call, const ph_stream *st, const ph_strip *strip,
-                        int j, int keys)
+static int attend_in_place(const ph_call *call, const ph_stream *st,
+                           const ph_strip *strip, int j, int keys)
 {
     const ph_strides *v = &call->attn->v;
     int64_t at = st->rows->batch * v->batch + st->rows->v_head * v->head + j * v->time;
-    return call->plan->pairs->attend_along(strip, (const uint16_t *)call->args->v + at,
-                                           v->time, keys, ph_next_block(v));
+    return call->plan->bf16_pairs->attend_in_place(
+        strip, (const uint16_t *)call->args->v + at, v->time, keys, ph_next_block(v));
 }
 
 void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int first)
 {
     const ph_plan *plan = call->plan;
-    const ph_pairs *k = plan->pairs;
+    const ph_bf16_pairs *k = plan->bf16_pairs;
     const ph_tiles *t = &st->tiles;
-    int m = ph_min(PH_TILE, st->rows->count - first), pad = plan->v_pad, c0, c1;
+    int m = ph_min(PH_AMX_TILE, st->rows->count - first), pad = plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, j0, &c0, &c1)) return;
     int n = ph_round_up(c1, PH_LANES) - c0, drop = plan->drop_limit != 0;
     strip_scores(call, st, j0, first, m, c0, c0 + n);
-    ph_score_strip masked = {st->rows, first, m, j0, c0, c1, st->scores, st->lane_max,
-                             NULL};
+    ph_score_strip masked = {st->rows,   first,        m,   j0, c0, c1,
+                             st->scores, st->lane_max, NULL};
     ph_rows_mask(call, &masked);
     if (drop) ph_rows_dropout(call, st->rows, first, m, j0, c0, c1, st->drop);
-    uint8_t *started = &st->started[first / PH_TILE];
+    uint8_t *started = &st->started[first / PH_AMX_TILE];
     ph_strip strip = {.m = m,
                       .n = n,
                       .s = st->scores + c0,
-                      .peak = st->lane_max,
+                      .lane_max = st->lane_max,
                       .drop = drop ? st->drop + c0 : NULL,
-                      .top = st->split.row_max + first,
+                      .row_max = st->split.row_max + first,
                       .sum = st->split.sum + first * PH_LANES,
-                      .alpha = st->rescale,
-                      .parts = t->parts,
+                      .rescale = st->rescale,
+                      .terms = t->terms,
                       .keep = !v_plain,
                       .v = t->v + (int64_t)c0 * pad,
                       .width = pad,
@@ -173,7 +175,7 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
                       .ldc = pad};
     *started = 1;
     if (values_along(call, st)) {
-        if (attend_along(call, st, &strip, j0 + c0, c1 - c0)) return;
+        if (attend_in_place(call, st, &strip, j0 + c0, c1 - c0)) return;
         strip.keep = !(v_plain = pack_values(call, st, j0, c0, c1));
     }
     k->attend(&strip);

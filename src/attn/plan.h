@@ -39,7 +39,8 @@ struct ph_plan {
     ph_ctx *ctx;
     void *device; /* what the backend keeps with the plan; NULL: nothing */
     const ph_kernels *kernels;
-    const ph_pairs *pairs;   /* of the kernels, if bf16 is multiplied as it is; or NULL */
+    const ph_bf16_pairs
+        *bf16_pairs;         /* of the kernels, if bf16 is multiplied as it is; or NULL */
     const ph_variant *mixer; /* who mixes heads; NULL: nobody */
     const ph_variant *norm;  /* who normalises rows; NULL: softmax */
     char name[64];           /* of the variants */
@@ -49,7 +50,7 @@ struct ph_plan {
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
-    int k_steps;      /* with pairs: qk_dim rounded up to PH_STEP */
+    int k_steps;      /* with pairs: qk_dim rounded up to PH_AMX_STEP */
     int k_floats;     /* room of a key packed for scores */
     int q_floats;     /* room of a strip of mr rows packed for scores */
     int strip;        /* forward: rows of a strip, mr or those of a tile */

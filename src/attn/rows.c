@@ -129,8 +129,8 @@ void ph_rows_pack_q(const ph_call *call, const ph_rows *rows, float scale, float
     const ph_attn *a = call->attn;
     const void *from[PH_ROWS_MAX];
     ph_rows_pointers(call, rows, 0, rows->count, call->args->q, &a->q, from);
-    call->kernels->pack_along(dst, call->plan->k_pad, from, rows->count, a->qk_dim,
-                              a->dtype, scale);
+    call->kernels->pack_row_major(dst, call->plan->k_pad, from, rows->count, a->qk_dim,
+                                  a->dtype, scale);
 }
 
 size_t ph_scores_q_floats(const ph_plan *plan, int rows)
@@ -145,21 +145,22 @@ void ph_scores_pack_q(const ph_call *call, const ph_rows *rows, float *dst)
     const ph_plan *plan = call->plan;
     const void *from[PH_MR_MAX];
     int mr = call->kernels->mr;
-    if (!plan->pairs) {
+    if (!plan->bf16_pairs) {
         ph_rows_pack_q(call, rows, plan->scale2, dst);
         return;
     }
     for (int r = 0; r < rows->count; r += mr, dst += plan->q_floats) {
         int m = ph_min(mr, rows->count - r);
         ph_rows_pointers(call, rows, r, m, call->args->q, &a->q, from);
-        plan->pairs->pack_rows((uint16_t *)dst, from, m, a->qk_dim);
+        plan->bf16_pairs->pack_rows((uint16_t *)dst, from, m, a->qk_dim);
     }
 }
 
 int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int *c0, int *c1)
 {
-    int low = INT32_MAX, high = 0, nr = call->plan->pairs ? PH_STEP : call->kernels->nr;
+    int low = INT32_MAX, high = 0,
+        nr = call->plan->bf16_pairs ? PH_AMX_STEP : call->kernels->nr;
     *c0 = 0, *c1 = PH_BLOCK;
     if (ph_rows_all_see(rows, j0, j0 + PH_BLOCK)) return 1;
     for (int r = first; r < first + m; r++) {
@@ -332,15 +333,15 @@ int ph_rows_scores(const ph_call *call, const ph_score_strip *t, const float *q,
     const ph_plan *plan = call->plan;
     int m = t->m, n = ph_round_up(t->c1, PH_LANES) - t->c0;
     float *s = t->s + t->c0;
-    q += plan->pairs ? t->first / call->kernels->mr * (int64_t)plan->q_floats
-                     : t->first * (int64_t)plan->k_pad;
+    q += plan->bf16_pairs ? t->first / call->kernels->mr * (int64_t)plan->q_floats
+                          : t->first * (int64_t)plan->k_pad;
     k += (int64_t)t->c0 * plan->k_floats;
     for (int i = 0; i < m * PH_LANES; i++) t->lane_max[i] = -INFINITY;
-    if (plan->pairs) {
-        plan->pairs->begin(m);
-        plan->pairs->scores(m, n, plan->k_steps, (const uint16_t *)q, (const uint16_t *)k,
-                            plan->scale2, s, t->lane_max);
-        plan->pairs->end();
+    if (plan->bf16_pairs) {
+        plan->bf16_pairs->begin(m);
+        plan->bf16_pairs->scores(m, n, plan->k_steps, (const uint16_t *)q,
+                                 (const uint16_t *)k, plan->scale2, s, t->lane_max);
+        plan->bf16_pairs->end();
     } else {
         call->kernels->scores(m, n, call->attn->qk_dim, q, plan->k_pad, k, s,
                               t->lane_max);
@@ -379,7 +380,7 @@ void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *s
 }
 
 void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
-                 const ph_strides *strides, int64_t at, int n, int dim)
+                      const ph_strides *strides, int64_t at, int n, int dim)
 {
     ph_dtype type = call->attn->dtype;
     if (strides->time != dim || n <= 0) return;
@@ -395,8 +396,8 @@ void ph_keys_across(const ph_call *call, const void *base, const ph_strides *str
     for (int c = c0; c < c1; c += k->nr) {
         int n = ph_min(k->nr, c1 - c);
         ph_keys_pointers(call, base, strides, batch, head, j0 + c, n, from);
-        k->pack_across(panels + (int64_t)c * dim, k->nr, from, n, dim, call->attn->dtype,
-                       1);
+        k->pack_panel(panels + (int64_t)c * dim, k->nr, from, n, dim, call->attn->dtype,
+                      1);
     }
 }
 
@@ -410,17 +411,17 @@ void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, 
 {
     const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
-    const void *from[PH_TILE];
-    if (!plan->pairs) {
+    const void *from[PH_AMX_TILE];
+    if (!plan->bf16_pairs) {
         ph_keys_across(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, c0, c1,
                        dst);
         return;
     }
-    for (int c = c0; c < c1; c += PH_TILE) {
-        int n = ph_min(PH_TILE, c1 - c);
+    for (int c = c0; c < c1; c += PH_AMX_TILE) {
+        int n = ph_min(PH_AMX_TILE, c1 - c);
         ph_keys_pointers(call, call->args->k, &a->k, batch, head, j0 + c, n, from);
-        plan->pairs->pack_across((uint16_t *)(dst + (int64_t)c * plan->k_floats), from, n,
-                                 a->qk_dim, ph_next_block(&a->k));
+        plan->bf16_pairs->pack_panel((uint16_t *)(dst + (int64_t)c * plan->k_floats),
+                                     from, n, a->qk_dim, ph_next_block(&a->k));
     }
 }
 
@@ -436,8 +437,8 @@ const float *ph_keys_along(const ph_call *call, const void *base,
         *ld = strides->time;
         return (const float *)from[0] - c0 * strides->time;
     }
-    call->kernels->pack_along(room + (int64_t)c0 * pad, pad, from, c1 - c0, dim,
-                              call->attn->dtype, 1);
+    call->kernels->pack_row_major(room + (int64_t)c0 * pad, pad, from, c1 - c0, dim,
+                                  call->attn->dtype, 1);
     *ld = pad;
     return room;
 }

@@ -107,7 +107,8 @@ void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, 
 size_t ph_scores_k_floats(const ph_plan *plan, int keys);
 
 /* Keys [*c0, *c1) of the block [j0, j0 + PH_BLOCK) that rows [first, first+m) need, as
-   offsets from j0; c0 is a multiple of nr, of PH_STEP with pairs. Returns 0 if none. */
+   offsets from j0; c0 is a multiple of nr, with bf16 pairs of PH_AMX_STEP. Returns 0 if
+   there are none. */
 int ph_rows_range(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int *c0, int *c1);
 
@@ -168,7 +169,7 @@ void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *s
 /* Part i of what is prefetched: n rows of a tensor from element `at` on, where they are
    contiguous; else nothing. */
 void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
-                 const ph_strides *strides, int64_t at, int n, int dim);
+                      const ph_strides *strides, int64_t at, int n, int dim);
 
 /* Packs keys [j0 + c0, j0 + c1) of k (c0 a multiple of nr) across, into panels. */
 void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,

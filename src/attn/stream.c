@@ -13,14 +13,14 @@ void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running 
 {
     out->row_max = ph_arena_floats(arena, (size_t)rows);
     out->sum = ph_arena_floats(arena, (size_t)rows * PH_LANES);
-    if (plan->pairs && rows > PH_TILE) rows = ph_round_up(rows, PH_TILE);
+    if (plan->bf16_pairs && rows > PH_AMX_TILE) rows = ph_round_up(rows, PH_AMX_TILE);
     out->acc = ph_arena_floats(arena, (size_t)rows * (size_t)plan->v_pad);
 }
 
 /* Packed operands: tiles of bf16, or f32. */
 static void take_operands(const ph_plan *plan, ph_arena *arena, int rows, ph_stream *out)
 {
-    if (plan->pairs) {
+    if (plan->bf16_pairs) {
         ph_tiles_take(plan, arena, rows, &out->tiles);
         return;
     }
@@ -47,7 +47,7 @@ void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
 
 void ph_stream_begin(const ph_call *call, ph_stream *stream)
 {
-    if (call->plan->pairs) {
+    if (call->plan->bf16_pairs) {
         ph_tiles_begin(call, stream);
         return;
     }
@@ -63,8 +63,8 @@ static void pack_queries(const ph_call *call, ph_stream *st, int end)
     int first = st->packed, count = end - first, pad = call->plan->k_pad;
     if (count <= 0) return;
     ph_rows_pointers(call, st->rows, first, count, call->args->q, &a->q, from);
-    call->kernels->pack_along(st->q + (int64_t)first * pad, pad, from, count, a->qk_dim,
-                              a->dtype, call->plan->scale2);
+    call->kernels->pack_row_major(st->q + (int64_t)first * pad, pad, from, count,
+                                  a->qk_dim, a->dtype, call->plan->scale2);
     st->packed = end;
 }
 
@@ -108,8 +108,7 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
         lse[i] = (float)((double)row_max * PH_LN2 + lse[i]);
         if (sum[i] == 0) lse[i] = -INFINITY;
         if (isnan(sum[i])) lse[i] = NAN;
-        if (args->sink)
-            ph_add_sink(args->sink[rows->head[r]], &lse[i], &factor[i]);
+        if (args->sink) ph_add_sink(args->sink[rows->head[r]], &lse[i], &factor[i]);
     }
 }
 
@@ -119,7 +118,7 @@ typedef struct block {
     const void *k;  /* key j0 in place, if k is not packed; else NULL */
     const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
-    int v_finite; /* -1: not known yet */
+    int v_finite;         /* -1: not known yet */
     ph_prefetch prefetch; /* by the strips, meanwhile */
 } block;
 
@@ -137,9 +136,9 @@ static int scores_in_place(const ph_call *call, const ph_score_strip *t, const f
 {
     const ph_attn *a = call->attn;
     for (int i = 0; i < t->m * PH_LANES; i++) t->lane_max[i] = -INFINITY;
-    call->kernels->scores_along(t->m, t->c1 - t->c0, a->qk_dim, q, call->plan->k_pad,
-                                ph_at(k, a->dtype, t->c0 * a->k.time), a->k.time,
-                                a->dtype, t->s + t->c0, t->lane_max);
+    call->kernels->scores_in_place(t->m, t->c1 - t->c0, a->qk_dim, q, call->plan->k_pad,
+                                   ph_at(k, a->dtype, t->c0 * a->k.time), a->k.time,
+                                   a->dtype, t->s + t->c0, t->lane_max);
     return ph_rows_mask(call, t);
 }
 
@@ -175,9 +174,10 @@ static void weigh_pieces(const ph_call *call, ph_stream *st, block *b, int m, in
         int n = ph_min(PH_LANES, c1 - c);
         ph_keys_pointers(call, call->args->v, &a->v, st->rows->batch, st->rows->v_head,
                          b->j0 + c, n, from);
-        call->kernels->pack_along(st->v, pad, from, n, a->v_dim, a->dtype, 1);
-        call->kernels->weigh(m, pad, n, st->scores + c, st->v, pad, st->split.acc, pad,
-                             rescale, next ? ph_at(next, a->dtype, c * a->v.time) : NULL);
+        call->kernels->pack_row_major(st->v, pad, from, n, a->v_dim, a->dtype, 1);
+        call->kernels->multiply_v(m, pad, n, st->scores + c, st->v, pad, st->split.acc,
+                                  pad, rescale,
+                                  next ? ph_at(next, a->dtype, c * a->v.time) : NULL);
     }
 }
 
@@ -187,8 +187,8 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, b->j0, &c0, &c1)) return;
     pack_queries(call, st, first + m);
-    ph_score_strip t = {st->rows, first, m, b->j0, c0, c1, st->scores, st->lane_max,
-                        NULL};
+    ph_score_strip t = {st->rows,   first,        m,   b->j0, c0, c1,
+                        st->scores, st->lane_max, NULL};
     int partial = b->k ? scores_in_place(call, &t, st->q, b->k)
                        : ph_rows_scores(call, &t, st->q, st->k);
     k->softmax(m, ph_round_up(c1, PH_LANES) - c0, st->scores + c0, st->lane_max,
@@ -203,9 +203,9 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     else if (partial && !v_is_finite(call, b))
         weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, rescale);
     else
-        k->weigh(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
-                 st->split.acc + (int64_t)first * pad, pad, rescale,
-                 ph_prefetch_take(&b->prefetch, (int64_t)pad * (c1 - c0)));
+        k->multiply_v(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
+                      st->split.acc + (int64_t)first * pad, pad, rescale,
+                      ph_prefetch_take(&b->prefetch, (int64_t)pad * (c1 - c0)));
 }
 
 /* What strips prefetch while they run over a block: v of the next one, which few rows
@@ -237,27 +237,27 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
-    if (rows->count <= call->kernels->few)
+    if (rows->count <= call->kernels->few_rows)
         b->k = ph_at(call->args->k, a->dtype,
                      rows->batch * a->k.batch + rows->k_head * a->k.head +
                          b->j0 * a->k.time);
     else
         ph_scores_pack_k(call, rows->batch, rows->k_head, b->j0, b->c0, b->c1, st->k);
     int in_place = a->dtype == PH_F32 && a->v_dim == call->plan->v_pad;
-    if (rows->count > call->kernels->few || in_place) pack_values(call, st, b);
+    if (rows->count > call->kernels->few_rows || in_place) pack_values(call, st, b);
     plan_prefetch(call, st, b);
 }
 
 void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
 {
     const ph_rows *rows = st->rows;
-    const ph_pairs *pairs = call->plan->pairs;
-    int nr = pairs ? PH_STEP : call->kernels->nr;
+    const ph_bf16_pairs *pairs = call->plan->bf16_pairs;
+    int nr = pairs ? PH_AMX_STEP : call->kernels->nr;
     ph_running_reset(rows->count, &st->split);
     memset(st->started, 0, (size_t)ph_div_up(rows->count, call->plan->strip));
     first = ph_max(first, rows->low / PH_BLOCK * PH_BLOCK);
     end = ph_min(end, rows->high);
-    if (pairs) pairs->begin(ph_min(rows->count, PH_TILE));
+    if (pairs) pairs->begin(ph_min(rows->count, PH_AMX_TILE));
     for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
         block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
         int plain = 0, strip = call->plan->strip;

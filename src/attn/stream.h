@@ -26,17 +26,17 @@ typedef struct ph_running {
 
 /* Operands of AMX products of bf16 (kernels.h). */
 typedef struct ph_tiles {
-    uint16_t *q;        /* strips of PH_TILE rows */
+    uint16_t *q;        /* strips of PH_AMX_TILE rows */
     uint16_t *q_across; /* the first of them transposed */
-    int along;       /* column of the block up to which keys are multiplied in place */
-    float *k;        /* one block, as ph_scores_pack_k leaves it */
-    uint16_t *v;     /* one block: steps of PH_STEP keys; what is not plain is 0 here */
-    uint16_t *parts; /* weights of one strip */
+    int along;          /* column of the block up to which keys are multiplied in place */
+    float *k;           /* one block, as ph_scores_pack_k leaves it */
+    uint16_t *v; /* one block: steps of PH_AMX_STEP keys; what is not plain is 0 here */
+    uint16_t *terms; /* weights of one strip */
 } ph_tiles;
 
 typedef struct ph_stream {
     ph_rows *rows;
-    ph_tiles tiles;   /* with plan->pairs; q, k, v below without */
+    ph_tiles tiles;   /* with plan->bf16_pairs; q, k, v below without */
     float *q;         /* as scores want it */
     int packed;       /* so many rows of it are there */
     ph_running split; /* of the current split */

@@ -8,24 +8,24 @@
 
 #include "kernels/kernels.h"
 
-/* amx_parts.c */
-int ph_amx_split(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
-                 int lines, int k, int along, int pairs);
+/* amx_bf16x3.c */
+int ph_amx_split_bf16x3(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
+                        int lines, int k, int k_contiguous, int pairs);
 void ph_amx_multiply(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
                      int64_t ldc, int add);
-void ph_amx_stream(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
-                   float *c, int64_t ldc);
+void ph_amx_multiply_in_place(int m, int n, int k, const ph_operand *a, const float *b,
+                              int64_t ldb, float *c, int64_t ldc);
 
-/* amx_few.c */
-int ph_amx_few(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
-               float *c, int64_t ldc);
+/* amx_few_rows.c */
+int ph_amx_multiply_few_rows(int m, int n, int k, const ph_operand *a, const float *b,
+                             int64_t ldb, float *c, int64_t ldc);
 
-/* amx_along.c */
-int ph_amx_attend_along(const ph_strip *x, const uint16_t *v, int64_t ldv, int keys,
-                        int64_t ahead);
+/* amx_in_place.c */
+int ph_amx_attend_in_place(const ph_strip *x, const uint16_t *v, int64_t ldv, int keys,
+                           int64_t prefetch_bytes);
 
-/* amx_slopes.c */
-int ph_amx_slopes(const ph_slopes *x);
+/* amx_score_grad.c */
+int ph_amx_score_grad(const ph_score_grad *x);
 
 #include "kernels/vec_avx512.h"
 
@@ -42,9 +42,12 @@ int ph_amx_slopes(const ph_slopes *x);
 #endif
 
 /* A compiler barrier: gcc does not know that tile loads read memory. */
-#define WRITTEN() __asm__ volatile("" : : : "memory")
+#define TILE_BARRIER() __asm__ volatile("" : : : "memory")
 
-enum { TILE = PH_TILE * PH_STEP, LINE = 64 }; /* elements of a tile; bytes of its rows */
+enum {
+    TILE = PH_AMX_TILE * PH_AMX_STEP,
+    LINE = 64
+}; /* elements of a tile; bytes of its rows */
 
 /* Interleaves the upper 16 bits of two vectors, those of `first` in the low halves: one
    masked byte shuffle into `second`. */

@@ -12,7 +12,7 @@
 #include "kernels/tmpl_math.h"
 #include "kernels/tmpl_gemm.h"
 #include "kernels/tmpl_pack.h"
-#include "kernels/tmpl_along.h"
+#include "kernels/tmpl_in_place.h"
 #include "kernels/tmpl_rows.h"
 #include "kernels/tmpl_lanes.h"
 #include "kernels/tmpl_head.h"

@@ -12,7 +12,7 @@
 #include "kernels/tmpl_math.h"
 #include "kernels/tmpl_gemm.h"
 #include "kernels/tmpl_pack.h"
-#include "kernels/tmpl_along.h"
+#include "kernels/tmpl_in_place.h"
 #include "kernels/tmpl_rows.h"
 #include "kernels/tmpl_lanes.h"
 #include "kernels/tmpl_head.h"
@@ -27,12 +27,12 @@
 #include "kernels/tmpl_table.h"
 #undef TABLE
 #undef NAME
-#undef SCORES_ALONG
-#define SCORES_ALONG scores_along_prefetched
+#undef SCORES_IN_PLACE
+#define SCORES_IN_PLACE scores_in_place_prefetched
 
 #define TABLE ph_kernels_amx
 #define NAME "amx"
-#define PAIRS &ph_pairs_amx
+#define BF16_PAIRS &ph_bf16_pairs_amx
 #include "kernels/tmpl_table.h"
 #undef TABLE
 #undef NAME

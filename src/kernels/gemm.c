@@ -11,7 +11,7 @@
  *           c is updated in row-major order: few pages at a time, contiguous lines. With
  *           many rows a thread starts with a range of items of its own, which share their
  *           columns of b.
- *   STREAM, TURNED   few rows: b is not packed, see gemm_few.c.
+ *   FEW_ROWS, FEW_ROWS_T   few rows: b is not packed, see gemm_few_rows.c.
  *   TILED            bf16x3 on AMX tiles, see gemm_tiles.c.
  *
  * If packed a exceeds its capacity the product runs in rounds, over rows and then over k;
@@ -31,16 +31,16 @@ typedef ph_gemm_area area;
 static const sizes all_sizes[] = {
     {12, 48, 640, 256, 1 << 19}, /* L2 1 to 2 MB */
     {6, 16, 384, 192, 1 << 20},  /* L2 0.5 to 1 MB */
-    {4, 4, 64, 64, 1 << 12}, /* ref: small, so that tests reach every edge */
+    {4, 4, 64, 64, 1 << 12},     /* ref: small, so that tests reach every edge */
 };
 
 enum {
-    LEAST_PANELS = 8,    /* of b in an item */
-    LEAST_TILES = 4,     /* panels of a in an item: fewer do not repay packing b */
-    TILES = 4,           /* panels of a packed by one item */
-    COPY = 1 << 18,      /* floats in an item's copy of its rectangle */
-    ITEMS_PER_LANE = 16, /* for load balance: a preempted thread delays little */
-    PAD = 16             /* floats between panels: avoids cache-set conflicts */
+    MIN_PANELS = 8,        /* of b in an item */
+    MIN_A_PANELS = 4,      /* panels of a in an item: fewer do not repay packing b */
+    A_PANELS_PER_PACK = 4, /* panels of a packed by one item */
+    COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
+    ITEMS_PER_LANE = 16,   /* for load balance: a preempted thread delays little */
+    PAD = 16               /* floats between panels: avoids cache-set conflicts */
 };
 
 typedef struct batch {
@@ -51,19 +51,19 @@ typedef struct batch {
 } batch;
 
 /* Which columns of b a lane holds packed: its next item often needs the same. */
-typedef struct columns_of {
+typedef struct packed_columns {
     const job *job; /* NULL: none */
     int j0, k0;
-} columns_of;
+} packed_columns;
 
-enum { LEAST_LANE = PH_ALIGN }; /* bytes: columns_of is there even without a product */
-_Static_assert(sizeof(columns_of) <= LEAST_LANE, "columns_of outgrew its lane");
+enum { MIN_LANE = PH_ALIGN }; /* bytes: packed_columns is there even without a product */
+_Static_assert(sizeof(packed_columns) <= MIN_LANE, "packed_columns outgrew its lane");
 
 /* Scratch of one lane. */
 typedef struct scratch {
-    columns_of *has; /* what panels hold */
-    float *panels;   /* packed columns of b */
-    float *c;        /* copy of a rectangle of c, or of one register tile */
+    packed_columns *has; /* what panels hold */
+    float *panels;       /* packed columns of b */
+    float *c;            /* copy of a rectangle of c, or of one register tile */
 } scratch;
 
 /* ---- decisions --------------------------------------------------------------------- */
@@ -75,26 +75,27 @@ static const sizes *sizes_for(const ph_kernels *k)
     return s;
 }
 
-int ph_gemm_part(int total, int most, int wanted, int least)
+int ph_gemm_even_part(int total, int most, int wanted, int least)
 {
-    int parts = ph_div_up(total, most);
-    parts = ph_max(parts, ph_min(wanted, total / least));
-    return ph_div_up(total, ph_max(parts, 1));
+    int k_blocks = ph_div_up(total, most);
+    k_blocks = ph_max(k_blocks, ph_min(wanted, total / least));
+    return ph_div_up(total, ph_max(k_blocks, 1));
 }
 
 /* How much of a one round packs: all of it, or `height` rows of `depth` steps of k. */
 static void choose_round(job *j)
 {
     const ph_gemm *g = j->g;
-    int mr = j->k->mr, parts = ph_max(ph_div_up(g->k, j->s->kc), 1), room = j->s->room;
-    j->kc = ph_max(ph_div_up(g->k, parts), 1);
+    int mr = j->k->mr, k_blocks = ph_max(ph_div_up(g->k, j->s->kc), 1),
+        max_packed = j->s->max_packed;
+    j->kc = ph_max(ph_div_up(g->k, k_blocks), 1);
     j->depth = g->k;
     j->height = g->m;
-    if ((int64_t)g->m * g->k <= room) return;
-    if (g->c_type == PH_F32) j->depth = ph_max(room / g->m / j->kc, 1) * j->kc;
+    if ((int64_t)g->m * g->k <= max_packed) return;
+    if (g->c_type == PH_F32) j->depth = ph_max(max_packed / g->m / j->kc, 1) * j->kc;
     j->k_rounds = ph_div_up(g->k, j->depth);
-    int most = ph_max(room / j->depth / mr, TILES);
-    j->height = ph_gemm_part(ph_div_up(g->m, mr), most, 1, 1) * mr;
+    int most = ph_max(max_packed / j->depth / mr, A_PANELS_PER_PACK);
+    j->height = ph_gemm_even_part(ph_div_up(g->m, mr), most, 1, 1) * mr;
     j->rounds = j->k_rounds * ph_div_up(g->m, j->height);
 }
 
@@ -106,11 +107,11 @@ static void choose_packed(job *j, int wanted, int count)
     int mr = j->k->mr, nr = j->k->nr, panels = ph_div_up(j->g->n, nr);
     j->mode = PACKED;
     choose_round(j);
-    j->columns = ph_gemm_part(panels, j->s->columns / nr, wanted, LEAST_PANELS) * nr;
+    j->columns = ph_gemm_even_part(panels, j->s->columns / nr, wanted, MIN_PANELS) * nr;
     int across = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
-    int most = j->plain ? tiles : ph_max(COPY / j->columns / mr, 1);
-    int down = ph_div_up(wanted, across * (j->plain ? count : 1));
-    j->rows = ph_gemm_part(tiles, most, down, LEAST_TILES) * mr;
+    int most = j->direct ? tiles : ph_max(COPY / j->columns / mr, 1);
+    int down = ph_div_up(wanted, across * (j->direct ? count : 1));
+    j->rows = ph_gemm_even_part(tiles, most, down, MIN_A_PANELS) * mr;
     j->a_step = (int64_t)j->kc * mr + PAD;
     j->b_step = (int64_t)j->kc * nr + PAD;
 }
@@ -122,45 +123,45 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
     j->g = g;
     j->k = ctx->kernels;
     j->s = sizes_for(j->k);
-    j->plain = g->c_type == PH_F32 && !g->c_block;
+    j->direct = g->c_type == PH_F32 && !g->c_block;
     j->rounds = j->k_rounds = 1;
     if (g->m <= 0 || g->n <= 0) {
         j->mode = EMPTY;
-    } else if (g->tiles && j->k->pairs && g->a_type != PH_F16 && !g->a_block) {
+    } else if (g->tiles && j->k->bf16_pairs && g->a_type != PH_F16 && !g->a_block) {
         ph_gemm_tiled_choose(j, wanted, count);
-    } else if (!ph_gemm_few_choose(j, wanted)) {
+    } else if (!ph_gemm_few_rows_choose(j, wanted)) {
         choose_packed(j, wanted, count);
     }
 }
 
 /* ---- workspace --------------------------------------------------------------------- */
 
-static int is_few(const job *j)
+static int is_few_rows(const job *j)
 {
-    return j->mode == STREAM || j->mode == TURNED;
+    return j->mode == FEW_ROWS || j->mode == FEW_ROWS_T;
 }
 
 /* Floats that the first loop packs. */
 static size_t packed_floats(const job *j)
 {
-    size_t parts = (size_t)ph_div_up(j->depth, ph_max(j->kc, 1));
+    size_t k_blocks = (size_t)ph_div_up(j->depth, ph_max(j->kc, 1));
     if (j->mode == TILED) return ph_gemm_tiled_packed(j);
-    if (is_few(j)) return ph_gemm_few_packed(j);
-    return parts * (size_t)ph_div_up(j->height, j->k->mr) * (size_t)j->a_step;
+    if (is_few_rows(j)) return ph_gemm_few_rows_packed(j);
+    return k_blocks * (size_t)ph_div_up(j->height, j->k->mr) * (size_t)j->a_step;
 }
 
-static scratch lay_lane(const job *j, ph_arena *arena)
+static scratch layout_lane(const job *j, ph_arena *arena)
 {
     scratch s = {0};
     int mr = j->k->mr, nr = j->k->nr;
     size_t copy = (size_t)j->rows * (size_t)j->columns;
     s.has = ph_arena_take(arena, sizeof *s.has);
     if (j->mode == TILED) ph_gemm_tiled(j, arena, -1, 0);
-    if (is_few(j)) ph_gemm_few(j, arena, -1);
+    if (is_few_rows(j)) ph_gemm_few_rows(j, arena, -1);
     if (j->mode != PACKED) return s;
     size_t panels = (size_t)(j->columns / nr) * (size_t)j->b_step;
     s.panels = ph_arena_floats(arena, panels + PH_PACK_SLACK);
-    s.c = ph_arena_floats(arena, j->plain ? (size_t)mr * (size_t)nr : copy);
+    s.c = ph_arena_floats(arena, j->direct ? (size_t)mr * (size_t)nr : copy);
     return s;
 }
 
@@ -174,34 +175,34 @@ static int shares(const job *j)
 
 /* Whether packed a has scratch of its own. Products of several rounds run one after the
    other and share theirs. */
-static int owns_room(const job *j)
+static int owns_scratch(const job *j)
 {
-    return j->rounds == 1 && (j->mode != TILED || ph_gemm_tiled_keeps(j));
+    return j->rounds == 1 && (j->mode != TILED || ph_gemm_tiled_shares_a(j));
 }
 
-static void lay_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
-                      ph_workspace work)
+static void layout_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
+                         ph_workspace work)
 {
     ph_arena arena = ph_arena_of(work.data, work.size);
     size_t most = 0;
     b->count = count;
-    b->lane_size = LEAST_LANE;
+    b->lane_size = MIN_LANE;
     for (int i = 0; i < count; i++) {
         job *j = &b->jobs[i];
         ph_arena lane = {0};
         choose(j, ctx, &list[i], count);
-        lay_lane(j, &lane);
+        layout_lane(j, &lane);
         if (lane.used > b->lane_size) b->lane_size = lane.used;
         if (j->mode == EMPTY) continue;
         size_t floats = packed_floats(j) + PH_PACK_SLACK;
         j->shared = i && shares(j);
-        if (!owns_room(j) && floats > most) most = floats;
-        if (!owns_room(j)) continue;
+        if (!owns_scratch(j) && floats > most) most = floats;
+        if (!owns_scratch(j)) continue;
         j->packed = j->shared ? j[-1].packed : ph_arena_floats(&arena, floats);
     }
     float *packed = ph_arena_floats(&arena, most);
     for (int i = 0; i < count; i++)
-        if (!owns_room(&b->jobs[i])) b->jobs[i].packed = packed;
+        if (!owns_scratch(&b->jobs[i])) b->jobs[i].packed = packed;
     b->lanes = ph_arena_take(&arena, b->lane_size * (size_t)ctx->threads);
 }
 
@@ -220,14 +221,14 @@ static bound wider(bound a, bound b)
 }
 
 /* For a mode whose sizes grow with m: those of its largest m. */
-static bound few_bound(const ph_ctx *ctx, const ph_gemm *g, int most_rows)
+static bound few_rows_bound(const ph_ctx *ctx, const ph_gemm *g, int max_rows)
 {
     job j;
     ph_arena lane = {0};
     ph_gemm fewer = *g;
-    fewer.m = ph_min(g->m, most_rows);
+    fewer.m = ph_min(g->m, max_rows);
     choose(&j, ctx, &fewer, 1);
-    lay_lane(&j, &lane);
+    layout_lane(&j, &lane);
     return (bound){j.mode == EMPTY ? 0 : packed_floats(&j), lane.used};
 }
 
@@ -237,23 +238,24 @@ static bound few_bound(const ph_ctx *ctx, const ph_gemm *g, int most_rows)
 static bound packed_bound(const job *j)
 {
     ph_arena lane = {0};
-    int mr = j->k->mr, nr = j->k->nr, parts = ph_div_up(j->g->k, j->kc);
-    int64_t all = (int64_t)parts * ph_div_up(j->g->m, mr);
-    int at_once = parts * ph_div_up(j->s->room / ph_max(j->g->k, 1), mr);
-    int round = ph_max(j->s->room / (j->kc * mr), parts * TILES) + parts;
+    int mr = j->k->mr, nr = j->k->nr, k_blocks = ph_div_up(j->g->k, j->kc);
+    int64_t all = (int64_t)k_blocks * ph_div_up(j->g->m, mr);
+    int at_once = k_blocks * ph_div_up(j->s->max_packed / ph_max(j->g->k, 1), mr);
+    int round =
+        ph_max(j->s->max_packed / (j->kc * mr), k_blocks * A_PANELS_PER_PACK) + k_blocks;
     int64_t most = ph_max(at_once, round);
     int tiles = ph_min(ph_div_up(j->g->m, mr), ph_max(COPY / j->columns / mr, 1));
     size_t copy = (size_t)tiles * (size_t)mr * (size_t)j->columns;
-    ph_arena_take(&lane, sizeof(columns_of));
+    ph_arena_take(&lane, sizeof(packed_columns));
     ph_arena_floats(&lane, (size_t)(j->columns / nr) * (size_t)j->b_step + PH_PACK_SLACK);
-    ph_arena_floats(&lane, j->plain ? (size_t)mr * (size_t)nr : copy);
+    ph_arena_floats(&lane, j->direct ? (size_t)mr * (size_t)nr : copy);
     return (bound){(size_t)((all < most ? all : most) * j->a_step), lane.used};
 }
 
 static bound tiled_bound(const job *j)
 {
     ph_arena lane = {0};
-    ph_arena_take(&lane, sizeof(columns_of));
+    ph_arena_take(&lane, sizeof(packed_columns));
     ph_arena_take(&lane, ph_gemm_tiled_lane(j));
     return (bound){ph_gemm_tiled_packed(j), lane.used};
 }
@@ -264,8 +266,8 @@ static bound bound_of(const ph_ctx *ctx, const ph_gemm *g)
     choose(&j, ctx, g, 1);
     if (j.mode == EMPTY) return (bound){0};
     if (j.mode == TILED) return tiled_bound(&j);
-    bound few = wider(few_bound(ctx, g, ph_gemm_stream_rows(&j)),
-                      few_bound(ctx, g, ph_gemm_turned_rows(&j)));
+    bound few = wider(few_rows_bound(ctx, g, ph_gemm_row_major_rows(&j)),
+                      few_rows_bound(ctx, g, ph_gemm_transposed_rows(&j)));
     return j.mode == PACKED ? wider(few, packed_bound(&j)) : few;
 }
 
@@ -273,7 +275,7 @@ static bound bound_of(const ph_ctx *ctx, const ph_gemm *g)
 size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count)
 {
     ph_arena arena = {0};
-    bound all = {.lane = LEAST_LANE};
+    bound all = {.lane = MIN_LANE};
     for (int i = 0; i < count; i++) {
         bound b = bound_of(ctx, &list[i]);
         all = wider(all, b);
@@ -325,10 +327,10 @@ void ph_gemm_copy(const job *j, const area *r, int out)
 void ph_gemm_begin(const job *j, area *r, float *copy, int add)
 {
     const ph_gemm *g = j->g;
-    r->c = j->plain ? (float *)g->c + r->i0 * g->c_row + r->j0 : copy;
-    r->ldc = j->plain ? g->c_row : j->columns;
-    if (add && !j->plain) ph_gemm_copy(j, r, 0);
-    for (int i = 0; i < r->rows && !add && (j->mode == STREAM || g->k == 0); i++)
+    r->c = j->direct ? (float *)g->c + r->i0 * g->c_row + r->j0 : copy;
+    r->ldc = j->direct ? g->c_row : j->columns;
+    if (add && !j->direct) ph_gemm_copy(j, r, 0);
+    for (int i = 0; i < r->rows && !add && (j->mode == FEW_ROWS || g->k == 0); i++)
         memset(r->c + i * r->ldc, 0, (size_t)r->cols * sizeof *r->c);
 }
 
@@ -340,29 +342,29 @@ void ph_gemm_bias(const job *j, const area *r, int first, int count)
 /* ---- items of the first loop ------------------------------------------------------- */
 
 /* The panels of a for the steps of k from kk on. */
-static float *a_part(const job *j, int kk)
+static float *a_panels(const job *j, int kk)
 {
     return j->packed + (int64_t)(kk / j->kc) * ph_div_up(j->height, j->k->mr) * j->a_step;
 }
 
 static void pack_item(const job *j, int item)
 {
-    int mr = j->k->mr, i0 = item * TILES * mr;
-    int rows = ph_min(TILES * mr, j->i_len - i0);
+    int mr = j->k->mr, i0 = item * A_PANELS_PER_PACK * mr;
+    int rows = ph_min(A_PANELS_PER_PACK * mr, j->i_len - i0);
     if (j->mode == TILED) {
         ph_gemm_tiled_pack(j, item);
         return;
     }
     for (int kk = 0; kk < j->k_len; kk += j->kc)
         ph_gemm_pack_a(j, j->i0 + i0, rows, j->k0 + kk, ph_min(j->kc, j->k_len - kk),
-                       a_part(j, kk) + i0 / mr * j->a_step);
+                       a_panels(j, kk) + i0 / mr * j->a_step);
 }
 
 /* ---- items of the second loop ------------------------------------------------------ */
 
 /* Prefetches the rows that a register tile will overwrite into L2: a store that misses at
    the end would fill the store buffer and stall the next tile's loads. */
-static void ask_for_rows(const float *c, int64_t ldc, int rows, int cols)
+static void prefetch_rows(const float *c, int64_t ldc, int rows, int cols)
 {
     for (int i = 0; i < rows; i++)
         for (int p = 0; p < cols; p += PH_LANES)
@@ -370,9 +372,9 @@ static void ask_for_rows(const float *c, int64_t ldc, int rows, int cols)
 }
 
 /* What tile `at` of a panel of a prefetches: its slice of the next panel. */
-static const float *next_part(const job *j, const float *a, int at, int len)
+static const float *next_slice(const job *j, const float *a, int at, int len)
 {
-    return a + j->a_step + (int64_t)at * len * PH_ASK / (int)sizeof *a;
+    return a + j->a_step + (int64_t)at * len * PH_PREFETCH_TRICKLE / (int)sizeof *a;
 }
 
 /* One register tile of c, through a buffer if it reaches beyond the last column. */
@@ -382,10 +384,10 @@ static void tile(const job *j, const area *r, int t, int p, int len, const float
     int mr = j->k->mr, nr = j->k->nr;
     int rows = ph_min(mr, r->rows - t), cols = ph_min(nr, r->cols - p);
     int padded = ph_round_up(cols, PH_LANES);
-    const float *next = r->rows > mr ? next_part(j, a, p / nr, len) : NULL;
+    const float *next = r->rows > mr ? next_slice(j, a, p / nr, len) : NULL;
     float *c = r->c + t * r->ldc + p;
-    if (!j->plain || cols == padded) {
-        if (!add) ask_for_rows(c, r->ldc, rows, padded);
+    if (!j->direct || cols == padded) {
+        if (!add) prefetch_rows(c, r->ldc, rows, padded);
         j->k->product(rows, padded, len, a, mr, b, nr, 0, c, r->ldc, add, next);
     } else {
         area edge = {r->i0 + t, rows, r->j0 + p, cols, buffer, nr};
@@ -427,33 +429,33 @@ static void packed_item(const job *j, const scratch *s, int item)
     ph_gemm_begin(j, &r, s->c, add);
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
         int len = ph_min(j->kc, j->k_len - kk);
-        const float *a = a_part(j, kk) + i0 / j->k->mr * j->a_step;
-        columns_of wants = {j, j0, j->k0 + kk};
+        const float *a = a_panels(j, kk) + i0 / j->k->mr * j->a_step;
+        packed_columns wants = {j, j0, j->k0 + kk};
         if (memcmp(s->has, &wants, sizeof wants) != 0)
             ph_gemm_pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
         *s->has = wants;
         steps(j, &r, kk, len, a, s->panels, s->c);
     }
     if (j->g->bias && j->g->k == 0) ph_gemm_bias(j, &r, 0, r.rows);
-    if (!j->plain) ph_gemm_copy(j, &r, 1);
+    if (!j->direct) ph_gemm_copy(j, &r, 1);
 }
 
 /* Its scratch overwrites the packed panels of the lane. */
-static void few_item(const job *j, ph_arena *arena, int item)
+static void few_rows_item(const job *j, ph_arena *arena, int item)
 {
-    columns_of *has = ph_arena_take(arena, sizeof *has);
-    *has = (columns_of){0};
-    ph_gemm_few(j, arena, item);
+    packed_columns *has = ph_arena_take(arena, sizeof *has);
+    *has = (packed_columns){0};
+    ph_gemm_few_rows(j, arena, item);
 }
 
 static void tiled_item(const job *j, ph_arena *arena, int item)
 {
-    columns_of *has = ph_arena_take(arena, sizeof *has);
-    columns_of wants = {j, ph_gemm_own(j, item).j0, 0};
+    packed_columns *has = ph_arena_take(arena, sizeof *has);
+    packed_columns wants = {j, ph_gemm_own(j, item).j0, 0};
     int whole = j->kc >= j->g->k; /* else the panels hold only part of k */
     int kept = whole && !memcmp(has, &wants, sizeof wants);
     ph_gemm_tiled(j, arena, item, kept);
-    *has = whole ? wants : (columns_of){0};
+    *has = whole ? wants : (packed_columns){0};
 }
 
 /* ---- the loops --------------------------------------------------------------------- */
@@ -476,11 +478,11 @@ static void item_loop(void *arg, int lane, int index)
         tiled_item(j, &arena, index);
         return;
     }
-    if (is_few(j)) {
-        few_item(j, &arena, index);
+    if (is_few_rows(j)) {
+        few_rows_item(j, &arena, index);
         return;
     }
-    scratch s = lay_lane(j, &arena);
+    scratch s = layout_lane(j, &arena);
     packed_item(j, &s, index);
 }
 
@@ -494,8 +496,9 @@ static void set_round(job *j, int r)
     j->i0 = r / j->k_rounds * j->height;
     j->i_len = ph_min(j->height, g->m - j->i0);
     j->items = ph_div_up(j->i_len, j->rows) * ph_div_up(g->n, j->columns);
-    if (j->mode == PACKED && !j->shared) j->packs = ph_div_up(j->i_len, TILES * j->k->mr);
-    if (is_few(j)) ph_gemm_few_pack(j);
+    if (j->mode == PACKED && !j->shared)
+        j->packs = ph_div_up(j->i_len, A_PANELS_PER_PACK * j->k->mr);
+    if (is_few_rows(j)) ph_gemm_few_rows_pack(j);
     if (j->mode == TILED && !j->shared) j->packs = ph_gemm_tiled_packs(j);
 }
 
@@ -503,7 +506,7 @@ static void set_round(job *j, int r)
    pack the same columns of b. Not with few rows: together the threads should read memory
    in order. Nor with AMX: where sibling threads share the unit, they finish at different
    times. */
-static int begins_apart(const batch *b)
+static int starts_apart(const batch *b)
 {
     int packs = 0, tiled = 0;
     for (int i = 0; i < b->count; i++) {
@@ -522,16 +525,16 @@ static void run_round(ph_ctx *ctx, batch *b)
         items += b->jobs[i].items;
     }
     for (int l = 0; l < ctx->threads; l++)
-        memset(b->lanes + b->lane_size * (size_t)l, 0, sizeof(columns_of));
+        memset(b->lanes + b->lane_size * (size_t)l, 0, sizeof(packed_columns));
     if (packs) ph_ctx_spread(ctx, packs, pack_loop, b);
-    if (items) (begins_apart(b) ? ph_ctx_spread : ph_ctx_run)(ctx, items, item_loop, b);
+    if (items) (starts_apart(b) ? ph_ctx_spread : ph_ctx_run)(ctx, items, item_loop, b);
     for (int i = 0; i < b->count; i++) b->jobs[i].packs = b->jobs[i].items = 0;
 }
 
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work)
 {
     batch b;
-    lay_batch(&b, ctx, list, count, work);
+    layout_batch(&b, ctx, list, count, work);
     for (int i = 0; i < count; i++)
         if (b.jobs[i].rounds == 1) set_round(&b.jobs[i], 0);
     run_round(ctx, &b);

@@ -8,8 +8,8 @@
  * result is rounded once to c's type. So it depends neither on blocking, threads and
  * instruction set, nor on m and n: a row alone gives the bits it gives in a batch.
  *
- * With `tiles`, where the table multiplies bf16 (ph_pairs) and a is neither f16 nor in
- * blocks, f32 is multiplied as a bf16x3 split in steps of 32, which is as accurate but
+ * With `tiles`, where the table multiplies bf16 (ph_bf16_pairs) and a is neither f16 nor
+ * in blocks, f32 is multiplied as a bf16x3 split in steps of 32, which is as accurate but
  * has bits of its own; again they depend only on the element's row and column. A
  * non-finite element is recomputed as the chain, and -0 becomes +0. Callers set it for
  * gradients of bf16, and of f32 where the table has f32_tiles.

@@ -1,6 +1,6 @@
 /*
  * gemm_job.h - one product with its blocking: what gemm.c decides, and what it shares
- * with gemm_few.c, gemm_pack.c and gemm_tiles.c.
+ * with gemm_few_rows.c, gemm_pack.c and gemm_tiles.c.
  */
 #ifndef PH_KERNELS_GEMM_JOB_H
 #define PH_KERNELS_GEMM_JOB_H
@@ -11,14 +11,14 @@
 
 /* Blocking for one register tile, by the sizes of a core's caches. */
 typedef struct ph_gemm_sizes {
-    int mr;      /* of the register tile that this is for */
-    int few;     /* up to so many rows STREAM is fastest */
-    int kc;      /* longer: c is loaded and stored less often */
-    int columns; /* of an item at most: kc * columns floats of b are half of L2 */
-    int room;    /* floats of a packed in a round: as many pages as the TLB covers */
+    int mr;         /* of the register tile that this is for */
+    int few_rows;   /* up to so many rows FEW_ROWS is fastest */
+    int kc;         /* longer: c is loaded and stored less often */
+    int columns;    /* of an item at most: kc * columns floats of b are half of L2 */
+    int max_packed; /* floats of a packed in a round: as many pages as the TLB covers */
 } ph_gemm_sizes;
 
-typedef enum ph_gemm_mode { EMPTY, STREAM, TURNED, PACKED, TILED } ph_gemm_mode;
+typedef enum ph_gemm_mode { EMPTY, FEW_ROWS, FEW_ROWS_T, PACKED, TILED } ph_gemm_mode;
 
 /* One product of the list and its blocking. */
 typedef struct ph_gemm_job {
@@ -26,17 +26,17 @@ typedef struct ph_gemm_job {
     const ph_kernels *k;
     const ph_gemm_sizes *s;
     ph_gemm_mode mode;
-    int plain;         /* c is row-major f32: the micro-kernel writes it directly */
+    int direct;        /* c is row-major f32: the micro-kernel writes it directly */
     int depth, height; /* k and rows of one round */
     int k_rounds, rounds;
     int kc;                 /* steps of k between two packings of b */
     int rows, columns;      /* of one item */
     int64_t a_step, b_step; /* floats from one packed panel to the next */
-    float *packed;          /* PACKED: panels of a for each block of k; STREAM, TURNED:
+    float *packed;     /* PACKED: panels of a for each block of k; FEW_ROWS, FEW_ROWS_T:
                                a as row-major f32; TILED: as AMX tiles */
-    int shared;             /* packed is that of the previous product */
-    int once;               /* TILED: b is used once and not packed */
-    const float *left;      /* STREAM, TURNED: a, with its row length */
+    int shared;        /* packed is that of the previous product */
+    int once;          /* TILED: b is used once and not packed */
+    const float *left; /* FEW_ROWS, FEW_ROWS_T: a, with its row length */
     int64_t left_ld;
 
     /* the current round */
@@ -53,7 +53,7 @@ typedef struct ph_gemm_area {
 
 /* Cuts `total` into equal parts of at most `most`: as few as that needs, or as many as
    `wanted` as long as a part keeps `least`. Returns the size of a part. */
-int ph_gemm_part(int total, int most, int wanted, int least);
+int ph_gemm_even_part(int total, int most, int wanted, int least);
 
 /* Offset of element e of an axis in blocks; *run shrinks to what is contiguous there. */
 int64_t ph_gemm_block(int block, int64_t step, int e, int *run);
@@ -80,28 +80,28 @@ ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
 void ph_gemm_pack_a(const ph_gemm_job *job, int i0, int rows, int k0, int len, float *to);
 void ph_gemm_pack_b(const ph_gemm_job *job, int j0, int cols, int k0, int len, float *to);
 
-/* ---- gemm_few.c ---- */
+/* ---- gemm_few_rows.c ---- */
 
-/* Decides on STREAM or TURNED, or returns 0. */
-int ph_gemm_few_choose(ph_gemm_job *job, int wanted);
+/* Decides on FEW_ROWS or FEW_ROWS_T, or returns 0. */
+int ph_gemm_few_rows_choose(ph_gemm_job *job, int wanted);
 
 /* The most rows for which each of the two modes is taken; 0: it does not apply. */
-int ph_gemm_stream_rows(const ph_gemm_job *job);
-int ph_gemm_turned_rows(const ph_gemm_job *job);
+int ph_gemm_row_major_rows(const ph_gemm_job *job);
+int ph_gemm_transposed_rows(const ph_gemm_job *job);
 
 /* Floats of `packed`; converts a to row-major f32 before the loops. */
-size_t ph_gemm_few_packed(const ph_gemm_job *job);
-void ph_gemm_few_pack(ph_gemm_job *job);
+size_t ph_gemm_few_rows_packed(const ph_gemm_job *job);
+void ph_gemm_few_rows_pack(ph_gemm_job *job);
 
 /* Carves the scratch of a lane and computes an item in it; item -1: measures only. */
-void ph_gemm_few(const ph_gemm_job *job, ph_arena *lane, int item);
+void ph_gemm_few_rows(const ph_gemm_job *job, ph_arena *lane, int item);
 
 /* ---- gemm_tiles.c ---- */
 
 void ph_gemm_tiled_choose(ph_gemm_job *job, int wanted, int count);
 
 /* Whether the rows of a round are packed once for all items, or by each item itself. */
-int ph_gemm_tiled_keeps(const ph_gemm_job *job);
+int ph_gemm_tiled_shares_a(const ph_gemm_job *job);
 
 /* Upper bounds over all row counts up to m: floats of `packed`, bytes of a lane. */
 size_t ph_gemm_tiled_packed(const ph_gemm_job *job);

@@ -7,7 +7,7 @@
 typedef ph_gemm_job job;
 
 /* At most mr rows of a from i0 on, each contiguous along k or in blocks, as one panel. */
-static void turn_rows(const job *j, int i0, int rows, int k0, int len, float *to)
+static void transpose_rows(const job *j, int i0, int rows, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
     int mr = j->k->mr;
@@ -17,7 +17,7 @@ static void turn_rows(const job *j, int i0, int rows, int k0, int len, float *to
         int64_t at = ph_gemm_block(g->a_block, g->a_step, k0 + kk, &run);
         for (int r = 0; r < rows; r++)
             row[r] = ph_at(g->a, g->a_type, (i0 + r) * g->a_row + at);
-        j->k->pack_across(to + (int64_t)kk * mr, mr, row, rows, run, g->a_type, 1.0f);
+        j->k->pack_panel(to + (int64_t)kk * mr, mr, row, rows, run, g->a_type, 1.0f);
     }
 }
 
@@ -29,11 +29,11 @@ void ph_gemm_pack_a(const job *j, int i0, int rows, int k0, int len, float *to)
     if (g->a_col != 1)
         j->k->pack_panels(to, mr, j->a_step, start, g->a_col, len, rows, g->a_type);
     for (int i = 0; g->a_col == 1 && i < rows; i += mr, to += j->a_step)
-        turn_rows(j, i0 + i, ph_min(mr, rows - i), k0, len, to);
+        transpose_rows(j, i0 + i, ph_min(mr, rows - i), k0, len, to);
 }
 
 /* At most nr columns of b from j0 on, each contiguous along k, as one panel. */
-static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *to)
+static void transpose_panel(const job *j, int j0, int cols, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
     int nr = j->k->nr;
@@ -42,12 +42,12 @@ static void turn_panel(const job *j, int j0, int cols, int k0, int len, float *t
         run = len - kk;
         const float *start = g->b + ph_gemm_block(g->b_block, g->b_step, k0 + kk, &run);
         for (int c = 0; c < cols; c++) column[c] = start + (j0 + c) * g->b_col;
-        j->k->pack_across(to + (int64_t)kk * nr, nr, column, cols, run, PH_F32, 1.0f);
+        j->k->pack_panel(to + (int64_t)kk * nr, nr, column, cols, run, PH_F32, 1.0f);
     }
 }
 
 /* Columns in blocks whose edges fall inside panels. */
-static void pack_pieces(const job *j, int j0, int cols, int k0, int len, float *to)
+static void pack_blocks(const job *j, int j0, int cols, int k0, int len, float *to)
 {
     const ph_gemm *g = j->g;
     int nr = j->k->nr, padded = ph_round_up(cols, nr);
@@ -68,9 +68,9 @@ void ph_gemm_pack_b(const job *j, int j0, int cols, int k0, int len, float *to)
     int nr = j->k->nr;
     if (g->b_col != 1) {
         for (int c = 0; c < cols; c += nr, to += j->b_step)
-            turn_panel(j, j0 + c, ph_min(nr, cols - c), k0, len, to);
+            transpose_panel(j, j0 + c, ph_min(nr, cols - c), k0, len, to);
     } else if (g->b_block && g->b_block % nr) {
-        pack_pieces(j, j0, cols, k0, len, to);
+        pack_blocks(j, j0, cols, k0, len, to);
     } else {
         for (int c = 0, run; c < cols; c += run) {
             run = cols - c;

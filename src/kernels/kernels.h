@@ -14,18 +14,18 @@
  * Layouts. `mr` x `nr` is the register tile. A score strip is up to mr rows of
  * PH_STRIP_LD floats. Operands of products come in three forms:
  *
- *     across (rows turned)      a panel of mr (or nr) rows, k-major:  p[k*ld + row]
+ *     packed panel    mr (or nr) rows, K-major:  p[k*ld + row]
  *
- *         row 0  row 1 ... row mr-1 |      one line per k, so a kernel reads a line,
- *         ------------------------- |      broadcasts its parts (left operand) or loads
- *   k=0     .      .          .     |      it as vectors (right operand)
+ *         row 0  row 1 ... row mr-1 |      one line per k: a kernel broadcasts its
+ *         ------------------------- |      elements (left operand) or loads it as
+ *   k=0     .      .          .     |      vectors (right operand)
  *   k=1     .      .          .     v
  *
- *     along (rows as they are)  r[row*ld + k]
+ *     row-major       r[row*ld + k]
  *
- * Columns: a row that kernels write has room for its length rounded up to 16; where a
- * contract says "padded" the extra columns are written with zeros. Packed operands have
- * PH_PACK_SLACK floats of room behind them. m <= mr, m, n, k >= 1. No aliasing.
+ * Columns: a row that kernels write has the capacity of its length rounded up to 16;
+ * where a contract says "padded" the extra columns are written with zeros. Behind packed
+ * operands PH_PACK_SLACK floats may be overwritten. m <= mr, m, n, k >= 1. No aliasing.
  */
 #ifndef PH_KERNELS_KERNELS_H
 #define PH_KERNELS_KERNELS_H
@@ -40,80 +40,80 @@ enum {
     PH_SPLIT = 512,     /* keys whose softmax runs on its own, then is merged in order */
     PH_LANES = 16,      /* lanes of a row sum */
     PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand */
-    PH_FETCH = 128,     /* bytes asked for ahead, per step of a product */
-    PH_ASK = 8,         /* the same where a step takes its time */
-    PH_RANK_MAX = 16,   /* largest rank of the key part of a mix */
-    PH_MR_MAX = 12,     /* largest mr of any table */
-    PH_TILE = 16,       /* rows of a tile, and columns of a tile of sums */
-    PH_STEP = 32,       /* numbers of a tile's row, or of its column, in bf16 */
-    PH_PARTS = 3,       /* parts of an f32 number in bf16 */
-    PH_WIDE = 32,       /* rows and columns of one product of parts */
-    PH_FEW = 2,         /* rows that are better multiplied without tiles */
-    PH_STRIP_MAX = 16,  /* largest strip: mr rows, or those of a tile */
-    PH_NR_MAX = 32      /* largest nr of any table */
+    PH_PREFETCH_BYTES = 128, /* prefetched per step of k by memory-bound products */
+    PH_PREFETCH_TRICKLE = 8, /* the same by compute-bound ones */
+    PH_RANK_MAX = 16,        /* largest rank of the key part of a mix */
+    PH_MR_MAX = 12,          /* largest mr of any table */
+    PH_AMX_TILE = 16,        /* rows of an AMX tile, and columns of an accumulator */
+    PH_AMX_STEP = 32,        /* bf16 elements of k that one AMX product sums */
+    PH_BF16_TERMS = 3,       /* terms of a bf16x3 split */
+    PH_AMX_BLOCK = 32,       /* rows and columns of one bf16x3 product */
+    PH_FEW_ROWS = 2,         /* rows for which FMAs are faster than AMX tiles */
+    PH_STRIP_MAX = 16,       /* largest strip: mr rows, or those of an AMX tile */
+    PH_NR_MAX = 32           /* largest nr of any table */
 };
 
 /*
- * Products of bf16 numbers as they are, for units that multiply pairs of them (AMX). A
- * product of two such numbers is exact in f32, and sums are f32. Operands come in tiles
- * of PH_TILE lines of PH_STEP numbers, 1 KB each, behind each other:
+ * Products of bf16 without conversion, for units that multiply pairs of elements (AMX). A
+ * product of two bf16 is exact in f32, and sums are f32. Operands are contiguous tiles of
+ * PH_AMX_TILE rows of PH_AMX_STEP elements, 1 KB each:
  *
- *     rows     left operand     line r holds 32 numbers of row r
- *     pairs    right operand    line i holds two numbers of each of 16 columns side by
- *                               side: 2i and 2i+1 of the step, or i and i+16 (weigh)
+ *     rows     left operand     row r holds 32 elements of row r
+ *     pairs    right operand    row i holds two elements of each of 16 columns,
+ *                               interleaved: 2i and 2i+1 of the step, or i and i+16 (P V)
  *
- * What one step of 32 numbers adds to a sum, numbers below 2^-126 being 0 everywhere:
+ * What one step of 32 elements adds to a sum, subnormals being flushed to 0 everywhere:
  *
- *     even = chain of fused multiply-adds over the first numbers of the pairs, from 0
+ *     even = chain of fused multiply-adds over the first elements of the pairs, from 0
  *     odd  = the same over the second ones
  *     sum  = sum + (even + odd)
  *
- * Softmax weights are f32 and go in as three parts of 8 bits, which together are the
- * weight exactly: p = high + middle + low. A step adds the product of the high parts,
- * then of the middle, then of the low ones.
+ * Softmax weights are f32 and are split by truncation into three bf16 terms that add up
+ * to the weight exactly: p = high + middle + low. A step adds the product of the high
+ * terms, then of the middle, then of the low ones.
  *
- * Matrices of any f32 numbers go in as up to three parts, each rounded to the nearest:
- * x = x0 + x1 + x2 exactly. The product of two such leaves out what is below 2^-24 of it;
- * a step adds, small ones first,
+ * Any other f32 matrix is split into up to three terms, each rounded to nearest:
+ * x = x0 + x1 + x2 exactly (bf16x3). The product of two such omits what is below 2^-24 of
+ * it; a step adds, small ones first,
  *
  *     a0 b2    a0 b1    a1 b1    a1 b0    a2 b0    a0 b0
  *
- * of which those with a part that is 0 everywhere add nothing and may be left out. Lines
- * (rows of the left operand, columns of the right one) come PH_WIDE at a time, in two
- * groups of PH_TILE.
+ * of which those with a term that is 0 everywhere add nothing and may be skipped. Lines
+ * (rows of the left operand, columns of the right one) come PH_AMX_BLOCK at a time, in
+ * two groups of PH_AMX_TILE.
  */
 
-/* Tiles of one operand of a product of parts, 1 or PH_PARTS: how many numbers lie between
-   a tile and its like in the next part, in the second group of lines, in the next
-   step. */
+/* One operand of a bf16x3 product, of 1 or PH_BF16_TERMS terms. term, group, step: the
+   distances in elements to the same tile of the next term, to the second group of lines,
+   to the next step of k. */
 typedef struct ph_operand {
     const uint16_t *tiles;
-    int parts;
-    int64_t part, group, step;
+    int terms;
+    int64_t term, group, step;
 } ph_operand;
 
-/* What split leaves: tile (part, group, step) is ((part * 2 + group) * steps + step). */
-static inline ph_operand ph_split_operand(const uint16_t *tiles, int parts, int steps)
+/* The layout of split_bf16x3: tile ((term * 2 + group) * steps + step). */
+static inline ph_operand ph_bf16x3_operand(const uint16_t *tiles, int terms, int steps)
 {
-    const int64_t tile = PH_TILE * PH_STEP;
-    return (ph_operand){tiles, parts, 2 * steps * tile, steps * tile, tile};
+    const int64_t tile = PH_AMX_TILE * PH_AMX_STEP;
+    return (ph_operand){tiles, terms, 2 * steps * tile, steps * tile, tile};
 }
 
-/* A strip of scores becomes weights, and these weigh values. softmax of ph_kernels on m
-   rows and n columns of s, whose weights, times drop where it is not NULL (a strip of
-   factors), become parts: for each 32 columns PH_PARTS tiles of rows, the columns in
-   pairs (c, c+16); beyond n, weights are 0. Then
+/* One step of the online softmax on a strip of scores, and its product with V: softmax of
+   ph_kernels on m rows and n columns of s. The weights, times drop (a strip of factors,
+   or NULL), are split into terms: for each 32 columns PH_BF16_TERMS tiles of rows, the
+   columns in pairs (c, c+16); beyond n, weights are 0. Then
 
-       c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i][k] * v[k][j]     j < width
+       c[i*ldc + j] = c[i*ldc + j] * rescale[i] + sum_k p[i][k] * v[k][j]     j < width
 
-   n and width multiples of 16, v steps of pack_along; fresh: c is overwritten. c has as
-   many rows as begin was told, those from m on are nobody's. parts has room for all n,
-   and holds them at the end if `keep`. */
+   n and width are multiples of 16, v comes from pack_pairs; fresh: c is overwritten. c
+   has as many rows as begin was given; those from m on are unspecified. terms has the
+   capacity for all n, and holds them at the end if `keep`. */
 typedef struct ph_strip {
     int m, n;
-    const float *s, *peak, *drop;
-    float *top, *sum, *alpha;
-    uint16_t *parts;
+    const float *s, *lane_max, *drop;
+    float *row_max, *sum, *rescale;
+    uint16_t *terms;
     int keep;
     const uint16_t *v;
     int width, fresh;
@@ -121,100 +121,102 @@ typedef struct ph_strip {
     int64_t ldc;
 } ph_strip;
 
-/* Scores of PH_STEP rows become weights, and what comes from behind them becomes the
-   gradient of the scores: gradient of ph_kernels on m rows and n columns of scale * s and
-   of dp, but that a weight is 0 too where s is -inf. Both become parts of 8 bits, as
-   weights do above: p and ds as tiles of pairs, PH_PARTS for each 16 columns, the rows in
-   pairs (i, i+16); ds_rows as tiles of rows, PH_PARTS for each 16 rows of each 32
-   columns, the columns in pairs (c, c+16). n is a multiple of PH_STEP, m at most PH_STEP;
-   the rows from m on are 0. */
-typedef struct ph_slopes {
+/* P and dS of up to PH_AMX_STEP rows: gradient of ph_kernels on m rows and n columns of
+   scale * s and of dp, except that p is 0 too where s is -inf. Both are split into terms
+   as weights are above: p and ds as tiles of pairs, PH_BF16_TERMS for each 16 columns,
+   the rows in pairs (i, i+16); ds_rows as tiles of rows, PH_BF16_TERMS for each 16 rows
+   of each 32 columns, the columns in pairs (c, c+16). n is a multiple of PH_AMX_STEP, m
+   at most PH_AMX_STEP; rows from m on are 0. */
+typedef struct ph_score_grad {
     int m, n;
-    const float *s, *dp;       /* PH_STRIP_LD floats per row, here and in the next two */
-    const float *drop, *slope; /* may be NULL */
+    const float *s, *dp; /* PH_STRIP_LD floats per row, here and in the next two */
+    const float *drop, *derivative; /* may be NULL */
     const float *lse, *delta;
     float scale;
     uint16_t *p, *ds, *ds_rows;
-} ph_slopes;
+} ph_score_grad;
 
-typedef struct ph_pairs {
-    /* Around the calls of scores and weigh on one thread; strips have up to `rows` rows,
-       at most PH_TILE. */
+typedef struct ph_bf16_pairs {
+    /* Configure and release the tiles of this thread, around the products below; strips
+       have up to `rows` rows, at most PH_AMX_TILE. */
     void (*begin)(int rows);
     void (*end)(void);
 
-    /* Rows [0, count) of k numbers as tiles of rows, a tile per step; padded with zeros,
+    /* Rows [0, count) of k elements as tiles of rows, a tile per step; padded with zeros,
        missing rows too. */
     void (*pack_rows)(uint16_t *dst, const void *const *rows, int count, int k);
 
-    /* Up to PH_TILE rows, turned: tiles of pairs whose columns are the rows, a tile per
-       step; padded with zeros. Asks for what lies `ahead` bytes behind each row. */
-    void (*pack_across)(uint16_t *dst, const void *const *rows, int count, int k,
-                        int64_t ahead);
+    /* Up to PH_AMX_TILE rows, transposed: tiles of pairs whose columns are the rows, a
+       tile per step; padded with zeros. Prefetches at that distance behind each row. */
+    void (*pack_panel)(uint16_t *dst, const void *const *rows, int count, int k,
+                       int64_t prefetch_bytes);
 
-    /* Up to PH_STEP rows as they are: tiles of pairs (i, i+16), one per PH_TILE columns;
-       padded with zeros. Returns 1 if every number is plain, see ph_is_plain. */
-    int (*pack_along)(uint16_t *dst, const void *const *rows, int count, int n,
-                      int64_t ahead);
+    /* Up to PH_AMX_STEP rows, not transposed: tiles of pairs (i, i+16), one per
+       PH_AMX_TILE columns; padded with zeros. Returns 1 if ph_is_normal holds for every
+       element. */
+    int (*pack_pairs)(uint16_t *dst, const void *const *rows, int count, int n,
+                      int64_t prefetch_bytes);
 
-    /* Whether every number of `count` rows of n is plain. */
-    int (*all_plain)(const void *const *rows, int count, int n);
+    /* Whether ph_is_normal holds for every element of `count` rows of n. */
+    int (*all_normal)(const void *const *rows, int count, int n);
 
-    /* Up to PH_STEP rows whose columns become lines: tiles of rows, the numbers of a line
-       in pairs (i, i+16), one per PH_TILE columns; padded, and returns, as pack_along. */
+    /* Up to PH_AMX_STEP rows, transposed, as left operand: tiles of rows whose elements
+       are in pairs (i, i+16), one per PH_AMX_TILE columns; padding and result as in
+       pack_pairs. */
     int (*pack_columns)(uint16_t *dst, const void *const *rows, int count, int n);
 
     /* s[i][j] = scale * sum_k a[i][k] * b[j][k] for i < m, j < n; k a multiple of
-       PH_STEP, n of 16; a one strip of pack_rows, b panels of pack_across. Raises peak as
-       scores of ph_kernels does; where peak is NULL scale counts as 1. s has as many rows
-       as begin was told, those from m on are nobody's. */
+       PH_AMX_STEP, n of 16; a one strip of pack_rows, b panels of pack_panel. Updates
+       lane_max as scores of ph_kernels does; if lane_max is NULL, scale is taken as 1. s
+       has as many rows as begin was given; those from m on are unspecified. */
     void (*scores)(int m, int n, int k, const uint16_t *a, const uint16_t *b, float scale,
-                   float *s, float *peak);
+                   float *s, float *lane_max);
 
-    /* The same for keys as they lie, b[j*ldb + k]: a is pack_across of its rows, n a
-       multiple of PH_TILE. Asks for what lies `ahead` bytes behind each key. */
-    void (*scores_along)(int m, int n, int k, const uint16_t *a, const uint16_t *b,
-                         int64_t ldb, int64_t ahead, float scale, float *s, float *peak);
+    /* The same for row-major keys in place, b[j*ldb + k]: a is pack_panel of its rows, n
+       a multiple of PH_AMX_TILE. Prefetches at that distance behind each key. */
+    void (*scores_in_place)(int m, int n, int k, const uint16_t *a, const uint16_t *b,
+                            int64_t ldb, int64_t prefetch_bytes, float scale, float *s,
+                            float *lane_max);
 
     void (*attend)(const ph_strip *strip);
 
-    /* The same for m <= PH_FEW rows and values as they lie, v[k*ldv + j], of which the
-       first `keys` are there; width is a multiple of PH_STEP, parts are not written. Asks
-       for what lies `ahead` bytes behind each. Returns 0, and has done nothing, where a
-       value is not plain; also where a sum is not finite, and for very wide ones. */
-    int (*attend_along)(const ph_strip *strip, const uint16_t *v, int64_t ldv, int keys,
-                        int64_t ahead);
+    /* The same for m <= PH_FEW_ROWS rows and row-major values in place, v[k*ldv + j], of
+       which the first `keys` exist; width is a multiple of PH_AMX_STEP, terms are not
+       written. Prefetches at that distance behind each value. Returns 0, with nothing
+       written, where a value is subnormal or non-finite, a sum is non-finite, or width is
+       very large. */
+    int (*attend_in_place)(const ph_strip *strip, const uint16_t *v, int64_t ldv,
+                           int keys, int64_t prefetch_bytes);
 
-    /* Returns 0 where some ds is not finite, 1 where all are below 2^16 in size; between
-       these, either. */
-    int (*slopes)(const ph_slopes *slopes);
+    /* Returns 0 if some ds is non-finite, 1 if all magnitudes are below 2^16; else
+       either. */
+    int (*score_grad)(const ph_score_grad *x);
 
-    /* Up to PH_WIDE lines of k numbers, f32 or bf16, as parts; padded with zeros, missing
-       lines too. In memory the numbers of a line (along) or those of all lines for one k
-       are neighbours, and the next line, or k, is `stride` numbers further. They become
-       tiles of rows, or of pairs (i, i+16). Returns how many parts were written: 1 or
-       PH_PARTS, the others being 0. */
-    int (*split)(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
-                 int lines, int k, int along, int pairs);
+    /* The bf16x3 split of up to PH_AMX_BLOCK lines of k elements, f32 or bf16; padded
+       with zeros, missing lines too. Either each line is contiguous (k_contiguous), or
+       the elements of all lines for one k are; the next line, or k, is `stride` elements
+       further. They become tiles of rows, or of pairs (i, i+16). Returns how many terms
+       were written: 1 or PH_BF16_TERMS, the others being 0. */
+    int (*split_bf16x3)(uint16_t *dst, const void *from, ph_dtype type, int64_t stride,
+                        int lines, int k, int k_contiguous, int pairs);
 
-    /* c[i*ldc + j] (+)= sum_k a[i][k] * b[k][j] for i < m, j < PH_WIDE. c has a row for
-       each of the tiles used: as many as begin was told, or PH_WIDE if m is above
-       that. */
+    /* c[i*ldc + j] (+)= sum_k a[i][k] * b[k][j] for i < m, j < PH_AMX_BLOCK. All rows of
+       the tiles used are written: as many as begin was given, or PH_AMX_BLOCK if m is
+       above that. */
     void (*multiply)(int m, int steps, const ph_operand *a, const ph_operand *b, float *c,
                      int64_t ldc, int add);
 
-    /* What split and multiply make of b[k*ldb + j], j < n, for a b that is used once: c
-       is added to, its rows as for multiply, its columns from n up to a multiple of 16
-       are nobody's. a holds all of k. Reads b along its rows, PH_STEP of them at a
-       time. */
-    void (*stream)(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
-                   float *c, int64_t ldc);
+    /* split_bf16x3 and multiply for a b that is used once, read in place: b[k*ldb + j],
+       j < n, PH_AMX_STEP rows at a time. c is added to, its rows as for multiply; its
+       columns from n up to a multiple of 16 are unspecified. a holds all of k. */
+    void (*multiply_in_place)(int m, int n, int k, const ph_operand *a, const float *b,
+                              int64_t ldb, float *c, int64_t ldc);
 
-    /* The same for m <= PH_FEW rows, outside of begin and end. May return 0 where a
-       number on the way is below 2^-126: c is nobody's then. */
-    int (*few)(int m, int n, int k, const ph_operand *a, const float *b, int64_t ldb,
-               float *c, int64_t ldc);
-} ph_pairs;
+    /* The same for m <= PH_FEW_ROWS rows, outside of begin and end. May return 0 where an
+       operand or a result is subnormal: c is unspecified then. */
+    int (*multiply_few_rows)(int m, int n, int k, const ph_operand *a, const float *b,
+                             int64_t ldb, float *c, int64_t ldc);
+} ph_bf16_pairs;
 
 /* Memory that is needed next, for kernels that have time to prefetch it. */
 enum { PH_PREFETCH = 5 };
@@ -225,8 +227,8 @@ typedef struct ph_prefetch {
     int done; /* parts that have been prefetched */
 } ph_prefetch;
 
-/* Where the next `bytes` of it begin, or NULL: nowhere. A rest of a part that would leave
-   more than an eighth of them unused is left out. */
+/* The next `bytes` to prefetch, or NULL if none are left. The tail of a part is skipped
+   if it has less than seven eighths of them. */
 static inline const void *ph_prefetch_take(ph_prefetch *p, int64_t bytes)
 {
     for (; p->done < PH_PREFETCH; p->done++) {
@@ -238,8 +240,8 @@ static inline const void *ph_prefetch_take(ph_prefetch *p, int64_t bytes)
     return NULL;
 }
 
-/* Keys that rows see by position: row r is of token (phase + r) / group, and token i sees
-   the keys [lo + i, hi + i). lo and hi are at most 2^20 in size. */
+/* A mask by position: row r belongs to token (phase + r) / group, and token i sees the
+   keys [lo + i, hi + i). |lo|, |hi| <= 2^20. */
 typedef struct ph_window {
     int lo, hi, group, phase;
 } ph_window;
@@ -283,7 +285,7 @@ typedef struct ph_head {
     float *out;
     float *lse;           /* (rows) natural logarithm, or NULL: not wanted */
     ph_prefetch prefetch; /* meanwhile: k, q and v of another head */
-    float *room;          /* ph_head_floats */
+    float *scratch;       /* ph_head_floats */
 } ph_head;
 
 /* Running sums of a row: maximum, 16 lanes, weighted sum of v. */
@@ -306,16 +308,16 @@ static inline size_t ph_head_floats(int rows, int keys, int k_dim, int v_dim)
 
 /* Where a gradient goes. */
 enum {
-    PH_SUMS_NEW, /* to = scale * sum */
-    PH_SUMS_ON,  /* dk, dv: the same, and the sum goes on from what is there */
-    PH_SUMS_ADD  /* dq: to += sum */
+    PH_SUM_STORE,    /* to = scale * sum */
+    PH_SUM_CONTINUE, /* dk, dv: the same, and the sum goes on from what is there */
+    PH_SUM_ADD       /* dq: to += sum */
 };
-typedef struct ph_sums {
+typedef struct ph_grad_sum {
     float *to; /* NULL: not wanted */
     int64_t ld;
     float scale;
     int how;
-} ph_sums;
+} ph_grad_sum;
 
 /* The backward pass of a head, or of a part of it: rows against keys.
 
@@ -325,9 +327,9 @@ typedef struct ph_sums {
    Rows of the window's group of heads stand side by side. Rows of q, k, v and dout have
    zeros behind k_dim and v_dim up to the next 16; k, q and dout are finite where a key is
    hidden from a row. */
-enum { PH_TILE_ROWS = 192, PH_TILE_KEYS = 256, PH_TILE_PIECE = 48 };
-typedef struct ph_head_tile {
-    int rows, keys; /* at most PH_TILE_ROWS, PH_TILE_KEYS */
+enum { PH_GRAD_BLOCK_ROWS = 192, PH_GRAD_BLOCK_KEYS = 256, PH_GRAD_BLOCK_PIECE = 48 };
+typedef struct ph_grad_block {
+    int rows, keys; /* at most PH_GRAD_BLOCK_ROWS, PH_GRAD_BLOCK_KEYS */
     int k_dim, v_dim;
     ph_window window;
     const float *q, *k, *v, *dout;
@@ -336,10 +338,10 @@ typedef struct ph_head_tile {
     ph_score_mods mods;
     ph_drop drop;
     const float *lse, *delta; /* (rows) lse in base 2, +inf: a row without p */
-    ph_sums dq, dk, dv;
+    ph_grad_sum dq, dk, dv;
     ph_prefetch prefetch; /* meanwhile */
-    float *room;          /* ph_head_tile_floats */
-} ph_head_tile;
+    float *scratch;       /* ph_grad_block_floats */
+} ph_grad_block;
 
 /* Distance between the lines of two keys: p and ds of all rows, and so much more that
    lines do not meet in the same sets of a cache. */
@@ -350,10 +352,10 @@ static inline int ph_head_line(int rows)
 
 /* A transposed panel, the derivatives of the soft-cap of up to two pieces of keys, and p
    and ds. */
-static inline size_t ph_head_tile_floats(int k_dim, int v_dim, int rows, int keys)
+static inline size_t ph_grad_block_floats(int k_dim, int v_dim, int rows, int keys)
 {
     int dim = ph_round_up(ph_max(k_dim, v_dim), PH_LANES);
-    return (size_t)PH_NR_MAX * (size_t)(dim + 2 * PH_TILE_PIECE) +
+    return (size_t)PH_NR_MAX * (size_t)(dim + 2 * PH_GRAD_BLOCK_PIECE) +
            (size_t)ph_head_line(rows) * (size_t)keys;
 }
 
@@ -368,20 +370,20 @@ typedef struct ph_kernels {
     const char *name;
     const char *vectors; /* the table whose f32 kernels these are; its own name in most */
     int mr, nr;
-    int few;               /* rows up to which keys are better not packed for scores */
-    const ph_pairs *pairs; /* for bf16 tensors; NULL: they are converted like f16 */
-    int f32_tiles;         /* 1: for gradients of f32 ones too, with bits of their own */
+    int few_rows; /* rows up to which keys are better not packed for scores */
+    const ph_bf16_pairs *bf16_pairs; /* for bf16; NULL: it is converted like f16 */
+    int f32_tiles; /* 1: for gradients of f32 ones too, with bits of their own */
 
     /* ---- packing: conversion to f32 happens here ---- */
 
     /* dst[k*ld + r] = scale * rows[r][k] for r < count; lanes r in [count, ld) become 0.
        count <= ld; up to PH_PACK_SLACK floats behind the last line may be overwritten. */
-    void (*pack_across)(float *dst, int64_t ld, const void *const *rows, int count, int k,
-                        ph_dtype type, float scale);
+    void (*pack_panel)(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                       ph_dtype type, float scale);
 
     /* dst[r*ld + c] = scale * rows[r][c] for c < n, padded. ld >= n rounded up to 16. */
-    void (*pack_along)(float *dst, int64_t ld, const void *const *rows, int count, int n,
-                       ph_dtype type, float scale);
+    void (*pack_row_major)(float *dst, int64_t ld, const void *const *rows, int count,
+                           int n, ph_dtype type, float scale);
 
     /* dst[c] = scale * src[c] in the given type, rounded once; -0 becomes +0. */
     void (*store_row)(void *dst, const float *src, int n, ph_dtype type, float scale);
@@ -393,33 +395,35 @@ typedef struct ph_kernels {
 
     /* s[i][j] = sum_k a[i*lda + k] * b[panel of j][k*nr + j mod nr], j < n, n a multiple
        of 16; b holds panels of nr columns behind each other, k*nr floats each. Raises
-       peak[i*16 + lane] to the largest s of row i in each lane, unless peak is NULL; s
-       has PH_STRIP_LD. */
+       lane_max[i*16 + lane] to the largest s of row i in each lane, unless lane_max is
+       NULL; s has PH_STRIP_LD. */
     void (*scores)(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   float *s, float *peak);
+                   float *s, float *lane_max);
 
     /* The same product and peaks for few rows, against keys as they lie:
        s[i][j] = sum_k a[i*lda + k] * b[j*ldb + k], j < n, n any; columns from n up to a
        multiple of 16 repeat the last. Asks for the keys that come next. */
-    void (*scores_along)(int m, int n, int k, const float *a, int64_t lda, const void *b,
-                         int64_t ldb, ph_dtype type, float *s, float *peak);
+    void (*scores_in_place)(int m, int n, int k, const float *a, int64_t lda,
+                            const void *b, int64_t ldb, ph_dtype type, float *s,
+                            float *lane_max);
 
-    /* c[i*ldc + j] = c[i*ldc + j] * alpha[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb + j];
-       alpha NULL: c is overwritten. n a multiple of 16. With few rows it waits for memory
-       and asks for what comes next: PH_FETCH bytes from `fetch` on for each of the k
-       steps of each nr columns; with more than two thirds of mr there is time, and it
-       asks for nr bytes per step, k*n in all. Any address will do; NULL asks for
-       nothing. */
-    void (*weigh)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
-                  float *c, int64_t ldc, const float *alpha, const void *fetch);
+    /* c[i*ldc + j] = c[i*ldc + j] * rescale[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb +
+       j]; rescale NULL: c is overwritten. n a multiple of 16. With few rows it waits for
+       memory and asks for what comes next: PH_PREFETCH_BYTES bytes from `prefetch` on for
+       each of the k steps of each nr columns; with more than two thirds of mr there is
+       time, and it asks for nr bytes per step, k*n in all. Any address will do; NULL asks
+       for nothing. */
+    void (*multiply_v)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
+                       float *c, int64_t ldc, const float *rescale, const void *prefetch);
 
     /* c[i*ldc + j] (+)= sum_k a[k*lda + i] * b[panel of j][k*ldb + j mod nr]; panels
-       start `panel` floats apart (panel = nr and ldb a row length: b along). add 0: c is
-       overwritten. n a multiple of 16. Asks for what comes next, as weigh does, but for
-       PH_ASK bytes per step where there is time, and for each nr columns the same. */
+       start `panel` floats apart (row-major b: panel = nr, ldb its row length). add 0: c
+       is overwritten. n a multiple of 16. Prefetches as multiply_v does, but only
+       PH_PREFETCH_TRICKLE bytes per step when compute-bound, the same for each nr
+       columns. */
     void (*product)(int m, int n, int k, const float *a, int64_t lda, const float *b,
                     int64_t ldb, int64_t panel, float *c, int64_t ldc, int add,
-                    const void *fetch);
+                    const void *prefetch);
 
     /* All of a head: softmax and weigh over blocks of PH_STRIP_LD keys, splits of
        PH_SPLIT keys on their own and merged in order, as attn/stream.h has it. lse is the
@@ -427,7 +431,7 @@ typedef struct ph_kernels {
     void (*head_forward)(const ph_head *head);
 
     /* Each sum one chain over keys or rows in order. */
-    void (*head_backward)(const ph_head_tile *tile);
+    void (*head_backward)(const ph_grad_block *tile);
 
     /* y[c] += a * x[c], c < n, n a multiple of 16. */
     void (*axpy)(int n, float a, const float *x, float *y);
@@ -435,17 +439,18 @@ typedef struct ph_kernels {
     /* ---- rows ---- */
 
     /* One step of the online softmax on m rows of a strip, n columns (multiple of 16,
-       hidden ones -inf), in base 2. top[i] is the running maximum, sum[i*16 + lane] the
-       running sums; alpha[i] = 2^(old top - new top) is what earlier results shrink by.
-       s becomes 2^(s - top). A row that has seen nothing keeps top = -inf. */
-    void (*softmax)(int m, int n, float *s, const float *peak, float *top, float *sum,
-                    float *alpha);
+       hidden ones -inf), in base 2. row_max[i] is the running maximum, sum[i*16 + lane]
+       the running sums; rescale[i] = 2^(old row_max - new row_max) is what earlier
+       results shrink by. s becomes 2^(s - row_max). A row that has seen nothing keeps
+       row_max = -inf. */
+    void (*softmax)(int m, int n, float *s, const float *lane_max, float *row_max,
+                    float *sum, float *rescale);
 
     /* s becomes p = 2^(s - lse[i]), dp becomes ds = p * (drop * dp - delta[i]) *
-       slope. drop (a strip of factors) and slope (of the soft-cap, a strip too) may be
-       NULL: 1; with drop s ends as drop * p. Where s is -inf both become 0. */
+       derivative. drop (a strip of factors) and derivative (of the soft-cap, a strip too)
+       may be NULL: 1; with drop s ends as drop * p. Where s is -inf both become 0. */
     void (*gradient)(int m, int n, float *s, float *dp, const float *drop,
-                     const float *slope, const float *lse, const float *delta);
+                     const float *derivative, const float *lse, const float *delta);
 
     /* s[c] = 2^(s[c] - lse); n any, room up to 16. Here, as in softmax and gradient, a
        score is not above what it is measured from, but for rounding. */
@@ -472,12 +477,12 @@ typedef struct ph_kernels {
     /* y[c] = y[c] * a + x[c] * b, n a multiple of 16. */
     void (*blend)(int n, float *y, float a, const float *x, float b);
 
-    /* peak[lane] = max over the row in each lane, from -inf. n a multiple of 16. */
-    void (*row_peak)(int n, const float *s, float *peak);
+    /* lane_max[lane] = max over the row in each lane, from -inf. n a multiple of 16. */
+    void (*row_lane_max)(int n, const float *s, float *lane_max);
 
-    /* Hides columns outside [lo[i], hi[i]) of m rows of a strip, and peak[i*16 + lane]
-       becomes what row_peak gives. n a multiple of 16, 0 <= lo <= hi <= n. */
-    void (*clip)(int m, int n, float *s, const int *lo, const int *hi, float *peak);
+    /* Hides columns outside [lo[i], hi[i]) of m rows of a strip, and lane_max[i*16 +
+       lane] becomes what row_lane_max gives. n a multiple of 16, 0 <= lo <= hi <= n. */
+    void (*clip)(int m, int n, float *s, const int *lo, const int *hi, float *lane_max);
 
     /* total[i] = the 16 lanes of row i, lanes[i*16..], added by halves; i < m. */
     void (*lane_sums)(int m, const float *lanes, float *total);
@@ -485,14 +490,15 @@ typedef struct ph_kernels {
     /* s[c] += factor * bias[c] and -inf where bias[c] is -inf; c < n, any n. */
     void (*add_bias)(int n, float *s, const float *bias, float factor);
 
-    /* m rows of s, n of each, n any with room up to 16; peak[i*16..]: what row_peak gives
-       for row i where n is a multiple of 16.
-       s[c] -= slope[i] * |first[i] + c|, whole numbers below 2^24. */
+    /* m rows of s, n of each, n any with room up to 16; lane_max[i*16..]: what
+       row_lane_max gives for row i where n is a multiple of 16. s[c] -= slope[i] *
+       |first[i] + c|, whole numbers below 2^24. */
     void (*add_alibi)(int m, int n, float *s, const float *slope, const float *first,
-                      float *peak);
-    /* s[c] = cap * tanh(s[c] / cap); slope (a strip, or NULL): 1 - tanh^2 to its own last
-       places, 0 where s is NaN; finite up to the next 16. */
-    void (*softcap)(int m, int n, float *s, float cap, float *peak, float *slope);
+                      float *lane_max);
+    /* s[c] = cap * tanh(s[c] / cap); derivative (a strip, or NULL): 1 - tanh^2 to its own
+       last places, 0 where s is NaN; finite up to the next 16. */
+    void (*softcap)(int m, int n, float *s, float cap, float *lane_max,
+                    float *derivative);
 
     /* s[c] = -inf where visible[c] is 0; c < n, any n. */
     void (*hide)(int n, float *s, const uint8_t *visible);
@@ -502,7 +508,7 @@ typedef struct ph_kernels {
     void (*dropout)(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
                     float keep);
 
-    /* dst[c] = scale * src[c], padded: one row of pack_along. */
+    /* dst[c] = scale * src[c], padded: one row of pack_row_major. */
     void (*load_row)(float *dst, const void *src, int n, ph_dtype type, float scale);
 
     /* ---- mixed heads, and rows that are not softmax ---- */
@@ -519,10 +525,10 @@ typedef struct ph_kernels {
     /* Its gradients, summed over rows i (PH_STRIP_LD apart), each a chain over i:
            dw1[r][h][c] += e[r] * x[h][i][c]          e[r] = sum_h w2[r][h] * dy[h]
            dw2[r][h][c] += hidden[r] * dy[h][i][c]    dg[h][c] += x[h] * dy[h]
-       room has space for 2 * rank * rows * 16 floats. */
+       scratch holds 2 * rank * rows * 16 floats. */
     void (*decompose)(int heads, int rank, int rows, int n, const float *w1,
                       const float *w2, const float *x, const float *dy, int64_t ld,
-                      float *dw1, float *dw2, float *dg, float *room);
+                      float *dw1, float *dw2, float *dg, float *scratch);
 
     /* dp[c] = p[c] * (dp[c] - delta), and 0 where p[c] is 0; n a multiple of 16. */
     void (*center)(int n, const float *p, float delta, float *dp);
@@ -532,18 +538,19 @@ typedef struct ph_kernels {
     void (*gram)(int m, int n, int k, const float *x, int64_t ldx, const float *y,
                  int64_t ldy, float *g, int64_t ldg);
 
-    /* Lists scale * (s[c] - top) where that is above -1, in order; returns how many. n a
-       multiple of 16; the list has room for 16 more than it holds. */
-    int (*near_top)(int n, const float *s, float scale, float top, float *list);
+    /* Lists scale * (s[c] - row_max) where that is above -1, in order; returns how many.
+       n a multiple of 16; the list has room for 16 more than it holds. */
+    int (*near_row_max)(int n, const float *s, float scale, float row_max, float *list);
 
     /* sums[0] = sum of u^a, sums[1] = sum of u^(a-1) over u = 1 + (x[c] - d) > 0, in 16
        lanes; n a multiple of 16, x[c] <= d, a >= 1. */
     void (*power_sums)(int n, const float *x, float d, float a, float *sums);
 
-    /* s[c] = u^a, slope[c] = u^(a-1) where u = 1 + scale*(s[c] - base) > 0, else 0; u is
-       at most 1 but for rounding. Near 1 the powers come from u - 1, which is not rounded
-       to u first: a may be large. slope may be NULL; n a multiple of 16, a >= 1. */
-    void (*entmax)(int n, float *s, float *slope, float scale, float base, float a);
+    /* s[c] = u^a, derivative[c] = u^(a-1) where u = 1 + scale*(s[c] - base) > 0, else 0;
+       u is at most 1 but for rounding. Near 1 the powers come from u - 1, which is not
+       rounded to u first: a may be large. derivative may be NULL; n a multiple of 16, a
+       >= 1. */
+    void (*entmax)(int n, float *s, float *derivative, float scale, float base, float a);
 
     /* ---- for the products of a layer ---- */
 
@@ -558,13 +565,13 @@ typedef struct ph_kernels {
 
     /* c[i*ldc + j] += sum_k a[i*lda + k] * b[k*ldb + j], a line of b after the other, for
        few rows: m, n, k any. */
-    void (*stream)(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   int64_t ldb, float *c, int64_t ldc);
+    void (*product_few_rows)(int m, int n, int k, const float *a, int64_t lda,
+                             const float *b, int64_t ldb, float *c, int64_t ldc);
 } ph_kernels;
 
 /* Whether a bf16 number is 0 or of full precision: a step takes denormal numbers for 0,
    and three parts of a weight cannot multiply what is not finite. */
-static inline int ph_is_plain(uint16_t x)
+static inline int ph_is_normal(uint16_t x)
 {
     unsigned size = x & 0x7fffu;
     return size == 0 || (size >= 0x80 && size < 0x7f80);
@@ -581,7 +588,7 @@ const ph_kernels *ph_kernels_pick(const char *limit);
 extern const ph_kernels ph_kernels_ref, ph_kernels_avx2, ph_kernels_avx512,
     ph_kernels_amx, ph_kernels_amx_f32, ph_kernels_neon;
 
-/* ph_pairs_ref says what the other does, in plain loops; no table has it. */
-extern const ph_pairs ph_pairs_ref, ph_pairs_amx;
+/* ph_bf16_pairs_ref says what the other does, in plain loops; no table has it. */
+extern const ph_bf16_pairs ph_bf16_pairs_ref, ph_bf16_pairs_amx;
 
 #endif

@@ -14,7 +14,7 @@
 #include "kernels/kernels.h"
 #include "kernels/sink.h"
 
-enum { MR = 4, NR = 16, FEW = 2 };
+enum { MR = 4, NR = 16, FEW_ROWS = 2 };
 
 static float element(const void *row, ph_dtype type, int i)
 {
@@ -25,8 +25,8 @@ static float element(const void *row, ph_dtype type, int i)
 
 /* ---- packing ---- */
 
-static void pack_across(float *dst, int64_t ld, const void *const *rows, int count, int k,
-                        ph_dtype type, float scale)
+static void pack_panel(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                       ph_dtype type, float scale)
 {
     for (int kk = 0; kk < k; kk++)
         for (int r = 0; r < ld; r++)
@@ -39,8 +39,8 @@ static void load_row(float *dst, const void *src, int n, ph_dtype type, float sc
     for (int c = 0; c < padded; c++) dst[c] = c < n ? element(src, type, c) * scale : 0;
 }
 
-static void pack_along(float *dst, int64_t ld, const void *const *rows, int count, int n,
-                       ph_dtype type, float scale)
+static void pack_row_major(float *dst, int64_t ld, const void *const *rows, int count,
+                           int n, ph_dtype type, float scale)
 {
     for (int r = 0; r < count; r++) load_row(dst + r * ld, rows[r], n, type, scale);
 }
@@ -73,12 +73,13 @@ static float max(float a, float b)
 }
 
 static void scores(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   float *s, float *peak)
+                   float *s, float *lane_max)
 {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const float *panel = b + (int64_t)(j / NR * NR) * k + j % NR;
-            float sum = 0, *highest = peak ? &peak[i * PH_LANES + j % PH_LANES] : &sum;
+            float sum = 0,
+                  *highest = lane_max ? &lane_max[i * PH_LANES + j % PH_LANES] : &sum;
             for (int kk = 0; kk < k; kk++)
                 sum = fmaf(a[i * lda + kk], panel[kk * NR], sum);
             s[i * PH_STRIP_LD + j] = sum;
@@ -86,13 +87,14 @@ static void scores(int m, int n, int k, const float *a, int64_t lda, const float
         }
 }
 
-static void scores_along(int m, int n, int k, const float *a, int64_t lda, const void *b,
-                         int64_t ldb, ph_dtype type, float *s, float *peak)
+static void scores_in_place(int m, int n, int k, const float *a, int64_t lda,
+                            const void *b, int64_t ldb, ph_dtype type, float *s,
+                            float *lane_max)
 {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < ph_round_up(n, PH_LANES); j++) {
             const void *key = ph_at(b, type, ph_min(j, n - 1) * ldb);
-            float sum = 0, *highest = &peak[i * PH_LANES + j % PH_LANES];
+            float sum = 0, *highest = &lane_max[i * PH_LANES + j % PH_LANES];
             for (int kk = 0; kk < k; kk++)
                 sum = fmaf(a[i * lda + kk], element(key, type, kk), sum);
             s[i * PH_STRIP_LD + j] = sum;
@@ -100,13 +102,13 @@ static void scores_along(int m, int n, int k, const float *a, int64_t lda, const
         }
 }
 
-static void weigh(int m, int n, int k, const float *p, const float *b, int64_t ldb,
-                  float *c, int64_t ldc, const float *alpha, const void *fetch)
+static void multiply_v(int m, int n, int k, const float *p, const float *b, int64_t ldb,
+                       float *c, int64_t ldc, const float *rescale, const void *prefetch)
 {
-    (void)fetch;
+    (void)prefetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
-            float sum = alpha ? c[i * ldc + j] * alpha[i] : 0;
+            float sum = rescale ? c[i * ldc + j] * rescale[i] : 0;
             for (int kk = 0; kk < k; kk++)
                 sum = fmaf(p[i * PH_STRIP_LD + kk], b[kk * ldb + j], sum);
             c[i * ldc + j] = sum;
@@ -115,9 +117,9 @@ static void weigh(int m, int n, int k, const float *p, const float *b, int64_t l
 
 static void product(int m, int n, int k, const float *a, int64_t lda, const float *b,
                     int64_t ldb, int64_t panel, float *c, int64_t ldc, int add,
-                    const void *fetch)
+                    const void *prefetch)
 {
-    (void)fetch;
+    (void)prefetch;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             const float *right = b + j / NR * panel + j % NR;
@@ -149,7 +151,7 @@ static float exp2_ref(float x)
     return p * ph_float(ph_bits(whole + (0x1.8p23f + 127.0f)) << 23);
 }
 
-static float cap_ref(float s, float cap, float inverse, float *slope)
+static float cap_ref(float s, float cap, float inverse, float *derivative)
 {
     float x = s * inverse, z = x * x;
     float p = -0.0056607896f;
@@ -158,11 +160,11 @@ static float cap_ref(float s, float cap, float inverse, float *slope)
     p = fmaf(p, z, 0.13331328f);
     p = fmaf(p, z, -0.33333278f);
     float small = fmaf(p * z, s, s), t = small * inverse;
-    *slope = fmaf(-t, t, 1.0f);
+    *derivative = fmaf(-t, t, 1.0f);
     if (z < 0.36f) return small;
     float e = exp2_ref(fabsf(x) * -2.8853900817779268f), both = 1.0f + e;
-    *slope = 4.0f * e / (both * both);
-    if (isnan(x)) *slope = 0; /* a masked NaN must not propagate into ds */
+    *derivative = 4.0f * e / (both * both);
+    if (isnan(x)) *derivative = 0; /* a masked NaN must not propagate into ds */
     return cap * copysignf((1.0f - e) / both, x);
 }
 
@@ -184,17 +186,17 @@ static float sum16(const float lanes[PH_LANES])
     return t[0];
 }
 
-static void softmax(int m, int n, float *s, const float *peak, float *top, float *sum,
-                    float *alpha)
+static void softmax(int m, int n, float *s, const float *lane_max, float *row_max,
+                    float *sum, float *rescale)
 {
     for (int i = 0; i < m; i++) {
-        float old = top[i], highest = max16(peak + i * PH_LANES),
+        float old = row_max[i], highest = max16(lane_max + i * PH_LANES),
               *row = s + i * PH_STRIP_LD;
         if (highest <= old) highest = old; /* keeps NaN */
-        top[i] = highest;
+        row_max[i] = highest;
         if (highest == -INFINITY) highest = 0;
-        alpha[i] = exp2_ref(old - highest);
-        for (int l = 0; l < PH_LANES; l++) sum[i * PH_LANES + l] *= alpha[i];
+        rescale[i] = exp2_ref(old - highest);
+        for (int l = 0; l < PH_LANES; l++) sum[i * PH_LANES + l] *= rescale[i];
         for (int c = 0; c < n; c++) {
             row[c] = exp2_ref(row[c] - highest);
             sum[i * PH_LANES + c % PH_LANES] += row[c];
@@ -203,7 +205,7 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
 }
 
 static void gradient(int m, int n, float *s, float *dp, const float *drop,
-                     const float *slope, const float *lse, const float *delta)
+                     const float *derivative, const float *lse, const float *delta)
 {
     for (int i = 0; i < m; i++)
         for (int c = 0; c < n; c++) {
@@ -211,7 +213,7 @@ static void gradient(int m, int n, float *s, float *dp, const float *drop,
             float score = s[at], p = exp2_ref(score - lse[i]);
             float g = drop ? dp[at] * drop[at] : dp[at];
             float ds = p * (g - delta[i]);
-            if (slope) ds = ds * slope[at];
+            if (derivative) ds = ds * derivative[at];
             dp[at] = score == -INFINITY ? 0 : ds;
             s[at] = drop ? p * drop[at] : p;
         }
@@ -279,18 +281,19 @@ static void blend(int n, float *y, float a, const float *x, float b)
     for (int c = 0; c < n; c++) y[c] = fmaf(x[c], b, y[c] * a);
 }
 
-static void row_peak(int n, const float *s, float *peak)
+static void row_lane_max(int n, const float *s, float *lane_max)
 {
-    for (int l = 0; l < PH_LANES; l++) peak[l] = -INFINITY;
-    for (int c = 0; c < n; c++) peak[c % PH_LANES] = max(peak[c % PH_LANES], s[c]);
+    for (int l = 0; l < PH_LANES; l++) lane_max[l] = -INFINITY;
+    for (int c = 0; c < n; c++)
+        lane_max[c % PH_LANES] = max(lane_max[c % PH_LANES], s[c]);
 }
 
-static void clip(int m, int n, float *s, const int *lo, const int *hi, float *peak)
+static void clip(int m, int n, float *s, const int *lo, const int *hi, float *lane_max)
 {
     for (int i = 0; i < m; i++, s += PH_STRIP_LD) {
         for (int c = 0; c < n; c++)
             if (c < lo[i] || c >= hi[i]) s[c] = -INFINITY;
-        row_peak(n, s, peak + i * PH_LANES);
+        row_lane_max(n, s, lane_max + i * PH_LANES);
     }
 }
 
@@ -309,25 +312,26 @@ static void add_bias(int n, float *s, const float *bias, float factor)
 }
 
 static void add_alibi(int m, int n, float *s, const float *slope, const float *first,
-                      float *peak)
+                      float *lane_max)
 {
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, lane_max += PH_LANES) {
         for (int c = 0; c < n; c++)
             s[c] = fmaf(-slope[i], fabsf(first[i] + (float)c), s[c]);
-        row_peak(n, s, peak);
+        row_lane_max(n, s, lane_max);
     }
 }
 
-static void softcap(int m, int n, float *s, float cap, float *peak, float *slope)
+static void softcap(int m, int n, float *s, float cap, float *lane_max, float *derivative)
 {
-    float steep;
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+    float here;
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, lane_max += PH_LANES) {
         for (int c = 0; c < n; c++) {
-            s[c] = cap_ref(s[c], cap, 1.0f / cap, &steep);
-            if (slope) slope[i * PH_STRIP_LD + c] = steep;
+            s[c] = cap_ref(s[c], cap, 1.0f / cap, &here);
+            if (derivative) derivative[i * PH_STRIP_LD + c] = here;
         }
-        for (int c = n; slope && c % PH_LANES; c++) slope[i * PH_STRIP_LD + c] = 0;
-        row_peak(n, s, peak);
+        for (int c = n; derivative && c % PH_LANES; c++)
+            derivative[i * PH_STRIP_LD + c] = 0;
+        row_lane_max(n, s, lane_max);
     }
 }
 
@@ -373,10 +377,10 @@ static void compose(int heads, int rank, int n, const float *w1, const float *w2
 
 static void decompose(int heads, int rank, int rows, int n, const float *w1,
                       const float *w2, const float *x, const float *dy, int64_t ld,
-                      float *dw1, float *dw2, float *dg, float *room)
+                      float *dw1, float *dw2, float *dg, float *scratch)
 {
     int64_t part = (int64_t)heads * PH_STRIP_LD;
-    (void)room;
+    (void)scratch;
     for (int i = 0; i < rows; i++, x += PH_STRIP_LD, dy += PH_STRIP_LD)
         for (int c = 0; c < n; c++)
             for (int h = 0; h < heads; h++) {
@@ -404,11 +408,11 @@ static void gram(int m, int n, int k, const float *x, int64_t ldx, const float *
         for (int j = 0; j < n; j++) g[i * ldg + j] += dot(k, x + i * ldx, y + j * ldy);
 }
 
-static int near_top(int n, const float *s, float scale, float top, float *list)
+static int near_row_max(int n, const float *s, float scale, float row_max, float *list)
 {
     int count = 0;
     for (int c = 0; c < n; c++) {
-        float x = (s[c] - top) * scale;
+        float x = (s[c] - row_max) * scale;
         if (x > -1) list[count++] = x;
     }
     return count;
@@ -432,39 +436,39 @@ static float log2_ref(float x)
 }
 
 /* u^a and u^(a-1) of u = 1 + t; see tmpl_joint.h */
-static void power(float t, float a, float *p, float *slope)
+static void power(float t, float a, float *p, float *derivative)
 {
     float u = max(0, 1.0f + t), lost = t - (u - 1.0f);
     if (a == 1) {
-        *p = u, *slope = u > 0;
+        *p = u, *derivative = u > 0;
     } else if (a == 2) {
-        *p = u * u, *slope = u;
+        *p = u * u, *derivative = u;
     } else if (u > 0) {
         float log = fmaf(lost, 0x1.715476p+0f, log2_ref(u));
-        *p = exp2_ref(a * log), *slope = exp2_ref((a - 1.0f) * log);
+        *p = exp2_ref(a * log), *derivative = exp2_ref((a - 1.0f) * log);
     } else {
-        *p = *slope = u;
+        *p = *derivative = u;
     }
 }
 
 static void power_sums(int n, const float *x, float d, float a, float *sums)
 {
-    float high[PH_LANES] = {0}, low[PH_LANES] = {0}, p, slope;
+    float high[PH_LANES] = {0}, low[PH_LANES] = {0}, p, derivative;
     for (int c = 0; c < n; c++) {
-        power(x[c] - d, a, &p, &slope);
+        power(x[c] - d, a, &p, &derivative);
         high[c % PH_LANES] += p;
-        low[c % PH_LANES] += slope;
+        low[c % PH_LANES] += derivative;
     }
     sums[0] = sum16(high), sums[1] = sum16(low);
 }
 
-static void entmax(int n, float *s, float *slope, float scale, float base, float a)
+static void entmax(int n, float *s, float *derivative, float scale, float base, float a)
 {
     for (int c = 0; c < n; c++) {
         float p, d;
         power((s[c] - base) * scale, a, &p, &d);
         s[c] = p;
-        if (slope) slope[c] = d;
+        if (derivative) derivative[c] = d;
     }
 }
 
@@ -487,8 +491,8 @@ static void add_rows(int m, int n, const float *x, float *y, int64_t ld)
         for (int c = 0; c < n; c++) y[i * ld + c] += x[c];
 }
 
-static void stream(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   int64_t ldb, float *c, int64_t ldc)
+static void product_few_rows(int m, int n, int k, const float *a, int64_t lda,
+                             const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     for (int kk = 0; kk < k; kk++)
         for (int i = 0; i < m; i++)

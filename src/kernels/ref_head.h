@@ -62,14 +62,14 @@ typedef struct running {
 /* Online softmax of row i over the keys of the split at j. */
 static void row_split(const ph_head *h, int i, int j, running *r)
 {
-    float s[PH_STRIP_LD], peak[PH_LANES], rescale;
+    float s[PH_STRIP_LD], lane_max[PH_LANES], rescale;
     *r = (running){.row_max = -INFINITY, .acc = r->acc};
     for (int c = 0; c < h->v_dim; c++) r->acc[c] = 0;
     for (int end = ph_min(j + PH_SPLIT, h->keys); j < end; j += PH_STRIP_LD) {
         for (int c = 0; c < PH_STRIP_LD; c++)
             s[c] = j + c < end ? score(h, i, j + c) : -INFINITY;
-        row_peak(PH_STRIP_LD, s, peak);
-        softmax(1, PH_STRIP_LD, s, peak, &r->row_max, r->lanes, &rescale);
+        row_lane_max(PH_STRIP_LD, s, lane_max);
+        softmax(1, PH_STRIP_LD, s, lane_max, &r->row_max, r->lanes, &rescale);
         for (int c = 0; c < h->v_dim; c++) r->acc[c] *= rescale;
         for (int k = 0; k < PH_STRIP_LD; k++) {
             if (j + k >= end || !sees(&h->window, i, j + k)) continue;
@@ -111,7 +111,7 @@ static void finish_row(const ph_head *h, int i, const running *r)
 
 static void head_forward(const ph_head *h)
 {
-    running whole = {.acc = h->room}, part = {.acc = h->room + h->v_dim};
+    running whole = {.acc = h->scratch}, part = {.acc = h->scratch + h->v_dim};
     for (int i = 0; i < h->rows; i++) {
         row_split(h, i, 0, &whole);
         for (int j = PH_SPLIT; j < h->keys; j += PH_SPLIT) {
@@ -127,7 +127,7 @@ static void head_forward(const ph_head *h)
 /* ---- backward ---- */
 
 /* p and ds of row i and key c. */
-static void gradient_of(const ph_head_tile *t, int i, int c, float *p, float *ds)
+static void gradient_of(const ph_grad_block *t, int i, int c, float *p, float *ds)
 {
     float s = chain(t->k_dim, t->q + i * t->q_ld, t->scale, t->k + c * t->k_ld);
     float dp = chain(t->v_dim, t->dout + i * t->dout_ld, 1, t->v + c * t->v_ld);
@@ -140,19 +140,20 @@ static void gradient_of(const ph_head_tile *t, int i, int c, float *p, float *ds
 }
 
 /* Row `at` of a gradient: sum_kk a[kk*step] * b[kk*ldb + j]. */
-static void sum_row(const ph_sums *sums, int at, int n, int k, const float *a,
+static void sum_row(const ph_grad_sum *sums, int at, int n, int k, const float *a,
                     int64_t step, const float *b, int64_t ldb)
 {
     for (int j = 0; sums->to && j < ph_round_up(n, PH_LANES); j++) {
-        float *to = sums->to + at * sums->ld + j, sum = sums->how == PH_SUMS_ON ? *to : 0;
+        float *to = sums->to + at * sums->ld + j,
+              sum = sums->how == PH_SUM_CONTINUE ? *to : 0;
         for (int kk = 0; kk < k; kk++) sum = fmaf(a[kk * step], b[kk * ldb + j], sum);
-        *to = sums->how == PH_SUMS_ADD ? *to + sum : fmaf(sums->scale, sum, 0);
+        *to = sums->how == PH_SUM_ADD ? *to + sum : fmaf(sums->scale, sum, 0);
     }
 }
 
-static void head_backward(const ph_head_tile *t)
+static void head_backward(const ph_grad_block *t)
 {
-    float *p = t->room, *ds = p + (int64_t)t->rows * t->keys;
+    float *p = t->scratch, *ds = p + (int64_t)t->rows * t->keys;
     for (int i = 0; i < t->rows; i++)
         for (int c = 0; c < t->keys; c++)
             gradient_of(t, i, c, p + i * t->keys + c, ds + i * t->keys + c);

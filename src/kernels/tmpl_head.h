@@ -35,23 +35,23 @@ typedef struct strip {
     float *panel; /* q of the rows, transposed */
 } strip;
 
-/* Carves the room, ph_head_room floats of it. */
-V void set_room(head_work *w)
+/* Carves the scratch, ph_head_room floats of it. */
+V void carve_scratch(head_work *w)
 {
     const ph_head *h = w->h;
     const int64_t kept = h->keys > PH_SPLIT ? ph_round_up(h->rows, NR) : NR;
     w->k_pad = ph_round_up(h->k_dim, PH_LANES);
     w->v_pad = ph_round_up(h->v_dim, PH_LANES);
-    w->panels = h->room;
+    w->panels = h->scratch;
     w->s = w->panels + kept * w->k_pad;
     w->part = w->s + NR * PH_STRIP_LD;
     w->wholes = w->part + NR * ph_running_floats(w->v_pad);
     w->values = w->wholes + kept * ph_running_floats(w->v_pad);
 }
 
-V running running_at(float *room)
+V running running_at(float *scratch)
 {
-    return (running){room, room + NR, room + NR + PH_LANES * NR};
+    return (running){scratch, scratch + NR, scratch + NR + PH_LANES * NR};
 }
 
 /* New maxima of NV vectors of rows, and what earlier results are rescaled by; fresh:
@@ -76,8 +76,8 @@ V void update_max(const int NV, const int fresh, int keys, const float *s, float
 }
 
 /* Scores of NV vectors of rows become weights; rescale: what acc is multiplied by. */
-V void weigh_keys(const int NV, const int fresh, int keys, float *s, const running *r,
-                  float *rescale)
+V void softmax_keys(const int NV, const int fresh, int keys, float *s, const running *r,
+                    float *rescale)
 {
     vec base[NR / VL], factor[NR / VL];
     update_max(NV, fresh, keys, s, r->row_max, base, factor);
@@ -101,17 +101,17 @@ V void weigh_keys(const int NV, const int fresh, int keys, float *s, const runni
     }
 }
 
-static void weigh_strip(int rows, int fresh, int keys, float *s, const running *r,
-                        float *rescale)
+static void softmax_strip(int rows, int fresh, int keys, float *s, const running *r,
+                          float *rescale)
 {
     if (rows >= NR && fresh)
-        weigh_keys(NR / VL, 1, keys, s, r, rescale);
+        softmax_keys(NR / VL, 1, keys, s, r, rescale);
     else if (rows >= NR)
-        weigh_keys(NR / VL, 0, keys, s, r, rescale);
+        softmax_keys(NR / VL, 0, keys, s, r, rescale);
     else if (fresh)
-        weigh_keys(PH_LANES / VL, 1, keys, s, r, rescale);
+        softmax_keys(PH_LANES / VL, 1, keys, s, r, rescale);
     else
-        weigh_keys(PH_LANES / VL, 0, keys, s, r, rescale);
+        softmax_keys(PH_LANES / VL, 0, keys, s, r, rescale);
 }
 
 /* The window of a head as the block at j0 has it, and how many keys that has. */
@@ -122,8 +122,8 @@ V ph_window block_window(const ph_head *h, int j0, int *keys)
 }
 
 /* Weights of a strip against the block at j0. */
-V void weigh_block(const head_work *w, const strip *t, int fresh, int j0,
-                   const running *r, float *rescale, ph_prefetch *ahead)
+V void softmax_block(const head_work *w, const strip *t, int fresh, int j0,
+                     const running *r, float *rescale, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
     const int rows = ph_round_up(t->m, PH_LANES);
@@ -134,19 +134,18 @@ V void weigh_block(const head_work *w, const strip *t, int fresh, int j0,
     l.from = l.from / PH_LANES * PH_LANES; /* lane = key mod 16 */
     float *s = l.s + l.from * NR;
     if (l.to > l.from)
-        score_keys(rows, l.to - l.from, h->k_dim,
-                   h->k + (int64_t)(j0 + l.from) * h->k_ld, h->k_ld, t->panel, s, NR,
-                   ahead);
+        score_keys(rows, l.to - l.from, h->k_dim, h->k + (int64_t)(j0 + l.from) * h->k_ld,
+                   h->k_ld, t->panel, s, NR, ahead);
     modify_lines(&h->mods, &l, NULL);
     hide_lines(&window, &l);
-    weigh_strip(rows, fresh, l.to - l.from, s, r, rescale);
+    softmax_strip(rows, fresh, l.to - l.from, s, r, rescale);
     if (h->drop.low) drop_lines(&l, &h->drop);
 }
 
 /* c = c * factor + p v, or p v * factor, for the block at j0. */
-V void weigh_values(const head_work *w, const strip *t, int j0,
-                    tile_fn *const tiles[MR + 1][2], float *c, int64_t ldc,
-                    const float *factor, ph_prefetch *ahead)
+V void multiply_values(const head_work *w, const strip *t, int j0,
+                       tile_fn *const tiles[MR + 1][2], float *c, int64_t ldc,
+                       const float *factor, ph_prefetch *ahead)
 {
     const int height = ph_even_strip(t->m, MR);
     const float *v = w->v + (int64_t)(j0 % PH_SPLIT) * w->v_ld;
@@ -156,10 +155,10 @@ V void weigh_values(const head_work *w, const strip *t, int j0,
         int m = ph_min(height, t->m - i);
         keys_seen(&window, keys, t->first + i, m, &from, &to);
         for (int j = 0; j < w->v_pad; j += NR)
-            tiles[m][w->v_pad - j >= NR](
-                to - from, w->s + from * NR + i, 1, NR, v + from * w->v_ld + j, w->v_ld,
-                c + i * ldc + j, ldc, factor + i, NULL,
-                prefetch_next(ahead, m, to - from, w->s));
+            tiles[m][w->v_pad - j >= NR](to - from, w->s + from * NR + i, 1, NR,
+                                         v + from * w->v_ld + j, w->v_ld, c + i * ldc + j,
+                                         ldc, factor + i, NULL,
+                                         prefetch_next(ahead, m, to - from, w->s));
     }
 }
 
@@ -190,8 +189,7 @@ V void logs_of_sums(int m, const float *row_max, const float *sums, float *lse)
         vec sum = v_load(sums + i);
         v_store(lse + i, v_log(v_select(v_lt(zero, sum), sum, one)));
     }
-    for (int i = 0; i < rows; i++)
-        lse[i] = (float)((double)row_max[i] * PH_LN2 + lse[i]);
+    for (int i = 0; i < rows; i++) lse[i] = (float)((double)row_max[i] * PH_LN2 + lse[i]);
     for (int i = 0; i < rows; i += VL) {
         vec sum = v_load(sums + i), x = v_load(lse + i);
         x = v_select(v_eq(sum, sum), x, sum); /* a maximum may have lost a NaN */
@@ -220,10 +218,10 @@ static void strip_alone(const head_work *w, const strip *t, ph_prefetch *ahead)
     const running r = running_at(w->part);
     const int j0 = t->lo / PH_STRIP_LD * PH_STRIP_LD;
     float sums[NR], factor[NR];
-    weigh_block(w, t, 1, j0, &r, factor, ahead);
+    softmax_block(w, t, 1, j0, &r, factor, ahead);
     finish_sums(w, t, &r, sums, factor);
-    weigh_values(w, t, j0, times_tiles, h->out + t->first * h->out_ld, h->out_ld, factor,
-                 ahead);
+    multiply_values(w, t, j0, times_tiles, h->out + t->first * h->out_ld, h->out_ld,
+                    factor, ahead);
     for (int i = 0; i < t->m; i++) /* weights of 0 would keep a NaN of v */
         for (int c = 0; sums[i] == 0 && c < h->v_dim; c += VL)
             v_store(h->out + (t->first + i) * h->out_ld + c, v_zero());
@@ -278,9 +276,8 @@ static void strip_split(const head_work *w, const strip *t, int from, int to,
     for (int c = 0; c < t->m * w->v_pad; c += VL) v_store(r->acc + c, v_zero());
     for (int j0 = start; j0 < to; j0 += PH_STRIP_LD) {
         plan_prefetch(w, t, j0, &ahead);
-        weigh_block(w, t, j0 == start, j0, r, rescale, &ahead);
-        weigh_values(w, t, j0, carry_tiles, r->acc, w->v_pad, rescale,
-                     &ahead);
+        softmax_block(w, t, j0 == start, j0, r, rescale, &ahead);
+        multiply_values(w, t, j0, carry_tiles, r->acc, w->v_pad, rescale, &ahead);
     }
 }
 
@@ -329,8 +326,7 @@ static void finish_strip(const head_work *w, const strip *t, const running *r)
     finish_sums(w, t, r, sums, factor);
     for (int i = 0; i < t->m; i++) {
         float *acc = r->acc + (int64_t)i * w->v_pad;
-        for (int c = 0; sums[i] == 0 && c < w->v_pad; c += VL)
-            v_store(acc + c, v_zero());
+        for (int c = 0; sums[i] == 0 && c < w->v_pad; c += VL) v_store(acc + c, v_zero());
         store_row(h->out + (t->first + i) * h->out_ld, acc, h->v_dim, PH_F32, factor[i]);
     }
 }
@@ -401,7 +397,7 @@ static void head_forward(const ph_head *h)
 {
     ph_prefetch ahead = h->prefetch;
     head_work w = {.h = h};
-    set_room(&w);
+    carve_scratch(&w);
     for (int j = 0; j < h->keys; j += PH_SPLIT) {
         set_values(&w, j);
         for (int n = 0; n < ph_div_up(h->rows, NR); n++) run_strip(&w, n, j, &ahead);

@@ -14,7 +14,7 @@ typedef struct head_lines {
 } head_lines;
 
 /* Rows [*from, *to) that may see one of the keys [c, c + m). */
-V void rows_seeing(const ph_head_tile *t, int c, int m, int *from, int *to)
+V void rows_seeing(const ph_grad_block *t, int c, int m, int *from, int *to)
 {
     const ph_window *w = &t->window;
     int64_t first = ((int64_t)c - w->hi + 1) * w->group - w->phase;
@@ -30,7 +30,7 @@ typedef struct row_facts {
     vint low, high; /* of their keys of dropout */
 } row_facts;
 
-V void load_facts(const ph_head_tile *t, int at, row_facts *f)
+V void load_facts(const ph_grad_block *t, int at, row_facts *f)
 {
     const int n = ph_max(t->rows - at, 0);
     f->lse = load_rows(t->lse + at, n);
@@ -42,7 +42,7 @@ V void load_facts(const ph_head_tile *t, int at, row_facts *f)
 }
 
 /* Scores of NV vectors of rows become p, dout v^T becomes ds. */
-V void gradient_lines(const ph_head_tile *t, const int NV, const int dropped, int from,
+V void gradient_lines(const ph_grad_block *t, const int NV, const int dropped, int from,
                       int to, float *p, float *ds, int64_t ld, const row_facts *facts)
 {
     for (int c = from; c < to; c++) UNROLL
@@ -54,13 +54,13 @@ V void gradient_lines(const ph_head_tile *t, const int NV, const int dropped, in
             keep = drop_factor(&t->drop, c, facts[v].low, facts[v].high);
             g = v_mul(g, keep);
         }
-        vec slope = v_mul(weight, v_sub(g, facts[v].delta));
+        vec gradient = v_mul(weight, v_sub(g, facts[v].delta));
         v_store(at, dropped ? v_mul(weight, keep) : weight);
-        v_store(ds_at, v_select(v_eq(score, MINUS_INF), v_zero(), slope));
+        v_store(ds_at, v_select(v_eq(score, MINUS_INF), v_zero(), gradient));
     }
 }
 
-static void gradient_keys(const ph_head_tile *t, int first, int rows, int from, int to,
+static void gradient_keys(const ph_grad_block *t, int first, int rows, int from, int to,
                           float *p, float *ds, int64_t ld)
 {
     row_facts facts[NR / VL];
@@ -99,11 +99,11 @@ V void derive_lines(int rows, int from, int to, float *ds, int64_t ld,
 
 /* p and ds of up to NR rows from `first` on. A strip of MR keys, or of MR rows, may read
    up to MR - 1 keys beyond those that are seen here. */
-V void fill_lines(const ph_head_tile *t, const head_lines *l, int first, int m,
+V void fill_lines(const ph_grad_block *t, const head_lines *l, int first, int m,
                   ph_prefetch *ahead)
 {
     const int rows = ph_round_up(m, PH_LANES);
-    float *panel = t->room, *p = l->p + first, *ds = l->ds + first;
+    float *panel = t->scratch, *p = l->p + first, *ds = l->ds + first;
     score_lines scores = {.s = p, .ld = l->ld, .first = first, .m = m};
     int from, to;
     keys_seen(&t->window, t->keys, first, m, &from, &to);
@@ -115,7 +115,7 @@ V void fill_lines(const ph_head_tile *t, const head_lines *l, int first, int m,
                p + from * l->ld, l->ld, ahead);
     transpose_panel(panel, t->dout + first * t->dout_ld, t->dout_ld, m, t->v_dim, 1);
     for (int c = from, n; c < to; c += n) { /* a piece of keys stays in L1 */
-        n = to - c < 2 * PH_TILE_PIECE ? to - c : PH_TILE_PIECE;
+        n = to - c < 2 * PH_GRAD_BLOCK_PIECE ? to - c : PH_GRAD_BLOCK_PIECE;
         scores.from = c, scores.to = c + n;
         modify_lines(&t->mods, &scores, l->derivative);
         hide_lines(&t->window, &scores);
@@ -128,11 +128,12 @@ V void fill_lines(const ph_head_tile *t, const head_lines *l, int first, int m,
 
 /* The products by what becomes of their sums. A sum that goes on is one over rows, one
    that is added is one over keys: their tiles know how the left operand lies. */
-static tile_fn *const (*const sums_tiles[])[2] = {
-    [PH_SUMS_NEW] = times_tiles, [PH_SUMS_ON] = on_tiles, [PH_SUMS_ADD] = plus_tiles};
+static tile_fn *const (*const sums_tiles[])[2] = {[PH_SUM_STORE] = times_tiles,
+                                                  [PH_SUM_CONTINUE] = on_tiles,
+                                                  [PH_SUM_ADD] = plus_tiles};
 
 /* m rows of a gradient from row `at` on, n floats each: sums over k lines of b. */
-V void sum_rows(const ph_sums *sums, int at, int m, int n, int k, const float *a,
+V void sum_rows(const ph_grad_sum *sums, int at, int m, int n, int k, const float *a,
                 int64_t row, int64_t step, const float *b, int64_t ldb,
                 ph_prefetch *ahead)
 {
@@ -145,9 +146,9 @@ V void sum_rows(const ph_sums *sums, int at, int m, int n, int k, const float *a
 }
 
 /* dk or dv from lines `left`. */
-static void key_gradient(const ph_head_tile *t, const float *left, int64_t ld,
-                         const float *right, int64_t ldr, int dim, const ph_sums *sums,
-                         ph_prefetch *ahead)
+static void key_gradient(const ph_grad_block *t, const float *left, int64_t ld,
+                         const float *right, int64_t ldr, int dim,
+                         const ph_grad_sum *sums, ph_prefetch *ahead)
 {
     for (int c = 0, height = ph_even_strip(t->keys, MR); sums->to && c < t->keys;
          c += height) {
@@ -158,7 +159,8 @@ static void key_gradient(const ph_head_tile *t, const float *left, int64_t ld,
     }
 }
 
-static void query_gradient(const ph_head_tile *t, const head_lines *l, ph_prefetch *ahead)
+static void query_gradient(const ph_grad_block *t, const head_lines *l,
+                           ph_prefetch *ahead)
 {
     for (int i = 0, height = ph_even_strip(t->rows, MR); t->dq.to && i < t->rows;
          i += height) {
@@ -170,12 +172,12 @@ static void query_gradient(const ph_head_tile *t, const head_lines *l, ph_prefet
     }
 }
 
-static void head_backward(const ph_head_tile *t)
+static void head_backward(const ph_grad_block *t)
 {
     ph_prefetch ahead = t->prefetch;
     int dim = ph_round_up(ph_max(t->k_dim, t->v_dim), PH_LANES);
-    float *derivative = t->room + (int64_t)dim * NR;
-    float *p = derivative + 2 * PH_TILE_PIECE * NR;
+    float *derivative = t->scratch + (int64_t)dim * NR;
+    float *p = derivative + 2 * PH_GRAD_BLOCK_PIECE * NR;
     head_lines l = {p, p + ph_round_up(t->rows, NR), ph_head_line(t->rows), derivative};
     for (int first = 0; first < t->rows; first += NR)
         fill_lines(t, &l, first, ph_min(NR, t->rows - first), &ahead);

@@ -42,15 +42,15 @@ static void compose(int heads, int rank, int n, const float *w1, const float *w2
 }
 
 /* One vector of columns: hidden and e of every row first, into
-   room[(2*r + which)*rows + i]; then head by head with sums in registers. */
+   scratch[(2*r + which)*rows + i]; then head by head with sums in registers. */
 V void decompose_column(const int R, int heads, int rows, const float *w1,
                         const float *w2, const float *x, const float *dy, int64_t ld,
-                        float *dw1, float *dw2, float *dg, float *room)
+                        float *dw1, float *dw2, float *dg, float *scratch)
 {
     const int64_t part = (int64_t)heads * PH_STRIP_LD;
     for (int i = 0; i < rows; i++)
         for (int r = 0; r < R; r++) {
-            float *to = room + ((int64_t)2 * r * rows + i) * VL;
+            float *to = scratch + ((int64_t)2 * r * rows + i) * VL;
             v_store(to, over_heads(heads, w1 + r * part, x + i * PH_STRIP_LD, ld));
             v_store(to + rows * VL,
                     over_heads(heads, w2 + r * part, dy + i * PH_STRIP_LD, ld));
@@ -65,7 +65,7 @@ V void decompose_column(const int R, int heads, int rows, const float *w1,
             vec out = v_load(dy + h * ld + i * PH_STRIP_LD);
             diagonal = v_fma(in, out, diagonal);
             for (int r = 0; r < R; r++) {
-                const float *from = room + ((int64_t)2 * r * rows + i) * VL;
+                const float *from = scratch + ((int64_t)2 * r * rows + i) * VL;
                 two[r] = v_fma(v_load(from), out, two[r]);
                 one[r] = v_fma(v_load(from + rows * VL), in, one[r]);
             }
@@ -78,15 +78,15 @@ V void decompose_column(const int R, int heads, int rows, const float *w1,
 
 static void decompose(int heads, int rank, int rows, int n, const float *w1,
                       const float *w2, const float *x, const float *dy, int64_t ld,
-                      float *dw1, float *dw2, float *dg, float *room)
+                      float *dw1, float *dw2, float *dg, float *scratch)
 {
     for (int c = 0; c < n; c += VL) {
         if (rank == 2)
             decompose_column(2, heads, rows, w1 + c, w2 + c, x + c, dy + c, ld, dw1 + c,
-                             dw2 + c, dg + c, room);
+                             dw2 + c, dg + c, scratch);
         else
             decompose_column(rank, heads, rows, w1 + c, w2 + c, x + c, dy + c, ld,
-                             dw1 + c, dw2 + c, dg + c, room);
+                             dw1 + c, dw2 + c, dg + c, scratch);
     }
 }
 
@@ -145,9 +145,9 @@ static void gram(int m, int n, int k, const float *x, int64_t ldx, const float *
             gram_part(1, 1, k, x, ldx, y + j * ldy, ldy, g + j, ldg);
 }
 
-static int near_top(int n, const float *s, float scale, float top, float *list)
+static int near_row_max(int n, const float *s, float scale, float row_max, float *list)
 {
-    const vec times = v_set1(scale), high = v_set1(top), limit = v_set1(-1.0f);
+    const vec times = v_set1(scale), high = v_set1(row_max), limit = v_set1(-1.0f);
     int count = 0;
     for (int c = 0; c < n; c += VL) {
         vec x = v_mul(v_sub(v_load(s + c), high), times);
@@ -160,20 +160,20 @@ enum { ONE, TWO, ANY }; /* the power a */
 
 /* u^a and u^(a-1) of u = 1 + t, both 0 where u <= 0. log2(u) is corrected for the
    rounding of 1 + t, which a large a would amplify. */
-V void power(const int kind, vec t, vec a, vec a1, vec *p, vec *slope)
+V void power(const int kind, vec t, vec a, vec a1, vec *p, vec *derivative)
 {
     const vec zero = v_zero(), one = v_set1(1.0f);
     vec u = v_max(zero, v_add(one, t));
     vmask inside = v_lt(zero, u);
     if (kind == ONE) {
-        *p = u, *slope = v_select(inside, one, zero);
+        *p = u, *derivative = v_select(inside, one, zero);
     } else if (kind == TWO) {
-        *p = v_mul(u, u), *slope = u;
+        *p = v_mul(u, u), *derivative = u;
     } else {
         vec lost = v_sub(t, v_sub(u, one));
         vec log = v_fma(lost, v_set1(0x1.715476p+0f), v_log2(u));
         *p = v_select(inside, v_exp2(v_mul(a, log)), u);
-        *slope = v_select(inside, v_exp2(v_mul(a1, log)), u);
+        *derivative = v_select(inside, v_exp2(v_mul(a1, log)), u);
     }
 }
 
@@ -184,10 +184,10 @@ V void power_sums_of(const int kind, int n, const float *x, float d, float a, fl
     for (int v = 0; v < GROUP; v++) total[0][v] = total[1][v] = v_zero();
     for (int c = 0; c < n; c += PH_LANES)
         for (int v = 0; v < GROUP; v++) {
-            vec p, slope;
-            power(kind, v_sub(v_load(x + c + v * VL), from), high, low, &p, &slope);
+            vec p, derivative;
+            power(kind, v_sub(v_load(x + c + v * VL), from), high, low, &p, &derivative);
             total[0][v] = v_add(total[0][v], p);
-            total[1][v] = v_add(total[1][v], slope);
+            total[1][v] = v_add(total[1][v], derivative);
         }
     sums[0] = v_sum16(total[0]), sums[1] = v_sum16(total[1]);
 }
@@ -202,8 +202,8 @@ static void power_sums(int n, const float *x, float d, float a, float *sums)
         power_sums_of(ANY, n, x, d, a, sums);
 }
 
-V void entmax_of(const int kind, int n, float *s, float *slope, float scale, float base,
-                 float a)
+V void entmax_of(const int kind, int n, float *s, float *derivative, float scale,
+                 float base, float a)
 {
     const vec times = v_set1(scale), from = v_set1(base), high = v_set1(a);
     const vec low = v_set1(a - 1.0f);
@@ -211,16 +211,16 @@ V void entmax_of(const int kind, int n, float *s, float *slope, float scale, flo
         vec p, d;
         power(kind, v_mul(v_sub(v_load(s + c), from), times), high, low, &p, &d);
         v_store(s + c, p);
-        if (slope) v_store(slope + c, d);
+        if (derivative) v_store(derivative + c, d);
     }
 }
 
-static void entmax(int n, float *s, float *slope, float scale, float base, float a)
+static void entmax(int n, float *s, float *derivative, float scale, float base, float a)
 {
     if (a == 1)
-        entmax_of(ONE, n, s, slope, scale, base, a);
+        entmax_of(ONE, n, s, derivative, scale, base, a);
     else if (a == 2)
-        entmax_of(TWO, n, s, slope, scale, base, a);
+        entmax_of(TWO, n, s, derivative, scale, base, a);
     else
-        entmax_of(ANY, n, s, slope, scale, base, a);
+        entmax_of(ANY, n, s, derivative, scale, base, a);
 }

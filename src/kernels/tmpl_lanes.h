@@ -45,7 +45,8 @@ V void transpose_panel(float *dst, const float *src, int64_t ld, int m, int n,
    left. */
 V const char *prefetch_next(ph_prefetch *ahead, int m, int steps, const float *own)
 {
-    const int64_t bytes = (int64_t)steps * (m <= FEW ? PH_FETCH : PACE);
+    const int64_t bytes =
+        (int64_t)steps * (m <= FEW_ROWS ? PH_PREFETCH_BYTES : HEAD_PREFETCH);
     const void *next = ph_prefetch_take(ahead, bytes);
     return next ? next : (const void *)own;
 }
@@ -187,15 +188,15 @@ static void alibi_lines(const score_lines *l, const float *slopes, const float *
 V void cap_lines(const score_lines *l, float cap, const int derives, float *derivative)
 {
     const vec high = v_set1(cap), inverse = v_set1(1.0f / cap);
-    vec steep = v_zero();
+    vec here = v_zero();
     for (int c = l->from; c < l->to; c++)
         for (int i = 0; i < l->m; i += VL) {
             float *at = l->s + c * l->ld + i;
-            vec x = v_cap(v_load(at), high, inverse, derives, &steep);
+            vec x = v_cap(v_load(at), high, inverse, derives, &here);
             v_store(at, x);
             if (derives) /* a hidden NaN must not reach what it multiplies */
                 v_store(derivative + (c - l->from) * NR + i,
-                        v_select(v_eq(x, x), steep, v_zero()));
+                        v_select(v_eq(x, x), here, v_zero()));
         }
 }
 

@@ -77,16 +77,22 @@ static void add_rows(int m, int n, const float *x, float *y, int64_t ld)
 /* Prefetch distances in rows of b: into L2, where more lines can be in flight, and again
    into L1. A single row is memory-bound whatever it does; several rows compute long
    enough to find b in L1. */
-enum { EARLY = 32, SOON = 8 };
+enum { PREFETCH_L2 = 32, PREFETCH_L1 = 8 };
 
 /* Most rows whose sums fit into registers: at all, and for tiles of 2 * NR columns. More
    rows are cut into groups that share b through cache, DEEP steps at a time. */
-enum { HOLD = VL == 8 ? 3 : MR, WIDE = VL == 16 ? 4 : VL == 8 ? 3 : 2, DEEP = 64 };
+enum {
+    MAX_ROWS = VL == 8 ? 3 : MR,
+    MAX_WIDE_ROWS = VL == 16  ? 4
+                    : VL == 8 ? 3
+                              : 2,
+    DEEP = 64
+};
 
 /* c[i][j] += sum_k a[i][k] b[k][j] for M rows and NV vectors of columns, all sums in
    registers; part > 0: one vector of so many columns. */
-V void stream_tile(const int M, const int NV, const int part, int k, const float *a,
-                   int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+V void few_rows_tile(const int M, const int NV, const int part, int k, const float *a,
+                     int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     vec acc[MR][2 * NR / VL], right[2 * NR / VL];
     const float *rows[MR / 3]; /* three rows share a register */
@@ -99,8 +105,8 @@ V void stream_tile(const int M, const int NV, const int part, int k, const float
     for (int kk = 0; kk < k; kk++, b += ldb) {
         UNROLL
         for (int j = 0; j < NV * VL; j += PH_LANES) {
-            __builtin_prefetch(b + EARLY * ldb + j, 0, 2);
-            if (M > 1) __builtin_prefetch(b + SOON * ldb + j, 0, 3);
+            __builtin_prefetch(b + PREFETCH_L2 * ldb + j, 0, 2);
+            if (M > 1) __builtin_prefetch(b + PREFETCH_L1 * ldb + j, 0, 3);
         }
         UNROLL
         for (int v = 0; v < NV; v++)
@@ -122,40 +128,40 @@ V void stream_tile(const int M, const int NV, const int part, int k, const float
     }
 }
 
-V void stream_rows(const int M, int n, int k, const float *a, int64_t lda, const float *b,
-                   int64_t ldb, float *c, int64_t ldc)
+V void few_rows_product(const int M, int n, int k, const float *a, int64_t lda,
+                        const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     int j = 0;
-    for (; M <= WIDE && j + 2 * NR <= n; j += 2 * NR)
-        stream_tile(M, 2 * NR / VL, 0, k, a, lda, b + j, ldb, c + j, ldc);
+    for (; M <= MAX_WIDE_ROWS && j + 2 * NR <= n; j += 2 * NR)
+        few_rows_tile(M, 2 * NR / VL, 0, k, a, lda, b + j, ldb, c + j, ldc);
     for (; j + NR <= n; j += NR)
-        stream_tile(M, NR / VL, 0, k, a, lda, b + j, ldb, c + j, ldc);
+        few_rows_tile(M, NR / VL, 0, k, a, lda, b + j, ldb, c + j, ldc);
     for (; j + VL <= n; j += VL)
-        stream_tile(M, 1, 0, k, a, lda, b + j, ldb, c + j, ldc);
-    if (j < n) stream_tile(M, 1, n - j, k, a, lda, b + j, ldb, c + j, ldc);
+        few_rows_tile(M, 1, 0, k, a, lda, b + j, ldb, c + j, ldc);
+    if (j < n) few_rows_tile(M, 1, n - j, k, a, lda, b + j, ldb, c + j, ldc);
 }
 
-typedef void stream_fn(int n, int k, const float *a, int64_t lda, const float *b,
-                       int64_t ldb, float *c, int64_t ldc);
-#define STREAM(M)                                                                        \
-    static void stream_##M(int n, int k, const float *a, int64_t lda, const float *b,    \
-                           int64_t ldb, float *c, int64_t ldc)                           \
+typedef void few_rows_fn(int n, int k, const float *a, int64_t lda, const float *b,
+                         int64_t ldb, float *c, int64_t ldc);
+#define FEW_ROWS_OF(M)                                                                   \
+    static void few_rows_##M(int n, int k, const float *a, int64_t lda, const float *b,  \
+                             int64_t ldb, float *c, int64_t ldc)                         \
     {                                                                                    \
-        stream_rows(M, n, k, a, lda, b, ldb, c, ldc);                                    \
+        few_rows_product(M, n, k, a, lda, b, ldb, c, ldc);                               \
     }
-#define STREAM_ENTRY(M) stream_##M,
-EACH_ROW(STREAM)
-static stream_fn *const streams[MR + 1] = {0, EACH_ROW(STREAM_ENTRY)};
+#define FEW_ROWS_ENTRY(M) few_rows_##M,
+EACH_ROW(FEW_ROWS_OF)
+static few_rows_fn *const few_rows_products[MR + 1] = {0, EACH_ROW(FEW_ROWS_ENTRY)};
 
-static void stream(int m, int n, int k, const float *a, int64_t lda, const float *b,
-                   int64_t ldb, float *c, int64_t ldc)
+static void product_few_rows(int m, int n, int k, const float *a, int64_t lda,
+                             const float *b, int64_t ldb, float *c, int64_t ldc)
 {
-    int turns = ph_max(ph_div_up(m, HOLD), 1), part = ph_div_up(m, turns);
-    int wide = turns > 1 ? 2 * NR : n, deep = turns > 1 ? DEEP : k;
+    int groups = ph_max(ph_div_up(m, MAX_ROWS), 1), part = ph_div_up(m, groups);
+    int wide = groups > 1 ? 2 * NR : n, deep = groups > 1 ? DEEP : k;
     for (int j = 0; j < n; j += wide)
         for (int kk = 0; kk < k; kk += deep)
             for (int i = 0; i < m; i += part)
-                streams[ph_min(part, m - i)](ph_min(wide, n - j), ph_min(deep, k - kk),
-                                             a + i * lda + kk, lda, b + kk * ldb + j, ldb,
-                                             c + i * ldc + j, ldc);
+                few_rows_products[ph_min(part, m - i)](
+                    ph_min(wide, n - j), ph_min(deep, k - kk), a + i * lda + kk, lda,
+                    b + kk * ldb + j, ldb, c + i * ldc + j, ldc);
 }

@@ -66,7 +66,7 @@ V vec v_log(vec x)
     return v_add(v_mul(e, v_set1(0x1.62e4p-1f)), v_add(f, rest));
 }
 
-V vec v_cap(vec s, vec cap, vec inverse, const int sloped, vec *slope)
+V vec v_cap(vec s, vec cap, vec inverse, const int derives, vec *derivative)
 {
     const vec one = v_set1(1.0f), seam = v_set1(0.36f);
     vec x = v_mul(s, inverse), z = v_mul(x, x);
@@ -76,15 +76,15 @@ V vec v_cap(vec s, vec cap, vec inverse, const int sloped, vec *slope)
     p = v_fma(p, z, v_set1(0.13331328f));
     p = v_fma(p, z, v_set1(-0.33333278f));
     vec small = v_fma(v_mul(p, z), s, s), t = v_mul(small, inverse);
-    if (sloped) *slope = v_fnma(t, t, one);
+    if (derives) *derivative = v_fnma(t, t, one);
     /* the division is most of the cost, and logits are seldom near their cap */
     if (!v_any(v_lt(v_set1(0x1.70a3d6p-2f), z))) return small;
     /* e = exp(-2|x|) in (0, 1]: (1 - e)/(1 + e) */
     vec e = v_exp2(v_mul(v_abs(x), v_set1(-2.8853900817779268f)));
     vec both = v_add(one, e), large = v_copysign(v_div(v_sub(one, e), both), x);
-    if (sloped) {
+    if (derives) {
         vec far = v_div(v_mul(v_set1(4.0f), e), v_mul(both, both));
-        *slope = v_select(v_lt(z, seam), *slope, far);
+        *derivative = v_select(v_lt(z, seam), *derivative, far);
     }
     return v_select(v_lt(z, seam), small, v_mul(cap, large));
 }

@@ -42,8 +42,8 @@ V void store_part(void *dst, ph_dtype type, int at, int n, vec a)
 }
 
 /* VL rows by VL columns, transposed: dst[c*ld + 0..VL) for c < k_count */
-V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, int at,
-                   int k_count, ph_dtype type, vec scale)
+V void transpose_square(float *dst, int64_t ld, const void *const *rows, int count,
+                        int at, int k_count, ph_dtype type, vec scale)
 {
     vec r[VL];
     for (int i = 0; i < count; i++) /* too many streams for the hardware prefetchers */
@@ -68,25 +68,25 @@ V void turn_square(float *dst, int64_t ld, const void *const *rows, int count, i
 /* The last square of a panel may be wider than the panel (MR = 12 with VL = 16, MR = 6
    with VL = 4) and then writes into the next line. So it goes first, lines follow in
    ascending order, and PH_PACK_SLACK floats must follow the panel. */
-V void pack_across_of(float *dst, int64_t ld, const void *const *rows, int count, int k,
-                      ph_dtype type, float scale)
+V void pack_panel_of(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                     ph_dtype type, float scale)
 {
     const vec factor = v_set1(scale);
     for (int at = 0; at < k; at += VL)
         for (int r = ph_round_up((int)ld, VL) - VL; r >= 0; r -= VL)
-            turn_square(dst + at * ld + r, ld, rows + r, ph_min(count - r, VL), at,
-                        ph_min(k - at, VL), type, factor);
+            transpose_square(dst + at * ld + r, ld, rows + r, ph_min(count - r, VL), at,
+                             ph_min(k - at, VL), type, factor);
 }
 
-static void pack_across(float *dst, int64_t ld, const void *const *rows, int count, int k,
-                        ph_dtype type, float scale)
+static void pack_panel(float *dst, int64_t ld, const void *const *rows, int count, int k,
+                       ph_dtype type, float scale)
 {
     if (type == PH_F32)
-        pack_across_of(dst, ld, rows, count, k, PH_F32, scale);
+        pack_panel_of(dst, ld, rows, count, k, PH_F32, scale);
     else if (type == PH_BF16)
-        pack_across_of(dst, ld, rows, count, k, PH_BF16, scale);
+        pack_panel_of(dst, ld, rows, count, k, PH_BF16, scale);
     else
-        pack_across_of(dst, ld, rows, count, k, PH_F16, scale);
+        pack_panel_of(dst, ld, rows, count, k, PH_F16, scale);
 }
 
 V void load_row_of(float *dst, const void *src, int n, ph_dtype type, float scale)
@@ -113,8 +113,8 @@ static void load_row(float *dst, const void *src, int n, ph_dtype type, float sc
         load_row_of(dst, src, n, PH_F16, scale);
 }
 
-static void pack_along(float *dst, int64_t ld, const void *const *rows, int count, int n,
-                       ph_dtype type, float scale)
+static void pack_row_major(float *dst, int64_t ld, const void *const *rows, int count,
+                           int n, ph_dtype type, float scale)
 {
     for (int r = 0; r < count; r++) load_row(dst + r * ld, rows[r], n, type, scale);
 }

@@ -4,15 +4,15 @@
  *
  * Scores are in base 2: logits times log2(e). Strips are PH_STRIP_LD floats a row.
  */
-#include "kernels/tmpl_tops.h"
+#include "kernels/tmpl_row_max.h"
 
-static void softmax(int m, int n, float *s, const float *peak, float *top, float *sum,
-                    float *alpha)
+static void softmax(int m, int n, float *s, const float *lane_max, float *row_max,
+                    float *sum, float *rescale)
 {
     float base[PH_LANES];
-    raise_tops(m, peak, top, alpha, base);
+    raise_row_max(m, lane_max, row_max, rescale, base);
     for (int i = 0; i < m; i++, s += PH_STRIP_LD, sum += PH_LANES) {
-        const vec from = v_set1(base[i]), shrink = v_set1(alpha[i]);
+        const vec from = v_set1(base[i]), shrink = v_set1(rescale[i]);
         vec total[GROUP];
         for (int v = 0; v < GROUP; v++) total[v] = v_mul(v_load(sum + v * VL), shrink);
         for (int c = 0; c < n; c += PH_LANES)
@@ -26,8 +26,9 @@ static void softmax(int m, int n, float *s, const float *peak, float *top, float
     }
 }
 
-V void gradient_row(int n, float *s, float *dp, const float *drop, const float *slope,
-                    float lse, float delta, const int dropped, const int sloped)
+V void gradient_row(int n, float *s, float *dp, const float *drop,
+                    const float *derivative, float lse, float delta, const int dropped,
+                    const int derives)
 {
     const vec base = v_set1(lse), shift = v_set1(delta), zero = v_zero();
     for (int c = 0; c < n; c += VL) {
@@ -35,26 +36,26 @@ V void gradient_row(int n, float *s, float *dp, const float *drop, const float *
         vec p = v_exp2(v_sub(score, base));
         if (dropped) g = v_mul(g, v_load(drop + c));
         vec ds = v_mul(p, v_sub(g, shift));
-        if (sloped) ds = v_mul(ds, v_load(slope + c));
+        if (derives) ds = v_mul(ds, v_load(derivative + c));
         v_store(dp + c, v_select(v_eq(score, MINUS_INF), zero, ds));
         v_store(s + c, dropped ? v_mul(p, v_load(drop + c)) : p);
     }
 }
 
 static void gradient(int m, int n, float *s, float *dp, const float *drop,
-                     const float *slope, const float *lse, const float *delta)
+                     const float *derivative, const float *lse, const float *delta)
 {
     for (int i = 0; i < m; i++, s += PH_STRIP_LD, dp += PH_STRIP_LD) {
-        if (drop && slope)
-            gradient_row(n, s, dp, drop, slope, lse[i], delta[i], 1, 1);
+        if (drop && derivative)
+            gradient_row(n, s, dp, drop, derivative, lse[i], delta[i], 1, 1);
         else if (drop)
             gradient_row(n, s, dp, drop, NULL, lse[i], delta[i], 1, 0);
-        else if (slope)
-            gradient_row(n, s, dp, NULL, slope, lse[i], delta[i], 0, 1);
+        else if (derivative)
+            gradient_row(n, s, dp, NULL, derivative, lse[i], delta[i], 0, 1);
         else
             gradient_row(n, s, dp, NULL, NULL, lse[i], delta[i], 0, 0);
         if (drop) drop += PH_STRIP_LD;
-        if (slope) slope += PH_STRIP_LD;
+        if (derivative) derivative += PH_STRIP_LD;
     }
 }
 
@@ -115,31 +116,31 @@ static void blend(int n, float *y, float a, const float *x, float b)
         v_store(y + c, v_fma(v_load(x + c), new, v_mul(v_load(y + c), old)));
 }
 
-static void row_peak(int n, const float *s, float *peak)
+static void row_lane_max(int n, const float *s, float *lane_max)
 {
-    for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, MINUS_INF);
+    for (int v = 0; v < GROUP; v++) v_store(lane_max + v * VL, MINUS_INF);
     for (int c = 0; c < n; c += PH_LANES)
         for (int v = 0; v < GROUP; v++) {
-            float *p = peak + v * VL;
+            float *p = lane_max + v * VL;
             v_store(p, v_max(v_load(p), v_load(s + c + v * VL)));
         }
 }
 
-static void clip(int m, int n, float *s, const int *lo, const int *hi, float *peak)
+static void clip(int m, int n, float *s, const int *lo, const int *hi, float *lane_max)
 {
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, lane_max += PH_LANES) {
         const vec low = v_set1((float)lo[i]), high = v_set1((float)hi[i]);
-        vec top[GROUP], at = v_iota();
-        for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+        vec highest[GROUP], at = v_iota();
+        for (int v = 0; v < GROUP; v++) highest[v] = MINUS_INF;
         for (int c = 0; c < n; c += PH_LANES)
 #pragma GCC unroll 4
             for (int v = 0; v < GROUP; v++, at = v_add(at, v_set1(VL))) {
                 vec x = v_select(v_lt(at, high), v_load(s + c + v * VL), MINUS_INF);
                 x = v_select(v_lt(at, low), MINUS_INF, x);
                 v_store(s + c + v * VL, x);
-                top[v] = v_max(top[v], x);
+                highest[v] = v_max(highest[v], x);
             }
-        for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+        for (int v = 0; v < GROUP; v++) v_store(lane_max + v * VL, highest[v]);
     }
 }
 
@@ -191,48 +192,49 @@ static void add_bias(int n, float *s, const float *bias, float factor)
 }
 
 static void add_alibi(int m, int n, float *s, const float *slope, const float *first,
-                      float *peak)
+                      float *lane_max)
 {
     const vec step = v_set1(VL);
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES) {
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, lane_max += PH_LANES) {
         const vec times = v_set1(slope[i]);
-        vec top[GROUP], at = v_add(v_set1(first[i]), v_iota());
-        for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+        vec highest[GROUP], at = v_add(v_set1(first[i]), v_iota());
+        for (int v = 0; v < GROUP; v++) highest[v] = MINUS_INF;
         for (int c = 0; c < n; c += PH_LANES)
 #pragma GCC unroll 4
             for (int v = 0; v < GROUP; v++, at = v_add(at, step)) {
                 vec x = v_fnma(times, v_abs(at), v_load(s + c + v * VL));
                 v_store(s + c + v * VL, x);
-                top[v] = v_max(top[v], x);
+                highest[v] = v_max(highest[v], x);
             }
-        for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+        for (int v = 0; v < GROUP; v++) v_store(lane_max + v * VL, highest[v]);
     }
 }
 
-V void cap_row(int n, float *s, float cap, float *peak, const int sloped, float *slope)
+V void cap_row(int n, float *s, float cap, float *lane_max, const int derives,
+               float *derivative)
 {
     const vec high = v_set1(cap), inverse = v_set1(1.0f / cap);
-    vec top[GROUP], steep = v_zero();
-    for (int v = 0; v < GROUP; v++) top[v] = MINUS_INF;
+    vec highest[GROUP], here = v_zero();
+    for (int v = 0; v < GROUP; v++) highest[v] = MINUS_INF;
     for (int c = 0; c < n; c += PH_LANES)
 #pragma GCC unroll 4
         for (int v = 0; v < GROUP; v++) {
-            vec x = v_cap(v_load(s + c + v * VL), high, inverse, sloped, &steep);
+            vec x = v_cap(v_load(s + c + v * VL), high, inverse, derives, &here);
             v_store(s + c + v * VL, x);
-            top[v] = v_max(top[v], x);
-            if (sloped) /* a masked NaN must not propagate into ds */
-                v_store(slope + c + v * VL, v_select(v_eq(x, x), steep, v_zero()));
+            highest[v] = v_max(highest[v], x);
+            if (derives) /* a masked NaN must not propagate into ds */
+                v_store(derivative + c + v * VL, v_select(v_eq(x, x), here, v_zero()));
         }
-    for (int v = 0; v < GROUP; v++) v_store(peak + v * VL, top[v]);
+    for (int v = 0; v < GROUP; v++) v_store(lane_max + v * VL, highest[v]);
 }
 
-static void softcap(int m, int n, float *s, float cap, float *peak, float *slope)
+static void softcap(int m, int n, float *s, float cap, float *lane_max, float *derivative)
 {
-    for (int i = 0; i < m; i++, s += PH_STRIP_LD, peak += PH_LANES)
-        if (slope)
-            cap_row(n, s, cap, peak, 1, slope + i * PH_STRIP_LD);
+    for (int i = 0; i < m; i++, s += PH_STRIP_LD, lane_max += PH_LANES)
+        if (derivative)
+            cap_row(n, s, cap, lane_max, 1, derivative + i * PH_STRIP_LD);
         else
-            cap_row(n, s, cap, peak, 0, NULL);
+            cap_row(n, s, cap, lane_max, 0, NULL);
 }
 
 static void hide(int n, float *s, const uint8_t *visible)

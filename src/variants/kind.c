@@ -233,12 +233,12 @@ void ph_kind_sigmoid(const ph_ctx *ctx, int n, const float *x, float *y)
 
 void ph_kind_tanh(const ph_ctx *ctx, int n, const float *x, float *y)
 {
-    float s[BLOCK], peak[PH_LANES];
+    float s[BLOCK], lane_max[PH_LANES];
     for (int at = 0; at < n; at += BLOCK) {
         int count = ph_min(BLOCK, n - at);
         memcpy(s, x + at, (size_t)count * sizeof *s);
         for (int i = count; i % PH_LANES; i++) s[i] = 0; /* whole vectors are read */
-        ctx->kernels->softcap(1, count, s, 1, peak, NULL);
+        ctx->kernels->softcap(1, count, s, 1, lane_max, NULL);
         memcpy(y + at, s, (size_t)count * sizeof *s);
     }
 }

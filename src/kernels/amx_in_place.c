@@ -1,12 +1,12 @@
 /*
- * amx_along.c - attend of amx.c for one or two query rows, with V read in place and f32
- * FMAs instead of tiles.
+ * amx_in_place.c - attend of amx.c for one or two query rows, with V read in place and
+ * f32 FMAs instead of tiles.
  *
  * Few rows use each value once, and packing V into tiles costs more than multiplying it.
  * Products of bf16 terms are exact in f32, so FMAs in the order of TDPBF16PS give the
- * same bits if subnormals are flushed to 0: results by MXCSR's flush-to-zero, weights
- * here. Subnormal and non-finite values are left to the tiles: MXCSR's denormal flag
- * detects the first, a non-finite sum the second.
+ * same bits if subnormals are flush_subnormals to 0: results by MXCSR's flush-to-zero,
+ * weights here. Subnormal and non-finite values are left to the tiles: MXCSR's denormal
+ * flag detects the first, a non-finite sum the second.
  *
  *     for each 32 keys
  *         for each 128 columns of one row, or 64 of two
@@ -19,28 +19,29 @@
 
 #if defined(__x86_64__)
 #include "kernels/amx_tiles.h"
-#include "kernels/tmpl_tops.h"
+#include "kernels/tmpl_row_max.h"
 
 enum {
     SUMS = 24,        /* accumulators: rows x terms x vectors of columns */
-    WIDEST = 256,     /* columns */
+    MAX_WIDTH = 256,  /* columns */
     FLUSH = 0x8000,   /* MXCSR: flush subnormal results to 0 */
     DENORMAL = 0x0002 /* MXCSR: an operand was subnormal */
 };
 
 /* State of a strip; copied to the caller's only once no value needs the tiles. */
 typedef struct work {
-    float top[PH_LANES], alpha[PH_LANES], base[PH_LANES];
-    float sum[PH_FEW * PH_LANES];
-    _Alignas(PH_ALIGN) float parts[PH_FEW * PH_PARTS * PH_STRIP_LD];
-    float total[PH_FEW][WIDEST];
+    float row_max[PH_LANES], rescale[PH_LANES], base[PH_LANES];
+    float sum[PH_FEW_ROWS * PH_LANES];
+    _Alignas(PH_ALIGN) float terms[PH_FEW_ROWS * PH_BF16_TERMS * PH_STRIP_LD];
+    float total[PH_FEW_ROWS][MAX_WIDTH];
     const uint16_t *v;
-    int64_t ldv, ahead; /* elements between keys; prefetch distance in elements */
+    int64_t ldv,
+        prefetch_elements; /* elements between keys; prefetch distance in elements */
     int keys;
 } work;
 
 /* Subnormals become 0 of the same sign. */
-V vec flushed(vec x)
+V vec flush_subnormals(vec x)
 {
     const vint sign = vi_set1(0x80000000u);
     vmask small = _mm512_cmp_ps_mask(v_abs(x), v_set1(0x1p-126f), _CMP_LT_OQ);
@@ -48,12 +49,13 @@ V vec flushed(vec x)
 }
 
 /* Softmax weights of row i, split into terms, and their lane sums. */
-V void make_parts(const ph_strip *x, work *w, int i)
+V void split_weights(const ph_strip *x, work *w, int i)
 {
     const vint mask = vi_set1(0xffff0000u);
-    float *to = w->parts + i * PH_PARTS * PH_STRIP_LD, *lanes = w->sum + i * PH_LANES;
+    float *to = w->terms + i * PH_BF16_TERMS * PH_STRIP_LD,
+          *lanes = w->sum + i * PH_LANES;
     const vec base = v_set1(w->base[i]);
-    vec total = v_mul(v_load(x->sum + i * PH_LANES), v_set1(w->alpha[i]));
+    vec total = v_mul(v_load(x->sum + i * PH_LANES), v_set1(w->rescale[i]));
     for (int c = 0; c < x->n; c += VL, to += VL) {
         int at = i * PH_STRIP_LD + c;
         vec p = v_exp2(v_sub(v_load(x->s + at), base));
@@ -61,15 +63,15 @@ V void make_parts(const ph_strip *x, work *w, int i)
         if (x->drop) p = v_mul(p, v_load(x->drop + at));
         vec high = v_float(vi_and(v_bits(p), mask)), rest = v_sub(p, high);
         vec middle = v_float(vi_and(v_bits(rest), mask));
-        v_store(to, flushed(high));
-        v_store(to + PH_STRIP_LD, flushed(middle));
-        v_store(to + 2 * PH_STRIP_LD, flushed(v_sub(rest, middle)));
+        v_store(to, flush_subnormals(high));
+        v_store(to + PH_STRIP_LD, flush_subnormals(middle));
+        v_store(to + 2 * PH_STRIP_LD, flush_subnormals(v_sub(rest, middle)));
     }
     v_store(lanes, total);
 }
 
-/* 32 columns, deinterleaved into even and odd ones; `together` is the inverse. */
-V void apart(const float *c, vec *even, vec *odd)
+/* 32 columns, deinterleaved into even and odd ones; `interleave` is the inverse. */
+V void deinterleave(const float *c, vec *even, vec *odd)
 {
     const vint first = _mm512_add_epi32(vi_iota(), vi_iota());
     vec a = v_load(c), b = v_load(c + VL);
@@ -77,7 +79,7 @@ V void apart(const float *c, vec *even, vec *odd)
     *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(first, vi_set1(1)), b);
 }
 
-V void together(vec even, vec odd, float *c)
+V void interleave(vec even, vec odd, float *c)
 {
     const vint half = _mm512_srli_epi32(vi_iota(), 1);
     const vint low = _mm512_mask_add_epi32(half, 0xaaaa, half, vi_set1(VL));
@@ -89,12 +91,12 @@ V void together(vec even, vec odd, float *c)
 static void start_totals(const ph_strip *x, work *w)
 {
     for (int i = 0; i < x->m; i++)
-        for (int j = 0; j < x->width; j += PH_STEP) {
-            const vec alpha = v_set1(w->alpha[i]);
+        for (int j = 0; j < x->width; j += PH_AMX_STEP) {
+            const vec rescale = v_set1(w->rescale[i]);
             vec even = v_zero(), odd = v_zero();
-            if (!x->fresh) apart(x->c + i * x->ldc + j, &even, &odd);
-            v_store(w->total[i] + j, flushed(v_mul(even, alpha)));
-            v_store(w->total[i] + j + VL, flushed(v_mul(odd, alpha)));
+            if (!x->fresh) deinterleave(x->c + i * x->ldc + j, &even, &odd);
+            v_store(w->total[i] + j, flush_subnormals(v_mul(even, rescale)));
+            v_store(w->total[i] + j + VL, flush_subnormals(v_mul(odd, rescale)));
         }
 }
 
@@ -102,22 +104,22 @@ static void start_totals(const ph_strip *x, work *w)
 V void run_chains(const int m, const int wide, const int lines, const work *w, int key,
                   int column, vec sum[SUMS])
 {
-    const float *parts = w->parts + key;
+    const float *terms = w->terms + key;
     const uint16_t *v = w->v + key * w->ldv + column;
 #pragma GCC unroll 24
-    for (int i = 0; i < m * PH_PARTS * 2 * wide; i++) sum[i] = v_zero();
+    for (int i = 0; i < m * PH_BF16_TERMS * 2 * wide; i++) sum[i] = v_zero();
 #pragma GCC unroll 2
     for (int k = 0; k < lines; k++, v += w->ldv)
 #pragma GCC unroll 4
         for (int g = 0; g < wide; g++) {
-            __m512i pairs = _mm512_loadu_si512(v + g * PH_STEP);
+            __m512i pairs = _mm512_loadu_si512(v + g * PH_AMX_STEP);
             vec even = v_float(_mm512_slli_epi32(pairs, 16));
             vec odd = v_float(vi_and(pairs, vi_set1(0xffff0000u)));
-            __builtin_prefetch(v + g * PH_STEP + w->ahead, 0, 2);
+            __builtin_prefetch(v + g * PH_AMX_STEP + w->prefetch_elements, 0, 2);
 #pragma GCC unroll 6
-            for (int p = 0; p < m * PH_PARTS; p++) {
+            for (int p = 0; p < m * PH_BF16_TERMS; p++) {
                 vec *to = &sum[(p * wide + g) * 2];
-                const vec weight = v_set1(parts[p * PH_STRIP_LD + k]);
+                const vec weight = v_set1(terms[p * PH_STRIP_LD + k]);
                 to[0] = v_fma(weight, even, to[0]);
                 to[1] = v_fma(weight, odd, to[1]);
             }
@@ -129,12 +131,13 @@ V void add_step(const int m, const int wide, work *w, int key, int column)
 {
     vec first[SUMS], second[SUMS];
     int n = w->keys - key;
-    if (n >= PH_STEP) {
-        run_chains(m, wide, PH_TILE, w, key, column, first);
-        run_chains(m, wide, PH_TILE, w, key + PH_TILE, column, second);
+    if (n >= PH_AMX_STEP) {
+        run_chains(m, wide, PH_AMX_TILE, w, key, column, first);
+        run_chains(m, wide, PH_AMX_TILE, w, key + PH_AMX_TILE, column, second);
     } else {
-        run_chains(m, wide, ph_min(n, PH_TILE), w, key, column, first);
-        run_chains(m, wide, ph_max(n - PH_TILE, 0), w, key + PH_TILE, column, second);
+        run_chains(m, wide, ph_min(n, PH_AMX_TILE), w, key, column, first);
+        run_chains(m, wide, ph_max(n - PH_AMX_TILE, 0), w, key + PH_AMX_TILE, column,
+                   second);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < m * wide * 2; i++) {
@@ -142,8 +145,8 @@ V void add_step(const int m, const int wide, work *w, int key, int column)
         float *c = w->total[row] + column + half * VL;
         vec total = v_load(c);
 #pragma GCC unroll 3
-        for (int p = 0; p < PH_PARTS; p++) {
-            int at = (row * PH_PARTS + p) * wide * 2 + half;
+        for (int p = 0; p < PH_BF16_TERMS; p++) {
+            int at = (row * PH_BF16_TERMS + p) * wide * 2 + half;
             total = v_add(total, v_add(first[at], second[at]));
         }
         v_store(c, total);
@@ -152,16 +155,16 @@ V void add_step(const int m, const int wide, work *w, int key, int column)
 
 V void add_steps(const int m, const int wide, const ph_strip *x, work *w)
 {
-    for (int key = 0; key < w->keys; key += PH_STEP) {
+    for (int key = 0; key < w->keys; key += PH_AMX_STEP) {
         int j = 0;
-        for (; j + wide * PH_STEP <= x->width; j += wide * PH_STEP)
+        for (; j + wide * PH_AMX_STEP <= x->width; j += wide * PH_AMX_STEP)
             add_step(m, wide, w, key, j);
-        for (; j < x->width && wide > 1; j += PH_STEP) add_step(m, 1, w, key, j);
+        for (; j < x->width && wide > 1; j += PH_AMX_STEP) add_step(m, 1, w, key, j);
     }
 }
 
 /* Returns the exception flags that MXCSR collected. */
-static __attribute__((noinline)) unsigned weigh(const ph_strip *x, work *w)
+static __attribute__((noinline)) unsigned multiply_v(const ph_strip *x, work *w)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr((before | FLUSH) & ~(unsigned)DENORMAL);
@@ -169,9 +172,9 @@ static __attribute__((noinline)) unsigned weigh(const ph_strip *x, work *w)
         add_steps(1, 4, x, w);
     else
         add_steps(2, 2, x, w);
-    const unsigned noted = _mm_getcsr();
+    const unsigned flags = _mm_getcsr();
     _mm_setcsr(before);
-    return noted;
+    return flags;
 }
 
 static int all_finite(const ph_strip *x, const work *w)
@@ -184,29 +187,29 @@ static int all_finite(const ph_strip *x, const work *w)
     return finite == 0xffff;
 }
 
-static void keep(const ph_strip *x, const work *w)
+static void store_results(const ph_strip *x, const work *w)
 {
     for (int i = 0; i < x->m; i++) {
-        x->top[i] = w->top[i], x->alpha[i] = w->alpha[i];
+        x->row_max[i] = w->row_max[i], x->rescale[i] = w->rescale[i];
         v_store(x->sum + i * PH_LANES, v_load(w->sum + i * PH_LANES));
-        for (int j = 0; j < x->width; j += PH_STEP)
-            together(v_load(w->total[i] + j), v_load(w->total[i] + j + VL),
-                     x->c + i * x->ldc + j);
+        for (int j = 0; j < x->width; j += PH_AMX_STEP)
+            interleave(v_load(w->total[i] + j), v_load(w->total[i] + j + VL),
+                       x->c + i * x->ldc + j);
     }
 }
 
-int ph_amx_attend_along(const ph_strip *x, const uint16_t *v, int64_t ldv, int keys,
-                        int64_t ahead)
+int ph_amx_attend_in_place(const ph_strip *x, const uint16_t *v, int64_t ldv, int keys,
+                           int64_t prefetch_bytes)
 {
     work w;
-    if (x->width > WIDEST) return 0;
-    w.v = v, w.ldv = ldv, w.ahead = ahead / 2, w.keys = keys;
-    for (int i = 0; i < x->m; i++) w.top[i] = x->top[i];
-    raise_tops(x->m, x->peak, w.top, w.alpha, w.base);
-    for (int i = 0; i < x->m; i++) make_parts(x, &w, i);
+    if (x->width > MAX_WIDTH) return 0;
+    w.v = v, w.ldv = ldv, w.prefetch_elements = prefetch_bytes / 2, w.keys = keys;
+    for (int i = 0; i < x->m; i++) w.row_max[i] = x->row_max[i];
+    raise_row_max(x->m, x->lane_max, w.row_max, w.rescale, w.base);
+    for (int i = 0; i < x->m; i++) split_weights(x, &w, i);
     start_totals(x, &w);
-    if ((weigh(x, &w) & DENORMAL) || !all_finite(x, &w)) return 0;
-    keep(x, &w);
+    if ((multiply_v(x, &w) & DENORMAL) || !all_finite(x, &w)) return 0;
+    store_results(x, &w);
     return 1;
 }
 

@@ -1,6 +1,6 @@
 /*
- * tmpl_along.h - scores of few query rows against row-major keys in place, written once
- * in the vector vocabulary.
+ * tmpl_in_place.h - scores of few query rows against row-major keys in place, written
+ * once in the vector vocabulary.
  *
  * With few rows, packing a panel of keys costs more than the product with it. Here a
  * square of keys is transposed in registers and multiplied at once. bf16 goes through the
@@ -56,12 +56,12 @@ V void touch_rows(const char *rows, int64_t ld, int bytes, int first, int end)
             (void)*(volatile const char *)(rows + i * ld + at);
 }
 
-/* Prefetches the cache lines of a square that lies `ahead` bytes further on. */
-V void prefetch_lines(const char *const *keys, int bytes, int64_t ahead)
+/* Prefetches the cache lines of a square that lies `distance` bytes further on. */
+V void prefetch_lines(const char *const *keys, int bytes, int64_t distance)
 {
     if (bytes % LINE) return;
     UNROLL
-    for (int i = 0; i < PH_LANES; i++) __builtin_prefetch(keys[i] + bytes + ahead);
+    for (int i = 0; i < PH_LANES; i++) __builtin_prefetch(keys[i] + bytes + distance);
 }
 
 /* M rows against up to 16 of n keys, ldb bytes apart; beyond n the last key is repeated.
@@ -70,13 +70,13 @@ V void prefetch_lines(const char *const *keys, int bytes, int64_t ahead)
    prefetch, and a touch would stall them. */
 V void scores_of_16(const int M, const ph_dtype type, int touch, int n, int k,
                     const float *a, int64_t lda, const char *b, int64_t ldb, float *s,
-                    float *peak)
+                    float *lane_max)
 {
     const int bytes = k * (int)ph_dtype_size(type);
     const int squares = ph_max(ph_div_up(k, SQUARE(type)), 1); /* qk_dim may be 0 */
     const int step = ph_div_up(PH_LANES, squares);
     const char *keys[PH_LANES];
-    vec sums[FEW * GROUP];
+    vec sums[FEW_ROWS * GROUP];
     int touched = PH_LANES;
     for (int i = 0; i < PH_LANES; i++) keys[i] = b + ph_min(i, n - 1) * ldb;
     UNROLL
@@ -101,62 +101,66 @@ V void scores_of_16(const int M, const ph_dtype type, int touch, int n, int k,
     for (int i = 0; i < M; i++) UNROLL
     for (int g = 0; g < GROUP; g++) {
         const vec sum = sums[i * GROUP + g];
-        float *highest = peak + i * PH_LANES + g * VL;
+        float *highest = lane_max + i * PH_LANES + g * VL;
         v_store(s + i * PH_STRIP_LD + g * VL, sum);
         v_store(highest, v_max(v_load(highest), sum));
     }
 }
 
 typedef void scores_16(int touch, int n, int k, const float *a, int64_t lda,
-                       const char *b, int64_t ldb, float *s, float *peak);
+                       const char *b, int64_t ldb, float *s, float *lane_max);
 
-#define ALONG(M, name, type)                                                             \
-    static void along_##M##_##name(int touch, int n, int k, const float *a, int64_t lda, \
-                                   const char *b, int64_t ldb, float *s, float *peak)    \
+#define IN_PLACE(M, name, type)                                                          \
+    static void in_place_##M##_##name(int touch, int n, int k, const float *a,           \
+                                      int64_t lda, const char *b, int64_t ldb, float *s, \
+                                      float *lane_max)                                   \
     {                                                                                    \
-        scores_of_16(M, type, touch, n, k, a, lda, b, ldb, s, peak);                     \
+        scores_of_16(M, type, touch, n, k, a, lda, b, ldb, s, lane_max);                 \
     }
-#define ALONG_TYPES(M) ALONG(M, f32, PH_F32) ALONG(M, f16, PH_F16) ALONG(M, bf16, PH_BF16)
-#define ALONG_ENTRY(M)                                                                   \
-    {[PH_F32] = along_##M##_f32,                                                         \
-     [PH_F16] = along_##M##_f16,                                                         \
-     [PH_BF16] = along_##M##_bf16},
+#define IN_PLACE_TYPES(M)                                                                \
+    IN_PLACE(M, f32, PH_F32) IN_PLACE(M, f16, PH_F16) IN_PLACE(M, bf16, PH_BF16)
+#define IN_PLACE_ENTRY(M)                                                                \
+    {[PH_F32] = in_place_##M##_f32,                                                      \
+     [PH_F16] = in_place_##M##_f16,                                                      \
+     [PH_BF16] = in_place_##M##_bf16},
 #if MR == 12
-#define EACH_FEW(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define EACH_FEW_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #else
-#define EACH_FEW(X) X(1) X(2) X(3) X(4)
+#define EACH_FEW_ROWS(X) X(1) X(2) X(3) X(4)
 #endif
-EACH_FEW(ALONG_TYPES)
-static scores_16 *const along_tiles[FEW + 1][3] = {{0}, EACH_FEW(ALONG_ENTRY)};
+EACH_FEW_ROWS(IN_PLACE_TYPES)
+static scores_16 *const in_place_tiles[FEW_ROWS + 1][3] = {{0},
+                                                           EACH_FEW_ROWS(IN_PLACE_ENTRY)};
 
 static void scores_in_blocks(int touch, int m, int n, int k, const float *a, int64_t lda,
                              const void *b, int64_t ldb, ph_dtype type, float *s,
-                             float *peak)
+                             float *lane_max)
 {
     const int64_t bytes = ldb * (int64_t)ph_dtype_size(type);
     const char *keys = b;
     if (touch)
         touch_rows(keys, bytes, k * (int)ph_dtype_size(type), 0, ph_min(n, PH_LANES));
     for (int j = 0; j < n; j += PH_LANES, keys += PH_LANES * bytes)
-        for (int i = 0; i < m; i += FEW)
-            along_tiles[ph_min(m - i, FEW)][type](touch, n - j, k, a + i * lda, lda, keys,
-                                                  bytes, s + i * PH_STRIP_LD + j,
-                                                  peak + i * PH_LANES);
+        for (int i = 0; i < m; i += FEW_ROWS)
+            in_place_tiles[ph_min(m - i, FEW_ROWS)][type](
+                touch, n - j, k, a + i * lda, lda, keys, bytes, s + i * PH_STRIP_LD + j,
+                lane_max + i * PH_LANES);
 }
 
-static void scores_along(int m, int n, int k, const float *a, int64_t lda, const void *b,
-                         int64_t ldb, ph_dtype type, float *s, float *peak)
+static void scores_in_place(int m, int n, int k, const float *a, int64_t lda,
+                            const void *b, int64_t ldb, ph_dtype type, float *s,
+                            float *lane_max)
 {
-    scores_in_blocks(m <= 2, m, n, k, a, lda, b, ldb, type, s, peak);
+    scores_in_blocks(m <= 2, m, n, k, a, lda, b, ldb, type, s, lane_max);
 }
 
 #if VL == 16
 /* CPUs with AMX hide a software prefetch even under one row: 84 % of the read bandwidth
    where touching gives 72; on Zen 4 it is 31 and 65. */
-static void scores_along_prefetched(int m, int n, int k, const float *a, int64_t lda,
+static void scores_in_place_prefetched(int m, int n, int k, const float *a, int64_t lda,
                                     const void *b, int64_t ldb, ph_dtype type, float *s,
-                                    float *peak)
+                                    float *lane_max)
 {
-    scores_in_blocks(0, m, n, k, a, lda, b, ldb, type, s, peak);
+    scores_in_blocks(0, m, n, k, a, lda, b, ldb, type, s, lane_max);
 }
 #endif

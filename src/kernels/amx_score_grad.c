@@ -1,5 +1,6 @@
 /*
- * amx_slopes.c - P and dS of the backward pass, recomputed and split into AMX operands.
+ * amx_score_grad.c - P and dS of the backward pass, recomputed and split into AMX
+ * operands.
  *
  * Rows i and i+16 are processed together, 32 columns of each: four vectors a b (row i)
  * and c d (row i+16). Interleaving two of them is one shuffle: a with c and b with d for
@@ -11,8 +12,8 @@
 #include "kernels/amx_tiles.h"
 
 /* 16 columns of a row: gradient_row of tmpl_rows.h. */
-V void slope(const ph_slopes *x, int64_t at, int r, const int sloped, const int dropped,
-             vec *weight, vec *gradient)
+V void gradient_at(const ph_score_grad *x, int64_t at, int r, const int derives,
+                   const int dropped, vec *weight, vec *gradient)
 {
     const vec minus_inf = v_set1(-__builtin_inff());
     vec score = v_mul(v_load(x->s + at), v_set1(x->scale)), g = v_load(x->dp + at);
@@ -20,7 +21,7 @@ V void slope(const ph_slopes *x, int64_t at, int r, const int sloped, const int 
     vec p = v_exp2(_mm512_mask_sub_ps(minus_inf, seen, score, v_set1(x->lse[r])));
     if (dropped) g = v_mul(g, v_load(x->drop + at));
     vec ds = _mm512_maskz_mul_ps(seen, p, v_sub(g, v_set1(x->delta[r])));
-    if (sloped) ds = _mm512_maskz_mul_ps(seen, ds, v_load(x->slope + at));
+    if (derives) ds = _mm512_maskz_mul_ps(seen, ds, v_load(x->derivative + at));
     *weight = dropped ? _mm512_maskz_mul_ps(seen, p, v_load(x->drop + at)) : p;
     *gradient = ds;
 }
@@ -30,7 +31,7 @@ V void slope(const ph_slopes *x, int64_t at, int r, const int sloped, const int 
 V void store_lines(uint16_t *p, uint16_t *ds, uint16_t *ds_rows, const vec w[4],
                    const vec g[4])
 {
-    const int next = PH_PARTS * TILE; /* 16 columns, or 16 rows further */
+    const int next = PH_BF16_TERMS * TILE; /* 16 columns, or 16 rows further */
     _mm512_storeu_si512(p, upper_halves(w[0], w[2]));
     _mm512_storeu_si512(p + next, upper_halves(w[1], w[3]));
     _mm512_storeu_si512(ds, upper_halves(g[0], g[2]));
@@ -48,24 +49,25 @@ V vint or_bits(vint bits, vec a, vec b)
     return _mm512_ternarylogic_epi32(bits, v_bits(a), v_bits(b), 0xfe);
 }
 
-V int slopes(const ph_slopes *x, const int m, const int sloped, const int dropped)
+V int score_grad(const ph_score_grad *x, const int m, const int derives,
+                 const int dropped)
 {
     vec w[4], g[4];
     vint bits = vi_set1(0);
-    for (int c = 0; c < x->n; c += PH_STEP)
-        for (int i = 0; i < PH_TILE; i++) {
-            int64_t to = c / PH_TILE * PH_PARTS * TILE + i * PH_STEP;
+    for (int c = 0; c < x->n; c += PH_AMX_STEP)
+        for (int i = 0; i < PH_AMX_TILE; i++) {
+            int64_t to = c / PH_AMX_TILE * PH_BF16_TERMS * TILE + i * PH_AMX_STEP;
 #pragma GCC unroll 4
             for (int v = 0; v < 4; v++) {
-                int r = i + v / 2 * PH_TILE, at = r * PH_STRIP_LD + c + v % 2 * VL;
+                int r = i + v / 2 * PH_AMX_TILE, at = r * PH_STRIP_LD + c + v % 2 * VL;
                 w[v] = g[v] = v_zero();
-                if (r < m) slope(x, at, r, sloped, dropped, &w[v], &g[v]);
+                if (r < m) gradient_at(x, at, r, derives, dropped, &w[v], &g[v]);
             }
 #pragma GCC unroll 3
-            for (int part = 0; part < PH_PARTS; part++, to += TILE) {
+            for (int term = 0; term < PH_BF16_TERMS; term++, to += TILE) {
                 store_lines(x->p + to, x->ds + to, x->ds_rows + to, w, g);
 #pragma GCC unroll 4
-                for (int v = 0; v < 4 && part < PH_PARTS - 1; v++)
+                for (int v = 0; v < 4 && term < PH_BF16_TERMS - 1; v++)
                     w[v] = without_upper_half(w[v]), g[v] = without_upper_half(g[v]);
             }
             bits = or_bits(or_bits(bits, g[0], g[1]), g[2], g[3]);
@@ -73,12 +75,13 @@ V int slopes(const ph_slopes *x, const int m, const int sloped, const int droppe
     return !_mm512_test_epi32_mask(bits, vi_set1(LARGE));
 }
 
-int ph_amx_slopes(const ph_slopes *x)
+int ph_amx_score_grad(const ph_score_grad *x)
 {
-    if (x->slope && x->drop) return slopes(x, x->m, 1, 1);
-    if (x->slope) return slopes(x, x->m, 1, 0);
-    if (x->drop) return slopes(x, x->m, 0, 1);
-    return x->m == PH_STEP ? slopes(x, PH_STEP, 0, 0) : slopes(x, x->m, 0, 0);
+    if (x->derivative && x->drop) return score_grad(x, x->m, 1, 1);
+    if (x->derivative) return score_grad(x, x->m, 1, 0);
+    if (x->drop) return score_grad(x, x->m, 0, 1);
+    return x->m == PH_AMX_STEP ? score_grad(x, PH_AMX_STEP, 0, 0)
+                               : score_grad(x, x->m, 0, 0);
 }
 
 #if defined(__clang__)

@@ -1,5 +1,5 @@
 /*
- * kernel_meaning.c - what the kernels mean, in double: the check of `ref` itself, which
+ * kernel_contract.c - what the kernels mean, in double: the check of `ref` itself, which
  * the other tables are compared with bit by bit.
  *
  * Bounds: a chain of n roundings is off by at most n * 2^-24 of the sum of magnitudes;
@@ -24,7 +24,7 @@ static void near(const char *what, int i, int j, float got, double want, double 
 
 /* ---- products ---------------------------------------------------------------------- */
 
-static float a[M][K], b[K][N], turned[N][K], c[M][N], s[M * LD], peak[M * PH_LANES];
+static float a[M][K], b[K][N], turned[N][K], c[M][N], s[M * LD], lane_max[M * PH_LANES];
 
 /* start + sum_k a[i][k] b[k][j], and the sum of magnitudes */
 static double dense(int i, int j, double start, double *size)
@@ -41,8 +41,8 @@ static double dense(int i, int j, double start, double *size)
 static void scores_mean(const ph_kernels *t, const float *packed_b)
 {
     double size;
-    for (int i = 0; i < M * PH_LANES; i++) peak[i] = i % 2 ? 100.0f : -INFINITY;
-    t->scores(M, N, K, &a[0][0], K, packed_b, s, peak);
+    for (int i = 0; i < M * PH_LANES; i++) lane_max[i] = i % 2 ? 100.0f : -INFINITY;
+    t->scores(M, N, K, &a[0][0], K, packed_b, s, lane_max);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, 0, &size);
@@ -51,7 +51,7 @@ static void scores_mean(const ph_kernels *t, const float *packed_b)
     for (int i = 0; i < M; i++)
         for (int lane = 0; lane < PH_LANES; lane++) {
             float *row = s + i * LD + lane, most = fmaxf(row[0], fmaxf(row[16], row[32]));
-            near("peak", i, lane, peak[i * PH_LANES + lane],
+            near("lane_max", i, lane, lane_max[i * PH_LANES + lane],
                  lane % 2 ? 100.0 : (double)most, 0);
         }
 }
@@ -60,7 +60,7 @@ void check_products_mean(const ph_kernels *t)
 {
     static float packed_a[M * K + PH_PACK_SLACK], packed_b[64 * K + PH_PACK_SLACK];
     const void *rows_a[M], *rows_b[N];
-    const float alpha[M] = {1, 0.5f, 0, 0.25f};
+    const float rescale[M] = {1, 0.5f, 0, 0.25f};
     double size;
     bed_say("%s products", t->name);
     bed_fill(&a[0][0], M * K, BED_PLAIN);
@@ -69,10 +69,10 @@ void check_products_mean(const ph_kernels *t)
         for (int j = 0; j < N; j++) turned[j][k] = b[k][j];
     for (int i = 0; i < M; i++) rows_a[i] = a[i];
     for (int j = 0; j < N; j++) rows_b[j] = turned[j];
-    t->pack_across(packed_a, t->mr, rows_a, M, K, PH_F32, 1.0f);
+    t->pack_panel(packed_a, t->mr, rows_a, M, K, PH_F32, 1.0f);
     for (int j = 0; j < N; j += t->nr)
-        t->pack_across(packed_b + j * K, t->nr, rows_b + j, ph_min(N - j, t->nr), K,
-                       PH_F32, 1.0f);
+        t->pack_panel(packed_b + j * K, t->nr, rows_b + j, ph_min(N - j, t->nr), K,
+                      PH_F32, 1.0f);
     scores_mean(t, packed_b);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) c[i][j] = (float)(i - j);
@@ -86,14 +86,14 @@ void check_products_mean(const ph_kernels *t)
     for (int i = 0; i < M; i++) memcpy(s + i * LD, a[i], sizeof a[i]);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) c[i][j] = (float)(i - j);
-    t->weigh(M, N, K, s, &b[0][0], N, &c[0][0], N, alpha, NULL);
+    t->multiply_v(M, N, K, s, &b[0][0], N, &c[0][0], N, rescale, NULL);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
-            double want = dense(i, j, (i - j) * (double)alpha[i], &size);
-            near("weigh", i, j, c[i][j], want, (K + 1) * unit * size);
+            double want = dense(i, j, (i - j) * (double)rescale[i], &size);
+            near("multiply_v", i, j, c[i][j], want, (K + 1) * unit * size);
         }
     memset(c, 0, sizeof c);
-    t->stream(M, N, K, &a[0][0], K, &b[0][0], N, &c[0][0], N);
+    t->product_few_rows(M, N, K, &a[0][0], K, &b[0][0], N, &c[0][0], N);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, 0, &size);
@@ -126,7 +126,7 @@ static void gradient_means(const ph_kernels *t, const float *logit)
 void check_rows_mean(const ph_kernels *t)
 {
     float logit[LD], row[LD], sums[PH_LANES] = {0}, lanes[PH_LANES];
-    float top = -INFINITY, shrink;
+    float row_max = -INFINITY, shrink;
     double total = 0, most = -HUGE_VAL;
     bed_say("%s rows", t->name);
     for (int j = 0; j < N; j++) {
@@ -135,9 +135,9 @@ void check_rows_mean(const ph_kernels *t)
     }
     gradient_means(t, logit);
     memcpy(row, logit, sizeof row);
-    t->row_peak(N, row, lanes);
-    t->softmax(1, N, row, lanes, &top, sums, &shrink);
-    near("top", 0, 0, top, most, 0);
+    t->row_lane_max(N, row, lanes);
+    t->softmax(1, N, row, lanes, &row_max, sums, &shrink);
+    near("row_max", 0, 0, row_max, most, 0);
     for (int j = 0; j < N; j++) {
         double want = exp2((double)logit[j] - most);
         near("softmax", 0, j, row[j], want, 6 * 24 * unit * want);
@@ -147,9 +147,9 @@ void check_rows_mean(const ph_kernels *t)
     near("sum", 0, 0, sums[0], total, N * unit * total);
     memcpy(row, logit, sizeof row);
     for (int l = 0; l < PH_LANES; l++)
-        lanes[l] = top + 2; /* a later block, higher by 2 */
-    t->softmax(1, 16, row, lanes, &top, sums, &shrink);
-    near("alpha", 0, 0, shrink, 0.25, unit);
+        lanes[l] = row_max + 2; /* a later block, higher by 2 */
+    t->softmax(1, 16, row, lanes, &row_max, sums, &shrink);
+    near("rescale", 0, 0, shrink, 0.25, unit);
     memcpy(row, logit, sizeof row);
     const float slope = 0.5f, first = -20;
     t->add_alibi(1, N, row, &slope, &first, lanes);

@@ -1,9 +1,9 @@
 /*
- * gemm_few.c - products of few rows (gemv and skinny gemm): bound by reading b, which is
- * therefore neither packed nor read twice.
+ * gemm_few_rows.c - products of few rows (gemv and skinny gemm): bound by reading b,
+ * which is therefore neither packed nor read twice.
  *
- *   STREAM  rows of b are contiguous: one row after the other, sums in registers
- *   TURNED  columns of b are contiguous (logits from embeddings): squares of b are
+ *   FEW_ROWS  rows of b are contiguous: one row after the other, sums in registers
+ *   FEW_ROWS_T  columns of b are contiguous (logits from embeddings): squares of b are
  *           transposed in registers, as K is in decoding
  */
 #include <string.h>
@@ -24,36 +24,37 @@ static int is_rows(const ph_gemm *g)
 }
 
 /* Fewer where one thread must convert a first. */
-int ph_gemm_stream_rows(const job *j)
+int ph_gemm_row_major_rows(const job *j)
 {
     if (j->g->b_col != 1) return 0;
-    return is_rows(j->g) ? j->s->few : j->k->mr;
+    return is_rows(j->g) ? j->s->few_rows : j->k->mr;
 }
 
-int ph_gemm_turned_rows(const job *j)
+int ph_gemm_transposed_rows(const job *j)
 {
     const ph_gemm *g = j->g;
-    int fits = g->b_row == 1 && !g->b_block && !g->add && j->plain && g->k > 0;
-    return fits ? j->k->few : 0;
+    int fits = g->b_row == 1 && !g->b_block && !g->add && j->direct && g->k > 0;
+    return fits ? j->k->few_rows : 0;
 }
 
-int ph_gemm_few_choose(job *j, int wanted)
+int ph_gemm_few_rows_choose(job *j, int wanted)
 {
     const ph_gemm *g = j->g;
-    int streams = g->m <= ph_gemm_stream_rows(j);
-    if (!streams && g->m > ph_gemm_turned_rows(j)) return 0;
-    int unit = streams ? j->k->nr : PH_LANES;
-    j->mode = streams ? STREAM : TURNED;
+    int row_major = g->m <= ph_gemm_row_major_rows(j);
+    if (!row_major && g->m > ph_gemm_transposed_rows(j)) return 0;
+    int unit = row_major ? j->k->nr : PH_LANES;
+    j->mode = row_major ? FEW_ROWS : FEW_ROWS_T;
     j->depth = g->k;
     j->rows = j->height = g->m;
     j->columns =
-        ph_gemm_part(ph_div_up(g->n, unit), COLUMNS / unit, wanted, LEAST / unit) * unit;
+        ph_gemm_even_part(ph_div_up(g->n, unit), COLUMNS / unit, wanted, LEAST / unit) *
+        unit;
     return 1;
 }
 
 /* ---- a as row-major f32 ------------------------------------------------------------ */
 
-size_t ph_gemm_few_packed(const job *j)
+size_t ph_gemm_few_rows_packed(const job *j)
 {
     return (size_t)j->g->m * (size_t)ph_round_up(j->g->k, PH_LANES);
 }
@@ -69,7 +70,7 @@ static void load_row(const job *j, int i)
     }
 }
 
-void ph_gemm_few_pack(job *j)
+void ph_gemm_few_rows_pack(job *j)
 {
     const ph_gemm *g = j->g;
     j->left = j->packed;
@@ -91,46 +92,49 @@ void ph_gemm_few_pack(job *j)
 
 /* ---- items ------------------------------------------------------------------------- */
 
-static void stream(const job *j, const area *r)
+static void multiply_row_major(const job *j, const area *r)
 {
     const ph_gemm *g = j->g;
     for (int p = 0, run; p < r->cols; p += run) {
         run = r->cols - p;
         const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, r->j0 + p, &run);
-        j->k->stream(g->m, run, g->k, j->left, j->left_ld, b, g->b_row, r->c + p, r->ldc);
+        j->k->product_few_rows(g->m, run, g->k, j->left, j->left_ld, b, g->b_row,
+                               r->c + p, r->ldc);
     }
 }
 
 /* The kernel for scores, which writes a strip, and lane maxima that are unused here. */
-static void turn(const job *j, const area *r, float *strip, float *peak)
+static void multiply_transposed(const job *j, const area *r, float *strip,
+                                float *lane_max)
 {
     const ph_gemm *g = j->g;
-    memset(peak, 0, (size_t)g->m * PH_LANES * sizeof *peak);
+    memset(lane_max, 0, (size_t)g->m * PH_LANES * sizeof *lane_max);
     for (int p = 0; p < r->cols; p += PH_STRIP_LD) {
         int n = ph_min(PH_STRIP_LD, r->cols - p);
-        j->k->scores_along(g->m, n, g->k, j->left, j->left_ld,
-                           g->b + (r->j0 + p) * g->b_col, g->b_col, PH_F32, strip, peak);
+        j->k->scores_in_place(g->m, n, g->k, j->left, j->left_ld,
+                              g->b + (r->j0 + p) * g->b_col, g->b_col, PH_F32, strip,
+                              lane_max);
         for (int i = 0; i < g->m; i++)
             memcpy(r->c + i * r->ldc + p, strip + i * PH_STRIP_LD,
                    (size_t)n * sizeof *strip);
     }
 }
 
-void ph_gemm_few(const job *j, ph_arena *lane, int item)
+void ph_gemm_few_rows(const job *j, ph_arena *lane, int item)
 {
     const ph_gemm *g = j->g;
-    size_t rows = (size_t)g->m, turned = j->mode == TURNED;
-    float *copy = ph_arena_floats(lane, j->plain ? 0 : rows * (size_t)j->columns);
-    float *strip = ph_arena_floats(lane, turned * rows * PH_STRIP_LD);
-    float *peak = ph_arena_floats(lane, turned * rows * PH_LANES);
+    size_t rows = (size_t)g->m, transposed = j->mode == FEW_ROWS_T;
+    float *copy = ph_arena_floats(lane, j->direct ? 0 : rows * (size_t)j->columns);
+    float *strip = ph_arena_floats(lane, transposed * rows * PH_STRIP_LD);
+    float *lane_max = ph_arena_floats(lane, transposed * rows * PH_LANES);
     if (item < 0) return;
     int j0 = item * j->columns;
     area r = {.rows = g->m, .j0 = j0, .cols = ph_min(j->columns, g->n - j0)};
     ph_gemm_begin(j, &r, copy, g->add);
-    if (turned)
-        turn(j, &r, strip, peak);
+    if (transposed)
+        multiply_transposed(j, &r, strip, lane_max);
     else
-        stream(j, &r);
+        multiply_row_major(j, &r);
     if (g->bias) ph_gemm_bias(j, &r, 0, g->m);
-    if (!j->plain) ph_gemm_copy(j, &r, 1);
+    if (!j->direct) ph_gemm_copy(j, &r, 1);
 }

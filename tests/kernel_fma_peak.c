@@ -1,5 +1,6 @@
 /*
- * kernel_peak.c - fused multiply-adds one core can do per second, per instruction set.
+ * kernel_fma_peak.c - fused multiply-adds one core can do per second, per instruction
+ * set.
  *
  * Independent chains in registers, more than latency times units, and nothing else in the
  * loop. What the products reach is said as a share of this, measured in the same run.
