@@ -96,7 +96,7 @@ static void measure_tensor_cores(judge *j, const problem *p)
     if (!p->tensor_cores) return;
     j->scores_cut = cut * ((j->p.qk_dim + 15) / 16);
     j->values_cut = cut * ((j->p.kv_len + 15) / 16);
-    j->weight_step = ldexp(1, p->attn.dtype == PH_F16 ? -12 : -9);
+    j->weight_step = ldexp(1, p->attn.dtype == PH_F16 ? -11 : -8);
     for (size_t n = 0; n < values; n++)
         if (isfinite(j->p.v[n])) largest = fmax(largest, fabs(j->p.v[n]));
     if (p->attn.dtype == PH_F16) j->weights_lost = ldexp(j->p.kv_len * largest, -25);

@@ -18,7 +18,7 @@
  * Tensor cores (p->tensor_cores) add a known error of their own to out and lse. A step of
  * 16 terms cuts each of them, and the sum before, 2^-25 below the largest, and its result
  * to a float: 21 * 2^-25 of the running sum at most. Each weight is rounded to the type,
- * by at most half a step: 2^-9 of it in bf16, 2^-12 in f16; there a weight below 2^-14 of
+ * by at most half a step: 2^-8 of it in bf16, 2^-11 in f16; there a weight below 2^-14 of
  * the largest is rounded by 2^-25 of that.
  */
 #ifndef JUDGE_H

@@ -195,21 +195,46 @@ DEVICE void copy_items(const ph_cuda_schedule &plan, uint32_t base, const maps &
 
 /* ---- cleaners ---- */
 
-/* The exponent bits of two elements: all set where one is NaN or Inf. */
+/* The exponent bits of two elements, all set where one is NaN or Inf, and the lowest. */
 DEVICE uint32_t exponents(bf16_tag)
 {
     return 0x7f807f80;
 }
+
 DEVICE uint32_t exponents(f16_tag)
 {
     return 0x7c007c00;
 }
 
-/* Ones over the elements of a pair that are not finite. */
-template <class TYPE> DEVICE uint32_t not_finite(TYPE type, uint32_t pair)
+DEVICE uint32_t lowest(bf16_tag)
 {
-    return __vcmpeq2(pair & exponents(type), exponents(type));
+    return 0x00800080;
 }
+
+DEVICE uint32_t lowest(f16_tag)
+{
+    return 0x04000400;
+}
+
+/* Bits 15 and 31 are set where an element is not finite: its exponent overflows. */
+template <class TYPE> DEVICE uint32_t overflow(TYPE type, uint32_t pair)
+{
+    return (pair & exponents(type)) + lowest(type);
+}
+
+template <class TYPE> DEVICE uint32_t overflow(TYPE type, uint4 x)
+{
+    return overflow(type, x.x) | overflow(type, x.y) | overflow(type, x.z) |
+           overflow(type, x.w);
+}
+
+/* A pair with 0 for elements that are not finite. */
+template <class TYPE> DEVICE uint32_t cleaned(TYPE type, uint32_t pair)
+{
+    return pair & ~__vcmpeq2(pair & exponents(type), exponents(type));
+}
+
+enum { CLEAN_AT_ONCE = 4 }; /* pieces of 16 bytes a thread looks at together */
 
 /* Puts 0 where a value is not finite, and notes its key if some row of the tile sees it;
    key: the first of the block. */
@@ -219,16 +244,24 @@ DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, i
     const int thread = threadIdx.x - FIRST_CLEANER;
     if (thread < T::KEYS / 32) store_shared(noted + 4 * thread, 0);
     meet<CLEANERS>(CLEANERS_MEET);
-    for (int piece = thread; piece < T::BLOCK_BYTES / 16; piece += CLEANERS) {
-        uint4 x = load_piece(v + 16 * piece);
-        uint4 bad = {not_finite(type, x.x), not_finite(type, x.y), not_finite(type, x.z),
-                     not_finite(type, x.w)};
-        if (!(bad.x | bad.y | bad.z | bad.w)) continue;
-        const int row = piece / (PH_LINE / 16) % T::KEYS;
-        x.x &= ~bad.x, x.y &= ~bad.y, x.z &= ~bad.z, x.w &= ~bad.w;
-        store_piece(v + 16 * piece, x);
-        if (key + row >= it.lo && key + row < it.hi)
-            or_shared(noted + row / 32 * 4, 1u << row % 32);
+    for (int first = thread; first < T::BLOCK_BYTES / 16;
+         first += CLEAN_AT_ONCE * CLEANERS) {
+        uint32_t any = 0;
+#pragma unroll
+        for (int i = 0; i < CLEAN_AT_ONCE; i++)
+            any |= overflow(type, load_piece(v + 16 * (first + i * CLEANERS)));
+        if (!(any & 0x80008000)) continue;
+        for (int i = 0; i < CLEAN_AT_ONCE; i++) {
+            const int piece = first + i * CLEANERS;
+            const int row = piece / (PH_LINE / 16) % T::KEYS;
+            const uint4 x = load_piece(v + 16 * piece);
+            if (!(overflow(type, x) & 0x80008000)) continue;
+            store_piece(v + 16 * piece,
+                        make_uint4(cleaned(type, x.x), cleaned(type, x.y),
+                                   cleaned(type, x.z), cleaned(type, x.w)));
+            if (key + row >= it.lo && key + row < it.hi)
+                or_shared(noted + row / 32 * 4, 1u << row % 32);
+        }
     }
     async_proxy_fence();
     meet<CLEANERS>(CLEANERS_MEET);
