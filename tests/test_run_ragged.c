@@ -173,6 +173,10 @@ static void ragged_refused(void)
     t = good;
     trial_add(&t, "bias", F, in[Q], 1, 1, TOTAL_Q, TOTAL_KV);
     refuse(&t, "", INPUT, "tensor 'bias' stands beside 'q_offsets'");
+    t = good;
+    trial_add(&t, "w_logits", F, in[Q], HEADS, HEADS, -1, -1);
+    trial_add(&t, "w_weights", F, in[Q], HEADS, HEADS, -1, -1);
+    refuse(&t, "--variant talking", UNSUPPORTED, "'w_logits' stands beside 'q_offsets'");
     refuse(&good, "--dropout 0.5", UNSUPPORTED, "option --dropout is given");
     refuse(&good, "--weights", UNSUPPORTED, "option --weights is given");
 }
@@ -246,7 +250,7 @@ static void paged_refused(void)
     t.tensor[3].data = far;
     refuse(&t, "", INPUT, "'kv_lens' has 13 at element 0, expected 0 to 12");
     t.tensor[3].data = into;
-    refuse(&t, "", INPUT, "'page_table' has -7 at (1, 1), expected a page from 0 to 4");
+    refuse(&t, "", INPUT, "'page_table' has -7 at (1, 1), expected one of the 5 pages");
     t = good;
     t.tensor[3] = t.tensor[--t.count];
     refuse(&t, "", INPUT, "tensor 'kv_lens' is missing");

@@ -463,14 +463,15 @@ static int attend_batch(run_job *job, core *m)
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
 }
 
-/* A ragged batch has a plan per sequence, which knows nothing of a variant's tensors. */
+/* Tensors of a variant have a batch axis or gradients of their own: not cut here. */
 static int attend_ragged(run_job *job, core *m)
 {
-    if (ph_plan_extra(m->plan, 0))
-        return cli_fail(EXIT_UNSUPPORTED,
-                        "--variant %s has tensors of its own, expected none beside "
-                        "tensor 'q_offsets'",
-                        job->options->variant);
+    for (int e = 0; ph_plan_extra(m->plan, e); e++)
+        if (m->extra[e])
+            return cli_fail(EXIT_UNSUPPORTED,
+                            "%s: tensor '%s' stands beside 'q_offsets', expected no "
+                            "tensors of a variant there",
+                            job->path, ph_plan_extra(m->plan, e)->name);
     int rc = run_ragged(job, &m->common);
     if (!rc) run_ragged_outputs(job);
     return rc;

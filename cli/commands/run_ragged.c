@@ -257,11 +257,10 @@ int run_ragged(run_job *job, const run_common *all)
 static int check_page(run_job *job, size_t b, size_t p, int page, size_t pages)
 {
     if (page >= 0 && (size_t)page < pages) return EXIT_OK;
-    return cli_fail(
-        EXIT_BAD_INPUT,
-        "%s: tensor 'page_table' has %d at (%zu, %zu), expected a page from 0 "
-        "to %zu",
-        job->path, page, b, p, pages - 1);
+    return cli_fail(EXIT_BAD_INPUT,
+                    "%s: tensor 'page_table' has %d at (%zu, %zu), expected one of the "
+                    "%zu pages of 'k'",
+                    job->path, page, b, p, pages);
 }
 
 /* Pages (pages, heads, page_len, dim) of k or v into one block. */
