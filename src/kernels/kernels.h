@@ -294,8 +294,8 @@ static inline int64_t ph_running_floats(int v_pad)
     return 1 + PH_LANES + v_pad;
 }
 
-/* Room for scores of a block, rows that are turned and their running sums, of all rows if
-   there are several splits; and for v of a split where its rows must be filled up. */
+/* Floats for the scores of a block, transposed rows and their running sums, of all rows
+   if there are several splits; and for v of a split where its rows must be padded. */
 static inline size_t ph_head_floats(int rows, int keys, int k_dim, int v_dim)
 {
     int64_t k_pad = ph_round_up(k_dim, PH_LANES), v_pad = ph_round_up(v_dim, PH_LANES);
@@ -343,8 +343,8 @@ typedef struct ph_grad_block {
     float *scratch;       /* ph_grad_block_floats */
 } ph_grad_block;
 
-/* Distance between the lines of two keys: p and ds of all rows, and so much more that
-   lines do not meet in the same sets of a cache. */
+/* Distance between the lines of two keys: p and ds of all rows, and padding against
+   cache-set conflicts. */
 static inline int ph_head_line(int rows)
 {
     return 2 * ph_round_up(rows, PH_NR_MAX) + PH_LANES;
@@ -359,8 +359,8 @@ static inline size_t ph_grad_block_floats(int k_dim, int v_dim, int rows, int ke
            (size_t)ph_head_line(rows) * (size_t)keys;
 }
 
-/* Rows of a strip where so many are all there are: none of the strips is left with so few
-   that its product has too few sums to run side by side. */
+/* Rows of a strip if `rows` are cut evenly: a short last strip would have too few
+   independent sums to hide the latency of the FMA. */
 static inline int ph_even_strip(int rows, int mr)
 {
     return ph_div_up(rows, ph_div_up(rows, mr));
@@ -400,19 +400,18 @@ typedef struct ph_kernels {
     void (*scores)(int m, int n, int k, const float *a, int64_t lda, const float *b,
                    float *s, float *lane_max);
 
-    /* The same product and peaks for few rows, against keys as they lie:
+    /* The same product and lane maxima for few rows, against row-major keys in place:
        s[i][j] = sum_k a[i*lda + k] * b[j*ldb + k], j < n, n any; columns from n up to a
-       multiple of 16 repeat the last. Asks for the keys that come next. */
+       multiple of 16 repeat the last. Prefetches the keys that follow. */
     void (*scores_in_place)(int m, int n, int k, const float *a, int64_t lda,
                             const void *b, int64_t ldb, ph_dtype type, float *s,
                             float *lane_max);
 
     /* c[i*ldc + j] = c[i*ldc + j] * rescale[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb +
-       j]; rescale NULL: c is overwritten. n a multiple of 16. With few rows it waits for
-       memory and asks for what comes next: PH_PREFETCH_BYTES bytes from `prefetch` on for
-       each of the k steps of each nr columns; with more than two thirds of mr there is
-       time, and it asks for nr bytes per step, k*n in all. Any address will do; NULL asks
-       for nothing. */
+       j]; rescale NULL: c is overwritten. n a multiple of 16. Few rows are memory-bound
+       and prefetch PH_PREFETCH_BYTES from `prefetch` on for each of the k steps of each
+       nr columns; more than two thirds of mr are compute-bound and prefetch nr bytes per
+       step, k*n in all. Any address is valid; NULL prefetches nothing. */
     void (*multiply_v)(int m, int n, int k, const float *p, const float *b, int64_t ldb,
                        float *c, int64_t ldc, const float *rescale, const void *prefetch);
 
@@ -466,8 +465,8 @@ typedef struct ph_kernels {
     void (*dots)(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
                  float *sums);
 
-    /* What the way back knows of m rows: delta[i] = x[i] . y[i], of dout and out, and
-       base[i] = lse[i] in base 2; of a row that saw nothing, lse -inf, 0 and +inf. */
+    /* Per-row inputs of the backward pass: delta[i] = x[i] . y[i], of dout and out, and
+       base[i] = lse[i] in base 2; for a row without keys (lse -inf) 0 and +inf. */
     void (*deltas)(int m, int n, const float *x, int64_t ldx, const float *y, int64_t ldy,
                    const float *lse, float *base, float *delta);
 
@@ -569,8 +568,8 @@ typedef struct ph_kernels {
                              const float *b, int64_t ldb, float *c, int64_t ldc);
 } ph_kernels;
 
-/* Whether a bf16 number is 0 or of full precision: a step takes denormal numbers for 0,
-   and three parts of a weight cannot multiply what is not finite. */
+/* Whether a bf16 element is 0 or a normal number: AMX flushes subnormals to 0, and the
+   terms of a split weight times Inf would give NaN. */
 static inline int ph_is_normal(uint16_t x)
 {
     unsigned size = x & 0x7fffu;
