@@ -18,10 +18,9 @@
 
 /* ---- context ---- */
 
-/* Large memory in large pages, where the system has them for the asking: weights and
-   activations are read from end to end, and small pages cost a look into the page table
-   every few hundred floats. */
-static void ask_for_large_pages(void *start, size_t bytes)
+/* Huge pages for large buffers, where the system offers them on request: weights and
+   activations are read sequentially, and 4 KB pages cost a TLB miss every 1024 floats. */
+static void use_huge_pages(void *start, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
     const size_t page = (size_t)2 << 20;
@@ -37,7 +36,7 @@ static void *default_alloc(void *user, size_t bytes)
 {
     (void)user;
     void *memory = malloc(bytes);
-    if (memory) ask_for_large_pages(memory, bytes);
+    if (memory) use_huge_pages(memory, bytes);
     return memory;
 }
 
@@ -47,7 +46,7 @@ static void default_release(void *user, void *ptr)
     free(ptr);
 }
 
-/* A failed ph_open has no ctx to keep its sentence: it goes to the caller's buffer. */
+/* A failed ph_open has no ctx to hold the message: it goes to the caller's buffer. */
 static ph_status refuse_open(const ph_options *o, ph_status status, const char *field,
                              const char *problem)
 {
@@ -224,7 +223,7 @@ ph_status ph_variant_heads(ph_ctx *ctx, ph_attn *attn)
 /* ---- plan ---- */
 
 ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
-                       const ph_backward_layout *back)
+                       const ph_backward_layout *backward)
 {
     ph_core core;
     ph_attn counted = *attn;
@@ -234,7 +233,7 @@ ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
     if (!plan) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
     memset(plan, 0, sizeof *plan);
     plan->ctx = ctx;
-    plan->back = *back;
+    plan->backward = *backward;
     ph_status status = ph_plan_init(plan, &counted, &core);
     if (status == PH_OK)
         *out = plan;
@@ -263,8 +262,8 @@ void ph_plan_free(ph_plan *plan)
     ph_ctx_release(plan->ctx, plan);
 }
 
-/* Room for an lse of our own, in front of the workspace: a forward call that looks inside
-   needs one even when the caller does not want it. */
+/* Bytes of an lse at the start of the workspace: a forward call with a look needs one
+   even if the caller passes none. */
 static size_t lse_bytes(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
@@ -285,7 +284,7 @@ size_t ph_plan_workspace(const ph_plan *plan)
 
 const ph_param *ph_plan_extra(const ph_plan *plan, int i)
 {
-    return i >= 0 && i < plan->asks.extras ? &plan->asks.extra[i] : NULL;
+    return i >= 0 && i < plan->needs.extras ? &plan->needs.extra[i] : NULL;
 }
 
 int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
@@ -308,7 +307,7 @@ static ph_status check_lens(const ph_plan *plan, const char *name, const int32_t
     return PH_OK;
 }
 
-/* Presence of a tensor must agree with the shape the plan was made for. */
+/* A tensor is given if and only if the plan has its shape. */
 static ph_status check_declared(const ph_plan *plan, const char *name, const void *tensor,
                                 const ph_broadcast *shape)
 {
@@ -366,8 +365,8 @@ static ph_status need(const ph_plan *plan, const char *name, const void *pointer
 
 static ph_status check_extra(const ph_plan *plan, const ph_args *args)
 {
-    for (int e = 0; e < plan->asks.extras; e++) {
-        const ph_param *p = &plan->asks.extra[e];
+    for (int e = 0; e < plan->needs.extras; e++) {
+        const ph_param *p = &plan->needs.extra[e];
         int64_t elements = p->optional ? 0 : (int64_t)ph_param_size(p);
         PH_TRY(need(plan, p->name, args->extra ? args->extra[e] : NULL, elements));
     }
@@ -519,11 +518,11 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
             return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
                            "d%s is wanted but %s is NULL, expected the tensor",
                            pairs[i].name, pairs[i].name);
-    for (int e = 0; g->dextra && e < plan->asks.extras; e++)
+    for (int e = 0; g->dextra && e < plan->needs.extras; e++)
         if (g->dextra[e] && !(args->extra && args->extra[e]))
             return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
                            "d%s is wanted but %s is NULL, expected the tensor",
-                           plan->asks.extra[e].name, plan->asks.extra[e].name);
+                           plan->needs.extra[e].name, plan->needs.extra[e].name);
     int64_t out = (int64_t)a->batch * a->q_len * a->v_dim;
     PH_TRY(need(plan, "dout", g->dout, out));
     PH_TRY(need(plan, "out", args->out, out));

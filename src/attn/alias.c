@@ -1,5 +1,5 @@
 /*
- * alias.c - where the tensors of a call lie; see alias.h.
+ * alias.c - the memory ranges of the tensors of a call; see alias.h.
  */
 #include "attn/alias.h"
 
@@ -100,12 +100,12 @@ static void add_grads(ph_mem_ranges *s, const ph_plan *plan, const ph_grads *g)
     const ph_attn *a = &plan->attn;
     add_rows(s, a, (const char *const[]){"dq", "dk", "dv", "dout"},
              (const void *const[]){g->dq, g->dk, g->dv, g->dout},
-             (const ph_strides *const[]){&a->dq, &a->dk, &a->dv, &plan->back.dout},
+             (const ph_strides *const[]){&a->dq, &a->dk, &a->dv, &plan->backward.dout},
              (const int[]){PH_WRITTEN, PH_WRITTEN, PH_WRITTEN, PH_READ},
-             plan->back.twins ? a->q_heads / 2 : a->q_heads);
+             plan->backward.twins ? a->q_heads / 2 : a->q_heads);
     ph_alias_grads(s, a, g);
-    for (int e = 0; g->dextra && e < plan->asks.extras; e++)
-        ph_alias_param(s, "d", &plan->asks.extra[e], g->dextra[e], PH_WRITTEN);
+    for (int e = 0; g->dextra && e < plan->needs.extras; e++)
+        ph_alias_param(s, "d", &plan->needs.extra[e], g->dextra[e], PH_WRITTEN);
 }
 
 ph_status ph_alias_check(const ph_plan *plan, const ph_args *args, const ph_grads *grads,
@@ -119,8 +119,8 @@ ph_status ph_alias_check(const ph_plan *plan, const ph_args *args, const ph_grad
              (const ph_strides *const[]){&a->q, &a->k, &a->v, &a->out},
              (const int[]){PH_READ, PH_READ, PH_READ, what == PH_DO_FORWARD}, a->q_heads);
     ph_alias_args(&s, a, args, what);
-    for (int e = 0; args->extra && e < plan->asks.extras; e++)
-        ph_alias_param(&s, "", &plan->asks.extra[e], args->extra[e], PH_READ);
+    for (int e = 0; args->extra && e < plan->needs.extras; e++)
+        ph_alias_param(&s, "", &plan->needs.extra[e], args->extra[e], PH_READ);
     ph_mem_ranges_add(&s, "", "workspace", args->workspace, ph_plan_workspace(plan),
                       PH_WRITTEN);
     if (grads) add_grads(&s, plan, grads);

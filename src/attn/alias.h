@@ -1,6 +1,6 @@
 /*
- * alias.h - the tensors that attention and layers take alike, for the check that no
- * output overlaps anything.
+ * alias.h - checks that no output of a call overlaps another tensor; layers add their own
+ * tensors to the list.
  */
 #ifndef PH_ATTN_ALIAS_H
 #define PH_ATTN_ALIAS_H
@@ -16,8 +16,8 @@ ph_status ph_alias_check(const ph_plan *plan, const ph_args *args, const ph_grad
 /* For calls that add to the list: all of args but q, k, v, out, extra and workspace. */
 void ph_alias_args(ph_mem_ranges *s, const ph_attn *a, const ph_args *args, int what);
 
-/* dlse and the gradients of what ph_alias_args lists; dout, dq, dk, dv and dextra are the
-   caller's. */
+/* dlse and the gradients of what ph_alias_args lists; dout, dq, dk, dv and dextra are
+   added by the caller. */
 void ph_alias_grads(ph_mem_ranges *s, const ph_attn *a, const ph_grads *grads);
 
 /* A tensor of a variant or a layer, or its gradient. */

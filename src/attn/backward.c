@@ -1,28 +1,27 @@
 /*
  * backward.c - gradients of q, k and v: who runs which chunk of keys, and where dq goes.
- *
- * A work item owns a chunk of PH_CHUNK keys and every q head that shares them, so dk and
- * dv of the chunk are summed in one place, over rows in order. dq needs all chunks: each
- * chunk's partial sum stands on its own, and these are added in order of the keys. With
- * enough (batch row, head cluster) pairs one item walks all its chunks and adds directly;
- * with few pairs chunks run side by side, in waves, each with a dq of its own that is
- * added afterwards. The order of the sums, and so the bits, is the same. With a single
- * chunk its partial sum is dq.
+  * An item is one (batch row, head cluster). A chunk of PH_CHUNK keys is handled together
+ * with every q head of its cluster, so one thread sums dk and dv of the chunk, over rows
+ * in order, without atomics. dq needs all chunks: each gives a partial sum, and these are
+ * added in order of the keys. With enough items for all threads, one thread walks the
+ * chunks of an item and accumulates dq directly. With few items, chunks run in parallel,
+ * in waves, each with a private dq that is added afterwards. The order of the sums, and
+ * so the bits, is the same.
  */
 #include "attn/chunk.h"
 #include "attn/head.h"
 
-enum { WAVE_BUDGET = 32 << 20 }; /* bytes of private dq that may be alive at once */
+enum { WAVE_BUDGET = 32 << 20 }; /* bytes of private dq in one wave */
 
-/* Everything that is shared by the items of one call. */
+/* State of one call, shared by all threads. */
 typedef struct task {
     const ph_call *call;
     ph_deltas deltas;
-    float *dq;    /* (pairs, or lanes without waves, cluster, q_len, k_pad); NULL: the
-                     caller's dq itself, or a single chunk */
-    float *parts; /* (wave, cluster, q_len, k_pad) */
-    int first;    /* first item of the current wave */
-    int count;    /* items in it */
+    float *dq;       /* (items, or lanes without waves, cluster, q_len, k_pad); NULL: the
+                        caller's dq itself, or a single chunk */
+    float *partials; /* (wave, cluster, q_len, k_pad) */
+    int first;       /* first chunk of the current wave, counted over all items */
+    int count;       /* chunks in it */
 } task;
 
 static size_t dq_floats(const ph_plan *plan)
@@ -30,36 +29,36 @@ static size_t dq_floats(const ph_plan *plan)
     return (size_t)plan->cluster * (size_t)plan->attn.q_len * (size_t)plan->k_pad;
 }
 
-static int pair_count(const ph_plan *plan)
+static int item_count(const ph_plan *plan)
 {
     return plan->attn.batch * (plan->attn.q_heads / plan->cluster);
 }
 
 static void take_task(const ph_plan *plan, ph_arena *arena, task *t)
 {
-    size_t sums = (size_t)(plan->wave ? pair_count(plan) : plan->ctx->threads);
+    size_t sums = (size_t)(plan->wave ? item_count(plan) : plan->ctx->threads);
     ph_deltas_take(plan, arena, &t->deltas);
-    /* dq can be summed in the caller's tensor when that is f32 without a ragged edge */
+    /* dq accumulates in the caller's tensor if that is f32 and needs no padding */
     int in_place = plan->attn.dtype == PH_F32 && plan->attn.qk_dim == plan->k_pad;
     t->dq = NULL;
     if (plan->chunks > 1 && !in_place)
         t->dq = ph_arena_floats(arena, sums * dq_floats(plan));
-    t->parts = ph_arena_floats(arena, (size_t)plan->wave * dq_floats(plan));
+    t->partials = ph_arena_floats(arena, (size_t)plan->wave * dq_floats(plan));
 }
 
-/* Chunks side by side only where pairs alone would leave threads idle. */
+/* Chunks run in parallel only where items alone would leave threads idle. */
 static void choose_wave(ph_plan *plan)
 {
-    int threads = plan->ctx->threads, pairs = pair_count(plan);
-    int64_t items = (int64_t)pairs * plan->chunks;
-    int even = pairs % threads == 0 && pairs > 0;
+    int threads = plan->ctx->threads, items = item_count(plan);
+    int64_t chunks = (int64_t)items * plan->chunks;
+    int even = items % threads == 0 && items > 0;
     plan->wave = 0;
-    if (threads == 1 || plan->chunks <= 1 || pairs >= 4 * threads || even) return;
+    if (threads == 1 || plan->chunks <= 1 || items >= 4 * threads || even) return;
     size_t bytes = dq_floats(plan) * sizeof(float);
-    int64_t wave = bytes ? (int64_t)(WAVE_BUDGET / bytes) : items;
-    if (plan->back.lean) wave = 0;
+    int64_t wave = bytes ? (int64_t)(WAVE_BUDGET / bytes) : chunks;
+    if (plan->backward.lean) wave = 0;
     if (wave < threads) wave = threads;
-    plan->wave = (int)(wave < items ? wave : items);
+    plan->wave = (int)(wave < chunks ? wave : chunks);
 }
 
 void ph_backward_measure(ph_plan *plan)
@@ -74,8 +73,8 @@ void ph_backward_measure(ph_plan *plan)
     choose_wave(plan);
     take_task(plan, &shared, &t);
     size_t chunk = ph_chunk_bytes(plan), bias = ph_bias_gradient_bytes(plan),
-           far = ph_relative_gradient_bytes(plan), head = ph_head_chunk_bytes(plan);
-    if (far > bias) bias = far;
+           relative = ph_relative_gradient_bytes(plan), head = ph_head_chunk_bytes(plan);
+    if (relative > bias) bias = relative;
     if (head > chunk) chunk = head;
     plan->lane_bytes[PH_DO_BACKWARD] = chunk > bias ? chunk : bias;
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
@@ -83,13 +82,13 @@ void ph_backward_measure(ph_plan *plan)
 
 /* ---- where dq goes ---- */
 
-static ph_dq_target target_of(const task *t, int pair, float *buffer, int how)
+static ph_dq_target target_of(const task *t, int item, float *buffer, int how)
 {
     const ph_plan *plan = t->call->plan;
     const ph_attn *a = t->call->attn;
     int clusters = a->q_heads / plan->cluster;
     int64_t at =
-        pair / clusters * a->dq.batch + pair % clusters * plan->cluster * a->dq.head;
+        item / clusters * a->dq.batch + item % clusters * plan->cluster * a->dq.head;
     if (!t->call->grads->dq) return (ph_dq_target){.base = NULL};
     if (buffer)
         return (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad, how};
@@ -97,26 +96,26 @@ static ph_dq_target target_of(const task *t, int pair, float *buffer, int how)
                           a->dq.time, how};
 }
 
-/* With waves: what their partial sums are added to. */
-static ph_dq_target pair_sums(const task *t, int pair)
+/* With waves: the sums that partial sums are added to. */
+static ph_dq_target item_sums(const task *t, int item)
 {
-    float *buffer = t->dq ? t->dq + (size_t)pair * dq_floats(t->call->plan) : NULL;
-    return target_of(t, pair, buffer, PH_DQ_ADD);
+    float *buffer = t->dq ? t->dq + (size_t)item * dq_floats(t->call->plan) : NULL;
+    return target_of(t, item, buffer, PH_DQ_ADD);
 }
 
-/* ---- before ---- */
+/* ---- delta ---- */
 
 /* Work item: one head of one batch row. */
-static void prepare_head(void *arg, int lane, int item)
+static void prepare_head(void *arg, int lane, int index)
 {
     const task *t = arg;
     const ph_call *call = t->call;
-    int batch = item / call->attn->q_heads, head = item % call->attn->q_heads;
+    int batch = index / call->attn->q_heads, head = index % call->attn->q_heads;
     int cluster = call->plan->cluster;
     if (call->plan->wave && call->grads->dq) {
-        ph_dq_target sums = pair_sums(t, item / cluster);
+        ph_dq_target sums = item_sums(t, index / cluster);
         for (int token = 0; token < call->attn->q_len; token++)
-            ph_dq_clear(call, &sums, item % cluster, token);
+            ph_dq_clear(call, &sums, index % cluster, token);
     }
     ph_deltas_head(call, &t->deltas, ph_call_lane(call, lane), batch, head);
 }
@@ -136,46 +135,46 @@ static void store_head(const task *t, int batch, int head, ph_dq_target from)
     }
 }
 
-static void run_chunk(const task *t, ph_arena room, int pair, int chunk,
+static void run_chunk(const task *t, ph_arena scratch, int item, int chunk,
                       ph_dq_target target)
 {
-    if (!ph_head_chunk(t->call, &t->deltas, room, pair, chunk, target))
-        ph_chunk_run(t->call, &t->deltas, room, pair, chunk, target);
+    if (!ph_head_chunk(t->call, &t->deltas, scratch, item, chunk, target))
+        ph_chunk_run(t->call, &t->deltas, scratch, item, chunk, target);
 }
 
-/* Without waves: one item walks all chunks of its pair; dq is complete at the end. */
-static void pair_item(void *arg, int lane, int pair)
+/* Without waves: one thread walks all chunks of an item; dq is complete at the end. */
+static void cluster_item(void *arg, int lane, int item)
 {
     const task *t = arg;
     const ph_plan *plan = t->call->plan;
     float *sums = t->dq ? t->dq + (size_t)lane * dq_floats(plan) : NULL;
-    ph_dq_target target = target_of(t, pair, sums, PH_DQ_STORE);
-    ph_arena room = ph_call_lane(t->call, lane);
-    int first = pair * plan->cluster, heads = t->call->attn->q_heads;
+    ph_dq_target target = target_of(t, item, sums, PH_DQ_STORE);
+    ph_arena scratch = ph_call_lane(t->call, lane);
+    int first = item * plan->cluster, heads = t->call->attn->q_heads;
     for (int h = first; h < first + plan->cluster; h++) prepare_head(arg, lane, h);
     for (int chunk = 0; chunk < plan->chunks; chunk++) {
         if (plan->chunks > 1) target.how = chunk ? PH_DQ_ADD : PH_DQ_FRESH;
-        run_chunk(t, room, pair, chunk, target);
+        run_chunk(t, scratch, item, chunk, target);
     }
     if (!t->call->grads->dq || plan->chunks == 1) return;
     for (int h = first; h < first + plan->cluster; h++)
         store_head(t, h / heads, h % heads, target);
 }
 
-static void wave_item(void *arg, int lane, int index)
+static void run_wave_chunk(void *arg, int lane, int index)
 {
     const task *t = arg;
     const ph_plan *plan = t->call->plan;
-    int item = t->first + index;
-    float *part = t->parts + (size_t)index * dq_floats(plan);
-    ph_dq_target target = target_of(t, item / plan->chunks, part, PH_DQ_FRESH);
-    run_chunk(t, ph_call_lane(t->call, lane), item / plan->chunks, item % plan->chunks,
-              target);
+    int item = (t->first + index) / plan->chunks;
+    int chunk = (t->first + index) % plan->chunks;
+    float *partial = t->partials + (size_t)index * dq_floats(plan);
+    ph_dq_target target = target_of(t, item, partial, PH_DQ_FRESH);
+    run_chunk(t, ph_call_lane(t->call, lane), item, chunk, target);
 }
 
 /* Adds the wave's partial sums of one (head in cluster, block of tokens), in order of the
    keys. */
-static void add_parts(void *arg, int lane, int index)
+static void add_partials(void *arg, int lane, int index)
 {
     const task *t = arg;
     const ph_plan *plan = t->call->plan;
@@ -184,34 +183,34 @@ static void add_parts(void *arg, int lane, int index)
         end = ph_min(first + PH_GRAD_ROWS, len);
     (void)lane;
     for (int i = 0; i < t->count; i++) {
-        ph_dq_target to = pair_sums(t, (t->first + i) / plan->chunks);
-        const float *part = t->parts + (size_t)i * dq_floats(plan);
+        ph_dq_target to = item_sums(t, (t->first + i) / plan->chunks);
+        const float *partial = t->partials + (size_t)i * dq_floats(plan);
         for (int token = first; token < end; token++)
             ph_dq_put(t->call, &to, head, token,
-                      part + ((int64_t)head * len + token) * plan->k_pad);
+                      partial + ((int64_t)head * len + token) * plan->k_pad);
     }
 }
 
-static void store_item(void *arg, int lane, int item)
+static void store_dq(void *arg, int lane, int index)
 {
     const task *t = arg;
-    int heads = t->call->attn->q_heads, pair = item / t->call->plan->cluster;
+    int heads = t->call->attn->q_heads, item = index / t->call->plan->cluster;
     (void)lane;
-    store_head(t, item / heads, item % heads, pair_sums(t, pair));
+    store_head(t, index / heads, index % heads, item_sums(t, item));
 }
 
 static void run_waves(task *t)
 {
     const ph_plan *plan = t->call->plan;
-    int items = pair_count(plan) * plan->chunks;
+    int chunks = item_count(plan) * plan->chunks;
     int blocks = ph_div_up(t->call->attn->q_len, PH_GRAD_ROWS) * plan->cluster;
-    for (t->first = 0; t->first < items; t->first += t->count) {
-        t->count = ph_min(plan->wave, items - t->first);
-        ph_ctx_run(plan->ctx, t->count, wave_item, t);
-        if (t->call->grads->dq) ph_ctx_run(plan->ctx, blocks, add_parts, t);
+    for (t->first = 0; t->first < chunks; t->first += t->count) {
+        t->count = ph_min(plan->wave, chunks - t->first);
+        ph_ctx_run(plan->ctx, t->count, run_wave_chunk, t);
+        if (t->call->grads->dq) ph_ctx_run(plan->ctx, blocks, add_partials, t);
     }
     int heads = t->call->attn->batch * t->call->attn->q_heads;
-    if (t->call->grads->dq) ph_ctx_run(plan->ctx, heads, store_item, t);
+    if (t->call->grads->dq) ph_ctx_run(plan->ctx, heads, store_dq, t);
 }
 
 void ph_attn_backward(const ph_call *call)
@@ -230,7 +229,7 @@ void ph_attn_backward(const ph_call *call)
     if (!products || plan->wave) ph_ctx_run(plan->ctx, heads, prepare_head, &t);
     if (products && plan->wave) run_waves(&t);
     if (products && !plan->wave)
-        ph_ctx_spread(plan->ctx, pair_count(plan), pair_item, &t);
+        ph_ctx_spread(plan->ctx, item_count(plan), cluster_item, &t);
     if (grads->dgate || grads->dsink) ph_deltas_finish(call, &t.deltas);
     if (grads->dbias) ph_attn_bias_gradient(call, t.deltas.lse, t.deltas.delta);
     if (grads->drelative) ph_attn_relative_gradient(call, t.deltas.lse, t.deltas.delta);

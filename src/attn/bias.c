@@ -2,10 +2,11 @@
  * bias.c - the gradient of the additive bias: ds, summed over the axes bias was broadcast
  * on.
  *
- * A work item owns cells of dbias: one head (or all), one batch row (or all), a block of
- * rows (or all), PH_BLOCK keys. It makes ds again for every (batch row, head, row) that
- * used those cells, in order, and adds. Two more products per tile than keeping ds would
- * need, but no T x T memory, no shared sums, and the same bits for any number of threads.
+ * A work item owns elements of dbias: one head (or all), one batch row (or all), a block
+ * of rows (or all), PH_BLOCK keys. It recomputes ds of every (batch row, head, row) that
+ * used them, in order, and adds. That costs two more products per block than saving ds
+ * would, but no T x T memory and no atomics, and gives the same bits for any number of
+ * threads.
  */
 #include <string.h>
 
@@ -13,8 +14,8 @@
 
 typedef struct worker {
     ph_grad_rows g;
-    ph_grad_tile tile;
-    float *k, *v; /* one block of keys, packed across */
+    ph_ds_block block;
+    float *k, *v; /* one block of keys, packed */
 } worker;
 
 typedef struct task {
@@ -26,7 +27,7 @@ typedef struct task {
 static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     ph_grad_rows_take(plan, arena, &w->g);
-    ph_grad_tile_take(plan, arena, &w->tile);
+    ph_ds_block_take(plan, arena, &w->block);
     w->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
     w->v = ph_arena_floats(arena,
                            (size_t)PH_BLOCK * (size_t)plan->attn.v_dim + PH_PACK_SLACK);
@@ -40,8 +41,8 @@ size_t ph_bias_gradient_bytes(const ph_plan *plan)
     return arena.used;
 }
 
-/* Adds ds of tokens [first, end) of one head to the cells; `cells` is the row of token
-   `first`, and stays there if the bias has a single row. */
+/* Adds ds of tokens [first, end) of one head to `cells`, the row of dbias of token
+   `first` (or its only row). */
 static void add_head(const task *t, worker *w, int batch, int head, int first, int end,
                      int j0, int cols, float *cells)
 {
@@ -53,7 +54,7 @@ static void add_head(const task *t, worker *w, int batch, int head, int first, i
     if (keys <= 0) return;
     const ph_rows *rows = w->g.rows;
     ph_scores_pack_k(call, batch, rows->k_head, j0, 0, keys, w->k);
-    ph_keys_across(call, call->args->v, &a->v, batch, rows->v_head, a->v_dim, j0, 0, keys,
+    ph_keys_panels(call, call->args->v, &a->v, batch, rows->v_head, a->v_dim, j0, 0, keys,
                    w->v);
     for (int row = first, next; row < end; row = next) {
         next = ph_rows_gather(call, w->g.rows, row, end, PH_GRAD_ROWS);
@@ -61,13 +62,13 @@ static void add_head(const task *t, worker *w, int batch, int head, int first, i
         if (rows->high <= j0) continue;
         ph_grad_rows_pack(call, &w->g, NULL, t->lse, t->delta);
         for (int r = 0; r < rows->count; r += mr)
-            ph_grad_strip(call, &w->g, &w->tile, r, ph_min(mr, rows->count - r), j0, keys,
-                          w->k, w->v, &c0, &c1);
+            ph_grad_strip(call, &w->g, &w->block, r, ph_min(mr, rows->count - r), j0,
+                          keys, w->k, w->v, &c0, &c1);
         for (int r = 0; r < rows->count; r++) {
             float *cell = cells;
             if (a->bias.q_len > 1) cell += (int64_t)(rows->token[r] - first) * a->kv_len;
             for (int c = 0; c < keys; c++)
-                cell[c] += w->tile.ds[(int64_t)r * PH_STRIP_LD + c];
+                cell[c] += w->block.ds[(int64_t)r * PH_STRIP_LD + c];
         }
     }
 }

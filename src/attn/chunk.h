@@ -8,16 +8,17 @@
 #include "attn/targets.h"
 
 enum {
-    PH_FLUSH = 8 /* tiles of PH_GRAD_ROWS rows after which sums of dk and dv are flushed:
-                    one chain over all rows of a long text would lose digits */
+    PH_FLUSH =
+        8 /* blocks of PH_GRAD_ROWS rows after which dk and dv are flushed: the rounding
+             error of one chain over all rows would grow with the length of the text */
 };
 
-/* Bytes of the arena that the calls below want. */
+/* Scratch of ph_chunk_run. */
 size_t ph_chunk_bytes(const ph_plan *plan);
 
-/* One chunk of PH_CHUNK keys against all rows of the pair (batch row, head cluster). dk
-   and dv are stored, dq goes to the target. */
-void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
+/* One chunk of PH_CHUNK keys against all rows of an item, that is of one (batch row, head
+   cluster). Stores dk and dv; dq goes to the target. */
+void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int item,
                   int chunk, ph_dq_target target);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct row_sums {
 
 /* Whether a computed row saw no key: its dout, like a hidden value, must not be read.
    Only with a sink does lse leave the question open. */
-static int saw_nothing(const ph_call *call, const ph_extent *extent, int batch, int head,
+static int sees_no_key(const ph_call *call, const ph_extent *extent, int batch, int head,
                        int token, float lse)
 {
     const float *sink = call->args->sink;
@@ -60,13 +60,13 @@ static void make_products(const ph_call *call, ph_arena arena, int batch, int he
     const ph_attn *a = call->attn;
     int pad = call->plan->v_pad;
     int64_t ldx, ldy;
-    float *x_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
-    float *y_room = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
-    const float *x = ph_keys_along(call, call->grads->dout, &call->plan->back.dout, batch,
-                                   ph_dout_head(call, head), a->v_dim, pad, first, 0, n,
-                                   1, x_room, &ldx);
-    const float *y = ph_keys_along(call, call->args->out, &a->out, batch, head, a->v_dim,
-                                   pad, first, 0, n, 1, y_room, &ldy);
+    float *x_scratch = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
+    float *y_scratch = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
+    const float *x = ph_keys_rows(call, call->grads->dout, &call->plan->backward.dout,
+                                  batch, ph_dout_head(call, head), a->v_dim, pad, first,
+                                  0, n, 1, x_scratch, &ldx);
+    const float *y = ph_keys_rows(call, call->args->out, &a->out, batch, head, a->v_dim,
+                                  pad, first, 0, n, 1, y_scratch, &ldy);
     call->kernels->dots(n, pad, x, ldx, y, ldy, products);
     float twin = ph_twin_factor(call, head);
     for (int i = 0; i < n && call->twin; i++) products[i] *= twin;
@@ -83,20 +83,20 @@ static void add_row(const ph_call *call, const ph_deltas *d, const ph_extent *ex
         if (call->grads->dgate && a->gate == PH_GATE_ROW) call->grads->dgate[index] = 0;
         return;
     }
-    int nothing = saw_nothing(call, extent, batch, head, token, call->args->lse[index]);
+    int nothing = sees_no_key(call, extent, batch, head, token, call->args->lse[index]);
     finish_row(call, d, head, index, nothing ? 0 : product, sums);
 }
 
-/* Rows of a call without anything that must be asked row by row, where tensors lie as the
-   kernel wants them; returns how many. */
-static int add_plain_rows(const ph_call *call, const ph_deltas *d, int batch, int head,
-                          int rows)
+/* One kernel for all rows where there is no gate, sink or dlse and the tensors are f32 in
+   place; returns how many rows it did. */
+static int add_all_rows(const ph_call *call, const ph_deltas *d, int batch, int head,
+                        int rows)
 {
     const ph_attn *a = call->attn;
-    const ph_strides *dout = &call->plan->back.dout, *out = &a->out;
+    const ph_strides *dout = &call->plan->backward.dout, *out = &a->out;
     int64_t index = ((int64_t)batch * a->q_heads + head) * a->q_len;
-    int plain = !call->args->gate && !call->args->sink && !call->grads->dlse;
-    if (!plain || call->twin || a->dtype != PH_F32 || a->v_dim != call->plan->v_pad)
+    int simple = !call->args->gate && !call->args->sink && !call->grads->dlse;
+    if (!simple || call->twin || a->dtype != PH_F32 || a->v_dim != call->plan->v_pad)
         return 0;
     call->kernels->deltas(
         rows, a->v_dim,
@@ -115,7 +115,7 @@ void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int
     row_sums sums = {0, 0};
     float products[PH_LANES];
     int item = batch * a->q_heads + head;
-    for (int first = add_plain_rows(call, d, batch, head, extent.q_len); first < a->q_len;
+    for (int first = add_all_rows(call, d, batch, head, extent.q_len); first < a->q_len;
          first += PH_LANES) {
         int n = ph_min(PH_LANES, a->q_len - first);
         make_products(call, arena, batch, head, first, n, products);
@@ -126,7 +126,7 @@ void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int
     d->sums[a->batch * a->q_heads + item] = sums.dsink;
 }
 
-/* Adds the parts of all batch rows, in order. */
+/* Adds the partial sums of all batch rows, in order. */
 void ph_deltas_finish(const ph_call *call, const ph_deltas *d)
 {
     const ph_attn *a = call->attn;

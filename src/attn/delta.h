@@ -1,9 +1,9 @@
 /*
- * delta.h - what the gradients of every row need beforehand.
+ * delta.h - delta of every row, which the gradients of the scores need.
  *
  *     delta[i] = dout[i] . out[i] - dlse[i]
  *
- * and what follows from it alone: dgate and dsink.
+ * and dgate and dsink, which follow from it alone.
  */
 #ifndef PH_ATTN_DELTA_H
 #define PH_ATTN_DELTA_H
@@ -15,7 +15,7 @@
 typedef struct ph_deltas {
     float *lse;   /* base 2, and +inf where not computed */
     float *delta; /* 0 where not computed */
-    double *sums; /* (2, batch, q_heads): parts of dgate and dsink */
+    double *sums; /* (2, batch, q_heads): partial sums of dgate and dsink */
 } ph_deltas;
 
 void ph_deltas_take(const ph_plan *plan, ph_arena *arena, ph_deltas *out);

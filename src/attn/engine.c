@@ -1,5 +1,5 @@
 /*
- * engine.c - the CPU engine as a backend: how it cuts the work of a plan, and its passes.
+ * engine.c - the CPU as a backend: it cuts the work of a plan and runs its passes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,30 +31,30 @@ static ph_status sync(ph_ctx *ctx, void *stream)
 
 static void close_device(ph_ctx *ctx)
 {
-    (void)ctx; /* the ctx holds nothing beside itself, its pool and its scratch */
+    (void)ctx; /* ph_close frees the pool and the scratch */
 }
 
 /* ---- cutting the work ---- */
 
-/* Row blocks: large ones reuse packed keys, small ones keep all threads busy. */
+/* Rows of an item: many reuse packed keys, few give enough items for all threads. */
 static void choose_rows(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     int threads = plan->ctx->threads, rows = a->q_len * plan->group;
-    int pairs = a->batch * plan->groups;
+    int groups = a->batch * plan->groups;
     plan->rows = PH_ROWS_MAX;
     while (threads > 1 && plan->rows / 2 >= PH_ROWS_MIN &&
-           (int64_t)pairs * ph_div_up(rows, plan->rows) < PH_ITEMS_WANTED * threads)
+           (int64_t)groups * ph_div_up(rows, plan->rows) < PH_ITEMS_WANTED * threads)
         plan->rows /= 2;
     plan->row_blocks = ph_div_up(rows, plan->rows);
     plan->rows = ph_min(plan->rows, ph_max(rows, 1));
     plan->splits = ph_max(1, ph_div_up(a->kv_len, PH_SPLIT));
     plan->by_split = threads > 1 && plan->row_blocks == 1 && plan->splits > 1 &&
-                     rows <= PH_ROWS_MIN && pairs < PH_ITEMS_WANTED * threads;
+                     rows <= PH_ROWS_MIN && groups < PH_ITEMS_WANTED * threads;
 }
 
-/* How operands of scores are packed: bf16 as it is, if there is a unit for it, or f32. */
-static void choose_pairs(ph_plan *plan)
+/* Operands of the products: bf16 unchanged where the CPU multiplies bf16, else f32. */
+static void choose_operands(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     const ph_kernels *k = plan->kernels;
@@ -74,7 +74,7 @@ static ph_status measure(ph_plan *plan)
     plan->v_pad = ph_round_up(plan->attn.v_dim, PH_LANES);
     choose_rows(plan);
     ph_joint_choose(plan);
-    choose_pairs(plan);
+    choose_operands(plan);
     ph_forward_measure(plan);
     ph_look_measure(plan);
     if (plan->attn.backward) ph_backward_measure(plan);
@@ -83,7 +83,7 @@ static ph_status measure(ph_plan *plan)
 
 static void destroy(ph_plan *plan)
 {
-    (void)plan; /* the plan holds no memory beside itself */
+    (void)plan; /* a plan of the CPU is one allocation */
 }
 
 static int describe(const ph_plan *plan, char *text, size_t size)
@@ -128,7 +128,7 @@ static ph_status look(const ph_call *call)
     return PH_OK;
 }
 
-/* An empty batch: nothing to sum, so gradients of what it shares are zero. */
+/* An empty batch: gradients of what the batch shares are empty sums. */
 static void clear_grads(const ph_plan *plan, const ph_grads *grads)
 {
     const ph_attn *a = &plan->attn;
@@ -140,10 +140,10 @@ static void clear_grads(const ph_plan *plan, const ph_grads *grads)
     if (grads->dgate && a->gate == PH_GATE_HEAD)
         memset(grads->dgate, 0, heads * sizeof(float));
     if (grads->dbias) memset(grads->dbias, 0, cells * (size_t)a->kv_len * sizeof(float));
-    for (int e = 0; grads->dextra && e < plan->asks.extras; e++)
+    for (int e = 0; grads->dextra && e < plan->needs.extras; e++)
         if (grads->dextra[e])
             memset(grads->dextra[e], 0,
-                   ph_param_size(&plan->asks.extra[e]) * sizeof(float));
+                   ph_param_size(&plan->needs.extra[e]) * sizeof(float));
 }
 
 static ph_status backward(const ph_call *call)

@@ -1,92 +1,92 @@
 /*
- * forward.c - who computes which rows.
+ * forward.c - cuts the rows of a forward pass into work items and runs them.
  *
- * Rows are cut into work items of plan->rows; an item packs each block of k once and
- * keeps it in cache for all its rows. Items with many keys come first, so that the last
- * ones to be handed out are small. Where there are few rows but many keys (decoding) the
- * keys are cut instead: decode.c.
+ * An item is up to plan->rows rows of one (batch row, group); it packs each block of k
+ * once and reuses it from cache for all its rows. Items with many keys start first, so
+ * that the last ones, which threads wait for, are short. Decoding has few rows and many
+ * keys, so there the keys are split instead: decode.c.
  */
 #include "attn/decode.h"
 #include "attn/head.h"
-#include "attn/stream.h"
+#include "attn/online.h"
 
 void ph_forward_measure(ph_plan *plan)
 {
     ph_arena lane = {0};
-    ph_stream stream;
+    ph_online online;
     if (ph_plan_is_joint(plan)) {
         ph_joint_forward_measure(plan);
         return;
     }
-    ph_stream_take(plan, &lane, plan->rows, plan->by_split ? 1 : plan->splits, &stream);
+    ph_online_take(plan, &lane, plan->rows, plan->by_split ? 1 : plan->splits, &online);
     size_t head = ph_head_forward_bytes(plan);
     plan->lane_bytes[PH_DO_FORWARD] = lane.used > head ? lane.used : head;
     plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
 }
 
 /* Gathers the rows for the online softmax; returns 0 if none is computed. */
-static int begin_online(const ph_call *call, ph_stream *st, int batch, int head,
+static int begin_online(const ph_call *call, ph_online *st, int batch, int head,
                         int first, int end)
 {
     ph_rows *rows = st->rows;
     ph_rows_begin(call, rows, batch, head, call->plan->group);
-    ph_stream_clear(call, rows, first, end);
+    ph_online_clear(call, rows, first, end);
     ph_rows_gather(call, rows, first, end, call->plan->rows);
     ph_running_reset(rows->count, &st->whole);
-    if (rows->count) ph_stream_begin(call, st);
+    if (rows->count) ph_online_begin(call, st);
     return rows->count;
 }
 
-/* whole = whole and split; the first split is the whole so far. */
-static void take_split(const ph_call *call, ph_stream *st, int is_first)
+/* Merges the split into the whole; the first split becomes the whole by a swap. */
+static void merge_split(const ph_call *call, ph_online *st, int is_first)
 {
     ph_running split = st->split;
     if (!is_first) {
-        ph_stream_merge(call, st->rows->count, &st->whole, &split);
+        ph_online_merge(call, st->rows->count, &st->whole, &split);
         return;
     }
     st->split = st->whole;
     st->whole = split;
 }
 
-/* Rows [first, end) of a group, row = token * group + n: head by head, or all online. */
+/* Rows [first, end) of a group, row = token * group + n: one head kernel per head where
+   that fits, else the online softmax for the whole group. */
 static void run_item(void *arg, int lane, int index)
 {
     const ph_call *call = arg;
     const ph_plan *plan = call->plan;
-    int pairs = call->attn->batch * plan->groups, pair = index % pairs;
+    int groups = call->attn->batch * plan->groups, at = index % groups;
     int group = plan->group, done = 0;
-    int batch = pair / plan->groups, head = pair % plan->groups * group;
-    int first = (plan->row_blocks - 1 - index / pairs) * plan->rows;
+    int batch = at / plan->groups, head = at % plan->groups * group;
+    int first = (plan->row_blocks - 1 - index / groups) * plan->rows;
     int end = ph_min(first + plan->rows, call->attn->q_len * group);
     ph_arena arena = ph_call_lane(call, lane);
-    ph_stream st;
-    while (done < group &&
-           ph_head_forward(call, arena, batch, head + done,
-                           ph_div_up(ph_max(first - done, 0), group),
-                           ph_div_up(ph_max(end - done, 0), group)))
+    ph_online st;
+    while (done < group && ph_head_forward(call, arena, batch, head + done,
+                                           ph_div_up(ph_max(first - done, 0), group),
+                                           ph_div_up(ph_max(end - done, 0), group)))
         done++;
     if (done == group) return;
-    ph_stream_take(plan, &arena, plan->rows, plan->splits, &st);
+    ph_online_take(plan, &arena, plan->rows, plan->splits, &st);
     if (!begin_online(call, &st, batch, head, first, end)) return;
     int start = st.rows->low / PH_SPLIT * PH_SPLIT;
     for (int j = start; j < st.rows->high; j += PH_SPLIT) {
-        ph_stream_run(call, &st, j, j + PH_SPLIT);
-        take_split(call, &st, j == start);
+        ph_online_run(call, &st, j, j + PH_SPLIT);
+        merge_split(call, &st, j == start);
     }
-    ph_stream_finish(call, st.rows, &st.whole);
+    ph_online_finish(call, st.rows, &st.whole);
 }
 
 void ph_attn_forward(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
-    int pairs = call->attn->batch * plan->groups;
+    int groups = call->attn->batch * plan->groups;
     if (ph_plan_is_joint(plan))
         ph_joint_forward(call);
     else if (plan->by_split)
         ph_decode(call);
     else if (plan->row_blocks == 1)
-        ph_ctx_spread(plan->ctx, pairs, run_item, (void *)call);
+        ph_ctx_spread(plan->ctx, groups, run_item, (void *)call);
     else
-        ph_ctx_run(plan->ctx, pairs * plan->row_blocks, run_item, (void *)call);
+        ph_ctx_run(plan->ctx, groups * plan->row_blocks, run_item, (void *)call);
 }

@@ -3,11 +3,11 @@
  */
 #include <math.h>
 
-#include "attn/head_set.h"
-#include "attn/stream.h"
+#include "attn/head_args.h"
+#include "attn/online.h"
 
-/* Few rows are better off with keys as decoding reads them; few rows of each of several
-   heads, with the rows of all heads side by side. */
+/* Few rows run faster online, with k read in place; grouped heads too, unless each has
+   enough rows of its own to fill the lanes. */
 static int fits(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
@@ -102,7 +102,7 @@ static int finite_keys(const ph_call *call, const ph_head *h, int from, int to)
     return 1;
 }
 
-/* Whether v is finite where a key is multiplied for a row that does not see it. */
+/* Whether v of every key that is multiplied for a row that does not see it is finite. */
 static int hidden_finite(const ph_call *call, const ph_head *h)
 {
     const int lo = h->window.lo, hi = h->window.hi, further = h->rows - 1;
@@ -130,6 +130,6 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
         if (call->plan->row_blocks == 1) ph_head_prefetch_next(call, &rows, &h.prefetch);
         call->kernels->head_forward(&h);
     }
-    ph_stream_clear(call, &rows, first, end);
+    ph_online_clear(call, &rows, first, end);
     return 1;
 }

@@ -1,21 +1,22 @@
 /*
  * joint.h - attention whose heads are mixed or whose rows are not softmax.
  *
- * The weights of a row cannot be had in one sweep over the keys: they need the row's
- * statistic (lse, or the threshold of entmax), and mixing needs them of all heads. So a
- * row item holds the logits of a few query rows, all heads that are mixed, against every
- * key they see, as one tile per block of keys:
+ * The weights of a row need the row's statistic (lse, or the threshold of entmax) before
+ * heads are mixed, so one pass over the keys with an online softmax cannot compute them.
+ * A row item therefore holds the logits of a few query rows, all heads that are mixed,
+ * against every key they see, one joint block per block of keys:
  *
- *     tile: (heads, rows, PH_BLOCK)          row (h, i) at w + (h*rows + i)*PH_BLOCK
+ *     joint block: (heads, rows, PH_BLOCK)   row (h, i) at w + (h*rows + i)*PH_BLOCK
  *
  * That is O(T) memory: 64 MB of logits for each thread at most, unless a single row of
  * all heads takes more. Each key is multiplied once, and every step between the products
- * works on one tile. Backward has two passes: row items give dq and everything that
- * belongs to a query, key items make tiles again, block of keys by block of rows, and
- * give dk, dv and everything that belongs to a key. Nobody adds to what another owns.
+ * works on one joint block. Backward has two passes: row items compute dq and all other
+ * gradients of a query; key items recompute the joint blocks, block of keys by block of
+ * rows, and compute dk, dv and all other gradients of a key. Every output has one owner,
+ * so there are no atomics.
  *
- * Without mixing a tile has one "head" whose rows are those of a group of q heads that
- * share k and v, as in the stream driver.
+ * Without mixing a joint block has one "head" whose rows are those of a group of q heads
+ * that share k and v, as in the online softmax.
  */
 #ifndef PH_ATTN_JOINT_H
 #define PH_ATTN_JOINT_H
@@ -25,39 +26,41 @@
 /* Keys of `wave` batch rows from `first` on, packed for products; NULL: not packed. */
 typedef struct ph_joint_keys {
     int first;
-    float *k_across, *v_across;   /* blocks in panels, by (batch row, head, block) */
-    float *k_along;               /* (.., PH_BLOCK, k_pad); NULL: the caller's k serves */
+    float *k_panels, *v_panels; /* packed panels, by (batch row, head, block) */
+    float *k_rows; /* (.., PH_BLOCK, k_pad), row-major; NULL: the caller's k, in place */
     uint8_t *k_finite, *v_finite; /* by (batch row, head, block) */
-    float *parts[2]; /* by place: key parts of the mixes, by (batch row, block) */
+    float
+        *key_factors[2]; /* by place: w1, w2, g of key matrices, by (batch row, block) */
 } ph_joint_keys;
 
 /* Query rows of an item. */
 typedef struct ph_joint_rows {
     int batch, heads;
-    int count;        /* rows of each head */
-    int low, high;    /* keys that any of them sees by position */
-    ph_rows *rows;    /* (heads) */
-    uint8_t *silent;  /* (heads, PH_ROWS_MAX) 1: a mixed head with gate 0, sees nothing */
-    int uneven;       /* 1: a key may be hidden from one head and seen by another */
-    float *matrix[2]; /* by place: (count, q_heads, q_heads) [from][to] ... */
-    float *turned[2]; /* ... and [to][from], for the way back; NULL in forward */
-    float *spare;     /* for decompose */
-    double *alpha;    /* (heads of the set) of entmax */
+    int count;     /* rows of each head */
+    int low, high; /* keys that any of them sees by position */
+    ph_rows *rows; /* (heads) */
+    uint8_t *
+        gated_off; /* (heads, PH_ROWS_MAX) 1: a mixed head with gate 0, all keys hidden */
+    int uneven;    /* 1: a key may be hidden from one head and seen by another */
+    float *matrix[2];     /* by place: (count, q_heads, q_heads) [from][to] ... */
+    float *transposed[2]; /* ... and [to][from], for the backward pass; NULL in forward */
+    float *scratch;       /* for decompose */
+    double *alpha;        /* (heads of the set) of entmax */
 } ph_joint_rows;
 
-/* One tile: rows of an item against keys j0 + [c0, c1); computed up to `end`. */
-typedef struct ph_joint_tile {
+/* Rows of an item against keys j0 + [c0, c1); computed up to `end`. */
+typedef struct ph_joint_block {
     int j0, c0, c1, end;
     int rows;             /* distance of heads, in rows */
     const float *keys[2]; /* by place: key parts of the mix, (2*rank+1, heads, BLOCK) */
-} ph_joint_tile;
+} ph_joint_block;
 
-static inline int64_t ph_joint_at(const ph_joint_tile *t, int h, int i)
+static inline int64_t ph_joint_at(const ph_joint_block *t, int h, int i)
 {
     return ((int64_t)h * t->rows + i) * PH_BLOCK;
 }
 
-/* Floats of a tile of so many rows. */
+/* Floats of a joint block of `rows` rows. */
 static inline size_t ph_joint_floats(const ph_plan *plan, int rows)
 {
     return (size_t)plan->joint.heads * (size_t)rows * PH_BLOCK;
@@ -70,13 +73,13 @@ void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, int backward,
 /* Packs the keys of the wave that starts at batch row `first`. */
 void ph_joint_keys_pack(const ph_call *call, ph_joint_keys *keys, int first);
 
-/* Block at j0 of a head; `room` where keys are not packed beforehand. */
+/* Block at j0 of a head; packed into `scratch` unless packed beforehand. */
 const float *ph_joint_k(const ph_call *call, const ph_joint_keys *keys, int batch,
-                        int head, int j0, int n, float *room);
+                        int head, int j0, int n, float *scratch);
 const float *ph_joint_v(const ph_call *call, const ph_joint_keys *keys, int batch,
                         int head, int j0);
-const float *ph_joint_k_along(const ph_call *call, const ph_joint_keys *keys, int batch,
-                              int head, int j0, int64_t *ld);
+const float *ph_joint_k_rows(const ph_call *call, const ph_joint_keys *keys, int batch,
+                             int head, int j0, int64_t *ld);
 int ph_joint_k_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,
                       int j0);
 int ph_joint_v_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,
@@ -91,56 +94,60 @@ void ph_joint_rows_take(const ph_plan *plan, ph_arena *arena, int rows, int back
 int ph_joint_gather(const ph_call *call, ph_joint_rows *r, int batch, int set, int first,
                     int end, int most);
 
-/* Makes the matrices of the gathered rows. */
+/* Computes the row matrices of the gathered rows. */
 void ph_joint_matrices(const ph_call *call, ph_joint_rows *r);
 
-/* ---- tiles ---- */
+/* ---- joint blocks ---- */
 
-/* The part of the block at j0 that the rows see; 0 if none. */
+/* The columns of the block at j0 that the rows see; 0 if none. */
 int ph_joint_range(const ph_call *call, const ph_joint_rows *r, int j0, int rows,
-                   ph_joint_tile *t);
+                   ph_joint_block *t);
 
 /* Scaled products q k^T of every row, in base 2; q by head, as ph_rows_pack_q
    leaves it. */
-void ph_joint_scores(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                     const ph_joint_keys *keys, float *const *q, float *room, float *w);
+void ph_joint_scores(const ph_call *call, const ph_joint_rows *r, const ph_joint_block *t,
+                     const ph_joint_keys *keys, float *const *q, float *scratch,
+                     float *w);
 
 /* Points to the key parts of the mixes, (2*rank+1, heads, BLOCK) for each place; in
    `room` where they are not made beforehand. */
 size_t ph_joint_mix_floats(const ph_plan *plan, int place);
-void ph_joint_key_parts(const ph_call *call, const ph_joint_keys *keys,
-                        const ph_joint_rows *r, ph_joint_tile *t, float *const room[2]);
+void ph_joint_key_factors(const ph_call *call, const ph_joint_keys *keys,
+                          const ph_joint_rows *r, ph_joint_block *t,
+                          float *const scratch[2]);
 
-/* out = mix of `in` at the place; another tile. */
-void ph_joint_mix(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
+/* out = mix of `in`; must not alias it. */
+void ph_joint_mix(const ph_call *call, const ph_joint_rows *r, const ph_joint_block *t,
                   ph_mix_at place, const float *in, float *out);
-/* din = gradient of what ph_joint_mix took, from dout; another tile. */
-void ph_joint_unmix(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
+/* Backward of ph_joint_mix: din from dout; must not alias it. */
+void ph_joint_unmix(const ph_call *call, const ph_joint_rows *r, const ph_joint_block *t,
                     ph_mix_at place, const float *dout, float *din);
 /* Adds the gradient of the row matrices: dc (count, q_heads, q_heads). */
-void ph_joint_row_part(const ph_call *call, const ph_joint_rows *r,
-                       const ph_joint_tile *t, const float *in, const float *dout,
-                       float *dc);
-/* Adds the gradient of the key part: dw (2*rank+1, heads, BLOCK). */
-void ph_joint_key_part(const ph_call *call, const ph_joint_rows *r,
-                       const ph_joint_tile *t, ph_mix_at place, const float *in,
-                       const float *dout, float *dw);
+void ph_joint_row_gradient(const ph_call *call, const ph_joint_rows *r,
+                           const ph_joint_block *t, const float *in, const float *dout,
+                           float *dc);
+/* Adds the gradient of the key factors: dw (2*rank+1, heads, BLOCK). */
+void ph_joint_key_gradient(const ph_call *call, const ph_joint_rows *r,
+                           const ph_joint_block *t, ph_mix_at place, const float *in,
+                           const float *dout, float *dw);
 
-/* Bias, alibi, cap and masks on every row; slope: a tile of those of the cap, or NULL. */
-void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                     float *w, float *slope);
-/* Logits become weights; stat (heads, rows): lse or base, in base 2. With entmax slope
-   (a tile, or NULL) gets the derivative of the power. */
-void ph_joint_weights(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                      const float *stat, float *w, float *slope);
-/* Multiplies every row by its factors of dropout. */
-void ph_joint_drop(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                   float *room, float *w);
+/* Bias, alibi, cap and masks on every row; derivative: a tile of those of the cap, or
+   NULL. */
+void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint_block *t,
+                     float *w, float *derivative);
+/* Logits become weights; stat (heads, rows): lse or base, in base 2. With entmax
+   derivative (a tile, or NULL) gets the derivative of the power. */
+void ph_joint_weights(const ph_call *call, const ph_joint_rows *r,
+                      const ph_joint_block *t, const float *stat, float *w,
+                      float *derivative);
+/* Multiplies every row by its dropout factors. */
+void ph_joint_drop(const ph_call *call, const ph_joint_rows *r, const ph_joint_block *t,
+                   float *scratch, float *w);
 /* 1 if row i of head h, or of any head (h < 0), sees key j. */
 int ph_joint_sees(const ph_call *call, const ph_joint_rows *r, int h, int i, int j);
-/* Zeros where the head, or with `all` no head of the row, sees the key. */
-void ph_joint_scrub(const ph_call *call, const ph_joint_rows *r, const ph_joint_tile *t,
-                    int all, float *w);
+/* Zeros where the head, or with `all` every head of the row, does not see the key. */
+void ph_joint_clear_masked(const ph_call *call, const ph_joint_rows *r,
+                           const ph_joint_block *t, int all, float *w);
 
 /* ---- entmax (norm.c) ---- */
 
@@ -155,11 +162,11 @@ ph_entmax ph_entmax_of(double alpha);
    those of the tiles. row_max is its largest score, sink a further candidate (-inf:
    none), list room for all columns and 32 more. -inf if there is no candidate. */
 float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
-                     int blocks, const ph_joint_tile *tiles, float row_max, float sink,
+                     int blocks, const ph_joint_block *block, float row_max, float sink,
                      float *list);
 
-/* tau, which callers know, and back: a row that sees nothing has tau -inf and the base
-   +inf, which hides all. */
+/* tau, which callers get as lse, and the base from it: a row without visible keys has tau
+   -inf and base +inf, which makes all its weights 0. */
 float ph_entmax_tau(ph_entmax e, float base);
 float ph_entmax_base_of(ph_entmax e, float tau);
 
@@ -167,10 +174,10 @@ float ph_entmax_base_of(ph_entmax e, float tau);
    the base, and where logits are large. */
 int ph_entmax_is_lost(double alpha, float tau);
 
-/* What weights are measured from, given what rows have as lse: lse or base, in base 2,
-   +inf where no key is seen; stat (batch, q_heads, q_len). Returns 1 if some are lost:
-   then ph_joint_bases finds those of `batch_rows` batch rows again, as forward did; all
-   others stay as they are. Lanes must have ph_joint_item_bytes. */
+/* The statistic of every row from its lse: lse or base, in base 2, +inf if it sees no
+   key; stat (batch, q_heads, q_len). Returns 1 if some bases have lost digits: then
+   ph_joint_bases recomputes those of `batch_rows` batch rows as forward did. Lanes must
+   have ph_joint_item_bytes. */
 int ph_joint_stats(const ph_call *call, float *stat);
 size_t ph_joint_item_bytes(const ph_plan *plan);
 void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
@@ -182,7 +189,7 @@ typedef struct ph_alpha_sums {
 } ph_alpha_sums;
 
 void ph_alpha_add(ph_alpha_sums *sums, double e, int n, const float *p, const float *dp);
-/* Through the weights, and through tau = e base - 1 where its own gradient is dtau. */
+/* Through the weights, and through tau = e base - 1, whose gradient is dtau. */
 double ph_alpha_gradient(const ph_alpha_sums *sums, double e, double base, double dtau);
 
 #endif

@@ -1,14 +1,15 @@
 /*
  * joint_backward.c - the row pass of the joint backward driver, and the call.
  *
- * A row item holds weights and their gradients for a few rows against all their keys.
- * The first sweep over the keys makes them and sums delta, the second turns them into
+ * A row item holds weights and their gradients for a few rows against all their keys. The
+ * first pass over the keys computes them and sums delta, the second converts them to
  * gradients of the logits and multiplies by k:
  *
- *     delta = sum slope dp (/ sum slope with entmax)  ds = slope (dp - delta)  dq = ds k
+ *     delta = sum p' dp (/ sum p' with entmax)    ds = p' (dp - delta)    dq = ds k
  *
- * It also gives all gradients that belong to a query or to the whole call (dgate, dsink,
- * the variant's matrices, alpha). The key pass (joint_keys.c) follows.
+ * p' is the derivative of a weight by its logit up to the normalisation: p itself with
+ * softmax. The item also computes all gradients of a query or of the whole call (dgate,
+ * dsink, the variant's matrices, alpha). The key pass (joint_keys.c) follows.
  */
 #include <math.h>
 #include <string.h>
@@ -16,16 +17,16 @@
 #include "attn/joint_grad.h"
 
 enum {
-    SHARE_BUDGET = 8 << 20, /* bytes of shares of one round of items ... */
-    ROUND_LEAST = 64        /* ... which has at least so many */
+    PARTIAL_BUDGET = 8 << 20, /* bytes of partial sums of one round of items ... */
+    ROUND_LEAST = 64          /* ... which has at least so many */
 };
 
 typedef struct worker {
     ph_joint_grad w;
-    ph_joint_tile *tiles; /* (blocks) */
-    ph_joint_tiles held;  /* (blocks) of each tile but x */
+    ph_joint_block *blocks;   /* (blocks) */
+    ph_joint_grad_block held; /* (blocks) of each buffer but x */
     float *dc[2];         /* by place: (rows, heads, heads) gradient of the matrices */
-    double *dot, *mass;   /* (heads, rows): sum slope dp, sum slope */
+    double *dot, *mass;   /* (heads, rows): sum derivative dp, sum derivative */
     ph_alpha_sums *alpha; /* (heads, rows): entmax */
     float *dq;            /* (heads, rows, k_pad) */
     float *x, *y;         /* (v_pad) */
@@ -36,25 +37,25 @@ typedef struct worker {
 
 static size_t extra_floats(const ph_plan *plan, int e)
 {
-    return ph_param_size(&plan->asks.extra[e]);
+    return ph_param_size(&plan->needs.extra[e]);
 }
 
 static int is_shared(const ph_plan *plan, int e)
 {
-    return plan->asks.shared >> e & 1;
+    return plan->needs.shared >> e & 1;
 }
 
-/* Numbers that every item sums in double: dgate, dsink, dalpha by head, and drelative. */
-static size_t sum_numbers(const ph_plan *plan)
+/* Sums that every item keeps in double: dgate, dsink, dalpha by head, and drelative. */
+static size_t sum_count(const ph_plan *plan)
 {
-    size_t far = plan->attn.reach ? 2 * (size_t)plan->attn.reach + 1 : 0;
-    return (size_t)plan->attn.q_heads * (3 + far);
+    size_t distances = plan->attn.reach ? 2 * (size_t)plan->attn.reach + 1 : 0;
+    return (size_t)plan->attn.q_heads * (3 + distances);
 }
 
-static size_t share_floats(const ph_plan *plan)
+static size_t partial_floats(const ph_plan *plan)
 {
     size_t floats = 0;
-    for (int e = 0; e < plan->asks.extras; e++)
+    for (int e = 0; e < plan->needs.extras; e++)
         if (is_shared(plan, e)) floats += extra_floats(plan, e);
     return floats;
 }
@@ -64,13 +65,13 @@ static int row_blocks(const ph_plan *plan)
     return ph_div_up(plan->attn.q_len * plan->joint.per_token, plan->joint.grad_rows);
 }
 
-/* Items that run between two additions of their shares. */
+/* Items whose partial sums are added at once. */
 static int round_items(const ph_plan *plan)
 {
     size_t bytes =
-        share_floats(plan) * sizeof(float) + sum_numbers(plan) * sizeof(double);
+        partial_floats(plan) * sizeof(float) + sum_count(plan) * sizeof(double);
     int64_t all = (int64_t)plan->attn.batch * plan->joint.sets * row_blocks(plan);
-    int64_t n = ph_max((int)(SHARE_BUDGET / bytes), ROUND_LEAST);
+    int64_t n = ph_max((int)(PARTIAL_BUDGET / bytes), ROUND_LEAST);
     return (int)(n < all ? n : all);
 }
 
@@ -79,14 +80,14 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
     const ph_joint_plan *j = &plan->joint;
     size_t rows = (size_t)j->grad_rows, heads = (size_t)j->heads;
     ph_joint_grad_take(plan, arena, j->grad_rows, &w->w);
-    ph_joint_tiles_take(plan, arena, j->grad_rows, j->blocks, &w->held);
-    w->tiles = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->tiles);
+    ph_joint_grad_block_take(plan, arena, j->grad_rows, j->blocks, &w->held);
+    w->blocks = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->blocks);
     for (int p = 0; p < 2; p++)
-        w->dc[p] = ph_arena_floats(arena, plan->asks.mix[p] ? rows * heads * heads : 0);
+        w->dc[p] = ph_arena_floats(arena, plan->needs.mix[p] ? rows * heads * heads : 0);
     w->dot = ph_arena_take(arena, heads * rows * sizeof(double));
     w->mass = ph_arena_take(arena, heads * rows * sizeof(double));
     w->alpha =
-        ph_arena_take(arena, plan->asks.power ? heads * rows * sizeof *w->alpha : 0);
+        ph_arena_take(arena, plan->needs.power ? heads * rows * sizeof *w->alpha : 0);
     w->dq = ph_arena_floats(arena, heads * rows * (size_t)plan->k_pad);
     w->x = ph_arena_floats(arena, (size_t)plan->v_pad);
     w->y = ph_arena_floats(arena, (size_t)plan->v_pad);
@@ -102,9 +103,9 @@ static void take_task(const ph_plan *plan, ph_arena *arena, ph_joint_task *t)
     ph_joint_keys_take(plan, arena, 1, &t->keys);
     t->stat = ph_arena_floats(arena, rows);
     t->delta = ph_arena_floats(arena, rows);
-    t->sums = ph_arena_take(arena, items * sum_numbers(plan) * sizeof(double));
-    t->totals = ph_arena_take(arena, sum_numbers(plan) * sizeof(double));
-    t->shares = ph_arena_floats(arena, items * share_floats(plan));
+    t->sums = ph_arena_take(arena, items * sum_count(plan) * sizeof(double));
+    t->totals = ph_arena_take(arena, sum_count(plan) * sizeof(double));
+    t->partials = ph_arena_floats(arena, items * partial_floats(plan));
 }
 
 void ph_joint_backward_measure(ph_plan *plan)
@@ -118,63 +119,63 @@ void ph_joint_backward_measure(ph_plan *plan)
     size_t bias = ph_joint_bias_bytes(plan);
     if (keys > bytes) bytes = keys;
     if (bias > bytes) bytes = bias;
-    size_t item = plan->asks.power ? ph_joint_item_bytes(plan) : 0;
+    size_t item = plan->needs.power ? ph_joint_item_bytes(plan) : 0;
     if (item > bytes) bytes = item;
     plan->lane_bytes[PH_DO_BACKWARD] = bytes;
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
 }
 
-/* The tiles of block b. */
-static ph_joint_tiles tiles_at(const ph_plan *plan, const worker *w, int b)
+/* The buffers of block b. */
+static ph_joint_grad_block grad_block_at(const ph_plan *plan, const worker *w, int b)
 {
     size_t at = (size_t)b * ph_joint_floats(plan, plan->joint.grad_rows);
-    ph_joint_tiles t = w->held;
+    ph_joint_grad_block t = w->held;
     t.p += at, t.d += at;
     if (t.s) t.s += at;
-    if (t.slope) t.slope += at;
+    if (t.derivative) t.derivative += at;
     if (t.cap) t.cap += at;
     return t;
 }
 
-/* ---- first sweep ---- */
+/* ---- first pass over the keys ---- */
 
 static int is_learned(const ph_call *call)
 {
-    int learned = call->plan->asks.learned;
+    int learned = call->plan->needs.learned;
     return learned && call->grads->dextra && call->grads->dextra[learned - 1];
 }
 
-static void add_deltas(const ph_call *call, worker *w, const ph_joint_tile *t,
-                       const ph_joint_tiles *b)
+static void add_deltas(const ph_call *call, worker *w, const ph_joint_block *t,
+                       const ph_joint_grad_block *b)
 {
-    const float *slope = b->slope ? b->slope : b->p;
+    const float *derivative = b->derivative ? b->derivative : b->p;
     const ph_joint_rows *r = &w->w.r;
     int n = t->end - t->c0, learned = is_learned(call);
     for (int h = 0; h < r->heads; h++)
         for (int i = 0; i < r->count; i++) {
             int64_t at = ph_joint_at(t, h, i) + t->c0;
             int row = h * t->rows + i;
-            w->dot[row] += call->kernels->dot(n, slope + at, b->d + at);
-            w->mass[row] += call->kernels->dot(n, slope + at, w->ones);
+            w->dot[row] += call->kernels->dot(n, derivative + at, b->d + at);
+            w->mass[row] += call->kernels->dot(n, derivative + at, w->ones);
             if (learned)
                 ph_alpha_add(&w->alpha[row], r->alpha[r->rows[h].head[i]] - 1, n,
                              b->p + at, b->d + at);
         }
 }
 
-static int sweep_weights(const ph_joint_task *task, worker *w)
+static int weights_pass(const ph_joint_task *task, worker *w)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
     ph_joint_rows *r = &w->w.r;
     int n = 0;
     for (int j0 = r->low / PH_BLOCK * PH_BLOCK; j0 < r->high; j0 += PH_BLOCK) {
-        ph_joint_tile *t = &w->tiles[n];
+        ph_joint_block *t = &w->blocks[n];
         if (!ph_joint_range(call, r, j0, plan->joint.grad_rows, t)) continue;
-        ph_joint_tiles b = tiles_at(plan, w, n++);
+        ph_joint_grad_block b = grad_block_at(plan, w, n++);
         ph_joint_build(task, &w->w, t, &b);
-        if (plan->asks.mix[PH_WEIGHTS]) {
-            ph_joint_row_part(call, r, t, b.p, b.x, w->dc[PH_WEIGHTS]);
+        if (plan->needs.mix[PH_WEIGHTS]) {
+            ph_joint_row_gradient(call, r, t, b.p, b.x, w->dc[PH_WEIGHTS]);
             ph_joint_unmix(call, r, t, PH_WEIGHTS, b.x, b.d);
         }
         add_deltas(call, w, t, &b);
@@ -182,16 +183,17 @@ static int sweep_weights(const ph_joint_task *task, worker *w)
     return n;
 }
 
-/* ---- between the sweeps: what follows from delta ---- */
+/* ---- between the passes: what follows from delta ---- */
 
-/* The sink is one more candidate of entmax, with no value: its weight and its slope. */
+/* The sink is one more candidate of entmax, with no value: adds its weight and
+   derivative. */
 static void add_sink(worker *w, int row, double sink, double e, double base,
-                     double *slope)
+                     double *derivative)
 {
     double u = 1 + e * (sink - base);
     float p = u > 0 ? (float)pow(u, 1 / e) : 0, zero = 0;
-    *slope = u > 0 ? pow(u, 1 / e - 1) : 0;
-    w->mass[row] += *slope;
+    *derivative = u > 0 ? pow(u, 1 / e - 1) : 0;
+    w->mass[row] += *derivative;
     ph_alpha_add(&w->alpha[row], e, 1, &p, &zero);
 }
 
@@ -200,12 +202,12 @@ static double finish_entmax(const ph_call *call, worker *w, int h, int i, double
 {
     int heads = call->attn->q_heads, head = w->w.r.rows[h].head[i];
     int row = h * call->plan->joint.grad_rows + i;
-    double e = w->w.r.alpha[head] - 1, base = w->w.stat[row] * PH_LN2, slope = 0;
+    double e = w->w.r.alpha[head] - 1, base = w->w.stat[row] * PH_LN2, derivative = 0;
     if (!isfinite(base)) return 0; /* sees nothing */
-    if (call->args->sink) add_sink(w, row, call->args->sink[head], e, base, &slope);
+    if (call->args->sink) add_sink(w, row, call->args->sink[head], e, base, &derivative);
     if (!(w->mass[row] > 0)) return isnan(w->mass[row]) ? NAN : 0;
     double delta = (w->dot[row] - e * dlse) / w->mass[row];
-    sums[heads + head] -= slope * delta;
+    sums[heads + head] -= derivative * delta;
     sums[2 * heads + head] += ph_alpha_gradient(&w->alpha[row], e, base, dlse);
     return delta;
 }
@@ -216,15 +218,15 @@ static double finish_softmax(const ph_call *call, worker *w, int h, int i, doubl
     int head = w->w.r.rows[h].head[i], row = h * call->plan->joint.grad_rows + i;
     const float *sink = call->args->sink;
     if (lse == -INFINITY) return 0;
-    /* the weights of a row sum to 1 but for the rounding of its lse, which would leave a
-       gradient where there is none */
+    /* Weights recomputed from a rounded lse do not sum to exactly 1, which would give a
+       row with one visible key a gradient: divide by their sum. */
     double taken = sink ? exp(sink[head] - lse) : 0, mean = 0;
     if (w->mass[row] != 0) mean = w->dot[row] * ((1 - taken) / w->mass[row]);
     if (sink) sums[call->attn->q_heads + head] -= taken * (mean - dlse);
     return mean - dlse;
 }
 
-/* dgate of one row: dout . out, both as they are. */
+/* dgate of one row: dout . out / gate. */
 static double gate_gradient(const ph_call *call, worker *w, const ph_rows *r, int i)
 {
     const ph_attn *a = call->attn;
@@ -250,7 +252,7 @@ static void finish_deltas(const ph_joint_task *task, worker *w, double *sums)
             int64_t index = ph_rows_index(call, r, i);
             double lse = call->args->lse[index];
             double dlse = grads->dlse && lse != -INFINITY ? grads->dlse[index] : 0;
-            double delta = call->plan->asks.power
+            double delta = call->plan->needs.power
                                ? finish_entmax(call, w, h, i, dlse, sums)
                                : finish_softmax(call, w, h, i, lse, dlse, sums);
             task->delta[index] = (float)delta;
@@ -263,16 +265,16 @@ static void finish_deltas(const ph_joint_task *task, worker *w, double *sums)
         }
 }
 
-/* ---- second sweep ---- */
+/* ---- second pass over the keys ---- */
 
 static float *dq_row(const ph_plan *plan, const worker *w, int h, int i)
 {
     return w->dq + ((int64_t)h * plan->joint.grad_rows + i) * plan->k_pad;
 }
 
-/* dq += ds k where k is not finite: pairs that no head sees are stepped over. */
-static void add_seen(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
-                     const float *ds, const float *k, int64_t ld)
+/* dq += ds k where k is NaN or Inf: keys that no head of the row sees are skipped. */
+static void add_visible(const ph_joint_task *task, worker *w, const ph_joint_block *t,
+                        int h, const float *ds, const float *k, int64_t ld)
 {
     const ph_call *call = task->call;
     int pad = call->plan->k_pad;
@@ -283,7 +285,7 @@ static void add_seen(const ph_joint_task *task, worker *w, const ph_joint_tile *
                                     dq_row(call->plan, w, h, i));
 }
 
-static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t, int h,
+static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_block *t, int h,
                    const float *ds)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -292,9 +294,9 @@ static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t,
     const ph_joint_rows *r = &w->w.r;
     int pad = call->plan->k_pad, head = r->rows[h].k_head;
     int64_t ld;
-    const float *k = ph_joint_k_along(call, &task->keys, r->batch, head, t->j0, &ld);
+    const float *k = ph_joint_k_rows(call, &task->keys, r->batch, head, t->j0, &ld);
     if (!ph_joint_k_finite(call, &task->keys, r->batch, head, t->j0)) {
-        add_seen(task, w, t, h, ds, k, ld);
+        add_visible(task, w, t, h, ds, k, ld);
         return;
     }
     for (int i = 0; i < r->count; i += kernels->mr)
@@ -303,34 +305,35 @@ static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_tile *t,
                             dq_row(call->plan, w, h, i), pad, ones, NULL);
 }
 
-static void add_relative(const ph_call *call, const worker *w, const ph_joint_tile *t,
+static void add_relative(const ph_call *call, const worker *w, const ph_joint_block *t,
                          const float *d, double *sums)
 {
-    int64_t numbers = 2 * (int64_t)call->attn->reach + 1;
+    int64_t entries = 2 * (int64_t)call->attn->reach + 1;
     for (int h = 0; h < w->w.r.heads; h++)
         for (int i = 0; i < w->w.r.count; i++) {
             const ph_rows *r = &w->w.r.rows[h];
             ph_relative_add(call, t->j0 + t->c0 - (r->token[i] + r->extent.offset),
                             t->c1 - t->c0, d + ph_joint_at(t, h, i) + t->c0,
-                            sums + r->head[i] * numbers);
+                            sums + r->head[i] * entries);
         }
 }
 
-/* Turns gradients of the weights into those of the logits, and multiplies by k. */
-static void sweep_logits(const ph_joint_task *task, worker *w, int tiles, double *sums)
+/* Converts gradients of the weights to those of the logits, and multiplies by k. */
+static void logits_pass(const ph_joint_task *task, worker *w, int visible_blocks,
+                        double *sums)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
-    for (int b = 0; b < tiles; b++) {
-        ph_joint_tile *t = &w->tiles[b];
-        ph_joint_tiles at = tiles_at(plan, w, b);
+    for (int b = 0; b < visible_blocks; b++) {
+        ph_joint_block *t = &w->blocks[b];
+        ph_joint_grad_block at = grad_block_at(plan, w, b);
         const float *ds = at.d;
         ph_joint_center(call, &w->w, t, &at);
         if (call->grads->drelative)
             add_relative(call, w, t, at.d, sums + 3 * call->attn->q_heads);
-        if (plan->asks.mix[PH_LOGITS]) {
-            ph_joint_row_part(call, &w->w.r, t, at.s, at.d, w->dc[PH_LOGITS]);
-            ph_joint_key_parts(call, &task->keys, &w->w.r, t, w->w.parts);
+        if (plan->needs.mix[PH_LOGITS]) {
+            ph_joint_row_gradient(call, &w->w.r, t, at.s, at.d, w->dc[PH_LOGITS]);
+            ph_joint_key_factors(call, &task->keys, &w->w.r, t, w->w.key_factors);
             ph_joint_unmix(call, &w->w.r, t, PH_LOGITS, at.d, at.x);
             ds = at.x;
         }
@@ -354,16 +357,17 @@ static void store_dq(const ph_joint_task *task, worker *w)
 
 /* ---- items ---- */
 
-/* Where an item adds gradients of extras: its own share of what all items share. */
+/* Where an item adds gradients of extras: a private partial sum if all items share
+   them. */
 static void find_dextra(const ph_joint_task *task, int item, float **out)
 {
     const ph_plan *plan = task->call->plan;
-    float *share = task->shares + (size_t)item * share_floats(plan);
-    for (int e = 0; e < plan->asks.extras; e++) {
+    float *partial = task->partials + (size_t)item * partial_floats(plan);
+    for (int e = 0; e < plan->needs.extras; e++) {
         out[e] = task->call->grads->dextra ? task->call->grads->dextra[e] : NULL;
         if (!is_shared(plan, e)) continue;
-        if (out[e]) out[e] = share;
-        share += extra_floats(plan, e);
+        if (out[e]) out[e] = partial;
+        partial += extra_floats(plan, e);
     }
 }
 
@@ -392,7 +396,7 @@ static void run_item(void *arg, int lane, int index)
     int total = call->attn->q_len * j->per_token;
     int first = (blocks - 1 - item % blocks) * j->grad_rows;
     int end = ph_min(first + j->grad_rows, total), batch = task->batch + plane / j->sets;
-    double *sums = task->sums + (size_t)index * sum_numbers(plan);
+    double *sums = task->sums + (size_t)index * sum_count(plan);
     float *dextra[PH_EXTRAS_MAX];
     ph_arena arena = ph_call_lane(call, lane);
     worker w;
@@ -408,17 +412,17 @@ static void run_item(void *arg, int lane, int index)
     memset(w.dot, 0, rows * sizeof(double));
     memset(w.mass, 0, rows * sizeof(double));
     memset(w.dq, 0, rows * (size_t)plan->k_pad * sizeof(float));
-    if (plan->asks.power) memset(w.alpha, 0, rows * sizeof *w.alpha);
+    if (plan->needs.power) memset(w.alpha, 0, rows * sizeof *w.alpha);
     for (int p = 0; p < 2; p++)
-        if (plan->asks.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
-    int tiles = sweep_weights(task, &w);
+        if (plan->needs.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
+    int visible_blocks = weights_pass(task, &w);
     finish_deltas(task, &w, sums);
-    sweep_logits(task, &w, tiles, sums);
+    logits_pass(task, &w, visible_blocks, sums);
     store_dq(task, &w);
-    if (plan->asks.mix[PH_LOGITS]) /* held logits are in base 2 */
+    if (plan->needs.mix[PH_LOGITS]) /* held logits are in base 2 */
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
     for (int p = 0; p < 2; p++)
-        for (int i = 0; plan->asks.mix[p] && i < w.w.r.count; i++)
+        for (int i = 0; plan->needs.mix[p] && i < w.w.r.count; i++)
             plan->mixer->row_gradient(call, (ph_mix_at)p, batch, w.w.r.rows[0].token[i],
                                       w.dc[p] + (size_t)i * square * square, dextra);
 }
@@ -428,7 +432,7 @@ static void run_item(void *arg, int lane, int index)
 static void prepare(const ph_call *call, ph_joint_task *t)
 {
     const ph_attn *a = call->attn;
-    const ph_asks *asks = &call->plan->asks;
+    const ph_variant_needs *needs = &call->plan->needs;
     const ph_grads *grads = call->grads;
     int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
     memset(t->delta, 0, (size_t)rows * sizeof *t->delta);
@@ -440,22 +444,22 @@ static void prepare(const ph_call *call, ph_joint_task *t)
         memset(grads->dgate, 0,
                (size_t)(a->gate == PH_GATE_ROW ? rows : a->q_heads) * sizeof(float));
     if (grads->dsink) memset(grads->dsink, 0, (size_t)a->q_heads * sizeof(float));
-    for (int e = 0; grads->dextra && e < asks->extras; e++)
+    for (int e = 0; grads->dextra && e < needs->extras; e++)
         if (grads->dextra[e])
             memset(grads->dextra[e], 0, extra_floats(call->plan, e) * sizeof(float));
 }
 
-/* Adds the shares of a round to what the caller gets, in order of the items. */
-static void add_shares(const ph_joint_task *t, int items)
+/* Adds the partial sums of a round to the outputs, in order of the items. */
+static void add_partials(const ph_joint_task *t, int items)
 {
     const ph_plan *plan = t->call->plan;
-    size_t numbers = sum_numbers(plan);
+    size_t entries = sum_count(plan);
     for (int item = 0; item < items; item++) {
         float *dextra[PH_EXTRAS_MAX];
-        const double *sums = t->sums + (size_t)item * numbers;
-        for (size_t i = 0; i < numbers; i++) t->totals[i] += sums[i];
+        const double *sums = t->sums + (size_t)item * entries;
+        for (size_t i = 0; i < entries; i++) t->totals[i] += sums[i];
         find_dextra(t, item, dextra);
-        for (int e = 0; e < plan->asks.extras; e++) {
+        for (int e = 0; e < plan->needs.extras; e++) {
             if (!is_shared(plan, e) || !dextra[e]) continue;
             for (size_t i = 0; i < extra_floats(plan, e); i++)
                 t->call->grads->dextra[e][i] += dextra[e][i];
@@ -470,10 +474,10 @@ static void row_pass(ph_joint_task *t, int batch_rows)
     int all = batch_rows * plan->joint.sets * row_blocks(plan), round = round_items(plan);
     for (t->first = 0; t->first < all; t->first += round) {
         int items = ph_min(round, all - t->first);
-        memset(t->sums, 0, (size_t)items * sum_numbers(plan) * sizeof(double));
-        memset(t->shares, 0, (size_t)items * share_floats(plan) * sizeof(float));
+        memset(t->sums, 0, (size_t)items * sum_count(plan) * sizeof(double));
+        memset(t->partials, 0, (size_t)items * partial_floats(plan) * sizeof(float));
         ph_ctx_run(plan->ctx, items, run_item, t);
-        add_shares(t, items);
+        add_partials(t, items);
     }
 }
 
@@ -488,8 +492,8 @@ static void finish_totals(const ph_call *call, const double *totals)
             call->plan->norm->alpha_gradient(call, h, totals[2 * a->q_heads + h],
                                              grads->dextra);
     }
-    for (size_t i = 3 * (size_t)a->q_heads;
-         grads->drelative && i < sum_numbers(call->plan); i++)
+    for (size_t i = 3 * (size_t)a->q_heads; grads->drelative && i < sum_count(call->plan);
+         i++)
         grads->drelative[i - 3 * (size_t)a->q_heads] = (float)totals[i];
 }
 
@@ -500,7 +504,7 @@ void ph_joint_backward(const ph_call *call)
     ph_arena arena = ph_call_shared(call);
     ph_joint_task t = {.call = call};
     take_task(plan, &arena, &t);
-    memset(t.totals, 0, sum_numbers(plan) * sizeof(double));
+    memset(t.totals, 0, sum_count(plan) * sizeof(double));
     prepare(call, &t);
     int lost = ph_joint_stats(call, t.stat);
     for (t.batch = 0; t.batch < batch; t.batch += wave) {

@@ -2,14 +2,15 @@
  * joint_bias.c - dbias in the joint driver: gradients of the logits after mixing, summed
  * over the axes bias was broadcast on.
  *
- * A work item owns cells of dbias, all heads: one batch row (or all), a block of rows (or
- * all), PH_BLOCK keys. It makes the tiles of every row that used those cells, in order.
+ * A work item owns elements of dbias, all heads: one batch row (or all), a block of rows
+ * (or all), PH_BLOCK keys. It recomputes the joint blocks of every row that used them, in
+ * order.
  */
 #include "attn/joint_grad.h"
 
 typedef struct worker {
     ph_joint_grad w;
-    ph_joint_tiles tiles;
+    ph_joint_grad_block blocks;
 } worker;
 
 typedef struct job {
@@ -19,8 +20,8 @@ typedef struct job {
 
 static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 {
-    ph_joint_grad_take(plan, arena, plan->joint.tile_rows, &w->w);
-    ph_joint_tiles_take(plan, arena, plan->joint.tile_rows, 1, &w->tiles);
+    ph_joint_grad_take(plan, arena, plan->joint.key_item_rows, &w->w);
+    ph_joint_grad_block_take(plan, arena, plan->joint.key_item_rows, 1, &w->blocks);
 }
 
 size_t ph_joint_bias_bytes(const ph_plan *plan)
@@ -31,7 +32,7 @@ size_t ph_joint_bias_bytes(const ph_plan *plan)
     return arena.used;
 }
 
-static void add_cells(const ph_call *call, const worker *w, const ph_joint_tile *t)
+static void add_cells(const ph_call *call, const worker *w, const ph_joint_block *t)
 {
     const ph_attn *a = call->attn;
     const ph_joint_rows *r = &w->w.r;
@@ -44,7 +45,7 @@ static void add_cells(const ph_call *call, const worker *w, const ph_joint_tile 
                 call->grads->dbias +
                 ((batch * a->bias.heads + head) * a->bias.q_len + token) * a->kv_len +
                 t->j0;
-            const float *d = w->tiles.d + ph_joint_at(t, h, i);
+            const float *d = w->blocks.d + ph_joint_at(t, h, i);
             for (int c = t->c0; c < t->c1; c++) cells[c] += d[c];
         }
 }
@@ -57,16 +58,16 @@ static void add_rows(const ph_joint_task *task, worker *w, int batch, int first,
     const ph_joint_plan *j = &call->plan->joint;
     for (int set = 0; set < j->sets; set++)
         for (int row = first, next; row < end; row = next) {
-            ph_joint_tile t;
-            next = ph_joint_gather(call, &w->w.r, batch, set, row, end, j->tile_rows);
+            ph_joint_block t;
+            next = ph_joint_gather(call, &w->w.r, batch, set, row, end, j->key_item_rows);
             if (w->w.r.count == 0) break;
-            if (!ph_joint_range(call, &w->w.r, j0, j->tile_rows, &t)) continue;
+            if (!ph_joint_range(call, &w->w.r, j0, j->key_item_rows, &t)) continue;
             ph_joint_matrices(call, &w->w.r);
-            ph_joint_grad_pack(task, &w->w, j->tile_rows);
-            ph_joint_build(task, &w->w, &t, &w->tiles);
-            if (call->plan->asks.mix[PH_WEIGHTS])
-                ph_joint_unmix(call, &w->w.r, &t, PH_WEIGHTS, w->tiles.x, w->tiles.d);
-            ph_joint_center(call, &w->w, &t, &w->tiles);
+            ph_joint_grad_pack(task, &w->w, j->key_item_rows);
+            ph_joint_build(task, &w->w, &t, &w->blocks);
+            if (call->plan->needs.mix[PH_WEIGHTS])
+                ph_joint_unmix(call, &w->w.r, &t, PH_WEIGHTS, w->blocks.x, w->blocks.d);
+            ph_joint_center(call, &w->w, &t, &w->blocks);
             add_cells(call, w, &t);
         }
 }

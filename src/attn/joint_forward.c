@@ -1,42 +1,42 @@
 /*
- * joint_forward.c - row items of the joint driver: hold the logits of a few rows against
- * all their keys, find each row's statistic, make weights, multiply by v.
+ * joint_forward.c - row items of the joint driver: compute the logits of a few rows
+ * against all their keys, each row's statistic, the weights, and the product with v.
  *
  * Threads take an item each. Where there are fewer items than threads (decoding) they
- * share one: tile by tile where heads are mixed, head by head where rows are summed, so
+ * share one: block by block where heads are mixed, head by head where rows are summed, so
  * every sum runs in the same order either way.
  */
 #include <math.h>
 #include <string.h>
 
 #include "attn/joint.h"
-#include "attn/stream.h"
+#include "attn/online.h"
 
 typedef struct worker {
     ph_joint_rows r;
-    ph_joint_tile *tiles;  /* (blocks) */
-    int count;             /* of tiles that the rows see */
-    float *held;           /* (blocks) tiles */
-    float **q;             /* (heads) rows, scaled */
-    float *row_max, *stat; /* (heads, rows): largest score; lse or base, in base 2 */
-    float *lse;            /* (heads, rows) as the caller gets it */
-    float *sum;            /* (heads, rows, 16) */
-    float *acc;            /* (heads, rows, v_pad) */
-    int started;           /* 1: acc holds sums */
-    /* room of a thread: */
-    float *other;    /* one more tile where heads are mixed */
-    float *parts[2]; /* key parts of the mixes */
-    float *k, *v;    /* for one block */
-    float *drop;     /* (PH_BLOCK) */
-    float *list;     /* scores near row_max: entmax */
+    ph_joint_block *blocks; /* (blocks) */
+    int count;              /* of blocks that the rows see */
+    float *held;            /* (blocks) joint blocks of logits, then weights */
+    float **q;              /* (heads) rows, scaled */
+    float *row_max, *stat;  /* (heads, rows): largest score; lse or base, in base 2 */
+    float *lse;             /* (heads, rows) as the caller gets it */
+    float *sum;             /* (heads, rows, 16) */
+    float *acc;             /* (heads, rows, v_pad) */
+    int started;            /* 1: acc holds sums */
+    /* scratch of a thread: */
+    float *other;          /* one more joint block where heads are mixed */
+    float *key_factors[2]; /* w1, w2, g of key matrices */
+    float *k, *v;          /* for one block */
+    float *drop;           /* (PH_BLOCK) */
+    float *list;           /* scores near row_max: entmax */
 } worker;
 
 typedef struct task {
     const ph_call *call;
     ph_joint_keys keys;
     int first;    /* batch row */
-    float *bases; /* (batch, q_heads, q_len), where only they are wanted */
-    worker *item; /* that the threads share */
+    float *bases; /* out: (batch, q_heads, q_len), if only bases are computed */
+    worker *item; /* shared by all threads */
 } task;
 
 static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
@@ -45,7 +45,7 @@ static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
     size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
     size_t scaled = (size_t)j->rows * (size_t)plan->k_pad;
     ph_joint_rows_take(plan, arena, j->rows, 0, &w->r);
-    w->tiles = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->tiles);
+    w->blocks = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->blocks);
     w->held = ph_arena_floats(arena, (size_t)j->blocks * ph_joint_floats(plan, j->rows));
     w->q = ph_arena_take(arena, heads * sizeof *w->q);
     float *q = ph_arena_floats(arena, heads * scaled);
@@ -57,24 +57,24 @@ static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
     w->acc = ph_arena_floats(arena, all * (size_t)plan->v_pad);
 }
 
-static void take_room(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take_scratch(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     const ph_joint_plan *j = &plan->joint;
     w->other = ph_arena_floats(arena, j->mixes ? ph_joint_floats(plan, j->rows) : 0);
     for (int p = 0; p < 2; p++)
-        w->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+        w->key_factors[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
     w->k = ph_arena_floats(arena,
                            (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
     w->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
     w->drop = ph_arena_floats(arena, plan->drop_limit ? PH_BLOCK : 0);
-    w->list =
-        ph_arena_floats(arena, plan->asks.power ? (size_t)(j->blocks + 1) * PH_BLOCK : 0);
+    w->list = ph_arena_floats(arena,
+                              plan->needs.power ? (size_t)(j->blocks + 1) * PH_BLOCK : 0);
 }
 
 static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     take_rows(plan, arena, w);
-    take_room(plan, arena, w);
+    take_scratch(plan, arena, w);
 }
 
 size_t ph_joint_item_bytes(const ph_plan *plan)
@@ -93,23 +93,23 @@ void ph_joint_forward_measure(ph_plan *plan)
     ph_joint_keys_take(plan, &shared, 0, &keys);
     if (plan->joint.together) take_rows(plan, &shared, &w);
     if (!plan->joint.together) take_rows(plan, &lane, &w);
-    take_room(plan, &lane, &w);
+    take_scratch(plan, &lane, &w);
     plan->lane_bytes[PH_DO_FORWARD] = lane.used;
     plan->shared_bytes[PH_DO_FORWARD] = shared.used;
 }
 
-static float *held_tile(const ph_call *call, const worker *w, int b)
+static float *held_block(const ph_call *call, const worker *w, int b)
 {
     return w->held + (size_t)b * ph_joint_floats(call->plan, call->plan->joint.rows);
 }
 
 /* ---- logits of all keys ---- */
 
-/* Raises the largest scores of head h by those of tile b. */
+/* Updates row_max of head h with block b. */
 static void raise_row_max(const ph_call *call, worker *w, int b, int h)
 {
-    const ph_joint_tile *t = &w->tiles[b];
-    const float *s = held_tile(call, w, b);
+    const ph_joint_block *t = &w->blocks[b];
+    const float *s = held_block(call, w, b);
     float lane_max[PH_LANES];
     for (int i = 0; i < w->r.count; i++) {
         float *row_max = &w->row_max[h * t->rows + i];
@@ -120,23 +120,23 @@ static void raise_row_max(const ph_call *call, worker *w, int b, int h)
     }
 }
 
-static void list_tiles(const ph_call *call, worker *w)
+static void list_blocks(const ph_call *call, worker *w)
 {
     int rows = call->plan->joint.rows;
     w->count = 0;
     for (int j0 = w->r.low / PH_BLOCK * PH_BLOCK; j0 < w->r.high; j0 += PH_BLOCK)
-        w->count += ph_joint_range(call, &w->r, j0, rows, &w->tiles[w->count]);
+        w->count += ph_joint_range(call, &w->r, j0, rows, &w->blocks[w->count]);
 }
 
-/* Fills held tile b. */
-static void hold_tile(const ph_call *call, worker *w, const ph_joint_keys *keys, int b)
+/* Computes the logits of block b. */
+static void hold_block(const ph_call *call, worker *w, const ph_joint_keys *keys, int b)
 {
-    int mixed = call->plan->asks.mix[PH_LOGITS];
-    ph_joint_tile *t = &w->tiles[b];
-    float *s = held_tile(call, w, b);
+    int mixed = call->plan->needs.mix[PH_LOGITS];
+    ph_joint_block *t = &w->blocks[b];
+    float *s = held_block(call, w, b);
     ph_joint_scores(call, &w->r, t, keys, w->q, w->k, mixed ? w->other : s);
     if (mixed) {
-        ph_joint_key_parts(call, keys, &w->r, t, w->parts);
+        ph_joint_key_factors(call, keys, &w->r, t, w->key_factors);
         ph_joint_mix(call, &w->r, t, PH_LOGITS, w->other, s);
     }
     ph_joint_modify(call, &w->r, t, s, NULL);
@@ -144,11 +144,11 @@ static void hold_tile(const ph_call *call, worker *w, const ph_joint_keys *keys,
 
 /* ---- statistics ---- */
 
-/* lse of one row and what its weights, still 2^(s - row_max), are multiplied by. */
-static float finish_row(const ph_call *call, int head, int silent, float row_max,
+/* lse of one row and the factor of its weights, which are 2^(s - row_max) so far. */
+static float finish_row(const ph_call *call, int head, int gated_off, float row_max,
                         float sum, float *lse)
 {
-    const float *sink = silent ? NULL : call->args->sink;
+    const float *sink = gated_off ? NULL : call->args->sink;
     double low = sum > 0 || isnan(sum) ? row_max * PH_LN2 + log(sum) : -INFINITY;
     double factor = sum > 0 || isnan(sum) ? 1.0 / sum : 0;
     if (sink && sink[head] != -INFINITY) {
@@ -161,7 +161,7 @@ static float finish_row(const ph_call *call, int head, int silent, float row_max
     return (float)factor;
 }
 
-/* Logits of head h become weights: softmax, in base 2 from the largest of each row. */
+/* Logits of head h become weights: softmax in base 2, all keys at once. */
 static void softmax(const ph_call *call, worker *w, int h)
 {
     static const float zeros[PH_BLOCK];
@@ -173,25 +173,26 @@ static void softmax(const ph_call *call, worker *w, int h)
     memset(sum, 0, (size_t)rows * PH_LANES * sizeof(float));
     for (int b = 0; b < w->count; b++)
         for (int i = 0; i < w->r.count; i += k->mr) {
-            const ph_joint_tile *t = &w->tiles[b];
-            float *s = held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0;
+            const ph_joint_block *t = &w->blocks[b];
+            float *s = held_block(call, w, b) + ph_joint_at(t, h, i) + t->c0;
             k->softmax(ph_min(k->mr, w->r.count - i), t->end - t->c0, s, lane_max,
                        row_max + i, sum + i * PH_LANES, rescale);
         }
     k->lane_sums(w->r.count, sum, total);
     for (int i = 0; i < w->r.count; i++) {
         float factor =
-            finish_row(call, w->r.rows[h].head[i], w->r.silent[h * PH_ROWS_MAX + i],
+            finish_row(call, w->r.rows[h].head[i], w->r.gated_off[h * PH_ROWS_MAX + i],
                        row_max[i], total[i], &w->lse[h * rows + i]);
         for (int b = 0; b < w->count; b++) {
-            const ph_joint_tile *t = &w->tiles[b];
-            k->blend(t->end - t->c0, held_tile(call, w, b) + ph_joint_at(t, h, i) + t->c0,
-                     factor, zeros, 0);
+            const ph_joint_block *t = &w->blocks[b];
+            k->blend(t->end - t->c0,
+                     held_block(call, w, b) + ph_joint_at(t, h, i) + t->c0, factor, zeros,
+                     0);
         }
     }
 }
 
-/* The bases of head h, and tau, which is what the caller of entmax gets as lse. */
+/* The bases of head h, and tau, which is returned as lse of entmax. */
 static void find_bases(const ph_call *call, worker *w, int h)
 {
     const ph_joint_rows *r = &w->r;
@@ -199,12 +200,12 @@ static void find_bases(const ph_call *call, worker *w, int h)
     int64_t step = (int64_t)ph_joint_floats(call->plan, rows);
     for (int i = 0; i < r->count; i++) {
         int head = r->rows[h].head[i], at = h * rows + i;
-        const float *sink = r->silent[h * PH_ROWS_MAX + i] ? NULL : call->args->sink;
+        const float *sink = r->gated_off[h * PH_ROWS_MAX + i] ? NULL : call->args->sink;
         float extra = sink ? (float)(sink[head] * PH_LOG2E) : -INFINITY;
         ph_entmax e = ph_entmax_of(r->alpha[head]);
         float base =
             ph_entmax_base(call->kernels, e, w->held + (int64_t)at * PH_BLOCK, step,
-                           w->count, w->tiles, w->row_max[at], extra, w->list);
+                           w->count, w->blocks, w->row_max[at], extra, w->list);
         w->lse[at] = ph_entmax_tau(e, base);
         w->stat[at] = base == -INFINITY ? INFINITY : base;
     }
@@ -212,12 +213,13 @@ static void find_bases(const ph_call *call, worker *w, int h)
 
 /* ---- times v ---- */
 
-/* acc += p v where v is not finite: weights of 0 are stepped over unless the row sees the
-   key and its weight only vanished in rounding. Same order, same bits. */
-static void weigh_seen(const ph_call *call, const worker *w, const ph_joint_tile *t,
-                       int h, const float *p, const float *v, int64_t ld)
+/* acc += p v where v is NaN or Inf: keys of weight 0 are skipped unless they are visible
+   and their weight underflowed. Same order, same bits. */
+static void multiply_visible(const ph_call *call, const worker *w,
+                             const ph_joint_block *t, int h, const float *p,
+                             const float *v, int64_t ld)
 {
-    int pad = call->plan->v_pad, sparse = call->plan->asks.power;
+    int pad = call->plan->v_pad, sparse = call->plan->needs.power;
     for (int i = 0; i < w->r.count; i++) {
         float *acc = w->acc + ((int64_t)h * t->rows + i) * pad;
         if (!w->started) memset(acc, 0, (size_t)pad * sizeof(float));
@@ -230,7 +232,7 @@ static void weigh_seen(const ph_call *call, const worker *w, const ph_joint_tile
 }
 
 /* Whether rows [i, i + m) have no weight in this block. */
-static int all_zero(const ph_call *call, const ph_joint_tile *t, int h, int i, int m,
+static int all_zero(const ph_call *call, const ph_joint_block *t, int h, int i, int m,
                     const float *p)
 {
     float lane_max[PH_LANES];
@@ -243,20 +245,20 @@ static int all_zero(const ph_call *call, const ph_joint_tile *t, int h, int i, i
     return 1;
 }
 
-static void weigh_head(const ph_call *call, worker *w, const ph_joint_tile *t, int h,
-                       const float *p)
+static void multiply_head(const ph_call *call, worker *w, const ph_joint_block *t, int h,
+                          const float *p)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_attn *a = call->attn;
     const ph_kernels *k = call->kernels;
     int pad = call->plan->v_pad;
-    int sparse = call->plan->asks.power && !call->plan->asks.mix[PH_WEIGHTS];
+    int sparse = call->plan->needs.power && !call->plan->needs.mix[PH_WEIGHTS];
     int64_t ld;
     const float *v =
-        ph_keys_along(call, call->args->v, &a->v, w->r.batch, w->r.rows[h].v_head,
-                      a->v_dim, pad, t->j0, t->c0, t->c1, 0, w->v, &ld);
+        ph_keys_rows(call, call->args->v, &a->v, w->r.batch, w->r.rows[h].v_head,
+                     a->v_dim, pad, t->j0, t->c0, t->c1, 0, w->v, &ld);
     if (!k->finite(v + t->c0 * ld, ld, t->c1 - t->c0, pad)) {
-        weigh_seen(call, w, t, h, p, v, ld);
+        multiply_visible(call, w, t, h, p, v, ld);
         return;
     }
     for (int i = 0; i < w->r.count; i += k->mr) {
@@ -268,35 +270,35 @@ static void weigh_head(const ph_call *call, worker *w, const ph_joint_tile *t, i
     }
 }
 
-static int parts_finite(const ph_call *call, const ph_joint_tile *t)
+static int key_factors_finite(const ph_call *call, const ph_joint_block *t)
 {
     size_t floats = ph_joint_mix_floats(call->plan, PH_WEIGHTS);
     return !floats || call->kernels->finite(t->keys[PH_WEIGHTS], PH_BLOCK,
                                             (int)(floats / PH_BLOCK), PH_BLOCK);
 }
 
-/* Mixes the weights p of a tile into w->other; 0: entmax left none of them. */
+/* Mixes the weights p of a block into w->other; 0: all are 0 by entmax. */
 static int mix_weights(const ph_call *call, worker *w, const ph_joint_keys *keys,
-                       ph_joint_tile *t, const float *p)
+                       ph_joint_block *t, const float *p)
 {
-    ph_joint_key_parts(call, keys, &w->r, t, w->parts);
-    int finite = parts_finite(call, t), empty = call->plan->asks.power && finite;
+    ph_joint_key_factors(call, keys, &w->r, t, w->key_factors);
+    int finite = key_factors_finite(call, t), empty = call->plan->needs.power && finite;
     for (int h = 0; h < w->r.heads && empty; h++)
         empty = all_zero(call, t, h, 0, w->r.count, p);
     if (empty && w->started) return 0;
     ph_joint_mix(call, &w->r, t, PH_WEIGHTS, p, w->other);
-    if (w->r.uneven || !finite) ph_joint_scrub(call, &w->r, t, 0, w->other);
+    if (w->r.uneven || !finite) ph_joint_clear_masked(call, &w->r, t, 0, w->other);
     return 1;
 }
 
-/* The weights of tile b as they multiply v; NULL: they are all 0. */
-static float *finish_tile(const ph_call *call, worker *w, const ph_joint_keys *keys,
-                          int b)
+/* The weights of block b as they multiply v; NULL: all are 0. */
+static float *finish_block(const ph_call *call, worker *w, const ph_joint_keys *keys,
+                           int b)
 {
-    ph_joint_tile *t = &w->tiles[b];
-    float *p = held_tile(call, w, b);
-    if (call->plan->asks.power) ph_joint_weights(call, &w->r, t, w->stat, p, NULL);
-    if (call->plan->asks.mix[PH_WEIGHTS]) {
+    ph_joint_block *t = &w->blocks[b];
+    float *p = held_block(call, w, b);
+    if (call->plan->needs.power) ph_joint_weights(call, &w->r, t, w->stat, p, NULL);
+    if (call->plan->needs.mix[PH_WEIGHTS]) {
         if (!mix_weights(call, w, keys, t, p)) return NULL;
         p = w->other;
     }
@@ -343,28 +345,28 @@ static void clear_rows(const ph_call *call, worker *w, int batch, int set, int f
     for (int h = 0; h < w->r.heads; h++) {
         ph_rows_begin(call, &w->r.rows[h], batch, j->mixes ? h : set * j->per_token,
                       j->per_token);
-        ph_stream_clear(call, &w->r.rows[h], first, end);
+        ph_online_clear(call, &w->r.rows[h], first, end);
     }
 }
 
 /* ---- items ---- */
 
-/* The rows of an item, those with most keys first. */
-typedef struct place {
+/* The rows of an item; items with most keys come first. */
+typedef struct item_rows {
     int batch, set, first, end;
-} place;
+} item_rows;
 
-static place find_place(const task *job, int index)
+static item_rows find_rows(const task *job, int index)
 {
     const ph_joint_plan *j = &job->call->plan->joint;
     int total = job->call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
     int plane = index / blocks, first = (blocks - 1 - index % blocks) * j->rows;
-    return (place){job->first + plane / j->sets, plane % j->sets, first,
-                   ph_min(first + j->rows, total)};
+    return (item_rows){job->first + plane / j->sets, plane % j->sets, first,
+                       ph_min(first + j->rows, total)};
 }
 
-/* Gathers the rows of an item and lists their tiles; 0: there are none. */
-static int begin_rows(const ph_call *call, worker *w, const place *p)
+/* Gathers the rows of an item and lists their blocks; 0: there are none. */
+static int begin_rows(const ph_call *call, worker *w, const item_rows *p)
 {
     ph_joint_gather(call, &w->r, p->batch, p->set, p->first, p->end,
                     call->plan->joint.rows);
@@ -374,7 +376,7 @@ static int begin_rows(const ph_call *call, worker *w, const place *p)
         ph_rows_pack_q(call, &w->r.rows[h], call->plan->scale2, w->q[h]);
     for (int i = 0; i < w->r.heads * call->plan->joint.rows; i++)
         w->row_max[i] = -INFINITY;
-    list_tiles(call, w);
+    list_blocks(call, w);
     w->started = 0;
     return 1;
 }
@@ -382,14 +384,14 @@ static int begin_rows(const ph_call *call, worker *w, const place *p)
 static void hold_all(const ph_call *call, worker *w, const ph_joint_keys *keys)
 {
     for (int b = 0; b < w->count; b++) {
-        hold_tile(call, w, keys, b);
+        hold_block(call, w, keys, b);
         for (int h = 0; h < w->r.heads; h++) raise_row_max(call, w, b, h);
     }
 }
 
 static void find_statistic(const ph_call *call, worker *w, int h)
 {
-    if (call->plan->asks.power)
+    if (call->plan->needs.power)
         find_bases(call, w, h);
     else
         softmax(call, w, h);
@@ -399,7 +401,7 @@ static void run_item(void *arg, int lane, int index)
 {
     const task *job = arg;
     const ph_call *call = job->call;
-    place at = find_place(job, index);
+    item_rows at = find_rows(job, index);
     ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);
@@ -408,8 +410,9 @@ static void run_item(void *arg, int lane, int index)
     hold_all(call, &w, &job->keys);
     for (int h = 0; h < w.r.heads; h++) find_statistic(call, &w, h);
     for (int b = 0; b < w.count; b++) {
-        const float *p = finish_tile(call, &w, &job->keys, b);
-        for (int h = 0; p && h < w.r.heads; h++) weigh_head(call, &w, &w.tiles[b], h, p);
+        const float *p = finish_block(call, &w, &job->keys, b);
+        for (int h = 0; p && h < w.r.heads; h++)
+            multiply_head(call, &w, &w.blocks[b], h, p);
         w.started = 1;
     }
     store_rows(call, &w);
@@ -417,49 +420,50 @@ static void run_item(void *arg, int lane, int index)
 
 /* ---- one item, all threads ---- */
 
-/* The shared item with the thread's own room. */
-static worker share(const task *job, int lane)
+/* The shared item with the scratch of this thread. */
+static worker shared_item(const task *job, int lane)
 {
     const ph_call *call = job->call;
     ph_arena arena = ph_call_lane(call, lane);
     worker w = *job->item;
-    take_room(call->plan, &arena, &w);
+    take_scratch(call->plan, &arena, &w);
     return w;
 }
 
 static void hold_one(void *arg, int lane, int b)
 {
     const task *job = arg;
-    worker w = share(job, lane);
-    hold_tile(job->call, &w, &job->keys, b);
+    worker w = shared_item(job, lane);
+    hold_block(job->call, &w, &job->keys, b);
 }
 
 static void normalise_head(void *arg, int lane, int h)
 {
     const task *job = arg;
-    worker w = share(job, lane);
+    worker w = shared_item(job, lane);
     for (int b = 0; b < w.count; b++) raise_row_max(job->call, &w, b, h);
     find_statistic(job->call, &w, h);
 }
 
-/* Weights as they multiply v take the place of those before mixing. */
+/* Overwrites the held weights with those that multiply v. */
 static void finish_one(void *arg, int lane, int b)
 {
     const task *job = arg;
-    worker w = share(job, lane);
-    const float *p = finish_tile(job->call, &w, &job->keys, b);
-    float *held = held_tile(job->call, &w, b);
+    worker w = shared_item(job, lane);
+    const float *p = finish_block(job->call, &w, &job->keys, b);
+    float *held = held_block(job->call, &w, b);
     for (int h = 0; p != held && h < w.r.heads; h++)
-        memcpy(held + ph_joint_at(&w.tiles[b], h, 0), p + ph_joint_at(&w.tiles[b], h, 0),
+        memcpy(held + ph_joint_at(&w.blocks[b], h, 0),
+               p + ph_joint_at(&w.blocks[b], h, 0),
                (size_t)w.r.count * PH_BLOCK * sizeof(float));
 }
 
-static void multiply_head(void *arg, int lane, int h)
+static void multiply_one(void *arg, int lane, int h)
 {
     const task *job = arg;
-    worker w = share(job, lane);
+    worker w = shared_item(job, lane);
     for (int b = 0; b < w.count; b++, w.started = 1)
-        weigh_head(job->call, &w, &w.tiles[b], h, held_tile(job->call, &w, b));
+        multiply_head(job->call, &w, &w.blocks[b], h, held_block(job->call, &w, b));
 }
 
 static void run_together(task *job, int index)
@@ -467,13 +471,13 @@ static void run_together(task *job, int index)
     const ph_call *call = job->call;
     ph_ctx *ctx = call->plan->ctx;
     worker *w = job->item;
-    place at = find_place(job, index);
+    item_rows at = find_rows(job, index);
     clear_rows(call, w, at.batch, at.set, at.first, at.end);
     if (!begin_rows(call, w, &at)) return;
     ph_ctx_run(ctx, w->count, hold_one, job);
     ph_ctx_run(ctx, w->r.heads, normalise_head, job);
     ph_ctx_run(ctx, w->count, finish_one, job);
-    ph_ctx_run(ctx, w->r.heads, multiply_head, job);
+    ph_ctx_run(ctx, w->r.heads, multiply_one, job);
     w->started = w->count > 0;
     store_rows(call, w);
 }
@@ -504,7 +508,7 @@ static void base_item(void *arg, int lane, int index)
 {
     const task *job = arg;
     const ph_call *call = job->call;
-    place at = find_place(job, index);
+    item_rows at = find_rows(job, index);
     ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);

@@ -1,5 +1,5 @@
 /*
- * joint_grad.c - one tile of weights and gradients of the joint driver.
+ * joint_grad.c - one joint block of weights and gradients.
  */
 #include "attn/joint_grad.h"
 
@@ -10,34 +10,34 @@ void ph_joint_grad_take(const ph_plan *plan, ph_arena *arena, int rows,
 {
     size_t heads = (size_t)plan->joint.heads, all = heads * (size_t)rows;
     ph_joint_rows_take(plan, arena, rows, 1, &out->r);
-    ph_grad_rows room, *g = ph_arena_take(arena, heads * sizeof *g);
+    ph_grad_rows scratch, *g = ph_arena_take(arena, heads * sizeof *g);
     out->g = g;
     out->q = ph_arena_take(arena, heads * sizeof *out->q);
     for (size_t h = 0; h < heads; h++) {
-        ph_grad_rows_take(plan, arena, &room);
+        ph_grad_rows_take(plan, arena, &scratch);
         if (!arena->base) continue;
-        room.rows = &out->r.rows[h];
-        g[h] = room;
+        scratch.rows = &out->r.rows[h];
+        g[h] = scratch;
         out->q[h] = g[h].q_scaled;
     }
     out->stat = ph_arena_floats(arena, all);
     out->delta = ph_arena_floats(arena, all);
     for (int p = 0; p < 2; p++)
-        out->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+        out->key_factors[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
     out->drop = ph_arena_floats(arena, plan->drop_limit ? PH_BLOCK : 0);
 }
 
-void ph_joint_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, int blocks,
-                         ph_joint_tiles *out)
+void ph_joint_grad_block_take(const ph_plan *plan, ph_arena *arena, int rows, int blocks,
+                              ph_joint_grad_block *out)
 {
-    const ph_asks *asks = &plan->asks;
+    const ph_variant_needs *needs = &plan->needs;
     size_t one = ph_joint_floats(plan, rows), all = one * (size_t)blocks;
     out->p = ph_arena_floats(arena, all);
     out->d = ph_arena_floats(arena, all);
-    out->s = asks->mix[PH_LOGITS] ? ph_arena_floats(arena, all) : NULL;
-    out->slope = asks->power ? ph_arena_floats(arena, all) : NULL;
+    out->s = needs->mix[PH_LOGITS] ? ph_arena_floats(arena, all) : NULL;
+    out->derivative = needs->power ? ph_arena_floats(arena, all) : NULL;
     out->cap = plan->attn.softcap > 0 ? ph_arena_floats(arena, all) : NULL;
-    out->x = ph_arena_floats(arena, asks->mix[0] || asks->mix[1] ? one : 0);
+    out->x = ph_arena_floats(arena, needs->mix[0] || needs->mix[1] ? one : 0);
 }
 
 void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows)
@@ -54,8 +54,8 @@ void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows)
 }
 
 /* to = dout v^T of every row */
-static void make_dp(const ph_joint_task *task, const ph_joint_grad *w,
-                    const ph_joint_tile *t, float *to)
+static void compute_dp(const ph_joint_task *task, const ph_joint_grad *w,
+                       const ph_joint_block *t, float *to)
 {
     const ph_call *call = task->call;
     const ph_kernels *k = call->kernels;
@@ -70,8 +70,8 @@ static void make_dp(const ph_joint_task *task, const ph_joint_grad *w,
     }
 }
 
-static int tile_finite(const ph_call *call, const ph_joint_rows *r,
-                       const ph_joint_tile *t, const float *x)
+static int block_finite(const ph_call *call, const ph_joint_rows *r,
+                        const ph_joint_block *t, const float *x)
 {
     int finite = 1;
     for (int h = 0; h < r->heads; h++)
@@ -80,14 +80,14 @@ static int tile_finite(const ph_call *call, const ph_joint_rows *r,
     return finite;
 }
 
-/* Whether numbers that a mask hides could still reach a sum as NaN: they are none
-   themselves, or their products with finite ones overflow. */
-static int is_poisoned(const ph_joint_task *task, const ph_joint_grad *w,
-                       const ph_joint_tile *t, const float *dp, const float *s)
+/* Whether masked elements could reach a sum as NaN: they are non-finite, or their
+   products overflow. */
+static int has_masked_non_finite(const ph_joint_task *task, const ph_joint_grad *w,
+                                 const ph_joint_block *t, const float *dp, const float *s)
 {
     const ph_call *call = task->call;
-    int finite = w->finite & tile_finite(call, &w->r, t, dp), batch = w->r.batch;
-    if (s) finite &= tile_finite(call, &w->r, t, s);
+    int finite = w->finite & block_finite(call, &w->r, t, dp), batch = w->r.batch;
+    if (s) finite &= block_finite(call, &w->r, t, s);
     for (int h = 0; h < w->r.heads; h++)
         finite &=
             ph_joint_k_finite(call, &task->keys, batch, w->r.rows[h].k_head, t->j0) &
@@ -99,34 +99,37 @@ static int is_poisoned(const ph_joint_task *task, const ph_joint_grad *w,
     return !finite;
 }
 
-void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_tile *t,
-                    const ph_joint_tiles *b)
+void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_block *t,
+                    const ph_joint_grad_block *b)
 {
     const ph_call *call = task->call;
-    const ph_asks *asks = &call->plan->asks;
-    float *dp = asks->mix[PH_WEIGHTS] ? b->x : b->d;
-    ph_joint_key_parts(call, &task->keys, &w->r, t, w->parts);
+    const ph_variant_needs *needs = &call->plan->needs;
+    float *dp = needs->mix[PH_WEIGHTS] ? b->x : b->d;
+    ph_joint_key_factors(call, &task->keys, &w->r, t, w->key_factors);
     ph_joint_scores(call, &w->r, t, &task->keys, w->q, NULL,
-                    asks->mix[PH_LOGITS] ? b->s : b->p);
-    if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &w->r, t, PH_LOGITS, b->s, b->p);
+                    needs->mix[PH_LOGITS] ? b->s : b->p);
+    if (needs->mix[PH_LOGITS]) ph_joint_mix(call, &w->r, t, PH_LOGITS, b->s, b->p);
     ph_joint_modify(call, &w->r, t, b->p, b->cap);
-    ph_joint_weights(call, &w->r, t, w->stat, b->p, b->slope);
-    make_dp(task, w, t, dp);
+    ph_joint_weights(call, &w->r, t, w->stat, b->p, b->derivative);
+    compute_dp(task, w, t, dp);
     if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, dp);
-    int poisoned = is_poisoned(task, w, t, dp, asks->mix[PH_LOGITS] ? b->s : NULL);
-    if (poisoned || w->r.uneven) ph_joint_scrub(call, &w->r, t, 0, dp);
-    if (poisoned && asks->mix[PH_LOGITS]) ph_joint_scrub(call, &w->r, t, 1, b->s);
+    int non_finite =
+        has_masked_non_finite(task, w, t, dp, needs->mix[PH_LOGITS] ? b->s : NULL);
+    if (non_finite || w->r.uneven) ph_joint_clear_masked(call, &w->r, t, 0, dp);
+    if (non_finite && needs->mix[PH_LOGITS])
+        ph_joint_clear_masked(call, &w->r, t, 1, b->s);
 }
 
-void ph_joint_center(const ph_call *call, const ph_joint_grad *w, const ph_joint_tile *t,
-                     const ph_joint_tiles *b)
+void ph_joint_center(const ph_call *call, const ph_joint_grad *w, const ph_joint_block *t,
+                     const ph_joint_grad_block *b)
 {
-    const float *slope = b->slope ? b->slope : b->p;
+    const float *derivative = b->derivative ? b->derivative : b->p;
     int n = t->end - t->c0;
     for (int h = 0; h < w->r.heads; h++)
         for (int i = 0; i < w->r.count; i++) {
             int64_t at = ph_joint_at(t, h, i) + t->c0;
-            call->kernels->center(n, slope + at, w->delta[h * t->rows + i], b->d + at);
+            call->kernels->center(n, derivative + at, w->delta[h * t->rows + i],
+                                  b->d + at);
             if (b->cap) call->kernels->times(n, b->d + at, b->cap + at);
         }
 }

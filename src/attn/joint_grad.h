@@ -1,6 +1,6 @@
 /*
- * joint_grad.h - what the passes of the joint backward driver share: one tile of weights
- * and of gradients.
+ * joint_grad.h - what the passes of the joint backward driver share: one joint block of
+ * weights and of gradients.
  *
  *     s raw logits     p weights     d gradient of the weights, then of the logits
  */
@@ -9,23 +9,23 @@
 
 #include "attn/joint.h"
 
-/* Tiles of one block; those a variant does not need are NULL. */
-typedef struct ph_joint_tiles {
-    float *s;     /* logits before mixing */
-    float *p;     /* weights before mixing */
-    float *slope; /* entmax: derivative of the power; else p itself */
-    float *cap;   /* slope of the soft-cap */
-    float *d;     /* gradients */
-    float *x;     /* gradients on the other side of a mix */
-} ph_joint_tiles;
+/* Buffers of one joint block; those a variant does not need are NULL. */
+typedef struct ph_joint_grad_block {
+    float *s;          /* logits before mixing */
+    float *p;          /* weights before mixing */
+    float *derivative; /* entmax: derivative of the power; else p itself */
+    float *cap;        /* derivative of the soft-cap */
+    float *d;          /* gradients */
+    float *x;          /* gradients before unmixing, or after */
+} ph_joint_grad_block;
 
-/* Rows with everything packed that products need. */
+/* Rows packed for products. */
 typedef struct ph_joint_grad {
     ph_joint_rows r;
     ph_grad_rows *g;     /* (heads) */
     float **q;           /* (heads) q of g, scaled */
     float *stat, *delta; /* (heads, rows) */
-    float *parts[2];
+    float *key_factors[2];
     float *drop;
     int finite; /* q and dout of all rows */
 } ph_joint_grad;
@@ -38,29 +38,29 @@ typedef struct ph_joint_task {
                             key is seen; delta once the row pass is over */
     double *sums;        /* (items of a round): dgate, dsink, dalpha by head, drelative */
     double *totals;      /* the same of all rounds */
-    float *shares;       /* (items of a round, floats of shared extras) */
+    float *partials;     /* (items of a round, floats of shared extras) */
     int batch;           /* first batch row of the wave */
     int first;           /* first item of the round */
 } ph_joint_task;
 
 void ph_joint_grad_take(const ph_plan *plan, ph_arena *arena, int rows,
                         ph_joint_grad *out);
-void ph_joint_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, int blocks,
-                         ph_joint_tiles *out);
+void ph_joint_grad_block_take(const ph_plan *plan, ph_arena *arena, int rows, int blocks,
+                              ph_joint_grad_block *out);
 /* Packs the gathered rows. */
 void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows);
-/* Fills s, p, slope, cap, and with dout v^T x (where the weights are mixed) or d. */
-void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_tile *t,
-                    const ph_joint_tiles *b);
+/* Fills s, p, derivative, cap, and with dout v^T x (where the weights are mixed) or d. */
+void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_block *t,
+                    const ph_joint_grad_block *b);
 /* d becomes the gradient of the logits after mixing, before bias and cap. */
-void ph_joint_center(const ph_call *call, const ph_joint_grad *w, const ph_joint_tile *t,
-                     const ph_joint_tiles *b);
+void ph_joint_center(const ph_call *call, const ph_joint_grad *w, const ph_joint_block *t,
+                     const ph_joint_grad_block *b);
 
-/* Adds to dbias what the wave's batch rows give; after the row pass. */
+/* Adds to dbias, from the batch rows of the wave; after the row pass. */
 void ph_joint_bias_gradient(const ph_joint_task *task, int batch_rows);
 size_t ph_joint_bias_bytes(const ph_plan *plan);
 
-/* dk, dv and what else belongs to keys; after the row pass. */
+/* dk, dv and all other gradients of keys; after the row pass. */
 void ph_joint_key_pass(const ph_joint_task *task, int batch_rows);
 size_t ph_joint_key_bytes(const ph_plan *plan);
 

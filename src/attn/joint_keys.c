@@ -1,24 +1,26 @@
 /*
  * joint_keys.c - the key pass of the joint backward driver: dk, dv, and the gradients of
- * what a variant asks of keys.
+ * a variant's key matrices.
  *
  *     dk = ds^T q      dv = (mixed, dropped p)^T dout
  *
  * A key item owns one block of keys for all heads that share them and walks over the rows
- * that see it, tile by tile, in order.
+ * that see it, joint block by joint block, in order.
  */
 #include <string.h>
 
 #include "attn/joint_grad.h"
 
-enum { FOLD = 768 }; /* rows after which sums are set aside: a long chain loses digits */
+enum {
+    FLUSH_ROWS = 768
+}; /* rows after which dk and dv are flushed: a long chain loses digits */
 
 typedef struct worker {
     ph_joint_grad w;
-    ph_joint_tiles tiles;
-    float *mixed;                     /* weights as they multiply v; NULL: p itself */
+    ph_joint_grad_block blocks;
+    float *mixed; /* weights after mixing and dropout; NULL: p itself */
     float *dk, *dv, *dk_sum, *dv_sum; /* (heads, PH_BLOCK, pad): last rows, all rows */
-    float *dparts[2];                 /* by place: gradients of the key parts */
+    float *dkey_factors[2];           /* by place: gradients of the key parts */
     int k_heads, v_heads;             /* of the item */
 } worker;
 
@@ -30,21 +32,21 @@ static int item_heads(const ph_plan *plan)
 static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 {
     const ph_attn *a = &plan->attn;
-    int rows = plan->joint.tile_rows, heads = item_heads(plan);
-    int apart = plan->asks.mix[PH_WEIGHTS] || plan->drop_limit;
+    int rows = plan->joint.key_item_rows, heads = item_heads(plan);
+    int apart = plan->needs.mix[PH_WEIGHTS] || plan->drop_limit;
     w->k_heads = heads * a->k_heads / a->q_heads;
     w->v_heads = heads * a->v_heads / a->q_heads;
     size_t k = (size_t)w->k_heads * PH_BLOCK * (size_t)plan->k_pad;
     size_t v = (size_t)w->v_heads * PH_BLOCK * (size_t)plan->v_pad;
     ph_joint_grad_take(plan, arena, rows, &w->w);
-    ph_joint_tiles_take(plan, arena, rows, 1, &w->tiles);
+    ph_joint_grad_block_take(plan, arena, rows, 1, &w->blocks);
     w->mixed = apart ? ph_arena_floats(arena, ph_joint_floats(plan, rows)) : NULL;
     w->dk = ph_arena_floats(arena, k);
     w->dv = ph_arena_floats(arena, v);
     w->dk_sum = ph_arena_floats(arena, k);
     w->dv_sum = ph_arena_floats(arena, v);
     for (int p = 0; p < 2; p++)
-        w->dparts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+        w->dkey_factors[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
 }
 
 size_t ph_joint_key_bytes(const ph_plan *plan)
@@ -56,7 +58,7 @@ size_t ph_joint_key_bytes(const ph_plan *plan)
 }
 
 /* sum[key] += coefficients^T rows: one head, keys of the tile, mr at a time. */
-static void add_products(const ph_call *call, const worker *w, const ph_joint_tile *t,
+static void add_products(const ph_call *call, const worker *w, const ph_joint_block *t,
                          int h, const float *coefficients, const float *rows, int pad,
                          float *sum)
 {
@@ -67,11 +69,11 @@ static void add_products(const ph_call *call, const worker *w, const ph_joint_ti
                    sum + (int64_t)c * pad, pad, 1, NULL);
 }
 
-/* The same where a row may hold NaN or Inf: pairs that head `by` (-1: any) does not see
-   are stepped over. */
-static void add_seen(const ph_call *call, const worker *w, const ph_joint_tile *t, int h,
-                     int by, const float *coefficients, const float *rows, int pad,
-                     float *sum)
+/* The same where a row may have NaN or Inf: keys that head `by` (-1: any head) does not
+   see are skipped. */
+static void add_visible(const ph_call *call, const worker *w, const ph_joint_block *t,
+                        int h, int by, const float *coefficients, const float *rows,
+                        int pad, float *sum)
 {
     for (int i = 0; i < w->w.r.count; i++)
         for (int c = t->c0; c < t->c1; c++)
@@ -80,7 +82,7 @@ static void add_seen(const ph_call *call, const worker *w, const ph_joint_tile *
                                     rows + (int64_t)i * pad, sum + (int64_t)c * pad);
 }
 
-static void add_heads(const ph_call *call, worker *w, const ph_joint_tile *t,
+static void add_heads(const ph_call *call, worker *w, const ph_joint_block *t,
                       const float *weights, const float *ds, int first_head)
 {
     const ph_plan *plan = call->plan;
@@ -96,47 +98,49 @@ static void add_heads(const ph_call *call, worker *w, const ph_joint_tile *t,
             add_products(call, w, t, h, weights, g->dout, plan->v_pad, dv);
             add_products(call, w, t, h, ds, g->q, plan->k_pad, dk);
         } else {
-            add_seen(call, w, t, h, h, weights, g->dout, plan->v_pad, dv);
-            add_seen(call, w, t, h, -1, ds, g->q, plan->k_pad, dk);
+            add_visible(call, w, t, h, h, weights, g->dout, plan->v_pad, dv);
+            add_visible(call, w, t, h, -1, ds, g->q, plan->k_pad, dk);
         }
     }
 }
 
-/* One tile of rows against the block. */
-static void run_tile(const ph_joint_task *task, worker *w, ph_joint_tile *t,
-                     int first_head)
+/* The gathered rows against the block. */
+static void run_block(const ph_joint_task *task, worker *w, ph_joint_block *t,
+                      int first_head)
 {
     const ph_call *call = task->call;
-    const ph_asks *asks = &call->plan->asks;
+    const ph_variant_needs *needs = &call->plan->needs;
     const ph_joint_rows *r = &w->w.r;
-    const ph_joint_tiles *b = &w->tiles;
+    const ph_joint_grad_block *b = &w->blocks;
     const float *weights = b->p, *ds = b->d;
     ph_joint_build(task, &w->w, t, b);
     if (w->mixed) {
-        if (asks->mix[PH_WEIGHTS])
+        if (needs->mix[PH_WEIGHTS])
             ph_joint_mix(call, r, t, PH_WEIGHTS, b->p, w->mixed);
         else
             memcpy(w->mixed, b->p, ph_joint_floats(call->plan, t->rows) * sizeof(float));
-        if (r->uneven) ph_joint_scrub(call, r, t, 0, w->mixed);
+        if (r->uneven) ph_joint_clear_masked(call, r, t, 0, w->mixed);
         if (call->plan->drop_limit) ph_joint_drop(call, r, t, w->w.drop, w->mixed);
         weights = w->mixed;
     }
-    if (asks->mix[PH_WEIGHTS]) {
-        if (asks->key_rank[PH_WEIGHTS])
-            ph_joint_key_part(call, r, t, PH_WEIGHTS, b->p, b->x, w->dparts[PH_WEIGHTS]);
+    if (needs->mix[PH_WEIGHTS]) {
+        if (needs->key_rank[PH_WEIGHTS])
+            ph_joint_key_gradient(call, r, t, PH_WEIGHTS, b->p, b->x,
+                                  w->dkey_factors[PH_WEIGHTS]);
         ph_joint_unmix(call, r, t, PH_WEIGHTS, b->x, b->d);
     }
     ph_joint_center(call, &w->w, t, b);
-    if (asks->mix[PH_LOGITS]) {
-        if (asks->key_rank[PH_LOGITS])
-            ph_joint_key_part(call, r, t, PH_LOGITS, b->s, b->d, w->dparts[PH_LOGITS]);
+    if (needs->mix[PH_LOGITS]) {
+        if (needs->key_rank[PH_LOGITS])
+            ph_joint_key_gradient(call, r, t, PH_LOGITS, b->s, b->d,
+                                  w->dkey_factors[PH_LOGITS]);
         ph_joint_unmix(call, r, t, PH_LOGITS, b->d, b->x);
         ds = b->x;
     }
     add_heads(call, w, t, weights, ds, first_head);
 }
 
-static void fold(const ph_call *call, worker *w)
+static void flush(const ph_call *call, worker *w)
 {
     int k = w->k_heads * PH_BLOCK * call->plan->k_pad;
     int v = w->v_heads * PH_BLOCK * call->plan->v_pad;
@@ -155,18 +159,18 @@ static void run_set(const ph_joint_task *task, worker *w, int batch, int set, in
     ph_joint_rows *r = &w->w.r;
     int total = call->attn->q_len * j->per_token, rows = 0;
     for (int row = 0, next; row < total; row = next) {
-        ph_joint_tile t;
-        next = ph_joint_gather(call, r, batch, set, row, total, j->tile_rows);
+        ph_joint_block t;
+        next = ph_joint_gather(call, r, batch, set, row, total, j->key_item_rows);
         if (r->count == 0) break; /* beyond the valid queries */
         if (r->low >= j0 + PH_BLOCK || r->high <= j0) continue;
-        if (!ph_joint_range(call, r, j0, j->tile_rows, &t)) continue;
+        if (!ph_joint_range(call, r, j0, j->key_item_rows, &t)) continue;
         ph_joint_matrices(call, r);
-        ph_joint_grad_pack(task, &w->w, j->tile_rows);
-        run_tile(task, w, &t, first_head);
+        ph_joint_grad_pack(task, &w->w, j->key_item_rows);
+        run_block(task, w, &t, first_head);
         rows += r->count;
-        if (rows >= FOLD) fold(call, w), rows = 0;
+        if (rows >= FLUSH_ROWS) flush(call, w), rows = 0;
     }
-    fold(call, w);
+    flush(call, w);
 }
 
 static void store_keys(const ph_call *call, void *out, const ph_strides *s, int batch,
@@ -193,7 +197,7 @@ static void clear(const ph_plan *plan, worker *w)
     memset(w->dv, 0, v);
     memset(w->dv_sum, 0, v);
     for (int p = 0; p < 2; p++)
-        memset(w->dparts[p], 0, ph_joint_mix_floats(plan, p) * sizeof(float));
+        memset(w->dkey_factors[p], 0, ph_joint_mix_floats(plan, p) * sizeof(float));
 }
 
 static void run_item(void *arg, int lane, int index)
@@ -218,10 +222,10 @@ static void run_item(void *arg, int lane, int index)
     store_keys(call, call->grads->dv, &a->dv, batch, head0 * a->v_heads / a->q_heads,
                w.v_heads, j0, a->v_dim, plan->v_pad, w.dv_sum, 1);
     for (size_t i = 0; i < ph_joint_mix_floats(plan, PH_LOGITS); i++)
-        w.dparts[PH_LOGITS][i] *= (float)PH_LN2; /* held logits are in base 2 */
+        w.dkey_factors[PH_LOGITS][i] *= (float)PH_LN2; /* held logits are in base 2 */
     for (int p = 0; n > 0 && call->grads->dextra && p < 2; p++)
-        if (plan->asks.key_rank[p])
-            plan->mixer->key_gradient(call, (ph_mix_at)p, batch, j0, n, w.dparts[p],
+        if (plan->needs.key_rank[p])
+            plan->mixer->key_gradient(call, (ph_mix_at)p, batch, j0, n, w.dkey_factors[p],
                                       call->grads->dextra);
 }
 
@@ -229,7 +233,7 @@ void ph_joint_key_pass(const ph_joint_task *task, int batch_rows)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
-    int ranks = plan->asks.key_rank[0] + plan->asks.key_rank[1];
+    int ranks = plan->needs.key_rank[0] + plan->needs.key_rank[1];
     int clusters = call->attn->q_heads / item_heads(plan);
     if (!call->grads->dk && !call->grads->dv && !(ranks && call->grads->dextra)) return;
     ph_ctx_run(plan->ctx, batch_rows * clusters * plan->joint.key_blocks, run_item,

@@ -1,5 +1,5 @@
 /*
- * joint_look.c - looking at weights that the joint driver makes; see look.c.
+ * joint_look.c - looks at weights of the joint driver; see look.c.
  */
 #include <math.h>
 #include <string.h>
@@ -12,8 +12,8 @@ static const ph_joint_keys no_keys; /* not packed beforehand */
 typedef struct looker {
     ph_joint_rows r;
     float **q;
-    float *w, *other; /* tiles */
-    float *parts[2];
+    float *w, *other; /* joint blocks */
+    float *key_factors[2];
     float *k, *drop;
     float *stat;     /* (heads, rows) */
     float *log;      /* (PH_BLOCK) */
@@ -38,7 +38,7 @@ static void take(const ph_plan *plan, ph_arena *arena, looker *l)
     l->w = ph_arena_floats(arena, ph_joint_floats(plan, j->rows));
     l->other = ph_arena_floats(arena, ph_joint_floats(plan, j->rows));
     for (int p = 0; p < 2; p++)
-        l->parts[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
+        l->key_factors[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
     l->k = ph_arena_floats(arena,
                            (size_t)PH_BLOCK * (size_t)plan->attn.qk_dim + PH_PACK_SLACK);
     l->drop = ph_arena_floats(arena, PH_BLOCK);
@@ -62,7 +62,7 @@ void ph_joint_look_measure(ph_plan *plan)
     looker l;
     take(plan, &arena, &l);
     take_stat(plan, &shared);
-    size_t item = plan->asks.power ? ph_joint_item_bytes(plan) : 0;
+    size_t item = plan->needs.power ? ph_joint_item_bytes(plan) : 0;
     plan->lane_bytes[PH_DO_LOOK] = item > arena.used ? item : arena.used;
     plan->shared_bytes[PH_DO_LOOK] = shared.used;
 }
@@ -80,29 +80,29 @@ static void prepare(const task *job, looker *l)
     }
 }
 
-/* The weights of a tile as they multiply v; 0 where nothing is seen. */
-static const float *make_weights(const ph_call *call, looker *l, ph_joint_tile *t)
+/* The weights of a joint block as they multiply v; 0 where hidden. */
+static const float *compute_weights(const ph_call *call, looker *l, ph_joint_block *t)
 {
-    const ph_asks *asks = &call->plan->asks;
+    const ph_variant_needs *needs = &call->plan->needs;
     float *w = l->w;
-    ph_joint_key_parts(call, &no_keys, &l->r, t, l->parts);
+    ph_joint_key_factors(call, &no_keys, &l->r, t, l->key_factors);
     ph_joint_scores(call, &l->r, t, &no_keys, l->q, l->k,
-                    asks->mix[PH_LOGITS] ? l->other : l->w);
-    if (asks->mix[PH_LOGITS]) ph_joint_mix(call, &l->r, t, PH_LOGITS, l->other, l->w);
+                    needs->mix[PH_LOGITS] ? l->other : l->w);
+    if (needs->mix[PH_LOGITS]) ph_joint_mix(call, &l->r, t, PH_LOGITS, l->other, l->w);
     ph_joint_modify(call, &l->r, t, w, NULL);
     ph_joint_weights(call, &l->r, t, l->stat, w, NULL);
-    if (asks->mix[PH_WEIGHTS]) {
+    if (needs->mix[PH_WEIGHTS]) {
         ph_joint_mix(call, &l->r, t, PH_WEIGHTS, l->w, l->other);
         w = l->other;
-        ph_joint_scrub(call, &l->r, t, 0, w);
+        ph_joint_clear_masked(call, &l->r, t, 0, w);
     }
     if (call->plan->drop_limit) ph_joint_drop(call, &l->r, t, l->drop, w);
     return w;
 }
 
-static void look_tile(const ph_call *call, looker *l, ph_joint_tile *t)
+static void look_block(const ph_call *call, looker *l, ph_joint_block *t)
 {
-    const float *w = make_weights(call, l, t);
+    const float *w = compute_weights(call, l, t);
     for (int h = 0; h < l->r.heads; h++)
         for (int i = 0; i < l->r.count; i++) {
             const float *row = w + ph_joint_at(t, h, i) + t->c0;
@@ -124,7 +124,7 @@ static void row_item(void *arg, int lane, int index)
     int set = plane % j->sets;
     ph_arena arena = ph_call_lane(call, lane);
     looker l;
-    ph_joint_tile t;
+    ph_joint_block t;
     take(call->plan, &arena, &l);
     for (int h = 0; h < j->heads; h++)
         for (int row = first; row < end; row++)
@@ -138,17 +138,17 @@ static void row_item(void *arg, int lane, int index)
         for (int i = 0; i < l.r.count; i++)
             ph_look_begin(call, ph_rows_index(call, &l.r.rows[h], i));
     for (int j0 = l.r.low / PH_BLOCK * PH_BLOCK; j0 < l.r.high; j0 += PH_BLOCK)
-        if (ph_joint_range(call, &l.r, j0, j->rows, &t)) look_tile(call, &l, &t);
+        if (ph_joint_range(call, &l.r, j0, j->rows, &t)) look_block(call, &l, &t);
     for (int h = 0; h < j->heads; h++)
         for (int i = 0; i < l.r.count; i++)
             ph_look_end(call, ph_rows_index(call, &l.r.rows[h], i),
                         l.entropy[h * j->rows + i]);
 }
 
-/* Adds the weights of a tile to the column sums. */
-static void sum_tile(const ph_call *call, looker *l, ph_joint_tile *t)
+/* Adds the weights of a joint block to the column sums. */
+static void sum_block(const ph_call *call, looker *l, ph_joint_block *t)
 {
-    const float *w = make_weights(call, l, t);
+    const float *w = compute_weights(call, l, t);
     for (int h = 0; h < l->r.heads; h++)
         for (int i = 0; i < l->r.count; i++) {
             double *sum = l->sums + l->r.rows[h].head[i] * PH_BLOCK;
@@ -166,7 +166,7 @@ static void key_item(void *arg, int lane, int index)
     int total = a->q_len * j->per_token, n = ph_min(PH_BLOCK, a->kv_len - j0);
     ph_arena arena = ph_call_lane(call, lane);
     looker l;
-    ph_joint_tile t;
+    ph_joint_block t;
     take(call->plan, &arena, &l);
     memset(l.sums, 0, (size_t)a->q_heads * PH_BLOCK * sizeof(double));
     for (int set = 0; set < j->sets; set++)
@@ -176,7 +176,7 @@ static void key_item(void *arg, int lane, int index)
             if (l.r.low >= j0 + PH_BLOCK || l.r.high <= j0) continue;
             if (!ph_joint_range(call, &l.r, j0, j->rows, &t)) continue;
             prepare(job, &l);
-            sum_tile(call, &l, &t);
+            sum_block(call, &l, &t);
         }
     for (int h = 0; h < a->q_heads; h++)
         for (int c = 0; c < n; c++)

@@ -51,12 +51,12 @@ void ph_look_measure(ph_plan *plan)
     plan->lane_bytes[PH_DO_LOOK] = arena.used;
 }
 
-static void begin(const ph_call *call, int lane, int pair, looker *l)
+static void begin(const ph_call *call, int lane, int index, looker *l)
 {
     const ph_plan *plan = call->plan;
     ph_arena arena = ph_call_lane(call, lane);
     take(plan, &arena, l);
-    ph_rows_begin(call, l->rows, pair / plan->groups, pair % plan->groups * plan->group,
+    ph_rows_begin(call, l->rows, index / plan->groups, index % plan->groups * plan->group,
                   plan->group);
 }
 
@@ -93,8 +93,8 @@ static void add_entropy(const ph_call *call, double *entropy, const float *w, fl
     *entropy -= PH_LN2 * call->kernels->dot(n, w, log);
 }
 
-/* Keeps the top_k largest weights of visible keys sorted; the earlier key wins a tie. A
-   place that is still free holds the weight -1. */
+/* Keeps the top_k largest weights of visible keys sorted; the earlier key wins a tie.
+   Unused entries hold the weight -1. */
 static void add_top(const ph_look_at *look, int64_t index, const float *w,
                     const float *log, int j, int n)
 {
@@ -110,7 +110,7 @@ static void add_top(const ph_look_at *look, int64_t index, const float *w,
     }
 }
 
-/* Marks the free places of a row's largest weights, or clears the marks. */
+/* Marks the unused entries of a row's top_k with -1, or sets them to 0 at the end. */
 static void set_top(const ph_look_at *look, int64_t index, float from, float to)
 {
     float *best = look->top_weight + index * look->top_k;
@@ -189,10 +189,10 @@ static void row_item(void *arg, int lane, int index)
     const ph_call *call = arg;
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
-    int pairs = a->batch * plan->groups, first = index / pairs * PH_ROWS_MIN;
+    int groups = a->batch * plan->groups, first = index / groups * PH_ROWS_MIN;
     int end = ph_min(first + PH_ROWS_MIN, a->q_len * plan->group);
     looker l;
-    begin(call, lane, index % pairs, &l);
+    begin(call, lane, index % groups, &l);
     for (int row = first; row < end; row++)
         ph_look_clear(call, l.rows->batch, l.rows->head0 + row % plan->group,
                       row / plan->group);
@@ -230,10 +230,10 @@ static void key_item(void *arg, int lane, int index)
     const ph_call *call = arg;
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
-    int pairs = a->batch * plan->groups, j0 = index / pairs * PH_BLOCK;
+    int groups = a->batch * plan->groups, j0 = index / groups * PH_BLOCK;
     int n = ph_min(PH_BLOCK, a->kv_len - j0), total = a->q_len * plan->group;
     looker l;
-    begin(call, lane, index % pairs, &l);
+    begin(call, lane, index % groups, &l);
     memset(l.sums, 0, (size_t)plan->group * PH_BLOCK * sizeof(double));
     int valid = ph_min(n, l.rows->extent.kv_len - j0);
     if (valid > 0)
@@ -258,7 +258,7 @@ void ph_attn_look(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
     const ph_look_at *look = call->args->look;
-    int pairs = call->attn->batch * plan->groups;
+    int groups = call->attn->batch * plan->groups;
     int row_blocks = ph_div_up(call->attn->q_len * plan->group, PH_ROWS_MIN);
     int key_blocks = ph_div_up(call->attn->kv_len, PH_BLOCK);
     if (ph_plan_is_joint(plan)) {
@@ -266,6 +266,6 @@ void ph_attn_look(const ph_call *call)
         return;
     }
     if (look->weights || look->entropy || look->top_index || look->rect)
-        ph_ctx_run(plan->ctx, pairs * row_blocks, row_item, (void *)call);
-    if (look->col_sum) ph_ctx_run(plan->ctx, pairs * key_blocks, key_item, (void *)call);
+        ph_ctx_run(plan->ctx, groups * row_blocks, row_item, (void *)call);
+    if (look->col_sum) ph_ctx_run(plan->ctx, groups * key_blocks, key_item, (void *)call);
 }

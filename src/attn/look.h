@@ -1,12 +1,12 @@
 /*
- * look.h - where the weights of a row go when they are looked at; both drivers use it.
+ * look.h - stores the weights of a row and their summaries; both drivers use it.
  */
 #ifndef PH_ATTN_LOOK_H
 #define PH_ATTN_LOOK_H
 
 #include "attn/rows.h"
 
-/* What a row gives that is not computed or sees nothing. */
+/* The results of a row that is not computed or sees no key. */
 void ph_look_clear(const ph_call *call, int batch, int head, int token);
 
 /* Before the first and after the last weights of a row; index as ph_rows_index. */

@@ -3,13 +3,12 @@
  *
  *     p_i = max(1 + e (z_i - base), 0)^(1/e)      e = alpha - 1,  sum p = 1
  *
- * base = (tau + 1)/e is to entmax what lse is to softmax, and goes over into it as alpha
- * goes to 1; tau alone would lose its digits there. Only z above max(z) - 1/e can be in
- * the support, so those are listed once and the solver never sees the others. It is
- * Newton's method on the (1/e)-norm of the excess, which is convex and falls as the base
- * grows: started at the largest score it climbs to the root without ever passing it, and
- * where all scores are equal it is there in one step, whatever alpha. With
- * d = e (base - max z):
+ * base = (tau + 1)/e is to entmax what lse is to softmax, and tends to it as alpha tends
+ * to 1; tau alone would lose its digits there. Only z above max(z) - 1/e can be in the
+ * support, so the solver runs over a list of these only. It is Newton's method on the
+ * (1/e)-norm of the excess, which is convex and falls as the base grows: started at the
+ * largest score it never overshoots the root, and if all scores are equal it converges in
+ * one step for every alpha. With d = e (base - max z):
  *
  *     d += (f0 - f0^(1-e)) / f1       f0 = sum u^(1/e),  f1 = sum u^(1/e - 1)
  */
@@ -29,14 +28,14 @@ ph_entmax ph_entmax_of(double alpha)
 }
 
 float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
-                     int blocks, const ph_joint_tile *tiles, float row_max, float sink,
+                     int blocks, const ph_joint_block *block, float row_max, float sink,
                      float *list)
 {
     float sums[2], high = sink > row_max ? sink : row_max;
     int n = 0;
     if (high == -INFINITY) return -INFINITY;
     for (int b = 0; b < blocks; b++, row += step)
-        n += k->near_row_max(tiles[b].end - tiles[b].c0, row + tiles[b].c0, e.scale, high,
+        n += k->near_row_max(block[b].end - block[b].c0, row + block[b].c0, e.scale, high,
                              list + n);
     float extra = (sink - high) * e.scale;
     if (extra > -1) list[n++] = extra;

@@ -176,7 +176,7 @@ static ph_status settle_strides(ph_plan *plan)
     pack_strides(&a->k, a->k_heads, a->kv_len, a->qk_dim);
     pack_strides(&a->v, a->v_heads, a->kv_len, a->v_dim);
     pack_strides(&a->out, a->q_heads, a->q_len, a->v_dim);
-    ph_strides *dout = &plan->back.dout;
+    ph_strides *dout = &plan->backward.dout;
     if (!dout->batch && !dout->head && !dout->time) *dout = a->out;
     if (like_q) a->dq = a->q;
     if (like_k) a->dk = a->k;

@@ -5,55 +5,54 @@
 #ifndef PH_ATTN_PLAN_H
 #define PH_ATTN_PLAN_H
 
-#include "attn/tiles.h"
+#include "attn/blocks.h"
 #include "attn/variant.h"
 #include "base/arena.h"
 #include "base/ctx.h"
 #include "kernels/kernels.h"
 
-/* How the joint driver cuts its work; heads 0: the stream driver runs. */
+/* How the joint driver cuts its work; heads 0: the plan does not need it. */
 typedef struct ph_joint_plan {
-    int mixes;      /* 1: heads are mixed */
-    int heads;      /* rows of so many heads in one tile: all q heads, or 1 if none mix */
-    int per_token;  /* rows of a tile that one query gives: 1, or the group if none mix */
-    int sets;       /* row items per query block: 1, or the groups */
-    int rows;       /* rows of a forward item, of a tile when looking */
-    int grad_rows;  /* rows of a backward item */
-    int tile_rows;  /* rows of a tile that belongs to a key item */
-    int blocks;     /* key blocks that the rows of an item may see */
-    int key_blocks; /* key blocks in all */
-    int wave;       /* batch rows whose keys are packed at once; 0: items pack */
-    int together;   /* forward: 1: too few items, all threads work on each */
+    int mixes; /* 1: heads are mixed */
+    int heads; /* heads of a block: all q heads if they are mixed, else 1 */
+    int per_token; /* rows of a head of a block per query: 1, or the group if heads are
+                      not mixed */
+    int sets;          /* row items per query block: 1, or the groups */
+    int rows;          /* rows of a forward item, and of a look */
+    int grad_rows;     /* rows of a backward item */
+    int key_item_rows; /* rows that a key item handles at once */
+    int blocks;        /* key blocks that the rows of an item may see */
+    int key_blocks;    /* key blocks in all */
+    int wave;          /* batch rows whose keys are packed at once; 0: items pack */
+    int together;      /* forward, 1: too few items, so all threads share each */
 } ph_joint_plan;
 
-/* What a layer says, beyond ph_attn, about the way back of its heads; all 0: nothing. */
+/* What a layer adds to ph_attn for the backward pass; all 0: nothing. */
 typedef struct ph_backward_layout {
     ph_strides dout; /* all 0: those of out */
-    int lean;        /* 1: a wave has a dq for each thread, not as many as there is room
-                        for */
-    int twins;       /* 1: q heads 2m and 2m+1, which share their v head, share dout up to
+    int lean;  /* 1: a wave has one dq per thread, not as many as the budget allows */
+    int twins; /* 1: q heads 2m and 2m+1, which share their v head, share dout up to
                         a factor too: ph_call.twin */
 } ph_backward_layout;
 
 struct ph_plan {
     ph_ctx *ctx;
-    void *device; /* what the backend keeps with the plan; NULL: nothing */
+    void *device; /* state of the backend, or NULL */
     const ph_kernels *kernels;
-    const ph_bf16_pairs
-        *bf16_pairs;         /* of the kernels, if bf16 is multiplied as it is; or NULL */
-    const ph_variant *mixer; /* who mixes heads; NULL: nobody */
-    const ph_variant *norm;  /* who normalises rows; NULL: softmax */
-    char name[64];           /* of the variants */
-    ph_asks asks;            /* what they want, filled by their setup */
-    ph_attn attn;            /* defaults filled in: heads, dims, strides, scale */
-    ph_backward_layout back;
+    const ph_bf16_pairs *bf16_pairs; /* kernels for bf16 operands; NULL: f32 operands */
+    const ph_variant *mixer;         /* mixes heads, or NULL */
+    const ph_variant *norm;          /* normalises rows; NULL: softmax */
+    char name[64];                   /* of the variants */
+    ph_variant_needs needs;          /* filled by their setup */
+    ph_attn attn;                    /* defaults filled in: heads, dims, strides, scale */
+    ph_backward_layout backward;
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
-    int k_steps;      /* with pairs: qk_dim rounded up to PH_AMX_STEP */
-    int k_floats;     /* room of a key packed for scores */
-    int q_floats;     /* room of a strip of mr rows packed for scores */
-    int strip;        /* forward: rows of a strip, mr or those of a tile */
+    int k_steps;      /* bf16_pairs: qk_dim rounded up to PH_AMX_STEP */
+    int k_floats;     /* floats of a key packed for scores */
+    int q_floats;     /* floats of a strip of mr rows packed for scores */
+    int strip;        /* rows of a strip forward: mr, or those of an AMX tile */
     float scale2;     /* scale * log2(e): scores are kept in base 2 */
     float cap2;       /* softcap * log2(e) */
     uint32_t drop_limit; /* a random number below it drops a weight */
@@ -64,8 +63,8 @@ struct ph_plan {
     int by_split; /* forward: one work item per key split instead of per row block */
     int cluster;  /* consecutive q heads closed under sharing k or v heads */
     int chunks;   /* key chunks of the backward pass at full length */
-    int wave;     /* backward items that run at once with a dq of their own; 0: each
-                            item walks all chunks of its cluster */
+    int wave; /* backward chunks that run in parallel, each with a private dq; 0: one
+                 thread walks all chunks of an item */
     ph_joint_plan joint;
     size_t lane_bytes[3];   /* scratch per lane: forward, backward, look */
     size_t shared_bytes[3]; /* scratch shared by all lanes */
@@ -73,17 +72,17 @@ struct ph_plan {
 
 enum { PH_DO_FORWARD, PH_DO_BACKWARD, PH_DO_LOOK };
 
-/* One call, as the drivers see it. */
+/* One call: what the drivers need. */
 typedef struct ph_call {
     const ph_plan *plan;
     const ph_kernels *kernels;
     const ph_attn *attn;
     const ph_args *args;
     const ph_grads *grads;
-    const float *twin; /* (q_heads/2) dout has a row for each pair of heads: that of head
-                          2m; that of head 2m+1 is twin[m] times as much. NULL: each head
-                          has its own */
-    char *lanes;       /* lane_bytes each */
+    const float *
+        twin; /* (q_heads/2) twins: dout of head 2m+1 is twin[m] times that of head 2m,
+                 and only the latter is stored. NULL: each head has its own */
+    char *lanes; /* lane_bytes each */
     char *shared;
     size_t lane_bytes, shared_bytes;
 } ph_call;
@@ -101,7 +100,7 @@ static inline ph_arena ph_call_shared(const ph_call *call)
 
 /* ph_plan_create for a layer. */
 ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
-                       const ph_backward_layout *back);
+                       const ph_backward_layout *backward);
 
 /* Checks attn and fills the plan (already allocated, ctx and back set). */
 ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core);
@@ -112,7 +111,7 @@ size_t ph_plan_bytes(const ph_plan *plan, int what);
 ph_status ph_backward_twins(const ph_plan *plan, const ph_args *args,
                             const ph_grads *grads, const float *twin);
 
-/* What dout of a q head is, times the head of dout that stands for it. */
+/* dout of a q head is this factor times head ph_dout_head of the tensor. */
 static inline float ph_twin_factor(const ph_call *call, int head)
 {
     return call->twin && head % 2 ? call->twin[head / 2] : 1;
@@ -123,13 +122,13 @@ static inline int ph_dout_head(const ph_call *call, int head)
     return call->twin ? head / 2 : head;
 }
 
-/* What ph_forward and ph_backward check (polyhead.c), for those who write before they
-   call them. */
+/* The checks of ph_forward and ph_backward (polyhead.c), for callers that write something
+   before. */
 ph_status ph_check_forward(const ph_plan *plan, const ph_args *args);
 ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
                             const ph_grads *grads);
 
-/* The drivers: arguments are checked, workspace is in place. */
+/* The drivers: arguments are checked, scratch is allocated. */
 void ph_attn_forward(const ph_call *call);
 void ph_attn_backward(const ph_call *call);
 void ph_attn_look(const ph_call *call);
@@ -143,7 +142,7 @@ size_t ph_relative_gradient_bytes(const ph_plan *plan);
 void ph_relative_add(const ph_call *call, int64_t first, int n, const float *ds,
                      double *sums);
 
-/* Whether heads or rows need the joint driver; its own drivers and needs. */
+/* The joint driver: whether a plan needs it, its passes, their scratch. */
 static inline int ph_plan_is_joint(const ph_plan *plan)
 {
     return plan->joint.heads > 0;
@@ -157,7 +156,7 @@ void ph_joint_forward(const ph_call *call);
 void ph_joint_backward(const ph_call *call);
 void ph_joint_look(const ph_call *call);
 
-/* What each driver needs; fills lane_bytes and shared_bytes. */
+/* Fill lane_bytes and shared_bytes of each pass. */
 void ph_forward_measure(ph_plan *plan);
 void ph_backward_measure(ph_plan *plan);
 void ph_look_measure(ph_plan *plan);

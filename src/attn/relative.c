@@ -1,8 +1,8 @@
 /*
  * relative.c - the gradient of the bias by distance: ds, summed along diagonals.
  *
- * A work item owns one head. It makes ds again for all its rows, in order; sums are in
- * double, as one number may collect a whole matrix.
+ * A work item owns one head and recomputes ds of all its rows, in order. Sums are in
+ * double: one element may be the sum of a whole T x T matrix.
  */
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 typedef struct worker {
     ph_grad_rows g;
-    ph_grad_tile tile;
-    float *k, *v; /* one block of keys, packed across */
+    ph_ds_block block;
+    float *k, *v; /* one block of keys, packed */
     double *sums; /* (2*reach + 1) */
 } worker;
 
@@ -25,7 +25,7 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
     const ph_attn *a = &plan->attn;
     size_t block = PH_BLOCK;
     ph_grad_rows_take(plan, arena, &w->g);
-    ph_grad_tile_take(plan, arena, &w->tile);
+    ph_ds_block_take(plan, arena, &w->block);
     w->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
     w->v = ph_arena_floats(arena, block * (size_t)a->v_dim + PH_PACK_SLACK);
     w->sums = ph_arena_take(arena, (2 * (size_t)a->reach + 1) * sizeof(double));
@@ -59,7 +59,7 @@ static void add_block(const task *t, worker *w, int j0)
     const ph_rows *rows = w->g.rows;
     int keys = ph_min(PH_BLOCK, rows->extent.kv_len - j0), mr = call->kernels->mr, c0, c1;
     ph_scores_pack_k(call, rows->batch, rows->k_head, j0, 0, keys, w->k);
-    ph_keys_across(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim, j0, 0,
+    ph_keys_panels(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim, j0, 0,
                    keys, w->v);
     for (int row = 0, next; row < a->q_len; row = next) {
         next = ph_rows_gather(call, w->g.rows, row, a->q_len, PH_GRAD_ROWS);
@@ -67,11 +67,11 @@ static void add_block(const task *t, worker *w, int j0)
         if (rows->high <= j0 || rows->low >= j0 + keys) continue;
         ph_grad_rows_pack(call, &w->g, NULL, t->lse, t->delta);
         for (int r = 0; r < rows->count; r += mr)
-            ph_grad_strip(call, &w->g, &w->tile, r, ph_min(mr, rows->count - r), j0, keys,
-                          w->k, w->v, &c0, &c1);
+            ph_grad_strip(call, &w->g, &w->block, r, ph_min(mr, rows->count - r), j0,
+                          keys, w->k, w->v, &c0, &c1);
         for (int r = 0; r < rows->count; r++)
             ph_relative_add(call, j0 - (rows->token[r] + rows->extent.offset), keys,
-                            w->tile.ds + (int64_t)r * PH_STRIP_LD, w->sums);
+                            w->block.ds + (int64_t)r * PH_STRIP_LD, w->sums);
     }
 }
 
@@ -79,18 +79,18 @@ static void run_item(void *arg, int lane, int head)
 {
     const task *t = arg;
     const ph_call *call = t->call;
-    int numbers = 2 * call->attn->reach + 1;
+    int entries = 2 * call->attn->reach + 1;
     ph_arena arena = ph_call_lane(call, lane);
     worker w;
     take(call->plan, &arena, &w);
-    memset(w.sums, 0, (size_t)numbers * sizeof(double));
+    memset(w.sums, 0, (size_t)entries * sizeof(double));
     for (int b = 0; b < call->attn->batch; b++) {
         ph_rows_begin(call, w.g.rows, b, head, 1);
         for (int j0 = 0; j0 < w.g.rows->extent.kv_len; j0 += PH_BLOCK)
             add_block(t, &w, j0);
     }
-    for (int i = 0; i < numbers; i++)
-        call->grads->drelative[(int64_t)head * numbers + i] = (float)w.sums[i];
+    for (int i = 0; i < entries; i++)
+        call->grads->drelative[(int64_t)head * entries + i] = (float)w.sums[i];
 }
 
 void ph_attn_relative_gradient(const ph_call *call, const float *lse, const float *delta)

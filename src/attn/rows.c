@@ -1,5 +1,5 @@
 /*
- * rows.c - gathers query rows, packs operands, and makes masked scores.
+ * rows.c - gathers query rows, packs operands, computes masked scores.
  */
 #include "attn/rows.h"
 
@@ -67,8 +67,8 @@ void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int
     rows->count = rows->low = rows->high = rows->all_lo = rows->all_hi = 0;
 }
 
-/* What any row and what every row sees, from what the first n of them do. */
-static void join_intervals(ph_rows *rows, int n)
+/* Union and intersection of the intervals of the first n rows. */
+static void combine_intervals(ph_rows *rows, int n)
 {
     int low = INT32_MAX, high = 0;
     rows->all_lo = 0, rows->all_hi = INT32_MAX;
@@ -86,7 +86,7 @@ int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int m
 {
     int n = 0, row = first, gated = call->args->gate != NULL, lo, hi;
     int token = first / rows->group, head = first % rows->group;
-    int alike = call->attn->mask == PH_MASK_NONE; /* all rows see the same */
+    int alike = call->attn->mask == PH_MASK_NONE; /* all rows see the same keys */
     ph_rows_interval(call->attn, &rows->extent, token, &lo, &hi);
     end = (int)((int64_t)rows->extent.q_len * rows->group < end
                     ? (int64_t)rows->extent.q_len * rows->group
@@ -101,7 +101,7 @@ int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int m
         n++;
     }
     rows->count = n;
-    join_intervals(rows, alike ? ph_min(n, 1) : n);
+    combine_intervals(rows, alike ? ph_min(n, 1) : n);
     return row;
 }
 
@@ -113,7 +113,7 @@ void ph_rows_all(const ph_call *call, ph_rows *rows, int first, int end)
         ph_rows_interval(call->attn, &rows->extent, token, &rows->lo[n], &rows->hi[n]);
     }
     rows->count = n;
-    join_intervals(rows, n);
+    combine_intervals(rows, n);
 }
 
 void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int count,
@@ -195,7 +195,7 @@ static void add_constant(const ph_call *call, float bias, int n, float *s)
     if (n > 0) call->kernels->add_bias(n, s, biases, (float)PH_LOG2E);
 }
 
-/* s[c] += the head's bias for the distance first + c; beyond its reach, its ends. */
+/* s[c] += the head's bias of the distance first + c, clipped to its reach. */
 static void add_relative(const ph_call *call, int head, int64_t first, int n, float *s)
 {
     int64_t reach = call->attn->reach;
@@ -224,7 +224,7 @@ static const uint8_t *visible_of(const ph_call *call, const ph_rows *rows, int r
            ph_broadcast_row(a, &a->visible, rows->batch, rows->head[r], rows->token[r]);
 }
 
-/* Before the soft-cap: bias, bias by distance */
+/* The biases, which act before the soft-cap. */
 static void add_biases(const ph_call *call, const ph_rows *rows, int r, int j, int n,
                        float *s)
 {
@@ -236,18 +236,17 @@ static void add_biases(const ph_call *call, const ph_rows *rows, int r, int j, i
                      s);
 }
 
-/* Behind it: what excludes a key */
-static void exclude(const ph_call *call, const ph_rows *rows, int r, int j, int n,
-                    float *s)
+/* What hides a key, which acts after the soft-cap. */
+static void hide(const ph_call *call, const ph_rows *rows, int r, int j, int n, float *s)
 {
     const ph_args *args = call->args;
-    if (args->bias && (args->relative || call->attn->softcap > 0)) /* made -inf finite */
+    if (args->bias &&
+        (args->relative || call->attn->softcap > 0)) /* these may have made -inf finite */
         call->kernels->add_bias(n, s, bias_of(call, rows, r, j), 0);
     if (args->visible) call->kernels->hide(n, s, visible_of(call, rows, r, j));
 }
 
-/* bias, alibi, soft-cap and the boolean mask; lane_max as alibi or the soft-cap leaves
-   it. */
+/* Bias, ALiBi, soft-cap and the boolean mask; ALiBi and soft-cap update lane_max. */
 static void modify(const ph_call *call, const ph_score_strip *t)
 {
     const ph_args *args = call->args;
@@ -267,7 +266,7 @@ static void modify(const ph_call *call, const ph_score_strip *t)
         k->softcap(t->m, n, s, call->plan->cap2, t->lane_max,
                    t->derivative ? t->derivative + t->c0 : NULL);
     for (int i = 0; i < t->m && (args->bias || args->visible); i++)
-        exclude(call, t->rows, t->first + i, j, n, s + i * PH_STRIP_LD);
+        hide(call, t->rows, t->first + i, j, n, s + i * PH_STRIP_LD);
 }
 
 static int is_modified(const ph_call *call)
@@ -277,9 +276,10 @@ static int is_modified(const ph_call *call)
            call->attn->softcap > 0;
 }
 
-/* Columns [c0 + *lo, c0 + *hi) of [c0, c1) that the row sees by position; 1: not all. */
-static int seen_columns(const ph_rows *rows, int r, int j0, int c0, int c1, int *lo,
-                        int *hi)
+/* Columns c0 + [*lo, *hi) of [c0, c1) that the row sees by position; returns 1 if some
+   are hidden. */
+static int visible_columns(const ph_rows *rows, int r, int j0, int c0, int c1, int *lo,
+                           int *hi)
 {
     *lo = ph_min(ph_max(rows->lo[r] - j0 - c0, 0), c1 - c0);
     *hi = ph_max(ph_min(rows->hi[r] - j0, c1) - c0, *lo);
@@ -293,7 +293,7 @@ int ph_rows_modify(const ph_call *call, const ph_rows *rows, int r, int j0, int 
     float lane_max[PH_LANES];
     ph_score_strip strip = {rows, r, 1, j0, c0, c1, s, lane_max, derivative};
     if (is_modified(call)) modify(call, &strip);
-    int hidden = seen_columns(rows, r, j0, c0, c1, &lo, &hi);
+    int hidden = visible_columns(rows, r, j0, c0, c1, &lo, &hi);
     for (int c = 0; c < lo; c++) s[c0 + c] = -INFINITY;
     for (int c = hi; c < end; c++) s[c0 + c] = -INFINITY;
     return hidden;
@@ -309,12 +309,12 @@ int ph_rows_mask(const ph_call *call, const ph_score_strip *t)
     if (modified) modify(call, t);
     for (int i = 0; i < t->m; i++)
         hidden |=
-            seen_columns(t->rows, t->first + i, t->j0, t->c0, t->c1, &lo[i], &hi[i]);
-    int done = args->alibi || call->attn->softcap > 0; /* these leave maxima ... */
-    done = done && !args->bias && !args->visible;      /* ... and are the last */
+            visible_columns(t->rows, t->first + i, t->j0, t->c0, t->c1, &lo[i], &hi[i]);
+    int done = args->alibi || call->attn->softcap > 0; /* these update lane_max ... */
+    done = done && !args->bias && !args->visible;      /* ... and come last */
     if ((modified && !done) || hidden || t->c1 < end)
         call->kernels->clip(t->m, end - t->c0, t->s + t->c0, lo, hi, t->lane_max);
-    return hidden || args->bias || args->visible; /* those may hide anything */
+    return hidden || args->bias || args->visible; /* these may hide any key */
 }
 
 int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
@@ -323,7 +323,7 @@ int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, in
     int lo, hi;
     if (is_modified(call) || c1 % PH_LANES) return 0;
     for (int r = first; r < first + m; r++)
-        if (seen_columns(rows, r, j0, c0, c1, &lo, &hi)) return 0;
+        if (visible_columns(rows, r, j0, c0, c1, &lo, &hi)) return 0;
     return 1;
 }
 
@@ -360,8 +360,7 @@ void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m,
                      int c0, int c1, float *factors)
 {
     const ph_plan *plan = call->plan;
-    int n =
-        ph_round_up(c1, PH_LANES) - c0; /* also where hidden zeros will be multiplied */
+    int n = ph_round_up(c1, PH_LANES) - c0; /* padding is multiplied too */
     for (int i = 0; i < m; i++) {
         int r = first + i;
         uint64_t key = ph_rng_key(call->args->seed, (uint64_t)rows->batch,
@@ -388,7 +387,7 @@ void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void
     ahead->part[i].end = ph_at(base, type, at + (int64_t)n * dim);
 }
 
-void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,
+void ph_keys_panels(const ph_call *call, const void *base, const ph_strides *strides,
                     int batch, int head, int dim, int j0, int c0, int c1, float *panels)
 {
     const ph_kernels *k = call->kernels;
@@ -413,7 +412,7 @@ void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, 
     const ph_plan *plan = call->plan;
     const void *from[PH_AMX_TILE];
     if (!plan->bf16_pairs) {
-        ph_keys_across(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, c0, c1,
+        ph_keys_panels(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, c0, c1,
                        dst);
         return;
     }
@@ -425,10 +424,10 @@ void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, 
     }
 }
 
-const float *ph_keys_along(const ph_call *call, const void *base,
-                           const ph_strides *strides, int batch, int head, int dim,
-                           int pad, int j0, int c0, int c1, int in_place, float *room,
-                           int64_t *ld)
+const float *ph_keys_rows(const ph_call *call, const void *base,
+                          const ph_strides *strides, int batch, int head, int dim,
+                          int pad, int j0, int c0, int c1, int in_place, float *scratch,
+                          int64_t *ld)
 {
     const void *from[PH_BLOCK];
     ph_keys_pointers(call, base, strides, batch, head, j0 + c0, c1 - c0, from);
@@ -437,8 +436,8 @@ const float *ph_keys_along(const ph_call *call, const void *base,
         *ld = strides->time;
         return (const float *)from[0] - c0 * strides->time;
     }
-    call->kernels->pack_row_major(room + (int64_t)c0 * pad, pad, from, c1 - c0, dim,
+    call->kernels->pack_row_major(scratch + (int64_t)c0 * pad, pad, from, c1 - c0, dim,
                                   call->attn->dtype, 1);
     *ld = pad;
-    return room;
+    return scratch;
 }

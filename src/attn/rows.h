@@ -1,42 +1,42 @@
 /*
- * rows.h - query rows and what they see.
+ * rows.h - query rows and their visible keys.
  *
  * The engine works on rows, not on heads: the rows of a group of q heads that share their
- * k and v heads stand side by side, token by token, so k and v are read once for all:
+ * k and v heads are interleaved, token by token, so k and v are read once for all:
  *
  *     row = token * group + head within the group
  *
  * Rows that are not computed (gate 0, beyond q_lens) are left out when rows are gathered.
- * Strips are mr rows behind each other.
+ * A strip is mr consecutive gathered rows.
  */
 #ifndef PH_ATTN_ROWS_H
 #define PH_ATTN_ROWS_H
 
 #include "attn/plan.h"
 
-/* Valid lengths of one batch row, and where its query 0 stands. */
+/* Valid lengths of one batch row, and the position of its query 0. */
 typedef struct ph_extent {
     int q_len, kv_len;
     int64_t offset;
 } ph_extent;
 
 typedef struct ph_rows {
-    int batch, head0, group; /* batch row, first q head, heads side by side */
+    int batch, head0, group; /* batch row, first q head, heads interleaved */
     int k_head, v_head;
     ph_extent extent;
     int count;              /* rows gathered */
-    int low, high;          /* keys [low, high) that any of them sees by position */
-    int all_lo, all_hi;     /* keys [all_lo, all_hi) that every one of them sees so */
+    int low, high;          /* union of [lo, hi) */
+    int all_lo, all_hi;     /* intersection of [lo, hi) */
     int token[PH_ROWS_MAX]; /* query index */
     int head[PH_ROWS_MAX];  /* q head */
-    int lo[PH_ROWS_MAX];    /* keys [lo, hi) seen by position: band and lengths */
+    int lo[PH_ROWS_MAX];    /* keys [lo, hi) visible by position: band and lengths */
     int hi[PH_ROWS_MAX];
 } ph_rows;
 
 ph_extent ph_rows_extent(const ph_call *call, int batch);
 
-/* Keys [*lo, *hi) that the query sees by the mask, whether they are there or not; the
-   next query sees one further, unless a side has no limit. */
+/* Keys [*lo, *hi) inside the band of the query, not clipped to the keys that exist; the
+   band moves by one key per query, except on a side without a limit. */
 void ph_rows_window(const ph_attn *attn, const ph_extent *extent, int token, int64_t *lo,
                     int64_t *hi);
 
@@ -47,18 +47,17 @@ void ph_rows_interval(const ph_attn *attn, const ph_extent *extent, int token, i
 /* The gate of a row; 1 if the call has none. */
 float ph_rows_gate(const ph_call *call, int batch, int head, int token);
 
-/* 1 if the row takes part at all: its gate is not 0. */
+/* 1 if the row is computed: its gate is not 0. */
 int ph_rows_active(const ph_call *call, int batch, int head, int token);
 
 /* Sets batch, heads and extent; count 0. */
 void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int group);
 
-/* Gathers active rows among [first, end) until `most` are there; returns where it
-   stopped. */
+/* Gathers up to `most` active rows of [first, end); returns the row after the last. */
 int ph_rows_gather(const ph_call *call, ph_rows *rows, int first, int end, int most);
 
-/* Gathers every row of the tokens [first, end) of one head, whatever its gate: where
-   heads are mixed, the others need it. */
+/* Gathers every row of the tokens [first, end) of one head, gated off or not: where heads
+   are mixed, the others need its logits. */
 void ph_rows_all(const ph_call *call, ph_rows *rows, int first, int end);
 
 /* Index of row r in a (batch, q_heads, q_len) tensor. */
@@ -78,7 +77,7 @@ static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s
 /* The same for dout. */
 static inline int64_t ph_dout_at(const ph_call *call, const ph_rows *rows, int r)
 {
-    const ph_strides *s = &call->plan->back.dout;
+    const ph_strides *s = &call->plan->backward.dout;
     return rows->batch * s->batch + ph_dout_head(call, rows->head[r]) * s->head +
            rows->token[r] * s->time;
 }
@@ -96,12 +95,12 @@ void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int c
 /* q of all rows as f32, times scale: row r at dst + r * k_pad. */
 void ph_rows_pack_q(const ph_call *call, const ph_rows *rows, float scale, float *dst);
 
-/* q of all rows as scores want it: strips of plan->q_floats. */
+/* q of all rows packed for scores: strips of plan->q_floats. */
 void ph_scores_pack_q(const ph_call *call, const ph_rows *rows, float *dst);
 size_t ph_scores_q_floats(const ph_plan *plan, int rows);
 
-/* Packs keys [j0 + c0, j0 + c1) as scores want them, c0 a multiple of nr: key c from
-   dst + c * plan->k_floats on. Room for so many keys, in floats. */
+/* Packs keys [j0 + c0, j0 + c1) for scores, c0 a multiple of nr: key c at
+   dst + c * plan->k_floats. The second function returns the capacity for `keys` keys. */
 void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, int c1,
                       float *dst);
 size_t ph_scores_k_floats(const ph_plan *plan, int keys);
@@ -119,8 +118,8 @@ typedef struct ph_score_strip {
     int first, m;
     int j0, c0, c1;
     float *s;
-    float *lane_max;   /* (m, 16) as softmax wants it */
-    float *derivative; /* a strip that gets the derivatives of the soft-cap; or NULL */
+    float *lane_max;   /* (m, 16) for softmax */
+    float *derivative; /* out: a strip of derivatives of the soft-cap; or NULL */
 } ph_score_strip;
 
 /* Scores in base 2, hidden ones -inf. q are the packed rows, k the packed block. Returns
@@ -128,10 +127,10 @@ typedef struct ph_score_strip {
 int ph_rows_scores(const ph_call *call, const ph_score_strip *strip, const float *q,
                    const float *k);
 
-/* All but the product: s holds it, and lane_max its maxima. */
+/* The same after the product, which s and lane_max already hold. */
 int ph_rows_mask(const ph_call *call, const ph_score_strip *strip);
 
-/* Whether ph_rows_mask has nothing to do for these rows and keys; m any. */
+/* Whether ph_rows_mask would change nothing for these rows and keys. */
 int ph_rows_whole(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                   int c0, int c1);
 
@@ -149,14 +148,14 @@ int64_t ph_broadcast_row(const ph_attn *attn, const ph_broadcast *shape, int bat
    ph_args.relative. */
 void ph_rows_within(const ph_call *call, int64_t first, int n, int *from, int *to);
 
-/* 1 if the row sees key j: the definition, one element at a time, for rare paths. */
+/* 1 if the row sees key j. Slow, for rare paths. */
 int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);
 
 /* Fills columns c0 up to c1 rounded up to 16 of a strip with the factors of dropout. */
 void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                      int c0, int c1, float *factors);
 
-/* Bytes from a bf16 key to its like one block on, which will be wanted next. */
+/* Prefetch distance in bytes: from a bf16 key to the same key of the next block. */
 static inline int64_t ph_next_block(const ph_strides *strides)
 {
     return strides->time * PH_BLOCK * (int64_t)sizeof(uint16_t);
@@ -166,21 +165,21 @@ static inline int64_t ph_next_block(const ph_strides *strides)
 void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *strides,
                       int batch, int head, int j, int count, const void **out);
 
-/* Part i of what is prefetched: n rows of a tensor from element `at` on, where they are
-   contiguous; else nothing. */
+/* Range i of a prefetch: n rows of a tensor from element `at` on, if they are
+   contiguous. */
 void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
                       const ph_strides *strides, int64_t at, int n, int dim);
 
-/* Packs keys [j0 + c0, j0 + c1) of k (c0 a multiple of nr) across, into panels. */
-void ph_keys_across(const ph_call *call, const void *base, const ph_strides *strides,
+/* Packs keys [j0 + c0, j0 + c1) of k or v (c0 a multiple of nr) into K-major panels. */
+void ph_keys_panels(const ph_call *call, const void *base, const ph_strides *strides,
                     int batch, int head, int dim, int j0, int c0, int c1, float *panels);
 
-/* The same keys as f32 rows with `pad` columns: the tensor itself where it already is
-   that and reading it in place is cheap, else a copy in `room`. Element (key j0 + c) is
-   at result + c * *ld. */
-const float *ph_keys_along(const ph_call *call, const void *base,
-                           const ph_strides *strides, int batch, int head, int dim,
-                           int pad, int j0, int c0, int c1, int in_place, float *room,
-                           int64_t *ld);
+/* The same keys row-major in f32, with `pad` columns: the tensor itself where it has that
+   layout and reading it in place is cheap, else a copy in `scratch`. Key j0 + c is at
+   result + c * *ld. */
+const float *ph_keys_rows(const ph_call *call, const void *base,
+                          const ph_strides *strides, int batch, int head, int dim,
+                          int pad, int j0, int c0, int c1, int in_place, float *scratch,
+                          int64_t *ld);
 
 #endif

@@ -8,9 +8,9 @@
 
 /* dq of a cluster of heads: the row of (head in cluster, token). */
 enum {
-    PH_DQ_STORE, /* of the only chunk: scaled and rounded into the caller's tensor */
-    PH_DQ_FRESH, /* of the first chunk: k_pad floats, nothing is there yet */
-    PH_DQ_ADD    /* added to k_pad floats */
+    PH_DQ_STORE, /* a single chunk: scaled and rounded into the caller's tensor */
+    PH_DQ_FRESH, /* the first chunk: overwrites k_pad floats */
+    PH_DQ_ADD    /* later chunks: added to k_pad floats */
 };
 typedef struct ph_dq_target {
     void *base; /* NULL: not wanted */

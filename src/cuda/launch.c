@@ -83,10 +83,10 @@ static void destroy(ph_plan *plan)
 
 static ph_status measure(ph_plan *plan)
 {
-    const ph_asks *asks = &plan->asks;
+    const ph_variant_needs *needs = &plan->needs;
     ph_arena arena = {0};
     ph_cuda_call c;
-    if (asks->extras || asks->mix[0] || asks->mix[1] || asks->power)
+    if (needs->extras || needs->mix[0] || needs->mix[1] || needs->power)
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
                        "variant %s is not available on PH_CUDA, expected mha",
                        plan->attn.variant);

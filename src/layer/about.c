@@ -136,12 +136,12 @@ static double part_flops(const ph_projection *p, int rows)
 static double attention_flops(const ph_layer *l)
 {
     const ph_attn *a = &l->shape.attn;
-    const ph_asks *asks = &l->plan->asks;
+    const ph_variant_needs *needs = &l->plan->needs;
     double pairs = 0, heads = a->q_heads, each = 2.0 * (a->qk_dim + a->v_dim) * heads;
     for (int i = 0; i < a->q_len; i++) pairs += (double)keys_seen(a, i);
     for (int place = 0; place < 2; place++)
-        if (asks->mix[place])
-            each += 2 * heads * heads + 2 * heads * (2 * asks->key_rank[place] + 1);
+        if (needs->mix[place])
+            each += 2 * heads * heads + 2 * heads * (2 * needs->key_rank[place] + 1);
     return l->shape.active * pairs * a->batch * each;
 }
 

@@ -27,7 +27,7 @@ typedef struct state {
 
 static const state *state_of(const ph_call *call)
 {
-    return (const state *)call->plan->asks.mix_state;
+    return (const state *)call->plan->needs.mix_state;
 }
 
 /* ---- options and extras ---- */
@@ -39,9 +39,9 @@ static void add_channel(ph_plan *plan, state *s, int place, int side)
         {{"postq_w1", "postq_w2", "postq_g"}, {"postk_w1", "postk_w2", "postk_g"}}};
     const ph_attn *a = &plan->attn;
     int len = side == SIDE_Q ? a->q_len : a->kv_len;
-    s->first[place][side] = plan->asks.extras;
+    s->first[place][side] = plan->needs.extras;
     for (int t = 0; t < CHANNEL; t++) {
-        ph_param *p = &plan->asks.extra[plan->asks.extras++];
+        ph_param *p = &plan->needs.extra[plan->needs.extras++];
         *p = (ph_param){.name = names[place][side][t], .rank = t == G ? 3 : 4};
         p->dims[0] = a->batch, p->dims[1] = len;
         p->dims[2] = t == G ? a->q_heads : s->rank;
@@ -67,8 +67,8 @@ ph_status ph_dcmha_read(ph_ctx *ctx, const char *options, ph_dcmha *out)
 
 static ph_status setup(ph_plan *plan, const char *options)
 {
-    ph_asks *asks = &plan->asks;
-    state *s = (state *)asks->mix_state;
+    ph_variant_needs *needs = &plan->needs;
+    state *s = (state *)needs->mix_state;
     ph_dcmha given;
     PH_TRY(ph_dcmha_read(plan->ctx, options, &given));
     s->rank = given.rank;
@@ -78,14 +78,14 @@ static ph_status setup(ph_plan *plan, const char *options)
             if (ph_dcmha_has(&given, place, side)) add_channel(plan, s, place, side);
         }
     for (int place = 0; place < 2; place++) {
-        asks->mix[place] = given.on[place];
-        asks->key_rank[place] = s->first[place][SIDE_K] >= 0 ? s->rank : 0;
+        needs->mix[place] = given.on[place];
+        needs->key_rank[place] = s->first[place][SIDE_K] >= 0 ? s->rank : 0;
     }
-    s->fixed = asks->extras++;
+    s->fixed = needs->extras++;
     int heads = plan->attn.q_heads;
-    asks->extra[s->fixed] = (ph_param){
+    needs->extra[s->fixed] = (ph_param){
         .name = "dc_static", .rank = 3, .dims = {2, heads, heads}, .optional = 1};
-    asks->shared |= 1u << s->fixed;
+    needs->shared |= 1u << s->fixed;
     return PH_OK;
 }
 
@@ -95,7 +95,7 @@ static ph_status setup(ph_plan *plan, const char *options)
 static const float *coefficients(const ph_call *call, int first, int t, int batch,
                                  int token)
 {
-    const ph_param *p = &call->plan->asks.extra[first + t];
+    const ph_param *p = &call->plan->needs.extra[first + t];
     int64_t row = (int64_t)batch * p->dims[1] + token;
     return call->args->extra[first + t] +
            row * call->attn->q_heads * (t == G ? 1 : p->dims[2]);

@@ -23,32 +23,32 @@ typedef struct state {
 
 static ph_status setup(ph_plan *plan, const char *options)
 {
-    ph_asks *asks = &plan->asks;
-    state *s = (state *)asks->norm_state;
+    ph_variant_needs *needs = &plan->needs;
+    state *s = (state *)needs->norm_state;
     s->alpha = 1.5;
     const ph_variant_option list[] = {
         {.key = "alpha", .number = &s->alpha, .least = 1, .most = 2}};
     PH_TRY(ph_options_read(plan->ctx, "entmax", options, list, 1));
     if (s->alpha - 1 < MIN_EXPONENT) return PH_OK; /* softmax */
-    asks->power = 1;
-    asks->shared |= 1u << asks->extras;
-    asks->extra[asks->extras] = (ph_param){
+    needs->power = 1;
+    needs->shared |= 1u << needs->extras;
+    needs->extra[needs->extras] = (ph_param){
         .name = "alpha_logit", .rank = 1, .dims = {plan->attn.q_heads}, .optional = 1};
-    asks->learned = ++asks->extras;
+    needs->learned = ++needs->extras;
     return PH_OK;
 }
 
 static ph_status setup_sparsemax(ph_plan *plan, const char *options)
 {
     PH_TRY(ph_options_read(plan->ctx, "sparsemax", options, NULL, 0));
-    ((state *)plan->asks.norm_state)->alpha = 2;
-    plan->asks.power = 1;
+    ((state *)plan->needs.norm_state)->alpha = 2;
+    plan->needs.power = 1;
     return PH_OK;
 }
 
 static const float *logits(const ph_call *call)
 {
-    int learned = call->plan->asks.learned;
+    int learned = call->plan->needs.learned;
     return learned && call->args->extra ? call->args->extra[learned - 1] : NULL;
 }
 
@@ -61,14 +61,14 @@ static double alpha(const ph_call *call, int head)
 {
     const float *logit = logits(call);
     return logit ? 1 + fmax(sigmoid(logit[head]), MIN_EXPONENT)
-                 : ((const state *)call->plan->asks.norm_state)->alpha;
+                 : ((const state *)call->plan->needs.norm_state)->alpha;
 }
 
 static void alpha_gradient(const ph_call *call, int head, double dalpha,
                            float *const *dextra)
 {
     double share = sigmoid(logits(call)[head]);
-    dextra[call->plan->asks.learned - 1][head] += (float)(dalpha * share * (1 - share));
+    dextra[call->plan->needs.learned - 1][head] += (float)(dalpha * share * (1 - share));
 }
 
 const ph_variant ph_variant_entmax = {

@@ -13,14 +13,14 @@
 
 static ph_status setup(ph_plan *plan, const char *options)
 {
-    ph_asks *asks = &plan->asks;
+    ph_variant_needs *needs = &plan->needs;
     int heads = plan->attn.q_heads;
     PH_TRY(ph_options_read(plan->ctx, "talking", options, NULL, 0));
-    asks->extra[0] = (ph_param){.name = "w_logits", .rank = 2, .dims = {heads, heads}};
-    asks->extra[1] = (ph_param){.name = "w_weights", .rank = 2, .dims = {heads, heads}};
-    asks->extras = 2; /* one per mix: the setup of a variant that mixes runs first */
-    asks->shared = 3;
-    asks->mix[PH_LOGITS] = asks->mix[PH_WEIGHTS] = 1;
+    needs->extra[0] = (ph_param){.name = "w_logits", .rank = 2, .dims = {heads, heads}};
+    needs->extra[1] = (ph_param){.name = "w_weights", .rank = 2, .dims = {heads, heads}};
+    needs->extras = 2; /* one per mix: the setup of a variant that mixes runs first */
+    needs->shared = 3;
+    needs->mix[PH_LOGITS] = needs->mix[PH_WEIGHTS] = 1;
     return PH_OK;
 }
 

@@ -1,22 +1,23 @@
 /*
- * head_set.h - a head as its kernels want it: what both directions share.
+ * head_args.h - the arguments of the head kernels that forward and backward share.
  */
-#ifndef PH_ATTN_HEAD_SET_H
-#define PH_ATTN_HEAD_SET_H
+#ifndef PH_ATTN_HEAD_ARGS_H
+#define PH_ATTN_HEAD_ARGS_H
 
 #include "attn/head.h"
 
-/* Arrays behind ph_score_mods, ph_drop and gates, an entry per row. */
+/* Storage of ph_score_mods, ph_drop and gates, an entry per row. */
 typedef struct ph_head_rows {
     const float **bias, **relative;
     const uint8_t **visible;
     float *alibi, *distance, *gate;
     uint32_t *drop_low, *drop_high;
-    float *tables; /* of each head of the group: relative, one entry per distance that
-                      rows and keys have */
+    float *
+        tables; /* per head of the group: relative bias of every distance between rows and
+                   keys */
 } ph_head_rows;
 
-/* Carves them for so many rows, of plan->group or 1 head side by side, and keys. */
+/* Takes scratch for `rows` rows of `group` interleaved heads and `keys` keys. */
 void ph_head_rows_take(const ph_plan *plan, ph_arena *arena, int rows, int group,
                        int keys, ph_head_rows *out);
 
@@ -27,12 +28,12 @@ typedef struct ph_head_span {
     int k0, keys;
 } ph_head_span;
 
-/* What a call says of their scores and weights. */
+/* Biases, masks, soft-cap and dropout of these rows and keys. */
 ph_score_mods ph_head_mods(const ph_call *call, const ph_head_span *span,
                            ph_head_rows *arrays);
 ph_drop ph_head_drop(const ph_call *call, const ph_head_span *span, ph_head_rows *arrays);
 
-/* Whether a key may be hidden from a row by more than its position. */
+/* Whether a mask other than band and lengths may hide keys. */
 static inline int ph_head_excludes(const ph_call *call)
 {
     return call->args->bias || call->args->visible;
@@ -41,10 +42,10 @@ static inline int ph_head_excludes(const ph_call *call)
 /* Whether all rows [first, end) of the group are computed: none is gated off. */
 int ph_head_all_active(const ph_call *call, const ph_rows *rows, int first, int end);
 
-/* The keys, counted from k0 on, that tokens from `token` on see. */
+/* The visible keys of tokens from `token` on, relative to k0. */
 ph_window ph_head_window(const ph_call *call, const ph_extent *extent, int token, int k0);
 
-/* Prefetches the next head while one runs: each thread has heads in a row. */
+/* Prefetches the next head while one runs: a thread runs consecutive heads. */
 void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch *ahead);
 
 #endif

@@ -1,55 +1,59 @@
 /*
- * pairs.c - one strip of rows against one block of keys, in tiles of bf16.
+ * online_amx.c - one strip of rows against one block of keys, on AMX tiles.
  */
-#include "attn/pairs.h"
+#include "attn/online_amx.h"
 
 #include <math.h>
 
 #include "base/half.h"
 
-enum { TILE = PH_AMX_TILE * PH_AMX_STEP }; /* numbers */
+enum { TILE = PH_AMX_TILE * PH_AMX_STEP }; /* elements */
 
-void ph_tiles_take(const ph_plan *plan, ph_arena *arena, int rows, ph_tiles *out)
+void ph_online_amx_take(const ph_plan *plan, ph_arena *arena, int rows,
+                        ph_amx_operands *out)
 {
-    const size_t number = sizeof(uint16_t), strips = (size_t)ph_div_up(rows, PH_AMX_TILE);
-    out->q = ph_arena_take(arena, strips * PH_AMX_TILE * (size_t)plan->k_steps * number);
-    out->q_across = ph_arena_take(arena, PH_AMX_TILE * (size_t)plan->k_steps * number);
+    const size_t element = sizeof(uint16_t),
+                 strips = (size_t)ph_div_up(rows, PH_AMX_TILE);
+    out->q = ph_arena_take(arena, strips * PH_AMX_TILE * (size_t)plan->k_steps * element);
+    out->q_panel = ph_arena_take(arena, PH_AMX_TILE * (size_t)plan->k_steps * element);
     out->k = ph_arena_floats(arena, ph_scores_k_floats(plan, PH_BLOCK));
-    out->v = ph_arena_take(arena, PH_BLOCK * (size_t)plan->v_pad * number);
+    out->v = ph_arena_take(arena, PH_BLOCK * (size_t)plan->v_pad * element);
     out->terms = ph_arena_take(arena, PH_BLOCK / PH_AMX_STEP *
-                                          (size_t)(PH_BF16_TERMS * TILE) * number);
+                                          (size_t)(PH_BF16_TERMS * TILE) * element);
 }
 
-/* A single strip uses keys once: they are not packed if their rows are whole steps. */
-static int keys_along(const ph_call *call, const ph_stream *st)
+/* A single strip uses each key once, so k is multiplied in place if qk_dim is a multiple
+   of a step. */
+static int keys_in_place(const ph_call *call, const ph_online *st)
 {
     return st->rows->count <= PH_AMX_TILE && call->attn->qk_dim % PH_AMX_STEP == 0;
 }
 
-void ph_tiles_begin(const ph_call *call, ph_stream *st)
+void ph_online_amx_begin(const ph_call *call, ph_online *st)
 {
     const ph_attn *a = call->attn;
     const void *from[PH_AMX_TILE];
     for (int r = 0; r < st->rows->count; r += PH_AMX_TILE) {
         int m = ph_min(PH_AMX_TILE, st->rows->count - r);
         ph_rows_pointers(call, st->rows, r, m, call->args->q, &a->q, from);
-        call->plan->bf16_pairs->pack_rows(st->tiles.q + (int64_t)r * call->plan->k_steps,
+        call->plan->bf16_pairs->pack_rows(st->amx.q + (int64_t)r * call->plan->k_steps,
                                           from, m, a->qk_dim);
     }
-    if (!keys_along(call, st)) return;
+    if (!keys_in_place(call, st)) return;
     ph_rows_pointers(call, st->rows, 0, st->rows->count, call->args->q, &a->q, from);
-    call->plan->bf16_pairs->pack_panel(st->tiles.q_across, from, st->rows->count,
-                                       a->qk_dim, 0);
+    call->plan->bf16_pairs->pack_panel(st->amx.q_panel, from, st->rows->count, a->qk_dim,
+                                       0);
 }
 
-/* So few rows multiply values faster than these are packed. */
-static int values_along(const ph_call *call, const ph_stream *st)
+/* With so few rows, packing v takes longer than the product. */
+static int values_in_place(const ph_call *call, const ph_online *st)
 {
     return st->rows->count <= PH_FEW_ROWS && call->attn->v_dim % PH_AMX_STEP == 0;
 }
 
-/* Packs values of keys j0 + [c0, c1); returns 1 if they are plain. */
-static int pack_values(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
+/* Packs v of keys j0 + [c0, c1). Subnormal and non-finite elements become 0; returns 1 if
+   there are none. */
+static int pack_values(const ph_call *call, ph_online *st, int j0, int c0, int c1)
 {
     const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
@@ -58,7 +62,7 @@ static int pack_values(const ph_call *call, ph_stream *st, int j0, int c0, int c
     int all_normal = 1;
     for (int c = c0; c < c1; c += PH_AMX_STEP) {
         int n = ph_min(PH_AMX_STEP, c1 - c);
-        uint16_t *v = st->tiles.v + (int64_t)c * plan->v_pad;
+        uint16_t *v = st->amx.v + (int64_t)c * plan->v_pad;
         ph_keys_pointers(call, call->args->v, &a->v, rows->batch, rows->v_head, j0 + c, n,
                          from);
         if (plan->bf16_pairs->pack_pairs(v, from, n, a->v_dim, ph_next_block(&a->v)))
@@ -70,14 +74,14 @@ static int pack_values(const ph_call *call, ph_stream *st, int j0, int c0, int c
     return all_normal;
 }
 
-int ph_tiles_block(const ph_call *call, ph_stream *st, int j0, int c0, int c1)
+int ph_online_amx_pack(const ph_call *call, ph_online *st, int j0, int c0, int c1)
 {
     const ph_rows *rows = st->rows;
-    int along = keys_along(call, st) ? c1 / PH_AMX_TILE * PH_AMX_TILE : 0;
-    st->tiles.along = along;
-    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, ph_max(c0, along), c1,
-                     st->tiles.k);
-    return values_along(call, st) || pack_values(call, st, j0, c0, c1);
+    int in_place = keys_in_place(call, st) ? c1 / PH_AMX_TILE * PH_AMX_TILE : 0;
+    st->amx.in_place = in_place;
+    ph_scores_pack_k(call, rows->batch, rows->k_head, j0, ph_max(c0, in_place), c1,
+                     st->amx.k);
+    return values_in_place(call, st) || pack_values(call, st, j0, c0, c1);
 }
 
 /* Weight c of row i, from its terms. */
@@ -91,10 +95,11 @@ static float weight(const uint16_t *terms, int i, int c)
     return sum;
 }
 
-/* Adds what ph_tiles_block took out of v, to the rows that see it. What is infinite or
-   NaN stays so in any order, and nobody else meets it; what is denormal rarely counts. */
-static void add_rest(const ph_call *call, ph_stream *st, int first, int m, int j0, int c0,
-                     int c1)
+/* Adds the products with the elements of v that ph_online_amx_pack replaced by 0, for
+   visible keys only. They come after the others: NaN and Inf do not depend on the order,
+   and subnormals are below the rounding of nearly every sum. */
+static void add_left_out(const ph_call *call, ph_online *st, int first, int m, int j0,
+                         int c0, int c1)
 {
     const ph_attn *a = call->attn;
     const void *keys[PH_BLOCK];
@@ -107,35 +112,35 @@ static void add_rest(const ph_call *call, ph_stream *st, int first, int m, int j
             if (!ph_rows_sees(call, st->rows, first + i, j0 + c0 + c)) continue;
             for (int d = 0; d < a->v_dim; d++)
                 if (!ph_is_normal(v[d]))
-                    acc[d] += weight(st->tiles.terms, i, c) * ph_from_bf16(v[d]);
+                    acc[d] += weight(st->amx.terms, i, c) * ph_from_bf16(v[d]);
         }
     }
 }
 
-/* Scores of columns [c0, c1), multiples of 16, and their peaks. */
-static void strip_scores(const ph_call *call, ph_stream *st, int j0, int first, int m,
+/* Scores of columns [c0, c1), multiples of 16, and their lane_max. */
+static void strip_scores(const ph_call *call, ph_online *st, int j0, int first, int m,
                          int c0, int c1)
 {
     const ph_plan *plan = call->plan;
-    const ph_tiles *t = &st->tiles;
+    const ph_amx_operands *t = &st->amx;
     const ph_strides *k = &call->attn->k;
-    int along = ph_max(c0, ph_min(t->along, c1));
+    int in_place = ph_max(c0, ph_min(t->in_place, c1));
     int64_t key = st->rows->batch * k->batch + st->rows->k_head * k->head;
     for (int i = 0; i < m * PH_LANES; i++) st->lane_max[i] = -INFINITY;
-    if (along > c0)
+    if (in_place > c0)
         plan->bf16_pairs->scores_in_place(
-            m, along - c0, plan->k_steps, t->q_across,
+            m, in_place - c0, plan->k_steps, t->q_panel,
             (const uint16_t *)call->args->k + key + (j0 + c0) * k->time, k->time,
             ph_next_block(k), plan->scale2, st->scores + c0, st->lane_max);
-    if (c1 > along)
+    if (c1 > in_place)
         plan->bf16_pairs->scores(
-            m, c1 - along, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
-            (const uint16_t *)(t->k + (int64_t)along * plan->k_floats), plan->scale2,
-            st->scores + along, st->lane_max);
+            m, c1 - in_place, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
+            (const uint16_t *)(t->k + (int64_t)in_place * plan->k_floats), plan->scale2,
+            st->scores + in_place, st->lane_max);
 }
 
-/* The whole strip against values as they lie, if these can be. */
-static int attend_in_place(const ph_call *call, const ph_stream *st,
+/* The strip against v in place; returns 0 if v has subnormal or non-finite elements. */
+static int attend_in_place(const ph_call *call, const ph_online *st,
                            const ph_strip *strip, int j, int keys)
 {
     const ph_strides *v = &call->attn->v;
@@ -144,11 +149,12 @@ static int attend_in_place(const ph_call *call, const ph_stream *st,
         strip, (const uint16_t *)call->args->v + at, v->time, keys, ph_next_block(v));
 }
 
-void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int first)
+void ph_online_amx_strip(const ph_call *call, ph_online *st, int j0, int v_normal,
+                         int first)
 {
     const ph_plan *plan = call->plan;
     const ph_bf16_pairs *k = plan->bf16_pairs;
-    const ph_tiles *t = &st->tiles;
+    const ph_amx_operands *t = &st->amx;
     int m = ph_min(PH_AMX_TILE, st->rows->count - first), pad = plan->v_pad, c0, c1;
     if (!ph_rows_range(call, st->rows, first, m, j0, &c0, &c1)) return;
     int n = ph_round_up(c1, PH_LANES) - c0, drop = plan->drop_limit != 0;
@@ -167,17 +173,17 @@ void ph_tiles_strip(const ph_call *call, ph_stream *st, int j0, int v_plain, int
                       .sum = st->split.sum + first * PH_LANES,
                       .rescale = st->rescale,
                       .terms = t->terms,
-                      .keep = !v_plain,
+                      .keep = !v_normal,
                       .v = t->v + (int64_t)c0 * pad,
                       .width = pad,
                       .fresh = !*started,
                       .c = st->split.acc + (int64_t)first * pad,
                       .ldc = pad};
     *started = 1;
-    if (values_along(call, st)) {
+    if (values_in_place(call, st)) {
         if (attend_in_place(call, st, &strip, j0 + c0, c1 - c0)) return;
-        strip.keep = !(v_plain = pack_values(call, st, j0, c0, c1));
+        strip.keep = !(v_normal = pack_values(call, st, j0, c0, c1));
     }
     k->attend(&strip);
-    if (!v_plain) add_rest(call, st, first, m, j0, c0, c1);
+    if (!v_normal) add_left_out(call, st, first, m, j0, c0, c1);
 }

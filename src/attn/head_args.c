@@ -1,13 +1,13 @@
 /*
- * head_set.c - what a call says of the rows of a head, as the kernels read it.
+ * head_args.c - biases, masks and dropout of a call in the layout of the head kernels.
  */
-#include "attn/head_set.h"
+#include "attn/head_args.h"
 
 #include "base/rng.h"
 
-enum { FAR = 1 << 20 }; /* beyond any key and row of a tile */
+enum { FAR = 1 << 20 }; /* larger than the rows and keys of any kernel call */
 
-/* Entries of one head's table: a distance for each pair of a token and a key. */
+/* Entries of one head's table: one per distance between its tokens and keys. */
 static size_t table_floats(int rows, int group, int keys)
 {
     return (size_t)(rows / group + 2) + (size_t)keys;
@@ -39,8 +39,8 @@ static int head_of(const ph_head_span *s, int i)
     return s->rows->head0 + (s->first + i) % s->rows->group;
 }
 
-/* Spreads each head's table over the distances at hand, so that a row reads it as it
-   reads a bias: one entry further for each key. */
+/* Expands each head's table to all distances between these rows and keys, so that a row
+   reads it like a bias: consecutive keys, consecutive entries. */
 static void set_relative(const ph_call *call, const ph_head_span *s, ph_head_rows *a)
 {
     const ph_rows *rows = s->rows;
@@ -77,9 +77,9 @@ ph_score_mods ph_head_mods(const ph_call *call, const ph_head_span *s,
     const ph_attn *a = call->attn;
     ph_score_mods mods = {.cap = a->softcap > 0 ? call->plan->cap2 : 0};
     for (int i = 0; i < s->count && args->bias; i++)
-        arrays->bias[i] = args->bias + s->k0 +
-                          ph_broadcast_row(a, &a->bias, s->rows->batch, head_of(s, i),
-                                           token_of(s, i));
+        arrays->bias[i] =
+            args->bias + s->k0 +
+            ph_broadcast_row(a, &a->bias, s->rows->batch, head_of(s, i), token_of(s, i));
     for (int i = 0; i < s->count && args->visible; i++)
         arrays->visible[i] = args->visible + s->k0 +
                              ph_broadcast_row(a, &a->visible, s->rows->batch,
@@ -98,9 +98,8 @@ ph_drop ph_head_drop(const ph_call *call, const ph_head_span *s, ph_head_rows *a
     const ph_plan *plan = call->plan;
     if (!plan->drop_limit) return (ph_drop){.low = NULL};
     for (int i = 0; i < s->count; i++) {
-        uint64_t key =
-            ph_rng_key(call->args->seed, (uint64_t)s->rows->batch,
-                       (uint64_t)head_of(s, i), (uint64_t)token_of(s, i));
+        uint64_t key = ph_rng_key(call->args->seed, (uint64_t)s->rows->batch,
+                                  (uint64_t)head_of(s, i), (uint64_t)token_of(s, i));
         arrays->drop_low[i] = (uint32_t)key;
         arrays->drop_high[i] = (uint32_t)(key >> 32);
     }
@@ -136,7 +135,7 @@ void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
-    const ph_strides *dout = &call->plan->back.dout;
+    const ph_strides *dout = &call->plan->backward.dout;
     int64_t b = rows->batch, head = rows->head0 + 1;
     int64_t k = head / (a->q_heads / a->k_heads), v = head / (a->q_heads / a->v_heads);
     const struct {
@@ -144,14 +143,15 @@ void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch
         const ph_strides *s;
         int64_t head;
         int n, dim;
-    } parts[] = {{args->k, &a->k, k, a->kv_len, a->qk_dim},
-                 {args->q, &a->q, head, a->q_len, a->qk_dim},
-                 {args->v, &a->v, v, a->kv_len, a->v_dim},
-                 {call->grads ? call->grads->dout : NULL, dout, head, a->q_len, a->v_dim},
-                 {args->out, &a->out, head, a->q_len, a->v_dim}};
+    } tensors[] = {
+        {args->k, &a->k, k, a->kv_len, a->qk_dim},
+        {args->q, &a->q, head, a->q_len, a->qk_dim},
+        {args->v, &a->v, v, a->kv_len, a->v_dim},
+        {call->grads ? call->grads->dout : NULL, dout, head, a->q_len, a->v_dim},
+        {args->out, &a->out, head, a->q_len, a->v_dim}};
     if (b == a->batch - 1 && head == a->q_heads) return;
     for (int i = 0; i < (call->grads ? 5 : 3); i++)
-        ph_prefetch_rows(call, ahead, i, parts[i].base, parts[i].s,
-                         b * parts[i].s->batch + parts[i].head * parts[i].s->head,
-                         parts[i].n, parts[i].dim);
+        ph_prefetch_rows(call, ahead, i, tensors[i].base, tensors[i].s,
+                         b * tensors[i].s->batch + tensors[i].head * tensors[i].s->head,
+                         tensors[i].n, tensors[i].dim);
 }

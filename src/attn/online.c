@@ -1,12 +1,12 @@
 /*
- * stream.c - the running softmax: blocks, splits, merging, the final division.
+ * online.c - the online softmax: blocks, splits, merging, the final division.
  */
-#include "attn/stream.h"
+#include "attn/online.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "attn/pairs.h"
+#include "attn/online_amx.h"
 #include "kernels/sink.h"
 
 void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running *out)
@@ -17,11 +17,11 @@ void ph_running_take(const ph_plan *plan, ph_arena *arena, int rows, ph_running 
     out->acc = ph_arena_floats(arena, (size_t)rows * (size_t)plan->v_pad);
 }
 
-/* Packed operands: tiles of bf16, or f32. */
-static void take_operands(const ph_plan *plan, ph_arena *arena, int rows, ph_stream *out)
+/* Packed operands: bf16 for AMX, or f32. */
+static void take_operands(const ph_plan *plan, ph_arena *arena, int rows, ph_online *out)
 {
     if (plan->bf16_pairs) {
-        ph_tiles_take(plan, arena, rows, &out->tiles);
+        ph_online_amx_take(plan, arena, rows, &out->amx);
         return;
     }
     out->q = ph_arena_floats(arena, ph_scores_q_floats(plan, rows));
@@ -29,8 +29,8 @@ static void take_operands(const ph_plan *plan, ph_arena *arena, int rows, ph_str
     out->v = ph_arena_floats(arena, (size_t)PH_BLOCK * (size_t)plan->v_pad);
 }
 
-void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
-                    ph_stream *out)
+void ph_online_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
+                    ph_online *out)
 {
     size_t height = (size_t)plan->strip, strip = height * PH_STRIP_LD;
     out->rows = ph_arena_take(arena, sizeof *out->rows);
@@ -45,18 +45,18 @@ void ph_stream_take(const ph_plan *plan, ph_arena *arena, int rows, int splits,
     out->started = ph_arena_take(arena, (size_t)ph_div_up(rows, plan->strip));
 }
 
-void ph_stream_begin(const ph_call *call, ph_stream *stream)
+void ph_online_begin(const ph_call *call, ph_online *st)
 {
     if (call->plan->bf16_pairs) {
-        ph_tiles_begin(call, stream);
+        ph_online_amx_begin(call, st);
         return;
     }
-    stream->packed = 0;
+    st->packed = 0;
 }
 
-/* q of the rows before `end`, unless it is there: packed when it is first wanted, so that
-   waiting for it is spread over the strips. */
-static void pack_queries(const ph_call *call, ph_stream *st, int end)
+/* Packs q of the rows before `end` on first use, so that its cache misses are spread over
+   the strips. */
+static void pack_queries(const ph_call *call, ph_online *st, int end)
 {
     const ph_attn *a = call->attn;
     const void *from[PH_ROWS_MAX];
@@ -74,11 +74,11 @@ void ph_running_reset(int rows, ph_running *r)
     memset(r->sum, 0, (size_t)rows * PH_LANES * sizeof(float));
 }
 
-/* acc += p v where some key of the block is hidden from some row and v is not finite
-   there: hidden keys are stepped over, so that 0 * NaN never happens. Same order, same
-   bits. */
-static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int m, int j0,
-                       int c0, int c1, const float *v, int64_t ld, const float *rescale)
+/* acc += p v where v of a key hidden from some row is NaN or Inf: hidden keys are
+   skipped, because 0 * NaN is NaN. Same order, same bits. */
+static void multiply_visible(const ph_call *call, const ph_online *st, int first, int m,
+                             int j0, int c0, int c1, const float *v, int64_t ld,
+                             const float *rescale)
 {
     int pad = call->plan->v_pad;
     for (int i = 0; i < m; i++) {
@@ -91,7 +91,7 @@ static void weigh_seen(const ph_call *call, const ph_stream *st, int first, int 
     }
 }
 
-/* What acc of up to PH_LANES rows is multiplied by, and their lse. */
+/* The factor gate / sum and the lse of up to PH_LANES rows. */
 static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int n,
                         const ph_running *result, float *factor, float *lse)
 {
@@ -104,7 +104,7 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
         int r = first + i;
         float gate = ph_rows_gate(call, rows->batch, rows->head[r], rows->token[r]);
         float row_max = result->row_max[r];
-        factor[i] = sum[i] == 0 ? 0 : gate / sum[i]; /* 0: no key seen */
+        factor[i] = sum[i] == 0 ? 0 : gate / sum[i]; /* 0: no visible key */
         lse[i] = (float)((double)row_max * PH_LN2 + lse[i]);
         if (sum[i] == 0) lse[i] = -INFINITY;
         if (isnan(sum[i])) lse[i] = NAN;
@@ -112,14 +112,14 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
     }
 }
 
-/* One block of keys, as the strips see it. */
+/* One block of keys, shared by all strips. */
 typedef struct block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
     const void *k;  /* key j0 in place, if k is not packed; else NULL */
     const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
-    int v_finite;         /* -1: not known yet */
-    ph_prefetch prefetch; /* by the strips, meanwhile */
+    int v_finite;         /* -1: not checked yet */
+    ph_prefetch prefetch; /* what strips prefetch for the next block */
 } block;
 
 static int v_is_finite(const ph_call *call, block *b)
@@ -130,7 +130,7 @@ static int v_is_finite(const ph_call *call, block *b)
     return b->v_finite;
 }
 
-/* Scores as ph_rows_scores gives them, of the only strip against keys in place. */
+/* ph_rows_scores of a single strip, with k read in place instead of packed. */
 static int scores_in_place(const ph_call *call, const ph_score_strip *t, const float *q,
                            const void *k)
 {
@@ -142,7 +142,7 @@ static int scores_in_place(const ph_call *call, const ph_score_strip *t, const f
     return ph_rows_mask(call, t);
 }
 
-static void drop_weights(const ph_call *call, ph_stream *st, const ph_score_strip *t)
+static void drop_weights(const ph_call *call, ph_online *st, const ph_score_strip *t)
 {
     int n = ph_round_up(t->c1, PH_LANES) - t->c0;
     ph_rows_dropout(call, t->rows, t->first, t->m, t->j0, t->c0, t->c1, st->drop);
@@ -151,20 +151,20 @@ static void drop_weights(const ph_call *call, ph_stream *st, const ph_score_stri
                              st->drop + i * PH_STRIP_LD + t->c0);
 }
 
-static void pack_values(const ph_call *call, ph_stream *st, block *b)
+static void pack_values(const ph_call *call, ph_online *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
     int few = rows->count <=
-              call->kernels->mr; /* then copying v would cost more than it saves */
-    b->v = ph_keys_along(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                         call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
+              call->kernels->mr; /* one strip: packing v costs more than it saves */
+    b->v = ph_keys_rows(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
+                        call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
 }
 
-/* acc += p v for the only strip, v converted 16 keys at a time, so that they are still in
-   the first-level cache when they are multiplied. */
-static void weigh_pieces(const ph_call *call, ph_stream *st, block *b, int m, int c0,
-                         int c1, const float *rescale)
+/* acc += p v of a single strip: v is converted 16 keys at a time and multiplied while it
+   is in L1. */
+static void multiply_v_16_keys(const ph_call *call, ph_online *st, block *b, int m,
+                               int c0, int c1, const float *rescale)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_attn *a = call->attn;
@@ -181,7 +181,7 @@ static void weigh_pieces(const ph_call *call, ph_stream *st, block *b, int m, in
     }
 }
 
-static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
+static void run_strip(const ph_call *call, ph_online *st, block *b, int first)
 {
     const ph_kernels *k = call->kernels;
     int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
@@ -189,29 +189,28 @@ static void run_strip(const ph_call *call, ph_stream *st, block *b, int first)
     pack_queries(call, st, first + m);
     ph_score_strip t = {st->rows,   first,        m,   b->j0, c0, c1,
                         st->scores, st->lane_max, NULL};
-    int partial = b->k ? scores_in_place(call, &t, st->q, b->k)
-                       : ph_rows_scores(call, &t, st->q, st->k);
+    int hidden = b->k ? scores_in_place(call, &t, st->q, b->k)
+                      : ph_rows_scores(call, &t, st->q, st->k);
     k->softmax(m, ph_round_up(c1, PH_LANES) - c0, st->scores + c0, st->lane_max,
                st->split.row_max + first, st->split.sum + first * PH_LANES, st->rescale);
     if (call->plan->drop_limit) drop_weights(call, st, &t);
     uint8_t *started = &st->started[first / k->mr];
     const float *rescale = *started ? st->rescale : NULL;
     *started = 1;
-    if (partial && !b->v) pack_values(call, st, b);
+    if (hidden && !b->v) pack_values(call, st, b);
     if (!b->v)
-        weigh_pieces(call, st, b, m, c0, c1, rescale);
-    else if (partial && !v_is_finite(call, b))
-        weigh_seen(call, st, first, m, b->j0, c0, c1, b->v, b->ld, rescale);
+        multiply_v_16_keys(call, st, b, m, c0, c1, rescale);
+    else if (hidden && !v_is_finite(call, b))
+        multiply_visible(call, st, first, m, b->j0, c0, c1, b->v, b->ld, rescale);
     else
         k->multiply_v(m, pad, c1 - c0, st->scores + c0, b->v + c0 * b->ld, b->ld,
                       st->split.acc + (int64_t)first * pad, pad, rescale,
                       ph_prefetch_take(&b->prefetch, (int64_t)pad * (c1 - c0)));
 }
 
-/* What strips prefetch while they run over a block: v of the next one, which few rows
-   would wait for; many also the rest of q, k of the next block, and at the last one the
-   rows that will be written. */
-static void plan_prefetch(const ph_call *call, const ph_stream *st, block *b)
+/* What strips prefetch during a block: v of the next block; with more than one strip also
+   the rest of q, k of the next block, and during the last block the rows of out. */
+static void plan_prefetch(const ph_call *call, const ph_online *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
@@ -232,8 +231,8 @@ static void plan_prefetch(const ph_call *call, const ph_stream *st, block *b)
                          ph_rows_at(rows, 0, &a->out), rows->count, a->v_dim);
 }
 
-/* Packs the block for the strips. */
-static void pack_block(const ph_call *call, ph_stream *st, block *b)
+/* Packs k and v of the block. With few rows k is used too rarely to pay for packing. */
+static void pack_block(const ph_call *call, ph_online *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
@@ -248,7 +247,7 @@ static void pack_block(const ph_call *call, ph_stream *st, block *b)
     plan_prefetch(call, st, b);
 }
 
-void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
+void ph_online_run(const ph_call *call, ph_online *st, int first, int end)
 {
     const ph_rows *rows = st->rows;
     const ph_bf16_pairs *pairs = call->plan->bf16_pairs;
@@ -260,15 +259,15 @@ void ph_stream_run(const ph_call *call, ph_stream *st, int first, int end)
     if (pairs) pairs->begin(ph_min(rows->count, PH_AMX_TILE));
     for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
         block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
-        int plain = 0, strip = call->plan->strip;
+        int v_normal = 0, strip = call->plan->strip;
         if (rows->low > j0) b.c0 = (rows->low - j0) / nr * nr;
         if (pairs)
-            plain = ph_tiles_block(call, st, b.j0, b.c0, b.c1);
+            v_normal = ph_online_amx_pack(call, st, b.j0, b.c0, b.c1);
         else
             pack_block(call, st, &b);
         for (int r = 0; r < rows->count; r += strip)
             if (pairs)
-                ph_tiles_strip(call, st, j0, plain, r);
+                ph_online_amx_strip(call, st, j0, v_normal, r);
             else
                 run_strip(call, st, &b, r);
     }
@@ -281,23 +280,22 @@ static float add_lanes(const ph_call *call, const float *lanes)
     return call->kernels->dot(PH_LANES, lanes, ones);
 }
 
-/* Whether a row has seen a key. A maximum may have lost a NaN on the way; the sum has
-   not. */
+/* Whether a row has seen a key. row_max may lose a NaN, the sum does not. */
 static int has_seen(const ph_call *call, const ph_running *running, int i)
 {
     return running->row_max[i] != -INFINITY ||
            add_lanes(call, running->sum + i * PH_LANES) != 0;
 }
 
-/* Up to PH_LANES rows of ph_stream_merge, whose powers of two come from one call. */
+/* Up to PH_LANES rows of ph_online_merge: one call of the exp2 kernel for all. */
 static void merge_rows(const ph_call *call, int first, int n, ph_running *into,
-                       const ph_running *part)
+                       const ph_running *partial)
 {
     const ph_kernels *k = call->kernels;
     int pad = call->plan->v_pad;
     float row_max[PH_LANES], a[PH_LANES] = {0}, b[PH_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        float x = into->row_max[first + i], y = part->row_max[first + i];
+        float x = into->row_max[first + i], y = partial->row_max[first + i];
         row_max[i] = x > y ? x : y;
         a[i] = x - row_max[i], b[i] = y - row_max[i];
     }
@@ -306,8 +304,9 @@ static void merge_rows(const ph_call *call, int first, int n, ph_running *into,
     for (int i = 0; i < n; i++) {
         int r = first + i;
         float *sum = into->sum + r * PH_LANES, *acc = into->acc + (int64_t)r * pad;
-        const float *more = part->sum + r * PH_LANES, *add = part->acc + (int64_t)r * pad;
-        if (!has_seen(call, part, r)) continue;
+        const float *more = partial->sum + r * PH_LANES,
+                    *add = partial->acc + (int64_t)r * pad;
+        if (!has_seen(call, partial, r)) continue;
         int begun = has_seen(call, into, r);
         into->row_max[r] = row_max[i];
         if (begun) {
@@ -320,14 +319,14 @@ static void merge_rows(const ph_call *call, int first, int n, ph_running *into,
     }
 }
 
-void ph_stream_merge(const ph_call *call, int rows, ph_running *into,
-                     const ph_running *part)
+void ph_online_merge(const ph_call *call, int rows, ph_running *into,
+                     const ph_running *partial)
 {
     for (int first = 0; first < rows; first += PH_LANES)
-        merge_rows(call, first, ph_min(PH_LANES, rows - first), into, part);
+        merge_rows(call, first, ph_min(PH_LANES, rows - first), into, partial);
 }
 
-void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *result)
+void ph_online_finish(const ph_call *call, const ph_rows *rows, ph_running *result)
 {
     const ph_attn *a = call->attn;
     size_t pad = (size_t)call->plan->v_pad;
@@ -348,7 +347,7 @@ void ph_stream_finish(const ph_call *call, const ph_rows *rows, ph_running *resu
     }
 }
 
-void ph_stream_clear(const ph_call *call, const ph_rows *rows, int first, int end)
+void ph_online_clear(const ph_call *call, const ph_rows *rows, int first, int end)
 {
     const ph_attn *a = call->attn;
     size_t bytes = (size_t)a->v_dim * ph_dtype_size(a->dtype);

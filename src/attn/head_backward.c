@@ -1,23 +1,23 @@
 /*
- * head_back.c - gradients of a chunk of keys, tile of rows by tile of rows, each by one
- * kernel: head_backward.
+ * head_backward.c - gradients of a chunk of keys: one call of the kernel head_backward
+ * per block of rows.
  *
- * The order of every sum is that of chunk.c, so are its bits.
+ * Every sum has the order of chunk.c, so the bits are the same.
  */
-#include "attn/head_set.h"
+#include "attn/head_args.h"
 
 #include <string.h>
 
-/* Rows in one chain of dk and dv, a multiple of a tile's. */
+/* Rows of one chain of dk and dv, a multiple of those of a kernel call. */
 enum { FLUSH_ROWS = PH_FLUSH * PH_GRAD_ROWS };
 
 /* dk or dv of the chunk. */
 typedef struct key_sums {
     ph_key_target target;
     int pad;
-    int direct;  /* 1: sums stand there */
-    float *part; /* (PH_CHUNK, pad) of the last FLUSH_ROWS rows; NULL: never needed */
-    float *sums; /* of those before, likewise */
+    int direct;     /* 1: accumulated in the tensor itself */
+    float *partial; /* (PH_CHUNK, pad) of the last FLUSH_ROWS rows; NULL: not needed */
+    float *sums;    /* of the rows before, likewise */
 } key_sums;
 
 /* Rows of one group of heads against one chunk. */
@@ -27,23 +27,23 @@ typedef struct work {
     ph_rows *rows; /* batch, heads and lengths; nothing is gathered */
     int k0;
     int first, end; /* rows that may see a key of the chunk */
-    ph_grad_block tile;
+    ph_grad_block block;
     ph_head_rows arrays;
-    float *q_room, *dout_room, *k_room, *v_room; /* NULL: the tensor itself serves */
-    float *dq_room;
-    float *lse_room, *delta_room;
+    float *q_scratch, *dout_scratch, *k_scratch, *v_scratch; /* NULL: read in place */
+    float *dq_scratch;
+    float *lse_scratch, *delta_scratch;
     key_sums dk, dv;
 } work;
 
-/* ---- room ---- */
+/* ---- scratch ---- */
 
-/* Whether rows of a tensor serve where they lie: of short heads whatever their distance,
-   else behind each other. */
+/* Whether rows of a tensor are read in place: contiguous ones, and any of short heads,
+   which stay in cache. */
 static int in_place(const ph_plan *plan, const ph_strides *s, int dim, int pad)
 {
     const ph_attn *a = &plan->attn;
-    int few = a->q_len <= PH_BLOCK && a->kv_len <= PH_BLOCK;
-    return a->dtype == PH_F32 && dim == pad && (few || s->time == dim);
+    int is_short = a->q_len <= PH_BLOCK && a->kv_len <= PH_BLOCK;
+    return a->dtype == PH_F32 && dim == pad && (is_short || s->time == dim);
 }
 
 static int rows_in_place(const ph_plan *plan, const ph_strides *s, int dim, int pad)
@@ -65,9 +65,9 @@ static void take_key_sums(const ph_plan *plan, ph_arena *arena, int dim, int pad
                           key_sums *s)
 {
     int long_text = plan->attn.q_len > FLUSH_ROWS / plan->group;
-    int rooms = long_text || !stores_in_place(plan, dim, pad);
+    int needs_scratch = long_text || !stores_in_place(plan, dim, pad);
     s->pad = pad;
-    s->part = take_rows(arena, rooms, PH_CHUNK, pad);
+    s->partial = take_rows(arena, needs_scratch, PH_CHUNK, pad);
     s->sums = take_rows(arena, long_text, PH_CHUNK, pad);
 }
 
@@ -78,24 +78,25 @@ static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
     int k_pad = plan->k_pad, v_pad = plan->v_pad, keys = ph_min(a->kv_len, PH_CHUNK);
     int most = rows < PH_GRAD_BLOCK_ROWS ? (int)rows : PH_GRAD_BLOCK_ROWS;
     w->rows = ph_arena_take(arena, sizeof *w->rows);
-    w->q_room =
+    w->q_scratch =
         take_rows(arena, !rows_in_place(plan, &a->q, a->qk_dim, k_pad), most, k_pad);
-    w->dout_room = take_rows(arena, 1, most, v_pad);
-    w->k_room = take_rows(arena, !in_place(plan, &a->k, a->qk_dim, k_pad), keys, k_pad);
-    w->v_room = take_rows(arena, !in_place(plan, &a->v, a->v_dim, v_pad), keys, v_pad);
-    w->dq_room = take_rows(arena, 1, most, k_pad);
-    w->lse_room = take_rows(arena, plan->group > 1, most, 1);
-    w->delta_room = take_rows(arena, plan->group > 1, most, 1);
+    w->dout_scratch = take_rows(arena, 1, most, v_pad);
+    w->k_scratch =
+        take_rows(arena, !in_place(plan, &a->k, a->qk_dim, k_pad), keys, k_pad);
+    w->v_scratch = take_rows(arena, !in_place(plan, &a->v, a->v_dim, v_pad), keys, v_pad);
+    w->dq_scratch = take_rows(arena, 1, most, k_pad);
+    w->lse_scratch = take_rows(arena, plan->group > 1, most, 1);
+    w->delta_scratch = take_rows(arena, plan->group > 1, most, 1);
     ph_head_rows_take(plan, arena, most, plan->group, keys, &w->arrays);
     take_key_sums(plan, arena, a->qk_dim, k_pad, &w->dk);
     take_key_sums(plan, arena, a->v_dim, v_pad, &w->dv);
-    w->tile.scratch =
+    w->block.scratch =
         ph_arena_floats(arena, ph_grad_block_floats(a->qk_dim, a->v_dim, most, keys));
 }
 
 static int fits(const ph_plan *plan)
 {
-    return !plan->bf16_pairs && !plan->back.twins && plan->cluster == plan->group;
+    return !plan->bf16_pairs && !plan->backward.twins && plan->cluster == plan->group;
 }
 
 size_t ph_head_chunk_bytes(const ph_plan *plan)
@@ -107,10 +108,10 @@ size_t ph_head_chunk_bytes(const ph_plan *plan)
     return arena.used;
 }
 
-/* ---- rows and keys of a tile ---- */
+/* ---- rows and keys of a block ---- */
 
 /* Whether one of the rows [first, end) may see a key of the chunk. */
-static int see_chunk(const work *w, int first, int end)
+static int sees_chunk(const work *w, int first, int end)
 {
     int low = INT32_MAX, high = 0, group = w->rows->group, lo, hi;
     int last = (end - 1) / group;
@@ -118,22 +119,23 @@ static int see_chunk(const work *w, int first, int end)
         ph_rows_interval(w->call->attn, &w->rows->extent, token, &lo, &hi);
         if (hi > 0) low = ph_min(low, lo);
         high = ph_max(high, hi);
-        if (hi > 0 && token < last) token = last - 1; /* what is between sees no less */
+        if (hi > 0 && token < last) token = last - 1; /* rows in between see no less */
     }
-    return high > w->k0 && low < w->k0 + w->tile.keys;
+    return high > w->k0 && low < w->k0 + w->block.keys;
 }
 
-/* Rows that matter, by tiles of PH_GRAD_ROWS: where a chain of dk and dv begins. */
+/* The rows that see the chunk, in steps of PH_GRAD_ROWS: chains of dk and dv start
+   there. */
 static int find_range(work *w)
 {
     int total = w->rows->extent.q_len * w->rows->group, step = PH_GRAD_ROWS;
     w->first = 0, w->end = total;
     if (w->call->attn->mask == PH_MASK_NONE) return total > 0;
-    while (w->first < total && !see_chunk(w, w->first, ph_min(w->first + step, total)))
+    while (w->first < total && !sees_chunk(w, w->first, ph_min(w->first + step, total)))
         w->first += step;
     for (int last; w->end > w->first; w->end = last) {
         last = (w->end - 1) / step * step;
-        if (see_chunk(w, last, w->end)) break;
+        if (sees_chunk(w, last, w->end)) break;
     }
     return w->first < w->end;
 }
@@ -151,64 +153,65 @@ static int64_t key_at(const work *w, int key, int head, const ph_strides *s)
 
 /* `count` rows of a q-like tensor from `first` on: the tensor itself, or a copy. */
 static const float *find_rows(const work *w, const void *base, const ph_strides *s,
-                              int dim, int pad, int first, int count, float *room,
+                              int dim, int pad, int first, int count, float *scratch,
                               int64_t *ld)
 {
     ph_dtype type = w->call->attn->dtype;
     const void *from[PH_GRAD_BLOCK_ROWS];
-    *ld = room ? pad : s->time;
-    if (!room) return (const float *)base + row_at(w, first, s);
+    *ld = scratch ? pad : s->time;
+    if (!scratch) return (const float *)base + row_at(w, first, s);
     for (int i = 0; i < count; i++) from[i] = ph_at(base, type, row_at(w, first + i, s));
-    w->call->kernels->pack_row_major(room, pad, from, count, dim, type, 1);
-    return room;
+    w->call->kernels->pack_row_major(scratch, pad, from, count, dim, type, 1);
+    return scratch;
 }
 
 static const float *find_keys(const work *w, const void *base, const ph_strides *s,
-                              int head, int dim, int pad, float *room, int64_t *ld)
+                              int head, int dim, int pad, float *scratch, int64_t *ld)
 {
     ph_dtype type = w->call->attn->dtype;
     const void *from[PH_CHUNK];
     int64_t at = key_at(w, w->k0, head, s);
-    *ld = room ? pad : s->time;
-    if (!room) return (const float *)base + at;
-    for (int c = 0; c < w->tile.keys; c++, at += s->time) from[c] = ph_at(base, type, at);
-    w->call->kernels->pack_row_major(room, pad, from, w->tile.keys, dim, type, 1);
-    return room;
+    *ld = scratch ? pad : s->time;
+    if (!scratch) return (const float *)base + at;
+    for (int c = 0; c < w->block.keys; c++, at += s->time)
+        from[c] = ph_at(base, type, at);
+    w->call->kernels->pack_row_major(scratch, pad, from, w->block.keys, dim, type, 1);
+    return scratch;
 }
 
 static void set_keys(work *w)
 {
     const ph_attn *a = w->call->attn;
     const ph_plan *plan = w->call->plan;
-    ph_grad_block *t = &w->tile;
+    ph_grad_block *t = &w->block;
     t->k = find_keys(w, w->call->args->k, &a->k, w->rows->k_head, a->qk_dim, plan->k_pad,
-                     w->k_room, &t->k_ld);
+                     w->k_scratch, &t->k_ld);
     t->v = find_keys(w, w->call->args->v, &a->v, w->rows->v_head, a->v_dim, plan->v_pad,
-                     w->v_room, &t->v_ld);
+                     w->v_scratch, &t->v_ld);
 }
 
-/* lse and delta of a tile's rows. */
+/* lse and delta of the block's rows. */
 static void set_sums(work *w, int first, int count)
 {
     const ph_attn *a = w->call->attn;
     const ph_rows *rows = w->rows;
     int64_t head = (int64_t)rows->batch * a->q_heads + rows->head0;
-    w->tile.lse =
-        rows->group > 1 ? w->lse_room : w->deltas->lse + head * a->q_len + first;
-    w->tile.delta =
-        rows->group > 1 ? w->delta_room : w->deltas->delta + head * a->q_len + first;
+    w->block.lse =
+        rows->group > 1 ? w->lse_scratch : w->deltas->lse + head * a->q_len + first;
+    w->block.delta =
+        rows->group > 1 ? w->delta_scratch : w->deltas->delta + head * a->q_len + first;
     for (int i = 0; i < count && rows->group > 1; i++) {
         int row = first + i;
         int64_t index = (head + row % rows->group) * a->q_len + row / rows->group;
-        w->lse_room[i] = w->deltas->lse[index];
-        w->delta_room[i] = w->deltas->delta[index];
+        w->lse_scratch[i] = w->deltas->lse[index];
+        w->delta_scratch[i] = w->deltas->delta[index];
     }
 }
 
-/* Which rows the tile from `first` on has, and what they see; returns its end. */
+/* The rows of the block from `first` on and their visible keys; returns its end. */
 static int set_window(work *w, int first)
 {
-    ph_grad_block *t = &w->tile;
+    ph_grad_block *t = &w->block;
     int group = w->rows->group;
     t->rows = ph_min(PH_GRAD_BLOCK_ROWS, w->end - first);
     t->window = ph_head_window(w->call, &w->rows->extent, first / group, w->k0);
@@ -216,66 +219,66 @@ static int set_window(work *w, int first)
     return first + t->rows;
 }
 
-/* dout of a tile's rows times their gates. */
+/* dout of the block's rows times their gates. */
 static void gate_dout(work *w, int first)
 {
     const ph_call *call = w->call;
     const ph_attn *a = call->attn;
-    ph_grad_block *t = &w->tile;
+    ph_grad_block *t = &w->block;
     int64_t pad = call->plan->v_pad;
     for (int i = 0; i < t->rows; i++) {
-        int64_t at = row_at(w, first + i, &call->plan->back.dout);
+        int64_t at = row_at(w, first + i, &call->plan->backward.dout);
         int group = w->rows->group, head = w->rows->head0 + (first + i) % group;
         float gate = ph_rows_gate(call, w->rows->batch, head, (first + i) / group);
-        call->kernels->load_row(w->dout_room + i * pad,
+        call->kernels->load_row(w->dout_scratch + i * pad,
                                 ph_at(call->grads->dout, a->dtype, at), a->v_dim,
                                 a->dtype, gate);
     }
-    t->dout = w->dout_room, t->dout_ld = pad;
+    t->dout = w->dout_scratch, t->dout_ld = pad;
 }
 
 static void set_rows(work *w, int first)
 {
     const ph_attn *a = w->call->attn;
     const ph_plan *plan = w->call->plan;
-    ph_grad_block *t = &w->tile;
+    ph_grad_block *t = &w->block;
     int count = t->rows;
     t->q = find_rows(w, w->call->args->q, &a->q, a->qk_dim, plan->k_pad, first, count,
-                     w->q_room, &t->q_ld);
+                     w->q_scratch, &t->q_ld);
     if (w->call->args->gate)
         gate_dout(w, first);
     else
-        t->dout = find_rows(w, w->call->grads->dout, &plan->back.dout, a->v_dim,
-                            plan->v_pad, first, count, w->dout_room, &t->dout_ld);
+        t->dout = find_rows(w, w->call->grads->dout, &plan->backward.dout, a->v_dim,
+                            plan->v_pad, first, count, w->dout_scratch, &t->dout_ld);
     set_sums(w, first, count);
 }
 
-/* What becomes of the tile's scores and weights. */
+/* Biases, masks and dropout of the block. */
 static void set_mods(work *w, int first)
 {
-    ph_head_span span = {w->rows, first, w->tile.rows, w->k0, w->tile.keys};
-    w->tile.mods = ph_head_mods(w->call, &span, &w->arrays);
-    w->tile.drop = ph_head_drop(w->call, &span, &w->arrays);
+    ph_head_span span = {w->rows, first, w->block.rows, w->k0, w->block.keys};
+    w->block.mods = ph_head_mods(w->call, &span, &w->arrays);
+    w->block.drop = ph_head_drop(w->call, &span, &w->arrays);
 }
 
-/* Whether a key is hidden from a row of the tile. */
-static int tile_hides(const ph_grad_block *t)
+/* Whether a key is hidden from a row of the block by its position. */
+static int block_hides(const ph_grad_block *t)
 {
     const ph_window *w = &t->window;
     return w->lo + (w->phase + t->rows - 1) / w->group > 0 || w->hi < t->keys;
 }
 
-/* Whether all that a hidden pair would multiply by 0 is finite. */
+/* Whether every element that is multiplied by the weight 0 of a hidden key is finite. */
 static int is_safe(work *w)
 {
     const ph_kernels *k = w->call->kernels;
     const ph_plan *plan = w->call->plan;
-    const ph_grad_block *t = &w->tile;
+    const ph_grad_block *t = &w->block;
     int k_finite = -1, excludes = ph_head_excludes(w->call);
     if (w->call->attn->mask == PH_MASK_NONE && !excludes) return 1;
     for (int next, row = w->first; row < w->end; row = next) {
         next = set_window(w, row);
-        if (!excludes && !tile_hides(t)) continue;
+        if (!excludes && !block_hides(t)) continue;
         set_rows(w, row);
         if (k_finite < 0) k_finite = k->finite(t->k, t->k_ld, t->keys, plan->k_pad);
         if (!k_finite || !k->finite(t->q, t->q_ld, t->rows, plan->k_pad) ||
@@ -287,38 +290,39 @@ static int is_safe(work *w)
 
 /* ---- where gradients go ---- */
 
-/* dk or dv of the chunk: in its tensor, if one chain is all of it. */
+/* dk or dv of the chunk: accumulated in its tensor if it is a single chain. */
 static void set_key_sums(const work *w, ph_key_target target, key_sums *out)
 {
     out->target = target;
-    out->direct = !out->part || (stores_in_place(w->call->plan, target.dim, out->pad) &&
-                                 w->end - w->first <= FLUSH_ROWS);
+    out->direct =
+        !out->partial || (stores_in_place(w->call->plan, target.dim, out->pad) &&
+                          w->end - w->first <= FLUSH_ROWS);
     if (out->sums && !out->direct)
-        memset(out->sums, 0, (size_t)w->tile.keys * (size_t)out->pad * sizeof(float));
+        memset(out->sums, 0, (size_t)w->block.keys * (size_t)out->pad * sizeof(float));
 }
 
-/* Where a tile's sums go: `done` rows are behind it; `last`: none comes after it. */
+/* Where a block's sums go; `done` rows came before, `last`: none follow. */
 static void set_key_target(const key_sums *s, int done, int last, ph_grad_sum *to)
 {
-    to->to = s->direct || !s->target.base ? s->target.base : s->part;
+    to->to = s->direct || !s->target.base ? s->target.base : s->partial;
     to->ld = s->direct ? s->target.time : s->pad;
     to->scale = s->direct && last ? s->target.scale : 1;
     to->how = done % FLUSH_ROWS ? PH_SUM_CONTINUE : PH_SUM_STORE;
 }
 
-/* Adds the sums of the last rows to those before. */
+/* Adds the partial sums to the sums. */
 static void flush(const work *w, const key_sums *s)
 {
     if (s->target.base && !s->direct && s->sums)
-        w->call->kernels->axpy(w->tile.keys * s->pad, 1, s->part, s->sums);
+        w->call->kernels->axpy(w->block.keys * s->pad, 1, s->partial, s->sums);
 }
 
-/* Stores what is not in its tensor yet. */
+/* Stores dk or dv unless it was accumulated in its tensor. */
 static void store_keys(const work *w, const key_sums *s)
 {
-    int keys = w->tile.keys, all = ph_min(PH_CHUNK, w->call->attn->kv_len - w->k0);
+    int keys = w->block.keys, all = ph_min(PH_CHUNK, w->call->attn->kv_len - w->k0);
     if (!s->direct)
-        ph_store_keys(w->call, &s->target, 0, keys, s->sums ? s->sums : s->part);
+        ph_store_keys(w->call, &s->target, 0, keys, s->sums ? s->sums : s->partial);
     ph_store_keys(w->call, &s->target, keys, all, NULL);
 }
 
@@ -329,32 +333,33 @@ static int dq_in_place(const ph_plan *plan)
            (plan->chunks > 1 || stores_in_place(plan, a->qk_dim, plan->k_pad));
 }
 
-/* Where the kernel leaves the chunk's partial sums of dq of a tile. */
+/* Where the kernel writes the chunk's partial sums of dq. */
 static void set_dq_target(const work *w, int first, const ph_dq_target *target,
                           ph_grad_sum *to)
 {
     const ph_plan *plan = w->call->plan;
-    int in_room = !dq_in_place(plan), store = target->how == PH_DQ_STORE;
-    to->how = in_room || target->how != PH_DQ_ADD ? PH_SUM_STORE : PH_SUM_ADD;
-    to->scale = store && !in_room ? plan->attn.scale : 1;
-    to->ld = in_room ? plan->k_pad : target->time;
+    int in_scratch = !dq_in_place(plan), store = target->how == PH_DQ_STORE;
+    to->how = in_scratch || target->how != PH_DQ_ADD ? PH_SUM_STORE : PH_SUM_ADD;
+    to->scale = store && !in_scratch ? plan->attn.scale : 1;
+    to->ld = in_scratch ? plan->k_pad : target->time;
     if (!target->base)
         to->to = NULL;
     else
-        to->to = in_room ? w->dq_room : (float *)target->base + first * target->time;
+        to->to =
+            in_scratch ? w->dq_scratch : (float *)target->base + first * target->time;
 }
 
-/* Brings what stands in scratch to its target. */
+/* Adds dq from scratch to its target. */
 static void put_dq(const work *w, int first, const ph_dq_target *target)
 {
     int group = w->rows->group, pad = w->call->plan->k_pad;
     if (!target->base || dq_in_place(w->call->plan)) return;
-    for (int row = first; row < first + w->tile.rows; row++)
+    for (int row = first; row < first + w->block.rows; row++)
         ph_dq_put(w->call, target, row % group, row / group,
-                  w->dq_room + (int64_t)(row - first) * pad);
+                  w->dq_scratch + (int64_t)(row - first) * pad);
 }
 
-/* Rows of dq that see no key of the only chunk, or of the first. */
+/* Clears rows of dq that see no key of a single or first chunk. */
 static void clear_dq(const work *w, int first, int end, const ph_dq_target *target)
 {
     int group = w->rows->group;
@@ -366,21 +371,21 @@ static void clear_dq(const work *w, int first, int end, const ph_dq_target *targ
 /* ---- the chunk ---- */
 
 /* Prefetches `count` rows of a tensor, if they are read in place. */
-static void prefetch(work *w, int part, const void *base, const ph_strides *s, int64_t at,
-                     int count, int dim, const float *room)
+static void prefetch(work *w, int i, const void *base, const ph_strides *s, int64_t at,
+                     int count, int dim, const float *scratch)
 {
-    if (room) return;
-    ph_prefetch_rows(w->call, &w->tile.prefetch, part, base, s, at, count, dim);
+    if (scratch) return;
+    ph_prefetch_rows(w->call, &w->block.prefetch, i, base, s, at, count, dim);
 }
 
-/* While a tile runs it prefetches the rows of the next one, at the end of a chunk the
+/* While a block runs it prefetches the rows of the next one, at the end of a chunk the
    keys of the next, and at the end of a head the next head. */
 static void plan_prefetch(work *w, int next)
 {
     const ph_attn *a = w->call->attn;
     const ph_args *args = w->call->args;
-    const ph_strides *dout = &w->call->plan->back.dout;
-    ph_grad_block *t = &w->tile;
+    const ph_strides *dout = &w->call->plan->backward.dout;
+    ph_grad_block *t = &w->block;
     int rows = ph_min(PH_GRAD_BLOCK_ROWS, w->end - next), key = w->k0 + PH_CHUNK;
     int keys = ph_min(PH_CHUNK, w->rows->extent.kv_len - key);
     memset(&t->prefetch, 0, sizeof t->prefetch);
@@ -390,23 +395,23 @@ static void plan_prefetch(work *w, int next)
     }
     if (next < w->end) {
         prefetch(w, 1, args->q, &a->q, row_at(w, next, &a->q), rows, a->qk_dim,
-                 w->q_room);
+                 w->q_scratch);
         prefetch(w, 2, w->call->grads->dout, dout, row_at(w, next, dout), rows, a->v_dim,
-                 w->dout_room);
+                 w->dout_scratch);
     } else if (keys > 0) {
         prefetch(w, 1, args->k, &a->k, key_at(w, key, w->rows->k_head, &a->k), keys,
-                 a->qk_dim, w->k_room);
+                 a->qk_dim, w->k_scratch);
         prefetch(w, 2, args->v, &a->v, key_at(w, key, w->rows->v_head, &a->v), keys,
-                 a->v_dim, w->v_room);
+                 a->v_dim, w->v_scratch);
     } else if (w->call->plan->group == 1) {
         ph_head_prefetch_next(w->call, w->rows, &t->prefetch);
     }
 }
 
-static void run_tiles(work *w, const ph_dq_target *target)
+static void run_blocks(work *w, const ph_dq_target *target)
 {
     const ph_kernels *k = w->call->kernels;
-    ph_grad_block *t = &w->tile;
+    ph_grad_block *t = &w->block;
     for (int next, row = w->first; row < w->end; row = next) {
         next = set_window(w, row);
         set_rows(w, row);
@@ -423,38 +428,39 @@ static void run_tiles(work *w, const ph_dq_target *target)
     }
 }
 
-static void set_work(work *w, int pair, int chunk)
+static void set_work(work *w, int item, int chunk)
 {
     const ph_call *call = w->call;
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
     int clusters = a->q_heads / plan->cluster;
-    ph_grad_block *t = &w->tile;
-    ph_rows_begin(call, w->rows, pair / clusters, pair % clusters * plan->cluster,
+    ph_grad_block *t = &w->block;
+    ph_rows_begin(call, w->rows, item / clusters, item % clusters * plan->cluster,
                   plan->group);
     w->k0 = chunk * PH_CHUNK;
     t->keys = ph_min(PH_CHUNK, w->rows->extent.kv_len - w->k0);
     t->k_dim = a->qk_dim, t->v_dim = a->v_dim, t->scale = plan->scale2;
-    if (!call->args->gate && rows_in_place(plan, &plan->back.dout, a->v_dim, plan->v_pad))
-        w->dout_room = NULL;
+    if (!call->args->gate &&
+        rows_in_place(plan, &plan->backward.dout, a->v_dim, plan->v_pad))
+        w->dout_scratch = NULL;
 }
 
-int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int pair,
+int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int item,
                   int chunk, ph_dq_target target)
 {
     work w;
     if (!fits(call->plan)) return 0;
     take_work(call->plan, &arena, &w);
     w.call = call, w.deltas = deltas;
-    set_work(&w, pair, chunk);
-    if (w.tile.keys < 1 || !find_range(&w)) return 0;
+    set_work(&w, item, chunk);
+    if (w.block.keys < 1 || !find_range(&w)) return 0;
     if (!ph_head_all_active(call, w.rows, w.first, w.end)) return 0;
     set_keys(&w);
     if (!is_safe(&w)) return 0;
     const ph_rows *rows = w.rows;
     set_key_sums(&w, ph_dk_target(call, rows->batch, rows->k_head, w.k0), &w.dk);
     set_key_sums(&w, ph_dv_target(call, rows->batch, rows->v_head, w.k0), &w.dv);
-    run_tiles(&w, &target);
+    run_blocks(&w, &target);
     store_keys(&w, &w.dk);
     store_keys(&w, &w.dv);
     clear_dq(&w, 0, w.first, &target);
