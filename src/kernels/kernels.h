@@ -425,7 +425,7 @@ typedef struct ph_kernels {
                     const void *prefetch);
 
     /* All of a head: softmax and weigh over blocks of PH_STRIP_LD keys, splits of
-       PH_SPLIT keys on their own and merged in order, as attn/stream.h has it. lse is the
+       PH_SPLIT keys on their own and merged in order, as attn/online.h has it. lse is the
        maximum times log 2, in double, plus the sum as logs leaves it, rounded. */
     void (*head_forward)(const ph_head *head);
 
