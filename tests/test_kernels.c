@@ -93,7 +93,7 @@ static void pick(void)
     CHECK(ph_kernels_pick("amx-f32") == (*last ? *last : last[-1]), "nor does amx-f32");
     CHECK(!ph_kernels_pick("avx512")->bf16_pairs, "avx512 has the products of amx");
 #else
-    CHECK(ph_kernels_pick("avx2") == list[0], "avx2 is not a legal limit here");
+    CHECK(!ph_kernels_pick("avx2"), "avx2 is accepted on another architecture");
 #endif
 }
 
