@@ -329,10 +329,10 @@ static size_t sum_floats(int keys, int row)
 }
 
 /* Adds the partial sums to the sums and restarts them from 0. */
-static void flush_sums(const ph_call *call, size_t floats, float *part, float *sums)
+static void flush_sums(const ph_call *call, size_t floats, float *partial, float *sums)
 {
-    call->kernels->axpy((int)floats, 1, part, sums);
-    memset(part, 0, floats * sizeof(float));
+    call->kernels->axpy((int)floats, 1, partial, sums);
+    memset(partial, 0, floats * sizeof(float));
 }
 
 static void flush(const ph_call *call, worker *w, int keys, float *dv)

@@ -1,7 +1,10 @@
-/* * decode.c - few queries against many keys: a work item is one split of the keys. * All
-   rows of a group share one read of k and v. Each split leaves its running softmax in *
-   shared scratch; a second loop merges the splits of each (batch row, group) in order.
-   The * splits are those of forward.c, so the bits are the same. */
+/*
+ * decode.c - few queries against many keys: a work item is one split of the keys.
+ *
+ * All rows of a group share one read of k and v. Each split leaves its running softmax in
+ * shared scratch; a second loop merges the splits of each (batch row, group) in order.
+ * The splits are those of forward.c, so the bits are the same.
+ */
 #include "attn/decode.h"
 
 #include "attn/online.h"

@@ -20,7 +20,7 @@ typedef struct ph_deltas {
 
 void ph_deltas_take(const ph_plan *plan, ph_arena *arena, ph_deltas *out);
 
-/* All rows of one head of one batch row. arena: room for 32 rows of v, for a moment. */
+/* All rows of one head of one batch row. arena: scratch for 32 rows of v. */
 void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int batch,
                     int head);
 

@@ -116,9 +116,9 @@ static size_t block_index(const ph_call *call, const ph_joint_keys *keys, int he
 
 size_t ph_joint_mix_floats(const ph_plan *plan, int place)
 {
-    size_t parts = 2 * (size_t)plan->needs.key_rank[place] + 1;
+    size_t factors = 2 * (size_t)plan->needs.key_rank[place] + 1;
     if (!plan->needs.key_rank[place]) return 0;
-    return parts * (size_t)plan->joint.heads * PH_BLOCK;
+    return factors * (size_t)plan->joint.heads * PH_BLOCK;
 }
 
 /* The variant's w1, w2, g of one block of keys; 0 after the last key. */

@@ -52,7 +52,7 @@ typedef struct ph_joint_rows {
 typedef struct ph_joint_block {
     int j0, c0, c1, end;
     int rows;             /* distance of heads, in rows */
-    const float *keys[2]; /* by place: key parts of the mix, (2*rank+1, heads, BLOCK) */
+    const float *keys[2]; /* by place: w1, w2, g of the key matrices */
 } ph_joint_block;
 
 static inline int64_t ph_joint_at(const ph_joint_block *t, int h, int i)
@@ -109,8 +109,8 @@ void ph_joint_scores(const ph_call *call, const ph_joint_rows *r, const ph_joint
                      const ph_joint_keys *keys, float *const *q, float *scratch,
                      float *w);
 
-/* Points to the key parts of the mixes, (2*rank+1, heads, BLOCK) for each place; in
-   `room` where they are not made beforehand. */
+/* Points to w1, w2 and g of the key matrices, (2*rank+1, heads, BLOCK) for each place;
+   computed in `scratch` unless packed beforehand. */
 size_t ph_joint_mix_floats(const ph_plan *plan, int place);
 void ph_joint_key_factors(const ph_call *call, const ph_joint_keys *keys,
                           const ph_joint_rows *r, ph_joint_block *t,
@@ -131,12 +131,11 @@ void ph_joint_key_gradient(const ph_call *call, const ph_joint_rows *r,
                            const ph_joint_block *t, ph_mix_at place, const float *in,
                            const float *dout, float *dw);
 
-/* Bias, alibi, cap and masks on every row; derivative: a tile of those of the cap, or
-   NULL. */
+/* Bias, ALiBi, soft-cap and masks on every row; derivative of the soft-cap, or NULL. */
 void ph_joint_modify(const ph_call *call, const ph_joint_rows *r, const ph_joint_block *t,
                      float *w, float *derivative);
 /* Logits become weights; stat (heads, rows): lse or base, in base 2. With entmax
-   derivative (a tile, or NULL) gets the derivative of the power. */
+   derivative (or NULL) gets the derivative of the power. */
 void ph_joint_weights(const ph_call *call, const ph_joint_rows *r,
                       const ph_joint_block *t, const float *stat, float *w,
                       float *derivative);
@@ -158,9 +157,9 @@ typedef struct ph_entmax {
 
 ph_entmax ph_entmax_of(double alpha);
 
-/* base of a row that lies in `blocks` pieces, `step` floats apart, whose columns are
-   those of the tiles. row_max is its largest score, sink a further candidate (-inf:
-   none), list room for all columns and 32 more. -inf if there is no candidate. */
+/* base of a row stored in `blocks` joint blocks, `step` floats apart. row_max is its
+   largest score, sink a further candidate (-inf: none), list scratch for all columns and
+   32 more. -inf if there is no candidate. */
 float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
                      int blocks, const ph_joint_block *block, float row_max, float sink,
                      float *list);

@@ -20,7 +20,7 @@ typedef struct worker {
     ph_joint_grad_block blocks;
     float *mixed; /* weights after mixing and dropout; NULL: p itself */
     float *dk, *dv, *dk_sum, *dv_sum; /* (heads, PH_BLOCK, pad): last rows, all rows */
-    float *dkey_factors[2];           /* by place: gradients of the key parts */
+    float *dkey_factors[2];           /* by place: gradients of w1, w2, g */
     int k_heads, v_heads;             /* of the item */
 } worker;
 
@@ -57,7 +57,7 @@ size_t ph_joint_key_bytes(const ph_plan *plan)
     return arena.used;
 }
 
-/* sum[key] += coefficients^T rows: one head, keys of the tile, mr at a time. */
+/* sum[key] += coefficients^T rows: one head, mr keys at a time. */
 static void add_products(const ph_call *call, const worker *w, const ph_joint_block *t,
                          int h, const float *coefficients, const float *rows, int pad,
                          float *sum)

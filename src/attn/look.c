@@ -15,7 +15,7 @@
 
 typedef struct looker {
     ph_rows *rows;
-    float *q;        /* as scores want it */
+    float *q;        /* packed for scores */
     float *k;        /* one block of keys, packed */
     float *scores;   /* one strip, becomes the weights */
     float *logs;     /* one strip: log2 of the weights */

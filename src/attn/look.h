@@ -14,7 +14,7 @@ void ph_look_begin(const ph_call *call, int64_t index);
 void ph_look_end(const ph_call *call, int64_t index, double entropy);
 
 /* n weights of row r from key j on; log holds their log2, -inf where hidden, and is
-   overwritten. Columns behind n up to a multiple of 16 hold weight 0. */
+   overwritten. Columns from n up to a multiple of 16 hold weight 0. */
 void ph_look_add(const ph_call *call, const ph_rows *rows, int r, const float *w,
                  float *log, int j, int n, double *entropy);
 

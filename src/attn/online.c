@@ -155,10 +155,9 @@ static void pack_values(const ph_call *call, ph_online *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
-    int few = rows->count <=
-              call->kernels->mr; /* one strip: packing v costs more than it saves */
+    int one_strip = rows->count <= call->kernels->mr; /* packing would not pay */
     b->v = ph_keys_rows(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                        call->plan->v_pad, b->j0, b->c0, b->c1, few, st->v, &b->ld);
+                        call->plan->v_pad, b->j0, b->c0, b->c1, one_strip, st->v, &b->ld);
 }
 
 /* acc += p v of a single strip: v is converted 16 keys at a time and multiplied while it

@@ -30,8 +30,8 @@ typedef struct ph_amx_operands {
     uint16_t *q_panel; /* the first strip as a packed panel */
     int in_place;      /* keys below this column of the block are multiplied in place */
     float *k;          /* one block, packed by ph_scores_pack_k */
-    uint16_t *
-        v; /* one block: steps of PH_AMX_STEP keys; subnormal and non-finite elements are
+    uint16_t
+        *v; /* one block: steps of PH_AMX_STEP keys; subnormal and non-finite elements are
               0 */
     uint16_t *terms; /* weights of one strip */
 } ph_amx_operands;

@@ -94,12 +94,12 @@ static ph_status check_mask(ph_plan *plan)
                (int)a->anchor);
     if (a->mask != PH_MASK_NONE && a->anchor == PH_ANCHOR_UNSET && a->q_len != a->kv_len)
         REFUSE(PH_BAD_ARGUMENT,
-               "anchor is unsaid, expected the position of query 0 because q_len %d and "
-               "kv_len %d differ",
+               "anchor is PH_ANCHOR_UNSET, expected the position of query 0 because "
+               "q_len %d and kv_len %d differ",
                a->q_len, a->kv_len);
     if (a->anchor == PH_ANCHOR_UNSET && a->q_offset != 0)
         REFUSE(PH_BAD_ARGUMENT,
-               "q_offset is %d but anchor is unsaid, expected "
+               "q_offset is %d but anchor is PH_ANCHOR_UNSET, expected "
                "PH_ANCHOR_OFFSET",
                a->q_offset);
     return PH_OK;
@@ -199,7 +199,7 @@ static ph_status settle_strides(ph_plan *plan)
         if (all[i].written &&
             overlaps(all[i].s, a->batch, all[i].heads, all[i].len, all[i].dim))
             REFUSE(PH_BAD_SHAPE,
-                   "strides of %s make its elements overlap, expected room for each",
+                   "strides of %s make its elements overlap, expected distinct addresses",
                    all[i].name);
     }
     return PH_OK;

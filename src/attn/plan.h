@@ -13,13 +13,13 @@
 
 /* How the joint driver cuts its work; heads 0: the plan does not need it. */
 typedef struct ph_joint_plan {
-    int mixes; /* 1: heads are mixed */
-    int heads; /* heads of a block: all q heads if they are mixed, else 1 */
+    int mixes;     /* 1: heads are mixed */
+    int heads;     /* heads of a block: all q heads if they are mixed, else 1 */
     int per_token; /* rows of a head of a block per query: 1, or the group if heads are
                       not mixed */
-    int sets;          /* row items per query block: 1, or the groups */
-    int rows;          /* rows of a forward item, and of a look */
-    int grad_rows;     /* rows of a backward item */
+    int sets;      /* row items per query block: 1, or the groups */
+    int rows;      /* rows of a forward item, and of a look */
+    int grad_rows; /* rows of a backward item */
     int key_item_rows; /* rows that a key item handles at once */
     int blocks;        /* key blocks that the rows of an item may see */
     int key_blocks;    /* key blocks in all */
@@ -63,7 +63,7 @@ struct ph_plan {
     int by_split; /* forward: one work item per key split instead of per row block */
     int cluster;  /* consecutive q heads closed under sharing k or v heads */
     int chunks;   /* key chunks of the backward pass at full length */
-    int wave; /* backward chunks that run in parallel, each with a private dq; 0: one
+    int wave;     /* backward chunks that run in parallel, each with a private dq; 0: one
                  thread walks all chunks of an item */
     ph_joint_plan joint;
     size_t lane_bytes[3];   /* scratch per lane: forward, backward, look */
@@ -79,8 +79,8 @@ typedef struct ph_call {
     const ph_attn *attn;
     const ph_args *args;
     const ph_grads *grads;
-    const float *
-        twin; /* (q_heads/2) twins: dout of head 2m+1 is twin[m] times that of head 2m,
+    const float
+        *twin;   /* (q_heads/2) twins: dout of head 2m+1 is twin[m] times that of head 2m,
                  and only the latter is stored. NULL: each head has its own */
     char *lanes; /* lane_bytes each */
     char *shared;
