@@ -33,14 +33,12 @@ typedef struct map {
 
 typedef struct worker {
     map map[2];
-    int maps;   /* 2: twins */
-    float twin; /* factor of the second */
-    ph_chunk_amx
-        amx; /* bf16 on AMX: replaces the blocks and packed operands of the maps */
-    int k_row,
-        v_row; /* row lengths of dk and dv: k_pad and v_pad, or those of chunk_amx.h */
-    float *v_panels;                /* v of the chunk as packed panels, block by block */
-    float *dk, *dv;                 /* (heads in cluster, PH_CHUNK, k_row or v_row) */
+    int maps;         /* 2: twins */
+    float twin;       /* factor of the second */
+    ph_chunk_amx amx; /* bf16 on AMX: instead of blocks and packed operands of the maps */
+    int k_row, v_row; /* row lengths of dk and dv: k_pad, v_pad, or those of AMX */
+    float *v_panels;  /* v of the chunk as packed panels, block by block */
+    float *dk, *dv;   /* (heads in cluster, PH_CHUNK, k_row or v_row) */
     float *dv_scratch, *dv_partial; /* (PH_CHUNK, v_row) like those of dk */
     float ones[PH_MR_MAX];
 } worker;

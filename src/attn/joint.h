@@ -29,8 +29,7 @@ typedef struct ph_joint_keys {
     float *k_panels, *v_panels; /* packed panels, by (batch row, head, block) */
     float *k_rows; /* (.., PH_BLOCK, k_pad), row-major; NULL: the caller's k, in place */
     uint8_t *k_finite, *v_finite; /* by (batch row, head, block) */
-    float
-        *key_factors[2]; /* by place: w1, w2, g of key matrices, by (batch row, block) */
+    float *key_factors[2];        /* by place: w1, w2, g of keys, by (batch row, block) */
 } ph_joint_keys;
 
 /* Query rows of an item. */

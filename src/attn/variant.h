@@ -6,7 +6,7 @@
  *
  * A variant changes attention between the two products: it mixes the heads of the logits
  * and of the weights, or it normalises rows in its own way. A plan may have one of each
- * (ph_core), and runs in the joint driver (joint.h) if it has any. What a variant adds
+ * (ph_core); with any but mha it runs in the joint driver (joint.h). What a variant adds
  * around attention (how a layer makes q, k, v and a gate) is in variants/kind.h.
  *
  * Mixing is linear in the heads of each (query i, key j):
