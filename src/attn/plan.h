@@ -79,9 +79,9 @@ typedef struct ph_call {
     const ph_attn *attn;
     const ph_args *args;
     const ph_grads *grads;
-    const float
-        *twin;   /* (q_heads/2) twins: dout of head 2m+1 is twin[m] times that of head 2m,
-                 and only the latter is stored. NULL: each head has its own */
+    /* (q_heads/2) dout of head 2m+1 is twin[m] times that of its twin, head 2m, and only
+       the latter is stored; NULL: each head has its own */
+    const float *twin;
     char *lanes; /* lane_bytes each */
     char *shared;
     size_t lane_bytes, shared_bytes;
