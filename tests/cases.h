@@ -3,7 +3,7 @@
  *
  *     problem p;
  *     case_draw(&p.attn, &p.with, seed, index, CASE_SMALL);   a random description
- *     problem_build(&p, seed);                                memory and numbers for it
+ *     problem_build(&p, seed);                                memory and values for it
  *     ph_forward(plan, &p.args);
  *     problem_gaps(&p)                                        writes outside its outputs?
  *     problem_free(&p);
@@ -71,7 +71,7 @@ typedef struct case_with {
     case_layout layout;   /* of q, k, v                                           */
     case_layout out, dq;  /* of out, and of dq, dk, dv; never a reading-only one  */
     int dq_said;          /* dq, dk, dv have strides of their own                 */
-    float q_gain, v_gain; /* size of the numbers; 0: 1                            */
+    float q_gain, v_gain; /* size of the values; 0: 1                             */
     float v_shift;        /* mean of v                                            */
     float hidden;         /* share of visible that is 0                           */
     int same_keys;        /* all keys equal: every weight ties                    */
@@ -104,7 +104,7 @@ typedef enum case_size { CASE_TINY, CASE_SMALL, CASE_LARGE } case_size;
 /* A random description, the same for the same seed and index. */
 void case_draw(ph_attn *attn, case_with *with, uint64_t seed, int index, case_size size);
 
-/* Allocates and fills everything that p->attn and p->with ask for. */
+/* Allocates and fills everything that p->attn and p->with need. */
 void problem_build(problem *p, uint64_t seed);
 void problem_free(problem *p);
 

@@ -7,7 +7,7 @@
 #include "guard.h"
 #include "judge.h"
 
-/* Every ctx that was asked for, by instruction set and threads. */
+/* Every ctx opened so far, by instruction set and threads. */
 static struct {
     char isa[16];
     int threads;

@@ -15,15 +15,15 @@
 
 typedef struct text {
     char *bytes;
-    size_t length, room;
+    size_t length, capacity;
 } text;
 
 static void append(void *user, const char *bytes, size_t count)
 {
     text *t = user;
-    if (t->length + count > t->room) {
-        t->room = 2 * (t->length + count);
-        t->bytes = realloc(t->bytes, t->room);
+    if (t->length + count > t->capacity) {
+        t->capacity = 2 * (t->length + count);
+        t->bytes = realloc(t->bytes, t->capacity);
         REQUIRE(t->bytes);
     }
     if (count > 0) memcpy(t->bytes + t->length, bytes, count);

@@ -2,7 +2,7 @@
  * fuzz_model.c - any bytes as a model file or a checkpoint, and any bytes as its header.
  *
  * The input is read as it is; then once more with its first two bytes as the number of
- * floats behind the rest, which is the header. The file's hash is not asked for: it would
+ * floats behind the rest, which is the header. The file's hash is not checked: it would
  * hide the readers behind it.
  *
  * Beyond not crashing: memory in use stays in proportion to the file, all of it comes

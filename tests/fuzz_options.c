@@ -81,16 +81,16 @@ static void check_numbers(const char *text)
 {
     int64_t whole, again;
     double real, twin;
-    char room[40];
+    char text_again[40];
     if (cli_read_int(text, &whole)) {
-        snprintf(room, sizeof room, "%lld", (long long)whole);
-        REQUIRE(cli_read_int(room, &again) && again == whole);
+        snprintf(text_again, sizeof text_again, "%lld", (long long)whole);
+        REQUIRE(cli_read_int(text_again, &again) && again == whole);
         REQUIRE(cli_read_real(text, &real));
     }
     if (cli_read_real(text, &real)) {
         REQUIRE(isfinite(real));
-        snprintf(room, sizeof room, "%.17g", real);
-        REQUIRE(cli_read_real(room, &twin) && twin == real);
+        snprintf(text_again, sizeof text_again, "%.17g", real);
+        REQUIRE(cli_read_real(text_again, &twin) && twin == real);
     }
     char quote[CLI_QUOTE_SIZE];
     REQUIRE(strlen(cli_quote(text, quote, sizeof quote)) < sizeof quote);

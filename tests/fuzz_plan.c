@@ -39,27 +39,27 @@ static int byte(bytes *in)
 /* Mostly as the byte says, sometimes something nobody expects. */
 static int size_from(bytes *in, int usual, int most)
 {
-    static const int odd[] = {-1, 0, INT_MAX, INT_MIN, 65536, 46341, 1 << 20, -7};
+    static const int rare[] = {-1, 0, INT_MAX, INT_MIN, 65536, 46341, 1 << 20, -7};
     int b = byte(in);
     if (b == 0) return usual;
-    return b >= 248 ? odd[b - 248] : b % (most + 1);
+    return b >= 248 ? rare[b - 248] : b % (most + 1);
 }
 
 static float number_from(bytes *in, float usual)
 {
-    static const float odd[] = {NAN, INFINITY, -INFINITY, -1, 1e30f, -0.0f, 1e-30f, 1};
+    static const float rare[] = {NAN, INFINITY, -INFINITY, -1, 1e30f, -0.0f, 1e-30f, 1};
     int b = byte(in);
     if (b == 0) return usual;
-    return b >= 248 ? odd[b - 248] : (float)b / 64;
+    return b >= 248 ? rare[b - 248] : (float)b / 64;
 }
 
 static int64_t stride_from(bytes *in, int64_t usual)
 {
-    static const int64_t odd[] = {0,    1, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 40,
-                                  -100, 3};
+    static const int64_t rare[] = {0,    1, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 40,
+                                   -100, 3};
     int b = byte(in);
     if (b == 0) return usual;
-    return b >= 248 ? odd[b - 248] : usual + b % 9;
+    return b >= 248 ? rare[b - 248] : usual + b % 9;
 }
 
 static ph_strides strides_from(bytes *in, int heads, int len, int dim)
@@ -149,7 +149,7 @@ static void *tensor(call *c, size_t length, int output)
     unsigned char *block = malloc(length ? length : 1);
     for (size_t n = 0; n < length; n++) {
         c->random = c->random * 6364136223846793005u + 1442695040888963407u;
-        /* Exponents near 1, so that most numbers are ordinary. */
+        /* Exponents near 1, so that most values are normal. */
         block[n] = output       ? PATTERN
                    : n % 4 == 3 ? (c->random >> 40 & 0x81) | 0x3e
                                 : (unsigned char)(c->random >> 33);

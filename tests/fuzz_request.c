@@ -2,7 +2,7 @@
  * fuzz_request.c - any bytes as a request to the live server: head, permission, body.
  *
  * What is accepted must be well inside the bytes, and must be accepted again when only
- * its own bytes are there; every shorter beginning must ask for more or refuse.
+ * its own bytes are there; every shorter beginning must need more bytes or refuse.
  */
 #include <string.h>
 

@@ -9,7 +9,7 @@ typedef struct stream {
     const unsigned char *in;
     size_t bits, at; /* bits there are, bits taken */
     unsigned char *out;
-    size_t room, count;
+    size_t capacity, count;
     int bad;
 } stream;
 
@@ -33,7 +33,7 @@ static int take(stream *s, int count)
 
 static void put(stream *s, int byte)
 {
-    if (s->count >= s->room)
+    if (s->count >= s->capacity)
         s->bad = 1;
     else
         s->out[s->count++] = (unsigned char)byte;
@@ -116,9 +116,10 @@ static void read_block(stream *s)
     }
 }
 
-long inflate_raw(const unsigned char *in, size_t size, unsigned char *out, size_t room)
+long inflate_raw(const unsigned char *in, size_t size, unsigned char *out,
+                 size_t capacity)
 {
-    stream s = {.in = in, .bits = 8 * size, .out = out, .room = room};
+    stream s = {.in = in, .bits = 8 * size, .out = out, .capacity = capacity};
     for (int last = 0; !last && !s.bad;) {
         last = take(&s, 1);
         if (take(&s, 2) != 2) s.bad = 1; /* the encoder makes this kind only */

@@ -7,8 +7,9 @@
 
 #include <stddef.h>
 
-/* Decodes a raw stream into out (room bytes). Returns the number of bytes, or -1 if the
-   stream is malformed, too long, or followed by anything. */
-long inflate_raw(const unsigned char *in, size_t size, unsigned char *out, size_t room);
+/* Decodes a raw stream into out, which holds capacity bytes. Returns the number of bytes,
+   or -1 if the stream is malformed, too long, or followed by anything. */
+long inflate_raw(const unsigned char *in, size_t size, unsigned char *out,
+                 size_t capacity);
 
 #endif

@@ -129,7 +129,7 @@ static size_t cell(const dense *p, int b, int h, int i, int k)
     return row * (size_t)p->kv_len + (size_t)k;
 }
 
-/* The part of the weights that the rectangle asks for, cut out of truth and yardstick. */
+/* The part of the weights that the rectangle selects, cut out of truth and yardstick. */
 static int judge_rect(judge *j, const problem *p)
 {
     const ph_look_at *l = &p->look;

@@ -2,7 +2,7 @@
  * judge.h - are the results of a call close enough to the truth?
  *
  * The truth is the oracle in double. How close is close enough comes from the data: the
- * yardstick (plain loops in float on the same numbers) makes an error of its own, and the
+ * yardstick (plain loops in float on the same inputs) makes an error of its own, and the
  * engine may make a small multiple of it,
  *
  *     |found - truth| <= (F Y + U 2^-23 (1 + peak)) size + half a step of the type,
@@ -42,7 +42,7 @@ typedef struct judge {
 void judge_open(judge *j, const problem *p);
 void judge_close(judge *j);
 
-/* NULL if all is well, else one sentence: out, lse and every look p asked for. */
+/* NULL if all is well, else one sentence: out, lse and every look of p. */
 const char *judge_forward(judge *j, const problem *p);
 /* The gradients; the yardstick reads out and lse of p as the engine left them. */
 const char *judge_backward(judge *j, const problem *p);

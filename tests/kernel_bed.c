@@ -154,7 +154,7 @@ static float spread(int low, int high)
 void bed_fill(float *x, int64_t count, int kind)
 {
     for (int64_t i = 0; i < count; i++) {
-        if (kind == BED_PLAIN)
+        if (kind == BED_NORMAL)
             x[i] = spread(-2, 0);
         else if (kind == BED_TINY)
             x[i] = spread(-78, -60);

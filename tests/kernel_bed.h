@@ -71,14 +71,14 @@ void bed_intact(int slot);
 
 /* ---- data -------------------------------------------------------------------------- */
 
-/* PLAIN near N(0,1); WIDE magnitudes 2^-20..2^20; TINY products underflow; SPARSE: WIDE
-   with a NaN, Inf, zero, denormal or huge number here and there. */
-enum { BED_PLAIN, BED_WIDE, BED_TINY, BED_SPARSE, BED_KINDS };
+/* NORMAL near N(0,1); WIDE magnitudes 2^-20..2^20; TINY products underflow; SPARSE: WIDE
+   with a NaN, Inf, zero, subnormal or huge value here and there. */
+enum { BED_NORMAL, BED_WIDE, BED_TINY, BED_SPARSE, BED_KINDS };
 
 uint64_t bed_random(void);
 int bed_below(int n);                /* in [0, n)            */
 float bed_between(float a, float b); /* uniform              */
-float bed_special(void);             /* NaN, Inf, -0, denormal, huge ... */
+float bed_special(void);             /* NaN, Inf, -0, subnormal, huge ... */
 void bed_fill(float *x, int64_t count, int kind);
 
 /* ---- checking ---------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ _Noreturn void bed_fail(const char *format, ...) __attribute__((format(printf, 1
 int bed_equal(float a, float b); /* same bits, or both NaN */
 void bed_same(const char *what, const float *got, const float *want, int64_t count);
 
-/* rows x n numbers of `got` equal those of `want`; the columns of `got` in [from, ld)
+/* rows x n elements of `got` equal those of `want`; the columns of `got` in [from, ld)
    between rows hold the pattern. */
 void bed_same_rows(const char *what, const float *got, int64_t ld, const float *want,
                    int64_t ld_want, int rows, int n, int64_t from);

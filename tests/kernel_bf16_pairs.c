@@ -22,7 +22,7 @@ static int side(void)
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* bf16 numbers of a kind of bed_fill, in two bytes each */
+/* bf16 elements of a kind of bed_fill, in two bytes each */
 static void fill(uint16_t *x, int64_t count, int kind)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -78,7 +78,7 @@ void check_pairs_pack(const ph_kernels *t)
         const void *rows[PH_AMX_STEP];
         for (int r = 0; r < PH_AMX_STEP; r++) {
             rows[r] = bed_place(FIRST_ROW + r, (size_t)k * 2, side());
-            fill((uint16_t *)rows[r], k, r % 8 ? BED_PLAIN : bed_below(BED_KINDS));
+            fill((uint16_t *)rows[r], k, r % 8 ? BED_NORMAL : bed_below(BED_KINDS));
         }
         for (int count = 1; count <= PH_AMX_STEP; count++) {
             bed_say("%s packs of pairs, %d rows of %d", t->name, count, k);
@@ -87,16 +87,16 @@ void check_pairs_pack(const ph_kernels *t)
     }
 }
 
-/* `count` rows of k numbers behind each other, as tiles of PH_AMX_TILE rows turned, or of
-   PH_AMX_STEP rows as they are */
-static void pack(uint16_t *dst, const uint16_t *from, int count, int k, int across)
+/* `count` contiguous rows of k elements, as panels of PH_AMX_TILE rows (transposed), or
+   as pairs of PH_AMX_STEP rows */
+static void pack(uint16_t *dst, const uint16_t *from, int count, int k, int panels)
 {
     const void *rows[PH_AMX_STEP];
-    int height = across ? PH_AMX_TILE : PH_AMX_STEP;
+    int height = panels ? PH_AMX_TILE : PH_AMX_STEP;
     for (int r = 0; r < count; r += height) {
         int n = ph_min(height, count - r);
         for (int i = 0; i < n; i++) rows[i] = from + (r + i) * k;
-        if (across)
+        if (panels)
             REF.pack_panel(dst + r * ph_round_up(k, PH_AMX_STEP), rows, n, k, 0);
         else
             REF.pack_pairs(dst + r * ph_round_up(k, PH_AMX_TILE), rows, n, k, 0);
@@ -116,12 +116,12 @@ void bench_pairs_pack(const ph_kernels *t)
     const void *rows[PH_AMX_STEP];
     bed_timer timer;
     if (!t->bf16_pairs) return;
-    fill(right, KEYS * 64, BED_PLAIN);
+    fill(right, KEYS * 64, BED_NORMAL);
     for (int i = 0; i < PH_AMX_STEP; i++) rows[i] = right + i * 64;
     BED_TIME(&timer, t->bf16_pairs->pack_panel(dst, rows, PH_AMX_TILE, 64, 0));
-    bed_report("pairs_pack", t, "across, 16 x 64", &timer, 0, 2.0 * PH_AMX_TILE * 64 * 2);
+    bed_report("pairs_pack", t, "panel, 16 x 64", &timer, 0, 2.0 * PH_AMX_TILE * 64 * 2);
     BED_TIME(&timer, t->bf16_pairs->pack_pairs(dst, rows, PH_AMX_STEP, 64, 0));
-    bed_report("pairs_pack", t, "along, 32 x 64", &timer, 0, 2.0 * PH_AMX_STEP * 64 * 2);
+    bed_report("pairs_pack", t, "pairs, 32 x 64", &timer, 0, 2.0 * PH_AMX_STEP * 64 * 2);
 }
 
 /* ---- scores ------------------------------------------------------------------------ */
@@ -163,7 +163,7 @@ void check_pairs_scores(const ph_kernels *t)
         }
 }
 
-/* Keys as they lie give the bits of packed ones. */
+/* Keys read in place give the bits of packed ones. */
 static void in_place_at(const ph_bf16_pairs *p, const char *name, int m, int n, int k,
                         int kind)
 {
@@ -207,8 +207,8 @@ void bench_pairs_scores_in_place(const ph_kernels *t)
     static _Alignas(PH_ALIGN) uint16_t a[PH_AMX_TILE * DEPTH], b[KEYS * DEPTH];
     float lane_max[PH_AMX_TILE * PH_LANES];
     if (!t->bf16_pairs) return;
-    fill(a, PH_AMX_TILE * 64, BED_PLAIN);
-    fill(b, 128 * 64, BED_PLAIN);
+    fill(a, PH_AMX_TILE * 64, BED_NORMAL);
+    fill(b, 128 * 64, BED_NORMAL);
     bed_timer timer;
     for (int i = 0; i < PH_AMX_TILE * PH_LANES; i++) lane_max[i] = 0;
     t->bf16_pairs->begin(4);
@@ -226,8 +226,8 @@ void bench_pairs_scores(const ph_kernels *t)
     for (int k = 64; k <= 128; k *= 2) {
         char shape[40];
         bed_timer timer;
-        fill(left, PH_AMX_TILE * k, BED_PLAIN);
-        fill(right, KEYS * k, BED_PLAIN);
+        fill(left, PH_AMX_TILE * k, BED_NORMAL);
+        fill(right, KEYS * k, BED_NORMAL);
         pack_left(a, k);
         pack(b, right, KEYS, k, 1);
         for (int i = 0; i < PH_AMX_TILE * PH_LANES; i++) lane_max[i] = -INFINITY;
@@ -298,7 +298,7 @@ static void attend_at(const ph_bf16_pairs *p, const char *name, int m, int n, in
         want.row_max[i] = bed_below(3) ? bed_between(-3, 3) : -INFINITY;
     for (int i = 0; i < PH_AMX_TILE * PH_LANES; i++) want.sum[i] = bed_between(0, 2);
     for (int i = 0; i < STRIP; i++) drop[i] = bed_below(4) ? 4.0f / 3 : 0;
-    bed_fill(want.c, m * width, BED_PLAIN);
+    bed_fill(want.c, m * width, BED_NORMAL);
     got = want;
     ph_strip x = strip_of(&want, m, n, width), y = strip_of(&got, m, n, width);
     size_t tiles = (size_t)(ph_div_up(n, PH_AMX_STEP) * PH_BF16_TERMS);
@@ -332,18 +332,18 @@ void check_pairs_attend(const ph_kernels *t)
         attend_at(t->bf16_pairs, t->name, PH_AMX_TILE, KEYS, width);
 }
 
-/* ---- few rows against values as they lie ---------------------------------------- */
+/* ---- few rows against values in place ------------------------------------------- */
 
-/* Values of a kind in place, `keys` of n; sometimes one that is not plain. */
+/* Values of a kind in place, `keys` of n; sometimes a subnormal or non-finite one. */
 static void attend_in_place_at(const ph_bf16_pairs *p, const char *name, int m, int keys,
-                               int width, int kind, int odd)
+                               int width, int kind, int special)
 {
     static _Alignas(PH_ALIGN) uint16_t tiles[KEYS * DEPTH];
     static state want, got;
     float lane_max[PH_AMX_TILE * PH_LANES], drop[STRIP];
     int n = ph_round_up(keys, PH_AMX_TILE), ld = width + 8 * bed_below(3), nan = 0;
-    bed_say("%s pairs_attend_in_place m=%d keys=%d width=%d kind %d odd %d", name, m,
-            keys, width, kind, odd);
+    bed_say("%s pairs_attend_in_place m=%d keys=%d width=%d kind %d special %d", name, m,
+            keys, width, kind, special);
     draw_scores(m, n, lane_max);
     for (int i = 0; i < m; i++) {
         float *row = strip + i * PH_STRIP_LD;
@@ -356,7 +356,7 @@ static void attend_in_place_at(const ph_bf16_pairs *p, const char *name, int m, 
         bed_place(0, ((size_t)(keys - 1) * (size_t)ld + (size_t)width) * 2, side());
     fill(v, (int64_t)(keys - 1) * ld + width, kind);
     static const uint16_t rare[] = {0x0001, 0x807f, 0x7f80, 0xff80, 0x7fc0};
-    if (odd) v[bed_below(keys) * ld + bed_below(width)] = rare[bed_below(5)];
+    if (special) v[bed_below(keys) * ld + bed_below(width)] = rare[bed_below(5)];
     for (int k = 0; k < keys; k++)
         memcpy(right + k * width, v + k * ld, (size_t)width * 2);
     memset(right + keys * width, 0, (size_t)((n - keys) * width) * 2);
@@ -364,7 +364,7 @@ static void attend_in_place_at(const ph_bf16_pairs *p, const char *name, int m, 
     for (int i = 0; i < PH_AMX_TILE; i++)
         want.row_max[i] = bed_below(3) ? bed_between(-3, 3) : -INFINITY;
     for (int i = 0; i < PH_AMX_TILE * PH_LANES; i++) want.sum[i] = bed_between(0, 2);
-    bed_fill(want.c, m * width, bed_below(4) ? BED_PLAIN : BED_TINY);
+    bed_fill(want.c, m * width, bed_below(4) ? BED_NORMAL : BED_TINY);
     got = want;
     ph_strip x = strip_of(&want, m, n, width), y = strip_of(&got, m, n, width);
     x.lane_max = y.lane_max = lane_max, x.v = tiles, x.fresh = y.fresh = !bed_below(3);
@@ -372,10 +372,10 @@ static void attend_in_place_at(const ph_bf16_pairs *p, const char *name, int m, 
     y.s = bed_copy(1, strip, (m - 1) * PH_STRIP_LD + n, side());
     y.c = bed_copy(2, want.c, m * width, side());
     if (p->attend_in_place(&y, v, ld, keys, 1 << 20)) {
-        if (odd) bed_fail("a number that is not plain was multiplied");
+        if (special) bed_fail("a subnormal or non-finite value was multiplied");
         REF.attend(&x);
-    } else if (!odd && !nan && kind == BED_PLAIN) {
-        bed_fail("all numbers are plain");
+    } else if (!special && !nan && kind == BED_NORMAL) {
+        bed_fail("all values are normal");
     }
     bed_same("row_max", got.row_max, want.row_max, m);
     bed_same("sum", got.sum, want.sum, m * PH_LANES);
@@ -405,7 +405,7 @@ void bench_pairs_attend_in_place(const ph_kernels *t)
         char shape[40];
         bed_timer timer;
         ph_strip x = strip_of(&now, m, KEYS, 128);
-        fill(right, KEYS * 128, BED_PLAIN);
+        fill(right, KEYS * 128, BED_NORMAL);
         x.lane_max = lane_max;
         BED_TIME(&timer, t->bf16_pairs->attend_in_place(&x, right, 128, KEYS, 0));
         snprintf(shape, sizeof shape, "%d x %d, width 128", m, KEYS);
@@ -425,7 +425,7 @@ void bench_pairs_attend(const ph_kernels *t)
         char shape[40];
         bed_timer timer;
         ph_strip x = strip_of(&now, PH_AMX_TILE, KEYS, width);
-        fill(right, KEYS * width, BED_PLAIN);
+        fill(right, KEYS * width, BED_NORMAL);
         pack(v, right, KEYS, width, 0);
         x.lane_max = lane_max, x.v = v;
         t->bf16_pairs->begin(PH_AMX_TILE);

@@ -1,5 +1,5 @@
 /*
- * kernel_bf16x3.c - checks and benches of products of f32 numbers as terms in bf16:
+ * kernel_bf16x3.c - checks and benches of products of f32 operands as terms in bf16:
  * split, multiply, stream and few of ph_bf16_pairs. A table without them passes.
  */
 #include <math.h>
@@ -46,26 +46,27 @@ static void split_at(const ph_bf16_pairs *p, const char *name, ph_dtype type, in
                      int k, int form, int kind)
 {
     static uint16_t want[CAPACITY];
-    int along = form & 1, pairs = form >> 1, size = type == PH_F32 ? 4 : 2;
-    int rows = along ? lines : k, n = along ? k : lines, stride = n + bed_below(4);
+    int contiguous = form & 1, pairs = form >> 1, size = type == PH_F32 ? 4 : 2;
+    int rows = contiguous ? lines : k, n = contiguous ? k : lines;
+    int stride = n + bed_below(4);
     int tiles = 2 * ph_div_up(k, PH_AMX_STEP) * PH_AMX_TILE * PH_AMX_STEP;
     size_t count = (size_t)((rows - 1) * stride + n);
-    bed_say("%s pairs_bf16x3 type %d lines=%d k=%d along %d pairs %d", name, type, lines,
-            k, along, pairs);
+    bed_say("%s pairs_bf16x3 type %d lines=%d k=%d contiguous %d pairs %d", name, type,
+            lines, k, contiguous, pairs);
     void *from = bed_place(0, count * (size_t)size, side());
     fill(from, type, (int64_t)count, kind);
     uint16_t *got = bed_place(1, (size_t)(PH_BF16_TERMS * tiles) * sizeof *got, side());
-    int terms = REF.split_bf16x3(want, from, type, stride, lines, k, along, pairs);
-    int found = p->split_bf16x3(got, from, type, stride, lines, k, along, pairs);
+    int terms = REF.split_bf16x3(want, from, type, stride, lines, k, contiguous, pairs);
+    int found = p->split_bf16x3(got, from, type, stride, lines, k, contiguous, pairs);
     if (found != terms) bed_fail("%d terms, expected %d", found, terms);
     for (int i = 0; i < terms * tiles; i++)
         if (got[i] != want[i] && !(is_nan(got[i]) && is_nan(want[i])))
-            bed_fail("number %d is %04x, expected %04x", i, got[i], want[i]);
+            bed_fail("element %d is %04x, expected %04x", i, got[i], want[i]);
     bed_intact(0);
     bed_intact(1);
 }
 
-/* The terms of a number are that number. */
+/* The terms of an element add up to it exactly. */
 static void split_is_exact(void)
 {
     static uint16_t to[PH_BF16_TERMS * PH_AMX_BLOCK * PH_AMX_STEP];
@@ -102,21 +103,21 @@ void bench_pairs_bf16x3(const ph_kernels *t)
         for (int type = 0; type < 2; type++) {
             char shape[40];
             bed_timer timer;
-            int along = form & 1, pairs = form >> 1;
-            bed_fill(x, PH_AMX_BLOCK * DEPTH, BED_PLAIN);
+            int contiguous = form & 1, pairs = form >> 1;
+            bed_fill(x, PH_AMX_BLOCK * DEPTH, BED_NORMAL);
             BED_TIME(&timer,
                      t->bf16_pairs->split_bf16x3(left, x, type ? PH_BF16 : PH_F32,
-                                                 along ? 128 : PH_AMX_BLOCK, PH_AMX_BLOCK,
-                                                 128, along, pairs));
+                                                 contiguous ? 128 : PH_AMX_BLOCK,
+                                                 PH_AMX_BLOCK, 128, contiguous, pairs));
             snprintf(shape, sizeof shape, "32 x 128, %s%s%s", type ? "bf16" : "f32",
-                     along ? ", along" : "", pairs ? ", pairs" : "");
+                     contiguous ? ", contiguous" : "", pairs ? ", pairs" : "");
             bed_report("pairs_bf16x3", t, shape, &timer, 0, 0);
         }
 }
 
 /* ---- multiply ---------------------------------------------------------------------- */
 
-/* Both operands for k steps of numbers, with 1 or PH_BF16_TERMS terms. */
+/* Both operands for k steps of elements, with 1 or PH_BF16_TERMS terms. */
 static void operands(int k, int a_terms, int b_terms, int kind)
 {
     static float x[PH_AMX_BLOCK * DEPTH];
@@ -138,7 +139,7 @@ static void multiply_at(const ph_bf16_pairs *p, const char *name, int m, int k,
     int rows = m <= PH_AMX_TILE ? m : PH_AMX_BLOCK, add = bed_below(2);
     bed_say("%s pairs_multiply m=%d k=%d terms %d %d add %d", name, m, k, a_terms,
             b_terms, add);
-    bed_fill(want, rows * ld, BED_PLAIN);
+    bed_fill(want, rows * ld, BED_NORMAL);
     float *c = bed_copy(0, want, (rows - 1) * ld + PH_AMX_BLOCK, side());
     ph_operand a = ph_bf16x3_operand(left, a_terms, steps);
     ph_operand b = ph_bf16x3_operand(right, b_terms, steps);
@@ -173,7 +174,7 @@ void bench_pairs_multiply(const ph_kernels *t)
         bed_timer timer;
         int a_terms = form & 1 ? PH_BF16_TERMS : 1,
             b_terms = form & 2 ? PH_BF16_TERMS : 1;
-        operands(128, a_terms, b_terms, BED_PLAIN);
+        operands(128, a_terms, b_terms, BED_NORMAL);
         ph_operand a = ph_bf16x3_operand(left, a_terms, 128 / PH_AMX_STEP);
         ph_operand b = ph_bf16x3_operand(right, b_terms, 128 / PH_AMX_STEP);
         t->bf16_pairs->begin(PH_AMX_TILE);
@@ -212,7 +213,7 @@ static void stream_at(const ph_bf16_pairs *p, const char *name, int few, int m, 
     float *b = bed_floats(0, (int64_t)(k - 1) * ldb + n, side());
     bed_fill(b, (int64_t)(k - 1) * ldb + n, kind);
     sprinkle(b, k, n, ldb);
-    bed_fill(want, rows * ldc, BED_PLAIN);
+    bed_fill(want, rows * ldc, BED_NORMAL);
     float *c = bed_copy(1, want, (rows - 1) * ldc + ph_round_up(n, PH_AMX_TILE), side());
     ph_operand a = ph_bf16x3_operand(left, a_terms, steps);
     REF.multiply_in_place(m, n, k, &a, b, ldb, want, ldc);
@@ -223,7 +224,7 @@ static void stream_at(const ph_bf16_pairs *p, const char *name, int few, int m, 
         p->end();
     }
     for (int i = 0; i < m && done; i++) bed_same("c", c + i * ldc, want + i * ldc, n);
-    if (!done && (kind == BED_PLAIN || kind == BED_WIDE)) bed_fail("nothing is small");
+    if (!done && (kind == BED_NORMAL || kind == BED_WIDE)) bed_fail("nothing is small");
     bed_intact(0);
     bed_intact(1);
 }
@@ -236,7 +237,7 @@ static void stream_means(int m, int n, int k)
     bed_say("stream of the reference, m=%d n=%d k=%d", m, n, k);
     operands(k, PH_BF16_TERMS, 1, BED_WIDE);
     bed_fill(b, k * n, BED_WIDE);
-    bed_fill(want, PH_AMX_BLOCK * PH_AMX_BLOCK, BED_PLAIN);
+    bed_fill(want, PH_AMX_BLOCK * PH_AMX_BLOCK, BED_NORMAL);
     memcpy(got, want, sizeof got);
     int steps = ph_div_up(k, PH_AMX_STEP),
         terms = REF.split_bf16x3(right, b, PH_F32, n, n, k, 0, 1);
@@ -269,9 +270,9 @@ static void bench_once(const ph_kernels *t, int few)
         bed_timer timer;
         int a_terms = form & 1 ? PH_BF16_TERMS : 1, exact = form & 2;
         int m = form & 4 ? (few ? PH_FEW_ROWS : PH_AMX_TILE) : 1;
-        operands(128, a_terms, 1, BED_PLAIN);
+        operands(128, a_terms, 1, BED_NORMAL);
         ph_operand a = ph_bf16x3_operand(left, a_terms, 128 / PH_AMX_STEP);
-        bed_fill(b, 128 * 64, BED_PLAIN);
+        bed_fill(b, 128 * 64, BED_NORMAL);
         for (int i = 0; i < 128 * 64 && exact; i++) b[i] = ph_from_bf16(ph_to_bf16(b[i]));
         memset(c, 0, sizeof c);
         if (!few) t->bf16_pairs->begin(m);
@@ -296,7 +297,7 @@ void bench_pairs_multiply_in_place(const ph_kernels *t)
 
 /* ---- few --------------------------------------------------------------------------- */
 
-/* Sums whose small numbers only show in one place: an operand, a part, a product, a sum
+/* Sums whose small terms only show in one place: an operand, a part, a product, a sum
    of chains, the result; or just not small. */
 static void small_at(const ph_bf16_pairs *p, float a0, float b0, float a1, float b1,
                      float c0)

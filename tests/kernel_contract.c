@@ -24,7 +24,8 @@ static void near(const char *what, int i, int j, float got, double want, double 
 
 /* ---- products ---------------------------------------------------------------------- */
 
-static float a[M][K], b[K][N], turned[N][K], c[M][N], s[M * LD], lane_max[M * PH_LANES];
+static float a[M][K], b[K][N], transposed[N][K], c[M][N], s[M * LD];
+static float lane_max[M * PH_LANES];
 
 /* start + sum_k a[i][k] b[k][j], and the sum of magnitudes */
 static double dense(int i, int j, double start, double *size)
@@ -63,12 +64,12 @@ void check_products_mean(const ph_kernels *t)
     const float rescale[M] = {1, 0.5f, 0, 0.25f};
     double size;
     bed_say("%s products", t->name);
-    bed_fill(&a[0][0], M * K, BED_PLAIN);
-    bed_fill(&b[0][0], K * N, BED_PLAIN);
+    bed_fill(&a[0][0], M * K, BED_NORMAL);
+    bed_fill(&b[0][0], K * N, BED_NORMAL);
     for (int k = 0; k < K; k++)
-        for (int j = 0; j < N; j++) turned[j][k] = b[k][j];
+        for (int j = 0; j < N; j++) transposed[j][k] = b[k][j];
     for (int i = 0; i < M; i++) rows_a[i] = a[i];
-    for (int j = 0; j < N; j++) rows_b[j] = turned[j];
+    for (int j = 0; j < N; j++) rows_b[j] = transposed[j];
     t->pack_panel(packed_a, t->mr, rows_a, M, K, PH_F32, 1.0f);
     for (int j = 0; j < N; j += t->nr)
         t->pack_panel(packed_b + j * K, t->nr, rows_b + j, ph_min(N - j, t->nr), K,

@@ -98,9 +98,9 @@ void check_head_forward(const ph_kernels *t)
 static ph_head usual_head(int rows, int keys)
 {
     ph_head h = {.rows = rows, .keys = keys, .k_dim = 64, .v_dim = 64, .scale = 0.2f};
-    bed_fill(q, ROWS * LD, BED_PLAIN);
-    bed_fill(k, KEYS * LD, BED_PLAIN);
-    bed_fill(v, KEYS * LD, BED_PLAIN);
+    bed_fill(q, ROWS * LD, BED_NORMAL);
+    bed_fill(k, KEYS * LD, BED_NORMAL);
+    bed_fill(v, KEYS * LD, BED_NORMAL);
     h.q_ld = h.k_ld = h.v_ld = h.out_ld = 64;
     h.window = (ph_window){-rows, keys, 1, 0};
     h.q = q, h.k = k, h.v = v, h.out = out_expected, h.lse = lse_expected,

@@ -51,7 +51,7 @@ static int hides(const ph_grad_block *t)
            w->lo + (w->phase + t->rows - 1) / w->group > 0;
 }
 
-/* Rows of numbers with zeros behind the first n. */
+/* Rows of floats with zeros behind the first n. */
 static void fill_rows(float *x, int rows, int64_t ld, int n, int kind)
 {
     bed_fill(x, rows * ld, kind);
@@ -61,8 +61,8 @@ static void fill_rows(float *x, int rows, int64_t ld, int n, int kind)
 
 static void fill_tile(const ph_grad_block *t, int kind)
 {
-    fill_rows(q, t->rows, t->q_ld, t->k_dim, bed_below(7) ? BED_PLAIN : BED_TINY);
-    fill_rows(k, t->keys, t->k_ld, t->k_dim, BED_PLAIN);
+    fill_rows(q, t->rows, t->q_ld, t->k_dim, bed_below(7) ? BED_NORMAL : BED_TINY);
+    fill_rows(k, t->keys, t->k_ld, t->k_dim, BED_NORMAL);
     fill_rows(v, t->keys, t->v_ld, t->v_dim, kind);
     fill_rows(dout, t->rows, t->dout_ld, t->v_dim, hides(t) ? BED_WIDE : kind);
     for (int i = 0; i < t->rows; i++) {
@@ -146,7 +146,7 @@ void bench_head_backward(const ph_kernels *t)
                            .window = {-ROWS, KEYS, 1, 0},
                            .scale = 0.2f};
         h.q_ld = h.k_ld = h.v_ld = h.dout_ld = 64;
-        fill_tile(&h, BED_PLAIN);
+        fill_tile(&h, BED_NORMAL);
         h.q = q, h.k = k, h.v = v, h.dout = dout, h.lse = lse, h.delta = delta;
         h.dq = (ph_grad_sum){expected[0], 64, 0.125f, PH_SUM_STORE};
         h.dk = (ph_grad_sum){expected[1], 64, 0.125f, PH_SUM_STORE};
@@ -184,9 +184,9 @@ void check_deltas(const ph_kernels *t)
 void bench_deltas(const ph_kernels *t)
 {
     bed_timer timer;
-    bed_fill(q, ROWS * LD, BED_PLAIN);
-    bed_fill(dout, ROWS * LD, BED_PLAIN);
-    bed_fill(lse, ROWS, BED_PLAIN);
+    bed_fill(q, ROWS * LD, BED_NORMAL);
+    bed_fill(dout, ROWS * LD, BED_NORMAL);
+    bed_fill(lse, ROWS, BED_NORMAL);
     BED_TIME(&timer, t->deltas(20, 64, q, 64, dout, 64, lse, expected[0], expected[1]));
     bed_report("deltas", t, "20 x 64", &timer, 2.0 * 20 * 64, 8.0 * 20 * 64);
 }

@@ -59,7 +59,7 @@ void bench_compose(const ph_kernels *t)
 {
     bed_timer timer;
     const int n = PH_STRIP_LD;
-    fill_parts(BED_PLAIN);
+    fill_parts(BED_NORMAL);
     BED_TIME(&timer, t->compose(HEADS, 2, n, w1, w2, diagonal, in, out, n));
     bed_report("compose", t, "7 heads, rank 2, 128", &timer, 10.0 * HEADS * n, 0);
 }
@@ -75,7 +75,7 @@ void check_decompose(const ph_kernels *t)
             bed_say("%s decompose heads=%d rank=%d rows=%d n=%d", t->name, heads, rank,
                     rows, n);
             fill_parts(round % BED_KINDS);
-            for (int i = 0; i < 3; i++) bed_fill(wanted[i], PARTS, BED_PLAIN);
+            for (int i = 0; i < 3; i++) bed_fill(wanted[i], PARTS, BED_NORMAL);
             memcpy(summed, wanted, sizeof summed);
             REF.decompose(heads, rank, rows, n, w1, w2, in, out, ld, wanted[0], wanted[1],
                           wanted[2], scratch);
@@ -92,7 +92,7 @@ void bench_decompose(const ph_kernels *t)
     static float scratch[2 * RANK * ROWS * PH_LANES];
     bed_timer timer;
     const int n = PH_STRIP_LD;
-    fill_parts(BED_PLAIN);
+    fill_parts(BED_NORMAL);
     BED_TIME(&timer, t->decompose(HEADS, 2, ROWS, n, w1, w2, in, out, ROWS * n, summed[0],
                                   summed[1], summed[2], scratch));
     bed_report("decompose", t, "7 heads, rank 2, 5 x 128", &timer,
@@ -123,7 +123,7 @@ void check_center(const ph_kernels *t)
 void bench_center(const ph_kernels *t)
 {
     bed_timer timer;
-    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(left, PH_STRIP_LD, BED_NORMAL);
     BED_TIME(&timer, t->center(PH_STRIP_LD, left, 0.5f, result));
     bed_report("center", t, "128", &timer, 2.0 * PH_STRIP_LD, 12.0 * PH_STRIP_LD);
 }
@@ -135,7 +135,7 @@ static void gram_at(const ph_kernels *t, int m, int n, int k, int kind)
     bed_say("%s gram m=%d n=%d k=%d kind %d", t->name, m, n, k, kind);
     bed_fill(left, HEADS * LD, kind);
     bed_fill(right, HEADS * LD, kind);
-    bed_fill(expected, HEADS * HEADS, BED_PLAIN);
+    bed_fill(expected, HEADS * HEADS, BED_NORMAL);
     const float *x = bed_copy(0, left, (m - 1) * LD + k, side());
     const float *y = bed_copy(1, right, (n - 1) * LD + k, side());
     float *g = bed_copy(2, expected, (m - 1) * HEADS + n, side());
@@ -158,8 +158,8 @@ void bench_gram(const ph_kernels *t)
 {
     bed_timer timer;
     const int heads = HEADS, k = PH_STRIP_LD;
-    bed_fill(left, HEADS * LD, BED_PLAIN);
-    bed_fill(right, HEADS * LD, BED_PLAIN);
+    bed_fill(left, HEADS * LD, BED_NORMAL);
+    bed_fill(right, HEADS * LD, BED_NORMAL);
     BED_TIME(&timer, t->gram(heads, heads, k, left, LD, right, LD, result, LD));
     bed_report("gram", t, "7 x 7, k 128", &timer, 2.0 * heads * heads * k, 0);
 }

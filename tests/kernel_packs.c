@@ -39,7 +39,7 @@ static void *place_elements(int slot, int n, ph_dtype type, int data)
                          data == EVEN ? BED_START : side());
     for (int i = 0; i < n; i++) {
         float x;
-        bed_fill(&x, 1, data != MIXED || bed_below(16) ? BED_PLAIN : BED_WIDE);
+        bed_fill(&x, 1, data != MIXED || bed_below(16) ? BED_NORMAL : BED_WIDE);
         if (data == MIXED && !bed_below(40)) x = bed_special();
         uint16_t half = type == PH_BF16 ? ph_to_bf16(x) : ph_to_f16(x);
         if (type == PH_F32)
@@ -52,8 +52,8 @@ static void *place_elements(int slot, int n, ph_dtype type, int data)
 
 /* ---- pack_panel ------------------------------------------------------------------- */
 
-static void across_at(const ph_kernels *t, const void *const *rows, int ld, int count,
-                      int k, ph_dtype type, float scale)
+static void panel_at(const ph_kernels *t, const void *const *rows, int ld, int count,
+                     int k, ph_dtype type, float scale)
 {
     bed_say("%s pack_panel ld=%d count=%d k=%d %s scale %g", t->name, ld, count, k,
             type_names[type], (double)scale);
@@ -75,10 +75,10 @@ void check_pack_panel(const ph_kernels *t)
             /* every count with the two widths in use, some with others */
             for (int which = 0; which < 2; which++)
                 for (int count = 1; count <= lds[which]; count++)
-                    across_at(t, rows, lds[which], count, k, types[type],
-                              scales[(count + k) % SCALES]);
+                    panel_at(t, rows, lds[which], count, k, types[type],
+                             scales[(count + k) % SCALES]);
             for (size_t i = 2; i < sizeof lds / sizeof lds[0]; i++)
-                across_at(t, rows, lds[i], 1 + bed_below(lds[i]), k, types[type], 1.0f);
+                panel_at(t, rows, lds[i], 1 + bed_below(lds[i]), k, types[type], 1.0f);
         }
 }
 
@@ -169,7 +169,7 @@ void bench_load_row(const ph_kernels *t)
 
 /* ---- scores_in_place --------------------------------------------------------------- */
 
-static void scores_along_at(const ph_kernels *t, int m, int n, int k, ph_dtype type)
+static void scores_in_place_at(const ph_kernels *t, int m, int n, int k, ph_dtype type)
 {
     int lda = k + bed_below(2) * 5, ldb = k + bed_below(3), cols = ph_round_up(n, 16);
     int data = bed_below(4) ? CALM : MIXED;
@@ -194,8 +194,8 @@ void check_scores_in_place(const ph_kernels *t)
     for (int type = 0; type < TYPES; type++)
         for (int k = 1; k <= K_MOST; k += EVERY) {
             for (int m = 1; m <= t->mr; m++)
-                scores_along_at(t, m, 1 + bed_below(48), k, types[type]);
-            scores_along_at(t, 1 + bed_below(t->mr), 16 * (1 + k % 8), k, types[type]);
+                scores_in_place_at(t, m, 1 + bed_below(48), k, types[type]);
+            scores_in_place_at(t, 1 + bed_below(t->mr), 16 * (1 + k % 8), k, types[type]);
         }
 }
 
@@ -303,7 +303,7 @@ void bench_store_row(const ph_kernels *t)
 
 /* ---- finite ------------------------------------------------------------------------ */
 
-/* One bad number anywhere is seen; what lies between the rows is not looked at. */
+/* One non-finite element anywhere is seen; padding between the rows is not read. */
 static void finite_at(const ph_kernels *t, int rows, int n, int ld)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -317,7 +317,7 @@ static void finite_at(const ph_kernels *t, int rows, int n, int ld)
             if (isfinite(special)) x[r * ld + c] = special;
         }
     bed_say("%s finite rows=%d n=%d ld=%d", t->name, rows, n, ld);
-    if (t->finite(x, ld, rows, n) != 1) bed_fail("says no, all numbers are finite");
+    if (t->finite(x, ld, rows, n) != 1) bed_fail("says no, all elements are finite");
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < n; c += step) {
             float *at = &x[r * ld + c], before = *at;
@@ -342,7 +342,7 @@ void bench_finite(const ph_kernels *t)
     bed_timer timer;
     volatile int sink;
     float *x = bed_floats(0, 16 * 128, BED_START);
-    bed_fill(x, 16 * 128, BED_PLAIN);
+    bed_fill(x, 16 * 128, BED_NORMAL);
     BED_TIME(&timer, sink = t->finite(x, 128, 16, 128));
     (void)sink;
     bed_report("finite", t, "16 x 128", &timer, 0, 4.0 * 16 * 128);

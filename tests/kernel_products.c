@@ -2,7 +2,7 @@
  * kernel_products.c - checks and benches of the products: scores, weigh, product,
  * stream, add_rows, axpy, dot, dots, times, blend.
  *
- * A number of a product does not depend on how many rows are asked for, so `ref` runs
+ * An element of a product does not depend on how many rows are computed, so `ref` runs
  * once per (n, k) on ROWS rows and every m is compared with the top of that.
  */
 #include <math.h>
@@ -114,8 +114,8 @@ void bench_scores(const ph_kernels *t)
         const int n = PH_STRIP_LD, m = t->mr;
         char shape[40];
         bed_timer timer;
-        bed_fill(left, ROWS * k, BED_PLAIN);
-        bed_fill(right, (int64_t)n * k, BED_PLAIN);
+        bed_fill(left, ROWS * k, BED_NORMAL);
+        bed_fill(right, (int64_t)n * k, BED_NORMAL);
         pack_right(t, packed_b, n, k);
         float *s = bed_floats(2, ROWS * PH_STRIP_LD, BED_START);
         float *lane_max = bed_floats(3, ROWS * PH_LANES, BED_START);
@@ -172,9 +172,9 @@ void bench_multiply_v(const ph_kernels *t)
         char shape[40];
         float rescale[ROWS];
         bed_timer timer;
-        bed_fill(left, ROWS * PH_STRIP_LD, BED_PLAIN);
-        bed_fill(right, (int64_t)k * n, BED_PLAIN);
-        bed_fill(start, ROWS * LD, BED_PLAIN);
+        bed_fill(left, ROWS * PH_STRIP_LD, BED_NORMAL);
+        bed_fill(right, (int64_t)k * n, BED_NORMAL);
+        bed_fill(start, ROWS * LD, BED_NORMAL);
         for (int i = 0; i < ROWS; i++) rescale[i] = 0.5f;
         BED_TIME(&timer,
                  t->multiply_v(m, n, k, left, right, n, start, LD, rescale, NULL));
@@ -193,17 +193,18 @@ static void product_at(const ph_kernels *t, int n, int k, int add)
     for (int i = 0; i < ROWS; i += REF.mr)
         REF.product(ph_min(ROWS - i, REF.mr), n, k, left + i, ROWS, right, n, REF.nr,
                     expected + i * LD, LD, add, NULL);
-    int along = bed_below(2); /* the right operand as it is, or in panels */
-    int64_t ldb = along ? n : t->nr, panel = along ? t->nr : (int64_t)t->nr * k + tail;
-    int64_t floats =
-        along ? (int64_t)k * n
-              : (ph_div_up(n, t->nr) - 1) * panel + (k - 1) * ldb + (n - 1) % t->nr + 1;
-    if (!along) t->pack_panels(packed_b, t->nr, panel, right, n, k, n, PH_F32);
-    const float *b = bed_copy(1, along ? right : packed_b, floats, side());
+    int in_place = bed_below(2); /* b row-major in place, or packed */
+    int64_t ldb = in_place ? n : t->nr;
+    int64_t panel = in_place ? t->nr : (int64_t)t->nr * k + tail;
+    int64_t floats = in_place ? (int64_t)k * n
+                              : (ph_div_up(n, t->nr) - 1) * panel + (k - 1) * ldb +
+                                    (n - 1) % t->nr + 1;
+    if (!in_place) t->pack_panels(packed_b, t->nr, panel, right, n, k, n, PH_F32);
+    const float *b = bed_copy(1, in_place ? right : packed_b, floats, side());
     for (int m = 1; m <= t->mr; m++) {
         int64_t lda = m + bed_below(3), ldc = n + bed_below(2) * 7;
         bed_say("%s product m=%d n=%d k=%d lda=%d ldc=%d add=%d %s", t->name, m, n, k,
-                (int)lda, (int)ldc, add, along ? "along" : "panels");
+                (int)lda, (int)ldc, add, in_place ? "in place" : "panels");
         float *a = bed_floats(0, (k - 1) * lda + m, side());
         for (int i = 0; i < k; i++)
             memcpy(a + i * lda, left + i * ROWS, (size_t)m * sizeof(float));
@@ -234,9 +235,9 @@ void bench_product(const ph_kernels *t)
         const int n = 128, k = 256, m = t->mr;
         char shape[40];
         bed_timer timer;
-        bed_fill(left, ROWS * k, BED_PLAIN);
-        bed_fill(right, (int64_t)n * k, BED_PLAIN);
-        bed_fill(start, ROWS * LD, BED_PLAIN);
+        bed_fill(left, ROWS * k, BED_NORMAL);
+        bed_fill(right, (int64_t)n * k, BED_NORMAL);
+        bed_fill(start, ROWS * LD, BED_NORMAL);
         t->pack_panels(packed_b, t->nr, (int64_t)t->nr * k, right, n, k, n, PH_F32);
         BED_TIME(&timer, t->product(m, n, k, left, m, packed_b, t->nr, (int64_t)t->nr * k,
                                     start, LD, add, NULL));
@@ -283,9 +284,9 @@ void bench_product_few_rows(const ph_kernels *t)
         const int n = 160, k = 512;
         char shape[40];
         bed_timer timer;
-        bed_fill(left, ROWS * k, BED_PLAIN);
-        bed_fill(right, (int64_t)n * k, BED_PLAIN);
-        bed_fill(start, ROWS * LD, BED_PLAIN);
+        bed_fill(left, ROWS * k, BED_NORMAL);
+        bed_fill(right, (int64_t)n * k, BED_NORMAL);
+        bed_fill(start, ROWS * LD, BED_NORMAL);
         BED_TIME(&timer, t->product_few_rows(m, n, k, left, k, right, n, start, LD));
         snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
         bed_report("product_few_rows", t, shape, &timer, 2.0 * m * n * k, 4.0 * n * k);
@@ -318,8 +319,8 @@ void check_add_rows(const ph_kernels *t)
 void bench_add_rows(const ph_kernels *t)
 {
     bed_timer timer;
-    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
-    bed_fill(start, ROWS * LD, BED_PLAIN);
+    bed_fill(left, PH_STRIP_LD, BED_NORMAL);
+    bed_fill(start, ROWS * LD, BED_NORMAL);
     BED_TIME(&timer, t->add_rows(ROWS, PH_STRIP_LD, left, start, LD));
     bed_report("add_rows", t, "12 x 128", &timer, ROWS * PH_STRIP_LD,
                4.0 * ROWS * PH_STRIP_LD);
@@ -406,8 +407,8 @@ static void report_row(const char *name, const ph_kernels *t, const bed_timer *t
 void bench_axpy(const ph_kernels *t)
 {
     bed_timer timer;
-    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
-    bed_fill(start, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(left, PH_STRIP_LD, BED_NORMAL);
+    bed_fill(start, PH_STRIP_LD, BED_NORMAL);
     BED_TIME(&timer, t->axpy(PH_STRIP_LD, 0.001f, left, start));
     report_row("axpy", t, &timer, 2, 12);
 }
@@ -416,7 +417,7 @@ void bench_times(const ph_kernels *t)
 {
     bed_timer timer;
     for (int i = 0; i < PH_STRIP_LD; i++) left[i] = i % 2 ? 1.0f : -1.0f;
-    bed_fill(start, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(start, PH_STRIP_LD, BED_NORMAL);
     BED_TIME(&timer, t->times(PH_STRIP_LD, start, left));
     report_row("times", t, &timer, 1, 12);
 }
@@ -424,8 +425,8 @@ void bench_times(const ph_kernels *t)
 void bench_blend(const ph_kernels *t)
 {
     bed_timer timer;
-    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
-    bed_fill(start, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(left, PH_STRIP_LD, BED_NORMAL);
+    bed_fill(start, PH_STRIP_LD, BED_NORMAL);
     BED_TIME(&timer, t->blend(PH_STRIP_LD, start, 0.5f, left, 0.5f));
     report_row("blend", t, &timer, 3, 12);
 }
@@ -452,8 +453,8 @@ void bench_dot(const ph_kernels *t)
 {
     bed_timer timer;
     volatile float sink;
-    bed_fill(left, PH_STRIP_LD, BED_PLAIN);
-    bed_fill(right, PH_STRIP_LD, BED_PLAIN);
+    bed_fill(left, PH_STRIP_LD, BED_NORMAL);
+    bed_fill(right, PH_STRIP_LD, BED_NORMAL);
     BED_TIME(&timer, sink = t->dot(PH_STRIP_LD, left, right));
     (void)sink;
     report_row("dot", t, &timer, 2, 8);
@@ -462,8 +463,8 @@ void bench_dot(const ph_kernels *t)
 void bench_dots(const ph_kernels *t)
 {
     bed_timer timer;
-    bed_fill(left, ROWS * 64, BED_PLAIN);
-    bed_fill(right, ROWS * 64, BED_PLAIN);
+    bed_fill(left, ROWS * 64, BED_NORMAL);
+    bed_fill(right, ROWS * 64, BED_NORMAL);
     BED_TIME(&timer, t->dots(ROWS, 64, left, 64, right, 64, expected));
     bed_report("dots", t, "12 x 64", &timer, 2.0 * ROWS * 64, 8.0 * ROWS * 64);
 }

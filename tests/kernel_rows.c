@@ -2,9 +2,9 @@
  * kernel_rows.c - checks and benches of the kernels that work on rows of scores: softmax,
  * gradient, weights, logs, row_lane_max, add_bias, add_alibi, softcap, hide, dropout.
  *
- * Rows whose length need not be a multiple of 16 have room up to there, unless the
+ * Rows whose length need not be a multiple of 16 have padding up to there, unless the
  * contract says that nothing behind n is touched (add_bias, hide); what a kernel leaves
- * in that room is its own business.
+ * in that padding is unspecified.
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static int side(void)
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* Scores in base 2, some hidden; or with one special number; all hidden; special numbers
+/* Scores in base 2, some hidden; or with one special value; all hidden; special values
    in many places; both zeros, which are equal and yet different bits. */
 enum { USUAL, NON_FINITE, EMPTY, WILD, ZEROS, ROW_KINDS };
 
@@ -57,7 +57,7 @@ static float base_of(const float *s, int n, float above)
     return has_nan(s, n) ? NAN : most + above;
 }
 
-/* m rows of a strip as a kernel may see them: no room behind the last column */
+/* m rows of a strip as a kernel may see them: no padding behind the last column */
 static float *place_strip(int slot, const float *from, int m, int n)
 {
     float *to = bed_floats(slot, (m - 1) * LD + n, side());
@@ -128,7 +128,7 @@ void bench_lane_sums(const ph_kernels *t)
 {
     bed_timer timer;
     float total[PH_LANES];
-    bed_fill(scores, PH_LANES * PH_LANES, BED_PLAIN);
+    bed_fill(scores, PH_LANES * PH_LANES, BED_NORMAL);
     BED_TIME(&timer, t->lane_sums(PH_LANES, scores, total));
     bed_report("lane_sums", t, "16 x 16", &timer, 15.0 * PH_LANES, 0);
 }
@@ -314,7 +314,7 @@ static void check_row(const ph_kernels *t, const char *name, row_step *step, int
     for (int round = 0; round < 32; round++)
         for (int n = 1; n <= MOST; n++) {
             int kind = round % 2 ? bed_below(ROW_KINDS) : USUAL;
-            int room = exact ? n : ph_round_up(n, PH_LANES);
+            int capacity = exact ? n : ph_round_up(n, PH_LANES);
             float a = bed_between(-40, 40), *extra = NULL;
             bed_say("%s %s n=%d kind %d a=%g", t->name, name, n, kind, (double)a);
             fill_row(scores, MOST, kind);
@@ -325,7 +325,7 @@ static void check_row(const ph_kernels *t, const char *name, row_step *step, int
             }
             memcpy(s_expected, scores, MOST * sizeof(float));
             step(&REF, n, s_expected, extra, a);
-            float *s = bed_copy(0, scores, room, side());
+            float *s = bed_copy(0, scores, capacity, side());
             step(t, n, s, extra, a);
             bed_same("s", s, s_expected, n);
             bed_intact(0);
@@ -463,7 +463,7 @@ void bench_row_lane_max(const ph_kernels *t)
 {
     bed_timer timer;
     float lane_max[PH_LANES];
-    bed_fill(scores, LD, BED_PLAIN);
+    bed_fill(scores, LD, BED_NORMAL);
     BED_TIME(&timer, t->row_lane_max(LD, scores, lane_max));
     bed_report("row_lane_max", t, "128", &timer, 0, 4.0 * LD);
 }

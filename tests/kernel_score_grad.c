@@ -46,7 +46,7 @@ static void same_terms(const char *what, const uint16_t *got, const uint16_t *ex
 {
     for (int i = 0; i < count; i++)
         if (got[i] != expected[i] && !(is_nan(got[i]) && is_nan(expected[i])))
-            bed_fail("%s: number %d is %04x, expected %04x", what, i, got[i],
+            bed_fail("%s: element %d is %04x, expected %04x", what, i, got[i],
                      expected[i]);
 }
 
@@ -106,7 +106,7 @@ void bench_pairs_score_grad(const ph_kernels *t)
     float lse[PH_AMX_STEP] = {0}, delta[PH_AMX_STEP] = {0};
     bed_timer timer;
     if (!t->bf16_pairs) return;
-    draw(BED_PLAIN);
+    draw(BED_NORMAL);
     ph_score_grad x = {.m = PH_AMX_STEP,
                        .n = PH_STRIP_LD,
                        .s = scores,

@@ -21,7 +21,7 @@ typedef struct layer_bed {
     ph_layer *layer;
     int params;
     const ph_param *param[BED_MOST];
-    size_t count[BED_MOST]; /* numbers in each */
+    size_t count[BED_MOST]; /* elements in each */
     float *w[BED_MOST], *dw[BED_MOST];
     size_t x_count, memory_count, out_count, gate_count;
     float *x, *memory, *dout, *out, *dx, *dmemory, *lse, *gate;

@@ -1,5 +1,5 @@
 /*
- * layer_case.c - random layers for the tests: memory, numbers, comparison; the formulas
+ * layer_case.c - random layers for the tests: memory, values, comparison; the formulas
  * are in layer_oracle.c, the interface of both in layer_oracle.h.
  */
 #include <math.h>
@@ -88,7 +88,7 @@ double layer_get(const layer_case *c, const layer_tensor *t, int id, size_t inde
     return oracle_decode(t->type, t->data, (int64_t)place_of(&c->desc, id, index));
 }
 
-/* ---- memory and numbers ------------------------------------------------------------ */
+/* ---- memory and values ------------------------------------------------------------- */
 
 static void new_tensor(layer_case *c, layer_tensor *t, int id)
 {
@@ -398,11 +398,11 @@ static const char *compare(const layer_case *c, const layer_tensor *t, int id,
     double largest = largest_of(t);
     for (size_t i = 0; i < t->count; i++) {
         double found = layer_get(c, t, id, i), want = t->value[i];
-        double room = 2e-5 * largest + 5e-6 * fellows;
-        if (t->type != PH_F32) room += 0.5 * oracle_ulp(t->type, want);
-        if (found == want || fabs(found - want) <= room) continue;
+        double allowed = 2e-5 * largest + 5e-6 * fellows;
+        if (t->type != PH_F32) allowed += 0.5 * oracle_ulp(t->type, want);
+        if (found == want || fabs(found - want) <= allowed) continue;
         snprintf(text, sizeof text, "%s%s[%zu] is %.9g, expected %.9g within %.2g",
-                 prefix, layer_names[id], i, found, want, room);
+                 prefix, layer_names[id], i, found, want, allowed);
         return text;
     }
     return NULL;

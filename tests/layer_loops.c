@@ -49,7 +49,7 @@ static void norm(const problem *p, double *y, const double *gain)
     for (int d = 0; d < p->qk_dim; d++) y[d] *= gain[d] / sqrt(sum / p->qk_dim + 1e-6);
 }
 
-static void turn(const problem *p, double *y, int position)
+static void rotate(const problem *p, double *y, int position)
 {
     int half = p->qk_dim / 2;
     for (int i = 0; i < half; i++) {
@@ -67,7 +67,7 @@ static void position(const problem *p, double *y, int heads, int len, const item
 {
     for (int row = 0; row < p->batch * len * heads; row++) {
         if (p->norm) norm(p, y + row * p->qk_dim, gain->v);
-        if (p->rope) turn(p, y + row * p->qk_dim, start + row / heads % len);
+        if (p->rope) rotate(p, y + row * p->qk_dim, start + row / heads % len);
     }
 }
 
@@ -255,18 +255,18 @@ static void transpose(const void *from, int in, int columns, int size, void *to)
 
 trial loops_load(const problem *p)
 {
-    static float room[4][MOST];
+    static float weights[4][MOST];
     trial b = {0};
     for (int i = 0; i < ITEMS; i++) {
         const item *t = &p->t[i];
         int n = t->n[0], c = t->n[1], h = loops_heads(p, i);
         if (!t->there) continue;
         if (p->transposed && i >= WQ && i <= WO) {
-            transpose(t->file, n, c, ph_tensor_type_bits(t->type) / 8, room[i - WQ]);
-            trial_add(&b, loops_names[i], t->type, room[i - WQ], c, n, -1, -1);
+            transpose(t->file, n, c, ph_tensor_type_bits(t->type) / 8, weights[i - WQ]);
+            trial_add(&b, loops_names[i], t->type, weights[i - WQ], c, n, -1, -1);
         } else if (p->per_head && i >= WQ && i <= WV) {
-            cut(t->file, n, h, c / h, room[i - WQ]);
-            trial_add(&b, loops_names[i], t->type, room[i - WQ], h, n, c / h, -1);
+            cut(t->file, n, h, c / h, weights[i - WQ]);
+            trial_add(&b, loops_names[i], t->type, weights[i - WQ], h, n, c / h, -1);
         } else if (p->per_head && i == WO) {
             trial_add(&b, loops_names[i], t->type, t->file, h, n / h, c, -1);
         } else {

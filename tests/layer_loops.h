@@ -10,7 +10,7 @@
 
 enum { LOOPS_MOST = 1024 };
 
-/* Tensors of IN that hold numbers with a gradient, and those without. */
+/* Tensors of IN that have a gradient, and those without. */
 /* clang-format off */
 enum { X, MEMORY, VALUE_MEMORY, WQ, WK, WV, WO, BQ, BK, BV, BO, Q_NORM, K_NORM, BIAS,
        GATE, SINK, GRADIENTS, ALIBI = GRADIENTS, DOUT, DLSE, ITEMS };
@@ -71,7 +71,7 @@ void loops_put_biases(loops_problem *p, ph_tensor_type type);
 void loops_put_value_memory(loops_problem *p, ph_tensor_type type);
 void loops_put_norm(loops_problem *p, ph_tensor_type type);
 
-int loops_size(const loops_item *t);            /* how many numbers */
+int loops_size(const loops_item *t);            /* in elements */
 int loops_heads(const loops_problem *p, int i); /* of the matrix i */
 trial loops_load(const loops_problem *p);       /* good until the next call */
 

@@ -2,7 +2,7 @@
  * layer_oracle.c - see layer_oracle.h. Here: the formulas, forward and backward.
  *
  * Everything is (batch, len, heads, dim) in double; attention wants (batch, heads, len,
- * dim), so tensors are copied on the way into the dense oracle and on the way back.
+ * dim), so tensors are copied on the way into the dense oracle and back again.
  */
 #include "layer_oracle.h"
 
@@ -65,8 +65,8 @@ static void pair(const ph_layer_desc *d, int p, int *a, int *b)
     *b = half ? p + d->rope_dims / 2 : 2 * p + 1;
 }
 
-/* Turns one head; sign -1: the transposed rotation. */
-static void turn(const ph_layer_desc *d, double *y, double position, double sign)
+/* Rotates one head; sign -1: the transposed rotation. */
+static void rotate(const ph_layer_desc *d, double *y, double position, double sign)
 {
     for (int p = 0; d->rope && p < d->rope_dims / 2; p++) {
         double t = position * pow((double)d->rope_base, -2.0 * p / d->rope_dims);
@@ -102,7 +102,7 @@ static double *positioned(const layer_case *c, const double *raw, side s)
             for (size_t e = 0; e < dim; e++)
                 to[e] = to[e] / rms * (s.gain ? s.gain[e] : 1);
         }
-        turn(d, to, t + (s.past ? s.past[b] : 0), 1);
+        rotate(d, to, t + (s.past ? s.past[b] : 0), 1);
     }
     return y;
 }
@@ -121,7 +121,7 @@ static double *unpositioned(const layer_case *c, const double *raw, const double
         const double *x = raw + i * dim;
         memcpy(g, dy + ((size_t)(b * s.heads + h) * (size_t)s.len + (size_t)t) * dim,
                dim * sizeof *g);
-        turn(d, g, t + (s.past ? s.past[b] : 0), -1);
+        rotate(d, g, t + (s.past ? s.past[b] : 0), -1);
         double r = 1 / sqrt(mean_square(x, s.dim) + (double)d->norm_eps);
         for (size_t j = 0; j < dim; j++) {
             if (!d->qk_norm) {

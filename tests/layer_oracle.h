@@ -76,7 +76,7 @@ typedef struct layer_case {
 /* A random problem, the same for the same seed and index. */
 void layer_draw(layer_case *c, uint64_t seed, int index);
 
-/* Memory and numbers for c->desc and the presence that `have` says (1 << LT_...); lens:
+/* Memory and values for c->desc and the presence that `have` says (1 << LT_...); lens:
    1 q_lens, 2 kv_lens, 4 past. What the library writes holds a pattern. */
 void layer_build(layer_case *c, uint64_t seed, unsigned have, int lens);
 void layer_case_free(layer_case *c);
@@ -86,7 +86,7 @@ void layer_wipe(layer_case *c);
 /* Whether it still holds it everywhere. */
 int layer_untouched(const layer_case *c);
 
-/* Changes the form of a projection (LT_WQ, LT_WK, LT_WV), with the same numbers. */
+/* Changes the form of a projection (LT_WQ, LT_WK, LT_WV), with the same elements. */
 void layer_set_form(layer_case *c, int id, ph_form form);
 /* Element of a gradient or tensor in the library's memory, in the order of `value`. */
 double layer_get(const layer_case *c, const layer_tensor *t, int id, size_t index);

@@ -52,7 +52,7 @@ static const double *find(const oracle_model *o, const char *stack, int layer,
 
 /* ---- parts ------------------------------------------------------------------------- */
 
-static double *room(int rows, int columns)
+static double *zeros(int rows, int columns)
 {
     return calloc((size_t)rows * (size_t)columns + 1, sizeof(double));
 }
@@ -61,7 +61,7 @@ static double *room(int rows, int columns)
 static double *linear(const double *x, int rows, int in, int out, const double *w,
                       const double *b)
 {
-    double *y = room(rows, out);
+    double *y = zeros(rows, out);
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < out; c++) {
             double sum = b ? b[c] : 0;
@@ -76,7 +76,7 @@ static double *normed(const oracle_model *o, const double *x, int rows, const ch
 {
     char part[32];
     int dim = o->config->model_dim, rms = o->config->norm == PH_NORM_RMS;
-    double *y = room(rows, dim);
+    double *y = zeros(rows, dim);
     snprintf(part, sizeof part, "%s.gain", name);
     const double *gain = find(o, stack, layer, part);
     snprintf(part, sizeof part, "%s.bias", name);
@@ -233,7 +233,7 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
     freeze(o, &v, &in);
     variant_forward(&v, &in, &out);
     if (bag_data(&out, "balance_loss")) o->balance += bag_data(&out, "balance_loss")[0];
-    double *y = room(t->batch * t->len, c->model_dim);
+    double *y = zeros(t->batch * t->len, c->model_dim);
     memcpy(y, bag_data(&out, "out"),
            (size_t)(t->batch * t->len * c->model_dim) * sizeof *y);
     bag_free(&in);
@@ -255,7 +255,7 @@ static double *feed(const oracle_model *o, const char *stack, int layer, const d
     int gated = c->activation == PH_SWIGLU, wide = c->ff_dim * (1 + gated);
     double *h = linear(x, len, c->model_dim, wide, find(o, stack, layer, "ff.w1"),
                        find(o, stack, layer, "ff.b1"));
-    double *g = room(len, c->ff_dim);
+    double *g = zeros(len, c->ff_dim);
     for (int t = 0; t < len; t++)
         for (int d = 0; d < c->ff_dim; d++) {
             g[t * c->ff_dim + d] = curve(c->activation, h[t * wide + d]);
@@ -275,7 +275,7 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
     int dim = c->model_dim, rows = t->batch * t->len;
     const double *words = find(o, "", -1, "embed");
     const double *places = find(o, t->stack, -1, "positions");
-    double *x = room(rows, dim);
+    double *x = zeros(rows, dim);
     for (int r = 0; r < rows; r++)
         for (int d = 0; d < dim; d++) {
             int at = r % t->len;
@@ -333,7 +333,7 @@ static double next_loss(const oracle_model *o, const double *x, int len,
 {
     const ph_config *c = o->config;
     const double *w = find(o, "", -1, c->untied ? "output" : "embed");
-    double *row = room(1, c->vocab), loss = 0;
+    double *row = zeros(1, c->vocab), loss = 0;
     for (int t = 0; t < len; t++) {
         double top = -INFINITY, sum = 0, mean = 0;
         for (int v = 0; v < c->vocab; v++) {

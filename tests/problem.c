@@ -256,7 +256,7 @@ static void make_grads(problem *p, uint64_t *rng)
     if (p->sink.mem) g->dsink = floats(p, &p->dsink, "dsink", SLAB_GRADIENT, 1, h, 1, 1);
 }
 
-/* ---- numbers ---------------------------------------------------------------------- */
+/* ---- elements --------------------------------------------------------------------- */
 
 static void fill(tensor *t, uint64_t *rng, double gain, double shift)
 {
@@ -347,9 +347,9 @@ static void fill_masked_row(tensor *t, uint64_t *rng, int b, int h, int i)
     int kind = check_below(rng, 4);
     for (int d = 0; d < t->dim; d++) {
         uint32_t bits = (uint32_t)check_random(rng);
-        float odd;
-        memcpy(&odd, &bits, 4);
-        double value = kind == 0 ? (double)NAN : kind == 1 ? INFINITY : (double)odd;
+        float any;
+        memcpy(&any, &bits, 4);
+        double value = kind == 0 ? (double)NAN : kind == 1 ? INFINITY : (double)any;
         tensor_set(t, b, h, i, d, value);
     }
 }

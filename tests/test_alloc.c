@@ -1,5 +1,5 @@
 /*
- * test_alloc.c - memory runs out at every place where memory is asked for.
+ * test_alloc.c - memory runs out at every place where memory is allocated.
  *
  * A session (open, plan, forward, look, backward, close) runs with an allocator that
  * fails

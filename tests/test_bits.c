@@ -234,7 +234,7 @@ static void company_case(int index)
     many.attn = alone.attn;
     many.with = alone.with;
     many.attn.batch = 2 + check_below(&rng, 3);
-    many.attn.q_len += check_below(&rng, 3) * 7; /* more room than is used */
+    many.attn.q_len += check_below(&rng, 3) * 7; /* more capacity than is used */
     many.attn.kv_len += check_below(&rng, 3) * 37;
     many.with.layout = LAYOUT_PADDED;
     if (many.attn.mask && many.attn.anchor == PH_ANCHOR_UNSET)
@@ -262,7 +262,7 @@ static void company_case(int index)
     problem_free(&many);
 }
 
-/* Alone, and in a batch with other neighbours and more room: the same bits. */
+/* Alone, and in a batch with other neighbours and more capacity: the same bits. */
 static void company(void)
 {
     sweep_begin();
@@ -334,7 +334,7 @@ static const char *one_chunk(ph_ctx *ctx, const problem *whole, int first, int c
     problem part = {.attn = whole->attn, .with = whole->with};
     part.attn.q_len = count;
     part.attn.kv_len = first + count;
-    if (style & 1) part.attn.kv_len = whole->attn.kv_len; /* a cache with room */
+    if (style & 1) part.attn.kv_len = whole->attn.kv_len; /* a cache with capacity left */
     part.attn.anchor = style & 2 ? PH_ANCHOR_OFFSET : PH_ANCHOR_END;
     part.attn.q_offset = style & 2 ? first : 0;
     part.with.kv_lens = style & 1;

@@ -429,22 +429,22 @@ static void capture(void)
 static void program(void)
 {
     const ph_tensor_type F = PH_TYPE_F32;
-    static float numbers[2 * 4 * 37 * 16];
+    static float values[2 * 4 * 37 * 16];
     uint64_t rng = check_seed;
     ph_close(need_gpu());
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        numbers[i] = check_normal(&rng);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        values[i] = check_normal(&rng);
     trial t = {.count = 0};
-    trial_add(&t, "q", F, numbers, 2, 4, 37, 16);
-    trial_add(&t, "k", F, numbers + 7, 2, 2, 50, 16);
-    trial_add(&t, "v", F, numbers + 11, 2, 1, 50, 8);
-    trial_add(&t, "dout", F, numbers + 13, 2, 4, 37, 8);
-    trial_add(&t, "dlse", F, numbers + 17, 2, 4, 37, -1);
-    trial_add(&t, "bias", F, numbers + 19, 1, 4, 1, 50);
-    trial_add(&t, "gate", F, numbers + 23, 4, -1, -1, -1);
-    trial_add(&t, "sink", F, numbers + 29, 4, -1, -1, -1);
-    trial_add(&t, "alibi", F, numbers + 31, 4, -1, -1, -1);
-    trial_add(&t, "relative", F, numbers + 37, 4, 9, -1, -1);
+    trial_add(&t, "q", F, values, 2, 4, 37, 16);
+    trial_add(&t, "k", F, values + 7, 2, 2, 50, 16);
+    trial_add(&t, "v", F, values + 11, 2, 1, 50, 8);
+    trial_add(&t, "dout", F, values + 13, 2, 4, 37, 8);
+    trial_add(&t, "dlse", F, values + 17, 2, 4, 37, -1);
+    trial_add(&t, "bias", F, values + 19, 1, 4, 1, 50);
+    trial_add(&t, "gate", F, values + 23, 4, -1, -1, -1);
+    trial_add(&t, "sink", F, values + 29, 4, -1, -1, -1);
+    trial_add(&t, "alibi", F, values + 31, 4, -1, -1, -1);
+    trial_add(&t, "relative", F, values + 37, 4, 9, -1, -1);
     const char *words = "--causal --offset 13 --softcap 5 --dropout 0.2 --seed 3";
     char line[120];
     CHECK(trial_begin() == 0, "no folder");

@@ -55,8 +55,8 @@ static void refuse_open(ph_options options, ph_status code, ph_status or_code,
           "%s: cut sentence \"%.9s\"", word, text);
     options.error_size = 0;
     memset(text, 'x', sizeof text);
-    CHECK(ph_open(&ctx, &options) != PH_OK && text[0] == 'x', "%s: written to no room",
-          word);
+    CHECK(ph_open(&ctx, &options) != PH_OK && text[0] == 'x',
+          "%s: written to a buffer of 0 bytes", word);
     options.error = NULL;
     CHECK(ph_open(&ctx, &options) != PH_OK && !ctx, "%s: accepted without error buffer",
           word);

@@ -19,9 +19,9 @@ static void load(void)
     if (file) return;
     FILE *in = fopen("tests/golden/attention.bin", "rb");
     CHECK(in, "tests/golden/attention.bin is missing; start in the project's root");
-    size_t room = 1 << 20;
-    file = malloc(room);
-    file_end = file + fread(file, 1, room - 1, in);
+    size_t capacity = 1 << 20;
+    file = malloc(capacity);
+    file_end = file + fread(file, 1, capacity - 1, in);
     *file_end = 0;
     fclose(in);
 }
@@ -42,25 +42,25 @@ typedef struct golden {
     const char *tensors; /* where its tensors begin              */
 } golden;
 
-/* The data of a tensor, count numbers, or NULL. Not aligned: read it with number(). */
+/* The data of a tensor, count elements, or NULL. Not aligned: read it with element(). */
 static const char *find(const golden *g, const char *name, size_t *count)
 {
     const char *at = g->tensors;
     char word[24];
     while (!strncmp(at, "tensor ", 7)) {
-        unsigned long numbers = 0;
-        CHECK(sscanf(at, "tensor %20s %lu", word, &numbers) == 2, "bad line in %s",
+        unsigned long elements = 0;
+        CHECK(sscanf(at, "tensor %20s %lu", word, &elements) == 2, "bad line in %s",
               g->name);
         const char *data = strchr(at, '\n') + 1;
-        *count = numbers;
+        *count = elements;
         if (!strcmp(word, name)) return data;
-        at = data + numbers * sizeof(float) + 1;
+        at = data + elements * sizeof(float) + 1;
     }
     CHECK(!strncmp(at, "end", 3), "case %s has no end", g->name);
     return NULL;
 }
 
-static double number(const char *data, size_t n)
+static double element(const char *data, size_t n)
 {
     return oracle_decode(PH_F32, data, (int64_t)n);
 }
@@ -76,9 +76,9 @@ static int next(golden *g, const char **at)
     find(g, "no such tensor", &count);
     const char *end = g->tensors;
     while (!strncmp(end, "tensor ", 7)) {
-        unsigned long numbers = 0;
-        sscanf(end, "tensor %*s %lu", &numbers);
-        end = strchr(end, '\n') + 1 + numbers * sizeof(float) + 1;
+        unsigned long elements = 0;
+        sscanf(end, "tensor %*s %lu", &elements);
+        end = strchr(end, '\n') + 1 + elements * sizeof(float) + 1;
     }
     *at = end + 4; /* "end\n" */
     return 1;
@@ -91,13 +91,13 @@ static void put(tensor *t, const golden *g, const char *name)
     size_t count = 0, n = 0;
     const char *data = find(g, name, &count);
     if (!t->mem) return;
-    CHECK(data && count == tensor_count(t), "%s: %s has %zu numbers, expected %zu",
+    CHECK(data && count == tensor_count(t), "%s: %s has %zu elements, expected %zu",
           g->name, name, count, tensor_count(t));
     for (int b = 0; b < t->batch; b++)
         for (int h = 0; h < t->heads; h++)
             for (int i = 0; i < t->len; i++)
                 for (int d = 0; d < t->dim; d++, n++)
-                    tensor_set(t, b, h, i, d, number(data, n));
+                    tensor_set(t, b, h, i, d, element(data, n));
 }
 
 static void describe(problem *p, const golden *g, int layout)
@@ -150,9 +150,9 @@ static void fill(problem *p, const golden *g)
     size_t count = 0;
     const char *data = find(g, "kv_lens", &count);
     for (int b = 0; data && b < p->attn.batch; b++)
-        p->kv_lens[b] = (int)number(data, (size_t)b);
+        p->kv_lens[b] = (int)element(data, (size_t)b);
     data = find(g, "visible", &count);
-    for (size_t n = 0; data && n < count; n++) p->visible[n] = (uint8_t)number(data, n);
+    for (size_t n = 0; data && n < count; n++) p->visible[n] = (uint8_t)element(data, n);
 }
 
 /* ---- comparing -------------------------------------------------------------------- */
@@ -162,8 +162,8 @@ enum { STORED = 214 }; /* results in the file */
 static int compared; /* tensors that were found in the file */
 
 /* tolerance is in units of the largest element of the tensor. */
-static void same_numbers(const golden *g, const char *name, const double *found,
-                         double tolerance)
+static void same_elements(const golden *g, const char *name, const double *found,
+                          double tolerance)
 {
     size_t count = 0;
     double top = 0;
@@ -171,9 +171,9 @@ static void same_numbers(const golden *g, const char *name, const double *found,
     if (!data) return;
     compared++;
     for (size_t n = 0; n < count; n++)
-        if (isfinite(number(data, n))) top = fmax(top, fabs(number(data, n)));
+        if (isfinite(element(data, n))) top = fmax(top, fabs(element(data, n)));
     for (size_t n = 0; n < count; n++) {
-        double want = number(data, n);
+        double want = element(data, n);
         CHECK(found[n] == want || fabs(found[n] - want) <= tolerance * top,
               "%s: %s[%zu] is %.9g, PyTorch has %.9g", g->name, name, n, found[n], want);
     }
@@ -183,14 +183,15 @@ static void same_tensor(const golden *g, const char *name, const tensor *t,
                         double tolerance)
 {
     if (!t->mem) return;
-    double *numbers = malloc((tensor_count(t) + 1) * sizeof *numbers);
+    double *elements = malloc((tensor_count(t) + 1) * sizeof *elements);
     size_t n = 0;
     for (int b = 0; b < t->batch; b++)
         for (int h = 0; h < t->heads; h++)
             for (int i = 0; i < t->len; i++)
-                for (int d = 0; d < t->dim; d++) numbers[n++] = tensor_get(t, b, h, i, d);
-    same_numbers(g, name, numbers, tolerance);
-    free(numbers);
+                for (int d = 0; d < t->dim; d++)
+                    elements[n++] = tensor_get(t, b, h, i, d);
+    same_elements(g, name, elements, tolerance);
+    free(elements);
 }
 
 static void oracle_agrees(void)
@@ -216,7 +217,7 @@ static void oracle_agrees(void)
         /* float64 stored as float32, or computed in float32 */
         double tolerance = strstr(g.name, "-f32") ? 1e-6 : 6.1e-8;
         for (int n = 0; n < 8; n++)
-            if (found[n]) same_numbers(&g, names[n], found[n], tolerance);
+            if (found[n]) same_elements(&g, names[n], found[n], tolerance);
         answer_free(&a);
         dense_free(&d);
         problem_free(&p);

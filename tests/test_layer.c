@@ -142,7 +142,7 @@ static void check_same(ph_ctx *ctx, layer_case *c, const double *want, const cha
 }
 
 /* Tables agree; what tiles multiply has bits of its own, which plain loops have too:
-   bf16, and gradients of f32 if asked for. `want` is what `best` gave. */
+   bf16, and gradients of f32 if wanted. `want` is what `best` gave. */
 static void check_tables(const ph_kernels *best, ph_ctx *ref, ph_ctx *avx2, layer_case *c,
                          const double *want)
 {

@@ -463,7 +463,7 @@ static void norm_kinds(void)
 
 /* ---- positions --------------------------------------------------------------------- */
 
-/* The score of one key under one query at `past`, pairs turned by hand. */
+/* The score of one key under one query at `past`, pairs rotated by hand. */
 static float score(ph_ctx *ctx, float factor, int past, int dims)
 {
     ph_layer_desc d = describe("mha");
@@ -495,8 +495,8 @@ static void yarn(void)
 static void partial_rope(void)
 {
     ph_ctx *ctx = open_ctx();
-    CHECK(score(ctx, 0, 0, 2) == score(ctx, 0, 0, DIM), "position 0 turns");
-    CHECK(score(ctx, 0, 3, 2) != score(ctx, 0, 3, DIM), "two numbers turn like four");
+    CHECK(score(ctx, 0, 0, 2) == score(ctx, 0, 0, DIM), "position 0 is rotated");
+    CHECK(score(ctx, 0, 3, 2) != score(ctx, 0, 3, DIM), "two dims rotate like four");
     ph_close(ctx);
 }
 

@@ -213,18 +213,18 @@ static void moh_unchosen(void)
 static void moh_norm_invariant(void)
 {
     layer_bed a, b, c;
-    ph_layer_desc turned = describe("moh-norm:shared=1,top=2");
-    turned.rope = PH_ROPE_HALF;
+    ph_layer_desc rotated = describe("moh-norm:shared=1,top=2");
+    rotated.rope = PH_ROPE_HALF;
     make(&a, describe("moh-norm:shared=1,top=2"));
     make_like(&b, describe("moh-norm:shared=1,top=2"), &a);
-    make_like(&c, turned, &a);
+    make_like(&c, rotated, &a);
     for (int i = 0; i < MODEL * HEADS * DIM; i++) numbers(&b, "wq")[i] *= 4;
     for (int i = 0; i < HEADS * DIM; i++) numbers(&b, "bq")[i] *= 4;
     run(&a);
     run(&b);
     run(&c);
     CHECK(apart(a.gate, b.gate, a.gate_count) == 0, "longer queries route otherwise");
-    CHECK(apart(a.gate, c.gate, a.gate_count) == 0, "turned queries route otherwise");
+    CHECK(apart(a.gate, c.gate, a.gate_count) == 0, "rotated queries route otherwise");
     layer_bed_free(&a);
     layer_bed_free(&b);
     layer_bed_free(&c);

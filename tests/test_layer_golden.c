@@ -19,9 +19,9 @@ static void load(void)
     if (file) return;
     FILE *in = fopen("tests/golden_layer/layers.bin", "rb");
     CHECK(in, "tests/golden_layer/layers.bin is missing; start in the project's root");
-    size_t room = 1 << 20;
-    file = malloc(room);
-    file[fread(file, 1, room - 1, in)] = 0;
+    size_t capacity = 1 << 20;
+    file = malloc(capacity);
+    file[fread(file, 1, capacity - 1, in)] = 0;
     fclose(in);
 }
 
@@ -53,13 +53,13 @@ static const char *find(const golden *g, const char *name, size_t *count)
     const char *at = g->tensors;
     char word[24];
     while (!strncmp(at, "tensor ", 7)) {
-        unsigned long numbers = 0;
-        CHECK(sscanf(at, "tensor %20s %lu", word, &numbers) == 2, "bad line in %s",
+        unsigned long elements = 0;
+        CHECK(sscanf(at, "tensor %20s %lu", word, &elements) == 2, "bad line in %s",
               g->name);
         const char *data = strchr(at, '\n') + 1;
-        *count = numbers;
+        *count = elements;
         if (!strcmp(word, name)) return data;
-        at = data + numbers * sizeof(float) + 1;
+        at = data + elements * sizeof(float) + 1;
     }
     CHECK(!strncmp(at, "end\n", 4), "case %s has no end", g->name);
     return name[0] ? NULL : at + 4;
@@ -133,7 +133,7 @@ static void build(layer_case *c, const golden *g)
     for (int id = 0; id < LT_OUT; id++) {
         const char *data = find(g, layer_names[id], &count);
         if (!data) continue;
-        CHECK(count == c->t[id].count, "%s: %zu numbers in %s, expected %zu", g->name,
+        CHECK(count == c->t[id].count, "%s: %zu elements in %s, expected %zu", g->name,
               count, layer_names[id], c->t[id].count);
         memcpy(c->t[id].data, data, count * sizeof(float));
         for (size_t i = 0; i < count; i++) c->t[id].value[i] = element(data, i);
@@ -171,7 +171,7 @@ static void compare(const layer_case *c, const golden *g, const layer_tensor *t,
     const char *data = find(g, name, &count);
     if (!data) return;
     compared++;
-    CHECK(count == t->count, "%s: %zu numbers in %s, expected %zu", g->name, count, name,
+    CHECK(count == t->count, "%s: %zu elements in %s, expected %zu", g->name, count, name,
           t->count);
     for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs(element(data, i)));
     for (size_t i = 0; i < count; i++) {

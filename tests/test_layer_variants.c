@@ -9,7 +9,7 @@
 #include "guard.h"
 #include "layer_bed.h"
 
-/* One layer of each kind, small enough to try all its numbers. */
+/* One layer of each kind, small enough to try all its elements. */
 typedef struct spec {
     const char *variant;
     int size[5]; /* q_heads, k_heads, v_heads, qk_dim, v_dim */
@@ -160,40 +160,40 @@ static void make(layer_bed *b, ph_ctx *ctx, const spec *s, const ph_layer_desc *
 /* ---- gradients --------------------------------------------------------------------- */
 
 /* The loss with one number changed; *same becomes 0 if other heads are used then. */
-static double loss_at(layer_bed *b, float *number, float value, int *same)
+static double loss_at(layer_bed *b, float *element, float value, int *same)
 {
-    float old = *number, gate[512];
+    float old = *element, gate[512];
     memcpy(gate, b->gate, b->gate_count * sizeof *gate);
-    *number = value;
+    *element = value;
     CHECK(ph_layer_forward(b->layer, &b->weights, &b->args) == PH_OK, "%s",
           ph_error(b->ctx));
     for (size_t i = 0; i < b->gate_count && b->args.gate_out; i++)
         if ((gate[i] == 0) != (b->gate[i] == 0)) *same = 0;
     memcpy(b->gate, gate, b->gate_count * sizeof *gate);
-    *number = old;
+    *element = old;
     return layer_bed_loss(b);
 }
 
-/* The slope of the loss in one number. Central differences d(t) of a smooth loss are
-   g + c t^2, so any two steps give the same g up to t^4. Four steps make three estimates;
-   beside a corner (a key enters the support of entmax, a head the chosen ones) they
-   differ, and the steps are made smaller until the corner lies outside. At a corner they
-   agree on the mean of both sides, but the sides do not: (f(x+t) + f(x-t) - 2 f(x)) / t
-   does not go to 0 with t. Several corners may agree by chance: steps of half the size
-   must say the same. Returns 0 where it is never smooth. The gradient that is to be
-   judged has no part in the decision. */
-static int slope(layer_bed *b, float *number, double allowed, double *found)
+/* The derivative of the loss in one element. Central differences d(t) of a smooth loss
+   are g + c t^2, so any two steps give the same g up to t^4. Four steps make three
+   estimates; beside a corner (a key enters the support of entmax, a head the chosen
+   ones) they differ, and the steps are made smaller until the corner lies outside. At a
+   corner they agree on the mean of both sides, but the sides do not:
+   (f(x+t) + f(x-t) - 2 f(x)) / t does not go to 0 with t. Several corners may agree by
+   chance: steps of half the size must say the same. Returns 0 where it is never smooth.
+   The gradient that is to be judged has no part in the decision. */
+static int derivative(layer_bed *b, float *element, double allowed, double *found)
 {
-    const float x = *number, parts[4] = {1, 0.75f, 0.5f, 0.25f};
+    const float x = *element, parts[4] = {1, 0.75f, 0.5f, 0.25f};
     int unchanged = 1, was_smooth = 0;
-    double before = 0, here = loss_at(b, number, x, &unchanged);
+    double before = 0, here = loss_at(b, element, x, &unchanged);
     for (float h = 0x1p-4f; h >= 0x1p-8f; h /= 2) {
         double d[4], bend[4], low = INFINITY, high = -INFINITY;
         int same = 1;
         for (int i = 0; i < 4; i++) {
             float step = h * parts[i];
-            double right = loss_at(b, number, x + step, &same) - here;
-            double left = here - loss_at(b, number, x - step, &same);
+            double right = loss_at(b, element, x + step, &same) - here;
+            double left = here - loss_at(b, element, x - step, &same);
             d[i] = (right + left) / (2 * (double)step);
             bend[i] = (right - left) / (double)step;
         }
@@ -223,40 +223,40 @@ static double take_out(double *y, const double *q)
     return along / size;
 }
 
-/* The slope at 0 of an odd function known at 1/SAMPLES, ..., 1: that of the nearest
+/* The derivative at 0 of an odd function known at 1/SAMPLES, ..., 1: that of the nearest
    a t + b t^3 + c t^5. *error: how far off what this leaves lets it be, be that noise or
    a bend that three terms do not follow. odd is used up. */
 static double fit(double *odd, double *error)
 {
-    double terms[3][SAMPLES], slope = 0, left = 0, size = 0;
+    double terms[3][SAMPLES], derivative = 0, left = 0, size = 0;
     for (int n = 0; n < SAMPLES; n++) {
         double t = (n + 1.0) / SAMPLES;
         terms[2][n] = t, terms[1][n] = t * t * t, terms[0][n] = t * t * t * t * t;
     }
     for (int k = 0; k < 3; k++) {
         for (int j = 0; j < k; j++) take_out(terms[k], terms[j]);
-        slope = take_out(odd, terms[k]);
+        derivative = take_out(odd, terms[k]);
     }
     for (int n = 0; n < SAMPLES; n++)
         left += odd[n] * odd[n], size += terms[2][n] * terms[2][n];
     *error = sqrt(left / (SAMPLES - 3) / size);
-    return slope;
+    return derivative;
 }
 
-/* The slope of a loss that is smooth but may be sharply bent: no two steps agree where
-   large ones leave the bend and small ones drown in the noise of f32. Many steps within a
-   window are fitted; the window counts that leaves the slope least open. */
-static double fitted_slope(layer_bed *b, float *number)
+/* The derivative of a loss that is smooth but may be sharply bent: no two steps agree
+   where large ones leave the bend and small ones drown in the noise of f32. Many steps
+   within a window are fitted; the window counts that leaves the derivative least open. */
+static double fitted_derivative(layer_bed *b, float *element)
 {
     double best = INFINITY, found = NAN;
-    const float x = *number;
+    const float x = *element;
     for (float h = 0x1p-3f; h >= 0x1p-12f; h /= 2) {
         double odd[SAMPLES], error;
         int same;
         for (int n = 0; n < SAMPLES; n++) {
             float step = h * (float)(n + 1) / SAMPLES;
-            odd[n] = loss_at(b, number, x + step, &same);
-            odd[n] = (odd[n] - loss_at(b, number, x - step, &same)) / 2;
+            odd[n] = loss_at(b, element, x + step, &same);
+            odd[n] = (odd[n] - loss_at(b, element, x - step, &same)) / 2;
         }
         double tilt = fit(odd, &error) / (double)h;
         if (error / (double)h < best) best = error / (double)h, found = tilt;
@@ -286,9 +286,9 @@ static void check_tensor(layer_bed *b, const spec *s, const char *name, float *x
     double allowed = 2e-3 * (0.2 + size);
     for (int n = 0; n < 24; n++) {
         size_t i = (size_t)check_below(&random, (int)count);
-        int smooth = slope(b, &x[i], allowed, &found);
+        int smooth = derivative(b, &x[i], allowed, &found);
         int judged = smooth || !has_corners(s);
-        if (judged && !smooth) found = fitted_slope(b, &x[i]);
+        if (judged && !smooth) found = fitted_derivative(b, &x[i]);
         tally->tried++, tally->corners += !judged;
         CHECK(!judged || fabs(found - dx[i]) <= allowed,
               "%s: d%s[%zu] is %g, differences give %g", s->variant, name, i,

@@ -90,7 +90,7 @@ static ph_maps *open_maps(const char *weights, const char *tokens, const char *r
     return maps;
 }
 
-/* Every weight of a stack, asked for two rows at a time. */
+/* Every weight of a stack, read two rows at a time. */
 static void check_weights(const ph_report *report, int stack, int first, double error_of)
 {
     const ph_stack *s = &report->stacks[stack];

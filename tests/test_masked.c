@@ -69,7 +69,7 @@ static void unseen(void)
     sweep_end();
 }
 
-/* Bias is a number too: what stands in it where the band hides the key is not read. */
+/* Bias is an input too: what stands in it where the band hides the key is not read. */
 static void unseen_bias(void)
 {
     ph_attn attn = {.batch = 2,

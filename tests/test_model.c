@@ -278,7 +278,7 @@ static void block(void)
     ph_ctx *ctx = open_ctx(1);
     ph_model *m;
     ph_config c = config_of(PH_ARCH_ENCODER_DECODER, 2);
-    int64_t numbers = 0;
+    int64_t elements = 0;
     size_t floats;
     CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, NULL, 0, 9) == PH_OK, "%s",
           ph_error(ctx));
@@ -292,10 +292,10 @@ static void block(void)
         CHECK(own[0] == (float)(first % 8191) &&
                   own[count - 1] == (float)((first + count - 1) % 8191),
               "%s was not written", t->name);
-        numbers += (int64_t)count;
+        elements += (int64_t)count;
     }
-    CHECK(numbers == ph_model_parameters(m), "%lld numbers in tensors",
-          (long long)numbers);
+    CHECK(elements == ph_model_parameters(m), "%lld elements in tensors",
+          (long long)elements);
     ph_model_free(m);
     ph_close(ctx);
 }
@@ -314,7 +314,7 @@ static void files(void)
           ph_error(ctx));
     CHECK(ph_model_write(m, path) == PH_OK, "%s", ph_error(ctx));
     CHECK(ph_model_read(&again, ctx, path) == PH_OK, "%s", ph_error(ctx));
-    CHECK(!memcmp(m->block, again->block, m->floats * sizeof(float)), "other numbers");
+    CHECK(!memcmp(m->block, again->block, m->floats * sizeof(float)), "other values");
     CHECK(!memcmp(&m->config, &again->config, sizeof m->config), "other configuration");
     for (int i = 0; i < m->config.vocab; i++)
         CHECK(!strcmp(ph_model_token(m, i), ph_model_token(again, i)), "other token %d",

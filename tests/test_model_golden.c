@@ -65,7 +65,7 @@ static int32_t *whole_numbers(const golden *g, const char *name)
     return out;
 }
 
-/* Largest difference relative to the largest number. */
+/* Largest difference relative to the largest element. */
 static double distance(const float *found, const float *truth, size_t count)
 {
     double worst = 0, largest = 1e-3;

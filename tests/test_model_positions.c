@@ -142,7 +142,7 @@ static void *begin_passes(void *arg)
     return NULL;
 }
 
-/* Every position a pass may ask for is there, whoever began which pass first. */
+/* Every position a pass may need is there, whoever began which pass first. */
 static void check_positions(const ph_pass *p)
 {
     int dim = p->model->config.model_dim;
@@ -151,7 +151,7 @@ static void check_positions(const ph_pass *p)
             double angle = t * pow(10000, -(double)(d / 2 * 2) / dim);
             double truth = d % 2 ? cos(angle) : sin(angle);
             CHECK(fabs(truth - (double)p->sinusoids[t * dim + d]) < 1e-6,
-                  "position %d, number %d of %d tokens", t, d, p->stacks[0].len);
+                  "position %d, element %d of %d tokens", t, d, p->stacks[0].len);
         }
 }
 

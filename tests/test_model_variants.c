@@ -59,13 +59,13 @@ static ph_config config_of(int arch, int v)
 
 /* ---- gradients --------------------------------------------------------------------- */
 
-/* Slope of the oracle's loss when tensor t moves along a direction; *corner: the two
+/* Derivative of the oracle's loss when tensor t moves along a direction; *corner: the two
    sides disagree, because a key or a head enters or leaves right here. */
-static double slope_of(const bed *b, oracle_model *o, int t, const double *direction,
-                       int *corner)
+static double derivative_of(const bed *b, oracle_model *o, int t, const double *direction,
+                            int *corner)
 {
     size_t n = b->m->params[t].count;
-    double *x = malloc(n * sizeof *x), slope = 0, at[3];
+    double *x = malloc(n * sizeof *x), derivative = 0, at[3];
     memcpy(x, o->values[t], n * sizeof *x);
     *corner = 1;
     for (double h = 1e-5; *corner && h > 1e-8; h /= 10) {
@@ -74,19 +74,19 @@ static double slope_of(const bed *b, oracle_model *o, int t, const double *direc
                 o->values[t][i] = x[i] + side * h * direction[i];
             at[side + 1] = oracle_of(b, o, 0);
         }
-        slope = (at[2] - at[0]) / (2 * h);
-        *corner = fabs(at[2] - 2 * at[1] + at[0]) > 1e-2 * h * (1 + fabs(slope));
+        derivative = (at[2] - at[0]) / (2 * h);
+        *corner = fabs(at[2] - 2 * at[1] + at[0]) > 1e-2 * h * (1 + fabs(derivative));
     }
     memcpy(o->values[t], x, n * sizeof *x);
     free(x);
-    return slope;
+    return derivative;
 }
 
 typedef struct tally {
     int tried, corners;
 } tally;
 
-/* One direction through the whole tensor, and some of its numbers by themselves. */
+/* One direction through the whole tensor, and some of its elements by themselves. */
 static void check_tensor(const bed *b, oracle_model *o, int t, const char *what,
                          uint64_t *state, tally *sum)
 {
@@ -105,12 +105,12 @@ static void check_tensor(const bed *b, oracle_model *o, int t, const char *what,
             found += direction[i] * (double)b->grads[p->at + i];
             length += direction[i] * direction[i];
         }
-        double truth = slope_of(b, o, t, direction, &corner);
+        double truth = derivative_of(b, o, t, direction, &corner);
         sum->tried++, sum->corners += corner;
         CHECK(corner ||
                   fabs(found - truth) < 5e-6 * (0.1 + largest) * fmax(1, sqrt(length)),
-              "%s, %s: slope %.9g, expected %.9g, largest gradient %g", what, p->name,
-              found, truth, largest);
+              "%s, %s: derivative %.9g, expected %.9g, largest gradient %g", what,
+              p->name, found, truth, largest);
     }
     free(direction);
 }
@@ -143,7 +143,7 @@ static void gradients(void)
 
 /* ---- caches ------------------------------------------------------------------------ */
 
-/* Latent attention decodes in its absorbed form: other sums, the same numbers but for
+/* Latent attention decodes in its absorbed form: other sums, the same values but for
    rounding. */
 static int is_absorbed(const ph_config *c)
 {

@@ -395,7 +395,7 @@ static void twice_the_same(void)
     CHECK(same, "the same report gave other bytes");
 }
 
-/* Nothing in a page may ask for anything outside of it. */
+/* Nothing in a page may load anything outside of it. */
 static void no_network(void)
 {
     static const char *const forbidden[] = {"http:",   "https:",  "//www", "ws:/",

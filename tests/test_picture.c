@@ -68,15 +68,15 @@ static ph_status survey_one(ph_survey **out, ph_report *report)
 
 typedef struct text {
     char *bytes;
-    size_t count, room;
+    size_t count, capacity;
 } text;
 
 static void append(void *user, const char *bytes, size_t count)
 {
     text *t = user;
-    if (t->count + count + 1 > t->room) {
-        t->room = 2 * (t->count + count + 1);
-        t->bytes = realloc(t->bytes, t->room);
+    if (t->count + count + 1 > t->capacity) {
+        t->capacity = 2 * (t->count + count + 1);
+        t->bytes = realloc(t->bytes, t->capacity);
     }
     memcpy(t->bytes + t->count, bytes, count);
     t->count += count;
@@ -391,12 +391,12 @@ static image decode(const text *t)
         } else if (!memcmp(at + 4, "PLTE", 4)) {
             memcpy(png.palette, data, count);
         } else if (!memcmp(at + 4, "IDAT", 4)) {
-            size_t room = (size_t)(png.width + 1) * png.height;
-            png.lines = malloc(room);
+            size_t capacity = (size_t)(png.width + 1) * png.height;
+            png.lines = malloc(capacity);
             CHECK(((data[0] << 8) + data[1]) % 31 == 0 && (data[0] & 15) == 8, "zlib");
-            CHECK(inflate_raw(data + 2, count - 6, png.lines, room) == (long)room,
+            CHECK(inflate_raw(data + 2, count - 6, png.lines, capacity) == (long)capacity,
                   "size");
-            CHECK(adler(png.lines, room) == big_endian(data + count - 4), "adler");
+            CHECK(adler(png.lines, capacity) == big_endian(data + count - 4), "adler");
         }
         over = !memcmp(at + 4, "IEND", 4);
         at = data + count + 4;

@@ -424,10 +424,10 @@ static void gate_by_row_and_by_head(void)
 
 /* ---- values without rounding ------------------------------------------------------ */
 
-/* One key: the output is v itself, tiny and huge numbers included. */
+/* One key: the output is v itself, subnormal and huge values included. */
 static void one_key(void)
 {
-    static const double odd[] = {0, 1e-45, -1e-40, 3e38, -3e38, 1.17e-38, 1, -7.25};
+    static const double extreme[] = {0, 1e-45, -1e-40, 3e38, -3e38, 1.17e-38, 1, -7.25};
     for (int type = PH_F32; type <= PH_BF16; type++) {
         problem p = {.attn = {.batch = 1,
                               .q_heads = 2,
@@ -441,7 +441,7 @@ static void one_key(void)
                      .with = {.lse = 1}};
         problem_build(&p, 2);
         for (int d = 0; d < 8; d++)
-            if (type != PH_F16) tensor_set(&p.v, 0, 0, 0, d, odd[d]);
+            if (type != PH_F16) tensor_set(&p.v, 0, 0, 0, d, extreme[d]);
         tensor_set(&p.v, 0, 0, 0, 9, 6e-8); /* the smallest f16 */
         FOR_EACH_ISA(isa)
         {

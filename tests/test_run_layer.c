@@ -11,16 +11,16 @@ enum { USAGE = 2, INPUT = 3 };
 #define ANY "F32, BF16 or F16"
 
 /* x (2, 3, 8), 4 heads of 6 for q and k (2 key heads), of 5 for v (1 value head). */
-static float numbers[4096];
+static float elements[4096];
 
 static trial good(void)
 {
     trial t = {0};
-    trial_add(&t, "x", F, numbers, 2, 3, 8, -1);
-    trial_add(&t, "wq", F, numbers, 8, 24, -1, -1);
-    trial_add(&t, "wk", F, numbers, 8, 12, -1, -1);
-    trial_add(&t, "wv", F, numbers, 8, 5, -1, -1);
-    trial_add(&t, "wo", F, numbers, 20, 7, -1, -1);
+    trial_add(&t, "x", F, elements, 2, 3, 8, -1);
+    trial_add(&t, "wq", F, elements, 8, 24, -1, -1);
+    trial_add(&t, "wk", F, elements, 8, 12, -1, -1);
+    trial_add(&t, "wv", F, elements, 8, 5, -1, -1);
+    trial_add(&t, "wo", F, elements, 20, 7, -1, -1);
     return t;
 }
 
@@ -295,7 +295,7 @@ static const wrong list[] = {
 static void refuse(const wrong *w)
 {
     trial t = good();
-    ph_tensor n = {.name = w->name, .type = w->type, .data = numbers};
+    ph_tensor n = {.name = w->name, .type = w->type, .data = elements};
     int at = 0;
     while (at < t.count && strcmp(t.tensor[at].name, w->name)) at++;
     if (w->rank < 0) {
@@ -331,8 +331,8 @@ static void refused_value_memory(void)
         {F, 4, 5, 8, HEADS " --variant moh:shared=1,top=2", "beside --variant moh"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         trial t = good();
-        trial_add(&t, "memory", F, numbers, 2, 5, 8, -1);
-        trial_add(&t, "value_memory", bad[i].type, numbers, 2, bad[i].len, bad[i].dim,
+        trial_add(&t, "memory", F, elements, 2, 5, 8, -1);
+        trial_add(&t, "value_memory", bad[i].type, elements, 2, bad[i].len, bad[i].dim,
                   -1);
         trial_result got = trial_run(&t, bad[i].options);
         CHECK(got.code == bad[i].code && !got.out, "%d: %s", got.code, got.said);
@@ -340,8 +340,8 @@ static void refused_value_memory(void)
     }
 }
 
-/* What only the library can see in the numbers. */
-static void refused_numbers(void)
+/* What only the library can see in the elements. */
+static void refused_elements(void)
 {
     static const int32_t lens[] = {3, 4};
     static const float nan_gate[] = {1, 1, 0.0f / 0.0f, 1};
@@ -359,7 +359,7 @@ static void refused_numbers(void)
 
 static const check_case cases[] = {{"refused", refused},
                                    {"refused_value_memory", refused_value_memory},
-                                   {"refused_numbers", refused_numbers},
+                                   {"refused_elements", refused_elements},
                                    {0, 0}};
 
 int main(int argc, char **argv)

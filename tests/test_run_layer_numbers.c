@@ -17,8 +17,8 @@ enum { MOST = LOOPS_MOST };
 /* ---- comparing ---- */
 
 /* A float tensor of OUT as floats, its type and shape checked. */
-static const float *numbers(const ph_file *out, const char *name, ph_tensor_type type,
-                            int n0, int n1, int n2, int n3)
+static const float *elements(const ph_file *out, const char *name, ph_tensor_type type,
+                             int n0, int n1, int n2, int n3)
 {
     static float wide[4 * MOST];
     const ph_tensor *t = ph_file_find(out, name);
@@ -50,16 +50,16 @@ static void check_results(const loops_problem *p, const ph_file *out, ph_tensor_
     static loops_result r;
     int n = p->batch, h = p->heads, rows = p->q_len, keys = p->kv_len;
     loops_solve(p, &r);
-    near("lse", numbers(out, "lse", F, n, h, rows, -1), r.lse, n * h * rows, F);
-    near("weights", numbers(out, "weights", F, n, h, rows, keys), r.weights,
+    near("lse", elements(out, "lse", F, n, h, rows, -1), r.lse, n * h * rows, F);
+    near("weights", elements(out, "weights", F, n, h, rows, keys), r.weights,
          n * h * rows * keys, F);
-    near("heads", numbers(out, "heads", F, n, h, rows, p->v_dim), r.heads,
+    near("heads", elements(out, "heads", F, n, h, rows, p->v_dim), r.heads,
          n * h * rows * p->v_dim, F);
-    near("col_sum", numbers(out, "col_sum", F, n, h, keys, -1), r.col_sum, n * h * keys,
+    near("col_sum", elements(out, "col_sum", F, n, h, keys, -1), r.col_sum, n * h * keys,
          F);
-    near("entropy", numbers(out, "entropy", F, n, h, rows, -1), r.entropy, n * h * rows,
+    near("entropy", elements(out, "entropy", F, n, h, rows, -1), r.entropy, n * h * rows,
          F);
-    near("out", numbers(out, "out", type, n, rows, p->out_dim, -1), r.out,
+    near("out", elements(out, "out", type, n, rows, p->out_dim, -1), r.out,
          n * rows * p->out_dim, type);
 }
 
@@ -82,17 +82,17 @@ static void check_gradient(loops_problem *p, const ph_file *out, int i)
     }
     if (p->transposed && i >= WQ && i <= WO) {
         for (int k = 0; k < count; k++) expected[k % c * n + k / c] = whole[k];
-        x = numbers(out, name, t->type, c, n, -1, -1);
+        x = elements(out, name, t->type, c, n, -1, -1);
     } else if (p->per_head && i >= WQ && i <= WV) {
         int dim = c / h;
         for (int k = 0; k < count; k++)
             expected[(k / dim % h * n + k / c) * dim + k % dim] = whole[k];
-        x = numbers(out, name, t->type, h, n, dim, -1);
+        x = elements(out, name, t->type, h, n, dim, -1);
     } else if (p->per_head && i == WO) {
-        x = numbers(out, name, t->type, h, n / h, c, -1);
+        x = elements(out, name, t->type, h, n / h, c, -1);
     } else {
-        x = numbers(out, name, t->type, n, t->rank > 1 ? c : -1,
-                    t->rank > 2 ? t->n[2] : -1, t->rank > 3 ? t->n[3] : -1);
+        x = elements(out, name, t->type, n, t->rank > 1 ? c : -1,
+                     t->rank > 2 ? t->n[2] : -1, t->rank > 3 ? t->n[3] : -1);
     }
     near(name, x, expected, count, t->type);
 }
@@ -224,7 +224,7 @@ static void rope(void)
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --rope 12.5,interleaved");
 }
 
-/* A query turns by its position among the keys. */
+/* A query is rotated by its position among the keys. */
 static void rope_offset(void)
 {
     loops_problem *p = loops_make(4, 2, 2, 7, F);
@@ -303,7 +303,7 @@ static void dropout(void)
     snprintf(line, sizeof line, "%s --weights", words);
     trial_result got = trial_run(&b, line);
     CHECK(got.code == 0, "code %d: %s", got.code, got.said);
-    memcpy(kept, numbers(got.out, "weights", F, 2, 2, 5, 5), 100 * sizeof kept[0]);
+    memcpy(kept, elements(got.out, "weights", F, 2, 2, 5, 5), 100 * sizeof kept[0]);
     trial_free(&got);
     for (int i = 0; i < 100; i++) dropped += kept[i] == 0;
     CHECK(dropped > 20 && dropped < 60, "%d of 100 weights dropped", dropped);
@@ -429,14 +429,14 @@ static void nothing(void)
         trial_add(&b, "dout", F, none, n, len, out, -1);
         trial_result got = trial_run(&b, "--heads 2 --weights --stats --rope 100");
         CHECK(got.code == 0, "%zu: code %d: %s", i, got.code, got.said);
-        const float *x = numbers(got.out, "out", F, n, len, out, -1);
+        const float *x = elements(got.out, "out", F, n, len, out, -1);
         for (int k = 0; k < n * len * out; k++)
             CHECK(x[k] == 1, "%zu: out[%d] is %g", i, k, (double)x[k]);
-        numbers(got.out, "heads", F, n, 2, len, v_dim);
-        numbers(got.out, "dx", F, n, len, in, -1);
-        numbers(got.out, "dmemory", F, n, list[i].keys, source, -1);
-        numbers(got.out, "dwk", F, 2, source, list[i].dim, -1);
-        numbers(got.out, "dwo", F, 2, v_dim, out, -1);
+        elements(got.out, "heads", F, n, 2, len, v_dim);
+        elements(got.out, "dx", F, n, len, in, -1);
+        elements(got.out, "dmemory", F, n, list[i].keys, source, -1);
+        elements(got.out, "dwk", F, 2, source, list[i].dim, -1);
+        elements(got.out, "dwo", F, 2, v_dim, out, -1);
         trial_free(&got);
     }
 }

@@ -12,15 +12,15 @@
 
 enum { USAGE = 2, INPUT = 3, UNSUPPORTED = 4, MEMORY = 5, IO = 7 };
 
-/* q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), numbers below 1. */
-static float numbers[4096];
+/* q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), elements below 1. */
+static float elements[4096];
 
 static trial good(ph_tensor_type type)
 {
     trial t = {0};
-    trial_add(&t, "q", type, numbers, 2, 4, 3, 8);
-    trial_add(&t, "k", type, numbers, 2, 2, 5, 8);
-    trial_add(&t, "v", type, numbers, 2, 2, 5, 6);
+    trial_add(&t, "q", type, elements, 2, 4, 3, 8);
+    trial_add(&t, "k", type, elements, 2, 2, 5, 8);
+    trial_add(&t, "v", type, elements, 2, 2, 5, 6);
     return t;
 }
 
@@ -74,7 +74,7 @@ static void refuse_tensors(const wrong *list, size_t count)
             *at = t.tensor[--t.count];
         } else {
             ph_tensor n = {
-                .name = w->name, .type = w->type, .rank = w->rank, .data = numbers};
+                .name = w->name, .type = w->type, .rank = w->rank, .data = elements};
             for (int k = 0; k < w->rank; k++) n.shape[k] = (size_t)w->n[k];
             *(at ? at : &t.tensor[t.count++]) = n;
         }
@@ -211,7 +211,7 @@ static void tensors(void)
     refuse_tensors(wrong_tensors, sizeof wrong_tensors / sizeof wrong_tensors[0]);
 }
 
-/* ---- numbers inside tensors ---- */
+/* ---- values inside tensors ---- */
 
 static void values(void)
 {
@@ -294,7 +294,7 @@ static void options(void)
 static void variant_first(void)
 {
     trial t = good(F);
-    trial_add(&t, "w_nonsense", F, numbers, 4, 4, -1, -1);
+    trial_add(&t, "w_nonsense", F, elements, 4, 4, -1, -1);
     refuse(&t, "--variant nonsense:a=1", UNSUPPORTED, "nonsense");
 }
 
@@ -388,13 +388,13 @@ static void empty_sizes(void)
         if (axis < 5) n[axis] = 0;
         if (axis == 5) n[3] = n[4] = 0;
         trial t = {0};
-        trial_add(&t, "q", F, numbers, n[0], 4, n[1], n[3]);
-        trial_add(&t, "k", F, numbers, n[0], 2, n[2], n[3]);
-        trial_add(&t, "v", F, numbers, n[0], 2, n[2], n[4]);
-        trial_add(&t, "dout", F, numbers, n[0], 4, n[1], n[4]);
-        trial_add(&t, "bias", F, numbers, 1, 4, 1, n[2]);
-        trial_add(&t, "gate", F, numbers + 1, n[0], 4, n[1], -1);
-        trial_add(&t, "sink", F, numbers, 4, -1, -1, -1);
+        trial_add(&t, "q", F, elements, n[0], 4, n[1], n[3]);
+        trial_add(&t, "k", F, elements, n[0], 2, n[2], n[3]);
+        trial_add(&t, "v", F, elements, n[0], 2, n[2], n[4]);
+        trial_add(&t, "dout", F, elements, n[0], 4, n[1], n[4]);
+        trial_add(&t, "bias", F, elements, 1, 4, 1, n[2]);
+        trial_add(&t, "gate", F, elements + 1, n[0], 4, n[1], -1);
+        trial_add(&t, "sink", F, elements, 4, -1, -1, -1);
         trial_result got = trial_run(&t, "--weights --stats");
         CHECK(got.code == 0 && got.out, "axis %d: code %d: %s", axis, got.code, got.said);
         const ph_tensor *out = ph_file_find(got.out, "out"),
@@ -421,13 +421,13 @@ static void types(void)
     static uint16_t half[4096];
     for (int to = 0; to < 3; to++) {
         trial t = good(F), h = good(type[to]);
-        trial_add(&t, "dout", F, numbers, 2, 4, 3, 6);
+        trial_add(&t, "dout", F, elements, 2, 4, 3, 6);
         trial_add(&h, "dout", type[to], half, 2, 4, 3, 6);
         const ph_tensor all = {
-            .name = "n", .type = F, .rank = 1, .shape = {4096}, .data = numbers};
-        CHECK(ph_tensor_convert(&all, type[to], to ? (void *)half : numbers) == PH_OK,
+            .name = "n", .type = F, .rank = 1, .shape = {4096}, .data = elements};
+        CHECK(ph_tensor_convert(&all, type[to], to ? (void *)half : elements) == PH_OK,
               "c");
-        for (int i = 0; i < 4; i++) h.tensor[i].data = to ? (void *)half : numbers;
+        for (int i = 0; i < 4; i++) h.tensor[i].data = to ? (void *)half : elements;
         trial_result a = trial_run(&t, words[to]), b = trial_run(&h, "");
         CHECK(a.code == 0 && b.code == 0, "%s %s", a.said, b.said);
         const ph_tensor *x;
@@ -501,7 +501,7 @@ static const check_case cases[] = {{"tensors", tensors},
 int main(int argc, char **argv)
 {
     uint64_t state = 5;
-    for (int i = 0; i < 4096; i++) numbers[i] = (float)check_uniform(&state) - 0.4f;
+    for (int i = 0; i < 4096; i++) elements[i] = (float)check_uniform(&state) - 0.4f;
     if (trial_begin() != 0) return 1;
     int failed = check_main(argc, argv, cases);
     trial_end();

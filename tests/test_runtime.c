@@ -251,7 +251,7 @@ static unsigned mode_now(void)
     return __builtin_ia32_stmxcsr() & ~0x3fu; /* without the sticky flags */
 }
 
-static void odd_mode(void)
+static void upward_mode(void)
 {
     __builtin_ia32_ldmxcsr(0x1f80 | 0x8040 | 0x4000); /* flush, zero, round upwards */
 }
@@ -266,7 +266,7 @@ static unsigned mode_now(void)
     return (unsigned)fegetround();
 }
 
-static void odd_mode(void)
+static void upward_mode(void)
 {
     fesetround(FE_UPWARD);
 }
@@ -292,7 +292,7 @@ static void mode_of_attention(void)
         ph_options options = {.threads = threads};
         ph_ctx *fresh = NULL;
         problem_wipe(&q);
-        odd_mode(); /* workers are started in this mode too */
+        upward_mode(); /* workers are started in this mode too */
         unsigned before = mode_now();
         ph_status status = ph_open(&fresh, &options);
         if (status == PH_OK) status = drive_backward(fresh, &q);
@@ -329,7 +329,7 @@ static void mode_of_layers(void)
     must(right.ctx, layer_bed_run(&right));
     for (int threads = 1; threads <= 4; threads += 3) {
         ph_ctx *ctx = drive_ctx(NULL, threads);
-        odd_mode();
+        upward_mode();
         ph_layer *layer = NULL;
         ph_status made = ph_layer_create(&layer, ctx, &desc);
         usual_mode();
@@ -337,7 +337,7 @@ static void mode_of_layers(void)
         must(ctx, layer_bed_make(&b, ctx, &desc, 5)); /* draws its elements as before */
         ph_layer_free(b.layer);
         b.layer = layer;
-        odd_mode();
+        upward_mode();
         ph_status status = layer_bed_run(&b);
         usual_mode();
         must(ctx, status);
@@ -373,7 +373,8 @@ static void mode_of_training(void)
 {
     double right = train_two(1, usual_mode);
     for (int threads = 1; threads <= 4; threads += 3)
-        CHECK(train_two(threads, odd_mode) == right, "%d threads: another loss", threads);
+        CHECK(train_two(threads, upward_mode) == right, "%d threads: another loss",
+              threads);
 }
 
 static const check_case cases[] = {

@@ -378,8 +378,8 @@ static void name_length(void)
 
 static void tensor_count(void)
 {
-    const size_t most = PH_SAFETENSORS_TENSORS, room = (most + 1) * 62;
-    char *header = malloc(room);
+    const size_t most = PH_SAFETENSORS_TENSORS, capacity = (most + 1) * 62;
+    char *header = malloc(capacity);
     for (size_t extra = 0; extra < 2; extra++) {
         ph_file *file = NULL;
         size_t at = 0;

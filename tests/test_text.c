@@ -80,7 +80,7 @@ static void any_bytes(void)
         for (int n = 0; n < length; n++) word[n] = (char)(1 + check_below(&state, 255));
         word[length] = 0;
         size_t used = ph_text_clean(word, round & 1, out, size < 64 ? size : 64);
-        CHECK(used == strlen(out) && used < size, "%zu bytes in room for %zu", used,
+        CHECK(used == strlen(out) && used < size, "%zu bytes in a buffer of %zu", used,
               size);
         CHECK(ph_utf8_valid(out, used) == used, "no UTF-8 came out");
         for (size_t n = 0; n < used; n++)

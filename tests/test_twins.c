@@ -1,7 +1,7 @@
 /*
  * test_twins.c - heads in pairs that share v and, but for a factor, dout: the gradients
  * of a call that is given one dout for each pair are those of a call that is given both,
- * on every instruction set; their bits depend neither on threads nor on hidden numbers.
+ * on every instruction set; their bits depend neither on threads nor on hidden elements.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -60,8 +60,8 @@ static void draw_rest(uint64_t *state, ph_attn *a)
     a->dropout = check_below(state, 4) ? 0 : 0.2f;
 }
 
-/* Lengths on both sides of what is folded, and of one and two chunks; long texts with few
-   heads of few numbers, so that plain loops take milliseconds. */
+/* Lengths on both sides of one flush of the partial sums, and of one and two chunks;
+   long texts with few heads of few dims, so that plain loops take milliseconds. */
 static ph_attn draw(uint64_t *state)
 {
     static const int queries[] = {1, 30, 130, 300, 800}, keys[] = {1, 30, 130, 300, 530};
@@ -264,7 +264,7 @@ static void hidden_is_not_read(void)
         results x = run(&p, ctx, 1);
         fill_masked(&p);
         results y = run(&p, ctx, 1);
-        same(&x, &y, "a hidden number", trial);
+        same(&x, &y, "a hidden element", trial);
         free_all(x.x, RESULTS), free_all(y.x, RESULTS);
         free_sample(&p);
     }

@@ -26,10 +26,10 @@ static void take_over(variant_case *d, const variant_case *c)
     }
 }
 
-static void same_out(const variant_case *c, const variant_case *d, double room)
+static void same_out(const variant_case *c, const variant_case *d, double tolerance)
 {
     bag a = solve(c), b = solve(d);
-    same(&a, &b, "out", room);
+    same(&a, &b, "out", tolerance);
     bag_free(&a), bag_free(&b);
 }
 

@@ -32,7 +32,7 @@ int variant_is(const char *spec, const char *name)
     return 0;
 }
 
-/* ---- numbers ----------------------------------------------------------------------- */
+/* ---- elements ---------------------------------------------------------------------- */
 
 ph_tensor_type variant_type(const variant_case *c, const char *name)
 {
@@ -161,7 +161,7 @@ static void put_diff(variant_case *c)
     variant_put(c, "diff_norm", 1, c->s.v_dim, -1, -1, -1);
 }
 
-/* qk_dim is the part of a head that does not turn. */
+/* qk_dim is the part of a head without RoPE. */
 static void put_mla(variant_case *c)
 {
     int rope = variant_number(c->spec, "rope", 0), heads = c->s.heads;
@@ -182,7 +182,7 @@ static void put_mla(variant_case *c)
     variant_put(c, "w_uq", 0.4, latent + 1, heads * (c->s.qk_dim + rope), -1, -1);
 }
 
-/* Heads as wo sees them, and their numbers. */
+/* Heads as wo sees them, and their elements. */
 static int out_heads(const variant_case *c)
 {
     int pairs = variant_is(c->spec, "diff") || variant_is(c->spec, "diff2");
@@ -197,8 +197,8 @@ static int concat_columns(const variant_case *c)
 
 static void put_gated(variant_case *c)
 {
-    int numbers = strstr(c->spec, ":element") ? concat_columns(c) : out_heads(c);
-    variant_put(c, "w_gate", 0.6, c->s.model, numbers, -1, -1);
+    int gates = strstr(c->spec, ":element") ? concat_columns(c) : out_heads(c);
+    variant_put(c, "w_gate", 0.6, c->s.model, gates, -1, -1);
 }
 
 static void put_extras(variant_case *c, int layer)

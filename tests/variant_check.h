@@ -20,33 +20,33 @@ static inline bag solve(const variant_case *c)
     return out;
 }
 
-/* All of a tensor within `room`; infinities must be equal. */
+/* All of a tensor within `tolerance`; infinities must be equal. */
 static inline void near(const char *what, const double *found, const double *expected,
-                        int count, double room)
+                        int count, double tolerance)
 {
     CHECK(found && expected, "%s: missing", what);
     for (int i = 0; i < count; i++)
-        CHECK(found[i] == expected[i] || fabs(found[i] - expected[i]) <= room,
+        CHECK(found[i] == expected[i] || fabs(found[i] - expected[i]) <= tolerance,
               "%s[%d] is %.12g, expected %.12g", what, i, found[i], expected[i]);
 }
 
 /* The same tensors of two results. */
-static inline void same(const bag *a, const bag *b, const char *name, double room)
+static inline void same(const bag *a, const bag *b, const char *name, double tolerance)
 {
     const bag_tensor *t = bag_find(a, name), *u = bag_find(b, name);
     CHECK(t && u, "no %s to compare", name);
-    CHECK(bag_size(t) == bag_size(u), "%s: %d numbers, expected %d", name, bag_size(t),
+    CHECK(bag_size(t) == bag_size(u), "%s: %d elements, expected %d", name, bag_size(t),
           bag_size(u));
-    near(name, t->data, u->data, bag_size(t), room);
+    near(name, t->data, u->data, bag_size(t), tolerance);
 }
 
 /* Two problems with the same result: out, lse and weights. */
-static inline void equal(const variant_case *c, const variant_case *d, double room)
+static inline void equal(const variant_case *c, const variant_case *d, double tolerance)
 {
     bag a = solve(c), b = solve(d);
-    same(&a, &b, "out", room);
-    same(&a, &b, "lse", room);
-    same(&a, &b, "weights", room);
+    same(&a, &b, "out", tolerance);
+    same(&a, &b, "lse", tolerance);
+    same(&a, &b, "weights", tolerance);
     bag_free(&a), bag_free(&b);
 }
 

@@ -50,9 +50,9 @@ static void *out(direct *d, const char *prefix, const char *name, ph_tensor_type
     snprintf(d->names[d->count], sizeof d->names[0], "%s%s", prefix, name);
     *t = (ph_tensor){.name = d->names[d->count++], .type = type, .rank = rank};
     for (int i = 0; i < rank; i++) count *= t->shape[i] = (size_t)dim[i];
-    void *room = keep(d, calloc(count + 1, 4));
-    t->data = room;
-    return room;
+    void *data = keep(d, calloc(count + 1, 4));
+    t->data = data;
+    return data;
 }
 
 /* Room for the gradient of a tensor of IN; NULL if there is none or no backward. */
@@ -175,7 +175,7 @@ static ph_status run_core(direct *d, ph_ctx *ctx)
 
 /* ---- layer mode -------------------------------------------------------------------- */
 
-static int turns(const variant_case *c)
+static int rotates(const variant_case *c)
 {
     return c->o.rope || variant_is(c->spec, "mla");
 }
@@ -272,7 +272,7 @@ static ph_status call_layer(direct *d, const ph_layer *layer, const bag *like)
     a.heads = keep(d, calloc((size_t)bag_size(heads) + 1, sizeof(float)));
     a.balance = (float)d->c->o.balance;
     int32_t *past = keep(d, calloc((size_t)d->c->s.batch + 1, sizeof *past));
-    for (int b = 0; b < d->c->s.batch && turns(d->c); b++) past[b] = d->c->o.offset;
+    for (int b = 0; b < d->c->s.batch && rotates(d->c); b++) past[b] = d->c->o.offset;
     a.past = past;
     if (gate) a.gate_out = out(d, "", "gate", PH_TYPE_F32, 3, gate->dim);
     if (gate) a.balance_loss = out(d, "", "balance_loss", PH_TYPE_F32, 1, one);
@@ -308,7 +308,7 @@ ph_file *variant_direct(ph_ctx *ctx, const variant_case *c, const char *path,
     direct d = {.c = c};
     ph_file *file = NULL;
     *why = NULL;
-    if (turns(c) && c->o.offset && !c->s.source) return NULL;
+    if (rotates(c) && c->o.offset && !c->s.source) return NULL;
     describe(&d);
     connect(&d);
     ph_status status = c->o.heads ? run_layer(&d, ctx) : run_core(&d, ctx);

@@ -277,7 +277,7 @@ static void draw_forms(variant_case *c, uint64_t *r)
     if (!check_below(r, 4)) cut_heads(c, "wv", s->v_heads);
 }
 
-/* Some or all numbers of a head turn; of overlapping heads whole pairs only. */
+/* RoPE on some or all elements of a head; of overlapping heads whole pairs only. */
 static void draw_rope(variant_case *c, uint64_t *r)
 {
     int dim = c->s.qk_dim, overlap = variant_number(c->spec, "overlap", 0);
@@ -297,9 +297,9 @@ static void draw_rope(variant_case *c, uint64_t *r)
 /* Norm and rotation, where the variant leaves them to the layer. */
 static void draw_position(variant_case *c, uint64_t *r)
 {
-    int turns = c->s.qk_dim > 1 || variant_is(c->spec, "mla");
+    int rotates = c->s.qk_dim > 1 || variant_is(c->spec, "mla");
     if (variant_is(c->spec, "collab")) return;
-    if (turns && !check_below(r, 3)) draw_rope(c, r);
+    if (rotates && !check_below(r, 3)) draw_rope(c, r);
     if (!c->o.rope) c->o.yarn_factor = 0;
     if (c->s.qk_dim < 3 || c->s.model == 1 || c->s.source == 1) return; /* rays */
     if (variant_is(c->spec, "moh-norm") || variant_is(c->spec, "mla")) return;

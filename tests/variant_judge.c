@@ -99,7 +99,7 @@ void variant_judge_close(variant_judge *j)
     }
 }
 
-/* ---- numbers ----------------------------------------------------------------------- */
+/* ---- elements ---------------------------------------------------------------------- */
 
 static int complain(variant_judge *j, const char *name, int at, double found,
                     double truth, double allowed)
@@ -259,8 +259,8 @@ static int judge_gradient(variant_judge *j, bag_tensor *t, const char *name,
 /* ---- the file ---------------------------------------------------------------------- */
 
 /* The tensor of OUT as floats, shape and type checked; release it with free. */
-static float *numbers(variant_judge *j, const ph_file *out, const char *name,
-                      const bag_tensor *like, ph_tensor_type type)
+static float *elements(variant_judge *j, const ph_file *out, const char *name,
+                       const bag_tensor *like, ph_tensor_type type)
 {
     const ph_tensor *t = ph_file_find(out, name);
     char text[100] = "not there";
@@ -293,7 +293,7 @@ static int judge_results(variant_judge *j, const ph_file *out, int *seen)
         const bag_tensor *t = &j->truth.t[n];
         ph_tensor_type type = strcmp(t->name, "out") ? PH_TYPE_F32 : j->c->s.type;
         if (!strcmp(t->name, "scores")) continue; /* the oracle's own */
-        float *found = numbers(j, out, t->name, t, type);
+        float *found = elements(j, out, t->name, t, type);
         good = found && judge_result(j, t, found, type);
         ++*seen;
         free(found);
@@ -310,7 +310,7 @@ static int judge_gradients(variant_judge *j, const ph_file *out, int *seen)
         char name[40];
         snprintf(name, sizeof name, "d%s", t->name);
         if (!has_gradient(t->name)) continue;
-        float *found = numbers(j, out, name, t, type);
+        float *found = elements(j, out, name, t, type);
         good = found && judge_gradient(j, t, name, found, type);
         ++*seen;
         free(found);

@@ -2,7 +2,7 @@
 
 The protocol runs over two pipes (descriptors 3 and 4 of the browser): no port, no
 websocket, nothing but Python's own library. Every page is opened with the network off;
-whatever it says on its console, throws or asks for is collected.
+whatever it says on its console, throws or requests is collected.
 """
 import base64
 import json
@@ -175,7 +175,7 @@ class Page:
         raise RuntimeError(f"waited {seconds} s for {what}: {self.complaints[-3:]}")
 
     def settle(self):
-        """Two frames: what was asked for is drawn."""
+        """Two frames: what was requested is drawn."""
         self.js("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def mouse(self, kind, x, y, **more):

@@ -73,7 +73,7 @@ class Suite:
     def quiet(self):
         check(not self.page.complaints, f"the page complains: {self.page.complaints}")
         outside = [url for url in self.page.asked if not url.startswith(("file:", "blob:", "data:", "about:"))]
-        check(not outside, f"the page asks for {outside}")
+        check(not outside, f"the page loads {outside}")
 
 
 class Served:
@@ -105,7 +105,7 @@ def only_ours(s, served):
     check(not s.page.complaints, f"the page complains: {s.page.complaints}")
     home = served.address.split("#")[0]
     outside = [url for url in s.page.asked if not url.startswith((home, "about:", "blob:", "data:"))]
-    check(not outside, f"the page asks for {outside}")
+    check(not outside, f"the page loads {outside}")
 
 
 # ---- actions, as scripts of the page ---------------------------------------------------

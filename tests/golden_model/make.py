@@ -129,7 +129,7 @@ def decoder_shapes():
     return shapes | {"decoder.norm.gain": (DIM,), "output": (VOCAB, DIM)}
 
 
-def turned(x):
+def rotated(x):
     """(batch, heads, time, dim): pairs (p, p + dim/2) as complex numbers."""
     half = x.shape[-1] // 2
     t = torch.arange(x.shape[-2], dtype=torch.float64)[:, None]
@@ -147,7 +147,7 @@ def decoder_forward(p, data):
         a = norm(x, f"{s}.norm1")
         q, k = split(a @ p[f"{s}.self.wq"], HEADS), split(a @ p[f"{s}.self.wk"], 2)
         v = split(a @ p[f"{s}.self.wv"], 2)
-        y = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True,
+        y = F.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True,
                                            enable_gqa=True)
         x = x + y.transpose(1, 2).flatten(-2) @ p[f"{s}.self.wo"]
         u, w = (norm(x, f"{s}.norm2") @ p[f"{s}.ff.w1"]).chunk(2, -1)

@@ -4,7 +4,7 @@
  *     Q = x wq, K = y wk     one of each, R wide, for all heads
  *     s_ij[h] = scale ( sum_r Q_i[r] mix[h][r] K_j[r] + content_h . y_j )
  *
- * Norm and rotation, where asked for, act on the shared Q and K.
+ * Norm and rotation, where enabled, act on the shared Q and K.
  */
 #include <math.h>
 

@@ -6,7 +6,7 @@
  *     q_h = [ nope | rotated ]      of x wq + bq, or norm(x w_dq) q_norm w_uq
  *     scale = 1/sqrt(nope + rope)
  *
- * RMS norms with eps 1e-6; pairs are interleaved unless half is asked for.
+ * RMS norms with eps 1e-6; pairs are interleaved unless half is set.
  */
 #include <math.h>
 
