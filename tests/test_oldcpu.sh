@@ -46,17 +46,18 @@ elif [ ! -e "$library" ]; then
     skip "objects: no $library"
 else
     same "members with AVX" "$(avx_members)" \
-        "amx.o amx_along.o amx_few.o amx_parts.o amx_slopes.o avx2.o avx512.o \
+        "amx.o amx_bf16x3.o amx_few_rows.o amx_in_place.o amx_score_grad.o avx2.o avx512.o \
 spans_avx2.o spans_avx512.o "
     same "symbols of avx2.o" "$(exported avx2.o)" "ph_kernels_avx2 "
     same "symbols of avx512.o" "$(exported avx512.o)" \
         "ph_kernels_amx ph_kernels_amx_f32 ph_kernels_avx512 "
-    same "symbols of amx.o" "$(exported amx.o)" "ph_pairs_amx "
-    same "symbols of amx_along.o" "$(exported amx_along.o)" "ph_amx_attend_along "
-    same "symbols of amx_few.o" "$(exported amx_few.o)" "ph_amx_few "
-    same "symbols of amx_parts.o" "$(exported amx_parts.o)" \
-        "ph_amx_multiply ph_amx_split ph_amx_stream "
-    same "symbols of amx_slopes.o" "$(exported amx_slopes.o)" "ph_amx_slopes "
+    same "symbols of amx.o" "$(exported amx.o)" "ph_bf16_pairs_amx "
+    same "symbols of amx_bf16x3.o" "$(exported amx_bf16x3.o)" \
+        "ph_amx_multiply ph_amx_multiply_in_place ph_amx_split_bf16x3 "
+    same "symbols of amx_few_rows.o" "$(exported amx_few_rows.o)" \
+        "ph_amx_multiply_few_rows "
+    same "symbols of amx_in_place.o" "$(exported amx_in_place.o)" "ph_amx_attend_in_place "
+    same "symbols of amx_score_grad.o" "$(exported amx_score_grad.o)" "ph_amx_score_grad "
     for isa in avx2 avx512; do
         same "symbols of spans_$isa.o" "$(exported spans_$isa.o)" "ph_spans_$isa "
     done
@@ -101,14 +102,14 @@ check() { # CPU CASES...
 # for Haswell, because some emulators touch the masked part too.
 same "tables on Nehalem" "$(tables Nehalem)" "ref "
 same "tables on SandyBridge" "$(tables SandyBridge)" "ref "
-check Nehalem pick pack_across store_row scores softmax gradient weights softcap hide \
+check Nehalem pick pack_panel store_row scores softmax gradient weights softcap hide \
     dropout from_halves dot axpy
 check SandyBridge pick store_row softmax from_halves
 
 case $(tables Haswell) in
 "ref avx2 ")
     good
-    check Haswell pick weights gradient from_halves row_peak dot axpy clip
+    check Haswell pick weights gradient from_halves row_lane_max dot axpy clip
     ;;
 "ref ") skip "Haswell: this qemu cannot emulate AVX2" ;;
 *) same "tables on Haswell" "$(tables Haswell)" "ref avx2 " ;;
