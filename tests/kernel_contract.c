@@ -106,18 +106,18 @@ void check_products_mean(const ph_kernels *t)
 
 static void gradient_means(const ph_kernels *t, const float *logit)
 {
-    float grad[LD], drop[LD], slope[LD], p[LD], before[LD], lse = 3.5f, delta = 0.3f;
+    float grad[LD], drop[LD], derivative[LD], p[LD], before[LD], lse = 3.5f, delta = 0.3f;
     memcpy(p, logit, sizeof p);
     for (int j = 0; j < N; j++) {
         before[j] = grad[j] = bed_between(-2, 2);
         drop[j] = j % 3 ? 1.5f : 0;
-        slope[j] = bed_between(0, 1);
+        derivative[j] = bed_between(0, 1);
     }
-    t->gradient(1, N, p, grad, drop, slope, &lse, &delta);
+    t->gradient(1, N, p, grad, drop, derivative, &lse, &delta);
     for (int j = 0; j < N; j++) {
         double w = exp2((double)logit[j] - (double)lse);
-        double ds =
-            w * ((double)drop[j] * (double)before[j] - (double)delta) * (double)slope[j];
+        double ds = w * ((double)drop[j] * (double)before[j] - (double)delta) *
+                    (double)derivative[j];
         if (logit[j] == -INFINITY) w = ds = 0;
         near("gradient p", 0, j, p[j], w * (double)drop[j], 6 * 40 * unit * w);
         near("gradient ds", 0, j, grad[j], ds, 16 * 40 * unit * w);

@@ -17,8 +17,8 @@
 enum { ROWS = PH_MR_MAX, LD = PH_STRIP_LD, STRIP = ROWS * LD, MOST = 144 };
 
 /* aligned as the library's own strips are */
-static _Alignas(PH_ALIGN) float scores[STRIP], slopes[STRIP], factors[STRIP],
-    steep[STRIP];
+static _Alignas(PH_ALIGN) float scores[STRIP], grads[STRIP], factors[STRIP],
+    derivatives[STRIP];
 static float s_expected[STRIP], dp_expected[STRIP];
 
 static int side(void)
@@ -200,7 +200,7 @@ void bench_softmax(const ph_kernels *t)
 
 /* ---- gradient ---------------------------------------------------------------------- */
 
-static void gradient_at(const ph_kernels *t, int m, int n, int sloped, int dropped)
+static void gradient_at(const ph_kernels *t, int m, int n, int capped, int dropped)
 {
     float lses[ROWS], deltas[ROWS];
     for (int i = 0; i < m; i++) {
@@ -208,17 +208,17 @@ static void gradient_at(const ph_kernels *t, int m, int n, int sloped, int dropp
         deltas[i] = bed_between(-3, 3);
     }
     memcpy(s_expected, scores, sizeof scores);
-    memcpy(dp_expected, slopes, sizeof slopes);
+    memcpy(dp_expected, grads, sizeof grads);
     for (int i = 0; i < m; i++)
         REF.gradient(1, n, s_expected + i * LD, dp_expected + i * LD,
-                     dropped ? factors + i * LD : NULL, sloped ? steep + i * LD : NULL,
-                     lses + i, deltas + i);
+                     dropped ? factors + i * LD : NULL,
+                     capped ? derivatives + i * LD : NULL, lses + i, deltas + i);
     const float *lse = bed_copy(1, lses, m, side()),
                 *delta = bed_copy(2, deltas, m, side());
     const float *drop = dropped ? place_strip(3, factors, m, n) : NULL;
-    const float *slope = sloped ? place_strip(5, steep, m, n) : NULL;
-    float *s = place_strip(0, scores, m, n), *dp = place_strip(4, slopes, m, n);
-    t->gradient(m, n, s, dp, drop, slope, lse, delta);
+    const float *derivative = capped ? place_strip(5, derivatives, m, n) : NULL;
+    float *s = place_strip(0, scores, m, n), *dp = place_strip(4, grads, m, n);
+    t->gradient(m, n, s, dp, drop, derivative, lse, delta);
     bed_same_rows("s", s, LD, s_expected, LD, m, n, n);
     bed_same_rows("dp", dp, LD, dp_expected, LD, m, n, n);
     bed_intact(0);
@@ -231,15 +231,15 @@ void check_gradient(const ph_kernels *t)
         for (int m = 1; m <= t->mr; m++)
             for (int n = 16; n <= LD; n += 16) {
                 int kind = round / 4 % 2 ? bed_below(ROW_KINDS) : USUAL;
-                bed_say("%s gradient m=%d n=%d kind %d slope %d drop %d", t->name, m, n,
-                        kind, round % 2, round / 2 % 2);
+                bed_say("%s gradient m=%d n=%d kind %d derivative %d drop %d", t->name, m,
+                        n, kind, round % 2, round / 2 % 2);
                 for (int i = 0; i < m; i++) fill_row(scores + i * LD, n, kind);
                 for (int i = 0; i < STRIP; i++) {
-                    slopes[i] = bed_between(-4, 4);
+                    grads[i] = bed_between(-4, 4);
                     factors[i] = bed_below(4) ? 1.25f : 0;
-                    steep[i] = bed_between(0, 1);
+                    derivatives[i] = bed_between(0, 1);
                     if (scores[i] == -INFINITY && bed_below(2))
-                        slopes[i] = bed_special(), steep[i] = bed_special();
+                        grads[i] = bed_special(), derivatives[i] = bed_special();
                 }
                 gradient_at(t, m, n, round % 2, round / 2 % 2);
             }
@@ -249,20 +249,22 @@ void bench_gradient(const ph_kernels *t)
 {
     for (int which = 0; which < 4; which++) {
         float lse[ROWS], delta[ROWS];
-        const float *slope = which & 1 ? steep : NULL, *drop = which & 2 ? factors : NULL;
+        const float *derivative = which & 1 ? derivatives : NULL,
+                    *drop = which & 2 ? factors : NULL;
         char shape[40];
         bed_timer timer;
         for (int i = 0; i < STRIP; i++) {
             scores[i] = bed_between(-8, 0);
-            slopes[i] = bed_between(-1, 1);
-            factors[i] = 1.25f, steep[i] = 0.75f;
+            grads[i] = bed_between(-1, 1);
+            factors[i] = 1.25f, derivatives[i] = 0.75f;
         }
         for (int i = 0; i < ROWS; i++) lse[i] = delta[i] = 1;
-        BED_TIME(&timer, t->gradient(t->mr, LD, scores, slopes, drop, slope, lse, delta));
-        snprintf(shape, sizeof shape, "%d x %d%s%s", t->mr, LD, slope ? " slope" : "",
-                 drop ? " drop" : "");
+        BED_TIME(&timer,
+                 t->gradient(t->mr, LD, scores, grads, drop, derivative, lse, delta));
+        snprintf(shape, sizeof shape, "%d x %d%s%s", t->mr, LD,
+                 derivative ? " derivative" : "", drop ? " drop" : "");
         bed_report("gradient", t, shape, &timer, 0,
-                   (16.0 + (drop ? 4 : 0) + (slope ? 4 : 0)) * t->mr * LD);
+                   (16.0 + (drop ? 4 : 0) + (derivative ? 4 : 0)) * t->mr * LD);
     }
 }
 
@@ -363,10 +365,11 @@ static void check_strip_of(const ph_kernels *t, int alibi)
             if (alibi)
                 t->add_alibi(m, n, scores, slope, first, lane_max);
             else
-                t->softcap(m, n, scores, 30, lane_max, slopes);
+                t->softcap(m, n, scores, 30, lane_max, derivatives);
             for (int i = 0; i < m; i++) {
                 bed_same("s", scores + i * LD, s_expected + i * LD, n);
-                if (!alibi) bed_same("slope", slopes + i * LD, dp_expected + i * LD, n);
+                if (!alibi)
+                    bed_same("derivative", derivatives + i * LD, dp_expected + i * LD, n);
             }
             bed_same("lane_max", lane_max, one, m * PH_LANES);
         }

@@ -130,8 +130,8 @@ static double *unpositioned(const layer_case *c, const double *raw, const double
             }
             if (dgain) dgain[j] += g[j] * x[j] * r;
             for (size_t e = 0; e < dim; e++) {
-                double slope = (e == j ? r : 0) - x[e] * x[j] * r * r * r / s.dim;
-                dx[i * dim + j] += g[e] * (s.gain ? s.gain[e] : 1) * slope;
+                double derivative = (e == j ? r : 0) - x[e] * x[j] * r * r * r / s.dim;
+                dx[i * dim + j] += g[e] * (s.gain ? s.gain[e] : 1) * derivative;
             }
         }
     }

@@ -11,14 +11,14 @@
 /* What one row needs between the scores and the gradients; arrays over the keys. */
 #define ROW FN(row)
 typedef struct ROW {
-    REAL *s;       /* score before the cap                            */
-    REAL *walk;    /* how far the sum of q.k strays on its way        */
-    REAL *t;       /* capped score                                    */
-    REAL *slope;   /* derivative of the capped score by the plain one */
-    REAL *p;       /* weight before dropout                           */
-    REAL *w;       /* weight                                          */
-    uint8_t *seen; /* takes part                                      */
-    int any;       /* some key is seen                                */
+    REAL *s;          /* score before the cap                            */
+    REAL *walk;       /* how far the sum of q.k strays on its way        */
+    REAL *t;          /* capped score                                    */
+    REAL *derivative; /* derivative of the capped score by the plain one */
+    REAL *p;          /* weight before dropout                           */
+    REAL *w;          /* weight                                          */
+    uint8_t *seen;    /* takes part                                      */
+    int any;          /* some key is seen                                */
     REAL lse;
     REAL p_sink; /* weight of the sink                              */
     int measure; /* 1: magnitudes are wanted                        */
@@ -33,7 +33,7 @@ static void FN(row_init)(ROW *r, int kv_len, int measure)
     r->s = calloc(n, sizeof(REAL));
     r->walk = calloc(n, sizeof(REAL));
     r->t = calloc(n, sizeof(REAL));
-    r->slope = calloc(n, sizeof(REAL));
+    r->derivative = calloc(n, sizeof(REAL));
     r->p = calloc(n, sizeof(REAL));
     r->w = calloc(n, sizeof(REAL));
     r->seen = calloc(n, 1);
@@ -44,7 +44,7 @@ static void FN(row_free)(ROW *r)
     free(r->s);
     free(r->walk);
     free(r->t);
-    free(r->slope);
+    free(r->derivative);
     free(r->p);
     free(r->w);
     free(r->seen);
@@ -66,11 +66,12 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
         REAL s = (REAL)p->scale * dot;
         if (p->bias) s += (REAL)p->bias[at_bias(p, b, h, i, j)];
         if (p->alibi) s -= (REAL)p->alibi[h] * (REAL)fabs((double)i + p->offset[b] - j);
-        r->slope[j] = 1;
+        r->derivative[j] = 1;
         r->s[j] = s;
         if (p->softcap != 0) {
             REAL cap = (REAL)p->softcap, rise = COSH(s / cap);
-            r->slope[j] = 1 / rise / rise; /* 1 - tanh^2 would have no digits far out */
+            r->derivative[j] =
+                1 / rise / rise; /* 1 - tanh^2 would have no digits far out */
             s = cap * TANH(s / cap);
         }
         r->t[j] = s;
@@ -80,14 +81,15 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
 /* The largest score that can still give a weight, as far as its rounding reaches it. */
 static double FN(row_lane_max)(const dense *p, const ROW *r, double top)
 {
-    double top_s = 0, top_t = 0, top_slope = 0; /* before the cap, after it, between */
+    double top_s = 0, top_t = 0,
+           top_derivative = 0; /* before the cap, after it, between */
     for (int j = 0; j < p->kv_len; j++) {
         if (!r->seen[j] || (double)r->t[j] < top - 110) continue;
         top_s = fmax(top_s, fmax((double)FABS(r->s[j]), (double)FABS(r->walk[j])));
         top_t = fmax(top_t, (double)FABS(r->t[j]));
-        top_slope = fmax(top_slope, (double)r->slope[j]);
+        top_derivative = fmax(top_derivative, (double)r->derivative[j]);
     }
-    return p->softcap != 0 ? top_slope * top_s + top_t : top_s;
+    return p->softcap != 0 ? top_derivative * top_s + top_t : top_s;
 }
 
 /* Softmax over the seen keys and the sink. */
@@ -266,10 +268,10 @@ static void FN(row_back)(const dense *p, const ROW *r, int b, int h, int i, answ
     for (int j = 0; j < p->kv_len; j++) {
         if (!r->seen[j]) continue;
         REAL dp = FN(dp_of)(p, r, b, h, i, j, &dp_size);
-        REAL ds = r->p[j] * (dp - mean + dlse) * r->slope[j];
+        REAL ds = r->p[j] * (dp - mean + dlse) * r->derivative[j];
         FN(cell_back)(p, b, h, i, j, ds, r->w[j], a);
         if (!m) continue;
-        REAL size = r->p[j] * (dp_size + mean_size + FABS(dlse)) * r->slope[j];
+        REAL size = r->p[j] * (dp_size + mean_size + FABS(dlse)) * r->derivative[j];
         FN(cell_size)(p, b, h, i, j, size, r->w[j], m);
     }
     if (a->dgate) {

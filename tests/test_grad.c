@@ -44,8 +44,8 @@ static void random_plans(void)
     sweep_end();
 }
 
-/* Rows whose scores all lie far beyond the cap: their slopes are smaller than the last
-   place of 1, and so are their gradients, which still have digits of their own. */
+/* Rows whose scores all lie far beyond the cap: their derivatives are smaller than the
+   last place of 1, and so are their gradients, which still have digits of their own. */
 static void beyond_cap(void)
 {
     static const ph_dtype types[] = {PH_F32, PH_F16, PH_BF16};

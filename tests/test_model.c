@@ -170,11 +170,11 @@ static void dropout_gradients(void)
         uint64_t state = check_seed;
         for (int n = 0; n < 200; n++) {
             size_t at = check_random(&state) % b.m->floats;
-            double slope = difference(&b, at, h), wide = difference(&b, at, 2 * h);
-            double allowed = noise / (double)h + fabs(wide - slope);
-            CHECK(fabs(slope - first[at]) <= allowed,
+            double derivative = difference(&b, at, h), wide = difference(&b, at, 2 * h);
+            double allowed = noise / (double)h + fabs(wide - derivative);
+            CHECK(fabs(derivative - first[at]) <= allowed,
                   "arch %d, float %zu: gradient %g, differences say %g, within %g", arch,
-                  at, (double)first[at], slope, allowed);
+                  at, (double)first[at], derivative, allowed);
             most = fmax(most, allowed);
         }
         CHECK(most < 5e-3, "arch %d: differences are only good to %g", arch, most);

@@ -38,7 +38,7 @@ static double loss(const dense *p, double *size)
 static const double step_size = 2e-4; /* step of the differences */
 
 /* Central difference of fourth order: error h^4, rounding 1e-16 / h. */
-static double slope(const dense *p, double *x)
+static double derivative(const dense *p, double *x)
 {
     double keep = *x, value[4];
     static const double step[] = {-2, -1, 1, 2};
@@ -60,7 +60,7 @@ typedef struct checked {
 
 static int checks_done; /* differences taken in all */
 
-static void check_slopes(const dense *p, const checked *c, uint64_t *rng, int index)
+static void check_derivatives(const dense *p, const checked *c, uint64_t *rng, int index)
 {
     double top = 0, size;
     loss(p, &size);
@@ -68,7 +68,7 @@ static void check_slopes(const dense *p, const checked *c, uint64_t *rng, int in
     for (int tries = 0; tries < 6 && c->count; tries++) {
         size_t n = (size_t)check_below(rng, (int)c->count);
         if (isinf(c->x[n]) || (c->skip_zero && c->x[n] == 0)) continue;
-        double found = slope(p, &c->x[n]), want = c->dx[n];
+        double found = derivative(p, &c->x[n]), want = c->dx[n];
         double noise = 1e-14 * (1 + size) / step_size; /* rounding of the loss itself */
         double allowed = 1e-6 * fmax(fabs(want), 1e-3 * top) + noise;
         checks_done++;
@@ -111,7 +111,7 @@ static void gradients_case(int index)
         {"sink", p.sink, a.dsink, p.sink ? (size_t)p.q_heads : 0, 0},
     };
     for (size_t n = 0; n < sizeof all / sizeof *all; n++)
-        check_slopes(&p, &all[n], &rng, index);
+        check_derivatives(&p, &all[n], &rng, index);
     answer_free(&a);
     dense_free(&p);
     problem_free(&c);

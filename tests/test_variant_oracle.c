@@ -135,8 +135,8 @@ static void entmax_printed(void)
     double up[3] = {-1, 0, 0.5}, down[3] = {-1, 0, 0.5};
     variant_entmax(up, 3, 1.33 + 1e-6, NULL);
     variant_entmax(down, 3, 1.33 - 1e-6, NULL);
-    double slope = (up[0] - down[0]) / 2e-6, expected = -0.2562;
-    near("dp/dalpha", &slope, &expected, 1, 5e-5);
+    double derivative = (up[0] - down[0]) / 2e-6, expected = -0.2562;
+    near("dp/dalpha", &derivative, &expected, 1, 5e-5);
 }
 
 static int descending(const void *a, const void *b)
@@ -270,14 +270,14 @@ static void entmax_gradients(void)
             total += s[j], mean += s[j] * g[j];
             entropy -= p[j] > 0 ? p[j] * log(p[j]) : 0;
         }
-        double slope = 0;
+        double derivative = 0;
         for (int j = 0; j < 9; j++) {
             double share = s[j] / total, own = p[j] > 0 ? -p[j] * log(p[j]) : 0;
             expected[j] = s[j] * (g[j] - mean / total);
-            slope += g[j] * ((p[j] - share) / (e * e) + (own - share * entropy) / e);
+            derivative += g[j] * ((p[j] - share) / (e * e) + (own - share * entropy) / e);
         }
         near("dz", dz + row * 9, expected, 9, 1e-8);
-        dalpha[h] += slope * sigmoid * (1 - sigmoid);
+        dalpha[h] += derivative * sigmoid * (1 - sigmoid);
     }
     near("dalpha_logit", dlogit, dalpha, 3, 1e-7);
     free(dz), free(dlogit), bag_free(&out), variant_case_free(&c);

@@ -159,19 +159,20 @@ static int judge_result(variant_judge *j, const bag_tensor *t, const float *foun
 
 /* Truth along a direction and how far the noisy oracle strays from it; 0: at a corner, or
    so near to one that noise moves across. */
-static int slopes(variant_judge *j, bag_tensor *t, const double *direction, double *truth,
-                  double *stray)
+static int derivatives(variant_judge *j, bag_tensor *t, const double *direction,
+                       double *truth, double *stray)
 {
     variant_options o = j->c->o;
     int kink;
     o.frozen = j->frozen;
     *stray = 0;
-    *truth = variant_slope(&o, &j->c->in, t, direction, &kink);
+    *truth = variant_derivative(&o, &j->c->in, t, direction, &kink);
     for (int n = 0; n < DRAWS && !kink; n++) {
         bag *in = &j->stray_in[n];
         o = noisy_options(j, n);
         o.frozen = j->stray[n];
-        double noisy = variant_slope(&o, in, bag_find(in, t->name), direction, &kink);
+        double noisy =
+            variant_derivative(&o, in, bag_find(in, t->name), direction, &kink);
         *stray = fmax(*stray, fabs(noisy - *truth));
     }
     j->tried++;
@@ -219,7 +220,7 @@ static int take_probe(variant_judge *j, bag_tensor *t, const float *found, int i
             to->step += fabs(direction[i]) *
                         (half_step(type, (double)found[i]) + gate_step(j, t, i));
     }
-    good = slopes(j, t, direction, &to->truth, &to->stray);
+    good = derivatives(j, t, direction, &to->truth, &to->stray);
     free(direction);
     return good;
 }

@@ -155,9 +155,9 @@ int bench_fit(bench_shape *shape)
     shape->batch = 1;
     double one = cache_bytes(shape);
     double wanted = 2.0 * (double)facts.cache[2];
-    double room = facts.memory_free ? 0.5 * (double)facts.memory_free : wanted;
+    double limit = facts.memory_free ? 0.5 * (double)facts.memory_free : wanted;
     if (wanted < 128e6) wanted = 128e6; /* where the cache's size is not known */
-    if (wanted > room) return 0;
+    if (wanted > limit) return 0;
     shape->batch = (int)(wanted / one) + 1;
     return 1;
 }

@@ -223,7 +223,7 @@ struct probe {
     char *buffer;
     size_t bytes;
     worker *workers;
-    int most;    /* workers there is room for */
+    int most;    /* capacity in workers */
     int running; /* threads of the measurement at work */
     double seconds;
     void (*task)(worker *); /* multiply or read */

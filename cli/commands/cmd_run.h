@@ -83,7 +83,7 @@ int run_missing(const run_job *job, const char *name, const char *why);
 int run_check(const run_job *job, const ph_tensor *tensor, unsigned types, int rank,
               const run_axis *axes);
 
-/* Finds a tensor that the library asks for; NULL only where it is optional. */
+/* Finds a tensor that the library needs; NULL only where it is optional. */
 int run_find_param(const run_job *job, const ph_param *param, const ph_tensor **tensor);
 int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned types,
                     const ph_param *param);

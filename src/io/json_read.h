@@ -1,5 +1,5 @@
 /*
- * json_read.h - a strict JSON pull parser: the caller asks for one token after the other.
+ * json_read.h - a strict JSON pull parser: the caller pulls one token after the other.
  *
  *     ph_json_reader json;
  *     ph_json_open(&json, text, length, limits, io);     the text is changed, see below

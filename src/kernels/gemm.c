@@ -108,10 +108,10 @@ static void choose_packed(job *j, int wanted, int count)
     j->mode = PACKED;
     choose_round(j);
     j->columns = ph_gemm_even_part(panels, j->s->columns / nr, wanted, MIN_PANELS) * nr;
-    int across = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
+    int column_blocks = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
     int most = j->direct ? tiles : ph_max(COPY / j->columns / mr, 1);
-    int down = ph_div_up(wanted, across * (j->direct ? count : 1));
-    j->rows = ph_gemm_even_part(tiles, most, down, MIN_A_PANELS) * mr;
+    int row_blocks = ph_div_up(wanted, column_blocks * (j->direct ? count : 1));
+    j->rows = ph_gemm_even_part(tiles, most, row_blocks, MIN_A_PANELS) * mr;
     j->a_step = (int64_t)j->kc * mr + PAD;
     j->b_step = (int64_t)j->kc * nr + PAD;
 }
@@ -414,8 +414,8 @@ static void steps(const job *j, const area *r, int kk, int len, const float *a,
 
 ph_gemm_area ph_gemm_own(const job *j, int item)
 {
-    int down = ph_div_up(j->i_len, j->rows);
-    int i0 = item % down * j->rows, j0 = item / down * j->columns;
+    int row_blocks = ph_div_up(j->i_len, j->rows);
+    int i0 = item % row_blocks * j->rows, j0 = item / row_blocks * j->columns;
     return (area){.i0 = j->i0 + i0,
                   .rows = ph_min(j->rows, j->i_len - i0),
                   .j0 = j0,

@@ -451,14 +451,14 @@ typedef struct ph_kernels {
     void (*gradient)(int m, int n, float *s, float *dp, const float *drop,
                      const float *derivative, const float *lse, const float *delta);
 
-    /* s[c] = 2^(s[c] - lse); n any, room up to 16. Here, as in softmax and gradient, a
+    /* s[c] = 2^(s[c] - lse); n any, padded to 16. Here, as in softmax and gradient, a
        score is not above what it is measured from, but for rounding. */
     void (*weights)(int n, float *s, float lse);
 
     /* x[c] = natural logarithm of x[c], positive and normal; n a multiple of 16. */
     void (*logs)(int n, float *x);
 
-    /* sum_c x[c] * y[c] in 16 lanes; n any, x and y have room up to 16 and hold zeros. */
+    /* sum_c x[c] * y[c] in 16 lanes; n any, x and y are padded to 16 with zeros. */
     float (*dot)(int n, const float *x, const float *y);
 
     /* sums[i] = dot of x[i*ldx..] and y[i*ldy..], i < m, m any. */
@@ -489,7 +489,7 @@ typedef struct ph_kernels {
     /* s[c] += factor * bias[c] and -inf where bias[c] is -inf; c < n, any n. */
     void (*add_bias)(int n, float *s, const float *bias, float factor);
 
-    /* m rows of s, n of each, n any with room up to 16; lane_max[i*16..]: what
+    /* m rows of s, n of each, n any, padded to 16; lane_max[i*16..]: what
        row_lane_max gives for row i where n is a multiple of 16. s[c] -= slope[i] *
        |first[i] + c|, whole numbers below 2^24. */
     void (*add_alibi)(int m, int n, float *s, const float *slope, const float *first,
@@ -503,7 +503,7 @@ typedef struct ph_kernels {
     void (*hide)(int n, float *s, const uint8_t *visible);
 
     /* f[c] = 0 where the random number of (key, first + c) is below limit, else keep;
-       n any, room up to 16. */
+       n any, padded to 16. */
     void (*dropout)(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
                     float keep);
 
@@ -538,7 +538,7 @@ typedef struct ph_kernels {
                  int64_t ldy, float *g, int64_t ldg);
 
     /* Lists scale * (s[c] - row_max) where that is above -1, in order; returns how many.
-       n a multiple of 16; the list has room for 16 more than it holds. */
+       n a multiple of 16; the list has capacity for 16 more than it holds. */
     int (*near_row_max)(int n, const float *s, float scale, float row_max, float *list);
 
     /* sums[0] = sum of u^a, sums[1] = sum of u^(a-1) over u = 1 + (x[c] - d) > 0, in 16
@@ -553,7 +553,7 @@ typedef struct ph_kernels {
 
     /* ---- for the products of a layer ---- */
 
-    /* Rows that lie along panels: dst[c/width*panel + kk*width + c%width] =
+    /* Rows to panels: dst[c/width*panel + kk*width + c%width] =
        src[kk*stride + c], c < n; the last panel is filled with zeros. width is mr or
        nr. */
     void (*pack_panels)(float *dst, int width, int64_t panel, const void *src,

@@ -35,7 +35,7 @@ typedef struct strip {
     float *panel; /* q of the rows, transposed */
 } strip;
 
-/* Carves the scratch, ph_head_room floats of it. */
+/* Carves the scratch of ph_head_floats floats. */
 V void carve_scratch(head_work *w)
 {
     const ph_head *h = w->h;

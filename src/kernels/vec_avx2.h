@@ -19,7 +19,7 @@
  *   v_bits, v_float       the bits as integers and back;  v_from_int: signed numbers
  *   v_load_pairs(p)       2*VL numbers of bf16; v_low_bf16, v_high_bf16: those in the low
  *                         or high half of each lane
- *   v_pack(p,a,m)         stores the lanes of m side by side (room for VL), counts them
+ *   v_pack(p,a,m)         stores the lanes of m side by side (capacity VL), counts them
  */
 #include <immintrin.h>
 

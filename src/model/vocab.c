@@ -93,7 +93,7 @@ void ph_vocab_free(ph_vocab *v, ph_ctx *ctx)
 /* ---- splitting --------------------------------------------------------------------- */
 
 /* Bytes of the UTF-8 character here; 1 for a byte that begins no valid one. The NUL that
-   ends the text ends a character too, so four bytes may always be asked for. */
+   ends the text ends a character too, so four bytes may always be read. */
 static int char_length(const char *text)
 {
     uint32_t point;

@@ -475,7 +475,7 @@ static void sum_key(ph_kind_call *c, int row, int b, int t)
         for (int i = 0; i < s->rope; i++) dr[i] += dk[i];
 }
 
-static void turn_query(ph_kind_call *c, int row, int b, int t)
+static void copy_rope_query(ph_kind_call *c, int row, int b, int t)
 {
     const state *s = state_of(c);
     (void)b, (void)t;
@@ -490,7 +490,7 @@ static void before(ph_kind_call *c)
 {
     if (c->shape->desc->cache) {
         run_heads(c, absorb_q);
-        ph_kind_tokens(c, turn_query, NULL);
+        ph_kind_tokens(c, copy_rope_query, NULL);
         c->q = c->forward_only[Q], c->v = c->k;
         return;
     }

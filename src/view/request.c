@@ -89,7 +89,7 @@ static int read_request_line(ph_span line, ph_request *out)
     return version.length == 8 && !memcmp(version.text, "HTTP/", 5) ? 505 : 400;
 }
 
-/* Stores a known header; those that ask for what is not served are refused. */
+/* Stores a known header; those that request what is not served are refused. */
 static int store_header(ph_request *out, ph_span name, ph_span value)
 {
     const struct {

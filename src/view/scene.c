@@ -349,7 +349,7 @@ ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io 
     return status;
 }
 
-/* ---- what a report asks for ---- */
+/* ---- what a report requests ---- */
 
 static ph_status give_weights(void *user, int stack, int layer, int head, int row0,
                               int rows, float *out)

@@ -5,7 +5,7 @@
  *     variant_forward     what `polyhead run` puts into OUT, from the tensors of IN
  *     variant_loss        sum(out dout) + sum(lse dlse) + balance * balance_loss
  *     variant_gradient    one element of the gradient of that loss, by differences
- *     variant_slope       its directional derivative
+ *     variant_derivative       its directional derivative
  *
  * Tensors travel in a bag under the names of the files. A bag that holds `q` is core
  * mode, one that holds `x` is layer mode. One file per variant holds its formula; they
@@ -95,8 +95,8 @@ int variant_has_core(const char *spec);
 /* Derivative of the loss when t moves along a direction (like t), or when one element of
    it moves. *kink becomes 1 where the two sides disagree: the loss has a corner or a jump
    right there and no derivative. `in` is changed and put back. */
-double variant_slope(const variant_options *o, bag *in, bag_tensor *t,
-                     const double *direction, int *kink);
+double variant_derivative(const variant_options *o, bag *in, bag_tensor *t,
+                          const double *direction, int *kink);
 double variant_gradient(const variant_options *o, bag *in, bag_tensor *t, int index,
                         int *kink);
 

@@ -18,16 +18,16 @@ static double power(double u, double a)
 
 /* Sum of p at tau minus 1, and its derivative by tau. */
 static double mass(const double *s, int n, const double *sink, double e, double tau,
-                   double *slope)
+                   double *derivative)
 {
     double sum = -1, a = 1 / e;
-    *slope = 0;
+    *derivative = 0;
     for (int j = 0; j < n + (sink != NULL); j++) {
         double u = e * (j < n ? s[j] : *sink) - tau;
         if (u <= 0) continue;
         double mass_of_one = power(u, a);
         sum += mass_of_one;
-        *slope -= a * mass_of_one / u;
+        *derivative -= a * mass_of_one / u;
     }
     return sum;
 }
@@ -36,11 +36,11 @@ static double mass(const double *s, int n, const double *sink, double e, double 
    where it stays inside, else the middle. */
 static double solve(const double *s, int n, const double *sink, double e)
 {
-    double top = sink ? *sink : -INFINITY, slope;
+    double top = sink ? *sink : -INFINITY, derivative;
     for (int j = 0; j < n; j++) top = fmax(top, s[j]);
     double low = e * top - 1, high = e * top, tau = low;
     for (int step = 0; step < 200; step++) {
-        double f = mass(s, n, sink, e, tau, &slope), next = tau - f / slope;
+        double f = mass(s, n, sink, e, tau, &derivative), next = tau - f / derivative;
         if (f >= 0)
             low = tau;
         else

@@ -63,8 +63,8 @@ static double loss_at(const variant_options *o, bag *in, bag_tensor *t,
     return variant_loss(o, in);
 }
 
-double variant_slope(const variant_options *o, bag *in, bag_tensor *t,
-                     const double *direction, int *kink)
+double variant_derivative(const variant_options *o, bag *in, bag_tensor *t,
+                          const double *direction, int *kink)
 {
     size_t bytes = (size_t)bag_size(t) * sizeof(double);
     double *x = malloc(bytes + 1), best = 0, here = variant_loss(o, in);
@@ -94,7 +94,7 @@ double variant_gradient(const variant_options *o, bag *in, bag_tensor *t, int in
     if (isinf(x) || (x == 0 && !strcmp(t->name, "gate"))) return 0; /* by rule */
     double *direction = calloc((size_t)bag_size(t), sizeof *direction);
     direction[index] = fmax(1, fabs(x));
-    double slope = variant_slope(o, in, t, direction, kink) / direction[index];
+    double derivative = variant_derivative(o, in, t, direction, kink) / direction[index];
     free(direction);
-    return slope;
+    return derivative;
 }
