@@ -173,7 +173,45 @@ PH_API ph_status ph_sync(ph_ctx *ctx, void *stream);
 
 /* ---- plan: what to compute ------------------------------------------------------ */
 
-typedef enum ph_dtype { PH_F32 = 0, PH_F16, PH_BF16 } ph_dtype;
+/* Types of elements. Attention computes on the first three; the others are stored only.
+   Block types hold 32 consecutive elements of a row, n nibbles or bytes that share a
+   scale s (f16) and perhaps a minimum m (f16); nibbles 0-15 are the low halves of 16
+   bytes, 16-31 the high ones. */
+typedef enum ph_dtype {
+    PH_F32 = 0,
+    PH_F16,
+    PH_BF16,
+    PH_Q8_0, /* 34 bytes: s, 32 int8; s * n */
+    PH_Q4_0, /* 18 bytes: s, 16 bytes of nibbles; s * (n - 8) */
+    PH_Q4_1, /* 20 bytes: s, m, 16 bytes of nibbles; s * n + m */
+    PH_F64,
+    PH_C64, /* two f32 */
+    PH_I64,
+    PH_U64,
+    PH_I32,
+    PH_U32,
+    PH_I16,
+    PH_U16,
+    PH_I8,
+    PH_U8,
+    PH_BOOL,
+    PH_F8_E8M0,
+    PH_F8_E4M3,
+    PH_F8_E4M3FNUZ,
+    PH_F8_E5M2,
+    PH_F8_E5M2FNUZ,
+    PH_F6_E3M2,
+    PH_F6_E2M3,
+    PH_F4,
+    PH_DTYPE_COUNT
+} ph_dtype;
+
+/* "BF16", "Q4_0"; NULL for no type. */
+PH_API const char *ph_dtype_name(ph_dtype dtype);
+
+/* Bytes of so many consecutive elements; 0: no type, not whole bytes or whole blocks, or
+   more than a size_t can hold. */
+PH_API size_t ph_dtype_bytes(ph_dtype dtype, size_t elements);
 
 /* Distance between consecutive entries along each axis, in elements. All zero: packed,
    that is (heads*len*dim, len*dim, dim). Input heads may overlap in memory. */

@@ -25,45 +25,13 @@
 extern "C" {
 #endif
 
-/* ---- element types of the format, smallest alignment first ------------------------- */
-
-typedef enum ph_tensor_type {
-    PH_TYPE_BOOL = 0,
-    PH_TYPE_F4,
-    PH_TYPE_F6_E2M3,
-    PH_TYPE_F6_E3M2,
-    PH_TYPE_U8,
-    PH_TYPE_I8,
-    PH_TYPE_F8_E5M2,
-    PH_TYPE_F8_E4M3,
-    PH_TYPE_F8_E8M0,
-    PH_TYPE_F8_E4M3FNUZ,
-    PH_TYPE_F8_E5M2FNUZ,
-    PH_TYPE_I16,
-    PH_TYPE_U16,
-    PH_TYPE_F16,
-    PH_TYPE_BF16,
-    PH_TYPE_I32,
-    PH_TYPE_U32,
-    PH_TYPE_F32,
-    PH_TYPE_C64,
-    PH_TYPE_F64,
-    PH_TYPE_I64,
-    PH_TYPE_U64,
-    PH_TYPE_COUNT
-} ph_tensor_type;
-
-/* "BF16", NULL for no type; bits of one element, 0 for no type */
-PH_API const char *ph_tensor_type_name(ph_tensor_type type);
-PH_API int ph_tensor_type_bits(ph_tensor_type type);
-
 /* ---- tensors and files ------------------------------------------------------------- */
 
 enum { PH_MAX_RANK = 8 };
 
 typedef struct ph_tensor {
-    const char *name; /* UTF-8 */
-    ph_tensor_type type;
+    const char *name;          /* UTF-8 */
+    ph_dtype type;             /* any but block types, which the format lacks */
     int rank;                  /* 0: a scalar */
     size_t shape[PH_MAX_RANK]; /* outermost first */
     const void *data; /* little-endian, C-contiguous; 64-byte aligned where read */
@@ -115,8 +83,7 @@ PH_API ph_status ph_file_write(const char *path, const ph_tensor *tensors, size_
 /* The elements of a tensor as another type, rounded to nearest even: F32, F16 and BF16
    into each other; PH_UNSUPPORTED for the rest. `out` holds all elements and does not
    overlap data. */
-PH_API ph_status ph_tensor_convert(const ph_tensor *tensor, ph_tensor_type type,
-                                   void *out);
+PH_API ph_status ph_tensor_convert(const ph_tensor *tensor, ph_dtype type, void *out);
 
 /* "F32 (2, 8, 20, 64)" for messages, like snprintf. */
 PH_API int ph_tensor_describe(const ph_tensor *tensor, char *text, size_t size);

@@ -52,7 +52,7 @@ static void check_tensor(const ph_file *file, const ph_tensor *tensor)
     REQUIRE(ph_file_find(file, tensor->name) == tensor);
     REQUIRE(tensor->rank >= 0 && tensor->rank <= PH_MAX_RANK);
     for (int i = 0; i < tensor->rank; i++) elements *= tensor->shape[i];
-    REQUIRE(elements * (size_t)ph_tensor_type_bits(tensor->type) == tensor->bytes * 8);
+    REQUIRE(ph_dtype_bytes(tensor->type, elements) == tensor->bytes);
     REQUIRE((uintptr_t)tensor->data % 64 == 0);
     for (size_t i = 0; i < tensor->bytes; i++) sink ^= bytes[i];
 }

@@ -169,7 +169,7 @@ double loops_loss(const problem *p)
 /* ---- problems ---- */
 
 /* A tensor of random numbers, or none; sizes below 0 end the list. */
-void loops_put(problem *p, int i, ph_tensor_type type, int n0, int n1, int n2, int n3)
+void loops_put(problem *p, int i, ph_dtype type, int n0, int n1, int n2, int n3)
 {
     static float wide[MOST], back[MOST];
     uint64_t state = *loops_seed * 100 + (uint64_t)i;
@@ -179,19 +179,19 @@ void loops_put(problem *p, int i, ph_tensor_type type, int n0, int n1, int n2, i
     while (t->rank < 4 && n[t->rank] >= 0) t->n[t->rank] = n[t->rank], t->rank++;
     int count = loops_size(t);
     for (int k = 0; k < count; k++) wide[k] = check_normal(&state) * (i == X ? 1 : 0.6f);
-    ph_tensor from = {.type = PH_TYPE_F32,
+    ph_tensor from = {.type = PH_F32,
                       .rank = 1,
                       .shape = {(size_t)count},
                       .data = wide,
                       .bytes = (size_t)count * 4};
     ph_tensor_convert(&from, type, t->file);
     from.type = type, from.data = t->file;
-    from.bytes = (size_t)count * (size_t)ph_tensor_type_bits(type) / 8;
-    ph_tensor_convert(&from, PH_TYPE_F32, back);
+    from.bytes = (size_t)count * ph_dtype_bytes(type, 1);
+    ph_tensor_convert(&from, PH_F32, back);
     for (int k = 0; k < count; k++) t->v[k] = (double)back[k];
 }
 
-problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_tensor_type type)
+problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_dtype type)
 {
     static problem p;
     memset(&p, 0, sizeof p);
@@ -201,15 +201,15 @@ problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_tensor_t
     p.left = p.right = -1;
     loops_put(&p, X, type, 2, 5, 6, -1);
     if (kv_len) p.source = 5, loops_put(&p, MEMORY, type, 2, kv_len, 5, -1);
-    loops_put(&p, WQ, PH_TYPE_F32, 6, heads * 4, -1, -1);
-    loops_put(&p, WK, PH_TYPE_F32, p.source, k_heads * 4, -1, -1);
-    loops_put(&p, WV, PH_TYPE_F32, p.source, v_heads * 3, -1, -1);
-    loops_put(&p, WO, PH_TYPE_F32, heads * 3, 7, -1, -1);
+    loops_put(&p, WQ, PH_F32, 6, heads * 4, -1, -1);
+    loops_put(&p, WK, PH_F32, p.source, k_heads * 4, -1, -1);
+    loops_put(&p, WV, PH_F32, p.source, v_heads * 3, -1, -1);
+    loops_put(&p, WO, PH_F32, heads * 3, 7, -1, -1);
     loops_put(&p, DOUT, type, 2, 5, 7, -1);
     return &p;
 }
 
-void loops_put_biases(problem *p, ph_tensor_type type)
+void loops_put_biases(problem *p, ph_dtype type)
 {
     loops_put(p, BQ, type, p->heads * p->qk_dim, -1, -1, -1);
     loops_put(p, BK, type, p->k_heads * p->qk_dim, -1, -1, -1);
@@ -217,13 +217,13 @@ void loops_put_biases(problem *p, ph_tensor_type type)
     loops_put(p, BO, type, p->out_dim, -1, -1, -1);
 }
 
-void loops_put_value_memory(problem *p, ph_tensor_type type)
+void loops_put_value_memory(problem *p, ph_dtype type)
 {
     loops_put(p, VALUE_MEMORY, type, p->batch, p->kv_len, 4, -1);
-    loops_put(p, WV, PH_TYPE_F32, 4, p->v_heads * p->v_dim, -1, -1);
+    loops_put(p, WV, PH_F32, 4, p->v_heads * p->v_dim, -1, -1);
 }
 
-void loops_put_norm(problem *p, ph_tensor_type type)
+void loops_put_norm(problem *p, ph_dtype type)
 {
     p->norm = 1;
     loops_put(p, Q_NORM, type, p->qk_dim, -1, -1, -1);
@@ -262,7 +262,7 @@ trial loops_load(const problem *p)
         int n = t->n[0], c = t->n[1], h = loops_heads(p, i);
         if (!t->there) continue;
         if (p->transposed && i >= WQ && i <= WO) {
-            transpose(t->file, n, c, ph_tensor_type_bits(t->type) / 8, weights[i - WQ]);
+            transpose(t->file, n, c, (int)ph_dtype_bytes(t->type, 1), weights[i - WQ]);
             trial_add(&b, loops_names[i], t->type, weights[i - WQ], c, n, -1, -1);
         } else if (p->per_head && i >= WQ && i <= WV) {
             cut(t->file, n, h, c / h, weights[i - WQ]);
@@ -275,10 +275,8 @@ trial loops_load(const problem *p)
         }
     }
     if (p->has_visible)
-        trial_add(&b, "visible", PH_TYPE_BOOL, p->visible, 1, p->heads, 1, p->kv_len);
-    if (p->has_lens)
-        trial_add(&b, "q_lens", PH_TYPE_I32, p->q_lens, p->batch, -1, -1, -1);
-    if (p->has_lens)
-        trial_add(&b, "kv_lens", PH_TYPE_I32, p->kv_lens, p->batch, -1, -1, -1);
+        trial_add(&b, "visible", PH_BOOL, p->visible, 1, p->heads, 1, p->kv_len);
+    if (p->has_lens) trial_add(&b, "q_lens", PH_I32, p->q_lens, p->batch, -1, -1, -1);
+    if (p->has_lens) trial_add(&b, "kv_lens", PH_I32, p->kv_lens, p->batch, -1, -1, -1);
     return b;
 }

@@ -20,7 +20,7 @@ extern const char *const loops_names[ITEMS];
 
 typedef struct loops_item {
     int there, rank, n[4];
-    ph_tensor_type type;
+    ph_dtype type;
     double v[LOOPS_MOST];   /* exactly what stands in the file */
     float file[LOOPS_MOST]; /* in its type */
 } loops_item;
@@ -60,16 +60,14 @@ double loops_loss(const loops_problem *p);
 
 /* 2 sequences of 5 tokens of 6; heads of 4 for q and k, of 3 for v; out 7. kv_len 0:
    self-attention. `type`: of x, memory and dout. No biases, nothing special. */
-loops_problem *loops_make(int heads, int k_heads, int v_heads, int kv_len,
-                          ph_tensor_type type);
+loops_problem *loops_make(int heads, int k_heads, int v_heads, int kv_len, ph_dtype type);
 
 /* A tensor of random numbers, in place of what was there; sizes below 0 end the list. */
-void loops_put(loops_problem *p, int i, ph_tensor_type type, int n0, int n1, int n2,
-               int n3);
-void loops_put_biases(loops_problem *p, ph_tensor_type type);
+void loops_put(loops_problem *p, int i, ph_dtype type, int n0, int n1, int n2, int n3);
+void loops_put_biases(loops_problem *p, ph_dtype type);
 /* Values come from tokens of 4, beside the memory. */
-void loops_put_value_memory(loops_problem *p, ph_tensor_type type);
-void loops_put_norm(loops_problem *p, ph_tensor_type type);
+void loops_put_value_memory(loops_problem *p, ph_dtype type);
+void loops_put_norm(loops_problem *p, ph_dtype type);
 
 int loops_size(const loops_item *t);            /* in elements */
 int loops_heads(const loops_problem *p, int i); /* of the matrix i */

@@ -40,7 +40,7 @@ const char *trial_path(const char *name)
     return path;
 }
 
-void trial_add(trial *b, const char *name, ph_tensor_type type, const void *data, int n0,
+void trial_add(trial *b, const char *name, ph_dtype type, const void *data, int n0,
                int n1, int n2, int n3)
 {
     const int sizes[] = {n0, n1, n2, n3};

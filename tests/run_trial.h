@@ -31,7 +31,7 @@ const char *
 trial_path(const char *name); /* within the folder; good until the next call */
 
 /* A tensor of up to four axes; sizes below 0 end the list. */
-void trial_add(trial *b, const char *name, ph_tensor_type type, const void *data, int n0,
+void trial_add(trial *b, const char *name, ph_dtype type, const void *data, int n0,
                int n1, int n2, int n3);
 
 extern size_t trial_memory; /* limit of the next start's address space; 0: none */

@@ -428,7 +428,7 @@ static void capture(void)
 /* `polyhead run --device cuda` gives what the CPU gives, every output. */
 static void program(void)
 {
-    const ph_tensor_type F = PH_TYPE_F32;
+    const ph_dtype F = PH_F32;
     static float values[2 * 4 * 37 * 16];
     uint64_t rng = check_seed;
     ph_close(need_gpu());

@@ -162,8 +162,8 @@ static int lowest_free_fd(void)
 
 static const float numbers[] = {1, 2, 3, 4, 5, 6};
 static const ph_tensor two[] = {
-    {.name = "b", .type = PH_TYPE_U8, .rank = 1, .shape = {3}, .data = "xyz"},
-    {.name = "a", .type = PH_TYPE_F32, .rank = 2, .shape = {2, 3}, .data = numbers}};
+    {.name = "b", .type = PH_U8, .rank = 1, .shape = {3}, .data = "xyz"},
+    {.name = "a", .type = PH_F32, .rank = 2, .shape = {2, 3}, .data = numbers}};
 
 static ph_status write_two(const char *name)
 {

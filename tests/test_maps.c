@@ -49,7 +49,7 @@ static float weight_of(size_t l, size_t h, size_t i, size_t j)
 }
 
 /* (layers, heads, rows, keys) from layer `first` on; layers 0: rank 3. */
-static ph_tensor make(const char *name, ph_tensor_type type, size_t first, size_t layers,
+static ph_tensor make(const char *name, ph_dtype type, size_t first, size_t layers,
                       size_t heads, size_t rows, size_t keys)
 {
     size_t all = (layers ? layers : 1) * heads * rows * keys, n = 0;
@@ -59,11 +59,10 @@ static ph_tensor make(const char *name, ph_tensor_type type, size_t first, size_
             for (size_t i = 0; i < rows; i++)
                 for (size_t j = 0; j < keys; j++)
                     data[n++] = weight_of(first + l, h, i, j);
-    ph_tensor t = {
-        .name = name, .type = PH_TYPE_F32, .rank = layers ? 4 : 3, .data = data};
+    ph_tensor t = {.name = name, .type = PH_F32, .rank = layers ? 4 : 3, .data = data};
     const size_t shape[] = {layers, heads, rows, keys};
     memcpy(t.shape, shape + !layers, sizeof shape - (layers ? 0 : sizeof *shape));
-    if (type == PH_TYPE_F32) {
+    if (type == PH_F32) {
         free(half);
         return t;
     }
@@ -120,7 +119,7 @@ static void check_weights(const ph_report *report, int stack, int first, double 
 
 static void one_tensor(void)
 {
-    static const ph_tensor_type types[] = {PH_TYPE_F32, PH_TYPE_F16, PH_TYPE_BF16};
+    static const ph_dtype types[] = {PH_F32, PH_F16, PH_BF16};
     static const double errors[] = {0, 1e-3, 1e-2};
     for (int t = 0; t < 3; t++)
         for (size_t layers = 0; layers < 4; layers++) {
@@ -145,7 +144,7 @@ static void numbered_layers(void)
     char names[12][32];
     for (size_t n = 0; n < 12; n++) {
         snprintf(names[n], sizeof names[n], "model.%zu.attn", 11 - n);
-        list[n] = make(names[n], PH_TYPE_F32, 11 - n, n % 2, n == 3 ? 2 : 4, 3, 3);
+        list[n] = make(names[n], PH_F32, 11 - n, n % 2, n == 3 ? 2 : 4, 3, 3);
     }
     ph_maps *maps = open_maps(write_tensors(list, 12), NULL, NULL);
     ph_report report = ph_maps_report(maps);
@@ -161,9 +160,9 @@ static void numbered_layers(void)
 /* Encoder, decoder and cross-attention, with two texts. */
 static void three_stacks(void)
 {
-    ph_tensor list[] = {make("encoder", PH_TYPE_F32, 0, 2, 2, 4, 4),
-                        make("decoder", PH_TYPE_F32, 0, 1, 2, 3, 3),
-                        make("cross", PH_TYPE_F32, 0, 1, 2, 3, 4)};
+    ph_tensor list[] = {make("encoder", PH_F32, 0, 2, 2, 4, 4),
+                        make("decoder", PH_F32, 0, 1, 2, 3, 3),
+                        make("cross", PH_F32, 0, 1, 2, 3, 4)};
     const char *words = write_text("words", "a\nb\nc\nd\n");
     const char *rows = write_text("rows", "x\ny\nz");
     ph_maps *maps = open_maps(write_tensors(list, 3), words, rows);
@@ -185,9 +184,9 @@ static void three_stacks(void)
 /* Two texts of the same length: names tell. */
 static void same_length(void)
 {
-    ph_tensor list[] = {make("enc.0", PH_TYPE_F32, 0, 0, 1, 3, 3),
-                        make("dec.0", PH_TYPE_F32, 0, 0, 1, 3, 3),
-                        make("dec.cross.0", PH_TYPE_F32, 0, 0, 1, 3, 3)};
+    ph_tensor list[] = {make("enc.0", PH_F32, 0, 0, 1, 3, 3),
+                        make("dec.0", PH_F32, 0, 0, 1, 3, 3),
+                        make("dec.cross.0", PH_F32, 0, 0, 1, 3, 3)};
     const char *words = write_text("words", "a\nb\nc");
     const char *rows = write_text("rows", "x\ny\nz");
     ph_maps *maps = open_maps(write_tensors(list, 3), words, rows);
@@ -206,7 +205,7 @@ static void same_length(void)
 
 static ph_tensor triangle(size_t rows, size_t keys, float corner)
 {
-    ph_tensor t = make("attn", PH_TYPE_F32, 0, 1, 1, rows, keys);
+    ph_tensor t = make("attn", PH_F32, 0, 1, 1, rows, keys);
     float *w = (float *)t.data;
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < keys; j++) {
@@ -256,7 +255,7 @@ static const struct {
 static void words_of_files(void)
 {
     for (size_t n = 0; n < sizeof word_files / sizeof word_files[0]; n++) {
-        ph_tensor tensor = make("attn", PH_TYPE_F32, 0, 1, 1, 3, 3);
+        ph_tensor tensor = make("attn", PH_F32, 0, 1, 1, 3, 3);
         const char *words = write_text("words", word_files[n].file);
         ph_maps *maps = open_maps(write_tensors(&tensor, 1), words, NULL);
         ph_report report = ph_maps_report(maps);
@@ -283,22 +282,22 @@ static void refuse(const char *weights, const char *tokens, const char *rows,
 
 static void refused_tensors(void)
 {
-    ph_tensor flat = make("attn", PH_TYPE_F32, 0, 1, 1, 3, 3);
+    ph_tensor flat = make("attn", PH_F32, 0, 1, 1, 3, 3);
     flat.rank = 2;
     flat.shape[0] = 3;
     refuse(write_tensors(&flat, 1), NULL, NULL, PH_BAD_SHAPE,
            "tensor 'attn' is F32 (3, 1), expected (layers, heads, rows, keys)");
-    ph_tensor whole = make("attn", PH_TYPE_F32, 0, 1, 1, 3, 3);
-    whole.type = PH_TYPE_I32;
+    ph_tensor whole = make("attn", PH_F32, 0, 1, 1, 3, 3);
+    whole.type = PH_I32;
     refuse(write_tensors(&whole, 1), NULL, NULL, PH_BAD_SHAPE,
            "expected F32, F16 or BF16");
-    ph_tensor two[] = {make("a.0", PH_TYPE_F32, 0, 2, 1, 3, 3),
-                       make("a.1", PH_TYPE_F32, 0, 2, 1, 3, 3)};
+    ph_tensor two[] = {make("a.0", PH_F32, 0, 2, 1, 3, 3),
+                       make("a.1", PH_F32, 0, 2, 1, 3, 3)};
     refuse(write_tensors(two, 2), NULL, NULL, PH_BAD_SHAPE, "one layer of several");
-    ph_tensor uneven[] = {make("a.0", PH_TYPE_F32, 0, 0, 1, 3, 3),
-                          make("a.1", PH_TYPE_F32, 0, 0, 1, 4, 3)};
+    ph_tensor uneven[] = {make("a.0", PH_F32, 0, 0, 1, 3, 3),
+                          make("a.1", PH_F32, 0, 0, 1, 4, 3)};
     refuse(write_tensors(uneven, 2), NULL, NULL, PH_BAD_SHAPE, "as many rows and keys");
-    ph_tensor empty = make("attn", PH_TYPE_F32, 0, 1, 1, 3, 3);
+    ph_tensor empty = make("attn", PH_F32, 0, 1, 1, 3, 3);
     empty.shape[1] = 0;
     refuse(write_tensors(&empty, 1), NULL, NULL, PH_BAD_SHAPE, "no empty axis");
     refuse(write_tensors(NULL, 0), NULL, NULL, PH_BAD_FILE, "no tensors");
@@ -307,7 +306,7 @@ static void refused_tensors(void)
 
 static void refused_words(void)
 {
-    ph_tensor tensor = make("attn", PH_TYPE_F32, 0, 1, 1, 3, 3);
+    ph_tensor tensor = make("attn", PH_F32, 0, 1, 1, 3, 3);
     char maps[200];
     snprintf(maps, sizeof maps, "%s", write_tensors(&tensor, 1));
     refuse(maps, write_text("words", "a\nb"), NULL, PH_BAD_SHAPE,
@@ -321,7 +320,7 @@ static void refused_words(void)
     refuse(maps, write_text("words", "[\"a\", \"b\""), NULL, PH_BAD_FILE, "");
     refuse(maps, path_of("none"), NULL, PH_IO_ERROR, "");
     refuse(maps, "/", NULL, PH_IO_ERROR, "");
-    ph_tensor cross = make("cross", PH_TYPE_F32, 0, 1, 1, 2, 3);
+    ph_tensor cross = make("cross", PH_F32, 0, 1, 1, 2, 3);
     snprintf(maps, sizeof maps, "%s", write_tensors(&cross, 1));
     refuse(maps, write_text("words", "a\nb\nc"), write_text("rows", "x"), PH_BAD_SHAPE,
            "have 2 rows");
@@ -345,7 +344,7 @@ static void give_back(void *user, void *ptr)
 static void out_of_memory(void)
 {
     const ph_io scarce = {few, give_back, NULL, error, sizeof error, 0};
-    ph_tensor tensor = make("attn", PH_TYPE_F32, 0, 2, 2, 5, 5);
+    ph_tensor tensor = make("attn", PH_F32, 0, 2, 2, 5, 5);
     const ph_maps_files files = {write_tensors(&tensor, 1),
                                  write_text("words", "a\nb\nc\nd\na"), NULL};
     int count = 0;

@@ -147,23 +147,20 @@ static trial load(const problem *p)
     trial b = {0};
     int ob = p->one_b ? 1 : p->batch, oh = p->one_h ? 1 : p->q_heads;
     int oi = p->one_i ? 1 : p->q_len;
-    trial_add(&b, "q", PH_TYPE_F32, p->q, p->batch, p->q_heads, p->q_len, p->qk_dim);
-    trial_add(&b, "k", PH_TYPE_F32, p->k, p->batch, p->k_heads, p->kv_len, p->qk_dim);
-    trial_add(&b, "v", PH_TYPE_F32, p->v, p->batch, p->v_heads, p->kv_len, p->v_dim);
-    if (p->has_bias) trial_add(&b, "bias", PH_TYPE_F32, p->bias, ob, oh, oi, p->kv_len);
+    trial_add(&b, "q", PH_F32, p->q, p->batch, p->q_heads, p->q_len, p->qk_dim);
+    trial_add(&b, "k", PH_F32, p->k, p->batch, p->k_heads, p->kv_len, p->qk_dim);
+    trial_add(&b, "v", PH_F32, p->v, p->batch, p->v_heads, p->kv_len, p->v_dim);
+    if (p->has_bias) trial_add(&b, "bias", PH_F32, p->bias, ob, oh, oi, p->kv_len);
     if (p->has_visible)
-        trial_add(&b, "visible", PH_TYPE_BOOL, p->visible, ob, oh, oi, p->kv_len);
-    if (p->has_lens)
-        trial_add(&b, "q_lens", PH_TYPE_I32, p->q_lens, p->batch, -1, -1, -1);
-    if (p->has_lens)
-        trial_add(&b, "kv_lens", PH_TYPE_I32, p->kv_lens, p->batch, -1, -1, -1);
+        trial_add(&b, "visible", PH_BOOL, p->visible, ob, oh, oi, p->kv_len);
+    if (p->has_lens) trial_add(&b, "q_lens", PH_I32, p->q_lens, p->batch, -1, -1, -1);
+    if (p->has_lens) trial_add(&b, "kv_lens", PH_I32, p->kv_lens, p->batch, -1, -1, -1);
     if (p->has_gate && p->gate_rows)
-        trial_add(&b, "gate", PH_TYPE_F32, p->gate, p->batch, p->q_heads, p->q_len, -1);
+        trial_add(&b, "gate", PH_F32, p->gate, p->batch, p->q_heads, p->q_len, -1);
     else if (p->has_gate)
-        trial_add(&b, "gate", PH_TYPE_F32, p->gate, p->q_heads, -1, -1, -1);
-    if (p->has_sink) trial_add(&b, "sink", PH_TYPE_F32, p->sink, p->q_heads, -1, -1, -1);
-    if (p->has_alibi)
-        trial_add(&b, "alibi", PH_TYPE_F32, p->alibi, p->q_heads, -1, -1, -1);
+        trial_add(&b, "gate", PH_F32, p->gate, p->q_heads, -1, -1, -1);
+    if (p->has_sink) trial_add(&b, "sink", PH_F32, p->sink, p->q_heads, -1, -1, -1);
+    if (p->has_alibi) trial_add(&b, "alibi", PH_F32, p->alibi, p->q_heads, -1, -1, -1);
     return b;
 }
 
@@ -176,7 +173,7 @@ static void same(const ph_file *out, const char *name, const double *expected, i
     const int sizes[] = {n0, n1, n2, n3};
     int count = 1;
     CHECK(t, "OUT has no %s", name);
-    CHECK(t->type == PH_TYPE_F32, "%s is %s", name, ph_tensor_type_name(t->type));
+    CHECK(t->type == PH_F32, "%s is %s", name, ph_dtype_name(t->type));
     for (int i = 0; i < 4; i++) {
         if (sizes[i] < 0) {
             CHECK(t->rank == i, "%s has rank %d, expected %d", name, t->rank, i);
@@ -244,8 +241,8 @@ static void backward(problem *p, const char *words)
 {
     trial b = load(p);
     int n = p->batch, h = p->q_heads;
-    trial_add(&b, "dout", PH_TYPE_F32, p->dout, n, h, p->q_len, p->v_dim);
-    if (p->has_dlse) trial_add(&b, "dlse", PH_TYPE_F32, p->dlse, n, h, p->q_len, -1);
+    trial_add(&b, "dout", PH_F32, p->dout, n, h, p->q_len, p->v_dim);
+    if (p->has_dlse) trial_add(&b, "dlse", PH_F32, p->dlse, n, h, p->q_len, -1);
     trial_result got = trial_run(&b, words);
     CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
     gradient(p, got.out, "dq", p->q, n, h, p->q_len, p->qk_dim);
@@ -271,9 +268,9 @@ static void by_hand(void) /* scores 0 and ln 3: weights 1/4 and 3/4 */
     const float q[] = {1}, k[] = {0, 1.0986123f}, v[] = {4, 8};
     const double out[] = {7}, lse[] = {log(4)}, weights[] = {0.25, 0.75};
     trial b = {0};
-    trial_add(&b, "q", PH_TYPE_F32, q, 1, 1, 1, 1);
-    trial_add(&b, "k", PH_TYPE_F32, k, 1, 1, 2, 1);
-    trial_add(&b, "v", PH_TYPE_F32, v, 1, 1, 2, 1);
+    trial_add(&b, "q", PH_F32, q, 1, 1, 1, 1);
+    trial_add(&b, "k", PH_F32, k, 1, 1, 2, 1);
+    trial_add(&b, "v", PH_F32, v, 1, 1, 2, 1);
     trial_result got = trial_run(&b, "--weights");
     CHECK(got.code == 0 && got.out, "%s", got.said);
     same(got.out, "out", out, 1, 1, 1, 1);
@@ -378,7 +375,7 @@ static void memory(void)
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         trial t = {.count = 0};
         for (int n = 0; n < modes[m].inputs; n++)
-            trial_add(&t, names[n], PH_TYPE_F32, data, BATCH, HEADS, LEN, DIM);
+            trial_add(&t, names[n], PH_F32, data, BATCH, HEADS, LEN, DIM);
         trial_result r = trial_run(&t, modes[m].words);
         CHECK(r.code == 0, "%s", r.said);
         double tensors = (modes[m].inputs + modes[m].outputs) * (double)bytes;

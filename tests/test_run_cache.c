@@ -11,7 +11,7 @@
 enum { USAGE = 2, INPUT = 3, UNSUPPORTED = 4 };
 enum { BATCH = 2, LEN = 5, NEXT = 2, CAPACITY = 8, HEADS = 4, KV_HEADS = 2, MODEL = 6 };
 
-#define F     PH_TYPE_F32
+#define F     PH_F32
 #define UNSET 7.5f /* elements of a cache that the call must leave alone */
 
 static const int32_t past[BATCH] = {3, 1};
@@ -42,7 +42,7 @@ static trial make(const loops_problem *p, const loops_result *r)
             x[b * NEXT * MODEL + i] = (float)p->t[X].v[(b * LEN + past[b]) * MODEL + i];
     t.tensor[0].shape[1] = NEXT;
     t.tensor[0].data = x;
-    trial_add(&t, "past", PH_TYPE_I32, past, BATCH, -1, -1, -1);
+    trial_add(&t, "past", PH_I32, past, BATCH, -1, -1, -1);
     trial_add(&t, "k_cache", F, k_cache, BATCH, KV_HEADS, CAPACITY, 4);
     trial_add(&t, "v_cache", F, v_cache, BATCH, KV_HEADS, CAPACITY, 3);
     return t;
@@ -115,15 +115,15 @@ static void other_type(void)
     trial t = make(p, &r);
     ph_tensor *k = &t.tensor[t.count - 2], *v = &t.tensor[t.count - 1];
     k->bytes = sizeof k_cache, v->bytes = sizeof v_cache;
-    CHECK(ph_tensor_convert(k, PH_TYPE_BF16, k16) == PH_OK, "no bf16");
-    CHECK(ph_tensor_convert(v, PH_TYPE_BF16, v16) == PH_OK, "no bf16");
-    k->type = v->type = PH_TYPE_BF16;
+    CHECK(ph_tensor_convert(k, PH_BF16, k16) == PH_OK, "no bf16");
+    CHECK(ph_tensor_convert(v, PH_BF16, v16) == PH_OK, "no bf16");
+    k->type = v->type = PH_BF16;
     k->data = k16, v->data = v16;
     k->bytes /= 2, v->bytes /= 2;
     trial_result got = trial_run(&t, WORDS " --causal");
     CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
     const ph_tensor *out = ph_file_find(got.out, "k_cache");
-    CHECK(out && out->type == PH_TYPE_BF16, "k_cache is of another type");
+    CHECK(out && out->type == PH_BF16, "k_cache is of another type");
     const uint16_t *y = out->data;
     int changed = 0;
     for (int i = 0; i < BATCH * KV_HEADS * CAPACITY * 4; i++) {
@@ -156,7 +156,7 @@ static void refused(void)
     t = good;
     t.tensor[t.count - 1].shape[3] = 4;
     t.tensor[t.count - 1].shape[1] = 1;
-    refuse(&t, WORDS, INPUT, "expected F32, BF16 or F16 (batch = 2, v_heads = 2, cap");
+    refuse(&t, WORDS, INPUT, "expected F32, F16 or BF16 (batch = 2, v_heads = 2, cap");
     t = good;
     t.tensor[t.count - 3].data = late;
     refuse(&t, WORDS, INPUT, "past[1] is 7, expected 0 to 6");
@@ -164,7 +164,7 @@ static void refused(void)
     trial_add(&t, "dout", F, v_cache, BATCH, NEXT, 7, -1);
     refuse(&t, WORDS, INPUT, "tensor 'dout' stands beside 'k_cache'");
     t = good;
-    trial_add(&t, "kv_lens", PH_TYPE_I32, past, BATCH, -1, -1, -1);
+    trial_add(&t, "kv_lens", PH_I32, past, BATCH, -1, -1, -1);
     refuse(&t, WORDS, INPUT, "tensor 'kv_lens' stands beside 'k_cache'");
 }
 

@@ -14,7 +14,7 @@ static float x[2 * LONG * MODEL], w[4][MODEL * MODEL], gain[MODEL];
 static uint16_t x_16[2 * LONG * MODEL];
 
 /* Two batch rows, 4 heads of 4, 2 key heads, 1 value head. */
-static trial make(ph_tensor_type type)
+static trial make(ph_dtype type)
 {
     uint64_t state = check_seed;
     trial t = {0};
@@ -27,12 +27,12 @@ static trial make(ph_tensor_type type)
     for (int i = 0; i < 4 * MODEL * MODEL; i++)
         w[i / (MODEL * MODEL)][i % (MODEL * MODEL)] = check_normal(&state) / 4;
     for (int i = 0; i < MODEL; i++) gain[i] = 1 + (float)i / MODEL;
-    const void *data = type == PH_TYPE_F32 ? (const void *)x : x_16;
+    const void *data = type == PH_F32 ? (const void *)x : x_16;
     trial_add(&t, "x", type, data, 2, LONG, MODEL, -1);
-    trial_add(&t, "wq", PH_TYPE_F32, w[0], MODEL, 16, -1, -1);
-    trial_add(&t, "wk", PH_TYPE_F32, w[1], MODEL, 8, -1, -1);
-    trial_add(&t, "wv", PH_TYPE_F32, w[2], MODEL, 4, -1, -1);
-    trial_add(&t, "wo", PH_TYPE_F32, w[3], 16, 12, -1, -1);
+    trial_add(&t, "wq", PH_F32, w[0], MODEL, 16, -1, -1);
+    trial_add(&t, "wk", PH_F32, w[1], MODEL, 8, -1, -1);
+    trial_add(&t, "wv", PH_F32, w[2], MODEL, 4, -1, -1);
+    trial_add(&t, "wo", PH_F32, w[3], 16, 12, -1, -1);
     return t;
 }
 
@@ -62,25 +62,25 @@ static void same_bits_as(const trial *t, const char *words)
 static void same_bits(void)
 {
     static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sink[] = {0, 1, 2, -1};
-    trial t = make(PH_TYPE_F32);
+    trial t = make(PH_F32);
     same_bits_as(&t, HEADS "--causal");
     same_bits_as(&t, HEADS "--causal --offset 0 --rope 10000 --threads 3");
     same_bits_as(&t, HEADS "--window 40,0 --dtype bf16");
-    trial_add(&t, "alibi", PH_TYPE_F32, slopes, 4, -1, -1, -1);
-    trial_add(&t, "sink", PH_TYPE_F32, sink, 4, -1, -1, -1);
-    trial_add(&t, "gate", PH_TYPE_F32, slopes, 4, -1, -1, -1);
-    trial_add(&t, "q_norm", PH_TYPE_F32, gain, 4, -1, -1, -1);
-    trial_add(&t, "k_norm", PH_TYPE_F32, gain, 4, -1, -1, -1);
+    trial_add(&t, "alibi", PH_F32, slopes, 4, -1, -1, -1);
+    trial_add(&t, "sink", PH_F32, sink, 4, -1, -1, -1);
+    trial_add(&t, "gate", PH_F32, slopes, 4, -1, -1, -1);
+    trial_add(&t, "q_norm", PH_F32, gain, 4, -1, -1, -1);
+    trial_add(&t, "k_norm", PH_F32, gain, 4, -1, -1, -1);
     same_bits_as(&t, HEADS "--causal --qk-norm --softcap 3");
     static float k_cache[2 * 2 * (LONG + 5) * 4], v_cache[2 * (LONG + 5) * 4];
     static const int32_t past[] = {5, 3};
     for (int i = 0; i < 20; i++) k_cache[i] = v_cache[i] = (float)i / 20;
-    t = make(PH_TYPE_F32);
-    trial_add(&t, "past", PH_TYPE_I32, past, 2, -1, -1, -1);
-    trial_add(&t, "k_cache", PH_TYPE_F32, k_cache, 2, 2, LONG + 5, 4);
-    trial_add(&t, "v_cache", PH_TYPE_F32, v_cache, 2, 1, LONG + 5, 4);
+    t = make(PH_F32);
+    trial_add(&t, "past", PH_I32, past, 2, -1, -1, -1);
+    trial_add(&t, "k_cache", PH_F32, k_cache, 2, 2, LONG + 5, 4);
+    trial_add(&t, "v_cache", PH_F32, v_cache, 2, 1, LONG + 5, 4);
     same_bits_as(&t, HEADS "--causal"); /* x comes after a cache of IN */
-    t = make(PH_TYPE_BF16);
+    t = make(PH_BF16);
     same_bits_as(&t, HEADS "--causal --rope 10000,interleaved");
 }
 
@@ -93,11 +93,11 @@ static void memory(void)
     float *data = calloc(count, sizeof *data);
     for (size_t i = 0; i < count; i++) data[i] = (float)(i % 31) / 31;
     trial t = {0};
-    trial_add(&t, "x", PH_TYPE_F32, data, 1, LEN, DIM, -1);
-    trial_add(&t, "wq", PH_TYPE_F32, data, DIM, DIM, -1, -1);
-    trial_add(&t, "wk", PH_TYPE_F32, data, DIM, DIM, -1, -1);
-    trial_add(&t, "wv", PH_TYPE_F32, data, DIM, DIM, -1, -1);
-    trial_add(&t, "wo", PH_TYPE_F32, data, DIM, DIM, -1, -1);
+    trial_add(&t, "x", PH_F32, data, 1, LEN, DIM, -1);
+    trial_add(&t, "wq", PH_F32, data, DIM, DIM, -1, -1);
+    trial_add(&t, "wk", PH_F32, data, DIM, DIM, -1, -1);
+    trial_add(&t, "wv", PH_F32, data, DIM, DIM, -1, -1);
+    trial_add(&t, "wo", PH_F32, data, DIM, DIM, -1, -1);
     trial_result r = trial_run(&t, "--heads 4 --window 16,0 --threads 2");
     CHECK(r.code == 0, "%s", r.said);
     CHECK(r.peak < 4 * bytes, "%zu MB for x of %zu MB", r.peak >> 20, bytes >> 20);

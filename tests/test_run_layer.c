@@ -7,8 +7,8 @@
 
 enum { USAGE = 2, INPUT = 3 };
 
-#define F   PH_TYPE_F32
-#define ANY "F32, BF16 or F16"
+#define F   PH_F32
+#define ANY "F32, F16 or BF16"
 
 /* x (2, 3, 8), 4 heads of 6 for q and k (2 key heads), of 5 for v (1 value head). */
 static float elements[4096];
@@ -29,7 +29,7 @@ static trial good(void)
 /* One tensor of `good` replaced, added, or taken out (rank -1). */
 typedef struct wrong {
     const char *name;
-    ph_tensor_type type;
+    ph_dtype type;
     int rank, n[4];
     int code;
     const char *words;
@@ -49,13 +49,13 @@ static const wrong list[] = {
      2,
      {3, 8},
      INPUT,
-     "tensor 'x' is F32 (3, 8), expected F32, BF16 or F16 (batch, "
+     "tensor 'x' is F32 (3, 8), expected F32, F16 or BF16 (batch, "
      "q_len, model_dim)",
      0},
-    {"x", PH_TYPE_I32, 3, {2, 3, 8}, INPUT, "tensor 'x' is I32", 0},
-    {"wq", PH_TYPE_I32, 2, {8, 24}, INPUT, "tensor 'wq' is I32 (8, 24), expected F32", 0},
+    {"x", PH_I32, 3, {2, 3, 8}, INPUT, "tensor 'x' is I32", 0},
+    {"wq", PH_I32, 2, {8, 24}, INPUT, "tensor 'wq' is I32 (8, 24), expected F32", 0},
     {"memory",
-     PH_TYPE_BF16,
+     PH_BF16,
      3,
      {2, 5, 8},
      INPUT,
@@ -146,13 +146,7 @@ static const wrong list[] = {
      "tensor 'wo' is F32 (4, 6, 7), expected " ANY " (q_heads = 4, "
      "v_dim = 5, out_dim)",
      0},
-    {"wo",
-     PH_TYPE_F64,
-     2,
-     {20, 7},
-     INPUT,
-     "tensor 'wo' is F64 (20, 7), expected " ANY,
-     0},
+    {"wo", PH_F64, 2, {20, 7}, INPUT, "tensor 'wo' is F64 (20, 7), expected " ANY, 0},
     {"bq",
      F,
      1,
@@ -202,8 +196,8 @@ static const wrong list[] = {
      3,
      {2, 3, 8},
      INPUT,
-     "tensor 'dout' is F32 (2, 3, 8), expected F32, BF16 or "
-     "F16 (batch = 2, q_len = 3, out_dim = 7)",
+     "tensor 'dout' is F32 (2, 3, 8), expected F32, F16 or "
+     "BF16 (batch = 2, q_len = 3, out_dim = 7)",
      0},
     {"dlse", F, 3, {2, 4, 3}, INPUT, "tensor 'dout' is missing", 0},
     {"bias", F, 4, {2, 4, 3, 4}, INPUT, "tensor 'bias' is F32 (2, 4, 3, 4), expected", 0},
@@ -320,13 +314,12 @@ static void refused(void)
 static void refused_value_memory(void)
 {
     static const struct {
-        ph_tensor_type type;
+        ph_dtype type;
         int code, len, dim;
         const char *options, *words;
     } bad[] = {
         {F, INPUT, 4, 8, HEADS, "'value_memory' is F32 (2, 4, 8), expected F32 (batch"},
-        {PH_TYPE_F16, INPUT, 5, 8, HEADS,
-         "'value_memory' is F16 (2, 5, 8), expected F32"},
+        {PH_F16, INPUT, 5, 8, HEADS, "'value_memory' is F16 (2, 5, 8), expected F32"},
         {F, INPUT, 5, 9, HEADS, "'wv' is F32 (8, 5), expected " ANY " (in_dim = 9"},
         {F, 4, 5, 8, HEADS " --variant moh:shared=1,top=2", "beside --variant moh"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -346,7 +339,7 @@ static void refused_elements(void)
     static const int32_t lens[] = {3, 4};
     static const float nan_gate[] = {1, 1, 0.0f / 0.0f, 1};
     trial t = good();
-    trial_add(&t, "q_lens", PH_TYPE_I32, lens, 2, -1, -1, -1);
+    trial_add(&t, "q_lens", PH_I32, lens, 2, -1, -1, -1);
     trial_result got = trial_run(&t, HEADS);
     CHECK(got.code == INPUT && !got.out, "code %d: %s", got.code, got.said);
     CHECK(strstr(got.said, "q_lens[1] is 4, expected 0 to 3"), "\"%s\"", got.said);

@@ -12,40 +12,40 @@
 
 enum { MOST = LOOPS_MOST };
 
-#define F PH_TYPE_F32
+#define F PH_F32
 
 /* ---- comparing ---- */
 
 /* A float tensor of OUT as floats, its type and shape checked. */
-static const float *elements(const ph_file *out, const char *name, ph_tensor_type type,
-                             int n0, int n1, int n2, int n3)
+static const float *elements(const ph_file *out, const char *name, ph_dtype type, int n0,
+                             int n1, int n2, int n3)
 {
     static float wide[4 * MOST];
     const ph_tensor *t = ph_file_find(out, name);
     const int n[] = {n0, n1, n2, n3};
     int rank = 0;
     CHECK(t, "OUT has no %s", name);
-    CHECK(t->type == type, "%s is %s", name, ph_tensor_type_name(t->type));
+    CHECK(t->type == type, "%s is %s", name, ph_dtype_name(t->type));
     while (rank < 4 && n[rank] >= 0) rank++;
     CHECK(t->rank == rank, "%s has rank %d, expected %d", name, t->rank, rank);
     for (int i = 0; i < rank; i++)
         CHECK(t->shape[i] == (size_t)n[i], "axis %d of %s is %zu, expected %d", i, name,
               t->shape[i], n[i]);
-    ph_tensor_convert(t, PH_TYPE_F32, wide);
+    ph_tensor_convert(t, PH_F32, wide);
     return wide;
 }
 
 static void near(const char *name, const float *x, const double *expected, int count,
-                 ph_tensor_type type)
+                 ph_dtype type)
 {
-    double part = type == F ? 4e-5 : type == PH_TYPE_F16 ? 2e-3 : 1e-2;
+    double part = type == F ? 4e-5 : type == PH_F16 ? 2e-3 : 1e-2;
     for (int i = 0; i < count; i++)
         CHECK((isinf(expected[i]) && (double)x[i] == expected[i]) ||
                   fabs((double)x[i] - expected[i]) < part * (1 + fabs(expected[i])),
               "%s[%d] is %.9g, expected %.9g", name, i, (double)x[i], expected[i]);
 }
 
-static void check_results(const loops_problem *p, const ph_file *out, ph_tensor_type type)
+static void check_results(const loops_problem *p, const ph_file *out, ph_dtype type)
 {
     static loops_result r;
     int n = p->batch, h = p->heads, rows = p->q_len, keys = p->kv_len;
@@ -173,9 +173,9 @@ static void transposed(void)
     p->transposed = 1;
     loops_put_biases(p, F);
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --transposed");
-    p = loops_make(4, 4, 1, 7, PH_TYPE_BF16);
+    p = loops_make(4, 4, 1, 7, PH_BF16);
     p->transposed = 1;
-    loops_put(p, WK, PH_TYPE_F16, 5, 16, -1, -1);
+    loops_put(p, WK, PH_F16, 5, 16, -1, -1);
     compare(p, "--heads 4 --v-heads 1 --transposed");
 }
 
@@ -183,9 +183,9 @@ static void transposed(void)
 static void stored_types(void)
 {
     loops_problem *p = loops_make(4, 2, 2, 0, F);
-    loops_put(p, WQ, PH_TYPE_BF16, 6, 16, -1, -1);
-    loops_put(p, WK, PH_TYPE_F16, 6, 8, -1, -1);
-    loops_put(p, WO, PH_TYPE_BF16, 12, 7, -1, -1);
+    loops_put(p, WQ, PH_BF16, 6, 16, -1, -1);
+    loops_put(p, WK, PH_F16, 6, 8, -1, -1);
+    loops_put(p, WO, PH_BF16, 12, 7, -1, -1);
     compare(p, "--heads 4 --variant gqa:2");
 }
 
@@ -200,8 +200,8 @@ static void value_memory(void)
     compare(p, "");
     p->per_head = 0, p->transposed = 1;
     compare(p, "--heads 4 --k-heads 2 --v-heads 1 --transposed");
-    p = loops_make(4, 4, 4, 5, PH_TYPE_F16);
-    loops_put_value_memory(p, PH_TYPE_F16);
+    p = loops_make(4, 4, 4, 5, PH_F16);
+    loops_put_value_memory(p, PH_F16);
     compare(p, "--heads 4");
 }
 
@@ -314,16 +314,16 @@ static void dropout(void)
 /* Parameters may have types of their own; gradients come in them. */
 static void types(void)
 {
-    loops_problem *p = loops_make(4, 2, 2, 0, PH_TYPE_BF16);
+    loops_problem *p = loops_make(4, 2, 2, 0, PH_BF16);
     loops_put_biases(p, F);
     compare(p, "--heads 4 --k-heads 2 --v-heads 2");
-    loops_put(p, WQ, PH_TYPE_BF16, 6, 16, -1, -1);
-    loops_put(p, WO, PH_TYPE_F16, 12, 7, -1, -1);
-    loops_put_biases(p, PH_TYPE_BF16);
-    loops_put_norm(p, PH_TYPE_BF16);
+    loops_put(p, WQ, PH_BF16, 6, 16, -1, -1);
+    loops_put(p, WO, PH_F16, 12, 7, -1, -1);
+    loops_put_biases(p, PH_BF16);
+    loops_put_norm(p, PH_BF16);
     p->norm = 1;
     compare(p, "--heads 4 --k-heads 2 --v-heads 2 --qk-norm");
-    p = loops_make(4, 2, 2, 7, PH_TYPE_F16);
+    p = loops_make(4, 2, 2, 7, PH_F16);
     compare(p, "--heads 4 --k-heads 2 --v-heads 2");
 }
 
@@ -375,10 +375,10 @@ static void same_in_both_forms(void)
 static void converted_first(void)
 {
     static float wide[ITEMS][MOST];
-    loops_problem *p = loops_make(2, 2, 2, 0, PH_TYPE_BF16);
-    for (int i = WQ; i <= WV; i++) loops_put(p, i, PH_TYPE_BF16, 6, p->t[i].n[1], -1, -1);
-    loops_put(p, WO, PH_TYPE_BF16, 6, 7, -1, -1);
-    loops_put_biases(p, PH_TYPE_BF16);
+    loops_problem *p = loops_make(2, 2, 2, 0, PH_BF16);
+    for (int i = WQ; i <= WV; i++) loops_put(p, i, PH_BF16, 6, p->t[i].n[1], -1, -1);
+    loops_put(p, WO, PH_BF16, 6, 7, -1, -1);
+    loops_put_biases(p, PH_BF16);
     trial_result narrow = run_good(p, "--heads 2");
     for (int i = 0; i < ITEMS; i++) {
         if (!p->t[i].there) continue;
@@ -389,7 +389,7 @@ static void converted_first(void)
     }
     trial_result got = run_good(p, "--heads 2 --dtype bf16");
     same_bytes(narrow.out, got.out);
-    CHECK(ph_file_find(got.out, "dwq")->type == PH_TYPE_BF16, "dwq is not BF16");
+    CHECK(ph_file_find(got.out, "dwq")->type == PH_BF16, "dwq is not BF16");
     trial_free(&narrow);
     trial_free(&got);
 }

@@ -20,7 +20,7 @@ enum {
 };
 enum { Q, K, VALUES, GATE, SINK, DOUT, DLSE, TENSORS };
 
-#define F PH_TYPE_F32
+#define F PH_F32
 
 /* One sequence without queries, one with more queries than keys. */
 static const int32_t q_offsets[] = {0, 3, 3, 7, 8}, kv_offsets[] = {0, 4, 5, 8, 10};
@@ -106,8 +106,8 @@ static trial make(void)
     trial_add(&t, "sink", F, in[SINK], HEADS, -1, -1, -1);
     trial_add(&t, "dout", F, in[DOUT], HEADS, TOTAL_Q, V, -1);
     trial_add(&t, "dlse", F, in[DLSE], HEADS, TOTAL_Q, -1, -1);
-    trial_add(&t, "q_offsets", PH_TYPE_I32, q_offsets, SEQUENCES + 1, -1, -1, -1);
-    trial_add(&t, "kv_offsets", PH_TYPE_I32, kv_offsets, SEQUENCES + 1, -1, -1, -1);
+    trial_add(&t, "q_offsets", PH_I32, q_offsets, SEQUENCES + 1, -1, -1, -1);
+    trial_add(&t, "kv_offsets", PH_I32, kv_offsets, SEQUENCES + 1, -1, -1, -1);
     return t;
 }
 
@@ -195,8 +195,8 @@ static trial paged(void)
     trial_add(&t, "q", F, in[Q], BATCH, HEADS, 1, QK);
     trial_add(&t, "k", F, pages[0], PAGES, KV_HEADS, PAGE, QK);
     trial_add(&t, "v", F, pages[1], PAGES, KV_HEADS, PAGE, QK);
-    trial_add(&t, "kv_lens", PH_TYPE_I32, lens, BATCH, -1, -1, -1);
-    trial_add(&t, "page_table", PH_TYPE_I32, table, BATCH, SLOTS, -1, -1);
+    trial_add(&t, "kv_lens", PH_I32, lens, BATCH, -1, -1, -1);
+    trial_add(&t, "page_table", PH_I32, table, BATCH, SLOTS, -1, -1);
     return t;
 }
 

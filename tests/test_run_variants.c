@@ -11,7 +11,7 @@ static trial_result start(const variant_case *c)
     char words[400], line[500];
     for (int n = 0; n < c->in.count; n++) {
         const bag_tensor *t = &c->in.t[n];
-        ph_tensor_type type = variant_type(c, t->name);
+        ph_dtype type = variant_type(c, t->name);
         int dim[4] = {-1, -1, -1, -1};
         for (int a = 0; a < t->rank; a++) dim[a] = t->dim[a];
         bytes[n] = variant_encode(t, type);

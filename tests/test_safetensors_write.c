@@ -38,12 +38,12 @@ static void exact_bytes(void)
         "\"d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[21,21]},"
         "\"m\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[21,22]}}";
     ph_tensor t[] = {
-        {.name = "d", .type = PH_TYPE_U8, .rank = 1, .shape = {0}},
-        {.name = "m", .type = PH_TYPE_BOOL, .rank = 1, .shape = {1}, .data = "M"},
-        {.name = "a", .type = PH_TYPE_F32, .rank = 1, .shape = {2}, .data = "aaaabbbb"},
-        {.name = "c", .type = PH_TYPE_U8, .rank = 2, .shape = {1, 3}, .data = "xyz"},
-        {.name = "w", .type = PH_TYPE_I64, .rank = 0, .data = "12345678"},
-        {.name = "h", .type = PH_TYPE_BF16, .rank = 1, .shape = {1}, .data = "HH"}};
+        {.name = "d", .type = PH_U8, .rank = 1, .shape = {0}},
+        {.name = "m", .type = PH_BOOL, .rank = 1, .shape = {1}, .data = "M"},
+        {.name = "a", .type = PH_F32, .rank = 1, .shape = {2}, .data = "aaaabbbb"},
+        {.name = "c", .type = PH_U8, .rank = 2, .shape = {1, 3}, .data = "xyz"},
+        {.name = "w", .type = PH_I64, .rank = 0, .data = "12345678"},
+        {.name = "h", .type = PH_BF16, .rank = 1, .shape = {1}, .data = "HH"}};
     ph_pair pairs[] = {{"b", "\""}, {"a", "1"}};
     char expected[1000] = {0}, found[1000];
     size_t length = (sizeof header - 1 + 7) / 8 * 8;
@@ -67,36 +67,38 @@ static void exact_bytes(void)
     }
 }
 
+/* Types of the format: all but block types. */
+enum { BLOCK_TYPES = PH_F64 - PH_Q8_0, TYPES = PH_DTYPE_COUNT - BLOCK_TYPES };
+
 static void round_trip(void)
 {
     uint64_t state = check_seed;
-    static unsigned char data[PH_TYPE_COUNT][8 * 24 * 8];
-    ph_tensor t[PH_TYPE_COUNT];
-    char names[PH_TYPE_COUNT][32];
-    for (int i = 0; i < PH_TYPE_COUNT; i++) {
+    static unsigned char data[TYPES][8 * 24 * 8];
+    ph_tensor t[TYPES];
+    char names[TYPES][32];
+    for (int i = 0; i < TYPES; i++) {
         snprintf(names[i], sizeof names[i], "t\"%d\n\xc3\xa9\\", i);
         t[i] = (ph_tensor){
             .name = names[i],
-            .type = (ph_tensor_type)i,
+            .type = (ph_dtype)(i < PH_Q8_0 ? i : i + BLOCK_TYPES),
             .rank = 3,
             .data = data[i],
             .shape = {8, (size_t)check_below(&state, 5), (size_t)check_below(&state, 5)}};
         for (size_t k = 0; k < sizeof data[i]; k++)
             data[i][k] = (unsigned char)check_random(&state);
     }
-    CHECK(ph_file_write(path, t, PH_TYPE_COUNT, NULL, 0, &io) == PH_OK, "%s", error);
+    CHECK(ph_file_write(path, t, TYPES, NULL, 0, &io) == PH_OK, "%s", error);
     ph_file *file = NULL;
     CHECK(ph_file_read(&file, path, &io) == PH_OK, "%s", error);
-    for (int i = 0; i < PH_TYPE_COUNT; i++) {
+    for (int i = 0; i < TYPES; i++) {
         const ph_tensor *f = ph_file_find(file, names[i]);
         CHECK(f && f->type == t[i].type && f->rank == 3, "tensor %d", i);
         CHECK(memcmp(f->shape, t[i].shape, 3 * sizeof t[i].shape[0]) == 0, "shape %d", i);
-        CHECK(f->bytes == 8 * t[i].shape[1] * t[i].shape[2] *
-                              (size_t)ph_tensor_type_bits(t[i].type) / 8,
-              "bytes %d", i);
+        size_t elements = 8 * t[i].shape[1] * t[i].shape[2];
+        CHECK(f->bytes == ph_dtype_bytes(t[i].type, elements), "bytes %d", i);
         CHECK(memcmp(f->data, data[i], f->bytes) == 0, "data %d", i);
     }
-    CHECK(ph_file_tensor(file, PH_TYPE_COUNT) == NULL, "too many");
+    CHECK(ph_file_tensor(file, TYPES) == NULL, "too many");
     ph_file_free(file);
 }
 
@@ -109,20 +111,38 @@ static void conversion(void)
                                     0x322c, 0x4049, 0x714a, 0x3380};
     uint16_t half[8];
     float back[8];
-    ph_tensor t = {
-        .name = "t", .type = PH_TYPE_F32, .rank = 2, .shape = {2, 4}, .data = in};
-    CHECK(ph_tensor_convert(&t, PH_TYPE_F16, half) == PH_OK, "f16");
+    ph_tensor t = {.name = "t", .type = PH_F32, .rank = 2, .shape = {2, 4}, .data = in};
+    CHECK(ph_tensor_convert(&t, PH_F16, half) == PH_OK, "f16");
     for (int i = 0; i < 8; i++) CHECK(half[i] == f16[i], "f16 %d: %04x", i, half[i]);
-    CHECK(ph_tensor_convert(&t, PH_TYPE_BF16, half) == PH_OK, "bf16");
+    CHECK(ph_tensor_convert(&t, PH_BF16, half) == PH_OK, "bf16");
     for (int i = 0; i < 8; i++) CHECK(half[i] == bf16[i], "bf16 %d: %04x", i, half[i]);
-    t.type = PH_TYPE_BF16;
+    t.type = PH_BF16;
     t.data = half;
-    CHECK(ph_tensor_convert(&t, PH_TYPE_F32, back) == PH_OK && back[1] == -1.5f, "back");
-    CHECK(ph_tensor_convert(&t, PH_TYPE_BF16, half) == PH_OK,
-          "same type"); /* onto itself */
-    CHECK(ph_tensor_convert(&t, PH_TYPE_I32, back) == PH_UNSUPPORTED, "I32");
-    t.type = PH_TYPE_BOOL;
-    CHECK(ph_tensor_convert(&t, PH_TYPE_F32, back) == PH_UNSUPPORTED, "BOOL");
+    CHECK(ph_tensor_convert(&t, PH_F32, back) == PH_OK && back[1] == -1.5f, "back");
+    CHECK(ph_tensor_convert(&t, PH_BF16, half) == PH_OK, "same type"); /* onto itself */
+    CHECK(ph_tensor_convert(&t, PH_I32, back) == PH_UNSUPPORTED, "I32");
+    t.type = PH_BOOL;
+    CHECK(ph_tensor_convert(&t, PH_F32, back) == PH_UNSUPPORTED, "BOOL");
+}
+
+/* Types the format lacks have a size, but no file holds them. */
+static void block_types(void)
+{
+    static const struct {
+        ph_dtype type;
+        size_t block;
+    } all[] = {{PH_Q8_0, 34}, {PH_Q4_0, 18}, {PH_Q4_1, 20}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const char data[34] = "";
+        ph_tensor t = {
+            .name = "a", .type = all[i].type, .rank = 1, .shape = {32}, .data = data};
+        CHECK(ph_dtype_bytes(all[i].type, 96) == 3 * all[i].block, "three blocks");
+        CHECK(ph_dtype_bytes(all[i].type, 33) == 0, "part of a block");
+        CHECK(ph_file_write(path, &t, 1, NULL, 0, &io) == PH_BAD_ARGUMENT, "written");
+        CHECK(strstr(error, ph_dtype_name(all[i].type)), "%s", error);
+    }
+    CHECK(!ph_dtype_name(PH_DTYPE_COUNT) && !ph_dtype_bytes((ph_dtype)-1, 1), "no type");
+    CHECK(ph_dtype_bytes(PH_F64, SIZE_MAX / 4) == 0, "overflow");
 }
 
 static void writer_refuses(void)
@@ -130,7 +150,7 @@ static void writer_refuses(void)
     static char long_name[1026];
     memset(long_name, 'n', 1025);
     const ph_tensor good = {
-        .name = "a", .type = PH_TYPE_U8, .rank = 1, .shape = {1}, .data = "x"};
+        .name = "a", .type = PH_U8, .rank = 1, .shape = {1}, .data = "x"};
     struct {
         const char *words;
         ph_tensor t[2];
@@ -141,9 +161,9 @@ static void writer_refuses(void)
         {.words = "tensor name '\\xff' is not valid UTF-8"},
         {.words = "its name has 1025 bytes, at most 1024"},
         {.words = "the format keeps this name for metadata"},
-        {.words = "type 22 or rank 1 is unknown"},
-        {.words = "type 4 or rank 9 is unknown"},
-        {.words = "type 4 or rank -1 is unknown"},
+        {.words = "type 25 (unknown) is none of the format"},
+        {.words = "rank is 9, expected 0 to 8"},
+        {.words = "rank is -1, expected 0 to 8"},
         {.words = "the product of its shape overflows"},
         {.words = "its elements do not fill whole bytes"},
         {.words = "a size in its shape is above 2^63"},
@@ -166,11 +186,11 @@ static void writer_refuses(void)
     list[1].t[1].name = "\xff";
     list[2].t[1].name = long_name;
     list[3].t[1].name = "__metadata__";
-    list[4].t[1].type = PH_TYPE_COUNT;
+    list[4].t[1].type = PH_DTYPE_COUNT;
     list[5].t[1].rank = 9;
     list[6].t[1].rank = -1;
     list[7].t[1].rank = 2, list[7].t[1].shape[0] = list[7].t[1].shape[1] = INT64_MAX;
-    list[8].t[1].type = PH_TYPE_F4;
+    list[8].t[1].type = PH_F4;
     list[9].t[1].rank = 2, list[9].t[1].shape[0] = 0, list[9].t[1].shape[1] = SIZE_MAX;
     list[10].t[1].data = NULL;
     put_file("old", 3);
@@ -184,11 +204,10 @@ static void writer_refuses(void)
     }
 }
 
-static const check_case cases[] = {{"exact_bytes", exact_bytes},
-                                   {"round_trip", round_trip},
-                                   {"conversion", conversion},
-                                   {"writer_refuses", writer_refuses},
-                                   {0, 0}};
+static const check_case cases[] = {
+    {"exact_bytes", exact_bytes},       {"round_trip", round_trip},
+    {"conversion", conversion},         {"block_types", block_types},
+    {"writer_refuses", writer_refuses}, {0, 0}};
 
 int main(int argc, char **argv)
 {

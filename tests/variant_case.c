@@ -34,27 +34,26 @@ int variant_is(const char *spec, const char *name)
 
 /* ---- elements ---------------------------------------------------------------------- */
 
-ph_tensor_type variant_type(const variant_case *c, const char *name)
+ph_dtype variant_type(const variant_case *c, const char *name)
 {
     static const char *const typed[] = {"q", "k", "v", "x", "memory", "dout"};
-    if (!strcmp(name, "visible")) return PH_TYPE_BOOL;
-    if (!strcmp(name, "q_lens") || !strcmp(name, "kv_lens")) return PH_TYPE_I32;
+    if (!strcmp(name, "visible")) return PH_BOOL;
+    if (!strcmp(name, "q_lens") || !strcmp(name, "kv_lens")) return PH_I32;
     for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++)
         if (!strcmp(name, typed[i])) return c->s.type;
-    return PH_TYPE_F32;
+    return PH_F32;
 }
 
 /* x as this type holds it. */
-static double rounded(ph_tensor_type type, double x)
+static double rounded(ph_dtype type, double x)
 {
     float wide = (float)x;
     uint16_t narrow;
-    ph_tensor t = {
-        .type = PH_TYPE_F32, .rank = 1, .shape = {1}, .data = &wide, .bytes = 4};
-    if (type != PH_TYPE_F16 && type != PH_TYPE_BF16) return (double)wide;
+    ph_tensor t = {.type = PH_F32, .rank = 1, .shape = {1}, .data = &wide, .bytes = 4};
+    if (type != PH_F16 && type != PH_BF16) return (double)wide;
     ph_tensor_convert(&t, type, &narrow);
     ph_tensor back = {.type = type, .rank = 1, .shape = {1}, .data = &narrow, .bytes = 2};
-    ph_tensor_convert(&back, PH_TYPE_F32, &wide);
+    ph_tensor_convert(&back, PH_F32, &wide);
     return (double)wide;
 }
 
@@ -63,29 +62,29 @@ double *variant_put(variant_case *c, const char *name, double size, int n0, int 
 {
     double *to = bag_put(&c->in, name, n0, n1, n2, n3);
     int count = bag_size(bag_find(&c->in, name));
-    ph_tensor_type type = variant_type(c, name);
+    ph_dtype type = variant_type(c, name);
     for (int i = 0; i < count; i++)
         to[i] = rounded(type, size * (double)check_normal(&c->random));
     return to;
 }
 
-void *variant_encode(const bag_tensor *t, ph_tensor_type type)
+void *variant_encode(const bag_tensor *t, ph_dtype type)
 {
     int count = bag_size(t);
     float *wide = malloc(((size_t)count + 1) * sizeof *wide);
     char *to = calloc((size_t)count + 1, 4);
     for (int i = 0; i < count; i++) {
         wide[i] = (float)t->data[i];
-        if (type == PH_TYPE_BOOL) to[i] = t->data[i] != 0;
-        if (type == PH_TYPE_I32) ((int32_t *)(void *)to)[i] = (int32_t)t->data[i];
+        if (type == PH_BOOL) to[i] = t->data[i] != 0;
+        if (type == PH_I32) ((int32_t *)(void *)to)[i] = (int32_t)t->data[i];
     }
-    ph_tensor from = {.type = PH_TYPE_F32,
+    ph_tensor from = {.type = PH_F32,
                       .rank = 1,
                       .shape = {(size_t)count},
                       .data = wide,
                       .bytes = (size_t)count * 4};
-    if (type == PH_TYPE_F32) memcpy(to, wide, (size_t)count * 4);
-    if (type == PH_TYPE_F16 || type == PH_TYPE_BF16) ph_tensor_convert(&from, type, to);
+    if (type == PH_F32) memcpy(to, wide, (size_t)count * 4);
+    if (type == PH_F16 || type == PH_BF16) ph_tensor_convert(&from, type, to);
     free(wide);
     return to;
 }
@@ -99,7 +98,7 @@ static void put_talking(variant_case *c)
     for (int n = 0; n < 2; n++) {
         double *m = variant_put(c, names[n], 0.4, heads, heads, -1, -1);
         for (int h = 0; h < heads; h++) m[h * heads + h] += 1;
-        for (int i = 0; i < heads * heads; i++) m[i] = rounded(PH_TYPE_F32, m[i]);
+        for (int i = 0; i < heads * heads; i++) m[i] = rounded(PH_F32, m[i]);
     }
 }
 
@@ -231,7 +230,7 @@ static void begin(variant_case *c, const char *spec, const variant_shape *shape,
     if (!c->s.kv_len) c->s.kv_len = c->s.q_len;
     if (c->s.kv_len < 0) c->s.kv_len = 0;
     if (!c->s.v_dim) c->s.v_dim = c->s.qk_dim;
-    if (!c->s.type) c->s.type = PH_TYPE_F32;
+    if (!c->s.type) c->s.type = PH_F32;
     c->o.variant = c->spec;
 }
 

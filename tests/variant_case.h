@@ -20,7 +20,7 @@ typedef struct variant_shape {
     int qk_dim, v_dim;                  /* v_dim 0: like qk_dim           */
     int model, out_dim;                 /* layer; out_dim 0: no wo        */
     int source;                         /* layer: columns of memory, 0: none */
-    ph_tensor_type type;                /* of q, k, v, or x, memory; and of dout */
+    ph_dtype type;                      /* of q, k, v, or x, memory; and of dout */
 } variant_shape;
 
 typedef struct variant_case {
@@ -48,10 +48,10 @@ int variant_number(const char *spec, const char *key, int otherwise);
 int variant_is(const char *spec, const char *name);
 
 /* The type of a tensor of that name in IN (and of its gradient in OUT). */
-ph_tensor_type variant_type(const variant_case *c, const char *name);
+ph_dtype variant_type(const variant_case *c, const char *name);
 
 /* The bytes of a tensor as a file of that type has them; release them with free. */
-void *variant_encode(const bag_tensor *t, ph_tensor_type type);
+void *variant_encode(const bag_tensor *t, ph_dtype type);
 
 /* The command line's words for the options. */
 void variant_words(const variant_case *c, char *words, size_t size);

@@ -42,8 +42,8 @@ static void *in(direct *d, const char *name)
 }
 
 /* Room for a tensor of OUT. */
-static void *out(direct *d, const char *prefix, const char *name, ph_tensor_type type,
-                 int rank, const int *dim)
+static void *out(direct *d, const char *prefix, const char *name, ph_dtype type, int rank,
+                 const int *dim)
 {
     ph_tensor *t = &d->out[d->count];
     size_t count = 1;
@@ -106,7 +106,7 @@ static void describe(direct *d)
 {
     const variant_case *c = d->c;
     const bag_tensor *gate = bag_find(&c->in, "gate");
-    ph_tensor_type type = c->s.type;
+    ph_dtype type = c->s.type;
     d->attn = (ph_attn){.batch = c->s.batch,
                         .q_heads = c->s.heads,
                         .k_heads = c->s.k_heads,
@@ -123,7 +123,7 @@ static void describe(direct *d)
                         .band_right = c->o.right,
                         .variant = d->spec,
                         .backward = bag_find(&c->in, "dout") != NULL};
-    d->attn.dtype = type == PH_TYPE_F32 ? PH_F32 : type == PH_TYPE_F16 ? PH_F16 : PH_BF16;
+    d->attn.dtype = type == PH_F32 ? PH_F32 : type == PH_F16 ? PH_F16 : PH_BF16;
     if (c->o.causal) d->attn.mask = PH_MASK_CAUSAL;
     if (c->o.window) d->attn.mask = PH_MASK_BAND;
     d->attn.bias = leading(c, "bias");
@@ -140,11 +140,11 @@ static void connect(direct *d)
     d->args.gate = in(d, "gate"), d->args.sink = in(d, "sink");
     d->args.alibi = in(d, "alibi");
     d->args.q_lens = in(d, "q_lens"), d->args.kv_lens = in(d, "kv_lens");
-    d->args.lse = out(d, "", "lse", PH_TYPE_F32, 3, cells);
-    d->look.weights = out(d, "", "weights", PH_TYPE_F32, 4, cells);
+    d->args.lse = out(d, "", "lse", PH_F32, 3, cells);
+    d->look.weights = out(d, "", "weights", PH_F32, 4, cells);
     const int keys[] = {s->batch, s->heads, s->kv_len};
-    d->look.col_sum = out(d, "", "col_sum", PH_TYPE_F32, 3, keys);
-    d->look.entropy = out(d, "", "entropy", PH_TYPE_F32, 3, cells);
+    d->look.col_sum = out(d, "", "col_sum", PH_F32, 3, keys);
+    d->look.entropy = out(d, "", "entropy", PH_F32, 3, cells);
     d->args.look = &d->look;
 }
 
@@ -250,7 +250,7 @@ static ph_status load_parameters(direct *d, const ph_layer *layer, ph_layer_weig
 static void put_heads(direct *d, const float *from, const bag_tensor *like)
 {
     int heads = like->dim[1], len = like->dim[2], dim = like->dim[3];
-    float *to = out(d, "", "heads", PH_TYPE_F32, 4, like->dim);
+    float *to = out(d, "", "heads", PH_F32, 4, like->dim);
     for (int n = 0; n < bag_size(like); n++) {
         int e = n % dim, i = n / dim % len, h = n / dim / len % heads;
         to[n] = from[((n / dim / len / heads * len + i) * heads + h) * dim + e];
@@ -274,8 +274,8 @@ static ph_status call_layer(direct *d, const ph_layer *layer, const bag *like)
     int32_t *past = keep(d, calloc((size_t)d->c->s.batch + 1, sizeof *past));
     for (int b = 0; b < d->c->s.batch && rotates(d->c); b++) past[b] = d->c->o.offset;
     a.past = past;
-    if (gate) a.gate_out = out(d, "", "gate", PH_TYPE_F32, 3, gate->dim);
-    if (gate) a.balance_loss = out(d, "", "balance_loss", PH_TYPE_F32, 1, one);
+    if (gate) a.gate_out = out(d, "", "gate", PH_F32, 3, gate->dim);
+    if (gate) a.balance_loss = out(d, "", "balance_loss", PH_F32, 1, one);
     a.saved = keep(d, aligned_alloc(64, ph_layer_saved(layer) / 64 * 64 + 64));
     g.dx = grad(d, "x"), g.dmemory = grad(d, "memory");
     g.dbias = grad(d, "bias"), g.dgate = grad(d, "gate"), g.dsink = grad(d, "sink");

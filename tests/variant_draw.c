@@ -37,8 +37,7 @@ static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is
 {
     static const int heads[] = {1, 2, 3, 4, 5, 6, 8, 12},
                      dims[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17};
-    static const ph_tensor_type types[] = {PH_TYPE_F32, PH_TYPE_F32, PH_TYPE_F32,
-                                           PH_TYPE_F32, PH_TYPE_F16, PH_TYPE_BF16};
+    static const ph_dtype types[] = {PH_F32, PH_F32, PH_F32, PH_F32, PH_F16, PH_BF16};
     variant_shape s = {.batch = is_long ? 1 : 1 + check_below(r, 2)};
     s.heads = is_long ? 1 + check_below(r, 3) : PICK(r, heads);
     s.q_len = draw_length(r, is_long && check_below(r, 2));
@@ -340,7 +339,7 @@ const char *variant_text(const variant_case *c)
     snprintf(text, sizeof text,
              "batch %d heads %d %d %d len %d %d dim %d %d model %d source %d out %d %s;",
              s->batch, s->heads, s->k_heads, s->v_heads, s->q_len, s->kv_len, s->qk_dim,
-             s->v_dim, s->model, s->source, s->out_dim, ph_tensor_type_name(s->type));
+             s->v_dim, s->model, s->source, s->out_dim, ph_dtype_name(s->type));
     for (int n = 0; n < c->in.count; n++) {
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, " %s%s", c->in.t[n].name,

@@ -48,8 +48,8 @@ static double row_work(const variant_judge *j, const bag_tensor *heads, int row)
    that was rounded to it; else 0. */
 static double out_step(const variant_judge *j)
 {
-    if (!bag_find(&j->c->in, "q") || j->c->s.type == PH_TYPE_F32) return 0;
-    return j->c->s.type == PH_TYPE_F16 ? 0x1p-11 : 0x1p-8;
+    if (!bag_find(&j->c->in, "q") || j->c->s.type == PH_F32) return 0;
+    return j->c->s.type == PH_F16 ? 0x1p-11 : 0x1p-8;
 }
 
 /* The inputs with dlse off by the rounding of dout.out. */
@@ -111,10 +111,10 @@ static int complain(variant_judge *j, const char *name, int at, double found,
 }
 
 /* Half the distance between neighbours of a half type at x; 0 for float. */
-static double half_step(ph_tensor_type type, double x)
+static double half_step(ph_dtype type, double x)
 {
-    if (type == PH_TYPE_F32) return 0;
-    return 0.5 * oracle_ulp(type == PH_TYPE_F16 ? PH_F16 : PH_BF16, x);
+    if (type == PH_F32) return 0;
+    return 0.5 * oracle_ulp(type == PH_F16 ? PH_F16 : PH_BF16, x);
 }
 
 static int within(variant_judge *j, const char *name, int at, double found, double truth,
@@ -137,7 +137,7 @@ static double floor_of(const variant_judge *j, double size)
 
 /* A tensor of the forward pass, all of it. */
 static int judge_result(variant_judge *j, const bag_tensor *t, const float *found,
-                        ph_tensor_type type)
+                        ph_dtype type)
 {
     double size = !strcmp(t->name, "entropy"), stray = 0; /* weights add up to 1 */
     for (int n = 0; n < DRAWS; n++)
@@ -206,7 +206,7 @@ static double gate_step(const variant_judge *j, const bag_tensor *t, int i)
 
 /* One more probe of the gradient; 0: it was at a corner. */
 static int take_probe(variant_judge *j, bag_tensor *t, const float *found, int index,
-                      ph_tensor_type type, probe *to)
+                      ph_dtype type, probe *to)
 {
     int count = bag_size(t), good;
     double *direction = calloc((size_t)count, sizeof *direction);
@@ -240,7 +240,7 @@ static int judge_probes(variant_judge *j, const char *name, const probe *p, int 
 }
 
 static int judge_gradient(variant_judge *j, bag_tensor *t, const char *name,
-                          const float *found, ph_tensor_type type)
+                          const float *found, ph_dtype type)
 {
     enum { MOST = 64 };
     probe p[MOST];
@@ -261,7 +261,7 @@ static int judge_gradient(variant_judge *j, bag_tensor *t, const char *name,
 
 /* The tensor of OUT as floats, shape and type checked; release it with free. */
 static float *elements(variant_judge *j, const ph_file *out, const char *name,
-                       const bag_tensor *like, ph_tensor_type type)
+                       const bag_tensor *like, ph_dtype type)
 {
     const ph_tensor *t = ph_file_find(out, name);
     char text[100] = "not there";
@@ -270,11 +270,11 @@ static float *elements(variant_judge *j, const ph_file *out, const char *name,
         same = t->shape[i] == (size_t)like->dim[i];
     if (t) ph_tensor_describe(t, text, sizeof text);
     snprintf(j->why, sizeof j->why, "%s is %s, expected %s of rank %d (%d, %d, %d, %d)",
-             name, text, ph_tensor_type_name(type), like->rank, like->dim[0],
-             like->dim[1], like->dim[2], like->dim[3]);
+             name, text, ph_dtype_name(type), like->rank, like->dim[0], like->dim[1],
+             like->dim[2], like->dim[3]);
     if (!same) return NULL;
     float *to = malloc(((size_t)bag_size(like) + 1) * sizeof *to);
-    ph_tensor_convert(t, PH_TYPE_F32, to);
+    ph_tensor_convert(t, PH_F32, to);
     return to;
 }
 
@@ -292,7 +292,7 @@ static int judge_results(variant_judge *j, const ph_file *out, int *seen)
     int good = 1;
     for (int n = 0; n < j->truth.count && good; n++) {
         const bag_tensor *t = &j->truth.t[n];
-        ph_tensor_type type = strcmp(t->name, "out") ? PH_TYPE_F32 : j->c->s.type;
+        ph_dtype type = strcmp(t->name, "out") ? PH_F32 : j->c->s.type;
         if (!strcmp(t->name, "scores")) continue; /* the oracle's own */
         float *found = elements(j, out, t->name, t, type);
         good = found && judge_result(j, t, found, type);
@@ -307,7 +307,7 @@ static int judge_gradients(variant_judge *j, const ph_file *out, int *seen)
     int good = 1;
     for (int n = 0; n < j->c->in.count && good; n++) {
         bag_tensor *t = &j->c->in.t[n];
-        ph_tensor_type type = variant_type(j->c, t->name);
+        ph_dtype type = variant_type(j->c, t->name);
         char name[40];
         snprintf(name, sizeof name, "d%s", t->name);
         if (!has_gradient(t->name)) continue;

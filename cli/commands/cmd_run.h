@@ -69,7 +69,7 @@ typedef struct run_axis {
 } run_axis;
 
 /* Sets of types, as bits. */
-#define RUN_TYPE(name) (1u << PH_TYPE_##name)
+#define RUN_TYPE(name) (1u << PH_##name)
 #define RUN_FLOATS     (RUN_TYPE(F32) | RUN_TYPE(F16) | RUN_TYPE(BF16))
 
 const ph_tensor *run_find(const run_job *job, const char *name); /* or NULL */
@@ -91,10 +91,6 @@ int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned types,
 /* The tensor must be wrong by then: says "tensor 'k' is F32 (...), expected WHAT". */
 int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected);
 
-ph_tensor_type run_type(ph_dtype dtype); /* F32, F16, BF16 */
-ph_dtype run_dtype(ph_tensor_type type);
-size_t run_dtype_size(ph_dtype dtype);
-
 /* ---- memory ---- */
 
 /* `count` elements of `size` bytes, zero, owned by the job. NULL: no memory, said so. */
@@ -115,11 +111,11 @@ void *run_replace(run_job *job, const ph_tensor *tensor);
 void run_view(run_job *job, const ph_tensor *tensor);
 
 /* A new tensor of OUT, zero; NULL: out of memory, said so. */
-void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,
+void *run_output(run_job *job, const char *name, ph_dtype type, int rank,
                  const size_t *shape);
 
 /* The gradient of a tensor of IN, of its shape: "d" and its name in OUT. */
-void *run_gradient(run_job *job, const ph_tensor *of, ph_tensor_type type);
+void *run_gradient(run_job *job, const ph_tensor *of, ph_dtype type);
 
 /* ---- what core and layer mode have in common ---- */
 

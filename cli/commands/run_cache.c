@@ -79,19 +79,19 @@ static int make_cache(run_job *job, run_layer_job *m, int i, float **floats)
     const run_options *o = job->options;
     ph_tensor given = *m->cache[i];
     if (o->has_dtype) {
-        given.type = run_type((ph_dtype)o->dtype);
+        given.type = (ph_dtype)o->dtype;
         int rc = run_converted(job, m->cache[i], (ph_dtype)o->dtype, &given.data);
         if (rc) return rc;
     }
-    size_t size = (size_t)ph_tensor_type_bits(m->cache[i]->type) / 8;
+    size_t size = ph_dtype_bytes(m->cache[i]->type, 1);
     size_t count = m->cache[i]->bytes / size;
-    given.bytes = count * (size_t)ph_tensor_type_bits(given.type) / 8;
+    given.bytes = count * ph_dtype_bytes(given.type, 1);
     m->cache_out[i] = run_output(job, names[i], given.type, 4, given.shape);
     if (!m->cache_out[i]) return EXIT_MEMORY;
-    *floats = given.type == PH_TYPE_F32 ? m->cache_out[i]
-                                        : run_buffer(job, count, sizeof **floats);
+    *floats =
+        given.type == PH_F32 ? m->cache_out[i] : run_buffer(job, count, sizeof **floats);
     if (!*floats) return EXIT_MEMORY;
-    return cli_exit_code(ph_tensor_convert(&given, PH_TYPE_F32, *floats));
+    return cli_exit_code(ph_tensor_convert(&given, PH_F32, *floats));
 }
 
 int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
@@ -106,13 +106,12 @@ int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
 
 static int finish_cache(run_job *job, const run_layer_job *m, int i, const float *floats)
 {
-    ph_tensor_type type = job->options->has_dtype
-                              ? run_type((ph_dtype)job->options->dtype)
-                              : m->cache[i]->type;
+    ph_dtype type =
+        job->options->has_dtype ? (ph_dtype)job->options->dtype : m->cache[i]->type;
     ph_tensor wide = *m->cache[i];
-    size_t count = wide.bytes / ((size_t)ph_tensor_type_bits(wide.type) / 8);
-    if (type == PH_TYPE_F32) return EXIT_OK;
-    wide.type = PH_TYPE_F32;
+    size_t count = wide.bytes / ph_dtype_bytes(wide.type, 1);
+    if (type == PH_F32) return EXIT_OK;
+    wide.type = PH_F32;
     wide.data = floats;
     wide.bytes = count * sizeof *floats;
     return cli_exit_code(ph_tensor_convert(&wide, type, m->cache_out[i]));

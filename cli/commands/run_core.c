@@ -173,15 +173,15 @@ int run_make_looks(run_job *job, run_common *c)
     size_t q_len = (size_t)c->attn.q_len, kv_len = (size_t)c->attn.kv_len;
     const size_t rows[] = {batch, heads, q_len, kv_len},
                  columns[] = {batch, heads, kv_len};
-    c->args.lse = run_output(job, "lse", PH_TYPE_F32, 3, rows);
+    c->args.lse = run_output(job, "lse", PH_F32, 3, rows);
     if (!c->args.lse) return EXIT_MEMORY;
     if (o->weights) {
-        c->look.weights = run_output(job, "weights", PH_TYPE_F32, 4, rows);
+        c->look.weights = run_output(job, "weights", PH_F32, 4, rows);
         if (!c->look.weights) return EXIT_MEMORY;
     }
     if (o->stats) {
-        c->look.col_sum = run_output(job, "col_sum", PH_TYPE_F32, 3, columns);
-        c->look.entropy = run_output(job, "entropy", PH_TYPE_F32, 3, rows);
+        c->look.col_sum = run_output(job, "col_sum", PH_F32, 3, columns);
+        c->look.entropy = run_output(job, "entropy", PH_F32, 3, rows);
         if (!c->look.col_sum || !c->look.entropy) return EXIT_MEMORY;
     }
     if (o->weights || o->stats) c->args.look = &c->look;
@@ -193,7 +193,7 @@ static int make_like(run_job *job, const char *name, float **data)
 {
     const ph_tensor *tensor = run_find(job, name);
     if (!tensor) return EXIT_OK;
-    *data = run_gradient(job, tensor, PH_TYPE_F32);
+    *data = run_gradient(job, tensor, PH_F32);
     return *data ? EXIT_OK : EXIT_MEMORY;
 }
 
@@ -330,8 +330,7 @@ static void fill_sizes(const run_job *job, core *m)
     a->kv_len = (int)k->shape[2];
     a->qk_dim = (int)q->shape[3];
     a->v_dim = (int)v->shape[3];
-    a->dtype =
-        job->options->has_dtype ? (ph_dtype)job->options->dtype : run_dtype(q->type);
+    a->dtype = job->options->has_dtype ? (ph_dtype)job->options->dtype : q->type;
     m->no_values = a->v_dim == 0 && a->qk_dim != 0;
     m->zero_scale = job->options->has_scale && (float)job->options->scale == 0;
 }
@@ -340,7 +339,7 @@ static void fill_sizes(const run_job *job, core *m)
 static int stand_in(run_job *job, core *m)
 {
     run_common *c = &m->common;
-    size_t size = run_dtype_size(c->attn.dtype), batch = (size_t)c->attn.batch;
+    size_t size = ph_dtype_bytes(c->attn.dtype, 1), batch = (size_t)c->attn.batch;
     size_t rows = batch * (size_t)c->attn.q_heads * (size_t)c->attn.q_len;
     c->attn.v_dim = 1;
     c->args.v = run_buffer(job, m->v->shape[0] * m->v->shape[1] * m->v->shape[2], size);
@@ -355,12 +354,12 @@ static int erase_queries(run_job *job, core *m)
     run_common *c = &m->common;
     const void *wide = NULL;
     int rc = run_converted(job, m->q, PH_F32, &wide);
-    size_t count = m->q->bytes / ((size_t)ph_tensor_type_bits(m->q->type) / 8);
+    size_t count = m->q->bytes / ph_dtype_bytes(m->q->type, 1);
     float *zero = rc ? NULL : run_buffer(job, count, sizeof *zero);
     if (!zero) return EXIT_MEMORY;
     for (size_t i = 0; i < count; i++) zero[i] = ((const float *)wide)[i] * 0;
     ph_tensor erased = *m->q;
-    erased.type = PH_TYPE_F32;
+    erased.type = PH_F32;
     erased.data = zero;
     erased.bytes = count * sizeof *zero;
     c->attn.scale = 1;
@@ -382,7 +381,7 @@ static int load_inputs(run_job *job, core *m)
 static int make_outputs(run_job *job, core *m)
 {
     run_common *c = &m->common;
-    ph_tensor_type type = run_type(c->attn.dtype);
+    ph_dtype type = c->attn.dtype;
     const size_t out[] = {m->q->shape[0], m->q->shape[1], m->q->shape[2], m->v->shape[3]};
     c->args.out = run_output(job, "out", type, 4, out);
     if (!c->args.out) return EXIT_MEMORY;
@@ -483,8 +482,8 @@ static int attend(run_job *job, core *m)
     int rc = m->ragged ? attend_ragged(job, m) : attend_batch(job, m);
     if (!rc && m->zero_scale && c->grads.dq)
         memset(c->grads.dq, 0,
-               m->q->bytes / ((size_t)ph_tensor_type_bits(m->q->type) / 8) *
-                   run_dtype_size(c->attn.dtype));
+               m->q->bytes / ph_dtype_bytes(m->q->type, 1) *
+                   ph_dtype_bytes(c->attn.dtype, 1));
     return rc;
 }
 

@@ -49,7 +49,7 @@ static void list_all(move *m, run_common *c)
     const ph_attn *a = &c->attn;
     ph_args *x = &c->args;
     ph_grads *g = &c->grads;
-    size_t size = run_dtype_size(a->dtype), batch = (size_t)a->batch;
+    size_t size = ph_dtype_bytes(a->dtype, 1), batch = (size_t)a->batch;
     size_t heads = (size_t)a->q_heads, rows = batch * heads * (size_t)a->q_len;
     size_t keys = batch * (size_t)a->kv_len, qk = (size_t)a->qk_dim;
     size_t v = a->v_dim ? (size_t)a->v_dim : qk, reach = 2 * (size_t)a->reach + 1;

@@ -50,7 +50,7 @@ static void describe(run_job *job, run_layer_job *m)
     ph_attn *a = &m->common.attn;
     ph_layer_desc *d = &m->desc;
     int rotates = m->rope_base > 0 && a->qk_dim > 0;
-    a->dtype = o->has_dtype ? (ph_dtype)o->dtype : run_dtype(m->x->type);
+    a->dtype = o->has_dtype ? (ph_dtype)o->dtype : m->x->type;
     a->variant = m->variant;
     m->shifted = rotates && !m->memory && a->q_offset != 0;
     d->model_dim = at_least_one(m->model_dim);
@@ -92,7 +92,7 @@ static int load_rows(call *c, const ph_tensor *tensor, int width, const void **d
     ph_dtype dtype = c->m->desc.attn.dtype;
     size_t rows = tensor->shape[0] * tensor->shape[1];
     if (tensor->bytes) return run_converted(c->job, tensor, dtype, data);
-    *data = run_buffer(c->job, rows * (size_t)width, run_dtype_size(dtype));
+    *data = run_buffer(c->job, rows * (size_t)width, ph_dtype_bytes(dtype, 1));
     return *data ? EXIT_OK : EXIT_MEMORY;
 }
 
@@ -128,7 +128,7 @@ static int load_inputs(call *c)
 static int scratch(call *c, size_t rows, int width, void **data)
 {
     ph_dtype dtype = c->m->desc.attn.dtype;
-    *data = run_buffer(c->job, rows * (size_t)width, run_dtype_size(dtype));
+    *data = run_buffer(c->job, rows * (size_t)width, ph_dtype_bytes(dtype, 1));
     return *data ? EXIT_OK : EXIT_MEMORY;
 }
 
@@ -140,7 +140,7 @@ static int make_heads(call *c)
     size_t rows = (size_t)a->batch * (size_t)a->q_len * (size_t)heads;
     const size_t values[] = {(size_t)a->batch, (size_t)heads, (size_t)a->q_len,
                              (size_t)dim};
-    c->heads = run_output(c->job, "heads", PH_TYPE_F32, 4, values);
+    c->heads = run_output(c->job, "heads", PH_F32, 4, values);
     c->args.heads = run_buffer(c->job, rows, (size_t)c->info.dim * sizeof *c->heads);
     return c->heads && c->args.heads ? EXIT_OK : EXIT_MEMORY;
 }
@@ -155,8 +155,8 @@ static int make_routes(call *c)
         return cli_fail(EXIT_USAGE, "option --balance belongs to moh and moh-norm, found "
                                     "a variant without a router");
     if (!c->info.balances) return EXIT_OK;
-    c->args.gate_out = run_output(c->job, "gate", PH_TYPE_F32, 3, gate);
-    c->args.balance_loss = run_output(c->job, "balance_loss", PH_TYPE_F32, 1, one);
+    c->args.gate_out = run_output(c->job, "gate", PH_F32, 3, gate);
+    c->args.balance_loss = run_output(c->job, "balance_loss", PH_F32, 1, one);
     return c->args.gate_out && c->args.balance_loss ? EXIT_OK : EXIT_MEMORY;
 }
 
@@ -166,7 +166,7 @@ static int make_results(call *c)
     const ph_attn *a = &m->common.attn;
     size_t batch = (size_t)a->batch, q_len = (size_t)a->q_len;
     const size_t out[] = {batch, q_len, (size_t)m->out_dim};
-    c->args.out = run_output(c->job, "out", run_type(a->dtype), 3, out);
+    c->args.out = run_output(c->job, "out", a->dtype, 3, out);
     if (!c->args.out) return EXIT_MEMORY;
     int wide = m->shifted && a->dtype != PH_F32, rc = EXIT_OK;
     if (wide) c->out_16 = c->args.out;
@@ -183,7 +183,7 @@ static int make_results(call *c)
 static int make_rows(call *c, const ph_tensor *like, const char *name, void **data)
 {
     ph_dtype dtype = c->m->common.attn.dtype;
-    *data = run_output(c->job, name, run_type(dtype), 3, like->shape);
+    *data = run_output(c->job, name, dtype, 3, like->shape);
     if (!*data) return EXIT_MEMORY;
     if (like->bytes == 0) *data = NULL;
     return EXIT_OK;
@@ -259,14 +259,13 @@ static void transpose_heads(const call *c)
 /* `count` floats into their place in OUT. */
 static int round_rows(const call *c, const float *wide, size_t count, void *to)
 {
-    const ph_tensor tensor = {.type = PH_TYPE_F32,
+    const ph_tensor tensor = {.type = PH_F32,
                               .rank = 1,
                               .shape = {count},
                               .data = wide,
                               .bytes = count * sizeof *wide};
     if (!to) return EXIT_OK;
-    return cli_exit_code(
-        ph_tensor_convert(&tensor, run_type(c->m->common.attn.dtype), to));
+    return cli_exit_code(ph_tensor_convert(&tensor, c->m->common.attn.dtype, to));
 }
 
 /* x is memory too: both gradients together, rounded once. */

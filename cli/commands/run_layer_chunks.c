@@ -52,7 +52,7 @@ static ph_status run_rows(chunks *c, const ph_layer *layer, size_t row, int32_t 
                           int rows)
 {
     const ph_layer_desc *d = &c->m->desc;
-    size_t size = run_dtype_size(d->attn.dtype), x_row = (size_t)d->model_dim * size;
+    size_t size = ph_dtype_bytes(d->attn.dtype, 1), x_row = (size_t)d->model_dim * size;
     size_t out_row = (size_t)c->m->out_dim * size;
     ph_layer_args args = *c->args;
     const char *x = (const char *)args.x + row * x_row;

@@ -69,8 +69,8 @@ static int load(run_job *job, const ph_tensor *given, size_t count, const float 
     if (job->options->has_dtype) {
         ph_dtype dtype = (ph_dtype)job->options->dtype;
         rc = run_converted(job, given, dtype, &tensor.data);
-        tensor.type = run_type(dtype);
-        tensor.bytes = count * run_dtype_size(dtype);
+        tensor.type = dtype;
+        tensor.bytes = count * ph_dtype_bytes(dtype, 1);
     }
     if (!rc) rc = run_converted(job, &tensor, PH_F32, &elements);
     *data = elements;
@@ -119,10 +119,10 @@ int run_load_parameters(run_job *job, run_layer_job *m, const ph_layer *layer,
 
 /* ---- gradients ---- */
 
-static ph_tensor_type type_in_out(const run_job *job, const ph_tensor *given)
+static ph_dtype type_in_out(const run_job *job, const ph_tensor *given)
 {
     const run_options *o = job->options;
-    return o->has_dtype ? run_type((ph_dtype)o->dtype) : given->type;
+    return o->has_dtype ? (ph_dtype)o->dtype : given->type;
 }
 
 /* The gradient of a parameter: in OUT as IN has it, for the library as floats. */
@@ -130,12 +130,12 @@ static int make_gradient(run_job *job, run_layer_job *m, int i)
 {
     const ph_tensor *given = m->parameter[i];
     if (!given) return EXIT_OK;
-    ph_tensor_type type = type_in_out(job, given);
+    ph_dtype type = type_in_out(job, given);
     m->result[i] = run_gradient(job, given, type);
     if (!m->result[i]) return EXIT_MEMORY;
     if (given->bytes == 0) return EXIT_OK;
     m->gradient[i] =
-        type == PH_TYPE_F32 ? m->result[i] : run_buffer(job, m->count[i], sizeof(float));
+        type == PH_F32 ? m->result[i] : run_buffer(job, m->count[i], sizeof(float));
     return m->gradient[i] ? EXIT_OK : EXIT_MEMORY;
 }
 
@@ -170,10 +170,10 @@ int run_finish_gradients(run_job *job, run_layer_job *m, const ph_layer *layer)
             memset(m->gradient[i], 0, m->count[i] * sizeof(float)); /* q has no say */
         if (m->gradient[i] == m->result[i]) continue;
         ph_tensor wide = *m->parameter[i];
-        wide.type = PH_TYPE_F32;
+        wide.type = PH_F32;
         wide.data = m->gradient[i];
         wide.bytes = m->count[i] * sizeof(float);
-        ph_tensor_type type = type_in_out(job, m->parameter[i]);
+        ph_dtype type = type_in_out(job, m->parameter[i]);
         int rc = cli_exit_code(ph_tensor_convert(&wide, type, m->result[i]));
         if (rc) return rc;
     }

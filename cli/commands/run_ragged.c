@@ -154,12 +154,12 @@ static void add_to(float *sum, const float *part, size_t count)
 
 static const void *shift(const void *data, int tokens, int dim, ph_dtype dtype)
 {
-    return (const char *)data + (size_t)tokens * (size_t)dim * run_dtype_size(dtype);
+    return (const char *)data + (size_t)tokens * (size_t)dim * ph_dtype_bytes(dtype, 1);
 }
 
 static void *shift_out(void *data, int tokens, int dim, ph_dtype dtype)
 {
-    return data ? (char *)data + (size_t)tokens * (size_t)dim * run_dtype_size(dtype)
+    return data ? (char *)data + (size_t)tokens * (size_t)dim * ph_dtype_bytes(dtype, 1)
                 : NULL;
 }
 
@@ -269,7 +269,7 @@ static int gather_pages(run_job *job, const char *name, const ph_tensor *table,
 {
     const ph_tensor *paged = run_find(job, name);
     size_t heads = paged->shape[1], len = paged->shape[2];
-    size_t row = paged->shape[3] * ((size_t)ph_tensor_type_bits(paged->type) / 8);
+    size_t row = paged->shape[3] * ph_dtype_bytes(paged->type, 1);
     size_t batch = table->shape[0], slots = table->shape[1];
     ph_tensor whole = *paged;
     whole.shape[0] = batch;

@@ -13,7 +13,7 @@
 
 static size_t element_size(const ph_tensor *t)
 {
-    return (size_t)ph_tensor_type_bits(t->type) / 8;
+    return ph_dtype_bytes(t->type, 1);
 }
 
 /* The gradient of this tensor in OUT, or NULL. */

@@ -12,26 +12,6 @@
 
 #include "commands/cmd_run.h"
 
-/* ---- types ---- */
-
-static const ph_tensor_type types[] = {
-    [PH_F32] = PH_TYPE_F32, [PH_F16] = PH_TYPE_F16, [PH_BF16] = PH_TYPE_BF16};
-
-ph_tensor_type run_type(ph_dtype dtype)
-{
-    return types[dtype];
-}
-
-ph_dtype run_dtype(ph_tensor_type type)
-{
-    return type == PH_TYPE_F16 ? PH_F16 : type == PH_TYPE_BF16 ? PH_BF16 : PH_F32;
-}
-
-size_t run_dtype_size(ph_dtype dtype)
-{
-    return (size_t)ph_tensor_type_bits(run_type(dtype)) / 8;
-}
-
 /* ---- sentences ---- */
 
 /* Appends to a text of fixed size; what does not fit is cut. */
@@ -49,14 +29,14 @@ static void add(char *text, size_t size, const char *format, ...)
 static void add_types(char *text, size_t size, unsigned set)
 {
     int left = 0, first = 1;
-    for (int i = 0; i < PH_TYPE_COUNT; i++) left += (int)(set >> i & 1);
-    for (int i = PH_TYPE_COUNT - 1; i >= 0; i--) {
+    for (int i = 0; i < PH_DTYPE_COUNT; i++) left += (int)(set >> i & 1);
+    for (int i = 0; i < PH_DTYPE_COUNT; i++) {
         if (!(set >> i & 1)) continue;
         add(text, size, "%s%s",
             first       ? ""
             : left == 1 ? " or "
                         : ", ",
-            ph_tensor_type_name((ph_tensor_type)i));
+            ph_dtype_name((ph_dtype)i));
         first = 0;
         left--;
     }
@@ -186,13 +166,13 @@ void run_discard(const void *data, size_t bytes)
 int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
                   const void **data)
 {
-    size_t size = (size_t)ph_tensor_type_bits(tensor->type) / 8;
+    size_t size = ph_dtype_bytes(tensor->type, 1);
     *data = tensor->data;
-    if (tensor->type == run_type(dtype)) return EXIT_OK;
-    void *copy = run_buffer(job, tensor->bytes / size, run_dtype_size(dtype));
+    if (tensor->type == dtype) return EXIT_OK;
+    void *copy = run_buffer(job, tensor->bytes / size, ph_dtype_bytes(dtype, 1));
     if (!copy) return EXIT_MEMORY;
     *data = copy;
-    int rc = cli_exit_code(ph_tensor_convert(tensor, run_type(dtype), copy));
+    int rc = cli_exit_code(ph_tensor_convert(tensor, dtype, copy));
     run_discard(tensor->data, tensor->bytes);
     return rc;
 }
@@ -216,7 +196,7 @@ void run_view(run_job *job, const ph_tensor *tensor)
 void *run_replace(run_job *job, const ph_tensor *tensor)
 {
     size_t count = count_of(tensor->rank, tensor->shape);
-    size_t size = (size_t)ph_tensor_type_bits(tensor->type) / 8;
+    size_t size = ph_dtype_bytes(tensor->type, 1);
     void *data = run_buffer(job, count, size);
     if (!data) return NULL;
     ph_tensor own = *tensor;
@@ -226,12 +206,11 @@ void *run_replace(run_job *job, const ph_tensor *tensor)
     return data;
 }
 
-void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,
+void *run_output(run_job *job, const char *name, ph_dtype type, int rank,
                  const size_t *shape)
 {
     ph_tensor *tensor = &job->outputs[job->output_count];
-    void *data =
-        run_buffer(job, count_of(rank, shape), (size_t)ph_tensor_type_bits(type) / 8);
+    void *data = run_buffer(job, count_of(rank, shape), ph_dtype_bytes(type, 1));
     if (!data) return NULL;
     *tensor = (ph_tensor){.name = name, .type = type, .rank = rank, .data = data};
     memcpy(tensor->shape, shape, (size_t)rank * sizeof shape[0]);
@@ -239,7 +218,7 @@ void *run_output(run_job *job, const char *name, ph_tensor_type type, int rank,
     return data;
 }
 
-void *run_gradient(run_job *job, const ph_tensor *of, ph_tensor_type type)
+void *run_gradient(run_job *job, const ph_tensor *of, ph_dtype type)
 {
     size_t size = strlen(of->name) + 2;
     char *name = run_buffer(job, size, 1); /* OUT keeps it */

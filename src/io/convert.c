@@ -9,28 +9,27 @@
 #include "base/half.h"
 #include "io/types.h"
 
-static float load(const void *from, ph_tensor_type type, size_t i)
+static float load(const void *from, ph_dtype type, size_t i)
 {
-    if (type == PH_TYPE_F32) return ((const float *)from)[i];
+    if (type == PH_F32) return ((const float *)from)[i];
     uint16_t half = ((const uint16_t *)from)[i];
-    return type == PH_TYPE_F16 ? ph_from_f16(half) : ph_from_bf16(half);
+    return type == PH_F16 ? ph_from_f16(half) : ph_from_bf16(half);
 }
 
-static void store(void *to, ph_tensor_type type, size_t i, float value)
+static void store(void *to, ph_dtype type, size_t i, float value)
 {
-    if (type == PH_TYPE_F32)
+    if (type == PH_F32)
         ((float *)to)[i] = value;
     else
-        ((uint16_t *)to)[i] =
-            type == PH_TYPE_F16 ? ph_to_f16(value) : ph_to_bf16(value);
+        ((uint16_t *)to)[i] = type == PH_F16 ? ph_to_f16(value) : ph_to_bf16(value);
 }
 
-static int is_known(ph_tensor_type type)
+static int is_known(ph_dtype type)
 {
-    return type == PH_TYPE_F32 || type == PH_TYPE_F16 || type == PH_TYPE_BF16;
+    return type == PH_F32 || type == PH_F16 || type == PH_BF16;
 }
 
-ph_status ph_tensor_convert(const ph_tensor *tensor, ph_tensor_type type, void *out)
+ph_status ph_tensor_convert(const ph_tensor *tensor, ph_dtype type, void *out)
 {
     size_t bytes = 0;
     if (!is_known(tensor->type) || !is_known(type)) return PH_UNSUPPORTED;
@@ -40,7 +39,7 @@ ph_status ph_tensor_convert(const ph_tensor *tensor, ph_tensor_type type, void *
         memcpy(out, tensor->data, bytes);
         return PH_OK;
     }
-    size_t count = bytes / ((size_t)ph_tensor_type_bits(tensor->type) / 8);
+    size_t count = bytes / ph_dtype_bytes(tensor->type, 1);
     for (size_t i = 0; i < count; i++)
         store(out, type, i, load(tensor->data, tensor->type, i));
     return PH_OK;

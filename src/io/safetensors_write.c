@@ -42,6 +42,7 @@ static ph_status check_text(const ph_io *io, const char *text, const char *what)
 
 static ph_status check_tensor(const ph_io *io, const ph_tensor *tensor, size_t *total)
 {
+    const char *type_name = ph_dtype_name(tensor->type);
     size_t bytes = 0;
     PH_TRY(check_text(io, tensor->name, "tensor name"));
     ph_io_quoted name = ph_io_quote(tensor->name, strlen(tensor->name));
@@ -55,10 +56,13 @@ static ph_status check_tensor(const ph_io *io, const ph_tensor *tensor, size_t *
                           "tensor %s: the format keeps this name for "
                           "metadata",
                           name.text);
-    if (!ph_tensor_type_name(tensor->type) || tensor->rank < 0 ||
-        tensor->rank > PH_MAX_RANK)
-        return ph_io_fail(io, PH_BAD_ARGUMENT, "tensor %s: type %d or rank %d is unknown",
-                          name.text, (int)tensor->type, tensor->rank);
+    if (ph_types_rank(tensor->type) < 0)
+        return ph_io_fail(io, PH_BAD_ARGUMENT,
+                          "tensor %s: type %d (%s) is none of the format", name.text,
+                          (int)tensor->type, type_name ? type_name : "unknown");
+    if (tensor->rank < 0 || tensor->rank > PH_MAX_RANK)
+        return ph_io_fail(io, PH_BAD_ARGUMENT, "tensor %s: rank is %d, expected 0 to %d",
+                          name.text, tensor->rank, PH_MAX_RANK);
     const char *wrong = ph_types_bytes(tensor, &bytes);
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->shape[i] > INT64_MAX) wrong = "a size in its shape is above 2^63";
@@ -91,7 +95,8 @@ static ph_status check_all(const ph_io *io, const ph_tensor *tensors, size_t cou
 static int compare_tensors(const void *left, const void *right)
 {
     const ph_tensor *const *a = left, *const *b = right;
-    if ((*a)->type != (*b)->type) return (*a)->type > (*b)->type ? -1 : 1;
+    int order = ph_types_rank((*b)->type) - ph_types_rank((*a)->type);
+    if (order) return order;
     return strcmp((*a)->name, (*b)->name);
 }
 
@@ -155,7 +160,7 @@ static size_t bytes_of(const ph_tensor *tensor) /* checked before */
 static void describe(ph_json_writer *json, const ph_tensor *tensor, size_t *offset)
 {
     ph_json_begin_object(json, tensor->name);
-    ph_json_string(json, "dtype", ph_tensor_type_name(tensor->type));
+    ph_json_string(json, "dtype", ph_dtype_name(tensor->type));
     ph_json_begin_array(json, "shape");
     for (int i = 0; i < tensor->rank; i++)
         ph_json_integer(json, NULL, (int64_t)tensor->shape[i]);

@@ -6,8 +6,12 @@
 
 #include "polyhead_io.h"
 
-/* 0 if the name is a type. */
-int ph_types_find(const char *name, size_t length, ph_tensor_type *out);
+/* Where the format's order has the type, smallest alignment first; -1: it does not have
+   it. */
+int ph_types_rank(ph_dtype type);
+
+/* 0 if the name is a type of the format. */
+int ph_types_find(const char *name, size_t length, ph_dtype *out);
 
 /* Bytes of the tensor's data from its type and shape. NULL, or what is wrong with them:
    "the product of its shape overflows". */

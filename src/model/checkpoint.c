@@ -148,8 +148,8 @@ static ph_status save(ph_trainer *t, const char *directory)
                        "the options of the training are too long");
     snprintf(step, sizeof step, "%d", t->step);
     ph_tensor tensors[2] = {
-        {"optimiser.first_moment", PH_TYPE_F32, 1, {floats}, t->first_moment, bytes},
-        {"optimiser.second_moment", PH_TYPE_F32, 1, {floats}, t->second_moment, bytes}};
+        {"optimiser.first_moment", PH_F32, 1, {floats}, t->first_moment, bytes},
+        {"optimiser.second_moment", PH_F32, 1, {floats}, t->second_moment, bytes}};
     ph_pair pairs[2] = {{"polyhead.train", train}, {"polyhead.step", step}};
     ph_store_extra more = {tensors, 2, pairs, 2};
     name_of(t->step, name);

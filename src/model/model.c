@@ -297,7 +297,7 @@ ph_status ph_model_allocate(ph_model *m)
     for (int i = 0; i < m->param_count; i++) {
         const ph_weight *p = &m->params[i];
         ph_tensor *t = &m->tensors[i];
-        *t = (ph_tensor){.name = p->name, .type = PH_TYPE_F32, .rank = p->rank};
+        *t = (ph_tensor){.name = p->name, .type = PH_F32, .rank = p->rank};
         for (int d = 0; d < p->rank; d++) t->shape[d] = (size_t)p->dims[d];
         t->data = m->block + p->at, t->bytes = p->count * sizeof(float);
     }

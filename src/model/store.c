@@ -183,7 +183,7 @@ ph_status ph_store_floats(ph_ctx *ctx, const ph_file *file, const char *name, fl
     char shape[96];
     if (!t) return ph_fail(ctx, PH_BAD_FILE, "tensor %s is missing", name);
     ph_tensor_describe(t, shape, sizeof shape);
-    if (t->type != PH_TYPE_F32 || t->bytes != count * sizeof *to)
+    if (t->type != PH_F32 || t->bytes != count * sizeof *to)
         return ph_fail(ctx, PH_BAD_FILE,
                        "tensor %s is %s, expected F32 with %zu elements", name, shape,
                        count);

@@ -92,7 +92,7 @@ static ph_status check_tensor(const map_tensor *p, int alone, const ph_io *io)
 {
     const ph_tensor *t = p->tensor;
     int layers = t->rank == 4 && (alone || t->shape[0] == 1);
-    if (t->type != PH_TYPE_F32 && t->type != PH_TYPE_F16 && t->type != PH_TYPE_BF16)
+    if (t->type != PH_F32 && t->type != PH_F16 && t->type != PH_BF16)
         return refuse(t, "F32, F16 or BF16", io);
     if (t->rank != 3 && !layers)
         return refuse(t,
@@ -207,14 +207,14 @@ static ph_status read_rows(const ph_maps *maps, int s, int l, int h, int row0, i
     size_t keys = (size_t)maps->keys[s];
     size_t element =
         from->first + ((size_t)h * (size_t)maps->rows[s] + (size_t)row0) * keys;
-    size_t bytes = (size_t)ph_tensor_type_bits(from->tensor->type) / 8;
+    size_t bytes = ph_dtype_bytes(from->tensor->type, 1);
     ph_tensor view = {.name = from->tensor->name,
                       .type = from->tensor->type,
                       .rank = 2,
                       .shape = {(size_t)rows, keys},
                       .data = (const char *)from->tensor->data + element * bytes,
                       .bytes = (size_t)rows * keys * bytes};
-    return ph_tensor_convert(&view, PH_TYPE_F32, out);
+    return ph_tensor_convert(&view, PH_F32, out);
 }
 
 static ph_status give_weights(void *user, int stack, int l, int head, int row0, int rows,
