@@ -211,8 +211,8 @@ static void *try_again(void *arg)
         sched_yield();
     for (int i = 0; i < 5 && c->status == PH_OK; i++) {
         while ((c->status = ph_forward(plan, &c->p->args)) == PH_BUSY) sched_yield();
-        while (c->status == PH_OK &&
-               (c->status = ph_backward(plan, &c->p->args, &c->p->grads)) == PH_BUSY)
+        if (c->status != PH_OK) break;
+        while ((c->status = ph_backward(plan, &c->p->args, &c->p->grads)) == PH_BUSY)
             sched_yield();
     }
     ph_plan_free(plan);
