@@ -88,7 +88,7 @@ static ph_dq_target target_of(const task *t, int item, float *buffer, int how)
     const ph_attn *a = t->call->attn;
     int clusters = a->q_heads / plan->cluster;
     int64_t at =
-        item / clusters * a->dq.batch + item % clusters * plan->cluster * a->dq.head;
+        ph_row_at(t->call, &a->dq, item / clusters, item % clusters * plan->cluster, 0);
     if (!t->call->grads->dq) return (ph_dq_target){.base = NULL};
     if (buffer)
         return (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad, how};
@@ -129,7 +129,7 @@ static void store_head(const task *t, int batch, int head, ph_dq_target from)
     const ph_attn *a = t->call->attn;
     const float *sums = (const float *)from.base + head % plan->cluster * from.head;
     for (int token = 0; token < a->q_len; token++, sums += from.time) {
-        int64_t at = batch * a->dq.batch + head * a->dq.head + token * a->dq.time;
+        int64_t at = ph_row_at(t->call, &a->dq, batch, head, token);
         void *dq = ph_at_out(t->call->grads->dq, a->dtype, at);
         t->call->kernels->store_row(dq, sums, a->qk_dim, a->dtype, a->scale);
     }

@@ -53,9 +53,9 @@ static void add_head(const task *t, worker *w, int batch, int head, int first, i
     int keys = ph_min(cols, w->g.rows->extent.kv_len - j0);
     if (keys <= 0) return;
     const ph_rows *rows = w->g.rows;
+    const ph_keys v = ph_keys_v(call, batch, rows->v_head);
     ph_scores_pack_k(call, batch, rows->k_head, j0, 0, keys, w->k);
-    ph_keys_panels(call, call->args->v, &a->v, batch, rows->v_head, a->v_dim, j0, 0, keys,
-                   w->v);
+    ph_keys_panels(&v, j0, 0, keys, w->v);
     for (int row = first, next; row < end; row = next) {
         next = ph_rows_gather(call, w->g.rows, row, end, PH_GRAD_ROWS);
         if (next == row) break;

@@ -105,32 +105,30 @@ size_t ph_chunk_bytes(const ph_plan *plan)
 
 static void pack_k(const ph_call *call, map *m, int k0, int keys)
 {
-    const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
     int head = m->g.rows->k_head, b = m->g.rows->batch;
+    const ph_keys k = ph_keys_k(call, b, head);
     m->k_finite = -1;
     for (int c = 0; c < keys; c += PH_BLOCK) {
         int n = ph_min(PH_BLOCK, keys - c);
         ph_scores_pack_k(call, b, head, k0 + c, 0, n,
                          m->k_scores + (int64_t)c * plan->k_floats);
-        m->k = ph_keys_rows(call, call->args->k, &a->k, b, head, a->qk_dim, plan->k_pad,
-                            k0, c, c + n, 0, m->k_scratch, &m->k_ld);
+        m->k = ph_keys_rows(&k, k0, c, c + n, 0, m->k_scratch, &m->k_ld);
     }
 }
 
 static void pack_keys(const ph_call *call, worker *w, int k0, int keys)
 {
-    const ph_attn *a = call->attn;
     const ph_rows *rows = w->map[0].g.rows;
+    const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
     if (on_amx(call->plan)) {
         ph_chunk_amx_pack_keys(call, &w->amx, rows, k0, keys);
         return;
     }
     for (int i = 0; i < w->maps; i++) pack_k(call, &w->map[i], k0, keys);
     for (int c = 0; c < keys; c += PH_BLOCK)
-        ph_keys_panels(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                       k0 + c, 0, ph_min(PH_BLOCK, keys - c),
-                       w->v_panels + (int64_t)c * a->v_dim);
+        ph_keys_panels(&v, k0 + c, 0, ph_min(PH_BLOCK, keys - c),
+                       w->v_panels + (int64_t)c * v.dim);
 }
 
 /* Whether some key of the block is hidden from some row. */

@@ -96,15 +96,17 @@ void ph_chunk_amx_pack_keys(const ph_call *call, ph_chunk_amx *t, const ph_rows 
     const ph_attn *a = call->attn;
     const ph_bf16_pairs *pairs = call->plan->bf16_pairs;
     const void *k[PH_AMX_STEP], *v[PH_AMX_STEP];
-    int b = rows->batch, k_pad = call->plan->k_pad;
+    const ph_keys key = ph_keys_k(call, rows->batch, rows->k_head);
+    const ph_keys value = ph_keys_v(call, rows->batch, rows->v_head);
+    int k_pad = call->plan->k_pad;
     t->keys_special = 0;
     memset(t->k_special, 0, PH_CHUNK);
     memset(t->v_special, 0, PH_CHUNK);
     for (int c = 0; c < keys; c += PH_AMX_STEP) {
         int n = ph_min(PH_AMX_STEP, keys - c);
         uint16_t *k_pairs = t->k_rows + (int64_t)c * t->k_cols;
-        ph_keys_pointers(call, call->args->k, &a->k, b, rows->k_head, k0 + c, n, k);
-        ph_keys_pointers(call, call->args->v, &a->v, b, rows->v_head, k0 + c, n, v);
+        ph_keys_pointers(&key, k0 + c, n, k);
+        ph_keys_pointers(&value, k0 + c, n, v);
         for (int h = 0; h < n; h += PH_AMX_TILE) {
             int m = ph_min(PH_AMX_TILE, n - h);
             pairs->pack_panel(t->k_panels + (int64_t)(c + h) * call->plan->k_steps, k + h,
@@ -217,31 +219,22 @@ static float compute_s_dp(const ph_call *call, ph_chunk_amx *t, const ph_rows *r
 static const uint16_t *row_of(const ph_call *call, const ph_rows *rows, int r,
                               const void *base, const ph_strides *s)
 {
-    return ph_at(base, call->attn->dtype, ph_rows_at(rows, r, s));
-}
-
-static const uint16_t *key_of(const ph_call *call, const ph_rows *rows, int j,
-                              const void *base, const ph_strides *s, int head)
-{
-    const void *key;
-    ph_keys_pointers(call, base, s, rows->batch, head, j, 1, &key);
-    return key;
+    return ph_at(base, call->attn->dtype, ph_rows_at(call, rows, r, s));
 }
 
 /* Recomputes dp as an f32 chain where dout or v has subnormal or non-finite elements. */
 static void recompute_dp(const ph_call *call, ph_chunk_amx *t, const ph_rows *rows, int r,
                          int m, int j0, int c_block, int c0, int c1)
 {
-    const ph_attn *a = call->attn;
+    const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
     for (int i = 0; i < m; i++)
         for (int c = c0; c < c1; c++) {
             if (!t->dout_special[r + i] && !t->v_special[c_block + c]) continue;
             const uint16_t *x =
                 row_of(call, rows, r + i, call->grads->dout, &call->plan->backward.dout);
-            const uint16_t *y =
-                key_of(call, rows, j0 + c, call->args->v, &a->v, rows->v_head);
+            const uint16_t *y = ph_keys_at(&v, j0 + c);
             float sum = 0;
-            for (int d = 0; d < a->v_dim; d++)
+            for (int d = 0; d < v.dim; d++)
                 sum = fmaf(ph_from_bf16(x[d]), ph_from_bf16(y[d]), sum);
             t->dp[i * PH_STRIP_LD + c] = sum;
         }
@@ -263,7 +256,8 @@ static void add_pair(const ph_call *call, ph_chunk_amx *t, const ph_rows *rows, 
     const uint16_t *q = row_of(call, rows, r, call->args->q, &a->q);
     const uint16_t *dout =
         row_of(call, rows, r, call->grads->dout, &call->plan->backward.dout);
-    const uint16_t *k = key_of(call, rows, j, call->args->k, &a->k, rows->k_head);
+    const ph_keys key = ph_keys_k(call, rows->batch, rows->k_head);
+    const uint16_t *k = ph_keys_at(&key, j);
     int64_t matrix = c / PH_AMX_BLOCK * PH_AMX_BLOCK;
     add_elements(a->v_dim, p, dout, all, dv + matrix * t->v_cols + c % PH_AMX_BLOCK,
                  PH_AMX_BLOCK);

@@ -53,6 +53,22 @@ static void finish_row(const ph_call *call, const ph_deltas *d, int head, int64_
         sums->dsink -= exp(args->sink[head] - lse) * delta;
 }
 
+/* n tokens of a head of dout or out, in f32: in place, or a copy. */
+static const float *find_rows(const ph_call *call, const void *base, const ph_strides *s,
+                              int batch, int head, int first, int n, float *scratch,
+                              int64_t *ld)
+{
+    const ph_attn *a = call->attn;
+    const void *from[PH_LANES];
+    int pad = call->plan->v_pad, in_place = a->dtype == PH_F32 && a->v_dim == pad;
+    for (int i = 0; i < n; i++)
+        from[i] = ph_at(base, a->dtype, ph_row_at(call, s, batch, head, first + i));
+    *ld = in_place ? s->time : pad;
+    if (in_place) return from[0];
+    call->kernels->pack_row_major(scratch, pad, from, n, a->v_dim, a->dtype, 1);
+    return scratch;
+}
+
 /* dout . out of n tokens. */
 static void make_products(const ph_call *call, ph_arena arena, int batch, int head,
                           int first, int n, float *products)
@@ -62,11 +78,10 @@ static void make_products(const ph_call *call, ph_arena arena, int batch, int he
     int64_t ldx, ldy;
     float *x_scratch = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
     float *y_scratch = ph_arena_floats(&arena, (size_t)PH_LANES * (size_t)pad);
-    const float *x = ph_keys_rows(call, call->grads->dout, &call->plan->backward.dout,
-                                  batch, ph_dout_head(call, head), a->v_dim, pad, first,
-                                  0, n, 1, x_scratch, &ldx);
-    const float *y = ph_keys_rows(call, call->args->out, &a->out, batch, head, a->v_dim,
-                                  pad, first, 0, n, 1, y_scratch, &ldy);
+    const float *x = find_rows(call, call->grads->dout, &call->plan->backward.dout, batch,
+                               ph_dout_head(call, head), first, n, x_scratch, &ldx);
+    const float *y =
+        find_rows(call, call->args->out, &a->out, batch, head, first, n, y_scratch, &ldy);
     call->kernels->dots(n, pad, x, ldx, y, ldy, products);
     float twin = ph_twin_factor(call, head);
     for (int i = 0; i < n && call->twin; i++) products[i] *= twin;
@@ -77,7 +92,7 @@ static void add_row(const ph_call *call, const ph_deltas *d, const ph_extent *ex
                     int batch, int head, int token, float product, row_sums *sums)
 {
     const ph_attn *a = call->attn;
-    int64_t index = ((int64_t)batch * a->q_heads + head) * a->q_len + token;
+    int64_t index = ph_row_index(call, batch, head, token);
     if (token >= extent->q_len || !ph_rows_active(call, batch, head, token)) {
         d->delta[index] = 0, d->lse[index] = INFINITY;
         if (call->grads->dgate && a->gate == PH_GATE_ROW) call->grads->dgate[index] = 0;
@@ -94,16 +109,15 @@ static int add_all_rows(const ph_call *call, const ph_deltas *d, int batch, int 
 {
     const ph_attn *a = call->attn;
     const ph_strides *dout = &call->plan->backward.dout, *out = &a->out;
-    int64_t index = ((int64_t)batch * a->q_heads + head) * a->q_len;
+    int64_t index = ph_row_index(call, batch, head, 0);
     int simple = !call->args->gate && !call->args->sink && !call->grads->dlse;
     if (!simple || call->twin || a->dtype != PH_F32 || a->v_dim != call->plan->v_pad)
         return 0;
     call->kernels->deltas(
         rows, a->v_dim,
-        (const float *)call->grads->dout + batch * dout->batch + head * dout->head,
-        dout->time,
-        (const float *)call->args->out + batch * out->batch + head * out->head, out->time,
-        call->args->lse + index, d->lse + index, d->delta + index);
+        (const float *)call->grads->dout + ph_row_at(call, dout, batch, head, 0),
+        dout->time, (const float *)call->args->out + ph_row_at(call, out, batch, head, 0),
+        out->time, call->args->lse + index, d->lse + index, d->delta + index);
     return rows;
 }
 

@@ -45,7 +45,7 @@ static void find_q(const ph_call *call, ph_grad_rows *g)
     const ph_attn *a = call->attn;
     const float *q = call->args->q;
     if (is_packed(call, g->rows, &a->q, a->qk_dim, call->plan->k_pad)) {
-        g->q = q + ph_rows_at(g->rows, 0, &a->q);
+        g->q = q + ph_rows_at(call, g->rows, 0, &a->q);
     } else {
         ph_rows_pack_q(call, g->rows, 1, g->q_scratch);
         g->q = g->q_scratch;

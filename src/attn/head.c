@@ -41,11 +41,6 @@ size_t ph_head_forward_bytes(const ph_plan *plan)
     return arena.used;
 }
 
-static const float *head_of(const void *tensor, const ph_strides *s, int batch, int head)
-{
-    return (const float *)tensor + batch * s->batch + head * s->head;
-}
-
 static const float *set_gate(const ph_call *call, const ph_head_span *s, float *array)
 {
     const ph_attn *a = call->attn;
@@ -53,7 +48,7 @@ static const float *set_gate(const ph_call *call, const ph_head_span *s, float *
     int head = s->rows->head0;
     if (!gate) return NULL;
     if (a->gate == PH_GATE_ROW)
-        return gate + ((int64_t)s->rows->batch * a->q_heads + head) * a->q_len + s->first;
+        return gate + ph_row_index(call, s->rows->batch, head, s->first);
     for (int i = 0; i < s->count; i++) array[i] = gate[head];
     return array;
 }
@@ -69,6 +64,8 @@ static void set_head(const ph_call *call, const ph_head_span *s, work *w, ph_hea
     const ph_args *args = call->args;
     const ph_rows *rows = s->rows;
     int b = rows->batch, head = rows->head0, first = s->first;
+    const ph_keys k = ph_keys_k(call, b, rows->k_head);
+    const ph_keys v = ph_keys_v(call, b, rows->v_head);
     *h = (ph_head){.rows = s->count, .keys = s->keys, .scratch = w->scratch};
     h->k_dim = a->qk_dim, h->v_dim = a->v_dim;
     h->q_ld = a->q.time, h->k_ld = a->k.time;
@@ -78,13 +75,11 @@ static void set_head(const ph_call *call, const ph_head_span *s, work *w, ph_hea
     h->drop = ph_head_drop(call, s, &w->arrays);
     h->gate = set_gate(call, s, w->arrays.gate);
     h->sink = args->sink ? args->sink + head : NULL;
-    h->q = head_of(args->q, &a->q, b, head) + first * a->q.time;
-    h->k = head_of(args->k, &a->k, b, rows->k_head);
-    h->v = head_of(args->v, &a->v, b, rows->v_head);
-    h->out = (float *)args->out + b * a->out.batch + head * a->out.head;
-    h->out += first * a->out.time;
-    if (args->lse)
-        h->lse = args->lse + ((int64_t)b * a->q_heads + head) * a->q_len + first;
+    h->q = (const float *)args->q + ph_row_at(call, &a->q, b, head, first);
+    h->k = ph_keys_at(&k, 0);
+    h->v = ph_keys_at(&v, 0);
+    h->out = (float *)args->out + ph_row_at(call, &a->out, b, head, first);
+    if (args->lse) h->lse = args->lse + ph_row_index(call, b, head, first);
     h->window = ph_head_window(call, &rows->extent, first, 0);
     h->window.lo = clamp(h->window.lo, -h->rows, h->keys);
     h->window.hi = clamp(h->window.hi, -h->rows, h->keys);

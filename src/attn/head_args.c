@@ -136,22 +136,18 @@ void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
     const ph_strides *dout = &call->plan->backward.dout;
-    int64_t b = rows->batch, head = rows->head0 + 1;
-    int64_t k = head / (a->q_heads / a->k_heads), v = head / (a->q_heads / a->v_heads);
-    const struct {
-        const void *base;
-        const ph_strides *s;
-        int64_t head;
-        int n, dim;
-    } tensors[] = {
-        {args->k, &a->k, k, a->kv_len, a->qk_dim},
-        {args->q, &a->q, head, a->q_len, a->qk_dim},
-        {args->v, &a->v, v, a->kv_len, a->v_dim},
-        {call->grads ? call->grads->dout : NULL, dout, head, a->q_len, a->v_dim},
-        {args->out, &a->out, head, a->q_len, a->v_dim}};
-    if (b == a->batch - 1 && head == a->q_heads) return;
-    for (int i = 0; i < (call->grads ? 5 : 3); i++)
-        ph_prefetch_rows(call, ahead, i, tensors[i].base, tensors[i].s,
-                         b * tensors[i].s->batch + tensors[i].head * tensors[i].s->head,
-                         tensors[i].n, tensors[i].dim);
+    int b = rows->batch, head = rows->head0 + 1;
+    if (head == a->q_heads) b++, head = 0;
+    if (b == a->batch) return;
+    const ph_keys k = ph_keys_k(call, b, head / (a->q_heads / a->k_heads));
+    const ph_keys v = ph_keys_v(call, b, head / (a->q_heads / a->v_heads));
+    ph_keys_prefetch(&k, 0, a->kv_len, ahead, 0);
+    ph_prefetch_rows(call, ahead, 1, args->q, &a->q, ph_row_at(call, &a->q, b, head, 0),
+                     a->q_len, a->qk_dim);
+    ph_keys_prefetch(&v, 0, a->kv_len, ahead, 2);
+    if (!call->grads) return;
+    ph_prefetch_rows(call, ahead, 3, call->grads->dout, dout,
+                     ph_row_at(call, dout, b, head, 0), a->q_len, a->v_dim);
+    ph_prefetch_rows(call, ahead, 4, args->out, &a->out,
+                     ph_row_at(call, &a->out, b, head, 0), a->q_len, a->v_dim);
 }

@@ -143,12 +143,7 @@ static int find_range(work *w)
 static int64_t row_at(const work *w, int row, const ph_strides *s)
 {
     int group = w->rows->group, head = w->rows->head0 + row % group;
-    return w->rows->batch * s->batch + head * s->head + row / group * s->time;
-}
-
-static int64_t key_at(const work *w, int key, int head, const ph_strides *s)
-{
-    return w->rows->batch * s->batch + head * s->head + key * s->time;
+    return ph_row_at(w->call, s, w->rows->batch, head, row / group);
 }
 
 /* `count` rows of a q-like tensor from `first` on: the tensor itself, or a copy. */
@@ -165,44 +160,38 @@ static const float *find_rows(const work *w, const void *base, const ph_strides 
     return scratch;
 }
 
-static const float *find_keys(const work *w, const void *base, const ph_strides *s,
-                              int head, int dim, int pad, float *scratch, int64_t *ld)
+static const float *find_keys(const work *w, const ph_keys *keys, float *scratch,
+                              int64_t *ld)
 {
-    ph_dtype type = w->call->attn->dtype;
     const void *from[PH_CHUNK];
-    int64_t at = key_at(w, w->k0, head, s);
-    *ld = scratch ? pad : s->time;
-    if (!scratch) return (const float *)base + at;
-    for (int c = 0; c < w->block.keys; c++, at += s->time)
-        from[c] = ph_at(base, type, at);
-    w->call->kernels->pack_row_major(scratch, pad, from, w->block.keys, dim, type, 1);
+    *ld = scratch ? keys->pad : keys->strides->time;
+    if (!scratch) return ph_keys_at(keys, w->k0);
+    ph_keys_pointers(keys, w->k0, w->block.keys, from);
+    w->call->kernels->pack_row_major(scratch, keys->pad, from, w->block.keys, keys->dim,
+                                     keys->type, 1);
     return scratch;
 }
 
 static void set_keys(work *w)
 {
-    const ph_attn *a = w->call->attn;
-    const ph_plan *plan = w->call->plan;
-    ph_grad_block *t = &w->block;
-    t->k = find_keys(w, w->call->args->k, &a->k, w->rows->k_head, a->qk_dim, plan->k_pad,
-                     w->k_scratch, &t->k_ld);
-    t->v = find_keys(w, w->call->args->v, &a->v, w->rows->v_head, a->v_dim, plan->v_pad,
-                     w->v_scratch, &t->v_ld);
+    const ph_keys k = ph_keys_k(w->call, w->rows->batch, w->rows->k_head);
+    const ph_keys v = ph_keys_v(w->call, w->rows->batch, w->rows->v_head);
+    w->block.k = find_keys(w, &k, w->k_scratch, &w->block.k_ld);
+    w->block.v = find_keys(w, &v, w->v_scratch, &w->block.v_ld);
 }
 
 /* lse and delta of the block's rows. */
 static void set_sums(work *w, int first, int count)
 {
-    const ph_attn *a = w->call->attn;
     const ph_rows *rows = w->rows;
-    int64_t head = (int64_t)rows->batch * a->q_heads + rows->head0;
-    w->block.lse =
-        rows->group > 1 ? w->lse_scratch : w->deltas->lse + head * a->q_len + first;
-    w->block.delta =
-        rows->group > 1 ? w->delta_scratch : w->deltas->delta + head * a->q_len + first;
-    for (int i = 0; i < count && rows->group > 1; i++) {
+    int group = rows->group, head = rows->head0;
+    int64_t at = ph_row_index(w->call, rows->batch, head, first);
+    w->block.lse = group > 1 ? w->lse_scratch : w->deltas->lse + at;
+    w->block.delta = group > 1 ? w->delta_scratch : w->deltas->delta + at;
+    for (int i = 0; i < count && group > 1; i++) {
         int row = first + i;
-        int64_t index = (head + row % rows->group) * a->q_len + row / rows->group;
+        int64_t index =
+            ph_row_index(w->call, rows->batch, head + row % group, row / group);
         w->lse_scratch[i] = w->deltas->lse[index];
         w->delta_scratch[i] = w->deltas->delta[index];
     }
@@ -399,10 +388,10 @@ static void plan_prefetch(work *w, int next)
         prefetch(w, 2, w->call->grads->dout, dout, row_at(w, next, dout), rows, a->v_dim,
                  w->dout_scratch);
     } else if (keys > 0) {
-        prefetch(w, 1, args->k, &a->k, key_at(w, key, w->rows->k_head, &a->k), keys,
-                 a->qk_dim, w->k_scratch);
-        prefetch(w, 2, args->v, &a->v, key_at(w, key, w->rows->v_head, &a->v), keys,
-                 a->v_dim, w->v_scratch);
+        const ph_keys k = ph_keys_k(w->call, w->rows->batch, w->rows->k_head);
+        const ph_keys v = ph_keys_v(w->call, w->rows->batch, w->rows->v_head);
+        if (!w->k_scratch) ph_keys_prefetch(&k, key, keys, &t->prefetch, 1);
+        if (!w->v_scratch) ph_keys_prefetch(&v, key, keys, &t->prefetch, 2);
     } else if (w->call->plan->group == 1) {
         ph_head_prefetch_next(w->call, w->rows, &t->prefetch);
     }

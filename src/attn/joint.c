@@ -160,16 +160,14 @@ static void pack_k(const ph_call *call, ph_joint_keys *keys, int batch, int head
                    int n)
 {
     const ph_attn *a = call->attn;
-    int pad = call->plan->k_pad;
+    const ph_keys k = ph_keys_k(call, batch, head);
     int64_t ld;
     size_t at = block_index(call, keys, a->k_heads, batch, head, j0);
-    ph_keys_panels(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, 0, n,
-                   keys->k_panels + at * panel_floats(a->qk_dim));
+    ph_keys_panels(&k, j0, 0, n, keys->k_panels + at * panel_floats(a->qk_dim));
     if (!keys->k_finite) return; /* forward */
-    float *scratch = keys->k_rows ? keys->k_rows + at * PH_BLOCK * (size_t)pad : NULL;
-    const float *rows = ph_keys_rows(call, call->args->k, &a->k, batch, head, a->qk_dim,
-                                     pad, j0, 0, n, 1, scratch, &ld);
-    keys->k_finite[at] = (uint8_t)call->kernels->finite(rows, ld, n, pad);
+    float *scratch = keys->k_rows ? keys->k_rows + at * PH_BLOCK * (size_t)k.pad : NULL;
+    const float *rows = ph_keys_rows(&k, j0, 0, n, 1, scratch, &ld);
+    keys->k_finite[at] = (uint8_t)call->kernels->finite(rows, ld, n, k.pad);
 }
 
 static void pack_v(const ph_call *call, ph_joint_keys *keys, int batch, int head, int j0,
@@ -179,7 +177,8 @@ static void pack_v(const ph_call *call, ph_joint_keys *keys, int batch, int head
     size_t at = block_index(call, keys, a->v_heads, batch, head, j0);
     float *panels = keys->v_panels + at * panel_floats(a->v_dim);
     int width = call->kernels->nr, end = ph_round_up(n, width);
-    ph_keys_panels(call, call->args->v, &a->v, batch, head, a->v_dim, j0, 0, n, panels);
+    const ph_keys v = ph_keys_v(call, batch, head);
+    ph_keys_panels(&v, j0, 0, n, panels);
     keys->v_finite[at] = (uint8_t)call->kernels->finite(
         panels, PH_LANES, end * a->v_dim / PH_LANES, PH_LANES);
 }
@@ -233,7 +232,8 @@ const float *ph_joint_k(const ph_call *call, const ph_joint_keys *keys, int batc
     if (keys->k_panels)
         return keys->k_panels + block_index(call, keys, a->k_heads, batch, head, j0) *
                                     panel_floats(a->qk_dim);
-    ph_keys_panels(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, 0, n, scratch);
+    const ph_keys k = ph_keys_k(call, batch, head);
+    ph_keys_panels(&k, j0, 0, n, scratch);
     return scratch;
 }
 
@@ -248,12 +248,11 @@ const float *ph_joint_v(const ph_call *call, const ph_joint_keys *keys, int batc
 const float *ph_joint_k_rows(const ph_call *call, const ph_joint_keys *keys, int batch,
                              int head, int j0, int64_t *ld)
 {
-    const ph_strides *s = &call->attn->k;
+    const ph_keys k = ph_keys_k(call, batch, head);
     size_t at = block_index(call, keys, call->attn->k_heads, batch, head, j0);
-    *ld = keys->k_rows ? call->plan->k_pad : s->time;
-    if (keys->k_rows) return keys->k_rows + at * PH_BLOCK * (size_t)call->plan->k_pad;
-    return (const float *)call->args->k + batch * s->batch + head * s->head +
-           j0 * s->time;
+    *ld = keys->k_rows ? k.pad : k.strides->time;
+    if (keys->k_rows) return keys->k_rows + at * PH_BLOCK * (size_t)k.pad;
+    return ph_keys_at(&k, j0);
 }
 
 int ph_joint_k_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,

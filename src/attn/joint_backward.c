@@ -231,7 +231,7 @@ static double gate_gradient(const ph_call *call, worker *w, const ph_rows *r, in
 {
     const ph_attn *a = call->attn;
     int64_t index = a->gate == PH_GATE_HEAD ? r->head[i] : ph_rows_index(call, r, i);
-    int64_t at = ph_rows_at(r, i, &a->out);
+    int64_t at = ph_rows_at(call, r, i, &a->out);
     float gate = call->args->gate[index];
     if (gate == 0 || call->args->lse[ph_rows_index(call, r, i)] == -INFINITY) return 0;
     call->kernels->load_row(w->x, ph_at(call->args->out, a->dtype, at), a->v_dim,
@@ -348,7 +348,7 @@ static void store_dq(const ph_joint_task *task, worker *w)
     const ph_attn *a = call->attn;
     for (int h = 0; call->grads->dq && h < w->w.r.heads; h++)
         for (int i = 0; i < w->w.r.count; i++) {
-            int64_t at = ph_rows_at(&w->w.r.rows[h], i, &a->dq);
+            int64_t at = ph_rows_at(call, &w->w.r.rows[h], i, &a->dq);
             call->kernels->store_row(ph_at_out(call->grads->dq, a->dtype, at),
                                      dq_row(call->plan, w, h, i), a->qk_dim, a->dtype,
                                      a->scale);
@@ -379,8 +379,7 @@ static void clear_dq(const ph_call *call, int batch, int set, int first, int end
     for (int h = 0; call->grads->dq && h < j->heads; h++)
         for (int row = first; row < end; row++) {
             int head = j->mixes ? h : set * j->per_token + row % j->per_token;
-            int64_t at =
-                batch * a->dq.batch + head * a->dq.head + row / j->per_token * a->dq.time;
+            int64_t at = ph_row_at(call, &a->dq, batch, head, row / j->per_token);
             memset(ph_at_out(call->grads->dq, a->dtype, at), 0,
                    (size_t)a->qk_dim * ph_dtype_size(a->dtype));
         }

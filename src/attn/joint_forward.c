@@ -249,14 +249,12 @@ static void multiply_head(const ph_call *call, worker *w, const ph_joint_block *
                           const float *p)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const ph_attn *a = call->attn;
+    const ph_keys values = ph_keys_v(call, w->r.batch, w->r.rows[h].v_head);
     const ph_kernels *k = call->kernels;
     int pad = call->plan->v_pad;
     int sparse = call->plan->needs.power && !call->plan->needs.mix[PH_WEIGHTS];
     int64_t ld;
-    const float *v =
-        ph_keys_rows(call, call->args->v, &a->v, w->r.batch, w->r.rows[h].v_head,
-                     a->v_dim, pad, t->j0, t->c0, t->c1, 0, w->v, &ld);
+    const float *v = ph_keys_rows(&values, t->j0, t->c0, t->c1, 0, w->v, &ld);
     if (!k->finite(v + t->c0 * ld, ld, t->c1 - t->c0, pad)) {
         multiply_visible(call, w, t, h, p, v, ld);
         return;
@@ -325,7 +323,8 @@ static void store_rows(const ph_call *call, const worker *w)
         for (int i = 0; i < w->r.count; i++) {
             const ph_rows *r = &w->r.rows[h];
             float gate = gate_of(call, r, i);
-            void *out = ph_at_out(call->args->out, a->dtype, ph_rows_at(r, i, &a->out));
+            void *out =
+                ph_at_out(call->args->out, a->dtype, ph_rows_at(call, r, i, &a->out));
             if (call->args->lse)
                 call->args->lse[ph_rows_index(call, r, i)] = w->lse[h * rows + i];
             if (gate == 0 || !w->started)

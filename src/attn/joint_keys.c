@@ -181,7 +181,7 @@ static void store_keys(const ph_call *call, void *out, const ph_strides *s, int 
     int n = ph_min(PH_BLOCK, a->kv_len - j0);
     for (int h = 0; out && h < heads; h++)
         for (int c = 0; c < n; c++) {
-            int64_t at = batch * s->batch + (head0 + h) * s->head + (j0 + c) * s->time;
+            int64_t at = ph_key_at(call, s, batch, head0 + h, j0 + c);
             call->kernels->store_row(ph_at_out(out, a->dtype, at),
                                      sums + ((int64_t)h * PH_BLOCK + c) * pad, dim,
                                      a->dtype, scale);

@@ -180,8 +180,7 @@ static void key_item(void *arg, int lane, int index)
         }
     for (int h = 0; h < a->q_heads; h++)
         for (int c = 0; c < n; c++)
-            call->args->look
-                ->col_sum[((int64_t)batch * a->q_heads + h) * a->kv_len + j0 + c] =
+            call->args->look->col_sum[ph_key_index(call, batch, h, j0 + c)] =
                 (float)l.sums[h * PH_BLOCK + c];
 }
 

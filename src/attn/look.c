@@ -133,7 +133,7 @@ void ph_look_clear(const ph_call *call, int batch, int head, int token)
 {
     const ph_attn *a = call->attn;
     const ph_look_at *look = call->args->look;
-    int64_t index = ((int64_t)batch * a->q_heads + head) * a->q_len + token;
+    int64_t index = ph_row_index(call, batch, head, token);
     if (look->weights)
         memset(look->weights + index * a->kv_len, 0, (size_t)a->kv_len * sizeof(float));
     if (look->entropy) look->entropy[index] = 0;
@@ -248,8 +248,8 @@ static void key_item(void *arg, int lane, int index)
             sum_strip(call, &l, r, j0);
     }
     for (int g = 0; g < plan->group; g++) {
-        int64_t head = (int64_t)l.rows->batch * a->q_heads + l.rows->head0 + g;
-        float *out = call->args->look->col_sum + head * a->kv_len + j0;
+        float *out = call->args->look->col_sum +
+                     ph_key_index(call, l.rows->batch, l.rows->head0 + g, j0);
         for (int c = 0; c < n; c++) out[c] = (float)l.sums[g * PH_BLOCK + c];
     }
 }

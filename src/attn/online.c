@@ -153,11 +153,9 @@ static void drop_weights(const ph_call *call, ph_online *st, const ph_score_stri
 
 static void pack_values(const ph_call *call, ph_online *st, block *b)
 {
-    const ph_attn *a = call->attn;
-    const ph_rows *rows = st->rows;
-    int one_strip = rows->count <= call->kernels->mr; /* packing would not pay */
-    b->v = ph_keys_rows(call, call->args->v, &a->v, rows->batch, rows->v_head, a->v_dim,
-                        call->plan->v_pad, b->j0, b->c0, b->c1, one_strip, st->v, &b->ld);
+    const ph_keys v = ph_keys_v(call, st->rows->batch, st->rows->v_head);
+    int one_strip = st->rows->count <= call->kernels->mr; /* packing would not pay */
+    b->v = ph_keys_rows(&v, b->j0, b->c0, b->c1, one_strip, st->v, &b->ld);
 }
 
 /* acc += p v of a single strip: v is converted 16 keys at a time and multiplied while it
@@ -166,17 +164,16 @@ static void multiply_v_16_keys(const ph_call *call, ph_online *st, block *b, int
                                int c0, int c1, const float *rescale)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const ph_attn *a = call->attn;
+    const ph_keys v = ph_keys_v(call, st->rows->batch, st->rows->v_head);
     const void *from[PH_LANES], *next = ph_prefetch_take(&b->prefetch, 1);
     int pad = call->plan->v_pad;
     for (int c = c0; c < c1; c += PH_LANES, rescale = ones) {
         int n = ph_min(PH_LANES, c1 - c);
-        ph_keys_pointers(call, call->args->v, &a->v, st->rows->batch, st->rows->v_head,
-                         b->j0 + c, n, from);
-        call->kernels->pack_row_major(st->v, pad, from, n, a->v_dim, a->dtype, 1);
+        ph_keys_pointers(&v, b->j0 + c, n, from);
+        call->kernels->pack_row_major(st->v, pad, from, n, v.dim, v.type, 1);
         call->kernels->multiply_v(m, pad, n, st->scores + c, st->v, pad, st->split.acc,
                                   pad, rescale,
-                                  next ? ph_at(next, a->dtype, c * a->v.time) : NULL);
+                                  next ? ph_at(next, v.type, c * v.strides->time) : NULL);
     }
 }
 
@@ -216,18 +213,18 @@ static void plan_prefetch(const ph_call *call, const ph_online *st, block *b)
     const ph_rows *rows = st->rows;
     int j = b->j0 + PH_BLOCK, keys = ph_min(PH_BLOCK, rows->high - j);
     int mr = call->kernels->mr;
-    int64_t k = rows->batch * a->k.batch + rows->k_head * a->k.head + j * a->k.time;
-    int64_t v = rows->batch * a->v.batch + rows->v_head * a->v.head + j * a->v.time;
-    ph_prefetch_rows(call, &b->prefetch, 2, args->v, &a->v, v, keys, a->v_dim);
+    const ph_keys k = ph_keys_k(call, rows->batch, rows->k_head);
+    const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
+    ph_keys_prefetch(&v, j, keys, &b->prefetch, 2);
     if (rows->count <= mr) return;
-    ph_prefetch_rows(call, &b->prefetch, 1, args->k, &a->k, k, keys, a->qk_dim);
+    ph_keys_prefetch(&k, j, keys, &b->prefetch, 1);
     if (rows->group > 1) return;
     if (st->packed == 0)
         ph_prefetch_rows(call, &b->prefetch, 0, args->q, &a->q,
-                         ph_rows_at(rows, mr, &a->q), rows->count - mr, a->qk_dim);
+                         ph_rows_at(call, rows, mr, &a->q), rows->count - mr, a->qk_dim);
     if (keys <= 0)
         ph_prefetch_rows(call, &b->prefetch, 1, args->out, &a->out,
-                         ph_rows_at(rows, 0, &a->out), rows->count, a->v_dim);
+                         ph_rows_at(call, rows, 0, &a->out), rows->count, a->v_dim);
 }
 
 /* Packs k and v of the block. With few rows k is used too rarely to pay for packing. */
@@ -235,10 +232,9 @@ static void pack_block(const ph_call *call, ph_online *st, block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
+    const ph_keys k = ph_keys_k(call, rows->batch, rows->k_head);
     if (rows->count <= call->kernels->few_rows)
-        b->k = ph_at(call->args->k, a->dtype,
-                     rows->batch * a->k.batch + rows->k_head * a->k.head +
-                         b->j0 * a->k.time);
+        b->k = ph_keys_at(&k, b->j0);
     else
         ph_scores_pack_k(call, rows->batch, rows->k_head, b->j0, b->c0, b->c1, st->k);
     int in_place = a->dtype == PH_F32 && a->v_dim == call->plan->v_pad;
@@ -337,7 +333,7 @@ void ph_online_finish(const ph_call *call, const ph_rows *rows, ph_running *resu
             int r = first + i;
             float *acc = result->acc + (size_t)r * pad;
             void *out =
-                ph_at_out(call->args->out, a->dtype, ph_rows_at(rows, r, &a->out));
+                ph_at_out(call->args->out, a->dtype, ph_rows_at(call, rows, r, &a->out));
             if (factor[i] == 0 && !has_seen(call, result, r))
                 memset(acc, 0, pad * sizeof(float));
             if (call->args->lse) call->args->lse[ph_rows_index(call, rows, r)] = lse[i];
@@ -355,10 +351,9 @@ void ph_online_clear(const ph_call *call, const ph_rows *rows, int first, int en
         int token = row / rows->group, head = rows->head0 + row % rows->group;
         if (token < rows->extent.q_len && ph_rows_active(call, rows->batch, head, token))
             continue;
-        int64_t at =
-            rows->batch * a->out.batch + head * a->out.head + token * a->out.time;
+        int64_t at = ph_row_at(call, &a->out, rows->batch, head, token);
+        int64_t index = ph_row_index(call, rows->batch, head, token);
         memset(ph_at_out(call->args->out, a->dtype, at), 0, bytes);
-        int64_t index = ((int64_t)rows->batch * a->q_heads + head) * a->q_len + token;
         if (call->args->lse) call->args->lse[index] = -INFINITY;
     }
 }

@@ -55,17 +55,16 @@ static int values_in_place(const ph_call *call, const ph_online *st)
    there are none. */
 static int pack_values(const ph_call *call, ph_online *st, int j0, int c0, int c1)
 {
-    const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
-    const ph_rows *rows = st->rows;
+    const ph_keys values = ph_keys_v(call, st->rows->batch, st->rows->v_head);
     const void *from[PH_AMX_STEP];
     int all_normal = 1;
     for (int c = c0; c < c1; c += PH_AMX_STEP) {
         int n = ph_min(PH_AMX_STEP, c1 - c);
         uint16_t *v = st->amx.v + (int64_t)c * plan->v_pad;
-        ph_keys_pointers(call, call->args->v, &a->v, rows->batch, rows->v_head, j0 + c, n,
-                         from);
-        if (plan->bf16_pairs->pack_pairs(v, from, n, a->v_dim, ph_next_block(&a->v)))
+        ph_keys_pointers(&values, j0 + c, n, from);
+        if (plan->bf16_pairs->pack_pairs(v, from, n, values.dim,
+                                         ph_keys_next_block(&values)))
             continue;
         all_normal = 0;
         for (int i = 0; i < PH_AMX_STEP * plan->v_pad; i++)
@@ -101,16 +100,15 @@ static float weight(const uint16_t *terms, int i, int c)
 static void add_left_out(const ph_call *call, ph_online *st, int first, int m, int j0,
                          int c0, int c1)
 {
-    const ph_attn *a = call->attn;
+    const ph_keys values = ph_keys_v(call, st->rows->batch, st->rows->v_head);
     const void *keys[PH_BLOCK];
-    ph_keys_pointers(call, call->args->v, &a->v, st->rows->batch, st->rows->v_head,
-                     j0 + c0, c1 - c0, keys);
+    ph_keys_pointers(&values, j0 + c0, c1 - c0, keys);
     for (int i = 0; i < m; i++) {
         float *acc = st->split.acc + (int64_t)(first + i) * call->plan->v_pad;
         for (int c = 0; c < c1 - c0; c++) {
             const uint16_t *v = keys[c];
             if (!ph_rows_sees(call, st->rows, first + i, j0 + c0 + c)) continue;
-            for (int d = 0; d < a->v_dim; d++)
+            for (int d = 0; d < values.dim; d++)
                 if (!ph_is_normal(v[d]))
                     acc[d] += weight(st->amx.terms, i, c) * ph_from_bf16(v[d]);
         }
@@ -123,15 +121,14 @@ static void strip_scores(const ph_call *call, ph_online *st, int j0, int first, 
 {
     const ph_plan *plan = call->plan;
     const ph_amx_operands *t = &st->amx;
-    const ph_strides *k = &call->attn->k;
+    const ph_keys k = ph_keys_k(call, st->rows->batch, st->rows->k_head);
     int in_place = ph_max(c0, ph_min(t->in_place, c1));
-    int64_t key = st->rows->batch * k->batch + st->rows->k_head * k->head;
     for (int i = 0; i < m * PH_LANES; i++) st->lane_max[i] = -INFINITY;
     if (in_place > c0)
-        plan->bf16_pairs->scores_in_place(
-            m, in_place - c0, plan->k_steps, t->q_panel,
-            (const uint16_t *)call->args->k + key + (j0 + c0) * k->time, k->time,
-            ph_next_block(k), plan->scale2, st->scores + c0, st->lane_max);
+        plan->bf16_pairs->scores_in_place(m, in_place - c0, plan->k_steps, t->q_panel,
+                                          ph_keys_at(&k, j0 + c0), k.strides->time,
+                                          ph_keys_next_block(&k), plan->scale2,
+                                          st->scores + c0, st->lane_max);
     if (c1 > in_place)
         plan->bf16_pairs->scores(
             m, c1 - in_place, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
@@ -143,10 +140,9 @@ static void strip_scores(const ph_call *call, ph_online *st, int j0, int first, 
 static int attend_in_place(const ph_call *call, const ph_online *st,
                            const ph_strip *strip, int j, int keys)
 {
-    const ph_strides *v = &call->attn->v;
-    int64_t at = st->rows->batch * v->batch + st->rows->v_head * v->head + j * v->time;
+    const ph_keys v = ph_keys_v(call, st->rows->batch, st->rows->v_head);
     return call->plan->bf16_pairs->attend_in_place(
-        strip, (const uint16_t *)call->args->v + at, v->time, keys, ph_next_block(v));
+        strip, ph_keys_at(&v, j), v.strides->time, keys, ph_keys_next_block(&v));
 }
 
 void ph_online_amx_strip(const ph_call *call, ph_online *st, int j0, int v_normal,

@@ -47,7 +47,7 @@ float ph_rows_gate(const ph_call *call, int batch, int head, int token)
     const float *gate = call->args->gate;
     if (!gate) return 1;
     if (a->gate == PH_GATE_HEAD) return gate[head];
-    return gate[((int64_t)batch * a->q_heads + head) * a->q_len + token];
+    return gate[ph_row_index(call, batch, head, token)];
 }
 
 int ph_rows_active(const ph_call *call, int batch, int head, int token)
@@ -121,7 +121,7 @@ void ph_rows_pointers(const ph_call *call, const ph_rows *rows, int first, int c
 {
     ph_dtype type = call->attn->dtype;
     for (int r = 0; r < count; r++)
-        out[r] = ph_at(base, type, ph_rows_at(rows, first + r, strides));
+        out[r] = ph_at(base, type, ph_rows_at(call, rows, first + r, strides));
 }
 
 void ph_rows_pack_q(const ph_call *call, const ph_rows *rows, float scale, float *dst)
@@ -370,36 +370,6 @@ void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m,
     }
 }
 
-void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *strides,
-                      int batch, int head, int j, int count, const void **out)
-{
-    ph_dtype type = call->attn->dtype;
-    int64_t at = batch * strides->batch + head * strides->head + j * strides->time;
-    for (int c = 0; c < count; c++, at += strides->time) out[c] = ph_at(base, type, at);
-}
-
-void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
-                      const ph_strides *strides, int64_t at, int n, int dim)
-{
-    ph_dtype type = call->attn->dtype;
-    if (strides->time != dim || n <= 0) return;
-    ahead->part[i].at = ph_at(base, type, at);
-    ahead->part[i].end = ph_at(base, type, at + (int64_t)n * dim);
-}
-
-void ph_keys_panels(const ph_call *call, const void *base, const ph_strides *strides,
-                    int batch, int head, int dim, int j0, int c0, int c1, float *panels)
-{
-    const ph_kernels *k = call->kernels;
-    const void *from[PH_NR_MAX];
-    for (int c = c0; c < c1; c += k->nr) {
-        int n = ph_min(k->nr, c1 - c);
-        ph_keys_pointers(call, base, strides, batch, head, j0 + c, n, from);
-        k->pack_panel(panels + (int64_t)c * dim, k->nr, from, n, dim, call->attn->dtype,
-                      1);
-    }
-}
-
 size_t ph_scores_k_floats(const ph_plan *plan, int keys)
 {
     return (size_t)keys * (size_t)plan->k_floats + PH_PACK_SLACK;
@@ -408,36 +378,17 @@ size_t ph_scores_k_floats(const ph_plan *plan, int keys)
 void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, int c1,
                       float *dst)
 {
-    const ph_attn *a = call->attn;
     const ph_plan *plan = call->plan;
+    const ph_keys k = ph_keys_k(call, batch, head);
     const void *from[PH_AMX_TILE];
     if (!plan->bf16_pairs) {
-        ph_keys_panels(call, call->args->k, &a->k, batch, head, a->qk_dim, j0, c0, c1,
-                       dst);
+        ph_keys_panels(&k, j0, c0, c1, dst);
         return;
     }
     for (int c = c0; c < c1; c += PH_AMX_TILE) {
         int n = ph_min(PH_AMX_TILE, c1 - c);
-        ph_keys_pointers(call, call->args->k, &a->k, batch, head, j0 + c, n, from);
+        ph_keys_pointers(&k, j0 + c, n, from);
         plan->bf16_pairs->pack_panel((uint16_t *)(dst + (int64_t)c * plan->k_floats),
-                                     from, n, a->qk_dim, ph_next_block(&a->k));
+                                     from, n, k.dim, ph_keys_next_block(&k));
     }
-}
-
-const float *ph_keys_rows(const ph_call *call, const void *base,
-                          const ph_strides *strides, int batch, int head, int dim,
-                          int pad, int j0, int c0, int c1, int in_place, float *scratch,
-                          int64_t *ld)
-{
-    const void *from[PH_BLOCK];
-    ph_keys_pointers(call, base, strides, batch, head, j0 + c0, c1 - c0, from);
-    int compact = strides->time == dim || in_place;
-    if (call->attn->dtype == PH_F32 && dim == pad && compact) {
-        *ld = strides->time;
-        return (const float *)from[0] - c0 * strides->time;
-    }
-    call->kernels->pack_row_major(scratch + (int64_t)c0 * pad, pad, from, c1 - c0, dim,
-                                  call->attn->dtype, 1);
-    *ld = pad;
-    return scratch;
 }

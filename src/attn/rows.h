@@ -12,7 +12,7 @@
 #ifndef PH_ATTN_ROWS_H
 #define PH_ATTN_ROWS_H
 
-#include "attn/plan.h"
+#include "attn/keys.h"
 
 /* Valid lengths of one batch row, and the position of its query 0. */
 typedef struct ph_extent {
@@ -63,23 +63,21 @@ void ph_rows_all(const ph_call *call, ph_rows *rows, int first, int end);
 /* Index of row r in a (batch, q_heads, q_len) tensor. */
 static inline int64_t ph_rows_index(const ph_call *call, const ph_rows *rows, int r)
 {
-    const ph_attn *a = call->attn;
-    return ((int64_t)rows->batch * a->q_heads + rows->head[r]) * a->q_len +
-           rows->token[r];
+    return ph_row_index(call, rows->batch, rows->head[r], rows->token[r]);
 }
 
 /* Element index of row r in a tensor with q-like strides. */
-static inline int64_t ph_rows_at(const ph_rows *rows, int r, const ph_strides *s)
+static inline int64_t ph_rows_at(const ph_call *call, const ph_rows *rows, int r,
+                                 const ph_strides *s)
 {
-    return rows->batch * s->batch + rows->head[r] * s->head + rows->token[r] * s->time;
+    return ph_row_at(call, s, rows->batch, rows->head[r], rows->token[r]);
 }
 
 /* The same for dout. */
 static inline int64_t ph_dout_at(const ph_call *call, const ph_rows *rows, int r)
 {
-    const ph_strides *s = &call->plan->backward.dout;
-    return rows->batch * s->batch + ph_dout_head(call, rows->head[r]) * s->head +
-           rows->token[r] * s->time;
+    return ph_row_at(call, &call->plan->backward.dout, rows->batch,
+                     ph_dout_head(call, rows->head[r]), rows->token[r]);
 }
 
 /* Whether every row sees all keys [from, to) by position. */
@@ -154,32 +152,5 @@ int ph_rows_sees(const ph_call *call, const ph_rows *rows, int r, int j);
 /* Fills columns c0 up to c1 rounded up to 16 of a strip with the factors of dropout. */
 void ph_rows_dropout(const ph_call *call, const ph_rows *rows, int first, int m, int j0,
                      int c0, int c1, float *factors);
-
-/* Prefetch distance in bytes: from a bf16 key to the same key of the next block. */
-static inline int64_t ph_next_block(const ph_strides *strides)
-{
-    return strides->time * PH_BLOCK * (int64_t)sizeof(uint16_t);
-}
-
-/* Pointers to keys [j, j + count). */
-void ph_keys_pointers(const ph_call *call, const void *base, const ph_strides *strides,
-                      int batch, int head, int j, int count, const void **out);
-
-/* Range i of a prefetch: n rows of a tensor from element `at` on, if they are
-   contiguous. */
-void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
-                      const ph_strides *strides, int64_t at, int n, int dim);
-
-/* Packs keys [j0 + c0, j0 + c1) of k or v (c0 a multiple of nr) into K-major panels. */
-void ph_keys_panels(const ph_call *call, const void *base, const ph_strides *strides,
-                    int batch, int head, int dim, int j0, int c0, int c1, float *panels);
-
-/* The same keys row-major in f32, with `pad` columns: the tensor itself where it has that
-   layout and reading it in place is cheap, else a copy in `scratch`. Key j0 + c is at
-   result + c * *ld. */
-const float *ph_keys_rows(const ph_call *call, const void *base,
-                          const ph_strides *strides, int batch, int head, int dim,
-                          int pad, int j0, int c0, int c1, int in_place, float *scratch,
-                          int64_t *ld);
 
 #endif

@@ -3,6 +3,8 @@
  */
 #include "attn/targets.h"
 
+#include "attn/address.h"
+
 #include <string.h>
 
 static void *dq_row(const ph_call *call, const ph_dq_target *t, int head, int token)
@@ -43,14 +45,14 @@ static ph_key_target key_target(const ph_call *call, void *grad, const ph_stride
 ph_key_target ph_dk_target(const ph_call *call, int batch, int head, int k0)
 {
     const ph_attn *a = call->attn;
-    int64_t at = batch * a->dk.batch + head * a->dk.head + k0 * a->dk.time;
+    int64_t at = ph_key_at(call, &a->dk, batch, head, k0);
     return key_target(call, call->grads->dk, &a->dk, at, a->qk_dim, a->scale);
 }
 
 ph_key_target ph_dv_target(const ph_call *call, int batch, int head, int k0)
 {
     const ph_attn *a = call->attn;
-    int64_t at = batch * a->dv.batch + head * a->dv.head + k0 * a->dv.time;
+    int64_t at = ph_key_at(call, &a->dv, batch, head, k0);
     return key_target(call, call->grads->dv, &a->dv, at, a->v_dim, 1);
 }
 

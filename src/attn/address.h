@@ -1,0 +1,42 @@
+/*
+ * address.h - where rows and keys lie in memory: ph_row_at and ph_key_at, and their
+ * counterparts for packed tensors. Nothing else in the engine computes addresses of a
+ * caller's tensor from a batch row, a head and a token or key.
+ */
+#ifndef PH_ATTN_ADDRESS_H
+#define PH_ATTN_ADDRESS_H
+
+#include "attn/plan.h"
+
+/* Element index of a query's row in a tensor with strides: q, out, dout, dq. */
+static inline int64_t ph_row_at(const ph_call *call, const ph_strides *s, int batch,
+                                int head, int token)
+{
+    (void)call;
+    return batch * s->batch + head * s->head + token * s->time;
+}
+
+/* Index of a query's row in a packed (batch, q_heads, q_len) tensor: lse, gate, looks,
+   and what the backward pass keeps of a row. */
+static inline int64_t ph_row_index(const ph_call *call, int batch, int head, int token)
+{
+    const ph_attn *a = call->attn;
+    return ((int64_t)batch * a->q_heads + head) * a->q_len + token;
+}
+
+/* Element index of a key's row in a tensor with strides: k, v, dk, dv. */
+static inline int64_t ph_key_at(const ph_call *call, const ph_strides *s, int batch,
+                                int head, int key)
+{
+    (void)call;
+    return batch * s->batch + head * s->head + key * s->time;
+}
+
+/* Index of a key in a packed (batch, q_heads, kv_len) tensor: column sums. */
+static inline int64_t ph_key_index(const ph_call *call, int batch, int head, int key)
+{
+    const ph_attn *a = call->attn;
+    return ((int64_t)batch * a->q_heads + head) * a->kv_len + key;
+}
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * keys.h - the keys or the values of one head: found, packed, converted, prefetched.
+ */
+#ifndef PH_ATTN_KEYS_H
+#define PH_ATTN_KEYS_H
+
+#include "attn/address.h"
+
+typedef struct ph_keys {
+    const ph_call *call;
+    const void *base; /* k or v of the call */
+    const ph_strides *strides;
+    ph_dtype type;
+    int dim, pad; /* pad: dim rounded up to 16 */
+    int batch, head;
+} ph_keys;
+
+ph_keys ph_keys_k(const ph_call *call, int batch, int head);
+ph_keys ph_keys_v(const ph_call *call, int batch, int head);
+
+/* Key j in place. */
+static inline const void *ph_keys_at(const ph_keys *keys, int j)
+{
+    return ph_at(keys->base, keys->type,
+                 ph_key_at(keys->call, keys->strides, keys->batch, keys->head, j));
+}
+
+/* Pointers to keys [j, j + count). */
+void ph_keys_pointers(const ph_keys *keys, int j, int count, const void **out);
+
+/* Prefetch distance in bytes: from a bf16 key to the same key of the next block. */
+static inline int64_t ph_keys_next_block(const ph_keys *keys)
+{
+    return keys->strides->time * PH_BLOCK * (int64_t)sizeof(uint16_t);
+}
+
+/* Range i of a prefetch: keys [j, j + n), if they are contiguous. */
+void ph_keys_prefetch(const ph_keys *keys, int j, int n, ph_prefetch *ahead, int i);
+
+/* Packs keys [j0 + c0, j0 + c1), c0 a multiple of nr, into K-major panels. */
+void ph_keys_panels(const ph_keys *keys, int j0, int c0, int c1, float *panels);
+
+/* The same keys row-major in f32, with `pad` columns: in place where they have that
+   layout and reading them there is cheap, else a copy in `scratch`. Key j0 + c is at
+   result + c * *ld. */
+const float *ph_keys_rows(const ph_keys *keys, int j0, int c0, int c1, int in_place,
+                          float *scratch, int64_t *ld);
+
+/* Range i of a prefetch: n contiguous vectors of a tensor from element `at` on. */
+void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
+                      const ph_strides *strides, int64_t at, int n, int dim);
+
+#endif
