@@ -15,6 +15,7 @@ typedef struct ph_backward_call {
     const ph_layer_grads *grads;
     const float *param[PH_LAYER_PARAMS];
     float *dparam[PH_LAYER_PARAMS];
+    ph_tokens x_tokens, key_tokens;
     ph_layer_activations saved;
     ph_kind_call kind;
     int want_q, want_k, want_v; /* whether anything needs dq, dk, dv */

@@ -326,8 +326,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
     PH_TRY(settle_out(l));
     settle_tiles(l);
-    l->kv_len = ph_desc_grows(d) ? a->q_len : a->kv_len;
-    l->q_rows = a->batch * a->q_len;
+    l->q_rows = ph_desc_rows(d);
     l->kv_rows = ph_desc_key_rows(d);
     l->angles = ph_max(l->shape.q.angles, l->shape.k.angles);
     ph_layer_angles(l);

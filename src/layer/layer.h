@@ -51,9 +51,8 @@ struct ph_layer {
     int slice_heads;
     int recomputes_v;  /* 1: v is not saved, each slice recomputes its own */
     ph_projection out; /* wo */
-    int q_rows;        /* batch * q_len: tokens of x */
-    int kv_len;        /* tokens that a call projects to keys in one batch row */
-    int kv_rows;       /* batch * kv_len */
+    int q_rows;        /* tokens of x */
+    int kv_rows;       /* tokens that a call projects to keys */
     int out_cols;      /* of out */
     ph_param param[PH_LAYER_PARAMS]; /* all parameters */
     int params, named;               /* how many, and how many of them are named fields */
@@ -120,17 +119,16 @@ ph_gemm ph_layer_product_dw(const ph_projection *proj, int rows, const void *x,
 ph_gemm ph_layer_sum(const ph_projection *proj, int rows, const float *ones,
                      const float *dy, float *sums);
 
-/* Rows of a (batch, len, columns) tensor. */
-typedef struct ph_layer_rows {
-    int batch, len, columns;
-    const int32_t *lens; /* (batch) valid ones; NULL: all */
-} ph_layer_rows;
+/* The tokens of x in a call, and those it projects to keys; `len` of the latter is 0
+   where all keys are cached. */
+ph_tokens ph_layer_x_tokens(const ph_layer *layer, const ph_layer_args *args);
+ph_tokens ph_layer_key_tokens(const ph_layer *layer, const ph_layer_args *args);
 
-/* to = from, converted; rows beyond their length become 0. */
-void ph_layer_copy(ph_ctx *ctx, ph_layer_rows rows, void *to, ph_dtype to_type,
-                   const void *from, ph_dtype from_type);
-/* Rows of x beyond their length become 0. */
-void ph_layer_clear(ph_layer_rows rows, void *x, ph_dtype type);
+/* to = from, converted; padding rows become 0. */
+void ph_layer_copy(ph_ctx *ctx, const ph_tokens *tokens, int columns, void *to,
+                   ph_dtype to_type, const void *from, ph_dtype from_type);
+/* Padding rows of x become 0. */
+void ph_layer_clear(const ph_tokens *tokens, int columns, void *x, ph_dtype type);
 
 /* ---- gather.c ---- */
 
@@ -190,42 +188,43 @@ void ph_layer_columns(ph_ctx *ctx, int rows, const float *from, int all, int fir
 
 /* ---- position.c ---- */
 
-/* Positions of a (batch, len) set of tokens: start[b] + t. */
+/* Rotation of some tokens, whose positions are start[b] + t. */
 typedef struct ph_rope_table {
     const float
-        *table;    /* cos and sin of each angle, `angles` each, one line per position */
-    int per_batch; /* 1: every batch row has its own lines, else they are shared */
+        *table;  /* cos and sin of each angle, `angles` each, one line per position */
+    int per_row; /* 1: every token has its own line; else those at t share line t */
 } ph_rope_table;
 
 /* Norm and rotation of one projection, forward or backward. */
 typedef struct ph_position_args {
     const ph_layer *layer;
     const ph_projection *proj;
-    int len;             /* tokens of a batch row */
-    const int32_t *lens; /* (batch) valid ones; NULL: all */
+    const ph_tokens *tokens;
     ph_rope_table rope;
     const float *gain;   /* of the norm, or NULL: 1 */
     const float *raw;    /* rows as projected */
     float *x;            /* forward: output rows, may be raw; backward: rows of the
                             gradient, in place */
     ph_strides to;       /* forward: strides of x */
-    const int32_t *past; /* forward into a cache: rows of each batch row it holds */
+    int cached;          /* forward: 1: x is a cache of each batch row ... */
+    const int32_t *past; /* ... which holds so many tokens; NULL: none */
     float *sums;         /* backward: (ph_layer_chunks, gains) for dgain, or NULL */
 } ph_position_args;
 
 /* Fills theta[angles] and the shape's rope_scale. */
 void ph_layer_angles(ph_layer *layer);
 
-/* Floats of the table for `len` positions from start (NULL: 0), and the table itself. */
-size_t ph_layer_rope_floats(const ph_layer *layer, int len, const int32_t *start);
-ph_rope_table ph_layer_rope_table(const ph_layer *layer, int len, const int32_t *start,
-                                  float *table);
+/* Floats of the table for positions from start (NULL: 0) on, and the table itself. */
+size_t ph_layer_rope_floats(const ph_layer *layer, const ph_tokens *tokens,
+                            const int32_t *start);
+ph_rope_table ph_layer_rope_table(const ph_layer *layer, const ph_tokens *tokens,
+                                  const int32_t *start, float *table);
 
 /* Elements in the gain of a projection. */
 int ph_layer_gains(const ph_layer *layer, const ph_projection *proj);
 /* Whether a projection has a norm or a rotation. */
 int ph_layer_positions(const ph_projection *proj);
-int ph_layer_chunks(const ph_layer *layer, int len);
+int ph_layer_chunks(int rows);
 void ph_layer_position(const ph_position_args *args);
 void ph_layer_position_backward(const ph_position_args *args, float *dgain);
 

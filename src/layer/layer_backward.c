@@ -102,11 +102,8 @@ static void layout_kind(ph_backward_call *c, ph_arena *arena)
                         .q_heads = n,
                         .k_heads = slice_heads(l, a->k_heads),
                         .out_heads = slice_heads(l, s->out_heads),
-                        .q_rows = l->q_rows,
-                        .kv_rows = l->kv_rows,
-                        .kv_len = l->kv_len,
-                        .q_lens = args->attn.q_lens,
-                        .kv_lens = args->attn.kv_lens,
+                        .x_tokens = c->x_tokens,
+                        .key_tokens = c->key_tokens,
                         .x = c->x,
                         .source = c->source,
                         .q_proj = c->saved.q,
@@ -144,7 +141,7 @@ static void layout(ph_backward_call *c, ph_arena *arena)
     const ph_layer_desc *d = &l->desc;
     const ph_layer_grads *g = c->grads;
     const ph_shape *s = &l->shape;
-    const int32_t *q_lens = c->args->attn.q_lens, *kv_lens = c->args->attn.kv_lens;
+    const int32_t *q_lens = c->x_tokens.lens, *kv_lens = c->key_tokens.lens;
     ph_dtype type = d->attn.dtype;
     int copy_dout = q_lens || type != PH_F32;
     int kind = l->kind[0] || l->kind[1];
@@ -160,13 +157,14 @@ static void layout(ph_backward_call *c, ph_arena *arena)
     c->dv = layout_copy(arena, c->want_v, l->kv_rows, ph_projection_width(&s->v), PH_F32);
     c->ones = ph_arena_floats(arena, (size_t)ph_max(l->q_rows, l->kv_rows));
     c->q_table =
-        ph_arena_floats(arena, ph_layer_rope_floats(l, d->attn.q_len, c->args->past));
+        ph_arena_floats(arena, ph_layer_rope_floats(l, &c->x_tokens, c->args->past));
     c->kv_table = c->q_table;
     if (d->memory_dim)
-        c->kv_table = ph_arena_floats(arena, ph_layer_rope_floats(l, l->kv_len, NULL));
-    c->q_sums = layout_copy(arena, s->q.norm, ph_layer_chunks(l, d->attn.q_len),
+        c->kv_table =
+            ph_arena_floats(arena, ph_layer_rope_floats(l, &c->key_tokens, NULL));
+    c->q_sums = layout_copy(arena, s->q.norm, ph_layer_chunks(l->q_rows),
                             ph_layer_gains(l, &s->q), PH_F32);
-    c->k_sums = layout_copy(arena, s->k.norm, ph_layer_chunks(l, l->kv_len),
+    c->k_sums = layout_copy(arena, s->k.norm, ph_layer_chunks(l->kv_rows),
                             ph_layer_gains(l, &s->k), PH_F32);
     c->x = c->x_copy ? c->x_copy : c->args->x;
     c->source = d->memory_dim ? c->args->memory : c->args->x;
@@ -190,15 +188,15 @@ static void make_copies(const ph_backward_call *c)
     const ph_attn *a = &l->desc.attn;
     const ph_layer_args *args = c->args;
     const void *source = l->desc.memory_dim ? args->memory : args->x;
-    const int32_t *q_lens = args->attn.q_lens, *kv_lens = args->attn.kv_lens;
-    ph_layer_rows out = {a->batch, a->q_len, l->out_cols, q_lens};
-    ph_layer_rows x = {a->batch, a->q_len, l->desc.model_dim, q_lens};
-    ph_layer_rows keys = {a->batch, l->kv_len, l->shape.k.in, kv_lens};
     if (c->dout_copy)
-        ph_layer_copy(l->ctx, out, c->dout_copy, PH_F32, c->grads->dout, a->dtype);
-    if (c->x_copy) ph_layer_copy(l->ctx, x, c->x_copy, a->dtype, args->x, a->dtype);
+        ph_layer_copy(l->ctx, &c->x_tokens, l->out_cols, c->dout_copy, PH_F32,
+                      c->grads->dout, a->dtype);
+    if (c->x_copy)
+        ph_layer_copy(l->ctx, &c->x_tokens, l->desc.model_dim, c->x_copy, a->dtype,
+                      args->x, a->dtype);
     if (c->source_copy)
-        ph_layer_copy(l->ctx, keys, c->source_copy, a->dtype, source, a->dtype);
+        ph_layer_copy(l->ctx, &c->key_tokens, l->shape.k.in, c->source_copy, a->dtype,
+                      source, a->dtype);
     for (int i = 0; i < ph_max(l->q_rows, l->kv_rows); i++) c->ones[i] = 1;
 }
 
@@ -348,15 +346,13 @@ static void position_projection(const ph_backward_call *c, ph_position_args args
 static void position(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
-    const ph_kind_call *k = &c->kind;
-    int q_len = l->desc.attn.q_len;
-    ph_rope_table q_rope = ph_layer_rope_table(l, q_len, c->args->past, c->q_table);
+    const ph_tokens *x = &c->x_tokens, *keys = &c->key_tokens;
+    ph_rope_table q_rope = ph_layer_rope_table(l, x, c->args->past, c->q_table);
     ph_rope_table k_rope = q_rope;
-    if (l->desc.memory_dim) k_rope = ph_layer_rope_table(l, l->kv_len, NULL, c->kv_table);
+    if (l->desc.memory_dim) k_rope = ph_layer_rope_table(l, keys, NULL, c->kv_table);
     position_projection(c,
                         (ph_position_args){.proj = &l->shape.q,
-                                           .len = q_len,
-                                           .lens = k->q_lens,
+                                           .tokens = x,
                                            .rope = q_rope,
                                            .gain = c->weights->q_norm,
                                            .raw = c->saved.q_raw,
@@ -365,8 +361,7 @@ static void position(const ph_backward_call *c)
                         c->grads->dq_norm);
     position_projection(c,
                         (ph_position_args){.proj = &l->shape.k,
-                                           .len = l->kv_len,
-                                           .lens = k->kv_lens,
+                                           .tokens = keys,
                                            .rope = k_rope,
                                            .gain = c->weights->k_norm,
                                            .raw = c->saved.k_raw,
@@ -388,12 +383,14 @@ static void round_sums(const ph_backward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
-    ph_layer_rows x = {.batch = a->batch, .len = a->q_len, .columns = l->desc.model_dim};
-    ph_layer_rows keys = {.batch = a->batch, .len = l->kv_len, .columns = l->shape.k.in};
+    ph_tokens x = c->x_tokens, keys = c->key_tokens;
+    x.lens = keys.lens = NULL; /* gradients of padding are zero already */
     if (c->dx && c->dx != c->grads->dx)
-        ph_layer_copy(l->ctx, x, c->grads->dx, a->dtype, c->dx, PH_F32);
+        ph_layer_copy(l->ctx, &x, l->desc.model_dim, c->grads->dx, a->dtype, c->dx,
+                      PH_F32);
     if (c->dmemory && c->dmemory != c->grads->dmemory)
-        ph_layer_copy(l->ctx, keys, c->grads->dmemory, a->dtype, c->dmemory, PH_F32);
+        ph_layer_copy(l->ctx, &keys, l->shape.k.in, c->grads->dmemory, a->dtype,
+                      c->dmemory, PH_F32);
 }
 
 /* ---- the call ---------------------------------------------------------------------- */
@@ -406,6 +403,8 @@ static ph_status backward(const ph_layer *layer, const ph_layer_weights *weights
     PH_TRY(ph_layer_check_grads_alias(layer, weights, args, grads));
     ph_backward_call c = {
         .layer = layer, .weights = weights, .args = args, .grads = grads};
+    c.x_tokens = ph_layer_x_tokens(layer, args);
+    c.key_tokens = ph_layer_key_tokens(layer, args);
     ph_layer_list(layer, weights, c.param);
     ph_layer_list_grads(layer, grads, c.dparam);
     const void *from_keys = layer->desc.memory_dim ? grads->dmemory : grads->dx;

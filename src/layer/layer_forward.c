@@ -13,9 +13,8 @@ typedef struct call {
     const ph_layer_args *args;
     const float *param[PH_LAYER_PARAMS];
     ph_layer_activations saved;
-    int kv_len;  /* keys this call projects per batch row; 0: all are cached */
-    int kv_rows; /* and of all */
-    float *out;  /* input of wo: the heads, unless a kind computes another */
+    ph_tokens x_tokens, key_tokens;
+    float *out; /* input of wo: the heads, unless a kind computes another */
     ph_kind_call kind;
     ph_gather gather;
     int32_t *filled; /* cache: (batch) keys it holds after this call */
@@ -50,9 +49,10 @@ static void list_products(call *c)
     c->count = 0;
     if (!s->sparse_q) add_projection(c, &s->q, w->wq, w->bq, l->q_rows, x, p->q_raw, 0);
     if (from >= 0) c->list[0].a = c->saved.kind[from], c->list[0].a_type = PH_F32;
-    add_projection(c, &s->k, w->wk, w->bk, c->kv_rows, source, p->k_raw,
+    add_projection(c, &s->k, w->wk, w->bk, c->key_tokens.rows, source, p->k_raw,
                    !memory && from < 0);
-    add_projection(c, &s->v, w->wv, w->bv, c->kv_rows, source, p->v, s->k.heads > 0);
+    add_projection(c, &s->v, w->wv, w->bv, c->key_tokens.rows, source, p->v,
+                   s->k.heads > 0);
     c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, c->out, PH_F32, NULL);
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
 }
@@ -62,17 +62,13 @@ static void layout_kind(call *c, ph_arena *arena)
     const ph_layer *l = c->layer;
     const ph_layer_args *a = c->args;
     ph_kind_call *k = &c->kind;
-    int grows = ph_desc_grows(&l->desc);
     *k = (ph_kind_call){.shape = &l->shape,
                         .ctx = l->ctx,
                         .args = a,
                         .weights = c->weights,
                         .param = c->param + l->named,
-                        .q_rows = l->q_rows,
-                        .kv_rows = c->kv_rows,
-                        .kv_len = c->kv_len,
-                        .q_lens = a->attn.q_lens,
-                        .kv_lens = grows ? a->attn.q_lens : a->attn.kv_lens,
+                        .x_tokens = c->x_tokens,
+                        .key_tokens = c->key_tokens,
                         .x = a->x,
                         .source = l->desc.memory_dim ? a->memory : a->x,
                         .q_proj = c->saved.q_raw,
@@ -110,11 +106,11 @@ static void layout(call *c, ph_arena *arena)
     if (!a->saved) c->saved.lse = a->attn.lse;
     size_t batch = (size_t)l->desc.attn.batch;
     c->filled = ph_arena_take(arena, batch * sizeof *c->filled);
-    c->q_table =
-        ph_arena_floats(arena, ph_layer_rope_floats(l, l->desc.attn.q_len, a->past));
+    c->q_table = ph_arena_floats(arena, ph_layer_rope_floats(l, &c->x_tokens, a->past));
     c->kv_table = c->q_table;
     if (l->desc.memory_dim)
-        c->kv_table = ph_arena_floats(arena, ph_layer_rope_floats(l, c->kv_len, NULL));
+        c->kv_table =
+            ph_arena_floats(arena, ph_layer_rope_floats(l, &c->key_tokens, NULL));
     layout_kind(c, arena);
     c->gather = ph_layer_gather_scratch(l, arena);
     list_products(c);
@@ -144,9 +140,9 @@ static void position_projection(const call *c, ph_position_args args, float *cac
     const ph_projection *proj = args.proj;
     int row = ph_projection_row(proj);
     args.layer = c->layer;
-    args.to = (ph_strides){(int64_t)args.len * row, proj->dim + proj->tail, row};
+    args.to = (ph_strides){0, proj->dim + proj->tail, row};
     if (proj->gain >= 0) args.gain = c->kind.param[proj->gain];
-    if (cache) args.x = cache, args.to = cached;
+    if (cache) args.x = cache, args.to = cached, args.cached = 1;
     if (cache && ph_desc_grows(&c->layer->desc)) args.past = c->args->past;
     if (proj->heads && (cache || ph_layer_positions(proj))) ph_layer_position(&args);
 }
@@ -157,15 +153,13 @@ static void position(const call *c)
     const ph_shape *s = &l->shape;
     const ph_layer_args *args = c->args;
     const ph_layer_activations *p = &c->saved;
-    const ph_kind_call *k = &c->kind;
-    int q_len = l->desc.attn.q_len, kv_len = c->kv_len, memory = l->desc.memory_dim > 0;
-    ph_rope_table q_rope = ph_layer_rope_table(l, q_len, args->past, c->q_table);
+    const ph_tokens *keys = &c->key_tokens;
+    ph_rope_table q_rope = ph_layer_rope_table(l, &c->x_tokens, args->past, c->q_table);
     ph_rope_table k_rope = q_rope;
-    if (memory) k_rope = ph_layer_rope_table(l, kv_len, NULL, c->kv_table);
+    if (l->desc.memory_dim) k_rope = ph_layer_rope_table(l, keys, NULL, c->kv_table);
     position_projection(c,
                         (ph_position_args){.proj = &s->q,
-                                           .len = q_len,
-                                           .lens = k->q_lens,
+                                           .tokens = &c->x_tokens,
                                            .rope = q_rope,
                                            .gain = c->weights->q_norm,
                                            .raw = p->q_raw,
@@ -173,17 +167,14 @@ static void position(const call *c)
                         NULL, (ph_strides){0});
     position_projection(c,
                         (ph_position_args){.proj = &s->k,
-                                           .len = kv_len,
-                                           .lens = k->kv_lens,
+                                           .tokens = keys,
                                            .rope = k_rope,
                                            .gain = c->weights->k_norm,
                                            .raw = p->k_raw,
                                            .x = p->k},
                         args->k_cache, l->k_cache);
     position_projection(
-        c,
-        (ph_position_args){
-            .proj = &s->v, .len = kv_len, .lens = k->kv_lens, .raw = p->v, .x = p->v},
+        c, (ph_position_args){.proj = &s->v, .tokens = keys, .raw = p->v, .x = p->v},
         args->v_cache, l->v_cache);
 }
 
@@ -215,8 +206,8 @@ static ph_args attend_args(const call *c)
     a.out = c->saved.heads, a.lse = c->saved.lse, a.workspace = c->work.data;
     if (ph_desc_grows(&l->desc)) {
         for (int b = 0; b < l->desc.attn.batch; b++)
-            c->filled[b] = (args->past ? args->past[b] : 0) +
-                           (a.q_lens ? a.q_lens[b] : l->desc.attn.q_len);
+            c->filled[b] =
+                (args->past ? args->past[b] : 0) + ph_tokens_valid(&c->x_tokens, b);
         a.kv_lens = c->filled;
     }
     return a;
@@ -256,15 +247,15 @@ static void output(call *c)
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
     const ph_layer_args *args = c->args;
-    ph_layer_rows rows = {a->batch, a->q_len, l->out_cols, args->attn.q_lens};
     size_t tokens = (size_t)l->q_rows, heads = (size_t)l->shape.attn.q_heads;
     if (l->shape.makes_out) l->kind[0]->after(&c->kind);
     if (l->shape.gate.out) l->kind[1]->after(&c->kind);
     if (l->desc.concat) {
-        ph_layer_copy(l->ctx, rows, args->out, a->dtype, c->out, PH_F32);
+        ph_layer_copy(l->ctx, &c->x_tokens, l->out_cols, args->out, a->dtype, c->out,
+                      PH_F32);
     } else {
         ph_gemm_run(l->ctx, &c->output, 1, c->work);
-        ph_layer_clear(rows, args->out, a->dtype);
+        ph_layer_clear(&c->x_tokens, l->out_cols, args->out, a->dtype);
     }
     copy_floats(args->heads, c->out, tokens * (size_t)l->out.in);
     copy_floats(args->attn.lse, c->saved.lse, tokens * heads);
@@ -280,9 +271,8 @@ static ph_status forward(const ph_layer *layer, const ph_layer_weights *weights,
         return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "out is NULL, expected a tensor");
     PH_TRY(ph_layer_check_alias(layer, weights, args));
     call c = {.layer = layer, .weights = weights, .args = args};
-    int saved = layer->desc.memory_dim && layer->desc.cache && !args->memory;
-    c.kv_len = saved ? 0 : layer->kv_len;
-    c.kv_rows = saved ? 0 : layer->kv_rows;
+    c.x_tokens = ph_layer_x_tokens(layer, args);
+    c.key_tokens = ph_layer_key_tokens(layer, args);
     ph_layer_list(layer, weights, c.param);
     ph_arena count = {0};
     layout(&c, &count);

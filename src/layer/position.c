@@ -95,10 +95,19 @@ static void sine_cosine(double x, float *sine, float *cosine)
 
 typedef struct table_job {
     const ph_layer *layer;
-    int len, lines, per_batch;
+    const ph_tokens *tokens;
+    int lines, per_row;
     const int32_t *start;
     float *table;
 } table_job;
+
+/* The position that a line of the table is for. */
+static int position_of(const table_job *j, int line)
+{
+    int b = j->per_row ? ph_tokens_batch(j->tokens, line) : 0;
+    int t = j->per_row ? line - ph_tokens_first(j->tokens, b) : line;
+    return j->start ? t + j->start[b] : t;
+}
 
 static void table_item(void *arg, int lane, int index)
 {
@@ -108,8 +117,7 @@ static void table_item(void *arg, int lane, int index)
     (void)lane;
     for (int line = first; line < ph_min(first + CHUNK, j->lines); line++) {
         float *to = j->table + (int64_t)line * 2 * angles;
-        int t = line % j->len, b = line / j->len;
-        double position = (double)t + (j->start ? j->start[b] : 0);
+        double position = position_of(j, line);
         for (int p = 0; p < angles; p++)
             sine_cosine(position * j->layer->theta[p], &to[angles + p], &to[p]);
         for (int p = 0; p < 2 * angles && scale != 1; p++) to[p] *= scale;
@@ -123,31 +131,36 @@ static int starts_differ(const int32_t *start, int batch)
     return 0;
 }
 
-size_t ph_layer_rope_floats(const ph_layer *l, int len, const int32_t *start)
+/* Tokens of one batch row at most, unless each has a line of its own. */
+static int lines_of(const ph_tokens *tokens, const int32_t *start)
 {
-    int batch = l->desc.attn.batch, own = starts_differ(start, batch);
-    return (size_t)(own ? batch : 1) * (size_t)len * 2 * (size_t)l->angles;
+    return starts_differ(start, tokens->batch) ? tokens->rows : tokens->len;
 }
 
-ph_rope_table ph_layer_rope_table(const ph_layer *l, int len, const int32_t *start,
-                                  float *table)
+size_t ph_layer_rope_floats(const ph_layer *l, const ph_tokens *tokens,
+                            const int32_t *start)
 {
-    int batch = l->desc.attn.batch, own = starts_differ(start, batch);
+    return (size_t)lines_of(tokens, start) * 2 * (size_t)l->angles;
+}
+
+ph_rope_table ph_layer_rope_table(const ph_layer *l, const ph_tokens *tokens,
+                                  const int32_t *start, float *table)
+{
     table_job j = {.layer = l,
-                   .len = len,
-                   .per_batch = own,
+                   .tokens = tokens,
+                   .lines = lines_of(tokens, start),
+                   .per_row = starts_differ(start, tokens->batch),
                    .start = start,
-                   .table = table,
-                   .lines = (own ? batch : 1) * len};
-    if (l->angles) ph_ctx_run(l->ctx, ph_div_up(j.lines, CHUNK), table_item, &j);
-    return (ph_rope_table){table, own};
+                   .table = table};
+    if (l->angles && tokens->rows)
+        ph_ctx_run(l->ctx, ph_div_up(j.lines, CHUNK), table_item, &j);
+    return (ph_rope_table){table, j.per_row};
 }
 
-static const float *line_of(const ph_position_args *s, int b, int t)
+static const float *line_of(const ph_position_args *s, int row, int t)
 {
     if (!s->proj->angles) return NULL;
-    int64_t line = s->rope.per_batch ? (int64_t)b * s->len + t : t;
-    return s->rope.table + line * 2 * s->layer->angles;
+    return s->rope.table + (int64_t)(s->rope.per_row ? row : t) * 2 * s->layer->angles;
 }
 
 /* ---- one head of one token --------------------------------------------------------- */
@@ -267,9 +280,9 @@ static void backward_token(const ph_position_args *s, const float *raw, float *d
 
 /* ---- all tokens -------------------------------------------------------------------- */
 
-int ph_layer_chunks(const ph_layer *l, int len)
+int ph_layer_chunks(int rows)
 {
-    return ph_div_up(l->desc.attn.batch * len, CHUNK);
+    return ph_div_up(rows, CHUNK);
 }
 
 int ph_layer_gains(const ph_layer *l, const ph_projection *p)
@@ -287,20 +300,27 @@ static void clear(float *x, int n)
     if (n) memset(x, 0, (size_t)n * sizeof *x);
 }
 
+/* Where a token goes: to its slot of the cache, or to the row it has. */
+static float *output_row(const ph_position_args *s, int b, int row, int t)
+{
+    int slot = t + (s->past ? s->past[b] : 0);
+    return s->cached ? s->x + b * s->to.batch + slot * s->to.time
+                     : s->x + row * s->to.time;
+}
+
 static void forward_item(void *arg, int lane, int index)
 {
     const ph_position_args *s = arg;
     const ph_projection *p = s->proj;
-    int rows = s->layer->desc.attn.batch * s->len, pad = p->pad;
+    int end = ph_min((index + 1) * CHUNK, s->tokens->rows), pad = p->pad;
     (void)lane;
-    for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
-        int b = row / s->len, t = row % s->len;
-        int64_t slot = t + (s->past ? s->past[b] : 0);
-        float *to = s->x + b * s->to.batch + slot * s->to.time;
-        if (s->lens && t >= s->lens[b]) continue;
+    for (int row = index * CHUNK; row < end; row++) {
+        int b = ph_tokens_batch(s->tokens, row), t = row - ph_tokens_first(s->tokens, b);
+        float *to = output_row(s, b, row, t);
+        if (t >= ph_tokens_valid(s->tokens, b)) continue;
         clear(to, pad);
         forward_token(s, s->raw + (int64_t)row * ph_projection_row(p) + pad, to + pad,
-                      line_of(s, b, t));
+                      line_of(s, row, t));
         clear(to + pad + ph_projection_width(p), pad);
     }
 }
@@ -308,7 +328,7 @@ static void forward_item(void *arg, int lane, int index)
 void ph_layer_position(const ph_position_args *args)
 {
     ph_position_args s = *args;
-    ph_ctx_run(s.layer->ctx, ph_layer_chunks(s.layer, s.len), forward_item, &s);
+    ph_ctx_run(s.layer->ctx, ph_layer_chunks(s.tokens->rows), forward_item, &s);
 }
 
 static void backward_item(void *arg, int lane, int index)
@@ -316,18 +336,18 @@ static void backward_item(void *arg, int lane, int index)
     const ph_position_args *s = arg;
     const ph_projection *p = s->proj;
     int gains = ph_layer_gains(s->layer, p), width = ph_projection_width(p);
-    int rows = s->layer->desc.attn.batch * s->len;
+    int end = ph_min((index + 1) * CHUNK, s->tokens->rows);
     float *sums = s->sums ? s->sums + (int64_t)index * gains : NULL;
     (void)lane;
     if (sums) clear(sums, gains);
-    for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
-        int b = row / s->len, t = row % s->len;
+    for (int row = index * CHUNK; row < end; row++) {
+        int b = ph_tokens_batch(s->tokens, row), t = row - ph_tokens_first(s->tokens, b);
         float *dy = s->x + (int64_t)row * width;
-        if (s->lens && t >= s->lens[b])
+        if (t >= ph_tokens_valid(s->tokens, b))
             clear(dy, width);
         else
             backward_token(s, s->raw + (int64_t)row * ph_projection_row(p) + p->pad, dy,
-                           line_of(s, b, t), sums);
+                           line_of(s, row, t), sums);
     }
 }
 
@@ -335,7 +355,7 @@ void ph_layer_position_backward(const ph_position_args *args, float *dgain)
 {
     ph_position_args s = *args;
     int gains = ph_layer_gains(s.layer, s.proj);
-    int chunks = ph_layer_chunks(s.layer, s.len);
+    int chunks = ph_layer_chunks(s.tokens->rows);
     if (!dgain) s.sums = NULL;
     ph_ctx_run(s.layer->ctx, chunks, backward_item, &s);
     if (dgain) clear(dgain, gains);

@@ -107,8 +107,7 @@ static ph_status shape(ph_shape *s, const char *options)
     a->qk_dim = width;
     a->q = (ph_strides){(int64_t)a->q_len * heads * width, width, (int64_t)heads * width};
     if (a->scale == 0) a->scale = (float)(1 / sqrt((double)d->model_dim / heads));
-    size_t rows = (size_t)a->batch * (size_t)a->q_len,
-           chunks = (rows + CHUNK - 1) / CHUNK;
+    size_t rows = (size_t)ph_desc_rows(d), chunks = (rows + CHUNK - 1) / CHUNK;
     size_t all = rows * (size_t)(heads * width);
     if (ph_shape_is_long(s))
         s->slice[MIXED] = rows * (size_t)width, s->forward_only[MIXED] = all;
@@ -127,7 +126,8 @@ static void project(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
     if (!has_content(s)) return;
-    ph_gemm g = content_product(s, c->kv_rows, c->source, c->param[CONTENT], c->k_proj);
+    ph_gemm g =
+        content_product(s, c->key_tokens.rows, c->source, c->param[CONTENT], c->k_proj);
     ph_gemm_run(c->ctx, &g, 1, c->work);
 }
 
@@ -136,8 +136,8 @@ static void project_backward(ph_kind_call *c)
     const ph_shape *s = c->shape;
     if (!has_content(s)) return;
     const float *content = c->param[CONTENT], *dk = c->dk_proj;
-    ph_gemm dw = content_dw(s, c->kv_rows, c->source, dk, c->dparam[CONTENT]);
-    ph_gemm dx = content_dx(s, c->kv_rows, dk, content, c->dsource);
+    ph_gemm dw = content_dw(s, c->key_tokens.rows, c->source, dk, c->dparam[CONTENT]);
+    ph_gemm dx = content_dx(s, c->key_tokens.rows, dk, content, c->dsource);
     if (c->dparam[CONTENT]) ph_gemm_run(c->ctx, &dw, 1, c->work);
     if (c->dsource) ph_gemm_run(c->ctx, &dx, 1, c->work);
 }
@@ -161,13 +161,12 @@ static const float *mix_of(const ph_kind_call *c)
     return c->param[MIX] + (int64_t)c->first * c->shape->q.dim;
 }
 
-static void mix_token(ph_kind_call *c, int row, int b, int t)
+static void mix_token(ph_kind_call *c, int row)
 {
     const ph_shape *s = c->shape;
     int shared = s->q.dim, width = s->attn.qk_dim;
     const float *q = c->q_proj + (int64_t)row * shared, *mix = mix_of(c);
     float *to = mixed(c) + (int64_t)row * c->q_heads * width;
-    (void)b, (void)t;
     for (int h = 0; h < c->q_heads; h++, to += width, mix += shared) {
         for (int r = 0; r < shared; r++) to[r] = q[r] * mix[r];
         for (int i = shared; i < width; i++) to[i] = i - shared == c->first + h;
@@ -199,25 +198,24 @@ static void unmix_item(void *arg, int lane, int index)
 {
     const ph_kind_call *c = arg;
     const ph_shape *s = c->shape;
-    int len = s->attn.q_len, count = c->q_heads * s->q.dim;
-    int end = ph_min((index + 1) * CHUNK, c->q_rows);
+    int count = c->q_heads * s->q.dim;
+    int end = ph_min((index + 1) * CHUNK, c->x_tokens.rows);
     float *sums = c->slice[SUMS] + (int64_t)index * count;
     (void)lane;
     memset(sums, 0, (size_t)count * sizeof *sums);
     for (int row = index * CHUNK; row < end; row++) {
         float *dq = c->dq_proj + (int64_t)row * s->q.dim;
         if (c->first == 0) memset(dq, 0, (size_t)s->q.dim * sizeof *dq);
-        if (!c->q_lens || row % len < c->q_lens[row / len]) unmix_token(c, row, sums);
+        if (ph_tokens_has(&c->x_tokens, row)) unmix_token(c, row, sums);
     }
 }
 
 /* All heads share the key, so its gradients are summed over heads. */
-static void add_key(ph_kind_call *c, int row, int b, int t)
+static void add_key(ph_kind_call *c, int row)
 {
     int n = c->shape->attn.qk_dim, first = c->first == 0;
     const float *from = c->dk + (int64_t)row * c->k_heads * n;
     float *to = c->dk_proj + (int64_t)row * n;
-    (void)b, (void)t;
     if (first) memcpy(to, from, (size_t)n * sizeof *to);
     for (int h = first; h < c->k_heads; h++)
         for (int i = 0; i < n; i++) to[i] += from[h * n + i];
@@ -226,7 +224,7 @@ static void add_key(ph_kind_call *c, int row, int b, int t)
 static void before_backward(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
-    int count = c->q_heads * s->q.dim, chunks = ph_div_up(c->q_rows, CHUNK);
+    int count = c->q_heads * s->q.dim, chunks = ph_div_up(c->x_tokens.rows, CHUNK);
     float *dmix = ph_float_at_out(c->dparam[MIX], (int64_t)c->first * s->q.dim);
     ph_ctx_run(c->ctx, chunks, unmix_item, c);
     ph_kind_key_tokens(c, add_key, add_key);

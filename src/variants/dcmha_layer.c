@@ -44,6 +44,11 @@ static const state *state_of(const ph_kind_call *c)
     return (const state *)c->shape->state;
 }
 
+static const ph_tokens *tokens_of(const ph_kind_call *c, const channel *ch)
+{
+    return ch->keys ? &c->key_tokens : &c->x_tokens;
+}
+
 static int hidden_of(const ph_shape *s)
 {
     return 2 * ((const state *)s->state)->dc.rank * s->attn.q_heads;
@@ -79,7 +84,7 @@ static int list_linears(const ph_shape *s, ph_linear *list)
    is as wide as the hidden layer. */
 static ph_gemm second(const ph_kind_call *c, const channel *ch)
 {
-    int n = hidden_of(c->shape), rows = ch->keys ? c->kv_rows : c->q_rows;
+    int n = hidden_of(c->shape), rows = tokens_of(c, ch)->rows;
     ph_gemm g = {.m = rows, .n = n, .k = n};
     g.a = ph_float_at(c->scratch[ACT], (int64_t)ch->hidden), g.a_row = n, g.a_col = 1;
     g.b = ph_float_at(c->param[DC_W2], (int64_t)ch->index * n * n);
@@ -112,11 +117,10 @@ static void measure_second(ph_shape *s)
     const state *own = (const state *)s->state;
     const float *none[DC_STATIC + 1] = {NULL};
     float *no_gradient[DC_STATIC + 1] = {NULL};
-    const ph_attn *a = &s->desc->attn;
     ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
     ph_gemm list[3][4];
-    c.q_rows = a->batch * a->q_len;
-    c.kv_rows = ph_desc_key_rows(s->desc);
+    c.x_tokens.rows = ph_desc_rows(s->desc);
+    c.key_tokens.rows = ph_desc_key_rows(s->desc);
     for (int i = 0; i < own->channels; i++) {
         list[0][i] = second(&c, &own->channel[i]);
         s->flops += 2.0 * list[0][i].m * list[0][i].n * list[0][i].k;
@@ -146,8 +150,9 @@ static void add_cache_parts(ph_shape *s, size_t tokens)
 static void add_channels(ph_shape *s, state *own)
 {
     const ph_attn *a = &s->attn;
-    size_t batch = (size_t)a->batch, q_rows = batch * (size_t)a->q_len;
-    size_t keys = batch * (size_t)a->kv_len; /* of the cache, where there is one */
+    size_t q_rows = (size_t)ph_desc_rows(s->desc);
+    size_t keys =
+        (size_t)a->batch * (size_t)a->kv_len; /* of the cache, if there is one */
     ph_linear list[8];
     for (int place = 0; place < 2; place++)
         for (int side = 0; side < 2; side++) {
@@ -253,7 +258,7 @@ static void gelu_backward(const ph_kind_call *c, int n, const float *z, const fl
 /* ---- tokens ------------------------------------------------------------------------ */
 
 /* A step on one token of a channel: a valid one, or padding. */
-typedef void token_step(ph_kind_call *c, const channel *ch, int row, int b, int t);
+typedef void token_step(ph_kind_call *c, const channel *ch, int row);
 
 typedef struct job {
     ph_kind_call *call;
@@ -267,14 +272,12 @@ static void item(void *arg, int lane, int index)
 {
     const job *j = arg;
     ph_kind_call *c = j->call;
-    int keys = j->channel->keys, rows = keys ? c->kv_rows : c->q_rows;
-    int len = keys ? c->kv_len : c->shape->attn.q_len;
-    const int32_t *lens = keys ? c->kv_lens : c->q_lens;
+    const ph_tokens *tokens = tokens_of(c, j->channel);
+    int end = ph_min((index + 1) * CHUNK, tokens->rows);
     (void)lane;
-    for (int row = index * CHUNK; row < ph_min((index + 1) * CHUNK, rows); row++) {
-        int b = row / len, t = row % len;
-        token_step *step = lens && t >= lens[b] ? j->beyond : j->valid;
-        step(c, j->channel, row, b, t);
+    for (int row = index * CHUNK; row < end; row++) {
+        token_step *step = ph_tokens_has(tokens, row) ? j->valid : j->beyond;
+        step(c, j->channel, row);
     }
 }
 
@@ -283,25 +286,23 @@ static void each(ph_kind_call *c, token_step *valid, token_step *beyond)
     const state *own = state_of(c);
     for (int i = 0; i < own->channels; i++) {
         job j = {c, &own->channel[i], valid, beyond};
-        int rows = own->channel[i].keys ? c->kv_rows : c->q_rows;
+        int rows = tokens_of(c, &own->channel[i])->rows;
         ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), item, &j);
     }
 }
 
-static void activate(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void activate(ph_kind_call *c, const channel *ch, int row)
 {
     int n = hidden_of(c->shape);
     const float *z = c->saved[Z] + ch->hidden + (int64_t)row * n;
     float *act = c->scratch[ACT] + ch->hidden + (int64_t)row * n;
-    (void)b, (void)t;
     gelu(c, n, z, act);
 }
 
 /* Padding: y is 0, and so is the gradient of dc_w2. */
-static void clear_token(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void clear_token(ph_kind_call *c, const channel *ch, int row)
 {
     size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
-    (void)b, (void)t;
     memset(c->scratch[ACT] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
     memset(c->saved[GZ] + ch->gate + (size_t)row * heads, 0, heads * sizeof(float));
 }
@@ -312,37 +313,40 @@ static size_t tensor_at(const ph_kind_call *c, const channel *ch, int which, int
 {
     const ph_attn *a = &c->shape->attn;
     int wide = state_of(c)->dc.rank * a->q_heads;
-    size_t tokens = (size_t)a->batch * (size_t)(ch->keys ? a->kv_len : a->q_len);
+    size_t tokens = ch->keys ? (size_t)a->batch * (size_t)a->kv_len
+                             : (size_t)ph_desc_rows(c->shape->desc);
     *count = which == PH_DC_G ? a->q_heads : wide;
     return ch->coefficients + tokens * (size_t)wide * (size_t)which;
 }
 
 /* Coefficients of one token of a channel. */
 static float *coefficients_at(const ph_kind_call *c, const channel *ch, int which,
-                              int row, int b, int t)
+                              int row)
 {
     int count;
     size_t first = tensor_at(c, ch, which, &count);
     if (!ch->cached)
         return c->scratch[COEFFICIENTS] + first + (size_t)row * (size_t)count;
-    int past = ph_desc_grows(c->shape->desc) && c->args->past ? c->args->past[b] : 0;
-    size_t slot = (size_t)b * (size_t)c->shape->attn.kv_len + (size_t)(past + t);
+    int b = ph_tokens_batch(&c->key_tokens, row);
+    int t = row - ph_tokens_first(&c->key_tokens, b);
+    if (ph_desc_grows(c->shape->desc) && c->args->past) t += c->args->past[b];
+    size_t slot = (size_t)b * (size_t)c->shape->attn.kv_len + (size_t)t;
     return c->args->extra_cache + first + slot * (size_t)count;
 }
 
-static void coefficients_token(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void coefficients_token(ph_kind_call *c, const channel *ch, int row)
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
     const float *y = c->scratch[Y] + ch->hidden + (int64_t)row * 2 * n;
     const float *z = c->saved[GZ] + ch->gate + (int64_t)row * heads;
-    float *w1 = coefficients_at(c, ch, PH_DC_W1, row, b, t);
-    float *g = coefficients_at(c, ch, PH_DC_G, row, b, t);
+    float *w1 = coefficients_at(c, ch, PH_DC_W1, row);
+    float *g = coefficients_at(c, ch, PH_DC_G, row);
     for (int r = 0; r < rank; r++) {
         double scale = ph_kind_inverse_rms(heads, y + r * heads, EPS);
         for (int h = 0; h < heads; h++)
             w1[r * heads + h] = (float)(y[r * heads + h] * scale);
     }
-    memcpy(coefficients_at(c, ch, PH_DC_W2, row, b, t), y + n, (size_t)n * sizeof *y);
+    memcpy(coefficients_at(c, ch, PH_DC_W2, row), y + n, (size_t)n * sizeof *y);
     ph_kind_tanh(c->ctx, heads, z, g);
 }
 
@@ -388,45 +392,39 @@ static void norm_backward(int heads, const float *y, const float *dw1, float *dy
 }
 
 /* dw1, dw2, dg of a token to dy and the gradient of x dc_wg. */
-static void coefficients_backward(ph_kind_call *c, const channel *ch, int row, int b,
-                                  int t)
+static void coefficients_backward(ph_kind_call *c, const channel *ch, int row)
 {
     int heads = c->shape->attn.q_heads, rank = state_of(c)->dc.rank, n = rank * heads;
-    const float *g = coefficients_at(c, ch, PH_DC_G, row, b, t);
+    const float *g = coefficients_at(c, ch, PH_DC_G, row);
     ptrdiff_t shift = c->backward_only[COEFFICIENTS] - c->scratch[COEFFICIENTS];
-    const float *dw1 = coefficients_at(c, ch, PH_DC_W1, row, b, t) + shift,
-                *dg = g + shift;
+    const float *dw1 = coefficients_at(c, ch, PH_DC_W1, row) + shift, *dg = g + shift;
     const float *y = c->scratch[Y] + ch->hidden + (int64_t)row * 2 * n;
     float *dy = c->backward_only[Y] + ch->hidden + (int64_t)row * 2 * n;
     float *dz = c->backward_only[GZ] + ch->gate + (int64_t)row * heads;
     for (int r = 0; r < n; r += heads) norm_backward(heads, y + r, dw1 + r, dy + r);
-    memcpy(dy + n, coefficients_at(c, ch, PH_DC_W2, row, b, t) + shift,
-           (size_t)n * sizeof *dy);
+    memcpy(dy + n, coefficients_at(c, ch, PH_DC_W2, row) + shift, (size_t)n * sizeof *dy);
     for (int h = 0; h < heads; h++) dz[h] = dg[h] * (1 - g[h] * g[h]);
 }
 
-static void nothing_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void nothing_backward(ph_kind_call *c, const channel *ch, int row)
 {
     size_t n = (size_t)hidden_of(c->shape), heads = (size_t)c->shape->attn.q_heads;
-    (void)b, (void)t;
     memset(c->backward_only[Y] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
     memset(c->backward_only[GZ] + ch->gate + (size_t)row * heads, 0,
            heads * sizeof(float));
 }
 
-static void activate_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void activate_backward(ph_kind_call *c, const channel *ch, int row)
 {
     int n = hidden_of(c->shape);
     int64_t first = (int64_t)ch->hidden + (int64_t)row * n;
-    (void)b, (void)t;
     gelu_backward(c, n, c->saved[Z] + first, c->backward_only[ACT] + first,
                   c->backward_only[Z] + first);
 }
 
-static void silence_backward(ph_kind_call *c, const channel *ch, int row, int b, int t)
+static void silence_backward(ph_kind_call *c, const channel *ch, int row)
 {
     size_t n = (size_t)hidden_of(c->shape);
-    (void)b, (void)t;
     memset(c->backward_only[Z] + ch->hidden + (size_t)row * n, 0, n * sizeof(float));
 }
 

@@ -33,7 +33,7 @@ typedef struct state {
 
 static size_t sum_count(const ph_shape *s)
 {
-    size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
+    size_t rows = (size_t)ph_desc_rows(s->desc);
     return (rows + CHUNK - 1) / CHUNK * (size_t)s->out_heads *
            (size_t)(s->attn.v_dim + 1);
 }
@@ -115,13 +115,12 @@ static const float *heads_of(const ph_kind_call *c, int row, int m)
     return c->heads + row * c->heads_row + 2 * (int64_t)m * c->shape->attn.v_dim;
 }
 
-static void combine(ph_kind_call *c, int row, int b, int t)
+static void combine(ph_kind_call *c, int row)
 {
     const ph_shape *s = c->shape;
     const float *gain = c->param[DIFF_NORM];
     int n = s->attn.v_dim;
     float keep = keep_of(c);
-    (void)b, (void)t;
     for (int m = 0; m < c->out_heads; m++) {
         float *u = c->out + ((int64_t)row * c->out_heads + m) * n;
         const float *heads = heads_of(c, row, m);
@@ -197,7 +196,7 @@ static double *sums_of(const ph_kind_call *c, int chunk, int pair)
 static void separate_item(void *arg, int lane, int index)
 {
     ph_kind_call *c = arg;
-    int n = c->shape->attn.v_dim, end = ph_min((index + 1) * CHUNK, c->q_rows);
+    int n = c->shape->attn.v_dim, end = ph_min((index + 1) * CHUNK, c->x_tokens.rows);
     (void)lane;
     for (int m = 0; m < c->out_heads; m++) {
         double *sums = sums_of(c, index, c->first_out + m);
@@ -210,7 +209,7 @@ static void separate_item(void *arg, int lane, int index)
 static double sum_of(const ph_kind_call *c, int i)
 {
     double sum = 0;
-    for (int chunk = 0; chunk < ph_div_up(c->q_rows, CHUNK); chunk++)
+    for (int chunk = 0; chunk < ph_div_up(c->x_tokens.rows, CHUNK); chunk++)
         for (int m = 0; m < c->shape->out_heads; m++) sum += sums_of(c, chunk, m)[i];
     return sum;
 }
@@ -218,7 +217,7 @@ static double sum_of(const ph_kind_call *c, int i)
 static void after_backward(ph_kind_call *c)
 {
     set_twins(c);
-    ph_ctx_run(c->ctx, ph_div_up(c->q_rows, CHUNK), separate_item, c);
+    ph_ctx_run(c->ctx, ph_div_up(c->x_tokens.rows, CHUNK), separate_item, c);
 }
 
 static void project_backward(ph_kind_call *c)

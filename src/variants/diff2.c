@@ -67,23 +67,21 @@ static int64_t logit_at(const ph_kind_call *c, int row)
     return (int64_t)row * c->shape->out_heads + c->first_out;
 }
 
-static void combine(ph_kind_call *c, int row, int b, int t)
+static void combine(ph_kind_call *c, int row)
 {
     int pairs = c->out_heads, n = c->shape->out_dim;
     const float *heads = c->heads + row * c->heads_row;
     const float *logits = c->saved[Z] + logit_at(c, row);
     float *out = c->out + (int64_t)row * pairs * n, lambda;
-    (void)b, (void)t;
     for (int m = 0; m < pairs; m++, heads += 2 * n, out += n) {
         ph_kind_sigmoid(c->ctx, 1, logits + m, &lambda);
         for (int i = 0; i < n; i++) out[i] = heads[i] - lambda * heads[n + i];
     }
 }
 
-static void no_token(ph_kind_call *c, int row, int b, int t)
+static void no_token(ph_kind_call *c, int row)
 {
     size_t n = (size_t)c->out_heads * (size_t)c->shape->out_dim;
-    (void)b, (void)t;
     memset(c->out + (size_t)row * n, 0, n * sizeof(float));
 }
 
@@ -92,14 +90,13 @@ static void after(ph_kind_call *c)
     ph_kind_tokens(c, combine, no_token);
 }
 
-static void separate(ph_kind_call *c, int row, int b, int t)
+static void separate(ph_kind_call *c, int row)
 {
     int pairs = c->out_heads, n = c->shape->out_dim;
     int64_t first = (int64_t)row * 2 * pairs * n;
     const float *heads = c->heads + row * c->heads_row,
                 *dout = c->dout + (int64_t)row * pairs * n;
     float *dheads = c->dheads + first, lambda;
-    (void)b, (void)t;
     for (int m = 0; m < pairs; m++, heads += 2 * n, dheads += 2 * n, dout += n) {
         int64_t at = logit_at(c, row) + m;
         double product = 0;
@@ -113,10 +110,9 @@ static void separate(ph_kind_call *c, int row, int b, int t)
     }
 }
 
-static void no_token_backward(ph_kind_call *c, int row, int b, int t)
+static void no_token_backward(ph_kind_call *c, int row)
 {
     size_t pairs = (size_t)c->out_heads, n = pairs * (size_t)c->shape->out_dim;
-    (void)b, (void)t;
     memset(c->dheads + (size_t)row * 2 * n, 0, 2 * n * sizeof(float));
     memset(c->backward_only[Z] + logit_at(c, row), 0, pairs * sizeof(float));
 }

@@ -70,11 +70,11 @@ static float *dlogits(const ph_kind_call *c, int row)
 
 /* ---- the gate of attention --------------------------------------------------------- */
 
-static void open_heads(ph_kind_call *c, int row, int b, int t)
+static void open_heads(ph_kind_call *c, int row)
 {
     const ph_gate_step *own = gate_of(c);
     for (int h = 0; h < own->z.columns; h++) {
-        float g, *gate = &c->gate[ph_gate_at(c, b, h, t)];
+        float g, *gate = &c->gate[ph_gate_at(c, row, h)];
         ph_kind_sigmoid(c->ctx, 1, logits(c, row) + h, &g);
         *gate = own->joins ? *gate * g : g;
     }
@@ -85,10 +85,10 @@ static void before(ph_kind_call *c)
     if (!gate_of(c)->out) ph_kind_tokens(c, open_heads, ph_kind_close);
 }
 
-static void open_heads_backward(ph_kind_call *c, int row, int b, int t)
+static void open_heads_backward(ph_kind_call *c, int row)
 {
     for (int h = 0; h < gate_of(c)->z.columns; h++) {
-        int64_t at = ph_gate_at(c, b, h, t);
+        int64_t at = ph_gate_at(c, row, h);
         float g;
         ph_kind_sigmoid(c->ctx, 1, logits(c, row) + h, &g);
         dlogits(c, row)[h] = c->dgate[at] * c->gate[at] * (1 - g);
@@ -96,9 +96,8 @@ static void open_heads_backward(ph_kind_call *c, int row, int b, int t)
     }
 }
 
-static void no_logits(ph_kind_call *c, int row, int b, int t)
+static void no_logits(ph_kind_call *c, int row)
 {
-    (void)b, (void)t;
     memset(dlogits(c, row), 0, (size_t)gate_of(c)->z.columns * sizeof(float));
 }
 
@@ -133,9 +132,8 @@ static block block_of(const ph_kind_call *c, int row, int m, int i)
     return k;
 }
 
-static void open_token(ph_kind_call *c, int row, int b, int t)
+static void open_token(ph_kind_call *c, int row)
 {
-    (void)b, (void)t;
     for (int m = 0; m < c->out_heads; m++)
         for (int i = 0; i < c->shape->out_dim; i += BLOCK) {
             block k = block_of(c, row, m, i);
@@ -150,9 +148,8 @@ static void clear_row(const ph_kind_call *c, float *x, int row)
     memset(x + (size_t)row * n, 0, n * sizeof *x);
 }
 
-static void no_token(ph_kind_call *c, int row, int b, int t)
+static void no_token(ph_kind_call *c, int row)
 {
-    (void)b, (void)t;
     clear_row(c, c->out, row);
 }
 
@@ -174,10 +171,9 @@ static void close_block(ph_kind_call *c, const block *k, float *dz, double *sum)
     }
 }
 
-static void open_token_backward(ph_kind_call *c, int row, int b, int t)
+static void open_token_backward(ph_kind_call *c, int row)
 {
     int per_head = gate_of(c)->per == HEAD;
-    (void)b, (void)t;
     for (int m = 0; m < c->out_heads; m++) {
         double sum = 0;
         for (int i = 0; i < c->shape->out_dim; i += BLOCK) {
@@ -188,11 +184,11 @@ static void open_token_backward(ph_kind_call *c, int row, int b, int t)
     }
 }
 
-static void no_token_backward(ph_kind_call *c, int row, int b, int t)
+static void no_token_backward(ph_kind_call *c, int row)
 {
     clear_row(c, c->out, row);
     clear_row(c, c->dout, row);
-    no_logits(c, row, b, t);
+    no_logits(c, row);
 }
 
 static void after_backward(ph_kind_call *c)

@@ -26,7 +26,7 @@ int ph_shape_is_long(const ph_shape *s)
 {
     const double min_floats = 4 << 20; /* floats of q and v of all heads */
     const ph_attn *a = &s->attn;
-    return (double)a->batch * a->q_len * a->q_heads * (a->qk_dim + a->v_dim) >=
+    return (double)ph_desc_rows(s->desc) * a->q_heads * (a->qk_dim + a->v_dim) >=
            min_floats;
 }
 
@@ -40,8 +40,7 @@ void ph_shape_products(ph_shape *shape, const ph_gemm *list, int count)
 
 static int rows_of(const ph_layer_desc *d, int keys)
 {
-    const ph_attn *a = &d->attn;
-    return keys ? ph_desc_key_rows(d) : a->batch * a->q_len;
+    return keys ? ph_desc_key_rows(d) : ph_desc_rows(d);
 }
 
 static int columns_of(const ph_layer_desc *d, int keys)
@@ -113,7 +112,7 @@ void ph_kind_linears(ph_kind_call *c, const ph_linear *list, int count)
         float *const *buffers = l->recomputed ? c->scratch : c->saved;
         y[i] = product(c->shape->desc, l, l->keys ? c->source : c->x,
                        c->param[l->param] + l->offset, buffers[l->buffer] + l->at);
-        y[i].m = l->keys ? c->kv_rows : c->q_rows;
+        y[i].m = l->keys ? c->key_tokens.rows : c->x_tokens.rows;
         y[i].same_a = i && l[-1].keys == l->keys;
     }
     if (count) ph_gemm_run(c->ctx, y, count, c->work);
@@ -146,39 +145,41 @@ enum { CHUNK = 32 }; /* tokens of one item */
 
 typedef struct job {
     ph_kind_call *call;
+    const ph_tokens *tokens;
     ph_token *valid, *beyond;
-    int rows, len;
-    const int32_t *lens;
 } job;
 
 static void item(void *arg, int lane, int index)
 {
     const job *j = arg;
-    int end = ph_min((index + 1) * CHUNK, j->rows);
+    int end = ph_min((index + 1) * CHUNK, j->tokens->rows);
     (void)lane;
     for (int row = index * CHUNK; row < end; row++) {
-        int b = row / j->len, t = row % j->len;
-        ph_token *step = j->lens && t >= j->lens[b] ? j->beyond : j->valid;
-        if (step) step(j->call, row, b, t);
+        ph_token *step = ph_tokens_has(j->tokens, row) ? j->valid : j->beyond;
+        if (step) step(j->call, row);
     }
+}
+
+static void run_tokens(ph_kind_call *c, const ph_tokens *tokens, ph_token *valid,
+                       ph_token *beyond)
+{
+    job j = {c, tokens, valid, beyond};
+    ph_ctx_run(c->ctx, ph_div_up(tokens->rows, CHUNK), item, &j);
 }
 
 void ph_kind_tokens(ph_kind_call *c, ph_token *valid, ph_token *beyond)
 {
-    job j = {c, valid, beyond, c->q_rows, c->shape->attn.q_len, c->q_lens};
-    ph_ctx_run(c->ctx, ph_div_up(j.rows, CHUNK), item, &j);
+    run_tokens(c, &c->x_tokens, valid, beyond);
 }
 
 void ph_kind_key_tokens(ph_kind_call *c, ph_token *valid, ph_token *beyond)
 {
-    job j = {c, valid, beyond, c->kv_rows, c->kv_len, c->kv_lens};
-    ph_ctx_run(c->ctx, ph_div_up(j.rows, CHUNK), item, &j);
+    run_tokens(c, &c->key_tokens, valid, beyond);
 }
 
-void ph_kind_close(ph_kind_call *c, int row, int b, int t)
+void ph_kind_close(ph_kind_call *c, int row)
 {
-    (void)row;
-    for (int h = 0; h < c->shape->attn.q_heads; h++) c->gate[ph_gate_at(c, b, h, t)] = 0;
+    for (int h = 0; h < c->shape->attn.q_heads; h++) c->gate[ph_gate_at(c, row, h)] = 0;
 }
 
 /* ---- functions --------------------------------------------------------------------- */

@@ -92,10 +92,51 @@ static inline int ph_desc_grows(const ph_layer_desc *d)
     return d->cache && !d->memory_dim;
 }
 
-/* Tokens that a call projects to keys; none where those of memory are in the cache. */
+/* Tokens of x, and those that a call projects to keys; none of the latter where those of
+   memory are in the cache. */
+static inline int ph_desc_rows(const ph_layer_desc *d)
+{
+    return d->attn.batch * d->attn.q_len;
+}
+
 static inline int ph_desc_key_rows(const ph_layer_desc *d)
 {
-    return d->attn.batch * (ph_desc_grows(d) ? d->attn.q_len : d->attn.kv_len);
+    return ph_desc_grows(d) ? ph_desc_rows(d) : d->attn.batch * d->attn.kv_len;
+}
+
+/* Which tokens the rows of a (rows, columns) tensor are: `len` of each batch row. */
+typedef struct ph_tokens {
+    int rows, batch, len;
+    const int32_t *lens; /* (batch) valid ones; NULL: all */
+} ph_tokens;
+
+/* Row of token 0 of batch row b, and how many rows and valid tokens follow. */
+static inline int ph_tokens_first(const ph_tokens *t, int b)
+{
+    return b * t->len;
+}
+
+static inline int ph_tokens_count(const ph_tokens *t, int b)
+{
+    (void)b;
+    return t->len;
+}
+
+static inline int ph_tokens_valid(const ph_tokens *t, int b)
+{
+    return t->lens ? t->lens[b] : ph_tokens_count(t, b);
+}
+
+/* The batch row of a row; whether its token is valid. */
+static inline int ph_tokens_batch(const ph_tokens *t, int row)
+{
+    return row / t->len;
+}
+
+static inline int ph_tokens_has(const ph_tokens *t, int row)
+{
+    int b = ph_tokens_batch(t, row);
+    return row - ph_tokens_first(t, b) < ph_tokens_valid(t, b);
 }
 
 /* Sizes and steps of a layer. Filled in for mha; a kind changes it. */
@@ -139,7 +180,7 @@ typedef struct ph_shape {
     _Alignas(8) char state[PH_KIND_STATE];
 } ph_shape;
 
-/* One call. Padding rows beyond q_lens and kv_lens are unspecified in x and source in the
+/* One call. Padding rows, beyond the valid tokens, are unspecified in x and source in the
    forward pass, zero in the backward pass; a kind writes zeros to what attention reads
    there. */
 typedef struct ph_kind_call {
@@ -151,14 +192,12 @@ typedef struct ph_kind_call {
     const float *const *param;       /* own parameters */
     float *saved[PH_BUFFERS], *scratch[PH_BUFFERS];
     float *forward_only[PH_BUFFERS], *backward_only[PH_BUFFERS], *slice[PH_BUFFERS];
-    int first, q_heads;              /* the current heads: all of them, or a slice ... */
-    int k_heads;                     /* ... of dk ... */
-    int first_out, out_heads;        /* ... and as wo sees them */
-    ph_workspace work;               /* for one list of products at a time */
-    int q_rows, kv_rows;             /* tokens of x and of the source of keys */
-    int kv_len;                      /* of the latter in one batch row */
-    const int32_t *q_lens, *kv_lens; /* of these tokens; NULL: all are valid */
-    const void *x, *source;          /* of the layer's type */
+    int first, q_heads;             /* the current heads: all of them, or a slice ... */
+    int k_heads;                    /* ... of dk ... */
+    int first_out, out_heads;       /* ... and as wo sees them */
+    ph_workspace work;              /* for one list of products at a time */
+    ph_tokens x_tokens, key_tokens; /* those of x and of the source of keys */
+    const void *x, *source;         /* of the layer's type */
 
     float *q_proj, *k_proj, *v_proj;   /* rows as projected; in `project`: before norm */
     const float *q, *k, *v;            /* what attention reads: projections or caches */
@@ -233,21 +272,21 @@ void ph_shape_linears(ph_shape *shape, ph_linear *list, int count);
 void ph_kind_linears(ph_kind_call *call, const ph_linear *list, int count);
 void ph_kind_linears_backward(ph_kind_call *call, const ph_linear *list, int count);
 
-/* Calls token(call, row, b, t) for every token of x, or of the source of the keys, in
+/* Calls token(call, row) for every token of x, or of the source of the keys, in
    parallel: `valid` for those within their length, `beyond` (or NULL) for the others. */
-typedef void ph_token(ph_kind_call *call, int row, int b, int t);
+typedef void ph_token(ph_kind_call *call, int row);
 void ph_kind_tokens(ph_kind_call *call, ph_token *valid, ph_token *beyond);
 void ph_kind_key_tokens(ph_kind_call *call, ph_token *valid, ph_token *beyond);
 
-/* Index of the gate of a row. */
-static inline int64_t ph_gate_at(const ph_kind_call *c, int b, int h, int t)
+/* Index of the gate of a head of row `row` of x. */
+static inline int64_t ph_gate_at(const ph_kind_call *c, int row, int h)
 {
     const ph_attn *a = &c->shape->attn;
-    return ((int64_t)b * a->q_heads + h) * a->q_len + t;
+    return ((int64_t)(row / a->q_len) * a->q_heads + h) * a->q_len + row % a->q_len;
 }
 
 /* Sets the gates of all heads of a token to 0: for padding. */
-void ph_kind_close(ph_kind_call *call, int row, int b, int t);
+void ph_kind_close(ph_kind_call *call, int row);
 
 /* y[i] = factor * e^x[i] / sum of e^x, in this order, so that equal x give exactly
    factor / n. n > 0. */

@@ -75,7 +75,7 @@ static ph_status shape(ph_shape *s, const char *options)
 {
     const ph_layer_desc *d = s->desc;
     const ph_attn *a = &d->attn;
-    int rows = a->batch * a->q_len;
+    int rows = ph_desc_rows(d);
     PH_TRY(ph_options_read(s->ctx, "merged", options, NULL, 0));
     if (d->memory_dim == 0)
         return ph_fail(s->ctx, PH_BAD_SHAPE,
@@ -106,7 +106,7 @@ static ph_status shape(ph_shape *s, const char *options)
 static void project(ph_kind_call *c)
 {
     const ph_layer_weights *w = c->weights;
-    ph_gemm g = values(c->shape, c->q_rows, c->x, w->wv, w->bv, c->scratch[U]);
+    ph_gemm g = values(c->shape, c->x_tokens.rows, c->x, w->wv, w->bv, c->scratch[U]);
     ph_gemm_run(c->ctx, &g, 1, c->work);
 }
 
@@ -114,9 +114,10 @@ static void project(ph_kind_call *c)
 
 /* One batch row and some columns of the current heads. */
 typedef struct span {
-    int b, len, first, end; /* len: valid tokens; columns [first, end) of the slice */
-    int before;             /* tokens of earlier calls */
-    float *state;           /* their sum: (columns of all heads); NULL: none is saved */
+    int row, rows, len; /* rows of the batch row, from `row` on; len of them are valid */
+    int first, end;     /* columns of the slice */
+    int before;         /* tokens of earlier calls */
+    float *state;       /* their sum: (columns of all heads); NULL: none is saved */
 } span;
 
 static int columns_of(const ph_kind_call *c)
@@ -126,13 +127,13 @@ static int columns_of(const ph_kind_call *c)
 
 static span span_of(const ph_kind_call *c, int index)
 {
-    const ph_attn *a = &c->shape->attn;
     int n = columns_of(c), parts = ph_div_up(n, COLUMNS), b = index / parts;
     int first = index % parts * COLUMNS;
     float *state = c->grads ? NULL : c->args->extra_cache;
     if (state) state += (int64_t)b * n;
-    return (span){b,
-                  c->q_lens ? c->q_lens[b] : a->q_len,
+    return (span){ph_tokens_first(&c->x_tokens, b),
+                  ph_tokens_count(&c->x_tokens, b),
+                  ph_tokens_valid(&c->x_tokens, b),
                   first,
                   ph_min(first + COLUMNS, n),
                   state && c->args->past ? c->args->past[b] : 0,
@@ -142,13 +143,12 @@ static span span_of(const ph_kind_call *c, int index)
 static void run_spans(ph_kind_call *c, ph_item *item)
 {
     int parts = ph_div_up(columns_of(c), COLUMNS);
-    ph_ctx_run(c->ctx, c->shape->attn.batch * parts, item, c);
+    ph_ctx_run(c->ctx, c->x_tokens.batch * parts, item, c);
 }
 
-/* U of the current heads: row t of batch row b. */
-static float *values_at(const ph_kind_call *c, int b, int t)
+/* U of the current heads. */
+static float *values_at(const ph_kind_call *c, int64_t row)
 {
-    int64_t row = (int64_t)b * c->shape->attn.q_len + t;
     return c->scratch[U] + row * width_of(c->shape) + c->first_out * c->shape->out_dim;
 }
 
@@ -156,18 +156,17 @@ static void mean_item(void *arg, int lane, int index)
 {
     ph_kind_call *c = arg;
     span s = span_of(c, index);
-    int n = columns_of(c), len = c->shape->attn.q_len;
+    int n = columns_of(c);
     float sums[COLUMNS] = {0};
     (void)lane;
     for (int i = s.first; i < s.end && s.before; i++) sums[i - s.first] = s.state[i];
-    for (int t = 0; t < len; t++) {
-        int64_t row = ((int64_t)s.b * len + t) * n;
-        const float *u = values_at(c, s.b, t);
-        const float *heads = c->heads + ((int64_t)s.b * len + t) * c->heads_row;
+    for (int t = 0; t < s.rows; t++) {
+        int64_t row = s.row + t;
+        const float *u = values_at(c, row), *heads = c->heads + row * c->heads_row;
         for (int i = s.first; i < s.end; i++) {
             if (t < s.len) sums[i - s.first] += u[i];
             float mean = t < s.len ? sums[i - s.first] / (float)(s.before + t + 1) : 0;
-            c->out[row + i] = heads[i] + mean;
+            c->out[row * n + i] = heads[i] + mean;
         }
     }
     for (int i = s.first; i < s.end && s.state; i++) s.state[i] = sums[i - s.first];
@@ -182,15 +181,16 @@ static void mean_back_item(void *arg, int lane, int index)
 {
     ph_kind_call *c = arg;
     span s = span_of(c, index);
-    int n = columns_of(c), len = c->shape->attn.q_len;
+    int n = columns_of(c);
     float sums[COLUMNS] = {0};
     (void)lane;
-    for (int t = len - 1; t >= 0; t--) {
-        int64_t row = ((int64_t)s.b * len + t) * n;
-        float *du = values_at(c, s.b, t);
+    for (int t = s.rows - 1; t >= 0; t--) {
+        int64_t row = s.row + t;
+        const float *dout = c->dout + row * n;
+        float *du = values_at(c, row), *dheads = c->dheads + row * n;
         for (int i = s.first; i < s.end; i++) {
-            c->dheads[row + i] = c->dout[row + i];
-            if (t < s.len) sums[i - s.first] += c->dout[row + i] / (float)(t + 1);
+            dheads[i] = dout[i];
+            if (t < s.len) sums[i - s.first] += dout[i] / (float)(t + 1);
             du[i] = t < s.len ? sums[i - s.first] : 0;
         }
     }
@@ -206,11 +206,11 @@ static void project_backward(ph_kind_call *c)
     const ph_layer_grads *g = c->grads;
     const float *du = c->scratch[U];
     int n = width_of(c->shape);
-    ph_gemm dx = values_dx(c->shape, c->q_rows, du, c->weights->wv, c->dx);
-    ph_gemm dw = values_dw(c->shape, c->q_rows, c->x, du, g->dwv);
+    ph_gemm dx = values_dx(c->shape, c->x_tokens.rows, du, c->weights->wv, c->dx);
+    ph_gemm dw = values_dw(c->shape, c->x_tokens.rows, c->x, du, g->dwv);
     if (c->dx) ph_gemm_run(c->ctx, &dx, 1, c->work);
     if (g->dwv) ph_gemm_run(c->ctx, &dw, 1, c->work);
-    for (int row = 0; row < c->q_rows && g->dbv; row++)
+    for (int row = 0; row < c->x_tokens.rows && g->dbv; row++)
         for (int i = 0; i < n; i++) g->dbv[i] += du[(int64_t)row * n + i];
 }
 

@@ -104,7 +104,7 @@ static int64_t column(const ph_kind_call *c, int h, int dim)
 static ph_gemm expand_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->kv_rows, .n = c->q_heads * s->nope, .k = s->latent};
+    ph_gemm g = {.m = c->key_tokens.rows, .n = c->q_heads * s->nope, .k = s->latent};
     g.a = c->k_proj, g.a_row = k_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = uk_row(c);
     g.b_col = 1;
@@ -117,7 +117,7 @@ static ph_gemm expand_k(const ph_kind_call *c, int h)
 static ph_gemm expand_v(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->kv_rows, .n = (int)value_row(c), .k = s->latent};
+    ph_gemm g = {.m = c->key_tokens.rows, .n = (int)value_row(c), .k = s->latent};
     g.a = c->k_proj, g.a_row = k_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = uv_row(c);
     g.b_col = 1;
@@ -129,7 +129,7 @@ static ph_gemm expand_v(const ph_kind_call *c, int h)
 static ph_gemm shrink_v(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = (int)value_row(c)};
+    ph_gemm g = {.m = c->key_tokens.rows, .n = s->latent, .k = (int)value_row(c)};
     g.a = c->dv, g.a_row = value_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = 1;
     g.b_col = uv_row(c);
@@ -141,7 +141,7 @@ static ph_gemm shrink_v(const ph_kind_call *c, int h)
 static ph_gemm shrink_k(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->kv_rows, .n = s->latent, .k = c->q_heads * s->nope};
+    ph_gemm g = {.m = c->key_tokens.rows, .n = s->latent, .k = c->q_heads * s->nope};
     g.a = c->dk, g.a_row = key_row(c), g.a_col = 1;
     g.a_block = s->nope, g.a_step = c->shape->q.dim;
     g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = 1;
@@ -154,7 +154,7 @@ static ph_gemm shrink_k(const ph_kind_call *c, int h)
 static ph_gemm gradient_uv(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = s->latent, .n = (int)value_row(c), .k = c->kv_rows};
+    ph_gemm g = {.m = s->latent, .n = (int)value_row(c), .k = c->key_tokens.rows};
     g.a = c->k_proj, g.a_row = 1, g.a_col = k_row(c);
     g.b = c->dv, g.b_row = value_row(c), g.b_col = 1;
     g.c = ph_float_at_out(c->dparam[W_UV], column(c, h, s->v_dim));
@@ -166,7 +166,7 @@ static ph_gemm gradient_uv(const ph_kind_call *c, int h)
 static ph_gemm gradient_uk(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = s->latent, .n = c->q_heads * s->nope, .k = c->kv_rows};
+    ph_gemm g = {.m = s->latent, .n = c->q_heads * s->nope, .k = c->key_tokens.rows};
     g.a = c->k_proj, g.a_row = 1, g.a_col = k_row(c);
     g.b = c->dk, g.b_row = key_row(c), g.b_col = 1;
     g.b_block = s->nope, g.b_step = c->shape->q.dim;
@@ -178,7 +178,7 @@ static ph_gemm gradient_uk(const ph_kind_call *c, int h)
 static ph_gemm absorb_q(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->q_rows, .n = s->latent, .k = s->nope};
+    ph_gemm g = {.m = c->x_tokens.rows, .n = s->latent, .k = s->nope};
     g.a = ph_float_at(c->q_proj, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c),
     g.a_col = 1;
     g.b = ph_float_at(c->param[W_UK], (int64_t)h * s->nope), g.b_row = 1,
@@ -192,7 +192,7 @@ static ph_gemm absorb_q(const ph_kind_call *c, int h)
 static ph_gemm absorb_v(const ph_kind_call *c, int h)
 {
     const state *s = state_of(c);
-    ph_gemm g = {.m = c->q_rows, .n = s->v_dim, .k = s->latent};
+    ph_gemm g = {.m = c->x_tokens.rows, .n = s->v_dim, .k = s->latent};
     g.a = ph_float_at(c->heads, (int64_t)h * s->latent), g.a_col = 1;
     g.a_row = (int64_t)c->shape->q.heads * s->latent;
     g.b = ph_float_at(c->param[W_UV], (int64_t)h * s->v_dim), g.b_row = uv_row(c),
@@ -243,11 +243,10 @@ static void measure_products(ph_shape *s)
                {absorb_q, NULL, 1, 1},     {absorb_v, NULL, 1, 1}};
     const float *none[W_UQ + 1] = {NULL};
     float *no_gradient[W_UQ + 1] = {NULL};
-    const ph_attn *a = &s->desc->attn;
     ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
     c.q_heads = s->q.heads;
-    c.q_rows = a->batch * a->q_len;
-    c.kv_rows = ph_desc_key_rows(s->desc);
+    c.x_tokens.rows = ph_desc_rows(s->desc);
+    c.key_tokens.rows = ph_desc_key_rows(s->desc);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         ph_gemm list[PH_GEMM_MAX];
         if (all[i].cache != s->desc->cache) continue;
@@ -311,8 +310,8 @@ static void plan(ph_shape *s, const state *own)
 {
     ph_attn *a = &s->attn;
     int heads = a->q_heads, row = heads * a->qk_dim, wide = own->latent + own->rope;
-    size_t q_rows = (size_t)a->batch * (size_t)a->q_len;
-    size_t kv_rows = (size_t)a->batch * (size_t)a->kv_len;
+    size_t q_rows = (size_t)ph_desc_rows(s->desc);
+    size_t kv_rows = (size_t)ph_desc_key_rows(s->desc);
     if (a->scale == 0) a->scale = (float)(1 / sqrt(a->qk_dim));
     if (!s->desc->cache) {
         size_t keys = kv_rows * (size_t)a->qk_dim, values = kv_rows * (size_t)a->v_dim;
@@ -362,7 +361,7 @@ static ph_status shape(ph_shape *s, const char *options)
     s->k.w = W_DKV, s->k.gain = KV_NORM;
     s->v.heads = 0;
     if (own->q_latent) {
-        size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
+        size_t rows = (size_t)ph_desc_rows(s->desc);
         s->q.in = own->q_latent, s->q.w = W_UQ, s->q.from = CQ;
         own->down = (ph_linear){.param = W_DQ, .columns = own->q_latent, .buffer = Z};
         ph_shape_linears(s, &own->down, 1);
@@ -383,19 +382,17 @@ static float inverse_rms(const ph_kind_call *c, const float *x, int n)
     return (float)ph_kind_inverse_rms(n, x, c->shape->desc->norm_eps);
 }
 
-static void norm_token(ph_kind_call *c, int row, int b, int t)
+static void norm_token(ph_kind_call *c, int row)
 {
     int n = state_of(c)->q_latent;
     const float *z = c->saved[Z] + (int64_t)row * n;
     float *y = c->saved[CQ] + (int64_t)row * n, r = inverse_rms(c, z, n);
-    (void)b, (void)t;
     for (int i = 0; i < n; i++) y[i] = z[i] * r * c->param[Q_NORM][i];
 }
 
-static void no_token(ph_kind_call *c, int row, int b, int t)
+static void no_token(ph_kind_call *c, int row)
 {
     int n = state_of(c)->q_latent;
-    (void)b, (void)t;
     memset(c->saved[CQ] + (int64_t)row * n, 0, (size_t)n * sizeof(float));
 }
 
@@ -406,7 +403,7 @@ static void project(ph_kind_call *c)
     ph_kind_tokens(c, norm_token, no_token);
 }
 
-static void norm_token_backward(ph_kind_call *c, int row, int b, int t)
+static void norm_token_backward(ph_kind_call *c, int row)
 {
     int n = state_of(c)->q_latent;
     int64_t first = (int64_t)row * n;
@@ -414,7 +411,6 @@ static void norm_token_backward(ph_kind_call *c, int row, int b, int t)
     const float *gain = c->param[Q_NORM];
     float *dz = c->backward_only[Z] + first, r = inverse_rms(c, z, n);
     double mean = 0;
-    (void)b, (void)t;
     for (int i = 0; i < n; i++) mean += (double)(gain[i] * dy[i]) * (z[i] * r) / n;
     for (int i = 0; i < n; i++) {
         dz[i] = r * (gain[i] * dy[i] - z[i] * r * (float)mean);
@@ -422,10 +418,9 @@ static void norm_token_backward(ph_kind_call *c, int row, int b, int t)
     }
 }
 
-static void no_token_backward(ph_kind_call *c, int row, int b, int t)
+static void no_token_backward(ph_kind_call *c, int row)
 {
     size_t n = (size_t)state_of(c)->q_latent;
-    (void)b, (void)t;
     memset(c->backward_only[Z] + (size_t)row * n, 0, n * sizeof(float));
     memset(c->backward_only[SUMS] + (size_t)row * n, 0, n * sizeof(float));
 }
@@ -439,7 +434,7 @@ static void project_backward(ph_kind_call *c)
     ph_kind_linears_backward(c, &state_of(c)->down, 1);
     for (int i = 0; i < n && dgain; i++) {
         double sum = 0;
-        for (int row = 0; row < c->q_rows; row++)
+        for (int row = 0; row < c->x_tokens.rows; row++)
             sum += c->backward_only[SUMS][(int64_t)row * n + i];
         dgain[i] = (float)sum;
     }
@@ -448,37 +443,33 @@ static void project_backward(ph_kind_call *c)
 /* ---- keys and values from a short vector ------------------------------------------ */
 
 /* Copies r after the elements of every head. */
-static void copy_rope_key(ph_kind_call *c, int row, int b, int t)
+static void copy_rope_key(ph_kind_call *c, int row)
 {
     const state *s = state_of(c);
     const float *r = c->k_proj + row * k_row(c) + s->latent;
-    (void)b, (void)t;
     for (int h = 0; h < c->q_heads; h++)
         memcpy(expanded(c, K) + row * key_row(c) + h * c->shape->q.dim + s->nope, r,
                (size_t)s->rope * sizeof *r);
 }
 
-static void no_key(ph_kind_call *c, int row, int b, int t)
+static void no_key(ph_kind_call *c, int row)
 {
-    (void)b, (void)t;
     memset(c->k_proj + row * k_row(c), 0, (size_t)k_row(c) * sizeof(float));
 }
 
-static void sum_key(ph_kind_call *c, int row, int b, int t)
+static void sum_key(ph_kind_call *c, int row)
 {
     const state *s = state_of(c);
     float *dr = c->dk_proj + row * k_row(c) + s->latent;
-    (void)b, (void)t;
     const float *dk = c->dk + row * key_row(c) + s->nope;
     for (int i = 0; i < s->rope && c->first == 0; i++) dr[i] = 0;
     for (int h = 0; h < c->q_heads; h++, dk += c->shape->q.dim)
         for (int i = 0; i < s->rope; i++) dr[i] += dk[i];
 }
 
-static void copy_rope_query(ph_kind_call *c, int row, int b, int t)
+static void copy_rope_query(ph_kind_call *c, int row)
 {
     const state *s = state_of(c);
-    (void)b, (void)t;
     for (int h = 0; h < c->shape->q.heads; h++)
         memcpy(c->forward_only[Q] + (row * (int64_t)c->shape->q.heads + h) * k_row(c) +
                    s->latent,
@@ -506,12 +497,11 @@ static void after(ph_kind_call *c)
 }
 
 /* dc += its gradient through the values, once all heads are done. */
-static void add_values(ph_kind_call *c, int row, int b, int t)
+static void add_values(ph_kind_call *c, int row)
 {
     int n = state_of(c)->latent;
     const float *from = c->backward_only[DC] + (int64_t)row * n;
     float *to = c->dk_proj + row * k_row(c);
-    (void)b, (void)t;
     for (int i = 0; i < n; i++) to[i] += from[i];
 }
 

@@ -57,8 +57,7 @@ static ph_status shape(ph_shape *s, const char *options)
     if (own->has_h) add_linear(s, own, "moh_wh", 2, ZH);
     ph_shape_linears(s, own->linear, own->linears);
     s->sparse_q = s->active <= MAX_SPARSE_HEADS && s->desc->qk_norm != PH_QK_NORM_WHOLE;
-    s->scratch[GATES] =
-        (size_t)s->attn.batch * (size_t)s->attn.q_len * (size_t)(s->attn.q_heads + 2);
+    s->scratch[GATES] = (size_t)ph_desc_rows(s->desc) * (size_t)(s->attn.q_heads + 2);
     return PH_OK;
 }
 
@@ -106,7 +105,7 @@ static void route_heads(ph_kind_call *c, const state *own, int row, float *g)
     for (int e = 0; e < r->routed && r->paper; e++) g[e] = on[e] * p[e];
 }
 
-static void open_token(ph_kind_call *c, int row, int b, int t)
+static void open_token(ph_kind_call *c, int row)
 {
     const state *own = state_of(c);
     const ph_route *r = &own->route;
@@ -121,7 +120,7 @@ static void open_token(ph_kind_call *c, int row, int b, int t)
                         r->paper ? 1 : (float)r->shared, f.shared);
     if (r->routed) route_heads(c, own, row, f.routed);
     for (int h = 0; h < c->shape->attn.q_heads; h++)
-        c->gate[ph_gate_at(c, b, h, t)] = f.shared[h] * f.type[h >= r->shared];
+        c->gate[ph_gate_at(c, row, h)] = f.shared[h] * f.type[h >= r->shared];
 }
 
 static void before(ph_kind_call *c)
@@ -134,13 +133,13 @@ static void before(ph_kind_call *c)
 
 /* Gradients of the factors of one token, from those of its gates; shared heads come
    first in both. */
-static void split_gates(const ph_kind_call *c, int b, int t, const factors *f,
-                        float *dfactor, float *dtype)
+static void split_gates(const ph_kind_call *c, int row, const factors *f, float *dfactor,
+                        float *dtype)
 {
     int shared = state_of(c)->route.shared;
     dtype[0] = dtype[1] = 0;
     for (int h = 0; h < c->shape->attn.q_heads; h++) {
-        float dgate = c->dgate[ph_gate_at(c, b, h, t)];
+        float dgate = c->dgate[ph_gate_at(c, row, h)];
         dfactor[h] = dgate * f->type[h >= shared];
         dtype[h >= shared] += dgate * f->shared[h];
     }
@@ -161,13 +160,13 @@ static void route_heads_backward(const ph_kind_call *c, const state *own, int ro
     ph_route_balance(c, r, row, dz);
 }
 
-static void open_token_backward(ph_kind_call *c, int row, int b, int t)
+static void open_token_backward(ph_kind_call *c, int row)
 {
     const state *own = state_of(c);
     const ph_route *r = &own->route;
     factors f = factors_of(c, row);
     float dfactor[PH_ROUTE_MAX], dtype[2];
-    split_gates(c, b, t, &f, dfactor, dtype);
+    split_gates(c, row, &f, dfactor, dtype);
     if (own->has_h)
         ph_softmax_backward(2, f.type, dtype, r->paper ? 1 : 2,
                             c->backward_only[ZH] + (int64_t)row * 2);
@@ -177,10 +176,9 @@ static void open_token_backward(ph_kind_call *c, int row, int b, int t)
     if (r->routed) route_heads_backward(c, own, row, f.routed, dfactor + r->shared);
 }
 
-static void no_token(ph_kind_call *c, int row, int b, int t)
+static void no_token(ph_kind_call *c, int row)
 {
     const state *own = state_of(c);
-    (void)b, (void)t;
     for (int i = 0; i < own->linears; i++) {
         int n = own->linear[i].columns;
         float *dz = c->backward_only[own->linear[i].buffer] + (int64_t)row * n;

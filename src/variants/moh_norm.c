@@ -120,7 +120,7 @@ static void measure_backward(const ph_kind_call *c, int row, double *n, double *
     deviation_of(route_of(c)->routed, n, mean, deviation);
 }
 
-static void open_token(ph_kind_call *c, int row, int b, int t)
+static void open_token(ph_kind_call *c, int row)
 {
     const ph_route *r = route_of(c);
     const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
@@ -130,7 +130,7 @@ static void open_token(ph_kind_call *c, int row, int b, int t)
     for (int e = 0; e < r->routed; e++) z[e] = (float)(n[e] / (deviation + EPS));
     ph_route_token(c, r, row, z);
     for (int h = 0; h < c->shape->attn.q_heads; h++)
-        c->gate[ph_gate_at(c, b, h, t)] = h < r->shared ? 1 : on[h - r->shared];
+        c->gate[ph_gate_at(c, row, h)] = h < r->shared ? 1 : on[h - r->shared];
 }
 
 static void before(ph_kind_call *c)
@@ -142,8 +142,8 @@ static void before(ph_kind_call *c)
 /* ---- and back ---------------------------------------------------------------------- */
 
 /* dz of a token, straight through its gates and from the balance loss; its sum is 0. */
-static void logits_backward(const ph_kind_call *c, int row, int b, int t, const double *n,
-                            double unit, double *dz)
+static void logits_backward(const ph_kind_call *c, int row, const double *n, double unit,
+                            double *dz)
 {
     const ph_route *r = route_of(c);
     const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
@@ -155,19 +155,19 @@ static void logits_backward(const ph_kind_call *c, int row, int b, int t, const 
     for (int e = 0; e < r->routed; e++) {
         p[e] = exp((n[e] - largest) / unit);
         dz[e] = weight * share[e]; /* dp for now */
-        if (on[e] != 0) dz[e] += c->dgate[ph_gate_at(c, b, r->shared + e, t)];
+        if (on[e] != 0) dz[e] += c->dgate[ph_gate_at(c, row, r->shared + e)];
         mass += p[e], mean += p[e] * dz[e];
     }
     for (int e = 0; e < r->routed; e++) dz[e] = p[e] / mass * (dz[e] - mean / mass);
 }
 
-static void open_token_backward(ph_kind_call *c, int row, int b, int t)
+static void open_token_backward(ph_kind_call *c, int row)
 {
     int count = route_of(c)->routed;
     double n[PH_ROUTE_MAX], dz[PH_ROUTE_MAX], mean, deviation, sum = 0;
     measure_backward(c, row, n, &mean, &deviation);
     double unit = deviation + EPS;
-    logits_backward(c, row, b, t, n, unit, dz);
+    logits_backward(c, row, n, unit, dz);
     for (int e = 0; e < count && deviation > 0; e++)
         sum += dz[e] * (n[e] - mean) / deviation / (count - 1);
     for (int e = 0; e < count; e++) {

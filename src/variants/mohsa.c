@@ -91,9 +91,9 @@ static void reduce_windows(const ph_kind_call *c, const ph_projection *proj, int
 static void before_backward(ph_kind_call *c)
 {
     const ph_shape *s = c->shape;
-    reduce_windows(c, &s->q, c->q_rows, c->dq, c->dq_proj);
-    reduce_windows(c, &s->k, c->kv_rows, c->dk, c->dk_proj);
-    reduce_windows(c, &s->v, c->kv_rows, c->dv, c->dv_proj);
+    reduce_windows(c, &s->q, c->x_tokens.rows, c->dq, c->dq_proj);
+    reduce_windows(c, &s->k, c->key_tokens.rows, c->dk, c->dk_proj);
+    reduce_windows(c, &s->v, c->key_tokens.rows, c->dv, c->dv_proj);
 }
 
 static const ph_layer_kind kind = {

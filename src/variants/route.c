@@ -25,7 +25,7 @@ ph_status ph_route_shape(ph_shape *s, const char *name, const char *options, int
                        "that are not shared",
                        name, route->top, route->routed ? "1 to " : "", route->routed,
                        route->routed);
-    size_t rows = (size_t)s->attn.batch * (size_t)s->attn.q_len;
+    size_t rows = (size_t)ph_desc_rows(s->desc);
     s->scratch[PH_ROUTE_P] = s->scratch[PH_ROUTE_ON] = rows * (size_t)route->routed;
     s->scratch[PH_ROUTE_SHARE] = (size_t)route->routed + 1;
     s->makes_gate = s->routes = 1;
@@ -49,19 +49,19 @@ void ph_route_token(ph_kind_call *c, const ph_route *r, int row, const float *z)
 /* Sum over the valid tokens of column e, in their order. */
 static double sum_column(const ph_kind_call *c, const float *x, int n, int e)
 {
-    const ph_attn *a = &c->shape->attn;
+    const ph_tokens *tokens = &c->x_tokens;
     double sum = 0;
-    for (int b = 0; b < a->batch; b++)
-        for (int t = 0; t < (c->q_lens ? c->q_lens[b] : a->q_len); t++)
-            sum += x[((int64_t)b * a->q_len + t) * n + e];
+    for (int b = 0; b < tokens->batch; b++)
+        for (int t = 0; t < ph_tokens_valid(tokens, b); t++)
+            sum += x[((int64_t)ph_tokens_first(tokens, b) + t) * n + e];
     return sum;
 }
 
 static int count_tokens(const ph_kind_call *c)
 {
-    int tokens = 0;
-    for (int b = 0; b < c->shape->attn.batch && c->q_lens; b++) tokens += c->q_lens[b];
-    return c->q_lens ? tokens : c->q_rows;
+    int count = 0;
+    for (int b = 0; b < c->x_tokens.batch; b++) count += ph_tokens_valid(&c->x_tokens, b);
+    return count;
 }
 
 void ph_route_count(ph_kind_call *c, const ph_route *r)
