@@ -150,6 +150,9 @@ for word in "ugly.c:1: the first" "ugly.c:2: a tab" "ugly.c:3: 91 col" "ugly.c:4
     "ugly.c:6: a function of 600" "at most 600"; do
     holds "style" "$out" "$word"
 done
+printf '/* x */\ntypedef struct thing {\n    int a;\n} thing;\n' |
+    tee "$toy/src/io/one.c" >"$toy/src/attn/two.c"
+holds "style, names" "$("$toy/tools/style")" "src/io/one.c:2: a type thing exists in src/attn/two.c too"
 echo 'CFLAGS += -ffast-math' >>"$toy/Makefile"
 holds "style, flags" "$("$toy/tools/style")" "Makefile:$(wc -l <"$toy/Makefile"): a flag"
 

@@ -53,14 +53,14 @@ static const ph_option table[] = {
 
 enum { SAMPLES = 4096, LEAST_RUNS = 3 };
 
-typedef struct result {
+typedef struct bench_result {
     int threads, runs;
     double least, median;   /* seconds */
     double peak, bandwidth; /* best FLOP/s and bytes/s measured in between; 0: not */
-} result;
+} bench_result;
 
 /* What a run of the command holds. */
-typedef struct session {
+typedef struct bench_session {
     const bench_options *options;
     const bench_shape **shapes; /* chosen, ended by NULL */
     int count;
@@ -69,7 +69,7 @@ typedef struct session {
     double peak[PH_SIZES_MAX], bandwidth[PH_SIZES_MAX]; /* best seen with each ctx */
     probe *probe;
     double each; /* seconds for one shape with one number of threads */
-} session;
+} bench_session;
 
 static int ascending(const void *a, const void *b)
 {
@@ -78,7 +78,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* The limits, in a few milliseconds; reading needs longer to leave the caches. */
-static void measure_limits(session *s, const bench_job *job, result *r)
+static void measure_limits(bench_session *s, const bench_job *job, bench_result *r)
 {
     r->peak = fmax(r->peak, 1e9 * probe_flops(s->probe, r->threads, 0.004));
     if (job->bytes)
@@ -86,8 +86,8 @@ static void measure_limits(session *s, const bench_job *job, result *r)
 }
 
 /* Runs the job until its time is over, the limits measured every 50 ms. */
-static ph_status sample(session *s, const bench_job *job, void *state, result *r,
-                        double *times)
+static ph_status sample(bench_session *s, const bench_job *job, void *state,
+                        bench_result *r, double *times)
 {
     double start = probe_clock(), next_limits = 0;
     ph_status status = PH_OK;
@@ -106,12 +106,13 @@ static ph_status sample(session *s, const bench_job *job, void *state, result *r
     return status;
 }
 
-static int measure(session *s, const bench_shape *shape, ph_ctx *ctx, result *r)
+static int measure(bench_session *s, const bench_shape *shape, ph_ctx *ctx,
+                   bench_result *r)
 {
     static double times[SAMPLES];
     ph_status status = PH_OK;
     void *state = shape->job->open(ctx, shape, &status);
-    *r = (result){.threads = ph_threads(ctx)};
+    *r = (bench_result){.threads = ph_threads(ctx)};
     if (state) status = shape->job->run(state); /* warm */
     if (status == PH_OK) status = sample(s, shape->job, state, r, times);
     if (state) shape->job->close(state);
@@ -128,7 +129,7 @@ static int measure(session *s, const bench_shape *shape, ph_ctx *ctx, result *r)
 
 /* ---- output ---- */
 
-static void print_head(const session *s, const char *cpu)
+static void print_head(const bench_session *s, const char *cpu)
 {
     printf("%s, kernels %s\n\n", cpu, ph_isa(s->ctx[0]));
     printf("%s%-24s %3s %8s %8s %8s %5s %6s %6s%s\n", term_on(stdout, TERM_DIM), "shape",
@@ -137,7 +138,7 @@ static void print_head(const session *s, const char *cpu)
 }
 
 /* What the shares are of. */
-static void print_limits(const session *s)
+static void print_limits(const bench_session *s)
 {
     char peak[32], bandwidth[32];
     printf("\npeak: fused multiply-adds (%s); read: memory; measured between the runs\n",
@@ -169,7 +170,7 @@ static int from_memory(const bench_shape *shape)
     return shape->job->bytes(shape) > (double)facts.cache[2];
 }
 
-static void print_result(const bench_shape *shape, const result *r)
+static void print_result(const bench_shape *shape, const bench_result *r)
 {
     char least[24], median[24];
     double flops = shape->job->flops(shape) / r->least;
@@ -206,7 +207,8 @@ static void json_shape(ph_json_writer *j, const bench_shape *shape)
     ph_json_bool(j, "causal", shape->causal);
 }
 
-static void json_result(ph_json_writer *j, const bench_shape *shape, const result *r)
+static void json_result(ph_json_writer *j, const bench_shape *shape,
+                        const bench_result *r)
 {
     double flops = shape->job->flops(shape);
     ph_json_begin_object(j, NULL);
@@ -230,7 +232,7 @@ static void json_result(ph_json_writer *j, const bench_shape *shape, const resul
     ph_json_end(j);
 }
 
-static int print_list(const session *s)
+static int print_list(const bench_session *s)
 {
     printf("%s%-25s %5s %5s %4s %5s %5s %4s %s%s\n", term_on(stdout, TERM_DIM), "shape",
            "batch", "heads", "over", "rows", "keys", "size", "type",
@@ -247,7 +249,7 @@ static int print_list(const session *s)
     return EXIT_OK;
 }
 
-static int json_list(const session *s)
+static int json_list(const bench_session *s)
 {
     ph_json_writer j = json_begin("polyhead.bench.list/1");
     ph_json_begin_array(&j, "shapes");
@@ -308,7 +310,7 @@ static int check_words(int count, const char *const *words)
     return EXIT_OK;
 }
 
-static int choose(session *s, int count, const char *const *words)
+static int choose(bench_session *s, int count, const char *const *words)
 {
     int all = 0, rc = check_words(count, words);
     while (bench_shapes[all].name) all++;
@@ -329,7 +331,7 @@ static int choose(session *s, int count, const char *const *words)
 /* ---- the command ---- */
 
 /* A ctx for each number of threads, each number once. */
-static int open_all(session *s)
+static int open_all(bench_session *s)
 {
     const ph_sizes *threads = &s->options->threads;
     int most = 1;
@@ -351,7 +353,7 @@ static int open_all(session *s)
     return s->probe ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
 }
 
-static int measure_shape(session *s, int index, ph_json_writer *j)
+static int measure_shape(bench_session *s, int index, ph_json_writer *j)
 {
     bench_shape shape = *s->shapes[index];
     if (!bench_fit(&shape)) {
@@ -359,7 +361,7 @@ static int measure_shape(session *s, int index, ph_json_writer *j)
         return EXIT_OK;
     }
     for (int c = 0; c < s->ctx_count; c++) {
-        result r;
+        bench_result r;
         int done = index * s->ctx_count + c;
         term_progress((double)done / (s->count * s->ctx_count), shape.name);
         int rc = measure(s, &shape, s->ctx[c], &r);
@@ -375,7 +377,7 @@ static int measure_shape(session *s, int index, ph_json_writer *j)
     return EXIT_OK;
 }
 
-static int measure_all(session *s)
+static int measure_all(bench_session *s)
 {
     machine_facts facts;
     int rc = EXIT_OK;
@@ -403,7 +405,7 @@ static int measure_all(session *s)
 
 static int bench(const void *chosen, int count, const char *const *words)
 {
-    session s = {.options = chosen};
+    bench_session s = {.options = chosen};
     bench_choice choice = {words, count, s.options->filter};
     int variants = s.options->variants && !s.options->list;
     int rc = variants ? EXIT_OK : choose(&s, count, words);

@@ -82,7 +82,7 @@ static void count_bytes(const layer_state *s, const bench_shape *shape, int back
     size_t model = (size_t)(shape->q_heads * shape->dim);
     size_t keys = (size_t)(shape->kv_heads * shape->dim);
     size_t rows = (size_t)shape->batch * (size_t)shape->q_len;
-    bytes[X] = bytes[OUT] = rows * model * work_element((ph_dtype)shape->dtype);
+    bytes[X] = bytes[OUT] = rows * model * ph_dtype_bytes((ph_dtype)shape->dtype, 1);
     bytes[BQ] = bytes[BO] = model * sizeof(float);
     bytes[BK] = bytes[BV] = keys * sizeof(float);
     bytes[WQ] = bytes[WO] = model * bytes[BQ];
@@ -96,7 +96,7 @@ static void count_bytes(const layer_state *s, const bench_shape *shape, int back
 static void fill(layer_state *s, int tensor, size_t bytes, const bench_shape *shape)
 {
     ph_dtype dtype = tensor == X || tensor == DOUT ? (ph_dtype)shape->dtype : PH_F32;
-    size_t count = bytes / work_element(dtype);
+    size_t count = bytes / ph_dtype_bytes(dtype, 1);
     work_fill(s->memory[tensor], count, dtype, (uint64_t)tensor << 40);
     float *weights = s->memory[tensor];
     for (size_t i = 0; tensor >= WQ && tensor <= BO && i < count; i++)

@@ -32,7 +32,7 @@ static double backward_flops(const bench_shape *s)
 static double cache_bytes(const bench_shape *s)
 {
     return 2.0 * s->batch * s->kv_heads * s->kv_len * s->dim *
-           (double)work_element((ph_dtype)s->dtype);
+           (double)ph_dtype_bytes((ph_dtype)s->dtype, 1);
 }
 
 static void *attention_open(ph_ctx *ctx, const bench_shape *s, int backward,

@@ -19,18 +19,18 @@
 
 enum { HEADS = 8, DIM = 64, OVERLAP = 8, EXTRAS = 16, BUFFERS = 48, ROUNDS = 256 };
 
-typedef struct entry {
+typedef struct bench_variant {
     const char *name, *variant;
     int overlap;     /* elements on each side that a head shares with its neighbours */
     int active;      /* heads whose gate is not 0, for every token; 0: no gate */
     int sink, alibi; /* 1: there is one */
     float softcap;
     double forward, both; /* the ratio to stay below; 0: none is set */
-} entry;
+} bench_variant;
 
 #define WIDER(factor) ((factor) * (DIM + 2.0 * OVERLAP) / DIM)
 
-static const entry entries[] = {
+static const bench_variant entries[] = {
     {.name = "mha"},
     {.name = "gated", .active = HEADS, .forward = 1.1, .both = 1.1},
     {.name = "sink", .sink = 1, .forward = 1.1, .both = 1.1},
@@ -79,7 +79,7 @@ static float *floats(trial *t, size_t count, float scale)
 }
 
 /* Gates: the first `active` heads of every token, counted from another head each. */
-static float *make_gate(trial *t, const entry *e, int len)
+static float *make_gate(trial *t, const bench_variant *e, int len)
 {
     float *gate = floats(t, (size_t)HEADS * (size_t)len, 0.25f);
     for (int h = 0; gate && h < HEADS; h++)
@@ -90,7 +90,7 @@ static float *make_gate(trial *t, const entry *e, int len)
     return gate;
 }
 
-static ph_attn describe(const entry *e, int len)
+static ph_attn describe(const bench_variant *e, int len)
 {
     int dim = DIM + 2 * e->overlap;
     ph_attn a = {.batch = 1,
@@ -112,7 +112,7 @@ static ph_attn describe(const entry *e, int len)
     return a;
 }
 
-static int fill(trial *t, const entry *e, int len)
+static int fill(trial *t, const bench_variant *e, int len)
 {
     size_t rows = (size_t)HEADS * (size_t)len,
            all = rows * (DIM + 2 * (size_t)e->overlap);
@@ -148,7 +148,7 @@ static int run_once(ph_ctx *ctx, trial *t, int round)
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, ctx);
 }
 
-static int open_trial(ph_ctx *ctx, trial *t, const entry *e, int len)
+static int open_trial(ph_ctx *ctx, trial *t, const bench_variant *e, int len)
 {
     ph_attn a = describe(e, len);
     if (ph_plan_create(&t->plan, ctx, &a) != PH_OK)

@@ -15,8 +15,8 @@
 #include <time.h>
 
 #include "bench/machine.h"
-#include "polyhead.h"
 #include "bench/probe.h"
+#include "polyhead.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -207,14 +207,14 @@ static const loops *pick(const char *vectors)
 
 /* ---- threads ---- */
 
-typedef struct worker {
+typedef struct probe_worker {
     pthread_t thread;
     struct probe *owner;
     int index;
     double rate;    /* FLOPs or bytes in a second */
     size_t at;      /* where in its slice of the buffer reading goes on */
     float sink[32]; /* results go here, so that the loops are not optimised away */
-} worker;
+} probe_worker;
 
 enum { CLOSED, OPEN, GIVEN_UP };
 
@@ -222,17 +222,17 @@ struct probe {
     const loops *loops;
     char *buffer;
     size_t bytes;
-    worker *workers;
+    probe_worker *workers;
     int most;    /* capacity in workers */
     int running; /* threads of the measurement at work */
     double seconds;
-    void (*task)(worker *); /* multiply or read */
-    atomic_int gate;        /* CLOSED, OPEN or GIVEN_UP */
+    void (*task)(probe_worker *); /* multiply or read */
+    atomic_int gate;              /* CLOSED, OPEN or GIVEN_UP */
 };
 
 /* Multiply-adds; the best fifth of a millisecond counts. A run of attention can be as
    short and slip between two disturbances; the probe must be able to do the same. */
-static void multiply(worker *w)
+static void multiply(probe_worker *w)
 {
     const probe *p = w->owner;
     double start = probe_clock(), now = start;
@@ -250,7 +250,7 @@ static void multiply(worker *w)
 /* Its own slice of the buffer, round and round; the best three milliseconds count. It
    goes on where the last measurement stopped: starting anew would find the beginning in
    the cache. */
-static void read_memory(worker *w)
+static void read_memory(probe_worker *w)
 {
     enum { CHUNK = 1 << 20 };
     const probe *p = w->owner;
@@ -276,7 +276,7 @@ static void read_memory(worker *w)
 
 static void *enter(void *arg)
 {
-    worker *w = arg;
+    probe_worker *w = arg;
     int gate;
     while ((gate = atomic_load(&w->owner->gate)) == CLOSED) sched_yield();
     if (gate == OPEN) w->owner->task(w);
@@ -284,7 +284,7 @@ static void *enter(void *arg)
 }
 
 /* Work per second of all threads together. */
-static double measure(probe *p, int threads, double seconds, void (*task)(worker *))
+static double measure(probe *p, int threads, double seconds, void (*task)(probe_worker *))
 {
     double sum = 0;
     if (threads > p->most) threads = p->most;
@@ -294,7 +294,7 @@ static double measure(probe *p, int threads, double seconds, void (*task)(worker
     atomic_store(&p->gate, CLOSED);
     int started = 1; /* the caller is the first */
     for (; started < threads; started++) {
-        worker *w = &p->workers[started];
+        probe_worker *w = &p->workers[started];
         if (pthread_create(&w->thread, NULL, enter, w)) break;
     }
     int good = started == threads; /* or the system has no more threads */

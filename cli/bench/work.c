@@ -13,11 +13,6 @@ enum { Q, K, V, DOUT, INPUTS, OUT = INPUTS, LSE, DQ, DK, DV, USED };
 
 /* ---- random values ---- */
 
-size_t work_element(ph_dtype dtype)
-{
-    return dtype == PH_F32 ? 4 : 2;
-}
-
 /* splitmix64 */
 static uint64_t mix(uint64_t z)
 {
@@ -92,7 +87,7 @@ static ph_status fill(work *w)
     sizes_of(&w->attn, count);
     for (int i = 0; i < USED; i++) {
         ph_dtype dtype = i == LSE ? PH_F32 : w->attn.dtype;
-        w->memory[i].bytes = count[i] * work_element(dtype);
+        w->memory[i].bytes = count[i] * ph_dtype_bytes(dtype, 1);
         if (!count[i]) continue;
         w->memory[i].data = allocate(w->memory[i].bytes);
         if (!w->memory[i].data) return PH_OUT_OF_MEMORY;

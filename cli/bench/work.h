@@ -35,6 +35,5 @@ int work_same(const work *a, const work *b);
 
 /* Random values in [-1, 1) of any type. */
 void work_fill(void *data, size_t count, ph_dtype dtype, uint64_t seed);
-size_t work_element(ph_dtype dtype); /* bytes */
 
 #endif

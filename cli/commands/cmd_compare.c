@@ -83,19 +83,19 @@ static const ph_option table[] = {
     {.name = NULL}};
 
 /* One training's result, sent through a pipe. */
-typedef struct result {
+typedef struct compare_result {
     double loss, token_accuracy, exact_match, per_second;
     long peak_kib;
-} result;
+} compare_result;
 
-typedef struct entry {
+typedef struct compare_entry {
     char name[NAME_MOST];
     ph_train train;
     int64_t parameters;
     double arithmetic; /* operations per token */
-    result results[SEEDS_MOST];
+    compare_result results[SEEDS_MOST];
     char folder[SEEDS_MOST][4200];
-} entry;
+} compare_entry;
 
 /* ---- the list ---- */
 
@@ -108,7 +108,7 @@ static int goes_on(const char *rest)
 
 /* Splits at commas between variants; one with a backslash before it is never such.
    Returns how many, or -1. */
-static int split_list(const char *list, entry *entries)
+static int split_list(const char *list, compare_entry *entries)
 {
     int count = 0;
     size_t used = 0;
@@ -174,7 +174,7 @@ static int match_width(const compare_options *o, ph_train *train, int64_t aim)
 }
 
 /* "talking" is for self-attention, "talking/merged" has one for cross-attention too. */
-static void name_variants(entry *e)
+static void name_variants(compare_entry *e)
 {
     ph_config *c = &e->train.config;
     size_t self = strcspn(e->name, "/");
@@ -182,7 +182,8 @@ static void name_variants(entry *e)
     if (e->name[self]) snprintf(c->cross, sizeof c->cross, "%s", e->name + self + 1);
 }
 
-static int prepare(const compare_options *o, const ph_train *base, entry *e, int64_t aim)
+static int prepare(const compare_options *o, const ph_train *base, compare_entry *e,
+                   int64_t aim)
 {
     int rc = EXIT_OK;
     e->train = *base;
@@ -195,7 +196,7 @@ static int prepare(const compare_options *o, const ph_train *base, entry *e, int
 
 /* DIR/NUMBER-NAME-SEED: the number in the list keeps variants apart whose names differ
    only in signs that a file name should not have, or late. */
-static void folder_of(const compare_options *o, entry *e, int number, int seed)
+static void folder_of(const compare_options *o, compare_entry *e, int number, int seed)
 {
     char safe[64];
     size_t n = 0;
@@ -207,7 +208,7 @@ static void folder_of(const compare_options *o, entry *e, int number, int seed)
 }
 
 static int train_all(ph_ctx *ctx, ph_trainer *t, train_log *log, const compare_options *o,
-                     result *r)
+                     compare_result *r)
 {
     const ph_train *train = ph_trainer_options(t);
     int64_t tokens = 0;
@@ -235,12 +236,12 @@ static int train_all(ph_ctx *ctx, ph_trainer *t, train_log *log, const compare_o
     return EXIT_OK;
 }
 
-static int child(const compare_options *o, entry *e, int seed, int pipe_end)
+static int child(const compare_options *o, compare_entry *e, int seed, int pipe_end)
 {
     ph_ctx *ctx;
     ph_trainer *t = NULL;
     train_log log = {0};
-    result r = {0};
+    compare_result r = {0};
     ph_train train = e->train;
     train.seed += (uint64_t)seed;
     if (train_make_directory(e->folder[seed]))
@@ -261,7 +262,7 @@ static int child(const compare_options *o, entry *e, int seed, int pipe_end)
     return rc;
 }
 
-static int train_one(const compare_options *o, entry *e, int seed)
+static int train_one(const compare_options *o, compare_entry *e, int seed)
 {
     int ends[2], status = 0;
     if (pipe(ends)) return cli_fail(EXIT_IO, "no pipe: %s", strerror(errno));
@@ -275,11 +276,11 @@ static int train_one(const compare_options *o, entry *e, int seed)
         _exit(rc);
     }
     close(ends[1]);
-    ssize_t got = read(ends[0], &e->results[seed], sizeof(result));
+    ssize_t got = read(ends[0], &e->results[seed], sizeof(compare_result));
     close(ends[0]);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
     if (WIFEXITED(status) && WEXITSTATUS(status)) return WEXITSTATUS(status);
-    if (!WIFEXITED(status) || got != (ssize_t)sizeof(result))
+    if (!WIFEXITED(status) || got != (ssize_t)sizeof(compare_result))
         return cli_fail(EXIT_FAILED, "the training of %s ended early", e->name);
     return EXIT_OK;
 }
@@ -290,7 +291,7 @@ typedef struct spread {
     double mean, deviation;
 } spread;
 
-static spread mean_over_seeds(const entry *e, int seeds, size_t at)
+static spread mean_over_seeds(const compare_entry *e, int seeds, size_t at)
 {
     spread s = {0, 0};
     for (int i = 0; i < seeds; i++)
@@ -304,7 +305,7 @@ static spread mean_over_seeds(const entry *e, int seeds, size_t at)
     return s;
 }
 
-static long peak_of(const entry *e, int seeds)
+static long peak_of(const compare_entry *e, int seeds)
 {
     long most = 0;
     for (int i = 0; i < seeds; i++)
@@ -314,12 +315,12 @@ static long peak_of(const entry *e, int seeds)
 
 /* Everything about a variant in one line; a narrow terminal gets no deviations of what is
    right. `name` columns for the name. */
-static void print_row(const entry *e, int seeds, int name, int wide)
+static void print_row(const compare_entry *e, int seeds, int name, int wide)
 {
-    spread loss = mean_over_seeds(e, seeds, offsetof(result, loss));
-    spread right = mean_over_seeds(e, seeds, offsetof(result, token_accuracy));
-    spread exact = mean_over_seeds(e, seeds, offsetof(result, exact_match));
-    spread speed = mean_over_seeds(e, seeds, offsetof(result, per_second));
+    spread loss = mean_over_seeds(e, seeds, offsetof(compare_result, loss));
+    spread right = mean_over_seeds(e, seeds, offsetof(compare_result, token_accuracy));
+    spread exact = mean_over_seeds(e, seeds, offsetof(compare_result, exact_match));
+    spread speed = mean_over_seeds(e, seeds, offsetof(compare_result, per_second));
     printf("%-*s %8lld %8.2fM %7.0f %4ld  %.*f +- %.*f", name, e->name,
            (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
            peak_of(e, seeds) / 1024, 3 + wide, loss.mean, 3 + wide, loss.deviation);
@@ -330,7 +331,7 @@ static void print_row(const entry *e, int seeds, int name, int wide)
         printf(" %5.1f %5.1f\n", 100 * right.mean, 100 * exact.mean);
 }
 
-static void print_table(const entry *entries, int count, int seeds)
+static void print_table(const compare_entry *entries, int count, int seeds)
 {
     enum { NUMBERS = 88 }; /* columns of the wide table behind the names */
     int name = (int)strlen("variant");
@@ -357,7 +358,8 @@ static void print_spread(ph_json_writer *j, const char *key, spread s)
     ph_json_end(j);
 }
 
-static void print_json(const ph_train *base, const entry *entries, int count, int seeds)
+static void print_json(const ph_train *base, const compare_entry *entries, int count,
+                       int seeds)
 {
     ph_json_writer j = json_begin("polyhead.compare/1");
     ph_json_string(&j, "recipe", base->recipe);
@@ -366,7 +368,7 @@ static void print_json(const ph_train *base, const entry *entries, int count, in
     ph_json_integer(&j, "seeds", seeds);
     ph_json_begin_array(&j, "variants");
     for (int i = 0; i < count; i++) {
-        const entry *e = &entries[i];
+        const compare_entry *e = &entries[i];
         ph_json_begin_object(&j, NULL);
         ph_json_string(&j, "variant", e->name);
         ph_json_integer(&j, "parameters", e->parameters);
@@ -374,12 +376,13 @@ static void print_json(const ph_train *base, const entry *entries, int count, in
         ph_json_double(&j, "flop_per_token", e->arithmetic);
         ph_json_integer(&j, "peak_kib", peak_of(e, seeds));
         print_spread(&j, "tokens_per_second",
-                     mean_over_seeds(e, seeds, offsetof(result, per_second)));
-        print_spread(&j, "loss", mean_over_seeds(e, seeds, offsetof(result, loss)));
+                     mean_over_seeds(e, seeds, offsetof(compare_result, per_second)));
+        print_spread(&j, "loss",
+                     mean_over_seeds(e, seeds, offsetof(compare_result, loss)));
         print_spread(&j, "token_accuracy",
-                     mean_over_seeds(e, seeds, offsetof(result, token_accuracy)));
+                     mean_over_seeds(e, seeds, offsetof(compare_result, token_accuracy)));
         print_spread(&j, "exact_match",
-                     mean_over_seeds(e, seeds, offsetof(result, exact_match)));
+                     mean_over_seeds(e, seeds, offsetof(compare_result, exact_match)));
         ph_json_end(&j);
     }
     json_end(&j);
@@ -388,7 +391,7 @@ static void print_json(const ph_train *base, const entry *entries, int count, in
 /* ---- the command ---- */
 
 /* A curve for each variant, the mean over its seeds. */
-static int draw(const compare_options *o, entry *entries, int count)
+static int draw(const compare_options *o, compare_entry *entries, int count)
 {
     const char *folders[VARIANTS_MOST][SEEDS_MOST];
     plot_run runs[VARIANTS_MOST];
@@ -403,7 +406,7 @@ static int draw(const compare_options *o, entry *entries, int count)
     return rc;
 }
 
-static int bake(const compare_options *o, const ph_train *base, entry *entries)
+static int bake(const compare_options *o, const ph_train *base, compare_entry *entries)
 {
     int count = split_list(o->variants, entries), seeds = (int)o->seeds, rc = EXIT_OK;
     if (count < 1)
@@ -436,7 +439,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (!rc) rc = train_apply(&o->change, &base);
     if (!rc && o->file) rc = train_set_file(o->file, &base);
     if (rc) return rc;
-    entry *entries = calloc(VARIANTS_MOST, sizeof *entries);
+    compare_entry *entries = calloc(VARIANTS_MOST, sizeof *entries);
     if (!entries) return cli_fail(EXIT_MEMORY, "out of memory");
     rc = bake(o, &base, entries);
     free(entries);

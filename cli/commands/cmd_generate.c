@@ -155,14 +155,14 @@ static ph_status find_links(const ph_reading *r, link *links, int n, int heads)
 }
 
 /* One text at a time. */
-typedef struct job {
+typedef struct generate_job {
     const ph_model *m;
     ph_ctx *ctx;
     const generate_options *o;
     uint64_t line; /* of stdin, from 1; 0: TEXT */
-} job;
+} generate_job;
 
-static int answer_links(const job *j, const char *text)
+static int answer_links(const generate_job *j, const char *text)
 {
     ph_reading *r;
     ph_status status = ph_reading_create(&r, j->m, text, NULL);
@@ -180,7 +180,7 @@ static int answer_links(const job *j, const char *text)
 /* ---- decoders: new text ---- */
 
 /* text NULL: one that JSON cannot hold; generated NULL: none. */
-static void print_text(const job *j, const char *text, const char *generated)
+static void print_text(const generate_job *j, const char *text, const char *generated)
 {
     if (j->o->json) {
         ph_json_writer out = json_begin("polyhead.generate/1");
@@ -193,7 +193,7 @@ static void print_text(const job *j, const char *text, const char *generated)
     }
 }
 
-static int answer_text(const job *j, const char *text)
+static int answer_text(const generate_job *j, const char *text)
 {
     const generate_options *o = j->o;
     ph_generation how = {.max_tokens = (int)o->max_tokens,
@@ -212,13 +212,13 @@ static int answer_text(const job *j, const char *text)
     return cli_exit_code(status);
 }
 
-static int is_encoder(const job *j)
+static int is_encoder(const generate_job *j)
 {
     return ph_model_config(j->m)->arch == PH_ARCH_ENCODER;
 }
 
 /* An answer of its own for a line that has none: answers stay aligned with lines. */
-static void print_nothing(const job *j, const char *text)
+static void print_nothing(const generate_job *j, const char *text)
 {
     if (!is_encoder(j))
         print_text(j, text, text && !*text ? "" : NULL);
@@ -226,7 +226,7 @@ static void print_nothing(const job *j, const char *text)
         print_links(j->m, NULL, text, NULL, 0, 1);
 }
 
-static int answer(const job *j, const char *text)
+static int answer(const generate_job *j, const char *text)
 {
     double start = train_now();
     int rc = is_encoder(j) ? answer_links(j, text) : answer_text(j, text);
@@ -241,7 +241,7 @@ static int answer(const job *j, const char *text)
 
 /* ---- lines of stdin ---- */
 
-static int answer_line(const job *j, const char *line, size_t length)
+static int answer_line(const generate_job *j, const char *line, size_t length)
 {
     int tokens = 0;
     if (strlen(line) < length) {
@@ -256,9 +256,9 @@ static int answer_line(const job *j, const char *line, size_t length)
 }
 
 /* A line that is refused costs its own answer; the others still get theirs. */
-static int answer_lines(const job *given)
+static int answer_lines(const generate_job *given)
 {
-    job j = *given;
+    generate_job j = *given;
     char *line = NULL;
     size_t capacity = 0;
     int rc = EXIT_OK, last = EXIT_OK;
@@ -313,7 +313,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (rc) return rc;
     ph_status status = read_model(&m, ctx, words[0]);
     if (status != PH_OK) rc = cli_fail_status(status, ctx);
-    job j = {.m = m, .ctx = ctx, .o = o};
+    generate_job j = {.m = m, .ctx = ctx, .o = o};
     if (!rc && is_encoder(&j)) rc = refuse_options(o);
     if (!rc) rc = count > 1 ? answer(&j, words[1]) : answer_lines(&j);
     ph_model_free(m);

@@ -37,10 +37,10 @@ typedef struct curve {
     size_t count, capacity;
 } curve;
 
-typedef struct run {
+typedef struct run_curves {
     const char *name;
     curve curves[CURVES];
-} run;
+} run_curves;
 
 static const struct {
     const char *title, *key;
@@ -75,7 +75,7 @@ static int value_of(const char *line, const char *key, double *value)
     return ph_number_parse(at, strspn(at, "0123456789.eE+-"), value) == 0;
 }
 
-static int read_log(run *r, const char *path)
+static int read_log(run_curves *r, const char *path)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -121,7 +121,7 @@ static void merge(curve *c)
     c->count = merged;
 }
 
-static int read_run(run *r, const plot_run *from)
+static int read_run(run_curves *r, const plot_run *from)
 {
     int rc = EXIT_OK;
     r->name = from->name;
@@ -159,29 +159,29 @@ static void smooth(curve *c)
 
 /* ---- drawing ---- */
 
-typedef struct frame {
+typedef struct plot_frame {
     double last_step, low, high; /* low and high as drawn: logarithms where so */
     int logarithmic;
-} frame;
+} plot_frame;
 
-static double level(const frame *f, double value)
+static double level(const plot_frame *f, double value)
 {
     return f->logarithmic ? log10(value > 1e-6 ? value : 1e-6) : value;
 }
 
-static double x_of(const frame *f, double step)
+static double x_of(const plot_frame *f, double step)
 {
     return LEFT + step / f->last_step * (WIDTH - LEFT - RIGHT);
 }
 
-static double y_of(const frame *f, double at)
+static double y_of(const plot_frame *f, double at)
 {
     return TOP + (f->high - at) / (f->high - f->low) * (HEIGHT - TOP - LOW);
 }
 
-static frame frame_of(const run *runs, int count, int which)
+static plot_frame frame_of(const run_curves *runs, int count, int which)
 {
-    frame f = {1, INFINITY, -INFINITY, charts[which].logarithmic};
+    plot_frame f = {1, INFINITY, -INFINITY, charts[which].logarithmic};
     for (int r = 0; r < count; r++)
         for (size_t i = 0; i < runs[r].curves[which].count; i++) {
             const point *p = &runs[r].curves[which].points[i];
@@ -193,7 +193,7 @@ static frame frame_of(const run *runs, int count, int which)
     return f;
 }
 
-static void draw_axes(FILE *out, const frame *f)
+static void draw_axes(FILE *out, const plot_frame *f)
 {
     for (int i = 0; i <= 4; i++) {
         double at = f->low + (f->high - f->low) * i / 4, y = y_of(f, at);
@@ -215,7 +215,7 @@ static int has_range(const curve *c)
 }
 
 /* The range between trainings: along the largest values, back along the least. */
-static void draw_range(FILE *out, const frame *f, const curve *c, int number)
+static void draw_range(FILE *out, const plot_frame *f, const curve *c, int number)
 {
     size_t every = c->count / 1500 + 1, last = c->count - 1;
     fprintf(out, "<polygon class=r style=\"fill:%s\" points=\"", colours[number % 8]);
@@ -230,7 +230,7 @@ static void draw_range(FILE *out, const frame *f, const curve *c, int number)
     fputs("\"/>", out);
 }
 
-static void draw_curve(FILE *out, const frame *f, const curve *c, int number)
+static void draw_curve(FILE *out, const plot_frame *f, const curve *c, int number)
 {
     size_t every = c->count / 1500 + 1;
     if (!c->count) return;
@@ -271,7 +271,7 @@ static void draw_value(FILE *out, const point *last, int percent)
                 scale * last->high);
 }
 
-static void draw_legend(FILE *out, const run *runs, int count)
+static void draw_legend(FILE *out, const run_curves *runs, int count)
 {
     fputs(
         "<table><tr><th>run<th>steps<th>loss<th>loss on unseen texts<th>token accuracy\n",
@@ -293,7 +293,7 @@ static void draw_legend(FILE *out, const run *runs, int count)
     fputs("</table>\n", out);
 }
 
-static void draw_page(FILE *out, const run *runs, int count)
+static void draw_page(FILE *out, const run_curves *runs, int count)
 {
     fputs(
         "<!doctype html><html lang=en><meta charset=utf-8><title>polyhead: training"
@@ -310,7 +310,7 @@ static void draw_page(FILE *out, const run *runs, int count)
         size_t points = 0;
         for (int r = 0; r < count; r++) points += runs[r].curves[i].count;
         if (!points) continue;
-        frame f = frame_of(runs, count, i);
+        plot_frame f = frame_of(runs, count, i);
         fprintf(out,
                 "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=img aria-label=\"%s\">",
                 charts[i].title, WIDTH, HEIGHT, charts[i].title);
@@ -322,7 +322,7 @@ static void draw_page(FILE *out, const run *runs, int count)
 
 /* ---- the command ---- */
 
-static int write_page(const run *runs, int count, const char *path)
+static int write_page(const run_curves *runs, int count, const char *path)
 {
     char fresh[4200];
     int to_stdout = !strcmp(path, "-");
@@ -343,7 +343,7 @@ static int write_page(const run *runs, int count, const char *path)
 
 int plot_page(const plot_run *from, int count, const char *out)
 {
-    run *runs = calloc((size_t)count, sizeof *runs);
+    run_curves *runs = calloc((size_t)count, sizeof *runs);
     int rc = runs ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
     for (int i = 0; i < count && !rc; i++) {
         rc = read_run(&runs[i], &from[i]);

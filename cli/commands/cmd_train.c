@@ -97,7 +97,7 @@ static const ph_option table[] = {
     {.name = NULL}};
 
 /* A training run. */
-typedef struct job {
+typedef struct train_job {
     const train_options *options;
     char directory[4096];
     ph_ctx *ctx;
@@ -110,11 +110,11 @@ typedef struct job {
     double began, printed; /* clock at the start and at the last progress line */
     int64_t tokens;        /* trained on by this process */
     ph_progress last;
-} job;
+} train_job;
 
 /* ---- output ---- */
 
-static void describe(const job *j, char *text, size_t size)
+static void describe(const train_job *j, char *text, size_t size)
 {
     double passed = train_now() - j->began;
     int done = j->step - j->first;
@@ -126,7 +126,7 @@ static void describe(const job *j, char *text, size_t size)
              train_peak_kib() / 1024);
 }
 
-static void show_progress(job *j)
+static void show_progress(train_job *j)
 {
     char text[160];
     double now = train_now();
@@ -141,7 +141,7 @@ static void show_progress(job *j)
         fprintf(stderr, "step %s\n", text);
 }
 
-static void print_score(const job *j, const ph_score *s)
+static void print_score(const train_job *j, const ph_score *s)
 {
     if (j->options->json || j->options->quiet) return;
     term_progress_end();
@@ -153,13 +153,13 @@ static void print_score(const job *j, const ph_score *s)
 
 /* ---- steps ---- */
 
-static int failed(const job *j, ph_status status)
+static int failed(const train_job *j, ph_status status)
 {
     term_progress_end();
     return cli_fail_status(status, j->ctx);
 }
 
-static int test(job *j, int texts)
+static int test(train_job *j, int texts)
 {
     ph_score score;
     if (texts < 1) return EXIT_OK;
@@ -170,7 +170,7 @@ static int test(job *j, int texts)
     return EXIT_OK;
 }
 
-static int save(job *j)
+static int save(train_job *j)
 {
     if (j->saved == j->step) return EXIT_OK;
     ph_status status = ph_trainer_save(j->trainer, j->directory);
@@ -179,12 +179,12 @@ static int save(job *j)
     return EXIT_OK;
 }
 
-static int is_due(const job *j, int every)
+static int is_due(const train_job *j, int every)
 {
     return every > 0 && j->step % every == 0;
 }
 
-static int one_step(job *j)
+static int one_step(train_job *j)
 {
     ph_status status = ph_trainer_step(j->trainer, &j->last);
     if (status != PH_OK) return failed(j, status);
@@ -200,7 +200,7 @@ static int one_step(job *j)
     return rc ? rc : test(j, j->pace->test_texts / 10);
 }
 
-static int stopped(job *j)
+static int stopped(train_job *j)
 {
     int rc = save(j), number = train_signal;
     if (rc) return rc;
@@ -211,7 +211,7 @@ static int stopped(job *j)
     return 128 + number;
 }
 
-static int finish(job *j)
+static int finish(train_job *j)
 {
     char path[4200];
     int rc = save(j);
@@ -225,7 +225,7 @@ static int finish(job *j)
     return EXIT_OK;
 }
 
-static int loop(job *j)
+static int loop(train_job *j)
 {
     int rc = EXIT_OK;
     j->began = j->printed = train_now();
@@ -247,7 +247,7 @@ static int has_checkpoints(const char *directory)
 }
 
 /* Makes the directory last, so that refused options leave nothing behind. */
-static int start_new(job *j, const ph_train *train)
+static int start_new(train_job *j, const ph_train *train)
 {
     ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
     if (status != PH_OK) return failed(j, status);
@@ -264,7 +264,7 @@ static int start_new(job *j, const ph_train *train)
 }
 
 /* Recipe and file may be repeated, but not changed. */
-static int check_same(const job *j, const ph_train *asked)
+static int check_same(const train_job *j, const ph_train *asked)
 {
     const ph_train *all = ph_trainer_options(j->trainer);
     if (asked->recipe[0] && strcmp(asked->recipe, all->recipe) != 0)
@@ -276,7 +276,7 @@ static int check_same(const job *j, const ph_train *asked)
     return EXIT_OK;
 }
 
-static int resume(job *j, const ph_train *asked)
+static int resume(train_job *j, const ph_train *asked)
 {
     char note[1024];
     int rc = train_lock_directory(j->directory);
@@ -293,7 +293,7 @@ static int resume(job *j, const ph_train *asked)
 }
 
 /* What was given changes the recipe's pace, or that of the training that is resumed. */
-static void set_pace(job *j)
+static void set_pace(train_job *j)
 {
     const train_options *o = j->options;
     ph_pace *pace = ph_trainer_pace(j->trainer);
@@ -304,7 +304,7 @@ static void set_pace(job *j)
     j->pace = pace;
 }
 
-static int begin(job *j, const ph_train *train)
+static int begin(train_job *j, const ph_train *train)
 {
     ph_progress none = {0};
     int rc = j->options->resume ? resume(j, train) : start_new(j, train);
@@ -346,7 +346,7 @@ static int run(const void *chosen, int count, const char *const *words)
 {
     const train_options *o = chosen;
     ph_train train = {0};
-    job j = {.options = o};
+    train_job j = {.options = o};
     int rc = o->resume && o->out && !count ? EXIT_OK : choose(o, count, words, &train);
     if (rc) return rc;
     if (o->out)

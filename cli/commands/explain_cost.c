@@ -27,11 +27,11 @@
 enum { STEPS = 7, SOFTMAX_FLOPS = 5 }; /* max, subtract, exp, sum, divide */
 
 /* Which part of a layer a step belongs to: batching helps one and not the other. */
-typedef enum part { PROJECTION, ATTENTION } part;
+typedef enum cost_part { PROJECTION, ATTENTION } cost_part;
 
 typedef struct cost_step {
     const char *name;
-    part part;
+    cost_part part;
     double params; /* elements */
     double flops;
     double moved;  /* bytes read and written at least */
@@ -86,7 +86,7 @@ static cost count(const cost_shape *s)
 }
 
 /* The sum of all steps, or of those of one part. */
-static cost_step total(const cost *c, int all, part which)
+static cost_step total(const cost *c, int all, cost_part which)
 {
     cost_step sum = {.name = "all", .part = which};
     for (int i = 0; i < STEPS; i++) {
@@ -116,7 +116,7 @@ static double least_time(const cost_step *s, const limits *l)
 }
 
 /* Steps one after the other: each has its own limit. */
-static double least_time_of(const cost *c, const limits *l, int all, part which)
+static double least_time_of(const cost *c, const limits *l, int all, cost_part which)
 {
     double sum = 0;
     for (int i = 0; i < STEPS; i++)
@@ -277,7 +277,7 @@ static void print_compared(const cost *one, const cost *many, const limits *l)
 }
 
 /* How many times less one sequence costs inside the batch than alone. */
-static double gain_of(const cost *one, const cost *many, const limits *l, part p)
+static double gain_of(const cost *one, const cost *many, const limits *l, cost_part p)
 {
     return least_time_of(one, l, 0, p) * (double)many->shape.batch /
            least_time_of(many, l, 0, p);
@@ -288,7 +288,7 @@ static void print_per_sequence(const cost *one, const cost *many, const limits *
     static const char *const names[] = {"projections", "attention"};
     char a[24], b[24], less[32];
     printf("\n   At least, for each %s:\n", one->shape.decode ? "new token" : "sequence");
-    for (part p = PROJECTION; p <= ATTENTION; p++) {
+    for (cost_part p = PROJECTION; p <= ATTENTION; p++) {
         double alone = least_time_of(one, l, 0, p), gain = gain_of(one, many, l, p);
         int better = gain > 1.05;
         snprintf(less, sizeof less, better ? "%.1f times less" : "the same", gain);

@@ -10,7 +10,7 @@
 
 #include "commands/run_layer.h"
 
-typedef struct call {
+typedef struct layer_call {
     run_job *job;
     run_layer_job *m;
     ph_layer_info info;
@@ -21,7 +21,7 @@ typedef struct call {
     float *d_keys;        /* x is memory too: gradient of x as memory */
     void *out_16, *dx_16; /* and where out and dx stand in OUT, if not as floats */
     float *heads;         /* in OUT */
-} call;
+} layer_call;
 
 /* ---- description ---- */
 
@@ -87,7 +87,7 @@ static int check_dout(run_job *job, const run_layer_job *m)
 /* ---- inputs ---- */
 
 /* x, memory or dout in the type of the layer, `width` elements to a row. */
-static int load_rows(call *c, const ph_tensor *tensor, int width, const void **data)
+static int load_rows(layer_call *c, const ph_tensor *tensor, int width, const void **data)
 {
     ph_dtype dtype = c->m->desc.attn.dtype;
     size_t rows = tensor->shape[0] * tensor->shape[1];
@@ -97,7 +97,7 @@ static int load_rows(call *c, const ph_tensor *tensor, int width, const void **d
 }
 
 /* With --rope a query is rotated by its position among the keys. */
-static int load_positions(call *c)
+static int load_positions(layer_call *c)
 {
     const ph_attn *a = &c->m->desc.attn;
     if (c->m->desc.rope == PH_ROPE_NONE || a->q_offset == 0) return EXIT_OK;
@@ -108,7 +108,7 @@ static int load_positions(call *c)
     return EXIT_OK;
 }
 
-static int load_inputs(call *c)
+static int load_inputs(layer_call *c)
 {
     const run_layer_job *m = c->m;
     const ph_layer_desc *d = &m->desc;
@@ -125,7 +125,7 @@ static int load_inputs(call *c)
 /* ---- outputs ---- */
 
 /* Scratch for what is computed but not written to OUT. */
-static int scratch(call *c, size_t rows, int width, void **data)
+static int scratch(layer_call *c, size_t rows, int width, void **data)
 {
     ph_dtype dtype = c->m->desc.attn.dtype;
     *data = run_buffer(c->job, rows * (size_t)width, ph_dtype_bytes(dtype, 1));
@@ -133,7 +133,7 @@ static int scratch(call *c, size_t rows, int width, void **data)
 }
 
 /* What wo multiplies, with --weights. */
-static int make_heads(call *c)
+static int make_heads(layer_call *c)
 {
     const ph_attn *a = &c->m->common.attn;
     int heads = c->info.heads, dim = c->m->plain ? a->v_dim : c->info.dim;
@@ -146,7 +146,7 @@ static int make_heads(call *c)
 }
 
 /* What a router gives. */
-static int make_routes(call *c)
+static int make_routes(layer_call *c)
 {
     const ph_attn *a = c->info.attn;
     const size_t gate[] = {(size_t)a->batch, (size_t)a->q_heads, (size_t)a->q_len};
@@ -160,7 +160,7 @@ static int make_routes(call *c)
     return c->args.gate_out && c->args.balance_loss ? EXIT_OK : EXIT_MEMORY;
 }
 
-static int make_results(call *c)
+static int make_results(layer_call *c)
 {
     run_layer_job *m = c->m;
     const ph_attn *a = &m->common.attn;
@@ -180,7 +180,7 @@ static int make_results(call *c)
 }
 
 /* dx or dmemory; NULL for the library where it has no number. */
-static int make_rows(call *c, const ph_tensor *like, const char *name, void **data)
+static int make_rows(layer_call *c, const ph_tensor *like, const char *name, void **data)
 {
     ph_dtype dtype = c->m->common.attn.dtype;
     *data = run_output(c->job, name, dtype, 3, like->shape);
@@ -190,7 +190,7 @@ static int make_rows(call *c, const ph_tensor *like, const char *name, void **da
 }
 
 /* x is memory too: gradients of both, as floats. */
-static int make_shifted(call *c)
+static int make_shifted(layer_call *c)
 {
     const run_layer_job *m = c->m;
     size_t rows = m->x->shape[0] * m->x->shape[1];
@@ -201,7 +201,7 @@ static int make_shifted(call *c)
     return scratch(c, rows, m->desc.model_dim, &c->grads.dx);
 }
 
-static int make_gradients(call *c, const ph_layer *layer)
+static int make_gradients(layer_call *c, const ph_layer *layer)
 {
     run_layer_job *m = c->m;
     run_common *common = &m->common;
@@ -222,7 +222,7 @@ static int make_gradients(call *c, const ph_layer *layer)
 /* ---- the call ---- */
 
 /* What the library keeps between forward and backward, aligned to 64. */
-static int make_saved(call *c, const ph_layer *layer)
+static int make_saved(layer_call *c, const ph_layer *layer)
 {
     char *saved = run_buffer(c->job, ph_layer_saved(layer) + 64, 1);
     if (!saved) return EXIT_MEMORY;
@@ -230,7 +230,7 @@ static int make_saved(call *c, const ph_layer *layer)
     return EXIT_OK;
 }
 
-static int compute(call *c, const ph_layer *layer)
+static int compute(layer_call *c, const ph_layer *layer)
 {
     int backward = c->m->common.backward;
     if (backward && make_saved(c, layer)) return EXIT_MEMORY;
@@ -243,7 +243,7 @@ static int compute(call *c, const ph_layer *layer)
 }
 
 /* (batch, q_len, heads, dim) to (batch, heads, q_len, dim) */
-static void transpose_heads(const call *c)
+static void transpose_heads(const layer_call *c)
 {
     const ph_attn *a = &c->m->common.attn;
     size_t heads = (size_t)c->info.heads, len = (size_t)a->q_len;
@@ -257,7 +257,7 @@ static void transpose_heads(const call *c)
 }
 
 /* `count` floats into their place in OUT. */
-static int round_rows(const call *c, const float *wide, size_t count, void *to)
+static int round_rows(const layer_call *c, const float *wide, size_t count, void *to)
 {
     const ph_tensor tensor = {.type = PH_F32,
                               .rank = 1,
@@ -269,7 +269,7 @@ static int round_rows(const call *c, const float *wide, size_t count, void *to)
 }
 
 /* x is memory too: both gradients together, rounded once. */
-static int finish_shifted(const call *c)
+static int finish_shifted(const layer_call *c)
 {
     const ph_tensor *x = c->m->x;
     size_t rows = x->shape[0] * x->shape[1], count = rows * x->shape[2];
@@ -279,7 +279,7 @@ static int finish_shifted(const call *c)
     return rc || !dx ? rc : round_rows(c, dx, count, c->dx_16);
 }
 
-static int run_all(call *c, const ph_layer *layer)
+static int run_all(layer_call *c, const ph_layer *layer)
 {
     run_job *job = c->job;
     run_layer_job *m = c->m;
@@ -303,7 +303,7 @@ static int run_all(call *c, const ph_layer *layer)
 
 int run_layer_call(run_job *job, run_layer_job *m)
 {
-    call c = {.job = job, .m = m};
+    layer_call c = {.job = job, .m = m};
     ph_layer *layer = NULL;
     describe(job, m);
     ph_status status = ph_layer_create(&layer, job->ctx, &m->desc);

@@ -14,7 +14,7 @@
 enum { WAVE_BUDGET = 32 << 20 }; /* bytes of private dq in one wave */
 
 /* State of one call, shared by all threads. */
-typedef struct task {
+typedef struct backward_task {
     const ph_call *call;
     ph_deltas deltas;
     float *dq;       /* (items, or lanes without waves, cluster, q_len, k_pad); NULL: the
@@ -22,7 +22,7 @@ typedef struct task {
     float *partials; /* (wave, cluster, q_len, k_pad) */
     int first;       /* first chunk of the current wave, counted over all items */
     int count;       /* chunks in it */
-} task;
+} backward_task;
 
 static size_t dq_floats(const ph_plan *plan)
 {
@@ -34,7 +34,7 @@ static int item_count(const ph_plan *plan)
     return plan->attn.batch * (plan->attn.q_heads / plan->cluster);
 }
 
-static void take_task(const ph_plan *plan, ph_arena *arena, task *t)
+static void take_task(const ph_plan *plan, ph_arena *arena, backward_task *t)
 {
     size_t sums = (size_t)(plan->wave ? item_count(plan) : plan->ctx->threads);
     ph_deltas_take(plan, arena, &t->deltas);
@@ -64,7 +64,7 @@ static void choose_wave(ph_plan *plan)
 void ph_backward_measure(ph_plan *plan)
 {
     ph_arena shared = {0};
-    task t;
+    backward_task t;
     if (ph_plan_is_joint(plan)) {
         ph_joint_backward_measure(plan);
         return;
@@ -82,7 +82,7 @@ void ph_backward_measure(ph_plan *plan)
 
 /* ---- where dq goes ---- */
 
-static ph_dq_target target_of(const task *t, int item, float *buffer, int how)
+static ph_dq_target target_of(const backward_task *t, int item, float *buffer, int how)
 {
     const ph_plan *plan = t->call->plan;
     const ph_attn *a = t->call->attn;
@@ -97,7 +97,7 @@ static ph_dq_target target_of(const task *t, int item, float *buffer, int how)
 }
 
 /* With waves: the sums that partial sums are added to. */
-static ph_dq_target item_sums(const task *t, int item)
+static ph_dq_target item_sums(const backward_task *t, int item)
 {
     float *buffer = t->dq ? t->dq + (size_t)item * dq_floats(t->call->plan) : NULL;
     return target_of(t, item, buffer, PH_DQ_ADD);
@@ -108,7 +108,7 @@ static ph_dq_target item_sums(const task *t, int item)
 /* Work item: one head of one batch row. */
 static void prepare_head(void *arg, int lane, int index)
 {
-    const task *t = arg;
+    const backward_task *t = arg;
     const ph_call *call = t->call;
     int batch = index / call->attn->q_heads, head = index % call->attn->q_heads;
     int cluster = call->plan->cluster;
@@ -123,7 +123,7 @@ static void prepare_head(void *arg, int lane, int index)
 /* ---- who runs which chunk ---- */
 
 /* Scales and rounds dq of one head of one batch row. */
-static void store_head(const task *t, int batch, int head, ph_dq_target from)
+static void store_head(const backward_task *t, int batch, int head, ph_dq_target from)
 {
     const ph_plan *plan = t->call->plan;
     const ph_attn *a = t->call->attn;
@@ -135,7 +135,7 @@ static void store_head(const task *t, int batch, int head, ph_dq_target from)
     }
 }
 
-static void run_chunk(const task *t, ph_arena scratch, int item, int chunk,
+static void run_chunk(const backward_task *t, ph_arena scratch, int item, int chunk,
                       ph_dq_target target)
 {
     if (!ph_head_chunk(t->call, &t->deltas, scratch, item, chunk, target))
@@ -145,7 +145,7 @@ static void run_chunk(const task *t, ph_arena scratch, int item, int chunk,
 /* Without waves: one thread walks all chunks of an item; dq is complete at the end. */
 static void cluster_item(void *arg, int lane, int item)
 {
-    const task *t = arg;
+    const backward_task *t = arg;
     const ph_plan *plan = t->call->plan;
     float *sums = t->dq ? t->dq + (size_t)lane * dq_floats(plan) : NULL;
     ph_dq_target target = target_of(t, item, sums, PH_DQ_STORE);
@@ -163,7 +163,7 @@ static void cluster_item(void *arg, int lane, int item)
 
 static void run_wave_chunk(void *arg, int lane, int index)
 {
-    const task *t = arg;
+    const backward_task *t = arg;
     const ph_plan *plan = t->call->plan;
     int item = (t->first + index) / plan->chunks;
     int chunk = (t->first + index) % plan->chunks;
@@ -176,7 +176,7 @@ static void run_wave_chunk(void *arg, int lane, int index)
    keys. */
 static void add_partials(void *arg, int lane, int index)
 {
-    const task *t = arg;
+    const backward_task *t = arg;
     const ph_plan *plan = t->call->plan;
     int len = t->call->attn->q_len, head = index % plan->cluster;
     int first = index / plan->cluster * PH_GRAD_ROWS,
@@ -193,13 +193,13 @@ static void add_partials(void *arg, int lane, int index)
 
 static void store_dq(void *arg, int lane, int index)
 {
-    const task *t = arg;
+    const backward_task *t = arg;
     int heads = t->call->attn->q_heads, item = index / t->call->plan->cluster;
     (void)lane;
     store_head(t, index / heads, index % heads, item_sums(t, item));
 }
 
-static void run_waves(task *t)
+static void run_waves(backward_task *t)
 {
     const ph_plan *plan = t->call->plan;
     int chunks = item_count(plan) * plan->chunks;
@@ -219,7 +219,7 @@ void ph_attn_backward(const ph_call *call)
     const ph_grads *grads = call->grads;
     int heads = call->attn->batch * call->attn->q_heads;
     ph_arena arena = ph_call_shared(call);
-    task t = {.call = call};
+    backward_task t = {.call = call};
     if (ph_plan_is_joint(plan)) {
         ph_joint_backward(call);
         return;

@@ -12,19 +12,19 @@
 
 #include "attn/grad.h"
 
-typedef struct worker {
+typedef struct bias_worker {
     ph_grad_rows g;
     ph_ds_block block;
     float *k, *v; /* one block of keys, packed */
-} worker;
+} bias_worker;
 
-typedef struct task {
+typedef struct bias_task {
     const ph_call *call;
     const float *lse, *delta;
     int row_blocks, key_blocks;
-} task;
+} bias_task;
 
-static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take(const ph_plan *plan, ph_arena *arena, bias_worker *w)
 {
     ph_grad_rows_take(plan, arena, &w->g);
     ph_ds_block_take(plan, arena, &w->block);
@@ -36,15 +36,15 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 size_t ph_bias_gradient_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    worker w;
+    bias_worker w;
     take(plan, &arena, &w);
     return arena.used;
 }
 
 /* Adds ds of tokens [first, end) of one head to `cells`, the row of dbias of token
    `first` (or its only row). */
-static void add_head(const task *t, worker *w, int batch, int head, int first, int end,
-                     int j0, int cols, float *cells)
+static void add_head(const bias_task *t, bias_worker *w, int batch, int head, int first,
+                     int end, int j0, int cols, float *cells)
 {
     const ph_call *call = t->call;
     const ph_attn *a = call->attn;
@@ -75,11 +75,11 @@ static void add_head(const task *t, worker *w, int batch, int head, int first, i
 
 static void run_item(void *arg, int lane, int index)
 {
-    const task *t = arg;
+    const bias_task *t = arg;
     const ph_call *call = t->call;
     const ph_attn *a = call->attn;
     ph_arena arena = ph_call_lane(call, lane);
-    worker w;
+    bias_worker w;
     take(call->plan, &arena, &w);
     int j0 = index % t->key_blocks * PH_BLOCK, rest = index / t->key_blocks;
     int block = rest % t->row_blocks, plane = rest / t->row_blocks;
@@ -103,7 +103,7 @@ static void run_item(void *arg, int lane, int index)
 void ph_attn_bias_gradient(const ph_call *call, const float *lse, const float *delta)
 {
     const ph_attn *a = call->attn;
-    task t = {.call = call, .lse = lse, .delta = delta};
+    bias_task t = {.call = call, .lse = lse, .delta = delta};
     t.key_blocks = ph_div_up(a->kv_len, PH_BLOCK);
     t.row_blocks = a->bias.q_len == 1 ? 1 : ph_div_up(a->q_len, PH_GRAD_ROWS);
     ph_ctx_run(call->plan->ctx,

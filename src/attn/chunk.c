@@ -31,7 +31,7 @@ typedef struct map {
     float *dq_rows;                 /* (PH_GRAD_ROWS, k_row) partial sum of the chunk */
 } map;
 
-typedef struct worker {
+typedef struct chunk_worker {
     map map[2];
     int maps;         /* 2: twins */
     float twin;       /* factor of the second */
@@ -41,7 +41,7 @@ typedef struct worker {
     float *dk, *dv;   /* (heads in cluster, PH_CHUNK, k_row or v_row) */
     float *dv_scratch, *dv_partial; /* (PH_CHUNK, v_row) like those of dk */
     float ones[PH_MR_MAX];
-} worker;
+} chunk_worker;
 
 /* Twins come from layers, whose activations are f32. */
 static int on_amx(const ph_plan *plan)
@@ -60,7 +60,7 @@ static void take_map(const ph_plan *plan, ph_arena *arena, map *m)
 }
 
 /* Scratch of the f32 products. */
-static void take_floats(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take_floats(const ph_plan *plan, ph_arena *arena, chunk_worker *w)
 {
     const ph_attn *a = &plan->attn;
     w->k_row = plan->k_pad, w->v_row = plan->v_pad;
@@ -70,7 +70,7 @@ static void take_floats(const ph_plan *plan, ph_arena *arena, worker *w)
     for (int i = 0; i < PH_MR_MAX; i++) w->ones[i] = 1;
 }
 
-static void take_amx(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take_amx(const ph_plan *plan, ph_arena *arena, chunk_worker *w)
 {
     map *m = &w->map[0];
     ph_chunk_amx_take(plan, arena, &w->amx);
@@ -80,7 +80,7 @@ static void take_amx(const ph_plan *plan, ph_arena *arena, worker *w)
     m->dq_rows = w->amx.dq;
 }
 
-static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take_worker(const ph_plan *plan, ph_arena *arena, chunk_worker *w)
 {
     const ph_attn *a = &plan->attn;
     size_t chunk = PH_CHUNK, heads_k = (size_t)(plan->cluster * a->k_heads / a->q_heads);
@@ -98,7 +98,7 @@ static void take_worker(const ph_plan *plan, ph_arena *arena, worker *w)
 size_t ph_chunk_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    worker w;
+    chunk_worker w;
     take_worker(plan, &arena, &w);
     return arena.used;
 }
@@ -117,7 +117,7 @@ static void pack_k(const ph_call *call, map *m, int k0, int keys)
     }
 }
 
-static void pack_keys(const ph_call *call, worker *w, int k0, int keys)
+static void pack_keys(const ph_call *call, chunk_worker *w, int k0, int keys)
 {
     const ph_rows *rows = w->map[0].g.rows;
     const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
@@ -148,7 +148,7 @@ static int map_finite(const ph_call *call, map *m, int chunk_keys)
     return m->k_finite && m->rows_finite;
 }
 
-static int all_finite(const ph_call *call, worker *w, int chunk_keys)
+static int all_finite(const ph_call *call, chunk_worker *w, int chunk_keys)
 {
     int finite = 1;
     for (int i = 0; i < w->maps; i++)
@@ -176,7 +176,7 @@ static void add_keys(const ph_call *call, int m, int from, int to, int c,
 }
 
 /* dk += ds^T q and dv += p^T dout for the block, mr keys at a time. */
-static void add_key_gradients(const ph_call *call, worker *w, int j0, int c_block,
+static void add_key_gradients(const ph_call *call, chunk_worker *w, int j0, int c_block,
                               int keys, int partial)
 {
     const map *one = &w->map[0];
@@ -195,8 +195,8 @@ static void add_key_gradients(const ph_call *call, worker *w, int j0, int c_bloc
 }
 
 /* The three products of one (row, key), if the row sees the key. */
-static void add_visible_pair(const ph_call *call, worker *w, int r, int j0, int c_block,
-                             int c)
+static void add_visible_pair(const ph_call *call, chunk_worker *w, int r, int j0,
+                             int c_block, int c)
 {
     const ph_kernels *k = call->kernels;
     const map *one = &w->map[0];
@@ -218,7 +218,8 @@ static void add_visible_pair(const ph_call *call, worker *w, int r, int j0, int 
 
 /* dk, dv and dq where a hidden element may be NaN or Inf: hidden (row, key) pairs are
    skipped, in the same order and with the same bits. */
-static void add_visible(const ph_call *call, worker *w, int j0, int c_block, int keys)
+static void add_visible(const ph_call *call, chunk_worker *w, int j0, int c_block,
+                        int keys)
 {
     for (int r = 0; r < w->map[0].g.rows->count; r++)
         for (int c = 0; c < keys; c++) add_visible_pair(call, w, r, j0, c_block, c);
@@ -226,8 +227,8 @@ static void add_visible(const ph_call *call, worker *w, int j0, int c_block, int
 
 /* p and ds of the strip for both twins; then p of the first becomes p + twin p, which
    gives dv of both in one product. */
-static void run_twins(const ph_call *call, worker *w, int r, int m, int j0, int c_block,
-                      int c0, int c1)
+static void run_twins(const ph_call *call, chunk_worker *w, int r, int m, int j0,
+                      int c_block, int c0, int c1)
 {
     const ph_kernels *k = call->kernels;
     map *one = &w->map[0], *two = &w->map[1];
@@ -247,8 +248,8 @@ static void run_twins(const ph_call *call, worker *w, int r, int m, int j0, int 
 }
 
 /* p and ds of a strip of rows; returns 0 if it sees no key of the block. */
-static int run_strip(const ph_call *call, worker *w, int r, int m, int j0, int c_block,
-                     int keys, int *c0, int *c1)
+static int run_strip(const ph_call *call, chunk_worker *w, int r, int m, int j0,
+                     int c_block, int keys, int *c0, int *c1)
 {
     map *one = &w->map[0], *two = &w->map[1];
     const float *v = w->v_panels + (int64_t)c_block * call->attn->v_dim;
@@ -263,7 +264,8 @@ static int run_strip(const ph_call *call, worker *w, int r, int m, int j0, int c
 }
 
 /* The gathered rows against the block at column c_block of the chunk at k0. */
-static void run_block(const ph_call *call, worker *w, int k0, int c_block, int chunk_keys)
+static void run_block(const ph_call *call, chunk_worker *w, int k0, int c_block,
+                      int chunk_keys)
 {
     const ph_kernels *k = call->kernels;
     const ph_rows *rows = w->map[0].g.rows;
@@ -299,8 +301,8 @@ static void put_dq(const ph_call *call, const map *m, int k_row, int head_in_clu
 }
 
 /* The gathered rows against the chunk. */
-static void run_rows(const ph_call *call, const ph_deltas *deltas, worker *w, int k0,
-                     int keys)
+static void run_rows(const ph_call *call, const ph_deltas *deltas, chunk_worker *w,
+                     int k0, int keys)
 {
     if (on_amx(call->plan)) {
         ph_chunk_amx_rows(call, &w->amx, deltas, w->map[0].g.rows, k0, keys,
@@ -331,7 +333,7 @@ static void flush_sums(const ph_call *call, size_t floats, float *partial, float
     memset(partial, 0, floats * sizeof(float));
 }
 
-static void flush(const ph_call *call, worker *w, int keys, float *dv)
+static void flush(const ph_call *call, chunk_worker *w, int keys, float *dv)
 {
     for (int i = 0; i < w->maps; i++)
         flush_sums(call, sum_floats(keys, w->k_row), w->map[i].dk_partial, w->map[i].dk);
@@ -340,7 +342,7 @@ static void flush(const ph_call *call, worker *w, int keys, float *dv)
 
 /* Where blocks accumulate dk and dv: partial sums that start from 0; or, with a single
    flush, the sums themselves. */
-static void choose_partials(worker *w, int keys, int direct, float *dv)
+static void choose_partials(chunk_worker *w, int keys, int direct, float *dv)
 {
     size_t k_floats = sum_floats(keys, w->k_row), v_floats = sum_floats(keys, w->v_row);
     for (int i = 0; i < w->maps; i++) {
@@ -353,7 +355,7 @@ static void choose_partials(worker *w, int keys, int direct, float *dv)
 }
 
 /* All rows of one group of heads, or of both twins, against the chunk. */
-static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
+static void run_group(const ph_call *call, const ph_deltas *deltas, chunk_worker *w,
                       int head_in_cluster, int k0, int keys, const ph_dq_target *target,
                       float *dv)
 {
@@ -376,8 +378,8 @@ static void run_group(const ph_call *call, const ph_deltas *deltas, worker *w,
 }
 
 /* Rounds and stores dk or dv. */
-static void store_keys(const ph_call *call, worker *w, ph_key_target target, int keys,
-                       const float *sums)
+static void store_keys(const ph_call *call, chunk_worker *w, ph_key_target target,
+                       int keys, const float *sums)
 {
     if (!on_amx(call->plan)) {
         ph_store_keys(call, &target, 0, keys, sums);
@@ -410,7 +412,7 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
 {
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
-    worker w;
+    chunk_worker w;
     take_worker(plan, &arena, &w);
 
     int clusters = a->q_heads / plan->cluster, batch = item / clusters;

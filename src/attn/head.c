@@ -18,12 +18,12 @@ static int fits(const ph_plan *plan)
 }
 
 /* Scratch of a lane. */
-typedef struct work {
+typedef struct head_lane {
     ph_head_rows arrays;
     float *scratch;
-} work;
+} head_lane;
 
-static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
+static void take_work(const ph_plan *plan, ph_arena *arena, head_lane *w)
 {
     const ph_attn *a = &plan->attn;
     int rows = ph_div_up(plan->rows, plan->group);
@@ -35,7 +35,7 @@ static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
 size_t ph_head_forward_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    work w;
+    head_lane w;
     if (!fits(plan)) return 0;
     take_work(plan, &arena, &w);
     return arena.used;
@@ -58,7 +58,7 @@ static int clamp(int x, int low, int high)
     return x < low ? low : x > high ? high : x;
 }
 
-static void set_head(const ph_call *call, const ph_head_span *s, work *w, ph_head *h)
+static void set_head(const ph_call *call, const ph_head_span *s, head_lane *w, ph_head *h)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
@@ -110,7 +110,7 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
                     int end)
 {
     ph_rows rows;
-    work w;
+    head_lane w;
     ph_head h;
     if (!fits(call->plan)) return 0;
     ph_rows_begin(call, &rows, batch, head, 1);

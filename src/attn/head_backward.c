@@ -21,7 +21,7 @@ typedef struct key_sums {
 } key_sums;
 
 /* Rows of one group of heads against one chunk. */
-typedef struct work {
+typedef struct head_backward_work {
     const ph_call *call;
     const ph_deltas *deltas;
     ph_rows *rows; /* batch, heads and lengths; nothing is gathered */
@@ -33,7 +33,7 @@ typedef struct work {
     float *dq_scratch;
     float *lse_scratch, *delta_scratch;
     key_sums dk, dv;
-} work;
+} head_backward_work;
 
 /* ---- scratch ---- */
 
@@ -71,7 +71,7 @@ static void take_key_sums(const ph_plan *plan, ph_arena *arena, int dim, int pad
     s->sums = take_rows(arena, long_text, PH_CHUNK, pad);
 }
 
-static void take_work(const ph_plan *plan, ph_arena *arena, work *w)
+static void take_work(const ph_plan *plan, ph_arena *arena, head_backward_work *w)
 {
     const ph_attn *a = &plan->attn;
     int64_t rows = (int64_t)a->q_len * plan->group;
@@ -102,7 +102,7 @@ static int fits(const ph_plan *plan)
 size_t ph_head_chunk_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    work w;
+    head_backward_work w;
     if (!fits(plan)) return 0;
     take_work(plan, &arena, &w);
     return arena.used;
@@ -111,7 +111,7 @@ size_t ph_head_chunk_bytes(const ph_plan *plan)
 /* ---- rows and keys of a block ---- */
 
 /* Whether one of the rows [first, end) may see a key of the chunk. */
-static int sees_chunk(const work *w, int first, int end)
+static int sees_chunk(const head_backward_work *w, int first, int end)
 {
     int low = INT32_MAX, high = 0, group = w->rows->group, lo, hi;
     int last = (end - 1) / group;
@@ -126,7 +126,7 @@ static int sees_chunk(const work *w, int first, int end)
 
 /* The rows that see the chunk, in steps of PH_GRAD_ROWS: chains of dk and dv start
    there. */
-static int find_range(work *w)
+static int find_range(head_backward_work *w)
 {
     int total = w->rows->extent.q_len * w->rows->group, step = PH_GRAD_ROWS;
     w->first = 0, w->end = total;
@@ -140,16 +140,16 @@ static int find_range(work *w)
     return w->first < w->end;
 }
 
-static int64_t row_at(const work *w, int row, const ph_strides *s)
+static int64_t row_at(const head_backward_work *w, int row, const ph_strides *s)
 {
     int group = w->rows->group, head = w->rows->head0 + row % group;
     return ph_row_at(w->call, s, w->rows->batch, head, row / group);
 }
 
 /* `count` rows of a q-like tensor from `first` on: the tensor itself, or a copy. */
-static const float *find_rows(const work *w, const void *base, const ph_strides *s,
-                              int dim, int pad, int first, int count, float *scratch,
-                              int64_t *ld)
+static const float *find_rows(const head_backward_work *w, const void *base,
+                              const ph_strides *s, int dim, int pad, int first, int count,
+                              float *scratch, int64_t *ld)
 {
     ph_dtype type = w->call->attn->dtype;
     const void *from[PH_GRAD_BLOCK_ROWS];
@@ -160,8 +160,8 @@ static const float *find_rows(const work *w, const void *base, const ph_strides 
     return scratch;
 }
 
-static const float *find_keys(const work *w, const ph_keys *keys, float *scratch,
-                              int64_t *ld)
+static const float *find_keys(const head_backward_work *w, const ph_keys *keys,
+                              float *scratch, int64_t *ld)
 {
     const void *from[PH_CHUNK];
     *ld = scratch ? keys->pad : keys->strides->time;
@@ -172,7 +172,7 @@ static const float *find_keys(const work *w, const ph_keys *keys, float *scratch
     return scratch;
 }
 
-static void set_keys(work *w)
+static void set_keys(head_backward_work *w)
 {
     const ph_keys k = ph_keys_k(w->call, w->rows->batch, w->rows->k_head);
     const ph_keys v = ph_keys_v(w->call, w->rows->batch, w->rows->v_head);
@@ -181,7 +181,7 @@ static void set_keys(work *w)
 }
 
 /* lse and delta of the block's rows. */
-static void set_sums(work *w, int first, int count)
+static void set_sums(head_backward_work *w, int first, int count)
 {
     const ph_rows *rows = w->rows;
     int group = rows->group, head = rows->head0;
@@ -198,7 +198,7 @@ static void set_sums(work *w, int first, int count)
 }
 
 /* The rows of the block from `first` on and their visible keys; returns its end. */
-static int set_window(work *w, int first)
+static int set_window(head_backward_work *w, int first)
 {
     ph_grad_block *t = &w->block;
     int group = w->rows->group;
@@ -209,7 +209,7 @@ static int set_window(work *w, int first)
 }
 
 /* dout of the block's rows times their gates. */
-static void gate_dout(work *w, int first)
+static void gate_dout(head_backward_work *w, int first)
 {
     const ph_call *call = w->call;
     const ph_attn *a = call->attn;
@@ -226,7 +226,7 @@ static void gate_dout(work *w, int first)
     t->dout = w->dout_scratch, t->dout_ld = pad;
 }
 
-static void set_rows(work *w, int first)
+static void set_rows(head_backward_work *w, int first)
 {
     const ph_attn *a = w->call->attn;
     const ph_plan *plan = w->call->plan;
@@ -243,7 +243,7 @@ static void set_rows(work *w, int first)
 }
 
 /* Biases, masks and dropout of the block. */
-static void set_mods(work *w, int first)
+static void set_mods(head_backward_work *w, int first)
 {
     ph_head_span span = {w->rows, first, w->block.rows, w->k0, w->block.keys};
     w->block.mods = ph_head_mods(w->call, &span, &w->arrays);
@@ -258,7 +258,7 @@ static int block_hides(const ph_grad_block *t)
 }
 
 /* Whether every element that is multiplied by the weight 0 of a hidden key is finite. */
-static int is_safe(work *w)
+static int is_safe(head_backward_work *w)
 {
     const ph_kernels *k = w->call->kernels;
     const ph_plan *plan = w->call->plan;
@@ -280,7 +280,7 @@ static int is_safe(work *w)
 /* ---- where gradients go ---- */
 
 /* dk or dv of the chunk: accumulated in its tensor if it is a single chain. */
-static void set_key_sums(const work *w, ph_key_target target, key_sums *out)
+static void set_key_sums(const head_backward_work *w, ph_key_target target, key_sums *out)
 {
     out->target = target;
     out->direct =
@@ -300,14 +300,14 @@ static void set_key_target(const key_sums *s, int done, int last, ph_grad_sum *t
 }
 
 /* Adds the partial sums to the sums. */
-static void flush(const work *w, const key_sums *s)
+static void flush(const head_backward_work *w, const key_sums *s)
 {
     if (s->target.base && !s->direct && s->sums)
         w->call->kernels->axpy(w->block.keys * s->pad, 1, s->partial, s->sums);
 }
 
 /* Stores dk or dv unless it was accumulated in its tensor. */
-static void store_keys(const work *w, const key_sums *s)
+static void store_keys(const head_backward_work *w, const key_sums *s)
 {
     int keys = w->block.keys, all = ph_min(PH_CHUNK, w->call->attn->kv_len - w->k0);
     if (!s->direct)
@@ -323,8 +323,8 @@ static int dq_in_place(const ph_plan *plan)
 }
 
 /* Where the kernel writes the chunk's partial sums of dq. */
-static void set_dq_target(const work *w, int first, const ph_dq_target *target,
-                          ph_grad_sum *to)
+static void set_dq_target(const head_backward_work *w, int first,
+                          const ph_dq_target *target, ph_grad_sum *to)
 {
     const ph_plan *plan = w->call->plan;
     int in_scratch = !dq_in_place(plan), store = target->how == PH_DQ_STORE;
@@ -339,7 +339,7 @@ static void set_dq_target(const work *w, int first, const ph_dq_target *target,
 }
 
 /* Adds dq from scratch to its target. */
-static void put_dq(const work *w, int first, const ph_dq_target *target)
+static void put_dq(const head_backward_work *w, int first, const ph_dq_target *target)
 {
     int group = w->rows->group, pad = w->call->plan->k_pad;
     if (!target->base || dq_in_place(w->call->plan)) return;
@@ -349,7 +349,8 @@ static void put_dq(const work *w, int first, const ph_dq_target *target)
 }
 
 /* Clears rows of dq that see no key of a single or first chunk. */
-static void clear_dq(const work *w, int first, int end, const ph_dq_target *target)
+static void clear_dq(const head_backward_work *w, int first, int end,
+                     const ph_dq_target *target)
 {
     int group = w->rows->group;
     if (!target->base || target->how == PH_DQ_ADD) return;
@@ -360,8 +361,8 @@ static void clear_dq(const work *w, int first, int end, const ph_dq_target *targ
 /* ---- the chunk ---- */
 
 /* Prefetches `count` rows of a tensor, if they are read in place. */
-static void prefetch(work *w, int i, const void *base, const ph_strides *s, int64_t at,
-                     int count, int dim, const float *scratch)
+static void prefetch(head_backward_work *w, int i, const void *base, const ph_strides *s,
+                     int64_t at, int count, int dim, const float *scratch)
 {
     if (scratch) return;
     ph_prefetch_rows(w->call, &w->block.prefetch, i, base, s, at, count, dim);
@@ -369,7 +370,7 @@ static void prefetch(work *w, int i, const void *base, const ph_strides *s, int6
 
 /* While a block runs it prefetches the rows of the next one, at the end of a chunk the
    keys of the next, and at the end of a head the next head. */
-static void plan_prefetch(work *w, int next)
+static void plan_prefetch(head_backward_work *w, int next)
 {
     const ph_attn *a = w->call->attn;
     const ph_args *args = w->call->args;
@@ -397,7 +398,7 @@ static void plan_prefetch(work *w, int next)
     }
 }
 
-static void run_blocks(work *w, const ph_dq_target *target)
+static void run_blocks(head_backward_work *w, const ph_dq_target *target)
 {
     const ph_kernels *k = w->call->kernels;
     ph_grad_block *t = &w->block;
@@ -417,7 +418,7 @@ static void run_blocks(work *w, const ph_dq_target *target)
     }
 }
 
-static void set_work(work *w, int item, int chunk)
+static void set_work(head_backward_work *w, int item, int chunk)
 {
     const ph_call *call = w->call;
     const ph_plan *plan = call->plan;
@@ -437,7 +438,7 @@ static void set_work(work *w, int item, int chunk)
 int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int item,
                   int chunk, ph_dq_target target)
 {
-    work w;
+    head_backward_work w;
     if (!fits(call->plan)) return 0;
     take_work(call->plan, &arena, &w);
     w.call = call, w.deltas = deltas;

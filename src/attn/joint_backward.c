@@ -21,7 +21,7 @@ enum {
     ROUND_LEAST = 64          /* ... which has at least so many */
 };
 
-typedef struct worker {
+typedef struct joint_backward_worker {
     ph_joint_grad w;
     ph_joint_block *blocks;   /* (blocks) */
     ph_joint_grad_block held; /* (blocks) of each buffer but x */
@@ -31,7 +31,7 @@ typedef struct worker {
     float *dq;            /* (heads, rows, k_pad) */
     float *x, *y;         /* (v_pad) */
     float *ones;          /* (PH_BLOCK) 1 */
-} worker;
+} joint_backward_worker;
 
 /* ---- layout ---- */
 
@@ -75,7 +75,7 @@ static int round_items(const ph_plan *plan)
     return (int)(n < all ? n : all);
 }
 
-static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take(const ph_plan *plan, ph_arena *arena, joint_backward_worker *w)
 {
     const ph_joint_plan *j = &plan->joint;
     size_t rows = (size_t)j->grad_rows, heads = (size_t)j->heads;
@@ -111,7 +111,7 @@ static void take_task(const ph_plan *plan, ph_arena *arena, ph_joint_task *t)
 void ph_joint_backward_measure(ph_plan *plan)
 {
     ph_arena lane = {0}, shared = {0};
-    worker w;
+    joint_backward_worker w;
     ph_joint_task t;
     take(plan, &lane, &w);
     take_task(plan, &shared, &t);
@@ -126,7 +126,8 @@ void ph_joint_backward_measure(ph_plan *plan)
 }
 
 /* The buffers of block b. */
-static ph_joint_grad_block grad_block_at(const ph_plan *plan, const worker *w, int b)
+static ph_joint_grad_block grad_block_at(const ph_plan *plan,
+                                         const joint_backward_worker *w, int b)
 {
     size_t at = (size_t)b * ph_joint_floats(plan, plan->joint.grad_rows);
     ph_joint_grad_block t = w->held;
@@ -145,8 +146,8 @@ static int is_learned(const ph_call *call)
     return learned && call->grads->dextra && call->grads->dextra[learned - 1];
 }
 
-static void add_deltas(const ph_call *call, worker *w, const ph_joint_block *t,
-                       const ph_joint_grad_block *b)
+static void add_deltas(const ph_call *call, joint_backward_worker *w,
+                       const ph_joint_block *t, const ph_joint_grad_block *b)
 {
     const float *derivative = b->derivative ? b->derivative : b->p;
     const ph_joint_rows *r = &w->w.r;
@@ -163,7 +164,7 @@ static void add_deltas(const ph_call *call, worker *w, const ph_joint_block *t,
         }
 }
 
-static int weights_pass(const ph_joint_task *task, worker *w)
+static int weights_pass(const ph_joint_task *task, joint_backward_worker *w)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
@@ -187,8 +188,8 @@ static int weights_pass(const ph_joint_task *task, worker *w)
 
 /* The sink is one more candidate of entmax, with no value: adds its weight and
    derivative. */
-static void add_sink(worker *w, int row, double sink, double e, double base,
-                     double *derivative)
+static void add_sink(joint_backward_worker *w, int row, double sink, double e,
+                     double base, double *derivative)
 {
     double u = 1 + e * (sink - base);
     float p = u > 0 ? (float)pow(u, 1 / e) : 0, zero = 0;
@@ -197,8 +198,8 @@ static void add_sink(worker *w, int row, double sink, double e, double base,
     ph_alpha_add(&w->alpha[row], e, 1, &p, &zero);
 }
 
-static double finish_entmax(const ph_call *call, worker *w, int h, int i, double dlse,
-                            double *sums)
+static double finish_entmax(const ph_call *call, joint_backward_worker *w, int h, int i,
+                            double dlse, double *sums)
 {
     int heads = call->attn->q_heads, head = w->w.r.rows[h].head[i];
     int row = h * call->plan->joint.grad_rows + i;
@@ -212,8 +213,8 @@ static double finish_entmax(const ph_call *call, worker *w, int h, int i, double
     return delta;
 }
 
-static double finish_softmax(const ph_call *call, worker *w, int h, int i, double lse,
-                             double dlse, double *sums)
+static double finish_softmax(const ph_call *call, joint_backward_worker *w, int h, int i,
+                             double lse, double dlse, double *sums)
 {
     int head = w->w.r.rows[h].head[i], row = h * call->plan->joint.grad_rows + i;
     const float *sink = call->args->sink;
@@ -227,7 +228,8 @@ static double finish_softmax(const ph_call *call, worker *w, int h, int i, doubl
 }
 
 /* dgate of one row: dout . out / gate. */
-static double gate_gradient(const ph_call *call, worker *w, const ph_rows *r, int i)
+static double gate_gradient(const ph_call *call, joint_backward_worker *w,
+                            const ph_rows *r, int i)
 {
     const ph_attn *a = call->attn;
     int64_t index = a->gate == PH_GATE_HEAD ? r->head[i] : ph_rows_index(call, r, i);
@@ -242,7 +244,8 @@ static double gate_gradient(const ph_call *call, worker *w, const ph_rows *r, in
     return (double)call->kernels->dot(a->v_dim, w->x, w->y) / gate;
 }
 
-static void finish_deltas(const ph_joint_task *task, worker *w, double *sums)
+static void finish_deltas(const ph_joint_task *task, joint_backward_worker *w,
+                          double *sums)
 {
     const ph_call *call = task->call;
     const ph_grads *grads = call->grads;
@@ -267,14 +270,15 @@ static void finish_deltas(const ph_joint_task *task, worker *w, double *sums)
 
 /* ---- second pass over the keys ---- */
 
-static float *dq_row(const ph_plan *plan, const worker *w, int h, int i)
+static float *dq_row(const ph_plan *plan, const joint_backward_worker *w, int h, int i)
 {
     return w->dq + ((int64_t)h * plan->joint.grad_rows + i) * plan->k_pad;
 }
 
 /* dq += ds k where k is NaN or Inf: keys that no head of the row sees are skipped. */
-static void add_visible(const ph_joint_task *task, worker *w, const ph_joint_block *t,
-                        int h, const float *ds, const float *k, int64_t ld)
+static void add_visible(const ph_joint_task *task, joint_backward_worker *w,
+                        const ph_joint_block *t, int h, const float *ds, const float *k,
+                        int64_t ld)
 {
     const ph_call *call = task->call;
     int pad = call->plan->k_pad;
@@ -285,8 +289,8 @@ static void add_visible(const ph_joint_task *task, worker *w, const ph_joint_blo
                                     dq_row(call->plan, w, h, i));
 }
 
-static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_block *t, int h,
-                   const float *ds)
+static void add_dq(const ph_joint_task *task, joint_backward_worker *w,
+                   const ph_joint_block *t, int h, const float *ds)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_call *call = task->call;
@@ -305,8 +309,8 @@ static void add_dq(const ph_joint_task *task, worker *w, const ph_joint_block *t
                             dq_row(call->plan, w, h, i), pad, ones, NULL);
 }
 
-static void add_relative(const ph_call *call, const worker *w, const ph_joint_block *t,
-                         const float *d, double *sums)
+static void add_relative(const ph_call *call, const joint_backward_worker *w,
+                         const ph_joint_block *t, const float *d, double *sums)
 {
     int64_t entries = 2 * (int64_t)call->attn->reach + 1;
     for (int h = 0; h < w->w.r.heads; h++)
@@ -319,8 +323,8 @@ static void add_relative(const ph_call *call, const worker *w, const ph_joint_bl
 }
 
 /* Converts gradients of the weights to those of the logits, and multiplies by k. */
-static void logits_pass(const ph_joint_task *task, worker *w, int visible_blocks,
-                        double *sums)
+static void logits_pass(const ph_joint_task *task, joint_backward_worker *w,
+                        int visible_blocks, double *sums)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
@@ -342,7 +346,7 @@ static void logits_pass(const ph_joint_task *task, worker *w, int visible_blocks
     }
 }
 
-static void store_dq(const ph_joint_task *task, worker *w)
+static void store_dq(const ph_joint_task *task, joint_backward_worker *w)
 {
     const ph_call *call = task->call;
     const ph_attn *a = call->attn;
@@ -398,7 +402,7 @@ static void run_item(void *arg, int lane, int index)
     double *sums = task->sums + (size_t)index * sum_count(plan);
     float *dextra[PH_EXTRAS_MAX];
     ph_arena arena = ph_call_lane(call, lane);
-    worker w;
+    joint_backward_worker w;
 
     take(plan, &arena, &w);
     find_dextra(task, index, dextra);

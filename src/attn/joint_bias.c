@@ -8,17 +8,17 @@
  */
 #include "attn/joint_grad.h"
 
-typedef struct worker {
+typedef struct joint_bias_worker {
     ph_joint_grad w;
     ph_joint_grad_block blocks;
-} worker;
+} joint_bias_worker;
 
-typedef struct job {
+typedef struct joint_bias_job {
     const ph_joint_task *task;
     int batch_rows, planes, row_blocks;
-} job;
+} joint_bias_job;
 
-static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take(const ph_plan *plan, ph_arena *arena, joint_bias_worker *w)
 {
     ph_joint_grad_take(plan, arena, plan->joint.key_item_rows, &w->w);
     ph_joint_grad_block_take(plan, arena, plan->joint.key_item_rows, 1, &w->blocks);
@@ -27,12 +27,13 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 size_t ph_joint_bias_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    worker w;
+    joint_bias_worker w;
     take(plan, &arena, &w);
     return arena.used;
 }
 
-static void add_cells(const ph_call *call, const worker *w, const ph_joint_block *t)
+static void add_cells(const ph_call *call, const joint_bias_worker *w,
+                      const ph_joint_block *t)
 {
     const ph_attn *a = call->attn;
     const ph_joint_rows *r = &w->w.r;
@@ -51,8 +52,8 @@ static void add_cells(const ph_call *call, const worker *w, const ph_joint_block
 }
 
 /* Rows [first, end) of all sets of one batch row against one block of keys. */
-static void add_rows(const ph_joint_task *task, worker *w, int batch, int first, int end,
-                     int j0)
+static void add_rows(const ph_joint_task *task, joint_bias_worker *w, int batch,
+                     int first, int end, int j0)
 {
     const ph_call *call = task->call;
     const ph_joint_plan *j = &call->plan->joint;
@@ -74,7 +75,7 @@ static void add_rows(const ph_joint_task *task, worker *w, int batch, int first,
 
 static void run_item(void *arg, int lane, int index)
 {
-    const job *own = arg;
+    const joint_bias_job *own = arg;
     const ph_call *call = own->task->call;
     const ph_joint_plan *j = &call->plan->joint;
     int j0 = index % j->key_blocks * PH_BLOCK, rest = index / j->key_blocks;
@@ -83,7 +84,7 @@ static void run_item(void *arg, int lane, int index)
     int size = own->row_blocks > 1 ? PH_GRAD_ROWS * j->per_token : total;
     int first = block * size, end = ph_min(first + size, total);
     ph_arena arena = ph_call_lane(call, lane);
-    worker w;
+    joint_bias_worker w;
     take(call->plan, &arena, &w);
     for (int b = 0; b < own->batch_rows; b++)
         if (own->planes == 1 || b == plane)
@@ -93,7 +94,7 @@ static void run_item(void *arg, int lane, int index)
 void ph_joint_bias_gradient(const ph_joint_task *task, int batch_rows)
 {
     const ph_attn *a = task->call->attn;
-    job j = {.task = task, .batch_rows = batch_rows};
+    joint_bias_job j = {.task = task, .batch_rows = batch_rows};
     j.planes = a->bias.batch == 1 ? 1 : batch_rows;
     j.row_blocks = a->bias.q_len == 1 ? 1 : ph_div_up(a->q_len, PH_GRAD_ROWS);
     ph_ctx_run(task->call->plan->ctx,

@@ -12,7 +12,7 @@
 #include "attn/joint.h"
 #include "attn/online.h"
 
-typedef struct worker {
+typedef struct joint_worker {
     ph_joint_rows r;
     ph_joint_block *blocks; /* (blocks) */
     int count;              /* of blocks that the rows see */
@@ -29,17 +29,17 @@ typedef struct worker {
     float *k, *v;          /* for one block */
     float *drop;           /* (PH_BLOCK) */
     float *list;           /* scores near row_max: entmax */
-} worker;
+} joint_worker;
 
-typedef struct task {
+typedef struct joint_task {
     const ph_call *call;
     ph_joint_keys keys;
-    int first;    /* batch row */
-    float *bases; /* out: (batch, q_heads, q_len), if only bases are computed */
-    worker *item; /* shared by all threads */
-} task;
+    int first;          /* batch row */
+    float *bases;       /* out: (batch, q_heads, q_len), if only bases are computed */
+    joint_worker *item; /* shared by all threads */
+} joint_task;
 
-static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take_rows(const ph_plan *plan, ph_arena *arena, joint_worker *w)
 {
     const ph_joint_plan *j = &plan->joint;
     size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
@@ -57,7 +57,7 @@ static void take_rows(const ph_plan *plan, ph_arena *arena, worker *w)
     w->acc = ph_arena_floats(arena, all * (size_t)plan->v_pad);
 }
 
-static void take_scratch(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take_scratch(const ph_plan *plan, ph_arena *arena, joint_worker *w)
 {
     const ph_joint_plan *j = &plan->joint;
     w->other = ph_arena_floats(arena, j->mixes ? ph_joint_floats(plan, j->rows) : 0);
@@ -71,7 +71,7 @@ static void take_scratch(const ph_plan *plan, ph_arena *arena, worker *w)
                               plan->needs.power ? (size_t)(j->blocks + 1) * PH_BLOCK : 0);
 }
 
-static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take(const ph_plan *plan, ph_arena *arena, joint_worker *w)
 {
     take_rows(plan, arena, w);
     take_scratch(plan, arena, w);
@@ -80,7 +80,7 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 size_t ph_joint_item_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    worker w;
+    joint_worker w;
     take(plan, &arena, &w);
     return arena.used;
 }
@@ -88,7 +88,7 @@ size_t ph_joint_item_bytes(const ph_plan *plan)
 void ph_joint_forward_measure(ph_plan *plan)
 {
     ph_arena lane = {0}, shared = {0};
-    worker w;
+    joint_worker w;
     ph_joint_keys keys;
     ph_joint_keys_take(plan, &shared, 0, &keys);
     if (plan->joint.together) take_rows(plan, &shared, &w);
@@ -98,7 +98,7 @@ void ph_joint_forward_measure(ph_plan *plan)
     plan->shared_bytes[PH_DO_FORWARD] = shared.used;
 }
 
-static float *held_block(const ph_call *call, const worker *w, int b)
+static float *held_block(const ph_call *call, const joint_worker *w, int b)
 {
     return w->held + (size_t)b * ph_joint_floats(call->plan, call->plan->joint.rows);
 }
@@ -106,7 +106,7 @@ static float *held_block(const ph_call *call, const worker *w, int b)
 /* ---- logits of all keys ---- */
 
 /* Updates row_max of head h with block b. */
-static void raise_row_max(const ph_call *call, worker *w, int b, int h)
+static void raise_row_max(const ph_call *call, joint_worker *w, int b, int h)
 {
     const ph_joint_block *t = &w->blocks[b];
     const float *s = held_block(call, w, b);
@@ -120,7 +120,7 @@ static void raise_row_max(const ph_call *call, worker *w, int b, int h)
     }
 }
 
-static void list_blocks(const ph_call *call, worker *w)
+static void list_blocks(const ph_call *call, joint_worker *w)
 {
     int rows = call->plan->joint.rows;
     w->count = 0;
@@ -129,7 +129,8 @@ static void list_blocks(const ph_call *call, worker *w)
 }
 
 /* Computes the logits of block b. */
-static void hold_block(const ph_call *call, worker *w, const ph_joint_keys *keys, int b)
+static void hold_block(const ph_call *call, joint_worker *w, const ph_joint_keys *keys,
+                       int b)
 {
     int mixed = call->plan->needs.mix[PH_LOGITS];
     ph_joint_block *t = &w->blocks[b];
@@ -162,7 +163,7 @@ static float finish_row(const ph_call *call, int head, int gated_off, float row_
 }
 
 /* Logits of head h become weights: softmax in base 2, all keys at once. */
-static void softmax(const ph_call *call, worker *w, int h)
+static void softmax(const ph_call *call, joint_worker *w, int h)
 {
     static const float zeros[PH_BLOCK];
     const ph_kernels *k = call->kernels;
@@ -193,7 +194,7 @@ static void softmax(const ph_call *call, worker *w, int h)
 }
 
 /* The bases of head h, and tau, which is returned as lse of entmax. */
-static void find_bases(const ph_call *call, worker *w, int h)
+static void find_bases(const ph_call *call, joint_worker *w, int h)
 {
     const ph_joint_rows *r = &w->r;
     int rows = call->plan->joint.rows;
@@ -215,7 +216,7 @@ static void find_bases(const ph_call *call, worker *w, int h)
 
 /* acc += p v where v is NaN or Inf: keys of weight 0 are skipped unless they are visible
    and their weight underflowed. Same order, same bits. */
-static void multiply_visible(const ph_call *call, const worker *w,
+static void multiply_visible(const ph_call *call, const joint_worker *w,
                              const ph_joint_block *t, int h, const float *p,
                              const float *v, int64_t ld)
 {
@@ -245,8 +246,8 @@ static int all_zero(const ph_call *call, const ph_joint_block *t, int h, int i, 
     return 1;
 }
 
-static void multiply_head(const ph_call *call, worker *w, const ph_joint_block *t, int h,
-                          const float *p)
+static void multiply_head(const ph_call *call, joint_worker *w, const ph_joint_block *t,
+                          int h, const float *p)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const ph_keys values = ph_keys_v(call, w->r.batch, w->r.rows[h].v_head);
@@ -276,7 +277,7 @@ static int key_factors_finite(const ph_call *call, const ph_joint_block *t)
 }
 
 /* Mixes the weights p of a block into w->other; 0: all are 0 by entmax. */
-static int mix_weights(const ph_call *call, worker *w, const ph_joint_keys *keys,
+static int mix_weights(const ph_call *call, joint_worker *w, const ph_joint_keys *keys,
                        ph_joint_block *t, const float *p)
 {
     ph_joint_key_factors(call, keys, &w->r, t, w->key_factors);
@@ -290,8 +291,8 @@ static int mix_weights(const ph_call *call, worker *w, const ph_joint_keys *keys
 }
 
 /* The weights of block b as they multiply v; NULL: all are 0. */
-static float *finish_block(const ph_call *call, worker *w, const ph_joint_keys *keys,
-                           int b)
+static float *finish_block(const ph_call *call, joint_worker *w,
+                           const ph_joint_keys *keys, int b)
 {
     ph_joint_block *t = &w->blocks[b];
     float *p = held_block(call, w, b);
@@ -314,7 +315,7 @@ static float gate_of(const ph_call *call, const ph_rows *rows, int i)
     return gate[ph_rows_index(call, rows, i)];
 }
 
-static void store_rows(const ph_call *call, const worker *w)
+static void store_rows(const ph_call *call, const joint_worker *w)
 {
     const ph_attn *a = call->attn;
     int rows = call->plan->joint.rows;
@@ -337,8 +338,8 @@ static void store_rows(const ph_call *call, const worker *w)
 }
 
 /* out 0 and lse -inf for the rows that will not be computed. */
-static void clear_rows(const ph_call *call, worker *w, int batch, int set, int first,
-                       int end)
+static void clear_rows(const ph_call *call, joint_worker *w, int batch, int set,
+                       int first, int end)
 {
     const ph_joint_plan *j = &call->plan->joint;
     for (int h = 0; h < w->r.heads; h++) {
@@ -355,7 +356,7 @@ typedef struct item_rows {
     int batch, set, first, end;
 } item_rows;
 
-static item_rows find_rows(const task *job, int index)
+static item_rows find_rows(const joint_task *job, int index)
 {
     const ph_joint_plan *j = &job->call->plan->joint;
     int total = job->call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
@@ -365,7 +366,7 @@ static item_rows find_rows(const task *job, int index)
 }
 
 /* Gathers the rows of an item and lists their blocks; 0: there are none. */
-static int begin_rows(const ph_call *call, worker *w, const item_rows *p)
+static int begin_rows(const ph_call *call, joint_worker *w, const item_rows *p)
 {
     ph_joint_gather(call, &w->r, p->batch, p->set, p->first, p->end,
                     call->plan->joint.rows);
@@ -380,7 +381,7 @@ static int begin_rows(const ph_call *call, worker *w, const item_rows *p)
     return 1;
 }
 
-static void hold_all(const ph_call *call, worker *w, const ph_joint_keys *keys)
+static void hold_all(const ph_call *call, joint_worker *w, const ph_joint_keys *keys)
 {
     for (int b = 0; b < w->count; b++) {
         hold_block(call, w, keys, b);
@@ -388,7 +389,7 @@ static void hold_all(const ph_call *call, worker *w, const ph_joint_keys *keys)
     }
 }
 
-static void find_statistic(const ph_call *call, worker *w, int h)
+static void find_statistic(const ph_call *call, joint_worker *w, int h)
 {
     if (call->plan->needs.power)
         find_bases(call, w, h);
@@ -398,11 +399,11 @@ static void find_statistic(const ph_call *call, worker *w, int h)
 
 static void run_item(void *arg, int lane, int index)
 {
-    const task *job = arg;
+    const joint_task *job = arg;
     const ph_call *call = job->call;
     item_rows at = find_rows(job, index);
     ph_arena arena = ph_call_lane(call, lane);
-    worker w;
+    joint_worker w;
     take(call->plan, &arena, &w);
     clear_rows(call, &w, at.batch, at.set, at.first, at.end);
     if (!begin_rows(call, &w, &at)) return;
@@ -420,26 +421,26 @@ static void run_item(void *arg, int lane, int index)
 /* ---- one item, all threads ---- */
 
 /* The shared item with the scratch of this thread. */
-static worker shared_item(const task *job, int lane)
+static joint_worker shared_item(const joint_task *job, int lane)
 {
     const ph_call *call = job->call;
     ph_arena arena = ph_call_lane(call, lane);
-    worker w = *job->item;
+    joint_worker w = *job->item;
     take_scratch(call->plan, &arena, &w);
     return w;
 }
 
 static void hold_one(void *arg, int lane, int b)
 {
-    const task *job = arg;
-    worker w = shared_item(job, lane);
+    const joint_task *job = arg;
+    joint_worker w = shared_item(job, lane);
     hold_block(job->call, &w, &job->keys, b);
 }
 
 static void normalise_head(void *arg, int lane, int h)
 {
-    const task *job = arg;
-    worker w = shared_item(job, lane);
+    const joint_task *job = arg;
+    joint_worker w = shared_item(job, lane);
     for (int b = 0; b < w.count; b++) raise_row_max(job->call, &w, b, h);
     find_statistic(job->call, &w, h);
 }
@@ -447,8 +448,8 @@ static void normalise_head(void *arg, int lane, int h)
 /* Overwrites the held weights with those that multiply v. */
 static void finish_one(void *arg, int lane, int b)
 {
-    const task *job = arg;
-    worker w = shared_item(job, lane);
+    const joint_task *job = arg;
+    joint_worker w = shared_item(job, lane);
     const float *p = finish_block(job->call, &w, &job->keys, b);
     float *held = held_block(job->call, &w, b);
     for (int h = 0; p != held && h < w.r.heads; h++)
@@ -459,17 +460,17 @@ static void finish_one(void *arg, int lane, int b)
 
 static void multiply_one(void *arg, int lane, int h)
 {
-    const task *job = arg;
-    worker w = shared_item(job, lane);
+    const joint_task *job = arg;
+    joint_worker w = shared_item(job, lane);
     for (int b = 0; b < w.count; b++, w.started = 1)
         multiply_head(job->call, &w, &w.blocks[b], h, held_block(job->call, &w, b));
 }
 
-static void run_together(task *job, int index)
+static void run_together(joint_task *job, int index)
 {
     const ph_call *call = job->call;
     ph_ctx *ctx = call->plan->ctx;
-    worker *w = job->item;
+    joint_worker *w = job->item;
     item_rows at = find_rows(job, index);
     clear_rows(call, w, at.batch, at.set, at.first, at.end);
     if (!begin_rows(call, w, &at)) return;
@@ -505,11 +506,11 @@ static int any_lost(const ph_call *call, const ph_joint_rows *r)
 
 static void base_item(void *arg, int lane, int index)
 {
-    const task *job = arg;
+    const joint_task *job = arg;
     const ph_call *call = job->call;
     item_rows at = find_rows(job, index);
     ph_arena arena = ph_call_lane(call, lane);
-    worker w;
+    joint_worker w;
     take(call->plan, &arena, &w);
     if (!begin_rows(call, &w, &at) || !any_lost(call, &w.r)) return;
     hold_all(call, &w, &job->keys);
@@ -525,7 +526,7 @@ static void base_item(void *arg, int lane, int index)
 void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
                     int batch_rows, float *stat)
 {
-    task t = {.call = call, .keys = *keys, .first = first, .bases = stat};
+    joint_task t = {.call = call, .keys = *keys, .first = first, .bases = stat};
     ph_ctx_run(call->plan->ctx, count_items(call, batch_rows), base_item, &t);
 }
 
@@ -535,8 +536,8 @@ void ph_joint_forward(const ph_call *call)
     const ph_joint_plan *j = &plan->joint;
     int batch = call->attn->batch, wave = j->wave ? j->wave : ph_max(batch, 1);
     ph_arena arena = ph_call_shared(call);
-    worker item;
-    task t = {.call = call, .item = &item};
+    joint_worker item;
+    joint_task t = {.call = call, .item = &item};
     ph_joint_keys_take(plan, &arena, 0, &t.keys);
     if (j->together) take_rows(plan, &arena, &item);
     for (t.first = 0; t.first < batch; t.first += wave) {

@@ -15,21 +15,21 @@ enum {
     FLUSH_ROWS = 768
 }; /* rows after which dk and dv are flushed: a long chain loses digits */
 
-typedef struct worker {
+typedef struct joint_keys_worker {
     ph_joint_grad w;
     ph_joint_grad_block blocks;
     float *mixed; /* weights after mixing and dropout; NULL: p itself */
     float *dk, *dv, *dk_sum, *dv_sum; /* (heads, PH_BLOCK, pad): last rows, all rows */
     float *dkey_factors[2];           /* by place: gradients of w1, w2, g */
     int k_heads, v_heads;             /* of the item */
-} worker;
+} joint_keys_worker;
 
 static int item_heads(const ph_plan *plan)
 {
     return plan->joint.mixes ? plan->attn.q_heads : plan->cluster;
 }
 
-static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take(const ph_plan *plan, ph_arena *arena, joint_keys_worker *w)
 {
     const ph_attn *a = &plan->attn;
     int rows = plan->joint.key_item_rows, heads = item_heads(plan);
@@ -52,15 +52,15 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 size_t ph_joint_key_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    worker w;
+    joint_keys_worker w;
     take(plan, &arena, &w);
     return arena.used;
 }
 
 /* sum[key] += coefficients^T rows: one head, mr keys at a time. */
-static void add_products(const ph_call *call, const worker *w, const ph_joint_block *t,
-                         int h, const float *coefficients, const float *rows, int pad,
-                         float *sum)
+static void add_products(const ph_call *call, const joint_keys_worker *w,
+                         const ph_joint_block *t, int h, const float *coefficients,
+                         const float *rows, int pad, float *sum)
 {
     const ph_kernels *k = call->kernels;
     for (int c = t->c0; c < t->c1; c += k->mr)
@@ -71,9 +71,9 @@ static void add_products(const ph_call *call, const worker *w, const ph_joint_bl
 
 /* The same where a row may have NaN or Inf: keys that head `by` (-1: any head) does not
    see are skipped. */
-static void add_visible(const ph_call *call, const worker *w, const ph_joint_block *t,
-                        int h, int by, const float *coefficients, const float *rows,
-                        int pad, float *sum)
+static void add_visible(const ph_call *call, const joint_keys_worker *w,
+                        const ph_joint_block *t, int h, int by, const float *coefficients,
+                        const float *rows, int pad, float *sum)
 {
     for (int i = 0; i < w->w.r.count; i++)
         for (int c = t->c0; c < t->c1; c++)
@@ -82,7 +82,7 @@ static void add_visible(const ph_call *call, const worker *w, const ph_joint_blo
                                     rows + (int64_t)i * pad, sum + (int64_t)c * pad);
 }
 
-static void add_heads(const ph_call *call, worker *w, const ph_joint_block *t,
+static void add_heads(const ph_call *call, joint_keys_worker *w, const ph_joint_block *t,
                       const float *weights, const float *ds, int first_head)
 {
     const ph_plan *plan = call->plan;
@@ -105,7 +105,7 @@ static void add_heads(const ph_call *call, worker *w, const ph_joint_block *t,
 }
 
 /* The gathered rows against the block. */
-static void run_block(const ph_joint_task *task, worker *w, ph_joint_block *t,
+static void run_block(const ph_joint_task *task, joint_keys_worker *w, ph_joint_block *t,
                       int first_head)
 {
     const ph_call *call = task->call;
@@ -140,7 +140,7 @@ static void run_block(const ph_joint_task *task, worker *w, ph_joint_block *t,
     add_heads(call, w, t, weights, ds, first_head);
 }
 
-static void flush(const ph_call *call, worker *w)
+static void flush(const ph_call *call, joint_keys_worker *w)
 {
     int k = w->k_heads * PH_BLOCK * call->plan->k_pad;
     int v = w->v_heads * PH_BLOCK * call->plan->v_pad;
@@ -151,8 +151,8 @@ static void flush(const ph_call *call, worker *w)
 }
 
 /* All rows of one set of heads. */
-static void run_set(const ph_joint_task *task, worker *w, int batch, int set, int j0,
-                    int first_head)
+static void run_set(const ph_joint_task *task, joint_keys_worker *w, int batch, int set,
+                    int j0, int first_head)
 {
     const ph_call *call = task->call;
     const ph_joint_plan *j = &call->plan->joint;
@@ -188,7 +188,7 @@ static void store_keys(const ph_call *call, void *out, const ph_strides *s, int 
         }
 }
 
-static void clear(const ph_plan *plan, worker *w)
+static void clear(const ph_plan *plan, joint_keys_worker *w)
 {
     size_t k = (size_t)w->k_heads * PH_BLOCK * (size_t)plan->k_pad * sizeof(float);
     size_t v = (size_t)w->v_heads * PH_BLOCK * (size_t)plan->v_pad * sizeof(float);
@@ -212,7 +212,7 @@ static void run_item(void *arg, int lane, int index)
     int head0 = plane % clusters * heads, sets = plan->joint.sets / clusters;
     int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
     ph_arena arena = ph_call_lane(call, lane);
-    worker w;
+    joint_keys_worker w;
     take(plan, &arena, &w);
     clear(plan, &w);
     for (int s = 0; n > 0 && s < sets; s++)

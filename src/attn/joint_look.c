@@ -9,7 +9,7 @@
 
 static const ph_joint_keys no_keys; /* not packed beforehand */
 
-typedef struct looker {
+typedef struct joint_looker {
     ph_joint_rows r;
     float **q;
     float *w, *other; /* joint blocks */
@@ -19,14 +19,14 @@ typedef struct looker {
     float *log;      /* (PH_BLOCK) */
     double *entropy; /* (heads, rows) */
     double *sums;    /* (q_heads, PH_BLOCK) */
-} looker;
+} joint_looker;
 
-typedef struct task {
+typedef struct joint_look_task {
     const ph_call *call;
     const float *stat; /* (batch, q_heads, q_len) */
-} task;
+} joint_look_task;
 
-static void take(const ph_plan *plan, ph_arena *arena, looker *l)
+static void take(const ph_plan *plan, ph_arena *arena, joint_looker *l)
 {
     const ph_joint_plan *j = &plan->joint;
     size_t heads = (size_t)j->heads, all = heads * (size_t)j->rows;
@@ -59,7 +59,7 @@ static float *take_stat(const ph_plan *plan, ph_arena *arena)
 void ph_joint_look_measure(ph_plan *plan)
 {
     ph_arena arena = {0}, shared = {0};
-    looker l;
+    joint_looker l;
     take(plan, &arena, &l);
     take_stat(plan, &shared);
     size_t item = plan->needs.power ? ph_joint_item_bytes(plan) : 0;
@@ -67,7 +67,7 @@ void ph_joint_look_measure(ph_plan *plan)
     plan->shared_bytes[PH_DO_LOOK] = shared.used;
 }
 
-static void prepare(const task *job, looker *l)
+static void prepare(const joint_look_task *job, joint_looker *l)
 {
     const ph_call *call = job->call;
     int rows = call->plan->joint.rows;
@@ -81,7 +81,8 @@ static void prepare(const task *job, looker *l)
 }
 
 /* The weights of a joint block as they multiply v; 0 where hidden. */
-static const float *compute_weights(const ph_call *call, looker *l, ph_joint_block *t)
+static const float *compute_weights(const ph_call *call, joint_looker *l,
+                                    ph_joint_block *t)
 {
     const ph_variant_needs *needs = &call->plan->needs;
     float *w = l->w;
@@ -100,7 +101,7 @@ static const float *compute_weights(const ph_call *call, looker *l, ph_joint_blo
     return w;
 }
 
-static void look_block(const ph_call *call, looker *l, ph_joint_block *t)
+static void look_block(const ph_call *call, joint_looker *l, ph_joint_block *t)
 {
     const float *w = compute_weights(call, l, t);
     for (int h = 0; h < l->r.heads; h++)
@@ -115,7 +116,7 @@ static void look_block(const ph_call *call, looker *l, ph_joint_block *t)
 
 static void row_item(void *arg, int lane, int index)
 {
-    const task *job = arg;
+    const joint_look_task *job = arg;
     const ph_call *call = job->call;
     const ph_joint_plan *j = &call->plan->joint;
     int total = call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
@@ -123,7 +124,7 @@ static void row_item(void *arg, int lane, int index)
     int end = ph_min(first + j->rows, total), batch = plane / j->sets;
     int set = plane % j->sets;
     ph_arena arena = ph_call_lane(call, lane);
-    looker l;
+    joint_looker l;
     ph_joint_block t;
     take(call->plan, &arena, &l);
     for (int h = 0; h < j->heads; h++)
@@ -146,7 +147,7 @@ static void row_item(void *arg, int lane, int index)
 }
 
 /* Adds the weights of a joint block to the column sums. */
-static void sum_block(const ph_call *call, looker *l, ph_joint_block *t)
+static void sum_block(const ph_call *call, joint_looker *l, ph_joint_block *t)
 {
     const float *w = compute_weights(call, l, t);
     for (int h = 0; h < l->r.heads; h++)
@@ -158,14 +159,14 @@ static void sum_block(const ph_call *call, looker *l, ph_joint_block *t)
 
 static void key_item(void *arg, int lane, int index)
 {
-    const task *job = arg;
+    const joint_look_task *job = arg;
     const ph_call *call = job->call;
     const ph_attn *a = call->attn;
     const ph_joint_plan *j = &call->plan->joint;
     int j0 = index % j->key_blocks * PH_BLOCK, batch = index / j->key_blocks;
     int total = a->q_len * j->per_token, n = ph_min(PH_BLOCK, a->kv_len - j0);
     ph_arena arena = ph_call_lane(call, lane);
-    looker l;
+    joint_looker l;
     ph_joint_block t;
     take(call->plan, &arena, &l);
     memset(l.sums, 0, (size_t)a->q_heads * PH_BLOCK * sizeof(double));
@@ -193,7 +194,7 @@ void ph_joint_look(const ph_call *call)
     int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
     ph_arena arena = ph_call_shared(call);
     float *stat = take_stat(plan, &arena);
-    task t = {.call = call, .stat = stat};
+    joint_look_task t = {.call = call, .stat = stat};
     if (ph_joint_stats(call, stat)) ph_joint_bases(call, &no_keys, 0, batch, stat);
     if (look->weights || look->entropy || look->top_index || look->rect)
         ph_ctx_run(plan->ctx, batch * j->sets * blocks, row_item, &t);

@@ -113,16 +113,16 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
 }
 
 /* One block of keys, shared by all strips. */
-typedef struct block {
+typedef struct key_block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
     const void *k;  /* key j0 in place, if k is not packed; else NULL */
     const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
     int v_finite;         /* -1: not checked yet */
     ph_prefetch prefetch; /* what strips prefetch for the next block */
-} block;
+} key_block;
 
-static int v_is_finite(const ph_call *call, block *b)
+static int v_is_finite(const ph_call *call, key_block *b)
 {
     if (b->v_finite < 0)
         b->v_finite = call->kernels->finite(b->v + b->c0 * b->ld, b->ld, b->c1 - b->c0,
@@ -151,7 +151,7 @@ static void drop_weights(const ph_call *call, ph_online *st, const ph_score_stri
                              st->drop + i * PH_STRIP_LD + t->c0);
 }
 
-static void pack_values(const ph_call *call, ph_online *st, block *b)
+static void pack_values(const ph_call *call, ph_online *st, key_block *b)
 {
     const ph_keys v = ph_keys_v(call, st->rows->batch, st->rows->v_head);
     int one_strip = st->rows->count <= call->kernels->mr; /* packing would not pay */
@@ -160,7 +160,7 @@ static void pack_values(const ph_call *call, ph_online *st, block *b)
 
 /* acc += p v of a single strip: v is converted 16 keys at a time and multiplied while it
    is in L1. */
-static void multiply_v_16_keys(const ph_call *call, ph_online *st, block *b, int m,
+static void multiply_v_16_keys(const ph_call *call, ph_online *st, key_block *b, int m,
                                int c0, int c1, const float *rescale)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -177,7 +177,7 @@ static void multiply_v_16_keys(const ph_call *call, ph_online *st, block *b, int
     }
 }
 
-static void run_strip(const ph_call *call, ph_online *st, block *b, int first)
+static void run_strip(const ph_call *call, ph_online *st, key_block *b, int first)
 {
     const ph_kernels *k = call->kernels;
     int m = ph_min(k->mr, st->rows->count - first), pad = call->plan->v_pad, c0, c1;
@@ -206,7 +206,7 @@ static void run_strip(const ph_call *call, ph_online *st, block *b, int first)
 
 /* What strips prefetch during a block: v of the next block; with more than one strip also
    the rest of q, k of the next block, and during the last block the rows of out. */
-static void plan_prefetch(const ph_call *call, const ph_online *st, block *b)
+static void plan_prefetch(const ph_call *call, const ph_online *st, key_block *b)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
@@ -228,7 +228,7 @@ static void plan_prefetch(const ph_call *call, const ph_online *st, block *b)
 }
 
 /* Packs k and v of the block. With few rows k is used too rarely to pay for packing. */
-static void pack_block(const ph_call *call, ph_online *st, block *b)
+static void pack_block(const ph_call *call, ph_online *st, key_block *b)
 {
     const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
@@ -253,7 +253,7 @@ void ph_online_run(const ph_call *call, ph_online *st, int first, int end)
     end = ph_min(end, rows->high);
     if (pairs) pairs->begin(ph_min(rows->count, PH_AMX_TILE));
     for (int j0 = first; j0 < end; j0 += PH_BLOCK) {
-        block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
+        key_block b = {.j0 = j0, .c1 = ph_min(end - j0, PH_BLOCK), .v_finite = -1};
         int v_normal = 0, strip = call->plan->strip;
         if (rows->low > j0) b.c0 = (rows->low - j0) / nr * nr;
         if (pairs)

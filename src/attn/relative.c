@@ -8,19 +8,19 @@
 
 #include "attn/grad.h"
 
-typedef struct worker {
+typedef struct relative_worker {
     ph_grad_rows g;
     ph_ds_block block;
     float *k, *v; /* one block of keys, packed */
     double *sums; /* (2*reach + 1) */
-} worker;
+} relative_worker;
 
-typedef struct task {
+typedef struct relative_task {
     const ph_call *call;
     const float *lse, *delta;
-} task;
+} relative_task;
 
-static void take(const ph_plan *plan, ph_arena *arena, worker *w)
+static void take(const ph_plan *plan, ph_arena *arena, relative_worker *w)
 {
     const ph_attn *a = &plan->attn;
     size_t block = PH_BLOCK;
@@ -34,7 +34,7 @@ static void take(const ph_plan *plan, ph_arena *arena, worker *w)
 size_t ph_relative_gradient_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
-    worker w;
+    relative_worker w;
     if (!plan->attn.reach) return 0;
     take(plan, &arena, &w);
     return arena.used;
@@ -52,7 +52,7 @@ void ph_relative_add(const ph_call *call, int64_t first, int n, const float *ds,
 }
 
 /* All rows of the head in one batch row against the block of keys at j0. */
-static void add_block(const task *t, worker *w, int j0)
+static void add_block(const relative_task *t, relative_worker *w, int j0)
 {
     const ph_call *call = t->call;
     const ph_attn *a = call->attn;
@@ -77,11 +77,11 @@ static void add_block(const task *t, worker *w, int j0)
 
 static void run_item(void *arg, int lane, int head)
 {
-    const task *t = arg;
+    const relative_task *t = arg;
     const ph_call *call = t->call;
     int entries = 2 * call->attn->reach + 1;
     ph_arena arena = ph_call_lane(call, lane);
-    worker w;
+    relative_worker w;
     take(call->plan, &arena, &w);
     memset(w.sums, 0, (size_t)entries * sizeof(double));
     for (int b = 0; b < call->attn->batch; b++) {
@@ -95,6 +95,6 @@ static void run_item(void *arg, int lane, int head)
 
 void ph_attn_relative_gradient(const ph_call *call, const float *lse, const float *delta)
 {
-    task t = {.call = call, .lse = lse, .delta = delta};
+    relative_task t = {.call = call, .lse = lse, .delta = delta};
     ph_ctx_run(call->plan->ctx, call->attn->q_heads, run_item, &t);
 }

@@ -35,12 +35,12 @@ typedef struct parking {
     atomic_int asleep;
 } parking;
 
-typedef struct worker {
+typedef struct pool_worker {
     _Alignas(PH_ALIGN) ph_pool *pool;
     int lane;
     pthread_t thread;
     parking parking;
-} worker;
+} pool_worker;
 
 struct ph_pool {
     _Alignas(PH_ALIGN) atomic_ullong job; /* number * LANES + lanes of the newest job */
@@ -54,7 +54,7 @@ struct ph_pool {
     int started;     /* workers running, lanes 1..started */
     int running;     /* 1: the workers were started... */
     unsigned forked; /* ...when this process had this count of forks behind it */
-    worker workers[];
+    pool_worker workers[];
 };
 
 enum { LANES = 1 << 16 }; /* above the most threads of a pool */
@@ -171,7 +171,7 @@ static void unpark_children(ph_pool *pool, int lane, int lanes)
 
 static void *work(void *self)
 {
-    worker *w = self;
+    pool_worker *w = self;
     ph_pool *pool = w->pool;
     unsigned long long seen = 0;
     for (;;) {
@@ -202,7 +202,7 @@ static void start(ph_pool *pool)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int lane = 1; lane < pool->threads; lane++) {
-        worker *w = &pool->workers[lane];
+        pool_worker *w = &pool->workers[lane];
         w->pool = pool, w->lane = lane;
         init_parking(&w->parking);
         if (pthread_create(&w->thread, NULL, work, w) != 0) {
@@ -218,7 +218,7 @@ static void start(ph_pool *pool)
 
 size_t ph_pool_bytes(int threads)
 {
-    return sizeof(ph_pool) + (size_t)threads * sizeof(worker);
+    return sizeof(ph_pool) + (size_t)threads * sizeof(pool_worker);
 }
 
 ph_pool *ph_pool_init(void *memory, int threads)

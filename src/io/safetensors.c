@@ -23,16 +23,16 @@
 #include "io/sort.h"
 #include "io/types.h"
 
-typedef struct entry {
+typedef struct header_entry {
     ph_tensor tensor;
     size_t begin, end; /* in the data */
     size_t order;      /* in the header */
-} entry;
+} header_entry;
 
 struct ph_file {
-    ph_io io;       /* the hooks; no error buffer */
-    char *header;   /* as read, strings decoded in place */
-    entry *entries; /* in the order of the data */
+    ph_io io;              /* the hooks; no error buffer */
+    char *header;          /* as read, strings decoded in place */
+    header_entry *entries; /* in the order of the data */
     size_t count, capacity;
     const ph_tensor **by_name; /* sorted */
     ph_pair *pairs;
@@ -41,19 +41,19 @@ struct ph_file {
 };
 
 /* What the functions below share while one file is read. */
-typedef struct reading {
+typedef struct header_reading {
     const ph_source *source;
     const ph_io *io;
     ph_file *file;
     ph_json_reader json;
     size_t header_size, data_size;
-} reading;
+} header_reading;
 
 /* ---- sentences --------------------------------------------------------------------- */
 
-static ph_status bad(const reading *r, const char *format, ...) PH_IO_PRINTF(2, 3);
+static ph_status bad(const header_reading *r, const char *format, ...) PH_IO_PRINTF(2, 3);
 
-static ph_status bad(const reading *r, const char *format, ...)
+static ph_status bad(const header_reading *r, const char *format, ...)
 {
     char text[320];
     va_list list;
@@ -63,11 +63,11 @@ static ph_status bad(const reading *r, const char *format, ...)
     return ph_io_fail(r->io, PH_BAD_FILE, "%.200s: %s", r->source->name, text);
 }
 
-static ph_status bad_tensor(const reading *r, const ph_tensor *tensor, const char *format,
-                            ...) PH_IO_PRINTF(3, 4);
+static ph_status bad_tensor(const header_reading *r, const ph_tensor *tensor,
+                            const char *format, ...) PH_IO_PRINTF(3, 4);
 
-static ph_status bad_tensor(const reading *r, const ph_tensor *tensor, const char *format,
-                            ...)
+static ph_status bad_tensor(const header_reading *r, const ph_tensor *tensor,
+                            const char *format, ...)
 {
     char text[240];
     va_list list;
@@ -78,7 +78,7 @@ static ph_status bad_tensor(const reading *r, const ph_tensor *tensor, const cha
                text);
 }
 
-static ph_status bad_json(const reading *r)
+static ph_status bad_json(const header_reading *r)
 {
     char text[256];
     if (r->json.status == PH_OUT_OF_MEMORY)
@@ -91,7 +91,7 @@ static ph_status bad_json(const reading *r)
 /* ---- the header -------------------------------------------------------------------- */
 
 /* The next token must be this one; `what` names the place in the sentence. */
-static ph_status expect(reading *r, ph_json_token token, const char *what)
+static ph_status expect(header_reading *r, ph_json_token token, const char *what)
 {
     ph_json_token found = ph_json_next(&r->json);
     if (found == PH_JSON_ERROR) return bad_json(r);
@@ -106,7 +106,7 @@ static int has_nul(const ph_json_reader *json)
     return memchr(json->text, 0, json->length) != NULL;
 }
 
-static ph_status read_metadata(reading *r)
+static ph_status read_metadata(header_reading *r)
 {
     ph_file *file = r->file;
     ph_json_token token = ph_json_next(&r->json);
@@ -140,7 +140,7 @@ static ph_status read_metadata(reading *r)
 
 /* A list of unsigned integers into values; *count is the capacity, then how many were
    read. `what` is the field's name. */
-static ph_status read_sizes(reading *r, const ph_tensor *tensor, const char *what,
+static ph_status read_sizes(header_reading *r, const ph_tensor *tensor, const char *what,
                             size_t *values, int *count)
 {
     int most = *count;
@@ -169,7 +169,7 @@ static ph_status read_sizes(reading *r, const ph_tensor *tensor, const char *wha
     return PH_OK;
 }
 
-static ph_status read_type(reading *r, ph_tensor *tensor)
+static ph_status read_type(header_reading *r, ph_tensor *tensor)
 {
     ph_json_token token = ph_json_next(&r->json);
     if (token == PH_JSON_ERROR) return bad_json(r);
@@ -182,7 +182,7 @@ static ph_status read_type(reading *r, ph_tensor *tensor)
     return PH_OK;
 }
 
-static ph_status read_offsets(reading *r, entry *e)
+static ph_status read_offsets(header_reading *r, header_entry *e)
 {
     size_t offsets[2];
     int count = 2;
@@ -202,7 +202,7 @@ static int is_key(const ph_json_reader *json, const char *key)
 
 /* The fields of one tensor. Fields other than the three known are skipped, as the
    format's own reader does. */
-static ph_status read_fields(reading *r, entry *e)
+static ph_status read_fields(header_reading *r, header_entry *e)
 {
     int has_type = 0, has_shape = 0, has_offsets = 0;
     ph_json_token token;
@@ -230,7 +230,7 @@ static ph_status read_fields(reading *r, entry *e)
                                    : "data_offsets");
 }
 
-static ph_status check_size(const reading *r, entry *e)
+static ph_status check_size(const header_reading *r, header_entry *e)
 {
     char words[200];
     const char *wrong = ph_types_bytes(&e->tensor, &e->tensor.bytes);
@@ -251,7 +251,7 @@ static ph_status check_size(const reading *r, entry *e)
     return status;
 }
 
-static ph_status check_name(const reading *r)
+static ph_status check_name(const header_reading *r)
 {
     const ph_json_reader *json = &r->json;
     if (has_nul(json))
@@ -267,11 +267,11 @@ static ph_status check_name(const reading *r)
 }
 
 /* After a key: the tensor of that name. */
-static ph_status read_tensor(reading *r)
+static ph_status read_tensor(header_reading *r)
 {
     ph_file *file = r->file;
     void *entries = file->entries;
-    entry e = {.tensor.name = r->json.text, .order = file->count};
+    header_entry e = {.tensor.name = r->json.text, .order = file->count};
     PH_TRY(check_name(r));
     ph_json_token token = ph_json_next(&r->json);
     if (token == PH_JSON_ERROR) return bad_json(r);
@@ -288,7 +288,7 @@ static ph_status read_tensor(reading *r)
     return PH_OK;
 }
 
-static ph_status read_header(reading *r)
+static ph_status read_header(header_reading *r)
 {
     ph_json_token token;
     PH_TRY(expect(r, PH_JSON_OBJECT, "header"));
@@ -300,7 +300,7 @@ static ph_status read_header(reading *r)
 }
 
 /* Length and bytes of the header, compared with the file before anything is allocated. */
-static ph_status load_header(reading *r)
+static ph_status load_header(header_reading *r)
 {
     unsigned char raw[8];
     uint64_t length = 0;
@@ -329,19 +329,19 @@ static ph_status load_header(reading *r)
 
 static int compare_offsets(const void *left, const void *right)
 {
-    const entry *a = left, *b = right;
+    const header_entry *a = left, *b = right;
     if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
     if (a->end != b->end) return a->end < b->end ? -1 : 1;
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
 /* Sorted, the tensors must cover the data exactly. */
-static ph_status check_cover(const reading *r)
+static ph_status check_cover(const header_reading *r)
 {
     const ph_file *file = r->file;
     size_t at = 0;
     for (size_t i = 0; i < file->count; i++) {
-        const entry *e = &file->entries[i];
+        const header_entry *e = &file->entries[i];
         if (e->begin != at)
             return bad_tensor(r, &e->tensor,
                               "its data begins at byte %zu, expected %zu (%s)", e->begin,
@@ -372,7 +372,7 @@ static int measure_data(const ph_file *file, size_t *out)
     return 0;
 }
 
-static ph_status load_data(reading *r)
+static ph_status load_data(header_reading *r)
 {
     ph_file *file = r->file;
     size_t total = 0;
@@ -382,7 +382,7 @@ static ph_status load_data(reading *r)
     char *to = file->data;
     to += (PH_ALIGN - (uintptr_t)to % PH_ALIGN) % PH_ALIGN;
     for (size_t i = 0; i < file->count; i++) {
-        entry *e = &file->entries[i];
+        header_entry *e = &file->entries[i];
         PH_TRY(ph_source_read(r->source, 8 + r->header_size + e->begin, to,
                               e->tensor.bytes, r->io));
         e->tensor.data = to;
@@ -397,7 +397,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp((*a)->name, (*b)->name);
 }
 
-static ph_status make_index(reading *r)
+static ph_status make_index(header_reading *r)
 {
     ph_file *file = r->file;
     size_t bytes = file->count * sizeof *file->by_name;
@@ -410,7 +410,7 @@ static ph_status make_index(reading *r)
 
 /* ---- the public functions ---------------------------------------------------------- */
 
-static ph_status read_all(reading *r)
+static ph_status read_all(header_reading *r)
 {
     const ph_json_limits limits = {.depth = PH_SAFETENSORS_DEPTH,
                                    .string = PH_SAFETENSORS_HEADER};
@@ -422,7 +422,7 @@ static ph_status read_all(reading *r)
     ph_status status = read_header(r);
     ph_json_close(&r->json);
     PH_TRY(status);
-    ph_sort(r->file->entries, r->file->count, sizeof(entry), compare_offsets);
+    ph_sort(r->file->entries, r->file->count, sizeof(header_entry), compare_offsets);
     PH_TRY(check_cover(r));
     PH_TRY(make_index(r));
     return load_data(r);
@@ -430,7 +430,8 @@ static ph_status read_all(reading *r)
 
 static ph_status read_source(ph_file **out, const ph_source *source, const ph_io *io)
 {
-    reading r = {.source = source, .io = io, .file = ph_io_alloc(io, sizeof *r.file)};
+    header_reading r = {
+        .source = source, .io = io, .file = ph_io_alloc(io, sizeof *r.file)};
     if (!r.file) return ph_io_no_memory(io, sizeof *r.file, "a file");
     memset(r.file, 0, sizeof *r.file);
     if (io) r.file->io = (ph_io){io->alloc, io->release, io->user, NULL, 0, 0};

@@ -23,15 +23,15 @@
 enum { PHASES = 6 };
 
 /* The operand of LDTILECFG. */
-typedef struct layout {
+typedef struct tile_config {
     uint8_t palette, start, reserved[14];
     uint16_t bytes[16]; /* of a row */
     uint8_t lines[16];
-} layout;
+} tile_config;
 
 static void begin(int rows)
 {
-    layout tiles = {.palette = 1};
+    tile_config tiles = {.palette = 1};
     for (int t = 0; t < 8; t++) {
         tiles.bytes[t] = LINE;
         tiles.lines[t] = (uint8_t)(t < 5 ? rows : PH_AMX_TILE);

@@ -29,7 +29,7 @@ enum {
 };
 
 /* State of a strip; copied to the caller's only once no value needs the tiles. */
-typedef struct work {
+typedef struct in_place_work {
     float row_max[PH_LANES], rescale[PH_LANES], base[PH_LANES];
     float sum[PH_FEW_ROWS * PH_LANES];
     _Alignas(PH_ALIGN) float terms[PH_FEW_ROWS * PH_BF16_TERMS * PH_STRIP_LD];
@@ -38,7 +38,7 @@ typedef struct work {
     int64_t ldv,
         prefetch_elements; /* elements between keys; prefetch distance in elements */
     int keys;
-} work;
+} in_place_work;
 
 /* Subnormals become 0 of the same sign. */
 V vec flush_subnormals(vec x)
@@ -49,7 +49,7 @@ V vec flush_subnormals(vec x)
 }
 
 /* Softmax weights of row i, split into terms, and their lane sums. */
-V void split_weights(const ph_strip *x, work *w, int i)
+V void split_weights(const ph_strip *x, in_place_work *w, int i)
 {
     const vint mask = vi_set1(0xffff0000u);
     float *to = w->terms + i * PH_BF16_TERMS * PH_STRIP_LD,
@@ -88,7 +88,7 @@ V void interleave(vec even, vec odd, float *c)
             _mm512_permutex2var_ps(even, _mm512_add_epi32(low, vi_set1(VL / 2)), odd));
 }
 
-static void start_totals(const ph_strip *x, work *w)
+static void start_totals(const ph_strip *x, in_place_work *w)
 {
     for (int i = 0; i < x->m; i++)
         for (int j = 0; j < x->width; j += PH_AMX_STEP) {
@@ -101,8 +101,8 @@ static void start_totals(const ph_strip *x, work *w)
 }
 
 /* One FMA chain over `lines` keys for each term of m rows and 32 * wide columns. */
-V void run_chains(const int m, const int wide, const int lines, const work *w, int key,
-                  int column, vec sum[SUMS])
+V void run_chains(const int m, const int wide, const int lines, const in_place_work *w,
+                  int key, int column, vec sum[SUMS])
 {
     const float *terms = w->terms + key;
     const uint16_t *v = w->v + key * w->ldv + column;
@@ -127,7 +127,7 @@ V void run_chains(const int m, const int wide, const int lines, const work *w, i
 }
 
 /* Adds one step of 32 keys to 32 * wide columns of m rows. */
-V void add_step(const int m, const int wide, work *w, int key, int column)
+V void add_step(const int m, const int wide, in_place_work *w, int key, int column)
 {
     vec first[SUMS], second[SUMS];
     int n = w->keys - key;
@@ -153,7 +153,7 @@ V void add_step(const int m, const int wide, work *w, int key, int column)
     }
 }
 
-V void add_steps(const int m, const int wide, const ph_strip *x, work *w)
+V void add_steps(const int m, const int wide, const ph_strip *x, in_place_work *w)
 {
     for (int key = 0; key < w->keys; key += PH_AMX_STEP) {
         int j = 0;
@@ -164,7 +164,7 @@ V void add_steps(const int m, const int wide, const ph_strip *x, work *w)
 }
 
 /* Returns the exception flags that MXCSR collected. */
-static __attribute__((noinline)) unsigned multiply_v(const ph_strip *x, work *w)
+static __attribute__((noinline)) unsigned multiply_v(const ph_strip *x, in_place_work *w)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr((before | FLUSH) & ~(unsigned)DENORMAL);
@@ -177,7 +177,7 @@ static __attribute__((noinline)) unsigned multiply_v(const ph_strip *x, work *w)
     return flags;
 }
 
-static int all_finite(const ph_strip *x, const work *w)
+static int all_finite(const ph_strip *x, const in_place_work *w)
 {
     vmask finite = 0xffff;
     for (int i = 0; i < x->m; i++)
@@ -187,7 +187,7 @@ static int all_finite(const ph_strip *x, const work *w)
     return finite == 0xffff;
 }
 
-static void store_results(const ph_strip *x, const work *w)
+static void store_results(const ph_strip *x, const in_place_work *w)
 {
     for (int i = 0; i < x->m; i++) {
         x->row_max[i] = w->row_max[i], x->rescale[i] = w->rescale[i];
@@ -201,7 +201,7 @@ static void store_results(const ph_strip *x, const work *w)
 int ph_amx_attend_in_place(const ph_strip *x, const uint16_t *v, int64_t ldv, int keys,
                            int64_t prefetch_bytes)
 {
-    work w;
+    in_place_work w;
     if (x->width > MAX_WIDTH) return 0;
     w.v = v, w.ldv = ldv, w.prefetch_elements = prefetch_bytes / 2, w.keys = keys;
     for (int i = 0; i < x->m; i++) w.row_max[i] = x->row_max[i];

@@ -43,12 +43,12 @@ enum {
     PAD = 16               /* floats between panels: avoids cache-set conflicts */
 };
 
-typedef struct batch {
+typedef struct gemm_batch {
     job jobs[PH_GEMM_MAX];
     int count;
     char *lanes;      /* scratch of all lanes */
     size_t lane_size; /* bytes of one */
-} batch;
+} gemm_batch;
 
 /* Which columns of b a lane holds packed: its next item often needs the same. */
 typedef struct packed_columns {
@@ -60,11 +60,11 @@ enum { MIN_LANE = PH_ALIGN }; /* bytes: packed_columns is there even without a p
 _Static_assert(sizeof(packed_columns) <= MIN_LANE, "packed_columns outgrew its lane");
 
 /* Scratch of one lane. */
-typedef struct scratch {
+typedef struct gemm_scratch {
     packed_columns *has; /* what panels hold */
     float *panels;       /* packed columns of b */
     float *c;            /* copy of a rectangle of c, or of one register tile */
-} scratch;
+} gemm_scratch;
 
 /* ---- decisions --------------------------------------------------------------------- */
 
@@ -150,9 +150,9 @@ static size_t packed_floats(const job *j)
     return k_blocks * (size_t)ph_div_up(j->height, j->k->mr) * (size_t)j->a_step;
 }
 
-static scratch layout_lane(const job *j, ph_arena *arena)
+static gemm_scratch layout_lane(const job *j, ph_arena *arena)
 {
-    scratch s = {0};
+    gemm_scratch s = {0};
     int mr = j->k->mr, nr = j->k->nr;
     size_t copy = (size_t)j->rows * (size_t)j->columns;
     s.has = ph_arena_take(arena, sizeof *s.has);
@@ -180,7 +180,7 @@ static int owns_scratch(const job *j)
     return j->rounds == 1 && (j->mode != TILED || ph_gemm_tiled_shares_a(j));
 }
 
-static void layout_batch(batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
+static void layout_batch(gemm_batch *b, const ph_ctx *ctx, const ph_gemm *list, int count,
                          ph_workspace work)
 {
     ph_arena arena = ph_arena_of(work.data, work.size);
@@ -422,7 +422,7 @@ ph_gemm_area ph_gemm_own(const job *j, int item)
                   .cols = ph_min(j->columns, j->g->n - j0)};
 }
 
-static void packed_item(const job *j, const scratch *s, int item)
+static void packed_item(const job *j, const gemm_scratch *s, int item)
 {
     area r = ph_gemm_own(j, item);
     int i0 = r.i0 - j->i0, j0 = r.j0, add = j->g->add || j->k0 > 0;
@@ -462,7 +462,7 @@ static void tiled_item(const job *j, ph_arena *arena, int item)
 
 static void pack_loop(void *arg, int lane, int index)
 {
-    const job *j = ((batch *)arg)->jobs;
+    const job *j = ((gemm_batch *)arg)->jobs;
     (void)lane;
     for (; index >= j->packs; j++) index -= j->packs;
     pack_item(j, index);
@@ -470,7 +470,7 @@ static void pack_loop(void *arg, int lane, int index)
 
 static void item_loop(void *arg, int lane, int index)
 {
-    batch *b = arg;
+    gemm_batch *b = arg;
     const job *j = b->jobs;
     ph_arena arena = ph_arena_of(b->lanes + b->lane_size * (size_t)lane, b->lane_size);
     for (; index >= j->items; j++) index -= j->items;
@@ -482,7 +482,7 @@ static void item_loop(void *arg, int lane, int index)
         few_rows_item(j, &arena, index);
         return;
     }
-    scratch s = layout_lane(j, &arena);
+    gemm_scratch s = layout_lane(j, &arena);
     packed_item(j, &s, index);
 }
 
@@ -506,7 +506,7 @@ static void set_round(job *j, int r)
    pack the same columns of b. Not with few rows: together the threads should read memory
    in order. Nor with AMX: where sibling threads share the unit, they finish at different
    times. */
-static int starts_apart(const batch *b)
+static int starts_apart(const gemm_batch *b)
 {
     int packs = 0, tiled = 0;
     for (int i = 0; i < b->count; i++) {
@@ -517,7 +517,7 @@ static int starts_apart(const batch *b)
 }
 
 /* Runs the jobs that set_round has given items. */
-static void run_round(ph_ctx *ctx, batch *b)
+static void run_round(ph_ctx *ctx, gemm_batch *b)
 {
     int packs = 0, items = 0;
     for (int i = 0; i < b->count; i++) {
@@ -533,7 +533,7 @@ static void run_round(ph_ctx *ctx, batch *b)
 
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work)
 {
-    batch b;
+    gemm_batch b;
     layout_batch(&b, ctx, list, count, work);
     for (int i = 0; i < count; i++)
         if (b.jobs[i].rounds == 1) set_round(&b.jobs[i], 0);

@@ -40,12 +40,12 @@ enum {
                 tiles at the edge of a block be stored in full */
 };
 
-typedef struct scratch {
+typedef struct tiles_scratch {
     uint16_t *a, *b; /* packed: one strip of a; the panels of b */
     int *terms;      /* terms of each panel of b */
     float *c;        /* the copy */
     float *gathered; /* a step of b gathered from blocks */
-} scratch;
+} tiles_scratch;
 
 /* ---- decisions --------------------------------------------------------------------- */
 
@@ -116,7 +116,7 @@ static int copy_rows(const ph_gemm_job *j)
                             : ph_min(ROWS, ph_round_up(ph_max(j->g->m, 1), PH_AMX_BLOCK));
 }
 
-static void layout(const ph_gemm_job *j, ph_arena *arena, scratch *s)
+static void layout(const ph_gemm_job *j, ph_arena *arena, tiles_scratch *s)
 {
     const size_t element = sizeof(uint16_t), wide = PH_AMX_BLOCK;
     size_t columns = (size_t)j->columns, kc = j->once ? 0 : (size_t)j->kc;
@@ -142,7 +142,7 @@ static size_t once_copy(const ph_gemm *g)
 size_t ph_gemm_tiled_lane(const ph_gemm_job *j)
 {
     ph_arena lane = {0}, once = {0};
-    scratch s;
+    tiles_scratch s;
     layout(j, &lane, &s);
     if (j->g->b_col != 1) return lane.used;
     ph_arena_take(&once, PANELS * sizeof *s.terms);
@@ -229,7 +229,7 @@ static void clear_lower_terms(uint16_t *step)
 
 /* Step t of panel p; the steps before it are packed. */
 static void pack_step(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len, int p,
-                      int t, const scratch *s)
+                      int t, const tiles_scratch *s)
 {
     uint16_t *panel = s->b + panel_offset(j, p);
     int j0 = p * PH_AMX_BLOCK, k0 = t * PH_AMX_STEP, *all = &s->terms[p];
@@ -242,7 +242,7 @@ static void pack_step(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int l
 
 /* In the storage order of b. */
 static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int len,
-                        const scratch *s)
+                        const tiles_scratch *s)
 {
     int panels = ph_div_up(r->cols, PH_AMX_BLOCK), steps = ph_div_up(len, PH_AMX_STEP);
     for (int i = 0; i < panels * steps; i++)
@@ -301,7 +301,7 @@ static void finish_strip(const ph_gemm_job *j, const ph_gemm_area *r)
 }
 
 /* One strip of rows, for the steps of k from kk on. */
-static void run_strip(const ph_gemm_job *j, const scratch *s, const ph_gemm_area *r,
+static void run_strip(const ph_gemm_job *j, const tiles_scratch *s, const ph_gemm_area *r,
                       int kk, int len)
 {
     const ph_gemm *g = j->g;
@@ -357,8 +357,8 @@ static void run_once(const ph_gemm_job *j, const ph_gemm_area *r)
 }
 
 /* All strips of the rectangle against packed columns of b. */
-static void run_strips(const ph_gemm_job *j, const scratch *s, const ph_gemm_area *all,
-                       int has_b)
+static void run_strips(const ph_gemm_job *j, const tiles_scratch *s,
+                       const ph_gemm_area *all, int has_b)
 {
     j->k->bf16_pairs->begin(ph_min(all->rows, PH_AMX_TILE));
     for (int kk = 0; kk == 0 || kk < j->g->k; kk += j->kc) {
@@ -376,7 +376,7 @@ static void run_strips(const ph_gemm_job *j, const scratch *s, const ph_gemm_are
 
 void ph_gemm_tiled(const ph_gemm_job *j, ph_arena *lane, int item, int has_b)
 {
-    scratch s;
+    tiles_scratch s;
     layout(j, lane, &s);
     if (item < 0) return;
     ph_gemm_area all = ph_gemm_own(j, item);

@@ -55,15 +55,15 @@ static float score(const ph_head *h, int i, int c)
 }
 
 /* Online softmax of a row. */
-typedef struct running {
+typedef struct running_row {
     float row_max, lanes[PH_LANES], *acc;
-} running;
+} running_row;
 
 /* Online softmax of row i over the keys of the split at j. */
-static void row_split(const ph_head *h, int i, int j, running *r)
+static void row_split(const ph_head *h, int i, int j, running_row *r)
 {
     float s[PH_STRIP_LD], lane_max[PH_LANES], rescale;
-    *r = (running){.row_max = -INFINITY, .acc = r->acc};
+    *r = (running_row){.row_max = -INFINITY, .acc = r->acc};
     for (int c = 0; c < h->v_dim; c++) r->acc[c] = 0;
     for (int end = ph_min(j + PH_SPLIT, h->keys); j < end; j += PH_STRIP_LD) {
         for (int c = 0; c < PH_STRIP_LD; c++)
@@ -81,7 +81,7 @@ static void row_split(const ph_head *h, int i, int j, running *r)
 }
 
 /* Merges part into whole; at least one of them has seen a key. */
-static void merge(int n, running *whole, const running *part)
+static void merge(int n, running_row *whole, const running_row *part)
 {
     float highest = whole->row_max > part->row_max ? whole->row_max : part->row_max;
     float a = exp2_ref(whole->row_max - highest), b = exp2_ref(part->row_max - highest);
@@ -99,7 +99,7 @@ static float lse_of(float row_max, float sum)
 }
 
 /* Adds the sink, divides by the sum, gates and stores. */
-static void finish_row(const ph_head *h, int i, const running *r)
+static void finish_row(const ph_head *h, int i, const running_row *r)
 {
     float sum = sum16(r->lanes), gate = h->gate ? h->gate[i] : 1;
     float factor = sum == 0 ? 0 : gate / sum, lse = lse_of(r->row_max, sum);
@@ -111,7 +111,7 @@ static void finish_row(const ph_head *h, int i, const running *r)
 
 static void head_forward(const ph_head *h)
 {
-    running whole = {.acc = h->scratch}, part = {.acc = h->scratch + h->v_dim};
+    running_row whole = {.acc = h->scratch}, part = {.acc = h->scratch + h->v_dim};
     for (int i = 0; i < h->rows; i++) {
         row_split(h, i, 0, &whole);
         for (int j = PH_SPLIT; j < h->keys; j += PH_SPLIT) {

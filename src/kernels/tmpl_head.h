@@ -8,11 +8,11 @@
  */
 
 /* Running softmax of a strip: rows stand in lanes, but for those of acc. */
-typedef struct running {
+typedef struct running_strip {
     float *row_max; /* (NR) in base 2; -inf: nothing seen */
     float *lanes;   /* (16, NR) sums of weights, lane = key mod 16 */
     float *acc;     /* (NR, v_pad) */
-} running;
+} running_strip;
 
 /* A head while it is computed. Where there are several splits, each strip keeps its q and
    its running sums from one to the next. */
@@ -49,9 +49,9 @@ V void carve_scratch(head_work *w)
     w->values = w->wholes + kept * ph_running_floats(w->v_pad);
 }
 
-V running running_at(float *scratch)
+V running_strip running_at(float *scratch)
 {
-    return (running){scratch, scratch + NR, scratch + NR + PH_LANES * NR};
+    return (running_strip){scratch, scratch + NR, scratch + NR + PH_LANES * NR};
 }
 
 /* New maxima of NV vectors of rows, and what earlier results are rescaled by; fresh:
@@ -76,8 +76,8 @@ V void update_max(const int NV, const int fresh, int keys, const float *s, float
 }
 
 /* Scores of NV vectors of rows become weights; rescale: what acc is multiplied by. */
-V void softmax_keys(const int NV, const int fresh, int keys, float *s, const running *r,
-                    float *rescale)
+V void softmax_keys(const int NV, const int fresh, int keys, float *s,
+                    const running_strip *r, float *rescale)
 {
     vec base[NR / VL], factor[NR / VL];
     update_max(NV, fresh, keys, s, r->row_max, base, factor);
@@ -101,7 +101,7 @@ V void softmax_keys(const int NV, const int fresh, int keys, float *s, const run
     }
 }
 
-static void softmax_strip(int rows, int fresh, int keys, float *s, const running *r,
+static void softmax_strip(int rows, int fresh, int keys, float *s, const running_strip *r,
                           float *rescale)
 {
     if (rows >= NR && fresh)
@@ -123,7 +123,7 @@ V ph_window block_window(const ph_head *h, int j0, int *keys)
 
 /* Weights of a strip against the block at j0. */
 V void softmax_block(const head_work *w, const strip *t, int fresh, int j0,
-                     const running *r, float *rescale, ph_prefetch *ahead)
+                     const running_strip *r, float *rescale, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
     const int rows = ph_round_up(t->m, PH_LANES);
@@ -163,7 +163,7 @@ V void multiply_values(const head_work *w, const strip *t, int j0,
 }
 
 /* The 16 lanes of each row added by halves: sums, and gate / sum, or 0: no key seen. */
-V void add_lanes(const strip *t, const running *r, const float *gate, float *sums,
+V void add_lanes(const strip *t, const running_strip *r, const float *gate, float *sums,
                  float *factor)
 {
     const vec zero = v_zero();
@@ -199,8 +199,8 @@ V void logs_of_sums(int m, const float *row_max, const float *sums, float *lse)
 
 /* Sums of weights of a strip's rows, what the rows are multiplied by in the end, and
    their lse. */
-static void finish_sums(const head_work *w, const strip *t, const running *r, float *sums,
-                        float *factor)
+static void finish_sums(const head_work *w, const strip *t, const running_strip *r,
+                        float *sums, float *factor)
 {
     const ph_head *h = w->h;
     float lse[NR];
@@ -215,7 +215,7 @@ static void finish_sums(const head_work *w, const strip *t, const running *r, fl
 static void strip_alone(const head_work *w, const strip *t, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
-    const running r = running_at(w->part);
+    const running_strip r = running_at(w->part);
     const int j0 = t->lo / PH_STRIP_LD * PH_STRIP_LD;
     float sums[NR], factor[NR];
     softmax_block(w, t, 1, j0, &r, factor, ahead);
@@ -268,7 +268,7 @@ V void plan_prefetch(const head_work *w, const strip *t, int j0, ph_prefetch *ah
 
 /* Keys [from, to) of a strip, all of one split, into nothing. */
 static void strip_split(const head_work *w, const strip *t, int from, int to,
-                        const running *r)
+                        const running_strip *r)
 {
     ph_prefetch ahead;
     const int start = from / PH_STRIP_LD * PH_STRIP_LD;
@@ -283,8 +283,8 @@ static void strip_split(const head_work *w, const strip *t, int from, int to,
 
 /* whole = whole and part: maxima, lanes, and the factors of both; -1: the row has seen
    nothing there. */
-V void merge_lanes(int rows, const running *whole, const running *part, float *a,
-                   float *b)
+V void merge_lanes(int rows, const running_strip *whole, const running_strip *part,
+                   float *a, float *b)
 {
     const vec none = v_set1(-1);
     for (int i = 0; i < rows; i += VL) {
@@ -303,8 +303,8 @@ V void merge_lanes(int rows, const running *whole, const running *part, float *a
     }
 }
 
-static void merge_strip(const head_work *w, int m, const running *whole,
-                        const running *part)
+static void merge_strip(const head_work *w, int m, const running_strip *whole,
+                        const running_strip *part)
 {
     float a[NR], b[NR];
     merge_lanes(ph_round_up(m, PH_LANES), whole, part, a, b);
@@ -319,7 +319,7 @@ static void merge_strip(const head_work *w, int m, const running *whole,
     }
 }
 
-static void finish_strip(const head_work *w, const strip *t, const running *r)
+static void finish_strip(const head_work *w, const strip *t, const running_strip *r)
 {
     const ph_head *h = w->h;
     float sums[NR], factor[NR];
@@ -373,8 +373,9 @@ static void run_strip(const head_work *w, int n, int j, ph_prefetch *ahead)
         return;
     }
     const int64_t kept = h->keys > PH_SPLIT ? t.first : 0;
-    const running part = running_at(w->part);
-    const running whole = running_at(w->wholes + kept * ph_running_floats(w->v_pad));
+    const running_strip part = running_at(w->part);
+    const running_strip whole =
+        running_at(w->wholes + kept * ph_running_floats(w->v_pad));
     strip_split(w, &t, ph_max(t.lo, j), ph_min(t.hi, j + PH_SPLIT),
                 j == start ? &whole : &part);
     if (j > start) merge_strip(w, t.m, &whole, &part);

@@ -27,13 +27,13 @@ ph_layer_caches ph_layer_cache(const ph_layer *layer)
 /* ---- caches of beam search --------------------------------------------------------- */
 
 /* A tensor whose batch rows are `count` spans of `length` floats. */
-typedef struct span {
+typedef struct cache_rows {
     float *x;
     int count;
     size_t length, step, row; /* stride of spans, of batch rows */
-} span;
+} cache_rows;
 
-static void copy_row(const span *r, float *to, size_t to_step, const float *from,
+static void copy_row(const cache_rows *r, float *to, size_t to_step, const float *from,
                      size_t from_step)
 {
     for (int i = 0; i < r->count; i++)
@@ -42,7 +42,7 @@ static void copy_row(const span *r, float *to, size_t to_step, const float *from
 }
 
 /* Rows that are both read and overwritten are copied to scratch first. */
-static void move_rows(int batch, const int *from, const span *r, float *scratch)
+static void move_rows(int batch, const int *from, const cache_rows *r, float *scratch)
 {
     size_t saved = (size_t)r->count * r->length;
     for (int b = 0; b < batch; b++)
@@ -60,14 +60,15 @@ static void move_rows(int batch, const int *from, const span *r, float *scratch)
 }
 
 /* Keys or values, head-major or token-major. */
-static span rows_of(float *x, const ph_strides *s, const ph_projection *p, int tokens)
+static cache_rows rows_of(float *x, const ph_strides *s, const ph_projection *p,
+                          int tokens)
 {
     int apart = s->head > s->time;
-    return (span){.x = x,
-                  .count = apart ? p->heads : 1,
-                  .length = (size_t)tokens * (size_t)s->time,
-                  .step = (size_t)s->head,
-                  .row = (size_t)s->batch};
+    return (cache_rows){.x = x,
+                        .count = apart ? p->heads : 1,
+                        .length = (size_t)tokens * (size_t)s->time,
+                        .step = (size_t)s->head,
+                        .row = (size_t)s->batch};
 }
 
 static ph_status reorder(const ph_layer *layer, const int *from, int tokens,
@@ -87,15 +88,15 @@ static ph_status reorder(const ph_layer *layer, const int *from, int tokens,
     size_t most = size.k > size.v ? size.k : size.v;
     if (size.extra > most) most = size.extra;
     PH_TRY(ph_ctx_scratch(layer->ctx, most * sizeof(float), &scratch));
-    span k = rows_of(k_cache, &layer->k_cache, &s->k, tokens);
-    span v = rows_of(v_cache, &layer->v_cache, &s->v, tokens);
+    cache_rows k = rows_of(k_cache, &layer->k_cache, &s->k, tokens);
+    cache_rows v = rows_of(v_cache, &layer->v_cache, &s->v, tokens);
     if (k_cache && size.k && grows) move_rows(batch, from, &k, scratch);
     if (v_cache && size.v && grows) move_rows(batch, from, &v, scratch);
     int moves = grows || !s->cache_part[0]; /* coefficients of memory's keys stay */
     for (int i = 0; extra_cache && moves && i < PH_CACHE_PARTS; i++) {
         size_t floats = s->cache_part[0] ? s->cache_part[i] : i ? 0 : size.extra;
         size_t row = floats / (size_t)batch;
-        span r = {extra_cache, 1, row, 0, row};
+        cache_rows r = {extra_cache, 1, row, 0, row};
         if (s->cache_part[0]) r.length = row / (size_t)len * (size_t)tokens;
         if (floats) move_rows(batch, from, &r, scratch);
         extra_cache += floats;

@@ -11,13 +11,13 @@
 
 enum { MAX_ROWS = 512, CHUNK = 32 }; /* tokens gathered at a time; of one item */
 
-typedef struct job {
+typedef struct gather_job {
     const ph_layer *layer;
     const void *x;
     float *q;
     int head, count;
     ph_gather scratch;
-} job;
+} gather_job;
 
 ph_gather ph_layer_gather_scratch(const ph_layer *l, ph_arena *arena)
 {
@@ -58,7 +58,7 @@ size_t ph_layer_gather_bytes(const ph_layer *l)
 
 static void collect(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const gather_job *j = arg;
     ph_dtype type = j->layer->desc.attn.dtype;
     int in = j->layer->shape.q.in, end = ph_min((index + 1) * CHUNK, j->count);
     (void)lane;
@@ -70,7 +70,7 @@ static void collect(void *arg, int lane, int index)
 
 static void place(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const gather_job *j = arg;
     const ph_projection *p = &j->layer->shape.q;
     int end = ph_min((index + 1) * CHUNK, j->count);
     (void)lane;
@@ -88,7 +88,7 @@ void ph_layer_gather(const ph_layer *l, const ph_layer_weights *w, const void *x
     memset(q, 0, (size_t)l->q_rows * (size_t)ph_projection_row(&l->shape.q) * sizeof *q);
     for (int h = 0; h < heads; h++)
         for (int row = 0; row < l->q_rows;) {
-            job j = {l, x, q, h, 0, *scratch};
+            gather_job j = {l, x, q, h, 0, *scratch};
             for (; row < l->q_rows && j.count < MAX_ROWS; row++)
                 if (gate[((int64_t)(row / len) * heads + h) * len + row % len] != 0)
                     scratch->tokens[j.count++] = row;

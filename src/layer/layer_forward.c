@@ -7,7 +7,7 @@
 #include "layer/layer.h"
 
 /* Arguments and scratch of one call. */
-typedef struct call {
+typedef struct forward_call {
     const ph_layer *layer;
     const ph_layer_weights *weights;
     const ph_layer_args *args;
@@ -25,9 +25,9 @@ typedef struct call {
     int count;
     ph_gemm output;
     ph_workspace work; /* for one product or attention at a time */
-} call;
+} forward_call;
 
-static void add_projection(call *c, const ph_projection *proj, const float *named,
+static void add_projection(forward_call *c, const ph_projection *proj, const float *named,
                            const float *bias, int rows, const void *x, float *y, int same)
 {
     const float *w = proj->w < 0 ? named : c->kind.param[proj->w];
@@ -38,7 +38,7 @@ static void add_projection(call *c, const ph_projection *proj, const float *name
     c->count++;
 }
 
-static void list_products(call *c)
+static void list_products(forward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_weights *w = c->weights;
@@ -57,7 +57,7 @@ static void list_products(call *c)
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
 }
 
-static void layout_kind(call *c, ph_arena *arena)
+static void layout_kind(forward_call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *a = c->args;
@@ -90,7 +90,7 @@ static void layout_kind(call *c, ph_arena *arena)
 }
 
 /* Carves the scratch, or measures it. */
-static void layout(call *c, ph_arena *arena)
+static void layout(forward_call *c, ph_arena *arena)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *a = c->args;
@@ -126,7 +126,7 @@ static void layout(call *c, ph_arena *arena)
 }
 
 /* Queries of the routed (token, head) pairs, once the router has run. */
-static void project_sparse_q(call *c)
+static void project_sparse_q(forward_call *c)
 {
     c->layer->kind[0]->before(&c->kind);
     ph_layer_gather(c->layer, c->weights, c->args->x, c->kind.gate, &c->gather, c->work,
@@ -134,8 +134,8 @@ static void project_sparse_q(call *c)
 }
 
 /* Norm and rotation of one projection; into the cache where there is one. */
-static void position_projection(const call *c, ph_position_args args, float *cache,
-                                ph_strides cached)
+static void position_projection(const forward_call *c, ph_position_args args,
+                                float *cache, ph_strides cached)
 {
     const ph_projection *proj = args.proj;
     int row = ph_projection_row(proj);
@@ -147,7 +147,7 @@ static void position_projection(const call *c, ph_position_args args, float *cac
     if (proj->heads && (cache || ph_layer_positions(proj))) ph_layer_position(&args);
 }
 
-static void position(const call *c)
+static void position(const forward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_shape *s = &l->shape;
@@ -179,7 +179,7 @@ static void position(const call *c)
 }
 
 /* What attention reads: projections or caches, or what the kind computes from them. */
-static void before(call *c)
+static void before(forward_call *c)
 {
     ph_kind_call *k = &c->kind;
     const ph_layer_args *a = c->args;
@@ -198,7 +198,7 @@ static void before(call *c)
 }
 
 /* Arguments of attention, but for what the kind makes. */
-static ph_args attend_args(const call *c)
+static ph_args attend_args(const forward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_layer_args *args = c->args;
@@ -215,7 +215,7 @@ static ph_args attend_args(const call *c)
 
 /* Attention's own checks, before anything is written: what the caller gave it, and what
    it will get from here as if that were there already. */
-static ph_status check_attend(const call *c)
+static ph_status check_attend(const forward_call *c)
 {
     const ph_layer *l = c->layer;
     int given = l->named + l->shape.params, made = l->shape.makes_extras;
@@ -227,7 +227,7 @@ static ph_status check_attend(const call *c)
     return ph_check_forward(l->plan, &a);
 }
 
-static ph_status attend(const call *c)
+static ph_status attend(const forward_call *c)
 {
     const ph_kind_call *k = &c->kind;
     ph_args a = attend_args(c);
@@ -242,7 +242,7 @@ static void copy_floats(float *to, const float *from, size_t count)
     if (to && to != from && count) memcpy(to, from, count * sizeof *to);
 }
 
-static void output(call *c)
+static void output(forward_call *c)
 {
     const ph_layer *l = c->layer;
     const ph_attn *a = &l->desc.attn;
@@ -270,7 +270,7 @@ static ph_status forward(const ph_layer *layer, const ph_layer_weights *weights,
     if (layer->q_rows && !args->out)
         return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "out is NULL, expected a tensor");
     PH_TRY(ph_layer_check_alias(layer, weights, args));
-    call c = {.layer = layer, .weights = weights, .args = args};
+    forward_call c = {.layer = layer, .weights = weights, .args = args};
     c.x_tokens = ph_layer_x_tokens(layer, args);
     c.key_tokens = ph_layer_key_tokens(layer, args);
     ph_layer_list(layer, weights, c.param);

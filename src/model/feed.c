@@ -9,13 +9,13 @@
 enum { CHUNK = 16, PIECE = 256 }; /* rows of an item, columns at once */
 enum { AHEAD = 1024 };            /* prefetch distance in columns */
 
-typedef struct job {
+typedef struct feed_job {
     const ph_pass *p;
     const ph_pass_stack *stack;
     const ph_act *act;
     int back;
     uint64_t stream; /* of dropout */
-} job;
+} feed_job;
 
 typedef struct weights {
     float *w1, *w2, *b1, *b2; /* biases may be NULL */
@@ -39,7 +39,7 @@ static void prefetch(const float *x, int n)
 }
 
 /* g = dropout(f(h)) */
-static void activation_piece(const job *j, int row, int c, int n)
+static void activation_piece(const feed_job *j, int row, int c, int n)
 {
     const ph_config *config = &j->p->model->config;
     const ph_spans *f = j->p->model->spans;
@@ -52,7 +52,7 @@ static void activation_piece(const job *j, int row, int c, int n)
 }
 
 /* g is 0 where h was negative or dropped, so ReLU needs neither h nor the factors. */
-static void relu_backward_piece(const job *j, float *dg, const float *g, int n)
+static void relu_backward_piece(const feed_job *j, float *dg, const float *g, int n)
 {
     const ph_spans *f = j->p->model->spans;
     float scaled[PIECE], dh[PIECE];
@@ -63,7 +63,7 @@ static void relu_backward_piece(const job *j, float *dg, const float *g, int n)
 }
 
 /* dh from dg, in place; with SwiGLU both gradients replace the two halves of h. */
-static void activation_backward_piece(const job *j, int row, int c, int n)
+static void activation_backward_piece(const feed_job *j, int row, int c, int n)
 {
     const ph_config *config = &j->p->model->config;
     const ph_spans *f = j->p->model->spans;
@@ -86,7 +86,7 @@ static void activation_backward_piece(const job *j, int row, int c, int n)
 
 static void activation_item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const feed_job *j = arg;
     int ff = j->p->model->config.ff_dim;
     (void)lane;
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++)
@@ -98,7 +98,7 @@ static void activation_item(void *arg, int lane, int index)
 /* Forward: g from h. Backward: dh from dg. */
 static void activation(ph_pass *p, const ph_pass_stack *stack, int sublayer, int back)
 {
-    job j = {.p = p, .stack = stack, .act = &stack->acts[sublayer], .back = back};
+    feed_job j = {.p = p, .stack = stack, .act = &stack->acts[sublayer], .back = back};
     j.stream = ph_dropout_stream(PH_DROPOUT_FEED, stack, sublayer);
     ph_ctx_spread(p->model->ctx, ph_div_up(stack->rows, CHUNK), activation_item, &j);
 }

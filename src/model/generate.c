@@ -77,7 +77,7 @@ static int sample(const float *logits, int vocab, const ph_generation *how,
 
 /* ---- one token after the other ----------------------------------------------------- */
 
-typedef struct task {
+typedef struct generate_task {
     const ph_model *m;
     const ph_generation *how;
     const int32_t *prompt;
@@ -85,9 +85,9 @@ typedef struct task {
     int32_t *out;
     int limit, count;      /* tokens of out: at most, so far */
     candidate *candidates; /* (vocab) */
-} task;
+} generate_task;
 
-static ph_status run_single(task *t)
+static ph_status run_single(generate_task *t)
 {
     int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER, vocab = t->m->config.vocab;
     int32_t token = PH_TOKEN_START;
@@ -118,7 +118,7 @@ typedef struct hypothesis {
 } hypothesis;
 
 typedef struct search {
-    task *t;
+    generate_task *t;
     ph_decoder *decoder;
     int beams;
     hypothesis *live, *next; /* (beams) best first */
@@ -225,7 +225,7 @@ static ph_status search_loop(search *s)
     return PH_OK;
 }
 
-static ph_status run_search(task *t)
+static ph_status run_search(generate_task *t)
 {
     search s = {.t = t, .beams = t->how->beams};
     size_t beams = (size_t)s.beams, limit = (size_t)t->limit;
@@ -255,7 +255,8 @@ ph_status ph_generate_tokens(const ph_model *m, const ph_generation *how,
                              const int32_t *prompt, int prompt_count, int32_t *out,
                              int limit, int *count)
 {
-    task t = {.m = m, .how = how, .prompt = prompt, .prompt_count = prompt_count};
+    generate_task t = {
+        .m = m, .how = how, .prompt = prompt, .prompt_count = prompt_count};
     t.out = out, t.limit = limit;
     if (how->temperature > 0) {
         t.candidates =

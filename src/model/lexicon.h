@@ -87,41 +87,41 @@ typedef struct action {
 
 enum { FRAME_VERBS = 4, FRAME_SUBJECTS = 4 };
 
-typedef struct frame {
+typedef struct verb_frame {
     action verbs[FRAME_VERBS];
     noun_group subjects[FRAME_SUBJECTS]; /* ended by a repetition of the first */
     noun_group object;
     quality of_object;
-} frame;
+} verb_frame;
 
-static const frame frames[] = {{{{"crossed", "cross", NULL, "穿过"},
-                                 {"left", "leave", NULL, "离开"},
-                                 {"avoided", "avoid", NULL, "避开"},
-                                 {"reached", "reach", NULL, "到达"}},
-                                {ANIMAL, MACHINE, MAN, WOMAN},
-                                WAY,
-                                OF_WAY},
-                               {{{"picked", "pick", "up", "拿起"},
-                                 {"dropped", "drop", NULL, "放下"},
-                                 {"carried", "carry", NULL, "搬走"},
-                                 {"pushed", "push", NULL, "推开"}},
-                                {MACHINE, MAN, WOMAN, PEOPLE},
-                                THING,
-                                OF_THING},
-                               {{{"ate", "eat", NULL, "吃"},
-                                 {"bought", "buy", NULL, "买"},
-                                 {"took", "take", NULL, "拿走"},
-                                 {"threw", "throw", "away", "扔掉"}},
-                                {ANIMAL, MAN, WOMAN, PEOPLE},
-                                FOOD,
-                                OF_FOOD},
-                               {{{"washed", "wash", NULL, "清洗"},
-                                 {"watered", "water", NULL, "浇"},
-                                 {"painted", "paint", NULL, "画"},
-                                 {"moved", "move", NULL, "移动"}},
-                                {PEOPLE, MAN, WOMAN, MACHINE},
-                                PLANTS,
-                                OF_PLANTS}};
+static const verb_frame frames[] = {{{{"crossed", "cross", NULL, "穿过"},
+                                      {"left", "leave", NULL, "离开"},
+                                      {"avoided", "avoid", NULL, "避开"},
+                                      {"reached", "reach", NULL, "到达"}},
+                                     {ANIMAL, MACHINE, MAN, WOMAN},
+                                     WAY,
+                                     OF_WAY},
+                                    {{{"picked", "pick", "up", "拿起"},
+                                      {"dropped", "drop", NULL, "放下"},
+                                      {"carried", "carry", NULL, "搬走"},
+                                      {"pushed", "push", NULL, "推开"}},
+                                     {MACHINE, MAN, WOMAN, PEOPLE},
+                                     THING,
+                                     OF_THING},
+                                    {{{"ate", "eat", NULL, "吃"},
+                                      {"bought", "buy", NULL, "买"},
+                                      {"took", "take", NULL, "拿走"},
+                                      {"threw", "throw", "away", "扔掉"}},
+                                     {ANIMAL, MAN, WOMAN, PEOPLE},
+                                     FOOD,
+                                     OF_FOOD},
+                                    {{{"washed", "wash", NULL, "清洗"},
+                                      {"watered", "water", NULL, "浇"},
+                                      {"painted", "paint", NULL, "画"},
+                                      {"moved", "move", NULL, "移动"}},
+                                     {PEOPLE, MAN, WOMAN, MACHINE},
+                                     PLANTS,
+                                     OF_PLANTS}};
 
 enum { FRAMES = sizeof frames / sizeof frames[0] };
 

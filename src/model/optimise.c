@@ -8,11 +8,11 @@
 
 #include "model/train.h"
 
-typedef struct job {
+typedef struct optimise_job {
     const ph_trainer *t;
     ph_adam adam;
     size_t first, count; /* range of parameters */
-} job;
+} optimise_job;
 
 static int item_count(size_t count)
 {
@@ -20,7 +20,7 @@ static int item_count(size_t count)
 }
 
 /* Returns how many parameters the item has; *at is the first of them. */
-static int item_range(const job *j, int index, size_t *at)
+static int item_range(const optimise_job *j, int index, size_t *at)
 {
     size_t left = j->count - (size_t)index * PH_ITEM_FLOATS;
     *at = j->first + (size_t)index * PH_ITEM_FLOATS;
@@ -29,7 +29,7 @@ static int item_range(const job *j, int index, size_t *at)
 
 static void grad_norm_item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const optimise_job *j = arg;
     size_t at;
     int n = item_range(j, index, &at);
     (void)lane;
@@ -38,7 +38,7 @@ static void grad_norm_item(void *arg, int lane, int index)
 
 double ph_optimise_grad_norm(const ph_trainer *t)
 {
-    job j = {.t = t, .count = t->model->floats};
+    optimise_job j = {.t = t, .count = t->model->floats};
     int count = item_count(j.count);
     double sum = 0;
     ph_ctx_spread(t->ctx, count, grad_norm_item, &j);
@@ -58,7 +58,7 @@ double ph_optimise_lr(const ph_train *train, int step)
 
 static void adam_item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const optimise_job *j = arg;
     const ph_trainer *t = j->t;
     size_t at;
     int n = item_range(j, index, &at);
@@ -75,7 +75,7 @@ void ph_optimise_step(const ph_trainer *t, double grad_norm)
     double lr = ph_optimise_lr(o, t->step), clip = 1;
     if (o->max_grad_norm > 0 && grad_norm + 1e-6 > o->max_grad_norm)
         clip = o->max_grad_norm / (grad_norm + 1e-6);
-    job j = {.t = t, .count = m->decayed};
+    optimise_job j = {.t = t, .count = m->decayed};
     j.adam = (ph_adam){.rate = (float)lr, .beta1 = 0.9f, .beta2 = 0.98f};
     j.adam.fix1 = (float)(1 / (1 - pow(0.9, t->step)));
     j.adam.fix2 = (float)(1 / (1 - pow(0.98, t->step)));

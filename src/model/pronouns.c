@@ -172,7 +172,7 @@ static quality state_of(noun_group g, quality of_object)
 /* S (not) V O because PRONOUN was ADJECTIVE */
 static void reason(sentence *s)
 {
-    const frame *f = &frames[below(s, FRAMES)];
+    const verb_frame *f = &frames[below(s, FRAMES)];
     noun_group g = f->subjects[below(s, FRAME_SUBJECTS)];
     int subject = put_noun(s, g, -1);
     int verb = put_verb(s, &f->verbs[below(s, FRAME_VERBS)], subject, 1);
@@ -224,7 +224,7 @@ static void owner(sentence *s)
 {
     static const noun_group living[] = {ANIMAL, MAN, WOMAN, PEOPLE};
     noun_group first = living[below(s, 4)];
-    const frame *f = &frames[1 + below(s, FRAMES - 1)];
+    const verb_frame *f = &frames[1 + below(s, FRAMES - 1)];
     int subject = put_noun(s, first, -1);
     int verb = put_verb(s, &f->verbs[below(s, FRAME_VERBS)], subject, 1);
     int his = put(s, pronouns[s->language][first][2], PRONOUN, subject);

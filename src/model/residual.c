@@ -15,7 +15,7 @@
 
 enum { CHUNK = PH_RESIDUAL_ROWS, PIECE = 512, OWN = 64 }; /* columns at once, and owned */
 
-typedef struct job {
+typedef struct residual_job {
     const ph_pass *p;
     const ph_pass_stack *stack;
     const ph_residual *residual;
@@ -23,7 +23,7 @@ typedef struct job {
     int first;       /* backward: 1: dr is not set yet */
     const float *r;  /* the residual stream before the sublayer */
     uint64_t stream; /* of dropout */
-} job;
+} residual_job;
 
 static int chunks(const ph_pass_stack *stack)
 {
@@ -57,7 +57,7 @@ const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int row, int 
 /* ---- forward ----------------------------------------------------------------------- */
 
 /* Embedding and position of a row's token. */
-static void embed_row(const job *j, int row)
+static void embed_row(const residual_job *j, int row)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
@@ -77,7 +77,7 @@ static void embed_row(const job *j, int row)
     }
 }
 
-static void norm_row(const job *j, int row, int gain, int shift)
+static void norm_row(const residual_job *j, int row, int gain, int shift)
 {
     const ph_model *m = j->p->model;
     size_t dim = (size_t)m->config.model_dim, at = (size_t)row * dim;
@@ -88,7 +88,7 @@ static void norm_row(const job *j, int row, int gain, int shift)
 
 static void embed_item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const residual_job *j = arg;
     const ph_model_stack *s = j->stack->def;
     (void)lane;
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++) {
@@ -99,12 +99,12 @@ static void embed_item(void *arg, int lane, int index)
 
 void ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    residual_job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
     j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
     ph_ctx_spread(p->model->ctx, chunks(stack), embed_item, &j);
 }
 
-static void residual_row(const job *j, int row)
+static void residual_row(const residual_job *j, int row)
 {
     const ph_model *m = j->p->model;
     const ph_sublayer *sublayer = &j->stack->def->sublayers[j->sublayer];
@@ -122,7 +122,7 @@ static void residual_row(const job *j, int row)
 
 static void residual_item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const residual_job *j = arg;
     (void)lane;
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++)
         residual_row(j, r);
@@ -138,10 +138,10 @@ void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int subla
 {
     const ph_residual *old = before(stack, sublayer);
     int after = p->model->config.norm_place == PH_POST_NORM && sublayer > 0;
-    job j = {.p = p,
-             .stack = stack,
-             .residual = &stack->acts[sublayer].residual,
-             .sublayer = sublayer};
+    residual_job j = {.p = p,
+                      .stack = stack,
+                      .residual = &stack->acts[sublayer].residual,
+                      .sublayer = sublayer};
     j.r = after ? old->n : old->s;
     j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
     ph_ctx_spread(p->model->ctx, chunks(stack), residual_item, &j);
@@ -150,7 +150,8 @@ void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int subla
 /* ---- backward ---------------------------------------------------------------------- */
 
 /* dr becomes the gradient of s; dy that of the sublayer's output. */
-static void norm_backward_row(const job *j, int lane, int row, int gain, float *sums)
+static void norm_backward_row(const residual_job *j, int lane, int row, int gain,
+                              float *sums)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
@@ -168,7 +169,7 @@ static void norm_backward_row(const job *j, int lane, int row, int gain, float *
         memcpy(dr, scratch, (size_t)dim * sizeof *dr);
 }
 
-static void dropout_backward_row(const job *j, int row)
+static void dropout_backward_row(const residual_job *j, int row)
 {
     int dim = j->p->model->config.model_dim;
     size_t at = (size_t)row * (size_t)dim;
@@ -183,7 +184,7 @@ static void dropout_backward_row(const job *j, int row)
 
 static void backward_item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const residual_job *j = arg;
     const ph_model_stack *s = j->stack->def;
     int dim = j->p->model->config.model_dim;
     int gain = j->sublayer < 0 ? s->gain : s->sublayers[j->sublayer].gain;
@@ -214,10 +215,10 @@ void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int subl
                           int first)
 {
     const ph_sublayer *s = &stack->def->sublayers[sublayer];
-    job j = {.p = p,
-             .stack = stack,
-             .residual = &stack->acts[sublayer].residual,
-             .sublayer = sublayer};
+    residual_job j = {.p = p,
+                      .stack = stack,
+                      .residual = &stack->acts[sublayer].residual,
+                      .sublayer = sublayer};
     j.first = first;
     j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
     ph_ctx_spread(p->model->ctx, chunks(stack), backward_item, &j);
@@ -228,7 +229,7 @@ void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int subl
 void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
     const ph_model_stack *s = stack->def;
-    job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    residual_job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
     size_t count = (size_t)stack->rows * (size_t)p->model->config.model_dim;
     if (s->gain < 0) {
         ph_pass_add(p, count, p->dr, p->da);
@@ -243,7 +244,7 @@ void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack)
 /* Columns [c, c + OWN) of the gradients of words and positions. */
 static void embed_backward_item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const residual_job *j = arg;
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     size_t dim = (size_t)m->config.model_dim;
@@ -267,7 +268,7 @@ static void embed_backward_item(void *arg, int lane, int index)
 
 void ph_embed_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    residual_job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
     j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
     ph_ctx_spread(p->model->ctx, ph_div_up(p->model->config.model_dim, OWN),
                   embed_backward_item, &j);

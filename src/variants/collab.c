@@ -27,13 +27,13 @@ enum {
 };
 enum { CHUNK = 32 }; /* tokens of one item, and of one partial sum of dmix */
 
-typedef struct state {
+typedef struct collab_state {
     int content; /* 1: there is a content bias */
-} state;
+} collab_state;
 
 static int has_content(const ph_shape *s)
 {
-    return ((const state *)s->state)->content;
+    return ((const collab_state *)s->state)->content;
 }
 
 /* K | content y: the latter as a product (rows, in) x (in, H) into the tail of K. */
@@ -71,7 +71,7 @@ static ph_gemm content_dx(const ph_shape *s, int rows, const float *dk,
 
 static ph_status read_options(ph_shape *s, const char *options)
 {
-    state *own = (state *)s->state;
+    collab_state *own = (collab_state *)s->state;
     const ph_attn *given = &s->given->attn;
     double content = 0;
     const ph_variant_option list[] = {

@@ -19,20 +19,20 @@
 enum { SIDE_Q = PH_DC_Q, SIDE_K = PH_DC_K };
 enum { W1 = PH_DC_W1, W2 = PH_DC_W2, G = PH_DC_G, CHANNEL = PH_DC_TENSORS };
 
-typedef struct state {
+typedef struct dcmha_state {
     int rank;
     int first[2][2]; /* by place and side: index of the channel's w1, -1: switched off */
     int fixed;       /* index of dc_static */
-} state;
+} dcmha_state;
 
-static const state *state_of(const ph_call *call)
+static const dcmha_state *state_of(const ph_call *call)
 {
-    return (const state *)call->plan->needs.mix_state;
+    return (const dcmha_state *)call->plan->needs.mix_state;
 }
 
 /* ---- options and extras ---- */
 
-static void add_channel(ph_plan *plan, state *s, int place, int side)
+static void add_channel(ph_plan *plan, dcmha_state *s, int place, int side)
 {
     static const char *const names[2][2][CHANNEL] = {
         {{"preq_w1", "preq_w2", "preq_g"}, {"prek_w1", "prek_w2", "prek_g"}},
@@ -68,7 +68,7 @@ ph_status ph_dcmha_read(ph_ctx *ctx, const char *options, ph_dcmha *out)
 static ph_status setup(ph_plan *plan, const char *options)
 {
     ph_variant_needs *needs = &plan->needs;
-    state *s = (state *)needs->mix_state;
+    dcmha_state *s = (dcmha_state *)needs->mix_state;
     ph_dcmha given;
     PH_TRY(ph_dcmha_read(plan->ctx, options, &given));
     s->rank = given.rank;
@@ -104,7 +104,7 @@ static const float *coefficients(const ph_call *call, int first, int t, int batc
 static void row_matrix(const ph_call *call, ph_mix_at place, int batch, int token,
                        float *c)
 {
-    const state *s = state_of(call);
+    const dcmha_state *s = state_of(call);
     int heads = call->attn->q_heads, first = s->first[place][SIDE_Q];
     const float *fixed = call->args->extra[s->fixed];
     if (fixed)
@@ -145,7 +145,7 @@ static void add_query(const ph_call *call, int first, int batch, int token,
 static void row_gradient(const ph_call *call, ph_mix_at place, int batch, int token,
                          const float *dc, float *const *dextra)
 {
-    const state *s = state_of(call);
+    const dcmha_state *s = state_of(call);
     int heads = call->attn->q_heads, first = s->first[place][SIDE_Q];
     float *fixed = dextra[s->fixed];
     if (fixed) fixed += (int64_t)place * heads * heads;
@@ -158,7 +158,7 @@ static void row_gradient(const ph_call *call, ph_mix_at place, int batch, int to
 static void key_weights(const ph_call *call, ph_mix_at place, int batch, int j0, int n,
                         float *w)
 {
-    const state *s = state_of(call);
+    const dcmha_state *s = state_of(call);
     int heads = call->attn->q_heads, first = s->first[place][SIDE_K];
     for (int t = 0; t < CHANNEL; t++)
         for (int r = 0; r < (t == G ? 1 : s->rank); r++)
@@ -172,7 +172,7 @@ static void key_weights(const ph_call *call, ph_mix_at place, int batch, int j0,
 static void key_gradient(const ph_call *call, ph_mix_at place, int batch, int j0, int n,
                          const float *dw, float *const *dextra)
 {
-    const state *s = state_of(call);
+    const dcmha_state *s = state_of(call);
     int heads = call->attn->q_heads, first = s->first[place][SIDE_K];
     for (int t = 0; t < CHANNEL; t++)
         for (int r = 0; r < (t == G ? 1 : s->rank); r++)

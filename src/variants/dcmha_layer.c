@@ -31,17 +31,17 @@ typedef struct channel {
     size_t coefficients; /* in COEFFICIENTS, or in the cache */
 } channel;
 
-typedef struct state {
+typedef struct dcmha_layer_state {
     ph_dcmha dc;
     int channels;
     channel channel[4];
-} state;
+} dcmha_layer_state;
 
-_Static_assert(sizeof(state) <= PH_KIND_STATE, "state of dcmha");
+_Static_assert(sizeof(dcmha_layer_state) <= PH_KIND_STATE, "state of dcmha");
 
-static const state *state_of(const ph_kind_call *c)
+static const dcmha_layer_state *state_of(const ph_kind_call *c)
 {
-    return (const state *)c->shape->state;
+    return (const dcmha_layer_state *)c->shape->state;
 }
 
 static const ph_tokens *tokens_of(const ph_kind_call *c, const channel *ch)
@@ -51,7 +51,7 @@ static const ph_tokens *tokens_of(const ph_kind_call *c, const channel *ch)
 
 static int hidden_of(const ph_shape *s)
 {
-    return 2 * ((const state *)s->state)->dc.rank * s->attn.q_heads;
+    return 2 * ((const dcmha_layer_state *)s->state)->dc.rank * s->attn.q_heads;
 }
 
 /* ---- shape ------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static int hidden_of(const ph_shape *s)
 /* x dc_w1[c] of all channels, then x dc_wg[c]. */
 static int list_linears(const ph_shape *s, ph_linear *list)
 {
-    const state *own = (const state *)s->state;
+    const dcmha_layer_state *own = (const dcmha_layer_state *)s->state;
     int n = own->channels, in = s->desc->model_dim, heads = s->attn.q_heads;
     int hidden = hidden_of(s);
     for (int i = 0; i < n; i++) {
@@ -114,7 +114,7 @@ static ph_gemm second_dw(const ph_kind_call *c, const channel *ch)
 
 static void measure_second(ph_shape *s)
 {
-    const state *own = (const state *)s->state;
+    const dcmha_layer_state *own = (const dcmha_layer_state *)s->state;
     const float *none[DC_STATIC + 1] = {NULL};
     float *no_gradient[DC_STATIC + 1] = {NULL};
     ph_kind_call c = {.shape = s, .param = none, .dparam = no_gradient};
@@ -133,7 +133,7 @@ static void measure_second(ph_shape *s)
 /* Coefficients of one channel that attention reads. */
 static size_t coefficients_of(const ph_shape *s, size_t tokens)
 {
-    size_t rank = (size_t)((const state *)s->state)->dc.rank;
+    size_t rank = (size_t)((const dcmha_layer_state *)s->state)->dc.rank;
     return tokens * (2 * rank + 1) * (size_t)s->attn.q_heads;
 }
 
@@ -142,12 +142,12 @@ static void add_cache_parts(ph_shape *s, size_t tokens)
 {
     size_t *part = s->cache_part, heads = (size_t)s->attn.q_heads;
     while (*part) part += PH_DC_TENSORS;
-    size_t wide = (size_t)((const state *)s->state)->dc.rank * heads;
+    size_t wide = (size_t)((const dcmha_layer_state *)s->state)->dc.rank * heads;
     part[PH_DC_W1] = part[PH_DC_W2] = tokens * wide;
     part[PH_DC_G] = tokens * heads;
 }
 
-static void add_channels(ph_shape *s, state *own)
+static void add_channels(ph_shape *s, dcmha_layer_state *own)
 {
     const ph_attn *a = &s->attn;
     size_t q_rows = (size_t)ph_desc_rows(s->desc);
@@ -176,7 +176,7 @@ static void add_channels(ph_shape *s, state *own)
 }
 
 /* The tensors hold all four channels and both static mixes, whatever the options say. */
-static void count_unused(const state *own, ph_param *params)
+static void count_unused(const dcmha_layer_state *own, ph_param *params)
 {
     size_t channels = 4 - (size_t)own->channels;
     size_t mixes = 2 - (size_t)(own->dc.on[0] + own->dc.on[1]);
@@ -187,7 +187,7 @@ static void count_unused(const state *own, ph_param *params)
 
 static ph_status shape(ph_shape *s, const char *options)
 {
-    state *own = (state *)s->state;
+    dcmha_layer_state *own = (dcmha_layer_state *)s->state;
     const ph_layer_desc *d = s->desc;
     PH_TRY(ph_dcmha_read(s->ctx, options, &own->dc));
     int in = d->model_dim, heads = s->attn.q_heads, rank = own->dc.rank;
@@ -260,17 +260,17 @@ static void gelu_backward(const ph_kind_call *c, int n, const float *z, const fl
 /* A step on one token of a channel: a valid one, or padding. */
 typedef void token_step(ph_kind_call *c, const channel *ch, int row);
 
-typedef struct job {
+typedef struct dcmha_job {
     ph_kind_call *call;
     const channel *channel;
     token_step *valid, *beyond;
-} job;
+} dcmha_job;
 
 enum { CHUNK = 32 }; /* tokens of one item */
 
 static void item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const dcmha_job *j = arg;
     ph_kind_call *c = j->call;
     const ph_tokens *tokens = tokens_of(c, j->channel);
     int end = ph_min((index + 1) * CHUNK, tokens->rows);
@@ -283,9 +283,9 @@ static void item(void *arg, int lane, int index)
 
 static void each(ph_kind_call *c, token_step *valid, token_step *beyond)
 {
-    const state *own = state_of(c);
+    const dcmha_layer_state *own = state_of(c);
     for (int i = 0; i < own->channels; i++) {
-        job j = {c, &own->channel[i], valid, beyond};
+        dcmha_job j = {c, &own->channel[i], valid, beyond};
         int rows = tokens_of(c, &own->channel[i])->rows;
         ph_ctx_run(c->ctx, ph_div_up(rows, CHUNK), item, &j);
     }
@@ -353,7 +353,7 @@ static void coefficients_token(ph_kind_call *c, const channel *ch, int row)
 static void run_second(ph_kind_call *c,
                        ph_gemm (*make)(const ph_kind_call *, const channel *))
 {
-    const state *own = state_of(c);
+    const dcmha_layer_state *own = state_of(c);
     ph_gemm list[4];
     for (int i = 0; i < own->channels; i++) list[i] = make(c, &own->channel[i]);
     if (own->channels) ph_gemm_run(c->ctx, list, own->channels, c->work);
@@ -361,7 +361,7 @@ static void run_second(ph_kind_call *c,
 
 static void before(ph_kind_call *c)
 {
-    const state *own = state_of(c);
+    const dcmha_layer_state *own = state_of(c);
     int n = 0, count;
     each(c, activate, clear_token);
     run_second(c, second);

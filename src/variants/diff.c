@@ -27,9 +27,9 @@ enum {
 enum { CHUNK = 32 }; /* tokens of one item */
 #define EPS 1e-5
 
-typedef struct state {
+typedef struct diff_state {
     double init;
-} state;
+} diff_state;
 
 static size_t sum_count(const ph_shape *s)
 {
@@ -61,7 +61,7 @@ static ph_status shape(ph_shape *s, const char *options)
                        a->v_heads, a->q_heads / 2);
     for (int i = 0; i < 4; i++) ph_shape_param(s, names[i], 0, a->qk_dim, 0, 0, 0);
     ph_shape_param(s, "diff_norm", 0, a->v_dim, 0, 0, 0);
-    ((state *)s->state)->init = 0.8 - 0.6 * exp(-0.3 * depth);
+    ((diff_state *)s->state)->init = 0.8 - 0.6 * exp(-0.3 * depth);
     s->out_heads = a->q_heads / 2;
     s->makes_out = s->wants_slices = s->twins = 1;
     s->backward_only[SUMS] = sum_count(s) * sizeof(double) / sizeof(float);
@@ -83,7 +83,7 @@ static double exp_dot(const ph_kind_call *c, int q, int k)
 static double lambda_of(const ph_kind_call *c)
 {
     return exp_dot(c, LAMBDA_Q1, LAMBDA_K1) - exp_dot(c, LAMBDA_Q2, LAMBDA_K2) +
-           ((const state *)c->shape->state)->init;
+           ((const diff_state *)c->shape->state)->init;
 }
 
 static void set_twins(ph_kind_call *c)
@@ -106,7 +106,7 @@ static void exp_dot_backward(const ph_kind_call *c, int q, int k, double factor)
 
 static float keep_of(const ph_kind_call *c)
 {
-    return (float)(1 - ((const state *)c->shape->state)->init);
+    return (float)(1 - ((const diff_state *)c->shape->state)->init);
 }
 
 /* Both heads of a pair. */

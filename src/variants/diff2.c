@@ -15,18 +15,18 @@
 
 enum { Z }; /* saved: (rows, h) logits */
 
-typedef struct state {
+typedef struct diff2_state {
     ph_linear z;
-} state;
+} diff2_state;
 
 static const ph_linear *logits_of(const ph_kind_call *c)
 {
-    return &((const state *)c->shape->state)->z;
+    return &((const diff2_state *)c->shape->state)->z;
 }
 
 static ph_status shape(ph_shape *s, const char *options)
 {
-    state *own = (state *)s->state;
+    diff2_state *own = (diff2_state *)s->state;
     const ph_attn *given = &s->given->attn;
     ph_attn *a = &s->attn;
     PH_TRY(ph_options_read(s->ctx, "diff2", options, NULL, 0));

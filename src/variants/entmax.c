@@ -17,14 +17,14 @@
 
 #define MIN_EXPONENT 0x1p-20
 
-typedef struct state {
+typedef struct entmax_state {
     double alpha; /* where there is no alpha_logit */
-} state;
+} entmax_state;
 
 static ph_status setup(ph_plan *plan, const char *options)
 {
     ph_variant_needs *needs = &plan->needs;
-    state *s = (state *)needs->norm_state;
+    entmax_state *s = (entmax_state *)needs->norm_state;
     s->alpha = 1.5;
     const ph_variant_option list[] = {
         {.key = "alpha", .number = &s->alpha, .least = 1, .most = 2}};
@@ -41,7 +41,7 @@ static ph_status setup(ph_plan *plan, const char *options)
 static ph_status setup_sparsemax(ph_plan *plan, const char *options)
 {
     PH_TRY(ph_options_read(plan->ctx, "sparsemax", options, NULL, 0));
-    ((state *)plan->needs.norm_state)->alpha = 2;
+    ((entmax_state *)plan->needs.norm_state)->alpha = 2;
     plan->needs.power = 1;
     return PH_OK;
 }
@@ -61,7 +61,7 @@ static double alpha(const ph_call *call, int head)
 {
     const float *logit = logits(call);
     return logit ? 1 + fmax(sigmoid(logit[head]), MIN_EXPONENT)
-                 : ((const state *)call->plan->needs.norm_state)->alpha;
+                 : ((const entmax_state *)call->plan->needs.norm_state)->alpha;
 }
 
 static void alpha_gradient(const ph_call *call, int head, double dalpha,

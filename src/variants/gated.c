@@ -109,20 +109,20 @@ static void before_backward(ph_kind_call *c)
 /* ---- on what wo would see ---------------------------------------------------------- */
 
 /* At most BLOCK elements of one head of a token. */
-typedef struct block {
+typedef struct gated_block {
     int count;
     int64_t at;        /* in out and its gradient */
     const float *from; /* what is gated: output of the kind, or of attention */
     int z;             /* first logit */
     int per_head;      /* 1: one logit for all */
     float g[BLOCK];
-} block;
+} gated_block;
 
-static block block_of(const ph_kind_call *c, int row, int m, int i)
+static gated_block block_of(const ph_kind_call *c, int row, int m, int i)
 {
     const ph_gate_step *own = gate_of(c);
     int n = c->shape->out_dim, head = c->first_out + m;
-    block k = {.count = ph_min(BLOCK, n - i), .per_head = own->per == HEAD};
+    gated_block k = {.count = ph_min(BLOCK, n - i), .per_head = own->per == HEAD};
     k.at = ((int64_t)row * c->out_heads + m) * n + i;
     k.from = c->heads + row * c->heads_row + (int64_t)m * n + i;
     if (c->shape->makes_out) k.from = c->out + k.at;
@@ -136,7 +136,7 @@ static void open_token(ph_kind_call *c, int row)
 {
     for (int m = 0; m < c->out_heads; m++)
         for (int i = 0; i < c->shape->out_dim; i += BLOCK) {
-            block k = block_of(c, row, m, i);
+            gated_block k = block_of(c, row, m, i);
             float *to = c->out + k.at;
             for (int e = 0; e < k.count; e++) to[e] = k.g[e] * k.from[e];
         }
@@ -158,7 +158,7 @@ static void after(ph_kind_call *c)
     if (gate_of(c)->out) ph_kind_tokens(c, open_token, no_token);
 }
 
-static void close_block(ph_kind_call *c, const block *k, float *dz, double *sum)
+static void close_block(ph_kind_call *c, const gated_block *k, float *dz, double *sum)
 {
     const float *from = k->from;
     float *to = c->out + k->at, *dout = c->dout + k->at;
@@ -177,7 +177,7 @@ static void open_token_backward(ph_kind_call *c, int row)
     for (int m = 0; m < c->out_heads; m++) {
         double sum = 0;
         for (int i = 0; i < c->shape->out_dim; i += BLOCK) {
-            block k = block_of(c, row, m, i);
+            gated_block k = block_of(c, row, m, i);
             close_block(c, &k, dlogits(c, row) + k.z, &sum);
             if (per_head) dlogits(c, row)[k.z] = (float)(sum * k.g[0] * (1 - k.g[0]));
         }

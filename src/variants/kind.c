@@ -143,15 +143,15 @@ void ph_kind_linears_backward(ph_kind_call *c, const ph_linear *list, int count)
 
 enum { CHUNK = 32 }; /* tokens of one item */
 
-typedef struct job {
+typedef struct kind_job {
     ph_kind_call *call;
     const ph_tokens *tokens;
     ph_token *valid, *beyond;
-} job;
+} kind_job;
 
 static void item(void *arg, int lane, int index)
 {
-    const job *j = arg;
+    const kind_job *j = arg;
     int end = ph_min((index + 1) * CHUNK, j->tokens->rows);
     (void)lane;
     for (int row = index * CHUNK; row < end; row++) {
@@ -163,7 +163,7 @@ static void item(void *arg, int lane, int index)
 static void run_tokens(ph_kind_call *c, const ph_tokens *tokens, ph_token *valid,
                        ph_token *beyond)
 {
-    job j = {c, tokens, valid, beyond};
+    kind_job j = {c, tokens, valid, beyond};
     ph_ctx_run(c->ctx, ph_div_up(tokens->rows, CHUNK), item, &j);
 }
 

@@ -113,31 +113,31 @@ static void project(ph_kind_call *c)
 /* ---- the running mean -------------------------------------------------------------- */
 
 /* One batch row and some columns of the current heads. */
-typedef struct span {
+typedef struct merged_span {
     int row, rows, len; /* rows of the batch row, from `row` on; len of them are valid */
     int first, end;     /* columns of the slice */
     int before;         /* tokens of earlier calls */
     float *state;       /* their sum: (columns of all heads); NULL: none is saved */
-} span;
+} merged_span;
 
 static int columns_of(const ph_kind_call *c)
 {
     return c->out_heads * c->shape->out_dim;
 }
 
-static span span_of(const ph_kind_call *c, int index)
+static merged_span span_of(const ph_kind_call *c, int index)
 {
     int n = columns_of(c), parts = ph_div_up(n, COLUMNS), b = index / parts;
     int first = index % parts * COLUMNS;
     float *state = c->grads ? NULL : c->args->extra_cache;
     if (state) state += (int64_t)b * n;
-    return (span){ph_tokens_first(&c->x_tokens, b),
-                  ph_tokens_count(&c->x_tokens, b),
-                  ph_tokens_valid(&c->x_tokens, b),
-                  first,
-                  ph_min(first + COLUMNS, n),
-                  state && c->args->past ? c->args->past[b] : 0,
-                  state};
+    return (merged_span){ph_tokens_first(&c->x_tokens, b),
+                         ph_tokens_count(&c->x_tokens, b),
+                         ph_tokens_valid(&c->x_tokens, b),
+                         first,
+                         ph_min(first + COLUMNS, n),
+                         state && c->args->past ? c->args->past[b] : 0,
+                         state};
 }
 
 static void run_spans(ph_kind_call *c, ph_item *item)
@@ -155,7 +155,7 @@ static float *values_at(const ph_kind_call *c, int64_t row)
 static void mean_item(void *arg, int lane, int index)
 {
     ph_kind_call *c = arg;
-    span s = span_of(c, index);
+    merged_span s = span_of(c, index);
     int n = columns_of(c);
     float sums[COLUMNS] = {0};
     (void)lane;
@@ -180,7 +180,7 @@ static void after(ph_kind_call *c)
 static void mean_back_item(void *arg, int lane, int index)
 {
     ph_kind_call *c = arg;
-    span s = span_of(c, index);
+    merged_span s = span_of(c, index);
     int n = columns_of(c);
     float sums[COLUMNS] = {0};
     (void)lane;

@@ -31,18 +31,18 @@ enum {
 }; /* backward_only: partial sums of the gradient of q_norm; the
                           gradient of c through the values */
 
-typedef struct state {
+typedef struct mla_state {
     int rope, nope;       /* elements of a query that are rotated, that are not */
     int latent, q_latent; /* C; width of norm(x w_dq), 0: queries directly from x */
     int v_dim;            /* of a head in the input of wo */
     ph_linear down;       /* x w_dq */
-} state;
+} mla_state;
 
-_Static_assert(sizeof(state) <= PH_KIND_STATE, "state of mla");
+_Static_assert(sizeof(mla_state) <= PH_KIND_STATE, "state of mla");
 
-static const state *state_of(const ph_kind_call *c)
+static const mla_state *state_of(const ph_kind_call *c)
 {
-    return (const state *)c->shape->state;
+    return (const mla_state *)c->shape->state;
 }
 
 /* ---- products ---------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static int64_t column(const ph_kind_call *c, int h, int dim)
 /* k_h = [c w_uk_h | .] of the current heads */
 static ph_gemm expand_k(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = c->key_tokens.rows, .n = c->q_heads * s->nope, .k = s->latent};
     g.a = c->k_proj, g.a_row = k_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UK], column(c, h, s->nope)), g.b_row = uk_row(c);
@@ -116,7 +116,7 @@ static ph_gemm expand_k(const ph_kind_call *c, int h)
 /* v_h = c w_uv_h of the current heads */
 static ph_gemm expand_v(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = c->key_tokens.rows, .n = (int)value_row(c), .k = s->latent};
     g.a = c->k_proj, g.a_row = k_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = uv_row(c);
@@ -128,7 +128,7 @@ static ph_gemm expand_v(const ph_kind_call *c, int h)
 /* dc of the values (+)= sum_h dv_h w_uv_h^T */
 static ph_gemm shrink_v(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = c->key_tokens.rows, .n = s->latent, .k = (int)value_row(c)};
     g.a = c->dv, g.a_row = value_row(c), g.a_col = 1;
     g.b = ph_float_at(c->param[W_UV], column(c, h, s->v_dim)), g.b_row = 1;
@@ -140,7 +140,7 @@ static ph_gemm shrink_v(const ph_kind_call *c, int h)
 /* dc of the keys (+)= sum_h dk_h w_uk_h^T */
 static ph_gemm shrink_k(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = c->key_tokens.rows, .n = s->latent, .k = c->q_heads * s->nope};
     g.a = c->dk, g.a_row = key_row(c), g.a_col = 1;
     g.a_block = s->nope, g.a_step = c->shape->q.dim;
@@ -153,7 +153,7 @@ static ph_gemm shrink_k(const ph_kind_call *c, int h)
 /* dw_uv = c^T dv */
 static ph_gemm gradient_uv(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = s->latent, .n = (int)value_row(c), .k = c->key_tokens.rows};
     g.a = c->k_proj, g.a_row = 1, g.a_col = k_row(c);
     g.b = c->dv, g.b_row = value_row(c), g.b_col = 1;
@@ -165,7 +165,7 @@ static ph_gemm gradient_uv(const ph_kind_call *c, int h)
 /* dw_uk = c^T dk */
 static ph_gemm gradient_uk(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = s->latent, .n = c->q_heads * s->nope, .k = c->key_tokens.rows};
     g.a = c->k_proj, g.a_row = 1, g.a_col = k_row(c);
     g.b = c->dk, g.b_row = key_row(c), g.b_col = 1;
@@ -177,7 +177,7 @@ static ph_gemm gradient_uk(const ph_kind_call *c, int h)
 /* q_h = [nope w_uk_h^T | .] */
 static ph_gemm absorb_q(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = c->x_tokens.rows, .n = s->latent, .k = s->nope};
     g.a = ph_float_at(c->q_proj, (int64_t)h * c->shape->q.dim), g.a_row = q_row(c),
     g.a_col = 1;
@@ -191,7 +191,7 @@ static ph_gemm absorb_q(const ph_kind_call *c, int h)
 /* out_h = heads_h w_uv_h */
 static ph_gemm absorb_v(const ph_kind_call *c, int h)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     ph_gemm g = {.m = c->x_tokens.rows, .n = s->v_dim, .k = s->latent};
     g.a = ph_float_at(c->heads, (int64_t)h * s->latent), g.a_col = 1;
     g.a_row = (int64_t)c->shape->q.heads * s->latent;
@@ -259,7 +259,7 @@ static void measure_products(ph_shape *s)
 
 static ph_status read_options(ph_shape *s, const char *options)
 {
-    state *own = (state *)s->state;
+    mla_state *own = (mla_state *)s->state;
     const ph_layer_desc *given = s->given;
     const ph_attn *a = &s->desc->attn;
     double rope = 0, latent = 0, q_latent = 0;
@@ -292,7 +292,7 @@ static ph_status read_options(ph_shape *s, const char *options)
     return PH_OK;
 }
 
-static void list_params(ph_shape *s, const state *own)
+static void list_params(ph_shape *s, const mla_state *own)
 {
     int in = s->k.in, heads = s->attn.q_heads, latent = own->latent;
     ph_shape_param(s, "w_dkv", 0, in, latent + own->rope, 0, 0);
@@ -306,7 +306,7 @@ static void list_params(ph_shape *s, const state *own)
 }
 
 /* What attention computes: expanded, or absorbed with a cache. */
-static void plan(ph_shape *s, const state *own)
+static void plan(ph_shape *s, const mla_state *own)
 {
     ph_attn *a = &s->attn;
     int heads = a->q_heads, row = heads * a->qk_dim, wide = own->latent + own->rope;
@@ -336,7 +336,7 @@ static void plan(ph_shape *s, const state *own)
 }
 
 /* Keys and values of every key, or queries and values of every query. */
-static double products_flops(const ph_shape *s, const state *own)
+static double products_flops(const ph_shape *s, const mla_state *own)
 {
     const ph_attn *a = &s->desc->attn;
     double rows = ph_desc_key_rows(s->desc);
@@ -345,7 +345,7 @@ static double products_flops(const ph_shape *s, const state *own)
 
 static ph_status shape(ph_shape *s, const char *options)
 {
-    state *own = (state *)s->state;
+    mla_state *own = (mla_state *)s->state;
     PH_TRY(read_options(s, options));
     PH_TRY(ph_shape_width(s, "latent", s->attn.q_heads, own->latent + own->rope));
     if (own->rope && !s->desc->rope) s->desc->rope = PH_ROPE_INTERLEAVED;
@@ -445,7 +445,7 @@ static void project_backward(ph_kind_call *c)
 /* Copies r after the elements of every head. */
 static void copy_rope_key(ph_kind_call *c, int row)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     const float *r = c->k_proj + row * k_row(c) + s->latent;
     for (int h = 0; h < c->q_heads; h++)
         memcpy(expanded(c, K) + row * key_row(c) + h * c->shape->q.dim + s->nope, r,
@@ -459,7 +459,7 @@ static void no_key(ph_kind_call *c, int row)
 
 static void sum_key(ph_kind_call *c, int row)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     float *dr = c->dk_proj + row * k_row(c) + s->latent;
     const float *dk = c->dk + row * key_row(c) + s->nope;
     for (int i = 0; i < s->rope && c->first == 0; i++) dr[i] = 0;
@@ -469,7 +469,7 @@ static void sum_key(ph_kind_call *c, int row)
 
 static void copy_rope_query(ph_kind_call *c, int row)
 {
-    const state *s = state_of(c);
+    const mla_state *s = state_of(c);
     for (int h = 0; h < c->shape->q.heads; h++)
         memcpy(c->forward_only[Q] + (row * (int64_t)c->shape->q.heads + h) * k_row(c) +
                    s->latent,

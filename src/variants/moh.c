@@ -24,21 +24,22 @@
 enum { ZR, ZS, ZH }; /* saved: logits */
 enum { GATES };      /* scratch: (rows, H + 2) factors */
 
-typedef struct state {
+typedef struct moh_state {
     ph_route route;
     int has_s, has_h;
     int linears;
     ph_linear linear[3]; /* those of ZR, ZS, ZH that exist */
-} state;
+} moh_state;
 
-_Static_assert(sizeof(state) <= PH_KIND_STATE, "state of moh");
+_Static_assert(sizeof(moh_state) <= PH_KIND_STATE, "state of moh");
 
-static const state *state_of(const ph_kind_call *c)
+static const moh_state *state_of(const ph_kind_call *c)
 {
-    return (const state *)c->shape->state;
+    return (const moh_state *)c->shape->state;
 }
 
-static void add_linear(ph_shape *s, state *own, const char *name, int columns, int buffer)
+static void add_linear(ph_shape *s, moh_state *own, const char *name, int columns,
+                       int buffer)
 {
     own->linear[own->linears++] =
         (ph_linear){.param = s->params, .columns = columns, .buffer = buffer};
@@ -47,7 +48,7 @@ static void add_linear(ph_shape *s, state *own, const char *name, int columns, i
 
 static ph_status shape(ph_shape *s, const char *options)
 {
-    state *own = (state *)s->state;
+    moh_state *own = (moh_state *)s->state;
     const ph_route *r = &own->route;
     PH_TRY(ph_route_shape(s, "moh", options, 1, &own->route));
     own->has_h = r->shared && r->routed;
@@ -69,16 +70,16 @@ static void project(ph_kind_call *c)
 /* ---- from logits to gates ---------------------------------------------------------- */
 
 /* The factors of one token: a gate is type * shared or type * routed. */
-typedef struct factors {
+typedef struct moh_factors {
     float *shared, *routed; /* (S), (E) */
     float *type;            /* (2) */
-} factors;
+} moh_factors;
 
-static factors factors_of(const ph_kind_call *c, int row)
+static moh_factors factors_of(const ph_kind_call *c, int row)
 {
     const ph_route *r = &state_of(c)->route;
     float *at = c->scratch[GATES] + (int64_t)row * (c->shape->attn.q_heads + 2);
-    return (factors){at, at + r->shared, at + r->shared + r->routed};
+    return (moh_factors){at, at + r->shared, at + r->shared + r->routed};
 }
 
 /* K softmax over the heads that are on; 0 for the others. */
@@ -94,7 +95,7 @@ static void spread(const ph_kind_call *c, const ph_route *r, int row, const floa
     for (int e = 0, i = 0; e < r->routed; e++) g[e] = on[e] != 0 ? part[i++] : 0;
 }
 
-static void route_heads(ph_kind_call *c, const state *own, int row, float *g)
+static void route_heads(ph_kind_call *c, const moh_state *own, int row, float *g)
 {
     const ph_route *r = &own->route;
     const float *z = c->saved[ZR] + (int64_t)row * r->routed;
@@ -107,9 +108,9 @@ static void route_heads(ph_kind_call *c, const state *own, int row, float *g)
 
 static void open_token(ph_kind_call *c, int row)
 {
-    const state *own = state_of(c);
+    const moh_state *own = state_of(c);
     const ph_route *r = &own->route;
-    factors f = factors_of(c, row);
+    moh_factors f = factors_of(c, row);
     f.type[0] = f.type[1] = 1;
     for (int s = 0; s < r->shared; s++) f.shared[s] = 1;
     if (own->has_h)
@@ -133,8 +134,8 @@ static void before(ph_kind_call *c)
 
 /* Gradients of the factors of one token, from those of its gates; shared heads come
    first in both. */
-static void split_gates(const ph_kind_call *c, int row, const factors *f, float *dfactor,
-                        float *dtype)
+static void split_gates(const ph_kind_call *c, int row, const moh_factors *f,
+                        float *dfactor, float *dtype)
 {
     int shared = state_of(c)->route.shared;
     dtype[0] = dtype[1] = 0;
@@ -145,7 +146,7 @@ static void split_gates(const ph_kind_call *c, int row, const factors *f, float 
     }
 }
 
-static void route_heads_backward(const ph_kind_call *c, const state *own, int row,
+static void route_heads_backward(const ph_kind_call *c, const moh_state *own, int row,
                                  const float *g, const float *dg)
 {
     const ph_route *r = &own->route;
@@ -162,9 +163,9 @@ static void route_heads_backward(const ph_kind_call *c, const state *own, int ro
 
 static void open_token_backward(ph_kind_call *c, int row)
 {
-    const state *own = state_of(c);
+    const moh_state *own = state_of(c);
     const ph_route *r = &own->route;
-    factors f = factors_of(c, row);
+    moh_factors f = factors_of(c, row);
     float dfactor[PH_ROUTE_MAX], dtype[2];
     split_gates(c, row, &f, dfactor, dtype);
     if (own->has_h)
@@ -178,7 +179,7 @@ static void open_token_backward(ph_kind_call *c, int row)
 
 static void no_token(ph_kind_call *c, int row)
 {
-    const state *own = state_of(c);
+    const moh_state *own = state_of(c);
     for (int i = 0; i < own->linears; i++) {
         int n = own->linear[i].columns;
         float *dz = c->backward_only[own->linear[i].buffer] + (int64_t)row * n;

@@ -50,13 +50,13 @@ static size_t part_length(const char *text)
     return n;
 }
 
-typedef struct part {
+typedef struct variant_part {
     const ph_variant *variant;
     const char *text, *options;
     int length, options_length;
-} part;
+} variant_part;
 
-typedef ph_status take_part(ph_ctx *ctx, const part *p, void *to);
+typedef ph_status take_part(ph_ctx *ctx, const variant_part *p, void *to);
 
 /* Calls take for every variant of the text. */
 static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void *to)
@@ -67,7 +67,7 @@ static ph_status each_part(ph_ctx *ctx, const char *text, take_part *take, void 
                        "variant has %zu characters, expected at most %d", strlen(text),
                        PH_VARIANT_MAX - 1);
     for (;;) {
-        part p = {.text = text, .length = (int)part_length(text)};
+        variant_part p = {.text = text, .length = (int)part_length(text)};
         PH_TRY(ph_variant_find(ctx, text, &p.variant));
         if (p.variant->counts_heads)
             return ph_fail(ctx, PH_UNSUPPORTED,
@@ -89,7 +89,7 @@ static ph_status not_alone(ph_ctx *ctx)
 
 /* ---- of a layer ---- */
 
-static ph_status take_layer(ph_ctx *ctx, const part *p, void *to)
+static ph_status take_layer(ph_ctx *ctx, const variant_part *p, void *to)
 {
     static const char *const does[] = {"change the layer", "gate the output of heads"};
     ph_variant_parts *parts = to;
@@ -126,7 +126,7 @@ static int is_plain(const ph_variant *v)
     return v && !v->row_matrix && !v->alpha;
 }
 
-static ph_status take_core(ph_ctx *ctx, const part *p, void *to)
+static ph_status take_core(ph_ctx *ctx, const variant_part *p, void *to)
 {
     static const char *const does[PH_STAGES] = {"mix heads", "normalise rows"};
     const ph_variant *variant = p->variant;

@@ -178,11 +178,11 @@ static void count_tokens(const deflater *d, uint32_t *literals, uint32_t *distan
 
 /* The lengths of both codes as runs: 0..15 a length, 16 the last one again (2 bits), 17
    and 18 zeros (3 and 7 bits). */
-typedef struct run {
+typedef struct length_run {
     uint8_t symbol, extra_bits, extra;
-} run;
+} length_run;
 
-static int find_runs(const uint8_t *lengths, int count, run *runs)
+static int find_runs(const uint8_t *lengths, int count, length_run *runs)
 {
     int found = 0;
     for (int i = 0, same; i < count; i += same) {
@@ -190,15 +190,15 @@ static int find_runs(const uint8_t *lengths, int count, run *runs)
         if (lengths[i] == 0 && same >= 3) {
             if (same > 138) same = 138;
             if (same > 10)
-                runs[found++] = (run){18, 7, (uint8_t)(same - 11)};
+                runs[found++] = (length_run){18, 7, (uint8_t)(same - 11)};
             else
-                runs[found++] = (run){17, 3, (uint8_t)(same - 3)};
+                runs[found++] = (length_run){17, 3, (uint8_t)(same - 3)};
         } else if (i > 0 && lengths[i] == lengths[i - 1] && same >= 3) {
             if (same > 6) same = 6;
-            runs[found++] = (run){16, 2, (uint8_t)(same - 3)};
+            runs[found++] = (length_run){16, 2, (uint8_t)(same - 3)};
         } else {
             same = 1;
-            runs[found++] = (run){lengths[i], 0, 0};
+            runs[found++] = (length_run){lengths[i], 0, 0};
         }
     }
     return found;
@@ -209,7 +209,7 @@ static void put_codes(deflater *d, const code *literals, const code *distances)
     static const uint8_t order[LENGTHS] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                            11, 4,  12, 3, 13, 2, 14, 1, 15};
     uint8_t lengths[LITERALS + DISTANCES];
-    run runs[LITERALS + DISTANCES];
+    length_run runs[LITERALS + DISTANCES];
     uint32_t freq[LENGTHS] = {0};
     code meta = {{0}, {0}};
     int sent = LENGTHS;

@@ -152,7 +152,7 @@ static plot plan_plot(const drawing *d, const ph_pick *pick, int small)
     if (p.size < 1) p.size = 1;
     if (small || p.size < 8 || p.pool > 1) {
         p.left = small ? 0 : 5 * PH_LETTER;
-        p.top = small ? 0 : PH_LINE;
+        p.top = small ? 0 : PH_FIGURE_LINE;
         return p;
     }
     p.left = widest_word(d->sheet, rows) + 4;
@@ -213,7 +213,7 @@ static void put_frame(drawing *d, const plot *p, int x, int y)
     d->sheet->box(d->sheet, x + width, y, 1, height, PH_GREY);
 }
 
-enum { TITLE_HEIGHT = 2 * PH_LINE + 6 };
+enum { TITLE_HEIGHT = 2 * PH_FIGURE_LINE + 6 };
 
 static int plot_width(const plot *p)
 {
@@ -236,10 +236,10 @@ static ph_status put_plot(drawing *d, const ph_pick *pick, const plot *p, int x,
     snprintf(title, sizeof title, "%s  %s", ph_pick_name(report, pick, name),
              role < report->role_count ? report->roles[role].name : "");
     ph_text_clean(title, d->sheet->ascii, clean, sizeof clean);
-    d->sheet->text(d->sheet, x, y + PH_LINE, clean, PH_LEFT, 0, PH_BLACK);
+    d->sheet->text(d->sheet, x, y + PH_FIGURE_LINE, clean, PH_LEFT, 0, PH_BLACK);
     ph_text_clean(stack->why && stack->why[n] ? stack->why[n] : "", d->sheet->ascii,
                   clean, (size_t)(plot_width(p) / PH_LETTER) + 1);
-    d->sheet->text(d->sheet, x, y + 2 * PH_LINE, clean, PH_LEFT, 0, PH_GREY);
+    d->sheet->text(d->sheet, x, y + 2 * PH_FIGURE_LINE, clean, PH_LEFT, 0, PH_GREY);
     int map_x = x + p->left, map_y = y + TITLE_HEIGHT + p->top;
     ph_status status = color_map(d, pick, p);
     if (status != PH_OK) return status;
@@ -261,7 +261,7 @@ static void put_scale(drawing *d, int x, int y, int pool)
     if (pool == 1) return;
     snprintf(note, sizeof note, "each cell is the largest of %d x %d weights", pool,
              pool);
-    d->sheet->text(d->sheet, x, y + 9 + PH_LINE + 2, note, PH_LEFT, 0, PH_GREY);
+    d->sheet->text(d->sheet, x, y + 9 + PH_FIGURE_LINE + 2, note, PH_LEFT, 0, PH_GREY);
 }
 
 /* ---- chosen heads ---- */
@@ -286,7 +286,7 @@ static int put_index_note(drawing *d, int x, int y, int draw)
                        "#1 is the first word, and so on: this picture has ASCII letters "
                        "only, an SVG has all",
                        PH_LEFT, 0, PH_GREY);
-    return PH_LINE + 6;
+    return PH_FIGURE_LINE + 6;
 }
 
 /* Lays the maps out in rows; draws them, or only measures the sheet. */
@@ -358,14 +358,14 @@ static ph_status draw_stack(drawing *d, int index, int draw, int *y, int *pool)
     if (d->report->stack_count > 1 && stack->name) {
         ph_text_clean(stack->name, d->sheet->ascii, text, sizeof text);
         if (draw) d->sheet->text(d->sheet, MARGIN, *y + 9, text, PH_LEFT, 0, PH_BLACK);
-        *y += PH_LINE + 6;
+        *y += PH_FIGURE_LINE + 6;
     }
     for (int h = 0; h < stack->heads && draw; h++) {
         snprintf(text, sizeof text, "%d", h + 1);
         d->sheet->text(d->sheet, MARGIN + SMALL_LEFT + h * SMALL_STEP + SMALL_SIDE / 2,
                        *y + 9, text, PH_MIDDLE, 0, PH_GREY);
     }
-    *y += PH_LINE + 4;
+    *y += PH_FIGURE_LINE + 4;
     for (int l = 0; l < stack->layers; l++) {
         snprintf(text, sizeof text, "%d", l + 1);
         if (draw)
@@ -411,7 +411,7 @@ static ph_status draw_grid(drawing *d, int draw, int *width, int *height)
     ph_text_clean(d->report->title ? d->report->title : "", d->sheet->ascii, title,
                   sizeof title);
     if (draw) d->sheet->text(d->sheet, MARGIN, y + 9, title, PH_LEFT, 0, PH_BLACK);
-    y += PH_LINE + 8;
+    y += PH_FIGURE_LINE + 8;
     for (int s = 0; s < d->report->stack_count && status == PH_OK; s++) {
         int count = d->report->stacks[s].heads;
         heads = count > heads ? count : heads;

@@ -13,7 +13,7 @@
 
 enum {
     PH_LETTER = 6,
-    PH_LINE = 10,
+    PH_FIGURE_LINE = 10,
     PH_PNG_SCALE = 2,
 
     PH_PAPER = 0, /* the palette: paper, ink, half ink, masked cells, */

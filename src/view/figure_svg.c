@@ -52,7 +52,7 @@ static void svg_open(ph_sheet *sheet, int width, int height)
     put(sheet,
         " viewBox=\"0 0 %d %d\" font-family=\"ui-monospace, 'DejaVu Sans Mono', "
         "'Noto Sans Mono CJK SC', monospace\" font-size=\"%d\" xml:space=\"preserve\">\n",
-        width, height, (int)PH_LINE);
+        width, height, (int)PH_FIGURE_LINE);
     put(sheet, "<rect width=\"%d\" height=\"%d\" fill=\"", width, height);
     put_color(sheet, PH_PAPER);
     put(sheet, "\"/>\n");

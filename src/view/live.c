@@ -24,11 +24,11 @@ typedef struct live_run {
     ph_report report;
 } live_run;
 
-typedef struct session {
+typedef struct live_session {
     const ph_live_model *live;
     const ph_io *io;
     live_run before, after; /* without edits, with them */
-} session;
+} live_session;
 
 /* ---- one run ---- */
 
@@ -76,7 +76,7 @@ static ph_status measure(live_run *run, ph_ctx *ctx, const ph_io *io)
 }
 
 /* The report of a reading. */
-static ph_status make_report(const session *s, live_run *run, const ph_io *io)
+static ph_status make_report(const live_session *s, live_run *run, const ph_io *io)
 {
     const ph_live_model *live = s->live;
     PH_TRY(ph_scene_create(&run->scene, live->model, run->reading, live->title, run->text,
@@ -86,7 +86,7 @@ static ph_status make_report(const session *s, live_run *run, const ph_io *io)
                           : measure(run, live->ctx, io);
 }
 
-static ph_status open_before(session *s, const char *text, const ph_io *io)
+static ph_status open_before(live_session *s, const char *text, const ph_io *io)
 {
     live_run *run = &s->before;
     size_t size = strlen(text) + 1;
@@ -156,7 +156,8 @@ static ph_status plan_edits(const live_run *run, const ph_live_request *request,
     return status;
 }
 
-static ph_status run_plan(session *s, const ph_live_request *request, const ph_io *io)
+static ph_status run_plan(live_session *s, const ph_live_request *request,
+                          const ph_io *io)
 {
     ph_prune plan = {0};
     ph_status status = plan_edits(&s->before, request, &plan, io);
@@ -165,7 +166,8 @@ static ph_status run_plan(session *s, const ph_live_request *request, const ph_i
     return status;
 }
 
-static ph_status open_after(session *s, const ph_live_request *request, const ph_io *io)
+static ph_status open_after(live_session *s, const ph_live_request *request,
+                            const ph_io *io)
 {
     live_run *run = &s->after;
     run->text = mask_words(&s->before, request, io);
@@ -180,7 +182,7 @@ static ph_status open_after(session *s, const ph_live_request *request, const ph
 }
 
 /* Where models fail, the sentence is in their ctx. */
-static ph_status explain(const session *s, ph_status status, const ph_io *io)
+static ph_status explain(const live_session *s, ph_status status, const ph_io *io)
 {
     if (status == PH_OK || !io || !io->error_size || io->error[0]) return status;
     return ph_io_fail(io, status, "%s", ph_error(s->live->ctx));
@@ -194,7 +196,7 @@ static void clear_error(const ph_io *io)
 /* ---- callbacks of the server ---- */
 
 /* The caller's memory hooks, with the sentence going to the page. */
-static ph_io request_io(const session *s, const ph_live_request *request)
+static ph_io request_io(const live_session *s, const ph_live_request *request)
 {
     ph_io io = ph_io_hooks(s->io);
     io.error = request->error;
@@ -206,7 +208,7 @@ static ph_io request_io(const session *s, const ph_live_request *request)
 static ph_status run_request(void *user, const ph_live_request *request,
                              const ph_report **before, const ph_report **after)
 {
-    session *s = user;
+    live_session *s = user;
     const ph_io io = request_io(s, request);
     close_run(&s->after, s->io);
     close_run(&s->before, s->io);
@@ -224,7 +226,7 @@ static ph_status run_request(void *user, const ph_live_request *request,
 static ph_status save_plan(void *user, const ph_live_request *request, char *name,
                            size_t size)
 {
-    session *s = user;
+    live_session *s = user;
     const ph_io io = request_io(s, request);
     ph_prune plan = {0};
     const ph_report *before, *after;
@@ -273,7 +275,7 @@ static int list_edits(const live_run *run, const ph_prune *plan, ph_edit *edits)
 
 /* The heads that the plan changes, as edits of the initial text; *edits is to be
    released. */
-static ph_status read_edits(session *s, ph_edit **edits, int *count)
+static ph_status read_edits(live_session *s, ph_edit **edits, int *count)
 {
     ph_prune plan = {0};
     const ph_live_model *live = s->live;
@@ -305,7 +307,7 @@ static unsigned abilities(const ph_live_model *live)
 ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
                          const ph_io *io)
 {
-    session s = {.live = live, .io = io};
+    live_session s = {.live = live, .io = io};
     ph_edit *edits = NULL;
     int count = 0;
     if (!live->model || !live->ctx || !live->title || !live->text)

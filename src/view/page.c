@@ -70,14 +70,14 @@ static void add_data(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob)
 
 /* ---- the frame ---- */
 
-typedef struct frame {
+typedef struct page_frame {
     ph_bytes *out;
     const ph_bytes *json, *blob;
     ph_bytes scripts;
     const char *nonce;
-} frame;
+} page_frame;
 
-static void fill_policy(frame *f)
+static void fill_policy(page_frame *f)
 {
     ph_bytes_text(f->out, "<meta name=\"generator\" content=\"Polyhead ");
     ph_bytes_text(f->out, ph_version());
@@ -85,19 +85,19 @@ static void fill_policy(frame *f)
     if (!f->nonce) add_policy(f->out, &f->scripts);
 }
 
-static void fill_style(frame *f)
+static void fill_style(page_frame *f)
 {
     add_open_tag(f->out, "<style", f->nonce);
     ph_bytes_add(f->out, ph_web_page_css, ph_web_page_css_size);
     ph_bytes_text(f->out, "</style>");
 }
 
-static void fill_data(frame *f)
+static void fill_data(page_frame *f)
 {
     add_data(f->out, f->json, f->blob);
 }
 
-static void fill_script(frame *f)
+static void fill_script(page_frame *f)
 {
     add_open_tag(f->out, "<script", f->nonce);
     ph_bytes_add(f->out, f->scripts.data, f->scripts.count);
@@ -107,7 +107,7 @@ static void fill_script(frame *f)
 /* In the order of web/page.html. */
 static const struct mark {
     const char *text;
-    void (*fill)(frame *);
+    void (*fill)(page_frame *);
 } marks[] = {{"<!--policy-->", fill_policy},
              {"<!--style-->", fill_style},
              {"<!--data-->", fill_data},
@@ -116,7 +116,7 @@ static const struct mark {
 void ph_page_frame(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob,
                    const char *nonce)
 {
-    frame f = {out, json, blob, {.io = out->io}, nonce};
+    page_frame f = {out, json, blob, {.io = out->io}, nonce};
     const char *html = (const char *)ph_web_page_html;
     size_t at = 0;
     add_scripts(&f.scripts);

@@ -91,14 +91,14 @@ static ph_status assign_ids(ph_survey *s, const ph_axis *axis, int32_t *ids)
 }
 
 /* The text that is measured. */
-typedef struct reading {
+typedef struct survey_text {
     const ph_report *report;
     const ph_survey_facts *facts; /* or NULL */
     const ph_io *io;
-} reading;
+} survey_text;
 
 /* Facts of the axis: the caller's, or ids and classes derived from its words. */
-static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *ids,
+static ph_status know_axis(ph_survey *s, const survey_text *r, int index, int32_t *ids,
                            uint8_t *classes, ph_heads_text *text)
 {
     const ph_survey_facts *facts = r->facts;
@@ -123,8 +123,8 @@ static ph_status know_axis(ph_survey *s, const reading *r, int index, int32_t *i
 
 /* Heads that are measured in parallel, each by one thread and in the order of its rows,
    so that sums do not depend on the number of threads. */
-typedef struct batch {
-    const reading *r;
+typedef struct survey_batch {
+    const survey_text *r;
     ph_heads *sums;
     const ph_heads_text *text;
     ph_pick at[MAX_BATCH];
@@ -132,18 +132,18 @@ typedef struct batch {
     float *blocks;     /* (batch, block_size) */
     size_t block_size; /* weights of a block */
     int row, rows;
-} batch;
+} survey_batch;
 
 static void add_item(void *user, int lane, int index)
 {
-    const batch *b = user;
+    const survey_batch *b = user;
     const ph_pick *at = &b->at[index];
     (void)lane;
     ph_heads_add(b->sums, at->layer, at->head, b->row, b->rows,
                  b->blocks + (size_t)index * b->block_size);
 }
 
-static ph_status ask_rows(batch *b)
+static ph_status ask_rows(survey_batch *b)
 {
     const ph_report *report = b->r->report;
     ph_status status = PH_OK;
@@ -158,7 +158,7 @@ static ph_status ask_rows(batch *b)
     return status;
 }
 
-static ph_status feed_batch(batch *b)
+static ph_status feed_batch(survey_batch *b)
 {
     ph_ctx *ctx = b->r->facts ? b->r->facts->ctx : NULL;
     int keys = ph_max(1, b->text->keys),
@@ -175,7 +175,7 @@ static ph_status feed_batch(batch *b)
     return PH_OK;
 }
 
-static ph_status feed_heads(batch *b, int index, int most)
+static ph_status feed_heads(survey_batch *b, int index, int most)
 {
     const ph_stack *stack = &b->r->report->stacks[index];
     ph_status status = PH_OK;
@@ -187,7 +187,7 @@ static ph_status feed_heads(batch *b, int index, int most)
     return status == PH_OK && b->count > 0 ? feed_batch(b) : status;
 }
 
-static ph_status feed_stack(ph_survey *s, const reading *r, int index,
+static ph_status feed_stack(ph_survey *s, const survey_text *r, int index,
                             const ph_heads_text *text)
 {
     int most = r->facts && r->facts->ctx ? MAX_BATCH : 1;
@@ -195,7 +195,7 @@ static ph_status feed_stack(ph_survey *s, const reading *r, int index,
     size_t block_size = BLOCK_WEIGHTS / (size_t)most;
     if (block_size < keys) block_size = keys;
     if (block_size > all) block_size = all;
-    batch b = {
+    survey_batch b = {
         .r = r, .sums = s->found[index].sums, .text = text, .block_size = block_size};
     b.blocks = take(s, block_size * (size_t)most, sizeof *b.blocks);
     if (!b.blocks)
@@ -207,7 +207,7 @@ static ph_status feed_stack(ph_survey *s, const reading *r, int index,
     return status;
 }
 
-static ph_status read_stack(ph_survey *s, const reading *r, int index)
+static ph_status read_stack(ph_survey *s, const survey_text *r, int index)
 {
     const ph_stack *stack = &r->report->stacks[index];
     const ph_axis *rows = &r->report->axes[stack->q_axis];
@@ -247,7 +247,7 @@ static ph_status check_shape(const ph_survey *s, const ph_report *report, const 
 ph_status ph_survey_text(ph_survey *s, const ph_report *report,
                          const ph_survey_facts *facts, const ph_io *io)
 {
-    const reading r = {report, facts, io};
+    const survey_text r = {report, facts, io};
     ph_status status = check_shape(s, report, io);
     for (int k = 0; k < s->stack_count && status == PH_OK; k++)
         status = read_stack(s, &r, k);

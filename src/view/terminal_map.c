@@ -26,7 +26,7 @@ enum {
 };
 
 /* How a map is cut: `pool` rows and keys make one cell. */
-typedef struct layout {
+typedef struct map_layout {
     int label; /* columns of the words at the left */
     int cell;  /* columns of a cell */
     int rows, keys;
@@ -35,7 +35,7 @@ typedef struct layout {
     int numbers;              /* 1: weights are printed */
     int heading;              /* lines of the words above */
     int slot;                 /* columns a map takes beside others, its title fits */
-} layout;
+} map_layout;
 
 /* ---- colours and shades ---- */
 
@@ -155,7 +155,7 @@ static int ceil_div(int a, int b)
 }
 
 /* A picture of at most the screen's width; a character is about twice as high as wide. */
-static void layout_pooled(const ph_screen *screen, layout *plan)
+static void layout_pooled(const ph_screen *screen, map_layout *plan)
 {
     int columns = screen->width - plan->label - 2;
     plan->cell = 1;
@@ -170,10 +170,10 @@ static void layout_pooled(const ph_screen *screen, layout *plan)
     plan->numbers = 0;
 }
 
-static layout lay_out(const ph_screen *screen, const ph_pick *pick, int alone)
+static map_layout lay_out(const ph_screen *screen, const ph_pick *pick, int alone)
 {
     const ph_axis *rows = rows_of(screen, pick), *keys = keys_of(screen, pick);
-    layout plan = {.rows = rows->count, .keys = keys->count, .pool_rows = 1};
+    map_layout plan = {.rows = rows->count, .keys = keys->count, .pool_rows = 1};
     plan.pool_keys = 1;
     plan.label = 9;
     if (rows->count > MAX_ROWS || keys->count > screen->width) {
@@ -197,7 +197,7 @@ static layout lay_out(const ph_screen *screen, const ph_pick *pick, int alone)
 
 int ph_maps_that_fit(const ph_screen *screen, const ph_pick *pick)
 {
-    layout plan = lay_out(screen, pick, 0);
+    map_layout plan = lay_out(screen, pick, 0);
     if (plan.pool_keys > 1 || plan.pool_rows > 1) return 1;
     int count = (screen->width - plan.label - 1 + GAP) / (plan.slot + GAP);
     return count > 1 ? count : 1;
@@ -208,7 +208,7 @@ int ph_maps_that_fit(const ph_screen *screen, const ph_pick *pick)
 /* One line of cells: the largest weight of each, or MASKED where causality hides all of
    it. `row` is scratch for a row of weights. */
 static ph_status read_line(const ph_screen *screen, const ph_pick *pick,
-                           const layout *plan, int line, float *row, float *cells)
+                           const map_layout *plan, int line, float *row, float *cells)
 {
     const ph_stack *stack = &screen->report->stacks[pick->stack];
     ph_status status = PH_OK;
@@ -232,7 +232,7 @@ static ph_status read_line(const ph_screen *screen, const ph_pick *pick,
 
 /* The cluster of a word in one line of the heading; words end at the map. */
 static void put_letter(const ph_screen *screen, const char *word, int line,
-                       const layout *plan)
+                       const map_layout *plan)
 {
     char clean[PH_WORD_BYTES], one[PH_WORD_BYTES];
     int columns = 0, clusters = 0;
@@ -256,8 +256,8 @@ static void put_letter(const ph_screen *screen, const char *word, int line,
     ph_put_blanks(screen, plan->cell - before - columns);
 }
 
-static void put_heading(const ph_screen *screen, const layout *plan, const ph_pick *picks,
-                        int count)
+static void put_heading(const ph_screen *screen, const map_layout *plan,
+                        const ph_pick *picks, int count)
 {
     for (int line = 0; line < plan->heading; line++) {
         ph_put_blanks(screen, plan->label + 1);
@@ -272,7 +272,7 @@ static void put_heading(const ph_screen *screen, const layout *plan, const ph_pi
 }
 
 /* Indices above a pooled picture, one every ten cells. */
-static void put_ticks(const ph_screen *screen, const layout *plan)
+static void put_ticks(const ph_screen *screen, const map_layout *plan)
 {
     ph_put_blanks(screen, plan->label + 1);
     for (int c = 0; c < plan->cells;) {
@@ -287,7 +287,7 @@ static void put_ticks(const ph_screen *screen, const layout *plan)
     ph_put(screen, "\n");
 }
 
-static void put_row_label(const ph_screen *screen, const layout *plan,
+static void put_row_label(const ph_screen *screen, const map_layout *plan,
                           const ph_axis *rows, int line)
 {
     int row = line * plan->pool_rows;
@@ -302,8 +302,8 @@ static void put_row_label(const ph_screen *screen, const layout *plan,
 
 /* ---- a strip of maps ---- */
 
-static void put_titles(const ph_screen *screen, const layout *plan, const ph_pick *picks,
-                       int count)
+static void put_titles(const ph_screen *screen, const map_layout *plan,
+                       const ph_pick *picks, int count)
 {
     const ph_report *report = screen->report;
     for (int part = 0; part < 2; part++) {
@@ -331,7 +331,7 @@ static void put_titles(const ph_screen *screen, const layout *plan, const ph_pic
     }
 }
 
-static void put_cells(const ph_screen *screen, const layout *plan, const float *cells)
+static void put_cells(const ph_screen *screen, const map_layout *plan, const float *cells)
 {
     for (int c = 0; c < plan->cells; c++) {
         char number[16];
@@ -345,7 +345,7 @@ static void put_cells(const ph_screen *screen, const layout *plan, const float *
     }
 }
 
-static ph_status put_lines(const ph_screen *screen, const layout *plan,
+static ph_status put_lines(const ph_screen *screen, const map_layout *plan,
                            const ph_pick *picks, int count, float *row, float *cells)
 {
     ph_status status = PH_OK;
@@ -361,7 +361,7 @@ static ph_status put_lines(const ph_screen *screen, const layout *plan,
     return status;
 }
 
-static ph_status put_strip(const ph_screen *screen, const layout *plan,
+static ph_status put_strip(const ph_screen *screen, const map_layout *plan,
                            const ph_pick *picks, int count)
 {
     size_t columns = (size_t)plan->keys + 1;
@@ -392,7 +392,7 @@ ph_status ph_put_maps(const ph_screen *screen, const ph_pick *picks, int count)
     ph_status status = PH_OK;
     int drawn = 0, numbers = 0;
     for (int n = 0; n < count && status == PH_OK;) {
-        layout plan = lay_out(screen, &picks[n], count == 1);
+        map_layout plan = lay_out(screen, &picks[n], count == 1);
         int fit = ph_maps_that_fit(screen, &picks[n]), together = 1;
         while (together < fit && n + together < count &&
                picks[n + together].stack == picks[n].stack)
