@@ -2,6 +2,7 @@
  * polyhead_io.h - tensors in files (safetensors)
  *
  *     ph_file_read    a whole file, every rule of the format checked       -> ph_file
+ *     ph_file_map     the same, its tensors used in place
  *     ph_file_find    one tensor of it by name                             -> ph_tensor
  *     ph_file_write   tensors and metadata into a file, all of it or nothing
  *
@@ -60,6 +61,12 @@ typedef struct ph_file ph_file; /* a file that was read; immutable, may be share
 PH_API ph_status ph_file_read(ph_file **out, const char *path, const ph_io *io);
 PH_API ph_status ph_file_parse(ph_file **out, const char *name, const void *bytes,
                                size_t size, const ph_io *io);
+
+/* As ph_file_read, but the file is mapped read-only and its tensors are used in place,
+   aligned to their elements: only the header is read now, the rest when it is touched,
+   and processes share one copy. Such a file must not be made shorter while it is open:
+   that would end the process. */
+PH_API ph_status ph_file_map(ph_file **out, const char *path, const ph_io *io);
 PH_API void ph_file_free(ph_file *file); /* accepts NULL */
 
 /* The i-th tensor in the order of the data, or the i-th pair of __metadata__ in the order

@@ -8,7 +8,8 @@
  *
  * No size from the file is used for an allocation before it was compared with the size of
  * the file. Header strings are decoded in place, and all names point into the header,
- * which stays in memory. Each tensor is then copied to a 64-byte boundary.
+ * which stays in memory. Each tensor is then copied to a 64-byte boundary, unless the
+ * file is mapped: then only those that are not aligned to their elements are.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "base/size.h"
 #include "io/file.h"
 #include "io/json_read.h"
+#include "io/map.h"
 #include "io/safetensors.h"
 #include "io/sort.h"
 #include "io/types.h"
@@ -37,7 +39,8 @@ struct ph_file {
     const ph_tensor **by_name; /* sorted */
     ph_pair *pairs;
     size_t pair_count, pair_capacity;
-    void *data; /* of all tensors */
+    void *data; /* of all tensors that are not used in place */
+    ph_map map; /* of the file, or cleared */
 };
 
 /* What the functions below share while one file is read. */
@@ -360,13 +363,26 @@ static ph_status check_cover(const header_reading *r)
     return PH_OK;
 }
 
-/* Bytes for all tensors, each beginning at a multiple of PH_ALIGN. */
-static int measure_data(const ph_file *file, size_t *out)
+/* Where a tensor lies in a mapped file; NULL: not mapped, or not aligned to its elements,
+   since not every writer pads the header. */
+static const void *in_place(const header_reading *r, const header_entry *e)
 {
+    const unsigned char *at = r->file->map.bytes;
+    size_t alignment = ph_dtype_bytes(e->tensor.type, 1); /* 0: less than a byte */
+    if (!at) return NULL;
+    at += 8 + r->header_size + e->begin;
+    return alignment && (uintptr_t)at % alignment ? NULL : at;
+}
+
+/* Bytes for all tensors that are copied, each beginning at a multiple of PH_ALIGN. */
+static int measure_data(const header_reading *r, size_t *out)
+{
+    const ph_file *file = r->file;
     size_t total = PH_ALIGN, padded = 0;
     for (size_t i = 0; i < file->count; i++)
-        if (ph_size_align_up(file->entries[i].tensor.bytes, PH_ALIGN, &padded) ||
-            ph_size_add(total, padded, &total))
+        if (!in_place(r, &file->entries[i]) &&
+            (ph_size_align_up(file->entries[i].tensor.bytes, PH_ALIGN, &padded) ||
+             ph_size_add(total, padded, &total)))
             return -1;
     *out = total;
     return 0;
@@ -376,13 +392,15 @@ static ph_status load_data(header_reading *r)
 {
     ph_file *file = r->file;
     size_t total = 0;
-    if (measure_data(file, &total)) total = SIZE_MAX;
+    if (measure_data(r, &total)) total = SIZE_MAX;
     file->data = total < SIZE_MAX ? ph_io_alloc(r->io, total) : NULL;
     if (!file->data) return ph_io_no_memory(r->io, total, "the data of the tensors");
     char *to = file->data;
     to += (PH_ALIGN - (uintptr_t)to % PH_ALIGN) % PH_ALIGN;
     for (size_t i = 0; i < file->count; i++) {
         header_entry *e = &file->entries[i];
+        e->tensor.data = in_place(r, e);
+        if (e->tensor.data) continue;
         PH_TRY(ph_source_read(r->source, 8 + r->header_size + e->begin, to,
                               e->tensor.bytes, r->io));
         e->tensor.data = to;
@@ -428,18 +446,34 @@ static ph_status read_all(header_reading *r)
     return load_data(r);
 }
 
-static ph_status read_source(ph_file **out, const ph_source *source, const ph_io *io)
+/* map: of the file, which it owns once it is read; or NULL. */
+static ph_status read_source(ph_file **out, const ph_source *source, const ph_map *map,
+                             const ph_io *io)
 {
     header_reading r = {
         .source = source, .io = io, .file = ph_io_alloc(io, sizeof *r.file)};
     if (!r.file) return ph_io_no_memory(io, sizeof *r.file, "a file");
     memset(r.file, 0, sizeof *r.file);
+    if (map) r.file->map = *map;
     if (io) r.file->io = (ph_io){io->alloc, io->release, io->user, NULL, 0, 0};
     ph_status status = read_all(&r);
-    if (status == PH_OK)
+    if (status == PH_OK) {
         *out = r.file;
-    else
+    } else {
+        r.file->map = (ph_map){0};
         ph_file_free(r.file);
+    }
+    return status;
+}
+
+ph_status ph_file_map(ph_file **out, const char *path, const ph_io *io)
+{
+    ph_map map;
+    *out = NULL;
+    PH_TRY(ph_map_open(&map, path, io));
+    ph_source source = ph_source_memory(path, map.bytes, map.size);
+    ph_status status = read_source(out, &source, &map, io);
+    if (status != PH_OK) ph_map_close(&map);
     return status;
 }
 
@@ -448,7 +482,7 @@ ph_status ph_file_read(ph_file **out, const char *path, const ph_io *io)
     ph_source source;
     *out = NULL;
     PH_TRY(ph_source_open(&source, path, io));
-    ph_status status = read_source(out, &source, io);
+    ph_status status = read_source(out, &source, NULL, io);
     ph_source_close(&source);
     return status;
 }
@@ -458,7 +492,7 @@ ph_status ph_file_parse(ph_file **out, const char *name, const void *bytes, size
 {
     ph_source source = ph_source_memory(name, bytes, size);
     *out = NULL;
-    return read_source(out, &source, io);
+    return read_source(out, &source, NULL, io);
 }
 
 void ph_file_free(ph_file *file)
@@ -466,6 +500,7 @@ void ph_file_free(ph_file *file)
     if (!file) return;
     ph_io io = file->io; /* the file holds the hooks that release it */
     ph_io_release(&io, file->data);
+    ph_map_close(&file->map);
     ph_io_release(&io, file->pairs);
     ph_io_release(&io, file->by_name);
     ph_io_release(&io, file->entries);

@@ -1,0 +1,80 @@
+/*
+ * checkpoint.h - a set of named tensors and what is said about them, mapped from disk.
+ *
+ *     folder.c   a Hugging Face folder: config.json, model.safetensors or its shards
+ *     gguf.c     a GGUF file
+ *     llama2c.c  a llama2.c file, shown under the names GGUF has for it
+ *
+ * Recognised by content. Headers are read, data stays in the mapped files: opening costs
+ * the same for a model of any size. Every size and offset is compared with the file
+ * before it is used.
+ */
+#ifndef PH_CHECKPOINT_CHECKPOINT_H
+#define PH_CHECKPOINT_CHECKPOINT_H
+
+#include "checkpoint/values.h"
+#include "io/map.h"
+
+typedef enum ph_checkpoint_kind {
+    PH_CHECKPOINT_FOLDER = 0, /* Hugging Face's names */
+    PH_CHECKPOINT_GGUF,       /* GGUF's names and metadata */
+    PH_CHECKPOINT_OWN         /* a file of ph_model_write; nothing of it is read here */
+} ph_checkpoint_kind;
+
+typedef struct ph_stored {
+    ph_tensor tensor;         /* data NULL: in blocks of 256, see ph_checkpoint_load */
+    const unsigned char *raw; /* those blocks */
+    int raw_type;             /* of GGUF */
+    int read;                 /* 1: something was made of it */
+} ph_stored;
+
+typedef struct ph_checkpoint {
+    ph_io io; /* hooks */
+    ph_checkpoint_kind kind;
+    int llama2c;        /* 1: a llama2.c file, without a tokenizer */
+    ph_values values;   /* config.json, or metadata; generation_config.json has the prefix
+                         "generation.", 1_Pooling/config.json "pooling." and so on */
+    ph_stored *tensors; /* sorted by name */
+    size_t count, capacity;
+    ph_map map;
+    ph_file **files;
+    size_t file_count;
+    void **memory; /* of ph_checkpoint_keep */
+    size_t memory_count, memory_capacity;
+} ph_checkpoint;
+
+/* Sentences go to io->error, which must be there. */
+ph_status ph_checkpoint_open(ph_checkpoint **out, const char *path, const ph_io *io);
+void ph_checkpoint_free(ph_checkpoint *c); /* accepts NULL */
+
+/* The tensor of that name, or NULL. */
+ph_stored *ph_checkpoint_find(const ph_checkpoint *c, const char *name);
+
+/* Makes sure that the tensor has data: one in blocks of 256 elements (the K types of
+   GGUF) becomes F32 in memory. */
+ph_status ph_checkpoint_load(ph_checkpoint *c, ph_stored *stored, const ph_io *io);
+
+#define PH_PICKLE_SENTENCE                                                               \
+    "%.200s is a Python pickle, which can run code when read: load it once with "        \
+    "transformers (from_pretrained, then save_pretrained) and give the directory that "  \
+    "writes"
+
+/* ---- the readers ------------------------------------------------------------------- */
+
+ph_status ph_folder_read(ph_checkpoint *c, const char *path, const ph_io *io);
+ph_status ph_gguf_read(ph_checkpoint *c, const char *name, const unsigned char *bytes,
+                       size_t size, const ph_io *io);
+
+/* Whether the sizes in the header are those of the file. */
+int ph_llama2c_fits(const unsigned char *bytes, size_t size);
+ph_status ph_llama2c_read(ph_checkpoint *c, const unsigned char *bytes, const ph_io *io);
+
+/* Memory that lives as long as the checkpoint. */
+ph_status ph_checkpoint_keep(ph_checkpoint *c, size_t bytes, void **out, const ph_io *io);
+
+ph_status ph_checkpoint_add(ph_checkpoint *c, const ph_stored *stored, const ph_io *io);
+
+/* Makes tensors findable; a name that exists twice is refused. */
+ph_status ph_checkpoint_sort(ph_checkpoint *c, const char *name, const ph_io *io);
+
+#endif
