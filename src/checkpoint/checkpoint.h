@@ -62,6 +62,23 @@ ph_status ph_checkpoint_load(ph_checkpoint *c, ph_stored *stored, const ph_io *i
 /* ---- the readers ------------------------------------------------------------------- */
 
 ph_status ph_folder_read(ph_checkpoint *c, const char *path, const ph_io *io);
+
+/* Which file of a folder holds which tensor, sorted by file. */
+typedef struct ph_shard {
+    const char *tensor, *file;
+} ph_shard;
+
+typedef struct ph_index {
+    ph_shard *list;
+    size_t count, capacity, files;
+    char *text; /* that the names point into */
+} ph_index;
+
+/* Reads model.safetensors.index.json; name stands in sentences. */
+ph_status ph_index_read(ph_index *index, const char *name, const char *bytes, size_t size,
+                        const ph_io *io);
+void ph_index_free(ph_index *index, const ph_io *io);
+
 ph_status ph_gguf_read(ph_checkpoint *c, const char *name, const unsigned char *bytes,
                        size_t size, const ph_io *io);
 

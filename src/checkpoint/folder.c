@@ -16,10 +16,8 @@
 
 #include "base/base.h"
 #include "checkpoint/checkpoint.h"
-#include "io/json_read.h"
-#include "io/sort.h"
 
-enum { PATH = 4096, INDEX_BYTES = 64 << 20, FILES = 10000, NAME = 255 };
+enum { PATH = 4096 };
 
 typedef struct folder {
     ph_checkpoint *c;
@@ -136,126 +134,33 @@ static ph_status read_one_file(const folder *f)
 
 /* ---- shards ------------------------------------------------------------------------ */
 
-typedef struct shard_entry {
-    const char *tensor, *file;
-} shard_entry;
-
-typedef struct shard_index {
-    const folder *f;
-    const char *path;
-    ph_json_reader json;
-    shard_entry *list;
-    size_t count, capacity;
-} shard_index;
-
-static ph_status bad_index(const shard_index *x, const char *what, const char *name)
-{
-    return ph_io_fail(x->f->io, PH_BAD_FILE, "%.200s: %s %s", x->path, what,
-                      ph_io_quote(name, strlen(name)).text);
-}
-
-static ph_status bad_json(const shard_index *x)
-{
-    char text[256];
-    ph_json_explain(&x->json, text, sizeof text);
-    return ph_io_fail(x->f->io, PH_BAD_FILE, "%.200s is not valid JSON: %s", x->path,
-                      text);
-}
-
-static int ends_with(const char *text, const char *tail)
-{
-    size_t length = strlen(text), more = strlen(tail);
-    return length >= more && !strcmp(text + length - more, tail);
-}
-
-/* A name in the same folder and no other file than safetensors. */
-static int is_file_name(const ph_json_reader *json)
-{
-    return !memchr(json->text, 0, json->length) && json->length <= NAME &&
-           json->text[0] != '.' && !strchr(json->text, '/') &&
-           ends_with(json->text, ".safetensors");
-}
-
-static ph_status read_map(shard_index *x)
-{
-    ph_json_token token;
-    if (ph_json_next(&x->json) != PH_JSON_OBJECT)
-        return bad_index(x,
-                         "weight_map is no object:", ph_json_token_words(x->json.token));
-    while ((token = ph_json_next(&x->json)) == PH_JSON_KEY) {
-        shard_entry e = {.tensor = x->json.text};
-        void *list = x->list;
-        if (memchr(x->json.text, 0, x->json.length))
-            return bad_index(x, "a NUL byte in the tensor name", x->json.text);
-        if (ph_json_next(&x->json) != PH_JSON_STRING)
-            return bad_index(x, "no text is given for tensor", e.tensor);
-        if (!is_file_name(&x->json))
-            return bad_index(x, "expected NAME.safetensors in the same folder, not",
-                             x->json.text);
-        e.file = x->json.text;
-        if (ph_io_grow(x->f->io, &list, &x->capacity, x->count + 1, sizeof e))
-            return ph_io_no_memory(x->f->io, x->count * sizeof e, "the index");
-        x->list = list;
-        x->list[x->count++] = e;
-    }
-    return token == PH_JSON_ERROR ? bad_json(x) : PH_OK;
-}
-
-static ph_status read_index(shard_index *x)
-{
-    ph_json_token token;
-    if (ph_json_next(&x->json) != PH_JSON_OBJECT) return bad_json(x);
-    while ((token = ph_json_next(&x->json)) == PH_JSON_KEY) {
-        if (!strcmp(x->json.text, "weight_map")) {
-            PH_TRY(read_map(x));
-        } else {
-            ph_json_next(&x->json);
-            if (ph_json_skip(&x->json) != PH_OK) return bad_json(x);
-        }
-    }
-    if (token != PH_JSON_OBJECT_END || ph_json_next(&x->json) != PH_JSON_END)
-        return bad_json(x);
-    return x->count ? PH_OK : bad_index(x, "it names no tensor in", "weight_map");
-}
-
-static int by_file(const void *left, const void *right)
-{
-    const shard_entry *a = left, *b = right;
-    return strcmp(a->file, b->file);
-}
-
 /* Every tensor lies where the index says, and there is no other. */
-static ph_status check_shard(const shard_index *x, const ph_file *file, size_t first,
-                             size_t end)
+static ph_status check_shard(const folder *f, const ph_file *file, const ph_shard *list,
+                             size_t count)
 {
+    ph_io_quoted name = ph_io_quote(list[0].file, strlen(list[0].file));
     size_t tensors = 0;
-    for (size_t i = first; i < end; i++)
-        if (!ph_file_find(file, x->list[i].tensor))
-            return bad_index(x, "its file does not hold tensor", x->list[i].tensor);
+    for (size_t i = 0; i < count; i++)
+        if (!ph_file_find(file, list[i].tensor))
+            return ph_io_fail(f->io, PH_BAD_FILE,
+                              "the index says that tensor %s lies in %s, but it does not",
+                              ph_io_quote(list[i].tensor, strlen(list[i].tensor)).text,
+                              name.text);
     while (ph_file_tensor(file, tensors)) tensors++;
-    if (tensors == end - first) return PH_OK;
-    return ph_io_fail(
-        x->f->io, PH_BAD_FILE, "%.200s names %zu tensors of %s, which holds %zu", x->path,
-        end - first, ph_io_quote(x->list[first].file, strlen(x->list[first].file)).text,
-        tensors);
+    if (tensors == count) return PH_OK;
+    return ph_io_fail(f->io, PH_BAD_FILE, "%s holds %zu tensors, the index names %zu",
+                      name.text, tensors, count);
 }
 
-static ph_status open_shards(shard_index *x)
+static ph_status open_shards(const folder *f, const ph_index *x)
 {
-    ph_checkpoint *c = x->f->c;
-    size_t files = 0;
-    ph_sort(x->list, x->count, sizeof *x->list, by_file);
-    for (size_t i = 0; i < x->count; i++)
-        files += i == 0 || strcmp(x->list[i - 1].file, x->list[i].file);
-    if (files > FILES)
-        return ph_io_fail(x->f->io, PH_BAD_FILE, "%.200s names %zu files, at most %d",
-                          x->path, files, FILES);
-    PH_TRY(make_files(x->f, files));
+    ph_checkpoint *c = f->c;
+    PH_TRY(make_files(f, x->files));
     for (size_t first = 0, end; first < x->count; first = end) {
         for (end = first; end < x->count; end++)
             if (strcmp(x->list[first].file, x->list[end].file)) break;
-        PH_TRY(open_file(x->f, x->list[first].file));
-        PH_TRY(check_shard(x, c->files[c->file_count - 1], first, end));
+        PH_TRY(open_file(f, x->list[first].file));
+        PH_TRY(check_shard(f, c->files[c->file_count - 1], x->list + first, end - first));
     }
     return PH_OK;
 }
@@ -264,25 +169,14 @@ static ph_status read_shards(const folder *f)
 {
     char path[PATH];
     ph_map map;
-    shard_index x = {.f = f, .path = path};
+    ph_index index = {0};
     PH_TRY(path_of(f, "model.safetensors.index.json", path));
     PH_TRY(ph_map_open(&map, path, f->io));
-    ph_status status = PH_OK;
-    if (map.size > INDEX_BYTES)
-        status = ph_io_fail(f->io, PH_BAD_FILE, "%.200s has %zu bytes, at most %d", path,
-                            map.size, INDEX_BYTES);
-    char *copy = status == PH_OK ? ph_io_alloc(f->io, map.size) : NULL;
-    if (status == PH_OK && !copy) status = ph_io_no_memory(f->io, map.size, "the index");
-    if (copy) {
-        if (map.size) memcpy(copy, map.bytes, map.size);
-        ph_json_open(&x.json, copy, map.size, (ph_json_limits){4, 4096}, f->io);
-        status = read_index(&x);
-        ph_json_close(&x.json);
-        if (status == PH_OK) status = open_shards(&x);
-    }
-    ph_io_release(f->io, x.list);
-    ph_io_release(f->io, copy);
+    ph_status status =
+        ph_index_read(&index, path, (const char *)map.bytes, map.size, f->io);
     ph_map_close(&map);
+    if (status == PH_OK) status = open_shards(f, &index);
+    ph_index_free(&index, f->io);
     return status;
 }
 

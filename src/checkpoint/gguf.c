@@ -76,7 +76,7 @@ static ph_status take(gguf *g, int bytes, const char *what, uint64_t *out)
 
 static ph_status take_text(gguf *g, const char *what, const char **text, size_t *length)
 {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     PH_TRY(take(g, 8, what, &bytes));
     if (bytes > left(g)) return ends(g, what);
     *text = (const char *)g->bytes + g->at;
@@ -87,8 +87,8 @@ static ph_status take_text(gguf *g, const char *what, const char **text, size_t 
 
 static ph_status take_name(gguf *g, const char *what, size_t most, char *to)
 {
-    const char *text;
-    size_t length;
+    const char *text = NULL;
+    size_t length = 0;
     PH_TRY(take_text(g, what, &text, &length));
     if (length == 0 || length >= most || memchr(text, 0, length))
         return bad(g, "%s %s has %zu bytes, expected 1 to %zu and no NUL", what,
@@ -163,7 +163,7 @@ static ph_status check_bool(const gguf *g, const char *key, int type,
 
 static ph_status read_list(gguf *g, const char *key, ph_value *value)
 {
-    uint64_t type, count;
+    uint64_t type = 0, count = 0;
     PH_TRY(take(g, 4, key, &type));
     PH_TRY(take(g, 8, key, &count));
     if (type >= PH_GGUF_TYPES || type == PH_GGUF_LIST)
@@ -185,7 +185,7 @@ static ph_status read_list(gguf *g, const char *key, ph_value *value)
 
 static ph_status read_value(gguf *g, const char *key, ph_value *value)
 {
-    uint64_t type;
+    uint64_t type = 0;
     PH_TRY(take(g, 4, key, &type));
     if (type >= PH_GGUF_TYPES)
         return bad(g, "%s has type %llu, expected 0 to %d", key, (unsigned long long)type,
@@ -293,7 +293,7 @@ static ph_status set_type(gguf *g, ph_stored *s, uint64_t type, size_t elements,
 
 static ph_status read_shape(gguf *g, ph_tensor *t, size_t *elements)
 {
-    uint64_t rank, dim;
+    uint64_t rank = 0, dim = 0;
     PH_TRY(take(g, 4, "a tensor", &rank));
     if (rank > RANK)
         return bad(g, "tensor %s has rank %llu, expected at most %d",
@@ -316,8 +316,8 @@ static ph_status read_shape(gguf *g, ph_tensor *t, size_t *elements)
 static ph_status read_tensor(gguf *g, size_t *offset)
 {
     ph_stored s = {0};
-    uint64_t type, at;
-    size_t elements;
+    uint64_t type = 0, at = 0;
+    size_t elements = 0;
     char name[NAME], *copy;
     PH_TRY(take_name(g, "a tensor", sizeof name, name));
     PH_TRY(ph_checkpoint_keep(g->c, strlen(name) + 1, (void **)&copy, g->io));
@@ -384,7 +384,7 @@ static ph_status read_tensors(gguf *g, uint64_t count, extent *list)
 
 static ph_status read_all(gguf *g)
 {
-    uint64_t magic, version, tensors, pairs;
+    uint64_t magic = 0, version = 0, tensors = 0, pairs = 0;
     PH_TRY(take(g, 4, "the header", &magic));
     PH_TRY(take(g, 4, "the header", &version));
     if (magic != 0x46554747u) return bad(g, "not a GGUF file");

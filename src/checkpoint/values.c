@@ -74,12 +74,18 @@ static ph_status bad_json(const json_walk *w)
     return ph_io_fail(w->io, PH_BAD_FILE, "%.200s is not valid JSON: %s", w->name, text);
 }
 
+/* What stands between a path and the next part: nothing after a prefix. */
+static const char *dot_after(const char *path)
+{
+    size_t used = strlen(path);
+    return used > 0 && path[used - 1] != '.' ? "." : "";
+}
+
 /* Appends ".part" to the path; -1: it does not fit. */
 static int push(json_walk *w, const char *part)
 {
     size_t used = strlen(w->path);
-    int dot = used > 0 && w->path[used - 1] != '.';
-    int more = snprintf(w->path + used, PATH - used, "%s%s", dot ? "." : "", part);
+    int more = snprintf(w->path + used, PATH - used, "%s%s", dot_after(w->path), part);
     return more < 0 || (size_t)more >= PATH - used ? -1 : 0;
 }
 
@@ -216,7 +222,7 @@ int ph_values_item(const ph_values *v, const ph_value *list, size_t i, ph_value 
     char path[PATH + 24];
     if (list->kind != PH_VALUE_LIST || i >= list->count) return 0;
     if (list->items) return ph_gguf_item(list, i, out);
-    snprintf(path, sizeof path, "%s.%zu", list->key, i);
+    snprintf(path, sizeof path, "%s%s%zu", list->key, dot_after(list->key), i);
     const ph_value *item = ph_values_find(v, path);
     if (item) *out = *item;
     return item != NULL;
