@@ -18,11 +18,11 @@
 
 enum { HEADER = 28, SIZES = 7 };
 
-typedef struct sizes {
+typedef struct llama2c_sizes {
     size_t dim, hidden, layers, heads, kv_heads, vocab, len;
     size_t q, kv; /* columns of q, of k and v */
     int untied;
-} sizes;
+} llama2c_sizes;
 
 static int32_t word_at(const unsigned char *at)
 {
@@ -30,7 +30,7 @@ static int32_t word_at(const unsigned char *at)
                      (uint32_t)at[3] << 24);
 }
 
-static int read_sizes(const unsigned char *bytes, sizes *s)
+static int read_sizes(const unsigned char *bytes, llama2c_sizes *s)
 {
     int32_t v[SIZES];
     for (int i = 0; i < SIZES; i++) v[i] = word_at(bytes + 4 * i);
@@ -39,55 +39,55 @@ static int read_sizes(const unsigned char *bytes, sizes *s)
     for (int i = 0; i < SIZES; i++)
         if (v[i] < 1 || v[i] > 1 << 24) return 0;
     if (v[0] % v[3] || v[3] % v[4] || v[2] > 1000) return 0;
-    *s = (sizes){(size_t)v[0],
-                 (size_t)v[1],
-                 (size_t)v[2],
-                 (size_t)v[3],
-                 (size_t)v[4],
-                 (size_t)v[5],
-                 (size_t)v[6],
-                 0,
-                 0,
-                 s->untied};
+    *s = (llama2c_sizes){(size_t)v[0],
+                         (size_t)v[1],
+                         (size_t)v[2],
+                         (size_t)v[3],
+                         (size_t)v[4],
+                         (size_t)v[5],
+                         (size_t)v[6],
+                         0,
+                         0,
+                         s->untied};
     s->q = s->dim, s->kv = s->dim / s->heads * s->kv_heads;
     return 1;
 }
 
 /* The tensors in the order of the file; per_layer: one after the other for all layers.
    Those without a name are tables of sines and cosines. */
-typedef struct piece {
+typedef struct llama2c_piece {
     const char *name;
     int per_layer;
     size_t rows, columns; /* rows 0: a vector */
-} piece;
+} llama2c_piece;
 
 enum { PIECES = 14 };
 
-static int list_pieces(const sizes *s, piece *p)
+static int list_pieces(const llama2c_sizes *s, llama2c_piece *p)
 {
     size_t angles = s->len * (s->dim / s->heads / 2);
-    const piece all[PIECES] = {{"token_embd.weight", 0, s->vocab, s->dim},
-                               {"attn_norm.weight", 1, 0, s->dim},
-                               {"attn_q.weight", 1, s->q, s->dim},
-                               {"attn_k.weight", 1, s->kv, s->dim},
-                               {"attn_v.weight", 1, s->kv, s->dim},
-                               {"attn_output.weight", 1, s->dim, s->q},
-                               {"ffn_norm.weight", 1, 0, s->dim},
-                               {"ffn_gate.weight", 1, s->hidden, s->dim},
-                               {"ffn_down.weight", 1, s->dim, s->hidden},
-                               {"ffn_up.weight", 1, s->hidden, s->dim},
-                               {"output_norm.weight", 0, 0, s->dim},
-                               {NULL, 0, 0, angles},
-                               {NULL, 0, 0, angles},
-                               {"output.weight", 0, s->vocab, s->dim}};
+    const llama2c_piece all[PIECES] = {{"token_embd.weight", 0, s->vocab, s->dim},
+                                       {"attn_norm.weight", 1, 0, s->dim},
+                                       {"attn_q.weight", 1, s->q, s->dim},
+                                       {"attn_k.weight", 1, s->kv, s->dim},
+                                       {"attn_v.weight", 1, s->kv, s->dim},
+                                       {"attn_output.weight", 1, s->dim, s->q},
+                                       {"ffn_norm.weight", 1, 0, s->dim},
+                                       {"ffn_gate.weight", 1, s->hidden, s->dim},
+                                       {"ffn_down.weight", 1, s->dim, s->hidden},
+                                       {"ffn_up.weight", 1, s->hidden, s->dim},
+                                       {"output_norm.weight", 0, 0, s->dim},
+                                       {NULL, 0, 0, angles},
+                                       {NULL, 0, 0, angles},
+                                       {"output.weight", 0, s->vocab, s->dim}};
     memcpy(p, all, sizeof all);
     return s->untied ? PIECES : PIECES - 1;
 }
 
 int ph_llama2c_fits(const unsigned char *bytes, size_t size)
 {
-    sizes s;
-    piece list[PIECES];
+    llama2c_sizes s;
+    llama2c_piece list[PIECES];
     size_t total = HEADER, floats;
     if (size < HEADER || !read_sizes(bytes, &s)) return 0;
     int count = list_pieces(&s, list);
@@ -102,7 +102,7 @@ int ph_llama2c_fits(const unsigned char *bytes, size_t size)
     return total == size;
 }
 
-static ph_status add_piece(ph_checkpoint *c, const piece *p, size_t layer,
+static ph_status add_piece(ph_checkpoint *c, const llama2c_piece *p, size_t layer,
                            const unsigned char *at, const ph_io *io)
 {
     ph_stored s = {.tensor = {.type = PH_F32, .rank = p->rows ? 2 : 1, .data = at}};
@@ -119,7 +119,7 @@ static ph_status add_piece(ph_checkpoint *c, const piece *p, size_t layer,
     return ph_checkpoint_add(c, &s, io);
 }
 
-static ph_status add_values(ph_checkpoint *c, const sizes *s, const ph_io *io)
+static ph_status add_values(ph_checkpoint *c, const llama2c_sizes *s, const ph_io *io)
 {
     const ph_value list[] = {
         {.key = "general.architecture",
@@ -155,14 +155,14 @@ static ph_status add_values(ph_checkpoint *c, const sizes *s, const ph_io *io)
 
 ph_status ph_llama2c_read(ph_checkpoint *c, const unsigned char *bytes, const ph_io *io)
 {
-    sizes s;
-    piece list[PIECES];
+    llama2c_sizes s;
+    llama2c_piece list[PIECES];
     const unsigned char *at = bytes + HEADER;
     c->kind = PH_CHECKPOINT_GGUF, c->llama2c = 1;
     read_sizes(bytes, &s);
     int count = list_pieces(&s, list);
     for (int i = 0; i < count; i++) {
-        const piece *p = &list[i];
+        const llama2c_piece *p = &list[i];
         size_t floats = (p->rows ? p->rows : 1) * p->columns;
         for (size_t l = 0; l < (p->per_layer ? s.layers : 1); l++) {
             if (p->name) PH_TRY(add_piece(c, p, l, at, io));
