@@ -64,8 +64,9 @@ class LayerDesc(Structure):
     _fields_ = ([(name, c_int) for name in ("model_dim", "memory_dim", "out_dim", "concat")]
                 + [("attn", Attn)]
                 + [(name, c_int) for name in ("q_form", "k_form", "v_form", "rope")]
-                + [("rope_base", c_float), ("rope_dims", c_int), ("yarn_factor", c_float),
-                   ("yarn_length", c_int), ("yarn_untruncated", c_int), ("qk_norm", c_int),
+                + [("rope_base", c_float), ("rope_dims", c_int), ("rope_scaling", c_int),
+                   ("rope_factor", c_float), ("rope_length", c_int), ("rope_low", c_float),
+                   ("rope_high", c_float), ("yarn_untruncated", c_int), ("qk_norm", c_int),
                    ("norm_eps", c_float), ("norm_plus_one", c_int), ("cache", c_int)])
 
 

@@ -51,6 +51,18 @@ typedef enum ph_rope {
     PH_ROPE_INTERLEAVED /* pairs (2p, 2p + 1), as first published */
 } ph_rope;
 
+/* How frequencies change for texts longer than those of training: rope_factor is the
+   length wanted over rope_length, that of training. */
+typedef enum ph_rope_scaling {
+    PH_ROPE_UNSCALED = 0,
+    PH_ROPE_LINEAR, /* all are divided by rope_factor */
+    PH_ROPE_LLAMA3, /* those that make less than rope_low rotations within rope_length are
+                       divided, those that make more than rope_high are kept, with a ramp
+                       by rotations between */
+    PH_ROPE_YARN /* likewise from 1 to 32 rotations, with a ramp by pairs, and sines and
+                       cosines grow by 0.1 ln(rope_factor) + 1 */
+} ph_rope_scaling;
+
 /* Over what the RMS norm of q and k runs. */
 enum {
     PH_QK_NORM_NONE = 0,
@@ -70,10 +82,13 @@ typedef struct ph_layer_desc {
     ph_form q_form, k_form, v_form; /* of wq, wk, wv and their gradients */
 
     ph_rope rope;
-    float rope_base;      /* 0: 10000 */
-    int rope_dims;        /* leading elements of a head that are rotated, even; 0: all */
-    float yarn_factor;    /* YaRN: context length over the length trained on; 0, 1: off */
-    int yarn_length;      /* context length of training */
+    float rope_base; /* 0: 10000 */
+    int rope_dims;   /* leading elements of a head that are rotated, even; 0: all */
+    ph_rope_scaling rope_scaling;
+    float rope_factor;    /* at least 1 */
+    int rope_length;      /* PH_ROPE_LLAMA3, _YARN: length of training */
+    float rope_low;       /* PH_ROPE_LLAMA3; 0: 1 */
+    float rope_high;      /* PH_ROPE_LLAMA3; 0: 4 */
     int yarn_untruncated; /* 1: the ends of YaRN's ramp are not rounded to whole pairs
                              ("truncate": false, as gpt-oss has it) */
 

@@ -471,7 +471,8 @@ static float score(ph_ctx *ctx, float factor, int past, int dims)
     int32_t at[2] = {past, past};
     d.memory_dim = MODEL, d.attn.q_len = d.attn.kv_len = 1, d.attn.mask = PH_MASK_NONE;
     d.rope = PH_ROPE_HALF, d.rope_dims = dims;
-    d.yarn_factor = factor, d.yarn_length = 2;
+    d.rope_scaling = factor > 0 ? PH_ROPE_YARN : PH_ROPE_UNSCALED;
+    d.rope_factor = factor, d.rope_length = 2;
     make(&b, ctx, &d);
     b.args.past = at;
     run(&b);

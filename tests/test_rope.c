@@ -64,7 +64,8 @@ static void yarn_frequencies(void)
         ph_layer *layer;
         d.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
         d.attn.qk_dim = 128, d.rope_dims = list[i].dims, d.rope_base = list[i].base;
-        d.yarn_factor = list[i].factor, d.yarn_length = list[i].length;
+        d.rope_scaling = PH_ROPE_YARN;
+        d.rope_factor = list[i].factor, d.rope_length = list[i].length;
         d.yarn_untruncated = list[i].untruncated;
         CHECK(ph_layer_create(&layer, ctx, &d) == PH_OK, "%s", ph_error(ctx));
         for (int k = 0; k < 5; k++) {
@@ -78,7 +79,101 @@ static void yarn_frequencies(void)
     ph_close(ctx);
 }
 
-static const check_case cases[] = {{"yarn_frequencies", yarn_frequencies}, {0, 0}};
+/* Frequencies of LLaMA 3.1 and 3.2 (heads of 128 and 64) and of a linear scaling as
+   transformers computes them, here in double. */
+static void scaled_frequencies(void)
+{
+    static const struct {
+        int dims, length;
+        ph_rope_scaling scaling;
+        float base, factor;
+        struct {
+            int pair;
+            double theta;
+        } at[4];
+    } list[] = {{128,
+                 8192,
+                 PH_ROPE_LLAMA3,
+                 500000,
+                 8,
+                 {{0, 1},
+                  {29, 0.0021665707635033591},
+                  {33, 0.00031269375038406517},
+                  {63, 3.0689259889145111e-07}}},
+                {64,
+                 8192,
+                 PH_ROPE_LLAMA3,
+                 500000,
+                 32,
+                 {{0, 1},
+                  {15, 0.0012905479282092638},
+                  {16, 0.00042955679655936821},
+                  {31, 9.41830672543491e-08}}},
+                {64,
+                 0,
+                 PH_ROPE_LINEAR,
+                 1e6f,
+                 8,
+                 {{0, 0.125},
+                  {1, 0.081172703947026414},
+                  {15, 0.0001924908157574365},
+                  {31, 1.9249081575743649e-07}}}};
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "no ctx");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_layer_desc d = {.model_dim = 256, .rope = PH_ROPE_HALF};
+        ph_layer *layer;
+        d.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
+        d.attn.qk_dim = list[i].dims, d.rope_base = list[i].base;
+        d.rope_scaling = list[i].scaling;
+        d.rope_factor = list[i].factor, d.rope_length = list[i].length;
+        CHECK(ph_layer_create(&layer, ctx, &d) == PH_OK, "%s", ph_error(ctx));
+        for (int k = 0; k < 4; k++) {
+            double found = layer->theta[list[i].at[k].pair];
+            CHECK(fabs(found / list[i].at[k].theta - 1) < 1e-13,
+                  "case %zu, pair %d: %.17g, expected %.17g", i, list[i].at[k].pair,
+                  found, list[i].at[k].theta);
+        }
+        ph_layer_free(layer);
+    }
+    ph_close(ctx);
+}
+
+/* Each field of a scaling that cannot be right. */
+static void scaling_refused(void)
+{
+    static const struct {
+        ph_rope_scaling scaling;
+        float factor, low, high;
+        int length;
+        const char *sentence;
+    } list[] = {{(ph_rope_scaling)4, 2, 0, 0, 8, "rope_scaling is 4"},
+                {PH_ROPE_LINEAR, 0.5f, 0, 0, 0, "rope_factor is 0.5"},
+                {PH_ROPE_LINEAR, INFINITY, 0, 0, 0, "rope_factor is inf"},
+                {PH_ROPE_LLAMA3, 2, 0, 0, 0, "rope_length is 0"},
+                {PH_ROPE_YARN, 2, 0, 0, -1, "rope_length is -1"},
+                {PH_ROPE_LLAMA3, 2, -1, 0, 8, "rope_low is -1"},
+                {PH_ROPE_LLAMA3, 2, 5, 5, 8, "rope_high 5"}};
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "no ctx");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_layer_desc d = {.model_dim = 8, .rope = PH_ROPE_HALF};
+        ph_layer *layer;
+        d.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
+        d.attn.qk_dim = 4, d.rope_scaling = list[i].scaling;
+        d.rope_factor = list[i].factor, d.rope_length = list[i].length;
+        d.rope_low = list[i].low, d.rope_high = list[i].high;
+        CHECK(ph_layer_create(&layer, ctx, &d) == PH_BAD_ARGUMENT && !layer &&
+                  strstr(ph_error(ctx), list[i].sentence),
+              "\"%s\" lacks \"%s\"", ph_error(ctx), list[i].sentence);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"yarn_frequencies", yarn_frequencies},
+                                   {"scaled_frequencies", scaled_frequencies},
+                                   {"scaling_refused", scaling_refused},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

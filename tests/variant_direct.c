@@ -201,8 +201,9 @@ static ph_layer_desc layer_desc(const direct *d)
                            .rope = (ph_rope)o->rope,
                            .rope_base = (float)o->rope_base,
                            .rope_dims = o->rope_dims,
-                           .yarn_factor = (float)o->yarn_factor,
-                           .yarn_length = (int)o->yarn_length,
+                           .rope_scaling = o->yarn_factor > 0 ? PH_ROPE_YARN : 0,
+                           .rope_factor = (float)o->yarn_factor,
+                           .rope_length = (int)o->yarn_length,
                            .qk_norm = o->qk_norm};
 }
 

@@ -69,8 +69,11 @@ static void describe(run_job *job, run_layer_job *m)
                                     : PH_ROPE_HALF;
     d->rope_base = (float)m->rope_base;
     d->rope_dims = (int)o->rope_dims;
-    if (o->yarn.count) d->yarn_factor = (float)o->yarn.value[0];
-    if (o->yarn.count) d->yarn_length = (int)o->yarn.value[1];
+    if (o->yarn.count) {
+        d->rope_scaling = PH_ROPE_YARN;
+        d->rope_factor = (float)o->yarn.value[0];
+        d->rope_length = (int)o->yarn.value[1];
+    }
     d->qk_norm = o->qk_norm;
     d->cache = m->common.at_end;
     settle_scale(m, o);

@@ -94,6 +94,30 @@ static ph_status check_source(ph_ctx *ctx, const ph_layer_desc *d)
     return PH_OK;
 }
 
+static ph_status check_scaling(ph_ctx *ctx, const ph_layer_desc *d)
+{
+    if ((unsigned)d->rope_scaling > PH_ROPE_YARN)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "rope_scaling is %d, expected PH_ROPE_UNSCALED, _LINEAR, _LLAMA3 "
+                       "or _YARN",
+                       (int)d->rope_scaling);
+    if (!d->rope_scaling) return PH_OK;
+    if (!(d->rope_factor >= 1) || !isfinite(d->rope_factor))
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "rope_factor is %g, expected at least 1",
+                       (double)d->rope_factor);
+    if (d->rope_scaling >= PH_ROPE_LLAMA3 && (d->rope_length < 1 || d->rope_base <= 1))
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "rope_length is %d and rope_base %g, expected a length and a base "
+                       "above 1",
+                       d->rope_length, (double)d->rope_base);
+    if (!(d->rope_low > 0) || !(d->rope_high > d->rope_low) || !isfinite(d->rope_high))
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "rope_low is %g and rope_high %g, expected more than 0 and more "
+                       "than rope_low",
+                       (double)d->rope_low, (double)d->rope_high);
+    return PH_OK;
+}
+
 static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
 {
     const ph_form forms[3] = {d->q_form, d->k_form, d->v_form};
@@ -110,15 +134,7 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "rope_base is %g, expected a positive number",
                        (double)d->rope_base);
-    if (d->yarn_factor != 0 && !(d->yarn_factor >= 1 && isfinite(d->yarn_factor)))
-        return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "yarn_factor is %g, expected 0 or at least 1",
-                       (double)d->yarn_factor);
-    if (d->yarn_factor > 1 && (d->yarn_length < 1 || d->rope_base <= 1))
-        return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "yarn_length is %d and rope_base %g, expected a length and a base "
-                       "above 1 with a yarn_factor",
-                       d->yarn_length, (double)d->rope_base);
+    PH_TRY(check_scaling(ctx, d));
     if (d->qk_norm < PH_QK_NORM_NONE || d->qk_norm > PH_QK_NORM_WHOLE)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "qk_norm is %d, expected PH_QK_NORM_NONE, _HEAD or _WHOLE",
@@ -148,6 +164,8 @@ static void fill_defaults(ph_layer_desc *d)
     if (a->v_dim == 0) a->v_dim = a->qk_dim;
     if (d->rope_base == 0) d->rope_base = 10000;
     if (d->rope_dims == 0) d->rope_dims = a->qk_dim;
+    if (d->rope_low == 0) d->rope_low = 1;
+    if (d->rope_high == 0) d->rope_high = 4;
     if (d->norm_eps == 0) d->norm_eps = 1e-6f;
 }
 

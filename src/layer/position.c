@@ -49,9 +49,9 @@ static double inverse_root(double base, int n)
 static void apply_yarn(ph_layer *l)
 {
     const ph_layer_desc *d = &l->desc;
-    double factor = d->yarn_factor, unit = l->angles / log(d->rope_base);
-    double low = unit * log(d->yarn_length / (32 * 6.283185307179586));
-    double high = unit * log(d->yarn_length / 6.283185307179586);
+    double factor = d->rope_factor, unit = l->angles / log(d->rope_base);
+    double low = unit * log(d->rope_length / (32 * 6.283185307179586));
+    double high = unit * log(d->rope_length / 6.283185307179586);
     if (!d->yarn_untruncated) low = floor(low), high = ceil(high);
     low = fmax(low, 0), high = fmin(high, 2 * l->angles - 1);
     for (int p = 0; p < l->angles; p++) {
@@ -62,13 +62,28 @@ static void apply_yarn(ph_layer *l)
     l->shape.rope_scale = (float)(0.1 * log(factor) + 1);
 }
 
+/* LLaMA 3: the same idea with a ramp that is linear in the number of rotations. */
+static void apply_llama3(ph_layer *l)
+{
+    const ph_layer_desc *d = &l->desc;
+    double low = d->rope_low, high = d->rope_high, factor = d->rope_factor;
+    for (int p = 0; p < l->angles; p++) {
+        double rotations = d->rope_length * l->theta[p] / 6.283185307179586;
+        double fast = fmin(fmax((rotations - low) / (high - low), 0), 1);
+        l->theta[p] *= fast + (1 - fast) / factor;
+    }
+}
+
 /* theta_p = base^(-2p / rope_dims) = root^p, rope_dims = 2 * angles */
 void ph_layer_angles(ph_layer *l)
 {
     double root = l->angles ? inverse_root(l->desc.rope_base, l->angles) : 1;
     for (int p = 0; p < l->angles; p++) l->theta[p] = power(root, p);
     l->shape.rope_scale = 1;
-    if (l->desc.yarn_factor > 1) apply_yarn(l);
+    if (l->desc.rope_scaling == PH_ROPE_LLAMA3) apply_llama3(l);
+    if (l->desc.rope_scaling == PH_ROPE_YARN && l->desc.rope_factor > 1) apply_yarn(l);
+    for (int p = 0; l->desc.rope_scaling == PH_ROPE_LINEAR && p < l->angles; p++)
+        l->theta[p] /= l->desc.rope_factor;
 }
 
 /* sin and cos of x: Cody-Waite reduction by pi/2 in three terms (exact up to 2^26
