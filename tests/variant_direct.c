@@ -12,6 +12,8 @@
 
 enum { MOST = 2 * BAG_MOST };
 
+void (*variant_direct_change)(ph_plan *plan);
+
 typedef struct direct {
     const variant_case *c;
     ph_attn attn;
@@ -158,6 +160,7 @@ static ph_status run_core(direct *d, ph_ctx *ctx)
     float *dextra[BAG_MOST] = {NULL};
     ph_plan *plan = NULL;
     ph_status status = ph_plan_create(&plan, ctx, &d->attn);
+    if (status == PH_OK && variant_direct_change) variant_direct_change(plan);
     d->args.q = in(d, "q"), d->args.k = in(d, "k"), d->args.v = in(d, "v");
     d->args.out = out(d, "", "out", s->type, 4, dims);
     d->args.extra = extra;

@@ -14,4 +14,7 @@
 ph_file *variant_direct(ph_ctx *ctx, const variant_case *c, const char *path,
                         const char **why);
 
+/* Called with every plan of core mode before it runs, unless NULL. */
+extern void (*variant_direct_change)(ph_plan *plan);
+
 #endif

@@ -1,6 +1,6 @@
 /*
- * joint.c - what the passes of the joint driver share: how work is cut, packed keys,
- * gathered rows, and the steps between the products on one joint block.
+ * joint.c - what the passes of the joint driver share: how work is cut, gathered rows,
+ * and the steps between the products on one joint block.
  */
 #include "attn/joint.h"
 
@@ -12,32 +12,60 @@ enum {
     ROWS_MOST = 48, /* rows of an item or joint block */
     HELD_BUDGET =
         6 << 20, /* bytes of held joint blocks: more rows share one pass over the keys */
-    UNIT_BUDGET = 64 << 20,    /* the same where ROW_UNIT rows take more */
-    KEY_ITEM_BUDGET = 1 << 20, /* bytes of the joint blocks of a key item */
-    PACK_BUDGET = 64 << 20,    /* bytes of packed keys at a time, ... */
-    PACK_MOST = 1 << 30,       /* ... and at most where a batch row has more */
-    WORKING_BLOCKS = 4         /* joint blocks in use at once, backward */
+    GRAD_BUDGET = 24 << 20, /* the same of a backward item */
+    /* Where ROW_UNIT rows take more than that, of all threads together: */
+    SHARED_BUDGET = 64 << 20,
+    GRAD_SHARED_BUDGET = 256 << 20,
+    WAVE_BUDGET = 64 << 20,   /* bytes of keys packed beforehand, ... */
+    PACK_BUDGET = 288 << 20,  /* ... and of a single batch row: 8192 of 32 heads of 128 */
+    WORKING_BUDGET = 1 << 20, /* bytes of the joint blocks of one block of keys */
+    WORKING_BLOCKS = 4        /* joint blocks in use at once, backward */
 };
 
-/* ---- how work is cut: by shape alone, so that bits do not depend on threads ---- */
+/* ---- how work is cut ----
+
+   Rows of items by shape alone, so that bits do not depend on threads; what is held,
+   shared or packed changes no bit. */
 
 static int fit(size_t budget, size_t row, int most)
 {
     return budget / row < (size_t)most ? (int)(budget / row) : most;
 }
 
-/* Rows for which `buffers` times `blocks` joint blocks fit the budget. With many heads
-   and keys that is less than a unit; one row is held in any case, so an item takes
-   UNIT_BUDGET or one row, whichever is more. */
-static int choose_rows(const ph_plan *plan, int buffers, int blocks, size_t budget)
+/* Bytes of one row of `buffers` times `blocks` joint blocks. */
+static size_t row_bytes(const ph_plan *plan, int buffers, int blocks)
 {
-    const ph_joint_plan *j = &plan->joint;
-    size_t row = (size_t)buffers * (size_t)j->heads * (size_t)ph_max(blocks, 1) *
-                 PH_BLOCK * sizeof(float);
+    return (size_t)buffers * (size_t)plan->joint.heads * (size_t)ph_max(blocks, 1) *
+           PH_BLOCK * sizeof(float);
+}
+
+/* At most all rows there are, in whole units. */
+static int limit_rows(const ph_plan *plan, int rows)
+{
+    int all = ph_round_up(plan->attn.q_len * plan->joint.per_token, ROW_UNIT);
+    return ph_min(rows, ph_max(all, ROW_UNIT));
+}
+
+/* Rows, in whole units, that fit the budget; 0: not even a unit does. */
+static int fit_units(const ph_plan *plan, size_t row, size_t budget)
+{
+    return limit_rows(plan, fit(budget, row, ROWS_MOST) / ROW_UNIT * ROW_UNIT);
+}
+
+/* Forward items hold the logits of their rows against all keys. Where a unit of rows
+   exceeds HELD_BUDGET, fewer are held, and threads share an item if one each exceeds
+   SHARED_BUDGET. One row is held in any case. */
+static void choose_rows(ph_plan *plan)
+{
+    ph_joint_plan *j = &plan->joint;
+    size_t row = row_bytes(plan, 1, j->blocks), threads = (size_t)plan->ctx->threads;
     int all = plan->attn.q_len * j->per_token;
-    int rows = fit(budget, row, ROWS_MOST) / ROW_UNIT * ROW_UNIT;
-    if (!rows) rows = fit(UNIT_BUDGET, row, ROW_UNIT);
-    return ph_max(ph_min(rows, ph_round_up(all, rows < ROW_UNIT ? 1 : ROW_UNIT)), 1);
+    j->rows = fit_units(plan, row, HELD_BUDGET);
+    int long_rows = !j->rows;
+    if (long_rows) j->rows = ph_max(ph_min(fit(SHARED_BUDGET, row, ROW_UNIT), all), 1);
+    int64_t items = (int64_t)plan->attn.batch * j->sets * ph_div_up(all, j->rows);
+    int too_much = long_rows && threads * (size_t)j->rows * row > SHARED_BUDGET;
+    j->together = j->blocks > 1 && threads > 1 && (items < (int64_t)threads || too_much);
 }
 
 /* Blocks of keys that ROWS_MOST consecutive rows may see. */
@@ -57,31 +85,43 @@ static int grad_buffers(const ph_plan *plan)
     return 2 + (needs->mix[PH_LOGITS] != 0) + needs->power + (plan->attn.softcap > 0);
 }
 
-/* Products read f32 rows of k in place if they need no padding. */
-static int rows_in_place(const ph_plan *plan)
+/* Backward row items hold their joint blocks between the two passes over the keys, or
+   recompute them: two more products, and bounded memory at any length. Items that pack
+   keys themselves take many rows, so that a block is packed for all of them. */
+static void choose_grad_rows(ph_plan *plan)
 {
-    return plan->attn.dtype == PH_F32 && plan->attn.qk_dim == plan->k_pad;
+    ph_joint_plan *j = &plan->joint;
+    size_t row = row_bytes(plan, grad_buffers(plan), j->blocks);
+    size_t threads = (size_t)plan->ctx->threads;
+    int units = fit_units(plan, row, GRAD_BUDGET);
+    j->key_item_rows =
+        fit_units(plan, row_bytes(plan, WORKING_BLOCKS, 1), WORKING_BUDGET);
+    if (!j->key_item_rows) j->key_item_rows = ROW_UNIT;
+    j->grad_rows = units ? units : ROW_UNIT;
+    int hold = units || threads * ROW_UNIT * row <= GRAD_SHARED_BUDGET;
+    if (!j->grad_wave) j->grad_rows = limit_rows(plan, ROWS_MOST), hold = 0;
+    j->grad_blocks = hold ? j->blocks : 1;
 }
 
-static size_t panel_floats(int dim)
+/* Batch rows whose keys are packed at once. Where one exceeds PACK_BUDGET, items pack
+   what they need, block by block. */
+static int fit_wave(const ph_plan *plan, int backward)
 {
-    return (size_t)PH_BLOCK * (size_t)dim + PH_PACK_SLACK;
+    ph_arena arena = {0};
+    ph_joint_keys keys;
+    ph_joint_span span = ph_joint_batch_rows(plan, 0, 1);
+    ph_joint_keys_take(plan, &arena, &span, backward, &keys);
+    if (arena.used > PACK_BUDGET || !arena.used) return 0;
+    return ph_max(fit(WAVE_BUDGET, arena.used, plan->attn.batch), 1);
 }
 
-/* Batch rows whose packed keys fit the budget. With few rows, packing beforehand would
-   only cost one more pass through memory; where the keys of one batch row exceed
-   PACK_MOST, row items pack what they need. Key items, backward, read packed keys
-   only. */
-static int choose_wave(const ph_plan *plan)
+/* With few rows, packing beforehand would only cost one more pass through memory. */
+static void choose_waves(ph_plan *plan)
 {
-    const ph_attn *a = &plan->attn;
-    int few_rows = a->q_len * plan->joint.per_token <= 2 * ROW_UNIT;
-    size_t k =
-        (size_t)a->k_heads * (panel_floats(a->qk_dim) + (size_t)plan->k_pad * PH_BLOCK);
-    size_t v = (size_t)a->v_heads * panel_floats(a->v_dim);
-    size_t row = (k + v) * (size_t)ph_max(plan->joint.key_blocks, 1) * sizeof(float);
-    if (!a->backward && (few_rows || row > PACK_MOST)) return 0;
-    return ph_max(fit(PACK_BUDGET, row, a->batch), 1);
+    ph_joint_plan *j = &plan->joint;
+    int few_rows = plan->attn.q_len * j->per_token <= 2 * ROW_UNIT;
+    j->wave = few_rows ? 0 : fit_wave(plan, 0);
+    j->grad_wave = plan->attn.backward ? fit_wave(plan, 1) : 0;
 }
 
 void ph_joint_choose(ph_plan *plan)
@@ -96,175 +136,9 @@ void ph_joint_choose(ph_plan *plan)
     j->sets = mixes ? 1 : plan->groups;
     j->key_blocks = ph_div_up(a->kv_len, PH_BLOCK);
     j->blocks = choose_blocks(plan);
-    j->rows = choose_rows(plan, 1, j->blocks, HELD_BUDGET);
-    j->grad_rows = choose_rows(plan, grad_buffers(plan), j->blocks, 4 * HELD_BUDGET);
-    j->key_item_rows = choose_rows(plan, WORKING_BLOCKS, 1, KEY_ITEM_BUDGET);
-    j->wave = choose_wave(plan);
-    int64_t items =
-        (int64_t)a->batch * j->sets * ph_div_up(a->q_len * j->per_token, j->rows);
-    j->together = items < plan->ctx->threads && j->blocks > 1;
-}
-
-/* ---- keys ---- */
-
-static size_t block_index(const ph_call *call, const ph_joint_keys *keys, int heads,
-                          int batch, int head, int j0)
-{
-    size_t plane = (size_t)(batch - keys->first) * (size_t)heads + (size_t)head;
-    return plane * (size_t)call->plan->joint.key_blocks + (size_t)(j0 / PH_BLOCK);
-}
-
-size_t ph_joint_mix_floats(const ph_plan *plan, int place)
-{
-    size_t factors = 2 * (size_t)plan->needs.key_rank[place] + 1;
-    if (!plan->needs.key_rank[place]) return 0;
-    return factors * (size_t)plan->joint.heads * PH_BLOCK;
-}
-
-/* The variant's w1, w2, g of one block of keys; 0 after the last key. */
-static void make_key_factors(const ph_call *call, int place, int batch, int j0, float *w)
-{
-    int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
-    memset(w, 0, ph_joint_mix_floats(call->plan, place) * sizeof(float));
-    call->plan->mixer->key_weights(call, (ph_mix_at)place, batch, j0, n, w);
-}
-
-void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, int backward,
-                        ph_joint_keys *out)
-{
-    const ph_attn *a = &plan->attn;
-    size_t blocks = (size_t)plan->joint.wave * (size_t)plan->joint.key_blocks;
-    size_t k = blocks * (size_t)a->k_heads, v = blocks * (size_t)a->v_heads;
-    *out = (ph_joint_keys){0};
-    if (!plan->joint.wave) return;
-    for (int p = 0; p < 2; p++)
-        if (plan->needs.key_rank[p])
-            out->key_factors[p] =
-                ph_arena_floats(arena, blocks * ph_joint_mix_floats(plan, p));
-    out->k_panels = ph_arena_floats(arena, k * panel_floats(a->qk_dim));
-    if (!backward) return;
-    out->v_panels = ph_arena_floats(arena, v * panel_floats(a->v_dim));
-    if (!rows_in_place(plan))
-        out->k_rows = ph_arena_floats(arena, k * PH_BLOCK * (size_t)plan->k_pad);
-    out->k_finite = ph_arena_take(arena, k);
-    out->v_finite = ph_arena_take(arena, v);
-}
-
-typedef struct pack_job {
-    const ph_call *call;
-    ph_joint_keys *keys;
-    int rows; /* batch rows of the wave */
-} pack_job;
-
-static void pack_k(const ph_call *call, ph_joint_keys *keys, int batch, int head, int j0,
-                   int n)
-{
-    const ph_attn *a = call->attn;
-    const ph_keys k = ph_keys_k(call, batch, head);
-    int64_t ld;
-    size_t at = block_index(call, keys, a->k_heads, batch, head, j0);
-    ph_keys_panels(&k, j0, 0, n, keys->k_panels + at * panel_floats(a->qk_dim));
-    if (!keys->k_finite) return; /* forward */
-    float *scratch = keys->k_rows ? keys->k_rows + at * PH_BLOCK * (size_t)k.pad : NULL;
-    const float *rows = ph_keys_rows(&k, j0, 0, n, 1, scratch, &ld);
-    keys->k_finite[at] = (uint8_t)call->kernels->finite(rows, ld, n, k.pad);
-}
-
-static void pack_v(const ph_call *call, ph_joint_keys *keys, int batch, int head, int j0,
-                   int n)
-{
-    const ph_attn *a = call->attn;
-    size_t at = block_index(call, keys, a->v_heads, batch, head, j0);
-    float *panels = keys->v_panels + at * panel_floats(a->v_dim);
-    int width = call->kernels->nr, end = ph_round_up(n, width);
-    const ph_keys v = ph_keys_v(call, batch, head);
-    ph_keys_panels(&v, j0, 0, n, panels);
-    keys->v_finite[at] = (uint8_t)call->kernels->finite(
-        panels, PH_LANES, end * a->v_dim / PH_LANES, PH_LANES);
-}
-
-static void pack_key_factors(const ph_call *call, ph_joint_keys *keys, int batch, int j0)
-{
-    size_t at = block_index(call, keys, 1, batch, 0, j0);
-    for (int p = 0; p < 2; p++)
-        if (keys->key_factors[p])
-            make_key_factors(call, p, batch, j0,
-                             keys->key_factors[p] +
-                                 at * ph_joint_mix_floats(call->plan, p));
-}
-
-static void pack_item(void *arg, int lane, int index)
-{
-    const pack_job *job = arg;
-    const ph_call *call = job->call;
-    const ph_attn *a = call->attn;
-    int blocks = call->plan->joint.key_blocks, heads = a->k_heads + a->v_heads + 1;
-    int j0 = index % blocks * PH_BLOCK, plane = index / blocks;
-    int batch = job->keys->first + plane / heads, head = plane % heads;
-    int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
-    (void)lane;
-    if (n <= 0) return;
-    if (head < a->k_heads)
-        pack_k(call, job->keys, batch, head, j0, n);
-    else if (head == heads - 1)
-        pack_key_factors(call, job->keys, batch, j0);
-    else if (job->keys->v_panels)
-        pack_v(call, job->keys, batch, head - a->k_heads, j0, n);
-}
-
-void ph_joint_keys_pack(const ph_call *call, ph_joint_keys *keys, int first)
-{
-    const ph_attn *a = call->attn;
-    const ph_joint_plan *j = &call->plan->joint;
-    pack_job job = {.call = call, .keys = keys};
-    keys->first = first;
-    job.rows = ph_min(j->wave, a->batch - first);
-    if (j->wave)
-        ph_ctx_run(call->plan->ctx,
-                   job.rows * (a->k_heads + a->v_heads + 1) * j->key_blocks, pack_item,
-                   &job);
-}
-
-const float *ph_joint_k(const ph_call *call, const ph_joint_keys *keys, int batch,
-                        int head, int j0, int n, float *scratch)
-{
-    const ph_attn *a = call->attn;
-    if (keys->k_panels)
-        return keys->k_panels + block_index(call, keys, a->k_heads, batch, head, j0) *
-                                    panel_floats(a->qk_dim);
-    const ph_keys k = ph_keys_k(call, batch, head);
-    ph_keys_panels(&k, j0, 0, n, scratch);
-    return scratch;
-}
-
-const float *ph_joint_v(const ph_call *call, const ph_joint_keys *keys, int batch,
-                        int head, int j0)
-{
-    const ph_attn *a = call->attn;
-    return keys->v_panels +
-           block_index(call, keys, a->v_heads, batch, head, j0) * panel_floats(a->v_dim);
-}
-
-const float *ph_joint_k_rows(const ph_call *call, const ph_joint_keys *keys, int batch,
-                             int head, int j0, int64_t *ld)
-{
-    const ph_keys k = ph_keys_k(call, batch, head);
-    size_t at = block_index(call, keys, call->attn->k_heads, batch, head, j0);
-    *ld = keys->k_rows ? k.pad : k.strides->time;
-    if (keys->k_rows) return keys->k_rows + at * PH_BLOCK * (size_t)k.pad;
-    return ph_keys_at(&k, j0);
-}
-
-int ph_joint_k_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,
-                      int j0)
-{
-    return keys->k_finite[block_index(call, keys, call->attn->k_heads, batch, head, j0)];
-}
-
-int ph_joint_v_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,
-                      int j0)
-{
-    return keys->v_finite[block_index(call, keys, call->attn->v_heads, batch, head, j0)];
+    choose_rows(plan);
+    choose_waves(plan);
+    choose_grad_rows(plan);
 }
 
 /* ---- rows ---- */
@@ -348,23 +222,6 @@ int ph_joint_range(const ph_call *call, const ph_joint_rows *r, int j0, int rows
     int seen = ph_rows_range(call, &r->rows[0], 0, r->count, j0, &t->c0, &t->c1);
     t->end = ph_round_up(t->c1, PH_LANES);
     return seen;
-}
-
-void ph_joint_key_factors(const ph_call *call, const ph_joint_keys *keys,
-                          const ph_joint_rows *r, ph_joint_block *t,
-                          float *const scratch[2])
-{
-    for (int p = 0; p < 2; p++) {
-        if (!call->plan->needs.key_rank[p]) continue;
-        if (keys->key_factors[p]) {
-            t->keys[p] =
-                keys->key_factors[p] + block_index(call, keys, 1, r->batch, 0, t->j0) *
-                                           ph_joint_mix_floats(call->plan, p);
-        } else {
-            make_key_factors(call, p, r->batch, t->j0, scratch[p]);
-            t->keys[p] = scratch[p];
-        }
-    }
 }
 
 /* w1, w2 and g of the key matrices, from column c0 on. */

@@ -8,12 +8,19 @@
  *
  *     joint block: (heads, rows, PH_BLOCK)   row (h, i) at w + (h*rows + i)*PH_BLOCK
  *
- * That is O(T) memory: 64 MB of logits for each thread at most, unless a single row of
- * all heads takes more. Each key is multiplied once, and every step between the products
- * works on one joint block. Backward has two passes: row items compute dq and all other
- * gradients of a query; key items recompute the joint blocks, block of keys by block of
- * rows, and compute dk, dv and all other gradients of a key. Every output has one owner,
- * so there are no atomics.
+ * Each key is multiplied once, and every step between the products works on one joint
+ * block. Backward has two passes: row items compute dq and all other gradients of a
+ * query; key items recompute the joint blocks, block of keys by block of rows, and
+ * compute dk, dv and all other gradients of a key. Every output has one owner, so there
+ * are no atomics.
+ *
+ * Memory is bounded at any number of keys (joint.c chooses): packed keys take 64 MB, or
+ * those of a single batch row up to 288 MB; held joint blocks forward 6 MB per thread or
+ * 64 MB for all, backward 24 MB per thread or 256 MB for all. A single row of all heads
+ * is held forward even if it takes more. Beyond, items pack keys themselves, threads
+ * share an item, and backward recomputes its joint blocks, all with the same bits. On top
+ * come blocks of 128 keys and of up to 96 rows of all heads per thread (18 MB at 32 heads
+ * of 128), and three floats per query row.
  *
  * Without mixing a joint block has one "head" whose rows are those of a group of q heads
  * that share k and v, as in the online softmax.
@@ -23,9 +30,16 @@
 
 #include "attn/grad.h"
 
-/* Keys of `wave` batch rows from `first` on, packed for products; NULL: not packed. */
+/* Which keys: batch rows, heads and blocks from the first on. */
+typedef struct ph_joint_span {
+    int batch, batches;
+    int k_head, k_heads, v_head, v_heads;
+    int block, blocks;
+} ph_joint_span;
+
+/* Keys packed for products; NULL: not packed. */
 typedef struct ph_joint_keys {
-    int first;
+    ph_joint_span span;
     float *k_panels, *v_panels; /* packed panels, by (batch row, head, block) */
     float *k_rows; /* (.., PH_BLOCK, k_pad), row-major; NULL: the caller's k, in place */
     uint8_t *k_finite, *v_finite; /* by (batch row, head, block) */
@@ -67,10 +81,17 @@ static inline size_t ph_joint_floats(const ph_plan *plan, int rows)
 
 /* ---- keys ---- */
 
-void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, int backward,
-                        ph_joint_keys *out);
+/* All keys of `count` batch rows; and one block of what a set of heads needs. */
+ph_joint_span ph_joint_batch_rows(const ph_plan *plan, int first, int count);
+ph_joint_span ph_joint_one_block(const ph_plan *plan, int batch, int set, int j0);
+
+void ph_joint_keys_take(const ph_plan *plan, ph_arena *arena, const ph_joint_span *span,
+                        int backward, ph_joint_keys *out);
 /* Packs the keys of the wave that starts at batch row `first`. */
 void ph_joint_keys_pack(const ph_call *call, ph_joint_keys *keys, int first);
+/* The block at j0 of a set of heads: in `packed`, or packed now into `own`. */
+const ph_joint_keys *ph_joint_keys_find(const ph_call *call, const ph_joint_keys *packed,
+                                        ph_joint_keys *own, int batch, int set, int j0);
 
 /* Block at j0 of a head; packed into `scratch` unless packed beforehand. */
 const float *ph_joint_k(const ph_call *call, const ph_joint_keys *keys, int batch,
@@ -79,10 +100,8 @@ const float *ph_joint_v(const ph_call *call, const ph_joint_keys *keys, int batc
                         int head, int j0);
 const float *ph_joint_k_rows(const ph_call *call, const ph_joint_keys *keys, int batch,
                              int head, int j0, int64_t *ld);
-int ph_joint_k_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,
-                      int j0);
-int ph_joint_v_finite(const ph_call *call, const ph_joint_keys *keys, int batch, int head,
-                      int j0);
+int ph_joint_k_finite(const ph_joint_keys *keys, int batch, int head, int j0);
+int ph_joint_v_finite(const ph_joint_keys *keys, int batch, int head, int j0);
 
 /* ---- rows ---- */
 
@@ -174,12 +193,12 @@ int ph_entmax_is_lost(double alpha, float tau);
 
 /* The statistic of every row from its lse: lse or base, in base 2, +inf if it sees no
    key; stat (batch, q_heads, q_len). Returns 1 if some bases have lost digits: then
-   ph_joint_bases recomputes those of `batch_rows` batch rows as forward did. Lanes must
-   have ph_joint_item_bytes. */
+   ph_joint_bases recomputes those of `batch_rows` batch rows as forward did, with the
+   scratch of a forward item. */
 int ph_joint_stats(const ph_call *call, float *stat);
-size_t ph_joint_item_bytes(const ph_plan *plan);
-void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
-                    int batch_rows, float *stat);
+void ph_joint_item_measure(const ph_plan *plan, ph_arena *lane, ph_arena *shared);
+void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, ph_arena shared,
+                    int first, int batch_rows, float *stat);
 
 /* Sums over the support of a row from which the gradient of alpha follows. */
 typedef struct ph_alpha_sums {

@@ -16,15 +16,12 @@
 
 #include "attn/joint_grad.h"
 
-enum {
-    PARTIAL_BUDGET = 8 << 20, /* bytes of partial sums of one round of items ... */
-    ROUND_LEAST = 64          /* ... which has at least so many */
-};
+enum { PARTIAL_BUDGET = 64 << 20 }; /* bytes of partial sums of one round of items */
 
 typedef struct joint_backward_worker {
     ph_joint_grad w;
     ph_joint_block *blocks;   /* (blocks) */
-    ph_joint_grad_block held; /* (blocks) of each buffer but x */
+    ph_joint_grad_block held; /* (grad_blocks) of each buffer but x */
     float *dc[2];         /* by place: (rows, heads, heads) gradient of the matrices */
     double *dot, *mass;   /* (heads, rows): sum derivative dp, sum derivative */
     ph_alpha_sums *alpha; /* (heads, rows): entmax */
@@ -71,7 +68,7 @@ static int round_items(const ph_plan *plan)
     size_t bytes =
         partial_floats(plan) * sizeof(float) + sum_count(plan) * sizeof(double);
     int64_t all = (int64_t)plan->attn.batch * plan->joint.sets * row_blocks(plan);
-    int64_t n = ph_max((int)(PARTIAL_BUDGET / bytes), ROUND_LEAST);
+    int64_t n = bytes < PARTIAL_BUDGET ? (int64_t)(PARTIAL_BUDGET / bytes) : 1;
     return (int)(n < all ? n : all);
 }
 
@@ -80,7 +77,7 @@ static void take(const ph_plan *plan, ph_arena *arena, joint_backward_worker *w)
     const ph_joint_plan *j = &plan->joint;
     size_t rows = (size_t)j->grad_rows, heads = (size_t)j->heads;
     ph_joint_grad_take(plan, arena, j->grad_rows, &w->w);
-    ph_joint_grad_block_take(plan, arena, j->grad_rows, j->blocks, &w->held);
+    ph_joint_grad_block_take(plan, arena, j->grad_rows, j->grad_blocks, &w->held);
     w->blocks = ph_arena_take(arena, (size_t)j->blocks * sizeof *w->blocks);
     for (int p = 0; p < 2; p++)
         w->dc[p] = ph_arena_floats(arena, plan->needs.mix[p] ? rows * heads * heads : 0);
@@ -100,7 +97,8 @@ static void take_task(const ph_plan *plan, ph_arena *arena, ph_joint_task *t)
     const ph_attn *a = &plan->attn;
     size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
     size_t items = (size_t)round_items(plan);
-    ph_joint_keys_take(plan, arena, 1, &t->keys);
+    ph_joint_span span = ph_joint_batch_rows(plan, 0, plan->joint.grad_wave);
+    ph_joint_keys_take(plan, arena, &span, 1, &t->keys);
     t->stat = ph_arena_floats(arena, rows);
     t->delta = ph_arena_floats(arena, rows);
     t->sums = ph_arena_take(arena, items * sum_count(plan) * sizeof(double));
@@ -115,21 +113,28 @@ void ph_joint_backward_measure(ph_plan *plan)
     ph_joint_task t;
     take(plan, &lane, &w);
     take_task(plan, &shared, &t);
+    ph_arena item = {0};
+    if (plan->needs.power) ph_joint_item_measure(plan, &item, &shared);
     size_t bytes = lane.used, keys = ph_joint_key_bytes(plan);
     size_t bias = ph_joint_bias_bytes(plan);
     if (keys > bytes) bytes = keys;
     if (bias > bytes) bytes = bias;
-    size_t item = plan->needs.power ? ph_joint_item_bytes(plan) : 0;
-    if (item > bytes) bytes = item;
+    if (item.used > bytes) bytes = item.used;
     plan->lane_bytes[PH_DO_BACKWARD] = bytes;
     plan->shared_bytes[PH_DO_BACKWARD] = shared.used;
+}
+
+static int holds_blocks(const ph_plan *plan)
+{
+    return plan->joint.grad_blocks == plan->joint.blocks;
 }
 
 /* The buffers of block b. */
 static ph_joint_grad_block grad_block_at(const ph_plan *plan,
                                          const joint_backward_worker *w, int b)
 {
-    size_t at = (size_t)b * ph_joint_floats(plan, plan->joint.grad_rows);
+    size_t at = (size_t)(holds_blocks(plan) ? b : 0) *
+                ph_joint_floats(plan, plan->joint.grad_rows);
     ph_joint_grad_block t = w->held;
     t.p += at, t.d += at;
     if (t.s) t.s += at;
@@ -164,7 +169,16 @@ static void add_deltas(const ph_call *call, joint_backward_worker *w,
         }
 }
 
-static int weights_pass(const ph_joint_task *task, joint_backward_worker *w)
+/* Weights and their gradients of one block. */
+static void build_block(const ph_call *call, joint_backward_worker *w, ph_joint_block *t,
+                        const ph_joint_grad_block *b)
+{
+    ph_joint_build(call, &w->w, t, b);
+    if (call->plan->needs.mix[PH_WEIGHTS])
+        ph_joint_unmix(call, &w->w.r, t, PH_WEIGHTS, b->x, b->d);
+}
+
+static int weights_pass(const ph_joint_task *task, joint_backward_worker *w, int set)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
@@ -174,11 +188,10 @@ static int weights_pass(const ph_joint_task *task, joint_backward_worker *w)
         ph_joint_block *t = &w->blocks[n];
         if (!ph_joint_range(call, r, j0, plan->joint.grad_rows, t)) continue;
         ph_joint_grad_block b = grad_block_at(plan, w, n++);
-        ph_joint_build(task, &w->w, t, &b);
-        if (plan->needs.mix[PH_WEIGHTS]) {
+        ph_joint_grad_keys(task, &w->w, r->batch, set, j0);
+        build_block(call, w, t, &b);
+        if (plan->needs.mix[PH_WEIGHTS])
             ph_joint_row_gradient(call, r, t, b.p, b.x, w->dc[PH_WEIGHTS]);
-            ph_joint_unmix(call, r, t, PH_WEIGHTS, b.x, b.d);
-        }
         add_deltas(call, w, t, &b);
     }
     return n;
@@ -276,11 +289,10 @@ static float *dq_row(const ph_plan *plan, const joint_backward_worker *w, int h,
 }
 
 /* dq += ds k where k is NaN or Inf: keys that no head of the row sees are skipped. */
-static void add_visible(const ph_joint_task *task, joint_backward_worker *w,
+static void add_visible(const ph_call *call, joint_backward_worker *w,
                         const ph_joint_block *t, int h, const float *ds, const float *k,
                         int64_t ld)
 {
-    const ph_call *call = task->call;
     int pad = call->plan->k_pad;
     for (int i = 0; i < w->w.r.count; i++)
         for (int c = t->c0; c < t->c1; c++)
@@ -289,18 +301,17 @@ static void add_visible(const ph_joint_task *task, joint_backward_worker *w,
                                     dq_row(call->plan, w, h, i));
 }
 
-static void add_dq(const ph_joint_task *task, joint_backward_worker *w,
-                   const ph_joint_block *t, int h, const float *ds)
+static void add_dq(const ph_call *call, joint_backward_worker *w, const ph_joint_block *t,
+                   int h, const float *ds)
 {
     static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const ph_call *call = task->call;
     const ph_kernels *kernels = call->kernels;
     const ph_joint_rows *r = &w->w.r;
     int pad = call->plan->k_pad, head = r->rows[h].k_head;
     int64_t ld;
-    const float *k = ph_joint_k_rows(call, &task->keys, r->batch, head, t->j0, &ld);
-    if (!ph_joint_k_finite(call, &task->keys, r->batch, head, t->j0)) {
-        add_visible(task, w, t, h, ds, k, ld);
+    const float *k = ph_joint_k_rows(call, w->w.keys, r->batch, head, t->j0, &ld);
+    if (!ph_joint_k_finite(w->w.keys, r->batch, head, t->j0)) {
+        add_visible(call, w, t, h, ds, k, ld);
         return;
     }
     for (int i = 0; i < r->count; i += kernels->mr)
@@ -323,7 +334,7 @@ static void add_relative(const ph_call *call, const joint_backward_worker *w,
 }
 
 /* Converts gradients of the weights to those of the logits, and multiplies by k. */
-static void logits_pass(const ph_joint_task *task, joint_backward_worker *w,
+static void logits_pass(const ph_joint_task *task, joint_backward_worker *w, int set,
                         int visible_blocks, double *sums)
 {
     const ph_call *call = task->call;
@@ -332,17 +343,19 @@ static void logits_pass(const ph_joint_task *task, joint_backward_worker *w,
         ph_joint_block *t = &w->blocks[b];
         ph_joint_grad_block at = grad_block_at(plan, w, b);
         const float *ds = at.d;
+        ph_joint_grad_keys(task, &w->w, w->w.r.batch, set, t->j0);
+        if (!holds_blocks(plan)) build_block(call, w, t, &at);
         ph_joint_center(call, &w->w, t, &at);
         if (call->grads->drelative)
             add_relative(call, w, t, at.d, sums + 3 * call->attn->q_heads);
         if (plan->needs.mix[PH_LOGITS]) {
             ph_joint_row_gradient(call, &w->w.r, t, at.s, at.d, w->dc[PH_LOGITS]);
-            ph_joint_key_factors(call, &task->keys, &w->w.r, t, w->w.key_factors);
+            ph_joint_key_factors(call, w->w.keys, &w->w.r, t, NULL);
             ph_joint_unmix(call, &w->w.r, t, PH_LOGITS, at.d, at.x);
             ds = at.x;
         }
         for (int h = 0; call->grads->dq && h < w->w.r.heads; h++)
-            add_dq(task, w, t, h, ds);
+            add_dq(call, w, t, h, ds);
     }
 }
 
@@ -418,9 +431,9 @@ static void run_item(void *arg, int lane, int index)
     if (plan->needs.power) memset(w.alpha, 0, rows * sizeof *w.alpha);
     for (int p = 0; p < 2; p++)
         if (plan->needs.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
-    int visible_blocks = weights_pass(task, &w);
+    int visible_blocks = weights_pass(task, &w, plane % j->sets);
     finish_deltas(task, &w, sums);
-    logits_pass(task, &w, visible_blocks, sums);
+    logits_pass(task, &w, plane % j->sets, visible_blocks, sums);
     store_dq(task, &w);
     if (plan->needs.mix[PH_LOGITS]) /* held logits are in base 2 */
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
@@ -503,7 +516,8 @@ static void finish_totals(const ph_call *call, const double *totals)
 void ph_joint_backward(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
-    int batch = call->attn->batch, wave = plan->joint.wave;
+    int batch = call->attn->batch;
+    int wave = plan->joint.grad_wave ? plan->joint.grad_wave : batch;
     ph_arena arena = ph_call_shared(call);
     ph_joint_task t = {.call = call};
     take_task(plan, &arena, &t);
@@ -513,7 +527,7 @@ void ph_joint_backward(const ph_call *call)
     for (t.batch = 0; t.batch < batch; t.batch += wave) {
         int rows = ph_min(wave, batch - t.batch);
         ph_joint_keys_pack(call, &t.keys, t.batch);
-        if (lost) ph_joint_bases(call, &t.keys, t.batch, rows, t.stat);
+        if (lost) ph_joint_bases(call, &t.keys, arena, t.batch, rows, t.stat);
         row_pass(&t, rows);
         ph_joint_key_pass(&t, rows);
         if (call->grads->dbias) ph_joint_bias_gradient(&t, rows);

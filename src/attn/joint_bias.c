@@ -57,7 +57,8 @@ static void add_rows(const ph_joint_task *task, joint_bias_worker *w, int batch,
 {
     const ph_call *call = task->call;
     const ph_joint_plan *j = &call->plan->joint;
-    for (int set = 0; set < j->sets; set++)
+    for (int set = 0; set < j->sets; set++) {
+        ph_joint_grad_keys(task, &w->w, batch, set, j0);
         for (int row = first, next; row < end; row = next) {
             ph_joint_block t;
             next = ph_joint_gather(call, &w->w.r, batch, set, row, end, j->key_item_rows);
@@ -65,12 +66,13 @@ static void add_rows(const ph_joint_task *task, joint_bias_worker *w, int batch,
             if (!ph_joint_range(call, &w->w.r, j0, j->key_item_rows, &t)) continue;
             ph_joint_matrices(call, &w->w.r);
             ph_joint_grad_pack(task, &w->w, j->key_item_rows);
-            ph_joint_build(task, &w->w, &t, &w->blocks);
+            ph_joint_build(call, &w->w, &t, &w->blocks);
             if (call->plan->needs.mix[PH_WEIGHTS])
                 ph_joint_unmix(call, &w->w.r, &t, PH_WEIGHTS, w->blocks.x, w->blocks.d);
             ph_joint_center(call, &w->w, &t, &w->blocks);
             add_cells(call, w, &t);
         }
+    }
 }
 
 static void run_item(void *arg, int lane, int index)

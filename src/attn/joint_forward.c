@@ -2,9 +2,10 @@
  * joint_forward.c - row items of the joint driver: compute the logits of a few rows
  * against all their keys, each row's statistic, the weights, and the product with v.
  *
- * Threads take an item each. Where there are fewer items than threads (decoding) they
- * share one: block by block where heads are mixed, head by head where rows are summed, so
- * every sum runs in the same order either way.
+ * Threads take an item each. Where there are fewer items than threads (decoding), or
+ * one each would take too much memory, they share one: block by block where heads are
+ * mixed, head by head where rows are summed, so every sum runs in the same order either
+ * way.
  */
 #include <math.h>
 #include <string.h>
@@ -77,23 +78,20 @@ static void take(const ph_plan *plan, ph_arena *arena, joint_worker *w)
     take_scratch(plan, arena, w);
 }
 
-size_t ph_joint_item_bytes(const ph_plan *plan)
+void ph_joint_item_measure(const ph_plan *plan, ph_arena *lane, ph_arena *shared)
 {
-    ph_arena arena = {0};
     joint_worker w;
-    take(plan, &arena, &w);
-    return arena.used;
+    take_rows(plan, plan->joint.together ? shared : lane, &w);
+    take_scratch(plan, lane, &w);
 }
 
 void ph_joint_forward_measure(ph_plan *plan)
 {
     ph_arena lane = {0}, shared = {0};
-    joint_worker w;
     ph_joint_keys keys;
-    ph_joint_keys_take(plan, &shared, 0, &keys);
-    if (plan->joint.together) take_rows(plan, &shared, &w);
-    if (!plan->joint.together) take_rows(plan, &lane, &w);
-    take_scratch(plan, &lane, &w);
+    ph_joint_span span = ph_joint_batch_rows(plan, 0, plan->joint.wave);
+    ph_joint_keys_take(plan, &shared, &span, 0, &keys);
+    ph_joint_item_measure(plan, &lane, &shared);
     plan->lane_bytes[PH_DO_FORWARD] = lane.used;
     plan->shared_bytes[PH_DO_FORWARD] = shared.used;
 }
@@ -504,6 +502,16 @@ static int any_lost(const ph_call *call, const ph_joint_rows *r)
     return 0;
 }
 
+static void store_bases(const joint_task *job, const joint_worker *w)
+{
+    const ph_call *call = job->call;
+    for (int h = 0; h < w->r.heads; h++)
+        for (int i = 0; i < w->r.count; i++)
+            if (is_lost(call, &w->r, h, i))
+                job->bases[ph_rows_index(call, &w->r.rows[h], i)] =
+                    w->stat[h * call->plan->joint.rows + i];
+}
+
 static void base_item(void *arg, int lane, int index)
 {
     const joint_task *job = arg;
@@ -514,20 +522,39 @@ static void base_item(void *arg, int lane, int index)
     take(call->plan, &arena, &w);
     if (!begin_rows(call, &w, &at) || !any_lost(call, &w.r)) return;
     hold_all(call, &w, &job->keys);
-    for (int h = 0; h < w.r.heads; h++) {
-        find_bases(call, &w, h);
-        for (int i = 0; i < w.r.count; i++)
-            if (is_lost(call, &w.r, h, i))
-                job->bases[ph_rows_index(call, &w.r.rows[h], i)] =
-                    w.stat[h * call->plan->joint.rows + i];
-    }
+    for (int h = 0; h < w.r.heads; h++) find_bases(call, &w, h);
+    store_bases(job, &w);
 }
 
-void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, int first,
-                    int batch_rows, float *stat)
+static void bases_together(joint_task *job, int index)
 {
-    joint_task t = {.call = call, .keys = *keys, .first = first, .bases = stat};
-    ph_ctx_run(call->plan->ctx, count_items(call, batch_rows), base_item, &t);
+    const ph_call *call = job->call;
+    joint_worker *w = job->item;
+    item_rows at = find_rows(job, index);
+    if (!begin_rows(call, w, &at) || !any_lost(call, &w->r)) return;
+    ph_ctx_run(call->plan->ctx, w->count, hold_one, job);
+    ph_ctx_run(call->plan->ctx, w->r.heads, normalise_head, job);
+    store_bases(job, w);
+}
+
+/* All items of `batch_rows` batch rows: a thread each, or one after the other. */
+static void run_items(joint_task *job, int batch_rows, ph_item *alone,
+                      void (*together)(joint_task *job, int index))
+{
+    const ph_plan *plan = job->call->plan;
+    int items = count_items(job->call, batch_rows);
+    if (!plan->joint.together) ph_ctx_run(plan->ctx, items, alone, job);
+    for (int i = 0; plan->joint.together && i < items; i++) together(job, i);
+}
+
+void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, ph_arena shared,
+                    int first, int batch_rows, float *stat)
+{
+    joint_worker item;
+    joint_task t = {
+        .call = call, .keys = *keys, .first = first, .bases = stat, .item = &item};
+    if (call->plan->joint.together) take_rows(call->plan, &shared, &item);
+    run_items(&t, batch_rows, base_item, bases_together);
 }
 
 void ph_joint_forward(const ph_call *call)
@@ -538,12 +565,11 @@ void ph_joint_forward(const ph_call *call)
     ph_arena arena = ph_call_shared(call);
     joint_worker item;
     joint_task t = {.call = call, .item = &item};
-    ph_joint_keys_take(plan, &arena, 0, &t.keys);
+    ph_joint_span span = ph_joint_batch_rows(plan, 0, j->wave);
+    ph_joint_keys_take(plan, &arena, &span, 0, &t.keys);
     if (j->together) take_rows(plan, &arena, &item);
     for (t.first = 0; t.first < batch; t.first += wave) {
-        int items = count_items(call, ph_min(wave, batch - t.first));
         ph_joint_keys_pack(call, &t.keys, t.first);
-        if (!j->together) ph_ctx_run(plan->ctx, items, run_item, &t);
-        for (int i = 0; j->together && i < items; i++) run_together(&t, i);
+        run_items(&t, ph_min(wave, batch - t.first), run_item, run_together);
     }
 }

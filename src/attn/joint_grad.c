@@ -22,9 +22,9 @@ void ph_joint_grad_take(const ph_plan *plan, ph_arena *arena, int rows,
     }
     out->stat = ph_arena_floats(arena, all);
     out->delta = ph_arena_floats(arena, all);
-    for (int p = 0; p < 2; p++)
-        out->key_factors[p] = ph_arena_floats(arena, ph_joint_mix_floats(plan, p));
     out->drop = ph_arena_floats(arena, plan->drop_limit ? PH_BLOCK : 0);
+    ph_joint_span block = ph_joint_one_block(plan, 0, 0, 0);
+    if (!plan->joint.grad_wave) ph_joint_keys_take(plan, arena, &block, 1, &out->own);
 }
 
 void ph_joint_grad_block_take(const ph_plan *plan, ph_arena *arena, int rows, int blocks,
@@ -53,16 +53,21 @@ void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows)
     }
 }
 
+void ph_joint_grad_keys(const ph_joint_task *task, ph_joint_grad *w, int batch, int set,
+                        int j0)
+{
+    w->keys = ph_joint_keys_find(task->call, &task->keys, &w->own, batch, set, j0);
+}
+
 /* to = dout v^T of every row */
-static void compute_dp(const ph_joint_task *task, const ph_joint_grad *w,
+static void compute_dp(const ph_call *call, const ph_joint_grad *w,
                        const ph_joint_block *t, float *to)
 {
-    const ph_call *call = task->call;
     const ph_kernels *k = call->kernels;
     int dim = call->attn->v_dim, pad = call->plan->v_pad;
     for (int h = 0; h < w->r.heads; h++) {
         const float *v =
-            ph_joint_v(call, &task->keys, w->r.batch, w->r.rows[h].v_head, t->j0);
+            ph_joint_v(call, w->keys, w->r.batch, w->r.rows[h].v_head, t->j0);
         for (int i = 0; i < w->r.count; i += k->mr)
             k->scores(ph_min(k->mr, w->r.count - i), t->end - t->c0, dim,
                       w->g[h].dout + (int64_t)i * pad, pad, v + (int64_t)t->c0 * dim,
@@ -82,16 +87,14 @@ static int block_finite(const ph_call *call, const ph_joint_rows *r,
 
 /* Whether masked elements could reach a sum as NaN: they are non-finite, or their
    products overflow. */
-static int has_masked_non_finite(const ph_joint_task *task, const ph_joint_grad *w,
+static int has_masked_non_finite(const ph_call *call, const ph_joint_grad *w,
                                  const ph_joint_block *t, const float *dp, const float *s)
 {
-    const ph_call *call = task->call;
     int finite = w->finite & block_finite(call, &w->r, t, dp), batch = w->r.batch;
     if (s) finite &= block_finite(call, &w->r, t, s);
     for (int h = 0; h < w->r.heads; h++)
-        finite &=
-            ph_joint_k_finite(call, &task->keys, batch, w->r.rows[h].k_head, t->j0) &
-            ph_joint_v_finite(call, &task->keys, batch, w->r.rows[h].v_head, t->j0);
+        finite &= ph_joint_k_finite(w->keys, batch, w->r.rows[h].k_head, t->j0) &
+                  ph_joint_v_finite(w->keys, batch, w->r.rows[h].v_head, t->j0);
     for (int p = 0; p < 2; p++) {
         int rows = (int)(ph_joint_mix_floats(call->plan, p) / PH_BLOCK);
         if (rows) finite &= call->kernels->finite(t->keys[p], PH_BLOCK, rows, PH_BLOCK);
@@ -99,22 +102,21 @@ static int has_masked_non_finite(const ph_joint_task *task, const ph_joint_grad 
     return !finite;
 }
 
-void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_block *t,
+void ph_joint_build(const ph_call *call, ph_joint_grad *w, ph_joint_block *t,
                     const ph_joint_grad_block *b)
 {
-    const ph_call *call = task->call;
     const ph_variant_needs *needs = &call->plan->needs;
     float *dp = needs->mix[PH_WEIGHTS] ? b->x : b->d;
-    ph_joint_key_factors(call, &task->keys, &w->r, t, w->key_factors);
-    ph_joint_scores(call, &w->r, t, &task->keys, w->q, NULL,
+    ph_joint_key_factors(call, w->keys, &w->r, t, NULL);
+    ph_joint_scores(call, &w->r, t, w->keys, w->q, NULL,
                     needs->mix[PH_LOGITS] ? b->s : b->p);
     if (needs->mix[PH_LOGITS]) ph_joint_mix(call, &w->r, t, PH_LOGITS, b->s, b->p);
     ph_joint_modify(call, &w->r, t, b->p, b->cap);
     ph_joint_weights(call, &w->r, t, w->stat, b->p, b->derivative);
-    compute_dp(task, w, t, dp);
+    compute_dp(call, w, t, dp);
     if (call->plan->drop_limit) ph_joint_drop(call, &w->r, t, w->drop, dp);
     int non_finite =
-        has_masked_non_finite(task, w, t, dp, needs->mix[PH_LOGITS] ? b->s : NULL);
+        has_masked_non_finite(call, w, t, dp, needs->mix[PH_LOGITS] ? b->s : NULL);
     if (non_finite || w->r.uneven) ph_joint_clear_masked(call, &w->r, t, 0, dp);
     if (non_finite && needs->mix[PH_LOGITS])
         ph_joint_clear_masked(call, &w->r, t, 1, b->s);

@@ -25,9 +25,10 @@ typedef struct ph_joint_grad {
     ph_grad_rows *g;     /* (heads) */
     float **q;           /* (heads) q of g, scaled */
     float *stat, *delta; /* (heads, rows) */
-    float *key_factors[2];
     float *drop;
-    int finite; /* q and dout of all rows */
+    int finite;                /* q and dout of all rows */
+    ph_joint_keys own;         /* one block of keys, where none are packed beforehand */
+    const ph_joint_keys *keys; /* of the block at hand */
 } ph_joint_grad;
 
 /* What all items of a backward call share. */
@@ -49,8 +50,11 @@ void ph_joint_grad_block_take(const ph_plan *plan, ph_arena *arena, int rows, in
                               ph_joint_grad_block *out);
 /* Packs the gathered rows. */
 void ph_joint_grad_pack(const ph_joint_task *task, ph_joint_grad *w, int rows);
+/* Finds or packs the keys of the block at j0, which the functions below read. */
+void ph_joint_grad_keys(const ph_joint_task *task, ph_joint_grad *w, int batch, int set,
+                        int j0);
 /* Fills s, p, derivative, cap, and with dout v^T x (where the weights are mixed) or d. */
-void ph_joint_build(const ph_joint_task *task, ph_joint_grad *w, ph_joint_block *t,
+void ph_joint_build(const ph_call *call, ph_joint_grad *w, ph_joint_block *t,
                     const ph_joint_grad_block *b);
 /* d becomes the gradient of the logits after mixing, before bias and cap. */
 void ph_joint_center(const ph_call *call, const ph_joint_grad *w, const ph_joint_block *t,

@@ -105,15 +105,14 @@ static void add_heads(const ph_call *call, joint_keys_worker *w, const ph_joint_
 }
 
 /* The gathered rows against the block. */
-static void run_block(const ph_joint_task *task, joint_keys_worker *w, ph_joint_block *t,
+static void run_block(const ph_call *call, joint_keys_worker *w, ph_joint_block *t,
                       int first_head)
 {
-    const ph_call *call = task->call;
     const ph_variant_needs *needs = &call->plan->needs;
     const ph_joint_rows *r = &w->w.r;
     const ph_joint_grad_block *b = &w->blocks;
     const float *weights = b->p, *ds = b->d;
-    ph_joint_build(task, &w->w, t, b);
+    ph_joint_build(call, &w->w, t, b);
     if (w->mixed) {
         if (needs->mix[PH_WEIGHTS])
             ph_joint_mix(call, r, t, PH_WEIGHTS, b->p, w->mixed);
@@ -158,6 +157,7 @@ static void run_set(const ph_joint_task *task, joint_keys_worker *w, int batch, 
     const ph_joint_plan *j = &call->plan->joint;
     ph_joint_rows *r = &w->w.r;
     int total = call->attn->q_len * j->per_token, rows = 0;
+    ph_joint_grad_keys(task, &w->w, batch, set, j0);
     for (int row = 0, next; row < total; row = next) {
         ph_joint_block t;
         next = ph_joint_gather(call, r, batch, set, row, total, j->key_item_rows);
@@ -166,7 +166,7 @@ static void run_set(const ph_joint_task *task, joint_keys_worker *w, int batch, 
         if (!ph_joint_range(call, r, j0, j->key_item_rows, &t)) continue;
         ph_joint_matrices(call, r);
         ph_joint_grad_pack(task, &w->w, j->key_item_rows);
-        run_block(task, w, &t, first_head);
+        run_block(call, w, &t, first_head);
         rows += r->count;
         if (rows >= FLUSH_ROWS) flush(call, w), rows = 0;
     }

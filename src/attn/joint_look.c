@@ -58,12 +58,12 @@ static float *take_stat(const ph_plan *plan, ph_arena *arena)
 
 void ph_joint_look_measure(ph_plan *plan)
 {
-    ph_arena arena = {0}, shared = {0};
+    ph_arena arena = {0}, item = {0}, shared = {0};
     joint_looker l;
     take(plan, &arena, &l);
     take_stat(plan, &shared);
-    size_t item = plan->needs.power ? ph_joint_item_bytes(plan) : 0;
-    plan->lane_bytes[PH_DO_LOOK] = item > arena.used ? item : arena.used;
+    if (plan->needs.power) ph_joint_item_measure(plan, &item, &shared);
+    plan->lane_bytes[PH_DO_LOOK] = item.used > arena.used ? item.used : arena.used;
     plan->shared_bytes[PH_DO_LOOK] = shared.used;
 }
 
@@ -195,7 +195,7 @@ void ph_joint_look(const ph_call *call)
     ph_arena arena = ph_call_shared(call);
     float *stat = take_stat(plan, &arena);
     joint_look_task t = {.call = call, .stat = stat};
-    if (ph_joint_stats(call, stat)) ph_joint_bases(call, &no_keys, 0, batch, stat);
+    if (ph_joint_stats(call, stat)) ph_joint_bases(call, &no_keys, arena, 0, batch, stat);
     if (look->weights || look->entropy || look->top_index || look->rect)
         ph_ctx_run(plan->ctx, batch * j->sets * blocks, row_item, &t);
     if (look->col_sum) ph_ctx_run(plan->ctx, batch * j->key_blocks, key_item, &t);

@@ -23,8 +23,11 @@ typedef struct ph_joint_plan {
     int key_item_rows; /* rows that a key item handles at once */
     int blocks;        /* key blocks that the rows of an item may see */
     int key_blocks;    /* key blocks in all */
-    int wave;          /* batch rows whose keys are packed at once; 0: items pack */
-    int together;      /* forward, 1: too few items, so all threads share each */
+    int grad_blocks;   /* key blocks that a backward item holds; 1: it recomputes them */
+    int wave, grad_wave; /* batch rows whose keys are packed at once, forward and
+                            backward; 0: items pack */
+    int together; /* forward, 1: all threads share each item: there are too few, or they
+                     are too large */
 } ph_joint_plan;
 
 /* What a layer adds to ph_attn for the backward pass; all 0: nothing. */
