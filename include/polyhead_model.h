@@ -17,7 +17,7 @@
  *     PH_PRE_NORM   x = x + f(norm(x)), a last norm at the end of the stack
  *     PH_POST_NORM  x = norm(x + f(x))
  *
- * Embeddings are multiplied by sqrt(model_dim). Dropout acts on embeddings, attention
+ * Dropout acts on embeddings, attention
  * weights, activations of the feed-forward layers and the output of every sublayer.
  */
 #ifndef POLYHEAD_MODEL_H
@@ -25,6 +25,7 @@
 
 #include "polyhead.h"
 #include "polyhead_io.h"
+#include "polyhead_layer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +44,7 @@ typedef enum ph_norm { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norm;
 typedef enum ph_activation {
     PH_GELU = 0, /* tanh form */
     PH_RELU,
-    PH_SWIGLU /* silu(x w1) * (x w2): the first matrix has twice the columns */
+    PH_SWIGLU /* silu(x w1) * (x w3), then w2 */
 } ph_activation;
 
 typedef enum ph_positions {
@@ -54,6 +55,17 @@ typedef enum ph_positions {
     PH_POS_NONE,
     PH_POS_T5 /* a learned bias per head and bucket of distances, added to the scores */
 } ph_positions;
+
+/* Biases that a model does not have, added together. */
+enum {
+    PH_NO_BIAS_Q = 1,
+    PH_NO_BIAS_K = 2,
+    PH_NO_BIAS_V = 4,
+    PH_NO_BIAS_O = 8, /* of the output projection */
+    PH_NO_BIAS_FF = 16,
+    PH_NO_BIAS_NORM = 32, /* RMS norms have none anyway */
+    PH_NO_BIAS = 63       /* none at all */
+};
 
 enum { PH_VARIANT_TEXT = 256, PH_ROLES_TEXT = 128 };
 
@@ -72,9 +84,25 @@ typedef struct ph_config {
     ph_activation activation;
     ph_positions positions;
     int untied;       /* 1: the output has a matrix of its own, not the embeddings */
-    int no_bias;      /* 1: projections and feed-forward layers without biases */
+    int no_bias;      /* PH_NO_BIAS_ */
     int depth_scaled; /* 1: initial matrices of layer l are scaled by 1/sqrt(l) */
     float dropout;
+    float norm_eps;       /* added to the variance, also by qk_norm; 0: 1e-5 */
+    float embed_scale;    /* embeddings are multiplied by it; 0: sqrt(model_dim) */
+    float attn_scale;     /* the scores are multiplied by it; 0: 1 / sqrt(head_dim) */
+    int scale_by_layer;   /* 1: scores of layer l, from 0, are also divided by l + 1 */
+    float attn_softcap;   /* as ph_attn.softcap; 0: none */
+    int qk_norm;          /* 1: RMS norm of each head of q and k of self-attention */
+    int rope_interleaved; /* 1: PH_ROPE_INTERLEAVED, 0: PH_ROPE_HALF */
+    float rope_base;      /* these six as in ph_layer_desc */
+    ph_rope_scaling rope_scaling;
+    float rope_factor;
+    int rope_length;
+    float rope_low, rope_high;
+    int window;        /* causal self-attention sees so many tokens, its own included;
+                          0: all before it */
+    int window_from;   /* the first layer with that window; those before it see all */
+    int window_period; /* every so many-th layer sees all; 0: none */
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest.
                                       "gqa:2", "mqa": fewer heads of k and v, and a
@@ -117,7 +145,7 @@ PH_API const ph_config *ph_model_config(const ph_model *model); /* defaults fill
    ph_model_block. */
 PH_API const ph_tensor *ph_model_tensor(const ph_model *model, int i);
 PH_API float *ph_model_block(ph_model *model, size_t *floats); /* all parameters */
-PH_API int64_t ph_model_parameters(const ph_model *model); /* how many it uses */
+PH_API int64_t ph_model_parameters(const ph_model *model);     /* how many it uses */
 
 /* Operations of the products of a forward pass over one text of len tokens in every
    stack, as ph_layer_about counts them: only what is done. */

@@ -86,8 +86,9 @@ static double *normed(const oracle_model *o, const double *x, int rows, const ch
         for (int c = 0; c < dim && !rms; c++) mean += x[r * dim + c] / dim;
         for (int c = 0; c < dim; c++) square += pow(x[r * dim + c] - mean, 2) / dim;
         for (int c = 0; c < dim; c++)
-            y[r * dim + c] = (x[r * dim + c] - mean) / sqrt(square + 1e-5) * gain[c] +
-                             (bias ? bias[c] : 0);
+            y[r * dim + c] =
+                (x[r * dim + c] - mean) / sqrt(square + o->config->norm_eps) * gain[c] +
+                (bias ? bias[c] : 0);
     }
     return y;
 }
@@ -177,10 +178,22 @@ static void set_depth(char *spec, int layer)
     sprintf(at + 4, ":depth=%d%s", layer, rest);
 }
 
+static void set_rope(const ph_config *c, variant_options *v)
+{
+    v->rope = 1 + c->rope_interleaved, v->rope_base = c->rope_base;
+    if (c->rope_scaling == PH_ROPE_LINEAR) v->linear_factor = c->rope_factor;
+    if (c->rope_scaling == PH_ROPE_YARN)
+        v->yarn_factor = c->rope_factor, v->yarn_length = c->rope_length;
+    if (c->rope_scaling != PH_ROPE_LLAMA3) return;
+    v->llama3_factor = c->rope_factor, v->llama3_length = c->rope_length;
+    v->llama3_low = c->rope_low ? c->rope_low : 1;
+    v->llama3_high = c->rope_high ? c->rope_high : 4;
+}
+
 /* gqa and mqa are plain heads, or what stands behind a '+'; how many follows from the
    matrices, where heads of k and v have matrices of their own. */
 static variant_options options_of(const oracle_model *o, const text *t, const char *spec,
-                                  int cross, const bag *in)
+                                  int layer, int cross, const bag *in)
 {
     const ph_config *c = o->config;
     const bag_tensor *wk = bag_find(in, "wk"), *wv = bag_find(in, "wv");
@@ -191,8 +204,16 @@ static variant_options options_of(const oracle_model *o, const text *t, const ch
     variant_options v = {.variant = spec, .heads = c->heads, .brief = 1};
     if (wk && !strstr(spec, "collab")) v.k_heads = wk->dim[1] / c->head_dim;
     if (wv) v.v_heads = wv->dim[1] / wide;
-    v.causal = t->causal && !cross;
-    v.rope = c->positions == PH_POS_ROPE && !cross;
+    v.softcap = c->attn_softcap, v.scale = c->attn_scale;
+    if (c->scale_by_layer)
+        v.scale = (v.scale ? v.scale : 1 / sqrt(c->head_dim)) / (layer + 1);
+    if (cross) return v;
+    v.causal = t->causal;
+    int whole = c->window_period && layer % c->window_period == c->window_period - 1;
+    if (c->window && t->causal && layer >= c->window_from && !whole)
+        v.window = 1, v.left = c->window - 1, v.right = 0;
+    v.qk_norm = c->qk_norm, v.norm_eps = c->norm_eps;
+    if (c->positions == PH_POS_ROPE) set_rope(c, &v);
     return v;
 }
 
@@ -229,7 +250,7 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
         double *lens = bag_put(&in, "q_lens", t->batch, -1, -1, -1);
         for (int b = 0; b < t->batch; b++) lens[b] = t->words[b];
     }
-    variant_options v = options_of(o, t, spec, cross, &in);
+    variant_options v = options_of(o, t, spec, layer, cross, &in);
     freeze(o, &v, &in);
     variant_forward(&v, &in, &out);
     if (bag_data(&out, "balance_loss")) o->balance += bag_data(&out, "balance_loss")[0];
@@ -252,18 +273,18 @@ static double *feed(const oracle_model *o, const char *stack, int layer, const d
                     int len)
 {
     const ph_config *c = o->config;
-    int gated = c->activation == PH_SWIGLU, wide = c->ff_dim * (1 + gated);
-    double *h = linear(x, len, c->model_dim, wide, find(o, stack, layer, "ff.w1"),
+    int gated = c->activation == PH_SWIGLU, ff = c->ff_dim;
+    double *h = linear(x, len, c->model_dim, ff, find(o, stack, layer, "ff.w1"),
                        find(o, stack, layer, "ff.b1"));
+    double *up = gated ? linear(x, len, c->model_dim, ff, find(o, stack, layer, "ff.w3"),
+                                find(o, stack, layer, "ff.b3"))
+                       : NULL;
     double *g = zeros(len, c->ff_dim);
-    for (int t = 0; t < len; t++)
-        for (int d = 0; d < c->ff_dim; d++) {
-            g[t * c->ff_dim + d] = curve(c->activation, h[t * wide + d]);
-            if (gated) g[t * c->ff_dim + d] *= h[t * wide + c->ff_dim + d];
-        }
+    for (int i = 0; i < len * ff; i++)
+        g[i] = curve(c->activation, h[i]) * (gated ? up[i] : 1);
     double *y = linear(g, len, c->ff_dim, c->model_dim, find(o, stack, layer, "ff.w2"),
                        find(o, stack, layer, "ff.b2"));
-    free(h), free(g);
+    free(h), free(g), free(up);
     return y;
 }
 
@@ -280,7 +301,7 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
         for (int d = 0; d < dim; d++) {
             int at = r % t->len;
             double angle = at / pow(10000, (d - d % 2) / (double)dim);
-            x[r * dim + d] = sqrt(dim) * words[tokens[r] * dim + d];
+            x[r * dim + d] = c->embed_scale * words[tokens[r] * dim + d];
             if (places) x[r * dim + d] += places[at * dim + d];
             if (c->positions == PH_POS_SINUSOIDAL)
                 x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);

@@ -20,7 +20,7 @@ static const ph_config kinds[] = {
      .positions = PH_POS_ROPE,
      .kv_heads = 1,
      .untied = 1,
-     .no_bias = 1},
+     .no_bias = PH_NO_BIAS},
     {.layers = 1, .positions = PH_POS_ALIBI, .heads = 3, .head_dim = 4, .ff_dim = 7},
     {.layers = 2,
      .positions = PH_POS_LEARNED,
@@ -28,7 +28,32 @@ static const ph_config kinds[] = {
      .depth_scaled = 1,
      .decoder_layers = 1},
     {.layers = 1, .positions = PH_POS_NONE, .norm = PH_NORM_RMS},
-    {.layers = 2, .positions = PH_POS_T5}};
+    {.layers = 2, .positions = PH_POS_T5},
+    {.layers = 3, /* what published decoders have: LLaMA 3, Qwen, Mistral, GPT-2 */
+     .norm = PH_NORM_RMS,
+     .activation = PH_SWIGLU,
+     .positions = PH_POS_ROPE,
+     .no_bias = PH_NO_BIAS_O | PH_NO_BIAS_K,
+     .norm_eps = 1e-2f,
+     .embed_scale = 1,
+     .attn_softcap = 2,
+     .qk_norm = 1,
+     .rope_base = 50,
+     .rope_scaling = PH_ROPE_LLAMA3,
+     .rope_factor = 8,
+     .rope_length = 16,
+     .rope_high = 3,
+     .window = 3,
+     .window_from = 1,
+     .window_period = 3},
+    {.layers = 2,
+     .positions = PH_POS_ROPE,
+     .rope_interleaved = 1,
+     .rope_scaling = PH_ROPE_LINEAR,
+     .rope_factor = 2,
+     .attn_scale = 0.3f,
+     .scale_by_layer = 1,
+     .no_bias = PH_NO_BIAS_NORM | PH_NO_BIAS_FF | PH_NO_BIAS_V}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -38,6 +63,7 @@ static ph_config config_of(int arch, int kind)
     c.arch = (ph_arch)arch, c.vocab = VOCAB, c.model_dim = 8, c.max_len = 8;
     if (!c.heads) c.heads = 2;
     if (!c.ff_dim) c.ff_dim = 12;
+    if (c.arch == PH_ARCH_ENCODER) c.window = 0;
     return c;
 }
 
@@ -300,6 +326,46 @@ static void block(void)
     ph_close(ctx);
 }
 
+/* A configuration as JSON and back, and what is refused. */
+static void configurations(void)
+{
+    ph_ctx *ctx = open_ctx(1);
+    for (int kind = 0; kind < KINDS; kind++) {
+        char text[4096];
+        ph_config c = config_of(PH_ARCH_DECODER, kind), again;
+        CHECK(ph_config_check(ctx, &c, 0) == PH_OK, "%s", ph_error(ctx));
+        int length = ph_config_print(&c, text, sizeof text);
+        CHECK(ph_config_read(ctx, &again, text, (size_t)length) == PH_OK, "%s",
+              ph_error(ctx));
+        CHECK(!memcmp(&c, &again, sizeof c), "kind %d changed", kind);
+    }
+    static const struct {
+        const char *json, *sentence;
+    } bad[] = {{"{\"bias\": [\"x\"]}", "bias is 'x'"},
+               {"{\"bias\": 3}", "bias is '3'"},
+               {"{\"bias\": [true]}", "bias is something else"},
+               {"{\"rope_scaling\": \"ntk\"}", "rope_scaling is 'ntk'"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[64];
+        ph_config c;
+        strcpy(text, bad[i].json);
+        CHECK(ph_config_read(ctx, &c, text, strlen(text)) == PH_BAD_FILE &&
+                  strstr(ph_error(ctx), bad[i].sentence),
+              "%s: %s", bad[i].json, ph_error(ctx));
+    }
+    for (int i = 0; i < 6; i++) {
+        ph_config c = config_of(PH_ARCH_DECODER, 0);
+        if (i == 0) c.norm_eps = -1;
+        if (i == 1) c.embed_scale = INFINITY;
+        if (i == 2) c.attn_scale = -1;
+        if (i == 3) c.attn_softcap = NAN;
+        if (i == 4) c.window = 3, c.arch = PH_ARCH_ENCODER;
+        if (i == 5) c.no_bias = PH_NO_BIAS + 1;
+        CHECK(ph_config_check(ctx, &c, 0) == PH_BAD_ARGUMENT, "case %d accepted", i);
+    }
+    ph_close(ctx);
+}
+
 static void files(void)
 {
     static const char *const words[] = {"a", "b", "\"quoted\"", "猫"};
@@ -488,6 +554,7 @@ static const check_case cases[] = {{"gradients", gradients},
                                    {"instruction_sets", instruction_sets},
                                    {"cached", cached},
                                    {"block", block},
+                                   {"configurations", configurations},
                                    {"files", files},
                                    {"refused", refused},
                                    {"refused_json", refused_json},

@@ -1,6 +1,7 @@
 /*
  * config.c - the configuration of a model: JSON fields, defaults, checks.
  */
+#include <math.h>
 #include <string.h>
 
 #include "model/fields.h"
@@ -12,6 +13,9 @@ static const char *const norm_names[] = {"layer", "rms", NULL};
 static const char *const activation_names[] = {"gelu", "relu", "swiglu", NULL};
 static const char *const position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                              "none",       "t5",      NULL};
+
+static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", NULL};
+static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL};
 
 #define AT(member) offsetof(ph_config, member)
 
@@ -31,9 +35,25 @@ static const ph_field fields[] = {
     {"activation", PH_FIELD_NAME, AT(activation), 0, 0, activation_names},
     {"positions", PH_FIELD_NAME, AT(positions), 0, 0, position_names},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
-    {"bias", PH_FIELD_NOT, AT(no_bias), 0, 0, NULL},
+    {"bias", PH_FIELD_SET, AT(no_bias), 0, PH_NO_BIAS, bias_names},
     {"depth_scaled", PH_FIELD_BOOL, AT(depth_scaled), 0, 0, NULL},
     {"dropout", PH_FIELD_REAL, AT(dropout), 0, 0, NULL},
+    {"norm_eps", PH_FIELD_REAL, AT(norm_eps), 0, 0, NULL},
+    {"embed_scale", PH_FIELD_REAL, AT(embed_scale), 0, 0, NULL},
+    {"attn_scale", PH_FIELD_REAL, AT(attn_scale), 0, 0, NULL},
+    {"scale_by_layer", PH_FIELD_BOOL, AT(scale_by_layer), 0, 0, NULL},
+    {"attn_softcap", PH_FIELD_REAL, AT(attn_softcap), 0, 0, NULL},
+    {"qk_norm", PH_FIELD_BOOL, AT(qk_norm), 0, 0, NULL},
+    {"rope_interleaved", PH_FIELD_BOOL, AT(rope_interleaved), 0, 0, NULL},
+    {"rope_base", PH_FIELD_REAL, AT(rope_base), 0, 0, NULL},
+    {"rope_scaling", PH_FIELD_NAME, AT(rope_scaling), 0, 0, scaling_names},
+    {"rope_factor", PH_FIELD_REAL, AT(rope_factor), 0, 0, NULL},
+    {"rope_length", PH_FIELD_INT, AT(rope_length), 0, 1 << 30, NULL},
+    {"rope_low", PH_FIELD_REAL, AT(rope_low), 0, 0, NULL},
+    {"rope_high", PH_FIELD_REAL, AT(rope_high), 0, 0, NULL},
+    {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
+    {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
+    {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
     {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL},
     {"roles", PH_FIELD_TEXT, AT(roles), 0, PH_ROLES_TEXT, NULL}};
@@ -80,6 +100,32 @@ static ph_status check_roles(ph_ctx *ctx, const ph_config *c)
                    c->heads, roles);
 }
 
+/* A float that must be finite and at least `least`. */
+static ph_status check_real(ph_ctx *ctx, const char *name, float value, double least)
+{
+    if ((double)value >= least && isfinite(value)) return PH_OK;
+    return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is %g, expected a number of at least %g",
+                   name, (double)value, least);
+}
+
+/* The fields of rope are checked by the layer. */
+static ph_status check_reals(ph_ctx *ctx, ph_config *c)
+{
+    if (c->norm_eps == 0) c->norm_eps = 1e-5f;
+    if (c->embed_scale == 0) c->embed_scale = sqrtf((float)c->model_dim);
+    PH_TRY(check_real(ctx, "norm_eps", c->norm_eps, 0));
+    PH_TRY(check_real(ctx, "embed_scale", c->embed_scale, 0));
+    PH_TRY(check_real(ctx, "attn_scale", c->attn_scale, 0));
+    PH_TRY(check_real(ctx, "attn_softcap", c->attn_softcap, 0));
+    if (c->window && c->arch == PH_ARCH_ENCODER)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "window is %d, expected 0: only decoders have one", c->window);
+    if (!(c->dropout >= 0) || c->dropout >= 1)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "dropout is %g, expected 0 up to below 1",
+                       (double)c->dropout);
+    return PH_OK;
+}
+
 ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
 {
     if (c->vocab == 0) c->vocab = vocab;
@@ -112,8 +158,5 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
     if (c->positions == PH_POS_ROPE && c->head_dim % 2)
         return ph_fail(ctx, PH_BAD_SHAPE, "head_dim is %d, expected even for rope",
                        c->head_dim);
-    if (!(c->dropout >= 0) || c->dropout >= 1)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "dropout is %g, expected 0 up to below 1",
-                       (double)c->dropout);
-    return PH_OK;
+    return check_reals(ctx, c);
 }

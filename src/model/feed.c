@@ -1,5 +1,6 @@
 /*
- * feed.c - a feed-forward sublayer: y = f(a w1 + b1) w2 + b2, and da from dy.
+ * feed.c - a feed-forward sublayer: y = f(a w1 + b1) w2 + b2, and da from dy. A gated
+ * activation is f(a w1 + b1) * (a w3 + b3); both factors are halves of the rows of h.
  */
 #include <string.h>
 
@@ -18,14 +19,17 @@ typedef struct feed_job {
 } feed_job;
 
 typedef struct weights {
-    float *w1, *w2, *b1, *b2; /* biases may be NULL */
+    float *w[3], *b[3]; /* w3 and biases may be NULL */
 } weights;
 
 static weights weights_of(const ph_model *m, const ph_sublayer *sublayer, float *block)
 {
     const ph_weight *p = &m->params[sublayer->first];
-    weights w = {.w1 = block + p[0].at, .w2 = block + p[1].at};
-    if (!m->config.no_bias) w.b1 = block + p[2].at, w.b2 = block + p[3].at;
+    int count = ph_config_gated(&m->config) ? 3 : 2;
+    weights w = {0};
+    for (int i = 0; i < count; i++) w.w[i] = block + p[i].at;
+    if (sublayer->count > count)
+        for (int i = 0; i < count; i++) w.b[i] = block + p[count + i].at;
     return w;
 }
 
@@ -67,7 +71,7 @@ static void activation_backward_piece(const feed_job *j, int row, int c, int n)
 {
     const ph_config *config = &j->p->model->config;
     const ph_spans *f = j->p->model->spans;
-    int gated = config->activation == PH_SWIGLU;
+    int gated = ph_config_gated(config);
     size_t at = (size_t)row * (size_t)config->ff_dim + (size_t)c;
     float *h = j->act->h + (size_t)row * (size_t)ph_config_ff_width(config) + c;
     float *dg = j->p->dg + at, scratch[PIECE], dh[PIECE], dw[PIECE];
@@ -105,19 +109,46 @@ static void activation(ph_pass *p, const ph_pass_stack *stack, int sublayer, int
 
 /* ---- products ---------------------------------------------------------------------- */
 
+/* Half number i of h = [a w1 + b1 | a w3 + b3]. */
+static ph_gemm first_product(const ph_pass *p, const ph_pass_stack *stack,
+                             const ph_act *act, const weights *w, int i)
+{
+    const ph_config *c = &p->model->config;
+    ph_gemm g = ph_product(stack->rows, c->model_dim, c->ff_dim, act->a, w->w[2 * i],
+                           w->b[2 * i], act->h + (size_t)i * (size_t)c->ff_dim);
+    g.c_row = ph_config_ff_width(c), g.same_a = i;
+    return g;
+}
+
 ph_status ph_feed_forward(ph_pass *p, int stack_index, int sublayer)
 {
     const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_act *act = &stack->acts[sublayer];
     const ph_config *c = &p->model->config;
-    int width = ph_config_ff_width(c);
     weights w = weights_of(p->model, &stack->def->sublayers[sublayer], (float *)p->block);
-    int rows = stack->rows, dim = c->model_dim;
-    ph_gemm first = ph_product(rows, dim, width, act->a, w.w1, w.b1, act->h);
-    ph_gemm second = ph_product(rows, c->ff_dim, dim, act->g, w.w2, w.b2, p->y);
-    PH_TRY(ph_model_multiply(p->model, &first, 1));
+    ph_gemm first[2] = {first_product(p, stack, act, &w, 0)};
+    if (w.w[2]) first[1] = first_product(p, stack, act, &w, 1);
+    ph_gemm second =
+        ph_product(stack->rows, c->ff_dim, c->model_dim, act->g, w.w[1], w.b[1], p->y);
+    PH_TRY(ph_model_multiply(p->model, first, w.w[2] ? 2 : 1));
     activation(p, stack, sublayer, 0);
     return ph_model_multiply(p->model, &second, 1);
+}
+
+/* Gradients of one half of h: da, added to what the other left, dw and db. */
+static ph_status first_backward(ph_pass *p, const ph_pass_stack *stack, const ph_act *act,
+                                const weights *w, const weights *d, int i)
+{
+    const ph_model *m = p->model;
+    int rows = stack->rows, dim = m->config.model_dim, ff = m->config.ff_dim;
+    int gated = w->w[2] != NULL, width = ph_config_ff_width(&m->config);
+    const float *dh = gated ? act->h + (size_t)i * (size_t)ff : p->dg;
+    ph_gemm list[3] = {ph_product_dx(m, rows, dim, ff, dh, w->w[2 * i], p->da),
+                       ph_product_dw(m, rows, dim, ff, act->a, dh, d->w[2 * i])};
+    list[0].a_row = list[1].b_row = width, list[0].add = i;
+    if (d->b[2 * i]) list[2] = ph_product_db(rows, ff, p->ones, dh, d->b[2 * i]);
+    list[2].b_row = width;
+    return ph_model_multiply(m, list, d->b[2 * i] ? 3 : 2);
 }
 
 ph_status ph_feed_backward(ph_pass *p, int stack_index, int sublayer)
@@ -125,19 +156,14 @@ ph_status ph_feed_backward(ph_pass *p, int stack_index, int sublayer)
     const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_act *act = &stack->acts[sublayer];
     const ph_model *m = p->model;
-    const ph_config *c = &m->config;
-    int rows = stack->rows, dim = c->model_dim, ff = c->ff_dim;
-    int width = ph_config_ff_width(c);
+    int rows = stack->rows, dim = m->config.model_dim, ff = m->config.ff_dim;
     weights w = weights_of(m, &stack->def->sublayers[sublayer], (float *)p->block);
     weights d = weights_of(m, &stack->def->sublayers[sublayer], p->grads);
-    ph_gemm second[3] = {ph_product_dx(m, rows, ff, dim, p->dy, w.w2, p->dg),
-                         ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w2)};
-    const float *dh = width > ff ? act->h : p->dg;
-    ph_gemm first[3] = {ph_product_dx(m, rows, dim, width, dh, w.w1, p->da),
-                        ph_product_dw(m, rows, dim, width, act->a, dh, d.w1)};
-    if (d.b2) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b2);
-    if (d.b1) first[2] = ph_product_db(rows, width, p->ones, dh, d.b1);
-    PH_TRY(ph_model_multiply(m, second, d.b2 ? 3 : 2));
+    ph_gemm second[3] = {ph_product_dx(m, rows, ff, dim, p->dy, w.w[1], p->dg),
+                         ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w[1])};
+    if (d.b[1]) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b[1]);
+    PH_TRY(ph_model_multiply(m, second, d.b[1] ? 3 : 2));
     activation(p, stack, sublayer, 1);
-    return ph_model_multiply(m, first, d.b1 ? 3 : 2);
+    PH_TRY(first_backward(p, stack, act, &w, &d, 0));
+    return w.w[2] ? first_backward(p, stack, act, &w, &d, 1) : PH_OK;
 }

@@ -48,6 +48,18 @@ static void write_path(ph_json_writer *out, const char *key, const char *path)
     ph_json_string(out, key, text);
 }
 
+static void write_set(ph_json_writer *out, const ph_field *f, int left_out)
+{
+    if (!left_out || left_out == f->most) {
+        ph_json_bool(out, f->name, !left_out);
+        return;
+    }
+    ph_json_begin_array(out, f->name);
+    for (int i = 0; f->names[i]; i++)
+        if (!(left_out >> i & 1)) ph_json_string(out, NULL, f->names[i]);
+    ph_json_end(out);
+}
+
 static void write_field(ph_json_writer *out, const ph_field *f, const void *value)
 {
     int number;
@@ -57,6 +69,7 @@ static void write_field(ph_json_writer *out, const ph_field *f, const void *valu
     if (f->kind == PH_FIELD_INT) ph_json_integer(out, f->name, number);
     if (f->kind == PH_FIELD_BOOL) ph_json_bool(out, f->name, number != 0);
     if (f->kind == PH_FIELD_NOT) ph_json_bool(out, f->name, number == 0);
+    if (f->kind == PH_FIELD_SET) write_set(out, f, number);
     if (f->kind == PH_FIELD_REAL) ph_json_float(out, f->name, real);
     if (f->kind == PH_FIELD_WIDE) {
         uint64_t wide;
@@ -126,6 +139,22 @@ static ph_status read_text(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
     return json->token == PH_JSON_ARRAY_END ? PH_OK : wrong(ctx, json, f, "text");
 }
 
+/* true, false, or an array of names. */
+static ph_status read_set(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
+                          int *left_out)
+{
+    int index = 0;
+    *left_out = json->token == PH_JSON_TRUE ? 0 : f->most;
+    if (json->token == PH_JSON_TRUE || json->token == PH_JSON_FALSE) return PH_OK;
+    if (json->token != PH_JSON_ARRAY)
+        return wrong(ctx, json, f, "true, false or an array of names");
+    while (ph_json_next(json) == PH_JSON_STRING) {
+        PH_TRY(read_name(ctx, json, f, &index));
+        *left_out &= ~(1 << index);
+    }
+    return json->token == PH_JSON_ARRAY_END ? PH_OK : wrong(ctx, json, f, "names");
+}
+
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -161,6 +190,8 @@ static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f
     if (f->kind == PH_FIELD_PATH) return read_path(ctx, json, f, to);
     if (f->kind == PH_FIELD_NAME) {
         PH_TRY(read_name(ctx, json, f, &value));
+    } else if (f->kind == PH_FIELD_SET) {
+        PH_TRY(read_set(ctx, json, f, &value));
     } else if (f->kind == PH_FIELD_INT) {
         if (!is_number || ph_json_as_size(json, &number) || number > (size_t)f->most)
             return wrong(ctx, json, f, "a whole number that is not too large");
@@ -231,7 +262,8 @@ ph_status ph_fields_check(ph_ctx *ctx, const ph_field *fields, int count,
         int value, names = 0;
         memcpy(&value, (const char *)base + f->at, sizeof value);
         while (f->names && f->names[names]) names++;
-        if (f->kind == PH_FIELD_INT && (value < f->least || value > f->most))
+        if ((f->kind == PH_FIELD_INT || f->kind == PH_FIELD_SET) &&
+            (value < f->least || value > f->most))
             return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is %d, expected %d to %d", f->name,
                            value, f->least, f->most);
         if (f->kind == PH_FIELD_NAME && (value < 0 || value >= names))

@@ -14,6 +14,8 @@ typedef enum ph_field_kind {
     PH_FIELD_REAL, /* float */
     PH_FIELD_WIDE, /* uint64_t */
     PH_FIELD_NAME, /* int, its index among the names */
+    PH_FIELD_SET,  /* int, bits of the names that are left out, up to `most`: true is all,
+                      false none, else an array of the names */
     PH_FIELD_TEXT, /* char[most]; an array of strings is joined by ';'; "" is left out */
     PH_FIELD_PATH  /* char[most] of any bytes; what JSON cannot hold is percent-encoded */
 } ph_field_kind;

@@ -8,15 +8,13 @@
 static ph_status sublayer_flops(const ph_model *m, const ph_model_stack *stack,
                                 const ph_sublayer *sublayer, int len, double *flops)
 {
-    ph_layer_desc d = ph_model_layer(m, sublayer, 1, len, len);
+    ph_layer_desc d = ph_model_layer(m, stack, sublayer, 1, len, len);
     ph_layer *layer;
     if (sublayer->kind == PH_SUBLAYER_FEED) {
         for (int i = sublayer->first; i < sublayer->first + sublayer->count; i++)
             if (m->params[i].rank > 1) *flops += 2.0 * len * (double)m->params[i].count;
         return PH_OK;
     }
-    if (stack->causal && sublayer->kind != PH_SUBLAYER_CROSS)
-        d.attn.mask = PH_MASK_CAUSAL;
     PH_TRY(ph_layer_create(&layer, m->ctx, &d));
     *flops += ph_layer_about(layer).flops;
     ph_layer_free(layer);

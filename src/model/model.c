@@ -6,7 +6,7 @@
  * order of one sublayer:
  *
  *     attention     as ph_layer_param lists them: wq wk wv wo, bq bk bv bo, its own
- *     feed-forward  w1 w2, then b1 b2
+ *     feed-forward  w1 w2, w3 of a gated activation, then b1 b2, b3
  *
  * Initial values: embeddings N(0, 1/model_dim); matrices uniform in
  * +-sqrt(6 / (in + out)), with depth_scaled divided by sqrt(layer); biases 0, gains 1.
@@ -70,7 +70,7 @@ static void add_norm(ph_model *m, const char *stem, int *gain, int *shift)
     snprintf(name, sizeof name, "%s.gain", stem);
     *gain = add_one(m, name, m->config.model_dim, PH_START_ONE);
     *shift = -1;
-    if (m->config.norm == PH_NORM_RMS || m->config.no_bias) return;
+    if (m->config.norm == PH_NORM_RMS || m->config.no_bias & PH_NO_BIAS_NORM) return;
     snprintf(name, sizeof name, "%s.bias", stem);
     *shift = add_one(m, name, m->config.model_dim, PH_START_ZERO);
 }
@@ -87,7 +87,7 @@ static void add_vector(ph_model *m, const char *stem, const char *last, int size
 {
     char name[48];
     snprintf(name, sizeof name, "%s.%s", stem, last);
-    if (!m->config.no_bias) add_one(m, name, size, PH_START_ZERO);
+    if (!(m->config.no_bias & PH_NO_BIAS_FF)) add_one(m, name, size, PH_START_ZERO);
 }
 
 /* Parameters that do not start as a random matrix or a bias of 0. Variants start as plain
@@ -116,18 +116,28 @@ static void choose_start(const ph_model *m, ph_weight *w, const char *name, int 
             w->start = starts[i].start, w->size = starts[i].size;
 }
 
+/* Whether the configuration leaves out a bias of attention. */
+static int is_left_out(const ph_config *c, const char *name)
+{
+    static const char *const names[] = {"bq", "bk", "bv", "bo"};
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(name, names[i])) return c->no_bias >> i & 1;
+    return 0;
+}
+
 /* A layer of one token tells which tensors this variant has and how large they are. The
    alpha of entmax is learned unless it is said. */
-static ph_status add_attention(ph_model *m, ph_sublayer *sublayer, const char *stem)
+static ph_status add_attention(ph_model *m, const ph_model_stack *s,
+                               ph_sublayer *sublayer, const char *stem)
 {
     ph_layer *probe;
     const ph_param *p;
-    ph_layer_desc d = ph_model_layer(m, sublayer, 1, 1, 1);
+    ph_layer_desc d = ph_model_layer(m, s, sublayer, 1, 1, 1);
     char name[48];
     PH_TRY(ph_layer_create(&probe, m->ctx, &d));
     int named = ph_layer_named(probe);
     for (int i = 0; (p = ph_layer_param(probe, i)); i++) {
-        if (i < named && p->optional && m->config.no_bias) continue;
+        if (i < named && is_left_out(&m->config, p->name)) continue;
         if (!strcmp(p->name, "alpha_logit") && strstr(sublayer->variant, "alpha="))
             continue;
         snprintf(name, sizeof name, "%s.%s", stem, p->name);
@@ -144,11 +154,13 @@ static ph_status add_attention(ph_model *m, ph_sublayer *sublayer, const char *s
 static void add_feed(ph_model *m, ph_sublayer *sublayer, const char *stem)
 {
     const ph_config *c = &m->config;
-    int width = ph_config_ff_width(c);
-    add_matrix(m, stem, "w1", sublayer->layer, c->model_dim, width);
-    add_matrix(m, stem, "w2", sublayer->layer, c->ff_dim, c->model_dim);
-    add_vector(m, stem, "b1", width);
+    int gated = ph_config_gated(c), layer = sublayer->layer;
+    add_matrix(m, stem, "w1", layer, c->model_dim, c->ff_dim);
+    add_matrix(m, stem, "w2", layer, c->ff_dim, c->model_dim);
+    if (gated) add_matrix(m, stem, "w3", layer, c->model_dim, c->ff_dim);
+    add_vector(m, stem, "b1", c->ff_dim);
     add_vector(m, stem, "b2", c->model_dim);
+    if (gated) add_vector(m, stem, "b3", c->ff_dim);
     sublayer->site = -1;
 }
 
@@ -209,7 +221,7 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     if (kind == PH_SUBLAYER_FEED)
         add_feed(m, sublayer, stem);
     else
-        PH_TRY(add_attention(m, sublayer, stem));
+        PH_TRY(add_attention(m, s, sublayer, stem));
     sublayer->count = m->param_count - sublayer->first;
     if (!pre_norm) add_norm(m, norm, &sublayer->gain, &sublayer->shift);
     s->count++;
@@ -423,8 +435,36 @@ static void set_variant(const ph_model *m, ph_attn *a, const char *variant)
     if (strstr(variant, "diff")) a->v_dim = 2 * a->qk_dim; /* of diff, diff2 */
 }
 
-ph_layer_desc ph_model_layer(const ph_model *m, const ph_sublayer *sublayer, int batch,
-                             int q_len, int kv_len)
+/* Causal self-attention, through a window where the layer has one. */
+static void set_mask(const ph_config *c, int layer, ph_attn *a)
+{
+    int whole = c->window_period && (layer + 1) % c->window_period == 0;
+    a->mask = PH_MASK_CAUSAL;
+    if (!c->window || layer < c->window_from || whole) return;
+    a->mask = PH_MASK_BAND, a->band_left = c->window - 1;
+}
+
+static void set_rope(const ph_config *c, ph_layer_desc *d)
+{
+    d->rope = c->rope_interleaved ? PH_ROPE_INTERLEAVED : PH_ROPE_HALF;
+    d->rope_base = c->rope_base;
+    d->rope_scaling = c->rope_scaling;
+    d->rope_factor = c->rope_factor, d->rope_length = c->rope_length;
+    d->rope_low = c->rope_low, d->rope_high = c->rope_high;
+}
+
+/* The scale of the scores; 0: the library's. */
+static float scale_of(const ph_config *c, int layer)
+{
+    double scale = c->attn_scale;
+    if (!c->scale_by_layer) return c->attn_scale;
+    if (scale == 0) scale = 1 / sqrt((double)c->head_dim);
+    return (float)(scale / (layer + 1));
+}
+
+ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
+                             const ph_sublayer *sublayer, int batch, int q_len,
+                             int kv_len)
 {
     const ph_config *c = &m->config;
     int cross = sublayer->kind == PH_SUBLAYER_CROSS, groups = c->kv_heads < c->heads;
@@ -439,7 +479,10 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_sublayer *sublayer, int
                        .qk_dim = c->head_dim,
                        .dropout = c->dropout};
     set_variant(m, &d.attn, sublayer->variant);
-    if (c->positions == PH_POS_ROPE && !cross) d.rope = PH_ROPE_HALF;
+    d.attn.scale = scale_of(c, sublayer->layer), d.attn.softcap = c->attn_softcap;
+    if (c->qk_norm && !cross) d.qk_norm = PH_QK_NORM_HEAD, d.norm_eps = c->norm_eps;
+    if (stack->causal && !cross) set_mask(c, sublayer->layer, &d.attn);
+    if (c->positions == PH_POS_ROPE && !cross) set_rope(c, &d);
     if (c->positions == PH_POS_T5 && !cross) d.attn.reach = PH_BUCKETS_REACH;
     return d;
 }

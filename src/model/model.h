@@ -117,10 +117,16 @@ static inline int ph_config_heads_width(const ph_config *c)
     return c->heads * c->head_dim;
 }
 
-/* Columns of x w1: SwiGLU has the second factor after the first. */
+/* Whether an activation is multiplied by a second product, x w3. */
+static inline int ph_config_gated(const ph_config *c)
+{
+    return c->activation == PH_SWIGLU;
+}
+
+/* Columns of what comes before the activation: x w1, then x w3 where there is one. */
 static inline int ph_config_ff_width(const ph_config *c)
 {
-    return c->activation == PH_SWIGLU ? 2 * c->ff_dim : c->ff_dim;
+    return ph_config_gated(c) ? 2 * c->ff_dim : c->ff_dim;
 }
 
 /* Fills in defaults and checks; vocab is what the vocabulary has, 0: none. */
@@ -140,9 +146,10 @@ ph_status ph_model_allocate(ph_model *model);
 ph_status ph_model_sinusoids(ph_model *m, int rows, const float **values);
 void ph_model_free_sinusoids(ph_model *m);
 
-/* Attention of a sublayer for these sizes. */
-ph_layer_desc ph_model_layer(const ph_model *m, const ph_sublayer *sublayer, int batch,
-                             int q_len, int kv_len);
+/* Attention of a sublayer for these sizes, with its mask. */
+ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
+                             const ph_sublayer *sublayer, int batch, int q_len,
+                             int kv_len);
 
 /* The parameters of an attention sublayer as its layer takes them. */
 typedef struct ph_bound {

@@ -141,10 +141,9 @@ static ph_status make_layer(ph_pass *p, const ph_pass_stack *stack,
     int cross = sublayer->kind == PH_SUBLAYER_CROSS, capacity = p->shape.capacity;
     int keys = cross ? p->stacks[0].len : capacity ? capacity : stack->len;
     ph_layer_desc d =
-        ph_model_layer(p->model, sublayer, p->shape.batch, stack->len, keys);
+        ph_model_layer(p->model, stack->def, sublayer, p->shape.batch, stack->len, keys);
     if (cross && capacity && !strcmp(d.attn.variant, "mha")) return make_plan(p, &d, act);
     d.cache = capacity > 0;
-    if (stack->def->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
     d.attn.backward = p->shape.backward;
     if (!p->shape.backward) d.attn.dropout = 0;
     d.concat = p->shape.open;

@@ -6,7 +6,6 @@
  * chunks; for gradients of embeddings an item owns columns and goes through all tokens.
  * Dropout factors are recomputed from (seed, sublayer, row, column), not stored.
  */
-#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -68,7 +67,7 @@ static void embed_row(const residual_job *j, int row)
     const float *position = param(p, j->stack->def->positions);
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
     if (!position) position = p->sinusoids;
-    m->spans->scaled(dim, sqrtf((float)dim), embedding, out);
+    m->spans->scaled(dim, m->config.embed_scale, embedding, out);
     if (position) m->spans->add(dim, out, position + (size_t)at * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
@@ -82,7 +81,7 @@ static void norm_row(const residual_job *j, int row, int gain, int shift)
     const ph_model *m = j->p->model;
     size_t dim = (size_t)m->config.model_dim, at = (size_t)row * dim;
     m->spans->norm((int)dim, j->residual->s + at, param(j->p, gain), param(j->p, shift),
-                   1e-5f, m->config.norm == PH_NORM_RMS, j->residual->n + at,
+                   m->config.norm_eps, m->config.norm == PH_NORM_RMS, j->residual->n + at,
                    j->residual->stats + 2 * (size_t)row);
 }
 
@@ -251,7 +250,7 @@ static void embed_backward_item(void *arg, int lane, int index)
     int c = index * OWN, n = ph_min(OWN, (int)dim - c),
         positions = j->stack->def->positions;
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
-    float scale = sqrtf((float)dim), scratch[OWN];
+    float scale = m->config.embed_scale, scratch[OWN];
     float *dembedding = p->grads + m->params[m->embed].at + c;
     float *dposition = positions < 0 ? NULL : p->grads + m->params[positions].at + c;
     (void)lane;

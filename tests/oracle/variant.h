@@ -70,8 +70,13 @@ typedef struct variant_options {
     int rope_dims;           /* leading elements of a head that are rotated; 0: all */
     double yarn_factor;      /* positions stretched beyond yarn_length; 0: not */
     double yarn_length;
+    double linear_factor;           /* frequencies are divided by it; 0: not */
+    double llama3_factor;           /* slow frequencies are; 0: not */
+    double llama3_length;           /* length of training */
+    double llama3_low, llama3_high; /* rotations within it that count as slow, as fast */
     int qk_norm;
-    double balance; /* beta */
+    double norm_eps; /* of qk_norm; 0: 1e-6 */
+    double balance;  /* beta */
 
     /* Simulated rounding: every intermediate value is multiplied by 1 + noise * u, u in
        [-1, 1] drawn once per element. 0: exact. */

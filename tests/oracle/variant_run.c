@@ -88,9 +88,10 @@ static void position(work *w, const variant *v)
     int q_rows = w->batch * w->q_heads * w->q_len;
     int k_rows = w->batch * w->k_heads * w->kv_len, dim = w->qk_dim, o = w->o->rope;
     int rotated = w->o->rope_dims ? w->o->rope_dims : dim;
+    double eps = w->o->norm_eps > 0 ? w->o->norm_eps : 1e-6;
     if (w->o->qk_norm && !w->rotated) {
-        rms_rows(w->q, q_rows, dim, given(w, "q_norm"), 1e-6);
-        rms_rows(w->k, k_rows, dim, given(w, "k_norm"), 1e-6);
+        rms_rows(w->q, q_rows, dim, given(w, "q_norm"), eps);
+        rms_rows(w->k, k_rows, dim, given(w, "k_norm"), eps);
         jitter(w, w->q, q_rows * dim);
         jitter(w, w->k, k_rows * dim);
     }

@@ -118,6 +118,13 @@ static double pace(const variant_options *o, int p, int dims)
 {
     double base = o->rope_base > 0 ? o->rope_base : 10000, factor = o->yarn_factor;
     double theta = pow(base, -2.0 * p / dims), pi = acos(-1);
+    if (o->linear_factor > 0) return theta / o->linear_factor;
+    if (o->llama3_factor > 0) {
+        double wavelength = 2 * pi / theta, low = o->llama3_low, high = o->llama3_high;
+        double kept = (o->llama3_length / wavelength - low) / (high - low);
+        kept = fmin(1, fmax(0, kept));
+        return theta * (kept + (1 - kept) / o->llama3_factor);
+    }
     if (factor == 0) return theta;
     double low = floor(dims / 2.0 * log(o->yarn_length / (32 * 2 * pi)) / log(base));
     double high = ceil(dims / 2.0 * log(o->yarn_length / (2 * pi)) / log(base));
