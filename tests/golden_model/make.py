@@ -124,7 +124,7 @@ def decoder_shapes():
     for l in range(LAYERS):
         stem = f"decoder.{l}"
         shapes |= attention_shapes(f"{stem}.self", 2)
-        shapes |= {f"{stem}.ff.w1": (DIM, 2 * FF), f"{stem}.ff.w2": (FF, DIM),
+        shapes |= {f"{stem}.ff.w1": (DIM, FF), f"{stem}.ff.w2": (FF, DIM), f"{stem}.ff.w3": (DIM, FF),
                    f"{stem}.norm1.gain": (DIM,), f"{stem}.norm2.gain": (DIM,)}
     return shapes | {"decoder.norm.gain": (DIM,), "output": (VOCAB, DIM)}
 
@@ -150,7 +150,8 @@ def decoder_forward(p, data):
         y = F.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True,
                                            enable_gqa=True)
         x = x + y.transpose(1, 2).flatten(-2) @ p[f"{s}.self.wo"]
-        u, w = (norm(x, f"{s}.norm2") @ p[f"{s}.ff.w1"]).chunk(2, -1)
+        a = norm(x, f"{s}.norm2")
+        u, w = a @ p[f"{s}.ff.w1"], a @ p[f"{s}.ff.w3"]
         x = x + (F.silu(u) * w) @ p[f"{s}.ff.w2"]
     return norm(x, "decoder.norm") @ p["output"].T
 
