@@ -84,6 +84,7 @@ NVCC_FLAGS := -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a --compress-mo
 LIB_SRC   := $(wildcard src/*.c src/*/*.c)
 WEB       := $(wildcard web/*)
 MODELS    := $(wildcard models/*.safetensors)
+TABLES    := src/text/unicode.bin
 KERNELS   := $(if $(NVCC),$(patsubst src/cuda/%.cu,build/kernels/%.fatbin,$(wildcard src/cuda/*.cu)))
 CLI_SRC   := $(wildcard cli/*/*.c)
 TEST_SRC  := $(wildcard tests/test_*.c)
@@ -95,7 +96,7 @@ objects    = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 
 LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(WEB),$(BUILD)/obj/web.o) \
-             $(if $(MODELS),$(BUILD)/obj/models.o) \
+             $(if $(MODELS),$(BUILD)/obj/models.o) $(BUILD)/obj/tables.o \
              $(if $(wildcard src/cuda/*.cu),$(BUILD)/obj/cuda.o)
 LIB_A     := $(BUILD)/libpolyhead.a
 SONAME    := libpolyhead.so.$(MAJOR)
@@ -177,6 +178,16 @@ $(BUILD)/obj/models.c: $(MODELS) tools/embed
 	tools/embed model model/embedded.h $(MODELS) >$@
 
 $(BUILD)/obj/models.o: $(BUILD)/obj/models.c src/model/embedded.h $(BUILD)/flags
+	$(call say,CC)
+	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+
+# So do the tables of characters.
+$(BUILD)/obj/tables.c: $(TABLES) tools/embed
+	@mkdir -p $(@D)
+	$(call say,EMBED)
+	tools/embed text text/tables.h $(TABLES) >$@
+
+$(BUILD)/obj/tables.o: $(BUILD)/obj/tables.c src/text/tables.h $(BUILD)/flags
 	$(call say,CC)
 	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
 
