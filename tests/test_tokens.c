@@ -259,8 +259,7 @@ static void long_runs(void)
         CHECK(ph_encode(b.e, &(ph_encode_args){.text = text, .length = LENGTH}, &tokens,
                         &count) == PH_OK,
               "%s", sentence);
-        CHECK(count > 100 && tokens[count - 1].end == LENGTH, "%zu tokens",
-              count);
+        CHECK(count > 100 && tokens[count - 1].end == LENGTH, "%zu tokens", count);
     }
     close_bed(&b);
     free(text);
@@ -323,7 +322,8 @@ static void stream(void)
     CHECK(!memcmp(shown, text, 4), "another text");
     ph_detokenize(b.d, tokens[0].id, &shown, &length);
     ph_detokenize_end(b.d, &shown, &length);
-    CHECK(length == 3 && !memcmp(shown, "\xef\xbf\xbd", 3), "%zu bytes at the end", length);
+    CHECK(length == 3 && !memcmp(shown, "\xef\xbf\xbd", 3), "%zu bytes at the end",
+          length);
     close_bed(&b);
 }
 
@@ -339,13 +339,17 @@ static void about(void)
     CHECK(ph_tokenizer_id(b.t, "[CLS]", 5) == 2 && ph_tokenizer_is_special(b.t, 2) &&
               ph_tokenizer_id(b.t, "[CLS", 4) == -1,
           "[CLS]");
-    CHECK(!strcmp(ph_tokenizer_token(b.t, 2, &length), "[CLS]") && length == 5, "token 2");
+    CHECK(!strcmp(ph_tokenizer_token(b.t, 2, &length), "[CLS]") && length == 5,
+          "token 2");
     CHECK(!ph_tokenizer_token(b.t, 900, NULL) && !ph_tokenizer_token(b.t, -1, NULL),
           "tokens that do not exist");
     close_bed(&b);
 }
 
-#define CASE(name) {"golden_" #name, golden_##name}
+#define CASE(name)                                                                       \
+    {                                                                                    \
+        "golden_" #name, golden_##name                                                   \
+    }
 static const check_case cases[] = {CASE(bert_uncased),
                                    CASE(bert_cased),
                                    CASE(mixed),

@@ -25,14 +25,14 @@ ph_status ph_aligned_reserve(ph_aligned *text, size_t more)
     ph_status status = ph_io_grow(text->io, &bytes, &text->byte_capacity, need, 1);
     text->bytes = bytes;
     if (status == PH_OK)
-        status =
-            ph_io_grow(text->io, &spans, &text->span_capacity, need, sizeof(ph_span));
+        status = ph_io_grow(text->io, &spans, &text->span_capacity, need,
+                            sizeof(ph_text_span));
     text->spans = spans;
     return status;
 }
 
 ph_status ph_aligned_append(ph_aligned *text, const char *bytes, size_t count,
-                            ph_span span)
+                            ph_text_span span)
 {
     PH_TRY(ph_aligned_reserve(text, count));
     memcpy(text->bytes + text->length, bytes, count);
@@ -46,12 +46,12 @@ ph_status ph_aligned_append_original(ph_aligned *text, const char *original, siz
 {
     PH_TRY(ph_aligned_reserve(text, end - start));
     memcpy(text->bytes + text->length, original + start, end - start);
-    ph_span *spans = text->spans + text->length;
+    ph_text_span *spans = text->spans + text->length;
     for (size_t i = start; i < end;) {
         uint32_t point;
         size_t step = (size_t)ph_utf8_decode(original + i, end - i, &point);
         for (size_t k = 0; k < step; k++)
-            *spans++ = (ph_span){(uint32_t)i, (uint32_t)(i + step)};
+            *spans++ = (ph_text_span){(uint32_t)i, (uint32_t)(i + step)};
         i += step;
     }
     text->length += end - start;
@@ -64,7 +64,7 @@ ph_status ph_aligned_append_part(ph_aligned *text, const ph_aligned *from, size_
     size_t count = end - start;
     PH_TRY(ph_aligned_reserve(text, count));
     memcpy(text->bytes + text->length, from->bytes + start, count);
-    memcpy(text->spans + text->length, from->spans + start, count * sizeof(ph_span));
+    memcpy(text->spans + text->length, from->spans + start, count * sizeof(ph_text_span));
     text->length += count;
     return PH_OK;
 }
@@ -86,7 +86,7 @@ ph_status ph_aligned_append_changed(ph_aligned *text, const ph_aligned *from,
     for (size_t i = 0; i < changes->count; i++) {
         const ph_change *c = &changes->items[i];
         size_t source = c->change > 0 || at == end ? at - (at > start) : at;
-        ph_span span = from->spans[source];
+        ph_text_span span = from->spans[source];
         if (c->change > 0 && at == start) span.end = span.start;
         for (int k = c->change; k <= 0; k++) at = next_character(from, at, end);
         PH_TRY(ph_aligned_append(text, bytes, (size_t)ph_utf8_encode(c->point, bytes),

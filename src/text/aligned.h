@@ -7,13 +7,13 @@
 
 #include "io/io.h"
 
-typedef struct ph_span {
+typedef struct ph_text_span {
     uint32_t start, end; /* bytes of the original text */
-} ph_span;
+} ph_text_span;
 
 typedef struct ph_aligned {
     char *bytes;
-    ph_span *spans; /* one per byte */
+    ph_text_span *spans; /* one per byte */
     size_t length, byte_capacity, span_capacity;
     const ph_io *io;
 } ph_aligned;
@@ -38,7 +38,7 @@ ph_status ph_aligned_reserve(ph_aligned *text, size_t more);
 
 /* Appends bytes that all came from `span`, or [start, end) of the original. */
 ph_status ph_aligned_append(ph_aligned *text, const char *bytes, size_t count,
-                            ph_span span);
+                            ph_text_span span);
 ph_status ph_aligned_append_original(ph_aligned *text, const char *original, size_t start,
                                      size_t end);
 

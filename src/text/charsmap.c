@@ -159,7 +159,7 @@ static ph_status map_characters(ph_changes *changes, const ph_charsmap *map,
     return PH_OK;
 }
 
-ph_status ph_step_charsmap(ph_pieces *pieces, const ph_step *step, ph_range range)
+ph_status ph_step_charsmap(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     const char *text = pieces->text.bytes;
     ph_changes *changes = &pieces->changes;

@@ -87,7 +87,7 @@ static void count_blanks(const ph_tokenizer *t, const char *text, size_t length,
 }
 
 /* `text` is what the token's blanks are counted in. */
-static ph_status emit(ph_encoder *e, sequence *s, int32_t id, ph_span span,
+static ph_status emit(ph_encoder *e, sequence *s, int32_t id, ph_text_span span,
                       const char *text, size_t length)
 {
     const ph_tokenizer *t = e->tokenizer;
@@ -112,14 +112,14 @@ static ph_status cut_pieces(ph_encoder *e, sequence *s)
     const ph_tokenizer *t = e->tokenizer;
     const ph_aligned *text = &e->pieces.text;
     for (size_t i = 0; i < e->pieces.count; i++) {
-        ph_range piece = e->pieces.items[i];
+        ph_text_range piece = e->pieces.items[i];
         e->cutter.count = 0;
         PH_TRY(ph_cut_piece(&t->model, &e->cutter, text->bytes + piece.start,
                             piece.end - piece.start));
         for (size_t k = 0; k < e->cutter.count; k++) {
             ph_cut cut = e->cutter.cuts[k];
-            ph_span span = {text->spans[piece.start + cut.start].start,
-                            text->spans[piece.start + cut.end - 1].end};
+            ph_text_span span = {text->spans[piece.start + cut.start].start,
+                                 text->spans[piece.start + cut.end - 1].end};
             PH_TRY(emit(e, s, cut.id, span, ph_token_text(&t->tokens, cut.id),
                         t->tokens.entries[cut.id].length));
         }
@@ -140,7 +140,7 @@ static ph_status cut_part(ph_encoder *e, sequence *s, size_t start, size_t end)
     if (start >= end) return PH_OK;
     e->pieces.text.length = 0;
     PH_TRY(ph_aligned_append_part(&e->pieces.text, &e->whole, start, end));
-    e->pieces.items[0] = (ph_range){0, (uint32_t)(end - start)};
+    e->pieces.items[0] = (ph_text_range){0, (uint32_t)(end - start)};
     e->pieces.count = 1;
     return split_and_cut(e, s);
 }
@@ -156,10 +156,10 @@ static ph_status cut_around_added(ph_encoder *e, sequence *s, int special_as_tex
     e->whole = text;
     while (ph_added_find(t, &t->normalized, e->whole.bytes, length, &at, taken,
                          special_as_text, &found)) {
-        const ph_span *spans = e->whole.spans;
+        const ph_text_span *spans = e->whole.spans;
         PH_TRY(cut_part(e, s, taken, found.start));
         PH_TRY(emit(e, s, found.token->id,
-                    (ph_span){spans[found.start].start, spans[found.end - 1].end},
+                    (ph_text_span){spans[found.start].start, spans[found.end - 1].end},
                     e->whole.bytes + found.start, found.end - found.start));
         taken = found.end;
     }
@@ -201,7 +201,7 @@ static ph_status encode_text(ph_encoder *e, sequence *s, int special_as_text)
                          &found)) {
         PH_TRY(encode_part(e, s, taken, found.start, special_as_text));
         PH_TRY(emit(e, s, found.token->id,
-                    (ph_span){(uint32_t)found.start, (uint32_t)found.end},
+                    (ph_text_span){(uint32_t)found.start, (uint32_t)found.end},
                     s->text + found.start, found.end - found.start));
         taken = found.end;
     }

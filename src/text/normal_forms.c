@@ -40,7 +40,7 @@ static ph_status sort_marks(ph_changes *changes, ph_changes *scratch, size_t sta
 }
 
 /* The changes that decompose [start, end) of a text, marks in canonical order. */
-static ph_status decompose(ph_pieces *pieces, const ph_aligned *text, ph_range range,
+static ph_status decompose(ph_pieces *pieces, const ph_aligned *text, ph_text_range range,
                            int compatibility)
 {
     ph_changes *changes = &pieces->changes;
@@ -98,7 +98,7 @@ static void compose(ph_changes *changes)
 }
 
 /* Has the text a character that the form may change? */
-static int may_change(const ph_pieces *pieces, ph_range range, uint32_t flags)
+static int may_change(const ph_pieces *pieces, ph_text_range range, uint32_t flags)
 {
     for (size_t at = range.start; at < range.end;) {
         uint32_t point = 0;
@@ -108,7 +108,7 @@ static int may_change(const ph_pieces *pieces, ph_range range, uint32_t flags)
     return 0;
 }
 
-ph_status ph_step_normal_form(ph_pieces *pieces, const ph_step *step, ph_range range)
+ph_status ph_step_normal_form(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     uint32_t flags = PH_CHAR_REORDER |
                      (step->compatibility ? PH_CHAR_COMPATIBILITY : PH_CHAR_CANONICAL) |
@@ -133,7 +133,7 @@ static int is_chinese(uint32_t c)
 }
 
 static ph_status append_lower(ph_pieces *pieces, const ph_step *step, uint32_t point,
-                              ph_span span)
+                              ph_text_span span)
 {
     uint32_t parts[PH_CHAR_MAX_PARTS] = {point};
     char bytes[4];
@@ -148,7 +148,7 @@ static ph_status append_lower(ph_pieces *pieces, const ph_step *step, uint32_t p
 
 /* A character after cleaning: accents off, then lower case. */
 static ph_status append_bert(ph_pieces *pieces, const ph_step *step, uint32_t point,
-                             ph_span span)
+                             ph_text_span span)
 {
     uint32_t parts[PH_CHAR_MAX_PARTS] = {point};
     int count = 1;
@@ -163,7 +163,7 @@ static ph_status append_bert(ph_pieces *pieces, const ph_step *step, uint32_t po
 }
 
 static ph_status clean_character(ph_pieces *pieces, const ph_step *step, uint32_t point,
-                                 ph_span span)
+                                 ph_text_span span)
 {
     uint32_t flags = ph_char_flags(pieces->unicode, point);
     if (step->clean && flags & PH_CHAR_CONTROL) return PH_OK;
@@ -186,13 +186,13 @@ static char clean_ascii(const ph_step *step, char c)
 /* All of BERT's cleaning at once, character by character. *mixed becomes 1 at a mark that
    stays although accents go: its neighbours may have to be reordered. */
 static ph_status clean_text(ph_pieces *pieces, const ph_step *step,
-                            const ph_aligned *from, ph_range range, int *mixed)
+                            const ph_aligned *from, ph_text_range range, int *mixed)
 {
     ph_aligned *to = &pieces->next_text;
     PH_TRY(ph_aligned_reserve(to, range.end - range.start));
     for (size_t at = range.start; at < range.end;) {
         uint32_t point = (unsigned char)from->bytes[at];
-        ph_span span = from->spans[at];
+        ph_text_span span = from->spans[at];
         if (point < 0x80) {
             char c = clean_ascii(step, from->bytes[at++]);
             if (!c && step->clean) continue;
@@ -207,7 +207,7 @@ static ph_status clean_text(ph_pieces *pieces, const ph_step *step,
     return PH_OK;
 }
 
-ph_status ph_step_bert(ph_pieces *pieces, const ph_step *step, ph_range range)
+ph_status ph_step_bert(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     size_t start = pieces->next_text.length;
     ph_step first = *step, last = *step;
@@ -220,11 +220,11 @@ ph_status ph_step_bert(ph_pieces *pieces, const ph_step *step, ph_range range)
     pieces->next_text.length = start;
     pieces->decomposed.length = 0;
     PH_TRY(clean_text(pieces, &first, &pieces->text, range, &mixed));
-    range = (ph_range){(uint32_t)start, (uint32_t)pieces->next_text.length};
+    range = (ph_text_range){(uint32_t)start, (uint32_t)pieces->next_text.length};
     PH_TRY(decompose(pieces, &pieces->next_text, range, 0));
     PH_TRY(ph_aligned_append_changed(&pieces->decomposed, &pieces->next_text, range.start,
                                      range.end, &pieces->changes));
     pieces->next_text.length = start;
-    range = (ph_range){0, (uint32_t)pieces->decomposed.length};
+    range = (ph_text_range){0, (uint32_t)pieces->decomposed.length};
     return clean_text(pieces, &last, &pieces->decomposed, range, &mixed);
 }

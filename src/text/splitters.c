@@ -17,15 +17,15 @@ enum {
     LOWER = PH_CHAR_LOWER
 };
 
-typedef struct place {
+typedef struct text_place {
     const ph_unicode *unicode;
     const char *text;
     size_t length;
-} place;
+} text_place;
 
 /* The character at `at`: its code point, and its class bits; *next is where the one
    behind it begins. At the end of the text no bit is set. */
-static uint32_t look(const place *p, size_t at, uint32_t *point, size_t *next)
+static uint32_t look(const text_place *p, size_t at, uint32_t *point, size_t *next)
 {
     *next = at;
     *point = 0;
@@ -34,7 +34,7 @@ static uint32_t look(const place *p, size_t at, uint32_t *point, size_t *next)
     return ph_char_flags(p->unicode, *point);
 }
 
-static uint32_t flags_at(const place *p, size_t at)
+static uint32_t flags_at(const text_place *p, size_t at)
 {
     uint32_t point;
     size_t next;
@@ -43,7 +43,8 @@ static uint32_t flags_at(const place *p, size_t at)
 
 /* The end of a run of characters that have one of `some` bits and none of `none`, at
    most `most` characters. */
-static size_t run(const place *p, size_t at, uint32_t some, uint32_t none, size_t most)
+static size_t run(const text_place *p, size_t at, uint32_t some, uint32_t none,
+                  size_t most)
 {
     for (; most > 0 && at < p->length; most--) {
         uint32_t point;
@@ -55,7 +56,7 @@ static size_t run(const place *p, size_t at, uint32_t some, uint32_t none, size_
     return at;
 }
 
-static int is_newline(const place *p, size_t at)
+static int is_newline(const text_place *p, size_t at)
 {
     return at < p->length && (p->text[at] == '\r' || p->text[at] == '\n');
 }
@@ -63,7 +64,7 @@ static int is_newline(const place *p, size_t at)
 /* ---- contractions: 's 't 're 've 'm 'll 'd ---- */
 
 /* The letter at `at` as a small ASCII letter, or 0; long s folds to s. */
-static char small_letter(const place *p, size_t at, int any_case, size_t *next)
+static char small_letter(const text_place *p, size_t at, int any_case, size_t *next)
 {
     uint32_t point;
     look(p, at, &point, next);
@@ -72,7 +73,7 @@ static char small_letter(const place *p, size_t at, int any_case, size_t *next)
     return point < 0x80 ? (char)point : 0;
 }
 
-static size_t contraction(const place *p, size_t at, int any_case)
+static size_t contraction(const text_place *p, size_t at, int any_case)
 {
     size_t next, end;
     if (at >= p->length || p->text[at] != '\'') return at;
@@ -89,7 +90,7 @@ static size_t contraction(const place *p, size_t at, int any_case)
 
 /* All of a run at the end of the text; else the last character of it is left to the next
    piece, unless it is the only one. */
-static size_t space(const place *p, size_t at)
+static size_t space(const text_place *p, size_t at)
 {
     size_t end = at, last = at, next;
     uint32_t point;
@@ -103,7 +104,7 @@ static size_t space(const place *p, size_t at)
 size_t ph_split_gpt2(const ph_unicode *unicode, const char *text, size_t length,
                      size_t at)
 {
-    const place p = {unicode, text, length};
+    const text_place p = {unicode, text, length};
     size_t end = contraction(&p, at, 0), from = at;
     if (end > at) return end;
     if (text[at] == ' ' && at + 1 < length && !(flags_at(&p, at + 1) & S)) from++;
@@ -118,7 +119,7 @@ size_t ph_split_gpt2(const ph_unicode *unicode, const char *text, size_t length,
 
 /* \p{L}+, or [\p{L}\p{M}]+, with one character before it that is no newline, letter or
    number; `at` if there is no such word. */
-static size_t word_llama3(const place *p, size_t at, uint32_t letters)
+static size_t word_llama3(const text_place *p, size_t at, uint32_t letters)
 {
     uint32_t point;
     size_t next, flags = look(p, at, &point, &next);
@@ -136,7 +137,7 @@ static int is_both(uint32_t flags)
 }
 
 /* [U]*[W]+ from `at`: U = Lu Lt Lm Lo M, W = Ll Lm Lo M; `at` if it does not match. */
-static size_t mixed_case(const place *p, size_t at)
+static size_t mixed_case(const text_place *p, size_t at)
 {
     size_t upper = at, both = at, next; /* end of the U run, of its last Lm Lo M */
     uint32_t point, flags;
@@ -152,7 +153,7 @@ static size_t mixed_case(const place *p, size_t at)
     return end > upper ? end : both;
 }
 
-static size_t upper_case(const place *p, size_t at)
+static size_t upper_case(const text_place *p, size_t at)
 {
     uint32_t point, flags;
     size_t next;
@@ -163,7 +164,7 @@ static size_t upper_case(const place *p, size_t at)
 }
 
 /* The first two alternatives of o200k, without what may follow them. */
-static size_t word_o200k(const place *p, size_t at)
+static size_t word_o200k(const text_place *p, size_t at)
 {
     uint32_t point, flags;
     size_t next, end;
@@ -176,7 +177,7 @@ static size_t word_o200k(const place *p, size_t at)
 }
 
 /* \s*[\r\n]+ : up to the last newline of a run of white space; `at` if it holds none. */
-static size_t newlines(const place *p, size_t at)
+static size_t newlines(const text_place *p, size_t at)
 {
     size_t end = at, next;
     uint32_t point;
@@ -188,7 +189,7 @@ static size_t newlines(const place *p, size_t at)
 size_t ph_split_llama3(const ph_pattern *pattern, const ph_unicode *unicode,
                        const char *text, size_t length, size_t at)
 {
-    const place p = {unicode, text, length};
+    const text_place p = {unicode, text, length};
     int o200k = pattern->kind == PH_PATTERN_O200K;
     uint32_t letters = pattern->marks ? L | M : L;
     size_t end = o200k ? at : contraction(&p, at, 1), from = at;

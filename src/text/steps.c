@@ -33,16 +33,17 @@ static ph_status add_piece(ph_pieces *pieces, size_t start, size_t end)
     void *items = pieces->next_items;
     if (start == end) return PH_OK;
     ph_status status = ph_io_grow(pieces->io, &items, &pieces->next_capacity,
-                                  pieces->next_count + 1, sizeof(ph_range));
+                                  pieces->next_count + 1, sizeof(ph_text_range));
     pieces->next_items = items;
     if (status != PH_OK) return status;
-    pieces->next_items[pieces->next_count++] = (ph_range){(uint32_t)start, (uint32_t)end};
+    pieces->next_items[pieces->next_count++] =
+        (ph_text_range){(uint32_t)start, (uint32_t)end};
     return PH_OK;
 }
 
 static void swap_items(ph_pieces *pieces)
 {
-    ph_range *items = pieces->items;
+    ph_text_range *items = pieces->items;
     size_t capacity = pieces->capacity;
     pieces->items = pieces->next_items;
     pieces->count = pieces->next_count;
@@ -94,7 +95,7 @@ static ph_status split_part(splitting *s, size_t start, size_t end, int match)
     return PH_OK;
 }
 
-static ph_status split_piece(ph_pieces *pieces, const ph_step *step, ph_range range)
+static ph_status split_piece(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     splitting s = {.pieces = pieces, .step = step};
     const char *text = pieces->text.bytes + range.start;
@@ -112,7 +113,7 @@ static ph_status split_piece(ph_pieces *pieces, const ph_step *step, ph_range ra
 
 /* ---- rewriting ---- */
 
-static ph_status replace(ph_pieces *pieces, const ph_step *step, ph_range range)
+static ph_status replace(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     const ph_aligned *from = &pieces->text;
     size_t at = range.start, end = 0;
@@ -129,7 +130,7 @@ static ph_status replace(ph_pieces *pieces, const ph_step *step, ph_range range)
     return PH_OK;
 }
 
-static int is_missing(const ph_pieces *pieces, const ph_step *step, ph_range range)
+static int is_missing(const ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     size_t length = range.end - range.start;
     if (step->when == PH_PREPEND_ALWAYS) return 1;
@@ -140,7 +141,7 @@ static int is_missing(const ph_pieces *pieces, const ph_step *step, ph_range ran
            memcmp(pieces->text.bytes + range.start, step->text, step->length) != 0;
 }
 
-static ph_status prepend(ph_pieces *pieces, const ph_step *step, ph_range range)
+static ph_status prepend(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     const ph_aligned *from = &pieces->text;
     if (range.start < range.end && is_missing(pieces, step, range))
@@ -149,7 +150,7 @@ static ph_status prepend(ph_pieces *pieces, const ph_step *step, ph_range range)
     return ph_aligned_append_part(&pieces->next_text, from, range.start, range.end);
 }
 
-static ph_status strip(ph_pieces *pieces, const ph_step *step, ph_range range)
+static ph_status strip(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     const char *text = pieces->text.bytes;
     size_t start = range.start, end = range.end;
@@ -170,13 +171,14 @@ static ph_status strip(ph_pieces *pieces, const ph_step *step, ph_range range)
 }
 
 /* Lower case, or marks dropped: character by character. */
-static ph_status map_characters(ph_pieces *pieces, const ph_step *step, ph_range range)
+static ph_status map_characters(ph_pieces *pieces, const ph_step *step,
+                                ph_text_range range)
 {
     const ph_aligned *from = &pieces->text;
     for (size_t at = range.start; at < range.end;) {
         uint32_t point = 0, parts[PH_CHAR_MAX_PARTS];
         char bytes[4];
-        ph_span span = from->spans[at];
+        ph_text_span span = from->spans[at];
         at += (size_t)ph_utf8_decode(from->bytes + at, range.end - at, &point);
         uint32_t flags = ph_char_flags(pieces->unicode, point);
         int count = 1;
@@ -191,7 +193,8 @@ static ph_status map_characters(ph_pieces *pieces, const ph_step *step, ph_range
     return PH_OK;
 }
 
-static ph_status rewrite_piece(ph_pieces *pieces, const ph_step *step, ph_range range)
+static ph_status rewrite_piece(ph_pieces *pieces, const ph_step *step,
+                               ph_text_range range)
 {
     switch (step->kind) {
     case PH_STEP_BERT: return ph_step_bert(pieces, step, range);

@@ -53,16 +53,16 @@ typedef struct ph_step {
     int left, right;                        /* of STRIP */
 } ph_step;
 
-typedef struct ph_range {
+typedef struct ph_text_range {
     uint32_t start, end; /* bytes of an aligned text */
-} ph_range;
+} ph_text_range;
 
 /* Pieces of an aligned text, and a second text and list that a step writes to. */
 typedef struct ph_pieces {
     const ph_io *io;
     const ph_unicode *unicode;
     ph_aligned text, next_text;
-    ph_range *items, *next_items;
+    ph_text_range *items, *next_items;
     size_t count, capacity, next_count, next_capacity;
     ph_changes changes, sorted; /* scratch of the normal forms */
     ph_aligned decomposed;      /* scratch of BERT's cleaning */
@@ -77,8 +77,9 @@ ph_status ph_pieces_load(ph_pieces *pieces, const char *original, size_t start,
 ph_status ph_pieces_run(ph_pieces *pieces, const ph_step *steps, size_t count);
 
 /* One rewriting step on [start, end) of pieces->text; appends to pieces->next_text. */
-ph_status ph_step_normal_form(ph_pieces *pieces, const ph_step *step, ph_range range);
-ph_status ph_step_bert(ph_pieces *pieces, const ph_step *step, ph_range range);
-ph_status ph_step_charsmap(ph_pieces *pieces, const ph_step *step, ph_range range);
+ph_status ph_step_normal_form(ph_pieces *pieces, const ph_step *step,
+                              ph_text_range range);
+ph_status ph_step_bert(ph_pieces *pieces, const ph_step *step, ph_text_range range);
+ph_status ph_step_charsmap(ph_pieces *pieces, const ph_step *step, ph_text_range range);
 
 #endif

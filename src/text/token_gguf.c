@@ -15,18 +15,18 @@ enum token_type { UNKNOWN_TYPE = 2, CONTROL_TYPE = 3, USER_TYPE = 4, BYTE_TYPE =
 
 static const char mark[] = "\xe2\x96\x81"; /* U+2581, a blank in SentencePiece */
 
-typedef struct gguf {
+typedef struct gguf_setup {
     ph_tokenizer *t;
     const ph_gguf_tokens *from;
     const ph_io *io;
-} gguf;
+} gguf_setup;
 
-static ph_status bad(const gguf *g, const char *why)
+static ph_status bad(const gguf_setup *g, const char *why)
 {
     return ph_io_fail(g->io, PH_BAD_FILE, "the tokenizer of the GGUF file: %s", why);
 }
 
-static int type_of(const gguf *g, size_t i)
+static int type_of(const gguf_setup *g, size_t i)
 {
     return g->from->types ? g->from->types[i] : 0;
 }
@@ -34,7 +34,7 @@ static int type_of(const gguf *g, size_t i)
 /* ---- the vocabulary ---- */
 
 /* WordPiece tokens are stored with a mark where a word begins, and bare elsewhere. */
-static ph_status add_word(const gguf *g, size_t i, ph_chars token)
+static ph_status add_word(const gguf_setup *g, size_t i, ph_chars token)
 {
     const size_t length = sizeof mark - 1;
     char small[256];
@@ -52,7 +52,7 @@ static ph_status add_word(const gguf *g, size_t i, ph_chars token)
     return ph_token_table_add(&g->t->tokens, i, small, token.length + 2);
 }
 
-static ph_status add_tokens(const gguf *g)
+static ph_status add_tokens(const gguf_setup *g)
 {
     int words = !strcmp(g->from->model, "bert");
     if (!g->from->tokens || g->from->count == 0) return bad(g, "it has no tokens");
@@ -72,7 +72,7 @@ static ph_status add_tokens(const gguf *g)
 }
 
 /* Control and user tokens are found in the text before anything else. */
-static ph_status add_special_tokens(const gguf *g)
+static ph_status add_special_tokens(const gguf_setup *g)
 {
     for (size_t i = 0; i < g->from->count; i++) {
         int type = type_of(g, i);
@@ -89,7 +89,7 @@ static ph_status add_special_tokens(const gguf *g)
     return PH_OK;
 }
 
-static ph_status check_id(const gguf *g, int32_t id, const char *what)
+static ph_status check_id(const gguf_setup *g, int32_t id, const char *what)
 {
     if (ph_token_known(&g->t->tokens, id)) return PH_OK;
     return ph_io_fail(g->io, PH_BAD_FILE,
@@ -99,7 +99,7 @@ static ph_status check_id(const gguf *g, int32_t id, const char *what)
 }
 
 /* bos A eos, where the file wants them. */
-static ph_status add_template(const gguf *g, int bos, int eos, int32_t end)
+static ph_status add_template(const gguf_setup *g, int bos, int eos, int32_t end)
 {
     ph_tokenizer *t = g->t;
     if (bos) PH_TRY(check_id(g, g->from->bos, "bos_token_id"));
@@ -121,7 +121,7 @@ static int wants(int flag, int usual)
     return flag < 0 ? usual : flag;
 }
 
-static ph_status copy_scores(const gguf *g, double **out)
+static ph_status copy_scores(const gguf_setup *g, double **out)
 {
     double *scores = ph_io_alloc(g->io, g->from->count * sizeof *scores);
     *out = scores;
@@ -135,7 +135,7 @@ static ph_status copy_scores(const gguf *g, double **out)
 
 /* ---- SentencePiece ---- */
 
-static ph_status setup_sentencepiece_decoder(const gguf *g, int prefix)
+static ph_status setup_sentencepiece_decoder(const gguf_setup *g, int prefix)
 {
     const ph_decode_step steps[] = {
         {.kind = PH_DECODE_REPLACE,
@@ -149,7 +149,7 @@ static ph_status setup_sentencepiece_decoder(const gguf *g, int prefix)
     return PH_OK;
 }
 
-static ph_status setup_llama(const gguf *g)
+static ph_status setup_llama(const gguf_setup *g)
 {
     ph_tokenizer *t = g->t;
     int prefix = wants(g->from->add_space_prefix, 1);
@@ -172,7 +172,7 @@ static ph_status setup_llama(const gguf *g)
                         wants(g->from->add_eos, 0), g->from->eos);
 }
 
-static ph_status setup_t5(const gguf *g)
+static ph_status setup_t5(const gguf_setup *g)
 {
     ph_tokenizer *t = g->t;
     int prefix = wants(g->from->add_space_prefix, 1);
@@ -210,11 +210,11 @@ static ph_status setup_t5(const gguf *g)
 /* ---- byte-level BPE ---- */
 
 /* How text is split, by the name that converters give. */
-typedef struct splitting {
+typedef struct named_split {
     const char *name;
     ph_pattern pattern;
     int digits, ignore_merges, compose, bos; /* bos: what is usual */
-} splitting;
+} named_split;
 
 #define GPT2                                                                             \
     {                                                                                    \
@@ -224,7 +224,7 @@ typedef struct splitting {
     {                                                                                    \
         .kind = PH_PATTERN_LLAMA3, .digits = 3                                           \
     }
-static const splitting splittings[] = {
+static const named_split splittings[] = {
     {"gpt-2", GPT2, 0, 0, 0, 0},
     {"olmo", GPT2, 0, 0, 0, 0},
     {"phi-2", GPT2, 0, 0, 0, 0},
@@ -242,14 +242,14 @@ static const splitting splittings[] = {
     {"tekken", {.kind = PH_PATTERN_O200K, .digits = 1}, 0, 1, 0, 1},
 };
 
-static const splitting *find_splitting(const char *name)
+static const named_split *find_splitting(const char *name)
 {
     for (size_t i = 0; i < sizeof splittings / sizeof splittings[0]; i++)
         if (!strcmp(splittings[i].name, name)) return &splittings[i];
     return NULL;
 }
 
-static ph_status add_splitting(const gguf *g, const splitting *s)
+static ph_status add_splitting(const gguf_setup *g, const named_split *s)
 {
     ph_step digits = {.kind = PH_STEP_SPLIT, .behavior = PH_SPLIT_ISOLATED};
     ph_step split = {.kind = PH_STEP_SPLIT, .behavior = PH_SPLIT_ISOLATED};
@@ -263,7 +263,7 @@ static ph_status add_splitting(const gguf *g, const splitting *s)
     return ph_setup_byte_level(g->t, wants(g->from->add_space_prefix, 0), 0);
 }
 
-static ph_status add_merge(const gguf *g, size_t rank)
+static ph_status add_merge(const gguf_setup *g, size_t rank)
 {
     ph_chars merge = g->from->merges[rank];
     const ph_token_table *tokens = &g->t->tokens;
@@ -288,10 +288,10 @@ static ph_status add_merge(const gguf *g, size_t rank)
     return PH_OK;
 }
 
-static ph_status setup_gpt2(const gguf *g)
+static ph_status setup_gpt2(const gguf_setup *g)
 {
     const char *name = g->from->pre ? g->from->pre : "gpt-2";
-    const splitting *s = find_splitting(name);
+    const named_split *s = find_splitting(name);
     if (!s)
         return ph_io_fail(g->io, PH_UNSUPPORTED,
                           "the tokenizer of the GGUF file splits by %s, which is not "
@@ -312,7 +312,7 @@ static ph_status setup_gpt2(const gguf *g)
 
 /* ---- WordPiece ---- */
 
-static ph_status setup_bert(const gguf *g)
+static ph_status setup_bert(const gguf_setup *g)
 {
     ph_tokenizer *t = g->t;
     int32_t cls = g->from->bos, sep = g->from->separator;
@@ -333,7 +333,7 @@ static ph_status setup_bert(const gguf *g)
     return ph_setup_wordpiece_trie(t, "##", 2, g->io);
 }
 
-static ph_status setup(const gguf *g)
+static ph_status setup(const gguf_setup *g)
 {
     const char *model = g->from->model ? g->from->model : "";
     if (strcmp(model, "llama") && strcmp(model, "gpt2") && strcmp(model, "bert") &&
@@ -353,7 +353,7 @@ static ph_status setup(const gguf *g)
 ph_status ph_tokenizer_of_gguf(ph_tokenizer **out, const ph_gguf_tokens *tokens,
                                const ph_io *io)
 {
-    gguf g = {.from = tokens, .io = io};
+    gguf_setup g = {.from = tokens, .io = io};
     *out = NULL;
     PH_TRY(ph_tokenizer_new(&g.t, io));
     return ph_tokenizer_deliver(g.t, setup(&g), out, io);
