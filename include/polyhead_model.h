@@ -134,6 +134,9 @@ enum { PH_TOKEN_PAD = 0, PH_TOKEN_START, PH_TOKEN_END, PH_TOKEN_UNKNOWN, PH_TOKE
 PH_API ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
                                  ph_split split, const char *const *tokens, int count,
                                  uint64_t seed);
+
+/* path: a file of ph_model_write, a Hugging Face folder (config.json and
+   model.safetensors or its shards), a GGUF file or a llama2.c file. */
 PH_API ph_status ph_model_read(ph_model **out, ph_ctx *ctx, const char *path);
 PH_API ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx); /* trained: pronouns */
 PH_API ph_status ph_model_write(const ph_model *model, const char *path);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "checkpoint/checkpoint.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "model/store.h"
@@ -302,13 +303,27 @@ ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
     return status;
 }
 
-static ph_status read_model(ph_model **out, ph_ctx *ctx, const char *path)
+static ph_status read_own(ph_model **out, ph_ctx *ctx, const char *path)
 {
     ph_file *file;
-    if (!path) return ph_fail(ctx, PH_BAD_ARGUMENT, "path is NULL");
     PH_TRY(ph_store_open(&file, ctx, path));
     ph_status status = ph_store_model(out, ctx, file, path);
     ph_file_free(file);
+    return status;
+}
+
+static ph_status read_model(ph_model **out, ph_ctx *ctx, const char *path)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_checkpoint *checkpoint;
+    if (!path) return ph_fail(ctx, PH_BAD_ARGUMENT, "path is NULL");
+    ph_status status = ph_checkpoint_open(&checkpoint, path, &io);
+    if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
+    status = checkpoint->kind == PH_CHECKPOINT_OWN
+                 ? read_own(out, ctx, path)
+                 : ph_model_import(out, ctx, checkpoint);
+    ph_checkpoint_free(checkpoint);
     return status;
 }
 

@@ -1,0 +1,108 @@
+/*
+ * architecture.h - published architectures as tables: which fields of a configuration and
+ * which tensors of a checkpoint are which of ours.
+ *
+ * One file per family, one line in list.c. Names come in pairs: as a Hugging Face folder
+ * has them and as a GGUF file has them. In names of tensors '#' stands for the number of
+ * the layer; a '/' in front means that the prefix of the folder does not belong to it.
+ */
+#ifndef PH_ARCHITECTURES_ARCHITECTURE_H
+#define PH_ARCHITECTURES_ARCHITECTURE_H
+
+#include "base/ctx.h"
+#include "checkpoint/checkpoint.h"
+#include "polyhead_model.h"
+
+typedef struct ph_import ph_import;
+
+/* One parameter of ours and its tensor. Matrices are stored (out, in) unless `table`. */
+typedef struct ph_tensor_name {
+    const char *ours, *folder, *gguf;
+    int table;       /* 1: rows belong to tokens or positions, as in our own */
+    int part, parts; /* of a tensor that holds `parts` of ours side by side; 0: whole */
+} ph_tensor_name;
+
+#define PH_TENSOR(ours, folder, gguf)                                                    \
+    {                                                                                    \
+        ours, folder, gguf, 0, 0, 0                                                      \
+    }
+#define PH_TABLE(ours, folder, gguf)                                                     \
+    {                                                                                    \
+        ours, folder, gguf, 1, 0, 0                                                      \
+    }
+#define PH_PART(ours, folder, gguf, part, parts)                                         \
+    {                                                                                    \
+        ours, folder, gguf, 0, part, parts                                               \
+    }
+
+typedef struct ph_architecture {
+    const char *const *types; /* model_type, ended by NULL */
+    const char *const *gguf;  /* general.architecture, ended by NULL */
+    const char *anchor;       /* tensor of a folder that is there once: before it stands
+                                 the prefix of all others */
+    int conv1d;               /* 1: matrices of a folder are (in, out) */
+    void (*configure)(ph_import *in, ph_config *config);
+    const ph_tensor_name *names; /* ended by one without names */
+    const char *const *ignored;  /* tensors of a folder, after the prefix, that mean
+                                    nothing here; ended by NULL */
+} ph_architecture;
+
+extern const ph_architecture ph_llama, ph_gpt2;
+
+/* What the import of a checkpoint has found so far. The first error stays: functions
+   below do nothing after it. */
+struct ph_import {
+    ph_ctx *ctx;
+    ph_checkpoint *checkpoint;
+    const ph_architecture *architecture;
+    const char *type;    /* as the checkpoint says it: "mistral" */
+    const char *section; /* of config.json: "", or "text_config." */
+    char prefix[128];    /* of the tensors of a folder */
+    ph_status status;
+};
+
+/* Finds the architecture and the prefix. */
+ph_status ph_import_begin(ph_import *in, ph_ctx *ctx, ph_checkpoint *checkpoint);
+
+/* Sets the error. */
+void ph_import_fail(ph_import *in, ph_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- fields ------------------------------------------------------------------------ */
+
+int ph_import_is_gguf(const ph_import *in);
+int ph_import_is(const ph_import *in, const char *type);
+
+/* The value under a key of config.json or, without general.architecture and its dot, of
+   GGUF; NULL: it is absent, or this kind of checkpoint has no such key (NULL). */
+const ph_value *ph_import_value(ph_import *in, const char *folder, const char *gguf);
+
+/* Fallback: where it is absent or null; PH_IMPORT_REQUIRED: that is an error. */
+enum { PH_IMPORT_REQUIRED = -1 };
+int ph_import_int(ph_import *in, const char *folder, const char *gguf, int fallback);
+double ph_import_real(ph_import *in, const char *folder, const char *gguf,
+                      double fallback);
+int ph_import_flag(ph_import *in, const char *folder, const char *gguf, int fallback);
+const char *ph_import_text(ph_import *in, const char *folder, const char *gguf,
+                           const char *fallback);
+
+/* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF. */
+void ph_import_rope(ph_import *in, ph_config *config, double base);
+
+/* The activation of a feed-forward layer by the name it has there; gated: with a second
+   factor. */
+void ph_import_activation(ph_import *in, const char *name, int gated, ph_config *config);
+
+/* ---- tensors ----------------------------------------------------------------------- */
+
+/* Our parameter's line in the table, the name of its tensor in this checkpoint ("": the
+   table has none), and the tensor; NULL: there is none. */
+enum { PH_IMPORT_NAME = 256 };
+const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours);
+void ph_import_tensor(const ph_import *in, const char *ours, char out[PH_IMPORT_NAME]);
+ph_stored *ph_import_find(const ph_import *in, const char *ours);
+
+/* An error that names a tensor which means something and was not read. */
+ph_status ph_import_check_read(ph_import *in);
+
+#endif

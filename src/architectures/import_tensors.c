@@ -1,0 +1,94 @@
+/*
+ * import_tensors.c - names of tensors: which is which parameter of ours, and which was
+ * not read.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+
+/* Whether the name is the pattern with a number for '#', which it stores; -1: no '#'. */
+static int matches(const char *pattern, const char *name, int *number)
+{
+    *number = -1;
+    for (; *pattern; pattern++) {
+        if (*pattern != '#') {
+            if (*pattern != *name++) return 0;
+            continue;
+        }
+        if (*name < '0' || *name > '9') return 0;
+        for (*number = 0; *name >= '0' && *name <= '9' && *number < 100000; name++)
+            *number = 10 * *number + (*name - '0');
+    }
+    return *name == 0;
+}
+
+/* The pattern with the number for '#'; "" where it does not fit. */
+static void expand(const char *prefix, const char *pattern, int number, char *out)
+{
+    const char *hole = strchr(pattern, '#');
+    int used = hole ? snprintf(out, PH_IMPORT_NAME, "%s%.*s%d%s", prefix,
+                               (int)(hole - pattern), pattern, number, hole + 1)
+                    : snprintf(out, PH_IMPORT_NAME, "%s%s", prefix, pattern);
+    if (used < 0 || used >= PH_IMPORT_NAME) out[0] = 0;
+}
+
+const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours)
+{
+    int number;
+    for (const ph_tensor_name *n = in->architecture->names; n->ours; n++)
+        if (matches(n->ours, ours, &number)) return n;
+    return NULL;
+}
+
+void ph_import_tensor(const ph_import *in, const char *ours, char *out)
+{
+    const ph_tensor_name *n = ph_import_name(in, ours);
+    int number = -1, gguf = ph_import_is_gguf(in);
+    const char *pattern = !n ? NULL : gguf ? n->gguf : n->folder;
+    out[0] = 0;
+    if (!pattern) return;
+    matches(n->ours, ours, &number);
+    int outside = pattern[0] == '/';
+    expand(gguf || outside ? "" : in->prefix, pattern + outside, number, out);
+}
+
+ph_stored *ph_import_find(const ph_import *in, const char *ours)
+{
+    char name[PH_IMPORT_NAME];
+    ph_import_tensor(in, ours, name);
+    return ph_checkpoint_find(in->checkpoint, name);
+}
+
+static int ends_with(const char *text, const char *tail)
+{
+    size_t length = strlen(text), more = strlen(tail);
+    return length >= more && !strcmp(text + length - more, tail);
+}
+
+/* Tables that can be computed, and masks that older files hold. */
+static int is_ignored(const ph_import *in, const char *name)
+{
+    const char *const *list = in->architecture->ignored;
+    int number;
+    if (ends_with(name, "position_ids") || ends_with(name, "rotary_emb.inv_freq"))
+        return 1;
+    for (; list && *list; list++)
+        if (matches(*list, name, &number)) return 1;
+    return 0;
+}
+
+ph_status ph_import_check_read(ph_import *in)
+{
+    const ph_checkpoint *c = in->checkpoint;
+    size_t prefix = strlen(in->prefix);
+    for (size_t i = 0; i < c->count; i++) {
+        const char *name = c->tensors[i].tensor.name;
+        if (c->tensors[i].read || strncmp(name, in->prefix, prefix)) continue;
+        if (!ph_import_is_gguf(in) && is_ignored(in, name + prefix)) continue;
+        return ph_fail(in->ctx, PH_UNSUPPORTED,
+                       "tensor %s is unknown in a model of type %s",
+                       ph_io_quote(name, strlen(name)).text, in->type);
+    }
+    return PH_OK;
+}

@@ -1,0 +1,90 @@
+/*
+ * list.c - all architectures, and the one of a checkpoint.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+
+static const ph_architecture *const all[] = {&ph_llama, &ph_gpt2};
+
+enum { COUNT = sizeof all / sizeof all[0] };
+
+static int is_in(const char *const *list, const char *name)
+{
+    while (*list && strcmp(*list, name)) list++;
+    return *list != NULL;
+}
+
+/* "llama, mistral, ..." */
+static void list_types(int gguf, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < COUNT; i++) {
+        const char *const *name = gguf ? all[i]->gguf : all[i]->types;
+        for (; *name && used < size; name++)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+                                     *name);
+    }
+}
+
+static ph_status find_architecture(ph_import *in)
+{
+    int gguf = ph_import_is_gguf(in);
+    const char *key = gguf ? "general.architecture" : "model_type";
+    const ph_value *type = ph_values_find(&in->checkpoint->values, key);
+    char known[320];
+    if (!type || type->kind != PH_VALUE_TEXT)
+        return ph_fail(in->ctx, PH_BAD_FILE, "%s is missing", key);
+    in->type = type->text;
+    for (int i = 0; i < COUNT; i++)
+        if (is_in(gguf ? all[i]->gguf : all[i]->types, type->text))
+            in->architecture = all[i];
+    if (in->architecture) return PH_OK;
+    list_types(gguf, known, sizeof known);
+    return ph_fail(in->ctx, PH_UNSUPPORTED, "%s is %s, expected one of %s", key,
+                   ph_io_quote(type->text, type->length).text, known);
+}
+
+/* What stands before the anchor, where it ends a name; NULL: it does not. */
+static const char *before_anchor(const char *name, const char *anchor, size_t *length)
+{
+    size_t all_of_it = strlen(name), tail = strlen(anchor);
+    if (all_of_it < tail || strcmp(name + all_of_it - tail, anchor)) return NULL;
+    *length = all_of_it - tail;
+    return *length == 0 || name[*length - 1] == '.' ? name : NULL;
+}
+
+static ph_status find_prefix(ph_import *in)
+{
+    const ph_checkpoint *c = in->checkpoint;
+    const char *anchor = in->architecture->anchor, *found = NULL;
+    size_t length = 0, other = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const char *name = c->tensors[i].tensor.name;
+        if (!before_anchor(name, anchor, &other)) continue;
+        if (found)
+            return ph_fail(in->ctx, PH_UNSUPPORTED,
+                           "tensors %s and %s both end in %s, expected one",
+                           ph_io_quote(found, strlen(found)).text,
+                           ph_io_quote(name, strlen(name)).text, anchor);
+        found = name, length = other;
+    }
+    if (!found) return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s is missing", anchor);
+    if (length >= sizeof in->prefix)
+        return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s: its name is too long",
+                       ph_io_quote(found, strlen(found)).text);
+    memcpy(in->prefix, found, length);
+    in->prefix[length] = 0;
+    return PH_OK;
+}
+
+ph_status ph_import_begin(ph_import *in, ph_ctx *ctx, ph_checkpoint *checkpoint)
+{
+    *in = (ph_import){.ctx = ctx, .checkpoint = checkpoint, .section = ""};
+    PH_TRY(find_architecture(in));
+    if (ph_values_find(&checkpoint->values, "text_config.hidden_size"))
+        in->section = "text_config.";
+    return ph_import_is_gguf(in) ? PH_OK : find_prefix(in);
+}

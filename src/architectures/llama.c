@@ -1,0 +1,121 @@
+/*
+ * llama.c - the LLaMA family: RMS norm before, rotary positions, SwiGLU; LLaMA 2 and 3,
+ * Mistral (window), Qwen 2 (biases of q, k, v), Qwen 3 (norm of q and k), SmolLM.
+ */
+#include <string.h>
+
+#include "architectures/architecture.h"
+
+static const char *const types[] = {"llama", "mistral", "qwen2", "qwen3", NULL};
+static const char *const gguf[] = {"llama", "qwen2", "qwen3", NULL};
+
+static const ph_tensor_name names[] = {
+    PH_TABLE("embed", "embed_tokens.weight", "token_embd.weight"),
+    PH_TENSOR("decoder.#.norm1.gain", "layers.#.input_layernorm.weight",
+              "blk.#.attn_norm.weight"),
+    PH_TENSOR("decoder.#.self.wq", "layers.#.self_attn.q_proj.weight",
+              "blk.#.attn_q.weight"),
+    PH_TENSOR("decoder.#.self.wk", "layers.#.self_attn.k_proj.weight",
+              "blk.#.attn_k.weight"),
+    PH_TENSOR("decoder.#.self.wv", "layers.#.self_attn.v_proj.weight",
+              "blk.#.attn_v.weight"),
+    PH_TENSOR("decoder.#.self.wo", "layers.#.self_attn.o_proj.weight",
+              "blk.#.attn_output.weight"),
+    PH_TENSOR("decoder.#.self.bq", "layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias"),
+    PH_TENSOR("decoder.#.self.bk", "layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias"),
+    PH_TENSOR("decoder.#.self.bv", "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias"),
+    PH_TENSOR("decoder.#.self.bo", "layers.#.self_attn.o_proj.bias",
+              "blk.#.attn_output.bias"),
+    PH_TENSOR("decoder.#.self.q_norm", "layers.#.self_attn.q_norm.weight",
+              "blk.#.attn_q_norm.weight"),
+    PH_TENSOR("decoder.#.self.k_norm", "layers.#.self_attn.k_norm.weight",
+              "blk.#.attn_k_norm.weight"),
+    PH_TENSOR("decoder.#.norm2.gain", "layers.#.post_attention_layernorm.weight",
+              "blk.#.ffn_norm.weight"),
+    PH_TENSOR("decoder.#.ff.w1", "layers.#.mlp.gate_proj.weight",
+              "blk.#.ffn_gate.weight"),
+    PH_TENSOR("decoder.#.ff.w3", "layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight"),
+    PH_TENSOR("decoder.#.ff.w2", "layers.#.mlp.down_proj.weight",
+              "blk.#.ffn_down.weight"),
+    PH_TENSOR("decoder.#.ff.b1", "layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias"),
+    PH_TENSOR("decoder.#.ff.b3", "layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias"),
+    PH_TENSOR("decoder.#.ff.b2", "layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias"),
+    PH_TENSOR("decoder.norm.gain", "norm.weight", "output_norm.weight"),
+    PH_TABLE("output", "/lm_head.weight", "output.weight"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+/* layer_types must be what window_from says; it is written since version 5. */
+static void check_layer_types(ph_import *in, const ph_config *c)
+{
+    const ph_value *list = ph_import_value(in, "layer_types", NULL);
+    ph_value item;
+    for (int l = 0; list && list->kind == PH_VALUE_LIST && l < c->layers; l++) {
+        int windowed = c->window && l >= c->window_from;
+        const char *expected = windowed ? "sliding_attention" : "full_attention";
+        if (!ph_values_item(&in->checkpoint->values, list, (size_t)l, &item) ||
+            item.kind != PH_VALUE_TEXT || strcmp(item.text, expected)) {
+            ph_import_fail(in, PH_UNSUPPORTED, "layer_types.%d is not %s", l, expected);
+            return;
+        }
+    }
+}
+
+/* Mistral has one unless it is null; Qwen only if it says so, from some layer on. */
+static void set_window(ph_import *in, ph_config *c)
+{
+    const ph_value *v = ph_import_value(in, "sliding_window", "attention.sliding_window");
+    int qwen = !strncmp(in->type, "qwen", 4);
+    if (qwen && !ph_import_is_gguf(in)) {
+        if (ph_import_flag(in, "use_sliding_window", NULL, 0)) {
+            c->window = ph_import_int(in, "sliding_window", NULL, 4096);
+            c->window_from = ph_import_int(in, "max_window_layers", NULL, 28);
+        }
+    } else if (ph_import_is(in, "mistral") && !v) {
+        c->window = 4096;
+    } else if (ph_import_is(in, "mistral") || ph_import_is_gguf(in)) {
+        c->window = ph_import_int(in, "sliding_window", "attention.sliding_window", 0);
+    }
+    check_layer_types(in, c);
+    if (c->window_from >= c->layers) c->window = c->window_from = 0;
+}
+
+static int default_kv_heads(const ph_import *in, int heads)
+{
+    if (ph_import_is_gguf(in) || ph_import_is(in, "llama")) return heads;
+    return ph_import_is(in, "mistral") ? 8 : 32;
+}
+
+static void configure(ph_import *in, ph_config *c)
+{
+    c->arch = PH_ARCH_DECODER;
+    c->norm = PH_NORM_RMS;
+    c->embed_scale = 1;
+    c->layers = ph_import_int(in, "num_hidden_layers", "block_count", PH_IMPORT_REQUIRED);
+    c->model_dim =
+        ph_import_int(in, "hidden_size", "embedding_length", PH_IMPORT_REQUIRED);
+    c->heads = ph_import_int(in, "num_attention_heads", "attention.head_count",
+                             PH_IMPORT_REQUIRED);
+    c->kv_heads = ph_import_int(in, "num_key_value_heads", "attention.head_count_kv",
+                                default_kv_heads(in, c->heads));
+    c->head_dim = ph_import_int(in, "head_dim", "attention.key_length",
+                                ph_import_is(in, "qwen3") ? 128
+                                : c->heads > 0            ? c->model_dim / c->heads
+                                                          : 0);
+    c->ff_dim =
+        ph_import_int(in, "intermediate_size", "feed_forward_length", PH_IMPORT_REQUIRED);
+    c->max_len = ph_import_int(in, "max_position_embeddings", "context_length", 2048);
+    c->norm_eps = (float)ph_import_real(in, "rms_norm_eps",
+                                        "attention.layer_norm_rms_epsilon", 1e-6);
+    c->qk_norm = ph_import_is(in, "qwen3");
+    ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "silu"), 1, c);
+    ph_import_rope(in, c, 10000);
+    /* llama.cpp stores rows of q and k so that pairs are interleaved, in this type only */
+    c->rope_interleaved = ph_import_is_gguf(in) && ph_import_is(in, "llama");
+    set_window(in, c);
+}
+
+const ph_architecture ph_llama = {.types = types,
+                                  .gguf = gguf,
+                                  .anchor = "embed_tokens.weight",
+                                  .configure = configure,
+                                  .names = names};

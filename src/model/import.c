@@ -1,0 +1,166 @@
+/*
+ * import.c - a model from a checkpoint of another program.
+ *
+ * The architecture's table says which tensor is which parameter; whether a bias or an
+ * output matrix exists, the file decides. All shapes are checked before memory for the
+ * parameters is taken.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+#include "base/half.h"
+#include "base/quant.h"
+#include "model/model.h"
+#include "model/store.h"
+
+/* ---- the configuration ------------------------------------------------------------- */
+
+static int has(const ph_import *in, const ph_config *c, const char *last)
+{
+    char name[48];
+    const char *stack = c->arch == PH_ARCH_DECODER ? "decoder" : "encoder";
+    snprintf(name, sizeof name, "%s.0.%s", stack, last);
+    return ph_import_find(in, name) != NULL;
+}
+
+static void find_biases(const ph_import *in, ph_config *c)
+{
+    static const char *const names[] = {"self.bq", "self.bk", "self.bv",
+                                        "self.bo", "ff.b1",   "norm1.bias"};
+    for (int i = 0; i < 6; i++)
+        if (!has(in, c, names[i])) c->no_bias |= 1 << i;
+    c->untied = ph_import_find(in, "output") != NULL;
+}
+
+static ph_status read_config(ph_import *in, ph_config *c)
+{
+    memset(c, 0, sizeof *c);
+    in->architecture->configure(in, c);
+    PH_TRY(in->status);
+    const ph_stored *embed = ph_import_find(in, "embed");
+    if (!embed || embed->tensor.rank != 2 || embed->tensor.shape[0] > 1 << 24)
+        return ph_fail(in->ctx, PH_BAD_FILE, "the checkpoint has no table of embeddings");
+    c->vocab = (int)embed->tensor.shape[0];
+    int said = ph_import_int(in, "vocab_size", "vocab_size", c->vocab);
+    if (said != c->vocab && in->status == PH_OK)
+        return ph_fail(in->ctx, PH_BAD_FILE,
+                       "vocab_size is %d, but there are %d embeddings", said, c->vocab);
+    if ((size_t)c->layers > in->checkpoint->count)
+        return ph_fail(in->ctx, PH_BAD_FILE,
+                       "the configuration has %d layers, the checkpoint %zu tensors",
+                       c->layers, in->checkpoint->count);
+    find_biases(in, c);
+    return in->status;
+}
+
+/* ---- tensors ----------------------------------------------------------------------- */
+
+/* How a tensor lies in the file: the shape expected there, and whether it is (out, in). */
+typedef struct stored_form {
+    size_t shape[2];
+    int rank, linear;
+    size_t first; /* row (linear, vectors) or column where the parameter begins */
+} stored_form;
+
+static stored_form form_of(const ph_import *in, const ph_weight *w)
+{
+    const ph_tensor_name *n = ph_import_name(in, w->name);
+    int conv1d = in->architecture->conv1d && !ph_import_is_gguf(in);
+    size_t parts = n->parts ? (size_t)n->parts : 1;
+    stored_form f = {.rank = w->rank, .linear = w->rank == 2 && !n->table && !conv1d};
+    size_t rows = (size_t)w->dims[0], columns = w->rank == 2 ? (size_t)w->dims[1] : 1;
+    size_t outputs = w->rank == 2 ? columns : rows;
+    f.first = (size_t)n->part * outputs;
+    if (f.rank == 1)
+        f.shape[0] = parts * rows;
+    else if (f.linear)
+        f.shape[0] = parts * columns, f.shape[1] = rows;
+    else
+        f.shape[0] = rows, f.shape[1] = parts * columns;
+    return f;
+}
+
+static ph_status check_tensor(ph_import *in, const ph_weight *w)
+{
+    char theirs[PH_IMPORT_NAME];
+    ph_stored *s = ph_import_find(in, w->name);
+    ph_import_tensor(in, w->name, theirs);
+    if (!s)
+        return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s is missing (our %s)",
+                       ph_io_quote(theirs, strlen(theirs)).text, w->name);
+    stored_form f = form_of(in, w);
+    ph_tensor wanted = {.type = s->tensor.type, .rank = f.rank};
+    memcpy(wanted.shape, f.shape, sizeof f.shape);
+    ph_dtype type = s->tensor.type;
+    ph_io_quoted name = ph_io_quote(s->tensor.name, strlen(s->tensor.name));
+    if (type != PH_F32 && type != PH_F16 && type != PH_BF16 && !ph_dtype_is_block(type))
+        return ph_fail(in->ctx, PH_UNSUPPORTED,
+                       "tensor %s is %s, expected F32, F16 or BF16", name.text,
+                       ph_dtype_name(type));
+    s->read = 1;
+    int same = s->tensor.rank == f.rank && s->tensor.shape[0] == f.shape[0] &&
+               (f.rank == 1 || s->tensor.shape[1] == f.shape[1]);
+    if (same) return PH_OK;
+    char found[96], expected[96];
+    ph_tensor_describe(&s->tensor, found, sizeof found);
+    ph_tensor_describe(&wanted, expected, sizeof expected);
+    return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s is %s, expected %s", name.text, found,
+                   expected);
+}
+
+static float element(const ph_tensor *t, size_t row, size_t column)
+{
+    size_t columns = t->rank == 2 ? t->shape[1] : t->shape[0],
+           at = row * columns + column;
+    if (t->type == PH_F32) return ((const float *)t->data)[at];
+    if (t->type == PH_F16) return ph_from_f16(((const uint16_t *)t->data)[at]);
+    if (t->type == PH_BF16) return ph_from_bf16(((const uint16_t *)t->data)[at]);
+    return ph_quant_element(t->data, t->type, (int64_t)at);
+}
+
+static ph_status read_tensor(ph_import *in, const ph_weight *w, float *to,
+                             const ph_io *io)
+{
+    ph_stored *s = ph_import_find(in, w->name);
+    stored_form f = form_of(in, w);
+    ph_status status = ph_checkpoint_load(in->checkpoint, s, io);
+    if (status != PH_OK) return ph_fail(in->ctx, status, "%s", io->error);
+    size_t rows = w->rank == 2 ? (size_t)w->dims[0] : 1;
+    size_t columns = w->count / rows;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            to[r * columns + c] = f.linear ? element(&s->tensor, f.first + c, r)
+                                           : element(&s->tensor, r, f.first + c);
+    return PH_OK;
+}
+
+/* ---- the model --------------------------------------------------------------------- */
+
+static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
+{
+    ph_config c;
+    PH_TRY(read_config(in, &c));
+    PH_TRY(ph_model_shape(out, in->ctx, &c, PH_SPLIT_WORDS, NULL, 0));
+    ph_model *m = *out;
+    for (int i = 0; i < m->param_count; i++) PH_TRY(check_tensor(in, &m->params[i]));
+    PH_TRY(ph_import_check_read(in));
+    PH_TRY(ph_model_allocate(m));
+    for (int i = 0; i < m->param_count; i++)
+        PH_TRY(read_tensor(in, &m->params[i], m->block + m->params[i].at, io));
+    return PH_OK;
+}
+
+ph_status ph_model_import(ph_model **out, ph_ctx *ctx, ph_checkpoint *checkpoint)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_import in;
+    *out = NULL;
+    PH_TRY(ph_import_begin(&in, ctx, checkpoint));
+    ph_status status = read_model(out, &in, &io);
+    if (status == PH_OK) return PH_OK;
+    ph_model_free(*out);
+    *out = NULL;
+    return status;
+}

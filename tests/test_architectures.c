@@ -1,0 +1,246 @@
+/*
+ * test_architectures.c - tiny checkpoints of published architectures against what
+ * transformers makes of them (tests/golden/checkpoints, written by make.py there): hidden
+ * states of every layer, weights of every head, logits; and what is refused.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "model/pass.h"
+
+#define FOLDER "tests/golden/checkpoints/"
+
+static const struct {
+    const char *path, *golden;
+} checkpoints[] = {{FOLDER "llama", FOLDER "llama"},
+                   {FOLDER "llama-shards", FOLDER "llama-shards"},
+                   {FOLDER "mistral", FOLDER "mistral"},
+                   {FOLDER "qwen2", FOLDER "qwen2"},
+                   {FOLDER "qwen3", FOLDER "qwen3"},
+                   {FOLDER "gpt2", FOLDER "gpt2"},
+                   {FOLDER "gpt2-plain", FOLDER "gpt2-plain"},
+                   {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
+
+enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
+
+static ph_ctx *open_ctx(void)
+{
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 2}) == PH_OK, "ph_open failed");
+    return ctx;
+}
+
+/* ---- values ------------------------------------------------------------------------ */
+
+static const ph_tensor *golden_tensor(const ph_file *file, const char *name, int number)
+{
+    char whole[32];
+    snprintf(whole, sizeof whole, "%s.%d", name, number);
+    return ph_file_find(file, number < 0 ? name : whole);
+}
+
+/* The gates of the reference itself: its float arithmetic is no closer to its double. */
+static void compare(const char *where, const char *what, int number, const float *found,
+                    const ph_tensor *truth)
+{
+    const float *expected = truth->data;
+    size_t count = truth->bytes / sizeof(float);
+    double square = 0, wrong = 0, worst = 0;
+    for (size_t i = 0; i < count; i++) {
+        double off = (double)found[i] - (double)expected[i];
+        square += (double)expected[i] * (double)expected[i], wrong += off * off;
+        worst = fmax(worst, fabs(off));
+    }
+    double rms = sqrt(square / (double)count);
+    CHECK(worst <= 1e-4 * rms && sqrt(wrong / (double)count) <= 1e-5 * rms,
+          "%s: %s %d is off by %.2e of its rms, at worst %.2e", where, what, number,
+          sqrt(wrong / square), worst / rms);
+}
+
+/* ---- one checkpoint ---------------------------------------------------------------- */
+
+/* The residual stream before a layer; after the last one its norm. */
+static const float *hidden_state(const ph_pass *p, int layer)
+{
+    const ph_pass_stack *s = &p->stacks[0];
+    if (layer == p->model->config.layers) return ph_pass_output(p);
+    return layer ? s->acts[2 * layer - 1].residual.s : s->entry.s;
+}
+
+static void compare_maps(const char *path, ph_pass *p, int layer, const ph_tensor *truth)
+{
+    size_t len = (size_t)p->stacks[0].len, heads = (size_t)p->model->config.heads;
+    float *weights = malloc(heads * len * len * sizeof *weights);
+    float *out = malloc(len * heads * (size_t)p->model->config.head_dim * sizeof *out);
+    ph_look_at at = {.weights = weights};
+    CHECK(ph_attend_look(p, 0, 2 * layer, &at, out) == PH_OK, "%s",
+          ph_error(p->model->ctx));
+    compare(path, "attention", layer, weights, truth);
+    free(weights);
+    free(out);
+}
+
+static void compare_all(const char *path, ph_model *m, const ph_file *golden)
+{
+    const ph_tensor *ids = golden_tensor(golden, "ids", -1);
+    int len = (int)ids->shape[1];
+    ph_pass_shape shape = {.batch = 1, .source_len = len, .open = 1};
+    ph_batch batch = {.source = ids->data};
+    ph_pass *p;
+    CHECK(ph_pass_create(&p, m, &shape) == PH_OK, "%s", ph_error(m->ctx));
+    CHECK(ph_pass_forward(p, &batch, 0) == PH_OK, "%s", ph_error(m->ctx));
+    for (int l = 0; l <= m->config.layers; l++)
+        compare(path, "hidden", l, hidden_state(p, l),
+                golden_tensor(golden, "hidden", l));
+    for (int l = 0; l < m->config.layers; l++)
+        compare_maps(path, p, l, golden_tensor(golden, "attention", l));
+    const ph_tensor *logits = golden_tensor(golden, "logits", -1);
+    CHECK(ph_pass_logits(p) == PH_OK, "%s", ph_error(m->ctx));
+    if (logits) compare(path, "logits", 0, p->logits, logits);
+    ph_pass_free(p);
+}
+
+static void parity(void)
+{
+    for (int i = 0; i < CHECKPOINTS; i++) {
+        char path[256];
+        ph_ctx *ctx = open_ctx();
+        ph_model *m;
+        ph_file *golden;
+        CHECK(ph_model_read(&m, ctx, checkpoints[i].path) == PH_OK, "%s: %s",
+              checkpoints[i].path, ph_error(ctx));
+        snprintf(path, sizeof path, "%s/golden.safetensors", checkpoints[i].golden);
+        CHECK(ph_file_read(&golden, path, NULL) == PH_OK, "cannot read %s", path);
+        compare_all(checkpoints[i].path, m, golden);
+        ph_file_free(golden);
+        ph_model_free(m);
+        ph_close(ctx);
+    }
+}
+
+/* ---- what is refused --------------------------------------------------------------- */
+
+static char folder[64];
+
+static const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static char *read_text(const char *path)
+{
+    static char text[8192];
+    FILE *file = fopen(path, "rb");
+    CHECK(file, "cannot read %s", path);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+/* config.json of a checkpoint with one text replaced, beside the same tensors. */
+static void change_config(const char *name, const char *from, const char *to)
+{
+    char path[256];
+    snprintf(path, sizeof path, FOLDER "%s/config.json", name);
+    char *text = read_text(path), *at = strstr(text, from);
+    CHECK(at, "%s has no %s", path, from);
+    FILE *file = fopen(path_of("config.json"), "wb");
+    fprintf(file, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(file);
+    char *here = realpath(FOLDER, NULL);
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", here, name);
+    unlink(path_of("model.safetensors"));
+    CHECK(symlink(path, path_of("model.safetensors")) == 0, "no link");
+    free(here);
+}
+
+static void config_lies(void)
+{
+    static const struct {
+        const char *name, *from, *to, *sentence;
+    } lies[] = {
+        {"llama", "\"llama\"", "\"mamba\"",
+         "model_type is 'mamba', expected one of llama"},
+        {"llama", "\"model_type\"", "\"type\"", "model_type is missing"},
+        {"llama", "\"hidden_size\": 32", "\"hidden_size\": 36", "expected F32 (97, 36)"},
+        {"llama", "\"hidden_size\": 32", "\"hidden_size\": \"32\"",
+         "hidden_size is '32', expected a whole number"},
+        {"llama", "\"hidden_size\": 32", "\"hidden_size\": 0", "model_dim is 0"},
+        {"llama", "\"hidden_size\": 32,", "", "hidden_size is missing"},
+        {"llama", "\"vocab_size\": 97", "\"vocab_size\": 98", "there are 97 embeddings"},
+        {"llama", "layers\": 2", "layers\": 1", "tensor 'model.layers.1."},
+        {"llama", "layers\": 2", "layers\": 3",
+         "tensor 'model.layers.2.input_layernorm.weight' is missing"},
+        {"llama", "layers\": 2", "layers\": 999",
+         "999 layers, the checkpoint 21 tensors"},
+        {"llama", "layers\": 2", "layers\": 1e300", "expected a whole number"},
+        {"llama", "heads\": 4", "heads\": 3", "kv_heads 2 does not divide heads 3"},
+        {"llama", "\"head_dim\": 8", "\"head_dim\": 7", "expected even for rope"},
+        {"llama", "\"silu\"", "\"mish\"", "activation 'mish' is unknown with a gate"},
+        {"llama", "\"llama3\"", "\"longrope\"", "rope_type is 'longrope'"},
+        {"llama", "\"factor\": 8.0", "\"factor\": 0.5", "rope_factor is 0.5"},
+        {"llama", "\"factor\": 8.0,", "", "rope_scaling.factor is missing"},
+        {"llama", "rope_theta\": 500.0", "rope_theta\": -1", "expected a number of at"},
+        {"llama", "eps\": 0.001", "eps\": -1", "expected a number of at least 0"},
+        {"qwen2", "\"full_attention\"", "\"sliding_attention\"", "layer_types.0 is not"},
+        {"qwen3", "\"qwen3\"", "\"qwen2\"", "self_attn.k_norm.weight' is unknown"},
+        {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
+        {"gpt2", "\"gelu_new\"", "\"gelu\"", "activation 'gelu' is unknown"},
+        {"gpt2", "\"n_positions\": 40", "\"n_positions\": 41", "wpe.weight' is F32 (40"}};
+    ph_ctx *ctx = open_ctx();
+    strcpy(folder, "/tmp/test_architectures.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        ph_model *m;
+        change_config(lies[i].name, lies[i].from, lies[i].to);
+        ph_status status = ph_model_read(&m, ctx, folder);
+        CHECK(status != PH_OK && !m, "%s is accepted", lies[i].to);
+        CHECK(strstr(ph_error(ctx), lies[i].sentence), "%s: \"%s\" lacks \"%s\"",
+              lies[i].to, ph_error(ctx), lies[i].sentence);
+    }
+    unlink(path_of("model.safetensors"));
+    unlink(path_of("config.json"));
+    rmdir(folder);
+    ph_close(ctx);
+}
+
+/* Absent takes the default of the family, null switches off: Mistral's window. */
+static void absent_and_null(void)
+{
+    static const struct {
+        const char *to;
+        int window;
+    } list[] = {{"\"sliding_window\": null", 0},
+                {"\"x\": 1", 4096},
+                {"\"sliding_window\": 3", 3}};
+    ph_ctx *ctx = open_ctx();
+    strcpy(folder, "/tmp/test_architectures.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_model *m;
+        change_config("mistral", "\"sliding_window\": 5", list[i].to);
+        CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_config(m)->window == list[i].window, "%s gives a window of %d",
+              list[i].to, ph_model_config(m)->window);
+        ph_model_free(m);
+    }
+    unlink(path_of("model.safetensors"));
+    unlink(path_of("config.json"));
+    rmdir(folder);
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"parity", parity},
+                                   {"config_lies", config_lies},
+                                   {"absent_and_null", absent_and_null},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
