@@ -41,7 +41,7 @@ const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours)
     return NULL;
 }
 
-void ph_import_tensor(const ph_import *in, const char *ours, char *out)
+void ph_import_tensor(const ph_import *in, const char *ours, char out[PH_IMPORT_NAME])
 {
     const ph_tensor_name *n = ph_import_name(in, ours);
     int number = -1, gguf = ph_import_is_gguf(in);
