@@ -109,7 +109,7 @@ static void configure(ph_import *in, ph_config *c)
     c->qk_norm = ph_import_is(in, "qwen3");
     ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "silu"), 1, c);
     ph_import_rope(in, c, 10000);
-    /* llama.cpp stores rows of q and k so that pairs are interleaved, in this type only */
+    /* llama.cpp stores rows of q and k so that pairs are interleaved in this type */
     c->rope_interleaved = ph_import_is_gguf(in) && ph_import_is(in, "llama");
     set_window(in, c);
 }

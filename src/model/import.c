@@ -56,7 +56,7 @@ static ph_status read_config(ph_import *in, ph_config *c)
 
 /* ---- tensors ----------------------------------------------------------------------- */
 
-/* How a tensor lies in the file: the shape expected there, and whether it is (out, in). */
+/* How a tensor lies in the file: the shape expected there, whether it is (out, in). */
 typedef struct stored_form {
     size_t shape[2];
     int rank, linear;
