@@ -166,6 +166,42 @@ void bed_fill(float *x, int64_t count, int kind)
             x[i] = bed_special();
 }
 
+static float element(int data)
+{
+    float x;
+    bed_fill(&x, 1, data != BED_MIXED || bed_below(16) ? BED_NORMAL : BED_WIDE);
+    return data == BED_MIXED && !bed_below(40) ? bed_special() : x;
+}
+
+/* Any bytes behind the scale and the minimum. */
+static void fill_block(uint8_t *block, ph_dtype type, int data)
+{
+    int bytes = (int)ph_offset(type, PH_QUANT_BLOCK), head = type == PH_Q4_1 ? 4 : 2;
+    for (int i = head; i < bytes; i++) block[i] = (uint8_t)bed_below(256);
+    for (int i = 0; i < head; i += 2) {
+        uint16_t half = ph_to_f16(element(data));
+        memcpy(block + i, &half, sizeof half);
+    }
+}
+
+void *bed_elements(int at, int n, ph_dtype type, int data)
+{
+    int side = data == BED_EVEN || bed_below(2) ? BED_START : BED_END;
+    if (ph_dtype_is_block(type)) n = ph_round_up(n, PH_QUANT_BLOCK);
+    char *to = bed_place(at, (size_t)ph_offset(type, n), side);
+    for (int i = 0; i < n && ph_dtype_is_block(type); i += PH_QUANT_BLOCK)
+        fill_block((uint8_t *)to + ph_offset(type, i), type, data);
+    for (int i = 0; i < n && !ph_dtype_is_block(type); i++) {
+        float x = element(data);
+        uint16_t half = type == PH_BF16 ? ph_to_bf16(x) : ph_to_f16(x);
+        if (type == PH_F32)
+            memcpy(to + 4 * i, &x, 4);
+        else
+            memcpy(to + 2 * i, &half, 2);
+    }
+    return to;
+}
+
 /* ---- checking ---------------------------------------------------------------------- */
 
 static char what_is_tried[200];

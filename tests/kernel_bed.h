@@ -27,10 +27,10 @@
 #define KERNEL_CHECKS(X) X(pack_panel) X(pack_row_major) X(store_row) X(finite)         \
     X(scores) X(multiply_v) X(product) X(axpy) X(softmax) X(gradient) X(weights)        \
     X(dot) X(times) X(blend) X(row_lane_max) X(add_bias) X(add_alibi) X(softcap)        \
-    X(hide) X(dropout) X(load_row) X(pack_panels) X(product_few_rows) X(compose)        \
-    X(decompose) X(center) X(gram) X(near_row_max) X(power_sums) X(entmax) X(clip)      \
-    X(lane_sums) X(add_rows) X(dots) X(logs) X(scores_in_place) X(head_forward)         \
-    X(head_backward) X(deltas)
+    X(hide) X(dropout) X(load_row) X(pack_panels) X(product_few_rows)                   \
+    X(product_few_rows_t) X(compose) X(decompose) X(center) X(gram) X(near_row_max)     \
+    X(power_sums) X(entmax) X(clip) X(lane_sums) X(add_rows) X(dots) X(logs)            \
+    X(scores_in_place) X(head_forward) X(head_backward) X(deltas)
 #define PAIRS_CHECKS(X) X(pairs_pack) X(pairs_scores) X(pairs_attend)                   \
     X(pairs_score_grad) X(pairs_bf16x3) X(pairs_multiply) X(pairs_multiply_in_place)    \
     X(pairs_few_rows) X(pairs_scores_in_place) X(pairs_attend_in_place)
@@ -80,6 +80,12 @@ int bed_below(int n);                /* in [0, n)            */
 float bed_between(float a, float b); /* uniform              */
 float bed_special(void);             /* NaN, Inf, -0, subnormal, huge ... */
 void bed_fill(float *x, int64_t count, int kind);
+
+/* n elements of a type in a slot, of whole blocks where it has blocks: MIXED with special
+   ones now and then; EVEN, for benches, at the start of the slot, since subnormals cost
+   extra time. */
+enum { BED_MIXED, BED_EVEN, BED_CALM };
+void *bed_elements(int slot, int n, ph_dtype type, int data);
 
 /* ---- checking ---------------------------------------------------------------------- */
 

@@ -94,7 +94,7 @@ void check_products_mean(const ph_kernels *t)
             near("multiply_v", i, j, c[i][j], want, (K + 1) * unit * size);
         }
     memset(c, 0, sizeof c);
-    t->product_few_rows(M, N, K, &a[0][0], K, &b[0][0], N, &c[0][0], N);
+    t->product_few_rows(M, N, K, &a[0][0], K, &b[0][0], N, PH_F32, &c[0][0], N);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             double want = dense(i, j, 0, &size);

@@ -17,10 +17,10 @@
 
 enum { MOST = 144, K_MOST = 76, ROWS = PH_NR_MAX, FIRST_ROW = 16 };
 
-static const ph_dtype types[] = {PH_F32, PH_F16, PH_BF16};
-static const char *const type_names[] = {"f32", "f16", "bf16"};
+static const ph_dtype types[] = {PH_F32, PH_F16, PH_BF16, PH_Q8_0, PH_Q4_0, PH_Q4_1};
+static const char *const type_names[] = {"f32", "f16", "bf16", "Q8_0", "Q4_0", "Q4_1"};
 static const float scales[] = {1.0f, 0.125f, -0.3f, 3e38f, 0.0f};
-enum { TYPES = 3, SCALES = sizeof scales / sizeof scales[0] };
+enum { TYPES = 3, ALL_TYPES = 6, SCALES = sizeof scales / sizeof scales[0] };
 
 static float expected[ROWS * MOST + PH_PACK_SLACK];
 
@@ -29,25 +29,10 @@ static int side(void)
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* n elements of a type in a slot; in checks now and then special ones (but for CALM), in
-   benches none, for denormals cost extra time */
-enum { MIXED, EVEN, CALM };
-
-static void *place_elements(int slot, int n, ph_dtype type, int data)
+/* The shortest part of a row that kernels read. */
+static int first_length(int type)
 {
-    void *to = bed_place(slot, (size_t)n * ph_dtype_size(type),
-                         data == EVEN ? BED_START : side());
-    for (int i = 0; i < n; i++) {
-        float x;
-        bed_fill(&x, 1, data != MIXED || bed_below(16) ? BED_NORMAL : BED_WIDE);
-        if (data == MIXED && !bed_below(40)) x = bed_special();
-        uint16_t half = type == PH_BF16 ? ph_to_bf16(x) : ph_to_f16(x);
-        if (type == PH_F32)
-            memcpy((char *)to + 4 * i, &x, 4);
-        else
-            memcpy((char *)to + 2 * i, &half, 2);
-    }
-    return to;
+    return type < TYPES ? 1 : PH_LANES;
 }
 
 /* ---- pack_panel ------------------------------------------------------------------- */
@@ -67,11 +52,11 @@ static void panel_at(const ph_kernels *t, const void *const *rows, int ld, int c
 void check_pack_panel(const ph_kernels *t)
 {
     const int lds[] = {t->mr, t->nr, 16, 8, 12, 20, 32};
-    for (int type = 0; type < TYPES; type++)
-        for (int k = 1; k <= K_MOST; k++) {
+    for (int type = 0; type < ALL_TYPES; type++)
+        for (int k = first_length(type); k <= K_MOST; k += first_length(type)) {
             const void *rows[ROWS];
             for (int i = 0; i < ROWS; i++)
-                rows[i] = place_elements(FIRST_ROW + i, k, types[type], MIXED);
+                rows[i] = bed_elements(FIRST_ROW + i, k, types[type], BED_MIXED);
             /* every count with the two widths in use, some with others */
             for (int which = 0; which < 2; which++)
                 for (int count = 1; count <= lds[which]; count++)
@@ -90,7 +75,7 @@ void bench_pack_panel(const ph_kernels *t)
         char shape[40];
         bed_timer timer;
         for (int i = 0; i < ROWS; i++)
-            rows[i] = place_elements(FIRST_ROW + i, 64, types[type], EVEN);
+            rows[i] = bed_elements(FIRST_ROW + i, 64, types[type], BED_EVEN);
         BED_TIME(&timer, t->pack_panel(dst, t->nr, rows, t->nr, 64, types[type], 0.5f));
         snprintf(shape, sizeof shape, "%d x 64 %s", t->nr, type_names[type]);
         bed_report("pack_panel", t, shape, &timer, 0,
@@ -111,7 +96,7 @@ void check_pack_row_major(const ph_kernels *t)
                 bed_say("%s pack_row_major n=%d rows=%d ld=%d %s scale %g", t->name, n,
                         count, ld, type_names[type], (double)scale);
                 for (int i = 0; i < count; i++)
-                    rows[i] = place_elements(FIRST_ROW + i, n, types[type], MIXED);
+                    rows[i] = bed_elements(FIRST_ROW + i, n, types[type], BED_MIXED);
                 float *dst = bed_floats(0, (count - 1) * ld + padded, side());
                 REF.pack_row_major(expected, ld, rows, count, n, types[type], scale);
                 t->pack_row_major(dst, ld, rows, count, n, types[type], scale);
@@ -122,13 +107,13 @@ void check_pack_row_major(const ph_kernels *t)
 
 void check_load_row(const ph_kernels *t)
 {
-    for (int type = 0; type < TYPES; type++)
-        for (int n = 1; n <= 130; n++)
+    for (int type = 0; type < ALL_TYPES; type++)
+        for (int n = first_length(type); n <= 130; n += first_length(type))
             for (int s = 0; s < SCALES; s++) {
                 int padded = ph_round_up(n, PH_LANES);
                 bed_say("%s load_row n=%d %s scale %g", t->name, n, type_names[type],
                         (double)scales[s]);
-                const void *src = place_elements(FIRST_ROW, n, types[type], MIXED);
+                const void *src = bed_elements(FIRST_ROW, n, types[type], BED_MIXED);
                 float *dst = bed_floats(0, padded, side());
                 REF.load_row(expected, src, n, types[type], scales[s]);
                 t->load_row(dst, src, n, types[type], scales[s]);
@@ -145,7 +130,7 @@ void bench_pack_row_major(const ph_kernels *t)
         char shape[40];
         bed_timer timer;
         for (int i = 0; i < 4; i++)
-            rows[i] = place_elements(FIRST_ROW + i, 128, types[type], EVEN);
+            rows[i] = bed_elements(FIRST_ROW + i, 128, types[type], BED_EVEN);
         BED_TIME(&timer, t->pack_row_major(dst, 128, rows, 4, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "4 x 128 %s", type_names[type]);
         bed_report("pack_row_major", t, shape, &timer, 0,
@@ -159,7 +144,7 @@ void bench_load_row(const ph_kernels *t)
     for (int type = 0; type < TYPES; type++) {
         char shape[40];
         bed_timer timer;
-        const void *src = place_elements(FIRST_ROW, 128, types[type], EVEN);
+        const void *src = bed_elements(FIRST_ROW, 128, types[type], BED_EVEN);
         BED_TIME(&timer, t->load_row(dst, src, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "128 %s", type_names[type]);
         bed_report("load_row", t, shape, &timer, 0,
@@ -172,12 +157,12 @@ void bench_load_row(const ph_kernels *t)
 static void scores_in_place_at(const ph_kernels *t, int m, int n, int k, ph_dtype type)
 {
     int lda = k + bed_below(2) * 5, ldb = k + bed_below(3), cols = ph_round_up(n, 16);
-    int data = bed_below(4) ? CALM : MIXED;
+    int data = bed_below(4) ? BED_CALM : BED_MIXED;
     float wanted[PH_MR_MAX * PH_STRIP_LD], highest[PH_MR_MAX * PH_LANES];
     bed_say("%s scores_in_place m=%d n=%d k=%d ldb=%d %s", t->name, m, n, k, ldb,
             type_names[type]);
-    const float *a = place_elements(0, (m - 1) * lda + k, PH_F32, data);
-    const void *b = place_elements(1, (n - 1) * ldb + k, type, data);
+    const float *a = bed_elements(0, (m - 1) * lda + k, PH_F32, data);
+    const void *b = bed_elements(1, (n - 1) * ldb + k, type, data);
     for (int i = 0; i < m * PH_LANES; i++) highest[i] = bed_below(2) ? -INFINITY : 0.5f;
     float *s = bed_floats(2, (m - 1) * PH_STRIP_LD + cols, side());
     float *lane_max = bed_copy(3, highest, m * PH_LANES, side());
@@ -205,8 +190,8 @@ void bench_scores_in_place(const ph_kernels *t)
         for (int m = 1; m <= 4; m += 3) {
             char shape[40];
             bed_timer timer;
-            const float *a = place_elements(0, m * 64, PH_F32, EVEN);
-            const void *b = place_elements(1, PH_STRIP_LD * 64, types[type], EVEN);
+            const float *a = bed_elements(0, m * 64, PH_F32, BED_EVEN);
+            const void *b = bed_elements(1, PH_STRIP_LD * 64, types[type], BED_EVEN);
             float *s = bed_floats(2, m * PH_STRIP_LD, BED_START);
             float *lane_max = bed_floats(3, m * PH_LANES, BED_START);
             BED_TIME(&timer, t->scores_in_place(m, PH_STRIP_LD, 64, a, 64, b, 64,
@@ -222,11 +207,13 @@ void bench_scores_in_place(const ph_kernels *t)
 /* The last panel is filled up; gaps between panels and all behind them are left alone. */
 static void panels_at(const ph_kernels *t, int width, int k, int n, ph_dtype type)
 {
-    int stride = n + bed_below(3), gap = bed_below(3), panels = ph_div_up(n, width);
+    int unit = ph_dtype_is_block(type) ? PH_QUANT_BLOCK : 1;
+    int stride = n + bed_below(3) * unit, gap = bed_below(3);
+    int panels = ph_div_up(n, width);
     int64_t panel = (int64_t)k * width + gap;
     bed_say("%s pack_panels width=%d k=%d n=%d stride=%d panel=%d %s", t->name, width, k,
             n, stride, (int)panel, type_names[type]);
-    const void *src = place_elements(FIRST_ROW, (k - 1) * stride + n, type, MIXED);
+    const void *src = bed_elements(FIRST_ROW, (k - 1) * stride + n, type, BED_MIXED);
     float *dst = bed_floats(0, (panels - 1) * panel + k * width, side());
     REF.pack_panels(expected, width, panel, src, stride, k, n, type);
     t->pack_panels(dst, width, panel, src, stride, k, n, type);
@@ -242,6 +229,9 @@ void check_pack_panels(const ph_kernels *t)
                 panels_at(t, t->mr, k, n, types[type]);
                 panels_at(t, t->nr, k, n, types[type]);
             }
+    for (int type = TYPES; type < ALL_TYPES; type++)
+        for (int k = 1; k <= 33; k++)
+            panels_at(t, t->nr, k, PH_QUANT_BLOCK * (1 + bed_below(5)), types[type]);
 }
 
 void bench_pack_panels(const ph_kernels *t)
@@ -252,7 +242,7 @@ void bench_pack_panels(const ph_kernels *t)
         for (int w = 0; w < 2; w++) {
             char shape[40];
             bed_timer timer;
-            const void *src = place_elements(FIRST_ROW, 64 * 128, types[type], EVEN);
+            const void *src = bed_elements(FIRST_ROW, 64 * 128, types[type], BED_EVEN);
             BED_TIME(&timer, t->pack_panels(dst, widths[w], 64 * widths[w], src, 128, 64,
                                             128, types[type]));
             snprintf(shape, sizeof shape, "64 x 128 to %d %s", widths[w],
@@ -275,7 +265,7 @@ void check_store_row(const ph_kernels *t)
                 size_t bytes = (size_t)n * ph_dtype_size(types[type]);
                 bed_say("%s store_row n=%d %s scale %g", t->name, n, type_names[type],
                         (double)factors[f]);
-                const float *src = place_elements(FIRST_ROW, n, PH_F32, MIXED);
+                const float *src = bed_elements(FIRST_ROW, n, PH_F32, BED_MIXED);
                 void *want = bed_place(1, bytes, BED_END);
                 void *got = bed_place(0, bytes, side());
                 REF.store_row(want, src, n, types[type], factors[f]);
@@ -292,7 +282,7 @@ void bench_store_row(const ph_kernels *t)
     for (int type = 0; type < TYPES; type++) {
         char shape[40];
         bed_timer timer;
-        const float *src = place_elements(FIRST_ROW, 128, PH_F32, EVEN);
+        const float *src = bed_elements(FIRST_ROW, 128, PH_F32, BED_EVEN);
         static float dst[128];
         BED_TIME(&timer, t->store_row(dst, src, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "128 %s", type_names[type]);

@@ -246,53 +246,6 @@ void bench_product(const ph_kernels *t)
     }
 }
 
-/* ---- product_few_rows: any m, n, k ------------------------------------------------- */
-
-static void few_rows_at(const ph_kernels *t, int m, int n, int k)
-{
-    int64_t lda = k + bed_below(3), ldb = n + bed_below(4), ldc = n + bed_below(4);
-    bed_say("%s product_few_rows m=%d n=%d k=%d lda=%d ldb=%d ldc=%d", t->name, m, n, k,
-            (int)lda, (int)ldb, (int)ldc);
-    memcpy(expected, start, sizeof expected);
-    REF.product_few_rows(m, n, k, left, lda, right, ldb, expected, LD);
-    const float *a = bed_copy(0, left, (m - 1) * lda + k, side());
-    const float *b = bed_copy(1, right, (k - 1) * ldb + n, side());
-    float *c = bed_floats(2, (m - 1) * ldc + n, side());
-    for (int i = 0; i < m; i++)
-        memcpy(c + i * ldc, start + i * LD, (size_t)n * sizeof(float));
-    t->product_few_rows(m, n, k, a, lda, b, ldb, c, ldc);
-    bed_same_rows("c", c, ldc, expected, LD, m, n, n);
-    bed_intact(2);
-}
-
-void check_product_few_rows(const ph_kernels *t)
-{
-    for (int n = 1; n <= 130; n += EVERY) {
-        int kind = n % BED_KINDS;
-        bed_fill(left, MORE * 72, kind);
-        bed_fill(right, 70 * (n + 4), kind);
-        bed_fill(start, MORE * LD, kind);
-        for (int m = 1; m <= MORE; m = m < 9 ? m + 1 : 2 * m - 5)
-            for (int k = 1 + (n + m) % 4; k <= 70; k += k < 12 ? 2 : 19)
-                few_rows_at(t, m, n, k);
-    }
-}
-
-void bench_product_few_rows(const ph_kernels *t)
-{
-    for (int m = 1; m <= 8; m = m < 4 ? 4 : 2 * m) {
-        const int n = 160, k = 512;
-        char shape[40];
-        bed_timer timer;
-        bed_fill(left, ROWS * k, BED_NORMAL);
-        bed_fill(right, (int64_t)n * k, BED_NORMAL);
-        bed_fill(start, ROWS * LD, BED_NORMAL);
-        BED_TIME(&timer, t->product_few_rows(m, n, k, left, k, right, n, start, LD));
-        snprintf(shape, sizeof shape, "%d x %d, k %d", m, n, k);
-        bed_report("product_few_rows", t, shape, &timer, 2.0 * m * n * k, 4.0 * n * k);
-    }
-}
-
 /* ---- add_rows: any m, n ------------------------------------------------------------ */
 
 void check_add_rows(const ph_kernels *t)

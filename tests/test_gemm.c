@@ -9,17 +9,14 @@
  * Every buffer ends where an unmapped page begins, and all of c's buffer is compared, the
  * gaps between its rows included, so a touch outside is a fault or a difference.
  *
- * test_gemm --bench [isa [shape]] measures it against OpenBLAS instead, in interleaved
- * runs; OPENBLAS_CORETYPE=SkylakeX or Haswell where OpenBLAS does not know the CPU.
+ * test_gemm --bench [isa [shape]] measures it against OpenBLAS instead (gemm_bench.c).
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <math.h>
-#include <time.h>
 
 #include "base/half.h"
 #include "check.h"
 #include "every.h"
+#include "gemm_bench.h"
 #include "guard.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
@@ -46,32 +43,12 @@ static void guarded_free(guarded *g)
     guard_free(g->start);
 }
 
-static ph_workspace workspace_new(const ph_ctx *ctx, const ph_gemm *list, int count)
-{
-    size_t bytes = ph_gemm_bytes(ctx, list, count);
-    return (ph_workspace){guard_alloc(bytes), bytes};
-}
-
-/* ---- a context without the engine -------------------------------------------------- */
-
-static ph_ctx ctx_new(const ph_kernels *kernels, int threads)
-{
-    ph_ctx ctx = {.threads = threads, .kernels = kernels};
-    ctx.pool = ph_pool_init(malloc(ph_pool_bytes(threads)), threads);
-    return ctx;
-}
-
-static void ctx_free(ph_ctx *ctx)
-{
-    ph_pool_stop(ctx->pool);
-    free(ctx->pool);
-}
-
 /* ---- the definition ---------------------------------------------------------------- */
 
 static float get(const void *x, ph_dtype type, int64_t at)
 {
     if (type == PH_F32) return ((const float *)x)[at];
+    if (ph_dtype_is_block(type)) return ph_quant_element(x, type, at);
     uint16_t half = ((const uint16_t *)x)[at];
     return type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half);
 }
@@ -109,7 +86,7 @@ static const float *row_of(const ph_gemm *g, int i, float *to)
 
 static const float *column_of(const ph_gemm *g, int j, float *to)
 {
-    for (int k = 0; k < g->k; k++) to[k] = g->b[b_at(g, k, j)];
+    for (int k = 0; k < g->k; k++) to[k] = get(g->b, g->b_type, b_at(g, k, j));
     return to;
 }
 
@@ -187,6 +164,16 @@ static void fill(guarded *g, ph_dtype type, uint64_t *r)
     for (int64_t i = 0; i < count; i++) put(g->start, type, i, check_normal(r));
 }
 
+/* Blocks of random bytes, but for scales and minima near 1. */
+static void fill_blocks(guarded *g, ph_dtype type, uint64_t *r)
+{
+    size_t block = (size_t)ph_offset(type, PH_QUANT_BLOCK);
+    for (size_t i = 0; i < g->bytes; i++) g->start[i] = (char)check_below(r, 256);
+    for (size_t i = 0; i < g->bytes; i += block)
+        for (size_t half = 0; half < (type == PH_Q4_1 ? 2 : 1); half++)
+            put(g->start + i, PH_F16, (int64_t)half, check_normal(r));
+}
+
 static size_t span(int rows, int64_t stride, int n) /* elements from first to last */
 {
     return rows > 0 && n > 0 ? (size_t)((rows - 1) * stride + n) : 0;
@@ -206,16 +193,17 @@ static size_t lay_a(ph_gemm *g, uint64_t *r, int transposed, int block)
     return span(g->m, stride, block ? (int)(blocks * step) : g->k);
 }
 
-/* Lays out b, optionally in blocks along its contiguous axis. */
-static size_t lay_b(ph_gemm *g, uint64_t *r, int transposed, int block)
+/* Lays out b, optionally in blocks along its contiguous axis; all lengths along that are
+   multiples of `unit`. */
+static size_t lay_b(ph_gemm *g, uint64_t *r, int transposed, int block, int unit)
 {
     int inner = transposed ? g->k : g->n, outer = transposed ? g->n : g->k;
-    int64_t stride = (block ? block : inner) + check_below(r, 3);
+    int64_t stride = (block ? block : inner) + check_below(r, 3) * unit;
     if (stride < 2) stride = 2;
     g->b_row = transposed ? 1 : stride;
     g->b_col = transposed ? stride : 1;
     g->b_block = block;
-    g->b_step = block ? outer * stride + check_below(r, 5) : 0;
+    g->b_step = block ? outer * stride + check_below(r, 5) * unit : 0;
     if (!block) return span(outer, stride, inner);
     if (inner == 0 || outer == 0) return 0;
     return (size_t)((inner - 1) / block * g->b_step) + span(outer, stride, block);
@@ -250,28 +238,37 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
     ph_gemm *g = &p->g;
     int a_transposed = check_below(r, 2), b_transposed = check_below(r, 2);
     memset(p, 0, sizeof *p);
+    g->b_type = check_below(r, 2) ? PH_F32 : (ph_dtype)check_below(r, PH_Q4_1 + 1);
+    int unit = ph_dtype_is_block(g->b_type) ? PH_QUANT_BLOCK : 1;
+    if (b_transposed)
+        k = ph_round_up(k, unit);
+    else
+        n = ph_round_up(n, unit);
     g->m = m, g->n = n, g->k = k;
     g->a_type = (ph_dtype)check_below(r, 3);
     g->c_type = check_below(r, 2) ? PH_F32 : (ph_dtype)check_below(r, 3);
     g->add = check_below(r, 2);
     g->tiles = !check_below(r, 3) && (int64_t)m * n * k < 3 << 20;
     int a_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
-    int b_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
+    int b_block = check_below(r, 3) ? 0 : ph_round_up(1 + check_below(r, 70), unit);
     int c_block = check_below(r, 3) ? 0 : 1 + check_below(r, 70);
     size_t a = lay_a(g, r, a_transposed, a_block);
-    size_t b = lay_b(g, r, b_transposed, b_block), c = lay_c(g, r, c_block);
+    size_t b = lay_b(g, r, b_transposed, b_block, unit), c = lay_c(g, r, c_block);
     p->a = guarded_new(a * ph_dtype_size(g->a_type));
-    p->b = guarded_new(b * sizeof(float));
+    p->b = guarded_new((size_t)ph_offset(g->b_type, (int64_t)b));
     p->c = guarded_new(c * ph_dtype_size(g->c_type));
     p->bias = guarded_new((size_t)n * sizeof(float));
     fill(&p->a, g->a_type, r);
-    fill(&p->b, PH_F32, r);
+    if (unit > 1)
+        fill_blocks(&p->b, g->b_type, r);
+    else
+        fill(&p->b, g->b_type, r);
     fill(&p->bias, PH_F32, r);
     fill(&p->c, g->c_type, r);
-    g->a = p->a.start, g->b = (float *)p->b.start, g->c = p->c.start;
-    if (!check_below(r, 3)) /* exact in one term */
+    g->a = p->a.start, g->b = p->b.start, g->c = p->c.start;
+    if (!check_below(r, 3) && unit == 1) /* exact in one term */
         for (size_t i = 0; i < b; i++)
-            put(p->b.start, PH_F32, (int64_t)i, (float)(check_below(r, 255) - 127));
+            put(p->b.start, g->b_type, (int64_t)i, (float)(check_below(r, 255) - 127));
     g->bias = check_below(r, 2) ? (float *)p->bias.start : NULL;
     p->before = malloc(p->c.bytes + 1);
     p->want = malloc(p->c.bytes + 1);
@@ -297,10 +294,11 @@ static void problem_check(const problem *p, const ph_kernels *table, int threads
     at /= ph_dtype_size(g->c_type);
     CHECK(!memcmp(got, want, p->c.bytes),
           "%s, %d threads: (%d, %d, %d) a strides %d %d block %d type %d, b strides %d "
-          "%d block %d, c type %d row %d block %d, bias %d, add %d, tiles %d: element "
-          "%zu is %g, not %g",
+          "%d block %d type %s, c type %d row %d block %d, bias %d, add %d, tiles %d: "
+          "element %zu is %g, not %g",
           isa, threads, g->m, g->n, g->k, (int)g->a_row, (int)g->a_col, g->a_block,
-          (int)g->a_type, (int)g->b_row, (int)g->b_col, g->b_block, (int)g->c_type,
+          (int)g->a_type, (int)g->b_row, (int)g->b_col, g->b_block,
+          ph_dtype_name(g->b_type), (int)g->c_type,
           (int)g->c_row, g->c_block, g->bias != NULL, g->add, tiled, at,
           (double)get(got, g->c_type, (int64_t)at),
           (double)get(want, g->c_type, (int64_t)at));
@@ -310,29 +308,40 @@ static void problem_check(const problem *p, const ph_kernels *table, int threads
 static void check_call(problem *p, int count, const ph_kernels *table, int threads)
 {
     ph_gemm list[PH_GEMM_MAX];
-    ph_ctx ctx = ctx_new(table, threads);
+    ph_ctx ctx = gemm_ctx_new(table, threads);
     for (int i = 0; i < count; i++) {
         list[i] = p[i].g;
         memcpy(p[i].c.start, p[i].before, p[i].c.bytes);
     }
-    ph_workspace space = workspace_new(&ctx, list, count);
+    ph_workspace space = gemm_workspace(&ctx, list, count);
     CHECK(space.size % PH_ALIGN == 0, "workspace of %zu bytes", space.size);
     ph_gemm_run(&ctx, list, count, space);
     guard_free(space.data);
-    ctx_free(&ctx);
+    gemm_ctx_free(&ctx);
     for (int i = 0; i < count; i++) problem_check(&p[i], table, threads);
 }
 
-/* Every ISA and thread count; ref, which is slow, takes turns with the latter. */
+/* Every ISA and thread count, and tiles as loops in C where no ISA has them; those and
+   ref, which are slow, take turns with the thread counts. */
 static void check_list(problem *p, int count)
 {
     static const int threads[] = {1, 2, 7};
     static int turn;
-    const ph_kernels *const *isas = ph_kernels_list();
-    for (int t = 0; isas[t] && !isas[t]->f32_tiles; t++) /* which has the same products */
+    const ph_kernels *const *isas = ph_kernels_list(), *best = isas[0];
+    for (int t = 0; isas[t] && !isas[t]->f32_tiles; t++) { /* f32_tiles: same products */
+        best = isas[t];
         for (int n = 0; n < 3; n++)
             if (isas[t] != &ph_kernels_ref || n == turn % 3)
                 check_call(p, count, isas[t], threads[n]);
+    }
+    ph_kernels with_tiles = *best;
+    with_tiles.bf16_pairs = &REF;
+    int tiled = 0;
+    for (int i = 0; i < count; i++) {
+        const ph_gemm *g = &p[i].g;
+        tiled |= may_be_tiled(g) && (int64_t)g->m * g->n * g->k < 1 << 17;
+    }
+    if (!best->bf16_pairs && tiled) check_call(p, count, &with_tiles, threads[turn % 3]);
     turn++;
 }
 
@@ -396,6 +405,25 @@ static void side_by_side(void)
     }
 }
 
+/* The shapes of layers: every type, either storage order, few rows and many. */
+static void stored_types(void)
+{
+    static const int widths[][2] = {{1536, 97}, {97, 1536}, {4096, 32}, {67, 4096}};
+    uint64_t r = check_seed + 8;
+    for (int i = 0; i < 4; i++)
+        for (int type = PH_F16; type <= PH_Q4_1; type++)
+            for (int transposed = 0; transposed < 2; transposed++) {
+                static const int rows[] = {1, 2, 3, 8, 13};
+                problem p;
+                int m = rows[check_below(&r, 5)];
+                do problem_new(&p, m, widths[i][0], widths[i][1], &r);
+                while (((int)p.g.b_type != type || (p.g.b_col != 1) != transposed) &&
+                       (problem_free(&p), 1));
+                check_list(&p, 1);
+                problem_free(&p);
+            }
+}
+
 /* several products with one left side */
 static void shared_left(void)
 {
@@ -405,6 +433,9 @@ static void shared_left(void)
         int m = 1 + check_below(&r, 60), k = 1 + check_below(&r, 90);
         for (int q = 0; q < 3; q++) {
             problem_new(&p[q], m, 1 + check_below(&r, 90), k, &r);
+            for (; q && p[q].g.k != k; problem_new(&p[q], m, 33, k, &r))
+                problem_free(&p[q]); /* blocks along k have rounded it up */
+            if (q == 0) k = p[0].g.k;
             if (q == 0) continue;
             ph_gemm *g = &p[q].g, *first = &p[0].g;
             g->a = first->a, g->a_type = first->a_type, g->same_a = 1;
@@ -426,7 +457,8 @@ static void small_numbers(void)
         problem_new(&p, turn < 32 ? 1 + turn % 2 : turn - 28, 1 + check_below(&r, 90),
                     1 + check_below(&r, 90), &r);
         ph_gemm *g = &p.g;
-        size_t bs = p.b.bytes / sizeof(float), as = p.a.bytes / ph_dtype_size(g->a_type);
+        size_t bs = g->b_type == PH_F32 ? p.b.bytes / sizeof(float) : 0;
+        size_t as = p.a.bytes / ph_dtype_size(g->a_type);
         for (size_t i = 0; i < bs; i++)
             ((float *)p.b.start)[i] *= check_below(&r, 9) ? 0x1p-60f : 0x1p-70f;
         for (size_t i = 0; i < as && g->a_type != PH_F16; i++)
@@ -448,11 +480,11 @@ static void non_finite(void)
     for (int t = 0; isas[t]; t++)
         for (int turn = 0; turn < 6; turn++) {
             int m = 1 + turn / 2 * 9;
-            ph_ctx ctx = ctx_new(isas[t], 2);
+            ph_ctx ctx = gemm_ctx_new(isas[t], 2);
             ph_gemm g = {
                 .m = m, .n = N, .k = K, .a = a, .b = b, .c = c, .tiles = turn % 2};
             g.a_row = K, g.b_row = g.c_row = N, g.a_col = g.b_col = 1;
-            ph_workspace space = workspace_new(&ctx, &g, 1);
+            ph_workspace space = gemm_workspace(&ctx, &g, 1);
             for (int i = 0; i < M * K; i++) a[i] = 1;
             for (int i = 0; i < K * N; i++) b[i] = 1;
             b[5 * N + 36] = NAN, b[7 * N + 2] = INFINITY, a[(m - 1) * K + 3] = INFINITY;
@@ -464,123 +496,8 @@ static void non_finite(void)
                           isas[t]->name, m, i, j, (double)x);
                 }
             guard_free(space.data);
-            ctx_free(&ctx);
+            gemm_ctx_free(&ctx);
         }
-}
-
-/* ---- bench: interleaved with OpenBLAS ---------------------------------------------- */
-
-typedef void blas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha,
-                        const float *a, int lda, const float *b, int ldb, float beta,
-                        float *c, int ldc);
-
-typedef struct peer {
-    blas_sgemm *sgemm;
-    void (*set_threads)(int);
-    char *(*core)(void);
-} peer;
-
-/* A symbol as a function pointer: C has no conversion from void *. */
-#define SYMBOL(library, name, to) (*(void **)&(to) = dlsym(library, name), (to) != NULL)
-
-static int peer_open(peer *p)
-{
-    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-    memset(p, 0, sizeof *p);
-    return library && SYMBOL(library, "cblas_sgemm", p->sgemm) &&
-           SYMBOL(library, "openblas_set_num_threads", p->set_threads) &&
-           SYMBOL(library, "openblas_get_corename", p->core);
-}
-
-/* With one thread the thread's own time is taken: others on the machine count less. */
-static double seconds(int threads)
-{
-    struct timespec t;
-    clock_gettime(threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int rising(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return a < b ? -1 : a > b;
-}
-
-enum { ROUNDS = 100, CALLS = 3 }; /* most rounds */
-
-/* Times of one side: a call to warm up, then CALLS; its threads may fall asleep. */
-static void bench_side(ph_ctx *ctx, const ph_gemm *g, ph_workspace space, const peer *p,
-                       double *t)
-{
-    int tb = g->b_col == 1 ? 111 : 112, ta = g->a_col == 1 ? 111 : 112;
-    for (int i = -1; i < CALLS; i++) {
-        double start = seconds(ctx->threads);
-        if (p)
-            p->sgemm(101, ta, tb, g->m, g->n, g->k, 1, g->a,
-                     (int)(g->a_col == 1 ? g->a_row : g->a_col), g->b,
-                     (int)(g->b_col == 1 ? g->b_row : g->b_col), 0, g->c, g->n);
-        else
-            ph_gemm_run(ctx, g, 1, space);
-        if (i >= 0) t[i] = seconds(ctx->threads) - start;
-    }
-    if (p && ctx->threads > 1) nanosleep(&(struct timespec){0, 60000000}, NULL);
-}
-
-static void bench_shape(const char *isa, int threads, const int *shape, int form,
-                        const peer *p)
-{
-    static const char *const forms[] = {"x w  ", "x w^T", "x^T w"};
-    int m = shape[0], n = shape[1], k = shape[2];
-    ph_ctx ctx = ctx_new(ph_kernels_pick(isa), threads);
-    ph_gemm g = {.m = m, .n = n, .k = k, .a_row = k, .a_col = 1, .b_row = n, .b_col = 1};
-    float *a = malloc((size_t)m * (size_t)k * 4), *b = malloc((size_t)n * (size_t)k * 4);
-    double ours[ROUNDS * CALLS], theirs[ROUNDS * CALLS], ratio[ROUNDS * CALLS];
-    uint64_t r = 1;
-    double work = 2e-9 * m * n * k; /* a second or so for each side */
-    int turns = ph_max(ph_min((int)(150 / (CALLS + 1) / work), ROUNDS), 6);
-    if (form == 1) g.b_row = 1, g.b_col = k;
-    if (form == 2 && m > 1) g.a_row = 1, g.a_col = m;
-    for (int64_t i = 0; i < (int64_t)m * k; i++) a[i] = (float)check_uniform(&r) - 0.5f;
-    for (int64_t i = 0; i < (int64_t)n * k; i++) b[i] = (float)check_uniform(&r) - 0.5f;
-    g.a = a, g.b = b, g.c_row = n, g.c = malloc((size_t)m * (size_t)n * 4);
-    ph_workspace space = workspace_new(&ctx, &g, 1);
-    p->set_threads(threads);
-    for (int i = 0; i < turns; i++) {
-        bench_side(&ctx, &g, space, NULL, ours + i * CALLS);
-        bench_side(&ctx, &g, space, p, theirs + i * CALLS);
-    }
-    int count = turns * CALLS;
-    for (int i = 0; i < count; i++) ratio[i] = theirs[i] / ours[i];
-    qsort(ours, (size_t)count, sizeof(double), rising);
-    qsort(theirs, (size_t)count, sizeof(double), rising);
-    qsort(ratio, (size_t)count, sizeof(double), rising);
-    printf("%-6s %d threads  %s %5d %5d %5d  ours %6.1f (median %6.1f) GFLOP/s  OpenBLAS "
-           "%6.1f (%6.1f)  ratio %.3f (%.3f, of pairs %.3f)\n",
-           isa, threads, forms[form], m, n, k, work / ours[0], work / ours[count / 2],
-           work / theirs[0], work / theirs[count / 2], theirs[0] / ours[0],
-           theirs[count / 2] / ours[count / 2], ratio[count / 2]);
-    guard_free(space.data), free(a), free(b), free(g.c);
-    ctx_free(&ctx);
-}
-
-static int bench(int argc, char **argv)
-{
-    static const int shapes[][3] = {{640, 1536, 512}, {512, 768, 768}, {2048, 2048, 2048},
-                                    {640, 512, 512},  {1, 4096, 4096}, {8, 4096, 4096},
-                                    {16, 4096, 4096}, {64, 2048, 2048}};
-    const char *isa = argc > 2 ? argv[2] : ph_kernels_pick(NULL)->name;
-    int chosen = argc > 3 ? atoi(argv[3]) : -1;
-    peer p;
-    if (!peer_open(&p)) {
-        printf("libopenblas.so.0 is not here: nothing to compare with\n");
-        return 0;
-    }
-    printf("OpenBLAS runs its kernels for %s\n", p.core());
-    for (int threads = 1; threads <= 2; threads++)
-        for (int s = 0; s < (int)(sizeof shapes / sizeof shapes[0]); s++)
-            for (int form = 0; form < 3 && (chosen < 0 || s == chosen); form++)
-                bench_shape(isa, threads, shapes[s], form, &p);
-    return 0;
 }
 
 static const check_case cases[] = {{"small_sizes", small_sizes},
@@ -588,6 +505,7 @@ static const check_case cases[] = {{"small_sizes", small_sizes},
                                    {"over_blocks", over_blocks},
                                    {"rounds", rounds},
                                    {"side_by_side", side_by_side},
+                                   {"stored_types", stored_types},
                                    {"shared_left", shared_left},
                                    {"small_numbers", small_numbers},
                                    {"non_finite", non_finite},
@@ -595,6 +513,6 @@ static const check_case cases[] = {{"small_sizes", small_sizes},
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && !strcmp(argv[1], "--bench")) return bench(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "--bench")) return gemm_bench(argc, argv);
     return check_main(argc, argv, cases);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/quant.h"
 #include "polyhead.h"
 
 #define PH_ALIGN 64 /* bytes: a cache line, and the widest vector */
@@ -44,10 +45,23 @@ static inline size_t ph_dtype_size(ph_dtype type)
     return type == PH_F32 ? 4 : 2;
 }
 
-/* The address `index` elements behind `base` in a tensor of the given type. */
+/* Bytes of `index` elements; of whole blocks where the type has blocks. */
+static inline int64_t ph_offset(ph_dtype type, int64_t index)
+{
+    switch (type) {
+    case PH_F32: return index * 4;
+    case PH_Q8_0: return index / PH_QUANT_BLOCK * PH_Q8_0_BYTES;
+    case PH_Q4_0: return index / PH_QUANT_BLOCK * PH_Q4_0_BYTES;
+    case PH_Q4_1: return index / PH_QUANT_BLOCK * PH_Q4_1_BYTES;
+    default: return index * 2;
+    }
+}
+
+/* The address `index` elements behind `base` in a tensor of the given type; where the
+   type has blocks, that of the block which holds the element. */
 static inline const void *ph_at(const void *base, ph_dtype type, int64_t index)
 {
-    return (const char *)base + index * (int64_t)ph_dtype_size(type);
+    return (const char *)base + ph_offset(type, index);
 }
 
 static inline void *ph_at_out(void *base, ph_dtype type, int64_t index)

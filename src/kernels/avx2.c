@@ -19,6 +19,7 @@
 #include "kernels/tmpl_head_back.h"
 #include "kernels/tmpl_joint.h"
 #include "kernels/tmpl_layer.h"
+#include "kernels/tmpl_few_rows.h"
 
 #define TABLE ph_kernels_avx2
 #define NAME "avx2"

@@ -19,6 +19,7 @@
 #include "kernels/tmpl_head_back.h"
 #include "kernels/tmpl_joint.h"
 #include "kernels/tmpl_layer.h"
+#include "kernels/tmpl_few_rows.h"
 
 #define VECTORS "avx512"
 

@@ -66,6 +66,11 @@ typedef struct gemm_scratch {
     float *c;            /* copy of a rectangle of c, or of one register tile */
 } gemm_scratch;
 
+static int is_few_rows(const job *j)
+{
+    return j->mode == FEW_ROWS || j->mode == FEW_ROWS_T;
+}
+
 /* ---- decisions --------------------------------------------------------------------- */
 
 static const sizes *sizes_for(const ph_kernels *k)
@@ -89,6 +94,7 @@ static void choose_round(job *j)
     int mr = j->k->mr, k_blocks = ph_max(ph_div_up(g->k, j->s->kc), 1),
         max_packed = j->s->max_packed;
     j->kc = ph_max(ph_div_up(g->k, k_blocks), 1);
+    if (ph_dtype_is_block(g->b_type)) j->kc = ph_round_up(j->kc, PH_QUANT_BLOCK);
     j->depth = g->k;
     j->height = g->m;
     if ((int64_t)g->m * g->k <= max_packed) return;
@@ -108,6 +114,8 @@ static void choose_packed(job *j, int wanted, int count)
     j->mode = PACKED;
     choose_round(j);
     j->columns = ph_gemm_even_part(panels, j->s->columns / nr, wanted, MIN_PANELS) * nr;
+    if (ph_dtype_is_block(j->g->b_type))
+        j->columns = ph_round_up(j->columns, PH_QUANT_BLOCK);
     int column_blocks = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
     int most = j->direct ? tiles : ph_max(COPY / j->columns / mr, 1);
     int row_blocks = ph_div_up(wanted, column_blocks * (j->direct ? count : 1));
@@ -135,11 +143,6 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
 }
 
 /* ---- workspace --------------------------------------------------------------------- */
-
-static int is_few_rows(const job *j)
-{
-    return j->mode == FEW_ROWS || j->mode == FEW_ROWS_T;
-}
 
 /* Floats that the first loop packs. */
 static size_t packed_floats(const job *j)
@@ -170,7 +173,7 @@ static int shares(const job *j)
 {
     int packs = j->mode == PACKED || j->mode == TILED;
     return packs && j->g->same_a && j->mode == j[-1].mode && j->once == j[-1].once &&
-           j->depth == j[-1].depth && j->height == j[-1].height;
+           j->depth == j[-1].depth && j->height == j[-1].height && j->kc == j[-1].kc;
 }
 
 /* Whether packed a has scratch of its own. Products of several rounds run one after the
@@ -330,7 +333,7 @@ void ph_gemm_begin(const job *j, area *r, float *copy, int add)
     r->c = j->direct ? (float *)g->c + r->i0 * g->c_row + r->j0 : copy;
     r->ldc = j->direct ? g->c_row : j->columns;
     if (add && !j->direct) ph_gemm_copy(j, r, 0);
-    for (int i = 0; i < r->rows && !add && (j->mode == FEW_ROWS || g->k == 0); i++)
+    for (int i = 0; i < r->rows && !add && (is_few_rows(j) || g->k == 0); i++)
         memset(r->c + i * r->ldc, 0, (size_t)r->cols * sizeof *r->c);
 }
 

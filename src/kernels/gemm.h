@@ -20,6 +20,11 @@
  *     dx = dy w^T    a = dy, a_col 1     b = w, b_row 1, b_col = row length of w
  *     dw = x^T dy    a = x, a_row 1      b = dy, b_col 1
  *
+ * Types. b is read in the type it is stored in and converted to f32 in registers or while
+ * it is packed, so c has the bits of the same values stored as f32, in either storage
+ * order. Rows of a block type lie along the axis with stride 1, whose length, the other
+ * stride, b_block and b_step are then multiples of PH_QUANT_BLOCK.
+ *
  * Blocks. A matrix of a layer may be stored as one matrix per head, (heads, in, dim)
  * instead of (in, heads*dim). Its contiguous axis then comes in blocks of `dim` elements
  * that start in*dim elements apart: b_block = dim, b_step = in*dim, and the same for c.
@@ -44,7 +49,8 @@ typedef struct ph_gemm {
     int64_t a_step;
     int same_a; /* 1: all of this as in the product before it in the list */
 
-    const float *b; /* (k, n): b[k*b_row + j*b_col] */
+    const void *b; /* (k, n): b[k*b_row + j*b_col] */
+    ph_dtype b_type;
     int64_t b_row, b_col;
     int b_block;    /* 0: none; else element e of the axis with stride 1 lies at */
     int64_t b_step; /* e / b_block * b_step + e % b_block */

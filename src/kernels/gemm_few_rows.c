@@ -3,11 +3,11 @@
  * which is therefore neither packed nor read twice.
  *
  *   FEW_ROWS  rows of b are contiguous: one row after the other, sums in registers
- *   FEW_ROWS_T  columns of b are contiguous (logits from embeddings): squares of b are
- *           transposed in registers, as K is in decoding
+ *   FEW_ROWS_T  columns of b are contiguous (nn.Linear, logits from embeddings): squares
+ *           of b are transposed in registers, as K is in decoding
+ *
+ * Elements of b become f32 in registers.
  */
-#include <string.h>
-
 #include "kernels/gemm_job.h"
 
 typedef ph_gemm_job job;
@@ -32,9 +32,7 @@ int ph_gemm_row_major_rows(const job *j)
 
 int ph_gemm_transposed_rows(const job *j)
 {
-    const ph_gemm *g = j->g;
-    int fits = g->b_row == 1 && !g->b_block && !g->add && j->direct && g->k > 0;
-    return fits ? j->k->few_rows : 0;
+    return j->g->b_row == 1 && j->g->b_col != 1 ? j->k->few_rows : 0;
 }
 
 int ph_gemm_few_rows_choose(job *j, int wanted)
@@ -42,7 +40,7 @@ int ph_gemm_few_rows_choose(job *j, int wanted)
     const ph_gemm *g = j->g;
     int row_major = g->m <= ph_gemm_row_major_rows(j);
     if (!row_major && g->m > ph_gemm_transposed_rows(j)) return 0;
-    int unit = row_major ? j->k->nr : PH_LANES;
+    int unit = ph_max(j->k->nr, PH_QUANT_BLOCK);
     j->mode = row_major ? FEW_ROWS : FEW_ROWS_T;
     j->depth = g->k;
     j->rows = j->height = g->m;
@@ -97,42 +95,36 @@ static void multiply_row_major(const job *j, const area *r)
     const ph_gemm *g = j->g;
     for (int p = 0, run; p < r->cols; p += run) {
         run = r->cols - p;
-        const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, r->j0 + p, &run);
-        j->k->product_few_rows(g->m, run, g->k, j->left, j->left_ld, b, g->b_row,
-                               r->c + p, r->ldc);
+        int64_t at = ph_gemm_block(g->b_block, g->b_step, r->j0 + p, &run);
+        j->k->product_few_rows(g->m, run, g->k, j->left, j->left_ld,
+                               ph_at(g->b, g->b_type, at), g->b_row, g->b_type, r->c + p,
+                               r->ldc);
     }
 }
 
-/* The kernel for scores, which writes a strip, and lane maxima that are unused here. */
-static void multiply_transposed(const job *j, const area *r, float *strip,
-                                float *lane_max)
+static void multiply_transposed(const job *j, const area *r)
 {
     const ph_gemm *g = j->g;
-    memset(lane_max, 0, (size_t)g->m * PH_LANES * sizeof *lane_max);
-    for (int p = 0; p < r->cols; p += PH_STRIP_LD) {
-        int n = ph_min(PH_STRIP_LD, r->cols - p);
-        j->k->scores_in_place(g->m, n, g->k, j->left, j->left_ld,
-                              g->b + (r->j0 + p) * g->b_col, g->b_col, PH_F32, strip,
-                              lane_max);
-        for (int i = 0; i < g->m; i++)
-            memcpy(r->c + i * r->ldc + p, strip + i * PH_STRIP_LD,
-                   (size_t)n * sizeof *strip);
+    for (int kk = 0, run; kk < g->k; kk += run) {
+        run = g->k - kk;
+        int64_t at = ph_gemm_block(g->b_block, g->b_step, kk, &run) + r->j0 * g->b_col;
+        j->k->product_few_rows_t(g->m, r->cols, run, j->left + kk, j->left_ld,
+                                 ph_at(g->b, g->b_type, at), g->b_col, g->b_type, r->c,
+                                 r->ldc);
     }
 }
 
 void ph_gemm_few_rows(const job *j, ph_arena *lane, int item)
 {
     const ph_gemm *g = j->g;
-    size_t rows = (size_t)g->m, transposed = j->mode == FEW_ROWS_T;
-    float *copy = ph_arena_floats(lane, j->direct ? 0 : rows * (size_t)j->columns);
-    float *strip = ph_arena_floats(lane, transposed * rows * PH_STRIP_LD);
-    float *lane_max = ph_arena_floats(lane, transposed * rows * PH_LANES);
+    float *copy =
+        ph_arena_floats(lane, j->direct ? 0 : (size_t)g->m * (size_t)j->columns);
     if (item < 0) return;
     int j0 = item * j->columns;
     area r = {.rows = g->m, .j0 = j0, .cols = ph_min(j->columns, g->n - j0)};
     ph_gemm_begin(j, &r, copy, g->add);
-    if (transposed)
-        multiply_transposed(j, &r, strip, lane_max);
+    if (j->mode == FEW_ROWS_T)
+        multiply_transposed(j, &r);
     else
         multiply_row_major(j, &r);
     if (g->bias) ph_gemm_bias(j, &r, 0, g->m);

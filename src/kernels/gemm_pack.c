@@ -2,6 +2,8 @@
  * gemm_pack.c - packs a and b of a product, in any storage order, into K-major panels of
  * mr rows of a or nr columns of b.
  */
+#include <string.h>
+
 #include "kernels/gemm_job.h"
 
 typedef ph_gemm_job job;
@@ -40,9 +42,10 @@ static void transpose_panel(const job *j, int j0, int cols, int k0, int len, flo
     for (int kk = 0, run; kk < len; kk += run) {
         const void *column[PH_NR_MAX];
         run = len - kk;
-        const float *start = g->b + ph_gemm_block(g->b_block, g->b_step, k0 + kk, &run);
-        for (int c = 0; c < cols; c++) column[c] = start + (j0 + c) * g->b_col;
-        j->k->pack_panel(to + (int64_t)kk * nr, nr, column, cols, run, PH_F32, 1.0f);
+        int64_t at = ph_gemm_block(g->b_block, g->b_step, k0 + kk, &run);
+        for (int c = 0; c < cols; c++)
+            column[c] = ph_at(g->b, g->b_type, at + (j0 + c) * g->b_col);
+        j->k->pack_panel(to + (int64_t)kk * nr, nr, column, cols, run, g->b_type, 1.0f);
     }
 }
 
@@ -52,13 +55,15 @@ static void pack_blocks(const job *j, int j0, int cols, int k0, int len, float *
     const ph_gemm *g = j->g;
     int nr = j->k->nr, padded = ph_round_up(cols, nr);
     for (int c = 0, run; c < padded; c += run) {
-        const float *from = NULL;
         float *dst = to + c / nr * j->b_step + c % nr;
         run = c < cols ? ph_min(cols - c, nr - c % nr) : padded - c;
-        if (c < cols) from = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
-        for (int kk = 0; kk < len; kk++)
-            for (int e = 0; e < run; e++)
-                dst[(int64_t)kk * nr + e] = from ? from[(k0 + kk) * g->b_row + e] : 0;
+        int64_t at = ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
+        for (int kk = 0; kk < len; kk++, dst += nr)
+            if (c < cols)
+                ph_gemm_load(j->k, dst, ph_at(g->b, g->b_type, at + (k0 + kk) * g->b_row),
+                             g->b_type, run);
+            else
+                memset(dst, 0, (size_t)run * sizeof *dst);
     }
 }
 
@@ -74,9 +79,10 @@ void ph_gemm_pack_b(const job *j, int j0, int cols, int k0, int len, float *to)
     } else {
         for (int c = 0, run; c < cols; c += run) {
             run = cols - c;
-            const float *from = g->b + ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
+            int64_t at = ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
             j->k->pack_panels(to + c / nr * j->b_step, nr, j->b_step,
-                              from + k0 * g->b_row, g->b_row, len, run, PH_F32);
+                              ph_at(g->b, g->b_type, at + k0 * g->b_row), g->b_row, len,
+                              run, g->b_type);
         }
     }
 }

@@ -33,6 +33,7 @@ enum {
     PANELS = COLUMNS / PH_AMX_BLOCK,
     ONCE = 1 << 13, /* floats of c of an item that uses b once, ... */
     MIN_PANELS = 3, /* ... and its columns */
+    CONVERTED = 128, /* columns of b that are converted at a time */
     STEP =
         PH_BF16_TERMS * PH_AMX_BLOCK * PH_AMX_STEP, /* elements of one step of a panel */
     HEADER = PH_AMX_STEP, /* header of a packed strip: how many terms it has */
@@ -44,7 +45,7 @@ typedef struct tiles_scratch {
     uint16_t *a, *b; /* packed: one strip of a; the panels of b */
     int *terms;      /* terms of each panel of b */
     float *c;        /* the copy */
-    float *gathered; /* a step of b gathered from blocks */
+    float *gathered; /* a step of b as f32: gathered from blocks, converted */
 } tiles_scratch;
 
 /* ---- decisions --------------------------------------------------------------------- */
@@ -116,15 +117,22 @@ static int copy_rows(const ph_gemm_job *j)
                             : ph_min(ROWS, ph_round_up(ph_max(j->g->m, 1), PH_AMX_BLOCK));
 }
 
+/* Whether a type is converted to f32 before it is split. */
+static int converts(ph_dtype type)
+{
+    return type != PH_F32 && type != PH_BF16;
+}
+
 static void layout(const ph_gemm_job *j, ph_arena *arena, tiles_scratch *s)
 {
     const size_t element = sizeof(uint16_t), wide = PH_AMX_BLOCK;
     size_t columns = (size_t)j->columns, kc = j->once ? 0 : (size_t)j->kc;
+    int gathers = j->g->b_block || converts(j->g->b_type);
     s->b = ph_arena_take(arena, PH_BF16_TERMS * columns * kc * element);
     s->terms = ph_arena_take(arena, PANELS * sizeof *s->terms);
     s->a = ph_arena_take(arena, j->once ? 0 : (size_t)strip_size(j) * element);
     s->c = ph_arena_floats(arena, (size_t)copy_rows(j) * (columns + PAD));
-    s->gathered = ph_arena_floats(arena, j->g->b_block && kc ? wide * PH_AMX_STEP : 0);
+    s->gathered = ph_arena_floats(arena, gathers && kc ? wide * PH_AMX_STEP : 0);
 }
 
 /* Floats of the copy of a product that uses b once, with any element of rows up to m. Up
@@ -182,10 +190,11 @@ static ph_operand left_operand(const uint16_t *strip, int steps)
     return ph_bf16x3_operand(strip + HEADER, strip[0], steps);
 }
 
-/* Gathers columns j0.. of b, which come in blocks k_contiguous j or k_contiguous k, into
-   contiguous rows. */
-static void gather_blocks(const ph_gemm *g, int j0, int cols, int k0, int len, float *to)
+/* Columns j0.. of b, contiguous along j or along k but for blocks, as contiguous rows of
+   f32. */
+static void gather(const ph_gemm_job *j, int j0, int cols, int k0, int len, float *to)
 {
+    const ph_gemm *g = j->g;
     int k_contiguous = g->b_col != 1, lines = k_contiguous ? cols : len,
         n = k_contiguous ? len : cols;
     int first = k_contiguous ? k0 : j0;
@@ -194,7 +203,8 @@ static void gather_blocks(const ph_gemm *g, int j0, int cols, int k0, int len, f
             run = n - e;
             int64_t at = ph_gemm_block(g->b_block, g->b_step, first + e, &run);
             at += k_contiguous ? (j0 + i) * g->b_col : (k0 + i) * g->b_row;
-            for (int q = 0; q < run; q++) to[(int64_t)i * n + e + q] = g->b[at + q];
+            ph_gemm_load(j->k, to + (int64_t)i * n + e, ph_at(g->b, g->b_type, at),
+                         g->b_type, run);
         }
 }
 
@@ -212,13 +222,14 @@ static int pack_b(const ph_gemm_job *j, int j0, int cols, int k0, int len,
     int k_contiguous = g->b_col != 1, n = k_contiguous ? len : cols, run = n;
     int64_t stride = k_contiguous ? g->b_col : g->b_row;
     int64_t at = ph_gemm_block(g->b_block, g->b_step, k_contiguous ? k0 : j0, &run);
-    const float *from = g->b + at + (k_contiguous ? j0 : k0) * stride;
-    if (run < n) {
-        gather_blocks(g, j0, cols, k0, len, gathered);
-        from = gathered, stride = n;
+    const void *from = ph_at(g->b, g->b_type, at + (k_contiguous ? j0 : k0) * stride);
+    ph_dtype type = g->b_type;
+    if (run < n || converts(type)) {
+        gather(j, j0, cols, k0, len, gathered);
+        from = gathered, stride = n, type = PH_F32;
     }
-    return j->k->bf16_pairs->split_bf16x3(to, from, PH_F32, stride, cols, len,
-                                          k_contiguous, 1);
+    return j->k->bf16_pairs->split_bf16x3(to, from, type, stride, cols, len, k_contiguous,
+                                          1);
 }
 
 /* Makes a step of one term fit a panel of three: its other terms are 0. */
@@ -254,6 +265,16 @@ static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int
 
 /* ---- items ------------------------------------------------------------------------- */
 
+/* One element of b. */
+static float element(const ph_gemm_job *j, int64_t at)
+{
+    float part[PH_QUANT_BLOCK];
+    int in_block = ph_dtype_is_block(j->g->b_type) ? (int)(at % PH_QUANT_BLOCK) : 0;
+    ph_gemm_load(j->k, part, ph_at(j->g->b, j->g->b_type, at), j->g->b_type,
+                 in_block ? PH_QUANT_BLOCK : 1);
+    return part[in_block];
+}
+
 /* An element as one f32 chain, as the product without tiles computes it. */
 static float chain(const ph_gemm_job *j, int row, int col)
 {
@@ -267,7 +288,7 @@ static float chain(const ph_gemm_job *j, int row, int col)
         b += k_blocks ? col * g->b_col : k * g->b_row;
         float left = g->a_type == PH_F32 ? ((const float *)g->a)[a]
                                          : ph_from_bf16(((const uint16_t *)g->a)[a]);
-        *one.c = fmaf(left, g->b[b], *one.c);
+        *one.c = fmaf(left, element(j, b), *one.c);
         if (isnan(*one.c)) break;
     }
     return *one.c;
@@ -324,24 +345,52 @@ static void run_strip(const ph_gemm_job *j, const tiles_scratch *s, const ph_gem
     if (kk + len == g->k) finish_strip(j, r);
 }
 
+/* All rows against n columns of b from c on, `len` steps of k from k0 on. */
+static int once_steps(const ph_gemm_job *j, const ph_gemm_area *r, int tiles, int c,
+                      int n, int k0, int len, const float *b, int64_t ldb)
+{
+    const ph_bf16_pairs *pairs = j->k->bf16_pairs;
+    ph_operand a = left_operand(strip_at(j, 0, 0), ph_div_up(j->g->k, PH_AMX_STEP));
+    a.tiles += k0 / PH_AMX_STEP * a.step;
+    if (!tiles)
+        return pairs->multiply_few_rows(r->rows, n, len, &a, b, ldb, r->c + c, r->ldc);
+    pairs->multiply_in_place(r->rows, n, len, &a, b, ldb, r->c + c, r->ldc);
+    return 1;
+}
+
+/* The same for all of k and another type than f32, converted a step at a time. */
+static int once_converted(const ph_gemm_job *j, const ph_gemm_area *r, int tiles, int c,
+                          int n, int64_t at)
+{
+    _Alignas(PH_ALIGN) float step[PH_AMX_STEP * CONVERTED];
+    const ph_gemm *g = j->g;
+    int done = 1;
+    for (int p = 0; p < n; p += CONVERTED)
+        for (int kk = 0; kk < g->k && done; kk += PH_AMX_STEP) {
+            int len = ph_min(PH_AMX_STEP, g->k - kk), wide = ph_min(CONVERTED, n - p);
+            for (int i = 0; i < len; i++)
+                ph_gemm_load(j->k, step + i * CONVERTED,
+                             ph_at(g->b, g->b_type, at + p + (kk + i) * g->b_row),
+                             g->b_type, wide);
+            done = once_steps(j, r, tiles, c + p, wide, kk, len, step, CONVERTED);
+        }
+    return done;
+}
+
 /* All rows against columns of b in place; returns 0 where FMAs met a subnormal and tiles
    must compute it. */
 static int try_once(const ph_gemm_job *j, const ph_gemm_area *r, int tiles)
 {
     const ph_gemm *g = j->g;
-    const ph_bf16_pairs *pairs = j->k->bf16_pairs;
-    ph_operand a = left_operand(strip_at(j, 0, 0), ph_div_up(g->k, PH_AMX_STEP));
     int done = 1;
     start_strip(j, r);
     for (int c = 0, run; c < r->cols && done; c += run) {
         run = r->cols - c;
-        const float *b = g->b + ph_gemm_block(g->b_block, g->b_step, r->j0 + c, &run);
-        if (tiles)
-            pairs->multiply_in_place(r->rows, run, g->k, &a, b, g->b_row, r->c + c,
-                                     r->ldc);
-        else
-            done = pairs->multiply_few_rows(r->rows, run, g->k, &a, b, g->b_row, r->c + c,
-                                            r->ldc);
+        int64_t at = ph_gemm_block(g->b_block, g->b_step, r->j0 + c, &run);
+        done = g->b_type == PH_F32
+                   ? once_steps(j, r, tiles, c, run, 0, g->k, (const float *)g->b + at,
+                                g->b_row)
+                   : once_converted(j, r, tiles, c, run, at);
     }
     return done;
 }

@@ -366,6 +366,10 @@ static inline int ph_even_strip(int rows, int mr)
     return ph_div_up(rows, ph_div_up(rows, mr));
 }
 
+typedef void ph_few_rows_fn(int m, int n, int k, const float *a, int64_t lda,
+                            const void *b, int64_t ldb, ph_dtype type, float *c,
+                            int64_t ldc);
+
 typedef struct ph_kernels {
     const char *name;
     const char *vectors; /* the table whose f32 kernels these are; its own name in most */
@@ -374,7 +378,8 @@ typedef struct ph_kernels {
     const ph_bf16_pairs *bf16_pairs; /* for bf16; NULL: it is converted like f16 */
     int f32_tiles; /* 1: for gradients of f32 ones too, with bits of their own */
 
-    /* ---- packing: conversion to f32 happens here ---- */
+    /* ---- packing: conversion to f32 happens here. Rows of a block type begin with a
+       block, and what is read of them is a multiple of 16 elements. ---- */
 
     /* dst[k*ld + r] = scale * rows[r][k] for r < count; lanes r in [count, ld) become 0.
        count <= ld; up to PH_PACK_SLACK floats behind the last line may be overwritten. */
@@ -562,10 +567,12 @@ typedef struct ph_kernels {
     /* y[i*ld + c] += x[c] for i < m, c < n; m and n any. */
     void (*add_rows)(int m, int n, const float *x, float *y, int64_t ld);
 
-    /* c[i*ldc + j] += sum_k a[i*lda + k] * b[k*ldb + j], a line of b after the other, for
-       few rows: m, n, k any. */
-    void (*product_few_rows)(int m, int n, int k, const float *a, int64_t lda,
-                             const float *b, int64_t ldb, float *c, int64_t ldc);
+    /* c[i*ldc + j] += sum_k a[i*lda + k] * b[k*ldb + j] for few rows, a line of b after
+       the other: m, n, k any. Rows of block types are multiples of PH_QUANT_BLOCK. */
+    ph_few_rows_fn *product_few_rows;
+
+    /* The same with b transposed, b[j*ldb + k], read in place: m <= few_rows. */
+    ph_few_rows_fn *product_few_rows_t;
 } ph_kernels;
 
 /* Whether a bf16 element is 0 or a normal number: AMX flushes subnormals to 0, and the

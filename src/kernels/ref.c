@@ -19,6 +19,7 @@ enum { MR = 4, NR = 16, FEW_ROWS = 2 };
 static float element(const void *row, ph_dtype type, int i)
 {
     if (type == PH_F32) return ((const float *)row)[i];
+    if (ph_dtype_is_block(type)) return ph_quant_element(row, type, i);
     uint16_t half = ((const uint16_t *)row)[i];
     return type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half);
 }
@@ -492,12 +493,27 @@ static void add_rows(int m, int n, const float *x, float *y, int64_t ld)
 }
 
 static void product_few_rows(int m, int n, int k, const float *a, int64_t lda,
-                             const float *b, int64_t ldb, float *c, int64_t ldc)
+                             const void *b, int64_t ldb, ph_dtype type, float *c,
+                             int64_t ldc)
 {
     for (int kk = 0; kk < k; kk++)
-        for (int i = 0; i < m; i++)
-            for (int j = 0; j < n; j++)
-                c[i * ldc + j] = fmaf(a[i * lda + kk], b[kk * ldb + j], c[i * ldc + j]);
+        for (int j = 0; j < n; j++) {
+            float right = element(ph_at(b, type, kk * ldb), type, j);
+            for (int i = 0; i < m; i++)
+                c[i * ldc + j] = fmaf(a[i * lda + kk], right, c[i * ldc + j]);
+        }
+}
+
+static void product_few_rows_t(int m, int n, int k, const float *a, int64_t lda,
+                               const void *b, int64_t ldb, ph_dtype type, float *c,
+                               int64_t ldc)
+{
+    for (int j = 0; j < n; j++)
+        for (int kk = 0; kk < k; kk++) {
+            float right = element(ph_at(b, type, j * ldb), type, kk);
+            for (int i = 0; i < m; i++)
+                c[i * ldc + j] = fmaf(a[i * lda + kk], right, c[i * ldc + j]);
+        }
 }
 
 #include "kernels/ref_head.h"

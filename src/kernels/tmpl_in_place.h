@@ -25,9 +25,9 @@ V vec load_square_row(const char *row, const ph_dtype type, int at, int n)
     return v_load_pairs(p);
 }
 
-/* sums[i] += a[i][at..at + n) times the same elements of VL keys */
+/* sums[i * step] += a[i][at..at + n) times the same elements of VL keys */
 V void add_square(const int M, const ph_dtype type, const char *const *keys, int at,
-                  int n, const float *a, int64_t lda, vec *sums)
+                  int n, const float *a, int64_t lda, vec *sums, const int step)
 {
     const int both = type == PH_BF16 ? 2 : 1;
     vec r[VL];
@@ -42,7 +42,7 @@ V void add_square(const int M, const ph_dtype type, const char *const *keys, int
         if (d >= n) continue;
         UNROLL
         for (int i = 0; i < M; i++)
-            sums[i * GROUP] = v_fma(v_set1(a[i * lda + at + d]), right, sums[i * GROUP]);
+            sums[i * step] = v_fma(v_set1(a[i * lda + at + d]), right, sums[i * step]);
     }
 }
 
@@ -89,13 +89,13 @@ V void scores_of_16(const int M, const ph_dtype type, int touch, int n, int k,
             prefetch_lines(keys, at * (int)ph_dtype_size(type), PH_LANES * ldb);
         UNROLL
         for (int g = 0; g < GROUP; g++)
-            add_square(M, type, keys + g * VL, at, SQUARE(type), a, lda, sums + g);
+            add_square(M, type, keys + g * VL, at, SQUARE(type), a, lda, sums + g, GROUP);
     }
     if (at < k) {
         if (touch) touch_rows(b, ldb, bytes, touched, ph_min(touched + step, n));
         UNROLL
         for (int g = 0; g < GROUP; g++)
-            add_square(M, type, keys + g * VL, at, k - at, a, lda, sums + g);
+            add_square(M, type, keys + g * VL, at, k - at, a, lda, sums + g, GROUP);
     }
     UNROLL
     for (int i = 0; i < M; i++) UNROLL

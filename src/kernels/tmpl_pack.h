@@ -6,9 +6,40 @@
  * nothing outside the row is touched.
  */
 
-/* n <= VL elements from src[at] on, the rest of the lanes 0 */
+/* `call` with TYPE the constant that `type` is. */
+#define WITH_TYPE(value, call)                                                           \
+    {                                                                                    \
+        const ph_dtype TYPE = value;                                                     \
+        call;                                                                            \
+    }
+#define EACH_TYPE(type, call)                                                            \
+    switch (type) {                                                                      \
+    case PH_F32: WITH_TYPE(PH_F32, call) break;                                          \
+    case PH_F16: WITH_TYPE(PH_F16, call) break;                                          \
+    case PH_BF16: WITH_TYPE(PH_BF16, call) break;                                        \
+    case PH_Q8_0: WITH_TYPE(PH_Q8_0, call) break;                                        \
+    case PH_Q4_0: WITH_TYPE(PH_Q4_0, call) break;                                        \
+    default: WITH_TYPE(PH_Q4_1, call) break;                                             \
+    }
+
+/* VL elements of a row of blocks; all of them lie in one block */
+V vec load_from_block(const void *src, ph_dtype type, int at)
+{
+    const uint8_t *block = ph_at(src, type, at);
+    const vec scale = v_set1_f16(block);
+    const int e = at % PH_QUANT_BLOCK, first = type == PH_Q4_1 ? 4 : 2;
+    if (type == PH_Q8_0) return v_mul(v_load_i8(block + first + e), scale);
+    vec n = e < 16 ? v_load_nibbles(block + first + e, 0)
+                   : v_load_nibbles(block + first + e - 16, 1);
+    if (type == PH_Q4_0) return v_mul(v_sub(n, v_set1(8)), scale);
+    return v_fma(n, scale, v_set1_f16(block + 2));
+}
+
+/* n <= VL elements from src[at] on, the rest of the lanes 0; of a block type n is VL and
+   at a multiple of it */
 V vec load_part(const void *src, ph_dtype type, int at, int n)
 {
+    if (ph_dtype_is_block(type)) return load_from_block(src, type, at);
     if (type == PH_F32) {
         const float *p = (const float *)src + at;
         return n == VL ? v_load(p) : v_load_n(p, n);
@@ -81,12 +112,7 @@ V void pack_panel_of(float *dst, int64_t ld, const void *const *rows, int count,
 static void pack_panel(float *dst, int64_t ld, const void *const *rows, int count, int k,
                        ph_dtype type, float scale)
 {
-    if (type == PH_F32)
-        pack_panel_of(dst, ld, rows, count, k, PH_F32, scale);
-    else if (type == PH_BF16)
-        pack_panel_of(dst, ld, rows, count, k, PH_BF16, scale);
-    else
-        pack_panel_of(dst, ld, rows, count, k, PH_F16, scale);
+    EACH_TYPE(type, pack_panel_of(dst, ld, rows, count, k, TYPE, scale));
 }
 
 V void load_row_of(float *dst, const void *src, int n, ph_dtype type, float scale)
@@ -105,12 +131,7 @@ V void load_row_of(float *dst, const void *src, int n, ph_dtype type, float scal
 
 static void load_row(float *dst, const void *src, int n, ph_dtype type, float scale)
 {
-    if (type == PH_F32)
-        load_row_of(dst, src, n, PH_F32, scale);
-    else if (type == PH_BF16)
-        load_row_of(dst, src, n, PH_BF16, scale);
-    else
-        load_row_of(dst, src, n, PH_F16, scale);
+    EACH_TYPE(type, load_row_of(dst, src, n, TYPE, scale));
 }
 
 static void pack_row_major(float *dst, int64_t ld, const void *const *rows, int count,

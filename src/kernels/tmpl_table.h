@@ -56,4 +56,5 @@ const ph_kernels TABLE = {
     .pack_panels = pack_panels,
     .add_rows = add_rows,
     .product_few_rows = product_few_rows,
+    .product_few_rows_t = product_few_rows_t,
 };

@@ -122,6 +122,26 @@ V vec v_load_f16(const uint16_t *p)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
+V vec v_load_i8(const uint8_t *p)
+{
+    __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_cvtepi32_ps(wide);
+}
+
+V vec v_load_nibbles(const uint8_t *p, const int high)
+{
+    __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    wide = high ? vi_srl(wide, 4) : vi_and(wide, vi_set1(15));
+    return _mm256_cvtepi32_ps(wide);
+}
+
+V vec v_set1_f16(const uint8_t *p)
+{
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)half));
+}
+
 V void v_store_f16(uint16_t *p, vec a)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));

@@ -102,6 +102,27 @@ V vec v_load_f16(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* VL int8; VL nibbles of VL bytes, 0 to 15; one f16 in all lanes */
+V vec v_load_i8(const uint8_t *p)
+{
+    __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_cvtepi32_ps(wide);
+}
+
+V vec v_load_nibbles(const uint8_t *p, const int high)
+{
+    __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    wide = high ? vi_srl(wide, 4) : vi_and(wide, vi_set1(15));
+    return _mm512_cvtepi32_ps(wide);
+}
+
+V vec v_set1_f16(const uint8_t *p)
+{
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)half));
+}
+
 V void v_store_f16(uint16_t *p, vec a)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));

@@ -94,12 +94,16 @@ V int v_pack(float *p, vec a, vmask m)
     return n;
 }
 
+V uint16x4_t v_four_bytes(const uint8_t *p) /* a vector load would read eight */
+{
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    return vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four))));
+}
+
 V vmask v_bytes(const uint8_t *p)
 {
-    uint32_t four; /* exactly four bytes; a vector load would read eight */
-    memcpy(&four, p, sizeof four);
-    uint16x4_t wide = vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four))));
-    return vcgtq_u32(vmovl_u16(wide), vdupq_n_u32(0));
+    return vcgtq_u32(vmovl_u16(v_four_bytes(p)), vdupq_n_u32(0));
 }
 
 V vec v_load_bf16(const uint16_t *p)
@@ -114,6 +118,26 @@ V vec v_high_bf16(vec a) { return v_float(vi_and(v_bits(a), vi_set1(0xffff0000u)
 V vec v_load_f16(const uint16_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+
+V vec v_load_i8(const uint8_t *p)
+{
+    int16x4_t bytes = vreinterpret_s16_u16(vshl_n_u16(v_four_bytes(p), 8));
+    return vcvtq_f32_s32(vmovl_s16(vshr_n_s16(bytes, 8)));
+}
+
+V vec v_load_nibbles(const uint8_t *p, const int high)
+{
+    uint16x4_t bytes = v_four_bytes(p);
+    bytes = high ? vshr_n_u16(bytes, 4) : vand_u16(bytes, vdup_n_u16(15));
+    return vcvtq_f32_u32(vmovl_u16(bytes));
+}
+
+V vec v_set1_f16(const uint8_t *p)
+{
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half)));
 }
 
 V void v_store_f16(uint16_t *p, vec a)
