@@ -225,7 +225,7 @@ class LayerProblem:
             setattr(grads, "db" + name, at(db))
         if self.training:
             self.saved = new(lib.ph_layer_saved(self.layer) // 4 + 16)
-            args.saved = at(self.saved)
+            args.saved, args.saved_size = at(self.saved), lib.ph_layer_saved(self.layer)
 
         def ours():
             self.ctx.check(lib.ph_layer_forward(self.layer, byref(weights), byref(args)))

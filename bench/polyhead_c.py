@@ -1,97 +1,82 @@
 #!/usr/bin/env python3
 """polyhead_c.py - structs and functions of polyhead.h and polyhead_layer.h for ctypes.
 
+The structs are read from the headers: ph_layer_args becomes LayerArgs.
+
     python3 bench/polyhead_c.py --c        a C program that prints where the headers put
-                                           every field named here
+                                           every field found here
     python3 bench/polyhead_c.py --layout   the same lines from the classes below
 
 tests/test_peers.sh compares the two. Nothing but the standard library is needed.
 """
 import ctypes
+import os
+import re
 import sys
-from ctypes import (POINTER, Structure, byref, c_char_p, c_float, c_int, c_int64, c_size_t,
-                    c_uint64, c_void_p)
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_void_p
+
+HEADERS = ("polyhead.h", "polyhead_io.h", "polyhead_layer.h")
 
 
-# ---- polyhead.h ----
+# ---- structs ----
 
-class Options(Structure):
-    _fields_ = [("device", c_int), ("device_index", c_int), ("threads", c_int),
-                ("isa", c_char_p), ("checked", c_int), ("alloc", c_void_p),
-                ("release", c_void_p), ("parallel", c_void_p), ("user", c_void_p),
-                ("error", c_char_p), ("error_size", c_size_t)]
+SCALARS = {"int": c_int, "float": ctypes.c_float, "double": ctypes.c_double,
+           "size_t": c_size_t, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64,
+           "uint64_t": ctypes.c_uint64, "uint8_t": ctypes.c_uint8}
 
 
-class Strides(Structure):
-    _fields_ = [("batch", c_int64), ("head", c_int64), ("time", c_int64)]
+def read_headers():
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "include")
+    texts = [open(os.path.join(folder, name), encoding="utf-8").read() for name in HEADERS]
+    return re.sub(r"/\*.*?\*/", "", "".join(texts), flags=re.S)
 
 
-class Broadcast(Structure):
-    _fields_ = [("batch", c_int), ("heads", c_int), ("q_len", c_int)]
+def number_of(text, header):
+    if text.isdigit():
+        return int(text)
+    return int(re.search(rf"\b{text}\s*=\s*(\d+)", header).group(1))
 
 
-class Attn(Structure):
-    _fields_ = ([(name, c_int) for name in ("batch", "q_heads", "k_heads", "v_heads", "q_len",
-                                            "kv_len", "qk_dim", "v_dim", "dtype")]
-                + [(name, Strides) for name in ("q", "k", "v", "out", "dq", "dk", "dv")]
-                + [(name, c_float) for name in ("scale", "softcap", "dropout")]
-                + [(name, c_int) for name in ("mask", "band_left", "band_right", "anchor",
-                                              "q_offset")]
-                + [("bias", Broadcast), ("visible", Broadcast), ("reach", c_int),
-                   ("gate", c_int), ("variant", c_char_p), ("backward", c_int)])
+def field_of(base, declarator, types, header):
+    """('wq', c_void_p) of 'const float *' and 'wq'"""
+    if "(*" in declarator:
+        return re.search(r"\(\*(\w+)\)", declarator).group(1), c_void_p
+    stars, name, size = re.match(r"([*\s]|const\b)*(\w+)(?:\[(\w+)\])?$",
+                                 declarator.strip()).group(1, 2, 3)
+    kind = types.get(base, c_void_p)
+    if "*" in declarator:
+        kind = c_char_p if base == "char" and declarator.count("*") == 1 else c_void_p
+    return name, kind * number_of(size, header) if size else kind
 
 
-class Param(Structure):
-    _fields_ = [("name", c_char_p), ("rank", c_int), ("dims", c_int * 4), ("optional", c_int),
-                ("unused", c_size_t)]
+def fields_of(body, types, header):
+    for line in body.split(";"):
+        words = " ".join(line.split())
+        if not words:
+            continue
+        head = re.match(r"((?:const |struct )*)(\w+) ?", words)
+        rest = words[head.end():]
+        for declarator in [rest] if "(*" in rest else rest.split(","):
+            yield field_of(head.group(2), declarator, types, header)
 
 
-class Args(Structure):
-    _fields_ = ([(name, c_void_p) for name in ("q", "k", "v", "out", "lse", "bias", "visible",
-                                               "gate", "sink", "alibi", "relative", "q_lens",
-                                               "kv_lens", "extra", "look")]
-                + [("seed", c_uint64), ("workspace", c_void_p), ("stream", c_void_p)])
+def read_structs(header):
+    """Classes by name, in the order of the headers."""
+    types, structs = dict(SCALARS), {}
+    for kind, name, body in re.findall(r"typedef (enum|struct) (\w+) \{(.*?)\} \2;", header,
+                                       flags=re.S):
+        if kind == "enum":
+            types[name] = c_int
+        else:
+            fields = list(fields_of(body, types, header))
+            types[name] = structs[name] = type(name, (Structure,), {"_fields_": fields})
+    return structs
 
 
-class Grads(Structure):
-    _fields_ = [(name, c_void_p) for name in ("dout", "dlse", "dq", "dk", "dv", "dbias",
-                                              "dgate", "dsink", "drelative", "dextra")]
-
-
-# ---- polyhead_layer.h ----
-
-class LayerDesc(Structure):
-    _fields_ = ([(name, c_int) for name in ("model_dim", "memory_dim", "out_dim", "concat")]
-                + [("attn", Attn)]
-                + [(name, c_int) for name in ("q_form", "k_form", "v_form", "rope")]
-                + [("rope_base", c_float), ("rope_dims", c_int), ("rope_scaling", c_int),
-                   ("rope_factor", c_float), ("rope_length", c_int), ("rope_low", c_float),
-                   ("rope_high", c_float), ("yarn_untruncated", c_int), ("qk_norm", c_int),
-                   ("norm_eps", c_float), ("norm_plus_one", c_int), ("cache", c_int)])
-
-
-class LayerWeights(Structure):
-    _fields_ = [(name, c_void_p) for name in ("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo",
-                                              "q_norm", "k_norm", "extra")]
-
-
-class LayerArgs(Structure):
-    _fields_ = ([(name, c_void_p) for name in ("x", "memory", "out", "heads")]
-                + [("attn", Args), ("balance", c_float)]
-                + [(name, c_void_p) for name in ("balance_loss", "gate_out", "past", "k_cache",
-                                                 "v_cache", "extra_cache", "saved")])
-
-
-class LayerGrads(Structure):
-    _fields_ = [(name, c_void_p) for name in (
-        "dout", "dlse", "dx", "dmemory", "dwq", "dwk", "dwv", "dwo", "dbq", "dbk", "dbv",
-        "dbo", "dq_norm", "dk_norm", "dbias", "dgate", "dsink", "drelative", "dextra")]
-
-
-MIRRORED = {"ph_options": Options, "ph_strides": Strides, "ph_broadcast": Broadcast,
-            "ph_attn": Attn, "ph_param": Param, "ph_args": Args, "ph_grads": Grads,
-            "ph_layer_desc": LayerDesc, "ph_layer_weights": LayerWeights,
-            "ph_layer_args": LayerArgs, "ph_layer_grads": LayerGrads}
+HEADER = read_headers()
+MIRRORED = read_structs(HEADER)
+for _name, _mirror in MIRRORED.items():
+    globals()["".join(word.capitalize() for word in _name.split("_")[1:])] = _mirror
 
 
 # ---- functions ----
@@ -157,7 +142,7 @@ def print_layout():
 
 
 def print_layout_program():
-    print('#include "polyhead_layer.h"\n#include <stdio.h>\nint main(void)\n{')
+    print('#include "polyhead_io.h"\n#include "polyhead_layer.h"\n#include <stdio.h>\nint main(void)\n{')
     for name, mirror in MIRRORED.items():
         print(f'    printf("{name} %zu\\n", sizeof({name}));')
         for field, _ in mirror._fields_:

@@ -149,6 +149,7 @@ class Ours:
                 setattr(grads, "d" + name, at(self.grads[name]))
         args.out, self.saved = at(self.out), self._new(self.saved_bytes // 4 + 16)
         args.saved = at(self.saved) if self.training else None
+        args.saved_size = self.saved_bytes
 
         def run():
             check(lib.ph_layer_forward(self.handle, byref(weights), byref(args)))

@@ -330,8 +330,9 @@ typedef struct ph_args {
 
     const struct ph_look_at *look; /* also fill these, or NULL */
     uint64_t seed;                 /* of the dropout; the same in ph_backward */
-    void *workspace; /* ph_plan_workspace bytes, aligned to 64; NULL: memory of the ctx */
-    void *stream;    /* accelerators only */
+    void *workspace;               /* aligned to 64; NULL: memory of the ctx */
+    size_t workspace_size;         /* its bytes: at least ph_plan_workspace */
+    void *stream;                  /* accelerators only */
 } ph_args;
 
 PH_API ph_status ph_forward(const ph_plan *plan, const ph_args *args);

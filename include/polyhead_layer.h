@@ -134,7 +134,7 @@ typedef struct ph_layer_info {
 
 PH_API ph_layer_info ph_layer_about(const ph_layer *layer);
 
-/* Floats in each cache of a layer with cache 1, in the layout that attention reads: k and
+/* Bytes of each cache of a layer with cache 1, in the layout that attention reads: k and
    v (batch, heads, kv_len, dim), unless the variant says otherwise. 0: no such cache.
    Without cache 1 a variant may still have an extra one, for decoders that go token by
    token (merged). */
@@ -143,11 +143,6 @@ typedef struct ph_layer_caches {
 } ph_layer_caches;
 
 PH_API ph_layer_caches ph_layer_cache(const ph_layer *layer);
-
-/* Beam search: batch row b of the caches (NULL where there is none), which hold `tokens`
-   tokens, becomes a copy of row from[b]. Cached keys and values of memory stay. */
-PH_API ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
-                                  float *k_cache, float *v_cache, float *extra_cache);
 
 /* ---- forward ----------------------------------------------------------------------- */
 
@@ -186,13 +181,22 @@ typedef struct ph_layer_args {
     float *k_cache;      /* (batch, k_heads, kv_len, qk_dim): the call appends to it */
     float *v_cache;      /* (batch, v_heads, kv_len, v_dim) */
     float *extra_cache;  /* of the variant, where ph_layer_cache says so */
+    size_t k_cache_size, v_cache_size, extra_cache_size; /* their bytes: at least those of
+                                                            ph_layer_cache */
 
-    void *saved; /* ph_layer_saved bytes aligned to 64 that ph_layer_backward will need;
-                    NULL: nothing is saved */
+    void *saved;       /* what ph_layer_backward will need, aligned to 64; NULL: nothing
+                          is saved */
+    size_t saved_size; /* its bytes: at least ph_layer_saved */
 } ph_layer_args;
 
 PH_API ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weights,
                                   const ph_layer_args *args);
+
+/* Beam search: batch row b of the caches of args (NULL: left alone; other fields are not
+   read), which hold `tokens` tokens, becomes a copy of row from[b]. Cached keys and
+   values of memory stay. */
+PH_API ph_status ph_layer_reorder(const ph_layer *layer, const ph_layer_args *args,
+                                  const int *from, int tokens);
 
 /* ---- backward ---------------------------------------------------------------------- */
 

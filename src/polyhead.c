@@ -373,6 +373,19 @@ static ph_status check_extra(const ph_plan *plan, const ph_args *args)
     return PH_OK;
 }
 
+static ph_status check_workspace(const ph_plan *plan, const ph_args *args)
+{
+    size_t least = ph_plan_workspace(plan);
+    if ((uintptr_t)args->workspace % PH_ALIGN)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "workspace is not aligned to %d bytes",
+                       PH_ALIGN);
+    if (args->workspace && args->workspace_size < least)
+        return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
+                       "workspace_size is %zu, expected at least %zu",
+                       args->workspace_size, least);
+    return PH_OK;
+}
+
 static ph_status check_args(const ph_plan *plan, const ph_args *args)
 {
     const ph_attn *a = &plan->attn;
@@ -386,9 +399,7 @@ static ph_status check_args(const ph_plan *plan, const ph_args *args)
                        "relative is %s and ph_attn.reach %d, expected both or none",
                        args->relative ? "given" : "NULL", a->reach);
     PH_TRY(check_extra(plan, args));
-    if ((uintptr_t)args->workspace % PH_ALIGN)
-        return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "workspace is not aligned to %d bytes",
-                       PH_ALIGN);
+    PH_TRY(check_workspace(plan, args));
     return plan->ctx->backend->inspect(plan, args, check_tensors);
 }
 

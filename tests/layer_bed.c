@@ -115,9 +115,9 @@ ph_status layer_bed_make(layer_bed *b, ph_ctx *ctx, const ph_layer_desc *desc,
     fill_params(b, &random);
     point_at_params(b);
     ph_layer_caches caches = ph_layer_cache(b->layer);
-    b->k_cache = caches.k ? junk(caches.k) : NULL;
-    b->v_cache = caches.v ? junk(caches.v) : NULL;
-    b->extra_cache = caches.extra ? junk(caches.extra) : NULL;
+    b->k_cache = caches.k ? junk(caches.k / sizeof(float)) : NULL;
+    b->v_cache = caches.v ? junk(caches.v / sizeof(float)) : NULL;
+    b->extra_cache = caches.extra ? junk(caches.extra / sizeof(float)) : NULL;
     if (desc->attn.backward) b->saved = guard_alloc(ph_layer_saved(b->layer));
     b->args = (ph_layer_args){.x = b->x,
                               .memory = desc->memory_dim ? b->memory : NULL,
@@ -125,7 +125,11 @@ ph_status layer_bed_make(layer_bed *b, ph_ctx *ctx, const ph_layer_desc *desc,
                               .k_cache = b->k_cache,
                               .v_cache = b->v_cache,
                               .extra_cache = b->extra_cache,
-                              .saved = b->saved};
+                              .k_cache_size = caches.k,
+                              .v_cache_size = caches.v,
+                              .extra_cache_size = caches.extra,
+                              .saved = b->saved,
+                              .saved_size = ph_layer_saved(b->layer)};
     b->args.attn.lse = b->lse;
     b->grads.dout = b->dout;
     b->grads.dx = b->dx;

@@ -123,7 +123,7 @@ static const char *with_workspace(ph_ctx *ctx, problem *p)
     unsigned char *space = aligned_alloc(64, whole);
     memset(space, 0x7e, whole);
     why = refused(ctx, ph_forward(plan, &plain.args));
-    p->args.workspace = space;
+    p->args.workspace = space, p->args.workspace_size = bytes;
     if (!why) why = refused(ctx, ph_forward(plan, &p->args));
     p->args.workspace = NULL;
     if (!why && !tensor_same(&plain.out, &p->out))

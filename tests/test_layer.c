@@ -31,7 +31,7 @@ static ph_status run(ph_ctx *ctx, layer_case *c)
         c->saved_bytes = ph_layer_saved(layer);
         c->saved = aligned_alloc(64, c->saved_bytes + 64);
         memset(c->saved, 0xff, c->saved_bytes);
-        c->args.saved = c->saved;
+        c->args.saved = c->saved, c->args.saved_size = c->saved_bytes;
     }
     if (status == PH_OK) status = ph_layer_forward(layer, &c->weights, &c->args);
     if (status == PH_OK && c->desc.attn.backward)
@@ -236,7 +236,7 @@ static void batch_alone_on(const char *isa)
         ph_layer_grads grads = {.dout = (float *)c.t[LT_DOUT].data + b * WIDE, .dx = dx};
         args.x = (float *)c.t[LT_X].data + b * WIDE;
         args.out = out;
-        args.saved = saved;
+        args.saved = saved, args.saved_size = ph_layer_saved(layer);
         CHECK(ph_layer_forward(layer, &c.weights, &args) == PH_OK, "%s", ph_error(ctx));
         CHECK(!memcmp(out, (float *)c.t[LT_OUT].data + b * WIDE, sizeof out),
               "batch row %d differs", b);
@@ -375,6 +375,8 @@ static void decode_step(ph_ctx *ctx, const ph_layer *layer, decoder *d, int step
     ph_layer_args args = {.past = past,
                           .k_cache = d->k_cache,
                           .v_cache = d->v_cache,
+                          .k_cache_size = sizeof d->k_cache,
+                          .v_cache_size = sizeof d->v_cache,
                           .attn = {.q_lens = lens}};
     decoder_call(ctx, layer, d, D_BATCH * step, x, result, args);
     for (int b = 0; b < D_BATCH; b++)

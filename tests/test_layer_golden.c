@@ -149,7 +149,8 @@ static void run(layer_case *c, const char *name)
     ph_layer *layer = NULL;
     CHECK(ph_open(&ctx, &(ph_options){.threads = 2}) == PH_OK, "no context");
     CHECK(ph_layer_create(&layer, ctx, &c->desc) == PH_OK, "%s: %s", name, ph_error(ctx));
-    c->args.saved = c->saved = aligned_alloc(64, ph_layer_saved(layer) + 64);
+    c->args.saved_size = ph_layer_saved(layer);
+    c->args.saved = c->saved = aligned_alloc(64, c->args.saved_size + 64);
     CHECK(ph_layer_forward(layer, &c->weights, &c->args) == PH_OK, "%s: %s", name,
           ph_error(ctx));
     CHECK(ph_layer_backward(layer, &c->weights, &c->args, &c->grads) == PH_OK, "%s: %s",

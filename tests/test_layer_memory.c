@@ -109,6 +109,7 @@ static void stand(stand_in *s, const ph_layer *layer, int memory)
     for (int i = 0; i < BED_MOST; i++) s->extra[i] = s->dextra[i] = x;
     s->weights = (ph_layer_weights){.extra = s->extra};
     s->args = (ph_layer_args){.x = x, .out = x, .memory = memory ? x : NULL, .saved = x};
+    s->args.saved_size = SIZE_MAX;
     s->grads = (ph_layer_grads){.dout = x, .dx = x, .dextra = s->dextra};
     if (memory) s->grads.dmemory = x;
     const float **w[] = {&s->weights.wq, &s->weights.wk, &s->weights.wv, &s->weights.wo};

@@ -178,6 +178,7 @@ SPOIL_CALL(long_kv, c->args.attn.kv_lens = long_lens)
 SPOIL_CALL(negative_past, c->args.past = negative)
 SPOIL_CALL(far_past, c->args.past = too_far)
 SPOIL_CALL(crooked_saved, c->args.saved = (char *)c->saved + 4)
+SPOIL_CALL(small_saved, c->args.saved_size--)
 SPOIL_CALL(a_bias, c->args.attn.bias = somewhere)
 SPOIL_CALL(no_saved, c->args.saved = NULL)
 SPOIL_CALL(no_dout, c->grads.dout = NULL)
@@ -206,6 +207,8 @@ static const wrong_call wrong_calls[] = {
     {negative_past, 0, PH_BAD_SHAPE, "past[0] is -1, expected 0 to"},
     {far_past, 0, PH_BAD_SHAPE, "past[1] is 2147483647, expected 0 to"},
     {crooked_saved, 0, PH_BAD_ARGUMENT, "saved is not aligned to 64 bytes"},
+    {small_saved, 0, PH_BAD_ARGUMENT, "saved_size is "},
+    {small_saved, 1, PH_BAD_ARGUMENT, "saved_size is "},
     {a_bias, 0, PH_BAD_ARGUMENT, "bias is given"},
     {a_bias, 1, PH_BAD_ARGUMENT, "bias is given"},
     {no_saved, 1, PH_BAD_ARGUMENT, "saved is NULL, expected what the forward call left"},
@@ -226,7 +229,8 @@ static void calls(void)
         ph_layer *layer = NULL;
         build(&c);
         CHECK(ph_layer_create(&layer, ctx, &c.desc) == PH_OK, "%s", ph_error(ctx));
-        c.args.saved = c.saved = aligned_alloc(64, ph_layer_saved(layer) + 64);
+        c.args.saved_size = ph_layer_saved(layer);
+        c.args.saved = c.saved = aligned_alloc(64, c.args.saved_size + 64);
         if (w->backward)
             CHECK(ph_layer_forward(layer, &c.weights, &c.args) == PH_OK, "%s",
                   ph_error(ctx));
@@ -278,11 +282,52 @@ static void caches_stay(void)
     b.args.balance_loss = &b.balance_loss;
     CHECK(layer_bed_run(&b) == PH_BAD_ARGUMENT, "accepted without its bias");
     CHECK(strstr(ph_error(ctx), "bias is NULL"), "said \"%s\"", ph_error(ctx));
-    CHECK(all_bytes_are(b.k_cache, caches.k * sizeof(float), 0xff), "k_cache changed");
-    CHECK(all_bytes_are(b.v_cache, caches.v * sizeof(float), 0xff), "v_cache changed");
+    CHECK(all_bytes_are(b.k_cache, caches.k, 0xff), "k_cache changed");
+    CHECK(all_bytes_are(b.v_cache, caches.v, 0xff), "v_cache changed");
     CHECK(all_bytes_are(&b.balance_loss, sizeof(float), 0xff), "balance_loss changed");
     CHECK(all_bytes_are(b.out, b.out_count * sizeof(float), 0xff), "out changed");
     layer_bed_free(&b);
+    ph_close(ctx);
+}
+
+/* One byte less than ph_layer_cache says: refused, and nothing is written; "dcmha" has
+   all three caches. */
+static void small_caches(void)
+{
+    static const char *const words[] = {"k_cache_size", "v_cache_size",
+                                        "extra_cache_size"};
+    ph_ctx *ctx = NULL;
+    ph_layer_desc d = {.model_dim = 8, .cache = 1};
+    d.attn = (ph_attn){.batch = 2,
+                       .q_heads = 4,
+                       .q_len = 3,
+                       .kv_len = 9,
+                       .qk_dim = 4,
+                       .mask = PH_MASK_CAUSAL,
+                       .variant = "dcmha"};
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "no context");
+    for (int i = 0; i < 3; i++) {
+        layer_bed b;
+        int from[2] = {1, 0};
+        CHECK(layer_bed_make(&b, ctx, &d, 1) == PH_OK, "%s", ph_error(ctx));
+        size_t *const sizes[] = {&b.args.k_cache_size, &b.args.v_cache_size,
+                                 &b.args.extra_cache_size};
+        CHECK(*sizes[i] > 0, "no %s", words[i]);
+        *sizes[i] -= 1;
+        CHECK(layer_bed_run(&b) == PH_BAD_ARGUMENT && strstr(ph_error(ctx), words[i]),
+              "said \"%s\"", ph_error(ctx));
+        CHECK(ph_layer_reorder(b.layer, &b.args, from, 3) == PH_BAD_ARGUMENT &&
+                  strstr(ph_error(ctx), words[i]),
+              "reorder said \"%s\"", ph_error(ctx));
+        ph_layer_caches least = ph_layer_cache(b.layer);
+        CHECK(all_bytes_are(b.k_cache, least.k, 0xff), "k_cache changed");
+        CHECK(all_bytes_are(b.v_cache, least.v, 0xff), "v_cache changed");
+        CHECK(all_bytes_are(b.extra_cache, least.extra, 0xff), "extra_cache changed");
+        CHECK(all_bytes_are(b.out, b.out_count * sizeof(float), 0xff), "out changed");
+        *sizes[i] += 1;
+        CHECK(layer_bed_run(&b) == PH_OK, "%s", ph_error(ctx));
+        layer_bed_free(&b);
+    }
     ph_close(ctx);
 }
 
@@ -327,12 +372,12 @@ static void caches(void)
     CHECK(ph_open(&ctx, NULL) == PH_OK, "no context");
     CHECK(ph_layer_create(&layer, ctx, &d) == PH_OK, "%s", ph_error(ctx));
     ph_layer_weights weights = {.wq = w[0], .wk = w[1], .wv = w[2], .wo = w[3]};
-    ph_layer_args args = {.x = x, .out = out, .k_cache = k};
+    ph_layer_args args = {.x = x, .out = out, .k_cache = k, .k_cache_size = sizeof k};
     CHECK(ph_layer_forward(layer, &weights, &args) == PH_BAD_ARGUMENT &&
               strstr(ph_error(ctx), "v_cache is NULL"),
           "no v_cache: %s", ph_error(ctx));
     int32_t past[2] = {7, 8}, lens[2] = {3, 2};
-    args.v_cache = v, args.past = past;
+    args.v_cache = v, args.v_cache_size = sizeof v, args.past = past;
     CHECK(ph_layer_forward(layer, &weights, &args) == PH_BAD_SHAPE &&
               strstr(ph_error(ctx), "past[1] is 8, expected 0 to 7"),
           "full: %s", ph_error(ctx));
@@ -367,7 +412,8 @@ static void empty(void)
                         1u << LT_OUT | 1u << LT_HEADS | 1u << LT_LSE,
                     0);
         CHECK(ph_layer_create(&layer, ctx, &c.desc) == PH_OK, "%s", ph_error(ctx));
-        c.args.saved = c.saved = aligned_alloc(64, ph_layer_saved(layer) + 64);
+        c.args.saved_size = ph_layer_saved(layer);
+        c.args.saved = c.saved = aligned_alloc(64, c.args.saved_size + 64);
         CHECK(ph_layer_forward(layer, &c.weights, &c.args) == PH_OK, "%s", ph_error(ctx));
         CHECK(ph_layer_backward(layer, &c.weights, &c.args, &c.grads) == PH_OK, "%s",
               ph_error(ctx));
@@ -437,7 +483,8 @@ static void out_of_memory(void)
     layer_case c;
     const char *why = NULL;
     build(&c);
-    c.args.saved = c.saved = aligned_alloc(64, 1 << 20);
+    c.args.saved_size = 1 << 20;
+    c.args.saved = c.saved = aligned_alloc(64, c.args.saved_size);
     long n = 1;
     for (; session(&c, n, &why); n++) CHECK(!why, "request %ld: %s", n, why);
     CHECK(!why && n > 4, "%ld requests, %s", n, why ? why : "too few");
@@ -447,6 +494,7 @@ static void out_of_memory(void)
 static const check_case cases[] = {{"descriptions", descriptions},
                                    {"calls", calls},
                                    {"caches_stay", caches_stay},
+                                   {"small_caches", small_caches},
                                    {"null_pointers", null_pointers},
                                    {"caches", caches},
                                    {"empty", empty},

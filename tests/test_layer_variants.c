@@ -438,7 +438,7 @@ static void merged_tokens(void)
     layer_bed whole;
     make(&whole, ctx, &s, &d);
     CHECK(layer_bed_run(&whole) == PH_OK, "%s", ph_error(ctx));
-    float *cache = calloc(ph_layer_cache(whole.layer).extra, sizeof *cache);
+    float *cache = calloc(1, ph_layer_cache(whole.layer).extra);
     for (int t = 0; t < LEN; t++) {
         layer_bed b;
         int32_t past[2] = {t, t};

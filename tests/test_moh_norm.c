@@ -41,7 +41,8 @@ static void run(ph_ctx *ctx, layer_case *c)
 {
     ph_layer *layer = NULL;
     CHECK(ph_layer_create(&layer, ctx, &c->desc) == PH_OK, "%s", ph_error(ctx));
-    c->args.saved = guard_alloc(ph_layer_saved(layer));
+    c->args.saved_size = ph_layer_saved(layer);
+    c->args.saved = guard_alloc(c->args.saved_size);
     CHECK(ph_layer_forward(layer, &c->weights, &c->args) == PH_OK, "%s", ph_error(ctx));
     CHECK(ph_layer_backward(layer, &c->weights, &c->args, &c->grads) == PH_OK, "%s",
           ph_error(ctx));

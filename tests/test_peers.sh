@@ -13,15 +13,14 @@ have python3 || {
     finish
 }
 
-# A field that is gone or renamed does not compile; one that moved, or one more, shows in
-# the numbers.
+# What is misread does not compile or shows in the numbers.
 export PYTHONDONTWRITEBYTECODE=1
 if python3 bench/polyhead_c.py --c >"$tmp/layout.c" &&
     python3 bench/polyhead_c.py --layout >"$tmp/python" && [ -s "$tmp/python" ] &&
     ${CC:-cc} -Iinclude "$tmp/layout.c" -o "$tmp/layout" && "$tmp/layout" >"$tmp/c"; then
     good
 else
-    bad "bench/polyhead_c.py names what the headers do not have"
+    bad "bench/polyhead_c.py finds fields that the headers do not have"
 fi
 if diff "$tmp/c" "$tmp/python" >"$tmp/moved"; then
     good

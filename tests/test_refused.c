@@ -215,6 +215,27 @@ static void workspace(void)
     }
 }
 
+/* One byte less than ph_plan_workspace: refused, and the workspace is not touched. */
+static void small_workspace(void)
+{
+    for (int c = FORWARD; c <= LOOK; c++) {
+        problem p;
+        ph_plan *plan = NULL;
+        full(&p);
+        must(need_ctx(NULL), ph_plan_create(&plan, need_ctx(NULL), &p.attn));
+        size_t least = ph_plan_workspace(plan), whole = (least + 63) / 64 * 64;
+        ph_plan_free(plan);
+        unsigned char *space = aligned_alloc(64, whole);
+        memset(space, 0x7e, whole);
+        p.args.workspace = space, p.args.workspace_size = least - 1;
+        refuse(need_ctx(NULL), &p, (call)c, PH_BAD_ARGUMENT, PH_BAD_ARGUMENT,
+               "workspace_size");
+        for (size_t i = 0; i < whole; i++) CHECK(space[i] == 0x7e, "byte %zu changed", i);
+        free(space);
+        problem_free(&p);
+    }
+}
+
 /* ---- numbers that a checked ctx refuses ------------------------------------------- */
 
 static void forbidden_numbers(void)
@@ -282,6 +303,7 @@ static const check_case cases[] = {
     {"lengths", lengths},
     {"places", places},
     {"workspace", workspace},
+    {"small_workspace", small_workspace},
     {"forbidden_numbers", forbidden_numbers},
     {"allowed_numbers", allowed_numbers},
     {"goes_on", goes_on},

@@ -280,7 +280,8 @@ static ph_status call_layer(direct *d, const ph_layer *layer, const bag *like)
     a.past = past;
     if (gate) a.gate_out = out(d, "", "gate", PH_F32, 3, gate->dim);
     if (gate) a.balance_loss = out(d, "", "balance_loss", PH_F32, 1, one);
-    a.saved = keep(d, aligned_alloc(64, ph_layer_saved(layer) / 64 * 64 + 64));
+    a.saved_size = ph_layer_saved(layer);
+    a.saved = keep(d, aligned_alloc(64, a.saved_size / 64 * 64 + 64));
     g.dx = grad(d, "x"), g.dmemory = grad(d, "memory");
     g.dbias = grad(d, "bias"), g.dgate = grad(d, "gate"), g.dsink = grad(d, "sink");
     if (status == PH_OK) status = ph_layer_forward(layer, &w, &a);

@@ -107,6 +107,7 @@ static void point(layer_state *s, int backward)
 {
     void *const *m = s->memory;
     s->args = (ph_layer_args){.x = m[X], .out = m[OUT], .saved = m[SAVED]};
+    s->args.saved_size = ph_layer_saved(s->layer);
     s->weights = (ph_layer_weights){.wq = m[WQ],
                                     .wk = m[WK],
                                     .wv = m[WV],

@@ -131,7 +131,7 @@ static void print_one(const ph_variant_info *v)
 typedef struct measured {
     ph_ctx *ctx;
     ph_layer *layer;
-    ph_layer_caches cache; /* elements for one token */
+    size_t cached; /* elements for one token */
 } measured;
 
 /* Plain heads of DIM / HEADS elements; variants that count differently say so here. */
@@ -167,7 +167,8 @@ static int measure(const char *spec, const ph_sizes *shape, measured *m)
     cached.cache = 1, cached.attn.batch = cached.attn.q_len = cached.attn.kv_len = 1;
     if (status == PH_OK) status = ph_layer_create(&layer, m->ctx, &cached);
     if (status != PH_OK) return cli_fail_status(status, m->ctx);
-    m->cache = ph_layer_cache(layer);
+    ph_layer_caches bytes = ph_layer_cache(layer);
+    m->cached = (bytes.k + bytes.v + bytes.extra) / sizeof(float);
     ph_layer_free(layer);
     return EXIT_OK;
 }
@@ -198,8 +199,7 @@ static void print_measured(const char *spec, const ph_sizes *shape, const measur
            info.attn->q_heads, info.attn->k_heads, info.attn->v_heads, info.attn->qk_dim,
            info.attn->v_dim);
     printf("  forward      %.3f GFLOP in products\n", info.flops / 1e9);
-    printf("  cache        %zu elements for every token\n",
-           m->cache.k + m->cache.v + m->cache.extra);
+    printf("  cache        %zu elements for every token\n", m->cached);
 }
 
 /* ---- JSON ---- */
@@ -220,8 +220,7 @@ static void json_measured(ph_json_writer *j, const measured *m)
     }
     ph_json_end(j);
     ph_json_double(j, "forward_flops", ph_layer_about(m->layer).flops);
-    ph_json_integer(j, "cache_per_token",
-                    (long long)(m->cache.k + m->cache.v + m->cache.extra));
+    ph_json_integer(j, "cache_per_token", (long long)(m->cached));
 }
 
 static void json_variant(ph_json_writer *j, const ph_variant_info *v, const measured *m)

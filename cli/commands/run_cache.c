@@ -53,7 +53,7 @@ static int check_caches(run_job *job, const run_layer_job *m, const ph_layer *la
 {
     const ph_attn *a = ph_layer_about(layer).attn;
     const ph_layer_caches size = ph_layer_cache(layer);
-    size_t tokens = (size_t)a->batch * (size_t)a->kv_len;
+    size_t tokens = (size_t)a->batch * (size_t)a->kv_len * sizeof(float);
     if (size.extra || size.k != tokens * (size_t)a->k_heads * (size_t)a->qk_dim ||
         size.v != tokens * (size_t)a->v_heads * (size_t)a->v_dim)
         return cli_fail(EXIT_UNSUPPORTED,
@@ -74,7 +74,8 @@ static int check_caches(run_job *job, const run_layer_job *m, const ph_layer *la
 }
 
 /* A cache in OUT, and as floats for the library: the same memory where it can be. */
-static int make_cache(run_job *job, run_layer_job *m, int i, float **floats)
+static int make_cache(run_job *job, run_layer_job *m, int i, float **floats,
+                      size_t *bytes)
 {
     const run_options *o = job->options;
     ph_tensor given = *m->cache[i];
@@ -91,6 +92,7 @@ static int make_cache(run_job *job, run_layer_job *m, int i, float **floats)
     *floats =
         given.type == PH_F32 ? m->cache_out[i] : run_buffer(job, count, sizeof **floats);
     if (!*floats) return EXIT_MEMORY;
+    *bytes = count * sizeof **floats;
     return cli_exit_code(ph_tensor_convert(&given, PH_F32, *floats));
 }
 
@@ -98,8 +100,8 @@ int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
                     ph_layer_args *args)
 {
     int rc = check_caches(job, m, layer);
-    if (!rc) rc = make_cache(job, m, RUN_K_CACHE, &args->k_cache);
-    if (!rc) rc = make_cache(job, m, RUN_V_CACHE, &args->v_cache);
+    if (!rc) rc = make_cache(job, m, RUN_K_CACHE, &args->k_cache, &args->k_cache_size);
+    if (!rc) rc = make_cache(job, m, RUN_V_CACHE, &args->v_cache, &args->v_cache_size);
     args->past = m->cache[RUN_PAST]->data;
     return rc;
 }

@@ -230,6 +230,7 @@ static int make_saved(layer_call *c, const ph_layer *layer)
     char *saved = run_buffer(c->job, ph_layer_saved(layer) + 64, 1);
     if (!saved) return EXIT_MEMORY;
     c->args.saved = saved + (64 - (uintptr_t)saved % 64);
+    c->args.saved_size = ph_layer_saved(layer);
     return EXIT_OK;
 }
 

@@ -18,7 +18,8 @@ typedef struct chunks {
     const ph_layer_weights *weights;
     const ph_layer_args *args; /* of the whole text */
     float *k_cache, *v_cache;  /* of one batch row */
-    float *lse;                /* (heads, CHUNK) */
+    ph_layer_caches cache_size;
+    float *lse; /* (heads, CHUNK) */
 } chunks;
 
 /* Queries see no key after them, and nothing else is given row by row. */
@@ -41,8 +42,8 @@ static ph_status make_buffers(chunks *c, const ph_layer *layer)
     ph_layer_caches size = ph_layer_cache(layer);
     size_t heads = (size_t)c->m->common.attn.q_heads;
     if (c->k_cache) return PH_OK;
-    c->k_cache = run_buffer(c->job, size.k, sizeof(float));
-    c->v_cache = run_buffer(c->job, size.v, sizeof(float));
+    c->k_cache = run_buffer(c->job, size.k, 1), c->cache_size = size;
+    c->v_cache = run_buffer(c->job, size.v, 1);
     c->lse = run_buffer(c->job, heads * CHUNK, sizeof(float));
     return c->k_cache && c->v_cache && c->lse ? PH_OK : PH_OUT_OF_MEMORY;
 }
@@ -60,8 +61,8 @@ static ph_status run_rows(chunks *c, const ph_layer *layer, size_t row, int32_t 
     args.out = (char *)args.out + row * out_row;
     args.attn.lse = c->lse;
     args.past = &past;
-    args.k_cache = c->k_cache;
-    args.v_cache = c->v_cache;
+    args.k_cache = c->k_cache, args.k_cache_size = c->cache_size.k;
+    args.v_cache = c->v_cache, args.v_cache_size = c->cache_size.v;
     ph_status status = ph_layer_forward(layer, c->weights, &args);
     if (status == PH_OK) run_discard(x, (size_t)rows * x_row);
     return status;

@@ -18,10 +18,12 @@ int ph_layer_named(const ph_layer *layer)
 ph_layer_caches ph_layer_cache(const ph_layer *layer)
 {
     const ph_shape *s = &layer->shape;
-    size_t tokens = (size_t)s->attn.batch * (size_t)s->attn.kv_len;
-    if (!layer->desc.cache) return (ph_layer_caches){.extra = s->cache};
-    return (ph_layer_caches){tokens * (size_t)ph_projection_row(&s->k),
-                             tokens * (size_t)ph_projection_row(&s->v), s->cache};
+    size_t token = (size_t)s->attn.batch * (size_t)s->attn.kv_len * sizeof(float);
+    ph_layer_caches bytes = {.extra = s->cache * sizeof(float)};
+    if (!layer->desc.cache) return bytes;
+    bytes.k = token * (size_t)ph_projection_row(&s->k);
+    bytes.v = token * (size_t)ph_projection_row(&s->v);
+    return bytes;
 }
 
 /* ---- caches of beam search --------------------------------------------------------- */
@@ -71,45 +73,63 @@ static cache_rows rows_of(float *x, const ph_strides *s, const ph_projection *p,
                         .row = (size_t)s->batch};
 }
 
-static ph_status reorder(const ph_layer *layer, const int *from, int tokens,
-                         float *k_cache, float *v_cache, float *extra_cache)
+/* The variant's own cache: all of it, or its parts token by token. */
+static void reorder_extra(const ph_layer *layer, const int *from, int tokens,
+                          float *extra, float *scratch)
 {
     const ph_shape *s = &layer->shape;
-    ph_layer_caches size = ph_layer_cache(layer);
-    int batch = s->attn.batch, len = s->attn.kv_len, grows = ph_desc_grows(&layer->desc);
-    void *scratch;
+    size_t batch = (size_t)s->attn.batch, len = (size_t)s->attn.kv_len;
+    for (int i = 0; i < PH_CACHE_PARTS; i++) {
+        size_t floats = s->cache_part[0] ? s->cache_part[i] : i ? 0 : s->cache;
+        size_t row = floats / batch;
+        cache_rows r = {extra, 1, row, 0, row};
+        if (s->cache_part[0]) r.length = row / len * (size_t)tokens;
+        if (floats) move_rows(s->attn.batch, from, &r, scratch);
+        extra += floats;
+    }
+}
+
+static ph_status check_reorder(const ph_layer *layer, const ph_layer_args *args,
+                               const int *from, int tokens)
+{
+    int batch = layer->shape.attn.batch, len = layer->shape.attn.kv_len;
+    int too_many = ph_desc_grows(&layer->desc) && tokens > len;
+    if (!args) return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "args is NULL");
     for (int b = 0; b < batch; b++)
-        if (!from || from[b] < 0 || from[b] >= batch || tokens < 0 ||
-            (grows && tokens > len))
+        if (!from || from[b] < 0 || from[b] >= batch || tokens < 0 || too_many)
             return ph_fail(layer->ctx, PH_BAD_ARGUMENT,
                            "from or tokens is out of range, expected %d rows and at most "
                            "%d tokens",
                            batch, len);
+    return ph_layer_check_cache_sizes(layer, args);
+}
+
+static ph_status reorder(const ph_layer *layer, const ph_layer_args *args,
+                         const int *from, int tokens)
+{
+    const ph_shape *s = &layer->shape;
+    ph_layer_caches size = ph_layer_cache(layer);
+    int batch = s->attn.batch, grows = ph_desc_grows(&layer->desc);
+    void *scratch;
+    PH_TRY(check_reorder(layer, args, from, tokens));
     size_t most = size.k > size.v ? size.k : size.v;
     if (size.extra > most) most = size.extra;
-    PH_TRY(ph_ctx_scratch(layer->ctx, most * sizeof(float), &scratch));
-    cache_rows k = rows_of(k_cache, &layer->k_cache, &s->k, tokens);
-    cache_rows v = rows_of(v_cache, &layer->v_cache, &s->v, tokens);
-    if (k_cache && size.k && grows) move_rows(batch, from, &k, scratch);
-    if (v_cache && size.v && grows) move_rows(batch, from, &v, scratch);
+    PH_TRY(ph_ctx_scratch(layer->ctx, most, &scratch));
+    cache_rows k = rows_of(args->k_cache, &layer->k_cache, &s->k, tokens);
+    cache_rows v = rows_of(args->v_cache, &layer->v_cache, &s->v, tokens);
+    if (k.x && size.k && grows) move_rows(batch, from, &k, scratch);
+    if (v.x && size.v && grows) move_rows(batch, from, &v, scratch);
     int moves = grows || !s->cache_part[0]; /* coefficients of memory's keys stay */
-    for (int i = 0; extra_cache && moves && i < PH_CACHE_PARTS; i++) {
-        size_t floats = s->cache_part[0] ? s->cache_part[i] : i ? 0 : size.extra;
-        size_t row = floats / (size_t)batch;
-        cache_rows r = {extra_cache, 1, row, 0, row};
-        if (s->cache_part[0]) r.length = row / (size_t)len * (size_t)tokens;
-        if (floats) move_rows(batch, from, &r, scratch);
-        extra_cache += floats;
-    }
+    if (args->extra_cache && moves && batch)
+        reorder_extra(layer, from, tokens, args->extra_cache, scratch);
     return PH_OK;
 }
 
-ph_status ph_layer_reorder(const ph_layer *layer, const int *from, int tokens,
-                           float *k_cache, float *v_cache, float *extra_cache)
+ph_status ph_layer_reorder(const ph_layer *layer, const ph_layer_args *args,
+                           const int *from, int tokens)
 {
     if (!layer) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(layer->ctx,
-                     reorder(layer, from, tokens, k_cache, v_cache, extra_cache));
+    return PH_WITHIN(layer->ctx, reorder(layer, args, from, tokens));
 }
 
 /* ---- work -------------------------------------------------------------------------- */

@@ -95,6 +95,36 @@ static ph_status check_weights(const ph_layer *l, const ph_layer_weights *w)
     return PH_OK;
 }
 
+static ph_status check_size(ph_ctx *ctx, const char *name, const void *memory,
+                            size_t size, size_t least)
+{
+    if (!memory || size >= least) return PH_OK;
+    return ph_fail(ctx, PH_BAD_ARGUMENT, "%s_size is %zu, expected at least %zu", name,
+                   size, least);
+}
+
+ph_status ph_layer_check_cache_sizes(const ph_layer *l, const ph_layer_args *args)
+{
+    ph_layer_caches least = ph_layer_cache(l);
+    PH_TRY(check_size(l->ctx, "k_cache", args->k_cache, args->k_cache_size, least.k));
+    PH_TRY(check_size(l->ctx, "v_cache", args->v_cache, args->v_cache_size, least.v));
+    return check_size(l->ctx, "extra_cache", args->extra_cache, args->extra_cache_size,
+                      least.extra);
+}
+
+static ph_status check_caches(const ph_layer *l, const ph_layer_args *args)
+{
+    ph_layer_caches least = ph_layer_cache(l);
+    int cache = l->desc.cache;
+    PH_TRY(
+        need(l->ctx, "k_cache", args->k_cache, cache && l->shape.k.heads, least.k > 0));
+    PH_TRY(
+        need(l->ctx, "v_cache", args->v_cache, cache && l->shape.v.heads, least.v > 0));
+    if (cache || !least.extra) /* optional where it is the only cache */
+        PH_TRY(need(l->ctx, "extra_cache", args->extra_cache, least.extra > 0, 1));
+    return ph_layer_check_cache_sizes(l, args);
+}
+
 ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
                          const ph_layer_args *args)
 {
@@ -106,11 +136,7 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     PH_TRY(check_weights(l, w));
     PH_TRY(need(ctx, "x", args->x, 1, l->q_rows));
     PH_TRY(need(ctx, "memory", args->memory, memory, !cache && l->kv_rows));
-    ph_layer_caches caches = ph_layer_cache(l);
-    PH_TRY(need(ctx, "k_cache", args->k_cache, cache && l->shape.k.heads, caches.k > 0));
-    PH_TRY(need(ctx, "v_cache", args->v_cache, cache && l->shape.v.heads, caches.v > 0));
-    if (cache || !caches.extra) /* optional where it is the only cache */
-        PH_TRY(need(ctx, "extra_cache", args->extra_cache, caches.extra > 0, 1));
+    PH_TRY(check_caches(l, args));
     PH_TRY(need(ctx, "attn.q", args->attn.q, 0, 0));
     PH_TRY(need(ctx, "attn.k", args->attn.k, 0, 0));
     PH_TRY(need(ctx, "attn.v", args->attn.v, 0, 0));
@@ -127,7 +153,7 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     if ((uintptr_t)args->saved % PH_ALIGN)
         return ph_fail(ctx, PH_BAD_ARGUMENT, "saved is not aligned to %d bytes",
                        PH_ALIGN);
-    return PH_OK;
+    return check_size(ctx, "saved", args->saved, args->saved_size, ph_layer_saved(l));
 }
 
 /* ---- backward ---------------------------------------------------------------------- */
@@ -235,10 +261,9 @@ ph_status ph_layer_check_alias(const ph_layer *l, const ph_layer_weights *w,
     ph_mem_ranges_add(&s, "", "balance_loss", args->balance_loss, f, PH_WRITTEN);
     ph_mem_ranges_add(&s, "", "gate_out", args->gate_out,
                       rows * (size_t)info.attn->q_heads * f, PH_WRITTEN);
-    ph_mem_ranges_add(&s, "", "k_cache", args->k_cache, cache.k * f, PH_WRITTEN);
-    ph_mem_ranges_add(&s, "", "v_cache", args->v_cache, cache.v * f, PH_WRITTEN);
-    ph_mem_ranges_add(&s, "", "extra_cache", args->extra_cache, cache.extra * f,
-                      PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "k_cache", args->k_cache, cache.k, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "v_cache", args->v_cache, cache.v, PH_WRITTEN);
+    ph_mem_ranges_add(&s, "", "extra_cache", args->extra_cache, cache.extra, PH_WRITTEN);
     return ph_mem_ranges_check(&s, l->ctx);
 }
 

@@ -99,6 +99,9 @@ ph_status ph_layer_check_grads_alias(const ph_layer *layer,
                                      const ph_layer_weights *weights,
                                      const ph_layer_args *args,
                                      const ph_layer_grads *grads);
+/* Refuses caches that are given but too small. */
+ph_status ph_layer_check_cache_sizes(const ph_layer *layer, const ph_layer_args *args);
+
 /* Like ph_layer_check for a backward call. */
 ph_status ph_layer_check_grads(const ph_layer *layer, const ph_layer_weights *weights,
                                const ph_layer_args *args, const ph_layer_grads *grads);

@@ -255,8 +255,8 @@ static ph_status attend(ph_backward_call *c)
         k->extra[e] = c->param[given], k->dextra[e] = c->dparam[given];
     ph_args a = c->args->attn;
     a.q = k->q, a.k = k->k, a.v = k->v;
-    a.out = (float *)k->heads, a.lse = c->saved.lse, a.workspace = c->work.data,
-    a.look = NULL;
+    a.out = (float *)k->heads, a.lse = c->saved.lse, a.look = NULL;
+    a.workspace = c->work.data, a.workspace_size = c->work.size;
     a.extra = k->extra;
     if (k->gate) a.gate = c->gates ? c->gates : k->gate;
     float *dgate = k->gate ? k->dgate : g->dgate;

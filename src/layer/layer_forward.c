@@ -203,7 +203,8 @@ static ph_args attend_args(const forward_call *c)
     const ph_layer *l = c->layer;
     const ph_layer_args *args = c->args;
     ph_args a = args->attn;
-    a.out = c->saved.heads, a.lse = c->saved.lse, a.workspace = c->work.data;
+    a.out = c->saved.heads, a.lse = c->saved.lse;
+    a.workspace = c->work.data, a.workspace_size = c->work.size;
     if (ph_desc_grows(&l->desc)) {
         for (int b = 0; b < l->desc.attn.batch; b++)
             c->filled[b] =

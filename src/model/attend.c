@@ -28,13 +28,13 @@ static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int s
     const ph_act *act = &stack->acts[sublayer];
     int cross = def->kind == PH_SUBLAYER_CROSS;
     ph_layer_args args = {.x = act->a, .out = p->y, .saved = act->saved};
+    args.saved_size = ph_layer_saved(act->layer);
     args.attn.seed =
         ph_rng_key(p->seed, ph_dropout_stream(PH_DROPOUT_ATTEND, stack, sublayer), 0, 0);
     if (cross) args.memory = memory_of(p);
     if (p->caches) {
-        const ph_cache *cache = &p->caches[def->site];
-        args.k_cache = cache->k, args.v_cache = cache->v;
-        args.extra_cache = cache->extra, args.past = p->past;
+        ph_cache_give(&p->caches[def->site], &args);
+        args.past = p->past;
     }
     if (ph_layer_about(act->layer).balances) {
         args.balance = p->balance;

@@ -84,8 +84,8 @@ static ph_layer_caches sizes_of(const ph_decoder *d, int sublayer)
 {
     const ph_act *act = act_of(d, sublayer);
     if (!act->plan) return ph_layer_cache(act->layer);
-    size_t floats = (size_t)d->source_len * (size_t)keys_width(act);
-    return (ph_layer_caches){.k = floats, .v = floats};
+    size_t bytes = (size_t)d->source_len * (size_t)keys_width(act) * sizeof(float);
+    return (ph_layer_caches){.k = bytes, .v = bytes};
 }
 
 static void layout(ph_decoder *d, ph_arena *arena)
@@ -99,10 +99,10 @@ static void layout(ph_decoder *d, ph_arena *arena)
     for (int i = 0; i < s->count; i++) {
         if (s->sublayers[i].kind == PH_SUBLAYER_FEED) continue;
         ph_layer_caches size = sizes_of(d, i);
-        ph_cache cache = {.k = size.k ? ph_arena_floats(arena, size.k) : NULL,
-                          .v = size.v ? ph_arena_floats(arena, size.v) : NULL,
-                          .extra =
-                              size.extra ? ph_arena_floats(arena, size.extra) : NULL};
+        ph_cache cache = {.k = size.k ? ph_arena_take(arena, size.k) : NULL,
+                          .v = size.v ? ph_arena_take(arena, size.v) : NULL,
+                          .extra = size.extra ? ph_arena_take(arena, size.extra) : NULL,
+                          .bytes = size};
         if (arena->base) d->caches[s->sublayers[i].site] = cache;
         reads |= s->sublayers[i].kind == PH_SUBLAYER_CROSS && !act_of(d, i)->plan;
     }
@@ -203,9 +203,9 @@ ph_status ph_decoder_reorder(ph_decoder *d, const int *from)
     for (int i = 0; i < s->count; i++) {
         const ph_layer *layer = act_of(d, i)->layer;
         if (!layer) continue; /* feed-forward, or one encoder's keys for all texts */
-        const ph_cache *cache = &d->caches[s->sublayers[i].site];
-        PH_TRY(
-            ph_layer_reorder(layer, from, d->past[0], cache->k, cache->v, cache->extra));
+        ph_layer_args args = {0};
+        ph_cache_give(&d->caches[s->sublayers[i].site], &args);
+        PH_TRY(ph_layer_reorder(layer, &args, from, d->past[0]));
     }
     return PH_OK;
 }

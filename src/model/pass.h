@@ -42,7 +42,15 @@ typedef struct ph_pass_shape {
    k_heads, head_dim) for all texts. */
 typedef struct ph_cache {
     float *k, *v, *extra;
+    ph_layer_caches bytes; /* of each */
 } ph_cache;
+
+static inline void ph_cache_give(const ph_cache *cache, ph_layer_args *args)
+{
+    args->k_cache = cache->k, args->k_cache_size = cache->bytes.k;
+    args->v_cache = cache->v, args->v_cache_size = cache->bytes.v;
+    args->extra_cache = cache->extra, args->extra_cache_size = cache->bytes.extra;
+}
 
 /* What one residual connection saves. */
 typedef struct ph_residual {
@@ -54,7 +62,7 @@ typedef struct ph_residual {
 typedef struct ph_act {
     ph_layer *layer; /* attention */
     ph_plan *plan;   /* plain attention to cached keys of the encoder */
-    void *saved;     /* of the layer */
+    void *saved;     /* of the layer: ph_layer_saved bytes */
     float *heads;    /* open: (rows, heads*v_dim) */
     float *h, *g;    /* feed-forward: before and after the activation */
     const float *a;  /* its input */
