@@ -1,6 +1,6 @@
 /*
  * test_tokens.c - tokenizers against what the reference said: 2200 hard strings through
- * 17 tokenizers of every kind (tests/golden_tokens), and what must hold for any text.
+ * 19 tokenizers of every kind (tests/golden_tokens), and what must hold for any text.
  */
 #include "check.h"
 #include "polyhead_text.h"
@@ -195,6 +195,8 @@ GOLDEN(gemma)
 GOLDEN(t5)
 GOLDEN(t5_new)
 GOLDEN(albert)
+GOLDEN(gaps)
+GOLDEN(gaps_unknown)
 
 /* ---- what holds for any text ---- */
 
@@ -367,6 +369,8 @@ static const check_case cases[] = {CASE(bert_uncased),
                                    CASE(t5),
                                    CASE(t5_new),
                                    CASE(albert),
+                                   CASE(gaps),
+                                   CASE(gaps_unknown),
                                    {"round_trip", round_trip},
                                    {"special_as_text", special_as_text},
                                    {"long_runs", long_runs},

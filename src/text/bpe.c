@@ -96,13 +96,22 @@ static ph_status add_symbol(ph_cutter *cutter, int32_t id, size_t length)
     return PH_OK;
 }
 
+/* Bytes that the vocabulary lacks are unknown, or left out where there is no unknown
+   token; *dropped says that there were some. */
 static ph_status byte_symbols(const ph_cut_model *model, ph_cutter *cutter,
-                              const char *piece, size_t length)
+                              const char *piece, size_t length, int *dropped)
 {
+    int fuses = 0; /* is the symbol before unknown, and may it grow? */
     for (size_t i = 0; i < length; i++) {
         int32_t id = model->bytes[(unsigned char)piece[i]];
-        if (id == PH_TOKEN_NONE) id = model->unknown;
-        if (id != PH_TOKEN_NONE) PH_TRY(add_symbol(cutter, id, 1));
+        int known = id != PH_TOKEN_NONE;
+        if (!known && model->unknown == PH_TOKEN_NONE)
+            *dropped = 1;
+        else if (!known && fuses)
+            cutter->symbols[cutter->symbol_count - 1].length++;
+        else
+            PH_TRY(add_symbol(cutter, known ? id : model->unknown, 1));
+        fuses = !known && model->fuse_unknown;
     }
     return PH_OK;
 }
@@ -262,17 +271,52 @@ static ph_status find_whole(const ph_cut_model *model, ph_cutter *cutter,
     return PH_OK;
 }
 
-/* [start, end) of the piece; *at is where its first token stands. */
+/* Moves *raw on to the byte that the byte `mapped` of its alphabet belongs to; *at is
+   where *raw stands in the alphabet. */
+static void move_to(const char *piece, size_t mapped, size_t *raw, size_t *at)
+{
+    char text[4];
+    for (;; ++*raw) {
+        uint32_t point = ph_byte_alphabet_char((unsigned char)piece[*raw]);
+        size_t size = (size_t)ph_utf8_encode(point, text);
+        if (mapped < *at + size) return;
+        *at += size;
+    }
+}
+
+/* Tokens of a piece that lost bytes. The reference lays them side by side from the start,
+   counting in characters of the alphabet, and so shall their offsets be. */
+static ph_status add_shifted(const ph_cut_model *model, ph_cutter *cutter,
+                             const char *piece)
+{
+    size_t mapped = 0, raw = 0, at = 0;
+    for (size_t i = 0; i < cutter->symbol_count; i++) {
+        const ph_symbol *s = &cutter->symbols[i];
+        if (s->length == 0) continue;
+        move_to(piece, mapped, &raw, &at);
+        size_t start = raw;
+        mapped += model->tokens->entries[s->id].length;
+        move_to(piece, mapped - 1, &raw, &at);
+        PH_TRY(ph_cutter_add(cutter, s->id, start, raw + 1));
+    }
+    return PH_OK;
+}
+
+/* The tokens of a word; *at is where the first one stands in its piece. */
 static ph_status cut_word(const ph_cut_model *model, ph_cutter *cutter, const char *word,
                           size_t length, size_t *at)
 {
+    int dropped = 0;
     cutter->symbol_count = 0;
-    PH_TRY((model->byte_level ? byte_symbols : character_symbols)(model, cutter, word,
-                                                                  length));
+    if (model->byte_level)
+        PH_TRY(byte_symbols(model, cutter, word, length, &dropped));
+    else
+        PH_TRY(character_symbols(model, cutter, word, length));
     if (cutter->symbol_count > SHORT_PIECE)
         PH_TRY(merge_long(model, cutter));
     else
         merge_short(model, cutter);
+    if (dropped) return add_shifted(model, cutter, word);
     for (size_t i = 0; i < cutter->symbol_count; i++) {
         const ph_symbol *s = &cutter->symbols[i];
         if (s->length == 0) continue;

@@ -239,7 +239,18 @@ def digits_gpt2():
     return add_flags(t)
 
 
+def gaps(unknown):
+    """A byte-level vocabulary that lacks most bytes."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True) if unknown else models.BPE())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(True)
+    t.decoder = decoders.ByteLevel()
+    t.post_processor = processors.ByteLevel(trim_offsets=True)
+    return learn(t, trainers.BpeTrainer(show_progress=False, vocab_size=400, limit_alphabet=120, special_tokens=["<unk>"]))
+
+
 KINDS = {
+    "gaps": lambda: gaps(False),
+    "gaps_unknown": lambda: gaps(True),
     "bert_uncased": lambda: wordpiece(normalizers.BertNormalizer()),
     "bert_cased": lambda: add_flags(wordpiece(normalizers.BertNormalizer(lowercase=False))),
     "mixed": mixed,
