@@ -17,7 +17,7 @@ void ph_aligned_free(ph_aligned *text)
     text->spans = NULL;
 }
 
-ph_status ph_aligned_reserve(ph_aligned *text, size_t more)
+ph_status ph_aligned_grow(ph_aligned *text, size_t more)
 {
     size_t need = 0;
     void *bytes = text->bytes, *spans = text->spans;
@@ -29,16 +29,6 @@ ph_status ph_aligned_reserve(ph_aligned *text, size_t more)
                             sizeof(ph_text_span));
     text->spans = spans;
     return status;
-}
-
-ph_status ph_aligned_append(ph_aligned *text, const char *bytes, size_t count,
-                            ph_text_span span)
-{
-    PH_TRY(ph_aligned_reserve(text, count));
-    memcpy(text->bytes + text->length, bytes, count);
-    for (size_t i = 0; i < count; i++) text->spans[text->length + i] = span;
-    text->length += count;
-    return PH_OK;
 }
 
 ph_status ph_aligned_append_original(ph_aligned *text, const char *original, size_t start,
@@ -95,13 +85,11 @@ ph_status ph_aligned_append_changed(ph_aligned *text, const ph_aligned *from,
     return PH_OK;
 }
 
-ph_status ph_changes_add(ph_changes *changes, uint32_t point, int change)
+ph_status ph_changes_grow(ph_changes *changes)
 {
     void *items = changes->items;
     ph_status status = ph_io_grow(changes->io, &items, &changes->capacity,
                                   changes->count + 1, sizeof(ph_change));
     changes->items = items;
-    if (status == PH_OK)
-        changes->items[changes->count++] = (ph_change){.point = point, .change = change};
     return status;
 }

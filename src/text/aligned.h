@@ -34,11 +34,29 @@ typedef struct ph_changes {
 } ph_changes;
 
 void ph_aligned_free(ph_aligned *text);
-ph_status ph_aligned_reserve(ph_aligned *text, size_t more);
+ph_status ph_aligned_grow(ph_aligned *text, size_t more);
+
+static inline ph_status ph_aligned_reserve(ph_aligned *text, size_t more)
+{
+    if (more <= text->byte_capacity - text->length &&
+        more <= text->span_capacity - text->length)
+        return PH_OK;
+    return ph_aligned_grow(text, more);
+}
 
 /* Appends bytes that all came from `span`, or [start, end) of the original. */
-ph_status ph_aligned_append(ph_aligned *text, const char *bytes, size_t count,
-                            ph_text_span span);
+static inline ph_status ph_aligned_append(ph_aligned *text, const char *bytes,
+                                          size_t count, ph_text_span span)
+{
+    ph_status status = ph_aligned_reserve(text, count);
+    if (status != PH_OK) return status;
+    for (size_t i = 0; i < count; i++) {
+        text->bytes[text->length] = bytes[i];
+        text->spans[text->length++] = span;
+    }
+    return PH_OK;
+}
+
 ph_status ph_aligned_append_original(ph_aligned *text, const char *original, size_t start,
                                      size_t end);
 
@@ -50,6 +68,16 @@ ph_status ph_aligned_append_part(ph_aligned *text, const ph_aligned *from, size_
 ph_status ph_aligned_append_changed(ph_aligned *text, const ph_aligned *from,
                                     size_t start, size_t end, const ph_changes *changes);
 
-ph_status ph_changes_add(ph_changes *changes, uint32_t point, int change);
+ph_status ph_changes_grow(ph_changes *changes);
+
+static inline ph_status ph_changes_add(ph_changes *changes, uint32_t point, int change)
+{
+    if (changes->count == changes->capacity) {
+        ph_status status = ph_changes_grow(changes);
+        if (status != PH_OK) return status;
+    }
+    changes->items[changes->count++] = (ph_change){.point = point, .change = change};
+    return PH_OK;
+}
 
 #endif

@@ -64,21 +64,31 @@ static int ends_with(const ph_token_table *tokens, int32_t id, const char *mark)
            !memcmp(ph_token_text(tokens, id) + size - length, mark, length);
 }
 
-void ph_model_find_words(ph_cut_model *model, const char *mark)
+/* Is the mark a token, and does no merge reach over its start? */
+static int begins_words(const ph_cut_model *model, const char *mark)
 {
     const ph_token_table *tokens = model->tokens;
     size_t length = strlen(mark);
-    if (model->ignore_merges || ph_token_table_find(tokens, mark, length) < 0) return;
+    if (ph_token_table_find(tokens, mark, length) < 0) return 0;
     for (size_t i = 0; i < model->pair_slots; i++) {
         if (model->pairs[i].pair == UINT64_MAX) continue;
         int32_t left = (int32_t)(model->pairs[i].pair >> 32);
         int32_t right = (int32_t)(uint32_t)model->pairs[i].pair;
         if (!strncmp(ph_token_text(tokens, right), mark, length) &&
             !ends_with(tokens, left, mark))
-            return;
+            return 0;
     }
-    model->word_mark = mark;
-    model->word_mark_length = length;
+    return 1;
+}
+
+void ph_model_find_words(ph_cut_model *model)
+{
+    static const char *const marks[] = {"\xe2\x96\x81", " "};
+    for (int i = 0; i < 2 && !model->word_mark && !model->ignore_merges; i++) {
+        if (!begins_words(model, marks[i])) continue;
+        model->word_mark = marks[i];
+        model->word_mark_length = strlen(marks[i]);
+    }
 }
 
 /* ---- symbols ---- */

@@ -102,8 +102,8 @@ ph_status ph_model_pairs(ph_cut_model *model, size_t count, const ph_io *io);
 void ph_model_add_pair(ph_cut_model *model, int32_t left, int32_t right, uint32_t rank,
                        int32_t merged);
 
-/* Finds out if no merge joins what stands before a mark with the mark: then words can
-   be cut one by one. */
-void ph_model_find_words(ph_cut_model *model, const char *mark);
+/* Finds out if no merge joins what stands before a blank with the blank: then words can
+   be cut one by one, which is faster than a long text at once. */
+void ph_model_find_words(ph_cut_model *model);
 
 #endif

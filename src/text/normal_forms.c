@@ -97,29 +97,47 @@ static void compose(ph_changes *changes)
     changes->count = out;
 }
 
-/* Has the text a character that the form may change? */
-static int may_change(const ph_pieces *pieces, ph_text_range range, uint32_t flags)
+/* The next character from `at` on whose flags meet `flags` or, with `not`, do not; or the
+   end. *before is where the last character passed over begins. */
+static size_t find_flags(const ph_pieces *pieces, ph_text_range range, uint32_t flags,
+                         int not, size_t *before)
 {
-    for (size_t at = range.start; at < range.end;) {
+    size_t at = range.start;
+    while (at < range.end) {
         uint32_t point = 0;
-        at += (size_t)ph_utf8_decode(pieces->text.bytes + at, range.end - at, &point);
-        if (point >= 0x80 && ph_char_flags(pieces->unicode, point) & flags) return 1;
+        size_t step =
+            (size_t)ph_utf8_decode(pieces->text.bytes + at, range.end - at, &point);
+        if (((ph_char_flags(pieces->unicode, point) & flags) == 0) == not ) break;
+        *before = at;
+        at += step;
     }
-    return 0;
+    return at;
 }
 
+/* Only characters that the form may change are rewritten, with the one before them, which
+   they may compose with; the others stand for themselves. */
 ph_status ph_step_normal_form(ph_pieces *pieces, const ph_step *step, ph_text_range range)
 {
     uint32_t flags = PH_CHAR_REORDER |
                      (step->compatibility ? PH_CHAR_COMPATIBILITY : PH_CHAR_CANONICAL) |
                      (step->compose ? PH_CHAR_COMPOSES : 0);
-    if (!may_change(pieces, range, flags))
-        return ph_aligned_append_part(&pieces->next_text, &pieces->text, range.start,
-                                      range.end);
-    PH_TRY(decompose(pieces, &pieces->text, range, step->compatibility));
-    if (step->compose) compose(&pieces->changes);
-    return ph_aligned_append_changed(&pieces->next_text, &pieces->text, range.start,
-                                     range.end, &pieces->changes);
+    while (range.start < range.end) {
+        size_t before = range.start;
+        size_t first = find_flags(pieces, range, flags, 0, &before), unused;
+        if (first == range.end) before = first;
+        PH_TRY(ph_aligned_append_part(&pieces->next_text, &pieces->text, range.start,
+                                      before));
+        ph_text_range rest = {(uint32_t)first, range.end};
+        ph_text_range part = {(uint32_t)before,
+                              (uint32_t)find_flags(pieces, rest, flags, 1, &unused)};
+        range.start = part.end;
+        if (part.start == part.end) break;
+        PH_TRY(decompose(pieces, &pieces->text, part, step->compatibility));
+        if (step->compose) compose(&pieces->changes);
+        PH_TRY(ph_aligned_append_changed(&pieces->next_text, &pieces->text, part.start,
+                                         part.end, &pieces->changes));
+    }
+    return PH_OK;
 }
 
 /* ---- BERT ---- */

@@ -67,6 +67,7 @@ static ph_status add_tokens(const gguf_setup *g)
             PH_TRY(add_word(g, i, token));
         else
             PH_TRY(ph_token_table_add(&g->t->tokens, i, token.text, token.length));
+        g->t->tokens.entries[i].byte = type_of(g, i) == BYTE_TYPE;
     }
     return PH_OK;
 }

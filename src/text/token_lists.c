@@ -2,6 +2,7 @@
  * token_lists.c - tokenizers from plain lists of tokens: vocab.txt of BERT, tokenizer.bin
  * of llama2.c, and the merges that scores stand for.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -165,7 +166,7 @@ ph_status ph_merges_of_scores(ph_tokenizer *t, const float *scores, size_t count
     if (!order) return ph_io_no_memory(io, count * sizeof *order, "merges");
     for (size_t i = 0; i < count; i++) {
         const ph_token_entry *e = &t->tokens.entries[i];
-        if (!e->used || e->added || e->length > 4096) continue; /* no text spells it */
+        if (!e->used || e->added || e->byte || e->length > 4096) continue;
         order[kept++] = (scored){scores[i], (int32_t)i};
         pairs += pairs_of(t, (int32_t)i, 0, 0);
     }
@@ -190,6 +191,19 @@ static int32_t read_int(const char *bytes)
     return value;
 }
 
+/* Tokens 3 to 258 are bytes, whatever text older files have there. */
+static ph_status add_bin_token(ph_tokenizer *t, size_t id, const char *text,
+                               size_t length)
+{
+    char name[8];
+    if (id < BIN_BYTES || id >= BIN_BYTES + 256)
+        return ph_token_table_add(&t->tokens, id, text, length);
+    snprintf(name, sizeof name, "<0x%02X>", (unsigned)(id - BIN_BYTES));
+    PH_TRY(ph_token_table_add(&t->tokens, id, name, 6));
+    t->tokens.entries[id].byte = 1;
+    return PH_OK;
+}
+
 /* All tokens and their scores; *count becomes their number. */
 static ph_status read_bin_tokens(ph_tokenizer *t, const char *name, const char *bytes,
                                  size_t size, float *scores, size_t *count,
@@ -209,8 +223,7 @@ static ph_status read_bin_tokens(ph_tokenizer *t, const char *name, const char *
         if (ph_utf8_valid(bytes + at + 8, (size_t)length) != (size_t)length)
             return ph_io_fail(io, PH_BAD_FILE, "'%.200s': token %zu is not valid UTF-8",
                               name, *count);
-        PH_TRY(
-            ph_token_table_add(&t->tokens, (*count)++, bytes + at + 8, (size_t)length));
+        PH_TRY(add_bin_token(t, (*count)++, bytes + at + 8, (size_t)length));
         at += 8 + (size_t)length;
     }
     return PH_OK;
@@ -244,7 +257,6 @@ static ph_status setup_bin(ph_tokenizer *t, const char *name, const float *score
     t->model.byte_fallback = t->model.fuse_unknown = 1;
     t->model.unknown = 0;
     PH_TRY(ph_merges_of_scores(t, scores, count, io));
-    ph_model_find_words(&t->model, " ");
     PH_TRY(ph_add_normalizer(t, space));
     for (int i = 0; i < 2; i++) {
         ph_template *list = i ? &t->pair : &t->single;

@@ -11,9 +11,9 @@
 enum { PH_TOKEN_NONE = -1, PH_TOKEN_MAX_ID = (1 << 22) - 1 };
 
 typedef struct ph_token_entry {
-    uint32_t at, length; /* of its text in the pool */
-    uint32_t added;      /* index of the added token plus 1; 0: none */
-    unsigned char used, special;
+    uint32_t at, length;               /* of its text in the pool */
+    uint32_t added;                    /* index of the added token plus 1; 0: none */
+    unsigned char used, special, byte; /* byte: <0x0A>, which no text spells */
 } ph_token_entry;
 
 typedef struct ph_token_table {

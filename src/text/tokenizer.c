@@ -276,8 +276,7 @@ ph_status ph_tokenizer_finish(ph_tokenizer *t, const ph_io *io)
 {
     if (t->model.kind == PH_MODEL_BPE) {
         find_characters(&t->model);
-        if (!t->model.byte_level && !t->model.word_mark)
-            ph_model_find_words(&t->model, "\xe2\x96\x81");
+        if (!t->model.byte_level) ph_model_find_words(&t->model);
     }
     for (size_t i = 0; i < t->added_count; i++) {
         ph_added_token *a = &t->added[i];

@@ -23,7 +23,8 @@ class Args(ctypes.Structure):
 
 
 def library():
-    lib = ctypes.CDLL(os.path.join(ROOT, "build", "libpolyhead.so"))
+    usual = os.path.join(ROOT, "build", "libpolyhead.so")
+    lib = ctypes.CDLL(os.environ.get("POLYHEAD_SO", usual))
     for name in ("ph_tokenizer_free", "ph_encoder_free", "ph_detokenizer_free"):
         getattr(lib, name).argtypes = [ctypes.c_void_p]
         getattr(lib, name).restype = None

@@ -111,8 +111,9 @@ def reference_bin(path):
         score, length = struct.unpack_from("<fi", data, at)
         tokens.append((data[at + 8:at + 8 + length].decode(), score))
         at += 8 + length
+    tokens[3:259] = [(f"<0x{i:02X}>", 0.0) for i in range(256)]
     vocab = {token: i for i, (token, _) in enumerate(tokens)}
-    merges = sorted((-score, i, k) for i, (token, score) in enumerate(tokens) if i >= 3
+    merges = sorted((-score, i, k) for i, (token, score) in enumerate(tokens) if i >= 259
                     for k in range(1, len(token)) if token[:k] in vocab and token[k:] in vocab)
     merges = [(tokens[i][0][:k], tokens[i][0][k:]) for _, i, k in merges]
     t = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
