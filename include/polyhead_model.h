@@ -124,7 +124,9 @@ typedef enum ph_split {
     PH_SPLIT_WORDS = 0, /* blanks and punctuation; where words stand without blanks
                            between (Chinese), the longest known word */
     PH_SPLIT_CHARS,     /* characters */
-    PH_SPLIT_BYTES      /* 256 of them, no list needed */
+    PH_SPLIT_BYTES,     /* 256 of them, no list needed */
+    PH_SPLIT_SUBWORDS   /* by the tokenizer of a published checkpoint (polyhead_text.h),
+                           whose marks stand where it wants them */
 } ph_split;
 
 enum { PH_TOKEN_PAD = 0, PH_TOKEN_START, PH_TOKEN_END, PH_TOKEN_UNKNOWN, PH_TOKEN_FIRST };

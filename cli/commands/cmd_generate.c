@@ -278,16 +278,12 @@ static int answer_lines(const generate_job *given)
 
 /* ---- the command ---- */
 
-/* "pronouns" is the model in the program, a directory the model of a training. */
+/* "pronouns" is the model in the program. */
 static ph_status read_model(ph_model **m, ph_ctx *ctx, const char *name)
 {
     struct stat info;
-    char path[4200];
-    int there = stat(name, &info) == 0;
-    if (!there && !strcmp(name, "pronouns")) return ph_model_embedded(m, ctx);
-    snprintf(path, sizeof path, "%s%s", name,
-             there && S_ISDIR(info.st_mode) ? "/model.safetensors" : "");
-    return ph_model_read(m, ctx, path);
+    int embedded = !strcmp(name, "pronouns") && stat(name, &info) != 0;
+    return embedded ? ph_model_embedded(m, ctx) : ph_model_read(m, ctx, name);
 }
 
 static int refuse_options(const generate_options *o)

@@ -18,7 +18,8 @@
 typedef enum ph_checkpoint_kind {
     PH_CHECKPOINT_FOLDER = 0, /* Hugging Face's names */
     PH_CHECKPOINT_GGUF,       /* GGUF's names and metadata */
-    PH_CHECKPOINT_OWN         /* a file of ph_model_write; nothing of it is read here */
+    PH_CHECKPOINT_OWN         /* a file of ph_model_write, or the directory of a training
+                                 that holds one; nothing of it is read here */
 } ph_checkpoint_kind;
 
 typedef struct ph_stored {
@@ -32,6 +33,7 @@ typedef struct ph_checkpoint {
     ph_io io; /* hooks */
     ph_checkpoint_kind kind;
     int llama2c;        /* 1: a llama2.c file, without a tokenizer */
+    int directory;      /* PH_CHECKPOINT_OWN: 1: it is model.safetensors in the path */
     ph_values values;   /* config.json, or metadata; generation_config.json has the prefix
                          "generation.", 1_Pooling/config.json "pooling." and so on */
     ph_stored *tensors; /* sorted by name */

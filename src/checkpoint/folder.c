@@ -208,10 +208,14 @@ ph_status ph_folder_read(ph_checkpoint *c, const char *path, const ph_io *io)
 {
     folder f = {c, path, io};
     c->kind = PH_CHECKPOINT_FOLDER;
+    if (!exists(&f, "config.json") && exists(&f, "model.safetensors")) {
+        c->kind = PH_CHECKPOINT_OWN, c->directory = 1;
+        return PH_OK;
+    }
     if (!exists(&f, "config.json"))
         return ph_io_fail(io, PH_IO_ERROR,
                           "%.200s is a directory without config.json, expected a Hugging "
-                          "Face folder",
+                          "Face folder or that of a training",
                           path);
     PH_TRY(read_config(&f));
     if (exists(&f, "model.safetensors"))

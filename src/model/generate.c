@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "model/generate.h"
+#include "model/tokens.h"
 
 /* ---- choosing a token -------------------------------------------------------------- */
 
@@ -30,17 +31,12 @@ static int by_probability(const void *a, const void *b)
     return x->token - y->token;
 }
 
-/* Padding and start marks are never generated. */
-static int is_generated(int token)
+/* The first of the likeliest tokens. */
+static int argmax(const ph_model *m, const float *logits)
 {
-    return token != PH_TOKEN_PAD && token != PH_TOKEN_START;
-}
-
-static int argmax(const float *logits, int vocab)
-{
-    int best = PH_TOKEN_END;
-    for (int v = 0; v < vocab; v++)
-        if (is_generated(v) && logits[v] > logits[best]) best = v;
+    int best = -1;
+    for (int v = 0; v < m->config.vocab; v++)
+        if (ph_is_generated(m, v) && (best < 0 || logits[v] > logits[best])) best = v;
     return best;
 }
 
@@ -54,13 +50,13 @@ static int cut(const candidate *list, int count, const ph_generation *how)
     return left;
 }
 
-static int sample(const float *logits, int vocab, const ph_generation *how,
+static int sample(const ph_model *m, const float *logits, const ph_generation *how,
                   candidate *list, int position)
 {
-    double max = logits[argmax(logits, vocab)], sum = 0, left_sum = 0;
+    double max = logits[argmax(m, logits)], sum = 0, left_sum = 0;
     int count = 0;
-    for (int v = 0; v < vocab; v++) {
-        if (!is_generated(v)) continue;
+    for (int v = 0; v < m->config.vocab; v++) {
+        if (!ph_is_generated(m, v)) continue;
         list[count] = (candidate){exp((logits[v] - max) / how->temperature), v};
         sum += list[count++].p;
     }
@@ -89,8 +85,8 @@ typedef struct generate_task {
 
 static ph_status run_single(generate_task *t)
 {
-    int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER, vocab = t->m->config.vocab;
-    int32_t token = PH_TOKEN_START;
+    int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER;
+    int32_t token = t->m->marks.start;
     const float *logits = NULL;
     ph_decoder *d;
     PH_TRY(ph_decoder_create(&d, t->m, 1, t->prompt, t->prompt_count));
@@ -98,9 +94,9 @@ static ph_status run_single(generate_task *t)
                             : ph_decoder_feed(d, t->prompt, t->prompt_count, &logits);
     while (status == PH_OK && t->count < t->limit) {
         token = t->how->temperature > 0
-                    ? sample(logits, vocab, t->how, t->candidates, t->count)
-                    : argmax(logits, vocab);
-        if (token == PH_TOKEN_END) break;
+                    ? sample(t->m, logits, t->how, t->candidates, t->count)
+                    : argmax(t->m, logits);
+        if (ph_is_end(t->m, token)) break;
         t->out[t->count++] = token;
         if (t->how->each) t->how->each(t->how->user, token);
         if (t->count < t->limit) status = ph_decoder_feed(d, &token, 1, &logits);
@@ -191,9 +187,12 @@ static void advance(search *s, const float *logits, int length)
         const hypothesis *h = &s->live[b];
         const float *row = logits + (size_t)h->slot * (size_t)vocab;
         double base = h->score - log_sum_exp(row, vocab);
-        finish(s, h->slot, length, (base + row[PH_TOKEN_END]) / (length + 1));
-        for (int v = PH_TOKEN_END + 1; v < vocab; v++)
-            insert(s, (hypothesis){base + row[v], h->slot, v, 0});
+        for (int v = 0; v < vocab; v++) {
+            if (ph_is_end(s->t->m, v))
+                finish(s, h->slot, length, (base + row[v]) / (length + 1));
+            else if (ph_is_generated(s->t->m, v))
+                insert(s, (hypothesis){base + row[v], h->slot, v, 0});
+        }
     }
     assign_slots(s, length);
     hypothesis *list = s->live;
@@ -214,7 +213,7 @@ static ph_status search_loop(search *s)
     s->best = -INFINITY;
     for (int b = 0; b < s->beams; b++) {
         s->live[b] = (hypothesis){.score = b ? -INFINITY : 0, .slot = b};
-        s->tokens[b] = PH_TOKEN_START;
+        s->tokens[b] = s->t->m->marks.start;
     }
     while (length < limit && can_improve(s)) {
         if (length) PH_TRY(ph_decoder_reorder(s->decoder, s->from));
@@ -272,26 +271,6 @@ ph_status ph_generate_tokens(const ph_model *m, const ph_generation *how,
 
 /* ---- the call ---------------------------------------------------------------------- */
 
-/* Tokens as text; words with blanks between. */
-static int print_tokens(const ph_model *m, const int32_t *tokens, int count, char *out,
-                        size_t size)
-{
-    size_t used = 0;
-    for (int i = 0; i < count; i++) {
-        const char *text = ph_model_token(m, tokens[i]);
-        char byte[2] = {(char)(tokens[i] - PH_TOKEN_FIRST), 0};
-        if (m->vocab.split == PH_SPLIT_BYTES) text = byte;
-        if (m->vocab.split == PH_SPLIT_WORDS && i) {
-            if (used + 1 < size) out[used] = ' ';
-            used++;
-        }
-        for (; *text; text++, used++)
-            if (used + 1 < size) out[used] = *text;
-    }
-    if (size) out[used < size ? used : size - 1] = 0;
-    return (int)used;
-}
-
 static ph_status check(const ph_model *m, const ph_generation *how)
 {
     if (m->output < 0)
@@ -334,9 +313,7 @@ static ph_status run(const ph_model *m, const char *text, const ph_generation *h
     int limit = both ? max_len - 1 : max_len - prompt_count;
     if (how->max_tokens) limit = ph_min(limit, how->max_tokens);
     PH_TRY(ph_generate_tokens(m, how, prompt, prompt_count, tokens, limit, &count));
-    int used = print_tokens(m, tokens, count, out, size);
-    if (length) *length = used;
-    return PH_OK;
+    return ph_tokens_print(m, tokens, count, out, size, length);
 }
 
 static ph_status generate(const ph_model *m, const char *text, const ph_generation *how,

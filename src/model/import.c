@@ -13,6 +13,7 @@
 #include "base/quant.h"
 #include "model/model.h"
 #include "model/store.h"
+#include "model/tokens.h"
 
 /* ---- the configuration ------------------------------------------------------------- */
 
@@ -151,7 +152,8 @@ static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
     return PH_OK;
 }
 
-ph_status ph_model_import(ph_model **out, ph_ctx *ctx, ph_checkpoint *checkpoint)
+ph_status ph_model_import(ph_model **out, ph_ctx *ctx, ph_checkpoint *checkpoint,
+                          const char *path)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
@@ -159,6 +161,7 @@ ph_status ph_model_import(ph_model **out, ph_ctx *ctx, ph_checkpoint *checkpoint
     *out = NULL;
     PH_TRY(ph_import_begin(&in, ctx, checkpoint));
     ph_status status = read_model(out, &in, &io);
+    if (status == PH_OK) status = ph_tokens_import(*out, checkpoint, path);
     if (status == PH_OK) return PH_OK;
     ph_model_free(*out);
     *out = NULL;

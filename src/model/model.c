@@ -343,6 +343,7 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
     ph_model *m = ph_ctx_alloc(ctx, sizeof *m);
     if (!m) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a model");
     *m = (ph_model){.ctx = ctx, .config = *config};
+    m->marks = (ph_marks){PH_TOKEN_START, PH_TOKEN_PAD, {PH_TOKEN_END}, 1};
     m->spans = ph_spans_pick(ctx->kernels->vectors);
     pthread_mutex_init(&m->sinusoids_lock, NULL);
     ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
@@ -359,6 +360,7 @@ void ph_model_free(ph_model *m)
 {
     if (!m) return;
     ph_vocab_free(&m->vocab, m->ctx);
+    ph_tokenizer_free(m->tokenizer);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);
     ph_ctx_release(m->ctx, m->stacks[1].sublayers);
     ph_ctx_release(m->ctx, m->params);
@@ -553,26 +555,4 @@ int64_t ph_model_parameters(const ph_model *m)
     for (int i = 0; i < m->param_count; i++)
         sum += (int64_t)(m->params[i].count - m->params[i].unused);
     return sum;
-}
-
-ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
-                         int capacity, int *count)
-{
-    if (!text || !count || (capacity && !words))
-        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
-    if (!m->vocab.count)
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "this model has no vocabulary");
-    *count = ph_vocab_split(&m->vocab, text, words, capacity);
-    return PH_OK;
-}
-
-const char *ph_model_token(const ph_model *m, int token)
-{
-    return token >= 0 && token < m->vocab.count && m->vocab.text ? m->vocab.text[token]
-                                                                 : "";
-}
-
-ph_split ph_model_splits(const ph_model *m)
-{
-    return m->vocab.split;
 }

@@ -2,10 +2,12 @@
  * model.h - the inside of a ph_model: its sublayers, and the layout of its parameters.
  *
  *     config.c     configuration as JSON and back, defaults, checks
- *     vocab.c      text to tokens
+ *     vocab.c      text to tokens by a vocabulary of its own
+ *     tokens.c     text to tokens and back, by it or by the tokenizer of a checkpoint
  *     model.c      the list of sublayers and parameters, initial values
  *     sinusoids.c  fixed positions
  *     store.c      models in files
+ *     import.c     models from checkpoints of other programs
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
  *                  attend.c, feed.c, links.c, buckets.c, products.c
@@ -21,6 +23,7 @@
 #include "layer/layer.h"
 #include "model/spans.h"
 #include "polyhead_model.h"
+#include "polyhead_text.h"
 
 /* ---- vocabulary -------------------------------------------------------------------- */
 
@@ -39,6 +42,15 @@ ph_status ph_vocab_create(ph_vocab *vocab, ph_ctx *ctx, ph_split split,
 void ph_vocab_free(ph_vocab *vocab, ph_ctx *ctx);
 int ph_vocab_find(const ph_vocab *vocab, const char *text, size_t length); /* or -1 */
 int ph_vocab_split(const ph_vocab *vocab, const char *text, ph_word *words, int capacity);
+
+/* Tokens with a meaning of their own; -1: there is none. */
+enum { PH_MARKS_ENDS = 8 };
+
+typedef struct ph_marks {
+    int start, padding;      /* never generated */
+    int ends[PH_MARKS_ENDS]; /* each ends a text */
+    int end_count;
+} ph_marks;
 
 /* ---- parameters -------------------------------------------------------------------- */
 
@@ -93,6 +105,8 @@ struct ph_model {
     ph_ctx *ctx;
     ph_config config; /* defaults filled in */
     ph_vocab vocab;
+    ph_tokenizer *tokenizer; /* of a published checkpoint, in place of vocab; or NULL */
+    ph_marks marks;
     const ph_spans *spans;
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */

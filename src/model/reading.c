@@ -416,7 +416,7 @@ static ph_status set_words(ph_reading *r, int stack, int mark, const char *text)
                        max_len - first);
     if (count + first < 1)
         return ph_fail(m->ctx, PH_BAD_SHAPE, "the text is empty, expected a word");
-    if (mark) r->word[stack][0] = (ph_word){PH_TOKEN_START, 0, 0};
+    if (mark) r->word[stack][0] = (ph_word){m->marks.start, 0, 0};
     r->words[stack] = count + first;
     for (int i = 0; i < r->words[stack]; i++)
         r->tokens[stack][i] = r->word[stack][i].token;
@@ -427,7 +427,7 @@ static ph_status set_words(ph_reading *r, int stack, int mark, const char *text)
 static ph_status set_generated(ph_reading *r)
 {
     int count, max_len = r->model->config.max_len;
-    r->tokens[1][0] = PH_TOKEN_START;
+    r->tokens[1][0] = r->model->marks.start;
     PH_TRY(ph_generate_tokens(r->model, &(ph_generation){0}, r->tokens[0], r->words[0],
                               r->tokens[1] + 1, max_len - 1, &count));
     r->words[1] = count + 1;

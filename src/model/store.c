@@ -303,9 +303,14 @@ ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
     return status;
 }
 
-static ph_status read_own(ph_model **out, ph_ctx *ctx, const char *path)
+static ph_status read_own(ph_model **out, ph_ctx *ctx, const char *path, int directory)
 {
     ph_file *file;
+    char inside[4096];
+    int length = snprintf(inside, sizeof inside, "%s/model.safetensors", path);
+    if (directory && length >= (int)sizeof inside)
+        return ph_fail(ctx, PH_IO_ERROR, "the path %.200s... is too long", path);
+    if (directory) path = inside;
     PH_TRY(ph_store_open(&file, ctx, path));
     ph_status status = ph_store_model(out, ctx, file, path);
     ph_file_free(file);
@@ -321,8 +326,8 @@ static ph_status read_model(ph_model **out, ph_ctx *ctx, const char *path)
     ph_status status = ph_checkpoint_open(&checkpoint, path, &io);
     if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
     status = checkpoint->kind == PH_CHECKPOINT_OWN
-                 ? read_own(out, ctx, path)
-                 : ph_model_import(out, ctx, checkpoint);
+                 ? read_own(out, ctx, path, checkpoint->directory)
+                 : ph_model_import(out, ctx, checkpoint, path);
     ph_checkpoint_free(checkpoint);
     return status;
 }

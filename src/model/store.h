@@ -29,7 +29,8 @@ ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
 
 /* The model in a checkpoint of another program. */
 struct ph_checkpoint;
-ph_status ph_model_import(ph_model **out, ph_ctx *ctx, struct ph_checkpoint *checkpoint);
+ph_status ph_model_import(ph_model **out, ph_ctx *ctx, struct ph_checkpoint *checkpoint,
+                          const char *path);
 
 /* Copies one tensor of exactly this many floats. */
 ph_status ph_store_floats(ph_ctx *ctx, const ph_file *file, const char *name, float *to,

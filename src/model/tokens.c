@@ -1,0 +1,301 @@
+/*
+ * tokens.c - text to tokens and back: by a model's own vocabulary, or by the tokenizer
+ * that came with a published checkpoint.
+ */
+#include "model/tokens.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf.h"
+
+/* ---- text to tokens ---------------------------------------------------------------- */
+
+static int copy_words(const ph_text_token *tokens, size_t count, ph_word *words,
+                      int capacity)
+{
+    for (size_t i = 0; i < count && i < (size_t)capacity; i++)
+        words[i] = (ph_word){tokens[i].id, (int)tokens[i].start,
+                             (int)(tokens[i].end - tokens[i].start)};
+    return (int)count;
+}
+
+static ph_status encode(const ph_model *m, const char *text, ph_word *words, int capacity,
+                        int *count)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_encoder *encoder;
+    ph_encode_args args = {.text = text, .length = strlen(text)};
+    const ph_text_token *tokens = NULL;
+    size_t found = 0;
+    if (args.length > INT32_MAX / 2)
+        return ph_fail(m->ctx, PH_BAD_SHAPE, "the text has %zu bytes, too many",
+                       args.length);
+    ph_status status = ph_encoder_create(&encoder, m->tokenizer, &io);
+    if (status == PH_OK) status = ph_encode(encoder, &args, &tokens, &found);
+    if (status == PH_OK)
+        *count = copy_words(tokens, found, words, capacity);
+    else
+        ph_fail(m->ctx, status, "%s", error);
+    ph_encoder_free(encoder);
+    return status;
+}
+
+ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
+                         int capacity, int *count)
+{
+    if (!text || !count || (capacity && !words))
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
+    if (m->tokenizer) return encode(m, text, words, capacity, count);
+    if (!m->vocab.count)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "this model has no vocabulary");
+    *count = ph_vocab_split(&m->vocab, text, words, capacity);
+    return PH_OK;
+}
+
+ph_split ph_model_splits(const ph_model *m)
+{
+    return m->tokenizer ? PH_SPLIT_SUBWORDS : m->vocab.split;
+}
+
+/* ---- tokens to text ---------------------------------------------------------------- */
+
+const char *ph_model_token(const ph_model *m, int token)
+{
+    size_t length;
+    const char *text =
+        m->tokenizer ? ph_tokenizer_token(m->tokenizer, token, &length) : NULL;
+    if (text) return text;
+    return token >= 0 && token < m->vocab.count && m->vocab.text ? m->vocab.text[token]
+                                                                 : "";
+}
+
+typedef struct text_sink {
+    char *out;
+    size_t size, used;
+} text_sink;
+
+static void sink_text(text_sink *s, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++, s->used++)
+        if (s->used + 1 < s->size) s->out[s->used] = text[i];
+}
+
+static ph_status detokenize(const ph_model *m, const int32_t *tokens, int count,
+                            text_sink *s)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_detokenizer *d;
+    const char *text = "";
+    size_t length = 0;
+    ph_status status = ph_detokenizer_create(&d, m->tokenizer, 1, &io);
+    for (int i = 0; status == PH_OK && i < count; i++) {
+        status = ph_detokenize(d, tokens[i], &text, &length);
+        if (status == PH_OK) sink_text(s, text, length);
+    }
+    if (status == PH_OK) status = ph_detokenize_end(d, &text, &length);
+    if (status == PH_OK) sink_text(s, text, length);
+    ph_detokenizer_free(d);
+    return status == PH_OK ? PH_OK : ph_fail(m->ctx, status, "%s", error);
+}
+
+/* Words with blanks between. */
+static void join_words(const ph_model *m, const int32_t *tokens, int count, text_sink *s)
+{
+    for (int i = 0; i < count; i++) {
+        const char *text = ph_model_token(m, tokens[i]);
+        char byte[2] = {(char)(tokens[i] - PH_TOKEN_FIRST), 0};
+        if (m->vocab.split == PH_SPLIT_BYTES) text = byte;
+        if (m->vocab.split == PH_SPLIT_WORDS && i) sink_text(s, " ", 1);
+        sink_text(s, text, strlen(text));
+    }
+}
+
+ph_status ph_tokens_print(const ph_model *m, const int32_t *tokens, int count, char *out,
+                          size_t size, int *length)
+{
+    text_sink s = {out, size, 0};
+    ph_status status = PH_OK;
+    if (m->tokenizer)
+        status = detokenize(m, tokens, count, &s);
+    else
+        join_words(m, tokens, count, &s);
+    if (size) out[s.used < size ? s.used : size - 1] = 0;
+    if (length) *length = (int)s.used;
+    return status;
+}
+
+/* ---- the tokenizer of a GGUF file -------------------------------------------------- */
+
+typedef struct gguf_reader {
+    const ph_values *values;
+    ph_gguf_tokens tokens;
+    void *memory[4];
+    int count;
+    int failed; /* out of memory */
+} gguf_reader;
+
+static const ph_value *gguf_value(const gguf_reader *r, const char *name)
+{
+    char key[96];
+    snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
+    return ph_values_find(r->values, key);
+}
+
+static int32_t gguf_id(const gguf_reader *r, const char *name)
+{
+    const ph_value *v = gguf_value(r, name);
+    int good = v && v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24;
+    return good ? (int32_t)v->number : -1;
+}
+
+static int gguf_flag(const gguf_reader *r, const char *name)
+{
+    const ph_value *v = gguf_value(r, name);
+    return v && v->kind == PH_VALUE_BOOL ? v->number != 0 : -1;
+}
+
+static void *gguf_memory(gguf_reader *r, size_t bytes)
+{
+    void *memory = malloc(bytes ? bytes : 1);
+    if (!memory) r->failed = 1;
+    return r->memory[r->count++] = memory;
+}
+
+static const ph_chars *gguf_texts(gguf_reader *r, const char *name, size_t *count)
+{
+    const ph_value *v = gguf_value(r, name);
+    if (!v || v->kind != PH_VALUE_LIST || v->item_type != PH_GGUF_TEXT) return NULL;
+    ph_chars *list = gguf_memory(r, v->count * sizeof *list);
+    const unsigned char *at = v->items;
+    for (size_t i = 0; list && i < v->count; i++)
+        list[i].text = ph_gguf_next_text(&at, &list[i].length);
+    *count = v->count;
+    return list;
+}
+
+/* A list of numbers, one for each token. */
+static const ph_value *gguf_numbers(const gguf_reader *r, const char *name)
+{
+    const ph_value *v = gguf_value(r, name);
+    int good = v && v->kind == PH_VALUE_LIST && v->item_type != PH_GGUF_TEXT &&
+               v->count == r->tokens.count;
+    return good ? v : NULL;
+}
+
+static void gguf_columns(gguf_reader *r)
+{
+    const ph_value *scores = gguf_numbers(r, "scores");
+    const ph_value *types = gguf_numbers(r, "token_type");
+    size_t count = r->tokens.count;
+    float *score = scores ? gguf_memory(r, count * sizeof *score) : NULL;
+    int32_t *type = types ? gguf_memory(r, count * sizeof *type) : NULL;
+    ph_value item = {0};
+    for (size_t i = 0; score && i < count; i++)
+        score[i] = ph_gguf_item(scores, i, &item) ? (float)item.number : 0;
+    for (size_t i = 0; type && i < count; i++) {
+        int good = ph_gguf_item(types, i, &item) && item.number >= 0 && item.number < 100;
+        type[i] = good ? (int32_t)item.number : 0;
+    }
+    r->tokens.scores = score, r->tokens.types = type;
+}
+
+static ph_status read_gguf(ph_tokenizer **out, const ph_values *values, const ph_io *io)
+{
+    gguf_reader r = {.values = values};
+    const ph_value *model = gguf_value(&r, "model"), *pre = gguf_value(&r, "pre");
+    if (!model || model->kind != PH_VALUE_TEXT) return PH_OK;
+    r.tokens.model = model->text;
+    r.tokens.pre = pre && pre->kind == PH_VALUE_TEXT ? pre->text : NULL;
+    r.tokens.tokens = gguf_texts(&r, "tokens", &r.tokens.count);
+    r.tokens.merges = gguf_texts(&r, "merges", &r.tokens.merge_count);
+    gguf_columns(&r);
+    r.tokens.bos = gguf_id(&r, "bos_token_id");
+    r.tokens.eos = gguf_id(&r, "eos_token_id");
+    r.tokens.unknown = gguf_id(&r, "unknown_token_id");
+    r.tokens.separator = gguf_id(&r, "seperator_token_id"); /* as llama.cpp spells it */
+    r.tokens.padding = gguf_id(&r, "padding_token_id");
+    r.tokens.add_bos = gguf_flag(&r, "add_bos_token");
+    r.tokens.add_eos = gguf_flag(&r, "add_eos_token");
+    r.tokens.add_space_prefix = gguf_flag(&r, "add_space_prefix");
+    r.tokens.remove_extra_whitespaces = gguf_flag(&r, "remove_extra_whitespaces");
+    const ph_value *map = gguf_value(&r, "precompiled_charsmap");
+    if (map && map->kind == PH_VALUE_LIST && map->item_type <= PH_GGUF_I8)
+        r.tokens.charsmap = map->items, r.tokens.charsmap_size = map->count;
+    ph_status status = r.failed ? ph_io_no_memory(io, r.tokens.count, "a tokenizer")
+                                : ph_tokenizer_of_gguf(out, &r.tokens, io);
+    for (int i = 0; i < r.count; i++) free(r.memory[i]);
+    return status;
+}
+
+/* ---- the tokenizer of a checkpoint ------------------------------------------------- */
+
+static ph_status read_file(ph_tokenizer **out, const char *folder, size_t length,
+                           const char *name, const ph_io *io)
+{
+    char path[4096];
+    int count = snprintf(path, sizeof path, "%.*s%s%s", (int)length, folder,
+                         length && folder[length - 1] != '/' ? "/" : "", name);
+    if (count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
+        return PH_OK;
+    return ph_tokenizer_read(out, path, io);
+}
+
+static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
+                                const char *path, const ph_io *io)
+{
+    const char *slash = strrchr(path, '/');
+    if (c->llama2c)
+        return read_file(out, path, slash ? (size_t)(slash - path) + 1 : 0,
+                         "tokenizer.bin", io);
+    if (c->kind == PH_CHECKPOINT_GGUF) return read_gguf(out, &c->values, io);
+    PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", io));
+    return *out ? PH_OK : read_file(out, path, strlen(path), "vocab.txt", io);
+}
+
+static void add_end(ph_marks *marks, const ph_value *v)
+{
+    if (v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24 &&
+        marks->end_count < PH_MARKS_ENDS)
+        marks->ends[marks->end_count++] = (int)v->number;
+}
+
+/* A number or a list of them, by the first key that is there. */
+static void find_ends(ph_marks *marks, const ph_values *values, const char *const *keys)
+{
+    for (; *keys; keys++) {
+        const ph_value *v = ph_values_find(values, *keys);
+        ph_value item;
+        if (!v || v->kind == PH_VALUE_NULL) continue;
+        add_end(marks, v);
+        for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
+            add_end(marks, &item);
+        return;
+    }
+}
+
+ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path)
+{
+    static const char *const eos[] = {"generation.eos_token_id", "eos_token_id",
+                                      "text_config.eos_token_id",
+                                      "tokenizer.ggml.eos_token_id", NULL};
+    static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    m->marks = (ph_marks){.start = -1, .padding = -1};
+    find_ends(&m->marks, &c->values, eos);
+    find_ends(&m->marks, &c->values, eot);
+    if (c->llama2c) m->marks.ends[0] = 2, m->marks.ends[1] = 1, m->marks.end_count = 2;
+    ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
+    if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
+    if (!m->tokenizer) return PH_OK;
+    size_t tokens = ph_tokenizer_about(m->tokenizer).vocab_size;
+    if (tokens <= (size_t)m->config.vocab) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",
+                   tokens, m->config.vocab);
+}
