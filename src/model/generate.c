@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 #include "model/generate.h"
-#include "model/tokens.h"
+#include "model/model_text.h"
 
 /* ---- choosing a token -------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 #include "base/quant.h"
 #include "model/model.h"
 #include "model/store.h"
-#include "model/tokens.h"
+#include "model/model_text.h"
 
 /* ---- the configuration ------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  *
  *     config.c     configuration as JSON and back, defaults, checks
  *     vocab.c      text to tokens by a vocabulary of its own
- *     tokens.c     text to tokens and back, by it or by the tokenizer of a checkpoint
+ *     model_text.c text to tokens and back, by it or by the tokenizer of a checkpoint
  *     model.c      the list of sublayers and parameters, initial values
  *     sinusoids.c  fixed positions
  *     store.c      models in files

@@ -1,8 +1,8 @@
 /*
- * tokens.h - tokens of a model as text, and the tokenizer that comes with a checkpoint.
+ * model_text.h - tokens of a model as text, and the tokenizer that comes with a checkpoint.
  */
-#ifndef PH_MODEL_TOKENS_H
-#define PH_MODEL_TOKENS_H
+#ifndef PH_MODEL_MODEL_TEXT_H
+#define PH_MODEL_MODEL_TEXT_H
 
 #include "model/model.h"
 

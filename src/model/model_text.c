@@ -1,8 +1,8 @@
 /*
- * tokens.c - text to tokens and back: by a model's own vocabulary, or by the tokenizer
+ * model_text.c - text to tokens and back: by a model's own vocabulary, or by the tokenizer
  * that came with a published checkpoint.
  */
-#include "model/tokens.h"
+#include "model/model_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
