@@ -1,6 +1,6 @@
 /*
- * model_text.c - text to tokens and back: by a model's own vocabulary, or by the tokenizer
- * that came with a published checkpoint.
+ * model_text.c - text to tokens and back: by a model's own vocabulary, or by the
+ * tokenizer that came with a published checkpoint.
  */
 #include "model/model_text.h"
 

@@ -1,5 +1,5 @@
 /*
- * model_text.h - tokens of a model as text, and the tokenizer that comes with a checkpoint.
+ * model_text.h - tokens of a model as text, the tokenizer of a checkpoint.
  */
 #ifndef PH_MODEL_MODEL_TEXT_H
 #define PH_MODEL_MODEL_TEXT_H
