@@ -158,10 +158,10 @@ V void few_rows_t_tile(const int M, const ph_dtype type, int n, int k, const flo
     UNROLL
     for (int i = 0; i < M; i++) UNROLL
     for (int g = 0; g < SUMS; g++)
-        sums[i * SUMS + g] = load_part(c + i * ldc, PH_F32, g * VL,
-                                       ph_max(0, ph_min(n - g * VL, VL)));
+        sums[i * SUMS + g] =
+            load_part(c + i * ldc, PH_F32, g * VL, ph_max(0, ph_min(n - g * VL, VL)));
     for (; at + SQUARE(type) <= k; at += SQUARE(type), touched += step) {
-        touch_rows(b, ldb, bytes, touched, ph_min(touched + step, n));
+        bring_rows(1, b, ldb, bytes, touched, ph_min(touched + step, n));
         UNROLL
         for (int g = 0; g < SUMS; g++)
             add_square(M, type, rows + g * VL, at, SQUARE(type), a, lda, sums + g, SUMS);
@@ -207,7 +207,7 @@ static void product_few_rows_t(int m, int n, int k, const float *a, int64_t lda,
 {
     const int64_t line = ph_offset(type, ldb);
     const int blocks = ph_dtype_is_block(type), most = blocks ? MAX_CONVERTED_ROWS : m;
-    touch_rows(b, line, (int)ph_offset(type, k), 0, ph_min(n, NR));
+    bring_rows(1, b, line, (int)ph_offset(type, k), 0, ph_min(n, NR));
     for (int j = 0; j < n; j += NR)
         for (int i = 0; i < m; i += most) {
             int rows = ph_min(most, m - i);

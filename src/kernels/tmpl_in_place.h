@@ -7,7 +7,10 @@
  * shuffles in pairs, as one lane of 32 bits.
  */
 
-enum { LINE = 64 }; /* bytes of a cache line */
+enum {
+    LINE = 64,    /* bytes of a cache line */
+    LOAD_ROWS = 2 /* most rows that are memory-bound */
+};
 
 /* Elements of each key in a square */
 #define SQUARE(type) ((type) == PH_BF16 ? 2 * VL : VL)
@@ -46,14 +49,20 @@ V void add_square(const int M, const ph_dtype type, const char *const *keys, int
     }
 }
 
-/* Loads a byte of every cache line of rows [first, end). Squares read 16 rows a line at a
-   time, an order that hardware prefetchers do not follow; this is the order of memory,
-   which they do. A software prefetch would not train them. */
-V void touch_rows(const char *rows, int64_t ld, int bytes, int first, int end)
+/* Brings rows [first, end) into cache, whole and in memory order, which hardware
+   prefetchers follow; not so the order of squares, 16 keys a cache line at a time. Loads
+   train them best but stall, so only rows that wait for memory anyway use them. */
+V void bring_rows(int by_load, const char *rows, int64_t ld, int bytes, int first,
+                  int end)
 {
     for (int i = first; i < end; i++)
-        for (int at = 0; at < bytes; at += LINE)
-            (void)*(volatile const char *)(rows + i * ld + at);
+        for (int at = 0; at < bytes; at += LINE) {
+            const char *line = (const char *)((uintptr_t)rows + (uintptr_t)(i * ld + at));
+            if (by_load)
+                (void)*(volatile const char *)line;
+            else
+                __builtin_prefetch(line);
+        }
 }
 
 /* Prefetches the cache lines of a square that lies `distance` bytes further on. */
@@ -65,10 +74,9 @@ V void prefetch_lines(const char *const *keys, int bytes, int64_t distance)
 }
 
 /* M rows against up to 16 of n keys, ldb bytes apart; beyond n the last key is repeated.
-   Meanwhile the next 16 keys are brought into cache: one or two rows are memory-bound, so
-   with each square they touch some whole keys; more rows compute long enough to hide a
-   prefetch, and a touch would stall them. */
-V void scores_of_16(const int M, const ph_dtype type, int touch, int n, int k,
+   Meanwhile the next 16 keys are brought into cache, with each square some whole keys
+   (in_order) or the same square of them. */
+V void scores_of_16(const int M, const ph_dtype type, int in_order, int n, int k,
                     const float *a, int64_t lda, const char *b, int64_t ldb, float *s,
                     float *lane_max)
 {
@@ -77,14 +85,16 @@ V void scores_of_16(const int M, const ph_dtype type, int touch, int n, int k,
     const int step = ph_div_up(PH_LANES, squares);
     const char *keys[PH_LANES];
     vec sums[FEW_ROWS * GROUP];
-    int touched = PH_LANES;
+    const int by_load = M <= LOAD_ROWS;
+    int next = PH_LANES; /* key to bring, at most the last one if by loads */
+    const int last = by_load ? ph_max(n, PH_LANES) : 2 * PH_LANES;
     for (int i = 0; i < PH_LANES; i++) keys[i] = b + ph_min(i, n - 1) * ldb;
     UNROLL
     for (int i = 0; i < M * GROUP; i++) sums[i] = v_zero();
     int at = 0;
-    for (; at + SQUARE(type) <= k; at += SQUARE(type), touched += step) {
-        if (touch)
-            touch_rows(b, ldb, bytes, touched, ph_min(touched + step, n));
+    for (; at + SQUARE(type) <= k; at += SQUARE(type), next += step) {
+        if (in_order)
+            bring_rows(by_load, b, ldb, bytes, next, ph_min(next + step, last));
         else
             prefetch_lines(keys, at * (int)ph_dtype_size(type), PH_LANES * ldb);
         UNROLL
@@ -92,7 +102,7 @@ V void scores_of_16(const int M, const ph_dtype type, int touch, int n, int k,
             add_square(M, type, keys + g * VL, at, SQUARE(type), a, lda, sums + g, GROUP);
     }
     if (at < k) {
-        if (touch) touch_rows(b, ldb, bytes, touched, ph_min(touched + step, n));
+        if (in_order) bring_rows(by_load, b, ldb, bytes, next, ph_min(next + step, last));
         UNROLL
         for (int g = 0; g < GROUP; g++)
             add_square(M, type, keys + g * VL, at, k - at, a, lda, sums + g, GROUP);
@@ -107,15 +117,15 @@ V void scores_of_16(const int M, const ph_dtype type, int touch, int n, int k,
     }
 }
 
-typedef void scores_16(int touch, int n, int k, const float *a, int64_t lda,
+typedef void scores_16(int in_order, int n, int k, const float *a, int64_t lda,
                        const char *b, int64_t ldb, float *s, float *lane_max);
 
 #define IN_PLACE(M, name, type)                                                          \
-    static void in_place_##M##_##name(int touch, int n, int k, const float *a,           \
+    static void in_place_##M##_##name(int in_order, int n, int k, const float *a,        \
                                       int64_t lda, const char *b, int64_t ldb, float *s, \
                                       float *lane_max)                                   \
     {                                                                                    \
-        scores_of_16(M, type, touch, n, k, a, lda, b, ldb, s, lane_max);                 \
+        scores_of_16(M, type, in_order, n, k, a, lda, b, ldb, s, lane_max);              \
     }
 #define IN_PLACE_TYPES(M)                                                                \
     IN_PLACE(M, f32, PH_F32) IN_PLACE(M, f16, PH_F16) IN_PLACE(M, bf16, PH_BF16)
@@ -132,34 +142,35 @@ EACH_FEW_ROWS(IN_PLACE_TYPES)
 static scores_16 *const in_place_tiles[FEW_ROWS + 1][3] = {{0},
                                                            EACH_FEW_ROWS(IN_PLACE_ENTRY)};
 
-static void scores_in_blocks(int touch, int m, int n, int k, const float *a, int64_t lda,
-                             const void *b, int64_t ldb, ph_dtype type, float *s,
-                             float *lane_max)
+static void scores_in_blocks(int in_order, int m, int n, int k, const float *a,
+                             int64_t lda, const void *b, int64_t ldb, ph_dtype type,
+                             float *s, float *lane_max)
 {
     const int64_t bytes = ldb * (int64_t)ph_dtype_size(type);
     const char *keys = b;
-    if (touch)
-        touch_rows(keys, bytes, k * (int)ph_dtype_size(type), 0, ph_min(n, PH_LANES));
+    if (in_order)
+        bring_rows(m <= LOAD_ROWS, keys, bytes, k * (int)ph_dtype_size(type), 0,
+                   ph_min(n, PH_LANES));
     for (int j = 0; j < n; j += PH_LANES, keys += PH_LANES * bytes)
         for (int i = 0; i < m; i += FEW_ROWS)
             in_place_tiles[ph_min(m - i, FEW_ROWS)][type](
-                touch, n - j, k, a + i * lda, lda, keys, bytes, s + i * PH_STRIP_LD + j,
-                lane_max + i * PH_LANES);
+                in_order, n - j, k, a + i * lda, lda, keys, bytes,
+                s + i * PH_STRIP_LD + j, lane_max + i * PH_LANES);
 }
 
 static void scores_in_place(int m, int n, int k, const float *a, int64_t lda,
                             const void *b, int64_t ldb, ph_dtype type, float *s,
                             float *lane_max)
 {
-    scores_in_blocks(m <= 2, m, n, k, a, lda, b, ldb, type, s, lane_max);
+    scores_in_blocks(1, m, n, k, a, lda, b, ldb, type, s, lane_max);
 }
 
 #if VL == 16
-/* CPUs with AMX hide a software prefetch even under one row: 84 % of the read bandwidth
-   where touching gives 72; on Zen 4 it is 31 and 65. */
+/* CPUs with AMX hide prefetches of squares even under one row: 84 % of the read bandwidth
+   where loads in memory order give 72; on Zen 4 it is 31 and 65. */
 static void scores_in_place_prefetched(int m, int n, int k, const float *a, int64_t lda,
-                                    const void *b, int64_t ldb, ph_dtype type, float *s,
-                                    float *lane_max)
+                                       const void *b, int64_t ldb, ph_dtype type,
+                                       float *s, float *lane_max)
 {
     scores_in_blocks(0, m, n, k, a, lda, b, ldb, type, s, lane_max);
 }
