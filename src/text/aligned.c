@@ -34,6 +34,7 @@ ph_status ph_aligned_grow(ph_aligned *text, size_t more)
 ph_status ph_aligned_append_original(ph_aligned *text, const char *original, size_t start,
                                      size_t end)
 {
+    if (start == end) return PH_OK;
     PH_TRY(ph_aligned_reserve(text, end - start));
     memcpy(text->bytes + text->length, original + start, end - start);
     ph_text_span *spans = text->spans + text->length;
@@ -52,6 +53,7 @@ ph_status ph_aligned_append_part(ph_aligned *text, const ph_aligned *from, size_
                                  size_t end)
 {
     size_t count = end - start;
+    if (count == 0) return PH_OK;
     PH_TRY(ph_aligned_reserve(text, count));
     memcpy(text->bytes + text->length, from->bytes + start, count);
     memcpy(text->spans + text->length, from->spans + start, count * sizeof(ph_text_span));
