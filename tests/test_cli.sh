@@ -41,14 +41,14 @@ same "no argument: stderr" "$err" ""
 for words in --help -h help; do
     run $words
     same "$words: status" "$status" 0
-    for command in look heads explain run bench doctor variants help; do
+    for command in look heads explain run bench doctor variants tokens help; do
         holds "$words names $command" "$out" "
   $command "
     done
     lacks "$words hides man" "$out" "
   man "
 done
-for command in look heads explain run bench doctor variants help; do
+for command in look heads explain run bench doctor variants tokens help; do
     run "$command" --help
     same "$command --help: status" "$status" 0
     holds "$command --help: usage" "$out" "polyhead $command "
@@ -266,6 +266,26 @@ run bench short --json --threads 1 --seconds 0.1
 json "bench --json"
 run bench short-20 --json --threads 1 --seconds 0.05 --isa ref
 holds "bench --isa: the peak is that of the kernels" "$out" '"probe_isa": "plain"'
+
+# ---- tokens --------------------------------------------------------------------------------
+
+tokenizers=tests/golden_tokens
+run tokens $tokenizers/bert_uncased.json "the [MASK] of" --pair "in"
+same "tokens: status" "$status" 0
+holds "tokens: a special token of the text" "$out" "4-10          '[MASK]'"
+holds "tokens: the second text" "$out" "0-2 B         'in'"
+holds "tokens: their number" "$out" "7 tokens"
+run tokens $tokenizers/gpt2.json "a<|endoftext|>" --special-as-text --json
+json "tokens --json"
+lacks "tokens --special-as-text" "$out" '"special": true'
+mkdir "$tmp/folder"
+cp $tokenizers/t5.json "$tmp/folder/tokenizer.json"
+run tokens "$tmp/folder" "the" --bare
+holds "tokens of a folder" "$out" "1 tokens"
+refused 7 "'$tmp' holds no tokenizer.json, vocab.txt or tokenizer.bin" tokens "$tmp" x
+refused 3 "the text is not valid UTF-8 at byte 1" tokens $tokenizers/t5.json "$(printf 'a\377')"
+printf '{"model":{"type":"WordLevel"}}' >"$tmp/words.json"
+refused 4 "'$tmp/words.json': the model 'WordLevel' is not supported" tokens "$tmp/words.json" x
 
 # ---- what is generated from the tables ---------------------------------------------------------
 

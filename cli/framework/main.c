@@ -19,11 +19,10 @@
 #include "framework/term.h"
 
 const ph_command *const cli_commands[] = {
-    &command_look,   &command_heads,       &command_explain,
-    &command_train,  &command_generate,    &command_compare,
-    &command_plot,   &command_run,         &command_bench,
-    &command_doctor, &command_variants,    &command_help,
-    &command_man,    &command_completions, NULL};
+    &command_look,     &command_heads,  &command_explain, &command_train,
+    &command_generate, &command_tokens, &command_compare, &command_plot,
+    &command_run,      &command_bench,  &command_doctor,  &command_variants,
+    &command_help,     &command_man,    &command_completions, NULL};
 
 /* The program itself, as the parser sees it. */
 static const ph_command program = {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
@@ -298,4 +299,49 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     if (tokens <= (size_t)m->config.vocab) return PH_OK;
     return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",
                    tokens, m->config.vocab);
+}
+
+/* ---- the tokenizer of a path ------------------------------------------------------- */
+
+static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *io)
+{
+    static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.bin"};
+    for (int i = 0; i < 3 && !*out; i++)
+        PH_TRY(read_file(out, path, strlen(path), names[i], io));
+    if (*out) return PH_OK;
+    return ph_io_fail(io, PH_IO_ERROR,
+                      "'%.200s' holds no tokenizer.json, vocab.txt or tokenizer.bin",
+                      path);
+}
+
+static ph_status open_gguf(ph_tokenizer **out, const char *path, const ph_io *io)
+{
+    ph_checkpoint *c = NULL;
+    PH_TRY(ph_checkpoint_open(&c, path, io));
+    ph_status status = read_gguf(out, &c->values, io);
+    ph_checkpoint_free(c);
+    if (status == PH_OK && !*out)
+        return ph_io_fail(io, PH_BAD_FILE, "'%.200s' holds no tokenizer", path);
+    return status;
+}
+
+static int begins_with_gguf(const char *path)
+{
+    char start[4] = "";
+    FILE *file = fopen(path, "rb");
+    if (!file) return 0;
+    int found = fread(start, 1, 4, file) == 4 && !memcmp(start, "GGUF", 4);
+    fclose(file);
+    return found;
+}
+
+ph_status ph_tokenizer_open(ph_tokenizer **out, const char *path, const ph_io *io)
+{
+    struct stat info;
+    *out = NULL;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return open_folder(out, path, io);
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && begins_with_gguf(path))
+        return open_gguf(out, path, io);
+    return ph_tokenizer_read(out, path, io);
 }
