@@ -87,13 +87,13 @@ static ph_dq_target target_of(const backward_task *t, int item, float *buffer, i
     const ph_plan *plan = t->call->plan;
     const ph_attn *a = t->call->attn;
     int clusters = a->q_heads / plan->cluster;
-    int64_t at =
-        ph_row_at(t->call, &a->dq, item / clusters, item % clusters * plan->cluster, 0);
-    if (!t->call->grads->dq) return (ph_dq_target){.base = NULL};
-    if (buffer)
-        return (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad, how};
-    return (ph_dq_target){ph_at_out(t->call->grads->dq, a->dtype, at), a->dq.head,
-                          a->dq.time, how};
+    ph_dq_target target =
+        ph_dq_tensor(t->call, item / clusters, item % clusters * plan->cluster);
+    if (target.base && buffer)
+        target =
+            (ph_dq_target){buffer, (int64_t)a->q_len * plan->k_pad, plan->k_pad, how};
+    target.how = how;
+    return target;
 }
 
 /* With waves: the sums that partial sums are added to. */
@@ -114,8 +114,9 @@ static void prepare_head(void *arg, int lane, int index)
     int cluster = call->plan->cluster;
     if (call->plan->wave && call->grads->dq) {
         ph_dq_target sums = item_sums(t, index / cluster);
-        for (int token = 0; token < call->attn->q_len; token++)
-            ph_dq_clear(call, &sums, index % cluster, token);
+        sums.base = (float *)sums.base + index % cluster * sums.head;
+        sums.how = PH_DQ_FRESH;
+        ph_clear_dq(call, &sums, 1, 0, call->attn->q_len);
     }
     ph_deltas_head(call, &t->deltas, ph_call_lane(call, lane), batch, head);
 }

@@ -377,9 +377,9 @@ static void run_group(const ph_call *call, const ph_deltas *deltas, chunk_worker
     if (!direct) flush(call, w, keys, dv);
 }
 
-/* Rounds and stores dk or dv. */
-static void store_keys(const ph_call *call, chunk_worker *w, ph_key_target target,
-                       int keys, const float *sums)
+/* Stores dk or dv; sums on AMX are transposed block by block. */
+static void finish_keys(const ph_call *call, chunk_worker *w, ph_key_target target,
+                        int keys, const float *sums)
 {
     if (!on_amx(call->plan)) {
         ph_store_keys(call, &target, 0, keys, sums);
@@ -388,16 +388,6 @@ static void store_keys(const ph_call *call, chunk_worker *w, ph_key_target targe
     for (int c = 0; target.base && c < keys; c += PH_AMX_BLOCK)
         ph_store_keys(call, &target, c, ph_min(c + PH_AMX_BLOCK, keys),
                       ph_chunk_amx_transpose(call, &w->amx, sums, c, target.dim));
-}
-
-/* Clears all rows of dq: some are not computed, and blocks add to the others. */
-static void clear_dq(const ph_call *call, ph_dq_target *target)
-{
-    if (!target->base || target->how == PH_DQ_ADD) return;
-    for (int h = 0; h < call->plan->cluster; h++)
-        for (int token = 0; token < call->attn->q_len; token++)
-            ph_dq_clear(call, target, h, token);
-    if (target->how == PH_DQ_FRESH) target->how = PH_DQ_ADD;
 }
 
 /* Whether twins run together: not with grouped heads, whose rows are interleaved, nor
@@ -425,7 +415,9 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     for (int h = 0; h < plan->cluster / per_v; h++)
         memset(w.dv + h * dv_size, 0, sum_floats(n, w.v_row) * sizeof(float));
     w.maps = has_twins(call) ? 2 : 1;
-    clear_dq(call, &target);
+    /* Some rows are not computed, and blocks add to the others. */
+    ph_clear_dq(call, &target, plan->cluster, 0, (int64_t)a->q_len * plan->cluster);
+    if (target.how == PH_DQ_FRESH) target.how = PH_DQ_ADD;
     for (int h = 0; h < plan->cluster; h += plan->group * w.maps) {
         for (int i = 0; i < w.maps; i++) {
             ph_rows_begin(call, w.map[i].g.rows, batch, head0 + h + i, plan->group);
@@ -437,9 +429,9 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
         run_group(call, deltas, &w, h, k0, keys, &target, w.dv + h / per_v * dv_size);
     }
     for (int h = 0; h < plan->cluster / per_k; h++)
-        store_keys(call, &w, ph_dk_target(call, batch, head0 / per_k + h, k0), n,
-                   w.dk + h * dk_size);
+        finish_keys(call, &w, ph_dk_target(call, batch, head0 / per_k + h, k0), n,
+                    w.dk + h * dk_size);
     for (int h = 0; h < plan->cluster / per_v; h++)
-        store_keys(call, &w, ph_dv_target(call, batch, head0 / per_v + h, k0), n,
-                   w.dv + h * dv_size);
+        finish_keys(call, &w, ph_dv_target(call, batch, head0 / per_v + h, k0), n,
+                    w.dv + h * dv_size);
 }

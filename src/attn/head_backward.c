@@ -306,8 +306,9 @@ static void flush(const head_backward_work *w, const key_sums *s)
         w->call->kernels->axpy(w->block.keys * s->pad, 1, s->partial, s->sums);
 }
 
-/* Stores dk or dv unless it was accumulated in its tensor. */
-static void store_keys(const head_backward_work *w, const key_sums *s)
+/* Stores dk or dv unless it was accumulated in its tensor; keys beyond the length get
+   0. */
+static void finish_keys(const head_backward_work *w, const key_sums *s)
 {
     int keys = w->block.keys, all = ph_min(PH_CHUNK, w->call->attn->kv_len - w->k0);
     if (!s->direct)
@@ -348,25 +349,7 @@ static void put_dq(const head_backward_work *w, int first, const ph_dq_target *t
                   w->dq_scratch + (int64_t)(row - first) * pad);
 }
 
-/* Clears rows of dq that see no key of a single or first chunk. */
-static void clear_dq(const head_backward_work *w, int first, int end,
-                     const ph_dq_target *target)
-{
-    int group = w->rows->group;
-    if (!target->base || target->how == PH_DQ_ADD) return;
-    for (int row = first; row < end; row++)
-        ph_dq_clear(w->call, target, row % group, row / group);
-}
-
 /* ---- the chunk ---- */
-
-/* Prefetches `count` rows of a tensor, if they are read in place. */
-static void prefetch(head_backward_work *w, int i, const void *base, const ph_strides *s,
-                     int64_t at, int count, int dim, const float *scratch)
-{
-    if (scratch) return;
-    ph_prefetch_rows(w->call, &w->block.prefetch, i, base, s, at, count, dim);
-}
 
 /* While a block runs it prefetches the rows of the next one, at the end of a chunk the
    keys of the next, and at the end of a head the next head. */
@@ -384,10 +367,12 @@ static void plan_prefetch(head_backward_work *w, int next)
         t->prefetch.part[0].end = (const char *)(t->dq.to + (int64_t)t->rows * a->qk_dim);
     }
     if (next < w->end) {
-        prefetch(w, 1, args->q, &a->q, row_at(w, next, &a->q), rows, a->qk_dim,
-                 w->q_scratch);
-        prefetch(w, 2, w->call->grads->dout, dout, row_at(w, next, dout), rows, a->v_dim,
-                 w->dout_scratch);
+        if (!w->q_scratch)
+            ph_prefetch_rows(w->call, &t->prefetch, 1, args->q, &a->q,
+                             row_at(w, next, &a->q), rows, a->qk_dim);
+        if (!w->dout_scratch)
+            ph_prefetch_rows(w->call, &t->prefetch, 2, w->call->grads->dout, dout,
+                             row_at(w, next, dout), rows, a->v_dim);
     } else if (keys > 0) {
         const ph_keys k = ph_keys_k(w->call, w->rows->batch, w->rows->k_head);
         const ph_keys v = ph_keys_v(w->call, w->rows->batch, w->rows->v_head);
@@ -451,9 +436,9 @@ int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     set_key_sums(&w, ph_dk_target(call, rows->batch, rows->k_head, w.k0), &w.dk);
     set_key_sums(&w, ph_dv_target(call, rows->batch, rows->v_head, w.k0), &w.dv);
     run_blocks(&w, &target);
-    store_keys(&w, &w.dk);
-    store_keys(&w, &w.dv);
-    clear_dq(&w, 0, w.first, &target);
-    clear_dq(&w, w.end, call->attn->q_len * call->plan->group, &target);
+    finish_keys(&w, &w.dk);
+    finish_keys(&w, &w.dv);
+    ph_clear_dq(call, &target, rows->group, 0, w.first);
+    ph_clear_dq(call, &target, rows->group, w.end, call->attn->q_len * rows->group);
     return 1;
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "attn/joint_grad.h"
+#include "attn/targets.h"
 
 enum { PARTIAL_BUDGET = 64 << 20 }; /* bytes of partial sums of one round of items */
 
@@ -359,16 +360,14 @@ static void logits_pass(const ph_joint_task *task, joint_backward_worker *w, int
     }
 }
 
-static void store_dq(const ph_joint_task *task, joint_backward_worker *w)
+static void store_dq(const ph_call *call, joint_backward_worker *w,
+                     const ph_dq_target *target, int first_head)
 {
-    const ph_call *call = task->call;
-    const ph_attn *a = call->attn;
-    for (int h = 0; call->grads->dq && h < w->w.r.heads; h++)
+    for (int h = 0; target->base && h < w->w.r.heads; h++)
         for (int i = 0; i < w->w.r.count; i++) {
-            int64_t at = ph_rows_at(call, &w->w.r.rows[h], i, &a->dq);
-            call->kernels->store_row(ph_at_out(call->grads->dq, a->dtype, at),
-                                     dq_row(call->plan, w, h, i), a->qk_dim, a->dtype,
-                                     a->scale);
+            const ph_rows *r = &w->w.r.rows[h];
+            ph_dq_put(call, target, r->head[i] - first_head, r->token[i],
+                      dq_row(call->plan, w, h, i));
         }
 }
 
@@ -388,20 +387,6 @@ static void find_dextra(const ph_joint_task *task, int item, float **out)
     }
 }
 
-/* dq of rows that are not computed. */
-static void clear_dq(const ph_call *call, int batch, int set, int first, int end)
-{
-    const ph_attn *a = call->attn;
-    const ph_joint_plan *j = &call->plan->joint;
-    for (int h = 0; call->grads->dq && h < j->heads; h++)
-        for (int row = first; row < end; row++) {
-            int head = j->mixes ? h : set * j->per_token + row % j->per_token;
-            int64_t at = ph_row_at(call, &a->dq, batch, head, row / j->per_token);
-            memset(ph_at_out(call->grads->dq, a->dtype, at), 0,
-                   (size_t)a->qk_dim * ph_dtype_size(a->dtype));
-        }
-}
-
 static void run_item(void *arg, int lane, int index)
 {
     const ph_joint_task *task = arg;
@@ -419,7 +404,10 @@ static void run_item(void *arg, int lane, int index)
 
     take(plan, &arena, &w);
     find_dextra(task, index, dextra);
-    clear_dq(call, batch, plane % j->sets, first, end);
+    int head = j->mixes ? 0 : plane % j->sets * j->per_token, heads = j->heads;
+    ph_dq_target dq = ph_dq_tensor(call, batch, head);
+    ph_clear_dq(call, &dq, heads * j->per_token, (int64_t)first * heads,
+                (int64_t)end * heads);
     ph_joint_gather(call, &w.w.r, batch, plane % j->sets, first, end, j->grad_rows);
     if (w.w.r.count == 0) return;
     ph_joint_matrices(call, &w.w.r);
@@ -434,7 +422,7 @@ static void run_item(void *arg, int lane, int index)
     int visible_blocks = weights_pass(task, &w, plane % j->sets);
     finish_deltas(task, &w, sums);
     logits_pass(task, &w, plane % j->sets, visible_blocks, sums);
-    store_dq(task, &w);
+    store_dq(call, &w, &dq, head);
     if (plan->needs.mix[PH_LOGITS]) /* held logits are in base 2 */
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
     for (int p = 0; p < 2; p++)

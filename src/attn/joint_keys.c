@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "attn/joint_grad.h"
+#include "attn/targets.h"
 
 enum {
     FLUSH_ROWS = 768
@@ -173,19 +174,24 @@ static void run_set(const ph_joint_task *task, joint_keys_worker *w, int batch, 
     flush(call, w);
 }
 
-static void store_keys(const ph_call *call, void *out, const ph_strides *s, int batch,
-                       int head0, int heads, int j0, int dim, int pad, const float *sums,
-                       float scale)
+/* Stores dk and dv of all heads of the item. */
+static void finish_keys(const ph_call *call, const joint_keys_worker *w, int batch,
+                        int head0, int j0)
 {
     const ph_attn *a = call->attn;
     int n = ph_min(PH_BLOCK, a->kv_len - j0);
-    for (int h = 0; out && h < heads; h++)
-        for (int c = 0; c < n; c++) {
-            int64_t at = ph_key_at(call, s, batch, head0 + h, j0 + c);
-            call->kernels->store_row(ph_at_out(out, a->dtype, at),
-                                     sums + ((int64_t)h * PH_BLOCK + c) * pad, dim,
-                                     a->dtype, scale);
-        }
+    int64_t k_size = (int64_t)PH_BLOCK * call->plan->k_pad;
+    int64_t v_size = (int64_t)PH_BLOCK * call->plan->v_pad;
+    for (int h = 0; h < w->k_heads; h++) {
+        ph_key_target dk =
+            ph_dk_target(call, batch, head0 * a->k_heads / a->q_heads + h, j0);
+        ph_store_keys(call, &dk, 0, n, w->dk_sum + h * k_size);
+    }
+    for (int h = 0; h < w->v_heads; h++) {
+        ph_key_target dv =
+            ph_dv_target(call, batch, head0 * a->v_heads / a->q_heads + h, j0);
+        ph_store_keys(call, &dv, 0, n, w->dv_sum + h * v_size);
+    }
 }
 
 static void clear(const ph_plan *plan, joint_keys_worker *w)
@@ -217,10 +223,7 @@ static void run_item(void *arg, int lane, int index)
     clear(plan, &w);
     for (int s = 0; n > 0 && s < sets; s++)
         run_set(task, &w, batch, plane % clusters * sets + s, j0, head0);
-    store_keys(call, call->grads->dk, &a->dk, batch, head0 * a->k_heads / a->q_heads,
-               w.k_heads, j0, a->qk_dim, plan->k_pad, w.dk_sum, a->scale);
-    store_keys(call, call->grads->dv, &a->dv, batch, head0 * a->v_heads / a->q_heads,
-               w.v_heads, j0, a->v_dim, plan->v_pad, w.dv_sum, 1);
+    finish_keys(call, &w, batch, head0, j0);
     for (size_t i = 0; i < ph_joint_mix_floats(plan, PH_LOGITS); i++)
         w.dkey_factors[PH_LOGITS][i] *= (float)PH_LN2; /* held logits are in base 2 */
     for (int p = 0; n > 0 && call->grads->dextra && p < 2; p++)

@@ -7,18 +7,29 @@
 
 #include <string.h>
 
+ph_dq_target ph_dq_tensor(const ph_call *call, int batch, int head)
+{
+    const ph_attn *a = call->attn;
+    void *base = call->grads->dq;
+    if (base) base = ph_at_out(base, a->dtype, ph_row_at(call, &a->dq, batch, head, 0));
+    return (ph_dq_target){base, a->dq.head, a->dq.time, PH_DQ_STORE};
+}
+
 static void *dq_row(const ph_call *call, const ph_dq_target *t, int head, int token)
 {
     ph_dtype type = t->how == PH_DQ_STORE ? call->attn->dtype : PH_F32;
     return ph_at_out(t->base, type, head * t->head + token * t->time);
 }
 
-void ph_dq_clear(const ph_call *call, const ph_dq_target *t, int head, int token)
+void ph_clear_dq(const ph_call *call, const ph_dq_target *t, int heads, int64_t first,
+                 int64_t end)
 {
     const ph_attn *a = call->attn;
     size_t bytes = t->how == PH_DQ_STORE ? (size_t)a->qk_dim * ph_dtype_size(a->dtype)
                                          : (size_t)call->plan->k_pad * sizeof(float);
-    memset(dq_row(call, t, head, token), 0, bytes);
+    if (!t->base || t->how == PH_DQ_ADD) return;
+    for (int64_t row = first; row < end; row++)
+        memset(dq_row(call, t, (int)(row % heads), (int)(row / heads)), 0, bytes);
 }
 
 void ph_dq_put(const ph_call *call, const ph_dq_target *t, int head, int token,

@@ -18,7 +18,13 @@ typedef struct ph_dq_target {
     int how;
 } ph_dq_target;
 
-void ph_dq_clear(const ph_call *call, const ph_dq_target *target, int head, int token);
+/* dq of consecutive heads in the caller's tensor. */
+ph_dq_target ph_dq_tensor(const ph_call *call, int batch, int head);
+
+/* Clears rows [first, end) of `heads` consecutive heads, row = token * heads + head,
+   unless sums of earlier chunks lie there. */
+void ph_clear_dq(const ph_call *call, const ph_dq_target *target, int heads,
+                 int64_t first, int64_t end);
 
 /* A chunk's partial sum, k_pad floats. */
 void ph_dq_put(const ph_call *call, const ph_dq_target *target, int head, int token,
