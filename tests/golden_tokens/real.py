@@ -10,7 +10,9 @@ for. Prints differences and one line per file; exit status 1 if there is any.
 """
 
 import argparse
+import base64
 import ctypes
+import json
 import random
 import struct
 import sys
@@ -69,6 +71,41 @@ def chars(texts):
     return (Chars * len(raw))(*[Chars(r, len(r)) for r in raw])
 
 
+MARK = "\u2581"
+
+
+def bin_as_gguf(path):
+    """A tokenizer.bin as a converter writes it into a GGUF file."""
+    tokens = bin_tokens(path)
+    names = [t.strip("\n") if i < 3 else t if i < 259 else t.replace(" ", MARK) for i, (t, _) in enumerate(tokens)]
+    types = [2, 3, 3] + [6] * 256 + [1] * (len(tokens) - 259)
+    return {"tokenizer.ggml." + k: v for k, v in dict(
+        model="llama", tokens=names, scores=[s for _, s in tokens], token_type=types, bos_token_id=1,
+        eos_token_id=2, unknown_token_id=0).items()}
+
+
+def words_as_gguf(path):
+    """A vocab.txt as a converter writes it: a mark where words begin."""
+    words = [line.rstrip() for line in open(path, encoding="utf-8")]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    types = [3 if w in special else 1 for w in words]
+    names = [w if t == 3 else w[2:] if w.startswith("##") else MARK + w for w, t in zip(words, types)]
+    return {"tokenizer.ggml." + k: v for k, v in dict(
+        model="bert", tokens=names, token_type=types, bos_token_id=words.index("[CLS]"),
+        seperator_token_id=words.index("[SEP]"), unknown_token_id=words.index("[UNK]")).items()}
+
+
+def unigram_as_gguf(path):
+    """A tokenizer.json of T5's kind as arrays."""
+    data = json.load(open(path, encoding="utf-8"))
+    vocab, added = data["model"]["vocab"], {t["id"] for t in data["added_tokens"]}
+    return {"tokenizer.ggml." + k: v for k, v in dict(
+        model="t5", tokens=[t for t, _ in vocab], scores=[s for _, s in vocab],
+        token_type=[3 if i in added else 1 for i in range(len(vocab))], eos_token_id=data["post_processor"]["single"]
+        and data["post_processor"]["special_tokens"]["</s>"]["ids"][0], unknown_token_id=data["model"]["unk_id"],
+        precompiled_charsmap=base64.b64decode(data["normalizer"]["precompiled_charsmap"])).items()}
+
+
 class OursGguf(Ours):
     def __init__(self, data):
         get = lambda key, usual: data.get("tokenizer.ggml." + key, usual)
@@ -78,13 +115,15 @@ class OursGguf(Ours):
         self.tokenizer, self.encoder = ctypes.c_void_p(), ctypes.c_void_p()
         tokens, merges = get("tokens", []), get("merges", [])
         scores, types = get("scores", None), get("token_type", None)
+        charsmap = get("precompiled_charsmap", b"")
         arrays = GgufTokens(
             get("model", "").encode(), get("pre", "gpt-2").encode(), chars(tokens), len(tokens),
             (ctypes.c_float * len(tokens))(*scores) if scores else None,
             (ctypes.c_int32 * len(tokens))(*types) if types else None, chars(merges), len(merges),
             get("bos_token_id", -1), get("eos_token_id", -1), get("unknown_token_id", -1),
             get("seperator_token_id", -1), get("padding_token_id", -1), int(get("add_bos_token", -1)),
-            int(get("add_eos_token", -1)), int(get("add_space_prefix", -1)), -1, None, 0)
+            int(get("add_eos_token", -1)), int(get("add_space_prefix", -1)), -1,
+            ctypes.cast(ctypes.c_char_p(bytes(charsmap)), ctypes.c_void_p), len(charsmap))
         self.check(self.lib.ph_tokenizer_of_gguf(ctypes.byref(self.tokenizer), ctypes.byref(arrays),
                                                  ctypes.byref(self.io)))
         self.check(self.lib.ph_encoder_create(ctypes.byref(self.encoder), self.tokenizer,
@@ -105,21 +144,28 @@ def reference_gguf(data):
 
 # ---- llama2.c ----
 
-def reference_bin(path):
+def bin_tokens(path):
     data, at, tokens = open(path, "rb").read(), 4, []
     while at < len(data):
         score, length = struct.unpack_from("<fi", data, at)
         tokens.append((data[at + 8:at + 8 + length].decode(), score))
         at += 8 + length
     tokens[3:259] = [(f"<0x{i:02X}>", 0.0) for i in range(256)]
+    return tokens
+
+
+def reference_bin(path, mark=" "):
+    tokens = [(t if i < 259 else t.replace(" ", mark), s) for i, (t, s) in enumerate(bin_tokens(path))]
+    if mark != " ":
+        tokens[:3] = [(t.strip("\n"), s) for t, s in tokens[:3]]
     vocab = {token: i for i, (token, _) in enumerate(tokens)}
     merges = sorted((-score, i, k) for i, (token, score) in enumerate(tokens) if i >= 259
                     for k in range(1, len(token)) if token[:k] in vocab and token[k:] in vocab)
     merges = [(tokens[i][0][:k], tokens[i][0][k:]) for _, i, k in merges]
     t = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    t.normalizer = normalizers.Prepend(" ")
-    t.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    t.post_processor = processors.TemplateProcessing("\n<s>\n:0 $A".replace("\n<s>\n", "BOS"), None, [("BOS", 1)])
+    t.normalizer = normalizers.Sequence([normalizers.Prepend(mark), normalizers.Replace(" ", mark)])
+    t.decoder = decoders.Sequence([decoders.Replace(mark, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.post_processor = processors.TemplateProcessing("BOS $A", None, [("BOS", 1)])
     t.add_special_tokens([AddedToken(tokens[i][0], special=True, normalized=False) for i in range(3)])
     return t
 
@@ -136,7 +182,13 @@ def reference_words(path):
     return t
 
 
-def open_both(path):
+def open_both(path, arrays):
+    if arrays and path.endswith(".bin"):
+        return OursGguf(bin_as_gguf(path)), reference_bin(path, MARK)
+    if arrays and path.endswith(".txt"):
+        return OursGguf(words_as_gguf(path)), reference_words(path)
+    if arrays:
+        return OursGguf(unigram_as_gguf(path)), Tokenizer.from_file(path)
     if path.endswith(".gguf"):
         data = read_gguf(path)
         return OursGguf(data), reference_gguf(data)
@@ -150,12 +202,13 @@ def open_both(path):
 parser = argparse.ArgumentParser()
 parser.add_argument("--count", type=int, default=20000)
 parser.add_argument("--text", help="a text file whose lines are tried too")
+parser.add_argument("--arrays", action="store_true", help="hand the vocabulary over as a GGUF file would")
 parser.add_argument("file", nargs="+")
 args = parser.parse_args()
 lines = open(args.text, encoding="utf-8", errors="ignore").read().split("\n") if args.text else []
 bad = 0
 for path in args.file:
-    ours, reference = open_both(path)
+    ours, reference = open_both(path, args.arrays)
     reference.no_truncation()
     reference.no_padding()
     rng, wrong = random.Random(3), 0
