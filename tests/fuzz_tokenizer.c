@@ -60,7 +60,8 @@ static void use(const ph_tokenizer *t, const char *text, size_t length)
         if (i == 3) args.max_tokens = 8, args.truncate_left = 1;
         ph_status status = ph_encode(e, &args, &tokens, &count);
         if (!valid) REQUIRE(status == PH_BAD_VALUE);
-        if (status != PH_OK) REQUIRE(!valid || status == PH_BAD_ARGUMENT);
+        if (status != PH_OK && valid)
+            REQUIRE(status == PH_BAD_ARGUMENT || status == PH_UNSUPPORTED);
         if (status != PH_OK) continue;
         check_tokens(t, &args, tokens, count);
         decode(t, tokens, count);

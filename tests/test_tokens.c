@@ -267,6 +267,30 @@ static void long_runs(void)
     free(text);
 }
 
+/* A long text behind a short one in the same encoder, with added tokens in both. */
+static void long_after_short(void)
+{
+    enum { TIMES = 20000 };
+    static const char part[] = "norm the of ";
+    char *text = malloc(TIMES * (sizeof part - 1));
+    bed b = open_bed("albert");
+    const ph_text_token *tokens;
+    size_t count, found = 0;
+    int32_t id = ph_tokenizer_id(b.t, "NORM", 4);
+    for (int i = 0; i < TIMES; i++)
+        memcpy(text + (size_t)i * (sizeof part - 1), part, sizeof part - 1);
+    for (int round = 0; round < 2; round++) {
+        size_t length = (round ? TIMES : 1) * (sizeof part - 1);
+        CHECK(ph_encode(b.e, &(ph_encode_args){.text = text, .length = length}, &tokens,
+                        &count) == PH_OK,
+              "%s", sentence);
+    }
+    for (size_t i = 0; i < count; i++) found += tokens[i].id == id;
+    CHECK(found == TIMES, "%zu added tokens", found);
+    close_bed(&b);
+    free(text);
+}
+
 static void invalid_text(void)
 {
     static const char *const texts[] = {"ab\xc3", "\xf0\x9f", "x\xed\xa0\x80", "\xff"};
@@ -374,6 +398,7 @@ static const check_case cases[] = {CASE(bert_uncased),
                                    {"round_trip", round_trip},
                                    {"special_as_text", special_as_text},
                                    {"long_runs", long_runs},
+                                   {"long_after_short", long_after_short},
                                    {"invalid_text", invalid_text},
                                    {"truncated", truncated},
                                    {"stream", stream},

@@ -233,6 +233,40 @@ static void templates(void)
     refuse_all(lies);
 }
 
+/* Sequences that are too long, and one that doubles a text sixty times. */
+static void too_much(void)
+{
+    static const char twice[] =
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}";
+    static char file[20000];
+    ph_tokenizer *t = NULL;
+    ph_encoder *e = NULL;
+    const ph_text_token *tokens;
+    size_t count;
+    for (int steps = 60; steps <= 70; steps += 10) {
+        int at =
+            sprintf(file, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+        for (int i = 0; i < steps; i++)
+            at += sprintf(file + at, "%s%s", i ? "," : "", twice);
+        sprintf(file + at, "]}," WORDPIECE "}");
+        if (steps > 64)
+            refuse(file, strlen(file), "more than 64 normalizers", PH_UNSUPPORTED);
+        else
+            CHECK(ph_tokenizer_parse(&t, "f", file, strlen(file), &io) == PH_OK, "%s",
+                  sentence);
+        if (t) CHECK(ph_encoder_create(&e, t, &io) == PH_OK, "%s", sentence);
+        if (t)
+            CHECK(ph_encode(e, &(ph_encode_args){.text = "a", .length = 1}, &tokens,
+                            &count) == PH_UNSUPPORTED &&
+                      strstr(sentence, "more than 64 bytes of each byte"),
+                  "%s", sentence);
+        ph_encoder_free(e);
+        ph_tokenizer_free(t);
+        t = NULL;
+        e = NULL;
+    }
+}
+
 /* ---- lists ---- */
 
 static void words(void)
@@ -420,6 +454,7 @@ static const check_case cases[] = {{"structure", structure},
                                    {"vocabularies", vocabularies},
                                    {"components", components},
                                    {"templates", templates},
+                                   {"too_much", too_much},
                                    {"words", words},
                                    {"binary", binary},
                                    {"gguf", gguf},

@@ -22,6 +22,7 @@ ph_status ph_aligned_grow(ph_aligned *text, size_t more)
     size_t need = 0;
     void *bytes = text->bytes, *spans = text->spans;
     if (ph_size_add(text->length, more, &need)) return PH_OUT_OF_MEMORY;
+    if (text->limit && need > text->limit) return PH_UNSUPPORTED;
     ph_status status = ph_io_grow(text->io, &bytes, &text->byte_capacity, need, 1);
     text->bytes = bytes;
     if (status == PH_OK)

@@ -15,6 +15,7 @@ typedef struct ph_aligned {
     char *bytes;
     ph_text_span *spans; /* one per byte */
     size_t length, byte_capacity, span_capacity;
+    size_t limit; /* of length: PH_UNSUPPORTED beyond it; 0: none */
     const ph_io *io;
 } ph_aligned;
 

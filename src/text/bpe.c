@@ -19,7 +19,8 @@ enum { SHORT_PIECE = 32 }; /* symbols */
 
 static size_t pair_slot(const ph_cut_model *model, uint64_t pair)
 {
-    size_t mask = model->pair_slots - 1, slot = (size_t)ph_rng_mix(pair) & mask;
+    size_t mask = model->pair_slots - 1;
+    size_t slot = (size_t)ph_rng_mix(pair ^ model->tokens->seed) & mask;
     while (model->pairs[slot].pair != pair && model->pairs[slot].pair != UINT64_MAX)
         slot = (slot + 1) & mask;
     return slot;

@@ -154,6 +154,7 @@ static ph_status cut_around_added(ph_encoder *e, sequence *s, int special_as_tex
     ph_found found;
     e->pieces.text = e->whole;
     e->whole = text;
+    e->pieces.text.limit = text.limit;
     while (ph_added_find(t, &t->normalized, e->whole.bytes, length, &at, taken,
                          special_as_text, &found)) {
         const ph_text_span *spans = e->whole.spans;
@@ -344,6 +345,10 @@ ph_status ph_encode(ph_encoder *e, const ph_encode_args *args,
     if (status == PH_OK) status = put_all(e, list, args->bare, &found);
     if (status == PH_OUT_OF_MEMORY)
         return ph_io_fail(&e->io, status, "out of memory while a text is encoded");
+    if (status == PH_UNSUPPORTED)
+        return ph_io_fail(&e->io, status,
+                          "the tokenizer makes more than 64 bytes of each byte of the "
+                          "text");
     if (status != PH_OK) return status;
     *tokens = e->tokens;
     *count = found;

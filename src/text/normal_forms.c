@@ -16,8 +16,10 @@
 /* Sorts the marks in [start, count) by combining class, equal ones in their order. */
 static ph_status sort_marks(ph_changes *changes, ph_changes *scratch, size_t start)
 {
-    size_t first[257] = {0}, count = changes->count - start;
+    size_t first[257], count = changes->count - start;
     int sorted = 1;
+    if (count < 2) return PH_OK;
+    memset(first, 0, sizeof first);
     for (size_t i = 0; i < count; i++) {
         first[changes->items[start + i].order + 1]++;
         if (i > 0 &&

@@ -56,6 +56,8 @@ static void swap_items(ph_pieces *pieces)
 ph_status ph_pieces_load(ph_pieces *pieces, const char *original, size_t start,
                          size_t end)
 {
+    /* Steps of a hostile file could double a text again and again. */
+    pieces->text.limit = pieces->next_text.limit = 64 * (end - start) + 65536;
     pieces->text.length = pieces->next_count = 0;
     PH_TRY(ph_aligned_append_original(&pieces->text, original, start, end));
     PH_TRY(add_piece(pieces, 0, end - start));

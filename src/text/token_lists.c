@@ -156,6 +156,8 @@ static size_t pairs_of(ph_tokenizer *t, int32_t id, uint32_t rank, int add)
     return count;
 }
 
+enum { MAX_MERGED = 256 }; /* bytes; the longest known token that is merged has 96 */
+
 /* Tokens with equal scores share a rank, so that the leftmost pair wins. */
 ph_status ph_merges_of_scores(ph_tokenizer *t, const float *scores, size_t count,
                               const ph_io *io)
@@ -166,7 +168,7 @@ ph_status ph_merges_of_scores(ph_tokenizer *t, const float *scores, size_t count
     if (!order) return ph_io_no_memory(io, count * sizeof *order, "merges");
     for (size_t i = 0; i < count; i++) {
         const ph_token_entry *e = &t->tokens.entries[i];
-        if (!e->used || e->added || e->byte || e->length > 4096) continue;
+        if (!e->used || e->added || e->byte || e->length > MAX_MERGED) continue;
         order[kept++] = (scored){scores[i], (int32_t)i};
         pairs += pairs_of(t, (int32_t)i, 0, 0);
     }

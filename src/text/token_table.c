@@ -22,7 +22,7 @@ void ph_token_table_free(ph_token_table *table)
 static size_t find_slot(const ph_token_table *table, const char *text, size_t length)
 {
     size_t mask = table->slot_count - 1;
-    size_t slot = (size_t)ph_hash_bytes(0, text, length) & mask;
+    size_t slot = (size_t)ph_hash_bytes(table->seed, text, length) & mask;
     while (table->slots[slot] != PH_TOKEN_NONE) {
         const ph_token_entry *e = &table->entries[table->slots[slot]];
         if (e->length == length && !memcmp(table->pool + e->at, text, length)) break;

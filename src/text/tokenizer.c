@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/rng.h"
 #include "io/file.h"
 #include "io/utf8.h"
 #include "text/byte_alphabet.h"
@@ -24,6 +25,7 @@ ph_status ph_tokenizer_new(ph_tokenizer **out, const ph_io *io)
     memset(t, 0, sizeof *t);
     t->io = ph_io_hooks(io);
     t->tokens.io = io; /* while it is read, for sentences */
+    t->tokens.seed = ph_rng_mix((uintptr_t)t);
     t->model.tokens = &t->tokens;
     t->model.unknown = t->padding = PH_TOKEN_NONE;
     ph_unicode_fill(&t->unicode);
@@ -74,11 +76,23 @@ char *ph_tokenizer_keep(ph_tokenizer *t, const char *text, size_t length)
 
 /* ---- lists ---- */
 
-static ph_status add_step(const ph_io *io, ph_step **steps, size_t *count,
+/* Published tokenizers have up to ten steps; decoders call each other. */
+static ph_status check_steps(const ph_tokenizer *t, size_t count)
+{
+    enum { MOST = 64 };
+    if (count < MOST) return PH_OK;
+    return ph_io_fail(t->tokens.io, PH_UNSUPPORTED,
+                      "more than %d normalizers, pre-tokenizers or decoders are not "
+                      "supported",
+                      MOST);
+}
+
+static ph_status add_step(ph_tokenizer *t, ph_step **steps, size_t *count,
                           size_t *capacity, ph_step step)
 {
     void *items = *steps;
-    ph_status status = ph_io_grow(io, &items, capacity, *count + 1, sizeof step);
+    PH_TRY(check_steps(t, *count));
+    ph_status status = ph_io_grow(&t->io, &items, capacity, *count + 1, sizeof step);
     *steps = items;
     if (status == PH_OK) (*steps)[(*count)++] = step;
     return status;
@@ -86,19 +100,19 @@ static ph_status add_step(const ph_io *io, ph_step **steps, size_t *count,
 
 ph_status ph_add_normalizer(ph_tokenizer *t, ph_step step)
 {
-    return add_step(&t->io, &t->normalizers, &t->normalizer_count,
-                    &t->normalizer_capacity, step);
+    return add_step(t, &t->normalizers, &t->normalizer_count, &t->normalizer_capacity,
+                    step);
 }
 
 ph_status ph_add_splitter(ph_tokenizer *t, ph_step step)
 {
-    return add_step(&t->io, &t->splitters, &t->splitter_count, &t->splitter_capacity,
-                    step);
+    return add_step(t, &t->splitters, &t->splitter_count, &t->splitter_capacity, step);
 }
 
 ph_status ph_add_decoder(ph_tokenizer *t, ph_decode_step step)
 {
     void *items = t->decoders;
+    PH_TRY(check_steps(t, t->decoder_count));
     ph_status status = ph_io_grow(&t->io, &items, &t->decoder_capacity,
                                   t->decoder_count + 1, sizeof step);
     t->decoders = items;
@@ -118,7 +132,12 @@ ph_status ph_template_add(ph_tokenizer *t, ph_template *list, int32_t id, int32_
 
 ph_status ph_add_token(ph_tokenizer *t, ph_added_token token)
 {
+    enum { LONGEST = 4096 }; /* a text is compared with it at every place */
     void *items = t->added;
+    if (token.length > LONGEST)
+        return ph_io_fail(t->tokens.io, PH_UNSUPPORTED,
+                          "an added token of more than %d bytes is not supported",
+                          LONGEST);
     token.text = ph_tokenizer_keep(t, token.text, token.length);
     ph_status status =
         ph_io_grow(&t->io, &items, &t->added_capacity, t->added_count + 1, sizeof token);
