@@ -271,7 +271,7 @@ static void long_runs(void)
 static void long_after_short(void)
 {
     enum { TIMES = 20000 };
-    static const char part[] = "norm the of ";
+    static const char part[] = "the of and ";
     char *text = malloc(TIMES * (sizeof part - 1));
     bed b = open_bed("albert");
     const ph_text_token *tokens;
@@ -279,6 +279,7 @@ static void long_after_short(void)
     int32_t id = ph_tokenizer_id(b.t, "NORM", 4);
     for (int i = 0; i < TIMES; i++)
         memcpy(text + (size_t)i * (sizeof part - 1), part, sizeof part - 1);
+    memcpy(text, "norm", 4);
     for (int round = 0; round < 2; round++) {
         size_t length = (round ? TIMES : 1) * (sizeof part - 1);
         CHECK(ph_encode(b.e, &(ph_encode_args){.text = text, .length = length}, &tokens,
@@ -286,7 +287,7 @@ static void long_after_short(void)
               "%s", sentence);
     }
     for (size_t i = 0; i < count; i++) found += tokens[i].id == id;
-    CHECK(found == TIMES, "%zu added tokens", found);
+    CHECK(found == 1 && count > TIMES, "%zu added tokens of %zu", found, count);
     close_bed(&b);
     free(text);
 }
