@@ -20,6 +20,7 @@ static ph_status read_vocab(ph_tokenizer_file *file, const ph_json_node *model)
     if (!vocab || vocab->kind != PH_JSON_OBJECT)
         return bad_model(file, "expected an object `vocab` of tokens and ids");
     const ph_json_node *node = ph_json_first(&file->tree, vocab);
+    PH_TRY(ph_token_table_expect(&file->t->tokens, vocab->members));
     for (; node; node = ph_json_after(&file->tree, node)) {
         size_t id = 0;
         if (ph_json_node_size(node, &id))

@@ -72,7 +72,11 @@ ph_status ph_json_tree_read(ph_json_tree *tree, const char *name, char *text,
 {
     ph_json_reader json;
     char words[200];
+    void *nodes = NULL;
     *tree = (ph_json_tree){.io = io};
+    /* One node for 16 bytes is about what a vocabulary needs: it seldom has to move. */
+    ph_io_grow(io, &nodes, &tree->capacity, length / 16, sizeof *tree->nodes);
+    tree->nodes = nodes;
     ph_json_open(&json, text, length, (ph_json_limits){DEPTH, MAX_STRING}, io);
     ph_status status = read_nodes(tree, &json);
     if (status != PH_OK) {

@@ -56,6 +56,7 @@ static ph_status add_tokens(const gguf_setup *g)
 {
     int words = !strcmp(g->from->model, "bert");
     if (!g->from->tokens || g->from->count == 0) return bad(g, "it has no tokens");
+    PH_TRY(ph_token_table_expect(&g->t->tokens, g->from->count));
     for (size_t i = 0; i < g->from->count; i++) {
         ph_chars token = g->from->tokens[i];
         if (ph_utf8_valid(token.text, token.length) != token.length)

@@ -31,10 +31,9 @@ static size_t find_slot(const ph_token_table *table, const char *text, size_t le
     return slot;
 }
 
-/* Twice as many slots, at least; half of them stay free. */
-static ph_status grow_slots(ph_token_table *table)
+/* A table of `count` slots, a power of two; half of them stay free. */
+static ph_status grow_slots(ph_token_table *table, size_t count)
 {
-    size_t count = table->slot_count ? 2 * table->slot_count : 1024;
     int32_t *old = table->slots, *slots;
     size_t old_count = table->slot_count;
     slots = ph_io_alloc(table->io, count * sizeof *slots);
@@ -62,8 +61,17 @@ static ph_status reserve(ph_token_table *table, size_t id, size_t length)
                             table->pool_length + length + 1, 1);
     table->pool = pool;
     if (status == PH_OK && 2 * (table->used + 1) > table->slot_count)
-        status = grow_slots(table);
+        status = grow_slots(table, table->slot_count ? 2 * table->slot_count : 1024);
     return status;
+}
+
+ph_status ph_token_table_expect(ph_token_table *table, size_t count)
+{
+    size_t slots = 1024;
+    if (count == 0 || count > PH_TOKEN_MAX_ID) return PH_OK;
+    while (slots < 2 * (count + 1)) slots *= 2;
+    if (slots > table->slot_count) PH_TRY(grow_slots(table, slots));
+    return reserve(table, count - 1, 8 * count);
 }
 
 ph_status ph_token_table_add(ph_token_table *table, size_t id, const char *text,
