@@ -31,7 +31,10 @@ endif
 
 version_part = $(shell sed -n 's/^\#define PH_VERSION_$(1) \([0-9]*\)$$/\1/p' include/polyhead.h)
 MAJOR   := $(call version_part,MAJOR)
-VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
+MINOR   := $(MAJOR).$(call version_part,MINOR)
+VERSION := $(MINOR).$(call version_part,PATCH)
+# What the names of the shared libraries end with: before 1.0 minor versions do not fit.
+ABI     := $(if $(filter 0,$(MAJOR)),$(MINOR),$(MAJOR))
 
 # ---- flags ------------------------------------------------------------------------------
 
@@ -81,26 +84,33 @@ NVCC_FLAGS := -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a --compress-mo
 
 # ---- what there is -----------------------------------------------------------------------
 
-LIB_SRC   := $(wildcard src/*.c src/*/*.c)
+# libpolyhead: attention, layers, variants, safetensors. libpolyhead_model on top: the rest.
+LIB_DIRS  := base kernels io attn variants cuda layer
+LIB_SRC   := $(wildcard src/*.c $(LIB_DIRS:%=src/%/*.c))
+MODEL_SRC := $(filter-out $(LIB_SRC),$(wildcard src/*/*.c))
+HEADERS   := $(wildcard include/*.h)
+LIB_H     := include/polyhead.h include/polyhead_io.h include/polyhead_layer.h
 WEB       := $(wildcard web/*)
 MODELS    := $(wildcard models/*.safetensors)
-TABLES    := src/text/unicode.bin
+TABLES    := $(wildcard src/text/unicode.bin)
 KERNELS   := $(if $(NVCC),$(patsubst src/cuda/%.cu,build/kernels/%.fatbin,$(wildcard src/cuda/*.cu)))
 CLI_SRC   := $(wildcard cli/*/*.c)
 TEST_SRC  := $(wildcard tests/test_*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
 HELP_SRC  := $(filter-out $(TEST_SRC) $(FUZZ_SRC) tests/replay.c,$(wildcard tests/*.c tests/oracle/*.c))
-ALL_SRC   := $(LIB_SRC) $(CLI_SRC) $(wildcard tests/*.c tests/oracle/*.c examples/*.c bench/*.c)
+ALL_SRC   := $(LIB_SRC) $(MODEL_SRC) $(CLI_SRC) $(wildcard tests/*.c tests/oracle/*.c examples/*.c bench/*.c)
 
 objects    = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 
-LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(WEB),$(BUILD)/obj/web.o) \
-             $(if $(MODELS),$(BUILD)/obj/models.o) $(BUILD)/obj/tables.o \
-             $(if $(wildcard src/cuda/*.cu),$(BUILD)/obj/cuda.o)
+LIB_OBJ   := $(call objects,$(LIB_SRC)) $(if $(wildcard src/cuda/*.cu),$(BUILD)/obj/cuda.o)
+MODEL_OBJ := $(call objects,$(MODEL_SRC)) $(if $(WEB),$(BUILD)/obj/web.o) \
+             $(if $(MODELS),$(BUILD)/obj/models.o) $(if $(TABLES),$(BUILD)/obj/tables.o)
 LIB_A     := $(BUILD)/libpolyhead.a
-SONAME    := libpolyhead.so.$(MAJOR)
+MODEL_A   := $(BUILD)/libpolyhead_model.a
 LIB_SO    := $(BUILD)/libpolyhead.so.$(VERSION)
+MODEL_SO  := $(BUILD)/libpolyhead_model.so.$(VERSION)
+LIBRARIES := $(LIB_A) $(MODEL_A) $(LIB_SO) $(MODEL_SO)
 HELP_A    := $(if $(HELP_SRC),$(BUILD)/obj/tests/libhelpers.a)
 PROGRAM   := $(BUILD)/polyhead
 EXAMPLES  := $(call programs,$(wildcard examples/*.c))
@@ -118,7 +128,7 @@ NEON_TESTS := $(call programs,$(wildcard tests/test_kernel*.c tests/test_gemm*.c
 .PHONY: all program examples bench test-programs fuzz-programs neon-programs check \
         check-san fuzz fuzz-run neon install uninstall clean format FORCE
 
-all: program $(LIB_SO) examples bench
+all: program $(LIB_SO) $(MODEL_SO) examples bench
 program: $(PROGRAM)
 examples: $(EXAMPLES)
 bench: $(BENCHES)
@@ -135,7 +145,7 @@ say = @:
 endif
 
 # Rewritten, and everything rebuilt, only when the compiler or its flags change.
-FLAGS_NOW := $(CC) $(C) $(HARDEN) $(CPPFLAGS) $(CFLAGS)
+FLAGS_NOW := $(CC) $(C) $(HARDEN) $(CPPFLAGS) $(CFLAGS) $(INSIDE)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
@@ -150,9 +160,12 @@ $(BUILD)/obj/tests/%.o: INCLUDE = -Iinclude -Isrc -Itests -Icli
 # Where there is a CUDA toolkit our declarations of the driver are compared with it.
 $(BUILD)/obj/tests/test_cuda.o: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/local/cuda/include))
 
-# The library's objects serve the static and the shared library.
+# The libraries' objects serve the static and the shared ones. What libpolyhead_model calls
+# inside libpolyhead has default visibility there; calls within the library stay direct.
 PIC = -fPIE
+INSIDE := -fPIC -fvisibility=default -fno-semantic-interposition
 $(BUILD)/obj/src/%.o: PIC = -fPIC
+$(call objects,$(filter-out src/kernels/%,$(LIB_SRC)) $(wildcard src/kernels/gemm*.c)): PIC = $(INSIDE)
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -222,16 +235,31 @@ $(BUILD)/obj/cuda.o: $(BUILD)/obj/cuda.c src/cuda/images.h $(BUILD)/flags
 	$(CC) $(C) $(HARDEN) -Iinclude -Isrc $(CPPFLAGS) $(CFLAGS) -fPIC -c $< -o $@
 
 $(LIB_A): $(LIB_OBJ)
+$(MODEL_A): $(MODEL_OBJ)
+$(LIB_A) $(MODEL_A):
 	$(call say,AR)
 	rm -f $@
 	$(AR) qcs $@ $^
 
-$(LIB_SO): $(LIB_OBJ) tools/package/polyhead.map
+# Which names a shared library exports: those of its headers, and what the library on top
+# calls inside.
+$(BUILD)/polyhead.map: $(LIB_H) $(MODEL_OBJ) tools/package/exports
+	$(call say,MAP)
+	tools/package/exports POLYHEAD $(ABI) $(VERSION) $(LIB_H) $(MODEL_OBJ) >$@
+
+$(BUILD)/polyhead_model.map: $(HEADERS) tools/package/exports
+	$(call say,MAP)
+	tools/package/exports POLYHEAD_MODEL $(ABI) $(VERSION) $(filter-out $(LIB_H),$(HEADERS)) >$@
+
+$(LIB_SO): $(LIB_OBJ) $(BUILD)/polyhead.map
+$(MODEL_SO): $(MODEL_OBJ) $(LIB_SO) $(BUILD)/polyhead_model.map
+$(LIB_SO) $(MODEL_SO): $(BUILD)/%.so.$(VERSION):
 	$(call say,LINK)
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=tools/package/polyhead.map \
-	    $(LINK_ALL) $(LINK_SO) $(LINK_SAN) $(LDFLAGS) $(filter %.o,$^) $(LIBS) -o $@
-	ln -sf $(@F) $(BUILD)/$(SONAME)
-	ln -sf $(SONAME) $(BUILD)/libpolyhead.so
+	$(CC) -shared -Wl,-soname,$*.so.$(ABI) -Wl,--version-script=$(filter %.map,$^) \
+	    -Wl,-Bsymbolic-functions $(LINK_ALL) $(LINK_SO) $(LINK_SAN) $(LDFLAGS) \
+	    $(filter %.o %.so.$(VERSION),$^) $(LIBS) -o $@
+	ln -sf $(@F) $(BUILD)/$*.so.$(ABI)
+	ln -sf $*.so.$(ABI) $(BUILD)/$*.so
 
 $(HELP_A): $(call objects,$(HELP_SRC))
 	$(call say,AR)
@@ -244,18 +272,18 @@ $(call say,LINK)
 $(CC) $(LINK_ALL) $(LINK_EXE) $(LINK_SAN) $(LDFLAGS) $(filter %.o %.a,$^) $(LIBS) -o $@
 endef
 
-$(PROGRAM): $(call objects,$(CLI_SRC)) $(LIB_A)
+$(PROGRAM): $(call objects,$(CLI_SRC)) $(MODEL_A) $(LIB_A)
 	$(link)
 
-$(EXAMPLES) $(BENCHES): $(BUILD)/%: $(BUILD)/obj/%.o $(LIB_A)
+$(EXAMPLES) $(BENCHES): $(BUILD)/%: $(BUILD)/obj/%.o $(MODEL_A) $(LIB_A)
 	$(link)
 
-$(TESTS): $(BUILD)/%: $(BUILD)/obj/%.o $(HELP_A) $(LIB_A)
+$(TESTS): $(BUILD)/%: $(BUILD)/obj/%.o $(HELP_A) $(MODEL_A) $(LIB_A)
 	$(link)
 
 # A fuzz target has no main: libFuzzer brings one, or replay.c, which runs stored inputs.
 REPLAY_MAIN := $(if $(findstring fuzzer,$(SAN)),,$(BUILD)/obj/tests/replay.o)
-$(REPLAYS): $(BUILD)/%: $(BUILD)/obj/%.o $(REPLAY_MAIN) $(LIB_A)
+$(REPLAYS): $(BUILD)/%: $(BUILD)/obj/%.o $(REPLAY_MAIN) $(MODEL_A) $(LIB_A)
 	$(link)
 
 # ---- checks ------------------------------------------------------------------------------
@@ -284,9 +312,8 @@ neon:
 
 # ---- install -----------------------------------------------------------------------------
 
-HEADERS := $(wildcard include/*.h)
 PAGES   := polyhead.1 polyhead.bash _polyhead polyhead.fish
-PC      := polyhead.pc polyheadConfig.cmake polyheadConfigVersion.cmake
+PC      := polyhead.pc polyhead_model.pc polyheadConfig.cmake polyheadConfigVersion.cmake
 D       := $(DESTDIR)
 CMAKE   := $(LIBDIR)/cmake/polyhead
 
@@ -304,19 +331,21 @@ $(PAGES:%=$(BUILD)/share/%): $(PROGRAM)
 $(PC:%=$(BUILD)/share/%): $(BUILD)/share/%: tools/package/%.in FORCE
 	@mkdir -p $(@D)
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' \
-	    -e 's|@VERSION@|$(VERSION)|g' -e 's|@MAJOR@|$(MAJOR)|g' $< >$@
+	    -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g' $< >$@
 
-install: $(PROGRAM) $(LIB_A) $(LIB_SO) $(PAGES:%=$(BUILD)/share/%) $(PC:%=$(BUILD)/share/%)
+install: $(PROGRAM) $(LIBRARIES) $(PAGES:%=$(BUILD)/share/%) $(PC:%=$(BUILD)/share/%)
 	install -d $D$(PREFIX)/bin $D$(PREFIX)/include $D$(LIBDIR)/pkgconfig $D$(CMAKE) \
 	    $D$(PREFIX)/share/man/man1 $D$(PREFIX)/share/bash-completion/completions \
 	    $D$(PREFIX)/share/zsh/site-functions $D$(PREFIX)/share/fish/vendor_completions.d
 	install -m 755 $(PROGRAM) $D$(PREFIX)/bin/polyhead
 	install -m 644 $(HEADERS) $D$(PREFIX)/include
-	install -m 644 $(LIB_A) $D$(LIBDIR)/libpolyhead.a
-	install -m 755 $(LIB_SO) $D$(LIBDIR)/libpolyhead.so.$(VERSION)
-	ln -sf libpolyhead.so.$(VERSION) $D$(LIBDIR)/$(SONAME)
-	ln -sf $(SONAME) $D$(LIBDIR)/libpolyhead.so
-	install -m 644 $(BUILD)/share/polyhead.pc $D$(LIBDIR)/pkgconfig/polyhead.pc
+	install -m 644 $(LIB_A) $(MODEL_A) $D$(LIBDIR)
+	install -m 755 $(LIB_SO) $(MODEL_SO) $D$(LIBDIR)
+	for lib in libpolyhead libpolyhead_model; do \
+	    ln -sf $$lib.so.$(VERSION) $D$(LIBDIR)/$$lib.so.$(ABI); \
+	    ln -sf $$lib.so.$(ABI) $D$(LIBDIR)/$$lib.so; \
+	done
+	install -m 644 $(BUILD)/share/polyhead.pc $(BUILD)/share/polyhead_model.pc $D$(LIBDIR)/pkgconfig
 	install -m 644 $(BUILD)/share/polyheadConfig.cmake $(BUILD)/share/polyheadConfigVersion.cmake $D$(CMAKE)
 	install -m 644 $(BUILD)/share/polyhead.1 $D$(PREFIX)/share/man/man1/polyhead.1
 	install -m 644 $(BUILD)/share/polyhead.bash $D$(PREFIX)/share/bash-completion/completions/polyhead
@@ -327,8 +356,9 @@ install: $(PROGRAM) $(LIB_A) $(LIB_SO) $(PAGES:%=$(BUILD)/share/%) $(PC:%=$(BUIL
 
 uninstall:
 	rm -f $D$(PREFIX)/bin/polyhead $(HEADERS:include/%=$D$(PREFIX)/include/%)
-	rm -f $D$(LIBDIR)/libpolyhead.a $D$(LIBDIR)/libpolyhead.so*
-	rm -f $D$(LIBDIR)/pkgconfig/polyhead.pc $D$(PREFIX)/share/man/man1/polyhead.1
+	rm -f $D$(LIBDIR)/libpolyhead.a $D$(LIBDIR)/libpolyhead.so* \
+	    $D$(LIBDIR)/libpolyhead_model.a $D$(LIBDIR)/libpolyhead_model.so*
+	rm -f $D$(LIBDIR)/pkgconfig/polyhead.pc $D$(LIBDIR)/pkgconfig/polyhead_model.pc $D$(PREFIX)/share/man/man1/polyhead.1
 	rm -f $D$(PREFIX)/share/bash-completion/completions/polyhead \
 	    $D$(PREFIX)/share/zsh/site-functions/_polyhead \
 	    $D$(PREFIX)/share/fish/vendor_completions.d/polyhead.fish

@@ -26,7 +26,7 @@ SAMPLES, TESTS, TEST_SEED = 2, 3, 20260101  # streams of src/model/train.c
 FIRST_TOKEN, TEST_WINDOWS, RATE = 4, 1000, 1e-3
 
 
-# ---- the samples of src/model/corpus.c ----
+# ---- the samples of src/recipes/corpus.c ----
 
 def mix(z):
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9 & MASK

@@ -68,6 +68,8 @@ enum {
     PH_REACH = 32, /* offsets from -32 to 32 are counted separately */
     PH_OFFSETS = 2 * PH_REACH + 1,
     PH_COMMON_TOKENS = 500,
+    PH_MAX_MEASURES = 64, /* sizes of arrays, in any version */
+    PH_MAX_LABELS = 32,
     PH_MAX_RELATIONS = 32
 };
 
@@ -90,8 +92,8 @@ typedef struct ph_link_score {
 } ph_link_score;
 
 typedef struct ph_head_stats {
-    double value[PH_MEASURES];  /* NaN: the texts held nothing to measure it on */
-    int64_t count[PH_MEASURES]; /* rows, entries or links behind the value */
+    double value[PH_MAX_MEASURES];  /* NaN: the texts held nothing to measure it on */
+    int64_t count[PH_MAX_MEASURES]; /* rows, entries or links behind the value */
     int64_t rows, skipped;      /* rows counted, rows left out */
     int64_t invalid; /* rows that do not sum to 1 within 4e-3, or with weights that are
                         negative or non-finite; non-finite rows are left out */
@@ -101,6 +103,7 @@ typedef struct ph_head_stats {
     double mass[PH_OFFSETS];  /* mean weight at each offset */
     int relation;             /* of PH_LINK; -1: none */
     ph_link_score link[PH_MAX_RELATIONS];
+    uint64_t reserved[8];
 } ph_head_stats;
 
 /* ---- texts ------------------------------------------------------------------------- */
@@ -130,6 +133,7 @@ typedef struct ph_heads_text {
     const int32_t *ranks;   /* (keys) 0 is the most frequent token; negative: not known */
     const ph_link *links;   /* not for cross; both ends inside the text */
     int link_count;
+    uint64_t reserved[4];
 } ph_heads_text;
 
 /* ---- accumulators ------------------------------------------------------------------ */
@@ -178,7 +182,7 @@ typedef struct ph_label {
 } ph_label;
 
 /* Every rule that fires, most telling first; returns how many, possibly none. */
-PH_API int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_LABELS]);
+PH_API int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS]);
 
 /* "prev 0.83 > 0.50", "positional -1 in 0.97 >= 0.90", "link coref +0.42 >= 0.10"; like
    snprintf. relations: names, or NULL. */
@@ -205,6 +209,7 @@ typedef struct ph_survey_facts {
     int link_count;
     ph_ctx *ctx; /* its threads measure several heads at a time, with the same bits;
                     NULL: the calling thread alone */
+    uint64_t reserved[4];
 } ph_survey_facts;
 
 /* Reads every weight of a report with the same stacks once, a few rows at a time. */

@@ -37,6 +37,7 @@ typedef struct ph_tensor {
     size_t shape[PH_MAX_RANK]; /* outermost first */
     const void *data; /* little-endian, C-contiguous; 64-byte aligned where read */
     size_t bytes;     /* at data; set by the reader, ignored by the writer */
+    uint64_t reserved[2];
 } ph_tensor;
 
 typedef struct ph_pair {
@@ -51,6 +52,7 @@ typedef struct ph_io {
     char *error;       /* one sentence is written here when a call fails */
     size_t error_size; /* bytes at error */
     size_t max_bytes;  /* refuse files larger than this (PH_OUT_OF_MEMORY); 0: any size */
+    uint64_t reserved[4];
 } ph_io;
 
 typedef struct ph_file ph_file; /* a file that was read; immutable, may be shared */

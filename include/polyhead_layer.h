@@ -100,6 +100,7 @@ typedef struct ph_layer_desc {
                   q_len tokens (or q_lens), kv_len is the capacity, x comes after what the
                   cache holds (PH_ANCHOR_END). Those of memory are computed by a call that
                   has memory, and reused by calls without. No backward */
+    uint64_t reserved[16];
 } ph_layer_desc;
 
 typedef struct ph_layer ph_layer;
@@ -130,6 +131,7 @@ typedef struct ph_layer_info {
     int balances;        /* 1: and balance_loss */
     double flops;        /* of the products of a forward call, less what masks and
                             routing skip */
+    uint64_t reserved[8];
 } ph_layer_info;
 
 PH_API ph_layer_info ph_layer_about(const ph_layer *layer);
@@ -140,6 +142,7 @@ PH_API ph_layer_info ph_layer_about(const ph_layer *layer);
    token (merged). */
 typedef struct ph_layer_caches {
     size_t k, v, extra;
+    uint64_t reserved[2];
 } ph_layer_caches;
 
 PH_API ph_layer_caches ph_layer_cache(const ph_layer *layer);
@@ -155,6 +158,7 @@ typedef struct ph_layer_weights {
     const float *q_norm, *k_norm;   /* (qk_dim) or (heads*qk_dim); NULL: gains of 1 */
     const float *const *extra;      /* the variant's own: what ph_layer_param lists from
                                        ph_layer_named on; NULL where there are none */
+    uint64_t reserved[16];
 } ph_layer_weights;
 
 typedef struct ph_layer_args {
@@ -187,6 +191,7 @@ typedef struct ph_layer_args {
     void *saved;       /* what ph_layer_backward will need, aligned to 64; NULL: nothing
                           is saved */
     size_t saved_size; /* its bytes: at least ph_layer_saved */
+    uint64_t reserved[16];
 } ph_layer_args;
 
 PH_API ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights *weights,
@@ -211,6 +216,7 @@ typedef struct ph_layer_grads {
     float *dq_norm, *dk_norm;
     float *dbias, *dgate, *dsink, *drelative; /* as in ph_grads */
     float *const *dextra; /* like extra; NULL, or entries NULL: not wanted */
+    uint64_t reserved[8];
 } ph_layer_grads;
 
 /* weights and args as in the forward call; saved is what it left. out and heads are not

@@ -30,6 +30,7 @@ typedef struct ph_maps_files {
     const char *weights;
     const char *tokens;     /* or NULL */
     const char *row_tokens; /* or NULL */
+    uint64_t reserved[2];
 } ph_maps_files;
 
 typedef struct ph_maps ph_maps;

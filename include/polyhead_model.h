@@ -110,6 +110,7 @@ typedef struct ph_config {
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
+    uint64_t reserved[32];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */
@@ -259,6 +260,7 @@ typedef struct ph_generation {
     void (*each)(void *user, int token); /* called with each token once it is chosen, or
                                             NULL; not with beams */
     void *user;
+    uint64_t reserved[8];
 } ph_generation;
 
 /* Continues text (decoder) or translates it (encoder-decoder): the new text, like

@@ -52,6 +52,7 @@ typedef struct ph_terminal {
     int pick_count;       /* 0: of the most interesting heads, one row of maps */
     void (*write)(void *user, const char *bytes, size_t count);
     void *user;
+    uint64_t reserved[4];
 } ph_terminal;
 
 PH_API ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal,
@@ -65,6 +66,7 @@ typedef struct ph_figure {
     ph_figure_kind kind;
     const ph_pick *picks; /* maps with words, side by side and below each other */
     int pick_count;       /* 0: every head small, in a grid of layers x heads */
+    uint64_t reserved[4];
 } ph_figure;
 
 /* The file appears whole or not at all; the same report gives the same bytes. Maps of

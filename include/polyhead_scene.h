@@ -88,6 +88,7 @@ typedef struct ph_live_model {
                             NULL: it cannot */
     const ph_report *measured; /* scores and roles that hold for every text; NULL: they
                                   are measured on each text that is run */
+    uint64_t reserved[4];
 } ph_live_model;
 
 /* Runs the texts that the page requests, heads ablated or gated and words masked as it

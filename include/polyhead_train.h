@@ -33,6 +33,7 @@ typedef struct ph_pace {
     int keep;             /* how many checkpoints ph_trainer_save leaves; 0: all */
     int log_every;        /* steps; 0: never */
     int test_texts;       /* of the last test */
+    uint64_t reserved[4];
 } ph_pace;
 
 /* Hyperparameters. ph_train_defaults fills in those of a recipe. */
@@ -53,6 +54,7 @@ typedef struct ph_train {
     uint64_t seed;       /* of everything: initial parameters, samples, dropout */
     uint64_t data_hash; /* of the file, which must have it; 0: any, set when it is read */
     ph_pace pace;
+    uint64_t reserved[16];
 } ph_train;
 
 /* The i-th recipe's name and one sentence, or NULL after the last. */
@@ -80,6 +82,7 @@ typedef struct ph_progress {
     double grad_norm; /* before clipping */
     double lr;        /* learning rate of this step */
     int64_t tokens;   /* counted tokens of this step */
+    uint64_t reserved[4];
 } ph_progress;
 
 /* One step. PH_BAD_VALUE: the loss became NaN or Inf; parameters are then those
@@ -91,6 +94,7 @@ typedef struct ph_score {
     double token_accuracy; /* share of the tokens predicted correctly */
     double exact_match;    /* share of the texts with every token correct */
     int texts;
+    uint64_t reserved[4];
 } ph_score;
 
 /* On `texts` samples that training never sees. A text is an exact match if greedy

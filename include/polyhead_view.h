@@ -77,6 +77,7 @@ typedef struct ph_stack {
     int qk_dim;    /* of the vectors below; 0: there are none */
     float scale;   /* score = scale * q.k (plus what a mask or bias adds) */
     int pair_step; /* rotary pairs: d and d + pair_step are one pair; 0: no rotation */
+    uint64_t reserved[8];
 } ph_stack;
 
 /* One prediction of the model: a next word or a label, and its probability. */
@@ -116,6 +117,7 @@ typedef struct ph_report {
        NULL where every qk_dim is 0. */
     ph_status (*vectors)(void *user, int stack, int layer, int head, float *q, float *k);
     void *user;
+    uint64_t reserved[8];
 } ph_report;
 
 /* ---- the page ---------------------------------------------------------------------- */
@@ -124,6 +126,7 @@ typedef struct ph_page {
     size_t budget; /* bytes the file may have; 0: 8 MiB. What does not fit is left out,
                         weakest heads first, and the page says so */
     int stack, layer, head; /* shown first */
+    uint64_t reserved[4];
 } ph_page;
 
 /* Writes the file: whole or not at all. It holds everything it needs and refers to
@@ -179,6 +182,7 @@ typedef struct ph_live {
     ph_status (*save)(void *user, const ph_live_request *request, char *name,
                       size_t size);
     void *user;
+    uint64_t reserved[4];
 } ph_live;
 
 typedef struct ph_serve {
@@ -189,6 +193,7 @@ typedef struct ph_serve {
     /* Called once: the address to open, with the token that every request must carry. */
     void (*ready)(void *user, const char *address);
     void *user;
+    uint64_t reserved[4];
 } ph_serve;
 
 /* Serves one report until stopped(). */

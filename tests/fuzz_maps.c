@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     words = words < size ? words : size;
     fuzz_file tokens = fuzz_file_open(data, words);
     fuzz_file weights = fuzz_file_open(data + words, size - words);
-    ph_maps_files files = {weights.path, words ? tokens.path : NULL, NULL};
+    ph_maps_files files = {.weights = weights.path, .tokens = words ? tokens.path : NULL};
     ph_maps *maps = NULL;
     ph_status status = ph_maps_read(&maps, &files, &io);
     REQUIRE(status == PH_OK ? maps != NULL : *sentence != 0);

@@ -75,7 +75,11 @@ static void read_one(const uint8_t *data, size_t size)
 {
     char error[512] = "";
     tally t = {0, 0};
-    ph_io io = {counted_alloc, counted_release, &t, error, sizeof error, 0};
+    ph_io io = {.alloc = counted_alloc,
+                .release = counted_release,
+                .user = &t,
+                .error = error,
+                .error_size = sizeof error};
     ph_file *file = NULL;
     ph_status status = ph_file_parse(&file, "fuzz", data, size, &io);
     REQUIRE(status == PH_OK || status == PH_BAD_FILE);

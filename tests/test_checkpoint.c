@@ -77,7 +77,8 @@ static void pace(void)
     ph_ctx *ctx = open_ctx();
     ph_trainer *t;
     ph_train train = small("copy");
-    train.pace = (ph_pace){7, 2, 3, 50};
+    train.pace =
+        (ph_pace){.checkpoint_every = 7, .keep = 2, .log_every = 3, .test_texts = 50};
     begin(ctx, &train);
     CHECK(resume(ctx, &t) == PH_OK, "%s", ph_error(ctx));
     CHECK(!memcmp(ph_trainer_pace(t), &train.pace, sizeof train.pace), "another pace");

@@ -412,7 +412,10 @@ static void release(void *user, void *ptr)
 
 static void no_memory(void)
 {
-    ph_io failing = {failing_alloc, release, NULL, error, sizeof error, 0};
+    ph_io failing = {.alloc = failing_alloc,
+                     .release = release,
+                     .error = error,
+                     .error_size = sizeof error};
     int turn = 0;
     clear_folder();
     put_file("x", "old", 3);

@@ -312,7 +312,7 @@ static void fixed_offset_is_baseline(void)
 
 static int has_label(const ph_head_stats *head, char glyph)
 {
-    ph_label labels[PH_LABELS];
+    ph_label labels[PH_MAX_LABELS];
     int count = ph_head_labels(head, labels);
     for (int n = 0; n < count; n++)
         if (labels[n].rule->glyph == glyph) return 1;
@@ -361,7 +361,7 @@ static void no_false_labels(void)
     for (int round = 0; round < 200; round++) {
         random_map(&d, 20 + check_below(&state, 60), round & 1, 0.8, &state);
         ph_head_stats head = measure(&d, 16);
-        ph_label labels[PH_LABELS];
+        ph_label labels[PH_MAX_LABELS];
         int count = ph_head_labels(&head, labels);
         for (int n = 0; n < count; n++)
             CHECK(labels[n].rule->glyph == 'B', "random weights got label %s, %g",

@@ -27,9 +27,12 @@ check "install" make -s install BUILD="$build" PREFIX="$prefix"
 version=$(sed -n 's/^Version: //p' "$prefix/lib/pkgconfig/polyhead.pc")
 
 check "version in polyhead.pc" test -n "$version"
-for file in bin/polyhead include/polyhead.h lib/libpolyhead.a lib/libpolyhead.so \
-    "lib/libpolyhead.so.${version%%.*}" "lib/libpolyhead.so.$version" \
-    lib/pkgconfig/polyhead.pc lib/cmake/polyhead/polyheadConfig.cmake \
+abi=${version%.*} # before 1.0 the minor version is part of the libraries' names
+for file in bin/polyhead include/polyhead.h include/polyhead_model.h lib/libpolyhead.a \
+    lib/libpolyhead.so "lib/libpolyhead.so.$abi" "lib/libpolyhead.so.$version" \
+    lib/libpolyhead_model.a lib/libpolyhead_model.so "lib/libpolyhead_model.so.$abi" \
+    "lib/libpolyhead_model.so.$version" lib/pkgconfig/polyhead.pc \
+    lib/pkgconfig/polyhead_model.pc lib/cmake/polyhead/polyheadConfig.cmake \
     share/man/man1/polyhead.1 share/bash-completion/completions/polyhead \
     share/zsh/site-functions/_polyhead share/fish/vendor_completions.d/polyhead.fish; do
     check "$file" test -s "$prefix/$file"
@@ -58,41 +61,61 @@ check "DESTDIR and LIBDIR" staged
 
 # ---- what the libraries show ------------------------------------------------------------
 
-only_ph() { # nothing else exported, and something at all
-    nm -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | sed 's/@.*//' >"$tmp/symbols"
-    ! grep -v '^ph_' "$tmp/symbols" && test -s "$tmp/symbols"
-}
-check "shared library exports only ph_*" only_ph "$prefix/lib/libpolyhead.so"
+lower="$prefix/include/polyhead.h $prefix/include/polyhead_io.h $prefix/include/polyhead_layer.h"
+upper=$(for h in "$prefix"/include/*.h; do case " $lower " in *" $h "*) ;; *) echo "$h" ;; esac; done)
 
-as_declared() { # exactly the functions of the headers: internal ph_ functions stay inside
-    sed 's/@.*//' "$tmp/symbols" | sort -u >"$tmp/exported"
-    cat "$prefix"/include/*.h | grep -o '^PH_API [^;(]*(' | sed 's/($//; s/.*[ *]//' |
-        sort -u >"$tmp/declared"
+declared() { # HEADER...: functions
+    cat "$@" | grep -o '^PH_API [^;(]*(' | sed 's/($//; s/.*[ *]//' | sort -u
+}
+
+# Exactly the functions of the library's headers; what the one on top calls inside has a
+# version of its own, which no program asks for.
+exports() { # LIBRARY HEADER...
+    nm -D --defined-only "$prefix/lib/$1.so" | awk '$2 != "A" { print $3 }' >"$tmp/symbols"
+    shift
+    ! grep -v '^ph_' "$tmp/symbols" && test -s "$tmp/symbols" || return 1
+    grep -v '@@*POLYHEAD_PRIVATE_' "$tmp/symbols" | sed 's/@.*//' | sort -u >"$tmp/exported"
+    declared "$@" >"$tmp/declared"
     diff "$tmp/declared" "$tmp/exported"
 }
-check "exported functions are the declared ones" as_declared
+# shellcheck disable=SC2086
+{
+    check "libpolyhead exports what its headers declare" exports libpolyhead $lower
+    check "libpolyhead_model exports what its headers declare" exports libpolyhead_model $upper
+}
 
-static_names() { # in the static library too: every global name carries the prefix
-    nm -g --defined-only "$prefix/lib/libpolyhead.a" 2>/dev/null |
-        awk 'NF == 3 { print $3 }' >"$tmp/names"
+no_model() { # nothing of the upper library, exported or not
+    # shellcheck disable=SC2086
+    declared $upper >"$tmp/of_models"
+    nm "$prefix/lib/libpolyhead.a" 2>/dev/null | awk '{ print $NF }' | sort -u >"$tmp/all"
+    test -s "$tmp/of_models" && test -z "$(comm -12 "$tmp/of_models" "$tmp/all")" &&
+        ! grep -E '^ph_(model|web|train|recipe|page)_' "$tmp/all"
+}
+check "libpolyhead has no model in it" no_model
+
+static_names() { # in the static libraries too: every global name carries the prefix
+    nm -g --defined-only "$prefix/lib/$1.a" 2>/dev/null | awk 'NF == 3 { print $3 }' >"$tmp/names"
     ! grep -v '^ph_' "$tmp/names" && test -s "$tmp/names"
 }
-check "static library defines only ph_*" static_names
 
-has_soname() { readelf -d "$prefix/lib/libpolyhead.so" | grep -q 'SONAME.*\[libpolyhead\.so\.0\]'; }
-check "soname" has_soname
+has_soname() { readelf -d "$prefix/lib/$1.so" | grep -q "SONAME.*\[$1\.so\.$abi\]"; }
 
 few_needs() {
-    readelf -d "$prefix/lib/libpolyhead.so" | grep NEEDED >"$tmp/needed" &&
-        ! grep -vE '\[(libc|libm|libpthread|ld-linux[^]]*)\.so[.0-9]*\]' "$tmp/needed"
+    readelf -d "$prefix/lib/$1.so" | grep NEEDED >"$tmp/needed" &&
+        ! grep -vE "\[(libc|libm|libpthread|ld-linux[^]]*|$2)\.so[.0-9]*\]" "$tmp/needed"
 }
-check "needs only libc, libm, pthreads" few_needs
 
 no_wx() {
-    readelf -lW "$1" >"$tmp/headers" && grep -q GNU_STACK "$tmp/headers" &&
+    readelf -lW "$prefix/lib/$1.so" >"$tmp/headers" && grep -q GNU_STACK "$tmp/headers" &&
         ! grep -E 'GNU_STACK.*E |TEXTREL' "$tmp/headers"
 }
-check "no executable stack" no_wx "$prefix/lib/libpolyhead.so"
+for lib in libpolyhead libpolyhead_model; do
+    check "$lib.a defines only ph_*" static_names $lib
+    check "$lib, soname" has_soname $lib
+    check "$lib, no executable stack" no_wx $lib
+done
+check "libpolyhead needs only libc, libm, pthreads" few_needs libpolyhead libc
+check "libpolyhead_model needs libpolyhead besides" few_needs libpolyhead_model libpolyhead
 
 # ---- using it with pkg-config ------------------------------------------------------------
 
@@ -104,11 +127,15 @@ if have pkg-config; then
     cflags=$(pkg-config --cflags polyhead)
     libs=$(pkg-config --libs polyhead)
     slibs=$(pkg-config --static --libs polyhead)
+    model_libs=$(pkg-config --libs polyhead_model)
+    model_slibs=$(pkg-config --static --libs polyhead_model)
 else
     skip "pkg-config is not available: its words are written by hand"
     cflags="-I$prefix/include"
     libs="-L$prefix/lib -lpolyhead"
     slibs="$libs -lm -pthread"
+    model_libs="-L$prefix/lib -lpolyhead_model -lpolyhead"
+    model_slibs="$model_libs -lm -pthread"
 fi
 
 # shellcheck disable=SC2086
@@ -123,6 +150,12 @@ fi
     check "C, wholly static" $CC -static -std=c11 $cflags tests/install/app.c \
         -o "$tmp/app_all" $slibs
     check "C, wholly static, runs" "$tmp/app_all"
+    check "C, models, shared" $CC -std=c11 -Wall -Wextra -Werror -pedantic $cflags \
+        tests/install/model.c -o "$tmp/model" $model_libs
+    check "C, models, shared, runs" "$tmp/model"
+    check "C, models, static" $CC -static -std=c11 $cflags tests/install/model.c \
+        -o "$tmp/model_static" $model_slibs
+    check "C, models, static, runs" "$tmp/model_static"
 }
 
 # Each public header alone, in C and in C++, and all together.
@@ -139,6 +172,10 @@ if have g++; then
     check "C++" g++ -std=c++11 -Wall -Wextra -Werror $cflags -I"$tmp" tests/install/app.cpp \
         -o "$tmp/app_cpp" $libs
     check "C++, runs" "$tmp/app_cpp"
+    # shellcheck disable=SC2086
+    check "C++, models" g++ -x c++ -std=c++11 -Wall -Wextra -Werror $cflags \
+        tests/install/model.c -o "$tmp/model_cpp" $model_libs
+    check "C++, models, runs" "$tmp/model_cpp"
 else
     skip "g++ is not available"
 fi
@@ -151,16 +188,16 @@ if have cmake && have g++; then
     check "CMake configures" env -u LD_LIBRARY_PATH cmake -S tests/install -B "$tmp/cmake" \
         -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC"
     check "CMake builds" cmake --build "$tmp/cmake"
-    for app in app_c app_static app_cpp; do
+    for app in app_c app_static app_cpp model_c model_static; do
         check "CMake, $app runs" env -u LD_LIBRARY_PATH "$tmp/cmake/$app"
     done
     wrong_version() {
         mkdir -p "$tmp/wrong" &&
-            sed 's/polyhead 0 REQUIRED/polyhead 7 REQUIRED/' tests/install/CMakeLists.txt \
+            sed 's/polyhead 0.1 REQUIRED/polyhead 0.99 REQUIRED/' tests/install/CMakeLists.txt \
                 >"$tmp/wrong/CMakeLists.txt" &&
             ! cmake -S "$tmp/wrong" -B "$tmp/wrong/b" -DCMAKE_PREFIX_PATH="$prefix"
     }
-    check "CMake refuses another major version" wrong_version
+    check "CMake refuses another minor version" wrong_version
 else
     skip "cmake or g++ is not available"
 fi

@@ -84,7 +84,8 @@ static const char *write_tensors(ph_tensor *list, size_t count)
 static ph_maps *open_maps(const char *weights, const char *tokens, const char *rows)
 {
     ph_maps *maps = NULL;
-    const ph_maps_files files = {weights, tokens, rows};
+    const ph_maps_files files = {
+        .weights = weights, .tokens = tokens, .row_tokens = rows};
     CHECK(ph_maps_read(&maps, &files, &io) == PH_OK, "refused: %s", error);
     return maps;
 }
@@ -272,7 +273,8 @@ static void refuse(const char *weights, const char *tokens, const char *rows,
                    ph_status status, const char *sentence)
 {
     ph_maps *maps = (ph_maps *)error;
-    const ph_maps_files files = {weights, tokens, rows};
+    const ph_maps_files files = {
+        .weights = weights, .tokens = tokens, .row_tokens = rows};
     error[0] = 0;
     ph_status found = ph_maps_read(&maps, &files, &io);
     CHECK(found == status && maps == NULL, "status %d, expected %d: %s", found, status,
@@ -343,10 +345,11 @@ static void give_back(void *user, void *ptr)
 /* Each allocation fails once: the answer is a status, and nothing leaks. */
 static void out_of_memory(void)
 {
-    const ph_io scarce = {few, give_back, NULL, error, sizeof error, 0};
+    const ph_io scarce = {
+        .alloc = few, .release = give_back, .error = error, .error_size = sizeof error};
     ph_tensor tensor = make("attn", PH_F32, 0, 2, 2, 5, 5);
-    const ph_maps_files files = {write_tensors(&tensor, 1),
-                                 write_text("words", "a\nb\nc\nd\na"), NULL};
+    const ph_maps_files files = {.weights = write_tensors(&tensor, 1),
+                                 .tokens = write_text("words", "a\nb\nc\nd\na")};
     int count = 0;
     for (ph_status status = PH_OUT_OF_MEMORY; status != PH_OK; count++) {
         ph_maps *maps = NULL;

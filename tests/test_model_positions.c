@@ -137,7 +137,8 @@ static void *begin_passes(void *arg)
         ph_pass_shape shape = {.batch = 1, .source_len = i + 1};
         ph_status status = PH_BUSY; /* while the other thread is in a call on the ctx */
         pthread_barrier_wait(b->start);
-        while (status == PH_BUSY) status = ph_pass_create(&b->passes[i], b->m, &shape);
+        while (status == PH_BUSY)
+            status = PH_WITHIN(b->m->ctx, ph_pass_create(&b->passes[i], b->m, &shape));
     }
     return NULL;
 }

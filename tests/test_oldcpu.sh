@@ -11,7 +11,7 @@ set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 BUILD=${BUILD:-build}
 kernels=$BUILD/tests/test_kernels
-library=$BUILD/libpolyhead.a
+libraries="$BUILD/libpolyhead.a $BUILD/libpolyhead_model.a" # no blanks in BUILD
 . tests/shell_bed.inc
 
 case $(uname -m) in
@@ -25,16 +25,18 @@ esac
 # ---- the objects -------------------------------------------------------------------------
 
 # Members of the library that hold AVX instructions, whose names all start with v.
+# shellcheck disable=SC2086
 avx_members() {
-    objdump -d --no-show-raw-insn "$library" | awk '
+    objdump -d --no-show-raw-insn $libraries | awk '
         /file format/ { member = $1; sub(/:$/, "", member) }
         /^ *[0-9a-f]+:\t(rep |lock |bnd )?v[a-z]/ { found[member] = 1 }
         END { for (m in found) print m }' | sort | tr '\n' ' '
 }
 
 # What those members define for others: a table each.
+# shellcheck disable=SC2086
 exported() { # MEMBER
-    nm -g --defined-only "$library" 2>/dev/null | awk -v m="$1:" '
+    nm -g --defined-only $libraries 2>/dev/null | awk -v m="$1:" '
         $0 == m { inside = 1; next }
         /:$/ { inside = 0 }
         inside && NF == 3 && !/__odr_asan/ { print $3 } # the sanitizer adds those' | tr '\n' ' '
@@ -42,8 +44,8 @@ exported() { # MEMBER
 
 if ! have objdump || ! have nm; then
     skip "objects: no objdump or nm (binutils)"
-elif [ ! -e "$library" ]; then
-    skip "objects: no $library"
+elif [ ! -e "$BUILD/libpolyhead.a" ]; then
+    skip "objects: no $BUILD/libpolyhead.a"
 else
     same "members with AVX" "$(avx_members)" \
         "amx.o amx_bf16x3.o amx_few_rows.o amx_in_place.o amx_score_grad.o avx2.o avx512.o \

@@ -525,7 +525,8 @@ static void memory_runs_out(void)
 {
     report_case c;
     char error[200];
-    ph_io io = {scarce, give, NULL, error, sizeof error, 0};
+    ph_io io = {
+        .alloc = scarce, .release = give, .error = error, .error_size = sizeof error};
     ph_status status = PH_OUT_OF_MEMORY;
     report_case_make(&c, "cross");
     snprintf(path, sizeof path, "build/page-%ld.html", (long)getpid());

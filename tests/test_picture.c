@@ -496,7 +496,8 @@ static void wild_reports(void)
         free(t.bytes);
         for (int kind = 0; kind < 2; kind++) {
             const char *path = temporary(kind ? "png" : "svg");
-            const ph_figure how = {(ph_figure_kind)kind, &pick, 1};
+            const ph_figure how = {
+                .kind = (ph_figure_kind)kind, .picks = &pick, .pick_count = 1};
             CHECK(ph_figure_write(path, &c.report, &how, NULL) == PH_OK, "figure");
             t = read_file(path);
             CHECK(kind || count_elements(t.bytes) > 3, "no XML");

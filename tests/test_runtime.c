@@ -12,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/ctx.h"
 #include "layer_bed.h"
-#include "polyhead_train.h"
+#include "polyhead_model.h"
 #include "sweep.h"
 
 /* Two problems with the same elements, large enough for several threads. */
@@ -150,6 +151,7 @@ static void held_loop(void *user, int count, ph_task *task, void *arg)
 typedef struct caller {
     ph_ctx *ctx;
     problem *p;
+    gate *gate;
     ph_status status;
 } caller;
 
@@ -377,11 +379,69 @@ static void mode_of_training(void)
               threads);
 }
 
-static const check_case cases[] = {
-    {"equal_process_ids", equal_process_ids},   {"plain_fork", plain_fork},
-    {"one_call_at_a_time", one_call_at_a_time}, {"taking_turns", taking_turns},
-    {"mode_of_attention", mode_of_attention},   {"mode_of_layers", mode_of_layers},
-    {"mode_of_training", mode_of_training},     {0, 0}};
+/* A thread that owns the ctx until it is let go. */
+static void *own_ctx(void *arg)
+{
+    caller *c = arg;
+    c->status = ph_ctx_enter(c->ctx);
+    sem_post(&c->gate->inside);
+    sem_wait(&c->gate->go);
+    ph_ctx_leave(c->ctx, PH_OK);
+    return NULL;
+}
+
+/* Calls on models are calls on their ctx. */
+static void models_too(void)
+{
+    gate g = {0};
+    ph_ctx *ctx = NULL;
+    ph_model *model = NULL, *other = NULL;
+    ph_reading *reading = NULL, *second = NULL;
+    ph_sentences *sentences = NULL;
+    pthread_t thread;
+    ph_word word;
+    int count;
+    sem_init(&g.inside, 0, 0);
+    sem_init(&g.go, 0, 0);
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "no ctx");
+    must(ctx, ph_model_embedded(&model, ctx));
+    must(ctx, ph_reading_create(&reading, model, "the cat saw it", NULL));
+    caller c = {.ctx = ctx, .gate = &g};
+    pthread_create(&thread, NULL, own_ctx, &c);
+    sem_wait(&g.inside);
+    const ph_status busy[] = {ph_model_embedded(&other, ctx),
+                              ph_model_read(&other, ctx, "none"),
+                              ph_model_write(model, "/nonexistent/model"),
+                              ph_model_split(model, "a", &word, 1, &count),
+                              ph_reading_create(&second, model, "a", NULL),
+                              ph_reading_vectors(reading, 0, 0, NULL, NULL, NULL, NULL),
+                              ph_reading_gates(reading, NULL),
+                              ph_reading_run(reading, NULL, 0),
+                              ph_reading_links(reading, NULL, NULL),
+                              ph_sentences_create(&sentences, ctx)};
+    sem_post(&g.go);
+    pthread_join(thread, NULL);
+    CHECK(c.status == PH_OK, "the other thread did not get the ctx");
+    for (size_t i = 0; i < sizeof busy / sizeof busy[0]; i++)
+        CHECK(busy[i] == PH_BUSY, "call %zu: %s", i, ph_status_text(busy[i]));
+    CHECK(!other && !second && !sentences, "a refused call made something");
+    must(ctx, ph_reading_run(reading, NULL, 0));
+    ph_reading_free(reading);
+    ph_model_free(model);
+    ph_close(ctx);
+    sem_destroy(&g.inside);
+    sem_destroy(&g.go);
+}
+
+static const check_case cases[] = {{"equal_process_ids", equal_process_ids},
+                                   {"plain_fork", plain_fork},
+                                   {"one_call_at_a_time", one_call_at_a_time},
+                                   {"models_too", models_too},
+                                   {"taking_turns", taking_turns},
+                                   {"mode_of_attention", mode_of_attention},
+                                   {"mode_of_layers", mode_of_layers},
+                                   {"mode_of_training", mode_of_training},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

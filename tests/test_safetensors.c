@@ -534,12 +534,11 @@ static void no_memory(void)
 {
     char header[4000] = "{\"__metadata__\":{\"a\":\"b\",\"c\":\"d\"}";
     char text[200] = "";
-    const ph_io failing = {failing_alloc, release, NULL, text, sizeof text, 0};
+    ph_io failing = {.error = text, .error_size = sizeof text};
+    failing.alloc = failing_alloc, failing.release = release;
     for (int i = 0; i < 40; i++)
-        sprintf(header + strlen(header),
-                ",\"t%d\":{\"dtype\":\"U8\",\"shape\":[1],"
-                "\"data_offsets\":[%d,%d]}",
-                i, i, i + 1);
+        sprintf(header + strlen(header), "," T("t%d", "U8", "[1]", "[%d,%d]"), i, i,
+                i + 1);
     strcat(header, "}");
     unsigned char bytes[5000] = {0};
     size_t length = strlen(header);

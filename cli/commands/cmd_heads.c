@@ -56,7 +56,7 @@ static int is_idle(const look_source *source, const look_heads *all, ph_measure 
 static void print_head(const look_source *source, const ph_pick *pick, const int *idle)
 {
     const ph_head_stats *head = head_at(source, pick);
-    ph_label labels[PH_LABELS];
+    ph_label labels[PH_MAX_LABELS];
     int count = ph_head_labels(head, labels);
     char name[32];
     snprintf(name, sizeof name, "%d-%d", pick->layer + 1, pick->head + 1);
@@ -80,7 +80,7 @@ static void print_head(const look_source *source, const ph_pick *pick, const int
 static void print_rules(const look_source *source, const look_heads *all)
 {
     int used[PH_LABELS] = {0};
-    ph_label labels[PH_LABELS];
+    ph_label labels[PH_MAX_LABELS];
     for (int n = 0; n < all->count; n++) {
         int count = ph_head_labels(head_at(source, &all->picks[n]), labels);
         for (int k = 0; k < count; k++) used[labels[k].rule - ph_label_rules(0)] = 1;

@@ -159,7 +159,7 @@ static void json_words(ph_json_writer *j, const ph_report *report)
 static void json_labels(ph_json_writer *j, const ph_head_stats *head,
                         const char *const *relations)
 {
-    ph_label labels[PH_LABELS];
+    ph_label labels[PH_MAX_LABELS];
     int count = ph_head_labels(head, labels);
     ph_json_begin_array(j, "labels");
     for (int n = 0; n < count; n++) {
@@ -293,7 +293,7 @@ static void csv_head(const look_source *source, const ph_pick *pick)
 {
     const ph_head_stats *head =
         ph_survey_head(source->survey, pick->stack, pick->layer, pick->head);
-    ph_label labels[PH_LABELS];
+    ph_label labels[PH_MAX_LABELS];
     int count = ph_head_labels(head, labels);
     put_field(source->report.stacks[pick->stack].name);
     printf(",%d,%d,%d-%d,", pick->layer, pick->head, pick->layer + 1, pick->head + 1);

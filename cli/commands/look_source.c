@@ -49,7 +49,9 @@ static int open_maps(look_source *source, const look_choice *choice)
 {
     trouble t;
     const ph_io *io = &no_trouble(&t)->io;
-    const ph_maps_files files = {choice->weights, choice->tokens, choice->row_tokens};
+    const ph_maps_files files = {.weights = choice->weights,
+                                 .tokens = choice->tokens,
+                                 .row_tokens = choice->row_tokens};
     int rc = cli_open(&source->ctx, &choice->machine, 0);
     if (rc) return rc;
     ph_status status = ph_maps_read(&source->maps, &files, io);

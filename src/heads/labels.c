@@ -121,7 +121,7 @@ static int fires(const ph_label_rule *rule, const ph_head_stats *head)
     return rule->chance < 0 || value >= PH_TIMES_CHANCE * head->value[rule->chance];
 }
 
-int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_LABELS])
+int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS])
 {
     int count = 0;
     for (int i = 0; i < PH_LABELS; i++)

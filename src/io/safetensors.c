@@ -31,6 +31,8 @@ typedef struct header_entry {
     size_t order;      /* in the header */
 } header_entry;
 
+_Static_assert(sizeof(header_entry) <= PH_SORT_MAX_SIZE, "entries are sorted in place");
+
 struct ph_file {
     ph_io io;              /* the hooks; no error buffer */
     char *header;          /* as read, strings decoded in place */
@@ -455,7 +457,9 @@ static ph_status read_source(ph_file **out, const ph_source *source, const ph_ma
     if (!r.file) return ph_io_no_memory(io, sizeof *r.file, "a file");
     memset(r.file, 0, sizeof *r.file);
     if (map) r.file->map = *map;
-    if (io) r.file->io = (ph_io){io->alloc, io->release, io->user, NULL, 0, 0};
+    if (io)
+        r.file->io =
+            (ph_io){.alloc = io->alloc, .release = io->release, .user = io->user};
     ph_status status = read_all(&r);
     if (status == PH_OK) {
         *out = r.file;

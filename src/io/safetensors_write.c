@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/reserved.h"
 #include "base/size.h"
 #include "io/file.h"
 #include "io/json_write.h"
@@ -60,6 +61,9 @@ static ph_status check_tensor(const ph_io *io, const ph_tensor *tensor, size_t *
         return ph_io_fail(io, PH_BAD_ARGUMENT,
                           "tensor %s: type %d (%s) is none of the format", name.text,
                           (int)tensor->type, type_name ? type_name : "unknown");
+    if (!PH_ALL_ZERO(tensor->reserved))
+        return ph_io_fail(io, PH_BAD_ARGUMENT, "tensor %s: reserved " PH_RESERVED_WORDS,
+                          name.text);
     if (tensor->rank < 0 || tensor->rank > PH_MAX_RANK)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "tensor %s: rank is %d, expected 0 to %d",
                           name.text, tensor->rank, PH_MAX_RANK);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { PH_SORT_MAX_SIZE = 128 }; /* bytes of one element */
+enum { PH_SORT_MAX_SIZE = 256 }; /* bytes of one element */
 
 typedef int ph_sort_compare(const void *a, const void *b); /* <0, 0, >0 */
 

@@ -4,6 +4,7 @@
 #include <limits.h>
 
 #include "attn/alias.h"
+#include "base/reserved.h"
 #include "layer/layer.h"
 
 static ph_status need(ph_ctx *ctx, const char *name, const void *pointer, int wanted,
@@ -133,6 +134,8 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     int cache = l->desc.cache, memory = l->desc.memory_dim > 0;
     if (!w) return ph_fail(ctx, PH_BAD_ARGUMENT, "weights is NULL");
     if (!args) return ph_fail(ctx, PH_BAD_ARGUMENT, "args is NULL");
+    PH_CHECK_RESERVED(ctx, "ph_layer_weights", w->reserved);
+    PH_CHECK_RESERVED(ctx, "ph_layer_args", args->reserved);
     PH_TRY(check_weights(l, w));
     PH_TRY(need(ctx, "x", args->x, 1, l->q_rows));
     PH_TRY(need(ctx, "memory", args->memory, memory, !cache && l->kv_rows));
@@ -193,6 +196,7 @@ ph_status ph_layer_check_grads(const ph_layer *l, const ph_layer_weights *w,
         return ph_fail(l->ctx, PH_UNSUPPORTED,
                        "the layer was made with attn.backward 0, expected 1");
     if (!g) return ph_fail(l->ctx, PH_BAD_ARGUMENT, "grads is NULL");
+    PH_CHECK_RESERVED(l->ctx, "ph_layer_grads", g->reserved);
     PH_TRY(ph_layer_check(l, w, args));
     if (!args->saved && l->q_rows + l->kv_rows)
         return ph_fail(l->ctx, PH_BAD_ARGUMENT,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/reserved.h"
 #include "base/size.h"
 #include "layer/layer.h"
 #include "variants/variants.h"
@@ -358,6 +359,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
 static ph_status create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
 {
     if (!desc) return ph_fail(ctx, PH_BAD_ARGUMENT, "desc is NULL");
+    PH_CHECK_RESERVED(ctx, "ph_layer_desc", desc->reserved);
     if (ctx->device)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "layers are not available on PH_CUDA, expected a ctx of PH_CPU");

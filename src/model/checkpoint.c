@@ -142,14 +142,17 @@ static void remove_old(ph_ctx *ctx, const char *directory, int keep)
 static ph_status save(ph_trainer *t, const char *directory)
 {
     char name[NAME_SIZE], path[PATH_SIZE], train[TRAIN_TEXT], step[16];
-    size_t floats = t->model->floats, bytes = floats * sizeof(float);
     if (ph_train_print(&t->train, train, sizeof train) >= (int)sizeof train)
         return ph_fail(t->ctx, PH_BAD_ARGUMENT,
                        "the options of the training are too long");
     snprintf(step, sizeof step, "%d", t->step);
     ph_tensor tensors[2] = {
-        {"optimiser.first_moment", PH_F32, 1, {floats}, t->first_moment, bytes},
-        {"optimiser.second_moment", PH_F32, 1, {floats}, t->second_moment, bytes}};
+        {.name = "optimiser.first_moment", .data = t->first_moment},
+        {.name = "optimiser.second_moment", .data = t->second_moment}};
+    for (int i = 0; i < 2; i++) {
+        tensors[i].rank = 1, tensors[i].shape[0] = t->model->floats;
+        tensors[i].bytes = t->model->floats * sizeof(float);
+    }
     ph_pair pairs[2] = {{"polyhead.train", train}, {"polyhead.step", step}};
     ph_store_extra more = {tensors, 2, pairs, 2};
     name_of(t->step, name);

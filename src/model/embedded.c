@@ -5,14 +5,19 @@
  */
 #include "model/embedded.h"
 
-ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx)
+static ph_status read_embedded(ph_model **out, ph_ctx *ctx)
 {
     ph_file *file;
-    if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
     PH_TRY(ph_store_parse(&file, ctx, "the embedded model", ph_model_pronouns_safetensors,
                           ph_model_pronouns_safetensors_size));
     ph_status status = ph_store_model(out, ctx, file, "the embedded model");
     ph_file_free(file);
     return status;
+}
+
+ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, read_embedded(out, ctx));
 }

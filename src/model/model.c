@@ -345,7 +345,6 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
     *m = (ph_model){.ctx = ctx, .config = *config};
     m->marks = (ph_marks){PH_TOKEN_START, PH_TOKEN_PAD, {PH_TOKEN_END}, 1};
     m->spans = ph_spans_pick(ctx->kernels->vectors);
-    pthread_mutex_init(&m->sinusoids_lock, NULL);
     ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
     if (status == PH_OK) status = ph_config_check(ctx, &m->config, m->vocab.count);
     if (status == PH_OK) status = build(m);

@@ -2,8 +2,8 @@
  * model.h - the inside of a ph_model: its sublayers, and the layout of its parameters.
  *
  *     config.c     configuration as JSON and back, defaults, checks
- *     vocab.c      text to tokens by a vocabulary of its own
- *     model_text.c text to tokens and back, by it or by the tokenizer of a checkpoint
+ *     model_text.c text to tokens and back, by its vocabulary or by the tokenizer of a
+ *                  checkpoint
  *     model.c      the list of sublayers and parameters, initial values
  *     sinusoids.c  fixed positions
  *     store.c      models in files
@@ -16,32 +16,13 @@
 #ifndef PH_MODEL_MODEL_H
 #define PH_MODEL_MODEL_H
 
-#include <pthread.h>
-
 #include "base/arena.h"
 #include "base/ctx.h"
 #include "layer/layer.h"
 #include "model/spans.h"
 #include "polyhead_model.h"
 #include "polyhead_text.h"
-
-/* ---- vocabulary -------------------------------------------------------------------- */
-
-typedef struct ph_vocab {
-    ph_split split;
-    int count;         /* tokens, the first four included */
-    const char **text; /* (count) */
-    int *slots;        /* hash table: token or -1 */
-    int slot_count;    /* a power of two */
-    int longest;       /* bytes of the longest token */
-    void *memory;      /* all of the above in one piece */
-} ph_vocab;
-
-ph_status ph_vocab_create(ph_vocab *vocab, ph_ctx *ctx, ph_split split,
-                          const char *const *tokens, int count);
-void ph_vocab_free(ph_vocab *vocab, ph_ctx *ctx);
-int ph_vocab_find(const ph_vocab *vocab, const char *text, size_t length); /* or -1 */
-int ph_vocab_split(const ph_vocab *vocab, const char *text, ph_word *words, int capacity);
+#include "text/vocab.h"
 
 /* Tokens with a meaning of their own; -1: there is none. */
 enum { PH_MARKS_ENDS = 8 };
@@ -118,7 +99,6 @@ struct ph_model {
     size_t decayed;     /* matrices come first: weight decay acts on these floats */
     float *block;
     ph_sinusoids *sinusoids;        /* tables so far, the longest first */
-    pthread_mutex_t sinusoids_lock; /* of the list */
     int embed, output; /* parameters; output = embed where tied; -1: encoder */
     int links;         /* first of wq wk gate; -1: no encoder output */
 };

@@ -46,8 +46,8 @@ static ph_status encode(const ph_model *m, const char *text, ph_word *words, int
     return status;
 }
 
-ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
-                         int capacity, int *count)
+static ph_status split_text(const ph_model *m, const char *text, ph_word *words,
+                            int capacity, int *count)
 {
     if (!text || !count || (capacity && !words))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
@@ -56,6 +56,12 @@ ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
         return ph_fail(m->ctx, PH_UNSUPPORTED, "this model has no vocabulary");
     *count = ph_vocab_split(&m->vocab, text, words, capacity);
     return PH_OK;
+}
+
+ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
+                         int capacity, int *count)
+{
+    return PH_WITHIN(m->ctx, split_text(m, text, words, capacity, count));
 }
 
 ph_split ph_model_splits(const ph_model *m)

@@ -159,8 +159,8 @@ static void copy_head(float *to, const float *from, int len, int heads, int head
                (size_t)dim * sizeof *to);
 }
 
-ph_status ph_reading_vectors(const ph_reading *r, int site, int head, float *q, float *k,
-                             float *v, float *out)
+static ph_status vectors(const ph_reading *r, int site, int head, float *q, float *k,
+                         float *v, float *out)
 {
     ph_args args;
     PH_TRY(check_site(r, site));
@@ -181,6 +181,13 @@ ph_status ph_reading_vectors(const ph_reading *r, int site, int head, float *q, 
     copy_head(v, args.v, s->kv_len, s->kv_heads, shared, s->v_dim);
     if (out) copy_head(out, p->act->heads, s->q_len, s->heads, head, s->v_dim);
     return PH_OK;
+}
+
+ph_status ph_reading_vectors(const ph_reading *r, int site, int head, float *q, float *k,
+                             float *v, float *out)
+{
+    if (!r) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, vectors(r, site, head, q, k, v, out));
 }
 
 /* ---- changing heads ---------------------------------------------------------------- */
@@ -316,15 +323,20 @@ static ph_status check_change(const ph_reading *r, const uint8_t *ablation, int 
     return PH_OK;
 }
 
-ph_status ph_reading_gates(ph_reading *r, const float *gates)
+static ph_status set_gates(ph_reading *r, const float *gates)
 {
-    if (!r) return PH_BAD_ARGUMENT;
     for (int i = 0; gates && i < r->head_count; i++)
         if (!(gates[i] >= 0 && gates[i] <= 1))
             return ph_fail(r->model->ctx, PH_BAD_ARGUMENT,
                            "gates[%d] is %g, expected 0 to 1", i, (double)gates[i]);
     for (int i = 0; i < r->head_count; i++) r->gate[i] = gates ? gates[i] : 1;
     return PH_OK;
+}
+
+ph_status ph_reading_gates(ph_reading *r, const float *gates)
+{
+    if (!r) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, set_gates(r, gates));
 }
 
 static ph_status run(ph_reading *r, const uint8_t *ablation, int frozen)
@@ -357,7 +369,7 @@ ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
 
 /* ---- answers ----------------------------------------------------------------------- */
 
-ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
+static ph_status links(const ph_reading *r, float *p, float *mix)
 {
     const ph_links *l = r->pass->links;
     size_t len = (size_t)r->pass->stacks[0].len, heads = (size_t)r->model->config.heads;
@@ -365,6 +377,12 @@ ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
     if (p) memcpy(p, l->p, len * len * sizeof *p);
     if (mix) memcpy(mix, l->mix, len * heads * sizeof *mix);
     return PH_OK;
+}
+
+ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
+{
+    if (!r) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, links(r, p, mix));
 }
 
 static ph_status next(const ph_reading *r, float *log_p)

@@ -2,9 +2,9 @@
  * sinusoids.c - fixed positions: sin and cos of position / 10000^(2i/dim), next to each
  * other as first published.
  *
- * Decoders come and go, so tables stay with the model. Passes may be begun by several
- * threads: a table is made under a lock, never changes, and stays as long as the model. A
- * text longer than all tables gets a new one, at least twice as long as the last.
+ * Decoders come and go, so tables stay with the model: a table never changes and stays as
+ * long as the model. A text longer than all tables gets a new one, at least twice as long
+ * as the last.
  */
 #include <math.h>
 
@@ -45,10 +45,8 @@ ph_status ph_model_sinusoids(ph_model *m, int rows, const float **values)
 {
     *values = NULL;
     if (m->config.positions != PH_POS_SINUSOIDAL) return PH_OK;
-    pthread_mutex_lock(&m->sinusoids_lock);
     int enough = m->sinusoids && m->sinusoids->rows >= rows;
     if (enough || add_table(m, rows)) *values = m->sinusoids->values;
-    pthread_mutex_unlock(&m->sinusoids_lock);
     if (!*values) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for positions");
     return PH_OK;
 }
@@ -60,5 +58,4 @@ void ph_model_free_sinusoids(ph_model *m)
         ph_ctx_release(m->ctx, m->sinusoids);
         m->sinusoids = shorter;
     }
-    pthread_mutex_destroy(&m->sinusoids_lock);
 }

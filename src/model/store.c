@@ -126,7 +126,7 @@ ph_status ph_store_write(const ph_model *m, const char *path, const ph_store_ext
 ph_status ph_model_write(const ph_model *model, const char *path)
 {
     if (!model || !path) return PH_BAD_ARGUMENT;
-    return ph_store_write(model, path, NULL);
+    return PH_WITHIN(model->ctx, ph_store_write(model, path, NULL));
 }
 
 /* ---- reading ----------------------------------------------------------------------- */

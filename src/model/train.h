@@ -5,7 +5,7 @@
 #define PH_MODEL_TRAIN_H
 
 #include "model/pass.h"
-#include "model/recipes.h"
+#include "recipes/recipes.h"
 
 enum { PH_ITEM_FLOATS = 16384 }; /* parameters one work item of the optimiser handles */
 

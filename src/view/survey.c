@@ -321,7 +321,7 @@ static void describe_head(ph_survey *s, found_stack *f, size_t n,
                           const char *const *relations)
 {
     const ph_head_stats *head = &f->heads[n];
-    ph_label labels[PH_LABELS];
+    ph_label labels[PH_MAX_LABELS];
     int count = ph_head_labels(head, labels);
     for (int m = 0; m < s->metric_count; m++)
         f->scores[n * (size_t)s->metric_count + (size_t)m] =

@@ -15,7 +15,8 @@ int main(void)
     float q[2] = {1, 0}, k[4] = {0, 1, 0, -1}, v[4] = {1, 2, 3, 6}, out[2] = {0, 0};
     ph_attn attn = {.batch = 1, .q_heads = 1, .q_len = 1, .kv_len = 2, .qk_dim = 2};
     ph_args args = {.q = q, .k = k, .v = v, .out = out};
-    ph_options options = {.threads = 1};
+    char refused[200] = "";
+    ph_options options = {.threads = 1, .error = refused, .error_size = sizeof refused};
     ph_ctx *ctx = NULL;
     ph_plan *plan = NULL;
 
@@ -23,7 +24,7 @@ int main(void)
     if (!status) status = ph_plan_create(&plan, ctx, &attn);
     if (!status) status = ph_forward(plan, &args);
     if (status) {
-        const char *sentence = ctx ? ph_error(ctx) : "";
+        const char *sentence = ctx ? ph_error(ctx) : refused;
         fprintf(stderr, "%s: %s\n", ph_status_text(status), sentence);
     }
     ph_plan_free(plan);

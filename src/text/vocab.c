@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 #include "io/utf8.h"
-#include "model/model.h"
+#include "text/vocab.h"
 
 static const char *const special_tokens[PH_TOKEN_FIRST] = {"<pad>", "<s>", "</s>",
                                                            "<unk>"};

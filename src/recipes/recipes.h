@@ -4,11 +4,11 @@
  * A sample depends on its key alone, so the step number determines what a step sees. Test
  * samples come from a held-out set that training never draws from.
  */
-#ifndef PH_MODEL_RECIPES_H
-#define PH_MODEL_RECIPES_H
+#ifndef PH_RECIPES_RECIPES_H
+#define PH_RECIPES_RECIPES_H
 
 #include "base/rng.h"
-#include "model/model.h"
+#include "text/vocab.h"
 
 /* Random numbers of one sample. */
 typedef struct ph_draw {

@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include "base/ctx.h"
-#include "model/recipes.h"
+#include "recipes/recipes.h"
 
 struct ph_sentences {
     ph_data data;
     ph_train train;
 };
 
-ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx)
+static ph_status create(ph_sentences **out, ph_ctx *ctx)
 {
-    *out = NULL;
     ph_sentences *s = ph_ctx_alloc(ctx, sizeof *s);
     if (!s) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for sentences");
     *s = (ph_sentences){.data = {0}};
@@ -30,6 +29,13 @@ ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx)
     else
         ph_ctx_release(ctx, s);
     return status;
+}
+
+ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, create(out, ctx));
 }
 
 void ph_sentences_free(ph_sentences *s)

@@ -15,8 +15,8 @@
  */
 #include <string.h>
 
-#include "model/lexicon.h"
-#include "model/recipes.h"
+#include "recipes/lexicon.h"
+#include "recipes/recipes.h"
 
 enum { WORDS_MAX = 28, TEST_SHARE = 10, UNKNOWN_SHARE = 40 };
 

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "io/file.h"
 #include "io/utf8.h"
-#include "model/recipes.h"
+#include "recipes/recipes.h"
 
 enum {
     CHARS_MOST = 1024,

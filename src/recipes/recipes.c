@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/io.h"
-#include "model/recipes.h"
+#include "recipes/recipes.h"
 
 static const ph_recipe *const recipes[] = {&ph_recipe_copy, &ph_recipe_dates,
                                            &ph_recipe_pronouns, &ph_recipe_text,

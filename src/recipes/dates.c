@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/recipes.h"
+#include "recipes/recipes.h"
 
 enum {
     SOURCE_MOST = 40,
