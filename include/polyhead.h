@@ -249,8 +249,18 @@ typedef struct ph_attn {
     int q_len, kv_len;       /* capacity: q_lens and kv_lens of a call may be less */
     int qk_dim, v_dim;       /* v_dim 0: equal to qk_dim */
     ph_dtype dtype;          /* of q, k, v, out and of their gradients */
+    ph_dtype kv_dtype; /* of k and v where it is another one, with dtype PH_F32: PH_F16,
+                          PH_BF16 or a block type, whose dims and strides are multiples of
+                          32; 0: like dtype. Same bits as the same values in f32. Forward
+                          and look only */
     ph_strides q, k, v, out; /* zero: packed */
-    ph_strides dq, dk, dv;   /* zero: like q, k, v, which then must not overlap;
+    int page_len; /* > 0: k and v lie in pages of so many keys: k is (pages, k_heads,
+                     page_len, qk_dim), v likewise, and the batch stride of both is the
+                     distance between pages. ph_args.page_table says which pages a batch
+                     row has. Multiples of 16 are read in place while decoding, those of
+                     128 always. Forward and look only; same bits as without pages */
+    int pages;    /* how many pages k and v have */
+    ph_strides dq, dk, dv; /* zero: like q, k, v, which then must not overlap;
                                 dout has the strides of out */
 
     float scale;   /* 0: 1/sqrt(qk_dim) */
@@ -326,6 +336,11 @@ typedef struct ph_args {
     const int32_t *q_lens;  /* (batch) valid queries; padding rows are treated as rows
                                whose gate is 0 */
     const int32_t *kv_lens; /* (batch) valid keys */
+    const int32_t *page_table; /* (batch, kv_len / page_len rounded up), with page_len:
+                                  key j of batch row b lies in page
+                                  page_table[b][j / page_len] at j % page_len. Entries
+                                  are 0 to pages - 1 and may repeat; those beyond
+                                  kv_lens are not read */
     const float *const *extra; /* what ph_plan_extra lists, in its order */
 
     const struct ph_look_at *look; /* also fill these, or NULL */

@@ -159,6 +159,7 @@ static ph_status check_tensors(const ph_plan *plan, const ph_args *args)
 {
     PH_TRY(check_lens(plan, "q_lens", args->q_lens, plan->attn.q_len));
     PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, plan->attn.kv_len));
+    PH_TRY(ph_check_table(plan, args));
     return plan->ctx->options.checked ? check_all_values(plan, args) : PH_OK;
 }
 
@@ -192,12 +193,26 @@ static ph_status check_workspace(const ph_plan *plan, const ph_args *args)
     return PH_OK;
 }
 
+/* k or v. */
+static ph_status need_keys(const ph_plan *plan, const char *name, const void *pointer,
+                           int dim)
+{
+    const ph_attn *a = &plan->attn;
+    return need(plan, name, pointer, ph_key_blocks(a) && a->kv_len && dim);
+}
+
 static ph_status check_args(const ph_plan *plan, const ph_args *args)
 {
     const ph_attn *a = &plan->attn;
     if (!args) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "args is NULL");
     PH_TRY(need(plan, "q", args->q, (int64_t)a->batch * a->q_len * a->qk_dim));
-    PH_TRY(need(plan, "k", args->k, (int64_t)a->batch * a->kv_len * a->qk_dim));
+    PH_TRY(need_keys(plan, "k", args->k, a->qk_dim));
+    if (args->page_table && !a->page_len)
+        return ph_fail(
+            plan->ctx, PH_BAD_ARGUMENT,
+            "page_table is given but ph_attn.page_len is 0, expected a length");
+    PH_TRY(
+        need(plan, "page_table", args->page_table, (int64_t)a->batch * plan->table_len));
     PH_TRY(check_declared(plan, "bias", args->bias, &a->bias));
     PH_TRY(check_declared(plan, "visible", args->visible, &a->visible));
     if (!args->relative != !a->reach)
@@ -276,7 +291,7 @@ ph_status ph_check_forward(const ph_plan *plan, const ph_args *args)
 {
     const ph_attn *a = &plan->attn;
     PH_TRY(check_args(plan, args));
-    PH_TRY(need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim));
+    PH_TRY(need_keys(plan, "v", args->v, a->v_dim));
     PH_TRY(need(plan, "out", args->out, (int64_t)a->batch * a->q_len * a->v_dim));
     return check_look(plan, args->look);
 }
@@ -344,7 +359,7 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
     PH_TRY(need(plan, "dout", g->dout, out));
     PH_TRY(need(plan, "out", args->out, out));
     PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
-    return need(plan, "v", args->v, (int64_t)a->batch * a->kv_len * a->v_dim);
+    return need_keys(plan, "v", args->v, a->v_dim);
 }
 
 ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,

@@ -213,9 +213,10 @@ enum { EXTRAS = 24 }; /* more than any variant has */
 typedef struct core {
     run_common common;
     const ph_tensor *q, *k, *v, *dout;
-    int ragged;     /* sequences side by side, without padding */
-    int no_values;  /* v_dim is 0: computed with one column of zeros instead */
-    int zero_scale; /* --scale 0, which the library would take for the default */
+    const ph_tensor *table; /* page_table: k and v are in pages; or NULL */
+    int ragged;             /* sequences side by side, without padding */
+    int no_values;          /* v_dim is 0: computed with one column of zeros instead */
+    int zero_scale;         /* --scale 0, which the library would take for the default */
     ph_plan *plan;
     const float *extra[EXTRAS]; /* the variant's tensors, as listed; NULL: not given */
     float *dextra[EXTRAS];
@@ -235,19 +236,20 @@ static int find_inputs(run_job *job, core *m)
     return EXIT_OK;
 }
 
-/* Ragged and paged tensors, rewritten as core mode takes them. */
+/* Ragged tensors rewritten as core mode takes them; a page table checked. */
 static int rewrite_inputs(run_job *job, core *m)
 {
     m->ragged = run_find(job, "q_offsets") || run_find(job, "kv_offsets");
-    int paged = run_find(job, "page_table") != NULL;
-    if (m->ragged && paged)
+    m->table = run_find(job, "page_table");
+    if (m->ragged && m->table)
         return cli_fail(EXIT_BAD_INPUT,
                         "%s: tensor 'page_table' stands beside 'q_offsets', expected one "
                         "of them",
                         job->path);
-    int rc = m->ragged ? run_ragged_inputs(job) : paged ? run_paged_inputs(job) : EXIT_OK;
     m->common.at_end = m->ragged;
-    return rc || !(m->ragged || paged) ? rc : find_inputs(job, m);
+    if (m->table) return run_paged_inputs(job);
+    int rc = m->ragged ? run_ragged_inputs(job) : EXIT_OK;
+    return rc || !m->ragged ? rc : find_inputs(job, m);
 }
 
 /* k_heads and v_heads must divide q_heads; 0 heads divide nothing. */
@@ -272,13 +274,14 @@ static int check_inputs(run_job *job, core *m)
     int rc = run_check(job, q, RUN_FLOATS, 4, any);
     if (rc) return rc;
     if (q->shape[1] == 0) return run_wrong(job, q, "at least one head");
-    const run_axis keys[] = {{"batch", (int64_t)q->shape[0], 0},
+    size_t blocks = m->table ? k->shape[0] : q->shape[0]; /* pages, or batch rows */
+    const run_axis keys[] = {{"batch", (int64_t)blocks, 0},
                              {"k_heads", RUN_FREE, 0},
                              {"kv_len", RUN_FREE, 0},
                              {"qk_dim", (int64_t)q->shape[3], 0}};
     rc = run_check(job, k, type, 4, keys);
     if (rc) return rc;
-    const run_axis values[] = {{"batch", (int64_t)q->shape[0], 0},
+    const run_axis values[] = {{"batch", (int64_t)blocks, 0},
                                {"v_heads", RUN_FREE, 0},
                                {"kv_len", (int64_t)k->shape[2], 0},
                                {"v_dim", RUN_FREE, 0}};
@@ -331,6 +334,12 @@ static void fill_sizes(const run_job *job, core *m)
     a->qk_dim = (int)q->shape[3];
     a->v_dim = (int)v->shape[3];
     a->dtype = job->options->has_dtype ? (ph_dtype)job->options->dtype : q->type;
+    if (m->table && k->shape[2]) {
+        a->page_len = (int)k->shape[2];
+        a->pages = (int)k->shape[0];
+        a->kv_len = (int)m->table->shape[1] * a->page_len;
+        m->common.args.page_table = m->table->data;
+    }
     m->no_values = a->v_dim == 0 && a->qk_dim != 0;
     m->zero_scale = job->options->has_scale && (float)job->options->scale == 0;
 }

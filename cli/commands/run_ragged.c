@@ -1,10 +1,10 @@
 /*
  * run_ragged.c - core mode of `polyhead run` with sequences side by side, without padding
- * (q_offsets, kv_offsets), and with keys and values in pages (page_table).
+ * (q_offsets, kv_offsets).
  *
  * A ragged batch is read as one batch row of total_q and total_kv tokens, so all checks
  * of core mode hold for it; attention then runs once per sequence, on strided views of
- * that row. Pages are gathered into the one block that core mode takes.
+ * that row.
  */
 #include <limits.h>
 #include <string.h>
@@ -250,97 +250,4 @@ int run_ragged(run_job *job, const run_common *all)
         if (status != PH_OK) return cli_fail_status(status, job->ctx);
     }
     return EXIT_OK;
-}
-
-/* ---- paged ---- */
-
-static int check_page(run_job *job, size_t b, size_t p, int page, size_t pages)
-{
-    if (page >= 0 && (size_t)page < pages) return EXIT_OK;
-    return cli_fail(EXIT_BAD_INPUT,
-                    "%s: tensor 'page_table' has %d at (%zu, %zu), expected one of the "
-                    "%zu pages of 'k'",
-                    job->path, page, b, p, pages);
-}
-
-/* Pages (pages, heads, page_len, dim) of k or v into one block. */
-static int gather_pages(run_job *job, const char *name, const ph_tensor *table,
-                        const int32_t *lens)
-{
-    const ph_tensor *paged = run_find(job, name);
-    size_t heads = paged->shape[1], len = paged->shape[2];
-    size_t row = paged->shape[3] * ph_dtype_bytes(paged->type, 1);
-    size_t batch = table->shape[0], slots = table->shape[1];
-    ph_tensor whole = *paged;
-    whole.shape[0] = batch;
-    whole.shape[2] = slots * len;
-    char *data = run_replace(job, &whole);
-    if (!data) return EXIT_MEMORY;
-    for (size_t b = 0; b < batch; b++)
-        for (size_t p = 0; p * len < (size_t)lens[b]; p++) {
-            int page = ((const int32_t *)table->data)[b * slots + p];
-            int rc = check_page(job, b, p, page, paged->shape[0]);
-            if (rc) return rc;
-            for (size_t h = 0; h < heads; h++)
-                memcpy(data + ((b * heads + h) * slots + p) * len * row,
-                       (const char *)paged->data + ((size_t)page * heads + h) * len * row,
-                       len * row);
-        }
-    return EXIT_OK;
-}
-
-/* Every sequence must fit into its pages. */
-static int check_paged_lens(run_job *job, size_t batch, size_t capacity)
-{
-    const ph_tensor *lens = run_find(job, "kv_lens");
-    const run_axis axis[] = {{"batch", (int64_t)batch, 0}};
-    if (!lens) return run_missing(job, "kv_lens", "'page_table' is there");
-    int rc = run_check(job, lens, RUN_TYPE(I32), 1, axis);
-    for (size_t b = 0; !rc && b < batch; b++) {
-        int len = ((const int32_t *)lens->data)[b];
-        if (len < 0 || (size_t)len > capacity)
-            rc =
-                cli_fail(EXIT_BAD_INPUT,
-                         "%s: tensor 'kv_lens' has %d at element %zu, expected 0 to %zu, "
-                         "what its pages hold",
-                         job->path, len, b, capacity);
-    }
-    return rc;
-}
-
-int run_paged_inputs(run_job *job)
-{
-    static const char *const gradients[] = {"dout", "dlse"};
-    const ph_tensor *table = run_find(job, "page_table");
-    const ph_tensor *q = run_find(job, "q"), *k = run_find(job, "k");
-    for (size_t i = 0; i < 2; i++)
-        if (run_find(job, gradients[i]))
-            return refuse_beside(job, gradients[i], "page_table", "forward only");
-    const run_axis any[] = {{"batch", RUN_FREE, 0},
-                            {"q_heads", RUN_FREE, 0},
-                            {"q_len", RUN_FREE, 0},
-                            {"qk_dim", RUN_FREE, 0}};
-    int rc = run_check(job, q, RUN_FLOATS, 4, any);
-    if (rc) return rc;
-    const run_axis slots[] = {{"batch", (int64_t)q->shape[0], 0},
-                              {"max_pages", RUN_FREE, 0}};
-    const run_axis keys[] = {{"pages", RUN_FREE, 0},
-                             {"k_heads", RUN_FREE, 0},
-                             {"page_len", RUN_FREE, 0},
-                             {"qk_dim", (int64_t)q->shape[3], 0}};
-    rc = run_check(job, table, RUN_TYPE(I32), 2, slots);
-    if (!rc) rc = run_check(job, k, 1u << q->type, 4, keys);
-    if (rc) return rc;
-    const run_axis values[] = {{"pages", (int64_t)k->shape[0], 0},
-                               {"v_heads", RUN_FREE, 0},
-                               {"page_len", (int64_t)k->shape[2], 0},
-                               {"v_dim", RUN_FREE, 0}};
-    rc = run_check(job, run_find(job, "v"), 1u << q->type, 4, values);
-    if (!rc) rc = check_paged_lens(job, q->shape[0], table->shape[1] * k->shape[2]);
-    if (rc) return rc;
-    if (table->shape[1] * k->shape[2] > INT_MAX)
-        return run_wrong(job, table, "pages for fewer than 2^31 keys");
-    const int32_t *lens = run_find(job, "kv_lens")->data;
-    rc = gather_pages(job, "k", table, lens);
-    return rc ? rc : gather_pages(job, "v", table, lens);
 }

@@ -28,8 +28,20 @@ static inline int64_t ph_row_index(const ph_call *call, int batch, int head, int
 static inline int64_t ph_key_at(const ph_call *call, const ph_strides *s, int batch,
                                 int head, int key)
 {
-    (void)call;
-    return batch * s->batch + head * s->head + key * s->time;
+    const int page_len = call->attn->page_len;
+    int64_t block = batch;
+    if (page_len) {
+        block = call->args->page_table[block * call->plan->table_len + key / page_len];
+        key %= page_len;
+    }
+    return block * s->batch + head * s->head + key * s->time;
+}
+
+/* How many keys from `key` on lie one stride apart. */
+static inline int ph_key_run(const ph_call *call, int key)
+{
+    const int page_len = call->attn->page_len;
+    return page_len ? page_len - key % page_len : INT32_MAX;
 }
 
 /* Index of a key in a packed (batch, q_heads, kv_len) tensor: column sums. */

@@ -60,6 +60,9 @@ void ph_alias_args(ph_mem_ranges *s, const ph_attn *a, const ph_args *args, int 
     add_floats(s, "", "relative", args->relative, n.relative, PH_READ);
     ph_mem_ranges_add(s, "", "q_lens", args->q_lens, lens, PH_READ);
     ph_mem_ranges_add(s, "", "kv_lens", args->kv_lens, lens, PH_READ);
+    if (a->page_len)
+        ph_mem_ranges_add(s, "", "page_table", args->page_table,
+                          lens * (size_t)ph_div_up(a->kv_len, a->page_len), PH_READ);
     if (args->look && what != PH_DO_BACKWARD) add_look(s, a, args->look);
 }
 
@@ -85,12 +88,14 @@ static void add_rows(ph_mem_ranges *s, const ph_attn *a, const char *const names
                      const void *const base[4], const ph_strides *const strides[4],
                      const int written[4], int heads)
 {
+    int blocks = ph_key_blocks(a), keys = ph_key_block_len(a);
     const int sizes[4][4] = {{a->batch, a->q_heads, a->q_len, a->qk_dim},
-                             {a->batch, a->k_heads, a->kv_len, a->qk_dim},
-                             {a->batch, a->v_heads, a->kv_len, a->v_dim},
+                             {blocks, a->k_heads, keys, a->qk_dim},
+                             {blocks, a->v_heads, keys, a->v_dim},
                              {a->batch, heads, a->q_len, a->v_dim}};
+    const ph_dtype types[4] = {a->dtype, ph_kv_type(a), ph_kv_type(a), a->dtype};
     for (int i = 0; i < 4; i++)
-        ph_spans_add_rows(s, names[i], base[i], a->dtype, sizes[i], strides[i],
+        ph_spans_add_rows(s, names[i], base[i], types[i], sizes[i], strides[i],
                           written[i]);
 }
 

@@ -21,7 +21,14 @@ static int fits(const ph_plan *plan)
 typedef struct head_lane {
     ph_head_rows arrays;
     float *scratch;
+    float *k, *v; /* of a split, where they are not read in place; else NULL */
 } head_lane;
+
+static float *take_split(const ph_plan *plan, ph_arena *arena, int pad)
+{
+    int keys = ph_min(plan->attn.kv_len, PH_SPLIT);
+    return ph_arena_floats(arena, (size_t)keys * (size_t)pad);
+}
 
 static void take_work(const ph_plan *plan, ph_arena *arena, head_lane *w)
 {
@@ -30,6 +37,9 @@ static void take_work(const ph_plan *plan, ph_arena *arena, head_lane *w)
     ph_head_rows_take(plan, arena, rows, 1, a->kv_len, &w->arrays);
     w->scratch =
         ph_arena_floats(arena, ph_head_floats(rows, a->kv_len, a->qk_dim, a->v_dim));
+    int whole = a->page_len % PH_BLOCK == 0 && !a->kv_dtype; /* blocks in place */
+    w->k = whole ? NULL : take_split(plan, arena, plan->k_pad);
+    w->v = whole && a->v_dim == plan->v_pad ? NULL : take_split(plan, arena, plan->v_pad);
 }
 
 size_t ph_head_forward_bytes(const ph_plan *plan)
@@ -64,20 +74,15 @@ static void set_head(const ph_call *call, const ph_head_span *s, head_lane *w, p
     const ph_args *args = call->args;
     const ph_rows *rows = s->rows;
     int b = rows->batch, head = rows->head0, first = s->first;
-    const ph_keys k = ph_keys_k(call, b, rows->k_head);
-    const ph_keys v = ph_keys_v(call, b, rows->v_head);
     *h = (ph_head){.rows = s->count, .keys = s->keys, .scratch = w->scratch};
     h->k_dim = a->qk_dim, h->v_dim = a->v_dim;
-    h->q_ld = a->q.time, h->k_ld = a->k.time;
-    h->v_ld = a->v.time, h->out_ld = a->out.time;
+    h->q_ld = a->q.time, h->out_ld = a->out.time;
     h->scale = call->plan->scale2;
     h->mods = ph_head_mods(call, s, &w->arrays);
     h->drop = ph_head_drop(call, s, &w->arrays);
     h->gate = set_gate(call, s, w->arrays.gate);
     h->sink = args->sink ? args->sink + head : NULL;
     h->q = (const float *)args->q + ph_row_at(call, &a->q, b, head, first);
-    h->k = ph_keys_at(&k, 0);
-    h->v = ph_keys_at(&v, 0);
     h->out = (float *)args->out + ph_row_at(call, &a->out, b, head, first);
     if (args->lse) h->lse = args->lse + ph_row_index(call, b, head, first);
     h->window = ph_head_window(call, &rows->extent, first, 0);
@@ -85,15 +90,34 @@ static void set_head(const ph_call *call, const ph_head_span *s, head_lane *w, p
     h->window.hi = clamp(h->window.hi, -h->rows, h->keys);
 }
 
-/* Whether v of the keys [from, to) is finite. */
+/* The blocks of keys [j, j + n), and what lies behind them: in place, or, with scratch,
+   a copy. */
+static void find_split(const ph_keys *keys, int j, int n, float *scratch,
+                       const float *blocks[PH_SPLIT_BLOCKS + 1], int64_t *ld)
+{
+    const void *from[PH_SPLIT];
+    *ld = scratch ? keys->pad : keys->strides->time;
+    for (int i = 0; i <= PH_SPLIT_BLOCKS; i++) {
+        int c = i * PH_BLOCK, in_tensor = !scratch && j + c < keys->len;
+        blocks[i] = in_tensor          ? ph_keys_at(keys, j + c)
+                    : scratch && c < n ? scratch + (int64_t)c * keys->pad
+                                       : NULL;
+    }
+    if (!scratch) return;
+    ph_keys_pointers(keys, j, n, from);
+    keys->call->kernels->pack_row_major(scratch, keys->pad, from, n, keys->dim,
+                                        keys->type, 1);
+}
+
+/* Whether v of the keys [from, to) is finite, of those in the split. */
 static int finite_keys(const ph_call *call, const ph_head *h, int from, int to)
 {
-    const int even = h->v_dim / PH_LANES * PH_LANES, n = ph_max(to - from, 0);
-    const float *v = h->v + from * h->v_ld;
-    if (n && !call->kernels->finite(v, h->v_ld, n, even)) return 0;
-    for (int j = 0; j < n; j++, v += h->v_ld)
-        for (int c = even; c < h->v_dim; c++)
-            if (!isfinite(v[c])) return 0;
+    from = ph_max(from - h->split, 0), to = ph_min(to - h->split, PH_SPLIT);
+    for (int c = from, end; c < to; c = end) {
+        const float *v = h->v[c / PH_BLOCK] + c % PH_BLOCK * h->v_ld;
+        end = ph_min(to, (c / PH_BLOCK + 1) * PH_BLOCK);
+        if (!call->kernels->finite(v, h->v_ld, end - c, call->plan->v_pad)) return 0;
+    }
     return 1;
 }
 
@@ -104,6 +128,26 @@ static int hidden_finite(const ph_call *call, const ph_head *h)
     if (ph_head_excludes(call)) return finite_keys(call, h, 0, h->keys);
     return finite_keys(call, h, ph_max(lo, 0), ph_min(lo + further, h->keys)) &&
            finite_keys(call, h, ph_max(hi, 0), ph_min(hi + further, h->keys));
+}
+
+/* All splits in order; keys that no row sees are not touched. Returns 0 where a hidden
+   value is not finite: the rows are then computed anew. */
+static int run_splits(const ph_call *call, const ph_rows *rows, const head_lane *w,
+                      ph_head *h)
+{
+    const ph_keys k = ph_keys_k(call, rows->batch, rows->k_head);
+    const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
+    for (h->split = 0; h->split < h->keys; h->split += PH_SPLIT) {
+        int j = h->split, n = ph_min(PH_SPLIT, h->keys - j);
+        int seen = h->window.lo < j + n && h->window.hi + h->rows - 1 > j;
+        if (seen) {
+            find_split(&k, j, n, w->k, h->k, &h->k_ld);
+            find_split(&v, j, n, w->v, h->v, &h->v_ld);
+            if (!hidden_finite(call, h)) return 0;
+        }
+        call->kernels->head_forward(h);
+    }
+    return 1;
 }
 
 int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, int first,
@@ -121,9 +165,8 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
     if (span.count > 0) {
         take_work(call->plan, &arena, &w);
         set_head(call, &span, &w, &h);
-        if (!hidden_finite(call, &h)) return 0;
         if (call->plan->row_blocks == 1) ph_head_prefetch_next(call, &rows, &h.prefetch);
-        call->kernels->head_forward(&h);
+        if (!run_splits(call, &rows, &w, &h)) return 0;
     }
     ph_online_clear(call, &rows, first, end);
     return 1;

@@ -368,10 +368,10 @@ static void plan_prefetch(head_backward_work *w, int next)
     }
     if (next < w->end) {
         if (!w->q_scratch)
-            ph_prefetch_rows(w->call, &t->prefetch, 1, args->q, &a->q,
+            ph_prefetch_rows(&t->prefetch, 1, args->q, a->dtype, &a->q,
                              row_at(w, next, &a->q), rows, a->qk_dim);
         if (!w->dout_scratch)
-            ph_prefetch_rows(w->call, &t->prefetch, 2, w->call->grads->dout, dout,
+            ph_prefetch_rows(&t->prefetch, 2, w->call->grads->dout, a->dtype, dout,
                              row_at(w, next, dout), rows, a->v_dim);
     } else if (keys > 0) {
         const ph_keys k = ph_keys_k(w->call, w->rows->batch, w->rows->k_head);

@@ -13,6 +13,7 @@ typedef struct ph_keys {
     ph_dtype type;
     int dim, pad; /* pad: dim rounded up to 16 */
     int batch, head;
+    int len; /* valid keys; what lies behind them is not read */
 } ph_keys;
 
 ph_keys ph_keys_k(const ph_call *call, int batch, int head);
@@ -28,14 +29,21 @@ static inline const void *ph_keys_at(const ph_keys *keys, int j)
 /* Pointers to keys [j, j + count). */
 void ph_keys_pointers(const ph_keys *keys, int j, int count, const void **out);
 
-/* Prefetch distance in bytes: from a bf16 key to the same key of the next block. */
-static inline int64_t ph_keys_next_block(const ph_keys *keys)
+/* Whether keys [j, j + count) lie one stride apart. */
+static inline int ph_keys_adjoin(const ph_keys *keys, int j, int count)
 {
-    return keys->strides->time * PH_BLOCK * (int64_t)sizeof(uint16_t);
+    return count <= ph_key_run(keys->call, j);
 }
+
+/* Prefetch distance in bytes: from key j to the same key of the next block. */
+int64_t ph_keys_next_block(const ph_keys *keys, int j);
 
 /* Range i of a prefetch: keys [j, j + n), if they are contiguous. */
 void ph_keys_prefetch(const ph_keys *keys, int j, int n, ph_prefetch *ahead, int i);
+
+/* Prefetches the first vectors of the page that begins at key j, if one does: hardware
+   prefetchers do not follow a page table. */
+void ph_keys_prefetch_page(const ph_keys *keys, int j);
 
 /* Packs keys [j0 + c0, j0 + c1), c0 a multiple of nr, into K-major panels. */
 void ph_keys_panels(const ph_keys *keys, int j0, int c0, int c1, float *panels);
@@ -47,7 +55,7 @@ const float *ph_keys_rows(const ph_keys *keys, int j0, int c0, int c1, int in_pl
                           float *scratch, int64_t *ld);
 
 /* Range i of a prefetch: n contiguous vectors of a tensor from element `at` on. */
-void ph_prefetch_rows(const ph_call *call, ph_prefetch *ahead, int i, const void *base,
+void ph_prefetch_rows(ph_prefetch *ahead, int i, const void *base, ph_dtype type,
                       const ph_strides *strides, int64_t at, int n, int dim);
 
 #endif

@@ -115,7 +115,7 @@ static void finish_sums(const ph_call *call, const ph_rows *rows, int first, int
 /* One block of keys, shared by all strips. */
 typedef struct key_block {
     int j0, c0, c1; /* keys j0 + [c0, c1) are packed */
-    const void *k;  /* key j0 in place, if k is not packed; else NULL */
+    int k_packed;   /* 0: k is used once, in place or converted on the way */
     const float *v; /* row of key j0 + c at v + c * ld; NULL: not packed */
     int64_t ld;
     int v_finite;         /* -1: not checked yet */
@@ -130,15 +130,45 @@ static int v_is_finite(const ph_call *call, key_block *b)
     return b->v_finite;
 }
 
-/* ph_rows_scores of a single strip, with k read in place instead of packed. */
-static int scores_in_place(const ph_call *call, const ph_score_strip *t, const float *q,
-                           const void *k)
+/* Scores of a single strip, with k read in place. */
+static void scores_in_place(const ph_call *call, const ph_score_strip *t, const float *q)
 {
-    const ph_attn *a = call->attn;
+    const ph_keys k = ph_keys_k(call, t->rows->batch, t->rows->k_head);
+    for (int c = t->c0, n; c < t->c1; c += n) {
+        int j = t->j0 + c;
+        n = ph_min(t->c1 - c, ph_key_run(call, j));
+        int further = ph_min(PH_LANES, t->rows->high - (j + n));
+        call->kernels->scores_in_place(
+            t->m, n, k.dim, q, k.pad, ph_keys_at(&k, j), k.strides->time, k.type,
+            further > 0 ? ph_keys_at(&k, j + n) : NULL, further, t->s + c, t->lane_max);
+    }
+}
+
+/* The same for k of a block type, or in pages that 16 keys may straddle: gathered and
+   converted 16 keys at a time and multiplied while they are in L1. */
+static void scores_16_keys(const ph_call *call, const ph_score_strip *t, const float *q,
+                           float *scratch)
+{
+    const ph_keys k = ph_keys_k(call, t->rows->batch, t->rows->k_head);
+    const void *from[PH_LANES];
+    for (int c = t->c0; c < t->c1; c += PH_LANES) {
+        int n = ph_min(PH_LANES, t->c1 - c);
+        ph_keys_pointers(&k, t->j0 + c, n, from);
+        call->kernels->pack_row_major(scratch, k.pad, from, n, k.dim, k.type, 1);
+        call->kernels->scores_in_place(t->m, n, k.dim, q, k.pad, scratch, k.pad, PH_F32,
+                                       NULL, 0, t->s + c, t->lane_max);
+    }
+}
+
+/* ph_rows_scores of a single strip, with k not packed. */
+static int scores_unpacked(const ph_call *call, const ph_score_strip *t, const float *q,
+                           float *scratch)
+{
     for (int i = 0; i < t->m * PH_LANES; i++) t->lane_max[i] = -INFINITY;
-    call->kernels->scores_in_place(t->m, t->c1 - t->c0, a->qk_dim, q, call->plan->k_pad,
-                                   ph_at(k, a->dtype, t->c0 * a->k.time), a->k.time,
-                                   a->dtype, t->s + t->c0, t->lane_max);
+    if (ph_dtype_is_block(ph_kv_type(call->attn)) || call->attn->page_len % PH_LANES)
+        scores_16_keys(call, t, q, scratch);
+    else
+        scores_in_place(call, t, q);
     return ph_rows_mask(call, t);
 }
 
@@ -185,8 +215,8 @@ static void run_strip(const ph_call *call, ph_online *st, key_block *b, int firs
     pack_queries(call, st, first + m);
     ph_score_strip t = {st->rows,   first,        m,   b->j0, c0, c1,
                         st->scores, st->lane_max, NULL};
-    int hidden = b->k ? scores_in_place(call, &t, st->q, b->k)
-                      : ph_rows_scores(call, &t, st->q, st->k);
+    int hidden = b->k_packed ? ph_rows_scores(call, &t, st->q, st->k)
+                             : scores_unpacked(call, &t, st->q, st->k);
     k->softmax(m, ph_round_up(c1, PH_LANES) - c0, st->scores + c0, st->lane_max,
                st->split.row_max + first, st->split.sum + first * PH_LANES, st->rescale);
     if (call->plan->drop_limit) drop_weights(call, st, &t);
@@ -220,25 +250,25 @@ static void plan_prefetch(const ph_call *call, const ph_online *st, key_block *b
     ph_keys_prefetch(&k, j, keys, &b->prefetch, 1);
     if (rows->group > 1) return;
     if (st->packed == 0)
-        ph_prefetch_rows(call, &b->prefetch, 0, args->q, &a->q,
+        ph_prefetch_rows(&b->prefetch, 0, args->q, a->dtype, &a->q,
                          ph_rows_at(call, rows, mr, &a->q), rows->count - mr, a->qk_dim);
     if (keys <= 0)
-        ph_prefetch_rows(call, &b->prefetch, 1, args->out, &a->out,
+        ph_prefetch_rows(&b->prefetch, 1, args->out, a->dtype, &a->out,
                          ph_rows_at(call, rows, 0, &a->out), rows->count, a->v_dim);
 }
 
 /* Packs k and v of the block. With few rows k is used too rarely to pay for packing. */
 static void pack_block(const ph_call *call, ph_online *st, key_block *b)
 {
-    const ph_attn *a = call->attn;
     const ph_rows *rows = st->rows;
-    const ph_keys k = ph_keys_k(call, rows->batch, rows->k_head);
-    if (rows->count <= call->kernels->few_rows)
-        b->k = ph_keys_at(&k, b->j0);
-    else
+    const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
+    b->k_packed = rows->count > call->kernels->few_rows;
+    if (!b->k_packed) ph_keys_prefetch_page(&v, b->j0);
+    if (b->k_packed)
         ph_scores_pack_k(call, rows->batch, rows->k_head, b->j0, b->c0, b->c1, st->k);
-    int in_place = a->dtype == PH_F32 && a->v_dim == call->plan->v_pad;
-    if (rows->count > call->kernels->few_rows || in_place) pack_values(call, st, b);
+    int in_place = v.type == PH_F32 && v.dim == v.pad &&
+                   ph_keys_adjoin(&v, b->j0 + b->c0, b->c1 - b->c0);
+    if (b->k_packed || in_place) pack_values(call, st, b);
     plan_prefetch(call, st, b);
 }
 

@@ -29,6 +29,7 @@ typedef struct ph_amx_operands {
     uint16_t *q;       /* strips of PH_AMX_TILE rows */
     uint16_t *q_panel; /* the first strip as a packed panel */
     int in_place;      /* keys below this column of the block are multiplied in place */
+    int v_in_place;    /* 1: so are its values */
     float *k;          /* one block, packed by ph_scores_pack_k */
     uint16_t
         *v; /* one block: steps of PH_AMX_STEP keys; subnormal and non-finite elements are

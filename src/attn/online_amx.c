@@ -26,7 +26,9 @@ void ph_online_amx_take(const ph_plan *plan, ph_arena *arena, int rows,
    of a step. */
 static int keys_in_place(const ph_call *call, const ph_online *st)
 {
-    return st->rows->count <= PH_AMX_TILE && call->attn->qk_dim % PH_AMX_STEP == 0;
+    const ph_attn *a = call->attn;
+    return st->rows->count <= PH_AMX_TILE && a->qk_dim % PH_AMX_STEP == 0 &&
+           a->page_len % PH_AMX_TILE == 0;
 }
 
 void ph_online_amx_begin(const ph_call *call, ph_online *st)
@@ -46,9 +48,10 @@ void ph_online_amx_begin(const ph_call *call, ph_online *st)
 }
 
 /* With so few rows, packing v takes longer than the product. */
-static int values_in_place(const ph_call *call, const ph_online *st)
+static int values_in_place(const ph_call *call, const ph_online *st, int j, int keys)
 {
-    return st->rows->count <= PH_FEW_ROWS && call->attn->v_dim % PH_AMX_STEP == 0;
+    return st->rows->count <= PH_FEW_ROWS && call->attn->v_dim % PH_AMX_STEP == 0 &&
+           keys <= ph_key_run(call, j);
 }
 
 /* Packs v of keys j0 + [c0, c1). Subnormal and non-finite elements become 0; returns 1 if
@@ -64,7 +67,7 @@ static int pack_values(const ph_call *call, ph_online *st, int j0, int c0, int c
         uint16_t *v = st->amx.v + (int64_t)c * plan->v_pad;
         ph_keys_pointers(&values, j0 + c, n, from);
         if (plan->bf16_pairs->pack_pairs(v, from, n, values.dim,
-                                         ph_keys_next_block(&values)))
+                                         ph_keys_next_block(&values, j0 + c)))
             continue;
         all_normal = 0;
         for (int i = 0; i < PH_AMX_STEP * plan->v_pad; i++)
@@ -80,7 +83,8 @@ int ph_online_amx_pack(const ph_call *call, ph_online *st, int j0, int c0, int c
     st->amx.in_place = in_place;
     ph_scores_pack_k(call, rows->batch, rows->k_head, j0, ph_max(c0, in_place), c1,
                      st->amx.k);
-    return values_in_place(call, st) || pack_values(call, st, j0, c0, c1);
+    st->amx.v_in_place = values_in_place(call, st, j0 + c0, c1 - c0);
+    return st->amx.v_in_place || pack_values(call, st, j0, c0, c1);
 }
 
 /* Weight c of row i, from its terms. */
@@ -124,11 +128,12 @@ static void strip_scores(const ph_call *call, ph_online *st, int j0, int first, 
     const ph_keys k = ph_keys_k(call, st->rows->batch, st->rows->k_head);
     int in_place = ph_max(c0, ph_min(t->in_place, c1));
     for (int i = 0; i < m * PH_LANES; i++) st->lane_max[i] = -INFINITY;
-    if (in_place > c0)
-        plan->bf16_pairs->scores_in_place(m, in_place - c0, plan->k_steps, t->q_panel,
-                                          ph_keys_at(&k, j0 + c0), k.strides->time,
-                                          ph_keys_next_block(&k), plan->scale2,
-                                          st->scores + c0, st->lane_max);
+    for (int c = c0, n; c < in_place; c += n) {
+        n = ph_min(in_place - c, ph_key_run(call, j0 + c));
+        plan->bf16_pairs->scores_in_place(
+            m, n, plan->k_steps, t->q_panel, ph_keys_at(&k, j0 + c), k.strides->time,
+            ph_keys_next_block(&k, j0 + c), plan->scale2, st->scores + c, st->lane_max);
+    }
     if (c1 > in_place)
         plan->bf16_pairs->scores(
             m, c1 - in_place, plan->k_steps, t->q + (int64_t)first * plan->k_steps,
@@ -142,7 +147,7 @@ static int attend_in_place(const ph_call *call, const ph_online *st,
 {
     const ph_keys v = ph_keys_v(call, st->rows->batch, st->rows->v_head);
     return call->plan->bf16_pairs->attend_in_place(
-        strip, ph_keys_at(&v, j), v.strides->time, keys, ph_keys_next_block(&v));
+        strip, ph_keys_at(&v, j), v.strides->time, keys, ph_keys_next_block(&v, j));
 }
 
 void ph_online_amx_strip(const ph_call *call, ph_online *st, int j0, int v_normal,
@@ -176,7 +181,7 @@ void ph_online_amx_strip(const ph_call *call, ph_online *st, int j0, int v_norma
                       .c = st->split.acc + (int64_t)first * pad,
                       .ldc = pad};
     *started = 1;
-    if (values_in_place(call, st)) {
+    if (t->v_in_place) {
         if (attend_in_place(call, st, &strip, j0 + c0, c1 - c0)) return;
         strip.keep = !(v_normal = pack_values(call, st, j0, c0, c1));
     }

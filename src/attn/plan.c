@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attn/backend.h"
+#include "base/dtype.h"
 #include "base/size.h"
 
 /* Fails with "field: found, expected". */
@@ -46,7 +47,7 @@ static ph_status check_sizes(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     const size_t most = PTRDIFF_MAX / 16;
-    size_t tokens = (size_t)(a->q_len > a->kv_len ? a->q_len : a->kv_len);
+    size_t tokens = (size_t)ph_max(ph_max(a->q_len, a->kv_len), a->page_len);
     size_t dim = (size_t)(a->qk_dim > a->v_dim ? a->qk_dim : a->v_dim), rows, all;
     if (ph_size_mul((size_t)a->batch, (size_t)a->q_heads, &rows) || rows > INT32_MAX / 4)
         REFUSE(PH_UNSUPPORTED, "batch %d times q_heads %d is too large", a->batch,
@@ -119,6 +120,56 @@ static ph_status check_broadcast(ph_plan *plan, const char *name, const ph_broad
     return PH_OK;
 }
 
+/* Rows of a block type consist of whole blocks. */
+static ph_status check_blocks(ph_plan *plan, const char *name, int dim,
+                              const ph_strides *s)
+{
+    const ph_dtype_unit unit = ph_dtype_about(plan->attn.kv_dtype);
+    if ((dim | s->batch | s->head | s->time) % unit.elements)
+        REFUSE(PH_BAD_SHAPE,
+               "kv_dtype is %s and %s has rows of %d with strides (%lld, %lld, %lld), "
+               "expected multiples of %d",
+               unit.name, name, dim, (long long)s->batch, (long long)s->head,
+               (long long)s->time, unit.elements);
+    return PH_OK;
+}
+
+static ph_status check_kv_type(ph_plan *plan)
+{
+    ph_attn *a = &plan->attn;
+    if ((unsigned)a->kv_dtype > PH_Q4_1)
+        REFUSE(PH_BAD_ARGUMENT, "kv_dtype is %d, expected one of PH_F32 to PH_Q4_1",
+               (int)a->kv_dtype);
+    if (a->kv_dtype == a->dtype) a->kv_dtype = PH_F32;
+    if (!a->kv_dtype) return PH_OK;
+    if (a->dtype)
+        REFUSE(PH_UNSUPPORTED, "kv_dtype is %s and dtype %s, expected the same or PH_F32",
+               ph_dtype_name(a->kv_dtype), ph_dtype_name(a->dtype));
+    if (a->backward)
+        REFUSE(PH_UNSUPPORTED,
+               "backward is 1 with kv_dtype %s, expected gradients only "
+               "of keys and values in dtype",
+               ph_dtype_name(a->kv_dtype));
+    PH_TRY(check_blocks(plan, "k", a->qk_dim, &a->k));
+    return check_blocks(plan, "v", a->v_dim, &a->v);
+}
+
+static ph_status check_pages(ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    if (a->page_len < 0)
+        REFUSE(PH_BAD_ARGUMENT, "page_len is %d, expected at least 0", a->page_len);
+    if (a->pages < 0 || (a->pages && !a->page_len))
+        REFUSE(PH_BAD_ARGUMENT, "pages is %d and page_len %d, expected both or none",
+               a->pages, a->page_len);
+    if (a->page_len && a->backward)
+        REFUSE(PH_UNSUPPORTED,
+               "backward is 1 with page_len %d, expected gradients only "
+               "of keys and values without pages",
+               a->page_len);
+    return PH_OK;
+}
+
 /* Zero strides become packed ones. */
 static void pack_strides(ph_strides *s, int heads, int len, int dim)
 {
@@ -130,11 +181,11 @@ static void pack_strides(ph_strides *s, int heads, int len, int dim)
 
 /* Every axis must stay inside the address space, so that indices cannot overflow. */
 static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides *s,
-                               int heads, int len)
+                               int batch, int heads, int len)
 {
     const int64_t most = PTRDIFF_MAX / 32;
     const int64_t stride[3] = {s->batch, s->head, s->time};
-    const int count[3] = {plan->attn.batch, heads, len};
+    const int count[3] = {batch, heads, len};
     for (int i = 0; i < 3; i++)
         if (stride[i] < 0 || stride[i] > most / ph_max(count[i], 1))
             REFUSE(PH_BAD_SHAPE,
@@ -172,9 +223,10 @@ static ph_status settle_strides(ph_plan *plan)
     int like_q = !a->dq.batch && !a->dq.head && !a->dq.time;
     int like_k = !a->dk.batch && !a->dk.head && !a->dk.time;
     int like_v = !a->dv.batch && !a->dv.head && !a->dv.time;
+    int blocks = ph_key_blocks(a), keys = ph_key_block_len(a);
     pack_strides(&a->q, a->q_heads, a->q_len, a->qk_dim);
-    pack_strides(&a->k, a->k_heads, a->kv_len, a->qk_dim);
-    pack_strides(&a->v, a->v_heads, a->kv_len, a->v_dim);
+    pack_strides(&a->k, a->k_heads, keys, a->qk_dim);
+    pack_strides(&a->v, a->v_heads, keys, a->v_dim);
     pack_strides(&a->out, a->q_heads, a->q_len, a->v_dim);
     ph_strides *dout = &plan->backward.dout;
     if (!dout->batch && !dout->head && !dout->time) *dout = a->out;
@@ -184,20 +236,21 @@ static ph_status settle_strides(ph_plan *plan)
     const struct {
         const char *name;
         const ph_strides *s;
-        int written, heads, len, dim;
+        int written, batch, heads, len, dim;
     } all[] = {
-        {"q", &a->q, 0, a->q_heads, a->q_len, a->qk_dim},
-        {"k", &a->k, 0, a->k_heads, a->kv_len, a->qk_dim},
-        {"v", &a->v, 0, a->v_heads, a->kv_len, a->v_dim},
-        {"out", &a->out, 1, a->q_heads, a->q_len, a->v_dim},
-        {"dq", &a->dq, a->backward, a->q_heads, a->q_len, a->qk_dim},
-        {"dk", &a->dk, a->backward, a->k_heads, a->kv_len, a->qk_dim},
-        {"dv", &a->dv, a->backward, a->v_heads, a->kv_len, a->v_dim},
+        {"q", &a->q, 0, a->batch, a->q_heads, a->q_len, a->qk_dim},
+        {"k", &a->k, 0, blocks, a->k_heads, keys, a->qk_dim},
+        {"v", &a->v, 0, blocks, a->v_heads, keys, a->v_dim},
+        {"out", &a->out, 1, a->batch, a->q_heads, a->q_len, a->v_dim},
+        {"dq", &a->dq, a->backward, a->batch, a->q_heads, a->q_len, a->qk_dim},
+        {"dk", &a->dk, a->backward, blocks, a->k_heads, keys, a->qk_dim},
+        {"dv", &a->dv, a->backward, blocks, a->v_heads, keys, a->v_dim},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        PH_TRY(check_strides(plan, all[i].name, all[i].s, all[i].heads, all[i].len));
+        PH_TRY(check_strides(plan, all[i].name, all[i].s, all[i].batch, all[i].heads,
+                             all[i].len));
         if (all[i].written &&
-            overlaps(all[i].s, a->batch, all[i].heads, all[i].len, all[i].dim))
+            overlaps(all[i].s, all[i].batch, all[i].heads, all[i].len, all[i].dim))
             REFUSE(PH_BAD_SHAPE,
                    "strides of %s make its elements overlap, expected distinct addresses",
                    all[i].name);
@@ -221,6 +274,7 @@ static void derive(ph_plan *plan)
     plan->group = common_divisor(per_k, per_v);
     plan->groups = a->q_heads / plan->group;
     plan->cluster = per_k / plan->group * per_v; /* least common multiple */
+    plan->table_len = a->page_len ? ph_div_up(a->kv_len, a->page_len) : 0;
     plan->scale2 = (float)(a->scale * PH_LOG2E);
     plan->cap2 = (float)(a->softcap * PH_LOG2E);
     plan->drop_limit = (uint32_t)(a->dropout * 4294967296.0);
@@ -254,6 +308,8 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
     PH_TRY(check_counts(plan));
     PH_TRY(check_sizes(plan));
     PH_TRY(check_numbers(plan));
+    PH_TRY(check_kv_type(plan));
+    PH_TRY(check_pages(plan));
     PH_TRY(check_mask(plan));
     PH_TRY(check_broadcast(plan, "bias", &a->bias));
     PH_TRY(check_broadcast(plan, "visible", &a->visible));

@@ -52,6 +52,7 @@ struct ph_plan {
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
+    int table_len;    /* pages of a batch row in ph_args.page_table */
     int k_steps;      /* bf16_pairs: qk_dim rounded up to PH_AMX_STEP */
     int k_floats;     /* floats of a key packed for scores */
     int q_floats;     /* floats of a strip of mr rows packed for scores */
@@ -74,6 +75,23 @@ struct ph_plan {
 };
 
 enum { PH_DO_FORWARD, PH_DO_BACKWARD, PH_DO_LOOK };
+
+/* The type of k and v. */
+static inline ph_dtype ph_kv_type(const ph_attn *a)
+{
+    return a->kv_dtype ? a->kv_dtype : a->dtype;
+}
+
+/* k and v are made of so many blocks of so many keys: batch rows, or pages. */
+static inline int ph_key_blocks(const ph_attn *a)
+{
+    return a->page_len ? a->pages : a->batch;
+}
+
+static inline int ph_key_block_len(const ph_attn *a)
+{
+    return a->page_len ? a->page_len : a->kv_len;
+}
 
 /* One call: what the drivers need. */
 typedef struct ph_call {
@@ -130,6 +148,9 @@ static inline int ph_dout_head(const ph_call *call, int head)
 ph_status ph_check_forward(const ph_plan *plan, const ph_args *args);
 ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
                             const ph_grads *grads);
+
+/* Refuses page numbers out of range (keys.c). */
+ph_status ph_check_table(const ph_plan *plan, const ph_args *args);
 
 /* The drivers: arguments are checked, scratch is allocated. */
 void ph_attn_forward(const ph_call *call);

@@ -389,6 +389,6 @@ void ph_scores_pack_k(const ph_call *call, int batch, int head, int j0, int c0, 
         int n = ph_min(PH_AMX_TILE, c1 - c);
         ph_keys_pointers(&k, j0 + c, n, from);
         plan->bf16_pairs->pack_panel((uint16_t *)(dst + (int64_t)c * plan->k_floats),
-                                     from, n, k.dim, ph_keys_next_block(&k));
+                                     from, n, k.dim, ph_keys_next_block(&k, j0 + c));
     }
 }

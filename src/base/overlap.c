@@ -36,15 +36,14 @@ void ph_spans_add_rows(ph_mem_ranges *s, const char *name, const void *base,
                        int written)
 {
     const int64_t steps[PH_SPAN_AXES] = {strides->batch, strides->head, strides->time};
-    int64_t size = (int64_t)ph_dtype_size(type);
     for (int i = 0; i < 4; i++)
         if (sizes[i] <= 0) return;
     int before = s->count;
-    ph_mem_ranges_add(s, "", name, base, (size_t)(sizes[3] * size), written);
+    ph_mem_ranges_add(s, "", name, base, (size_t)ph_offset(type, sizes[3]), written);
     if (s->count == before) return;
     ph_mem_range *t = &s->span[before];
     for (int i = 0; i < PH_SPAN_AXES; i++)
-        if (sizes[i] > 1) add_axis(t, sizes[i], steps[i] * size);
+        if (sizes[i] > 1) add_axis(t, sizes[i], ph_offset(type, steps[i]));
     merge_axes(t);
 }
 

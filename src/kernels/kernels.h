@@ -30,28 +30,7 @@
 #ifndef PH_KERNELS_KERNELS_H
 #define PH_KERNELS_KERNELS_H
 
-#include "base/base.h"
-
-#define PH_LOG2E 1.4426950408889634
-#define PH_LN2   0.69314718055994531
-
-enum {
-    PH_STRIP_LD = 128,  /* columns of a score strip, and keys in a block */
-    PH_SPLIT = 512,     /* keys whose softmax runs on its own, then is merged in order */
-    PH_LANES = 16,      /* lanes of a row sum */
-    PH_PACK_SLACK = 64, /* floats that may be written behind a packed operand */
-    PH_PREFETCH_BYTES = 128, /* prefetched per step of k by memory-bound products */
-    PH_PREFETCH_TRICKLE = 8, /* the same by compute-bound ones */
-    PH_RANK_MAX = 16,        /* largest rank of the key part of a mix */
-    PH_MR_MAX = 12,          /* largest mr of any table */
-    PH_AMX_TILE = 16,        /* rows of an AMX tile, and columns of an accumulator */
-    PH_AMX_STEP = 32,        /* bf16 elements of k that one AMX product sums */
-    PH_BF16_TERMS = 3,       /* terms of a bf16x3 split */
-    PH_AMX_BLOCK = 32,       /* rows and columns of one bf16x3 product */
-    PH_FEW_ROWS = 2,         /* rows for which FMAs are faster than AMX tiles */
-    PH_STRIP_MAX = 16,       /* largest strip: mr rows, or those of an AMX tile */
-    PH_NR_MAX = 32           /* largest nr of any table */
-};
+#include "kernels/whole_head.h"
 
 /*
  * Products of bf16 without conversion, for units that multiply pairs of elements (AMX). A
@@ -218,147 +197,6 @@ typedef struct ph_bf16_pairs {
                              int64_t ldb, float *c, int64_t ldc);
 } ph_bf16_pairs;
 
-/* Memory that is needed next, for kernels that have time to prefetch it. */
-enum { PH_PREFETCH = 5 };
-typedef struct ph_prefetch {
-    struct {
-        const char *at, *end;
-    } part[PH_PREFETCH];
-    int done; /* parts that have been prefetched */
-} ph_prefetch;
-
-/* The next `bytes` to prefetch, or NULL if none are left. The tail of a part is skipped
-   if it has less than seven eighths of them. */
-static inline const void *ph_prefetch_take(ph_prefetch *p, int64_t bytes)
-{
-    for (; p->done < PH_PREFETCH; p->done++) {
-        const char *at = p->part[p->done].at;
-        if (p->part[p->done].end - at < bytes - bytes / 8) continue;
-        p->part[p->done].at += bytes;
-        return at;
-    }
-    return NULL;
-}
-
-/* A mask by position: row r belongs to token (phase + r) / group, and token i sees the
-   keys [lo + i, hi + i). |lo|, |hi| <= 2^20. */
-typedef struct ph_window {
-    int lo, hi, group, phase;
-} ph_window;
-
-/* What the scores of rows go through between the product and the softmax, in this order:
-   bias, bias by distance, ALiBi, soft-cap; then a bias of -inf and `visible` exclude
-   keys. Arrays have an entry for each row; NULL (cap: 0) leaves a step out. */
-typedef struct ph_score_mods {
-    const float *const *bias;      /* from key 0 on; added times log2(e) */
-    const float *const *relative;  /* the same, from a table by distance */
-    const float *alibi;            /* slopes times log2(e) */
-    const float *distance;         /* of key 0 from the row's position, for alibi */
-    float cap;                     /* in base 2 */
-    const uint8_t *const *visible; /* from key 0 on; 0 hides */
-} ph_score_mods;
-
-/* Which weights are dropped, as `dropout` below has it. */
-typedef struct ph_drop {
-    const uint32_t *low, *high; /* (rows) halves of their keys; NULL: no dropout */
-    uint32_t first, limit;      /* first: the index of key 0 */
-    float keep;
-} ph_drop;
-
-/* A whole head of attention; rows are q_ld, k_ld, ... floats apart.
-
-       s = mods(scale q k^T)     p = 2^(s - max s)     out = gate drop(p) v / sum of p
-
-   Where a row sees no key out is 0 and lse -inf, or the sink. v is finite where a key is
-   hidden from some rows only: [lo, lo + rows - 1) and [hi, hi + rows - 1); with bias or
-   visible everywhere. */
-typedef struct ph_head {
-    int rows, keys, k_dim, v_dim;
-    ph_window window; /* of group 1, lo and hi in [-rows, keys] */
-    const float *q, *k, *v;
-    int64_t q_ld, k_ld, v_ld, out_ld;
-    float scale; /* of q, times log2(e) */
-    ph_score_mods mods;
-    ph_drop drop;
-    const float *gate; /* (rows), or NULL: 1 */
-    const float *sink; /* one logit that takes part but has no value; or NULL */
-    float *out;
-    float *lse;           /* (rows) natural logarithm, or NULL: not wanted */
-    ph_prefetch prefetch; /* meanwhile: k, q and v of another head */
-    float *scratch;       /* ph_head_floats */
-} ph_head;
-
-/* Running sums of a row: maximum, 16 lanes, weighted sum of v. */
-static inline int64_t ph_running_floats(int v_pad)
-{
-    return 1 + PH_LANES + v_pad;
-}
-
-/* Floats for the scores of a block, transposed rows and their running sums, of all rows
-   if there are several splits; and for v of a split where its rows must be padded. */
-static inline size_t ph_head_floats(int rows, int keys, int k_dim, int v_dim)
-{
-    int64_t k_pad = ph_round_up(k_dim, PH_LANES), v_pad = ph_round_up(v_dim, PH_LANES);
-    int64_t kept = keys > PH_SPLIT ? ph_round_up(rows, PH_NR_MAX) : PH_NR_MAX;
-    int64_t running = ph_running_floats((int)v_pad);
-    int64_t values = v_pad > v_dim ? ph_min(keys, PH_SPLIT) * v_pad : 0;
-    return (size_t)(kept * (k_pad + running) + PH_NR_MAX * (running + PH_STRIP_LD) +
-                    values);
-}
-
-/* Where a gradient goes. */
-enum {
-    PH_SUM_STORE,    /* to = scale * sum */
-    PH_SUM_CONTINUE, /* dk, dv: the same, and the sum goes on from what is there */
-    PH_SUM_ADD       /* dq: to += sum */
-};
-typedef struct ph_grad_sum {
-    float *to; /* NULL: not wanted */
-    int64_t ld;
-    float scale;
-    int how;
-} ph_grad_sum;
-
-/* The backward pass of a head, or of a part of it: rows against keys.
-
-       p = 2^(s - lse)    ds = p (drop dout v^T - delta) (derivative of the soft-cap)
-       dq = ds k          dk = ds^T q          dv = (drop p)^T dout
-
-   Rows of the window's group of heads stand side by side. Rows of q, k, v and dout have
-   zeros behind k_dim and v_dim up to the next 16; k, q and dout are finite where a key is
-   hidden from a row. */
-enum { PH_GRAD_BLOCK_ROWS = 192, PH_GRAD_BLOCK_KEYS = 256, PH_GRAD_BLOCK_PIECE = 48 };
-typedef struct ph_grad_block {
-    int rows, keys; /* at most PH_GRAD_BLOCK_ROWS, PH_GRAD_BLOCK_KEYS */
-    int k_dim, v_dim;
-    ph_window window;
-    const float *q, *k, *v, *dout;
-    int64_t q_ld, k_ld, v_ld, dout_ld;
-    float scale; /* of q, times log2(e) */
-    ph_score_mods mods;
-    ph_drop drop;
-    const float *lse, *delta; /* (rows) lse in base 2, +inf: a row without p */
-    ph_grad_sum dq, dk, dv;
-    ph_prefetch prefetch; /* meanwhile */
-    float *scratch;       /* ph_grad_block_floats */
-} ph_grad_block;
-
-/* Distance between the lines of two keys: p and ds of all rows, and padding against
-   cache-set conflicts. */
-static inline int ph_head_line(int rows)
-{
-    return 2 * ph_round_up(rows, PH_NR_MAX) + PH_LANES;
-}
-
-/* A transposed panel, the derivatives of the soft-cap of up to two pieces of keys, and p
-   and ds. */
-static inline size_t ph_grad_block_floats(int k_dim, int v_dim, int rows, int keys)
-{
-    int dim = ph_round_up(ph_max(k_dim, v_dim), PH_LANES);
-    return (size_t)PH_NR_MAX * (size_t)(dim + 2 * PH_GRAD_BLOCK_PIECE) +
-           (size_t)ph_head_line(rows) * (size_t)keys;
-}
-
 /* Rows of a strip if `rows` are cut evenly: a short last strip would have too few
    independent sums to hide the latency of the FMA. */
 static inline int ph_even_strip(int rows, int mr)
@@ -407,10 +245,11 @@ typedef struct ph_kernels {
 
     /* The same product and lane maxima for few rows, against row-major keys in place:
        s[i][j] = sum_k a[i*lda + k] * b[j*ldb + k], j < n, n any; columns from n up to a
-       multiple of 16 repeat the last. Prefetches the keys that follow. */
+       multiple of 16 repeat the last. Prefetches the keys that follow, next_keys of them,
+       up to 16, from `next` on; NULL: none do. */
     void (*scores_in_place)(int m, int n, int k, const float *a, int64_t lda,
-                            const void *b, int64_t ldb, ph_dtype type, float *s,
-                            float *lane_max);
+                            const void *b, int64_t ldb, ph_dtype type, const void *next,
+                            int next_keys, float *s, float *lane_max);
 
     /* c[i*ldc + j] = c[i*ldc + j] * rescale[i] + sum_k p[i*PH_STRIP_LD + k] * b[k*ldb +
        j]; rescale NULL: c is overwritten. n a multiple of 16. Few rows are memory-bound

@@ -89,9 +89,10 @@ static void scores(int m, int n, int k, const float *a, int64_t lda, const float
 }
 
 static void scores_in_place(int m, int n, int k, const float *a, int64_t lda,
-                            const void *b, int64_t ldb, ph_dtype type, float *s,
-                            float *lane_max)
+                            const void *b, int64_t ldb, ph_dtype type, const void *next,
+                            int next_keys, float *s, float *lane_max)
 {
+    (void)next, (void)next_keys;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < ph_round_up(n, PH_LANES); j++) {
             const void *key = ph_at(b, type, ph_min(j, n - 1) * ldb);

@@ -46,36 +46,51 @@ static float keep_of(const ph_drop *d, int row, int key)
 
 /* ---- forward ---- */
 
+/* Key or value c of a split. */
+static const float *block_row(const float *const *blocks, int64_t ld, int c)
+{
+    return blocks[c / PH_STRIP_LD] + c % PH_STRIP_LD * ld;
+}
+
 static float score(const ph_head *h, int i, int c)
 {
     float derivative;
-    float s = chain(h->k_dim, h->q + i * h->q_ld, h->scale, h->k + c * h->k_ld);
-    s = modify(&h->mods, i, c, s, &derivative);
-    return sees(&h->window, i, c) ? s : -INFINITY;
+    if (!sees(&h->window, i, c)) return -INFINITY;
+    const float *k = block_row(h->k, h->k_ld, c - h->split);
+    float s = chain(h->k_dim, h->q + i * h->q_ld, h->scale, k);
+    return modify(&h->mods, i, c, s, &derivative);
 }
 
-/* Online softmax of a row. */
+/* Online softmax of a row, in its ph_running_floats floats of the scratch. */
 typedef struct running_row {
-    float row_max, lanes[PH_LANES], *acc;
+    float *row_max, *lanes, *acc;
 } running_row;
 
-/* Online softmax of row i over the keys of the split at j. */
-static void row_split(const ph_head *h, int i, int j, running_row *r)
+static running_row running_of(const ph_head *h, int i)
+{
+    float *at = h->scratch + i * ph_running_floats(h->v_dim);
+    return (running_row){at, at + 1, at + 1 + PH_LANES};
+}
+
+/* Online softmax of row i over the keys of the split. */
+static void row_split(const ph_head *h, int i, running_row *r)
 {
     float s[PH_STRIP_LD], lane_max[PH_LANES], rescale;
-    *r = (running_row){.row_max = -INFINITY, .acc = r->acc};
+    *r->row_max = -INFINITY;
+    for (int l = 0; l < PH_LANES; l++) r->lanes[l] = 0;
     for (int c = 0; c < h->v_dim; c++) r->acc[c] = 0;
-    for (int end = ph_min(j + PH_SPLIT, h->keys); j < end; j += PH_STRIP_LD) {
+    for (int j = h->split, end = ph_min(j + PH_SPLIT, h->keys); j < end;
+         j += PH_STRIP_LD) {
         for (int c = 0; c < PH_STRIP_LD; c++)
             s[c] = j + c < end ? score(h, i, j + c) : -INFINITY;
         row_lane_max(PH_STRIP_LD, s, lane_max);
-        softmax(1, PH_STRIP_LD, s, lane_max, &r->row_max, r->lanes, &rescale);
+        softmax(1, PH_STRIP_LD, s, lane_max, r->row_max, r->lanes, &rescale);
         for (int c = 0; c < h->v_dim; c++) r->acc[c] *= rescale;
         for (int k = 0; k < PH_STRIP_LD; k++) {
             if (j + k >= end || !sees(&h->window, i, j + k)) continue;
             float p = s[k] * keep_of(&h->drop, i, j + k);
-            for (int c = 0; c < h->v_dim; c++)
-                r->acc[c] = fmaf(p, h->v[(j + k) * h->v_ld + c], r->acc[c]);
+            const float *v = block_row(h->v, h->v_ld, j + k - h->split);
+            for (int c = 0; c < h->v_dim; c++) r->acc[c] = fmaf(p, v[c], r->acc[c]);
         }
     }
 }
@@ -83,9 +98,9 @@ static void row_split(const ph_head *h, int i, int j, running_row *r)
 /* Merges part into whole; at least one of them has seen a key. */
 static void merge(int n, running_row *whole, const running_row *part)
 {
-    float highest = whole->row_max > part->row_max ? whole->row_max : part->row_max;
-    float a = exp2_ref(whole->row_max - highest), b = exp2_ref(part->row_max - highest);
-    whole->row_max = highest;
+    float x = *whole->row_max, y = *part->row_max, highest = x > y ? x : y;
+    float a = exp2_ref(x - highest), b = exp2_ref(y - highest);
+    *whole->row_max = highest;
     for (int l = 0; l < PH_LANES; l++)
         whole->lanes[l] = fmaf(part->lanes[l], b, whole->lanes[l] * a);
     for (int c = 0; c < n; c++) whole->acc[c] = fmaf(part->acc[c], b, whole->acc[c] * a);
@@ -102,7 +117,7 @@ static float lse_of(float row_max, float sum)
 static void finish_row(const ph_head *h, int i, const running_row *r)
 {
     float sum = sum16(r->lanes), gate = h->gate ? h->gate[i] : 1;
-    float factor = sum == 0 ? 0 : gate / sum, lse = lse_of(r->row_max, sum);
+    float factor = sum == 0 ? 0 : gate / sum, lse = lse_of(*r->row_max, sum);
     if (h->sink) ph_add_sink(*h->sink, &lse, &factor);
     if (h->lse) h->lse[i] = lse;
     for (int c = 0; c < h->v_dim; c++)
@@ -111,16 +126,15 @@ static void finish_row(const ph_head *h, int i, const running_row *r)
 
 static void head_forward(const ph_head *h)
 {
-    running_row whole = {.acc = h->scratch}, part = {.acc = h->scratch + h->v_dim};
+    running_row part = running_of(h, h->keys > PH_SPLIT ? h->rows : 0);
+    int last = h->split + PH_SPLIT >= h->keys;
     for (int i = 0; i < h->rows; i++) {
-        row_split(h, i, 0, &whole);
-        for (int j = PH_SPLIT; j < h->keys; j += PH_SPLIT) {
-            row_split(h, i, j, &part);
-            if (part.row_max != -INFINITY || whole.row_max != -INFINITY ||
-                isnan(sum16(part.lanes)))
-                merge(h->v_dim, &whole, &part);
-        }
-        finish_row(h, i, &whole);
+        running_row whole = running_of(h, h->keys > PH_SPLIT ? i : 0);
+        row_split(h, i, h->split ? &part : &whole);
+        if (h->split && (*part.row_max != -INFINITY || *whole.row_max != -INFINITY ||
+                         isnan(sum16(part.lanes))))
+            merge(h->v_dim, &whole, &part);
+        if (last) finish_row(h, i, &whole);
     }
 }
 

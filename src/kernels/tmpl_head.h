@@ -1,7 +1,7 @@
 /*
  * tmpl_head.h - a whole head at once, with rows in lanes (tmpl_lanes.h).
  *
- *     for each split of PH_SPLIT keys
+ *     for each split of PH_SPLIT keys         a call
  *         for each strip of NR rows           k and v of the split stay in cache
  *             for each block of keys          s = q k, masks, softmax step, acc += p v
  *             merge the split into the whole
@@ -19,13 +19,10 @@ typedef struct running_strip {
 typedef struct head_work {
     const ph_head *h;
     int k_pad, v_pad;
-    float *panels;  /* q of the strips, transposed */
-    float *wholes;  /* their running sums */
-    float *part;    /* running sums of one split */
-    float *s;       /* (128, NR) a block: scores, then weights */
-    float *values;  /* v of a split, where its rows must be filled up */
-    const float *v; /* v of the split, from its first key on */
-    int64_t v_ld;
+    float *panels; /* q of the strips, transposed */
+    float *wholes; /* their running sums */
+    float *part;   /* running sums of one split */
+    float *s;      /* (128, NR) a block: scores, then weights */
 } head_work;
 
 /* Rows [first, first + m) of a head, and the keys [lo, hi) that any of them sees. */
@@ -46,7 +43,6 @@ V void carve_scratch(head_work *w)
     w->s = w->panels + kept * w->k_pad;
     w->part = w->s + NR * PH_STRIP_LD;
     w->wholes = w->part + NR * ph_running_floats(w->v_pad);
-    w->values = w->wholes + kept * ph_running_floats(w->v_pad);
 }
 
 V running_strip running_at(float *scratch)
@@ -127,6 +123,7 @@ V void softmax_block(const head_work *w, const strip *t, int fresh, int j0,
 {
     const ph_head *h = w->h;
     const int rows = ph_round_up(t->m, PH_LANES);
+    const float *k = h->k[(j0 - h->split) / PH_STRIP_LD];
     score_lines l = {.s = w->s, .ld = NR, .first = t->first, .m = t->m, .key0 = j0};
     int keys;
     const ph_window window = block_window(h, j0, &keys);
@@ -134,8 +131,8 @@ V void softmax_block(const head_work *w, const strip *t, int fresh, int j0,
     l.from = l.from / PH_LANES * PH_LANES; /* lane = key mod 16 */
     float *s = l.s + l.from * NR;
     if (l.to > l.from)
-        score_keys(rows, l.to - l.from, h->k_dim, h->k + (int64_t)(j0 + l.from) * h->k_ld,
-                   h->k_ld, t->panel, s, NR, ahead);
+        score_keys(rows, l.to - l.from, h->k_dim, k + l.from * h->k_ld, h->k_ld, t->panel,
+                   s, NR, ahead);
     modify_lines(&h->mods, &l, NULL);
     hide_lines(&window, &l);
     softmax_strip(rows, fresh, l.to - l.from, s, r, rescale);
@@ -148,15 +145,16 @@ V void multiply_values(const head_work *w, const strip *t, int j0,
                        const float *factor, ph_prefetch *ahead)
 {
     const int height = ph_even_strip(t->m, MR);
-    const float *v = w->v + (int64_t)(j0 % PH_SPLIT) * w->v_ld;
+    const ph_head *h = w->h;
+    const float *v = h->v[(j0 - h->split) / PH_STRIP_LD];
     int keys;
-    const ph_window window = block_window(w->h, j0, &keys);
+    const ph_window window = block_window(h, j0, &keys);
     for (int i = 0, from, to; i < t->m; i += height) {
         int m = ph_min(height, t->m - i);
         keys_seen(&window, keys, t->first + i, m, &from, &to);
         for (int j = 0; j < w->v_pad; j += NR)
             tiles[m][w->v_pad - j >= NR](to - from, w->s + from * NR + i, 1, NR,
-                                         v + from * w->v_ld + j, w->v_ld, c + i * ldc + j,
+                                         v + from * h->v_ld + j, h->v_ld, c + i * ldc + j,
                                          ldc, factor + i, NULL,
                                          prefetch_next(ahead, m, to - from, w->s));
     }
@@ -227,13 +225,13 @@ static void strip_alone(const head_work *w, const strip *t, ph_prefetch *ahead)
             v_store(h->out + (t->first + i) * h->out_ld + c, v_zero());
 }
 
-/* n rows from `first` on as part i of what is prefetched, where they are contiguous. */
+/* n rows as part i of what is prefetched, where they are contiguous. */
 V void prefetch_rows(ph_prefetch *ahead, int i, const float *x, int64_t ld, int dim,
-                     int first, int n)
+                     int n)
 {
-    if (ld != dim || n <= 0) return;
-    ahead->part[i].at = (const char *)(x + first * ld);
-    ahead->part[i].end = (const char *)(x + (first + n) * ld);
+    if (!x || ld != dim || n <= 0) return;
+    ahead->part[i].at = (const char *)x;
+    ahead->part[i].end = (const char *)(x + n * ld);
 }
 
 /* Of part i of what the caller wants prefetched, the n-th of `all` pieces. */
@@ -255,15 +253,17 @@ V void plan_prefetch(const head_work *w, const strip *t, int j0, ph_prefetch *ah
     const int begins = j0 / PH_STRIP_LD == t->lo / PH_STRIP_LD;
     *ahead = (ph_prefetch){.done = 0};
     if (t->first == 0) {
-        prefetch_rows(ahead, 0, h->k, h->k_ld, h->k_dim, j, keys);
-        prefetch_rows(ahead, 2, h->v, h->v_ld, h->v_dim, j, keys);
+        const int block = (j - h->split) / PH_STRIP_LD;
+        prefetch_rows(ahead, 0, h->k[block], h->k_ld, h->k_dim, keys);
+        prefetch_rows(ahead, 2, h->v[block], h->v_ld, h->v_dim, keys);
     } else if (begins) {
         prefetch_piece(ahead, 0, &h->prefetch, t->first / NR, strips);
         prefetch_piece(ahead, 2, &h->prefetch, t->first / NR, strips);
     }
     if (!begins) return;
-    prefetch_rows(ahead, 1, h->q, h->q_ld, h->k_dim, next, ph_min(NR, h->rows - next));
-    prefetch_rows(ahead, 3, h->out, h->out_ld, h->v_dim, t->first, t->m);
+    prefetch_rows(ahead, 1, h->q + next * h->q_ld, h->q_ld, h->k_dim,
+                  ph_min(NR, h->rows - next));
+    prefetch_rows(ahead, 3, h->out + t->first * h->out_ld, h->out_ld, h->v_dim, t->m);
 }
 
 /* Keys [from, to) of a strip, all of one split, into nothing. */
@@ -353,10 +353,11 @@ V strip strip_at(const head_work *w, int n)
     return t;
 }
 
-/* What strip number n has to do with the split at j. */
-static void run_strip(const head_work *w, int n, int j, ph_prefetch *ahead)
+/* What strip number n has to do with the split. */
+static void run_strip(const head_work *w, int n, ph_prefetch *ahead)
 {
     const ph_head *h = w->h;
+    const int j = h->split;
     const strip t = strip_at(w, n);
     const int last_key = ph_max(t.hi - 1, 0);
     const int start = t.lo / PH_SPLIT * PH_SPLIT, last = last_key / PH_SPLIT * PH_SPLIT;
@@ -382,25 +383,10 @@ static void run_strip(const head_work *w, int n, int j, ph_prefetch *ahead)
     if (j == last) finish_strip(w, &t, &whole);
 }
 
-/* v of the split at j, as rows of whole vectors. */
-V void set_values(head_work *w, int j)
-{
-    const ph_head *h = w->h;
-    w->v = h->v + (int64_t)j * h->v_ld, w->v_ld = h->v_ld;
-    if (w->v_pad == h->v_dim) return;
-    for (int c = 0; c < ph_min(PH_SPLIT, h->keys - j); c++)
-        load_row(w->values + (int64_t)c * w->v_pad, w->v + c * h->v_ld, h->v_dim, PH_F32,
-                 1);
-    w->v = w->values, w->v_ld = w->v_pad;
-}
-
 static void head_forward(const ph_head *h)
 {
     ph_prefetch ahead = h->prefetch;
     head_work w = {.h = h};
     carve_scratch(&w);
-    for (int j = 0; j < h->keys; j += PH_SPLIT) {
-        set_values(&w, j);
-        for (int n = 0; n < ph_div_up(h->rows, NR); n++) run_strip(&w, n, j, &ahead);
-    }
+    for (int n = 0; n < ph_div_up(h->rows, NR); n++) run_strip(&w, n, &ahead);
 }

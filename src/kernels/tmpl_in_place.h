@@ -73,36 +73,44 @@ V void prefetch_lines(const char *const *keys, int bytes, int64_t distance)
     for (int i = 0; i < PH_LANES; i++) __builtin_prefetch(keys[i] + bytes + distance);
 }
 
-/* M rows against up to 16 of n keys, ldb bytes apart; beyond n the last key is repeated.
-   Meanwhile the next 16 keys are brought into cache, with each square some whole keys
-   (in_order) or the same square of them. */
-V void scores_of_16(const int M, const ph_dtype type, int in_order, int n, int k,
-                    const float *a, int64_t lda, const char *b, int64_t ldb, float *s,
+/* Up to 16 keys, ldb bytes apart. */
+typedef struct some_keys {
+    const char *at; /* NULL: none */
+    int count;
+    int64_t ldb;
+} some_keys;
+
+/* M rows against up to 16 keys; beyond them the last key is repeated. Meanwhile the next
+   keys are brought into cache, with each square some whole keys (in_order) or the same
+   square of them. */
+V void scores_of_16(const int M, const ph_dtype type, int in_order, some_keys b,
+                    some_keys next, int k, const float *a, int64_t lda, float *s,
                     float *lane_max)
 {
     const int bytes = k * (int)ph_dtype_size(type);
     const int squares = ph_max(ph_div_up(k, SQUARE(type)), 1); /* qk_dim may be 0 */
-    const int step = ph_div_up(PH_LANES, squares);
+    const int step = ph_div_up(PH_LANES, squares), by_load = M <= LOAD_ROWS;
     const char *keys[PH_LANES];
     vec sums[FEW_ROWS * GROUP];
-    const int by_load = M <= LOAD_ROWS;
-    int next = PH_LANES; /* key to bring, at most the last one if by loads */
-    const int last = by_load ? ph_max(n, PH_LANES) : 2 * PH_LANES;
-    for (int i = 0; i < PH_LANES; i++) keys[i] = b + ph_min(i, n - 1) * ldb;
+    int first = 0; /* of the next keys to bring */
+    for (int i = 0; i < PH_LANES; i++) keys[i] = b.at + ph_min(i, b.count - 1) * b.ldb;
     UNROLL
     for (int i = 0; i < M * GROUP; i++) sums[i] = v_zero();
     int at = 0;
-    for (; at + SQUARE(type) <= k; at += SQUARE(type), next += step) {
+    for (; at + SQUARE(type) <= k; at += SQUARE(type), first += step) {
         if (in_order)
-            bring_rows(by_load, b, ldb, bytes, next, ph_min(next + step, last));
-        else
-            prefetch_lines(keys, at * (int)ph_dtype_size(type), PH_LANES * ldb);
+            bring_rows(by_load, next.at, next.ldb, bytes, first,
+                       ph_min(first + step, next.count));
+        else if (next.at)
+            prefetch_lines(keys, at * (int)ph_dtype_size(type), next.at - b.at);
         UNROLL
         for (int g = 0; g < GROUP; g++)
             add_square(M, type, keys + g * VL, at, SQUARE(type), a, lda, sums + g, GROUP);
     }
     if (at < k) {
-        if (in_order) bring_rows(by_load, b, ldb, bytes, next, ph_min(next + step, last));
+        if (in_order)
+            bring_rows(by_load, next.at, next.ldb, bytes, first,
+                       ph_min(first + step, next.count));
         UNROLL
         for (int g = 0; g < GROUP; g++)
             add_square(M, type, keys + g * VL, at, k - at, a, lda, sums + g, GROUP);
@@ -117,15 +125,15 @@ V void scores_of_16(const int M, const ph_dtype type, int in_order, int n, int k
     }
 }
 
-typedef void scores_16(int in_order, int n, int k, const float *a, int64_t lda,
-                       const char *b, int64_t ldb, float *s, float *lane_max);
+typedef void scores_16(int in_order, some_keys b, some_keys next, int k, const float *a,
+                       int64_t lda, float *s, float *lane_max);
 
 #define IN_PLACE(M, name, type)                                                          \
-    static void in_place_##M##_##name(int in_order, int n, int k, const float *a,        \
-                                      int64_t lda, const char *b, int64_t ldb, float *s, \
+    static void in_place_##M##_##name(int in_order, some_keys b, some_keys next, int k,  \
+                                      const float *a, int64_t lda, float *s,             \
                                       float *lane_max)                                   \
     {                                                                                    \
-        scores_of_16(M, type, in_order, n, k, a, lda, b, ldb, s, lane_max);              \
+        scores_of_16(M, type, in_order, b, next, k, a, lda, s, lane_max);                \
     }
 #define IN_PLACE_TYPES(M)                                                                \
     IN_PLACE(M, f32, PH_F32) IN_PLACE(M, f16, PH_F16) IN_PLACE(M, bf16, PH_BF16)
@@ -142,27 +150,34 @@ EACH_FEW_ROWS(IN_PLACE_TYPES)
 static scores_16 *const in_place_tiles[FEW_ROWS + 1][3] = {{0},
                                                            EACH_FEW_ROWS(IN_PLACE_ENTRY)};
 
+/* The keys from j of n on, which follow each other in memory, up to 16. */
+V some_keys keys_from(const void *b, int64_t ldb, int j, int n)
+{
+    return (some_keys){(const char *)b + j * ldb, ph_min(n - j, PH_LANES), ldb};
+}
+
 static void scores_in_blocks(int in_order, int m, int n, int k, const float *a,
                              int64_t lda, const void *b, int64_t ldb, ph_dtype type,
-                             float *s, float *lane_max)
+                             const void *next, int next_keys, float *s, float *lane_max)
 {
     const int64_t bytes = ldb * (int64_t)ph_dtype_size(type);
-    const char *keys = b;
+    const some_keys behind = {next, next ? next_keys : 0, bytes};
     if (in_order)
-        bring_rows(m <= LOAD_ROWS, keys, bytes, k * (int)ph_dtype_size(type), 0,
+        bring_rows(m <= LOAD_ROWS, b, bytes, k * (int)ph_dtype_size(type), 0,
                    ph_min(n, PH_LANES));
-    for (int j = 0; j < n; j += PH_LANES, keys += PH_LANES * bytes)
+    for (int j = 0; j < n; j += PH_LANES)
         for (int i = 0; i < m; i += FEW_ROWS)
             in_place_tiles[ph_min(m - i, FEW_ROWS)][type](
-                in_order, n - j, k, a + i * lda, lda, keys, bytes,
-                s + i * PH_STRIP_LD + j, lane_max + i * PH_LANES);
+                in_order, keys_from(b, bytes, j, n),
+                j + PH_LANES < n ? keys_from(b, bytes, j + PH_LANES, n) : behind, k,
+                a + i * lda, lda, s + i * PH_STRIP_LD + j, lane_max + i * PH_LANES);
 }
 
 static void scores_in_place(int m, int n, int k, const float *a, int64_t lda,
-                            const void *b, int64_t ldb, ph_dtype type, float *s,
-                            float *lane_max)
+                            const void *b, int64_t ldb, ph_dtype type, const void *next,
+                            int next_keys, float *s, float *lane_max)
 {
-    scores_in_blocks(1, m, n, k, a, lda, b, ldb, type, s, lane_max);
+    scores_in_blocks(1, m, n, k, a, lda, b, ldb, type, next, next_keys, s, lane_max);
 }
 
 #if VL == 16
@@ -170,8 +185,9 @@ static void scores_in_place(int m, int n, int k, const float *a, int64_t lda,
    where loads in memory order give 72; on Zen 4 it is 31 and 65. */
 static void scores_in_place_prefetched(int m, int n, int k, const float *a, int64_t lda,
                                        const void *b, int64_t ldb, ph_dtype type,
-                                       float *s, float *lane_max)
+                                       const void *next, int next_keys, float *s,
+                                       float *lane_max)
 {
-    scores_in_blocks(0, m, n, k, a, lda, b, ldb, type, s, lane_max);
+    scores_in_blocks(0, m, n, k, a, lda, b, ldb, type, next, next_keys, s, lane_max);
 }
 #endif
