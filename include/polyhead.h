@@ -295,9 +295,10 @@ PH_API size_t ph_plan_workspace(const ph_plan *plan);
    bytes; returns the full length, like snprintf. */
 PH_API int ph_plan_describe(const ph_plan *plan, char *text, size_t size);
 
-/* A tensor that a variant takes: float, packed. */
+/* A tensor that a variant or a layer takes: packed, float but for matrices of a layer. */
 typedef struct ph_param {
     const char *name; /* "w_logits" */
+    ph_dtype dtype;
     int rank;
     int dims[4];   /* the first `rank` of them */
     int optional;  /* 1: may be NULL */

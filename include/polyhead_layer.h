@@ -15,15 +15,20 @@
  * cache gives what one call over the whole prompt gives.
  *
  * Types. x, memory, out, dout, dx, dmemory are of ph_attn.dtype; parameters, their
- * gradients and all intermediate tensors are float.
+ * gradients and all intermediate tensors are float. wq, wk, wv, wo may also be stored as
+ * f16, bf16, Q8_0, Q4_0 or Q4_1. They are read in place and their elements become f32 in
+ * registers or while they are packed: the result has the bits of a layer that has the
+ * same values as f32. Blocks lie along stored rows, which are multiples of 32; pointers
+ * are aligned to 4 bytes (f32) or 2. Gradients are float; there are none through blocks.
  *
- * Matrices act from the right, y = x w + b, and come in two forms with the same result:
+ * Matrices act from the right, y = x w + b, and come in forms with the same result:
  *
- *     PH_FORM_WHOLE  (in_dim, heads*dim)   one matrix, the heads side by side
- *     PH_FORM_HEADS  (heads, in_dim, dim)  one matrix per head
+ *     PH_FORM_WHOLE   (in_dim, heads*dim)   one matrix, the heads side by side
+ *     PH_FORM_HEADS   (heads, in_dim, dim)  one matrix per head
+ *     PH_FORM_LINEAR  (heads*dim, in_dim)   as nn.Linear and most model files store it
  *
  * wo is (q_heads*v_dim, out_dim); per head, (q_heads, v_dim, out_dim), its layout is the
- * same.
+ * same; PH_FORM_LINEAR: (out_dim, q_heads*v_dim).
  *
  * Lengths. Rows of out beyond q_lens are 0. Padding in x beyond q_lens, and in the source
  * of the keys beyond kv_lens, influences no other row, gets zero gradients and adds
@@ -41,7 +46,7 @@ extern "C" {
 
 /* ---- what a layer is --------------------------------------------------------------- */
 
-typedef enum ph_form { PH_FORM_WHOLE = 0, PH_FORM_HEADS } ph_form;
+typedef enum ph_form { PH_FORM_WHOLE = 0, PH_FORM_HEADS, PH_FORM_LINEAR } ph_form;
 
 /* Rotary positions: pair p of a head is rotated by the angle
    position * base^(-2p / rope_dims). */
@@ -79,7 +84,9 @@ typedef struct ph_layer_desc {
     ph_attn attn; /* sizes and options of attention; all strides 0. Without memory and
                      cache q_len and kv_len are equal. backward 1: ph_layer_backward */
 
-    ph_form q_form, k_form, v_form; /* of wq, wk, wv and their gradients */
+    ph_form q_form, k_form, v_form, o_form; /* of the matrices and their gradients; of wo
+                                               PH_FORM_WHOLE or PH_FORM_LINEAR */
+    ph_dtype wq_dtype, wk_dtype, wv_dtype, wo_dtype; /* that they are stored in */
 
     ph_rope rope;
     float rope_base; /* 0: 10000 */
@@ -150,10 +157,10 @@ PH_API ph_layer_caches ph_layer_cache(const ph_layer *layer);
 /* ---- forward ----------------------------------------------------------------------- */
 
 typedef struct ph_layer_weights {
-    const float *wq;                /* (model_dim, q_heads*qk_dim), or per head */
-    const float *wk;                /* (memory_dim or model_dim, k_heads*qk_dim) */
-    const float *wv;                /* (memory_dim or model_dim, v_heads*v_dim) */
-    const float *wo;                /* (q_heads*v_dim, out_dim); NULL with concat */
+    const void *wq;                 /* (model_dim, q_heads*qk_dim), or another form */
+    const void *wk;                 /* (memory_dim or model_dim, k_heads*qk_dim) */
+    const void *wv;                 /* (memory_dim or model_dim, v_heads*v_dim) */
+    const void *wo;                 /* (q_heads*v_dim, out_dim); NULL with concat */
     const float *bq, *bk, *bv, *bo; /* one element per column of the matrix; NULL: none */
     const float *q_norm, *k_norm;   /* (qk_dim) or (heads*qk_dim); NULL: gains of 1 */
     const float *const *extra;      /* the variant's own: what ph_layer_param lists from

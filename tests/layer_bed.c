@@ -4,6 +4,7 @@
 #include "layer_bed.h"
 
 #include <math.h>
+#include <stddef.h>
 
 #include "check.h"
 #include "guard.h"
@@ -38,25 +39,21 @@ static void fill_params(layer_bed *b, uint64_t *random)
 
 static void point_at_params(layer_bed *b)
 {
-    const struct {
+#define FIELD(name)                                                                      \
+    #name, offsetof(ph_layer_weights, name), offsetof(ph_layer_grads, d##name)
+    static const struct {
         const char *name;
-        const float **w;
-        float **dw;
-    } fields[] = {{"wq", &b->weights.wq, &b->grads.dwq},
-                  {"wk", &b->weights.wk, &b->grads.dwk},
-                  {"wv", &b->weights.wv, &b->grads.dwv},
-                  {"wo", &b->weights.wo, &b->grads.dwo},
-                  {"bq", &b->weights.bq, &b->grads.dbq},
-                  {"bk", &b->weights.bk, &b->grads.dbk},
-                  {"bv", &b->weights.bv, &b->grads.dbv},
-                  {"bo", &b->weights.bo, &b->grads.dbo},
-                  {"q_norm", &b->weights.q_norm, &b->grads.dq_norm},
-                  {"k_norm", &b->weights.k_norm, &b->grads.dk_norm}};
+        size_t w, dw;
+    } fields[] = {{FIELD(wq)}, {FIELD(wk)}, {FIELD(wv)}, {FIELD(wo)},     {FIELD(bq)},
+                  {FIELD(bk)}, {FIELD(bv)}, {FIELD(bo)}, {FIELD(q_norm)},
+                  {FIELD(k_norm)}};
     int named = ph_layer_named(b->layer);
     for (int i = 0; i < named; i++)
         for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
-            if (!strcmp(fields[f].name, b->param[i]->name))
-                *fields[f].w = b->w[i], *fields[f].dw = b->dw[i];
+            if (!strcmp(fields[f].name, b->param[i]->name)) {
+                memcpy((char *)&b->weights + fields[f].w, &b->w[i], sizeof b->w[i]);
+                memcpy((char *)&b->grads + fields[f].dw, &b->dw[i], sizeof b->dw[i]);
+            }
     b->weights.extra = (const float *const *)(b->w + named);
     b->grads.dextra = b->dw + named;
 }

@@ -68,7 +68,17 @@ static ph_form form_of(const ph_layer_desc *d, int id)
     return id == LT_WQ   ? d->q_form
            : id == LT_WK ? d->k_form
            : id == LT_WV ? d->v_form
+           : id == LT_WO ? d->o_form
                          : PH_FORM_WHOLE;
+}
+
+static ph_dtype stored_as(const ph_layer_desc *d, int id)
+{
+    return id == LT_WQ   ? d->wq_dtype
+           : id == LT_WK ? d->wk_dtype
+           : id == LT_WV ? d->wv_dtype
+           : id == LT_WO ? d->wo_dtype
+                         : PH_F32;
 }
 
 /* Where element `index` of a tensor in plain order lies in the library's memory. */
@@ -76,10 +86,16 @@ static size_t place_of(const ph_layer_desc *d, int id, size_t index)
 {
     const ph_attn *a = &d->attn;
     if (form_of(d, id) == PH_FORM_WHOLE) return index;
-    size_t dim = (size_t)(id == LT_WV ? a->v_dim : a->qk_dim);
-    int heads = id == LT_WQ ? a->q_heads : id == LT_WK ? a->k_heads : a->v_heads;
+    size_t dim = (size_t)(id == LT_WO   ? d->out_dim
+                          : id == LT_WV ? a->v_dim
+                                        : a->qk_dim);
+    int heads = id == LT_WQ   ? a->q_heads
+                : id == LT_WK ? a->k_heads
+                : id == LT_WV ? a->v_heads
+                              : 1;
     size_t row = index / (dim * (size_t)heads), column = index % (dim * (size_t)heads);
     size_t rows = count_of(d, id) / (dim * (size_t)heads);
+    if (form_of(d, id) == PH_FORM_LINEAR) return column * rows + row;
     return (column / dim * rows + row) * dim + column % dim;
 }
 
@@ -94,6 +110,7 @@ static void new_tensor(layer_case *c, layer_tensor *t, int id)
 {
     t->count = count_of(&c->desc, id);
     t->type = is_activation(id) ? c->desc.attn.dtype : PH_F32;
+    if (t == &c->t[id] && id >= LT_WQ && id <= LT_WO) t->type = stored_as(&c->desc, id);
     t->data = malloc(t->count * oracle_size(t->type) + 1);
     t->value = calloc(t->count + 1, sizeof(double));
     memset(t->data, PATTERN, t->count * oracle_size(t->type));
@@ -327,6 +344,17 @@ static ph_form draw_form(uint64_t *r)
     return (ph_form)check_below(r, 2);
 }
 
+/* Matrices as model files have them: (columns, in), f16 and bf16. */
+static void draw_stored(ph_layer_desc *d, uint64_t r)
+{
+    ph_form *forms[] = {&d->q_form, &d->k_form, &d->v_form, &d->o_form};
+    ph_dtype *types[] = {&d->wq_dtype, &d->wk_dtype, &d->wv_dtype, &d->wo_dtype};
+    for (int i = 0; i < 3 + !d->concat; i++) {
+        if (!check_below(&r, 3)) *forms[i] = PH_FORM_LINEAR;
+        if (!check_below(&r, 3)) *types[i] = (ph_dtype)check_below(&r, PH_BF16 + 1);
+    }
+}
+
 void layer_draw(layer_case *c, uint64_t seed, int index)
 {
     uint64_t r = seed * 1000003u + (uint64_t)index;
@@ -340,6 +368,7 @@ void layer_draw(layer_case *c, uint64_t seed, int index)
     draw_attn(&d->attn, &r, d->memory_dim > 0);
     d->out_dim = d->concat ? d->attn.q_heads * d->attn.v_dim : 1 + check_below(&r, 24);
     d->q_form = draw_form(&r), d->k_form = draw_form(&r), d->v_form = draw_form(&r);
+    draw_stored(d, r);
     d->rope = d->attn.qk_dim > 1 ? (ph_rope)check_below(&r, 3) : PH_ROPE_NONE;
     d->rope_base = check_below(&r, 2) ? 10000 : 100;
     d->rope_dims = d->rope ? 2 * (1 + check_below(&r, d->attn.qk_dim / 2)) : 0;
@@ -369,13 +398,15 @@ const char *layer_text(const layer_case *c)
     snprintf(
         text, sizeof text,
         "model %d memory %d out %d concat %d, batch %d heads %d %d %d len %d %d dim "
-        "%d %d type %d mask %d softcap %g dropout %g, forms %d%d%d rope %d of %d norm "
-        "%d, bias %d visible %d gate %d sink %d lens %d %d past %d",
+        "%d %d type %d mask %d softcap %g dropout %g, forms %d%d%d%d of %d%d%d%d rope "
+        "%d of %d norm %d, bias %d visible %d gate %d sink %d lens %d %d past %d",
         d->model_dim, d->memory_dim, d->out_dim, d->concat, a->batch, a->q_heads,
         a->k_heads, a->v_heads, a->q_len, a->kv_len, a->qk_dim, a->v_dim, (int)a->dtype,
         (int)a->mask, (double)a->softcap, (double)a->dropout, (int)d->q_form,
-        (int)d->k_form, (int)d->v_form, (int)d->rope, d->rope_dims, d->qk_norm,
-        a->bias.batch, a->visible.batch, c->t[LT_GATE].data != NULL,
+        (int)d->k_form, (int)d->v_form, (int)d->o_form, (int)d->wq_dtype,
+        (int)d->wk_dtype, (int)d->wv_dtype, (int)d->wo_dtype, (int)d->rope,
+        d->rope_dims, d->qk_norm, a->bias.batch, a->visible.batch,
+        c->t[LT_GATE].data != NULL,
         c->t[LT_SINK].data != NULL, c->q_lens != NULL, c->kv_lens != NULL,
         c->past != NULL);
     return text;

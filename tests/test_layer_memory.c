@@ -112,7 +112,7 @@ static void stand(stand_in *s, const ph_layer *layer, int memory)
     s->args.saved_size = SIZE_MAX;
     s->grads = (ph_layer_grads){.dout = x, .dx = x, .dextra = s->dextra};
     if (memory) s->grads.dmemory = x;
-    const float **w[] = {&s->weights.wq, &s->weights.wk, &s->weights.wv, &s->weights.wo};
+    const void **w[] = {&s->weights.wq, &s->weights.wk, &s->weights.wv, &s->weights.wo};
     float **dw[] = {&s->grads.dwq, &s->grads.dwk, &s->grads.dwv, &s->grads.dwo};
     for (int i = 0; i < ph_layer_named(layer); i++)
         for (int n = 0; n < 4; n++)

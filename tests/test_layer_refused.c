@@ -60,7 +60,7 @@ SPOIL(cache_backward, d->cache = 1)
 SPOIL(cache_anchor,
       (d->cache = 1, d->attn.backward = 0, d->attn.anchor = PH_ANCHOR_OFFSET))
 SPOIL(concat_out, d->concat = 1)
-SPOIL(bad_form, d->k_form = (ph_form)2)
+SPOIL(bad_form, d->k_form = (ph_form)3)
 SPOIL(bad_rope, d->rope = (ph_rope)3)
 SPOIL(bad_base, d->rope_base = -1)
 SPOIL(nan_base, d->rope_base = NAN)
@@ -88,7 +88,7 @@ static const wrong_desc wrong_descs[] = {
     {cache_backward, PH_UNSUPPORTED, "cache is 1 and attn.backward 1, expected only one"},
     {cache_anchor, PH_BAD_ARGUMENT, "attn.anchor is 1, expected PH_ANCHOR_END"},
     {concat_out, PH_BAD_SHAPE, "out_dim is 10, expected 0 or 12 with concat"},
-    {bad_form, PH_BAD_ARGUMENT, "k_form is 2, expected PH_FORM_WHOLE or"},
+    {bad_form, PH_BAD_ARGUMENT, "k_form is 3, expected PH_FORM_WHOLE, _HEADS or"},
     {bad_rope, PH_BAD_ARGUMENT, "rope is 3, expected PH_ROPE_NONE"},
     {bad_base, PH_BAD_ARGUMENT, "rope_base is -1, expected a positive number"},
     {nan_base, PH_BAD_ARGUMENT, "rope_base is nan, expected a positive number"},

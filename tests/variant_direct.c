@@ -6,6 +6,7 @@
  */
 #include "variant_direct.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,23 +215,19 @@ static ph_layer_desc layer_desc(const direct *d)
 static void name_fields(ph_layer_weights *w, ph_layer_grads *g, const char *name,
                         const float *data, float *gradient)
 {
-    const struct {
+#define FIELD(name)                                                                      \
+    #name, offsetof(ph_layer_weights, name), offsetof(ph_layer_grads, d##name)
+    static const struct {
         const char *name;
-        const float **data;
-        float **gradient;
-    } fields[] = {{"wq", &w->wq, &g->dwq},
-                  {"wk", &w->wk, &g->dwk},
-                  {"wv", &w->wv, &g->dwv},
-                  {"wo", &w->wo, &g->dwo},
-                  {"bq", &w->bq, &g->dbq},
-                  {"bk", &w->bk, &g->dbk},
-                  {"bv", &w->bv, &g->dbv},
-                  {"bo", &w->bo, &g->dbo},
-                  {"q_norm", &w->q_norm, &g->dq_norm},
-                  {"k_norm", &w->k_norm, &g->dk_norm}};
+        size_t w, dw;
+    } fields[] = {{FIELD(wq)}, {FIELD(wk)}, {FIELD(wv)}, {FIELD(wo)},     {FIELD(bq)},
+                  {FIELD(bk)}, {FIELD(bv)}, {FIELD(bo)}, {FIELD(q_norm)},
+                  {FIELD(k_norm)}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (!strcmp(fields[i].name, name))
-            *fields[i].data = data, *fields[i].gradient = gradient;
+        if (!strcmp(fields[i].name, name)) {
+            memcpy((char *)w + fields[i].w, &data, sizeof data);
+            memcpy((char *)g + fields[i].dw, &gradient, sizeof gradient);
+        }
 }
 
 static ph_status load_parameters(direct *d, const ph_layer *layer, ph_layer_weights *w,

@@ -62,6 +62,9 @@ int run_measure(run_job *job, const char *name, const char *option, int64_t give
 int run_rewrite_inputs(run_job *job);
 int run_rewrite_gradients(run_job *job);
 
+/* Whether --transposed concerns this tensor. */
+int run_is_matrix(const char *name);
+
 /* ---- run_cache.c ---- */
 
 /* past, k_cache and v_cache, if IN has them: the capacity becomes attn.kv_len. */

@@ -30,9 +30,32 @@ static int at_least_one(int size)
     return size > 0 ? size : 1;
 }
 
-static ph_form form_of(const run_matrix *w)
+static ph_form form_of(const run_job *job, const run_matrix *w)
 {
+    if (job->options->transposed) return PH_FORM_LINEAR;
     return w->per_head ? PH_FORM_HEADS : PH_FORM_WHOLE;
+}
+
+/* The type that a matrix has in IN, or gets by --dtype. */
+static ph_dtype type_of(run_job *job, const char *name)
+{
+    const ph_tensor *w = run_find(job, name);
+    if (!w || !w->bytes) return PH_F32;
+    return job->options->has_dtype ? (ph_dtype)job->options->dtype : w->type;
+}
+
+/* How matrices are stored; the library reads them in place. */
+static void describe_matrices(run_job *job, run_layer_job *m)
+{
+    ph_layer_desc *d = &m->desc;
+    d->q_form = form_of(job, &m->q);
+    d->k_form = form_of(job, &m->k);
+    d->v_form = form_of(job, &m->v);
+    if (job->options->transposed && !d->concat) d->o_form = PH_FORM_LINEAR;
+    d->wq_dtype = m->zero_scale ? PH_F32 : type_of(job, "wq");
+    d->wk_dtype = type_of(job, "wk");
+    d->wv_dtype = type_of(job, "wv");
+    d->wo_dtype = type_of(job, "wo");
 }
 
 /* A scale of 0 is the default to the library. Plain queries can be erased instead; where
@@ -61,9 +84,6 @@ static void describe(run_job *job, run_layer_job *m)
     if (m->shifted) d->attn.dtype = PH_F32; /* two gradients of x are rounded as one */
     d->attn.qk_dim = at_least_one(a->qk_dim);
     d->attn.v_dim = at_least_one(a->v_dim);
-    d->q_form = form_of(&m->q);
-    d->k_form = form_of(&m->k);
-    d->v_form = form_of(&m->v);
     d->rope = !rotates              ? PH_ROPE_NONE
               : m->rope_interleaved ? PH_ROPE_INTERLEAVED
                                     : PH_ROPE_HALF;
@@ -77,6 +97,7 @@ static void describe(run_job *job, run_layer_job *m)
     d->qk_norm = o->qk_norm;
     d->cache = m->common.at_end;
     settle_scale(m, o);
+    describe_matrices(job, m);
 }
 
 static int check_dout(run_job *job, const run_layer_job *m)

@@ -2,6 +2,7 @@
  * run_layer_params.c - layer mode of `polyhead run`: parameters by the list of the
  * library, so that a variant that brings tensors needs no line here.
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "commands/run_layer.h"
@@ -9,10 +10,12 @@
 /* ---- finding ---- */
 
 /* wo may be cut into heads: its first two axes are then one. */
-static ph_param as_given(const ph_param *p, const ph_tensor *tensor)
+static ph_param as_given(const run_job *job, const ph_param *p, const ph_tensor *tensor)
 {
     ph_param cut = *p;
     const size_t *shape = tensor->shape;
+    if (job->options->transposed && run_is_matrix(p->name))
+        cut.dims[0] = p->dims[1], cut.dims[1] = p->dims[0];
     if (strcmp(p->name, "wo") || tensor->rank != 3) return cut;
     if (shape[0] * shape[1] != (size_t)p->dims[0]) return cut;
     cut.rank = 3;
@@ -26,7 +29,7 @@ static int find_parameter(run_job *job, const run_layer_job *m, const ph_param *
 {
     int rc = run_find_param(job, p, tensor);
     if (rc || !*tensor || m->plain) return rc;
-    ph_param given = as_given(p, *tensor);
+    ph_param given = as_given(job, p, *tensor);
     return run_check_param(job, *tensor, RUN_FLOATS, &given);
 }
 
@@ -54,14 +57,15 @@ int run_find_parameters(run_job *job, run_layer_job *m, const ph_layer *layer)
 
 /* ---- loading ---- */
 
-/* With --dtype a parameter is first rounded to that type, as if IN held it so. */
-static int load(run_job *job, const ph_tensor *given, size_t count, const float **data)
+/* With --dtype a parameter is first rounded to that type, as if IN held it so. A matrix
+   that the layer takes in that type stays in place. */
+static int load(run_job *job, const ph_tensor *given, size_t count, ph_dtype taken,
+                const void **data)
 {
-    const void *elements = NULL;
     *data = NULL;
     if (!given) return EXIT_OK;
     if (given->bytes == 0) {
-        *data = run_buffer(job, count, sizeof **data);
+        *data = run_buffer(job, count, sizeof(float));
         return *data ? EXIT_OK : EXIT_MEMORY;
     }
     ph_tensor tensor = *given;
@@ -72,18 +76,17 @@ static int load(run_job *job, const ph_tensor *given, size_t count, const float 
         tensor.type = dtype;
         tensor.bytes = count * ph_dtype_bytes(dtype, 1);
     }
-    if (!rc) rc = run_converted(job, &tensor, PH_F32, &elements);
-    *data = elements;
-    return rc;
+    return rc ? rc : run_converted(job, &tensor, taken, data);
 }
 
 /* Numbers times 0: what they give, NaN and infinity included, as with a scale of 0. */
-static int erase(run_job *job, size_t count, const float **data)
+static int erase(run_job *job, size_t count, const void **data)
 {
-    if (!*data) return EXIT_OK;
+    const float *given = *data;
+    if (!given) return EXIT_OK;
     float *zero = run_buffer(job, count, sizeof *zero);
     if (!zero) return EXIT_MEMORY;
-    for (size_t i = 0; i < count; i++) zero[i] = (*data)[i] * 0;
+    for (size_t i = 0; i < count; i++) zero[i] = given[i] * 0;
     *data = zero;
     return EXIT_OK;
 }
@@ -96,22 +99,25 @@ static int makes_queries(const char *name)
 int run_load_parameters(run_job *job, run_layer_job *m, const ph_layer *layer,
                         const float *list[RUN_PARAMETERS], ph_layer_weights *w)
 {
-    const struct {
+#define FIELD(name) #name, offsetof(ph_layer_weights, name)
+    static const struct {
         const char *name;
-        const float **field;
-    } fields[] = {{"wq", &w->wq},        {"wk", &w->wk}, {"wv", &w->wv},
-                  {"wo", &w->wo},        {"bq", &w->bq}, {"bk", &w->bk},
-                  {"bv", &w->bv},        {"bo", &w->bo}, {"q_norm", &w->q_norm},
-                  {"k_norm", &w->k_norm}};
+        size_t at;
+    } fields[] = {{FIELD(wq)}, {FIELD(wk)}, {FIELD(wv)}, {FIELD(wo)},     {FIELD(bq)},
+                  {FIELD(bk)}, {FIELD(bv)}, {FIELD(bo)}, {FIELD(q_norm)},
+                  {FIELD(k_norm)}};
     int named = ph_layer_named(layer);
     for (int i = 0; ph_layer_param(layer, i); i++) {
-        const char *name = ph_layer_param(layer, i)->name;
-        int rc = load(job, m->parameter[i], m->count[i], &list[i]);
-        if (!rc && m->zero_scale && makes_queries(name))
-            rc = erase(job, m->count[i], &list[i]);
+        const ph_param *p = ph_layer_param(layer, i);
+        const void *data;
+        int rc = load(job, m->parameter[i], m->count[i], p->dtype, &data);
+        if (!rc && m->zero_scale && makes_queries(p->name))
+            rc = erase(job, m->count[i], &data);
         if (rc) return rc;
+        list[i] = data;
         for (size_t f = 0; i < named && f < sizeof fields / sizeof fields[0]; f++)
-            if (!strcmp(fields[f].name, name)) *fields[f].field = list[i];
+            if (!strcmp(fields[f].name, p->name))
+                memcpy((char *)w + fields[f].at, &data, sizeof data);
     }
     w->extra = list + named;
     return EXIT_OK;

@@ -2,7 +2,7 @@
  * run_rewrite.c - layer mode of `polyhead run`: tensors of IN that the library takes in
  * another form are rewritten before the layer sees them, their gradients afterwards.
  *
- *     --transposed   wq, wk, wv, wo (columns, in_dim) become (in_dim, columns)
+ *     --transposed   wq, wk, wv, wo (columns, in_dim) are seen as (in_dim, columns)
  *     value_memory   [memory | value_memory] becomes the one source of keys and values:
  *                    wk gets rows of zeros below its own, wv above
  */
@@ -29,47 +29,32 @@ static ph_tensor *find_gradient(run_job *job, const char *name)
 
 static const char *const matrices[] = {"wq", "wk", "wv", "wo"};
 
-/* (rows, columns) to (columns, rows) */
-static void transpose(const ph_tensor *from, char *to)
+int run_is_matrix(const char *name)
 {
-    size_t rows = from->shape[0], columns = from->shape[1], size = element_size(from);
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < columns; c++)
-            memcpy(to + (c * rows + r) * size,
-                   (const char *)from->data + (r * columns + c) * size, size);
+    int found = 0;
+    for (int i = 0; i < 4; i++) found |= !strcmp(name, matrices[i]);
+    return found;
 }
 
-static ph_tensor with_axes_swapped(const ph_tensor *t)
+static void swap_axes(ph_tensor *t)
 {
-    ph_tensor swapped = *t;
-    swapped.shape[0] = t->shape[1];
-    swapped.shape[1] = t->shape[0];
-    return swapped;
+    size_t rows = t->shape[0];
+    t->shape[0] = t->shape[1];
+    t->shape[1] = rows;
 }
 
-static int transpose_matrix(run_job *job, const char *name)
+/* The matrix stays in place: its shape becomes that of the product, (in_dim, columns),
+   and the layer is told its form. */
+static int view_matrix(run_job *job, const char *name)
 {
     const run_axis axes[] = {{"columns", RUN_FREE, 0}, {"in_dim", RUN_FREE, 0}};
     const ph_tensor *given = run_find(job, name);
     if (!given) return EXIT_OK;
     int rc = run_check(job, given, RUN_FLOATS, 2, axes);
     if (rc) return rc;
-    ph_tensor swapped = with_axes_swapped(given);
-    char *data = run_replace(job, &swapped);
-    if (!data) return EXIT_MEMORY;
-    transpose(given, data);
-    return EXIT_OK;
-}
-
-static int transpose_gradient(run_job *job, const char *name)
-{
-    ph_tensor *g = find_gradient(job, name);
-    if (!g) return EXIT_OK;
-    char *data = run_buffer(job, g->shape[0] * g->shape[1], element_size(g));
-    if (!data) return EXIT_MEMORY;
-    transpose(g, data);
-    *g = with_axes_swapped(g);
-    g->data = data;
+    ph_tensor view = *given;
+    swap_axes(&view);
+    run_view(job, &view);
     return EXIT_OK;
 }
 
@@ -140,14 +125,18 @@ static int join_sources(run_job *job, const sources *s)
     return EXIT_OK;
 }
 
-/* One matrix of a head, or of all: where its own rows stand among those of zeros. */
+/* One matrix of a head, or of all, or one stored row of a transposed one: where its own
+   elements stand among zeros. */
 typedef struct padding {
     size_t heads, piece, step, start; /* bytes but for heads */
 } padding;
 
-static padding measure_padding(const ph_tensor *w, size_t above, size_t all)
+static padding measure_padding(const run_job *job, const ph_tensor *w, size_t above,
+                               size_t all)
 {
-    size_t row = w->shape[w->rank - 1] * element_size(w);
+    size_t size = element_size(w), row = w->shape[w->rank - 1] * size;
+    if (job->options->transposed)
+        return (padding){w->shape[1], w->shape[0] * size, all * size, above * size};
     return (padding){.heads = w->rank == 3 ? w->shape[0] : 1,
                      .piece = w->shape[w->rank - 2] * row,
                      .step = all * row,
@@ -167,7 +156,7 @@ static int pad_matrix(run_job *job, const char *name, size_t in_dim, size_t abov
     int rc = run_check(job, w, RUN_FLOATS, rank, rank == 3 ? cut : whole);
     if (rc) return rc;
     ph_tensor padded = *w;
-    padding p = measure_padding(w, above, all);
+    padding p = measure_padding(job, w, above, all);
     padded.shape[rank - 2] = all;
     char *data = run_replace(job, &padded);
     if (!data) return EXIT_MEMORY;
@@ -182,7 +171,7 @@ static int unpad_gradient(run_job *job, const char *name, size_t in_dim, size_t 
     if (!g) return EXIT_OK;
     ph_tensor own = *g;
     own.shape[own.rank - 2] = in_dim;
-    padding p = measure_padding(&own, above, all);
+    padding p = measure_padding(job, &own, above, all);
     char *data = run_buffer(job, p.heads, p.piece ? p.piece : 1);
     if (!data) return EXIT_MEMORY;
     copy_pieces(p.heads, p.piece, (const char *)g->data + p.start, p.step, data, p.piece);
@@ -214,7 +203,7 @@ int run_rewrite_inputs(run_job *job)
     sources s = {.value = run_find(job, "value_memory")};
     int rc = EXIT_OK;
     for (size_t i = 0; job->options->transposed && !rc && i < 4; i++)
-        rc = transpose_matrix(job, matrices[i]);
+        rc = view_matrix(job, matrices[i]);
     if (rc || !s.value) return rc;
     rc = check_variant(job);
     if (!rc) rc = find_sources(job, &s);
@@ -237,7 +226,9 @@ int run_rewrite_gradients(run_job *job)
         if (!rc) rc = unpad_gradient(job, "wv", s.value_dim, s.memory_dim, all);
         if (!rc) rc = split_gradient(job, &s);
     }
-    for (size_t i = 0; job->options->transposed && !rc && i < 4; i++)
-        rc = transpose_gradient(job, matrices[i]);
+    for (size_t i = 0; job->options->transposed && i < 4; i++) {
+        ph_tensor *g = find_gradient(job, matrices[i]);
+        if (g) swap_axes(g);
+    }
     return rc;
 }

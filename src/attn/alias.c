@@ -79,8 +79,8 @@ void ph_alias_grads(ph_mem_ranges *s, const ph_attn *a, const ph_grads *grads)
 void ph_alias_param(ph_mem_ranges *s, const char *prefix, const ph_param *param,
                     const void *base, int written)
 {
-    ph_mem_ranges_add(s, prefix, param->name, base, ph_param_size(param) * sizeof(float),
-                      written);
+    ph_mem_ranges_add(s, prefix, param->name, base,
+                      ph_dtype_bytes(param->dtype, ph_param_size(param)), written);
 }
 
 /* q, k, v and out, or their gradients; `heads` of the last. */

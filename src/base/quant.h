@@ -37,4 +37,13 @@ static inline float ph_quant_element(const void *row, ph_dtype type, int64_t i)
     return scale * (float)(block[4 + at] >> shift & 15) + ph_quant_f16(block + 2);
 }
 
+/* Element i of a tensor of any type that matrices are stored in. */
+static inline float ph_element(const void *x, ph_dtype type, int64_t i)
+{
+    if (type == PH_F32) return ((const float *)x)[i];
+    if (ph_dtype_is_block(type)) return ph_quant_element(x, type, i);
+    uint16_t half = ((const uint16_t *)x)[i];
+    return type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half);
+}
+
 #endif

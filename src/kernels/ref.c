@@ -16,14 +16,6 @@
 
 enum { MR = 4, NR = 16, FEW_ROWS = 2 };
 
-static float element(const void *row, ph_dtype type, int i)
-{
-    if (type == PH_F32) return ((const float *)row)[i];
-    if (ph_dtype_is_block(type)) return ph_quant_element(row, type, i);
-    uint16_t half = ((const uint16_t *)row)[i];
-    return type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half);
-}
-
 /* ---- packing ---- */
 
 static void pack_panel(float *dst, int64_t ld, const void *const *rows, int count, int k,
@@ -31,13 +23,14 @@ static void pack_panel(float *dst, int64_t ld, const void *const *rows, int coun
 {
     for (int kk = 0; kk < k; kk++)
         for (int r = 0; r < ld; r++)
-            dst[kk * ld + r] = r < count ? element(rows[r], type, kk) * scale : 0;
+            dst[kk * ld + r] = r < count ? ph_element(rows[r], type, kk) * scale : 0;
 }
 
 static void load_row(float *dst, const void *src, int n, ph_dtype type, float scale)
 {
     int padded = ph_round_up(n, PH_LANES);
-    for (int c = 0; c < padded; c++) dst[c] = c < n ? element(src, type, c) * scale : 0;
+    for (int c = 0; c < padded; c++)
+        dst[c] = c < n ? ph_element(src, type, c) * scale : 0;
 }
 
 static void pack_row_major(float *dst, int64_t ld, const void *const *rows, int count,
@@ -98,7 +91,7 @@ static void scores_in_place(int m, int n, int k, const float *a, int64_t lda,
             const void *key = ph_at(b, type, ph_min(j, n - 1) * ldb);
             float sum = 0, *highest = &lane_max[i * PH_LANES + j % PH_LANES];
             for (int kk = 0; kk < k; kk++)
-                sum = fmaf(a[i * lda + kk], element(key, type, kk), sum);
+                sum = fmaf(a[i * lda + kk], ph_element(key, type, kk), sum);
             s[i * PH_STRIP_LD + j] = sum;
             *highest = max(*highest, sum);
         }
@@ -483,7 +476,7 @@ static void pack_panels(float *dst, int width, int64_t panel, const void *src,
         const void *row = ph_at(src, type, kk * stride);
         for (int c = 0; c < ph_round_up(n, width); c++)
             dst[c / width * panel + kk * width + c % width] =
-                c < n ? element(row, type, c) : 0;
+                c < n ? ph_element(row, type, c) : 0;
     }
 }
 
@@ -499,7 +492,7 @@ static void product_few_rows(int m, int n, int k, const float *a, int64_t lda,
 {
     for (int kk = 0; kk < k; kk++)
         for (int j = 0; j < n; j++) {
-            float right = element(ph_at(b, type, kk * ldb), type, j);
+            float right = ph_element(ph_at(b, type, kk * ldb), type, j);
             for (int i = 0; i < m; i++)
                 c[i * ldc + j] = fmaf(a[i * lda + kk], right, c[i * ldc + j]);
         }
@@ -511,7 +504,7 @@ static void product_few_rows_t(int m, int n, int k, const float *a, int64_t lda,
 {
     for (int j = 0; j < n; j++)
         for (int kk = 0; kk < k; kk++) {
-            float right = element(ph_at(b, type, j * ldb), type, kk);
+            float right = ph_element(ph_at(b, type, j * ldb), type, kk);
             for (int i = 0; i < m; i++)
                 c[i * ldc + j] = fmaf(a[i * lda + kk], right, c[i * ldc + j]);
         }

@@ -81,7 +81,7 @@ static ph_status check_weights(const ph_layer *l, const ph_layer_weights *w)
 {
     const struct {
         const char *name;
-        const float *pointer;
+        const void *pointer;
     } fields[PH_NAMED] = {{"wq", w->wq},        {"wk", w->wk}, {"wv", w->wv},
                           {"wo", w->wo},        {"bq", w->bq}, {"bk", w->bk},
                           {"bv", w->bv},        {"bo", w->bo}, {"q_norm", w->q_norm},
@@ -292,8 +292,11 @@ ph_status ph_layer_check_grads_alias(const ph_layer *l, const ph_layer_weights *
     ph_mem_ranges_add(&s, "d", "memory", g->dmemory,
                       (size_t)l->kv_rows * (size_t)l->desc.memory_dim * size, PH_WRITTEN);
     ph_layer_list_grads(l, g, dparam);
-    for (int i = 0; i < l->params; i++)
-        ph_alias_param(&s, "d", &l->param[i], dparam[i], PH_WRITTEN);
+    for (int i = 0; i < l->params; i++) {
+        ph_param grad = l->param[i];
+        grad.dtype = PH_F32;
+        ph_alias_param(&s, "d", &grad, dparam[i], PH_WRITTEN);
+    }
     ph_alias_grads(&s, &attn, &grads);
     return ph_mem_ranges_check(&s, l->ctx);
 }

@@ -123,10 +123,14 @@ static ph_status check_options(ph_ctx *ctx, const ph_layer_desc *d)
 {
     const ph_form forms[3] = {d->q_form, d->k_form, d->v_form};
     for (int i = 0; i < 3; i++)
-        if ((unsigned)forms[i] > PH_FORM_HEADS)
+        if ((unsigned)forms[i] > PH_FORM_LINEAR)
             return ph_fail(ctx, PH_BAD_ARGUMENT,
-                           "%c_form is %d, expected PH_FORM_WHOLE or PH_FORM_HEADS",
+                           "%c_form is %d, expected PH_FORM_WHOLE, _HEADS or _LINEAR",
                            "qkv"[i], (int)forms[i]);
+    if (d->o_form != PH_FORM_WHOLE && d->o_form != PH_FORM_LINEAR)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "o_form is %d, expected PH_FORM_WHOLE or PH_FORM_LINEAR",
+                       (int)d->o_form);
     if ((unsigned)d->rope > PH_ROPE_INTERLEAVED)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "rope is %d, expected PH_ROPE_NONE, _HALF or _INTERLEAVED",
@@ -184,9 +188,11 @@ static void mha_shape(ph_layer *l, const ph_layer_desc *given)
     s->q = (ph_projection){d->model_dim, a->q_heads, a->qk_dim, .form = d->q_form};
     s->k = (ph_projection){source, a->k_heads, a->qk_dim, .form = d->k_form};
     s->v = (ph_projection){source, a->v_heads, a->v_dim, .form = d->v_form};
+    s->q.type = d->wq_dtype, s->k.type = d->wk_dtype, s->v.type = d->wv_dtype;
     s->q.norm = s->k.norm = d->qk_norm ? a->qk_dim : 0;
     s->q.angles = s->k.angles = d->rope ? d->rope_dims / 2 : 0;
-    s->q.w = s->k.w = s->v.w = s->q.gain = s->k.gain = s->v.gain = s->q.from = -1;
+    s->q.w = s->k.w = s->v.w = s->q.gain = s->k.gain = s->v.gain = -1;
+    s->q.from = s->k.from = s->v.from = -1;
     s->out_heads = a->q_heads, s->out_dim = a->v_dim;
     s->attn.dtype = PH_F32;
     if (ph_desc_grows(d)) s->attn.anchor = PH_ANCHOR_END;
@@ -255,12 +261,15 @@ static void add_named(ph_layer *l, int field, ph_param param)
     l->param[l->params++] = param;
 }
 
-/* A matrix (in, heads*dim), or (heads, in, dim). */
+/* A matrix (in, heads*dim), (heads, in, dim) or (heads*dim, in). */
 static void add_matrix(ph_layer *l, int field, const char *name, const ph_projection *p)
 {
     ph_param param = {.name = name, .rank = 2, .dims = {p->in, p->heads * p->dim}};
     if (p->form == PH_FORM_HEADS)
         param = (ph_param){.name = name, .rank = 3, .dims = {p->heads, p->in, p->dim}};
+    if (p->form == PH_FORM_LINEAR)
+        param.dims[0] = p->heads * p->dim, param.dims[1] = p->in;
+    param.dtype = p->type;
     if (p->heads && p->w < 0) add_named(l, field, param);
 }
 
@@ -311,7 +320,56 @@ static ph_status settle_out(ph_layer *l)
                        "out_dim is %d, expected 0 or %d with concat", d->out_dim, width);
     if (d->out_dim == 0) d->out_dim = d->concat ? width : d->model_dim;
     l->out = (ph_projection){width, 1, d->out_dim, .w = -1};
+    l->out.form = d->o_form, l->out.type = d->wo_dtype;
     l->out_cols = d->out_dim;
+    return PH_OK;
+}
+
+/* Block types: whole blocks in a stored row, and no gradients through them. */
+static ph_status check_blocks(const ph_layer *l, const char *name, const ph_projection *p)
+{
+    const char *type = ph_dtype_name(p->type);
+    int row = ph_projection_stored_row(p);
+    if (row % PH_QUANT_BLOCK)
+        return ph_fail(l->ctx, PH_BAD_SHAPE,
+                       "%s is stored as %s in rows of %d elements, expected a multiple "
+                       "of %d",
+                       name, type, row, PH_QUANT_BLOCK);
+    if (l->desc.attn.backward)
+        return ph_fail(l->ctx, PH_UNSUPPORTED,
+                       "%s is stored as %s and attn.backward is 1, expected F32, F16 or "
+                       "BF16 where there are gradients",
+                       name, type);
+    return PH_OK;
+}
+
+/* A matrix that is not a named field is the variant's own: float, (in, columns). */
+static ph_status check_matrix(const ph_layer *l, const char *name, int named,
+                              const ph_projection *p)
+{
+    if ((unsigned)p->type > PH_Q4_1)
+        return ph_fail(l->ctx, PH_BAD_ARGUMENT,
+                       "%s_dtype is %d, expected PH_F32, PH_F16, PH_BF16, PH_Q8_0, "
+                       "PH_Q4_0 or PH_Q4_1",
+                       name, (int)p->type);
+    if (!named && (p->type != PH_F32 || p->form == PH_FORM_LINEAR))
+        return ph_fail(l->ctx, PH_UNSUPPORTED,
+                       "%s has a type or the form PH_FORM_LINEAR, expected neither in a "
+                       "layer without %s",
+                       name, name);
+    return ph_dtype_is_block(p->type) ? check_blocks(l, name, p) : PH_OK;
+}
+
+static ph_status check_matrices(ph_layer *l)
+{
+    ph_shape *s = &l->shape;
+    PH_TRY(check_matrix(l, "wq", s->q.w < 0, &s->q));
+    PH_TRY(check_matrix(l, "wk", s->k.w < 0, &s->k));
+    PH_TRY(check_matrix(l, "wv", s->v.heads > 0, &s->v));
+    PH_TRY(check_matrix(l, "wo", !l->desc.concat, &l->out));
+    if (ph_dtype_is_block(s->q.type) && s->q.form == PH_FORM_WHOLE &&
+        s->q.dim % PH_QUANT_BLOCK)
+        s->sparse_q = 0; /* a head would begin inside a block */
     return PH_OK;
 }
 
@@ -344,6 +402,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     PH_TRY(check_rope_dims(l->ctx, d));
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
     PH_TRY(settle_out(l));
+    PH_TRY(check_matrices(l));
     settle_tiles(l);
     l->q_rows = ph_desc_rows(d);
     l->kv_rows = ph_desc_key_rows(d);

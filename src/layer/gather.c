@@ -36,15 +36,11 @@ ph_gather ph_layer_gather_scratch(const ph_layer *l, ph_arena *arena)
 static ph_gemm product(const ph_layer *l, const ph_layer_weights *w, int head, int rows,
                        const ph_gather *scratch)
 {
-    ph_projection one = l->shape.q;
-    int all = one.heads * one.dim, apart = one.form == PH_FORM_HEADS;
-    int64_t at = (int64_t)head * (apart ? one.in : 1) * one.dim;
-    one.heads = 1, one.pad = one.tail = 0;
-    ph_gemm g = ph_layer_product(&one, ph_float_at(w->wq, at),
+    ph_projection one = ph_projection_heads(&l->shape.q, head, 1);
+    one.pad = one.tail = 0;
+    return ph_projection_product(&one, w->wq,
                                  ph_float_at(w->bq, (int64_t)head * one.dim), rows,
                                  scratch->x, l->desc.attn.dtype, scratch->q);
-    if (!apart) g.b_row = all;
-    return g;
 }
 
 /* For any number of tokens that a head may get. */

@@ -4,7 +4,7 @@
  *     create.c         checks a description; the variant's kind changes the shape
  *     about.c          properties of a layer
  *     check.c          checks the arguments of a call
- *     project.c        a projection and its gradients as matrix products; padding rows
+ *     project.c        rows of tensors: copies, padding
  *     position.c       RMS norm and rotation of q and k, and their backward pass
  *     gate.c           the product of the caller's gate and the kind's
  *     gather.c         queries of routed (token, head) pairs only
@@ -107,20 +107,6 @@ ph_status ph_layer_check_grads(const ph_layer *layer, const ph_layer_weights *we
                                const ph_layer_args *args, const ph_layer_grads *grads);
 
 /* ---- project.c ---- */
-
-/* y = x w + bias, x of `type`; y are rows of the projection */
-ph_gemm ph_layer_product(const ph_projection *proj, const float *weights,
-                         const float *bias, int rows, const void *x, ph_dtype type,
-                         float *y);
-/* dx (+)= dy w^T */
-ph_gemm ph_layer_product_dx(const ph_projection *proj, const float *weights, int rows,
-                            const float *dy, float *dx, int add);
-/* dw = x^T dy */
-ph_gemm ph_layer_product_dw(const ph_projection *proj, int rows, const void *x,
-                            ph_dtype type, const float *dy, float *dw);
-/* sums[c] = sum over rows of dy[row][c]; ones holds `rows` ones */
-ph_gemm ph_layer_sum(const ph_projection *proj, int rows, const float *ones,
-                     const float *dy, float *sums);
 
 /* The tokens of x in a call, and those it projects to keys; `len` of the latter is 0
    where all keys are cached. */

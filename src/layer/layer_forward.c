@@ -27,13 +27,13 @@ typedef struct forward_call {
     ph_workspace work; /* for one product or attention at a time */
 } forward_call;
 
-static void add_projection(forward_call *c, const ph_projection *proj, const float *named,
+static void add_projection(forward_call *c, const ph_projection *proj, const void *named,
                            const float *bias, int rows, const void *x, float *y, int same)
 {
-    const float *w = proj->w < 0 ? named : c->kind.param[proj->w];
+    const void *w = proj->w < 0 ? named : c->kind.param[proj->w];
     if (!proj->heads) return;
     c->list[c->count] =
-        ph_layer_product(proj, w, bias, rows, x, c->layer->desc.attn.dtype, y);
+        ph_projection_product(proj, w, bias, rows, x, c->layer->desc.attn.dtype, y);
     c->list[c->count].same_a = same && c->count;
     c->count++;
 }
@@ -53,7 +53,8 @@ static void list_products(forward_call *c)
                    !memory && from < 0);
     add_projection(c, &s->v, w->wv, w->bv, c->key_tokens.rows, source, p->v,
                    s->k.heads > 0);
-    c->output = ph_layer_product(&l->out, w->wo, w->bo, l->q_rows, c->out, PH_F32, NULL);
+    c->output =
+        ph_projection_product(&l->out, w->wo, w->bo, l->q_rows, c->out, PH_F32, NULL);
     c->output.c = c->args->out, c->output.c_type = l->desc.attn.dtype;
 }
 

@@ -1,85 +1,10 @@
 /*
- * project.c - projections and their gradients as matrix products, and padding rows.
- *
- *     y = x w + b      dx = dy w^T      dw = x^T dy      db = sum of the rows of dy
- *
- * A matrix per head, (heads, in, dim), is the matrix (in, heads*dim) with its columns in
- * blocks of `dim` with a stride of in*dim; the products read and write it in place, so
- * both forms run the same sums.
+ * project.c - the rows of a layer's tensors: copies, conversion, padding.
  */
 #include <string.h>
 
 #include "kernels/kernels.h"
 #include "layer/layer.h"
-
-static int in_blocks(const ph_projection *p)
-{
-    return p->form == PH_FORM_HEADS && p->heads > 1;
-}
-
-static int64_t block_step(const ph_projection *p)
-{
-    return (int64_t)p->in * p->dim;
-}
-
-/* Columns of the matrix. */
-static int columns(const ph_projection *p)
-{
-    return p->heads * p->dim;
-}
-
-/* Row length of one block, or of the whole matrix. */
-static int row_length(const ph_projection *p)
-{
-    return in_blocks(p) ? p->dim : columns(p);
-}
-
-ph_gemm ph_layer_product(const ph_projection *p, const float *weights, const float *bias,
-                         int rows, const void *x, ph_dtype type, float *y)
-{
-    ph_gemm g = {.m = rows, .n = columns(p), .k = p->in, .tiles = p->tiles};
-    g.a = x, g.a_type = type, g.a_row = p->in, g.a_col = 1;
-    g.b = weights, g.b_row = row_length(p), g.b_col = 1;
-    if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
-    g.c = y ? y + p->pad : NULL, g.c_row = ph_projection_row(p), g.bias = bias;
-    return g;
-}
-
-ph_gemm ph_layer_product_dx(const ph_projection *p, const float *weights, int rows,
-                            const float *dy, float *dx, int add)
-{
-    ph_gemm g = {.m = rows, .n = p->in, .k = columns(p), .add = add};
-    g.a = dy, g.a_row = ph_projection_width(p), g.a_col = 1;
-    g.b = weights, g.b_row = 1, g.b_col = row_length(p);
-    if (in_blocks(p)) g.b_block = p->dim, g.b_step = block_step(p);
-    if (in_blocks(p) && p->dim == 1) /* (heads, in): contiguous along in */
-        g.b_row = p->in, g.b_col = 1, g.b_block = 0;
-    g.c = dx, g.c_row = p->in, g.tiles = p->back_tiles;
-    return g;
-}
-
-ph_gemm ph_layer_product_dw(const ph_projection *p, int rows, const void *x,
-                            ph_dtype type, const float *dy, float *dw)
-{
-    ph_gemm g = {.m = p->in, .n = columns(p), .k = rows, .tiles = p->back_tiles};
-    g.a = x, g.a_type = type, g.a_row = 1, g.a_col = p->in;
-    g.b = dy, g.b_row = ph_projection_width(p), g.b_col = 1;
-    g.c = dw, g.c_row = row_length(p);
-    if (in_blocks(p)) g.c_block = p->dim, g.c_step = block_step(p);
-    return g;
-}
-
-ph_gemm ph_layer_sum(const ph_projection *p, int rows, const float *ones, const float *dy,
-                     float *sums)
-{
-    ph_gemm g = {.m = 1, .n = columns(p), .k = rows};
-    g.a = ones, g.a_row = rows, g.a_col = 1;
-    g.b = dy, g.b_row = ph_projection_width(p), g.b_col = 1;
-    g.c = sums, g.c_row = columns(p);
-    return g;
-}
-
-/* ---- rows -------------------------------------------------------------------------- */
 
 ph_tokens ph_layer_x_tokens(const ph_layer *l, const ph_layer_args *args)
 {

@@ -152,17 +152,12 @@ ph_gemm ph_layer_slice_v(const ph_layer *l, int first, const ph_layer_weights *w
                          const void *source, float *v)
 {
     const ph_attn *a = &l->shape.attn;
-    ph_projection proj = l->shape.v;
-    int head = first * a->v_heads / a->q_heads, all = proj.heads * proj.dim;
-    int64_t matrix = (int64_t)proj.in * proj.dim;
-    proj.heads = ph_max(a->v_heads * l->slice_heads / a->q_heads, 1);
-    int apart = proj.form == PH_FORM_HEADS;
-    ph_gemm g = ph_layer_product(
-        &proj, ph_float_at(w->wv, head * (apart ? matrix : (int64_t)proj.dim)),
-        ph_float_at(w->bv, (int64_t)head * proj.dim), l->kv_rows, source,
-        l->desc.attn.dtype, v);
-    if (!apart) g.b_row = all;
-    return g;
+    int head = first * a->v_heads / a->q_heads;
+    int heads = ph_max(a->v_heads * l->slice_heads / a->q_heads, 1);
+    ph_projection proj = ph_projection_heads(&l->shape.v, head, heads);
+    return ph_projection_product(&proj, w->wv,
+                                 ph_float_at(w->bv, (int64_t)head * proj.dim), l->kv_rows,
+                                 source, l->desc.attn.dtype, v);
 }
 
 /* ---- columns ----------------------------------------------------------------------- */

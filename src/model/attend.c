@@ -49,13 +49,14 @@ static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int s
 
 /* y = heads wo + bo */
 static ph_status project(ph_pass *p, const ph_pass_stack *stack, int sublayer,
-                         const ph_layer_weights *w)
+                         const ph_bound *b)
 {
     const ph_config *c = &p->model->config;
     const ph_act *act = &stack->acts[sublayer];
     int width = act->layer ? ph_act_width(act) : ph_config_heads_width(c);
     ph_gemm g =
-        ph_product(stack->rows, width, c->model_dim, act->heads, w->wo, w->bo, p->y);
+        ph_product(stack->rows, width, c->model_dim, act->heads, b->wo,
+                   b->weights.bo, p->y);
     return ph_model_multiply(p->model, &g, 1);
 }
 
@@ -70,12 +71,12 @@ static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int subla
     ph_bound bound;
     ph_model_bind(p->model, def, p->block, NULL, &bound);
     float *q = act->heads + (size_t)stack->rows * (size_t)width;
-    ph_gemm g = ph_product(stack->rows, c->model_dim, width, act->a, bound.weights.wq,
+    ph_gemm g = ph_product(stack->rows, c->model_dim, width, act->a, bound.wq,
                            bound.weights.bq, q);
     ph_args args = {.q = q, .k = cache->k, .v = cache->v, .out = act->heads};
     PH_TRY(ph_model_multiply(p->model, &g, 1));
     PH_TRY(ph_forward(act->plan, &args));
-    return project(p, stack, sublayer, &bound.weights);
+    return project(p, stack, sublayer, &bound);
 }
 
 ph_status ph_attend_forward(ph_pass *p, int stack_index, int sublayer)
@@ -93,7 +94,7 @@ ph_status ph_attend_forward(ph_pass *p, int stack_index, int sublayer)
     args.out = act->heads;
     PH_TRY(ph_layer_forward(act->layer, &inner, &args));
     if (p->see) p->see(p->user, def->site, act->heads);
-    return project(p, stack, sublayer, &bound.weights);
+    return project(p, stack, sublayer, &bound);
 }
 
 /* Recomputes attention of an open pass to look at its weights; out: its heads. */

@@ -58,8 +58,8 @@ static ph_status fill_cache(const ph_decoder *d, int sublayer)
     ph_bound b;
     ph_model_bind(m, def, m->block, NULL, &b);
     ph_gemm list[2] = {
-        ph_product(rows, in, out, x, b.weights.wk, b.weights.bk, cache->k),
-        ph_product(rows, in, out, x, b.weights.wv, b.weights.bv, cache->v)};
+        ph_product(rows, in, out, x, b.wk, b.weights.bk, cache->k),
+        ph_product(rows, in, out, x, b.wv, b.weights.bv, cache->v)};
     list[1].same_a = 1;
     return ph_model_multiply(m, list, 2);
 }

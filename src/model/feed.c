@@ -18,19 +18,38 @@ typedef struct feed_job {
     uint64_t stream; /* of dropout */
 } feed_job;
 
-typedef struct weights {
-    float *w[3], *b[3]; /* w3 and biases may be NULL */
-} weights;
+/* w3 and biases may be NULL. */
+typedef struct feed_weights {
+    ph_matrix w[3];
+    const float *b[3];
+} feed_weights;
 
-static weights weights_of(const ph_model *m, const ph_sublayer *sublayer, float *block)
+typedef struct feed_grads {
+    float *w[3], *b[3];
+} feed_grads;
+
+static feed_weights weights_of(const ph_model *m, const ph_sublayer *sublayer,
+                               const float *block)
 {
     const ph_weight *p = &m->params[sublayer->first];
     int count = ph_config_gated(&m->config) ? 3 : 2;
-    weights w = {0};
-    for (int i = 0; i < count; i++) w.w[i] = block + p[i].at;
+    feed_weights w = {0};
+    for (int i = 0; i < count; i++)
+        w.w[i] = ph_model_matrix(m, block, sublayer->first + i);
     if (sublayer->count > count)
         for (int i = 0; i < count; i++) w.b[i] = block + p[count + i].at;
     return w;
+}
+
+static feed_grads grads_of(const ph_model *m, const ph_sublayer *sublayer, float *grads)
+{
+    const ph_weight *p = &m->params[sublayer->first];
+    int count = ph_config_gated(&m->config) ? 3 : 2;
+    feed_grads d = {0};
+    for (int i = 0; i < count; i++) d.w[i] = grads + p[i].at;
+    if (sublayer->count > count)
+        for (int i = 0; i < count; i++) d.b[i] = grads + p[count + i].at;
+    return d;
 }
 
 /* ---- the activation ---------------------------------------------------------------- */
@@ -111,7 +130,7 @@ static void activation(ph_pass *p, const ph_pass_stack *stack, int sublayer, int
 
 /* Half number i of h = [a w1 + b1 | a w3 + b3]. */
 static ph_gemm first_product(const ph_pass *p, const ph_pass_stack *stack,
-                             const ph_act *act, const weights *w, int i)
+                             const ph_act *act, const feed_weights *w, int i)
 {
     const ph_config *c = &p->model->config;
     ph_gemm g = ph_product(stack->rows, c->model_dim, c->ff_dim, act->a, w->w[2 * i],
@@ -125,23 +144,24 @@ ph_status ph_feed_forward(ph_pass *p, int stack_index, int sublayer)
     const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_act *act = &stack->acts[sublayer];
     const ph_config *c = &p->model->config;
-    weights w = weights_of(p->model, &stack->def->sublayers[sublayer], (float *)p->block);
+    feed_weights w =
+        weights_of(p->model, &stack->def->sublayers[sublayer], p->block);
     ph_gemm first[2] = {first_product(p, stack, act, &w, 0)};
-    if (w.w[2]) first[1] = first_product(p, stack, act, &w, 1);
+    if (w.w[2].data) first[1] = first_product(p, stack, act, &w, 1);
     ph_gemm second =
         ph_product(stack->rows, c->ff_dim, c->model_dim, act->g, w.w[1], w.b[1], p->y);
-    PH_TRY(ph_model_multiply(p->model, first, w.w[2] ? 2 : 1));
+    PH_TRY(ph_model_multiply(p->model, first, w.w[2].data ? 2 : 1));
     activation(p, stack, sublayer, 0);
     return ph_model_multiply(p->model, &second, 1);
 }
 
 /* Gradients of one half of h: da, added to what the other left, dw and db. */
 static ph_status first_backward(ph_pass *p, const ph_pass_stack *stack, const ph_act *act,
-                                const weights *w, const weights *d, int i)
+                                const feed_weights *w, const feed_grads *d, int i)
 {
     const ph_model *m = p->model;
     int rows = stack->rows, dim = m->config.model_dim, ff = m->config.ff_dim;
-    int gated = w->w[2] != NULL, width = ph_config_ff_width(&m->config);
+    int gated = w->w[2].data != NULL, width = ph_config_ff_width(&m->config);
     const float *dh = gated ? act->h + (size_t)i * (size_t)ff : p->dg;
     ph_gemm list[3] = {ph_product_dx(m, rows, dim, ff, dh, w->w[2 * i], p->da),
                        ph_product_dw(m, rows, dim, ff, act->a, dh, d->w[2 * i])};
@@ -157,13 +177,13 @@ ph_status ph_feed_backward(ph_pass *p, int stack_index, int sublayer)
     const ph_act *act = &stack->acts[sublayer];
     const ph_model *m = p->model;
     int rows = stack->rows, dim = m->config.model_dim, ff = m->config.ff_dim;
-    weights w = weights_of(m, &stack->def->sublayers[sublayer], (float *)p->block);
-    weights d = weights_of(m, &stack->def->sublayers[sublayer], p->grads);
+    feed_weights w = weights_of(m, &stack->def->sublayers[sublayer], p->block);
+    feed_grads d = grads_of(m, &stack->def->sublayers[sublayer], p->grads);
     ph_gemm second[3] = {ph_product_dx(m, rows, ff, dim, p->dy, w.w[1], p->dg),
                          ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w[1])};
     if (d.b[1]) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b[1]);
     PH_TRY(ph_model_multiply(m, second, d.b[1] ? 3 : 2));
     activation(p, stack, sublayer, 1);
     PH_TRY(first_backward(p, stack, act, &w, &d, 0));
-    return w.w[2] ? first_backward(p, stack, act, &w, &d, 1) : PH_OK;
+    return w.w[2].data ? first_backward(p, stack, act, &w, &d, 1) : PH_OK;
 }

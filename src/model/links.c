@@ -99,7 +99,7 @@ static ph_gemm product(const ph_pass *p, int which, float *y)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
     ph_gemm g = ph_product(p->stacks[0].rows, w->dims[0], w->dims[1], ph_pass_output(p),
-                           p->block + w->at, NULL, y);
+                           ph_matrix_of(p->block + w->at), NULL, y);
     g.same_a = which > 0;
     return g;
 }
@@ -156,7 +156,7 @@ static ph_gemm product_dx(const ph_pass *p, int which, const float *dy)
 {
     const ph_weight *w = &p->model->params[p->model->links + which];
     ph_gemm g = ph_product_dx(p->model, p->stacks[0].rows, w->dims[0], w->dims[1], dy,
-                              p->block + w->at, p->da);
+                              ph_matrix_of(p->block + w->at), p->da);
     g.add = which > 0;
     return g;
 }

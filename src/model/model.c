@@ -288,7 +288,7 @@ static ph_status assign_offsets(ph_model *m, int matrices)
     for (int i = 0; i < m->param_count; i++) {
         ph_weight *p = &m->params[i];
         size_t aligned;
-        if ((p->rank > 1) != matrices) continue;
+        if ((p->rank > 1) != matrices || p->stored.data) continue;
         p->at = m->floats;
         if (ph_size_align_up(p->count, PH_ALIGN / sizeof(float), &aligned) ||
             ph_size_add(m->floats, aligned, &m->floats) ||
@@ -296,6 +296,14 @@ static ph_status assign_offsets(ph_model *m, int matrices)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "the model is too large");
     }
     return PH_OK;
+}
+
+ph_status ph_model_layout(ph_model *m)
+{
+    m->floats = 0;
+    PH_TRY(assign_offsets(m, 1));
+    m->decayed = m->floats;
+    return assign_offsets(m, 0);
 }
 
 ph_status ph_model_allocate(ph_model *m)
@@ -312,6 +320,7 @@ ph_status ph_model_allocate(ph_model *m)
         *t = (ph_tensor){.name = p->name, .type = PH_F32, .rank = p->rank};
         for (int d = 0; d < p->rank; d++) t->shape[d] = (size_t)p->dims[d];
         t->data = m->block + p->at, t->bytes = p->count * sizeof(float);
+        if (p->stored.data) ph_model_show_stored(p, t);
     }
     return PH_OK;
 }
@@ -332,9 +341,7 @@ static ph_status build(ph_model *m)
     if (!m->params || !m->stacks[0].sublayers || (both && !m->stacks[1].sublayers))
         return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a model");
     PH_TRY(list_all(m));
-    PH_TRY(assign_offsets(m, 1));
-    m->decayed = m->floats;
-    return assign_offsets(m, 0);
+    return ph_model_layout(m);
 }
 
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
@@ -485,6 +492,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
     if (stack->causal && !cross) set_mask(c, sublayer->layer, &d.attn);
     if (c->positions == PH_POS_ROPE && !cross) set_rope(c, &d);
     if (c->positions == PH_POS_T5 && !cross) d.attn.reach = PH_BUCKETS_REACH;
+    ph_model_describe_stored(m, sublayer, &d);
     return d;
 }
 
@@ -502,11 +510,13 @@ static const struct {
 #undef NAMED
 };
 
-static void bind_named(ph_bound *out, const char *name, const float *weight, float *grad)
+static void bind_named(ph_bound *out, const char *name, ph_matrix weight, float *grad)
 {
+    ph_matrix *const matrices[4] = {&out->wq, &out->wk, &out->wv, &out->wo};
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
         if (strcmp(name, named[i].name)) continue;
-        memcpy((char *)&out->weights + named[i].weight, &weight, sizeof weight);
+        if (i < 4) *matrices[i] = weight;
+        memcpy((char *)&out->weights + named[i].weight, &weight.data, sizeof weight.data);
         memcpy((char *)&out->grads + named[i].grad, &grad, sizeof grad);
     }
 }
@@ -517,12 +527,12 @@ void ph_model_bind(const ph_model *m, const ph_sublayer *sublayer, const float *
     memset(out, 0, sizeof *out);
     for (int i = 0; i < sublayer->count; i++) {
         const ph_weight *p = &m->params[sublayer->first + i];
-        const float *weight = block + p->at;
+        const ph_matrix weight = ph_model_matrix(m, block, sublayer->first + i);
         float *grad = grads ? grads + p->at : NULL;
         if (i < sublayer->named)
             bind_named(out, strrchr(p->name, '.') + 1, weight, grad);
         else
-            out->extra[i - sublayer->named] = weight,
+            out->extra[i - sublayer->named] = weight.data,
                            out->dextra[i - sublayer->named] = grad;
     }
     if (sublayer->count == sublayer->named) return;

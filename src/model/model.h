@@ -44,6 +44,19 @@ typedef enum ph_start {
     PH_START_BLOCK /* (heads, columns): 1 in the head's own columns */
 } ph_start;
 
+/* A matrix as it is stored. */
+typedef struct ph_matrix {
+    const void *data;
+    ph_dtype type;
+    ph_form form; /* PH_FORM_WHOLE: as its shape says, row by row; PH_FORM_LINEAR: the
+                     transpose */
+} ph_matrix;
+
+static inline ph_matrix ph_matrix_of(const float *data)
+{
+    return (ph_matrix){.data = data};
+}
+
 typedef struct ph_weight {
     char name[48];
     int rank, dims[4];
@@ -51,6 +64,7 @@ typedef struct ph_weight {
     size_t unused;    /* of these, as ph_param says */
     ph_start start;   /* how it is initialised */
     float size;       /* standard deviation, or bound of the uniform values */
+    ph_matrix stored; /* where it lies if not in the block; data NULL: there */
 } ph_weight;
 
 typedef enum ph_sublayer_kind {
@@ -133,7 +147,33 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
    that memory, cleared: a reader checks the shapes first. */
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
                          ph_split split, const char *const *tokens, int count);
+ph_status ph_model_layout(ph_model *model);
 ph_status ph_model_allocate(ph_model *model);
+
+/* ---- stored.c: parameters in place ------------------------------------------------- */
+
+/* Between the two: parameter `index` is read in place, where a mapped file has it. form
+   PH_FORM_LINEAR: (out, in), the transpose of its shape here. Memory and file outlive the
+   model, which cannot be trained or written then. Only matrices of plain projections,
+   feed-forward, embeddings and output may be stored; PH_UNSUPPORTED, without a sentence:
+   this one must be converted into the block. */
+ph_status ph_model_store(ph_model *model, int index, ph_matrix stored);
+
+/* A parameter where it lies: in place, or in this block. */
+ph_matrix ph_model_matrix(const ph_model *m, const float *block, int index);
+
+/* One row of a matrix as floats. */
+void ph_model_row(const ph_model *m, const float *block, int index, int row, float *to);
+
+/* Refuses what changes or writes parameters where some are stored in place. */
+ph_status ph_model_check_own(const ph_model *m, const char *what);
+
+/* What the public sees of such a parameter; and types and forms of a sublayer's. */
+void ph_model_show_stored(const ph_weight *p, ph_tensor *tensor);
+void ph_model_describe_stored(const ph_model *m, const ph_sublayer *sublayer,
+                              ph_layer_desc *desc);
+
+/* ---- shapes ------------------------------------------------------------------------ */
 
 /* Positions 0 to rows - 1 at least, (rows, model_dim), for as long as the model lives;
    NULL where it has no sinusoidal positions. Safe from several threads at once. */
@@ -149,6 +189,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
 typedef struct ph_bound {
     ph_layer_weights weights;
     ph_layer_grads grads;
+    ph_matrix wq, wk, wv, wo;          /* as products take them */
     const float *extra[PH_EXTRAS_MAX]; /* the variant's own */
     float *dextra[PH_EXTRAS_MAX];
 } ph_bound;
@@ -163,16 +204,16 @@ enum { PH_BUCKETS = 32, PH_BUCKETS_REACH = 128 };
 /* ---- products.c -------------------------------------------------------------------- */
 
 /* y = x w + b: x (rows, in), w (in, out), y (rows, out); b may be NULL. */
-ph_gemm ph_product(int rows, int in, int out, const float *x, const float *w,
-                   const float *b, float *y);
+ph_gemm ph_product(int rows, int in, int out, const float *x, ph_matrix w, const float *b,
+                   float *y);
 
 /* x = y w^T with the same shapes. */
-ph_gemm ph_product_transposed(int rows, int in, int out, const float *y, const float *w,
+ph_gemm ph_product_transposed(int rows, int in, int out, const float *y, ph_matrix w,
                               float *x);
 
 /* The gradients of y = x w + b; db takes rows times 1. */
 ph_gemm ph_product_dx(const ph_model *m, int rows, int in, int out, const float *dy,
-                      const float *w, float *dx);
+                      ph_matrix w, float *dx);
 ph_gemm ph_product_dw(const ph_model *m, int rows, int in, int out, const float *x,
                       const float *dy, float *dw);
 ph_gemm ph_product_db(int rows, int out, const float *ones, const float *dy, float *db);

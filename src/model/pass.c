@@ -147,6 +147,7 @@ static ph_status make_layer(ph_pass *p, const ph_pass_stack *stack,
     d.attn.backward = p->shape.backward;
     if (!p->shape.backward) d.attn.dropout = 0;
     d.concat = p->shape.open;
+    if (d.concat) d.o_form = PH_FORM_WHOLE, d.wo_dtype = PH_F32;
     return ph_layer_create(&act->layer, p->model->ctx, &d);
 }
 
@@ -302,7 +303,9 @@ ph_status ph_pass_logits(ph_pass *p)
     const ph_weight *w = &p->model->params[p->model->output];
     ph_gemm g =
         ph_product_transposed(p->stacks[p->stack_count - 1].rows, w->dims[0], w->dims[1],
-                              ph_pass_output(p), p->block + w->at, p->logits);
+                              ph_pass_output(p),
+                              ph_model_matrix(p->model, p->block, p->model->output),
+                              p->logits);
     return ph_model_multiply(p->model, &g, 1);
 }
 
@@ -362,7 +365,8 @@ static ph_status output_backward(ph_pass *p)
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[m->output];
     int rows = p->stacks[p->stack_count - 1].rows, vocab = w->dims[0], dim = w->dims[1];
-    ph_gemm da = ph_product(rows, vocab, dim, p->logits, p->block + w->at, NULL, p->da);
+    ph_gemm da = ph_product(rows, vocab, dim, p->logits, ph_matrix_of(p->block + w->at),
+                            NULL, p->da);
     ph_gemm dw = ph_product_dw(m, rows, vocab, dim, p->logits, ph_pass_output(p),
                                p->grads + w->at);
     ph_gemm list[2] = {ph_product_of_gradients(m, da), dw};

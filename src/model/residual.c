@@ -63,11 +63,11 @@ static void embed_row(const residual_job *j, int row)
     int dim = m->config.model_dim, at = row % j->stack->len;
     if (p->past) at += p->past[row / j->stack->len];
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
-    const float *embedding = param(p, m->embed) + (size_t)tokens[row] * (size_t)dim;
     const float *position = param(p, j->stack->def->positions);
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
     if (!position) position = p->sinusoids;
-    m->spans->scaled(dim, m->config.embed_scale, embedding, out);
+    ph_model_row(m, p->block, m->embed, tokens[row], out);
+    m->spans->scaled(dim, m->config.embed_scale, out, out);
     if (position) m->spans->add(dim, out, position + (size_t)at * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);

@@ -106,6 +106,7 @@ static ph_status write_all(const ph_model *m, const char *path,
 
 ph_status ph_store_write(const ph_model *m, const char *path, const ph_store_extra *more)
 {
+    PH_TRY(ph_model_check_own(m, "write it"));
     size_t tensors = (size_t)m->param_count + (more ? more->tensor_count : 0);
     size_t pairs = 4 + (more ? more->pair_count : 0);
     ph_tensor *all = ph_ctx_alloc(m->ctx, tensors * sizeof *all);

@@ -63,7 +63,10 @@ typedef struct ph_projection {
     int in;         /* columns of x or memory */
     int heads, dim; /* columns of the matrix; heads 0: there is no such projection */
     int tail, pad;
-    ph_form form;
+    ph_form form; /* of the matrix */
+    ph_dtype type;
+    int first_head, all_heads; /* part of a stored matrix: where it begins there, ... */
+    int first_in, all_in;      /* ... and what that has; 0: this is all of it */
     int norm;   /* leading elements of a head that are divided by their RMS; 0: none */
     int angles; /* pairs that are rotated, from element `rope_at` of a head on */
     int rope_at;
@@ -85,6 +88,44 @@ static inline int ph_projection_row(const ph_projection *p) /* of a row */
 {
     return ph_projection_width(p) + 2 * p->pad;
 }
+
+/* `count` heads, or rows of the matrix, from `first` on. */
+static inline ph_projection ph_projection_heads(const ph_projection *p, int first,
+                                                int count)
+{
+    ph_projection part = *p;
+    part.all_heads = p->heads, part.first_head = first, part.heads = count;
+    return part;
+}
+
+static inline ph_projection ph_projection_inputs(const ph_projection *p, int first,
+                                                 int count)
+{
+    ph_projection part = *p;
+    part.all_in = p->in, part.first_in = first, part.in = count;
+    return part;
+}
+
+/* ---- projection.c ---- */
+
+/* y = x w + bias, x of `type`; y are rows of the projection */
+ph_gemm ph_projection_product(const ph_projection *proj, const void *w, const float *bias,
+                              int rows, const void *x, ph_dtype type, float *y);
+/* dx (+)= dy w^T */
+ph_gemm ph_projection_dx(const ph_projection *proj, const void *w, int rows,
+                         const float *dy, float *dx, int add);
+/* dw = x^T dy; rows of x are x_row elements apart */
+ph_gemm ph_projection_dw(const ph_projection *proj, int rows, const void *x,
+                         ph_dtype type, int64_t x_row, const float *dy, float *dw);
+/* sums[c] = sum over rows of dy[row][c]; ones holds `rows` ones */
+ph_gemm ph_projection_sum(const ph_projection *proj, int rows, const float *ones,
+                          const float *dy, float *sums);
+
+/* The element of the matrix for input i and a column. */
+float ph_projection_element(const ph_projection *proj, const void *w, int i, int column);
+
+/* Elements of a row as it is stored: what a block type divides. */
+int ph_projection_stored_row(const ph_projection *proj);
 
 /* Whether every call appends its tokens to a cache. One of memory is filled once. */
 static inline int ph_desc_grows(const ph_layer_desc *d)

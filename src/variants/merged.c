@@ -21,53 +21,36 @@ static int width_of(const ph_shape *s)
     return s->out_heads * s->out_dim;
 }
 
-/* wv may be one matrix per head, (heads, in, dim): columns in blocks. */
-static int in_blocks(const ph_shape *s)
+/* wv applied to x: its columns are those of the output of the heads. */
+static ph_projection values(const ph_shape *s)
 {
-    return s->v.form == PH_FORM_HEADS && s->v.heads > 1;
+    ph_projection v = s->v;
+    v.pad = v.tail = v.tiles = v.back_tiles = 0;
+    return v;
 }
 
-static int row_of(const ph_shape *s)
+/* U = x wv + bv */
+static ph_gemm product(const ph_shape *s, int rows, const void *x, const void *wv,
+                       const float *bv, float *u)
 {
-    return in_blocks(s) ? s->v.dim : width_of(s);
+    const ph_projection v = values(s);
+    return ph_projection_product(&v, wv, bv, rows, x, s->desc->attn.dtype, u);
 }
 
-/* U = x wv + bv, and its gradients, added to those of the values from memory. */
-static ph_gemm values(const ph_shape *s, int rows, const void *x, const float *wv,
-                      const float *bv, float *u)
+static ph_gemm product_dx(const ph_shape *s, int rows, const float *du, const void *wv,
+                          float *dx)
 {
-    int in = s->desc->model_dim, n = width_of(s);
-    ph_gemm g = {.m = rows, .n = n, .k = in, .bias = bv};
-    g.a = x, g.a_type = s->desc->attn.dtype, g.a_row = in, g.a_col = 1;
-    g.b = wv, g.b_row = row_of(s), g.b_col = 1;
-    if (in_blocks(s)) g.b_block = s->v.dim, g.b_step = (int64_t)in * s->v.dim;
-    g.c = u, g.c_row = n;
-    return g;
+    const ph_projection v = values(s);
+    return ph_projection_dx(&v, wv, rows, du, dx, 1);
 }
 
-static ph_gemm values_dx(const ph_shape *s, int rows, const float *du, const float *wv,
-                         float *dx)
+/* Added to the gradient that the values of memory give. */
+static ph_gemm product_dw(const ph_shape *s, int rows, const void *x, const float *du,
+                          float *dwv)
 {
-    int in = s->desc->model_dim, n = width_of(s);
-    ph_gemm g = {.m = rows, .n = in, .k = n, .add = 1};
-    g.a = du, g.a_row = n, g.a_col = 1;
-    g.b = wv, g.b_row = 1, g.b_col = row_of(s);
-    if (in_blocks(s)) g.b_block = s->v.dim, g.b_step = (int64_t)in * s->v.dim;
-    if (in_blocks(s) && s->v.dim == 1) /* (heads, in): contiguous along in */
-        g.b_row = in, g.b_col = 1, g.b_block = 0;
-    g.c = dx, g.c_row = in;
-    return g;
-}
-
-static ph_gemm values_dw(const ph_shape *s, int rows, const void *x, const float *du,
-                         float *dwv)
-{
-    int in = s->desc->model_dim, n = width_of(s);
-    ph_gemm g = {.m = in, .n = n, .k = rows, .add = 1};
-    g.a = x, g.a_type = s->desc->attn.dtype, g.a_row = 1, g.a_col = in;
-    g.b = du, g.b_row = n, g.b_col = 1;
-    g.c = dwv, g.c_row = row_of(s);
-    if (in_blocks(s)) g.c_block = s->v.dim, g.c_step = (int64_t)in * s->v.dim;
+    const ph_projection v = values(s);
+    ph_gemm g = ph_projection_dw(&v, rows, x, s->desc->attn.dtype, v.in, du, dwv);
+    g.add = 1;
     return g;
 }
 
@@ -95,9 +78,9 @@ static ph_status shape(ph_shape *s, const char *options)
     s->makes_out = s->wants_slices = 1;
     s->scratch[U] = (size_t)rows * (size_t)width_of(s);
     s->cache = (size_t)a->batch * (size_t)width_of(s);
-    const ph_gemm products[] = {values(s, rows, NULL, NULL, NULL, NULL),
-                                values_dx(s, rows, NULL, NULL, NULL),
-                                values_dw(s, rows, NULL, NULL, NULL)};
+    const ph_gemm products[] = {product(s, rows, NULL, NULL, NULL, NULL),
+                                product_dx(s, rows, NULL, NULL, NULL),
+                                product_dw(s, rows, NULL, NULL, NULL)};
     for (int i = 0; i < 3; i++) ph_shape_products(s, &products[i], 1);
     s->flops = 2.0 * rows * d->model_dim * width_of(s);
     return PH_OK;
@@ -106,7 +89,7 @@ static ph_status shape(ph_shape *s, const char *options)
 static void project(ph_kind_call *c)
 {
     const ph_layer_weights *w = c->weights;
-    ph_gemm g = values(c->shape, c->x_tokens.rows, c->x, w->wv, w->bv, c->scratch[U]);
+    ph_gemm g = product(c->shape, c->x_tokens.rows, c->x, w->wv, w->bv, c->scratch[U]);
     ph_gemm_run(c->ctx, &g, 1, c->work);
 }
 
@@ -206,8 +189,8 @@ static void project_backward(ph_kind_call *c)
     const ph_layer_grads *g = c->grads;
     const float *du = c->scratch[U];
     int n = width_of(c->shape);
-    ph_gemm dx = values_dx(c->shape, c->x_tokens.rows, du, c->weights->wv, c->dx);
-    ph_gemm dw = values_dw(c->shape, c->x_tokens.rows, c->x, du, g->dwv);
+    ph_gemm dx = product_dx(c->shape, c->x_tokens.rows, du, c->weights->wv, c->dx);
+    ph_gemm dw = product_dw(c->shape, c->x_tokens.rows, c->x, du, g->dwv);
     if (c->dx) ph_gemm_run(c->ctx, &dx, 1, c->work);
     if (g->dwv) ph_gemm_run(c->ctx, &dw, 1, c->work);
     for (int row = 0; row < c->x_tokens.rows && g->dbv; row++)

@@ -75,21 +75,12 @@ static void measure(const ph_kind_call *c, int row, double *n, double *mean,
     deviation_of(route_of(c)->routed, n, mean, deviation);
 }
 
-static double element(const void *x, ph_dtype type, int64_t at)
-{
-    if (type == PH_F32) return ((const float *)x)[at];
-    uint16_t half = ((const uint16_t *)x)[at];
-    return (double)(type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half));
-}
-
 /* The same norm from x and wq, in double throughout. */
 static double exact_norm(const ph_kind_call *c, int row, int e)
 {
     enum { COLUMNS = 64 };
     const ph_projection *q = &c->shape->q;
-    int head = route_of(c)->shared + e, apart = q->form == PH_FORM_HEADS;
-    int64_t stride = apart ? q->dim : q->heads * q->dim;
-    const float *w = c->weights->wq + (int64_t)head * q->dim * (apart ? q->in : 1);
+    int head = route_of(c)->shared + e;
     const float *bias = c->weights->bq;
     double squares = 0;
     for (int d = 0; d < q->dim; d += COLUMNS) {
@@ -97,9 +88,11 @@ static double exact_norm(const ph_kind_call *c, int row, int e)
         int count = ph_min(COLUMNS, q->dim - d);
         for (int i = 0; i < count && bias; i++) sum[i] = bias[head * q->dim + d + i];
         for (int m = 0; m < q->in; m++) {
-            double x =
-                element(c->x, c->shape->desc->attn.dtype, (int64_t)row * q->in + m);
-            for (int i = 0; i < count; i++) sum[i] += x * w[m * stride + d + i];
+            double x = (double)ph_element(c->x, c->shape->desc->attn.dtype,
+                                          (int64_t)row * q->in + m);
+            for (int i = 0; i < count; i++)
+                sum[i] += x * (double)ph_projection_element(q, c->weights->wq, m,
+                                                            head * q->dim + d + i);
         }
         for (int i = 0; i < count; i++) squares += sum[i] * sum[i];
     }

@@ -1,0 +1,90 @@
+/*
+ * stored.c - parameters of a model that stay where a mapped file has them, in the type
+ * and storage order of that file. Products read them in place (kernels/gemm.h), so a
+ * model takes the memory of its file and gives the bits of the same values as f32.
+ */
+#include <string.h>
+
+#include "model/model.h"
+
+/* Whether passes read a parameter as a ph_matrix. */
+static int may_store(const ph_model *m, int index)
+{
+    static const char *const names[] = {"wq", "wk", "wv", "wo", "w1", "w2", "w3"};
+    const ph_weight *p = &m->params[index];
+    const char *last = strrchr(p->name, '.');
+    int found = index == m->embed || index == m->output;
+    if (p->rank != 2 || (m->links >= 0 && index >= m->links && index < m->links + 3))
+        return 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        found |= last && !strcmp(last + 1, names[i]);
+    return found;
+}
+
+ph_status ph_model_store(ph_model *m, int index, ph_matrix stored)
+{
+    ph_weight *p = &m->params[index];
+    int linear = stored.form == PH_FORM_LINEAR;
+    size_t unit = stored.type == PH_F32 ? sizeof(float) : sizeof(uint16_t);
+    if (!may_store(m, index) || (unsigned)stored.type > PH_Q4_1 ||
+        (uintptr_t)stored.data % unit)
+        return PH_UNSUPPORTED;
+    if (ph_dtype_is_block(stored.type) && p->dims[!linear] % PH_QUANT_BLOCK)
+        return PH_UNSUPPORTED;
+    if (linear && (index == m->embed || index == m->output)) return PH_UNSUPPORTED;
+    p->stored = stored;
+    return ph_model_layout(m);
+}
+
+ph_matrix ph_model_matrix(const ph_model *m, const float *block, int index)
+{
+    const ph_weight *p = &m->params[index];
+    return p->stored.data ? p->stored : ph_matrix_of(block + p->at);
+}
+
+void ph_model_row(const ph_model *m, const float *block, int index, int row, float *to)
+{
+    const ph_matrix w = ph_model_matrix(m, block, index);
+    const int n = m->params[index].dims[1], whole = n / PH_LANES * PH_LANES;
+    const void *from = ph_at(w.data, w.type, (int64_t)row * n);
+    if (whole) m->ctx->kernels->load_row(to, from, whole, w.type, 1.0f);
+    for (int i = whole; i < n; i++) to[i] = ph_element(from, w.type, i);
+}
+
+ph_status ph_model_check_own(const ph_model *m, const char *what)
+{
+    for (int i = 0; i < m->param_count; i++)
+        if (m->params[i].stored.data)
+            return ph_fail(m->ctx, PH_UNSUPPORTED,
+                           "%s is read in place from a checkpoint, expected parameters "
+                           "of the model's own to %s",
+                           m->params[i].name, what);
+    return PH_OK;
+}
+
+void ph_model_show_stored(const ph_weight *p, ph_tensor *t)
+{
+    t->type = p->stored.type, t->data = p->stored.data;
+    t->bytes = ph_dtype_bytes(t->type, p->count);
+    if (p->stored.form == PH_FORM_LINEAR)
+        t->shape[0] = (size_t)p->dims[1], t->shape[1] = (size_t)p->dims[0];
+}
+
+void ph_model_describe_stored(const ph_model *m, const ph_sublayer *sublayer,
+                              ph_layer_desc *d)
+{
+    const struct {
+        const char *name;
+        ph_dtype *type;
+        ph_form *form;
+    } fields[] = {{"wq", &d->wq_dtype, &d->q_form},
+                  {"wk", &d->wk_dtype, &d->k_form},
+                  {"wv", &d->wv_dtype, &d->v_form},
+                  {"wo", &d->wo_dtype, &d->o_form}};
+    for (int i = 0; i < sublayer->named; i++) {
+        const ph_weight *p = &m->params[sublayer->first + i];
+        for (int f = 0; f < 4 && p->stored.data; f++)
+            if (!strcmp(strrchr(p->name, '.') + 1, fields[f].name))
+                *fields[f].type = p->stored.type, *fields[f].form = p->stored.form;
+    }
+}
