@@ -50,7 +50,7 @@ static void *make(ph_ctx *ctx, size_t count, ph_dtype dtype)
     must(ctx, ph_device_alloc(ctx, bytes, (void **)&there));
     for (size_t at = 0; at < bytes; at += sizeof block) {
         size_t part = bytes - at < sizeof block ? bytes - at : sizeof block;
-        must(ctx, ph_device_copy(ctx, there + at, block, part, NULL));
+        must(ctx, ph_device_copy(ctx, there + at, at ? (void *)there : block, part, NULL));
     }
     must(ctx, ph_sync(ctx, NULL));
     return there;
@@ -108,6 +108,50 @@ static void measure(ph_ctx *ctx, ph_dtype dtype, int batch, int heads, int len, 
     ph_plan_free(plan);
 }
 
+/* One token of 32 heads over 8 against a cache, in TB/s of keys and values; caches in
+   turn, because one alone might stay in the L2 cache. */
+static void measure_decode(ph_ctx *ctx, int batch, int keys, int dim)
+{
+    enum { CACHES_MAX = 16 };
+    const size_t q_count = (size_t)batch * 32 * (size_t)dim;
+    const size_t k_count = (size_t)batch * 8 * (size_t)keys * (size_t)dim;
+    const int calls = 3 * CACHES_MAX;
+    int caches = (int)((size_t)200000000 / (4 * k_count)) + 1;
+    ph_attn attn = {.batch = batch,
+                    .q_heads = 32,
+                    .k_heads = 8,
+                    .v_heads = 8,
+                    .q_len = 1,
+                    .kv_len = keys,
+                    .qk_dim = dim,
+                    .dtype = PH_BF16};
+    void *q = make(ctx, q_count, PH_BF16), *out = make(ctx, q_count, PH_BF16);
+    void *k[CACHES_MAX], *v[CACHES_MAX];
+    double time[ROUNDS];
+    ph_plan *plan = NULL;
+    must(ctx, ph_plan_create(&plan, ctx, &attn));
+    if (caches > CACHES_MAX) caches = CACHES_MAX;
+    for (int i = 0; i < caches; i++)
+        k[i] = make(ctx, k_count, PH_BF16), v[i] = make(ctx, k_count, PH_BF16);
+    for (int round = -1; round < ROUNDS; round++) {
+        double begin = seconds();
+        for (int n = 0; n < calls; n++) {
+            ph_args args = {.q = q, .k = k[n % caches], .v = v[n % caches], .out = out};
+            must(ctx, ph_forward(plan, &args));
+        }
+        must(ctx, ph_sync(ctx, NULL));
+        if (round >= 0) time[round] = (seconds() - begin) / calls;
+    }
+    qsort(time, ROUNDS, sizeof *time, ascending);
+    printf("bf16 decode %3d x 32/8 x %6d x %3d  %8.1f us, %.2f / %.2f TB/s\n", batch, keys,
+           dim, time[0] * 1e6, 4e-12 * (double)k_count / time[0],
+           4e-12 * (double)k_count / time[ROUNDS / 2]);
+    fflush(stdout);
+    for (int i = 0; i < caches; i++) ph_device_free(ctx, k[i]), ph_device_free(ctx, v[i]);
+    ph_device_free(ctx, q), ph_device_free(ctx, out);
+    ph_plan_free(plan);
+}
+
 int main(void)
 {
     ph_ctx *ctx = NULL;
@@ -122,6 +166,10 @@ int main(void)
             for (int causal = 0; causal < 2; causal++)
                 measure(ctx, PH_BF16, 16384 / len, 2048 / dim, len, dim,
                         causal ? PH_MASK_CAUSAL : PH_MASK_NONE);
+    for (int batch = 1; batch <= 64; batch *= 4) measure_decode(ctx, batch, 8192, 128);
+    measure_decode(ctx, 128, 8192, 128);
+    measure_decode(ctx, 1, 131072, 128);
+    measure_decode(ctx, 16, 8192, 64);
     measure(ctx, PH_F32, 4, 16, 2048, 64, PH_MASK_NONE);
     measure(ctx, PH_F32, 4, 16, 2048, 128, PH_MASK_NONE);
     measure(ctx, PH_F32, 4, 16, 2048, 128, PH_MASK_CAUSAL);

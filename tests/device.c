@@ -112,7 +112,10 @@ static ph_status look_on_host(const mirror *m)
 
 static int takes_tensor_cores(ph_ctx *ctx, const ph_plan *plan, const ph_args *args)
 {
+    ph_arena arena = {0};
     ph_cuda_fast fast;
+    if (!ph_cuda_fast_plan(plan)) return 0;
+    ph_cuda_fast_cut(plan, &arena, &fast);
     if (ph_cuda_enter(ctx) != PH_OK) return 0; /* tensor maps want a context */
     int takes = ph_cuda_fast_call(plan, args, &fast);
     ph_cuda_leave(ctx);

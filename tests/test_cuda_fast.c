@@ -56,20 +56,27 @@ static void fast_forward(void)
     ph_close(ctx);
 }
 
+/* The keys and values of batch row b become those of the only batch row of `part`. */
+static void copy_keys(problem *part, const problem *whole, int b, int count)
+{
+    for (int i = 0; i < count; i++) {
+        for (int h = 0; h < part->k.heads; h++)
+            tensor_copy_row(&part->k, 0, h, i, &whole->k, b, h, i);
+        for (int h = 0; h < part->v.heads; h++)
+            tensor_copy_row(&part->v, 0, h, i, &whole->v, b, h, i);
+    }
+}
+
 /* Rows first to first + count of a causal prompt in a call of their own: same bits. */
 static void fast_chunk(ph_ctx *ctx, const problem *whole, int first, int count)
 {
     problem part = {.attn = whole->attn, .with = whole->with};
     part.attn.q_len = count, part.attn.kv_len = first + count;
     problem_build(&part, 1);
-    for (int h = 0; h < part.attn.q_heads; h++) {
+    for (int h = 0; h < part.attn.q_heads; h++)
         for (int i = 0; i < count; i++)
             tensor_copy_row(&part.q, 0, h, i, &whole->q, 0, h, first + i);
-        for (int i = 0; i < first + count; i++) {
-            tensor_copy_row(&part.k, 0, h, i, &whole->k, 0, h, i);
-            tensor_copy_row(&part.v, 0, h, i, &whole->v, 0, h, i);
-        }
-    }
+    copy_keys(&part, whole, 0, first + count);
     must(ctx, device_run(ctx, &part, 0));
     for (int h = 0; h < part.attn.q_heads; h++)
         for (int i = 0; i < count; i++)
@@ -82,12 +89,15 @@ static void fast_chunk(ph_ctx *ctx, const problem *whole, int first, int count)
 
 static void fast_bits(void)
 {
-    static const int chunks[][2] = {{0, 1},     {0, 77},     {50, 200}, {127, 130},
-                                    {2000, 90}, {2048, 300}, {4299, 1}};
+    static const int chunks[][2] = {{0, 1},      {0, 77},   {50, 200},   {127, 130},
+                                    {2000, 90},  {2047, 2}, {2048, 300}, {1000, 3000},
+                                    {4290, 10},  {4299, 1}};
     ph_ctx *ctx = need_gpu();
     for (int n = 0; n < 4; n++) {
         problem p = {.attn = {.batch = 1,
-                              .q_heads = 2,
+                              .q_heads = 8,
+                              .k_heads = n % 2 ? 2 : 8,
+                              .v_heads = n / 2 ? 4 : 8,
                               .q_len = 4300,
                               .kv_len = 4300,
                               .qk_dim = n % 2 ? 128 : 64,
@@ -97,7 +107,54 @@ static void fast_bits(void)
                      .with = {.lse = 1, .clean = 1}};
         problem_build(&p, (uint64_t)n);
         must(ctx, device_run(ctx, &p, 0));
-        for (int c = 0; c < 7; c++) fast_chunk(ctx, &p, chunks[c][0], chunks[c][1]);
+        for (int c = 0; c < 10; c++) fast_chunk(ctx, &p, chunks[c][0], chunks[c][1]);
+        problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
+/* Batch row b in a call of its own: same bits. */
+static void fast_alone(ph_ctx *ctx, const problem *all, int b)
+{
+    problem one = {.attn = all->attn, .with = all->with};
+    one.attn.batch = 1;
+    problem_build(&one, 1);
+    one.kv_lens[0] = all->kv_lens[b];
+    for (int h = 0; h < one.attn.q_heads; h++)
+        for (int i = 0; i < one.attn.q_len; i++)
+            tensor_copy_row(&one.q, 0, h, i, &all->q, b, h, i);
+    copy_keys(&one, all, b, one.attn.kv_len);
+    must(ctx, device_run(ctx, &one, 0));
+    for (int h = 0; h < one.attn.q_heads; h++)
+        for (int i = 0; i < one.attn.q_len; i++)
+            CHECK(tensor_same_row(&one.out, 0, h, i, &all->out, b, h, i) &&
+                      tensor_same_row(&one.lse, 0, h, i, &all->lse, b, h, i),
+                  "batch row %d, head %d, row %d differs alone", b, h, i);
+    problem_free(&one);
+}
+
+/* Decoding: caches of different lengths, up to three splits. Twice, because counters in
+   the workspace must be as they were. */
+static void fast_company(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 4; n++) {
+        problem p = {.attn = {.batch = 5,
+                              .q_heads = 8,
+                              .k_heads = n % 2 ? 1 : 2,
+                              .v_heads = 2,
+                              .q_len = n / 2 ? 1 : 7,
+                              .kv_len = 5000,
+                              .qk_dim = n % 2 ? 128 : 64,
+                              .dtype = n / 2 ? PH_F16 : PH_BF16,
+                              .mask = PH_MASK_CAUSAL,
+                              .anchor = PH_ANCHOR_END},
+                     .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
+        static const int lens[] = {4999, 1, 2048, 2049, 4097};
+        problem_build(&p, (uint64_t)n);
+        for (int b = 0; b < 5; b++) p.kv_lens[b] = lens[b];
+        must(ctx, device_run(ctx, &p, 0));
+        for (int b = 0; b < 5; b++) fast_alone(ctx, &p, b);
         problem_free(&p);
     }
     ph_close(ctx);
@@ -152,6 +209,7 @@ static void fast_values(void)
 static const check_case cases[] = {
     {"fast_forward", fast_forward},
     {"fast_bits", fast_bits},
+    {"fast_company", fast_company},
     {"fast_values", fast_values},
     {0, 0},
 };

@@ -107,7 +107,7 @@ static void every_tile_once(void)
     for (int heads = 1; heads <= 40; heads += 3)
         for (int tiles = 1; tiles <= 9; tiles += 2)
             for (int section = 1; section <= heads; section *= 2) {
-                ph_cuda_schedule s = {.heads = heads,
+                ph_cuda_schedule s = {.units = heads,
                                       .row_tiles = tiles,
                                       .items = heads * tiles,
                                       .section = section};
@@ -124,11 +124,32 @@ static void every_tile_once(void)
             }
 }
 
+static void every_split_once(void)
+{
+    for (int units = 1; units <= 10; units += 3)
+        for (int tiles = 1; tiles <= 5; tiles += 2)
+            for (int splits = 1; splits <= 9; splits += 4) {
+                ph_cuda_schedule s = {
+                    .units = units, .row_tiles = tiles, .splits = splits};
+                char *seen = calloc((size_t)(units * tiles * splits), 1);
+                for (int n = 0; n < units * tiles * splits; n++) {
+                    int u = -1, t = -1, x = -1;
+                    ph_cuda_split_item(&s, n, &u, &t, &x);
+                    CHECK(u >= 0 && u < units && t >= 0 && t < tiles && x >= 0 &&
+                              x < splits && !seen[(u * tiles + t) * splits + x]++,
+                          "%d units, %d tiles, %d splits: item %d is (%d,%d,%d)", units,
+                          tiles, splits, n, u, t, x);
+                }
+                free(seen);
+            }
+}
+
 static const check_case cases[] = {
     {"k_major", k_major},
     {"mn_major", mn_major},
     {"fragments", fragments},
     {"every_tile_once", every_tile_once},
+    {"every_split_once", every_split_once},
     {0, 0},
 };
 

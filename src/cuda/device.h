@@ -21,7 +21,11 @@
     K(fast_forward, fast_forward_64_f16)                                                 \
     K(fast_forward, fast_forward_64_bf16)                                                \
     K(fast_forward, fast_forward_128_f16)                                                \
-    K(fast_forward, fast_forward_128_bf16)
+    K(fast_forward, fast_forward_128_bf16)                                               \
+    K(fast_decode, fast_decode_64_f16)                                                   \
+    K(fast_decode, fast_decode_64_bf16)                                                  \
+    K(fast_decode, fast_decode_128_f16)                                                  \
+    K(fast_decode, fast_decode_128_bf16)
 
 typedef enum ph_cuda_kernel {
 #define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,

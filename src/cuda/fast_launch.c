@@ -1,9 +1,10 @@
 /*
  * fast_launch.c - see fast_launch.h.
  *
- * Tensors are read through tensor maps: rank 4, {dim, time, head, batch}, in boxes of 64
- * columns by the rows of a tile. The copy engine wants addresses and strides in multiples
- * of 16 bytes; other layouts take the plain kernels.
+ * Tensors are read through tensor maps, in boxes of 64 columns by the rows of a tile: k
+ * and v of rank 4, {dim, time, head, batch}; q of rank 5, {dim, head of the group, time,
+ * group, batch}. The copy engine wants addresses and strides in multiples of 16 bytes;
+ * other layouts take the plain kernels.
  */
 #include "cuda/fast_launch.h"
 
@@ -14,8 +15,14 @@ enum {
     BOX_COLUMNS = PH_LINE / 2, /* 16-bit elements */
     SECTION_BYTES = 32 << 20,  /* of K and V that stay in the L2 cache together */
     ITEMS_MAX = 1 << 30,
-    MAP_ALIGN = 16
+    MAP_ALIGN = 16,
+    MAP_RANK = 5
 };
+
+static int head_dim(const ph_attn *a)
+{
+    return ph_max(a->qk_dim, a->v_dim) <= 64 ? 64 : 128;
+}
 
 int ph_cuda_fast_plan(const ph_plan *plan)
 {
@@ -23,8 +30,11 @@ int ph_cuda_fast_plan(const ph_plan *plan)
     int dim = ph_max(a->qk_dim, a->v_dim);
     int whole = a->qk_dim % 8 == 0 && a->v_dim % 8 == 0; /* packed rows of 16 bytes */
     int empty = a->batch < 1 || a->q_len < 1 || a->kv_len < 1 || a->v_dim < 1;
+    double items = (double)a->batch * a->q_heads *
+                   ph_div_up(a->q_len, PH_FAST_ROWS_DECODE) *
+                   ph_div_up(a->kv_len, PH_FAST_SPLIT);
     return a->dtype != PH_F32 && dim <= FAST_DIM && a->qk_dim > 0 && whole && !empty &&
-           plan->scale2 > 0 && a->softcap == 0 && a->dropout == 0;
+           plan->scale2 > 0 && a->softcap == 0 && a->dropout == 0 && items < ITEMS_MAX;
 }
 
 static int is_plain(const ph_args *args)
@@ -33,77 +43,151 @@ static int is_plain(const ph_args *args)
            !args->gate && !args->sink;
 }
 
-/* A stride in bytes; of an axis of one element it is never used. */
-static uint64_t map_stride(int64_t stride, int count)
-{
-    return count == 1 ? MAP_ALIGN : (uint64_t)stride * 2;
-}
+/* ---- how the work is cut ---- */
 
-static int make_map(const ph_plan *plan, CUtensorMap *map, const void *base,
-                    const ph_strides *s, int dim, int len, int heads, int box_rows)
-{
-    const ph_attn *a = &plan->attn;
-    const uint64_t size[] = {(uint64_t)dim, (uint64_t)len, (uint64_t)heads,
-                             (uint64_t)a->batch};
-    const uint64_t stride[] = {map_stride(s->time, len), map_stride(s->head, heads),
-                               map_stride(s->batch, a->batch)};
-    const uint32_t box[] = {BOX_COLUMNS, (uint32_t)box_rows, 1, 1};
-    const uint32_t step[] = {1, 1, 1, 1};
-    if ((uintptr_t)base % MAP_ALIGN) return 0;
-    for (int i = 0; i < 3; i++)
-        if (stride[i] == 0 || stride[i] % MAP_ALIGN || stride[i] >> 40) return 0;
-    return ph_cuda_of(plan->ctx)->driver.cuTensorMapEncodeTiled(
-               map, a->dtype == PH_F16 ? PH_CU_MAP_F16 : PH_CU_MAP_BF16, 4, (void *)base,
-               size, stride, box, step, PH_CU_MAP_NO_INTERLEAVE, PH_CU_MAP_SWIZZLE_128B,
-               PH_CU_MAP_L2_256B, PH_CU_MAP_FILL_ZERO) == PH_CU_SUCCESS;
-}
-
-/* Heads whose K and V fit the cache together, a power of 2. */
-static int section_of(const ph_attn *a, int heads)
+/* Units whose K and V fit the cache together, a power of 2. */
+static int section_of(const ph_attn *a, int units)
 {
     int64_t bytes = (int64_t)a->kv_len * (a->qk_dim + a->v_dim) * 2;
     int section = 1;
-    while (2 * section <= heads && 2 * section * bytes <= SECTION_BYTES) section *= 2;
+    while (2 * section <= units && 2 * section * bytes <= SECTION_BYTES) section *= 2;
     return section;
+}
+
+/* Neighbours among the q heads that share keys and values, as many as a tile can hold. */
+static int group_of(const ph_cuda_schedule *s)
+{
+    int group = ph_min(ph_min(s->k_group, s->v_group), PH_FAST_ROWS_DECODE);
+    while (s->k_group % group || s->v_group % group) group--;
+    return group;
+}
+
+static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
+{
+    s->group = group;
+    s->tokens = rows / group;
+    s->units = a->batch * a->q_heads / group;
+    s->row_tiles = ph_div_up(a->q_len, s->tokens);
+    s->section = section_of(a, s->units);
+    s->splits = 1;
+}
+
+/* Few rows are computed split by split of their keys, all heads of a group together: where
+   they fit one tile, and where tiles of one head each would leave SMs idle. The bits are
+   the same. */
+static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
+{
+    int64_t tiles = (int64_t)s->units * s->row_tiles;
+    return a->q_len * group_of(s) <= PH_FAST_ROWS_DECODE || 2 * tiles <= sm_count;
+}
+
+static ph_cuda_kernel kernel_of(const ph_attn *a, int decoded)
+{
+    static const ph_cuda_kernel kernels[2][2][2] = {
+        {{PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_64_bf16},
+         {PH_CUDA_fast_forward_128_f16, PH_CUDA_fast_forward_128_bf16}},
+        {{PH_CUDA_fast_decode_64_f16, PH_CUDA_fast_decode_64_bf16},
+         {PH_CUDA_fast_decode_128_f16, PH_CUDA_fast_decode_128_bf16}}};
+    return kernels[decoded][head_dim(a) / 128][a->dtype == PH_BF16];
+}
+
+static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fast)
+{
+    ph_cuda_schedule *s = &fast->schedule;
+    size_t tiles = (size_t)s->units * (size_t)s->row_tiles, parts = 0;
+    size_t before = arena->used;
+    if (s->splits > 1) parts = tiles * (size_t)(s->splits * s->tokens * s->group);
+    s->taken = ph_arena_take(arena, sizeof *s->taken);
+    s->arrived = ph_arena_take(arena, parts ? tiles * sizeof *s->arrived : 0);
+    fast->counters = (arena->used - before) / sizeof *s->taken;
+    s->stats = ph_arena_floats(arena, 2 * parts);
+    s->partial = ph_arena_floats(arena, parts * (size_t)dim);
+    s->whole = ph_arena_floats(arena, rows ? (size_t)fast->ctas * (size_t)(rows * dim) : 0);
+}
+
+void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
+{
+    const ph_attn *a = &plan->attn;
+    int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = head_dim(a);
+    int rows = dim == 64 ? PH_FAST_ROWS_64 : PH_FAST_ROWS;
+    ph_cuda_schedule *s = &fast->schedule;
+    memset(fast, 0, sizeof *fast);
+    s->k_group = a->q_heads / a->k_heads, s->v_group = a->q_heads / a->v_heads;
+    cut_rows(a, rows, 1, s);
+    int decoded = is_decoded(a, s, sm_count);
+    if (decoded) {
+        rows = PH_FAST_ROWS_DECODE;
+        cut_rows(a, rows, group_of(s), s);
+        s->splits = ph_div_up(a->kv_len, PH_FAST_SPLIT);
+    }
+    s->items = s->units * s->row_tiles * s->splits;
+    fast->kernel = kernel_of(a, decoded);
+    fast->threads = PH_WARPGROUP * (rows / 64 + 1);
+    fast->ctas = ph_min(sm_count, s->items);
+    take_workspace(dim, decoded || a->kv_len <= PH_FAST_SPLIT ? 0 : rows, arena, fast);
+}
+
+/* ---- tensor maps ---- */
+
+/* Axes of a tensor behind its columns, from the nearest elements on. */
+typedef struct axes {
+    int rank;
+    int count[MAP_RANK - 1], box[MAP_RANK - 1];
+    int64_t stride[MAP_RANK - 1];
+} axes;
+
+static int make_map(const ph_plan *plan, CUtensorMap *map, const void *base, int dim,
+                    const axes *x)
+{
+    uint64_t size[MAP_RANK] = {(uint64_t)dim}, stride[MAP_RANK - 1];
+    uint32_t box[MAP_RANK] = {BOX_COLUMNS}, step[MAP_RANK] = {1, 1, 1, 1, 1};
+    if ((uintptr_t)base % MAP_ALIGN) return 0;
+    for (int i = 0; i < x->rank; i++) {
+        size[i + 1] = (uint64_t)x->count[i], box[i + 1] = (uint32_t)x->box[i];
+        stride[i] = (uint64_t)x->stride[i] * 2;
+        if (x->count[i] == 1) stride[i] = MAP_ALIGN; /* is never used */
+        if (stride[i] == 0 || stride[i] % MAP_ALIGN || stride[i] >> 40) return 0;
+    }
+    return ph_cuda_of(plan->ctx)->driver.cuTensorMapEncodeTiled(
+               map, plan->attn.dtype == PH_F16 ? PH_CU_MAP_F16 : PH_CU_MAP_BF16,
+               (unsigned)x->rank + 1, (void *)base, size, stride, box, step,
+               PH_CU_MAP_NO_INTERLEAVE, PH_CU_MAP_SWIZZLE_128B, PH_CU_MAP_L2_256B,
+               PH_CU_MAP_FILL_ZERO) == PH_CU_SUCCESS;
+}
+
+static axes query_axes(const ph_attn *a, const ph_cuda_schedule *s)
+{
+    return (axes){.rank = 4,
+                  .count = {s->group, a->q_len, a->q_heads / s->group, a->batch},
+                  .box = {s->group, s->tokens, 1, 1},
+                  .stride = {a->q.head, a->q.time, a->q.head * s->group, a->q.batch}};
+}
+
+static axes key_axes(const ph_attn *a, const ph_strides *s, int heads)
+{
+    return (axes){.rank = 3,
+                  .count = {a->kv_len, heads, a->batch},
+                  .box = {PH_FAST_KEYS, 1, 1},
+                  .stride = {s->time, s->head, s->batch}};
 }
 
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
-    int narrow = ph_max(a->qk_dim, a->v_dim) <= 64, half = a->dtype == PH_F16;
-    int rows = narrow ? PH_FAST_ROWS_64 : PH_FAST_ROWS_128;
-    int row_tiles = ph_div_up(a->q_len, rows);
-    int64_t heads = (int64_t)a->batch * a->q_heads;
-    if (!ph_cuda_fast_plan(plan) || !is_plain(args) || heads * row_tiles > ITEMS_MAX)
-        return 0;
-    memset(fast, 0, sizeof *fast);
-    fast->kernel = narrow
-                       ? half ? PH_CUDA_fast_forward_64_f16 : PH_CUDA_fast_forward_64_bf16
-                   : half ? PH_CUDA_fast_forward_128_f16
-                          : PH_CUDA_fast_forward_128_bf16;
-    fast->threads = PH_WARPGROUP * (rows / 64 + 1);
-    fast->schedule = (ph_cuda_schedule){.heads = (int)heads,
-                                        .row_tiles = row_tiles,
-                                        .items = (int)heads * row_tiles,
-                                        .section = section_of(a, (int)heads),
-                                        .k_group = a->q_heads / a->k_heads,
-                                        .v_group = a->q_heads / a->v_heads};
-    return make_map(plan, &fast->q, args->q, &a->q, a->qk_dim, a->q_len, a->q_heads,
-                    rows) &&
-           make_map(plan, &fast->k, args->k, &a->k, a->qk_dim, a->kv_len, a->k_heads,
-                    PH_FAST_KEYS) &&
-           make_map(plan, &fast->v, args->v, &a->v, a->v_dim, a->kv_len, a->v_heads,
-                    PH_FAST_KEYS);
+    if (!ph_cuda_fast_plan(plan) || !is_plain(args)) return 0;
+    axes q = query_axes(a, &fast->schedule), k = key_axes(a, &a->k, a->k_heads),
+         v = key_axes(a, &a->v, a->v_heads);
+    return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&
+           make_map(plan, &fast->k, args->k, a->qk_dim, &k) &&
+           make_map(plan, &fast->v, args->v, a->v_dim, &v);
 }
 
 CUresult ph_cuda_fast_open(const ph_cuda *gpu)
 {
-    static const ph_cuda_kernel kernels[] = {
-        PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_64_bf16,
-        PH_CUDA_fast_forward_128_f16, PH_CUDA_fast_forward_128_bf16};
     CUresult result = PH_CU_SUCCESS;
-    for (int i = 0; i < 4 && result == PH_CU_SUCCESS; i++)
+    for (int i = PH_CUDA_fast_forward_64_f16;
+         i < PH_CUDA_KERNEL_COUNT && result == PH_CU_SUCCESS; i++)
         result = gpu->driver.cuKernelSetAttribute(PH_CU_MAX_SHARED_BYTES, PH_FAST_BYTES,
-                                                  gpu->kernel[kernels[i]], gpu->device);
+                                                  gpu->kernel[i], gpu->device);
     return result;
 }

@@ -5,23 +5,28 @@
 #define PH_CUDA_FAST_LAUNCH_H
 
 #include "attn/plan.h"
+#include "base/arena.h"
 #include "cuda/device.h"
 #include "cuda/schedule.h"
 
 /* What a fast kernel is launched with, besides the call. */
 typedef struct ph_cuda_fast {
     ph_cuda_kernel kernel;
-    int threads;
+    int threads, ctas;
     ph_cuda_schedule schedule;
+    size_t counters; /* in the workspace, from its start on: 0 before a launch */
     CUtensorMap q, k, v;
 } ph_cuda_fast;
 
 /* By type, head dim and scale: may calls of the plan take a fast kernel? */
 int ph_cuda_fast_plan(const ph_plan *plan);
 
-/* 1 and fills `fast` if this call takes one: nothing but lengths and masks by position
-   changes its scores, and the copy engine takes its tensors. Between ph_cuda_enter and
-   ph_cuda_leave. */
+/* How the work of such a plan is cut, and its workspace. */
+void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast);
+
+/* 1 and makes the maps of `fast` if this call takes a fast kernel: nothing but lengths and
+   masks by position changes its scores, and the copy engine takes its tensors. Between
+   ph_cuda_enter and ph_cuda_leave. */
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast);
 
 /* Once per device: lets the kernels have all shared memory of an SM. */

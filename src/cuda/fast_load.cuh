@@ -11,152 +11,103 @@
 #ifndef PH_CUDA_FAST_LOAD_CUH
 #define PH_CUDA_FAST_LOAD_CUH
 
-#include "cuda/cuda_call.h"
-#include "cuda/hopper.cuh"
-#include "cuda/schedule.h"
-#include "cuda/visible.cuh"
-
-enum {
-    STAGES = 2,
-    SCHEDULER = 32, /* the threads that take items, copy, and clean */
-    COPIER = 0,
-    FIRST_CLEANER = 64,
-    CLEANERS = 64,
-    CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
-    FIRST_TURN = 2
-};
-
-/* A tile of rows of one head, in shared memory: warp 1 writes it, the others read it. */
-struct item {
-    extent size;
-    int batch, head, row; /* row: the first; batch < 0: there are no more items */
-    int first, end;       /* blocks of keys to visit */
-    int lo, hi;           /* keys that some row may see */
-    int all_lo, all_hi;   /* keys that all rows see */
-};
-
-/* How a head dim is cut: rows of a tile, keys of a block, keys of a split; and what lies
-   where in shared memory. */
-template <int DIM_, int CONSUMERS_, int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
-struct tiles {
-    enum {
-        DIM = DIM_,
-        CONSUMERS = CONSUMERS_, /* warpgroups of 64 rows */
-        PRODUCER_REGISTERS = PRODUCER_REGISTERS_,
-        CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
-        KEYS = PH_FAST_KEYS,
-        SPLIT = 2048,
-        ROWS = 64 * CONSUMERS,
-        THREADS = PH_WARPGROUP * (CONSUMERS + 1),
-        BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */
-
-        K_AT = ROWS * DIM * 2, /* behind Q */
-        V_AT = K_AT + STAGES * BLOCK_BYTES,
-        WHOLE_AT = V_AT + STAGES * BLOCK_BYTES, /* sums of earlier splits */
-        STATS_AT = WHOLE_AT + ROWS * DIM * 4,
-        NOTED_AT = STATS_AT + ROWS * 8, /* a bit per key of a stage */
-        ITEMS_AT = NOTED_AT + KEYS / 8 * STAGES,
-        Q_FULL = ITEMS_AT + sizeof(item) * STAGES, /* barriers; but for Q one per stage */
-        Q_EMPTY = Q_FULL + 8,
-        K_FULL = Q_EMPTY + 8,
-        K_EMPTY = K_FULL + 8 * STAGES,
-        V_RAW = K_EMPTY + 8 * STAGES, /* an edge, for the cleaners */
-        V_FULL = V_RAW + 8 * STAGES,
-        V_EMPTY = V_FULL + 8 * STAGES,
-        ITEM_FULL = V_EMPTY + 8 * STAGES,
-        ITEM_EMPTY = ITEM_FULL + 8 * STAGES,
-        BYTES = ITEM_EMPTY + 8 * STAGES + PH_ATOM /* to align the start */
-    };
-    static_assert((int)BYTES <= (int)PH_FAST_BYTES, "shared memory of an SM");
-};
-
-/* A ring of stages, walked by counting uses: which stage the n-th use has, and the parity
-   of its round. */
-DEVICE int stage_of(int n)
-{
-    return n % STAGES;
-}
-DEVICE uint32_t parity_of(int n)
-{
-    return n / STAGES % 2;
-}
-
-/* Once per warp. */
-DEVICE void release(uint32_t barrier)
-{
-    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
-}
+#include "cuda/fast_tiles.cuh"
 
 /* ---- items ---- */
 
-template <class T> DEVICE item *item_slot(uint32_t base, int n)
+/* Which blocks of keys the item visits: of one split, or of all. Returns 0 if it has
+   nothing to do, not even to store a row that sees no key. */
+template <class T> DEVICE int cut_keys(item &it, int split)
 {
-    return (item *)__cvta_shared_to_generic(base + T::ITEMS_AT) + stage_of(n);
-}
-
-/* The n-th item of this CTA, once it is there. */
-template <class T> DEVICE const item &begin_item(uint32_t base, int n)
-{
-    barrier_wait(base + T::ITEM_FULL + 8 * stage_of(n), parity_of(n));
-    return *item_slot<T>(base, n);
-}
-
-template <class T> DEVICE void end_item(uint32_t base, int n)
-{
-    __syncwarp();
-    release(base + T::ITEM_EMPTY + 8 * stage_of(n));
+    int lo = it.lo, hi = it.hi;
+    it.first_split = lo / T::SPLIT;
+    it.splits = lo < hi ? (hi - 1) / T::SPLIT - it.first_split + 1 : 1;
+    it.split = split - it.first_split;
+    if (T::ONE_SPLIT) {
+        if (it.split < 0 || it.split >= it.splits) return 0;
+        lo = max(lo, split * T::SPLIT), hi = min(hi, (split + 1) * T::SPLIT);
+    }
+    it.first = lo / T::KEYS;
+    it.end = lo < hi ? (hi + T::KEYS - 1) / T::KEYS : it.first;
+    return 1;
 }
 
 template <class T>
-DEVICE void fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int index,
-                      item &it)
+DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int index,
+                     item &it)
 {
     const ph_attn &a = c.attn;
-    int head, tile, lo, hi, unused;
-    it.batch = -1;
-    if (index >= plan.items) return;
-    ph_cuda_item(&plan, index, &head, &tile);
-    const int batch = head / a.q_heads, row = tile * T::ROWS;
+    int unit, tile, split = 0, lo, hi, unused;
+    if (T::ONE_SPLIT)
+        ph_cuda_split_item(&plan, index, &unit, &tile, &split);
+    else
+        ph_cuda_item(&plan, index, &unit, &tile);
+    const int head = unit * plan.group, batch = head / a.q_heads;
+    const int row = tile * plan.tokens;
     const extent size = extent_of(c, batch);
+    const int last = max(row, min(row + plan.tokens, size.q_len) - 1);
     it.batch = batch, it.head = head % a.q_heads, it.row = row, it.size = size;
-    tile_interval(a, size, row, T::ROWS, &lo, &hi);
+    it.tile = unit * plan.row_tiles + tile;
+    tile_interval(a, size, row, plan.tokens, &lo, &hi);
     it.lo = lo, it.hi = hi;
-    it.first = lo / T::KEYS;
-    it.end = lo < hi ? (hi + T::KEYS - 1) / T::KEYS : lo / T::KEYS;
-    interval(a, size, row + T::ROWS - 1, &lo, &unused);
+    interval(a, size, last, &lo, &unused);
     interval(a, size, row, &unused, &hi);
     it.all_lo = lo, it.all_hi = hi;
+    return cut_keys<T>(it, split);
+}
+
+/* The first item of a CTA has its number; the others come from a counter, so that CTAs
+   with short items take more. As many are drawn as there are items: the last one sets the
+   counter back for the next launch. */
+DEVICE int next_item(const ph_cuda_schedule &plan)
+{
+    const int taken = (int)atomicAdd(plan.taken, 1u);
+    if (taken == plan.items - 1) *plan.taken = 0;
+    return gridDim.x + taken;
 }
 
 template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                            uint32_t base)
 {
-    for (int i = 0;; i++) {
-        const int index = (int)atomicAdd(plan.counter, 1u);
-        barrier_wait(base + T::ITEM_EMPTY + 8 * stage_of(i), parity_of(i) ^ 1);
-        fill_item<T>(c, plan, index, *item_slot<T>(base, i));
-        barrier_arrive(base + T::ITEM_FULL + 8 * stage_of(i));
-        if (index >= plan.items) break;
+    int n = 0, queries = 0;
+    for (int index = blockIdx.x; index < plan.items; index = next_item(plan)) {
+        wait_empty<ITEMS>(base + T::ITEM_EMPTY, n);
+        item &it = *item_slot<T>(base, n);
+        if (!fill_item<T>(c, plan, index, it)) continue;
+        it.queries = queries;
+        queries += it.first < it.end;
+        barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
+        n++;
     }
-}
-
-/* Does some row of the tile not see some key of the block? */
-template <class T> DEVICE int is_edge(int all_lo, int all_hi, int block)
-{
-    return block * T::KEYS < all_lo || block * T::KEYS + T::KEYS > all_hi;
+    wait_empty<ITEMS>(base + T::ITEM_EMPTY, n);
+    item_slot<T>(base, n)->batch = -1;
+    barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
 }
 
 /* ---- copies ---- */
 
+/* One box per panel of 64 columns. */
 template <class T>
-DEVICE void load_panels(uint32_t to, const tensor_map *map, uint32_t barrier, int rows,
-                        int row, int head, int batch)
+DEVICE void load_block(uint32_t to, const tensor_map *map, uint32_t barrier, int key,
+                       int head, int batch)
 {
-    barrier_expect(barrier, (uint32_t)(rows * T::DIM * 2));
+    barrier_expect(barrier, T::BLOCK_BYTES);
 #pragma unroll
     for (int x = 0; x < T::DIM; x += 64)
-        copy_box(to + x * rows * 2, map, barrier, x, row, head, batch);
+        copy_box(to + x * T::KEYS * 2, map, barrier, x, key, head, batch);
+}
+
+/* Rows of all heads of the group, token by token. */
+template <class T>
+DEVICE void load_queries(uint32_t to, const tensor_map *map, uint32_t barrier,
+                         const ph_cuda_schedule &plan, const item &it)
+{
+    barrier_expect(barrier, (uint32_t)(plan.tokens * plan.group * T::DIM * 2));
+#pragma unroll
+    for (int x = 0; x < T::DIM; x += 64)
+        copy_box(to + x * T::ROWS * 2, map, barrier, x, 0, it.row, it.head / plan.group,
+                 it.batch);
 }
 
 struct maps {
@@ -166,30 +117,30 @@ struct maps {
 template <class T>
 DEVICE void copy_items(const ph_cuda_schedule &plan, uint32_t base, const maps &map)
 {
-    uint32_t q_parity = 1;
     int n = 0; /* blocks so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         const int batch = it.batch, head = it.head, first = it.first, end = it.end;
         if (batch < 0) break;
         for (int j = first; j < end; j++, n++) {
-            const uint32_t stage = base + 8 * stage_of(n), parity = parity_of(n) ^ 1;
-            const uint32_t block = base + stage_of(n) * T::BLOCK_BYTES;
-            const int edge = is_edge<T>(it.all_lo, it.all_hi, j);
-            barrier_wait(stage + T::K_EMPTY, parity);
-            load_panels<T>(block + T::K_AT, map.k, stage + T::K_FULL, T::KEYS,
-                           j * T::KEYS, head / plan.k_group, batch);
+            const int k = stage_of<T::K_STAGES>(n), v = stage_of<T::V_STAGES>(n);
+            const int edge = is_edge<T>(it, j);
+            wait_empty<T::K_STAGES>(base + T::K_EMPTY, n);
+            load_block<T>(base + T::K_AT + k * T::BLOCK_BYTES, map.k,
+                          base + T::K_FULL + SLOT * k, j * T::KEYS, head / plan.k_group,
+                          batch);
             if (j == first) {
-                barrier_wait(base + T::Q_EMPTY, q_parity);
-                load_panels<T>(base, map.q, base + T::Q_FULL, T::ROWS, it.row, head,
-                               batch);
-                q_parity ^= 1;
+                const int q = stage_of<T::Q_STAGES>(it.queries);
+                wait_empty<T::Q_STAGES>(base + T::Q_EMPTY, it.queries);
+                load_queries<T>(base + T::Q_AT + q * T::Q_BYTES, map.q,
+                                base + T::Q_FULL + SLOT * q, plan, it);
             }
-            barrier_wait(stage + T::V_EMPTY, parity);
-            load_panels<T>(block + T::V_AT, map.v, stage + (edge ? T::V_RAW : T::V_FULL),
-                           T::KEYS, j * T::KEYS, head / plan.v_group, batch);
+            wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
+            load_block<T>(base + T::V_AT + v * T::BLOCK_BYTES, map.v,
+                          base + (edge ? T::V_RAW : T::V_FULL) + SLOT * v, j * T::KEYS,
+                          head / plan.v_group, batch);
         }
-        barrier_arrive(base + T::ITEM_EMPTY + 8 * stage_of(i));
+        barrier_arrive(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(i));
     }
 }
 
@@ -242,7 +193,7 @@ template <class T, class TYPE>
 DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, int key)
 {
     const int thread = threadIdx.x - FIRST_CLEANER;
-    if (thread < T::KEYS / 32) store_shared(noted + 4 * thread, 0);
+    if (thread < NOTED_BYTES / 4) store_shared(noted + 4 * thread, 0);
     meet<CLEANERS>(CLEANERS_MEET);
     for (int first = thread; first < T::BLOCK_BYTES / 16;
          first += CLEAN_AT_ONCE * CLEANERS) {
@@ -276,12 +227,12 @@ template <class T, class TYPE> DEVICE void clean_items(TYPE type, uint32_t base)
         const int end = it.end;
         if (it.batch < 0) break;
         for (int j = it.first; j < end; j++, n++) {
-            if (!is_edge<T>(it.all_lo, it.all_hi, j)) continue;
-            const int stage = stage_of(n);
+            if (!is_edge<T>(it, j)) continue;
+            const int stage = stage_of<T::V_STAGES>(n);
             barrier_wait(base + T::V_RAW + 8 * stage, parity >> stage & 1);
             parity ^= 1u << stage;
             clean_block<T>(type, it, base + T::V_AT + stage * T::BLOCK_BYTES,
-                           base + T::NOTED_AT + stage * (T::KEYS / 8), j * T::KEYS);
+                           base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
             if (threadIdx.x == FIRST_CLEANER)
                 barrier_arrive(base + T::V_FULL + 8 * stage);
         }

@@ -127,6 +127,17 @@ DEVICE float merged(float whole, float a, float split, float b)
     return __fmaf_rn(whole, a, __fmul_rn(split, b));
 }
 
+/* Adds a split to maximum and sum of the whole; gives the factors of weighted values. */
+DEVICE void merge_sums(float &max, float &sum, float split_max, float split_sum,
+                       float scale2, float &whole_factor, float &split_factor)
+{
+    const float both = fmaxf(max, split_max), zero = reference(both, scale2);
+    whole_factor = shrink(max, scale2, zero);
+    split_factor = shrink(split_max, scale2, zero);
+    sum = merged(sum, whole_factor, split_sum, split_factor);
+    max = both;
+}
+
 /* Ends a split: adds up its sums over the quad and with those of the whole, which are in
    `slot` unless this split is the first. */
 DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, factors &f)
@@ -138,15 +149,12 @@ DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, fact
     }
     if (!first) {
         const float4 before = *slot;
-        const float max[2] = {before.x, before.y}, sum[2] = {before.z, before.w};
+        float max[2] = {before.x, before.y}, sum[2] = {before.z, before.w};
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const float both = fmaxf(max[i], split.max[i]),
-                        zero = reference(both, scale2);
-            f.whole[i] = shrink(max[i], scale2, zero);
-            f.split[i] = shrink(split.max[i], scale2, zero);
-            split.sum[i] = merged(sum[i], f.whole[i], split.sum[i], f.split[i]);
-            split.max[i] = both;
+            merge_sums(max[i], sum[i], split.max[i], split.sum[i], scale2, f.whole[i],
+                       f.split[i]);
+            split.max[i] = max[i], split.sum[i] = sum[i];
         }
     }
     __syncwarp();
@@ -155,24 +163,51 @@ DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, fact
     __syncwarp();
 }
 
+/* Volatile, so that the assembler keeps their order: all loads at once would spill. */
+DEVICE float4 load_whole(const float4 *at)
+{
+    float4 x;
+    asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "l"(at)
+                 : "memory");
+    return x;
+}
+
+DEVICE void store_whole(float4 *at, const float *o)
+{
+    asm volatile("st.volatile.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(o[0]),
+                 "f"(o[1]), "f"(o[2]), "f"(o[3])
+                 : "memory");
+}
+
 /* ... and its weighted values: into the slots, or at the last split into o. */
 template <int N>
 DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first,
                        int last)
 {
+    enum { AT_ONCE = 4 }; /* loads in flight */
     if (first && last) return;
 #pragma unroll
-    for (int x = 0; x < N; x += 4) {
-        float4 *slot = &slots[x / 4 * PH_WARPGROUP];
+    for (int x = 0; x < N; x += 4 * AT_ONCE) {
+        float4 before[AT_ONCE];
         if (!first) {
-            float4 before = *slot;
-            o[x] = merged(before.x, f.whole[0], o[x], f.split[0]);
-            o[x + 1] = merged(before.y, f.whole[0], o[x + 1], f.split[0]);
-            o[x + 2] = merged(before.z, f.whole[1], o[x + 2], f.split[1]);
-            o[x + 3] = merged(before.w, f.whole[1], o[x + 3], f.split[1]);
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                before[i] = load_whole(&slots[(x / 4 + i) * PH_WARPGROUP]);
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                float *y = &o[x + 4 * i];
+                y[0] = merged(before[i].x, f.whole[0], y[0], f.split[0]);
+                y[1] = merged(before[i].y, f.whole[0], y[1], f.split[0]);
+                y[2] = merged(before[i].z, f.whole[1], y[2], f.split[1]);
+                y[3] = merged(before[i].w, f.whole[1], y[3], f.split[1]);
+            }
         }
-        if (!last) *slot = make_float4(o[x], o[x + 1], o[x + 2], o[x + 3]);
-        if (x % 16 == 12) asm volatile("" ::: "memory"); /* not all loads at once */
+        if (last) continue;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            store_whole(&slots[(x / 4 + i) * PH_WARPGROUP], &o[x + 4 * i]);
     }
 }
 

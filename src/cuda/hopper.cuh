@@ -116,6 +116,16 @@ DEVICE void copy_box(uint32_t to, const tensor_map *map, uint32_t barrier, int x
                  : "memory");
 }
 
+/* The same of rank 5. */
+DEVICE void copy_box(uint32_t to, const tensor_map *map, uint32_t barrier, int x, int y,
+                     int z, int w, int u)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx"
+                 "::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(u)
+                 : "memory");
+}
+
 DEVICE void prefetch_map(const tensor_map *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -162,6 +172,14 @@ template <int N> DEVICE void pin(float (&d)[N])
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+/* threadIdx.x, read again: what is computed from it does not wait in registers. */
+DEVICE uint32_t thread_now()
+{
+    uint32_t x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
 /* Tells the compiler that all lanes of a warp hold the same value. */
 DEVICE int uniform(int x)
 {
@@ -185,6 +203,24 @@ DEVICE int uniform(int x)
     "%48, %49, %50, %51, %52, %53, %54, %55, "                                           \
     "%56, %57, %58, %59, %60, %61, %62, %63}"
 
+#define REGISTERS_256                                                                    \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, "                                                  \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "                                             \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "                                           \
+    "%24, %25, %26, %27, %28, %29, %30, %31, "                                           \
+    "%32, %33, %34, %35, %36, %37, %38, %39, "                                           \
+    "%40, %41, %42, %43, %44, %45, %46, %47, "                                           \
+    "%48, %49, %50, %51, %52, %53, %54, %55, "                                           \
+    "%56, %57, %58, %59, %60, %61, %62, %63, "                                           \
+    "%64, %65, %66, %67, %68, %69, %70, %71, "                                           \
+    "%72, %73, %74, %75, %76, %77, %78, %79, "                                           \
+    "%80, %81, %82, %83, %84, %85, %86, %87, "                                           \
+    "%88, %89, %90, %91, %92, %93, %94, %95, "                                           \
+    "%96, %97, %98, %99, %100, %101, %102, %103, "                                       \
+    "%104, %105, %106, %107, %108, %109, %110, %111, "                                   \
+    "%112, %113, %114, %115, %116, %117, %118, %119, "                                   \
+    "%120, %121, %122, %123, %124, %125, %126, %127}"
+
 #define FLOATS_8(d, i)                                                                   \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]),          \
         "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -192,6 +228,7 @@ DEVICE int uniform(int x)
     FLOATS_8(d, i), FLOATS_8(d, i + 8), FLOATS_8(d, i + 16), FLOATS_8(d, i + 24)
 #define FLOATS_64(d)  FLOATS_32(d, 0)
 #define FLOATS_128(d) FLOATS_32(d, 0), FLOATS_32(d, 32)
+#define FLOATS_256(d) FLOATS_128(d), FLOATS_32(d, 64), FLOATS_32(d, 96)
 
 /* Operands of asm statements, numbered behind the accumulators. */
 #define SHARED_64   "%32, %33, p, 1, 1, 0, 0;\n"
@@ -202,6 +239,10 @@ DEVICE int uniform(int x)
 #define FRESH_128   "setp.eq.u32 p, %66, 0;\n"
 #define WEIGHTS_128 "{%64, %65, %66, %67}, %68, p, 1, 1, 1;\n"
 #define FRESH_W_128 "setp.eq.u32 p, %69, 0;\n"
+#define SHARED_256  "%128, %129, p, 1, 1, 0, 0;\n"
+#define FRESH_256   "setp.eq.u32 p, %130, 0;\n"
+#define WEIGHTS_256 "{%128, %129, %130, %131}, %132, p, 1, 1, 1;\n"
+#define FRESH_W_256 "setp.eq.u32 p, %133, 0;\n"
 
 #define WGMMA(N, TYPE, NAME)                                                             \
     /* a and b in shared memory, both K-major */                                         \
@@ -230,7 +271,9 @@ struct f16_tag {
 };
 WGMMA(64, "bf16", bf16_tag)
 WGMMA(128, "bf16", bf16_tag)
+WGMMA(256, "bf16", bf16_tag)
 WGMMA(64, "f16", f16_tag)
 WGMMA(128, "f16", f16_tag)
+WGMMA(256, "f16", f16_tag)
 
 #endif

@@ -60,10 +60,15 @@ static ph_status make_memory(ph_plan *plan, plan_memory *m)
 {
     ph_ctx *ctx = plan->ctx;
     size_t bytes = ph_plan_workspace(plan);
+    const ph_driver *d = &ph_cuda_of(ctx)->driver;
+    CUstream stream = ph_cuda_of(ctx)->stream;
     if (bytes) PH_TRY(ph_cuda_alloc(ctx, bytes, &m->workspace));
     PH_TRY(ph_cuda_enter(ctx));
-    CUresult result =
-        ph_cuda_of(ctx)->driver.cuEventCreate(&m->used, PH_CU_EVENT_NO_TIMING);
+    CUresult result = d->cuEventCreate(&m->used, PH_CU_EVENT_NO_TIMING);
+    /* Counters of the fast kernels begin with 0. */
+    if (bytes && result == PH_CU_SUCCESS)
+        result = d->cuMemsetD32Async((uintptr_t)m->workspace, 0, bytes / 4, stream);
+    if (result == PH_CU_SUCCESS) result = d->cuStreamSynchronize(stream);
     ph_cuda_leave(ctx);
     return ph_cuda_check(ctx, result, "making a plan");
 }
@@ -96,7 +101,12 @@ static ph_status measure(ph_plan *plan)
                        plan->attn.page_len ? "page_len" : "kv_dtype");
     if (plan->attn.backward) take_backward(&plan->attn, &arena, &c);
     plan->shared_bytes[PH_DO_BACKWARD] = arena.used;
-    if (ph_cuda_fast_plan(plan)) plan->shared_bytes[PH_DO_FORWARD] = PH_ALIGN;
+    if (ph_cuda_fast_plan(plan)) {
+        ph_arena fast_arena = {0};
+        ph_cuda_fast fast;
+        ph_cuda_fast_cut(plan, &fast_arena, &fast);
+        plan->shared_bytes[PH_DO_FORWARD] = fast_arena.used;
+    }
     plan->device = ph_ctx_alloc(plan->ctx, sizeof(plan_memory));
     if (!plan->device)
         return ph_fail(plan->ctx, PH_OUT_OF_MEMORY, "no memory for a plan");
@@ -227,19 +237,29 @@ static void order_streams(launcher *l, plan_memory *m, int before)
     }
 }
 
-/* As many CTAs as SMs take tiles from a counter in the workspace. */
-static void launch_fast(launcher *l, ph_cuda_fast *fast, void *counter)
+/* As many CTAs as SMs take items. Each pass leaves the counters at 0; but a workspace of
+   the caller, or one that a backward pass used, may hold anything. */
+static void launch_fast(launcher *l, ph_cuda_fast *fast)
 {
     const ph_cuda *gpu = ph_cuda_of(l->ctx);
     void *parameters[] = {&l->c, &fast->schedule, &fast->q, &fast->k, &fast->v};
-    int ctas = ph_min(gpu->sm_count, fast->schedule.items);
-    fast->schedule.counter = counter;
-    if (l->result == PH_CU_SUCCESS)
-        l->result = gpu->driver.cuMemsetD32Async((uintptr_t)counter, 0, 1, l->stream);
+    const int dirty = l->c.args.workspace || l->c.attn.backward;
+    if (dirty && l->result == PH_CU_SUCCESS)
+        l->result = gpu->driver.cuMemsetD32Async((uintptr_t)fast->schedule.taken, 0,
+                                                 fast->counters, l->stream);
     if (l->result == PH_CU_SUCCESS)
         l->result = gpu->driver.cuLaunchKernel(
-            (CUfunction)gpu->kernel[fast->kernel], (unsigned)ctas, 1, 1,
+            (CUfunction)gpu->kernel[fast->kernel], (unsigned)fast->ctas, 1, 1,
             (unsigned)fast->threads, 1, 1, PH_FAST_BYTES, l->stream, parameters, NULL);
+}
+
+/* 1 if a fast kernel takes the call. */
+static int is_fast(const ph_call *call, ph_cuda_fast *fast)
+{
+    ph_arena arena = ph_arena_of(call->shared, call->plan->shared_bytes[PH_DO_FORWARD]);
+    if (!ph_cuda_fast_plan(call->plan)) return 0;
+    ph_cuda_fast_cut(call->plan, &arena, fast);
+    return ph_cuda_fast_call(call->plan, call->args, fast);
 }
 
 static ph_status forward(const ph_call *call)
@@ -251,9 +271,9 @@ static ph_status forward(const ph_call *call)
     ph_cuda_fast fast;
     fill_call(call, &l.c);
     PH_TRY(ph_cuda_enter(ctx));
-    if (ph_cuda_fast_call(call->plan, call->args, &fast)) {
+    if (is_fast(call, &fast)) {
         if (!call->args->workspace) order_streams(&l, m, 1);
-        launch_fast(&l, &fast, call->shared);
+        launch_fast(&l, &fast);
         if (!call->args->workspace) order_streams(&l, m, 0);
     } else {
         launch(&l, PH_CUDA_plain_forward,

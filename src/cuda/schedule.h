@@ -7,33 +7,55 @@
 #include "cuda/wgmma_layout.h"
 
 /* Tiles of the fast kernels, by head dim. Keys of a block, and rows, are what a box of a
-   tensor copy holds. */
+   tensor copy holds. Blocks and splits are part of the result. */
 enum {
     PH_FAST_KEYS = 128,
+    PH_FAST_KEYS_256 = 64,
+    PH_FAST_SPLIT = 2048, /* keys that are summed from nothing, then merged in order */
     PH_FAST_ROWS_64 = 192,
-    PH_FAST_ROWS_128 = 128,
+    PH_FAST_ROWS = 128,
+    PH_FAST_ROWS_DECODE = 64,
     PH_FAST_BYTES = 227 << 10 /* of shared memory: all of an SM */
 };
 
 typedef struct ph_cuda_schedule {
-    int heads;            /* batch * q_heads */
-    int row_tiles;        /* of one head */
-    int items;            /* tiles of all heads */
-    int section;          /* heads whose keys and values stay in the L2 cache together */
+    int units;            /* batch * q_heads / group */
+    int group;            /* q heads of a tile: they share keys and values */
+    int tokens;           /* of a tile */
+    int row_tiles;        /* of one unit */
+    int splits;           /* of a tile, at most; 1 where a tile is one item */
+    int items;            /* of all units */
+    int section;          /* units whose keys and values stay in the L2 cache together */
     int k_group, v_group; /* q heads that share a key head, a value head */
-    unsigned *counter;    /* items taken so far; 0 before the launch */
+
+    /* In the workspace. Counters are 0 before a launch, and again behind it. */
+    unsigned *taken;   /* items, besides the first one of every CTA */
+    unsigned *arrived; /* (units, row_tiles) splits that were stored */
+    float *whole;      /* a tile per CTA: weighted values of earlier splits */
+    float *partial;    /* (units, row_tiles, splits, tokens * group, dim) */
+    float *stats;      /* (units, row_tiles, splits, tokens * group, 2) maximum and sum */
 } ph_cuda_schedule;
 
-/* Item `index`: the head and the tile of rows. One section after the other; within it
+/* Item `index`: the unit and the tile of rows. One section after the other; within it
    the last tiles first, which see most keys under a causal mask, so that the short ones
    fill the end; heads of a group side by side. */
-PH_BOTH void ph_cuda_item(const ph_cuda_schedule *s, int index, int *head, int *tile)
+PH_BOTH void ph_cuda_item(const ph_cuda_schedule *s, int index, int *unit, int *tile)
 {
     int first = index / (s->row_tiles * s->section) * s->section;
-    int count = s->section < s->heads - first ? s->section : s->heads - first;
+    int count = s->section < s->units - first ? s->section : s->units - first;
     int rest = index - first * s->row_tiles;
-    *head = first + rest % count;
+    *unit = first + rest % count;
     *tile = s->row_tiles - 1 - rest / count;
+}
+
+/* The same where an item is one split of a tile: tiles that read the same keys side by
+   side. */
+PH_BOTH void ph_cuda_split_item(const ph_cuda_schedule *s, int index, int *unit,
+                                int *tile, int *split)
+{
+    *tile = index % s->row_tiles;
+    *split = index / s->row_tiles % s->splits;
+    *unit = index / s->row_tiles / s->splits;
 }
 
 #endif

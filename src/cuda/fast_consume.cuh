@@ -1,0 +1,253 @@
+/*
+ * fast_consume.cuh - what a consumer warpgroup of the fast kernels does with an item:
+ * blocks of keys through tensor cores and the online softmax.
+ *
+ * For one block of keys j a consumer does
+ *
+ *     S' = Q K(j+1)^T              in flight together with
+ *     O += P(j) V(j)
+ *     mask, row maxima, P' = exp2(S' scale2 - max), row sums
+ *     O *= rescale
+ *
+ * so tensor cores and the exponential unit work at the same time; consumers take turns in
+ * issuing products, so that one's softmax runs under the other's products.
+ */
+#ifndef PH_CUDA_FAST_CONSUME_CUH
+#define PH_CUDA_FAST_CONSUME_CUH
+
+#include "cuda/fast_softmax.cuh"
+#include "cuda/fast_tiles.cuh"
+
+/* ---- products ---- */
+
+template <class T, class TYPE>
+DEVICE void begin_scores(TYPE type, float (&s)[T::KEYS / 2], uint32_t q, uint32_t k)
+{
+    pin(s);
+    wgmma_fence();
+#pragma unroll
+    for (int x = 0; x < T::DIM / PH_DEPTH; x++)
+        multiply(type, s, ph_wgmma_descriptor(q, ph_k_major_step(x, T::ROWS)),
+                 ph_wgmma_descriptor(k, ph_k_major_step(x, T::KEYS)), x == 0);
+    wgmma_commit();
+}
+
+template <class T, class TYPE>
+DEVICE void begin_values(TYPE type, float (&o)[T::DIM / 2], const uint32_t *p, uint32_t v,
+                         int fresh)
+{
+    pin(o);
+    wgmma_fence();
+#pragma unroll
+    for (int x = 0; x < T::KEYS / PH_DEPTH; x++)
+        multiply(type, o, p + 4 * x, ph_wgmma_descriptor(v, ph_mn_major_step(x)),
+                 x == 0 && fresh);
+    wgmma_commit();
+}
+
+/* Lets the other consumers issue products before this one does again. */
+template <class T> DEVICE void wait_for_turn(int group)
+{
+    if (T::CONSUMERS > 1) meet<2 * PH_WARPGROUP>(FIRST_TURN + group);
+}
+
+template <class T> DEVICE void pass_turn(int group)
+{
+    if (T::CONSUMERS > 1)
+        arrive<2 * PH_WARPGROUP>(FIRST_TURN + (group + 1) % T::CONSUMERS);
+}
+
+/* ---- a thread of a consumer ---- */
+
+struct place {
+    uint32_t base; /* of shared memory */
+    int group;     /* 0 is the first consumer */
+};
+
+/* Row of the tile: the thread's first; the other is 8 further on. */
+DEVICE int first_row(const place &at)
+{
+    return at.group * 64 + ph_fragment_row(thread_now() % PH_WARPGROUP, 0);
+}
+
+/* Where the thread keeps weighted values of earlier splits: in the workspace, but hardly
+   ever out of the cache, and not in the way of rings in shared memory. */
+template <class T>
+DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
+{
+    return (float4 *)plan.whole + blockIdx.x * (T::ROWS * T::DIM / 4) +
+           at.group * (64 * T::DIM / 4) + thread_now() % PH_WARPGROUP;
+}
+
+/* Maxima and sums of the whole: one slot for the two rows of a quad. */
+template <class T> DEVICE float4 *stats_slot(const place &at)
+{
+    return (float4 *)__cvta_shared_to_generic(at.base + T::STATS_AT) +
+           (threadIdx.x / 4 - PH_WARPGROUP / 4);
+}
+
+/* Keys that the thread's two rows see. */
+template <class T>
+DEVICE void hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
+                      float (&s)[T::KEYS / 2], const place &at, int block)
+{
+    const int row = first_row(at);
+    int lo[2], hi[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        interval(a, it.size, query_of<T>(a, plan, it, row + 8 * i).token, &lo[i], &hi[i]);
+    hide(s, lo, hi, block * T::KEYS + threadIdx.x % 4 * 2);
+}
+
+/* ---- values that are not finite ---- */
+
+DEVICE float widened(bf16_tag, uint32_t bits)
+{
+    return __uint_as_float(bits << 16);
+}
+
+DEVICE float widened(f16_tag, uint32_t bits)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((uint16_t)bits));
+    return y;
+}
+
+/* The weight of key `at` of a block in row i of the thread's two: some lane of its quad
+   holds it. */
+template <class TYPE, int N>
+DEVICE float weight_of(TYPE type, const uint32_t (&p)[N], int at, int i)
+{
+    uint32_t pair = 0;
+#pragma unroll
+    for (int y = 0; y < N; y++) pair |= p[y] & (0u - (y == at / 8 * 2 + i));
+    pair = __shfl_sync(~0u, pair, (threadIdx.x % 32 & ~3) + at % 8 / 2);
+    return widened(type, at % 2 ? pair >> 16 : pair & 0xffff);
+}
+
+/* Not to be moved: all loads of a row at once would spill registers. */
+DEVICE uint32_t load_element(const uint16_t *at)
+{
+    uint16_t bits;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(at) : "memory");
+    return bits;
+}
+
+/* Adds what the cleaners took out of one key's values to row i, which sees it. */
+template <class TYPE, int N>
+DEVICE void add_key(TYPE type, const uint16_t *v, int columns, int i, float weight,
+                    float (&o)[N])
+{
+#pragma unroll
+    for (int x = 0; x < N; x++) {
+        if (x / 2 % 2 != i || x / 4 * 8 + x % 2 >= columns) continue;
+        const float value = widened(type, load_element(v + x / 4 * 8 + x % 2));
+        if (!isfinite(value)) o[x] = __fmaf_rn(weight, value, o[x]);
+    }
+}
+
+/* The same for all keys noted of an edge: hardly ever one. */
+template <class T, class TYPE>
+DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                      const item &it, const place &at, int stage, int block,
+                      const uint32_t (&p)[T::KEYS / 4], float (&o)[T::DIM / 2])
+{
+    const ph_attn &a = c.attn;
+    const int row = first_row(at);
+    const uint32_t noted = at.base + T::NOTED_AT + stage * NOTED_BYTES;
+    const uint4 any = load_piece(noted);
+    if (!(any.x | any.y | any.z | any.w)) return;
+    for (int x = 0; x < T::KEYS; x++) {
+        if (!(uniform(load_shared(noted + x / 32 * 4)) >> x % 32 & 1)) continue;
+        const int key = block * T::KEYS + x, column = threadIdx.x % 4 * 2;
+        const uint16_t *v = (const uint16_t *)c.args.v + it.batch * a.v.batch +
+                            it.head / plan.v_group * a.v.head + key * a.v.time + column;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float weight = weight_of(type, p, x, i);
+            if (is_visible(a, it.size, query_of<T>(a, plan, it, row + 8 * i).token,
+                           key))
+                add_key(type, v, a.v_dim - column, i, weight, o);
+        }
+    }
+}
+
+/* ---- an item ---- */
+
+/* All blocks of one item: products of scores run one block ahead of those of values.
+   n: blocks so far. */
+template <class T, class TYPE>
+DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                         const item &it, const place &at, float (&o)[T::DIM / 2],
+                         running &now, int &n)
+{
+    const float scale2 = c.scale2;
+    const uint32_t q_stage = stage_of<T::Q_STAGES>(it.queries);
+    const uint32_t q = ph_wgmma_operand(
+        at.base + T::Q_AT + q_stage * T::Q_BYTES + at.group * 64 * PH_LINE, 16);
+    const uint32_t k = ph_wgmma_operand(at.base + T::K_AT, 16);
+    const uint32_t v = ph_wgmma_operand(at.base + T::V_AT, T::KEYS * PH_LINE);
+    const uint32_t step = T::BLOCK_BYTES >> 4; /* from stage to stage */
+    float s[T::KEYS / 2], rescale[2];
+    uint32_t p[T::KEYS / 4];
+    int fresh = 1, splits = 0; /* fresh: o begins with the next product of values */
+    wait_stage<T::Q_STAGES>(at.base + T::Q_FULL, it.queries);
+    wait_stage<T::K_STAGES>(at.base + T::K_FULL, n);
+    wait_for_turn<T>(at.group);
+    begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n) * step);
+    pass_turn<T>(at.group);
+    wgmma_wait<0>();
+    pin(s);
+    release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n));
+    if (is_edge<T>(it, it.first))
+        hide_edge<T>(c.attn, plan, it, s, at, it.first);
+    softmax(s, now, scale2, rescale);
+    pack(type, s, p);
+    for (int j = it.first + 1; j < it.end; j++) {
+        wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
+        wait_for_turn<T>(at.group);
+        begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n + 1) * step);
+        if (!fresh) scale_rows(o, rescale); /* under the product of scores */
+        wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
+        begin_values<T>(type, o, p, v + stage_of<T::V_STAGES>(n) * step, fresh);
+        pass_turn<T>(at.group);
+        wgmma_wait<1>();
+        pin(s);
+        release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n + 1));
+        if (is_edge<T>(it, j))
+            hide_edge<T>(c.attn, plan, it, s, at, j);
+        factors f;
+        fresh = !T::ONE_SPLIT && j * T::KEYS % T::SPLIT == 0;
+        if (fresh) {
+            end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
+            splits++;
+            reset(now);
+        }
+        softmax(s, now, scale2, rescale);
+        wgmma_wait<0>();
+        pin(o);
+        if (is_edge<T>(it, j - 1))
+            add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), j - 1, p, o);
+        __syncwarp();
+        release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
+        pack(type, s, p);
+        n++;
+        if (fresh) end_values(whole_slots<T>(plan, at), o, f, splits == 1, 0);
+    }
+    release(at.base + T::Q_EMPTY + SLOT * stage_of<T::Q_STAGES>(it.queries));
+    if (!fresh) scale_rows(o, rescale);
+    wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
+    begin_values<T>(type, o, p, v + stage_of<T::V_STAGES>(n) * step, fresh);
+    factors f;
+    end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
+    wgmma_wait<0>();
+    pin(o);
+    if (is_edge<T>(it, it.end - 1))
+        add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), it.end - 1, p, o);
+    __syncwarp();
+    release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
+    n++;
+    end_values(whole_slots<T>(plan, at), o, f, splits == 0, 1);
+}
+
+#endif

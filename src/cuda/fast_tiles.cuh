@@ -1,0 +1,150 @@
+/*
+ * fast_tiles.cuh - how the fast kernels cut their work: tiles of query rows and blocks of
+ * keys, what lies where in shared memory, and the rings of stages between warps.
+ */
+#ifndef PH_CUDA_FAST_TILES_CUH
+#define PH_CUDA_FAST_TILES_CUH
+
+#include "cuda/cuda_call.h"
+#include "cuda/hopper.cuh"
+#include "cuda/schedule.h"
+#include "cuda/visible.cuh"
+
+enum {
+    SCHEDULER = 32, /* the threads that take items, copy, and clean */
+    COPIER = 0,
+    FIRST_CLEANER = 64,
+    CLEANERS = 64,
+    CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
+    MERGE_MEET = 2,
+    FIRST_TURN = 3,
+    ITEMS = 2,        /* slots of items */
+    NOTED_BYTES = 16, /* a bit per key of a block */
+    SLOT = 8          /* bytes of a barrier */
+};
+
+/* A tile of query rows, in shared memory: warp 1 writes it, the others read it. In a
+   kernel of splits, those rows and one split of keys. */
+struct item {
+    extent size;
+    int batch, head, row;     /* of the first row; batch < 0: there are no more items */
+    int first, end;           /* blocks of keys to visit */
+    int lo, hi;               /* keys that some row may see */
+    int all_lo, all_hi;       /* keys that all rows see */
+    int queries;              /* tiles of queries that this CTA loaded before */
+    int tile;                 /* of all tiles */
+    int first_split, splits;  /* of all that the rows see */
+    int split;                /* this one */
+};
+
+/* Rings hold a number of stages that the head dim leaves memory for. */
+template <int DIM_, int CONSUMERS_, int Q_STAGES_, int K_STAGES_, int V_STAGES_,
+          int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
+struct tiles {
+    enum {
+        DIM = DIM_,
+        CONSUMERS = CONSUMERS_, /* warpgroups of 64 rows */
+        ONE_SPLIT = CONSUMERS == 1, /* an item is one split of keys: decoding */
+        Q_STAGES = Q_STAGES_,
+        K_STAGES = K_STAGES_,
+        V_STAGES = V_STAGES_,
+        PRODUCER_REGISTERS = PRODUCER_REGISTERS_,
+        CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
+        KEYS = DIM > 128 ? PH_FAST_KEYS_256 : PH_FAST_KEYS,
+        SPLIT = PH_FAST_SPLIT,
+        ROWS = 64 * CONSUMERS,
+        THREADS = PH_WARPGROUP * (CONSUMERS + 1),
+        Q_BYTES = ROWS * DIM * 2,
+        BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */
+
+        Q_AT = 0,
+        K_AT = Q_AT + Q_STAGES * Q_BYTES,
+        V_AT = K_AT + K_STAGES * BLOCK_BYTES,
+        STATS_AT = V_AT + V_STAGES * BLOCK_BYTES, /* maxima and sums of earlier splits */
+        NOTED_AT = STATS_AT + ROWS * 8,
+        ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES,
+        LAST_AT = ITEMS_AT + sizeof(item) * ITEMS, /* 1: this CTA merges the splits */
+        Q_FULL = (LAST_AT + 4 + SLOT - 1) / SLOT * SLOT, /* barriers, one per stage */
+        Q_EMPTY = Q_FULL + SLOT * Q_STAGES,
+        K_FULL = Q_EMPTY + SLOT * Q_STAGES,
+        K_EMPTY = K_FULL + SLOT * K_STAGES,
+        V_RAW = K_EMPTY + SLOT * K_STAGES, /* an edge, for the cleaners */
+        V_FULL = V_RAW + SLOT * V_STAGES,
+        V_EMPTY = V_FULL + SLOT * V_STAGES,
+        ITEM_FULL = V_EMPTY + SLOT * V_STAGES,
+        ITEM_EMPTY = ITEM_FULL + SLOT * ITEMS,
+        BYTES = ITEM_EMPTY + SLOT * ITEMS + PH_ATOM /* to align the start */
+    };
+    static_assert((int)BYTES <= (int)PH_FAST_BYTES, "shared memory of an SM");
+};
+
+/* A ring of stages is walked by counting uses: which stage the n-th use has, and the
+   parity of its round. */
+template <int STAGES> DEVICE int stage_of(int n)
+{
+    return n % STAGES;
+}
+template <int STAGES> DEVICE uint32_t parity_of(int n)
+{
+    return n / STAGES % 2;
+}
+
+template <int STAGES> DEVICE void wait_stage(uint32_t barriers, int n)
+{
+    barrier_wait(barriers + SLOT * stage_of<STAGES>(n), parity_of<STAGES>(n));
+}
+
+/* What fills a stage waits for its last use, and at first for nothing. */
+template <int STAGES> DEVICE void wait_empty(uint32_t barriers, int n)
+{
+    barrier_wait(barriers + SLOT * stage_of<STAGES>(n), parity_of<STAGES>(n) ^ 1);
+}
+
+/* Once per warp. */
+DEVICE void release(uint32_t barrier)
+{
+    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+}
+
+/* ---- items ---- */
+
+template <class T> DEVICE item *item_slot(uint32_t base, int n)
+{
+    return (item *)__cvta_shared_to_generic(base + T::ITEMS_AT) + stage_of<ITEMS>(n);
+}
+
+/* The n-th item of this CTA, once it is there. */
+template <class T> DEVICE const item &begin_item(uint32_t base, int n)
+{
+    wait_stage<ITEMS>(base + T::ITEM_FULL, n);
+    return *item_slot<T>(base, n);
+}
+
+template <class T> DEVICE void end_item(uint32_t base, int n)
+{
+    __syncwarp();
+    release(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n));
+}
+
+/* Does some row of the tile not see some key of the block? */
+template <class T> DEVICE int is_edge(const item &it, int block)
+{
+    return block * T::KEYS < it.all_lo || block * T::KEYS + T::KEYS > it.all_hi;
+}
+
+/* Whose query a row of a tile is: tiles hold tokens of all heads that share keys. A row
+   that is padding has a token behind the last. */
+struct query {
+    int token, head;
+};
+
+template <class T>
+DEVICE query query_of(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
+                      int row)
+{
+    if (!T::ONE_SPLIT) return query{it.row + row, it.head};
+    return query{row < plan.tokens * plan.group ? it.row + row / plan.group : a.q_len,
+                 it.head + row % plan.group};
+}
+
+#endif
