@@ -161,7 +161,7 @@ int main(void)
         printf("not measured: %s\n", why);
         return 0;
     }
-    for (int dim = 64; dim <= 128; dim += 64)
+    for (int dim = 64; dim <= 256; dim *= 2)
         for (int len = 512; len <= 16384; len *= len == 2048 ? 8 : 4)
             for (int causal = 0; causal < 2; causal++)
                 measure(ctx, PH_BF16, 16384 / len, 2048 / dim, len, dim,

@@ -37,6 +37,7 @@ SAME_VALUE(PH_CU_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING)
 SAME_VALUE(PH_CU_STREAM_DEFAULT, CU_STREAM_DEFAULT)
 SAME_VALUE(PH_CU_NOT_CAPTURING, CU_STREAM_CAPTURE_STATUS_NONE)
 SAME_VALUE(PH_CU_MAX_SHARED_BYTES, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+SAME_VALUE(PH_CU_OVERLAPPED, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
 SAME_VALUE(PH_CU_MAP_F16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16)
 SAME_VALUE(PH_CU_MAP_BF16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)
 SAME_VALUE(PH_CU_MAP_NO_INTERLEAVE, CU_TENSOR_MAP_INTERLEAVE_NONE)
@@ -44,6 +45,8 @@ SAME_VALUE(PH_CU_MAP_SWIZZLE_128B, CU_TENSOR_MAP_SWIZZLE_128B)
 SAME_VALUE(PH_CU_MAP_L2_256B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B)
 SAME_VALUE(PH_CU_MAP_FILL_ZERO, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
 _Static_assert(sizeof(CUtensorMap) == 128, "a tensor map is 128 bytes");
+_Static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56,
+               "launches are configured by structs of these sizes");
 _Static_assert(sizeof(CUresult) == sizeof(int), "results are int");
 _Static_assert(sizeof(CUdevice_attribute) == sizeof(int), "attributes are int");
 _Static_assert(sizeof(CUstreamCaptureStatus) == sizeof(int), "capture status is int");

@@ -15,8 +15,9 @@ static ph_ctx *need_gpu(void)
     return ctx;
 }
 
-static const int fast_dims[][2] = {{64, 64},  {128, 128}, {8, 8},   {32, 64},
-                                   {128, 40}, {96, 128},  {64, 16}, {120, 72}};
+static const int fast_dims[][2] = {{64, 64},  {128, 128}, {256, 256}, {8, 8},
+                                   {32, 64},  {128, 40},  {192, 128}, {96, 128},
+                                   {64, 16},  {120, 72},  {136, 256}};
 
 /* 16-bit plans of every mask, lengths around the edges of tiles, several splits. */
 static void fast_case(ph_ctx *ctx, int n)
@@ -30,8 +31,8 @@ static void fast_case(ph_ctx *ctx, int n)
                           .v_heads = 1,
                           .q_len = long_row ? 70 : lens[n % 8],
                           .kv_len = long_row ? 4200 + n : keys[n / 3 % 8],
-                          .qk_dim = fast_dims[n / 2 % 8][0],
-                          .v_dim = fast_dims[n / 2 % 8][1],
+                          .qk_dim = fast_dims[n / 2 % 11][0],
+                          .v_dim = fast_dims[n / 2 % 11][1],
                           .dtype = n % 2 ? PH_BF16 : PH_F16,
                           .mask = (ph_mask)(n % 3),
                           .band_left = n % 5 ? 3 * n : -1,
@@ -52,7 +53,7 @@ static void fast_case(ph_ctx *ctx, int n)
 static void fast_forward(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 96; n++) fast_case(ctx, n);
+    for (int n = 0; n < 176; n++) fast_case(ctx, n);
     ph_close(ctx);
 }
 
@@ -93,15 +94,15 @@ static void fast_bits(void)
                                     {2000, 90},  {2047, 2}, {2048, 300}, {1000, 3000},
                                     {4290, 10},  {4299, 1}};
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 4; n++) {
+    for (int n = 0; n < 6; n++) {
         problem p = {.attn = {.batch = 1,
                               .q_heads = 8,
                               .k_heads = n % 2 ? 2 : 8,
-                              .v_heads = n / 2 ? 4 : 8,
+                              .v_heads = n % 3 ? 4 : 8,
                               .q_len = 4300,
                               .kv_len = 4300,
-                              .qk_dim = n % 2 ? 128 : 64,
-                              .dtype = n / 2 ? PH_F16 : PH_BF16,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n % 2 ? PH_F16 : PH_BF16,
                               .mask = PH_MASK_CAUSAL,
                               .anchor = PH_ANCHOR_END},
                      .with = {.lse = 1, .clean = 1}};
@@ -138,15 +139,15 @@ static void fast_alone(ph_ctx *ctx, const problem *all, int b)
 static void fast_company(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 4; n++) {
+    for (int n = 0; n < 6; n++) {
         problem p = {.attn = {.batch = 5,
                               .q_heads = 8,
                               .k_heads = n % 2 ? 1 : 2,
                               .v_heads = 2,
-                              .q_len = n / 2 ? 1 : 7,
+                              .q_len = n < 3 ? 1 : 7,
                               .kv_len = 5000,
-                              .qk_dim = n % 2 ? 128 : 64,
-                              .dtype = n / 2 ? PH_F16 : PH_BF16,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n % 2 ? PH_F16 : PH_BF16,
                               .mask = PH_MASK_CAUSAL,
                               .anchor = PH_ANCHOR_END},
                      .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
@@ -174,13 +175,13 @@ static int is_expected(double found, int i, int d)
 static void fast_values(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 4; n++) {
+    for (int n = 0; n < 6; n++) {
         problem p = {.attn = {.batch = 1,
                               .q_heads = 2,
                               .q_len = 450,
                               .kv_len = 450,
-                              .qk_dim = n % 2 ? 128 : 64,
-                              .dtype = n / 2 ? PH_F16 : PH_BF16,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n % 2 ? PH_F16 : PH_BF16,
                               .mask = PH_MASK_CAUSAL},
                      .with = {.lse = 1, .clean = 1}};
         problem q = p;

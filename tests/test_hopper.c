@@ -53,7 +53,7 @@ static uint32_t read_mn_major(uint64_t descriptor, int c, int t)
 static void k_major(void)
 {
     static const uint32_t base = 3 * PH_ATOM;
-    for (int dim = 64; dim <= 128; dim += 64)
+    for (int dim = 64; dim <= 256; dim *= 2)
         for (int rows = 64; rows <= 192; rows += 64)
             for (int r = 0; r < rows; r++)
                 for (int d = 0; d < dim; d++) {
@@ -69,14 +69,16 @@ static void k_major(void)
 static void mn_major(void)
 {
     static const uint32_t base = 5 * PH_ATOM;
-    for (int key = 0; key < PH_FAST_KEYS; key++)
-        for (int d = 0; d < 128; d++) {
-            uint32_t operand = ph_wgmma_operand(base, PH_FAST_KEYS * PH_LINE);
-            uint64_t x = ph_wgmma_descriptor(operand, ph_mn_major_step(key / PH_DEPTH));
-            CHECK(read_mn_major(x, d, key % PH_DEPTH) ==
-                      copied_to(base, PH_FAST_KEYS, key, d),
-                  "key %d, column %d", key, d);
-        }
+    for (int keys = PH_FAST_KEYS_256; keys <= PH_FAST_KEYS; keys *= 2)
+        for (int key = 0; key < keys; key++)
+            for (int d = 0; d < 256; d++) {
+                uint32_t operand = ph_wgmma_operand(base, (uint32_t)keys * PH_LINE);
+                uint64_t x =
+                    ph_wgmma_descriptor(operand, ph_mn_major_step(key / PH_DEPTH));
+                CHECK(read_mn_major(x, d, key % PH_DEPTH) ==
+                          copied_to(base, keys, key, d),
+                      "%d keys: key %d, column %d", keys, key, d);
+            }
 }
 
 /* ---- fragments ---- */

@@ -22,10 +22,14 @@
     K(fast_forward, fast_forward_64_bf16)                                                \
     K(fast_forward, fast_forward_128_f16)                                                \
     K(fast_forward, fast_forward_128_bf16)                                               \
+    K(fast_forward, fast_forward_256_f16)                                                \
+    K(fast_forward, fast_forward_256_bf16)                                               \
     K(fast_decode, fast_decode_64_f16)                                                   \
     K(fast_decode, fast_decode_64_bf16)                                                  \
     K(fast_decode, fast_decode_128_f16)                                                  \
-    K(fast_decode, fast_decode_128_bf16)
+    K(fast_decode, fast_decode_128_bf16)                                                 \
+    K(fast_decode, fast_decode_256_f16)                                                  \
+    K(fast_decode, fast_decode_256_bf16)
 
 typedef enum ph_cuda_kernel {
 #define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,

@@ -25,6 +25,22 @@ typedef struct CUfunc_st *CUfunction;
 typedef struct CUtensorMap {
     _Alignas(64) uint64_t opaque[16];
 } CUtensorMap;
+typedef struct CUlaunchAttribute {
+    int id;
+    char pad[4];
+    union {
+        char pad[64];
+        int programmaticStreamSerializationAllowed;
+    } value;
+} CUlaunchAttribute;
+typedef struct CUlaunchConfig {
+    unsigned int gridDimX, gridDimY, gridDimZ;
+    unsigned int blockDimX, blockDimY, blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned int numAttrs;
+} CUlaunchConfig;
 #endif
 
 enum {
@@ -38,6 +54,7 @@ enum {
     PH_CU_STREAM_DEFAULT = 0,
     PH_CU_NOT_CAPTURING = 0,
     PH_CU_MAX_SHARED_BYTES = 8, /* an attribute of a kernel */
+    PH_CU_OVERLAPPED = 6,       /* of a launch */
     PH_CU_MAP_F16 = 6,
     PH_CU_MAP_BF16 = 9,
     PH_CU_MAP_NO_INTERLEAVE = 0,
@@ -80,6 +97,7 @@ enum {
        const uint64_t *, const uint64_t *, const uint32_t *, const uint32_t *,           \
        CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,                \
        CUtensorMapFloatOOBfill))                                                         \
+    F(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))          \
     F(cuLaunchKernel, (CUfunction, unsigned int, unsigned int, unsigned int,             \
                        unsigned int, unsigned int, unsigned int, unsigned int, CUstream, \
                        void **, void **))

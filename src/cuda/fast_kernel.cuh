@@ -36,12 +36,12 @@ DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     const int group = uniform(threadIdx.x / PH_WARPGROUP) - 1;
     const place at = {base, group};
     int n = 0; /* blocks so far */
-    float o[T::DIM / 2];
-    running now;
     if (group == T::CONSUMERS - 1) pass_turn<T>(group);
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         if (it.batch < 0) break;
+        float o[T::DIM / 2] = {};
+        running now;
         reset(now);
         if (it.first < it.end) consume_item<T>(type, c, plan, it, at, o, now, n);
         finish_item<T>(type, c, plan, it, at, o, now);
@@ -84,6 +84,7 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
         init_barriers<T>(base);
     }
     __syncthreads();
+    wait_for_stream();
     if (threadIdx.x < PH_WARPGROUP) {
         if (T::CONSUMERS > 1) registers_down<T::PRODUCER_REGISTERS>();
         if (threadIdx.x >= FIRST_CLEANER)

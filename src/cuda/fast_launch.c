@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    FAST_DIM = 128,            /* the largest head dim */
+    FAST_DIM = 256,            /* the largest head dim */
     BOX_COLUMNS = PH_LINE / 2, /* 16-bit elements */
     SECTION_BYTES = 32 << 20,  /* of K and V that stay in the L2 cache together */
     ITEMS_MAX = 1 << 30,
@@ -19,9 +19,11 @@ enum {
     MAP_RANK = 5
 };
 
-static int head_dim(const ph_attn *a)
+/* The head dim of the kernel: 64 << 0, 1 or 2. */
+static int dim_shift(const ph_attn *a)
 {
-    return ph_max(a->qk_dim, a->v_dim) <= 64 ? 64 : 128;
+    int dim = ph_max(a->qk_dim, a->v_dim);
+    return (dim > 64) + (dim > 128);
 }
 
 int ph_cuda_fast_plan(const ph_plan *plan)
@@ -83,12 +85,14 @@ static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
 
 static ph_cuda_kernel kernel_of(const ph_attn *a, int decoded)
 {
-    static const ph_cuda_kernel kernels[2][2][2] = {
+    static const ph_cuda_kernel kernels[2][3][2] = {
         {{PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_64_bf16},
-         {PH_CUDA_fast_forward_128_f16, PH_CUDA_fast_forward_128_bf16}},
+         {PH_CUDA_fast_forward_128_f16, PH_CUDA_fast_forward_128_bf16},
+         {PH_CUDA_fast_forward_256_f16, PH_CUDA_fast_forward_256_bf16}},
         {{PH_CUDA_fast_decode_64_f16, PH_CUDA_fast_decode_64_bf16},
-         {PH_CUDA_fast_decode_128_f16, PH_CUDA_fast_decode_128_bf16}}};
-    return kernels[decoded][head_dim(a) / 128][a->dtype == PH_BF16];
+         {PH_CUDA_fast_decode_128_f16, PH_CUDA_fast_decode_128_bf16},
+         {PH_CUDA_fast_decode_256_f16, PH_CUDA_fast_decode_256_bf16}}};
+    return kernels[decoded][dim_shift(a)][a->dtype == PH_BF16];
 }
 
 static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fast)
@@ -108,7 +112,7 @@ static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fas
 void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
-    int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = head_dim(a);
+    int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = 64 << dim_shift(a);
     int rows = dim == 64 ? PH_FAST_ROWS_64 : PH_FAST_ROWS;
     ph_cuda_schedule *s = &fast->schedule;
     memset(fast, 0, sizeof *fast);
@@ -167,7 +171,7 @@ static axes key_axes(const ph_attn *a, const ph_strides *s, int heads)
 {
     return (axes){.rank = 3,
                   .count = {a->kv_len, heads, a->batch},
-                  .box = {PH_FAST_KEYS, 1, 1},
+                  .box = {dim_shift(a) == 2 ? PH_FAST_KEYS_256 : PH_FAST_KEYS, 1, 1},
                   .stride = {s->time, s->head, s->batch}};
 }
 

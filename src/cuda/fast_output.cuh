@@ -80,7 +80,7 @@ DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
                        int row)
 {
     const ph_attn &a = c.attn;
-    const int lane = threadIdx.x % 32;
+    const int lane = thread_now() % 32;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const query at = query_of<T>(a, plan, it, row + 8 * i);
@@ -147,28 +147,55 @@ DEVICE int is_last_split(const ph_cuda_schedule &plan, const item &it, uint32_t 
     return load_shared(base + T::LAST_AT);
 }
 
-/* Eight columns of a row, split by split in order, as a prefill does at the end of each.
-   Other CTAs wrote them: they are read past the first cache. */
+/* Four columns of a row in one split. */
+struct part {
+    float2 stats; /* maximum, sum */
+    float4 o;
+};
+
+/* Other CTAs wrote it: it is read past the first cache. */
+template <class T>
+DEVICE part load_part(const ph_cuda_schedule &plan, int64_t row, int column)
+{
+    const float4 *from = (const float4 *)(plan.partial + row * T::DIM + column);
+    return part{__ldcg((const float2 *)plan.stats + row), __ldcg(from)};
+}
+
+/* The columns of a row, and its maximum and sum. */
+struct merged_row {
+    float o[4], max, sum;
+};
+
+DEVICE void merge_part(merged_row &r, const part &p, int first, float scale2)
+{
+    const float o[4] = {p.o.x, p.o.y, p.o.z, p.o.w};
+    float whole = 0, split = 1;
+    if (first)
+        r.max = p.stats.x, r.sum = p.stats.y;
+    else
+        merge_sums(r.max, r.sum, p.stats.x, p.stats.y, scale2, whole, split);
+#pragma unroll
+    for (int i = 0; i < 4; i++) r.o[i] = first ? o[i] : merged(r.o[i], whole, o[i], split);
+}
+
+/* Split by split in order, as a prefill does at the end of each; several loads at once,
+   because each takes longer than all arithmetic. */
 template <class T>
 DEVICE void merge_columns(const ph_cuda_schedule &plan, const item &it, int row,
-                          int column, float scale2, float (&o)[8], float &max, float &sum)
+                          int column, float scale2, merged_row &r)
 {
-#pragma unroll 4
-    for (int split = 0; split < it.splits; split++) {
-        const int64_t at = split_at<T>(plan, it, split) + row;
-        const float4 *from = (const float4 *)(plan.partial + at * T::DIM + column);
-        const float2 stats = __ldcg((const float2 *)plan.stats + at);
-        const float4 x = __ldcg(from), y = __ldcg(from + 1);
-        const float part[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
-        float whole_factor = 0, split_factor = 1;
-        if (split == 0)
-            max = stats.x, sum = stats.y;
-        else
-            merge_sums(max, sum, stats.x, stats.y, scale2, whole_factor, split_factor);
+    enum { AT_ONCE = 8 };
+    const int splits = it.splits, step = plan.tokens * plan.group;
+    const int64_t at = split_at<T>(plan, it, 0) + row;
+    for (int first = 0; first < splits; first += AT_ONCE) {
+        part p[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            o[i] = split == 0 ? part[i]
-                              : merged(o[i], whole_factor, part[i], split_factor);
+        for (int i = 0; i < AT_ONCE; i++)
+            p[i] = load_part<T>(plan, at + (int64_t)min(first + i, splits - 1) * step,
+                                column);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (first + i < splits) merge_part(r, p[i], first + i == 0, scale2);
     }
 }
 
@@ -176,20 +203,21 @@ template <class T, class TYPE>
 DEVICE void merge_splits(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                          const item &it)
 {
-    const int pieces = T::DIM / 8, rows = plan.tokens * plan.group;
+    const int pieces = T::DIM / 4, rows = plan.tokens * plan.group;
     for (int n = threadIdx.x % PH_WARPGROUP; n < rows * pieces; n += PH_WARPGROUP) {
-        const int row = n / pieces, column = n % pieces * 8;
+        const int row = n / pieces, column = n % pieces * 4;
         const query at = query_of<T>(c.attn, plan, it, row);
-        float o[8] = {}, max = -INFINITY, sum = 0;
-        uint32_t u[4];
+        merged_row r = {{}, -INFINITY, 0};
         if (at.token >= c.attn.q_len || column >= c.attn.v_dim) continue;
         if (at.token < it.size.q_len)
-            merge_columns<T>(plan, it, row, column, c.scale2, o, max, sum);
-        const float factor = finish_row(c, it, at, max, sum, column == 0);
+            merge_columns<T>(plan, it, row, column, c.scale2, r);
+        const float factor = finish_row(c, it, at, r.max, r.sum, column == 0);
+        uint16_t *out = output_row(c, it.batch, at) + column; /* perhaps not aligned */
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            u[i] = divided(type, o[2 * i], o[2 * i + 1], factor);
-        store_columns(output_row(c, it.batch, at) + column, u, c.attn.v_dim - column);
+        for (int i = 0; i < 4; i += 2) {
+            const uint32_t u = divided(type, r.o[i], r.o[i + 1], factor);
+            out[i] = (uint16_t)u, out[i + 1] = (uint16_t)(u >> 16);
+        }
     }
 }
 

@@ -80,22 +80,22 @@ struct tiles {
 
 /* A ring of stages is walked by counting uses: which stage the n-th use has, and the
    parity of its round. */
-template <int STAGES> DEVICE int stage_of(int n)
+template <int STAGES> DEVICE uint32_t stage_of(uint32_t n)
 {
     return n % STAGES;
 }
-template <int STAGES> DEVICE uint32_t parity_of(int n)
+template <int STAGES> DEVICE uint32_t parity_of(uint32_t n)
 {
     return n / STAGES % 2;
 }
 
-template <int STAGES> DEVICE void wait_stage(uint32_t barriers, int n)
+template <int STAGES> DEVICE void wait_stage(uint32_t barriers, uint32_t n)
 {
     barrier_wait(barriers + SLOT * stage_of<STAGES>(n), parity_of<STAGES>(n));
 }
 
 /* What fills a stage waits for its last use, and at first for nothing. */
-template <int STAGES> DEVICE void wait_empty(uint32_t barriers, int n)
+template <int STAGES> DEVICE void wait_empty(uint32_t barriers, uint32_t n)
 {
     barrier_wait(barriers + SLOT * stage_of<STAGES>(n), parity_of<STAGES>(n) ^ 1);
 }

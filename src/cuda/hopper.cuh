@@ -104,6 +104,12 @@ template <int THREADS> DEVICE void arrive(int id)
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
+/* Waits for all kernels before this one in its stream. */
+DEVICE void wait_for_stream()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 /* ---- tensor copies ---- */
 
 /* One box of a tensor of rank 4 into shared memory; the barrier counts its bytes. */

@@ -25,9 +25,9 @@ enum {
 /* What the plan owns: workspace for calls that bring none, and who used it last. */
 typedef struct plan_memory {
     void *workspace;
+    CUstream last; /* where it was used last */
+    int in_use;    /* it was used */
     CUevent used;  /* the last pass that used it has ended */
-    CUstream last; /* where that was */
-    int recorded;  /* there was one */
 } plan_memory;
 
 /* ---- plans ---- */
@@ -222,22 +222,27 @@ static void launch(launcher *l, ph_cuda_kernel kernel, int64_t items, int column
 }
 
 /* The plan's own workspace: a pass in another stream waits for the last one. While a
-   graph is captured the order is the graph's. */
+   graph is captured the order is the graph's. An event costs time between two kernels, so
+   it is recorded late in the stream of the ctx, which is sure to exist then. */
 static void order_streams(launcher *l, plan_memory *m, int before)
 {
     const ph_driver *d = &ph_cuda_of(l->ctx)->driver;
+    const CUstream own = ph_cuda_of(l->ctx)->stream;
     CUstreamCaptureStatus capturing = PH_CU_NOT_CAPTURING;
     d->cuStreamIsCapturing(l->stream, &capturing);
     if (capturing != PH_CU_NOT_CAPTURING || l->result != PH_CU_SUCCESS) return;
     if (!before) {
-        l->result = d->cuEventRecord(m->used, l->stream);
-        m->last = l->stream, m->recorded = 1;
-    } else if (m->recorded && m->last != l->stream) {
-        l->result = d->cuStreamWaitEvent(l->stream, m->used, 0);
+        if (l->stream != own) l->result = d->cuEventRecord(m->used, l->stream);
+        m->last = l->stream, m->in_use = 1;
+    } else if (m->in_use && m->last != l->stream) {
+        if (m->last == own) l->result = d->cuEventRecord(m->used, own);
+        if (l->result == PH_CU_SUCCESS)
+            l->result = d->cuStreamWaitEvent(l->stream, m->used, 0);
     }
 }
 
-/* As many CTAs as SMs take items. Each pass leaves the counters at 0; but a workspace of
+/* As many CTAs as SMs take items. They may start while the kernel before them ends, and
+   wait for its results themselves. Each pass leaves the counters at 0; but a workspace of
    the caller, or one that a backward pass used, may hold anything. */
 static void launch_fast(launcher *l, ph_cuda_fast *fast)
 {
@@ -247,10 +252,21 @@ static void launch_fast(launcher *l, ph_cuda_fast *fast)
     if (dirty && l->result == PH_CU_SUCCESS)
         l->result = gpu->driver.cuMemsetD32Async((uintptr_t)fast->schedule.taken, 0,
                                                  fast->counters, l->stream);
+    CUlaunchAttribute overlapped = {.id = PH_CU_OVERLAPPED};
+    CUlaunchConfig config = {.gridDimX = (unsigned)fast->ctas,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = (unsigned)fast->threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = PH_FAST_BYTES,
+                             .hStream = l->stream,
+                             .attrs = &overlapped,
+                             .numAttrs = 1};
+    overlapped.value.programmaticStreamSerializationAllowed = 1;
     if (l->result == PH_CU_SUCCESS)
-        l->result = gpu->driver.cuLaunchKernel(
-            (CUfunction)gpu->kernel[fast->kernel], (unsigned)fast->ctas, 1, 1,
-            (unsigned)fast->threads, 1, 1, PH_FAST_BYTES, l->stream, parameters, NULL);
+        l->result = gpu->driver.cuLaunchKernelEx(
+            &config, (CUfunction)gpu->kernel[fast->kernel], parameters, NULL);
 }
 
 /* 1 if a fast kernel takes the call. */
