@@ -37,8 +37,14 @@ static void fast_case(ph_ctx *ctx, int n)
                           .mask = (ph_mask)(n % 3),
                           .band_left = n % 5 ? 3 * n : -1,
                           .band_right = n % 7 ? n : -1,
-                          .anchor = PH_ANCHOR_END},
-                 .with = {.lse = 1, .kv_lens = n % 4 == 1, .q_lens = n % 4 == 2}};
+                          .anchor = PH_ANCHOR_END,
+                          .gate = n % 18 == 1 ? PH_GATE_HEAD : PH_GATE_ROW},
+                 .with = {.lse = 1,
+                          .kv_lens = n % 4 == 1,
+                          .q_lens = n % 4 == 2,
+                          .sink = n % 5 == 1,
+                          .gate = n % 6 == 1,
+                          .gate_zeros = n % 12 == 1}};
     judge j;
     problem_build(&p, (uint64_t)n);
     must(ctx, device_run(ctx, &p, 0));

@@ -45,6 +45,10 @@ static const ph_option table[] = {
     {.name = "threads", .letter = 't', .kind = PH_OPT_SIZES, .metavar = "N[,N...]",
      .high = 1024, .fewest = 1, .longest = 4, .at = AT(threads), .fallback = "1,0",
      .group = "Where to run", .help = "numbers of threads to measure with; 0: all"},
+    {.name = "device", .kind = PH_OPT_CHOICE, .choices = cli_device_names,
+     .at = AT(machine.device), .fallback = "cpu",
+     .help = "cpu, or cuda: shapes of its own, in the groups forward, decode, f32 and "
+             "backward"},
     PH_OPTION_ISA(bench_options, machine),
     {.name = NULL}};
 /* clang-format on */
@@ -403,10 +407,22 @@ static int measure_all(bench_session *s)
     return rc;
 }
 
+static int on_device(const bench_options *options, const bench_choice *choice)
+{
+    ph_ctx *ctx = NULL;
+    if (options->variants || options->list)
+        return cli_fail(EXIT_USAGE, "--device cuda goes without --variants and --list");
+    int rc = cli_open(&ctx, &options->machine, 0);
+    if (rc == EXIT_OK) rc = bench_device(ctx, choice, options->json);
+    ph_close(ctx);
+    return rc;
+}
+
 static int bench(const void *chosen, int count, const char *const *words)
 {
     bench_session s = {.options = chosen};
     bench_choice choice = {words, count, s.options->filter};
+    if (s.options->machine.device == PH_CUDA) return on_device(s.options, &choice);
     int variants = s.options->variants && !s.options->list;
     int rc = variants ? EXIT_OK : choose(&s, count, words);
     if (rc == EXIT_OK && s.options->list) {
@@ -434,6 +450,8 @@ static const char *const examples[] = {
     "every head variant against plain attention",
     "polyhead bench --variants alibi soft-cap --threads 1",
     "two of them, more often in the same time",
+    "polyhead bench --device cuda decode",
+    "one token against caches in the memory of a GPU",
     "polyhead bench 'backward-*' --json",
     "for a program",
     NULL};

@@ -46,6 +46,9 @@ typedef struct bench_choice {
 int bench_variants(ph_ctx *const *ctx, int count, const bench_choice *choice,
                    double seconds, int as_json);
 
+/* `polyhead bench --device cuda` (bench_device.c); returns an exit code. */
+int bench_device(ph_ctx *ctx, const bench_choice *choice, int as_json);
+
 /* The shape with its batch filled in for this machine; 0 if memory does not suffice. */
 int bench_fit(bench_shape *shape);
 

@@ -112,7 +112,7 @@ typedef struct ph_command {
 typedef struct ph_machine {
     int64_t threads; /* 0: all cores this process may use */
     int isa;         /* index into cli_isa_names */
-    int device;      /* index into cli_device_names: 0 cpu, 1 cuda; of `run` only */
+    int device;      /* index into cli_device_names: 0 cpu, 1 cuda; of run and bench */
 } ph_machine;
 
 extern const char *const cli_isa_names[];    /* "best", "ref", ... ended by NULL */

@@ -70,13 +70,15 @@ DEVICE int first_row(const place &at)
     return at.group * 64 + ph_fragment_row(thread_now() % PH_WARPGROUP, 0);
 }
 
-/* Where the thread keeps weighted values of earlier splits: in the workspace, but hardly
-   ever out of the cache, and not in the way of rings in shared memory. */
+/* Where the thread keeps weighted values of earlier splits: in shared memory, or where
+   they do not fit it in the workspace. */
 template <class T>
 DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
 {
-    return (float4 *)plan.whole + blockIdx.x * (T::ROWS * T::DIM / 4) +
-           at.group * (64 * T::DIM / 4) + thread_now() % PH_WARPGROUP;
+    const int slot = at.group * (64 * T::DIM / 4) + thread_now() % PH_WARPGROUP;
+    if (T::WHOLE_SHARED)
+        return (float4 *)__cvta_shared_to_generic(at.base + T::WHOLE_AT) + slot;
+    return (float4 *)plan.whole + blockIdx.x * (T::ROWS * T::DIM / 4) + slot;
 }
 
 /* Maxima and sums of the whole: one slot for the two rows of a quad. */
@@ -190,6 +192,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     const uint32_t step = T::BLOCK_BYTES >> 4; /* from stage to stage */
     float s[T::KEYS / 2], rescale[2];
     uint32_t p[T::KEYS / 4];
+    factors f;
     int fresh = 1, splits = 0; /* fresh: o begins with the next product of values */
     wait_stage<T::Q_STAGES>(at.base + T::Q_FULL, it.queries);
     wait_stage<T::K_STAGES>(at.base + T::K_FULL, n);
@@ -207,7 +210,10 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
         wait_for_turn<T>(at.group);
         begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n + 1) * step);
-        if (!fresh) scale_rows(o, rescale); /* under the product of scores */
+        if (!fresh)
+            scale_rows(o, rescale); /* under the product of scores, as is this: */
+        else if (splits && T::WHOLE_SHARED)
+            end_values<1, 4>(whole_slots<T>(plan, at), o, f, splits == 1, 0);
         wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
         begin_values<T>(type, o, p, v + stage_of<T::V_STAGES>(n) * step, fresh);
         pass_turn<T>(at.group);
@@ -216,7 +222,6 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n + 1));
         if (is_edge<T>(it, j))
             hide_edge<T>(c.attn, plan, it, s, at, j);
-        factors f;
         fresh = !T::ONE_SPLIT && j * T::KEYS % T::SPLIT == 0;
         if (fresh) {
             end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
@@ -232,13 +237,16 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
         pack(type, s, p);
         n++;
-        if (fresh) end_values(whole_slots<T>(plan, at), o, f, splits == 1, 0);
+        if (fresh && !T::WHOLE_SHARED) /* while no scores take registers */
+            end_values<0, 8>(whole_slots<T>(plan, at), o, f, splits == 1, 0);
     }
     release(at.base + T::Q_EMPTY + SLOT * stage_of<T::Q_STAGES>(it.queries));
-    if (!fresh) scale_rows(o, rescale);
+    if (!fresh)
+        scale_rows(o, rescale);
+    else if (splits && T::WHOLE_SHARED)
+        end_values<1, 4>(whole_slots<T>(plan, at), o, f, splits == 1, 0);
     wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
     begin_values<T>(type, o, p, v + stage_of<T::V_STAGES>(n) * step, fresh);
-    factors f;
     end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
     wgmma_wait<0>();
     pin(o);
@@ -247,7 +255,8 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     __syncwarp();
     release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
     n++;
-    end_values(whole_slots<T>(plan, at), o, f, splits == 0, 1);
+    end_values<T::WHOLE_SHARED, T::WHOLE_SHARED ? 4 : 8>(whole_slots<T>(plan, at), o, f,
+                                                         splits == 0, 1);
 }
 
 #endif

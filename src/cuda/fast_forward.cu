@@ -4,9 +4,9 @@
  */
 #include "cuda/fast_kernel.cuh"
 
-typedef tiles<64, PH_FAST_ROWS_64 / 64, 2, 4, 4, 32, 160> tiles_64;
-typedef tiles<128, PH_FAST_ROWS / 64, 2, 2, 3, 40, 232> tiles_128;
-typedef tiles<256, PH_FAST_ROWS / 64, 1, 2, 2, 32, 240> tiles_256;
+typedef tiles<64, PH_FAST_ROWS_64 / 64, 1, 2, 2, 32, 160> tiles_64;
+typedef tiles<128, PH_FAST_ROWS / 64, 1, 2, 2, 40, 232> tiles_128;
+typedef tiles<256, PH_FAST_ROWS / 64, 1, 2, 2, 40, 232> tiles_256;
 
 KERNEL(ph_fast_forward_64_f16, tiles_64, f16_tag)
 KERNEL(ph_fast_forward_64_bf16, tiles_64, bf16_tag)

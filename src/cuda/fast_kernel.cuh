@@ -15,7 +15,7 @@
 #include "cuda/fast_load.cuh"
 #include "cuda/fast_output.cuh"
 
-/* Stores what an item gave; of the splits of a tile the last one to end merges all. */
+/* Stores what an item gave. Splits of a tile are merged by the cleaners. */
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         const item &it, const place &at, const float (&o)[T::DIM / 2],
@@ -26,7 +26,8 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
         return;
     }
     store_split<T>(c.attn, plan, it, o, now, first_row(at));
-    if (is_last_split<T>(plan, it, at.base)) merge_splits<T>(type, c, plan, it);
+    __syncwarp();
+    release(at.base + T::STORED);
 }
 
 template <class T, class TYPE>
@@ -52,6 +53,7 @@ DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
 template <class T> DEVICE void init_barriers(uint32_t base)
 {
     const int warps = 4 * T::CONSUMERS;
+    barrier_init(base + T::STORED, warps);
     for (int i = 0; i < T::Q_STAGES; i++) {
         barrier_init(base + T::Q_FULL + SLOT * i, 1);
         barrier_init(base + T::Q_EMPTY + SLOT * i, warps);
@@ -88,7 +90,7 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     if (threadIdx.x < PH_WARPGROUP) {
         if (T::CONSUMERS > 1) registers_down<T::PRODUCER_REGISTERS>();
         if (threadIdx.x >= FIRST_CLEANER)
-            clean_items<T>(type, base);
+            clean_items<T>(type, c, plan, base);
         else if (threadIdx.x == SCHEDULER)
             schedule_items<T>(c, plan, base);
         else if (threadIdx.x == COPIER)

@@ -41,8 +41,7 @@ int ph_cuda_fast_plan(const ph_plan *plan)
 
 static int is_plain(const ph_args *args)
 {
-    return !args->bias && !args->visible && !args->relative && !args->alibi &&
-           !args->gate && !args->sink;
+    return !args->bias && !args->visible && !args->relative && !args->alibi;
 }
 
 /* ---- how the work is cut ---- */
@@ -122,13 +121,14 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
     if (decoded) {
         rows = PH_FAST_ROWS_DECODE;
         cut_rows(a, rows, group_of(s), s);
-        s->splits = ph_div_up(a->kv_len, PH_FAST_SPLIT);
+        s->splits = ph_div_up(a->kv_len, dim > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT);
     }
     s->items = s->units * s->row_tiles * s->splits;
     fast->kernel = kernel_of(a, decoded);
     fast->threads = PH_WARPGROUP * (rows / 64 + 1);
     fast->ctas = ph_min(sm_count, s->items);
-    take_workspace(dim, decoded || a->kv_len <= PH_FAST_SPLIT ? 0 : rows, arena, fast);
+    if (decoded || dim <= 128 || a->kv_len <= PH_FAST_SPLIT_256) rows = 0;
+    take_workspace(dim, rows, arena, fast);
 }
 
 /* ---- tensor maps ---- */

@@ -11,25 +11,53 @@
 #ifndef PH_CUDA_FAST_LOAD_CUH
 #define PH_CUDA_FAST_LOAD_CUH
 
+#include "cuda/fast_output.cuh"
 #include "cuda/fast_tiles.cuh"
 
 /* ---- items ---- */
 
-/* Which blocks of keys the item visits: of one split, or of all. Returns 0 if it has
-   nothing to do, not even to store a row that sees no key. */
-template <class T> DEVICE int cut_keys(item &it, int split)
+/* Are all of `count` gates 0? Four loads at once, because only one thread looks. */
+DEVICE int are_zero(const float *gate, int count)
 {
-    int lo = it.lo, hi = it.hi;
-    it.first_split = lo / T::SPLIT;
-    it.splits = lo < hi ? (hi - 1) / T::SPLIT - it.first_split + 1 : 1;
-    it.split = split - it.first_split;
-    if (T::ONE_SPLIT) {
-        if (it.split < 0 || it.split >= it.splits) return 0;
-        lo = max(lo, split * T::SPLIT), hi = min(hi, (split + 1) * T::SPLIT);
+    for (int n = 0; n < count; n += 4) {
+        float any = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) any += fabsf(gate[min(n + i, count - 1)]);
+        if (any != 0) return 0;
     }
+    return 1;
+}
+
+/* Are all rows of the tile gated off? */
+DEVICE int is_gated_off(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                        const item &it)
+{
+    const ph_attn &a = c.attn;
+    if (!c.args.gate) return 0;
+    if (a.gate == PH_GATE_HEAD) return are_zero(c.args.gate + it.head, plan.group);
+    const float *gate = c.args.gate + it.row +
+                        ((int64_t)it.batch * a.q_heads + it.head) * a.q_len;
+    for (int head = 0; head < plan.group; head++, gate += a.q_len)
+        if (!are_zero(gate, min(plan.tokens, it.size.q_len - it.row))) return 0;
+    return 1;
+}
+
+/* Which blocks of keys the item visits. */
+template <class T> DEVICE void cut_keys(item &it, int lo, int hi)
+{
     it.first = lo / T::KEYS;
     it.end = lo < hi ? (hi + T::KEYS - 1) / T::KEYS : it.first;
-    return 1;
+}
+
+/* One split of the keys. Returns 0 if there is nothing to do, not even to store rows that
+   see no key. */
+template <class T> DEVICE int cut_split(item &it, int split)
+{
+    it.first_split = it.lo / T::SPLIT;
+    it.splits = it.lo < it.hi ? (it.hi - 1) / T::SPLIT - it.first_split + 1 : 1;
+    it.split = split - it.first_split;
+    cut_keys<T>(it, max(it.lo, split * T::SPLIT), min(it.hi, (split + 1) * T::SPLIT));
+    return it.split >= 0 && it.split < it.splits;
 }
 
 template <class T>
@@ -49,11 +77,14 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     it.batch = batch, it.head = head % a.q_heads, it.row = row, it.size = size;
     it.tile = unit * plan.row_tiles + tile;
     tile_interval(a, size, row, plan.tokens, &lo, &hi);
+    if (is_gated_off(c, plan, it)) hi = lo;
     it.lo = lo, it.hi = hi;
     interval(a, size, last, &lo, &unused);
     interval(a, size, row, &unused, &hi);
     it.all_lo = lo, it.all_hi = hi;
-    return cut_keys<T>(it, split);
+    if (T::ONE_SPLIT) return cut_split<T>(it, split);
+    cut_keys<T>(it, it.lo, it.hi);
+    return 1;
 }
 
 /* The first item of a CTA has its number; the others come from a counter, so that CTAs
@@ -122,6 +153,7 @@ DEVICE void copy_items(const ph_cuda_schedule &plan, uint32_t base, const maps &
         const item &it = begin_item<T>(base, i);
         const int batch = it.batch, head = it.head, first = it.first, end = it.end;
         if (batch < 0) break;
+#pragma unroll 1
         for (int j = first; j < end; j++, n++) {
             const int k = stage_of<T::K_STAGES>(n), v = stage_of<T::V_STAGES>(n);
             const int edge = is_edge<T>(it, j);
@@ -218,10 +250,14 @@ DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, i
     meet<CLEANERS>(CLEANERS_MEET);
 }
 
-template <class T, class TYPE> DEVICE void clean_items(TYPE type, uint32_t base)
+/* Cleans the edges of all items. Of the splits of a tile, the last one to be stored
+   merges all. */
+template <class T, class TYPE>
+DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                        uint32_t base)
 {
     uint32_t parity = 0; /* a bit per stage */
-    int n = 0;           /* blocks so far */
+    int n = 0, stored = 0; /* blocks, and splits, so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         const int end = it.end;
@@ -235,6 +271,10 @@ template <class T, class TYPE> DEVICE void clean_items(TYPE type, uint32_t base)
                            base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
             if (threadIdx.x == FIRST_CLEANER)
                 barrier_arrive(base + T::V_FULL + 8 * stage);
+        }
+        if (T::ONE_SPLIT && it.splits > 1) {
+            wait_stage<1>(base + T::STORED, stored++);
+            if (is_last_split<T>(plan, it, base)) merge_splits<T>(type, c, plan, it);
         }
         end_item<T>(base, i);
     }

@@ -8,7 +8,8 @@
 #include "cuda/fast_softmax.cuh"
 #include "cuda/fast_tiles.cuh"
 
-#define LN2 0.6931471805599453
+#define LN2   0.6931471805599453
+#define LOG2E 1.4426950408889634f
 
 /* A quad exchanges its pairs of columns, so that each lane has 16 bytes of a row. */
 DEVICE void exchange_quad(uint32_t (&u)[4], int lane)
@@ -54,16 +55,33 @@ DEVICE void store_lse(const ph_cuda_call &c, const item &it, query at, double ls
         (float)lse;
 }
 
+/* A sink takes part in the sum of a row like one more key; max2 is in base 2. Returns what
+   the weighted values shrink by. */
+DEVICE float add_sink(float sink, float &max2, float &sum)
+{
+    const float sink2 = __fmul_rn(sink, LOG2E), old = sum == 0 ? -INFINITY : max2;
+    if (sink == -INFINITY) return 1;
+    max2 = fmaxf(old, sink2);
+    const float shrunk = exp2_of(__fsub_rn(old, max2));
+    sum = __fmaf_rn(sum, shrunk, exp2_of(__fsub_rn(sink2, max2)));
+    return shrunk;
+}
+
 /* What weighted values of a row are multiplied by; `store`: also stores its lse. */
 DEVICE float finish_row(const ph_cuda_call &c, const item &it, query at, float max,
                         float sum, int store)
 {
-    const int computed = at.token < it.size.q_len;
-    if (store && c.args.lse && at.token < c.attn.q_len) {
-        const double lse = (double)reference(max, c.scale2) * LN2 + (double)logf(sum);
-        store_lse(c, it, at, computed && sum != 0 ? lse : -INFINITY);
-    }
-    return sum == 0 || !computed ? 0 : __frcp_rn(sum);
+    float max2 = reference(max, c.scale2), factor = 1;
+    if (at.token >= c.attn.q_len) return 0;
+    const float gate = gate_of(c, it.batch, at.head, at.token);
+    const int computed = at.token < it.size.q_len && gate != 0;
+    const int seen = sum != 0;
+    if (c.args.sink) factor = add_sink(c.args.sink[at.head], max2, sum);
+    if (store && c.args.lse)
+        store_lse(c, it, at,
+                  computed && sum != 0 ? (double)max2 * LN2 + (double)logf(sum)
+                                       : -INFINITY);
+    return seen && computed ? gate * (factor * __frcp_rn(sum)) : 0;
 }
 
 /* Two columns of an output row; fma makes -0 to +0. */
@@ -135,16 +153,17 @@ DEVICE void store_split(const ph_attn &a, const ph_cuda_schedule &plan, const it
 template <class T>
 DEVICE int is_last_split(const ph_cuda_schedule &plan, const item &it, uint32_t base)
 {
-    __threadfence();
-    meet<PH_WARPGROUP>(MERGE_MEET);
-    if (threadIdx.x == PH_WARPGROUP) {
+    if (threadIdx.x == FIRST_CLEANER) {
+        __threadfence(); /* consumers stored it, and arrived at a barrier */
         const int last = (int)atomicAdd(&plan.arrived[it.tile], 1u) == it.splits - 1;
         if (last) plan.arrived[it.tile] = 0;
         __threadfence();
         store_shared(base + T::LAST_AT, last);
     }
-    meet<PH_WARPGROUP>(MERGE_MEET);
-    return load_shared(base + T::LAST_AT);
+    meet<CLEANERS>(CLEANERS_MEET);
+    const int last = load_shared(base + T::LAST_AT);
+    meet<CLEANERS>(CLEANERS_MEET);
+    return last;
 }
 
 /* Four columns of a row in one split. */
@@ -199,12 +218,13 @@ DEVICE void merge_columns(const ph_cuda_schedule &plan, const item &it, int row,
     }
 }
 
+/* By the cleaners, while consumers compute the next item. */
 template <class T, class TYPE>
 DEVICE void merge_splits(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                          const item &it)
 {
     const int pieces = T::DIM / 4, rows = plan.tokens * plan.group;
-    for (int n = threadIdx.x % PH_WARPGROUP; n < rows * pieces; n += PH_WARPGROUP) {
+    for (int n = threadIdx.x - FIRST_CLEANER; n < rows * pieces; n += CLEANERS) {
         const int row = n / pieces, column = n % pieces * 4;
         const query at = query_of<T>(c.attn, plan, it, row);
         merged_row r = {{}, -INFINITY, 0};

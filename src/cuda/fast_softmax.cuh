@@ -163,8 +163,9 @@ DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, fact
     __syncwarp();
 }
 
-/* Volatile, so that the assembler keeps their order: all loads at once would spill. */
-DEVICE float4 load_whole(const float4 *at)
+/* In the workspace: volatile, so that the assembler keeps their order, since all loads at
+   once would spill registers. */
+DEVICE float4 load_global(const float4 *at)
 {
     float4 x;
     asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -174,27 +175,28 @@ DEVICE float4 load_whole(const float4 *at)
     return x;
 }
 
-DEVICE void store_whole(float4 *at, const float *o)
+DEVICE void store_global(float4 *at, float4 x)
 {
-    asm volatile("st.volatile.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(o[0]),
-                 "f"(o[1]), "f"(o[2]), "f"(o[3])
+    asm volatile("st.volatile.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(x.x),
+                 "f"(x.y), "f"(x.z), "f"(x.w)
                  : "memory");
 }
 
-/* ... and its weighted values: into the slots, or at the last split into o. */
-template <int N>
+/* ... and its weighted values: into the slots, or at the last split into o. AT_ONCE slots
+   together: as many as registers allow. */
+template <int SHARED, int AT_ONCE, int N>
 DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first,
                        int last)
 {
-    enum { AT_ONCE = 4 }; /* loads in flight */
     if (first && last) return;
 #pragma unroll
     for (int x = 0; x < N; x += 4 * AT_ONCE) {
-        float4 before[AT_ONCE];
+        float4 *slot = &slots[x / 4 * PH_WARPGROUP], before[AT_ONCE];
         if (!first) {
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++)
-                before[i] = load_whole(&slots[(x / 4 + i) * PH_WARPGROUP]);
+                before[i] = SHARED ? slot[i * PH_WARPGROUP]
+                                   : load_global(&slot[i * PH_WARPGROUP]);
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
                 float *y = &o[x + 4 * i];
@@ -204,10 +206,16 @@ DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first
                 y[3] = merged(before[i].w, f.whole[1], y[3], f.split[1]);
             }
         }
-        if (last) continue;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            store_whole(&slots[(x / 4 + i) * PH_WARPGROUP], &o[x + 4 * i]);
+        for (int i = 0; i < AT_ONCE && !last; i++) {
+            const float *y = &o[x + 4 * i];
+            const float4 now = make_float4(y[0], y[1], y[2], y[3]);
+            if (SHARED)
+                slot[i * PH_WARPGROUP] = now;
+            else
+                store_global(&slot[i * PH_WARPGROUP], now);
+        }
+        asm volatile("" ::: "memory"); /* not all loads at once */
     }
 }
 

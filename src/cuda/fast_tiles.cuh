@@ -16,8 +16,7 @@ enum {
     FIRST_CLEANER = 64,
     CLEANERS = 64,
     CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
-    MERGE_MEET = 2,
-    FIRST_TURN = 3,
+    FIRST_TURN = 2,
     ITEMS = 2,        /* slots of items */
     NOTED_BYTES = 16, /* a bit per key of a block */
     SLOT = 8          /* bytes of a barrier */
@@ -51,7 +50,8 @@ struct tiles {
         PRODUCER_REGISTERS = PRODUCER_REGISTERS_,
         CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
         KEYS = DIM > 128 ? PH_FAST_KEYS_256 : PH_FAST_KEYS,
-        SPLIT = PH_FAST_SPLIT,
+        SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
+        WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT, /* else in the workspace */
         ROWS = 64 * CONSUMERS,
         THREADS = PH_WARPGROUP * (CONSUMERS + 1),
         Q_BYTES = ROWS * DIM * 2,
@@ -60,11 +60,13 @@ struct tiles {
         Q_AT = 0,
         K_AT = Q_AT + Q_STAGES * Q_BYTES,
         V_AT = K_AT + K_STAGES * BLOCK_BYTES,
-        STATS_AT = V_AT + V_STAGES * BLOCK_BYTES, /* maxima and sums of earlier splits */
+        WHOLE_AT = V_AT + V_STAGES * BLOCK_BYTES, /* sums of earlier splits */
+        STATS_AT = WHOLE_AT + WHOLE_SHARED * ROWS * DIM * 4,
         NOTED_AT = STATS_AT + ROWS * 8,
         ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES,
         LAST_AT = ITEMS_AT + sizeof(item) * ITEMS, /* 1: this CTA merges the splits */
-        Q_FULL = (LAST_AT + 4 + SLOT - 1) / SLOT * SLOT, /* barriers, one per stage */
+        STORED = LAST_AT + SLOT, /* barriers: the last split of this CTA is stored */
+        Q_FULL = STORED + SLOT,  /* one per stage: */
         Q_EMPTY = Q_FULL + SLOT * Q_STAGES,
         K_FULL = Q_EMPTY + SLOT * Q_STAGES,
         K_EMPTY = K_FULL + SLOT * K_STAGES,

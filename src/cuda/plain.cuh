@@ -238,15 +238,6 @@ struct __align__(16) memory
     uint64_t seed[TILE]; /* of a row's dropout */
 };
 
-static __device__ inline float gate_of(const ph_cuda_call &c, int batch, int head,
-                                       int token)
-{
-    const ph_attn &a = c.attn;
-    if (!c.args.gate) return 1;
-    if (a.gate == PH_GATE_HEAD) return c.args.gate[head];
-    return c.args.gate[((int64_t)batch * a.q_heads + head) * a.q_len + token];
-}
-
 static __device__ inline void load_head(const ph_cuda_call &c, int batch, int head,
                                         memory &m)
 {

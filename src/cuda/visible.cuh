@@ -1,10 +1,20 @@
 /*
- * visible.cuh - which keys a query row sees by lengths and by position.
+ * visible.cuh - which rows are computed, and which keys they see by lengths and position.
  */
 #ifndef PH_CUDA_VISIBLE_CUH
 #define PH_CUDA_VISIBLE_CUH
 
 #include "cuda/cuda_call.h"
+
+/* What multiplies the output of a row; a row with 0 is not computed. */
+static __device__ inline float gate_of(const ph_cuda_call &c, int batch, int head,
+                                       int token)
+{
+    const ph_attn &a = c.attn;
+    if (!c.args.gate) return 1;
+    if (a.gate == PH_GATE_HEAD) return c.args.gate[head];
+    return c.args.gate[((int64_t)batch * a.q_heads + head) * a.q_len + token];
+}
 
 struct extent {
     int q_len, kv_len; /* of one batch row */
