@@ -19,12 +19,13 @@
 
 enum {
     ROUNDS = 7,
-    CALLS = 12,       /* of a round: a multiple of caches */
+    CALLS = 12,       /* of a round, at least; a multiple of caches */
     CACHES_MAX = 6,   /* keys and values that take turns */
     TENSORS = 6,      /* q, out, lse, dout, dq, and dk with dv */
     BLOCK = 1 << 20   /* bytes of random elements, repeated */
 };
 static const double beyond_cache = 200e6; /* bytes of all caches together, about */
+static const double round_time = 0.01;    /* seconds: waiting for its end costs 0.0001 */
 
 typedef enum device_pass { FORWARD, DECODE, BACKWARD } device_pass;
 
@@ -164,15 +165,21 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of a call, round by round; the first round warms up. */
+/* Seconds of a call, round by round; the first round warms up and says how many calls it
+   takes to make waiting for them cheap. */
 static ph_status time_rounds(const device_work *w, const device_shape *s, double *time)
 {
     ph_status status = PH_OK;
+    int calls = CALLS;
     for (int round = -1; round < ROUNDS && status == PH_OK; round++) {
-        double begin = probe_clock();
-        for (int n = 0; n < CALLS && status == PH_OK; n++) status = run_call(w, s, n);
+        double begin = probe_clock(), each;
+        for (int n = 0; n < calls && status == PH_OK; n++) status = run_call(w, s, n);
         if (status == PH_OK) status = ph_sync(w->ctx, NULL);
-        if (round >= 0) time[round] = (probe_clock() - begin) / CALLS;
+        each = (probe_clock() - begin) / calls;
+        if (round >= 0)
+            time[round] = each;
+        else
+            calls = CALLS * (1 + (int)(round_time / each / CALLS));
     }
     qsort(time, ROUNDS, sizeof *time, ascending);
     return status;

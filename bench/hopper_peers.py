@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""hopper_peers.py - forward passes on a Hopper GPU beside PyTorch's cuDNN and flash backends.
+
+    python3 bench/hopper_peers.py [build/libpolyhead.so.VERSION]
+
+The three take turns on the same tensors in one stream, timed by events: fastest / median of
+rounds. Forward passes in TFLOP/s (4 B H T^2 d, causal half), decoding in TB/s of keys and
+values, caches in turn. Then the largest error against double precision, in units of the
+largest element.
+"""
+import glob
+import sys
+from ctypes import byref, c_void_p
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from polyhead_c import Args, Attn, Context, load_library
+
+PH_CUDA, PH_BF16, CAUSAL = 1, 2, 1
+ROUNDS = 7
+
+
+class Ours:
+    def __init__(self, ctx, q, k, causal):
+        self.ctx, self.plan = ctx, c_void_p()
+        batch, heads, rows, dim = q.shape
+        attn = Attn(batch=batch, q_heads=heads, k_heads=k.shape[1], v_heads=k.shape[1],
+                    q_len=rows, kv_len=k.shape[2], qk_dim=dim, dtype=PH_BF16,
+                    mask=CAUSAL if causal else 0)
+        ctx.check(ctx.lib.ph_plan_create(byref(self.plan), ctx.handle, byref(attn)))
+        self.out = torch.empty_like(q)
+
+    def __call__(self, q, k, v):
+        args = Args(q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), out=self.out.data_ptr(),
+                    stream=torch.cuda.current_stream().cuda_stream)
+        self.ctx.check(self.ctx.lib.ph_forward(self.plan, byref(args)))
+        return self.out
+
+    def close(self):
+        torch.cuda.synchronize()
+        self.ctx.lib.ph_plan_free(self.plan)
+
+
+def peer(backend, causal):
+    def call(q, k, v):
+        with sdpa_kernel(backend):
+            return scaled_dot_product_attention(q, k, v, is_causal=causal,
+                                                enable_gqa=q.shape[1] != k.shape[1])
+    return call
+
+
+def contenders(ctx, q, k, causal):
+    return {"ours": Ours(ctx, q, k, causal), "cuDNN": peer(SDPBackend.CUDNN_ATTENTION, causal),
+            "flash": peer(SDPBackend.FLASH_ATTENTION, causal)}
+
+
+def seconds(call, q, caches, calls):
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for n in range(calls):
+        call(q, *caches[n % len(caches)])
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e-3 / calls
+
+
+def compare(ctx, name, work, q, caches, causal=False, calls=12):
+    calls_of = contenders(ctx, q, caches[0][0], causal)
+    times = {who: [] for who in calls_of}
+    for turn in range(ROUNDS + 1):
+        for who, call in calls_of.items():
+            time = seconds(call, q, caches, calls)
+            if turn:
+                times[who].append(time)
+    calls_of["ours"].close()
+    cells = [f"{who} {work / min(t):7.2f} / {work / sorted(t)[len(t) // 2]:7.2f}"
+             for who, t in times.items()]
+    print(f"{name:24}", "  ".join(cells), flush=True)
+
+
+def random(*shape):
+    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
+
+def forward(ctx, dim, rows, causal):
+    shape = (16384 // rows, 2048 // dim, rows, dim)
+    work = 4e-12 * shape[0] * shape[1] * rows * rows * dim * (0.5 if causal else 1)
+    compare(ctx, f"d {dim} T {rows}{' causal' if causal else ''}", work, random(*shape),
+            [(random(*shape), random(*shape))], causal)
+
+
+def decode(ctx, batch, keys, dim=128):
+    shape = (batch, 8, keys, dim)
+    work = 4e-12 * batch * 8 * keys * dim
+    caches = [(random(*shape), random(*shape)) for _ in range(1 + int(2e-4 / work))]
+    compare(ctx, f"decode batch {batch} x {keys}", work, random(batch, 32, 1, dim), caches,
+            calls=24)
+
+
+def error(ctx, dim, rows, causal):
+    q, k, v = (random(1, 2, rows, dim) for _ in range(3))
+    truth = scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
+    cells = []
+    calls = contenders(ctx, q, k, causal)
+    for who, call in calls.items():
+        off = (call(q, k, v).double() - truth).abs()
+        cells.append(f"{who} {off.max() / truth.abs().max():.2e} mean "
+                     f"{off.mean() / truth.abs().mean():.2e}")
+    calls["ours"].close()
+    print(f"error d {dim} T {rows} {'causal' if causal else 'full':6}", "  ".join(cells))
+
+
+def main():
+    path = sys.argv[1] if len(sys.argv) > 1 else sorted(glob.glob("build/libpolyhead.so*"))[-1]
+    ctx = Context(load_library(path), 0, device=PH_CUDA)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for dim in 64, 128, 256:
+            for rows in 512, 1024, 2048, 16384:
+                for causal in False, True:
+                    forward(ctx, dim, rows, causal)
+        for batch in 1, 4, 16, 128:
+            decode(ctx, batch, 8192)
+        decode(ctx, 1, 131072)
+        for dim in 64, 128, 256:
+            for causal in False, True:
+                error(ctx, dim, 2048, causal)
+    ctx.close()
+
+
+if __name__ == "__main__":
+    main()
