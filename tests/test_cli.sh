@@ -103,6 +103,7 @@ refused 2 "option --json takes no value" explain --json=yes
 refused 2 "explain takes no argument, found 'please'" explain please
 refused 2 "variants takes one NAME, found 'b' too" variants a b
 refused 2 "no shape decod: did you mean decode?" bench decod
+refused 2 "--device cuda goes without --variants and --list" bench --device cuda --list
 refused 2 "completions needs SHELL" completions
 refused 2 "no completions for tcsh: there are bash, zsh and fish" completions tcsh
 case $(uname -m) in

@@ -176,18 +176,6 @@ DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &
 
 /* ---- an item ---- */
 
-/* A warpgroup alone waits for its exponentials, so decoding leaves out rows 8 to 15 of a
-   warp where they are padding. */
-template <class T>
-DEVICE void weigh(const ph_cuda_schedule &plan, float (&s)[T::KEYS / 2], running &now,
-                  float scale2, float (&rescale)[2])
-{
-    if (T::ONE_SPLIT && plan.tokens * plan.group <= 8)
-        softmax<1>(s, now, scale2, rescale);
-    else
-        softmax<2>(s, now, scale2, rescale);
-}
-
 /* All blocks of one item: products of scores run one block ahead of those of values.
    n: blocks so far. */
 template <class T, class TYPE>
@@ -216,7 +204,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n));
     if (is_edge<T>(it, it.first))
         hide_edge<T>(c.attn, plan, it, s, at, it.first);
-    weigh<T>(plan, s, now, scale2, rescale);
+    softmax(s, now, scale2, rescale);
     pack(type, s, p);
     for (int j = it.first + 1; j < it.end; j++) {
         wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
@@ -240,7 +228,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
             splits++;
             reset(now);
         }
-        weigh<T>(plan, s, now, scale2, rescale);
+        softmax(s, now, scale2, rescale);
         wgmma_wait<0>();
         pin(o);
         if (is_edge<T>(it, j - 1))

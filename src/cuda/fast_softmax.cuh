@@ -68,40 +68,36 @@ template <int N> DEVICE void hide(float (&s)[N], const int *lo, const int *hi, i
 }
 
 /* Scores become weights; rescale: what earlier sums shrink by. Both rows, and even and odd
-   columns, side by side: their chains do not wait for each other. ROWS 1: the second row
-   is padding and is left as it is. */
-template <int ROWS, int N>
+   columns, side by side: their chains do not wait for each other. */
+template <int N>
 DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2])
 {
     float most[4] = {s[0], s[1], s[2], s[3]}, sum[4] = {0, 0, 0, 0}, zero[2];
 #pragma unroll
-    for (int x = 4; x < N; x++)
-        if (x / 2 % 2 < ROWS) most[x % 4] = fmaxf(most[x % 4], s[x]);
+    for (int x = 4; x < N; x++) most[x % 4] = fmaxf(most[x % 4], s[x]);
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) most[i] = fmaxf(most[2 * i], most[2 * i + 1]);
+    for (int i = 0; i < 2; i++) most[i] = fmaxf(most[2 * i], most[2 * i + 1]);
 #pragma unroll
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < 2; i++)
         most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 1));
 #pragma unroll
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < 2; i++)
         most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < 2; i++) {
         most[i] = fmaxf(most[i], r.max[i]);
         zero[i] = reference(most[i], scale2);
         rescale[i] = most[i] == -INFINITY ? 1 : shrink(r.max[i], scale2, zero[i]);
         r.max[i] = most[i];
     }
 #pragma unroll
-    for (int x = 0; x < N; x++)
-        if (x / 2 % 2 < ROWS) {
-            s[x] = exp2_of(__fmaf_rn(s[x], scale2, -zero[x / 2 % 2]));
-            sum[x % 4] = __fadd_rn(sum[x % 4], s[x]);
-        }
+    for (int x = 0; x < N; x++) {
+        s[x] = exp2_of(__fmaf_rn(s[x], scale2, -zero[x / 2 % 2]));
+        sum[x % 4] = __fadd_rn(sum[x % 4], s[x]);
+    }
 #pragma unroll
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < 2; i++)
         r.sum[i] = __fmaf_rn(r.sum[i], rescale[i], __fadd_rn(sum[2 * i], sum[2 * i + 1]));
-    if (ROWS == 1) rescale[1] = 1;
 }
 
 /* Weights as the A operand of the next product. */
