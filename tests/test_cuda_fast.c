@@ -15,9 +15,9 @@ static ph_ctx *need_gpu(void)
     return ctx;
 }
 
-static const int fast_dims[][2] = {{64, 64},  {128, 128}, {256, 256}, {8, 8},
-                                   {32, 64},  {128, 40},  {192, 128}, {96, 128},
-                                   {64, 16},  {120, 72},  {136, 256}};
+static const int fast_dims[][2] = {{64, 64}, {128, 128}, {256, 256}, {8, 8},
+                                   {32, 64}, {128, 40},  {192, 128}, {96, 128},
+                                   {64, 16}, {120, 72},  {136, 256}};
 
 /* 16-bit plans of every mask, lengths around the edges of tiles, several splits. */
 static void fast_case(ph_ctx *ctx, int n)
@@ -27,7 +27,9 @@ static void fast_case(ph_ctx *ctx, int n)
     const int *dim = fast_dims[n / 2 % 11];
     int long_row = n % 16 == 15, wide = dim[0] + dim[1] > 256;
     problem p = {.attn = {.batch = long_row || wide ? 1 : 2,
-                          .q_heads = long_row ? 1 : wide ? 2 : 4,
+                          .q_heads = long_row ? 1
+                                     : wide   ? 2
+                                              : 4,
                           .k_heads = long_row || wide ? 1 : 2,
                           .v_heads = 1,
                           .q_len = long_row ? 70 : lens[n % 8],
@@ -97,9 +99,9 @@ static void fast_chunk(ph_ctx *ctx, const problem *whole, int first, int count)
 
 static void fast_bits(void)
 {
-    static const int chunks[][2] = {{0, 1},      {0, 77},   {50, 200},   {127, 130},
-                                    {2000, 90},  {2047, 2}, {2048, 300}, {1000, 3000},
-                                    {4290, 10},  {4299, 1}};
+    static const int chunks[][2] = {{0, 1},     {0, 77},   {50, 200},   {127, 130},
+                                    {2000, 90}, {2047, 2}, {2048, 300}, {1000, 3000},
+                                    {4290, 10}, {4299, 1}};
     ph_ctx *ctx = need_gpu();
     for (int n = 0; n < 6; n++) {
         problem p = {.attn = {.batch = 1,

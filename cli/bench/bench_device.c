@@ -19,10 +19,10 @@
 
 enum {
     ROUNDS = 7,
-    CALLS = 12,       /* of a round, at least; a multiple of caches */
-    CACHES_MAX = 6,   /* keys and values that take turns */
-    TENSORS = 6,      /* q, out, lse, dout, dq, and dk with dv */
-    BLOCK = 1 << 20   /* bytes of random elements, repeated */
+    CALLS = 12,     /* of a round, at least; a multiple of caches */
+    CACHES_MAX = 6, /* keys and values that take turns */
+    TENSORS = 6,    /* q, out, lse, dout, dq, and dk with dv */
+    BLOCK = 1 << 20 /* bytes of random elements, repeated */
 };
 static const double beyond_cache = 200e6; /* bytes of all caches together, about */
 static const double round_time = 0.01;    /* seconds: waiting for its end costs 0.0001 */
@@ -38,15 +38,12 @@ typedef struct device_shape {
 } device_shape;
 
 /* clang-format off */
+#define BOTH(t, batch, d, heads)                                                         \
+    {"forward-" #t "-d" #d, FORWARD, batch, heads, heads, t, t, d, PH_BF16, 0},          \
+    {"forward-" #t "-d" #d "-causal", FORWARD, batch, heads, heads, t, t, d, PH_BF16, 1}
 #define LENGTHS(d, heads)                                                                \
-    {"forward-512-d" #d,          FORWARD, 32, heads, heads,   512,   512, d, PH_BF16, 0}, \
-    {"forward-512-d" #d "-causal", FORWARD, 32, heads, heads,  512,   512, d, PH_BF16, 1}, \
-    {"forward-1024-d" #d,         FORWARD, 16, heads, heads,  1024,  1024, d, PH_BF16, 0}, \
-    {"forward-1024-d" #d "-causal", FORWARD, 16, heads, heads, 1024, 1024, d, PH_BF16, 1}, \
-    {"forward-2048-d" #d,         FORWARD,  8, heads, heads,  2048,  2048, d, PH_BF16, 0}, \
-    {"forward-2048-d" #d "-causal", FORWARD, 8, heads, heads, 2048,  2048, d, PH_BF16, 1}, \
-    {"forward-16384-d" #d,        FORWARD,  1, heads, heads, 16384, 16384, d, PH_BF16, 0}, \
-    {"forward-16384-d" #d "-causal", FORWARD, 1, heads, heads, 16384, 16384, d, PH_BF16, 1}
+    BOTH(512, 32, d, heads), BOTH(1024, 16, d, heads), BOTH(2048, 8, d, heads),          \
+    BOTH(16384, 1, d, heads)
 
 static const device_shape shapes[] = {
     LENGTHS(64, 32), LENGTHS(128, 16), LENGTHS(256, 8),
@@ -76,7 +73,7 @@ typedef struct device_work {
 static double bytes_of(const device_shape *s) /* of keys and values */
 {
     return 2.0 * s->batch * s->kv_heads * s->kv_len * s->dim *
-           (double)work_element(s->dtype);
+           (double)ph_dtype_bytes(s->dtype, 1);
 }
 
 static double flops_of(const device_shape *s)
@@ -91,13 +88,12 @@ static double flops_of(const device_shape *s)
 static ph_status make(ph_ctx *ctx, double count, ph_dtype dtype, void **out)
 {
     static char block[BLOCK];
-    size_t bytes = (size_t)count * work_element(dtype);
-    work_fill(block, BLOCK / work_element(dtype), dtype, 1);
+    size_t bytes = ph_dtype_bytes(dtype, (size_t)count);
+    work_fill(block, BLOCK / ph_dtype_bytes(dtype, 1), dtype, 1);
     ph_status status = ph_device_alloc(ctx, bytes, out);
     for (size_t at = 0; at < bytes && status == PH_OK; at += BLOCK) {
         size_t part = bytes - at < BLOCK ? bytes - at : BLOCK;
-        status =
-            ph_device_copy(ctx, (char *)*out + at, at ? *out : block, part, NULL);
+        status = ph_device_copy(ctx, (char *)*out + at, at ? *out : block, part, NULL);
     }
     return status == PH_OK ? ph_sync(ctx, NULL) : status;
 }
@@ -124,7 +120,10 @@ static ph_status open_work(device_work *w, ph_ctx *ctx, const device_shape *s)
     while (CALLS % w->caches) w->caches++;
     ph_status status = ph_plan_create(&w->plan, ctx, &attn);
     for (int i = 0; i < tensors && status == PH_OK; i++)
-        status = make(ctx, i == 2 ? rows : i == 5 ? keys : rows * s->dim,
+        status = make(ctx,
+                      i == 2   ? rows
+                      : i == 5 ? keys
+                               : rows * s->dim,
                       i == 2 ? PH_F32 : s->dtype, &w->tensor[i]);
     for (int i = 0; i < w->caches && status == PH_OK; i++) {
         status = make(ctx, keys, s->dtype, &w->k[i]);

@@ -73,9 +73,9 @@ static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
     s->splits = 1;
 }
 
-/* Few rows are computed split by split of their keys, all heads of a group together: where
-   they fit one tile, and where tiles of one head each would leave SMs idle. The bits are
-   the same. */
+/* Few rows are computed split by split of their keys, all heads of a group together:
+   where they fit one tile, and where tiles of one head each would leave SMs idle. The
+   bits are the same. */
 static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
 {
     int64_t tiles = (int64_t)s->units * s->row_tiles;
@@ -105,7 +105,8 @@ static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fas
     fast->counters = (arena->used - before) / sizeof *s->taken;
     s->stats = ph_arena_floats(arena, 2 * parts);
     s->partial = ph_arena_floats(arena, parts * (size_t)dim);
-    s->whole = ph_arena_floats(arena, rows ? (size_t)fast->ctas * (size_t)(rows * dim) : 0);
+    s->whole =
+        ph_arena_floats(arena, rows ? (size_t)fast->ctas * (size_t)(rows * dim) : 0);
 }
 
 void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)

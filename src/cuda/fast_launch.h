@@ -24,9 +24,9 @@ int ph_cuda_fast_plan(const ph_plan *plan);
 /* How the work of such a plan is cut, and its workspace. */
 void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast);
 
-/* 1 and makes the maps of `fast` if this call takes a fast kernel: nothing but lengths and
-   masks by position changes its scores, and the copy engine takes its tensors. Between
-   ph_cuda_enter and ph_cuda_leave. */
+/* 1 and makes the maps of `fast` if this call takes a fast kernel: nothing but lengths
+   and masks by position changes its scores, and the copy engine takes its tensors.
+   Between ph_cuda_enter and ph_cuda_leave. */
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast);
 
 /* Once per device: lets the kernels have all shared memory of an SM. */
