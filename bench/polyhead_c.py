@@ -74,6 +74,8 @@ def read_structs(header):
 
 
 HEADER = read_headers()
+VERSION = int("".join(re.search(rf"PH_VERSION_{part} (\d+)", HEADER).group(1).zfill(3)
+                      for part in ("MAJOR", "MINOR", "PATCH")))
 MIRRORED = read_structs(HEADER)
 for _name, _mirror in MIRRORED.items():
     globals()["".join(word.capitalize() for word in _name.split("_")[1:])] = _mirror
@@ -88,7 +90,7 @@ def load_library(path):
     lib.ph_error.restype = c_char_p
     lib.ph_isa.argtypes = [c_void_p]
     lib.ph_isa.restype = c_char_p
-    lib.ph_open.argtypes = [POINTER(c_void_p), POINTER(Options)]
+    lib.ph_open_version.argtypes = [POINTER(c_void_p), POINTER(Options), c_int]
     lib.ph_close.argtypes = [c_void_p]
     lib.ph_plan_create.argtypes = [POINTER(c_void_p), c_void_p, POINTER(Attn)]
     lib.ph_plan_free.argtypes = [c_void_p]
@@ -119,7 +121,7 @@ class Context:
         options = Options(threads=threads, error=ctypes.cast(text, c_char_p), error_size=256,
                           **hooks)
         self.lib, self.handle = lib, c_void_p()
-        if lib.ph_open(byref(self.handle), byref(options)):
+        if lib.ph_open_version(byref(self.handle), byref(options), VERSION):
             sys.exit("ph_open: " + text.value.decode())
         self.isa = lib.ph_isa(self.handle).decode()
 

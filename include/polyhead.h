@@ -29,6 +29,15 @@
  *     models included: a second thread is refused with PH_BUSY. Different ctx are
  *     independent. A child of fork may go on with a ctx of its parent.
  *
+ * Compatibility. Before 1.0 every minor version may change anything: it has a library
+ * name of its own (libpolyhead.so.0.1), and ph_open refuses a program that was compiled
+ * with headers of another one. Patch versions, and minor ones from 1.0 on, only add:
+ * functions, enumerators, and fields in place of a part of `reserved`. So no struct
+ * changes its size, neither alone nor inside another struct or an array. `reserved` is 0,
+ * as a designated initialiser leaves it: a program compiled with newer headers that uses
+ * a new field is refused by an older library. Structs without `reserved` never change,
+ * except those that the library owns and only points to, which may grow at the end.
+ *
  * Reproducible bits. The bits of an output row, of its lse and of every gradient depend
  * on the inputs that row sees and on nothing else: not on the number of threads, the
  * batch size, the other rows of the batch, or on how a prompt was cut into calls (whole,
@@ -72,6 +81,10 @@ extern "C" {
 #define PH_VERSION_MINOR 1
 #define PH_VERSION_PATCH 0
 
+/* The version of these headers as one number: 1000 for 0.1.0. */
+#define PH_VERSION                                                                       \
+    (PH_VERSION_MAJOR * 1000000 + PH_VERSION_MINOR * 1000 + PH_VERSION_PATCH)
+
 /* "0.1.0" */
 PH_API const char *ph_version(void);
 
@@ -104,6 +117,9 @@ typedef enum ph_device { PH_CPU = 0, PH_CUDA } ph_device;
 typedef void ph_task(void *arg, int index);
 
 typedef struct ph_options {
+    char *error;       /* if ph_open fails, its sentence is written here */
+    size_t error_size; /* bytes at error; these two come first in every version */
+
     ph_device device; /* PH_CPU */
     int device_index; /* which accelerator */
     int threads;      /* 0: one per core this process may use */
@@ -121,13 +137,19 @@ typedef struct ph_options {
     void (*release)(void *user, void *ptr);
     void (*parallel)(void *user, int count, ph_task *task, void *arg);
     void *user;
-
-    char *error;       /* if ph_open fails, its sentence is written here */
-    size_t error_size; /* bytes at error */
+    uint64_t reserved[8];
 } ph_options;
 
-/* options may be NULL. On failure *out is NULL. */
-PH_API ph_status ph_open(ph_ctx **out, const ph_options *options);
+/* options may be NULL. On failure *out is NULL. PH_UNSUPPORTED: the library is of another
+   version than the headers this program was compiled with. */
+static inline ph_status ph_open(ph_ctx **out, const ph_options *options);
+PH_API ph_status ph_open_version(ph_ctx **out, const ph_options *options, int version);
+
+static inline ph_status ph_open(ph_ctx **out, const ph_options *options)
+{
+    return ph_open_version(out, options, PH_VERSION);
+}
+
 PH_API void ph_close(ph_ctx *ctx); /* accepts NULL; free plans and layers first */
 
 /* The sentence of the last failed call on this ctx; "" before the first. */
@@ -146,6 +168,7 @@ typedef struct ph_isa_info {
     int own_bf16;        /* 1: bf16 results differ in bits from those of other tables */
     int own_gradients;   /* 1: so do gradients of f32 layers and models; such a table is
                             used only when requested by name */
+    uint64_t reserved[2];
 } ph_isa_info;
 
 PH_API ph_isa_info ph_isa_about(const char *isa);
@@ -279,6 +302,7 @@ typedef struct ph_attn {
     const char *variant; /* "name" or "name:key=value,...", several with '+' between;
                             NULL: "mha". See ph_variant_heads for "gqa:G" and "mqa" */
     int backward;        /* 1: the plan must support ph_backward */
+    uint64_t reserved[16];
 } ph_attn;
 
 typedef struct ph_plan ph_plan;
@@ -349,6 +373,7 @@ typedef struct ph_args {
     void *workspace;               /* aligned to 64; NULL: memory of the ctx */
     size_t workspace_size;         /* its bytes: at least ph_plan_workspace */
     void *stream;                  /* accelerators only */
+    uint64_t reserved[16];
 } ph_args;
 
 PH_API ph_status ph_forward(const ph_plan *plan, const ph_args *args);
@@ -364,6 +389,7 @@ typedef struct ph_grads {
     float *dsink;         /* (q_heads), or NULL */
     float *drelative;     /* (q_heads, 2*reach + 1), or NULL */
     float *const *dextra; /* like extra; NULL, or entries NULL: not wanted */
+    uint64_t reserved[8];
 } ph_grads;
 
 /* args as in the forward call that computed out and lse. Gradients are overwritten, not
@@ -388,6 +414,7 @@ typedef struct ph_look_at {
 
     float *rect; /* (rows, cols) of one head's weights: rows row0.., keys col0.. */
     int rect_batch, rect_head, row0, rows, col0, cols;
+    uint64_t reserved[8];
 } ph_look_at;
 
 /* Fills args->look from q, k, lse (and the mask tensors) of a finished forward call; v

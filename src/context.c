@@ -9,6 +9,7 @@
 
 #include "attn/backend.h"
 #include "base/cpu.h"
+#include "base/reserved.h"
 #include "cuda/device.h"
 #include "kernels/kernels.h"
 
@@ -79,13 +80,34 @@ static const ph_kernels *pick_kernels(const char *option, char unknown[128])
     return lowest ? lowest : ph_kernels_pick(NULL);
 }
 
-ph_status ph_open(ph_ctx **out, const ph_options *options)
+/* Before 1.0 minor versions differ in everything, afterwards major ones do. */
+static int fits_version(int version)
+{
+    int unit = PH_VERSION_MAJOR ? 1000000 : 1000;
+    return version / unit == PH_VERSION / unit;
+}
+
+/* Nothing else of the options of another version can be read. */
+static ph_status refuse_version(const ph_options *options, int version)
+{
+    char text[128];
+    snprintf(text, sizeof text,
+             "was compiled with headers of version %d.%d.%d, expected those of %s",
+             version / 1000000, version / 1000 % 1000, version % 1000, ph_version());
+    return options ? refuse_open(options, PH_UNSUPPORTED, "the program", text)
+                   : PH_UNSUPPORTED;
+}
+
+ph_status ph_open_version(ph_ctx **out, const ph_options *options, int version)
 {
     ph_options o = {0};
     char unknown[256] = "";
+    if (out) *out = NULL;
+    if (!fits_version(version)) return refuse_version(options, version);
     if (options) o = *options;
     if (!out) return refuse_open(&o, PH_BAD_ARGUMENT, "out", "is NULL");
-    *out = NULL;
+    if (!PH_ALL_ZERO(o.reserved))
+        return refuse_open(&o, PH_BAD_ARGUMENT, "ph_options.reserved", PH_RESERVED_WORDS);
     if (o.device != PH_CPU && o.device != PH_CUDA)
         return refuse_open(&o, PH_BAD_ARGUMENT, "device",
                            "is neither PH_CPU nor PH_CUDA");

@@ -10,6 +10,7 @@
 #include "attn/backend.h"
 #include "attn/plan.h"
 #include "base/arena.h"
+#include "base/reserved.h"
 #include "variants/variants.h"
 
 /* ---- variants ---- */
@@ -51,6 +52,7 @@ ph_status ph_plan_make(ph_plan **out, ph_ctx *ctx, const ph_attn *attn,
 static ph_status create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 {
     if (!attn) return ph_fail(ctx, PH_BAD_ARGUMENT, "attn is NULL");
+    PH_CHECK_RESERVED(ctx, "ph_attn", attn->reserved);
     return ph_plan_make(out, ctx, attn, &(ph_backward_layout){0});
 }
 
@@ -205,6 +207,7 @@ static ph_status check_args(const ph_plan *plan, const ph_args *args)
 {
     const ph_attn *a = &plan->attn;
     if (!args) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "args is NULL");
+    PH_CHECK_RESERVED(plan->ctx, "ph_args", args->reserved);
     PH_TRY(need(plan, "q", args->q, (int64_t)a->batch * a->q_len * a->qk_dim));
     PH_TRY(need_keys(plan, "k", args->k, a->qk_dim));
     if (args->page_table && !a->page_len)
@@ -228,6 +231,7 @@ static ph_status check_look(const ph_plan *plan, const ph_look_at *look)
 {
     const ph_attn *a = &plan->attn;
     if (!look) return PH_OK;
+    PH_CHECK_RESERVED(plan->ctx, "ph_look_at", look->reserved);
     if (!look->top_weight != !look->top_index)
         return ph_fail(
             plan->ctx, PH_BAD_ARGUMENT,
@@ -345,6 +349,7 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
                  {"gate", g->dgate, args->gate},
                  {"sink", g->dsink, args->sink},
                  {"relative", g->drelative, args->relative}};
+    PH_CHECK_RESERVED(plan->ctx, "ph_grads", g->reserved);
     for (int i = 0; i < 4; i++)
         if (pairs[i].gradient && !pairs[i].tensor)
             return ph_fail(plan->ctx, PH_BAD_ARGUMENT,

@@ -180,6 +180,52 @@ else
     skip "g++ is not available"
 fi
 
+# ---- compiled with headers of another version ------------------------------------------
+
+other_headers() { # PART VALUE: a copy whose PH_VERSION_PART is VALUE, and what uses it
+    rm -rf "$tmp/other" && cp -r "$prefix/include" "$tmp/other" &&
+        sed "s/^\(#define PH_VERSION_$1\) .*/\1 $2/" "$prefix/include/polyhead.h" \
+            >"$tmp/other/polyhead.h"
+}
+build_other() { # SOURCE PROGRAM
+    # shellcheck disable=SC2086
+    $CC -std=c11 -Wall -Wextra -Werror -I"$tmp/other" "$1" -o "$2" $libs -lm
+}
+refused_for() { # WORDS: the program of other headers ends with this sentence
+    ! "$tmp/app_other" >"$tmp/said" 2>&1 && grep -F "$1" "$tmp/said"
+}
+
+other_minor() {
+    other_headers MINOR 99 && build_other tests/install/app.c "$tmp/app_other" &&
+        refused_for "the program was compiled with headers of version 0.99.0, expected those of $version"
+}
+check "headers of another minor version" other_minor
+
+other_patch() {
+    other_headers PATCH 99 && build_other tests/install/app.c "$tmp/app_other" &&
+        "$tmp/app_other"
+}
+check "headers of another patch version" other_patch
+
+# A later patch version has a field more in ph_attn, which ph_layer_desc embeds: a program
+# that leaves it 0 runs, one that uses it is refused.
+newer_field() {
+    other_headers PATCH 99 &&
+        awk '/^typedef struct ph_attn/ { inside = 1 }
+             inside && /uint64_t reserved\[16\];/ {
+                 print "    uint64_t new_field, reserved[15];"
+                 inside = 0
+                 next
+             }
+             { print }' "$tmp/other/polyhead.h" >"$tmp/newer.h" &&
+        grep -q new_field "$tmp/newer.h" && mv "$tmp/newer.h" "$tmp/other/polyhead.h" &&
+        build_other tests/install/app.c "$tmp/app_other" && "$tmp/app_other" &&
+        sed 's/\.qk_dim = 2}/.qk_dim = 2, .new_field = 1}/' tests/install/app.c >"$tmp/newer.c" &&
+        build_other "$tmp/newer.c" "$tmp/app_other" &&
+        refused_for "ph_attn.reserved is not 0, expected 0"
+}
+check "a field of a later patch version" newer_field
+
 # ---- using it with CMake ------------------------------------------------------------------
 
 if have cmake && have g++; then

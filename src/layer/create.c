@@ -419,6 +419,7 @@ static ph_status create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
 {
     if (!desc) return ph_fail(ctx, PH_BAD_ARGUMENT, "desc is NULL");
     PH_CHECK_RESERVED(ctx, "ph_layer_desc", desc->reserved);
+    PH_CHECK_RESERVED(ctx, "ph_attn", desc->attn.reserved);
     if (ctx->device)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "layers are not available on PH_CUDA, expected a ctx of PH_CPU");
