@@ -35,6 +35,16 @@ typedef struct bench_job {
 extern const bench_shape bench_shapes[];                       /* ended by a NULL name */
 extern const bench_job bench_layer_forward, bench_layer_train; /* bench_layer.c */
 
+/* Keys and values in pages of 16 or 128, in no order, and in a type of their own
+   (bench_paged.c). */
+extern const bench_job bench_prefill_16, bench_prefill_128, bench_decode_16,
+    bench_decode_128, bench_decode_bf16, bench_decode_q8_0, bench_decode_q4_0;
+
+/* What they share with other attention (bench_shapes.c). */
+double bench_forward_flops(const bench_shape *shape);
+ph_status bench_forward_run(void *state);
+void bench_attention_close(void *state);
+
 /* Which variants are to be measured beside plain attention. */
 typedef struct bench_choice {
     const char *const *words; /* names and patterns; none: all */

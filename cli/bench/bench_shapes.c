@@ -19,7 +19,7 @@ static double scores(const bench_shape *s)
     return s->causal ? all / 2 : all;
 }
 
-static double forward_flops(const bench_shape *s)
+double bench_forward_flops(const bench_shape *s)
 {
     return 2 * 2 * scores(s) * s->dim;
 }
@@ -65,7 +65,7 @@ static void *backward_open(ph_ctx *ctx, const bench_shape *s, ph_status *status)
     return attention_open(ctx, s, 1, status);
 }
 
-static ph_status forward_run(void *state)
+ph_status bench_forward_run(void *state)
 {
     return work_forward(state);
 }
@@ -75,18 +75,18 @@ static ph_status backward_run(void *state)
     return work_backward(state);
 }
 
-static void attention_close(void *state)
+void bench_attention_close(void *state)
 {
     work_close(state);
     free(state);
 }
 
-static const bench_job forward = {forward_open, forward_run, attention_close,
-                                  forward_flops, NULL};
-static const bench_job backward = {backward_open, backward_run, attention_close,
+static const bench_job forward = {forward_open, bench_forward_run, bench_attention_close,
+                                  bench_forward_flops, NULL};
+static const bench_job backward = {backward_open, backward_run, bench_attention_close,
                                    backward_flops, NULL};
-static const bench_job decode = {forward_open, forward_run, attention_close,
-                                 forward_flops, cache_bytes};
+static const bench_job decode = {forward_open, bench_forward_run, bench_attention_close,
+                                 bench_forward_flops, cache_bytes};
 
 /* ---- the table ---- */
 
@@ -121,6 +121,15 @@ const bench_shape bench_shapes[] = {
     {"decode-large",             &decode,   0, 32,  8,    1, 4096, 128, F32,  0},
     {"decode-large-bf16",        &decode,   0, 32,  8,    1, 4096, 128, BF16, 0},
     {"decode-large-mha",         &decode,   0,  8,  8,    1, 4096,  64, F32,  0},
+    {"paged-prefill-whole",      &forward,  1,  8,  8, 2048, 2048,  64, F32,  1},
+    {"paged-prefill-128", &bench_prefill_128, 1, 8, 8, 2048, 2048,  64, F32,  1},
+    {"paged-prefill-16", &bench_prefill_16,  1,  8,  8, 2048, 2048, 64, F32,  1},
+    {"paged-decode-whole",       &decode,   8, 32,  8,    1, 4096, 128, F32,  0},
+    {"paged-decode-128", &bench_decode_128,  8, 32,  8,   1, 4096, 128, F32,  0},
+    {"paged-decode-16", &bench_decode_16,    8, 32,  8,   1, 4096, 128, F32,  0},
+    {"paged-decode-bf16", &bench_decode_bf16, 8, 32, 8,   1, 4096, 128, F32,  0},
+    {"paged-decode-q8_0", &bench_decode_q8_0, 8, 32, 8,   1, 4096, 128, F32,  0},
+    {"paged-decode-q4_0", &bench_decode_q4_0, 8, 32, 8,   1, 4096, 128, F32,  0},
     {"backward-20",              &backward,32,  8,  8,   20,   20,  64, F32,  0},
     {"backward-128",             &backward, 8,  8,  8,  128,  128,  64, F32,  0},
     {"backward-512",             &backward, 4,  8,  8,  512,  512,  64, F32,  0},

@@ -37,8 +37,24 @@ static uint16_t narrow(float value, ph_dtype dtype)
     return (uint16_t)((bits >> 31 << 15) | (exponent << 10) | ((bits >> 13) & 1023));
 }
 
+/* Blocks of 32 elements: a scale of 1/16 in f16, a minimum of 0, random bytes. */
+static void fill_blocks(unsigned char *data, size_t count, ph_dtype dtype, uint64_t seed)
+{
+    size_t bytes = ph_dtype_bytes(dtype, 32), fixed = dtype == PH_Q4_1 ? 4 : 2;
+    for (size_t b = 0; b < count / 32; b++, data += bytes) {
+        memset(data, 0, fixed);
+        data[1] = 0x2c;
+        for (size_t i = fixed; i < bytes; i++)
+            data[i] = (unsigned char)mix(seed + b * bytes + i);
+    }
+}
+
 void work_fill(void *data, size_t count, ph_dtype dtype, uint64_t seed)
 {
+    if (dtype >= PH_Q8_0 && dtype <= PH_Q4_1) {
+        fill_blocks(data, count, dtype, seed);
+        return;
+    }
     float *wide = data;
     uint16_t *half = data;
     for (size_t i = 0; i < count; i++) {
@@ -69,7 +85,8 @@ static void sizes_of(const ph_attn *a, size_t *count)
     size_t v_heads = (size_t)(a->v_heads ? a->v_heads : a->q_heads);
     size_t v_dim = (size_t)(a->v_dim ? a->v_dim : a->qk_dim);
     size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
-    size_t keys = (size_t)a->batch * (size_t)a->kv_len;
+    size_t keys = a->page_len ? (size_t)a->pages * (size_t)a->page_len
+                              : (size_t)a->batch * (size_t)a->kv_len;
     count[Q] = rows * (size_t)a->qk_dim;
     count[K] = keys * k_heads * (size_t)a->qk_dim;
     count[V] = keys * v_heads * v_dim;
@@ -81,13 +98,28 @@ static void sizes_of(const ph_attn *a, size_t *count)
     count[DV] = a->backward ? count[V] : 0;
 }
 
+/* Each page once, in random order. */
+static int32_t *make_table(int pages)
+{
+    int32_t *table = malloc(((size_t)pages + 1) * sizeof *table);
+    for (int i = 0; table && i < pages; i++) {
+        int other = (int)(mix((uint64_t)i) % (uint64_t)(i + 1));
+        table[i] = table[other];
+        table[other] = i;
+    }
+    return table;
+}
+
 static ph_status fill(work *w)
 {
     size_t count[USED];
     sizes_of(&w->attn, count);
+    if (w->attn.page_len) w->table = make_table(w->attn.pages);
+    if (w->attn.page_len && !w->table) return PH_OUT_OF_MEMORY;
     for (int i = 0; i < USED; i++) {
         ph_dtype dtype = i == LSE ? PH_F32 : w->attn.dtype;
-        w->memory[i].bytes = count[i] * ph_dtype_bytes(dtype, 1);
+        if ((i == K || i == V) && w->attn.kv_dtype) dtype = w->attn.kv_dtype;
+        w->memory[i].bytes = ph_dtype_bytes(dtype, count[i]);
         if (!count[i]) continue;
         w->memory[i].data = allocate(w->memory[i].bytes);
         if (!w->memory[i].data) return PH_OUT_OF_MEMORY;
@@ -100,7 +132,8 @@ static ph_status fill(work *w)
                         .k = w->memory[K].data,
                         .v = w->memory[V].data,
                         .out = w->memory[OUT].data,
-                        .lse = w->memory[LSE].data};
+                        .lse = w->memory[LSE].data,
+                        .page_table = w->table};
     w->grads = (ph_grads){.dout = w->memory[DOUT].data,
                           .dq = w->memory[DQ].data,
                           .dk = w->memory[DK].data,
@@ -123,6 +156,7 @@ void work_close(work *w)
 {
     ph_plan_free(w->plan);
     for (int i = 0; i < USED; i++) free(w->memory[i].data);
+    free(w->table);
     memset(w, 0, sizeof *w);
 }
 

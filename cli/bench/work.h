@@ -15,6 +15,7 @@ typedef struct work {
     ph_plan *plan;
     ph_args args;
     ph_grads grads;
+    int32_t *table; /* of pages, in no order; NULL: none */
     struct {
         void *data;
         size_t bytes;

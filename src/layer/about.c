@@ -18,33 +18,33 @@ int ph_layer_named(const ph_layer *layer)
 ph_layer_caches ph_layer_cache(const ph_layer *layer)
 {
     const ph_shape *s = &layer->shape;
-    size_t token = (size_t)s->attn.batch * (size_t)s->attn.kv_len * sizeof(float);
+    size_t tokens = (size_t)ph_key_blocks(&s->attn) * (size_t)ph_key_block_len(&s->attn);
+    ph_dtype type = ph_kv_type(&s->attn);
     ph_layer_caches bytes = {.extra = s->cache * sizeof(float)};
     if (!layer->desc.cache) return bytes;
-    bytes.k = token * (size_t)ph_projection_row(&s->k);
-    bytes.v = token * (size_t)ph_projection_row(&s->v);
+    bytes.k = ph_dtype_bytes(type, tokens * (size_t)ph_projection_row(&s->k));
+    bytes.v = ph_dtype_bytes(type, tokens * (size_t)ph_projection_row(&s->v));
     return bytes;
 }
 
 /* ---- caches of beam search --------------------------------------------------------- */
 
-/* A tensor whose batch rows are `count` spans of `length` floats. */
+/* A tensor whose batch rows are `count` spans of `length` bytes. */
 typedef struct cache_rows {
-    float *x;
+    char *x;
     int count;
     size_t length, step, row; /* stride of spans, of batch rows */
 } cache_rows;
 
-static void copy_row(const cache_rows *r, float *to, size_t to_step, const float *from,
+static void copy_row(const cache_rows *r, char *to, size_t to_step, const char *from,
                      size_t from_step)
 {
     for (int i = 0; i < r->count; i++)
-        memcpy(to + (size_t)i * to_step, from + (size_t)i * from_step,
-               r->length * sizeof *to);
+        memcpy(to + (size_t)i * to_step, from + (size_t)i * from_step, r->length);
 }
 
 /* Rows that are both read and overwritten are copied to scratch first. */
-static void move_rows(int batch, const int *from, const cache_rows *r, float *scratch)
+static void move_rows(int batch, const int *from, const cache_rows *r, char *scratch)
 {
     size_t saved = (size_t)r->count * r->length;
     for (int b = 0; b < batch; b++)
@@ -52,7 +52,7 @@ static void move_rows(int batch, const int *from, const cache_rows *r, float *sc
             copy_row(r, scratch + (size_t)from[b] * saved, r->length,
                      r->x + (size_t)from[b] * r->row, r->step);
     for (int b = 0; b < batch; b++) {
-        float *to = r->x + (size_t)b * r->row;
+        char *to = r->x + (size_t)b * r->row;
         if (from[b] == b) continue;
         if (from[from[b]] != from[b])
             copy_row(r, to, r->step, scratch + (size_t)from[b] * saved, r->length);
@@ -62,27 +62,27 @@ static void move_rows(int batch, const int *from, const cache_rows *r, float *sc
 }
 
 /* Keys or values, head-major or token-major. */
-static cache_rows rows_of(float *x, const ph_strides *s, const ph_projection *p,
-                          int tokens)
+static cache_rows rows_of(void *x, ph_dtype type, const ph_strides *s,
+                          const ph_projection *p, int tokens)
 {
     int apart = s->head > s->time;
     return (cache_rows){.x = x,
                         .count = apart ? p->heads : 1,
-                        .length = (size_t)tokens * (size_t)s->time,
-                        .step = (size_t)s->head,
-                        .row = (size_t)s->batch};
+                        .length = (size_t)ph_offset(type, tokens * s->time),
+                        .step = (size_t)ph_offset(type, s->head),
+                        .row = (size_t)ph_offset(type, s->batch)};
 }
 
 /* The variant's own cache: all of it, or its parts token by token. */
 static void reorder_extra(const ph_layer *layer, const int *from, int tokens,
-                          float *extra, float *scratch)
+                          float *extra, char *scratch)
 {
     const ph_shape *s = &layer->shape;
     size_t batch = (size_t)s->attn.batch, len = (size_t)s->attn.kv_len;
     for (int i = 0; i < PH_CACHE_PARTS; i++) {
         size_t floats = s->cache_part[0] ? s->cache_part[i] : i ? 0 : s->cache;
-        size_t row = floats / batch;
-        cache_rows r = {extra, 1, row, 0, row};
+        size_t row = floats / batch * sizeof *extra;
+        cache_rows r = {(char *)extra, 1, row, 0, row};
         if (s->cache_part[0]) r.length = row / len * (size_t)tokens;
         if (floats) move_rows(s->attn.batch, from, &r, scratch);
         extra += floats;
@@ -95,6 +95,10 @@ static ph_status check_reorder(const ph_layer *layer, const ph_layer_args *args,
     int batch = layer->shape.attn.batch, len = layer->shape.attn.kv_len;
     int too_many = ph_desc_grows(&layer->desc) && tokens > len;
     if (!args) return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "args is NULL");
+    if (layer->shape.attn.page_len)
+        return ph_fail(layer->ctx, PH_UNSUPPORTED,
+                       "the caches are in pages, expected rows of page_table to be "
+                       "copied instead");
     for (int b = 0; b < batch; b++)
         if (!from || from[b] < 0 || from[b] >= batch || tokens < 0 || too_many)
             return ph_fail(layer->ctx, PH_BAD_ARGUMENT,
@@ -115,8 +119,9 @@ static ph_status reorder(const ph_layer *layer, const ph_layer_args *args,
     size_t most = size.k > size.v ? size.k : size.v;
     if (size.extra > most) most = size.extra;
     PH_TRY(ph_ctx_scratch(layer->ctx, most, &scratch));
-    cache_rows k = rows_of(args->k_cache, &layer->k_cache, &s->k, tokens);
-    cache_rows v = rows_of(args->v_cache, &layer->v_cache, &s->v, tokens);
+    ph_dtype type = ph_kv_type(&s->attn);
+    cache_rows k = rows_of(args->k_cache, type, &layer->k_cache, &s->k, tokens);
+    cache_rows v = rows_of(args->v_cache, type, &layer->v_cache, &s->v, tokens);
     if (k.x && size.k && grows) move_rows(batch, from, &k, scratch);
     if (v.x && size.v && grows) move_rows(batch, from, &v, scratch);
     int moves = grows || !s->cache_part[0]; /* coefficients of memory's keys stay */

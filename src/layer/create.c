@@ -230,8 +230,8 @@ static void layout_plan(ph_layer *l)
     ph_attn *a = &l->shape.attn;
     const ph_shape *s = &l->shape;
     int cache = l->desc.cache;
-    l->k_cache = cache_of(&s->k, a->kv_len);
-    l->v_cache = cache_of(&s->v, a->kv_len);
+    l->k_cache = cache_of(&s->k, ph_key_block_len(a));
+    l->v_cache = cache_of(&s->v, ph_key_block_len(a));
     if (is_zero(&a->q)) a->q = rows_of(&s->q, a->q_len);
     if (is_zero(&a->k)) a->k = cache ? l->k_cache : rows_of(&s->k, a->kv_len);
     if (is_zero(&a->v)) a->v = cache ? l->v_cache : rows_of(&s->v, a->kv_len);
@@ -400,6 +400,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
         PH_TRY(l->kind[i]->shape(&l->shape, parts.options[i]));
     }
     PH_TRY(check_rope_dims(l->ctx, d));
+    PH_TRY(ph_layer_check_pages(l));
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
     PH_TRY(settle_out(l));
     PH_TRY(check_matrices(l));

@@ -6,6 +6,7 @@
  *     check.c          checks the arguments of a call
  *     project.c        rows of tensors: copies, padding
  *     position.c       RMS norm and rotation of q and k, and their backward pass
+ *     cache.c          rows of keys and values in the type and the pages of a cache
  *     gate.c           the product of the caller's gate and the kind's
  *     gather.c         queries of routed (token, head) pairs only
  *     helpers.c        schedules and bounds for initialising layers
@@ -175,6 +176,15 @@ ph_gemm ph_layer_slice_v(const ph_layer *layer, int first,
 void ph_layer_columns(ph_ctx *ctx, int rows, const float *from, int all, int first,
                       int count, float *to);
 
+/* ---- cache.c ---- */
+
+/* Refuses pages and types that the layer's caches cannot have. */
+ph_status ph_layer_check_pages(const ph_layer *layer);
+
+/* Stores n floats as elements of the type, block types in whole blocks. */
+void ph_layer_store(const ph_layer *layer, const float *x, int n, ph_dtype type,
+                    void *to);
+
 /* ---- position.c ---- */
 
 /* Rotation of some tokens, whose positions are start[b] + t. */
@@ -190,14 +200,16 @@ typedef struct ph_position_args {
     const ph_projection *proj;
     const ph_tokens *tokens;
     ph_rope_table rope;
-    const float *gain;   /* of the norm, or NULL: 1 */
-    const float *raw;    /* rows as projected */
-    float *x;            /* forward: output rows, may be raw; backward: rows of the
+    const float *gain;         /* of the norm, or NULL: 1 */
+    const float *raw;          /* rows as projected */
+    float *x;                  /* forward: output rows, may be raw; backward: rows of the
                             gradient, in place */
-    ph_strides to;       /* forward: strides of x */
-    int cached;          /* forward: 1: x is a cache of each batch row ... */
-    const int32_t *past; /* ... which holds so many tokens; NULL: none */
-    float *sums;         /* backward: (ph_layer_chunks, gains) for dgain, or NULL */
+    ph_strides to;             /* forward: strides of x, or of the cache */
+    void *cache;               /* forward: where rows go instead of x; NULL: none */
+    ph_dtype type;             /* of the cache */
+    const int32_t *past;       /* tokens that it holds of each batch row; NULL: none */
+    const int32_t *page_table; /* its pages, where it has any */
+    float *sums;               /* backward: (ph_layer_chunks, gains) for dgain, or NULL */
 } ph_position_args;
 
 /* Fills theta[angles] and the shape's rope_scale. */

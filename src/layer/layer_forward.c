@@ -139,12 +139,12 @@ static void position_projection(const forward_call *c, ph_position_args args,
                                 float *cache, ph_strides cached)
 {
     const ph_projection *proj = args.proj;
-    int row = ph_projection_row(proj);
     args.layer = c->layer;
-    args.to = (ph_strides){0, proj->dim + proj->tail, row};
     if (proj->gain >= 0) args.gain = c->kind.param[proj->gain];
-    if (cache) args.x = cache, args.to = cached, args.cached = 1;
-    if (cache && ph_desc_grows(&c->layer->desc)) args.past = c->args->past;
+    args.cache = cache, args.to = cached;
+    args.type = ph_kv_type(&c->layer->attn);
+    args.page_table = c->args->attn.page_table;
+    if (ph_desc_grows(&c->layer->desc)) args.past = c->args->past;
     if (proj->heads && (cache || ph_layer_positions(proj))) ph_layer_position(&args);
 }
 

@@ -253,16 +253,17 @@ static int is_whole(const ph_position_args *s)
     return p->norm && p->heads > 1 && s->layer->desc.qk_norm == PH_QK_NORM_WHOLE;
 }
 
-/* All heads of a token; `to` is the output of the first one. */
+/* All heads of a token; `to` is the output of the first one, the others `head` floats
+   apart. */
 static void forward_token(const ph_position_args *s, const float *raw, float *to,
-                          const float *line)
+                          int64_t head, const float *line)
 {
     const ph_projection *p = s->proj;
     int dim = p->dim + p->tail, whole = is_whole(s);
     float eps = s->layer->desc.norm_eps;
     float r = whole ? inverse_rms(raw, p->heads * dim, eps) : 0;
     for (int h = 0; h < p->heads; h++, raw += dim) {
-        float *y = to + h * s->to.head;
+        float *y = to + h * head;
         if (p->norm && !whole) r = inverse_rms(raw, p->norm, eps);
         if (p->norm) scale(s, raw, r, whole ? h * dim : 0, p->norm, y);
         if (y != raw)
@@ -315,12 +316,27 @@ static void clear(float *x, int n)
     if (n) memset(x, 0, (size_t)n * sizeof *x);
 }
 
-/* Where a token goes: to its slot of the cache, or to the row it has. */
-static float *output_row(const ph_position_args *s, int b, int row, int t)
+/* The slot of a token in the cache. */
+static void *cache_row(const ph_position_args *s, int b, int t, int head)
 {
+    const ph_attn *a = &s->layer->attn;
     int slot = t + (s->past ? s->past[b] : 0);
-    return s->cached ? s->x + b * s->to.batch + slot * s->to.time
-                     : s->x + row * s->to.time;
+    int64_t block = b;
+    if (a->page_len) {
+        block = s->page_table[block * s->layer->plan->table_len + slot / a->page_len];
+        slot %= a->page_len;
+    }
+    return (char *)s->cache + ph_offset(s->type, block * s->to.batch + head * s->to.head +
+                                                     slot * s->to.time);
+}
+
+/* Heads of a token in the type of the cache. */
+static void store_token(const ph_position_args *s, int b, int t, const float *row)
+{
+    const ph_projection *p = s->proj;
+    int dim = p->dim + p->tail;
+    for (int h = 0; h < p->heads; h++)
+        ph_layer_store(s->layer, row + h * dim, dim, s->type, cache_row(s, b, t, h));
 }
 
 static void forward_item(void *arg, int lane, int index)
@@ -331,12 +347,14 @@ static void forward_item(void *arg, int lane, int index)
     (void)lane;
     for (int row = index * CHUNK; row < end; row++) {
         int b = ph_tokens_batch(s->tokens, row), t = row - ph_tokens_first(s->tokens, b);
-        float *to = output_row(s, b, row, t);
         if (t >= ph_tokens_valid(s->tokens, b)) continue;
+        int direct = s->cache && s->type == PH_F32, width = ph_projection_row(p);
+        float *to = direct ? cache_row(s, b, t, 0) : s->x + (int64_t)row * width;
         clear(to, pad);
-        forward_token(s, s->raw + (int64_t)row * ph_projection_row(p) + pad, to + pad,
-                      line_of(s, row, t));
+        forward_token(s, s->raw + (int64_t)row * width + pad, to + pad,
+                      direct ? s->to.head : p->dim + p->tail, line_of(s, row, t));
         clear(to + pad + ph_projection_width(p), pad);
+        if (s->cache && !direct) store_token(s, b, t, to);
     }
 }
 
