@@ -75,7 +75,7 @@ void ph_keys_prefetch(const ph_keys *keys, int j, int n, ph_prefetch *ahead, int
                      ph_min(n, ph_key_run(keys->call, j)), keys->dim);
 }
 
-void ph_keys_prefetch_page(const ph_keys *keys, int j)
+void ph_keys_prefetch_page(const ph_keys *keys, int j, int count, int later)
 {
     enum { LINE = 64 };
     int page_len = keys->call->attn->page_len;
@@ -83,9 +83,12 @@ void ph_keys_prefetch_page(const ph_keys *keys, int j)
     const char *first = ph_keys_at(keys, j);
     int64_t bytes = ph_offset(keys->type, keys->dim),
             step = ph_offset(keys->type, keys->strides->time);
-    for (int i = 0; i < ph_min(PH_LANES, keys->len - j); i++)
+    for (int i = 0; i < ph_min(count, keys->len - j); i++)
         for (int64_t at = 0; at < bytes; at += LINE)
-            __builtin_prefetch(first + i * step + at);
+            if (later)
+                __builtin_prefetch(first + i * step + at, 0, 1);
+            else
+                __builtin_prefetch(first + i * step + at);
 }
 
 void ph_keys_panels(const ph_keys *keys, int j0, int c0, int c1, float *panels)

@@ -41,9 +41,9 @@ int64_t ph_keys_next_block(const ph_keys *keys, int j);
 /* Range i of a prefetch: keys [j, j + n), if they are contiguous. */
 void ph_keys_prefetch(const ph_keys *keys, int j, int n, ph_prefetch *ahead, int i);
 
-/* Prefetches the first vectors of the page that begins at key j, if one does: hardware
-   prefetchers do not follow a page table. */
-void ph_keys_prefetch_page(const ph_keys *keys, int j);
+/* Prefetches up to `count` vectors of the page that begins at key j, if one does:
+   hardware prefetchers do not follow a page table. later: into L2, not needed at once. */
+void ph_keys_prefetch_page(const ph_keys *keys, int j, int count, int later);
 
 /* Packs keys [j0 + c0, j0 + c1), c0 a multiple of nr, into K-major panels. */
 void ph_keys_panels(const ph_keys *keys, int j0, int c0, int c1, float *panels);

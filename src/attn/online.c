@@ -257,13 +257,24 @@ static void plan_prefetch(const ph_call *call, const ph_online *st, key_block *b
                          ph_rows_at(call, rows, 0, &a->out), rows->count, a->v_dim);
 }
 
+/* The values of a page that begins with the block, which are needed after its keys; and
+   the keys of the next page, unless one or two rows wait for memory anyway. */
+static void prefetch_pages(const ph_call *call, const ph_rows *rows, int j0)
+{
+    const ph_keys k = ph_keys_k(call, rows->batch, rows->k_head);
+    const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
+    ph_keys_prefetch_page(&v, j0, PH_LANES, 0);
+    if (rows->count > PH_FEW_ROWS)
+        ph_keys_prefetch_page(&k, j0 + PH_BLOCK, 2 * PH_LANES, 1);
+}
+
 /* Packs k and v of the block. With few rows k is used too rarely to pay for packing. */
 static void pack_block(const ph_call *call, ph_online *st, key_block *b)
 {
     const ph_rows *rows = st->rows;
     const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
     b->k_packed = rows->count > call->kernels->few_rows;
-    if (!b->k_packed) ph_keys_prefetch_page(&v, b->j0);
+    if (!b->k_packed) prefetch_pages(call, rows, b->j0);
     if (b->k_packed)
         ph_scores_pack_k(call, rows->batch, rows->k_head, b->j0, b->c0, b->c1, st->k);
     int in_place = v.type == PH_F32 && v.dim == v.pad &&
