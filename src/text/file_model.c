@@ -1,10 +1,13 @@
 /*
  * file_model.c - the model and the post-processor of a tokenizer.json.
  */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "base/size.h"
+#include "io/number.h"
 #include "text/tokenizer_file.h"
 
 static ph_status bad_model(ph_tokenizer_file *file, const char *why)
@@ -159,12 +162,58 @@ static ph_status read_bpe(ph_tokenizer_file *file, const ph_json_node *model)
 
 /* ---- Unigram ---- */
 
+/* The digits of a number as one integer, as many as fit, and the power of ten that is
+   left to it. */
+static uint64_t read_digits(const ph_json_node *node, int *power)
+{
+    uint64_t digits = 0;
+    int full = 0, behind_point = 0;
+    size_t i = 0;
+    for (*power = 0; i < node->length; i++) {
+        char c = node->text[i];
+        unsigned digit = (unsigned)(c - '0');
+        if (c == 'e' || c == 'E') break;
+        if (c == '.') behind_point = 1;
+        if (digit > 9) continue;
+        full |= digits > (UINT64_MAX - digit) / 10;
+        if (!full) digits = 10 * digits + digit;
+        if (full != behind_point) *power += full ? 1 : -1;
+    }
+    int exponent = 0, negative = i + 1 < node->length && node->text[i + 1] == '-';
+    for (i++; i < node->length; i++)
+        if (node->text[i] >= '0' && node->text[i] <= '9' && exponent < 100000)
+            exponent = 10 * exponent + (node->text[i] - '0');
+    *power += negative ? -exponent : exponent;
+    return digits;
+}
+
+/* A score as the reference reads it: its digits as a double, then one multiplication or
+   division by a power of ten. That is not always the nearest double, and which of two
+   equal paths wins hangs on the last bit. */
+static int read_score(const ph_json_node *node, double *out)
+{
+    int power = 0;
+    char text[16];
+    double ten = 1, nearest = 0;
+    if (ph_json_node_double(node, &nearest)) return -1;
+    double value = (double)read_digits(node, &power);
+    for (; power < -308 && value != 0; power += 308) value /= 1e308;
+    if (power > 308) return value == 0 ? (*out = 0, 0) : -1;
+    if (value != 0) {
+        int length = snprintf(text, sizeof text, "1e%d", power < 0 ? -power : power);
+        if (ph_number_read(text, (size_t)length, &ten)) return -1;
+    }
+    value = power < 0 ? value / ten : value * ten;
+    *out = node->text[0] == '-' ? -value : value;
+    return isfinite(value) ? 0 : -1;
+}
+
 static ph_status read_piece(ph_tokenizer_file *file, const ph_json_node *node, size_t id)
 {
     const ph_json_node *text = ph_json_first(&file->tree, node);
     if (node->kind != PH_JSON_ARRAY || node->members != 2 ||
         text->kind != PH_JSON_STRING ||
-        ph_json_node_double(ph_json_after(&file->tree, text), &file->t->model.scores[id]))
+        read_score(ph_json_after(&file->tree, text), &file->t->model.scores[id]))
         return ph_io_fail(file->io, PH_BAD_FILE,
                           "'%.200s': model.vocab: entry %zu is no [text, score]",
                           file->name, id);

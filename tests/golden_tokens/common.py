@@ -110,6 +110,7 @@ HARD = ["", " ", "  ", "\t", "\n", "\n\n", " \n \n", "a\r\nb", "x  y", "  lead",
         "[CLS] x [SEP]", "[UNK]", "n't do not 's", "Hello, World! 'S 'T 'RE", "x\ty\tz", "www.example.com/a/b?c=d&e=f",
         "def f(x):\n    return x**2  # comment\n", "१२३ ４５６ 𝟙𝟚", "ｆｕｌｌ ｗｉｄｔｈ", "ﷺ", "①②③ ㎏ ㍿", "㋿", "\U0001e900\U0001e922",
         "ǅ ǆ Ǆ ʰ ª", "_a_b_ __init__", "1,000,000.00", "0123456789012345678901234567890123", "ᾳ ᾼ ΐ", "Å Å Å",
+        "the\x0fこんにちは***naïve[CLS]fooBar   ", "e\u0301\U000e0111\U000e015c(", "e\u0301\u0301x \U000e0001\u0301\u0301",
         "日本語のテキスト、句読点。", "ไทยภาษา", "עברית العربية", "Zürich naïve façade", "\U000e0001\U000e0067", "\ue000\uf8ff\U000f0000"]
 
 WORDS = ("the of and to in a is that for it as was with be by on not he his but at are this have "
