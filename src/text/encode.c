@@ -231,7 +231,7 @@ static void trim(const ph_tokenizer *t, const sequence *s, emitted *item, int fi
 
 /* ---- truncation ---- */
 
-static void keep(sequence *s, size_t count, int left)
+static void truncate_to(sequence *s, size_t count, int left)
 {
     if (count >= s->count) return;
     if (left) s->first += s->count - count;
@@ -239,7 +239,7 @@ static void keep(sequence *s, size_t count, int left)
 }
 
 /* The longer text first; then both to the half. */
-static void truncate(sequence *a, sequence *b, size_t most, int left)
+static void truncate_pair(sequence *a, sequence *b, size_t most, int left)
 {
     size_t shorter = a->count < b->count ? a->count : b->count, longer;
     if (a->count + b->count <= most) return;
@@ -249,8 +249,8 @@ static void truncate(sequence *a, sequence *b, size_t most, int left)
         longer = shorter + most % 2;
     }
     int a_is_longer = a->count > b->count;
-    keep(a, a_is_longer ? longer : shorter, left);
-    keep(b, a_is_longer ? shorter : longer, left);
+    truncate_to(a, a_is_longer ? longer : shorter, left);
+    truncate_to(b, a_is_longer ? shorter : longer, left);
 }
 
 /* ---- the template ---- */
@@ -314,10 +314,10 @@ static ph_status truncate_all(ph_encoder *e, const ph_encode_args *args,
                           "max_tokens is %zu, but the template alone has %zu tokens",
                           args->max_tokens, added);
     if (args->pair)
-        truncate(&e->sequences[0], &e->sequences[1], args->max_tokens - added,
-                 args->truncate_left);
+        truncate_pair(&e->sequences[0], &e->sequences[1], args->max_tokens - added,
+                      args->truncate_left);
     else
-        keep(&e->sequences[0], args->max_tokens - added, args->truncate_left);
+        truncate_to(&e->sequences[0], args->max_tokens - added, args->truncate_left);
     return PH_OK;
 }
 

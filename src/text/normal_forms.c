@@ -77,7 +77,7 @@ static ph_status decompose(ph_pieces *pieces, const ph_aligned *text, ph_text_ra
 static void compose(ph_changes *changes)
 {
     size_t out = 0, starter = SIZE_MAX;
-    int64_t last = -1; /* class of the mark last kept behind the starter */
+    int64_t last = -1; /* class of the last mark behind the starter */
     for (size_t i = 0; i < changes->count; i++) {
         ph_change c = changes->items[i];
         if (starter != SIZE_MAX && (last < 0 || last < (int64_t)c.order)) {
@@ -99,10 +99,10 @@ static void compose(ph_changes *changes)
     changes->count = out;
 }
 
-/* The next character from `at` on whose flags meet `flags` or, with `not`, do not; or the
+/* The next character from `at` on whose flags meet `flags` or, `without`, do not; or the
    end. *before is where the last character passed over begins. */
 static size_t find_flags(const ph_pieces *pieces, ph_text_range range, uint32_t flags,
-                         int not, size_t *before)
+                         int without, size_t *before)
 {
     size_t at = range.start;
     while (at < range.end) {

@@ -162,19 +162,19 @@ enum { MAX_MERGED = 256 }; /* bytes; the longest known token that is merged has 
 ph_status ph_merges_of_scores(ph_tokenizer *t, const float *scores, size_t count,
                               const ph_io *io)
 {
-    size_t pairs = 0, kept = 0;
+    size_t pairs = 0, usable = 0;
     uint32_t rank = 0;
     scored *order = ph_io_alloc(io, count * sizeof *order);
     if (!order) return ph_io_no_memory(io, count * sizeof *order, "merges");
     for (size_t i = 0; i < count; i++) {
         const ph_token_entry *e = &t->tokens.entries[i];
         if (!e->used || e->added || e->byte || e->length > MAX_MERGED) continue;
-        order[kept++] = (scored){scores[i], (int32_t)i};
+        order[usable++] = (scored){scores[i], (int32_t)i};
         pairs += pairs_of(t, (int32_t)i, 0, 0);
     }
-    ph_sort(order, kept, sizeof *order, best_first);
+    ph_sort(order, usable, sizeof *order, best_first);
     ph_status status = ph_model_pairs(&t->model, pairs, io);
-    for (size_t i = 0; i < kept && status == PH_OK; i++) {
+    for (size_t i = 0; i < usable && status == PH_OK; i++) {
         if (i > 0 && order[i].score != order[i - 1].score) rank++;
         pairs_of(t, order[i].id, rank, 1);
     }

@@ -55,22 +55,22 @@ void ph_tokenizer_free(ph_tokenizer *t)
     ph_io_release(&io, t->single.items);
     ph_io_release(&io, t->pair.items);
     ph_io_release(&io, t->decoders);
-    for (size_t i = 0; i < t->kept_count; i++) ph_io_release(&io, t->kept[i]);
-    ph_io_release(&io, t->kept);
+    for (size_t i = 0; i < t->text_count; i++) ph_io_release(&io, t->texts[i]);
+    ph_io_release(&io, t->texts);
     ph_io_release(&io, t);
 }
 
-char *ph_tokenizer_keep(ph_tokenizer *t, const char *text, size_t length)
+char *ph_tokenizer_copy(ph_tokenizer *t, const char *text, size_t length)
 {
-    void *kept = t->kept;
-    ph_status status =
-        ph_io_grow(&t->io, &kept, &t->kept_capacity, t->kept_count + 1, sizeof *t->kept);
-    t->kept = kept;
+    void *texts = t->texts;
+    ph_status status = ph_io_grow(&t->io, &texts, &t->text_capacity, t->text_count + 1,
+                                  sizeof *t->texts);
+    t->texts = texts;
     char *copy = status == PH_OK ? ph_io_alloc(&t->io, length + 1) : NULL;
     if (!copy) return NULL;
     memcpy(copy, text, length);
     copy[length] = 0;
-    t->kept[t->kept_count++] = copy;
+    t->texts[t->text_count++] = copy;
     return copy;
 }
 
@@ -138,7 +138,7 @@ ph_status ph_add_token(ph_tokenizer *t, ph_added_token token)
         return ph_io_fail(t->tokens.io, PH_UNSUPPORTED,
                           "an added token of more than %d bytes is not supported",
                           LONGEST);
-    token.text = ph_tokenizer_keep(t, token.text, token.length);
+    token.text = ph_tokenizer_copy(t, token.text, token.length);
     ph_status status =
         ph_io_grow(&t->io, &items, &t->added_capacity, t->added_count + 1, sizeof token);
     t->added = items;
@@ -264,7 +264,7 @@ static ph_status normalize_added(ph_tokenizer *t, ph_added_token *token, const p
         status = ph_pieces_run(&pieces, t->normalizers, t->normalizer_count);
     if (status == PH_OK && pieces.count > 0) {
         token->length = (uint32_t)pieces.text.length;
-        token->text = ph_tokenizer_keep(t, pieces.text.bytes, pieces.text.length);
+        token->text = ph_tokenizer_copy(t, pieces.text.bytes, pieces.text.length);
         if (!token->text) status = PH_OUT_OF_MEMORY;
     } else {
         token->length = 0;

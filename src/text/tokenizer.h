@@ -72,8 +72,8 @@ typedef struct ph_tokenizer {
     int trim_offsets, trim_keeps_one; /* blanks are not part of a token's offsets */
     ph_decode_step *decoders;
     size_t decoder_count, decoder_capacity;
-    char **kept; /* texts that steps point to */
-    size_t kept_count, kept_capacity;
+    char **texts; /* texts that steps point to */
+    size_t text_count, text_capacity;
     size_t max_tokens; /* what the file says; not applied */
     int32_t padding;
 } ph_tokenizer;
@@ -82,7 +82,7 @@ typedef struct ph_tokenizer {
 ph_status ph_tokenizer_new(ph_tokenizer **out, const ph_io *io);
 
 /* A copy of a text that lives as long as the tokenizer; NULL: no memory. */
-char *ph_tokenizer_keep(ph_tokenizer *t, const char *text, size_t length);
+char *ph_tokenizer_copy(ph_tokenizer *t, const char *text, size_t length);
 
 ph_status ph_add_normalizer(ph_tokenizer *t, ph_step step);
 ph_status ph_add_splitter(ph_tokenizer *t, ph_step step);

@@ -52,7 +52,7 @@ ph_status ph_file_text(ph_tokenizer_file *file, const ph_json_node *node,
     if (!member || member->kind != PH_JSON_STRING)
         return ph_file_bad(file, node, field, "a string");
     *length = member->length;
-    *text = ph_tokenizer_keep(file->t, member->text, member->length);
+    *text = ph_tokenizer_copy(file->t, member->text, member->length);
     return *text ? PH_OK : PH_OUT_OF_MEMORY;
 }
 

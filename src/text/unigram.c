@@ -60,7 +60,7 @@ static ph_status add_token(const ph_cut_model *model, ph_cutter *cutter,
     return ph_cutter_add(cutter, id == PH_TOKEN_NONE ? model->unknown : id, start, end);
 }
 
-/* Turns the links of the best path round: afterwards paths[start] says where the token
+/* Reverses the links of the best path: afterwards paths[start] says where the token
    that begins there ends. Neighbouring unknown tokens become one. */
 static void reverse_path(const ph_cut_model *model, ph_path *paths, size_t length)
 {
