@@ -109,7 +109,7 @@ static size_t find_flags(const ph_pieces *pieces, ph_text_range range, uint32_t 
         uint32_t point = 0;
         size_t step =
             (size_t)ph_utf8_decode(pieces->text.bytes + at, range.end - at, &point);
-        if (((ph_char_flags(pieces->unicode, point) & flags) == 0) == not ) break;
+        if (((ph_char_flags(pieces->unicode, point) & flags) == 0) == without) break;
         *before = at;
         at += step;
     }
