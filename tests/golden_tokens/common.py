@@ -23,7 +23,7 @@ class Args(ctypes.Structure):
 
 
 def library():
-    usual = os.path.join(ROOT, "build", "libpolyhead.so")
+    usual = os.path.join(ROOT, "build", "libpolyhead_model.so")
     lib = ctypes.CDLL(os.environ.get("POLYHEAD_SO", usual))
     for name in ("ph_tokenizer_free", "ph_encoder_free", "ph_detokenizer_free"):
         getattr(lib, name).argtypes = [ctypes.c_void_p]

@@ -4,7 +4,7 @@
     V/bin/python tests/golden_tokens/fuzz.py [--count N] [--seed S] FILE...
 
 FILE is a tokenizer.json. Prints the first differences, and one line per file; exit
-status 1 if there was any. Needs build/libpolyhead.so (make).
+status 1 if there was any. Needs build/libpolyhead_model.so (make).
 """
 
 import argparse
