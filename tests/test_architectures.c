@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "model/pass.h"
+#include "model/generate.h"
 
 #define FOLDER "tests/golden/checkpoints/"
 
@@ -103,6 +103,25 @@ static void compare_all(const char *path, ph_model *m, const ph_file *golden)
     ph_pass_free(p);
 }
 
+/* Token by token against caches, whatever ends a text. */
+static void compare_greedy(const char *path, ph_model *m, const ph_file *golden)
+{
+    const ph_tensor *ids = golden_tensor(golden, "ids", -1);
+    const ph_tensor *greedy = golden_tensor(golden, "greedy", -1);
+    int32_t found[20];
+    int count = 0;
+    if (!greedy) return;
+    m->marks.end_count = 0;
+    CHECK(ph_generate_tokens(m, &(ph_generation){0}, ids->data, (int)ids->shape[1], found,
+                             20, &count) == PH_OK,
+          "%s", ph_error(m->ctx));
+    CHECK(count == 20, "%s: %d tokens", path, count);
+    for (int i = 0; i < count; i++)
+        CHECK(found[i] == ((const int32_t *)greedy->data)[i],
+              "%s: token %d is %d, expected %d", path, i, found[i],
+              ((const int32_t *)greedy->data)[i]);
+}
+
 static void parity(void)
 {
     for (int i = 0; i < CHECKPOINTS; i++) {
@@ -115,10 +134,44 @@ static void parity(void)
         snprintf(path, sizeof path, "%s/golden.safetensors", checkpoints[i].golden);
         CHECK(ph_file_read(&golden, path, NULL) == PH_OK, "cannot read %s", path);
         compare_all(checkpoints[i].path, m, golden);
+        compare_greedy(checkpoints[i].path, m, golden);
         ph_file_free(golden);
         ph_model_free(m);
         ph_close(ctx);
     }
+}
+
+/* The tokenizer inside a GGUF file: here a token is a character after a start mark. */
+static void text(void)
+{
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    ph_word words[8];
+    int count = 0;
+    char out[64];
+    const int32_t prompt[] = {1, 3, 'a' - 29, 'b' - 29};
+    int32_t tokens[8];
+    CHECK(ph_model_read(&m, ctx, FOLDER "llama-gguf/model.gguf") == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(ph_model_split(m, "ab", words, 8, &count) == PH_OK && count == 4, "%d tokens",
+          count);
+    for (int i = 0; i < 4; i++)
+        CHECK(words[i].token == prompt[i], "token %d is %d", i, words[i].token);
+    CHECK(words[0].length == 0 && words[3].start == 1 && words[3].length == 1, "places");
+    CHECK(!strcmp(ph_model_token(m, prompt[3]), "b"), "%s", ph_model_token(m, prompt[3]));
+    CHECK(ph_model_splits(m) == PH_SPLIT_SUBWORDS, "split");
+    CHECK(ph_generate_tokens(m, &(ph_generation){0}, prompt, 4, tokens, 8, &count) ==
+              PH_OK,
+          "%s", ph_error(ctx));
+    CHECK(ph_generate(m, "ab", &(ph_generation){.max_tokens = 8}, out, sizeof out,
+                      NULL) == PH_OK,
+          "%s", ph_error(ctx));
+    size_t at = 0;
+    for (int i = 0; i < count; i++)
+        if (tokens[i] > 3)
+            CHECK(out[at++] == (char)(tokens[i] + 29), "generated '%s'", out);
+    ph_model_free(m);
+    ph_close(ctx);
 }
 
 /* ---- what is refused --------------------------------------------------------------- */
@@ -236,6 +289,7 @@ static void absent_and_null(void)
 }
 
 static const check_case cases[] = {{"parity", parity},
+                                   {"text", text},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
                                    {0, 0}};

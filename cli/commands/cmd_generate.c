@@ -324,6 +324,8 @@ static const char *const examples[] = {
     "an ISO date, after 'polyhead train dates'",
     "polyhead generate runs/text \"Once upon\" --temperature 0.8 --top-k 40",
     "continues a text, after 'polyhead train text FILE'",
+    "polyhead generate SmolLM2-135M-Instruct.Q4_1.gguf \"The capital of France is\"",
+    "the same with a published checkpoint and its own tokenizer",
     NULL};
 
 const ph_command command_generate = {
@@ -331,8 +333,9 @@ const ph_command command_generate = {
     .summary = "run a trained model on text",
     .usage = "MODEL [TEXT] [options]",
     .about =
-        "MODEL is a model file, the directory of a training, or pronouns, the model "
-        "in the program. Without TEXT every line of stdin is one, and each has its own "
+        "MODEL is a Hugging Face folder, a GGUF or llama2.c file (docs/MODELS.md), "
+        "a model file or the directory of a training, or pronouns, the model in the "
+        "program. Without TEXT every line of stdin is one, and each has its own "
         "answer: an empty one where the line is blank or refused.",
     .examples = examples,
     .options = table,

@@ -26,8 +26,9 @@ typedef struct look_choice {
 #define LOOK_SOURCE_OPTIONS(struct_name, field) \
     {.name = "model", .letter = 'm', .kind = PH_OPT_TEXT, .metavar = "FILE", \
      .at = offsetof(struct_name, field.model), .group = "What to look at", \
-     .help = "a checkpoint of ours; without it the model inside the program, which " \
-             "knows what words belong together in English and Chinese sentences"}, \
+     .help = "a Hugging Face folder, a GGUF or llama2.c file, or a checkpoint of ours; " \
+             "without it the model inside the program, which knows what words belong " \
+             "together in English and Chinese sentences"}, \
     {.name = "target", .kind = PH_OPT_TEXT, .metavar = "TEXT", \
      .at = offsetof(struct_name, field.target), \
      .help = "what the decoder of an encoder-decoder reads; without it what it " \

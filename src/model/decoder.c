@@ -116,7 +116,8 @@ static ph_status make_pass(const ph_decoder *d, int count, ph_pass **out)
     ph_pass_shape shape = {.batch = d->beams,
                            .source_len = both ? d->source_len : count,
                            .target_len = both ? count : 0,
-                           .capacity = d->model->config.max_len};
+                           .capacity = d->model->config.max_len,
+                           .last_logits = 1};
     PH_TRY(ph_pass_create(out, d->model, &shape));
     (*out)->caches = d->caches, (*out)->past = d->past, (*out)->encoded = d->encoded;
     return PH_OK;
@@ -184,13 +185,9 @@ ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, int count,
     if (count != 1) PH_TRY(make_pass(d, count, &pass));
     ph_status status = ph_pass_forward(pass, &batch, 0);
     if (status == PH_OK) status = ph_pass_logits(pass);
-    for (int b = 0; status == PH_OK && b < d->beams; b++) {
-        size_t last = ((size_t)b * (size_t)count + (size_t)count - 1) * vocab;
-        if (count > 1)
-            memcpy(d->step->logits + (size_t)b * vocab, pass->logits + last,
-                   vocab * sizeof(float));
-        d->past[b] += count;
-    }
+    if (status == PH_OK && count > 1)
+        memcpy(d->step->logits, pass->logits, (size_t)d->beams * vocab * sizeof(float));
+    for (int b = 0; status == PH_OK && b < d->beams; b++) d->past[b] += count;
     if (count != 1) ph_pass_free(pass);
     if (status == PH_OK) d->step->encoded = d->encoded = NULL;
     *logits = d->step->logits;

@@ -96,6 +96,12 @@ static int longest(const ph_pass *p)
     return ph_max(len, p->shape.capacity);
 }
 
+/* Rows of the last stack that have logits. */
+static int logit_rows(const ph_pass *p)
+{
+    return p->shape.last_logits ? p->shape.batch : p->stacks[p->stack_count - 1].rows;
+}
+
 static void layout(ph_pass *p, ph_arena *arena)
 {
     const ph_model *m = p->model;
@@ -116,7 +122,7 @@ static void layout(ph_pass *p, ph_arena *arena)
     if (p->shape.backward) layout_gradients(p, arena, rows);
     if (p->shape.encoder_only) return;
     if (m->output >= 0)
-        p->logits = ph_arena_floats(arena, (size_t)last->rows * (size_t)c->vocab);
+        p->logits = ph_arena_floats(arena, (size_t)logit_rows(p) * (size_t)c->vocab);
     else
         ph_links_layout(p, arena);
 }
@@ -301,11 +307,12 @@ double ph_pass_balance(const ph_pass *p)
 ph_status ph_pass_logits(ph_pass *p)
 {
     const ph_weight *w = &p->model->params[p->model->output];
-    ph_gemm g =
-        ph_product_transposed(p->stacks[p->stack_count - 1].rows, w->dims[0], w->dims[1],
-                              ph_pass_output(p),
-                              ph_model_matrix(p->model, p->block, p->model->output),
-                              p->logits);
+    int dim = w->dims[1], each = p->stacks[p->stack_count - 1].rows / logit_rows(p);
+    ph_matrix matrix = ph_model_matrix(p->model, p->block, p->model->output);
+    ph_gemm g = ph_product_transposed(logit_rows(p), w->dims[0], dim, ph_pass_output(p),
+                                      matrix, p->logits);
+    g.a = ph_pass_output(p) + (size_t)(each - 1) * (size_t)dim;
+    g.a_row = (int64_t)each * dim;
     return ph_model_multiply(p->model, &g, 1);
 }
 

@@ -34,7 +34,8 @@ typedef struct ph_pass_shape {
     int backward;                      /* 1: training, with dropout; 0: neither */
     int open;                          /* 1: heads are shown to `see` before wo */
     int encoder_only;                  /* BOTH: 1: nothing but the encoder */
-    int capacity; /* > 0: the decoder alone, with caches for so many tokens */
+    int capacity;    /* > 0: the decoder alone, with caches for so many tokens */
+    int last_logits; /* 1: logits of the last token of each text only */
 } ph_pass_shape;
 
 /* What an attention site caches of earlier tokens or of the encoder's output, with the
@@ -113,7 +114,7 @@ struct ph_pass {
     float *lanes;                  /* (threads, model_dim) */
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
     float *row_loss;               /* (rows) */
-    float *logits;                 /* (rows, vocab) */
+    float *logits;                 /* (rows, vocab); last_logits: (batch, vocab) */
     struct ph_links *links;
 
     void (*see)(void *user, int site, float *heads);

@@ -7,6 +7,7 @@ Needs transformers 5, torch, safetensors and gguf; the tests themselves never do
 what save_pretrained writes (config.json, model.safetensors or shards) and golden.safetensors:
 
     ids              tokens, int32
+    greedy           20 tokens that follow
     hidden.N         output_hidden_states, attention.N output_attentions (eager), logits
 
 computed in float64 from the weights as they are stored. Weights are loud (embeddings N(0,1),
@@ -56,6 +57,10 @@ def golden(folder, model, seed):
     values |= {f"attention.{i}": a[0].float() for i, a in enumerate(out.attentions)}
     if "logits" in out:
         values["logits"] = out.logits[0].float()
+        for _ in range(20):
+            with torch.no_grad():
+                ids = torch.cat([ids, model(ids).logits[:, -1].argmax(-1, keepdim=True)], 1)
+        values["greedy"] = ids[:, T:].to(torch.int32)
     save_file({k: v.contiguous() for k, v in values.items()}, f"{folder}/golden.safetensors")
 
 
@@ -179,6 +184,11 @@ def llama_gguf():
     w.add_block_count(2); w.add_embedding_length(64); w.add_feed_forward_length(96)
     w.add_head_count(4); w.add_head_count_kv(2); w.add_context_length(40); w.add_vocab_size(97)
     w.add_layer_norm_rms_eps(1e-3); w.add_rope_freq_base(500.0); w.add_rope_dimension_count(16)
+    w.add_tokenizer_model("llama")
+    w.add_token_list(["<unk>", "<s>", "</s>", "\u2581"] + [chr(c) for c in range(33, 126)])
+    w.add_token_scores([0.0] * 97)
+    w.add_token_types([2, 3, 3] + [1] * 94)
+    w.add_bos_token_id(1); w.add_eos_token_id(2); w.add_unk_token_id(0)
     inv = 500.0 ** (-np.arange(0, 16, 2) / 16)
     s = np.clip((32 * inv / (2 * np.pi) - 1) / 3, 0, 1)
     w.add_tensor("rope_freqs.weight", (1 / (s + (1 - s) / 8)).astype(np.float32))

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""real_models.py - greedy texts of trained models by polyhead and by transformers (f32).
+
+    tools/real-models FOLDER
+    python3 bench/real_models.py FOLDER [TOKENS]
+
+Needs transformers, torch and gguf. Each of 20 prompts is continued greedily; printed is how many
+texts are equal, and for others where they part and how far apart the reference's two best logits
+are there: a difference within rounding (1e-4 of the logits' rms) is a tie, not an error.
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/polyhead")
+PROMPTS = ["Once upon a time", "The dog was", "One day, a little boy", "There was a big tree",
+           "Lily and Tom", "The sun is", "A cat sat on", "In the garden", "My friend said",
+           "It was raining", "The capital of France is", "Water boils at", "She opened the door and",
+           "The old man", "A good recipe for", "The first thing", "Birds can", "When I was young",
+           "The king and the queen", "He did not know"]
+
+
+def stories(folder):
+    """A llama2.c file as a model of transformers, and its tokenizer as two functions."""
+    raw = open(f"{folder}/stories15M/stories15M.bin", "rb").read()
+    dim, hidden, layers, heads, kv, vocab, length = struct.unpack("<7i", raw[:28])
+    at, data = 0, np.frombuffer(raw[28:], np.float32)
+
+    def take(*shape):
+        nonlocal at
+        count = int(np.prod(shape))
+        at += count
+        return torch.tensor(data[at - count:at].reshape(shape))
+
+    def halves(w):  # interleaved pairs to halves
+        return w.reshape(heads, dim // heads // 2, 2, dim).transpose(1, 2).reshape(dim, dim)
+
+    m = LlamaForCausalLM(LlamaConfig(
+        vocab_size=vocab, hidden_size=dim, intermediate_size=hidden, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=kv, max_position_embeddings=length,
+        rms_norm_eps=1e-5, tie_word_embeddings=True))
+    s = {"model.embed_tokens.weight": take(vocab, dim)}
+    for name, shape in [("input_layernorm", (dim,)), ("self_attn.q_proj", (dim, dim)),
+                        ("self_attn.k_proj", (dim, dim)), ("self_attn.v_proj", (dim, dim)),
+                        ("self_attn.o_proj", (dim, dim)), ("post_attention_layernorm", (dim,)),
+                        ("mlp.gate_proj", (hidden, dim)), ("mlp.down_proj", (dim, hidden)),
+                        ("mlp.up_proj", (hidden, dim))]:
+        for i, w in enumerate(take(layers, *shape)):
+            s[f"model.layers.{i}.{name}.weight"] = halves(w) if name[10:] in ("q_proj", "k_proj") else w
+    s["model.norm.weight"] = take(dim)
+    s["lm_head.weight"] = s["model.embed_tokens.weight"]
+    m.load_state_dict(s)
+    raw, at, tokens, scores = open(f"{folder}/stories15M/tokenizer.bin", "rb").read(), 4, [], []
+    for _ in range(vocab):
+        score, size = struct.unpack("<fi", raw[at:at + 8])
+        tokens.append(raw[at + 8:at + 8 + size])
+        scores.append(score)
+        at += 8 + size
+    index = {t: i for i, t in reversed(list(enumerate(tokens)))}
+
+    def encode(text):
+        ids = [index[c.encode()] for c in " " + text]
+        while True:
+            pairs = [(scores[index[tokens[a] + tokens[b]]], -i) for i, (a, b) in enumerate(zip(ids, ids[1:]))
+                     if tokens[a] + tokens[b] in index]
+            if not pairs:
+                return [1] + ids
+            i = -max(pairs)[1]
+            ids[i:i + 2] = [index[tokens[ids[i]] + tokens[ids[i + 1]]]]
+
+    def decode(ids):
+        return b"".join(bytes([int(tokens[i][3:5], 16)]) if tokens[i].startswith(b"<0x") else tokens[i]
+                        for i in ids).decode("utf-8", "replace")
+    return f"{folder}/stories15M/stories15M.bin", m, encode, decode, [1, 2]
+
+
+def smollm2(folder):
+    name = "SmolLM2-135M-Instruct.Q4_1.gguf"
+    t = AutoTokenizer.from_pretrained(f"{folder}/smollm2", gguf_file=name)
+    m = AutoModelForCausalLM.from_pretrained(f"{folder}/smollm2", gguf_file=name, dtype=torch.float32)
+    return (f"{folder}/smollm2/{name}", m, lambda x: t(x, add_special_tokens=False).input_ids,
+            lambda ids: t.decode(ids, skip_special_tokens=True), [2])
+
+
+def reference(model, ids, count, ends):
+    """Greedy ids with the gap of the two best logits at each, in parts of the logits' rms."""
+    out, gaps, past, given = [], [], None, torch.tensor([ids])
+    with torch.no_grad():
+        while len(out) < count:
+            r = model(given, past_key_values=past, use_cache=True)
+            row, past = r.logits[0, -1], r.past_key_values
+            best = torch.topk(row, 2)
+            if int(best.indices[0]) in ends:
+                break
+            out.append(int(best.indices[0]))
+            gaps.append(float((best.values[0] - best.values[1]) / row.pow(2).mean().sqrt()))
+            given = torch.tensor([[out[-1]]])
+    return out, gaps
+
+
+def compare(name, folder, count):
+    path, model, encode, decode, ends = name(folder)
+    model.eval()
+    asked = subprocess.run([PROGRAM, "generate", path, "--max-tokens", str(count), "--json"],
+                           input="\n".join(PROMPTS) + "\n", capture_output=True, text=True, check=True)
+    answers = json.loads("[" + asked.stdout.replace("}\n{", "},{") + "]")
+    equal, ties = 0, 0
+    for prompt, answer in zip(PROMPTS, answers):
+        ids, gaps = reference(model, encode(prompt), count, ends)
+        found, wanted = answer["generated"], decode(ids)
+        if found.strip() == wanted.strip():
+            equal += 1
+            continue
+        shared = next((n for n in range(len(ids)) if not found.strip().startswith(decode(ids[:n + 1]).strip())),
+                      len(ids))
+        gap = gaps[shared] if shared < len(gaps) else float("nan")
+        ties += gap < 1e-4
+        print(f"  {prompt!r} parts at token {shared}, gap {gap:.2e}: {found.strip()[-60:]!r}")
+    print(f"{name.__name__}: {equal} of {len(PROMPTS)} texts of {count} tokens equal, {ties} part at a tie")
+
+
+if __name__ == "__main__":
+    for which in (stories, smollm2):
+        compare(which, sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200)
