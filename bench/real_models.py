@@ -62,7 +62,7 @@ def stories(folder):
         tokens.append(raw[at + 8:at + 8 + size])
         scores.append(score)
         at += 8 + size
-    index = {t: i for i, t in reversed(list(enumerate(tokens)))}
+    index = {t: i for i, t in enumerate(tokens)}  # the first 259 repeat single bytes
 
     def encode(text):
         ids = [index[c.encode()] for c in " " + text]

@@ -168,8 +168,9 @@ static void text(void)
           "%s", ph_error(ctx));
     size_t at = 0;
     for (int i = 0; i < count; i++)
-        if (tokens[i] > 3)
-            CHECK(out[at++] == (char)(tokens[i] + 29), "generated '%s'", out);
+        if (tokens[i] >= 3)
+            CHECK(out[at++] == (tokens[i] == 3 ? ' ' : (char)(tokens[i] + 29)),
+                  "generated '%s'", out);
     ph_model_free(m);
     ph_close(ctx);
 }

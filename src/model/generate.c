@@ -313,7 +313,8 @@ static ph_status run(const ph_model *m, const char *text, const ph_generation *h
     int limit = both ? max_len - 1 : max_len - prompt_count;
     if (how->max_tokens) limit = ph_min(limit, how->max_tokens);
     PH_TRY(ph_generate_tokens(m, how, prompt, prompt_count, tokens, limit, &count));
-    return ph_tokens_print(m, tokens, count, out, size, length);
+    ph_token_list before = {prompt, both ? 0 : prompt_count};
+    return ph_tokens_print(m, before, (ph_token_list){tokens, count}, out, size, length);
 }
 
 static ph_status generate(const ph_model *m, const char *text, const ph_generation *how,

@@ -92,7 +92,7 @@ static void sink_text(text_sink *s, const char *text, size_t length)
         if (s->used + 1 < s->size) s->out[s->used] = text[i];
 }
 
-static ph_status detokenize(const ph_model *m, const int32_t *tokens, int count,
+static ph_status detokenize(const ph_model *m, ph_token_list before, ph_token_list list,
                             text_sink *s)
 {
     char error[512] = "";
@@ -101,8 +101,10 @@ static ph_status detokenize(const ph_model *m, const int32_t *tokens, int count,
     const char *text = "";
     size_t length = 0;
     ph_status status = ph_detokenizer_create(&d, m->tokenizer, 1, &io);
-    for (int i = 0; status == PH_OK && i < count; i++) {
-        status = ph_detokenize(d, tokens[i], &text, &length);
+    for (int i = 0; status == PH_OK && i < before.count; i++)
+        status = ph_detokenize(d, before.tokens[i], &text, &length);
+    for (int i = 0; status == PH_OK && i < list.count; i++) {
+        status = ph_detokenize(d, list.tokens[i], &text, &length);
         if (status == PH_OK) sink_text(s, text, length);
     }
     if (status == PH_OK) status = ph_detokenize_end(d, &text, &length);
@@ -112,26 +114,26 @@ static ph_status detokenize(const ph_model *m, const int32_t *tokens, int count,
 }
 
 /* Words with blanks between. */
-static void join_words(const ph_model *m, const int32_t *tokens, int count, text_sink *s)
+static void join_words(const ph_model *m, ph_token_list list, text_sink *s)
 {
-    for (int i = 0; i < count; i++) {
-        const char *text = ph_model_token(m, tokens[i]);
-        char byte[2] = {(char)(tokens[i] - PH_TOKEN_FIRST), 0};
+    for (int i = 0; i < list.count; i++) {
+        const char *text = ph_model_token(m, list.tokens[i]);
+        char byte[2] = {(char)(list.tokens[i] - PH_TOKEN_FIRST), 0};
         if (m->vocab.split == PH_SPLIT_BYTES) text = byte;
         if (m->vocab.split == PH_SPLIT_WORDS && i) sink_text(s, " ", 1);
         sink_text(s, text, strlen(text));
     }
 }
 
-ph_status ph_tokens_print(const ph_model *m, const int32_t *tokens, int count, char *out,
-                          size_t size, int *length)
+ph_status ph_tokens_print(const ph_model *m, ph_token_list before, ph_token_list list,
+                          char *out, size_t size, int *length)
 {
     text_sink s = {out, size, 0};
     ph_status status = PH_OK;
     if (m->tokenizer)
-        status = detokenize(m, tokens, count, &s);
+        status = detokenize(m, before, list, &s);
     else
-        join_words(m, tokens, count, &s);
+        join_words(m, list, &s);
     if (size) out[s.used < size ? s.used : size - 1] = 0;
     if (length) *length = (int)s.used;
     return status;

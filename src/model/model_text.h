@@ -8,9 +8,15 @@
 
 struct ph_checkpoint;
 
-/* Tokens as text, like snprintf; its full length in *length, which may be NULL. */
-ph_status ph_tokens_print(const ph_model *m, const int32_t *tokens, int count, char *out,
-                          size_t size, int *length);
+/* Tokens that continue `before` as text, like snprintf; its full length in *length, which
+   may be NULL. What comes before decides whether a word begins with a blank. */
+typedef struct ph_token_list {
+    const int32_t *tokens;
+    int count;
+} ph_token_list;
+
+ph_status ph_tokens_print(const ph_model *m, ph_token_list before, ph_token_list list,
+                          char *out, size_t size, int *length);
 
 /* Tokenizer and marks of a checkpoint at path; a model may have no tokenizer. */
 ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
