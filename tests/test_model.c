@@ -278,7 +278,7 @@ static void cached(void)
                 b.batch.source_lens = NULL;
                 CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
                 CHECK(ph_pass_logits(b.p) == PH_OK, "%s", ph_error(b.ctx));
-                CHECK(ph_decoder_create(&d, b.m, 1, b.source, SOURCE) == PH_OK, "%s",
+                CHECK(ph_decoder_create(&d, b.m, 1, 0, b.source, SOURCE) == PH_OK, "%s",
                       ph_error(b.ctx));
                 const int32_t *tokens = arch == 2 ? b.target : b.source;
                 int len = arch == 2 ? TARGET : SOURCE;

@@ -175,8 +175,8 @@ static void cached(void)
                 int len = arch == 2 ? TARGET : SOURCE;
                 CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
                 CHECK(ph_pass_logits(b.p) == PH_OK, "%s", ph_error(b.ctx));
-                CHECK(ph_decoder_create(&d, b.m, 1, b.source, SOURCE) == PH_OK, "%s: %s",
-                      c.variant, ph_error(b.ctx));
+                CHECK(ph_decoder_create(&d, b.m, 1, 0, b.source, SOURCE) == PH_OK,
+                      "%s: %s", c.variant, ph_error(b.ctx));
                 for (int t = 0; t + chunk <= len; t += chunk) {
                     const float *logits = NULL;
                     CHECK(ph_decoder_feed(d, tokens + t, chunk, &logits) == PH_OK,
@@ -198,7 +198,7 @@ static void reordered(void)
         ph_decoder *all, *one;
         ph_config c = config_of(PH_ARCH_ENCODER_DECODER, v);
         make_bed(&b, &c, 2, 0);
-        CHECK(ph_decoder_create(&all, b.m, BEAMS, b.source, SOURCE) == PH_OK, "%s",
+        CHECK(ph_decoder_create(&all, b.m, BEAMS, 0, b.source, SOURCE) == PH_OK, "%s",
               ph_error(b.ctx));
         const float *logits = NULL, *alone = NULL;
         float first[BEAMS * VOCAB];
@@ -212,7 +212,7 @@ static void reordered(void)
         }
         memcpy(first, logits, sizeof first);
         for (int i = 0; i < BEAMS; i++) {
-            CHECK(ph_decoder_create(&one, b.m, 1, b.source, SOURCE) == PH_OK, "%s",
+            CHECK(ph_decoder_create(&one, b.m, 1, 0, b.source, SOURCE) == PH_OK, "%s",
                   ph_error(b.ctx));
             for (int t = 0; t < TARGET; t++) {
                 int32_t token = b.target[(t + 2 * (t < HALF ? from[i] : i)) % TARGET];
@@ -257,7 +257,7 @@ static void same_tokens(void)
             const float *logits = NULL;
             for (int i = 0; i < PROMPT; i++)
                 text[i] = (int32_t)(check_random(&state) % VOCAB);
-            CHECK(ph_decoder_create(&d, m, 1, NULL, 0) == PH_OK, "%s", ph_error(ctx));
+            CHECK(ph_decoder_create(&d, m, 1, 0, NULL, 0) == PH_OK, "%s", ph_error(ctx));
             for (int t = PROMPT; t <= LEN; t++) {
                 int first = t == PROMPT ? 0 : t - 1;
                 ph_batch batch = {.source = text};

@@ -12,7 +12,7 @@
 
 struct ph_decoder {
     ph_model *model;
-    int beams, source_len;
+    int beams, source_len, capacity;
     ph_pass *encoder; /* of an encoder-decoder */
     ph_pass *step;    /* one token for each text */
     ph_cache *caches; /* (sites) */
@@ -116,7 +116,7 @@ static ph_status make_pass(const ph_decoder *d, int count, ph_pass **out)
     ph_pass_shape shape = {.batch = d->beams,
                            .source_len = both ? d->source_len : count,
                            .target_len = both ? count : 0,
-                           .capacity = d->model->config.max_len,
+                           .capacity = d->capacity,
                            .last_logits = 1};
     PH_TRY(ph_pass_create(out, d->model, &shape));
     (*out)->caches = d->caches, (*out)->past = d->past, (*out)->encoded = d->encoded;
@@ -145,13 +145,14 @@ static ph_status build(ph_decoder *d, const int32_t *source)
 }
 
 ph_status ph_decoder_create(ph_decoder **out, const ph_model *model, int beams,
-                            const int32_t *source, int source_len)
+                            int capacity, const int32_t *source, int source_len)
 {
     ph_decoder *d = ph_ctx_alloc(model->ctx, sizeof *d);
     *out = NULL;
     if (!d) return ph_fail(model->ctx, PH_OUT_OF_MEMORY, "no memory for a decoder");
     *d = (ph_decoder){
         .model = (ph_model *)model, .beams = beams, .source_len = source_len};
+    d->capacity = capacity ? capacity : model->config.max_len;
     ph_status status = build(d, source);
     if (status == PH_OK)
         *out = d;
@@ -178,10 +179,10 @@ ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, int count,
     ph_pass *pass = d->step;
     size_t vocab = (size_t)d->model->config.vocab;
     ph_batch batch = {.source = tokens, .target = tokens};
-    if (d->past[0] + count > d->model->config.max_len)
+    if (d->past[0] + count > d->capacity)
         return ph_fail(d->model->ctx, PH_BAD_SHAPE,
-                       "the text reaches %d tokens, expected at most %d (max_len)",
-                       d->past[0] + count, d->model->config.max_len);
+                       "the text reaches %d tokens, expected at most %d",
+                       d->past[0] + count, d->capacity);
     if (count != 1) PH_TRY(make_pass(d, count, &pass));
     ph_status status = ph_pass_forward(pass, &batch, 0);
     if (status == PH_OK) status = ph_pass_logits(pass);

@@ -83,13 +83,20 @@ typedef struct generate_task {
     candidate *candidates; /* (vocab) */
 } generate_task;
 
+/* Tokens that the decoder sees: the prompt, or a start mark, and what it generates. */
+static int capacity_of(const generate_task *t)
+{
+    int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER;
+    return t->limit + (both ? 1 : t->prompt_count);
+}
+
 static ph_status run_single(generate_task *t)
 {
     int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER;
     int32_t token = t->m->marks.start;
     const float *logits = NULL;
     ph_decoder *d;
-    PH_TRY(ph_decoder_create(&d, t->m, 1, t->prompt, t->prompt_count));
+    PH_TRY(ph_decoder_create(&d, t->m, 1, capacity_of(t), t->prompt, t->prompt_count));
     ph_status status = both ? ph_decoder_feed(d, &token, 1, &logits)
                             : ph_decoder_feed(d, t->prompt, t->prompt_count, &logits);
     while (status == PH_OK && t->count < t->limit) {
@@ -242,8 +249,8 @@ static ph_status run_search(generate_task *t)
         if (!memory)
             return ph_fail(t->m->ctx, PH_OUT_OF_MEMORY, "no memory for a beam search");
     }
-    ph_status status =
-        ph_decoder_create(&s.decoder, t->m, s.beams, t->prompt, t->prompt_count);
+    ph_status status = ph_decoder_create(&s.decoder, t->m, s.beams, capacity_of(t),
+                                         t->prompt, t->prompt_count);
     if (status == PH_OK) status = search_loop(&s);
     ph_decoder_free(s.decoder);
     ph_ctx_release(t->m->ctx, memory);

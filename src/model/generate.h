@@ -8,10 +8,11 @@
 
 typedef struct ph_decoder ph_decoder;
 
-/* A decoder for a batch of `beams` texts; those of an encoder-decoder all belong to one
-   source, which is encoded here. */
+/* A decoder for a batch of `beams` texts of up to `capacity` tokens (0: max_len), which
+   its caches have memory for; those of an encoder-decoder all belong to one source, which
+   is encoded here. */
 ph_status ph_decoder_create(ph_decoder **out, const ph_model *model, int beams,
-                            const int32_t *source, int source_len);
+                            int capacity, const int32_t *source, int source_len);
 void ph_decoder_free(ph_decoder *decoder);
 
 /* Feeds `count` more tokens to each text, (beams, count); *logits (beams, vocab) of what
