@@ -141,6 +141,11 @@ PH_API ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *c
 /* path: a file of ph_model_write, a Hugging Face folder (config.json and
    model.safetensors or its shards), a GGUF file or a llama2.c file. */
 PH_API ph_status ph_model_read(ph_model **out, ph_ctx *ctx, const char *path);
+
+/* What is read in place from a checkpoint becomes f32 in memory of the model, which can
+   be trained and written then. If there is not enough memory the model is good for
+   ph_model_free only. */
+PH_API ph_status ph_model_own(ph_model *model);
 PH_API ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx); /* trained: pronouns */
 PH_API ph_status ph_model_write(const ph_model *model, const char *path);
 PH_API void ph_model_free(ph_model *model); /* accepts NULL; what uses it goes first */

@@ -141,6 +141,53 @@ static void parity(void)
     }
 }
 
+/* ---- in place ---------------------------------------------------------------------- */
+
+static void run_logits(ph_model *m, const ph_file *golden, int backward, float *logits)
+{
+    const ph_tensor *ids = golden_tensor(golden, "ids", -1);
+    ph_pass_shape shape = {.batch = 1, .source_len = (int)ids->shape[1]};
+    ph_batch batch = {.source = ids->data};
+    ph_pass *p;
+    shape.backward = backward;
+    CHECK(ph_pass_create(&p, m, &shape) == PH_OK, "%s", ph_error(m->ctx));
+    CHECK(ph_pass_forward(p, &batch, 0) == PH_OK, "%s", ph_error(m->ctx));
+    CHECK(ph_pass_logits(p) == PH_OK, "%s", ph_error(m->ctx));
+    memcpy(logits, p->logits, ids->shape[1] * (size_t)m->config.vocab * sizeof *logits);
+    ph_pass_free(p);
+}
+
+/* Matrices read in place give the bits of the same values as f32 in memory; of GPT-2's
+   folder only q, k and v are copied, which lie side by side. */
+static void in_place(void)
+{
+    static float stored[12 * 97], own[12 * 97];
+    for (int i = 0; i < CHECKPOINTS; i++) {
+        char path[256];
+        ph_ctx *ctx = open_ctx();
+        ph_model *m;
+        ph_file *golden;
+        CHECK(ph_model_read(&m, ctx, checkpoints[i].path) == PH_OK, "%s", ph_error(ctx));
+        for (int p = 0; p < m->param_count; p++) {
+            const ph_weight *w = &m->params[p];
+            int fused = strstr(checkpoints[i].path, "gpt2") &&
+                        strstr(w->name, "self.w") && !strstr(w->name, "self.wo");
+            int copied = w->rank < 2 || fused || strstr(w->name, "positions");
+            CHECK(copied == !w->stored.data, "%s: %s is %s", checkpoints[i].path, w->name,
+                  copied ? "not copied" : "copied");
+        }
+        snprintf(path, sizeof path, "%s/golden.safetensors", checkpoints[i].golden);
+        CHECK(ph_file_read(&golden, path, NULL) == PH_OK, "cannot read %s", path);
+        run_logits(m, golden, 0, stored);
+        CHECK(ph_model_own(m) == PH_OK && !m->checkpoint, "%s", ph_error(ctx));
+        run_logits(m, golden, 1, own);
+        CHECK(!memcmp(stored, own, sizeof own), "%s: other bits", checkpoints[i].path);
+        ph_file_free(golden);
+        ph_model_free(m);
+        ph_close(ctx);
+    }
+}
+
 /* The tokenizer inside a GGUF file: here a token is a character after a start mark. */
 static void text(void)
 {
@@ -290,6 +337,7 @@ static void absent_and_null(void)
 }
 
 static const check_case cases[] = {{"parity", parity},
+                                   {"in_place", in_place},
                                    {"text", text},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},

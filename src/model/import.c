@@ -12,8 +12,8 @@
 #include "base/half.h"
 #include "base/quant.h"
 #include "model/model.h"
-#include "model/store.h"
 #include "model/model_text.h"
+#include "model/store.h"
 
 /* ---- the configuration ------------------------------------------------------------- */
 
@@ -136,6 +136,24 @@ static ph_status read_tensor(ph_import *in, const ph_weight *w, float *to,
     return PH_OK;
 }
 
+/* Reads a matrix in place where passes can do that: a whole tensor, or some of its rows.
+   Columns of a fused matrix are not contiguous. */
+static ph_status map_tensor(ph_model *m, ph_import *in, int index, const ph_io *io)
+{
+    ph_stored *s = ph_import_find(in, m->params[index].name);
+    stored_form f = form_of(in, &m->params[index]);
+    ph_status status = ph_checkpoint_load(in->checkpoint, s, io);
+    if (status != PH_OK) return ph_fail(in->ctx, status, "%s", io->error);
+    if (f.rank != 2 || (f.first && !f.linear)) return PH_UNSUPPORTED;
+    if (!f.linear && f.shape[1] != (size_t)m->params[index].dims[1])
+        return PH_UNSUPPORTED;
+    size_t skipped = ph_dtype_bytes(s->tensor.type, f.first * f.shape[1]);
+    ph_matrix stored = {.data = (const char *)s->tensor.data + skipped,
+                        .type = s->tensor.type,
+                        .form = f.linear ? PH_FORM_LINEAR : PH_FORM_WHOLE};
+    return ph_model_store(m, index, stored);
+}
+
 /* ---- the model --------------------------------------------------------------------- */
 
 static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
@@ -146,9 +164,14 @@ static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
     ph_model *m = *out;
     for (int i = 0; i < m->param_count; i++) PH_TRY(check_tensor(in, &m->params[i]));
     PH_TRY(ph_import_check_read(in));
+    for (int i = 0; i < m->param_count; i++) {
+        ph_status status = map_tensor(m, in, i, io);
+        if (status != PH_OK && status != PH_UNSUPPORTED) return status;
+    }
     PH_TRY(ph_model_allocate(m));
     for (int i = 0; i < m->param_count; i++)
-        PH_TRY(read_tensor(in, &m->params[i], m->block + m->params[i].at, io));
+        if (!m->params[i].stored.data)
+            PH_TRY(read_tensor(in, &m->params[i], m->block + m->params[i].at, io));
     return PH_OK;
 }
 
@@ -162,7 +185,10 @@ ph_status ph_model_import(ph_model **out, ph_ctx *ctx, ph_checkpoint *checkpoint
     PH_TRY(ph_import_begin(&in, ctx, checkpoint));
     ph_status status = read_model(out, &in, &io);
     if (status == PH_OK) status = ph_tokens_import(*out, checkpoint, path);
-    if (status == PH_OK) return PH_OK;
+    if (status == PH_OK) {
+        (*out)->checkpoint = checkpoint; /* parameters lie in it */
+        return PH_OK;
+    }
     ph_model_free(*out);
     *out = NULL;
     return status;

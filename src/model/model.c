@@ -19,6 +19,7 @@
 
 #include "base/rng.h"
 #include "base/size.h"
+#include "checkpoint/checkpoint.h"
 #include "model/model.h"
 #include "variants/variants.h"
 
@@ -367,6 +368,7 @@ void ph_model_free(ph_model *m)
     if (!m) return;
     ph_vocab_free(&m->vocab, m->ctx);
     ph_tokenizer_free(m->tokenizer);
+    ph_checkpoint_free(m->checkpoint);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);
     ph_ctx_release(m->ctx, m->stacks[1].sublayers);
     ph_ctx_release(m->ctx, m->params);

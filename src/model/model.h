@@ -112,6 +112,7 @@ struct ph_model {
     size_t floats;      /* of the block */
     size_t decayed;     /* matrices come first: weight decay acts on these floats */
     float *block;
+    struct ph_checkpoint *checkpoint; /* that parameters are stored in, or NULL */
     ph_sinusoids *sinusoids;        /* tables so far, the longest first */
     int embed, output; /* parameters; output = embed where tied; -1: encoder */
     int links;         /* first of wq wk gate; -1: no encoder output */

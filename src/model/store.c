@@ -329,7 +329,7 @@ static ph_status read_model(ph_model **out, ph_ctx *ctx, const char *path)
     status = checkpoint->kind == PH_CHECKPOINT_OWN
                  ? read_own(out, ctx, path, checkpoint->directory)
                  : ph_model_import(out, ctx, checkpoint, path);
-    ph_checkpoint_free(checkpoint);
+    if (!*out || !(*out)->checkpoint) ph_checkpoint_free(checkpoint);
     return status;
 }
 

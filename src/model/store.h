@@ -27,7 +27,7 @@ ph_status ph_store_parse(ph_file **out, ph_ctx *ctx, const char *name, const voi
 ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
                          const char *name);
 
-/* The model in a checkpoint of another program. */
+/* The model in a checkpoint of another program, which it owns then. */
 struct ph_checkpoint;
 ph_status ph_model_import(ph_model **out, ph_ctx *ctx, struct ph_checkpoint *checkpoint,
                           const char *path);

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "checkpoint/checkpoint.h"
 #include "model/model.h"
 
 /* Whether passes read a parameter as a ph_matrix. */
@@ -49,6 +50,70 @@ void ph_model_row(const ph_model *m, const float *block, int index, int row, flo
     const void *from = ph_at(w.data, w.type, (int64_t)row * n);
     if (whole) m->ctx->kernels->load_row(to, from, whole, w.type, 1.0f);
     for (int i = whole; i < n; i++) to[i] = ph_element(from, w.type, i);
+}
+
+/* ---- parameters of its own --------------------------------------------------------- */
+
+static void copy_stored(const ph_weight *p, ph_matrix from, float *to)
+{
+    size_t rows = (size_t)p->dims[0], columns = (size_t)p->dims[1];
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++) {
+            size_t at = from.form == PH_FORM_LINEAR ? c * rows + r : r * columns + c;
+            to[r * columns + c] = ph_element(from.data, from.type, (int64_t)at);
+        }
+}
+
+/* Where parameters lay before; entries of `at` are those of the old block. */
+typedef struct old_places {
+    float *block;
+    ph_matrix *stored;
+    size_t *at;
+} old_places;
+
+static ph_status move_all(ph_model *m, const old_places *old)
+{
+    for (int i = 0; i < m->param_count; i++) {
+        old->stored[i] = m->params[i].stored, old->at[i] = m->params[i].at;
+        m->params[i].stored = (ph_matrix){0};
+    }
+    m->block = NULL;
+    ph_ctx_release(m->ctx, m->tensors);
+    m->tensors = NULL;
+    PH_TRY(ph_model_layout(m));
+    PH_TRY(ph_model_allocate(m));
+    for (int i = 0; i < m->param_count; i++) {
+        const ph_weight *p = &m->params[i];
+        if (old->stored[i].data)
+            copy_stored(p, old->stored[i], m->block + p->at);
+        else
+            memcpy(m->block + p->at, old->block + old->at[i], p->count * sizeof(float));
+    }
+    return PH_OK;
+}
+
+static ph_status own_all(ph_model *m)
+{
+    size_t count = (size_t)m->param_count;
+    old_places old = {m->block, ph_ctx_alloc(m->ctx, count * sizeof *old.stored),
+                      ph_ctx_alloc(m->ctx, count * sizeof *old.at)};
+    ph_status status =
+        old.stored && old.at
+            ? move_all(m, &old)
+            : ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu parameters", count);
+    ph_ctx_release(m->ctx, old.stored);
+    ph_ctx_release(m->ctx, old.at);
+    if (status != PH_OK) return status;
+    ph_ctx_release(m->ctx, old.block);
+    ph_checkpoint_free(m->checkpoint);
+    m->checkpoint = NULL;
+    return PH_OK;
+}
+
+ph_status ph_model_own(ph_model *m)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, m->checkpoint ? own_all(m) : PH_OK);
 }
 
 ph_status ph_model_check_own(const ph_model *m, const char *what)
