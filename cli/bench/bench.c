@@ -195,6 +195,12 @@ static void print_result(const bench_shape *shape, const bench_result *r)
     fflush(stdout);
 }
 
+static const char *type_name(const bench_shape *s)
+{
+    return s->dtype <= PH_BF16 ? cli_dtype_names[s->dtype]
+                               : ph_dtype_name((ph_dtype)s->dtype);
+}
+
 static void json_shape(ph_json_writer *j, const bench_shape *shape)
 {
     char text[32];
@@ -207,7 +213,7 @@ static void json_shape(ph_json_writer *j, const bench_shape *shape)
     ph_json_integer(j, "q_len", shape->q_len);
     ph_json_integer(j, "kv_len", shape->kv_len);
     ph_json_integer(j, "head_dim", shape->dim);
-    ph_json_string(j, "dtype", cli_dtype_names[shape->dtype]);
+    ph_json_string(j, "dtype", type_name(shape));
     ph_json_bool(j, "causal", shape->causal);
 }
 
@@ -247,7 +253,7 @@ static int print_list(const bench_session *s)
         if (b->batch) snprintf(batch, sizeof batch, "%d", b->batch);
         printf("%s%-25s%s %5s %5d %4d %5d %5d %4d %s%s\n", term_on(stdout, TERM_NAME),
                b->name, term_on(stdout, TERM_PLAIN), batch, b->q_heads, b->kv_heads,
-               b->q_len, b->kv_len, b->dim, cli_dtype_names[b->dtype],
+               b->q_len, b->kv_len, b->dim, type_name(b),
                b->causal ? ", causal" : "");
     }
     return EXIT_OK;
@@ -462,11 +468,11 @@ const ph_command command_bench = {
     .usage = "[NAME...] [options]",
     .about =
         "NAME is a shape, a group (short, training, prefill, long, odd, gqa, decode, "
-        "paged, backward, layer) or a pattern. GFLOP/s count useful work of the best "
-        "run: causal half, backward five products, a layer its projections too, its "
-        "training step forward and backward. Shares compare it with the best peak and "
-        "read bandwidth measured in between, with as many threads and the instructions "
-        "of the kernels in use (--isa).",
+        "paged, backward, layer, few-rows) or a pattern. GFLOP/s count useful work of "
+        "the best run: causal half, backward five products, a layer its projections too, "
+        "its training step forward and backward. Shares compare it with the best peak "
+        "and read bandwidth measured in between, with as many threads and the "
+        "instructions of the kernels in use (--isa).",
     .examples = examples,
     .options = table,
     .size = sizeof(bench_options),

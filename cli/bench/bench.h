@@ -45,6 +45,10 @@ double bench_forward_flops(const bench_shape *shape);
 ph_status bench_forward_run(void *state);
 void bench_attention_close(void *state);
 
+/* Decoding through layers whose matrices are stored as dtype says, (out, in) and
+   (in, out) (bench_few_rows.c). */
+extern const bench_job bench_few_rows_linear, bench_few_rows_whole;
+
 /* Which variants are to be measured beside plain attention. */
 typedef struct bench_choice {
     const char *const *words; /* names and patterns; none: all */

@@ -90,7 +90,14 @@ static const bench_job decode = {forward_open, bench_forward_run, bench_attentio
 
 /* ---- the table ---- */
 
-enum { F32 = PH_F32, F16 = PH_F16, BF16 = PH_BF16 };
+enum {
+    F32 = PH_F32,
+    F16 = PH_F16,
+    BF16 = PH_BF16,
+    Q8_0 = PH_Q8_0,
+    Q4_0 = PH_Q4_0,
+    Q4_1 = PH_Q4_1
+};
 
 /* clang-format off */
 const bench_shape bench_shapes[] = {
@@ -148,11 +155,24 @@ const bench_shape bench_shapes[] = {
     {"layer-512", &bench_layer_forward,       4,  8,  8,  512,  512,  64, F32,  0},
     {"layer-512-train", &bench_layer_train,   4,  8,  8,  512,  512,  64, F32,  0},
     {"layer-512-train-bf16", &bench_layer_train, 4, 8, 8, 512,  512,  64, BF16, 0},
+    {"few-rows-2048-f32",   &bench_few_rows_linear, 1, 32, 32, 1, 1, 64, F32,  0},
+    {"few-rows-2048-bf16",  &bench_few_rows_linear, 1, 32, 32, 1, 1, 64, BF16, 0},
+    {"few-rows-4096-bf16",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, BF16, 0},
+    {"few-rows-4096-q8_0",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q8_0, 0},
+    {"few-rows-4096-q4_0",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q4_0, 0},
+    {"few-rows-4096-q4_1",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q4_1, 0},
+    {"few-rows-in-out-f32",  &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, F32,  0},
+    {"few-rows-in-out-bf16", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, BF16, 0},
+    {"few-rows-in-out-q8_0", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, Q8_0, 0},
+    {"few-rows-in-out-q4_0", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, Q4_0, 0},
     {.name = NULL}};
 /* clang-format on */
 
 int bench_group(const bench_shape *shape)
 {
+    static const char few_rows[] = "few-rows"; /* the one group with a dash */
+    const size_t dashed = sizeof few_rows - 1;
+    if (!strncmp(shape->name, few_rows, dashed)) return (int)dashed;
     return (int)strcspn(shape->name, "-");
 }
 

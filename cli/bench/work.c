@@ -70,7 +70,7 @@ void work_fill(void *data, size_t count, ph_dtype dtype, uint64_t seed)
 
 /* Large tensors get large pages, as a serious cache of keys and values would: without
    them the time goes into address translation and not into attention. */
-static void *allocate(size_t bytes)
+void *work_allocate(size_t bytes)
 {
     enum { LARGE = 2 << 20 };
     size_t align = bytes >= LARGE ? LARGE : 64;
@@ -121,7 +121,7 @@ static ph_status fill(work *w)
         if ((i == K || i == V) && w->attn.kv_dtype) dtype = w->attn.kv_dtype;
         w->memory[i].bytes = ph_dtype_bytes(dtype, count[i]);
         if (!count[i]) continue;
-        w->memory[i].data = allocate(w->memory[i].bytes);
+        w->memory[i].data = work_allocate(w->memory[i].bytes);
         if (!w->memory[i].data) return PH_OUT_OF_MEMORY;
         if (i < INPUTS)
             work_fill(w->memory[i].data, count[i], dtype, (uint64_t)i << 40);

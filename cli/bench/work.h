@@ -34,6 +34,9 @@ ph_status work_backward(work *w); /* only where attn.backward is set */
 /* 1 if both gave the same bits in every output. */
 int work_same(const work *a, const work *b);
 
+/* Memory in large pages where it is large; NULL: there is none. Released by free. */
+void *work_allocate(size_t bytes);
+
 /* Random values in [-1, 1) of any type. */
 void work_fill(void *data, size_t count, ph_dtype dtype, uint64_t seed);
 

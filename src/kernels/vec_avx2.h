@@ -88,6 +88,10 @@ V vint vi_xor(vint a, vint b) { return _mm256_xor_si256(a, b); }
 #define vi_srl(a, n) _mm256_srli_epi32(a, n)
 #define vi_sra(a, n) _mm256_srai_epi32(a, n)
 V vint vi_and(vint a, vint b) { return _mm256_and_si256(a, b); }
+V vint vi_and_xor(vint a, vint b, vint c) /* (a & b) ^ c */
+{
+    return _mm256_xor_si256(_mm256_and_si256(a, b), c);
+}
 V vint v_bits(vec a) { return _mm256_castps_si256(a); }
 V vec v_float(vint a) { return _mm256_castsi256_ps(a); }
 V vec v_from_int(vint a) { return _mm256_cvtepi32_ps(a); }

@@ -71,6 +71,10 @@ V vint vi_xor(vint a, vint b) { return _mm512_xor_si512(a, b); }
 #define vi_srl(a, n) _mm512_srli_epi32(a, n)
 #define vi_sra(a, n) _mm512_srai_epi32(a, n)
 V vint vi_and(vint a, vint b) { return _mm512_and_si512(a, b); }
+V vint vi_and_xor(vint a, vint b, vint c) /* (a & b) ^ c */
+{
+    return _mm512_ternarylogic_epi32(a, b, c, 0x6a);
+}
 V vmask vi_below(vint a, vint b) { return _mm512_cmplt_epu32_mask(a, b); }
 V vint v_bits(vec a) { return _mm512_castps_si512(a); }
 V vec v_float(vint a) { return _mm512_castsi512_ps(a); }

@@ -78,6 +78,10 @@ V vint vi_xor(vint a, vint b) { return veorq_u32(a, b); }
 #define vi_srl(a, n) vshrq_n_u32(a, n)
 #define vi_sra(a, n) vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(a), n))
 V vint vi_and(vint a, vint b) { return vandq_u32(a, b); }
+V vint vi_and_xor(vint a, vint b, vint c) /* (a & b) ^ c */
+{
+    return veorq_u32(vandq_u32(a, b), c);
+}
 V vmask vi_below(vint a, vint b) { return vcltq_u32(a, b); }
 V vint v_bits(vec a) { return vreinterpretq_u32_f32(a); }
 V vec v_float(vint a) { return vreinterpretq_f32_u32(a); }
