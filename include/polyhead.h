@@ -49,7 +49,8 @@
  *   1. s = scale * q.k, then s += bias, s += relative[j - position of i],
  *      s -= alibi * |position of i - j|
  *   2. s = softcap * tanh(s / softcap)
- *   3. key j is hidden from row i by: the band, kv_lens, visible = 0, bias = -inf
+ *   3. key j is hidden from row i by: the band, kv_lens, visible = 0, bias = -inf; in a
+ *      ragged batch a row sees keys of its own sequence only
  *   4. softmax over the visible keys, together with the sink if there is one
  *   - A hidden key or value takes no part in the arithmetic: NaN or Inf there changes
  *     no bit.
@@ -257,11 +258,24 @@ typedef enum ph_mask {
 /* Where query 0 is among the keys: position of row i = i + offset. With PH_MASK_CAUSAL
    or PH_MASK_BAND it must be set whenever q_len and kv_len differ. */
 typedef enum ph_anchor {
-    PH_ANCHOR_UNSET = 0, /* offset 0 */
+    PH_ANCHOR_UNSET = 0, /* offset 0; ragged, with a mask: PH_ANCHOR_END */
     PH_ANCHOR_OFFSET,    /* offset = q_offset (0: top-left; may be negative) */
     PH_ANCHOR_END        /* bottom-right: the last valid query is at the last valid key:
                             offset = kv_lens[b] - q_lens[b] or the plan's lengths */
 } ph_anchor;
+
+/* Sequences of different lengths side by side, without padding: batch of them, sequence b
+   is tokens [q_offsets[b], q_offsets[b + 1]) of tensors that have q_total tokens and no
+   batch axis (strides.batch is 0). Wherever this header says (batch, heads, q_len, ...)
+   it is then (heads, q_total, ...); (batch, ..., kv_len) of the keys likewise with
+   kv_total. Each sequence has the bits it has alone, at its place in the batch. No bias,
+   no visible. */
+typedef enum ph_ragged {
+    PH_RAGGED_NONE = 0,
+    PH_RAGGED_ALL,    /* queries and keys */
+    PH_RAGGED_QUERIES /* queries only: keys are (batch, heads, kv_len, dim), with kv_lens,
+                         as caches are */
+} ph_ragged;
 
 typedef enum ph_gate { PH_GATE_HEAD = 0, PH_GATE_ROW } ph_gate;
 
@@ -302,6 +316,10 @@ typedef struct ph_attn {
     const char *variant; /* "name" or "name:key=value,...", several with '+' between;
                             NULL: "mha". See ph_variant_heads for "gqa:G" and "mqa" */
     int backward;        /* 1: the plan must support ph_backward */
+
+    ph_ragged ragged;      /* then q_len, kv_len are of the longest sequence; 0: totals */
+    int q_total, kv_total; /* tokens of all sequences; kv_total with PH_RAGGED_ALL */
+
     uint64_t reserved[16];
 } ph_attn;
 
@@ -361,6 +379,10 @@ typedef struct ph_args {
     const int32_t *q_lens;  /* (batch) valid queries; padding rows are treated as rows
                                whose gate is 0 */
     const int32_t *kv_lens; /* (batch) valid keys */
+    const int32_t *q_offsets;  /* ragged: (batch + 1) ascending from 0 to q_total; q_lens
+                                  is NULL */
+    const int32_t *kv_offsets; /* PH_RAGGED_ALL: likewise to kv_total, kv_lens is NULL;
+                                  NULL: those of the queries */
     const int32_t *page_table; /* (batch, kv_len / page_len rounded up), with page_len:
                                   key j of batch row b lies in page
                                   page_table[b][j / page_len] at j % page_len. Entries
@@ -403,7 +425,8 @@ PH_API ph_status ph_backward(const ph_plan *plan, const ph_args *args,
    Everything here is recomputed from q, k and lse, block by block; only `weights` itself
    has T x T elements. Pointers that are NULL are not computed. */
 typedef struct ph_look_at {
-    float *weights; /* (batch, q_heads, q_len, kv_len), all of them */
+    float *weights; /* (batch, q_heads, q_len, kv_len), all of them; ragged: (q_heads,
+                       q_total, kv_len), keys counted from the first of the sequence */
     float *col_sum; /* (batch, q_heads, kv_len) sum over the rows */
     float *entropy; /* (batch, q_heads, q_len) -sum w ln w, natural log */
 

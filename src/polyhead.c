@@ -76,7 +76,7 @@ static size_t lse_bytes(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     ph_arena arena = {0};
-    ph_arena_floats(&arena, (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len);
+    ph_arena_floats(&arena, (size_t)a->q_heads * ph_attn_rows(a));
     return arena.used;
 }
 
@@ -146,7 +146,7 @@ static ph_status check_values(const ph_plan *plan, const char *name, const float
 static ph_status check_all_values(const ph_plan *plan, const ph_args *args)
 {
     const ph_attn *a = &plan->attn;
-    int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
+    int64_t rows = a->q_heads * (int64_t)ph_attn_rows(a);
     int64_t cells = (int64_t)a->bias.batch * a->bias.heads * a->bias.q_len * a->kv_len;
     PH_TRY(check_values(plan, "bias", args->bias, cells, 1));
     PH_TRY(check_values(plan, "gate", args->gate,
@@ -159,6 +159,7 @@ static ph_status check_all_values(const ph_plan *plan, const ph_args *args)
 
 static ph_status check_tensors(const ph_plan *plan, const ph_args *args)
 {
+    PH_TRY(ph_check_sequences(plan, args));
     PH_TRY(check_lens(plan, "q_lens", args->q_lens, plan->attn.q_len));
     PH_TRY(check_lens(plan, "kv_lens", args->kv_lens, plan->attn.kv_len));
     PH_TRY(ph_check_table(plan, args));
@@ -208,7 +209,7 @@ static ph_status check_args(const ph_plan *plan, const ph_args *args)
     const ph_attn *a = &plan->attn;
     if (!args) return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "args is NULL");
     PH_CHECK_RESERVED(plan->ctx, "ph_args", args->reserved);
-    PH_TRY(need(plan, "q", args->q, (int64_t)a->batch * a->q_len * a->qk_dim));
+    PH_TRY(need(plan, "q", args->q, (int64_t)ph_attn_rows(a) * a->qk_dim));
     PH_TRY(need_keys(plan, "k", args->k, a->qk_dim));
     if (args->page_table && !a->page_len)
         return ph_fail(
@@ -277,6 +278,7 @@ static ph_status begin(ph_call *call, const ph_plan *plan, const ph_args *args,
                       .attn = &plan->attn,
                       .args = args,
                       .grads = grads,
+                      .kv_offsets = args->kv_offsets ? args->kv_offsets : args->q_offsets,
                       .shared = space,
                       .lanes = (char *)space + plan->shared_bytes[what],
                       .lane_bytes = plan->lane_bytes[what],
@@ -296,7 +298,7 @@ ph_status ph_check_forward(const ph_plan *plan, const ph_args *args)
     const ph_attn *a = &plan->attn;
     PH_TRY(check_args(plan, args));
     PH_TRY(need_keys(plan, "v", args->v, a->v_dim));
-    PH_TRY(need(plan, "out", args->out, (int64_t)a->batch * a->q_len * a->v_dim));
+    PH_TRY(need(plan, "out", args->out, (int64_t)ph_attn_rows(a) * a->v_dim));
     return check_look(plan, args->look);
 }
 
@@ -327,7 +329,7 @@ static ph_status look(const ph_plan *plan, const ph_args *args)
     PH_TRY(check_args(plan, args));
     if (!args->look)
         return ph_fail(plan->ctx, PH_BAD_ARGUMENT, "look is NULL, expected what to fill");
-    PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
+    PH_TRY(need(plan, "lse", args->lse, (int64_t)ph_attn_rows(a)));
     PH_TRY(check_look(plan, args->look));
     PH_TRY(check_alias(plan, args, NULL, PH_DO_LOOK));
     return run_look(plan, args);
@@ -360,10 +362,10 @@ static ph_status check_grads(const ph_plan *plan, const ph_args *args, const ph_
             return ph_fail(plan->ctx, PH_BAD_ARGUMENT,
                            "d%s is wanted but %s is NULL, expected the tensor",
                            plan->needs.extra[e].name, plan->needs.extra[e].name);
-    int64_t out = (int64_t)a->batch * a->q_len * a->v_dim;
+    int64_t out = (int64_t)ph_attn_rows(a) * a->v_dim;
     PH_TRY(need(plan, "dout", g->dout, out));
     PH_TRY(need(plan, "out", args->out, out));
-    PH_TRY(need(plan, "lse", args->lse, (int64_t)a->batch * a->q_len));
+    PH_TRY(need(plan, "lse", args->lse, (int64_t)ph_attn_rows(a)));
     return need_keys(plan, "v", args->v, a->v_dim);
 }
 

@@ -12,7 +12,8 @@
 static inline int64_t ph_row_at(const ph_call *call, const ph_strides *s, int batch,
                                 int head, int token)
 {
-    (void)call;
+    if (call->attn->ragged)
+        return head * s->head + (call->args->q_offsets[batch] + token) * s->time;
     return batch * s->batch + head * s->head + token * s->time;
 }
 
@@ -21,6 +22,8 @@ static inline int64_t ph_row_at(const ph_call *call, const ph_strides *s, int ba
 static inline int64_t ph_row_index(const ph_call *call, int batch, int head, int token)
 {
     const ph_attn *a = call->attn;
+    if (a->ragged)
+        return (int64_t)head * a->q_total + call->args->q_offsets[batch] + token;
     return ((int64_t)batch * a->q_heads + head) * a->q_len + token;
 }
 
@@ -30,6 +33,8 @@ static inline int64_t ph_key_at(const ph_call *call, const ph_strides *s, int ba
 {
     const int page_len = call->attn->page_len;
     int64_t block = batch;
+    if (call->attn->ragged == PH_RAGGED_ALL)
+        return head * s->head + (call->kv_offsets[batch] + key) * s->time;
     if (page_len) {
         block = call->args->page_table[block * call->plan->table_len + key / page_len];
         key %= page_len;
@@ -48,7 +53,25 @@ static inline int ph_key_run(const ph_call *call, int key)
 static inline int64_t ph_key_index(const ph_call *call, int batch, int head, int key)
 {
     const ph_attn *a = call->attn;
+    if (a->ragged == PH_RAGGED_ALL)
+        return (int64_t)head * a->kv_total + call->kv_offsets[batch] + key;
     return ((int64_t)batch * a->q_heads + head) * a->kv_len + key;
+}
+
+/* Index of a query, and of a key, in a packed (batch, len) tensor: what a variant has of
+   each token. */
+static inline int64_t ph_token_index(const ph_call *call, int batch, int token)
+{
+    const ph_attn *a = call->attn;
+    if (a->ragged) return call->args->q_offsets[batch] + token;
+    return (int64_t)batch * a->q_len + token;
+}
+
+static inline int64_t ph_key_token_index(const ph_call *call, int batch, int key)
+{
+    const ph_attn *a = call->attn;
+    if (a->ragged == PH_RAGGED_ALL) return call->kv_offsets[batch] + key;
+    return (int64_t)batch * a->kv_len + key;
 }
 
 #endif

@@ -5,7 +5,7 @@
 
 /* Sizes in elements; plans were checked, so none overflows. */
 typedef struct elements {
-    size_t rows, heads, keys, bias, visible, gate, relative;
+    size_t rows, heads, keys, columns, bias, visible, gate, relative;
 } elements;
 
 static size_t cells(const ph_broadcast *shape, size_t keys)
@@ -16,10 +16,11 @@ static size_t cells(const ph_broadcast *shape, size_t keys)
 static elements elements_of(const ph_attn *a)
 {
     size_t heads = (size_t)a->q_heads, keys = (size_t)a->kv_len;
-    size_t rows = (size_t)a->batch * heads * (size_t)a->q_len;
+    size_t rows = heads * ph_attn_rows(a);
     return (elements){.rows = rows,
                       .heads = heads,
                       .keys = keys,
+                      .columns = heads * ph_attn_keys(a),
                       .bias = cells(&a->bias, keys),
                       .visible = cells(&a->visible, keys),
                       .gate = a->gate == PH_GATE_HEAD ? heads : rows,
@@ -37,8 +38,7 @@ static void add_look(ph_mem_ranges *s, const ph_attn *a, const ph_look_at *look)
     elements n = elements_of(a);
     size_t top = n.rows * (size_t)(look->top_k > 0 ? look->top_k : 0);
     add_floats(s, "look.", "weights", look->weights, n.rows * n.keys, PH_WRITTEN);
-    add_floats(s, "look.", "col_sum", look->col_sum, (size_t)a->batch * n.heads * n.keys,
-               PH_WRITTEN);
+    add_floats(s, "look.", "col_sum", look->col_sum, n.columns, PH_WRITTEN);
     add_floats(s, "look.", "entropy", look->entropy, n.rows, PH_WRITTEN);
     add_floats(s, "look.", "top_weight", look->top_weight, top, PH_WRITTEN);
     ph_mem_ranges_add(s, "look.", "top_index", look->top_index, top * sizeof(int32_t),
@@ -50,7 +50,7 @@ static void add_look(ph_mem_ranges *s, const ph_attn *a, const ph_look_at *look)
 void ph_alias_args(ph_mem_ranges *s, const ph_attn *a, const ph_args *args, int what)
 {
     elements n = elements_of(a);
-    size_t lens = (size_t)a->batch * sizeof(int32_t);
+    size_t lens = (size_t)a->batch * sizeof(int32_t), offsets = lens + sizeof(int32_t);
     add_floats(s, "", "lse", args->lse, n.rows, what == PH_DO_FORWARD);
     add_floats(s, "", "bias", args->bias, n.bias, PH_READ);
     ph_mem_ranges_add(s, "", "visible", args->visible, n.visible, PH_READ);
@@ -60,6 +60,8 @@ void ph_alias_args(ph_mem_ranges *s, const ph_attn *a, const ph_args *args, int 
     add_floats(s, "", "relative", args->relative, n.relative, PH_READ);
     ph_mem_ranges_add(s, "", "q_lens", args->q_lens, lens, PH_READ);
     ph_mem_ranges_add(s, "", "kv_lens", args->kv_lens, lens, PH_READ);
+    ph_mem_ranges_add(s, "", "q_offsets", args->q_offsets, offsets, PH_READ);
+    ph_mem_ranges_add(s, "", "kv_offsets", args->kv_offsets, offsets, PH_READ);
     if (a->page_len)
         ph_mem_ranges_add(s, "", "page_table", args->page_table,
                           lens * (size_t)ph_div_up(a->kv_len, a->page_len), PH_READ);
@@ -88,11 +90,12 @@ static void add_rows(ph_mem_ranges *s, const ph_attn *a, const char *const names
                      const void *const base[4], const ph_strides *const strides[4],
                      const int written[4], int heads)
 {
+    int batch = a->ragged ? 1 : a->batch, rows = a->ragged ? a->q_total : a->q_len;
     int blocks = ph_key_blocks(a), keys = ph_key_block_len(a);
-    const int sizes[4][4] = {{a->batch, a->q_heads, a->q_len, a->qk_dim},
+    const int sizes[4][4] = {{batch, a->q_heads, rows, a->qk_dim},
                              {blocks, a->k_heads, keys, a->qk_dim},
                              {blocks, a->v_heads, keys, a->v_dim},
-                             {a->batch, heads, a->q_len, a->v_dim}};
+                             {batch, heads, rows, a->v_dim}};
     const ph_dtype types[4] = {a->dtype, ph_kv_type(a), ph_kv_type(a), a->dtype};
     for (int i = 0; i < 4; i++)
         ph_spans_add_rows(s, names[i], base[i], types[i], sizes[i], strides[i],

@@ -397,26 +397,26 @@ static int has_twins(const ph_call *call)
     return call->twin && call->plan->group == 1 && !call->args->gate;
 }
 
-void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int item,
-                  int chunk, ph_dq_target target)
+void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int batch,
+                  int head0, int chunk, ph_dq_target target)
 {
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
     chunk_worker w;
     take_worker(plan, &arena, &w);
 
-    int clusters = a->q_heads / plan->cluster, batch = item / clusters;
-    int head0 = item % clusters * plan->cluster, k0 = chunk * PH_CHUNK;
+    int k0 = chunk * PH_CHUNK;
     int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
     int64_t dk_size = (int64_t)PH_CHUNK * w.k_row, dv_size = (int64_t)PH_CHUNK * w.v_row;
-    int n = ph_min(PH_CHUNK, a->kv_len - k0);
+    const ph_extent extent = ph_rows_extent(call, batch);
+    int n = ph_min(PH_CHUNK, extent.kv_size - k0);
     for (int h = 0; h < plan->cluster / per_k; h++)
         memset(w.dk + h * dk_size, 0, sum_floats(n, w.k_row) * sizeof(float));
     for (int h = 0; h < plan->cluster / per_v; h++)
         memset(w.dv + h * dv_size, 0, sum_floats(n, w.v_row) * sizeof(float));
     w.maps = has_twins(call) ? 2 : 1;
     /* Some rows are not computed, and blocks add to the others. */
-    ph_clear_dq(call, &target, plan->cluster, 0, (int64_t)a->q_len * plan->cluster);
+    ph_clear_dq(call, &target, plan->cluster, 0, (int64_t)extent.q_size * plan->cluster);
     if (target.how == PH_DQ_FRESH) target.how = PH_DQ_ADD;
     for (int h = 0; h < plan->cluster; h += plan->group * w.maps) {
         for (int i = 0; i < w.maps; i++) {
@@ -424,7 +424,7 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
             w.map[i].dk = w.dk + (h + i) / per_k * dk_size;
         }
         w.twin = ph_twin_factor(call, head0 + h + 1);
-        int keys = ph_min(PH_CHUNK, ph_max(w.map[0].g.rows->extent.kv_len - k0, 0));
+        int keys = ph_min(PH_CHUNK, ph_max(extent.kv_len - k0, 0));
         pack_keys(call, &w, k0, keys);
         run_group(call, deltas, &w, h, k0, keys, &target, w.dv + h / per_v * dv_size);
     }

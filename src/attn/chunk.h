@@ -16,9 +16,9 @@ enum {
 /* Scratch of ph_chunk_run. */
 size_t ph_chunk_bytes(const ph_plan *plan);
 
-/* One chunk of PH_CHUNK keys against all rows of an item, that is of one (batch row, head
-   cluster). Stores dk and dv; dq goes to the target. */
-void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int item,
-                  int chunk, ph_dq_target target);
+/* One chunk of PH_CHUNK keys against all rows of a cluster of heads, head0 the first, of
+   one batch row. Stores dk and dv; dq goes to the target. */
+void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int batch,
+                  int head0, int chunk, ph_dq_target target);
 
 #endif

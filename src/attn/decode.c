@@ -61,7 +61,7 @@ static void merge_item(void *arg, int lane, int item)
     ph_online st;
     ph_online_take(plan, &arena, plan->rows, 1, &st);
     gather(call, st.rows, item);
-    ph_online_clear(call, st.rows, 0, call->attn->q_len * plan->group);
+    ph_online_clear(call, st.rows, 0, st.rows->extent.q_size * plan->group);
     ph_running_reset(st.rows->count, &st.whole);
     for (int j = st.rows->low / PH_SPLIT * PH_SPLIT; j < st.rows->high; j += PH_SPLIT) {
         ph_running split;

@@ -9,8 +9,8 @@ void ph_deltas_take(const ph_plan *plan, ph_arena *arena, ph_deltas *out)
 {
     const ph_attn *a = &plan->attn;
     size_t heads = (size_t)a->batch * (size_t)a->q_heads;
-    out->lse = ph_arena_floats(arena, heads * (size_t)a->q_len);
-    out->delta = ph_arena_floats(arena, heads * (size_t)a->q_len);
+    out->lse = ph_arena_floats(arena, (size_t)a->q_heads * ph_attn_rows(a));
+    out->delta = ph_arena_floats(arena, (size_t)a->q_heads * ph_attn_rows(a));
     out->sums = ph_arena_take(arena, 2 * heads * sizeof(double));
 }
 
@@ -129,9 +129,9 @@ void ph_deltas_head(const ph_call *call, const ph_deltas *d, ph_arena arena, int
     row_sums sums = {0, 0};
     float products[PH_LANES];
     int item = batch * a->q_heads + head;
-    for (int first = add_all_rows(call, d, batch, head, extent.q_len); first < a->q_len;
-         first += PH_LANES) {
-        int n = ph_min(PH_LANES, a->q_len - first);
+    for (int first = add_all_rows(call, d, batch, head, extent.q_len);
+         first < extent.q_size; first += PH_LANES) {
+        int n = ph_min(PH_LANES, extent.q_size - first);
         make_products(call, arena, batch, head, first, n, products);
         for (int i = 0; i < n; i++)
             add_row(call, d, &extent, batch, head, first + i, products[i], &sums);

@@ -36,6 +36,16 @@ static void close_device(ph_ctx *ctx)
 
 /* ---- cutting the work ---- */
 
+/* Items of plan->rows rows; of a ragged batch as if it were one sequence, so that threads
+   share a long sequence among short ones. */
+static int64_t count_items(const ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    int64_t sequences = a->ragged ? 1 : a->batch;
+    int64_t rows = (int64_t)(a->ragged ? a->q_total : a->q_len) * plan->group;
+    return sequences * plan->groups * ((rows + plan->rows - 1) / plan->rows);
+}
+
 /* Rows of an item: many reuse packed keys, few give enough items for all threads. */
 static void choose_rows(ph_plan *plan)
 {
@@ -44,13 +54,12 @@ static void choose_rows(ph_plan *plan)
     int groups = a->batch * plan->groups;
     plan->rows = PH_ROWS_MAX;
     while (threads > 1 && plan->rows / 2 >= PH_ROWS_MIN &&
-           (int64_t)groups * ph_div_up(rows, plan->rows) < PH_ITEMS_WANTED * threads)
+           count_items(plan) < PH_ITEMS_WANTED * threads)
         plan->rows /= 2;
-    plan->row_blocks = ph_div_up(rows, plan->rows);
     plan->rows = ph_min(plan->rows, ph_max(rows, 1));
     plan->splits = ph_max(1, ph_div_up(a->kv_len, PH_SPLIT));
-    plan->by_split = threads > 1 && plan->row_blocks == 1 && plan->splits > 1 &&
-                     rows <= PH_ROWS_MIN && groups < PH_ITEMS_WANTED * threads;
+    plan->by_split = threads > 1 && plan->splits > 1 && rows <= PH_ROWS_MIN &&
+                     groups < PH_ITEMS_WANTED * threads;
 }
 
 /* Operands of the products: bf16 unchanged where the CPU multiplies bf16, else f32. */

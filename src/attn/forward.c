@@ -6,14 +6,21 @@
  * that the last ones, which threads wait for, are short. Decoding has few rows and many
  * keys, so there the keys are split instead: decode.c.
  */
+#include "attn/cut.h"
 #include "attn/decode.h"
 #include "attn/head.h"
 #include "attn/online.h"
 
+typedef struct forward_task {
+    const ph_call *call;
+    ph_work_cut cut; /* items are its blocks, times the groups */
+} forward_task;
+
 void ph_forward_measure(ph_plan *plan)
 {
-    ph_arena lane = {0};
+    ph_arena lane = {0}, shared = {0};
     ph_online online;
+    ph_work_cut cut;
     if (ph_plan_is_joint(plan)) {
         ph_joint_forward_measure(plan);
         return;
@@ -21,7 +28,9 @@ void ph_forward_measure(ph_plan *plan)
     ph_online_take(plan, &lane, plan->rows, plan->by_split ? 1 : plan->splits, &online);
     size_t head = ph_head_forward_bytes(plan);
     plan->lane_bytes[PH_DO_FORWARD] = lane.used > head ? lane.used : head;
-    plan->shared_bytes[PH_DO_FORWARD] = plan->by_split ? ph_decode_bytes(plan) : 0;
+    ph_cut_take(plan, &shared, &cut);
+    plan->shared_bytes[PH_DO_FORWARD] =
+        plan->by_split ? ph_decode_bytes(plan) : shared.used;
 }
 
 /* Gathers the rows for the online softmax; returns 0 if none is computed. */
@@ -53,13 +62,13 @@ static void merge_split(const ph_call *call, ph_online *st, int is_first)
    that fits, else the online softmax for the whole group. */
 static void run_item(void *arg, int lane, int index)
 {
-    const ph_call *call = arg;
+    const forward_task *t = arg;
+    const ph_call *call = t->call;
     const ph_plan *plan = call->plan;
-    int groups = call->attn->batch * plan->groups, at = index % groups;
-    int group = plan->group, done = 0;
-    int batch = at / plan->groups, head = at % plan->groups * group;
-    int first = (plan->row_blocks - 1 - index / groups) * plan->rows;
-    int end = ph_min(first + plan->rows, call->attn->q_len * group);
+    const ph_piece piece = ph_cut_find(&t->cut, index / plan->groups);
+    int group = plan->group, batch = piece.batch, head = index % plan->groups * group;
+    int first = piece.block * plan->rows, done = 0;
+    int end = ph_min(first + plan->rows, ph_rows_extent(call, batch).q_size * group);
     ph_arena arena = ph_call_lane(call, lane);
     ph_online st;
     while (done < group && ph_head_forward(call, arena, batch, head + done,
@@ -77,16 +86,25 @@ static void run_item(void *arg, int lane, int index)
     ph_online_finish(call, st.rows, &st.whole);
 }
 
-void ph_attn_forward(const ph_call *call)
+static void run_rows(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
-    int groups = call->attn->batch * plan->groups;
-    if (ph_plan_is_joint(plan))
+    int batch = call->attn->batch;
+    ph_arena arena = ph_call_shared(call);
+    forward_task t = {.call = call};
+    ph_cut_take(plan, &arena, &t.cut);
+    t.cut.block_major = 1;
+    ph_cut_rows(call, 0, batch, plan->group, plan->rows, &t.cut);
+    int items = t.cut.count * plan->groups, alike = items == batch * plan->groups;
+    (alike ? ph_ctx_spread : ph_ctx_run)(plan->ctx, items, run_item, &t);
+}
+
+void ph_attn_forward(const ph_call *call)
+{
+    if (ph_plan_is_joint(call->plan))
         ph_joint_forward(call);
-    else if (plan->by_split)
+    else if (call->plan->by_split)
         ph_decode(call);
-    else if (plan->row_blocks == 1)
-        ph_ctx_spread(plan->ctx, groups, run_item, (void *)call);
     else
-        ph_ctx_run(plan->ctx, groups * plan->row_blocks, run_item, (void *)call);
+        run_rows(call);
 }

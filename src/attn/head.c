@@ -8,12 +8,12 @@
 
 /* Few rows run faster online, with k read in place; grouped heads too, unless each has
    enough rows of its own to fill the lanes. */
-static int fits(const ph_plan *plan)
+static int fits(const ph_plan *plan, int q_len)
 {
     const ph_attn *a = &plan->attn;
     const ph_kernels *k = plan->kernels;
     return a->dtype == PH_F32 && !plan->by_split &&
-           a->q_len > (plan->group > 1 ? k->nr - 1 : k->few_rows) && a->qk_dim > 0 &&
+           q_len > (plan->group > 1 ? k->nr - 1 : k->few_rows) && a->qk_dim > 0 &&
            a->v_dim > 0;
 }
 
@@ -46,7 +46,7 @@ size_t ph_head_forward_bytes(const ph_plan *plan)
 {
     ph_arena arena = {0};
     head_lane w;
-    if (!fits(plan)) return 0;
+    if (!fits(plan, plan->attn.q_len)) return 0;
     take_work(plan, &arena, &w);
     return arena.used;
 }
@@ -156,8 +156,9 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
     ph_rows rows;
     head_lane w;
     ph_head h;
-    if (!fits(call->plan)) return 0;
+    const ph_plan *plan = call->plan;
     ph_rows_begin(call, &rows, batch, head, 1);
+    if (!fits(plan, rows.extent.q_size)) return 0;
     ph_head_span span = {&rows, first, ph_min(end, rows.extent.q_len) - first, 0,
                          rows.extent.kv_len};
     if (span.keys < 1 || !ph_head_all_active(call, &rows, first, first + span.count))
@@ -165,7 +166,8 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
     if (span.count > 0) {
         take_work(call->plan, &arena, &w);
         set_head(call, &span, &w, &h);
-        if (call->plan->row_blocks == 1) ph_head_prefetch_next(call, &rows, &h.prefetch);
+        if (rows.extent.q_size * plan->group <= plan->rows)
+            ph_head_prefetch_next(call, &rows, &h.prefetch);
         if (!run_splits(call, &rows, &w, &h)) return 0;
     }
     ph_online_clear(call, &rows, first, end);

@@ -18,7 +18,7 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
 
 /* The same as ph_chunk_run; its scratch. */
 size_t ph_head_chunk_bytes(const ph_plan *plan);
-int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int item,
-                  int chunk, ph_dq_target target);
+int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int batch,
+                  int head0, int chunk, ph_dq_target target);
 
 #endif

@@ -137,17 +137,19 @@ void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch
     const ph_args *args = call->args;
     const ph_strides *dout = &call->plan->backward.dout;
     int b = rows->batch, head = rows->head0 + 1;
+    if (head == a->q_heads && a->ragged) return; /* the longest sequences come first */
     if (head == a->q_heads) b++, head = 0;
     if (b == a->batch) return;
+    const ph_extent *size = &rows->extent; /* of every sequence, or it is this one */
     const ph_keys k = ph_keys_k(call, b, head / (a->q_heads / a->k_heads));
     const ph_keys v = ph_keys_v(call, b, head / (a->q_heads / a->v_heads));
-    ph_keys_prefetch(&k, 0, a->kv_len, ahead, 0);
+    ph_keys_prefetch(&k, 0, size->kv_size, ahead, 0);
     ph_prefetch_rows(ahead, 1, args->q, a->dtype, &a->q,
-                     ph_row_at(call, &a->q, b, head, 0), a->q_len, a->qk_dim);
-    ph_keys_prefetch(&v, 0, a->kv_len, ahead, 2);
+                     ph_row_at(call, &a->q, b, head, 0), size->q_size, a->qk_dim);
+    ph_keys_prefetch(&v, 0, size->kv_size, ahead, 2);
     if (!call->grads) return;
     ph_prefetch_rows(ahead, 3, call->grads->dout, a->dtype, dout,
-                     ph_row_at(call, dout, b, head, 0), a->q_len, a->v_dim);
+                     ph_row_at(call, dout, b, head, 0), size->q_size, a->v_dim);
     ph_prefetch_rows(ahead, 4, args->out, a->dtype, &a->out,
-                     ph_row_at(call, &a->out, b, head, 0), a->q_len, a->v_dim);
+                     ph_row_at(call, &a->out, b, head, 0), size->q_size, a->v_dim);
 }

@@ -37,18 +37,24 @@ typedef struct head_backward_work {
 
 /* ---- scratch ---- */
 
-/* Whether rows of a tensor are read in place: contiguous ones, and any of short heads,
-   which stay in cache. */
-static int in_place(const ph_plan *plan, const ph_strides *s, int dim, int pad)
+/* Heads that stay in cache. */
+static int is_short(int q_len, int kv_len)
 {
-    const ph_attn *a = &plan->attn;
-    int is_short = a->q_len <= PH_BLOCK && a->kv_len <= PH_BLOCK;
-    return a->dtype == PH_F32 && dim == pad && (is_short || s->time == dim);
+    return q_len <= PH_BLOCK && kv_len <= PH_BLOCK;
 }
 
-static int rows_in_place(const ph_plan *plan, const ph_strides *s, int dim, int pad)
+/* Whether rows of a tensor are read in place: contiguous ones, and any that stay in
+   cache. */
+static int in_place(const ph_plan *plan, int cached, const ph_strides *s, int dim,
+                    int pad)
 {
-    return plan->group == 1 && in_place(plan, s, dim, pad);
+    return plan->attn.dtype == PH_F32 && dim == pad && (cached || s->time == dim);
+}
+
+static int rows_in_place(const ph_plan *plan, int cached, const ph_strides *s, int dim,
+                         int pad)
+{
+    return plan->group == 1 && in_place(plan, cached, s, dim, pad);
 }
 
 static int stores_in_place(const ph_plan *plan, int dim, int pad)
@@ -78,12 +84,14 @@ static void take_work(const ph_plan *plan, ph_arena *arena, head_backward_work *
     int k_pad = plan->k_pad, v_pad = plan->v_pad, keys = ph_min(a->kv_len, PH_CHUNK);
     int most = rows < PH_GRAD_BLOCK_ROWS ? (int)rows : PH_GRAD_BLOCK_ROWS;
     w->rows = ph_arena_take(arena, sizeof *w->rows);
-    w->q_scratch =
-        take_rows(arena, !rows_in_place(plan, &a->q, a->qk_dim, k_pad), most, k_pad);
+    int cached = is_short(a->q_len, a->kv_len);
+    w->q_scratch = take_rows(arena, !rows_in_place(plan, cached, &a->q, a->qk_dim, k_pad),
+                             most, k_pad);
     w->dout_scratch = take_rows(arena, 1, most, v_pad);
     w->k_scratch =
-        take_rows(arena, !in_place(plan, &a->k, a->qk_dim, k_pad), keys, k_pad);
-    w->v_scratch = take_rows(arena, !in_place(plan, &a->v, a->v_dim, v_pad), keys, v_pad);
+        take_rows(arena, !in_place(plan, cached, &a->k, a->qk_dim, k_pad), keys, k_pad);
+    w->v_scratch =
+        take_rows(arena, !in_place(plan, cached, &a->v, a->v_dim, v_pad), keys, v_pad);
     w->dq_scratch = take_rows(arena, 1, most, k_pad);
     w->lse_scratch = take_rows(arena, plan->group > 1, most, 1);
     w->delta_scratch = take_rows(arena, plan->group > 1, most, 1);
@@ -310,17 +318,18 @@ static void flush(const head_backward_work *w, const key_sums *s)
    0. */
 static void finish_keys(const head_backward_work *w, const key_sums *s)
 {
-    int keys = w->block.keys, all = ph_min(PH_CHUNK, w->call->attn->kv_len - w->k0);
+    int keys = w->block.keys, all = ph_min(PH_CHUNK, w->rows->extent.kv_size - w->k0);
     if (!s->direct)
         ph_store_keys(w->call, &s->target, 0, keys, s->sums ? s->sums : s->partial);
     ph_store_keys(w->call, &s->target, keys, all, NULL);
 }
 
-static int dq_in_place(const ph_plan *plan)
+/* Sums of several chunks have k_pad floats per row, whatever the tensor has. */
+static int dq_in_place(const ph_plan *plan, const ph_dq_target *target)
 {
     const ph_attn *a = &plan->attn;
     return plan->group == 1 &&
-           (plan->chunks > 1 || stores_in_place(plan, a->qk_dim, plan->k_pad));
+           (target->how != PH_DQ_STORE || stores_in_place(plan, a->qk_dim, plan->k_pad));
 }
 
 /* Where the kernel writes the chunk's partial sums of dq. */
@@ -328,7 +337,7 @@ static void set_dq_target(const head_backward_work *w, int first,
                           const ph_dq_target *target, ph_grad_sum *to)
 {
     const ph_plan *plan = w->call->plan;
-    int in_scratch = !dq_in_place(plan), store = target->how == PH_DQ_STORE;
+    int in_scratch = !dq_in_place(plan, target), store = target->how == PH_DQ_STORE;
     to->how = in_scratch || target->how != PH_DQ_ADD ? PH_SUM_STORE : PH_SUM_ADD;
     to->scale = store && !in_scratch ? plan->attn.scale : 1;
     to->ld = in_scratch ? plan->k_pad : target->time;
@@ -343,7 +352,7 @@ static void set_dq_target(const head_backward_work *w, int first,
 static void put_dq(const head_backward_work *w, int first, const ph_dq_target *target)
 {
     int group = w->rows->group, pad = w->call->plan->k_pad;
-    if (!target->base || dq_in_place(w->call->plan)) return;
+    if (!target->base || dq_in_place(w->call->plan, target)) return;
     for (int row = first; row < first + w->block.rows; row++)
         ph_dq_put(w->call, target, row % group, row / group,
                   w->dq_scratch + (int64_t)(row - first) * pad);
@@ -403,31 +412,40 @@ static void run_blocks(head_backward_work *w, const ph_dq_target *target)
     }
 }
 
-static void set_work(head_backward_work *w, int item, int chunk)
+/* Scratch of what is read in place is not used. */
+static void read_in_place(head_backward_work *w, int cached)
+{
+    const ph_plan *plan = w->call->plan;
+    const ph_attn *a = &plan->attn;
+    int k_pad = plan->k_pad, v_pad = plan->v_pad, gated = w->call->args->gate != NULL;
+    if (rows_in_place(plan, cached, &a->q, a->qk_dim, k_pad)) w->q_scratch = NULL;
+    if (in_place(plan, cached, &a->k, a->qk_dim, k_pad)) w->k_scratch = NULL;
+    if (in_place(plan, cached, &a->v, a->v_dim, v_pad)) w->v_scratch = NULL;
+    if (!gated && rows_in_place(plan, cached, &plan->backward.dout, a->v_dim, v_pad))
+        w->dout_scratch = NULL;
+}
+
+static void set_work(head_backward_work *w, int batch, int head0, int chunk)
 {
     const ph_call *call = w->call;
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
-    int clusters = a->q_heads / plan->cluster;
     ph_grad_block *t = &w->block;
-    ph_rows_begin(call, w->rows, item / clusters, item % clusters * plan->cluster,
-                  plan->group);
+    ph_rows_begin(call, w->rows, batch, head0, plan->group);
     w->k0 = chunk * PH_CHUNK;
     t->keys = ph_min(PH_CHUNK, w->rows->extent.kv_len - w->k0);
     t->k_dim = a->qk_dim, t->v_dim = a->v_dim, t->scale = plan->scale2;
-    if (!call->args->gate &&
-        rows_in_place(plan, &plan->backward.dout, a->v_dim, plan->v_pad))
-        w->dout_scratch = NULL;
+    read_in_place(w, is_short(w->rows->extent.q_size, w->rows->extent.kv_size));
 }
 
-int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int item,
-                  int chunk, ph_dq_target target)
+int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, int batch,
+                  int head0, int chunk, ph_dq_target target)
 {
     head_backward_work w;
     if (!fits(call->plan)) return 0;
     take_work(call->plan, &arena, &w);
     w.call = call, w.deltas = deltas;
-    set_work(&w, item, chunk);
+    set_work(&w, batch, head0, chunk);
     if (w.block.keys < 1 || !find_range(&w)) return 0;
     if (!ph_head_all_active(call, w.rows, w.first, w.end)) return 0;
     set_keys(&w);
@@ -439,6 +457,6 @@ int ph_head_chunk(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
     finish_keys(&w, &w.dk);
     finish_keys(&w, &w.dv);
     ph_clear_dq(call, &target, rows->group, 0, w.first);
-    ph_clear_dq(call, &target, rows->group, w.end, call->attn->q_len * rows->group);
+    ph_clear_dq(call, &target, rows->group, w.end, rows->extent.q_size * rows->group);
     return 1;
 }

@@ -52,6 +52,16 @@ static int fit_units(const ph_plan *plan, size_t row, size_t budget)
     return limit_rows(plan, fit(budget, row, ROWS_MOST) / ROW_UNIT * ROW_UNIT);
 }
 
+/* Forward items; of a ragged batch as if it were one sequence. */
+static int64_t count_items(const ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    const ph_joint_plan *j = &plan->joint;
+    int64_t sequences = a->ragged ? 1 : a->batch;
+    int64_t rows = (int64_t)(a->ragged ? a->q_total : a->q_len) * j->per_token;
+    return sequences * j->sets * ((rows + j->rows - 1) / j->rows);
+}
+
 /* Forward items hold the logits of their rows against all keys. Where a unit of rows
    exceeds HELD_BUDGET, fewer are held, and threads share an item if one each exceeds
    SHARED_BUDGET. One row is held in any case. */
@@ -63,7 +73,7 @@ static void choose_rows(ph_plan *plan)
     j->rows = fit_units(plan, row, HELD_BUDGET);
     int long_rows = !j->rows;
     if (long_rows) j->rows = ph_max(ph_min(fit(SHARED_BUDGET, row, ROW_UNIT), all), 1);
-    int64_t items = (int64_t)plan->attn.batch * j->sets * ph_div_up(all, j->rows);
+    int64_t items = count_items(plan);
     int too_much = long_rows && threads * (size_t)j->rows * row > SHARED_BUDGET;
     j->together = j->blocks > 1 && threads > 1 && (items < (int64_t)threads || too_much);
 }
@@ -316,9 +326,10 @@ int ph_joint_stats(const ph_call *call, float *stat)
     const ph_plan *plan = call->plan;
     const float *lse = call->args->lse;
     int lost = 0, power = plan->needs.power;
-    for (int head = 0; head < a->batch * a->q_heads; head++) {
-        double alpha = power ? plan->norm->alpha(call, head % a->q_heads) : 1;
-        for (int i = 0; i < a->q_len; i++, lse++, stat++) {
+    int lines = a->ragged ? 1 : a->batch, len = a->ragged ? a->q_total : a->q_len;
+    for (int line = 0; line < lines * a->q_heads; line++) {
+        double alpha = power ? plan->norm->alpha(call, line % a->q_heads) : 1;
+        for (int i = 0; i < len; i++, lse++, stat++) {
             *stat =
                 power ? ph_entmax_base_of(ph_entmax_of(alpha), *lse) : stat_of_lse(*lse);
             lost |= power && ph_entmax_is_lost(alpha, *lse);

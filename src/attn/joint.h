@@ -28,6 +28,7 @@
 #ifndef PH_ATTN_JOINT_H
 #define PH_ATTN_JOINT_H
 
+#include "attn/cut.h"
 #include "attn/grad.h"
 
 /* Which keys: batch rows, heads and blocks from the first on. */

@@ -58,9 +58,12 @@ static size_t partial_floats(const ph_plan *plan)
     return floats;
 }
 
-static int row_blocks(const ph_plan *plan)
+/* Row items of all batch rows, at most. */
+static int64_t most_items(const ph_plan *plan)
 {
-    return ph_div_up(plan->attn.q_len * plan->joint.per_token, plan->joint.grad_rows);
+    const ph_attn *a = &plan->attn;
+    int64_t rows = (int64_t)ph_attn_rows(a) * plan->joint.per_token;
+    return plan->joint.sets * (rows / plan->joint.grad_rows + a->batch);
 }
 
 /* Items whose partial sums are added at once. */
@@ -68,7 +71,7 @@ static int round_items(const ph_plan *plan)
 {
     size_t bytes =
         partial_floats(plan) * sizeof(float) + sum_count(plan) * sizeof(double);
-    int64_t all = (int64_t)plan->attn.batch * plan->joint.sets * row_blocks(plan);
+    int64_t all = most_items(plan);
     int64_t n = bytes < PARTIAL_BUDGET ? (int64_t)(PARTIAL_BUDGET / bytes) : 1;
     return (int)(n < all ? n : all);
 }
@@ -96,10 +99,11 @@ static void take(const ph_plan *plan, ph_arena *arena, joint_backward_worker *w)
 static void take_task(const ph_plan *plan, ph_arena *arena, ph_joint_task *t)
 {
     const ph_attn *a = &plan->attn;
-    size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
+    size_t rows = (size_t)a->q_heads * ph_attn_rows(a);
     size_t items = (size_t)round_items(plan);
     ph_joint_span span = ph_joint_batch_rows(plan, 0, plan->joint.grad_wave);
     ph_joint_keys_take(plan, arena, &span, 1, &t->keys);
+    ph_cut_take(plan, arena, &t->cut);
     t->stat = ph_arena_floats(arena, rows);
     t->delta = ph_arena_floats(arena, rows);
     t->sums = ph_arena_take(arena, items * sum_count(plan) * sizeof(double));
@@ -393,10 +397,11 @@ static void run_item(void *arg, int lane, int index)
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
     const ph_joint_plan *j = &plan->joint;
-    int item = task->first + index, blocks = row_blocks(plan), plane = item / blocks;
-    int total = call->attn->q_len * j->per_token;
-    int first = (blocks - 1 - item % blocks) * j->grad_rows;
-    int end = ph_min(first + j->grad_rows, total), batch = task->batch + plane / j->sets;
+    int item = task->first + index, set = item % j->sets;
+    const ph_piece piece = ph_cut_find(&task->cut, item / j->sets);
+    int total = ph_rows_extent(call, piece.batch).q_size * j->per_token;
+    int first = piece.block * j->grad_rows, batch = piece.batch;
+    int end = ph_min(first + j->grad_rows, total);
     double *sums = task->sums + (size_t)index * sum_count(plan);
     float *dextra[PH_EXTRAS_MAX];
     ph_arena arena = ph_call_lane(call, lane);
@@ -404,11 +409,11 @@ static void run_item(void *arg, int lane, int index)
 
     take(plan, &arena, &w);
     find_dextra(task, index, dextra);
-    int head = j->mixes ? 0 : plane % j->sets * j->per_token, heads = j->heads;
+    int head = j->mixes ? 0 : set * j->per_token, heads = j->heads;
     ph_dq_target dq = ph_dq_tensor(call, batch, head);
     ph_clear_dq(call, &dq, heads * j->per_token, (int64_t)first * heads,
                 (int64_t)end * heads);
-    ph_joint_gather(call, &w.w.r, batch, plane % j->sets, first, end, j->grad_rows);
+    ph_joint_gather(call, &w.w.r, batch, set, first, end, j->grad_rows);
     if (w.w.r.count == 0) return;
     ph_joint_matrices(call, &w.w.r);
     ph_joint_grad_pack(task, &w.w, j->grad_rows);
@@ -419,9 +424,9 @@ static void run_item(void *arg, int lane, int index)
     if (plan->needs.power) memset(w.alpha, 0, rows * sizeof *w.alpha);
     for (int p = 0; p < 2; p++)
         if (plan->needs.mix[p]) memset(w.dc[p], 0, rows * square * sizeof(float));
-    int visible_blocks = weights_pass(task, &w, plane % j->sets);
+    int visible_blocks = weights_pass(task, &w, set);
     finish_deltas(task, &w, sums);
-    logits_pass(task, &w, plane % j->sets, visible_blocks, sums);
+    logits_pass(task, &w, set, visible_blocks, sums);
     store_dq(call, &w, &dq, head);
     if (plan->needs.mix[PH_LOGITS]) /* held logits are in base 2 */
         for (size_t i = 0; i < rows * square; i++) w.dc[PH_LOGITS][i] *= (float)PH_LN2;
@@ -438,7 +443,7 @@ static void prepare(const ph_call *call, ph_joint_task *t)
     const ph_attn *a = call->attn;
     const ph_variant_needs *needs = &call->plan->needs;
     const ph_grads *grads = call->grads;
-    int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
+    int64_t rows = a->q_heads * (int64_t)ph_attn_rows(a);
     memset(t->delta, 0, (size_t)rows * sizeof *t->delta);
     if (grads->dbias)
         memset(grads->dbias, 0,
@@ -475,7 +480,9 @@ static void add_partials(const ph_joint_task *t, int items)
 static void row_pass(ph_joint_task *t, int batch_rows)
 {
     const ph_plan *plan = t->call->plan;
-    int all = batch_rows * plan->joint.sets * row_blocks(plan), round = round_items(plan);
+    const ph_joint_plan *j = &plan->joint;
+    ph_cut_rows(t->call, t->batch, batch_rows, j->per_token, j->grad_rows, &t->cut);
+    int all = t->cut.count * j->sets, round = round_items(plan);
     for (t->first = 0; t->first < all; t->first += round) {
         int items = ph_min(round, all - t->first);
         memset(t->sums, 0, (size_t)items * sum_count(plan) * sizeof(double));

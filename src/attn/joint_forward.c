@@ -35,7 +35,7 @@ typedef struct joint_worker {
 typedef struct joint_task {
     const ph_call *call;
     ph_joint_keys keys;
-    int first;          /* batch row */
+    ph_work_cut cut;    /* items are its blocks, times the sets */
     float *bases;       /* out: (batch, q_heads, q_len), if only bases are computed */
     joint_worker *item; /* shared by all threads */
 } joint_task;
@@ -81,6 +81,8 @@ static void take(const ph_plan *plan, ph_arena *arena, joint_worker *w)
 void ph_joint_item_measure(const ph_plan *plan, ph_arena *lane, ph_arena *shared)
 {
     joint_worker w;
+    ph_work_cut cut;
+    ph_cut_take(plan, shared, &cut);
     take_rows(plan, plan->joint.together ? shared : lane, &w);
     take_scratch(plan, lane, &w);
 }
@@ -357,9 +359,10 @@ typedef struct item_rows {
 static item_rows find_rows(const joint_task *job, int index)
 {
     const ph_joint_plan *j = &job->call->plan->joint;
-    int total = job->call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
-    int plane = index / blocks, first = (blocks - 1 - index % blocks) * j->rows;
-    return (item_rows){job->first + plane / j->sets, plane % j->sets, first,
+    const ph_piece piece = ph_cut_find(&job->cut, index / j->sets);
+    int total = ph_rows_extent(job->call, piece.batch).q_size * j->per_token;
+    int first = piece.block * j->rows;
+    return (item_rows){piece.batch, index % j->sets, first,
                        ph_min(first + j->rows, total)};
 }
 
@@ -482,12 +485,6 @@ static void run_together(joint_task *job, int index)
 
 /* ---- the call ---- */
 
-static int count_items(const ph_call *call, int batch_rows)
-{
-    const ph_joint_plan *j = &call->plan->joint;
-    return batch_rows * j->sets * ph_div_up(call->attn->q_len * j->per_token, j->rows);
-}
-
 static int is_lost(const ph_call *call, const ph_joint_rows *r, int h, int i)
 {
     int64_t at = ph_rows_index(call, &r->rows[h], i);
@@ -538,23 +535,25 @@ static void bases_together(joint_task *job, int index)
 }
 
 /* All items of `batch_rows` batch rows: a thread each, or one after the other. */
-static void run_items(joint_task *job, int batch_rows, ph_item *alone,
+static void run_items(joint_task *job, int first, int batch_rows, ph_item *alone,
                       void (*together)(joint_task *job, int index))
 {
     const ph_plan *plan = job->call->plan;
-    int items = count_items(job->call, batch_rows);
-    if (!plan->joint.together) ph_ctx_run(plan->ctx, items, alone, job);
-    for (int i = 0; plan->joint.together && i < items; i++) together(job, i);
+    const ph_joint_plan *j = &plan->joint;
+    ph_cut_rows(job->call, first, batch_rows, j->per_token, j->rows, &job->cut);
+    int items = job->cut.count * j->sets;
+    if (!j->together) ph_ctx_run(plan->ctx, items, alone, job);
+    for (int i = 0; j->together && i < items; i++) together(job, i);
 }
 
 void ph_joint_bases(const ph_call *call, const ph_joint_keys *keys, ph_arena shared,
                     int first, int batch_rows, float *stat)
 {
     joint_worker item;
-    joint_task t = {
-        .call = call, .keys = *keys, .first = first, .bases = stat, .item = &item};
+    joint_task t = {.call = call, .keys = *keys, .bases = stat, .item = &item};
+    ph_cut_take(call->plan, &shared, &t.cut);
     if (call->plan->joint.together) take_rows(call->plan, &shared, &item);
-    run_items(&t, batch_rows, base_item, bases_together);
+    run_items(&t, first, batch_rows, base_item, bases_together);
 }
 
 void ph_joint_forward(const ph_call *call)
@@ -567,9 +566,10 @@ void ph_joint_forward(const ph_call *call)
     joint_task t = {.call = call, .item = &item};
     ph_joint_span span = ph_joint_batch_rows(plan, 0, j->wave);
     ph_joint_keys_take(plan, &arena, &span, 0, &t.keys);
+    ph_cut_take(plan, &arena, &t.cut);
     if (j->together) take_rows(plan, &arena, &item);
-    for (t.first = 0; t.first < batch; t.first += wave) {
-        ph_joint_keys_pack(call, &t.keys, t.first);
-        run_items(&t, ph_min(wave, batch - t.first), run_item, run_together);
+    for (int first = 0; first < batch; first += wave) {
+        ph_joint_keys_pack(call, &t.keys, first);
+        run_items(&t, first, ph_min(wave, batch - first), run_item, run_together);
     }
 }

@@ -35,6 +35,7 @@ typedef struct ph_joint_grad {
 typedef struct ph_joint_task {
     const ph_call *call;
     ph_joint_keys keys;
+    ph_work_cut cut;     /* items of a pass: its blocks, times the sets or clusters */
     float *stat, *delta; /* (batch, q_heads, q_len): lse or base, in base 2, +inf where no
                             key is seen; delta once the row pass is over */
     double *sums;        /* (items of a round): dgate, dsink, dalpha by head, drelative */
@@ -65,7 +66,7 @@ void ph_joint_bias_gradient(const ph_joint_task *task, int batch_rows);
 size_t ph_joint_bias_bytes(const ph_plan *plan);
 
 /* dk, dv and all other gradients of keys; after the row pass. */
-void ph_joint_key_pass(const ph_joint_task *task, int batch_rows);
+void ph_joint_key_pass(ph_joint_task *task, int batch_rows);
 size_t ph_joint_key_bytes(const ph_plan *plan);
 
 #endif

@@ -157,7 +157,7 @@ static void run_set(const ph_joint_task *task, joint_keys_worker *w, int batch, 
     const ph_call *call = task->call;
     const ph_joint_plan *j = &call->plan->joint;
     ph_joint_rows *r = &w->w.r;
-    int total = call->attn->q_len * j->per_token, rows = 0;
+    int total = ph_rows_extent(call, batch).q_size * j->per_token, rows = 0;
     ph_joint_grad_keys(task, &w->w, batch, set, j0);
     for (int row = 0, next; row < total; row = next) {
         ph_joint_block t;
@@ -179,7 +179,7 @@ static void finish_keys(const ph_call *call, const joint_keys_worker *w, int bat
                         int head0, int j0)
 {
     const ph_attn *a = call->attn;
-    int n = ph_min(PH_BLOCK, a->kv_len - j0);
+    int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_size - j0);
     int64_t k_size = (int64_t)PH_BLOCK * call->plan->k_pad;
     int64_t v_size = (int64_t)PH_BLOCK * call->plan->v_pad;
     for (int h = 0; h < w->k_heads; h++) {
@@ -213,16 +213,16 @@ static void run_item(void *arg, int lane, int index)
     const ph_plan *plan = call->plan;
     const ph_attn *a = call->attn;
     int heads = item_heads(plan), clusters = a->q_heads / heads;
-    int j0 = index % plan->joint.key_blocks * PH_BLOCK;
-    int plane = index / plan->joint.key_blocks, batch = task->batch + plane / clusters;
-    int head0 = plane % clusters * heads, sets = plan->joint.sets / clusters;
+    const ph_piece piece = ph_cut_find(&task->cut, index / clusters);
+    int j0 = piece.block * PH_BLOCK, batch = piece.batch, cluster = index % clusters;
+    int head0 = cluster * heads, sets = plan->joint.sets / clusters;
     int n = ph_min(PH_BLOCK, ph_rows_extent(call, batch).kv_len - j0);
     ph_arena arena = ph_call_lane(call, lane);
     joint_keys_worker w;
     take(plan, &arena, &w);
     clear(plan, &w);
     for (int s = 0; n > 0 && s < sets; s++)
-        run_set(task, &w, batch, plane % clusters * sets + s, j0, head0);
+        run_set(task, &w, batch, cluster * sets + s, j0, head0);
     finish_keys(call, &w, batch, head0, j0);
     for (size_t i = 0; i < ph_joint_mix_floats(plan, PH_LOGITS); i++)
         w.dkey_factors[PH_LOGITS][i] *= (float)PH_LN2; /* held logits are in base 2 */
@@ -232,13 +232,13 @@ static void run_item(void *arg, int lane, int index)
                                       call->grads->dextra);
 }
 
-void ph_joint_key_pass(const ph_joint_task *task, int batch_rows)
+void ph_joint_key_pass(ph_joint_task *task, int batch_rows)
 {
     const ph_call *call = task->call;
     const ph_plan *plan = call->plan;
     int ranks = plan->needs.key_rank[0] + plan->needs.key_rank[1];
     int clusters = call->attn->q_heads / item_heads(plan);
     if (!call->grads->dk && !call->grads->dv && !(ranks && call->grads->dextra)) return;
-    ph_ctx_run(plan->ctx, batch_rows * clusters * plan->joint.key_blocks, run_item,
-               (void *)task);
+    ph_cut_keys(call, task->batch, batch_rows, PH_BLOCK, &task->cut);
+    ph_ctx_run(plan->ctx, task->cut.count * clusters, run_item, task);
 }

@@ -24,6 +24,7 @@ typedef struct joint_looker {
 typedef struct joint_look_task {
     const ph_call *call;
     const float *stat; /* (batch, q_heads, q_len) */
+    ph_work_cut cut;
 } joint_look_task;
 
 static void take(const ph_plan *plan, ph_arena *arena, joint_looker *l)
@@ -52,16 +53,17 @@ static void take(const ph_plan *plan, ph_arena *arena, joint_looker *l)
 static float *take_stat(const ph_plan *plan, ph_arena *arena)
 {
     const ph_attn *a = &plan->attn;
-    return ph_arena_floats(arena,
-                           (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len);
+    return ph_arena_floats(arena, (size_t)a->q_heads * ph_attn_rows(a));
 }
 
 void ph_joint_look_measure(ph_plan *plan)
 {
     ph_arena arena = {0}, item = {0}, shared = {0};
     joint_looker l;
+    ph_work_cut cut;
     take(plan, &arena, &l);
     take_stat(plan, &shared);
+    ph_cut_take(plan, &shared, &cut);
     if (plan->needs.power) ph_joint_item_measure(plan, &item, &shared);
     plan->lane_bytes[PH_DO_LOOK] = item.used > arena.used ? item.used : arena.used;
     plan->shared_bytes[PH_DO_LOOK] = shared.used;
@@ -119,10 +121,10 @@ static void row_item(void *arg, int lane, int index)
     const joint_look_task *job = arg;
     const ph_call *call = job->call;
     const ph_joint_plan *j = &call->plan->joint;
-    int total = call->attn->q_len * j->per_token, blocks = ph_div_up(total, j->rows);
-    int plane = index / blocks, first = index % blocks * j->rows;
-    int end = ph_min(first + j->rows, total), batch = plane / j->sets;
-    int set = plane % j->sets;
+    const ph_piece piece = ph_cut_find(&job->cut, index / j->sets);
+    int total = ph_rows_extent(call, piece.batch).q_size * j->per_token;
+    int first = piece.block * j->rows, end = ph_min(first + j->rows, total);
+    int batch = piece.batch, set = index % j->sets;
     ph_arena arena = ph_call_lane(call, lane);
     joint_looker l;
     ph_joint_block t;
@@ -163,8 +165,10 @@ static void key_item(void *arg, int lane, int index)
     const ph_call *call = job->call;
     const ph_attn *a = call->attn;
     const ph_joint_plan *j = &call->plan->joint;
-    int j0 = index % j->key_blocks * PH_BLOCK, batch = index / j->key_blocks;
-    int total = a->q_len * j->per_token, n = ph_min(PH_BLOCK, a->kv_len - j0);
+    const ph_piece piece = ph_cut_find(&job->cut, index);
+    const ph_extent extent = ph_rows_extent(call, piece.batch);
+    int j0 = piece.block * PH_BLOCK, batch = piece.batch;
+    int total = extent.q_size * j->per_token, n = ph_min(PH_BLOCK, extent.kv_size - j0);
     ph_arena arena = ph_call_lane(call, lane);
     joint_looker l;
     ph_joint_block t;
@@ -191,12 +195,14 @@ void ph_joint_look(const ph_call *call)
     const ph_joint_plan *j = &plan->joint;
     const ph_look_at *look = call->args->look;
     int batch = call->attn->batch;
-    int blocks = ph_div_up(call->attn->q_len * j->per_token, j->rows);
     ph_arena arena = ph_call_shared(call);
     float *stat = take_stat(plan, &arena);
     joint_look_task t = {.call = call, .stat = stat};
+    ph_cut_take(plan, &arena, &t.cut);
     if (ph_joint_stats(call, stat)) ph_joint_bases(call, &no_keys, arena, 0, batch, stat);
+    ph_cut_rows(call, 0, batch, j->per_token, j->rows, &t.cut);
     if (look->weights || look->entropy || look->top_index || look->rect)
-        ph_ctx_run(plan->ctx, batch * j->sets * blocks, row_item, &t);
-    if (look->col_sum) ph_ctx_run(plan->ctx, batch * j->key_blocks, key_item, &t);
+        ph_ctx_run(plan->ctx, t.cut.count * j->sets, row_item, &t);
+    ph_cut_keys(call, 0, batch, PH_BLOCK, &t.cut);
+    if (look->col_sum) ph_ctx_run(plan->ctx, t.cut.count, key_item, &t);
 }

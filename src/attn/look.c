@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn/cut.h"
 #include "attn/look.h"
 #include "base/arena.h"
 
@@ -41,23 +42,35 @@ static void take(const ph_plan *plan, ph_arena *arena, looker *out)
 
 void ph_look_measure(ph_plan *plan)
 {
-    ph_arena arena = {0};
+    ph_arena arena = {0}, shared = {0};
     looker l;
+    ph_work_cut cut;
     if (ph_plan_is_joint(plan)) {
         ph_joint_look_measure(plan);
         return;
     }
     take(plan, &arena, &l);
     plan->lane_bytes[PH_DO_LOOK] = arena.used;
+    ph_cut_take(plan, &shared, &cut);
+    plan->shared_bytes[PH_DO_LOOK] = shared.used;
 }
 
-static void begin(const ph_call *call, int lane, int index, looker *l)
+/* Items of a call are the blocks of a cut, of rows or of keys, times the groups. */
+typedef struct look_task {
+    const ph_call *call;
+    ph_work_cut cut;
+} look_task;
+
+/* Begins with an item; returns the first row or key of its block of `size`. */
+static int begin(const look_task *t, int lane, int index, int size, looker *l)
 {
-    const ph_plan *plan = call->plan;
-    ph_arena arena = ph_call_lane(call, lane);
+    const ph_plan *plan = t->call->plan;
+    const ph_piece piece = ph_cut_find(&t->cut, index / plan->groups);
+    ph_arena arena = ph_call_lane(t->call, lane);
     take(plan, &arena, l);
-    ph_rows_begin(call, l->rows, index / plan->groups, index % plan->groups * plan->group,
+    ph_rows_begin(t->call, l->rows, piece.batch, index % plan->groups * plan->group,
                   plan->group);
+    return piece.block * size;
 }
 
 /* Weights of rows [first, first+m) against keys [c0, c1) of a block; their log2 in
@@ -186,13 +199,11 @@ static void look_strip(const ph_call *call, looker *l, int first, int j0)
 
 static void row_item(void *arg, int lane, int index)
 {
-    const ph_call *call = arg;
+    const ph_call *call = ((const look_task *)arg)->call;
     const ph_plan *plan = call->plan;
-    const ph_attn *a = call->attn;
-    int groups = a->batch * plan->groups, first = index / groups * PH_ROWS_MIN;
-    int end = ph_min(first + PH_ROWS_MIN, a->q_len * plan->group);
     looker l;
-    begin(call, lane, index % groups, &l);
+    int first = begin(arg, lane, index, PH_ROWS_MIN, &l);
+    int end = ph_min(first + PH_ROWS_MIN, l.rows->extent.q_size * plan->group);
     for (int row = first; row < end; row++)
         ph_look_clear(call, l.rows->batch, l.rows->head0 + row % plan->group,
                       row / plan->group);
@@ -227,13 +238,12 @@ static void sum_strip(const ph_call *call, looker *l, int first, int j0)
 
 static void key_item(void *arg, int lane, int index)
 {
-    const ph_call *call = arg;
+    const ph_call *call = ((const look_task *)arg)->call;
     const ph_plan *plan = call->plan;
-    const ph_attn *a = call->attn;
-    int groups = a->batch * plan->groups, j0 = index / groups * PH_BLOCK;
-    int n = ph_min(PH_BLOCK, a->kv_len - j0), total = a->q_len * plan->group;
     looker l;
-    begin(call, lane, index % groups, &l);
+    int j0 = begin(arg, lane, index, PH_BLOCK, &l);
+    int n = ph_min(PH_BLOCK, l.rows->extent.kv_size - j0);
+    int total = l.rows->extent.q_size * plan->group;
     memset(l.sums, 0, (size_t)plan->group * PH_BLOCK * sizeof(double));
     int valid = ph_min(n, l.rows->extent.kv_len - j0);
     if (valid > 0)
@@ -258,14 +268,17 @@ void ph_attn_look(const ph_call *call)
 {
     const ph_plan *plan = call->plan;
     const ph_look_at *look = call->args->look;
-    int groups = call->attn->batch * plan->groups;
-    int row_blocks = ph_div_up(call->attn->q_len * plan->group, PH_ROWS_MIN);
-    int key_blocks = ph_div_up(call->attn->kv_len, PH_BLOCK);
+    int batch = call->attn->batch;
+    look_task t = {.call = call};
     if (ph_plan_is_joint(plan)) {
         ph_joint_look(call);
         return;
     }
+    ph_arena arena = ph_call_shared(call);
+    ph_cut_take(plan, &arena, &t.cut);
+    ph_cut_rows(call, 0, batch, plan->group, PH_ROWS_MIN, &t.cut);
     if (look->weights || look->entropy || look->top_index || look->rect)
-        ph_ctx_run(plan->ctx, groups * row_blocks, row_item, (void *)call);
-    if (look->col_sum) ph_ctx_run(plan->ctx, groups * key_blocks, key_item, (void *)call);
+        ph_ctx_run(plan->ctx, t.cut.count * plan->groups, row_item, &t);
+    ph_cut_keys(call, 0, batch, PH_BLOCK, &t.cut);
+    if (look->col_sum) ph_ctx_run(plan->ctx, t.cut.count * plan->groups, key_item, &t);
 }

@@ -47,7 +47,8 @@ static ph_status check_sizes(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     const size_t most = PTRDIFF_MAX / 16;
-    size_t tokens = (size_t)ph_max(ph_max(a->q_len, a->kv_len), a->page_len);
+    int longest = ph_max(a->q_len, a->kv_len), total = ph_max(a->q_total, a->kv_total);
+    size_t tokens = (size_t)ph_max(ph_max(longest, total), a->page_len);
     size_t dim = (size_t)(a->qk_dim > a->v_dim ? a->qk_dim : a->v_dim), rows, all;
     if (ph_size_mul((size_t)a->batch, (size_t)a->q_heads, &rows) || rows > INT32_MAX / 4)
         REFUSE(PH_UNSUPPORTED, "batch %d times q_heads %d is too large", a->batch,
@@ -55,11 +56,51 @@ static ph_status check_sizes(ph_plan *plan)
     if (ph_size_mul((size_t)a->q_len, (size_t)a->q_heads, &all) || all > INT32_MAX / 2)
         REFUSE(PH_UNSUPPORTED, "q_len %d times q_heads %d is too large", a->q_len,
                a->q_heads);
+    if (ph_size_mul((size_t)total, (size_t)a->q_heads, &all) || all > INT32_MAX / 2)
+        REFUSE(PH_UNSUPPORTED, "%d tokens times q_heads %d are too many", total,
+               a->q_heads);
     if (a->kv_len > INT32_MAX / 2)
         REFUSE(PH_UNSUPPORTED, "kv_len %d is too large", a->kv_len);
     if (ph_size_mul(rows, tokens, &all) || ph_size_mul(all, dim, &all) || all > most)
         REFUSE(PH_UNSUPPORTED, "batch %d, q_heads %d, length %zu, dim %zu is too large",
                a->batch, a->q_heads, tokens, dim);
+    return PH_OK;
+}
+
+/* Checks what a ragged batch says of itself, and fills in what it leaves out. */
+static ph_status settle_ragged(ph_plan *plan)
+{
+    ph_attn *a = &plan->attn;
+    const ph_broadcast *shapes[2] = {&a->bias, &a->visible};
+    if ((unsigned)a->ragged > PH_RAGGED_QUERIES)
+        REFUSE(PH_BAD_ARGUMENT, "ragged is %d, expected PH_RAGGED_NONE, _ALL or _QUERIES",
+               (int)a->ragged);
+    if (!a->ragged && a->q_total)
+        REFUSE(PH_BAD_ARGUMENT, "q_total is %d but the batch is not ragged, expected 0",
+               a->q_total);
+    if (a->ragged != PH_RAGGED_ALL && a->kv_total)
+        REFUSE(PH_BAD_ARGUMENT, "kv_total is %d but the keys are not ragged, expected 0",
+               a->kv_total);
+    if (!a->ragged) return PH_OK;
+    for (int i = 0; i < 2; i++)
+        if (shapes[i]->batch || shapes[i]->heads || shapes[i]->q_len)
+            REFUSE(PH_UNSUPPORTED, "%s has a shape, expected none in a ragged batch",
+                   i ? "visible" : "bias");
+    if (a->q_total < 0 || a->q_len < 0 || a->q_len > a->q_total)
+        REFUSE(PH_BAD_SHAPE, "q_len is %d and q_total %d, expected 0 to q_total",
+               a->q_len, a->q_total);
+    if (a->q_len == 0) a->q_len = a->q_total;
+    if (a->mask != PH_MASK_NONE && a->anchor == PH_ANCHOR_UNSET)
+        a->anchor = PH_ANCHOR_END;
+    if (a->ragged == PH_RAGGED_QUERIES) return PH_OK;
+    if (a->kv_total < 0 || a->kv_len < 0 || a->kv_len > a->kv_total)
+        REFUSE(PH_BAD_SHAPE, "kv_len is %d and kv_total %d, expected 0 to kv_total",
+               a->kv_len, a->kv_total);
+    if (a->kv_len == 0) a->kv_len = a->kv_total;
+    if (a->page_len)
+        REFUSE(PH_UNSUPPORTED,
+               "page_len is %d with ragged keys, expected PH_RAGGED_QUERIES with pages",
+               a->page_len);
     return PH_OK;
 }
 
@@ -170,22 +211,44 @@ static ph_status check_pages(ph_plan *plan)
     return PH_OK;
 }
 
-/* Zero strides become packed ones. */
-static void pack_strides(ph_strides *s, int heads, int len, int dim)
+/* A ragged tensor has no batch axis: one batch row of all tokens. */
+typedef struct token_axes {
+    int batch, len, ragged;
+} token_axes;
+
+static token_axes query_axes(const ph_attn *a)
 {
-    if (s->batch || s->head || s->time) return;
+    return a->ragged ? (token_axes){1, a->q_total, 1}
+                     : (token_axes){a->batch, a->q_len, 0};
+}
+
+static token_axes key_axes(const ph_attn *a)
+{
+    return (token_axes){ph_key_blocks(a), ph_key_block_len(a),
+                        a->ragged == PH_RAGGED_ALL};
+}
+
+static int is_packed(const ph_strides *s)
+{
+    return !s->batch && !s->head && !s->time;
+}
+
+/* Zero strides become packed ones. */
+static void pack_strides(ph_strides *s, int heads, token_axes tokens, int dim)
+{
+    if (!is_packed(s)) return;
     s->time = dim;
-    s->head = (int64_t)len * dim;
-    s->batch = (int64_t)heads * len * dim;
+    s->head = (int64_t)tokens.len * dim;
+    if (!tokens.ragged) s->batch = (int64_t)heads * tokens.len * dim;
 }
 
 /* Every axis must stay inside the address space, so that indices cannot overflow. */
 static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides *s,
-                               int batch, int heads, int len)
+                               int heads, token_axes tokens)
 {
     const int64_t most = PTRDIFF_MAX / 32;
     const int64_t stride[3] = {s->batch, s->head, s->time};
-    const int count[3] = {batch, heads, len};
+    const int count[3] = {tokens.batch, heads, tokens.len};
     for (int i = 0; i < 3; i++)
         if (stride[i] < 0 || stride[i] > most / ph_max(count[i], 1))
             REFUSE(PH_BAD_SHAPE,
@@ -197,8 +260,9 @@ static ph_status check_strides(ph_plan *plan, const char *name, const ph_strides
 
 /* Whether writing through the strides hits each element once: sorted by stride, each axis
    must step over everything inside it. */
-static int overlaps(const ph_strides *s, int batch, int heads, int len, int dim)
+static int overlaps(const ph_strides *s, int heads, token_axes tokens, int dim)
 {
+    int batch = tokens.batch, len = tokens.len;
     struct {
         int64_t stride;
         int count;
@@ -220,37 +284,40 @@ static int overlaps(const ph_strides *s, int batch, int heads, int len, int dim)
 static ph_status settle_strides(ph_plan *plan)
 {
     ph_attn *a = &plan->attn;
-    int like_q = !a->dq.batch && !a->dq.head && !a->dq.time;
-    int like_k = !a->dk.batch && !a->dk.head && !a->dk.time;
-    int like_v = !a->dv.batch && !a->dv.head && !a->dv.time;
-    int blocks = ph_key_blocks(a), keys = ph_key_block_len(a);
-    pack_strides(&a->q, a->q_heads, a->q_len, a->qk_dim);
+    const token_axes rows = query_axes(a), keys = key_axes(a);
+    int like_q = is_packed(&a->dq), like_k = is_packed(&a->dk),
+        like_v = is_packed(&a->dv);
+    pack_strides(&a->q, a->q_heads, rows, a->qk_dim);
     pack_strides(&a->k, a->k_heads, keys, a->qk_dim);
     pack_strides(&a->v, a->v_heads, keys, a->v_dim);
-    pack_strides(&a->out, a->q_heads, a->q_len, a->v_dim);
+    pack_strides(&a->out, a->q_heads, rows, a->v_dim);
     ph_strides *dout = &plan->backward.dout;
-    if (!dout->batch && !dout->head && !dout->time) *dout = a->out;
+    if (is_packed(dout)) *dout = a->out;
     if (like_q) a->dq = a->q;
     if (like_k) a->dk = a->k;
     if (like_v) a->dv = a->v;
     const struct {
         const char *name;
         const ph_strides *s;
-        int written, batch, heads, len, dim;
+        int written, heads;
+        token_axes tokens;
+        int dim;
     } all[] = {
-        {"q", &a->q, 0, a->batch, a->q_heads, a->q_len, a->qk_dim},
-        {"k", &a->k, 0, blocks, a->k_heads, keys, a->qk_dim},
-        {"v", &a->v, 0, blocks, a->v_heads, keys, a->v_dim},
-        {"out", &a->out, 1, a->batch, a->q_heads, a->q_len, a->v_dim},
-        {"dq", &a->dq, a->backward, a->batch, a->q_heads, a->q_len, a->qk_dim},
-        {"dk", &a->dk, a->backward, blocks, a->k_heads, keys, a->qk_dim},
-        {"dv", &a->dv, a->backward, blocks, a->v_heads, keys, a->v_dim},
+        {"q", &a->q, 0, a->q_heads, rows, a->qk_dim},
+        {"k", &a->k, 0, a->k_heads, keys, a->qk_dim},
+        {"v", &a->v, 0, a->v_heads, keys, a->v_dim},
+        {"out", &a->out, 1, a->q_heads, rows, a->v_dim},
+        {"dq", &a->dq, a->backward, a->q_heads, rows, a->qk_dim},
+        {"dk", &a->dk, a->backward, a->k_heads, keys, a->qk_dim},
+        {"dv", &a->dv, a->backward, a->v_heads, keys, a->v_dim},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        PH_TRY(check_strides(plan, all[i].name, all[i].s, all[i].batch, all[i].heads,
-                             all[i].len));
-        if (all[i].written &&
-            overlaps(all[i].s, all[i].batch, all[i].heads, all[i].len, all[i].dim))
+        PH_TRY(check_strides(plan, all[i].name, all[i].s, all[i].heads, all[i].tokens));
+        if (all[i].tokens.ragged && all[i].s->batch)
+            REFUSE(PH_BAD_SHAPE,
+                   "%s.batch is %lld, expected 0 because a ragged batch has no such axis",
+                   all[i].name, (long long)all[i].s->batch);
+        if (all[i].written && overlaps(all[i].s, all[i].heads, all[i].tokens, all[i].dim))
             REFUSE(PH_BAD_SHAPE,
                    "strides of %s make its elements overlap, expected distinct addresses",
                    all[i].name);
@@ -305,6 +372,7 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
     if (a->k_heads == 0) a->k_heads = a->q_heads;
     if (a->v_heads == 0) a->v_heads = a->q_heads;
     if (a->v_dim == 0) a->v_dim = a->qk_dim;
+    PH_TRY(settle_ragged(plan));
     PH_TRY(check_counts(plan));
     PH_TRY(check_sizes(plan));
     PH_TRY(check_numbers(plan));

@@ -62,7 +62,6 @@ struct ph_plan {
     uint32_t drop_limit; /* a random number below it drops a weight */
     float drop_keep;     /* 1/(1 - dropout) */
     int rows;            /* rows of one forward work item */
-    int row_blocks;      /* work items per (batch row, group) */
     int splits;          /* key splits at full length */
     int by_split; /* forward: one work item per key split instead of per row block */
     int cluster;  /* consecutive q heads closed under sharing k or v heads */
@@ -82,14 +81,17 @@ static inline ph_dtype ph_kv_type(const ph_attn *a)
     return a->kv_dtype ? a->kv_dtype : a->dtype;
 }
 
-/* k and v are made of so many blocks of so many keys: batch rows, or pages. */
+/* k and v are made of so many blocks of so many keys: batch rows, pages, or all ragged
+   sequences together. */
 static inline int ph_key_blocks(const ph_attn *a)
 {
+    if (a->ragged == PH_RAGGED_ALL) return 1;
     return a->page_len ? a->pages : a->batch;
 }
 
 static inline int ph_key_block_len(const ph_attn *a)
 {
+    if (a->ragged == PH_RAGGED_ALL) return a->kv_total;
     return a->page_len ? a->page_len : a->kv_len;
 }
 
@@ -100,6 +102,7 @@ typedef struct ph_call {
     const ph_attn *attn;
     const ph_args *args;
     const ph_grads *grads;
+    const int32_t *kv_offsets; /* PH_RAGGED_ALL: those of the keys */
     /* (q_heads/2) dout of head 2m+1 is twin[m] times that of its twin, head 2m, and only
        the latter is stored; NULL: each head has its own */
     const float *twin;
@@ -107,6 +110,18 @@ typedef struct ph_call {
     char *shared;
     size_t lane_bytes, shared_bytes;
 } ph_call;
+
+/* Query rows, and keys, of one head in all sequences. */
+static inline size_t ph_attn_rows(const ph_attn *a)
+{
+    return a->ragged ? (size_t)a->q_total : (size_t)a->batch * (size_t)a->q_len;
+}
+
+static inline size_t ph_attn_keys(const ph_attn *a)
+{
+    return a->ragged == PH_RAGGED_ALL ? (size_t)a->kv_total
+                                      : (size_t)a->batch * (size_t)a->kv_len;
+}
 
 /* The scratch of a lane, and that of all. */
 static inline ph_arena ph_call_lane(const ph_call *call, int lane)
@@ -148,6 +163,8 @@ static inline int ph_dout_head(const ph_call *call, int head)
 ph_status ph_check_forward(const ph_plan *plan, const ph_args *args);
 ph_status ph_check_backward(const ph_plan *plan, const ph_args *args,
                             const ph_grads *grads);
+/* Of these, whether a ragged batch has the offsets it needs, and a dense one none. */
+ph_status ph_check_sequences(const ph_plan *plan, const ph_args *args);
 
 /* Refuses page numbers out of range (keys.c). */
 ph_status ph_check_table(const ph_plan *plan, const ph_args *args);

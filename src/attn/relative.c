@@ -55,14 +55,13 @@ void ph_relative_add(const ph_call *call, int64_t first, int n, const float *ds,
 static void add_block(const relative_task *t, relative_worker *w, int j0)
 {
     const ph_call *call = t->call;
-    const ph_attn *a = call->attn;
     const ph_rows *rows = w->g.rows;
     const ph_keys v = ph_keys_v(call, rows->batch, rows->v_head);
     int keys = ph_min(PH_BLOCK, rows->extent.kv_len - j0), mr = call->kernels->mr, c0, c1;
     ph_scores_pack_k(call, rows->batch, rows->k_head, j0, 0, keys, w->k);
     ph_keys_panels(&v, j0, 0, keys, w->v);
-    for (int row = 0, next; row < a->q_len; row = next) {
-        next = ph_rows_gather(call, w->g.rows, row, a->q_len, PH_GRAD_ROWS);
+    for (int row = 0, next; row < rows->extent.q_len; row = next) {
+        next = ph_rows_gather(call, w->g.rows, row, rows->extent.q_len, PH_GRAD_ROWS);
         if (next == row) break;
         if (rows->high <= j0 || rows->low >= j0 + keys) continue;
         ph_grad_rows_pack(call, &w->g, NULL, t->lse, t->delta);

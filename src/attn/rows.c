@@ -11,9 +11,12 @@ ph_extent ph_rows_extent(const ph_call *call, int batch)
 {
     const ph_attn *a = call->attn;
     const ph_args *args = call->args;
-    ph_extent e = {a->q_len, a->kv_len, 0};
-    if (args->q_lens) e.q_len = args->q_lens[batch];
-    if (args->kv_lens) e.kv_len = args->kv_lens[batch];
+    ph_extent e = {.q_size = a->q_len, .kv_size = a->kv_len};
+    if (a->ragged) e.q_size = args->q_offsets[batch + 1] - args->q_offsets[batch];
+    if (a->ragged == PH_RAGGED_ALL)
+        e.kv_size = call->kv_offsets[batch + 1] - call->kv_offsets[batch];
+    e.q_len = args->q_lens ? args->q_lens[batch] : e.q_size;
+    e.kv_len = args->kv_lens ? args->kv_lens[batch] : e.kv_size;
     if (a->anchor == PH_ANCHOR_OFFSET) e.offset = a->q_offset;
     if (a->anchor == PH_ANCHOR_END) e.offset = (int64_t)e.kv_len - e.q_len;
     return e;

@@ -14,9 +14,11 @@
 
 #include "attn/keys.h"
 
-/* Valid lengths of one batch row, and the position of its query 0. */
+/* Valid lengths of one batch row, its rows and keys in memory, and the position of its
+   query 0. */
 typedef struct ph_extent {
     int q_len, kv_len;
+    int q_size, kv_size; /* with padding; a sequence of a ragged batch has none */
     int64_t offset;
 } ph_extent;
 

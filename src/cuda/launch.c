@@ -95,10 +95,12 @@ static ph_status measure(ph_plan *plan)
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
                        "variant %s is not available on PH_CUDA, expected mha",
                        plan->attn.variant);
-    if (plan->attn.page_len || plan->attn.kv_dtype)
+    if (plan->attn.page_len || plan->attn.kv_dtype || plan->attn.ragged)
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
                        "%s is not available on PH_CUDA, expected 0",
-                       plan->attn.page_len ? "page_len" : "kv_dtype");
+                       plan->attn.page_len   ? "page_len"
+                       : plan->attn.kv_dtype ? "kv_dtype"
+                                             : "ragged");
     if (plan->attn.backward) take_backward(&plan->attn, &arena, &c);
     plan->shared_bytes[PH_DO_BACKWARD] = arena.used;
     if (ph_cuda_fast_plan(plan)) {

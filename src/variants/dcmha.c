@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "attn/address.h"
 #include "variants/variants.h"
 
 enum { SIDE_Q = PH_DC_Q, SIDE_K = PH_DC_K };
@@ -38,12 +39,14 @@ static void add_channel(ph_plan *plan, dcmha_state *s, int place, int side)
         {{"preq_w1", "preq_w2", "preq_g"}, {"prek_w1", "prek_w2", "prek_g"}},
         {{"postq_w1", "postq_w2", "postq_g"}, {"postk_w1", "postk_w2", "postk_g"}}};
     const ph_attn *a = &plan->attn;
+    int ragged = side == SIDE_Q ? a->ragged != 0 : a->ragged == PH_RAGGED_ALL;
+    int total = side == SIDE_Q ? a->q_total : a->kv_total;
     int len = side == SIDE_Q ? a->q_len : a->kv_len;
     s->first[place][side] = plan->needs.extras;
     for (int t = 0; t < CHANNEL; t++) {
         ph_param *p = &plan->needs.extra[plan->needs.extras++];
         *p = (ph_param){.name = names[place][side][t], .rank = t == G ? 3 : 4};
-        p->dims[0] = a->batch, p->dims[1] = len;
+        p->dims[0] = ragged ? 1 : a->batch, p->dims[1] = ragged ? total : len;
         p->dims[2] = t == G ? a->q_heads : s->rank;
         p->dims[3] = a->q_heads;
     }
@@ -92,11 +95,9 @@ static ph_status setup(ph_plan *plan, const char *options)
 /* ---- the query's part ---- */
 
 /* Tensor t of a channel at one token: (rank, heads) or (heads). */
-static const float *coefficients(const ph_call *call, int first, int t, int batch,
-                                 int token)
+static const float *coefficients(const ph_call *call, int first, int t, int64_t row)
 {
     const ph_param *p = &call->plan->needs.extra[first + t];
-    int64_t row = (int64_t)batch * p->dims[1] + token;
     return call->args->extra[first + t] +
            row * call->attn->q_heads * (t == G ? 1 : p->dims[2]);
 }
@@ -114,9 +115,10 @@ static void row_matrix(const ph_call *call, ph_mix_at place, int batch, int toke
         memset(c, 0, (size_t)heads * (size_t)heads * sizeof *c);
     for (int h = 0; h < heads; h++) c[h * heads + h] += 1;
     if (first < 0) return;
-    const float *w1 = coefficients(call, first, W1, batch, token);
-    const float *w2 = coefficients(call, first, W2, batch, token);
-    const float *g = coefficients(call, first, G, batch, token);
+    int64_t row = ph_token_index(call, batch, token);
+    const float *w1 = coefficients(call, first, W1, row);
+    const float *w2 = coefficients(call, first, W2, row);
+    const float *g = coefficients(call, first, G, row);
     for (int h = 0; h < heads; h++) c[h * heads + h] += g[h];
     for (int r = 0; r < s->rank; r++, w1 += heads, w2 += heads)
         for (int from = 0; from < heads; from++)
@@ -128,11 +130,11 @@ static void add_query(const ph_call *call, int first, int batch, int token,
                       const float *dc, float *const *dextra)
 {
     int heads = call->attn->q_heads, rank = state_of(call)->rank;
+    int64_t row = ph_token_index(call, batch, token);
     for (int t = 0; t < CHANNEL; t++) {
         if (!dextra[first + t]) continue;
-        const float *other = coefficients(call, first, t == W1 ? W2 : W1, batch, token);
-        int64_t at =
-            coefficients(call, first, t, batch, token) - call->args->extra[first + t];
+        const float *other = coefficients(call, first, t == W1 ? W2 : W1, row);
+        int64_t at = coefficients(call, first, t, row) - call->args->extra[first + t];
         float *to = dextra[first + t] + at;
         for (int h = 0; t == G && h < heads; h++) to[h] += dc[h * heads + h];
         for (int r = 0; t != G && r < rank; r++, to += heads, other += heads)
@@ -160,11 +162,12 @@ static void key_weights(const ph_call *call, ph_mix_at place, int batch, int j0,
 {
     const dcmha_state *s = state_of(call);
     int heads = call->attn->q_heads, first = s->first[place][SIDE_K];
+    int64_t row = ph_key_token_index(call, batch, j0);
     for (int t = 0; t < CHANNEL; t++)
         for (int r = 0; r < (t == G ? 1 : s->rank); r++)
             for (int h = 0; h < heads; h++, w += PH_BLOCK) {
                 int step = heads * (t == G ? 1 : s->rank);
-                const float *x = coefficients(call, first, t, batch, j0) + r * heads + h;
+                const float *x = coefficients(call, first, t, row) + r * heads + h;
                 for (int c = 0; c < n; c++, x += step) w[c] = *x;
             }
 }
@@ -174,11 +177,12 @@ static void key_gradient(const ph_call *call, ph_mix_at place, int batch, int j0
 {
     const dcmha_state *s = state_of(call);
     int heads = call->attn->q_heads, first = s->first[place][SIDE_K];
+    int64_t row = ph_key_token_index(call, batch, j0);
     for (int t = 0; t < CHANNEL; t++)
         for (int r = 0; r < (t == G ? 1 : s->rank); r++)
             for (int h = 0; h < heads; h++, dw += PH_BLOCK) {
                 int step = heads * (t == G ? 1 : s->rank);
-                int64_t at = coefficients(call, first, t, batch, j0) -
+                int64_t at = coefficients(call, first, t, row) -
                              call->args->extra[first + t] + r * heads + h;
                 for (int c = 0; dextra[first + t] && c < n; c++, at += step)
                     dextra[first + t][at] = dw[c];
