@@ -34,6 +34,12 @@
  * of the keys beyond kv_lens, influences no other row, gets zero gradients and adds
  * nothing to the gradients of parameters, even if it holds NaN. (A row that sees no key,
  * or whose gate is 0, still gets bo.)
+ *
+ * Ragged. With PH_RAGGED_ALL sequences are side by side and no row is padding: x is
+ * (q_total, model_dim), memory (kv_total, memory_dim), out and gradients likewise; lse
+ * and gates are (q_heads, q_total). Without memory kv_total is q_total and kv_offsets
+ * NULL. A layer with a cache of x takes PH_RAGGED_QUERIES: each sequence appends its own
+ * number of tokens after its own `past`. Every variant can.
  */
 #ifndef POLYHEAD_LAYER_H
 #define POLYHEAD_LAYER_H

@@ -86,9 +86,10 @@ static void fill_activations(layer_bed *b, uint64_t *random)
 {
     const ph_layer_desc *d = &b->desc;
     size_t rows = (size_t)d->attn.batch * (size_t)d->attn.q_len;
+    size_t keys = (size_t)d->attn.batch * (size_t)d->attn.kv_len;
+    if (d->attn.ragged) rows = (size_t)d->attn.q_total, keys = (size_t)d->attn.kv_total;
     b->x_count = rows * (size_t)d->model_dim;
-    b->memory_count =
-        (size_t)d->attn.batch * (size_t)d->attn.kv_len * (size_t)d->memory_dim;
+    b->memory_count = keys * (size_t)d->memory_dim;
     b->out_count = rows * (size_t)(d->out_dim ? d->out_dim : d->model_dim);
     b->gate_count = rows * (size_t)d->attn.q_heads;
     b->x = fill(b->x_count, random, 1);

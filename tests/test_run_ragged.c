@@ -138,6 +138,74 @@ static void compare(const char *words, int causal, int position)
     trial_free(&got);
 }
 
+/* Talking heads that only listen to themselves are plain attention; a variant's tensors,
+   looks and dropout go with offsets too. */
+static void ragged_options(void)
+{
+    static float eye[HEADS * HEADS];
+    for (int h = 0; h < HEADS; h++) eye[h * HEADS + h] = 1;
+    draw();
+    solve(0, 0);
+    trial t = make();
+    trial_add(&t, "w_logits", F, eye, HEADS, HEADS, -1, -1);
+    trial_add(&t, "w_weights", F, eye, HEADS, HEADS, -1, -1);
+    trial_result got = trial_run(&t, "--variant talking --stats");
+    CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+    near(got.out, "out", 3, out, HEADS * TOTAL_Q * V);
+    const ph_tensor *sums = ph_file_find(got.out, "col_sum");
+    CHECK(sums && sums->rank == 2 && sums->shape[1] == TOTAL_KV, "col_sum is missing");
+    trial_free(&got);
+    t = make();
+    got = trial_run(&t, "--dropout 0.5 --seed 3");
+    CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+    near(got.out, "lse", 2, lse, HEADS * TOTAL_Q); /* before dropout */
+    trial_free(&got);
+}
+
+/* A layer over sequences side by side gives each the bits it has alone. */
+static void ragged_layer(void)
+{
+    enum { MODEL = 6 };
+    static float x[TOTAL_Q * MODEL], w[4][MODEL * MODEL];
+    uint64_t seed = check_seed;
+    for (int i = 0; i < TOTAL_Q * MODEL; i++) x[i] = check_normal(&seed);
+    for (int i = 0; i < 4 * MODEL * MODEL; i++)
+        w[i / (MODEL * MODEL)][i % (MODEL * MODEL)] = check_normal(&seed);
+    const char *words = "--heads 3 --causal --rope 100 --threads 2";
+    trial all = {0};
+    trial_add(&all, "wq", F, w[0], MODEL, MODEL, -1, -1);
+    trial_add(&all, "wk", F, w[1], MODEL, MODEL, -1, -1);
+    trial_add(&all, "wv", F, w[2], MODEL, MODEL, -1, -1);
+    trial_add(&all, "wo", F, w[3], MODEL, MODEL, -1, -1);
+    trial one = all;
+    trial_add(&all, "x", F, x, TOTAL_Q, MODEL, -1, -1);
+    trial_add(&all, "dout", F, x, TOTAL_Q, MODEL, -1, -1);
+    trial_add(&all, "q_offsets", PH_I32, q_offsets, SEQUENCES + 1, -1, -1, -1);
+    trial_result got = trial_run(&all, words);
+    CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+    const ph_tensor *out_all = ph_file_find(got.out, "out");
+    const ph_tensor *dx_all = ph_file_find(got.out, "dx");
+    CHECK(out_all && out_all->rank == 2 && dx_all && dx_all->rank == 2, "wrong ranks");
+    for (int s = 0; s < SEQUENCES; s++) {
+        int first = q_offsets[s], len = q_offsets[s + 1] - first;
+        size_t bytes = (size_t)(len * MODEL) * sizeof *x;
+        trial t = one;
+        if (!len) continue;
+        trial_add(&t, "x", F, x + first * MODEL, 1, len, MODEL, -1);
+        trial_add(&t, "dout", F, x + first * MODEL, 1, len, MODEL, -1);
+        trial_result part = trial_run(&t, words);
+        CHECK(part.code == 0 && part.out, "code %d: %s", part.code, part.said);
+        CHECK(!memcmp((const float *)out_all->data + first * MODEL,
+                      ph_file_find(part.out, "out")->data, bytes),
+              "out of sequence %d differs from that alone", s);
+        CHECK(!memcmp((const float *)dx_all->data + first * MODEL,
+                      ph_file_find(part.out, "dx")->data, bytes),
+              "dx of sequence %d differs from that alone", s);
+        trial_free(&part);
+    }
+    trial_free(&got);
+}
+
 static void ragged(void)
 {
     compare("", 0, 0);
@@ -173,11 +241,6 @@ static void ragged_refused(void)
     t = good;
     trial_add(&t, "bias", F, in[Q], 1, 1, TOTAL_Q, TOTAL_KV);
     refuse(&t, "", INPUT, "tensor 'bias' stands beside 'q_offsets'");
-    t = good;
-    trial_add(&t, "w_logits", F, in[Q], HEADS, HEADS, -1, -1);
-    trial_add(&t, "w_weights", F, in[Q], HEADS, HEADS, -1, -1);
-    refuse(&t, "--variant talking", UNSUPPORTED, "'w_logits' stands beside 'q_offsets'");
-    refuse(&good, "--dropout 0.5", UNSUPPORTED, "option --dropout is given");
     refuse(&good, "--weights", UNSUPPORTED, "option --weights is given");
 }
 
@@ -260,6 +323,8 @@ static void paged_refused(void)
 }
 
 static const check_case cases[] = {{"ragged", ragged},
+                                   {"ragged_options", ragged_options},
+                                   {"ragged_layer", ragged_layer},
                                    {"ragged_refused", ragged_refused},
                                    {"paged_same_bits", same_bits},
                                    {"paged_refused", paged_refused},

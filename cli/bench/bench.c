@@ -468,11 +468,11 @@ const ph_command command_bench = {
     .usage = "[NAME...] [options]",
     .about =
         "NAME is a shape, a group (short, training, prefill, long, odd, gqa, decode, "
-        "paged, backward, layer, few-rows) or a pattern. GFLOP/s count useful work of "
-        "the best run: causal half, backward five products, a layer its projections too, "
-        "its training step forward and backward. Shares compare it with the best peak "
-        "and read bandwidth measured in between, with as many threads and the "
-        "instructions of the kernels in use (--isa).",
+        "paged, backward, layer, few-rows, ragged) or a pattern. GFLOP/s count useful "
+        "work of the best run: causal half, backward five products, a layer its "
+        "projections too, its training step forward and backward. Shares compare it with "
+        "the best peak and read bandwidth measured in between, with as many threads and "
+        "the instructions of the kernels in use (--isa).",
     .examples = examples,
     .options = table,
     .size = sizeof(bench_options),

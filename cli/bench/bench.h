@@ -34,6 +34,10 @@ typedef struct bench_job {
 
 extern const bench_shape bench_shapes[];                       /* ended by a NULL name */
 extern const bench_job bench_layer_forward, bench_layer_train; /* bench_layer.c */
+/* bench_ragged.c */
+extern const bench_job bench_ragged_forward, bench_ragged_forward_parts,
+    bench_ragged_backward, bench_ragged_backward_parts, bench_uneven_forward,
+    bench_uneven_forward_parts, bench_uneven_backward, bench_uneven_backward_parts;
 
 /* Keys and values in pages of 16 or 128, in no order, and in a type of their own
    (bench_paged.c). */

@@ -21,7 +21,7 @@ static void *open_pages(ph_ctx *ctx, const bench_shape *s, int page_len, ph_dtyp
                           .pages = s->batch * ((s->kv_len - 1) / page_len + 1),
                           .mask = s->causal ? PH_MASK_CAUSAL : PH_MASK_NONE};
     work *w = malloc(sizeof *w);
-    *status = w ? work_open(w, ctx, &attn) : PH_OUT_OF_MEMORY;
+    *status = w ? work_open(w, ctx, &attn, NULL) : PH_OUT_OF_MEMORY;
     if (*status == PH_OK) return w;
     free(w);
     return NULL;

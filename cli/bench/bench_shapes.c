@@ -49,7 +49,7 @@ static void *attention_open(ph_ctx *ctx, const bench_shape *s, int backward,
                           .mask = s->causal ? PH_MASK_CAUSAL : PH_MASK_NONE,
                           .backward = backward};
     work *w = malloc(sizeof *w);
-    *status = w ? work_open(w, ctx, &attn) : PH_OUT_OF_MEMORY;
+    *status = w ? work_open(w, ctx, &attn, NULL) : PH_OUT_OF_MEMORY;
     if (*status == PH_OK) return w;
     free(w);
     return NULL;
@@ -165,6 +165,19 @@ const bench_shape bench_shapes[] = {
     {"few-rows-in-out-bf16", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, BF16, 0},
     {"few-rows-in-out-q8_0", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, Q8_0, 0},
     {"few-rows-in-out-q4_0", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, Q4_0, 0},
+    /* rows: of the longest sequence, keys: of the shortest; "parts": one call each */
+    {"ragged-mixed",       &bench_ragged_forward,       16, 8, 8, 1024,  16, 64, F32, 1},
+    {"ragged-mixed-parts", &bench_ragged_forward_parts, 16, 8, 8, 1024,  16, 64, F32, 1},
+    {"ragged-short",       &bench_ragged_forward,       64, 8, 8,   64,   4, 64, F32, 0},
+    {"ragged-short-parts", &bench_ragged_forward_parts, 64, 8, 8,   64,   4, 64, F32, 0},
+    {"ragged-uneven",      &bench_uneven_forward,       32, 8, 8, 2048,  20, 64, F32, 1},
+    {"ragged-uneven-parts", &bench_uneven_forward_parts, 32, 8, 8, 2048, 20, 64, F32, 1},
+    {"ragged-backward",    &bench_ragged_backward,      16, 8, 8, 1024,  16, 64, F32, 1},
+    {"ragged-backward-parts", &bench_ragged_backward_parts,
+                                                        16, 8, 8, 1024,  16, 64, F32, 1},
+    {"ragged-backward-uneven", &bench_uneven_backward,  32, 8, 8, 2048,  20, 64, F32, 1},
+    {"ragged-backward-uneven-parts", &bench_uneven_backward_parts,
+                                                        32, 8, 8, 2048,  20, 64, F32, 1},
     {.name = NULL}};
 /* clang-format on */
 

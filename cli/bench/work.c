@@ -84,9 +84,11 @@ static void sizes_of(const ph_attn *a, size_t *count)
     size_t k_heads = (size_t)(a->k_heads ? a->k_heads : a->q_heads);
     size_t v_heads = (size_t)(a->v_heads ? a->v_heads : a->q_heads);
     size_t v_dim = (size_t)(a->v_dim ? a->v_dim : a->qk_dim);
-    size_t rows = (size_t)a->batch * (size_t)a->q_heads * (size_t)a->q_len;
+    size_t tokens = (size_t)a->batch * (size_t)a->q_len;
     size_t keys = a->page_len ? (size_t)a->pages * (size_t)a->page_len
                               : (size_t)a->batch * (size_t)a->kv_len;
+    if (a->ragged) tokens = (size_t)a->q_total, keys = (size_t)a->kv_total;
+    size_t rows = tokens * (size_t)a->q_heads;
     count[Q] = rows * (size_t)a->qk_dim;
     count[K] = keys * k_heads * (size_t)a->qk_dim;
     count[V] = keys * v_heads * v_dim;
@@ -110,7 +112,7 @@ static int32_t *make_table(int pages)
     return table;
 }
 
-static ph_status fill(work *w)
+static ph_status fill(work *w, const int32_t *offsets)
 {
     size_t count[USED];
     sizes_of(&w->attn, count);
@@ -133,7 +135,8 @@ static ph_status fill(work *w)
                         .v = w->memory[V].data,
                         .out = w->memory[OUT].data,
                         .lse = w->memory[LSE].data,
-                        .page_table = w->table};
+                        .page_table = w->table,
+                        .q_offsets = offsets};
     w->grads = (ph_grads){.dout = w->memory[DOUT].data,
                           .dq = w->memory[DQ].data,
                           .dk = w->memory[DK].data,
@@ -141,12 +144,12 @@ static ph_status fill(work *w)
     return PH_OK;
 }
 
-ph_status work_open(work *w, ph_ctx *ctx, const ph_attn *attn)
+ph_status work_open(work *w, ph_ctx *ctx, const ph_attn *attn, const int32_t *offsets)
 {
     memset(w, 0, sizeof *w);
     w->attn = *attn;
     ph_status status = ph_plan_create(&w->plan, ctx, attn);
-    if (status == PH_OK) status = fill(w);
+    if (status == PH_OK) status = fill(w, offsets);
     if (status == PH_OK) status = work_forward(w);
     if (status != PH_OK) work_close(w);
     return status;

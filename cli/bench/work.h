@@ -24,8 +24,9 @@ typedef struct work {
 
 /* Plans `attn`, allocates every tensor, fills the inputs with random values that depend
    on nothing but the shape, and runs the forward pass once (a backward needs its result).
+   offsets: of a ragged batch, else NULL; they must outlive the work.
    On failure the sentence is in ph_error(ctx), or "" when memory ran out. */
-ph_status work_open(work *w, ph_ctx *ctx, const ph_attn *attn);
+ph_status work_open(work *w, ph_ctx *ctx, const ph_attn *attn, const int32_t *offsets);
 void work_close(work *w);
 
 ph_status work_forward(work *w);

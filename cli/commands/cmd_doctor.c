@@ -117,7 +117,7 @@ typedef struct checkup {
 
 static ph_status solve(work *w, ph_ctx *ctx, const ph_attn *attn)
 {
-    ph_status status = work_open(w, ctx, attn);
+    ph_status status = work_open(w, ctx, attn, NULL);
     if (status == PH_OK && attn->backward) status = work_backward(w);
     return status;
 }

@@ -146,8 +146,11 @@ ph_status run_on_device(run_job *job, const ph_plan *plan, run_common *common);
 /* Ragged tensors as one batch row; afterwards those of OUT without that axis. */
 int run_ragged_inputs(run_job *job);
 void run_ragged_outputs(run_job *job);
-/* Both passes, sequence by sequence. */
-int run_ragged(run_job *job, const run_common *all);
+/* The same for layer mode, where IN has offsets. */
+int run_ragged_layer_inputs(run_job *job);
+/* From one batch row to a ragged batch, once all else is read and IN has offsets. memory:
+   keys come from elsewhere than the queries. */
+void run_ragged_plan(run_job *job, int memory, ph_attn *attn, ph_args *args);
 
 /* k and v in pages become one block. */
 int run_paged_inputs(run_job *job);

@@ -430,6 +430,7 @@ static int check_plain_names(run_job *job)
 
 static int make_plan(run_job *job, core *m)
 {
+    run_ragged_plan(job, 1, &m->common.attn, &m->common.args);
     ph_status status = ph_plan_create(&m->plan, job->ctx, &m->common.attn);
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
 }
@@ -471,24 +472,11 @@ static int attend_batch(run_job *job, core *m)
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
 }
 
-/* Tensors of a variant have a batch axis or gradients of their own: not cut here. */
-static int attend_ragged(run_job *job, core *m)
-{
-    for (int e = 0; ph_plan_extra(m->plan, e); e++)
-        if (m->extra[e])
-            return cli_fail(EXIT_UNSUPPORTED,
-                            "%s: tensor '%s' stands beside 'q_offsets', expected no "
-                            "tensors of a variant there",
-                            job->path, ph_plan_extra(m->plan, e)->name);
-    int rc = run_ragged(job, &m->common);
-    if (!rc) run_ragged_outputs(job);
-    return rc;
-}
-
 static int attend(run_job *job, core *m)
 {
     run_common *c = &m->common;
-    int rc = m->ragged ? attend_ragged(job, m) : attend_batch(job, m);
+    int rc = attend_batch(job, m);
+    if (!rc && m->ragged) run_ragged_outputs(job);
     if (!rc && m->zero_scale && c->grads.dq)
         memset(c->grads.dq, 0,
                m->q->bytes / ph_dtype_bytes(m->q->type, 1) *

@@ -263,6 +263,7 @@ static int run_as_given(run_job *job)
     const char *variant = job->options->variant;
     int rc = run_layer_names_check(job);
     if (!rc) rc = run_rewrite_inputs(job);
+    if (!rc) rc = run_ragged_layer_inputs(job);
     if (!rc) rc = check_x(job, &m);
     if (!rc) rc = run_find_caches(job, &m);
     if (!rc) rc = run_measure_variant(job, &m);
@@ -277,6 +278,7 @@ static int run_as_given(run_job *job)
     if (!rc) rc = run_read_common(job, &m.common);
     if (!rc) rc = run_layer_call(job, &m);
     if (!rc) rc = run_rewrite_gradients(job);
+    if (!rc && run_find(job, "q_offsets")) run_ragged_outputs(job);
     return rc;
 }
 

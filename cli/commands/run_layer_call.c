@@ -98,6 +98,7 @@ static void describe(run_job *job, run_layer_job *m)
     d->cache = m->common.at_end;
     settle_scale(m, o);
     describe_matrices(job, m);
+    run_ragged_plan(job, d->memory_dim > 0, &d->attn, &m->common.args);
 }
 
 static int check_dout(run_job *job, const run_layer_job *m)
@@ -172,8 +173,9 @@ static int make_heads(layer_call *c)
 /* What a router gives. */
 static int make_routes(layer_call *c)
 {
-    const ph_attn *a = c->info.attn;
-    const size_t gate[] = {(size_t)a->batch, (size_t)a->q_heads, (size_t)a->q_len};
+    const ph_attn *a = &c->m->common.attn;
+    const size_t gate[] = {(size_t)a->batch, (size_t)c->info.attn->q_heads,
+                           (size_t)a->q_len};
     const size_t one[] = {1};
     if (!c->info.balances && c->job->options->balance)
         return cli_fail(EXIT_USAGE, "option --balance belongs to moh and moh-norm, found "

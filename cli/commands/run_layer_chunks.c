@@ -30,7 +30,7 @@ int run_chunks_apply(const run_job *job, const run_layer_job *m)
     int causal =
         a->mask == PH_MASK_CAUSAL || (a->mask == PH_MASK_BAND && a->band_right == 0);
     int by_row = args->bias || args->visible || args->q_lens || args->kv_lens ||
-                 a->gate == PH_GATE_ROW || a->dropout > 0;
+                 args->q_offsets || a->gate == PH_GATE_ROW || a->dropout > 0;
     int sized = m->model_dim && a->qk_dim && a->v_dim && m->out_dim;
     return m->plain && causal && sized && !by_row && !m->common.at_end && !m->memory &&
            !m->dout && !a->q_offset && !job->options->weights && !job->options->stats &&

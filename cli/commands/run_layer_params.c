@@ -35,8 +35,9 @@ static int find_parameter(run_job *job, const run_layer_job *m, const ph_param *
 
 /* Names that are no parameters. */
 static const char *const others[] = {
-    "x",      "memory",  "value_memory", "past", "k_cache", "v_cache",  "bias", "visible",
-    "q_lens", "kv_lens", "gate",         "sink", "alibi",   "relative", "dout", "dlse"};
+    "x",       "memory",  "value_memory", "q_offsets", "kv_offsets", "past",
+    "k_cache", "v_cache", "bias",         "visible",   "q_lens",     "kv_lens",
+    "gate",    "sink",    "alibi",        "relative",  "dout",       "dlse"};
 
 int run_find_parameters(run_job *job, run_layer_job *m, const ph_layer *layer)
 {

@@ -11,10 +11,11 @@
 #include "commands/run_layer.h"
 
 static const char *const usual[] = {
-    "x",      "memory", "value_memory", "past",    "k_cache", "v_cache", "wq",
-    "wk",     "wv",     "wo",           "bq",      "bk",      "bv",      "bo",
-    "q_norm", "k_norm", "bias",         "visible", "q_lens",  "kv_lens", "gate",
-    "sink",   "alibi",  "relative",     "dout",    "dlse",    NULL};
+    "x",       "memory",   "value_memory", "q_offsets", "kv_offsets", "past",
+    "k_cache", "v_cache",  "wq",           "wk",        "wv",         "wo",
+    "bq",      "bk",       "bv",           "bo",        "q_norm",     "k_norm",
+    "bias",    "visible",  "q_lens",       "kv_lens",   "gate",       "sink",
+    "alibi",   "relative", "dout",         "dlse",      NULL};
 
 /* ---- names ---- */
 

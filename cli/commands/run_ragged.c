@@ -1,10 +1,9 @@
 /*
- * run_ragged.c - core mode of `polyhead run` with sequences side by side, without padding
- * (q_offsets, kv_offsets).
+ * run_ragged.c - `polyhead run` with sequences side by side, without padding (q_offsets,
+ * kv_offsets).
  *
  * A ragged batch is read as one batch row of total_q and total_kv tokens, so all checks
- * of core mode hold for it; attention then runs once per sequence, on strided views of
- * that row.
+ * hold for it; then the plan or the layer learns where the sequences are.
  */
 #include <limits.h>
 #include <string.h>
@@ -14,10 +13,20 @@
 /* ---- ragged: tensors ---- */
 
 /* Tensors that get a batch axis of 1 before the checks, and lose it in OUT. */
-static const struct {
+typedef struct ragged_tensor {
     const char *name;
     int rank; /* in IN */
-} with_batch[] = {{"q", 3}, {"k", 3}, {"v", 3}, {"dout", 3}, {"gate", 2}, {"dlse", 2}};
+    unsigned types;
+} ragged_tensor;
+
+static const ragged_tensor core_tensors[] = {
+    {"q", 3, RUN_FLOATS},    {"k", 3, RUN_FLOATS},       {"v", 3, RUN_FLOATS},
+    {"dout", 3, RUN_FLOATS}, {"gate", 2, RUN_TYPE(F32)}, {"dlse", 2, RUN_TYPE(F32)}};
+static const ragged_tensor layer_tensors[] = {{"x", 2, RUN_FLOATS},
+                                              {"memory", 2, RUN_FLOATS},
+                                              {"dout", 2, RUN_FLOATS},
+                                              {"gate", 2, RUN_TYPE(F32)},
+                                              {"dlse", 2, RUN_TYPE(F32)}};
 
 static int refuse_beside(run_job *job, const char *name, const char *beside,
                          const char *expected)
@@ -48,15 +57,14 @@ static int check_offsets(run_job *job, const char *name, size_t count, size_t to
 
 static int check_beside_offsets(run_job *job)
 {
-    static const char *const others[] = {"bias", "visible", "q_lens", "kv_lens"};
+    static const char *const others[] = {"bias", "visible", "q_lens", "kv_lens",
+                                         "value_memory"};
     const run_options *o = job->options;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (run_find(job, others[i]))
             return refuse_beside(job, others[i], "q_offsets",
-                                 "none of bias, visible, q_lens, kv_lens");
+                                 "none of bias, visible, q_lens, kv_lens, value_memory");
     const char *wrong = o->weights                    ? "--weights"
-                        : o->stats                    ? "--stats"
-                        : o->dropout > 0              ? "--dropout"
                         : o->machine.device != PH_CPU ? "--device"
                                                       : NULL;
     if (!wrong) return EXIT_OK;
@@ -64,18 +72,19 @@ static int check_beside_offsets(run_job *job)
                     "option %s is given, expected none with tensor 'q_offsets'", wrong);
 }
 
-static int add_batch_axis(run_job *job, const char *name, int rank)
+static int add_batch_axis(run_job *job, const ragged_tensor *t)
 {
     const run_axis axes[] = {
         {"heads", RUN_FREE, 0}, {"total", RUN_FREE, 0}, {"dim", RUN_FREE, 0}};
-    const ph_tensor *given = run_find(job, name);
-    if (!given || (rank == 2 && given->rank == 1)) return EXIT_OK; /* gate by head */
-    int rc = run_check(job, given, rank == 3 ? RUN_FLOATS : RUN_TYPE(F32), rank, axes);
+    const ph_tensor *given = run_find(job, t->name);
+    int by_head = given && given->rank == 1 && !strcmp(t->name, "gate");
+    if (!given || by_head) return EXIT_OK;
+    int rc = run_check(job, given, t->types, t->rank, axes + (3 - t->rank));
     if (rc) return rc;
     ph_tensor view = *given;
-    view.rank = rank + 1;
+    view.rank = t->rank + 1;
     view.shape[0] = 1;
-    for (int i = 0; i < rank; i++) view.shape[i + 1] = given->shape[i];
+    for (int i = 0; i < t->rank; i++) view.shape[i + 1] = given->shape[i];
     run_view(job, &view);
     return EXIT_OK;
 }
@@ -92,14 +101,38 @@ int run_ragged_inputs(run_job *job)
     if (!rc) rc = run_check(job, k, RUN_FLOATS, 3, axes);
     if (!rc) rc = check_offsets(job, "q_offsets", 0, q->shape[1]);
     if (!rc) rc = check_offsets(job, "kv_offsets", offsets->shape[0], k->shape[1]);
-    for (size_t i = 0; !rc && i < sizeof with_batch / sizeof with_batch[0]; i++)
-        rc = add_batch_axis(job, with_batch[i].name, with_batch[i].rank);
+    for (size_t i = 0; !rc && i < sizeof core_tensors / sizeof core_tensors[0]; i++)
+        rc = add_batch_axis(job, &core_tensors[i]);
+    return rc;
+}
+
+int run_ragged_layer_inputs(run_job *job)
+{
+    const ph_tensor *x = run_find(job, "x"), *memory = run_find(job, "memory");
+    const ph_tensor *offsets = run_find(job, "q_offsets");
+    const run_axis axes[] = {{"total", RUN_FREE, 0}, {"model_dim", RUN_FREE, 0}};
+    if (!offsets && !run_find(job, "kv_offsets")) return EXIT_OK;
+    int rc = check_beside_offsets(job);
+    if (!rc && run_find(job, "past"))
+        rc = refuse_beside(job, "past", "q_offsets", "no caches there");
+    if (!rc && !offsets) rc = run_missing(job, "q_offsets", "'kv_offsets' is there");
+    if (!rc && !memory && run_find(job, "kv_offsets"))
+        rc = run_missing(job, "memory", "'kv_offsets' is there");
+    if (!rc) rc = run_check(job, x, RUN_FLOATS, 2, axes);
+    if (!rc && memory) rc = run_check(job, memory, RUN_FLOATS, 2, axes);
+    if (!rc) rc = check_offsets(job, "q_offsets", 0, x->shape[0]);
+    if (!rc && memory)
+        rc = check_offsets(job, "kv_offsets", offsets->shape[0], memory->shape[0]);
+    for (size_t i = 0; !rc && i < sizeof layer_tensors / sizeof layer_tensors[0]; i++)
+        rc = add_batch_axis(job, &layer_tensors[i]);
     return rc;
 }
 
 void run_ragged_outputs(run_job *job)
 {
-    static const char *const list[] = {"out", "lse", "dq", "dk", "dv", "dgate"};
+    static const char *const list[] = {"out",     "lse",   "dq",     "dk",
+                                       "dv",      "dgate", "dx",     "col_sum",
+                                       "entropy", "gate",  "dmemory"};
     for (int i = 0; i < job->output_count; i++)
         for (size_t n = 0; n < sizeof list / sizeof list[0]; n++) {
             ph_tensor *t = &job->outputs[i];
@@ -109,145 +142,26 @@ void run_ragged_outputs(run_job *job)
         }
 }
 
-/* ---- ragged: one call per sequence ---- */
+/* ---- ragged: the plan ---- */
 
-typedef struct ragged {
-    run_job *job;
-    const run_common *all; /* one batch row of all sequences */
-    int q_start, q_len, kv_start, kv_len;
-    float *lse, *dlse, *gate, *dgate, *dsink, *drelative; /* of one sequence */
-} ragged;
-
-static ph_strides strides_of(int total, int dim, int heads)
+static int longest(const int32_t *offsets, int sequences)
 {
-    int64_t head = (int64_t)total * dim;
-    return (ph_strides){head * heads, head, dim};
+    int most = 0;
+    for (int i = 0; i < sequences; i++)
+        if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
+    return most;
 }
 
-static ph_attn attn_of(const ragged *r)
+void run_ragged_plan(run_job *job, int memory, ph_attn *a, ph_args *args)
 {
-    ph_attn a = r->all->attn;
-    int v_dim = a.v_dim ? a.v_dim : a.qk_dim;
-    a.q = strides_of(a.q_len, a.qk_dim, a.q_heads);
-    a.k = strides_of(a.kv_len, a.qk_dim, a.k_heads);
-    a.v = strides_of(a.kv_len, v_dim, a.v_heads);
-    a.out = strides_of(a.q_len, v_dim, a.q_heads);
-    a.q_len = r->q_len;
-    a.kv_len = r->kv_len;
-    return a;
-}
-
-/* Rows of one sequence, (heads, total) to (heads, q_len), or with `back` vice versa. */
-static void move_rows(const ragged *r, float *all, float *one, int back)
-{
-    size_t total = (size_t)r->all->attn.q_len, len = (size_t)r->q_len;
-    for (int h = 0; all && h < r->all->attn.q_heads; h++) {
-        float *row = all + (size_t)h * total + r->q_start, *own = one + (size_t)h * len;
-        memcpy(back ? row : own, back ? own : row, len * sizeof *own);
-    }
-}
-
-static void add_to(float *sum, const float *part, size_t count)
-{
-    for (size_t i = 0; sum && i < count; i++) sum[i] += part[i];
-}
-
-static const void *shift(const void *data, int tokens, int dim, ph_dtype dtype)
-{
-    return (const char *)data + (size_t)tokens * (size_t)dim * ph_dtype_bytes(dtype, 1);
-}
-
-static void *shift_out(void *data, int tokens, int dim, ph_dtype dtype)
-{
-    return data ? (char *)data + (size_t)tokens * (size_t)dim * ph_dtype_bytes(dtype, 1)
-                : NULL;
-}
-
-static ph_args args_of(const ragged *r)
-{
-    const ph_attn *a = &r->all->attn;
-    ph_args x = r->all->args;
-    int v_dim = a->v_dim ? a->v_dim : a->qk_dim;
-    x.q = shift(x.q, r->q_start, a->qk_dim, a->dtype);
-    x.k = shift(x.k, r->kv_start, a->qk_dim, a->dtype);
-    x.v = shift(x.v, r->kv_start, v_dim, a->dtype);
-    x.out = shift_out(x.out, r->q_start, v_dim, a->dtype);
-    x.lse = r->lse;
-    if (a->gate == PH_GATE_ROW && x.gate) x.gate = r->gate;
-    return x;
-}
-
-static ph_grads grads_of(const ragged *r)
-{
-    const ph_attn *a = &r->all->attn;
-    ph_grads g = r->all->grads;
-    int v_dim = a->v_dim ? a->v_dim : a->qk_dim;
-    g.dout = shift(g.dout, r->q_start, v_dim, a->dtype);
-    g.dq = shift_out(g.dq, r->q_start, a->qk_dim, a->dtype);
-    g.dk = shift_out(g.dk, r->kv_start, a->qk_dim, a->dtype);
-    g.dv = shift_out(g.dv, r->kv_start, v_dim, a->dtype);
-    if (g.dlse) g.dlse = r->dlse;
-    if (g.dgate) g.dgate = r->dgate;
-    if (g.dsink) g.dsink = r->dsink;
-    if (g.drelative) g.drelative = r->drelative;
-    return g;
-}
-
-static ph_status compute(const ragged *r, const ph_plan *plan)
-{
-    const ph_args args = args_of(r);
-    ph_status status = ph_forward(plan, &args);
-    if (status != PH_OK || !r->all->backward) return status;
-    const ph_grads grads = grads_of(r);
-    return ph_backward(plan, &args, &grads);
-}
-
-/* What all sequences share is summed in their order. */
-static void collect(const ragged *r)
-{
-    const ph_attn *a = &r->all->attn;
-    const ph_grads *g = &r->all->grads;
-    size_t heads = (size_t)a->q_heads;
-    move_rows(r, r->all->args.lse, r->lse, 1);
-    if (!r->all->backward) return;
-    if (a->gate == PH_GATE_ROW)
-        move_rows(r, g->dgate, r->dgate, 1);
-    else
-        add_to(g->dgate, r->dgate, heads);
-    add_to(g->dsink, r->dsink, heads);
-    add_to(g->drelative, r->drelative, heads * (2 * (size_t)a->reach + 1));
-}
-
-static ph_status run_sequence(const ragged *r)
-{
-    ph_plan *plan = NULL;
-    const ph_attn a = attn_of(r);
-    ph_status status = ph_plan_create(&plan, r->job->ctx, &a);
-    move_rows(r, (float *)r->all->grads.dlse, r->dlse, 0);
-    if (a.gate == PH_GATE_ROW) move_rows(r, (float *)r->all->args.gate, r->gate, 0);
-    if (status == PH_OK) status = compute(r, plan);
-    if (status == PH_OK) collect(r);
-    ph_plan_free(plan);
-    return status;
-}
-
-int run_ragged(run_job *job, const run_common *all)
-{
-    const ph_tensor *offsets = run_find(job, "q_offsets");
-    const int32_t *q = offsets->data, *kv = run_find(job, "kv_offsets")->data;
-    size_t heads = (size_t)all->attn.q_heads, rows = heads * (size_t)all->attn.q_len;
-    ragged r = {.job = job, .all = all};
-    float **const buffers[] = {&r.lse, &r.dlse, &r.gate, &r.dgate, &r.dsink};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        if (!(*buffers[i] = run_buffer(job, rows + heads, sizeof(float))))
-            return EXIT_MEMORY;
-    r.drelative = run_buffer(job, heads, (2 * (size_t)all->attn.reach + 1) * 4);
-    if (!r.drelative) return EXIT_MEMORY;
-    for (size_t s = 0; s + 1 < offsets->shape[0]; s++) {
-        r.q_start = q[s], r.q_len = q[s + 1] - q[s];
-        r.kv_start = kv[s], r.kv_len = kv[s + 1] - kv[s];
-        ph_status status = r.q_len ? run_sequence(&r) : PH_OK;
-        if (status != PH_OK) return cli_fail_status(status, job->ctx);
-    }
-    return EXIT_OK;
+    const ph_tensor *q = run_find(job, "q_offsets"), *kv = run_find(job, "kv_offsets");
+    if (!q) return;
+    const int32_t *keys = kv ? kv->data : q->data;
+    args->q_offsets = q->data;
+    args->kv_offsets = memory ? keys : NULL;
+    a->ragged = PH_RAGGED_ALL;
+    a->batch = (int)q->shape[0] - 1;
+    a->q_total = a->q_len, a->kv_total = a->kv_len;
+    a->q_len = longest(args->q_offsets, a->batch);
+    a->kv_len = longest(keys, a->batch);
 }

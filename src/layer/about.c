@@ -165,10 +165,12 @@ static double attention_flops(const ph_layer *l)
     const ph_variant_needs *needs = &l->plan->needs;
     double pairs = 0, heads = a->q_heads, each = 2.0 * (a->qk_dim + a->v_dim) * heads;
     for (int i = 0; i < a->q_len; i++) pairs += (double)keys_seen(a, i);
+    double sequences =
+        (double)ph_attn_rows(a) / ph_max(a->q_len, 1); /* all the longest */
     for (int place = 0; place < 2; place++)
         if (needs->mix[place])
             each += 2 * heads * heads + 2 * heads * (2 * needs->key_rank[place] + 1);
-    return l->shape.active * pairs * a->batch * each;
+    return l->shape.active * pairs * sequences * each;
 }
 
 ph_layer_info ph_layer_about(const ph_layer *layer)

@@ -31,9 +31,10 @@ static ph_status check_lens(ph_ctx *ctx, const char *name, const int32_t *lens, 
 static ph_status check_past(const ph_layer *l, const ph_layer_args *args)
 {
     const ph_attn *a = &l->desc.attn;
-    const int32_t *past = args->past, *lens = args->attn.q_lens;
+    const int32_t *past = args->past;
+    const ph_tokens tokens = ph_layer_x_tokens(l, args);
     for (int b = 0; b < a->batch; b++) {
-        int start = past ? past[b] : 0, len = lens ? lens[b] : a->q_len;
+        int start = past ? past[b] : 0, len = ph_tokens_valid(&tokens, b);
         int most = ph_desc_grows(&l->desc) ? a->kv_len - len : INT_MAX - a->q_len;
         if (most < 0)
             return ph_fail(l->ctx, PH_BAD_SHAPE,
@@ -150,6 +151,8 @@ ph_status ph_layer_check(const ph_layer *l, const ph_layer_weights *w,
     if (!l->shape.routes) PH_TRY(need(ctx, "balance_loss", args->balance_loss, 0, 0));
     if (ph_desc_grows(&l->desc))
         PH_TRY(need(ctx, "attn.kv_lens", args->attn.kv_lens, 0, 0));
+    if (!memory) PH_TRY(need(ctx, "attn.kv_offsets", args->attn.kv_offsets, 0, 0));
+    PH_TRY(ph_check_sequences(l->plan, &args->attn));
     PH_TRY(check_lens(ctx, "q_lens", args->attn.q_lens, a->batch, a->q_len));
     PH_TRY(check_lens(ctx, "kv_lens", args->attn.kv_lens, a->batch, a->kv_len));
     PH_TRY(check_past(l, args));

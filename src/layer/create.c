@@ -17,13 +17,19 @@ static ph_status check_sizes(ph_ctx *ctx, const ph_layer_desc *d)
     const struct {
         const char *name;
         int value, least;
-    } fields[] = {
-        {"model_dim", d->model_dim, 1},       {"memory_dim", d->memory_dim, 0},
-        {"out_dim", d->out_dim, 0},           {"attn.q_heads", d->attn.q_heads, 1},
-        {"attn.k_heads", d->attn.k_heads, 1}, {"attn.v_heads", d->attn.v_heads, 1},
-        {"attn.qk_dim", d->attn.qk_dim, 1},   {"attn.v_dim", d->attn.v_dim, 1},
-        {"attn.batch", d->attn.batch, 0},     {"attn.q_len", d->attn.q_len, 0},
-        {"attn.kv_len", d->attn.kv_len, 0}};
+    } fields[] = {{"model_dim", d->model_dim, 1},
+                  {"memory_dim", d->memory_dim, 0},
+                  {"out_dim", d->out_dim, 0},
+                  {"attn.q_heads", d->attn.q_heads, 1},
+                  {"attn.k_heads", d->attn.k_heads, 1},
+                  {"attn.v_heads", d->attn.v_heads, 1},
+                  {"attn.qk_dim", d->attn.qk_dim, 1},
+                  {"attn.v_dim", d->attn.v_dim, 1},
+                  {"attn.batch", d->attn.batch, 0},
+                  {"attn.q_len", d->attn.q_len, 0},
+                  {"attn.kv_len", d->attn.kv_len, 0},
+                  {"attn.q_total", d->attn.q_total, 0},
+                  {"attn.kv_total", d->attn.kv_total, 0}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (fields[i].value < fields[i].least)
             return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is %d, expected at least %d",
@@ -36,7 +42,7 @@ static ph_status check_large(ph_ctx *ctx, const ph_layer_desc *d)
 {
     const ph_attn *a = &d->attn;
     const size_t most = PTRDIFF_MAX / 256;
-    size_t tokens = (size_t)ph_max(a->q_len, a->kv_len), width = 0, rows, all;
+    size_t rows = ph_attn_rows(a), keys = ph_attn_keys(a), width = 0, all;
     const struct {
         const char *name;
         size_t heads, dim;
@@ -53,9 +59,9 @@ static ph_status check_large(ph_ctx *ctx, const ph_layer_desc *d)
                            columns[i].name, columns[i].heads, columns[i].dim);
         if (all > width) width = all;
     }
-    if (ph_size_mul((size_t)a->batch, tokens, &rows) || rows > INT_MAX / 64)
-        return ph_fail(ctx, PH_UNSUPPORTED, "batch %d of %zu tokens is too large",
-                       a->batch, tokens);
+    if (keys > rows) rows = keys;
+    if (rows > INT_MAX / 64)
+        return ph_fail(ctx, PH_UNSUPPORTED, "a batch of %zu tokens is too large", rows);
     if (ph_size_mul(rows, width, &all) || all > most || ph_size_mul(width, width, &all) ||
         all > most)
         return ph_fail(ctx, PH_UNSUPPORTED, "%zu tokens of width %zu are too many", rows,
@@ -87,6 +93,20 @@ static ph_status check_source(ph_ctx *ctx, const ph_layer_desc *d)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "attn.anchor is %d, expected PH_ANCHOR_END with a cache",
                        (int)a->anchor);
+    if (a->ragged && d->cache && (d->memory_dim || a->ragged != PH_RAGGED_QUERIES))
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "attn.ragged is %d, expected PH_RAGGED_QUERIES with a cache of x, "
+                       "and PH_RAGGED_NONE with one of memory",
+                       (int)a->ragged);
+    if (!d->cache && a->ragged == PH_RAGGED_QUERIES)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "attn.ragged is PH_RAGGED_QUERIES without a cache, expected "
+                       "PH_RAGGED_ALL");
+    if (!d->cache && !d->memory_dim && a->q_total != a->kv_total)
+        return ph_fail(ctx, PH_BAD_SHAPE,
+                       "attn.q_total is %d and attn.kv_total %d, expected the same "
+                       "without memory",
+                       a->q_total, a->kv_total);
     if (!d->cache && !d->memory_dim && a->q_len != a->kv_len)
         return ph_fail(ctx, PH_BAD_SHAPE,
                        "attn.q_len is %d and attn.kv_len %d, expected the same length "
@@ -167,6 +187,9 @@ static void fill_defaults(ph_layer_desc *d)
     if (a->k_heads == 0) a->k_heads = a->q_heads;
     if (a->v_heads == 0) a->v_heads = a->q_heads;
     if (a->v_dim == 0) a->v_dim = a->qk_dim;
+    if (a->ragged && a->q_len == 0) a->q_len = a->q_total;
+    if (a->ragged == PH_RAGGED_ALL && a->kv_len == 0)
+        a->kv_len = d->memory_dim ? a->kv_total : a->q_len;
     if (d->rope_base == 0) d->rope_base = 10000;
     if (d->rope_dims == 0) d->rope_dims = a->qk_dim;
     if (d->rope_low == 0) d->rope_low = 1;

@@ -9,7 +9,7 @@
 /* Index of a row in the caller's gate. */
 static int64_t given_at(const ph_attn *a, int64_t row)
 {
-    return a->gate == PH_GATE_ROW ? row : row / a->q_len % a->q_heads;
+    return a->gate == PH_GATE_ROW ? row : row / ph_line_tokens(a) % a->q_heads;
 }
 
 void ph_layer_multiply_gates(const ph_layer *l, const float *own, const float *given,

@@ -80,7 +80,7 @@ void ph_layer_gather(const ph_layer *l, const ph_layer_weights *w, const void *x
                      const float *gate, const ph_gather *scratch, ph_workspace work,
                      float *q)
 {
-    int len = l->desc.attn.q_len, heads = l->shape.q.heads;
+    int len = ph_line_tokens(&l->desc.attn), heads = l->shape.q.heads;
     memset(q, 0, (size_t)l->q_rows * (size_t)ph_projection_row(&l->shape.q) * sizeof *q);
     for (int h = 0; h < heads; h++)
         for (int row = 0; row < l->q_rows;) {

@@ -9,7 +9,8 @@
 ph_tokens ph_layer_x_tokens(const ph_layer *l, const ph_layer_args *args)
 {
     const ph_attn *a = &l->desc.attn;
-    return (ph_tokens){l->q_rows, a->batch, a->q_len, args->attn.q_lens};
+    return (ph_tokens){l->q_rows, a->batch, a->q_len, args->attn.q_lens,
+                       a->ragged ? args->attn.q_offsets : NULL};
 }
 
 ph_tokens ph_layer_key_tokens(const ph_layer *l, const ph_layer_args *args)
@@ -22,7 +23,8 @@ ph_tokens ph_layer_key_tokens(const ph_layer *l, const ph_layer_args *args)
     }
     int cached = d->cache && !args->memory;
     return (ph_tokens){cached ? 0 : l->kv_rows, d->attn.batch,
-                       cached ? 0 : d->attn.kv_len, args->attn.kv_lens};
+                       cached ? 0 : d->attn.kv_len, args->attn.kv_lens,
+                       args->attn.kv_offsets};
 }
 
 typedef struct copy_job {

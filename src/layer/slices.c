@@ -69,11 +69,21 @@ static ph_backward_layout backward_layout(const ph_layer *l, int n, int lean)
 {
     int twins = l->shape.twins;
     ph_strides dout = side_by_side(l->attn.q_len, twins ? n / 2 : n, l->attn.v_dim);
+    if (l->attn.ragged) dout.batch = 0;
     return (ph_backward_layout){.dout = dout, .lean = lean, .twins = twins};
+}
+
+/* A ragged tensor has no batch axis. */
+static void drop_batch_axes(ph_attn *a)
+{
+    if (a->ragged) a->q.batch = a->out.batch = a->dq.batch = 0;
+    if (a->ragged == PH_RAGGED_ALL)
+        a->k.batch = a->v.batch = a->dk.batch = a->dv.batch = 0;
 }
 
 ph_status ph_layer_plans(ph_layer *l)
 {
+    drop_batch_axes(&l->attn);
     ph_attn whole = l->attn;
     ph_backward_layout together = backward_layout(l, whole.q_heads, 0);
     PH_TRY(ph_plan_make(&l->plan, l->ctx, &whole, &together));
@@ -83,6 +93,7 @@ ph_status ph_layer_plans(ph_layer *l)
     const ph_projection *v = &l->shape.v;
     l->recomputes_v = v->heads && v->w < 0 && !v->pad && !v->tail && !l->shape.makes_kv;
     ph_attn cut = cut_attn(l, n);
+    drop_batch_axes(&cut);
     ph_backward_layout apart = backward_layout(l, n, 1);
     PH_TRY(ph_plan_make(&l->slice, l->ctx, &cut, &apart));
     ph_plan_free(l->plan); /* the plan of all heads is for the forward pass only */
@@ -98,10 +109,11 @@ ph_status ph_layer_plans(ph_layer *l)
 static void copy_rows(const ph_layer *l, int first, float *slice, float *whole, int out)
 {
     const ph_attn *a = &l->shape.attn;
-    size_t rows = (size_t)l->slice_heads * (size_t)a->q_len;
-    for (int b = 0; b < a->batch && rows; b++) {
+    int line = ph_line_tokens(a), lines = a->ragged ? 1 : a->batch;
+    size_t rows = (size_t)l->slice_heads * (size_t)line;
+    for (int b = 0; b < lines && rows; b++) {
         float *mine = slice + (size_t)b * rows;
-        float *all = whole + ((int64_t)b * a->q_heads + first) * a->q_len;
+        float *all = whole + ((int64_t)b * a->q_heads + first) * line;
         memcpy(out ? all : mine, out ? mine : all, rows * sizeof *mine);
     }
 }

@@ -151,8 +151,7 @@ static void add_channels(ph_shape *s, dcmha_layer_state *own)
 {
     const ph_attn *a = &s->attn;
     size_t q_rows = (size_t)ph_desc_rows(s->desc);
-    size_t keys =
-        (size_t)a->batch * (size_t)a->kv_len; /* of the cache, if there is one */
+    size_t keys = ph_attn_keys(a); /* of the cache, where there is one */
     ph_linear list[8];
     for (int place = 0; place < 2; place++)
         for (int side = 0; side < 2; side++) {
@@ -313,8 +312,7 @@ static size_t tensor_at(const ph_kind_call *c, const channel *ch, int which, int
 {
     const ph_attn *a = &c->shape->attn;
     int wide = state_of(c)->dc.rank * a->q_heads;
-    size_t tokens = ch->keys ? (size_t)a->batch * (size_t)a->kv_len
-                             : (size_t)ph_desc_rows(c->shape->desc);
+    size_t tokens = ch->keys ? ph_attn_keys(a) : ph_attn_rows(a);
     *count = which == PH_DC_G ? a->q_heads : wide;
     return ch->coefficients + tokens * (size_t)wide * (size_t)which;
 }

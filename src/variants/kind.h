@@ -137,30 +137,31 @@ static inline int ph_desc_grows(const ph_layer_desc *d)
    memory are in the cache. */
 static inline int ph_desc_rows(const ph_layer_desc *d)
 {
-    return d->attn.batch * d->attn.q_len;
+    return (int)ph_attn_rows(&d->attn);
 }
 
 static inline int ph_desc_key_rows(const ph_layer_desc *d)
 {
-    return ph_desc_grows(d) ? ph_desc_rows(d) : d->attn.batch * d->attn.kv_len;
+    return ph_desc_grows(d) ? ph_desc_rows(d) : (int)ph_attn_keys(&d->attn);
 }
 
-/* Which tokens the rows of a (rows, columns) tensor are: `len` of each batch row. */
+/* Which tokens the rows of a (rows, columns) tensor are: `len` of each batch row, or, in
+   a ragged batch, those from offsets[b] to offsets[b + 1], at most `len`. */
 typedef struct ph_tokens {
     int rows, batch, len;
-    const int32_t *lens; /* (batch) valid ones; NULL: all */
+    const int32_t *lens;    /* (batch) valid ones; NULL: all */
+    const int32_t *offsets; /* (batch + 1) where ragged, else NULL */
 } ph_tokens;
 
 /* Row of token 0 of batch row b, and how many rows and valid tokens follow. */
 static inline int ph_tokens_first(const ph_tokens *t, int b)
 {
-    return b * t->len;
+    return t->offsets ? t->offsets[b] : b * t->len;
 }
 
 static inline int ph_tokens_count(const ph_tokens *t, int b)
 {
-    (void)b;
-    return t->len;
+    return t->offsets ? t->offsets[b + 1] - t->offsets[b] : t->len;
 }
 
 static inline int ph_tokens_valid(const ph_tokens *t, int b)
@@ -171,7 +172,16 @@ static inline int ph_tokens_valid(const ph_tokens *t, int b)
 /* The batch row of a row; whether its token is valid. */
 static inline int ph_tokens_batch(const ph_tokens *t, int row)
 {
-    return row / t->len;
+    int low = 0, high = t->batch;
+    if (!t->offsets) return row / t->len;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        if (t->offsets[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 static inline int ph_tokens_has(const ph_tokens *t, int row)
@@ -319,11 +329,18 @@ typedef void ph_token(ph_kind_call *call, int row);
 void ph_kind_tokens(ph_kind_call *call, ph_token *valid, ph_token *beyond);
 void ph_kind_key_tokens(ph_kind_call *call, ph_token *valid, ph_token *beyond);
 
+/* Tokens side by side in a gate, lse or dlse: those of a batch row, or all. */
+static inline int ph_line_tokens(const ph_attn *a)
+{
+    return a->ragged ? a->q_total : a->q_len;
+}
+
 /* Index of the gate of a head of row `row` of x. */
 static inline int64_t ph_gate_at(const ph_kind_call *c, int row, int h)
 {
     const ph_attn *a = &c->shape->attn;
-    return ((int64_t)(row / a->q_len) * a->q_heads + h) * a->q_len + row % a->q_len;
+    int line = ph_line_tokens(a);
+    return ((int64_t)(row / line) * a->q_heads + h) * line + row % line;
 }
 
 /* Sets the gates of all heads of a token to 0: for padding. */
