@@ -88,6 +88,24 @@ static void logits_of(ph_model *m, const int32_t *tokens, float *logits)
     ph_pass_free(p);
 }
 
+/* Rows of every matrix as floats, all of them and some of the last. */
+static void check_rows(const stored_bed *b)
+{
+    for (int i = 0; i < b->plain->param_count; i++) {
+        const ph_weight *p = &b->plain->params[i];
+        if (p->rank != 2) continue;
+        const float *want = b->plain->block + p->at;
+        size_t tail = (p->count / (size_t)p->dims[0]) * (size_t)(p->dims[0] / 3);
+        float *rows = malloc(p->count * sizeof *rows);
+        ph_model_rows(b->stored, i, 0, p->dims[0], rows);
+        CHECK(!memcmp(rows, want, p->count * sizeof *rows), "%s differs", p->name);
+        ph_model_rows(b->stored, i, p->dims[0] - p->dims[0] / 3, p->dims[0] / 3, rows);
+        CHECK(!memcmp(rows, want + p->count - tail, tail * sizeof *rows),
+              "last rows of %s differ", p->name);
+        free(rows);
+    }
+}
+
 static void check_models(const stored_bed *b)
 {
     static float want[LEN * VOCAB], got[LEN * VOCAB];
@@ -131,6 +149,7 @@ static void same_bits(void)
         stored_bed b;
         open_models(&b, ctx, &c, &r);
         check_models(&b);
+        check_rows(&b);
         CHECK(ph_model_write(b.stored, "/nonexistent/model") == PH_UNSUPPORTED &&
                   strstr(ph_error(ctx), "read in place"),
               "written: %s", ph_error(ctx));

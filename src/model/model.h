@@ -166,6 +166,9 @@ ph_matrix ph_model_matrix(const ph_model *m, const float *block, int index);
 /* One row of a matrix as floats. */
 void ph_model_row(const ph_model *m, const float *block, int index, int row, float *to);
 
+/* Rows of a matrix as floats in our order, (in, out), whatever its type and form. */
+void ph_model_rows(const ph_model *m, int index, int first, int count, float *to);
+
 /* Refuses what changes or writes parameters where some are stored in place. */
 ph_status ph_model_check_own(const ph_model *m, const char *what);
 

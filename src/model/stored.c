@@ -52,17 +52,22 @@ void ph_model_row(const ph_model *m, const float *block, int index, int row, flo
     for (int i = whole; i < n; i++) to[i] = ph_element(from, w.type, i);
 }
 
-/* ---- parameters of its own --------------------------------------------------------- */
-
-static void copy_stored(const ph_weight *p, ph_matrix from, float *to)
+static void copy_rows(const ph_weight *p, ph_matrix from, int first, int count, float *to)
 {
-    size_t rows = (size_t)p->dims[0], columns = (size_t)p->dims[1];
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < columns; c++) {
-            size_t at = from.form == PH_FORM_LINEAR ? c * rows + r : r * columns + c;
-            to[r * columns + c] = ph_element(from.data, from.type, (int64_t)at);
+    int64_t rows = p->dims[0], columns = p->dims[1];
+    for (int64_t r = first; r < first + count; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t at = from.form == PH_FORM_LINEAR ? c * rows + r : r * columns + c;
+            *to++ = ph_element(from.data, from.type, at);
         }
 }
+
+void ph_model_rows(const ph_model *m, int index, int first, int count, float *to)
+{
+    copy_rows(&m->params[index], ph_model_matrix(m, m->block, index), first, count, to);
+}
+
+/* ---- parameters of its own --------------------------------------------------------- */
 
 /* Where parameters lay before; entries of `at` are those of the old block. */
 typedef struct old_places {
@@ -85,7 +90,7 @@ static ph_status move_all(ph_model *m, const old_places *old)
     for (int i = 0; i < m->param_count; i++) {
         const ph_weight *p = &m->params[i];
         if (old->stored[i].data)
-            copy_stored(p, old->stored[i], m->block + p->at);
+            copy_rows(p, old->stored[i], 0, p->dims[0], m->block + p->at);
         else
             memcpy(m->block + p->at, old->block + old->at[i], p->count * sizeof(float));
     }

@@ -10,6 +10,7 @@
 
 #include "base/size.h"
 #include "io/io.h"
+#include "model/model.h"
 
 enum { KINDS = 4, MAX_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 10 };
 
@@ -166,16 +167,17 @@ static ph_status list_stacks(ph_scene *s)
 
 /* ---- lengths of what a key would give ---- */
 
-static const ph_tensor *find_output(const ph_scene *s, const ph_site *site)
+/* The parameter W_O of a site; -1: none whose rows are those of the heads. */
+static int find_output(const ph_scene *s, const ph_site *site)
 {
     char name[80];
-    const ph_tensor *tensor;
+    int i = 0, count = s->model->param_count;
+    const ph_weight *params = s->model->params;
     snprintf(name, sizeof name, "%s.wo", site->name);
-    for (int i = 0; (tensor = ph_model_tensor(s->model, i)) != NULL; i++)
-        if (!strcmp(tensor->name, name)) break;
-    int fits = tensor && tensor->rank == 2 &&
-               tensor->shape[0] == (size_t)site->heads * (size_t)site->v_dim;
-    return fits ? tensor : NULL;
+    while (i < count && strcmp(params[i].name, name) != 0) i++;
+    int fits = i < count && params[i].rank == 2 &&
+               params[i].dims[0] == site->heads * site->v_dim;
+    return fits ? i : -1;
 }
 
 /* |v[j] W_O| for every key of one head; rows are the head's rows of W_O. */
@@ -199,19 +201,21 @@ static ph_status fill_layer(ph_scene *s, int stack, int layer, float *v)
 {
     const ph_stack *k = &s->stacks[stack];
     const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
-    const ph_tensor *wo = find_output(s, site);
-    if (!wo) return PH_UNSUPPORTED;
-    size_t columns = wo->shape[1], rows = (size_t)site->v_dim * columns;
-    ph_status status = PH_OK;
+    int wo = find_output(s, site);
+    if (wo < 0) return PH_UNSUPPORTED;
+    size_t columns = (size_t)s->model->params[wo].dims[1];
+    float *rows = take(s, (size_t)site->v_dim * columns, sizeof *rows);
+    ph_status status = rows ? PH_OK : PH_OUT_OF_MEMORY;
     for (int h = 0; h < k->heads && status == PH_OK; h++) {
         float *norm = s->norms[stack] + ((size_t)layer * (size_t)k->heads + (size_t)h) *
                                             (size_t)site->kv_len;
         status = ph_reading_vectors(s->reading, s->sites[stack][layer], h, NULL, NULL, v,
                                     NULL);
-        if (status == PH_OK)
-            measure_values(v, (const float *)wo->data + (size_t)h * rows, site->kv_len,
-                           site->v_dim, columns, norm);
+        if (status != PH_OK) break;
+        ph_model_rows(s->model, wo, h * site->v_dim, site->v_dim, rows);
+        measure_values(v, rows, site->kv_len, site->v_dim, columns, norm);
     }
+    ph_io_release(&s->hooks, rows);
     return status;
 }
 
