@@ -1,5 +1,5 @@
 /*
- * 09_ragged.c - sequences of different lengths in one call, without padding.
+ * 10_ragged.c - sequences of different lengths in one call, without padding.
  *
  * Three sentences of 5, 2 and 9 tokens are side by side: tensors have 16 tokens and no
  * batch axis, and q_offsets says where each sentence begins. Every token sees the tokens
