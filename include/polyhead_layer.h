@@ -195,8 +195,10 @@ typedef struct ph_layer_args {
     const int32_t *past; /* (batch) position of the first token of x; NULL: 0. It shifts
                             the rotation; with a cache it is also how many tokens that
                             holds. Keys from memory count from 0 */
-    float *k_cache;      /* (batch, k_heads, kv_len, qk_dim): the call appends to it */
-    float *v_cache;      /* (batch, v_heads, kv_len, v_dim) */
+    void *k_cache;       /* (batch, k_heads, kv_len, qk_dim): the call appends to it; of
+                            attn.kv_dtype. With attn.page_len (pages, k_heads, page_len,
+                            qk_dim): what x appends goes where attn.page_table says */
+    void *v_cache;       /* (batch, v_heads, kv_len, v_dim), likewise */
     float *extra_cache;  /* of the variant, where ph_layer_cache says so */
     size_t k_cache_size, v_cache_size, extra_cache_size; /* their bytes: at least those of
                                                             ph_layer_cache */

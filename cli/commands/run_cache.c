@@ -74,7 +74,7 @@ static int check_caches(run_job *job, const run_layer_job *m, const ph_layer *la
 }
 
 /* A cache in OUT, and as floats for the library: the same memory where it can be. */
-static int make_cache(run_job *job, run_layer_job *m, int i, float **floats,
+static int make_cache(run_job *job, run_layer_job *m, int i, void **floats,
                       size_t *bytes)
 {
     const run_options *o = job->options;
@@ -90,9 +90,9 @@ static int make_cache(run_job *job, run_layer_job *m, int i, float **floats,
     m->cache_out[i] = run_output(job, names[i], given.type, 4, given.shape);
     if (!m->cache_out[i]) return EXIT_MEMORY;
     *floats =
-        given.type == PH_F32 ? m->cache_out[i] : run_buffer(job, count, sizeof **floats);
+        given.type == PH_F32 ? m->cache_out[i] : run_buffer(job, count, sizeof(float));
     if (!*floats) return EXIT_MEMORY;
-    *bytes = count * sizeof **floats;
+    *bytes = count * sizeof(float);
     return cli_exit_code(ph_tensor_convert(&given, PH_F32, *floats));
 }
 

@@ -357,8 +357,10 @@ static ph_status shape(ph_shape *s, const char *options)
                            own->latent + own->rope,
                            .norm = own->latent,
                            .angles = own->rope / 2,
-                           .rope_at = own->latent};
-    s->k.w = W_DKV, s->k.gain = KV_NORM;
+                           .rope_at = own->latent,
+                           .w = W_DKV,
+                           .gain = KV_NORM,
+                           .from = -1};
     s->v.heads = 0;
     if (own->q_latent) {
         size_t rows = (size_t)ph_desc_rows(s->desc);
