@@ -366,7 +366,7 @@ static void config_lies(void)
     write_tensors("model.safetensors", (const char *[]){"x", NULL});
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_text("config.json", bad[i]);
-        not_opened("config.json" + (i == 4 ? 11 : 0));
+        not_opened(i == 4 ? "" : "config.json");
     }
     write_text("config.json", "{\"quantization_config\": {\"quant_method\": \"awq\"}}");
     not_opened("quantization_config 'awq'");
