@@ -3,6 +3,7 @@
  * their inputs, that the same sequences have in a padded batch, bit by bit; tokens that
  * go to caches, each sequence as many as it has; what is refused.
  */
+#include <float.h>
 #include <math.h>
 
 #include "check.h"
@@ -84,7 +85,8 @@ static int same_rows(const float *side, const float *padded, int len,
     return 1;
 }
 
-/* Sums over all tokens have another order with padding in between. */
+/* Sums over all tokens have another order with padding in between: each of the two rounds
+   once per token. */
 static void near(const layer_bed *x, const layer_bed *y, const char *variant)
 {
     for (int i = 0; i < x->params; i++) {
@@ -93,8 +95,8 @@ static void near(const layer_bed *x, const layer_bed *y, const char *variant)
             most = fmax(most, fabs((double)y->dw[i][n]));
             apart = fmax(apart, fabs((double)x->dw[i][n] - y->dw[i][n]));
         }
-        CHECK(apart <= 2e-5 * (1 + most), "%s: d%s differs by %g of %g", variant,
-              x->param[i]->name, apart, most);
+        CHECK(apart <= KEYS * (double)FLT_EPSILON * (1 + most),
+              "%s: d%s differs by %g of %g", variant, x->param[i]->name, apart, most);
     }
 }
 
