@@ -6,6 +6,31 @@
 #include "check.h"
 #include "layer/layer.h"
 
+/* A frequency that a layer must have. */
+typedef struct frequency {
+    int pair;
+    double theta;
+} frequency;
+
+/* The layer of this scaling has them; `rope` holds only fields of rotary positions. */
+static void check_frequencies(ph_layer_desc rope, int dim, const frequency *at, int count)
+{
+    ph_ctx *ctx;
+    ph_layer *layer;
+    rope.model_dim = 256, rope.rope = PH_ROPE_HALF;
+    rope.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
+    rope.attn.qk_dim = dim;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "no ctx");
+    CHECK(ph_layer_create(&layer, ctx, &rope) == PH_OK, "%s", ph_error(ctx));
+    for (int k = 0; k < count; k++)
+        CHECK(fabs(layer->theta[at[k].pair] / at[k].theta - 1) < 1e-13,
+              "base %g, factor %g, pair %d: %.17g, expected %.17g",
+              (double)rope.rope_base, (double)rope.rope_factor, at[k].pair,
+              layer->theta[at[k].pair], at[k].theta);
+    ph_layer_free(layer);
+    ph_close(ctx);
+}
+
 /* Frequencies of the YaRN paper's code (beta 32 and 1), computed in double apart from
    this library: first, last, and on the ramp between. */
 static void yarn_frequencies(void)
@@ -13,10 +38,7 @@ static void yarn_frequencies(void)
     static const struct {
         int dims, length, untruncated;
         float base, factor;
-        struct {
-            int pair;
-            double theta;
-        } at[5];
+        frequency at[5];
     } list[] = {{128,
                  32768,
                  0,
@@ -57,26 +79,14 @@ static void yarn_frequencies(void)
                   {33, 0.0046004354678503478},
                   {45, 0.0001517716047318249},
                   {63, 7.2173874043091138e-06}}}};
-    ph_ctx *ctx;
-    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "no ctx");
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        ph_layer_desc d = {.model_dim = 256, .rope = PH_ROPE_HALF};
-        ph_layer *layer;
-        d.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
-        d.attn.qk_dim = 128, d.rope_dims = list[i].dims, d.rope_base = list[i].base;
-        d.rope_scaling = PH_ROPE_YARN;
-        d.rope_factor = list[i].factor, d.rope_length = list[i].length;
-        d.yarn_untruncated = list[i].untruncated;
-        CHECK(ph_layer_create(&layer, ctx, &d) == PH_OK, "%s", ph_error(ctx));
-        for (int k = 0; k < 5; k++) {
-            double found = layer->theta[list[i].at[k].pair];
-            CHECK(fabs(found / list[i].at[k].theta - 1) < 1e-13,
-                  "case %zu, pair %d: %.17g, expected %.17g", i, list[i].at[k].pair,
-                  found, list[i].at[k].theta);
-        }
-        ph_layer_free(layer);
-    }
-    ph_close(ctx);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        check_frequencies((ph_layer_desc){.rope_dims = list[i].dims,
+                                          .rope_base = list[i].base,
+                                          .rope_scaling = PH_ROPE_YARN,
+                                          .rope_factor = list[i].factor,
+                                          .rope_length = list[i].length,
+                                          .yarn_untruncated = list[i].untruncated},
+                          128, list[i].at, 5);
 }
 
 /* Frequencies of LLaMA 3.1 and 3.2 (heads of 128 and 64) and of a linear scaling as
@@ -87,10 +97,7 @@ static void scaled_frequencies(void)
         int dims, length;
         ph_rope_scaling scaling;
         float base, factor;
-        struct {
-            int pair;
-            double theta;
-        } at[4];
+        frequency at[4];
     } list[] = {{128,
                  8192,
                  PH_ROPE_LLAMA3,
@@ -118,25 +125,12 @@ static void scaled_frequencies(void)
                   {1, 0.081172703947026414},
                   {15, 0.0001924908157574365},
                   {31, 1.9249081575743649e-07}}}};
-    ph_ctx *ctx;
-    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "no ctx");
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        ph_layer_desc d = {.model_dim = 256, .rope = PH_ROPE_HALF};
-        ph_layer *layer;
-        d.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
-        d.attn.qk_dim = list[i].dims, d.rope_base = list[i].base;
-        d.rope_scaling = list[i].scaling;
-        d.rope_factor = list[i].factor, d.rope_length = list[i].length;
-        CHECK(ph_layer_create(&layer, ctx, &d) == PH_OK, "%s", ph_error(ctx));
-        for (int k = 0; k < 4; k++) {
-            double found = layer->theta[list[i].at[k].pair];
-            CHECK(fabs(found / list[i].at[k].theta - 1) < 1e-13,
-                  "case %zu, pair %d: %.17g, expected %.17g", i, list[i].at[k].pair,
-                  found, list[i].at[k].theta);
-        }
-        ph_layer_free(layer);
-    }
-    ph_close(ctx);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        check_frequencies((ph_layer_desc){.rope_base = list[i].base,
+                                          .rope_scaling = list[i].scaling,
+                                          .rope_factor = list[i].factor,
+                                          .rope_length = list[i].length},
+                          list[i].dims, list[i].at, 4);
 }
 
 /* Each field of a scaling that cannot be right. */
