@@ -17,8 +17,12 @@ typedef struct bed {
     ph_ctx *ctx;
     ph_model *m;
     ph_pass *p;
+    /* texts padded to the same length, as the oracle takes them ... */
     int32_t source[BATCH * SOURCE], target[BATCH * TARGET], labels[BATCH * TARGET];
     int32_t lens[BATCH], target_lens[BATCH];
+    /* ... and side by side */
+    int32_t sources[BATCH * SOURCE], targets[BATCH * TARGET], all_labels[BATCH * TARGET];
+    int32_t source_offsets[BATCH + 1], target_offsets[BATCH + 1];
     ph_batch batch;
     float *grads;
 } bed;
@@ -40,11 +44,30 @@ static inline ph_ctx *open_ctx(int threads)
     return ctx;
 }
 
+/* Padded texts side by side; beyond their lengths nothing is counted. */
+static inline void pack_texts(int len, const int32_t *lens, const int32_t *padded,
+                              int32_t *to, int32_t *offsets)
+{
+    offsets[0] = 0;
+    for (int i = 0; i < BATCH; i++) {
+        memcpy(to + offsets[i], padded + i * len, (size_t)lens[i] * sizeof *to);
+        offsets[i + 1] = offsets[i] + lens[i];
+    }
+}
+
+static inline int label_len(const bed *b)
+{
+    return b->m->config.arch == PH_ARCH_ENCODER_DECODER ? TARGET : SOURCE;
+}
+
 static inline void set_batch(bed *b)
 {
     uint64_t state = check_seed;
-    int links = b->m->config.arch == PH_ARCH_ENCODER;
+    int links = b->m->config.arch == PH_ARCH_ENCODER, last = label_len(b);
     int most = links ? b->m->config.heads : VOCAB;
+    int32_t offsets[BATCH + 1], *lens = last == TARGET ? b->target_lens : b->lens;
+    b->lens[0] = SOURCE, b->lens[1] = 3;
+    b->target_lens[0] = TARGET - 1, b->target_lens[1] = TARGET;
     for (int i = 0; i < BATCH * SOURCE; i++)
         b->source[i] = (int32_t)(check_random(&state) % VOCAB);
     for (int i = 0; i < BATCH * TARGET; i++) {
@@ -52,11 +75,19 @@ static inline void set_batch(bed *b)
         b->labels[i] = (int32_t)(check_random(&state) % (uint64_t)most);
         if (links) b->labels[i] = b->labels[i] * SOURCE + (int32_t)(i % 3);
         if (i % 4 == 3) b->labels[i] = -1;
+        if (i < BATCH * last && i % last >= lens[i / last]) b->labels[i] = -1;
     }
-    b->lens[0] = SOURCE, b->lens[1] = 3;
-    b->target_lens[0] = TARGET - 1, b->target_lens[1] = TARGET;
-    b->batch = (ph_batch){b->source, b->lens, b->target, b->target_lens, b->labels};
-    if (b->m->config.arch == PH_ARCH_DECODER) b->batch.source_lens = NULL;
+    pack_texts(SOURCE, b->lens, b->source, b->sources, b->source_offsets);
+    pack_texts(TARGET, b->target_lens, b->target, b->targets, b->target_offsets);
+    pack_texts(last, lens, b->labels, b->all_labels, offsets);
+    b->batch = (ph_batch){b->sources, b->source_offsets, b->targets, b->target_offsets,
+                          b->all_labels};
+}
+
+/* Texts that all have the same length. */
+static inline void set_full_batch(bed *b)
+{
+    b->batch = (ph_batch){.source = b->source, .target = b->target, .labels = b->labels};
 }
 
 static inline void make_bed(bed *b, const ph_config *c, int threads, int backward)
@@ -103,9 +134,9 @@ static inline double oracle_of(const bed *b, oracle_model *o, double smoothing)
                         SOURCE,
                         TARGET,
                         b->source,
-                        b->batch.source_lens,
+                        b->lens,
                         b->target,
-                        b->batch.target_lens,
+                        b->target_lens,
                         b->labels};
     double loss = oracle_model_loss(o, &all, smoothing, NULL);
     return loss + b->p->balance * o->balance;

@@ -275,7 +275,7 @@ static void cached(void)
                 ph_decoder *d;
                 ph_config c = config_of(arch, kind);
                 make_bed(&b, &c, 2, 0);
-                b.batch.source_lens = NULL;
+                set_full_batch(&b);
                 CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
                 CHECK(ph_pass_logits(b.p) == PH_OK, "%s", ph_error(b.ctx));
                 CHECK(ph_decoder_create(&d, b.m, 1, 0, b.source, SOURCE) == PH_OK, "%s",

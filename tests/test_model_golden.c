@@ -146,10 +146,16 @@ static void run_golden(const char *path)
     ph_model *m = make_model(ctx, &g);
     int32_t *source = whole_numbers(&g, "source"), *lens = whole_numbers(&g, "lens");
     int32_t *target = whole_numbers(&g, "target"), *labels = whole_numbers(&g, "labels");
-    ph_batch batch = {
-        .source = source, .source_lens = lens, .target = target, .labels = labels};
+    int32_t offsets[BATCH + 1] = {0};
+    ph_batch batch = {.source = source, .target = target, .labels = labels};
     ph_pass_shape shape = {.batch = BATCH, .backward = 1};
     shape.source_len = find(&g, "", "source")->count / BATCH;
+    for (int b = 0; target && b < BATCH; b++) { /* sources side by side */
+        offsets[b + 1] = offsets[b] + lens[b];
+        memmove(source + offsets[b], source + b * shape.source_len,
+                (size_t)lens[b] * sizeof *source);
+        batch.source_offsets = offsets;
+    }
     if (target) shape.target_len = find(&g, "", "target")->count / BATCH;
     CHECK(ph_pass_create(&p, m, &shape) == PH_OK, "%s", ph_error(ctx));
     begin_training(&t, ctx, m);

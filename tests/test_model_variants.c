@@ -170,7 +170,7 @@ static void cached(void)
                 ph_decoder *d;
                 ph_config c = config_of(arch, v);
                 make_bed(&b, &c, 2, 0);
-                b.batch.source_lens = NULL;
+                set_full_batch(&b);
                 const int32_t *tokens = arch == 2 ? b.target : b.source;
                 int len = arch == 2 ? TARGET : SOURCE;
                 CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));

@@ -30,13 +30,12 @@ static uint64_t hash_block(const ph_model *m)
     return h;
 }
 
-/* The first steps of the training that made models/pronouns.safetensors. The hash is the
-   same for every instruction set and any number of threads; but for the level whose
-   gradients have bits of their own. */
+/* The first steps of a training. The hash is the same for every instruction set and any
+   number of threads; but for the level whose gradients have bits of their own. */
 static void first_steps(void)
 {
     enum { STEPS = 3 };
-    static const uint64_t expected = 0xbd7bb1cdbf91a421u;
+    static const uint64_t expected = 0xee6c0a44f187596cu;
     for (int i = 0; ph_isa_list()[i] && !ph_kernels_pick(ph_isa_list()[i])->f32_tiles;
          i++) {
         ph_ctx *ctx;
@@ -79,7 +78,8 @@ static void shipped(void)
         int32_t source[MOST], labels[MOST];
         ph_sample s = {.source = source, .labels = labels};
         ph_recipe_pronouns.sample(&data, ph_rng_key(77, (uint64_t)n, 0, 0), 1, &s);
-        ph_batch batch = {.source = source, .source_lens = &s.length, .labels = labels};
+        const int32_t offsets[] = {0, s.length};
+        ph_batch batch = {.source = source, .source_offsets = offsets, .labels = labels};
         CHECK(ph_pass_forward(pass, &batch, 0) == PH_OK, "%s", ph_error(ctx));
         int chinese = (unsigned char)ph_model_token(m, source[0])[0] > 127;
         for (int i = 0; i < s.length; i++) {

@@ -17,11 +17,6 @@ static const float *memory_of(const ph_pass *p)
     return p->caches ? p->encoded : s->acts[s->def->count - 1].residual.n;
 }
 
-static const int32_t *lens_of(const ph_pass *p, const ph_pass_stack *stack)
-{
-    return stack == &p->stacks[0] ? p->batch.source_lens : p->batch.target_lens;
-}
-
 static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
 {
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
@@ -35,14 +30,14 @@ static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int s
     if (p->caches) {
         ph_cache_give(&p->caches[def->site], &args);
         args.past = p->past;
+    } else {
+        args.attn.q_offsets = stack->offsets;
+        args.attn.kv_offsets = cross ? p->stacks[0].offsets : NULL;
     }
     if (ph_layer_about(act->layer).balances) {
         args.balance = p->balance;
         args.balance_loss = &p->balance_loss[def->site];
-        if (p->shape.backward)
-            args.attn.q_lens = lens_of(p, stack); /* padding does not count as load */
     }
-    if (cross || !stack->def->causal) args.attn.kv_lens = p->batch.source_lens;
     if (!cross) args.attn.alibi = p->slopes, args.attn.relative = stack->relative;
     return args;
 }

@@ -18,18 +18,21 @@ ph_status ph_links_create(ph_pass *p)
 {
     const ph_config *c = &p->model->config;
     const ph_pass_stack *stack = &p->stacks[0];
-    int64_t width = ph_config_heads_width(c), len = stack->len;
-    ph_strides in = {len * width, c->head_dim, width};
+    int64_t width = ph_config_heads_width(c), len = p->shape.source_len;
+    ph_strides in = {0, c->head_dim, width};
     ph_attn attn = {.batch = p->shape.batch,
                     .q_heads = c->heads,
                     .v_heads = 1,
                     .q_len = stack->len,
                     .kv_len = stack->len,
+                    .ragged = PH_RAGGED_ALL,
+                    .q_total = stack->rows,
+                    .kv_total = stack->rows,
                     .qk_dim = c->head_dim,
-                    .v_dim = stack->len,
+                    .v_dim = (int)len,
                     .q = in,
                     .k = in,
-                    .out = {len * c->heads * len, len, c->heads * len},
+                    .out = {0, len, c->heads * len},
                     .backward = p->shape.backward};
     return ph_plan_create(&p->links->plan, p->model->ctx, &attn);
 }
@@ -38,7 +41,8 @@ void ph_links_layout(ph_pass *p, ph_arena *arena)
 {
     const ph_config *c = &p->model->config;
     const ph_pass_stack *stack = &p->stacks[0];
-    size_t rows = (size_t)stack->rows, len = (size_t)stack->len, heads = (size_t)c->heads;
+    size_t rows = (size_t)stack->rows, heads = (size_t)c->heads;
+    size_t len = (size_t)p->shape.source_len;
     size_t width = (size_t)ph_config_heads_width(c);
     ph_links *l = ph_arena_take(arena, sizeof *l), part = {0};
     part.q = ph_arena_floats(arena, rows * width);
@@ -55,10 +59,16 @@ void ph_links_layout(ph_pass *p, ph_arena *arena)
         part.dmix = ph_arena_floats(arena, rows * heads);
     }
     p->links = l;
-    if (!l) return;
-    *l = part;
+    if (l) *l = part;
+}
+
+static void set_one_hot(const ph_pass *p)
+{
+    const ph_pass_stack *stack = &p->stacks[0];
+    size_t rows = (size_t)stack->rows, len = (size_t)p->shape.source_len;
+    memset(p->links->one_hot, 0, rows * len * sizeof(float));
     for (size_t r = 0; r < rows; r++)
-        for (size_t j = 0; j < len; j++) l->one_hot[r * len + j] = r % len == j;
+        p->links->one_hot[r * len + (size_t)stack->positions[r]] = 1;
 }
 
 static ph_args args_of(const ph_pass *p)
@@ -69,7 +79,7 @@ static ph_args args_of(const ph_pass *p)
                      .v = l->one_hot,
                      .out = l->weights,
                      .lse = l->lse,
-                     .kv_lens = p->batch.source_lens};
+                     .q_offsets = p->stacks[0].offsets};
 }
 
 /* ---- forward ----------------------------------------------------------------------- */
@@ -78,7 +88,7 @@ static void mix_row(const ph_pass *p, int row)
 {
     const ph_links *l = p->links;
     const ph_spans *f = p->model->spans;
-    int heads = p->model->config.heads, len = p->stacks[0].len;
+    int heads = p->model->config.heads, len = p->shape.source_len;
     float *mix = l->mix + (size_t)row * heads, *out = l->p + (size_t)row * len;
     const float *weights = l->weights + (size_t)row * heads * len;
     f->softmax(heads, mix);
@@ -90,9 +100,9 @@ static void mix_row(const ph_pass *p, int row)
 static void mix_item(void *arg, int lane, int index)
 {
     const ph_pass *p = arg;
-    int len = p->stacks[0].len;
+    const int32_t *offsets = p->stacks[0].offsets;
     (void)lane;
-    for (int t = 0; t < len; t++) mix_row(p, index * len + t);
+    for (int r = offsets[index]; r < offsets[index + 1]; r++) mix_row(p, r);
 }
 
 static ph_gemm product(const ph_pass *p, int which, float *y)
@@ -109,6 +119,7 @@ ph_status ph_links_forward(ph_pass *p)
     ph_links *l = p->links;
     ph_gemm list[3] = {product(p, 0, l->q), product(p, 1, l->k), product(p, 2, l->mix)};
     ph_args args = args_of(p);
+    set_one_hot(p);
     PH_TRY(ph_model_multiply(p->model, list, 3));
     PH_TRY(ph_forward(l->plan, &args));
     ph_ctx_run(p->model->ctx, p->shape.batch, mix_item, p);
@@ -121,7 +132,7 @@ ph_status ph_links_forward(ph_pass *p)
 static float loss_row(const ph_pass *p, int row, float scale)
 {
     const ph_links *l = p->links;
-    int heads = p->model->config.heads, len = p->stacks[0].len;
+    int heads = p->model->config.heads, len = p->shape.source_len;
     int label = p->batch.labels[row], role = label / len;
     size_t at = (size_t)row * (size_t)heads, span = (size_t)heads * (size_t)len;
     const float *mix = l->mix + at;

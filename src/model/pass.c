@@ -1,8 +1,9 @@
 /*
  * pass.c - one forward and backward pass of a model over a batch.
  *
- * The workspace is laid out once, by one function that first counts and then carves. With
- * backward every sublayer saves its own activations; without, two buffers alternate.
+ * The workspace is laid out by one function that first counts and then carves, whenever
+ * the sizes of a batch change. With backward every sublayer saves its own activations;
+ * without, two buffers alternate.
  */
 #include <string.h>
 
@@ -61,7 +62,10 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
 static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
 {
     int biased = stack->def->buckets >= 0;
-    size_t floats = ph_buckets_floats(p->model);
+    size_t floats = ph_buckets_floats(p->model), texts = (size_t)p->shape.batch;
+    stack->even = ph_arena_take(arena, (texts + 1) * sizeof *stack->even);
+    stack->positions =
+        ph_arena_take(arena, (size_t)stack->rows * sizeof *stack->positions);
     stack->relative = biased ? ph_arena_floats(arena, floats) : NULL;
     stack->drelative =
         biased && p->shape.backward ? ph_arena_floats(arena, floats) : NULL;
@@ -92,8 +96,7 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 /* Number of positions that tokens may have. */
 static int longest(const ph_pass *p)
 {
-    int len = ph_max(p->stacks[0].len, p->stacks[p->stack_count - 1].len);
-    return ph_max(len, p->shape.capacity);
+    return ph_max(ph_max(p->shape.source_len, p->shape.target_len), p->shape.capacity);
 }
 
 /* Rows of the last stack that have logits. */
@@ -129,6 +132,15 @@ static void layout(ph_pass *p, ph_arena *arena)
 
 /* ---- making one -------------------------------------------------------------------- */
 
+/* Without caches texts are side by side, as many tokens as they have. */
+static void set_ragged(const ph_pass *p, const ph_pass_stack *stack, int cross,
+                       ph_attn *attn)
+{
+    if (p->shape.capacity) return;
+    attn->ragged = PH_RAGGED_ALL, attn->q_total = stack->rows;
+    attn->kv_total = cross ? p->stacks[0].rows : stack->rows;
+}
+
 /* Queries of all texts against the one set of keys the encoder gave. */
 static ph_status make_plan(ph_pass *p, const ph_layer_desc *d, ph_act *act)
 {
@@ -150,6 +162,7 @@ static ph_status make_layer(ph_pass *p, const ph_pass_stack *stack,
         ph_model_layer(p->model, stack->def, sublayer, p->shape.batch, stack->len, keys);
     if (cross && capacity && !strcmp(d.attn.variant, "mha")) return make_plan(p, &d, act);
     d.cache = capacity > 0;
+    set_ragged(p, stack, cross, &d.attn);
     d.attn.backward = p->shape.backward;
     if (!p->shape.backward) d.attn.dropout = 0;
     d.concat = p->shape.open;
@@ -189,7 +202,64 @@ static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
     return PH_OK;
 }
 
+static void free_layers(ph_pass *p)
+{
+    for (int i = p->first_stack; i < p->stack_count; i++) {
+        const ph_pass_stack *stack = &p->stacks[i];
+        for (int s = 0; stack->acts && s < stack->def->count; s++) {
+            ph_act *act = &stack->acts[s];
+            ph_layer_free(act->layer);
+            ph_plan_free(act->plan);
+            act->layer = NULL, act->plan = NULL;
+        }
+    }
+    if (p->links) ph_plan_free(p->links->plan);
+    p->links = NULL;
+}
+
+/* Memory for a layout of so many bytes. */
+static ph_status reserve(ph_pass *p, size_t bytes)
+{
+    if (bytes <= p->memory_size) return PH_OK;
+    ph_ctx_release(p->model->ctx, p->memory);
+    p->memory_size = 0;
+    p->memory = ph_ctx_alloc(p->model->ctx, bytes);
+    if (!p->memory)
+        return ph_fail(p->model->ctx, PH_OUT_OF_MEMORY,
+                       "no memory for %zu bytes of activations", bytes);
+    p->memory_size = bytes;
+    return PH_OK;
+}
+
+static void fill_constants(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_pass_stack *last = &p->stacks[p->stack_count - 1];
+    for (int i = p->first_stack; i < p->stack_count; i++)
+        for (int b = 0; b <= p->shape.batch; b++)
+            p->stacks[i].even[b] = b * p->stacks[i].len;
+    for (int i = 0; i < ph_max(p->stacks[0].rows, last->rows); i++) p->ones[i] = 1;
+    for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
+    if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
+}
+
+/* Layers and workspace for the current sizes. */
 static ph_status build(ph_pass *p)
+{
+    ph_arena count = {0};
+    free_layers(p);
+    for (int i = p->first_stack; i < p->stack_count; i++)
+        PH_TRY(make_layers(p, &p->stacks[i]));
+    layout(p, &count);
+    p->links = NULL;
+    PH_TRY(reserve(p, count.used));
+    ph_arena arena = ph_arena_of(p->memory, count.used);
+    layout(p, &arena);
+    fill_constants(p);
+    return p->links ? ph_links_create(p) : PH_OK;
+}
+
+static ph_status begin(ph_pass *p)
 {
     ph_model *m = p->model;
     for (int i = 0; i < p->stack_count; i++) {
@@ -203,22 +273,9 @@ static ph_status build(ph_pass *p)
         if (!stack->acts)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
         memset(stack->acts, 0, bytes);
-        PH_TRY(make_layers(p, stack));
     }
-    ph_arena count = {0};
-    layout(p, &count);
-    p->memory = ph_ctx_alloc(m->ctx, count.used);
-    if (!p->memory)
-        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu bytes of activations",
-                       count.used);
-    ph_arena arena = ph_arena_of(p->memory, count.used);
-    layout(p, &arena);
-    const ph_pass_stack *last = &p->stacks[p->stack_count - 1];
-    for (int i = 0; i < ph_max(p->stacks[0].rows, last->rows); i++) p->ones[i] = 1;
-    for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
-    if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
     PH_TRY(ph_model_sinusoids(m, longest(p), &p->sinusoids));
-    return m->links >= 0 ? ph_links_create(p) : PH_OK;
+    return build(p);
 }
 
 ph_status ph_pass_create(ph_pass **out, ph_model *m, const ph_pass_shape *shape)
@@ -230,7 +287,7 @@ ph_status ph_pass_create(ph_pass **out, ph_model *m, const ph_pass_shape *shape)
     *p = (ph_pass){.model = m, .shape = *shape, .stack_count = m->stack_count};
     if (shape->encoder_only) p->stack_count = 1;
     if (shape->capacity) p->first_stack = p->stack_count - 1;
-    ph_status status = build(p);
+    ph_status status = begin(p);
     if (status == PH_OK)
         *out = p;
     else
@@ -242,20 +299,73 @@ void ph_pass_free(ph_pass *p)
 {
     if (!p) return;
     ph_ctx *ctx = p->model->ctx;
-    for (int i = 0; i < p->stack_count; i++) {
-        ph_pass_stack *stack = &p->stacks[i];
-        for (int s = 0; stack->acts && s < stack->def->count; s++) {
-            ph_layer_free(stack->acts[s].layer);
-            ph_plan_free(stack->acts[s].plan);
-        }
-        ph_ctx_release(ctx, stack->acts);
-    }
-    if (p->memory && p->links) ph_plan_free(p->links->plan);
+    free_layers(p);
+    for (int i = 0; i < p->stack_count; i++) ph_ctx_release(ctx, p->stacks[i].acts);
     ph_ctx_release(ctx, p->memory);
     ph_ctx_release(ctx, p);
 }
 
 /* ---- forward ----------------------------------------------------------------------- */
+
+/* Tokens of the longest text. */
+static ph_status check_offsets(const ph_pass *p, const int32_t *offsets, int most,
+                               int *longest)
+{
+    *longest = 0;
+    for (int b = 0; b < p->shape.batch; b++) {
+        int64_t len = (int64_t)offsets[b + 1] - offsets[b];
+        if (offsets[0] != 0 || len < 0 || len > most)
+            return ph_fail(p->model->ctx, PH_BAD_SHAPE,
+                           "text %d has %lld tokens, expected 0 to %d", b, (long long)len,
+                           most);
+        *longest = ph_max(*longest, (int)len);
+    }
+    if (*longest) return PH_OK;
+    return ph_fail(p->model->ctx, PH_BAD_SHAPE, "a batch of %d texts is empty",
+                   p->shape.batch);
+}
+
+/* The sizes of a stack in this batch. */
+static ph_status measure(ph_pass *p, ph_pass_stack *stack, const int32_t *offsets,
+                         int *changed)
+{
+    int len = stack == p->stacks ? p->shape.source_len : p->shape.target_len;
+    int rows = p->shape.batch * len;
+    if (offsets) {
+        PH_TRY(check_offsets(p, offsets, len, &len));
+        rows = offsets[p->shape.batch];
+    }
+    *changed |= rows != stack->rows || len != stack->len;
+    stack->rows = rows, stack->len = len;
+    return PH_OK;
+}
+
+static void place(const ph_pass *p, ph_pass_stack *stack, const int32_t *offsets)
+{
+    stack->offsets = offsets ? offsets : stack->even;
+    for (int b = 0; b < p->shape.batch; b++) {
+        int at = (p->past ? p->past[b] : 0) - stack->offsets[b];
+        for (int r = stack->offsets[b]; r < stack->offsets[b + 1]; r++)
+            stack->positions[r] = at + r;
+    }
+}
+
+static ph_status set_batch(ph_pass *p, const ph_batch *batch)
+{
+    const int32_t *offsets[2] = {batch->source_offsets, batch->target_offsets};
+    int changed = 0;
+    p->batch = *batch;
+    for (int i = p->first_stack; i < p->stack_count; i++)
+        PH_TRY(measure(p, &p->stacks[i], offsets[i], &changed));
+    ph_status status = changed ? build(p) : PH_OK;
+    for (int i = p->first_stack; i < p->stack_count; i++) {
+        if (status == PH_OK)
+            place(p, &p->stacks[i], offsets[i]);
+        else
+            p->stacks[i].rows = 0; /* the next batch builds again */
+    }
+    return status;
+}
 
 static ph_status check_tokens(const ph_pass *p)
 {
@@ -273,7 +383,8 @@ static ph_status check_tokens(const ph_pass *p)
 
 ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
 {
-    p->batch = *batch, p->seed = seed, p->block = p->model->block;
+    p->seed = seed, p->block = p->model->block;
+    PH_TRY(set_batch(p, batch));
     PH_TRY(check_tokens(p));
     for (int i = p->first_stack; i < p->stack_count; i++) {
         const ph_pass_stack *stack = &p->stacks[i];
@@ -343,7 +454,7 @@ static void loss_item(void *arg, int lane, int index)
 
 static ph_status check_labels(const ph_pass *p, int rows)
 {
-    int links = p->stacks[0].len * p->model->config.heads;
+    int links = p->shape.source_len * p->model->config.heads;
     int most = p->model->links >= 0 ? links : p->model->config.vocab;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= most)

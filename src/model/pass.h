@@ -1,8 +1,9 @@
 /*
  * pass.h - one forward and backward pass of a model over a batch.
  *
- * A pass is made for one shape: it holds the layers and one workspace for all activations
- * of a step. Tokens of all batch rows are rows of (rows, model_dim) matrices.
+ * A pass holds the layers and one workspace for all activations of a step. Tokens of all
+ * texts are rows of (rows, model_dim) matrices, text after text: nothing is padded. A
+ * batch of other sizes than the last gets layers of its own; the workspace only grows.
  *
  * Two matrices run through a stack: r, the residual stream, and a, the input of the next
  * sublayer. After each sublayer f comes a residual connection,
@@ -19,18 +20,20 @@
 
 typedef struct ph_pass ph_pass;
 
-/* The tokens of a batch. Lengths NULL: full. */
+/* The tokens of a batch, text after text. Text b is tokens [offsets[b], offsets[b + 1]);
+   offsets NULL: every text has as many as the shape says. */
 typedef struct ph_batch {
-    const int32_t *source;      /* (batch, source_len) tokens of the first stack */
-    const int32_t *source_lens; /* (batch) */
-    const int32_t *target;      /* (batch, target_len) tokens of the decoder, BOTH only */
-    const int32_t *target_lens; /* (batch) */
-    const int32_t *labels; /* (batch, len of the last stack) next token; encoder: role *
-                                   len + word it belongs to; negative: not counted */
+    const int32_t *source;         /* tokens of the first stack */
+    const int32_t *source_offsets; /* (batch + 1) */
+    const int32_t *target;         /* tokens of the decoder, BOTH only */
+    const int32_t *target_offsets; /* (batch + 1) */
+    const int32_t *labels; /* of each token of the last stack: next token; encoder: role *
+                              source_len + word it belongs to; negative: not counted */
 } ph_batch;
 
 typedef struct ph_pass_shape {
-    int batch, source_len, target_len; /* target_len 0 unless BOTH */
+    int batch, source_len, target_len; /* texts; most tokens of one; target_len 0 unless
+                                          BOTH */
     int backward;                      /* 1: training, with dropout; 0: neither */
     int open;                          /* 1: heads are shown to `see` before wo */
     int encoder_only;                  /* BOTH: 1: nothing but the encoder */
@@ -79,7 +82,10 @@ static inline int ph_act_width(const ph_act *act)
 
 typedef struct ph_pass_stack {
     const ph_model_stack *def;
-    int len, rows;
+    int len, rows;          /* tokens of the longest text, and of all */
+    int32_t *even;          /* (batch + 1) offsets of texts of the same length */
+    const int32_t *offsets; /* (batch + 1) those of this batch */
+    int32_t *positions;     /* (rows) of each token in its text */
     float *relative;   /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
     float *drelative;  /* its gradient, summed over the layers */
     ph_residual entry; /* s: embeddings; n, stats: the first norm where there is one */
@@ -121,6 +127,7 @@ struct ph_pass {
     void *user;
 
     void *memory; /* the workspace */
+    size_t memory_size;
 };
 
 ph_status ph_pass_create(ph_pass **out, ph_model *model, const ph_pass_shape *shape);
@@ -175,9 +182,10 @@ ph_status ph_feed_backward(ph_pass *p, int stack, int sublayer);
 typedef struct ph_links {
     ph_plan *plan;  /* attention whose values are one-hot positions */
     float *q, *k;   /* (rows, heads*head_dim) */
-    float *one_hot; /* (batch, len, len) values: the identity */
-    float *weights; /* (batch, len, heads, len) */
-    float *lse;     /* (batch, heads, len) */
+    float *one_hot; /* (rows, len) values: the identity of each text; len: source_len of
+                       the shape */
+    float *weights; /* (rows, heads, len) */
+    float *lse;     /* (heads, rows) */
     float *mix;     /* (rows, heads) how much each head counts */
     float *p;       /* (rows, len) the answer */
     float *dq, *dk, *dweights, *dmix;

@@ -117,11 +117,14 @@ static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
     if (!p->act) {
         args->q = links->q, args->k = links->k, args->lse = links->lse;
         args->gate = NULL;
+        args->q_offsets = r->pass->stacks[0].offsets;
         return links->plan;
     }
     ph_arena saved = ph_arena_of(p->act->saved, ph_layer_saved(p->act->layer));
     ph_layer_activations acts = ph_layer_take_activations(p->act->layer, &saved, 1);
     args->q = acts.q, args->k = acts.k, args->v = acts.v, args->lse = acts.lse;
+    args->q_offsets = r->pass->stacks[p->stack].offsets;
+    if (p->info.kind == PH_SITE_CROSS) args->kv_offsets = r->pass->stacks[0].offsets;
     if (p->info.kind == PH_SITE_SELF)
         args->alibi = r->pass->slopes,
         args->relative = r->pass->stacks[p->stack].relative;

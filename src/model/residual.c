@@ -60,8 +60,7 @@ static void embed_row(const residual_job *j, int row)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    int dim = m->config.model_dim, at = row % j->stack->len;
-    if (p->past) at += p->past[row / j->stack->len];
+    int dim = m->config.model_dim, at = j->stack->positions[row];
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     const float *position = param(p, j->stack->def->positions);
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
@@ -261,7 +260,8 @@ static void embed_backward_item(void *arg, int lane, int index)
         const float *f = ph_dropout_factors(j->p, j->stream, r, c, n, scratch);
         if (f) m->spans->times(n, d, f);
         m->spans->add_scaled(n, scale, d, dembedding + (size_t)tokens[r] * dim);
-        if (dposition) m->spans->add(n, dposition + (size_t)(r % j->stack->len) * dim, d);
+        if (dposition)
+            m->spans->add(n, dposition + (size_t)j->stack->positions[r] * dim, d);
     }
 }
 

@@ -20,45 +20,68 @@ static int label_len(const ph_data *d)
     return d->target_len ? d->target_len : d->source_len;
 }
 
-void ph_trainer_fill(const ph_trainer *t, uint64_t index, int test, int pass)
+/* Offsets of micro-batch `pass`: those of the texts, or of what the decoder reads. */
+static int32_t *offsets_of(const ph_trainer *t, int pass, int target)
+{
+    int32_t *all = target ? t->target_offsets : t->source_offsets;
+    return all + (size_t)pass * ((size_t)t->train.batch + 1);
+}
+
+/* Tokens without the padding behind them. */
+static int valid_tokens(const int32_t *tokens, int count)
+{
+    while (count > 1 && tokens[count - 1] == PH_TOKEN_PAD) count--;
+    return count;
+}
+
+/* A sample is drawn behind those before it, its padding is overwritten by the next. */
+void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, int pass)
 {
     const ph_data *d = &t->data;
     int batch = t->train.batch;
+    int32_t *sources = offsets_of(t, pass, 0), *targets = offsets_of(t, pass, 1);
+    const ph_batch to = ph_trainer_batch(t, pass);
     uint64_t seed = test ? TEST_SEED : t->train.seed;
+    sources[0] = targets[0] = 0;
     for (int b = 0; b < batch; b++) {
-        size_t row = (size_t)pass * (size_t)batch + (size_t)b;
         uint64_t number = index * (uint64_t)batch + (uint64_t)b;
         uint64_t key = ph_rng_key(seed, test ? STREAM_TESTS : STREAM_SAMPLES, number, 0);
-        ph_sample s = {.source = t->source + row * (size_t)d->source_len,
-                       .target = t->target + row * (size_t)d->target_len,
-                       .labels = t->labels + row * (size_t)label_len(d)};
+        int at = d->target_len ? targets[b] : sources[b];
+        ph_sample s = {.source = (int32_t *)to.source + sources[b],
+                       .target = (int32_t *)to.target + targets[b],
+                       .labels = (int32_t *)to.labels + at};
+        sources[b + 1] = sources[b], targets[b + 1] = targets[b];
+        if (b >= texts) continue;
         t->recipe->sample(d, key, test, &s);
-        t->lens[row] = s.length;
-        t->target_lens[row] = d->target_len;
-        while (t->target_lens[row] > 1 &&
-               s.target[t->target_lens[row] - 1] == PH_TOKEN_PAD)
-            t->target_lens[row]--;
+        sources[b + 1] += s.length;
+        if (d->target_len) targets[b + 1] += valid_tokens(s.target, d->target_len);
     }
 }
 
 ph_batch ph_trainer_batch(const ph_trainer *t, int pass)
 {
     size_t row = (size_t)pass * (size_t)t->train.batch;
-    int full = 1;
-    for (int b = 0; b < t->train.batch; b++)
-        full &= t->lens[row + (size_t)b] == t->data.source_len;
     return (ph_batch){.source = t->source + row * (size_t)t->data.source_len,
-                      .source_lens = full ? NULL : t->lens + row,
+                      .source_offsets = offsets_of(t, pass, 0),
                       .target = t->target + row * (size_t)t->data.target_len,
-                      .target_lens = t->target_lens + row,
+                      .target_offsets = offsets_of(t, pass, 1),
                       .labels = t->labels + row * (size_t)label_len(&t->data)};
+}
+
+/* Where the labels of each text are. */
+static const int32_t *label_offsets(const ph_trainer *t, int pass)
+{
+    return offsets_of(t, pass, t->data.target_len > 0);
 }
 
 static int64_t count_labels(const ph_trainer *t, int passes)
 {
-    size_t rows = (size_t)passes * (size_t)t->train.batch * (size_t)label_len(&t->data);
     int64_t count = 0;
-    for (size_t i = 0; i < rows; i++) count += t->labels[i] >= 0;
+    for (int i = 0; i < passes; i++) {
+        const int32_t *labels = ph_trainer_batch(t, i).labels;
+        int end = label_offsets(t, i)[t->train.batch];
+        for (int r = 0; r < end; r++) count += labels[r] >= 0;
+    }
     return count;
 }
 
@@ -83,7 +106,8 @@ static ph_status step(ph_trainer *t, ph_progress *out)
     double sum = 0, loss;
     int passes = t->train.accumulate;
     uint64_t first = (uint64_t)t->step * (uint64_t)passes;
-    for (int i = 0; i < passes; i++) ph_trainer_fill(t, first + (uint64_t)i, 0, i);
+    for (int i = 0; i < passes; i++)
+        ph_trainer_fill(t, first + (uint64_t)i, t->train.batch, 0, i);
     int64_t tokens = count_labels(t, passes);
     for (int i = 0; i < passes; i++) {
         PH_TRY(one_pass(t, i, 1.0f / (float)tokens, &loss));
@@ -158,8 +182,9 @@ static ph_status allocate_all(ph_trainer *t)
     PH_TRY(allocate(t, rows * (size_t)d->source_len * sizeof(int32_t), &t->source));
     PH_TRY(allocate(t, rows * (size_t)d->target_len * sizeof(int32_t), &t->target));
     PH_TRY(allocate(t, rows * (size_t)label_len(d) * sizeof(int32_t), &t->labels));
-    PH_TRY(allocate(t, rows * sizeof(int32_t), &t->target_lens));
-    return allocate(t, rows * sizeof(int32_t), &t->lens);
+    size_t offsets = rows + (size_t)t->train.accumulate;
+    PH_TRY(allocate(t, offsets * sizeof(int32_t), &t->target_offsets));
+    return allocate(t, offsets * sizeof(int32_t), &t->source_offsets);
 }
 
 /* Token ids of a resumed model must mean the same tokens in its data. */
@@ -241,8 +266,8 @@ void ph_trainer_free(ph_trainer *t)
 {
     if (!t) return;
     void *const buffers[] = {
-        t->grads,  t->pass_grads, t->first_moment, t->second_moment, t->partial_sums,
-        t->source, t->target,     t->labels,       t->lens,          t->target_lens};
+        t->grads,  t->pass_grads, t->first_moment,   t->second_moment, t->partial_sums,
+        t->source, t->target,     t->source_offsets, t->target_offsets, t->labels};
     ph_pass_free(t->pass);
     ph_pass_free(t->eval_pass);
     ph_model_free(t->model);
@@ -288,21 +313,21 @@ static int argmax(const float *x, int n)
 }
 
 /* The predictions of one forward pass, compared with every label. */
-static void count_correct(const ph_trainer *t, const ph_batch *batch, tally *sum,
-                          int texts)
+static void count_correct(const ph_trainer *t, const int32_t *labels, int texts,
+                          tally *sum)
 {
     const ph_pass *p = t->eval_pass;
-    int len = label_len(&t->data), links = t->model->links >= 0;
+    int len = t->data.source_len, links = t->model->links >= 0;
     int width = links ? len : t->model->config.vocab;
     const float *scores = links ? p->links->p : p->logits;
+    const int32_t *offsets = label_offsets(t, 0);
     for (int b = 0; b < texts; b++) {
         int wrong = 0;
-        for (int i = 0; i < len; i++) {
-            size_t row = (size_t)b * (size_t)len + (size_t)i;
-            int label = batch->labels[row];
-            if (label < 0) continue;
-            int expected = links ? label % len : label;
-            int correct = argmax(scores + row * (size_t)width, width) == expected;
+        for (int r = offsets[b]; r < offsets[b + 1]; r++) {
+            if (labels[r] < 0) continue;
+            int expected = links ? labels[r] % len : labels[r];
+            const float *row = scores + (size_t)r * (size_t)width;
+            int correct = argmax(row, width) == expected;
             sum->tokens++, sum->correct += correct, wrong += !correct;
         }
         sum->texts++, sum->exact += !wrong;
@@ -312,13 +337,11 @@ static void count_correct(const ph_trainer *t, const ph_batch *batch, tally *sum
 static ph_status test_batch(ph_trainer *t, int index, int texts, tally *sum)
 {
     double loss;
-    ph_trainer_fill(t, (uint64_t)index, 1, 0);
-    size_t len = (size_t)label_len(&t->data), rest = (size_t)texts * len;
-    for (size_t i = rest; i < (size_t)t->train.batch * len; i++) t->labels[i] = -1;
+    ph_trainer_fill(t, (uint64_t)index, texts, 1, 0);
     ph_batch batch = ph_trainer_batch(t, 0);
     PH_TRY(ph_pass_forward(t->eval_pass, &batch, 0));
     if (t->model->links < 0) PH_TRY(ph_pass_logits(t->eval_pass));
-    count_correct(t, &batch, sum, texts);
+    count_correct(t, batch.labels, texts, sum);
     PH_TRY(ph_pass_loss(t->eval_pass, 0, 1, &loss));
     sum->loss += loss;
     return PH_OK;

@@ -24,12 +24,13 @@ struct ph_trainer {
     float *pass_grads;  /* of one micro-batch where a step accumulates several */
     float *first_moment, *second_moment; /* of Adam */
     double *partial_sums; /* of the squared gradient norm, one per work item */
-    int32_t *source, *target, *labels, *lens, *target_lens; /* of all micro-batches */
+    int32_t *source, *target, *labels;        /* of all micro-batches */
+    int32_t *source_offsets, *target_offsets; /* (accumulate, batch + 1) */
 };
 
-/* Draws micro-batch number `index` of the training (test 0) or of the test set into rows
-   of micro-batch `pass` of the step. */
-void ph_trainer_fill(const ph_trainer *t, uint64_t index, int test, int pass);
+/* Draws the first texts of micro-batch number `index` of the training (test 0) or of the
+   test set into micro-batch `pass` of the step; the others are empty. */
+void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, int pass);
 ph_batch ph_trainer_batch(const ph_trainer *t, int pass);
 
 /* optimise.c */
