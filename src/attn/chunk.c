@@ -401,12 +401,11 @@ void ph_chunk_run(const ph_call *call, const ph_deltas *deltas, ph_arena arena, 
                   int head0, int chunk, ph_dq_target target)
 {
     const ph_plan *plan = call->plan;
-    const ph_attn *a = call->attn;
     chunk_worker w;
     take_worker(plan, &arena, &w);
 
     int k0 = chunk * PH_CHUNK;
-    int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
+    int per_k = plan->per_k, per_v = plan->per_v;
     int64_t dk_size = (int64_t)PH_CHUNK * w.k_row, dv_size = (int64_t)PH_CHUNK * w.v_row;
     const ph_extent extent = ph_rows_extent(call, batch);
     int n = ph_min(PH_CHUNK, extent.kv_size - k0);

@@ -58,6 +58,12 @@ static void merge_split(const ph_call *call, ph_online *st, int is_first)
     st->whole = split;
 }
 
+/* The first token of head n of a group whose row is not below `row`. */
+static int token_from(int row, int n, int group)
+{
+    return group == 1 ? row : ph_div_up(ph_max(row - n, 0), group);
+}
+
 /* Rows [first, end) of a group, row = token * group + n: one head kernel per head where
    that fits, else the online softmax for the whole group. */
 static void run_item(void *arg, int lane, int index)
@@ -65,15 +71,16 @@ static void run_item(void *arg, int lane, int index)
     const forward_task *t = arg;
     const ph_call *call = t->call;
     const ph_plan *plan = call->plan;
-    const ph_piece piece = ph_cut_find(&t->cut, index / plan->groups);
-    int group = plan->group, batch = piece.batch, head = index % plan->groups * group;
+    const int group = plan->group, in_cut = index / plan->groups;
+    const ph_piece piece = ph_cut_find(&t->cut, in_cut);
+    int batch = piece.batch, head = (index - in_cut * plan->groups) * group;
     int first = piece.block * plan->rows, done = 0;
     int end = ph_min(first + plan->rows, ph_rows_extent(call, batch).q_size * group);
     ph_arena arena = ph_call_lane(call, lane);
     ph_online st;
     while (done < group && ph_head_forward(call, arena, batch, head + done,
-                                           ph_div_up(ph_max(first - done, 0), group),
-                                           ph_div_up(ph_max(end - done, 0), group)))
+                                           token_from(first, done, group),
+                                           token_from(end, done, group)))
         done++;
     if (done == group) return;
     ph_online_take(plan, &arena, plan->rows, plan->splits, &st);

@@ -74,7 +74,7 @@ static void set_head(const ph_call *call, const ph_head_span *s, head_lane *w, p
     const ph_args *args = call->args;
     const ph_rows *rows = s->rows;
     int b = rows->batch, head = rows->head0, first = s->first;
-    *h = (ph_head){.rows = s->count, .keys = s->keys, .scratch = w->scratch};
+    h->rows = s->count, h->keys = s->keys, h->scratch = w->scratch;
     h->k_dim = a->qk_dim, h->v_dim = a->v_dim;
     h->q_ld = a->q.time, h->out_ld = a->out.time;
     h->scale = call->plan->scale2;
@@ -90,23 +90,36 @@ static void set_head(const ph_call *call, const ph_head_span *s, head_lane *w, p
     h->window.hi = clamp(h->window.hi, -h->rows, h->keys);
 }
 
-/* The blocks of keys [j, j + n), and what lies behind them: in place, or, with scratch,
-   a copy. */
-static void find_split(const ph_keys *keys, int j, int n, float *scratch,
-                       const float *blocks[PH_SPLIT_BLOCKS + 1], int64_t *ld)
+/* The blocks of a split from key j on, and the one behind it, in place. */
+static void find_in_place(const ph_keys *keys, int j, const float **blocks)
+{
+    for (int i = 0; i <= PH_SPLIT_BLOCKS; i++, j += PH_BLOCK)
+        blocks[i] = j < keys->len ? ph_keys_at(keys, j) : NULL;
+}
+
+/* A copy of keys [j, j + n) and its blocks. */
+static void copy_split(const ph_keys *keys, int j, int n, float *copy,
+                       const float **blocks)
 {
     const void *from[PH_SPLIT];
-    *ld = scratch ? keys->pad : keys->strides->time;
-    for (int i = 0; i <= PH_SPLIT_BLOCKS; i++) {
-        int c = i * PH_BLOCK, in_tensor = !scratch && j + c < keys->len;
-        blocks[i] = in_tensor          ? ph_keys_at(keys, j + c)
-                    : scratch && c < n ? scratch + (int64_t)c * keys->pad
-                                       : NULL;
-    }
-    if (!scratch) return;
+    for (int i = 0, c = 0; i <= PH_SPLIT_BLOCKS; i++, c += PH_BLOCK)
+        blocks[i] = c < n ? copy + (int64_t)c * keys->pad : NULL;
     ph_keys_pointers(keys, j, n, from);
-    keys->call->kernels->pack_row_major(scratch, keys->pad, from, n, keys->dim,
-                                        keys->type, 1);
+    keys->call->kernels->pack_row_major(copy, keys->pad, from, n, keys->dim, keys->type,
+                                        1);
+}
+
+/* The blocks of keys [j, j + n): a copy where there is scratch for it. Returns their
+   leading dimension. */
+static int64_t find_split(const ph_keys *keys, int j, int n, float *scratch,
+                          const float **blocks)
+{
+    if (!scratch) {
+        find_in_place(keys, j, blocks);
+        return keys->strides->time;
+    }
+    copy_split(keys, j, n, scratch, blocks);
+    return keys->pad;
 }
 
 /* Whether v of the keys [from, to) is finite, of those in the split. */
@@ -141,8 +154,8 @@ static int run_splits(const ph_call *call, const ph_rows *rows, const head_lane 
         int j = h->split, n = ph_min(PH_SPLIT, h->keys - j);
         int seen = h->window.lo < j + n && h->window.hi + h->rows - 1 > j;
         if (seen) {
-            find_split(&k, j, n, w->k, h->k, &h->k_ld);
-            find_split(&v, j, n, w->v, h->v, &h->v_ld);
+            h->k_ld = find_split(&k, j, n, w->k, h->k);
+            h->v_ld = find_split(&v, j, n, w->v, h->v);
             if (!hidden_finite(call, h)) return 0;
         }
         call->kernels->head_forward(h);
@@ -155,7 +168,7 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
 {
     ph_rows rows;
     head_lane w;
-    ph_head h;
+    ph_head h = {0};
     const ph_plan *plan = call->plan;
     ph_rows_begin(call, &rows, batch, head, 1);
     if (!fits(plan, rows.extent.q_size)) return 0;

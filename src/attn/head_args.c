@@ -141,8 +141,8 @@ void ph_head_prefetch_next(const ph_call *call, const ph_rows *rows, ph_prefetch
     if (head == a->q_heads) b++, head = 0;
     if (b == a->batch) return;
     const ph_extent *size = &rows->extent; /* of every sequence, or it is this one */
-    const ph_keys k = ph_keys_k(call, b, head / (a->q_heads / a->k_heads));
-    const ph_keys v = ph_keys_v(call, b, head / (a->q_heads / a->v_heads));
+    const ph_keys k = ph_keys_k(call, b, head / call->plan->per_k);
+    const ph_keys v = ph_keys_v(call, b, head / call->plan->per_v);
     ph_keys_prefetch(&k, 0, size->kv_size, ahead, 0);
     ph_prefetch_rows(ahead, 1, args->q, a->dtype, &a->q,
                      ph_row_at(call, &a->q, b, head, 0), size->q_size, a->qk_dim);

@@ -87,12 +87,10 @@ static void add_heads(const ph_call *call, joint_keys_worker *w, const ph_joint_
                       const float *weights, const float *ds, int first_head)
 {
     const ph_plan *plan = call->plan;
-    int per_k = plan->attn.q_heads / plan->attn.k_heads;
-    int per_v = plan->attn.q_heads / plan->attn.v_heads;
     for (int h = 0; h < w->w.r.heads; h++) {
         const ph_grad_rows *g = &w->w.g[h];
-        int64_t kh = g->rows->k_head - first_head / per_k;
-        int64_t vh = g->rows->v_head - first_head / per_v;
+        int64_t kh = g->rows->k_head - first_head / plan->per_k;
+        int64_t vh = g->rows->v_head - first_head / plan->per_v;
         float *dk = w->dk + kh * PH_BLOCK * plan->k_pad;
         float *dv = w->dv + vh * PH_BLOCK * plan->v_pad;
         if (w->w.finite) {

@@ -16,8 +16,26 @@ typedef struct ph_keys {
     int len; /* valid keys; what lies behind them is not read */
 } ph_keys;
 
-ph_keys ph_keys_k(const ph_call *call, int batch, int head);
-ph_keys ph_keys_v(const ph_call *call, int batch, int head);
+static inline int ph_keys_valid(const ph_call *call, int batch)
+{
+    return call->args->kv_lens ? call->args->kv_lens[batch] : call->attn->kv_len;
+}
+
+static inline ph_keys ph_keys_k(const ph_call *call, int batch, int head)
+{
+    const ph_attn *a = call->attn;
+    return (ph_keys){call,          call->args->k, &a->k,
+                     ph_kv_type(a), a->qk_dim,     call->plan->k_pad,
+                     batch,         head,          ph_keys_valid(call, batch)};
+}
+
+static inline ph_keys ph_keys_v(const ph_call *call, int batch, int head)
+{
+    const ph_attn *a = call->attn;
+    return (ph_keys){call,          call->args->v, &a->v,
+                     ph_kv_type(a), a->v_dim,      call->plan->v_pad,
+                     batch,         head,          ph_keys_valid(call, batch)};
+}
 
 /* Key j in place. */
 static inline const void *ph_keys_at(const ph_keys *keys, int j)

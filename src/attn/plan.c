@@ -337,10 +337,10 @@ static int common_divisor(int a, int b)
 static void derive(ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
-    int per_k = a->q_heads / a->k_heads, per_v = a->q_heads / a->v_heads;
-    plan->group = common_divisor(per_k, per_v);
+    plan->per_k = a->q_heads / a->k_heads, plan->per_v = a->q_heads / a->v_heads;
+    plan->group = common_divisor(plan->per_k, plan->per_v);
     plan->groups = a->q_heads / plan->group;
-    plan->cluster = per_k / plan->group * per_v; /* least common multiple */
+    plan->cluster = plan->per_k / plan->group * plan->per_v; /* least common multiple */
     plan->table_len = a->page_len ? ph_div_up(a->kv_len, a->page_len) : 0;
     plan->scale2 = (float)(a->scale * PH_LOG2E);
     plan->cap2 = (float)(a->softcap * PH_LOG2E);

@@ -51,6 +51,7 @@ struct ph_plan {
     ph_backward_layout backward;
     int group;        /* consecutive q heads that share their k head and their v head */
     int groups;       /* q_heads / group */
+    int per_k, per_v; /* consecutive q heads that share a k head, a v head */
     int k_pad, v_pad; /* qk_dim, v_dim rounded up to 16 */
     int table_len;    /* pages of a batch row in ph_args.page_table */
     int k_steps;      /* bf16_pairs: qk_dim rounded up to PH_AMX_STEP */

@@ -60,12 +60,11 @@ int ph_rows_active(const ph_call *call, int batch, int head, int token)
 
 void ph_rows_begin(const ph_call *call, ph_rows *rows, int batch, int head0, int group)
 {
-    const ph_attn *a = call->attn;
     rows->batch = batch;
     rows->head0 = head0;
     rows->group = group;
-    rows->k_head = head0 / (a->q_heads / a->k_heads);
-    rows->v_head = head0 / (a->q_heads / a->v_heads);
+    rows->k_head = head0 / call->plan->per_k;
+    rows->v_head = head0 / call->plan->per_v;
     rows->extent = ph_rows_extent(call, batch);
     rows->count = rows->low = rows->high = rows->all_lo = rows->all_hi = 0;
 }

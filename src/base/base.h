@@ -48,13 +48,12 @@ static inline size_t ph_dtype_size(ph_dtype type)
 /* Bytes of `index` elements; of whole blocks where the type has blocks. */
 static inline int64_t ph_offset(ph_dtype type, int64_t index)
 {
-    switch (type) {
-    case PH_F32: return index * 4;
-    case PH_Q8_0: return index / PH_QUANT_BLOCK * PH_Q8_0_BYTES;
-    case PH_Q4_0: return index / PH_QUANT_BLOCK * PH_Q4_0_BYTES;
-    case PH_Q4_1: return index / PH_QUANT_BLOCK * PH_Q4_1_BYTES;
-    default: return index * 2;
-    }
+    if (type == PH_F32) return index * 4;
+    if (type == PH_F16 || type == PH_BF16) return index * 2;
+    return index / PH_QUANT_BLOCK *
+           (type == PH_Q8_0   ? PH_Q8_0_BYTES
+            : type == PH_Q4_0 ? PH_Q4_0_BYTES
+                              : PH_Q4_1_BYTES);
 }
 
 /* The address `index` elements behind `base` in a tensor of the given type; where the

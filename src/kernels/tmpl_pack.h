@@ -134,10 +134,16 @@ static void load_row(float *dst, const void *src, int n, ph_dtype type, float sc
     EACH_TYPE(type, load_row_of(dst, src, n, TYPE, scale));
 }
 
+V void pack_row_major_of(float *dst, int64_t ld, const void *const *rows, int count,
+                         int n, ph_dtype type, float scale)
+{
+    for (int r = 0; r < count; r++) load_row_of(dst + r * ld, rows[r], n, type, scale);
+}
+
 static void pack_row_major(float *dst, int64_t ld, const void *const *rows, int count,
                            int n, ph_dtype type, float scale)
 {
-    for (int r = 0; r < count; r++) load_row(dst + r * ld, rows[r], n, type, scale);
+    EACH_TYPE(type, pack_row_major_of(dst, ld, rows, count, n, TYPE, scale));
 }
 
 static void store_row(void *dst, const float *src, int n, ph_dtype type, float scale)
