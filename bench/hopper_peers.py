@@ -9,6 +9,7 @@ values, caches in turn. Then the largest error against double precision, in unit
 largest element.
 """
 import glob
+import os
 import sys
 from ctypes import byref, c_void_p
 
@@ -16,7 +17,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from polyhead_c import Args, Attn, Context, load_library
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+from polyhead._c import Args, Attn, load_library  # noqa: E402
+from polyhead._context import Context  # noqa: E402
 
 PH_CUDA, PH_BF16, CAUSAL = 1, 2, 1
 ROUNDS = 7
@@ -114,7 +117,7 @@ def error(ctx, dim, rows, causal):
 
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else sorted(glob.glob("build/libpolyhead.so*"))[-1]
-    ctx = Context(load_library(path), 0, device=PH_CUDA)
+    ctx = Context(0, load_library(path), device=PH_CUDA)
     with torch.cuda.stream(torch.cuda.Stream()):
         for dim in 64, 128, 256:
             for rows in 512, 1024, 2048, 16384:

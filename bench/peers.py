@@ -31,10 +31,17 @@ import sys
 import time
 from ctypes import byref, c_void_p
 
-from polyhead_c import (Args, Attn, Context, Grads, LayerArgs, LayerDesc, LayerGrads,
-                        LayerWeights, load_library)
+if not importlib.util.find_spec("torch"):
+    print("PyTorch is not here, so there is nothing to compare with "
+          "(python3 -m pip install torch)")
+    sys.exit(0)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from polyhead._c import (Args, Attn, Grads, LayerArgs, LayerDesc, LayerGrads,  # noqa: E402
+                         LayerWeights, load_library)
+from polyhead._context import Context  # noqa: E402
+
 DTYPES = {"f32": 0, "f16": 1, "bf16": 2}
 ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
 LARGEST_ERROR = {"f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}  # relative to the largest element
@@ -421,10 +428,6 @@ def import_torch():
     """PyTorch, and a note or "". Some virtual machines hide what PyTorch must know of AMX:
     bf16 then ends the process. A trial in another process finds out, and oneDNN is held
     below AMX."""
-    if not importlib.util.find_spec("torch"):
-        print("PyTorch is not here, so there is nothing to compare with "
-              "(python3 -m pip install torch)")
-        sys.exit(0)
     note = ""
     if "ONEDNN_MAX_CPU_ISA" not in os.environ:
         trial = subprocess.run([sys.executable, "-c", PROBE], stderr=subprocess.DEVNULL)
@@ -456,7 +459,7 @@ def main():
     shapes = [s for s in list_shapes(os.path.join(options.build, "polyhead"))
               if options.filter in s["name"]]
     counts = [int(word) for word in options.threads.split(",")]
-    contexts = {n: Context(lib, n) for n in counts}
+    contexts = {n: Context(n, lib) for n in counts}
     each = options.seconds / max(len(shapes) * len(counts), 1)
     info = machine(torch, lib, contexts[counts[0]], note)
     if not options.json:

@@ -26,8 +26,9 @@ import sys
 from ctypes import byref, c_size_t, c_void_p
 
 import peers
-from polyhead_c import (Args, Attn, Context, Grads, LayerArgs, LayerDesc, LayerGrads,
-                        LayerWeights, load_library)
+from polyhead._c import (Args, Attn, Grads, LayerArgs, LayerDesc, LayerGrads, LayerWeights,
+                         load_library)
+from polyhead._context import Context
 
 HEADS, DIM, LENGTH = 8, 64, 1024
 AIM = 3  # times as fast as the plain formula, forward and backward
@@ -266,7 +267,7 @@ def run_long(torch, lib, name, length, threads):
     row, clock = {"name": name, "threads": threads, "length": length}, peers.clock_of(threads)
     for job in ("forward", "training"):
         counter, times = Counter(), []
-        ctx = Context(lib, threads, **counter.hooks())
+        ctx = Context(threads, lib, **counter.hooks())
         ours = Ours(torch, ctx, name, length, job == "training")
         for _ in range(2):
             start = clock()
@@ -275,7 +276,7 @@ def run_long(torch, lib, name, length, threads):
         row[job], row[job + "_bytes"] = min(times), counter.peak + ours.saved_bytes
         ours.free(ours.handle)
         ctx.close()
-    small = Context(lib, threads)
+    small = Context(threads, lib)
     ours = Ours(torch, small, name, LENGTH, True)
     row["formula_bytes"] = (peak_squares(torch, formulas(name)[""], ours)
                             * (length // LENGTH) ** 2)
@@ -331,7 +332,7 @@ def main():
     lib = load_library(os.path.join(options.build, "libpolyhead.so"))
     names = [n for n in CASES if options.filter in n]
     counts = [int(word) for word in options.threads.split(",")]
-    contexts = {n: Context(lib, n) for n in counts}
+    contexts = {n: Context(n, lib) for n in counts}
     each = options.seconds / max(len(names) * len(counts) * 4, 1)
     info = peers.machine(torch, lib, contexts[counts[0]], note)
     info["schema"] = "polyhead.variant-peers/1"

@@ -1,0 +1,13 @@
+"""Polyhead: multi-head attention, forward and backward, with the same bits everywhere.
+
+>>> import numpy as np, polyhead
+>>> q = k = v = np.ones((1, 2, 4, 16), np.float32)
+>>> polyhead.attention(q, k, v, causal=True).shape
+(1, 2, 4, 16)
+"""
+from ._attention import Look, attention, attention_backward, look
+from ._c import VERSION as __version__
+from ._context import Error, get_threads, set_threads
+
+__all__ = ["Error", "Look", "attention", "attention_backward", "get_threads", "look",
+           "set_threads", "__version__"]
