@@ -34,7 +34,8 @@ extern "C" {
 /* ---- configuration ----------------------------------------------------------------- */
 
 typedef enum ph_arch {
-    PH_ARCH_ENCODER = 0,    /* points from every word to the word it belongs to */
+    PH_ARCH_ENCODER = 0,    /* points from every word to the word it belongs to, unless
+                               masked, pooling or classes say what it is for */
     PH_ARCH_DECODER,        /* next token */
     PH_ARCH_ENCODER_DECODER /* text to text, one vocabulary */
 } ph_arch;
@@ -44,7 +45,8 @@ typedef enum ph_norm { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norm;
 typedef enum ph_activation {
     PH_GELU = 0, /* tanh form */
     PH_RELU,
-    PH_SWIGLU /* silu(x w1) * (x w3), then w2 */
+    PH_SWIGLU,  /* silu(x w1) * (x w3), then w2 */
+    PH_GELU_ERF /* GELU as it is defined: x times the normal distribution function */
 } ph_activation;
 
 typedef enum ph_positions {
@@ -55,6 +57,20 @@ typedef enum ph_positions {
     PH_POS_NONE,
     PH_POS_T5 /* a learned bias per head and bucket of distances, added to the scores */
 } ph_positions;
+
+/* How an encoder makes one vector of the tokens of a text. */
+typedef enum ph_pooling {
+    PH_POOL_NONE = 0, /* it does not: what follows acts on every token */
+    PH_POOL_FIRST,    /* the first token, a mark */
+    PH_POOL_MEAN,
+    PH_POOL_MAX,
+    PH_POOL_LAST,
+    PH_POOL_MEAN_SQRT, /* sum / sqrt(tokens) */
+    PH_POOL_WEIGHTED   /* mean with weights 1, 2, 3, ... */
+} ph_pooling;
+
+/* A layer behind the pooling: f(x w + b). */
+typedef enum ph_pooler { PH_POOLER_NONE = 0, PH_POOLER_TANH, PH_POOLER_RELU } ph_pooler;
 
 /* Biases that a model does not have, added together. */
 enum {
@@ -83,9 +99,12 @@ typedef struct ph_config {
     ph_norm norm;
     ph_activation activation;
     ph_positions positions;
-    int untied;       /* 1: the output has a matrix of its own, not the embeddings */
-    int no_bias;      /* PH_NO_BIAS_ */
-    int depth_scaled; /* 1: initial matrices of layer l are scaled by 1/sqrt(l) */
+    int position_offset; /* learned positions: token t has row t + position_offset */
+    int types;           /* rows of the first stack's table of token types; 0: none */
+    int embed_norm;      /* 1: a norm of the embeddings; post-norm only */
+    int untied;          /* 1: the output has a matrix of its own, not the embeddings */
+    int no_bias;         /* PH_NO_BIAS_ */
+    int depth_scaled;    /* 1: initial matrices of layer l are scaled by 1/sqrt(l) */
     float dropout;
     float norm_eps;       /* added to the variance, also by qk_norm; 0: 1e-5 */
     float embed_scale;    /* embeddings are multiplied by it; 0: sqrt(model_dim) */
@@ -99,10 +118,17 @@ typedef struct ph_config {
     float rope_factor;
     int rope_length;
     float rope_low, rope_high;
-    int window;        /* causal self-attention sees so many tokens, its own included;
+    int window;         /* causal self-attention sees so many tokens, its own included;
                           0: all before it */
-    int window_from;   /* the first layer with that window; those before it see all */
-    int window_period; /* every so many-th layer sees all; 0: none */
+    int window_from;    /* the first layer with that window; those before it see all */
+    int window_period;  /* every so many-th layer sees all; 0: none */
+    int masked;         /* encoder: 1: predicts tokens that are masked: a layer with the
+                           activation, a norm, the output matrix and a bias */
+    ph_pooling pooling; /* encoder: one vector for each text, */
+    ph_pooler pooler;   /* a layer behind it, */
+    int unit_norm;      /* 1: scaled to norm 1 */
+    int pool_len;       /* texts are truncated to so many tokens before; 0: max_len */
+    int classes;        /* encoder: scores of so many classes from that vector */
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest.
                                       "gqa:2", "mqa": fewer heads of k and v, and a
@@ -110,7 +136,7 @@ typedef struct ph_config {
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
-    uint64_t reserved[32];
+    uint64_t reserved[27];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

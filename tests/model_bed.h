@@ -5,6 +5,8 @@
 #ifndef MODEL_BED_H
 #define MODEL_BED_H
 
+#include <math.h>
+
 #include "check.h"
 #include "guard.h"
 #include "kernels/kernels.h"
@@ -19,10 +21,11 @@ typedef struct bed {
     ph_pass *p;
     /* texts padded to the same length, as the oracle takes them ... */
     int32_t source[BATCH * SOURCE], target[BATCH * TARGET], labels[BATCH * TARGET];
-    int32_t lens[BATCH], target_lens[BATCH];
+    int32_t lens[BATCH], target_lens[BATCH], types[BATCH * SOURCE];
     /* ... and side by side */
     int32_t sources[BATCH * SOURCE], targets[BATCH * TARGET], all_labels[BATCH * TARGET];
     int32_t source_offsets[BATCH + 1], target_offsets[BATCH + 1];
+    int32_t all_types[BATCH * SOURCE];
     ph_batch batch;
     float *grads;
 } bed;
@@ -63,13 +66,16 @@ static inline int label_len(const bed *b)
 static inline void set_batch(bed *b)
 {
     uint64_t state = check_seed;
-    int links = b->m->config.arch == PH_ARCH_ENCODER, last = label_len(b);
-    int most = links ? b->m->config.heads : VOCAB;
+    const ph_config *c = &b->m->config;
+    int links = b->m->links >= 0, last = label_len(b);
+    int most = links ? c->heads : c->classes ? c->classes : VOCAB;
     int32_t offsets[BATCH + 1], *lens = last == TARGET ? b->target_lens : b->lens;
     b->lens[0] = SOURCE, b->lens[1] = 3;
     b->target_lens[0] = TARGET - 1, b->target_lens[1] = TARGET;
-    for (int i = 0; i < BATCH * SOURCE; i++)
+    for (int i = 0; i < BATCH * SOURCE; i++) {
         b->source[i] = (int32_t)(check_random(&state) % VOCAB);
+        b->types[i] = c->types ? i % c->types : 0;
+    }
     for (int i = 0; i < BATCH * TARGET; i++) {
         b->target[i] = (int32_t)(check_random(&state) % VOCAB);
         b->labels[i] = (int32_t)(check_random(&state) % (uint64_t)most);
@@ -78,13 +84,19 @@ static inline void set_batch(bed *b)
         if (i < BATCH * last && i % last >= lens[i / last]) b->labels[i] = -1;
     }
     pack_texts(SOURCE, b->lens, b->source, b->sources, b->source_offsets);
+    pack_texts(SOURCE, b->lens, b->types, b->all_types, offsets);
     pack_texts(TARGET, b->target_lens, b->target, b->targets, b->target_offsets);
     pack_texts(last, lens, b->labels, b->all_labels, offsets);
-    b->batch = (ph_batch){b->sources, b->source_offsets, b->targets, b->target_offsets,
-                          b->all_labels};
+    if (c->classes && c->pooling) memcpy(b->all_labels, b->labels, sizeof b->labels);
+    b->batch = (ph_batch){.source = b->sources,
+                          .source_offsets = b->source_offsets,
+                          .target = b->targets,
+                          .target_offsets = b->target_offsets,
+                          .types = c->types ? b->all_types : NULL,
+                          .labels = b->all_labels};
 }
 
-/* Texts that all have the same length. */
+/* Texts that all have the same length, all tokens of type 0. */
 static inline void set_full_batch(bed *b)
 {
     b->batch = (ph_batch){.source = b->source, .target = b->target, .labels = b->labels};
@@ -137,9 +149,45 @@ static inline double oracle_of(const bed *b, oracle_model *o, double smoothing)
                         b->lens,
                         b->target,
                         b->target_lens,
+                        b->batch.types ? b->types : NULL,
                         b->labels};
     double loss = oracle_model_loss(o, &all, smoothing, NULL);
     return loss + b->p->balance * o->balance;
+}
+
+/* Central differences in double: the error is that of the library's floats. */
+static inline void check_gradients(const bed *b, oracle_model *o, double smoothing)
+{
+    const double h = 1e-5;
+    double worst = 0, largest = 0;
+    const char *where = "";
+    for (int i = 0; i < o->count; i++) {
+        const ph_weight *p = &b->m->params[i];
+        for (size_t k = 0; k < p->count; k++) {
+            double old = o->values[i][k];
+            o->values[i][k] = old + h;
+            double up = oracle_of(b, o, smoothing);
+            o->values[i][k] = old - h;
+            double down = oracle_of(b, o, smoothing);
+            o->values[i][k] = old;
+            double true_value = (up - down) / (2 * h);
+            double error = fabs(true_value - b->grads[p->at + k]);
+            if (fabs(true_value) > largest) largest = fabs(true_value);
+            if (error > worst) worst = error, where = p->name;
+        }
+    }
+    CHECK(worst < 3e-6 * (1 + largest), "%s is off by %.2e, largest gradient %.2e", where,
+          worst, largest);
+}
+
+/* Without and with gradients in AMX tiles; a CPU that has none computes what they mean in
+   plain loops. */
+static inline void with_and_without_tiles(void (*body)(void))
+{
+    body();
+    bed_tiles = 1;
+    body();
+    bed_tiles = 0;
 }
 
 #endif

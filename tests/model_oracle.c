@@ -120,6 +120,7 @@ typedef struct text {
     int batch, len, causal;
     const int32_t *lens;  /* (batch) valid words of the encoder's texts, or NULL */
     const int32_t *words; /* (batch) valid words of its own texts, or NULL */
+    const int32_t *types; /* (batch, len), or NULL */
     const double *memory; /* the encoder's output, or NULL */
     int memory_len;
 } text;
@@ -266,6 +267,7 @@ static double curve(ph_activation kind, double x)
 {
     if (kind == PH_RELU) return x > 0 ? x : 0;
     if (kind == PH_SWIGLU) return x / (1 + exp(-x));
+    if (kind == PH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
     return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
@@ -296,17 +298,22 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
     int dim = c->model_dim, rows = t->batch * t->len;
     const double *words = find(o, "", -1, "embed");
     const double *places = find(o, t->stack, -1, "positions");
+    const double *types = find(o, t->stack, -1, "types");
     double *x = zeros(rows, dim);
     for (int r = 0; r < rows; r++)
         for (int d = 0; d < dim; d++) {
             int at = r % t->len;
             double angle = at / pow(10000, (d - d % 2) / (double)dim);
             x[r * dim + d] = c->embed_scale * words[tokens[r] * dim + d];
-            if (places) x[r * dim + d] += places[at * dim + d];
+            if (places) x[r * dim + d] += places[(at + c->position_offset) * dim + d];
+            if (types) x[r * dim + d] += types[(t->types ? t->types[r] : 0) * dim + d];
             if (c->positions == PH_POS_SINUSOIDAL)
                 x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);
         }
-    return x;
+    if (!c->embed_norm) return x;
+    double *y = normed(o, x, rows, t->stack, -1, "embed_norm");
+    free(x);
+    return y;
 }
 
 /* kind: "self", "cross" or "ff" */
@@ -349,27 +356,96 @@ static double *run_stack(oracle_model *o, const text *t, int layers,
 
 /* ---- losses ------------------------------------------------------------------------ */
 
-static double next_loss(const oracle_model *o, const double *x, int len,
-                        const int32_t *labels, double smoothing, double *logits)
+/* Cross-entropy of rows of scores. */
+static double cross_entropy(const double *scores, int rows, int width,
+                            const int32_t *labels, double smoothing)
+{
+    double loss = 0;
+    for (int r = 0; r < rows; r++) {
+        const double *row = scores + r * width;
+        double top = -INFINITY, sum = 0, mean = 0;
+        if (labels[r] < 0) continue;
+        for (int v = 0; v < width; v++) top = fmax(top, row[v]);
+        for (int v = 0; v < width; v++) sum += exp(row[v] - top);
+        for (int v = 0; v < width; v++) mean += (top + log(sum) - row[v]) / width;
+        loss += (1 - smoothing) * (top + log(sum) - row[labels[r]]) + smoothing * mean;
+    }
+    return loss;
+}
+
+/* Next tokens or, behind a layer with a norm, masked ones. */
+static double token_loss(const oracle_model *o, const double *x, int len,
+                         const int32_t *labels, double smoothing, double *logits)
 {
     const ph_config *c = o->config;
+    int dim = c->model_dim;
     const double *w = find(o, "", -1, c->untied ? "output" : "embed");
-    double *row = zeros(1, c->vocab), loss = 0;
-    for (int t = 0; t < len; t++) {
-        double top = -INFINITY, sum = 0, mean = 0;
-        for (int v = 0; v < c->vocab; v++) {
-            row[v] = 0;
-            for (int d = 0; d < c->model_dim; d++)
-                row[v] += x[t * c->model_dim + d] * w[v * c->model_dim + d];
-            if (row[v] > top) top = row[v];
-            if (logits) logits[t * c->vocab + v] = row[v];
-        }
-        if (labels[t] < 0) continue;
-        for (int v = 0; v < c->vocab; v++) sum += exp(row[v] - top);
-        for (int v = 0; v < c->vocab; v++) mean += (top + log(sum) - row[v]) / c->vocab;
-        loss += (1 - smoothing) * (top + log(sum) - row[labels[t]]) + smoothing * mean;
+    const double *bias = find(o, "masked", -1, "bias");
+    double *scores = zeros(len, c->vocab), *h = NULL, *n = NULL;
+    if (c->masked) {
+        h = linear(x, len, dim, dim, find(o, "masked", -1, "w"),
+                   find(o, "masked", -1, "b"));
+        for (int i = 0; i < len * dim; i++) h[i] = curve(c->activation, h[i]);
+        x = n = normed(o, h, len, "masked", -1, "norm");
     }
-    free(row);
+    for (int i = 0; i < len * c->vocab; i++) {
+        int t = i / c->vocab, v = i % c->vocab;
+        scores[i] = bias ? bias[v] : 0;
+        for (int d = 0; d < dim; d++) scores[i] += x[t * dim + d] * w[v * dim + d];
+        if (logits) logits[i] = scores[i];
+    }
+    double loss = cross_entropy(scores, len, c->vocab, labels, smoothing);
+    free(h), free(n), free(scores);
+    return loss;
+}
+
+/* ---- one vector of a text, classes ------------------------------------------------- */
+
+static double pooled_element(ph_pooling how, const double *x, int dim, int count)
+{
+    double sum = 0, weights = 0, top = x[0];
+    for (int t = 0; t < count; t++) {
+        double w = how == PH_POOL_WEIGHTED ? t + 1 : 1;
+        sum += w * x[t * dim], weights += w;
+        top = fmax(top, x[t * dim]);
+    }
+    if (how == PH_POOL_FIRST) return x[0];
+    if (how == PH_POOL_LAST) return x[(count - 1) * dim];
+    if (how == PH_POOL_MAX) return top;
+    return how == PH_POOL_MEAN_SQRT ? sum / sqrt(count) : sum / weights;
+}
+
+/* The vector of `count` tokens. */
+static double *pooled(const oracle_model *o, const double *x, int count)
+{
+    const ph_config *c = o->config;
+    int dim = c->model_dim;
+    double *v = zeros(1, dim), square = 0;
+    for (int d = 0; d < dim; d++) v[d] = pooled_element(c->pooling, x + d, dim, count);
+    if (c->pooler) {
+        double *y = linear(v, 1, dim, dim, find(o, "pooler", -1, "w"),
+                           find(o, "pooler", -1, "b"));
+        free(v);
+        v = y;
+        for (int d = 0; d < dim; d++)
+            v[d] = c->pooler == PH_POOLER_TANH ? tanh(v[d]) : fmax(v[d], 0);
+    }
+    for (int d = 0; d < dim; d++) square += v[d] * v[d];
+    for (int d = 0; d < dim && c->unit_norm; d++) v[d] /= sqrt(square);
+    return v;
+}
+
+static double class_loss(const oracle_model *o, const double *x, int len, int valid,
+                         const int32_t *labels, double smoothing)
+{
+    const ph_config *c = o->config;
+    double *v = c->pooling ? pooled(o, x, valid) : NULL;
+    int rows = c->pooling ? 1 : len;
+    double *scores =
+        linear(v ? v : x, rows, c->model_dim, c->classes, find(o, "classifier", -1, "w"),
+               find(o, "classifier", -1, "b"));
+    double loss = cross_entropy(scores, rows, c->classes, labels, smoothing);
+    free(v), free(scores);
     return loss;
 }
 
@@ -420,23 +496,28 @@ double oracle_model_loss(oracle_model *o, const oracle_batch *b, double smoothin
     double loss = 0;
     text t = {.stack = causal ? "decoder" : "encoder", .batch = b->batch};
     t.len = b->source_len, t.causal = causal, t.lens = t.words = b->source_lens;
+    t.types = b->types;
     o->place = 0, o->balance = 0;
     double *x = run_stack(o, &t, c->layers, b->source);
     if (both) {
         t.stack = "decoder", t.len = b->target_len, t.causal = 1;
-        t.memory = x, t.memory_len = b->source_len, t.words = b->target_lens;
+        t.types = NULL, t.memory = x, t.memory_len = b->source_len,
+        t.words = b->target_lens;
         double *y = run_stack(o, &t, c->decoder_layers, b->target);
         free(x);
         x = y;
     }
     for (int i = 0; i < b->batch; i++) {
         int valid = b->source_lens ? b->source_lens[i] : b->source_len;
-        const int32_t *labels = b->labels + i * last;
+        const int32_t *labels = b->labels + i * (c->classes && c->pooling ? 1 : last);
         const double *own = x + i * last * c->model_dim;
-        loss += c->arch == PH_ARCH_ENCODER
-                    ? link_loss(o, own, last, valid, labels)
-                    : next_loss(o, own, last, labels, smoothing,
-                                logits ? logits + i * last * c->vocab : NULL);
+        if (c->classes)
+            loss += class_loss(o, own, last, valid, labels, smoothing);
+        else if (c->arch == PH_ARCH_ENCODER && !c->masked)
+            loss += link_loss(o, own, last, valid, labels);
+        else
+            loss += token_loss(o, own, last, labels, smoothing,
+                               logits ? logits + i * last * c->vocab : NULL);
     }
     free(x);
     return loss;

@@ -13,7 +13,7 @@ enum { ORACLE_PLACES = 16 };
 /* The tokens of a batch; lens NULL: full. */
 typedef struct oracle_batch {
     int batch, source_len, target_len;
-    const int32_t *source, *source_lens, *target, *target_lens, *labels;
+    const int32_t *source, *source_lens, *target, *target_lens, *types, *labels;
 } oracle_batch;
 
 /* A model's parameters in double, by name. */

@@ -53,7 +53,15 @@ static const ph_config kinds[] = {
      .rope_factor = 2,
      .attn_scale = 0.3f,
      .scale_by_layer = 1,
-     .no_bias = PH_NO_BIAS_NORM | PH_NO_BIAS_FF | PH_NO_BIAS_V}};
+     .no_bias = PH_NO_BIAS_NORM | PH_NO_BIAS_FF | PH_NO_BIAS_V},
+    {.layers = 2, /* what published encoders have: BERT, RoBERTa */
+     .norm_place = PH_POST_NORM,
+     .activation = PH_GELU_ERF,
+     .positions = PH_POS_LEARNED,
+     .position_offset = 3,
+     .types = 2,
+     .embed_norm = 1,
+     .embed_scale = 1}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -68,31 +76,6 @@ static ph_config config_of(int arch, int kind)
 }
 
 /* ---- gradients --------------------------------------------------------------------- */
-
-/* Central differences in double: the error is that of the library's floats. */
-static void check_gradients(const bed *b, oracle_model *o, double smoothing)
-{
-    const double h = 1e-5;
-    double worst = 0, largest = 0;
-    const char *where = "";
-    for (int i = 0; i < o->count; i++) {
-        const ph_weight *p = &b->m->params[i];
-        for (size_t k = 0; k < p->count; k++) {
-            double old = o->values[i][k];
-            o->values[i][k] = old + h;
-            double up = oracle_of(b, o, smoothing);
-            o->values[i][k] = old - h;
-            double down = oracle_of(b, o, smoothing);
-            o->values[i][k] = old;
-            double true_value = (up - down) / (2 * h);
-            double error = fabs(true_value - b->grads[p->at + k]);
-            if (fabs(true_value) > largest) largest = fabs(true_value);
-            if (error > worst) worst = error, where = p->name;
-        }
-    }
-    CHECK(worst < 3e-6 * (1 + largest), "%s is off by %.2e, largest gradient %.2e", where,
-          worst, largest);
-}
 
 static void gradients_here(void)
 {
@@ -112,16 +95,6 @@ static void gradients_here(void)
             oracle_model_free(&o);
             free_bed(&b);
         }
-}
-
-/* Without and with gradients in AMX tiles; a CPU that has none computes what they mean in
-   plain loops. */
-static void with_and_without_tiles(void (*body)(void))
-{
-    body();
-    bed_tiles = 1;
-    body();
-    bed_tiles = 0;
 }
 
 static void gradients(void)

@@ -10,10 +10,14 @@
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
 static const char *const place_names[] = {"pre", "post", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
-static const char *const activation_names[] = {"gelu", "relu", "swiglu", NULL};
+static const char *const activation_names[] = {"gelu", "relu", "swiglu", "gelu_erf",
+                                               NULL};
 static const char *const position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                              "none",       "t5",      NULL};
 
+static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
+                                            "last", "mean_sqrt", "weighted", NULL};
+static const char *const pooler_names[] = {"none", "tanh", "relu", NULL};
 static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", NULL};
 static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL};
 
@@ -34,6 +38,9 @@ static const ph_field fields[] = {
     {"norm", PH_FIELD_NAME, AT(norm), 0, 0, norm_names},
     {"activation", PH_FIELD_NAME, AT(activation), 0, 0, activation_names},
     {"positions", PH_FIELD_NAME, AT(positions), 0, 0, position_names},
+    {"position_offset", PH_FIELD_INT, AT(position_offset), 0, 1 << 20, NULL},
+    {"types", PH_FIELD_INT, AT(types), 0, 1 << 16, NULL},
+    {"embed_norm", PH_FIELD_BOOL, AT(embed_norm), 0, 0, NULL},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
     {"bias", PH_FIELD_SET, AT(no_bias), 0, PH_NO_BIAS, bias_names},
     {"depth_scaled", PH_FIELD_BOOL, AT(depth_scaled), 0, 0, NULL},
@@ -54,6 +61,12 @@ static const ph_field fields[] = {
     {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
     {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
+    {"masked", PH_FIELD_BOOL, AT(masked), 0, 0, NULL},
+    {"pooling", PH_FIELD_NAME, AT(pooling), 0, 0, pooling_names},
+    {"pooler", PH_FIELD_NAME, AT(pooler), 0, 0, pooler_names},
+    {"unit_norm", PH_FIELD_BOOL, AT(unit_norm), 0, 0, NULL},
+    {"pool_len", PH_FIELD_INT, AT(pool_len), 0, 1 << 20, NULL},
+    {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
     {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL},
     {"roles", PH_FIELD_TEXT, AT(roles), 0, PH_ROLES_TEXT, NULL}};
@@ -126,6 +139,33 @@ static ph_status check_reals(ph_ctx *ctx, ph_config *c)
     return PH_OK;
 }
 
+/* Fields that mean nothing without another one. */
+static ph_status check_together(ph_ctx *ctx, const ph_config *c)
+{
+    const struct {
+        const char *name, *expected;
+        int wrong;
+    } all[] = {
+        {"embed_norm", "post-norm", c->embed_norm && c->norm_place != PH_POST_NORM},
+        {"position_offset", "learned positions",
+         c->position_offset && c->positions != PH_POS_LEARNED},
+        {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
+        {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
+        {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},
+        {"classes", "an encoder", c->classes && c->arch != PH_ARCH_ENCODER},
+        {"pooler", "pooling", c->pooler && !c->pooling},
+        {"unit_norm", "pooling", c->unit_norm && !c->pooling}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].wrong)
+            return ph_fail(ctx, PH_BAD_ARGUMENT, "%s is set, expected with it %s",
+                           all[i].name, all[i].expected);
+    if (c->pool_len > c->max_len)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "pool_len is %d, expected at most max_len %d", c->pool_len,
+                       c->max_len);
+    return PH_OK;
+}
+
 ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
 {
     if (c->vocab == 0) c->vocab = vocab;
@@ -146,6 +186,7 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
     PH_TRY(check_entries(ctx, "variant", c->variant, most_layers(c)));
     PH_TRY(check_entries(ctx, "cross", c->cross, c->decoder_layers));
     PH_TRY(check_roles(ctx, c));
+    PH_TRY(check_together(ctx, c));
     if (!c->head_dim && c->model_dim % c->heads)
         return ph_fail(
             ctx, PH_BAD_SHAPE,

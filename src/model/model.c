@@ -7,6 +7,7 @@
  *
  *     attention     as ph_layer_param lists them: wq wk wv wo, bq bk bv bo, its own
  *     feed-forward  w1 w2, w3 of a gated activation, then b1 b2, b3
+ *     masked, pooler, classifier  w b, and what is theirs
  *
  * Initial values: embeddings N(0, 1/model_dim); matrices uniform in
  * +-sqrt(6 / (in + out)), with depth_scaled divided by sqrt(layer); biases 0, gains 1.
@@ -25,7 +26,7 @@
 
 enum {
     SUBLAYER_PARAMS = PH_LAYER_PARAMS + 2,
-    MODEL_PARAMS = 16
+    MODEL_PARAMS = 40
 }; /* at most; norms counted with their sublayer */
 
 /* ---- the list ---------------------------------------------------------------------- */
@@ -233,10 +234,16 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
 {
     const ph_config *c = &m->config;
     char name[48];
-    s->gain = s->shift = s->positions = s->buckets = -1;
+    s->gain = s->shift = s->positions = s->types = s->buckets = -1;
     snprintf(name, sizeof name, "%s.positions", stack_name(s));
     if (c->positions == PH_POS_LEARNED)
-        s->positions = add_two(m, name, c->max_len, c->model_dim, PH_START_NORMAL, 0.02);
+        s->positions = add_two(m, name, c->max_len + c->position_offset, c->model_dim,
+                               PH_START_NORMAL, 0.02);
+    snprintf(name, sizeof name, "%s.types", stack_name(s));
+    if (c->types && !s->decoder)
+        s->types = add_two(m, name, c->types, c->model_dim, PH_START_NORMAL, 0.02);
+    snprintf(name, sizeof name, "%s.embed_norm", stack_name(s));
+    if (c->embed_norm) add_norm(m, name, &s->gain, &s->shift);
     snprintf(name, sizeof name, "%s.buckets", stack_name(s));
     if (c->positions == PH_POS_T5)
         s->buckets = add_two(m, name, PH_BUCKETS, c->heads, PH_START_NORMAL, 0.1);
@@ -253,22 +260,49 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
     return PH_OK;
 }
 
-static void add_output(ph_model *m)
+static int add_links(ph_model *m)
 {
     const ph_config *c = &m->config;
-    int dim = c->model_dim, width = ph_config_heads_width(c);
-    m->output = m->links = -1;
-    if (c->arch != PH_ARCH_ENCODER) {
-        m->output = m->embed;
-        if (c->untied)
-            m->output = add_two(m, "output", c->vocab, dim, PH_START_NORMAL,
-                                1 / sqrt((double)dim));
-        return;
-    }
-    m->links = m->param_count;
+    int dim = c->model_dim, width = ph_config_heads_width(c), first = m->param_count;
     add_matrix(m, "links", "wq", 0, dim, width);
     add_matrix(m, "links", "wk", 0, dim, width);
     add_matrix(m, "links", "gate", 0, dim, c->heads);
+    return first;
+}
+
+/* A matrix and its bias; returns the index of the matrix. */
+static int add_linear(ph_model *m, const char *stem, int in, int out)
+{
+    char name[48];
+    int first = m->param_count;
+    add_matrix(m, stem, "w", 0, in, out);
+    snprintf(name, sizeof name, "%s.b", stem);
+    add_one(m, name, out, PH_START_ZERO);
+    return first;
+}
+
+static void add_masked(ph_model *m)
+{
+    const ph_config *c = &m->config;
+    m->masked = add_linear(m, "masked", c->model_dim, c->model_dim);
+    add_norm(m, "masked.norm", &m->masked_gain, &m->masked_shift);
+    m->output_bias = add_one(m, "masked.bias", c->vocab, PH_START_ZERO);
+}
+
+static void add_output(ph_model *m)
+{
+    const ph_config *c = &m->config;
+    int dim = c->model_dim, encoder = c->arch == PH_ARCH_ENCODER;
+    m->output = m->links = m->masked = m->masked_gain = m->masked_shift = -1;
+    m->output_bias = m->pooler = m->classifier = -1;
+    if (encoder && !c->masked && !c->pooling && !c->classes) m->links = add_links(m);
+    if (c->masked) add_masked(m);
+    if (c->masked || !encoder) m->output = m->embed;
+    if (c->untied && m->output >= 0)
+        m->output =
+            add_two(m, "output", c->vocab, dim, PH_START_NORMAL, 1 / sqrt((double)dim));
+    if (c->pooler) m->pooler = add_linear(m, "pooler", dim, dim);
+    if (c->classes) m->classifier = add_linear(m, "classifier", dim, c->classes);
 }
 
 static ph_status list_all(ph_model *m)

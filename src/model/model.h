@@ -10,7 +10,8 @@
  *     import.c     models from checkpoints of other programs
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
- *                  attend.c, feed.c, links.c, buckets.c, products.c
+ *                  attend.c, feed.c, buckets.c, products.c; what an encoder ends in:
+ *                  links.c, masked.c, pooled.c
  *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H
@@ -87,8 +88,9 @@ typedef struct ph_sublayer {
 typedef struct ph_model_stack {
     int decoder; /* 1: tokens of the decoder */
     int causal;
-    int gain, shift; /* pre-norm: norm before the first sublayer, else -1 */
+    int gain, shift; /* norm before the first sublayer: pre-norm or embed_norm; else -1 */
     int positions;   /* parameter, or -1 */
+    int types;       /* parameter, or -1 */
     int buckets;     /* parameter of PH_POS_T5, or -1 */
     int count;
     ph_sublayer *sublayers;
@@ -113,9 +115,13 @@ struct ph_model {
     size_t decayed;     /* matrices come first: weight decay acts on these floats */
     float *block;
     struct ph_checkpoint *checkpoint; /* that parameters are stored in, or NULL */
-    ph_sinusoids *sinusoids;        /* tables so far, the longest first */
-    int embed, output; /* parameters; output = embed where tied; -1: encoder */
-    int links;         /* first of wq wk gate; -1: no encoder output */
+    ph_sinusoids *sinusoids;          /* tables so far, the longest first */
+    int embed, output; /* parameters; output = embed where tied; -1: no tokens */
+    int links;         /* first of wq wk gate; -1: none */
+    int masked;        /* w of its layer, the bias after it; -1: none */
+    int masked_gain, masked_shift; /* of its norm; shift -1: none */
+    int output_bias;               /* of the scores of tokens; -1: none */
+    int pooler, classifier;        /* w of each, the bias after it; -1: none */
 };
 
 /* ---- shared by the files ----------------------------------------------------------- */

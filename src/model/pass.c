@@ -105,12 +105,18 @@ static int logit_rows(const ph_pass *p)
     return p->shape.last_logits ? p->shape.batch : p->stacks[p->stack_count - 1].rows;
 }
 
+/* Tokens of a stack, or texts: some may be empty. */
+static int most_rows(const ph_pass *p)
+{
+    const ph_pass_stack *last = &p->stacks[p->stack_count - 1];
+    return ph_max(ph_max(p->stacks[0].rows, last->rows), p->shape.batch);
+}
+
 static void layout(ph_pass *p, ph_arena *arena)
 {
     const ph_model *m = p->model;
     const ph_config *c = &m->config;
-    const ph_pass_stack *last = &p->stacks[p->stack_count - 1];
-    size_t rows = (size_t)ph_max(p->stacks[0].rows, last->rows);
+    size_t rows = (size_t)most_rows(p);
     size_t dim = (size_t)c->model_dim;
     for (int i = p->first_stack; i < p->stack_count; i++)
         layout_stack(p, &p->stacks[i], arena);
@@ -126,8 +132,9 @@ static void layout(ph_pass *p, ph_arena *arena)
     if (p->shape.encoder_only) return;
     if (m->output >= 0)
         p->logits = ph_arena_floats(arena, (size_t)logit_rows(p) * (size_t)c->vocab);
-    else
-        ph_links_layout(p, arena);
+    if (m->links >= 0) ph_links_layout(p, arena);
+    if (m->masked >= 0) ph_masked_layout(p, arena);
+    if (c->pooling || c->classes) ph_pooled_layout(p, arena);
 }
 
 /* ---- making one -------------------------------------------------------------------- */
@@ -234,11 +241,10 @@ static ph_status reserve(ph_pass *p, size_t bytes)
 static void fill_constants(ph_pass *p)
 {
     const ph_model *m = p->model;
-    const ph_pass_stack *last = &p->stacks[p->stack_count - 1];
     for (int i = p->first_stack; i < p->stack_count; i++)
         for (int b = 0; b <= p->shape.batch; b++)
             p->stacks[i].even[b] = b * p->stacks[i].len;
-    for (int i = 0; i < ph_max(p->stacks[0].rows, last->rows); i++) p->ones[i] = 1;
+    for (int i = 0; i < most_rows(p); i++) p->ones[i] = 1;
     for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
     if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
 }
@@ -378,6 +384,11 @@ static ph_status check_tokens(const ph_pass *p)
                                "token %d is outside the vocabulary of %d", tokens[r],
                                vocab);
     }
+    for (int r = 0; p->batch.types && r < p->stacks[0].rows; r++)
+        if (p->batch.types[r] < 0 || p->batch.types[r] >= p->model->config.types)
+            return ph_fail(p->model->ctx, PH_BAD_VALUE,
+                           "token type %d is outside the table of %d", p->batch.types[r],
+                           p->model->config.types);
     return PH_OK;
 }
 
@@ -396,7 +407,8 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
             ph_residual_forward(p, stack, s);
         }
     }
-    return p->model->links >= 0 ? ph_links_forward(p) : PH_OK;
+    if (p->pooled) PH_TRY(ph_pooled_forward(p));
+    return p->links ? ph_links_forward(p) : PH_OK;
 }
 
 const float *ph_pass_output(const ph_pass *p)
@@ -412,24 +424,35 @@ double ph_pass_balance(const ph_pass *p)
     return sum;
 }
 
-/* ---- the output of decoders -------------------------------------------------------- */
+/* ---- scores of tokens -------------------------------------------------------------- */
 
-/* logits = x w^T, w (vocab, model_dim) */
+/* What the output matrix is multiplied with. */
+static const float *output_input(const ph_pass *p)
+{
+    return p->masked ? p->masked->norm.n : ph_pass_output(p);
+}
+
+/* logits = x w^T + b, w (vocab, model_dim) */
 ph_status ph_pass_logits(ph_pass *p)
 {
-    const ph_weight *w = &p->model->params[p->model->output];
+    const ph_model *m = p->model;
+    const ph_weight *w = &m->params[m->output];
     int dim = w->dims[1], each = p->stacks[p->stack_count - 1].rows / logit_rows(p);
-    ph_matrix matrix = ph_model_matrix(p->model, p->block, p->model->output);
-    ph_gemm g = ph_product_transposed(logit_rows(p), w->dims[0], dim, ph_pass_output(p),
-                                      matrix, p->logits);
-    g.a = ph_pass_output(p) + (size_t)(each - 1) * (size_t)dim;
+    ph_matrix matrix = ph_model_matrix(m, p->block, m->output);
+    if (p->masked) PH_TRY(ph_masked_forward(p));
+    const float *x = output_input(p);
+    ph_gemm g =
+        ph_product_transposed(logit_rows(p), w->dims[0], dim, x, matrix, p->logits);
+    g.a = x + (size_t)(each - 1) * (size_t)dim;
     g.a_row = (int64_t)each * dim;
-    return ph_model_multiply(p->model, &g, 1);
+    if (m->output_bias >= 0) g.bias = p->block + m->params[m->output_bias].at;
+    return ph_model_multiply(m, &g, 1);
 }
 
 typedef struct loss_job {
     const ph_pass *p;
-    int rows;
+    float *scores; /* (rows, width), which become their gradient */
+    int rows, width;
     float smoothing, scale;
 } loss_job;
 
@@ -438,24 +461,24 @@ enum { LOSS_ROWS = 16 };
 static void loss_item(void *arg, int lane, int index)
 {
     const loss_job *j = arg;
-    int vocab = j->p->model->config.vocab,
-        last = ph_min((index + 1) * LOSS_ROWS, j->rows);
+    int last = ph_min((index + 1) * LOSS_ROWS, j->rows);
     (void)lane;
     for (int r = index * LOSS_ROWS; r < last; r++) {
-        float *row = j->p->logits + (size_t)r * (size_t)vocab;
+        float *row = j->scores + (size_t)r * (size_t)j->width;
         int label = j->p->batch.labels[r];
         if (label < 0)
-            memset(row, 0, (size_t)vocab * sizeof *row);
+            memset(row, 0, (size_t)j->width * sizeof *row);
         else
-            j->p->row_loss[r] = j->p->model->spans->cross_entropy(vocab, row, label,
+            j->p->row_loss[r] = j->p->model->spans->cross_entropy(j->width, row, label,
                                                                   j->smoothing, j->scale);
     }
 }
 
 static ph_status check_labels(const ph_pass *p, int rows)
 {
-    int links = p->shape.source_len * p->model->config.heads;
-    int most = p->model->links >= 0 ? links : p->model->config.vocab;
+    const ph_config *c = &p->model->config;
+    int links = p->shape.source_len * c->heads;
+    int most = p->links ? links : c->classes ? c->classes : c->vocab;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= most)
             return ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",
@@ -465,11 +488,19 @@ static ph_status check_labels(const ph_pass *p, int rows)
 
 ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
 {
+    const ph_config *c = &p->model->config;
     int rows = p->stacks[p->stack_count - 1].rows;
+    if (c->classes && c->pooling) rows = p->shape.batch;
     PH_TRY(check_labels(p, rows));
-    if (p->model->links >= 0) return ph_links_loss(p, scale, loss);
-    loss_job j = {p, rows, smoothing, scale};
-    PH_TRY(ph_pass_logits(p));
+    if (p->links) return ph_links_loss(p, scale, loss);
+    if (p->model->output < 0 && !c->classes)
+        return ph_fail(p->model->ctx, PH_UNSUPPORTED,
+                       "the model has no loss: it gives vectors, expected masked or "
+                       "classes");
+    if (!c->classes) PH_TRY(ph_pass_logits(p));
+    loss_job j = {p,         c->classes ? p->pooled->scores : p->logits,
+                  rows,      c->classes ? c->classes : c->vocab,
+                  smoothing, scale};
     ph_ctx_spread(p->model->ctx, ph_div_up(rows, LOSS_ROWS), loss_item, &j);
     *loss = 0;
     for (int r = 0; r < rows; r++)
@@ -485,10 +516,27 @@ static ph_status output_backward(ph_pass *p)
     int rows = p->stacks[p->stack_count - 1].rows, vocab = w->dims[0], dim = w->dims[1];
     ph_gemm da = ph_product(rows, vocab, dim, p->logits, ph_matrix_of(p->block + w->at),
                             NULL, p->da);
-    ph_gemm dw = ph_product_dw(m, rows, vocab, dim, p->logits, ph_pass_output(p),
-                               p->grads + w->at);
-    ph_gemm list[2] = {ph_product_of_gradients(m, da), dw};
-    return ph_model_multiply(m, list, 2);
+    ph_gemm dw =
+        ph_product_dw(m, rows, vocab, dim, p->logits, output_input(p), p->grads + w->at);
+    ph_gemm list[3] = {ph_product_of_gradients(m, da), dw};
+    if (m->output_bias >= 0)
+        list[2] = ph_product_db(rows, vocab, p->ones, p->logits,
+                                p->grads + m->params[m->output_bias].at);
+    PH_TRY(ph_model_multiply(m, list, m->output_bias >= 0 ? 3 : 2));
+    return p->masked ? ph_masked_backward(p) : PH_OK;
+}
+
+/* Gradients of what an encoder ends in and this loss does not use are 0; so is that of
+   the embeddings before the tokens add to it, unless they are the output matrix. */
+static void clear_grads(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    int tied = m->output == m->embed && m->classifier < 0;
+    int first = m->masked >= 0 ? m->masked : m->pooler;
+    const ph_weight *words = &m->params[m->embed];
+    if (!tied) memset(p->grads + words->at, 0, words->count * sizeof(float));
+    for (int i = first; i >= 0 && i < m->param_count; i++)
+        memset(p->grads + m->params[i].at, 0, m->params[i].count * sizeof(float));
 }
 
 /* ---- backward ---------------------------------------------------------------------- */
@@ -514,11 +562,12 @@ static ph_status stack_backward(ph_pass *p, int stack_index)
 ph_status ph_pass_backward(ph_pass *p, float *grads)
 {
     const ph_model *m = p->model;
-    const ph_weight *words = &m->params[m->embed];
     size_t memory = (size_t)p->stacks[0].rows * (size_t)m->config.model_dim;
     p->grads = grads;
-    if (m->output != m->embed) memset(grads + words->at, 0, words->count * sizeof(float));
-    PH_TRY(m->links >= 0 ? ph_links_backward(p) : output_backward(p));
+    clear_grads(p);
+    PH_TRY(p->links             ? ph_links_backward(p)
+           : m->classifier >= 0 ? ph_pooled_backward(p)
+                                : output_backward(p));
     if (p->stack_count < 2) return stack_backward(p, 0);
     memset(p->dmemory, 0, memory * sizeof(float));
     PH_TRY(stack_backward(p, 1));

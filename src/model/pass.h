@@ -27,8 +27,11 @@ typedef struct ph_batch {
     const int32_t *source_offsets; /* (batch + 1) */
     const int32_t *target;         /* tokens of the decoder, BOTH only */
     const int32_t *target_offsets; /* (batch + 1) */
+    const int32_t *types;          /* of each token of the first stack; NULL: 0 */
     const int32_t *labels; /* of each token of the last stack: next token; encoder: role *
-                              source_len + word it belongs to; negative: not counted */
+                              source_len + word it belongs to; masked: the token in its
+                              place; classes: of each text, or of each token without
+                              pooling; negative: not counted */
 } ph_batch;
 
 typedef struct ph_pass_shape {
@@ -121,7 +124,9 @@ struct ph_pass {
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
     float *row_loss;               /* (rows) */
     float *logits;                 /* (rows, vocab); last_logits: (batch, vocab) */
-    struct ph_links *links;
+    struct ph_links *links;        /* what an encoder ends in, or NULL */
+    struct ph_masked *masked;
+    struct ph_pooled *pooled;
 
     void (*see)(void *user, int site, float *heads);
     void *user;
@@ -162,6 +167,11 @@ void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int subl
                           int first);
 void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack);
 void ph_embed_backward(const ph_pass *p, const ph_pass_stack *stack);
+/* A norm alone: n from s; dr, that of s, from da, that of n. */
+void ph_norm_forward(const ph_pass *p, const ph_pass_stack *stack,
+                     const ph_residual *norm, int gain, int shift);
+void ph_norm_backward(const ph_pass *p, const ph_pass_stack *stack,
+                      const ph_residual *norm, int gain, int shift);
 void ph_pass_add(const ph_pass *p, size_t count, float *y, const float *x);
 
 /* buckets.c */
@@ -196,6 +206,31 @@ void ph_links_layout(ph_pass *p, ph_arena *arena);
 ph_status ph_links_forward(ph_pass *p);
 ph_status ph_links_loss(ph_pass *p, float scale, double *loss);
 ph_status ph_links_backward(ph_pass *p);
+
+/* masked.c: the layer before the scores of masked tokens, n = norm(f(x w + b)) */
+typedef struct ph_masked {
+    float *h;         /* (rows, model_dim) before the activation */
+    ph_residual norm; /* s: after it */
+    float *dh;
+} ph_masked;
+
+void ph_masked_layout(ph_pass *p, ph_arena *arena);
+ph_status ph_masked_forward(ph_pass *p);
+ph_status ph_masked_backward(ph_pass *p); /* da: that of n, then of x */
+
+/* pooled.c: one vector for a text, scores of classes */
+typedef struct ph_pooled {
+    float *sum;      /* (batch, model_dim) tokens as one vector */
+    int32_t *origin; /* PH_POOL_MAX: (batch, model_dim) the row of each element */
+    float *out;      /* (batch, model_dim) behind the pooler, the vector of a text */
+    float *norm;     /* (batch) of `out` before it was scaled to 1 */
+    float *scores;   /* (vectors, classes); after the loss their gradient */
+    float *dout, *dsum;
+} ph_pooled;
+
+void ph_pooled_layout(ph_pass *p, ph_arena *arena);
+ph_status ph_pooled_forward(ph_pass *p);
+ph_status ph_pooled_backward(ph_pass *p);
 
 /* Streams of random numbers: dropout of each sublayer has its own. */
 enum {

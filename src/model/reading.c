@@ -285,7 +285,8 @@ static ph_status forward(ph_reading *r)
     ph_batch batch = {.source = r->tokens[0], .target = r->tokens[1]};
     gate_links(r);
     PH_TRY(ph_pass_forward(r->pass, &batch, 0));
-    if (r->model->links < 0) return ph_pass_logits(r->pass);
+    if (r->model->output >= 0) return ph_pass_logits(r->pass);
+    if (r->model->links < 0) return PH_OK;
     int changed = 0;
     for (int h = 0; h < r->model->config.heads; h++) changed += r->link_gate[h] != 1;
     if (changed) mix_links(r);

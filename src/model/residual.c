@@ -18,7 +18,8 @@ typedef struct residual_job {
     const ph_pass *p;
     const ph_pass_stack *stack;
     const ph_residual *residual;
-    int sublayer;    /* -1: the entry */
+    int sublayer;    /* -1: none, a norm alone */
+    int gain, shift; /* parameters of the norm */
     int first;       /* backward: 1: dr is not set yet */
     const float *r;  /* the residual stream before the sublayer */
     uint64_t stream; /* of dropout */
@@ -55,19 +56,33 @@ const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int row, int 
 
 /* ---- forward ----------------------------------------------------------------------- */
 
-/* Embedding and position of a row's token. */
+/* The row of a token in the table of learned positions. */
+static int position_row(const residual_job *j, int row)
+{
+    return j->stack->positions[row] + j->p->model->config.position_offset;
+}
+
+static int type_of(const residual_job *j, int row)
+{
+    return j->p->batch.types ? j->p->batch.types[row] : 0;
+}
+
+/* Embedding, position and type of a row's token. */
 static void embed_row(const residual_job *j, int row)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    int dim = m->config.model_dim, at = j->stack->positions[row];
+    int dim = m->config.model_dim;
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     const float *position = param(p, j->stack->def->positions);
+    const float *type = param(p, j->stack->def->types);
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
     if (!position) position = p->sinusoids;
     ph_model_row(m, p->block, m->embed, tokens[row], out);
     m->spans->scaled(dim, m->config.embed_scale, out, out);
-    if (position) m->spans->add(dim, out, position + (size_t)at * (size_t)dim);
+    if (type) m->spans->add(dim, out, type + (size_t)type_of(j, row) * (size_t)dim);
+    if (position)
+        m->spans->add(dim, out, position + (size_t)position_row(j, row) * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
         const float *f = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
@@ -75,37 +90,64 @@ static void embed_row(const residual_job *j, int row)
     }
 }
 
-static void norm_row(const residual_job *j, int row, int gain, int shift)
+static void norm_row(const residual_job *j, int row)
 {
     const ph_model *m = j->p->model;
     size_t dim = (size_t)m->config.model_dim, at = (size_t)row * dim;
-    m->spans->norm((int)dim, j->residual->s + at, param(j->p, gain), param(j->p, shift),
-                   m->config.norm_eps, m->config.norm == PH_NORM_RMS, j->residual->n + at,
+    m->spans->norm((int)dim, j->residual->s + at, param(j->p, j->gain),
+                   param(j->p, j->shift), m->config.norm_eps,
+                   m->config.norm == PH_NORM_RMS, j->residual->n + at,
                    j->residual->stats + 2 * (size_t)row);
 }
 
 static void embed_item(void *arg, int lane, int index)
 {
     const residual_job *j = arg;
-    const ph_model_stack *s = j->stack->def;
     (void)lane;
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++) {
         embed_row(j, r);
-        if (s->gain >= 0) norm_row(j, r, s->gain, s->shift);
+        if (j->gain >= 0) norm_row(j, r);
     }
+}
+
+static residual_job norm_job(const ph_pass *p, const ph_pass_stack *stack,
+                             const ph_residual *norm, int gain, int shift)
+{
+    residual_job j = {.p = p, .stack = stack, .residual = norm, .sublayer = -1};
+    j.gain = gain, j.shift = shift;
+    return j;
+}
+
+static residual_job entry_job(const ph_pass *p, const ph_pass_stack *stack)
+{
+    return norm_job(p, stack, &stack->entry, stack->def->gain, stack->def->shift);
 }
 
 void ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    residual_job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    residual_job j = entry_job(p, stack);
     j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
     ph_ctx_spread(p->model->ctx, chunks(stack), embed_item, &j);
+}
+
+static void norm_item(void *arg, int lane, int index)
+{
+    const residual_job *j = arg;
+    (void)lane;
+    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++)
+        norm_row(j, r);
+}
+
+void ph_norm_forward(const ph_pass *p, const ph_pass_stack *stack,
+                     const ph_residual *norm, int gain, int shift)
+{
+    residual_job j = norm_job(p, stack, norm, gain, shift);
+    ph_ctx_spread(p->model->ctx, chunks(stack), norm_item, &j);
 }
 
 static void residual_row(const residual_job *j, int row)
 {
     const ph_model *m = j->p->model;
-    const ph_sublayer *sublayer = &j->stack->def->sublayers[j->sublayer];
     int dim = m->config.model_dim;
     size_t at = (size_t)row * (size_t)dim;
     float scratch[PIECE];
@@ -115,7 +157,7 @@ static void residual_row(const residual_job *j, int row)
                                ph_dropout_factors(j->p, j->stream, row, c, n, scratch),
                                j->residual->s + at + c);
     }
-    norm_row(j, row, sublayer->gain, sublayer->shift);
+    norm_row(j, row);
 }
 
 static void residual_item(void *arg, int lane, int index)
@@ -132,24 +174,31 @@ static const ph_residual *before(const ph_pass_stack *stack, int sublayer)
     return sublayer ? &stack->acts[sublayer - 1].residual : &stack->entry;
 }
 
+static residual_job residual_job_of(const ph_pass *p, const ph_pass_stack *stack,
+                                    int sublayer)
+{
+    const ph_sublayer *s = &stack->def->sublayers[sublayer];
+    residual_job j =
+        norm_job(p, stack, &stack->acts[sublayer].residual, s->gain, s->shift);
+    j.sublayer = sublayer;
+    j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
+    return j;
+}
+
 void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
 {
     const ph_residual *old = before(stack, sublayer);
-    int after = p->model->config.norm_place == PH_POST_NORM && sublayer > 0;
-    residual_job j = {.p = p,
-                      .stack = stack,
-                      .residual = &stack->acts[sublayer].residual,
-                      .sublayer = sublayer};
+    int normed = sublayer > 0 || stack->def->gain >= 0;
+    int after = p->model->config.norm_place == PH_POST_NORM && normed;
+    residual_job j = residual_job_of(p, stack, sublayer);
     j.r = after ? old->n : old->s;
-    j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
     ph_ctx_spread(p->model->ctx, chunks(stack), residual_item, &j);
 }
 
 /* ---- backward ---------------------------------------------------------------------- */
 
 /* dr becomes the gradient of s; dy that of the sublayer's output. */
-static void norm_backward_row(const residual_job *j, int lane, int row, int gain,
-                              float *sums)
+static void norm_backward_row(const residual_job *j, int lane, int row, float *sums)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
@@ -160,7 +209,7 @@ static void norm_backward_row(const residual_job *j, int lane, int row, int gain
     float *dr = p->dr + at, *da = p->da + at, *scratch = p->lanes + (size_t)lane * dim;
     if (after && !j->first) f->add(dim, da, dr);
     f->norm_backward(dim, da, j->residual->s + at, j->residual->stats + 2 * (size_t)row,
-                     param(p, gain), rms, scratch, sums, sums + dim);
+                     param(p, j->gain), rms, scratch, sums, sums + dim);
     if (!after && !j->first)
         f->add(dim, dr, scratch);
     else
@@ -183,24 +232,23 @@ static void dropout_backward_row(const residual_job *j, int row)
 static void backward_item(void *arg, int lane, int index)
 {
     const residual_job *j = arg;
-    const ph_model_stack *s = j->stack->def;
     int dim = j->p->model->config.model_dim;
-    int gain = j->sublayer < 0 ? s->gain : s->sublayers[j->sublayer].gain;
     float *sums = j->p->sums + (size_t)index * 2 * (size_t)dim;
     memset(sums, 0, 2 * (size_t)dim * sizeof *sums);
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++) {
-        norm_backward_row(j, lane, r, gain, sums);
+        norm_backward_row(j, lane, r, sums);
         if (j->sublayer >= 0) dropout_backward_row(j, r);
     }
 }
 
 /* Reduces the partial sums of the chunks in order. */
-static void add_sums(const ph_pass *p, const ph_pass_stack *stack, int gain, int shift)
+static void add_sums(const residual_job *j)
 {
+    const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    int dim = m->config.model_dim, count = chunks(stack);
-    float *to[2] = {p->grads + m->params[gain].at, NULL};
-    if (shift >= 0) to[1] = p->grads + m->params[shift].at;
+    int dim = m->config.model_dim, count = chunks(j->stack);
+    float *to[2] = {p->grads + m->params[j->gain].at, NULL};
+    if (j->shift >= 0) to[1] = p->grads + m->params[j->shift].at;
     for (int i = 0; i < 2; i++) {
         if (!to[i]) continue;
         memcpy(to[i], p->sums + (size_t)i * dim, (size_t)dim * sizeof(float));
@@ -209,65 +257,79 @@ static void add_sums(const ph_pass *p, const ph_pass_stack *stack, int gain, int
     }
 }
 
+static void backward_job(residual_job *j)
+{
+    ph_ctx_spread(j->p->model->ctx, chunks(j->stack), backward_item, j);
+    add_sums(j);
+}
+
 void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int sublayer,
                           int first)
 {
-    const ph_sublayer *s = &stack->def->sublayers[sublayer];
-    residual_job j = {.p = p,
-                      .stack = stack,
-                      .residual = &stack->acts[sublayer].residual,
-                      .sublayer = sublayer};
+    residual_job j = residual_job_of(p, stack, sublayer);
     j.first = first;
-    j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
-    ph_ctx_spread(p->model->ctx, chunks(stack), backward_item, &j);
-    add_sums(p, stack, s->gain, s->shift);
+    backward_job(&j);
+}
+
+void ph_norm_backward(const ph_pass *p, const ph_pass_stack *stack,
+                      const ph_residual *norm, int gain, int shift)
+{
+    residual_job j = norm_job(p, stack, norm, gain, shift);
+    j.first = 1;
+    backward_job(&j);
 }
 
 /* dr becomes the gradient of the embeddings. */
 void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    const ph_model_stack *s = stack->def;
-    residual_job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    residual_job j = entry_job(p, stack);
     size_t count = (size_t)stack->rows * (size_t)p->model->config.model_dim;
-    if (s->gain < 0) {
+    if (j.gain < 0)
         ph_pass_add(p, count, p->dr, p->da);
-        return;
-    }
-    ph_ctx_spread(p->model->ctx, chunks(stack), backward_item, &j);
-    add_sums(p, stack, s->gain, s->shift);
+    else
+        backward_job(&j);
 }
 
 /* ---- embeddings, backward ---------------------------------------------------------- */
 
-/* Columns [c, c + OWN) of the gradients of words and positions. */
+/* Columns [c, c + n) of the gradient of a table, cleared; NULL: there is none. */
+static float *clear_table(const ph_pass *p, int index, int c, int n)
+{
+    if (index < 0) return NULL;
+    const ph_weight *w = &p->model->params[index];
+    float *d = p->grads + w->at + c;
+    for (int r = 0; r < w->dims[0]; r++)
+        memset(d + (size_t)r * (size_t)w->dims[1], 0, (size_t)n * sizeof *d);
+    return d;
+}
+
+/* Columns [c, c + OWN) of the gradients of words, positions and types. */
 static void embed_backward_item(void *arg, int lane, int index)
 {
     const residual_job *j = arg;
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     size_t dim = (size_t)m->config.model_dim;
-    int c = index * OWN, n = ph_min(OWN, (int)dim - c),
-        positions = j->stack->def->positions;
+    int c = index * OWN, n = ph_min(OWN, (int)dim - c);
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     float scale = m->config.embed_scale, scratch[OWN];
     float *dembedding = p->grads + m->params[m->embed].at + c;
-    float *dposition = positions < 0 ? NULL : p->grads + m->params[positions].at + c;
+    float *dposition = clear_table(p, j->stack->def->positions, c, n);
+    float *dtype = clear_table(p, j->stack->def->types, c, n);
     (void)lane;
-    for (int l = 0; dposition && l < m->config.max_len; l++)
-        memset(dposition + (size_t)l * dim, 0, (size_t)n * sizeof *dposition);
     for (int r = 0; r < j->stack->rows; r++) {
         float *d = p->dr + (size_t)r * dim + c;
         const float *f = ph_dropout_factors(j->p, j->stream, r, c, n, scratch);
         if (f) m->spans->times(n, d, f);
         m->spans->add_scaled(n, scale, d, dembedding + (size_t)tokens[r] * dim);
-        if (dposition)
-            m->spans->add(n, dposition + (size_t)j->stack->positions[r] * dim, d);
+        if (dposition) m->spans->add(n, dposition + (size_t)position_row(j, r) * dim, d);
+        if (dtype) m->spans->add(n, dtype + (size_t)type_of(j, r) * dim, d);
     }
 }
 
 void ph_embed_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    residual_job j = {.p = p, .stack = stack, .residual = &stack->entry, .sublayer = -1};
+    residual_job j = entry_job(p, stack);
     j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
     ph_ctx_spread(p->model->ctx, ph_div_up(p->model->config.model_dim, OWN),
                   embed_backward_item, &j);

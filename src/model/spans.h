@@ -13,7 +13,8 @@
 typedef enum ph_span_activation {
     PH_SPAN_GELU = 0,
     PH_SPAN_RELU,
-    PH_SPAN_SWIGLU
+    PH_SPAN_SWIGLU,
+    PH_SPAN_GELU_ERF
 } ph_span_activation;
 
 /* One update of the optimiser. */
@@ -41,7 +42,7 @@ typedef struct ph_spans {
     void (*activation)(ph_span_activation kind, int n, const float *h, const float *w,
                        float *g);
 
-    /* dh, and for swiglu dw, from dg. */
+    /* dh, and for swiglu dw, from dg; both are apart from the others. */
     void (*activation_backward)(ph_span_activation kind, int n, const float *h,
                                 const float *w, const float *dg, float *dh, float *dw);
 

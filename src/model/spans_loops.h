@@ -13,7 +13,8 @@
 
 enum { LANES = 16 };
 
-static inline float exp_of(float x)
+/* e^x, or e^(x + low) with `low` a rounding error of x. */
+static inline float exp_parts(float x, float low, int has_low)
 {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
     x = x < -87.0f ? -87.0f : x;
@@ -25,6 +26,7 @@ static inline float exp_of(float x)
     float n = rounded.value - magic;
     float r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;
+    if (has_low) r = r + low;
     float p = 1.98756965e-4f;
     p = p * r + 1.39819994e-3f;
     p = p * r + 8.33345205e-3f;
@@ -34,6 +36,11 @@ static inline float exp_of(float x)
     p = p * (r * r) + r + 1.0f;
     rounded.bits = (rounded.bits + 127) << 23; /* 2^n; unsigned, because x may be NaN */
     return p * rounded.value;
+}
+
+static inline float exp_of(float x)
+{
+    return exp_parts(x, 0, 0);
 }
 
 static inline float halves(float *lane)
@@ -150,6 +157,70 @@ static void gelu_backward(int n, const float *h, const float *dg, float *dh)
     }
 }
 
+/* The erf form: x F(x), F the normal distribution function. With t = |x|,
+   F(-t) = e^(-t^2 / 2) R(t) and R(t) = P((t - a) / (t + a)) / (t + a), a = 4.75, from 0
+   to 14, where the result is 0 but for rounding; P is off by 1.4e-8 at most. The low half
+   of t^2 counts in the exponent: else the relative error would grow with t. */
+static inline float clamp_tail(float x)
+{
+    x = x < -14.0f ? -14.0f : x;
+    return x > 14.0f ? 14.0f : x;
+}
+
+static inline float normal_exp(float x)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } high = {.value = x};
+    high.bits &= 0xfffff000u; /* 12 bits, whose square is exact */
+    float low = (x - high.value) * (x + high.value);
+    return exp_parts(-0.5f * (high.value * high.value), -0.5f * low, 1);
+}
+
+/* F(x) from e^(-x^2 / 2) and 1 / (|x| + a) */
+static inline float normal_distribution(float x, float e, float s)
+{
+    float u = ((x < 0 ? -x : x) - 4.75f) * s;
+    float p = -1.30418281e-3f;
+    p = p * u + 2.30660429e-4f;
+    p = p * u + 1.15444399e-2f;
+    p = p * u - 5.0630372e-2f;
+    p = p * u + 1.38106242e-1f;
+    p = p * u - 2.84183651e-1f;
+    p = p * u + 4.72064495e-1f;
+    p = p * u - 6.53589368e-1f;
+    p = p * u + 7.66416311e-1f;
+    p = p * s * e;
+    return x < 0 ? p : 1.0f - p;
+}
+
+static void reciprocals(int n, const float *h, float *s)
+{
+    for (int c = 0; c < n; c++) {
+        float x = clamp_tail(h[c]);
+        s[c] = 1.0f / ((x < 0 ? -x : x) + 4.75f);
+    }
+}
+
+static void gelu_erf(int n, const float *h, float *g)
+{
+    reciprocals(n, h, g);
+    for (int c = 0; c < n; c++) {
+        float x = clamp_tail(h[c]), left = h[c] < -14.0f ? -14.0f : h[c];
+        g[c] = left * normal_distribution(x, normal_exp(x), g[c]);
+    }
+}
+
+static void gelu_erf_backward(int n, const float *h, const float *dg, float *dh)
+{
+    reciprocals(n, h, dh);
+    for (int c = 0; c < n; c++) {
+        float x = clamp_tail(h[c]), e = normal_exp(x);
+        dh[c] = dg[c] * (normal_distribution(x, e, dh[c]) + x * (e * 0.398942280f));
+    }
+}
+
 static void relu(int n, const float *h, float *g)
 {
     for (int c = 0; c < n; c++) g[c] = h[c] > 0 ? h[c] : 0.0f;
@@ -183,6 +254,7 @@ static void activation(ph_span_activation kind, int n, const float *h, const flo
     if (kind == PH_SPAN_GELU) gelu(n, h, g);
     if (kind == PH_SPAN_RELU) relu(n, h, g);
     if (kind == PH_SPAN_SWIGLU) swiglu(n, h, w, g);
+    if (kind == PH_SPAN_GELU_ERF) gelu_erf(n, h, g);
 }
 
 static void activation_backward(ph_span_activation kind, int n, const float *h,
@@ -191,6 +263,7 @@ static void activation_backward(ph_span_activation kind, int n, const float *h,
     if (kind == PH_SPAN_GELU) gelu_backward(n, h, dg, dh);
     if (kind == PH_SPAN_RELU) relu_backward(n, h, dg, dh);
     if (kind == PH_SPAN_SWIGLU) swiglu_backward(n, h, w, dg, dh, dw);
+    if (kind == PH_SPAN_GELU_ERF) gelu_erf_backward(n, h, dg, dh);
 }
 
 /* ---- sums and products ------------------------------------------------------------- */

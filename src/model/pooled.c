@@ -1,0 +1,225 @@
+/*
+ * pooled.c - one vector for a text, and scores of classes:
+ *
+ *     v = pool(tokens)    v = f(v w + b)    v = v / |v|    scores = v w + b
+ *
+ * each where the configuration has it. Without pooling the classes are those of tokens.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "model/pass.h"
+
+static int vectors_of(const ph_pass *p)
+{
+    return p->model->config.pooling ? p->shape.batch : p->stacks[0].rows;
+}
+
+void ph_pooled_layout(ph_pass *p, ph_arena *arena)
+{
+    const ph_config *c = &p->model->config;
+    size_t floats = (size_t)p->shape.batch * (size_t)c->model_dim;
+    ph_pooled *o = ph_arena_take(arena, sizeof *o), part = {0};
+    if (c->pooling) {
+        part.sum = part.out = ph_arena_floats(arena, floats);
+        if (c->pooler) part.out = ph_arena_floats(arena, floats);
+        part.norm = ph_arena_floats(arena, (size_t)p->shape.batch);
+        if (c->pooling == PH_POOL_MAX)
+            part.origin = ph_arena_take(arena, floats * sizeof *part.origin);
+    }
+    part.scores = ph_arena_floats(arena, (size_t)vectors_of(p) * (size_t)c->classes);
+    if (p->shape.backward && c->pooling) {
+        part.dout = part.dsum = ph_arena_floats(arena, floats);
+        if (c->pooler) part.dsum = ph_arena_floats(arena, floats);
+    }
+    p->pooled = o;
+    if (o) *o = part;
+}
+
+/* ---- pooling ----------------------------------------------------------------------- */
+
+/* Rows [first, first + count) are the tokens of a text. */
+static int tokens_of(const ph_pass *p, int text, size_t *first)
+{
+    const int32_t *offsets = p->stacks[0].offsets;
+    *first = (size_t)offsets[text];
+    return offsets[text + 1] - offsets[text];
+}
+
+/* The vector is the sum of all tokens, each times its weight, times one factor. */
+static float weight_of(ph_pooling how, int token, int count)
+{
+    if (how == PH_POOL_FIRST) return token == 0;
+    if (how == PH_POOL_LAST) return token == count - 1;
+    return how == PH_POOL_WEIGHTED ? (float)(token + 1) : 1.0f;
+}
+
+static float factor_of(ph_pooling how, int count)
+{
+    if (how == PH_POOL_MEAN) return 1.0f / (float)count;
+    if (how == PH_POOL_MEAN_SQRT) return 1.0f / sqrtf((float)count);
+    if (how == PH_POOL_WEIGHTED)
+        return (float)(2.0 / ((double)count * ((double)count + 1)));
+    return 1.0f;
+}
+
+static void pool_max(const float *x, int dim, int count, int32_t *origin, float *out)
+{
+    memcpy(out, x, (size_t)dim * sizeof *out);
+    memset(origin, 0, (size_t)dim * sizeof *origin);
+    for (int t = 1; t < count; t++)
+        for (int d = 0; d < dim; d++) {
+            float value = x[(size_t)t * (size_t)dim + (size_t)d];
+            if (value > out[d]) out[d] = value, origin[d] = t;
+        }
+}
+
+static void pool_item(void *arg, int lane, int text)
+{
+    const ph_pass *p = arg;
+    const ph_model *m = p->model;
+    ph_pooling how = m->config.pooling;
+    size_t first, at = (size_t)text * (size_t)m->config.model_dim;
+    int dim = m->config.model_dim, count = tokens_of(p, text, &first);
+    const float *x = ph_pass_output(p) + first * (size_t)dim;
+    float *out = p->pooled->sum + at;
+    (void)lane;
+    if (how == PH_POOL_MAX && count) {
+        pool_max(x, dim, count, p->pooled->origin + at, out);
+        return;
+    }
+    memset(out, 0, (size_t)dim * sizeof *out);
+    for (int t = 0; t < count; t++) {
+        float weight = weight_of(how, t, count);
+        if (weight != 0)
+            m->spans->add_scaled(dim, weight, x + (size_t)t * (size_t)dim, out);
+    }
+    if (count) m->spans->scaled(dim, factor_of(how, count), out, out);
+}
+
+/* da from the gradient of the vectors. */
+static void unpool_item(void *arg, int lane, int text)
+{
+    const ph_pass *p = arg;
+    const ph_model *m = p->model;
+    ph_pooling how = m->config.pooling;
+    size_t first, dim = (size_t)m->config.model_dim, at = (size_t)text * dim;
+    int count = tokens_of(p, text, &first);
+    const float *d = p->pooled->dsum + at;
+    float *da = p->da + first * dim, factor = count ? factor_of(how, count) : 0;
+    (void)lane;
+    memset(da, 0, (size_t)count * dim * sizeof *da);
+    for (int t = 0; t < count && how != PH_POOL_MAX; t++)
+        m->spans->scaled((int)dim, weight_of(how, t, count) * factor, d,
+                         da + (size_t)t * dim);
+    for (size_t c = 0; c < dim && how == PH_POOL_MAX && count; c++)
+        da[(size_t)p->pooled->origin[at + c] * dim + c] = d[c];
+}
+
+/* ---- the pooler -------------------------------------------------------------------- */
+
+static ph_status pooler_forward(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_pooled *o = p->pooled;
+    int dim = m->config.model_dim;
+    ph_gemm g = ph_product(p->shape.batch, dim, dim, o->sum,
+                           ph_model_matrix(m, p->block, m->pooler),
+                           p->block + m->params[m->pooler + 1].at, o->out);
+    PH_TRY(ph_model_multiply(m, &g, 1));
+    for (size_t i = 0; i < (size_t)p->shape.batch * (size_t)dim; i++)
+        o->out[i] =
+            m->config.pooler == PH_POOLER_TANH ? tanhf(o->out[i]) : fmaxf(o->out[i], 0);
+    return PH_OK;
+}
+
+/* dsum from dout, which becomes the gradient before the activation. */
+static ph_status pooler_backward(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_pooled *o = p->pooled;
+    const ph_weight *w = &m->params[m->pooler];
+    int dim = m->config.model_dim, texts = p->shape.batch;
+    for (int i = 0; i < texts * dim; i++) {
+        float y = o->out[i] * (m->config.unit_norm ? o->norm[i / dim] : 1.0f);
+        o->dout[i] *= m->config.pooler == PH_POOLER_TANH ? 1.0f - y * y : (float)(y > 0);
+    }
+    ph_gemm list[3] = {
+        ph_product_dx(m, texts, dim, dim, o->dout, ph_matrix_of(p->block + w[0].at),
+                      o->dsum),
+        ph_product_dw(m, texts, dim, dim, o->sum, o->dout, p->grads + w[0].at),
+        ph_product_db(texts, dim, p->ones, o->dout, p->grads + w[1].at)};
+    return ph_model_multiply(m, list, 3);
+}
+
+/* ---- norm 1 ------------------------------------------------------------------------ */
+
+static void scale_item(void *arg, int lane, int text)
+{
+    const ph_pass *p = arg;
+    const ph_spans *f = p->model->spans;
+    int dim = p->model->config.model_dim;
+    float *v = p->pooled->out + (size_t)text * (size_t)dim;
+    float norm = (float)sqrt(f->sum_of_squares(dim, v));
+    (void)lane;
+    if (norm < 1e-12f) norm = 1e-12f; /* as the reference has it */
+    p->pooled->norm[text] = norm;
+    for (int d = 0; d < dim; d++) v[d] /= norm;
+}
+
+/* dv = (dy - y (y.dy)) / |v| */
+static void scale_backward_item(void *arg, int lane, int text)
+{
+    const ph_pass *p = arg;
+    int dim = p->model->config.model_dim;
+    const float *y = p->pooled->out + (size_t)text * (size_t)dim;
+    float *dy = p->pooled->dout + (size_t)text * (size_t)dim;
+    double dot = 0;
+    (void)lane;
+    for (int d = 0; d < dim; d++) dot += (double)y[d] * (double)dy[d];
+    for (int d = 0; d < dim; d++)
+        dy[d] = (dy[d] - y[d] * (float)dot) / p->pooled->norm[text];
+}
+
+/* ---- all of it --------------------------------------------------------------------- */
+
+static const float *classifier_input(const ph_pass *p)
+{
+    return p->model->config.pooling ? p->pooled->out : ph_pass_output(p);
+}
+
+ph_status ph_pooled_forward(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_config *c = &m->config;
+    int texts = p->shape.batch;
+    if (c->pooling) ph_ctx_run(m->ctx, texts, pool_item, p);
+    if (c->pooler) PH_TRY(pooler_forward(p));
+    if (c->unit_norm) ph_ctx_run(m->ctx, texts, scale_item, p);
+    if (!c->classes) return PH_OK;
+    ph_gemm g = ph_product(vectors_of(p), c->model_dim, c->classes, classifier_input(p),
+                           ph_model_matrix(m, p->block, m->classifier),
+                           p->block + m->params[m->classifier + 1].at, p->pooled->scores);
+    return ph_model_multiply(m, &g, 1);
+}
+
+ph_status ph_pooled_backward(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_config *c = &m->config;
+    const ph_weight *w = &m->params[m->classifier];
+    const float *d = p->pooled->scores, *x = classifier_input(p);
+    int vectors = vectors_of(p), dim = c->model_dim, classes = c->classes;
+    float *dx = c->pooling ? p->pooled->dout : p->da;
+    ph_gemm list[3] = {
+        ph_product_dx(m, vectors, dim, classes, d, ph_matrix_of(p->block + w[0].at), dx),
+        ph_product_dw(m, vectors, dim, classes, x, d, p->grads + w[0].at),
+        ph_product_db(vectors, classes, p->ones, d, p->grads + w[1].at)};
+    PH_TRY(ph_model_multiply(m, list, 3));
+    if (!c->pooling) return PH_OK;
+    if (c->unit_norm) ph_ctx_run(m->ctx, p->shape.batch, scale_backward_item, p);
+    if (c->pooler) PH_TRY(pooler_backward(p));
+    ph_ctx_run(m->ctx, p->shape.batch, unpool_item, p);
+    return PH_OK;
+}

@@ -1,0 +1,111 @@
+/*
+ * test_model_ends.c - what an encoder ends in: masked tokens, one vector of a text,
+ * classes; gradients of every parameter against the oracle, and what is refused.
+ */
+#include "model_bed.h"
+
+/* What an encoder may end in. */
+static const ph_config ends[] = {
+    {.masked = 1},
+    {.masked = 1, .untied = 1, .norm = PH_NORM_RMS, .activation = PH_RELU},
+    {.classes = 3},
+    {.classes = 3, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_TANH},
+    {.classes = 2, .pooling = PH_POOL_MEAN, .pooler = PH_POOLER_RELU, .unit_norm = 1},
+    {.classes = 2, .pooling = PH_POOL_MAX, .masked = 1},
+    {.classes = 5, .pooling = PH_POOL_LAST, .pooler = PH_POOLER_TANH, .unit_norm = 1},
+    {.classes = 2, .pooling = PH_POOL_MEAN_SQRT},
+    {.classes = 2, .pooling = PH_POOL_WEIGHTED, .unit_norm = 1},
+    {.masked = 1, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_TANH}};
+
+enum { ENDS = sizeof ends / sizeof ends[0] };
+
+static ph_config end_of(int end)
+{
+    ph_config c = ends[end];
+    c.layers = 1, c.model_dim = c.max_len = 8, c.heads = 2, c.ff_dim = 12;
+    c.vocab = VOCAB, c.norm_place = PH_POST_NORM, c.positions = PH_POS_LEARNED;
+    c.position_offset = 3, c.types = 2, c.embed_norm = 1, c.embed_scale = 1;
+    if (!c.activation) c.activation = PH_GELU_ERF;
+    return c;
+}
+
+static void end_gradients_here(void)
+{
+    for (int end = 0; end < ENDS; end++) {
+        bed b;
+        oracle_model o;
+        ph_config c = end_of(end);
+        make_bed(&b, &c, 2, 1);
+        memset(b.grads, 77, b.m->floats * sizeof(float));
+        oracle_model_take(&o, b.m);
+        double smoothing = end % 2 ? 0.1 : 0;
+        double loss = run_bed(&b, (float)smoothing);
+        double truth = oracle_of(&b, &o, (float)smoothing);
+        CHECK(fabs(loss - truth) < 1e-5 * (1 + fabs(truth)),
+              "end %d: loss %.9g, expected %.9g", end, loss, truth);
+        check_gradients(&b, &o, (float)smoothing);
+        oracle_model_free(&o);
+        free_bed(&b);
+    }
+}
+
+static void end_gradients(void)
+{
+    with_and_without_tiles(end_gradients_here);
+}
+
+/* Vectors without classes have no loss, and say so. */
+static void no_loss(void)
+{
+    bed b;
+    double loss;
+    ph_config c = end_of(3);
+    c.classes = 0;
+    make_bed(&b, &c, 1, 1);
+    CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
+    CHECK(ph_pass_loss(b.p, 0, 1, &loss) == PH_UNSUPPORTED &&
+              strstr(ph_error(b.ctx), "no loss"),
+          "%s", ph_error(b.ctx));
+    b.all_types[3] = 2;
+    CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_BAD_VALUE &&
+              strstr(ph_error(b.ctx), "token type 2"),
+          "%s", ph_error(b.ctx));
+    free_bed(&b);
+}
+
+/* Fields that need another one. */
+static void refused(void)
+{
+    ph_ctx *ctx = open_ctx(1);
+    static const struct {
+        ph_config c;
+        const char *sentence;
+    } alone[] = {{{.embed_norm = 1}, "embed_norm is set, expected with it post-norm"},
+                 {{.position_offset = 2}, "expected with it learned positions"},
+                 {{.masked = 1, .arch = PH_ARCH_DECODER}, "expected with it an encoder"},
+                 {{.masked = 1, .activation = PH_SWIGLU}, "activation without a gate"},
+                 {{.pooling = PH_POOL_MEAN, .arch = PH_ARCH_DECODER}, "an encoder"},
+                 {{.classes = 2, .arch = PH_ARCH_ENCODER_DECODER}, "an encoder"},
+                 {{.pooler = PH_POOLER_TANH}, "pooler is set, expected with it pooling"},
+                 {{.unit_norm = 1}, "unit_norm is set, expected with it pooling"},
+                 {{.pooling = PH_POOL_MEAN, .pool_len = 9}, "pool_len is 9"},
+                 {{.pooling = (ph_pooling)7}, "pooling is 7, expected 0 to 6"},
+                 {{.classes = -1}, "classes is -1"},
+                 {{.types = 1 << 20}, "types is 1048576"}};
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++) {
+        ph_config c = alone[i].c;
+        c.layers = 1, c.model_dim = c.max_len = 8, c.heads = 2, c.vocab = VOCAB;
+        CHECK(ph_config_check(ctx, &c, 0) == PH_BAD_ARGUMENT &&
+                  strstr(ph_error(ctx), alone[i].sentence),
+              "case %zu: %s", i, ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {
+    {"end_gradients", end_gradients}, {"no_loss", no_loss}, {"refused", refused}, {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
