@@ -5,6 +5,7 @@
  *     model_text.c text to tokens and back, by its vocabulary or by the tokenizer of a
  *                  checkpoint
  *     model.c      the list of sublayers and parameters, initial values
+ *     sublayer.c   attention of a sublayer, and its parameters
  *     sinusoids.c  fixed positions
  *     store.c      models in files
  *     import.c     models from checkpoints of other programs

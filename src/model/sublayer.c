@@ -1,0 +1,113 @@
+/*
+ * sublayer.c - the attention of a sublayer: its layer, described by the configuration,
+ * and its parameters as the layer takes them.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "variants/variants.h"
+
+static void set_variant(const ph_model *m, ph_attn *a, const char *variant)
+{
+    a->variant = variant;
+    ph_variant_take_heads(m->ctx, a); /* what it refuses, ph_layer_create refuses too */
+    if (strstr(variant, "diff")) a->v_dim = 2 * a->qk_dim; /* of diff, diff2 */
+}
+
+/* Causal self-attention, through a window where the layer has one. */
+static void set_mask(const ph_config *c, int layer, ph_attn *a)
+{
+    int whole = c->window_period && (layer + 1) % c->window_period == 0;
+    a->mask = PH_MASK_CAUSAL;
+    if (!c->window || layer < c->window_from || whole) return;
+    a->mask = PH_MASK_BAND, a->band_left = c->window - 1;
+}
+
+static void set_rope(const ph_config *c, ph_layer_desc *d)
+{
+    d->rope = c->rope_interleaved ? PH_ROPE_INTERLEAVED : PH_ROPE_HALF;
+    d->rope_base = c->rope_base;
+    d->rope_scaling = c->rope_scaling;
+    d->rope_factor = c->rope_factor, d->rope_length = c->rope_length;
+    d->rope_low = c->rope_low, d->rope_high = c->rope_high;
+}
+
+/* The scale of the scores; 0: the library's. */
+static float scale_of(const ph_config *c, int layer)
+{
+    double scale = c->attn_scale;
+    if (!c->scale_by_layer) return c->attn_scale;
+    if (scale == 0) scale = 1 / sqrt((double)c->head_dim);
+    return (float)(scale / (layer + 1));
+}
+
+ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
+                             const ph_sublayer *sublayer, int batch, int q_len,
+                             int kv_len)
+{
+    const ph_config *c = &m->config;
+    int cross = sublayer->kind == PH_SUBLAYER_CROSS, groups = c->kv_heads < c->heads;
+    ph_layer_desc d = {.model_dim = c->model_dim};
+    d.memory_dim = cross ? c->model_dim : 0;
+    d.attn = (ph_attn){.batch = batch,
+                       .q_heads = c->heads,
+                       .k_heads = groups ? c->kv_heads : 0,
+                       .v_heads = groups ? c->kv_heads : 0,
+                       .q_len = q_len,
+                       .kv_len = kv_len,
+                       .qk_dim = c->head_dim,
+                       .dropout = c->dropout};
+    set_variant(m, &d.attn, sublayer->variant);
+    d.attn.scale = scale_of(c, sublayer->layer), d.attn.softcap = c->attn_softcap;
+    if (c->qk_norm && !cross) d.qk_norm = PH_QK_NORM_HEAD, d.norm_eps = c->norm_eps;
+    if (stack->causal && !cross) set_mask(c, sublayer->layer, &d.attn);
+    if (c->positions == PH_POS_ROPE && !cross) set_rope(c, &d);
+    if (c->positions == PH_POS_T5 && !cross) d.attn.reach = PH_BUCKETS_REACH;
+    ph_model_describe_stored(m, sublayer, &d);
+    return d;
+}
+
+/* Fields of ph_layer_weights and ph_layer_grads by the names of ph_layer_param. */
+static const struct {
+    const char *name;
+    size_t weight, grad;
+} named[] = {
+#define NAMED(x)                                                                         \
+    {                                                                                    \
+#x, offsetof(ph_layer_weights, x), offsetof(ph_layer_grads, d##x)                \
+    }
+    NAMED(wq), NAMED(wk), NAMED(wv),     NAMED(wo),    NAMED(bq), NAMED(bk),
+    NAMED(bv), NAMED(bo), NAMED(q_norm), NAMED(k_norm)
+#undef NAMED
+};
+
+static void bind_named(ph_bound *out, const char *name, ph_matrix weight, float *grad)
+{
+    ph_matrix *const matrices[4] = {&out->wq, &out->wk, &out->wv, &out->wo};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        if (strcmp(name, named[i].name)) continue;
+        if (i < 4) *matrices[i] = weight;
+        memcpy((char *)&out->weights + named[i].weight, &weight.data, sizeof weight.data);
+        memcpy((char *)&out->grads + named[i].grad, &grad, sizeof grad);
+    }
+}
+
+void ph_model_bind(const ph_model *m, const ph_sublayer *sublayer, const float *block,
+                   float *grads, ph_bound *out)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < sublayer->count; i++) {
+        const ph_weight *p = &m->params[sublayer->first + i];
+        const ph_matrix weight = ph_model_matrix(m, block, sublayer->first + i);
+        float *grad = grads ? grads + p->at : NULL;
+        if (i < sublayer->named)
+            bind_named(out, strrchr(p->name, '.') + 1, weight, grad);
+        else
+            out->extra[i - sublayer->named] = weight.data,
+                           out->dextra[i - sublayer->named] = grad;
+    }
+    if (sublayer->count == sublayer->named) return;
+    out->weights.extra = out->extra;
+    if (grads) out->grads.dextra = out->dextra;
+}
