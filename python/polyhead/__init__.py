@@ -8,6 +8,7 @@
 from ._attention import Look, attention, attention_backward, look
 from ._c import VERSION as __version__
 from ._context import Error, get_threads, set_threads
+from ._layer import Layer
 
-__all__ = ["Error", "Look", "attention", "attention_backward", "get_threads", "look",
+__all__ = ["Error", "Layer", "Look", "attention", "attention_backward", "get_threads", "look",
            "set_threads", "__version__"]

@@ -1,0 +1,132 @@
+"""Layer: against products in float64, gradients by differences, every variant."""
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import polyhead
+
+RNG = np.random.default_rng(11)
+
+VARIANTS = {
+    "mha": {}, "gqa:2": {}, "mqa": {}, "entmax:alpha=1.5": {}, "sparsemax": {},
+    "entmax": {}, "talking": {}, "dcmha:rank=2": {}, "gated:head": {}, "gated:element": {},
+    "moh:shared=1,top=2": {}, "moh-norm:shared=1,top=2": {}, "mohsa:overlap=2": {},
+    "collab": {"head_dim": 16, "v_dim": 8}, "diff": {"v_heads": 2, "v_dim": 16},
+    "diff2": {"v_heads": 2}, "mla:rope=4,latent=16": {"head_dim": 12, "v_dim": 8},
+    "merged": {"memory_dim": 32}, "gated:head+talking": {},
+}
+
+
+def draw(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def test_a_layer_is_its_products():
+    layer = polyhead.Layer(32, 4, causal=True, seed=1)
+    x = draw(2, 7, 32)
+    p = {name: array.astype(np.float64) for name, array in layer.params.items()}
+
+    def heads(w, b):
+        return (x @ p[w] + p[b]).reshape(2, 7, 4, 8).swapaxes(1, 2)
+
+    s = heads("wq", "bq") @ heads("wk", "bk").swapaxes(2, 3) / np.sqrt(8)
+    s = np.where(np.tril(np.ones((7, 7), bool)), s, -np.inf)
+    weights = np.exp(s - s.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    out = (weights @ heads("wv", "bv")).swapaxes(1, 2).reshape(2, 7, 32) @ p["wo"] + p["bo"]
+    # two products of 32 terms, a softmax of 7 and a sum of 8, on values below 4
+    assert abs(layer(x) - out).max() < 4 * (32 + 32 + 7 + 8 + 16) * 2.0**-24
+    transposed = polyhead.Layer(32, 4, causal=True, linear=True)
+    transposed.params = {name: array.T.copy() for name, array in layer.params.items()}
+    assert (transposed(x) == layer(x)).all()
+
+
+def test_gradients_are_those_of_attention_and_products():
+    layer = polyhead.Layer(32, 4, seed=3)
+    x, dout = draw(2, 7, 32), draw(2, 7, 32)
+    out, saved = layer.forward(x)
+    grads, p = layer.backward(dout, saved), layer.params
+
+    def heads(y):
+        return np.ascontiguousarray(y.reshape(2, 7, 4, 8).swapaxes(1, 2))
+
+    def whole(y):
+        return y.swapaxes(1, 2).reshape(14, 32).astype(np.float64)
+
+    q, k, v = (heads(x @ p["w" + name] + p["b" + name]) for name in "qkv")
+    mixed, lse = polyhead.attention(q, k, v, return_lse=True)
+    back = polyhead.attention_backward(heads(dout @ p["wo"].T), q, k, v, mixed, lse)
+    rows, wide = x.reshape(14, 32).astype(np.float64), dout.reshape(14, 32)
+    want = {"wo": whole(mixed).T @ wide, "bo": wide.sum(0),
+            "x": sum(whole(back[name]) @ p["w" + name].T for name in "qkv").reshape(x.shape)}
+    for name in "qkv":
+        want["w" + name] = rows.T @ whole(back[name])
+        want["b" + name] = whole(back[name]).sum(0)
+    # bk shifts all scores of a row alike: its gradient is 0 but for rounding, so all are
+    # measured by the largest. Five products in a row of at most 96 terms each.
+    for name, expected in want.items():
+        size = max(abs(expected).max(), abs(want["wk"]).max())
+        assert abs(grads[name] - expected).max() <= 5 * 96 * 2.0**-24 * size, name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_of_every_variant(variant):
+    """All of them are there; that of wo, in which a layer is linear, is a difference but
+    for the rounding of sums of 64 terms at most."""
+    options = dict(VARIANTS[variant])
+    layer = polyhead.Layer(32, 4, variant=variant, seed=2, **options)
+    x = draw(2, 6, 32)
+    memory = draw(2, 6, 32) if "memory_dim" in options else None
+    out, saved = layer.forward(x, memory)
+    assert (out == layer(x, memory)).all()
+    dout = draw(*out.shape)
+    grads = layer.backward(dout, saved)
+    assert set(grads) == set(layer.params) | {"x"} | ({"memory"} if memory is not None
+                                                      else set())
+    for name, grad in grads.items():
+        assert np.isfinite(grad).all(), name
+    step = draw(*layer.params["wo"].shape)
+    moved = copy.deepcopy(layer)
+    moved.params["wo"] = layer.params["wo"] + step
+    rise = (dout.astype(np.float64) * (moved(x, memory).astype(np.float64) - out)).sum()
+    slope = (grads["wo"].astype(np.float64) * step).sum()
+    size = abs(dout).sum() * max(abs(out).max(), abs(moved(x, memory)).max())
+    assert abs(rise - slope) <= 64 * 2.0**-24 * size, (rise, slope)
+
+
+def test_lengths_and_masks():
+    layer = polyhead.Layer(32, 4)
+    x = draw(2, 6, 32)
+    out = layer(x, q_lens=[6, 3], kv_lens=[6, 3])
+    assert (out[1, 3:] == 0).all() and (out[1, :3] == layer(x[1:, :3])[0]).all()
+    seen = layer(x, visible=np.tril(np.ones((6, 6), bool)))
+    assert (seen == polyhead.Layer(32, 4, causal=True)(x)).all()
+
+
+def test_copies_and_pickles():
+    layer = polyhead.Layer(32, 4, variant="talking", seed=5)
+    x = draw(1, 5, 32)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert (other(x) == layer(x)).all()
+    assert "4256 parameters" in repr(layer) and "talking" in repr(layer)
+
+
+@pytest.mark.parametrize("text, change", [
+    ("x has shape", lambda layer, x: layer(x[0])),
+    ("x has shape", lambda layer, x: layer(x[..., :8])),
+    ("expected float32", lambda layer, x: layer(x.astype(np.float64))),
+    ("memory_dim", lambda layer, x: layer(x, x)),
+    ("no argument", lambda layer, x: layer(x, colour=1)),
+    ("wq has shape", lambda layer, x: layer.params.update(wq=x[0]) or layer(x)),
+    ("params has 'w'", lambda layer, x: layer.params.update(w=x) or layer(x)),
+    ("dout has shape", lambda layer, x: layer.backward(x[0], layer.forward(x)[1])),
+    ("heads is 0", lambda layer, x: polyhead.Layer(32, 0)),
+    ("rope is", lambda layer, x: polyhead.Layer(32, 4, rope="round")),
+    ("nonsense", lambda layer, x: polyhead.Layer(32, 4, variant="nonsense")),
+])
+def test_refused(text, change):
+    with pytest.raises((polyhead.Error, TypeError)) as found:
+        change(polyhead.Layer(32, 4), draw(1, 5, 32))
+    assert text in str(found.value), str(found.value)
