@@ -1,0 +1,421 @@
+"""Whole models: read, generate, look inside, train."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+import threading
+from ctypes import byref, c_int, c_void_p
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _c, _context
+from ._attention import address
+from ._context import Context, Error, exception
+
+Path = Union[str, "os.PathLike[str]"]
+FIELDS = {_c.PH_F32: np.float32, _c.PH_F16: np.float16, _c.PH_I32: np.int32}
+ABLATIONS = {"on": 0, "zero": 1, "mean": 2}
+
+
+class Word(NamedTuple):
+    """A token of a text: its number, and where it stands there in bytes."""
+    token: int
+    start: int
+    length: int
+
+
+class Site(NamedTuple):
+    """One attention site of a model: the attention of one layer."""
+    name: str
+    heads: int
+    q_len: int
+    kv_len: int
+    variant: str
+
+
+class Owner:
+    """A handle of the library with a context of its own, used by one thread at a time."""
+
+    def __init__(self, context: Context, lock: Any = None):
+        self._lib, self._context = _c.model(), context
+        self._handle, self._lock = c_void_p(), lock or threading.RLock()
+
+    def _check(self, status: int) -> None:
+        self._context.check(status)
+
+    def __getstate__(self) -> None:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled or copied: write it to "
+                        f"a file and read that")
+
+
+def own_context() -> Context:
+    _c.model()
+    return Context(_context._threads)
+
+
+class Model(Owner):
+    """A Transformer: made by training, or read from a file.
+
+    Use `Model.read`, `Model.embedded` or the `model` of a `Trainer`.
+    """
+
+    _owned = True  # else a trainer frees it
+
+    @classmethod
+    def read(cls, path: Path) -> "Model":
+        """From a checkpoint of Polyhead, a Hugging Face folder, a GGUF or llama2.c file."""
+        model = cls(own_context())
+        with model._lock:
+            model._check(model._lib.ph_model_read(byref(model._handle), model._context.handle,
+                                                  os.fsencode(path)))
+        return model
+
+    @classmethod
+    def embedded(cls) -> "Model":
+        """The trained model inside the library, which knows what pronouns refer to."""
+        model = cls(own_context())
+        with model._lock:
+            model._check(model._lib.ph_model_embedded(byref(model._handle),
+                                                      model._context.handle))
+        return model
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and self._owned:
+            self._lib.ph_model_free(self._handle)
+            self._context.close()
+
+    def __repr__(self) -> str:
+        return f"Model of {self.parameters} parameters, {json.dumps(self.config)}"
+
+    def write(self, path: Path) -> None:
+        """Writes a checkpoint; the file appears whole or not at all."""
+        with self._lock:
+            self._check(self._lib.ph_model_write(self._handle, os.fsencode(path)))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Layers, heads, sizes and so on, as the file has them."""
+        config = self._lib.ph_model_config(self._handle)
+        size = self._lib.ph_config_print(config, None, 0) + 1
+        text = ctypes.create_string_buffer(size)
+        self._lib.ph_config_print(config, text, size)
+        return json.loads(text.value)
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters the model uses."""
+        return self._lib.ph_model_parameters(self._handle)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Copies of the parameters of float32, float16 or int32, by name."""
+        found: dict[str, np.ndarray] = {}
+        index = 0
+        while entry := self._lib.ph_model_tensor(self._handle, index):
+            tensor, index = entry.contents, index + 1
+            if tensor.type in FIELDS:
+                shape = tuple(tensor.shape[:tensor.rank])
+                data = ctypes.string_at(tensor.data, tensor.bytes)
+                found[tensor.name.decode()] = np.frombuffer(
+                    bytearray(data), FIELDS[tensor.type]).reshape(shape)
+        return found
+
+    def tokens(self, text: str) -> list[Word]:
+        """The tokens of a text."""
+        encoded, count = text.encode(), c_int()
+        capacity = len(encoded) + 16
+        words = (_c.Word * capacity)()
+        with self._lock:
+            self._check(self._lib.ph_model_split(self._handle, encoded, words, capacity,
+                                                 byref(count)))
+        return [Word(w.token, w.start, w.length) for w in words[:min(count.value, capacity)]]
+
+    def token_text(self, token: int) -> str:
+        """The text of a token; empty where there is none."""
+        return self._lib.ph_model_token(self._handle, token).decode(errors="replace")
+
+    def generate(self, text: str, *, max_tokens: int = 0, temperature: float = 0.0,
+                 top_k: int = 0, top_p: float = 0.0, beams: int = 0, seed: int = 0) -> str:
+        """Continues a text (decoder) or translates it (encoder-decoder).
+
+        Parameters
+        ----------
+        max_tokens : int
+            At most so many new tokens; 0: as many as fit.
+        temperature, top_k, top_p
+            0: greedy, all tokens, all tokens.
+        beams : int
+            Width of beam search, of encoder-decoders.
+        seed : int
+            Of the samples.
+        """
+        how = _c.Generation(max_tokens=max_tokens, temperature=temperature, top_k=top_k,
+                            top_p=top_p, beams=beams, seed=seed)
+        size, length, encoded = 1 << 12, c_int(), text.encode()
+        with self._lock:
+            while True:
+                out = ctypes.create_string_buffer(size)
+                self._check(self._lib.ph_generate(self._handle, encoded, byref(how), out,
+                                                  size, byref(length)))
+                if length.value < size:
+                    return out.value.decode(errors="replace")
+                size = length.value + 1
+
+    def look(self, text: str, target: Optional[str] = None) -> "Reading":
+        """Runs the model on a text with everything open to view.
+
+        target is the decoder's text of an encoder-decoder; what the model generates where
+        it is not given. In a notebook the result shows as a page.
+        """
+        return Reading(self, text, target)
+
+
+class Reading(Owner):
+    """A model that has read one text: what every head attended to.
+
+    Attributes
+    ----------
+    words : list of str
+        Tokens of the text as the model saw them.
+    sites : list of Site
+        Where there is attention, in order.
+    """
+
+    def __init__(self, model: Model, text: str, target: Optional[str] = None):
+        super().__init__(model._context, model._lock)
+        self._model, self.text, self.target = model, text, target
+        with self._lock:
+            self._check(self._lib.ph_reading_create(
+                byref(self._handle), model._handle, text.encode(),
+                None if target is None else target.encode()))
+        self.words = self._words(0)
+        self.sites = self._sites()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._lib.ph_reading_free(self._handle)
+
+    def __repr__(self) -> str:
+        heads = sum(site.heads for site in self.sites)
+        return f"Reading of {len(self.words)} tokens by {heads} heads: {self.text!r}"
+
+    def _words(self, decoder: int) -> list[str]:
+        count = self._lib.ph_reading_length(self._handle, decoder)
+        words = (self._lib.ph_reading_word(self._handle, decoder, i) for i in range(count))
+        return [self._model.token_text(word.contents.token) for word in words]
+
+    def _sites(self) -> list[Site]:
+        sites: list[Site] = []
+        while found := self._lib.ph_reading_site(self._handle, len(sites)):
+            site = found.contents
+            sites.append(Site(site.name.decode(), site.heads, site.q_len, site.kv_len,
+                              (site.variant or b"").decode()))
+        return sites
+
+    def _site(self, site: Union[int, str]) -> int:
+        names = [each.name for each in self.sites]
+        if site in names:
+            return names.index(site)
+        if isinstance(site, int) and 0 <= site < len(names):
+            return site
+        raise Error(f"site is {site!r}, expected one of {', '.join(names)}")
+
+    def weights(self, site: Union[int, str]) -> np.ndarray:
+        """All weights of a site, (heads, q_len, kv_len)."""
+        index = self._site(site)
+        at = self.sites[index]
+        weights = np.empty((at.heads, at.q_len, at.kv_len), np.float32)
+        wanted = _c.LookAt(weights=address(weights))
+        with self._lock:
+            self._check(self._lib.ph_reading_look(self._handle, index, byref(wanted)))
+        return weights
+
+    def ablate(self, heads: Mapping[tuple, str], frozen: bool = False) -> None:
+        """Runs the text again with heads changed.
+
+        heads says for (site, head) what becomes of its output: "zero", "mean" or "on".
+        frozen: the weights of all heads stay those of the first run.
+        """
+        first = np.cumsum([0, *(site.heads for site in self.sites)])
+        plan = np.zeros(first[-1], np.uint8)
+        for (site, head), kind in heads.items():
+            index = self._site(site)
+            if not 0 <= head < self.sites[index].heads or kind not in ABLATIONS:
+                raise Error(f"head {head} of {site!r} becomes {kind!r}, expected one of "
+                            f"{self.sites[index].heads} heads and {', '.join(ABLATIONS)}")
+            plan[first[index] + head] = ABLATIONS[kind]
+        with self._lock:
+            self._check(self._lib.ph_reading_run(self._handle, address(plan), int(frozen)))
+
+    def links(self) -> np.ndarray:
+        """Encoders: how likely word i belongs to each word, (words, words)."""
+        found = np.empty((len(self.words), len(self.words)), np.float32)
+        with self._lock:
+            self._check(self._lib.ph_reading_links(self._handle, address(found), None))
+        return found
+
+    def next(self) -> np.ndarray:
+        """Decoders: log-probabilities of the token after each one, (tokens, vocab)."""
+        vocab = self._lib.ph_model_config(self._model._handle).contents.vocab
+        rows = max(self._lib.ph_reading_length(self._handle, decoder) for decoder in (0, 1))
+        found = np.empty((rows, vocab), np.float32)
+        with self._lock:
+            self._check(self._lib.ph_reading_next(self._handle, address(found)))
+        return found
+
+    def write_page(self, path: Path) -> None:
+        """Writes the page: one HTML file that needs no network."""
+        text = ctypes.create_string_buffer(512)
+        io = _c.Io(error=ctypes.cast(text, ctypes.c_char_p), error_size=512)
+
+        def check(status: int) -> None:
+            if status:
+                raise exception(status, text.value.decode())
+
+        lib, scene, survey = self._lib, c_void_p(), c_void_p()
+        with self._lock:
+            try:
+                check(lib.ph_scene_create(byref(scene), self._model._handle, self._handle,
+                                          b"polyhead", self.text.encode(),
+                                          self.target.encode() if self.target else None,
+                                          byref(io)))
+                report = lib.ph_scene_report(scene)
+                check(lib.ph_survey_create(byref(survey), byref(report), byref(io)))
+                facts = _c.SurveyFacts(ctx=self._context.handle)
+                check(lib.ph_survey_text(survey, byref(report), byref(facts), byref(io)))
+                check(lib.ph_survey_end(survey, byref(report), None, byref(io)))
+                check(lib.ph_page_write(os.fsencode(path), byref(report), None, None,
+                                        byref(io)))
+            finally:
+                lib.ph_survey_free(survey)
+                lib.ph_scene_free(scene)
+
+    def page(self) -> str:
+        """The page as text."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "page.html")
+            self.write_page(path)
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page in a frame, so that neither disturbs the other."""
+        source = self.page().replace("&", "&amp;").replace('"', "&quot;")
+        return f'<iframe srcdoc="{source}" width="100%" height="700" frameborder="0"></iframe>'
+
+
+class Progress(NamedTuple):
+    """Of one step of training."""
+    step: int
+    loss: float
+    grad_norm: float
+    lr: float
+    tokens: int
+
+
+class Score(NamedTuple):
+    """On texts that training never sees."""
+    loss: float
+    token_accuracy: float
+    exact_match: float
+    texts: int
+
+
+class Trainer(Owner):
+    """Trains a new model by a recipe.
+
+    Parameters
+    ----------
+    recipe : str
+        "copy", "dates", "pronouns", "text" or "pairs"; see `recipes`.
+    config : dict, optional
+        What differs from the model of the recipe: layers, heads, model_dim, variant, ...
+    **changes
+        What differs from its hyperparameters: steps, batch, lr, warmup, seed, file, ...
+
+    Examples
+    --------
+    >>> import polyhead
+    >>> trainer = polyhead.Trainer("copy", config={"layers": 1}, batch=4)
+    >>> trainer.step().step
+    1
+    """
+
+    def __init__(self, recipe: str, config: Optional[Mapping[str, Any]] = None,
+                 **changes: Any):
+        super().__init__(own_context())
+        train = _c.Train()
+        status = self._lib.ph_train_defaults(byref(train), recipe.encode())
+        if status:
+            raise Error(f"recipe is {recipe!r}, expected one of {', '.join(recipes())}")
+        set_fields("config", train.config, config or {})
+        set_fields("training", train, changes)
+        self._check(self._lib.ph_trainer_create(byref(self._handle), self._context.handle,
+                                                byref(train)))
+
+    @classmethod
+    def resume(cls, directory: Path) -> "Trainer":
+        """Goes on from the newest checkpoint, with the bits of a training never stopped."""
+        trainer = cls.__new__(cls)
+        Owner.__init__(trainer, own_context())
+        note = ctypes.create_string_buffer(512)
+        trainer._check(trainer._lib.ph_trainer_resume(
+            byref(trainer._handle), trainer._context.handle, os.fsencode(directory), note,
+            512))
+        return trainer
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self._lib.ph_trainer_free(self._handle)
+            self._context.close()
+
+    @property
+    def model(self) -> Model:
+        """The model as it is now; it changes with every step."""
+        model = Model(self._context, self._lock)
+        model._owned, model._trainer = False, self  # which frees it
+        model._handle = c_void_p(self._lib.ph_trainer_model(self._handle))
+        return model
+
+    def step(self) -> Progress:
+        """One step of the optimiser."""
+        found = _c.Progress()
+        with self._lock:
+            self._check(self._lib.ph_trainer_step(self._handle, byref(found)))
+        return Progress(found.step, found.loss, found.grad_norm, found.lr, found.tokens)
+
+    def test(self, texts: int = 100) -> Score:
+        """How good the model is on texts that training never sees."""
+        found = _c.Score()
+        with self._lock:
+            self._check(self._lib.ph_trainer_test(self._handle, texts, byref(found)))
+        return Score(found.loss, found.token_accuracy, found.exact_match, found.texts)
+
+    def save(self, directory: Path) -> None:
+        """Writes a checkpoint, whole or not at all."""
+        with self._lock:
+            self._check(self._lib.ph_trainer_save(self._handle, os.fsencode(directory)))
+
+
+def recipes() -> dict[str, str]:
+    """What can be trained, with a sentence on each."""
+    lib, found = _c.model(), {}
+    while name := lib.ph_recipe_name(len(found)):
+        found[name.decode()] = lib.ph_recipe_help(len(found)).decode()
+    return found
+
+
+def set_fields(what: str, struct: Any, values: Mapping[str, Any]) -> None:
+    """Numbers and texts of a struct by name."""
+    known: Sequence[str] = [name for name, _ in struct._fields_
+                            if name not in ("reserved", "config", "pace")]
+    for name, value in values.items():
+        if name not in known:
+            raise Error(f"{what} has no {name!r}, expected {', '.join(known)}")
+        text = isinstance(value, (str, os.PathLike))
+        try:
+            setattr(struct, name, os.fsencode(value) if text else value)
+        except (TypeError, ValueError) as why:
+            raise Error(f"{name} is {value!r}: {why}") from None
