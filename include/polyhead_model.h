@@ -4,7 +4,7 @@
  *     ph_model_create    a new model from a configuration              -> ph_model
  *     ph_model_read      one from a file; ph_model_embedded: the one in the library
  *     ph_reading_create  run it on a text with everything open to view  -> ph_reading
- *     ph_generate        continue or translate a text
+ *     ph_generate        continue or translate a text; ph_generate_batch: many
  *
  * Training, and sentences to judge heads by, are in polyhead_train.h.
  *
@@ -287,19 +287,42 @@ typedef struct ph_generation {
     int beams;         /* encoder-decoder: width of beam search, which does not sample:
                           temperature, top_k, top_p are ignored; 0: 1 */
     uint64_t seed;
-    uint64_t text_number; /* equal texts with other numbers get other samples */
-    void (*each)(void *user, int token); /* called with each token once it is chosen, or
-                                            NULL; not with beams */
+    uint64_t text_number; /* equal texts with other numbers get other samples; those of a
+                             batch are counted from here */
+    ph_dtype kv_dtype;    /* of cached keys and values of self-attention: PH_F32, PH_F16,
+                             PH_BF16, PH_Q8_0, PH_Q4_0, PH_Q4_1 */
+    int batch;            /* texts that are decoded side by side; 0: 16 */
+    const char *const *stop; /* a text ends before the first of these that comes up */
+    int stop_count;
+    void (*each)(void *user, int text, const char *piece); /* called with each piece of
+                             the new text of prompt number `text` as it is generated, or
+                             NULL; with beams once */
     void *user;
     uint64_t reserved[8];
 } ph_generation;
 
+/* A text, and the new one that follows from it. */
+typedef struct ph_prompt {
+    const char *text;
+    char *out; /* the new text, like snprintf */
+    size_t size;
+    int length; /* set to its full length */
+    int tokens; /* set to the tokens that were generated */
+    uint64_t reserved[4];
+} ph_prompt;
+
 /* Continues text (decoder) or translates it (encoder-decoder): the new text, like
-   snprintf, its full length in *length, which may be NULL. Keys and values are cached.
-   how may be NULL. */
+   snprintf, its full length in *length, which may be NULL. Keys and values are cached, in
+   pages that are taken as the text grows. how may be NULL. */
 PH_API ph_status ph_generate(const ph_model *model, const char *text,
                              const ph_generation *how, char *out, size_t size,
                              int *length);
+
+/* The same for many prompts: they are decoded side by side, without padding, long prompts
+   in chunks, and when one ends the next takes its place. Each gets the text it gets
+   alone. A prompt that is refused, empty or too long, refuses the call. */
+PH_API ph_status ph_generate_batch(const ph_model *model, ph_prompt *prompts, int count,
+                                   const ph_generation *how);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
-#include "model/generate.h"
+#include "decoder_bed.h"
 #include "model_bed.h"
 
 /* What the architectures are made of; each row is tried with all three. */
@@ -251,14 +251,12 @@ static void cached(void)
                 set_full_batch(&b);
                 CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
                 CHECK(ph_pass_logits(b.p) == PH_OK, "%s", ph_error(b.ctx));
-                CHECK(ph_decoder_create(&d, b.m, 1, 0, b.source, SOURCE) == PH_OK, "%s",
-                      ph_error(b.ctx));
+                d = make_decoder(b.m, 1, b.source, SOURCE);
                 const int32_t *tokens = arch == 2 ? b.target : b.source;
                 int len = arch == 2 ? TARGET : SOURCE;
                 for (int t = 0; t + chunk <= len; t += chunk) {
                     const float *logits = NULL, *all = b.p->logits;
-                    CHECK(ph_decoder_feed(d, tokens + t, chunk, &logits) == PH_OK, "%s",
-                          ph_error(b.ctx));
+                    logits = feed_decoder(b.m, d, 1, tokens + t, chunk);
                     CHECK(!memcmp(logits, all + (t + chunk - 1) * VOCAB,
                                   VOCAB * sizeof(float)),
                           "arch %d kind %d chunk %d: other logits at token %d", arch,

@@ -4,8 +4,8 @@
  * whole texts and token by token; what cannot be done with such a model is refused.
  */
 #include "check.h"
+#include "decoder_bed.h"
 #include "guard.h"
-#include "model/generate.h"
 #include "model/pass.h"
 #include "stored_copy.h"
 
@@ -116,13 +116,10 @@ static void check_models(const stored_bed *b)
     CHECK(!memcmp(want, got, sizeof want), "logits differ");
     int both = b->plain->config.arch == PH_ARCH_ENCODER_DECODER;
     ph_decoder *d;
-    CHECK(ph_decoder_create(&d, b->stored, 1, LEN, both ? tokens : NULL,
-                            both ? LEN : 0) == PH_OK,
-          "%s", ph_error(b->stored->ctx));
+    d = make_decoder(b->stored, 1, both ? tokens : NULL, both ? LEN : 0);
     for (int t = 0; t < LEN; t++) {
         const float *logits;
-        CHECK(ph_decoder_feed(d, tokens + t, 1, &logits) == PH_OK, "%s",
-              ph_error(b->stored->ctx));
+        logits = feed_decoder(b->stored, d, 1, tokens + t, 1);
         CHECK(!memcmp(logits, want + t * VOCAB, VOCAB * sizeof *logits),
               "logits of token %d alone differ", t);
     }

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include <math.h>
 
-#include "model/generate.h"
+#include "decoder_bed.h"
 #include "model_bed.h"
 
 /* Self-attention, and cross-attention where it may differ. */
@@ -175,12 +175,10 @@ static void cached(void)
                 int len = arch == 2 ? TARGET : SOURCE;
                 CHECK(ph_pass_forward(b.p, &b.batch, 0) == PH_OK, "%s", ph_error(b.ctx));
                 CHECK(ph_pass_logits(b.p) == PH_OK, "%s", ph_error(b.ctx));
-                CHECK(ph_decoder_create(&d, b.m, 1, 0, b.source, SOURCE) == PH_OK,
-                      "%s: %s", c.variant, ph_error(b.ctx));
+                d = make_decoder(b.m, 1, b.source, SOURCE);
                 for (int t = 0; t + chunk <= len; t += chunk) {
                     const float *logits = NULL;
-                    CHECK(ph_decoder_feed(d, tokens + t, chunk, &logits) == PH_OK,
-                          "%s: %s", c.variant, ph_error(b.ctx));
+                    logits = feed_decoder(b.m, d, 1, tokens + t, chunk);
                     compare_logits(&c, logits, b.p->logits + (t + chunk - 1) * VOCAB, t);
                 }
                 ph_decoder_free(d);
@@ -198,8 +196,7 @@ static void reordered(void)
         ph_decoder *all, *one;
         ph_config c = config_of(PH_ARCH_ENCODER_DECODER, v);
         make_bed(&b, &c, 2, 0);
-        CHECK(ph_decoder_create(&all, b.m, BEAMS, 0, b.source, SOURCE) == PH_OK, "%s",
-              ph_error(b.ctx));
+        all = make_decoder(b.m, BEAMS, b.source, SOURCE);
         const float *logits = NULL, *alone = NULL;
         float first[BEAMS * VOCAB];
         int32_t tokens[BEAMS];
@@ -207,17 +204,14 @@ static void reordered(void)
             if (t == HALF)
                 CHECK(ph_decoder_reorder(all, from) == PH_OK, "%s", ph_error(b.ctx));
             for (int i = 0; i < BEAMS; i++) tokens[i] = b.target[(t + 2 * i) % TARGET];
-            CHECK(ph_decoder_feed(all, tokens, 1, &logits) == PH_OK, "%s",
-                  ph_error(b.ctx));
+            logits = feed_decoder(b.m, all, BEAMS, tokens, 1);
         }
         memcpy(first, logits, sizeof first);
         for (int i = 0; i < BEAMS; i++) {
-            CHECK(ph_decoder_create(&one, b.m, 1, 0, b.source, SOURCE) == PH_OK, "%s",
-                  ph_error(b.ctx));
+            one = make_decoder(b.m, 1, b.source, SOURCE);
             for (int t = 0; t < TARGET; t++) {
                 int32_t token = b.target[(t + 2 * (t < HALF ? from[i] : i)) % TARGET];
-                CHECK(ph_decoder_feed(one, &token, 1, &alone) == PH_OK, "%s",
-                      ph_error(b.ctx));
+                alone = feed_decoder(b.m, one, 1, &token, 1);
             }
             CHECK(!memcmp(alone, first + i * VOCAB, VOCAB * sizeof *alone),
                   "%s %s: text %d differs", c.variant, c.cross, i);
@@ -257,12 +251,11 @@ static void same_tokens(void)
             const float *logits = NULL;
             for (int i = 0; i < PROMPT; i++)
                 text[i] = (int32_t)(check_random(&state) % VOCAB);
-            CHECK(ph_decoder_create(&d, m, 1, 0, NULL, 0) == PH_OK, "%s", ph_error(ctx));
+            d = make_decoder(m, 1, NULL, 0);
             for (int t = PROMPT; t <= LEN; t++) {
                 int first = t == PROMPT ? 0 : t - 1;
                 ph_batch batch = {.source = text};
-                CHECK(ph_decoder_feed(d, text + first, t - first, &logits) == PH_OK, "%s",
-                      ph_error(ctx));
+                logits = feed_decoder(m, d, 1, text + first, t - first);
                 CHECK(ph_pass_forward(p, &batch, 0) == PH_OK, "%s", ph_error(ctx));
                 CHECK(ph_pass_logits(p) == PH_OK, "%s", ph_error(ctx));
                 text[t] = best(logits);

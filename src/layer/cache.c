@@ -10,8 +10,7 @@
 #include "base/quant.h"
 #include "layer/layer.h"
 
-/* Whether the variant's caches are k and v as attention reads them. */
-static int caches_plain_rows(const ph_shape *s)
+int ph_shape_takes_pages(const ph_shape *s)
 {
     return s->k.heads && s->v.heads && !s->k.pad && !s->v.pad && !s->makes_kv &&
            !s->cache && !s->sums_keys && !s->attn.k.time && !s->attn.v.time;
@@ -26,7 +25,7 @@ ph_status ph_layer_check_pages(const ph_layer *l)
                        "attn.page_len is %d and attn.kv_dtype %d without a cache, "
                        "expected cache 1",
                        a->page_len, (int)a->kv_dtype);
-    if (!caches_plain_rows(&l->shape))
+    if (!l->takes_pages)
         return ph_fail(l->ctx, PH_UNSUPPORTED,
                        "variant %s caches other tensors than k and v, expected "
                        "attn.page_len 0 and attn.kv_dtype 0",

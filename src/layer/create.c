@@ -423,6 +423,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
         PH_TRY(l->kind[i]->shape(&l->shape, parts.options[i]));
     }
     PH_TRY(check_rope_dims(l->ctx, d));
+    l->takes_pages = ph_shape_takes_pages(&l->shape);
     PH_TRY(ph_layer_check_pages(l));
     if (l->shape.makes_gate) l->shape.attn.gate = PH_GATE_ROW;
     PH_TRY(settle_out(l));

@@ -55,6 +55,7 @@ struct ph_layer {
     int q_rows;        /* tokens of x */
     int kv_rows;       /* tokens that a call projects to keys */
     int out_cols;      /* of out */
+    int takes_pages;   /* 1: its caches may lie in pages */
     ph_param param[PH_LAYER_PARAMS]; /* all parameters */
     int params, named;               /* how many, and how many of them are named fields */
     int field[PH_NAMED];             /* which named field each of those is */
@@ -177,6 +178,10 @@ void ph_layer_columns(ph_ctx *ctx, int rows, const float *from, int all, int fir
                       int count, float *to);
 
 /* ---- cache.c ---- */
+
+/* Whether the caches are k and v as attention reads them, which may lie in pages and have
+   another type. */
+int ph_shape_takes_pages(const ph_shape *shape);
 
 /* Refuses pages and types that the layer's caches cannot have. */
 ph_status ph_layer_check_pages(const ph_layer *layer);

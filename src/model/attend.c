@@ -14,7 +14,16 @@
 static const float *memory_of(const ph_pass *p)
 {
     const ph_pass_stack *s = &p->stacks[0];
-    return p->caches ? p->encoded : s->acts[s->def->count - 1].residual.n;
+    return p->shape.kv ? p->encoded : s->acts[s->def->count - 1].residual.n;
+}
+
+static void give_caches(const ph_kv_cache *kv, const ph_sublayer *def,
+                        ph_layer_args *args)
+{
+    const ph_cache *cache = &kv->sites[def->site];
+    ph_cache_give(cache, args);
+    args->past = kv->past;
+    if (cache->paged) args->attn.page_table = kv->table;
 }
 
 static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
@@ -27,13 +36,9 @@ static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int s
     args.attn.seed =
         ph_rng_key(p->seed, ph_dropout_stream(PH_DROPOUT_ATTEND, stack, sublayer), 0, 0);
     if (cross) args.memory = memory_of(p);
-    if (p->caches) {
-        ph_cache_give(&p->caches[def->site], &args);
-        args.past = p->past;
-    } else {
-        args.attn.q_offsets = stack->offsets;
-        args.attn.kv_offsets = cross ? p->stacks[0].offsets : NULL;
-    }
+    if (!cross || !p->shape.kv) args.attn.q_offsets = stack->offsets;
+    if (cross && !p->shape.kv) args.attn.kv_offsets = p->stacks[0].offsets;
+    if (p->shape.kv) give_caches(p->shape.kv, def, &args);
     if (ph_layer_about(act->layer).balances) {
         args.balance = p->balance;
         args.balance_loss = &p->balance_loss[def->site];
@@ -55,13 +60,13 @@ static ph_status project(ph_pass *p, const ph_pass_stack *stack, int sublayer,
     return ph_model_multiply(p->model, &g, 1);
 }
 
-/* Plain cross-attention to cached keys and values of the encoder. */
+/* Plain cross-attention to cached keys and values of the sources. */
 static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int sublayer)
 {
     const ph_config *c = &p->model->config;
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     const ph_act *act = &stack->acts[sublayer];
-    const ph_cache *cache = &p->caches[def->site];
+    const ph_cache *cache = &p->shape.kv->sites[def->site];
     int width = ph_config_heads_width(c);
     ph_bound bound;
     ph_model_bind(p->model, def, p->block, NULL, &bound);
@@ -69,6 +74,7 @@ static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int subla
     ph_gemm g = ph_product(stack->rows, c->model_dim, width, act->a, bound.wq,
                            bound.weights.bq, q);
     ph_args args = {.q = q, .k = cache->k, .v = cache->v, .out = act->heads};
+    args.q_offsets = stack->offsets, args.kv_lens = p->shape.kv->source_lens;
     PH_TRY(ph_model_multiply(p->model, &g, 1));
     PH_TRY(ph_forward(act->plan, &args));
     return project(p, stack, sublayer, &bound);

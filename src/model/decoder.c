@@ -1,10 +1,10 @@
 /*
  * decoder.c - decoding with caches.
  *
- * The layers' caches hold keys and values of self-attention, and those of the encoder's
- * output, which are computed once: where cross-attention is plain before the first token,
- * for all texts together, else with the first token. Every row has the bits of a pass
- * over the whole text: rows do not depend on how a text is split into calls.
+ * Keys and values of the encoder's output are computed once: where cross-attention is
+ * plain before the first token, else with the first token. Every row has the bits of a
+ * pass over the whole text alone: rows depend neither on how a text is split into calls
+ * nor on the texts beside it.
  */
 #include <string.h>
 
@@ -12,14 +12,13 @@
 
 struct ph_decoder {
     ph_model *model;
-    int beams, source_len, capacity;
+    ph_kv_cache *kv;
     ph_pass *encoder; /* of an encoder-decoder */
-    ph_pass *step;    /* one token for each text */
-    ph_cache *caches; /* (sites) */
-    float *encoded;   /* (beams, source_len, model_dim), until the caches have its keys;
-                         NULL where all sites have them from the start */
-    int32_t *past;    /* (beams) tokens so far */
-    void *memory;
+    ph_pass *step;
+    int32_t *last;  /* (texts) row of the last token fed to each */
+    int32_t *rows;  /* (texts) that have logits */
+    float *encoded; /* (texts, source_len, model_dim), until the caches have its keys;
+                       NULL where all sites have them from the start */
 };
 
 static int is_encoder_decoder(const ph_model *m)
@@ -32,128 +31,104 @@ static const ph_model_stack *stack_of(const ph_model *m)
     return &m->stacks[m->stack_count - 1];
 }
 
-static const ph_act *act_of(const ph_decoder *d, int sublayer)
-{
-    return &d->step->stacks[d->step->first_stack].acts[sublayer];
-}
-
 /* ---- keys and values of the encoder's output --------------------------------------- */
 
-/* Columns of a token's keys, or values. */
-static int keys_width(const ph_act *act)
-{
-    const ph_attn *a = &act->plan->attn;
-    return a->k_heads * a->qk_dim;
-}
-
-/* Keys and values of the encoder's output for one attention site. */
-static ph_status fill_cache(const ph_decoder *d, int sublayer)
+/* Keys and values of one source, of `rows` tokens from row `first` of the encoder's
+   output on, for one attention site. */
+static ph_status fill_cache(const ph_decoder *d, const ph_sublayer *def, int text,
+                            int first, int rows)
 {
     const ph_model *m = d->model;
-    const ph_sublayer *def = &stack_of(m)->sublayers[sublayer];
-    const ph_cache *cache = &d->caches[def->site];
-    const float *x = ph_pass_output(d->encoder);
-    int rows = d->source_len, in = m->config.model_dim,
-        out = keys_width(act_of(d, sublayer));
+    const ph_cache *cache = &d->kv->sites[def->site];
+    size_t sources = d->kv->shape.one_source ? 1 : (size_t)d->kv->shape.texts;
+    size_t source = cache->bytes.k / sizeof(float) / sources;
+    int in = m->config.model_dim, out = (int)(source / (size_t)d->kv->shape.source_len);
+    const float *x = ph_pass_output(d->encoder) + (size_t)first * (size_t)in;
     ph_bound b;
     ph_model_bind(m, def, m->block, NULL, &b);
-    ph_gemm list[2] = {
-        ph_product(rows, in, out, x, b.wk, b.weights.bk, cache->k),
-        ph_product(rows, in, out, x, b.wv, b.weights.bv, cache->v)};
+    float *k = (float *)cache->k + (size_t)text * source;
+    float *v = (float *)cache->v + (size_t)text * source;
+    ph_gemm list[2] = {ph_product(rows, in, out, x, b.wk, b.weights.bk, k),
+                       ph_product(rows, in, out, x, b.wv, b.weights.bv, v)};
     list[1].same_a = 1;
     return ph_model_multiply(m, list, 2);
 }
 
-static ph_status read_source(ph_decoder *d, const int32_t *source)
+static ph_status fill_caches(const ph_decoder *d, int text, int first, int rows)
 {
-    ph_batch batch = {.source = source};
-    size_t floats = (size_t)d->source_len * (size_t)d->model->config.model_dim;
-    PH_TRY(ph_pass_forward(d->encoder, &batch, 0));
-    for (int b = 0; d->encoded && b < d->beams; b++)
-        memcpy(d->encoded + (size_t)b * floats, ph_pass_output(d->encoder),
-               floats * sizeof(float));
-    for (int i = 0; i < stack_of(d->model)->count; i++)
-        if (act_of(d, i)->plan) PH_TRY(fill_cache(d, i));
+    const ph_model_stack *s = stack_of(d->model);
+    for (int i = 0; rows && i < s->count; i++) {
+        const ph_sublayer *def = &s->sublayers[i];
+        if (def->kind == PH_SUBLAYER_CROSS && !d->kv->sites[def->site].reads_memory)
+            PH_TRY(fill_cache(d, def, text, first, rows));
+    }
     return PH_OK;
+}
+
+/* The encoder's output for every beam, where a layer computes keys from it. */
+static ph_status copy_encoded(ph_decoder *d)
+{
+    size_t texts = (size_t)d->kv->shape.texts;
+    size_t floats = (size_t)d->kv->shape.source_len * (size_t)d->model->config.model_dim;
+    d->encoded = ph_ctx_alloc(d->model->ctx, texts * floats * sizeof *d->encoded);
+    if (!d->encoded)
+        return ph_fail(d->model->ctx, PH_OUT_OF_MEMORY, "no memory for caches");
+    for (size_t b = 0; b < texts; b++)
+        memcpy(d->encoded + b * floats, ph_pass_output(d->encoder),
+               floats * sizeof *d->encoded);
+    d->step->encoded = d->encoded;
+    return PH_OK;
+}
+
+ph_status ph_decoder_read(ph_decoder *d, const int32_t *tokens, const int32_t *offsets)
+{
+    const ph_decoder_shape *shape = &d->kv->shape;
+    int sources = shape->one_source ? 1 : shape->texts;
+    ph_batch batch = {.source = tokens, .source_offsets = offsets};
+    PH_TRY(ph_pass_forward(d->encoder, &batch, 0));
+    for (int b = 0; b < sources; b++) {
+        int rows = offsets[b + 1] - offsets[b];
+        PH_TRY(fill_caches(d, b, offsets[b], rows));
+        if (rows) d->kv->source_lens[b] = rows;
+    }
+    for (int b = 1; shape->one_source && b < shape->texts; b++)
+        d->kv->source_lens[b] = d->kv->source_lens[0];
+    return ph_kv_reads_memory(d->model) ? copy_encoded(d) : PH_OK;
 }
 
 /* ---- making one -------------------------------------------------------------------- */
 
-/* Sizes of the caches of a sublayer. */
-static ph_layer_caches sizes_of(const ph_decoder *d, int sublayer)
-{
-    const ph_act *act = act_of(d, sublayer);
-    if (!act->plan) return ph_layer_cache(act->layer);
-    size_t bytes = (size_t)d->source_len * (size_t)keys_width(act) * sizeof(float);
-    return (ph_layer_caches){.k = bytes, .v = bytes};
-}
-
-static void layout(ph_decoder *d, ph_arena *arena)
-{
-    const ph_model *m = d->model;
-    const ph_model_stack *s = stack_of(m);
-    size_t rows = (size_t)d->beams * (size_t)d->source_len;
-    int reads = 0; /* the encoder's output itself */
-    d->past = ph_arena_take(arena, (size_t)d->beams * sizeof *d->past);
-    d->caches = ph_arena_take(arena, (size_t)m->site_count * sizeof *d->caches);
-    for (int i = 0; i < s->count; i++) {
-        if (s->sublayers[i].kind == PH_SUBLAYER_FEED) continue;
-        ph_layer_caches size = sizes_of(d, i);
-        ph_cache cache = {.k = size.k ? ph_arena_take(arena, size.k) : NULL,
-                          .v = size.v ? ph_arena_take(arena, size.v) : NULL,
-                          .extra = size.extra ? ph_arena_take(arena, size.extra) : NULL,
-                          .bytes = size};
-        if (arena->base) d->caches[s->sublayers[i].site] = cache;
-        reads |= s->sublayers[i].kind == PH_SUBLAYER_CROSS && !act_of(d, i)->plan;
-    }
-    d->encoded =
-        reads ? ph_arena_floats(arena, rows * (size_t)m->config.model_dim) : NULL;
-}
-
-static ph_status make_pass(const ph_decoder *d, int count, ph_pass **out)
-{
-    int both = is_encoder_decoder(d->model);
-    ph_pass_shape shape = {.batch = d->beams,
-                           .source_len = both ? d->source_len : count,
-                           .target_len = both ? count : 0,
-                           .capacity = d->capacity,
-                           .last_logits = 1};
-    PH_TRY(ph_pass_create(out, d->model, &shape));
-    (*out)->caches = d->caches, (*out)->past = d->past, (*out)->encoded = d->encoded;
-    return PH_OK;
-}
-
-static ph_status build(ph_decoder *d, const int32_t *source)
+static ph_status build(ph_decoder *d, const ph_decoder_shape *given)
 {
     ph_model *m = d->model;
-    ph_arena count = {0};
-    if (m->output < 0)
+    int both = is_encoder_decoder(m);
+    if (m->config.arch == PH_ARCH_ENCODER)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
-    PH_TRY(make_pass(d, 1, &d->step));
-    layout(d, &count);
-    d->memory = ph_ctx_alloc(m->ctx, count.used);
-    if (!d->memory) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for caches");
-    memset(d->memory, 0, count.used);
-    ph_arena arena = ph_arena_of(d->memory, count.used);
-    layout(d, &arena);
-    d->step->caches = d->caches, d->step->past = d->past;
-    d->step->encoded = d->encoded;
-    if (!is_encoder_decoder(m)) return PH_OK;
-    ph_pass_shape shape = {.batch = 1, .source_len = d->source_len, .encoder_only = 1};
-    PH_TRY(ph_pass_create(&d->encoder, m, &shape));
-    return read_source(d, source);
+    PH_TRY(ph_kv_create(&d->kv, m, given));
+    const ph_decoder_shape *s = &d->kv->shape;
+    d->last = ph_ctx_alloc(m->ctx, 2 * (size_t)s->texts * sizeof *d->last);
+    d->rows = d->last + s->texts;
+    if (!d->last) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a decoder");
+    ph_pass_shape shape = {.batch = s->texts,
+                           .source_len = both ? s->source_len : s->capacity,
+                           .target_len = both ? s->capacity : 0,
+                           .kv = d->kv};
+    PH_TRY(ph_pass_create(&d->step, m, &shape));
+    if (!both) return PH_OK;
+    ph_pass_shape read = {.batch = s->one_source ? 1 : s->texts,
+                          .source_len = s->source_len,
+                          .encoder_only = 1};
+    return ph_pass_create(&d->encoder, m, &read);
 }
 
-ph_status ph_decoder_create(ph_decoder **out, const ph_model *model, int beams,
-                            int capacity, const int32_t *source, int source_len)
+ph_status ph_decoder_create(ph_decoder **out, const ph_model *model,
+                            const ph_decoder_shape *shape)
 {
     ph_decoder *d = ph_ctx_alloc(model->ctx, sizeof *d);
     *out = NULL;
     if (!d) return ph_fail(model->ctx, PH_OUT_OF_MEMORY, "no memory for a decoder");
-    *d = (ph_decoder){
-        .model = (ph_model *)model, .beams = beams, .source_len = source_len};
-    d->capacity = capacity ? capacity : model->config.max_len;
-    ph_status status = build(d, source);
+    *d = (ph_decoder){.model = (ph_model *)model};
+    ph_status status = build(d, shape);
     if (status == PH_OK)
         *out = d;
     else
@@ -167,43 +142,64 @@ void ph_decoder_free(ph_decoder *d)
     ph_ctx *ctx = d->model->ctx;
     ph_pass_free(d->step);
     ph_pass_free(d->encoder);
-    ph_ctx_release(ctx, d->memory);
+    ph_kv_free(d->kv);
+    ph_ctx_release(ctx, d->encoded);
+    ph_ctx_release(ctx, d->last);
     ph_ctx_release(ctx, d);
 }
 
 /* ---- running ----------------------------------------------------------------------- */
 
-ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, int count,
-                          const float **logits)
+static const ph_pass_stack *step_stack(const ph_decoder *d)
 {
-    ph_pass *pass = d->step;
-    size_t vocab = (size_t)d->model->config.vocab;
-    ph_batch batch = {.source = tokens, .target = tokens};
-    if (d->past[0] + count > d->capacity)
-        return ph_fail(d->model->ctx, PH_BAD_SHAPE,
-                       "the text reaches %d tokens, expected at most %d",
-                       d->past[0] + count, d->capacity);
-    if (count != 1) PH_TRY(make_pass(d, count, &pass));
-    ph_status status = ph_pass_forward(pass, &batch, 0);
-    if (status == PH_OK) status = ph_pass_logits(pass);
-    if (status == PH_OK && count > 1)
-        memcpy(d->step->logits, pass->logits, (size_t)d->beams * vocab * sizeof(float));
-    for (int b = 0; status == PH_OK && b < d->beams; b++) d->past[b] += count;
-    if (count != 1) ph_pass_free(pass);
-    if (status == PH_OK) d->step->encoded = d->encoded = NULL;
+    return &d->step->stacks[d->step->first_stack];
+}
+
+ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, const int32_t *offsets)
+{
+    ph_batch batch = {.source = tokens,
+                      .source_offsets = offsets,
+                      .target = tokens,
+                      .target_offsets = offsets};
+    PH_TRY(ph_kv_reserve(d->kv, offsets));
+    PH_TRY(ph_pass_forward(d->step, &batch, 0));
+    for (int b = 0; b < d->kv->shape.texts; b++) {
+        d->kv->past[b] += offsets[b + 1] - offsets[b];
+        d->last[b] = offsets[b + 1] - 1;
+    }
+    ph_ctx_release(d->model->ctx, d->encoded);
+    d->step->encoded = d->encoded = NULL;
+    return PH_OK;
+}
+
+ph_status ph_decoder_logits(ph_decoder *d, const int *texts, int count,
+                            const float **logits)
+{
+    for (int i = 0; i < count; i++) d->rows[i] = d->last[texts[i]];
     *logits = d->step->logits;
-    return status;
+    return ph_pass_logits_of(d->step, d->rows, count);
+}
+
+void ph_decoder_end(ph_decoder *d, int text)
+{
+    ph_kv_end(d->kv, text);
 }
 
 ph_status ph_decoder_reorder(ph_decoder *d, const int *from)
 {
     const ph_model_stack *s = stack_of(d->model);
     for (int i = 0; i < s->count; i++) {
-        const ph_layer *layer = act_of(d, i)->layer;
-        if (!layer) continue; /* feed-forward, or one encoder's keys for all texts */
+        const ph_layer *layer = step_stack(d)->acts[i].layer;
+        if (!layer || d->kv->sites[s->sublayers[i].site].paged) continue;
         ph_layer_args args = {0};
-        ph_cache_give(&d->caches[s->sublayers[i].site], &args);
-        PH_TRY(ph_layer_reorder(layer, &args, from, d->past[0]));
+        ph_cache_give(&d->kv->sites[s->sublayers[i].site], &args);
+        PH_TRY(ph_layer_reorder(layer, &args, from, d->kv->past[0]));
     }
+    ph_kv_reorder(d->kv, from);
     return PH_OK;
+}
+
+size_t ph_decoder_bytes(const ph_decoder *d)
+{
+    return ph_kv_bytes(d->kv);
 }

@@ -1,14 +1,14 @@
 /*
- * generate.c - text from a model: greedy, sampled, or by beam search.
+ * generate.c - tokens from a model, of many texts at a time: greedy or sampled.
  *
  * Sampling: probabilities at a temperature, cut to the likeliest tokens (top_k, top_p),
- * one number of the counter generator per token. Beam search: the score of a hypothesis
- * is its log-probability per token, an end mark included; one that reaches the length
- * limit counts unfinished. The search ends when no live hypothesis can beat the best
- * finished one.
+ * one number of the counter generator per token.
+ *
+ * In each round every text that is decoded gets one token more. Prompts are fed in
+ * chunks, beside the tokens of other texts; when a text ends the next one takes its slot.
+ * None of this changes the bits of a text.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static int cut(const candidate *list, int count, const ph_generation *how)
 }
 
 static int sample(const ph_model *m, const float *logits, const ph_generation *how,
-                  candidate *list, int position)
+                  candidate *list, const ph_generated *text)
 {
     double max = logits[argmax(m, logits)], sum = 0, left_sum = 0;
     int count = 0;
@@ -64,286 +64,235 @@ static int sample(const ph_model *m, const float *logits, const ph_generation *h
     qsort(list, (size_t)count, sizeof *list, by_probability);
     int left = cut(list, count, how);
     for (int i = 0; i < left; i++) left_sum += list[i].p;
-    uint64_t key = ph_rng_key(how->seed, 9, (uint64_t)position, how->text_number);
+    uint64_t key = ph_rng_key(how->seed, 9, (uint64_t)text->count, text->number);
     double target = (ph_rng_at(key, 0) + 0.5) / 4294967296.0 * left_sum;
     for (int i = 0; i < left; i++)
         if ((target -= list[i].p) <= 0) return list[i].token;
     return list[left - 1].token;
 }
 
-/* ---- one token after the other ----------------------------------------------------- */
+/* ---- rounds ------------------------------------------------------------------------ */
 
-typedef struct generate_task {
+enum { CHUNK = 512, SLOTS = 16 }; /* prompt tokens of a round; texts unless it is said */
+
+typedef struct generate_loop {
     const ph_model *m;
     const ph_generation *how;
-    const int32_t *prompt;
-    int prompt_count;
-    int32_t *out;
-    int limit, count;      /* tokens of out: at most, so far */
-    candidate *candidates; /* (vocab) */
-} generate_task;
-
-/* Tokens that the decoder sees: the prompt, or a start mark, and what it generates. */
-static int capacity_of(const generate_task *t)
-{
-    int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER;
-    return t->limit + (both ? 1 : t->prompt_count);
-}
-
-static ph_status run_single(generate_task *t)
-{
-    int both = t->m->config.arch == PH_ARCH_ENCODER_DECODER;
-    int32_t token = t->m->marks.start;
-    const float *logits = NULL;
-    ph_decoder *d;
-    PH_TRY(ph_decoder_create(&d, t->m, 1, capacity_of(t), t->prompt, t->prompt_count));
-    ph_status status = both ? ph_decoder_feed(d, &token, 1, &logits)
-                            : ph_decoder_feed(d, t->prompt, t->prompt_count, &logits);
-    while (status == PH_OK && t->count < t->limit) {
-        token = t->how->temperature > 0
-                    ? sample(t->m, logits, t->how, t->candidates, t->count)
-                    : argmax(t->m, logits);
-        if (ph_is_end(t->m, token)) break;
-        t->out[t->count++] = token;
-        if (t->how->each) t->how->each(t->how->user, token);
-        if (t->count < t->limit) status = ph_decoder_feed(d, &token, 1, &logits);
-    }
-    ph_decoder_free(d);
-    return status;
-}
-
-/* ---- beam search ------------------------------------------------------------------- */
-
-typedef struct hypothesis {
-    double score;    /* sum of log-probabilities; -inf: not in use */
-    int from;        /* slot of the text it continues */
-    int token, slot; /* its last token; where its text and its caches are */
-} hypothesis;
-
-typedef struct search {
-    generate_task *t;
+    ph_generated *texts;
+    int count, next; /* texts, and the first that has not begun */
+    ph_generated_hook *hook;
+    void *user;
     ph_decoder *decoder;
-    int beams;
-    hypothesis *live, *next; /* (beams) best first */
-    int32_t *texts;          /* (beams, limit) by slot */
-    int *from;               /* (beams) the slot whose text each slot continues */
-    int32_t *tokens;         /* (beams) last token, by slot */
-    double best;             /* score per token of the best finished text */
-} search;
+    int slots;
+    int *text_of;          /* (slots) text that is decoded there, or -1 */
+    int *ready;            /* (slots) that get a token in this round */
+    int32_t *tokens;       /* (slots + CHUNK) that are fed in this round ... */
+    int32_t *offsets;      /* ... (slots + 1) to each slot */
+    int32_t *source;       /* (slots, longest source) encoder-decoder */
+    candidate *candidates; /* (vocab) */
+} generate_loop;
 
-static int32_t *text_of(const search *s, int slot)
+static int is_encoder_decoder(const ph_model *m)
 {
-    return s->texts + (size_t)slot * (size_t)s->t->limit;
+    return m->config.arch == PH_ARCH_ENCODER_DECODER;
 }
 
-static double log_sum_exp(const float *logits, int vocab)
+/* What the decoder is fed before it generates: the prompt, or a start mark. */
+static int input_count(const generate_loop *g, const ph_generated *t)
 {
-    double max = logits[0], sum = 0;
-    for (int v = 1; v < vocab; v++) max = logits[v] > max ? logits[v] : max;
-    for (int v = 0; v < vocab; v++) sum += exp(logits[v] - max);
-    return max + log(sum);
+    return is_encoder_decoder(g->m) ? 1 : t->prompt_count;
 }
 
-/* A text of `length` tokens is finished; its score per token decides. */
-static void finish(search *s, int slot, int length, double score_per_token)
+static int32_t token_at(const generate_loop *g, const ph_generated *t, int i)
 {
-    if (score_per_token <= s->best) return;
-    s->best = score_per_token;
-    s->t->count = length;
-    memcpy(s->t->out, text_of(s, slot), (size_t)length * sizeof(int32_t));
+    int input = input_count(g, t);
+    if (i >= input) return t->tokens[i - input];
+    return is_encoder_decoder(g->m) ? g->m->marks.start : t->prompt[i];
 }
 
-/* Keeps the list of the best continuations sorted. */
-static void insert(search *s, hypothesis h)
+/* Texts take the slots that are free. */
+static ph_status begin_texts(generate_loop *g)
 {
-    int at = s->beams - 1;
-    if (h.score <= s->next[at].score) return;
-    for (; at > 0 && s->next[at - 1].score < h.score; at--) s->next[at] = s->next[at - 1];
-    s->next[at] = h;
-}
-
-/* The best continuation of a text keeps its slot, the others take those of texts that
-   nothing continues: so few caches are copied. */
-static void assign_slots(search *s, int length)
-{
-    int unused = 0;
-    for (int i = 0; i < s->beams; i++) s->from[i] = -1;
-    for (int b = 0; b < s->beams; b++) {
-        hypothesis *h = &s->next[b];
-        h->slot = s->from[h->from] < 0 ? h->from : -1;
-        if (h->slot >= 0) s->from[h->slot] = h->from;
-    }
-    for (int b = 0; b < s->beams; b++) {
-        hypothesis *h = &s->next[b];
-        if (h->slot < 0) {
-            while (s->from[unused] >= 0) unused++;
-            h->slot = unused, s->from[unused] = h->from;
-            memcpy(text_of(s, unused), text_of(s, h->from),
-                   (size_t)length * sizeof(int32_t));
+    int total = 0, both = is_encoder_decoder(g->m);
+    g->offsets[0] = 0;
+    for (int s = 0; s < g->slots; s++) {
+        if (g->text_of[s] < 0 && g->next < g->count) {
+            const ph_generated *t = &g->texts[g->next];
+            g->text_of[s] = g->next++;
+            if (both)
+                memcpy(g->source + total, t->prompt,
+                       (size_t)t->prompt_count * sizeof *g->source);
+            total += both ? t->prompt_count : 0;
         }
-        text_of(s, h->slot)[length] = s->tokens[h->slot] = h->token;
+        g->offsets[s + 1] = total;
     }
+    return total ? ph_decoder_read(g->decoder, g->source, g->offsets) : PH_OK;
 }
 
-/* One token more for every live hypothesis of `length` tokens. */
-static void advance(search *s, const float *logits, int length)
+/* The tokens of this round: one for a text that is generated, more of a prompt. */
+static int list_tokens(generate_loop *g)
 {
-    int vocab = s->t->m->config.vocab;
-    for (int b = 0; b < s->beams; b++) s->next[b] = (hypothesis){.score = -INFINITY};
-    for (int b = 0; b < s->beams && s->live[b].score > -INFINITY; b++) {
-        const hypothesis *h = &s->live[b];
-        const float *row = logits + (size_t)h->slot * (size_t)vocab;
-        double base = h->score - log_sum_exp(row, vocab);
-        for (int v = 0; v < vocab; v++) {
-            if (ph_is_end(s->t->m, v))
-                finish(s, h->slot, length, (base + row[v]) / (length + 1));
-            else if (ph_is_generated(s->t->m, v))
-                insert(s, (hypothesis){base + row[v], h->slot, v, 0});
-        }
+    int at = 0, chunk = CHUNK, ready = 0;
+    g->offsets[0] = 0;
+    for (int s = 0; s < g->slots; s++) {
+        ph_generated *t = g->text_of[s] < 0 ? NULL : &g->texts[g->text_of[s]];
+        int known = t ? input_count(g, t) + t->count : 0;
+        int more = t ? known - t->fed : 0;
+        if (more > 1) more = ph_min(more, chunk), chunk -= more;
+        for (int i = 0; i < more; i++) g->tokens[at++] = token_at(g, t, t->fed + i);
+        g->offsets[s + 1] = at;
+        if (more) t->fed += more;
+        if (more && t->fed == known) g->ready[ready++] = s;
     }
-    assign_slots(s, length);
-    hypothesis *list = s->live;
-    s->live = s->next, s->next = list;
+    return ready;
 }
 
-/* Each token lowers the sum of a hypothesis, but the score per token gains by a larger
-   count: at best the text grows to the limit with tokens that are certain. */
-static int can_improve(const search *s)
+ph_status ph_generated_add(const ph_model *m, ph_generated *t, int32_t token)
 {
-    return s->live[0].score / s->t->limit > s->best;
-}
-
-static ph_status search_loop(search *s)
-{
-    const float *logits = NULL;
-    int length = 0, limit = s->t->limit;
-    s->best = -INFINITY;
-    for (int b = 0; b < s->beams; b++) {
-        s->live[b] = (hypothesis){.score = b ? -INFINITY : 0, .slot = b};
-        s->tokens[b] = s->t->m->marks.start;
+    if (t->count == t->capacity) {
+        int capacity = ph_min(2 * t->capacity + 64, t->limit);
+        int32_t *more = ph_ctx_alloc(m->ctx, (size_t)capacity * sizeof *more);
+        if (!more) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for tokens");
+        if (t->count) memcpy(more, t->tokens, (size_t)t->count * sizeof *more);
+        ph_ctx_release(m->ctx, t->tokens);
+        t->tokens = more, t->capacity = capacity;
     }
-    while (length < limit && can_improve(s)) {
-        if (length) PH_TRY(ph_decoder_reorder(s->decoder, s->from));
-        PH_TRY(ph_decoder_feed(s->decoder, s->tokens, 1, &logits));
-        advance(s, logits, length++);
-    }
-    if (length == limit) finish(s, s->live[0].slot, length, s->live[0].score / length);
+    t->tokens[t->count++] = token;
     return PH_OK;
 }
 
-static ph_status run_search(generate_task *t)
+/* One token more of the text in a slot, which may be its last. */
+static ph_status add_token(generate_loop *g, int slot, const float *logits)
 {
-    search s = {.t = t, .beams = t->how->beams};
-    size_t beams = (size_t)s.beams, limit = (size_t)t->limit;
-    void *memory = NULL;
-    size_t bytes = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        ph_arena arena = ph_arena_of(memory, bytes);
-        s.live = ph_arena_take(&arena, beams * sizeof *s.live);
-        s.next = ph_arena_take(&arena, beams * sizeof *s.next);
-        s.texts = ph_arena_take(&arena, beams * limit * sizeof(int32_t));
-        s.from = ph_arena_take(&arena, beams * sizeof *s.from);
-        s.tokens = ph_arena_take(&arena, beams * sizeof *s.tokens);
-        bytes = arena.used;
-        if (pass == 0) memory = ph_ctx_alloc(t->m->ctx, bytes);
-        if (!memory)
-            return ph_fail(t->m->ctx, PH_OUT_OF_MEMORY, "no memory for a beam search");
+    int text = g->text_of[slot];
+    ph_generated *t = &g->texts[text];
+    int token = g->how->temperature > 0 ? sample(g->m, logits, g->how, g->candidates, t)
+                                        : argmax(g->m, logits);
+    int ends = ph_is_end(g->m, token);
+    if (!ends) {
+        PH_TRY(ph_generated_add(g->m, t, token));
+        ends = t->count == t->limit;
+        if (g->hook && g->hook(g->user, text)) ends = 1;
     }
-    ph_status status = ph_decoder_create(&s.decoder, t->m, s.beams, capacity_of(t),
-                                         t->prompt, t->prompt_count);
-    if (status == PH_OK) status = search_loop(&s);
-    ph_decoder_free(s.decoder);
-    ph_ctx_release(t->m->ctx, memory);
+    if (!ends) return PH_OK;
+    ph_decoder_end(g->decoder, slot);
+    g->text_of[slot] = -1;
+    return PH_OK;
+}
+
+static ph_status run_round(generate_loop *g)
+{
+    const float *logits;
+    size_t vocab = (size_t)g->m->config.vocab;
+    PH_TRY(begin_texts(g));
+    int ready = list_tokens(g);
+    PH_TRY(ph_decoder_feed(g->decoder, g->tokens, g->offsets));
+    if (!ready) return PH_OK;
+    PH_TRY(ph_decoder_logits(g->decoder, g->ready, ready, &logits));
+    for (int i = 0; i < ready; i++)
+        PH_TRY(add_token(g, g->ready[i], logits + (size_t)i * vocab));
+    return PH_OK;
+}
+
+static int is_busy(const generate_loop *g)
+{
+    int busy = g->next < g->count;
+    for (int s = 0; s < g->slots; s++) busy |= g->text_of[s] >= 0;
+    return busy;
+}
+
+/* ---- all texts --------------------------------------------------------------------- */
+
+static void layout(generate_loop *g, int longest, ph_arena *arena)
+{
+    size_t slots = (size_t)g->slots, source = slots * (size_t)longest;
+    size_t vocab = g->how->temperature > 0 ? (size_t)g->m->config.vocab : 0;
+    g->text_of = ph_arena_take(arena, slots * sizeof *g->text_of);
+    g->ready = ph_arena_take(arena, slots * sizeof *g->ready);
+    g->tokens = ph_arena_take(arena, (slots + CHUNK) * sizeof *g->tokens);
+    g->offsets = ph_arena_take(arena, (slots + 1) * sizeof *g->offsets);
+    g->source = ph_arena_take(arena, source * sizeof *g->source);
+    g->candidates = ph_arena_take(arena, vocab * sizeof *g->candidates);
+}
+
+static ph_status run_loop(generate_loop *g)
+{
+    int longest = 0, capacity = 0, both = is_encoder_decoder(g->m);
+    for (int i = 0; i < g->count; i++) {
+        const ph_generated *t = &g->texts[i];
+        longest = ph_max(longest, t->prompt_count);
+        capacity = ph_max(capacity, input_count(g, t) + t->limit);
+    }
+    ph_arena count = {0};
+    layout(g, both ? longest : 0, &count);
+    void *memory = ph_ctx_alloc(g->m->ctx, count.used);
+    if (!memory)
+        return ph_fail(g->m->ctx, PH_OUT_OF_MEMORY, "no memory to generate text");
+    ph_arena arena = ph_arena_of(memory, count.used);
+    layout(g, both ? longest : 0, &arena);
+    for (int s = 0; s < g->slots; s++) g->text_of[s] = -1;
+    ph_decoder_shape shape = {.texts = g->slots,
+                              .capacity = capacity,
+                              .source_len = both ? longest : 0,
+                              .one_source = both && g->slots == 1,
+                              .kv_dtype = g->how->kv_dtype};
+    ph_status status = ph_decoder_create(&g->decoder, g->m, &shape);
+    while (status == PH_OK && is_busy(g)) status = run_round(g);
+    ph_decoder_free(g->decoder);
+    ph_ctx_release(g->m->ctx, memory);
     return status;
+}
+
+typedef struct shifted_hook {
+    ph_generated_hook *hook;
+    void *user;
+    int first;
+} shifted_hook;
+
+static int call_shifted(void *user, int text)
+{
+    const shifted_hook *s = user;
+    return s->hook ? s->hook(s->user, s->first + text) : 0;
+}
+
+/* Texts one by one: with beams, and where cross-attention reads the encoder's output
+   itself, only the texts of one source are decoded together. */
+static ph_status run_apart(generate_loop *g)
+{
+    for (int i = 0; i < g->count; i++) {
+        shifted_hook shifted = {g->hook, g->user, i};
+        generate_loop one = *g;
+        one.texts = &g->texts[i], one.count = 1, one.slots = 1;
+        one.hook = call_shifted, one.user = &shifted;
+        PH_TRY(g->how->beams > 1 ? ph_generate_beams(g->m, g->how, &g->texts[i])
+                                 : run_loop(&one));
+    }
+    return PH_OK;
+}
+
+ph_status ph_generate_all(const ph_model *m, const ph_generation *how,
+                          ph_generated *texts, int count, ph_generated_hook *hook,
+                          void *user)
+{
+    generate_loop g = {.m = m,
+                       .how = how,
+                       .texts = texts,
+                       .count = count,
+                       .hook = hook,
+                       .user = user,
+                       .slots = ph_min(count, how->batch ? how->batch : SLOTS)};
+    if (how->beams > 1 || ph_kv_reads_memory(m)) return run_apart(&g);
+    return count ? run_loop(&g) : PH_OK;
 }
 
 ph_status ph_generate_tokens(const ph_model *m, const ph_generation *how,
                              const int32_t *prompt, int prompt_count, int32_t *out,
                              int limit, int *count)
 {
-    generate_task t = {
-        .m = m, .how = how, .prompt = prompt, .prompt_count = prompt_count};
-    t.out = out, t.limit = limit;
-    if (how->temperature > 0) {
-        t.candidates =
-            ph_ctx_alloc(m->ctx, (size_t)m->config.vocab * sizeof *t.candidates);
-        if (!t.candidates)
-            return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for sampling");
-    }
-    ph_status status = how->beams > 1 ? run_search(&t) : run_single(&t);
-    ph_ctx_release(m->ctx, t.candidates);
-    *count = t.count;
+    ph_generated text = {.prompt = prompt, .prompt_count = prompt_count, .limit = limit};
+    ph_status status = ph_generate_all(m, how, &text, 1, NULL, NULL);
+    *count = text.count;
+    if (text.count) memcpy(out, text.tokens, (size_t)text.count * sizeof *out);
+    ph_ctx_release(m->ctx, text.tokens);
     return status;
-}
-
-/* ---- the call ---------------------------------------------------------------------- */
-
-static ph_status check(const ph_model *m, const ph_generation *how)
-{
-    if (m->output < 0)
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
-    if (how->beams > 1 && m->config.arch != PH_ARCH_ENCODER_DECODER)
-        return ph_fail(m->ctx, PH_UNSUPPORTED,
-                       "only an encoder-decoder searches with beams");
-    if (how->beams < 0 || how->beams > 256 || how->max_tokens < 0 || how->top_k < 0 ||
-        !(how->temperature >= 0) || !(how->top_p >= 0 && how->top_p <= 1))
-        return ph_fail(m->ctx, PH_BAD_ARGUMENT,
-                       "max_tokens, temperature, top_k, top_p or beams is out of range");
-    return PH_OK;
-}
-
-/* Splits the text into tokens. A prompt that is continued leaves a position free. */
-static ph_status read_prompt(const ph_model *m, const char *text, ph_word *words,
-                             int32_t *prompt, int *count)
-{
-    int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER;
-    int longest = both ? max_len : max_len - 1;
-    PH_TRY(ph_model_split(m, text, words, max_len, count));
-    if (*count < 1 || *count > longest)
-        return ph_fail(m->ctx, PH_BAD_SHAPE, "the text has %d tokens, expected 1 to %d",
-                       *count, longest);
-    for (int i = 0; i < *count; i++) prompt[i] = words[i].token;
-    return PH_OK;
-}
-
-static ph_status run(const ph_model *m, const char *text, const ph_generation *how,
-                     char *out, size_t size, int *length, ph_workspace memory)
-{
-    int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER,
-        prompt_count;
-    int count;
-    ph_arena arena = ph_arena_of(memory.data, memory.size);
-    ph_word *words = ph_arena_take(&arena, (size_t)max_len * sizeof *words);
-    int32_t *prompt = ph_arena_take(&arena, (size_t)max_len * sizeof *prompt);
-    int32_t *tokens = ph_arena_take(&arena, (size_t)max_len * sizeof *tokens);
-    PH_TRY(read_prompt(m, text, words, prompt, &prompt_count));
-    int limit = both ? max_len - 1 : max_len - prompt_count;
-    if (how->max_tokens) limit = ph_min(limit, how->max_tokens);
-    PH_TRY(ph_generate_tokens(m, how, prompt, prompt_count, tokens, limit, &count));
-    ph_token_list before = {prompt, both ? 0 : prompt_count};
-    return ph_tokens_print(m, before, (ph_token_list){tokens, count}, out, size, length);
-}
-
-static ph_status generate(const ph_model *m, const char *text, const ph_generation *how,
-                          char *out, size_t size, int *length)
-{
-    const ph_generation greedy = {0};
-    if (!text || (!out && size))
-        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
-    if (!how) how = &greedy;
-    PH_TRY(check(m, how));
-    size_t max_len = (size_t)m->config.max_len;
-    size_t bytes = max_len * (sizeof(ph_word) + 2 * sizeof(int32_t)) + 3 * PH_ALIGN;
-    ph_workspace memory = {ph_ctx_alloc(m->ctx, bytes), bytes};
-    if (!memory.data) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory to generate");
-    ph_status status = run(m, text, how, out, size, length, memory);
-    ph_ctx_release(m->ctx, memory.data);
-    return status;
-}
-
-ph_status ph_generate(const ph_model *m, const char *text, const ph_generation *how,
-                      char *out, size_t size, int *length)
-{
-    if (!m) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(m->ctx, generate(m, text, how, out, size, length));
 }

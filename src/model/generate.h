@@ -1,32 +1,73 @@
 /*
- * generate.h - decoding with caches, and text from it.
+ * generate.h - decoding with caches, and tokens from it.
  */
 #ifndef PH_MODEL_GENERATE_H
 #define PH_MODEL_GENERATE_H
 
 #include "model/pass.h"
 
+/* ---- decoder.c --------------------------------------------------------------------- */
+
+/* Texts that are decoded side by side, each at its own pace. */
 typedef struct ph_decoder ph_decoder;
 
-/* A decoder for a batch of `beams` texts of up to `capacity` tokens (0: max_len), which
-   its caches have memory for; those of an encoder-decoder all belong to one source, which
-   is encoded here. */
-ph_status ph_decoder_create(ph_decoder **out, const ph_model *model, int beams,
-                            int capacity, const int32_t *source, int source_len);
+ph_status ph_decoder_create(ph_decoder **out, const ph_model *model,
+                            const ph_decoder_shape *shape);
 void ph_decoder_free(ph_decoder *decoder);
 
-/* Feeds `count` more tokens to each text, (beams, count); *logits (beams, vocab) of what
-   follows the last of them, valid until the next call. */
-ph_status ph_decoder_feed(ph_decoder *decoder, const int32_t *tokens, int count,
-                          const float **logits);
+/* Encoder-decoder: the sources of texts that begin, text b has tokens [offsets[b],
+   offsets[b + 1]); one that has none keeps its source. With one_source a single one. */
+ph_status ph_decoder_read(ph_decoder *decoder, const int32_t *tokens,
+                          const int32_t *offsets);
+
+/* Feeds tokens [offsets[b], offsets[b + 1]) to text b. */
+ph_status ph_decoder_feed(ph_decoder *decoder, const int32_t *tokens,
+                          const int32_t *offsets);
+
+/* *logits: (count, vocab) of what follows the last token of each of these texts, all of
+   which the last call fed; valid until the next call. */
+ph_status ph_decoder_logits(ph_decoder *decoder, const int *texts, int count,
+                            const float **logits);
+
+/* A text ends, and another one may begin in its place. */
+void ph_decoder_end(ph_decoder *decoder, int text);
 
 /* Text b continues what text from[b] was. */
 ph_status ph_decoder_reorder(ph_decoder *decoder, const int *from);
 
-/* Continues the prompt, or answers it (encoder-decoder), as `how` says: up to `limit`
-   tokens without the end mark. */
+size_t ph_decoder_bytes(const ph_decoder *decoder); /* of its caches */
+
+/* ---- generate.c -------------------------------------------------------------------- */
+
+/* One text that is generated. */
+typedef struct ph_generated {
+    const int32_t *prompt; /* that it continues, or answers (encoder-decoder) */
+    int prompt_count;
+    int limit;       /* most tokens, without the end mark */
+    uint64_t number; /* of its random numbers */
+    int32_t *tokens; /* allocated here, freed by the caller */
+    int count, capacity;
+    int fed; /* tokens that the decoder has seen */
+} ph_generated;
+
+/* Called with each token that is added to a text; 1: the text ends here. */
+typedef int ph_generated_hook(void *user, int text);
+
+ph_status ph_generate_all(const ph_model *model, const ph_generation *how,
+                          ph_generated *texts, int count, ph_generated_hook *hook,
+                          void *user);
+
+/* One token more of a text. */
+ph_status ph_generated_add(const ph_model *model, ph_generated *text, int32_t token);
+
+/* The likeliest tokens for one prompt, up to `limit`; without the end mark. */
 ph_status ph_generate_tokens(const ph_model *model, const ph_generation *how,
                              const int32_t *prompt, int prompt_count, int32_t *out,
                              int limit, int *count);
+
+/* ---- beams.c ----------------------------------------------------------------------- */
+
+ph_status ph_generate_beams(const ph_model *model, const ph_generation *how,
+                            ph_generated *text);
 
 #endif

@@ -13,6 +13,8 @@
  *                  residual.c (embeddings, residual connections, norms, dropout),
  *                  attend.c, feed.c, buckets.c, products.c; what an encoder ends in:
  *                  links.c, masked.c, pooled.c
+ *     kv_cache.c   keys and values of texts that are decoded, in pages
+ *     decoder.c, generate.c, beams.c, generate_text.c  decoding: tokens, then text
  *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H

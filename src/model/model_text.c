@@ -81,62 +81,76 @@ const char *ph_model_token(const ph_model *m, int token)
                                                                  : "";
 }
 
-typedef struct text_sink {
-    char *out;
-    size_t size, used;
-} text_sink;
-
-static void sink_text(text_sink *s, const char *text, size_t length)
+static ph_status append(ph_text *t, const char *text, size_t length)
 {
-    for (size_t i = 0; i < length; i++, s->used++)
-        if (s->used + 1 < s->size) s->out[s->used] = text[i];
+    ph_ctx *ctx = t->model->ctx;
+    if (t->length + length >= t->capacity) {
+        size_t capacity = 2 * (t->length + length) + 64;
+        char *data = ph_ctx_alloc(ctx, capacity);
+        if (!data) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for text");
+        if (t->length) memcpy(data, t->data, t->length);
+        ph_ctx_release(ctx, t->data);
+        t->data = data, t->capacity = capacity;
+    }
+    memcpy(t->data + t->length, text, length);
+    t->length += length;
+    t->data[t->length] = 0;
+    return PH_OK;
 }
 
-static ph_status detokenize(const ph_model *m, ph_token_list before, ph_token_list list,
-                            text_sink *s)
+static ph_status fail(const ph_text *t, ph_status status)
 {
-    char error[512] = "";
-    ph_io io = {.error = error, .error_size = sizeof error};
-    ph_detokenizer *d;
-    const char *text = "";
-    size_t length = 0;
-    ph_status status = ph_detokenizer_create(&d, m->tokenizer, 1, &io);
+    return status == PH_OK ? PH_OK : ph_fail(t->model->ctx, status, "%s", t->error);
+}
+
+ph_status ph_text_begin(ph_text *t, const ph_model *m, ph_token_list before)
+{
+    const char *text;
+    size_t length;
+    *t = (ph_text){.model = m};
+    t->io = (ph_io){.error = t->error, .error_size = sizeof t->error};
+    PH_TRY(append(t, "", 0));
+    if (!m->tokenizer) return PH_OK;
+    ph_status status = ph_detokenizer_create(&t->detokenizer, m->tokenizer, 1, &t->io);
     for (int i = 0; status == PH_OK && i < before.count; i++)
-        status = ph_detokenize(d, before.tokens[i], &text, &length);
-    for (int i = 0; status == PH_OK && i < list.count; i++) {
-        status = ph_detokenize(d, list.tokens[i], &text, &length);
-        if (status == PH_OK) sink_text(s, text, length);
-    }
-    if (status == PH_OK) status = ph_detokenize_end(d, &text, &length);
-    if (status == PH_OK) sink_text(s, text, length);
-    ph_detokenizer_free(d);
-    return status == PH_OK ? PH_OK : ph_fail(m->ctx, status, "%s", error);
+        status = ph_detokenize(t->detokenizer, before.tokens[i], &text, &length);
+    return fail(t, status);
 }
 
-/* Words with blanks between. */
-static void join_words(const ph_model *m, ph_token_list list, text_sink *s)
+/* Words have blanks between. */
+static ph_status add_word(ph_text *t, int token)
 {
-    for (int i = 0; i < list.count; i++) {
-        const char *text = ph_model_token(m, list.tokens[i]);
-        char byte[2] = {(char)(list.tokens[i] - PH_TOKEN_FIRST), 0};
-        if (m->vocab.split == PH_SPLIT_BYTES) text = byte;
-        if (m->vocab.split == PH_SPLIT_WORDS && i) sink_text(s, " ", 1);
-        sink_text(s, text, strlen(text));
-    }
+    const ph_model *m = t->model;
+    const char *word = ph_model_token(m, token);
+    char byte[2] = {(char)(token - PH_TOKEN_FIRST), 0};
+    if (m->vocab.split == PH_SPLIT_BYTES) word = byte;
+    if (m->vocab.split == PH_SPLIT_WORDS && t->words++) PH_TRY(append(t, " ", 1));
+    return append(t, word, strlen(word));
 }
 
-ph_status ph_tokens_print(const ph_model *m, ph_token_list before, ph_token_list list,
-                          char *out, size_t size, int *length)
+ph_status ph_text_add(ph_text *t, int token)
 {
-    text_sink s = {out, size, 0};
-    ph_status status = PH_OK;
-    if (m->tokenizer)
-        status = detokenize(m, before, list, &s);
-    else
-        join_words(m, list, &s);
-    if (size) out[s.used < size ? s.used : size - 1] = 0;
-    if (length) *length = (int)s.used;
-    return status;
+    const char *text;
+    size_t length;
+    if (!t->detokenizer) return add_word(t, token);
+    PH_TRY(fail(t, ph_detokenize(t->detokenizer, token, &text, &length)));
+    return append(t, text, length);
+}
+
+ph_status ph_text_end(ph_text *t)
+{
+    const char *text;
+    size_t length;
+    if (!t->detokenizer) return PH_OK;
+    PH_TRY(fail(t, ph_detokenize_end(t->detokenizer, &text, &length)));
+    return append(t, text, length);
+}
+
+void ph_text_free(ph_text *t)
+{
+    ph_detokenizer_free(t->detokenizer);
+    if (t->model) ph_ctx_release(t->model->ctx, t->data);
+    *t = (ph_text){0};
 }
 
 /* ---- the tokenizer of a GGUF file -------------------------------------------------- */

@@ -8,15 +8,28 @@
 
 struct ph_checkpoint;
 
-/* Tokens that continue `before` as text, like snprintf; its full length in *length, which
-   may be NULL. What comes before decides whether a word begins with a blank. */
 typedef struct ph_token_list {
     const int32_t *tokens;
     int count;
 } ph_token_list;
 
-ph_status ph_tokens_print(const ph_model *m, ph_token_list before, ph_token_list list,
-                          char *out, size_t size, int *length);
+/* Tokens that become text one by one. */
+typedef struct ph_text {
+    const ph_model *model;
+    ph_detokenizer *detokenizer; /* NULL: the model has a vocabulary of its own */
+    ph_io io;
+    char error[512];
+    int words;  /* so far */
+    char *data; /* the text so far, of whole characters, with a NUL behind it */
+    size_t length, capacity;
+} ph_text;
+
+/* An empty text; what comes before decides whether a word begins with a blank. The others
+   append the text of a token, and what was held back for a character to be complete. */
+ph_status ph_text_begin(ph_text *t, const ph_model *m, ph_token_list before);
+ph_status ph_text_add(ph_text *t, int token);
+ph_status ph_text_end(ph_text *t);
+void ph_text_free(ph_text *t);
 
 /* Tokenizer and marks of a checkpoint at path; a model may have no tokenizer. */
 ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const char *path);

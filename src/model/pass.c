@@ -96,13 +96,16 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 /* Number of positions that tokens may have. */
 static int longest(const ph_pass *p)
 {
-    return ph_max(ph_max(p->shape.source_len, p->shape.target_len), p->shape.capacity);
+    return ph_max(p->shape.source_len, p->shape.target_len);
 }
 
-/* Rows of the last stack that have logits. */
-static int logit_rows(const ph_pass *p)
+static void layout_logits(ph_pass *p, ph_arena *arena)
 {
-    return p->shape.last_logits ? p->shape.batch : p->stacks[p->stack_count - 1].rows;
+    const ph_config *c = &p->model->config;
+    size_t rows = (size_t)p->stacks[p->stack_count - 1].rows;
+    if (p->shape.kv) rows = (size_t)p->shape.batch;
+    p->logits = ph_arena_floats(arena, rows * (size_t)c->vocab);
+    if (p->shape.kv) p->chosen = ph_arena_floats(arena, rows * (size_t)c->model_dim);
 }
 
 /* Tokens of a stack, or texts: some may be empty. */
@@ -131,7 +134,7 @@ static void layout(ph_pass *p, ph_arena *arena)
     if (p->shape.backward) layout_gradients(p, arena, rows);
     if (p->shape.encoder_only) return;
     if (m->output >= 0)
-        p->logits = ph_arena_floats(arena, (size_t)logit_rows(p) * (size_t)c->vocab);
+        layout_logits(p, arena);
     if (m->links >= 0) ph_links_layout(p, arena);
     if (m->masked >= 0) ph_masked_layout(p, arena);
     if (c->pooling || c->classes) ph_pooled_layout(p, arena);
@@ -139,37 +142,41 @@ static void layout(ph_pass *p, ph_arena *arena)
 
 /* ---- making one -------------------------------------------------------------------- */
 
-/* Without caches texts are side by side, as many tokens as they have. */
-static void set_ragged(const ph_pass *p, const ph_pass_stack *stack, int cross,
-                       ph_attn *attn)
-{
-    if (p->shape.capacity) return;
-    attn->ragged = PH_RAGGED_ALL, attn->q_total = stack->rows;
-    attn->kv_total = cross ? p->stacks[0].rows : stack->rows;
-}
-
-/* Queries of all texts against the one set of keys the encoder gave. */
+/* Queries of all texts against cached keys and values of their sources. */
 static ph_status make_plan(ph_pass *p, const ph_layer_desc *d, ph_act *act)
 {
     ph_attn attn = d->attn;
     int heads = attn.k_heads ? attn.k_heads : attn.q_heads, dim = attn.qk_dim;
     int64_t q = (int64_t)attn.q_heads * dim, k = (int64_t)heads * dim;
-    attn.dropout = 0;
-    attn.q = attn.out = (ph_strides){attn.q_len * q, dim, q};
-    attn.k = attn.v = (ph_strides){0, dim, k};
+    attn.q = attn.out = (ph_strides){0, dim, q};
+    attn.k = attn.v = (ph_strides){attn.kv_len * k, dim, k};
+    if (p->shape.kv->shape.one_source) attn.k.batch = attn.v.batch = 0;
     return ph_plan_create(&act->plan, p->model->ctx, &attn);
+}
+
+static ph_status make_cached(ph_pass *p, const ph_pass_stack *stack,
+                             const ph_sublayer *sublayer, ph_act *act)
+{
+    ph_layer_desc d = ph_kv_layer(p->shape.kv, sublayer, stack->rows, stack->len);
+    if (ph_kv_is_plain_cross(sublayer, &d)) return make_plan(p, &d, act);
+    if (d.memory_dim && stack->rows != p->shape.batch * stack->len)
+        return ph_fail(p->model->ctx, PH_UNSUPPORTED,
+                       "texts have different numbers of tokens, expected the same with "
+                       "cross-attention %s",
+                       sublayer->variant);
+    return ph_layer_create(&act->layer, p->model->ctx, &d);
 }
 
 static ph_status make_layer(ph_pass *p, const ph_pass_stack *stack,
                             const ph_sublayer *sublayer, ph_act *act)
 {
-    int cross = sublayer->kind == PH_SUBLAYER_CROSS, capacity = p->shape.capacity;
-    int keys = cross ? p->stacks[0].len : capacity ? capacity : stack->len;
-    ph_layer_desc d =
-        ph_model_layer(p->model, stack->def, sublayer, p->shape.batch, stack->len, keys);
-    if (cross && capacity && !strcmp(d.attn.variant, "mha")) return make_plan(p, &d, act);
-    d.cache = capacity > 0;
-    set_ragged(p, stack, cross, &d.attn);
+    const ph_pass_stack *keys =
+        sublayer->kind == PH_SUBLAYER_CROSS ? &p->stacks[0] : stack;
+    if (p->shape.kv) return make_cached(p, stack, sublayer, act);
+    ph_layer_desc d = ph_model_layer(p->model, stack->def, sublayer, p->shape.batch,
+                                     stack->len, keys->len);
+    d.attn.ragged = PH_RAGGED_ALL;
+    d.attn.q_total = stack->rows, d.attn.kv_total = keys->rows;
     d.attn.backward = p->shape.backward;
     if (!p->shape.backward) d.attn.dropout = 0;
     d.concat = p->shape.open;
@@ -272,16 +279,17 @@ static ph_status begin(ph_pass *p)
         ph_pass_stack *stack = &p->stacks[i];
         size_t bytes = (size_t)m->stacks[i].count * sizeof *stack->acts;
         stack->def = &m->stacks[i];
+        if (i < p->first_stack) continue;
         stack->len = i ? p->shape.target_len : p->shape.source_len;
         stack->rows = p->shape.batch * stack->len;
-        if (i < p->first_stack) continue;
         stack->acts = ph_ctx_alloc(m->ctx, bytes);
         if (!stack->acts)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
         memset(stack->acts, 0, bytes);
     }
     PH_TRY(ph_model_sinusoids(m, longest(p), &p->sinusoids));
-    return build(p);
+    /* while decoding the first batch is smaller than the largest */
+    return p->shape.kv || p->shape.encoder_only ? PH_OK : build(p);
 }
 
 ph_status ph_pass_create(ph_pass **out, ph_model *m, const ph_pass_shape *shape)
@@ -292,7 +300,7 @@ ph_status ph_pass_create(ph_pass **out, ph_model *m, const ph_pass_shape *shape)
     if (!p) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a pass");
     *p = (ph_pass){.model = m, .shape = *shape, .stack_count = m->stack_count};
     if (shape->encoder_only) p->stack_count = 1;
-    if (shape->capacity) p->first_stack = p->stack_count - 1;
+    if (shape->kv) p->first_stack = p->stack_count - 1;
     ph_status status = begin(p);
     if (status == PH_OK)
         *out = p;
@@ -350,7 +358,7 @@ static void place(const ph_pass *p, ph_pass_stack *stack, const int32_t *offsets
 {
     stack->offsets = offsets ? offsets : stack->even;
     for (int b = 0; b < p->shape.batch; b++) {
-        int at = (p->past ? p->past[b] : 0) - stack->offsets[b];
+        int at = (p->shape.kv ? p->shape.kv->past[b] : 0) - stack->offsets[b];
         for (int r = stack->offsets[b]; r < stack->offsets[b + 1]; r++)
             stack->positions[r] = at + r;
     }
@@ -359,8 +367,9 @@ static void place(const ph_pass *p, ph_pass_stack *stack, const int32_t *offsets
 static ph_status set_batch(ph_pass *p, const ph_batch *batch)
 {
     const int32_t *offsets[2] = {batch->source_offsets, batch->target_offsets};
-    int changed = 0;
+    int changed = !p->memory || (p->shape.kv && p->shape.kv->pages != p->pages);
     p->batch = *batch;
+    if (p->shape.kv) p->pages = p->shape.kv->pages;
     for (int i = p->first_stack; i < p->stack_count; i++)
         PH_TRY(measure(p, &p->stacks[i], offsets[i], &changed));
     ph_status status = changed ? build(p) : PH_OK;
@@ -433,20 +442,30 @@ static const float *output_input(const ph_pass *p)
 }
 
 /* logits = x w^T + b, w (vocab, model_dim) */
-ph_status ph_pass_logits(ph_pass *p)
+static ph_status multiply_logits(ph_pass *p, const float *x, int rows)
 {
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[m->output];
-    int dim = w->dims[1], each = p->stacks[p->stack_count - 1].rows / logit_rows(p);
     ph_matrix matrix = ph_model_matrix(m, p->block, m->output);
-    if (p->masked) PH_TRY(ph_masked_forward(p));
-    const float *x = output_input(p);
     ph_gemm g =
-        ph_product_transposed(logit_rows(p), w->dims[0], dim, x, matrix, p->logits);
-    g.a = x + (size_t)(each - 1) * (size_t)dim;
-    g.a_row = (int64_t)each * dim;
+        ph_product_transposed(rows, w->dims[0], w->dims[1], x, matrix, p->logits);
     if (m->output_bias >= 0) g.bias = p->block + m->params[m->output_bias].at;
     return ph_model_multiply(m, &g, 1);
+}
+
+ph_status ph_pass_logits(ph_pass *p)
+{
+    if (p->masked) PH_TRY(ph_masked_forward(p));
+    return multiply_logits(p, output_input(p), p->stacks[p->stack_count - 1].rows);
+}
+
+ph_status ph_pass_logits_of(ph_pass *p, const int32_t *rows, int count)
+{
+    size_t dim = (size_t)p->model->config.model_dim;
+    for (int i = 0; i < count; i++)
+        memcpy(p->chosen + (size_t)i * dim, ph_pass_output(p) + (size_t)rows[i] * dim,
+               dim * sizeof(float));
+    return multiply_logits(p, p->chosen, count);
 }
 
 typedef struct loss_job {

@@ -16,7 +16,7 @@
 #ifndef PH_MODEL_PASS_H
 #define PH_MODEL_PASS_H
 
-#include "model/model.h"
+#include "model/kv_cache.h"
 
 typedef struct ph_pass ph_pass;
 
@@ -40,24 +40,8 @@ typedef struct ph_pass_shape {
     int backward;                      /* 1: training, with dropout; 0: neither */
     int open;                          /* 1: heads are shown to `see` before wo */
     int encoder_only;                  /* BOTH: 1: nothing but the encoder */
-    int capacity;    /* > 0: the decoder alone, with caches for so many tokens */
-    int last_logits; /* 1: logits of the last token of each text only */
+    const ph_kv_cache *kv;             /* the decoder alone, with these caches; or NULL */
 } ph_pass_shape;
-
-/* What an attention site caches of earlier tokens or of the encoder's output, with the
-   sizes of ph_layer_cache; where cross-attention is plain, k and v are (source_len,
-   k_heads, head_dim) for all texts. */
-typedef struct ph_cache {
-    float *k, *v, *extra;
-    ph_layer_caches bytes; /* of each */
-} ph_cache;
-
-static inline void ph_cache_give(const ph_cache *cache, ph_layer_args *args)
-{
-    args->k_cache = cache->k, args->k_cache_size = cache->bytes.k;
-    args->v_cache = cache->v, args->v_cache_size = cache->bytes.v;
-    args->extra_cache = cache->extra, args->extra_cache_size = cache->bytes.extra;
-}
 
 /* What one residual connection saves. */
 typedef struct ph_residual {
@@ -106,10 +90,9 @@ struct ph_pass {
     float *balance_loss;          /* (sites) as the last forward pass left it */
     int first_stack, stack_count; /* stacks [first_stack, stack_count) run */
     ph_pass_stack stacks[2];
-    const ph_cache *caches; /* (sites) with capacity */
-    const int32_t *past;    /* (batch) tokens in the caches */
-    const float *encoded;   /* with capacity: the encoder's output for every text; NULL:
-                               the caches have what is needed of it */
+    const float *encoded;   /* with caches: the encoder's output for every text; NULL: the
+                               caches have what is needed of it */
+    int pages;              /* of the caches that the layers are made for */
     const float *sinusoids; /* (positions, model_dim), of the model; or NULL */
     float *slopes;          /* (heads) ALiBi */
 
@@ -123,7 +106,8 @@ struct ph_pass {
     float *lanes;                  /* (threads, model_dim) */
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
     float *row_loss;               /* (rows) */
-    float *logits;                 /* (rows, vocab); last_logits: (batch, vocab) */
+    float *logits;                 /* (rows, vocab); with caches: (batch, vocab) */
+    float *chosen; /* with caches: (batch, model_dim) rows that have logits */
     struct ph_links *links;        /* what an encoder ends in, or NULL */
     struct ph_masked *masked;
     struct ph_pooled *pooled;
@@ -141,8 +125,9 @@ void ph_pass_free(ph_pass *pass);
 /* Everything up to the output of the last stack. seed: of dropout. */
 ph_status ph_pass_forward(ph_pass *pass, const ph_batch *batch, uint64_t seed);
 
-/* Logits (decoders) of the last stack's output. */
+/* Logits (decoders) of the last stack's output; with caches of these rows only. */
 ph_status ph_pass_logits(ph_pass *pass);
+ph_status ph_pass_logits_of(ph_pass *pass, const int32_t *rows, int count);
 
 /* Sum of the losses of all counted rows; with backward also the gradient of `scale` times
    it with respect to the last stack's output. smoothing: of labels. */

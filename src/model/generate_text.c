@@ -1,0 +1,276 @@
+/*
+ * generate_text.c - text from a model: prompts become tokens, tokens become text, which
+ * ends before a stop text and is shown piece by piece.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/reserved.h"
+#include "model/generate.h"
+#include "model/model_text.h"
+
+/* One prompt and its text. */
+typedef struct prompt_job {
+    ph_text text;
+    size_t shown; /* bytes of it that `each` has seen */
+    int stopped;  /* 1: it ends before a stop text */
+} prompt_job;
+
+typedef struct prompts_job {
+    const ph_model *m;
+    const ph_generation *how;
+    ph_prompt *prompts;
+    ph_generated *texts;
+    prompt_job *jobs;
+    int count;
+    ph_status status;
+} prompts_job;
+
+/* ---- stop texts -------------------------------------------------------------------- */
+
+static size_t longest_stop(const ph_generation *how)
+{
+    size_t most = 0;
+    for (int i = 0; i < how->stop_count; i++) {
+        size_t length = strlen(how->stop[i]);
+        if (length > most) most = length;
+    }
+    return most;
+}
+
+/* Cuts the text before the first stop text that ends in its last bytes, from `from`. */
+static void cut_at_stop(const ph_generation *how, prompt_job *j, size_t from)
+{
+    size_t back = longest_stop(how), start = from < back ? 0 : from - back;
+    const char *first = NULL;
+    for (int i = 0; i < how->stop_count; i++) {
+        const char *found = strstr(j->text.data + start, how->stop[i]);
+        if (found && (!first || found < first)) first = found;
+    }
+    if (!first) return;
+    j->stopped = 1;
+    j->text.length = (size_t)(first - j->text.data);
+    j->text.data[j->text.length] = 0;
+}
+
+/* Bytes at the end that may be the beginning of a stop text. */
+static size_t held_back(const ph_generation *how, const ph_text *t)
+{
+    size_t most = 0;
+    for (int i = 0; i < how->stop_count; i++) {
+        size_t length = strlen(how->stop[i]) - 1;
+        if (length > t->length) length = t->length;
+        while (length > most &&
+               memcmp(t->data + t->length - length, how->stop[i], length))
+            length--;
+        if (length > most) most = length;
+    }
+    return most;
+}
+
+/* ---- one token more ---------------------------------------------------------------- */
+
+static void show(const prompts_job *g, int index, int all)
+{
+    prompt_job *j = &g->jobs[index];
+    size_t end = j->text.length - (all ? 0 : held_back(g->how, &j->text));
+    if (!g->how->each || end <= j->shown) return;
+    char after = j->text.data[end];
+    j->text.data[end] = 0;
+    g->how->each(g->how->user, index, j->text.data + j->shown);
+    j->text.data[end] = after;
+    j->shown = end;
+}
+
+static ph_token_list before(const prompts_job *g, int index)
+{
+    int continues = g->m->config.arch == PH_ARCH_DECODER;
+    const ph_generated *t = &g->texts[index];
+    return (ph_token_list){t->prompt, continues ? t->prompt_count : 0};
+}
+
+static int add_token(void *user, int index)
+{
+    prompts_job *g = user;
+    const ph_generated *t = &g->texts[index];
+    prompt_job *j = &g->jobs[index];
+    if (g->status != PH_OK) return 1;
+    if (!j->text.model) g->status = ph_text_begin(&j->text, g->m, before(g, index));
+    size_t from = j->text.length;
+    if (g->status == PH_OK) g->status = ph_text_add(&j->text, t->tokens[t->count - 1]);
+    if (g->status != PH_OK) return 1;
+    cut_at_stop(g->how, j, from);
+    show(g, index, j->stopped);
+    return j->stopped;
+}
+
+/* ---- results ----------------------------------------------------------------------- */
+
+/* Beams come here with their tokens only. */
+static ph_status finish_text(prompts_job *g, int index)
+{
+    prompt_job *j = &g->jobs[index];
+    const ph_generated *t = &g->texts[index];
+    if (!j->text.model) PH_TRY(ph_text_begin(&j->text, g->m, before(g, index)));
+    for (int i = 0; g->how->beams > 1 && i < t->count; i++)
+        PH_TRY(ph_text_add(&j->text, t->tokens[i]));
+    size_t from = g->how->beams > 1 ? 0 : j->text.length;
+    if (j->stopped) return PH_OK;
+    PH_TRY(ph_text_end(&j->text));
+    cut_at_stop(g->how, j, from);
+    return PH_OK;
+}
+
+static void give_text(const prompts_job *g, int index)
+{
+    ph_prompt *p = &g->prompts[index];
+    const ph_text *t = &g->jobs[index].text;
+    p->length = (int)t->length;
+    p->tokens = g->texts[index].count;
+    if (!p->size) return;
+    size_t bytes = t->length < p->size ? t->length : p->size - 1;
+    memcpy(p->out, t->data, bytes);
+    p->out[bytes] = 0;
+}
+
+static ph_status run(prompts_job *g)
+{
+    PH_TRY(ph_generate_all(g->m, g->how, g->texts, g->count, add_token, g));
+    PH_TRY(g->status);
+    for (int i = 0; i < g->count; i++) PH_TRY(finish_text(g, i));
+    for (int i = 0; i < g->count; i++) {
+        show(g, i, 1);
+        give_text(g, i);
+    }
+    return PH_OK;
+}
+
+/* ---- prompts ----------------------------------------------------------------------- */
+
+/* Splits a prompt into tokens. One that is continued leaves a position free. */
+static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
+{
+    const ph_model *m = g->m;
+    int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER;
+    int longest = both ? max_len : max_len - 1, count;
+    ph_generated *t = &g->texts[index];
+    if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
+    PH_TRY(ph_model_split(m, g->prompts[index].text, words, max_len, &count));
+    if (count < 1 || count > longest)
+        return ph_fail(m->ctx, PH_BAD_SHAPE, "the text has %d tokens, expected 1 to %d",
+                       count, longest);
+    int32_t *prompt = ph_ctx_alloc(m->ctx, (size_t)count * sizeof *prompt);
+    if (!prompt) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a prompt");
+    for (int i = 0; i < count; i++) prompt[i] = words[i].token;
+    t->prompt = prompt, t->prompt_count = count;
+    t->number = g->how->text_number + (uint64_t)index;
+    t->limit = both ? max_len - 1 : max_len - count;
+    if (g->how->max_tokens) t->limit = ph_min(t->limit, g->how->max_tokens);
+    return PH_OK;
+}
+
+static ph_status read_prompts(const prompts_job *g)
+{
+    ph_ctx *ctx = g->m->ctx;
+    size_t bytes = (size_t)g->m->config.max_len * sizeof(ph_word);
+    ph_word *words = ph_ctx_alloc(ctx, bytes);
+    ph_status status = words ? PH_OK : ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory");
+    for (int i = 0; status == PH_OK && i < g->count; i++) {
+        char why[256];
+        status = read_prompt(g, i, words);
+        if (status == PH_OK || g->count == 1) continue;
+        snprintf(why, sizeof why, "%s", ph_error(ctx));
+        ph_fail(ctx, status, "prompt %d: %s", i, why);
+    }
+    ph_ctx_release(ctx, words);
+    return status;
+}
+
+/* ---- the calls --------------------------------------------------------------------- */
+
+static ph_status check_stops(const ph_model *m, const ph_generation *how)
+{
+    if (how->stop_count < 0 || (how->stop_count && !how->stop))
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "stop_count is %d, expected stop texts",
+                       how->stop_count);
+    for (int i = 0; i < how->stop_count; i++)
+        if (!how->stop[i] || !how->stop[i][0])
+            return ph_fail(m->ctx, PH_BAD_ARGUMENT,
+                           "stop text %d is empty, expected at least a character", i);
+    return PH_OK;
+}
+
+static ph_status check(const ph_model *m, const ph_generation *how)
+{
+    PH_CHECK_RESERVED(m->ctx, "ph_generation", how->reserved);
+    if (m->config.arch == PH_ARCH_ENCODER)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
+    if (how->beams > 1 && m->config.arch != PH_ARCH_ENCODER_DECODER)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "only an encoder-decoder searches with beams");
+    if (how->beams < 0 || how->beams > 256 || how->max_tokens < 0 || how->top_k < 0 ||
+        !(how->temperature >= 0) || !(how->top_p >= 0 && how->top_p <= 1))
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT,
+                       "max_tokens, temperature, top_k, top_p or beams is out of range");
+    if (how->batch < 0 || how->batch > 4096)
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "batch is %d, expected 0 to 4096",
+                       how->batch);
+    if ((unsigned)how->kv_dtype > PH_Q4_1)
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT,
+                       "kv_dtype is %d, expected PH_F32, PH_F16, PH_BF16, PH_Q8_0, "
+                       "PH_Q4_0 or PH_Q4_1",
+                       (int)how->kv_dtype);
+    return check_stops(m, how);
+}
+
+static void free_job(prompts_job *g)
+{
+    for (int i = 0; g->texts && g->jobs && i < g->count; i++) {
+        ph_ctx_release(g->m->ctx, (void *)g->texts[i].prompt);
+        ph_ctx_release(g->m->ctx, g->texts[i].tokens);
+        ph_text_free(&g->jobs[i].text);
+    }
+    ph_ctx_release(g->m->ctx, g->texts);
+    ph_ctx_release(g->m->ctx, g->jobs);
+}
+
+static ph_status generate(const ph_model *m, ph_prompt *prompts, int count,
+                          const ph_generation *how)
+{
+    const ph_generation greedy = {0};
+    if (count < 0 || (count && !prompts))
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "prompts is NULL or count %d", count);
+    if (!how) how = &greedy;
+    PH_TRY(check(m, how));
+    if (!count) return PH_OK;
+    prompts_job g = {.m = m, .how = how, .prompts = prompts, .count = count};
+    size_t texts = (size_t)count * sizeof *g.texts, jobs = (size_t)count * sizeof *g.jobs;
+    g.texts = ph_ctx_alloc(m->ctx, texts);
+    g.jobs = ph_ctx_alloc(m->ctx, jobs);
+    ph_status status = PH_OK;
+    if (!g.texts || !g.jobs)
+        status = ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %d prompts", count);
+    if (g.texts) memset(g.texts, 0, texts);
+    if (g.jobs) memset(g.jobs, 0, jobs);
+    if (status == PH_OK) status = read_prompts(&g);
+    if (status == PH_OK) status = run(&g);
+    free_job(&g);
+    return status;
+}
+
+ph_status ph_generate_batch(const ph_model *m, ph_prompt *prompts, int count,
+                            const ph_generation *how)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, generate(m, prompts, count, how));
+}
+
+ph_status ph_generate(const ph_model *m, const char *text, const ph_generation *how,
+                      char *out, size_t size, int *length)
+{
+    ph_prompt prompt = {.text = text, .out = out, .size = size};
+    ph_status status = ph_generate_batch(m, &prompt, 1, how);
+    if (status == PH_OK && length) *length = prompt.length;
+    return status;
+}
