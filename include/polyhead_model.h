@@ -277,6 +277,30 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mi
 /* Decoders: log-probabilities (tokens, vocab) of the token after each one. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 
+/* ---- encoders: vectors and classes of texts ---------------------------------------- */
+
+/* Texts, or pairs of them: a question and a passage, say. */
+typedef struct ph_texts {
+    const char *const *texts;
+    const char *const *pairs; /* the second of each, or NULL */
+    int count;
+    uint64_t reserved[4];
+} ph_texts;
+
+/* A vector of each text, out (count, model_dim), as the configuration pools it. Longer
+   texts than pool_len are truncated. Every text has the bits it has alone. */
+PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, float *out);
+
+/* Scores (count, classes) of each text, before a softmax. */
+PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
+                                   float *scores);
+
+/* What a class is called; "" where the checkpoint does not say. */
+PH_API const char *ph_model_class(const ph_model *model, int i);
+
+/* The token that stands for a hidden one, [MASK]; -1: there is none. */
+PH_API int ph_model_mask(const ph_model *model);
+
 /* ---- generating -------------------------------------------------------------------- */
 
 typedef struct ph_generation {

@@ -291,7 +291,7 @@ static void config_lies(void)
         {"qwen2", "\"full_attention\"", "\"sliding_attention\"", "layer_types.0 is not"},
         {"qwen3", "\"qwen3\"", "\"qwen2\"", "self_attn.k_norm.weight' is unknown"},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
-        {"gpt2", "\"gelu_new\"", "\"gelu\"", "activation 'gelu' is unknown"},
+        {"gpt2", "\"gelu_new\"", "\"mish\"", "activation 'mish' is unknown"},
         {"gpt2", "\"n_positions\": 40", "\"n_positions\": 41", "wpe.weight' is F32 (40"}};
     ph_ctx *ctx = open_ctx();
     strcpy(folder, "/tmp/test_architectures.XXXXXX");

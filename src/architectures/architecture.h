@@ -47,7 +47,7 @@ typedef struct ph_architecture {
                                     nothing here; ended by NULL */
 } ph_architecture;
 
-extern const ph_architecture ph_llama, ph_gpt2;
+extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_distilbert;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */
@@ -95,8 +95,9 @@ void ph_import_activation(ph_import *in, const char *name, int gated, ph_config 
 
 /* ---- tensors ----------------------------------------------------------------------- */
 
-/* Our parameter's line in the table, the name of its tensor in this checkpoint ("": the
-   table has none), and the tensor; NULL: there is none. */
+/* Our parameter's line in the table (of several the one whose tensor exists), the name
+   of its tensor in this checkpoint ("": the table has none), and the tensor; NULL: there
+   is none. */
 enum { PH_IMPORT_NAME = 256 };
 const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours);
 void ph_import_tensor(const ph_import *in, const char *ours, char out[PH_IMPORT_NAME]);

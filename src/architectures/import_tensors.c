@@ -33,24 +33,39 @@ static void expand(const char *prefix, const char *pattern, int number, char *ou
     if (used < 0 || used >= PH_IMPORT_NAME) out[0] = 0;
 }
 
+/* The name that a line of the table gives to parameter number `number`. */
+static void name_of(const ph_import *in, const ph_tensor_name *n, int number, char *out)
+{
+    int gguf = ph_import_is_gguf(in);
+    const char *pattern = gguf ? n->gguf : n->folder;
+    out[0] = 0;
+    if (!pattern) return;
+    int outside = pattern[0] == '/';
+    expand(gguf || outside ? "" : in->prefix, pattern + outside, number, out);
+}
+
 const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours)
 {
+    const ph_tensor_name *first = NULL;
+    char name[PH_IMPORT_NAME];
     int number;
-    for (const ph_tensor_name *n = in->architecture->names; n->ours; n++)
-        if (matches(n->ours, ours, &number)) return n;
-    return NULL;
+    for (const ph_tensor_name *n = in->architecture->names; n->ours; n++) {
+        if (!matches(n->ours, ours, &number)) continue;
+        name_of(in, n, number, name);
+        if (ph_checkpoint_find(in->checkpoint, name)) return n;
+        if (!first) first = n;
+    }
+    return first;
 }
 
 void ph_import_tensor(const ph_import *in, const char *ours, char out[PH_IMPORT_NAME])
 {
     const ph_tensor_name *n = ph_import_name(in, ours);
-    int number = -1, gguf = ph_import_is_gguf(in);
-    const char *pattern = !n ? NULL : gguf ? n->gguf : n->folder;
+    int number = -1;
     out[0] = 0;
-    if (!pattern) return;
+    if (!n) return;
     matches(n->ours, ours, &number);
-    int outside = pattern[0] == '/';
-    expand(gguf || outside ? "" : in->prefix, pattern + outside, number, out);
+    name_of(in, n, number, out);
 }
 
 ph_stored *ph_import_find(const ph_import *in, const char *ours)

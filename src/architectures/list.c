@@ -6,7 +6,7 @@
 
 #include "architectures/architecture.h"
 
-static const ph_architecture *const all[] = {&ph_llama, &ph_gpt2};
+static const ph_architecture *const all[] = {&ph_llama, &ph_gpt2, &ph_bert, &ph_distilbert};
 
 enum { COUNT = sizeof all / sizeof all[0] };
 

@@ -154,6 +154,29 @@ static ph_status map_tensor(ph_model *m, ph_import *in, int index, const ph_io *
     return ph_model_store(m, index, stored);
 }
 
+/* ---- names of classes -------------------------------------------------------------- */
+
+static const char *label_of(ph_import *in, int i)
+{
+    char key[32];
+    snprintf(key, sizeof key, "id2label.%d", i);
+    const ph_value *v = ph_import_value(in, key, NULL);
+    return v && v->kind == PH_VALUE_TEXT ? v->text : "";
+}
+
+static ph_status read_labels(ph_model *m, ph_import *in)
+{
+    size_t bytes = 1;
+    for (int i = 0; i < m->config.classes; i++) bytes += strlen(label_of(in, i)) + 1;
+    char *to = m->labels = ph_ctx_alloc(m->ctx, bytes);
+    if (!to) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for names of classes");
+    for (int i = 0; i < m->config.classes; i++) {
+        strcpy(to, label_of(in, i));
+        to += strlen(to) + 1;
+    }
+    return PH_OK;
+}
+
 /* ---- the model --------------------------------------------------------------------- */
 
 static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
@@ -172,7 +195,7 @@ static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
     for (int i = 0; i < m->param_count; i++)
         if (!m->params[i].stored.data)
             PH_TRY(read_tensor(in, &m->params[i], m->block + m->params[i].at, io));
-    return PH_OK;
+    return m->config.classes ? read_labels(m, in) : PH_OK;
 }
 
 ph_status ph_model_import(ph_model **out, ph_ctx *ctx, ph_checkpoint *checkpoint,

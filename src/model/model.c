@@ -385,7 +385,9 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
     ph_model *m = ph_ctx_alloc(ctx, sizeof *m);
     if (!m) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a model");
     *m = (ph_model){.ctx = ctx, .config = *config};
-    m->marks = (ph_marks){PH_TOKEN_START, PH_TOKEN_PAD, {PH_TOKEN_END}, 1};
+    m->marks = (ph_marks){
+        .start = PH_TOKEN_START, .mask = -1, .ends = {PH_TOKEN_END}, .end_count = 1};
+    m->marks.padding = PH_TOKEN_PAD;
     m->spans = ph_spans_pick(ctx->kernels->vectors);
     ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
     if (status == PH_OK) status = ph_config_check(ctx, &m->config, m->vocab.count);
@@ -403,6 +405,7 @@ void ph_model_free(ph_model *m)
     ph_vocab_free(&m->vocab, m->ctx);
     ph_tokenizer_free(m->tokenizer);
     ph_checkpoint_free(m->checkpoint);
+    ph_ctx_release(m->ctx, m->labels);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);
     ph_ctx_release(m->ctx, m->stacks[1].sublayers);
     ph_ctx_release(m->ctx, m->params);
@@ -486,6 +489,19 @@ float *ph_model_block(ph_model *m, size_t *floats)
 {
     if (floats) *floats = m->floats;
     return m->block;
+}
+
+const char *ph_model_class(const ph_model *m, int i)
+{
+    const char *at = m->labels;
+    if (!at || i < 0 || i >= m->config.classes) return "";
+    while (i-- > 0) at += strlen(at) + 1;
+    return at;
+}
+
+int ph_model_mask(const ph_model *m)
+{
+    return m->marks.mask;
 }
 
 int64_t ph_model_parameters(const ph_model *m)

@@ -33,6 +33,7 @@ enum { PH_MARKS_ENDS = 8 };
 
 typedef struct ph_marks {
     int start, padding;      /* never generated */
+    int mask;                /* stands for a hidden token */
     int ends[PH_MARKS_ENDS]; /* each ends a text */
     int end_count;
 } ph_marks;
@@ -107,6 +108,7 @@ struct ph_model {
     ph_vocab vocab;
     ph_tokenizer *tokenizer; /* of a published checkpoint, in place of vocab; or NULL */
     ph_marks marks;
+    char *labels; /* (classes) names, each closed by NUL; or NULL */
     const ph_spans *spans;
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */

@@ -46,6 +46,72 @@ static ph_status encode(const ph_model *m, const char *text, ph_word *words, int
     return status;
 }
 
+/* ---- tokens of a text for a pass --------------------------------------------------- */
+
+static ph_status take_memory(const ph_model *m, size_t count, int32_t **tokens,
+                             int32_t **types)
+{
+    *tokens = ph_ctx_alloc(m->ctx, 2 * (count ? count : 1) * sizeof **tokens);
+    if (!*tokens)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu tokens", count);
+    *types = *tokens + count;
+    return PH_OK;
+}
+
+static ph_status take_encoded(const ph_model *m, const ph_encode_args *args,
+                              int32_t **tokens, int32_t **types, int *count)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_encoder *encoder;
+    const ph_text_token *list = NULL;
+    size_t found = 0;
+    ph_status status = ph_encoder_create(&encoder, m->tokenizer, &io);
+    if (status == PH_OK) status = ph_encode(encoder, args, &list, &found);
+    if (status != PH_OK)
+        ph_fail(m->ctx, status, "%s", error);
+    else
+        status = take_memory(m, found, tokens, types);
+    for (size_t i = 0; status == PH_OK && i < found; i++)
+        (*tokens)[i] = list[i].id, (*types)[i] = list[i].type;
+    *count = (int)found;
+    ph_encoder_free(encoder);
+    return status;
+}
+
+static ph_status take_words(const ph_model *m, const char *text, int most,
+                            int32_t **tokens, int32_t **types, int *count)
+{
+    ph_word *words = ph_ctx_alloc(m->ctx, (size_t)most * sizeof *words);
+    ph_status status =
+        words ? ph_model_split(m, text, words, most, count)
+              : ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %d tokens", most);
+    if (status == PH_OK && *count > most) *count = most;
+    if (status == PH_OK) status = take_memory(m, (size_t)*count, tokens, types);
+    for (int i = 0; status == PH_OK && i < *count; i++)
+        (*tokens)[i] = words[i].token, (*types)[i] = 0;
+    ph_ctx_release(m->ctx, words);
+    return status;
+}
+
+ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,
+                         int32_t **tokens, int32_t **types, int *count)
+{
+    *tokens = NULL, *count = 0;
+    ph_encode_args args = {.text = text,
+                           .length = strlen(text),
+                           .pair = pair,
+                           .pair_length = pair ? strlen(pair) : 0,
+                           .max_tokens = (size_t)most};
+    if (m->tokenizer) return take_encoded(m, &args, tokens, types, count);
+    if (pair)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "a pair of texts needs the tokenizer of a checkpoint");
+    return take_words(m, text, most, tokens, types, count);
+}
+
+/* ---- words ------------------------------------------------------------------------- */
+
 static ph_status split_text(const ph_model *m, const char *text, ph_word *words,
                             int capacity, int *count)
 {
@@ -302,6 +368,13 @@ static void find_ends(ph_marks *marks, const ph_values *values, const char *cons
     }
 }
 
+/* BERT's and RoBERTa's spelling. */
+static int find_mask(const ph_tokenizer *t)
+{
+    int32_t id = ph_tokenizer_id(t, "[MASK]", 6);
+    return id >= 0 ? id : ph_tokenizer_id(t, "<mask>", 6);
+}
+
 ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path)
 {
     static const char *const eos[] = {"generation.eos_token_id", "eos_token_id",
@@ -310,13 +383,14 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
-    m->marks = (ph_marks){.start = -1, .padding = -1};
+    m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
     find_ends(&m->marks, &c->values, eos);
     find_ends(&m->marks, &c->values, eot);
     if (c->llama2c) m->marks.ends[0] = 2, m->marks.ends[1] = 1, m->marks.end_count = 2;
     ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (!m->tokenizer) return PH_OK;
+    if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
     size_t tokens = ph_tokenizer_about(m->tokenizer).vocab_size;
     if (tokens <= (size_t)m->config.vocab) return PH_OK;
     return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",

@@ -34,6 +34,11 @@ void ph_text_free(ph_text *t);
 /* Tokenizer and marks of a checkpoint at path; a model may have no tokenizer. */
 ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
 
+/* Tokens of a text, or of two that belong together, truncated to `most` tokens; types are
+   in the same memory, which ph_ctx_release(tokens) gives back. */
+ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,
+                         int32_t **tokens, int32_t **types, int *count);
+
 /* Padding and start marks are never generated. */
 static inline int ph_is_generated(const ph_model *m, int token)
 {

@@ -1,0 +1,233 @@
+/*
+ * bert.c - encoders with norm after and learned positions: BERT (MiniLM is one), RoBERTa
+ * and its kin, DistilBERT; masked tokens, classifiers, or one vector of a text as
+ * sentence-transformers pools it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+
+static const char *const bert_types[] = {"bert", "roberta", "xlm-roberta", "camembert",
+                                         NULL};
+static const char *const distilbert_types[] = {"distilbert", NULL};
+static const char *const no_gguf[] = {NULL};
+
+/* Weight and bias of a matrix or norm: w and b of ours. */
+#define BOTH(ours_w, ours_b, theirs)                                                     \
+    PH_TENSOR(ours_w, theirs ".weight", NULL), PH_TENSOR(ours_b, theirs ".bias", NULL)
+#define NORM(ours, theirs)  BOTH(ours ".gain", ours ".bias", theirs)
+#define LAYER(ours, theirs) BOTH(ours ".w", ours ".b", theirs)
+
+/* Of several lines for one of ours, the tensor that exists counts. */
+static const ph_tensor_name bert_names[] = {
+    PH_TABLE("embed", "embeddings.word_embeddings.weight", NULL),
+    PH_TABLE("encoder.positions", "embeddings.position_embeddings.weight", NULL),
+    PH_TABLE("encoder.types", "embeddings.token_type_embeddings.weight", NULL),
+    NORM("encoder.embed_norm", "embeddings.LayerNorm"),
+    BOTH("encoder.#.self.wq", "encoder.#.self.bq",
+         "encoder.layer.#.attention.self.query"),
+    BOTH("encoder.#.self.wk", "encoder.#.self.bk", "encoder.layer.#.attention.self.key"),
+    BOTH("encoder.#.self.wv", "encoder.#.self.bv",
+         "encoder.layer.#.attention.self.value"),
+    BOTH("encoder.#.self.wo", "encoder.#.self.bo",
+         "encoder.layer.#.attention.output.dense"),
+    NORM("encoder.#.norm1", "encoder.layer.#.attention.output.LayerNorm"),
+    BOTH("encoder.#.ff.w1", "encoder.#.ff.b1", "encoder.layer.#.intermediate.dense"),
+    BOTH("encoder.#.ff.w2", "encoder.#.ff.b2", "encoder.layer.#.output.dense"),
+    NORM("encoder.#.norm2", "encoder.layer.#.output.LayerNorm"),
+    LAYER("masked", "/cls.predictions.transform.dense"),
+    LAYER("masked", "/lm_head.dense"),
+    NORM("masked.norm", "/cls.predictions.transform.LayerNorm"),
+    NORM("masked.norm", "/lm_head.layer_norm"),
+    PH_TENSOR("masked.bias", "/cls.predictions.bias", NULL),
+    PH_TENSOR("masked.bias", "/lm_head.bias", NULL),
+    PH_TABLE("output", "/cls.predictions.decoder.weight", NULL),
+    PH_TABLE("output", "/lm_head.decoder.weight", NULL),
+    LAYER("pooler", "/classifier.dense"),
+    LAYER("pooler", "pooler.dense"),
+    LAYER("classifier", "/classifier"),
+    LAYER("classifier", "/classifier.out_proj"),
+    LAYER("classifier", "/qa_outputs"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+static const ph_tensor_name distilbert_names[] = {
+    PH_TABLE("embed", "embeddings.word_embeddings.weight", NULL),
+    PH_TABLE("encoder.positions", "embeddings.position_embeddings.weight", NULL),
+    NORM("encoder.embed_norm", "embeddings.LayerNorm"),
+    BOTH("encoder.#.self.wq", "encoder.#.self.bq", "transformer.layer.#.attention.q_lin"),
+    BOTH("encoder.#.self.wk", "encoder.#.self.bk", "transformer.layer.#.attention.k_lin"),
+    BOTH("encoder.#.self.wv", "encoder.#.self.bv", "transformer.layer.#.attention.v_lin"),
+    BOTH("encoder.#.self.wo", "encoder.#.self.bo",
+         "transformer.layer.#.attention.out_lin"),
+    NORM("encoder.#.norm1", "transformer.layer.#.sa_layer_norm"),
+    BOTH("encoder.#.ff.w1", "encoder.#.ff.b1", "transformer.layer.#.ffn.lin1"),
+    BOTH("encoder.#.ff.w2", "encoder.#.ff.b2", "transformer.layer.#.ffn.lin2"),
+    NORM("encoder.#.norm2", "transformer.layer.#.output_layer_norm"),
+    LAYER("masked", "/vocab_transform"),
+    NORM("masked.norm", "/vocab_layer_norm"),
+    PH_TENSOR("masked.bias", "/vocab_projector.bias", NULL),
+    PH_TABLE("output", "/vocab_projector.weight", NULL),
+    LAYER("pooler", "/pre_classifier"),
+    LAYER("classifier", "/classifier"),
+    LAYER("classifier", "/qa_outputs"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+/* A pooler is there even where nothing uses it. */
+static const char *const ignored[] = {"pooler.dense.weight", "pooler.dense.bias", NULL};
+
+/* ---- one vector of a text ---------------------------------------------------------- */
+
+static const struct {
+    const char *name, *flag; /* as pooling_mode has it, and as older files do */
+    ph_pooling pooling;
+} poolings[] = {
+    {"cls", "pooling.pooling_mode_cls_token", PH_POOL_FIRST},
+    {"max", "pooling.pooling_mode_max_tokens", PH_POOL_MAX},
+    {"mean", "pooling.pooling_mode_mean_tokens", PH_POOL_MEAN},
+    {"mean_sqrt_len_tokens", "pooling.pooling_mode_mean_sqrt_len_tokens",
+     PH_POOL_MEAN_SQRT},
+    {"weightedmean", "pooling.pooling_mode_weightedmean_tokens", PH_POOL_WEIGHTED},
+    {"lasttoken", "pooling.pooling_mode_lasttoken", PH_POOL_LAST}};
+
+static void find_pooling(ph_import *in, ph_config *c)
+{
+    const char *mode = ph_import_text(in, "pooling.pooling_mode", NULL, "");
+    int count = 0;
+    for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++) {
+        int old = ph_import_flag(in, poolings[i].flag, NULL, 0);
+        if (strcmp(mode, poolings[i].name) && !(old && !*mode)) continue;
+        c->pooling = poolings[i].pooling;
+        count++;
+    }
+    if (count != 1)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "1_Pooling/config.json has %d ways to pool that are known, "
+                       "expected one",
+                       count);
+}
+
+/* Transformer, Pooling, maybe Normalize; by the last part of a class name. */
+static void find_modules(ph_import *in, ph_config *c, size_t count)
+{
+    char key[48];
+    for (size_t i = 0; i < count; i++) {
+        snprintf(key, sizeof key, "modules.%zu.type", i);
+        const char *type = ph_import_text(in, key, NULL, ""), *dot = strrchr(type, '.');
+        const char *last = dot ? dot + 1 : type;
+        if (!strcmp(last, "Normalize"))
+            c->unit_norm = 1;
+        else if (strcmp(last, "Transformer") && strcmp(last, "Pooling"))
+            ph_import_fail(in, PH_UNSUPPORTED,
+                           "%s is %s, expected a Transformer, Pooling or Normalize", key,
+                           ph_io_quote(type, strlen(type)).text);
+    }
+}
+
+/* As sentence-transformers does it, which takes the mean where nothing is said. */
+static void set_pooling(ph_import *in, ph_config *c)
+{
+    const ph_value *modules = ph_import_value(in, "modules.", NULL);
+    int length = ph_import_int(in, "sentence.max_seq_length", NULL, 0);
+    c->pooling = PH_POOL_MEAN;
+    if (modules && modules->kind == PH_VALUE_LIST) {
+        find_modules(in, c, modules->count);
+        find_pooling(in, c);
+    }
+    c->pool_len = length < c->max_len ? length : 0;
+}
+
+/* ---- what the encoder ends in ------------------------------------------------------ */
+
+/* Whether the class that wrote the checkpoint has scores for every token. */
+static int is_by_token(ph_import *in)
+{
+    const char *class = ph_import_text(in, "architectures.0", NULL, "");
+    return strstr(class, "TokenClassification") || strstr(class, "QuestionAnswering");
+}
+
+static void set_end(ph_import *in, ph_config *c, ph_pooler pooler)
+{
+    const ph_stored *classifier = ph_import_find(in, "classifier.w");
+    c->masked = ph_import_find(in, "masked.w") != NULL;
+    if (!classifier || classifier->tensor.rank != 2) {
+        set_pooling(in, c);
+        return;
+    }
+    if (classifier->tensor.shape[0] > 1 << 24) {
+        ph_import_fail(in, PH_BAD_FILE, "a classifier has %zu classes, too many",
+                       classifier->tensor.shape[0]);
+        return;
+    }
+    c->classes = (int)classifier->tensor.shape[0];
+    if (!is_by_token(in)) c->pooling = PH_POOL_FIRST, c->pooler = pooler;
+}
+
+static void refuse_decoders(ph_import *in)
+{
+    const char *kind = ph_import_text(in, "position_embedding_type", NULL, "absolute");
+    if (strcmp(kind, "absolute"))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "position_embedding_type is %s, expected absolute",
+                       ph_io_quote(kind, strlen(kind)).text);
+    if (ph_import_flag(in, "is_decoder", NULL, 0))
+        ph_import_fail(in, PH_UNSUPPORTED, "is_decoder is true, expected an encoder");
+}
+
+static void set_encoder(ph_config *c)
+{
+    c->arch = PH_ARCH_ENCODER;
+    c->norm_place = PH_POST_NORM;
+    c->positions = PH_POS_LEARNED;
+    c->embed_norm = 1;
+    c->embed_scale = 1;
+}
+
+static void configure_bert(ph_import *in, ph_config *c)
+{
+    int bert = ph_import_is(in, "bert");
+    set_encoder(c);
+    refuse_decoders(in);
+    c->layers = ph_import_int(in, "num_hidden_layers", NULL, 12);
+    c->model_dim = ph_import_int(in, "hidden_size", NULL, 768);
+    c->heads = ph_import_int(in, "num_attention_heads", NULL, 12);
+    c->ff_dim = ph_import_int(in, "intermediate_size", NULL, 3072);
+    c->types = ph_import_int(in, "type_vocab_size", NULL, 2);
+    c->norm_eps = (float)ph_import_real(in, "layer_norm_eps", NULL, 1e-12);
+    /* RoBERTa counts positions from the one after that of padding */
+    if (!bert) c->position_offset = ph_import_int(in, "pad_token_id", NULL, 1) + 1;
+    c->max_len =
+        ph_import_int(in, "max_position_embeddings", NULL, 512) - c->position_offset;
+    ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "gelu"), 0, c);
+    set_end(in, c, PH_POOLER_TANH);
+    if (!bert && c->masked && c->activation != PH_GELU_ERF)
+        ph_import_fail(
+            in, PH_UNSUPPORTED,
+            "hidden_act differs from gelu, which RoBERTa's masked tokens have");
+}
+
+static void configure_distilbert(ph_import *in, ph_config *c)
+{
+    set_encoder(c);
+    c->layers = ph_import_int(in, "n_layers", NULL, 6);
+    c->model_dim = ph_import_int(in, "dim", NULL, 768);
+    c->heads = ph_import_int(in, "n_heads", NULL, 12);
+    c->ff_dim = ph_import_int(in, "hidden_dim", NULL, 4 * 768);
+    c->norm_eps = 1e-12f;
+    c->max_len = ph_import_int(in, "max_position_embeddings", NULL, 512);
+    ph_import_activation(in, ph_import_text(in, "activation", NULL, "gelu"), 0, c);
+    set_end(in, c, PH_POOLER_RELU);
+}
+
+const ph_architecture ph_bert = {.types = bert_types,
+                                 .gguf = no_gguf,
+                                 .anchor = "embeddings.word_embeddings.weight",
+                                 .configure = configure_bert,
+                                 .names = bert_names,
+                                 .ignored = ignored};
+
+const ph_architecture ph_distilbert = {.types = distilbert_types,
+                                       .gguf = no_gguf,
+                                       .anchor = "embeddings.word_embeddings.weight",
+                                       .configure = configure_distilbert,
+                                       .names = distilbert_names};

@@ -1,0 +1,152 @@
+/*
+ * embed.c - many texts through an encoder: vectors, scores of classes.
+ *
+ * Texts are sorted by length and go through a pass in batches, side by side: nothing is
+ * padded, and a batch of short texts is not as long as one of long texts. Each text has
+ * the bits it has alone.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/sort.h"
+#include "model/model_text.h"
+#include "model/pass.h"
+
+enum { BATCH = 32 };
+
+typedef struct embed_text {
+    int32_t *tokens, *types; /* one block */
+    int count, number;       /* tokens; index among all texts */
+} embed_text;
+
+typedef struct embed_task {
+    ph_model *m;
+    embed_text *texts; /* longest first */
+    int count;
+    int scores; /* 1: of classes, 0: vectors */
+    float *out;
+} embed_task;
+
+static ph_status tokenize(embed_task *t, const ph_texts *given)
+{
+    const ph_config *c = &t->m->config;
+    int most = c->pool_len ? c->pool_len : c->max_len;
+    ph_status status = PH_OK;
+    for (int i = 0; status == PH_OK && i < t->count; i++) {
+        embed_text *text = &t->texts[i];
+        const char *pair = given->pairs ? given->pairs[i] : NULL;
+        text->number = i;
+        status = ph_tokens_take(t->m, given->texts[i], pair, most, &text->tokens,
+                                &text->types, &text->count);
+        if (status == PH_OK && text->count < 1)
+            return ph_fail(t->m->ctx, PH_BAD_SHAPE, "text %d is empty, expected a word",
+                           i);
+    }
+    return status;
+}
+
+static int longest_first(const void *left, const void *right)
+{
+    const embed_text *a = left, *b = right;
+    if (a->count != b->count) return a->count < b->count ? 1 : -1;
+    return a->number - b->number;
+}
+
+/* Up to BATCH texts from `first` on; those that are missing are empty. */
+static ph_status run_batch(embed_task *t, ph_pass *p, int first, int32_t *tokens,
+                           int32_t *types)
+{
+    int32_t offsets[BATCH + 1] = {0};
+    int texts = p->shape.batch;
+    for (int b = 0; b < texts; b++) {
+        const embed_text *text =
+            first + b < t->count ? &t->texts[first + b] : &(embed_text){0};
+        size_t bytes = (size_t)text->count * sizeof *tokens;
+        offsets[b + 1] = offsets[b] + text->count;
+        if (!bytes) continue;
+        memcpy(tokens + offsets[b], text->tokens, bytes);
+        memcpy(types + offsets[b], text->types, bytes);
+    }
+    ph_batch batch = {.source = tokens, .source_offsets = offsets};
+    if (t->m->config.types) batch.types = types;
+    PH_TRY(ph_pass_forward(p, &batch, 0));
+    const ph_config *c = &t->m->config;
+    const float *found = t->scores ? p->pooled->scores : p->pooled->out;
+    size_t width = (size_t)(t->scores ? c->classes : c->model_dim);
+    for (int b = 0; b < texts && first + b < t->count; b++)
+        memcpy(t->out + (size_t)t->texts[first + b].number * width,
+               found + (size_t)b * width, width * sizeof *found);
+    return PH_OK;
+}
+
+static ph_status run_all(embed_task *t)
+{
+    ph_pass_shape shape = {.batch = ph_min(t->count, BATCH),
+                           .source_len = t->texts[0].count,
+                           .last_logits = 1};
+    size_t rows = (size_t)shape.batch * (size_t)shape.source_len;
+    int32_t *tokens = ph_ctx_alloc(t->m->ctx, 2 * rows * sizeof *tokens);
+    ph_pass *p = NULL;
+    ph_status status =
+        tokens ? ph_pass_create(&p, t->m, &shape)
+               : ph_fail(t->m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu tokens", rows);
+    for (int i = 0; status == PH_OK && i < t->count; i += BATCH)
+        status = run_batch(t, p, i, tokens, tokens + rows);
+    ph_pass_free(p);
+    ph_ctx_release(t->m->ctx, tokens);
+    return status;
+}
+
+static ph_status run(const ph_model *m, const ph_texts *texts, int scores, float *out)
+{
+    embed_task t = {.m = (ph_model *)m, .count = texts->count, .scores = scores};
+    size_t bytes = (size_t)t.count * sizeof *t.texts;
+    t.out = out;
+    t.texts = ph_ctx_alloc(m->ctx, bytes);
+    if (!t.texts) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for texts");
+    memset(t.texts, 0, bytes);
+    ph_status status = tokenize(&t, texts);
+    ph_sort(t.texts, (size_t)t.count, sizeof *t.texts, longest_first);
+    if (status == PH_OK) status = run_all(&t);
+    for (int i = 0; i < t.count; i++) ph_ctx_release(m->ctx, t.texts[i].tokens);
+    ph_ctx_release(m->ctx, t.texts);
+    return status;
+}
+
+static ph_status check(const ph_model *m, const ph_texts *texts, const float *out)
+{
+    if (!texts || texts->count < 1 || !texts->texts || !out)
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "texts or out is NULL, or there is none");
+    for (int i = 0; i < texts->count; i++)
+        if (!texts->texts[i])
+            return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text %d is NULL", i);
+    if (m->config.pooling) return PH_OK;
+    return ph_fail(m->ctx, PH_UNSUPPORTED,
+                   "the model makes no vector of a text: it has no pooling");
+}
+
+static ph_status embed(const ph_model *m, const ph_texts *texts, float *out)
+{
+    PH_TRY(check(m, texts, out));
+    return run(m, texts, 0, out);
+}
+
+static ph_status classify(const ph_model *m, const ph_texts *texts, float *scores)
+{
+    if (m->classifier < 0)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no classifier");
+    PH_TRY(check(m, texts, scores));
+    return run(m, texts, 1, scores);
+}
+
+ph_status ph_model_embed(const ph_model *m, const ph_texts *texts, float *out)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, embed(m, texts, out));
+}
+
+ph_status ph_model_classify(const ph_model *m, const ph_texts *texts, float *scores)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, classify(m, texts, scores));
+}

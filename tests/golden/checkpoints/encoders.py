@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""encoders.py - tiny random encoders of published architectures, and what transformers makes of them.
+
+    python3 tests/golden/checkpoints/encoders.py [NAME...]
+
+As make.py beside it, whose weights they have; needs transformers 5, torch, safetensors and the
+packages of make.py. golden.safetensors holds, in float64 from the stored weights:
+
+    ids, types       tokens of one text, int32
+    hidden.N         output_hidden_states, attention.N output_attentions (eager), logits
+    vector           of the text, pooled as the folder says
+    loss, labels     cross-entropy summed over the labels that are not negative
+    grad.NAME        its gradient with respect to the tensor NAME of the checkpoint
+    f32.NAME         rms error of the same value when the reference computes in float32
+"""
+import json
+import os
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel,
+                          DistilBertConfig, DistilBertForMaskedLM, DistilBertForSequenceClassification,
+                          RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification,
+                          RobertaForTokenClassification)
+
+from make import HERE, T, make
+
+SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+             vocab_size=97, max_position_embeddings=40, layer_norm_eps=1e-3)
+SMALL = dict(dim=32, n_layers=2, n_heads=4, hidden_dim=48, vocab_size=97, max_position_embeddings=40)
+LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + LETTERS + ["##" + c for c in LETTERS] + [
+    str(n) for n in range(10)] + list(".,!?;:()") + ["the", "cat", "sat", "on", "mat", "dog", "is", "good",
+                                                    "a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "i1", "j1",
+                                                    "k1", "l1", "m1", "n1"]
+
+
+def values_of(model, ids, types, labels, dtype):
+    model = model.to(dtype)
+    model.zero_grad()
+    more = {} if types is None else {"token_type_ids": types}
+    out = model(ids, output_hidden_states=True, output_attentions=True, **more)
+    values = {f"hidden.{i}": h[0] for i, h in enumerate(out.hidden_states)}
+    values |= {f"attention.{i}": a[0] for i, a in enumerate(out.attentions)}
+    if "logits" in out:
+        values["logits"] = out.logits[0]
+        scores = out.logits.reshape(-1, out.logits.shape[-1])
+        loss = torch.nn.functional.cross_entropy(scores, labels, ignore_index=-1, reduction="sum")
+        loss.backward()
+        values["loss"] = loss.reshape(1)
+        for name, p in model.named_parameters():
+            if p.grad is not None:
+                values["grad." + name] = p.grad.clone()
+    return {k: v.detach().double() for k, v in values.items()}
+
+
+def golden(folder, cls, seed, vector, grads):
+    gen = torch.Generator().manual_seed(seed + 1000)
+    model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    c = model.config
+    ids = torch.randint(6, c.vocab_size, (1, T), generator=gen)
+    types = torch.randint(0, c.type_vocab_size, (1, T), generator=gen) if getattr(c, "type_vocab_size", 0) > 1 else None
+    rows = T if "Masked" in cls.__name__ or "Token" in cls.__name__ else 1
+    labels = torch.randint(0, 3, (rows,), generator=gen)
+    labels[3:5] = -1
+    values = values_of(model, ids, types, labels, torch.float64)
+    rough = values_of(model, ids, types, labels, torch.float32)
+    out = {"ids": ids.to(torch.int32)}
+    if types is not None:
+        out["types"] = types.to(torch.int32)
+    if "logits" in values:
+        out["labels"] = labels.to(torch.int32)
+    if vector:
+        out["vector"] = vector(values[f"hidden.{c.num_hidden_layers}"])
+    for name, v in values.items():
+        if name.startswith("grad.") and not grads:
+            continue
+        out[name] = v.float()
+        out["f32." + name] = (rough[name] - v).pow(2).mean().sqrt().reshape(1)
+    save_file({k: (v.float() if v.is_floating_point() else v).contiguous() for k, v in out.items()},
+              f"{folder}/golden.safetensors")
+
+
+def save(name, cls, config, seed, dtype=torch.float32, edit=None, vector=None, grads=False, words=True):
+    folder = f"{HERE}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    for old in os.listdir(folder):
+        if os.path.isfile(f"{folder}/{old}"):
+            os.remove(f"{folder}/{old}")
+    make(cls, config, seed).to(dtype).save_pretrained(folder)
+    if words:
+        open(f"{folder}/vocab.txt", "w").write("\n".join(VOCAB) + "\n")
+    golden(folder, cls, seed, vector, grads)
+    if edit:
+        edit(folder)
+
+
+def bert():
+    save("bert", BertForMaskedLM, BertConfig(**SIZES, type_vocab_size=3), 21, grads=True)
+
+
+def bert_classes():
+    names = {0: "bad", 1: "fair", 2: "good"}
+    config = BertConfig(**SIZES, type_vocab_size=2, hidden_act="gelu_new", id2label=names,
+                        label2id={v: k for k, v in names.items()})
+    save("bert-classes", BertForSequenceClassification, config, 22, grads=True)
+
+
+def bert_sentence():
+    """Without prefix, with the norms' old names and the files of sentence-transformers."""
+    def edit(folder):
+        path = f"{folder}/model.safetensors"
+        old = lambda k: k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        save_file({old(k): v for k, v in load_file(path).items()}, path)
+        types = ["Transformer", "Pooling", "Normalize"]
+        modules = [dict(idx=i, name=str(i), path=f"{i}_{t}" if i else "", type="sentence_transformers.models." + t)
+                   for i, t in enumerate(types)]
+        json.dump(modules, open(f"{folder}/modules.json", "w"), indent=1)
+        os.makedirs(f"{folder}/1_Pooling", exist_ok=True)
+        json.dump(dict(word_embedding_dimension=32, pooling_mode_cls_token=False, pooling_mode_mean_tokens=True,
+                       pooling_mode_max_tokens=False), open(f"{folder}/1_Pooling/config.json", "w"), indent=1)
+        json.dump(dict(max_seq_length=20, do_lower_case=False), open(f"{folder}/sentence_bert_config.json", "w"))
+
+    def vector(x):
+        return torch.nn.functional.normalize(x.mean(0), dim=0)
+    save("bert-sentence", BertModel, BertConfig(**SIZES, type_vocab_size=2), 23, torch.bfloat16, edit, vector)
+
+
+def roberta():
+    config = RobertaConfig(**SIZES, type_vocab_size=1, pad_token_id=5)
+    save("roberta", RobertaForMaskedLM, config, 24, torch.bfloat16, words=False)
+
+
+def roberta_classes():
+    config = RobertaConfig(**SIZES, type_vocab_size=1, pad_token_id=5, num_labels=4)
+    save("roberta-classes", RobertaForSequenceClassification, config, 25, torch.bfloat16, words=False, grads=True)
+
+
+def roberta_tokens():
+    config = RobertaConfig(**SIZES, type_vocab_size=1, pad_token_id=5, num_labels=5, hidden_act="relu")
+    save("roberta-tokens", RobertaForTokenClassification, config, 26, torch.float16, words=False)
+
+
+def distilbert():
+    save("distilbert", DistilBertForMaskedLM, DistilBertConfig(**SMALL), 27, torch.bfloat16)
+
+
+def distilbert_classes():
+    config = DistilBertConfig(**SMALL, num_labels=3, sinusoidal_pos_embds=True)
+    save("distilbert-classes", DistilBertForSequenceClassification, config, 28, torch.bfloat16, grads=True)
+
+
+ALL = dict(bert=bert, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
+           roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, distilbert=distilbert,
+           distilbert_classes=distilbert_classes)
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or ALL:
+        ALL[chosen]()
