@@ -6,7 +6,8 @@
 
 #include "architectures/architecture.h"
 
-static const ph_architecture *const all[] = {&ph_llama, &ph_gpt2, &ph_bert, &ph_distilbert};
+static const ph_architecture *const all[] = {&ph_llama, &ph_gpt2, &ph_bert,
+                                             &ph_distilbert};
 
 enum { COUNT = sizeof all / sizeof all[0] };
 
