@@ -83,7 +83,7 @@ static ph_status run_all(embed_task *t)
 {
     ph_pass_shape shape = {.batch = ph_min(t->count, BATCH),
                            .source_len = t->texts[0].count,
-                           .last_logits = 1};
+                           .pooled_only = 1};
     size_t rows = (size_t)shape.batch * (size_t)shape.source_len;
     int32_t *tokens = ph_ctx_alloc(t->m->ctx, 2 * rows * sizeof *tokens);
     ph_pass *p = NULL;

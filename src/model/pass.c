@@ -133,10 +133,9 @@ static void layout(ph_pass *p, ph_arena *arena)
     p->balance_loss = ph_arena_floats(arena, (size_t)m->site_count);
     if (p->shape.backward) layout_gradients(p, arena, rows);
     if (p->shape.encoder_only) return;
-    if (m->output >= 0)
-        layout_logits(p, arena);
+    if (m->output >= 0 && !p->shape.pooled_only) layout_logits(p, arena);
     if (m->links >= 0) ph_links_layout(p, arena);
-    if (m->masked >= 0) ph_masked_layout(p, arena);
+    if (m->masked >= 0 && !p->shape.pooled_only) ph_masked_layout(p, arena);
     if (c->pooling || c->classes) ph_pooled_layout(p, arena);
 }
 

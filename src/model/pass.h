@@ -40,6 +40,7 @@ typedef struct ph_pass_shape {
     int backward;                      /* 1: training, with dropout; 0: neither */
     int open;                          /* 1: heads are shown to `see` before wo */
     int encoder_only;                  /* BOTH: 1: nothing but the encoder */
+    int pooled_only;                   /* encoder: 1: no scores of tokens */
     const ph_kv_cache *kv;             /* the decoder alone, with these caches; or NULL */
 } ph_pass_shape;
 
