@@ -78,13 +78,14 @@ static void set_head(const ph_call *call, const ph_head_span *s, head_lane *w, p
     h->k_dim = a->qk_dim, h->v_dim = a->v_dim;
     h->q_ld = a->q.time, h->out_ld = a->out.time;
     h->scale = call->plan->scale2;
-    h->mods = ph_head_mods(call, s, &w->arrays);
+    ph_head_mods(call, s, &w->arrays, &h->mods);
     h->drop = ph_head_drop(call, s, &w->arrays);
     h->gate = set_gate(call, s, w->arrays.gate);
     h->sink = args->sink ? args->sink + head : NULL;
     h->q = (const float *)args->q + ph_row_at(call, &a->q, b, head, first);
     h->out = (float *)args->out + ph_row_at(call, &a->out, b, head, first);
-    if (args->lse) h->lse = args->lse + ph_row_index(call, b, head, first);
+    h->lse = args->lse ? args->lse + ph_row_index(call, b, head, first) : NULL;
+    h->prefetch = (ph_prefetch){0};
     h->window = ph_head_window(call, &rows->extent, first, 0);
     h->window.lo = clamp(h->window.lo, -h->rows, h->keys);
     h->window.hi = clamp(h->window.hi, -h->rows, h->keys);
@@ -93,8 +94,10 @@ static void set_head(const ph_call *call, const ph_head_span *s, head_lane *w, p
 /* The blocks of a split from key j on, and the one behind it, in place. */
 static void find_in_place(const ph_keys *keys, int j, const float **blocks)
 {
-    for (int i = 0; i <= PH_SPLIT_BLOCKS; i++, j += PH_BLOCK)
-        blocks[i] = j < keys->len ? ph_keys_at(keys, j) : NULL;
+    int n = 0;
+    for (; n <= PH_SPLIT_BLOCKS && j < keys->len; j += PH_BLOCK)
+        blocks[n++] = ph_keys_at(keys, j);
+    if (n <= PH_SPLIT_BLOCKS) blocks[n] = NULL;
 }
 
 /* A copy of keys [j, j + n) and its blocks. */
@@ -168,7 +171,7 @@ int ph_head_forward(const ph_call *call, ph_arena arena, int batch, int head, in
 {
     ph_rows rows;
     head_lane w;
-    ph_head h = {0};
+    ph_head h;
     const ph_plan *plan = call->plan;
     ph_rows_begin(call, &rows, batch, head, 1);
     if (!fits(plan, rows.extent.q_size)) return 0;

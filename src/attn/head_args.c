@@ -70,12 +70,12 @@ static void set_alibi(const ph_call *call, const ph_head_span *s, ph_head_rows *
     }
 }
 
-ph_score_mods ph_head_mods(const ph_call *call, const ph_head_span *s,
-                           ph_head_rows *arrays)
+void ph_head_mods(const ph_call *call, const ph_head_span *s, ph_head_rows *arrays,
+                  ph_score_mods *mods)
 {
     const ph_args *args = call->args;
     const ph_attn *a = call->attn;
-    ph_score_mods mods = {.cap = a->softcap > 0 ? call->plan->cap2 : 0};
+    *mods = (ph_score_mods){.cap = a->softcap > 0 ? call->plan->cap2 : 0};
     for (int i = 0; i < s->count && args->bias; i++)
         arrays->bias[i] =
             args->bias + s->k0 +
@@ -86,11 +86,10 @@ ph_score_mods ph_head_mods(const ph_call *call, const ph_head_span *s,
                                               head_of(s, i), token_of(s, i));
     if (args->relative) set_relative(call, s, arrays);
     if (args->alibi) set_alibi(call, s, arrays);
-    if (args->bias) mods.bias = arrays->bias;
-    if (args->relative) mods.relative = arrays->relative;
-    if (args->alibi) mods.alibi = arrays->alibi, mods.distance = arrays->distance;
-    if (args->visible) mods.visible = arrays->visible;
-    return mods;
+    if (args->bias) mods->bias = arrays->bias;
+    if (args->relative) mods->relative = arrays->relative;
+    if (args->alibi) mods->alibi = arrays->alibi, mods->distance = arrays->distance;
+    if (args->visible) mods->visible = arrays->visible;
 }
 
 ph_drop ph_head_drop(const ph_call *call, const ph_head_span *s, ph_head_rows *arrays)

@@ -29,8 +29,8 @@ typedef struct ph_head_span {
 } ph_head_span;
 
 /* Biases, masks, soft-cap and dropout of these rows and keys. */
-ph_score_mods ph_head_mods(const ph_call *call, const ph_head_span *span,
-                           ph_head_rows *arrays);
+void ph_head_mods(const ph_call *call, const ph_head_span *span, ph_head_rows *arrays,
+                  ph_score_mods *mods);
 ph_drop ph_head_drop(const ph_call *call, const ph_head_span *span, ph_head_rows *arrays);
 
 /* Whether a mask other than band and lengths may hide keys. */

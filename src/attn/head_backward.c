@@ -254,7 +254,7 @@ static void set_rows(head_backward_work *w, int first)
 static void set_mods(head_backward_work *w, int first)
 {
     ph_head_span span = {w->rows, first, w->block.rows, w->k0, w->block.keys};
-    w->block.mods = ph_head_mods(w->call, &span, &w->arrays);
+    ph_head_mods(w->call, &span, &w->arrays, &w->block.mods);
     w->block.drop = ph_head_drop(w->call, &span, &w->arrays);
 }
 
