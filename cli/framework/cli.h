@@ -192,7 +192,7 @@ const char *cli_nearest(const char *word, const char *const *list);
 extern const ph_command *const cli_commands[]; /* ended by NULL */
 extern const ph_command command_train, command_generate, command_compare, command_plot;
 extern const ph_command command_look, command_heads, command_run, command_explain,
-    command_bench, command_doctor, command_variants, command_tokens,
+    command_bench, command_doctor, command_variants, command_tokens, command_export,
     command_help, command_man, command_completions;
 extern const ph_option cli_global_options[];   /* --help, --version, --color ... */
 

@@ -11,6 +11,7 @@
 
 #include "base/ctx.h"
 #include "checkpoint/checkpoint.h"
+#include "io/json_write.h"
 #include "polyhead_model.h"
 
 typedef struct ph_import ph_import;
@@ -42,6 +43,11 @@ typedef struct ph_architecture {
                                  the prefix of all others */
     int conv1d;               /* 1: matrices of a folder are (in, out) */
     void (*configure)(ph_import *in, ph_config *config);
+    /* The way back: what config.json of such a model says, as far as the type can say it
+       (what configure makes of it is compared with the model). Gives the PH_NO_BIAS_
+       that the type implies. NULL: models are not written in this architecture. */
+    int (*publish)(const ph_config *config, ph_json_writer *json);
+    const char *prefix;          /* of tensors that are written */
     const ph_tensor_name *names; /* ended by one without names */
     const char *const *ignored;  /* tensors of a folder, after the prefix, that mean
                                     nothing here; ended by NULL */
@@ -60,6 +66,9 @@ struct ph_import {
     char prefix[128];    /* of the tensors of a folder */
     ph_status status;
 };
+
+/* The i-th architecture, or NULL after the last. */
+const ph_architecture *ph_architecture_at(int i);
 
 /* Finds the architecture and the prefix. */
 ph_status ph_import_begin(ph_import *in, ph_ctx *ctx, ph_checkpoint *checkpoint);
@@ -88,6 +97,9 @@ const char *ph_import_text(ph_import *in, const char *folder, const char *gguf,
 
 /* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF. */
 void ph_import_rope(ph_import *in, ph_config *config, double base);
+
+/* rope_theta and rope_scaling of config.json. */
+void ph_publish_rope(const ph_config *config, ph_json_writer *json);
 
 /* The activation of a feed-forward layer by the name it has there; gated: with a second
    factor. */

@@ -58,10 +58,31 @@ static void configure(ph_import *in, ph_config *c)
                        "add_cross_attention is true, expected a decoder alone");
 }
 
+static int publish(const ph_config *c, ph_json_writer *json)
+{
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, "GPT2LMHeadModel");
+    ph_json_end(json);
+    ph_json_string(json, "model_type", "gpt2");
+    ph_json_integer(json, "n_layer", c->layers);
+    ph_json_integer(json, "n_embd", c->model_dim);
+    ph_json_integer(json, "n_head", c->heads);
+    ph_json_integer(json, "n_inner", c->ff_dim);
+    ph_json_integer(json, "n_positions", c->max_len);
+    ph_json_float(json, "layer_norm_epsilon", c->norm_eps);
+    ph_json_bool(json, "scale_attn_weights", c->attn_scale != 1);
+    ph_json_bool(json, "scale_attn_by_inverse_layer_idx", c->scale_by_layer);
+    ph_json_string(json, "activation_function",
+                   c->activation == PH_RELU ? "relu" : "gelu_new");
+    return 0;
+}
+
 const ph_architecture ph_gpt2 = {.types = types,
                                  .gguf = gguf,
                                  .anchor = "wte.weight",
                                  .conv1d = 1,
                                  .configure = configure,
+                                 .publish = publish,
+                                 .prefix = "transformer.",
                                  .names = names,
                                  .ignored = ignored};

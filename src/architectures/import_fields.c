@@ -259,3 +259,19 @@ void ph_import_rope(ph_import *in, ph_config *c, double base)
     else
         folder_scaling(in, c);
 }
+
+void ph_publish_rope(const ph_config *c, ph_json_writer *json)
+{
+    static const char *const names[] = {"default", "linear", "llama3", "yarn"};
+    ph_json_float(json, "rope_theta", c->rope_base != 0 ? c->rope_base : 10000);
+    if (!c->rope_scaling) return;
+    ph_json_begin_object(json, "rope_scaling");
+    ph_json_string(json, "rope_type", names[c->rope_scaling]);
+    ph_json_float(json, "factor", c->rope_factor);
+    ph_json_integer(json, "original_max_position_embeddings", c->rope_length);
+    if (c->rope_scaling == PH_ROPE_LLAMA3) {
+        ph_json_float(json, "low_freq_factor", c->rope_low);
+        ph_json_float(json, "high_freq_factor", c->rope_high);
+    }
+    ph_json_end(json);
+}

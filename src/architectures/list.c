@@ -11,6 +11,11 @@ static const ph_architecture *const all[] = {&ph_llama, &ph_gpt2, &ph_bert,
 
 enum { COUNT = sizeof all / sizeof all[0] };
 
+const ph_architecture *ph_architecture_at(int i)
+{
+    return i >= 0 && i < COUNT ? all[i] : NULL;
+}
+
 static int is_in(const char *const *list, const char *name)
 {
     while (*list && strcmp(*list, name)) list++;

@@ -114,8 +114,71 @@ static void configure(ph_import *in, ph_config *c)
     set_window(in, c);
 }
 
+/* ---- writing ----------------------------------------------------------------------- */
+
+enum { OF_QKV = PH_NO_BIAS_Q | PH_NO_BIAS_K | PH_NO_BIAS_V };
+
+/* The type of the family that has what the model has. */
+static const char *type_of(const ph_config *c)
+{
+    if (c->qk_norm) return "qwen3";
+    if (!(c->no_bias & OF_QKV) && (c->no_bias & PH_NO_BIAS_O)) return "qwen2";
+    return c->window ? "mistral" : "llama";
+}
+
+static void publish_window(const ph_config *c, const char *type, ph_json_writer *json)
+{
+    if (!c->window) return;
+    ph_json_integer(json, "sliding_window", c->window);
+    if (strncmp(type, "qwen", 4)) return;
+    ph_json_bool(json, "use_sliding_window", 1);
+    ph_json_integer(json, "max_window_layers", c->window_from);
+}
+
+/* Biases the type has: Qwen 2 of q, k and v, others those that two flags say. */
+static int publish_biases(const ph_config *c, const char *type, ph_json_writer *json)
+{
+    int none = PH_NO_BIAS, attention = !(c->no_bias & (OF_QKV | PH_NO_BIAS_O));
+    int ff = !(c->no_bias & PH_NO_BIAS_FF);
+    if (!strcmp(type, "qwen2")) return none & ~OF_QKV;
+    if (!strcmp(type, "mistral")) return none;
+    ph_json_bool(json, "attention_bias", attention);
+    if (attention) none &= ~(OF_QKV | PH_NO_BIAS_O);
+    if (strcmp(type, "llama")) return none;
+    ph_json_bool(json, "mlp_bias", ff);
+    return ff ? none & ~PH_NO_BIAS_FF : none;
+}
+
+static int publish(const ph_config *c, ph_json_writer *json)
+{
+    static const char *const classes[][2] = {{"llama", "LlamaForCausalLM"},
+                                             {"mistral", "MistralForCausalLM"},
+                                             {"qwen2", "Qwen2ForCausalLM"},
+                                             {"qwen3", "Qwen3ForCausalLM"}};
+    const char *type = type_of(c);
+    ph_json_begin_array(json, "architectures");
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(type, classes[i][0])) ph_json_string(json, NULL, classes[i][1]);
+    ph_json_end(json);
+    ph_json_string(json, "model_type", type);
+    ph_json_integer(json, "num_hidden_layers", c->layers);
+    ph_json_integer(json, "hidden_size", c->model_dim);
+    ph_json_integer(json, "num_attention_heads", c->heads);
+    ph_json_integer(json, "num_key_value_heads", c->kv_heads);
+    ph_json_integer(json, "head_dim", c->head_dim);
+    ph_json_integer(json, "intermediate_size", c->ff_dim);
+    ph_json_integer(json, "max_position_embeddings", c->max_len);
+    ph_json_float(json, "rms_norm_eps", c->norm_eps);
+    ph_json_string(json, "hidden_act", "silu");
+    ph_publish_rope(c, json);
+    publish_window(c, type, json);
+    return publish_biases(c, type, json);
+}
+
 const ph_architecture ph_llama = {.types = types,
                                   .gguf = gguf,
                                   .anchor = "embed_tokens.weight",
                                   .configure = configure,
+                                  .publish = publish,
+                                  .prefix = "model.",
                                   .names = names};

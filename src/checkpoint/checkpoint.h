@@ -1,7 +1,8 @@
 /*
  * checkpoint.h - a set of named tensors and what is said about them, mapped from disk.
  *
- *     folder.c   a Hugging Face folder: config.json, model.safetensors or its shards
+ *     folder.c   a Hugging Face folder: config.json, model.safetensors or its shards;
+ *                folder_copy.c writes one as another
  *     gguf.c     a GGUF file
  *     llama2c.c  a llama2.c file, shown under the names GGUF has for it
  *
@@ -13,6 +14,7 @@
 #define PH_CHECKPOINT_CHECKPOINT_H
 
 #include "checkpoint/values.h"
+#include "io/directory.h"
 #include "io/map.h"
 
 typedef enum ph_checkpoint_kind {
@@ -55,6 +57,15 @@ ph_stored *ph_checkpoint_find(const ph_checkpoint *c, const char *name);
 /* Makes sure that the tensor has data: one in blocks of 256 elements (the K types of
    GGUF) becomes F32 in memory. */
 ph_status ph_checkpoint_load(ph_checkpoint *c, ph_stored *stored, const ph_io *io);
+
+/* Writes a checkpoint of kind PH_CHECKPOINT_FOLDER that was opened from `path` as another
+   folder: tensors in one file, under the names they have there, everything else byte by
+   byte. type: what F32, F16 and BF16 become, or NULL: nothing changes. */
+ph_status ph_folder_copy(const ph_checkpoint *c, const char *path, const ph_directory *to,
+                         const ph_dtype *type, const ph_io *io);
+
+/* "float32", "float16" or "bfloat16", as config.json names a type. */
+const char *ph_folder_dtype(ph_dtype type);
 
 #define PH_PICKLE_SENTENCE                                                               \
     "%.200s is a Python pickle, which can run code when read: load it once with "        \

@@ -26,8 +26,10 @@ typedef struct writing {
     const ph_pair **pairs; /* sorted */
     size_t pair_count;
     void *header;
-    size_t length, capacity; /* of the header, bytes */
-    int failed;              /* 1: no memory for the header */
+    size_t length, capacity;  /* of the header, bytes */
+    int failed;               /* 1: no memory for the header */
+    ph_tensor_writer *writer; /* of the data */
+    void *user;
 } writing;
 
 /* ---- checks ------------------------------------------------------------------------ */
@@ -41,7 +43,8 @@ static ph_status check_text(const ph_io *io, const char *text, const char *what)
     return PH_OK;
 }
 
-static ph_status check_tensor(const ph_io *io, const ph_tensor *tensor, size_t *total)
+static ph_status check_tensor(const ph_io *io, const ph_tensor *tensor, int in_memory,
+                              size_t *total)
 {
     const char *type_name = ph_dtype_name(tensor->type);
     size_t bytes = 0;
@@ -72,19 +75,24 @@ static ph_status check_tensor(const ph_io *io, const ph_tensor *tensor, size_t *
         if (tensor->shape[i] > INT64_MAX) wrong = "a size in its shape is above 2^63";
     if (!wrong && ph_size_add(*total, bytes, total))
         wrong = "the file would be too large";
-    if (!wrong && bytes > 0 && !tensor->data) wrong = "its data is NULL";
+    if (!wrong && bytes > 0 && in_memory && !tensor->data) wrong = "its data is NULL";
     return wrong ? ph_io_fail(io, PH_BAD_ARGUMENT, "tensor %s: %s", name.text, wrong)
                  : PH_OK;
 }
 
-static ph_status check_all(const ph_io *io, const ph_tensor *tensors, size_t count,
-                           const ph_pair *metadata, size_t pairs)
+static ph_status write_data(void *user, const ph_tensor *tensor, ph_output *output);
+
+static ph_status check_all(const writing *w, const ph_tensor *tensors,
+                           const ph_pair *metadata)
 {
-    size_t total = 0;
+    const ph_io *io = w->io;
+    size_t total = 0, count = w->count, pairs = w->pair_count;
+    int in_memory = w->writer == write_data;
     if (count > PH_SAFETENSORS_TENSORS)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "%zu tensors, at most %d are allowed",
                           count, PH_SAFETENSORS_TENSORS);
-    for (size_t i = 0; i < count; i++) PH_TRY(check_tensor(io, &tensors[i], &total));
+    for (size_t i = 0; i < count; i++)
+        PH_TRY(check_tensor(io, &tensors[i], in_memory, &total));
     if (total > INT64_MAX)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "the file is too large");
     for (size_t i = 0; i < pairs; i++) {
@@ -200,6 +208,12 @@ static ph_status make_header(writing *w)
     return PH_OK;
 }
 
+static ph_status write_data(void *user, const ph_tensor *tensor, ph_output *output)
+{
+    (void)user;
+    return ph_output_write(output, tensor->data, bytes_of(tensor));
+}
+
 static ph_status write_parts(const writing *w, ph_output *output)
 {
     unsigned char length[8];
@@ -207,7 +221,7 @@ static ph_status write_parts(const writing *w, ph_output *output)
     PH_TRY(ph_output_write(output, length, sizeof length));
     PH_TRY(ph_output_write(output, w->header, w->length));
     for (size_t i = 0; i < w->count; i++)
-        PH_TRY(ph_output_write(output, w->tensors[i]->data, bytes_of(w->tensors[i])));
+        PH_TRY(w->writer(w->user, w->tensors[i], output));
     return ph_output_commit(output);
 }
 
@@ -215,7 +229,7 @@ static ph_status write_all(writing *w, const char *path, const ph_tensor *tensor
                            const ph_pair *metadata)
 {
     ph_output output;
-    PH_TRY(check_all(w->io, tensors, w->count, metadata, w->pair_count));
+    PH_TRY(check_all(w, tensors, metadata));
     PH_TRY(sort_all(w, tensors, metadata));
     PH_TRY(make_header(w));
     PH_TRY(ph_output_open(&output, path, w->io));
@@ -224,13 +238,28 @@ static ph_status write_all(writing *w, const char *path, const ph_tensor *tensor
     return status;
 }
 
+static ph_status write_file(writing *w, const char *path, const ph_tensor *tensors,
+                            const ph_pair *metadata)
+{
+    ph_status status = write_all(w, path, tensors, metadata);
+    ph_io_release(w->io, w->header);
+    ph_io_release(w->io, w->pairs);
+    ph_io_release(w->io, w->tensors);
+    return status;
+}
+
 ph_status ph_file_write(const char *path, const ph_tensor *tensors, size_t count,
                         const ph_pair *metadata, size_t pairs, const ph_io *io)
 {
-    writing w = {.io = io, .count = count, .pair_count = pairs};
-    ph_status status = write_all(&w, path, tensors, metadata);
-    ph_io_release(io, w.header);
-    ph_io_release(io, w.pairs);
-    ph_io_release(io, w.tensors);
-    return status;
+    writing w = {.io = io, .count = count, .pair_count = pairs, .writer = write_data};
+    return write_file(&w, path, tensors, metadata);
+}
+
+ph_status ph_safetensors_write(const char *path, const ph_tensor *tensors, size_t count,
+                               ph_tensor_writer *writer, void *user, const ph_io *io)
+{
+    const ph_pair format = {"format", "pt"}; /* transformers refuses files without it */
+    writing w = {.io = io, .count = count, .pair_count = 1, .writer = writer};
+    w.user = user;
+    return write_file(&w, path, tensors, &format);
 }

@@ -84,6 +84,18 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
     return ph_fields_read(ctx, "the configuration", fields, FIELDS, config, text, length);
 }
 
+const char *ph_config_differs(const ph_config *a, const ph_config *b)
+{
+    for (int i = 0; i < FIELDS; i++) {
+        const char *x = (const char *)a + fields[i].at,
+                   *y = (const char *)b + fields[i].at;
+        int text = fields[i].kind == PH_FIELD_TEXT;
+        if (text ? strcmp(x, y) != 0 : memcmp(x, y, sizeof(int)) != 0)
+            return fields[i].name;
+    }
+    return NULL;
+}
+
 /* An entry beyond the last layer would never be used. */
 static ph_status check_entries(ph_ctx *ctx, const char *name, const char *list,
                                int layers)

@@ -8,7 +8,7 @@
  *     sublayer.c   attention of a sublayer, and its parameters
  *     sinusoids.c  fixed positions
  *     store.c      models in files
- *     import.c     models from checkpoints of other programs
+ *     import.c     models from checkpoints of other programs; export.c: into them
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
  *                  attend.c, feed.c, buckets.c, products.c; what an encoder ends in:
@@ -151,6 +151,9 @@ static inline int ph_config_ff_width(const ph_config *c)
 
 /* Fills in defaults and checks; vocab is what the vocabulary has, 0: none. */
 ph_status ph_config_check(ph_ctx *ctx, ph_config *config, int vocab);
+
+/* The first field in which two of them differ, or NULL. */
+const char *ph_config_differs(const ph_config *a, const ph_config *b);
 
 /* Reads JSON; `text` is changed. */
 ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t length);

@@ -1,0 +1,70 @@
+/*
+ * cmd_export.c - `polyhead export MODEL --out DIR`: a model as a Hugging Face folder.
+ */
+#include "framework/cli.h"
+#include "polyhead_model.h"
+
+typedef struct export_options {
+    const char *out;
+    int dtype, has_dtype;
+    ph_machine machine;
+} export_options;
+
+static const char *const dtype_names[] = {"f32", "f16", "bf16", NULL};
+static const ph_dtype dtypes[] = {PH_F32, PH_F16, PH_BF16};
+
+#define AT(field) offsetof(export_options, field)
+static const ph_option table[] = {
+    {.name = "out",
+     .letter = 'o',
+     .kind = PH_OPT_TEXT,
+     .metavar = "DIR",
+     .at = AT(out),
+     .help = "the folder to write; new or empty"},
+    {.name = "dtype",
+     .kind = PH_OPT_CHOICE,
+     .choices = dtype_names,
+     .at = AT(dtype),
+     .given = AT(has_dtype),
+     .help = "convert all weights to this type; without it they stay as they are "
+             "stored, and quantised ones are refused"},
+    {.name = NULL}};
+
+static int run(const void *options, int count, const char *const *words)
+{
+    const export_options *o = options;
+    ph_ctx *ctx = NULL;
+    (void)count;
+    if (!o->out) return cli_fail(EXIT_USAGE, "export needs --out DIR");
+    int rc = cli_open(&ctx, &o->machine, 0);
+    if (rc) return rc;
+    ph_status status = ph_model_export(ctx, words[0], o->out,
+                                       o->has_dtype ? &dtypes[o->dtype] : NULL);
+    rc = status == PH_OK ? EXIT_OK : cli_fail_status(status, ctx);
+    ph_close(ctx);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead export SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2 --dtype f32",
+    "a GGUF file for programs that read Hugging Face folders",
+    "polyhead export model.safetensors --out mine",
+    "a model of ours, where a published type has all it has", NULL};
+
+const ph_command command_export = {
+    .name = "export",
+    .summary = "a model as a Hugging Face folder",
+    .usage = "MODEL --out DIR [options]",
+    .about =
+        "Writes config.json and model.safetensors for any model that this program reads. "
+        "Tensors and other files of a Hugging Face folder stay as they are, byte by "
+        "byte. Other models are written as type llama, mistral, qwen2, qwen3 or gpt2, "
+        "whichever has all they have; they come without a tokenizer. The folder appears "
+        "whole or not at all.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(export_options),
+    .word = "MODEL",
+    .fewest_words = 1,
+    .most_words = 1,
+    .run = run};

@@ -1,0 +1,201 @@
+/*
+ * folder_copy.c - a Hugging Face folder written as another one; see checkpoint.h.
+ */
+#define _XOPEN_SOURCE 700 /* access */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "checkpoint/checkpoint.h"
+#include "io/json_read.h"
+#include "io/safetensors.h"
+
+/* What a folder may hold besides tensors: configuration, tokenizer, templates. */
+static const char *const companions[] = {"generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "tokenizer.model",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "vocab.txt",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "spiece.model",
+                                         "source.spm",
+                                         "target.spm",
+                                         "chat_template.json",
+                                         "chat_template.jinja",
+                                         "preprocessor_config.json",
+                                         "modules.json",
+                                         "sentence_bert_config.json",
+                                         "config_sentence_transformers.json",
+                                         "1_Pooling/config.json"};
+
+typedef struct copying {
+    const ph_directory *to;
+    const char *path;
+    const ph_dtype *type;
+    const ph_io *io;
+} copying;
+
+const char *ph_folder_dtype(ph_dtype type)
+{
+    return type == PH_F16 ? "float16" : type == PH_BF16 ? "bfloat16" : "float32";
+}
+
+static ph_status path_of(const copying *c, const char *name, char path[PH_DIRECTORY_PATH])
+{
+    int length = snprintf(path, PH_DIRECTORY_PATH, "%s/%s", c->path, name);
+    if (length > 0 && length < PH_DIRECTORY_PATH) return PH_OK;
+    return ph_io_fail(c->io, PH_IO_ERROR, "the path %.200s... is too long", c->path);
+}
+
+static ph_status copy_companions(const copying *c)
+{
+    char path[PH_DIRECTORY_PATH];
+    ph_map map;
+    for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++) {
+        PH_TRY(path_of(c, companions[i], path));
+        if (access(path, F_OK) != 0) continue;
+        PH_TRY(ph_map_open(&map, path, c->io));
+        ph_status status = ph_directory_write(c->to, companions[i], map.bytes, map.size);
+        ph_map_close(&map);
+        PH_TRY(status);
+    }
+    return PH_OK;
+}
+
+/* ---- config.json ------------------------------------------------------------------- */
+
+/* Where the next value of a key dtype or torch_dtype lies in the text, quotes included;
+   0: there is none left. `json` decodes a copy of it in place. */
+static int find_dtype(ph_json_reader *json, size_t *begin, size_t *end)
+{
+    ph_json_token token;
+    while ((token = ph_json_next(json)) > PH_JSON_END) {
+        if (token != PH_JSON_KEY) continue;
+        if (strcmp(json->text, "dtype") && strcmp(json->text, "torch_dtype")) continue;
+        if (ph_json_next(json) != PH_JSON_STRING) continue;
+        *begin = (size_t)(json->text - json->input) - 1;
+        *end = json->at;
+        return 1;
+    }
+    return 0;
+}
+
+/* The text with every dtype replaced; out holds twice its size. */
+static ph_status replace_dtypes(const copying *c, const char *text, size_t size,
+                                char *copy, char *out, size_t *length)
+{
+    ph_json_reader json;
+    size_t done = 0, begin, end;
+    *length = 0;
+    memcpy(copy, text, size);
+    ph_json_open(&json, copy, size, (ph_json_limits){PH_JSON_MAX_DEPTH, size}, c->io);
+    while (find_dtype(&json, &begin, &end)) {
+        memcpy(out + *length, text + done, begin - done);
+        *length += begin - done;
+        *length += (size_t)sprintf(out + *length, "\"%s\"", ph_folder_dtype(*c->type));
+        done = end;
+    }
+    memcpy(out + *length, text + done, size - done);
+    *length += size - done;
+    ph_status status = json.token == PH_JSON_ERROR ? json.status : PH_OK;
+    ph_json_close(&json);
+    return status;
+}
+
+static ph_status write_config(const copying *c, const ph_map *map)
+{
+    const char *text = (const char *)map->bytes;
+    if (!c->type) return ph_directory_write(c->to, "config.json", text, map->size);
+    /* "dtype":"" has 10 bytes and becomes at most 18: twice the size is enough */
+    size_t length = 0, bytes = 3 * map->size;
+    char *copy = ph_io_alloc(c->io, bytes);
+    if (!copy) return ph_io_no_memory(c->io, bytes, "config.json");
+    ph_status status =
+        replace_dtypes(c, text, map->size, copy, copy + map->size, &length);
+    if (status == PH_OK)
+        status = ph_directory_write(c->to, "config.json", copy + map->size, length);
+    else
+        ph_io_fail(c->io, status, "config.json is not valid JSON");
+    ph_io_release(c->io, copy);
+    return status;
+}
+
+static ph_status copy_config(const copying *c)
+{
+    char path[PH_DIRECTORY_PATH];
+    ph_map map;
+    PH_TRY(path_of(c, "config.json", path));
+    PH_TRY(ph_map_open(&map, path, c->io));
+    ph_status status = write_config(c, &map);
+    ph_map_close(&map);
+    return status;
+}
+
+/* ---- tensors ----------------------------------------------------------------------- */
+
+static int is_converted(const ph_tensor *t, const ph_dtype *type)
+{
+    int floats = t->type == PH_F32 || t->type == PH_F16 || t->type == PH_BF16;
+    return type && floats && t->type != *type;
+}
+
+/* Elements of another type, a piece at a time: data is the tensor as it is stored. */
+static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *output)
+{
+    enum { PIECE = 4096 };
+    const ph_tensor *from = tensor->data;
+    float piece[PIECE];
+    (void)user;
+    if (from->type == tensor->type)
+        return ph_output_write(output, from->data, from->bytes);
+    size_t unit = ph_dtype_bytes(from->type, 1), count = from->bytes / unit;
+    for (size_t at = 0; at < count; at += PIECE) {
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        ph_tensor some = {.type = from->type,
+                          .rank = 1,
+                          .shape = {n},
+                          .data = (const char *)from->data + at * unit};
+        PH_TRY(ph_tensor_convert(&some, tensor->type, piece));
+        PH_TRY(ph_output_write(output, piece, ph_dtype_bytes(tensor->type, n)));
+    }
+    return PH_OK;
+}
+
+/* The tensors of all files, under the names they have there. */
+static size_t list_tensors(const ph_checkpoint *c, const ph_dtype *type, ph_tensor *list)
+{
+    const ph_tensor *t;
+    size_t count = 0;
+    for (size_t f = 0; f < c->file_count; f++)
+        for (size_t i = 0; (t = ph_file_tensor(c->files[f], i)); i++) {
+            list[count] = *t;
+            if (is_converted(t, type)) list[count].type = *type;
+            list[count++].data = t;
+        }
+    return count;
+}
+
+static ph_status copy_tensors(const copying *c, const ph_checkpoint *from)
+{
+    char path[PH_DIRECTORY_PATH];
+    PH_TRY(ph_directory_file(c->to, "model.safetensors", path));
+    ph_tensor *list = ph_io_alloc(c->io, (from->count + 1) * sizeof *list);
+    if (!list) return ph_io_no_memory(c->io, from->count * sizeof *list, "tensors");
+    size_t count = list_tensors(from, c->type, list);
+    ph_status status = ph_safetensors_write(path, list, count, write_tensor, NULL, c->io);
+    ph_io_release(c->io, list);
+    return status;
+}
+
+ph_status ph_folder_copy(const ph_checkpoint *from, const char *path,
+                         const ph_directory *to, const ph_dtype *type, const ph_io *io)
+{
+    const copying c = {to, path, type, io};
+    PH_TRY(copy_config(&c));
+    PH_TRY(copy_companions(&c));
+    return copy_tensors(&c, from);
+}

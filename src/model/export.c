@@ -1,0 +1,390 @@
+/*
+ * export.c - models as Hugging Face folders.
+ *
+ * A folder is copied. Any other model is written in a published type: its architecture
+ * says config.json (publish), which is read back and compared with the model, so what a
+ * type cannot express is refused by name; then the table of names says which of our
+ * parameters make up which tensor. Elements are moved row by row from where they lie.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+#include "base/half.h"
+#include "base/quant.h"
+#include "io/safetensors.h"
+#include "model/model.h"
+#include "model/store.h"
+
+enum { CONFIG_TEXT = 8192, PARTS = 3 };
+
+/* A tensor to write, and the parameters of ours that lie side by side in it. */
+typedef struct published {
+    char name[PH_IMPORT_NAME];
+    int params[PARTS], parts;
+    int linear;  /* 1: (out, in) */
+    int half;    /* 1: pairs of a head that lie interleaved here move apart */
+    float scale; /* 1: none */
+} published;
+
+typedef struct export_job {
+    const ph_model *m;
+    const ph_architecture *architecture;
+    ph_config config; /* as it is written: see normalise */
+    char text[CONFIG_TEXT];
+    size_t length; /* of the text */
+    const ph_dtype *type;
+    published *tensors;
+    size_t count;
+    float *row;
+} export_job;
+
+/* ---- config.json ------------------------------------------------------------------- */
+
+static void append(void *user, const char *bytes, size_t count)
+{
+    export_job *job = user;
+    if (job->length + count < sizeof job->text)
+        memcpy(job->text + job->length, bytes, count);
+    job->length += count;
+}
+
+/* What the folder will hold: pairs of rotary positions apart, embeddings multiplied by
+   their scale (the output keeps a matrix of its own then), nothing of training. */
+static ph_config normalise(const ph_config *given)
+{
+    ph_config c = *given;
+    c.dropout = 0, c.depth_scaled = 0, c.rope_interleaved = 0;
+    if (c.embed_scale != 1) c.embed_scale = 1, c.untied = 1;
+    if (c.norm == PH_NORM_RMS) c.no_bias |= PH_NO_BIAS_NORM;
+    if (c.positions == PH_POS_ROPE && c.rope_base == 0) c.rope_base = 10000;
+    if (c.rope_scaling == PH_ROPE_UNSCALED) c.rope_factor = 0, c.rope_length = 0;
+    if (c.rope_scaling != PH_ROPE_LLAMA3) c.rope_low = c.rope_high = 0;
+    return c;
+}
+
+static void print_marks(const ph_marks *marks, ph_json_writer *json)
+{
+    if (marks->start >= 0) ph_json_integer(json, "bos_token_id", marks->start);
+    if (marks->padding >= 0) ph_json_integer(json, "pad_token_id", marks->padding);
+    if (marks->end_count == 1) ph_json_integer(json, "eos_token_id", marks->ends[0]);
+    if (marks->end_count < 2) return;
+    ph_json_begin_array(json, "eos_token_id");
+    for (int i = 0; i < marks->end_count; i++)
+        ph_json_integer(json, NULL, marks->ends[i]);
+    ph_json_end(json);
+}
+
+/* The type of all tensors, or F32 where they differ: a reader may convert to it. */
+static ph_dtype common_type(const export_job *job)
+{
+    if (job->type) return *job->type;
+    ph_dtype type = ph_model_matrix(job->m, job->m->block, job->m->embed).type;
+    for (int i = 0; i < job->m->param_count; i++)
+        if (ph_model_matrix(job->m, job->m->block, i).type != type) return PH_F32;
+    return type;
+}
+
+static int print_config(export_job *job)
+{
+    ph_json_writer json = {.write = append, .user = job, .indent = 2};
+    job->length = 0;
+    ph_json_begin_object(&json, NULL);
+    int no_bias = job->architecture->publish(&job->config, &json);
+    ph_json_integer(&json, "vocab_size", job->config.vocab);
+    ph_json_bool(&json, "tie_word_embeddings", !job->config.untied);
+    ph_json_string(&json, "torch_dtype", ph_folder_dtype(common_type(job)));
+    print_marks(&job->m->marks, &json);
+    ph_json_end(&json);
+    append(job, "\n", 1);
+    return no_bias;
+}
+
+/* The configuration that a reader of this text gets. */
+static ph_status read_back(export_job *job, ph_checkpoint *written, ph_config *c)
+{
+    char error[512] = "";
+    ph_ctx *ctx = job->m->ctx;
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_import in = {.ctx = ctx, .checkpoint = written, .section = ""};
+    ph_status status =
+        ph_values_read(&written->values, "config.json", "", job->text, job->length, &io);
+    if (status == PH_OK) status = ph_values_sort(&written->values, "config.json", &io);
+    if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
+    const ph_value *type = ph_values_find(&written->values, "model_type");
+    in.architecture = job->architecture, in.type = type->text;
+    job->architecture->configure(&in, c);
+    return in.status;
+}
+
+/* The first field that the architecture cannot express, or NULL. */
+static ph_status try_architecture(export_job *job, const char **field)
+{
+    ph_checkpoint written = {.kind = PH_CHECKPOINT_FOLDER};
+    ph_config c = {0};
+    int no_bias = print_config(job);
+    if (job->length >= sizeof job->text)
+        return ph_fail(job->m->ctx, PH_UNSUPPORTED, "config.json would be too long");
+    ph_status status = read_back(job, &written, &c);
+    ph_values_free(&written.values);
+    PH_TRY(status);
+    c.vocab = job->config.vocab, c.untied = job->config.untied, c.no_bias = no_bias;
+    PH_TRY(ph_config_check(job->m->ctx, &c, 0));
+    c = normalise(&c);
+    *field = ph_config_differs(&job->config, &c);
+    return PH_OK;
+}
+
+static ph_status choose_architecture(export_job *job)
+{
+    char tried[256] = "";
+    const char *field = "";
+    job->config = normalise(&job->m->config);
+    for (int i = 0; (job->architecture = ph_architecture_at(i)); i++) {
+        size_t used = strlen(tried);
+        if (!job->architecture->publish) continue;
+        PH_TRY(try_architecture(job, &field));
+        if (!field) return PH_OK;
+        snprintf(tried + used, sizeof tried - used, "%s%s differs in %s",
+                 used ? ", " : "", job->architecture->types[0], field);
+    }
+    return ph_fail(job->m->ctx, PH_UNSUPPORTED,
+                   "no published type has all that this model has: %s", tried);
+}
+
+/* ---- tensors ----------------------------------------------------------------------- */
+
+static published *find_tensor(export_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->count; i++)
+        if (!strcmp(job->tensors[i].name, name)) return &job->tensors[i];
+    return NULL;
+}
+
+static int ends_with(const char *text, const char *tail)
+{
+    size_t length = strlen(text), more = strlen(tail);
+    return length >= more && !strcmp(text + length - more, tail);
+}
+
+/* Whether elements of a parameter are rotated in pairs, and lie interleaved. */
+static int is_interleaved(const ph_model *m, const char *name)
+{
+    static const char *const tails[] = {".wq", ".wk", ".bq", ".bk", ".q_norm", ".k_norm"};
+    for (int i = 0; m->config.rope_interleaved && i < 6; i++)
+        if (ends_with(name, tails[i])) return 1;
+    return 0;
+}
+
+static ph_status add_tensor(export_job *job, const char *ours, int index, float scale)
+{
+    ph_checkpoint written = {.kind = PH_CHECKPOINT_FOLDER};
+    ph_import names = {.checkpoint = &written, .architecture = job->architecture};
+    char name[PH_IMPORT_NAME];
+    snprintf(names.prefix, sizeof names.prefix, "%s", job->architecture->prefix);
+    ph_import_tensor(&names, ours, name);
+    const ph_tensor_name *line = ph_import_name(&names, ours);
+    if (!line || !name[0])
+        return ph_fail(job->m->ctx, PH_UNSUPPORTED, "a folder of type %s has no %s",
+                       job->architecture->types[0], ours);
+    published *t = find_tensor(job, name);
+    if (!t) {
+        t = &job->tensors[job->count++];
+        *t = (published){.scale = scale};
+        strcpy(t->name, name);
+    }
+    t->params[line->part] = index;
+    t->parts = line->parts ? line->parts : 1;
+    t->linear =
+        job->m->params[index].rank == 2 && !line->table && !job->architecture->conv1d;
+    t->half = is_interleaved(job->m, ours);
+    return PH_OK;
+}
+
+static ph_status list_tensors(export_job *job)
+{
+    const ph_model *m = job->m;
+    float scale = m->config.embed_scale;
+    for (int i = 0; i < m->param_count; i++)
+        PH_TRY(add_tensor(job, m->params[i].name, i, i == m->embed ? scale : 1));
+    if (job->config.untied && !m->config.untied)
+        PH_TRY(add_tensor(job, "output", m->embed, 1));
+    return PH_OK;
+}
+
+/* ---- elements ---------------------------------------------------------------------- */
+
+/* Where output `o` of a head lies here whose pairs are interleaved. */
+static int interleaved(const ph_model *m, int o)
+{
+    int d = m->config.head_dim, at = o % d;
+    return o - at + (at < d / 2 ? 2 * at : 2 * (at - d / 2) + 1);
+}
+
+/* Element (in, out) of a parameter, as bits of its type or, where that changes, as a
+   value of the new one. */
+static void copy_element(const export_job *job, const published *t, int param, int in,
+                         int out, ph_dtype type, void *to)
+{
+    const ph_weight *p = &job->m->params[param];
+    const ph_matrix w = ph_model_matrix(job->m, job->m->block, param);
+    int64_t rows = p->rank == 2 ? p->dims[0] : 1, columns = (int64_t)p->count / rows;
+    if (t->half) out = interleaved(job->m, out);
+    int64_t at = w.form == PH_FORM_LINEAR ? out * rows + in : in * columns + out;
+    if (w.type == type && t->scale == 1) {
+        size_t unit = ph_dtype_bytes(type, 1);
+        memcpy(to, (const char *)w.data + (size_t)at * unit, unit);
+        return;
+    }
+    float value = ph_element(w.data, w.type, at) * t->scale;
+    uint16_t half = type == PH_F16 ? ph_to_f16(value) : ph_to_bf16(value);
+    if (type == PH_F32)
+        memcpy(to, &value, sizeof value);
+    else
+        memcpy(to, &half, sizeof half);
+}
+
+/* data of the tensor is the entry of its list. */
+static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *output)
+{
+    const export_job *job = user;
+    const published *t = tensor->data;
+    const ph_weight *p = &job->m->params[t->params[0]];
+    size_t rows = tensor->rank == 2 ? tensor->shape[0] : 1;
+    size_t columns = tensor->shape[tensor->rank - 1],
+           unit = ph_dtype_bytes(tensor->type, 1);
+    size_t outputs = p->rank == 2 ? (size_t)p->dims[1] : p->count;
+    char *row = (char *)job->row;
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t c = 0; c < columns; c++) {
+            size_t in = t->linear ? c : r, out = t->linear ? r : c;
+            copy_element(job, t, t->params[out / outputs], (int)in, (int)(out % outputs),
+                         tensor->type, row + c * unit);
+        }
+        PH_TRY(ph_output_write(output, row, columns * unit));
+    }
+    return PH_OK;
+}
+
+static ph_tensor describe(const export_job *job, const published *t)
+{
+    const ph_weight *p = &job->m->params[t->params[0]];
+    size_t parts = (size_t)t->parts, rows = (size_t)p->dims[0];
+    size_t columns = p->rank == 2 ? (size_t)p->dims[1] : 1;
+    ph_tensor out = {.name = t->name, .rank = p->rank, .data = t};
+    out.type = job->type ? *job->type
+                         : ph_model_matrix(job->m, job->m->block, t->params[0]).type;
+    if (p->rank == 1)
+        out.shape[0] = parts * rows;
+    else if (t->linear)
+        out.shape[0] = parts * columns, out.shape[1] = rows;
+    else
+        out.shape[0] = rows, out.shape[1] = parts * columns;
+    return out;
+}
+
+static ph_status write_tensors(export_job *job, const ph_directory *to, const ph_io *io)
+{
+    char path[PH_DIRECTORY_PATH];
+    size_t widest = 1;
+    ph_tensor *list = ph_io_alloc(io, job->count * sizeof *list);
+    if (!list) return ph_io_no_memory(io, job->count * sizeof *list, "tensors");
+    for (size_t i = 0; i < job->count; i++) {
+        list[i] = describe(job, &job->tensors[i]);
+        size_t columns = list[i].shape[list[i].rank - 1];
+        widest = columns > widest ? columns : widest;
+    }
+    job->row = ph_io_alloc(io, widest * sizeof *job->row);
+    ph_status status = job->row ? ph_directory_file(to, "model.safetensors", path)
+                                : ph_io_no_memory(io, widest * sizeof *job->row, "a row");
+    if (status == PH_OK)
+        status = ph_safetensors_write(path, list, job->count, write_tensor, job, io);
+    ph_io_release(io, job->row);
+    ph_io_release(io, list);
+    return status;
+}
+
+/* ---- all of it --------------------------------------------------------------------- */
+
+/* Block types have no place in a folder, and what was made of one is not what was
+   stored. */
+static ph_status check_types(const ph_model *m, const ph_dtype *type)
+{
+    const ph_checkpoint *c = m->checkpoint;
+    for (size_t i = 0; !type && c && i < c->count; i++) {
+        const ph_stored *s = &c->tensors[i];
+        if (!s->raw && !ph_dtype_is_block(s->tensor.type)) continue;
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "tensor %s is quantised, which a folder cannot hold: give a type "
+                       "to convert to",
+                       ph_io_quote(s->tensor.name, strlen(s->tensor.name)).text);
+    }
+    return PH_OK;
+}
+
+static ph_status write_model(export_job *job, const ph_directory *to, const ph_io *io)
+{
+    ph_ctx *ctx = job->m->ctx;
+    size_t bytes = ((size_t)job->m->param_count + 1) * sizeof *job->tensors;
+    PH_TRY(check_types(job->m, job->type));
+    PH_TRY(choose_architecture(job));
+    job->tensors = ph_ctx_alloc(ctx, bytes);
+    if (!job->tensors) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for tensors");
+    ph_status status = list_tensors(job);
+    if (status == PH_OK) {
+        status = ph_directory_write(to, "config.json", job->text, job->length);
+        if (status == PH_OK) status = write_tensors(job, to, io);
+        if (status != PH_OK) ph_fail(ctx, status, "%s", io->error);
+    }
+    ph_ctx_release(ctx, job->tensors);
+    return status;
+}
+
+static ph_status export_model(ph_ctx *ctx, const char *from, const ph_directory *to,
+                              const ph_dtype *type, const ph_io *io)
+{
+    ph_model *m = NULL;
+    export_job *job = ph_ctx_alloc(ctx, sizeof *job);
+    if (!job) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory to export a model");
+    memset(job, 0, sizeof *job);
+    ph_status status = ph_model_read(&m, ctx, from);
+    job->m = m, job->type = type;
+    if (status == PH_OK) status = write_model(job, to, io);
+    ph_model_free(m);
+    ph_ctx_release(ctx, job);
+    return status;
+}
+
+static ph_status export_path(ph_ctx *ctx, const char *from, const char *to,
+                             const ph_dtype *type)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_directory directory;
+    ph_checkpoint *c;
+    if (!from || !to) return ph_fail(ctx, PH_BAD_ARGUMENT, "a path is NULL");
+    if (type && *type != PH_F32 && *type != PH_F16 && *type != PH_BF16)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "the type is %d, expected F32, F16 or BF16",
+                       (int)*type);
+    ph_status status = ph_checkpoint_open(&c, from, &io);
+    if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
+    int folder = c->kind == PH_CHECKPOINT_FOLDER;
+    status = ph_directory_create(&directory, to, &io);
+    if (status == PH_OK && folder)
+        status = ph_folder_copy(c, from, &directory, type, &io);
+    if (status != PH_OK) ph_fail(ctx, status, "%s", error);
+    ph_checkpoint_free(c);
+    if (status == PH_OK && !folder)
+        status = export_model(ctx, from, &directory, type, &io);
+    if (status == PH_OK && (status = ph_directory_commit(&directory)) != PH_OK)
+        ph_fail(ctx, status, "%s", error);
+    ph_directory_abandon(&directory);
+    return status;
+}
+
+ph_status ph_model_export(ph_ctx *ctx, const char *from, const char *to,
+                          const ph_dtype *type)
+{
+    if (!ctx) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, export_path(ctx, from, to, type));
+}

@@ -1,0 +1,406 @@
+/*
+ * test_export.c - models written as Hugging Face folders: no byte of a tensor changes on
+ * the way, what a type cannot express is refused by name, nothing is half written.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <ftw.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "model/generate.h"
+
+#define FOLDER "tests/golden/checkpoints/"
+
+static char place[64]; /* of everything that a case writes */
+
+static ph_ctx *open_ctx(void)
+{
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 2}) == PH_OK, "ph_open failed");
+    return ctx;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind,
+                        struct FTW *at)
+{
+    (void)info, (void)kind, (void)at;
+    return remove(path);
+}
+
+static void begin(void)
+{
+    strcpy(place, "/tmp/polyhead-export-XXXXXX");
+    CHECK(mkdtemp(place) != NULL, "no temporary folder");
+}
+
+static void end(void)
+{
+    nftw(place, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *in_place(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", place, name);
+    return path;
+}
+
+static int entries(const char *path)
+{
+    int count = 0;
+    DIR *d = opendir(path);
+    CHECK(d != NULL, "%s is no directory", path);
+    for (struct dirent *e; (e = readdir(d));) count += e->d_name[0] != '.';
+    closedir(d);
+    return count;
+}
+
+/* ---- folders ----------------------------------------------------------------------- */
+
+static ph_file *map_file(const char *folder, const char *name)
+{
+    char path[256];
+    ph_file *file;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    CHECK(ph_file_map(&file, path, NULL) == PH_OK, "cannot read %s", path);
+    return file;
+}
+
+/* How many tensors of one file the other holds with the same type, shape and bytes. */
+static size_t equal_tensors(const ph_file *file, const ph_file *other)
+{
+    const ph_tensor *a;
+    size_t count = 0;
+    for (size_t i = 0; (a = ph_file_tensor(file, i)); i++, count++) {
+        const ph_tensor *b = ph_file_find(other, a->name);
+        CHECK(b && a->type == b->type && a->rank == b->rank && a->bytes == b->bytes &&
+                  !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) &&
+                  !memcmp(a->data, b->data, a->bytes),
+              "%s changed", a->name);
+    }
+    return count;
+}
+
+static void check_same_text(const char *folder, const char *other, const char *name)
+{
+    char path[256];
+    char texts[2][4096] = {"", ""};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", i ? other : folder, name);
+        FILE *f = fopen(path, "rb");
+        CHECK(f && fread(texts[i], 1, sizeof texts[i] - 1, f) > 0, "cannot read %s",
+              path);
+        fclose(f);
+    }
+    CHECK(!strcmp(texts[0], texts[1]), "%s changed", name);
+}
+
+static void round_trip(void)
+{
+    static const char *const names[] = {"llama", "gpt2", "gpt2-plain", "qwen3"};
+    begin();
+    ph_ctx *ctx = open_ctx();
+    for (int i = 0; i < 4; i++) {
+        char from[256], to[256];
+        snprintf(from, sizeof from, FOLDER "%s", names[i]);
+        strcpy(to, in_place(names[i]));
+        CHECK(ph_model_export(ctx, from, to, NULL) == PH_OK, "%s: %s", from,
+              ph_error(ctx));
+        ph_file *a = map_file(from, "model.safetensors");
+        ph_file *b = map_file(to, "model.safetensors");
+        CHECK(equal_tensors(a, b) == equal_tensors(b, a), "%s: other tensors", from);
+        check_same_text(from, to, "config.json");
+        ph_file_free(a);
+        ph_file_free(b);
+    }
+    ph_close(ctx);
+    end();
+}
+
+static void shards_become_one_file(void)
+{
+    begin();
+    ph_ctx *ctx = open_ctx();
+    const char *to = in_place("one");
+    size_t count = 0, all = 0;
+    CHECK(ph_model_export(ctx, FOLDER "llama-shards", to, NULL) == PH_OK, "%s",
+          ph_error(ctx));
+    ph_file *one = map_file(to, "model.safetensors");
+    for (int i = 1; i <= 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model-%05d-of-00004.safetensors", i);
+        ph_file *shard = map_file(FOLDER "llama-shards", name);
+        count += equal_tensors(shard, one);
+        ph_file_free(shard);
+    }
+    while (ph_file_tensor(one, all)) all++;
+    CHECK(count == all && entries(to) == 2, "%zu of %zu tensors", count, all);
+    ph_file_free(one);
+    ph_close(ctx);
+    end();
+}
+
+static void converted(void)
+{
+    begin();
+    ph_ctx *ctx = open_ctx();
+    const char *to = in_place("half");
+    const ph_dtype type = PH_BF16;
+    char path[512], text[4096] = "";
+    CHECK(ph_model_export(ctx, FOLDER "llama", to, &type) == PH_OK, "%s", ph_error(ctx));
+    ph_file *a = map_file(FOLDER "llama", "model.safetensors");
+    ph_file *b = map_file(to, "model.safetensors");
+    const ph_tensor *t;
+    for (size_t i = 0; (t = ph_file_tensor(a, i)); i++) {
+        const ph_tensor *half = ph_file_find(b, t->name);
+        uint16_t *expected = malloc(t->bytes);
+        CHECK(ph_tensor_convert(t, PH_BF16, expected) == PH_OK, "no conversion");
+        CHECK(half && half->type == PH_BF16 && half->bytes == t->bytes / 2 &&
+                  !memcmp(half->data, expected, half->bytes),
+              "%s is not rounded", t->name);
+        free(expected);
+    }
+    snprintf(path, sizeof path, "%s/config.json", to);
+    FILE *f = fopen(path, "rb");
+    CHECK(f && fread(text, 1, sizeof text - 1, f) > 0, "no config.json");
+    fclose(f);
+    CHECK(strstr(text, "\"dtype\": \"bfloat16\",\n") && !strstr(text, "float32"),
+          "config.json says another type: %s", text);
+    ph_file_free(a);
+    ph_file_free(b);
+    ph_close(ctx);
+    end();
+}
+
+/* ---- models ------------------------------------------------------------------------ */
+
+enum { LEN = 9, VOCAB = 23 };
+
+static void run_logits(ph_model *m, float *logits)
+{
+    static const int32_t ids[LEN] = {1, 7, 5, 22, 0, 11, 5, 3, 19};
+    ph_pass_shape shape = {.batch = 1, .source_len = LEN};
+    ph_batch batch = {.source = ids};
+    ph_pass *p;
+    CHECK(ph_pass_create(&p, m, &shape) == PH_OK, "%s", ph_error(m->ctx));
+    CHECK(ph_pass_forward(p, &batch, 0) == PH_OK, "%s", ph_error(m->ctx));
+    CHECK(ph_pass_logits(p) == PH_OK, "%s", ph_error(m->ctx));
+    memcpy(logits, p->logits, LEN * (size_t)m->config.vocab * sizeof *logits);
+    ph_pass_free(p);
+}
+
+static ph_config like_llama(void)
+{
+    return (ph_config){.arch = PH_ARCH_DECODER,
+                       .vocab = VOCAB,
+                       .layers = 2,
+                       .model_dim = 24,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .head_dim = 6,
+                       .ff_dim = 40,
+                       .max_len = 16,
+                       .norm = PH_NORM_RMS,
+                       .activation = PH_SWIGLU,
+                       .positions = PH_POS_ROPE,
+                       .no_bias = PH_NO_BIAS,
+                       .dropout = 0.1f};
+}
+
+static ph_config like_gpt2(void)
+{
+    return (ph_config){.arch = PH_ARCH_DECODER,
+                       .vocab = VOCAB,
+                       .layers = 2,
+                       .model_dim = 24,
+                       .heads = 4,
+                       .max_len = 16,
+                       .positions = PH_POS_LEARNED};
+}
+
+/* Random biases and gains too: initial ones would hide a mistake. */
+static void write_model(ph_ctx *ctx, const ph_config *c, const char *path)
+{
+    ph_model *m;
+    size_t floats;
+    uint64_t state = check_seed;
+    CHECK(ph_model_create(&m, ctx, c, PH_SPLIT_WORDS, NULL, 0, 5) == PH_OK, "%s",
+          ph_error(ctx));
+    float *block = ph_model_block(m, &floats);
+    for (size_t i = 0; i < floats; i++)
+        block[i] = (float)((double)(check_random(&state) >> 40) / (1 << 24) - 0.5);
+    CHECK(ph_model_write(m, path) == PH_OK, "%s", ph_error(ctx));
+    ph_model_free(m);
+}
+
+/* A model of ours, its folder: the same bits. */
+static void check_own(const ph_config *c, const char *expected)
+{
+    static float ours[LEN * VOCAB], theirs[LEN * VOCAB];
+    char from[256], to[256], path[300], text[4096] = "";
+    ph_model *m;
+    begin();
+    ph_ctx *ctx = open_ctx();
+    strcpy(from, in_place("own.safetensors"));
+    strcpy(to, in_place("folder"));
+    write_model(ctx, c, from);
+    CHECK(ph_model_export(ctx, from, to, NULL) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
+    run_logits(m, ours);
+    ph_model_free(m);
+    CHECK(ph_model_read(&m, ctx, to) == PH_OK, "%s", ph_error(ctx));
+    run_logits(m, theirs);
+    ph_model_free(m);
+    CHECK(!memcmp(ours, theirs, sizeof ours), "%s: other bits", expected);
+    snprintf(path, sizeof path, "%s/config.json", to);
+    FILE *f = fopen(path, "rb");
+    CHECK(f && fread(text, 1, sizeof text - 1, f) > 0, "no config.json");
+    fclose(f);
+    CHECK(strstr(text, expected), "config.json lacks %s: %s", expected, text);
+    ph_close(ctx);
+    end();
+}
+
+static void own_as_llama(void)
+{
+    ph_config c = like_llama();
+    check_own(&c, "\"model_type\": \"llama\"");
+    c.untied = 1, c.embed_scale = 1, c.no_bias &= ~PH_NO_BIAS_FF;
+    check_own(&c, "\"mlp_bias\": true");
+}
+
+static void own_as_mistral_and_qwen(void)
+{
+    ph_config c = like_llama();
+    c.window = 5;
+    check_own(&c, "\"model_type\": \"mistral\"");
+    c = like_llama();
+    c.no_bias &= ~(PH_NO_BIAS_Q | PH_NO_BIAS_K | PH_NO_BIAS_V);
+    c.window = 3, c.window_from = 1;
+    check_own(&c, "\"model_type\": \"qwen2\"");
+    c = like_llama();
+    c.qk_norm = 1;
+    check_own(&c, "\"model_type\": \"qwen3\"");
+}
+
+static void own_as_gpt2(void)
+{
+    ph_config c = like_gpt2();
+    check_own(&c, "\"model_type\": \"gpt2\"");
+    c.scale_by_layer = 1, c.activation = PH_RELU, c.untied = 1;
+    check_own(&c, "\"activation_function\": \"relu\"");
+}
+
+/* Pairs that a GGUF file has interleaved move apart: the same values, sums in another
+   order. A score is a sum of 16 products, so logits agree as far as f32 does; the bound
+   is that of the golden values. */
+static void gguf_as_llama(void)
+{
+    static float before[LEN * 97], after[LEN * 97];
+    const ph_dtype type = PH_F32;
+    ph_model *m;
+    double square = 0, wrong = 0;
+    begin();
+    ph_ctx *ctx = open_ctx();
+    const char *from = FOLDER "llama-gguf/model.gguf", *to = in_place("folder");
+    CHECK(ph_model_export(ctx, from, to, NULL) == PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), "quantised"),
+          "%s", ph_error(ctx));
+    CHECK(entries(place) == 0, "something was left behind");
+    CHECK(ph_model_export(ctx, from, to, &type) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
+    run_logits(m, before);
+    ph_model_free(m);
+    CHECK(ph_model_read(&m, ctx, to) == PH_OK, "%s", ph_error(ctx));
+    CHECK(!m->config.rope_interleaved, "pairs are still interleaved");
+    run_logits(m, after);
+    ph_model_free(m);
+    for (int i = 0; i < LEN * 97; i++) {
+        double off = (double)after[i] - (double)before[i];
+        square += (double)before[i] * (double)before[i], wrong += off * off;
+    }
+    CHECK(sqrt(wrong / square) <= 1e-5, "logits are off by %.2e", sqrt(wrong / square));
+    ph_close(ctx);
+    end();
+}
+
+/* ---- refused ----------------------------------------------------------------------- */
+
+static void check_refused(const ph_config *c, const char *sentence)
+{
+    char from[256], to[256];
+    begin();
+    ph_ctx *ctx = open_ctx();
+    strcpy(from, in_place("own.safetensors"));
+    strcpy(to, in_place("folder"));
+    write_model(ctx, c, from);
+    CHECK(ph_model_export(ctx, from, to, NULL) == PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), sentence),
+          "expected '%s', found '%s'", sentence, ph_error(ctx));
+    CHECK(entries(place) == 1, "something was left behind");
+    ph_close(ctx);
+    end();
+}
+
+static void not_expressible(void)
+{
+    ph_config c = like_gpt2();
+    c.positions = PH_POS_ALIBI;
+    check_refused(&c, "gpt2 differs in positions");
+    c = like_gpt2();
+    c.no_bias = PH_NO_BIAS_NORM;
+    check_refused(&c, "gpt2 differs in bias");
+    c = like_llama();
+    c.norm_place = PH_POST_NORM;
+    check_refused(&c, "llama differs in norm_place");
+    c = like_llama();
+    c.kv_heads = 0;
+    strcpy(c.variant, "talking");
+    check_refused(&c, "llama differs in variant");
+    c = like_llama();
+    c.window = 5, c.window_period = 2;
+    check_refused(&c, "llama differs in window_period");
+}
+
+static void targets(void)
+{
+    begin();
+    ph_ctx *ctx = open_ctx();
+    const char *to = in_place("there");
+    const ph_dtype wrong = PH_Q8_0;
+    CHECK(mkdir(to, 0777) == 0, "mkdir");
+    CHECK(ph_model_export(ctx, FOLDER "llama", to, NULL) == PH_OK, "an empty folder: %s",
+          ph_error(ctx));
+    CHECK(ph_model_export(ctx, FOLDER "gpt2", to, NULL) == PH_IO_ERROR &&
+              strstr(ph_error(ctx), "new or empty"),
+          "%s", ph_error(ctx));
+    check_same_text(FOLDER "llama", to, "config.json");
+    CHECK(ph_model_export(ctx, FOLDER "nothing", in_place("x"), NULL) == PH_IO_ERROR,
+          "%s", ph_error(ctx));
+    CHECK(ph_model_export(ctx, FOLDER "llama", in_place("a/b"), NULL) == PH_IO_ERROR,
+          "%s", ph_error(ctx));
+    CHECK(ph_model_export(ctx, FOLDER "llama", in_place("x"), &wrong) == PH_BAD_ARGUMENT,
+          "%s", ph_error(ctx));
+    CHECK(entries(place) == 1, "something was left behind");
+    ph_close(ctx);
+    end();
+}
+
+static const check_case cases[] = {{"round_trip", round_trip},
+                                   {"shards_become_one_file", shards_become_one_file},
+                                   {"converted", converted},
+                                   {"own_as_llama", own_as_llama},
+                                   {"own_as_mistral_and_qwen", own_as_mistral_and_qwen},
+                                   {"own_as_gpt2", own_as_gpt2},
+                                   {"gguf_as_llama", gguf_as_llama},
+                                   {"not_expressible", not_expressible},
+                                   {"targets", targets},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
