@@ -321,8 +321,6 @@ typedef struct ph_generation {
     int beams;         /* encoder-decoder: width of beam search, which does not sample:
                           temperature, top_k, top_p are ignored; 0: 1 */
     uint64_t seed;
-    uint64_t text_number; /* equal texts with other numbers get other samples; those of a
-                             batch are counted from here */
     ph_dtype kv_dtype;    /* of cached keys and values of self-attention: PH_F32, PH_F16,
                              PH_BF16, PH_Q8_0, PH_Q4_0, PH_Q4_1 */
     int batch;            /* texts that are decoded side by side; 0: 16 */
@@ -338,7 +336,8 @@ typedef struct ph_generation {
 /* A text, and the new one that follows from it. */
 typedef struct ph_prompt {
     const char *text;
-    char *out; /* the new text, like snprintf */
+    uint64_t number; /* equal texts with other numbers get other samples */
+    char *out;       /* the new text, like snprintf */
     size_t size;
     int length; /* set to its full length */
     int tokens; /* set to the tokens that were generated */

@@ -95,11 +95,11 @@ static int tokens_of(const char *text, int *tokens)
     return n;
 }
 
-static int generate(const bed *b, const ph_generation *how, int *tokens)
+static int generate(const bed *b, const ph_generation *how, uint64_t number, int *tokens)
 {
     char text[64];
-    CHECK(ph_generate(b->m, "ab", how, text, sizeof text, NULL) == PH_OK, "%s",
-          ph_error(b->ctx));
+    ph_prompt one = {.text = "ab", .number = number, .out = text, .size = sizeof text};
+    CHECK(ph_generate_batch(b->m, &one, 1, how) == PH_OK, "%s", ph_error(b->ctx));
     return tokens_of(text, tokens);
 }
 
@@ -180,7 +180,7 @@ static void beams_find_the_best(void)
             for (int beams = 2; beams <= 256; beams *= 2) {
                 int tokens[DEPTH], all[DEPTH];
                 ph_generation how = {.max_tokens = limit, .beams = beams};
-                int n = generate(&b, &how, tokens);
+                int n = generate(&b, &how, 0, tokens);
                 double score = score_of(&b, tokens, n, limit);
                 double expected = best_of_beams(&b, beams, limit);
                 CHECK(fabs(score - expected) < ROUNDING,
@@ -247,8 +247,7 @@ static void check_frequencies(const bed *b, const ph_generation *given)
     how.max_tokens = 2;
     for (int i = 0; i < DRAWS; i++) {
         int tokens[2] = {PH_TOKEN_END, PH_TOKEN_END};
-        how.text_number = (uint64_t)i;
-        generate(b, &how, tokens);
+        generate(b, &how, (uint64_t)i, tokens);
         count[tokens[0]][tokens[1]]++;
     }
     exact(b, 0, &how, first);
@@ -294,9 +293,9 @@ static void samples_repeat(void)
         ph_generate(b.m, "ab", &how, one, sizeof one, NULL);
         ph_generate(b.m, "ab", &how, again, sizeof again, NULL);
         CHECK(!strcmp(one, again), "seed %d gives '%s', then '%s'", i, one, again);
-        how.text_number = 1;
-        ph_generate(b.m, "ab", &how, text, sizeof text, NULL);
-        how.text_number = 0, how.seed = 100 + (uint64_t)i;
+        ph_prompt other = {.text = "ab", .number = 1, .out = text, .size = sizeof text};
+        ph_generate_batch(b.m, &other, 1, &how);
+        how.seed = 100 + (uint64_t)i;
         ph_generate(b.m, "ab", &how, seed, sizeof seed, NULL);
         other_seed += strcmp(one, seed) != 0, other_text += strcmp(one, text) != 0;
     }

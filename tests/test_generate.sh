@@ -45,6 +45,41 @@ same "the same samples again" "$(yes ab | head -n 20 | generate "$tmp/pairs" $ho
     "$(cat "$tmp/samples")"
 same "the first line is TEXT" "$(generate "$tmp/pairs" ab $hot)" "$(head -n 1 "$tmp/samples")"
 
+# ---- many prompts, stop texts, types of caches ----
+
+printf 'ab\nba\n\nbb\nabab\nab\n' >"$tmp/prompts"
+for way in "" "--batch 1" "--batch 2" "--beams 2" "--kv-dtype bf16" "--threads 1"; do
+    same "lines of a file $way" "$(generate "$tmp/pairs" --prompts "$tmp/prompts" $way)" \
+        "$(printf '123\n21\n\n1111\n4\n123')"
+done
+same "lines of a file and of stdin" "$(generate "$tmp/pairs" --prompts "$tmp/prompts" $hot)" \
+    "$(generate "$tmp/pairs" $hot <"$tmp/prompts")"
+run generate "$tmp/pairs" ab --prompts "$tmp/prompts"
+same "a text and a file, status" $status 2
+run generate "$tmp/pairs" --prompts "$tmp/none"
+same "no file, status" $status 7
+holds "no file" "$err" "cannot open"
+same "stops" "$(generate "$tmp/pairs" ab --stop 9 --stop 3)" 12
+same "stops in lines" "$(generate "$tmp/pairs" --stop 1 <"$tmp/prompts" | tr '\n' ,)" ,2,,,4,,
+run generate "$tmp/pairs" ab --stop ""
+same "an empty stop text, status" $status 2
+run generate "$tmp/pairs" ab --kv-dtype q8_0
+same "heads that are no blocks, status" $status 3
+holds "heads that are no blocks" "$err" "32"
+
+# a program that writes a line and waits gets its answer before the next line
+mkfifo "$tmp/in" "$tmp/answers"
+generate "$tmp/pairs" <"$tmp/in" >"$tmp/answers" &
+child=$!
+exec 8>"$tmp/in" 9<"$tmp/answers"
+for pair in ab:123 bb:1111; do
+    echo "${pair%:*}" >&8
+    read -r answer <&9
+    same "an answer while more may come" "$answer" "${pair#*:}"
+done
+exec 8>&- 9<&-
+wait $child
+
 # ---- an encoder ----
 
 run generate pronouns "The cat slept." --beams 2

@@ -334,7 +334,6 @@ static void stop_texts(void)
         char alone[4 * LONG], stop[4] = "", expected[4 * LONG], cut[4 * LONG];
         int length = 0;
         ph_generation one = how;
-        one.text_number = (uint64_t)i;
         CHECK(ph_generate(m, texts[i], &one, alone, sizeof alone, &length) == PH_OK, "%s",
               ph_error(ctx));
         CHECK(!strcmp(alone, out[i]) && length == all[i].length, "'%s', alone '%s'",

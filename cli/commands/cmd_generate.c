@@ -5,27 +5,37 @@
  * every word which word it belongs to.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "commands/answers.h"
 #include "commands/cmd_train.h"
 #include "framework/cli.h"
 #include "framework/json.h"
-#include "framework/term.h"
-#include "polyhead_model.h"
 
 typedef struct generate_options {
-    int json, time;
-    int64_t max_tokens, top_k, beams, seed;
+    int json, time, kv_dtype;
+    int64_t max_tokens, top_k, beams, seed, batch;
     double temperature, top_p;
+    const char *prompts;
+    ph_text_list stop;
     ph_machine machine;
 } generate_options;
 
 #define AT(field) offsetof(generate_options, field)
 
+/* In the order of ph_dtype. */
+static const char *const cache_types[] = {"f32",  "f16",  "bf16", "q8_0",
+                                          "q4_0", "q4_1", NULL};
+
 static const ph_option table[] = {
+    {.name = "prompts",
+     .kind = PH_OPT_TEXT,
+     .metavar = "FILE",
+     .at = AT(prompts),
+     .help =
+         "answer every line of FILE; many at a time, with the answers each has alone"},
     {.name = "max-tokens",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -68,7 +78,25 @@ static const ph_option table[] = {
      .low = 0,
      .high = INT64_MAX,
      .at = AT(seed),
-     .help = "seed of the choices; lines of stdin differ from each other"},
+     .help = "seed of the choices; equal lines differ from each other"},
+    {.name = "stop",
+     .kind = PH_OPT_TEXTS,
+     .at = AT(stop),
+     .help = "end before this text; may be given several times"},
+    {.name = "kv-dtype",
+     .kind = PH_OPT_CHOICE,
+     .metavar = "TYPE",
+     .choices = cache_types,
+     .at = AT(kv_dtype),
+     .fallback = "f32",
+     .help = "type of cached keys and values: f32, f16, bf16, q8_0, q4_0, q4_1"},
+    {.name = "batch",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 0,
+     .high = 4096,
+     .at = AT(batch),
+     .help = "lines that are decoded side by side; 0: 16"},
     {.name = "time",
      .kind = PH_OPT_FLAG,
      .at = AT(time),
@@ -80,200 +108,66 @@ static const ph_option table[] = {
     PH_MACHINE_OPTIONS(generate_options, machine),
     {.name = NULL}};
 
-/* ---- an encoder: words and what they belong to ---- */
+/* ---- one text ---- */
 
-typedef struct link {
-    int word, role;
-    double p;
-} link;
-
-static int best(const float *x, int n)
+void answer_print(const answer_job *job, const char *text, const char *generated)
 {
-    int at = 0;
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[at]) at = i;
-    return at;
-}
-
-/* Entry number i of a list with ';' between. */
-static int role_name(const char *list, int i, const char **name)
-{
-    for (; i > 0 && *list; i--) {
-        list += strcspn(list, ";");
-        if (*list) list++;
-    }
-    *name = list;
-    return (int)strcspn(list, ";");
-}
-
-static void print_links(const ph_model *m, const ph_reading *r, const char *text,
-                        const link *links, int n, int as_json)
-{
-    ph_json_writer j = {0};
-    if (as_json) {
-        j = json_begin("polyhead.generate/1");
-        ph_json_begin_array(&j, "words");
-    }
-    for (int i = 0; i < n; i++) {
-        const ph_word *w = ph_reading_word(r, 0, i);
-        const ph_word *to = ph_reading_word(r, 0, links[i].word);
-        const char *role;
-        int length = role_name(ph_model_config(m)->roles, links[i].role, &role);
-        char word[64], name[64];
-        snprintf(word, sizeof word, "%.*s", w->length, text + w->start);
-        snprintf(name, sizeof name, "%.*s", length, role);
-        if (!as_json) {
-            printf("%-14s -> %.*s  %s%s, %.3f%s\n", word, to->length, text + to->start,
-                   term_on(stdout, TERM_DIM), name, links[i].p,
-                   term_on(stdout, TERM_PLAIN));
-            continue;
-        }
-        ph_json_begin_object(&j, NULL);
-        ph_json_string(&j, "word", word);
-        ph_json_integer(&j, "belongs_to", links[i].word);
-        ph_json_string(&j, "role", name);
-        ph_json_double(&j, "probability", links[i].p);
-        ph_json_end(&j);
-    }
-    if (as_json) json_end(&j);
-}
-
-static ph_status find_links(const ph_reading *r, link *links, int n, int heads)
-{
-    float *p = malloc((size_t)n * (size_t)n * sizeof *p);
-    float *mix = malloc((size_t)n * (size_t)heads * sizeof *mix);
-    ph_status status = p && mix ? ph_reading_links(r, p, mix) : PH_OUT_OF_MEMORY;
-    for (int i = 0; status == PH_OK && i < n; i++) {
-        const float *row = p + (size_t)i * (size_t)n;
-        links[i].word = best(row, n);
-        links[i].role = best(mix + (size_t)i * (size_t)heads, heads);
-        links[i].p = row[links[i].word];
-    }
-    free(p);
-    free(mix);
-    return status;
-}
-
-/* One text at a time. */
-typedef struct generate_job {
-    const ph_model *m;
-    ph_ctx *ctx;
-    const generate_options *o;
-    uint64_t line; /* of stdin, from 1; 0: TEXT */
-} generate_job;
-
-static int answer_links(const generate_job *j, const char *text)
-{
-    ph_reading *r;
-    ph_status status = ph_reading_create(&r, j->m, text, NULL);
-    if (status != PH_OK) return cli_exit_code(status);
-    int n = ph_reading_length(r, 0);
-    link *links = calloc((size_t)n, sizeof *links);
-    status =
-        links ? find_links(r, links, n, ph_model_config(j->m)->heads) : PH_OUT_OF_MEMORY;
-    if (status == PH_OK) print_links(j->m, r, text, links, n, j->o->json);
-    free(links);
-    ph_reading_free(r);
-    return cli_exit_code(status);
-}
-
-/* ---- decoders: new text ---- */
-
-/* text NULL: one that JSON cannot hold; generated NULL: none. */
-static void print_text(const generate_job *j, const char *text, const char *generated)
-{
-    if (j->o->json) {
+    if (job->json) {
         ph_json_writer out = json_begin("polyhead.generate/1");
         ph_json_string(&out, "text", text);
         ph_json_string(&out, "generated", generated);
         json_end(&out);
     } else {
-        int continues = ph_model_config(j->m)->arch == PH_ARCH_DECODER && generated;
-        printf("%s%s\n", continues ? text : "", generated ? generated : "");
+        int continues = ph_model_config(job->m)->arch == PH_ARCH_DECODER;
+        printf("%s%s\n", continues && generated ? text : "", generated ? generated : "");
     }
 }
 
-static int answer_text(const generate_job *j, const char *text)
+/* Pieces of the new text, printed as they come; JSON has them all at once. */
+typedef struct live_text {
+    const char *before; /* what is printed before the first piece; NULL: it is done */
+    int json;
+    answer_buffer all;
+} live_text;
+
+static void show_piece(void *user, int index, const char *piece)
 {
-    const generate_options *o = j->o;
-    ph_generation how = {.max_tokens = (int)o->max_tokens,
-                         .temperature = (float)o->temperature,
-                         .top_k = (int)o->top_k,
-                         .top_p = (float)o->top_p,
-                         .beams = (int)o->beams,
-                         .seed = (uint64_t)o->seed,
-                         .text_number = j->line ? j->line - 1 : 0};
-    size_t size = (size_t)ph_model_config(j->m)->max_len * 256 + 1; /* longest tokens */
-    char *out = malloc(size);
-    if (!out) return EXIT_MEMORY;
-    ph_status status = ph_generate(j->m, text, &how, out, size, NULL);
-    if (status == PH_OK) print_text(j, text, out);
-    free(out);
-    return cli_exit_code(status);
+    live_text *live = user;
+    (void)index;
+    if (live->json) {
+        answer_append(&live->all, piece);
+        return;
+    }
+    printf("%s%s", live->before ? live->before : "", piece);
+    live->before = NULL;
+    fflush(stdout);
 }
 
-static int is_encoder(const generate_job *j)
+static ph_status show_text(const answer_job *job, const char *text)
 {
-    return ph_model_config(j->m)->arch == PH_ARCH_ENCODER;
+    int continues = ph_model_config(job->m)->arch == PH_ARCH_DECODER;
+    live_text live = {.before = continues ? text : "", .json = job->json};
+    ph_generation how = job->how;
+    ph_prompt prompt = {.text = text};
+    how.each = show_piece, how.user = &live;
+    ph_status status = ph_generate_batch(job->m, &prompt, 1, &how);
+    if (live.all.lost) status = PH_OUT_OF_MEMORY;
+    if (status == PH_OK && job->json)
+        answer_print(job, text, live.all.length ? live.all.text : "");
+    else if (status == PH_OK)
+        printf("%s\n", live.before ? live.before : "");
+    free(live.all.text);
+    return status;
 }
 
-/* An answer of its own for a line that has none: answers stay aligned with lines. */
-static void print_nothing(const generate_job *j, const char *text)
-{
-    if (!is_encoder(j))
-        print_text(j, text, text && !*text ? "" : NULL);
-    else if (j->o->json)
-        print_links(j->m, NULL, text, NULL, 0, 1);
-}
-
-static int answer(const generate_job *j, const char *text)
+int answer_text(const answer_job *job, const char *text)
 {
     double start = train_now();
-    int rc = is_encoder(j) ? answer_links(j, text) : answer_text(j, text);
-    if (j->o->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
-    if (rc == EXIT_OK) return rc;
-    const char *sentence = rc == EXIT_MEMORY ? "out of memory" : ph_error(j->ctx);
-    if (!j->line) return cli_fail(rc, "%s", sentence);
-    cli_fail(rc, "line %llu: %s", (unsigned long long)j->line, sentence);
-    if (rc == EXIT_BAD_INPUT) print_nothing(j, text);
-    return rc;
-}
-
-/* ---- lines of stdin ---- */
-
-static int answer_line(const generate_job *j, const char *line, size_t length)
-{
-    int tokens = 0;
-    if (strlen(line) < length) {
-        print_nothing(j, NULL);
-        return cli_fail(EXIT_BAD_INPUT, "line %llu: a byte is 0, expected text",
-                        (unsigned long long)j->line);
-    }
-    ph_model_split(j->m, line, NULL, 0, &tokens);
-    if (tokens) return answer(j, line);
-    print_nothing(j, "");
-    return EXIT_OK;
-}
-
-/* A line that is refused costs its own answer; the others still get theirs. */
-static int answer_lines(const generate_job *given)
-{
-    generate_job j = *given;
-    char *line = NULL;
-    size_t capacity = 0;
-    int rc = EXIT_OK, last = EXIT_OK;
-    for (ssize_t n; (last == EXIT_OK || last == EXIT_BAD_INPUT) &&
-                    (n = getline(&line, &capacity, stdin)) > 0;) {
-        j.line++;
-        if (line[n - 1] == '\n') line[--n] = 0;
-        last = answer_line(&j, line, (size_t)n);
-        if (is_encoder(&j) && !j.o->json) printf("\n"); /* its answers have many lines */
-        if (rc == EXIT_OK) rc = last;
-        fflush(stdout);
-    }
-    free(line);
-    if (ferror(stdin)) return cli_fail(EXIT_IO, "cannot read stdin: %s", strerror(errno));
-    return rc;
+    ph_status status = answer_is_encoder(job) ? answer_links(job->m, text, job->json)
+                                              : show_text(job, text);
+    if (job->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
+    return status == PH_OUT_OF_MEMORY ? cli_fail(EXIT_MEMORY, "out of memory")
+                                      : cli_fail_status(status, job->ctx);
 }
 
 /* ---- the command ---- */
@@ -289,12 +183,26 @@ static ph_status read_model(ph_model **m, ph_ctx *ctx, const char *name)
 static int refuse_options(const generate_options *o)
 {
     if (o->beams == 1 && !o->max_tokens && !o->top_k && !o->seed && o->temperature == 0 &&
-        o->top_p == 0)
+        o->top_p == 0 && !o->stop.count && !o->kv_dtype && !o->batch)
         return EXIT_OK;
     return cli_fail(EXIT_USAGE,
                     "the model is an encoder, which says what words belong to: --beams, "
-                    "--max-tokens, --temperature, --top-k, --top-p and --seed are for "
-                    "decoders");
+                    "--max-tokens, --temperature, --top-k, --top-p, --seed, --stop, "
+                    "--kv-dtype and --batch are for decoders");
+}
+
+static ph_generation how_of(const generate_options *o)
+{
+    return (ph_generation){.max_tokens = (int)o->max_tokens,
+                           .temperature = (float)o->temperature,
+                           .top_k = (int)o->top_k,
+                           .top_p = (float)o->top_p,
+                           .beams = (int)o->beams,
+                           .seed = (uint64_t)o->seed,
+                           .kv_dtype = (ph_dtype)o->kv_dtype,
+                           .batch = (int)o->batch,
+                           .stop = o->stop.value,
+                           .stop_count = o->stop.count};
 }
 
 static int run(const void *chosen, int count, const char *const *words)
@@ -305,13 +213,17 @@ static int run(const void *chosen, int count, const char *const *words)
     if (o->beams > 1 && o->temperature > 0)
         return cli_fail(EXIT_USAGE, "--beams searches, --temperature samples: "
                                     "expected one of them");
+    if (o->prompts && count > 1)
+        return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     ph_status status = read_model(&m, ctx, words[0]);
     if (status != PH_OK) rc = cli_fail_status(status, ctx);
-    generate_job j = {.m = m, .ctx = ctx, .o = o};
-    if (!rc && is_encoder(&j)) rc = refuse_options(o);
-    if (!rc) rc = count > 1 ? answer(&j, words[1]) : answer_lines(&j);
+    answer_job job = {.m = m, .ctx = ctx, .json = o->json, .time = o->time};
+    job.how = how_of(o);
+    if (!rc && answer_is_encoder(&job)) rc = refuse_options(o);
+    if (!rc)
+        rc = count > 1 ? answer_text(&job, words[1]) : answer_lines(&job, o->prompts);
     ph_model_free(m);
     ph_close(ctx);
     return rc;
@@ -335,8 +247,10 @@ const ph_command command_generate = {
     .about =
         "MODEL is a Hugging Face folder, a GGUF or llama2.c file (docs/MODELS.md), "
         "a model file or the directory of a training, or pronouns, the model in the "
-        "program. Without TEXT every line of stdin is one, and each has its own "
-        "answer: an empty one where the line is blank or refused.",
+        "program. Without TEXT every line of stdin or of FILE is one, and each has its "
+        "own answer: an empty one where the line is blank or refused. Lines are decoded "
+        "together, without padding, and long texts in chunks: every answer has the bits "
+        "it has alone. Caches grow with the text.",
     .examples = examples,
     .options = table,
     .size = sizeof(generate_options),

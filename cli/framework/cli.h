@@ -61,10 +61,16 @@ typedef enum ph_opt_kind {
     PH_OPT_REAL,   /* finite number in [least, most]; field: double */
     PH_OPT_TEXT,   /* anything but empty;           field: const char * */
     PH_OPT_CHOICE, /* one of choices;               field: int, its index */
-    PH_OPT_SIZES   /* numbers in [low, high] with commas between; field: ph_sizes */
+    PH_OPT_SIZES,  /* numbers in [low, high] with commas between; field: ph_sizes */
+    PH_OPT_TEXTS   /* like PH_OPT_TEXT, again and again; field: ph_text_list */
 } ph_opt_kind;
 
-enum { PH_SIZES_MAX = 8 };
+enum { PH_SIZES_MAX = 8, PH_TEXTS_MAX = 16 };
+
+typedef struct ph_text_list {
+    int count; /* how often the option was given */
+    const char *value[PH_TEXTS_MAX];
+} ph_text_list;
 
 typedef struct ph_sizes {
     int count;                   /* 0: the option was not given */

@@ -169,7 +169,8 @@ static void json_option(ph_json_writer *j, const ph_option *o)
 {
     static const char *const kinds[] = {
         [PH_OPT_FLAG] = "flag", [PH_OPT_INT] = "int",       [PH_OPT_REAL] = "real",
-        [PH_OPT_TEXT] = "text", [PH_OPT_CHOICE] = "choice", [PH_OPT_SIZES] = "sizes"};
+        [PH_OPT_TEXT] = "text", [PH_OPT_CHOICE] = "choice", [PH_OPT_SIZES] = "sizes",
+        [PH_OPT_TEXTS] = "texts"};
     const char letter[2] = {o->letter, 0};
     char buffer[128];
     ph_json_begin_object(j, NULL);

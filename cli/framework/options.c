@@ -120,6 +120,15 @@ static int read_text(const ph_option *option, const char *label, const char *tex
     return EXIT_OK;
 }
 
+static int read_texts(const ph_option *option, const char *label, const char *text,
+                      void *field, ph_parsed *parsed)
+{
+    ph_text_list *all = field;
+    if (all->count == PH_TEXTS_MAX)
+        return refuse(parsed, "%s: given more than %d times", label, PH_TEXTS_MAX);
+    return read_text(option, label, text, &all->value[all->count++], parsed);
+}
+
 static int read_choice(const ph_option *option, const char *label, const char *text,
                        void *field, ph_parsed *parsed)
 {
@@ -169,14 +178,16 @@ static read_value *const readers[] = {[PH_OPT_INT] = read_int,
                                       [PH_OPT_REAL] = read_real,
                                       [PH_OPT_TEXT] = read_text,
                                       [PH_OPT_CHOICE] = read_choice,
-                                      [PH_OPT_SIZES] = read_sizes};
+                                      [PH_OPT_SIZES] = read_sizes,
+                                      [PH_OPT_TEXTS] = read_texts};
 
 const char *cli_metavar(const ph_option *option, char *buffer, size_t size)
 {
     static const char *const usual[] = {[PH_OPT_INT] = "N",
                                         [PH_OPT_REAL] = "X",
                                         [PH_OPT_TEXT] = "TEXT",
-                                        [PH_OPT_SIZES] = "N,N"};
+                                        [PH_OPT_SIZES] = "N,N",
+                                        [PH_OPT_TEXTS] = "TEXT"};
     if (option->kind == PH_OPT_FLAG) return NULL;
     if (option->metavar) return option->metavar;
     if (option->kind != PH_OPT_CHOICE) return usual[option->kind];

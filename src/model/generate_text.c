@@ -164,7 +164,7 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
     if (!prompt) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a prompt");
     for (int i = 0; i < count; i++) prompt[i] = words[i].token;
     t->prompt = prompt, t->prompt_count = count;
-    t->number = g->how->text_number + (uint64_t)index;
+    t->number = g->prompts[index].number;
     t->limit = both ? max_len - 1 : max_len - count;
     if (g->how->max_tokens) t->limit = ph_min(t->limit, g->how->max_tokens);
     return PH_OK;

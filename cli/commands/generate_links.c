@@ -1,0 +1,103 @@
+/*
+ * generate_links.c - `polyhead generate` with an encoder: for every word the word it
+ * belongs to.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/answers.h"
+#include "framework/cli.h"
+#include "framework/json.h"
+#include "framework/term.h"
+
+typedef struct link {
+    int word, role;
+    double p;
+} link;
+
+static int best(const float *x, int n)
+{
+    int at = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[at]) at = i;
+    return at;
+}
+
+/* Entry number i of a list with ';' between. */
+static int role_name(const char *list, int i, const char **name)
+{
+    for (; i > 0 && *list; i--) {
+        list += strcspn(list, ";");
+        if (*list) list++;
+    }
+    *name = list;
+    return (int)strcspn(list, ";");
+}
+
+static void print_links(const ph_model *m, const ph_reading *r, const char *text,
+                        const link *links, int n, int as_json)
+{
+    ph_json_writer j = {0};
+    if (as_json) {
+        j = json_begin("polyhead.generate/1");
+        ph_json_begin_array(&j, "words");
+    }
+    for (int i = 0; i < n; i++) {
+        const ph_word *w = ph_reading_word(r, 0, i);
+        const ph_word *to = ph_reading_word(r, 0, links[i].word);
+        const char *role;
+        int length = role_name(ph_model_config(m)->roles, links[i].role, &role);
+        char word[64], name[64];
+        snprintf(word, sizeof word, "%.*s", w->length, text + w->start);
+        snprintf(name, sizeof name, "%.*s", length, role);
+        if (!as_json) {
+            printf("%-14s -> %.*s  %s%s, %.3f%s\n", word, to->length, text + to->start,
+                   term_on(stdout, TERM_DIM), name, links[i].p,
+                   term_on(stdout, TERM_PLAIN));
+            continue;
+        }
+        ph_json_begin_object(&j, NULL);
+        ph_json_string(&j, "word", word);
+        ph_json_integer(&j, "belongs_to", links[i].word);
+        ph_json_string(&j, "role", name);
+        ph_json_double(&j, "probability", links[i].p);
+        ph_json_end(&j);
+    }
+    if (as_json) json_end(&j);
+}
+
+static ph_status find_links(const ph_reading *r, link *links, int n, int heads)
+{
+    float *p = malloc((size_t)n * (size_t)n * sizeof *p);
+    float *mix = malloc((size_t)n * (size_t)heads * sizeof *mix);
+    ph_status status = p && mix ? ph_reading_links(r, p, mix) : PH_OUT_OF_MEMORY;
+    for (int i = 0; status == PH_OK && i < n; i++) {
+        const float *row = p + (size_t)i * (size_t)n;
+        links[i].word = best(row, n);
+        links[i].role = best(mix + (size_t)i * (size_t)heads, heads);
+        links[i].p = row[links[i].word];
+    }
+    free(p);
+    free(mix);
+    return status;
+}
+
+ph_status answer_links(const ph_model *m, const char *text, int as_json)
+{
+    ph_reading *r;
+    ph_status status = ph_reading_create(&r, m, text, NULL);
+    if (status != PH_OK) return status;
+    int n = ph_reading_length(r, 0);
+    link *links = calloc((size_t)n, sizeof *links);
+    status =
+        links ? find_links(r, links, n, ph_model_config(m)->heads) : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) print_links(m, r, text, links, n, as_json);
+    free(links);
+    ph_reading_free(r);
+    return status;
+}
+
+void answer_no_links(const ph_model *m, int as_json)
+{
+    if (as_json) print_links(m, NULL, "", NULL, 0, 1);
+}
