@@ -103,13 +103,13 @@ def tensor(torch, shape, dtype, keep):
     """An uninitialised tensor; what it lives in is added to keep."""
     kind = kind_of(torch, dtype)
     count, large = math.prod(shape), 2 << 20
-    room = mmap.mmap(-1, count * ELEMENT[dtype] + large,
+    memory = mmap.mmap(-1, count * ELEMENT[dtype] + large,
                      flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if count * ELEMENT[dtype] >= large and hasattr(mmap, "MADV_HUGEPAGE"):
-        room.madvise(mmap.MADV_HUGEPAGE)
-    keep.append(room)
-    offset = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % large
-    return torch.frombuffer(room, dtype=kind, count=count, offset=offset).view(shape)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    keep.append(memory)
+    offset = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % large
+    return torch.frombuffer(memory, dtype=kind, count=count, offset=offset).view(shape)
 
 
 class Problem:

@@ -200,7 +200,7 @@ def diff(t, attend, heads=8, init=0.2):
     return join(rms(u, 1e-5) * t["diff_norm"] * (1 - init)) @ t["wo"]
 
 
-def turn(x):
+def rotate(x):
     """Rotation by position of the pairs (2p, 2p + 1) of x (batch, heads, time, dim)."""
     length, dim = x.shape[-2:]
     speed = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
@@ -215,8 +215,8 @@ def mla(t, attend, heads=8, rope=32, latent=256):
     low = x @ t["w_dkv"]
     c = rms(low[..., :latent], 1e-6) * t["kv_norm"]
     q = split(x @ t["wq"], heads)
-    q = torch.cat([q[..., :-rope], turn(q[..., -rope:])], -1)
-    shared_key = turn(low[:, None, :, latent:]).expand(-1, heads, -1, -1)
+    q = torch.cat([q[..., :-rope], rotate(q[..., -rope:])], -1)
+    shared_key = rotate(low[:, None, :, latent:]).expand(-1, heads, -1, -1)
     k = torch.cat([split(c @ t["w_uk"], heads), shared_key], -1)
     v = split(c @ t["w_uv"], heads)
     return join(attend(q, k, v, q.shape[-1] ** -0.5)) @ t["wo"]

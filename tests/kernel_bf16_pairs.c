@@ -57,16 +57,17 @@ static void packs_at(const ph_bf16_pairs *p, const void *const *rows, int count,
         bed_intact(1);
     }
     uint16_t *dst = bed_place(2, step_bytes, side());
-    int plain = REF.pack_pairs(want, rows, count, k, 0);
-    if (p->pack_pairs(dst, rows, count, k, 1 << 20) != plain)
-        bed_fail("pack_pairs says %s", plain ? "not plain" : "plain");
+    int normal = REF.pack_pairs(want, rows, count, k, 0);
+    if (p->pack_pairs(dst, rows, count, k, 1 << 20) != normal)
+        bed_fail("pack_pairs says %s", normal ? "not normal" : "normal");
     same_bytes("pack_pairs", dst, want, step_bytes);
     bed_intact(2);
     dst = bed_place(3, step_bytes, side());
-    if (REF.pack_columns(want, rows, count, k) != plain ||
-        p->pack_columns(dst, rows, count, k) != plain ||
-        REF.all_normal(rows, count, k) != plain || p->all_normal(rows, count, k) != plain)
-        bed_fail("not everybody says %s", plain ? "plain" : "not plain");
+    if (REF.pack_columns(want, rows, count, k) != normal ||
+        p->pack_columns(dst, rows, count, k) != normal ||
+        REF.all_normal(rows, count, k) != normal ||
+        p->all_normal(rows, count, k) != normal)
+        bed_fail("not everybody says %s", normal ? "normal" : "not normal");
     same_bytes("pack_columns", dst, want, step_bytes);
     bed_intact(3);
 }

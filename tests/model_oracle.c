@@ -1,6 +1,6 @@
 /*
  * model_oracle.c - a Transformer as dense loops in double; its attention is the oracle of
- * variants (oracle/variant.h).
+ * variants (oracle/variant_oracle.h).
  */
 #include "model_oracle.h"
 

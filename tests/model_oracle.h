@@ -5,7 +5,7 @@
 #ifndef MODEL_ORACLE_H
 #define MODEL_ORACLE_H
 
-#include "oracle/variant.h"
+#include "oracle/variant_oracle.h"
 #include "polyhead_model.h"
 
 enum { ORACLE_PLACES = 16 };

@@ -151,9 +151,9 @@ fi
         -o "$tmp/app_all" $slibs
     check "C, wholly static, runs" "$tmp/app_all"
     check "C, models, shared" $CC -std=c11 -Wall -Wextra -Werror -pedantic $cflags \
-        tests/install/model.c -o "$tmp/model" $model_libs
+        tests/install/app_model.c -o "$tmp/model" $model_libs
     check "C, models, shared, runs" "$tmp/model"
-    check "C, models, static" $CC -static -std=c11 $cflags tests/install/model.c \
+    check "C, models, static" $CC -static -std=c11 $cflags tests/install/app_model.c \
         -o "$tmp/model_static" $model_slibs
     check "C, models, static, runs" "$tmp/model_static"
 }
@@ -174,7 +174,7 @@ if have g++; then
     check "C++, runs" "$tmp/app_cpp"
     # shellcheck disable=SC2086
     check "C++, models" g++ -x c++ -std=c++11 -Wall -Wextra -Werror $cflags \
-        tests/install/model.c -o "$tmp/model_cpp" $model_libs
+        tests/install/app_model.c -o "$tmp/model_cpp" $model_libs
     check "C++, models, runs" "$tmp/model_cpp"
 else
     skip "g++ is not available"

@@ -1,6 +1,6 @@
 /*
  * variant_case.h - random problems for every variant: the tensors of one IN file in a bag
- * (tests/oracle/variant.h), and the options that go with them.
+ * (tests/oracle/variant_oracle.h), and the options that go with them.
  *
  *     variant_case c;
  *     variant_core_case(&c, "talking", &shape, seed);    q, k, v, dout and the extras
@@ -11,7 +11,7 @@
 #ifndef VARIANT_CASE_H
 #define VARIANT_CASE_H
 
-#include "oracle/variant.h"
+#include "oracle/variant_oracle.h"
 #include "polyhead_io.h"
 
 typedef struct variant_shape {

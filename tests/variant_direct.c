@@ -44,7 +44,7 @@ static void *in(direct *d, const char *name)
     return t ? keep(d, variant_encode(t, variant_type(d->c, name))) : NULL;
 }
 
-/* Room for a tensor of OUT. */
+/* Memory for a tensor of OUT. */
 static void *out(direct *d, const char *prefix, const char *name, ph_dtype type, int rank,
                  const int *dim)
 {
@@ -58,7 +58,7 @@ static void *out(direct *d, const char *prefix, const char *name, ph_dtype type,
     return data;
 }
 
-/* Room for the gradient of a tensor of IN; NULL if there is none or no backward. */
+/* Memory for the gradient of a tensor of IN; NULL if there is none or no backward. */
 static void *grad(direct *d, const char *name)
 {
     const bag_tensor *t = bag_find(&d->c->in, name);

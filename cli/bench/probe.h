@@ -13,7 +13,7 @@
 
 typedef struct probe probe;
 
-/* Room for measuring with up to `threads` threads and the instructions of the kernels
+/* Buffers for measuring with up to `threads` threads and the instructions of the kernels
    called `isa` (ph_isa). The buffer that is read is larger than the last-level cache,
    unless memory is short. NULL: out of memory. */
 probe *probe_open(int threads, const char *isa);

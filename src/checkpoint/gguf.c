@@ -349,13 +349,13 @@ static int compare_extents(const void *left_one, const void *right_one)
 
 static ph_status place_tensors(gguf *g, extent *list)
 {
-    size_t room = g->size - g->data;
+    size_t available = g->size - g->data;
     for (size_t i = 0; i < g->c->count; i++) {
         ph_stored *s = &g->c->tensors[i];
         size_t begin = list[i].begin;
-        if (begin > room || s->tensor.bytes > room - begin)
+        if (begin > available || s->tensor.bytes > available - begin)
             return bad(g, "tensor %s ends at byte %zu of the data, but there are %zu",
-                       quoted(s->tensor.name).text, begin + s->tensor.bytes, room);
+                       quoted(s->tensor.name).text, begin + s->tensor.bytes, available);
         list[i] = (extent){begin, begin + s->tensor.bytes, s->tensor.name};
         const unsigned char *at = g->bytes + g->data + begin;
         if (s->raw_type) {

@@ -456,8 +456,8 @@ static void tiled_item(const job *j, ph_arena *arena, int item)
     packed_columns *has = ph_arena_take(arena, sizeof *has);
     packed_columns wants = {j, ph_gemm_own(j, item).j0, 0};
     int whole = j->kc >= j->g->k; /* else the panels hold only part of k */
-    int kept = whole && !memcmp(has, &wants, sizeof wants);
-    ph_gemm_tiled(j, arena, item, kept);
+    int packed = whole && !memcmp(has, &wants, sizeof wants);
+    ph_gemm_tiled(j, arena, item, packed);
     *has = whole ? wants : (packed_columns){0};
 }
 

@@ -36,11 +36,11 @@ typedef struct strip {
 V void carve_scratch(head_work *w)
 {
     const ph_head *h = w->h;
-    const int64_t kept = h->keys > PH_SPLIT ? ph_round_up(h->rows, NR) : NR;
+    const int64_t saved = h->keys > PH_SPLIT ? ph_round_up(h->rows, NR) : NR;
     w->k_pad = ph_round_up(h->k_dim, PH_LANES);
     w->v_pad = ph_round_up(h->v_dim, PH_LANES);
     w->panels = h->scratch;
-    w->s = w->panels + kept * w->k_pad;
+    w->s = w->panels + saved * w->k_pad;
     w->part = w->s + NR * PH_STRIP_LD;
     w->wholes = w->part + NR * ph_running_floats(w->v_pad);
 }
@@ -344,12 +344,12 @@ static void clear_strip(const head_work *w, const strip *t)
 V strip strip_at(const head_work *w, int n)
 {
     const ph_head *h = w->h;
-    const int first = n * NR, kept = h->keys > PH_SPLIT ? first : 0;
+    const int first = n * NR, saved = h->keys > PH_SPLIT ? first : 0;
     strip t = {.first = first, .m = ph_min(NR, h->rows - first)};
     t.lo = ph_min(ph_max(h->window.lo + first, 0), h->keys);
     t.hi = ph_max(0, ph_min(h->keys, h->window.hi + first + t.m - 1));
     if (t.lo >= t.hi) t.lo = t.hi = 0;
-    t.panel = w->panels + (int64_t)kept * w->k_pad;
+    t.panel = w->panels + (int64_t)saved * w->k_pad;
     return t;
 }
 
@@ -373,10 +373,10 @@ static void run_strip(const head_work *w, int n, ph_prefetch *ahead)
         strip_alone(w, &t, ahead);
         return;
     }
-    const int64_t kept = h->keys > PH_SPLIT ? t.first : 0;
+    const int64_t saved = h->keys > PH_SPLIT ? t.first : 0;
     const running_strip part = running_at(w->part);
     const running_strip whole =
-        running_at(w->wholes + kept * ph_running_floats(w->v_pad));
+        running_at(w->wholes + saved * ph_running_floats(w->v_pad));
     strip_split(w, &t, ph_max(t.lo, j), ph_min(t.hi, j + PH_SPLIT),
                 j == start ? &whole : &part);
     if (j > start) merge_strip(w, t.m, &whole, &part);

@@ -71,9 +71,9 @@ static inline int64_t ph_running_floats(int v_pad)
 static inline size_t ph_head_floats(int rows, int keys, int k_dim, int v_dim)
 {
     int64_t k_pad = ph_round_up(k_dim, PH_LANES), v_pad = ph_round_up(v_dim, PH_LANES);
-    int64_t kept = keys > PH_SPLIT ? ph_round_up(rows, PH_NR_MAX) : PH_NR_MAX;
+    int64_t saved = keys > PH_SPLIT ? ph_round_up(rows, PH_NR_MAX) : PH_NR_MAX;
     int64_t running = ph_running_floats((int)v_pad);
-    return (size_t)(kept * (k_pad + running) + PH_NR_MAX * (running + PH_STRIP_LD));
+    return (size_t)(saved * (k_pad + running) + PH_NR_MAX * (running + PH_STRIP_LD));
 }
 
 /* Where a gradient goes. */

@@ -151,9 +151,9 @@ static void gelu_backward(int n, const float *h, const float *dg, float *dh)
     for (int c = 0; c < n; c++) {
         float x = h[c], xx = x * x;
         float u = 1.59576912f * (x + 0.044715f * x * xx);
-        float slope = 1.59576912f * (1.0f + 0.134145f * xx);
+        float derivative = 1.59576912f * (1.0f + 0.134145f * xx);
         float s = 1.0f / (1.0f + exp_of(-u));
-        dh[c] = dg[c] * (s + x * slope * (s * (1.0f - s)));
+        dh[c] = dg[c] * (s + x * derivative * (s * (1.0f - s)));
     }
 }
 

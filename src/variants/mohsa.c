@@ -42,7 +42,7 @@ static ph_status shape(ph_shape *s, const char *options)
     return PH_OK;
 }
 
-/* ---- folding ----------------------------------------------------------------------- */
+/* ---- sums of windows --------------------------------------------------------------- */
 
 typedef struct windows_job {
     const ph_projection *proj;

@@ -1,10 +1,10 @@
 /*
- * variant_bag.c - tensors under names; see variant.h.
+ * variant_bag.c - tensors under names; see variant_oracle.h.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "variant.h"
+#include "variant_oracle.h"
 
 int bag_size(const bag_tensor *t)
 {

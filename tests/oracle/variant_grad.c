@@ -1,5 +1,5 @@
 /*
- * variant_grad.c - gradients of variant.h by differences.
+ * variant_grad.c - gradients of variant_oracle.h by differences.
  *
  * With steps h and h/2 on both sides of x the error of
  *
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "variant.h"
+#include "variant_oracle.h"
 
 static double dot(const bag *in, const bag *out, const char *with, const char *of)
 {

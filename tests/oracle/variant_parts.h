@@ -1,5 +1,6 @@
 /*
- * variant_parts.h - the steps of one evaluation of variant.h, and the hooks of variants.
+ * variant_parts.h - the steps of one evaluation of variant_oracle.h, and the hooks of
+ * variants.
  *
  *     project    q, k, v from x and memory                     mla, collab
  *                norm over each head
@@ -21,7 +22,7 @@
 #ifndef VARIANT_PARTS_H
 #define VARIANT_PARTS_H
 
-#include "variant.h"
+#include "variant_oracle.h"
 
 enum { WORK_MOST = 64 };
 

@@ -1,6 +1,6 @@
 /*
- * device.c - runs a problem on an accelerator: slabs there, the call, results back; see
- * judge.h.
+ * drive_cuda.c - runs a problem on an accelerator: slabs there, the call, results back;
+ * see judge.h.
  */
 #include <stdlib.h>
 #include <string.h>

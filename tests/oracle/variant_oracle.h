@@ -1,5 +1,5 @@
 /*
- * variant.h - every variant of the heads from its definition: dense, in double, no
+ * variant_oracle.h - every variant of the heads from its definition: dense, in double, no
  * tricks.
  *
  *     variant_forward     what `polyhead run` puts into OUT, from the tensors of IN
@@ -29,8 +29,8 @@
  * the chosen heads (straight through), so differences are taken of that. No gradient
  * has a formula here.
  */
-#ifndef VARIANT_H
-#define VARIANT_H
+#ifndef VARIANT_ORACLE_H
+#define VARIANT_ORACLE_H
 
 #include <stddef.h>
 #include <stdint.h>

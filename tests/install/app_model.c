@@ -1,6 +1,6 @@
 /*
- * model.c - a program of somebody who has installed Polyhead and uses its models, in the
- * part of C that is C++ too: the built-in model says which word "it" belongs to.
+ * app_model.c - a program of somebody who has installed Polyhead and uses its models, in
+ * the part of C that is C++ too: the built-in model says which word "it" belongs to.
  * Exit status 0 and the version on stdout if all is well; else a sentence on stderr.
  */
 #include <stdio.h>
