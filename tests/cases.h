@@ -104,14 +104,21 @@ typedef enum case_size { CASE_TINY, CASE_SMALL, CASE_LARGE } case_size;
 /* A random description, the same for the same seed and index. */
 void case_draw(ph_attn *attn, case_with *with, uint64_t seed, int index, case_size size);
 
-/* Allocates and fills everything that p->attn and p->with need. */
+/* Allocates everything that p->attn and p->with need, inputs full of NaN; returns the
+   random state that problem_build goes on with. */
+uint64_t problem_make(problem *p, uint64_t seed);
+/* Allocates and fills it. */
 void problem_build(problem *p, uint64_t seed);
+/* The same problem again, in memory of its own: `of` was built with this seed. */
+void problem_twin(problem *p, const problem *of, uint64_t seed);
 void problem_free(problem *p);
 
 /* Puts the pattern over all outputs: out, lse, looks, gradients. */
 void problem_wipe(problem *p);
 /* Like problem_wipe for the gradients alone. */
 void problem_wipe_grads(problem *p);
+/* A hash of everything that outputs hold, gaps included. */
+uint64_t problem_digest(const problem *p);
 /* Name of a slab in which something besides the outputs was written; NULL: none. */
 const char *problem_gaps(const problem *p);
 /* 1: every output still holds the pattern everywhere. */

@@ -400,7 +400,7 @@ static void fill_masked(problem *p, uint64_t *rng)
     dense_free(&d);
 }
 
-void problem_build(problem *p, uint64_t seed)
+uint64_t problem_make(problem *p, uint64_t seed)
 {
     problem empty = {0};
     uint64_t state = seed ^ 0x5bd1e995u;
@@ -411,9 +411,26 @@ void problem_build(problem *p, uint64_t seed)
     make_side(p);
     make_look(p, &state);
     if (p->attn.backward) make_grads(p, &state);
+    return state;
+}
+
+void problem_build(problem *p, uint64_t seed)
+{
+    uint64_t state = problem_make(p, seed);
     fill_all(p, &state);
     int shared = p->with.layout == LAYOUT_OVERLAP || p->with.layout == LAYOUT_REPEAT;
     if (!p->with.clean && !shared) fill_masked(p, &state);
+}
+
+void problem_twin(problem *p, const problem *of, uint64_t seed)
+{
+    p->attn = of->attn;
+    p->with = of->with;
+    problem_make(p, seed);
+    for (int n = 0; n < p->slab_count; n++)
+        if (p->slabs[n].kind == SLAB_INPUT)
+            memcpy(p->slabs[n].bytes, of->slabs[n].bytes,
+                   p->slabs[n].count * p->slabs[n].size);
 }
 
 void problem_free(problem *p)
@@ -436,6 +453,24 @@ void problem_wipe_grads(problem *p)
     for (int n = 0; n < p->slab_count; n++)
         if (p->slabs[n].kind == SLAB_GRADIENT)
             memset(p->slabs[n].bytes, SLAB_PATTERN, p->slabs[n].count * p->slabs[n].size);
+}
+
+/* FNV-1a by words of eight bytes. */
+uint64_t problem_digest(const problem *p)
+{
+    uint64_t digest = 0xcbf29ce484222325u, word;
+    for (int n = 0; n < p->slab_count; n++) {
+        size_t bytes = p->slabs[n].count * p->slabs[n].size;
+        if (p->slabs[n].kind == SLAB_INPUT) continue;
+        for (size_t at = 0; at < bytes; at += sizeof word) {
+            size_t left = bytes - at, count = left < sizeof word ? left : sizeof word;
+            word = 0;
+            memcpy(&word, p->slabs[n].bytes + at, count);
+            digest = (digest ^ word) * 0x100000001b3u;
+            digest ^= digest >> 32;
+        }
+    }
+    return digest;
 }
 
 static int is_pattern(const slab *s, size_t element)

@@ -43,10 +43,8 @@ static void twins(problem *p, problem *q, int index, uint64_t salt)
     case_size size = index % 25 == 7 ? CASE_LARGE : CASE_SMALL;
     case_draw(&p->attn, &p->with, check_seed + salt, index, size);
     p->attn.backward = 1;
-    q->attn = p->attn;
-    q->with = p->with;
     problem_build(p, (uint64_t)index);
-    problem_build(q, (uint64_t)index);
+    problem_twin(q, p, (uint64_t)index);
 }
 
 /* ---- threads, instruction sets, the caller's loop --------------------------------- */
@@ -296,10 +294,8 @@ static void gathered_case(int index)
     p.attn.dtype = PH_F32;
     p.attn.gate = PH_GATE_ROW;
     p.with.gate = 1, p.with.gate_zeros = 0, p.with.no_look = 1, p.with.lse = 1;
-    q.attn = p.attn;
-    q.with = p.with;
     problem_build(&p, (uint64_t)index);
-    problem_build(&q, (uint64_t)index);
+    problem_twin(&q, &p, (uint64_t)index);
     for (int b = 0; b < q.gate.batch; b++)
         for (int h = 0; h < q.gate.heads && q.gate.len; h++)
             tensor_set(&q.gate, b, h, q.gate.len - 1, 0, 0);
@@ -339,7 +335,7 @@ static const char *one_chunk(ph_ctx *ctx, const problem *whole, int first, int c
     part.attn.q_offset = style & 2 ? first : 0;
     part.with.kv_lens = style & 1;
     part.with.layout = style & 4 ? LAYOUT_TIME : LAYOUT_PACKED;
-    problem_build(&part, 1);
+    problem_make(&part, 1);
     const char *why = NULL;
     tensor *to[] = {&part.q,    &part.k,    &part.v,    &part.dout,
                     &part.dlse, &part.sink, &part.alibi};
@@ -351,8 +347,11 @@ static const char *one_chunk(ph_ctx *ctx, const problem *whole, int first, int c
             for (int h = 0; from[n]->mem && b < from[n]->batch && h < from[n]->heads; h++)
                 for (int i = 0; i < to[n]->len; i++) {
                     int rows = n == 0 || n == 3 || n == 4;
-                    if (!rows && n < 3 && i >= first + count) continue;
-                    tensor_copy_row(to[n], b, h, i, from[n], b, h, rows ? first + i : i);
+                    if (!rows && n < 3 && i >= first + count)
+                        tensor_set_row(to[n], b, h, i, 0);
+                    else
+                        tensor_copy_row(to[n], b, h, i, from[n], b, h,
+                                        rows ? first + i : i);
                 }
     }
     why = refused(ctx, drive_backward(ctx, &part));

@@ -90,23 +90,59 @@ static const float *column_of(const ph_gemm *g, int j, float *to)
     return to;
 }
 
+/* sums[i] goes on with the chain of row i; a is (k, m), so that compilers can vectorise
+   over rows. */
+static inline __attribute__((always_inline)) void
+chains(int m, int k, const float *a, const float *column, float *sums)
+{
+    for (int kk = 0; kk < k; kk++)
+        for (int i = 0; i < m; i++)
+            sums[i] = fmaf(a[(int64_t)kk * m + i], column[kk], sums[i]);
+}
+
+/* Where the CPU has fmaf as an instruction: the same, twenty times as fast. */
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static void
+fused_chains(int m, int k, const float *a, const float *column, float *sums)
+{
+    chains(m, k, a, column, sums);
+}
+
+static int has_fma(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#else
+#define fused_chains chains
+static int has_fma(void)
+{
+    return 0;
+}
+#endif
+
 static void plain(const ph_gemm *g, void *c)
 {
-    float *rows = malloc((size_t)g->m * (size_t)g->k * sizeof *rows + 1);
+    float *a = malloc((size_t)g->m * (size_t)g->k * sizeof *a + 1); /* (k, m) */
     float *column = malloc((size_t)g->k * sizeof *column + 1);
-    for (int i = 0; i < g->m; i++) row_of(g, i, rows + (int64_t)i * g->k);
+    float *sums = malloc((size_t)g->m * sizeof *sums + 1);
+    for (int k = 0; k < g->k; k++)
+        for (int i = 0; i < g->m; i++)
+            a[(int64_t)k * g->m + i] = get(g->a, g->a_type, a_at(g, i, k));
     for (int j = 0; j < g->n; j++) {
+        int64_t at = blocked(g->c_block, g->c_step, j);
+        for (int i = 0; i < g->m; i++)
+            sums[i] = g->add ? get(c, g->c_type, i * g->c_row + at) : 0;
         column_of(g, j, column);
+        if (has_fma())
+            fused_chains(g->m, g->k, a, column, sums);
+        else
+            chains(g->m, g->k, a, column, sums);
         for (int i = 0; i < g->m; i++) {
-            int64_t at = i * g->c_row + blocked(g->c_block, g->c_step, j);
-            const float *row = rows + (int64_t)i * g->k;
-            float sum = g->add ? get(c, g->c_type, at) : 0;
-            for (int k = 0; k < g->k; k++) sum = fmaf(row[k], column[k], sum);
-            if (g->bias) sum += g->bias[j];
-            put(c, g->c_type, at, sum);
+            if (g->bias) sums[i] += g->bias[j];
+            put(c, g->c_type, i * g->c_row + at, sums[i]);
         }
     }
-    free(rows), free(column);
+    free(a), free(column), free(sums);
 }
 
 /* Row i, f32 in all three terms or bf16 in one, times every column. */
@@ -233,12 +269,14 @@ static void define(problem *p)
     if (may_be_tiled(&p->g)) plain_tiled(&p->g, p->tiled);
 }
 
-static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
+/* A product whose b has this type and order; it has no definition yet. */
+static void draw(problem *p, int m, int n, int k, ph_dtype b_type, int b_transposed,
+                 uint64_t *r)
 {
     ph_gemm *g = &p->g;
-    int a_transposed = check_below(r, 2), b_transposed = check_below(r, 2);
+    int a_transposed = check_below(r, 2);
     memset(p, 0, sizeof *p);
-    g->b_type = check_below(r, 2) ? PH_F32 : (ph_dtype)check_below(r, PH_Q4_1 + 1);
+    g->b_type = b_type;
     int unit = ph_dtype_is_block(g->b_type) ? PH_QUANT_BLOCK : 1;
     if (b_transposed)
         k = ph_round_up(k, unit);
@@ -274,6 +312,17 @@ static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
     p->want = malloc(p->c.bytes + 1);
     memcpy(p->before, p->c.start, p->c.bytes);
     p->tiled = malloc(p->c.bytes + 1);
+}
+
+static void draw_any(problem *p, int m, int n, int k, uint64_t *r)
+{
+    int type = check_below(r, 2) ? PH_F32 : check_below(r, PH_Q4_1 + 1);
+    draw(p, m, n, k, (ph_dtype)type, check_below(r, 2), r);
+}
+
+static void problem_new(problem *p, int m, int n, int k, uint64_t *r)
+{
+    draw_any(p, m, n, k, r);
     define(p);
 }
 
@@ -349,8 +398,9 @@ static void check_list(problem *p, int count)
 static void one(int m, int n, int k, int tiled, uint64_t *r)
 {
     problem p;
-    problem_new(&p, m, n, k, r);
-    for (; tiled && !may_be_tiled(&p.g); problem_new(&p, m, n, k, r)) problem_free(&p);
+    draw_any(&p, m, n, k, r);
+    for (; tiled && !may_be_tiled(&p.g); draw_any(&p, m, n, k, r)) problem_free(&p);
+    define(&p);
     check_list(&p, 1);
     problem_free(&p);
 }
@@ -416,9 +466,8 @@ static void stored_types(void)
                 static const int rows[] = {1, 2, 3, 8, 13};
                 problem p;
                 int m = rows[check_below(&r, 5)];
-                do problem_new(&p, m, widths[i][0], widths[i][1], &r);
-                while (((int)p.g.b_type != type || (p.g.b_col != 1) != transposed) &&
-                       (problem_free(&p), 1));
+                draw(&p, m, widths[i][0], widths[i][1], (ph_dtype)type, transposed, &r);
+                define(&p);
                 check_list(&p, 1);
                 problem_free(&p);
             }
@@ -432,13 +481,12 @@ static void shared_left(void)
         problem p[3];
         int m = 1 + check_below(&r, 60), k = 1 + check_below(&r, 90);
         for (int q = 0; q < 3; q++) {
-            problem_new(&p[q], m, 1 + check_below(&r, 90), k, &r);
-            for (; q && p[q].g.k != k; problem_new(&p[q], m, 33, k, &r))
+            draw_any(&p[q], m, 1 + check_below(&r, 90), k, &r);
+            for (; q && p[q].g.k != k; draw_any(&p[q], m, 33, k, &r))
                 problem_free(&p[q]); /* blocks along k have rounded it up */
-            if (q == 0) k = p[0].g.k;
-            if (q == 0) continue;
             ph_gemm *g = &p[q].g, *first = &p[0].g;
-            g->a = first->a, g->a_type = first->a_type, g->same_a = 1;
+            k = first->k;
+            g->a = first->a, g->a_type = first->a_type, g->same_a = q > 0;
             g->a_row = first->a_row, g->a_col = first->a_col;
             g->a_block = first->a_block, g->a_step = first->a_step;
             define(&p[q]);
@@ -454,7 +502,7 @@ static void small_numbers(void)
     uint64_t r = check_seed + 6;
     for (int turn = 0; turn < 48; turn++) {
         problem p;
-        problem_new(&p, turn < 32 ? 1 + turn % 2 : turn - 28, 1 + check_below(&r, 90),
+        draw_any(&p, turn < 32 ? 1 + turn % 2 : turn - 28, 1 + check_below(&r, 90),
                     1 + check_below(&r, 90), &r);
         ph_gemm *g = &p.g;
         size_t bs = g->b_type == PH_F32 ? p.b.bytes / sizeof(float) : 0;

@@ -14,6 +14,7 @@ static void random_case(int index)
 {
     problem p;
     judge j;
+    uint64_t judged = 0; /* results that are right: other instruction sets share them */
     case_size size = index % 60 == 7 ? CASE_LARGE : CASE_SMALL;
     case_draw(&p.attn, &p.with, check_seed + 100, index, size);
     p.attn.backward = 1;
@@ -25,11 +26,13 @@ static void random_case(int index)
         ph_ctx *ctx = drive_ctx(*isa, 2);
         problem_wipe(&p);
         const char *why = ctx ? refused(ctx, drive_backward(ctx, &p)) : "no ctx";
-        if (!why) {
+        uint64_t found = problem_digest(&p);
+        if (!why && found != judged) {
             judge_open(&j, &p);
             why = judge_backward(&j, &p);
             sweep_tolerance(index, &j);
             judge_close(&j);
+            if (!why) judged = found;
         }
         sweep_note("random", index, *isa, &p, why);
     }
@@ -85,10 +88,8 @@ static void both(problem *p, problem *q, int index)
 {
     case_draw(&p->attn, &p->with, check_seed + 101, index, CASE_SMALL);
     p->attn.backward = 1;
-    q->attn = p->attn;
-    q->with = p->with;
     problem_build(p, (uint64_t)index);
-    problem_build(q, (uint64_t)index);
+    problem_twin(q, p, (uint64_t)index);
 }
 
 static const char *compare(const problem *p, const problem *q, unsigned wanted)

@@ -19,34 +19,49 @@
 /* Results of a problem as a file, or NULL and *why (NULL: it is not for this driver). */
 typedef ph_file *sweep_drive(const variant_case *c, const char **why);
 
+/* NULL, or how OUT differs from results that another program compares with the oracle. */
+typedef const char *sweep_compare(variant_case *c, const ph_file *out);
+
 static int only = -1, how_many = 12, keep_files;
+static sweep_compare *sweep_other; /* if there is one, the oracle judges every third */
 static uint64_t sweep_salt; /* so that programs do not draw the same problems */
 static double sweep_worst;
 static char sweep_worst_in[40];
 static int sweep_tried, sweep_corners, sweep_failed;
 
+/* NULL, or what the oracle finds wrong. */
+static inline const char *sweep_judge(variant_case *c, const ph_file *out, int index)
+{
+    static char text[sizeof((variant_judge *)0)->why];
+    variant_judge j;
+    variant_judge_open(&j, c);
+    if (index % 8 == 7) j.elements = 2, j.directions = 1;
+    const char *why = variant_judge_file(&j, out);
+    if (!why && j.worst > sweep_worst) {
+        sweep_worst = j.worst;
+        snprintf(sweep_worst_in, sizeof sweep_worst_in, "%s", j.worst_in);
+    }
+    if (why) why = strcpy(text, why);
+    sweep_tried += j.tried, sweep_corners += j.corners;
+    variant_judge_close(&j);
+    return why;
+}
+
 /* Runs one problem; the first faults are told. */
 static inline void sweep_one(sweep_drive *drive, const char *name, int layer, int index)
 {
     variant_case c;
-    variant_judge j;
     char words[400];
     const char *why = NULL;
     variant_draw(&c, name, layer, check_seed + sweep_salt, index);
     variant_words(&c, words, sizeof words);
     ph_file *out = drive(&c, &why);
-    variant_judge_open(&j, &c);
-    if (index % 8 == 7) j.elements = 2, j.directions = 1;
-    if (out) why = variant_judge_file(&j, out);
+    if (out) why = sweep_other ? sweep_other(&c, out) : NULL;
+    int judged = out && (!sweep_other || index % 3 == 0);
+    if (judged && !why) why = sweep_judge(&c, out, index);
     if (why && sweep_failed++ < 5)
         printf("    %s %s --case=%d: %s\n      run%s\n      %s\n", name,
                layer ? "layer" : "core", index, why, words, variant_text(&c));
-    if (!why && j.worst > sweep_worst) {
-        sweep_worst = j.worst;
-        snprintf(sweep_worst_in, sizeof sweep_worst_in, "%s", j.worst_in);
-    }
-    sweep_tried += j.tried, sweep_corners += j.corners;
-    variant_judge_close(&j);
     ph_file_free(out);
     variant_case_free(&c);
 }
