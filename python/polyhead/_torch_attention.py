@@ -1,0 +1,439 @@
+"""Attention on PyTorch tensors: `scaled_dot_product_attention` and its operators.
+
+Two ways lead to the library: a plain call or an `autograd.Function` where a tensor is just
+a tensor, and operators of `torch.library` where a compiler, a mode or a transform looks on.
+"""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import _c
+from ._context import Error, give, take
+from ._plans import BF16, F16, F32, Layout, Options, Plan
+
+DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
+
+# Tensors of the operators besides q, k and v, in this order.
+OPTIONAL = ("bias", "visible", "sink", "gate", "alibi", "q_lens", "kv_lens")
+DIFFERENTIABLE = ("bias", "sink", "gate")
+NONE = (None,) * len(OPTIONAL)
+PLAIN = Options()
+
+
+# ---- calls of the library --------------------------------------------------------------
+
+def layout_of(name: str, tensor: Tensor) -> Layout:
+    if tensor.dtype not in DTYPES:
+        raise TypeError(f"{name} is {tensor.dtype}, expected float32, float16 or bfloat16")
+    return Layout(tuple(tensor.shape), tuple(tensor.stride()), DTYPES[tensor.dtype])
+
+
+def out_strides(batch: int, heads: int, rows: int, dim: int) -> tuple:
+    """Of (batch, heads, rows, dim) in memory (batch, rows, heads, dim): what follows
+    attention reads a token's heads side by side."""
+    return (rows * heads * dim, dim, heads * dim, 1)
+
+
+def plan_of(context: Any, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
+            extra: Sequence[Tensor], options: Options, backward: bool) -> Plan:
+    """With everything filled in that the forward call reads."""
+    shapes = None if optional is NONE else tuple(
+        (name, tuple(tensor.shape)) for name, tensor in zip(OPTIONAL, optional)
+        if tensor is not None)
+    key = (q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, v.shape, v.stride(),
+           v.dtype, options, shapes, backward)
+    plan = context.made.get(key)
+    if plan is None:
+        layouts = [layout_of(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
+        steps = out_strides(*q.shape[:3], v.shape[3])[:3] if q.dim() == v.dim() == 4 else None
+        plan = context.make(key, lambda made: Plan(made, *layouts, options,
+                                                   dict(shapes or ()), backward, steps))
+    args = plan.args
+    args.q, args.k, args.v = a, b, c = q.data_ptr(), k.data_ptr(), v.data_ptr()
+    if a & plan.q_align or (b | c) & plan.kv_align:
+        raise Error("q, k or v is not aligned to its elements, expected a copy that is")
+    if shapes or plan.params or extra:
+        if len(extra) not in (len(plan.params), sum(not p.optional for p in plan.params)):
+            raise Error(f"variant {options.variant!r} takes "
+                        f"{', '.join(p.name for p in plan.params) or 'nothing'} as extra, "
+                        f"{len(extra)} tensors are given")
+        plan.set_optional({name: tensor.data_ptr() for name, tensor in zip(OPTIONAL, optional)
+                           if tensor is not None},
+                          {param.name: (tensor.data_ptr(), tuple(tensor.shape))
+                           for param, tensor in zip(plan.params, extra)})
+    return plan
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, optional: Sequence, extra: Sequence[Tensor],
+            seed: Optional[Tensor], options: Options,
+            want_lse: bool) -> tuple[Tensor, Optional[Tensor]]:
+    context = take(torch.get_num_threads())
+    try:
+        plan = plan_of(context, q, k, v, optional, extra, options, False)
+        shape = plan.out_shape
+        out = torch.empty_strided(shape, out_strides(*shape), dtype=q.dtype)
+        lse = torch.empty(shape[:3]) if want_lse else None
+        args = plan.args
+        args.out = out.data_ptr()
+        args.lse = lse.data_ptr() if want_lse else None
+        args.seed = 0 if seed is None else int(seed)
+        status = plan.lib.ph_forward(plan.handle, plan.args_ref)
+        if status:
+            raise context.error(status)
+    finally:
+        give(context)
+    return out, lse
+
+
+def as_laid_out(dout: Tensor) -> Tensor:
+    """A gradient in the memory order of out."""
+    return dout.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def backward(dout: Optional[Tensor], dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor,
+             out: Tensor, lse: Tensor, optional: Sequence, extra: Sequence[Tensor],
+             seed: Optional[Tensor], options: Options, wanted: Sequence[bool]) -> list[Tensor]:
+    """Gradients of q, k, v, bias, sink, gate and extra, those that are wanted."""
+    context = take(torch.get_num_threads())
+    try:
+        plan = plan_of(context, q, k, v, optional, extra, options, True)
+        args, grads = plan.args, plan.grads
+        dout = torch.zeros_like(out) if dout is None else as_laid_out(dout)
+        dlse = None if dlse is None else dlse.contiguous()
+        args.out, args.lse = out.data_ptr(), lse.data_ptr()
+        args.seed = 0 if seed is None else int(seed)
+        ctypes.memset(plan.grads_ref, 0, ctypes.sizeof(grads))
+        grads.dout = dout.data_ptr()
+        grads.dlse = None if dlse is None else dlse.data_ptr()
+        inputs = differentiable(q, k, v, optional, extra)
+        results = [torch.empty(x.shape, dtype=x.dtype) if one else None
+                   for x, one in zip(inputs, wanted)]
+        for name, result in zip(("q", "k", "v", *DIFFERENTIABLE), results):
+            if result is not None:
+                setattr(grads, "d" + name, result.data_ptr())
+        own = results[3 + len(DIFFERENTIABLE):]
+        table = (ctypes.c_void_p * max(len(own), 1))(
+            *[None if x is None else x.data_ptr() for x in own])
+        grads.dextra = ctypes.addressof(table) if any(x is not None for x in own) else None
+        context.check(plan.lib.ph_backward(plan.handle, plan.args_ref, plan.grads_ref))
+    finally:
+        give(context)
+    return [x for x in results if x is not None]
+
+
+def differentiable(q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
+                   extra: Sequence[Tensor]) -> list:
+    by_name = dict(zip(OPTIONAL, optional))
+    return [q, k, v, *(by_name[name] for name in DIFFERENTIABLE), *extra]
+
+
+def spread(found: Sequence[Tensor], wanted: Sequence[bool]) -> list:
+    """The gradients in the order of the inputs, None where none was wanted."""
+    following = iter(found)
+    return [next(following) if one else None for one in wanted]
+
+
+# ---- autograd ----------------------------------------------------------------------------
+
+class Attention(torch.autograd.Function):
+    """The short way through autograd: half the time of an operator's."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed,
+                options, *extra):
+        optional = (bias, visible, sink, gate, alibi, q_lens, kv_lens)
+        out, lse = forward(q, k, v, optional, extra, seed, options, True)
+        ctx.save_for_backward(q, k, v, out, lse, seed, *optional, *extra)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        need = ctx.needs_input_grad
+        wanted = [need[0], need[1], need[2], need[3], need[5], need[6], *need[12:]]
+        run_it = Gradients.apply if torch.is_grad_enabled() else gradients
+        found = run_it(ctx.options, wanted, dout, dlse, *ctx.saved_tensors)
+        dq, dk, dv, dbias, dsink, dgate, *dextra = spread(found, wanted)
+        return (dq, dk, dv, dbias, None, dsink, dgate, None, None, None, None, None, *dextra)
+
+
+def gradients(options, wanted, dout, dlse, q, k, v, out, lse, seed, *rest) -> tuple:
+    return tuple(backward(dout, dlse, q, k, v, out, lse, tuple(rest[:len(OPTIONAL)]),
+                          rest[len(OPTIONAL):], seed, options, wanted))
+
+
+class Gradients(torch.autograd.Function):
+    """Gradients that are part of a graph: whoever differentiates them is told, and does
+    not get a constant."""
+
+    @staticmethod
+    def forward(ctx, options, wanted, *tensors):
+        return gradients(options, wanted, *tensors)
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise Error("attention is differentiated twice, expected once: polyhead has no "
+                    "second derivatives")
+
+
+# Options as an operator takes them. No list of numbers: autograd would take an empty one for
+# tensors.
+SCHEMA = ("bool causal, int? left, int? right, int? offset, bool at_end, float? scale, "
+          "float softcap, float dropout, str variant")
+
+
+def flat(o: Options) -> tuple:
+    at_end = o.offset == "end"
+    return (o.causal, *(o.window or (None, None)), None if at_end else o.offset, at_end,
+            o.scale, o.softcap, o.dropout, o.variant or "")
+
+
+def unflat(causal, left, right, offset, at_end, scale, softcap, dropout, variant) -> Options:
+    return Options(causal, None if left is None else (left, right),
+                   "end" if at_end else offset, scale, softcap, dropout, variant or None)
+
+
+@torch.library.custom_op("polyhead::attention", mutates_args=(), schema=(
+        "(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? visible, Tensor? sink, "
+        "Tensor? gate, Tensor? alibi, Tensor? q_lens, Tensor? kv_lens, Tensor? seed, "
+        f"Tensor[] extra, {SCHEMA}) -> (Tensor, Tensor)"))
+def attention_op(q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed, extra,
+                 *options):
+    return forward(q, k, v, (bias, visible, sink, gate, alibi, q_lens, kv_lens), extra, seed,
+                   unflat(*options), True)
+
+
+@attention_op.register_fake
+def _(q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed, extra, *options):
+    batch, heads, rows, _ = q.shape
+    out = q.new_empty_strided((batch, heads, rows, v.shape[3]),
+                              out_strides(batch, heads, rows, v.shape[3]))
+    return out, q.new_empty((batch, heads, rows), dtype=torch.float32)
+
+
+@torch.library.custom_op("polyhead::attention_backward", mutates_args=(), schema=(
+        "(Tensor? dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+        "Tensor? bias, Tensor? visible, Tensor? sink, Tensor? gate, Tensor? alibi, "
+        "Tensor? q_lens, Tensor? kv_lens, Tensor? seed, Tensor[] extra, bool[] wanted, "
+        f"{SCHEMA}) -> Tensor[]"))
+def backward_op(dout, dlse, q, k, v, out, lse, bias, visible, sink, gate, alibi, q_lens,
+                kv_lens, seed, extra, wanted, *options):
+    return backward(dout, dlse, q, k, v, out, lse,
+                    (bias, visible, sink, gate, alibi, q_lens, kv_lens), extra, seed,
+                    unflat(*options), wanted)
+
+
+@backward_op.register_fake
+def _(dout, dlse, q, k, v, out, lse, bias, visible, sink, gate, alibi, q_lens, kv_lens,
+      seed, extra, wanted, *options):
+    optional = (bias, visible, sink, gate, alibi, q_lens, kv_lens)
+    return [x.new_empty(x.shape) for x, one
+            in zip(differentiable(q, k, v, optional, extra), wanted) if one]
+
+
+def save(ctx, inputs, output):
+    q, k, v, *optional, seed, extra = inputs[:12]
+    ctx.save_for_backward(q, k, v, *output, *optional, seed, *extra)
+    ctx.options = inputs[12:]
+    ctx.set_materialize_grads(False)
+
+
+def backward_of_op(ctx, dout, dlse):
+    q, k, v, out, lse, *rest = ctx.saved_tensors
+    optional, seed, extra = rest[:len(OPTIONAL)], rest[len(OPTIONAL)], rest[len(OPTIONAL) + 1:]
+    need = ctx.needs_input_grad
+    of_extra = need[11] if isinstance(need[11], (list, tuple)) else [need[11]] * len(extra)
+    wanted = [need[0], need[1], need[2], need[3], need[5], need[6], *of_extra]
+    found = torch.ops.polyhead.attention_backward(dout, dlse, q, k, v, out, lse, *optional,
+                                                  seed, extra, wanted, *ctx.options)
+    dq, dk, dv, dbias, dsink, dgate, *dextra = spread(found, wanted)
+    return dq, dk, dv, dbias, None, dsink, dgate, None, None, None, None, dextra, \
+        *[None] * len(ctx.options)
+
+
+attention_op.register_autograd(backward_of_op, setup_context=save)
+
+
+def is_watched() -> bool:
+    """Whether a compiler, a mode or a transform must see an operator."""
+    return (torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+            or torch._C._functorch.peek_interpreter_stack() is not None)
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, optional: Sequence = NONE,
+        extra: Sequence[Tensor] = (), seed: Optional[Tensor] = None,
+        options: Options = PLAIN, return_lse: bool = False) -> Any:
+    """Attention by the shortest way that fits."""
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if is_watched() or not type(q) is type(k) is type(v) is Tensor:
+        out, lse = torch.ops.polyhead.attention(q, k, v, *optional, seed, list(extra),
+                                                *flat(options))
+        return (out, lse) if return_lse else out
+    if q.is_neg() or k.is_neg() or v.is_neg():  # memory holds the negated values
+        q, k, v = q.resolve_neg(), k.resolve_neg(), v.resolve_neg()
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
+                                      or any(x is not None and x.requires_grad
+                                             for x in (*optional, *extra))):
+        out, lse = Attention.apply(q, k, v, *optional, seed, options, *extra)
+    else:
+        out, lse = forward(q, k, v, optional, extra, seed, options, return_lse)
+    return (out, lse) if return_lse else out
+
+
+# ---- scaled_dot_product_attention --------------------------------------------------------
+
+def as_four(x: Tensor) -> Tensor:
+    """(batch, heads, len, dim) of a tensor with fewer or more leading axes."""
+    if x.dim() == 4:
+        return x
+    if x.dim() < 2:
+        raise Error(f"a tensor has shape {tuple(x.shape)}, expected (..., len, dim)")
+    return x[(None,) * (4 - x.dim())].transpose(0, 1) if x.dim() < 4 else x.flatten(0, -4)
+
+
+def unbroadcast(mask: Tensor, keys: int) -> Tensor:
+    """A mask with four axes, leading ones that only repeat as 1, packed."""
+    mask = mask[(None,) * (4 - mask.dim())] if mask.dim() < 4 else mask.flatten(0, -4)
+    if mask.shape[3] != keys:
+        mask = mask.expand(*mask.shape[:3], keys)
+    for axis in range(3):
+        if mask.shape[axis] > 1 and mask.stride(axis) == 0:
+            mask = mask.narrow(axis, 0, 1)
+    return mask.contiguous()
+
+
+def small(x: Any, dtype: torch.dtype) -> Optional[Tensor]:
+    """A small tensor as the library reads it."""
+    if x is None:
+        return None
+    return torch.as_tensor(x, dtype=dtype).contiguous()
+
+
+def refusal(*tensors: Tensor) -> Optional[str]:
+    """Why the library cannot compute on these tensors, or None."""
+    for x in tensors:
+        if not x.is_cpu:
+            return f"a tensor is on {x.device}, expected the CPU"
+        if x.dtype not in DTYPES:
+            return f"a tensor is {x.dtype}, expected float32, float16 or bfloat16"
+        if x.layout is not torch.strided:
+            return "a tensor is not strided, expected plain memory"
+    return None
+
+
+def scaled_dot_product_attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None,
+        dropout_p: float = 0.0, is_causal: bool = False, scale: Optional[float] = None,
+        enable_gqa: bool = False, *, window: Optional[tuple[int, int]] = None,
+        offset: Any = None, softcap: float = 0.0, sink: Any = None, gate: Any = None,
+        alibi: Any = None, q_lens: Any = None, kv_lens: Any = None,
+        variant: Optional[str] = None, extra: Sequence[Tensor] = (),
+        return_lse: bool = False) -> Any:
+    """`torch.nn.functional.scaled_dot_product_attention`, and more.
+
+    Parameters
+    ----------
+    query, key, value : Tensor, shape (..., heads, len, dim)
+        float32, float16 or bfloat16 on the CPU, any strides. With other tensors, and
+        nothing but the arguments of PyTorch, PyTorch's function is called.
+    attn_mask : Tensor, optional
+        bool: False hides; float: added to the scores, and it may need a gradient.
+    dropout_p : float
+        Drops weights by PyTorch's random generator.
+    is_causal : bool
+        Row i sees keys up to i, from the top left, or as `offset` says. Beside a mask,
+        both act.
+    window, offset, softcap, sink, gate, alibi, q_lens, kv_lens, variant
+        As in `polyhead.attention`.
+    extra : sequence of Tensor
+        Tensors of the variant, in the order in which it lists them.
+    return_lse : bool
+        Also return the log-sum-exp of every row; gradients flow through it too.
+
+    Returns
+    -------
+    Tensor, shape (..., heads, len, v_dim)
+    """
+    reason = refusal(query, key, value)
+    if reason is not None:
+        ours = (window, offset, sink, gate, alibi, q_lens, kv_lens, variant)
+        if softcap or extra or return_lse or any(x is not None for x in ours):
+            raise Error(reason)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p,
+                                              is_causal, scale=scale,
+                                              enable_gqa=enable_gqa)
+    q, k, v = query, key, value
+    if not q.dim() == k.dim() == v.dim() == 4:
+        q, k, v = as_four(query), as_four(key), as_four(value)
+    if q.shape[0] != k.shape[0] or k.shape[0] != v.shape[0]:
+        q, k, v = same_batch(q, k, v)
+    optional: tuple = NONE
+    if attn_mask is not None or not (sink is gate is alibi is q_lens is kv_lens is None):
+        optional = optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, k.shape[2])
+    options = PLAIN
+    if is_causal or scale or softcap or dropout_p or window or variant or offset is not None:
+        options = Options(bool(is_causal), None if window is None else tuple(window),
+                          0 if offset is None else offset, scale, softcap, dropout_p, variant)
+    seed = torch.randint(2**62, (1,)) if dropout_p else None
+    found = run(q, k, v, optional, extra, seed, options, return_lse)
+    if query.dim() == 4 and not return_lse:
+        return found
+    out, lse = found if return_lse else (found, None)
+    leading = query.shape[:-2]
+    out = out.reshape(*leading, *out.shape[-2:])
+    return (out, lse.reshape(*leading, lse.shape[-1])) if return_lse else out
+
+
+def same_batch(q: Tensor, k: Tensor, v: Tensor) -> tuple:
+    """Batches of 1 are repeated, without a copy."""
+    batch = max(q.shape[0], k.shape[0], v.shape[0])
+    return tuple(x.expand(batch, *x.shape[1:]) if x.shape[0] == 1 else x for x in (q, k, v))
+
+
+def optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, keys: int) -> tuple:
+    """In the order of OPTIONAL."""
+    bias = visible = None
+    if attn_mask is not None:
+        if not attn_mask.is_cpu:
+            raise Error(f"attn_mask is on {attn_mask.device}, expected the CPU")
+        mask = unbroadcast(attn_mask, keys)
+        if mask.dtype in (torch.bool, torch.uint8):
+            visible = mask.view(torch.uint8)
+        elif mask.is_floating_point():
+            bias = mask.float()
+        else:
+            raise TypeError(f"attn_mask is {mask.dtype}, expected bool or floats")
+    floats = [small(x, torch.float32) for x in (sink, gate, alibi)]
+    return (bias, visible, *floats, small(q_lens, torch.int32), small(kv_lens, torch.int32))
+
+
+# ---- looking -----------------------------------------------------------------------------
+
+def look_weights(q: Tensor, k: Tensor, mask: Optional[Tensor] = None,
+                 options: Options = PLAIN, sink: Any = None) -> Tensor:
+    """All weights, (batch, heads, q_len, kv_len), float32."""
+    optional = NONE if mask is None and sink is None else \
+        optional_tensors(mask, sink, None, None, None, None, k.shape[2])
+    q, k = q.detach(), k.detach()
+    _, lse = forward(q, k, k, optional, (), None, options, True)
+    weights = torch.empty(*q.shape[:3], k.shape[2])
+    at = _c.LookAt(weights=weights.data_ptr())
+    context = take(torch.get_num_threads())
+    try:
+        plan = plan_of(context, q, k, k, optional, (), options, False)
+        plan.args.lse, plan.args.look = lse.data_ptr(), ctypes.addressof(at)
+        try:
+            context.check(plan.lib.ph_look(plan.handle, plan.args_ref))
+        finally:
+            plan.args.look = None
+    finally:
+        give(context)
+    return weights
