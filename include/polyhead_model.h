@@ -284,7 +284,8 @@ PH_API ph_status ph_reading_gates(ph_reading *reading, const float *gates);
    (q_len, heads): how much each link head counts for word i. Either may be NULL. */
 PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mix);
 
-/* Decoders: log-probabilities (tokens, vocab) of the token after each one. */
+/* Log-probabilities (tokens, vocab): decoders: of the token after each one; masked: of
+   the token in its place. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 
 /* ---- encoders: vectors and classes of texts ---------------------------------------- */

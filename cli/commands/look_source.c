@@ -247,20 +247,24 @@ static ph_status survey_model(look_source *source, const look_choice *choice,
 
 /* ---- a model ---- */
 
-/* A folder of checkpoints stands for the newest: the last in the order of names. */
+/* A folder of checkpoints stands for the newest: the last in the order of names. A Hugging
+   Face folder, with its config.json, stands for itself. */
 static const char *newest_in(const char *path, char buffer[LOOK_PATH])
 {
     DIR *folder = opendir(path);
     char last[256] = "";
+    int published = 0;
     if (!folder) return path; /* a file, or nothing: the reader says so */
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         size_t length = strlen(entry->d_name), ending = strlen(".safetensors");
+        published |= !strcmp(entry->d_name, "config.json");
         if (entry->d_name[0] == '.' || length <= ending || length >= sizeof last ||
             strcmp(entry->d_name + length - ending, ".safetensors"))
             continue;
         if (strcmp(entry->d_name, last) > 0) strcpy(last, entry->d_name);
     }
     closedir(folder);
+    if (published) return path;
     snprintf(buffer, LOOK_PATH, "%s%s%s", path, *last ? "/" : "", last);
     return buffer;
 }

@@ -377,7 +377,7 @@ static ph_status links(const ph_reading *r, float *p, float *mix)
 {
     const ph_links *l = r->pass->links;
     size_t len = (size_t)r->pass->stacks[0].len, heads = (size_t)r->model->config.heads;
-    if (!l) return ph_fail(r->model->ctx, PH_UNSUPPORTED, "only encoders point at words");
+    if (!l) return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model points at no words");
     if (p) memcpy(p, l->p, len * len * sizeof *p);
     if (mix) memcpy(mix, l->mix, len * heads * sizeof *mix);
     return PH_OK;
@@ -395,7 +395,7 @@ static ph_status next(const ph_reading *r, float *log_p)
     size_t vocab = (size_t)m->config.vocab;
     int len = r->pass->stacks[r->pass->stack_count - 1].len;
     if (m->output < 0)
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder has no next token");
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model predicts no tokens");
     for (int i = 0; i < len; i++) {
         const float *row = r->pass->logits + (size_t)i * vocab;
         float max = row[0];

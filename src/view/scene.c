@@ -278,17 +278,10 @@ static float mean_loss(const words *w, const float *log_p, size_t vocab)
     return w->count > 1 ? (float)(sum / (w->count - 1)) : NAN;
 }
 
-/* The likeliest tokens after the last word. */
-static ph_status answer_next(ph_scene *s)
+/* The likeliest tokens of a row, which are taken out of it. */
+static void list_tokens(ph_scene *s, float *row, size_t vocab)
 {
-    int last = s->axis_count - 1, count = s->words[last].count;
-    size_t vocab = (size_t)ph_model_config(s->model)->vocab;
-    float *log_p = take(s, (size_t)count * vocab, sizeof *log_p);
-    if (!log_p) return PH_OUT_OF_MEMORY;
-    ph_status status = ph_reading_next(s->reading, log_p);
-    if (status == PH_OK) s->loss = mean_loss(&s->words[last], log_p, vocab);
-    float *row = log_p + (size_t)(count - 1) * vocab;
-    for (int n = 0; n < NEXT_TOKENS && status == PH_OK && (size_t)n < vocab; n++) {
+    for (int n = 0; n < NEXT_TOKENS && (size_t)n < vocab; n++) {
         size_t best = 0;
         for (size_t v = 1; v < vocab; v++)
             if (row[v] > row[best]) best = v;
@@ -297,16 +290,45 @@ static ph_status answer_next(ph_scene *s)
             snprintf(text, OUTCOME_TEXT, "%.70s", ph_model_token(s->model, (int)best));
         row[best] = -INFINITY;
     }
+}
+
+/* The likeliest tokens after the last word, or in the place of the first mask. */
+static ph_status answer_tokens(ph_scene *s)
+{
+    int last = s->axis_count - 1, count = s->words[last].count, place = count - 1;
+    size_t vocab = (size_t)ph_model_config(s->model)->vocab;
+    float *log_p = take(s, (size_t)count * vocab, sizeof *log_p);
+    if (!log_p) return PH_OUT_OF_MEMORY;
+    ph_status status = ph_reading_next(s->reading, log_p);
+    if (s->model->masked >= 0)
+        for (place = 0; place < count; place++)
+            if (s->words[last].ids[place] == ph_model_mask(s->model)) break;
+    if (status == PH_OK && s->model->masked < 0)
+        s->loss = mean_loss(&s->words[last], log_p, vocab);
+    if (status == PH_OK && place < count)
+        list_tokens(s, log_p + (size_t)place * vocab, vocab);
     ph_io_release(&s->hooks, log_p);
     return status;
 }
 
+/* What a model answers; an encoder of vectors has nothing that can be listed. */
+typedef enum answer { ANSWER_NONE, ANSWER_LINKS, ANSWER_NEXT, ANSWER_MASKED } answer;
+
+static answer answer_of(const ph_scene *s)
+{
+    if (s->model->links >= 0) return ANSWER_LINKS;
+    if (s->model->output < 0) return ANSWER_NONE;
+    return s->model->masked >= 0 ? ANSWER_MASKED : ANSWER_NEXT;
+}
+
 ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 {
-    int links = ph_model_config(s->model)->arch == PH_ARCH_ENCODER;
+    answer kind = answer_of(s);
     s->outcome_count = 0;
     s->loss = s->divergence = NAN;
-    ph_status status = links ? answer_links(s) : answer_next(s);
+    ph_status status = kind == ANSWER_NONE    ? PH_OK
+                       : kind == ANSWER_LINKS ? answer_links(s)
+                                              : answer_tokens(s);
     if (status != PH_OK)
         ph_io_fail(io, status, "the answers of the model: %s", ph_status_text(status));
     return status;
@@ -314,11 +336,10 @@ ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 
 /* ---- how far answers have moved ---- */
 
-/* Log-probabilities per word: of links, or of next tokens. */
+/* Log-probabilities per word: of links, or of tokens. */
 static ph_status log_answers(const ph_scene *s, int rows, size_t wide, float *log_p)
 {
-    if (ph_model_config(s->model)->arch != PH_ARCH_ENCODER)
-        return ph_reading_next(s->reading, log_p);
+    if (answer_of(s) != ANSWER_LINKS) return ph_reading_next(s->reading, log_p);
     ph_status status = ph_reading_links(s->reading, log_p, NULL);
     for (size_t i = 0; i < (size_t)rows * wide && status == PH_OK; i++)
         log_p[i] = logf(fmaxf(log_p[i], FLT_MIN));
@@ -336,12 +357,13 @@ static double mean_divergence(const float *before, const float *after, int rows,
 
 ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io *io)
 {
-    int links = ph_model_config(after->model)->arch == PH_ARCH_ENCODER;
+    int links = answer_of(after) == ANSWER_LINKS;
     int side = after->axis_count - 1, rows = after->words[side].count;
     size_t wide = links ? (size_t)rows : (size_t)ph_model_config(after->model)->vocab;
     if (before->words[side].count != rows)
         return ph_io_fail(io, PH_BAD_SHAPE, "texts of %d and %d tokens do not compare",
                           before->words[side].count, rows);
+    if (answer_of(after) == ANSWER_NONE) return PH_OK;
     float *p = take(after, 2 * (size_t)rows * wide, sizeof *p);
     if (!p) return ph_io_no_memory(io, 2 * (size_t)rows * wide * sizeof *p, "answers");
     ph_status status = log_answers(before, rows, wide, p);
@@ -376,15 +398,17 @@ static ph_status give_vectors(void *user, int stack, int layer, int head, float 
 
 ph_report ph_scene_report(const ph_scene *s)
 {
-    int links = ph_model_config(s->model)->arch == PH_ARCH_ENCODER;
+    static const char *const titles[] = {[ANSWER_NONE] = "nothing to list",
+                                         [ANSWER_LINKS] = "what each word belongs to",
+                                         [ANSWER_NEXT] = "next token",
+                                         [ANSWER_MASKED] = "masked token"};
     return (ph_report){.title = s->title,
                        .text = s->text,
                        .axes = s->axes,
                        .axis_count = s->axis_count,
                        .stacks = s->stacks,
                        .stack_count = s->stack_count,
-                       .outcome_title =
-                           links ? "what each word belongs to" : "next token",
+                       .outcome_title = titles[answer_of(s)],
                        .outcomes = s->outcomes,
                        .outcome_count = s->outcome_count,
                        .loss = isnan(s->loss) ? NULL : &s->loss,

@@ -1,0 +1,167 @@
+/*
+ * cmd_classify.c - `polyhead classify MODEL TEXT`: the classes of a text.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/encoder_input.h"
+#include "framework/json.h"
+#include "framework/term.h"
+
+typedef struct classify_options {
+    const char *file, *pair;
+    int64_t top;
+    int json;
+    ph_machine machine;
+} classify_options;
+
+#define AT(field) offsetof(classify_options, field)
+static const ph_option table[] = {
+    ENCODER_OPTION_FILE(classify_options),
+    {.name = "pair",
+     .kind = PH_OPT_TEXT,
+     .metavar = "TEXT",
+     .at = AT(pair),
+     .help = "a second text that belongs to each, for models that take two"},
+    {.name = "top",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 1,
+     .high = 1 << 20,
+     .at = AT(top),
+     .fallback = "5",
+     .help = "how many classes of each text"},
+    {.name = "json",
+     .kind = PH_OPT_FLAG,
+     .at = AT(json),
+     .help = "one JSON object instead of text"},
+    PH_MACHINE_OPTIONS(classify_options, machine),
+    {.name = NULL}};
+
+/* Probabilities; a single score stays what it is. */
+static void softmax(float *x, int n)
+{
+    double max = x[0], sum = 0;
+    for (int i = 1; i < n; i++) max = fmax(max, x[i]);
+    for (int i = 0; i < n; i++) sum += exp(x[i] - max);
+    for (int i = 0; i < n && n > 1; i++) x[i] = (float)(exp(x[i] - max) / sum);
+}
+
+static const char *name_of(const ph_model *m, int class, char *buffer, size_t size)
+{
+    const char *name = ph_model_class(m, class);
+    if (*name) return name;
+    snprintf(buffer, size, "class %d", class);
+    return buffer;
+}
+
+static int take_best(float *p, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (p[i] > p[best]) best = i;
+    return best;
+}
+
+static void print_classes(const ph_model *m, float *p, int top)
+{
+    int classes = ph_model_config(m)->classes;
+    for (int n = 0; n < top && n < classes; n++) {
+        char buffer[32], quoted[CLI_QUOTE_SIZE];
+        int best = take_best(p, classes);
+        cli_quote(name_of(m, best, buffer, sizeof buffer), quoted, sizeof quoted);
+        printf("%-24s %s%.4f%s\n", quoted, term_on(stdout, TERM_DIM), (double)p[best],
+               term_on(stdout, TERM_PLAIN));
+        p[best] = -INFINITY;
+    }
+}
+
+static void write_classes(ph_json_writer *j, const ph_model *m, float *p, int top)
+{
+    int classes = ph_model_config(m)->classes;
+    ph_json_begin_array(j, "classes");
+    for (int n = 0; n < top && n < classes; n++) {
+        int best = take_best(p, classes);
+        ph_json_begin_object(j, NULL);
+        ph_json_integer(j, "class", best);
+        ph_json_string(j, "name", ph_model_class(m, best));
+        ph_json_float(j, classes > 1 ? "probability" : "score", p[best]);
+        ph_json_end(j);
+        p[best] = -INFINITY;
+    }
+    ph_json_end(j);
+}
+
+static void show_all(const encoder_input *in, float *scores, const classify_options *o)
+{
+    int classes = ph_model_config(in->m)->classes;
+    ph_json_writer j = {0};
+    if (o->json) {
+        j = json_begin("polyhead.classify/1");
+        ph_json_begin_array(&j, "texts");
+    }
+    for (int i = 0; i < in->count; i++) {
+        float *p = scores + (size_t)i * (size_t)classes;
+        softmax(p, classes);
+        if (o->json) {
+            ph_json_begin_object(&j, NULL);
+            ph_json_string(&j, "text", in->texts[i]);
+            write_classes(&j, in->m, p, (int)o->top);
+            ph_json_end(&j);
+        } else {
+            if (i) putchar('\n');
+            print_classes(in->m, p, (int)o->top);
+        }
+    }
+    if (o->json) json_end(&j);
+}
+
+static int classify(const encoder_input *in, const classify_options *o)
+{
+    int classes = ph_model_config(in->m)->classes;
+    size_t texts = (size_t)in->count;
+    float *scores = malloc((texts * (size_t)classes + 1) * sizeof *scores);
+    const char **pairs = calloc(texts, sizeof *pairs);
+    for (size_t i = 0; pairs && i < texts; i++) pairs[i] = o->pair;
+    ph_texts all = {.texts = in->texts, .count = in->count};
+    if (o->pair) all.pairs = pairs;
+    ph_status status =
+        scores && pairs ? ph_model_classify(in->m, &all, scores) : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) show_all(in, scores, o);
+    free(scores);
+    free((void *)pairs);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+}
+
+static int run(const void *chosen, int count, const char *const *words)
+{
+    const classify_options *o = chosen;
+    encoder_input in = {0};
+    int rc = encoder_open(&in, words[0], &o->machine);
+    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file);
+    if (!rc) rc = classify(&in, o);
+    encoder_close(&in);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead classify distilbert-sst-2 \"What a lovely film.\"",
+    "the classes of a text with their probabilities",
+    "polyhead classify bert-nli \"A cat sleeps.\" --pair \"An animal rests.\" --json",
+    "of two texts that belong together", NULL};
+
+const ph_command command_classify = {
+    .name = "classify",
+    .summary = "the classes of a text",
+    .usage = "MODEL [TEXT...] [options]",
+    .about = "MODEL is an encoder with a classifier of texts (docs/MODELS.md). "
+             "Probabilities are those of a softmax; a model with one class gives its "
+             "score. Without TEXT every line of standard input is one.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(classify_options),
+    .word = "MODEL and TEXT",
+    .fewest_words = 1,
+    .most_words = CLI_WORDS_MAX,
+    .run = run};

@@ -1,0 +1,134 @@
+/*
+ * cmd_embed.c - `polyhead embed MODEL TEXT...`: a vector of each text.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/encoder_input.h"
+#include "framework/json.h"
+
+typedef struct embed_options {
+    const char *file, *npy;
+    int json;
+    ph_machine machine;
+} embed_options;
+
+#define AT(field) offsetof(embed_options, field)
+static const ph_option table[] = {
+    ENCODER_OPTION_FILE(embed_options),
+    {.name = "npy",
+     .kind = PH_OPT_TEXT,
+     .metavar = "OUT",
+     .at = AT(npy),
+     .help = "write the vectors to OUT for NumPy, one row for each text"},
+    {.name = "json",
+     .kind = PH_OPT_FLAG,
+     .at = AT(json),
+     .help = "one JSON object with texts and vectors"},
+    PH_MACHINE_OPTIONS(embed_options, machine),
+    {.name = NULL}};
+
+static void print_vectors(const encoder_input *in, const float *vectors)
+{
+    int dim = ph_model_config(in->m)->model_dim;
+    for (int i = 0; i < in->count; i++)
+        for (int d = 0; d < dim; d++)
+            printf("%.9g%c", (double)vectors[(size_t)i * (size_t)dim + (size_t)d],
+                   d + 1 < dim ? ' ' : '\n');
+}
+
+static void print_json(const encoder_input *in, const float *vectors)
+{
+    ph_json_writer j = json_begin("polyhead.embed/1");
+    int dim = ph_model_config(in->m)->model_dim;
+    ph_json_integer(&j, "dim", dim);
+    ph_json_begin_array(&j, "texts");
+    for (int i = 0; i < in->count; i++) {
+        ph_json_begin_object(&j, NULL);
+        ph_json_string(&j, "text", in->texts[i]);
+        ph_json_begin_array(&j, "vector");
+        for (int d = 0; d < dim; d++)
+            ph_json_float(&j, NULL, vectors[(size_t)i * (size_t)dim + (size_t)d]);
+        ph_json_end(&j);
+        ph_json_end(&j);
+    }
+    json_end(&j);
+}
+
+/* Format 1.0 of NumPy: a header of whole 64 bytes, then little-endian floats. */
+static int write_npy(const encoder_input *in, const float *vectors, const char *path)
+{
+    unsigned char header[128] = "\x93NUMPY\x01\x00\x76\x00";
+    size_t dim = (size_t)ph_model_config(in->m)->model_dim, used = 10;
+    used += (size_t)snprintf((char *)header + used, sizeof header - used,
+                             "{'descr': '<f4', 'fortran_order': False, "
+                             "'shape': (%d, %zu), }",
+                             in->count, dim);
+    memset(header + used, ' ', sizeof header - used);
+    header[sizeof header - 1] = '\n';
+    FILE *file = fopen(path, "wb");
+    if (!file) return cli_fail(EXIT_IO, "cannot write '%s': %s", path, strerror(errno));
+    size_t floats = (size_t)in->count * dim;
+    int good = fwrite(header, 1, sizeof header, file) == sizeof header;
+    for (size_t i = 0; i < floats; i++) {
+        uint32_t bits;
+        memcpy(&bits, &vectors[i], sizeof bits);
+        const unsigned char four[4] = {(unsigned char)bits, (unsigned char)(bits >> 8),
+                                       (unsigned char)(bits >> 16),
+                                       (unsigned char)(bits >> 24)};
+        good &= fwrite(four, 1, 4, file) == 4;
+    }
+    good &= fclose(file) == 0;
+    return good ? EXIT_OK
+                : cli_fail(EXIT_IO, "cannot write '%s': %s", path, strerror(errno));
+}
+
+static int show(const encoder_input *in, const embed_options *o)
+{
+    size_t dim = (size_t)ph_model_config(in->m)->model_dim;
+    float *vectors = malloc((size_t)in->count * dim * sizeof *vectors);
+    if (!vectors) return cli_fail(EXIT_MEMORY, "out of memory");
+    ph_status status = ph_model_embed(
+        in->m, &(ph_texts){.texts = in->texts, .count = in->count}, vectors);
+    int rc = status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+    if (!rc && o->npy) rc = write_npy(in, vectors, o->npy);
+    if (!rc && o->json) print_json(in, vectors);
+    if (!rc && !o->json && !o->npy) print_vectors(in, vectors);
+    free(vectors);
+    return rc;
+}
+
+static int run(const void *chosen, int count, const char *const *words)
+{
+    const embed_options *o = chosen;
+    encoder_input in = {0};
+    int rc = encoder_open(&in, words[0], &o->machine);
+    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file);
+    if (!rc) rc = show(&in, o);
+    encoder_close(&in);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead embed all-MiniLM-L6-v2 \"A cat sat on the mat.\" --json",
+    "the vector of a sentence",
+    "polyhead embed all-MiniLM-L6-v2 --file sentences.txt --npy vectors.npy",
+    "those of the lines of a file, for NumPy", NULL};
+
+const ph_command command_embed = {
+    .name = "embed",
+    .summary = "a vector of each text",
+    .usage = "MODEL [TEXT...] [options]",
+    .about =
+        "MODEL is an encoder, BERT or a sentence encoder (docs/MODELS.md). Tokens are "
+        "pooled as its folder says, by their mean where it says nothing; texts that are "
+        "too long are truncated as the folder says. Without TEXT every line of standard "
+        "input is one. A text has the same bits alone and among others.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(embed_options),
+    .word = "MODEL and TEXT",
+    .fewest_words = 1,
+    .most_words = CLI_WORDS_MAX,
+    .run = run};

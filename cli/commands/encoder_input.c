@@ -1,0 +1,81 @@
+/*
+ * encoder_input.c - a model and texts for embed, fill and classify.
+ */
+#include "commands/encoder_input.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int encoder_open(encoder_input *in, const char *model, const ph_machine *machine)
+{
+    int rc = cli_open(&in->ctx, machine, 0);
+    if (rc) return rc;
+    ph_status status = ph_model_read(&in->m, in->ctx, model);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+}
+
+void encoder_close(encoder_input *in)
+{
+    free((void *)in->texts);
+    free(in->bytes);
+    ph_model_free(in->m);
+    ph_close(in->ctx);
+}
+
+/* All bytes of a file, closed by a NUL. */
+static int read_all(encoder_input *in, FILE *file, const char *name)
+{
+    size_t used = 0, capacity = 0;
+    do {
+        capacity = 2 * capacity + (1 << 16);
+        char *more = realloc(in->bytes, capacity);
+        if (!more) return cli_fail(EXIT_MEMORY, "out of memory");
+        in->bytes = more;
+        used += fread(in->bytes + used, 1, capacity - 1 - used, file);
+    } while (used + 1 == capacity);
+    if (ferror(file)) return cli_fail(EXIT_IO, "cannot read '%s'", name);
+    in->bytes[used] = 0;
+    if (strlen(in->bytes) == used) return EXIT_OK;
+    return cli_fail(EXIT_BAD_INPUT, "'%s' holds a byte that is 0, expected text", name);
+}
+
+static int split_lines(encoder_input *in, const char *name)
+{
+    size_t lines = 1;
+    for (const char *at = in->bytes; *at; at++) lines += *at == '\n';
+    in->texts = calloc(lines, sizeof *in->texts);
+    if (!in->texts || lines > INT32_MAX) return cli_fail(EXIT_MEMORY, "out of memory");
+    for (char *at = in->bytes; *at;) {
+        size_t length = strcspn(at, "\r\n");
+        char *next = at + length + (at[length] != 0);
+        at[length] = 0;
+        if (at[strspn(at, " \t")]) in->texts[in->count++] = at;
+        at = next;
+    }
+    if (in->count) return EXIT_OK;
+    return cli_fail(EXIT_BAD_INPUT, "'%s' holds no text", name);
+}
+
+static int read_lines(encoder_input *in, const char *name)
+{
+    int from_stdin = !strcmp(name, "-");
+    FILE *file = from_stdin ? stdin : fopen(name, "rb");
+    if (!file) return cli_fail(EXIT_IO, "cannot read '%s': %s", name, strerror(errno));
+    int rc = read_all(in, file, name);
+    if (!from_stdin) fclose(file);
+    return rc ? rc : split_lines(in, name);
+}
+
+int encoder_texts(encoder_input *in, int count, const char *const *words,
+                  const char *file)
+{
+    if (count && file)
+        return cli_fail(EXIT_USAGE, "a text and --file exclude each other");
+    if (!count) return read_lines(in, file ? file : "-");
+    in->texts = calloc((size_t)count, sizeof *in->texts);
+    if (!in->texts) return cli_fail(EXIT_MEMORY, "out of memory");
+    memcpy(in->texts, words, (size_t)count * sizeof *words);
+    in->count = count;
+    return EXIT_OK;
+}

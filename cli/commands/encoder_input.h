@@ -1,0 +1,35 @@
+/*
+ * encoder_input.h - what embed, fill and classify begin with: a model, and texts from the
+ * command line or the lines of a file.
+ */
+#ifndef PH_CLI_ENCODER_INPUT_H
+#define PH_CLI_ENCODER_INPUT_H
+
+#include "framework/cli.h"
+#include "polyhead_model.h"
+
+typedef struct encoder_input {
+    ph_ctx *ctx;
+    ph_model *m;
+    const char **texts;
+    int count;
+    char *bytes; /* of a file that was read */
+} encoder_input;
+
+/* Opens the model. */
+int encoder_open(encoder_input *in, const char *model, const ph_machine *machine);
+
+/* The words, or (file) every line that is not empty; "-": standard input. */
+int encoder_texts(encoder_input *in, int count, const char *const *words,
+                  const char *file);
+
+void encoder_close(encoder_input *in); /* accepts a cleared one */
+
+#define ENCODER_OPTION_FILE(struct_name)                                                 \
+    {                                                                                    \
+        .name = "file", .kind = PH_OPT_TEXT, .metavar = "FILE",                          \
+        .at = offsetof(struct_name, file),                                               \
+        .help = "texts are the lines of FILE; -: of standard input"                      \
+    }
+
+#endif

@@ -1,0 +1,84 @@
+#!/bin/sh
+# test_encoders.sh - `polyhead embed`, `fill` and `classify` on tiny published encoders.
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+. tests/shell_bed.inc
+
+models=tests/golden/checkpoints
+sentence=$models/bert-sentence
+
+# ---- vectors ----
+
+run embed "$sentence" "the cat sat on the mat." dog
+same "embed, status" $status 0
+same "a line for each text" "$(wc -l <"$tmp/out" | tr -d ' ')" 2
+same "a number for each dimension" "$(head -n 1 "$tmp/out" | wc -w | tr -d ' ')" 32
+cp "$tmp/out" "$tmp/both"
+same "a text alone" "$("$program" embed "$sentence" dog)" "$(tail -n 1 "$tmp/both")"
+printf 'the cat sat on the mat.\r\n\n  \ndog\n' >"$tmp/texts"
+same "lines of a file" "$("$program" embed "$sentence" --file "$tmp/texts")" "$(cat "$tmp/both")"
+same "lines of standard input" "$("$program" embed "$sentence" <"$tmp/texts")" "$(cat "$tmp/both")"
+run embed "$sentence" dog --json
+json "embed --json"
+holds "its dimension" "$out" '"dim": 32'
+run embed "$sentence" --file "$tmp/texts" --npy "$tmp/vectors.npy"
+same "nothing is printed beside --npy" "$out" ""
+same "bytes of the file" "$(wc -c <"$tmp/vectors.npy" | tr -d ' ')" $((128 + 2 * 32 * 4))
+if have python3 && python3 -c 'import numpy' 2>/dev/null; then
+    same "vectors for NumPy" "$(python3 -c 'import numpy, sys
+a = numpy.load(sys.argv[1]); print(a.shape, a.dtype, " ".join("%.9g" % x for x in a[1]))' "$tmp/vectors.npy")" \
+        "(2, 32) float32 $(tail -n 1 "$tmp/both")"
+fi
+
+run embed "$sentence" dog --file "$tmp/texts"
+same "text and file, status" $status 2
+run embed "$sentence" --file "$tmp/none"
+same "no file, status" $status 7
+printf 'a\000b\n' >"$tmp/zero"
+run embed "$sentence" --file "$tmp/zero"
+same "a zero byte, status" $status 3
+run embed "$sentence"
+holds "no text" "$err" "'-' holds no text"
+run embed "$sentence" dog --npy "$tmp/none/vectors.npy"
+same "cannot be written, status" $status 7
+run embed $models/llama dog
+same "a decoder, status" $status 4
+holds "a decoder" "$err" "it has no pooling"
+
+# ---- masked words ----
+
+run fill $models/bert "the [MASK] sat on [MASK]." --top 3
+same "fill, status" $status 0
+same "three words for each of two masks" "$(grep -c '0\.' "$tmp/out")" 6
+run fill $models/bert "the [MASK] sat" --json
+json "fill --json"
+same "where the mask stands" "$(grep -c '"start": 4' "$tmp/out")" 1
+run fill $models/bert "the cat sat"
+same "no mask, status" $status 3
+holds "no mask" "$err" "the text has no [MASK]"
+run fill "$sentence" "the [MASK] sat"
+same "a model without masked words, status" $status 4
+
+# ---- classes ----
+
+run classify $models/bert-classes "the cat" dog
+same "classify, status" $status 0
+same "three classes for each of two texts" "$(grep -c -e '^bad ' -e '^fair ' -e '^good ' "$tmp/out")" 6
+run classify $models/bert-classes "the cat" --pair dog --top 1 --json
+json "classify --json"
+same "one class" "$(grep -c '"probability"' "$tmp/out")" 1
+run classify "$sentence" dog
+same "no classifier, status" $status 4
+holds "no classifier" "$err" "the model has no classifier"
+
+# ---- heads ----
+
+run look --model $models/bert "the [MASK] sat"
+holds "a masked token in a look" "$out" "masked token"
+run look --model "$sentence" "the cat sat"
+same "a look at an encoder of vectors, status" $status 0
+run heads "$sentence" "the cat sat on the mat."
+same "heads of an encoder of vectors, status" $status 0
+
+finish
