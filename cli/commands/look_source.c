@@ -247,8 +247,8 @@ static ph_status survey_model(look_source *source, const look_choice *choice,
 
 /* ---- a model ---- */
 
-/* A folder of checkpoints stands for the newest: the last in the order of names. A Hugging
-   Face folder, with its config.json, stands for itself. */
+/* A folder of checkpoints stands for the newest: the last in the order of names. A
+   Hugging Face folder, which has a config.json, stands for itself. */
 static const char *newest_in(const char *path, char buffer[LOOK_PATH])
 {
     DIR *folder = opendir(path);
