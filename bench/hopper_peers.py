@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """hopper_peers.py - forward passes on a Hopper GPU beside PyTorch's cuDNN and flash backends.
 
-    python3 bench/hopper_peers.py [build/libpolyhead.so.VERSION]
+    python3 bench/hopper_peers.py [build/libpolyhead.so.VERSION] [forward] [decode] [error]
 
-The three take turns on the same tensors in one stream, timed by events: fastest / median of
-rounds. Forward passes in TFLOP/s (4 B H T^2 d, causal half), decoding in TB/s of keys and
+The three take turns on the same tensors, a graph of calls each, timed by events: fastest /
+median of rounds. Forward passes in TFLOP/s (4 B H T^2 d, causal half), decoding in TB/s of keys and
 values, caches in turn. Then the largest error against double precision, in units of the
 largest element.
 """
@@ -59,11 +59,21 @@ def contenders(ctx, q, k, causal):
             "flash": peer(SDPBackend.FLASH_ATTENTION, causal)}
 
 
-def seconds(call, q, caches, calls):
+def captured(call, q, caches, calls):
+    """A graph of calls: the host's time does not count."""
+    call(q, *caches[0])
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for n in range(calls):
+            call(q, *caches[n % len(caches)])
+    return graph
+
+
+def seconds(graph, calls):
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
-    for n in range(calls):
-        call(q, *caches[n % len(caches)])
+    graph.replay()
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) * 1e-3 / calls
@@ -71,10 +81,11 @@ def seconds(call, q, caches, calls):
 
 def compare(ctx, name, work, q, caches, causal=False, calls=12):
     calls_of = contenders(ctx, q, caches[0][0], causal)
+    graphs = {who: captured(call, q, caches, calls) for who, call in calls_of.items()}
     times = {who: [] for who in calls_of}
     for turn in range(ROUNDS + 1):
-        for who, call in calls_of.items():
-            time = seconds(call, q, caches, calls)
+        for who, graph in graphs.items():
+            time = seconds(graph, calls)
             if turn:
                 times[who].append(time)
     calls_of["ours"].close()
@@ -115,20 +126,32 @@ def error(ctx, dim, rows, causal):
     print(f"error d {dim} T {rows} {'causal' if causal else 'full':6}", "  ".join(cells))
 
 
+def forwards(ctx):
+    for dim in 64, 128, 256:
+        for rows in 512, 1024, 2048, 16384:
+            for causal in False, True:
+                forward(ctx, dim, rows, causal)
+
+
+def decodes(ctx):
+    for batch in 1, 4, 16, 128:
+        decode(ctx, batch, 8192)
+    decode(ctx, 1, 131072)
+
+
+def errors(ctx):
+    for dim in 64, 128, 256:
+        for causal in False, True:
+            error(ctx, dim, 2048, causal)
+
+
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else sorted(glob.glob("build/libpolyhead.so*"))[-1]
+    groups = {"forward": forwards, "decode": decodes, "error": errors}
     ctx = Context(0, load_library(path), device=PH_CUDA)
     with torch.cuda.stream(torch.cuda.Stream()):
-        for dim in 64, 128, 256:
-            for rows in 512, 1024, 2048, 16384:
-                for causal in False, True:
-                    forward(ctx, dim, rows, causal)
-        for batch in 1, 4, 16, 128:
-            decode(ctx, batch, 8192)
-        decode(ctx, 1, 131072)
-        for dim in 64, 128, 256:
-            for causal in False, True:
-                error(ctx, dim, 2048, causal)
+        for name in sys.argv[2:] or groups:
+            groups[name](ctx)
     ctx.close()
 
 

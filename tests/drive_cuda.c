@@ -8,11 +8,22 @@
 #include "cuda/fast_launch.h"
 #include "judge.h"
 
-/* Every slab of a problem in device memory; lse: for looks, if the problem has none. */
+/* An array of the host that is in no slab of the problem. */
+typedef struct array {
+    void *host, *device;
+    size_t bytes;
+    int is_result;
+} array;
+
+enum { ARRAYS = 7 };
+
+/* Every slab and array of a problem in device memory; lse: for looks, if the problem has
+   none. */
 typedef struct mirror {
     ph_ctx *ctx;
     problem *p;
     void *slab[sizeof((problem *)0)->slabs / sizeof(slab)];
+    array arrays[ARRAYS];
     float *lse, *device_lse;
     size_t lse_bytes;
 } mirror;
@@ -26,7 +37,49 @@ static void *there(const mirror *m, const void *host)
         if (at < s->bytes || at > s->bytes + s->count * s->size) continue;
         return (char *)m->slab[n] + (at - s->bytes);
     }
+    for (int n = 0; host && n < ARRAYS; n++)
+        if (m->arrays[n].host == host) return m->arrays[n].device;
     return NULL;
+}
+
+/* Bytes of k or v in pages. */
+static size_t page_bytes(const ph_attn *a, const ph_strides *s, int heads, int dim)
+{
+    int64_t packed = (int64_t)a->pages * heads * a->page_len * dim;
+    int64_t strided = (a->pages - 1) * s->batch + (heads - 1) * s->head +
+                      (a->page_len - 1) * s->time + dim;
+    return (size_t)(s->time ? strided : packed) * oracle_size(a->dtype);
+}
+
+/* What a test gives besides the tensors of a problem. */
+static ph_status send_arrays(mirror *m)
+{
+    const ph_attn *a = &m->p->attn;
+    const ph_args *args = &m->p->args;
+    int pages = a->page_len ? (a->kv_len + a->page_len - 1) / a->page_len : 0;
+    int k_heads = a->k_heads ? a->k_heads : a->q_heads;
+    int v_heads = a->v_heads ? a->v_heads : a->q_heads;
+    size_t offsets = ((size_t)a->batch + 1) * 4,
+           reach = (size_t)a->q_heads * (2 * (size_t)a->reach + 1) * 4;
+    array all[ARRAYS] = {
+        {(void *)args->q_offsets, NULL, offsets, 0},
+        {(void *)args->kv_offsets, NULL, offsets, 0},
+        {(void *)args->page_table, NULL, (size_t)a->batch * (size_t)pages * 4, 0},
+        {(void *)args->relative, NULL, reach, 0},
+        {(void *)m->p->grads.drelative, NULL, reach, 1},
+        {(void *)args->k, NULL, pages ? page_bytes(a, &a->k, k_heads, a->qk_dim) : 0, 0},
+        {(void *)args->v, NULL,
+         pages ? page_bytes(a, &a->v, v_heads, a->v_dim ? a->v_dim : a->qk_dim) : 0, 0}};
+    ph_status status = PH_OK;
+    for (int n = 0; n < ARRAYS && status == PH_OK; n++) {
+        array *x = &all[n];
+        if (!x->host || !x->bytes || there(m, x->host)) continue;
+        status = ph_device_alloc(m->ctx, x->bytes, &x->device);
+        if (status == PH_OK)
+            status = ph_device_copy(m->ctx, x->device, x->host, x->bytes, args->stream);
+        m->arrays[n] = *x;
+    }
+    return status;
 }
 
 static ph_status send(mirror *m)
@@ -39,6 +92,7 @@ static ph_status send(mirror *m)
             status = ph_device_copy(m->ctx, m->slab[n], s->bytes, s->count * s->size,
                                     m->p->args.stream);
     }
+    if (status == PH_OK) status = send_arrays(m);
     if (status != PH_OK || m->p->args.lse || !m->p->args.look) return status;
     m->lse_bytes = dense_rows(&(dense){.batch = m->p->attn.batch,
                                        .q_heads = m->p->attn.q_heads,
@@ -57,6 +111,12 @@ static ph_status fetch(mirror *m)
             status = ph_device_copy(m->ctx, s->bytes, m->slab[n], s->count * s->size,
                                     m->p->args.stream);
     }
+    for (int n = 0; n < ARRAYS && status == PH_OK; n++) {
+        const array *x = &m->arrays[n];
+        if (x->host && x->is_result)
+            status =
+                ph_device_copy(m->ctx, x->host, x->device, x->bytes, m->p->args.stream);
+    }
     if (status == PH_OK && m->lse)
         status = ph_device_copy(m->ctx, m->lse, m->device_lse, m->lse_bytes,
                                 m->p->args.stream);
@@ -66,6 +126,7 @@ static ph_status fetch(mirror *m)
 static void drop(mirror *m)
 {
     for (int n = 0; n < m->p->slab_count; n++) ph_device_free(m->ctx, m->slab[n]);
+    for (int n = 0; n < ARRAYS; n++) ph_device_free(m->ctx, m->arrays[n].device);
     ph_device_free(m->ctx, m->device_lse);
     free(m->lse);
 }
@@ -79,6 +140,8 @@ static ph_args device_args(const mirror *m)
     a.gate = there(m, a.gate), a.sink = there(m, a.sink), a.alibi = there(m, a.alibi);
     a.relative = there(m, a.relative);
     a.q_lens = there(m, a.q_lens), a.kv_lens = there(m, a.kv_lens);
+    a.q_offsets = there(m, a.q_offsets), a.kv_offsets = there(m, a.kv_offsets);
+    a.page_table = there(m, a.page_table);
     a.look = NULL;
     return a;
 }

@@ -82,9 +82,10 @@ static int element(judge *j, const char *name, const tensor *t, int b, int h, in
    moves a weight by 2 d: in its own term and in the divisor. */
 static double tensor_core_error(const judge *j, const char *name)
 {
-    if (!strcmp(name, "lse")) return j->scores_cut;
+    if (!strcmp(name, "lse")) return j->scores_cut + j->cap_error;
     if (strcmp(name, "out")) return 0;
-    return 2 * j->scores_cut * j->size.peak + j->values_cut + j->weight_step;
+    return 2 * (j->scores_cut * j->size.peak + j->cap_error) + j->values_cut +
+           j->weight_step;
 }
 
 static void measure_tensor_cores(judge *j, const problem *p)
@@ -95,6 +96,7 @@ static void measure_tensor_cores(judge *j, const problem *p)
     double largest = 0;
     if (!p->tensor_cores) return;
     j->scores_cut = cut * ((j->p.qk_dim + 15) / 16);
+    j->cap_error = ldexp(p->attn.softcap, -21);
     j->values_cut = cut * ((j->p.kv_len + 15) / 16);
     j->weight_step = ldexp(1, p->attn.dtype == PH_F16 ? -11 : -8);
     for (size_t n = 0; n < values; n++)

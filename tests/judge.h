@@ -19,7 +19,9 @@
  * 16 terms cuts each of them, and the sum before, 2^-25 below the largest, and its result
  * to a float: 21 * 2^-25 of the running sum at most. Each weight is rounded to the type,
  * by at most half a step: 2^-8 of it in bf16, 2^-11 in f16; there a weight below 2^-14 of
- * the largest is rounded by 2^-25 of that.
+ * the largest is rounded by 2^-25 of that. A soft-capped score is cap (1 - 2 / (1 + e)),
+ * by approximate instructions: e is off by 2^-22 of it, its argument moves it by less
+ * than that where e counts, the reciprocal is off by 2^-23: the score by 2^-21 cap.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
@@ -30,6 +32,7 @@ typedef struct judge {
     dense p;
     answer truth, size, yard;
     double scores_cut, values_cut; /* of tensor cores: errors of s and of p v, relative */
+    double cap_error;              /* of a soft-capped score */
     double weight_step;            /* half a step of a weight */
     double weights_lost;           /* the most that weights below f16 add up to in out */
     char why[700];

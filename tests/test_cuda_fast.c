@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "ragged_twin.h"
 #include "sweep.h"
 
 static ph_ctx *need_gpu(void)
@@ -26,6 +27,7 @@ static void fast_case(ph_ctx *ctx, int n)
     static const int keys[] = {1, 63, 128, 129, 200, 256, 300, 513};
     const int *dim = fast_dims[n / 2 % 11];
     int long_row = n % 16 == 15, wide = dim[0] + dim[1] > 256;
+    int drop = n % 7 == 6 && !long_row && dim[0] <= 128 && dim[1] <= 128;
     problem p = {.attn = {.batch = long_row || wide ? 1 : 2,
                           .q_heads = long_row ? 1
                                      : wide   ? 2
@@ -41,8 +43,12 @@ static void fast_case(ph_ctx *ctx, int n)
                           .band_left = n % 5 ? 3 * n : -1,
                           .band_right = n % 7 ? n : -1,
                           .anchor = PH_ANCHOR_END,
+                          .softcap = n % 7 == 3 ? 2.0f + n % 3 * 20.0f : 0,
+                          .dropout = drop ? 0.3f : 0,
                           .gate = n % 18 == 1 ? PH_GATE_HEAD : PH_GATE_ROW},
                  .with = {.lse = 1,
+                          .weights = drop, /* say to the judge what was dropped */
+                          .alibi = n % 7 == 5,
                           .kv_lens = n % 4 == 1,
                           .q_lens = n % 4 == 2,
                           .sink = n % 5 == 1,
@@ -86,6 +92,8 @@ static void fast_chunk(ph_ctx *ctx, const problem *whole, int first, int count)
     for (int h = 0; h < part.attn.q_heads; h++)
         for (int i = 0; i < count; i++)
             tensor_copy_row(&part.q, 0, h, i, &whole->q, 0, h, first + i);
+    for (int h = 0; whole->alibi.mem && h < part.attn.q_heads; h++)
+        tensor_copy_row(&part.alibi, 0, h, 0, &whole->alibi, 0, h, 0);
     copy_keys(&part, whole, 0, first + count);
     must(ctx, device_run(ctx, &part, 0));
     for (int h = 0; h < part.attn.q_heads; h++)
@@ -103,7 +111,7 @@ static void fast_bits(void)
                                     {2000, 90}, {2047, 2}, {2048, 300}, {1000, 3000},
                                     {4290, 10}, {4299, 1}};
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 9; n++) {
         problem p = {.attn = {.batch = 1,
                               .q_heads = 8,
                               .k_heads = n % 2 ? 2 : 8,
@@ -113,10 +121,12 @@ static void fast_bits(void)
                               .qk_dim = 64 << n % 3,
                               .dtype = n % 2 ? PH_F16 : PH_BF16,
                               .mask = PH_MASK_CAUSAL,
+                              .softcap = n == 4 || n == 5 ? 30 : 0,
                               .anchor = PH_ANCHOR_END},
-                     .with = {.lse = 1, .clean = 1}};
+                     .with = {.lse = 1, .clean = 1, .alibi = n > 5}};
         problem_build(&p, (uint64_t)n);
         must(ctx, device_run(ctx, &p, 0));
+        CHECK(p.tensor_cores, "case %d took the plain kernels", n);
         for (int c = 0; c < 10; c++) fast_chunk(ctx, &p, chunks[c][0], chunks[c][1]);
         problem_free(&p);
     }
@@ -166,6 +176,124 @@ static void fast_company(void)
         must(ctx, device_run(ctx, &p, 0));
         for (int b = 0; b < 5; b++) fast_alone(ctx, &p, b);
         problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
+/* Where row j of a head lies in pages of (heads, page_len, dim). */
+static void *page_row(void *pages, const tensor *t, int page_len, int page, int h, int j)
+{
+    size_t row = ((size_t)page * (size_t)t->heads + (size_t)h) * (size_t)page_len;
+    return (char *)pages + (row + (size_t)j) * (size_t)t->dim * oracle_size(t->dtype);
+}
+
+/* k or v of p in pages; one page more holds NaN. */
+static void *fill_pages(const problem *p, const tensor *t, int page_len, int pages,
+                        const int32_t *table)
+{
+    size_t size = oracle_size(t->dtype), row = (size_t)t->dim * size;
+    size_t bytes = (size_t)pages * (size_t)t->heads * (size_t)page_len * row;
+    int per_batch = (p->attn.kv_len + page_len - 1) / page_len;
+    void *to = malloc(bytes);
+    memset(to, 0xff, bytes);
+    for (int b = 0; b < t->batch; b++)
+        for (int h = 0; h < t->heads; h++)
+            for (int j = 0; j < t->len; j++)
+                memcpy(page_row(to, t, page_len, table[b * per_batch + j / page_len], h,
+                                j % page_len),
+                       t->mem->bytes + (size_t)tensor_at(t, b, h, j, 0) * size, row);
+    return to;
+}
+
+/* The same keys in pages, in reverse order: same bits. Entries behind the last key of a
+   batch row are hostile. */
+static void fast_in_pages(ph_ctx *ctx, problem *p, int page_len)
+{
+    int row = (p->attn.kv_len + page_len - 1) / page_len, count = row * p->attn.batch;
+    int32_t *table = malloc((size_t)count * sizeof *table);
+    problem q = {.attn = p->attn, .with = p->with};
+    for (int i = 0; i < count; i++) table[i] = count - 1 - i;
+    problem_build(&q, 1);
+    for (int b = 0; b < q.attn.batch; b++) {
+        q.kv_lens[b] = p->kv_lens[b];
+        for (int h = 0; h < q.attn.q_heads; h++)
+            for (int i = 0; i < q.attn.q_len; i++)
+                tensor_copy_row(&q.q, b, h, i, &p->q, b, h, i);
+    }
+    q.attn.page_len = page_len, q.attn.pages = count + 1;
+    q.args.page_table = table;
+    q.args.k = fill_pages(p, &p->k, page_len, count + 1, table);
+    q.args.v = fill_pages(p, &p->v, page_len, count + 1, table);
+    for (int b = 0; b < q.attn.batch; b++)
+        for (int i = 0; i < row; i++)
+            if (i * page_len >= q.kv_lens[b]) table[b * row + i] = INT32_MIN + i;
+    must(ctx, device_run(ctx, &q, 0));
+    CHECK(q.tensor_cores == (p->tensor_cores && page_len % 8 == 0) &&
+              (q.tensor_cores != p->tensor_cores ||
+               (tensor_same(&q.out, &p->out) && tensor_same(&q.lse, &p->lse))),
+          "pages of %d keys: other bits or other kernels", page_len);
+    free((void *)q.args.k), free((void *)q.args.v), free(table);
+    problem_free(&q);
+}
+
+/* Decoding, chunks of a prompt and f32, whose kernels are the plain ones. */
+static void fast_paged(void)
+{
+    static const int page_lens[] = {16, 48, 128, 256, 20};
+    static const int lens[] = {999, 1, 600, 257};
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 9; n++) {
+        problem p = {.attn = {.batch = 4,
+                              .q_heads = 8,
+                              .k_heads = 2,
+                              .v_heads = n % 2 ? 2 : 4,
+                              .q_len = n < 3   ? 1
+                                       : n < 6 ? 7
+                                               : 130,
+                              .kv_len = 1000,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n == 8  ? PH_F32
+                                       : n % 2 ? PH_F16
+                                               : PH_BF16,
+                              .mask = PH_MASK_CAUSAL,
+                              .anchor = PH_ANCHOR_END},
+                     .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
+        problem_build(&p, (uint64_t)n);
+        for (int b = 0; b < 4; b++) p.kv_lens[b] = lens[b];
+        must(ctx, device_run(ctx, &p, 0));
+        for (int i = 0; i < 5; i++) fast_in_pages(ctx, &p, page_lens[i]);
+        problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
+/* Sequences side by side: the bits they have with padding. */
+static void fast_ragged(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 24; n++) {
+        ragged_twin t = {.padded = {.attn = {.batch = 4,
+                                             .q_heads = 4,
+                                             .k_heads = n % 2 ? 2 : 4,
+                                             .v_heads = 4,
+                                             .q_len = n % 4 ? 300 : 3,
+                                             .kv_len = 700,
+                                             .qk_dim = 64 << n % 3,
+                                             .dtype = n % 2 ? PH_F16 : PH_BF16,
+                                             .mask = (ph_mask)(n / 2 % 3),
+                                             .band_left = 90,
+                                             .band_right = 5,
+                                             .anchor = PH_ANCHOR_END,
+                                             .gate = PH_GATE_ROW},
+                                    .with = {.gate = n % 3 == 1, .sink = n % 5 == 1}}};
+        twin_build(&t, (uint64_t)n, 1 + n % 2);
+        must(ctx, device_run(ctx, &t.padded, 0));
+        must(ctx, device_run(ctx, &t.ragged, 0));
+        CHECK(t.padded.tensor_cores && t.ragged.tensor_cores, "case %d: plain kernels",
+              n);
+        const char *why = twin_differs(&t);
+        CHECK(!why, "case %d: %s", n, why);
+        twin_free(&t);
     }
     ph_close(ctx);
 }
@@ -220,6 +348,8 @@ static const check_case cases[] = {
     {"fast_forward", fast_forward},
     {"fast_bits", fast_bits},
     {"fast_company", fast_company},
+    {"fast_paged", fast_paged},
+    {"fast_ragged", fast_ragged},
     {"fast_values", fast_values},
     {0, 0},
 };

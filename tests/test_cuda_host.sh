@@ -43,6 +43,7 @@ LD_LIBRARY_PATH= "$build/tests/test_cuda" opening 2>&1 | grep -q '^1 passed' || 
 make_library || { echo "0 passed, 1 failed"; exit 1; }
 
 for n in 1 3 5 7 12 17; do check test_grad random --device=cuda "--case=$n"; done
+for n in 1 2 4 9; do check test_ragged random --device=cuda "--case=$n"; done
 for n in 0 2; do check test_masked unseen --device=cuda "--case=$n"; done
 check test_masked empty_rows zero_sizes --device=cuda
 check test_cuda opening refusals checked program

@@ -12,8 +12,11 @@ typedef struct ph_cuda_call {
     ph_grads grads;      /* all NULL in a forward pass */
     float scale2;        /* scale * log2(e): scores are in base 2 */
     float cap2;          /* softcap * log2(e) */
+    float cap_rate;      /* fast kernels: 2 log2(e) / softcap, times the scale */
+    float score_scale;   /* fast kernels: unit of scores in base 2: scale2 or cap2 */
     float drop_keep;     /* 1/(1 - dropout) */
     uint32_t drop_limit; /* a random number below it drops a weight */
+    int table_len;       /* of a batch row in page_table */
     int modified;        /* 1: more than positions and the scale makes a score */
 
     /* Workspace of the backward pass. */

@@ -18,18 +18,28 @@
     K(plain_bias, plain_dbias)                                                           \
     K(plain_bias, plain_drelative)                                                       \
     K(plain_bias, plain_relative_sums)                                                   \
-    K(fast_forward, fast_forward_64_f16)                                                 \
-    K(fast_forward, fast_forward_64_bf16)                                                \
-    K(fast_forward, fast_forward_128_f16)                                                \
-    K(fast_forward, fast_forward_128_bf16)                                               \
-    K(fast_forward, fast_forward_256_f16)                                                \
-    K(fast_forward, fast_forward_256_bf16)                                               \
-    K(fast_decode, fast_decode_64_f16)                                                   \
-    K(fast_decode, fast_decode_64_bf16)                                                  \
-    K(fast_decode, fast_decode_128_f16)                                                  \
-    K(fast_decode, fast_decode_128_bf16)                                                 \
-    K(fast_decode, fast_decode_256_f16)                                                  \
-    K(fast_decode, fast_decode_256_bf16)
+    PH_CUDA_FAST(K, fast_forward)                                                        \
+    PH_CUDA_FAST(K, fast_forward_softcap)                                                \
+    PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
+    PH_CUDA_FAST_128(K, fast_forward_dropout)                                            \
+    PH_CUDA_FAST(K, fast_decode)                                                         \
+    PH_CUDA_FAST(K, fast_decode_softcap)                                                 \
+    PH_CUDA_FAST(K, fast_decode_alibi)                                                   \
+    PH_CUDA_FAST(K, fast_few)                                                            \
+    PH_CUDA_FAST(K, fast_few_softcap)                                                    \
+    PH_CUDA_FAST(K, fast_few_alibi)
+
+/* Of one file: by head dim and type. */
+#define PH_CUDA_FAST_128(K, file)                                                        \
+    K(file, file##_64_f16)                                                               \
+    K(file, file##_64_bf16)                                                              \
+    K(file, file##_128_f16)                                                              \
+    K(file, file##_128_bf16)
+
+#define PH_CUDA_FAST(K, file)                                                            \
+    PH_CUDA_FAST_128(K, file)                                                            \
+    K(file, file##_256_f16)                                                              \
+    K(file, file##_256_bf16)
 
 typedef enum ph_cuda_kernel {
 #define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,

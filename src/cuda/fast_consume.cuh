@@ -15,6 +15,7 @@
 #ifndef PH_CUDA_FAST_CONSUME_CUH
 #define PH_CUDA_FAST_CONSUME_CUH
 
+#include "base/rng.h"
 #include "cuda/fast_softmax.cuh"
 #include "cuda/fast_tiles.cuh"
 
@@ -88,17 +89,78 @@ template <class T> DEVICE float4 *stats_slot(const place &at)
            (threadIdx.x / 4 - PH_WARPGROUP / 4);
 }
 
-/* Keys that the thread's two rows see. */
-template <class T>
-DEVICE void hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
-                      float (&s)[T::KEYS / 2], const place &at, int block)
+/* Key of the thread's first column. */
+template <class T> DEVICE int first_key(int block)
 {
-    const int row = first_row(at);
+    return block * T::KEYS + (int)thread_now() % 4 * 2;
+}
+
+/* Hides keys that the thread's two rows do not see; row, key: its first. */
+template <class T, int N>
+DEVICE void hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
+                      float (&s)[N], int row, int key)
+{
     int lo[2], hi[2];
 #pragma unroll
     for (int i = 0; i < 2; i++)
         interval(a, it.size, query_of<T>(a, plan, it, row + 8 * i).token, &lo[i], &hi[i]);
-    hide(s, lo, hi, block * T::KEYS + threadIdx.x % 4 * 2);
+    hide(s, lo, hi, key);
+}
+
+/* ---- what else makes a score ---- */
+
+/* Soft-cap or ALiBi. With a soft-cap the unit of scores is the cap from here on, and
+   tanh(x) is 1 - 2 / (1 + e^2x); with ALiBi it stays that of q k^T. */
+template <class T, int N>
+DEVICE void modify_scores(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                          const item &it, float (&s)[N], int row, int key)
+{
+    if constexpr (T::SCORES == PH_SCORES_SOFTCAP) {
+#pragma unroll
+        for (int x = 0; x < N; x++) {
+            const float u =
+                reciprocal(__fadd_rn(exp2_of(__fmul_rn(s[x], c.cap_rate)), 1));
+            s[x] = __fmaf_rn(-2, u, 1);
+            asm volatile("" : "+f"(s[x])); /* not all at once: registers are short */
+        }
+    }
+    if constexpr (T::SCORES == PH_SCORES_ALIBI) {
+        float slope[2], distance[2]; /* of the two rows; from the thread's first column */
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const query q = query_of<T>(c.attn, plan, it, row + 8 * i);
+            const int head = min(q.head, c.attn.q_heads - 1);
+            slope[i] = __fdiv_rn(__fmul_rn(-c.args.alibi[head], LOG2E), c.scale2);
+            distance[i] = (float)(key - (q.token + it.size.offset));
+        }
+#pragma unroll
+        for (int x = 0; x < N; x++)
+            s[x] = __fmaf_rn(
+                slope[x / 2 % 2],
+                fabsf(__fadd_rn(distance[x / 2 % 2], (float)(x / 4 * 8 + x % 2))), s[x]);
+    }
+}
+
+/* Dropped weights become 0 behind the sums; what the others grow by is in the factor of
+   the row. */
+template <class T>
+DEVICE void drop_weights(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                         const item &it, float (&s)[T::KEYS / 2], const place &at,
+                         int block)
+{
+    if constexpr (T::SCORES == PH_SCORES_DROPOUT) {
+        const uint32_t key = block * T::KEYS + thread_now() % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const query q = query_of<T>(c.attn, plan, it, first_row(at) + 8 * i);
+            const uint64_t seed = ph_rng_key(c.args.seed, it.batch, q.head, q.token);
+#pragma unroll
+            for (int x = 2 * i; x < T::KEYS / 2; x += 4) {
+                if (ph_rng_at(seed, key + x / 4 * 8) < c.drop_limit) s[x] = 0;
+                if (ph_rng_at(seed, key + x / 4 * 8 + 1) < c.drop_limit) s[x + 1] = 0;
+            }
+        }
+    }
 }
 
 /* ---- values that are not finite ---- */
@@ -135,6 +197,13 @@ DEVICE uint32_t load_element(const uint16_t *at)
     return bits;
 }
 
+/* Where the values of a key begin, from item.v on. */
+DEVICE int64_t value_of(const ph_attn &a, const item &it, int key)
+{
+    if (!a.page_len) return key * a.v.time;
+    return __ldg(it.pages + key / a.page_len) * a.v.batch + key % a.page_len * a.v.time;
+}
+
 /* Adds what the cleaners took out of one key's values to row i, which sees it. */
 template <class TYPE, int N>
 DEVICE void add_key(TYPE type, const uint16_t *v, int columns, int i, float weight,
@@ -162,13 +231,11 @@ DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &
     for (int x = 0; x < T::KEYS; x++) {
         if (!(uniform(load_shared(noted + x / 32 * 4)) >> x % 32 & 1)) continue;
         const int key = block * T::KEYS + x, column = threadIdx.x % 4 * 2;
-        const uint16_t *v = (const uint16_t *)c.args.v + it.batch * a.v.batch +
-                            it.head / plan.v_group * a.v.head + key * a.v.time + column;
+        const uint16_t *v = it.v + value_of(a, it, key) + column;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const float weight = weight_of(type, p, x, i);
-            if (is_visible(a, it.size, query_of<T>(a, plan, it, row + 8 * i).token,
-                           key))
+            if (is_visible(a, it.size, query_of<T>(a, plan, it, row + 8 * i).token, key))
                 add_key(type, v, a.v_dim - column, i, weight, o);
         }
     }
@@ -183,7 +250,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
                          const item &it, const place &at, float (&o)[T::DIM / 2],
                          running &now, int &n)
 {
-    const float scale2 = c.scale2;
+    const float scale2 = c.score_scale;
     const uint32_t q_stage = stage_of<T::Q_STAGES>(it.queries);
     const uint32_t q = ph_wgmma_operand(
         at.base + T::Q_AT + q_stage * T::Q_BYTES + at.group * 64 * PH_LINE, 16);
@@ -202,9 +269,11 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     wgmma_wait<0>();
     pin(s);
     release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n));
+    modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(it.first));
     if (is_edge<T>(it, it.first))
-        hide_edge<T>(c.attn, plan, it, s, at, it.first);
+        hide_edge<T>(c.attn, plan, it, s, first_row(at), first_key<T>(it.first));
     softmax(s, now, scale2, rescale);
+    drop_weights<T>(c, plan, it, s, at, it.first);
     pack(type, s, p);
     for (int j = it.first + 1; j < it.end; j++) {
         wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
@@ -220,8 +289,9 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         wgmma_wait<1>();
         pin(s);
         release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n + 1));
+        modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(j));
         if (is_edge<T>(it, j))
-            hide_edge<T>(c.attn, plan, it, s, at, j);
+            hide_edge<T>(c.attn, plan, it, s, first_row(at), first_key<T>(j));
         fresh = !T::ONE_SPLIT && j * T::KEYS % T::SPLIT == 0;
         if (fresh) {
             end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
@@ -229,6 +299,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
             reset(now);
         }
         softmax(s, now, scale2, rescale);
+        drop_weights<T>(c, plan, it, s, at, j);
         wgmma_wait<0>();
         pin(o);
         if (is_edge<T>(it, j - 1))

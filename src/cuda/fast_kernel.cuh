@@ -12,6 +12,7 @@
 #define PH_CUDA_FAST_KERNEL_CUH
 
 #include "cuda/fast_consume.cuh"
+#include "cuda/fast_consume_few.cuh"
 #include "cuda/fast_load.cuh"
 #include "cuda/fast_output.cuh"
 
@@ -25,28 +26,54 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
         store_rows<T>(type, c, plan, it, o, now, first_row(at));
         return;
     }
-    store_split<T>(c.attn, plan, it, o, now, first_row(at));
+    store_split<T>(c.attn, plan, it, o, now, first_row(at), threadIdx.x % 4 * 2,
+                   threadIdx.x % 4 == 0);
     __syncwarp();
     release(at.base + T::STORED);
+}
+
+/* Few rows are merged at once: the consumer is faster than memory. */
+template <class T, class TYPE>
+DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                        const item &it, const few &at, const float (&o)[T::DIM / 8],
+                        const running &now)
+{
+    store_split<T>(c.attn, plan, it, o, now, first_row(at), first_column<T>(at),
+                   at.warp == 0 && at.lane % 4 == 0);
+    meet<PH_WARPGROUP>(CONSUMERS_MEET);
+    if (is_last_split<T, PH_WARPGROUP>(plan, it, at.base, PH_WARPGROUP, CONSUMERS_MEET))
+        merge_rows<T>(type, c, plan, it, at.warp, 4);
+}
+
+/* at: a thread's place; N: elements of its accumulator. */
+template <class T, int N, class TYPE, class PLACE>
+DEVICE void consume_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                          uint32_t base, const PLACE &at)
+{
+    int n = 0; /* blocks so far */
+    for (int i = 0;; i++) {
+        const item &it = begin_item<T>(base, i);
+        if (it.batch < 0) break;
+        float o[N] = {};
+        running now;
+        reset(now);
+        if (it.first < it.end) consume_item<T>(type, c, plan, it, at, o, now, n);
+        finish_item<T>(type, c, plan, it, at, o, now);
+        end_item<T>(base, i);
+    }
 }
 
 template <class T, class TYPE>
 DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                     uint32_t base)
 {
-    const int group = uniform(threadIdx.x / PH_WARPGROUP) - 1;
-    const place at = {base, group};
-    int n = 0; /* blocks so far */
-    if (group == T::CONSUMERS - 1) pass_turn<T>(group);
-    for (int i = 0;; i++) {
-        const item &it = begin_item<T>(base, i);
-        if (it.batch < 0) break;
-        float o[T::DIM / 2] = {};
-        running now;
-        reset(now);
-        if (it.first < it.end) consume_item<T>(type, c, plan, it, at, o, now, n);
-        finish_item<T>(type, c, plan, it, at, o, now);
-        end_item<T>(base, i);
+    if constexpr (T::FEW) {
+        const few at = {base, uniform(threadIdx.x / 32 - 4), (int)threadIdx.x % 32};
+        consume_items<T, T::DIM / 8>(type, c, plan, base, at);
+    } else {
+        const int group = uniform(threadIdx.x / PH_WARPGROUP) - 1;
+        if (group == T::CONSUMERS - 1) pass_turn<T>(group);
+        consume_items<T, T::DIM / 2>(type, c, plan, base, place{base, group});
     }
 }
 
@@ -87,6 +114,7 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     }
     __syncthreads();
     wait_for_stream();
+    let_next_begin();
     if (threadIdx.x < PH_WARPGROUP) {
         if (T::CONSUMERS > 1) registers_down<T::PRODUCER_REGISTERS>();
         if (threadIdx.x >= FIRST_CLEANER)
@@ -94,12 +122,24 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
         else if (threadIdx.x == SCHEDULER)
             schedule_items<T>(c, plan, base);
         else if (threadIdx.x == COPIER)
-            copy_items<T>(plan, base, map);
+            copy_items<T>(c, plan, base, map);
     } else {
         if (T::CONSUMERS > 1) registers_up<T::CONSUMER_REGISTERS>();
         consume<T>(type, c, plan, base);
     }
 }
+
+/* The kernels of a file, by head dim and type. */
+#define KERNELS_128(name, scores)                                                        \
+    KERNEL(name##_64_f16, tiles_64<scores>, f16_tag)                                     \
+    KERNEL(name##_64_bf16, tiles_64<scores>, bf16_tag)                                   \
+    KERNEL(name##_128_f16, tiles_128<scores>, f16_tag)                                   \
+    KERNEL(name##_128_bf16, tiles_128<scores>, bf16_tag)
+
+#define KERNELS(name, scores)                                                            \
+    KERNELS_128(name, scores)                                                            \
+    KERNEL(name##_256_f16, tiles_256<scores>, f16_tag)                                   \
+    KERNEL(name##_256_bf16, tiles_256<scores>, bf16_tag)
 
 #define KERNEL(name, T, TYPE)                                                            \
     extern "C" __global__ void __launch_bounds__(T::THREADS, 1)                          \

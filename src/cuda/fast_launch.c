@@ -11,9 +11,10 @@
 #include <string.h>
 
 enum {
-    FAST_DIM = 256,            /* the largest head dim */
-    BOX_COLUMNS = PH_LINE / 2, /* 16-bit elements */
-    SECTION_BYTES = 32 << 20,  /* of K and V that stay in the L2 cache together */
+    FAST_DIM = 256,                /* the largest head dim */
+    BOX_COLUMNS = PH_LINE / 2,     /* 16-bit elements */
+    SECTION_BYTES = 32 << 20,      /* of K and V that stay in the L2 cache together */
+    ATOM_ROWS = PH_ATOM / PH_LINE, /* the least rows of a box */
     ITEMS_MAX = 1 << 30,
     MAP_ALIGN = 16,
     MAP_RANK = 5
@@ -26,22 +27,47 @@ static int dim_shift(const ph_attn *a)
     return (dim > 64) + (dim > 128);
 }
 
-int ph_cuda_fast_plan(const ph_plan *plan)
+static int has_too_many_items(const ph_attn *a)
+{
+    return (double)a->batch * a->q_heads * ph_div_up(a->q_len, PH_FAST_ROWS_FEW) *
+               ph_div_up(a->kv_len, PH_FAST_SPLIT) >=
+           ITEMS_MAX;
+}
+
+const char *ph_cuda_why_plain(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     int dim = ph_max(a->qk_dim, a->v_dim);
-    int whole = a->qk_dim % 8 == 0 && a->v_dim % 8 == 0; /* packed rows of 16 bytes */
-    int empty = a->batch < 1 || a->q_len < 1 || a->kv_len < 1 || a->v_dim < 1;
-    double items = (double)a->batch * a->q_heads *
-                   ph_div_up(a->q_len, PH_FAST_ROWS_DECODE) *
-                   ph_div_up(a->kv_len, PH_FAST_SPLIT);
-    return a->dtype != PH_F32 && dim <= FAST_DIM && a->qk_dim > 0 && whole && !empty &&
-           plan->scale2 > 0 && a->softcap == 0 && a->dropout == 0 && items < ITEMS_MAX;
+    if (a->dtype == PH_F32) return "f32";
+    if (dim > FAST_DIM) return "head dims above 256";
+    if (a->qk_dim % 8 || a->v_dim % 8) return "head dims not in multiples of 8";
+    if (a->batch < 1 || a->q_len < 1 || a->kv_len < 1 || a->v_dim < 1 || a->qk_dim < 1)
+        return "empty tensors";
+    if (a->page_len && a->pages < 1) return "no pages";
+    if (a->page_len % ATOM_ROWS) return "pages not in multiples of 8 keys";
+    if (!(plan->scale2 > 0)) return "a scale not above 0";
+    if (a->dropout > 0 && a->softcap > 0) return "dropout and soft-cap together";
+    if (a->dropout > 0 && dim > 128) return "dropout and head dims above 128";
+    return has_too_many_items(a) ? "too many tiles" : NULL;
 }
 
-static int is_plain(const ph_args *args)
+int ph_cuda_fast_plan(const ph_plan *plan)
 {
-    return !args->bias && !args->visible && !args->relative && !args->alibi;
+    return !ph_cuda_why_plain(plan);
+}
+
+static ph_cuda_scores scores_of(const ph_attn *a)
+{
+    return a->softcap > 0   ? PH_SCORES_SOFTCAP
+           : a->dropout > 0 ? PH_SCORES_DROPOUT
+                            : PH_SCORES_PLAIN;
+}
+
+/* There is no kernel of two of soft-cap, dropout and ALiBi. */
+static int has_kernel(const ph_attn *a, const ph_args *args)
+{
+    return !args->bias && !args->visible && !args->relative &&
+           (!args->alibi || scores_of(a) == PH_SCORES_PLAIN);
 }
 
 /* ---- how the work is cut ---- */
@@ -63,6 +89,19 @@ static int group_of(const ph_cuda_schedule *s)
     return group;
 }
 
+static int keys_of_block(const ph_attn *a)
+{
+    return dim_shift(a) == 2 ? PH_FAST_KEYS_256 : PH_FAST_KEYS;
+}
+
+/* The largest power of 2 that divides a page and a block of keys. */
+static int keys_of_box(const ph_attn *a)
+{
+    int box = keys_of_block(a);
+    while (a->page_len % box) box /= 2;
+    return box;
+}
+
 static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
 {
     s->group = group;
@@ -79,19 +118,23 @@ static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
 static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
 {
     int64_t tiles = (int64_t)s->units * s->row_tiles;
+    if (a->dropout > 0) return 0;
     return a->q_len * group_of(s) <= PH_FAST_ROWS_DECODE || 2 * tiles <= sm_count;
 }
 
-static ph_cuda_kernel kernel_of(const ph_attn *a, int decoded)
+/* Kernels of a file lie side by side, by head dim and type. */
+static ph_cuda_kernel kernel_of(const ph_attn *a, int rows, ph_cuda_scores scores)
 {
-    static const ph_cuda_kernel kernels[2][3][2] = {
-        {{PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_64_bf16},
-         {PH_CUDA_fast_forward_128_f16, PH_CUDA_fast_forward_128_bf16},
-         {PH_CUDA_fast_forward_256_f16, PH_CUDA_fast_forward_256_bf16}},
-        {{PH_CUDA_fast_decode_64_f16, PH_CUDA_fast_decode_64_bf16},
-         {PH_CUDA_fast_decode_128_f16, PH_CUDA_fast_decode_128_bf16},
-         {PH_CUDA_fast_decode_256_f16, PH_CUDA_fast_decode_256_bf16}}};
-    return kernels[decoded][dim_shift(a)][a->dtype == PH_BF16];
+    static const ph_cuda_kernel first[][PH_SCORES_COUNT] = {
+        {PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
+         PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16},
+        {PH_CUDA_fast_decode_64_f16, PH_CUDA_fast_decode_softcap_64_f16,
+         PH_CUDA_fast_decode_alibi_64_f16},
+        {PH_CUDA_fast_few_64_f16, PH_CUDA_fast_few_softcap_64_f16,
+         PH_CUDA_fast_few_alibi_64_f16}};
+    int file = (rows <= PH_FAST_ROWS_DECODE) + (rows <= PH_FAST_ROWS_FEW);
+    return (ph_cuda_kernel)((int)first[file][scores] + 2 * dim_shift(a) +
+                            (a->dtype == PH_BF16));
 }
 
 static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fast)
@@ -99,7 +142,8 @@ static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fas
     ph_cuda_schedule *s = &fast->schedule;
     size_t tiles = (size_t)s->units * (size_t)s->row_tiles, parts = 0;
     size_t before = arena->used;
-    if (s->splits > 1) parts = tiles * (size_t)(s->splits * s->tokens * s->group);
+    if (s->splits > 1 || fast->rows == PH_FAST_ROWS_FEW)
+        parts = tiles * (size_t)(s->splits * s->tokens * s->group);
     s->taken = ph_arena_take(arena, sizeof *s->taken);
     s->arrived = ph_arena_take(arena, parts ? tiles * sizeof *s->arrived : 0);
     fast->counters = (arena->used - before) / sizeof *s->taken;
@@ -113,20 +157,22 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
     int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = 64 << dim_shift(a);
-    int rows = dim == 64 ? PH_FAST_ROWS_64 : PH_FAST_ROWS;
+    int rows = ph_fast_rows(dim, scores_of(a));
     ph_cuda_schedule *s = &fast->schedule;
     memset(fast, 0, sizeof *fast);
+    s->box = keys_of_box(a);
     s->k_group = a->q_heads / a->k_heads, s->v_group = a->q_heads / a->v_heads;
     cut_rows(a, rows, 1, s);
     int decoded = is_decoded(a, s, sm_count);
     if (decoded) {
-        rows = PH_FAST_ROWS_DECODE;
+        int few = a->q_len * group_of(s) <= PH_FAST_ROWS_FEW;
+        rows = few ? PH_FAST_ROWS_FEW : PH_FAST_ROWS_DECODE;
         cut_rows(a, rows, group_of(s), s);
         s->splits = ph_div_up(a->kv_len, dim > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT);
     }
     s->items = s->units * s->row_tiles * s->splits;
-    fast->kernel = kernel_of(a, decoded);
-    fast->threads = PH_WARPGROUP * (rows / 64 + 1);
+    fast->rows = rows;
+    fast->threads = PH_WARPGROUP * (ph_div_up(rows, 64) + 1);
     fast->ctas = ph_min(sm_count, s->items);
     if (decoded || dim <= 128 || a->kv_len <= PH_FAST_SPLIT_256) rows = 0;
     take_workspace(dim, rows, arena, fast);
@@ -162,24 +208,29 @@ static int make_map(const ph_plan *plan, CUtensorMap *map, const void *base, int
 
 static axes query_axes(const ph_attn *a, const ph_cuda_schedule *s)
 {
+    int tokens = a->ragged ? a->q_total : a->q_len, batch = a->ragged ? 1 : a->batch;
     return (axes){.rank = 4,
-                  .count = {s->group, a->q_len, a->q_heads / s->group, a->batch},
+                  .count = {s->group, tokens, a->q_heads / s->group, batch},
                   .box = {s->group, s->tokens, 1, 1},
                   .stride = {a->q.head, a->q.time, a->q.head * s->group, a->q.batch}};
 }
 
 static axes key_axes(const ph_attn *a, const ph_strides *s, int heads)
 {
+    int whole = a->ragged == PH_RAGGED_ALL;
+    int keys = a->page_len ? a->page_len : whole ? a->kv_total : a->kv_len;
+    int batch = a->page_len ? a->pages : whole ? 1 : a->batch;
     return (axes){.rank = 3,
-                  .count = {a->kv_len, heads, a->batch},
-                  .box = {dim_shift(a) == 2 ? PH_FAST_KEYS_256 : PH_FAST_KEYS, 1, 1},
+                  .count = {keys, heads, batch},
+                  .box = {keys_of_box(a), 1, 1},
                   .stride = {s->time, s->head, s->batch}};
 }
 
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
-    if (!ph_cuda_fast_plan(plan) || !is_plain(args)) return 0;
+    if (!ph_cuda_fast_plan(plan) || !has_kernel(a, args)) return 0;
+    fast->kernel = kernel_of(a, fast->rows, args->alibi ? PH_SCORES_ALIBI : scores_of(a));
     axes q = query_axes(a, &fast->schedule), k = key_axes(a, &a->k, a->k_heads),
          v = key_axes(a, &a->v, a->v_heads);
     return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&

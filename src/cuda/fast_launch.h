@@ -13,19 +13,21 @@
 typedef struct ph_cuda_fast {
     ph_cuda_kernel kernel;
     int threads, ctas;
+    int rows; /* of a tile */
     ph_cuda_schedule schedule;
     size_t counters; /* in the workspace, from its start on: 0 before a launch */
     CUtensorMap q, k, v;
 } ph_cuda_fast;
 
-/* By type, head dim and scale: may calls of the plan take a fast kernel? */
+/* Why all calls of the plan take plain kernels, or NULL if they may take a fast one. */
+const char *ph_cuda_why_plain(const ph_plan *plan);
 int ph_cuda_fast_plan(const ph_plan *plan);
 
 /* How the work of such a plan is cut, and its workspace. */
 void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast);
 
-/* 1 and makes the maps of `fast` if this call takes a fast kernel: nothing but lengths
-   and masks by position changes its scores, and the copy engine takes its tensors.
+/* 1 and makes the maps of `fast` if this call takes a fast kernel: there is one for what
+   changes its scores, and the copy engine takes its tensors.
    Between ph_cuda_enter and ph_cuda_leave. */
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast);
 

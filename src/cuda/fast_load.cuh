@@ -35,9 +35,9 @@ DEVICE int is_gated_off(const ph_cuda_call &c, const ph_cuda_schedule &plan,
     const ph_attn &a = c.attn;
     if (!c.args.gate) return 0;
     if (a.gate == PH_GATE_HEAD) return are_zero(c.args.gate + it.head, plan.group);
-    const float *gate = c.args.gate + it.row +
-                        ((int64_t)it.batch * a.q_heads + it.head) * a.q_len;
-    for (int head = 0; head < plan.group; head++, gate += a.q_len)
+    const float *gate = c.args.gate + it.row_at;
+    const int step = a.ragged ? a.q_total : a.q_len;
+    for (int head = 0; head < plan.group; head++, gate += step)
         if (!are_zero(gate, min(plan.tokens, it.size.q_len - it.row))) return 0;
     return 1;
 }
@@ -60,6 +60,23 @@ template <class T> DEVICE int cut_split(item &it, int split)
     return it.split >= 0 && it.split < it.splits;
 }
 
+/* Where the rows, keys and values of the item lie. */
+DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, item &it)
+{
+    const ph_attn &a = c.attn;
+    it.row_at = row_index(a, it.size, it.batch, it.head) + it.row;
+    it.out = (uint16_t *)c.args.out +
+             start_of(a.out, it.batch, it.head, it.size.q_first + it.row);
+    it.k_head = it.head / plan.k_group;
+    it.v_head = it.head / plan.v_group;
+    it.q_row = it.size.q_first + it.row;
+    it.q_batch = a.ragged ? 0 : it.batch;
+    it.kv_batch = a.ragged == PH_RAGGED_ALL ? 0 : it.batch;
+    it.v = (const uint16_t *)c.args.v +
+           start_of(a.v, a.page_len ? 0 : it.batch, it.v_head, it.size.kv_first);
+    it.pages = c.args.page_table + (int64_t)it.batch * c.table_len;
+}
+
 template <class T>
 DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int index,
                      item &it)
@@ -76,6 +93,9 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     const int last = max(row, min(row + plan.tokens, size.q_len) - 1);
     it.batch = batch, it.head = head % a.q_heads, it.row = row, it.size = size;
     it.tile = unit * plan.row_tiles + tile;
+    it.stored = stored_rows(a, size);
+    if (row >= it.stored) return 0;
+    find_tensors(c, plan, it);
     tile_interval(a, size, row, plan.tokens, &lo, &hi);
     if (is_gated_off(c, plan, it)) hi = lo;
     it.lo = lo, it.hi = hi;
@@ -118,15 +138,27 @@ DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
 
 /* ---- copies ---- */
 
-/* One box per panel of 64 columns. */
+/* One box per panel of 64 columns, and per page or part of one. Keys behind the last are
+   masked: whatever lies there will do. */
 template <class T>
-DEVICE void load_block(uint32_t to, const tensor_map *map, uint32_t barrier, int key,
-                       int head, int batch)
+DEVICE void load_block(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                       const item &it, uint32_t to, const tensor_map *map,
+                       uint32_t barrier, int first, int head)
 {
+    const int page_len = c.attn.page_len;
     barrier_expect(barrier, T::BLOCK_BYTES);
+    for (int n = 0; n < T::KEYS; n += plan.box) {
+        int key = first + n, batch = it.kv_batch;
+        if (page_len) {
+            key = min(key, it.size.kv_len - 1);
+            batch = __ldg(it.pages + key / page_len);
+            key = key % page_len / plan.box * plan.box;
+        }
 #pragma unroll
-    for (int x = 0; x < T::DIM; x += 64)
-        copy_box(to + x * T::KEYS * 2, map, barrier, x, key, head, batch);
+        for (int x = 0; x < T::DIM; x += 64)
+            copy_box(to + x * T::KEYS * 2 + n * PH_LINE, map, barrier, x,
+                     it.size.kv_first + key, head, batch);
+    }
 }
 
 /* Rows of all heads of the group, token by token. */
@@ -137,8 +169,8 @@ DEVICE void load_queries(uint32_t to, const tensor_map *map, uint32_t barrier,
     barrier_expect(barrier, (uint32_t)(plan.tokens * plan.group * T::DIM * 2));
 #pragma unroll
     for (int x = 0; x < T::DIM; x += 64)
-        copy_box(to + x * T::ROWS * 2, map, barrier, x, 0, it.row, it.head / plan.group,
-                 it.batch);
+        copy_box(to + x * T::ROWS * 2, map, barrier, x, 0, it.q_row, it.head / plan.group,
+                 it.q_batch);
 }
 
 struct maps {
@@ -146,21 +178,21 @@ struct maps {
 };
 
 template <class T>
-DEVICE void copy_items(const ph_cuda_schedule &plan, uint32_t base, const maps &map)
+DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32_t base,
+                       const maps &map)
 {
     int n = 0; /* blocks so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
-        const int batch = it.batch, head = it.head, first = it.first, end = it.end;
-        if (batch < 0) break;
+        const int first = it.first, end = it.end;
+        if (it.batch < 0) break;
 #pragma unroll 1
         for (int j = first; j < end; j++, n++) {
             const int k = stage_of<T::K_STAGES>(n), v = stage_of<T::V_STAGES>(n);
             const int edge = is_edge<T>(it, j);
             wait_empty<T::K_STAGES>(base + T::K_EMPTY, n);
-            load_block<T>(base + T::K_AT + k * T::BLOCK_BYTES, map.k,
-                          base + T::K_FULL + SLOT * k, j * T::KEYS, head / plan.k_group,
-                          batch);
+            load_block<T>(c, plan, it, base + T::K_AT + k * T::BLOCK_BYTES, map.k,
+                          base + T::K_FULL + SLOT * k, j * T::KEYS, it.k_head);
             if (j == first) {
                 const int q = stage_of<T::Q_STAGES>(it.queries);
                 wait_empty<T::Q_STAGES>(base + T::Q_EMPTY, it.queries);
@@ -168,9 +200,9 @@ DEVICE void copy_items(const ph_cuda_schedule &plan, uint32_t base, const maps &
                                 base + T::Q_FULL + SLOT * q, plan, it);
             }
             wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
-            load_block<T>(base + T::V_AT + v * T::BLOCK_BYTES, map.v,
+            load_block<T>(c, plan, it, base + T::V_AT + v * T::BLOCK_BYTES, map.v,
                           base + (edge ? T::V_RAW : T::V_FULL) + SLOT * v, j * T::KEYS,
-                          head / plan.v_group, batch);
+                          it.v_head);
         }
         barrier_arrive(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(i));
     }
@@ -225,7 +257,7 @@ template <class T, class TYPE>
 DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, int key)
 {
     const int thread = threadIdx.x - FIRST_CLEANER;
-    if (thread < NOTED_BYTES / 4) store_shared(noted + 4 * thread, 0);
+    for (int i = 0; thread == 0 && i < NOTED_BYTES; i += 4) store_shared(noted + i, 0);
     meet<CLEANERS>(CLEANERS_MEET);
     for (int first = thread; first < T::BLOCK_BYTES / 16;
          first += CLEAN_AT_ONCE * CLEANERS) {
@@ -250,13 +282,13 @@ DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, i
     meet<CLEANERS>(CLEANERS_MEET);
 }
 
-/* Cleans the edges of all items. Of the splits of a tile, the last one to be stored
-   merges all. */
+/* Cleans the edges of all items. Of the splits of a tile of many rows, the last one to be
+   stored merges all, while the consumer is at the next item. */
 template <class T, class TYPE>
 DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         uint32_t base)
 {
-    uint32_t parity = 0; /* a bit per stage */
+    uint32_t parity = 0;   /* a bit per stage */
     int n = 0, stored = 0; /* blocks, and splits, so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
@@ -272,9 +304,11 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
             if (threadIdx.x == FIRST_CLEANER)
                 barrier_arrive(base + T::V_FULL + 8 * stage);
         }
-        if (T::ONE_SPLIT && it.splits > 1) {
+        if (T::ONE_SPLIT && !T::FEW && it.splits > 1) {
             wait_stage<1>(base + T::STORED, stored++);
-            if (is_last_split<T>(plan, it, base)) merge_splits<T>(type, c, plan, it);
+            if (is_last_split<T, CLEANERS>(plan, it, base, FIRST_CLEANER, CLEANERS_MEET))
+                merge_rows<T>(type, c, plan, it, (threadIdx.x - FIRST_CLEANER) / 32,
+                              CLEANERS / 32);
         }
         end_item<T>(base, i);
     }

@@ -8,9 +8,6 @@
 #include "cuda/fast_softmax.cuh"
 #include "cuda/fast_tiles.cuh"
 
-#define LN2   0.6931471805599453
-#define LOG2E 1.4426950408889634f
-
 /* A quad exchanges its pairs of columns, so that each lane has 16 bytes of a row. */
 DEVICE void exchange_quad(uint32_t (&u)[4], int lane)
 {
@@ -41,18 +38,25 @@ DEVICE void store_columns(uint16_t *out, const uint32_t (&u)[4], int columns)
 }
 
 /* Where a row of the output begins. */
-DEVICE uint16_t *output_row(const ph_cuda_call &c, int batch, query at)
+DEVICE uint16_t *output_row(const ph_cuda_call &c, const item &it, query at)
 {
-    const ph_strides &s = c.attn.out;
-    return (uint16_t *)c.args.out + batch * s.batch + at.head * s.head +
-           at.token * s.time;
+    return it.out + (at.head - it.head) * c.attn.out.head +
+           (at.token - it.row) * c.attn.out.time;
 }
 
-DEVICE void store_lse(const ph_cuda_call &c, const item &it, query at, double lse)
+/* Index of a row in lse and gate. */
+DEVICE int64_t packed_row(const ph_attn &a, const item &it, query at)
 {
-    const ph_attn &a = c.attn;
-    c.args.lse[((int64_t)it.batch * a.q_heads + at.head) * a.q_len + at.token] =
-        (float)lse;
+    return it.row_at + (at.head - it.head) * (a.ragged ? a.q_total : a.q_len) + at.token -
+           it.row;
+}
+
+/* What multiplies the output of a row; a row with 0 is not computed. */
+DEVICE float gate_of(const ph_cuda_call &c, const item &it, query at)
+{
+    if (!c.args.gate) return 1;
+    if (c.attn.gate == PH_GATE_HEAD) return c.args.gate[at.head];
+    return c.args.gate[packed_row(c.attn, it, at)];
 }
 
 /* A sink takes part in the sum of a row like one more key; max2 is in base 2. Returns what
@@ -67,20 +71,28 @@ DEVICE float add_sink(float sink, float &max2, float &sum)
     return shrunk;
 }
 
+/* max2 ln 2 + log_sum; ln 2 in two parts. */
+DEVICE float natural(float max2, float log_sum)
+{
+    return __fmaf_rn(max2, 0.6931471824645996f,
+                     __fmaf_rn(max2, -1.9046542121259336e-09f, log_sum));
+}
+
 /* What weighted values of a row are multiplied by; `store`: also stores its lse. */
+template <class T>
 DEVICE float finish_row(const ph_cuda_call &c, const item &it, query at, float max,
                         float sum, int store)
 {
-    float max2 = reference(max, c.scale2), factor = 1;
-    if (at.token >= c.attn.q_len) return 0;
-    const float gate = gate_of(c, it.batch, at.head, at.token);
+    float max2 = reference(max, c.score_scale);
+    float factor = T::SCORES == PH_SCORES_DROPOUT ? c.drop_keep : 1;
+    if (at.token >= it.stored) return 0;
+    const float gate = gate_of(c, it, at);
     const int computed = at.token < it.size.q_len && gate != 0;
     const int seen = sum != 0;
-    if (c.args.sink) factor = add_sink(c.args.sink[at.head], max2, sum);
+    if (c.args.sink) factor *= add_sink(c.args.sink[at.head], max2, sum);
     if (store && c.args.lse)
-        store_lse(c, it, at,
-                  computed && sum != 0 ? (double)max2 * LN2 + (double)logf(sum)
-                                       : -INFINITY);
+        c.args.lse[packed_row(c.attn, it, at)] =
+            computed && sum != 0 ? natural(max2, logf(sum)) : -INFINITY;
     return seen && computed ? gate * (factor * __frcp_rn(sum)) : 0;
 }
 
@@ -102,8 +114,9 @@ DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const query at = query_of<T>(a, plan, it, row + 8 * i);
-        const float factor = finish_row(c, it, at, r.max[i], r.sum[i], lane % 4 == 0);
-        uint16_t *out = output_row(c, it.batch, at);
+        const float factor = finish_row<T>(c, it, at, r.max[i], r.sum[i], lane % 4 == 0);
+        const int columns = at.token < it.stored ? a.v_dim : 0;
+        uint16_t *out = output_row(c, it, at);
 #pragma unroll
         for (int x = 0; x < T::DIM / 8; x += 4) {
             uint32_t u[4];
@@ -113,8 +126,7 @@ DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
                                factor);
             exchange_quad(u, lane);
             const int column = 8 * (x + lane % 4);
-            if (at.token < a.q_len && column < a.v_dim)
-                store_columns(out + column, u, a.v_dim - column);
+            if (column < columns) store_columns(out + column, u, columns - column);
         }
     }
 }
@@ -129,10 +141,12 @@ DEVICE int64_t split_at(const ph_cuda_schedule &plan, const item &it, int split)
            plan.group;
 }
 
-/* Rows that are padding are not stored: they would be most of what is written. */
-template <class T>
+/* Rows that are padding are not stored: they would be most of what is written. row,
+   column: the thread's first; stats: it also stores maxima and sums. */
+template <class T, int N>
 DEVICE void store_split(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
-                        const float (&o)[T::DIM / 2], const running &r, int row)
+                        const float (&o)[N], const running &r, int row, int column,
+                        int stats)
 {
     const int64_t first = split_at<T>(plan, it, it.split);
 #pragma unroll
@@ -140,103 +154,129 @@ DEVICE void store_split(const ph_attn &a, const ph_cuda_schedule &plan, const it
         if (query_of<T>(a, plan, it, row + 8 * i).token >= it.size.q_len) continue;
         float *partial = plan.partial + (first + row + 8 * i) * T::DIM;
 #pragma unroll
-        for (int x = 0; x < T::DIM / 8; x++)
-            *(float2 *)(partial + 8 * x + threadIdx.x % 4 * 2) =
+        for (int x = 0; x < N / 4; x++)
+            *(float2 *)(partial + 8 * x + column) =
                 make_float2(o[4 * x + 2 * i], o[4 * x + 2 * i + 1]);
-        if (threadIdx.x % 4 == 0)
+        if (stats)
             ((float2 *)plan.stats)[first + row + 8 * i] = make_float2(r.max[i], r.sum[i]);
     }
 }
 
 /* Says that a split is stored. Returns 1 in the CTA that was last; that one sets the
-   counter back. */
-template <class T>
-DEVICE int is_last_split(const ph_cuda_schedule &plan, const item &it, uint32_t base)
+   counter back. By THREADS that meet at a barrier of their own, `first` the first of
+   them, behind everything they stored. */
+template <class T, int THREADS>
+DEVICE int is_last_split(const ph_cuda_schedule &plan, const item &it, uint32_t base,
+                         int first, int barrier)
 {
-    if (threadIdx.x == FIRST_CLEANER) {
-        __threadfence(); /* consumers stored it, and arrived at a barrier */
-        const int last = (int)atomicAdd(&plan.arrived[it.tile], 1u) == it.splits - 1;
+    if (threadIdx.x == first) {
+        const int last = (int)add_ordered(&plan.arrived[it.tile], 1) == it.splits - 1;
         if (last) plan.arrived[it.tile] = 0;
-        __threadfence();
         store_shared(base + T::LAST_AT, last);
     }
-    meet<CLEANERS>(CLEANERS_MEET);
+    meet<THREADS>(barrier);
     const int last = load_shared(base + T::LAST_AT);
-    meet<CLEANERS>(CLEANERS_MEET);
+    meet<THREADS>(barrier);
     return last;
 }
 
-/* Four columns of a row in one split. */
-struct part {
-    float2 stats; /* maximum, sum */
-    float4 o;
+/* What merging split by split, in order, multiplies the whole and a split by: each lane
+   has them for one of up to 32 splits, since maxima so far can be computed side by side. */
+struct merge_step {
+    float whole, split, sum; /* sum: of the split's weights */
 };
 
-/* Other CTAs wrote it: it is read past the first cache. */
-template <class T>
-DEVICE part load_part(const ph_cuda_schedule &plan, int64_t row, int column)
+DEVICE merge_step step_of(float2 stats, int first, float scale2, float &row_max)
 {
-    const float4 *from = (const float4 *)(plan.partial + row * T::DIM + column);
-    return part{__ldcg((const float2 *)plan.stats + row), __ldcg(from)};
+    const int lane = threadIdx.x % 32;
+    float most = stats.x;
+#pragma unroll
+    for (int n = 1; n < 32; n *= 2) {
+        const float x = __shfl_up_sync(~0u, most, n);
+        if (lane >= n) most = fmaxf(most, x);
+    }
+    most = fmaxf(most, row_max);
+    float before = __shfl_up_sync(~0u, most, 1);
+    if (lane == 0) before = row_max;
+    row_max = __shfl_sync(~0u, most, 31);
+    if (first && lane == 0) return merge_step{0, 1, stats.y};
+    const float zero = reference(most, scale2);
+    return merge_step{shrink(before, scale2, zero), shrink(stats.x, scale2, zero),
+                      stats.y};
 }
 
-/* The columns of a row, and its maximum and sum. */
-struct merged_row {
-    float o[4], max, sum;
+/* The columns of a lane, and maximum and sum of the row. */
+template <int N> struct merged_row {
+    float o[N], max, sum;
 };
 
-DEVICE void merge_part(merged_row &r, const part &p, int first, float scale2)
+/* The lane's columns of splits first to first + COUNT - 1. Other CTAs wrote them: they are
+   read past the first cache; all at once, because a load takes longer than all
+   arithmetic. */
+template <class T, int COUNT>
+DEVICE void load_splits(const ph_cuda_schedule &plan, const item &it, int64_t at,
+                        int first, float2 (&part)[COUNT][T::DIM / 64])
 {
-    const float o[4] = {p.o.x, p.o.y, p.o.z, p.o.w};
-    float whole = 0, split = 1;
-    if (first)
-        r.max = p.stats.x, r.sum = p.stats.y;
-    else
-        merge_sums(r.max, r.sum, p.stats.x, p.stats.y, scale2, whole, split);
 #pragma unroll
-    for (int i = 0; i < 4; i++) r.o[i] = first ? o[i] : merged(r.o[i], whole, o[i], split);
-}
-
-/* Split by split in order, as a prefill does at the end of each; several loads at once,
-   because each takes longer than all arithmetic. */
-template <class T>
-DEVICE void merge_columns(const ph_cuda_schedule &plan, const item &it, int row,
-                          int column, float scale2, merged_row &r)
-{
-    enum { AT_ONCE = 8 };
-    const int splits = it.splits, step = plan.tokens * plan.group;
-    const int64_t at = split_at<T>(plan, it, 0) + row;
-    for (int first = 0; first < splits; first += AT_ONCE) {
-        part p[AT_ONCE];
+    for (int i = 0; i < COUNT; i++) {
+        const int split = min(first + i, it.splits - 1);
+        const float *from =
+            plan.partial + (at + split * plan.tokens * plan.group) * T::DIM;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            p[i] = load_part<T>(plan, at + (int64_t)min(first + i, splits - 1) * step,
-                                column);
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            if (first + i < splits) merge_part(r, p[i], first + i == 0, scale2);
+        for (int n = 0; n < T::DIM / 64; n++)
+            part[i][n] = __ldcg((const float2 *)from + threadIdx.x % 32 + 32 * n);
     }
 }
 
-/* By the cleaners, while consumers compute the next item. */
-template <class T, class TYPE>
-DEVICE void merge_splits(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                         const item &it)
+template <class T>
+DEVICE void merge_row(const ph_cuda_schedule &plan, const item &it, int row, float scale2,
+                      merged_row<T::DIM / 32> &r)
 {
-    const int pieces = T::DIM / 4, rows = plan.tokens * plan.group;
-    for (int n = threadIdx.x - FIRST_CLEANER; n < rows * pieces; n += CLEANERS) {
-        const int row = n / pieces, column = n % pieces * 4;
-        const query at = query_of<T>(c.attn, plan, it, row);
-        merged_row r = {{}, -INFINITY, 0};
-        if (at.token >= c.attn.q_len || column >= c.attn.v_dim) continue;
-        if (at.token < it.size.q_len)
-            merge_columns<T>(plan, it, row, column, c.scale2, r);
-        const float factor = finish_row(c, it, at, r.max, r.sum, column == 0);
-        uint16_t *out = output_row(c, it.batch, at) + column; /* perhaps not aligned */
+    enum { N = T::DIM / 32, COUNT = T::DIM > 128 ? 16 : 32 }; /* of splits at once */
+    const int lane = threadIdx.x % 32, splits = it.splits;
+    const int64_t at = split_at<T>(plan, it, 0) + row, step = plan.tokens * plan.group;
+    for (int first = 0; first < splits; first += COUNT) {
+        float2 part[COUNT][N / 2], stats = make_float2(-INFINITY, 0);
+        const int mine = first + lane;
+        load_splits<T>(plan, it, at, first, part);
+        if (lane < COUNT && mine < splits)
+            stats = __ldcg((const float2 *)plan.stats + at + mine * step);
+        const merge_step f = step_of(stats, first == 0, scale2, r.max);
 #pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-            const uint32_t u = divided(type, r.o[i], r.o[i + 1], factor);
-            out[i] = (uint16_t)u, out[i + 1] = (uint16_t)(u >> 16);
+        for (int i = 0; i < COUNT; i++) {
+            const float whole = __shfl_sync(~0u, f.whole, i);
+            const float split = __shfl_sync(~0u, f.split, i);
+            const float sum = __shfl_sync(~0u, f.sum, i);
+            if (first + i >= splits) break;
+            r.sum = merged(r.sum, whole, sum, split);
+#pragma unroll
+            for (int n = 0; n < N; n += 2) {
+                r.o[n] = merged(r.o[n], whole, part[i][n / 2].x, split);
+                r.o[n + 1] = merged(r.o[n + 1], whole, part[i][n / 2].y, split);
+            }
+        }
+    }
+}
+
+/* Merges the splits of a tile and stores its rows: every warps-th row from `warp` on. */
+template <class T, class TYPE>
+DEVICE void merge_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                       const item &it, int warp, int warps)
+{
+    const int lane = threadIdx.x % 32;
+    for (int row = warp; row < plan.tokens * plan.group; row += warps) {
+        const query at = query_of<T>(c.attn, plan, it, row);
+        merged_row<T::DIM / 32> r = {{}, -INFINITY, 0};
+        if (at.token >= it.stored) continue;
+        if (at.token < it.size.q_len) merge_row<T>(plan, it, row, c.score_scale, r);
+        const float factor = finish_row<T>(c, it, at, r.max, r.sum, lane == 0);
+        uint16_t *out = output_row(c, it, at);
+#pragma unroll
+        for (int n = 0; n < T::DIM / 32; n += 2) {
+            const int column = 32 * n + 2 * lane;
+            const uint32_t u = divided(type, r.o[n], r.o[n + 1], factor);
+            if (column < c.attn.v_dim) /* perhaps not aligned */
+                out[column] = (uint16_t)u, out[column + 1] = (uint16_t)(u >> 16);
         }
     }
 }

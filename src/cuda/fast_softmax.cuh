@@ -11,10 +11,19 @@
 
 #include "cuda/hopper.cuh"
 
+#define LOG2E 1.4426950408889634f
+
 DEVICE float exp2_of(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE float reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
@@ -67,12 +76,11 @@ template <int N> DEVICE void hide(float (&s)[N], const int *lo, const int *hi, i
     }
 }
 
-/* Scores become weights; rescale: what earlier sums shrink by. Both rows, and even and odd
-   columns, side by side: their chains do not wait for each other. */
-template <int N>
-DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2])
+/* The largest score of both rows in a quad. Both rows, and even and odd columns, side by
+   side: their chains do not wait for each other. */
+template <int N> DEVICE void max_of_rows(const float (&s)[N], float (&row_max)[2])
 {
-    float most[4] = {s[0], s[1], s[2], s[3]}, sum[4] = {0, 0, 0, 0}, zero[2];
+    float most[4] = {s[0], s[1], s[2], s[3]};
 #pragma unroll
     for (int x = 4; x < N; x++) most[x % 4] = fmaxf(most[x % 4], s[x]);
 #pragma unroll
@@ -82,22 +90,56 @@ DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2]
         most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 1));
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
+        row_max[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
+}
+
+/* Takes the maximum of a block into the running one; rescale: what earlier sums shrink by,
+   zero: what exponents are measured against. */
+DEVICE void raise_max(running &r, const float (&row_max)[2], float scale2,
+                      float (&rescale)[2], float (&zero)[2])
+{
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        most[i] = fmaxf(most[i], r.max[i]);
-        zero[i] = reference(most[i], scale2);
-        rescale[i] = most[i] == -INFINITY ? 1 : shrink(r.max[i], scale2, zero[i]);
-        r.max[i] = most[i];
+        const float most = fmaxf(row_max[i], r.max[i]);
+        zero[i] = reference(most, scale2);
+        rescale[i] = most == -INFINITY ? 1 : shrink(r.max[i], scale2, zero[i]);
+        r.max[i] = most;
     }
+}
+
+/* Weights of a quarter of a block, and their sums by row. */
+template <int N>
+DEVICE void weigh_quarter(float *s, float scale2, const float (&zero)[2], float (&sum)[2])
+{
+    float chain[4];
 #pragma unroll
     for (int x = 0; x < N; x++) {
         s[x] = exp2_of(__fmaf_rn(s[x], scale2, -zero[x / 2 % 2]));
-        sum[x % 4] = __fadd_rn(sum[x % 4], s[x]);
+        chain[x % 4] = x < 4 ? s[x] : __fadd_rn(chain[x % 4], s[x]);
     }
 #pragma unroll
+    for (int i = 0; i < 2; i++) sum[i] = __fadd_rn(chain[2 * i], chain[2 * i + 1]);
+}
+
+/* Sums of the quarters of a block: a warp may hold one, or all. */
+DEVICE float add_quarters(float a, float b, float c, float d)
+{
+    return __fadd_rn(__fadd_rn(a, b), __fadd_rn(c, d));
+}
+
+/* Scores become weights. */
+template <int N>
+DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2])
+{
+    float row_max[2], zero[2], sum[4][2];
+    max_of_rows(s, row_max);
+    raise_max(r, row_max, scale2, rescale, zero);
+#pragma unroll
+    for (int k = 0; k < 4; k++) weigh_quarter<N / 4>(s + k * N / 4, scale2, zero, sum[k]);
+#pragma unroll
     for (int i = 0; i < 2; i++)
-        r.sum[i] = __fmaf_rn(r.sum[i], rescale[i], __fadd_rn(sum[2 * i], sum[2 * i + 1]));
+        r.sum[i] = __fmaf_rn(r.sum[i], rescale[i],
+                             add_quarters(sum[0][i], sum[1][i], sum[2][i], sum[3][i]));
 }
 
 /* Weights as the A operand of the next product. */
@@ -138,15 +180,18 @@ DEVICE void merge_sums(float &max, float &sum, float split_max, float split_sum,
     max = both;
 }
 
+DEVICE float sum_of_quad(float x)
+{
+    x = __fadd_rn(x, __shfl_xor_sync(~0u, x, 1));
+    return __fadd_rn(x, __shfl_xor_sync(~0u, x, 2));
+}
+
 /* Ends a split: adds up its sums over the quad and with those of the whole, which are in
    `slot` unless this split is the first. */
 DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, factors &f)
 {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        split.sum[i] = __fadd_rn(split.sum[i], __shfl_xor_sync(~0u, split.sum[i], 1));
-        split.sum[i] = __fadd_rn(split.sum[i], __shfl_xor_sync(~0u, split.sum[i], 2));
-    }
+    for (int i = 0; i < 2; i++) split.sum[i] = sum_of_quad(split.sum[i]);
     if (!first) {
         const float4 before = *slot;
         float max[2] = {before.x, before.y}, sum[2] = {before.z, before.w};

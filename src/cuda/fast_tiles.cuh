@@ -16,6 +16,7 @@ enum {
     FIRST_CLEANER = 64,
     CLEANERS = 64,
     CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
+    CONSUMERS_MEET = 2,
     FIRST_TURN = 2,
     ITEMS = 2,        /* slots of items */
     NOTED_BYTES = 16, /* a bit per key of a block */
@@ -26,24 +27,35 @@ enum {
    kernel of splits, those rows and one split of keys. */
 struct item {
     extent size;
-    int batch, head, row;     /* of the first row; batch < 0: there are no more items */
-    int first, end;           /* blocks of keys to visit */
-    int lo, hi;               /* keys that some row may see */
-    int all_lo, all_hi;       /* keys that all rows see */
-    int queries;              /* tiles of queries that this CTA loaded before */
-    int tile;                 /* of all tiles */
-    int first_split, splits;  /* of all that the rows see */
-    int split;                /* this one */
+    int batch, head, row;    /* of the first row; batch < 0: there are no more items */
+    uint16_t *out;           /* of the first row */
+    int64_t row_at;          /* its index in lse and gate */
+    int stored;              /* tokens below have a place in out */
+    const uint16_t *v;       /* where values begin: in page 0 if there are pages, */
+    const int32_t *pages;    /* which are these */
+    int k_head, v_head;      /* that the rows share */
+    int q_row;               /* of the first row on the token axis, */
+    int q_batch, kv_batch;   /* and batch rows: 0 where the tensor is ragged */
+    int first, end;          /* blocks of keys to visit */
+    int lo, hi;              /* keys that some row may see */
+    int all_lo, all_hi;      /* keys that all rows see */
+    int queries;             /* tiles of queries that this CTA loaded before */
+    int tile;                /* of all tiles */
+    int first_split, splits; /* of all that the rows see */
+    int split;               /* this one */
 };
 
 /* Rings hold a number of stages that the head dim leaves memory for. */
-template <int DIM_, int CONSUMERS_, int Q_STAGES_, int K_STAGES_, int V_STAGES_,
+template <int SCORES_, int DIM_, int ROWS_, int Q_STAGES_, int K_STAGES_, int V_STAGES_,
           int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
 struct tiles {
     enum {
+        SCORES = SCORES_, /* ph_cuda_scores */
         DIM = DIM_,
-        CONSUMERS = CONSUMERS_, /* warpgroups of 64 rows */
-        ONE_SPLIT = CONSUMERS == 1, /* an item is one split of keys: decoding */
+        ROWS = ROWS_,
+        FEW = ROWS == PH_FAST_ROWS_FEW,          /* one tile of a warp: mma.sync */
+        ONE_SPLIT = ROWS <= PH_FAST_ROWS_DECODE, /* an item is one split of keys */
+        CONSUMERS = FEW ? 1 : ROWS / 64,         /* warpgroups */
         Q_STAGES = Q_STAGES_,
         K_STAGES = K_STAGES_,
         V_STAGES = V_STAGES_,
@@ -52,7 +64,6 @@ struct tiles {
         KEYS = DIM > 128 ? PH_FAST_KEYS_256 : PH_FAST_KEYS,
         SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
         WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT, /* else in the workspace */
-        ROWS = 64 * CONSUMERS,
         THREADS = PH_WARPGROUP * (CONSUMERS + 1),
         Q_BYTES = ROWS * DIM * 2,
         BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */
@@ -62,7 +73,10 @@ struct tiles {
         V_AT = K_AT + K_STAGES * BLOCK_BYTES,
         WHOLE_AT = V_AT + V_STAGES * BLOCK_BYTES, /* sums of earlier splits */
         STATS_AT = WHOLE_AT + WHOLE_SHARED * ROWS * DIM * 4,
-        NOTED_AT = STATS_AT + ROWS * 8,
+        WEIGHTS_AT = STATS_AT + ROWS * 8, /* that warps exchange: of a block, */
+        MAXIMA_AT = WEIGHTS_AT + FEW * KEYS * ROWS * 2, /* row maxima of quarters, */
+        SUMS_AT = MAXIMA_AT + FEW * ROWS * 16,          /* and their sums by lane */
+        NOTED_AT = SUMS_AT + FEW * ROWS * 64,
         ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES,
         LAST_AT = ITEMS_AT + sizeof(item) * ITEMS, /* 1: this CTA merges the splits */
         STORED = LAST_AT + SLOT, /* barriers: the last split of this CTA is stored */

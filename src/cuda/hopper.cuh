@@ -54,6 +54,17 @@ DEVICE uint4 load_piece(uint32_t address)
     return x;
 }
 
+/* Adds behind everything that happened before in the GPU, and before what follows. */
+DEVICE unsigned add_ordered(unsigned *at, unsigned x)
+{
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(at), "r"(x)
+                 : "memory");
+    return before;
+}
+
 /* ---- barriers ---- */
 
 DEVICE void barrier_init(uint32_t barrier, int arrivals)
@@ -102,6 +113,12 @@ template <int THREADS> DEVICE void meet(int id)
 template <int THREADS> DEVICE void arrive(int id)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+}
+
+/* Lets the next kernel of the stream begin, up to where it waits. */
+DEVICE void let_next_begin()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 /* Waits for all kernels before this one in its stream. */
@@ -192,7 +209,45 @@ DEVICE int uniform(int x)
     return __shfl_sync(~0u, x, 0);
 }
 
-/* ---- products: d (64 x N, f32) = a b, added to d unless it is fresh ---- */
+struct bf16_tag {
+};
+struct f16_tag {
+};
+
+/* ---- products of a warp ---- */
+
+/* Four matrices of 8 x 8 elements; each lane has the address of a row: lanes 0 to 7 of the
+   first matrix. */
+DEVICE void load_matrices(uint32_t (&r)[4], uint32_t row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(row)
+                 : "memory");
+}
+
+DEVICE void load_transposed(uint32_t (&r)[4], uint32_t row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(row)
+                 : "memory");
+}
+
+/* d (16 x 8, f32) += a b over 16 terms. */
+#define MMA(TYPE, NAME)                                                                  \
+    DEVICE void multiply(NAME, float *d, const uint32_t(&a)[4], uint32_t b0,             \
+                         uint32_t b1)                                                    \
+    {                                                                                    \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 "               \
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"            \
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                             \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));             \
+    }
+MMA("bf16", bf16_tag)
+MMA("f16", f16_tag)
+
+/* ---- products of a warpgroup: d (64 x N, f32) = a b, added to d unless it is fresh ---- */
 
 #define REGISTERS_64                                                                     \
     "{%0, %1, %2, %3, %4, %5, %6, %7, "                                                  \
@@ -271,10 +326,6 @@ DEVICE int uniform(int x)
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(fresh));  \
     }
 
-struct bf16_tag {
-};
-struct f16_tag {
-};
 WGMMA(64, "bf16", bf16_tag)
 WGMMA(128, "bf16", bf16_tag)
 WGMMA(256, "bf16", bf16_tag)

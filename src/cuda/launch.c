@@ -95,12 +95,9 @@ static ph_status measure(ph_plan *plan)
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
                        "variant %s is not available on PH_CUDA, expected mha",
                        plan->attn.variant);
-    if (plan->attn.page_len || plan->attn.kv_dtype || plan->attn.ragged)
+    if (plan->attn.kv_dtype)
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
-                       "%s is not available on PH_CUDA, expected 0",
-                       plan->attn.page_len   ? "page_len"
-                       : plan->attn.kv_dtype ? "kv_dtype"
-                                             : "ragged");
+                       "kv_dtype is not available on PH_CUDA, expected 0");
     if (plan->attn.backward) take_backward(&plan->attn, &arena, &c);
     plan->shared_bytes[PH_DO_BACKWARD] = arena.used;
     if (ph_cuda_fast_plan(plan)) {
@@ -121,10 +118,11 @@ static ph_status measure(ph_plan *plan)
 static int describe(const ph_plan *plan, char *text, size_t size)
 {
     const ph_cuda *gpu = ph_cuda_of(plan->ctx);
-    return snprintf(text, size, "%s %s: %s, %d SMs, %s", plan->attn.variant,
+    const char *why = ph_cuda_why_plain(plan);
+    return snprintf(text, size, "%s %s: %s, %d SMs, %s%s", plan->attn.variant,
                     ph_cuda_backend.isa, gpu->name, gpu->sm_count,
-                    ph_cuda_fast_plan(plan) ? "forward pass on tensor cores"
-                                            : "plain kernels, tiles of 64 rows");
+                    why ? "plain kernels because of " : "forward pass on tensor cores",
+                    why ? why : "");
 }
 
 /* ---- before a call ---- */
@@ -146,7 +144,8 @@ static ph_status check_copies(const ph_plan *plan, const ph_args *args,
                               ph_tensor_check *check)
 {
     const ph_attn *a = &plan->attn;
-    int64_t heads = a->q_heads, rows = (int64_t)a->batch * heads * a->q_len;
+    int64_t heads = a->q_heads, rows = heads * (int64_t)ph_attn_rows(a);
+    int64_t entries = (int64_t)a->batch * plan->table_len;
     int64_t cells = (int64_t)a->bias.batch * a->bias.heads * a->bias.q_len * a->kv_len;
     ph_args seen = *args;
     struct {
@@ -159,7 +158,10 @@ static ph_status check_copies(const ph_plan *plan, const ph_args *args,
                {args->gate, a->gate == PH_GATE_HEAD ? heads : rows, 4},
                {args->sink, heads, 4},
                {args->alibi, heads, 4},
-               {args->relative, heads * (2 * (int64_t)a->reach + 1), 4}};
+               {args->relative, heads * (2 * (int64_t)a->reach + 1), 4},
+               {args->q_offsets, (int64_t)a->batch + 1, 4},
+               {args->kv_offsets, (int64_t)a->batch + 1, 4},
+               {args->page_table, entries, 4}};
     enum { COUNT = sizeof all / sizeof all[0] };
     void *copy[COUNT] = {NULL};
     ph_status status = PH_OK;
@@ -168,7 +170,8 @@ static ph_status check_copies(const ph_plan *plan, const ph_args *args,
             fetch(plan, all[i].from, all[i].count, all[i].size, args->stream, &copy[i]);
     seen.q_lens = copy[0], seen.kv_lens = copy[1], seen.bias = copy[2];
     seen.gate = copy[3], seen.sink = copy[4], seen.alibi = copy[5];
-    seen.relative = copy[6];
+    seen.relative = copy[6], seen.q_offsets = copy[7], seen.kv_offsets = copy[8];
+    seen.page_table = copy[9];
     if (status == PH_OK) status = check(plan, &seen);
     for (int i = 0; i < COUNT; i++) ph_ctx_release(plan->ctx, copy[i]);
     return status;
@@ -198,7 +201,11 @@ static void fill_call(const ph_call *call, ph_cuda_call *c)
     c->attn = plan->attn;
     c->args = *call->args;
     if (call->grads) c->grads = *call->grads;
+    c->args.kv_offsets = call->kv_offsets;
+    c->table_len = plan->table_len;
     c->scale2 = plan->scale2, c->cap2 = plan->cap2;
+    c->score_scale = plan->attn.softcap > 0 ? plan->cap2 : plan->scale2;
+    c->cap_rate = plan->attn.softcap > 0 ? 2 * plan->scale2 / plan->attn.softcap : 0;
     c->drop_limit = plan->drop_limit, c->drop_keep = plan->drop_keep;
     c->modified = c->args.bias || c->args.relative || c->args.alibi || c->args.visible ||
                   plan->attn.softcap > 0;

@@ -171,25 +171,52 @@ struct matrix {
     ph_dtype type;
     int64_t stride;
     int rows, columns;
-    int quads; /* 1: four elements at a time are aligned */
+    int quads;    /* 1: four elements at a time are aligned */
+    int page_len; /* 0: rows are one stride apart */
+    int page_count;
+    const int32_t *pages; /* of the batch row */
+    int64_t page_stride;
 };
 
-static __device__ inline matrix matrix_of(const void *base, ph_dtype type,
-                                          const ph_strides &s, int batch, int head,
-                                          int rows, int columns)
+/* From element `start` of a tensor on. */
+static __device__ inline matrix matrix_of(const void *base, ph_dtype type, int64_t start,
+                                          int64_t stride, int rows, int columns)
 {
-    int64_t at = batch * s.batch + head * s.head;
-    const char *start = (const char *)base + at * (type == PH_F32 ? 4 : 2);
-    int quads = columns % 4 == 0 && s.time % 4 == 0 &&
-                (uintptr_t)start % (type == PH_F32 ? 16 : 8) == 0;
-    matrix m = {start, type, s.time, rows, columns, quads};
+    const char *at = (const char *)base + start * (type == PH_F32 ? 4 : 2);
+    int quads = columns % 4 == 0 && stride % 4 == 0 &&
+                (uintptr_t)at % (type == PH_F32 ? 16 : 8) == 0;
+    matrix m = {at, type, stride, rows, columns, quads, 0, 0, 0, 0};
     return m;
+}
+
+/* k or v of one head. */
+static __device__ inline matrix keys_of(const ph_cuda_call &c, const void *base,
+                                        const ph_strides &s, int batch, int head,
+                                        const extent &e, int columns)
+{
+    const ph_attn &a = c.attn;
+    int paged = a.page_len > 0;
+    matrix m = matrix_of(base, a.dtype, start_of(s, paged ? 0 : batch, head, e.kv_first),
+                         s.time, e.kv_len, columns);
+    if (!paged) return m;
+    m.page_len = a.page_len, m.page_count = a.pages, m.page_stride = s.batch;
+    m.pages = c.args.page_table + (int64_t)batch * c.table_len;
+    m.quads = m.quads && s.batch % 4 == 0;
+    return m;
+}
+
+/* Where a row begins. */
+static __device__ __forceinline__ int64_t row_of(const matrix &m, int row)
+{
+    if (!m.page_len) return row * m.stride;
+    int page = min(max(m.pages[row / m.page_len], 0), m.page_count - 1);
+    return page * m.page_stride + row % m.page_len * m.stride;
 }
 
 static __device__ __forceinline__ float element(const matrix &m, int row, int column)
 {
     if (row >= m.rows || column >= m.columns) return 0;
-    return load(m.base, m.type, row * m.stride + column);
+    return load(m.base, m.type, row_of(m, row) + column);
 }
 
 /* Four elements of a row to shared memory, where they are after copies_done and a barrier:
@@ -198,7 +225,7 @@ static __device__ __forceinline__ void fetch(float *to, const matrix &m, int row
                                              int column)
 {
     int inside = row < m.rows && column < m.columns;
-    int64_t at = row * m.stride + column;
+    int64_t at = inside ? row_of(m, row) + column : 0;
     if (m.quads && m.type == PH_F32) {
         copy_async(to, inside ? (const float *)m.base + at : m.base, inside ? 16 : 0);
         return;
@@ -248,10 +275,12 @@ static __device__ inline void load_head(const ph_cuda_call &c, int batch, int he
         extent e = extent_of(c, batch);
         head_operands &o = m.at;
         o.batch = batch, o.head = head, o.e = e;
-        o.q = matrix_of(c.args.q, a.dtype, a.q, batch, head, e.q_len, a.qk_dim);
-        o.k = matrix_of(c.args.k, a.dtype, a.k, batch, k_head, e.kv_len, a.qk_dim);
-        o.v = matrix_of(c.args.v, a.dtype, a.v, batch, v_head, e.kv_len, a.v_dim);
-        o.dout = matrix_of(c.grads.dout, a.dtype, a.out, batch, head, e.q_len, a.v_dim);
+        o.q = matrix_of(c.args.q, a.dtype, start_of(a.q, batch, head, e.q_first),
+                        a.q.time, e.q_len, a.qk_dim);
+        o.k = keys_of(c, c.args.k, a.k, batch, k_head, e, a.qk_dim);
+        o.v = keys_of(c, c.args.v, a.v, batch, v_head, e, a.v_dim);
+        o.dout = matrix_of(c.grads.dout, a.dtype, start_of(a.out, batch, head, e.q_first),
+                           a.out.time, e.q_len, a.v_dim);
     }
     __syncthreads();
 }
@@ -266,7 +295,7 @@ static __device__ inline void load_rows(const ph_cuda_call &c, int first, memory
     if (r < TILE) {
         int64_t at = ((int64_t)batch * c.attn.q_heads + head) * c.attn.q_len + token;
         m.lo[r] = m.hi[r] = 0;
-        m.gate[r] = token < e.q_len ? gate_of(c, batch, head, token) : 0;
+        m.gate[r] = token < e.q_len ? gate_of(c, e, batch, head, token) : 0;
         m.seed[r] = ph_rng_key(c.args.seed, batch, head, token);
         if (m.gate[r] != 0) interval(c.attn, e, token, &m.lo[r], &m.hi[r]);
         if (c.lse2 && token < e.q_len) {
@@ -432,16 +461,17 @@ static __device__ __forceinline__ int output_column(int c0, int j)
     return c0 + j / 4 * (COLUMNS / 2) + 4 * (threadIdx.x % 16) + j % 4;
 }
 
-/* Stores acc * factor as rows [first, rows) of a tensor; fma makes -0 to +0. */
-static __device__ inline void store_tile(void *base, ph_dtype type, const ph_strides &s,
-                                         int batch, int head, int first, int rows,
-                                         int columns, int c0, float (&acc)[4][8],
+/* Stores acc * factor as rows [first, rows) of a tensor whose row 0 is at `start`; fma
+   makes -0 to +0. */
+static __device__ inline void store_tile(void *base, ph_dtype type, int64_t start,
+                                         int64_t stride, int first, int rows, int columns,
+                                         int c0, float (&acc)[4][8],
                                          const float (&factor)[4])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int row = first + spread(threadIdx.x / 16, i);
-        int64_t at = batch * s.batch + head * s.head + row * s.time;
+        int64_t at = start + row * stride;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             int column = output_column(c0, j);

@@ -21,12 +21,13 @@ static __device__ int saw_nothing(const ph_cuda_call &c, const extent &e, int ba
     return !__any_sync(~0u, any);
 }
 
-static __device__ float dout_dot_out(const ph_cuda_call &c, int batch, int head,
-                                     int token)
+static __device__ float dout_dot_out(const ph_cuda_call &c, const extent &e, int batch,
+                                     int head, int token)
 {
     const ph_attn &a = c.attn;
-    matrix x = matrix_of(c.grads.dout, a.dtype, a.out, batch, head, a.q_len, a.v_dim);
-    matrix y = matrix_of(c.args.out, a.dtype, a.out, batch, head, a.q_len, a.v_dim);
+    int64_t start = start_of(a.out, batch, head, e.q_first), stride = a.out.time;
+    matrix x = matrix_of(c.grads.dout, a.dtype, start, stride, e.q_len, a.v_dim);
+    matrix y = matrix_of(c.args.out, a.dtype, start, stride, e.q_len, a.v_dim);
     float sum = 0;
     for (int d = threadIdx.x % 32; d < a.v_dim; d += 32)
         sum = fmaf(element(x, token, d), element(y, token, d), sum);
@@ -35,29 +36,31 @@ static __device__ float dout_dot_out(const ph_cuda_call &c, int batch, int head,
     return sum;
 }
 
-/* One computed row, from dout . out. */
+/* One computed row, from dout . out; row: its place in the workspace, at: in lse. */
 static __device__ void finish_delta(const ph_cuda_call &c, int head, int64_t row,
-                                    float product, float gate)
+                                    int64_t at, float product, float gate)
 {
-    double lse = c.args.lse[row], dlse = 0, dsink = 0;
+    double lse = c.args.lse[at], dlse = 0, dsink = 0;
     float sink = c.args.sink ? c.args.sink[head] : -INFINITY;
-    if (c.grads.dlse && lse != -INFINITY) dlse = c.grads.dlse[row];
+    if (c.grads.dlse && lse != -INFINITY) dlse = c.grads.dlse[at];
     double delta = product - dlse, dgate = c.args.gate ? (double)product / gate : 0;
     if (sink != -INFINITY) dsink = -exp(sink - lse) * delta;
     c.delta[row] = (float)delta;
     c.lse2[row] = lse == -INFINITY ? INFINITY : (float)(lse * 1.4426950408889634);
     if (c.row_dgate) c.row_dgate[row] = dgate;
     if (c.row_dsink) c.row_dsink[row] = dsink;
-    if (c.grads.dgate && c.attn.gate == PH_GATE_ROW) c.grads.dgate[row] = (float)dgate;
+    if (c.grads.dgate && c.attn.gate == PH_GATE_ROW) c.grads.dgate[at] = (float)dgate;
 }
 
-static __device__ void skip_delta(const ph_cuda_call &c, int64_t row)
+/* `stored`: the row has a place in dgate. */
+static __device__ void skip_delta(const ph_cuda_call &c, int64_t row, int64_t at,
+                                  int stored)
 {
     c.delta[row] = 0;
     c.lse2[row] = INFINITY;
     if (c.row_dgate) c.row_dgate[row] = 0;
     if (c.row_dsink) c.row_dsink[row] = 0;
-    if (c.grads.dgate && c.attn.gate == PH_GATE_ROW) c.grads.dgate[row] = 0;
+    if (stored && c.grads.dgate && c.attn.gate == PH_GATE_ROW) c.grads.dgate[at] = 0;
 }
 
 /* A warp takes a row. */
@@ -72,14 +75,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         int token = (int)(row % a.q_len), head = (int)(row / a.q_len % a.q_heads);
         int batch = (int)(row / a.q_len / a.q_heads), first = threadIdx.x % 32 == 0;
         extent e = extent_of(c, batch);
-        float gate = gate_of(c, batch, head, token);
-        if (token >= e.q_len || gate == 0) {
-            if (first) skip_delta(c, row);
+        int64_t at = row_index(a, e, batch, head) + token;
+        float gate = token < e.q_len ? gate_of(c, e, batch, head, token) : 0;
+        if (gate == 0) {
+            if (first) skip_delta(c, row, at, token < stored_rows(a, e));
             continue;
         }
-        int nothing = saw_nothing(c, e, batch, head, token, c.args.lse[row]);
-        float product = nothing ? 0 : dout_dot_out(c, batch, head, token);
-        if (first) finish_delta(c, head, row, product, gate);
+        int nothing = saw_nothing(c, e, batch, head, token, c.args.lse[at]);
+        float product = nothing ? 0 : dout_dot_out(c, e, batch, head, token);
+        if (first) finish_delta(c, head, row, at, product, gate);
     }
 }
 
@@ -141,8 +145,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             keep_by_key(m, ds);
             accumulate(m, m.at.k, j0, c0, acc);
         }
-        store_tile(c.grads.dq, a.dtype, a.dq, batch, head, first, a.q_len, a.qk_dim, c0,
-                   acc, scale);
+        store_tile(c.grads.dq, a.dtype, start_of(a.dq, batch, head, m.at.e.q_first),
+                   a.dq.time, first, stored_rows(a, m.at.e), a.qk_dim, c0, acc, scale);
     }
 }
 
@@ -179,8 +183,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         float acc[4][8] = {};
         const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
         add_keys<true>(c, m, batch, head, j0, c0, acc);
-        store_tile(c.grads.dk, a.dtype, a.dk, batch, head, j0, a.kv_len, a.qk_dim, c0,
-                   acc, scale);
+        const extent e = extent_of(c, batch);
+        store_tile(c.grads.dk, a.dtype, start_of(a.dk, batch, head, e.kv_first),
+                   a.dk.time, j0, stored_keys(a, e), a.qk_dim, c0, acc, scale);
     }
 }
 
@@ -197,7 +202,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         float acc[4][8] = {};
         const float one[4] = {1, 1, 1, 1};
         add_keys<false>(c, m, batch, head, j0, c0, acc);
-        store_tile(c.grads.dv, a.dtype, a.dv, batch, head, j0, a.kv_len, a.v_dim, c0, acc,
-                   one);
+        const extent e = extent_of(c, batch);
+        store_tile(c.grads.dv, a.dtype, start_of(a.dv, batch, head, e.kv_first),
+                   a.dv.time, j0, stored_keys(a, e), a.v_dim, c0, acc, one);
     }
 }

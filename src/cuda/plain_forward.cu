@@ -90,15 +90,14 @@ static __device__ float finish_row(const ph_cuda_call &c, const head_operands &o
                                    int token, float gate, float row_max, float sum,
                                    int store_lse)
 {
-    if (token >= c.attn.q_len) return 0;
+    if (token >= stored_rows(c.attn, o.e)) return 0;
     int computed = token < o.e.q_len && gate != 0, head = o.head;
     double lse = sum == 0 ? -INFINITY : row_max * LN2 + log((double)sum);
     double factor = sum == 0 ? 0 : (double)gate / sum;
     if (computed && c.args.sink) add_sink(c.args.sink[head], &lse, &factor);
     if (!computed) lse = -INFINITY, factor = 0;
     if (store_lse && c.args.lse)
-        c.args.lse[((int64_t)o.batch * c.attn.q_heads + head) * c.attn.q_len + token] =
-            (float)lse;
+        c.args.lse[row_index(c.attn, o.e, o.batch, head) + token] = (float)lse;
     return (float)factor;
 }
 
@@ -131,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             factor[i] = finish_row(c, m.at, first + r, m.gate[r], rows.row_max[i],
                                    rows.sum[i], c0 == 0 && threadIdx.x % 16 == 0);
         }
-        store_tile(c.args.out, a.dtype, a.out, batch, head, first, a.q_len, a.v_dim, c0,
-                   acc, factor);
+        store_tile(c.args.out, a.dtype, start_of(a.out, batch, head, m.at.e.q_first),
+                   a.out.time, first, stored_rows(a, m.at.e), a.v_dim, c0, acc, factor);
     }
 }

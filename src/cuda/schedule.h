@@ -16,8 +16,27 @@ enum {
     PH_FAST_ROWS_64 = 192,
     PH_FAST_ROWS = 128,
     PH_FAST_ROWS_DECODE = 64,
+    PH_FAST_ROWS_FEW = 16,
     PH_FAST_BYTES = 227 << 10 /* of shared memory: all of an SM */
 };
+
+/* What makes a score besides scale and positions; a kernel each, because a kernel of all
+   would spill registers. */
+typedef enum ph_cuda_scores {
+    PH_SCORES_PLAIN,
+    PH_SCORES_SOFTCAP,
+    PH_SCORES_ALIBI,
+    PH_SCORES_DROPOUT, /* of weights; not while decoding */
+    PH_SCORES_COUNT
+} ph_cuda_scores;
+
+/* Rows of a tile. */
+PH_BOTH PH_CONSTANT int ph_fast_rows(int dim, ph_cuda_scores scores)
+{
+    return dim > 64 || scores == PH_SCORES_SOFTCAP || scores == PH_SCORES_DROPOUT
+               ? PH_FAST_ROWS
+               : PH_FAST_ROWS_64;
+}
 
 typedef struct ph_cuda_schedule {
     int units;            /* batch * q_heads / group */
@@ -27,6 +46,7 @@ typedef struct ph_cuda_schedule {
     int splits;           /* of a tile, at most; 1 where a tile is one item */
     int items;            /* of all units */
     int section;          /* units whose keys and values stay in the L2 cache together */
+    int box;              /* keys of one tensor copy */
     int k_group, v_group; /* q heads that share a key head, a value head */
 
     /* In the workspace. Counters are 0 before a launch, and again behind it. */

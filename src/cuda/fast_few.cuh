@@ -1,0 +1,16 @@
+/*
+ * fast_few.cuh - decoding where all rows fit one tile of a warp. Bits are those of
+ * fast_forward.cuh.
+ */
+#ifndef PH_CUDA_FAST_FEW_CUH
+#define PH_CUDA_FAST_FEW_CUH
+
+#include "cuda/fast_kernel.cuh"
+
+template <int SCORES> using tiles_64 = tiles<SCORES, 64, PH_FAST_ROWS_FEW, 2, 6, 6, 0, 0>;
+template <int SCORES>
+using tiles_128 = tiles<SCORES, 128, PH_FAST_ROWS_FEW, 2, 3, 3, 0, 0>;
+template <int SCORES>
+using tiles_256 = tiles<SCORES, 256, PH_FAST_ROWS_FEW, 2, 3, 3, 0, 0>;
+
+#endif
