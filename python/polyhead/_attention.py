@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 Offset = Union[int, str, None]
 ndarray, empty, FLOAT = np.ndarray, np.empty, np.dtype(np.float32)
+PACKED = ["C", "ALIGNED"]  # how the library reads all tensors but q, k and v
 
 
 # ---- arrays ------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ def as_numbers(name: str, value: Any) -> Array:
             raise TypeError(f"{name} is {array.dtype.name}, expected integers")
         if array.size and (array.min() < -2**31 or array.max() >= 2**31):
             raise Error(f"{name} has entries beyond 32 bits")
-        return np.ascontiguousarray(array, np.int32)
+        return np.require(array, np.int32, PACKED)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(f"{name} is {array.dtype.name}, expected numbers")
     if name == "visible":
@@ -76,7 +77,7 @@ def as_numbers(name: str, value: Any) -> Array:
         return np.ascontiguousarray(unbroadcast(mask)).view(np.uint8)
     if name == "bias":
         array = unbroadcast(array)
-    return np.ascontiguousarray(array, np.float32)
+    return np.require(array, np.float32, PACKED)
 
 
 def unbroadcast(array: Array) -> Array:
@@ -300,7 +301,7 @@ def as_result(name: str, array: Any, shape: tuple, dtype: np.dtype) -> Array:
     expect(name, array.shape, shape)
     if array.dtype != dtype:
         raise TypeError(f"{name} is {array.dtype.name}, expected {dtype.name}")
-    return np.ascontiguousarray(array)
+    return np.require(array, None, PACKED)
 
 
 DIFFERENTIABLE = ("bias", "gate", "sink", "relative")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional
 import numpy as np
 
 from . import _c
-from ._attention import Array, Tensors, address, as_array, as_result, as_tensors
+from ._attention import PACKED, Array, Tensors, address, as_array, as_result, as_tensors
 from ._context import Error, give, take
 from ._layers import LayerPlan, initial, layer_plan, options_of, params_of
 from ._plans import dtype_code, expect
@@ -163,7 +163,7 @@ class Layer:
     def _param(self, name: str) -> Array:
         if name not in self.shapes:
             raise Error(f"params has {name!r}, expected {', '.join(self.shapes)}")
-        array = np.ascontiguousarray(self.params[name], np.float32)
+        array = np.require(self.params[name], np.float32, PACKED)
         expect(name, array.shape, self.shapes[name])
         return array
 
@@ -181,4 +181,4 @@ def as_input(name: str, value: Any, columns: int) -> Array:
     dtype_code(array.dtype.name, name)
     if not array.dtype.isnative:
         raise TypeError(f"{name} has foreign byte order, expected that of this machine")
-    return np.ascontiguousarray(array)
+    return np.require(array, None, PACKED)

@@ -192,6 +192,12 @@ def attn_of(q: Layout, k: Layout, v: Layout, options: Options, shapes: Mapping[s
             sizes: Sizes) -> Any:
     if options.scale == 0:
         raise Error("scale is 0, expected another number or None for 1/sqrt(dim)")
+    # 0 would mean "like q" to the library.
+    for name, shape in (("q", q.shape), ("k", k.shape), ("v", v.shape)):
+        if shape[-3] == 0:
+            raise Error(f"{name} has shape {shape}, expected at least one head")
+    if sizes.v_dim == 0 != sizes.dim:
+        raise Error(f"v has shape {v.shape}, expected rows that are not empty")
     if k.dtype != v.dtype:
         raise Error("k and v have different types, expected one")
     attn = _c.Attn(batch=sizes.batch, q_heads=sizes.heads, k_heads=k.shape[-3],

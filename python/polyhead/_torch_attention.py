@@ -6,7 +6,7 @@ a tensor, and operators of `torch.library` where a compiler, a mode or a transfo
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,8 @@ DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 # Tensors of the operators besides q, k and v, in this order.
 OPTIONAL = ("bias", "visible", "sink", "gate", "alibi", "q_lens", "kv_lens")
 DIFFERENTIABLE = ("bias", "sink", "gate")
+TYPES = {"visible": torch.uint8, "q_lens": torch.int32, "kv_lens": torch.int32}
+GRADIENTS = ("dq", "dk", "dv", *("d" + name for name in DIFFERENTIABLE))
 NONE = (None,) * len(OPTIONAL)
 PLAIN = Options()
 
@@ -58,6 +60,8 @@ def plan_of(context: Any, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
     if a & plan.q_align or (b | c) & plan.kv_align:
         raise Error("q, k or v is not aligned to its elements, expected a copy that is")
     if shapes or plan.params or extra:
+        for name, tensor in (*zip(OPTIONAL, optional), *(("extra", x) for x in extra)):
+            check_small(name, tensor)
         if len(extra) not in (len(plan.params), sum(not p.optional for p in plan.params)):
             raise Error(f"variant {options.variant!r} takes "
                         f"{', '.join(p.name for p in plan.params) or 'nothing'} as extra, "
@@ -67,6 +71,17 @@ def plan_of(context: Any, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
                           {param.name: (tensor.data_ptr(), tuple(tensor.shape))
                            for param, tensor in zip(plan.params, extra)})
     return plan
+
+
+def check_small(name: str, tensor: Optional[Tensor]) -> None:
+    """The operators may be called by anyone."""
+    if tensor is None:
+        return
+    wanted = TYPES.get(name, torch.float32)
+    if not tensor.is_cpu or tensor.dtype != wanted or not tensor.is_contiguous() \
+            or tensor.data_ptr() % tensor.element_size():
+        raise Error(f"{name} is {tensor.dtype} on {tensor.device}, expected contiguous and "
+                    f"aligned {wanted} on the CPU")
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, optional: Sequence, extra: Sequence[Tensor],
@@ -91,7 +106,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, optional: Sequence, extra: Sequence
 
 
 def as_laid_out(dout: Tensor) -> Tensor:
-    """A gradient in the memory order of out."""
+    """A gradient in the memory order of out; often it is already."""
+    if dout.stride() == out_strides(*dout.shape):
+        return dout
     return dout.transpose(1, 2).contiguous().transpose(1, 2)
 
 
@@ -110,16 +127,19 @@ def backward(dout: Optional[Tensor], dlse: Optional[Tensor], q: Tensor, k: Tenso
         ctypes.memset(plan.grads_ref, 0, ctypes.sizeof(grads))
         grads.dout = dout.data_ptr()
         grads.dlse = None if dlse is None else dlse.data_ptr()
-        inputs = differentiable(q, k, v, optional, extra)
+        inputs = (q, k, v)
+        if len(wanted) > 3:
+            inputs = differentiable(q, k, v, optional, extra)
         results = [torch.empty(x.shape, dtype=x.dtype) if one else None
                    for x, one in zip(inputs, wanted)]
-        for name, result in zip(("q", "k", "v", *DIFFERENTIABLE), results):
+        for name, result in zip(GRADIENTS, results):
             if result is not None:
-                setattr(grads, "d" + name, result.data_ptr())
-        own = results[3 + len(DIFFERENTIABLE):]
-        table = (ctypes.c_void_p * max(len(own), 1))(
-            *[None if x is None else x.data_ptr() for x in own])
-        grads.dextra = ctypes.addressof(table) if any(x is not None for x in own) else None
+                setattr(grads, name, result.data_ptr())
+        own = results[len(GRADIENTS):]
+        if own:
+            table = (ctypes.c_void_p * len(own))(*[None if x is None else x.data_ptr()
+                                                   for x in own])
+            grads.dextra = ctypes.addressof(table)
         context.check(plan.lib.ph_backward(plan.handle, plan.args_ref, plan.grads_ref))
     finally:
         give(context)
@@ -140,32 +160,49 @@ def spread(found: Sequence[Tensor], wanted: Sequence[bool]) -> list:
 
 # ---- autograd ----------------------------------------------------------------------------
 
+class Given(NamedTuple):
+    """What a call has besides q, k and v. The tensors that need a gradient go through
+    autograd as well: `learned` are their places behind q, k and v in `differentiable`."""
+    optional: Sequence
+    extra: Sequence[Tensor]
+    seed: Optional[Tensor]
+    options: Options
+    learned: Sequence[int] = ()
+
+
+def needing_gradients(optional: Sequence, extra: Sequence[Tensor]) -> list[int]:
+    return [i for i, x in enumerate(differentiable(None, None, None, optional, extra)[3:])
+            if x is not None and x.requires_grad]
+
+
 class Attention(torch.autograd.Function):
     """The short way through autograd: half the time of an operator's."""
 
     @staticmethod
-    def forward(ctx, q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed,
-                options, *extra):
-        optional = (bias, visible, sink, gate, alibi, q_lens, kv_lens)
-        out, lse = forward(q, k, v, optional, extra, seed, options, True)
-        ctx.save_for_backward(q, k, v, out, lse, seed, *optional, *extra)
-        ctx.options = options
+    def forward(ctx, given, q, k, v, *learned):
+        out, lse = forward(q, k, v, given.optional, given.extra, given.seed, given.options,
+                           True)
+        ctx.save_for_backward(q, k, v, out, lse, *learned)
+        ctx.given = given
         ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
     def backward(ctx, dout, dlse):
-        need = ctx.needs_input_grad
-        wanted = [need[0], need[1], need[2], need[3], need[5], need[6], *need[12:]]
+        given, need = ctx.given, ctx.needs_input_grad
+        wanted = list(need[1:4])
+        if given.learned:
+            count = len(DIFFERENTIABLE) + len(given.extra)
+            wanted += [i in given.learned for i in range(count)]
         run_it = Gradients.apply if torch.is_grad_enabled() else gradients
-        found = run_it(ctx.options, wanted, dout, dlse, *ctx.saved_tensors)
-        dq, dk, dv, dbias, dsink, dgate, *dextra = spread(found, wanted)
-        return (dq, dk, dv, dbias, None, dsink, dgate, None, None, None, None, None, *dextra)
+        found = run_it(given, wanted, dout, dlse, *ctx.saved_tensors[:5])
+        every = spread(found, wanted)
+        return (None, *every[:3], *[every[3 + i] for i in given.learned])
 
 
-def gradients(options, wanted, dout, dlse, q, k, v, out, lse, seed, *rest) -> tuple:
-    return tuple(backward(dout, dlse, q, k, v, out, lse, tuple(rest[:len(OPTIONAL)]),
-                          rest[len(OPTIONAL):], seed, options, wanted))
+def gradients(given: Given, wanted, dout, dlse, q, k, v, out, lse) -> tuple:
+    return tuple(backward(dout, dlse, q, k, v, out, lse, given.optional, given.extra,
+                          given.seed, given.options, wanted))
 
 
 class Gradients(torch.autograd.Function):
@@ -173,8 +210,8 @@ class Gradients(torch.autograd.Function):
     not get a constant."""
 
     @staticmethod
-    def forward(ctx, options, wanted, *tensors):
-        return gradients(options, wanted, *tensors)
+    def forward(ctx, given, wanted, *tensors):
+        return gradients(given, wanted, *tensors)
 
     @staticmethod
     def backward(ctx, *_):
@@ -279,10 +316,12 @@ def run(q: Tensor, k: Tensor, v: Tensor, optional: Sequence = NONE,
         return (out, lse) if return_lse else out
     if q.is_neg() or k.is_neg() or v.is_neg():  # memory holds the negated values
         q, k, v = q.resolve_neg(), k.resolve_neg(), v.resolve_neg()
+    learned = () if optional is NONE and not extra else needing_gradients(optional, extra)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
-                                      or any(x is not None and x.requires_grad
-                                             for x in (*optional, *extra))):
-        out, lse = Attention.apply(q, k, v, *optional, seed, options, *extra)
+                                    or learned):
+        given = Given(optional, extra, seed, options, learned)
+        through = differentiable(q, k, v, optional, extra) if learned else ()
+        out, lse = Attention.apply(given, q, k, v, *[through[3 + i] for i in learned])
     else:
         out, lse = forward(q, k, v, optional, extra, seed, options, return_lse)
     return (out, lse) if return_lse else out
@@ -417,15 +456,20 @@ def optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, keys: int) -
 
 # ---- looking -----------------------------------------------------------------------------
 
-def look_weights(q: Tensor, k: Tensor, mask: Optional[Tensor] = None,
-                 options: Options = PLAIN, sink: Any = None) -> Tensor:
-    """All weights, (batch, heads, q_len, kv_len), float32."""
-    optional = NONE if mask is None and sink is None else \
-        optional_tensors(mask, sink, None, None, None, None, k.shape[2])
+def look_at(q: Tensor, k: Tensor, optional: Sequence = NONE, options: Options = PLAIN,
+            summaries: bool = False, top_k: int = 0) -> dict[str, Tensor]:
+    """All weights, (batch, heads, q_len, kv_len), or summaries of O(T): column sums,
+    entropies, the largest weights of each row and their keys."""
     q, k = q.detach(), k.detach()
     _, lse = forward(q, k, k, optional, (), None, options, True)
-    weights = torch.empty(*q.shape[:3], k.shape[2])
-    at = _c.LookAt(weights=weights.data_ptr())
+    rows, keys = q.shape[:3], k.shape[2]
+    if summaries:
+        found = {"col_sum": torch.empty(*rows[:2], keys), "entropy": torch.empty(rows),
+                 "top_weight": torch.empty(*rows, top_k),
+                 "top_index": torch.empty(*rows, top_k, dtype=torch.int32)}
+    else:
+        found = {"weights": torch.empty(*rows, keys)}
+    at = _c.LookAt(top_k=top_k, **{name: x.data_ptr() for name, x in found.items()})
     context = take(torch.get_num_threads())
     try:
         plan = plan_of(context, q, k, k, optional, (), options, False)
@@ -436,4 +480,4 @@ def look_weights(q: Tensor, k: Tensor, mask: Optional[Tensor] = None,
             plan.args.look = None
     finally:
         give(context)
-    return weights
+    return found

@@ -15,7 +15,7 @@ from . import _c
 from ._context import Error, give, take
 from ._layers import LayerOptions, initial, layer_plan, options_of, params_of
 from ._plans import Options
-from ._torch_attention import DTYPES, NONE, OPTIONAL, look_weights, optional_tensors, \
+from ._torch_attention import DTYPES, NONE, OPTIONAL, look_at, optional_tensors, \
     scaled_dot_product_attention
 
 
@@ -113,7 +113,9 @@ class MultiheadAttention(nn.Module):
 
     @torch.no_grad()
     def _weights(self, q: Tensor, k: Tensor, mask: Optional[Tensor], average: bool) -> Tensor:
-        weights = look_weights(q, k, mask)
+        optional = NONE if mask is None else optional_tensors(mask, None, None, None, None,
+                                                              None, k.shape[2])
+        weights = look_at(q, k, optional)["weights"]
         return weights.mean(1) if average else weights
 
 

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import polyhead
+import random_calls
 
 X = np.ones((2, 4, 6, 8), np.float32)
 
@@ -46,6 +47,18 @@ def test_shapes():
     refused("alibi has shape", alibi=np.ones((4, 1)))
     refused("relative has shape", relative=np.ones((4, 4)))
     refused("kv_lens has shape", kv_lens=[1, 2, 3])
+
+
+def test_sizes_of_0_are_not_defaults():
+    refused("at least one head", X, X[:, :0], X[:, :0])
+    refused("at least one head", X, X, X[:, :0])
+    refused("not empty", X, X, X[..., :0])
+
+
+def test_small_tensors_are_aligned():
+    sink = np.zeros(17, np.uint8)[1:].view(np.float32)
+    assert (polyhead.attention(X, X, X, sink=sink)
+            == polyhead.attention(X, X, X, sink=np.zeros(4))).all()
 
 
 def test_strides():
@@ -107,6 +120,10 @@ def test_look():
                  lambda: seen.rect(0, 0, (0, 99), (0, 1))):
         with pytest.raises(polyhead.Error):
             call()
+
+
+def test_random_calls():
+    random_calls.main(1500)
 
 
 def test_a_refused_call_leaves_nothing_behind():

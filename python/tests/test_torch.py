@@ -9,6 +9,7 @@ import polyhead  # noqa: E402
 import polyhead.torch as ours  # noqa: E402
 from polyhead import _torch_attention as inner  # noqa: E402
 
+torch.set_num_threads(1)  # the tensors are small
 sdpa = ours.scaled_dot_product_attention
 
 
@@ -244,6 +245,17 @@ def test_refused(text, call):
     with pytest.raises((polyhead.Error, TypeError)) as found:
         call(draw(2, 4, 6, 8))
     assert text in str(found.value), str(found.value)
+
+
+def test_operators_refuse_what_the_function_would_convert():
+    x, plain = draw(2, 4, 6, 8), inner.flat(inner.PLAIN)
+    for place, wrong in ((0, torch.zeros(1, 1, 6, 6, dtype=torch.float64)),
+                         (1, torch.zeros(1, 1, 6, 6)), (2, torch.zeros(8)[::2]),
+                         (6, torch.zeros(2, dtype=torch.int64))):
+        optional = [None] * 7
+        optional[place] = wrong
+        with pytest.raises(polyhead.Error, match="expected contiguous"):
+            torch.ops.polyhead.attention(x, x, x, *optional, None, [], *plain)
 
 
 # ---- nn.MultiheadAttention ----

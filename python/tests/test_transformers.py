@@ -1,0 +1,141 @@
+"""polyhead.transformers: tiny random models of other people's, beside eager and sdpa."""
+import pytest
+
+torch = pytest.importorskip("torch", reason="no PyTorch in this Python")
+transformers = pytest.importorskip("transformers", reason="no transformers in this Python")
+
+import polyhead  # noqa: E402
+import polyhead.transformers  # noqa: E402
+
+torch.set_num_threads(1)  # the models are small
+COMMON = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2,
+          "intermediate_size": 48, "vocab_size": 60, "max_position_embeddings": 64}
+LLAMA = {**COMMON, "num_key_value_heads": 2, "head_dim": 8}
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "vocab_size": 60,
+      "decoder_start_token_id": 0}
+GPT2 = {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64, "vocab_size": 60}
+MODELS = {
+    "bert": ("Bert", "BertForMaskedLM", COMMON),
+    "gpt2": ("GPT2", "GPT2LMHeadModel", GPT2),
+    "llama": ("Llama", "LlamaForCausalLM", LLAMA),
+    "mistral": ("Mistral", "MistralForCausalLM", {**LLAMA, "sliding_window": 4}),
+    "gemma2": ("Gemma2", "Gemma2ForCausalLM", {**LLAMA, "sliding_window": 4,
+                                               "attn_logit_softcapping": 2.0}),
+    "gpt-oss": ("GptOss", "GptOssForCausalLM", {**LLAMA, "num_local_experts": 2,
+                                                "num_experts_per_tok": 1,
+                                                "sliding_window": 4}),
+    "t5": ("T5", "T5ForConditionalGeneration", T5),
+}
+LEFT, RIGHT = [[0, 0, 1, 1, 1, 1, 1, 1, 1], [1] * 9], [[1] * 9, [1, 1, 1, 1, 1, 0, 0, 0, 0]]
+
+
+def make(name, implementation, **changes):
+    config, model, options = MODELS[name]
+    torch.manual_seed(4)
+    plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0} \
+        if name == "bert" else {"dropout_rate": 0.0} if name == "t5" else \
+        {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if name == "gpt2" else {}
+    made = getattr(transformers, config + "Config")(**{**options, **plain, **changes},
+                                                    pad_token_id=0, eos_token_id=59)
+    made._attn_implementation = implementation
+    return getattr(transformers, model)(made).eval()
+
+
+def inputs(name, mask=None):
+    torch.manual_seed(6)
+    ids = torch.randint(1, 59, (2, 9))
+    given = {"input_ids": ids}
+    if mask:
+        given["attention_mask"] = torch.tensor(mask)
+    if name == "t5":
+        given["decoder_input_ids"] = torch.randint(1, 59, (2, 6))
+    return given
+
+
+def real(name, mask, logits):
+    """Padding rows are 0 with us and a mean in eager: only real tokens count."""
+    return logits if mask is None or name == "t5" else logits[torch.tensor(mask).bool()]
+
+
+# Both compute in float32: two layers, each of sums of at most 48 terms five times over.
+BOUND = 2 * 5 * 64 * 2.0**-24
+
+
+@pytest.mark.parametrize("mask", [None, LEFT, RIGHT], ids=["whole", "left", "right"])
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs(name, mask):
+    given = inputs(name, mask)
+    with torch.no_grad():
+        want = real(name, mask, make(name, "eager")(**given).logits)
+        found = real(name, mask, make(name, "polyhead")(**given).logits)
+    assert (found - want).abs().max() <= BOUND * max(1, want.abs().max())
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "bert"])
+def test_generation_with_caches(name):
+    given = inputs(name, LEFT)
+    given.pop("decoder_input_ids", None)
+    texts = [make(name, how).generate(**given, max_new_tokens=6, do_sample=False)
+             for how in ("eager", "polyhead")]
+    assert torch.equal(*texts)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5"])
+def test_ten_training_losses(name):
+    losses = []
+    for how in ("sdpa", "polyhead"):
+        model, given = make(name, how).train(), inputs(name, RIGHT)
+        optimiser = torch.optim.SGD(model.parameters(), 0.05)
+        labels = given.get("decoder_input_ids", given["input_ids"])
+        found = []
+        for _ in range(10):
+            loss = model(**given, labels=labels).loss
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            found.append(loss.detach())
+        losses.append(torch.stack(found))
+    # the difference of a step is carried on by the others
+    assert (losses[0] - losses[1]).abs().max() <= 10 * BOUND * losses[0].max()
+    assert losses[1][-1] < losses[1][0]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_attention_weights(name):
+    given = inputs(name)
+    with torch.no_grad():
+        want = make(name, "eager")(**given, output_attentions=True).attentions
+        found = make(name, "polyhead")(**given, output_attentions=True).attentions
+    assert len(found) == len(want) == 2
+    for a, b in zip(found, want):
+        assert a.shape == b.shape and (a - b).abs().max() <= BOUND
+
+
+def test_summaries():
+    model, given = make("llama", "polyhead"), inputs("llama")
+    with torch.no_grad():
+        with polyhead.transformers.record(model, top_k=2) as heads:
+            model(**given)
+        weights = model(**given, output_attentions=True).attentions
+    assert [name for name, _ in heads.calls] == ["model.layers.0.self_attn",
+                                                 "model.layers.1.self_attn"]
+    for (_, found), full in zip(heads.calls, weights):
+        assert (found["col_sum"] - full.sum(2)).abs().max() <= 16 * 2.0**-24 * 9
+        assert torch.equal(found["top_weight"], full.topk(2).values)
+    model(**given)
+    assert len(heads.calls) == 2  # nothing is kept outside
+
+
+def test_dropout_is_drawn_anew():
+    model = make("gpt2", "polyhead", attn_pdrop=0.5).train()
+    given = inputs("gpt2")
+    assert not torch.equal(model(**given).logits, model(**given).logits)
+
+
+def test_refused():
+    model = make("llama", "polyhead").double()
+    with pytest.raises(polyhead.Error, match="float64"):
+        model(**inputs("llama"))
+    model = make("gemma2", "polyhead")
+    with pytest.raises(polyhead.Error, match="additive"):
+        model(inputs("gemma2")["input_ids"], attention_mask=torch.zeros(2, 1, 9, 9))
