@@ -126,6 +126,33 @@ else
     skip "words in Chinese: no python3"
 fi
 
+# ---- treebanks: the embedded model knows which word a word belongs to ---------------------------
+
+word() { # NUMBER FORM HEAD RELATION [REMARK]
+    printf '%s\t%s\t_\t_\t_\t_\t%s\t%s\t_\t%s\n' "$1" "$2" "$3" "$4" "${5:-_}"
+}
+{
+    word 1 The 2 det; word 2 dog 4 nsubj; word 3 "didn't" 4 aux; word 4 cross 0 root
+    word 5 the 6 det; word 6 street 4 obj SpaceAfter=No; word 7 . 4 punct; echo
+    word 1 那 3 det SpaceAfter=No; word 2 只 3 clf SpaceAfter=No; word 3 动物 5 nsubj SpaceAfter=No
+    word 4 没有 5 aux SpaceAfter=No; word 5 穿过 0 root SpaceAfter=No; word 6 马路 5 obj SpaceAfter=No
+    word 7 。 5 punct
+} >"$tmp/bank.conllu"
+run heads --conllu "$tmp/bank.conllu"
+same "treebank: status" "$status" 0
+holds "treebank: all words" "$out" "all                14"
+holds "treebank: how many" "$out" "2 sentences, 24 heads"
+# The verb stands two words after the subject in both.
+holds "treebank: subjects" "$(grep '^nsubj' "$tmp/out")" "100.0 %   100.0 % (+2)"
+run heads --conllu "$tmp/bank.conllu" --json
+json "heads --conllu --json"
+holds "treebank: counts of every head" "$out" '"from_head": ['
+same "treebank: seven relations" "$(grep -c '"relation":' "$tmp/out")" 7
+{ word 1 The 2 det; word 2 dog 9 nsubj; } >"$tmp/bad.conllu"
+refused 3 "$tmp/bad.conllu, line 2: the head is 9, but the sentence has 2 words" \
+    heads --conllu "$tmp/bad.conllu"
+refused 2 "--conllu brings its own sentences" heads --conllu "$tmp/bank.conllu" "A text."
+
 # ---- the pictures of the README: tools/pictures makes them anew ---------------------------------
 
 run look --stack links --png "$tmp/look.png"

@@ -11,6 +11,7 @@
 
 typedef struct heads_options {
     look_choice choice;
+    const char *conllu;
     int csv, json;
 } heads_options;
 
@@ -18,6 +19,10 @@ typedef struct heads_options {
 #define AT(field) offsetof(heads_options, field)
 static const ph_option table[] = {
     LOOK_SOURCE_OPTIONS(heads_options, choice),
+    {.name = "conllu", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(conllu),
+     .group = "What to measure",
+     .help = "a treebank in CoNLL-U: for each relation the head that finds the word "
+             "another one depends on best, beside the best fixed offset"},
     {.name = "csv", .kind = PH_OPT_FLAG, .at = AT(csv), .group = "How",
      .help = "every number as CSV"},
     {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
@@ -215,6 +220,12 @@ static int heads(const void *given, int count, const char *const *words)
     if (o->csv && o->json)
         return cli_fail(EXIT_USAGE, "--csv and --json exclude each other");
     int rc = sort_words(&choice, count, words);
+    if (rc == EXIT_OK && o->conllu) {
+        if (choice.by_text || choice.weights || o->csv)
+            return cli_fail(EXIT_USAGE, "--conllu brings its own sentences and needs a "
+                                        "model: no text, --weights or --csv with it");
+        return heads_syntax(&choice, o->conllu, o->json);
+    }
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK)
         rc = o->json  ? heads_json(&source)
@@ -229,6 +240,8 @@ static const char *const examples[] = {
     "links found and labels of every head of the embedded model",
     "polyhead heads model.safetensors texts.txt",
     "shares, entropy, confidence and labels, averaged over the lines of a file",
+    "polyhead heads model --conllu en_ewt-ud-dev.conllu",
+    "which head finds subjects, objects, articles of a treebank",
     "polyhead heads --weights maps.safetensors --json",
     "all numbers with their definitions",
     NULL};

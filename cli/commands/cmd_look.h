@@ -141,6 +141,9 @@ int look_serve(const look_source *source, const look_choice *choice, const char 
 int heads_json(const look_source *source);
 int heads_csv(const look_source *source);
 
+/* Every head against a treebank, as a table or as JSON. */
+int heads_syntax(const look_choice *choice, const char *conllu, int json);
+
 /* 1: a folder, or a file that ends in .safetensors: a model, not a text. */
 int look_is_model(const char *word);
 int look_is_file(const char *word);

@@ -5,6 +5,8 @@
  *     read.c      from sums to measures
  *     labels.c    names, definitions, rules
  *     tokens.c    classes of tokens
+ *
+ * treebank.c and syntax.c are polyhead_treebank.h.
  */
 #ifndef PH_HEADS_HEADS_H
 #define PH_HEADS_HEADS_H
