@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "layer_bed.h"
 
-enum { MOST_ROWS = 3000 };
+enum { MOST_ROWS = 3000, MOST_WIDTH = 4096 };
 
 static ph_layer_desc describe(const char *variant, int heads, int v_heads, int dim,
                               int v_dim, int len)
@@ -84,8 +84,8 @@ static void diff_remainder(void)
     run_guarded(NULL, 1, &d, 0);
 }
 
-/* Variants and sizes at random; the wider, the fewer tokens. */
-static void random_layers(void)
+/* Every variant that has scratch of its own, one after the other. */
+static ph_layer_desc any_layer(int index, int heads, int dim, int len)
 {
     static const char *const variants[] = {"mha",           "moh:shared=1,top=1",
                                            "gated:element", "mohsa:overlap=2",
@@ -93,24 +93,94 @@ static void random_layers(void)
                                            "talking",       "moh-norm:shared=1,top=2",
                                            "dcmha:rank=1",  "entmax:alpha=1.5",
                                            "gated:head"};
+    const char *variant = variants[index % (int)(sizeof variants / sizeof *variants)];
+    ph_layer_desc d = describe(variant, heads, heads, dim, dim, len);
+    if (!strcmp(variant, "collab")) d.attn.k_heads = 1;
+    if (!strcmp(variant, "merged")) d.memory_dim = d.model_dim;
+    return d;
+}
+
+/* Sizes at random; the wider, the fewer tokens. */
+static void random_layers(void)
+{
     uint64_t r = check_seed + 2;
     for (int i = 0; i < 33 / EVERY; i++) {
-        const char *variant = variants[i % (int)(sizeof variants / sizeof *variants)];
         int heads = 4 << check_below(&r, 3), dim = 4 + check_below(&r, 30);
         int tokens = 1 + check_below(&r, (1 << 22) / (heads * dim) / (heads * dim));
-        ph_layer_desc d = describe(variant, heads, heads, dim, dim, ph_min(tokens, 300));
-        if (!strcmp(variant, "collab")) d.attn.k_heads = 1;
-        if (!strcmp(variant, "merged")) d.memory_dim = d.model_dim;
+        ph_layer_desc d = any_layer(i, heads, dim, ph_min(tokens, 300));
         run_guarded(i % 2 ? NULL : "ref", 1 + i % 3, &d, 0);
     }
 }
 
+/* Any width up to 4096 and any number of tokens up to 3000, as far as time allows. */
 static void wide_and_long(void)
 {
-    ph_layer_desc wide = describe("mha", 16, 16, 128, 128, 3);
-    ph_layer_desc longer = describe("gated:head", 2, 2, 8, 8, MOST_ROWS - 1);
+    ph_layer_desc wide = describe("mha", 32, 32, 128, 128, 1); /* 4096 */
+    ph_layer_desc longest = describe("gated:head", 2, 2, 8, 8, MOST_ROWS);
+    uint64_t r = check_seed + 3;
+    wide.attn.backward = 0;
     run_guarded(NULL, 2, &wide, 0);
-    run_guarded(NULL, 2, &longer, 0);
+    run_guarded(NULL, 2, &longest, 0);
+    for (int i = 0; i < 22 / EVERY; i++) {
+        int heads = 4 << check_below(&r, 2), dim = 4 + check_below(&r, 30);
+        int width = 1 + check_below(&r, MOST_WIDTH);
+        int most = ph_min(MOST_ROWS, (1 << 25) / (width * heads * dim));
+        ph_layer_desc d = any_layer(i, heads, dim, 1 + check_below(&r, most));
+        d.model_dim = width;
+        if (d.memory_dim) d.memory_dim = width;
+        run_guarded(NULL, 1 + i % 3, &d, 0);
+    }
+}
+
+/* ---- every number of rows ---------------------------------------------------------- */
+
+/* Runs no item of a parallel loop: a call then does little but carve its memory. */
+static void run_nothing(void *user, int count, ph_task *task, void *arg)
+{
+    (void)user, (void)count, (void)task, (void)arg;
+}
+
+/* A layer whose tensors all lie in one block of zeros: nothing is computed. */
+static void carve_layer(ph_ctx *ctx, const ph_layer_desc *d, float *zeros)
+{
+    const float *extra[BED_MOST];
+    float *dextra[BED_MOST];
+    ph_layer *layer;
+    for (int i = 0; i < BED_MOST; i++) extra[i] = dextra[i] = zeros;
+    ph_layer_weights w = {.wq = zeros, .wk = zeros, .wv = zeros, .wo = zeros};
+    ph_layer_grads g = {.dout = zeros, .dx = zeros, .dwq = zeros, .dwk = zeros};
+    w.extra = extra, g.dextra = dextra, g.dwv = g.dwo = zeros;
+    CHECK(ph_layer_create(&layer, ctx, d) == PH_OK, "%s", ph_error(ctx));
+    ph_layer_args a = {.x = zeros, .out = zeros, .memory = d->memory_dim ? zeros : NULL};
+    if (d->memory_dim) g.dmemory = zeros;
+    a.saved_size = ph_layer_saved(layer);
+    a.saved = aligned_alloc(64, a.saved_size);
+    CHECK(ph_layer_forward(layer, &w, &a) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_layer_backward(layer, &w, &a, &g) == PH_OK, "%s", ph_error(ctx));
+    free(a.saved);
+    ph_layer_free(layer);
+}
+
+/* Token counts of every residue modulo 512, the largest number of rows that a step of a
+   layer takes at a time, up to 3000 of them and 4096 wide: each finds the scratch that
+   it carves; the arena stops the process otherwise. What single items of products carve
+   is tried below. */
+static void every_residue(void)
+{
+    ph_options o = {.parallel = run_nothing};
+    ph_ctx *ctx;
+    float *zeros = calloc((size_t)MOST_WIDTH * MOST_WIDTH, sizeof *zeros);
+    uint64_t r = check_seed + 4;
+    for (int i = 0; i < 512; i += EVERY) {
+        int len = 1 + i + 512 * check_below(&r, (MOST_ROWS - i - 1) / 512 + 1);
+        int heads = 8 << check_below(&r, 3), dim = MOST_WIDTH / heads;
+        ph_layer_desc d = any_layer(i, heads, dim >> check_below(&r, 3), len);
+        o.threads = 2 + i % 5;
+        CHECK(ph_open(&ctx, &o) == PH_OK, "no context");
+        carve_layer(ctx, &d, zeros);
+        ph_close(ctx);
+    }
+    free(zeros);
 }
 
 /* ---- products ---------------------------------------------------------------------- */
@@ -139,12 +209,6 @@ static int list_tables(ph_kernels *with_tiles, const ph_kernels **list)
     with_tiles->bf16_pairs = &ph_bf16_pairs_ref;
     list[count++] = with_tiles;
     return count;
-}
-
-/* Runs no item of a parallel loop: a call then does little but carve its memory. */
-static void run_nothing(void *user, int count, ph_task *task, void *arg)
-{
-    (void)user, (void)count, (void)task, (void)arg;
 }
 
 /* Bytes grow with the rows, whatever their number. */
@@ -231,6 +295,7 @@ static const check_case cases[] = {{"tokens_of_one_head", tokens_of_one_head},
                                    {"diff_remainder", diff_remainder},
                                    {"random_layers", random_layers},
                                    {"wide_and_long", wide_and_long},
+                                   {"every_residue", every_residue},
                                    {"bytes_of_fewer_rows", bytes_of_fewer_rows},
                                    {"carves_of_fewer_rows", carves_of_fewer_rows},
                                    {"products_of_fewer_rows", products_of_fewer_rows},

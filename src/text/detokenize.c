@@ -92,25 +92,26 @@ static ph_status feed(ph_detokenizer *d, size_t index, const char *text, size_t 
 
 /* ---- bytes ---- */
 
+/* Whether more bytes can make a character of these: the least or the largest do. */
+static int may_go_on(const char *text, size_t length)
+{
+    uint32_t point;
+    for (int fill = 0x80; fill <= 0xbf; fill += 0x3f) {
+        char whole[4];
+        memset(whole, fill, sizeof whole);
+        memcpy(whole, text, length);
+        if (ph_utf8_decode(whole, sizeof whole, &point) > (int)length) return 1;
+    }
+    return 0;
+}
+
 /* What stands at the start of bytes that are not valid UTF-8 there: the length of the
    longest part that could begin a character; *whole is 0 if it may go on. */
 static size_t broken_part(const char *text, size_t length, int *whole)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    size_t wanted = s[0] >= 0xf0 && s[0] <= 0xf4   ? 4
-                    : s[0] >= 0xe0 && s[0] <= 0xef ? 3
-                    : s[0] >= 0xc2 && s[0] <= 0xdf ? 2
-                                                   : 1;
     size_t at = 1;
-    for (; at < wanted && at < length; at++) {
-        unsigned low = 0x80, high = 0xbf;
-        if (at == 1 && s[0] == 0xe0) low = 0xa0;
-        if (at == 1 && s[0] == 0xed) high = 0x9f;
-        if (at == 1 && s[0] == 0xf0) low = 0x90;
-        if (at == 1 && s[0] == 0xf4) high = 0x8f;
-        if (s[at] < low || s[at] > high) break;
-    }
-    *whole = at < length || at == wanted;
+    while (at < 3 && at < length && may_go_on(text, at + 1)) at++;
+    *whole = at < length || !may_go_on(text, at);
     return at;
 }
 
