@@ -4,6 +4,7 @@
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 . tests/shell_bed.inc
+one_thread
 
 small="--steps 20 --batch 8 --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 20"
 

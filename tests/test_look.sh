@@ -6,12 +6,13 @@
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 
-unset POLYHEAD_ISA POLYHEAD_THREADS NO_COLOR LC_CTYPE LANG
+unset POLYHEAD_ISA NO_COLOR LC_CTYPE LANG
 export TERM=xterm-256color
 LC_ALL=C.UTF-8
 export LC_ALL
 
 . tests/shell_bed.inc
+one_thread
 escape=$(printf '\033')
 
 refused() { # STATUS SENTENCE ARGUMENTS...
@@ -46,7 +47,7 @@ holds "look: the head of pronouns" "$out" "link pronoun"
 holds "look: what next" "$out" "Try next"
 lacks "look: no colour in a pipe" "$out" "$escape"
 cp "$tmp/out" "$tmp/first"
-run look --threads 1
+run look --threads 2
 if cmp -s "$tmp/out" "$tmp/first"; then good; else bad "look: another number of threads, another picture"; fi
 run look "The animal didn't cross the street because it was too wide."
 holds "look: what is wide" "$out" "it -> street"

@@ -6,6 +6,7 @@
 set -u
 CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
 . tests/shell_bed.inc
+one_thread
 
 sum() { cksum <"$1" 2>/dev/null; }
 
@@ -16,8 +17,8 @@ train() { "$program" train "$@"; }
 
 train copy $small --steps 120 --checkpoint-every 7 -o "$tmp/whole" >/dev/null || bad "train"
 whole=$(sum "$tmp/whole/model.safetensors")
-train copy $small --steps 120 -t 1 -o "$tmp/one" >/dev/null
-same "one thread" "$(sum "$tmp/one/model.safetensors")" "$whole"
+train copy $small --steps 120 -t 2 -o "$tmp/one" >/dev/null
+same "two threads" "$(sum "$tmp/one/model.safetensors")" "$whole"
 same "checkpoints kept" "$(find "$tmp/whole" -name 'step-*' | wc -l | tr -d ' ')" 3
 
 # ---- closed standard streams: their numbers go to no file of the program ----
@@ -174,7 +175,7 @@ train text "$tmp/text" --steps 150 --batch 8 --layers 2 --model-dim 32 --heads 4
 holds "goes on with a text" "$("$program" generate "$tmp/story" "the cat s" --max-tokens 10)" "the cat sat on the"
 same "the same choice twice" \
     "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5)" \
-    "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5 -t 1)"
+    "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5 -t 2)"
 
 # ---- the model in the program ----
 
