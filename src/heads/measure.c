@@ -110,6 +110,7 @@ static ph_status check_links(const ph_heads_text *text, const ph_io *io)
 static ph_status check_text(const ph_heads *heads, const ph_heads_text *text,
                             const ph_io *io)
 {
+    PH_IO_CHECK_RESERVED(io, "ph_heads_text", text->reserved);
     if (heads->open)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "a text begins before the last one ended");
     if (text->rows < 0 || text->keys < 0 || text->q_offset < 0)

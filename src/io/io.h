@@ -8,6 +8,7 @@
 #ifndef PH_IO_IO_H
 #define PH_IO_IO_H
 
+#include "base/reserved.h"
 #include "polyhead_io.h"
 
 #if defined(__GNUC__)
@@ -31,6 +32,13 @@ ph_status ph_io_grow(const ph_io *io, void **items, size_t *capacity, size_t nee
 /* Writes the sentence to io->error, if there is one, and returns status. */
 ph_status ph_io_fail(const ph_io *io, ph_status status, const char *format, ...)
     PH_IO_PRINTF(3, 4);
+
+/* Returns from the function if a program uses what this version does not know. */
+#define PH_IO_CHECK_RESERVED(io, name, words)                                            \
+    do {                                                                                 \
+        if (!PH_ALL_ZERO(words))                                                         \
+            return ph_io_fail(io, PH_BAD_ARGUMENT, name ".reserved " PH_RESERVED_WORDS); \
+    } while (0)
 
 /* "out of memory (needed N bytes for WHAT)" */
 ph_status ph_io_no_memory(const ph_io *io, size_t bytes, const char *what);

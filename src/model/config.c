@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/reserved.h"
 #include "model/fields.h"
 #include "model/model.h"
 
@@ -180,6 +181,7 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
 
 ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
 {
+    PH_CHECK_RESERVED(ctx, "ph_config", c->reserved);
     if (c->vocab == 0) c->vocab = vocab;
     if (vocab && c->vocab != vocab)
         return ph_fail(ctx, PH_BAD_SHAPE, "vocab is %d, but the vocabulary has %d tokens",

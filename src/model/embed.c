@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/reserved.h"
 #include "io/sort.h"
 #include "model/model_text.h"
 #include "model/pass.h"
@@ -117,6 +118,7 @@ static ph_status check(const ph_model *m, const ph_texts *texts, const float *ou
 {
     if (!texts || texts->count < 1 || !texts->texts || !out)
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "texts or out is NULL, or there is none");
+    PH_CHECK_RESERVED(m->ctx, "ph_texts", texts->reserved);
     for (int i = 0; i < texts->count; i++)
         if (!texts->texts[i])
             return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text %d is NULL", i);

@@ -243,6 +243,8 @@ static ph_status generate(const ph_model *m, ph_prompt *prompts, int count,
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "prompts is NULL or count %d", count);
     if (!how) how = &greedy;
     PH_TRY(check(m, how));
+    for (int i = 0; i < count; i++)
+        PH_CHECK_RESERVED(m->ctx, "ph_prompt", prompts[i].reserved);
     if (!count) return PH_OK;
     prompts_job g = {.m = m, .how = how, .prompts = prompts, .count = count};
     size_t texts = (size_t)count * sizeof *g.texts, jobs = (size_t)count * sizeof *g.jobs;

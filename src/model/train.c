@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/reserved.h"
 #include "model/generate.h"
 #include "model/train.h"
 
@@ -252,6 +253,8 @@ ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
 static ph_status create(ph_trainer **out, ph_ctx *ctx, const ph_train *train)
 {
     if (!train) return ph_fail(ctx, PH_BAD_ARGUMENT, "train is NULL");
+    PH_CHECK_RESERVED(ctx, "ph_train", train->reserved);
+    PH_CHECK_RESERVED(ctx, "ph_pace", train->pace.reserved);
     return ph_trainer_begin(out, ctx, train, NULL);
 }
 

@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "io/file.h"
 #include "io/io.h"
+#include "view/page.h"
 #include "view/report_heads.h"
 #include "view/terminal.h"
 #include "view/text.h"
@@ -469,6 +471,8 @@ ph_status ph_figure_write(const char *path, const ph_report *report,
                           const ph_figure *figure, const ph_io *io)
 {
     ph_bytes bytes = {.io = io};
+    PH_IO_CHECK_RESERVED(io, "ph_figure", figure->reserved);
+    PH_TRY(ph_report_check(report, io));
     ph_sheet sheet = figure->kind == PH_FIGURE_PNG ? ph_sheet_png(&bytes, io)
                                                    : ph_sheet_svg(&bytes, io);
     size_t keys = 1;

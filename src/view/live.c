@@ -310,6 +310,8 @@ ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
     live_session s = {.live = live, .io = io};
     ph_edit *edits = NULL;
     int count = 0;
+    PH_IO_CHECK_RESERVED(io, "ph_live_model", live->reserved);
+    PH_IO_CHECK_RESERVED(io, "ph_serve", serve->reserved);
     if (!live->model || !live->ctx || !live->title || !live->text)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "model, ctx, title or text is NULL");
     ph_status status = read_edits(&s, &edits, &count);

@@ -172,6 +172,7 @@ ph_status ph_page_write(const char *path, const ph_report *first, const ph_repor
         .reports = {first, second}, .count = second ? 2 : 1, .io = io};
     ph_bytes out = {.io = io};
     if (page) source.page = *page;
+    PH_IO_CHECK_RESERVED(io, "ph_page", source.page.reserved);
     ph_status status = ph_report_check(first, io);
     if (!status && second) status = ph_report_check(second, io);
     if (!status) status = make_page(&source, &out);

@@ -51,6 +51,7 @@ static ph_status check_labels(const ph_report *r, const ph_io *io)
 static ph_status check_stack(const ph_report *r, int s, const ph_io *io)
 {
     const ph_stack *k = &r->stacks[s];
+    PH_IO_CHECK_RESERVED(io, "ph_stack", k->reserved);
     if (k->layers < 1 || k->heads < 1 || k->layers > 65535 || k->heads > 65535)
         REFUSE("stacks[%d] has %d layers x %d heads, expected 1 to 65535", s, k->layers,
                k->heads);
@@ -89,6 +90,7 @@ static ph_status check_size(const ph_report *r, int s, const ph_io *io)
 ph_status ph_report_check(const ph_report *r, const ph_io *io)
 {
     if (!r || !r->weights) REFUSE("no report, or its function weights is NULL");
+    PH_IO_CHECK_RESERVED(io, "ph_report", r->reserved);
     if (r->stack_count < 1 || !r->stacks) REFUSE("stacks is empty");
     if (r->outcome_count < 0 || (r->outcome_count > 0 && !r->outcomes))
         REFUSE("outcome_count is %d and outcomes is NULL", r->outcome_count);

@@ -510,6 +510,8 @@ static ph_status begin(server *s, const ph_live *live, const ph_serve *serve)
 ph_status ph_serve_run(const ph_live *live, const ph_serve *serve, const ph_io *io)
 {
     char address[128];
+    PH_IO_CHECK_RESERVED(io, "ph_live", live->reserved);
+    PH_IO_CHECK_RESERVED(io, "ph_serve", serve->reserved);
     server *s = ph_io_alloc(io, sizeof *s);
     if (!s) return ph_io_no_memory(io, sizeof *s, "the server");
     memset(s, 0, sizeof *s);

@@ -248,6 +248,7 @@ ph_status ph_survey_text(ph_survey *s, const ph_report *report,
                          const ph_survey_facts *facts, const ph_io *io)
 {
     const survey_text r = {report, facts, io};
+    if (facts) PH_IO_CHECK_RESERVED(io, "ph_survey_facts", facts->reserved);
     ph_status status = check_shape(s, report, io);
     for (int k = 0; k < s->stack_count && status == PH_OK; k++)
         status = read_stack(s, &r, k);

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "base/format.h"
 #include "io/io.h"
+#include "view/page.h"
 #include "view/report_heads.h"
 #include "view/text.h"
 
@@ -415,6 +417,8 @@ ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal
     ph_pick usual[MAX_MAPS];
     const ph_pick *picks = terminal->picks;
     int blanks = 0;
+    PH_IO_CHECK_RESERVED(io, "ph_terminal", terminal->reserved);
+    PH_TRY(ph_report_check(report, io));
     ph_screen screen = {report, terminal, io, terminal->width, &blanks};
     if (screen.width == 0) screen.width = USUAL_WIDTH;
     if (screen.width < LEAST_WIDTH) screen.width = LEAST_WIDTH;
