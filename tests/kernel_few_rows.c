@@ -58,6 +58,20 @@ void check_product_few_rows(const ph_kernels *t)
     }
 }
 
+/* Every number of rows against blocks: tiles that are full, that lack rows, and a single
+   one; one block, and enough that loads run ahead. */
+static void few_rows_blocks(const ph_kernels *t)
+{
+    static const int lines[] = {1, 7, 16, 31, 32, 33, 67}, depths[] = {32, 64, 288};
+    bed_fill(start, MORE * LD, BED_NORMAL);
+    for (int type = PH_Q8_0; type <= PH_Q4_1; type++)
+        for (int m = 1; m <= t->few_rows; m++)
+            for (int i = 0; i < 7; i++)
+                few_rows_at("product_few_rows_t", t->product_few_rows_t,
+                            REF.product_few_rows_t, 1, m, lines[i], depths[(i + m) % 3],
+                            (ph_dtype)type);
+}
+
 void check_product_few_rows_t(const ph_kernels *t)
 {
     for (int k = 1; k <= 130; k += EVERY) {
@@ -70,6 +84,7 @@ void check_product_few_rows_t(const ph_kernels *t)
                             REF.product_few_rows_t, 1, m, n, deep, type);
             }
     }
+    few_rows_blocks(t);
 }
 
 /* In cache, so that what conversion costs is seen. */

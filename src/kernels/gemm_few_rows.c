@@ -13,7 +13,9 @@
 typedef ph_gemm_job job;
 typedef ph_gemm_area area;
 
-enum { COLUMNS = 1024, LEAST = 64 }; /* of one item, at most and at least */
+/* Of one item, at most and at least. What an item reads is contiguous for as long as it is
+   wide, so there are fewer of them than of other products. */
+enum { COLUMNS = 4096, LEAST = 64, FEWER = 4 };
 
 /* ---- decisions --------------------------------------------------------------------- */
 
@@ -45,7 +47,9 @@ int ph_gemm_few_rows_choose(job *j, int wanted)
     j->depth = g->k;
     j->rows = j->height = g->m;
     j->columns =
-        ph_gemm_even_part(ph_div_up(g->n, unit), COLUMNS / unit, wanted, LEAST / unit) *
+        ph_gemm_even_part(ph_div_up(g->n, unit), COLUMNS / unit,
+                          ph_div_up(wanted, row_major ? 2 * FEWER : FEWER),
+                          LEAST / unit) *
         unit;
     return 1;
 }

@@ -20,6 +20,7 @@
 #include "kernels/tmpl_joint.h"
 #include "kernels/tmpl_layer.h"
 #include "kernels/tmpl_few_rows.h"
+#include "kernels/tmpl_few_rows_t.h"
 
 #define TABLE ph_kernels_neon
 #define NAME "neon"

@@ -14,6 +14,8 @@
  *   v_bytes(p)            lanes whose byte is not 0
  *   v_transpose(r)        a VL x VL square in VL vectors
  *   v_transpose4(r)       the same where only the first four rows are not 0
+ *   vi_load_quads(rows,at)  16 bytes from `at` on of rows[0], rows[4], ...: VL/4 rows
+ *   vi_transpose_quads(r)   4 x 4 words in each 16 bytes: r[w] is then word w of VL rows
  *   v_sum16, v_max16(g)   over a group of 16/VL vectors, added by halves
  *   v_load_n, v_store_n   the first n < VL lanes, nothing else is touched
  *   v_bits, v_float       the bits as integers and back;  v_from_int: signed numbers
@@ -220,6 +222,21 @@ V int v_pack(float *p, vec a, vmask m)
     for (int left = _mm256_movemask_ps(m); left; left &= left - 1)
         p[n++] = lanes[__builtin_ctz((unsigned)left)];
     return n;
+}
+
+V __m128i load_16_bytes(const char *p) { return _mm_loadu_si128((const void *)p); }
+V vint vi_load_quads(const char *const *rows, int64_t at)
+{
+    __m256i low = _mm256_castsi128_si256(load_16_bytes(rows[0] + at));
+    return _mm256_inserti128_si256(low, load_16_bytes(rows[4] + at), 1);
+}
+
+V void vi_transpose_quads(vint r[4])
+{
+    __m256i a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpackhi_epi32(r[0], r[1]);
+    __m256i c = _mm256_unpacklo_epi32(r[2], r[3]), d = _mm256_unpackhi_epi32(r[2], r[3]);
+    r[0] = _mm256_unpacklo_epi64(a, c), r[1] = _mm256_unpackhi_epi64(a, c);
+    r[2] = _mm256_unpacklo_epi64(b, d), r[3] = _mm256_unpackhi_epi64(b, d);
 }
 
 V float v_first(vec a) { return _mm256_cvtss_f32(a); }

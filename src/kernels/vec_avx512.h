@@ -222,4 +222,22 @@ V float v_max16(const vec g[1])
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
+V __m128i load_16_bytes(const char *p) { return _mm_loadu_si128((const void *)p); }
+V vint vi_load_quads(const char *const *rows, int64_t at)
+{
+    __m256i low = _mm256_castsi128_si256(load_16_bytes(rows[0] + at));
+    __m256i high = _mm256_castsi128_si256(load_16_bytes(rows[8] + at));
+    low = _mm256_inserti128_si256(low, load_16_bytes(rows[4] + at), 1);
+    high = _mm256_inserti128_si256(high, load_16_bytes(rows[12] + at), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+V void vi_transpose_quads(vint r[4])
+{
+    __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpackhi_epi32(r[0], r[1]);
+    __m512i c = _mm512_unpacklo_epi32(r[2], r[3]), d = _mm512_unpackhi_epi32(r[2], r[3]);
+    r[0] = _mm512_unpacklo_epi64(a, c), r[1] = _mm512_unpackhi_epi64(a, c);
+    r[2] = _mm512_unpacklo_epi64(b, d), r[3] = _mm512_unpackhi_epi64(b, d);
+}
+
 V float v_first(vec a) { return _mm512_cvtss_f32(a); }

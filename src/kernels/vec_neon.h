@@ -203,4 +203,16 @@ V float v_max16(const vec g[4])
     return vgetq_lane_f32(v_max(a, vextq_f32(a, a, 1)), 0);
 }
 
+V vint vi_load_quads(const char *const *rows, int64_t at)
+{
+    return vreinterpretq_u32_u8(vld1q_u8((const uint8_t *)rows[0] + at));
+}
+
+V void vi_transpose_quads(vint r[4])
+{
+    vec t[VL] = {v_float(r[0]), v_float(r[1]), v_float(r[2]), v_float(r[3])};
+    v_transpose(t);
+    for (int i = 0; i < VL; i++) r[i] = v_bits(t[i]);
+}
+
 V float v_first(vec a) { return vgetq_lane_f32(a, 0); }

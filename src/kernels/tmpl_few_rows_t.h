@@ -1,0 +1,301 @@
+/*
+ * tmpl_few_rows_t.h - products of few rows with a transposed matrix read in place (out,
+ * in), written once in the vector vocabulary; tmpl_few_rows.h has those with (in, out).
+ *
+ * Each c is one chain over k, so lanes must be rows of b, and b is transposed in
+ * registers: f32, f16 and bf16 as squares, blocks as words of 32 bits that hold 4 or 8
+ * elements, which become floats in lanes.
+ */
+
+/* Blocks run in two vectors of rows side by side: one chain would wait for its own
+   latency. Squares of f32 leave no registers for that. */
+enum { T_GROUPS = 2, T_ROWS = T_GROUPS * VL };
+
+/* Which part of the rows of b that come next has been prefetched. */
+typedef struct rows_ahead {
+    const char *at, *end; /* of the current row */
+    int64_t ld;
+    int bytes, rows; /* of a row; rows left */
+} rows_ahead;
+
+/* Prefetches the next `lines` cache lines, in memory order, into L2. Tiles read several
+   rows side by side, an order that hardware prefetchers do not follow. */
+V void prefetch_ahead(rows_ahead *a, int lines)
+{
+    for (int i = 0; i < lines && a->rows > 0; i++) {
+        __builtin_prefetch(a->at, 0, 2);
+        a->at += LINE;
+        if (a->at < a->end) continue;
+        a->end += a->ld, a->at = a->end - a->bytes;
+        a->rows--;
+    }
+}
+
+/* `count` rows of b from b on; none is valid memory for prefetches only. */
+V rows_ahead rows_from(const char *b, int64_t ld, int bytes, int count)
+{
+    return (rows_ahead){b, b + bytes, ld, bytes, bytes ? count : 0};
+}
+
+enum { FIRST_LINES = 256 }; /* prefetched before the first rows */
+
+/* A tile: rows of b of which the first n exist, k elements each; those behind repeat the
+   last one. Meanwhile the rows of the next tile are prefetched. */
+typedef struct row_tile {
+    const char *rows[PH_NR_MAX];
+    int k, n;
+    rows_ahead next;
+} row_tile;
+
+/* Sums of M rows of c and G vectors of columns. */
+V void load_sums(const int M, const int G, const float *c, int64_t ldc, int n, vec *sums)
+{
+    UNROLL
+    for (int i = 0; i < M; i++) UNROLL
+    for (int g = 0; g < G; g++)
+        sums[i * G + g] =
+            load_part(c + i * ldc, PH_F32, g * VL, ph_max(0, ph_min(n - g * VL, VL)));
+}
+
+V void store_sums(const int M, const int G, const vec *sums, int n, float *c, int64_t ldc)
+{
+    UNROLL
+    for (int i = 0; i < M; i++) UNROLL
+    for (int g = 0; g < G; g++)
+        store_part(c + i * ldc, PH_F32, g * VL, ph_max(0, ph_min(n - g * VL, VL)),
+                   sums[i * G + g]);
+}
+
+/* ---- squares ---- */
+
+V void few_rows_t_squares(const int M, const ph_dtype type, row_tile *b, const float *a,
+                          int64_t lda, float *c, int64_t ldc)
+{
+    const int lines = PH_LANES * ph_div_up(SQUARE(type) * (int)ph_dtype_size(type), LINE);
+    rows_ahead further = b->next;
+    vec sums[FEW_ROWS * GROUP];
+    int at = 0;
+    load_sums(M, GROUP, c, ldc, b->n, sums);
+    for (; at + SQUARE(type) <= b->k; at += SQUARE(type)) {
+        prefetch_ahead(&further, lines);
+        UNROLL
+        for (int g = 0; g < GROUP; g++)
+            add_square(M, type, b->rows + g * VL, at, SQUARE(type), a, lda, sums + g,
+                       GROUP);
+    }
+    if (at < b->k) UNROLL
+    for (int g = 0; g < GROUP; g++)
+        add_square(M, type, b->rows + g * VL, at, b->k - at, a, lda, sums + g, GROUP);
+    store_sums(M, GROUP, sums, b->n, c, ldc);
+    b->next = further;
+}
+
+/* ---- blocks ---- */
+
+/* Scales and minima of a block of all rows. */
+typedef struct block_halves {
+    uint16_t scale[T_ROWS], least[T_ROWS];
+} block_halves;
+
+/* The same as floats; scale[g][p] is divided by 2^4p. */
+typedef struct block_scales {
+    vec scale[T_GROUPS][4], least[T_GROUPS];
+} block_scales;
+
+/* volatile: through memory, which costs the vector units nothing; compilers would insert
+   halves into vectors one by one. */
+V void stage_half(volatile uint16_t *to, const char *from)
+{
+    uint16_t half;
+    memcpy(&half, from, sizeof half);
+    *to = half;
+}
+
+/* `count` rows from `first` on. */
+V void stage_halves(const ph_dtype type, const char *const *rows, int64_t at,
+                    const int first, const int count, block_halves *to)
+{
+    UNROLL
+    for (int i = first; i < first + count; i++) {
+        stage_half(&to->scale[i], rows[i] + at);
+        if (type == PH_Q4_1) stage_half(&to->least[i], rows[i] + at + 2);
+    }
+}
+
+V block_scales load_scales(const ph_dtype type, const block_halves *from)
+{
+    block_scales s;
+    UNROLL
+    for (int g = 0; g < T_GROUPS; g++) {
+        const vec scale = v_load_f16(from->scale + g * VL);
+        UNROLL
+        for (int p = 0; p < 4; p++)
+            s.scale[g][p] = v_mul(scale, v_set1(1.0f / (float)(1 << 4 * p)));
+        s.least[g] = type == PH_Q4_1 ? v_load_f16(from->least + g * VL) : v_zero();
+    }
+    return s;
+}
+
+/* The element at bit p of each word of a block: its bits below the exponent of 2^23 make
+   a float, exactly. scale is that of the block divided by 2^p. */
+V vec unpack(const ph_dtype type, const int p, vint words, vec scale, vec least)
+{
+    const uint32_t mask = type == PH_Q8_0 ? 0xff : 0xf;
+    const uint32_t sign = type == PH_Q8_0 ? 0x80 : 0; /* int8: 128 more, as unsigned */
+    const float zero = type == PH_Q8_0 ? 128 : type == PH_Q4_0 ? 8 : 0;
+    const vint bits =
+        vi_and_xor(words, vi_set1(mask << p), vi_set1(0x4b000000u | sign << p));
+    const vec n = v_sub(v_float(bits), v_set1(0x1p23f + zero * (float)(1 << p)));
+    return type == PH_Q4_1 ? v_fma(n, scale, least) : v_mul(n, scale);
+}
+
+/* Word w of the rows of group g. */
+typedef vint row_words[4][T_GROUPS];
+
+V void load_words(const char *const *rows, int64_t at, const int w, row_words to)
+{
+    UNROLL
+    for (int g = 0; g < T_GROUPS; g++) to[w][g] = vi_load_quads(rows + g * VL + w, at);
+}
+
+V void transpose_words(row_words words)
+{
+    UNROLL
+    for (int g = 0; g < T_GROUPS; g++) {
+        vint r[4] = {words[0][g], words[1][g], words[2][g], words[3][g]};
+        vi_transpose_quads(r);
+        UNROLL
+        for (int w = 0; w < 4; w++) words[w][g] = r[w];
+    }
+}
+
+/* Four elements of a word of each row, consecutive in k, times those of a from `at` on;
+   `high`: the upper nibbles of four bytes. a: the same for each group. */
+V void add_word(const int M, const ph_dtype type, const int high, const vint *words,
+                const block_scales *s, const float *const *a, int at, int64_t lda,
+                vec *sums)
+{
+    UNROLL
+    for (int e = 0; e < 4; e++) UNROLL
+    for (int g = 0; g < T_GROUPS; g++) {
+        const int p = 8 * (e % 2) + 4 * high;
+        const vint half = e < 2 ? words[g] : vi_srl(words[g], 16);
+        const vec right = unpack(type, p, half, s->scale[g][p / 4], s->least[g]);
+        UNROLL
+        for (int i = 0; i < M; i++)
+            sums[i * T_GROUPS + g] =
+                v_fma(v_set1(a[g][i * lda + at + e]), right, sums[i * T_GROUPS + g]);
+    }
+}
+
+/* 16 bytes of each row at a time. What the next 16 bytes need is loaded between the
+   chains of these; behind them it would find the scheduler full. */
+V void few_rows_t_blocks(const int M, const ph_dtype type, row_tile *b, const float *a,
+                         int64_t lda, float *c, int64_t ldc)
+{
+    const int size = (int)ph_offset(type, PH_QUANT_BLOCK);
+    const int units = type == PH_Q8_0 ? 2 : 1, passes = 3 - units;
+    const int first = size - 16 * units, part = T_ROWS / (4 * units * passes);
+    const int lines = ph_div_up(T_ROWS * size, LINE), all = b->k / PH_QUANT_BLOCK;
+    /* The compiler must not see that both are a: an operand that each multiply-add
+       broadcasts from memory is free, one in a register takes an instruction. */
+    const float *volatile hidden = a;
+    const float *const left[T_GROUPS] = {a, hidden};
+    const char *const *rows = b->rows;
+    rows_ahead further = b->next;
+    block_halves halves[2];
+    row_words words, next;
+    vec sums[4 * T_GROUPS];
+    load_sums(M, T_GROUPS, c, ldc, b->n, sums);
+    stage_halves(type, rows, 0, 0, T_ROWS, &halves[0]);
+    UNROLL
+    for (int w = 0; w < 4; w++) load_words(rows, first, w, words);
+    transpose_words(words);
+    for (int q = 0; q < all; q++) {
+        const int64_t then = (int64_t)ph_min(q + 1, all - 1) * size;
+        const block_scales s = load_scales(type, &halves[q % 2]);
+        prefetch_ahead(&further, lines);
+        UNROLL
+        for (int u = 0; u < units; u++) {
+            const int64_t at = u + 1 < units ? (int64_t)q * size + 16 : then;
+            UNROLL
+            for (int h = 0; h < passes; h++) UNROLL
+            for (int w = 0; w < 4; w++) {
+                const int turn = (u * passes + h) * 4 + w;
+                const int e = q * PH_QUANT_BLOCK + turn * 4;
+                stage_halves(type, rows, then, turn * part, part, &halves[(q + 1) % 2]);
+                if (h == 0) load_words(rows, at + first, w, next);
+                add_word(M, type, h, words[w], &s, left, e, lda, sums);
+            }
+            transpose_words(next);
+            memcpy(words, next, sizeof words);
+        }
+    }
+    store_sums(M, T_GROUPS, sums, b->n, c, ldc);
+    b->next = further;
+}
+
+/* ---- all ---- */
+
+typedef void few_rows_t_fn(row_tile *b, const float *a, int64_t lda, float *c,
+                           int64_t ldc);
+#define FEW_ROWS_T_OF(M, type, tile)                                                     \
+    static void few_rows_t_##M##_##type(row_tile *b, const float *a, int64_t lda,        \
+                                        float *c, int64_t ldc)                           \
+    {                                                                                    \
+        tile(M, type, b, a, lda, c, ldc);                                                \
+    }
+#define FEW_ROWS_T_SQUARES(M)                                                            \
+    FEW_ROWS_T_OF(M, PH_F32, few_rows_t_squares)                                         \
+    FEW_ROWS_T_OF(M, PH_F16, few_rows_t_squares)                                         \
+    FEW_ROWS_T_OF(M, PH_BF16, few_rows_t_squares)
+#define FEW_ROWS_T_BLOCKS(M)                                                             \
+    FEW_ROWS_T_OF(M, PH_Q8_0, few_rows_t_blocks)                                         \
+    FEW_ROWS_T_OF(M, PH_Q4_0, few_rows_t_blocks)                                         \
+    FEW_ROWS_T_OF(M, PH_Q4_1, few_rows_t_blocks)
+#define FEW_ROWS_T_ENTRY(M)                                                              \
+    {few_rows_t_##M##_PH_F32, few_rows_t_##M##_PH_F16, few_rows_t_##M##_PH_BF16},
+#define FEW_ROWS_T_BLOCK_ENTRY(M)                                                        \
+    {few_rows_t_##M##_PH_Q8_0, few_rows_t_##M##_PH_Q4_0, few_rows_t_##M##_PH_Q4_1}
+EACH_FEW_ROWS(FEW_ROWS_T_SQUARES)
+FEW_ROWS_T_BLOCKS(1)
+FEW_ROWS_T_BLOCKS(2)
+FEW_ROWS_T_BLOCKS(4)
+static few_rows_t_fn *const few_rows_t_squares_of[FEW_ROWS + 1][3] = {
+    {0}, EACH_FEW_ROWS(FEW_ROWS_T_ENTRY)};
+static few_rows_t_fn *const few_rows_t_blocks_of[5][3] = {[1] = FEW_ROWS_T_BLOCK_ENTRY(1),
+                                                          [2] = FEW_ROWS_T_BLOCK_ENTRY(2),
+                                                          [4] = FEW_ROWS_T_BLOCK_ENTRY(4)};
+
+/* m rows against a tile: squares for all of them at once, blocks for 4, 2 or 1. */
+static void few_rows_t_tile(int m, ph_dtype type, row_tile *b, const float *a,
+                            int64_t lda, float *c, int64_t ldc)
+{
+    if (!ph_dtype_is_block(type)) {
+        few_rows_t_squares_of[m][type](b, a, lda, c, ldc);
+        return;
+    }
+    for (int i = 0, part; i < m; i += part) {
+        part = m - i >= 4 ? 4 : m - i >= 2 ? 2 : 1;
+        few_rows_t_blocks_of[part][type - PH_Q8_0](b, a + i * lda, lda, c + i * ldc, ldc);
+    }
+}
+
+static void product_few_rows_t(int m, int n, int k, const float *a, int64_t lda,
+                               const void *b, int64_t ldb, ph_dtype type, float *c,
+                               int64_t ldc)
+{
+    const int64_t ld = ph_offset(type, ldb);
+    const int bytes = (int)ph_offset(type, k);
+    const int step = ph_dtype_is_block(type) ? T_ROWS : PH_LANES;
+    const char *rows = b;
+    rows_ahead first = rows_from(rows, ld, bytes, ph_min(n, step));
+    prefetch_ahead(&first, FIRST_LINES);
+    if (k == 0) return;
+    for (int j = 0; j < n; j += step, rows += step * ld) {
+        row_tile tile = {.k = k, .n = n - j};
+        tile.next = rows_from(rows + step * ld, ld, bytes, ph_min(tile.n - step, step));
+        for (int i = 0; i < step; i++) tile.rows[i] = rows + ph_min(i, tile.n - 1) * ld;
+        few_rows_t_tile(m, type, &tile, a, lda, c + j, ldc);
+    }
+}
