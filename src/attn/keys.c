@@ -20,13 +20,35 @@ ph_status ph_check_table(const ph_plan *plan, const ph_args *args)
     return PH_OK;
 }
 
+static int valid_keys(const ph_call *call, int batch)
+{
+    return call->args->kv_lens ? call->args->kv_lens[batch] : call->attn->kv_len;
+}
+
+ph_keys ph_keys_k(const ph_call *call, int batch, int head)
+{
+    const ph_attn *a = call->attn;
+    return (ph_keys){call,          call->args->k, &a->k,
+                     ph_kv_type(a), a->qk_dim,     call->plan->k_pad,
+                     batch,         head,          valid_keys(call, batch)};
+}
+
+ph_keys ph_keys_v(const ph_call *call, int batch, int head)
+{
+    const ph_attn *a = call->attn;
+    return (ph_keys){call,          call->args->v, &a->v,
+                     ph_kv_type(a), a->v_dim,      call->plan->v_pad,
+                     batch,         head,          valid_keys(call, batch)};
+}
+
 void ph_keys_pointers(const ph_keys *keys, int j, int count, const void **out)
 {
-    int64_t step = ph_offset(keys->type, keys->strides->time);
+    int64_t time = keys->strides->time;
     for (int c = 0, end; c < count; c = end) {
-        const char *key = ph_keys_at(keys, j + c);
+        int64_t at = ph_key_at(keys->call, keys->strides, keys->batch, keys->head, j + c);
         end = c + ph_min(count - c, ph_key_run(keys->call, j + c));
-        for (int i = c; i < end; i++) out[i] = key + (i - c) * step;
+        for (int i = c; i < end; i++, at += time)
+            out[i] = ph_at(keys->base, keys->type, at);
     }
 }
 
@@ -51,6 +73,22 @@ void ph_keys_prefetch(const ph_keys *keys, int j, int n, ph_prefetch *ahead, int
     int64_t at = ph_key_at(keys->call, keys->strides, keys->batch, keys->head, j);
     ph_prefetch_rows(ahead, i, keys->base, keys->type, keys->strides, at,
                      ph_min(n, ph_key_run(keys->call, j)), keys->dim);
+}
+
+void ph_keys_prefetch_all(const ph_keys *keys, int j, int n)
+{
+    enum { LINE = 64 };
+    int64_t step = ph_offset(keys->type, keys->strides->time);
+    for (int end = ph_min(j + n, keys->len), run; j < end; j += run) {
+        int64_t bytes = ph_offset(keys->type, keys->dim);
+        const char *at = ph_keys_at(keys, j);
+        run = ph_min(end - j, ph_key_run(keys->call, j));
+        int rows = step == bytes ? 1 : run; /* contiguous keys are one long row */
+        if (rows == 1) bytes *= run;
+        for (int i = 0; i < rows; i++)
+            for (int64_t line = 0; line < bytes; line += LINE)
+                __builtin_prefetch(at + i * step + line, 0, 2);
+    }
 }
 
 void ph_keys_prefetch_page(const ph_keys *keys, int j, int count, int later)

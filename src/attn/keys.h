@@ -16,26 +16,8 @@ typedef struct ph_keys {
     int len; /* valid keys; what lies behind them is not read */
 } ph_keys;
 
-static inline int ph_keys_valid(const ph_call *call, int batch)
-{
-    return call->args->kv_lens ? call->args->kv_lens[batch] : call->attn->kv_len;
-}
-
-static inline ph_keys ph_keys_k(const ph_call *call, int batch, int head)
-{
-    const ph_attn *a = call->attn;
-    return (ph_keys){call,          call->args->k, &a->k,
-                     ph_kv_type(a), a->qk_dim,     call->plan->k_pad,
-                     batch,         head,          ph_keys_valid(call, batch)};
-}
-
-static inline ph_keys ph_keys_v(const ph_call *call, int batch, int head)
-{
-    const ph_attn *a = call->attn;
-    return (ph_keys){call,          call->args->v, &a->v,
-                     ph_kv_type(a), a->v_dim,      call->plan->v_pad,
-                     batch,         head,          ph_keys_valid(call, batch)};
-}
+ph_keys ph_keys_k(const ph_call *call, int batch, int head);
+ph_keys ph_keys_v(const ph_call *call, int batch, int head);
 
 /* Key j in place. */
 static inline const void *ph_keys_at(const ph_keys *keys, int j)
@@ -58,6 +40,9 @@ int64_t ph_keys_next_block(const ph_keys *keys, int j);
 
 /* Range i of a prefetch: keys [j, j + n), if they are contiguous. */
 void ph_keys_prefetch(const ph_keys *keys, int j, int n, ph_prefetch *ahead, int i);
+
+/* Prefetches keys [j, j + n) into L2, those that are valid. */
+void ph_keys_prefetch_all(const ph_keys *keys, int j, int n);
 
 /* Prefetches up to `count` vectors of the page that begins at key j, if one does:
    hardware prefetchers do not follow a page table. later: into L2, not needed at once. */

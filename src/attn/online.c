@@ -144,29 +144,43 @@ static void scores_in_place(const ph_call *call, const ph_score_strip *t, const 
     }
 }
 
-/* The same for k of a block type, or in pages that 16 keys may straddle: gathered and
-   converted 16 keys at a time and multiplied while they are in L1. */
-static void scores_16_keys(const ph_call *call, const ph_score_strip *t, const float *q,
-                           float *scratch)
+/* Keys of a single strip that are multiplied at a time where they are not f32 in place:
+   meanwhile those that the next step reads are prefetched. */
+enum { FEW_KEYS = 32 };
+
+/* How many keys from c on lie one stride apart, up to FEW_KEYS and c1. */
+static int few_keys(const ph_call *call, int j0, int c, int c1)
+{
+    return ph_min(ph_min(FEW_KEYS, c1 - c), ph_key_run(call, j0 + c));
+}
+
+/* The same for k of a block type, or in pages that 16 keys may straddle: as a product of
+   few rows. v of the block is prefetched. */
+static void scores_few_keys(const ph_call *call, const ph_score_strip *t, const float *q)
 {
     const ph_keys k = ph_keys_k(call, t->rows->batch, t->rows->k_head);
-    const void *from[PH_LANES];
-    for (int c = t->c0; c < t->c1; c += PH_LANES) {
-        int n = ph_min(PH_LANES, t->c1 - c);
-        ph_keys_pointers(&k, t->j0 + c, n, from);
-        call->kernels->pack_row_major(scratch, k.pad, from, n, k.dim, k.type, 1);
-        call->kernels->scores_in_place(t->m, n, k.dim, q, k.pad, scratch, k.pad, PH_F32,
-                                       NULL, 0, t->s + c, t->lane_max);
+    const ph_keys v = ph_keys_v(call, t->rows->batch, t->rows->v_head);
+    int end = ph_round_up(t->c1, PH_LANES);
+    for (int i = 0; i < t->m; i++)
+        memset(t->s + i * PH_STRIP_LD + t->c0, 0, (size_t)(end - t->c0) * sizeof(float));
+    for (int c = t->c0, n; c < t->c1; c += n) {
+        n = few_keys(call, t->j0, c, t->c1);
+        ph_keys_prefetch_all(&v, t->j0 + c, n);
+        call->kernels->product_few_rows_t(t->m, n, k.dim, q, k.pad,
+                                          ph_keys_at(&k, t->j0 + c), k.strides->time,
+                                          k.type, t->s + c, PH_STRIP_LD);
     }
+    for (int i = 0; i < t->m; i++)
+        call->kernels->row_lane_max(end - t->c0, t->s + i * PH_STRIP_LD + t->c0,
+                                    t->lane_max + i * PH_LANES);
 }
 
 /* ph_rows_scores of a single strip, with k not packed. */
-static int scores_unpacked(const ph_call *call, const ph_score_strip *t, const float *q,
-                           float *scratch)
+static int scores_unpacked(const ph_call *call, const ph_score_strip *t, const float *q)
 {
     for (int i = 0; i < t->m * PH_LANES; i++) t->lane_max[i] = -INFINITY;
     if (ph_dtype_is_block(ph_kv_type(call->attn)) || call->attn->page_len % PH_LANES)
-        scores_16_keys(call, t, q, scratch);
+        scores_few_keys(call, t, q);
     else
         scores_in_place(call, t, q);
     return ph_rows_mask(call, t);
@@ -188,22 +202,25 @@ static void pack_values(const ph_call *call, ph_online *st, key_block *b)
     b->v = ph_keys_rows(&v, b->j0, b->c0, b->c1, one_strip, st->v, &b->ld);
 }
 
-/* acc += p v of a single strip: v is converted 16 keys at a time and multiplied while it
-   is in L1. */
-static void multiply_v_16_keys(const ph_call *call, ph_online *st, key_block *b, int m,
-                               int c0, int c1, const float *rescale)
+/* acc += p v of a single strip, as a product of few rows. k of the next block is
+   prefetched. */
+static void multiply_v_few_keys(const ph_call *call, ph_online *st, const key_block *b,
+                                int m, int c0, int c1, const float *rescale)
 {
-    static const float ones[PH_MR_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const ph_keys k = ph_keys_k(call, st->rows->batch, st->rows->k_head);
     const ph_keys v = ph_keys_v(call, st->rows->batch, st->rows->v_head);
-    const void *from[PH_LANES], *next = ph_prefetch_take(&b->prefetch, 1);
     int pad = call->plan->v_pad;
-    for (int c = c0; c < c1; c += PH_LANES, rescale = ones) {
-        int n = ph_min(PH_LANES, c1 - c);
-        ph_keys_pointers(&v, b->j0 + c, n, from);
-        call->kernels->pack_row_major(st->v, pad, from, n, v.dim, v.type, 1);
-        call->kernels->multiply_v(m, pad, n, st->scores + c, st->v, pad, st->split.acc,
-                                  pad, rescale,
-                                  next ? ph_at(next, v.type, c * v.strides->time) : NULL);
+    for (int i = 0; i < m; i++)
+        for (int c = 0; c < pad; c++) {
+            float *acc = st->split.acc + i * pad + c;
+            *acc = rescale ? *acc * rescale[i] : 0;
+        }
+    for (int c = c0, n; c < c1; c += n) {
+        n = few_keys(call, b->j0, c, c1);
+        ph_keys_prefetch_all(&k, b->j0 + c + PH_BLOCK, n);
+        call->kernels->product_few_rows(m, v.dim, n, st->scores + c, PH_STRIP_LD,
+                                        ph_keys_at(&v, b->j0 + c), v.strides->time,
+                                        v.type, st->split.acc, pad);
     }
 }
 
@@ -216,7 +233,7 @@ static void run_strip(const ph_call *call, ph_online *st, key_block *b, int firs
     ph_score_strip t = {st->rows,   first,        m,   b->j0, c0, c1,
                         st->scores, st->lane_max, NULL};
     int hidden = b->k_packed ? ph_rows_scores(call, &t, st->q, st->k)
-                             : scores_unpacked(call, &t, st->q, st->k);
+                             : scores_unpacked(call, &t, st->q);
     k->softmax(m, ph_round_up(c1, PH_LANES) - c0, st->scores + c0, st->lane_max,
                st->split.row_max + first, st->split.sum + first * PH_LANES, st->rescale);
     if (call->plan->drop_limit) drop_weights(call, st, &t);
@@ -225,7 +242,7 @@ static void run_strip(const ph_call *call, ph_online *st, key_block *b, int firs
     *started = 1;
     if (hidden && !b->v) pack_values(call, st, b);
     if (!b->v)
-        multiply_v_16_keys(call, st, b, m, c0, c1, rescale);
+        multiply_v_few_keys(call, st, b, m, c0, c1, rescale);
     else if (hidden && !v_is_finite(call, b))
         multiply_visible(call, st, first, m, b->j0, c0, c1, b->v, b->ld, rescale);
     else

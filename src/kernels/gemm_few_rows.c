@@ -13,8 +13,8 @@
 typedef ph_gemm_job job;
 typedef ph_gemm_area area;
 
-/* Of one item, at most and at least. What an item reads is contiguous for as long as it is
-   wide, so there are fewer of them than of other products. */
+/* Of one item, at most and at least. What an item reads is contiguous for as long as it
+   is wide, so there are fewer of them than of other products. */
 enum { COLUMNS = 4096, LEAST = 64, FEWER = 4 };
 
 /* ---- decisions --------------------------------------------------------------------- */

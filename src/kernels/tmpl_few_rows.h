@@ -28,7 +28,7 @@ enum {
 
 /* Rows up to which a stored type is converted in registers; more rows share a converted
    block of b in L1. */
-enum { MAX_CONVERTED_ROWS = 2 };
+enum { MAX_CONVERTED_ROWS = VL == 16 ? 4 : 2 };
 
 /* c[i][j] += sum_k a[i][k] b[k][j] for M rows and NV vectors of columns from `at` on, all
    sums in registers; part > 0: one vector of so many columns. */
@@ -133,10 +133,14 @@ static void few_rows_slab(int m, int n, int k, const float *a, int64_t lda, cons
         few_rows_f32(m, n, k, a, lda, b, ldb, c, ldc);
     else if (m > MAX_CONVERTED_ROWS)
         few_rows_converted(m, n, k, a, lda, b, ldb, type, c, ldc);
+    else if (m == 1)
+        EACH_TYPE(type, few_rows_product(1, TYPE, n, k, a, lda, b, ldb, c, ldc))
     else if (m == 2)
         EACH_TYPE(type, few_rows_product(2, TYPE, n, k, a, lda, b, ldb, c, ldc))
+    else if (m == 3)
+        EACH_TYPE(type, few_rows_product(3, TYPE, n, k, a, lda, b, ldb, c, ldc))
     else
-        EACH_TYPE(type, few_rows_product(1, TYPE, n, k, a, lda, b, ldb, c, ldc))
+        EACH_TYPE(type, few_rows_product(4, TYPE, n, k, a, lda, b, ldb, c, ldc))
 }
 
 /* Slab by slab, so that b is read along its rows. */

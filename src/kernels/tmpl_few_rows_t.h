@@ -263,9 +263,10 @@ FEW_ROWS_T_BLOCKS(2)
 FEW_ROWS_T_BLOCKS(4)
 static few_rows_t_fn *const few_rows_t_squares_of[FEW_ROWS + 1][3] = {
     {0}, EACH_FEW_ROWS(FEW_ROWS_T_ENTRY)};
-static few_rows_t_fn *const few_rows_t_blocks_of[5][3] = {[1] = FEW_ROWS_T_BLOCK_ENTRY(1),
-                                                          [2] = FEW_ROWS_T_BLOCK_ENTRY(2),
-                                                          [4] = FEW_ROWS_T_BLOCK_ENTRY(4)};
+static few_rows_t_fn *const few_rows_t_blocks_of[5][3] = {
+    [1] = FEW_ROWS_T_BLOCK_ENTRY(1),
+    [2] = FEW_ROWS_T_BLOCK_ENTRY(2),
+    [4] = FEW_ROWS_T_BLOCK_ENTRY(4)};
 
 /* m rows against a tile: squares for all of them at once, blocks for 4, 2 or 1. */
 static void few_rows_t_tile(int m, ph_dtype type, row_tile *b, const float *a,
