@@ -122,6 +122,10 @@ typedef struct ph_config {
                           0: all before it */
     int window_from;    /* the first layer with that window; those before it see all */
     int window_period;  /* every so many-th layer sees all; 0: none */
+    int image_size;     /* encoder of pictures: pixels of a side; 0: it reads tokens */
+    int patch_size;     /* pixels of a side of a patch, which is a row of the encoder */
+    int channels;       /* 0: 3 */
+    int class_tokens;   /* learned rows before those of the patches */
     int masked;         /* encoder: 1: predicts tokens that are masked: a layer with the
                            activation, a norm, the output matrix and a bias */
     ph_pooling pooling; /* encoder: one vector for each text, */
@@ -136,7 +140,7 @@ typedef struct ph_config {
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
-    uint64_t reserved[27];
+    uint64_t reserved[25];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */
@@ -305,6 +309,12 @@ PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, fl
 /* Scores (count, classes) of each text, before a softmax. */
 PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
                                    float *scores);
+
+/* The same of pictures, for encoders of pictures: pixels (count, channels, image_size,
+   image_size), scaled as the model's preprocessor_config.json says. vectors (count,
+   model_dim), scores (count, classes); either may be NULL. */
+PH_API ph_status ph_model_pictures(const ph_model *model, const float *pixels, int count,
+                                   float *vectors, float *scores);
 
 /* What a class is called; "" where the checkpoint does not say. */
 PH_API const char *ph_model_class(const ph_model *model, int i);

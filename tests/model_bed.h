@@ -26,6 +26,7 @@ typedef struct bed {
     int32_t sources[BATCH * SOURCE], targets[BATCH * TARGET], all_labels[BATCH * TARGET];
     int32_t source_offsets[BATCH + 1], target_offsets[BATCH + 1];
     int32_t all_types[BATCH * SOURCE];
+    float pixels[BATCH * 32]; /* of pictures */
     ph_batch batch;
     float *grads;
 } bed;
@@ -63,6 +64,15 @@ static inline int label_len(const bed *b)
     return b->m->config.arch == PH_ARCH_ENCODER_DECODER ? TARGET : SOURCE;
 }
 
+/* Pictures all have the same number of rows. */
+static inline void set_pictures(bed *b)
+{
+    uint64_t state = check_seed + 9;
+    for (int i = 0; i < BATCH * 32; i++) b->pixels[i] = check_normal(&state);
+    for (int i = 0; i < BATCH; i++) b->lens[i] = SOURCE;
+    b->batch = (ph_batch){.pixels = b->pixels, .labels = b->labels};
+}
+
 static inline void set_batch(bed *b)
 {
     uint64_t state = check_seed;
@@ -94,6 +104,7 @@ static inline void set_batch(bed *b)
                           .target_offsets = b->target_offsets,
                           .types = c->types ? b->all_types : NULL,
                           .labels = b->all_labels};
+    if (c->image_size) set_pictures(b);
 }
 
 /* Texts that all have the same length, all tokens of type 0. */
@@ -150,7 +161,8 @@ static inline double oracle_of(const bed *b, oracle_model *o, double smoothing)
                         b->target,
                         b->target_lens,
                         b->batch.types ? b->types : NULL,
-                        b->labels};
+                        b->labels,
+                        b->pixels};
     double loss = oracle_model_loss(o, &all, smoothing, NULL);
     return loss + b->p->balance * o->balance;
 }

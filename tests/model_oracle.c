@@ -121,6 +121,7 @@ typedef struct text {
     const int32_t *lens;  /* (batch) valid words of the encoder's texts, or NULL */
     const int32_t *words; /* (batch) valid words of its own texts, or NULL */
     const int32_t *types; /* (batch, len), or NULL */
+    const float *pixels;
     const double *memory; /* the encoder's output, or NULL */
     int memory_len;
 } text;
@@ -292,6 +293,30 @@ static double *feed(const oracle_model *o, const char *stack, int layer, const d
 
 /* ---- a stack ----------------------------------------------------------------------- */
 
+static const double *class_token(const oracle_model *o, int i)
+{
+    char name[32];
+    snprintf(name, sizeof name, "class_tokens.%d", i);
+    return find(o, "", -1, name);
+}
+
+/* Element d of patch number `patch` of a picture. */
+static double patch_element(const oracle_model *o, const text *t, int picture, int patch,
+                            int d)
+{
+    const ph_config *c = o->config;
+    const double *w = find(o, "patches", -1, "w");
+    int size = c->image_size, p = c->patch_size, side = size / p;
+    double sum = find(o, "patches", -1, "b")[d];
+    for (int k = 0; k < c->channels * p * p; k++) {
+        int channel = k / (p * p), y = patch / side * p + k / p % p,
+            x = patch % side * p + k % p;
+        sum += t->pixels[((picture * c->channels + channel) * size + y) * size + x] *
+               w[k * c->model_dim + d];
+    }
+    return sum;
+}
+
 static double *embed(const oracle_model *o, const text *t, const int32_t *tokens)
 {
     const ph_config *c = o->config;
@@ -304,7 +329,12 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
         for (int d = 0; d < dim; d++) {
             int at = r % t->len;
             double angle = at / pow(10000, (d - d % 2) / (double)dim);
-            x[r * dim + d] = c->embed_scale * words[tokens[r] * dim + d];
+            if (words)
+                x[r * dim + d] = c->embed_scale * words[tokens[r] * dim + d];
+            else if (at < c->class_tokens)
+                x[r * dim + d] = class_token(o, at)[d];
+            else
+                x[r * dim + d] = patch_element(o, t, r / t->len, at - c->class_tokens, d);
             if (places) x[r * dim + d] += places[(at + c->position_offset) * dim + d];
             if (types) x[r * dim + d] += types[(t->types ? t->types[r] : 0) * dim + d];
             if (c->positions == PH_POS_SINUSOIDAL)
@@ -496,7 +526,7 @@ double oracle_model_loss(oracle_model *o, const oracle_batch *b, double smoothin
     double loss = 0;
     text t = {.stack = causal ? "decoder" : "encoder", .batch = b->batch};
     t.len = b->source_len, t.causal = causal, t.lens = t.words = b->source_lens;
-    t.types = b->types;
+    t.types = b->types, t.pixels = b->pixels;
     o->place = 0, o->balance = 0;
     double *x = run_stack(o, &t, c->layers, b->source);
     if (both) {

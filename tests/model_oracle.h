@@ -14,6 +14,7 @@ enum { ORACLE_PLACES = 16 };
 typedef struct oracle_batch {
     int batch, source_len, target_len;
     const int32_t *source, *source_lens, *target, *target_lens, *types, *labels;
+    const float *pixels; /* (batch, channels, image_size, image_size), or NULL */
 } oracle_batch;
 
 /* A model's parameters in double, by name. */

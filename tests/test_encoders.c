@@ -15,9 +15,17 @@
 
 #define FOLDER "tests/golden/checkpoints/"
 
-static const char *const names[] = {"bert",       "bert-classes",      "bert-sentence",
-                                    "roberta",    "roberta-classes",   "roberta-tokens",
-                                    "distilbert", "distilbert-classes"};
+static const char *const names[] = {"bert",
+                                    "bert-classes",
+                                    "bert-sentence",
+                                    "roberta",
+                                    "roberta-classes",
+                                    "roberta-tokens",
+                                    "distilbert",
+                                    "distilbert-classes",
+                                    "vit",
+                                    "vit-plain",
+                                    "deit"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -63,9 +71,14 @@ static void begin(checkpoint *c, const char *name, int own)
     if (own) CHECK(ph_model_own(c->m) == PH_OK, "%s", ph_error(c->ctx));
     const ph_tensor *ids = find(c, "", "ids", -1), *types = find(c, "", "types", -1);
     const ph_tensor *labels = find(c, "", "labels", -1);
-    ph_pass_shape shape = {.batch = 1, .source_len = (int)ids->shape[1]};
+    const ph_tensor *pixels = find(c, "", "pixels", -1);
+    ph_pass_shape shape = {.batch = 1};
     shape.open = !own, shape.backward = own;
-    c->batch = (ph_batch){.source = ids->data};
+    shape.source_len = pixels ? c->m->config.max_len : (int)ids->shape[1];
+    if (pixels)
+        c->batch.pixels = pixels->data;
+    else
+        c->batch.source = ids->data;
     if (types) c->batch.types = types->data;
     if (labels) c->batch.labels = labels->data;
     CHECK(ph_pass_create(&c->p, c->m, &shape) == PH_OK, "%s", ph_error(c->ctx));
@@ -105,7 +118,9 @@ static void compare(const checkpoint *c, const char *name, int number, const flo
 static const float *hidden_state(const ph_pass *p, int layer)
 {
     const ph_pass_stack *s = &p->stacks[0];
-    return layer ? s->acts[2 * layer - 1].residual.n : s->entry.n;
+    int post = p->model->config.norm_place == PH_POST_NORM;
+    const ph_residual *r = layer ? &s->acts[2 * layer - 1].residual : &s->entry;
+    return post ? r->n : r->s;
 }
 
 static void compare_maps(const checkpoint *c, int layer)
@@ -133,6 +148,8 @@ static void parity(void)
         } else if (c.m->masked >= 0) {
             CHECK(ph_pass_logits(c.p) == PH_OK, "%s", ph_error(c.ctx));
             compare(&c, "logits", -1, c.p->logits);
+        } else if (c.m->config.image_size) {
+            compare(&c, "vector", -1, c.p->pooled->out);
         }
         end(&c);
     }
@@ -195,7 +212,7 @@ static void gradients(void)
         }
         end(&c);
     }
-    CHECK(models == 4, "%d models with gradients", models);
+    CHECK(models == 5, "%d models with gradients", models);
 }
 
 /* ---- texts ------------------------------------------------------------------------- */
@@ -281,6 +298,37 @@ static void classes(void)
     CHECK(ph_model_classify(c.m, &(ph_texts){.texts = first, .count = 1}, scores) ==
                   PH_UNSUPPORTED &&
               strstr(ph_error(c.ctx), "no vector of a text"),
+          "%s", ph_error(c.ctx));
+    end(&c);
+}
+
+/* Two pictures, each with the values it has alone. */
+static void pictures(void)
+{
+    enum { SIZE = 3 * 12 * 12 };
+    static float pixels[2 * SIZE], vectors[2 * DIM];
+    checkpoint c;
+    float scores[6];
+    begin(&c, "vit", 0);
+    memcpy(pixels, c.batch.pixels, SIZE * sizeof *pixels);
+    memcpy(pixels + SIZE, c.batch.pixels, SIZE * sizeof *pixels);
+    pixels[SIZE] += 1;
+    CHECK(ph_model_pictures(c.m, pixels, 2, vectors, scores) == PH_OK, "%s",
+          ph_error(c.ctx));
+    compare(&c, "logits", -1, scores);
+    CHECK(memcmp(scores, scores + 3, 3 * sizeof *scores), "the second picture is unread");
+    CHECK(ph_model_embed(c.m, &(ph_texts){.texts = texts, .count = 1}, vectors) ==
+                  PH_UNSUPPORTED &&
+              strstr(ph_error(c.ctx), "reads pictures, not text"),
+          "%s", ph_error(c.ctx));
+    CHECK(ph_model_pictures(c.m, NULL, 1, NULL, scores) == PH_BAD_ARGUMENT, "no pixels");
+    end(&c);
+    begin(&c, "vit-plain", 0);
+    CHECK(ph_model_pictures(c.m, pixels, 1, NULL, scores) == PH_UNSUPPORTED, "classes");
+    end(&c);
+    begin(&c, "bert", 0);
+    CHECK(ph_model_pictures(c.m, pixels, 1, vectors, NULL) == PH_UNSUPPORTED &&
+              strstr(ph_error(c.ctx), "reads text, not pictures"),
           "%s", ph_error(c.ctx));
     end(&c);
 }
@@ -419,6 +467,21 @@ static void config_lies(void)
         {"roberta", "config.json", "pad_token_id\": 5", "pad_token_id\": 99",
          "max_len is -60"},
         {"roberta", "config.json", "\"gelu\"", "\"relu\"", "hidden_act differs"},
+        {"vit", "config.json", "image_size\": 12", "image_size\": 13",
+         "image_size 13 is no multiple of patch_size 4"},
+        {"vit", "config.json", "image_size\": 12", "image_size\": 16",
+         "position_embeddings' is F32 (10, 32)"},
+        {"vit", "config.json", "image_size\": 12", "image_size\": [12, 12]",
+         "expected a whole number"},
+        {"vit", "config.json", "image_size\": 12", "image_size\": 1e9",
+         "image_size is 1000000000"},
+        {"vit", "config.json", "patch_size\": 4", "patch_size\": 0", "patch_size 0"},
+        {"vit", "config.json", "patch_size\": 4", "patch_size\": 6",
+         "projection.weight' is F32 (32, 48), expected F32 (32, 108)"},
+        {"vit", "config.json", "num_channels\": 3", "num_channels\": 1000000",
+         "channels is 1000000"},
+        {"vit", "config.json", "ViTForImageClassification", "ViTForXWithTeacher",
+         "has two classifiers"},
         {"bert-sentence", "modules.json", "models.Normalize", "models.Dense",
          "expected a Transformer, Pooling or Normalize"},
         {"bert-sentence", "modules.json", "\"type\": \"sentence_transformers.models.Norm",
@@ -474,11 +537,17 @@ static void poolings(void)
     ph_close(ctx);
 }
 
-static const check_case cases[] = {{"parity", parity},       {"gradients", gradients},
-                                   {"vectors", vectors},     {"many_texts", many_texts},
-                                   {"classes", classes},     {"masked", masked},
-                                   {"own_files", own_files}, {"config_lies", config_lies},
-                                   {"poolings", poolings},   {0, 0}};
+static const check_case cases[] = {{"parity", parity},
+                                   {"gradients", gradients},
+                                   {"vectors", vectors},
+                                   {"many_texts", many_texts},
+                                   {"classes", classes},
+                                   {"pictures", pictures},
+                                   {"masked", masked},
+                                   {"own_files", own_files},
+                                   {"config_lies", config_lies},
+                                   {"poolings", poolings},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -26,7 +26,7 @@ static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL}
 
 static const ph_field fields[] = {
     {"arch", PH_FIELD_NAME, AT(arch), 0, 0, arch_names},
-    {"vocab", PH_FIELD_INT, AT(vocab), 1, 1 << 24, NULL},
+    {"vocab", PH_FIELD_INT, AT(vocab), 0, 1 << 24, NULL},
     {"layers", PH_FIELD_INT, AT(layers), 1, 1000, NULL},
     {"decoder_layers", PH_FIELD_INT, AT(decoder_layers), 0, 1000, NULL},
     {"model_dim", PH_FIELD_INT, AT(model_dim), 1, 1 << 16, NULL},
@@ -62,6 +62,10 @@ static const ph_field fields[] = {
     {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
     {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
+    {"image_size", PH_FIELD_INT, AT(image_size), 0, 1 << 14, NULL},
+    {"patch_size", PH_FIELD_INT, AT(patch_size), 0, 1 << 14, NULL},
+    {"channels", PH_FIELD_INT, AT(channels), 0, 64, NULL},
+    {"class_tokens", PH_FIELD_INT, AT(class_tokens), 0, PH_CLASS_TOKENS, NULL},
     {"masked", PH_FIELD_BOOL, AT(masked), 0, 0, NULL},
     {"pooling", PH_FIELD_NAME, AT(pooling), 0, 0, pooling_names},
     {"pooler", PH_FIELD_NAME, AT(pooler), 0, 0, pooler_names},
@@ -152,6 +156,32 @@ static ph_status check_reals(ph_ctx *ctx, ph_config *c)
     return PH_OK;
 }
 
+/* Pictures are cut into whole patches, and a row of the encoder is a patch. */
+static ph_status check_pictures(ph_ctx *ctx, ph_config *c)
+{
+    if (!c->image_size && c->vocab < 1)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "vocab is %d, expected 1 at least",
+                       c->vocab);
+    if (!c->image_size) return PH_OK;
+    if (!c->channels) c->channels = 3;
+    if (c->patch_size < 1 || c->image_size % c->patch_size)
+        return ph_fail(ctx, PH_BAD_SHAPE,
+                       "image_size %d is no multiple of patch_size %d, expected one",
+                       c->image_size, c->patch_size);
+    if (c->arch != PH_ARCH_ENCODER || c->vocab || c->masked || c->types ||
+        !(c->classes || c->pooling))
+        return ph_fail(
+            ctx, PH_BAD_ARGUMENT,
+            "image_size is %d, expected an encoder with classes or pooling and "
+            "nothing of tokens: vocab, types, masked",
+            c->image_size);
+    int side = c->image_size / c->patch_size, rows = side * side + c->class_tokens;
+    if (!c->max_len) c->max_len = rows;
+    if (c->max_len == rows) return PH_OK;
+    return ph_fail(ctx, PH_BAD_SHAPE, "max_len is %d, but a picture has %d rows",
+                   c->max_len, rows);
+}
+
 /* Fields that mean nothing without another one. */
 static ph_status check_together(ph_ctx *ctx, const ph_config *c)
 {
@@ -186,6 +216,7 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
     if (vocab && c->vocab != vocab)
         return ph_fail(ctx, PH_BAD_SHAPE, "vocab is %d, but the vocabulary has %d tokens",
                        c->vocab, vocab);
+    PH_TRY(check_pictures(ctx, c));
     PH_TRY(ph_fields_check(ctx, fields, FIELDS, c));
     if (!c->decoder_layers) c->decoder_layers = c->layers;
     if (!c->kv_heads) c->kv_heads = c->heads;

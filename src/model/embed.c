@@ -1,5 +1,5 @@
 /*
- * embed.c - many texts through an encoder: vectors, scores of classes.
+ * embed.c - many texts, or pictures, through an encoder: vectors, scores of classes.
  *
  * Texts are sorted by length and go through a pass in batches, side by side: nothing is
  * padded, and a batch of short texts is not as long as one of long texts. Each text has
@@ -119,6 +119,8 @@ static ph_status check(const ph_model *m, const ph_texts *texts, const float *ou
     if (!texts || texts->count < 1 || !texts->texts || !out)
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "texts or out is NULL, or there is none");
     PH_CHECK_RESERVED(m->ctx, "ph_texts", texts->reserved);
+    if (m->config.image_size)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model reads pictures, not text");
     for (int i = 0; i < texts->count; i++)
         if (!texts->texts[i])
             return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text %d is NULL", i);
@@ -126,6 +128,54 @@ static ph_status check(const ph_model *m, const ph_texts *texts, const float *ou
     return ph_fail(m->ctx, PH_UNSUPPORTED,
                    "the model makes no vector of a text: it has no pooling");
 }
+
+/* ---- pictures ---------------------------------------------------------------------- */
+
+static ph_status run_pictures(ph_pass *p, const float *pixels, int count, float *vectors,
+                              float *scores)
+{
+    const ph_config *c = &p->model->config;
+    size_t dim = (size_t)c->model_dim, classes = (size_t)c->classes;
+    size_t each = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
+    for (int i = 0; i < count; i++) {
+        ph_batch batch = {.pixels = pixels + (size_t)i * each};
+        PH_TRY(ph_pass_forward(p, &batch, 0));
+        if (vectors)
+            memcpy(vectors + (size_t)i * dim, p->pooled->out, dim * sizeof *vectors);
+        if (scores)
+            memcpy(scores + (size_t)i * classes, p->pooled->scores,
+                   classes * sizeof *scores);
+    }
+    return PH_OK;
+}
+
+static ph_status pictures(const ph_model *m, const float *pixels, int count,
+                          float *vectors, float *scores)
+{
+    ph_pass_shape shape = {.batch = 1, .source_len = m->config.max_len};
+    ph_pass *p = NULL;
+    if (!pixels || count < 1)
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "pixels is NULL, or there is no picture");
+    if (!m->config.image_size)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model reads text, not pictures");
+    if (scores && m->classifier < 0)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no classifier");
+    if (vectors && !m->config.pooling)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no pooling");
+    ph_status status = ph_pass_create(&p, (ph_model *)m, &shape);
+    if (status == PH_OK) status = run_pictures(p, pixels, count, vectors, scores);
+    ph_pass_free(p);
+    return status;
+}
+
+ph_status ph_model_pictures(const ph_model *m, const float *pixels, int count,
+                            float *vectors, float *scores)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, pictures(m, pixels, count, vectors, scores));
+}
+
+/* ---- texts ------------------------------------------------------------------------- */
 
 static ph_status embed(const ph_model *m, const ph_texts *texts, float *out)
 {

@@ -79,7 +79,7 @@ static void print_marks(const ph_marks *marks, ph_json_writer *json)
 static ph_dtype common_type(const export_job *job)
 {
     if (job->type) return *job->type;
-    ph_dtype type = ph_model_matrix(job->m, job->m->block, job->m->embed).type;
+    ph_dtype type = ph_model_matrix(job->m, job->m->block, 0).type;
     for (int i = 0; i < job->m->param_count; i++)
         if (ph_model_matrix(job->m, job->m->block, i).type != type) return PH_F32;
     return type;

@@ -39,6 +39,12 @@ static ph_status read_config(ph_import *in, ph_config *c)
     memset(c, 0, sizeof *c);
     in->architecture->configure(in, c);
     PH_TRY(in->status);
+    if ((size_t)c->layers > in->checkpoint->count)
+        return ph_fail(in->ctx, PH_BAD_FILE,
+                       "the configuration has %d layers, the checkpoint %zu tensors",
+                       c->layers, in->checkpoint->count);
+    find_biases(in, c);
+    if (c->image_size) return in->status; /* it reads no tokens */
     const ph_stored *embed = ph_import_find(in, "embed");
     if (!embed || embed->tensor.rank != 2 || embed->tensor.shape[0] > 1 << 24)
         return ph_fail(in->ctx, PH_BAD_FILE, "the checkpoint has no table of embeddings");
@@ -47,11 +53,6 @@ static ph_status read_config(ph_import *in, ph_config *c)
     if (said != c->vocab && in->status == PH_OK)
         return ph_fail(in->ctx, PH_BAD_FILE,
                        "vocab_size is %d, but there are %d embeddings", said, c->vocab);
-    if ((size_t)c->layers > in->checkpoint->count)
-        return ph_fail(in->ctx, PH_BAD_FILE,
-                       "the configuration has %d layers, the checkpoint %zu tensors",
-                       c->layers, in->checkpoint->count);
-    find_biases(in, c);
     return in->status;
 }
 
@@ -82,6 +83,18 @@ static stored_form form_of(const ph_import *in, const ph_weight *w)
     return f;
 }
 
+/* A tensor of more dimensions than ours: leading ones are dropped, those of a convolution
+   are one behind the first. */
+static void flatten(ph_tensor *t, int rank)
+{
+    while (t->rank > rank && t->shape[0] == 1) {
+        t->rank--;
+        memmove(t->shape, t->shape + 1, (size_t)t->rank * sizeof *t->shape);
+    }
+    for (; t->rank > rank && rank == 2; t->rank--)
+        t->shape[t->rank - 2] *= t->shape[t->rank - 1];
+}
+
 static ph_status check_tensor(ph_import *in, const ph_weight *w)
 {
     char theirs[PH_IMPORT_NAME];
@@ -90,6 +103,7 @@ static ph_status check_tensor(ph_import *in, const ph_weight *w)
     if (!s)
         return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s is missing (our %s)",
                        ph_io_quote(theirs, strlen(theirs)).text, w->name);
+    flatten(&s->tensor, w->rank);
     stored_form f = form_of(in, w);
     ph_tensor wanted = {.type = s->tensor.type, .rank = f.rank};
     memcpy(wanted.shape, f.shape, sizeof f.shape);

@@ -26,7 +26,7 @@
 
 enum {
     SUBLAYER_PARAMS = PH_LAYER_PARAMS + 2,
-    MODEL_PARAMS = 40
+    MODEL_PARAMS = 40 + PH_CLASS_TOKENS
 }; /* at most; norms counted with their sublayer */
 
 /* ---- the list ---------------------------------------------------------------------- */
@@ -305,11 +305,28 @@ static void add_output(ph_model *m)
     if (c->classes) m->classifier = add_linear(m, "classifier", dim, c->classes);
 }
 
+static void add_patches(ph_model *m)
+{
+    const ph_config *c = &m->config;
+    m->patches = add_linear(m, "patches", c->channels * c->patch_size * c->patch_size,
+                            c->model_dim);
+    for (int i = 0; i < c->class_tokens; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "class_tokens.%d", i);
+        int index = add_two(m, name, 1, c->model_dim, PH_START_NORMAL, 0.02);
+        if (i == 0) m->class_tokens = index;
+    }
+}
+
 static ph_status list_all(ph_model *m)
 {
     const ph_config *c = &m->config;
-    m->embed = add_two(m, "embed", c->vocab, c->model_dim, PH_START_NORMAL,
-                       1 / sqrt((double)c->model_dim));
+    m->embed = m->patches = m->class_tokens = -1;
+    if (c->image_size)
+        add_patches(m);
+    else
+        m->embed = add_two(m, "embed", c->vocab, c->model_dim, PH_START_NORMAL,
+                           1 / sqrt((double)c->model_dim));
     PH_TRY(add_stack(m, &m->stacks[0], c->layers));
     if (m->stack_count > 1) PH_TRY(add_stack(m, &m->stacks[1], c->decoder_layers));
     add_output(m);

@@ -11,8 +11,8 @@
  *     import.c     models from checkpoints of other programs; export.c: into them
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
- *                  attend.c, feed.c, buckets.c, products.c; what an encoder ends in:
- *                  links.c, masked.c, pooled.c
+ *                  patches.c, attend.c, feed.c, buckets.c, products.c; what an encoder
+ *                  ends in: links.c, masked.c, pooled.c
  *     kv_cache.c   keys and values of texts that are decoded, in pages
  *     decoder.c, generate.c, beams.c, generate_text.c  decoding: tokens, then text
  *     reading.c    one text with everything open to view
@@ -122,12 +122,16 @@ struct ph_model {
     struct ph_checkpoint *checkpoint; /* that parameters are stored in, or NULL */
     ph_sinusoids *sinusoids;          /* tables so far, the longest first */
     int embed, output; /* parameters; output = embed where tied; -1: no tokens */
+    int patches;       /* w of patches, the bias after it; -1: rows are tokens */
+    int class_tokens;  /* first of them, a parameter each, or -1 */
     int links;         /* first of wq wk gate; -1: none */
     int masked;        /* w of its layer, the bias after it; -1: none */
     int masked_gain, masked_shift; /* of its norm; shift -1: none */
     int output_bias;               /* of the scores of tokens; -1: none */
     int pooler, classifier;        /* w of each, the bias after it; -1: none */
 };
+
+enum { PH_CLASS_TOKENS = 16 }; /* at most */
 
 /* ---- shared by the files ----------------------------------------------------------- */
 

@@ -134,6 +134,7 @@ static void layout(ph_pass *p, ph_arena *arena)
     if (p->shape.backward) layout_gradients(p, arena, rows);
     if (p->shape.encoder_only) return;
     if (m->output >= 0 && !p->shape.pooled_only) layout_logits(p, arena);
+    if (m->patches >= 0) ph_patches_layout(p, arena);
     if (m->links >= 0) ph_links_layout(p, arena);
     if (m->masked >= 0 && !p->shape.pooled_only) ph_masked_layout(p, arena);
     if (c->pooling || c->classes) ph_pooled_layout(p, arena);
@@ -384,6 +385,7 @@ static ph_status set_batch(ph_pass *p, const ph_batch *batch)
 static ph_status check_tokens(const ph_pass *p)
 {
     int vocab = p->model->config.vocab;
+    if (p->patches) return PH_OK;
     for (int i = p->first_stack; i < p->stack_count; i++) {
         const int32_t *tokens = i ? p->batch.target : p->batch.source;
         for (int r = 0; r < p->stacks[i].rows; r++)
@@ -405,6 +407,7 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
     p->seed = seed, p->block = p->model->block;
     PH_TRY(set_batch(p, batch));
     PH_TRY(check_tokens(p));
+    if (p->patches) PH_TRY(ph_patches_forward(p));
     for (int i = p->first_stack; i < p->stack_count; i++) {
         const ph_pass_stack *stack = &p->stacks[i];
         ph_embed_forward(p, stack);
@@ -551,8 +554,8 @@ static void clear_grads(ph_pass *p)
     const ph_model *m = p->model;
     int tied = m->output == m->embed && m->classifier < 0;
     int first = m->masked >= 0 ? m->masked : m->pooler;
-    const ph_weight *words = &m->params[m->embed];
-    if (!tied) memset(p->grads + words->at, 0, words->count * sizeof(float));
+    const ph_weight *words = m->embed < 0 ? NULL : &m->params[m->embed];
+    if (words && !tied) memset(p->grads + words->at, 0, words->count * sizeof(float));
     for (int i = first; i >= 0 && i < m->param_count; i++)
         memset(p->grads + m->params[i].at, 0, m->params[i].count * sizeof(float));
 }
@@ -574,7 +577,7 @@ static ph_status stack_backward(ph_pass *p, int stack_index)
     if (stack->drelative) ph_buckets_backward(p, stack);
     ph_entry_backward(p, stack);
     ph_embed_backward(p, stack);
-    return PH_OK;
+    return p->patches ? ph_patches_backward(p) : PH_OK;
 }
 
 ph_status ph_pass_backward(ph_pass *p, float *grads)

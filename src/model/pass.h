@@ -27,6 +27,8 @@ typedef struct ph_batch {
     const int32_t *source_offsets; /* (batch + 1) */
     const int32_t *target;         /* tokens of the decoder, BOTH only */
     const int32_t *target_offsets; /* (batch + 1) */
+    const float *pixels;           /* in place of tokens: (batch, channels, image_size,
+                                      image_size) */
     const int32_t *types;          /* of each token of the first stack; NULL: 0 */
     const int32_t *labels; /* of each token of the last stack: next token; encoder: role *
                               source_len + word it belongs to; masked: the token in its
@@ -111,6 +113,7 @@ struct ph_pass {
     float *chosen; /* with caches: (batch, model_dim) rows that have logits */
     struct ph_links *links;        /* what an encoder ends in, or NULL */
     struct ph_masked *masked;
+    struct ph_patches *patches;    /* of pictures, or NULL */
     struct ph_pooled *pooled;
 
     void (*see)(void *user, int site, float *heads);
@@ -192,6 +195,17 @@ void ph_links_layout(ph_pass *p, ph_arena *arena);
 ph_status ph_links_forward(ph_pass *p);
 ph_status ph_links_loss(ph_pass *p, float scale, double *loss);
 ph_status ph_links_backward(ph_pass *p);
+
+/* patches.c: rows of pictures */
+typedef struct ph_patches {
+    float *x;    /* (pictures * patches, pixels of one) */
+    float *rows; /* (pictures * patches, model_dim); after backward their gradient */
+} ph_patches;
+
+void ph_patches_layout(ph_pass *p, ph_arena *arena);
+ph_status ph_patches_forward(ph_pass *p);
+float *ph_patches_row(const ph_pass *p, int row); /* NULL: a class token */
+ph_status ph_patches_backward(ph_pass *p);
 
 /* masked.c: the layer before the scores of masked tokens, n = norm(f(x w + b)) */
 typedef struct ph_masked {

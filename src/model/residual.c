@@ -67,19 +67,33 @@ static int type_of(const residual_job *j, int row)
     return j->p->batch.types ? j->p->batch.types[row] : 0;
 }
 
-/* Embedding, position and type of a row's token. */
+/* What a row is before its position: a token's embedding, a class token or a patch. */
+static void content_row(const residual_job *j, int row, float *out)
+{
+    const ph_pass *p = j->p;
+    const ph_model *m = p->model;
+    const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
+    const float *patch = p->patches ? ph_patches_row(p, row) : NULL;
+    if (!p->patches)
+        ph_model_row(m, p->block, m->embed, tokens[row], out);
+    else if (patch)
+        memcpy(out, patch, (size_t)m->config.model_dim * sizeof *out);
+    else
+        ph_model_row(m, p->block, m->class_tokens + j->stack->positions[row], 0, out);
+}
+
+/* Content, position and type of a row. */
 static void embed_row(const residual_job *j, int row)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     int dim = m->config.model_dim;
-    const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     const float *position = param(p, j->stack->def->positions);
     const float *type = param(p, j->stack->def->types);
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
     if (!position) position = p->sinusoids;
-    ph_model_row(m, p->block, m->embed, tokens[row], out);
-    m->spans->scaled(dim, m->config.embed_scale, out, out);
+    content_row(j, row, out);
+    if (!p->patches) m->spans->scaled(dim, m->config.embed_scale, out, out);
     if (type) m->spans->add(dim, out, type + (size_t)type_of(j, row) * (size_t)dim);
     if (position)
         m->spans->add(dim, out, position + (size_t)position_row(j, row) * (size_t)dim);
@@ -303,6 +317,11 @@ static float *clear_table(const ph_pass *p, int index, int c, int n)
     return d;
 }
 
+static float *class_grad(const ph_pass *p, int token)
+{
+    return p->grads + p->model->params[p->model->class_tokens + token].at;
+}
+
 /* Columns [c, c + OWN) of the gradients of words, positions and types. */
 static void embed_backward_item(void *arg, int lane, int index)
 {
@@ -313,15 +332,20 @@ static void embed_backward_item(void *arg, int lane, int index)
     int c = index * OWN, n = ph_min(OWN, (int)dim - c);
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     float scale = m->config.embed_scale, scratch[OWN];
-    float *dembedding = p->grads + m->params[m->embed].at + c;
+    float *dembedding = m->embed < 0 ? NULL : p->grads + m->params[m->embed].at + c;
     float *dposition = clear_table(p, j->stack->def->positions, c, n);
     float *dtype = clear_table(p, j->stack->def->types, c, n);
     (void)lane;
+    for (int i = 0; i < m->config.class_tokens; i++)
+        memset(class_grad(p, i) + c, 0, (size_t)n * sizeof *dtype);
     for (int r = 0; r < j->stack->rows; r++) {
         float *d = p->dr + (size_t)r * dim + c;
         const float *f = ph_dropout_factors(j->p, j->stream, r, c, n, scratch);
         if (f) m->spans->times(n, d, f);
-        m->spans->add_scaled(n, scale, d, dembedding + (size_t)tokens[r] * dim);
+        if (dembedding)
+            m->spans->add_scaled(n, scale, d, dembedding + (size_t)tokens[r] * dim);
+        if (j->stack->positions[r] < m->config.class_tokens)
+            m->spans->add(n, class_grad(p, j->stack->positions[r]) + c, d);
         if (dposition) m->spans->add(n, dposition + (size_t)position_row(j, r) * dim, d);
         if (dtype) m->spans->add(n, dtype + (size_t)type_of(j, r) * dim, d);
     }

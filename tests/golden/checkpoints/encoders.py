@@ -6,7 +6,7 @@
 As make.py beside it, whose weights they have; needs transformers 5, torch, safetensors and the
 packages of make.py. golden.safetensors holds, in float64 from the stored weights:
 
-    ids, types       tokens of one text, int32
+    ids, types       tokens of one text, int32; or pixels, one picture
     hidden.N         output_hidden_states, attention.N output_attentions (eager), logits
     vector           of the text, pooled as the folder says
     loss, labels     cross-entropy summed over the labels that are not negative
@@ -22,7 +22,8 @@ from safetensors.torch import load_file, save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel,
                           DistilBertConfig, DistilBertForMaskedLM, DistilBertForSequenceClassification,
                           RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification,
-                          RobertaForTokenClassification)
+                          RobertaForTokenClassification, ViTConfig, ViTForImageClassification, ViTModel,
+                          DeiTConfig, DeiTForImageClassification)
 
 from make import HERE, T, make
 
@@ -151,9 +152,77 @@ def distilbert_classes():
     save("distilbert-classes", DistilBertForSequenceClassification, config, 28, torch.bfloat16, grads=True)
 
 
+# ---- pictures ----
+
+PICTURE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=12,
+               patch_size=4, num_channels=3, layer_norm_eps=1e-3)
+
+
+def stored_name(name):
+    # version 5 has other names in memory than on disk
+    for now, then in [("layers.", "encoder.layer."), ("attention.q_proj", "attention.attention.query"),
+                      ("attention.k_proj", "attention.attention.key"),
+                      ("attention.v_proj", "attention.attention.value"),
+                      ("attention.o_proj", "attention.output.dense"), ("mlp.fc1", "intermediate.dense"),
+                      ("mlp.fc2", "output.dense")]:
+        name = name.replace(now, then)
+    return name
+
+
+def picture_values(model, pixels, label, dtype):
+    model = model.to(dtype)
+    model.zero_grad()
+    out = model(pixels.to(dtype), output_hidden_states=True, output_attentions=True)
+    values = {f"hidden.{i}": h[0] for i, h in enumerate(out.hidden_states)}
+    values |= {f"attention.{i}": a[0] for i, a in enumerate(out.attentions)}
+    if "logits" in out:
+        values["logits"] = out.logits[0]
+        loss = torch.nn.functional.cross_entropy(out.logits, label, reduction="sum")
+        loss.backward()
+        values["loss"] = loss.reshape(1)
+        values |= {"grad." + stored_name(name): p.grad.clone() for name, p in model.named_parameters()
+                   if p.grad is not None}
+    else:
+        values["vector"] = out.pooler_output[0]
+    return {k: v.detach().double() for k, v in values.items()}
+
+
+def picture(name, cls, config, seed, dtype, grads=False):
+    folder = f"{HERE}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    for old in os.listdir(folder):
+        os.remove(f"{folder}/{old}")
+    make(cls, config, seed).to(dtype).save_pretrained(folder)
+    model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    gen = torch.Generator().manual_seed(seed + 1000)
+    pixels, label = torch.randn(1, 3, 12, 12, generator=gen), torch.tensor([1])
+    values = picture_values(model, pixels, label, torch.float64)
+    rough = picture_values(model, pixels, label, torch.float32)
+    out = {"pixels": pixels, "labels": label.to(torch.int32)}
+    for key, v in values.items():
+        if key.startswith("grad.") and not grads:
+            continue
+        out[key] = v
+        out["f32." + key] = (rough[key] - v).pow(2).mean().sqrt().reshape(1)
+    save_file({k: (v.float() if v.is_floating_point() else v).contiguous() for k, v in out.items()},
+              f"{folder}/golden.safetensors")
+
+
+def vit():
+    picture("vit", ViTForImageClassification, ViTConfig(**PICTURE, num_labels=3), 31, torch.float32, grads=True)
+
+
+def vit_plain():
+    picture("vit-plain", ViTModel, ViTConfig(**PICTURE, qkv_bias=False), 32, torch.bfloat16)
+
+
+def deit():
+    picture("deit", DeiTForImageClassification, DeiTConfig(**PICTURE, num_labels=5), 33, torch.bfloat16)
+
+
 ALL = dict(bert=bert, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
            roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, distilbert=distilbert,
-           distilbert_classes=distilbert_classes)
+           distilbert_classes=distilbert_classes, vit=vit, vit_plain=vit_plain, deit=deit)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:

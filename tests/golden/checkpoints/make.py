@@ -83,7 +83,7 @@ def make(cls, config, seed):
     torch.manual_seed(0)
     model = cls(config).eval()
     loud(model, seed)
-    if config.tie_word_embeddings:
+    if getattr(config, "tie_word_embeddings", False):
         model.tie_weights()
     return model
 

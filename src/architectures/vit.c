@@ -1,0 +1,77 @@
+/*
+ * vit.c - encoders of pictures: ViT, and DeiT, which has a second class token; norm
+ * before, learned positions, a classifier of the first row.
+ */
+#include <string.h>
+
+#include "architectures/architecture.h"
+
+static const char *const types[] = {"vit", "deit", NULL};
+static const char *const gguf[] = {NULL};
+
+/* Weight and bias. */
+#define BOTH(ours_w, ours_b, theirs)                                                     \
+    PH_TENSOR(ours_w, theirs ".weight", NULL), PH_TENSOR(ours_b, theirs ".bias", NULL)
+
+static const ph_tensor_name names[] = {
+    BOTH("patches.w", "patches.b", "embeddings.patch_embeddings.projection"),
+    PH_TABLE("class_tokens.0", "embeddings.cls_token", NULL),
+    PH_TABLE("class_tokens.1", "embeddings.distillation_token", NULL),
+    PH_TABLE("encoder.positions", "embeddings.position_embeddings", NULL),
+    BOTH("encoder.#.norm1.gain", "encoder.#.norm1.bias",
+         "encoder.layer.#.layernorm_before"),
+    BOTH("encoder.#.self.wq", "encoder.#.self.bq",
+         "encoder.layer.#.attention.attention.query"),
+    BOTH("encoder.#.self.wk", "encoder.#.self.bk",
+         "encoder.layer.#.attention.attention.key"),
+    BOTH("encoder.#.self.wv", "encoder.#.self.bv",
+         "encoder.layer.#.attention.attention.value"),
+    BOTH("encoder.#.self.wo", "encoder.#.self.bo",
+         "encoder.layer.#.attention.output.dense"),
+    BOTH("encoder.#.norm2.gain", "encoder.#.norm2.bias",
+         "encoder.layer.#.layernorm_after"),
+    BOTH("encoder.#.ff.w1", "encoder.#.ff.b1", "encoder.layer.#.intermediate.dense"),
+    BOTH("encoder.#.ff.w2", "encoder.#.ff.b2", "encoder.layer.#.output.dense"),
+    BOTH("encoder.norm.gain", "encoder.norm.bias", "layernorm"),
+    BOTH("pooler.w", "pooler.b", "pooler.dense"),
+    BOTH("classifier.w", "classifier.b", "/classifier"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+static const char *const ignored[] = {"embeddings.mask_token", "pooler.dense.weight",
+                                      "pooler.dense.bias", NULL};
+
+static void configure(ph_import *in, ph_config *c)
+{
+    const ph_stored *classifier = ph_import_find(in, "classifier.w");
+    const char *class = ph_import_text(in, "architectures.0", NULL, "");
+    c->arch = PH_ARCH_ENCODER;
+    c->positions = PH_POS_LEARNED;
+    c->embed_scale = 1;
+    c->layers = ph_import_int(in, "num_hidden_layers", NULL, 12);
+    c->model_dim = ph_import_int(in, "hidden_size", NULL, 768);
+    c->heads = ph_import_int(in, "num_attention_heads", NULL, 12);
+    c->ff_dim = ph_import_int(in, "intermediate_size", NULL, 3072);
+    c->norm_eps = (float)ph_import_real(in, "layer_norm_eps", NULL, 1e-12);
+    c->image_size = ph_import_int(in, "image_size", NULL, 224);
+    c->patch_size = ph_import_int(in, "patch_size", NULL, 16);
+    c->channels = ph_import_int(in, "num_channels", NULL, 3);
+    c->class_tokens = ph_import_is(in, "deit") ? 2 : 1;
+    ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "gelu"), 0, c);
+    c->pooling = PH_POOL_FIRST;
+    if (classifier && classifier->tensor.rank == 2 &&
+        classifier->tensor.shape[0] <= 1 << 24)
+        c->classes = (int)classifier->tensor.shape[0];
+    else if (ph_import_find(in, "pooler.w"))
+        c->pooler = PH_POOLER_TANH;
+    if (strstr(class, "WithTeacher"))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "%s has two classifiers, expected one: DeiTForImageClassification",
+                       ph_io_quote(class, strlen(class)).text);
+}
+
+const ph_architecture ph_vit = {.types = types,
+                                .gguf = gguf,
+                                .anchor = "embeddings.patch_embeddings.projection.weight",
+                                .configure = configure,
+                                .names = names,
+                                .ignored = ignored};
