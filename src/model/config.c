@@ -24,8 +24,14 @@ static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL}
 
 #define AT(member) offsetof(ph_config, member)
 
+enum { IMAGE_MOST = 1 << 14 };
+
 static const ph_field fields[] = {
     {"arch", PH_FIELD_NAME, AT(arch), 0, 0, arch_names},
+    {"image_size", PH_FIELD_INT, AT(image_size), 0, IMAGE_MOST, NULL},
+    {"patch_size", PH_FIELD_INT, AT(patch_size), 0, IMAGE_MOST, NULL},
+    {"channels", PH_FIELD_INT, AT(channels), 0, 64, NULL},
+    {"class_tokens", PH_FIELD_INT, AT(class_tokens), 0, PH_CLASS_TOKENS, NULL},
     {"vocab", PH_FIELD_INT, AT(vocab), 0, 1 << 24, NULL},
     {"layers", PH_FIELD_INT, AT(layers), 1, 1000, NULL},
     {"decoder_layers", PH_FIELD_INT, AT(decoder_layers), 0, 1000, NULL},
@@ -62,10 +68,6 @@ static const ph_field fields[] = {
     {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
     {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
-    {"image_size", PH_FIELD_INT, AT(image_size), 0, 1 << 14, NULL},
-    {"patch_size", PH_FIELD_INT, AT(patch_size), 0, 1 << 14, NULL},
-    {"channels", PH_FIELD_INT, AT(channels), 0, 64, NULL},
-    {"class_tokens", PH_FIELD_INT, AT(class_tokens), 0, PH_CLASS_TOKENS, NULL},
     {"masked", PH_FIELD_BOOL, AT(masked), 0, 0, NULL},
     {"pooling", PH_FIELD_NAME, AT(pooling), 0, 0, pooling_names},
     {"pooler", PH_FIELD_NAME, AT(pooler), 0, 0, pooler_names},
@@ -162,7 +164,9 @@ static ph_status check_pictures(ph_ctx *ctx, ph_config *c)
     if (!c->image_size && c->vocab < 1)
         return ph_fail(ctx, PH_BAD_ARGUMENT, "vocab is %d, expected 1 at least",
                        c->vocab);
-    if (!c->image_size) return PH_OK;
+    int wrong = c->image_size < 0 || c->image_size > IMAGE_MOST || c->class_tokens < 0 ||
+                c->class_tokens > PH_CLASS_TOKENS;
+    if (!c->image_size || wrong) return PH_OK; /* ph_fields_check says so */
     if (!c->channels) c->channels = 3;
     if (c->patch_size < 1 || c->image_size % c->patch_size)
         return ph_fail(ctx, PH_BAD_SHAPE,
