@@ -213,6 +213,10 @@ typedef struct ph_word {
 PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word *words,
                                 int capacity, int *count);
 
+/* The family of the chat template of a published checkpoint: "chatml", "llama3", "gemma",
+   "phi3", "zephyr", "llama2", "mistral"; NULL: it has none, or another. */
+PH_API const char *ph_model_chat(const ph_model *model);
+
 /* The text of a token; "" where there is none. Lives as long as the model. */
 PH_API const char *ph_model_token(const ph_model *model, int token);
 PH_API ph_split ph_model_splits(const ph_model *model);
@@ -334,6 +338,8 @@ typedef struct ph_generation {
     uint64_t seed;
     ph_dtype kv_dtype;    /* of cached keys and values of self-attention: PH_F32, PH_F16,
                              PH_BF16, PH_Q8_0, PH_Q4_0, PH_Q4_1 */
+    int chat;             /* 1: prompts are messages of a user, and the chat template of
+                             the checkpoint goes around them, see ph_model_chat */
     int batch;            /* texts that are decoded side by side; 0: 16 */
     const char *const *stop; /* a text ends before the first of these that comes up */
     int stop_count;

@@ -37,6 +37,12 @@ void answer_print(const answer_job *job, const char *text, const char *generated
 ph_status answer_links(const ph_model *m, const char *text, int as_json);
 void answer_no_links(const ph_model *m, int as_json);
 
+/* Whether a text is printed before what continues it. */
+static inline int answer_continues(const answer_job *job)
+{
+    return ph_model_config(job->m)->arch == PH_ARCH_DECODER && !job->how.chat;
+}
+
 static inline int answer_is_encoder(const answer_job *job)
 {
     return ph_model_config(job->m)->arch == PH_ARCH_ENCODER;

@@ -15,7 +15,7 @@
 #include "framework/json.h"
 
 typedef struct generate_options {
-    int json, time, kv_dtype;
+    int json, time, chat, kv_dtype;
     int64_t max_tokens, top_k, beams, seed, batch;
     double temperature, top_p;
     const char *prompts;
@@ -36,6 +36,10 @@ static const ph_option table[] = {
      .at = AT(prompts),
      .help =
          "answer every line of FILE; many at a time, with the answers each has alone"},
+    {.name = "chat",
+     .kind = PH_OPT_FLAG,
+     .at = AT(chat),
+     .help = "texts are messages: put the chat template of the model around them"},
     {.name = "max-tokens",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -118,7 +122,7 @@ void answer_print(const answer_job *job, const char *text, const char *generated
         ph_json_string(&out, "generated", generated);
         json_end(&out);
     } else {
-        int continues = ph_model_config(job->m)->arch == PH_ARCH_DECODER;
+        int continues = answer_continues(job);
         printf("%s%s\n", continues && generated ? text : "", generated ? generated : "");
     }
 }
@@ -145,8 +149,7 @@ static void show_piece(void *user, int index, const char *piece)
 
 static ph_status show_text(const answer_job *job, const char *text)
 {
-    int continues = ph_model_config(job->m)->arch == PH_ARCH_DECODER;
-    live_text live = {.before = continues ? text : "", .json = job->json};
+    live_text live = {.before = answer_continues(job) ? text : "", .json = job->json};
     ph_generation how = job->how;
     ph_prompt prompt = {.text = text};
     how.each = show_piece, how.user = &live;
@@ -183,12 +186,12 @@ static ph_status read_model(ph_model **m, ph_ctx *ctx, const char *name)
 static int refuse_options(const generate_options *o)
 {
     if (o->beams == 1 && !o->max_tokens && !o->top_k && !o->seed && o->temperature == 0 &&
-        o->top_p == 0 && !o->stop.count && !o->kv_dtype && !o->batch)
+        o->top_p == 0 && !o->stop.count && !o->kv_dtype && !o->batch && !o->chat)
         return EXIT_OK;
     return cli_fail(EXIT_USAGE,
                     "the model is an encoder, which says what words belong to: --beams, "
                     "--max-tokens, --temperature, --top-k, --top-p, --seed, --stop, "
-                    "--kv-dtype and --batch are for decoders");
+                    "--kv-dtype, --batch and --chat are for decoders");
 }
 
 static ph_generation how_of(const generate_options *o)
@@ -201,6 +204,7 @@ static ph_generation how_of(const generate_options *o)
                            .seed = (uint64_t)o->seed,
                            .kv_dtype = (ph_dtype)o->kv_dtype,
                            .batch = (int)o->batch,
+                           .chat = o->chat,
                            .stop = o->stop.value,
                            .stop_count = o->stop.count};
 }
@@ -238,6 +242,10 @@ static const char *const examples[] = {
     "continues a text, after 'polyhead train text FILE'",
     "polyhead generate SmolLM2-135M-Instruct.Q4_1.gguf \"The capital of France is\"",
     "the same with a published checkpoint and its own tokenizer",
+    "polyhead generate SmolLM2-135M-Instruct.Q4_1.gguf \"What is gravity?\" --chat",
+    "answers a message, in the chat template of the checkpoint",
+    "polyhead generate runs/text --prompts lines.txt --stop . --json",
+    "continues every line of a file up to the first full stop, many at a time",
     NULL};
 
 const ph_command command_generate = {

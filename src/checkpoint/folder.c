@@ -4,7 +4,8 @@
  *     config.json                        what the model is
  *     model.safetensors                  its tensors, or
  *     model.safetensors.index.json       {"weight_map": {tensor: file}} for several files
- *     generation_config.json, modules.json, 1_Pooling/config.json,
+ *     generation_config.json, tokenizer_config.json, chat_template.jinja,
+ *     modules.json, 1_Pooling/config.json,
  *     sentence_bert_config.json          optional
  *
  * Pickles are refused: reading one can run code.
@@ -56,6 +57,24 @@ static ph_status read_values(const folder *f, const char *name, const char *pref
     return status;
 }
 
+/* A whole file as one text, under its own name. */
+static ph_status read_text(const folder *f, const char *name)
+{
+    char path[PATH];
+    ph_map map;
+    PH_TRY(path_of(f, name, path));
+    PH_TRY(ph_map_open(&map, path, f->io));
+    ph_value text = {.key = name, .kind = PH_VALUE_TEXT};
+    text.text = (const char *)map.bytes, text.length = map.size;
+    ph_status status =
+        map.size > PH_VALUES_JSON
+            ? ph_io_fail(f->io, PH_BAD_FILE, "%.200s has %zu bytes, expected at most %d",
+                         path, map.size, PH_VALUES_JSON)
+            : ph_values_add(&f->c->values, &text, f->io);
+    ph_map_close(&map);
+    return status;
+}
+
 static ph_status read_config(const folder *f)
 {
     static const struct {
@@ -63,11 +82,13 @@ static ph_status read_config(const folder *f)
     } optional[] = {{"generation_config.json", "generation."},
                     {"modules.json", "modules."},
                     {"1_Pooling/config.json", "pooling."},
-                    {"sentence_bert_config.json", "sentence."}};
+                    {"sentence_bert_config.json", "sentence."},
+                    {"tokenizer_config.json", "tokenizer_config."}};
     PH_TRY(read_values(f, "config.json", ""));
     for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
         if (exists(f, optional[i].name))
             PH_TRY(read_values(f, optional[i].name, optional[i].prefix));
+    if (exists(f, "chat_template.jinja")) PH_TRY(read_text(f, "chat_template.jinja"));
     PH_TRY(ph_values_sort(&f->c->values, f->path, f->io));
     const ph_value *q = ph_values_find(&f->c->values, "quantization_config");
     if (!q || q->kind == PH_VALUE_NULL) return PH_OK;

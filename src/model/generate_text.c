@@ -147,6 +147,19 @@ static ph_status run(prompts_job *g)
 
 /* ---- prompts ----------------------------------------------------------------------- */
 
+/* The tokens of a prompt; a message for a chat model gets its template around it. */
+static ph_status split(const prompts_job *g, const char *text, ph_word *words, int *count)
+{
+    const ph_model *m = g->m;
+    char *prompt;
+    if (!g->how->chat)
+        return ph_tokens_split(m, text, 0, words, m->config.max_len, count);
+    PH_TRY(ph_chat_wrap(m, text, &prompt));
+    ph_status status = ph_tokens_split(m, prompt, 1, words, m->config.max_len, count);
+    ph_ctx_release(m->ctx, prompt);
+    return status;
+}
+
 /* Splits a prompt into tokens. One that is continued leaves a position free. */
 static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
 {
@@ -156,7 +169,7 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
     ph_generated *t = &g->texts[index];
     if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
-    PH_TRY(ph_model_split(m, g->prompts[index].text, words, max_len, &count));
+    PH_TRY(split(g, g->prompts[index].text, words, &count));
     if (count < 1 || count > longest)
         return ph_fail(m->ctx, PH_BAD_SHAPE, "the text has %d tokens, expected 1 to %d",
                        count, longest);

@@ -108,6 +108,7 @@ struct ph_model {
     ph_vocab vocab;
     ph_tokenizer *tokenizer; /* of a published checkpoint, in place of vocab; or NULL */
     ph_marks marks;
+    char *chat_template; /* of a published checkpoint; or NULL */
     char *labels; /* (classes) names, each closed by NUL; or NULL */
     const ph_spans *spans;
     int stack_count;

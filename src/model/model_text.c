@@ -24,13 +24,13 @@ static int copy_words(const ph_text_token *tokens, size_t count, ph_word *words,
     return (int)count;
 }
 
-static ph_status encode(const ph_model *m, const char *text, ph_word *words, int capacity,
-                        int *count)
+static ph_status encode(const ph_model *m, const char *text, int bare, ph_word *words,
+                        int capacity, int *count)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_encoder *encoder;
-    ph_encode_args args = {.text = text, .length = strlen(text)};
+    ph_encode_args args = {.text = text, .length = strlen(text), .bare = bare};
     const ph_text_token *tokens = NULL;
     size_t found = 0;
     if (args.length > INT32_MAX / 2)
@@ -112,12 +112,12 @@ ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, 
 
 /* ---- words ------------------------------------------------------------------------- */
 
-static ph_status split_text(const ph_model *m, const char *text, ph_word *words,
-                            int capacity, int *count)
+ph_status ph_tokens_split(const ph_model *m, const char *text, int bare, ph_word *words,
+                          int capacity, int *count)
 {
     if (!text || !count || (capacity && !words))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
-    if (m->tokenizer) return encode(m, text, words, capacity, count);
+    if (m->tokenizer) return encode(m, text, bare, words, capacity, count);
     if (!m->vocab.count)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "this model has no vocabulary");
     *count = ph_vocab_split(&m->vocab, text, words, capacity);
@@ -127,7 +127,7 @@ static ph_status split_text(const ph_model *m, const char *text, ph_word *words,
 ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
                          int capacity, int *count)
 {
-    return PH_WITHIN(m->ctx, split_text(m, text, words, capacity, count));
+    return PH_WITHIN(m->ctx, ph_tokens_split(m, text, 0, words, capacity, count));
 }
 
 ph_split ph_model_splits(const ph_model *m)
@@ -391,6 +391,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (!m->tokenizer) return PH_OK;
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
+    PH_TRY(ph_chat_import(m, c));
     size_t tokens = ph_tokenizer_about(m->tokenizer).vocab_size;
     if (tokens <= (size_t)m->config.vocab) return PH_OK;
     return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",

@@ -34,6 +34,15 @@ void ph_text_free(ph_text *t);
 /* Tokenizer and marks of a checkpoint at path; a model may have no tokenizer. */
 ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
 
+/* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
+   message becomes by it, which ph_ctx_release gives back. */
+ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
+ph_status ph_chat_wrap(const ph_model *m, const char *message, char **prompt);
+
+/* Words of a text; bare 1: without the marks that the tokenizer puts around it. */
+ph_status ph_tokens_split(const ph_model *m, const char *text, int bare, ph_word *words,
+                          int capacity, int *count);
+
 /* Tokens of a text, or of two that belong together, truncated to `most` tokens; types are
    in the same memory, which ph_ctx_release(tokens) gives back. */
 ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,
