@@ -24,7 +24,8 @@ static const struct {
      "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
      "<|im_start|>assistant\n"},
     {"chatml",
-     "{{ '<|im_start|>system\\n' + tools }}{{ '<|im_start|>system\nBe brief.<|im_end|>' }}",
+     "{{ '<|im_start|>system\\n' + tools }}"
+     "{{ '<|im_start|>system\nBe brief.<|im_end|>' }}",
      "Hi",
      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
      "<|im_start|>assistant\n"},

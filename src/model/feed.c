@@ -68,7 +68,8 @@ static void activation_piece(const feed_job *j, int row, int c, int n)
     const ph_spans *f = j->p->model->spans;
     const float *h = j->act->h + (size_t)row * (size_t)ph_config_ff_width(config) + c;
     float *g = j->act->g + (size_t)row * (size_t)config->ff_dim + c, scratch[PIECE];
-    const float *drop = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
+    const float *drop =
+        ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch);
     prefetch(h, n), prefetch(g, n);
     f->activation((ph_span_activation)config->activation, n, h, h + config->ff_dim, g);
     if (drop) f->times(n, g, drop);
@@ -98,7 +99,8 @@ static void activation_backward_piece(const feed_job *j, int row, int c, int n)
         relu_backward_piece(j, dg, j->act->g + at, n);
         return;
     }
-    const float *drop = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
+    const float *drop =
+        ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch);
     prefetch(h, n);
     if (drop) f->times(n, dg, drop);
     f->activation_backward((ph_span_activation)config->activation, n, h,
@@ -144,8 +146,7 @@ ph_status ph_feed_forward(ph_pass *p, int stack_index, int sublayer)
     const ph_pass_stack *stack = &p->stacks[stack_index];
     const ph_act *act = &stack->acts[sublayer];
     const ph_config *c = &p->model->config;
-    feed_weights w =
-        weights_of(p->model, &stack->def->sublayers[sublayer], p->block);
+    feed_weights w = weights_of(p->model, &stack->def->sublayers[sublayer], p->block);
     ph_gemm first[2] = {first_product(p, stack, act, &w, 0)};
     if (w.w[2].data) first[1] = first_product(p, stack, act, &w, 1);
     ph_gemm second =

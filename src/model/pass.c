@@ -66,6 +66,7 @@ static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
     stack->even = ph_arena_take(arena, (texts + 1) * sizeof *stack->even);
     stack->positions =
         ph_arena_take(arena, (size_t)stack->rows * sizeof *stack->positions);
+    stack->places = ph_arena_take(arena, (size_t)stack->rows * sizeof *stack->places);
     stack->relative = biased ? ph_arena_floats(arena, floats) : NULL;
     stack->drelative =
         biased && p->shape.backward ? ph_arena_floats(arena, floats) : NULL;
@@ -77,6 +78,12 @@ static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
     }
 }
 
+/* Number of positions that tokens may have. */
+static int longest(const ph_pass *p)
+{
+    return ph_max(p->shape.source_len, p->shape.target_len);
+}
+
 static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 {
     const ph_config *c = &p->model->config;
@@ -85,18 +92,13 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     p->da = ph_arena_floats(arena, rows * dim);
     p->dy = c->dropout > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
-    p->sums = ph_arena_floats(arena, (rows / PH_RESIDUAL_ROWS + 1) * 2 * dim);
+    size_t places = (size_t)p->shape.batch * (size_t)longest(p);
+    p->sums = ph_arena_floats(arena, (places / PH_RESIDUAL_ROWS + 1) * 2 * dim);
     if (c->positions == PH_POS_T5)
         p->layer_drelative = ph_arena_floats(arena, ph_buckets_floats(p->model));
     if (p->stack_count < 2) return;
     p->dmemory = ph_arena_floats(arena, memory);
     p->dmemory_part = ph_arena_floats(arena, memory);
-}
-
-/* Number of positions that tokens may have. */
-static int longest(const ph_pass *p)
-{
-    return ph_max(p->shape.source_len, p->shape.target_len);
 }
 
 static void layout_logits(ph_pass *p, ph_arena *arena)
@@ -280,7 +282,7 @@ static ph_status begin(ph_pass *p)
         size_t bytes = (size_t)m->stacks[i].count * sizeof *stack->acts;
         stack->def = &m->stacks[i];
         if (i < p->first_stack) continue;
-        stack->len = i ? p->shape.target_len : p->shape.source_len;
+        stack->len = stack->max_len = i ? p->shape.target_len : p->shape.source_len;
         stack->rows = p->shape.batch * stack->len;
         stack->acts = ph_ctx_alloc(m->ctx, bytes);
         if (!stack->acts)
@@ -343,8 +345,7 @@ static ph_status check_offsets(const ph_pass *p, const int32_t *offsets, int mos
 static ph_status measure(ph_pass *p, ph_pass_stack *stack, const int32_t *offsets,
                          int *changed)
 {
-    int len = stack == p->stacks ? p->shape.source_len : p->shape.target_len;
-    int rows = p->shape.batch * len;
+    int len = stack->max_len, rows = p->shape.batch * len;
     if (offsets) {
         PH_TRY(check_offsets(p, offsets, len, &len));
         rows = offsets[p->shape.batch];
@@ -359,8 +360,9 @@ static void place(const ph_pass *p, ph_pass_stack *stack, const int32_t *offsets
     stack->offsets = offsets ? offsets : stack->even;
     for (int b = 0; b < p->shape.batch; b++) {
         int at = (p->shape.kv ? p->shape.kv->past[b] : 0) - stack->offsets[b];
+        int place = b * stack->max_len - stack->offsets[b];
         for (int r = stack->offsets[b]; r < stack->offsets[b + 1]; r++)
-            stack->positions[r] = at + r;
+            stack->positions[r] = at + r, stack->places[r] = place + r;
     }
 }
 
@@ -449,8 +451,7 @@ static ph_status multiply_logits(ph_pass *p, const float *x, int rows)
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[m->output];
     ph_matrix matrix = ph_model_matrix(m, p->block, m->output);
-    ph_gemm g =
-        ph_product_transposed(rows, w->dims[0], w->dims[1], x, matrix, p->logits);
+    ph_gemm g = ph_product_transposed(rows, w->dims[0], w->dims[1], x, matrix, p->logits);
     if (m->output_bias >= 0) g.bias = p->block + m->params[m->output_bias].at;
     return ph_model_multiply(m, &g, 1);
 }

@@ -76,6 +76,9 @@ typedef struct ph_pass_stack {
     int32_t *even;          /* (batch + 1) offsets of texts of the same length */
     const int32_t *offsets; /* (batch + 1) those of this batch */
     int32_t *positions;     /* (rows) of each token in its text */
+    int max_len;            /* most tokens of a text */
+    int32_t *places;        /* (rows) b * max_len + t of token t of text b: what does not
+                               depend on the lengths of the others */
     float *relative;   /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
     float *drelative;  /* its gradient, summed over the layers */
     ph_residual entry; /* s: embeddings; n, stats: the first norm where there is one */
@@ -250,9 +253,9 @@ static inline uint64_t ph_dropout_stream(int what, const ph_pass_stack *stack,
 /* Probability of an element to be dropped: 0 without backward. */
 float ph_dropout_rate(const ph_pass *p);
 
-/* Dropout factors of columns [c, c + n) of a row, in `scratch`, whose capacity is a
-   multiple of 16; NULL: all of them are 1. */
-const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
-                                float *scratch);
+/* Dropout factors of columns [c, c + n) of the token at a place, in `scratch`, whose
+   capacity is a multiple of 16; NULL: all of them are 1. */
+const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int place, int c,
+                                int n, float *scratch);
 
 #endif

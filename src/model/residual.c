@@ -42,12 +42,12 @@ float ph_dropout_rate(const ph_pass *p)
     return p->shape.backward ? p->model->config.dropout : 0;
 }
 
-const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int row, int c, int n,
-                                float *scratch)
+const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int place, int c,
+                                int n, float *scratch)
 {
     float rate = ph_dropout_rate(p);
     if (rate == 0) return NULL;
-    uint64_t key = ph_rng_key(p->seed, stream, (uint64_t)row, 0);
+    uint64_t key = ph_rng_key(p->seed, stream, (uint64_t)place, 0);
     uint32_t limit = (uint32_t)(rate * 4294967296.0);
     p->model->ctx->kernels->dropout(n, scratch, key, (uint32_t)c, limit,
                                     1.0f / (1.0f - rate));
@@ -99,7 +99,8 @@ static void embed_row(const residual_job *j, int row)
         m->spans->add(dim, out, position + (size_t)position_row(j, row) * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        const float *f = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
+        const float *f =
+            ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch);
         if (f) m->spans->times(n, out + c, f);
     }
 }
@@ -167,9 +168,10 @@ static void residual_row(const residual_job *j, int row)
     float scratch[PIECE];
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        m->spans->add_residual(n, j->r + at + c, j->p->y + at + c,
-                               ph_dropout_factors(j->p, j->stream, row, c, n, scratch),
-                               j->residual->s + at + c);
+        m->spans->add_residual(
+            n, j->r + at + c, j->p->y + at + c,
+            ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch),
+            j->residual->s + at + c);
     }
     norm_row(j, row);
 }
@@ -237,10 +239,27 @@ static void dropout_backward_row(const residual_job *j, int row)
     float scratch[PIECE];
     for (int c = 0; c < dim && ph_dropout_rate(j->p) > 0; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
-        const float *f = ph_dropout_factors(j->p, j->stream, row, c, n, scratch);
+        const float *f =
+            ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch);
         memcpy(j->p->dy + at + c, j->p->dr + at + c, (size_t)n * sizeof *scratch);
         j->p->model->spans->times(n, j->p->dy + at + c, f);
     }
+}
+
+/* Chunks of places, not of rows: a sum has the same order whatever the lengths of the
+   texts, as if they were padded. */
+static int place_chunks(const residual_job *j)
+{
+    return ph_div_up(j->p->shape.batch * j->stack->max_len, CHUNK);
+}
+
+/* The row of a place, or -1. */
+static int row_at(const residual_job *j, int place)
+{
+    int b = place / j->stack->max_len, t = place % j->stack->max_len;
+    const int32_t *offsets = j->stack->offsets;
+    if (b >= j->p->shape.batch || t >= offsets[b + 1] - offsets[b]) return -1;
+    return offsets[b] + t;
 }
 
 static void backward_item(void *arg, int lane, int index)
@@ -249,7 +268,9 @@ static void backward_item(void *arg, int lane, int index)
     int dim = j->p->model->config.model_dim;
     float *sums = j->p->sums + (size_t)index * 2 * (size_t)dim;
     memset(sums, 0, 2 * (size_t)dim * sizeof *sums);
-    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++) {
+    for (int place = index * CHUNK; place < (index + 1) * CHUNK; place++) {
+        int r = row_at(j, place);
+        if (r < 0) continue;
         norm_backward_row(j, lane, r, sums);
         if (j->sublayer >= 0) dropout_backward_row(j, r);
     }
@@ -260,7 +281,7 @@ static void add_sums(const residual_job *j)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    int dim = m->config.model_dim, count = chunks(j->stack);
+    int dim = m->config.model_dim, count = place_chunks(j);
     float *to[2] = {p->grads + m->params[j->gain].at, NULL};
     if (j->shift >= 0) to[1] = p->grads + m->params[j->shift].at;
     for (int i = 0; i < 2; i++) {
@@ -273,7 +294,7 @@ static void add_sums(const residual_job *j)
 
 static void backward_job(residual_job *j)
 {
-    ph_ctx_spread(j->p->model->ctx, chunks(j->stack), backward_item, j);
+    ph_ctx_spread(j->p->model->ctx, place_chunks(j), backward_item, j);
     add_sums(j);
 }
 
@@ -340,7 +361,8 @@ static void embed_backward_item(void *arg, int lane, int index)
         memset(class_grad(p, i) + c, 0, (size_t)n * sizeof *dtype);
     for (int r = 0; r < j->stack->rows; r++) {
         float *d = p->dr + (size_t)r * dim + c;
-        const float *f = ph_dropout_factors(j->p, j->stream, r, c, n, scratch);
+        const float *f =
+            ph_dropout_factors(j->p, j->stream, j->stack->places[r], c, n, scratch);
         if (f) m->spans->times(n, d, f);
         if (dembedding)
             m->spans->add_scaled(n, scale, d, dembedding + (size_t)tokens[r] * dim);
