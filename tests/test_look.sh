@@ -154,6 +154,19 @@ refused 3 "$tmp/bad.conllu, line 2: the head is 9, but the sentence has 2 words"
     heads --conllu "$tmp/bad.conllu"
 refused 2 "--conllu brings its own sentences" heads --conllu "$tmp/bank.conllu" "A text."
 
+# ---- clusters ----------------------------------------------------------------------------------
+
+run heads --clusters --svg "$tmp/map.svg" "The animal was tired."
+same "clusters: status" "$status" 0
+holds "clusters: both stacks" "$out" "16 heads, "
+holds "clusters: the pointer's heads" "$out" "8 heads, "
+same "clusters: a point for each head of the figure" "$(grep -c '<circle' "$tmp/map.svg")" 16
+run heads --clusters --json "The animal was tired."
+json "heads --clusters --json"
+same "clusters: a point for each head" "$(grep -c '"x":' "$tmp/out")" 24
+refused 2 "--svg needs --clusters" heads --svg "$tmp/map.svg"
+refused 2 "--clusters goes with --json and --svg only" heads --clusters --csv
+
 # ---- the pictures of the README: tools/pictures makes them anew ---------------------------------
 
 run look --stack links --png "$tmp/look.png"

@@ -11,8 +11,8 @@
 
 typedef struct heads_options {
     look_choice choice;
-    const char *conllu;
-    int csv, json;
+    const char *conllu, *svg;
+    int clusters, csv, json;
 } heads_options;
 
 /* clang-format off */
@@ -23,6 +23,10 @@ static const ph_option table[] = {
      .group = "What to measure",
      .help = "a treebank in CoNLL-U: for each relation the head that finds the word "
              "another one depends on best, beside the best fixed offset"},
+    {.name = "clusters", .kind = PH_OPT_FLAG, .at = AT(clusters),
+     .help = "which heads attend alike: a map of heads, and clusters of them"},
+    {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
+     .help = "with --clusters: write the map as a figure"},
     {.name = "csv", .kind = PH_OPT_FLAG, .at = AT(csv), .group = "How",
      .help = "every number as CSV"},
     {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
@@ -220,6 +224,9 @@ static int heads(const void *given, int count, const char *const *words)
     if (o->csv && o->json)
         return cli_fail(EXIT_USAGE, "--csv and --json exclude each other");
     int rc = sort_words(&choice, count, words);
+    if (o->svg && !o->clusters) return cli_fail(EXIT_USAGE, "--svg needs --clusters");
+    if (o->clusters && (o->csv || o->conllu))
+        return cli_fail(EXIT_USAGE, "--clusters goes with --json and --svg only");
     if (rc == EXIT_OK && o->conllu) {
         if (choice.by_text || choice.weights || o->csv)
             return cli_fail(EXIT_USAGE, "--conllu brings its own sentences and needs a "
@@ -228,9 +235,10 @@ static int heads(const void *given, int count, const char *const *words)
     }
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK)
-        rc = o->json  ? heads_json(&source)
-             : o->csv ? heads_csv(&source)
-                      : print_table(&source);
+        rc = o->clusters ? heads_clusters(&source, o->svg, o->json)
+             : o->json   ? heads_json(&source)
+             : o->csv    ? heads_csv(&source)
+                         : print_table(&source);
     look_close(&source);
     return rc;
 }
@@ -242,6 +250,8 @@ static const char *const examples[] = {
     "shares, entropy, confidence and labels, averaged over the lines of a file",
     "polyhead heads model --conllu en_ewt-ud-dev.conllu",
     "which head finds subjects, objects, articles of a treebank",
+    "polyhead heads model texts.txt --clusters --svg map.svg",
+    "a map on which heads that attend alike lie close together",
     "polyhead heads --weights maps.safetensors --json",
     "all numbers with their definitions",
     NULL};

@@ -144,6 +144,10 @@ int heads_csv(const look_source *source);
 /* Every head against a treebank, as a table or as JSON. */
 int heads_syntax(const look_choice *choice, const char *conllu, int json);
 
+/* Which heads attend alike: a map and clusters of every stack, as text or as JSON. svg:
+   a figure of the first stack, or NULL. */
+int heads_clusters(const look_source *source, const char *svg, int json);
+
 /* 1: a folder, or a file that ends in .safetensors: a model, not a text. */
 int look_is_model(const char *word);
 int look_is_file(const char *word);

@@ -6,7 +6,8 @@
  *     labels.c    names, definitions, rules
  *     tokens.c    classes of tokens
  *
- * treebank.c and syntax.c are polyhead_treebank.h.
+ * treebank.c and syntax.c are polyhead_treebank.h, clusters.c and plane.c
+ * polyhead_clusters.h.
  */
 #ifndef PH_HEADS_HEADS_H
 #define PH_HEADS_HEADS_H
