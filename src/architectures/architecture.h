@@ -43,7 +43,7 @@ typedef struct ph_architecture {
                                  the prefix of all others */
     int conv1d;               /* 1: matrices of a folder are (in, out) */
     void (*configure)(ph_import *in, ph_config *config);
-    /* The way back: what config.json of such a model says, as far as the type can say it
+    /* The inverse: what config.json of such a model says, as far as the type can say it
        (what configure makes of it is compared with the model). Gives the PH_NO_BIAS_
        that the type implies. NULL: models are not written in this architecture. */
     int (*publish)(const ph_config *config, ph_json_writer *json);
