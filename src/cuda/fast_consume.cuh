@@ -302,7 +302,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         drop_weights<T>(c, plan, it, s, at, j);
         wgmma_wait<0>();
         pin(o);
-        if (is_edge<T>(it, j - 1))
+        if (is_cleaned<T>(it, j - 1))
             add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), j - 1, p, o);
         __syncwarp();
         release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
@@ -321,7 +321,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
     wgmma_wait<0>();
     pin(o);
-    if (is_edge<T>(it, it.end - 1))
+    if (is_cleaned<T>(it, it.end - 1))
         add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), it.end - 1, p, o);
     __syncwarp();
     release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));

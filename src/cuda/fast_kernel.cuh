@@ -16,12 +16,24 @@
 #include "cuda/fast_load.cuh"
 #include "cuda/fast_output.cuh"
 
+/* Does a warp hold NaN or Inf? */
+template <int N> DEVICE int is_nonfinite(const float (&o)[N])
+{
+    float zero[4] = {};
+#pragma unroll
+    for (int x = 0; x < N; x++) zero[x % 4] = __fmaf_rn(o[x], 0, zero[x % 4]);
+    return __any_sync(
+        ~0u, __fadd_rn(__fadd_rn(zero[0], zero[1]), __fadd_rn(zero[2], zero[3])) != 0);
+}
+
 /* Stores what an item gave. Splits of a tile are merged by the cleaners. */
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         const item &it, const place &at, const float (&o)[T::DIM / 2],
                         const running &now)
 {
+    if (!it.clean && is_nonfinite(o) && threadIdx.x % 32 == 0)
+        or_shared(shared_address(&it.spoilt), 1);
     if (!T::ONE_SPLIT || it.splits == 1) {
         store_rows<T>(type, c, plan, it, o, now, first_row(at));
         return;
@@ -98,6 +110,7 @@ template <class T> DEVICE void init_barriers(uint32_t base)
         barrier_init(base + T::ITEM_FULL + SLOT * i, 1);
         barrier_init(base + T::ITEM_EMPTY + SLOT * i, warps + CLEANERS / 32 + 1);
     }
+    for (int i = 0; i < ITEMS; i++) item_slot<T>(base, i)->spoilt = 0;
     barrier_init_fence();
 }
 

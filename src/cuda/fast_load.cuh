@@ -4,9 +4,11 @@
  *
  * Masked NaN/Inf. A hidden pair has the weight 0, and 0 times NaN would reach rows that do
  * not see the key. K needs nothing, since hidden scores are replaced. Of V, a block in
- * which some row of the tile does not see some key is an edge: it goes to the cleaners
- * first, which put 0 where a value is not finite and note the keys; consumers add those
- * values to the rows that see them. Other blocks go straight to the consumers.
+ * which some row of the tile does not see some key is an edge. A tile is computed as if V
+ * were finite. Where its result is not, it is computed once more, and its edges go to the
+ * cleaners first, which put 0 where a value is not finite and note the keys; consumers add
+ * those values to the rows that see them. While decoding edges are few, and always go to
+ * the cleaners.
  */
 #ifndef PH_CUDA_FAST_LOAD_CUH
 #define PH_CUDA_FAST_LOAD_CUH
@@ -117,21 +119,37 @@ DEVICE int next_item(const ph_cuda_schedule &plan)
     return gridDim.x + taken;
 }
 
+/* Waits for the item before the n-th in its slot. Its index if it has to be computed
+   again, else -1. */
+template <class T> DEVICE int spoilt_item(uint32_t base, int n)
+{
+    wait_empty<ITEMS>(base + T::ITEM_EMPTY, n);
+    item &it = *item_slot<T>(base, n);
+    const int index = it.spoilt ? it.index : -1;
+    it.spoilt = 0;
+    return index;
+}
+
 template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                            uint32_t base)
 {
-    int n = 0, queries = 0;
-    for (int index = blockIdx.x; index < plan.items; index = next_item(plan)) {
-        wait_empty<ITEMS>(base + T::ITEM_EMPTY, n);
+    int n = 0, queries = 0, index = blockIdx.x;
+    for (;;) {
+        int again = spoilt_item<T>(base, n);
+        if (again < 0 && index >= plan.items) again = spoilt_item<T>(base, n + 1);
+        if (again < 0 && index >= plan.items) break;
         item &it = *item_slot<T>(base, n);
-        if (!fill_item<T>(c, plan, index, it)) continue;
-        it.queries = queries;
-        queries += it.first < it.end;
-        barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
-        n++;
+        if (fill_item<T>(c, plan, again < 0 ? index : again, it)) {
+            it.index = again < 0 ? index : again;
+            it.clean = again >= 0 || T::ONE_SPLIT;
+            it.queries = queries;
+            queries += it.first < it.end;
+            barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
+            n++;
+        }
+        if (again < 0) index = next_item(plan);
     }
-    wait_empty<ITEMS>(base + T::ITEM_EMPTY, n);
     item_slot<T>(base, n)->batch = -1;
     barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
 }
@@ -189,7 +207,7 @@ DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint
 #pragma unroll 1
         for (int j = first; j < end; j++, n++) {
             const int k = stage_of<T::K_STAGES>(n), v = stage_of<T::V_STAGES>(n);
-            const int edge = is_edge<T>(it, j);
+            const int cleaned = is_cleaned<T>(it, j);
             wait_empty<T::K_STAGES>(base + T::K_EMPTY, n);
             load_block<T>(c, plan, it, base + T::K_AT + k * T::BLOCK_BYTES, map.k,
                           base + T::K_FULL + SLOT * k, j * T::KEYS, it.k_head);
@@ -201,7 +219,7 @@ DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint
             }
             wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
             load_block<T>(c, plan, it, base + T::V_AT + v * T::BLOCK_BYTES, map.v,
-                          base + (edge ? T::V_RAW : T::V_FULL) + SLOT * v, j * T::KEYS,
+                          base + (cleaned ? T::V_RAW : T::V_FULL) + SLOT * v, j * T::KEYS,
                           it.v_head);
         }
         barrier_arrive(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(i));
@@ -295,7 +313,7 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
         const int end = it.end;
         if (it.batch < 0) break;
         for (int j = it.first; j < end; j++, n++) {
-            if (!is_edge<T>(it, j)) continue;
+            if (!is_cleaned<T>(it, j)) continue;
             const int stage = stage_of<T::V_STAGES>(n);
             barrier_wait(base + T::V_RAW + 8 * stage, parity >> stage & 1);
             parity ^= 1u << stage;

@@ -39,6 +39,9 @@ struct item {
     int first, end;          /* blocks of keys to visit */
     int lo, hi;              /* keys that some row may see */
     int all_lo, all_hi;      /* keys that all rows see */
+    int index;               /* in the schedule */
+    int clean;               /* 1: values at edges go to the cleaners first */
+    int spoilt;              /* set by consumers: has to be computed again, with clean */
     int queries;             /* tiles of queries that this CTA loaded before */
     int tile;                /* of all tiles */
     int first_split, splits; /* of all that the rows see */
@@ -146,6 +149,12 @@ template <class T> DEVICE void end_item(uint32_t base, int n)
 template <class T> DEVICE int is_edge(const item &it, int block)
 {
     return block * T::KEYS < it.all_lo || block * T::KEYS + T::KEYS > it.all_hi;
+}
+
+/* Do the cleaners look at the values of the block? */
+template <class T> DEVICE int is_cleaned(const item &it, int block)
+{
+    return it.clean && is_edge<T>(it, block);
 }
 
 /* Whose query a row of a tile is: tiles hold tokens of all heads that share keys. A row
