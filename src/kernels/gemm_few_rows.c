@@ -13,9 +13,10 @@
 typedef ph_gemm_job job;
 typedef ph_gemm_area area;
 
-/* Of one item, at most and at least. What an item reads is contiguous for as long as it
-   is wide, so there are fewer of them than of other products. */
-enum { COLUMNS = 4096, LEAST = 64, FEWER = 4 };
+/* Columns of one item, at most and at least, and how many of the wanted items become one,
+   with (in, out) and (out, in): narrow items of (in, out) read few bytes of every row,
+   short ones of (out, in) end before the next rows are prefetched. */
+enum { COLUMNS = 4096, LEAST = 64, MERGED = 16, MERGED_T = 4 };
 
 /* ---- decisions --------------------------------------------------------------------- */
 
@@ -46,10 +47,9 @@ int ph_gemm_few_rows_choose(job *j, int wanted)
     j->mode = row_major ? FEW_ROWS : FEW_ROWS_T;
     j->depth = g->k;
     j->rows = j->height = g->m;
+    wanted = ph_div_up(wanted, row_major ? MERGED : MERGED_T);
     j->columns =
-        ph_gemm_even_part(ph_div_up(g->n, unit), COLUMNS / unit,
-                          ph_div_up(wanted, row_major ? 2 * FEWER : FEWER),
-                          LEAST / unit) *
+        ph_gemm_even_part(ph_div_up(g->n, unit), COLUMNS / unit, wanted, LEAST / unit) *
         unit;
     return 1;
 }
