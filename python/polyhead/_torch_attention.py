@@ -167,7 +167,8 @@ class Given(NamedTuple):
     extra: Sequence[Tensor]
     seed: Optional[Tensor]
     options: Options
-    learned: Sequence[int] = ()
+    learned: Sequence[int]
+    return_lse: bool
 
 
 def needing_gradients(optional: Sequence, extra: Sequence[Tensor]) -> list[int]:
@@ -184,11 +185,13 @@ class Attention(torch.autograd.Function):
                            True)
         ctx.save_for_backward(q, k, v, out, lse, *learned)
         ctx.given = given
+        if not given.return_lse:  # one output less takes a tenth off a small call
+            return out
         ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
-    def backward(ctx, dout, dlse):
+    def backward(ctx, dout, dlse=None):
         given, need = ctx.given, ctx.needs_input_grad
         wanted = list(need[1:4])
         if given.learned:
@@ -319,11 +322,12 @@ def run(q: Tensor, k: Tensor, v: Tensor, optional: Sequence = NONE,
     learned = () if optional is NONE and not extra else needing_gradients(optional, extra)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
                                     or learned):
-        given = Given(optional, extra, seed, options, learned)
-        through = differentiable(q, k, v, optional, extra) if learned else ()
-        out, lse = Attention.apply(given, q, k, v, *[through[3 + i] for i in learned])
-    else:
-        out, lse = forward(q, k, v, optional, extra, seed, options, return_lse)
+        given = Given(optional, extra, seed, options, learned, return_lse)
+        if not learned:
+            return Attention.apply(given, q, k, v)
+        through = differentiable(q, k, v, optional, extra)
+        return Attention.apply(given, q, k, v, *[through[3 + i] for i in learned])
+    out, lse = forward(q, k, v, optional, extra, seed, options, return_lse)
     return (out, lse) if return_lse else out
 
 

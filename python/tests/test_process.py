@@ -1,4 +1,5 @@
 """Threads, forks and the program: what surrounds a call."""
+import doctest
 import multiprocessing
 import os
 import subprocess
@@ -77,3 +78,9 @@ def test_a_library_that_is_not_there(tmp_path):
     code = "import polyhead._c as c; c.HERE = c.CHECKOUT = '/nowhere'; c.core()"
     found = python("-c", code)
     assert "ImportError" in found.stderr and "build with make" in found.stderr
+
+
+def test_examples_of_docstrings():
+    for module in (polyhead, polyhead._attention, polyhead._model):
+        failed, tried = doctest.testmod(module)
+        assert tried and not failed, module

@@ -382,3 +382,23 @@ def test_heads_refuse():
         ours.Heads(32, 4)(draw(2, 6, 32), draw(2, 6, 32))
     with pytest.raises(TypeError, match="expected float32"):
         ours.Heads(32, 4).bfloat16()(draw(2, 6, 32))
+
+
+# ---- processes ----
+
+class Rows(torch.utils.data.Dataset):
+    """Each sample is an attention call in a worker."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        q = torch.arange(64.0).view(1, 2, 4, 8) / 64 + index
+        return sdpa(q, q, q)
+
+
+def test_workers_of_a_data_loader():
+    here = [Rows()[index] for index in range(4)]  # the parent has used the library
+    for found, want in zip(torch.utils.data.DataLoader(Rows(), batch_size=None,
+                                                       num_workers=2), here):
+        assert torch.equal(found, want)
