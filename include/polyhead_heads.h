@@ -43,6 +43,8 @@ typedef enum ph_measure {
     PH_BARE_SELF,
     PH_BARE_SEP,
     PH_BARE_PUNCT,
+    PH_BARE_DUPLICATE, /* as PH_DUPLICATE and PH_INDUCTION below */
+    PH_BARE_INDUCTION,
     PH_SEP_SEP,          /* on separators, rows of separators only */
     PH_REST_SEP,         /* on separators, the other rows only */
     PH_ENTROPY,          /* -sum A ln A */
@@ -94,7 +96,7 @@ typedef struct ph_link_score {
 typedef struct ph_head_stats {
     double value[PH_MAX_MEASURES];  /* NaN: the texts held nothing to measure it on */
     int64_t count[PH_MAX_MEASURES]; /* rows, entries or links behind the value */
-    int64_t rows, skipped;      /* rows counted, rows left out */
+    int64_t rows, skipped;          /* rows counted, rows left out */
     int64_t invalid; /* rows that do not sum to 1 within 4e-3, or with weights that are
                         negative or non-finite; non-finite rows are left out */
     int64_t texts;
@@ -158,7 +160,9 @@ PH_API ph_status ph_heads_read(const ph_heads *heads, int layer, int head,
 
 /* A rule: a head has the label when its measure is above (or at) the threshold, was taken
    from at least `min_count` rows or links and, where there is a chance level, is at least
-   PH_TIMES_CHANCE times that. */
+   PH_TIMES_CHANCE times that. Where the rule has a bare measure and a tenth of the weight
+   or more is not on the first token, that one counts too: a sink takes the more weight
+   the longer the text, and must not hide what a head does with the rest. */
 enum { PH_TIMES_CHANCE = 3, PH_LABELS = 11 };
 
 typedef struct ph_label_rule {
@@ -170,6 +174,7 @@ typedef struct ph_label_rule {
     int at; /* 1: a value equal to the threshold is enough */
     double threshold;
     int chance; /* measure of the chance level; -1: none */
+    int bare;   /* measure without the first token; -1: none */
     int64_t min_count;
 } ph_label_rule;
 
@@ -179,6 +184,7 @@ PH_API const ph_label_rule *ph_label_rules(int i);
 typedef struct ph_label {
     const ph_label_rule *rule;
     double value;
+    int bare; /* 1: of the rule's bare measure */
 } ph_label;
 
 /* Every rule that fires, most telling first; returns how many, possibly none. */

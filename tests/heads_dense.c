@@ -216,6 +216,8 @@ void dense_all(const dense *d, double value[PH_MEASURES], int *offset)
     value[PH_BARE_SELF] = mean_mass(&bare, every, at_self, 0);
     value[PH_BARE_SEP] = mean_mass(&bare, every, at_sep, 0);
     value[PH_BARE_PUNCT] = mean_mass(&bare, every, at_punct, 0);
+    value[PH_BARE_DUPLICATE] = mean_mass(&bare, has_duplicate, at_duplicate, 0);
+    value[PH_BARE_INDUCTION] = mean_mass(&bare, has_duplicate, at_induction, 0);
     value[PH_SEP_SEP] = mean_mass(d, row_sep, at_sep, 0);
     value[PH_REST_SEP] = mean_mass(d, row_rest, at_sep, 0);
     value[PH_DUPLICATE] = mean_mass(d, has_duplicate, at_duplicate, 0);

@@ -353,6 +353,39 @@ static void thresholds(void)
     CHECK(!labelled(PH_PUNCT, 'C', 0.6, 10) && labelled(PH_PUNCT, 'C', 0.7, 10), "C");
 }
 
+/* A sink that takes most of the weight hides no label, unless it takes nearly all: a
+   head that attends to the token before with what the first token leaves. */
+static void behind_a_sink(void)
+{
+    static const struct {
+        float sink;
+        int labelled;
+    } heads[] = {{0.3f, 1}, {0.7f, 1}, {0.88f, 1}, {0.97f, 0}};
+    for (int n = 0; n < 4; n++) {
+        enum { N = 64 };
+        static float map[N * N];
+        const ph_heads_text text = {.rows = N, .keys = N, .causal = 1};
+        ph_heads *sums;
+        ph_head_stats head;
+        ph_label labels[PH_MAX_LABELS];
+        char why[160] = "";
+        memset(map, 0, sizeof map);
+        for (int i = 0; i < N; i++) map[i * N] = heads[n].sink;
+        for (int i = 0; i < N; i++) map[i * N + (i ? i - 1 : 0)] += 1 - heads[n].sink;
+        CHECK(ph_heads_create(&sums, 1, 1, NULL) == PH_OK, "create");
+        CHECK(ph_heads_begin(sums, &text, NULL) == PH_OK, "begin");
+        CHECK(ph_heads_add(sums, 0, 0, 0, N, map) == PH_OK, "add");
+        ph_heads_end(sums);
+        CHECK(ph_heads_read(sums, 0, 0, &head) == PH_OK, "read");
+        CHECK(has_label(&head, 'P') == heads[n].labelled, "sink %g: prev %g, bare %g",
+              (double)heads[n].sink, head.value[PH_PREV], head.value[PH_BARE_PREV]);
+        if (n == 1 && ph_head_labels(&head, labels))
+            ph_label_why(&labels[0], &head, NULL, why, sizeof why);
+        CHECK(n != 1 || !strncmp(why, "bare_prev 1.00 > 0.50", 21), "why: %s", why);
+        ph_heads_free(sums);
+    }
+}
+
 /* Random weights must not look like anything but broad. */
 static void no_false_labels(void)
 {
@@ -382,7 +415,7 @@ static void reasons(void)
                  {6, 0.97, "positional -1 in 0.97 >= 0.90"},
                  {0, 0.42, "link coref 0.42 >= 0.10"}};
     for (int n = 0; n < 3; n++) {
-        ph_label label = {ph_label_rules(cases[n].rule), cases[n].value};
+        ph_label label = {ph_label_rules(cases[n].rule), cases[n].value, 0};
         ph_label_why(&label, &head, relations, text, sizeof text);
         CHECK(!strcmp(text, cases[n].expected), "'%s', expected '%s'", text,
               cases[n].expected);
@@ -487,6 +520,7 @@ static const check_case cases[] = {{"random_maps", random_maps},
                                    {"links", links},
                                    {"fixed_offset_is_baseline", fixed_offset_is_baseline},
                                    {"thresholds", thresholds},
+                                   {"behind_a_sink", behind_a_sink},
                                    {"no_false_labels", no_false_labels},
                                    {"reasons", reasons},
                                    {"classes", classes},

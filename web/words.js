@@ -123,7 +123,7 @@ const NAMES_ZH = {
   sep: "分隔符", punct: "标点", entropy: "熵（nats）", breadth: "宽度", confidence: "置信度", distance: "平均距离",
   broad: "宽泛", positional: "固定距离", rare: "罕见词", rarest: "最罕见词", duplicate: "重复词", induction: "归纳",
   link: "词间关系", none: "无标签", bare_prev: "前一个词（不计首词）", bare_next: "后一个词（不计首词）",
-  bare_self: "自身（不计首词）", bare_sep: "分隔符（不计首词）", bare_punct: "标点（不计首词）", sep_sep: "分隔符到分隔符",
+  bare_self: "自身（不计首词）", bare_sep: "分隔符（不计首词）", bare_punct: "标点（不计首词）", bare_duplicate: "重复词（不计首词）", bare_induction: "归纳（不计首词）", sep_sep: "分隔符到分隔符",
   rest_sep: "其余到分隔符", duplicate_chance: "重复词（随机水平）", induction_chance: "归纳（随机水平）",
   prefix_entry: "归纳（按条目）", rare_chance: "罕见词（随机水平）",
 };
@@ -134,6 +134,7 @@ const HELP_ZH = {
   sep: "落在分隔符上的权重占比", punct: "落在句号和逗号上的权重占比",
   bare_prev: "去掉首词、各行重新归一后的 prev", bare_next: "去掉首词、各行重新归一后的 next", bare_self: "去掉首词、各行重新归一后的 self",
   bare_sep: "去掉首词、各行重新归一后的 sep", bare_punct: "去掉首词、各行重新归一后的 punct",
+  bare_duplicate: "去掉首词、各行重新归一后的 duplicate", bare_induction: "去掉首词、各行重新归一后的 induction",
   sep_sep: "分隔符所在各行落在分隔符上的权重占比", rest_sep: "其余各行落在分隔符上的权重占比", entropy: "各行 -Σ A ln A 的平均",
   breadth: "一行的熵除以可能的最大值；1 为均匀", confidence: "各行最大权重的平均，不计分隔符", distance: "行与所看之处的平均距离（词）",
   positional: "最大权重落在最常见距离上的行的占比", duplicate: "落在同一词先前出现处的权重，只计有先例的行", duplicate_chance: "均匀权重会落在先前出现处的量",

@@ -30,6 +30,12 @@ static const ph_measure_info measures[PH_MEASURES] = {
                      "sep with the first token taken out and rows scaled back to 1"},
     [PH_BARE_PUNCT] = {"bare_punct", "punctuation, without the first token",
                        "punct with the first token taken out and rows scaled back to 1"},
+    [PH_BARE_DUPLICATE] = {"bare_duplicate", "duplicates, without the first token",
+                           "duplicate with the first token taken out and rows scaled "
+                           "back to 1"},
+    [PH_BARE_INDUCTION] = {"bare_induction", "induction, without the first token",
+                           "induction with the first token taken out and rows scaled "
+                           "back to 1"},
     [PH_SEP_SEP] = {"sep_sep", "separators to separators",
                     "share of the weight on separators, rows of separators only"},
     [PH_REST_SEP] = {"rest_sep", "others to separators",
@@ -68,39 +74,39 @@ static const ph_label_rule rules[PH_LABELS] = {
     {'X', "link", "word links",
      "finds the partners of one relation at least 10 points better than the best fixed "
      "offset does (link >= 0.10)",
-     PH_LINK, 1, 0.10, -1, 10},
+     PH_LINK, 1, 0.10, -1, -1, 10},
     {'I', "induction", "induction",
      "at least half of the weight just after earlier copies of the token, and 3 times "
      "chance (induction >= 0.50)",
-     PH_INDUCTION, 1, 0.50, PH_INDUCTION_CHANCE, 4},
+     PH_INDUCTION, 1, 0.50, PH_INDUCTION_CHANCE, PH_BARE_INDUCTION, 4},
     {'D', "duplicate", "duplicate token",
      "at least half of the weight on earlier copies of the token, and 3 times chance "
      "(duplicate >= 0.50)",
-     PH_DUPLICATE, 1, 0.50, PH_DUPLICATE_CHANCE, 4},
+     PH_DUPLICATE, 1, 0.50, PH_DUPLICATE_CHANCE, PH_BARE_DUPLICATE, 4},
     {'R', "rare", "rare tokens",
      "at least half of the rows look most at one of the two rarest tokens, and 3 times "
      "chance (rare >= 0.50)",
-     PH_RARE, 1, 0.50, PH_RARE_CHANCE, 4},
+     PH_RARE, 1, 0.50, PH_RARE_CHANCE, -1, 4},
     {'P', "prev", "previous token",
      "more than half of the weight on the token before (prev > 0.50)", PH_PREV, 0, 0.50,
-     -1, 4},
+     -1, PH_BARE_PREV, 4},
     {'N', "next", "next token",
      "more than half of the weight on the token after (next > 0.50)", PH_NEXT, 0, 0.50,
-     -1, 4},
+     -1, PH_BARE_NEXT, 4},
     {'O', "positional", "one fixed offset",
      "at least 90 of 100 rows look most at the same distance (positional >= 0.90)",
-     PH_POSITIONAL, 1, 0.90, -1, 4},
+     PH_POSITIONAL, 1, 0.90, -1, -1, 4},
     {'E', "sep", "separators", "more than 0.6 of the weight on separators (sep > 0.60)",
-     PH_SEP, 0, 0.60, -1, 4},
+     PH_SEP, 0, 0.60, -1, PH_BARE_SEP, 4},
     {'C', "punct", "punctuation",
      "more than 0.6 of the weight on full stops and commas (punct > 0.60)", PH_PUNCT, 0,
-     0.60, -1, 4},
+     0.60, -1, PH_BARE_PUNCT, 4},
     {'S', "first", "sink, first token",
      "more than 0.6 of the weight on the first token (first > 0.60)", PH_FIRST, 0, 0.60,
-     -1, 4},
+     -1, -1, 4},
     {'B', "broad", "broad",
      "spread over most of what it sees (breadth > 0.78 of a uniform row)", PH_BREADTH, 0,
-     0.78, -1, 4},
+     0.78, -1, -1, 4},
 };
 
 const ph_measure_info *ph_measure_about(ph_measure measure)
@@ -113,20 +119,33 @@ const ph_label_rule *ph_label_rules(int i)
     return i >= 0 && i < PH_LABELS ? &rules[i] : NULL;
 }
 
-static int fires(const ph_label_rule *rule, const ph_head_stats *head)
+/* Of the weight, what must not be on the first token for the rest to say something. */
+static const double LEAST_REST = 0.10;
+
+static int fires(const ph_label_rule *rule, const ph_head_stats *head, int measure)
 {
-    double value = head->value[rule->measure];
-    if (isnan(value) || head->count[rule->measure] < rule->min_count) return 0;
+    double value = head->value[measure];
+    if (isnan(value) || head->count[measure] < rule->min_count) return 0;
     if (rule->at ? value < rule->threshold : value <= rule->threshold) return 0;
     return rule->chance < 0 || value >= PH_TIMES_CHANCE * head->value[rule->chance];
+}
+
+static int fires_bare(const ph_label_rule *rule, const ph_head_stats *head)
+{
+    double rest = 1 - head->value[PH_FIRST];
+    return rule->bare >= 0 && rest >= LEAST_REST && fires(rule, head, rule->bare);
 }
 
 int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS])
 {
     int count = 0;
-    for (int i = 0; i < PH_LABELS; i++)
-        if (fires(&rules[i], head))
-            labels[count++] = (ph_label){&rules[i], head->value[rules[i].measure]};
+    for (int i = 0; i < PH_LABELS; i++) {
+        const ph_label_rule *rule = &rules[i];
+        if (fires(rule, head, (int)rule->measure))
+            labels[count++] = (ph_label){rule, head->value[rule->measure], 0};
+        else if (fires_bare(rule, head))
+            labels[count++] = (ph_label){rule, head->value[rule->bare], 1};
+    }
     return count;
 }
 
@@ -140,6 +159,7 @@ int ph_label_why(const ph_label *label, const ph_head_stats *head,
                  head->top_offset);
     if (rule->measure == PH_LINK && relations)
         snprintf(detail, sizeof detail, " %s", relations[head->relation]);
-    return ph_format(text, size, "%s%s %.2f %s %.2f", measures[rule->measure].key, detail,
+    return ph_format(text, size, "%s%s %.2f %s %.2f",
+                     measures[label->bare ? rule->bare : (int)rule->measure].key, detail,
                      label->value, rule->at ? ">=" : ">", rule->threshold);
 }

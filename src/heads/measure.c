@@ -242,9 +242,10 @@ static void add_offsets(ph_tally *t, const row *r)
 /* Earlier positions of the same token, and the keys just after them. */
 static void add_repeats(ph_tally *t, const row *r, const int32_t *earlier)
 {
-    double same = 0, after = 0;
+    double same = 0, after = 0, first = 0, rest = r->sum - weight_at(r, 0);
     int count = 0;
     for (int j = earlier[r->position]; j >= 0; j = earlier[j], count++) {
+        if (j == 0) first = weight_at(r, 0);
         same += weight_at(r, j);
         after += weight_at(r, j + 1);
     }
@@ -253,6 +254,10 @@ static void add_repeats(ph_tally *t, const row *r, const int32_t *earlier)
     note(t, PH_DUPLICATE_CHANCE, (double)count / r->seen);
     note(t, PH_INDUCTION, after);
     note(t, PH_INDUCTION_CHANCE, (double)count / r->seen);
+    if (rest > 1e-6 * r->sum) {
+        note(t, PH_BARE_DUPLICATE, (same - first) / rest);
+        note(t, PH_BARE_INDUCTION, after / rest);
+    }
     t->text_sum[PH_PREFIX_ENTRY] += after;
     t->text_count[PH_PREFIX_ENTRY] += count;
 }
