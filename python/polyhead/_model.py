@@ -163,6 +163,34 @@ class Model(Owner):
                     return out.value.decode(errors="replace")
                 size = length.value + 1
 
+    def embed(self, texts: Sequence[str], pairs: Optional[Sequence[str]] = None) -> np.ndarray:
+        """A vector of each text, (texts, model_dim), of encoders, as the model pools it."""
+        return self._of_texts(self._lib.ph_model_embed, self._config().model_dim, texts, pairs)
+
+    def classify(self, texts: Sequence[str],
+                 pairs: Optional[Sequence[str]] = None) -> np.ndarray:
+        """Scores of each text, (texts, classes), before a softmax; of models with classes."""
+        return self._of_texts(self._lib.ph_model_classify, self._config().classes, texts, pairs)
+
+    def _config(self) -> Any:
+        return self._lib.ph_model_config(self._handle).contents
+
+    def _of_texts(self, call: Any, columns: int, texts: Sequence[str],
+                  pairs: Optional[Sequence[str]]) -> np.ndarray:
+        if isinstance(texts, str) or isinstance(pairs, str):
+            raise TypeError("texts is one text, expected a list of them")
+        if pairs is not None and len(pairs) != len(texts):
+            raise Error(f"there are {len(texts)} texts and {len(pairs)} pairs, expected as many")
+        tables = [None if group is None else
+                  (ctypes.c_char_p * max(len(group), 1))(*[text.encode() for text in group])
+                  for group in (texts, pairs)]
+        given = _c.Texts(texts=ctypes.addressof(tables[0]), count=len(texts),
+                         pairs=ctypes.addressof(tables[1]) if tables[1] else None)
+        out = np.empty((len(texts), columns), np.float32)
+        with self._lock:
+            self._check(call(self._handle, byref(given), address(out)))
+        return out
+
     def look(self, text: str, target: Optional[str] = None) -> "Reading":
         """Runs the model on a text with everything open to view.
 

@@ -83,6 +83,25 @@ def test_train_save_resume_generate(tmp_path):
     assert program.stdout.strip() == text.strip()
 
 
+CHECKPOINTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests",
+                           "golden", "checkpoints")
+
+
+def test_vectors_and_classes_of_texts():
+    model = polyhead.Model.read(os.path.join(CHECKPOINTS, "bert-sentence"))
+    both = model.embed(["a cat", "the dog sat"])
+    assert both.shape == (2, model.config["model_dim"]) and np.isfinite(both).all()
+    assert (model.embed(["the dog sat"])[0] == both[1]).all()  # the bits it has alone
+    with pytest.raises(TypeError, match="a list"):
+        model.embed("a cat")
+    with pytest.raises(polyhead.Error, match="expected as many"):
+        model.embed(["a", "b"], ["c"])
+    with pytest.raises(polyhead.Error):
+        model.classify(["a cat"])
+    classes = polyhead.Model.read(os.path.join(CHECKPOINTS, "bert-classes"))
+    assert classes.classify(["a cat"]).shape[1] > 1
+
+
 def test_refused(tmp_path, embedded):
     with pytest.raises(polyhead.Error, match="nonsense"):
         polyhead.Trainer("nonsense")
