@@ -165,12 +165,14 @@ class Model(Owner):
 
     def embed(self, texts: Sequence[str], pairs: Optional[Sequence[str]] = None) -> np.ndarray:
         """A vector of each text, (texts, model_dim), of encoders, as the model pools it."""
-        return self._of_texts(self._lib.ph_model_embed, self._config().model_dim, texts, pairs)
+        width = self._config().model_dim
+        return self._of_texts(self._lib.ph_model_embed, width, texts, pairs)
 
     def classify(self, texts: Sequence[str],
                  pairs: Optional[Sequence[str]] = None) -> np.ndarray:
         """Scores of each text, (texts, classes), before a softmax; of models with classes."""
-        return self._of_texts(self._lib.ph_model_classify, self._config().classes, texts, pairs)
+        classes = self._config().classes
+        return self._of_texts(self._lib.ph_model_classify, classes, texts, pairs)
 
     def _config(self) -> Any:
         return self._lib.ph_model_config(self._handle).contents
@@ -180,7 +182,8 @@ class Model(Owner):
         if isinstance(texts, str) or isinstance(pairs, str):
             raise TypeError("texts is one text, expected a list of them")
         if pairs is not None and len(pairs) != len(texts):
-            raise Error(f"there are {len(texts)} texts and {len(pairs)} pairs, expected as many")
+            raise Error(f"there are {len(texts)} texts and {len(pairs)} pairs, expected as "
+                        f"many")
         tables = [None if group is None else
                   (ctypes.c_char_p * max(len(group), 1))(*[text.encode() for text in group])
                   for group in (texts, pairs)]

@@ -162,9 +162,9 @@ class Heads(nn.Module):
             optional = optional_tensors(attn_mask, None, None, None, q_lens, kv_lens, keys)
         dropout = self.options.attention.dropout if self.training else 0.0
         seed = torch.randint(2**62, (1,)) if dropout else None
-        out, _ = torch.ops.polyhead.layer(x, memory, list(self._parameters.values()), *optional,
-                                          seed, self.text, dropout, balance,
-                                          torch.is_grad_enabled())
+        params = list(self._parameters.values())
+        out, _ = torch.ops.polyhead.layer(x, memory, params, *optional, seed, self.text,
+                                          dropout, balance, torch.is_grad_enabled())
         return out
 
 

@@ -2,9 +2,10 @@
 """random_calls.py - random calls of the Python package, most of them wrong: each must give a
 result or an exception with a sentence, and never a crash.
 
-    make BUILD=build-asan SAN=address build-asan/libpolyhead.so.0.1.0
-    LD_PRELOAD=$(cc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \\
-        POLYHEAD_LIBRARY=build-asan PYTHONPATH=python python3 python/tests/random_calls.py 100000
+    make BUILD=build-asan SAN=address,undefined build-asan/libpolyhead.so.0.1.0
+    LD_PRELOAD="$(cc -print-file-name=libasan.so) $(cc -print-file-name=libubsan.so)" \\
+        ASAN_OPTIONS=detect_leaks=0 POLYHEAD_LIBRARY=build-asan PYTHONPATH=python \\
+        python3 python/tests/random_calls.py 100000
 
 Prints how many calls were good and how many refused; a second argument is the first seed.
 """
@@ -28,7 +29,8 @@ def array(r, shape, dtype="f4"):
     if r.random() < r.wild / 2:
         shape = shape[:-1] if r.random() < 0.5 else [1, *shape]
     with_nan = dtype == "f4"
-    made = np.full(shape, r.choice([0.0, 0.5, -3.0] + with_nan * [1e30, np.nan, np.inf]), np.float32)
+    value = r.choice([0.0, 0.5, -3.0] + with_nan * [1e30, np.nan, np.inf])
+    made = np.full(shape, value, np.float32)
     made = made.astype(dtype)
     layout = r.random() if r.wild else 0.15 + r.random()
     if layout < 0.19 and made.ndim > 2:

@@ -112,9 +112,9 @@ def backward(f, dout, k_heads, v_heads, dlse=None, dtype="float32", roundings=8)
     unit = roundings * f["worst"] + (dim + keys + rows + 40) * UNIT
     grads, scale = {}, f["scale"]
     grads["q"] = scale * ds @ f["k"], scale * (unit * big) @ abs(f["k"])
-    turn = ds.swapaxes(2, 3), (unit * big).swapaxes(2, 3)
-    grads["k"] = reduce(scale * turn[0] @ f["q"], k_heads), \
-        reduce(scale * turn[1] @ abs(f["q"]), k_heads)
+    transposed = ds.swapaxes(2, 3), (unit * big).swapaxes(2, 3)
+    grads["k"] = reduce(scale * transposed[0] @ f["q"], k_heads), \
+        reduce(scale * transposed[1] @ abs(f["q"]), k_heads)
     weighted = (f["p"] * f["gate"][..., None]).swapaxes(2, 3)
     off = (abs(f["p"] * f["gate"][..., None]) * unit).swapaxes(2, 3)
     grads["v"] = reduce(weighted @ dout, v_heads), reduce(off @ abs(dout), v_heads)

@@ -91,9 +91,9 @@ def test_gradients_of_every_variant(variant):
     moved = copy.deepcopy(layer)
     moved.params["wo"] = layer.params["wo"] + step
     rise = (dout.astype(np.float64) * (moved(x, memory).astype(np.float64) - out)).sum()
-    slope = (grads["wo"].astype(np.float64) * step).sum()
+    derivative = (grads["wo"].astype(np.float64) * step).sum()
     size = abs(dout).sum() * max(abs(out).max(), abs(moved(x, memory)).max())
-    assert abs(rise - slope) <= 64 * 2.0**-24 * size, (rise, slope)
+    assert abs(rise - derivative) <= 64 * 2.0**-24 * size, (rise, derivative)
 
 
 def test_lengths_and_masks():

@@ -269,7 +269,7 @@ MHA = {
     "causal": ({}, {"attn_mask": torch.ones(5, 7).triu(1).bool(), "is_causal": True}),
     "float mask": ({}, {"attn_mask": torch.randn(5, 7)}),
     "mask per head": ({}, {"attn_mask": torch.randn(3 * 4, 5, 7)}),
-    "padding": ({}, {"key_padding_mask": torch.arange(7)[None] >= torch.tensor([[7], [4], [6]])}),
+    "padding": ({}, {"key_padding_mask": torch.arange(7) >= torch.tensor([[7], [4], [6]])}),
     "both": ({"batch_first": True}, {"attn_mask": torch.ones(5, 7).triu(1).bool(),
                                      "key_padding_mask": torch.zeros(3, 7).bool()}),
     "no weights": ({}, {"need_weights": False}),
