@@ -387,6 +387,9 @@ static void refused(void)
     refuse(m, (ph_generation){.reserved = {1}}, "b", PH_BAD_ARGUMENT, "ph_generation");
     refuse(m, (ph_generation){.kv_dtype = PH_Q8_0}, "b", PH_BAD_SHAPE, "32");
     CHECK(ph_generate_batch(m, NULL, 1, NULL) == PH_BAD_ARGUMENT, "NULL was taken");
+    CHECK(ph_generate_batch(m, &(ph_prompt){.text = "a", .reserved = {1}}, 1, NULL) ==
+              PH_BAD_ARGUMENT,
+          "a field of a later version was taken");
     CHECK(ph_generate_batch(m, NULL, 0, NULL) == PH_OK, "%s", ph_error(ctx));
     ph_model_free(m);
     m = make_model(kinds[4]);

@@ -167,6 +167,7 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
     int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER;
     int longest = both ? max_len : max_len - 1, count;
     ph_generated *t = &g->texts[index];
+    PH_CHECK_RESERVED(m->ctx, "ph_prompt", g->prompts[index].reserved);
     if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
     PH_TRY(split(g, g->prompts[index].text, words, &count));
