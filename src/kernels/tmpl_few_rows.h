@@ -13,9 +13,8 @@
 enum { PREFETCH_L2 = 32, PREFETCH_L1 = 8 };
 
 /* Most rows whose sums fit into registers: at all, and for tiles of 2 * NR columns. More
-   rows are cut into groups that share b through cache. A slab of b, SHALLOW rows for wide
-   tiles or else DEEP, is read along its rows: few streams, which hardware prefetchers
-   follow; c stays in L1. */
+   rows are cut into groups that share b through cache, DEEP steps at a time. A slab is
+   SHALLOW rows of b: few streams, which hardware prefetchers follow. */
 enum {
     MAX_ROWS = VL == 8 ? 3 : MR,
     MAX_WIDE_ROWS = VL == 16  ? 4
@@ -125,7 +124,7 @@ static void few_rows_converted(int m, int n, int k, const float *a, int64_t lda,
     }
 }
 
-/* At most DEEP rows of b. */
+/* At most DEEP rows of b, or any number of f32. */
 static void few_rows_slab(int m, int n, int k, const float *a, int64_t lda, const void *b,
                           int64_t ldb, ph_dtype type, float *c, int64_t ldc)
 {
@@ -143,13 +142,20 @@ static void few_rows_slab(int m, int n, int k, const float *a, int64_t lda, cons
         EACH_TYPE(type, few_rows_product(4, TYPE, n, k, a, lda, b, ldb, c, ldc))
 }
 
-/* Slab by slab, so that b is read along its rows. */
+/* Where reading b takes the time it is read along its rows, slab by slab: in tiles that go
+   down all of k each access would be another page. More rows compute: their sums stay in
+   registers, or c of some columns in L1. */
 static void product_few_rows(int m, int n, int k, const float *a, int64_t lda,
                              const void *b, int64_t ldb, ph_dtype type, float *c,
                              int64_t ldc)
 {
-    const int deep = m <= MAX_WIDE_ROWS ? SHALLOW : DEEP;
-    for (int kk = 0; kk < k; kk += deep)
-        few_rows_slab(m, n, ph_min(deep, k - kk), a + kk, lda, ph_at(b, type, kk * ldb),
-                      ldb, type, c, ldc);
+    enum { PAGE = 4096 };
+    const int slabs = type == PH_F32 ? m == 1 && ph_offset(type, ldb) >= PAGE
+                                     : m <= MAX_CONVERTED_ROWS;
+    const int wide = slabs ? n : WIDE_COLUMNS;
+    const int deep = slabs ? SHALLOW : type != PH_F32 || m > MAX_ROWS ? DEEP : k;
+    for (int j = 0; j < n; j += wide)
+        for (int kk = 0; kk < k; kk += deep)
+            few_rows_slab(m, ph_min(wide, n - j), ph_min(deep, k - kk), a + kk, lda,
+                          ph_at(b, type, kk * ldb + j), ldb, type, c + j, ldc);
 }
