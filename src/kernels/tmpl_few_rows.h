@@ -142,9 +142,9 @@ static void few_rows_slab(int m, int n, int k, const float *a, int64_t lda, cons
         EACH_TYPE(type, few_rows_product(4, TYPE, n, k, a, lda, b, ldb, c, ldc))
 }
 
-/* Where reading b takes the time it is read along its rows, slab by slab: in tiles that go
-   down all of k each access would be another page. More rows compute: their sums stay in
-   registers, or c of some columns in L1. */
+/* Where reading b takes the time it is read along its rows, slab by slab: in tiles that
+   go down all of k each access would be another page. More rows compute: their sums stay
+   in registers, or c of some columns in L1. */
 static void product_few_rows(int m, int n, int k, const float *a, int64_t lda,
                              const void *b, int64_t ldb, ph_dtype type, float *c,
                              int64_t ldc)
