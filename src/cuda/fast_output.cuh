@@ -210,7 +210,7 @@ template <int N> struct merged_row {
     float o[N], max, sum;
 };
 
-/* The lane's columns of splits first to first + COUNT - 1. Other CTAs wrote them: they are
+/* The lane's columns of up to COUNT splits from `first` on. Other CTAs wrote them: they are
    read past the first cache; all at once, because a load takes longer than all
    arithmetic. */
 template <class T, int COUNT>
@@ -219,12 +219,14 @@ DEVICE void load_splits(const ph_cuda_schedule &plan, const item &it, int64_t at
 {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        const int split = min(first + i, it.splits - 1);
+        const int split = first + i, there = split < it.splits;
         const float *from =
             plan.partial + (at + split * plan.tokens * plan.group) * T::DIM;
 #pragma unroll
         for (int n = 0; n < T::DIM / 64; n++)
-            part[i][n] = __ldcg((const float2 *)from + threadIdx.x % 32 + 32 * n);
+            part[i][n] = !there
+                             ? make_float2(0, 0)
+                             : __ldcg((const float2 *)from + threadIdx.x % 32 + 32 * n);
     }
 }
 
@@ -232,7 +234,7 @@ template <class T>
 DEVICE void merge_row(const ph_cuda_schedule &plan, const item &it, int row, float scale2,
                       merged_row<T::DIM / 32> &r)
 {
-    enum { N = T::DIM / 32, COUNT = T::DIM > 128 ? 16 : 32 }; /* of splits at once */
+    enum { N = T::DIM / 32, COUNT = T::DIM > 128 ? 8 : 16 }; /* of splits at once */
     const int lane = threadIdx.x % 32, splits = it.splits;
     const int64_t at = split_at<T>(plan, it, 0) + row, step = plan.tokens * plan.group;
     for (int first = 0; first < splits; first += COUNT) {
