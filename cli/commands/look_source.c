@@ -140,6 +140,23 @@ static int get_texts(look_source *source, const look_choice *choice)
 
 /* ---- measuring ---- */
 
+static ph_status survey_scene(look_source *source, const ph_scene *scene,
+                              const ph_survey_facts *given, const ph_io *io)
+{
+    const ph_report report = ph_scene_report(scene);
+    const int32_t *const ids[] = {ph_scene_ids(scene, 0), ph_scene_ids(scene, 1)};
+    int32_t *ranks[] = {look_ranks(source, &report, ids[0], 0),
+                        look_ranks(source, &report, ids[1], 1)};
+    ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
+    facts.ids = ids;
+    facts.ctx = source->ctx;
+    facts.ranks = (const int32_t *const *)ranks;
+    ph_status status = ph_survey_text(source->survey, &report, &facts, io);
+    free(ranks[0]);
+    free(ranks[1]);
+    return status;
+}
+
 /* One more text: every head, and whether it finds the links if any are given. words: how
    many the model must see for the links to fit; 0: any number. */
 static ph_status survey_one(look_source *source, const char *text, int words,
@@ -152,20 +169,8 @@ static ph_status survey_one(look_source *source, const char *text, int words,
         status = ph_prune_run(&source->plan, reading, 0);
     if (status == PH_OK)
         status = ph_scene_create(&scene, source->model, reading, "", text, NULL, io);
-    if (status == PH_OK) {
-        const ph_report report = ph_scene_report(scene);
-        const int32_t *const ids[] = {ph_scene_ids(scene, 0), ph_scene_ids(scene, 1)};
-        int32_t *ranks[] = {look_ranks(source, &report, ids[0], 0),
-                            look_ranks(source, &report, ids[1], 1)};
-        ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
-        facts.ids = ids;
-        facts.ctx = source->ctx;
-        facts.ranks = (const int32_t *const *)ranks;
-        if (words == 0 || report.axes[0].count == words)
-            status = ph_survey_text(source->survey, &report, &facts, io);
-        free(ranks[0]);
-        free(ranks[1]);
-    }
+    if (status == PH_OK && (words == 0 || ph_scene_report(scene).axes[0].count == words))
+        status = survey_scene(source, scene, given, io);
     ph_scene_free(scene);
     ph_reading_free(reading);
     return status;
@@ -217,10 +222,12 @@ static ph_status survey_sentences(look_source *source, const ph_io *io)
 static ph_status survey_texts(look_source *source, const ph_io *io)
 {
     int count = source->text_count > 1 && !source->frequencies.count;
+    /* a single text has been read already: a long one takes too much to read twice */
+    if (source->text_count == 1) return survey_scene(source, source->scene, NULL, io);
     ph_status status = count ? look_ranks_count(source) : PH_OK;
     for (int n = 0; n < source->text_count && status == PH_OK; n++) {
         status = survey_one(source, source->texts[n], 0, NULL, io);
-        if (status != PH_BAD_SHAPE || source->text_count == 1) continue;
+        if (status != PH_BAD_SHAPE) continue;
         source->left_out++;
         status = PH_OK;
     }
