@@ -5,7 +5,8 @@
 >>> polyhead.attention(q, k, v, causal=True).shape
 (1, 2, 4, 16)
 
-Frameworks have modules of their own, imported by name: polyhead.torch.
+Frameworks have modules of their own, imported by name: polyhead.torch,
+polyhead.transformers, polyhead.jax.
 """
 from ._attention import Look, attention, attention_backward, look
 from ._c import VERSION as __version__

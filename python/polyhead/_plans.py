@@ -226,7 +226,7 @@ class Plan:
 
     def __init__(self, context: Context, q: Layout, k: Layout, v: Layout, options: Options,
                  shapes: Mapping[str, tuple], backward: bool = False,
-                 out_strides: Optional[tuple] = None):
+                 out_strides: Optional[tuple] = None, gradients_like_inputs: bool = False):
         self.lib = context.lib
         self.sizes = sizes_of(q, k, v, shapes)
         self.q_align, self.kv_align = BYTES[q.dtype] - 1, BYTES[k.dtype] - 1
@@ -237,8 +237,9 @@ class Plan:
         if backward:
             attn.backward = 1
             for name, layout in (("dq", q), ("dk", k), ("dv", v)):
-                plain = Layout(layout.shape, packed(layout.shape), layout.dtype)
-                setattr(attn, name, strides_of(name, plain))
+                if not gradients_like_inputs:
+                    layout = layout._replace(strides=packed(layout.shape))
+                setattr(attn, name, strides_of(name, layout))
         self.handle = c_void_p()
         context.check(self.lib.ph_plan_create(byref(self.handle), context.handle,
                                               byref(attn)))
