@@ -52,7 +52,7 @@ static void labels(void)
     ph_head_stats head = {0};
     char text[100];
     with_comma();
-    ph_label label = {ph_label_rules(4), 0.834};
+    ph_label label = {ph_label_rules(4), 0.834, 0};
     ph_label_why(&label, &head, NULL, text, sizeof text);
     CHECK(!strcmp(text, "prev 0.83 > 0.50"), "%s", text);
 }

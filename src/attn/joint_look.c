@@ -116,6 +116,16 @@ static void look_block(const ph_call *call, joint_looker *l, ph_joint_block *t)
         }
 }
 
+/* Whether rows [first, end) of a batch row have nothing that is wanted. */
+static int outside_rect(const ph_call *call, int batch, int first, int end)
+{
+    const ph_look_at *look = call->args->look;
+    const int per_token = call->plan->joint.per_token;
+    return ph_look_only_rect(look) &&
+           (batch != look->rect_batch || end <= look->row0 * per_token ||
+            first >= (look->row0 + look->rows) * per_token);
+}
+
 static void row_item(void *arg, int lane, int index)
 {
     const joint_look_task *job = arg;
@@ -128,6 +138,7 @@ static void row_item(void *arg, int lane, int index)
     ph_arena arena = ph_call_lane(call, lane);
     joint_looker l;
     ph_joint_block t;
+    if (outside_rect(call, batch, first, end)) return;
     take(call->plan, &arena, &l);
     for (int h = 0; h < j->heads; h++)
         for (int row = first; row < end; row++)

@@ -197,29 +197,51 @@ static void look_strip(const ph_call *call, looker *l, int first, int j0)
                     &l->entropy[first + i]);
 }
 
+/* Rows [first, end) of a group, at most PH_ROWS_MIN, against keys [low, high). */
+static void look_rows(const ph_call *call, looker *l, int first, int end, int low,
+                      int high)
+{
+    ph_rows *rows = l->rows;
+    for (int row = first; row < end; row++)
+        ph_look_clear(call, rows->batch, rows->head0 + row % rows->group,
+                      row / rows->group);
+    ph_rows_gather(call, rows, first, end, PH_ROWS_MIN);
+    memset(l->entropy, 0, PH_ROWS_MIN * sizeof(double));
+    for (int r = 0; r < rows->count; r++)
+        ph_look_begin(call, ph_rows_index(call, rows, r));
+    ph_scores_pack_q(call, rows, l->q);
+    low = ph_max(low, rows->low), high = ph_min(high, rows->high);
+    for (int j0 = low / PH_BLOCK * PH_BLOCK; j0 < high; j0 += PH_BLOCK) {
+        ph_scores_pack_k(call, rows->batch, rows->k_head, j0, 0,
+                         ph_min(PH_BLOCK, rows->high - j0), l->k);
+        for (int r = 0; r < rows->count; r += call->kernels->mr)
+            look_strip(call, l, r, j0);
+    }
+    for (int r = 0; r < rows->count; r++)
+        ph_look_end(call, ph_rows_index(call, rows, r), l->entropy[r]);
+}
+
 static void row_item(void *arg, int lane, int index)
 {
     const ph_call *call = ((const look_task *)arg)->call;
-    const ph_plan *plan = call->plan;
     looker l;
     int first = begin(arg, lane, index, PH_ROWS_MIN, &l);
-    int end = ph_min(first + PH_ROWS_MIN, l.rows->extent.q_size * plan->group);
-    for (int row = first; row < end; row++)
-        ph_look_clear(call, l.rows->batch, l.rows->head0 + row % plan->group,
-                      row / plan->group);
-    ph_rows_gather(call, l.rows, first, end, PH_ROWS_MIN);
-    memset(l.entropy, 0, PH_ROWS_MIN * sizeof(double));
-    for (int r = 0; r < l.rows->count; r++)
-        ph_look_begin(call, ph_rows_index(call, l.rows, r));
-    ph_scores_pack_q(call, l.rows, l.q);
-    for (int j0 = l.rows->low / PH_BLOCK * PH_BLOCK; j0 < l.rows->high; j0 += PH_BLOCK) {
-        ph_scores_pack_k(call, l.rows->batch, l.rows->k_head, j0, 0,
-                         ph_min(PH_BLOCK, l.rows->high - j0), l.k);
-        for (int r = 0; r < l.rows->count; r += call->kernels->mr)
-            look_strip(call, &l, r, j0);
-    }
-    for (int r = 0; r < l.rows->count; r++)
-        ph_look_end(call, ph_rows_index(call, l.rows, r), l.entropy[r]);
+    int rows = l.rows->extent.q_size * call->plan->group;
+    look_rows(call, &l, first, ph_min(first + PH_ROWS_MIN, rows), 0, INT32_MAX);
+}
+
+/* A part of a rectangle, where nothing else is wanted: rows of its head only. */
+static void rect_item(void *arg, int lane, int index)
+{
+    const ph_call *call = ((const look_task *)arg)->call;
+    const ph_look_at *look = call->args->look;
+    ph_arena arena = ph_call_lane(call, lane);
+    looker l;
+    take(call->plan, &arena, &l);
+    ph_rows_begin(call, l.rows, look->rect_batch, look->rect_head, 1);
+    int first = look->row0 + index * PH_ROWS_MIN;
+    look_rows(call, &l, first, ph_min(first + PH_ROWS_MIN, look->row0 + look->rows),
+              look->col0, look->col0 + look->cols);
 }
 
 /* ---- items that own keys ---- */
@@ -277,7 +299,9 @@ void ph_attn_look(const ph_call *call)
     ph_arena arena = ph_call_shared(call);
     ph_cut_take(plan, &arena, &t.cut);
     ph_cut_rows(call, 0, batch, plan->group, PH_ROWS_MIN, &t.cut);
-    if (look->weights || look->entropy || look->top_index || look->rect)
+    if (ph_look_only_rect(look))
+        ph_ctx_run(plan->ctx, ph_div_up(look->rows, PH_ROWS_MIN), rect_item, &t);
+    else if (look->weights || look->entropy || look->top_index)
         ph_ctx_run(plan->ctx, t.cut.count * plan->groups, row_item, &t);
     ph_cut_keys(call, 0, batch, PH_BLOCK, &t.cut);
     if (look->col_sum) ph_ctx_run(plan->ctx, t.cut.count * plan->groups, key_item, &t);

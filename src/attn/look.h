@@ -6,6 +6,12 @@
 
 #include "attn/rows.h"
 
+/* Whether a call wants of rows a rectangle only. */
+static inline int ph_look_only_rect(const ph_look_at *look)
+{
+    return look->rect && !look->weights && !look->entropy && !look->top_index;
+}
+
 /* The results of a row that is not computed or sees no key. */
 void ph_look_clear(const ph_call *call, int batch, int head, int token);
 
