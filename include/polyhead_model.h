@@ -320,6 +320,12 @@ PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
 PH_API ph_status ph_model_pictures(const ph_model *model, const float *pixels, int count,
                                    float *vectors, float *scores);
 
+/* The picture in a PNG or PPM file as such pixels (channels, image_size, image_size):
+   resized, cropped and scaled as preprocessor_config.json said, or by the defaults of its
+   architecture. Needs a model with 3 channels. */
+PH_API ph_status ph_model_open_picture(const ph_model *model, const char *path,
+                                       float *pixels);
+
 /* What a class is called; "" where the checkpoint does not say. */
 PH_API const char *ph_model_class(const ph_model *model, int i);
 

@@ -72,6 +72,21 @@ run classify "$sentence" dog
 same "no classifier, status" $status 4
 holds "no classifier" "$err" "the model has no classifier"
 
+pictures=tests/golden/pictures
+run classify $models/vit $pictures/rgb8.png $pictures/rgb8.ppm
+same "classify pictures, status" $status 0
+same "three classes of each of two files of one picture" "$(grep '^LABEL' "$tmp/out" | sort | uniq -c | grep -c ' 2 ')" 3
+run classify $models/vit $pictures/rgb8.png --json
+json "classify a picture --json"
+holds "the name of the file" "$out" '"file": "tests/golden/pictures/rgb8.png"'
+run classify $models/vit $pictures/rgb8.png --pair dog
+same "a picture and --pair, status" $status 2
+run classify $models/vit $pictures/make.py
+same "no picture, status" $status 3
+holds "no picture" "$err" "is no picture, expected PNG or PPM"
+run classify $models/bert-classes $pictures/rgb8.png
+same "for a model of texts a name of a file is a text" $status 0
+
 # ---- heads ----
 
 run look --model $models/bert "the [MASK] sat"

@@ -1,5 +1,5 @@
 /*
- * cmd_classify.c - `polyhead classify MODEL TEXT`: the classes of a text.
+ * cmd_classify.c - `polyhead classify MODEL TEXT`: the classes of a text or a picture.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -96,17 +96,18 @@ static void write_classes(ph_json_writer *j, const ph_model *m, float *p, int to
 static void show_all(const encoder_input *in, float *scores, const classify_options *o)
 {
     int classes = ph_model_config(in->m)->classes;
+    int pictures = ph_model_config(in->m)->image_size > 0;
     ph_json_writer j = {0};
     if (o->json) {
         j = json_begin("polyhead.classify/1");
-        ph_json_begin_array(&j, "texts");
+        ph_json_begin_array(&j, pictures ? "pictures" : "texts");
     }
     for (int i = 0; i < in->count; i++) {
         float *p = scores + (size_t)i * (size_t)classes;
         softmax(p, classes);
         if (o->json) {
             ph_json_begin_object(&j, NULL);
-            ph_json_string(&j, "text", in->texts[i]);
+            ph_json_string(&j, pictures ? "file" : "text", in->texts[i]);
             write_classes(&j, in->m, p, (int)o->top);
             ph_json_end(&j);
         } else {
@@ -117,20 +118,47 @@ static void show_all(const encoder_input *in, float *scores, const classify_opti
     if (o->json) json_end(&j);
 }
 
+static ph_status classify_texts(const encoder_input *in, const char *pair, float *scores)
+{
+    const char **pairs = calloc((size_t)in->count, sizeof *pairs);
+    if (!pairs) return PH_OUT_OF_MEMORY;
+    for (int i = 0; i < in->count; i++) pairs[i] = pair;
+    ph_texts all = {.texts = in->texts, .count = in->count};
+    if (pair) all.pairs = pairs;
+    ph_status status = ph_model_classify(in->m, &all, scores);
+    free((void *)pairs);
+    return status;
+}
+
+/* One by one: pixels of many pictures would take much memory. */
+static ph_status classify_pictures(const encoder_input *in, float *scores)
+{
+    const ph_config *c = ph_model_config(in->m);
+    size_t side = (size_t)c->image_size;
+    float *pixels = malloc((size_t)c->channels * side * side * sizeof *pixels);
+    ph_status status = pixels ? PH_OK : PH_OUT_OF_MEMORY;
+    for (int i = 0; i < in->count && status == PH_OK; i++) {
+        status = ph_model_open_picture(in->m, in->texts[i], pixels);
+        if (status == PH_OK)
+            status = ph_model_pictures(in->m, pixels, 1, NULL,
+                                       scores + (size_t)i * (size_t)c->classes);
+    }
+    free(pixels);
+    return status;
+}
+
 static int classify(const encoder_input *in, const classify_options *o)
 {
-    int classes = ph_model_config(in->m)->classes;
-    size_t texts = (size_t)in->count;
-    float *scores = malloc((texts * (size_t)classes + 1) * sizeof *scores);
-    const char **pairs = calloc(texts, sizeof *pairs);
-    for (size_t i = 0; pairs && i < texts; i++) pairs[i] = o->pair;
-    ph_texts all = {.texts = in->texts, .count = in->count};
-    if (o->pair) all.pairs = pairs;
-    ph_status status =
-        scores && pairs ? ph_model_classify(in->m, &all, scores) : PH_OUT_OF_MEMORY;
+    const ph_config *c = ph_model_config(in->m);
+    if (c->image_size && o->pair)
+        return cli_fail(EXIT_USAGE, "--pair is for texts, the model reads pictures");
+    size_t floats = (size_t)in->count * (size_t)c->classes + 1;
+    float *scores = malloc(floats * sizeof *scores);
+    ph_status status = !scores         ? PH_OUT_OF_MEMORY
+                       : c->image_size ? classify_pictures(in, scores)
+                                       : classify_texts(in, o->pair, scores);
     if (status == PH_OK) show_all(in, scores, o);
     free(scores);
-    free((void *)pairs);
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
 }
 
@@ -149,19 +177,22 @@ static const char *const examples[] = {
     "polyhead classify distilbert-sst-2 \"What a lovely film.\"",
     "the classes of a text with their probabilities",
     "polyhead classify bert-nli \"A cat sleeps.\" --pair \"An animal rests.\" --json",
-    "of two texts that belong together", NULL};
+    "of two texts that belong together",
+    "polyhead classify vit-base-patch16-224 cat.png", "of a picture", NULL};
 
 const ph_command command_classify = {
     .name = "classify",
-    .summary = "the classes of a text",
-    .usage = "MODEL [TEXT...] [options]",
-    .about = "MODEL is an encoder with a classifier of texts (docs/MODELS.md). "
-             "Probabilities are those of a softmax; a model with one class gives its "
-             "score. Without TEXT every line of standard input is one.",
+    .summary = "the classes of a text or a picture",
+    .usage = "MODEL [TEXT|PICTURE...] [options]",
+    .about = "MODEL is an encoder with a classifier of texts or of pictures "
+             "(docs/MODELS.md). PICTURE is a PNG or PPM file; it is resized, cropped and "
+             "scaled as preprocessor_config.json of the model says. Probabilities are "
+             "those of a softmax; a model with one class gives its score. Without TEXT "
+             "or PICTURE every line of standard input is one.",
     .examples = examples,
     .options = table,
     .size = sizeof(classify_options),
-    .word = "MODEL and TEXT",
+    .word = "MODEL and TEXT or PICTURE",
     .fewest_words = 1,
     .most_words = CLI_WORDS_MAX,
     .run = run};

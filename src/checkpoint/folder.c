@@ -6,7 +6,8 @@
  *     model.safetensors.index.json       {"weight_map": {tensor: file}} for several files
  *     generation_config.json, tokenizer_config.json, chat_template.jinja,
  *     modules.json, 1_Pooling/config.json,
- *     sentence_bert_config.json          optional
+ *     sentence_bert_config.json,
+ *     preprocessor_config.json           optional
  *
  * Pickles are refused: reading one can run code.
  */
@@ -83,6 +84,7 @@ static ph_status read_config(const folder *f)
                     {"modules.json", "modules."},
                     {"1_Pooling/config.json", "pooling."},
                     {"sentence_bert_config.json", "sentence."},
+                    {"preprocessor_config.json", "preprocessor."},
                     {"tokenizer_config.json", "tokenizer_config."}};
     PH_TRY(read_values(f, "config.json", ""));
     for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)

@@ -209,6 +209,7 @@ static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
     for (int i = 0; i < m->param_count; i++)
         if (!m->params[i].stored.data)
             PH_TRY(read_tensor(in, &m->params[i], m->block + m->params[i].at, io));
+    if (m->config.image_size) PH_TRY(ph_preprocess_import(m, in));
     return m->config.classes ? read_labels(m, in) : PH_OK;
 }
 

@@ -406,6 +406,7 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
         .start = PH_TOKEN_START, .mask = -1, .ends = {PH_TOKEN_END}, .end_count = 1};
     m->marks.padding = PH_TOKEN_PAD;
     m->spans = ph_spans_pick(ctx->kernels->vectors);
+    ph_preprocess_default(m);
     ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
     if (status == PH_OK) status = ph_config_check(ctx, &m->config, m->vocab.count);
     if (status == PH_OK) status = build(m);

@@ -102,6 +102,16 @@ typedef struct ph_model_stack {
 
 typedef struct ph_sinusoids ph_sinusoids;
 
+/* What becomes of a picture before it is pixels of an encoder (preprocess.c). */
+typedef struct ph_preprocess {
+    int width, height;    /* it is resized to this; 0: not resized */
+    int shortest;         /* or until its shorter side is this; 0: see above */
+    int bicubic;          /* 0: bilinear */
+    int crop;             /* 1: then its centre, image_size x image_size, is taken */
+    float scale;          /* then x becomes (x * scale - mean) / std */
+    float mean[3], std[3];
+} ph_preprocess;
+
 struct ph_model {
     ph_ctx *ctx;
     ph_config config; /* defaults filled in */
@@ -110,6 +120,7 @@ struct ph_model {
     ph_marks marks;
     char *chat_template; /* of a published checkpoint; or NULL */
     char *labels; /* (classes) names, each closed by NUL; or NULL */
+    ph_preprocess preprocess; /* of pictures */
     const ph_spans *spans;
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */
@@ -165,6 +176,7 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
 
 /* A model that knows its parameters' names and shapes but has no memory for them, and
    that memory, cleared: a reader checks the shapes first. */
+void ph_preprocess_default(ph_model *m); /* until a checkpoint says more */
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
                          ph_split split, const char *const *tokens, int count);
 ph_status ph_model_layout(ph_model *model);

@@ -29,8 +29,12 @@ ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,
 
 /* The model in a checkpoint of another program, which it owns then. */
 struct ph_checkpoint;
+struct ph_import;
 ph_status ph_model_import(ph_model **out, ph_ctx *ctx, struct ph_checkpoint *checkpoint,
                           const char *path);
+
+/* preprocess.c: what preprocessor_config.json says of pictures. */
+ph_status ph_preprocess_import(ph_model *m, struct ph_import *in);
 
 /* Copies one tensor of exactly this many floats. */
 ph_status ph_store_floats(ph_ctx *ctx, const ph_file *file, const char *name, float *to,
