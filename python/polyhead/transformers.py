@@ -10,23 +10,24 @@ wherever ``"sdpa"`` does, and with soft-caps, sinks and attention weights as wel
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers import masking_utils
 
 from ._context import Error
 from ._plans import Options
 from ._torch_attention import NONE, OPTIONAL, look_at, refusal, run, small, unbroadcast
+from ._torch_layers import Heads
 
 try:
     from transformers.utils.output_capturing import _active_collector
 except ImportError:  # before transformers 5 models pass output_attentions themselves
     _active_collector = None
 
-__all__ = ["Record", "record"]
+__all__ = ["Record", "record", "replace_heads"]
 
 # Arguments that change what attention computes and that we do not have.
 REFUSED = ("indices", "block_indices", "cache")
@@ -165,3 +166,160 @@ def record(model: Any, top_k: int = 8) -> Iterator[Record]:
         yield made
     finally:
         _records.remove(made)
+
+
+# ---- other heads in a loaded model ---------------------------------------------------------
+
+class Old(NamedTuple):
+    """Attention of a model as it is: options of the layer that computes the same, its
+    weights by the layer's names, (in, out), and the dropout behind it."""
+    options: dict
+    weights: dict[str, Tensor]
+    dropout: Optional[nn.Module] = None
+
+
+def linear(letter: str, layer: nn.Linear) -> dict[str, Tensor]:
+    found = {"w" + letter: layer.weight.T}
+    return found if layer.bias is None else {**found, "b" + letter: layer.bias}
+
+
+def read_bert(module: Any) -> Old:
+    """Projections of q, k and v; that of the result follows in a module of its own."""
+    options = {"causal": bool(module.is_causal), "dropout": module.dropout.p, "concat": True,
+               "heads": module.num_attention_heads, "head_dim": module.attention_head_size}
+    return Old(options, {**linear("q", module.query), **linear("k", module.key),
+                         **linear("v", module.value)})
+
+
+def read_gpt2(module: Any) -> Old:
+    """One matrix for q, k and v, stored (in, out)."""
+    options = {"causal": True, "dropout": module.attn_dropout.p, "heads": module.num_heads,
+               "head_dim": module.head_dim}
+    weights = {"wo": module.c_proj.weight, "bo": module.c_proj.bias}
+    for kind, whole in (("w", module.c_attn.weight), ("b", module.c_attn.bias)):
+        weights |= {kind + letter: part for letter, part
+                    in zip("qkv", whole.split(module.embed_dim, dim=-1))}
+    return Old(options, weights, module.resid_dropout)
+
+
+def read_llama(module: Any) -> Old:
+    """Rotary positions and grouped heads."""
+    config = module.config
+    rope = getattr(config, "rope_parameters", None) or {
+        "rope_theta": config.rope_theta, **(getattr(config, "rope_scaling", None) or {})}
+    kind = rope.get("rope_type", "default")
+    if kind != "default" or rope.get("partial_rotary_factor", 1.0) != 1.0:
+        raise Error(f"the model has rotary positions of type {kind!r}, expected 'default' "
+                    f"ones of whole heads")
+    options = {"causal": True, "dropout": module.attention_dropout, "rope": "half",
+               "rope_base": rope["rope_theta"], "head_dim": module.head_dim,
+               "heads": config.num_attention_heads, "k_heads": config.num_key_value_heads,
+               "v_heads": config.num_key_value_heads}
+    return Old(options, {**linear("q", module.q_proj), **linear("k", module.k_proj),
+                         **linear("v", module.v_proj), **linear("o", module.o_proj)})
+
+
+READERS: dict[str, Callable[[Any], Old]] = {
+    "BertSelfAttention": read_bert, "RobertaSelfAttention": read_bert,
+    "GPT2Attention": read_gpt2, "LlamaAttention": read_llama, "MistralAttention": read_llama,
+    "Qwen2Attention": read_llama}
+
+
+class ReplacedHeads(nn.Module):
+    """A layer of ours where a model had its attention."""
+
+    def __init__(self, heads: Heads, dropout: Optional[nn.Module]):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+
+    def forward(self, hidden_states: Tensor, *_: Any, attention_mask: Optional[Tensor] = None,
+                past_key_values: Any = None, output_attentions: Optional[bool] = None,
+                **others: Any) -> tuple[Tensor, None]:
+        if past_key_values is not None:
+            raise Error("the call has a cache, expected use_cache=False: replaced heads read "
+                        "the whole text each time")
+        if wants_weights(output_attentions):
+            raise Error("attention weights are asked of replaced heads, which have none")
+        if attention_mask is not None and attention_mask.dtype == torch.int8:
+            attention_mask = attention_mask.view(torch.uint8)  # causal is the layer's option
+        out = self.heads(hidden_states, attn_mask=attention_mask)
+        return out if self.dropout is None else self.dropout(out), None
+
+
+def pooled(weight: Tensor, columns: int, dim: int) -> Tensor:
+    """k or v with fewer heads: the mean of those that become one."""
+    *rows, have = weight.shape
+    if have % columns:
+        return weight
+    return weight.reshape(*rows, columns // dim, have // columns, dim).mean(-2).flatten(-2)
+
+
+@torch.no_grad()
+def carry(heads: Heads, old: Old, grouped: bool) -> list[str]:
+    """Copies the weights that fit; the names of parameters that start anew."""
+    fresh = []
+    for name, parameter in heads.named_parameters():
+        weight = old.weights.get(name)
+        if grouped and weight is not None and name in ("wk", "wv", "bk", "bv"):
+            weight = pooled(weight, parameter.shape[-1], old.options["head_dim"])
+        if weight is not None and weight.shape == parameter.shape:
+            parameter.copy_(weight)
+        elif name in ("bq", "bk", "bv", "bo"):
+            parameter.zero_()
+        else:
+            fresh.append(name)
+    return fresh
+
+
+def replacement(module: Any, variant: Optional[str]) -> tuple[ReplacedHeads, list[str]]:
+    old = READERS[type(module).__name__](module)
+    options = dict(old.options)
+    if module.scaling != options["head_dim"] ** -0.5:
+        options["scale"] = module.scaling
+    grouped = (variant or "").startswith(("gqa", "mqa"))
+    if grouped:  # then the variant says how many
+        options = {name: x for name, x in options.items() if name not in ("k_heads", "v_heads")}
+    heads = Heads(old.weights["wq"].shape[0], options.pop("heads"), variant=variant,
+                  bias=any(name.startswith("b") for name in old.weights), **options)
+    fresh = carry(heads, old, grouped)
+    made = ReplacedHeads(heads, old.dropout).train(module.training)
+    return made, fresh
+
+
+def replace_heads(model: Any, variant: Optional[str]) -> dict[str, list[str]]:
+    """Replaces every self-attention of a loaded model by heads of a variant, in place.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        BERT, RoBERTa, GPT-2, LLaMA, Mistral or Qwen2, on the CPU.
+    variant : str, optional
+        ``"moh:shared=2,top=4"``, ``"talking"``, ``"gqa:2"``, ...; None: plain heads.
+
+    Returns
+    -------
+    dict of list of str
+        By the name of the module, parameters that start anew, because the model had none
+        or others. Weights that fit are carried over; where the variant has fewer heads of
+        k and v, as means.
+
+    The model has no cache from now on, so `generate` reads the whole text for each token.
+    Parameters of the heads stay float32. To load a checkpoint of a changed model, replace
+    the heads first.
+    """
+    found = {name: module for name, module in model.named_modules()
+             if type(module).__name__ in READERS}
+    config = model.config
+    if not found or getattr(config, "add_cross_attention", False):
+        raise Error(f"the model is a {config.model_type} model"
+                    + (" with cross-attention" if found else "") + ", expected one of "
+                    + ", ".join(name.partition("Self")[0].removesuffix("Attention")
+                                for name in READERS))
+    made = {name: replacement(module, variant) for name, module in found.items()}
+    for name, (module, _) in made.items():
+        model.set_submodule(name, module)
+    model.set_attn_implementation("polyhead")  # masks come as ours then
+    config.use_cache = False
+    if getattr(model, "generation_config", None) is not None:
+        model.generation_config.use_cache = False
+    return {name: fresh for name, (_, fresh) in made.items()}

@@ -139,3 +139,92 @@ def test_refused():
     model = make("gemma2", "polyhead")
     with pytest.raises(polyhead.Error, match="additive"):
         model(inputs("gemma2")["input_ids"], attention_mask=torch.zeros(2, 1, 9, 9))
+
+
+# ---- replace_heads -----------------------------------------------------------------------
+
+MODELS_MORE = {"roberta": ("Roberta", "RobertaForMaskedLM", COMMON),
+               "qwen2": ("Qwen2", "Qwen2ForCausalLM", LLAMA)}
+REPLACEABLE = ("bert", "gpt2", "llama", "mistral", "roberta", "qwen2")
+replace_heads = polyhead.transformers.replace_heads
+
+
+@pytest.fixture
+def more_models(monkeypatch):
+    for name, model in MODELS_MORE.items():
+        monkeypatch.setitem(MODELS, name, model)
+
+
+@pytest.mark.parametrize("variant", [None, "talking"])
+@pytest.mark.parametrize("mask", [None, LEFT, RIGHT], ids=["whole", "left", "right"])
+@pytest.mark.parametrize("name", REPLACEABLE)
+def test_replaced_heads_start_as_the_model(more_models, name, mask, variant):
+    """All weights are carried over, and talking heads start as the identity."""
+    model, given = make(name, "sdpa"), inputs(name, mask)
+    with torch.no_grad():
+        want = real(name, mask, model(**given).logits)
+        fresh = replace_heads(model, variant)
+        found = real(name, mask, model(**given).logits)
+    assert list(fresh.values()) == [["w_logits", "w_weights"] if variant else []] * 2
+    assert (found - want).abs().max() <= BOUND * max(1, want.abs().max())
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_replaced_heads_train(name):
+    model, given = make(name, "sdpa"), inputs(name, RIGHT)
+    fresh = replace_heads(model, "moh:shared=1,top=2")
+    assert all(names == ["moh_wr", "moh_ws", "moh_wh"] for names in fresh.values())
+    routers = [p for path, p in model.named_parameters() if "moh_wr" in path]
+    optimiser, losses = torch.optim.SGD(model.train().parameters(), 0.05), []
+    for _ in range(5):
+        optimiser.zero_grad()
+        losses.append(model(**given, labels=given["input_ids"]).loss)
+        losses[-1].backward()
+        assert len(routers) == 2 and all(p.grad.abs().max() > 0 for p in routers)
+        optimiser.step()
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_replaced_heads_generate(name):
+    given = inputs(name, LEFT)
+    model = make(name, "sdpa")
+    want = model.generate(**given, max_new_tokens=6, do_sample=False)
+    replace_heads(model, None)
+    assert torch.equal(model.generate(**given, max_new_tokens=6, do_sample=False), want)
+
+
+def test_replaced_heads_share_the_mean_of_keys():
+    model = make("llama", "sdpa")
+    old = model.model.layers[0].self_attn.k_proj.weight.detach()
+    assert replace_heads(model, "mqa")["model.layers.0.self_attn"] == []
+    new = model.model.layers[0].self_attn.heads.wk
+    assert torch.equal(new, (old[:8].T + old[8:].T) / 2)
+
+
+def test_replaced_heads_keep_their_state():
+    """The checkpoint of a changed model fits one whose heads were replaced alike."""
+    first, second = make("gpt2", "sdpa"), make("gpt2", "sdpa")
+    for model in (first, second):
+        replace_heads(model, "dcmha:rank=2")
+    given = inputs("gpt2")
+    assert not torch.equal(first(**given).logits, second(**given).logits)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(**given).logits, second(**given).logits)
+
+
+def test_replaced_heads_refuse():
+    with pytest.raises(polyhead.Error, match="t5 model, expected one of Bert, Roberta, GPT2"):
+        replace_heads(make("t5", "sdpa"), "talking")
+    with pytest.raises(polyhead.Error, match="default"):
+        replace_heads(make("llama", "sdpa", rope_parameters={
+            "rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}), "talking")
+    model, given = make("llama", "sdpa"), inputs("llama")
+    with pytest.raises(polyhead.Error, match="mohsa has 4, 2 and 2 heads"):
+        replace_heads(model, "mohsa")
+    model(**given)  # nothing has been replaced
+    replace_heads(model, "entmax:alpha=1.5")
+    with pytest.raises(polyhead.Error, match="use_cache=False"):
+        model(**given, use_cache=True)
+    with pytest.raises(polyhead.Error, match="weights"):
+        model(**given, output_attentions=True)
