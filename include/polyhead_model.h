@@ -254,7 +254,9 @@ typedef enum ph_ablation {
 
 /* Splits text and runs the model on it. target: the decoder's text of an
    encoder-decoder model, NULL: what the model generates for it, at most max_len. The
-   model must outlive the reading. Text without a word, or too long, is refused. */
+   model must outlive the reading. Text without a word, or too long, is refused. For an
+   encoder of pictures text is the path of a PNG or PPM file; its words are the rows of
+   the encoder, class tokens and then patches, numbered from 0. */
 PH_API ph_status ph_reading_create(ph_reading **out, const ph_model *model,
                                    const char *text, const char *target);
 PH_API void ph_reading_free(ph_reading *reading); /* accepts NULL */
@@ -295,6 +297,9 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mi
 /* Log-probabilities (tokens, vocab): decoders: of the token after each one; masked: of
    the token in its place. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
+
+/* Probabilities (classes) of the text or picture, for models that classify it whole. */
+PH_API ph_status ph_reading_classes(const ph_reading *reading, float *p);
 
 /* ---- encoders: vectors and classes of texts ---------------------------------------- */
 

@@ -102,6 +102,9 @@ typedef struct ph_report {
     const ph_role *roles; /* roles[0] is "no label" */
     int role_count;
 
+    int patch_first; /* a picture: its first patch on axis 0, row by row from there */
+    int patch_columns; /* patches of a row; 0: there is no picture */
+
     const char *outcome_title; /* "next word" */
     const ph_outcome *outcomes;
     int outcome_count;
@@ -117,7 +120,7 @@ typedef struct ph_report {
        NULL where every qk_dim is 0. */
     ph_status (*vectors)(void *user, int stack, int layer, int head, float *q, float *k);
     void *user;
-    uint64_t reserved[8];
+    uint64_t reserved[7];
 } ph_report;
 
 /* ---- the page ---------------------------------------------------------------------- */

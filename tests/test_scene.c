@@ -466,7 +466,50 @@ static void sentences(void)
     ph_sentences_free(list);
 }
 
+/* A picture: patches by name, classes as the answers, weights that sum to 1. */
+static void picture(void)
+{
+    static const char path[] = "tests/golden/pictures/rgb8.png";
+    static float pixels[3 * 12 * 12];
+    float scores[3], p[3], row[10];
+    double sum = 0;
+    bed b = {0};
+    need_ctx();
+    CHECK(ph_model_read(&b.model, ctx, "tests/golden/checkpoints/vit") == PH_OK &&
+              ph_reading_create(&b.reading, b.model, path, NULL) == PH_OK,
+          "%s", ph_error(ctx));
+    CHECK(ph_scene_create(&b.scene, b.model, b.reading, "vit", path, NULL, NULL) == PH_OK,
+          "no scene");
+    b.report = ph_scene_report(b.scene);
+    CHECK(b.report.axes[0].count == 10 && b.report.patch_first == 1 &&
+              b.report.patch_columns == 3,
+          "%d tokens", b.report.axes[0].count);
+    CHECK(!strcmp(b.report.axes[0].tokens[0], "[CLS]") &&
+              !strcmp(b.report.axes[0].tokens[6], "r2c3"),
+          "%s", b.report.axes[0].tokens[6]);
+    CHECK(b.report.weights(b.report.user, 0, 1, 2, 0, 1, row) == PH_OK, "no weights");
+    for (int i = 0; i < 10; i++) sum += (double)row[i];
+    CHECK(fabs(sum - 1) < 1e-5, "weights sum to %g", sum);
+    CHECK(ph_model_open_picture(b.model, path, pixels) == PH_OK &&
+              ph_model_pictures(b.model, pixels, 1, NULL, scores) == PH_OK &&
+              ph_reading_classes(b.reading, p) == PH_OK,
+          "%s", ph_error(ctx));
+    /* Scores are the same bits; two p, each rounded by at most 2^-24 of itself. */
+    for (int i = 1; i < 3; i++)
+        CHECK(fabs(log((double)p[i] / (double)p[0]) - (double)scores[i] +
+                   (double)scores[0]) < 0x1p-22,
+              "class %d: %g", i, (double)p[i]);
+    CHECK(b.report.outcome_count == 3 && b.report.outcomes[0].value == p[1] &&
+              !strcmp(b.report.outcomes[0].text, "LABEL_1"),
+          "%s", b.report.outcomes[0].text);
+    b.report.patch_columns = 4;
+    CHECK(ph_page_write("/dev/null", &b.report, NULL, NULL, NULL) == PH_BAD_ARGUMENT,
+          "9 patches are no whole rows of 4");
+    close_bed(&b);
+}
+
 static const check_case cases[] = {{"encoder", encoder},
+                                   {"picture", picture},
                                    {"decoder", decoder},
                                    {"both", both},
                                    {"every_variant", every_variant},

@@ -244,6 +244,8 @@ static const char *const examples[] = {
     "a page to explore, and a figure for a paper",
     "polyhead look --weights maps.safetensors --tokens words.txt",
     "attention maps of any other program",
+    "polyhead look --model vit-base-patch16-224 cat.png",
+    "where on a picture the class token of each head attends to",
     NULL};
 
 const ph_command command_look = {
@@ -253,7 +255,9 @@ const ph_command command_look = {
     .about =
         "Letters in the grid are roles; each comes with the number and the threshold "
         "that gave it. Colours stand for weights from 0 to 1, by their square root. The "
-        "TEXT '-' is standard input.",
+        "TEXT '-' is standard input. For an encoder of pictures TEXT is a PNG or PPM "
+        "file, tokens are patches named by row and column, and the terminal shows them "
+        "as a grid, coloured by what the class token attends to.",
     .examples = examples,
     .options = table,
     .size = sizeof(look_options),

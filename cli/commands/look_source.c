@@ -117,6 +117,14 @@ static int split_lines(look_source *source)
     return cli_fail(EXIT_BAD_INPUT, "the file holds no text");
 }
 
+/* What is named is the picture: the library opens it. */
+static int get_picture(look_source *source, const look_choice *choice)
+{
+    source->texts[0] = choice->file ? choice->file : choice->text;
+    if (source->texts[0]) return EXIT_OK;
+    return cli_fail(EXIT_USAGE, "the model reads pictures: name a PNG or PPM file");
+}
+
 static int get_texts(look_source *source, const look_choice *choice)
 {
     const char *name = choice->file;
@@ -124,6 +132,7 @@ static int get_texts(look_source *source, const look_choice *choice)
     source->text_count = 1;
     source->texts = calloc(1, sizeof *source->texts);
     if (!source->texts) return cli_fail(EXIT_MEMORY, "out of memory");
+    if (ph_model_config(source->model)->image_size) return get_picture(source, choice);
     source->texts[0] = choice->text ? choice->text : LOOK_SENTENCE;
     if (name) {
         FILE *file = fopen(name, "rb");
@@ -334,11 +343,12 @@ static int open_model(look_source *source, const look_choice *choice)
     const ph_io *io = &no_trouble(&t)->io;
     char path[LOOK_PATH];
     int rc = cli_open(&source->ctx, &choice->machine, 0);
-    if (rc == EXIT_OK) rc = get_texts(source, choice);
     if (rc) return rc;
     ph_status status = choice->model ? ph_model_read(&source->model, source->ctx,
                                                      newest_in(choice->model, path))
                                      : ph_model_embedded(&source->model, source->ctx);
+    if (status == PH_OK) rc = get_texts(source, choice);
+    if (rc) return rc;
     if (status == PH_OK && choice->target &&
         ph_model_config(source->model)->arch != PH_ARCH_ENCODER_DECODER)
         return cli_fail(EXIT_USAGE, "--target is for an encoder-decoder, %s is none",

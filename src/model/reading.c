@@ -1,5 +1,5 @@
 /*
- * reading.c - a model run on one text, with everything open to view.
+ * reading.c - a model run on one text or picture, with everything open to view.
  *
  * An open pass shows the heads of every attention site before their output projection:
  * there heads are ablated, averaged, or recomputed from frozen weights. Weights are not
@@ -30,6 +30,7 @@ struct ph_reading {
     int words[2]; /* of each stack */
     ph_word *word[2];
     int32_t *tokens[2];
+    float *pixels; /* of a picture, in place of tokens; or NULL */
     int site_count;
     reading_site *sites;
     int head_count;
@@ -282,7 +283,8 @@ static void mix_links(ph_reading *r)
 
 static ph_status forward(ph_reading *r)
 {
-    ph_batch batch = {.source = r->tokens[0], .target = r->tokens[1]};
+    ph_batch batch = {
+        .source = r->tokens[0], .target = r->tokens[1], .pixels = r->pixels};
     gate_links(r);
     PH_TRY(ph_pass_forward(r->pass, &batch, 0));
     if (r->model->output >= 0) return ph_pass_logits(r->pass);
@@ -413,6 +415,27 @@ ph_status ph_reading_next(const ph_reading *r, float *log_p)
     return PH_WITHIN(r->model->ctx, next(r, log_p));
 }
 
+static ph_status classes(const ph_reading *r, float *p)
+{
+    const ph_config *c = &r->model->config;
+    if (!c->classes || !c->pooling)
+        return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has no classifier");
+    const float *scores = r->pass->pooled->scores;
+    float max = scores[0];
+    double sum = 0;
+    for (int i = 1; i < c->classes; i++) max = scores[i] > max ? scores[i] : max;
+    for (int i = 0; i < c->classes; i++) sum += exp((double)scores[i] - max);
+    for (int i = 0; i < c->classes; i++)
+        p[i] = (float)(exp((double)scores[i] - max) / sum);
+    return PH_OK;
+}
+
+ph_status ph_reading_classes(const ph_reading *r, float *p)
+{
+    if (!r || !p) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, classes(r, p));
+}
+
 /* ---- words ------------------------------------------------------------------------- */
 
 const ph_word *ph_reading_word(const ph_reading *r, int decoder, int i)
@@ -443,6 +466,20 @@ static ph_status set_words(ph_reading *r, int stack, int mark, const char *text)
     for (int i = 0; i < r->words[stack]; i++)
         r->tokens[stack][i] = r->word[stack][i].token;
     return PH_OK;
+}
+
+/* Rows of a picture are no words: each is a token of its own. */
+static ph_status set_picture(ph_reading *r, const char *path)
+{
+    const ph_config *c = &r->model->config;
+    size_t floats =
+        (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
+    r->pixels = ph_ctx_alloc(r->model->ctx, floats * sizeof *r->pixels);
+    if (!r->pixels)
+        return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a picture");
+    r->words[0] = c->max_len;
+    for (int i = 0; i < c->max_len; i++) r->word[0][i] = (ph_word){i, 0, 0};
+    return ph_model_open_picture(r->model, path, r->pixels);
 }
 
 /* The decoder's text is what the model itself says. */
@@ -497,7 +534,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
         memset(r->memory, 0, bytes);
     }
-    PH_TRY(set_words(r, 0, 0, text));
+    PH_TRY(m->config.image_size ? set_picture(r, text) : set_words(r, 0, 0, text));
     if (both) PH_TRY(target ? set_words(r, 1, 1, target) : set_generated(r));
     ph_pass_shape shape = {
         .batch = 1, .source_len = r->words[0], .target_len = r->words[1], .open = 1};
@@ -540,6 +577,7 @@ void ph_reading_free(ph_reading *r)
     ph_ctx_release(ctx, r->scratch);
     ph_ctx_release(ctx, r->ablation);
     ph_ctx_release(ctx, r->gate);
+    ph_ctx_release(ctx, r->pixels);
     ph_ctx_release(ctx, r->memory);
     ph_ctx_release(ctx, r);
 }

@@ -32,6 +32,19 @@ static ph_status check_axes(const ph_report *r, const ph_io *io)
     return PH_OK;
 }
 
+/* Patches are whole rows on the only axis. */
+static ph_status check_patches(const ph_report *r, const ph_io *io)
+{
+    int first = r->patch_first, columns = r->patch_columns, count = r->axes[0].count;
+    if (columns == 0) return PH_OK;
+    if (r->axis_count != 1 || first < 0 || first >= count || columns < 0 ||
+        columns > count || (count - first) % columns)
+        REFUSE("patch_first is %d and patch_columns %d, expected whole rows of the %d "
+               "tokens of one axis",
+               first, columns, count);
+    return PH_OK;
+}
+
 static ph_status check_labels(const ph_report *r, const ph_io *io)
 {
     if (r->metric_count < 0 || (r->metric_count > 0 && !r->metrics))
@@ -95,6 +108,7 @@ ph_status ph_report_check(const ph_report *r, const ph_io *io)
     if (r->outcome_count < 0 || (r->outcome_count > 0 && !r->outcomes))
         REFUSE("outcome_count is %d and outcomes is NULL", r->outcome_count);
     ph_status status = check_axes(r, io);
+    if (!status) status = check_patches(r, io);
     if (!status) status = check_labels(r, io);
     for (int s = 0; s < r->stack_count && !status; s++) {
         status = check_stack(r, s, io);

@@ -1,5 +1,5 @@
 /*
- * scene.c - a model that has read a text, as a report; see polyhead_scene.h.
+ * scene.c - a model that has read a text or a picture, as a report; see polyhead_scene.h.
  */
 #include "polyhead_scene.h"
 
@@ -89,16 +89,44 @@ static ph_status copy_words(ph_scene *s, int side, const char *text)
     return PH_OK;
 }
 
+/* Class tokens, then patches by row and column, counted from 1: "r2c5". */
+static ph_status name_patches(ph_scene *s)
+{
+    enum { NAME = 32 };
+    const ph_config *c = ph_model_config(s->model);
+    words *w = &s->words[0];
+    int columns = c->image_size / c->patch_size;
+    int count = ph_reading_length(s->reading, 0);
+    w->bytes = take(s, (size_t)count, NAME);
+    w->list = take(s, (size_t)count, sizeof *w->list);
+    w->ids = take(s, (size_t)count, sizeof *w->ids);
+    if (!w->bytes || !w->list || !w->ids) return PH_OUT_OF_MEMORY;
+    for (int i = 0; i < count; i++) {
+        char *name = w->bytes + (size_t)i * NAME;
+        int patch = i - c->class_tokens;
+        if (patch < 0)
+            snprintf(name, NAME, "%s", i ? "[DIST]" : "[CLS]");
+        else
+            snprintf(name, NAME, "r%dc%d", patch / columns + 1, patch % columns + 1);
+        w->list[i] = name;
+        w->ids[i] = i;
+    }
+    w->count = count;
+    return PH_OK;
+}
+
 static ph_status name_axes(ph_scene *s, const char *text, const char *target)
 {
     int both = ph_model_config(s->model)->arch == PH_ARCH_ENCODER_DECODER;
-    ph_status status = copy_words(s, 0, text);
+    int picture = ph_model_config(s->model)->image_size > 0;
+    ph_status status = picture ? name_patches(s) : copy_words(s, 0, text);
     if (status == PH_OK && both) status = copy_words(s, 1, target);
     s->axis_count = 1 + both;
     for (int a = 0; a < s->axis_count; a++)
-        s->axes[a] = (ph_axis){.name = a      ? "target"
-                                       : both ? "source"
-                                              : "text",
+        s->axes[a] = (ph_axis){.name = a         ? "target"
+                                       : both    ? "source"
+                                       : picture ? "picture"
+                                                 : "text",
                                .tokens = s->words[a].list,
                                .count = s->words[a].count};
     return status;
@@ -311,12 +339,42 @@ static ph_status answer_tokens(ph_scene *s)
     return status;
 }
 
+/* The likeliest classes of the text or picture. */
+static ph_status answer_classes(ph_scene *s)
+{
+    int count = ph_model_config(s->model)->classes;
+    float *p = take(s, (size_t)count, sizeof *p);
+    if (!p) return PH_OUT_OF_MEMORY;
+    ph_status status = ph_reading_classes(s->reading, p);
+    for (int n = 0; n < NEXT_TOKENS && n < count && status == PH_OK; n++) {
+        int best = 0;
+        for (int i = 1; i < count; i++)
+            if (p[i] > p[best]) best = i;
+        const char *name = ph_model_class(s->model, best);
+        char *text = next_outcome(s, p[best], best);
+        if (text && *name)
+            snprintf(text, OUTCOME_TEXT, "%.70s", name);
+        else if (text)
+            snprintf(text, OUTCOME_TEXT, "class %d", best);
+        p[best] = -1;
+    }
+    ph_io_release(&s->hooks, p);
+    return status;
+}
+
 /* What a model answers; an encoder of vectors has nothing that can be listed. */
-typedef enum answer { ANSWER_NONE, ANSWER_LINKS, ANSWER_NEXT, ANSWER_MASKED } answer;
+typedef enum answer {
+    ANSWER_NONE,
+    ANSWER_LINKS,
+    ANSWER_NEXT,
+    ANSWER_MASKED,
+    ANSWER_CLASSES
+} answer;
 
 static answer answer_of(const ph_scene *s)
 {
     if (s->model->links >= 0) return ANSWER_LINKS;
+    if (s->model->config.classes > 1 && s->model->config.pooling) return ANSWER_CLASSES;
     if (s->model->output < 0) return ANSWER_NONE;
     return s->model->masked >= 0 ? ANSWER_MASKED : ANSWER_NEXT;
 }
@@ -326,9 +384,10 @@ ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
     answer kind = answer_of(s);
     s->outcome_count = 0;
     s->loss = s->divergence = NAN;
-    ph_status status = kind == ANSWER_NONE    ? PH_OK
-                       : kind == ANSWER_LINKS ? answer_links(s)
-                                              : answer_tokens(s);
+    ph_status status = kind == ANSWER_NONE      ? PH_OK
+                       : kind == ANSWER_LINKS   ? answer_links(s)
+                       : kind == ANSWER_CLASSES ? answer_classes(s)
+                                                : answer_tokens(s);
     if (status != PH_OK)
         ph_io_fail(io, status, "the answers of the model: %s", ph_status_text(status));
     return status;
@@ -363,7 +422,8 @@ ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io 
     if (before->words[side].count != rows)
         return ph_io_fail(io, PH_BAD_SHAPE, "texts of %d and %d tokens do not compare",
                           before->words[side].count, rows);
-    if (answer_of(after) == ANSWER_NONE) return PH_OK;
+    answer kind = answer_of(after);
+    if (kind == ANSWER_NONE || kind == ANSWER_CLASSES) return PH_OK;
     float *p = take(after, 2 * (size_t)rows * wide, sizeof *p);
     if (!p) return ph_io_no_memory(io, 2 * (size_t)rows * wide * sizeof *p, "answers");
     ph_status status = log_answers(before, rows, wide, p);
@@ -401,13 +461,18 @@ ph_report ph_scene_report(const ph_scene *s)
     static const char *const titles[] = {[ANSWER_NONE] = "nothing to list",
                                          [ANSWER_LINKS] = "what each word belongs to",
                                          [ANSWER_NEXT] = "next token",
-                                         [ANSWER_MASKED] = "masked token"};
+                                         [ANSWER_MASKED] = "masked token",
+                                         [ANSWER_CLASSES] = "class"};
+    const ph_config *c = ph_model_config(s->model);
     return (ph_report){.title = s->title,
                        .text = s->text,
                        .axes = s->axes,
                        .axis_count = s->axis_count,
                        .stacks = s->stacks,
                        .stack_count = s->stack_count,
+                       .patch_first = c->class_tokens,
+                       .patch_columns =
+                           c->image_size ? c->image_size / c->patch_size : 0,
                        .outcome_title = titles[answer_of(s)],
                        .outcomes = s->outcomes,
                        .outcome_count = s->outcome_count,

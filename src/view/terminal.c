@@ -430,10 +430,11 @@ ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal
     if (count == 0) {
         count = ph_report_picks(report, usual, MAX_MAPS);
         int fit = count > 0 ? ph_maps_that_fit(&screen, usual) : 0;
-        count = fit < count ? fit : count;
+        if (!report->patch_columns) count = fit < count ? fit : count;
         picks = usual;
     }
-    ph_status status = ph_put_maps(&screen, picks, count);
+    ph_status status = report->patch_columns ? ph_put_patches(&screen, picks, count)
+                                             : ph_put_maps(&screen, picks, count);
     if (status == PH_OK && terminal->pick_count == 1) put_card(&screen, picks);
     return status;
 }

@@ -1,5 +1,5 @@
 /*
- * terminal.h - the screen that terminal.c and terminal_map.c write to.
+ * terminal.h - the screen that terminal.c and the files beside it write to.
  */
 #ifndef PH_VIEW_TERMINAL_H
 #define PH_VIEW_TERMINAL_H
@@ -45,6 +45,12 @@ void ph_put_role(const ph_screen *screen, int role, int wide);
 
 /* "2-7", with the stack's name in front where there are several. */
 const char *ph_pick_name(const ph_report *report, const ph_pick *pick, char text[64]);
+
+/* One cell: `text` of its width on the colour of the weight, or shades without colour. */
+void ph_put_cell(const ph_screen *screen, float weight, int columns, const char *text);
+
+/* Where on the picture the class token attends to, for each of the picks. */
+ph_status ph_put_patches(const ph_screen *screen, const ph_pick *picks, int count);
 
 /* Heat maps of the picks: one strip if there are several, with values if there is one. */
 ph_status ph_put_maps(const ph_screen *screen, const ph_pick *picks, int count);

@@ -58,8 +58,7 @@ static int level_count(const ph_screen *screen)
     return screen->how->ascii ? 9 : 5;
 }
 
-/* One cell: `text` of its width on the colour of the weight, or shades without colour. */
-static void put_cell(const ph_screen *screen, float weight, int columns, const char *text)
+void ph_put_cell(const ph_screen *screen, float weight, int columns, const char *text)
 {
     int level = level_of(weight, level_count(screen));
     if (weight < 0)
@@ -82,7 +81,7 @@ static void put_scale(const ph_screen *screen, int numbers)
     ph_put(screen, "  weight 0 ");
     for (int n = 0; n < levels; n++) {
         float middle = ((float)n + 0.5f) / (float)levels;
-        put_cell(screen, middle * middle, 2, NULL);
+        ph_put_cell(screen, middle * middle, 2, NULL);
     }
     float half = (float)(levels / 2) / (float)levels;
     ph_put(screen, " 1");
@@ -337,11 +336,11 @@ static void put_cells(const ph_screen *screen, const map_layout *plan, const flo
         char number[16];
         int percent = (int)(100 * (cells[c] < 9 ? cells[c] : 9) + 0.5f);
         if (!plan->numbers || cells[c] < 0) {
-            put_cell(screen, cells[c], plan->cell, NULL);
+            ph_put_cell(screen, cells[c], plan->cell, NULL);
             continue;
         }
         snprintf(number, sizeof number, "%d", percent);
-        put_cell(screen, cells[c], plan->cell, percent > 0 ? number : ".");
+        ph_put_cell(screen, cells[c], plan->cell, percent > 0 ? number : ".");
     }
 }
 
