@@ -160,7 +160,34 @@ static void least_memory_is_right(void)
     variant_direct_change = NULL;
 }
 
-static const check_case cases[] = {{"memory_is_bounded", memory_is_bounded},
+/* A NaN that is seen reaches out and lse, as it does with the softmax. */
+static void seen_nan(void)
+{
+    static const char *const sparse[] = {"entmax", "sparsemax", "entmax:alpha=1.2"};
+    const float q[2] = {1, 2}, v[6] = {1, 2, 3, 4, 5, 6}, k[6] = {1, 0, NAN, 1, 0, 2};
+    float out[2], lse;
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "no ctx");
+    for (int i = 0; i < 3; i++) {
+        const ph_attn attn = {.batch = 1,
+                              .q_heads = 1,
+                              .q_len = 1,
+                              .kv_len = 3,
+                              .qk_dim = 2,
+                              .variant = sparse[i]};
+        const ph_args args = {.q = q, .k = k, .v = v, .out = out, .lse = &lse};
+        ph_plan *plan;
+        CHECK(ph_plan_create(&plan, ctx, &attn) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_forward(plan, &args) == PH_OK, "%s", ph_error(ctx));
+        CHECK(isnan(lse) && isnan(out[0]) && isnan(out[1]), "%s: lse %g, out %g %g",
+              sparse[i], (double)lse, (double)out[0], (double)out[1]);
+        ph_plan_free(plan);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {{"seen_nan", seen_nan},
+                                   {"memory_is_bounded", memory_is_bounded},
                                    {"long_keys_take_no_more", long_keys_take_no_more},
                                    {"cuts_change_no_bit", cuts_change_no_bit},
                                    {"least_memory_is_right", least_memory_is_right},

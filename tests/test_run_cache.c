@@ -136,6 +136,53 @@ static void other_type(void)
     trial_free(&got);
 }
 
+/* One token after the other gives the bits of both at once: what a call appends is
+   rounded before it is read. */
+static void rounded(ph_dtype type)
+{
+    static uint16_t k16[sizeof k_cache / 4], v16[sizeof v_cache / 4];
+    static float token[BATCH * MODEL];
+    static loops_result r;
+    int32_t later[BATCH];
+    loops_problem *p = problem();
+    loops_solve(p, &r);
+    trial t = make(p, &r);
+    ph_tensor *k = &t.tensor[t.count - 2], *v = &t.tensor[t.count - 1];
+    k->bytes = sizeof k_cache, v->bytes = sizeof v_cache;
+    CHECK(ph_tensor_convert(k, type, k16) == PH_OK, "no bf16");
+    CHECK(ph_tensor_convert(v, type, v16) == PH_OK, "no bf16");
+    k->type = v->type = type;
+    k->data = k16, v->data = v16;
+    k->bytes /= 2, v->bytes /= 2;
+    trial_result whole = trial_run(&t, WORDS " --causal"), got = {0};
+    CHECK(whole.code == 0 && whole.out, "code %d: %s", whole.code, whole.said);
+    const float *both = ph_file_find(whole.out, "out")->data;
+    t.tensor[0].shape[1] = 1, t.tensor[0].data = token;
+    t.tensor[t.count - 3].data = later;
+    for (int i = 0; i < NEXT; i++) {
+        for (int b = 0; b < BATCH; b++) {
+            memcpy(token + b * MODEL, x + (b * NEXT + i) * MODEL, sizeof token / BATCH);
+            later[b] = past[b] + i;
+        }
+        got = trial_run(&t, WORDS " --causal");
+        CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+        const float *one = ph_file_find(got.out, "out")->data;
+        for (int b = 0; b < BATCH; b++)
+            CHECK(!memcmp(one + b * 7, both + (b * NEXT + i) * 7, 7 * sizeof *one),
+                  "token %d of batch row %d has other bits than with both", i, b);
+        memcpy(k16, ph_file_find(got.out, "k_cache")->data, k->bytes);
+        memcpy(v16, ph_file_find(got.out, "v_cache")->data, v->bytes);
+        trial_free(&got);
+    }
+    trial_free(&whole);
+}
+
+static void rounded_before_read(void)
+{
+    rounded(PH_BF16);
+    rounded(PH_F16);
+}
+
 static void refuse(const trial *t, const char *words, int code, const char *sentence)
 {
     trial_result got = trial_run(t, words);
@@ -156,7 +203,7 @@ static void refused(void)
     t = good;
     t.tensor[t.count - 1].shape[3] = 4;
     t.tensor[t.count - 1].shape[1] = 1;
-    refuse(&t, WORDS, INPUT, "expected F32, F16 or BF16 (batch = 2, v_heads = 2, cap");
+    refuse(&t, WORDS, INPUT, "expected F32 (batch = 2, v_heads = 2, cap");
     t = good;
     t.tensor[t.count - 3].data = late;
     refuse(&t, WORDS, INPUT, "past[1] is 7, expected 0 to 6");
@@ -182,6 +229,7 @@ static void refused_variant(void)
 
 static const check_case cases[] = {{"next_tokens", next_tokens},
                                    {"other_type", other_type},
+                                   {"rounded_before_read", rounded_before_read},
                                    {"refused", refused},
                                    {"refused_variant", refused_variant},
                                    {0, 0}};

@@ -206,6 +206,86 @@ static void ragged_layer(void)
     trial_free(&got);
 }
 
+/* Cross-attention of a layer: with a mask a sequence has the bits it has alone where its
+   last query stands at the last key, for mask and rotation alike. */
+static void ragged_memory(void)
+{
+    enum { MODEL = 6, LONG = TOTAL_Q + SEQUENCES };
+    static float x[LONG * MODEL], w[4][MODEL * MODEL];
+    const int32_t longer[] = {0, 3, 4, 9, LONG}; /* than q_offsets, or as long */
+    uint64_t seed = check_seed;
+    for (int i = 0; i < LONG * MODEL; i++) x[i] = check_normal(&seed);
+    for (int i = 0; i < 4 * MODEL * MODEL; i++)
+        w[i / (MODEL * MODEL)][i % (MODEL * MODEL)] = check_normal(&seed);
+    trial all = {0};
+    trial_add(&all, "wq", F, w[0], MODEL, MODEL, -1, -1);
+    trial_add(&all, "wk", F, w[1], MODEL, MODEL, -1, -1);
+    trial_add(&all, "wv", F, w[2], MODEL, MODEL, -1, -1);
+    trial_add(&all, "wo", F, w[3], MODEL, MODEL, -1, -1);
+    trial one = all, t;
+    trial_add(&all, "x", F, x, TOTAL_Q, MODEL, -1, -1);
+    trial_add(&all, "memory", F, x, LONG, MODEL, -1, -1);
+    trial_add(&all, "q_offsets", PH_I32, q_offsets, SEQUENCES + 1, -1, -1, -1);
+    trial_add(&all, "kv_offsets", PH_I32, longer, SEQUENCES + 1, -1, -1, -1);
+    trial_result got = trial_run(&all, "--heads 3 --causal --rope 100");
+    CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+    const float *out_all = ph_file_find(got.out, "out")->data;
+    for (int s = 0; s < SEQUENCES; s++) {
+        int first = q_offsets[s], len = q_offsets[s + 1] - first;
+        int keys = longer[s + 1] - longer[s];
+        char words[80];
+        t = one;
+        if (!len) continue;
+        trial_add(&t, "x", F, x + first * MODEL, 1, len, MODEL, -1);
+        trial_add(&t, "memory", F, x + longer[s] * MODEL, 1, keys, MODEL, -1);
+        snprintf(words, sizeof words, "--heads 3 --causal --rope 100 --offset %d",
+                 keys - len);
+        trial_result part = trial_run(&t, words);
+        CHECK(part.code == 0 && part.out, "code %d: %s", part.code, part.said);
+        CHECK(!memcmp(out_all + first * MODEL, ph_file_find(part.out, "out")->data,
+                      (size_t)(len * MODEL) * sizeof *x),
+              "sequence %d differs from that alone", s);
+        trial_free(&part);
+    }
+    trial_free(&got);
+    t = all, t.tensor[5].shape[0] = TOTAL_KV, t.tensor[7].data = kv_offsets;
+    got = trial_run(&t, "--heads 3 --causal --rope 100");
+    CHECK(got.code == INPUT &&
+              strstr(got.said, "sequence 2 has 1 more queries than keys"),
+          "code %d: %s", got.code, got.said);
+    got = trial_run(&t, "--heads 3 --causal");
+    CHECK(got.code == 0 && got.out, "code %d: %s", got.code, got.said);
+    trial_free(&got);
+}
+
+/* Without a mask positions count from 0, as in a batch. */
+static void ragged_positions(void)
+{
+    static const float slopes[HEADS] = {0.5f, 0.25f, 1, 2};
+    static const int32_t one[] = {0, TOTAL_Q}, keys[] = {0, TOTAL_KV};
+    draw();
+    trial t = {0}, dense;
+    trial_add(&t, "q", F, in[Q], HEADS, TOTAL_Q, QK, -1);
+    trial_add(&t, "k", F, in[K], KV_HEADS, TOTAL_KV, QK, -1);
+    trial_add(&t, "v", F, in[VALUES], KV_HEADS, TOTAL_KV, V, -1);
+    trial_add(&t, "alibi", F, slopes, HEADS, -1, -1, -1);
+    dense = t;
+    for (int i = 0; i < 3; i++) {
+        ph_tensor *d = &dense.tensor[i];
+        d->rank = 4, d->shape[3] = d->shape[2], d->shape[2] = d->shape[1],
+        d->shape[1] = d->shape[0], d->shape[0] = 1;
+    }
+    trial_add(&t, "q_offsets", PH_I32, one, 2, -1, -1, -1);
+    trial_add(&t, "kv_offsets", PH_I32, keys, 2, -1, -1, -1);
+    trial_result got = trial_run(&t, ""), expected = trial_run(&dense, "");
+    CHECK(got.out && expected.out, "%s %s", got.said, expected.said);
+    CHECK(!memcmp(ph_file_find(got.out, "out")->data,
+                  ph_file_find(expected.out, "out")->data, HEADS * TOTAL_Q * V * 4),
+          "other positions than in a batch");
+    trial_free(&got);
+    trial_free(&expected);
+}
+
 static void ragged(void)
 {
     compare("", 0, 0);
@@ -225,14 +305,16 @@ static void ragged_refused(void)
     static const int32_t backwards[] = {0, 5, 3, 7, 8}, outside[] = {0, 3, 3, 7, 9},
                          late[] = {1, 3, 3, 7, 8}, negative[] = {0, -1, 3, 7, 8};
     const int32_t *const bad[] = {backwards, outside, late, negative};
+    static const char *const where[] = {"'q_offsets' has 3 at 2, expected ascending",
+                                        "'q_offsets' has 9 at 4, expected ascending",
+                                        "'q_offsets' has 1 at 0, expected ascending",
+                                        "'q_offsets' has -1 at 1, expected ascending"};
     draw();
     const trial good = make();
     trial t = good;
     for (int i = 0; i < 4; i++) {
         t.tensor[7].data = bad[i];
-        refuse(&t, "", INPUT,
-               "'q_offsets' holds others, expected ascending offsets from 0 to the total "
-               "of 8");
+        refuse(&t, "", INPUT, where[i]);
     }
     t = good, t.count--;
     refuse(&t, "", INPUT, "tensor 'kv_offsets' is missing");
@@ -325,6 +407,8 @@ static void paged_refused(void)
 static const check_case cases[] = {{"ragged", ragged},
                                    {"ragged_options", ragged_options},
                                    {"ragged_layer", ragged_layer},
+                                   {"ragged_memory", ragged_memory},
+                                   {"ragged_positions", ragged_positions},
                                    {"ragged_refused", ragged_refused},
                                    {"paged_same_bits", same_bits},
                                    {"paged_refused", paged_refused},

@@ -126,7 +126,8 @@ typedef struct run_common {
     ph_look_at look;
     ph_grads grads;
     int backward; /* `dout` is there */
-    int at_end;   /* without --offset the last query stands at the last key */
+    int at_end;   /* caches: the last query stands at the last key */
+    int ragged;   /* sequences side by side: with a mask and without --offset likewise */
 } run_common;
 
 /* Options and tensors other than q, k, v, dout into attn and args; attn has the sizes. */

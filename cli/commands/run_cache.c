@@ -2,7 +2,7 @@
  * run_cache.c - layer mode of `polyhead run` with caches: past, k_cache and v_cache in
  * IN, x holds the next tokens, OUT has the caches with those appended.
  *
- * The library caches floats. A cache of another type is widened, and rounded into OUT.
+ * They keep their type: what x appends is rounded to it and read like the past.
  */
 #include <string.h>
 
@@ -48,12 +48,19 @@ int run_find_caches(run_job *job, run_layer_job *m)
     return EXIT_OK;
 }
 
+ph_dtype run_cache_type(const run_job *job, const run_layer_job *m)
+{
+    const run_options *o = job->options;
+    return o->has_dtype ? (ph_dtype)o->dtype : m->cache[RUN_K_CACHE]->type;
+}
+
 /* Both caches against the layer; one that keeps something else is not for IN. */
 static int check_caches(run_job *job, const run_layer_job *m, const ph_layer *layer)
 {
     const ph_attn *a = ph_layer_about(layer).attn;
     const ph_layer_caches size = ph_layer_cache(layer);
-    size_t tokens = (size_t)a->batch * (size_t)a->kv_len * sizeof(float);
+    size_t tokens = (size_t)a->batch * (size_t)a->kv_len *
+                    ph_dtype_bytes(run_cache_type(job, m), 1);
     if (size.extra || size.k != tokens * (size_t)a->k_heads * (size_t)a->qk_dim ||
         size.v != tokens * (size_t)a->v_heads * (size_t)a->v_dim)
         return cli_fail(EXIT_UNSUPPORTED,
@@ -68,32 +75,22 @@ static int check_caches(run_job *job, const run_layer_job *m, const ph_layer *la
                                {"v_heads", a->v_heads, 0},
                                {"capacity", a->kv_len, 0},
                                {"v_dim", a->v_dim, 0}};
+    const unsigned one_type = 1u << m->cache[RUN_K_CACHE]->type;
     int rc = run_check(job, m->cache[RUN_K_CACHE], RUN_FLOATS, 4, keys);
-    if (!rc) rc = run_check(job, m->cache[RUN_V_CACHE], RUN_FLOATS, 4, values);
+    if (!rc) rc = run_check(job, m->cache[RUN_V_CACHE], one_type, 4, values);
     return rc;
 }
 
-/* A cache in OUT, and as floats for the library: the same memory where it can be. */
-static int make_cache(run_job *job, run_layer_job *m, int i, void **floats,
-                      size_t *bytes)
+/* A cache in OUT, which the call appends to. */
+static int make_cache(run_job *job, run_layer_job *m, int i, void **cache, size_t *bytes)
 {
-    const run_options *o = job->options;
-    ph_tensor given = *m->cache[i];
-    if (o->has_dtype) {
-        given.type = (ph_dtype)o->dtype;
-        int rc = run_converted(job, m->cache[i], (ph_dtype)o->dtype, &given.data);
-        if (rc) return rc;
-    }
-    size_t size = ph_dtype_bytes(m->cache[i]->type, 1);
-    size_t count = m->cache[i]->bytes / size;
-    given.bytes = count * ph_dtype_bytes(given.type, 1);
-    m->cache_out[i] = run_output(job, names[i], given.type, 4, given.shape);
-    if (!m->cache_out[i]) return EXIT_MEMORY;
-    *floats =
-        given.type == PH_F32 ? m->cache_out[i] : run_buffer(job, count, sizeof(float));
-    if (!*floats) return EXIT_MEMORY;
-    *bytes = count * sizeof(float);
-    return cli_exit_code(ph_tensor_convert(&given, PH_F32, *floats));
+    const ph_tensor *given = m->cache[i];
+    ph_dtype type = run_cache_type(job, m);
+    size_t count = given->bytes / ph_dtype_bytes(given->type, 1);
+    *cache = run_output(job, names[i], type, 4, given->shape);
+    if (!*cache) return EXIT_MEMORY;
+    *bytes = count * ph_dtype_bytes(type, 1);
+    return cli_exit_code(ph_tensor_convert(given, type, *cache));
 }
 
 int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
@@ -104,23 +101,4 @@ int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
     if (!rc) rc = make_cache(job, m, RUN_V_CACHE, &args->v_cache, &args->v_cache_size);
     args->past = m->cache[RUN_PAST]->data;
     return rc;
-}
-
-static int finish_cache(run_job *job, const run_layer_job *m, int i, const float *floats)
-{
-    ph_dtype type =
-        job->options->has_dtype ? (ph_dtype)job->options->dtype : m->cache[i]->type;
-    ph_tensor wide = *m->cache[i];
-    size_t count = wide.bytes / ph_dtype_bytes(wide.type, 1);
-    if (type == PH_F32) return EXIT_OK;
-    wide.type = PH_F32;
-    wide.data = floats;
-    wide.bytes = count * sizeof *floats;
-    return cli_exit_code(ph_tensor_convert(&wide, type, m->cache_out[i]));
-}
-
-int run_finish_caches(run_job *job, const run_layer_job *m, const ph_layer_args *args)
-{
-    int rc = finish_cache(job, m, RUN_K_CACHE, args->k_cache);
-    return rc ? rc : finish_cache(job, m, RUN_V_CACHE, args->v_cache);
 }

@@ -23,7 +23,7 @@ static int read_mask(run_job *job, run_common *c)
     if (o->has_offset) {
         a->anchor = PH_ANCHOR_OFFSET;
         a->q_offset = (int)o->offset;
-    } else if (c->at_end) {
+    } else if (c->at_end || (c->ragged && limited)) {
         a->anchor = PH_ANCHOR_END;
     } else if (limited && a->q_len != a->kv_len) {
         return cli_fail(
@@ -246,7 +246,7 @@ static int rewrite_inputs(run_job *job, core *m)
                         "%s: tensor 'page_table' stands beside 'q_offsets', expected one "
                         "of them",
                         job->path);
-    m->common.at_end = m->ragged;
+    m->common.ragged = m->ragged;
     if (m->table) return run_paged_inputs(job);
     int rc = m->ragged ? run_ragged_inputs(job) : EXIT_OK;
     return rc || !m->ragged ? rc : find_inputs(job, m);

@@ -273,6 +273,7 @@ static int run_as_given(run_job *job)
     if (!rc) rc = check_vectors(job, &m);
     m.dout = run_find(job, "dout");
     m.common.backward = m.dout != NULL;
+    m.common.ragged = run_find(job, "q_offsets") != NULL;
     if (!rc) rc = read_rope(job, &m);
     if (!rc) rc = check_norm(job);
     if (!rc) rc = run_read_common(job, &m.common);

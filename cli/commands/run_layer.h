@@ -37,7 +37,6 @@ typedef struct run_layer_job {
     int rope_interleaved;
 
     const ph_tensor *cache[RUN_CACHE_TENSORS]; /* NULL: no cache */
-    void *cache_out[RUN_CACHE_TENSORS];        /* as they stand in OUT */
 
     ph_layer_desc desc;
     int zero_scale; /* --scale 0, which the library would take for the default */
@@ -69,11 +68,10 @@ int run_is_matrix(const char *name);
 
 /* past, k_cache and v_cache, if IN has them: the capacity becomes attn.kv_len. */
 int run_find_caches(run_job *job, run_layer_job *m);
-/* The caches in OUT with what IN holds, and for the library. */
+/* The caches in OUT with what IN holds; the call appends to them. */
 int run_make_caches(run_job *job, run_layer_job *m, const ph_layer *layer,
                     ph_layer_args *args);
-/* After the call: what it appended, in the types of OUT. */
-int run_finish_caches(run_job *job, const run_layer_job *m, const ph_layer_args *args);
+ph_dtype run_cache_type(const run_job *job, const run_layer_job *m); /* in OUT */
 
 /* ---- run_layer_variant.c ---- */
 

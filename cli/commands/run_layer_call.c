@@ -96,6 +96,7 @@ static void describe(run_job *job, run_layer_job *m)
     }
     d->qk_norm = o->qk_norm;
     d->cache = m->common.at_end;
+    if (d->cache) d->attn.kv_dtype = run_cache_type(job, m);
     settle_scale(m, o);
     describe_matrices(job, m);
     run_ragged_plan(job, d->memory_dim > 0, &d->attn, &m->common.args);
@@ -121,14 +122,30 @@ static int load_rows(layer_call *c, const ph_tensor *tensor, int width, const vo
     return *data ? EXIT_OK : EXIT_MEMORY;
 }
 
+/* The position of the first query of a sequence whose last one stands at the last key. */
+static int32_t position_at_end(const ph_args *args, int sequence)
+{
+    const int32_t *q = args->q_offsets + sequence, *kv = args->kv_offsets + sequence;
+    return (kv[1] - kv[0]) - (q[1] - q[0]);
+}
+
 /* With --rope a query is rotated by its position among the keys. */
 static int load_positions(layer_call *c)
 {
     const ph_attn *a = &c->m->desc.attn;
-    if (c->m->desc.rope == PH_ROPE_NONE || a->q_offset == 0) return EXIT_OK;
+    const ph_args *args = &c->m->common.args;
+    int at_end = c->m->common.ragged && a->anchor == PH_ANCHOR_END && args->kv_offsets;
+    if (c->m->desc.rope == PH_ROPE_NONE || (a->q_offset == 0 && !at_end)) return EXIT_OK;
     int32_t *past = run_buffer(c->job, (size_t)a->batch, sizeof *past);
     if (!past) return EXIT_MEMORY;
-    for (int b = 0; b < a->batch; b++) past[b] = a->q_offset;
+    for (int b = 0; b < a->batch; b++) {
+        past[b] = at_end ? position_at_end(args, b) : a->q_offset;
+        if (past[b] < 0)
+            return cli_fail(EXIT_BAD_INPUT,
+                            "%s: sequence %d has %d more queries than keys, expected "
+                            "option --offset or at least as many keys with --rope",
+                            c->job->path, b, -past[b]);
+    }
     c->args.past = past;
     return EXIT_OK;
 }
@@ -321,7 +338,6 @@ static int run_all(layer_call *c, const ph_layer *layer)
     if (!rc && m->common.at_end) rc = run_make_caches(job, m, layer, &c->args);
     if (!rc && backward) rc = make_gradients(c, layer);
     if (!rc) rc = compute(c, layer);
-    if (!rc && m->common.at_end) rc = run_finish_caches(job, m, &c->args);
     if (!rc && c->heads) transpose_heads(c);
     if (!rc && backward) rc = run_finish_gradients(job, m, layer);
     if (!rc && m->shifted) rc = finish_shifted(c);

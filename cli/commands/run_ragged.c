@@ -37,7 +37,6 @@ static int refuse_beside(run_job *job, const char *name, const char *beside,
 
 static int check_offsets(run_job *job, const char *name, size_t count, size_t total)
 {
-    char expected[120];
     const ph_tensor *t = run_find(job, name);
     if (!t) return run_missing(job, name, "q_offsets and kv_offsets come together");
     const run_axis axis[] = {{"sequences + 1", count ? (int64_t)count : RUN_FREE, 0}};
@@ -46,13 +45,16 @@ static int check_offsets(run_job *job, const char *name, size_t count, size_t to
     if (t->shape[0] < 1) return run_wrong(job, t, "at least one element");
     const int32_t *at = t->data;
     size_t last = t->shape[0] - 1;
-    int good = at[0] == 0 && (size_t)at[last] == total && at[last] >= 0;
-    for (size_t i = 0; i < last; i++) good &= at[i] <= at[i + 1];
-    if (good) return EXIT_OK;
-    snprintf(expected, sizeof expected, "ascending offsets from 0 to the total of %zu",
-             total);
-    return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s' holds others, expected %s",
-                    job->path, name, expected);
+    for (size_t i = 0; i <= last; i++) {
+        int64_t least = i == 0 ? 0 : i == last ? (int64_t)total : at[i - 1];
+        int64_t most = i == 0 ? 0 : (int64_t)total;
+        if (at[i] < least || at[i] > most)
+            return cli_fail(EXIT_BAD_INPUT,
+                            "%s: tensor '%s' has %d at %zu, expected ascending offsets "
+                            "from 0 to the total of %zu",
+                            job->path, name, at[i], i, total);
+    }
+    return EXIT_OK;
 }
 
 static int check_beside_offsets(run_job *job)

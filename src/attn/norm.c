@@ -27,6 +27,13 @@ ph_entmax ph_entmax_of(double alpha)
     return (ph_entmax){(float)(e * PH_LN2), (float)(1 / e)};
 }
 
+static int has_nan(const float *x, int n)
+{
+    int any = 0;
+    for (int i = 0; i < n; i++) any |= x[i] != x[i];
+    return any;
+}
+
 float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t step,
                      int blocks, const ph_joint_block *block, float row_max, float sink,
                      float *list)
@@ -34,9 +41,12 @@ float ph_entmax_base(const ph_kernels *k, ph_entmax e, const float *row, int64_t
     float sums[2], high = sink > row_max ? sink : row_max;
     int n = 0;
     if (high == -INFINITY) return -INFINITY;
-    for (int b = 0; b < blocks; b++, row += step)
-        n += k->near_row_max(block[b].end - block[b].c0, row + block[b].c0, e.scale, high,
-                             list + n);
+    for (int b = 0; b < blocks; b++, row += step) {
+        const float *scores = row + block[b].c0;
+        int count = block[b].end - block[b].c0;
+        if (has_nan(scores, count)) return NAN;
+        n += k->near_row_max(count, scores, e.scale, high, list + n);
+    }
     float extra = (sink - high) * e.scale;
     if (extra > -1) list[n++] = extra;
     while (n % PH_LANES || n == 0) list[n++] = -2; /* outside any support */
