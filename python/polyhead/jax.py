@@ -262,7 +262,12 @@ def attention(q: Array, k: Array, v: Array, *, causal: bool = False,
         if seed is None:
             raise Error("dropout is given without seed, expected jax.random.bits(key)")
         tensors["seed"] = jnp.asarray(seed, jnp.uint32)
-    options = Options(bool(causal), None if window is None else tuple(window), offset, scale,
-                      softcap, dropout, variant)
+        if tensors["seed"].shape:
+            raise Error(f"seed has shape {tensors['seed'].shape}, expected one number")
+    # Conversions to Python's numbers: of a traced value JAX says that it must be static.
+    options = Options(bool(causal), None if window is None else tuple(map(int, window)),
+                      offset if offset in (None, "end") else int(offset),
+                      None if scale is None else float(scale), float(softcap),
+                      float(dropout), variant)
     out, lse = run(options, tensors)
     return (out, lse) if return_lse else out
