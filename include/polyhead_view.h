@@ -104,6 +104,8 @@ typedef struct ph_report {
 
     int patch_first; /* a picture: its first patch on axis 0, row by row from there */
     int patch_columns; /* patches of a row; 0: there is no picture */
+    const uint8_t *picture; /* (picture_side, picture_side, 3) RGB, or NULL */
+    int picture_side;
 
     const char *outcome_title; /* "next word" */
     const ph_outcome *outcomes;
@@ -120,7 +122,7 @@ typedef struct ph_report {
        NULL where every qk_dim is 0. */
     ph_status (*vectors)(void *user, int stack, int layer, int head, float *q, float *k);
     void *user;
-    uint64_t reserved[7];
+    uint64_t reserved[5];
 } ph_report;
 
 /* ---- the page ---------------------------------------------------------------------- */

@@ -305,6 +305,7 @@ static void config_lies(void)
         {"{\"size\": 8, \"do_center_crop\": true}", "makes a picture of 8 x 8 pixels"},
         {"{\"do_resize\": false}", "makes a picture of 40 x 30 pixels"},
         {"{\"image_std\": [0, 1, 1]}", "image_std.0 is 0, expected a positive"},
+        {"{\"rescale_factor\": 0}", "rescale_factor is 0, expected a positive"},
         {"{\"image_mean\": \"x\", \"do_resize\": 3}", "preprocessor.do_resize is 3"}};
     float pixels[3 * SIDE * SIDE];
     ph_ctx *ctx;

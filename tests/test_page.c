@@ -35,6 +35,23 @@ static ph_status write_page(const char *folder, const char *name, const char *se
     return status;
 }
 
+/* The words of "demo" as patches in rows of 4, over a picture of 8 x 8 pixels. */
+static ph_status write_picture(const char *folder, const ph_io *io)
+{
+    static uint8_t rgb[8 * 8 * 3] = {200, 100, 50};
+    report_case c;
+    char path[4096];
+    report_case_make(&c, "demo");
+    c.report.patch_first = c.axes[0].count % 4 ? c.axes[0].count % 4 : 4;
+    c.report.patch_columns = 4;
+    c.report.picture = rgb;
+    c.report.picture_side = 8;
+    snprintf(path, sizeof path, "%s/picture.html", folder);
+    ph_status status = ph_page_write(path, &c.report, NULL, NULL, io);
+    report_case_free(&c);
+    return status;
+}
+
 /* NAME.csv: row,key,weight of one head, printed so that floats come back as they were. */
 static void write_truth(const char *folder, const char *name, int layer, int head)
 {
@@ -62,6 +79,7 @@ static int write_pages(const char *folder)
     ph_status status = write_page(folder, "demo", "other", &io);
     for (size_t n = 0; n < sizeof page_names / sizeof *page_names && !status; n++)
         status = write_page(folder, page_names[n], NULL, &io);
+    if (!status) status = write_picture(folder, &io);
     if (status) fprintf(stderr, "%s\n", error);
     write_truth(folder, "demo", 2, 1);
     write_truth(folder, "large", 3, 2);

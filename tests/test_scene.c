@@ -471,6 +471,7 @@ static void picture(void)
 {
     static const char path[] = "tests/golden/pictures/rgb8.png";
     static float pixels[3 * 12 * 12];
+    static uint8_t rgb[3 * 12 * 12];
     float scores[3], p[3], row[10];
     double sum = 0;
     bed b = {0};
@@ -499,6 +500,12 @@ static void picture(void)
         CHECK(fabs(log((double)p[i] / (double)p[0]) - (double)scores[i] +
                    (double)scores[0]) < 0x1p-22,
               "class %d: %g", i, (double)p[i]);
+    CHECK(ph_reading_picture(b.reading, rgb) == PH_OK, "%s", ph_error(ctx));
+    CHECK(b.report.picture_side == 12 && !memcmp(b.report.picture, rgb, sizeof rgb),
+          "another picture");
+    for (int i = 0; i < 12 * 12; i++) /* levels come back as they were: x / 127.5 - 1 */
+        CHECK(fabs((double)rgb[3 * i + 2] / 127.5 - 1 - (double)pixels[288 + i]) < 1e-6,
+              "pixel %d", i);
     CHECK(b.report.outcome_count == 3 && b.report.outcomes[0].value == p[1] &&
               !strcmp(b.report.outcomes[0].text, "LABEL_1"),
           "%s", b.report.outcomes[0].text);

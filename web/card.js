@@ -119,13 +119,17 @@ function drawStrip() {
   if (key !== stripKey) {
     stripKey = key;
     stripButtons = words.slice(first, first + MAX_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word)));
-    strip.replaceChildren(...stripButtons);
+    const picture = words.length <= MAX_STRIP ? page.reports[state.a.r].picture : undefined;
+    strip.replaceChildren(...(picture ? layPatches(picture) : stripButtons));
+    strip.classList.toggle("picture", Boolean(picture));
   }
   const shares = isAbsent(state.a) ? null : stripShares(), focus = state.picked.length ? state.picked : [centre];
   const find = state.find.toLowerCase();
-  const picked = new Set(state.picked);
+  const picked = new Set(state.picked), picture = strip.classList.contains("picture") ? page.reports[state.a.r].picture : null;
+  const most = picture && shares ? Math.max(...shares.slice(picture.first)) : 1; // weights on patches are all small
   stripButtons.forEach((button, place) => {
-    const n = first + place, level = levelOf(Math.min(1, shares ? shares[n] : 0) * 0.8, 1);
+    const n = first + place, share = Math.min(1, shares ? shares[n] : 0);
+    const level = picture && n >= picture.first ? levelOf(share, most) : levelOf(share * 0.8, 1);
     const found = find !== "" && words[n].toLowerCase().includes(find);
     const look = `${level}/${theme()}/${picked.has(n)}/${found}/${n === focus[0]}`;
     if (button.look !== look) styleWord(button, level, picked.has(n), found, n === focus[0]);
@@ -133,8 +137,23 @@ function drawStrip() {
   });
   drawPickedNote();
   const now = stripButtons[focus[0] - first];
-  if (now && focus[0] !== stripFocus && document.activeElement?.parentElement !== strip) strip.scrollTop = Math.max(0, now.offsetTop - now.offsetHeight - 6); // with the line before it
+  if (now && focus[0] !== stripFocus && !strip.contains(document.activeElement)) strip.scrollTop = Math.max(0, now.offsetTop - now.offsetHeight - 6); // with the line before it
   stripFocus = focus[0];
+}
+
+// Class tokens, then the picture with a button over each patch.
+function layPatches({ first, columns, side, rgb: text }) {
+  const canvas = make("canvas", { "aria-hidden": "true" }), pixels = new ImageData(side, side), bytes = fromBase64(text);
+  for (let n = 0; n < side * side; n++) {
+    for (let c = 0; c < 3; c++) pixels.data[4 * n + c] = bytes[3 * n + c];
+    pixels.data[4 * n + 3] = 255;
+  }
+  canvas.width = canvas.height = side;
+  canvas.getContext("2d").putImageData(pixels, 0, 0);
+  const box = make("div", { class: "patches" }, canvas, ...stripButtons.slice(first));
+  box.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
+  stripButtons.slice(first).forEach((button) => { button.title = button.textContent; });
+  return [...stripButtons.slice(0, first), box];
 }
 
 function styleWord(button, level, picked, found, focused) {

@@ -328,8 +328,8 @@ function keyPressed(event) {
     pickWord(state.seen ? state.j : state.i, true);
   } else if (where === $("view") && event.key === "Enter" && state.view === "all") {
     set({ view: "heat" });
-  } else if (where.parentElement === $("strip") && arrow) {
-    (arrow[0] + arrow[1] > 0 ? where.nextElementSibling : where.previousElementSibling)?.focus();
+  } else if ($("strip").contains(where) && arrow) {
+    stripButtons[stripButtons.indexOf(where) + Math.sign(arrow[0] + arrow[1])]?.focus();
   } else if (where.getAttribute("role") === "tab" && arrow) {
     const n = VIEWS.indexOf(state.view) + arrow[1];
     if (VIEWS[n]) set({ view: VIEWS[n] });

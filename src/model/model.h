@@ -177,6 +177,7 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
 /* A model that knows its parameters' names and shapes but has no memory for them, and
    that memory, cleared: a reader checks the shapes first. */
 void ph_preprocess_default(ph_model *m); /* until a checkpoint says more */
+void ph_preprocess_invert(const ph_model *m, const float *pixels, uint8_t *rgb);
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
                          ph_split split, const char *const *tokens, int count);
 ph_status ph_model_layout(ph_model *model);

@@ -71,6 +71,10 @@ ph_status ph_preprocess_import(ph_model *m, ph_import *in)
     p->scale =
         (float)ph_import_real(in, "preprocessor.rescale_factor", NULL, 1.0 / 255);
     if (!ph_import_flag(in, "preprocessor.do_rescale", NULL, 1)) p->scale = 1;
+    if (!(p->scale > 0))
+        ph_import_fail(in, PH_BAD_FILE,
+                       "preprocessor.rescale_factor is %g, expected a positive number",
+                       (double)p->scale);
     return in->status;
 }
 
@@ -131,6 +135,18 @@ static void scale_pixels(const ph_model *m, const ph_image *image, float *to)
                 *to++ = (image->rgb[3 * at + (size_t)c] * p->scale - p->mean[c]) /
                         p->std[c];
             }
+}
+
+/* Planes of floats as they were before scale_pixels. */
+void ph_preprocess_invert(const ph_model *m, const float *pixels, uint8_t *rgb)
+{
+    const ph_preprocess *p = &m->preprocess;
+    size_t plane = (size_t)m->config.image_size * (size_t)m->config.image_size;
+    for (size_t i = 0; i < 3 * plane; i++) {
+        size_t c = i / plane;
+        float level = (pixels[i] * p->std[c] + p->mean[c]) / p->scale + 0.5f;
+        rgb[3 * (i % plane) + c] = (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
+    }
 }
 
 static ph_status open_picture(const ph_model *m, const char *path, float *pixels)

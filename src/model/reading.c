@@ -436,6 +436,15 @@ ph_status ph_reading_classes(const ph_reading *r, float *p)
     return PH_WITHIN(r->model->ctx, classes(r, p));
 }
 
+ph_status ph_reading_picture(const ph_reading *r, uint8_t *rgb)
+{
+    if (!r || !rgb) return PH_BAD_ARGUMENT;
+    if (!r->pixels)
+        return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has read a text");
+    ph_preprocess_invert(r->model, r->pixels, rgb);
+    return PH_OK;
+}
+
 /* ---- words ------------------------------------------------------------------------- */
 
 const ph_word *ph_reading_word(const ph_reading *r, int decoder, int i)

@@ -144,6 +144,23 @@ static void describe_stack(ph_json_writer *out, const ph_page_parts *parts, int 
     ph_json_end(out);
 }
 
+/* The pixels as base64. */
+static void describe_picture(ph_json_writer *out, const ph_report *report)
+{
+    size_t side = (size_t)report->picture_side;
+    ph_bytes pixels = {0};
+    if (!report->patch_columns || !report->picture) return;
+    ph_bytes_base64(&pixels, report->picture, 3 * side * side);
+    ph_bytes_add(&pixels, "", 1);
+    ph_json_begin_object(out, "picture");
+    ph_json_integer(out, "first", report->patch_first);
+    ph_json_integer(out, "columns", report->patch_columns);
+    ph_json_integer(out, "side", report->picture_side);
+    text(out, "rgb", pixels.status == PH_OK ? (const char *)pixels.data : "");
+    ph_json_end(out);
+    ph_bytes_free(&pixels);
+}
+
 static void describe_report(ph_json_writer *out, const ph_page_parts *parts, int r)
 {
     const ph_report *report = parts->source->reports[r];
@@ -152,6 +169,7 @@ static void describe_report(ph_json_writer *out, const ph_page_parts *parts, int
     text(out, "text", report->text);
     text(out, "found", report->found);
     describe_axes(out, report);
+    describe_picture(out, report);
     describe_labels(out, report);
     describe_outcomes(out, report);
     if (report->loss) ph_json_float(out, "loss", *report->loss);

@@ -37,6 +37,8 @@ static ph_status check_patches(const ph_report *r, const ph_io *io)
 {
     int first = r->patch_first, columns = r->patch_columns, count = r->axes[0].count;
     if (columns == 0) return PH_OK;
+    if (r->picture && (r->picture_side < 1 || r->picture_side > 4096))
+        REFUSE("picture_side is %d, expected 1 to 4096", r->picture_side);
     if (r->axis_count != 1 || first < 0 || first >= count || columns < 0 ||
         columns > count || (count - first) % columns)
         REFUSE("patch_first is %d and patch_columns %d, expected whole rows of the %d "

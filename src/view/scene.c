@@ -27,6 +27,7 @@ struct ph_scene {
     const ph_model *model;
     const ph_reading *reading;
     char *title, *text;
+    uint8_t *picture; /* or NULL */
     words words[2]; /* of the encoder or the only stack, of the decoder */
     ph_axis axes[2];
     int axis_count;
@@ -112,7 +113,8 @@ static ph_status name_patches(ph_scene *s)
         w->ids[i] = i;
     }
     w->count = count;
-    return PH_OK;
+    s->picture = take(s, 3 * (size_t)c->image_size, (size_t)c->image_size);
+    return s->picture ? ph_reading_picture(s->reading, s->picture) : PH_OUT_OF_MEMORY;
 }
 
 static ph_status name_axes(ph_scene *s, const char *text, const char *target)
@@ -473,6 +475,8 @@ ph_report ph_scene_report(const ph_scene *s)
                        .patch_first = c->class_tokens,
                        .patch_columns =
                            c->image_size ? c->image_size / c->patch_size : 0,
+                       .picture = s->picture,
+                       .picture_side = c->image_size,
                        .outcome_title = titles[answer_of(s)],
                        .outcomes = s->outcomes,
                        .outcome_count = s->outcome_count,
@@ -542,6 +546,7 @@ void ph_scene_free(ph_scene *s)
         ph_io_release(&hooks, s->words[side].list);
         ph_io_release(&hooks, s->words[side].ids);
     }
+    ph_io_release(&hooks, s->picture);
     ph_io_release(&hooks, s->title);
     ph_io_release(&hooks, s->text);
     ph_io_release(&hooks, s);

@@ -52,6 +52,26 @@ def test_language(s):
     check(keys[0] == keys[1], f"only in one language: {keys[0] ^ keys[1]}")
 
 
+def test_picture(s):
+    """The strip is the picture, with a button over each patch."""
+    page = s.open("picture")
+    report = s.report()["reports"][0]
+    tokens, first = report["axes"][0]["tokens"], report["picture"]["first"]
+    check(len(s.texts(".patches button")) == len(tokens) - first, "not a button for each patch")
+    check(len(s.texts("#strip > button")) == first, "class tokens are not before the picture")
+    pixel = page.js("document.querySelector('.patches canvas').getContext('2d').getImageData(0, 0, 1, 1).data.join()")
+    check(pixel == "200,100,50,255", f"the first pixel is {pixel}")
+    page.click_on(".patches button:nth-of-type(6)")
+    check(s.text("#picked") == f"1 word: {tokens[first + 5]}", s.text("#picked"))
+    check(page.js("Boolean(document.querySelector('.patches button:nth-of-type(6).picked'))"), "the patch is not picked")
+    page.key("ArrowRight")
+    check(page.js("document.activeElement.textContent") == tokens[first + 6], "the arrow does not reach the next patch")
+    shown = page.js("[...document.querySelectorAll('.patches button')].some((b) => b.style.background.startsWith('rgb'))")
+    check(shown, "no patch is coloured")
+    s.page.screenshot(os.path.join(s.shots, "picture.png"))
+    s.quiet()
+
+
 def test_theme(s):
     page = s.open("demo", theme="light")
     light = s.picture()
