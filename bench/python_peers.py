@@ -2,10 +2,11 @@
 """python_peers.py - what a call costs from Python, and whole training steps of Hugging Face
 models, beside PyTorch.
 
-    PYTHONPATH=python python3 bench/python_peers.py [calls] [steps] [steps-2]
+    PYTHONPATH=python python3 bench/python_peers.py [calls] [calls-jax] [steps] [steps-2]
 
-calls: microseconds of a call on (1, 2, 4, 16): the overhead. steps: forward and backward of
-GPT-2 of 6 layers of 384 and BERT of 4 of 512, 2048 tokens, "sdpa" and "polyhead" in turn.
+calls: microseconds of a call on (1, 2, 4, 16): the overhead; calls-jax: in JAX, jitted.
+steps: forward and backward of GPT-2 of 6 layers of 384 and BERT of 4 of 512, 2048 tokens,
+"sdpa" and "polyhead" in turn.
 One thread, time of the processor, so that other programs do not count; steps-2: two threads,
 on a machine that is quiet. Least times of several rounds.
 """
@@ -54,6 +55,22 @@ def calls():
               f"forward and backward {both:.0f} us")
 
 
+def calls_jax():
+    import jax
+    import jax.numpy as jnp
+
+    import polyhead
+    from polyhead.jax import attention
+    polyhead.set_threads(1)
+    q = jnp.ones((1, 4, 2, 16))
+    for name, f in (("JAX, dot_product_attention", jax.nn.dot_product_attention),
+                    ("JAX, polyhead.jax.attention", attention)):
+        plain = jax.jit(lambda q: f(q, q, q))
+        both = jax.jit(jax.grad(lambda q: f(q, q, q).sum()))
+        print(f"{name:43} {least(lambda: plain(q).block_until_ready(), 1000):7.1f} us, "
+              f"forward and backward {least(lambda: both(q).block_until_ready(), 500):.0f} us")
+
+
 def gpt2(transformers, dropout):
     config = transformers.GPT2Config(n_embd=384, n_head=6, n_layer=6, vocab_size=8192,
                                      n_positions=2048, attn_pdrop=dropout, resid_pdrop=0,
@@ -100,5 +117,5 @@ def steps(threads=1, clock=time.process_time):
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or ["calls", "steps"]:
-        {"calls": calls, "steps": steps,
+        {"calls": calls, "calls-jax": calls_jax, "steps": steps,
          "steps-2": lambda: steps(2, time.perf_counter)}[part]()
