@@ -394,14 +394,15 @@ function mostTelling() {
   return allHeads(0).reduce((best, ref) => (rank(ref) < rank(best) ? ref : best));
 }
 
-// The row with the largest weight on another word; in a long text the last word.
+// The row with the largest weight on another word; in a long text the last word, of a
+// picture the class token.
 function startCursor() {
-  const map = mapOf(state.a);
+  const map = mapOf(state.a), { picture } = page.reports[state.a.r], rows = picture ? 1 : map.rows;
   let most = -1;
-  state.i = Math.max(0, map.rows - 1);
-  state.scroll = map.rows > 200 ? state.i : 0;
+  state.i = Math.max(0, rows - 1);
+  state.scroll = rows > 200 ? state.i : 0;
   if (!map.rows || !map.stored || map.remote) return;
-  for (let i = map.rows > 200 ? map.rows - 1 : 0; i < map.rows; i++) {
+  for (let i = rows > 200 ? rows - 1 : 0; i < rows; i++) {
     const row = map.row(i), j = topMass(row, map.seen(i), 0.01)[0] ?? 0;
     if (row[j] > most && (j !== i || map.rows === 1)) [most, state.i, state.j] = [row[j], i, j];
   }

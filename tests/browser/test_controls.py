@@ -61,6 +61,7 @@ def test_picture(s):
     check(len(s.texts("#strip > button")) == first, "class tokens are not before the picture")
     pixel = page.js("document.querySelector('.patches canvas').getContext('2d').getImageData(0, 0, 1, 1).data.join()")
     check(pixel == "200,100,50,255", f"the first pixel is {pixel}")
+    check(s.text("#top-title") == f"Where “{tokens[0]}” looks", s.text("#top-title"))
     page.click_on(".patches button:nth-of-type(6)")
     check(s.text("#picked") == f"1 word: {tokens[first + 5]}", s.text("#picked"))
     check(page.js("Boolean(document.querySelector('.patches button:nth-of-type(6).picked'))"), "the patch is not picked")
