@@ -269,8 +269,10 @@ static bound bound_of(const ph_ctx *ctx, const ph_gemm *g)
     choose(&j, ctx, g, 1);
     if (j.mode == EMPTY) return (bound){0};
     if (j.mode == TILED) return tiled_bound(&j);
-    bound few = wider(few_rows_bound(ctx, g, ph_gemm_row_major_rows(&j)),
+    int rows = ph_gemm_row_major_rows(&j), wide = ph_min(rows, j.k->few_rows);
+    bound few = wider(few_rows_bound(ctx, g, rows),
                       few_rows_bound(ctx, g, ph_gemm_transposed_rows(&j)));
+    few = wider(few, few_rows_bound(ctx, g, wide)); /* these have wider items */
     return j.mode == PACKED ? wider(few, packed_bound(&j)) : few;
 }
 
