@@ -162,21 +162,30 @@ static void ragged_options(void)
     trial_free(&got);
 }
 
+enum { MODEL = 6, LONG = TOTAL_Q + SEQUENCES };
+
+static float x[LONG * MODEL];
+
+/* The weights of a layer, and x drawn. */
+static trial layer(void)
+{
+    static const char *const names[] = {"wq", "wk", "wv", "wo"};
+    static float w[4][MODEL * MODEL];
+    uint64_t seed = check_seed;
+    trial t = {0};
+    for (int i = 0; i < LONG * MODEL; i++) x[i] = check_normal(&seed);
+    for (int n = 0; n < 4; n++) {
+        for (int i = 0; i < MODEL * MODEL; i++) w[n][i] = check_normal(&seed);
+        trial_add(&t, names[n], F, w[n], MODEL, MODEL, -1, -1);
+    }
+    return t;
+}
+
 /* A layer over sequences side by side gives each the bits it has alone. */
 static void ragged_layer(void)
 {
-    enum { MODEL = 6 };
-    static float x[TOTAL_Q * MODEL], w[4][MODEL * MODEL];
-    uint64_t seed = check_seed;
-    for (int i = 0; i < TOTAL_Q * MODEL; i++) x[i] = check_normal(&seed);
-    for (int i = 0; i < 4 * MODEL * MODEL; i++)
-        w[i / (MODEL * MODEL)][i % (MODEL * MODEL)] = check_normal(&seed);
     const char *words = "--heads 3 --causal --rope 100 --threads 2";
-    trial all = {0};
-    trial_add(&all, "wq", F, w[0], MODEL, MODEL, -1, -1);
-    trial_add(&all, "wk", F, w[1], MODEL, MODEL, -1, -1);
-    trial_add(&all, "wv", F, w[2], MODEL, MODEL, -1, -1);
-    trial_add(&all, "wo", F, w[3], MODEL, MODEL, -1, -1);
+    trial all = layer();
     trial one = all;
     trial_add(&all, "x", F, x, TOTAL_Q, MODEL, -1, -1);
     trial_add(&all, "dout", F, x, TOTAL_Q, MODEL, -1, -1);
@@ -210,18 +219,8 @@ static void ragged_layer(void)
    last query stands at the last key, for mask and rotation alike. */
 static void ragged_memory(void)
 {
-    enum { MODEL = 6, LONG = TOTAL_Q + SEQUENCES };
-    static float x[LONG * MODEL], w[4][MODEL * MODEL];
     const int32_t longer[] = {0, 3, 4, 9, LONG}; /* than q_offsets, or as long */
-    uint64_t seed = check_seed;
-    for (int i = 0; i < LONG * MODEL; i++) x[i] = check_normal(&seed);
-    for (int i = 0; i < 4 * MODEL * MODEL; i++)
-        w[i / (MODEL * MODEL)][i % (MODEL * MODEL)] = check_normal(&seed);
-    trial all = {0};
-    trial_add(&all, "wq", F, w[0], MODEL, MODEL, -1, -1);
-    trial_add(&all, "wk", F, w[1], MODEL, MODEL, -1, -1);
-    trial_add(&all, "wv", F, w[2], MODEL, MODEL, -1, -1);
-    trial_add(&all, "wo", F, w[3], MODEL, MODEL, -1, -1);
+    trial all = layer();
     trial one = all, t;
     trial_add(&all, "x", F, x, TOTAL_Q, MODEL, -1, -1);
     trial_add(&all, "memory", F, x, LONG, MODEL, -1, -1);
