@@ -119,7 +119,7 @@ static void round_caches(trial *t, ph_dtype type)
     k->bytes /= 2, v->bytes /= 2;
 }
 
-/* bf16 caches: read as they are, and what the call does not write comes back as it was. */
+/* bf16 caches: read as they are; what the call does not write comes back as it was. */
 static void other_type(void)
 {
     static loops_result r;
