@@ -189,8 +189,8 @@ static inline double *true_gradients(const bed *b, oracle_model *o, double smoot
 }
 
 /* Of the library's floats: a loss is 16 roundings deep (two sublayers, a norm, logits and
-   their logarithm); the backward pass has two products for each of the forward pass, 48 in
-   all, of magnitudes up to that of 1 and the largest gradient. */
+   their logarithm); the backward pass has two products for each of the forward pass, 48
+   in all, of magnitudes up to that of 1 and the largest gradient. */
 static const double LOSS_ERROR = 16 * 0x1p-24, GRADIENT_ERROR = 48 * 0x1p-24;
 
 static inline void compare_gradients(const bed *b, const double *truth, int number)
