@@ -47,6 +47,10 @@ extern const bench_job bench_prefill_16, bench_prefill_128, bench_decode_16,
 /* What they share with other attention (bench_shapes.c). */
 double bench_forward_flops(const bench_shape *shape);
 ph_status bench_forward_run(void *state);
+
+/* Attention of a shape, and its work, or NULL and why. */
+ph_attn bench_attention(const bench_shape *s);
+void *bench_attention_open(ph_ctx *ctx, const ph_attn *attn, ph_status *status);
 void bench_attention_close(void *state);
 
 /* Decoding through layers whose matrices are stored as dtype says, (out, in) and

@@ -9,22 +9,12 @@
 static void *open_pages(ph_ctx *ctx, const bench_shape *s, int page_len, ph_dtype type,
                         ph_status *status)
 {
-    const ph_attn attn = {.batch = s->batch,
-                          .q_heads = s->q_heads,
-                          .k_heads = s->kv_heads,
-                          .v_heads = s->kv_heads,
-                          .q_len = s->q_len,
-                          .kv_len = s->kv_len,
-                          .qk_dim = s->dim,
-                          .kv_dtype = type,
-                          .page_len = page_len,
-                          .pages = s->batch * ((s->kv_len - 1) / page_len + 1),
-                          .mask = s->causal ? PH_MASK_CAUSAL : PH_MASK_NONE};
-    work *w = malloc(sizeof *w);
-    *status = w ? work_open(w, ctx, &attn, NULL) : PH_OUT_OF_MEMORY;
-    if (*status == PH_OK) return w;
-    free(w);
-    return NULL;
+    ph_attn attn = bench_attention(s);
+    attn.dtype = PH_F32; /* of q: the shape's is that of keys and values */
+    attn.kv_dtype = type;
+    attn.page_len = page_len;
+    attn.pages = s->batch * ((s->kv_len - 1) / page_len + 1);
+    return bench_attention_open(ctx, &attn, status);
 }
 
 static double stored_bytes(const bench_shape *s, ph_dtype type)

@@ -105,17 +105,10 @@ static void ragged_close(void *state)
 
 static ph_status fill(ragged_work *w, ph_ctx *ctx, const bench_shape *s, int parts)
 {
-    ph_attn attn = {.batch = s->batch,
-                    .q_heads = s->q_heads,
-                    .k_heads = s->kv_heads,
-                    .v_heads = s->kv_heads,
-                    .q_len = s->q_len,
-                    .kv_len = s->q_len,
-                    .qk_dim = s->dim,
-                    .dtype = (ph_dtype)s->dtype,
-                    .mask = s->causal ? PH_MASK_CAUSAL : PH_MASK_NONE,
-                    .ragged = PH_RAGGED_ALL,
-                    .backward = w->backward};
+    ph_attn attn = bench_attention(s);
+    attn.kv_len = s->q_len;
+    attn.ragged = PH_RAGGED_ALL;
+    attn.backward = w->backward;
     w->offsets = calloc((size_t)s->batch + 1, sizeof *w->offsets);
     if (!w->offsets) return PH_OUT_OF_MEMORY;
     for (int i = 0; i < s->batch; i++)

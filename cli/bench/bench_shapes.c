@@ -35,21 +35,23 @@ static double cache_bytes(const bench_shape *s)
            (double)ph_dtype_bytes((ph_dtype)s->dtype, 1);
 }
 
-static void *attention_open(ph_ctx *ctx, const bench_shape *s, int backward,
-                            ph_status *status)
+ph_attn bench_attention(const bench_shape *s)
 {
-    const ph_attn attn = {.batch = s->batch,
-                          .q_heads = s->q_heads,
-                          .k_heads = s->kv_heads,
-                          .v_heads = s->kv_heads,
-                          .q_len = s->q_len,
-                          .kv_len = s->kv_len,
-                          .qk_dim = s->dim,
-                          .dtype = (ph_dtype)s->dtype,
-                          .mask = s->causal ? PH_MASK_CAUSAL : PH_MASK_NONE,
-                          .backward = backward};
+    return (ph_attn){.batch = s->batch,
+                     .q_heads = s->q_heads,
+                     .k_heads = s->kv_heads,
+                     .v_heads = s->kv_heads,
+                     .q_len = s->q_len,
+                     .kv_len = s->kv_len,
+                     .qk_dim = s->dim,
+                     .dtype = (ph_dtype)s->dtype,
+                     .mask = s->causal ? PH_MASK_CAUSAL : PH_MASK_NONE};
+}
+
+void *bench_attention_open(ph_ctx *ctx, const ph_attn *attn, ph_status *status)
+{
     work *w = malloc(sizeof *w);
-    *status = w ? work_open(w, ctx, &attn, NULL) : PH_OUT_OF_MEMORY;
+    *status = w ? work_open(w, ctx, attn, NULL) : PH_OUT_OF_MEMORY;
     if (*status == PH_OK) return w;
     free(w);
     return NULL;
@@ -57,12 +59,15 @@ static void *attention_open(ph_ctx *ctx, const bench_shape *s, int backward,
 
 static void *forward_open(ph_ctx *ctx, const bench_shape *s, ph_status *status)
 {
-    return attention_open(ctx, s, 0, status);
+    const ph_attn attn = bench_attention(s);
+    return bench_attention_open(ctx, &attn, status);
 }
 
 static void *backward_open(ph_ctx *ctx, const bench_shape *s, ph_status *status)
 {
-    return attention_open(ctx, s, 1, status);
+    ph_attn attn = bench_attention(s);
+    attn.backward = 1;
+    return bench_attention_open(ctx, &attn, status);
 }
 
 ph_status bench_forward_run(void *state)
