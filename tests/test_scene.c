@@ -490,7 +490,7 @@ static void picture(void)
           "%s", b.report.axes[0].tokens[6]);
     CHECK(b.report.weights(b.report.user, 0, 1, 2, 0, 1, row) == PH_OK, "no weights");
     for (int i = 0; i < 10; i++) sum += (double)row[i];
-    /* ten weights, each off by what its score and the logarithm of the sum are: 4 units */
+    /* ten weights, each off as its score and the logarithm of the sum are: 4 units */
     CHECK(fabs(sum - 1) < 40 * 0x1p-24, "weights sum to %g", sum);
     CHECK(ph_model_open_picture(b.model, path, pixels) == PH_OK &&
               ph_model_pictures(b.model, pixels, 1, NULL, scores) == PH_OK &&
