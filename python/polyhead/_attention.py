@@ -397,11 +397,7 @@ class Look:
         try:
             plan = self._call.plan(context)
             plan.args.lse, plan.args.seed = address(self._lse), self._seed
-            plan.args.look = ctypes.addressof(at)
-            try:
-                context.check(plan.lib.ph_look(plan.handle, plan.args_ref))
-            finally:
-                plan.args.look = None
+            plan.look(context, at)
         finally:
             give(context)
         return wanted

@@ -250,6 +250,14 @@ class Plan:
     def free(self) -> None:
         self.lib.ph_plan_free(self.handle)
 
+    def look(self, context: Context, at: Any) -> None:
+        """Fills the arrays of a ph_look_at; args has q, k and lse."""
+        self.args.look = ctypes.addressof(at)
+        try:
+            context.check(self.lib.ph_look(self.handle, self.args_ref))
+        finally:
+            self.args.look = None
+
     def set_optional(self, addresses: Mapping[str, int], extra: Mapping[str, tuple]) -> None:
         """Optional tensors by name; those of the variant as (address, shape)."""
         for name, address in addresses.items():

@@ -478,11 +478,8 @@ def look_at(q: Tensor, k: Tensor, optional: Sequence = NONE, options: Options = 
     context = take(torch.get_num_threads())
     try:
         plan = plan_of(context, q, k, k, optional, (), options, False)
-        plan.args.lse, plan.args.look = lse.data_ptr(), ctypes.addressof(at)
-        try:
-            context.check(plan.lib.ph_look(plan.handle, plan.args_ref))
-        finally:
-            plan.args.look = None
+        plan.args.lse = lse.data_ptr()
+        plan.look(context, at)
     finally:
         give(context)
     return found
