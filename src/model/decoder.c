@@ -107,8 +107,8 @@ static ph_status build(ph_decoder *d, const ph_decoder_shape *given)
     PH_TRY(ph_kv_create(&d->kv, m, given));
     const ph_decoder_shape *s = &d->kv->shape;
     d->last = ph_ctx_alloc(m->ctx, 2 * (size_t)s->texts * sizeof *d->last);
-    d->rows = d->last + s->texts;
     if (!d->last) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a decoder");
+    d->rows = d->last + s->texts;
     ph_pass_shape shape = {.batch = s->texts,
                            .source_len = both ? s->source_len : s->capacity,
                            .target_len = both ? s->capacity : 0,
