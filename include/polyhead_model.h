@@ -221,6 +221,9 @@ PH_API const char *ph_model_chat(const ph_model *model);
 PH_API const char *ph_model_token(const ph_model *model, int token);
 PH_API ph_split ph_model_splits(const ph_model *model);
 
+/* 0: the token stands for whatever the vocabulary does not have (<unk>, [UNK]). */
+PH_API int ph_model_knows(const ph_model *model, int token);
+
 /* ---- looking inside: a model run on one text --------------------------------------- */
 
 typedef struct ph_reading ph_reading;

@@ -34,6 +34,8 @@ typedef struct ph_axis {
     const char *name;          /* "text", "source", "target" */
     const char *const *tokens; /* (count) as a reader should see them */
     int count;
+    const uint8_t *unknown; /* (count) 1: not in the model's vocabulary, so that nothing
+                               is said about it; NULL: all are known */
 } ph_axis;
 
 /* A measure of heads, and its name in the filter line. */

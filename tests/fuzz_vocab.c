@@ -30,12 +30,13 @@ static int list_tokens(char *text, const char **tokens)
 
 static int is_token(const char *token, const char *text, int length)
 {
-    if (strlen(token) != (size_t)length) return 0;
-    for (int i = 0; i < length; i++) {
+    for (int i = 0; i < length; i++, token++) {
         char small = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
-        if (token[i] != text[i] && token[i] != small) return 0;
+        if (*token == text[i] || *token == small) continue;
+        if (*token != '\'' || strncmp(text + i, "\xe2\x80\x99", 3)) return 0;
+        i += 2;
     }
-    return 1;
+    return *token == 0;
 }
 
 static void check_words(const ph_vocab *v, const char *text, const ph_word *words,

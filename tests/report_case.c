@@ -228,7 +228,8 @@ static void take_words(report_case *c, int axis, const char *name,
             sprintf(words[i], "%s%d", word, i / known);
     }
     c->words[axis] = words;
-    c->axes[axis] = (ph_axis){name, (const char *const *)words, count};
+    c->axes[axis] = (ph_axis){
+        .name = name, .tokens = (const char *const *)words, .count = count};
     if (c->report.axis_count <= axis) c->report.axis_count = axis + 1;
 }
 

@@ -91,6 +91,13 @@ same "blocks of lines" "$(awk -v RS= 'END { print NR }' "$tmp/out")" 2
 same "an empty block" "$(grep -c '^$' "$tmp/out")" 3
 same "an empty list" "$(printf '\nIt ate.\n' | generate pronouns --json | grep -c schema)" 2
 
+run generate pronouns "The cat saw the qwertz."
+holds "an unknown word is named" "$err" "1 of 6 words is not in the model's vocabulary"
+holds "an unknown word gets no answer" "$out" "qwertz         ?  not in the vocabulary"
+holds "nor do words that seem to belong to it" "$out" "the            ?"
+run generate pronouns "The cat saw the qwertz." --json
+holds "an unknown word in JSON" "$(tr -d ' \n' <"$tmp/out")" '"qwertz","known":false,"belongs_to":null'
+
 run generate "$tmp/none" ab
 same "no model" $status 7
 

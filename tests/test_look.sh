@@ -77,6 +77,23 @@ same "standard input: the end of its line is no word" \
 out=$(echo "The dog was tired." | "$program" look - 2>&1)
 lacks "standard input: no escape" "$out" '\n'
 
+# words that are not in the vocabulary: counted, named, marked, and nothing said about them
+run look "The cat saw the qwertz." --ascii
+holds "unknown words are counted and named" "$err" "1 of 6 words is not in the model's vocabulary"
+holds "unknown words by name" "$err" "it: qwertz"
+holds "unknown words are marked" "$out" "qwertz?"
+lacks "no answer about an unknown word" "$out" "qwertz ->"
+lacks "no answer with an unknown word" "$out" "-> qwertz"
+run look "The cat saw the qwertz." --json
+json "look --json with an unknown word"
+holds "unknown words by index" "$(tr -d ' \n' <"$tmp/out")" '"unknown":[4]'
+run heads "The cat saw the qwertz."
+holds "heads: unknown words" "$err" "qwertz"
+same "a curly apostrophe is an apostrophe" "$("$program" look "The cat didn’t cross the road." --plain 2>&1 | cut -f 6)" \
+    "$("$program" look "The cat didn't cross the road." --plain | cut -f 6)"
+run look "$(yes word | head -n 100)"
+holds "a text that is too long: what to do" "$err" "give its sentences one by one"
+
 run heads
 same "heads: status" "$status" 0
 holds "heads: links" "$out" "links found"

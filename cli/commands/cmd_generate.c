@@ -11,6 +11,7 @@
 
 #include "commands/answers.h"
 #include "commands/cmd_train.h"
+#include "commands/unknown_words.h"
 #include "framework/cli.h"
 #include "framework/json.h"
 
@@ -166,6 +167,7 @@ static ph_status show_text(const answer_job *job, const char *text)
 int answer_text(const answer_job *job, const char *text)
 {
     double start = train_now();
+    warn_unknown_words(job->m, &text, 1);
     ph_status status = answer_is_encoder(job) ? answer_links(job->m, text, job->json)
                                               : show_text(job, text);
     if (job->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);

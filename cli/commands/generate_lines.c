@@ -14,6 +14,7 @@
 
 #include "commands/answers.h"
 #include "commands/cmd_train.h"
+#include "commands/unknown_words.h"
 #include "framework/cli.h"
 
 enum { GROUP = 64, READ = 1 << 16 };
@@ -111,6 +112,15 @@ static void sort_out(const answer_job *job, prompt_line *group, int count, int *
     }
 }
 
+static void warn_unknown(const answer_job *job, const prompt_line *group, int count)
+{
+    const char *texts[GROUP];
+    int some = 0;
+    for (int i = 0; i < count; i++)
+        if (!group[i].refused) texts[some++] = group[i].text;
+    warn_unknown_words(job->m, texts, some);
+}
+
 void answer_append(answer_buffer *to, const char *piece)
 {
     size_t length = strlen(piece), wanted = to->length + length + 1;
@@ -185,6 +195,7 @@ static int answer_group(const answer_job *job, prompt_line *group, int count)
     int rc = EXIT_OK;
     double start = train_now();
     sort_out(job, group, count, &rc);
+    warn_unknown(job, group, count);
     if (!answer_is_encoder(job)) generate(job, group, count, &rc);
     if (job->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
     for (int i = 0; i < count; i++) {

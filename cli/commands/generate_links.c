@@ -34,6 +34,23 @@ static int role_name(const char *list, int i, const char **name)
     return (int)strcspn(list, ";");
 }
 
+/* A word that is not in the vocabulary, or seems to belong to such a word: a guess from
+   where it stands is no answer. */
+static void print_unknown(ph_json_writer *j, const char *word, int known, int as_json)
+{
+    if (!as_json) {
+        printf("%-14s ?  %s%s%s\n", word, term_on(stdout, TERM_DIM),
+               known ? "to a word that is not in the vocabulary" : "not in the vocabulary",
+               term_on(stdout, TERM_PLAIN));
+        return;
+    }
+    ph_json_begin_object(j, NULL);
+    ph_json_string(j, "word", word);
+    ph_json_bool(j, "known", known);
+    ph_json_string(j, "belongs_to", NULL);
+    ph_json_end(j);
+}
+
 static void print_links(const ph_model *m, const ph_reading *r, const char *text,
                         const link *links, int n, int as_json)
 {
@@ -48,8 +65,13 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
         const char *role;
         int length = role_name(ph_model_config(m)->roles, links[i].role, &role);
         char word[64], name[64];
+        int known = ph_model_knows(m, w->token);
         snprintf(word, sizeof word, "%.*s", w->length, text + w->start);
         snprintf(name, sizeof name, "%.*s", length, role);
+        if (!known || !ph_model_knows(m, to->token)) {
+            print_unknown(&j, word, known, as_json);
+            continue;
+        }
         if (!as_json) {
             printf("%-14s -> %.*s  %s%s, %.3f%s\n", word, to->length, text + to->start,
                    term_on(stdout, TERM_DIM), name, links[i].p,
@@ -58,6 +80,7 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
         }
         ph_json_begin_object(&j, NULL);
         ph_json_string(&j, "word", word);
+        ph_json_bool(&j, "known", 1);
         ph_json_integer(&j, "belongs_to", links[i].word);
         ph_json_string(&j, "role", name);
         ph_json_double(&j, "probability", links[i].p);

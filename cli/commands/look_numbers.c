@@ -151,6 +151,11 @@ static void json_words(ph_json_writer *j, const ph_report *report)
         for (int n = 0; n < report->axes[a].count; n++)
             ph_json_string(j, NULL, report->axes[a].tokens[n]);
         ph_json_end(j);
+        ph_json_begin_array(j, "unknown");
+        for (int n = 0; n < report->axes[a].count; n++)
+            if (report->axes[a].unknown && report->axes[a].unknown[n])
+                ph_json_integer(j, NULL, n);
+        ph_json_end(j);
         ph_json_end(j);
     }
     ph_json_end(j);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "commands/cmd_look.h"
+#include "commands/unknown_words.h"
 
 /* Where sentences of the library land. */
 typedef struct trouble {
@@ -354,6 +355,8 @@ static int open_model(look_source *source, const look_choice *choice)
         return cli_fail(EXIT_USAGE, "--target is for an encoder-decoder, %s is none",
                         title_of(choice, 0, NULL));
     if (status == PH_OK) status = read_first(source, choice, io);
+    if (status == PH_OK && !ph_model_config(source->model)->image_size)
+        warn_unknown_words(source->model, source->texts, source->text_count);
     if (status == PH_OK) {
         source->report = ph_scene_report(source->scene);
         status = survey_model(source, choice, io);

@@ -147,6 +147,12 @@ const char *ph_model_token(const ph_model *m, int token)
                                                                  : "";
 }
 
+int ph_model_knows(const ph_model *m, int token)
+{
+    const char *text = ph_model_token(m, token);
+    return strcmp(text, "<unk>") != 0 && strcmp(text, "[UNK]") != 0;
+}
+
 static ph_status append(ph_text *t, const char *text, size_t length)
 {
     ph_ctx *ctx = t->model->ctx;

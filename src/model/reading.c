@@ -466,8 +466,9 @@ static ph_status set_words(ph_reading *r, int stack, int mark, const char *text)
     PH_TRY(ph_model_split(m, text, r->word[stack] + first, max_len - first, &count));
     if (count + first > max_len)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
-                       "the text has %d words or signs, expected at most %d", count,
-                       max_len - first);
+                       "the text has %d words or signs, expected at most %d: shorten "
+                       "it, or give its sentences one by one",
+                       count, max_len - first);
     if (count + first < 1)
         return ph_fail(m->ctx, PH_BAD_SHAPE, "the text is empty, expected a word");
     if (mark) r->word[stack][0] = (ph_word){m->marks.start, 0, 0};

@@ -101,8 +101,10 @@ static int char_length(const char *text)
     return length ? length : 1;
 }
 
+static const char curly[] = "\xe2\x80\x99"; /* U+2019, an apostrophe as editors set it */
+
 /* Letters of scripts that separate words by spaces, all of them below U+0800; 0: none. */
-static int letter_length(const char *text)
+static int plain_letter(const char *text)
 {
     uint32_t c = 0;
     int length = ph_utf8_decode(text, 4, &c);
@@ -111,14 +113,27 @@ static int letter_length(const char *text)
     return length == 1 ? ascii : length == 2 && c >= 0xC0 ? 2 : 0;
 }
 
+/* A curly apostrophe counts where a letter follows; elsewhere it closes a quotation. */
+static int letter_length(const char *text)
+{
+    if (strncmp(text, curly, 3)) return plain_letter(text);
+    return plain_letter(text + 3) ? 3 : 0;
+}
+
+/* The word as written, or in lowercase with plain apostrophes. */
 static int find_any_case(const ph_vocab *v, const char *text, int length)
 {
-    char lower[256];
+    char plain[256];
+    size_t used = 0;
     int token = ph_vocab_find(v, text, (size_t)length);
-    if (token >= 0 || length > (int)sizeof lower) return token;
-    for (int i = 0; i < length; i++)
-        lower[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
-    return ph_vocab_find(v, lower, (size_t)length);
+    if (token >= 0 || length > (int)sizeof plain) return token;
+    for (int i = 0; i < length; i++) {
+        int apostrophe = length - i >= 3 && !memcmp(text + i, curly, 3);
+        char c = apostrophe ? '\'' : text[i];
+        plain[used++] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+        if (apostrophe) i += 2;
+    }
+    return ph_vocab_find(v, plain, used);
 }
 
 /* The longest known word that begins here, at least one character. */

@@ -278,10 +278,11 @@ static ph_status read_words(ph_maps *maps, const ph_maps_files *files, const ph_
         status = ph_words_count(&maps->words[1], rows, io);
     maps->axis_count = maps->words[1].words ? 2 : 1;
     for (int a = 0; a < maps->axis_count; a++)
-        maps->axes[a] = (ph_axis){a                      ? "rows"
-                                  : maps->axis_count > 1 ? "keys"
-                                                         : "text",
-                                  maps->words[a].words, maps->words[a].count};
+        maps->axes[a] = (ph_axis){.name = a                      ? "rows"
+                                          : maps->axis_count > 1 ? "keys"
+                                                                 : "text",
+                                  .tokens = maps->words[a].words,
+                                  .count = maps->words[a].count};
     return status;
 }
 
@@ -321,7 +322,9 @@ static ph_status join_axes(ph_maps *maps, int s, const ph_io *io)
         const ph_axis *keys = &maps->axes[stack->k_axis];
         stack->q_axis = maps->axis_count++;
         maps->axes[stack->q_axis] =
-            (ph_axis){"last rows", keys->tokens + stack->q_offset, maps->rows[s]};
+            (ph_axis){.name = "last rows",
+                      .tokens = keys->tokens + stack->q_offset,
+                      .count = maps->rows[s]};
         return PH_OK;
     }
     stack->q_axis = axis_of(maps, maps->rows[s], cross || later);

@@ -47,6 +47,7 @@ static void describe_axes(ph_json_writer *out, const ph_report *report)
         ph_json_begin_array(out, "tokens");
         for (int i = 0; i < axis->count; i++) ph_json_string(out, NULL, axis->tokens[i]);
         ph_json_end(out);
+        bytes(out, "unknown", axis->unknown, axis->count);
         ph_json_end(out);
     }
     ph_json_end(out);

@@ -19,6 +19,7 @@ typedef struct words {
     char *bytes;
     const char **list;
     int32_t *ids;
+    uint8_t *unknown; /* 1: not in the vocabulary */
     int count;
 } words;
 
@@ -74,7 +75,8 @@ static ph_status copy_words(ph_scene *s, int side, const char *text)
     w->bytes = take(s, bytes, 1);
     w->list = take(s, (size_t)count, sizeof *w->list);
     w->ids = take(s, (size_t)count, sizeof *w->ids);
-    if (!w->bytes || !w->list || !w->ids) return PH_OUT_OF_MEMORY;
+    w->unknown = take(s, (size_t)count, 1);
+    if (!w->bytes || !w->list || !w->ids || !w->unknown) return PH_OUT_OF_MEMORY;
     char *at = w->bytes;
     for (int i = 0; i < count; i++) {
         const ph_word *word = ph_reading_word(s->reading, side, i);
@@ -84,6 +86,7 @@ static ph_status copy_words(ph_scene *s, int side, const char *text)
         memcpy(at, from, length);
         w->list[i] = at;
         w->ids[i] = word->token;
+        w->unknown[i] = !ph_model_knows(s->model, word->token);
         at += length + 1;
     }
     w->count = count;
@@ -130,7 +133,8 @@ static ph_status name_axes(ph_scene *s, const char *text, const char *target)
                                        : picture ? "picture"
                                                  : "text",
                                .tokens = s->words[a].list,
-                               .count = s->words[a].count};
+                               .count = s->words[a].count,
+                               .unknown = s->words[a].unknown};
     return status;
 }
 
@@ -278,10 +282,12 @@ static char *next_outcome(ph_scene *s, float value, int about)
     return text;
 }
 
-/* Every word that belongs to another one, with its probability. */
+/* Every word that belongs to another one, with its probability. Of a word that is not in
+   the vocabulary the model sees only where it stands: that is a guess, not an answer. */
 static ph_status answer_links(ph_scene *s)
 {
     int count = s->words[0].count;
+    const uint8_t *unknown = s->words[0].unknown;
     float *p = take(s, (size_t)count * (size_t)count, sizeof *p);
     if (!p) return PH_OUT_OF_MEMORY;
     ph_status status = ph_reading_links(s->reading, p, NULL);
@@ -290,7 +296,8 @@ static ph_status answer_links(ph_scene *s)
         int best = 0;
         for (int j = 1; j < count; j++)
             if (row[j] > row[best]) best = j;
-        char *text = best != i ? next_outcome(s, row[best], i) : NULL;
+        if (best == i || unknown[i] || unknown[best]) continue;
+        char *text = next_outcome(s, row[best], i);
         if (text)
             snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
                      s->words[0].list[best]);
@@ -545,6 +552,7 @@ void ph_scene_free(ph_scene *s)
         ph_io_release(&hooks, s->words[side].bytes);
         ph_io_release(&hooks, s->words[side].list);
         ph_io_release(&hooks, s->words[side].ids);
+        ph_io_release(&hooks, s->words[side].unknown);
     }
     ph_io_release(&hooks, s->picture);
     ph_io_release(&hooks, s->title);

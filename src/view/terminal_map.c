@@ -123,12 +123,17 @@ static int longest(const ph_screen *screen, const ph_axis *axis, int limit)
     return most < limit ? most : limit;
 }
 
-/* Columns of the widest word, up to the limit. */
+static int is_unknown(const ph_axis *axis, int n)
+{
+    return axis->unknown && axis->unknown[n];
+}
+
+/* Columns of the widest word, up to the limit; an unknown one has a mark behind it. */
 static int widest(const ph_screen *screen, const ph_axis *axis, int limit)
 {
     int most = 1;
     for (int n = 0; n < axis->count && most < limit; n++) {
-        int columns = word_columns(screen, axis->tokens[n]);
+        int columns = word_columns(screen, axis->tokens[n]) + is_unknown(axis, n);
         most = columns > most ? columns : most;
     }
     return most < limit ? most : limit;
@@ -290,8 +295,11 @@ static void put_row_label(const ph_screen *screen, const map_layout *plan,
                           const ph_axis *rows, int line)
 {
     int row = line * plan->pool_rows;
-    if (plan->pool_rows == 1 && plan->pool_keys == 1)
-        ph_put_word(screen, rows->tokens[row], plan->label, 1);
+    if (plan->pool_rows == 1 && plan->pool_keys == 1) {
+        int unknown = is_unknown(rows, row);
+        ph_put_word(screen, rows->tokens[row], plan->label - unknown, 1);
+        ph_put(screen, unknown ? "?" : "");
+    }
     else if (line % 4 == 0)
         ph_putf(screen, "%*d", plan->label, row + 1);
     else

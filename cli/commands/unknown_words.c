@@ -1,0 +1,50 @@
+/*
+ * unknown_words.c - which words of a text a model does not know: it reads them all as one
+ * token, so what it says about them is a guess from where they stand.
+ */
+#include "commands/unknown_words.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/cli.h"
+
+enum { SHOWN = 8, LIST_BYTES = 256 };
+
+typedef struct unknown_words {
+    int words, unknown;
+    char list[LIST_BYTES]; /* the first of them, ", " between */
+    size_t used;
+} unknown_words;
+
+static void add_word(unknown_words *u, const char *text, const ph_word *word)
+{
+    size_t room = sizeof u->list - u->used;
+    if (u->unknown++ >= SHOWN || (size_t)word->length + 3 > room) return;
+    u->used += (size_t)snprintf(u->list + u->used, room, "%s%.*s", u->used ? ", " : "",
+                                word->length, text + word->start);
+}
+
+static void count_text(unknown_words *u, const ph_model *m, const char *text)
+{
+    int count = 0;
+    if (ph_model_split(m, text, NULL, 0, &count) != PH_OK || count < 1) return;
+    ph_word *words = malloc((size_t)count * sizeof *words);
+    if (words && ph_model_split(m, text, words, count, &count) == PH_OK)
+        for (int i = 0; i < count; i++) {
+            u->words++;
+            if (!ph_model_knows(m, words[i].token)) add_word(u, text, &words[i]);
+        }
+    free(words);
+}
+
+void warn_unknown_words(const ph_model *m, const char *const *texts, int count)
+{
+    unknown_words u = {0};
+    for (int n = 0; n < count; n++) count_text(&u, m, texts[n]);
+    if (!u.unknown) return;
+    cli_warn("%d of %d words %s not in the model's vocabulary, which knows nothing about "
+             "%s: %s%s",
+             u.unknown, u.words, u.unknown == 1 ? "is" : "are",
+             u.unknown == 1 ? "it" : "them", u.list, u.unknown > SHOWN ? ", ..." : "");
+}
