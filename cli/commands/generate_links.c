@@ -39,9 +39,8 @@ static int role_name(const char *list, int i, const char **name)
 static void print_unknown(ph_json_writer *j, const char *word, int known, int as_json)
 {
     if (!as_json) {
-        printf("%-14s ?  %s%s%s\n", word, term_on(stdout, TERM_DIM),
-               known ? "to a word that is not in the vocabulary" : "not in the vocabulary",
-               term_on(stdout, TERM_PLAIN));
+        printf("%-14s ?  %s%snot in the vocabulary%s\n", word, term_on(stdout, TERM_DIM),
+               known ? "to a word that is " : "", term_on(stdout, TERM_PLAIN));
         return;
     }
     ph_json_begin_object(j, NULL);

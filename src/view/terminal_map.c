@@ -299,11 +299,11 @@ static void put_row_label(const ph_screen *screen, const map_layout *plan,
         int unknown = is_unknown(rows, row);
         ph_put_word(screen, rows->tokens[row], plan->label - unknown, 1);
         ph_put(screen, unknown ? "?" : "");
-    }
-    else if (line % 4 == 0)
+    } else if (line % 4 == 0) {
         ph_putf(screen, "%*d", plan->label, row + 1);
-    else
+    } else {
         ph_put_blanks(screen, plan->label);
+    }
     ph_put(screen, " ");
 }
 
