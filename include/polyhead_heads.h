@@ -163,7 +163,7 @@ PH_API ph_status ph_heads_read(const ph_heads *heads, int layer, int head,
    PH_TIMES_CHANCE times that. Where the rule has a bare measure and a tenth of the weight
    or more is not on the first token, that one counts too: a sink takes the more weight
    the longer the text, and must not hide what a head does with the rest. */
-enum { PH_TIMES_CHANCE = 3, PH_LABELS = 11 };
+enum { PH_TIMES_CHANCE = 3, PH_LABELS = 12 };
 
 typedef struct ph_label_rule {
     char glyph;       /* 'P' */
@@ -187,7 +187,8 @@ typedef struct ph_label {
     int bare; /* 1: of the rule's bare measure */
 } ph_label;
 
-/* Every rule that fires, most telling first; returns how many, possibly none. */
+/* Every rule that fires, most telling first, but "self" before all others; returns how
+   many, possibly none. */
 PH_API int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS]);
 
 /* "prev 0.83 > 0.50", "positional -1 in 0.97 >= 0.90", "link coref +0.42 >= 0.10"; like

@@ -73,13 +73,17 @@ typedef struct ph_stack {
     const float *offsets; /* (layers, heads, 2 * reach + 1) mean weight at key minus row =
                              -reach .. reach */
     int reach;
+    const float *share;  /* (layers, heads, rows) how much the head counts for the answer
+                            about a row, where its weights are the answer */
+    const float *effect; /* (layers, heads) how far the answers of this text move when the
+                            head is off: mean Kullback-Leibler divergence in nats */
     const float *value_norm; /* (layers, heads, keys) norm of v[j] times the head's rows
                                 of the output matrix */
 
     int qk_dim;    /* of the vectors below; 0: there are none */
     float scale;   /* score = scale * q.k (plus what a mask or bias adds) */
     int pair_step; /* rotary pairs: d and d + pair_step are one pair; 0: no rotation */
-    uint64_t reserved[8];
+    uint64_t reserved[6];
 } ph_stack;
 
 /* One prediction of the model: a next word or a label, and its probability. */
@@ -172,8 +176,8 @@ typedef struct ph_live_request {
     size_t error_size; /* bytes at error */
 } ph_live_request;
 
-/* Bits of ph_live.can: 1 << ph_edit_kind, and these. */
-enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9 };
+/* Bits of ph_live.can: 1 << ph_edit_kind, and these. PH_LIVE_TEXT: another text. */
+enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9, PH_LIVE_TEXT = 1 << 10 };
 
 /* The model behind a live page. Its callbacks are called one at a time. */
 typedef struct ph_live {

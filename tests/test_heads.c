@@ -402,6 +402,25 @@ static void no_false_labels(void)
     }
 }
 
+/* A head that copies is called "itself", whatever else is true of it. */
+static void self_comes_first(void)
+{
+    ph_head_stats head;
+    ph_label labels[PH_MAX_LABELS];
+    memset(&head, 0, sizeof head);
+    for (int m = 0; m < PH_MEASURES; m++) head.value[m] = (double)NAN, head.count[m] = 50;
+    head.value[PH_SELF] = 0.98;
+    head.value[PH_POSITIONAL] = head.value[PH_INDUCTION] = 1;
+    head.value[PH_INDUCTION_CHANCE] = 0.1;
+    head.value[PH_LINK] = 0.2;
+    int count = ph_head_labels(&head, labels);
+    CHECK(count == 4 && labels[0].rule->glyph == 'T', "%d labels, the first is %s", count,
+          labels[0].rule->key);
+    CHECK(labels[1].rule->glyph == 'X' && labels[3].rule->glyph == 'O', "then the rest");
+    head.value[PH_SELF] = 0.5;
+    CHECK(ph_head_labels(&head, labels) == 3 && labels[0].rule->glyph == 'X', "at 0.5");
+}
+
 static void reasons(void)
 {
     ph_head_stats head = {.top_offset = -1, .relation = 1};
@@ -412,7 +431,7 @@ static void reasons(void)
         double value;
         const char *expected;
     } cases[] = {{4, 0.834, "prev 0.83 > 0.50"},
-                 {6, 0.97, "positional -1 in 0.97 >= 0.90"},
+                 {7, 0.97, "positional -1 in 0.97 >= 0.90"},
                  {0, 0.42, "link coref 0.42 >= 0.10"}};
     for (int n = 0; n < 3; n++) {
         ph_label label = {ph_label_rules(cases[n].rule), cases[n].value, 0};
@@ -522,6 +541,7 @@ static const check_case cases[] = {{"random_maps", random_maps},
                                    {"thresholds", thresholds},
                                    {"behind_a_sink", behind_a_sink},
                                    {"no_false_labels", no_false_labels},
+                                   {"self_comes_first", self_comes_first},
                                    {"reasons", reasons},
                                    {"classes", classes},
                                    {"rectangles", rectangles},

@@ -136,6 +136,8 @@ page, words = open(sys.argv[1], encoding="utf-8").read(), open("web/words.js", e
 report = json.loads(re.search(r'id="report"[^>]*>(.*?)</script>', page, re.S).group(1))["reports"][0]
 for table, things in (("HELP_ZH", report["metrics"]), ("LABELS_ZH", report["roles"])):
     known = re.search(rf"const {table} = \{{(.*?)\n\}};", words, re.S).group(1)
+    if table == "LABELS_ZH":  # roles that are relations have the rule of links
+        known += re.search(r"const RELATIONS_ZH = \{(.*?)\n\};", words, re.S).group(1)
     print(*(f"{table}.{t['key']}" for t in things if not re.search(rf"\b{t['key']}: ", known)), end="")
 END
     )

@@ -17,6 +17,7 @@
 #include "polyhead_heads.h"
 #include "polyhead_picture.h"
 #include "report_case.h"
+#include "view/figure.h"
 
 /* ---- a report, measured and drawn into memory ---- */
 
@@ -64,6 +65,31 @@ static ph_status survey_one(ph_survey **out, ph_report *report)
     if (status == PH_OK) status = ph_survey_text(*out, report, NULL, NULL);
     if (status == PH_OK) status = ph_survey_end(*out, report, NULL, NULL);
     return status;
+}
+
+/* Heads that find a relation have a role named after it, with a letter of its own. */
+static void relations_are_roles(void)
+{
+    static const char *const names[] = {"subject", "state", "unused"};
+    report_case c;
+    ph_survey *survey = NULL;
+    ph_link links[24];
+    report_case_make(&c, "large");
+    for (int n = 0; n < 24; n++) /* "after" but for one in five, "before" likewise */
+        links[n] = (ph_link){n + 3, n + 3 + (n % 2 ? -1 : 1) * (n % 5 ? 1 : 2), n % 2};
+    const ph_survey_facts facts = {.links = links, .link_count = 24};
+    CHECK(ph_survey_create(&survey, &c.report, NULL) == PH_OK &&
+              ph_survey_text(survey, &c.report, &facts, NULL) == PH_OK &&
+              ph_survey_end(survey, &c.report, names, NULL) == PH_OK,
+          "no survey");
+    const ph_role *roles = c.report.roles;
+    CHECK(c.report.role_count == PH_LABELS + 2, "%d roles", c.report.role_count);
+    CHECK(!strcmp(roles[1].key, "subject") && !strcmp(roles[1].name, "subject links") &&
+              roles[1].glyph == 's' && !strcmp(roles[2].key, "state") &&
+              roles[2].glyph == 't' && roles[3].glyph == 'I',
+          "%s %c, %s %c", roles[1].key, roles[1].glyph, roles[2].key, roles[2].glyph);
+    ph_survey_free(survey);
+    report_case_free(&c);
 }
 
 typedef struct text {
@@ -435,11 +461,11 @@ static void png_shows_the_weights(void)
             const unsigned char *rgb = pixel(&png, left + (uint32_t)(j * CELL + CELL / 2),
                                              top + (uint32_t)(i * CELL + CELL / 2));
             int level = (int)(sqrtf((float)weight) * 63 + 0.5f);
-            const unsigned char *expected = png.palette[16 + level];
+            const unsigned char *expected = png.palette[PH_HEAT + level];
             CHECK(!memcmp(rgb, expected, 3), "cell %d, %d of weight %g is %d %d %d", i, j,
                   weight, rgb[0], rgb[1], rgb[2]);
         }
-    for (int n = 17; n < 80; n++) {
+    for (int n = PH_HEAT + 1; n < PH_PALETTE; n++) {
         int before =
             2 * png.palette[n - 1][0] + 5 * png.palette[n - 1][1] + png.palette[n - 1][2];
         int now = 2 * png.palette[n][0] + 5 * png.palette[n][1] + png.palette[n][2];
@@ -529,6 +555,7 @@ static void refused_files(void)
 }
 
 static const check_case cases[] = {{"stored_pictures", stored_pictures},
+                                   {"relations_are_roles", relations_are_roles},
                                    {"surveys_by_threads", surveys_by_threads},
                                    {"widths", widths},
                                    {"colors_add_codes_only", colors_add_codes_only},

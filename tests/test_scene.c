@@ -157,6 +157,21 @@ static void encoder(void)
               "'%s', expected '%s'", b.report.outcomes[n].text, text);
         n++;
     }
+    /* what heads count for a word, and their weights, make the answer */
+    const ph_stack *links = &b.report.stacks[1];
+    CHECK(!b.report.stacks[0].share && links->share, "shares are those of the links");
+    for (int i = 0; i < 6; i++) {
+        float row[6];
+        double sum[6] = {0};
+        for (int h = 0; h < links->heads; h++) {
+            b.report.weights(b.report.user, 1, 0, h, i, 1, row);
+            for (int j = 0; j < 6; j++)
+                sum[j] += (double)links->share[h * 6 + i] * (double)row[j];
+        }
+        for (int j = 0; j < 6; j++)
+            CHECK(fabs(sum[j] - (double)p[i * 6 + j]) < 1e-6, "word %d, %d: %g", i, j,
+                  sum[j]);
+    }
     close_bed(&b);
 }
 

@@ -103,7 +103,7 @@ static void start_with(ph_status (*run_server)(const ph_serve *, const ph_io *))
     memset(&s, 0, sizeof s);
     report_case_make(&s.in.before, case_name);
     report_case_make(&s.in.after, strcmp(case_name, "demo") ? case_name : "other");
-    s.live = (ph_live){.can = 0xf | PH_LIVE_FROZEN | PH_LIVE_SAVE,
+    s.live = (ph_live){.can = 0xf | PH_LIVE_FROZEN | PH_LIVE_SAVE | PH_LIVE_TEXT,
                        .text = "The animal",
                        .run = run,
                        .save = save,
@@ -464,67 +464,7 @@ static void only_loopback(void)
 
 /* ---- a model and a report, with public headers only ---- */
 
-static ph_status run_report(const ph_serve *serve, const ph_io *io)
-{
-    return ph_serve_report(&s.in.before.report, serve, io);
-}
-
-static void a_report(void)
-{
-    start_with(run_report);
-    CHECK(post("/run", "{}") == 200 && body_holds("didn't"), "%.200s", reply);
-    CHECK(post("/run", "{\"edits\":[{\"kind\":\"zero\"}]}") == 422, "%.200s", reply);
-    CHECK(post("/save", "{}") == 422, "%.200s", reply);
-    stop();
-    CHECK(s.status == PH_OK, "%s", s.error);
-}
-
-static ph_live_model live;
-
-static ph_status run_model(const ph_serve *serve, const ph_io *io)
-{
-    return ph_serve_model(&live, serve, io);
-}
-
-static ph_model *open_model(void)
-{
-    ph_model *model = NULL;
-    live = (ph_live_model){.title = "embedded", .text = "The animal was tired."};
-    CHECK(ph_open(&live.ctx, NULL) == PH_OK, "no ctx");
-    CHECK(ph_model_embedded(&model, live.ctx) == PH_OK, "no model");
-    live.model = model;
-    return model;
-}
-
-#define OFF(head) "{\"edits\":[{\"kind\":\"zero\",\"stack\":1,\"head\":" head "}]}"
-
-/* Saves a plan, then serves again with its edits. */
-static void a_model(void)
-{
-    char folder[] = "/tmp/test_serve.XXXXXX", save_as[64], plan[80];
-    ph_model *model = open_model();
-    CHECK(mkdtemp(folder), "no folder");
-    snprintf(save_as, sizeof save_as, "%s/plan", folder);
-    snprintf(plan, sizeof plan, "%s-1.json", save_as);
-    live.save_as = save_as;
-    start_with(run_model);
-    CHECK(post("/run", "{}") == 200 && !body_holds("\"divergence\":"), "%.200s", reply);
-    CHECK(post("/run", OFF("4")) == 200 && body_holds("\"divergence\":"), "after");
-    CHECK(post("/run", OFF("99")) == 422 && body_holds("no head 99 in layer 0"), "head");
-    CHECK(post("/run", "{\"text\":\"\"}") == 422 && body_holds("empty"), "%s", reply);
-    CHECK(post("/save", OFF("4")) == 200 && body_holds(plan), "%.200s", reply);
-    stop();
-    CHECK(s.status == PH_OK, "%s", s.error);
-    live.plan = plan;
-    start_with(run_model);
-    CHECK(post("/run", "{}") == 200 && body_holds("\"stack\":1,\"layer\":0,\"head\":4}]"),
-          "the plan's edits are missing");
-    stop();
-    remove(plan);
-    rmdir(folder);
-    ph_model_free(model);
-    ph_close(live.ctx);
-}
+#include "serve_models.inc"
 
 static int at_once(void *user)
 {

@@ -45,7 +45,8 @@ function meaningOf(name, report) {
   const m = report.metrics.findIndex((metric) => metric.key.toLowerCase() === word);
   const k = report.roles.findIndex((role) => role.key.toLowerCase() === word);
   const number = m >= 0 && ((ref) => scoreOf(ref, m));
-  const label = k >= 0 && ((ref) => roleOf(ref) === report.roles[k]);
+  const links = (ref) => stackOf(ref).why?.[indexOf(ref)]?.startsWith("link ") ?? false; // of any relation
+  const label = k >= 0 ? (ref) => roleOf(ref) === report.roles[k] : word === "link" && links;
   return number || label ? { number, label } : null;
 }
 

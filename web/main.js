@@ -71,8 +71,7 @@ function drawChips() {
   box.replaceChildren(...[state.a, ...state.extra].map((ref, n) => {
     const mark = make("i"), role = roleOf(ref);
     mark.style.background = headColour(n);
-    const kind = role.key === "link" ? stackOf(ref).why?.[indexOf(ref)]?.split(" ")[1] : null; // which relation
-    const name = `${labelOf(ref)}${role.key === "none" ? "" : ` · ${kind ? reasonOf(kind) : nameOf(role)}`}`;
+    const name = `${labelOf(ref)}${role.key === "none" ? "" : ` · ${nameOf(role)}`}`;
     const remove = () => set(n ? { extra: state.extra.filter((x) => x !== ref) } : state.extra.length ? { a: state.extra[0], extra: state.extra.slice(1) } : {});
     return make("button", { type: "button", onclick: remove, "aria-label": t("chipRemove", name), disabled: !state.extra.length }, mark, name);
   }));

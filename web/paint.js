@@ -15,22 +15,9 @@ const FONT = () => css("--sans");
 
 // ---- colours -------------------------------------------------------------------------
 
-// Lightness is monotone: the order of colours survives greyscale print and every kind of
-// colour blindness.
-const RAMPS = {
-  light: ["#ffffff", "#dbe8f8", "#a9c8ee", "#6a9ddd", "#2f6cbf", "#174a94", "#0a2a5e", "#04142f"],
-  dark: ["#161a21", "#1d3050", "#25507f", "#2f75ac", "#5b9dc4", "#98c3cf", "#d3e2c9", "#fdf6c4"],
-};
-const DIVERGING = {
-  light: ["#8a3b00", "#c9691c", "#eeb07a", "#fbe5d2", "#ffffff", "#d9e8f8", "#8fb8e6", "#2f6cbf", "#0d3a7d"],
-  dark: ["#ffc38a", "#e08a3c", "#93561f", "#43301f", "#161a21", "#1b3350", "#2c6397", "#5b9ddb", "#b5d8ff"],
-};
-// Eight colours that are distinct with any common colour vision, on light and dark paper.
-const HEAD_COLOURS = {
-  light: ["#0b63b5", "#c4520a", "#00806a", "#a8437f", "#8a6500", "#3f8fd6", "#5b4bb0", "#5c6470"],
-  dark: ["#6fb1f5", "#ff9a57", "#3fd0b0", "#f29ac8", "#e5bf45", "#a9d4ff", "#b3a7ff", "#b9c0cb"],
-};
-const MAX_HEADS = 8;
+// The table of colours comes with the report: src/view/palette.c has it for terminals,
+// figures and this page.
+const MAX_HEADS = 8; // shown together, each with a colour of its own
 
 const theme = () => (dark ? "dark" : "light");
 
@@ -48,7 +35,7 @@ function makeLut(stops) {
   return lut;
 }
 const luts = {};
-const lutOf = (name, table) => (luts[name + theme()] ??= makeLut(table[theme()]));
+const lutOf = (name) => (luts[name + theme()] ??= makeLut(page.palette[theme()][name]));
 // The same as pixels of an image.
 const wordsOf = new WeakMap();
 
@@ -56,9 +43,9 @@ function lutWords(lut) {
   if (!wordsOf.has(lut)) wordsOf.set(lut, Uint32Array.from({ length: 256 }, (_, n) => (255 << 24) | (lut[3 * n + 2] << 16) | (lut[3 * n + 1] << 8) | lut[3 * n]));
   return wordsOf.get(lut);
 }
-const rampLut = () => lutOf("ramp", RAMPS);
+const rampLut = () => lutOf("ramp");
 const rampWords = () => lutWords(rampLut());
-const divergingLut = () => lutOf("diverging", DIVERGING);
+const divergingLut = () => lutOf("diverging");
 
 const rgb = (lut, level) => `rgb(${lut[3 * level]},${lut[3 * level + 1]},${lut[3 * level + 2]})`;
 const levelOf = (v, most) => (v <= 0 || most <= 0 ? 0 : v >= most ? 255 : Math.round(255 * Math.sqrt(v / most)));
@@ -72,13 +59,13 @@ function inkOn(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.22 ? "#0b0e13" : "#ffffff";
 }
 const hexToRgb = (hex) => `rgb(${parseColour(hex).join(",")})`;
-const headColour = (n) => HEAD_COLOURS[theme()][n % MAX_HEADS];
+const roleColour = (index) => page.palette[theme()].roles[(index - 1) % page.palette[theme()].roles.length];
+const headColour = (n) => roleColour(1 + (n % MAX_HEADS));
 
 function mix(a, b, share) {
   const x = parseColour(a), y = parseColour(b);
   return `rgb(${x.map((c, n) => Math.round(c + (y[n] - c) * share)).join(",")})`;
 }
-const roleColour = (index) => (index > 0 && index <= MAX_HEADS ? headColour(index - 1) : css("--quiet")); // beyond: the glyph tells
 // A label's cell: a tint of its colour, and a glyph that reads on it.
 const roleTint = (index) => (index > 0 ? mix(css("--paper"), roleColour(index), dark ? 0.34 : 0.26) : hexToRgb(css("--raised")));
 const roleInk = (index) => (index > 0 ? mix(roleColour(index), css("--ink"), dark ? 0.25 : 0.45) : css("--quiet"));

@@ -147,7 +147,7 @@ const LABELS_ZH = {
   duplicate: "至少一半权重落在同一词先前出现处，且为随机水平的 3 倍（duplicate >= 0.50）",
   rare: "至少一半的行最看重两个最罕见的词之一，且为随机水平的 3 倍（rare >= 0.50）",
   prev: "超过一半权重落在前一个词上（prev > 0.50）", next: "超过一半权重落在后一个词上（next > 0.50）",
-  positional: "至少 90% 的行最看重同一距离（positional >= 0.90）", sep: "超过 0.6 的权重落在分隔符上（sep > 0.60）",
+  self: "超过一半权重落在自身上（self > 0.50）", positional: "至少 90% 的行最看重同一距离（positional >= 0.90）", sep: "超过 0.6 的权重落在分隔符上（sep > 0.60）",
   punct: "超过 0.6 的权重落在句号和逗号上（punct > 0.60）", first: "超过 0.6 的权重落在首词上（first > 0.60）",
   broad: "分散在所见的大部分词上（breadth > 均匀行的 0.78）",
 };
@@ -185,7 +185,7 @@ function said(text) {
 }
 
 const helpOf = (metric) => (lang === "zh" && HELP_ZH[metric.key]) || metric.help;
-const ruleOf = (role) => (lang === "zh" && LABELS_ZH[role.key]) || role.help;
+const ruleOf = (role) => (lang === "zh" && (LABELS_ZH[role.key] ?? (RELATIONS_ZH[role.key] && LABELS_ZH.link))) || role.help;
 
 // Why a head has its label, as "link verb 0.51 >= 0.10".
 function reasonOf(why) {
@@ -194,7 +194,8 @@ function reasonOf(why) {
 }
 
 function nameOf(thing) {
-  return (lang === "zh" && NAMES_ZH[thing.key]) || thing.name || thing.key;
+  if (lang !== "zh") return thing.name || thing.key;
+  return NAMES_ZH[thing.key] ?? (RELATIONS_ZH[thing.key] ? `${RELATIONS_ZH[thing.key]}关系` : thing.name || thing.key);
 }
 
 // A word as it may be shown: controls, direction marks and lone blanks become visible.

@@ -9,6 +9,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/format.h"
 #include "heads/heads.h"
@@ -93,6 +94,9 @@ static const ph_label_rule rules[PH_LABELS] = {
     {'N', "next", "next token",
      "more than half of the weight on the token after (next > 0.50)", PH_NEXT, 0, 0.50,
      -1, PH_BARE_NEXT, 4},
+    {'T', "self", "itself",
+     "more than half of the weight on the token itself (self > 0.50)", PH_SELF, 0, 0.50,
+     -1, PH_BARE_SELF, 4},
     {'O', "positional", "one fixed offset",
      "at least 90 of 100 rows look most at the same distance (positional >= 0.90)",
      PH_POSITIONAL, 1, 0.90, -1, -1, 4},
@@ -136,6 +140,18 @@ static int fires_bare(const ph_label_rule *rule, const ph_head_stats *head)
     return rule->bare >= 0 && rest >= LEAST_REST && fires(rule, head, rule->bare);
 }
 
+/* A head that looks at itself is at one fixed offset, and where tokens repeat it fires
+   the rules about repeats too: it is called by what it does. */
+static void put_self_first(ph_label *labels, int count)
+{
+    for (int i = 1; i < count; i++) {
+        if (labels[i].rule->measure != PH_SELF) continue;
+        ph_label self = labels[i];
+        memmove(labels + 1, labels, (size_t)i * sizeof *labels);
+        labels[0] = self;
+    }
+}
+
 int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS])
 {
     int count = 0;
@@ -146,6 +162,7 @@ int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS])
         else if (fires_bare(rule, head))
             labels[count++] = (ph_label){rule, head->value[rule->bare], 1};
     }
+    put_self_first(labels, count);
     return count;
 }
 

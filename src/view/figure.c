@@ -15,6 +15,7 @@
 #include "io/file.h"
 #include "io/io.h"
 #include "view/page.h"
+#include "view/palette.h"
 #include "view/report_heads.h"
 #include "view/terminal.h"
 #include "view/text.h"
@@ -58,39 +59,44 @@ static void set_color(ph_sheet *sheet, int index, int red, int green, int blue)
     sheet->palette[index][2] = (unsigned char)blue;
 }
 
-/* White to dark blue: readable in greyscale print and by colour-blind readers. */
+/* Between two colours of the table, `part` sixteenths of the way. */
+static void set_between(ph_sheet *sheet, int index, uint32_t from, uint32_t to, int part)
+{
+    int color[3];
+    for (int c = 0; c < 3; c++) {
+        int shift = 16 - 8 * c;
+        int a = (int)(from >> shift & 255), b = (int)(to >> shift & 255);
+        color[c] = (a * (16 - part) + b * part + 8) / 16;
+    }
+    set_color(sheet, index, color[0], color[1], color[2]);
+}
+
+/* Figures are for paper: always the light side of the table. */
 static void set_heat(ph_sheet *sheet)
 {
-    static const int stops[][3] = {
-        {255, 255, 255}, {176, 208, 232}, {84, 146, 204}, {38, 76, 156}, {18, 14, 72}};
+    const uint32_t *stops = ph_colors.ramp[0];
     for (int n = 0; n < PH_HEATS; n++) {
-        int at = n * 4 * 16 / (PH_HEATS - 1), stop = at / 16 < 4 ? at / 16 : 3;
-        int part = at - 16 * stop, color[3];
-        for (int c = 0; c < 3; c++)
-            color[c] =
-                (stops[stop][c] * (16 - part) + stops[stop + 1][c] * part + 8) / 16;
-        set_color(sheet, PH_HEAT + n, color[0], color[1], color[2]);
+        int at = n * (PH_RAMP - 1) * 16 / (PH_HEATS - 1), stop = at / 16;
+        if (stop > PH_RAMP - 2) stop = PH_RAMP - 2;
+        set_between(sheet, PH_HEAT + n, stops[stop], stops[stop + 1], at - 16 * stop);
     }
 }
 
 void ph_sheet_colors(ph_sheet *sheet)
 {
-    static const int roles[12][3] = {{238, 238, 238}, {255, 215, 0},   {255, 135, 120},
-                                     {255, 150, 230}, {215, 150, 220}, {110, 175, 255},
-                                     {140, 215, 140}, {60, 215, 215},  {225, 155, 110},
-                                     {220, 215, 180}, {170, 170, 170}, {150, 150, 200}};
     set_color(sheet, PH_PAPER, 255, 255, 255);
     set_color(sheet, PH_BLACK, 20, 20, 20);
     set_color(sheet, PH_GREY, 110, 110, 110);
     set_color(sheet, PH_HATCH, 236, 236, 236);
-    for (int n = 0; n < 12; n++)
-        set_color(sheet, PH_ROLE_COLOR + n, roles[n][0], roles[n][1], roles[n][2]);
+    set_color(sheet, PH_ROLE_COLOR, 238, 238, 238);
+    for (int n = 1; n <= PH_ROLE_COLORS; n++) /* a tint: a letter stands on it */
+        set_between(sheet, PH_ROLE_COLOR + n, 0xffffff, ph_role_color(n)->light, 7);
     set_heat(sheet);
 }
 
 static int role_color(int role)
 {
-    return PH_ROLE_COLOR + (role == 0 ? 0 : 1 + (role - 1) % 11);
+    return PH_ROLE_COLOR + (role == 0 ? 0 : 1 + (role - 1) % PH_ROLE_COLORS);
 }
 
 static uint8_t heat_of(float weight)

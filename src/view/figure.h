@@ -20,8 +20,8 @@ enum {
     PH_BLACK = 1,
     PH_GREY = 2,
     PH_HATCH = 3,
-    PH_ROLE_COLOR = 4, /* 12 roles, */
-    PH_HEAT = 16,      /* weights from 0 to 1 */
+    PH_ROLE_COLOR = 4, /* no role and PH_ROLE_COLORS of them, */
+    PH_HEAT = 20,      /* weights from 0 to 1 */
     PH_HEATS = 64,
     PH_PALETTE = PH_HEAT + PH_HEATS
 };

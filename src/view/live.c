@@ -4,6 +4,7 @@
  * A request runs the text at most twice: as it is, and with its edits. Edits of heads are
  * a pruning plan; masked words are replaced in the text.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ typedef struct live_run {
     ph_reading *reading;
     ph_scene *scene;
     ph_survey *survey; /* NULL: scores and roles are the caller's */
+    float *effect;     /* (heads of all stacks) or NULL */
     ph_stack stacks[STACKS];
     ph_report report;
 } live_run;
@@ -38,6 +40,7 @@ static void close_run(live_run *run, const ph_io *io)
     ph_scene_free(run->scene);
     ph_reading_free(run->reading);
     ph_io_release(io, run->text);
+    ph_io_release(io, run->effect);
     memset(run, 0, sizeof *run);
 }
 
@@ -84,6 +87,94 @@ static ph_status make_report(const live_session *s, live_run *run, const ph_io *
     run->report = ph_scene_report(run->scene);
     return live->measured ? copy_scores(run, live->measured, io)
                           : measure(run, live->ctx, io);
+}
+
+/* ---- which head matters most for a text ---- */
+
+/* A second run of the text, whose heads are switched off one after the other. */
+typedef struct effect_run {
+    ph_reading *reading;
+    ph_scene *scene;
+    ph_prune plan;
+} effect_run;
+
+static int count_heads(const ph_report *report)
+{
+    int count = 0;
+    for (int k = 0; k < report->stack_count; k++)
+        count += report->stacks[k].layers * report->stacks[k].heads;
+    return count;
+}
+
+/* More would keep a page waiting for seconds: then it opens without knowing. */
+static int is_cheap(const live_session *s, const live_run *run)
+{
+    const double most = 1e10; /* products of a weight and a token, all runs together */
+    return (double)ph_model_parameters(s->live->model) * run->report.axes[0].count *
+               count_heads(&run->report) <=
+           most;
+}
+
+/* How far the answers move without one head; NaN: the model has none to compare. */
+static ph_status find_effect(const live_run *run, effect_run *e, int stack, int layer,
+                             int head, float *effect)
+{
+    int site = ph_scene_site(run->scene, stack, layer);
+    int entry = ph_prune_entry(e->reading, site, head);
+    *effect = NAN;
+    if (entry < 0) return PH_OK;
+    e->plan.ablation[entry] = PH_HEAD_ZERO;
+    PH_TRY(ph_prune_run(&e->plan, e->reading, 0));
+    e->plan.ablation[entry] = PH_HEAD_ON;
+    PH_TRY(ph_scene_compare(run->scene, e->scene, NULL));
+    const float *moved = ph_scene_report(e->scene).divergence;
+    if (moved) *effect = *moved;
+    return PH_OK;
+}
+
+static ph_status find_effects(const live_run *run, effect_run *e)
+{
+    float *effect = run->effect;
+    for (int k = 0; k < run->report.stack_count; k++) {
+        const ph_stack *stack = &run->report.stacks[k];
+        for (int n = 0; n < stack->layers * stack->heads; n++)
+            PH_TRY(
+                find_effect(run, e, k, n / stack->heads, n % stack->heads, effect++));
+    }
+    return PH_OK;
+}
+
+static void point_at_effects(live_run *run)
+{
+    const float *effect = run->effect;
+    int count = run->report.stack_count;
+    memmove(run->stacks, run->report.stacks, (size_t)count * sizeof *run->stacks);
+    for (int k = 0; k < count; k++) {
+        run->stacks[k].effect = effect;
+        effect += run->stacks[k].layers * run->stacks[k].heads;
+    }
+    run->report.stacks = run->stacks;
+}
+
+static ph_status add_effects(const live_session *s, live_run *run, const ph_io *io)
+{
+    effect_run e = {0};
+    size_t bytes = (size_t)count_heads(&run->report) * sizeof *run->effect;
+    if (!is_cheap(s, run) || run->report.stack_count > STACKS) return PH_OK;
+    run->effect = ph_io_alloc(io, bytes);
+    if (!run->effect) return ph_io_no_memory(io, bytes, "effects of heads");
+    ph_status status =
+        ph_reading_create(&e.reading, s->live->model, run->text, s->live->target);
+    if (status == PH_OK)
+        status = ph_scene_create(&e.scene, s->live->model, e.reading, "", run->text,
+                                 s->live->target, io);
+    if (status == PH_OK) status = ph_prune_create(&e.plan, e.reading, io);
+    if (status == PH_OK) status = find_effects(run, &e);
+    if (status == PH_OK) point_at_effects(run);
+    ph_prune_free(&e.plan, io);
+    ph_scene_free(e.scene);
+    ph_reading_free(e.reading);
+    return status;
 }
 
 static ph_status open_before(live_session *s, const char *text, const ph_io *io)
@@ -214,6 +305,8 @@ static ph_status run_request(void *user, const ph_live_request *request,
     close_run(&s->before, s->io);
     *before = *after = NULL;
     ph_status status = open_before(s, request->text, &io);
+    if (status == PH_OK && request->count == 0)
+        status = add_effects(s, &s->before, &io);
     if (status == PH_OK && request->count > 0) status = open_after(s, request, &io);
     if (status != PH_OK) return explain(s, status, &io);
     *before = &s->before.report;
@@ -298,8 +391,8 @@ static ph_status read_edits(live_session *s, ph_edit **edits, int *count)
 
 static unsigned abilities(const ph_live_model *live)
 {
-    unsigned can =
-        1u << PH_EDIT_ZERO | 1u << PH_EDIT_MEAN | 1u << PH_EDIT_GATE | PH_LIVE_FROZEN;
+    unsigned can = 1u << PH_EDIT_ZERO | 1u << PH_EDIT_MEAN | 1u << PH_EDIT_GATE |
+                   PH_LIVE_FROZEN | PH_LIVE_TEXT;
     if (ph_model_splits(live->model) == PH_SPLIT_WORDS) can |= 1u << PH_EDIT_MASK;
     return live->save_as ? can | PH_LIVE_SAVE : can;
 }

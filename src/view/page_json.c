@@ -12,6 +12,7 @@
 #include "io/io.h"
 #include "io/json_write.h"
 #include "view/page_parts.h"
+#include "view/palette.h"
 
 /* ---- parts of the description ---- */
 
@@ -112,6 +113,9 @@ static void describe_numbers(ph_json_writer *out, const ph_report *report,
     bytes(out, "role", k->role, heads);
     floats(out, "scores", k->scores, (size_t)heads * (size_t)report->metric_count);
     floats(out, "offsets", k->offsets, (size_t)heads * (size_t)(2 * k->reach + 1));
+    floats(out, "effect", k->effect, (size_t)heads);
+    floats(out, "share", k->share,
+           (size_t)heads * (size_t)report->axes[k->q_axis].count);
     if (!k->why) return;
     ph_json_begin_array(out, "why");
     for (int i = 0; i < heads; i++) text(out, NULL, k->why[i]);
@@ -207,11 +211,42 @@ static void describe_live(ph_json_writer *out, const ph_live *live)
         unsigned bit;
     } abilities[] = {{"zero", 1u << PH_EDIT_ZERO}, {"mean", 1u << PH_EDIT_MEAN},
                      {"gate", 1u << PH_EDIT_GATE}, {"mask", 1u << PH_EDIT_MASK},
-                     {"frozen", PH_LIVE_FROZEN},   {"save", PH_LIVE_SAVE}};
+                     {"frozen", PH_LIVE_FROZEN},   {"save", PH_LIVE_SAVE},
+                     {"text", PH_LIVE_TEXT}};
     ph_json_begin_object(out, "live");
     for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++)
         ph_json_bool(out, abilities[i].name, (live->can & abilities[i].bit) != 0);
     describe_edits(out, live);
+    ph_json_end(out);
+}
+
+static void colours(ph_json_writer *out, const char *key, const uint32_t *values,
+                    int count)
+{
+    char hex[8];
+    ph_json_begin_array(out, key);
+    for (int i = 0; i < count; i++) {
+        snprintf(hex, sizeof hex, "#%06x", (unsigned)values[i] & 0xffffffu);
+        text(out, NULL, hex);
+    }
+    ph_json_end(out);
+}
+
+/* Each list for light and for dark paper. */
+static void describe_palette(ph_json_writer *out)
+{
+    static const char *const names[] = {"light", "dark"};
+    ph_json_begin_object(out, "palette");
+    for (int paper = 0; paper < 2; paper++) {
+        uint32_t roles[PH_ROLE_COLORS];
+        for (int i = 0; i < PH_ROLE_COLORS; i++)
+            roles[i] = paper ? ph_colors.roles[i].dark : ph_colors.roles[i].light;
+        ph_json_begin_object(out, names[paper]);
+        colours(out, "ramp", ph_colors.ramp[paper], PH_RAMP);
+        colours(out, "diverging", ph_colors.diverging[paper], PH_DIVERGING);
+        colours(out, "roles", roles, PH_ROLE_COLORS);
+        ph_json_end(out);
+    }
     ph_json_end(out);
 }
 
@@ -231,6 +266,7 @@ void ph_page_describe(const ph_page_parts *parts, ph_bytes *json)
     ph_json_integer(&out, NULL, parts->source->page.layer);
     ph_json_integer(&out, NULL, parts->source->page.head);
     ph_json_end(&out);
+    describe_palette(&out);
     if (parts->source->live) describe_live(&out, parts->source->live);
     ph_json_begin_array(&out, "reports");
     for (int r = 0; r < parts->source->count; r++) describe_report(&out, parts, r);

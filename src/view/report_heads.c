@@ -77,9 +77,11 @@ static int best_of(const ph_report *report, int role, const char *key,
 int ph_report_picks(const ph_report *report, ph_pick *picks, int most)
 {
     int count = 0;
-    for (int role = 1; role < report->role_count && count < most; role++)
-        count +=
-            best_of(report, role, report->roles[role].key, picks, count, &picks[count]);
+    for (int role = 1; role < report->role_count && count < most; role++) {
+        const char *key = report->roles[role].key;
+        if (metric_of(report, key) < 0) key = "link"; /* the role is a relation */
+        count += best_of(report, role, key, picks, count, &picks[count]);
+    }
     while (count < most && best_of(report, 0, "confidence", picks, count, &picks[count]))
         count++;
     while (count < most && best_of(report, -1, "confidence", picks, count, &picks[count]))

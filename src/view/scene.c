@@ -35,6 +35,7 @@ struct ph_scene {
     ph_stack stacks[KINDS];
     int *sites[KINDS]; /* attention site of each layer */
     float *norms[KINDS];
+    float *share; /* (heads, words) of the links: how much each counts for a word */
     int stack_count;
     char outcome_text[MAX_OUTCOMES][OUTCOME_TEXT];
     ph_outcome outcomes[MAX_OUTCOMES];
@@ -282,6 +283,22 @@ static char *next_outcome(ph_scene *s, float value, int about)
     return text;
 }
 
+/* How much each link head counts for each word; heads are the last stack. */
+static ph_status read_shares(ph_scene *s)
+{
+    ph_stack *stack = &s->stacks[s->stack_count - 1];
+    size_t count = (size_t)s->words[0].count, heads = (size_t)stack->heads;
+    float *mix = take(s, count * heads, sizeof *mix);
+    if (!s->share) s->share = take(s, count * heads, sizeof *s->share);
+    ph_status status = mix && s->share ? PH_OK : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) status = ph_reading_links(s->reading, NULL, mix);
+    for (size_t n = 0; n < count * heads && status == PH_OK; n++)
+        s->share[n % heads * count + n / heads] = mix[n];
+    stack->share = s->share;
+    ph_io_release(&s->hooks, mix);
+    return status;
+}
+
 /* Every word that belongs to another one, with its probability. Of a word that is not in
    the vocabulary the model sees only where it stands: that is a guess, not an answer. */
 static ph_status answer_links(ph_scene *s)
@@ -290,7 +307,8 @@ static ph_status answer_links(ph_scene *s)
     const uint8_t *unknown = s->words[0].unknown;
     float *p = take(s, (size_t)count * (size_t)count, sizeof *p);
     if (!p) return PH_OUT_OF_MEMORY;
-    ph_status status = ph_reading_links(s->reading, p, NULL);
+    ph_status status = read_shares(s);
+    if (status == PH_OK) status = ph_reading_links(s->reading, p, NULL);
     for (int i = 0; i < count && status == PH_OK; i++) {
         const float *row = p + (size_t)i * (size_t)count;
         int best = 0;
@@ -554,6 +572,7 @@ void ph_scene_free(ph_scene *s)
         ph_io_release(&hooks, s->words[side].ids);
         ph_io_release(&hooks, s->words[side].unknown);
     }
+    ph_io_release(&hooks, s->share);
     ph_io_release(&hooks, s->picture);
     ph_io_release(&hooks, s->title);
     ph_io_release(&hooks, s->text);

@@ -20,6 +20,8 @@ enum {
     BLOCK_WEIGHTS = 1 << 18, /* read at once: 1 MiB */
     MAX_BATCH = 16,          /* heads at once, where there are threads for them */
     WHY_SIZE = 96,           /* bytes of a reason */
+    RELATION_SIZE = 48,      /* of the name of a relation */
+    MAX_ROLES = 1 + PH_LABELS + PH_MAX_RELATIONS,
     FOUND_SIZE = 512
 };
 
@@ -42,7 +44,10 @@ struct ph_survey {
     ph_metric metrics[PH_MEASURES];
     ph_measure measures[PH_MEASURES]; /* of the metrics */
     int metric_count;
-    ph_role roles[PH_LABELS + 1];
+    ph_role roles[MAX_ROLES]; /* the label of links once for each relation */
+    int role_count;
+    int role_of[PH_LABELS]; /* the (first) role of each label */
+    char relation_names[PH_MAX_RELATIONS][2][RELATION_SIZE]; /* key, name */
     char sentence[FOUND_SIZE];
 };
 
@@ -282,13 +287,60 @@ static void list_metrics(ph_survey *s)
     }
 }
 
-static void list_roles(ph_survey *s)
+/* The first letter of the name that no role has yet. */
+static char free_letter(const ph_survey *s, const char *name)
 {
-    s->roles[0] = (ph_role){'.', "none", "no label", "no rule fired"};
+    for (const char *at = name; *at; at++) {
+        int taken = *at < 'a' || *at > 'z';
+        for (int r = 0; r < s->role_count; r++) taken |= s->roles[r].glyph == *at;
+        if (!taken) return *at;
+    }
+    return 'x';
+}
+
+static void list_relations(ph_survey *s, const ph_label_rule *rule,
+                           const char *const *relations, int count)
+{
+    for (int r = 0; r < count; r++) {
+        char *key = s->relation_names[r][0], *name = s->relation_names[r][1];
+        snprintf(key, RELATION_SIZE, "%.40s", relations[r]);
+        snprintf(name, RELATION_SIZE, "%.40s links", relations[r]);
+        s->roles[s->role_count] = (ph_role){free_letter(s, key), key, name, rule->help};
+        s->role_count++;
+    }
+}
+
+/* Relations that some head was measured on. */
+static int count_relations(const ph_survey *s)
+{
+    int count = 0;
+    for (int k = 0; k < s->stack_count; k++)
+        for (size_t n = 0; n < head_count(&s->stacks[k]); n++)
+            for (int r = count; r < PH_MAX_RELATIONS; r++)
+                if (s->found[k].heads[n].link[r].links) count = r + 1;
+    return count;
+}
+
+static void list_roles(ph_survey *s, const char *const *relations)
+{
+    s->roles[s->role_count++] = (ph_role){'.', "none", "no label", "no rule fired"};
     for (int i = 0; i < PH_LABELS; i++) {
         const ph_label_rule *rule = ph_label_rules(i);
-        s->roles[i + 1] = (ph_role){rule->glyph, rule->key, rule->name, rule->help};
+        s->role_of[i] = s->role_count;
+        if (rule->measure == PH_LINK && relations) {
+            list_relations(s, rule, relations, count_relations(s));
+            continue;
+        }
+        s->roles[s->role_count++] =
+            (ph_role){rule->glyph, rule->key, rule->name, rule->help};
     }
+}
+
+static int role_of(const ph_survey *s, const ph_label *label, const ph_head_stats *head,
+                   int named)
+{
+    int relation = named && label->rule->measure == PH_LINK ? head->relation : 0;
+    return s->role_of[label->rule - ph_label_rules(0)] + relation;
 }
 
 static ph_status take_stack(ph_survey *s, int index)
@@ -330,7 +382,7 @@ static void describe_head(ph_survey *s, found_stack *f, size_t n,
     for (int o = 0; o < PH_OFFSETS; o++)
         f->offsets[n * PH_OFFSETS + (size_t)o] = (float)head->mass[o];
     if (count == 0) return;
-    f->role[n] = (uint8_t)(1 + (labels[0].rule - ph_label_rules(0)));
+    f->role[n] = (uint8_t)role_of(s, &labels[0], head, relations != NULL);
     f->why[n] = f->why_text[n];
     explain(f->why_text[n], head, labels, count, relations);
 }
@@ -351,7 +403,7 @@ static void fill_stack(ph_survey *s, int index, const char *const *relations)
    the first token" */
 static void summarise(ph_survey *s)
 {
-    int count[PH_LABELS + 1] = {0}, heads = 0, measured = 0;
+    int count[MAX_ROLES] = {0}, heads = 0, measured = 0;
     double first = 0;
     for (int k = 0; k < s->stack_count; k++)
         for (size_t n = 0; n < head_count(&s->stacks[k]); n++) {
@@ -366,7 +418,7 @@ static void summarise(ph_survey *s)
     char *text = s->sentence;
     size_t used =
         (size_t)snprintf(text, FOUND_SIZE, "%d head%s: ", heads, heads == 1 ? "" : "s");
-    for (int r = 1; r <= PH_LABELS; r++)
+    for (int r = 1; r < s->role_count; r++)
         if (count[r] && used < FOUND_SIZE)
             used += (size_t)snprintf(text + used, FOUND_SIZE - used, "%d %s, ", count[r],
                                      s->roles[r].name);
@@ -385,7 +437,7 @@ static void hang_into(ph_survey *s, ph_report *report)
     report->metrics = s->metrics;
     report->metric_count = s->metric_count;
     report->roles = s->roles;
-    report->role_count = PH_LABELS + 1;
+    report->role_count = s->role_count;
     report->found = s->sentence;
 }
 
@@ -414,7 +466,7 @@ ph_status ph_survey_end(ph_survey *s, ph_report *report, const char *const *rela
     status = read_heads(s);
     if (status == PH_OK) {
         list_metrics(s);
-        list_roles(s);
+        list_roles(s, relations);
     }
     for (int k = 0; k < s->stack_count && status == PH_OK; k++) {
         status = take_stack(s, k);

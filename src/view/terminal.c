@@ -17,6 +17,7 @@
 #include "base/format.h"
 #include "io/io.h"
 #include "view/page.h"
+#include "view/palette.h"
 #include "view/report_heads.h"
 #include "view/text.h"
 
@@ -124,15 +125,12 @@ static void put_wrapped(const ph_screen *screen, const char *text, int column, i
 
 void ph_put_role(const ph_screen *screen, int role, int wide)
 {
-    /* Distinct for colour-blind readers too; the letter tells anyway. */
-    static const unsigned char colors[] = {236, 220, 203, 213, 176, 75,
-                                           114, 44,  173, 187, 246, 103};
     const ph_report *report = screen->report;
     char glyph = role < report->role_count ? report->roles[role].glyph : '.';
     const char *pad = wide ? " " : "";
     if (screen->how->colors && role > 0)
         ph_putf(screen, "\033[1;38;5;16;48;5;%dm%s%c%s\033[0m",
-                colors[1 + (role - 1) % (int)(sizeof colors - 1)], pad, glyph, pad);
+                ph_role_color(role)->terminal, pad, glyph, pad);
     else if (role == 0 && !screen->how->ascii)
         ph_putf(screen, "%s\xc2\xb7%s", pad, pad);
     else

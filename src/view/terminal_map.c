@@ -13,6 +13,7 @@
 
 #include "base/size.h"
 #include "io/io.h"
+#include "view/palette.h"
 #include "view/report_heads.h"
 #include "view/terminal.h"
 #include "view/text.h"
@@ -39,8 +40,6 @@ typedef struct map_layout {
 
 /* ---- colours and shades ---- */
 
-static const unsigned char heat[] = {234, 17,  54,  90,  126, 161,
-                                     203, 209, 215, 221, 228, 230};
 static const char *const shades[] = {"\xc2\xb7", "\xe2\x96\x91", "\xe2\x96\x92",
                                      "\xe2\x96\x93", "\xe2\x96\x88"};
 static const char *const ramp[] = {".", ":", "-", "=", "+", "*", "#", "%", "@"};
@@ -54,7 +53,7 @@ static int level_of(float weight, int levels)
 
 static int level_count(const ph_screen *screen)
 {
-    if (screen->how->colors) return (int)(sizeof heat);
+    if (screen->how->colors) return PH_TERMINAL_RAMP;
     return screen->how->ascii ? 9 : 5;
 }
 
@@ -65,7 +64,7 @@ void ph_put_cell(const ph_screen *screen, float weight, int columns, const char 
         ph_put_blanks(screen, columns);
     else if (screen->how->colors)
         ph_putf(screen, "\033[38;5;%d;48;5;%dm%*s\033[0m", level < 7 ? 255 : 16,
-                heat[level], columns, text ? text : "");
+                ph_colors.terminal[level], columns, text ? text : "");
     else if (text)
         ph_putf(screen, "%*s", columns, text);
     else
