@@ -45,8 +45,10 @@ typedef enum ph_norm { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norm;
 typedef enum ph_activation {
     PH_GELU = 0, /* tanh form */
     PH_RELU,
-    PH_SWIGLU,  /* silu(x w1) * (x w3), then w2 */
-    PH_GELU_ERF /* GELU as it is defined: x times the normal distribution function */
+    PH_SWIGLU,   /* silu(x w1) * (x w3), then w2 */
+    PH_GELU_ERF, /* GELU as it is defined: x times the normal distribution function */
+    PH_GEGLU,    /* gelu(x w1) * (x w3), then w2; the tanh form */
+    PH_SILU      /* x sigmoid(x) */
 } ph_activation;
 
 typedef enum ph_positions {
@@ -100,6 +102,8 @@ typedef struct ph_config {
     ph_activation activation;
     ph_positions positions;
     int position_offset; /* learned positions: token t has row t + position_offset */
+    int buckets;         /* PH_POS_T5: buckets of distances, an even number; 0: 32 */
+    int bucket_distance; /* distances from this on share the last bucket; 0: 128 */
     int types;           /* rows of the first stack's table of token types; 0: none */
     int embed_norm;      /* 1: a norm of the embeddings; post-norm only */
     int untied;          /* 1: the output has a matrix of its own, not the embeddings */
@@ -108,6 +112,7 @@ typedef struct ph_config {
     float dropout;
     float norm_eps;       /* added to the variance, also by qk_norm; 0: 1e-5 */
     float embed_scale;    /* embeddings are multiplied by it; 0: sqrt(model_dim) */
+    float output_scale;   /* the scores of tokens are multiplied by it; 0: 1 */
     float attn_scale;     /* the scores are multiplied by it; 0: 1 / sqrt(head_dim) */
     int scale_by_layer;   /* 1: scores of layer l, from 0, are also divided by l + 1 */
     float attn_softcap;   /* as ph_attn.softcap; 0: none */
@@ -140,7 +145,7 @@ typedef struct ph_config {
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
-    uint64_t reserved[25];
+    uint64_t reserved[24];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

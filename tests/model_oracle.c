@@ -102,13 +102,14 @@ static double slope(int head, int heads)
 }
 
 /* Bucket of a relative position by the formula with logarithms. */
-static int bucket(int relative, int causal)
+static int bucket(const ph_config *c, int relative, int causal)
 {
-    int n = causal ? 32 : 16, offset = 0;
+    int n = causal ? c->buckets : c->buckets / 2, offset = 0, exact = n / 2;
     if (!causal && relative > 0) offset = n;
     int far = causal ? (relative < 0 ? -relative : 0) : abs(relative);
-    if (far < n / 2) return offset + far;
-    int step = (int)floor(n / 2 + log(far / (n / 2.0)) / log(128 / (n / 2.0)) * (n / 2));
+    if (far < exact) return offset + far;
+    double share = log((double)far / exact) / log((double)c->bucket_distance / exact);
+    int step = (int)floor(exact + share * (n - exact));
     return offset + (step < n - 1 ? step : n - 1);
 }
 
@@ -160,7 +161,7 @@ static void put_positions(const oracle_model *o, const text *t, bag *in)
     double *bias = bag_put(in, "bias", 1, heads, len, len);
     for (int n = 0; n < heads * len * len; n++) {
         int j = n % len, i = n / len % len, h = n / len / len;
-        bias[n] = table[bucket(j - i, t->causal) * heads + h];
+        bias[n] = table[bucket(c, j - i, t->causal) * heads + h];
     }
 }
 
@@ -267,7 +268,7 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
 static double curve(ph_activation kind, double x)
 {
     if (kind == PH_RELU) return x > 0 ? x : 0;
-    if (kind == PH_SWIGLU) return x / (1 + exp(-x));
+    if (kind == PH_SWIGLU || kind == PH_SILU) return x / (1 + exp(-x));
     if (kind == PH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
     return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
@@ -276,7 +277,7 @@ static double *feed(const oracle_model *o, const char *stack, int layer, const d
                     int len)
 {
     const ph_config *c = o->config;
-    int gated = c->activation == PH_SWIGLU, ff = c->ff_dim;
+    int gated = c->activation == PH_SWIGLU || c->activation == PH_GEGLU, ff = c->ff_dim;
     double *h = linear(x, len, c->model_dim, ff, find(o, stack, layer, "ff.w1"),
                        find(o, stack, layer, "ff.b1"));
     double *up = gated ? linear(x, len, c->model_dim, ff, find(o, stack, layer, "ff.w3"),
@@ -421,7 +422,8 @@ static double token_loss(const oracle_model *o, const double *x, int len,
     for (int i = 0; i < len * c->vocab; i++) {
         int t = i / c->vocab, v = i % c->vocab;
         scores[i] = bias ? bias[v] : 0;
-        for (int d = 0; d < dim; d++) scores[i] += x[t * dim + d] * w[v * dim + d];
+        for (int d = 0; d < dim; d++)
+            scores[i] += c->output_scale * x[t * dim + d] * w[v * dim + d];
         if (logits) logits[i] = scores[i];
     }
     double loss = cross_entropy(scores, len, c->vocab, labels, smoothing);

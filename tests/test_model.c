@@ -29,6 +29,14 @@ static const ph_config kinds[] = {
      .decoder_layers = 1},
     {.layers = 1, .positions = PH_POS_NONE, .norm = PH_NORM_RMS},
     {.layers = 2, .positions = PH_POS_T5},
+    {.layers = 2, /* T5 1.1 */
+     .norm = PH_NORM_RMS,
+     .activation = PH_GEGLU,
+     .positions = PH_POS_T5,
+     .buckets = 6,
+     .bucket_distance = 5,
+     .no_bias = PH_NO_BIAS,
+     .output_scale = 0.4f},
     {.layers = 3, /* what published decoders have: LLaMA 3, Qwen, Mistral, GPT-2 */
      .norm = PH_NORM_RMS,
      .activation = PH_SWIGLU,

@@ -11,14 +11,17 @@
 enum { N = 4000 };
 
 static const ph_span_activation curves[] = {PH_SPAN_GELU, PH_SPAN_RELU, PH_SPAN_SWIGLU,
-                                            PH_SPAN_GELU_ERF};
+                                            PH_SPAN_GELU_ERF, PH_SPAN_GEGLU,
+                                            PH_SPAN_SILU};
+enum { CURVES = sizeof curves / sizeof curves[0] };
 
 static double expected(ph_span_activation activation, double x)
 {
     const double root = sqrt(2 / 3.14159265358979323846);
     if (activation == PH_SPAN_RELU) return x > 0 ? x : 0;
     if (activation == PH_SPAN_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
-    double u = activation == PH_SPAN_GELU ? 2 * root * (x + 0.044715 * x * x * x) : x;
+    int tanh_form = activation == PH_SPAN_GELU || activation == PH_SPAN_GEGLU;
+    double u = tanh_form ? 2 * root * (x + 0.044715 * x * x * x) : x;
     return x / (1 + exp(-u));
 }
 
@@ -36,7 +39,7 @@ static void activations(void)
 {
     static float h[N], w[N], g[N], first[N];
     for (int c = 0; c < N; c++) h[c] = (float)(c - N / 2) * 0.05f, w[c] = 1;
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < CURVES; k++)
         for (int i = 0; table(i); i++) {
             table(i)->activation(curves[k], N, h, w, g);
             for (int c = 0; c < N; c++) {
@@ -82,7 +85,7 @@ static void non_finite(void)
     float h[] = {NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f}, w[6], g[6], x[6];
     for (int i = 0; table(i); i++) {
         for (int c = 0; c < 6; c++) w[c] = 1;
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < CURVES; k++) {
             if (curves[k] == PH_SPAN_RELU) continue;
             table(i)->activation(curves[k], 6, h, w, g);
             CHECK(isnan(g[0]) && isnan(g[1]), "activation %d of NaN is %g", k,

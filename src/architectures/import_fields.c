@@ -114,10 +114,17 @@ void ph_import_activation(ph_import *in, const char *name, int gated, ph_config 
         const char *name;
         int gated;
         ph_activation activation;
-    } known[] = {{"gelu_new", 0, PH_GELU},  {"gelu_pytorch_tanh", 0, PH_GELU},
-                 {"gelu_fast", 0, PH_GELU}, {"relu", 0, PH_RELU},
+    } known[] = {{"gelu_new", 0, PH_GELU},
+                 {"gelu_pytorch_tanh", 0, PH_GELU},
+                 {"gelu_fast", 0, PH_GELU},
+                 {"relu", 0, PH_RELU},
                  {"gelu", 0, PH_GELU_ERF},
-                 {"silu", 1, PH_SWIGLU},    {"swish", 1, PH_SWIGLU}};
+                 {"silu", 0, PH_SILU},
+                 {"swish", 0, PH_SILU},
+                 {"gelu_new", 1, PH_GEGLU},
+                 {"gelu_pytorch_tanh", 1, PH_GEGLU},
+                 {"silu", 1, PH_SWIGLU},
+                 {"swish", 1, PH_SWIGLU}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (!strcmp(name, known[i].name) && gated == known[i].gated) {
             c->activation = known[i].activation;

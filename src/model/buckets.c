@@ -7,30 +7,30 @@
  */
 #include "model/pass.h"
 
-static ph_t5 buckets_of(const ph_model_stack *stack)
+static ph_t5 buckets_of(const ph_model *m, const ph_model_stack *stack)
 {
-    return (ph_t5){.buckets = PH_BUCKETS,
-                   .max_distance = PH_BUCKETS_REACH,
+    return (ph_t5){.buckets = m->config.buckets,
+                   .max_distance = m->config.bucket_distance,
                    .two_sided = !stack->causal};
 }
 
 size_t ph_buckets_floats(const ph_model *m)
 {
-    return (size_t)m->config.heads * (2 * PH_BUCKETS_REACH + 1);
+    return (size_t)m->config.heads * (2 * (size_t)m->config.bucket_distance + 1);
 }
 
 void ph_buckets_forward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    ph_t5 t5 = buckets_of(stack->def);
     const ph_model *m = p->model;
+    ph_t5 t5 = buckets_of(m, stack->def);
     const float *table = p->block + m->params[stack->def->buckets].at;
     ph_t5_expand(&t5, m->config.heads, table, stack->relative);
 }
 
 void ph_buckets_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
-    ph_t5 t5 = buckets_of(stack->def);
     const ph_model *m = p->model;
+    ph_t5 t5 = buckets_of(m, stack->def);
     ph_t5_reduce(&t5, m->config.heads, stack->drelative,
                  p->grads + m->params[stack->def->buckets].at);
 }

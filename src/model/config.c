@@ -11,7 +11,8 @@
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
 static const char *const place_names[] = {"pre", "post", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
-static const char *const activation_names[] = {"gelu", "relu", "swiglu", "gelu_erf",
+static const char *const activation_names[] = {"gelu",     "relu",  "swiglu",
+                                               "gelu_erf", "geglu", "silu",
                                                NULL};
 static const char *const position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                              "none",       "t5",      NULL};
@@ -46,6 +47,8 @@ static const ph_field fields[] = {
     {"activation", PH_FIELD_NAME, AT(activation), 0, 0, activation_names},
     {"positions", PH_FIELD_NAME, AT(positions), 0, 0, position_names},
     {"position_offset", PH_FIELD_INT, AT(position_offset), 0, 1 << 20, NULL},
+    {"buckets", PH_FIELD_INT, AT(buckets), 0, 1 << 12, NULL},
+    {"bucket_distance", PH_FIELD_INT, AT(bucket_distance), 0, 1 << 16, NULL},
     {"types", PH_FIELD_INT, AT(types), 0, 1 << 16, NULL},
     {"embed_norm", PH_FIELD_BOOL, AT(embed_norm), 0, 0, NULL},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
@@ -54,6 +57,7 @@ static const ph_field fields[] = {
     {"dropout", PH_FIELD_REAL, AT(dropout), 0, 0, NULL},
     {"norm_eps", PH_FIELD_REAL, AT(norm_eps), 0, 0, NULL},
     {"embed_scale", PH_FIELD_REAL, AT(embed_scale), 0, 0, NULL},
+    {"output_scale", PH_FIELD_REAL, AT(output_scale), 0, 0, NULL},
     {"attn_scale", PH_FIELD_REAL, AT(attn_scale), 0, 0, NULL},
     {"scale_by_layer", PH_FIELD_BOOL, AT(scale_by_layer), 0, 0, NULL},
     {"attn_softcap", PH_FIELD_REAL, AT(attn_softcap), 0, 0, NULL},
@@ -145,8 +149,10 @@ static ph_status check_reals(ph_ctx *ctx, ph_config *c)
 {
     if (c->norm_eps == 0) c->norm_eps = 1e-5f;
     if (c->embed_scale == 0) c->embed_scale = sqrtf((float)c->model_dim);
+    if (c->output_scale == 0) c->output_scale = 1;
     PH_TRY(check_real(ctx, "norm_eps", c->norm_eps, 0));
     PH_TRY(check_real(ctx, "embed_scale", c->embed_scale, 0));
+    PH_TRY(check_real(ctx, "output_scale", c->output_scale, 0));
     PH_TRY(check_real(ctx, "attn_scale", c->attn_scale, 0));
     PH_TRY(check_real(ctx, "attn_softcap", c->attn_softcap, 0));
     if (c->window && c->arch == PH_ARCH_ENCODER)
@@ -196,6 +202,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"embed_norm", "post-norm", c->embed_norm && c->norm_place != PH_POST_NORM},
         {"position_offset", "learned positions",
          c->position_offset && c->positions != PH_POS_LEARNED},
+        {"buckets", "T5 positions", c->buckets && c->positions != PH_POS_T5},
+        {"bucket_distance", "T5 positions",
+         c->bucket_distance && c->positions != PH_POS_T5},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},
@@ -222,6 +231,13 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        c->vocab, vocab);
     PH_TRY(check_pictures(ctx, c));
     PH_TRY(ph_fields_check(ctx, fields, FIELDS, c));
+    if (c->positions == PH_POS_T5) {
+        if (!c->buckets) c->buckets = 32;
+        if (!c->bucket_distance) c->bucket_distance = 128;
+    }
+    if (c->buckets % 2)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "buckets is %d, expected an even number",
+                       c->buckets);
     if (!c->decoder_layers) c->decoder_layers = c->layers;
     if (!c->kv_heads) c->kv_heads = c->heads;
     if (!c->ff_dim) c->ff_dim = 4 * c->model_dim;

@@ -86,7 +86,7 @@ static void relu_backward_piece(const feed_job *j, float *dg, const float *g, in
     memcpy(dg, dh, (size_t)n * sizeof *dg);
 }
 
-/* dh from dg, in place; with SwiGLU both gradients replace the two halves of h. */
+/* dh from dg, in place; with a gate both gradients replace the two halves of h. */
 static void activation_backward_piece(const feed_job *j, int row, int c, int n)
 {
     const ph_config *config = &j->p->model->config;

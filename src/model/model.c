@@ -246,7 +246,7 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
     if (c->embed_norm) add_norm(m, name, &s->gain, &s->shift);
     snprintf(name, sizeof name, "%s.buckets", stack_name(s));
     if (c->positions == PH_POS_T5)
-        s->buckets = add_two(m, name, PH_BUCKETS, c->heads, PH_START_NORMAL, 0.1);
+        s->buckets = add_two(m, name, c->buckets, c->heads, PH_START_NORMAL, 0.1);
     for (int l = 0; l < layers; l++) {
         int number = 1;
         if (!s->decoder || !is_merged(c, l))

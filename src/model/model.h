@@ -11,8 +11,8 @@
  *     import.c     models from checkpoints of other programs; export.c: into them
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
- *                  patches.c, attend.c, feed.c, buckets.c, products.c; what an encoder
- *                  ends in: links.c, masked.c, pooled.c
+ *                  patches.c, attend.c, feed.c, buckets.c, products.c; what models
+ *                  end in: output.c, links.c, masked.c, pooled.c
  *     kv_cache.c   keys and values of texts that are decoded, in pages
  *     decoder.c, generate.c, beams.c, generate_text.c  decoding: tokens, then text
  *     reading.c    one text with everything open to view
@@ -156,7 +156,7 @@ static inline int ph_config_heads_width(const ph_config *c)
 /* Whether an activation is multiplied by a second product, x w3. */
 static inline int ph_config_gated(const ph_config *c)
 {
-    return c->activation == PH_SWIGLU;
+    return c->activation == PH_SWIGLU || c->activation == PH_GEGLU;
 }
 
 /* Columns of what comes before the activation: x w1, then x w3 where there is one. */
@@ -233,9 +233,6 @@ typedef struct ph_bound {
 /* From a block of parameters, and of gradients where there is one. */
 void ph_model_bind(const ph_model *m, const ph_sublayer *sublayer, const float *block,
                    float *grads, ph_bound *out);
-
-/* PH_POS_T5: buckets of distances; from PH_BUCKETS_REACH on all share the last. */
-enum { PH_BUCKETS = 32, PH_BUCKETS_REACH = 128 };
 
 /* ---- products.c -------------------------------------------------------------------- */
 

@@ -242,11 +242,16 @@ static const ph_value *gguf_value(const gguf_reader *r, const char *name)
     return ph_values_find(r->values, key);
 }
 
-static int32_t gguf_id(const gguf_reader *r, const char *name)
+/* The token that a value names; -1: none. */
+static int32_t token_of(const ph_value *v)
 {
-    const ph_value *v = gguf_value(r, name);
     int good = v && v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24;
     return good ? (int32_t)v->number : -1;
+}
+
+static int32_t gguf_id(const gguf_reader *r, const char *name)
+{
+    return token_of(gguf_value(r, name));
 }
 
 static int gguf_flag(const gguf_reader *r, const char *name)
@@ -355,9 +360,8 @@ static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
 
 static void add_end(ph_marks *marks, const ph_value *v)
 {
-    if (v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24 &&
-        marks->end_count < PH_MARKS_ENDS)
-        marks->ends[marks->end_count++] = (int)v->number;
+    if (token_of(v) >= 0 && marks->end_count < PH_MARKS_ENDS)
+        marks->ends[marks->end_count++] = token_of(v);
 }
 
 /* A number or a list of them, by the first key that is there. */
@@ -372,6 +376,24 @@ static void find_ends(ph_marks *marks, const ph_values *values, const char *cons
             add_end(marks, &item);
         return;
     }
+}
+
+/* What a decoder is fed before its text: published encoder-decoders name it, or start
+   with their padding. */
+static ph_status find_start(ph_model *m, const ph_values *values)
+{
+    static const char *const keys[] = {"generation.decoder_start_token_id",
+                                       "decoder_start_token_id",
+                                       "generation.pad_token_id", "pad_token_id"};
+    for (int i = 0; i < 4; i++) {
+        int32_t token = token_of(ph_values_find(values, keys[i]));
+        if (m->marks.start < 0) m->marks.start = token;
+        if (i >= 2 && m->marks.padding < 0) m->marks.padding = token;
+    }
+    if (m->marks.start >= 0 && m->marks.start < m->config.vocab) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE,
+                   "decoder_start_token_id is %d, expected a token below %d",
+                   m->marks.start, m->config.vocab);
 }
 
 /* BERT's and RoBERTa's spelling. */
@@ -392,6 +414,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
     find_ends(&m->marks, &c->values, eos);
     find_ends(&m->marks, &c->values, eot);
+    if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, &c->values));
     if (c->llama2c) m->marks.ends[0] = 2, m->marks.ends[1] = 1, m->marks.end_count = 2;
     ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);

@@ -113,7 +113,8 @@ struct ph_pass {
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
     float *row_loss;               /* (rows) */
     float *logits;                 /* (rows, vocab); with caches: (batch, vocab) */
-    float *chosen; /* with caches: (batch, model_dim) rows that have logits */
+    float *chosen; /* with caches: (batch, model_dim) rows that have logits; with
+                      output_scale: (rows, model_dim) */
     struct ph_links *links;        /* what an encoder ends in, or NULL */
     struct ph_masked *masked;
     struct ph_patches *patches;    /* of pictures, or NULL */
@@ -165,6 +166,9 @@ void ph_norm_forward(const ph_pass *p, const ph_pass_stack *stack,
 void ph_norm_backward(const ph_pass *p, const ph_pass_stack *stack,
                       const ph_residual *norm, int gain, int shift);
 void ph_pass_add(const ph_pass *p, size_t count, float *y, const float *x);
+
+/* output.c: gradients of the scores of tokens, da that of the last stack's output */
+ph_status ph_output_backward(ph_pass *p);
 
 /* buckets.c */
 size_t ph_buckets_floats(const ph_model *m); /* of a bias by distance */

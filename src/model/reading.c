@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "model/generate.h"
+#include "model/model_text.h"
 #include "model/pass.h"
 
 /* An attention site and where its activations are. */
@@ -458,12 +459,13 @@ int ph_reading_length(const ph_reading *r, int decoder)
     return r->words[decoder != 0];
 }
 
-/* The decoder of an encoder-decoder sees a start mark before its text. */
+/* The decoder of an encoder-decoder sees a start mark before its text, and no others. */
 static ph_status set_words(ph_reading *r, int stack, int mark, const char *text)
 {
     const ph_model *m = r->model;
     int max_len = m->config.max_len, count = 0, first = mark;
-    PH_TRY(ph_model_split(m, text, r->word[stack] + first, max_len - first, &count));
+    PH_TRY(ph_tokens_split(m, text, mark, r->word[stack] + first, max_len - first,
+                           &count));
     if (count + first > max_len)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "the text has %d words or signs, expected at most %d: shorten "

@@ -14,7 +14,9 @@ typedef enum ph_span_activation {
     PH_SPAN_GELU = 0,
     PH_SPAN_RELU,
     PH_SPAN_SWIGLU,
-    PH_SPAN_GELU_ERF
+    PH_SPAN_GELU_ERF,
+    PH_SPAN_GEGLU,
+    PH_SPAN_SILU
 } ph_span_activation;
 
 /* One update of the optimiser. */
@@ -38,11 +40,12 @@ typedef struct ph_spans {
                           const float *gain, int rms, float *dx, float *dgain,
                           float *dbias);
 
-    /* g[c] = f(h[c]); swiglu: g[c] = silu(h[c]) * w[c]. g is apart from both. */
+    /* g[c] = f(h[c]), with a gate f(h[c]) * w[c] (swiglu, geglu). g is apart from
+       both. */
     void (*activation)(ph_span_activation kind, int n, const float *h, const float *w,
                        float *g);
 
-    /* dh, and for swiglu dw, from dg; both are apart from the others. */
+    /* dh, and with a gate dw, from dg; both are apart from the others. */
     void (*activation_backward)(ph_span_activation kind, int n, const float *h,
                                 const float *w, const float *dg, float *dh, float *dw);
 

@@ -248,6 +248,35 @@ static void swiglu_backward(int n, const float *h, const float *w, const float *
     }
 }
 
+static void silu(int n, const float *h, float *g)
+{
+    for (int c = 0; c < n; c++) g[c] = 1.0f + exp_of(-h[c]);
+    for (int c = 0; c < n; c++) g[c] = h[c] / g[c];
+}
+
+static void silu_backward(int n, const float *h, const float *dg, float *dh)
+{
+    for (int c = 0; c < n; c++) {
+        float x = h[c], s = 1.0f / (1.0f + exp_of(-x));
+        dh[c] = dg[c] * (s * (1.0f + x * (1.0f - s)));
+    }
+}
+
+static void geglu(int n, const float *h, const float *w, float *g)
+{
+    gelu(n, h, g);
+    for (int c = 0; c < n; c++) g[c] = g[c] * w[c];
+}
+
+static void geglu_backward(int n, const float *h, const float *w, const float *dg,
+                           float *dh, float *dw)
+{
+    gelu(n, h, dw);
+    for (int c = 0; c < n; c++) dw[c] = dg[c] * dw[c];
+    gelu_backward(n, h, dg, dh);
+    for (int c = 0; c < n; c++) dh[c] = dh[c] * w[c];
+}
+
 static void activation(ph_span_activation kind, int n, const float *h, const float *w,
                        float *g)
 {
@@ -255,6 +284,8 @@ static void activation(ph_span_activation kind, int n, const float *h, const flo
     if (kind == PH_SPAN_RELU) relu(n, h, g);
     if (kind == PH_SPAN_SWIGLU) swiglu(n, h, w, g);
     if (kind == PH_SPAN_GELU_ERF) gelu_erf(n, h, g);
+    if (kind == PH_SPAN_GEGLU) geglu(n, h, w, g);
+    if (kind == PH_SPAN_SILU) silu(n, h, g);
 }
 
 static void activation_backward(ph_span_activation kind, int n, const float *h,
@@ -264,6 +295,8 @@ static void activation_backward(ph_span_activation kind, int n, const float *h,
     if (kind == PH_SPAN_RELU) relu_backward(n, h, dg, dh);
     if (kind == PH_SPAN_SWIGLU) swiglu_backward(n, h, w, dg, dh, dw);
     if (kind == PH_SPAN_GELU_ERF) gelu_erf_backward(n, h, dg, dh);
+    if (kind == PH_SPAN_GEGLU) geglu_backward(n, h, w, dg, dh, dw);
+    if (kind == PH_SPAN_SILU) silu_backward(n, h, dg, dh);
 }
 
 /* ---- sums and products ------------------------------------------------------------- */

@@ -63,7 +63,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
     if (c->qk_norm && !cross) d.qk_norm = PH_QK_NORM_HEAD, d.norm_eps = c->norm_eps;
     if (stack->causal && !cross) set_mask(c, sublayer->layer, &d.attn);
     if (c->positions == PH_POS_ROPE && !cross) set_rope(c, &d);
-    if (c->positions == PH_POS_T5 && !cross) d.attn.reach = PH_BUCKETS_REACH;
+    if (c->positions == PH_POS_T5 && !cross) d.attn.reach = c->bucket_distance;
     ph_model_describe_stored(m, sublayer, &d);
     return d;
 }

@@ -1,0 +1,98 @@
+/*
+ * t5_family.c - T5: encoder-decoder, RMS norm before, no biases, positions as a learned
+ * bias per bucket of distances; the first version (ReLU, tied embeddings, scaled output)
+ * and 1.1 (gated GELU, an output matrix of its own), which FLAN-T5 has too.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+
+static const char *const types[] = {"t5", NULL};
+static const char *const gguf[] = {NULL};
+
+#define ATTENTION(ours, theirs)                                                          \
+    PH_TENSOR(ours ".wq", theirs ".q.weight", NULL),                                     \
+        PH_TENSOR(ours ".wk", theirs ".k.weight", NULL),                                 \
+        PH_TENSOR(ours ".wv", theirs ".v.weight", NULL),                                 \
+        PH_TENSOR(ours ".wo", theirs ".o.weight", NULL)
+
+/* w1 is wi, or wi_0 where wi_1 is its gate's other factor. */
+#define FEED(ours, theirs)                                                               \
+    PH_TENSOR(ours ".w1", theirs ".wi.weight", NULL),                                    \
+        PH_TENSOR(ours ".w1", theirs ".wi_0.weight", NULL),                              \
+        PH_TENSOR(ours ".w3", theirs ".wi_1.weight", NULL),                              \
+        PH_TENSOR(ours ".w2", theirs ".wo.weight", NULL)
+
+#define GAIN(ours, theirs) PH_TENSOR(ours ".gain", theirs ".weight", NULL)
+#define BUCKETS(stack)                                                                   \
+    PH_TABLE(stack ".buckets",                                                           \
+             stack ".block.0.layer.0.SelfAttention.relative_attention_bias.weight",      \
+             NULL)
+
+/* Files without `shared` hold the same table under another name. */
+static const ph_tensor_name names[] = {
+    PH_TABLE("embed", "shared.weight", NULL),
+    PH_TABLE("embed", "decoder.embed_tokens.weight", NULL),
+    PH_TABLE("embed", "encoder.embed_tokens.weight", NULL),
+    BUCKETS("encoder"),
+    GAIN("encoder.#.norm1", "encoder.block.#.layer.0.layer_norm"),
+    ATTENTION("encoder.#.self", "encoder.block.#.layer.0.SelfAttention"),
+    GAIN("encoder.#.norm2", "encoder.block.#.layer.1.layer_norm"),
+    FEED("encoder.#.ff", "encoder.block.#.layer.1.DenseReluDense"),
+    GAIN("encoder.norm", "encoder.final_layer_norm"),
+    BUCKETS("decoder"),
+    GAIN("decoder.#.norm1", "decoder.block.#.layer.0.layer_norm"),
+    ATTENTION("decoder.#.self", "decoder.block.#.layer.0.SelfAttention"),
+    GAIN("decoder.#.norm2", "decoder.block.#.layer.1.layer_norm"),
+    ATTENTION("decoder.#.cross", "decoder.block.#.layer.1.EncDecAttention"),
+    GAIN("decoder.#.norm3", "decoder.block.#.layer.2.layer_norm"),
+    FEED("decoder.#.ff", "decoder.block.#.layer.2.DenseReluDense"),
+    GAIN("decoder.norm", "decoder.final_layer_norm"),
+    PH_TABLE("output", "/lm_head.weight", NULL),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+/* The embeddings again, and a bias of cross-attention that older files hold unused. */
+static const char *const ignored[] = {
+    "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL};
+
+/* "relu", "gated-gelu" (the tanh form), "gated-silu". */
+static void set_activation(ph_import *in, ph_config *c)
+{
+    const char *name = ph_import_text(in, "feed_forward_proj", NULL, "relu");
+    int gated = !strncmp(name, "gated-", 6);
+    if (!strcmp(name, "gated-gelu"))
+        c->activation = PH_GEGLU;
+    else
+        ph_import_activation(in, gated ? name + 6 : name, gated, c);
+}
+
+static void configure(ph_import *in, ph_config *c)
+{
+    c->arch = PH_ARCH_ENCODER_DECODER;
+    c->norm = PH_NORM_RMS;
+    c->positions = PH_POS_T5;
+    c->embed_scale = c->attn_scale = 1;
+    c->layers = ph_import_int(in, "num_layers", NULL, 6);
+    c->decoder_layers = ph_import_int(in, "num_decoder_layers", NULL, c->layers);
+    c->model_dim = ph_import_int(in, "d_model", NULL, 512);
+    c->heads = ph_import_int(in, "num_heads", NULL, 8);
+    c->head_dim = ph_import_int(in, "d_kv", NULL, 64);
+    c->ff_dim = ph_import_int(in, "d_ff", NULL, 2048);
+    c->max_len = ph_import_int(in, "n_positions", NULL, 512);
+    c->norm_eps = (float)ph_import_real(in, "layer_norm_epsilon", NULL, 1e-6);
+    c->buckets = ph_import_int(in, "relative_attention_num_buckets", NULL, 32);
+    c->bucket_distance = ph_import_int(in, "relative_attention_max_distance", NULL, 128);
+    set_activation(in, c);
+    int tied = ph_import_flag(in, "tie_word_embeddings", NULL, 1);
+    if (ph_import_flag(in, "scale_decoder_outputs", NULL, tied) && c->model_dim > 0)
+        c->output_scale = (float)(1 / sqrt((double)c->model_dim));
+}
+
+const ph_architecture ph_t5_family = {.types = types,
+                                      .gguf = gguf,
+                                      .anchor = "encoder.final_layer_norm.weight",
+                                      .configure = configure,
+                                      .names = names,
+                                      .ignored = ignored};

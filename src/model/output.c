@@ -1,0 +1,141 @@
+/*
+ * output.c - scores of tokens from the output of the last stack, the loss, and back:
+ *
+ *     logits = output_scale x w^T + b        w (vocab, model_dim)
+ */
+#include <string.h>
+
+#include "model/pass.h"
+
+/* ---- scores of tokens -------------------------------------------------------------- */
+
+/* The rows that scores are made of, before they are scaled. */
+static const float *unscaled(const ph_pass *p)
+{
+    return p->masked ? p->masked->norm.n : ph_pass_output(p);
+}
+
+/* What the output matrix is multiplied with. */
+static const float *output_input(const ph_pass *p)
+{
+    return p->model->config.output_scale == 1 ? unscaled(p) : p->chosen;
+}
+
+/* y = output_scale x, row by row. */
+static void scale_rows(const ph_pass *p, int rows, const float *x, float *y)
+{
+    const ph_config *c = &p->model->config;
+    size_t dim = (size_t)c->model_dim;
+    if (c->output_scale == 1) return;
+    for (size_t r = 0; r < (size_t)rows; r++)
+        p->model->spans->scaled((int)dim, c->output_scale, x + r * dim, y + r * dim);
+}
+
+/* logits = x w^T + b */
+static ph_status multiply_logits(ph_pass *p, const float *x, int rows)
+{
+    const ph_model *m = p->model;
+    const ph_weight *w = &m->params[m->output];
+    ph_matrix matrix = ph_model_matrix(m, p->block, m->output);
+    ph_gemm g = ph_product_transposed(rows, w->dims[0], w->dims[1], x, matrix, p->logits);
+    if (m->output_bias >= 0) g.bias = p->block + m->params[m->output_bias].at;
+    return ph_model_multiply(m, &g, 1);
+}
+
+ph_status ph_pass_logits(ph_pass *p)
+{
+    int rows = p->stacks[p->stack_count - 1].rows;
+    if (p->masked) PH_TRY(ph_masked_forward(p));
+    scale_rows(p, rows, unscaled(p), p->chosen);
+    return multiply_logits(p, output_input(p), rows);
+}
+
+ph_status ph_pass_logits_of(ph_pass *p, const int32_t *rows, int count)
+{
+    size_t dim = (size_t)p->model->config.model_dim;
+    for (int i = 0; i < count; i++)
+        memcpy(p->chosen + (size_t)i * dim, ph_pass_output(p) + (size_t)rows[i] * dim,
+               dim * sizeof(float));
+    scale_rows(p, count, p->chosen, p->chosen);
+    return multiply_logits(p, p->chosen, count);
+}
+
+/* ---- the loss ---------------------------------------------------------------------- */
+
+typedef struct loss_job {
+    const ph_pass *p;
+    float *scores; /* (rows, width), which become their gradient */
+    int rows, width;
+    float smoothing, scale;
+} loss_job;
+
+enum { LOSS_ROWS = 16 };
+
+static void loss_item(void *arg, int lane, int index)
+{
+    const loss_job *j = arg;
+    int last = ph_min((index + 1) * LOSS_ROWS, j->rows);
+    (void)lane;
+    for (int r = index * LOSS_ROWS; r < last; r++) {
+        float *row = j->scores + (size_t)r * (size_t)j->width;
+        int label = j->p->batch.labels[r];
+        if (label < 0)
+            memset(row, 0, (size_t)j->width * sizeof *row);
+        else
+            j->p->row_loss[r] = j->p->model->spans->cross_entropy(j->width, row, label,
+                                                                  j->smoothing, j->scale);
+    }
+}
+
+static ph_status check_labels(const ph_pass *p, int rows)
+{
+    const ph_config *c = &p->model->config;
+    int links = p->shape.source_len * c->heads;
+    int most = p->links ? links : c->classes ? c->classes : c->vocab;
+    for (int r = 0; r < rows; r++)
+        if (p->batch.labels[r] >= most)
+            return ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",
+                           p->batch.labels[r], most);
+    return PH_OK;
+}
+
+ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
+{
+    const ph_config *c = &p->model->config;
+    int rows = p->stacks[p->stack_count - 1].rows;
+    if (c->classes && c->pooling) rows = p->shape.batch;
+    PH_TRY(check_labels(p, rows));
+    if (p->links) return ph_links_loss(p, scale, loss);
+    if (p->model->output < 0 && !c->classes)
+        return ph_fail(p->model->ctx, PH_UNSUPPORTED,
+                       "the model has no loss: it gives vectors, expected masked or "
+                       "classes");
+    if (!c->classes) PH_TRY(ph_pass_logits(p));
+    loss_job j = {p,         c->classes ? p->pooled->scores : p->logits,
+                  rows,      c->classes ? c->classes : c->vocab,
+                  smoothing, scale};
+    ph_ctx_spread(p->model->ctx, ph_div_up(rows, LOSS_ROWS), loss_item, &j);
+    *loss = 0;
+    for (int r = 0; r < rows; r++)
+        if (p->batch.labels[r] >= 0) *loss += p->row_loss[r];
+    return PH_OK;
+}
+
+/* da = output_scale dlogits w, dw = dlogits^T x with the scaled x */
+ph_status ph_output_backward(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_weight *w = &m->params[m->output];
+    int rows = p->stacks[p->stack_count - 1].rows, vocab = w->dims[0], dim = w->dims[1];
+    ph_gemm da = ph_product(rows, vocab, dim, p->logits, ph_matrix_of(p->block + w->at),
+                            NULL, p->da);
+    ph_gemm dw =
+        ph_product_dw(m, rows, vocab, dim, p->logits, output_input(p), p->grads + w->at);
+    ph_gemm list[3] = {ph_product_of_gradients(m, da), dw};
+    if (m->output_bias >= 0)
+        list[2] = ph_product_db(rows, vocab, p->ones, p->logits,
+                                p->grads + m->params[m->output_bias].at);
+    PH_TRY(ph_model_multiply(m, list, m->output_bias >= 0 ? 3 : 2));
+    scale_rows(p, rows, p->da, p->da);
+    return p->masked ? ph_masked_backward(p) : PH_OK;
+}

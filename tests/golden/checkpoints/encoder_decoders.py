@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""encoder_decoders.py - tiny random encoder-decoders, and what transformers makes of them.
+
+    python3 tests/golden/checkpoints/encoder_decoders.py [NAME...]
+
+As encoders.py beside it; needs what make.py needs, and tokenizers. golden.safetensors holds, in
+float64 from the stored weights:
+
+    ids, target      tokens of one text and of the decoder, int32
+    greedy           20 tokens that the decoder generates for ids
+    encoder.hidden.N, decoder.hidden.N, encoder.attention.N, decoder.attention.N,
+    cross.N          output_hidden_states and attentions (eager); logits
+    loss, labels     cross-entropy summed over the labels that are not negative
+    grad.NAME        its gradient with respect to the tensor NAME of the checkpoint
+    f32.NAME         rms error of the same value when the reference computes in float32
+"""
+import os
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import T5Config, T5ForConditionalGeneration
+
+from make import HERE, T, make
+
+TARGET = 7
+
+
+def values_of(model, source, target, labels, dtype):
+    model = model.to(dtype)
+    model.zero_grad()
+    source = {k: v.to(dtype) if v.is_floating_point() else v for k, v in source.items()}
+    out = model(**source, decoder_input_ids=target, output_hidden_states=True, output_attentions=True)
+    loss = torch.nn.functional.cross_entropy(out.logits[0], labels, ignore_index=-1, reduction="sum")
+    loss.backward()
+    values = {"logits": out.logits[0], "loss": loss.reshape(1)}
+    for kind, list_ in [("encoder.hidden", out.encoder_hidden_states), ("decoder.hidden", out.decoder_hidden_states),
+                        ("encoder.attention", out.encoder_attentions), ("decoder.attention", out.decoder_attentions),
+                        ("cross", out.cross_attentions)]:
+        values |= {f"{kind}.{i}": v[0] for i, v in enumerate(list_)}
+    values |= {"grad." + name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return {k: v.detach().double() for k, v in values.items()}
+
+
+def greedy(model, source, banned):
+    """Tokens without start and padding, whatever ends a text."""
+    ids = torch.tensor([[model.config.decoder_start_token_id]])
+    for _ in range(20):
+        with torch.no_grad():
+            logits = model(**source, decoder_input_ids=ids).logits[:, -1]
+        logits[:, banned] = -torch.inf
+        ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], 1)
+    return ids[:, 1:].to(torch.int32)
+
+
+def golden(folder, cls, seed, grads, source=None):
+    gen = torch.Generator().manual_seed(seed + 1000)
+    model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    c = model.config
+    source = source or {"input_ids": torch.randint(6, c.vocab_size, (1, T), generator=gen)}
+    start = c.decoder_start_token_id
+    target = torch.cat([torch.tensor([[start]]), torch.randint(6, 60, (1, TARGET - 1), generator=gen)], 1)
+    labels = torch.randint(6, 60, (TARGET,), generator=gen)
+    labels[2:4] = -1
+    values = values_of(model, source, target, labels, torch.float64)
+    more = {k: v.double() if v.is_floating_point() else v for k, v in source.items()}
+    out = {"target": target.to(torch.int32), "labels": labels.to(torch.int32),
+           "greedy": greedy(model, more, sorted({start, c.pad_token_id}))}
+    rough = values_of(model, source, target, labels, torch.float32)
+    if "input_ids" in source:
+        out["ids"] = source["input_ids"].to(torch.int32)
+    else:
+        out["features"] = source["input_features"][0]
+    for name, v in values.items():
+        if name.startswith("grad.") and not grads:
+            continue
+        out[name] = v
+        out["f32." + name] = (rough[name] - v).pow(2).mean().sqrt().reshape(1)
+    save_file({k: (v.float() if v.is_floating_point() else v).contiguous() for k, v in out.items()},
+              f"{folder}/golden.safetensors")
+
+
+def save(name, cls, config, seed, dtype, grads=False, change=None, edit=None, source=None):
+    folder = f"{HERE}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    for old in os.listdir(folder):
+        os.remove(f"{folder}/{old}")
+    model = make(cls, config, seed)
+    if change:
+        change(model)
+    model.to(dtype).save_pretrained(folder)
+    if os.path.exists(f"{folder}/generation_config.json"):
+        os.remove(f"{folder}/generation_config.json")
+    golden(folder, cls, seed, grads, source)
+    if edit:
+        edit(folder)
+
+
+# ---- T5 ----
+
+T5 = dict(d_model=24, d_kv=6, num_heads=3, d_ff=20, num_layers=3, num_decoder_layers=2, vocab_size=97,
+          relative_attention_num_buckets=8, relative_attention_max_distance=9, layer_norm_epsilon=1e-3,
+          n_positions=40, decoder_start_token_id=5, pad_token_id=5, eos_token_id=1)
+
+
+def tokenizer(folder):
+    """A token is a letter or a word, by Unigram; a text ends with a mark."""
+    words = ["translate", "the", "cat", "sat", "on", "mat", "is", "good", "a", "dog"]
+    pieces = [("<unk>", 0.0), ("</s>", 0.0), ("\u2581", -2.0), ("<extra>", 0.0), (".", -3.0), ("<pad>", 0.0)]
+    pieces += [("\u2581" + w, -4.0) for w in words] + [(chr(c), -5.0) for c in range(ord("a"), ord("z") + 1)]
+    t = Tokenizer(models.Unigram(pieces, unk_id=0))
+    t.add_special_tokens(["</s>", "<pad>", "<unk>"])
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.decoder = decoders.Metaspace()
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>",
+                                                     special_tokens=[("</s>", 1)])
+    t.save(f"{folder}/tokenizer.json")
+
+
+def quiet(model):
+    """No scale keeps the scores small."""
+    for name, p in model.named_parameters():
+        if name.endswith("Attention.q.weight"):
+            p.data /= model.config.d_kv ** 0.5
+
+
+def untied(model):
+    quiet(model)
+    gen = torch.Generator().manual_seed(43)
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(97, 24, generator=gen) / 24 ** 0.5)
+
+
+def t5():
+    save("t5", T5ForConditionalGeneration, T5Config(**T5), 41, torch.float32, grads=True, change=quiet,
+         edit=tokenizer)
+
+
+def t5_gated():
+    """As 1.1 and FLAN-T5, and as older files: the embeddings under the name of the decoder's."""
+    def edit(folder):
+        path = f"{folder}/model.safetensors"
+        tensors = load_file(path)
+        tensors["decoder.embed_tokens.weight"] = tensors.pop("shared.weight")
+        name = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+        tensors[name] = torch.ones(8, 3, dtype=torch.bfloat16)
+        save_file(tensors, path)
+    config = T5Config(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+    save("t5-gated", T5ForConditionalGeneration, config, 42, torch.bfloat16, change=untied, edit=edit)
+
+
+ALL = dict(t5=t5, t5_gated=t5_gated)
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or ALL:
+        ALL[chosen]()

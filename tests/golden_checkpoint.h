@@ -1,0 +1,241 @@
+/*
+ * golden_checkpoint.h - tiny checkpoints of published architectures with what
+ * transformers makes of them (tests/golden/checkpoints): read, run, compared; and folders
+ * with a field that lies. Included after _GNU_SOURCE.
+ */
+#ifndef GOLDEN_CHECKPOINT_H
+#define GOLDEN_CHECKPOINT_H
+
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "architectures/architecture.h"
+#include "check.h"
+#include "model/pass.h"
+
+#define FOLDER "tests/golden/checkpoints/"
+
+/* One checkpoint with its golden values. */
+typedef struct checkpoint {
+    const char *name;
+    char path[128];
+    ph_ctx *ctx;
+    ph_model *m;
+    ph_file *golden;
+    ph_pass *p;
+    ph_batch batch;
+} checkpoint;
+
+static inline ph_ctx *open_ctx(void)
+{
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 2}) == PH_OK, "ph_open failed");
+    return ctx;
+}
+
+static inline const ph_tensor *find(const checkpoint *c, const char *prefix,
+                                    const char *name, int number)
+{
+    char whole[160];
+    if (number < 0)
+        snprintf(whole, sizeof whole, "%s%s", prefix, name);
+    else
+        snprintf(whole, sizeof whole, "%s%s.%d", prefix, name, number);
+    return ph_file_find(c->golden, whole);
+}
+
+static inline void begin(checkpoint *c, const char *name, int own)
+{
+    char path[160];
+    memset(c, 0, sizeof *c);
+    c->name = name, c->ctx = open_ctx();
+    snprintf(c->path, sizeof c->path, FOLDER "%s", name);
+    snprintf(path, sizeof path, "%s/golden.safetensors", c->path);
+    CHECK(ph_file_read(&c->golden, path, NULL) == PH_OK, "cannot read %s", path);
+    CHECK(ph_model_read(&c->m, c->ctx, c->path) == PH_OK, "%s: %s", name,
+          ph_error(c->ctx));
+    if (own) CHECK(ph_model_own(c->m) == PH_OK, "%s", ph_error(c->ctx));
+    const ph_tensor *ids = find(c, "", "ids", -1), *types = find(c, "", "types", -1);
+    const ph_tensor *labels = find(c, "", "labels", -1);
+    const ph_tensor *pixels = find(c, "", "pixels", -1);
+    const ph_tensor *target = find(c, "", "target", -1);
+    ph_pass_shape shape = {.batch = 1};
+    shape.open = !own, shape.backward = own;
+    shape.source_len = pixels ? c->m->config.max_len : (int)ids->shape[1];
+    if (target) shape.target_len = (int)target->shape[1], c->batch.target = target->data;
+    if (pixels)
+        c->batch.pixels = pixels->data;
+    else
+        c->batch.source = ids->data;
+    if (types) c->batch.types = types->data;
+    if (labels) c->batch.labels = labels->data;
+    CHECK(ph_pass_create(&c->p, c->m, &shape) == PH_OK, "%s", ph_error(c->ctx));
+    CHECK(ph_pass_forward(c->p, &c->batch, 0) == PH_OK, "%s", ph_error(c->ctx));
+}
+
+static inline void end(checkpoint *c)
+{
+    ph_pass_free(c->p);
+    ph_model_free(c->m);
+    ph_file_free(c->golden);
+    ph_close(c->ctx);
+}
+
+/* Within four times the error that the reference itself has in float32, and one rounding
+   of the golden value, which is stored as a float. */
+static inline void compare(const checkpoint *c, const char *name, int number,
+                           const float *found)
+{
+    const ph_tensor *truth = find(c, "", name, number),
+                    *own = find(c, "f32.", name, number);
+    CHECK(truth && own, "%s has no %s.%d", c->name, name, number);
+    const float *expected = truth->data;
+    size_t count = truth->bytes / sizeof(float);
+    double square = 0, wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        double off = (double)found[i] - (double)expected[i];
+        square += (double)expected[i] * (double)expected[i], wrong += off * off;
+    }
+    double limit =
+        4 * (double)*(const float *)own->data + 0x1p-24 * sqrt(square / (double)count);
+    CHECK(sqrt(wrong / (double)count) <= limit, "%s: %s.%d is off by %.3g, expected %.3g",
+          c->name, name, number, sqrt(wrong / (double)count), limit);
+}
+
+/* Weights of all heads of an attention site: sublayer number `sublayer` of a stack. */
+static inline void compare_maps(const checkpoint *c, const char *name, int number,
+                                int stack, int sublayer)
+{
+    const ph_pass_stack *s = &c->p->stacks[stack];
+    int cross = s->def->sublayers[sublayer].kind == PH_SUBLAYER_CROSS;
+    size_t len = (size_t)s->len, heads = (size_t)c->m->config.heads;
+    size_t keys = cross ? (size_t)c->p->stacks[0].len : len;
+    float *weights = malloc(heads * len * keys * sizeof *weights);
+    float *out = malloc(len * heads * (size_t)c->m->config.head_dim * sizeof *out);
+    ph_look_at at = {.weights = weights};
+    CHECK(ph_attend_look(c->p, stack, sublayer, &at, out) == PH_OK, "%s",
+          ph_error(c->ctx));
+    compare(c, name, number, weights);
+    free(weights);
+    free(out);
+}
+
+/* ---- gradients --------------------------------------------------------------------- */
+
+/* A gradient in the order of the checkpoint: matrices (out, in), tables as ours. */
+static inline float *as_stored(const ph_weight *w, const float *grad, int table)
+{
+    float *to = malloc(w->count * sizeof *to);
+    size_t rows = (size_t)w->dims[0], columns = w->count / rows;
+    for (size_t i = 0; i < w->count; i++) {
+        size_t r = i / columns, c = i % columns;
+        to[w->rank == 2 && !table ? c * rows + r : i] = grad[i];
+    }
+    return to;
+}
+
+static inline void compare_gradients(const checkpoint *c, const float *grads)
+{
+    char error[512] = "", name[PH_IMPORT_NAME + 8];
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_checkpoint *file;
+    ph_import in;
+    int compared = 0;
+    CHECK(ph_checkpoint_open(&file, c->path, &io) == PH_OK, "%s", error);
+    CHECK(ph_import_begin(&in, c->ctx, file) == PH_OK, "%s", ph_error(c->ctx));
+    for (int i = 0; i < c->m->param_count; i++) {
+        const ph_weight *w = &c->m->params[i];
+        strcpy(name, "grad.");
+        ph_import_tensor(&in, w->name, name + 5);
+        float *found = as_stored(w, grads + w->at, ph_import_name(&in, w->name)->table);
+        compare(c, name, -1, found);
+        free(found);
+        compared++;
+    }
+    CHECK(compared > 30, "%d gradients", compared);
+    ph_checkpoint_free(file);
+}
+
+/* ---- folders that lie -------------------------------------------------------------- */
+
+static char folder[64];
+
+static inline const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* A copy of a file of a checkpoint with one text replaced; "": as it is. */
+static inline void copy_file(const char *name, const char *file, const char *from,
+                             const char *to)
+{
+    static char text[1 << 16];
+    char path[256];
+    snprintf(path, sizeof path, FOLDER "%s/%s", name, file);
+    FILE *in = fopen(path, "rb");
+    if (!in) return;
+    text[fread(text, 1, sizeof text - 1, in)] = 0;
+    fclose(in);
+    char *at = strstr(text, from);
+    CHECK(at, "%s has no %s", path, from);
+    FILE *out = fopen(path_of(file), "wb");
+    fprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(out);
+}
+
+static inline void make_folder(const char *name, const char *file, const char *from,
+                               const char *to)
+{
+    static const char *const files[] = {"config.json", "modules.json",
+                                        "1_Pooling/config.json",
+                                        "sentence_bert_config.json"};
+    char path[256];
+    mkdir(path_of("1_Pooling"), 0700);
+    for (int i = 0; i < 4; i++) {
+        int here = !strcmp(files[i], file);
+        unlink(path_of(files[i]));
+        copy_file(name, files[i], here ? from : "", here ? to : "");
+    }
+    char *here = realpath(FOLDER, NULL);
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", here, name);
+    unlink(path_of("model.safetensors"));
+    CHECK(symlink(path, path_of("model.safetensors")) == 0, "no link");
+    free(here);
+}
+
+static inline void remove_folder(void)
+{
+    static const char *const files[] = {"config.json", "modules.json",
+                                        "1_Pooling/config.json",
+                                        "sentence_bert_config.json", "model.safetensors"};
+    for (int i = 0; i < 5; i++) unlink(path_of(files[i]));
+    rmdir(path_of("1_Pooling"));
+    rmdir(folder);
+}
+
+/* One text of a file replaced by another, and what the refusal says. */
+typedef struct lie {
+    const char *name, *file, *from, *to, *sentence;
+} lie;
+
+static inline void refuse_all(const lie *lies, size_t count)
+{
+    ph_ctx *ctx = open_ctx();
+    strcpy(folder, "/tmp/test_checkpoints.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (size_t i = 0; i < count; i++) {
+        ph_model *m;
+        make_folder(lies[i].name, lies[i].file, lies[i].from, lies[i].to);
+        ph_status status = ph_model_read(&m, ctx, folder);
+        CHECK(status != PH_OK && !m, "%s is accepted", lies[i].to);
+        CHECK(strstr(ph_error(ctx), lies[i].sentence), "%s: \"%s\" lacks \"%s\"",
+              lies[i].to, ph_error(ctx), lies[i].sentence);
+    }
+    remove_folder();
+    ph_close(ctx);
+}
+
+#endif
