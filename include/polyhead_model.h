@@ -257,7 +257,8 @@ typedef struct ph_site {
 typedef enum ph_ablation {
     PH_HEAD_ON = 0,
     PH_HEAD_ZERO, /* its output is 0 */
-    PH_HEAD_MEAN  /* every word gets the mean of its outputs over the words */
+    PH_HEAD_MEAN, /* every word gets the mean of its outputs over the words */
+    PH_HEAD_RESAMPLED /* ph_eval_loss only: it has its output for another text */
 } ph_ablation;
 
 /* Splits text and runs the model on it. target: the decoder's text of an

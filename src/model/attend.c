@@ -43,6 +43,7 @@ static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int s
         args.balance = p->balance;
         args.balance_loss = &p->balance_loss[def->site];
     }
+    args.attn.gate = act->gate;
     if (!cross) args.attn.alibi = p->slopes, args.attn.relative = stack->relative;
     return args;
 }
@@ -80,6 +81,16 @@ static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int subla
     return project(p, stack, sublayer, &bound);
 }
 
+/* One gate per head becomes one for each of its rows, whose gradients are wanted. */
+static void set_gates(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
+{
+    const ph_sublayer *def = &stack->def->sublayers[sublayer];
+    float *gate = stack->acts[sublayer].gate;
+    for (int h = 0; gate && h < def->heads; h++)
+        for (int r = 0; r < stack->rows; r++)
+            *gate++ = p->gates ? p->gates[def->first_head + h] : 1;
+}
+
 ph_status ph_attend_forward(ph_pass *p, int stack_index, int sublayer)
 {
     const ph_pass_stack *stack = &p->stacks[stack_index];
@@ -87,6 +98,7 @@ ph_status ph_attend_forward(ph_pass *p, int stack_index, int sublayer)
     const ph_act *act = &stack->acts[sublayer];
     ph_bound bound;
     if (act->plan) return attend_cached(p, stack, sublayer);
+    set_gates(p, stack, sublayer);
     ph_layer_args args = args_of(p, stack, sublayer);
     ph_model_bind(p->model, def, p->block, NULL, &bound);
     if (!p->shape.open) return ph_layer_forward(act->layer, &bound.weights, &args);
@@ -121,6 +133,7 @@ ph_status ph_attend_backward(ph_pass *p, int stack_index, int sublayer)
     ph_layer_args args = args_of(p, stack, sublayer);
     ph_model_bind(p->model, def, p->block, p->grads, &b);
     b.grads.dout = p->dy, b.grads.dx = p->da;
+    b.grads.dgate = stack->acts[sublayer].dgate;
     if (cross) b.grads.dmemory = p->dmemory_part;
     if (!cross && stack->drelative) b.grads.drelative = p->layer_drelative;
     PH_TRY(ph_layer_backward(stack->acts[sublayer].layer, &b.weights, &args, &b.grads));

@@ -156,7 +156,8 @@ static float loss_row(const ph_pass *p, int row, float scale)
 ph_status ph_links_loss(ph_pass *p, float scale, double *loss)
 {
     *loss = 0;
-    for (int r = 0; r < p->stacks[0].rows; r++) *loss += loss_row(p, r, scale);
+    for (int r = 0; r < p->stacks[0].rows; r++)
+        *loss += p->row_loss[r] = loss_row(p, r, scale);
     return PH_OK;
 }
 

@@ -148,8 +148,11 @@ static ph_status add_attention(ph_model *m, const ph_model_stack *s,
         m->params[index].unused = p->unused;
         if (i < named) sublayer->named++;
     }
-    ph_layer_free(probe);
     sublayer->site = m->site_count++;
+    sublayer->heads = ph_layer_about(probe).attn->q_heads;
+    sublayer->first_head = m->head_count;
+    m->head_count += sublayer->heads;
+    ph_layer_free(probe);
     return PH_OK;
 }
 

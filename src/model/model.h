@@ -86,6 +86,8 @@ typedef struct ph_sublayer {
     int named;        /* attention: how many have a field in ph_layer_weights */
     int gain, shift;  /* parameters of the norm after it; shift -1: none */
     int site;         /* attention: index of the attention site; else -1 */
+    int heads;        /* attention: of queries ... */
+    int first_head;   /* ... and the index of the first among those of all sites */
     char variant[PH_VARIANT_TEXT + 24]; /* with the depth of the layer, see set_depth */
 } ph_sublayer;
 
@@ -125,6 +127,7 @@ struct ph_model {
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */
     int site_count;           /* attention sites, links not counted */
+    int head_count;           /* heads of queries of all of them */
     int param_count;
     ph_weight *params;
     ph_tensor *tensors; /* the same for the public */

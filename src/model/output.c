@@ -104,6 +104,7 @@ ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
     const ph_config *c = &p->model->config;
     int rows = p->stacks[p->stack_count - 1].rows;
     if (c->classes && c->pooling) rows = p->shape.batch;
+    if (p->batch.vectors) return ph_pooled_loss(p, scale, loss);
     PH_TRY(check_labels(p, rows));
     if (p->links) return ph_links_loss(p, scale, loss);
     if (p->model->output < 0 && !c->classes)

@@ -29,6 +29,15 @@ static const ph_act *first_feed(const ph_pass_stack *stack)
     return &stack->acts[sublayer];
 }
 
+static void layout_gates(const ph_pass *p, const ph_pass_stack *stack, ph_act *act,
+                         ph_arena *arena)
+{
+    size_t heads = (size_t)ph_layer_about(act->layer).attn->q_heads;
+    act->gate = ph_arena_floats(arena, heads * (size_t)stack->rows);
+    if (p->shape.backward)
+        act->dgate = ph_arena_floats(arena, heads * (size_t)stack->rows);
+}
+
 static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
                        ph_arena *arena)
 {
@@ -51,6 +60,8 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
     } else if (save) {
         act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
     }
+    if (def->kind != PH_SUBLAYER_FEED && p->shape.gated)
+        layout_gates(p, stack, act, arena);
     if (def->kind != PH_SUBLAYER_FEED && p->shape.open)
         act->heads = ph_arena_floats(arena, rows * (size_t)ph_act_width(act));
     if (!save && sublayer >= 2)
@@ -90,7 +101,7 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     size_t dim = (size_t)c->model_dim, memory = (size_t)p->stacks[0].rows * dim;
     p->dr = ph_arena_floats(arena, rows * dim);
     p->da = ph_arena_floats(arena, rows * dim);
-    p->dy = c->dropout > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
+    p->dy = ph_dropout_rate(p) > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
     size_t places = (size_t)p->shape.batch * (size_t)longest(p);
     p->sums = ph_arena_floats(arena, (places / PH_RESIDUAL_ROWS + 1) * 2 * dim);
@@ -181,7 +192,8 @@ static ph_status make_layer(ph_pass *p, const ph_pass_stack *stack,
     d.attn.ragged = PH_RAGGED_ALL;
     d.attn.q_total = stack->rows, d.attn.kv_total = keys->rows;
     d.attn.backward = p->shape.backward;
-    if (!p->shape.backward) d.attn.dropout = 0;
+    if (!p->shape.backward || p->shape.no_dropout) d.attn.dropout = 0;
+    if (p->shape.gated) d.attn.gate = PH_GATE_ROW;
     d.concat = p->shape.open;
     if (d.concat) d.o_form = PH_FORM_WHOLE, d.wo_dtype = PH_F32;
     return ph_layer_create(&act->layer, p->model->ctx, &d);
@@ -445,7 +457,7 @@ double ph_pass_balance(const ph_pass *p)
 static void clear_grads(ph_pass *p)
 {
     const ph_model *m = p->model;
-    int tied = m->output == m->embed && m->classifier < 0;
+    int tied = m->output == m->embed && m->classifier < 0 && !p->batch.vectors;
     int first = m->masked >= 0 ? m->masked : m->pooler;
     const ph_weight *words = m->embed < 0 ? NULL : &m->params[m->embed];
     if (words && !tied) memset(p->grads + words->at, 0, words->count * sizeof(float));
@@ -477,9 +489,10 @@ ph_status ph_pass_backward(ph_pass *p, float *grads)
     size_t memory = (size_t)p->stacks[0].rows * (size_t)m->config.model_dim;
     p->grads = grads;
     clear_grads(p);
-    PH_TRY(p->links             ? ph_links_backward(p)
-           : m->classifier >= 0 ? ph_pooled_backward(p)
-                                : ph_output_backward(p));
+    int pooled = m->classifier >= 0 || p->batch.vectors;
+    PH_TRY(p->links ? ph_links_backward(p)
+           : pooled ? ph_pooled_backward(p)
+                    : ph_output_backward(p));
     if (p->stack_count < 2) return stack_backward(p, 0);
     memset(p->dmemory, 0, memory * sizeof(float));
     PH_TRY(stack_backward(p, 1));

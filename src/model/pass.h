@@ -30,6 +30,8 @@ typedef struct ph_batch {
     const float *pixels;           /* in place of tokens: (batch, channels, image_size,
                                       image_size) */
     const int32_t *types;          /* of each token of the first stack; NULL: 0 */
+    const float *vectors; /* (batch, model_dim) in place of labels, for encoders that give
+                             vectors: the loss is half the squared distance to them */
     const int32_t *labels; /* of each token of the last stack: next token; encoder: role *
                               source_len + word it belongs to; masked: the token in its
                               place; classes: of each text, or of each token without
@@ -40,6 +42,9 @@ typedef struct ph_pass_shape {
     int batch, source_len, target_len; /* texts; most tokens of one; target_len 0 unless
                                           BOTH */
     int backward;                      /* 1: training, with dropout; 0: neither */
+    int no_dropout;                    /* 1: not even then */
+    int gated;                         /* 1: heads are multiplied by `gates` of the pass,
+                                          and backward gives their gradient */
     int open;                          /* 1: heads are shown to `see` before wo */
     int encoder_only;                  /* BOTH: 1: nothing but the encoder */
     int pooled_only;                   /* encoder: 1: no scores of tokens */
@@ -58,6 +63,8 @@ typedef struct ph_act {
     ph_plan *plan;   /* plain attention to cached keys of the encoder */
     void *saved;     /* of the layer: ph_layer_saved bytes */
     float *heads;    /* open: (rows, heads*v_dim) */
+    float *gate, *dgate; /* gated: (heads, rows) what each head of each token is
+                            multiplied by; its gradient, 0 where the gate is */
     float *h, *g;    /* feed-forward: before and after the activation */
     const float *a;  /* its input */
     ph_residual residual;
@@ -92,6 +99,8 @@ struct ph_pass {
     float *grads;       /* backward: where gradients go */
     ph_batch batch;
     uint64_t seed;                /* of this step's dropout */
+    const float *gates;           /* gated: of every head of every site, in order; NULL:
+                                     all 1 */
     float balance;                /* weight of the balance loss of variants that route */
     float *balance_loss;          /* (sites) as the last forward pass left it */
     int first_stack, stack_count; /* stacks [first_stack, stack_count) run */
@@ -237,6 +246,7 @@ typedef struct ph_pooled {
 
 void ph_pooled_layout(ph_pass *p, ph_arena *arena);
 ph_status ph_pooled_forward(ph_pass *p);
+ph_status ph_pooled_loss(ph_pass *p, float scale, double *loss); /* of batch.vectors */
 ph_status ph_pooled_backward(ph_pass *p);
 
 /* Streams of random numbers: dropout of each sublayer has its own. */

@@ -204,7 +204,34 @@ ph_status ph_pooled_forward(ph_pass *p)
     return ph_model_multiply(m, &g, 1);
 }
 
-ph_status ph_pooled_backward(ph_pass *p)
+/* Half the squared distance of each text's vector to the one it should have; dout becomes
+   the gradient. A text without tokens has no vector. */
+ph_status ph_pooled_loss(ph_pass *p, float scale, double *loss)
+{
+    const ph_config *c = &p->model->config;
+    size_t dim = (size_t)c->model_dim, first;
+    if (!c->pooling)
+        return ph_fail(p->model->ctx, PH_UNSUPPORTED,
+                       "the model makes no vector of a text: it has no pooling");
+    *loss = 0;
+    for (int b = 0; b < p->shape.batch; b++) {
+        const float *v = p->pooled->out + (size_t)b * dim;
+        const float *wanted = p->batch.vectors + (size_t)b * dim;
+        int counted = tokens_of(p, b, &first) > 0;
+        double sum = 0;
+        for (size_t d = 0; d < dim; d++) {
+            float off = counted ? v[d] - wanted[d] : 0;
+            sum += (double)off * (double)off;
+            if (p->shape.backward) p->pooled->dout[(size_t)b * dim + d] = scale * off;
+        }
+        p->row_loss[b] = (float)(sum / 2);
+        *loss += sum / 2;
+    }
+    return PH_OK;
+}
+
+/* dx, the gradient of what the classifier reads, from that of its scores. */
+static ph_status classifier_backward(ph_pass *p)
 {
     const ph_model *m = p->model;
     const ph_config *c = &m->config;
@@ -216,10 +243,16 @@ ph_status ph_pooled_backward(ph_pass *p)
         ph_product_dx(m, vectors, dim, classes, d, ph_matrix_of(p->block + w[0].at), dx),
         ph_product_dw(m, vectors, dim, classes, x, d, p->grads + w[0].at),
         ph_product_db(vectors, classes, p->ones, d, p->grads + w[1].at)};
-    PH_TRY(ph_model_multiply(m, list, 3));
+    return ph_model_multiply(m, list, 3);
+}
+
+ph_status ph_pooled_backward(ph_pass *p)
+{
+    const ph_config *c = &p->model->config;
+    if (!p->batch.vectors) PH_TRY(classifier_backward(p));
     if (!c->pooling) return PH_OK;
-    if (c->unit_norm) ph_ctx_run(m->ctx, p->shape.batch, scale_backward_item, p);
+    if (c->unit_norm) ph_ctx_run(p->model->ctx, p->shape.batch, scale_backward_item, p);
     if (c->pooler) PH_TRY(pooler_backward(p));
-    ph_ctx_run(m->ctx, p->shape.batch, unpool_item, p);
+    ph_ctx_run(p->model->ctx, p->shape.batch, unpool_item, p);
     return PH_OK;
 }

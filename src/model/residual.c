@@ -39,7 +39,8 @@ static const float *param(const ph_pass *p, int index)
 
 float ph_dropout_rate(const ph_pass *p)
 {
-    return p->shape.backward ? p->model->config.dropout : 0;
+    int drops = p->shape.backward && !p->shape.no_dropout;
+    return drops ? p->model->config.dropout : 0;
 }
 
 const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int place, int c,

@@ -1,0 +1,109 @@
+/*
+ * polyhead_prune.h - what heads are worth, and models without some of them
+ *
+ *     ph_eval_create     texts with what a model should make of them   -> ph_eval
+ *     ph_eval_loss       its loss on them, with heads changed
+ *     ph_importance      what each head is worth, by one of several methods
+ *
+ * The rules of polyhead.h hold here too. Heads are those of all attention sites of a
+ * model in order, as ph_reading lists them, without the link heads of an encoder that
+ * points at words: these are its answer. Variants whose heads are mixed are refused.
+ *
+ * The loss of a text is the mean over its counted tokens, the loss of many is the mean
+ * over texts, and so are the errors given here standard errors over texts. What is
+ * counted depends on the model:
+ *
+ *     decoder            every token but the first, given those before it
+ *     encoder-decoder    every token of the target and its end, given the source
+ *     masked             about 15 of 100 tokens, which are replaced by the mask; which
+ *                        ones depends on their places alone
+ *     classes            the class of a text
+ *     links              the word each word belongs to, and how (recipes only)
+ *     vectors            nothing has a label: half the squared distance to the vector
+ *                        that the whole model gave the text when the eval was created
+ */
+#ifndef POLYHEAD_PRUNE_H
+#define POLYHEAD_PRUNE_H
+
+#include "polyhead_model.h"
+#include "polyhead_train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- texts to measure on ----------------------------------------------------------- */
+
+typedef struct ph_eval ph_eval;
+
+/* pairs of texts: the target of each (encoder-decoder), or its class, by name or number;
+   NULL for all others. Longer texts than max_tokens, 0: than the model takes, are
+   truncated. Parameters that are read in place become the model's own (ph_model_own); the
+   model must outlive the eval. */
+PH_API ph_status ph_eval_create(ph_eval **out, ph_model *model, const ph_texts *texts,
+                                int max_tokens);
+
+/* Samples of a recipe that training never sees. */
+PH_API ph_status ph_eval_recipe(ph_eval **out, ph_model *model, const ph_train *train,
+                                int texts);
+PH_API void ph_eval_free(ph_eval *eval); /* accepts NULL */
+
+PH_API int ph_eval_texts(const ph_eval *eval);
+
+/* A mean over texts. */
+typedef struct ph_estimate {
+    double value;
+    double error; /* standard error; 0 for one text */
+} ph_estimate;
+
+/* How well the model does with heads changed: one ph_ablation for each head, NULL: all
+   on. accuracy: share of the counted tokens, classes or links that are likeliest; of
+   vectors: the mean cosine to those of the whole model. */
+typedef struct ph_result {
+    ph_estimate loss, accuracy;
+    int64_t tokens; /* counted */
+    uint64_t reserved[4];
+} ph_result;
+
+PH_API ph_status ph_eval_loss(ph_eval *eval, const uint8_t *ablation, ph_result *out);
+
+/* ---- heads ------------------------------------------------------------------------- */
+
+typedef struct ph_head_place {
+    char site[32]; /* "encoder.0.self" */
+    int head;      /* index in the model before any was removed */
+    int group;     /* heads with the same one share keys and values */
+} ph_head_place;
+
+PH_API int ph_model_heads(const ph_model *model); /* of all sites */
+PH_API ph_status ph_model_head(const ph_model *model, int i, ph_head_place *out);
+
+typedef enum ph_worth {
+    PH_WORTH_TOKEN = 0, /* gradient: sum over tokens of |output . its gradient|. Vectors:
+                            of a random projection of the change */
+    PH_WORTH_SAMPLE,    /* |sum over tokens of output . its gradient| */
+    PH_WORTH_ZERO,      /* how much the loss grows when the head alone gives 0 ... */
+    PH_WORTH_MEAN,      /* ... its mean over the tokens of the text ... */
+    PH_WORTH_RESAMPLED, /* ... what it gives for another text */
+    PH_WORTH_ALONE,      /* minus how much it grows with the others of its site at 0 */
+    PH_WORTH_CONFIDENCE, /* mean over tokens of its largest weight */
+    PH_WORTHS
+} ph_worth;
+
+PH_API const char *ph_worth_name(ph_worth method); /* "token"; NULL: no such */
+PH_API const char *ph_worth_help(ph_worth method); /* one sentence */
+
+/* out (ph_model_heads): what each head is worth, larger is more. removed: 1 for heads
+   that give 0 throughout, whose worth is 0; NULL: none. The gradient methods take one
+   forward and backward pass over the texts for all heads, confidence a forward pass, the
+   others one for each head. */
+PH_API ph_status ph_importance(ph_eval *eval, ph_worth method, const uint8_t *removed,
+                               ph_estimate *out);
+
+/* Divides by the norm of each site's values, which is left alone where it is 0. */
+PH_API void ph_importance_normalise(const ph_model *model, ph_estimate *values);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,520 @@
+/*
+ * test_prune.c - what heads are worth, against the dense oracle and differences.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+
+#include "check.h"
+#include "guard.h"
+#include "model_oracle.h"
+#include "prune/eval.h"
+
+enum { WORDS = 8, TEXTS = 3, MODEL_DIM = 8 };
+
+static const char *const words[WORDS] = {"a", "b", "c", "d", "e", "f", "g", "[MASK]"};
+static const char *const texts[TEXTS] = {"a b c d e", "f g a", "c c b g d f"};
+static const char *const targets[TEXTS] = {"b a d", "g", "a f c e"};
+static const char *const classes[TEXTS] = {"1", "0", "2"};
+
+/* Roundings of a loss, and of a gradient, as in model_bed.h. */
+static const double LOSS_ERROR = 16 * 0x1p-24, GRADIENT_ERROR = 48 * 0x1p-24;
+
+/* What is measured on: each arch and kind of loss. */
+static const ph_config kinds[] = {
+    {.arch = PH_ARCH_DECODER, .positions = PH_POS_ROPE, .kv_heads = 2},
+    {.arch = PH_ARCH_DECODER, .positions = PH_POS_ALIBI, .norm_place = PH_POST_NORM},
+    {.arch = PH_ARCH_ENCODER_DECODER, .dropout = 0.2f},
+    {.arch = PH_ARCH_ENCODER_DECODER, .positions = PH_POS_T5, .kv_heads = 1},
+    {.arch = PH_ARCH_ENCODER, .masked = 1, .norm_place = PH_POST_NORM},
+    {.arch = PH_ARCH_ENCODER, .pooling = PH_POOL_MEAN, .pooler = 1, .classes = 3}};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+typedef struct bed {
+    ph_ctx *ctx;
+    ph_model *m;
+    ph_eval *e;
+} bed;
+
+static ph_texts texts_of(const ph_config *c)
+{
+    ph_texts all = {.texts = texts, .count = TEXTS};
+    if (c->arch == PH_ARCH_ENCODER_DECODER) all.pairs = targets;
+    if (c->classes) all.pairs = classes;
+    return all;
+}
+
+static void make_model(bed *b, ph_config c, int threads)
+{
+    ph_options options = guard_options(NULL, threads);
+    uint64_t state = check_seed + 5;
+    memset(b, 0, sizeof *b);
+    CHECK(ph_open(&b->ctx, &options) == PH_OK, "ph_open failed");
+    c.model_dim = MODEL_DIM, c.max_len = 8, c.ff_dim = 12;
+    if (!c.heads) c.heads = 4;
+    if (!c.layers) c.layers = 2;
+    CHECK(ph_model_create(&b->m, b->ctx, &c, PH_SPLIT_WORDS, words, WORDS, 3) == PH_OK,
+          "%s", ph_error(b->ctx));
+    if (c.masked) b->m->marks.mask = PH_TOKEN_FIRST + WORDS - 1;
+    for (size_t i = b->m->decayed; i < b->m->floats; i++)
+        b->m->block[i] += (float)(check_uniform(&state) - 0.5) * 0.4f;
+}
+
+static void make_bed(bed *b, ph_config c, int threads)
+{
+    make_model(b, c, threads);
+    ph_texts all = texts_of(&c);
+    CHECK(ph_eval_create(&b->e, b->m, &all, 0) == PH_OK, "%s", ph_error(b->ctx));
+}
+
+static void free_bed(bed *b)
+{
+    ph_eval_free(b->e);
+    ph_model_free(b->m);
+    ph_close(b->ctx);
+}
+
+static int find_param(const ph_model *m, const char *site)
+{
+    char name[48];
+    int i = 0;
+    snprintf(name, sizeof name, "%s.wo", site);
+    while (strcmp(m->params[i].name, name)) i++;
+    return i;
+}
+
+/* Rows of W_O of a head: multiplying them is gating the head. */
+static float *output_rows(const ph_model *m, int head, int *param, size_t *count)
+{
+    ph_head_place place;
+    CHECK(ph_model_head(m, head, &place) == PH_OK, "no head %d", head);
+    *param = find_param(m, place.site);
+    *count = (size_t)(m->config.head_dim * MODEL_DIM);
+    return m->block + m->params[*param].at + (size_t)place.head * *count;
+}
+
+/* ---- the oracle -------------------------------------------------------------------- */
+
+static double oracle_loss(const bed *b, oracle_model *o, int number)
+{
+    const ph_eval_text *t = &b->e->texts[number];
+    oracle_batch batch = {.batch = 1,
+                          .source_len = t->source_len,
+                          .target_len = t->target_len,
+                          .source = t->source,
+                          .target = t->target,
+                          .labels = t->labels};
+    return oracle_model_loss(o, &batch, 0, NULL) / t->counted;
+}
+
+/* The derivative of a text's loss with respect to the gate of a head. */
+static double oracle_derivative(const bed *b, oracle_model *o, int head, int number)
+{
+    const double h = 1e-5;
+    size_t count;
+    int param;
+    float *rows = output_rows(b->m, head, &param, &count);
+    double *values = o->values[param] + (rows - (b->m->block + b->m->params[param].at));
+    double loss[2];
+    for (int up = 0; up < 2; up++) {
+        for (size_t i = 0; i < count; i++)
+            values[i] = (double)rows[i] * (up ? 1 + h : 1 - h);
+        loss[up] = oracle_loss(b, o, number);
+    }
+    for (size_t i = 0; i < count; i++) values[i] = (double)rows[i];
+    return (loss[1] - loss[0]) / (2 * h);
+}
+
+static void sample_form(void)
+{
+    for (int k = 0; k < KINDS; k++) {
+        bed b;
+        oracle_model o;
+        ph_estimate found[64];
+        double largest = 0;
+        make_bed(&b, kinds[k], 2);
+        oracle_model_take(&o, b.m);
+        CHECK(ph_importance(b.e, PH_WORTH_SAMPLE, NULL, found) == PH_OK, "%s",
+              ph_error(b.ctx));
+        for (int h = 0; h < ph_model_heads(b.m); h++) {
+            double each[TEXTS];
+            for (int i = 0; i < TEXTS; i++)
+                each[i] = fabs(oracle_derivative(&b, &o, h, i));
+            ph_estimate truth = ph_eval_mean(each, TEXTS);
+            largest = fmax(largest, truth.value);
+            double most = GRADIENT_ERROR * (1 + largest);
+            CHECK(fabs(found[h].value - truth.value) < most,
+                  "kind %d head %d: %.9g, expected %.9g", k, h, found[h].value,
+                  truth.value);
+            CHECK(fabs(found[h].error - truth.error) < most,
+                  "kind %d head %d: error %.9g, expected %.9g", k, h, found[h].error,
+                  truth.error);
+        }
+        CHECK(largest > 1e-3, "kind %d: no head counts", k);
+        oracle_model_free(&o);
+        free_bed(&b);
+    }
+}
+
+/* Heads that are zeroed one by one, and left alone, against the oracle with those rows of
+   W_O at 0. */
+static void ablated(void)
+{
+    for (int k = 0; k < KINDS; k++) {
+        bed b;
+        oracle_model o;
+        ph_estimate zero[64], alone[64];
+        make_bed(&b, kinds[k], 1);
+        oracle_model_take(&o, b.m);
+        CHECK(ph_importance(b.e, PH_WORTH_ZERO, NULL, zero) == PH_OK &&
+                  ph_importance(b.e, PH_WORTH_ALONE, NULL, alone) == PH_OK,
+              "%s", ph_error(b.ctx));
+        for (int h = 0; h < ph_model_heads(b.m); h++) {
+            double without = 0, with = 0, whole = 0, most;
+            size_t count;
+            int param;
+            float *rows = output_rows(b.m, h, &param, &count);
+            size_t first = (size_t)(rows - (b.m->block + b.m->params[param].at));
+            for (int i = 0; i < TEXTS; i++) whole += oracle_loss(&b, &o, i) / TEXTS;
+            double *all = o.values[param], kept[1024];
+            size_t size = b.m->params[param].count;
+            memcpy(kept, all, size * sizeof *kept);
+            for (size_t i = 0; i < count; i++) all[first + i] = 0;
+            for (int i = 0; i < TEXTS; i++) without += oracle_loss(&b, &o, i) / TEXTS;
+            for (size_t i = 0; i < size; i++)
+                all[i] = i >= first && i < first + count ? kept[i] : 0;
+            for (int i = 0; i < TEXTS; i++) with += oracle_loss(&b, &o, i) / TEXTS;
+            memcpy(all, kept, size * sizeof *kept);
+            most = 2 * LOSS_ERROR * (1 + fabs(whole) + fabs(without) + fabs(with));
+            CHECK(fabs(zero[h].value - (without - whole)) < most,
+                  "kind %d head %d without: %.9g, expected %.9g", k, h, zero[h].value,
+                  without - whole);
+            CHECK(fabs(alone[h].value - (whole - with)) < most,
+                  "kind %d head %d alone: %.9g, expected %.9g", k, h, alone[h].value,
+                  whole - with);
+        }
+        oracle_model_free(&o);
+        free_bed(&b);
+    }
+}
+
+/* ---- token by token ---------------------------------------------------------------- */
+
+/* One row of one head is multiplied. */
+typedef struct scaled_row {
+    const ph_eval_site *site;
+    int index, head, row;
+    float by;
+} scaled_row;
+
+static void scale_row(void *user, int site, float *heads)
+{
+    const scaled_row *s = user;
+    if (site != s->index) return;
+    float *x = heads + (size_t)((s->row * s->site->heads + s->head) * s->site->dim);
+    for (int d = 0; d < s->site->dim; d++) x[d] *= s->by;
+}
+
+static double moved_loss(bed *b, const ph_batch *batch, scaled_row *s, float by)
+{
+    double loss;
+    s->by = by;
+    CHECK(ph_pass_forward(b->e->open, batch, 0) == PH_OK &&
+              ph_pass_loss(b->e->open, 0, 1, &loss) == PH_OK,
+          "%s", ph_error(b->ctx));
+    return loss;
+}
+
+/* Differences of the library's own loss. They may be off by the rounding of two losses
+   over 2h, and by the truncation, a third of what they change by when h doubles. */
+static void token_form(void)
+{
+    bed b;
+    ph_estimate found[64];
+    const float h = 0x1p-4f;
+    make_model(&b, kinds[0], 1);
+    ph_texts one = {.texts = texts, .count = 1};
+    CHECK(ph_eval_create(&b.e, b.m, &one, 0) == PH_OK, "%s", ph_error(b.ctx));
+    CHECK(ph_importance(b.e, PH_WORTH_TOKEN, NULL, found) == PH_OK, "%s",
+          ph_error(b.ctx));
+    ph_batch batch = ph_eval_fill(b.e, 0);
+    scaled_row s = {0};
+    int rows = b.e->texts[0].source_len, counted = b.e->texts[0].counted;
+    b.e->open->see = scale_row, b.e->open->user = &s;
+    for (int i = 0; i < ph_model_heads(b.m); i++) {
+        double sum = 0, most = 0;
+        s.index = i / 4, s.site = &b.e->sites[i / 4], s.head = i % 4;
+        for (s.row = 0; s.row < rows; s.row++) {
+            double near = moved_loss(&b, &batch, &s, 1 + h) -
+                          moved_loss(&b, &batch, &s, 1 - h);
+            double far = moved_loss(&b, &batch, &s, 1 + 2 * h) -
+                         moved_loss(&b, &batch, &s, 1 - 2 * h);
+            double loss = moved_loss(&b, &batch, &s, 1);
+            near /= 2 * (double)h, far /= 4 * (double)h;
+            sum += fabs(near) / counted;
+            most += (LOSS_ERROR * (1 + loss) / (double)h + fabs(far - near) / 3 +
+                     GRADIENT_ERROR * (1 + fabs(near))) /
+                    counted;
+        }
+        CHECK(fabs(found[i].value - sum) < most, "head %d: %.9g, expected %.9g +- %.1g",
+              i, found[i].value, sum, most);
+        CHECK(most < 0.3 * sum, "head %d: differences are too coarse", i);
+    }
+    free_bed(&b);
+}
+
+/* ---- vectors ----------------------------------------------------------------------- */
+
+static double projected(const bed *b, const float *signs)
+{
+    float v[MODEL_DIM];
+    double sum = 0;
+    ph_texts one = {.texts = texts, .count = 1};
+    CHECK(ph_model_embed(b->m, &one, v) == PH_OK, "%s", ph_error(b->ctx));
+    for (int d = 0; d < MODEL_DIM; d++) sum += (double)signs[d] * (double)v[d];
+    return sum;
+}
+
+static double moved_vector(const bed *b, int head, const float *signs, float by)
+{
+    size_t count;
+    int param;
+    float *rows = output_rows(b->m, head, &param, &count), old[64];
+    memcpy(old, rows, count * sizeof *old);
+    for (size_t i = 0; i < count; i++) rows[i] *= by;
+    double value = projected(b, signs);
+    memcpy(rows, old, count * sizeof *old);
+    return value;
+}
+
+/* The change of the vector with a gate, projected on random signs: differences of the
+   vector itself, off as above; a sum of MODEL_DIM elements of magnitude 1 at most. */
+static void vectors(void)
+{
+    bed b;
+    ph_estimate found[64];
+    ph_result result;
+    const double h = 0x1p-4;
+    ph_config c = {.arch = PH_ARCH_ENCODER, .pooling = PH_POOL_MEAN, .unit_norm = 1};
+    make_model(&b, c, 2);
+    ph_texts one = {.texts = texts, .count = 1};
+    CHECK(ph_eval_create(&b.e, b.m, &one, 0) == PH_OK, "%s", ph_error(b.ctx));
+    CHECK(ph_eval_loss(b.e, NULL, &result) == PH_OK && result.loss.value == 0 &&
+              fabs(result.accuracy.value - 1) < 1e-12,
+          "the whole model has loss %g, cosine %g", result.loss.value,
+          result.accuracy.value);
+    CHECK(ph_importance(b.e, PH_WORTH_SAMPLE, NULL, found) == PH_OK, "%s",
+          ph_error(b.ctx));
+    float signs[MODEL_DIM];
+    for (int d = 0; d < MODEL_DIM; d++)
+        signs[d] = b.e->wanted[d] - b.e->graded->pooled->out[d];
+    for (int i = 0; i < ph_model_heads(b.m); i++) {
+        double near = (moved_vector(&b, i, signs, (float)(1 + h)) -
+                       moved_vector(&b, i, signs, (float)(1 - h))) /
+                      (2 * h);
+        double far = (moved_vector(&b, i, signs, (float)(1 + 2 * h)) -
+                      moved_vector(&b, i, signs, (float)(1 - 2 * h))) /
+                     (4 * h);
+        double most = MODEL_DIM * LOSS_ERROR / h + fabs(far - near) / 3 + GRADIENT_ERROR;
+        CHECK(fabs(found[i].value - fabs(near)) < most,
+              "head %d: %.9g, expected %.9g +- %.1g", i, found[i].value, fabs(near),
+              most);
+    }
+    free_bed(&b);
+}
+
+/* ---- properties -------------------------------------------------------------------- */
+
+/* A head whose rows of W_O are 0 is worth nothing by every method but confidence. */
+static void useless_head(void)
+{
+    bed b;
+    size_t count;
+    int param;
+    make_bed(&b, kinds[0], 1);
+    float *rows = output_rows(b.m, 5, &param, &count);
+    memset(rows, 0, count * sizeof *rows);
+    for (int method = 0; method <= PH_WORTH_RESAMPLED; method++) {
+        ph_estimate found[64];
+        CHECK(ph_importance(b.e, (ph_worth)method, NULL, found) == PH_OK, "%s",
+              ph_error(b.ctx));
+        CHECK(found[5].value == 0 && found[5].error == 0, "%s: %g",
+              ph_worth_name((ph_worth)method), found[5].value);
+        CHECK(found[4].value != 0, "%s: others are 0 too",
+              ph_worth_name((ph_worth)method));
+    }
+    free_bed(&b);
+}
+
+/* The sum of magnitudes is at least the magnitude of the sum, and more where tokens
+   disagree; a head that is removed is worth 0 and changes what others are worth. */
+static void forms_and_removed(void)
+{
+    bed b;
+    ph_estimate token[64], sample[64], later[64];
+    uint8_t removed[64] = {0, 1};
+    int more = 0, other = 0;
+    make_bed(&b, kinds[2], 1);
+    CHECK(ph_importance(b.e, PH_WORTH_TOKEN, NULL, token) == PH_OK &&
+              ph_importance(b.e, PH_WORTH_SAMPLE, NULL, sample) == PH_OK &&
+              ph_importance(b.e, PH_WORTH_TOKEN, removed, later) == PH_OK,
+          "%s", ph_error(b.ctx));
+    for (int i = 0; i < ph_model_heads(b.m); i++) {
+        CHECK(token[i].value >= sample[i].value * (1 - 1e-12), "head %d", i);
+        more += token[i].value > 1.01 * sample[i].value;
+        other += later[i].value != token[i].value;
+    }
+    CHECK(more && other > 1 && later[1].value == 0, "%d differ, %d later", more, other);
+    free_bed(&b);
+}
+
+static void normalised(void)
+{
+    bed b;
+    ph_estimate values[64];
+    make_bed(&b, kinds[0], 1);
+    for (int i = 0; i < 8; i++) values[i] = (ph_estimate){i < 4 ? i : 0, 1};
+    ph_importance_normalise(b.m, values);
+    double sum = 0;
+    for (int i = 0; i < 4; i++) sum += values[i].value * values[i].value;
+    CHECK(fabs(sum - 1) < 1e-12, "the norm is %g", sqrt(sum));
+    CHECK(values[5].value == 0 && values[5].error == 1, "a layer of zeros was changed");
+    free_bed(&b);
+}
+
+/* Equal texts: the output for another one is its own; a text of one token: so is the
+   mean. */
+static void nothing_to_change(void)
+{
+    static const char *const equal[2] = {"a b c", "a b c"}, *const single[1] = {"a"};
+    bed b;
+    ph_result whole, changed;
+    uint8_t ablation[64];
+    make_model(&b, kinds[4], 1);
+    memset(ablation, PH_HEAD_RESAMPLED, sizeof ablation);
+    CHECK(ph_eval_create(&b.e, b.m, &(ph_texts){.texts = equal, .count = 2}, 0) == PH_OK,
+          "%s", ph_error(b.ctx));
+    memcpy(b.e->texts[1].source, b.e->texts[0].source, 3 * sizeof(int32_t));
+    CHECK(ph_eval_loss(b.e, NULL, &whole) == PH_OK &&
+              ph_eval_loss(b.e, ablation, &changed) == PH_OK,
+          "%s", ph_error(b.ctx));
+    CHECK(whole.loss.value == changed.loss.value, "%.9g became %.9g", whole.loss.value,
+          changed.loss.value);
+    ph_eval_free(b.e);
+    memset(ablation, PH_HEAD_MEAN, sizeof ablation);
+    CHECK(ph_eval_create(&b.e, b.m, &(ph_texts){.texts = single, .count = 1}, 0) == PH_OK,
+          "%s", ph_error(b.ctx));
+    CHECK(ph_eval_loss(b.e, NULL, &whole) == PH_OK &&
+              ph_eval_loss(b.e, ablation, &changed) == PH_OK,
+          "%s", ph_error(b.ctx));
+    CHECK(whole.loss.value == changed.loss.value, "%.9g became %.9g", whole.loss.value,
+          changed.loss.value);
+    free_bed(&b);
+}
+
+static void same_bits(void)
+{
+    for (int method = 0; method < PH_WORTHS; method++) {
+        bed one, two;
+        ph_estimate a[64] = {{0}}, b[64] = {{0}};
+        make_bed(&one, kinds[2], 1);
+        make_bed(&two, kinds[2], 3);
+        CHECK(ph_importance(one.e, (ph_worth)method, NULL, a) == PH_OK &&
+                  ph_importance(two.e, (ph_worth)method, NULL, b) == PH_OK,
+              "%s", ph_error(one.ctx));
+        CHECK(!memcmp(a, b, sizeof a), "%s depends on the number of threads",
+              ph_worth_name((ph_worth)method));
+        free_bed(&one);
+        free_bed(&two);
+    }
+}
+
+/* Links: samples of the recipe, with the model of the library. */
+static void recipe(void)
+{
+    bed b = {0};
+    ph_train train;
+    ph_estimate found[64];
+    ph_result result;
+    ph_options options = guard_options(NULL, 2);
+    CHECK(ph_open(&b.ctx, &options) == PH_OK, "ph_open failed");
+    CHECK(ph_model_embedded(&b.m, b.ctx) == PH_OK &&
+              ph_train_defaults(&train, "pronouns") == PH_OK,
+          "%s", ph_error(b.ctx));
+    CHECK(ph_eval_recipe(&b.e, b.m, &train, 20) == PH_OK, "%s", ph_error(b.ctx));
+    CHECK(ph_eval_loss(b.e, NULL, &result) == PH_OK && result.accuracy.value > 0.95,
+          "accuracy %g: %s", result.accuracy.value, ph_error(b.ctx));
+    CHECK(ph_importance(b.e, PH_WORTH_CONFIDENCE, NULL, found) == PH_OK, "%s",
+          ph_error(b.ctx));
+    for (int i = 0; i < ph_model_heads(b.m); i++)
+        CHECK(found[i].value > 0 && found[i].value <= 1, "head %d: %g", i,
+              found[i].value);
+    CHECK(ph_importance(b.e, PH_WORTH_TOKEN, NULL, found) == PH_OK &&
+              found[0].value > 0,
+          "%s", ph_error(b.ctx));
+    free_bed(&b);
+}
+
+/* ---- refusals ---------------------------------------------------------------------- */
+
+static void refuse(ph_config c, const ph_texts *all, ph_status expected, const char *part)
+{
+    bed b;
+    make_model(&b, c, 1);
+    ph_status status = ph_eval_create(&b.e, b.m, all, 0);
+    CHECK(status == expected && !b.e && strstr(ph_error(b.ctx), part),
+          "%s, expected %s in \"%s\"", ph_status_text(status), part, ph_error(b.ctx));
+    free_bed(&b);
+}
+
+static void refused(void)
+{
+    static const char *const empty[1] = {"  "}, *const single[1] = {"a"};
+    static const char *const wrong[1] = {"3"};
+    ph_config links = {.arch = PH_ARCH_ENCODER};
+    ph_config twins = {.arch = PH_ARCH_DECODER, .variant = "diff"};
+    ph_texts all = {.texts = texts, .count = TEXTS};
+    refuse(links, &all, PH_UNSUPPORTED, "recipe");
+    refuse(kinds[2], &all, PH_BAD_ARGUMENT, "its target");
+    refuse(kinds[5], &all, PH_BAD_ARGUMENT, "its class");
+    refuse(kinds[5], &(ph_texts){.texts = texts, .pairs = wrong, .count = 1},
+           PH_BAD_VALUE, "no class");
+    refuse(kinds[0], &(ph_texts){.texts = empty, .count = 1}, PH_BAD_SHAPE, "empty");
+    refuse(kinds[0], &(ph_texts){.texts = single, .count = 1}, PH_BAD_SHAPE, "predict");
+    refuse(kinds[0], &(ph_texts){.texts = single}, PH_BAD_ARGUMENT, "there is none");
+    refuse(twins, &all, PH_UNSUPPORTED, "one by one");
+    bed b;
+    ph_estimate found[64];
+    ph_train train;
+    make_model(&b, kinds[0], 1);
+    ph_texts one = {.texts = texts, .count = 1};
+    CHECK(ph_eval_create(&b.e, b.m, &one, 0) == PH_OK, "%s", ph_error(b.ctx));
+    CHECK(ph_importance(b.e, PH_WORTH_RESAMPLED, NULL, found) == PH_BAD_ARGUMENT &&
+              strstr(ph_error(b.ctx), "expected two"),
+          "%s", ph_error(b.ctx));
+    CHECK(ph_importance(b.e, PH_WORTHS, NULL, found) == PH_BAD_ARGUMENT, "accepted");
+    ph_eval *e;
+    CHECK(ph_train_defaults(&train, "dates") == PH_OK &&
+              ph_eval_recipe(&e, b.m, &train, 3) == PH_BAD_ARGUMENT && !e &&
+              strstr(ph_error(b.ctx), "not a model of this recipe"),
+          "%s", ph_error(b.ctx));
+    free_bed(&b);
+}
+
+static const check_case cases[] = {{"sample_form", sample_form},
+                                   {"ablated", ablated},
+                                   {"token_form", token_form},
+                                   {"vectors", vectors},
+                                   {"useless_head", useless_head},
+                                   {"forms_and_removed", forms_and_removed},
+                                   {"normalised", normalised},
+                                   {"nothing_to_change", nothing_to_change},
+                                   {"same_bits", same_bits},
+                                   {"recipe", recipe},
+                                   {"refused", refused},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
