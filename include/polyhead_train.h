@@ -2,7 +2,8 @@
  * polyhead_train.h - training Transformers by recipes, with checkpoints
  *
  *     ph_train_defaults  the hyperparameters of a recipe, to be changed
- *     ph_trainer_create  a new model and what it learns from            -> ph_trainer
+ *     ph_train_from      those of training that goes on from a model
+ *     ph_trainer_create  a model and what it learns from                -> ph_trainer
  *     ph_trainer_step    one step of the optimiser, again and again
  *     ph_trainer_test    how good it is on what training never sees
  *     ph_trainer_save    a checkpoint; ph_trainer_resume goes on from the newest
@@ -38,9 +39,14 @@ typedef struct ph_pace {
 
 /* Hyperparameters. ph_train_defaults fills in those of a recipe. */
 typedef struct ph_train {
-    char recipe[PH_RECIPE_TEXT]; /* "copy", "dates", "pronouns", "text", "pairs" */
-    char file[PH_PATH_TEXT]; /* "text": what to learn; "pairs": lines source TAB target */
-    ph_config config;        /* vocab is set by the recipe */
+    char recipe[PH_RECIPE_TEXT]; /* a name that ph_recipe_name gives */
+    char file[PH_PATH_TEXT]; /* "text": what to learn; "pairs": lines source TAB target;
+                                "classes": lines label TAB text */
+    int tuned;               /* 1: goes on from a model, see ph_train_from */
+    char from[PH_PATH_TEXT]; /* that model: anything that ph_model_read takes; "": it is
+                                given to ph_trainer_tune */
+    ph_config config;        /* vocab is set by the recipe; tuned: only dropout counts */
+    int length;              /* most tokens of a text of the file; 0: config.max_len */
     int steps;
     int batch;      /* texts of one forward and backward pass */
     int accumulate; /* passes whose gradients one step sums; 0: 1 */
@@ -64,12 +70,25 @@ PH_API const char *ph_recipe_help(int i);
 /* PH_UNSUPPORTED: no such recipe. */
 PH_API ph_status ph_train_defaults(ph_train *train, const char *recipe);
 
+/* Changes the defaults of recipe "text" or "classes" to those of training that goes on
+   from the model at path, or (NULL) from one in memory: fewer steps, a peak learning
+   rate of 5e-5, texts of 128 tokens, no dropout. PH_BAD_ARGUMENT: too long a path. */
+PH_API ph_status ph_train_from(ph_train *train, const char *path);
+
 /* JSON text of everything but config, like snprintf. */
 PH_API int ph_train_print(const ph_train *train, char *text, size_t size);
 
 typedef struct ph_trainer ph_trainer;
 
 PH_API ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train);
+
+/* Goes on from a model in memory, after ph_train_from(train, NULL): a decoder predicts
+   the next token, an encoder with a layer for masked tokens those that are hidden, recipe
+   "classes" gives an encoder a classifier unless it has one for these labels. Its
+   tokenizer or vocabulary reads the file. Parameters become f32 in memory of the model
+   (ph_model_own). The trainer owns the model from here on, even where this fails. */
+PH_API ph_status ph_trainer_tune(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
+                                 ph_model *model);
 PH_API void ph_trainer_free(ph_trainer *trainer); /* accepts NULL; the model goes too */
 PH_API ph_model *ph_trainer_model(ph_trainer *trainer);
 PH_API const ph_train *ph_trainer_options(const ph_trainer *trainer);

@@ -68,7 +68,7 @@ static void shipped(void)
     int words[2] = {0, 0}, right[2] = {0, 0};
     CHECK(ph_model_embedded(&m, ctx) == PH_OK, "%s", ph_error(ctx));
     CHECK(ph_train_defaults(&train, "pronouns") == PH_OK, "no recipe");
-    CHECK(ph_data_open(&data, ctx, &ph_recipe_pronouns, &train) == PH_OK, "%s",
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_pronouns, &train, NULL) == PH_OK, "%s",
           ph_error(ctx));
     CHECK(m->config.vocab == data.vocab.count,
           "the shipped model has another vocabulary");
@@ -117,7 +117,8 @@ static void apart(void)
         int32_t source[MOST], target[MOST], labels[MOST];
         ph_sample s = {.source = source, .target = target, .labels = labels};
         CHECK(ph_train_defaults(&train, names[r]) == PH_OK, "no recipe");
-        CHECK(ph_data_open(&data, ctx, recipe, &train) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_data_open(&data, ctx, recipe, &train, NULL) == PH_OK, "%s",
+              ph_error(ctx));
         for (int n = 0; n < TRAINING + TESTS; n++) {
             uint64_t h = 1;
             recipe->sample(&data, ph_rng_key(3, (uint64_t)n, 0, 0), n >= TRAINING, &s);
@@ -140,7 +141,7 @@ static void dates(void)
     int32_t source[64], target[64], labels[64];
     ph_sample s = {.source = source, .target = target, .labels = labels};
     CHECK(ph_train_defaults(&train, "dates") == PH_OK, "no recipe");
-    CHECK(ph_data_open(&data, ctx, &ph_recipe_dates, &train) == PH_OK, "%s",
+    CHECK(ph_data_open(&data, ctx, &ph_recipe_dates, &train, NULL) == PH_OK, "%s",
           ph_error(ctx));
     for (int n = 0; n < 2000; n++) {
         char text[128] = "", iso[32] = "", year[8];
@@ -197,7 +198,7 @@ static void listed(void)
         CHECK(ph_train_defaults(&train, ph_recipe_name(count)) == PH_OK, "%s: unknown",
               ph_recipe_name(count));
     }
-    CHECK(count == 5, "%d recipes", count);
+    CHECK(count == 6, "%d recipes", count);
     CHECK(!ph_recipe_help(count) && !ph_recipe_help(-1) && !ph_recipe_name(-1),
           "a recipe behind the last or before the first");
     CHECK(ph_train_defaults(&train, "copies") == PH_UNSUPPORTED, "a recipe from nowhere");

@@ -18,7 +18,7 @@
 #include "framework/term.h"
 
 typedef struct train_options {
-    const char *out, *pairs;
+    const char *out, *pairs, *from;
     train_change change;
     int resume, json, quiet;
     int64_t checkpoint_every, keep, test, log_every;
@@ -42,6 +42,13 @@ static const ph_option table[] = {
      .metavar = "FILE.tsv",
      .at = AT(pairs),
      .help = "learn from your own lines, text TAB text; no RECIPE then"},
+    {.name = "from",
+     .kind = PH_OPT_TEXT,
+     .metavar = "MODEL",
+     .at = AT(from),
+     .help = "go on from this model instead of a new one: a Hugging Face folder, a GGUF "
+             "file, a llama2.c file or a checkpoint of this program. Defaults then: --lr "
+             "5e-5, --steps 200, --batch 8, --length 128, --dropout 0"},
     {.name = "resume",
      .kind = PH_OPT_FLAG,
      .at = AT(resume),
@@ -282,7 +289,7 @@ static int resume(train_job *j, const ph_train *asked)
     int rc = train_lock_directory(j->directory);
     if (rc) return rc;
     for (int i = 0; i < TRAIN_OPTIONS; i++)
-        if (j->options->change.given[i])
+        if (j->options->change.given[i] || j->options->from)
             return cli_fail(EXIT_USAGE, "--resume takes everything from the checkpoint: "
                                         "no option of training or model beside it");
     ph_status status =
@@ -334,11 +341,14 @@ static int choose(const train_options *o, int count, const char *const *words,
         return cli_fail(EXIT_USAGE, "--pairs and a recipe: expected one of them");
     if (!recipe)
         return cli_fail(EXIT_USAGE,
-                        "train needs a RECIPE (copy, dates, pronouns, text) or --pairs "
-                        "FILE.tsv");
+                        "train needs a RECIPE (copy, dates, pronouns, text, classes) or "
+                        "--pairs FILE.tsv");
     int rc = train_defaults(recipe, train);
     if (rc) return rc;
     if (file) rc = train_set_file(file, train);
+    if (!rc && o->from && ph_train_from(train, o->from) != PH_OK)
+        rc = cli_fail(EXIT_USAGE, "the path of --from has %zu bytes, at most %d",
+                      strlen(o->from), PH_PATH_TEXT - 1);
     return rc ? rc : train_apply(&o->change, train);
 }
 
@@ -379,6 +389,10 @@ static const char *const examples[] = {
     "a decoder learns to continue your text",
     "polyhead train --pairs lines.tsv",
     "an encoder-decoder learns from your lines, text TAB text",
+    "polyhead train text notes.txt --from ./SmolLM2-135M -o runs/notes",
+    "a published model goes on learning, from your text",
+    "polyhead train classes reviews.tsv --from ./bert-base-uncased",
+    "one learns to classify: lines label TAB text",
     "polyhead train --resume -o runs/story",
     "continues where Ctrl-C stopped it, bit for bit",
     NULL};
@@ -391,7 +405,13 @@ const ph_command command_train = {
         "RECIPE, each with defaults for everything, is copy (repeats letters, the "
         "classic first exercise), dates (as people write them to ISO), pronouns (what "
         "every word belongs to: the model in the program), text FILE (continues "
-        "your text) or pairs FILE (from your own lines, text TAB text).\n\n"
+        "your text), pairs FILE (from your own lines, text TAB text) or classes FILE "
+        "(label TAB text).\n\n"
+        "With --from, text and classes go on from a model you have, with its tokenizer: "
+        "a decoder learns to predict the next token, an encoder masked tokens (15 % of "
+        "them, as BERT was trained) or the labels, for which it keeps its classifier if "
+        "it knows them and gets a new one if not. The model written at the end has the "
+        "tokenizer in it; export makes a Hugging Face folder of it.\n\n"
         "Ctrl-C, SIGTERM and SIGHUP write a checkpoint and say how to resume. The same "
         "command gives the same bits, stopped or not, with any number of threads.",
     .examples = examples,

@@ -74,14 +74,34 @@ static int check_text(const char *option, const char *text)
                     strlen(text), PH_VARIANT_TEXT - 1);
 }
 
+/* Where an option goes: --length is that of texts where the model has its own. */
+static size_t target(const ph_train *train, size_t to)
+{
+    return train->tuned && to == TO(config.max_len) ? TO(length) : to;
+}
+
+/* A model that training goes on from stays as it is, but for its dropout. */
+static int check_tuned(const train_change *change)
+{
+    for (int i = 0; i < TRAIN_OPTIONS; i++)
+        if (change->given[i] && rows[i].to >= TO(config) &&
+            rows[i].to < TO(config) + sizeof(ph_config) &&
+            rows[i].to != TO(config.dropout) && rows[i].to != TO(config.max_len))
+            return cli_fail(EXIT_USAGE, "--from takes the model as it is: of the options "
+                                        "of a model only --length and --dropout go "
+                                        "with it");
+    return EXIT_OK;
+}
+
 int train_apply(const train_change *change, ph_train *train)
 {
     int rc = check_text("variant", change->variant);
     if (!rc) rc = check_text("cross", change->cross);
+    if (!rc && train->tuned) rc = check_tuned(change);
     for (int i = 0; i < TRAIN_OPTIONS && !rc; i++)
         if (change->given[i])
             apply_row(rows[i].kind, (const char *)change + rows[i].from,
-                      (char *)train + rows[i].to);
+                      (char *)train + target(train, rows[i].to));
     return rc;
 }
 

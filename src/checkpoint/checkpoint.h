@@ -34,7 +34,9 @@ typedef struct ph_stored {
 typedef struct ph_checkpoint {
     ph_io io; /* hooks */
     ph_checkpoint_kind kind;
+    const char *path;
     int llama2c;        /* 1: a llama2.c file, without a tokenizer */
+    size_t metadata;    /* GGUF: bytes before the list of tensors */
     int directory;      /* PH_CHECKPOINT_OWN: 1: it is model.safetensors in the path */
     ph_values values;   /* config.json, or metadata; generation_config.json has the prefix
                          "generation.", 1_Pooling/config.json "pooling." and so on */

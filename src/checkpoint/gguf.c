@@ -393,6 +393,7 @@ static ph_status read_all(gguf *g)
     PH_TRY(take(g, 8, "the header", &tensors));
     PH_TRY(take(g, 8, "the header", &pairs));
     PH_TRY(read_pairs(g, pairs));
+    g->c->metadata = g->at;
     PH_TRY(read_alignment(g));
     if (tensors > left(g) / 25)
         return bad(g, "it says %llu tensors, more than the file can hold",

@@ -149,6 +149,15 @@ static ph_status read_file(ph_checkpoint *c, const char *path, const ph_io *io)
                       path);
 }
 
+static ph_status keep_path(ph_checkpoint *c, const char *path, const ph_io *io)
+{
+    size_t bytes = strlen(path) + 1;
+    void *copy;
+    PH_TRY(ph_checkpoint_keep(c, bytes, &copy, io));
+    c->path = memcpy(copy, path, bytes);
+    return PH_OK;
+}
+
 ph_status ph_checkpoint_open(ph_checkpoint **out, const char *path, const ph_io *io)
 {
     struct stat info;
@@ -158,7 +167,9 @@ ph_status ph_checkpoint_open(ph_checkpoint **out, const char *path, const ph_io 
     *c = (ph_checkpoint){.io = ph_io_hooks(io)};
     c->values.io = c->io;
     int folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    ph_status status = folder ? ph_folder_read(c, path, io) : read_file(c, path, io);
+    ph_status status = keep_path(c, path, io);
+    if (status == PH_OK)
+        status = folder ? ph_folder_read(c, path, io) : read_file(c, path, io);
     if (status == PH_OK)
         *out = c;
     else

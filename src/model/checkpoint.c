@@ -31,6 +31,9 @@ static const char *const schedule_names[] = {"cosine", "classic", NULL};
 static const ph_field fields[] = {
     {"recipe", PH_FIELD_TEXT, AT(recipe), 0, PH_RECIPE_TEXT, NULL},
     {"file", PH_FIELD_PATH, AT(file), 0, PH_PATH_TEXT, NULL},
+    {"tuned", PH_FIELD_BOOL, AT(tuned), 0, 0, NULL},
+    {"from", PH_FIELD_PATH, AT(from), 0, PH_PATH_TEXT, NULL},
+    {"length", PH_FIELD_INT, AT(length), 0, 1 << 24, NULL},
     {"steps", PH_FIELD_INT, AT(steps), 0, PH_STEPS_MOST, NULL},
     {"batch", PH_FIELD_INT, AT(batch), 1, 65536, NULL},
     {"accumulate", PH_FIELD_INT, AT(accumulate), 1, 4096, NULL},

@@ -426,6 +426,7 @@ void ph_model_free(ph_model *m)
     ph_vocab_free(&m->vocab, m->ctx);
     ph_tokenizer_free(m->tokenizer);
     ph_checkpoint_free(m->checkpoint);
+    ph_ctx_release(m->ctx, m->tokenizer_file);
     ph_ctx_release(m->ctx, m->chat_template);
     ph_ctx_release(m->ctx, m->labels);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);

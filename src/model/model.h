@@ -8,6 +8,7 @@
  *     sublayer.c   attention of a sublayer, and its parameters
  *     sinusoids.c  fixed positions
  *     store.c      models in files
+ *     companions.c what such a file holds beside parameters: the tokenizer and so on
  *     import.c     models from checkpoints of other programs; export.c: into them
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
@@ -119,6 +120,9 @@ struct ph_model {
     ph_config config; /* defaults filled in */
     ph_vocab vocab;
     ph_tokenizer *tokenizer; /* of a published checkpoint, in place of vocab; or NULL */
+    char *tokenizer_file;    /* the bytes it was read from (companions.c), of a model that
+                                owns its parameters; or NULL */
+    size_t tokenizer_size;
     ph_marks marks;
     char *chat_template; /* of a published checkpoint; or NULL */
     char *labels; /* (classes) names, each closed by NUL; or NULL */

@@ -403,6 +403,14 @@ static int find_mask(const ph_tokenizer *t)
     return id >= 0 ? id : ph_tokenizer_id(t, "<mask>", 6);
 }
 
+ph_status ph_tokens_check(const ph_model *m)
+{
+    size_t tokens = ph_tokenizer_about(m->tokenizer).vocab_size;
+    if (tokens <= (size_t)m->config.vocab) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",
+                   tokens, m->config.vocab);
+}
+
 ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path)
 {
     static const char *const eos[] = {"generation.eos_token_id", "eos_token_id",
@@ -421,10 +429,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     if (!m->tokenizer) return PH_OK;
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
     PH_TRY(ph_chat_import(m, c));
-    size_t tokens = ph_tokenizer_about(m->tokenizer).vocab_size;
-    if (tokens <= (size_t)m->config.vocab) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",
-                   tokens, m->config.vocab);
+    return ph_tokens_check(m);
 }
 
 /* ---- the tokenizer of a path ------------------------------------------------------- */
@@ -449,6 +454,30 @@ static ph_status open_gguf(ph_tokenizer **out, const char *path, const ph_io *io
     if (status == PH_OK && !*out)
         return ph_io_fail(io, PH_BAD_FILE, "'%.200s' holds no tokenizer", path);
     return status;
+}
+
+static ph_status parse_gguf(ph_tokenizer **out, const char *name, const char *bytes,
+                            size_t size, const ph_io *io)
+{
+    ph_checkpoint *c = ph_io_alloc(io, sizeof *c);
+    if (!c) return ph_io_no_memory(io, sizeof *c, "a checkpoint");
+    *c = (ph_checkpoint){.io = ph_io_hooks(io)};
+    c->values.io = c->io;
+    ph_status status = ph_gguf_read(c, name, (const unsigned char *)bytes, size, io);
+    if (status == PH_OK) status = read_gguf(out, &c->values, io);
+    ph_checkpoint_free(c);
+    if (status == PH_OK && !*out)
+        return ph_io_fail(io, PH_BAD_FILE, "%s holds no tokenizer", name);
+    return status;
+}
+
+ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
+                          size_t size, const ph_io *io)
+{
+    *out = NULL;
+    if (size >= 4 && !memcmp(bytes, "GGUF", 4))
+        return parse_gguf(out, name, bytes, size, io);
+    return ph_tokenizer_parse(out, name, bytes, size, io);
 }
 
 static int begins_with_gguf(const char *path)

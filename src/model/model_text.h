@@ -34,6 +34,12 @@ void ph_text_free(ph_text *t);
 /* Tokenizer and marks of a checkpoint at path; a model may have no tokenizer. */
 ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
 
+/* A tokenizer from the bytes of its file, GGUF's metadata included; and whether the model
+   has embeddings for all of its tokens. */
+ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
+                          size_t size, const ph_io *io);
+ph_status ph_tokens_check(const ph_model *m);
+
 /* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
    message becomes by it, which ph_ctx_release gives back. */
 ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);

@@ -4,6 +4,7 @@
  *     polyhead.config  the configuration, JSON
  *     polyhead.split   words, chars or bytes
  *     polyhead.vocab   the tokens after the first four, a JSON array
+ *     polyhead.about   see companions.c, which also says what tensor tokenizer is
  *     polyhead.hash    16 digits over all tensors (by name) and the other pairs
  *
  * The hash detects damage; safetensors itself has no checksum.
@@ -16,6 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
+#include "model/companions.h"
 #include "model/store.h"
 
 static const char *const split_names[] = {"words", "chars", "bytes", NULL};
@@ -78,20 +80,34 @@ static void print_vocab(const ph_vocab *v, text *to)
     ph_json_end(&out);
 }
 
+static void print_about(const ph_model *m, text *to)
+{
+    ph_json_writer out = {.write = text_write, .user = to};
+    if (ph_companions_exist(m)) ph_companions_print(m, &out);
+}
+
 static ph_status write_all(const ph_model *m, const char *path,
                            const ph_store_extra *more, ph_tensor *tensors, ph_pair *pairs,
-                           const char *vocab)
+                           const char *vocab, const char *about)
 {
     char config[8192], hash[32], error[512] = "";
     size_t tensor_count = (size_t)m->param_count, pair_count = 0;
     uint64_t sum = 0;
     ph_config_print(&m->config, config, sizeof config);
     memcpy(tensors, m->tensors, tensor_count * sizeof *tensors);
+    if (m->tokenizer_file)
+        tensors[tensor_count++] = (ph_tensor){.name = "tokenizer",
+                                              .type = PH_U8,
+                                              .rank = 1,
+                                              .shape = {m->tokenizer_size},
+                                              .data = m->tokenizer_file,
+                                              .bytes = m->tokenizer_size};
     for (size_t i = 0; more && i < more->tensor_count; i++)
         tensors[tensor_count++] = more->tensors[i];
     pairs[pair_count++] = (ph_pair){"polyhead.config", config};
     pairs[pair_count++] = (ph_pair){"polyhead.split", split_names[m->vocab.split]};
     pairs[pair_count++] = (ph_pair){"polyhead.vocab", vocab};
+    if (about) pairs[pair_count++] = (ph_pair){"polyhead.about", about};
     for (size_t i = 0; more && i < more->pair_count; i++)
         pairs[pair_count++] = more->pairs[i];
     for (size_t i = 0; i < tensor_count; i++)
@@ -107,18 +123,20 @@ static ph_status write_all(const ph_model *m, const char *path,
 ph_status ph_store_write(const ph_model *m, const char *path, const ph_store_extra *more)
 {
     PH_TRY(ph_model_check_own(m, "write it"));
-    size_t tensors = (size_t)m->param_count + (more ? more->tensor_count : 0);
-    size_t pairs = 4 + (more ? more->pair_count : 0);
+    size_t tensors = (size_t)m->param_count + 1 + (more ? more->tensor_count : 0);
+    size_t pairs = 5 + (more ? more->pair_count : 0);
     ph_tensor *all = ph_ctx_alloc(m->ctx, tensors * sizeof *all);
     ph_pair *list = ph_ctx_alloc(m->ctx, pairs * sizeof *list);
-    text vocab = {0};
+    text vocab = {0}, about = {0};
     ph_status status = PH_OK;
     print_vocab(&m->vocab, &vocab);
-    if (!all || !list || vocab.failed)
+    print_about(m, &about);
+    if (!all || !list || vocab.failed || about.failed)
         status = ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory to write a model");
     else
-        status = write_all(m, path, more, all, list, vocab.bytes);
+        status = write_all(m, path, more, all, list, vocab.bytes, about.bytes);
     free(vocab.bytes);
+    free(about.bytes);
     ph_ctx_release(m->ctx, list);
     ph_ctx_release(m->ctx, all);
     return status;
@@ -280,7 +298,7 @@ static ph_status make(ph_model **out, ph_ctx *ctx, const ph_file *file, char *co
         status = ph_model_shape(out, ctx, &c, split, count ? tokens : NULL, count);
     ph_io_release(NULL, (void *)tokens);
     if (status == PH_OK) status = read_values(*out, file);
-    return status;
+    return status == PH_OK ? ph_companions_read(*out, file) : status;
 }
 
 ph_status ph_store_model(ph_model **out, ph_ctx *ctx, const ph_file *file,

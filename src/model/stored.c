@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
-#include "model/model.h"
+#include "model/companions.h"
 
 /* Whether passes read a parameter as a ph_matrix. */
 static int may_store(const ph_model *m, int index)
@@ -111,6 +111,7 @@ static ph_status own_all(ph_model *m)
     ph_ctx_release(m->ctx, old.at);
     if (status != PH_OK) return status;
     ph_ctx_release(m->ctx, old.block);
+    PH_TRY(ph_companions_keep(m, m->checkpoint));
     ph_checkpoint_free(m->checkpoint);
     m->checkpoint = NULL;
     return PH_OK;

@@ -16,8 +16,10 @@ enum { TEST_SEED = 20260101 };
 
 /* ---- samples ----------------------------------------------------------------------- */
 
+/* Most labels of a text. */
 static int label_len(const ph_data *d)
 {
+    if (d->per_text) return 1;
     return d->target_len ? d->target_len : d->source_len;
 }
 
@@ -47,11 +49,12 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, i
     for (int b = 0; b < batch; b++) {
         uint64_t number = index * (uint64_t)batch + (uint64_t)b;
         uint64_t key = ph_rng_key(seed, test ? STREAM_TESTS : STREAM_SAMPLES, number, 0);
-        int at = d->target_len ? targets[b] : sources[b];
+        int at = d->per_text ? b : d->target_len ? targets[b] : sources[b];
         ph_sample s = {.source = (int32_t *)to.source + sources[b],
                        .target = (int32_t *)to.target + targets[b],
                        .labels = (int32_t *)to.labels + at};
         sources[b + 1] = sources[b], targets[b + 1] = targets[b];
+        if (d->per_text) s.labels[0] = -1;
         if (b >= texts) continue;
         t->recipe->sample(d, key, test, &s);
         sources[b + 1] += s.length;
@@ -69,10 +72,10 @@ ph_batch ph_trainer_batch(const ph_trainer *t, int pass)
                       .labels = t->labels + row * (size_t)label_len(&t->data)};
 }
 
-/* Where the labels of each text are. */
-static const int32_t *label_offsets(const ph_trainer *t, int pass)
+/* Where the labels of text b begin. */
+static int labels_at(const ph_trainer *t, int pass, int b)
 {
-    return offsets_of(t, pass, t->data.target_len > 0);
+    return t->data.per_text ? b : offsets_of(t, pass, t->data.target_len > 0)[b];
 }
 
 static int64_t count_labels(const ph_trainer *t, int passes)
@@ -80,7 +83,7 @@ static int64_t count_labels(const ph_trainer *t, int passes)
     int64_t count = 0;
     for (int i = 0; i < passes; i++) {
         const int32_t *labels = ph_trainer_batch(t, i).labels;
-        int end = label_offsets(t, i)[t->train.batch];
+        int end = labels_at(t, i, t->train.batch);
         for (int r = 0; r < end; r++) count += labels[r] >= 0;
     }
     return count;
@@ -203,20 +206,34 @@ static ph_status check_vocab(const ph_trainer *t, const ph_model *model)
         a->count, b->count);
 }
 
-static ph_status begin(ph_trainer *t, ph_model *model)
+/* A model for the data, unless there is one. */
+static ph_status begin_new(ph_trainer *t)
 {
     ph_config config = t->train.config;
-    PH_TRY(check(t->ctx, &t->train));
-    PH_TRY(ph_data_open(&t->data, t->ctx, t->recipe, &t->train));
-    if (model) PH_TRY(check_vocab(t, model));
-    t->model = model;
-    t->train.data_hash = t->data.hash;
+    PH_TRY(ph_data_open(&t->data, t->ctx, t->recipe, &t->train, NULL));
+    if (t->model) return check_vocab(t, t->model);
     config.vocab = t->data.vocab.count;
+    config.classes = t->data.classes;
     if (config.max_len < ph_max(t->data.source_len, t->data.target_len))
         config.max_len = ph_max(t->data.source_len, t->data.target_len);
-    if (!model)
-        PH_TRY(ph_model_create(&t->model, t->ctx, &config, t->data.split, t->data.tokens,
-                               t->data.token_count, t->train.seed));
+    return ph_model_create(&t->model, t->ctx, &config, t->data.split, t->data.tokens,
+                           t->data.token_count, t->train.seed);
+}
+
+static ph_status begin_tuned(ph_trainer *t)
+{
+    float dropout = t->train.config.dropout;
+    PH_TRY(ph_tune_open(t));
+    t->model->config.dropout = dropout;
+    return ph_data_open(&t->data, t->ctx, t->recipe, &t->train, &t->origin);
+}
+
+static ph_status begin(ph_trainer *t)
+{
+    PH_TRY(check(t->ctx, &t->train));
+    PH_TRY(t->train.tuned ? begin_tuned(t) : begin_new(t));
+    PH_TRY(ph_tune_classes(t));
+    t->train.data_hash = t->data.hash;
     t->train.config = t->model->config;
     ph_pass_shape shape = {.batch = t->train.batch,
                            .source_len = t->data.source_len,
@@ -241,8 +258,8 @@ ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
     memset(t, 0, sizeof *t);
     t->ctx = ctx, t->train = *train, t->recipe = recipe;
     if (t->train.accumulate < 1) t->train.accumulate = 1;
-    ph_status status = begin(t, model);
-    if (!t->model) t->model = model;
+    t->model = model;
+    ph_status status = begin(t);
     if (status == PH_OK)
         *out = t;
     else
@@ -250,26 +267,53 @@ ph_status ph_trainer_begin(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
     return status;
 }
 
-static ph_status create(ph_trainer **out, ph_ctx *ctx, const ph_train *train)
+static ph_status check_options(ph_ctx *ctx, const ph_train *train, const ph_model *model)
 {
     if (!train) return ph_fail(ctx, PH_BAD_ARGUMENT, "train is NULL");
     PH_CHECK_RESERVED(ctx, "ph_train", train->reserved);
     PH_CHECK_RESERVED(ctx, "ph_pace", train->pace.reserved);
-    return ph_trainer_begin(out, ctx, train, NULL);
+    if (!model && train->tuned && !train->from[0])
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "from is empty, expected the path of a model or ph_trainer_tune");
+    if (model && (!train->tuned || model->ctx != ctx))
+        return ph_fail(
+            ctx, PH_BAD_ARGUMENT,
+            "expected options that ph_train_from changed, and a model of the same ctx");
+    return PH_OK;
+}
+
+static ph_status create(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
+                        ph_model *model)
+{
+    ph_status status = check_options(ctx, train, model);
+    if (status == PH_OK) return ph_trainer_begin(out, ctx, train, model);
+    ph_model_free(model);
+    return status;
 }
 
 ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train)
 {
     if (out) *out = NULL;
     if (!out || !ctx) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(ctx, create(out, ctx, train));
+    return PH_WITHIN(ctx, create(out, ctx, train, NULL));
+}
+
+ph_status ph_trainer_tune(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
+                          ph_model *model)
+{
+    if (out) *out = NULL;
+    if (!out || !ctx || !model) {
+        ph_model_free(model);
+        return PH_BAD_ARGUMENT;
+    }
+    return PH_WITHIN(ctx, create(out, ctx, train, model));
 }
 
 void ph_trainer_free(ph_trainer *t)
 {
     if (!t) return;
     void *const buffers[] = {
-        t->grads,  t->pass_grads, t->first_moment,   t->second_moment, t->partial_sums,
+        t->grads,  t->pass_grads, t->first_moment,   t->second_moment,  t->partial_sums,
         t->source, t->target,     t->source_offsets, t->target_offsets, t->labels};
     ph_pass_free(t->pass);
     ph_pass_free(t->eval_pass);
@@ -321,12 +365,12 @@ static void count_correct(const ph_trainer *t, const int32_t *labels, int texts,
 {
     const ph_pass *p = t->eval_pass;
     int len = t->data.source_len, links = t->model->links >= 0;
-    int width = links ? len : t->model->config.vocab;
-    const float *scores = links ? p->links->p : p->logits;
-    const int32_t *offsets = label_offsets(t, 0);
+    int classes = t->model->config.classes;
+    int width = links ? len : classes ? classes : t->model->config.vocab;
+    const float *scores = links ? p->links->p : classes ? p->pooled->scores : p->logits;
     for (int b = 0; b < texts; b++) {
         int wrong = 0;
-        for (int r = offsets[b]; r < offsets[b + 1]; r++) {
+        for (int r = labels_at(t, 0, b); r < labels_at(t, 0, b + 1); r++) {
             if (labels[r] < 0) continue;
             int expected = links ? labels[r] % len : labels[r];
             const float *row = scores + (size_t)r * (size_t)width;
@@ -343,7 +387,8 @@ static ph_status test_batch(ph_trainer *t, int index, int texts, tally *sum)
     ph_trainer_fill(t, (uint64_t)index, texts, 1, 0);
     ph_batch batch = ph_trainer_batch(t, 0);
     PH_TRY(ph_pass_forward(t->eval_pass, &batch, 0));
-    if (t->model->links < 0) PH_TRY(ph_pass_logits(t->eval_pass));
+    if (t->model->links < 0 && !t->model->config.classes)
+        PH_TRY(ph_pass_logits(t->eval_pass));
     count_correct(t, batch.labels, texts, sum);
     PH_TRY(ph_pass_loss(t->eval_pass, 0, 1, &loss));
     sum->loss += loss;

@@ -15,6 +15,7 @@ struct ph_trainer {
     ph_ctx *ctx;
     ph_train train;
     const ph_recipe *recipe;
+    ph_origin origin; /* tuned: the model as the data sees it */
     ph_data data;
     ph_model *model;
     ph_pass *pass;      /* training */
@@ -32,6 +33,11 @@ struct ph_trainer {
    test set into micro-batch `pass` of the step; the others are empty. */
 void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, int pass);
 ph_batch ph_trainer_batch(const ph_trainer *t, int pass);
+
+/* tune.c: before the data is opened, the model it goes on from and its origin; after
+   that, classes for the labels of the data. */
+ph_status ph_tune_open(ph_trainer *t);
+ph_status ph_tune_classes(ph_trainer *t);
 
 /* optimise.c */
 double ph_optimise_grad_norm(const ph_trainer *t);

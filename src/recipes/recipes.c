@@ -7,9 +7,9 @@
 #include "io/io.h"
 #include "recipes/recipes.h"
 
-static const ph_recipe *const recipes[] = {&ph_recipe_copy, &ph_recipe_dates,
+static const ph_recipe *const recipes[] = {&ph_recipe_copy,     &ph_recipe_dates,
                                            &ph_recipe_pronouns, &ph_recipe_text,
-                                           &ph_recipe_pairs};
+                                           &ph_recipe_pairs,    &ph_recipe_classes};
 
 enum { RECIPES = sizeof recipes / sizeof recipes[0] };
 
@@ -35,15 +35,14 @@ ph_status ph_train_defaults(ph_train *train, const char *name)
     const ph_recipe *recipe = name ? ph_recipe_find(name) : NULL;
     if (!train) return PH_BAD_ARGUMENT;
     if (!recipe) return PH_UNSUPPORTED;
-    *train = (ph_train){.accumulate = 1,
-                        .weight_decay = 0.01f,
-                        .max_grad_norm = 1.0f,
-                        .balance = 0.01f,
-                        .seed = 1,
-                        .pace = {.checkpoint_every = 500,
-                                 .keep = 3,
-                                 .log_every = 10,
-                                 .test_texts = 1000}};
+    *train = (ph_train){
+        .accumulate = 1,
+        .weight_decay = 0.01f,
+        .max_grad_norm = 1.0f,
+        .balance = 0.01f,
+        .seed = 1,
+        .pace = {
+            .checkpoint_every = 500, .keep = 3, .log_every = 10, .test_texts = 1000}};
     strcpy(train->recipe, recipe->name);
     recipe->defaults(train);
     return PH_OK;
@@ -69,18 +68,28 @@ ph_status ph_data_token(ph_data *data, const char *text)
 }
 
 ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
-                       const ph_train *train)
+                       const ph_train *train, const ph_origin *origin)
 {
-    *data = (ph_data){.ctx = ctx, .train = train};
+    *data = (ph_data){.ctx = ctx, .train = train, .origin = origin};
+    if (origin && !recipe->needs_file)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "recipe %s makes a model of its own, expected text or classes to "
+                       "go on from one",
+                       recipe->name);
     if (recipe->needs_file && !train->file[0])
         return ph_fail(ctx, PH_BAD_ARGUMENT, "recipe %s needs a file", recipe->name);
     ph_status status = recipe->open(data);
-    if (status == PH_OK)
+    if (status == PH_OK && !origin)
         status = ph_vocab_create(&data->vocab, ctx, data->split, data->tokens,
                                  data->token_count);
     if (status == PH_OK && recipe->ready) status = recipe->ready(data);
     if (status != PH_OK) ph_data_close(data, recipe);
     return status;
+}
+
+int ph_data_length(const ph_data *data)
+{
+    return data->train->length ? data->train->length : data->train->config.max_len;
 }
 
 void ph_data_close(ph_data *data, const ph_recipe *recipe)
@@ -89,6 +98,7 @@ void ph_data_close(ph_data *data, const ph_recipe *recipe)
     if (recipe->close) recipe->close(data);
     for (int i = 0; i < data->token_count; i++) free((void *)data->tokens[i]);
     free((void *)data->tokens);
+    free(data->labels);
     ph_vocab_free(&data->vocab, data->ctx);
     *data = (ph_data){0};
 }

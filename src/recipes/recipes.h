@@ -8,6 +8,7 @@
 #define PH_RECIPES_RECIPES_H
 
 #include "base/rng.h"
+#include "polyhead_text.h"
 #include "text/vocab.h"
 
 /* Random numbers of one sample. */
@@ -21,15 +22,28 @@ static inline int ph_draw_below(ph_draw *d, int n)
     return (int)((uint64_t)ph_rng_at(d->key, d->next++) * (uint64_t)n >> 32);
 }
 
+/* A model that training goes on from, as far as data must know it. */
+typedef struct ph_origin {
+    ph_config config;
+    const ph_tokenizer *tokenizer; /* NULL: vocab counts */
+    const ph_vocab *vocab;
+    int mask;           /* the token that hides another; -1: none */
+    const char *labels; /* names of its classes, each closed by NUL; or NULL */
+} ph_origin;
+
 /* The data of a recipe: its vocabulary and what it read from a file. */
 typedef struct ph_data {
     ph_ctx *ctx;
     const ph_train *train;
+    const ph_origin *origin; /* NULL: a model is made for the data */
     ph_split split;
     const char **tokens; /* after the four special tokens */
     int token_count;
     ph_vocab vocab;
     int source_len, target_len; /* most tokens of a sample */
+    int per_text;               /* 1: a text has one label, else each token has */
+    int classes;                /* that labels are of; 0: no classes */
+    char *labels;               /* their names, each closed by NUL */
     uint64_t hash;              /* of the file; 0: the recipe has none */
     void *own;                  /* the recipe's */
 } ph_data;
@@ -38,7 +52,7 @@ typedef struct ph_data {
 typedef struct ph_sample {
     int32_t *source; /* (source_len) */
     int32_t *target; /* (target_len): the decoder's input, from the start token on */
-    int32_t *labels; /* of the last stack */
+    int32_t *labels; /* of the last stack, or one */
     int32_t length;  /* valid tokens of source */
 } ph_sample;
 
@@ -54,10 +68,13 @@ typedef struct ph_recipe {
 
 const ph_recipe *ph_recipe_find(const char *name); /* NULL: unknown */
 
-/* Opens the recipe's data and makes its vocabulary. */
+/* Opens the recipe's data and makes its vocabulary, unless an origin has one. */
 ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
-                       const ph_train *train);
+                       const ph_train *train, const ph_origin *origin);
 void ph_data_close(ph_data *data, const ph_recipe *recipe);
+
+/* The most tokens that texts of a file are cut to. */
+int ph_data_length(const ph_data *data);
 
 /* Adds a token unless it is there. */
 ph_status ph_data_token(ph_data *data, const char *text);
@@ -68,6 +85,6 @@ void ph_sample_pair(const ph_data *data, const int32_t *from, int from_count,
                     const int32_t *to, int to_count, ph_sample *out);
 
 extern const ph_recipe ph_recipe_copy, ph_recipe_dates, ph_recipe_pronouns,
-    ph_recipe_text, ph_recipe_pairs;
+    ph_recipe_text, ph_recipe_pairs, ph_recipe_classes;
 
 #endif

@@ -18,7 +18,7 @@ static ph_status create(ph_sentences **out, ph_ctx *ctx)
     *s = (ph_sentences){.data = {0}};
     ph_status status = ph_train_defaults(&s->train, "pronouns");
     if (status == PH_OK)
-        status = ph_data_open(&s->data, ctx, &ph_recipe_pronouns, &s->train);
+        status = ph_data_open(&s->data, ctx, &ph_recipe_pronouns, &s->train, NULL);
     if (status == PH_OK && s->data.source_len > PH_SENTENCE_WORDS) {
         ph_data_close(&s->data, &ph_recipe_pronouns);
         status = ph_fail(ctx, PH_UNSUPPORTED, "sentences of more than %d words",

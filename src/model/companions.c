@@ -1,0 +1,273 @@
+/*
+ * companions.c - what a model has beside configuration and parameters, in its own files:
+ *
+ *     tensor tokenizer   the bytes of the file that its tokenizer was read from:
+ *                        tokenizer.json, vocab.txt, tokenizer.bin, or the metadata of a
+ *                        GGUF file without its tensors
+ *     polyhead.about     marks, names of classes, chat template, preprocessing of
+ *                        pictures, as JSON
+ *
+ * A file of a model that has none of them has neither.
+ */
+#include "model/companions.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+#include "images/image.h"
+#include "io/io.h"
+#include "model/model_text.h"
+#include "model/store.h"
+
+/* ---- keeping the tokenizer --------------------------------------------------------- */
+
+static ph_status keep(ph_model *m, const void *bytes, size_t size)
+{
+    m->tokenizer_file = ph_ctx_alloc(m->ctx, size ? size : 1);
+    if (!m->tokenizer_file)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a tokenizer of %zu bytes",
+                       size);
+    if (size) memcpy(m->tokenizer_file, bytes, size);
+    m->tokenizer_size = size;
+    return PH_OK;
+}
+
+/* The file of that name in the folder of the checkpoint; nothing is kept where there is
+   none. */
+static ph_status keep_file(ph_model *m, const char *folder, int length, const char *name)
+{
+    char path[4096], error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_map map;
+    int count = snprintf(path, sizeof path, "%.*s%s%s", length, folder,
+                         length && folder[length - 1] != '/' ? "/" : "", name);
+    if (m->tokenizer_file || count < 0 || (size_t)count >= sizeof path ||
+        access(path, F_OK) != 0)
+        return PH_OK;
+    ph_status status = ph_map_open(&map, path, &io);
+    if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
+    status = keep(m, map.bytes, map.size);
+    ph_map_close(&map);
+    return status;
+}
+
+ph_status ph_companions_keep(ph_model *m, const ph_checkpoint *c)
+{
+    const char *slash = c->path ? strrchr(c->path, '/') : NULL;
+    if (!m->tokenizer || !c->path) return PH_OK;
+    if (c->llama2c)
+        return keep_file(m, c->path, slash ? (int)(slash - c->path) + 1 : 0,
+                         "tokenizer.bin");
+    if (c->kind == PH_CHECKPOINT_GGUF) {
+        PH_TRY(keep(m, c->map.bytes, c->metadata));
+        memset(m->tokenizer_file + 8, 0, 8); /* the number of tensors */
+        return PH_OK;
+    }
+    PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "tokenizer.json"));
+    return keep_file(m, c->path, (int)strlen(c->path), "vocab.txt");
+}
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+int ph_companions_exist(const ph_model *m)
+{
+    return m->tokenizer_file || m->labels || m->chat_template || m->config.image_size;
+}
+
+static void print_pixels(const ph_preprocess *p, ph_json_writer *json)
+{
+    ph_json_begin_object(json, "preprocess");
+    ph_json_integer(json, "width", p->width);
+    ph_json_integer(json, "height", p->height);
+    ph_json_integer(json, "shortest", p->shortest);
+    ph_json_bool(json, "bicubic", p->bicubic);
+    ph_json_bool(json, "crop", p->crop);
+    ph_json_float(json, "scale", p->scale);
+    ph_json_begin_array(json, "mean");
+    for (int i = 0; i < 3; i++) ph_json_float(json, NULL, p->mean[i]);
+    ph_json_end(json);
+    ph_json_begin_array(json, "std");
+    for (int i = 0; i < 3; i++) ph_json_float(json, NULL, p->std[i]);
+    ph_json_end(json);
+    ph_json_end(json);
+}
+
+void ph_companions_print(const ph_model *m, ph_json_writer *json)
+{
+    const ph_marks *marks = &m->marks;
+    ph_json_begin_object(json, NULL);
+    ph_json_integer(json, "start", marks->start);
+    ph_json_integer(json, "padding", marks->padding);
+    ph_json_integer(json, "mask", marks->mask);
+    ph_json_begin_array(json, "ends");
+    for (int i = 0; i < marks->end_count; i++)
+        ph_json_integer(json, NULL, marks->ends[i]);
+    ph_json_end(json);
+    if (m->labels) {
+        ph_json_begin_array(json, "labels");
+        for (int i = 0; i < m->config.classes; i++)
+            ph_json_string(json, NULL, ph_model_class(m, i));
+        ph_json_end(json);
+    }
+    if (m->chat_template) ph_json_string(json, "chat_template", m->chat_template);
+    if (m->config.image_size) print_pixels(&m->preprocess, json);
+    ph_json_end(json);
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+typedef struct about {
+    ph_model *m;
+    const ph_values *values;
+    ph_status status; /* the first error stays */
+} about;
+
+/* A whole number from `least` to `most`, which must be there. */
+static int whole(about *a, const char *key, int least, int most)
+{
+    const ph_value *v = ph_values_find(a->values, key);
+    int number = v && (v->kind == PH_VALUE_NUMBER || v->kind == PH_VALUE_BOOL);
+    if (a->status != PH_OK) return 0;
+    if (number && v->number >= least && v->number <= most &&
+        v->number == (double)(int)v->number)
+        return (int)v->number;
+    a->status = ph_fail(a->m->ctx, PH_BAD_FILE,
+                        "polyhead.about: %s is missing or no whole number from %d to %d",
+                        key, least, most);
+    return 0;
+}
+
+static float real(about *a, const char *key, int positive)
+{
+    const ph_value *v = ph_values_find(a->values, key);
+    if (a->status != PH_OK) return 0;
+    if (v && v->kind == PH_VALUE_NUMBER && (!positive || (float)v->number > 0))
+        return (float)v->number;
+    a->status =
+        ph_fail(a->m->ctx, PH_BAD_FILE, "polyhead.about: %s is missing or no %snumber",
+                key, positive ? "positive " : "");
+    return 0;
+}
+
+static void read_marks(about *a)
+{
+    ph_marks *marks = &a->m->marks;
+    const ph_value *ends = ph_values_find(a->values, "ends");
+    int most = ph_max(a->m->config.vocab, PH_TOKEN_FIRST) - 1;
+    *marks = (ph_marks){.start = whole(a, "start", -1, most)};
+    marks->padding = whole(a, "padding", -1, most);
+    marks->mask = whole(a, "mask", -1, most);
+    for (size_t i = 0; ends && i < ends->count && i < PH_MARKS_ENDS; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "ends.%zu", i);
+        marks->ends[marks->end_count++] = whole(a, key, 0, most);
+    }
+}
+
+static const ph_value *label(const about *a, int i)
+{
+    char key[32];
+    snprintf(key, sizeof key, "labels.%d", i);
+    const ph_value *v = ph_values_find(a->values, key);
+    return v && v->kind == PH_VALUE_TEXT ? v : NULL;
+}
+
+static void read_labels(about *a)
+{
+    size_t bytes = 1;
+    if (a->status != PH_OK || !ph_values_find(a->values, "labels")) return;
+    for (int i = 0; i < a->m->config.classes; i++) {
+        if (!label(a, i)) {
+            a->status = ph_fail(a->m->ctx, PH_BAD_FILE,
+                                "polyhead.about has no name for class %d of %d", i,
+                                a->m->config.classes);
+            return;
+        }
+        bytes += strlen(label(a, i)->text) + 1;
+    }
+    char *to = a->m->labels = ph_ctx_alloc(a->m->ctx, bytes);
+    if (!to) {
+        a->status =
+            ph_fail(a->m->ctx, PH_OUT_OF_MEMORY, "no memory for names of classes");
+        return;
+    }
+    for (int i = 0; i < a->m->config.classes; i++) {
+        strcpy(to, label(a, i)->text);
+        to += strlen(to) + 1;
+    }
+}
+
+static void read_chat(about *a)
+{
+    const ph_value *v = ph_values_find(a->values, "chat_template");
+    if (a->status != PH_OK || !v || v->kind != PH_VALUE_TEXT) return;
+    a->m->chat_template = ph_ctx_alloc(a->m->ctx, v->length + 1);
+    if (!a->m->chat_template)
+        a->status = ph_fail(a->m->ctx, PH_OUT_OF_MEMORY, "no memory for a chat template");
+    else
+        memcpy(a->m->chat_template, v->text, v->length + 1);
+}
+
+static void read_pixels(about *a)
+{
+    ph_preprocess *p = &a->m->preprocess;
+    if (!a->m->config.image_size) return;
+    p->width = whole(a, "preprocess.width", 0, PH_IMAGE_SIDE);
+    p->height = whole(a, "preprocess.height", p->width > 0, p->width ? PH_IMAGE_SIDE : 0);
+    p->shortest = whole(a, "preprocess.shortest", 0, PH_IMAGE_SIDE);
+    p->bicubic = whole(a, "preprocess.bicubic", 0, 1);
+    p->crop = whole(a, "preprocess.crop", 0, 1);
+    p->scale = real(a, "preprocess.scale", 1);
+    for (int i = 0; i < 3; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "preprocess.mean.%d", i);
+        p->mean[i] = real(a, key, 0);
+        snprintf(key, sizeof key, "preprocess.std.%d", i);
+        p->std[i] = real(a, key, 1);
+    }
+}
+
+static ph_status read_about(ph_model *m, const char *text)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_values values = {0};
+    about a = {m, &values, PH_OK};
+    ph_status status =
+        ph_values_read(&values, "polyhead.about", "", text, strlen(text), &io);
+    if (status == PH_OK) status = ph_values_sort(&values, "polyhead.about", &io);
+    if (status != PH_OK) {
+        ph_values_free(&values);
+        return ph_fail(m->ctx, status, "%s", error);
+    }
+    read_marks(&a);
+    read_labels(&a);
+    read_chat(&a);
+    read_pixels(&a);
+    ph_values_free(&values);
+    return a.status;
+}
+
+static ph_status read_tokenizer(ph_model *m, const ph_tensor *t)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    if (t->type != PH_U8)
+        return ph_fail(m->ctx, PH_BAD_FILE, "tensor tokenizer is %s, expected U8",
+                       ph_dtype_name(t->type));
+    PH_TRY(keep(m, t->data, t->bytes));
+    ph_status status =
+        ph_tokens_parse(&m->tokenizer, "tokenizer", m->tokenizer_file, t->bytes, &io);
+    if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
+    return ph_tokens_check(m);
+}
+
+ph_status ph_companions_read(ph_model *m, const ph_file *file)
+{
+    const char *text = ph_store_pair(file, "polyhead.about");
+    const ph_tensor *tokenizer = ph_file_find(file, "tokenizer");
+    if (text) PH_TRY(read_about(m, text));
+    return tokenizer ? read_tokenizer(m, tokenizer) : PH_OK;
+}

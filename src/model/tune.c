@@ -1,0 +1,129 @@
+/*
+ * tune.c - training that goes on from a model: how its data sees it, and the classifier
+ * it gets for labels it does not know.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/train.h"
+
+ph_status ph_train_from(ph_train *train, const char *path)
+{
+    if (!train || (path && strlen(path) >= sizeof train->from)) return PH_BAD_ARGUMENT;
+    snprintf(train->from, sizeof train->from, "%s", path ? path : "");
+    train->tuned = 1;
+    train->config.dropout = 0;
+    train->length = 128;
+    train->steps = 200, train->batch = 8;
+    train->lr = 5e-5f, train->warmup = 20;
+    train->pace.checkpoint_every = 100, train->pace.keep = 1;
+    train->pace.test_texts = 100;
+    return PH_OK;
+}
+
+ph_status ph_tune_open(ph_trainer *t)
+{
+    if (!t->model) PH_TRY(ph_model_read(&t->model, t->ctx, t->train.from));
+    PH_TRY(ph_model_own(t->model));
+    ph_model *m = t->model;
+    t->origin = (ph_origin){.config = m->config,
+                            .tokenizer = m->tokenizer,
+                            .vocab = &m->vocab,
+                            .mask = m->marks.mask,
+                            .labels = m->labels};
+    if (t->train.length <= m->config.max_len) return PH_OK;
+    return ph_fail(t->ctx, PH_BAD_ARGUMENT,
+                   "texts have %d tokens, the model takes at most %d", t->train.length,
+                   m->config.max_len);
+}
+
+/* ---- a new classifier -------------------------------------------------------------- */
+
+/* As published encoders have it: the first token, a pooler, the classifier. */
+static ph_config with_classes(const ph_config *old, int classes)
+{
+    ph_config c = *old;
+    c.classes = classes;
+    c.masked = c.untied = c.unit_norm = 0;
+    c.roles[0] = 0;
+    c.pooling = PH_POOL_FIRST;
+    if (!c.pooler) c.pooler = c.types ? PH_POOLER_TANH : PH_POOLER_RELU;
+    return c;
+}
+
+/* Parameters of the same name and size. */
+static void copy_parameters(const ph_model *from, ph_model *to)
+{
+    for (int i = 0; i < to->param_count; i++)
+        for (int k = 0; k < from->param_count; k++) {
+            const ph_weight *a = &from->params[k], *b = &to->params[i];
+            if (strcmp(a->name, b->name) || a->count != b->count) continue;
+            memcpy(to->block + b->at, from->block + a->at, a->count * sizeof(float));
+        }
+}
+
+/* Moves what does not depend on the classifier. */
+static void move_text(ph_model *from, ph_model *to)
+{
+    to->tokenizer = from->tokenizer, from->tokenizer = NULL;
+    to->tokenizer_file = from->tokenizer_file, from->tokenizer_file = NULL;
+    to->tokenizer_size = from->tokenizer_size;
+    to->marks = from->marks, to->preprocess = from->preprocess;
+}
+
+static ph_status replace_classifier(ph_trainer *t)
+{
+    ph_model *old = t->model, *m;
+    ph_config c = with_classes(&old->config, t->data.classes);
+    const ph_vocab *v = &old->vocab;
+    int own = v->text && v->count > PH_TOKEN_FIRST;
+    PH_TRY(ph_model_create(&m, t->ctx, &c, v->split,
+                           own ? v->text + PH_TOKEN_FIRST : NULL,
+                           own ? v->count - PH_TOKEN_FIRST : 0, t->train.seed));
+    copy_parameters(old, m);
+    move_text(old, m);
+    ph_model_free(old);
+    t->model = m;
+    t->origin.tokenizer = m->tokenizer, t->origin.vocab = &m->vocab;
+    t->origin.labels = NULL, t->origin.config = m->config;
+    return PH_OK;
+}
+
+/* ---- names of classes -------------------------------------------------------------- */
+
+static size_t labels_size(const char *labels, int count)
+{
+    const char *at = labels;
+    for (int i = 0; i < count; i++) at += strlen(at) + 1;
+    return (size_t)(at - labels);
+}
+
+static ph_status name_classes(ph_trainer *t)
+{
+    ph_model *m = t->model;
+    size_t bytes = labels_size(t->data.labels, t->data.classes);
+    char *copy = ph_ctx_alloc(t->ctx, bytes + 1);
+    if (!copy) return ph_fail(t->ctx, PH_OUT_OF_MEMORY, "no memory for names of classes");
+    ph_ctx_release(t->ctx, m->labels);
+    m->labels = memcpy(copy, t->data.labels, bytes);
+    t->origin.labels = m->labels;
+    return PH_OK;
+}
+
+/* Names count where the model has them, else the number of classes alone. */
+static int knows_classes(const ph_trainer *t)
+{
+    const ph_model *m = t->model;
+    const char *name = t->data.labels;
+    if (m->config.classes != t->data.classes || !m->config.pooling) return 0;
+    for (int i = 0; m->labels && i < t->data.classes; i++, name += strlen(name) + 1)
+        if (*ph_model_class(m, i) && strcmp(ph_model_class(m, i), name)) return 0;
+    return 1;
+}
+
+ph_status ph_tune_classes(ph_trainer *t)
+{
+    if (!t->data.classes) return PH_OK;
+    if (t->train.tuned && !knows_classes(t)) PH_TRY(replace_classifier(t));
+    return name_classes(t);
+}

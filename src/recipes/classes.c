@@ -1,0 +1,213 @@
+/*
+ * classes.c - the recipe "classes": lines "label TAB text"; an encoder learns to give a
+ * text its label. One text in ten is held out, at least one.
+ *
+ * A model that training goes on from keeps its classifier where it knows every label of
+ * the file, by name or by number; otherwise it gets a new one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipes/corpus.h"
+
+enum { TEXTS_LEAST = 20, CLASSES_MOST = 4096 };
+
+#define EXPECTED "label TAB text"
+
+static ph_status open(ph_data *data)
+{
+    if (data->origin &&
+        (data->origin->config.arch != PH_ARCH_ENCODER || data->origin->config.image_size))
+        return ph_fail(data->ctx, PH_UNSUPPORTED,
+                       "recipe classes needs an encoder of texts, and this model is "
+                       "another");
+    data->source_len = ph_data_length(data);
+    data->per_text = 1;
+    PH_TRY(ph_corpus_open(data));
+    const ph_corpus *c = data->own;
+    if (memchr(c->bytes, 0, c->size))
+        return ph_fail(data->ctx, PH_BAD_FILE, "%s has a NUL byte, expected text",
+                       data->train->file);
+    ph_corpus_strip_cr(data->own);
+    return data->origin ? PH_OK : ph_corpus_find_chars(data, "\t\n");
+}
+
+/* ---- labels ------------------------------------------------------------------------ */
+
+typedef struct label_list {
+    const char *names[CLASSES_MOST];
+    int count;
+} label_list;
+
+static int find_label(const label_list *list, const char *name)
+{
+    for (int i = 0; i < list->count; i++)
+        if (!strcmp(list->names[i], name)) return i;
+    return -1;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Labels of all lines, sorted. Each TAB becomes the NUL behind a label. */
+static ph_status list_labels(const ph_data *data, label_list *list)
+{
+    ph_corpus *c = data->own;
+    for (ph_line line = {0}; ph_corpus_line(c, &line);) {
+        size_t tab = 0;
+        PH_TRY(ph_corpus_tab(data, &line, EXPECTED, &tab));
+        if (tab == line.at)
+            return ph_corpus_bad_line(data, line.number,
+                                      "the label is empty, expected " EXPECTED);
+        c->bytes[tab] = 0;
+        if (find_label(list, c->bytes + line.at) >= 0) continue;
+        if (list->count == CLASSES_MOST)
+            return ph_fail(data->ctx, PH_BAD_FILE, "%s has more than %d different labels",
+                           data->train->file, CLASSES_MOST);
+        list->names[list->count++] = c->bytes + line.at;
+    }
+    qsort(list->names, (size_t)list->count, sizeof list->names[0], compare_names);
+    return PH_OK;
+}
+
+/* The model's own labels, with numbers for those without a name. */
+static void list_origin(const ph_data *data, label_list *list, char *numbers)
+{
+    const char *name = data->origin->labels;
+    for (int i = 0; i < data->origin->config.classes; i++) {
+        char *number = numbers + (size_t)i * 16;
+        snprintf(number, 16, "%d", i);
+        list->names[list->count++] = name && *name ? name : number;
+        if (name) name += strlen(name) + 1;
+    }
+}
+
+static ph_status keep_labels(ph_data *data, const label_list *list)
+{
+    size_t bytes = 1;
+    for (int i = 0; i < list->count; i++) bytes += strlen(list->names[i]) + 1;
+    char *to = data->labels = malloc(bytes);
+    if (!to) return ph_corpus_no_memory(data);
+    for (int i = 0; i < list->count; i++) {
+        strcpy(to, list->names[i]);
+        to += strlen(to) + 1;
+    }
+    data->classes = list->count;
+    return PH_OK;
+}
+
+/* Those of the model if the file has no other; labels of the texts are indices of it. */
+static ph_status choose_labels(ph_data *data, label_list *file, label_list *origin,
+                               char *numbers)
+{
+    PH_TRY(list_labels(data, file));
+    if (file->count < 2)
+        return ph_fail(data->ctx, PH_BAD_FILE,
+                       "%s has %d label%s, expected at least two different ones",
+                       data->train->file, file->count, file->count == 1 ? "" : "s");
+    if (data->origin && data->origin->config.classes <= CLASSES_MOST)
+        list_origin(data, origin, numbers);
+    int known = 1;
+    for (int i = 0; i < file->count; i++)
+        known &= find_label(origin, file->names[i]) >= 0;
+    if (known) *file = *origin;
+    return keep_labels(data, file);
+}
+
+/* ---- texts ------------------------------------------------------------------------- */
+
+static ph_status add_texts(ph_data *data, const label_list *labels, ph_origin_encoder *e)
+{
+    ph_corpus *c = data->own;
+    for (ph_line line = {0}; ph_corpus_line(c, &line);) {
+        const char *label = c->bytes + line.at;
+        size_t at = line.at + strlen(label) + 1, first = c->count;
+        if (e)
+            PH_TRY(ph_origin_tokenize(e, at, line.end, 1, (size_t)data->source_len));
+        else
+            ph_corpus_tokenize(data, at, line.end);
+        if (c->count - first > (size_t)data->source_len)
+            c->count = first + (size_t)data->source_len;
+        if (at == line.end || c->count == first)
+            return ph_corpus_bad_line(data, line.number,
+                                      "the text is empty, expected " EXPECTED);
+        c->labels[c->texts] = find_label(labels, label);
+        c->start[++c->texts] = c->count;
+    }
+    return PH_OK;
+}
+
+static ph_status hold_out(ph_data *data)
+{
+    ph_corpus *c = data->own;
+    uint64_t *keys = malloc((c->texts + 1) * sizeof *keys);
+    if (!keys) return ph_corpus_no_memory(data);
+    for (size_t i = 0; i < c->texts; i++) keys[i] = ph_corpus_key(c, i);
+    ph_status status = ph_corpus_hold_out(c, c->texts, keys);
+    free(keys);
+    if (c->texts >= TEXTS_LEAST && status == PH_OK) return PH_OK;
+    return ph_fail(data->ctx, PH_BAD_FILE,
+                   "%s has %zu text%s%s, expected at least %d different ones",
+                   data->train->file, c->texts, c->texts == 1 ? "" : "s",
+                   status == PH_OK ? "" : ", all the same", TEXTS_LEAST);
+}
+
+static ph_status read_texts(ph_data *data, const label_list *labels)
+{
+    ph_origin_encoder e = {0};
+    PH_TRY(ph_corpus_reserve(data, ph_corpus_lines(data->own)));
+    ph_status status = data->origin ? ph_origin_begin(&e, data) : PH_OK;
+    if (status == PH_OK) status = add_texts(data, labels, data->origin ? &e : NULL);
+    ph_origin_end(&e);
+    return status == PH_OK ? hold_out(data) : status;
+}
+
+static ph_status ready(ph_data *data)
+{
+    label_list *lists = calloc(2, sizeof *lists);
+    char *numbers = malloc(CLASSES_MOST * 16);
+    ph_status status = lists && numbers
+                           ? choose_labels(data, &lists[0], &lists[1], numbers)
+                           : ph_corpus_no_memory(data);
+    if (status == PH_OK) status = read_texts(data, &lists[0]);
+    free(lists);
+    free(numbers);
+    return status;
+}
+
+static void sample(const ph_data *data, uint64_t key, int test, ph_sample *out)
+{
+    const ph_corpus *c = data->own;
+    size_t first = test ? c->held : 0, end = test ? c->texts : c->held;
+    size_t text = c->order[first + ph_rng_key(key, 0, 0, 0) % (end - first)];
+    out->length = (int32_t)(c->start[text + 1] - c->start[text]);
+    memcpy(out->source, c->tokens + c->start[text],
+           (size_t)out->length * sizeof(int32_t));
+    out->labels[0] = c->labels[text];
+}
+
+static void defaults(ph_train *t)
+{
+    t->config = (ph_config){.arch = PH_ARCH_ENCODER,
+                            .layers = 2,
+                            .model_dim = 128,
+                            .heads = 4,
+                            .max_len = 256,
+                            .pooling = PH_POOL_MEAN,
+                            .dropout = 0.1f};
+    t->steps = 1000, t->batch = 32;
+    t->lr = 1e-3f, t->warmup = 100;
+}
+
+const ph_recipe ph_recipe_classes = {.name = "classes",
+                                     .help = "an encoder that learns the labels of your "
+                                             "own lines: label TAB text",
+                                     .needs_file = 1,
+                                     .defaults = defaults,
+                                     .open = open,
+                                     .ready = ready,
+                                     .close = ph_corpus_close,
+                                     .sample = sample};
