@@ -260,7 +260,7 @@ static ph_status draw(const ph_eval *e, const ph_recipe *recipe, const ph_data *
 static ph_status draw_all(ph_eval *e, const ph_recipe *recipe, const ph_train *train)
 {
     ph_data data = {0};
-    ph_status status = ph_data_open(&data, e->m->ctx, recipe, train);
+    ph_status status = ph_data_open(&data, e->m->ctx, recipe, train, NULL);
     int most = ph_max(data.source_len, data.target_len);
     if (status == PH_OK && (data.vocab.count != e->m->config.vocab ||
                             most > e->m->config.max_len))
