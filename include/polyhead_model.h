@@ -14,8 +14,9 @@
  *
  * A stack is a list of sublayers f with residual connections and norms:
  *
- *     PH_PRE_NORM   x = x + f(norm(x)), a last norm at the end of the stack
- *     PH_POST_NORM  x = norm(x + f(x))
+ *     PH_PRE_NORM       x = x + f(norm(x)), a last norm at the end of the stack
+ *     PH_POST_NORM      x = norm(x + f(x))
+ *     PH_SANDWICH_NORM  x = x + norm(f(norm(x))), a last norm too
  *
  * Dropout acts on embeddings, attention
  * weights, activations of the feed-forward layers and the output of every sublayer.
@@ -40,7 +41,11 @@ typedef enum ph_arch {
     PH_ARCH_ENCODER_DECODER /* text to text, one vocabulary */
 } ph_arch;
 
-typedef enum ph_norm_place { PH_PRE_NORM = 0, PH_POST_NORM } ph_norm_place;
+typedef enum ph_norm_place {
+    PH_PRE_NORM = 0,
+    PH_POST_NORM,
+    PH_SANDWICH_NORM
+} ph_norm_place;
 typedef enum ph_norm { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norm;
 typedef enum ph_activation {
     PH_GELU = 0, /* tanh form */
@@ -110,15 +115,17 @@ typedef struct ph_config {
     int no_bias;         /* PH_NO_BIAS_ */
     int depth_scaled;    /* 1: initial matrices of layer l are scaled by 1/sqrt(l) */
     float dropout;
-    float norm_eps;       /* added to the variance, also by qk_norm; 0: 1e-5 */
-    float embed_scale;    /* embeddings are multiplied by it; 0: sqrt(model_dim) */
-    float output_scale;   /* the scores of tokens are multiplied by it; 0: 1 */
-    float attn_scale;     /* the scores are multiplied by it; 0: 1 / sqrt(head_dim) */
-    int scale_by_layer;   /* 1: scores of layer l, from 0, are also divided by l + 1 */
-    float attn_softcap;   /* as ph_attn.softcap; 0: none */
-    int qk_norm;          /* 1: RMS norm of each head of q and k of self-attention */
-    int rope_interleaved; /* 1: PH_ROPE_INTERLEAVED, 0: PH_ROPE_HALF */
-    float rope_base;      /* these six as in ph_layer_desc */
+    float norm_eps;        /* added to the variance, also by qk_norm; 0: 1e-5 */
+    float embed_scale;     /* embeddings are multiplied by it; 0: sqrt(model_dim) */
+    float output_scale;    /* the scores of tokens are multiplied by it; 0: 1 */
+    float attn_scale;      /* the scores are multiplied by it; 0: 1 / sqrt(head_dim) */
+    int scale_by_layer;    /* 1: scores of layer l, from 0, are also divided by l + 1 */
+    float attn_softcap;    /* as ph_attn.softcap; 0: none */
+    int qk_norm;           /* 1: RMS norm of each head of q and k of self-attention */
+    int rope_interleaved;  /* 1: PH_ROPE_INTERLEAVED, 0: PH_ROPE_HALF */
+    float rope_local_base; /* rope_base of layers with a window, whose rope is not scaled;
+                              0: rope is the same in all layers */
+    float rope_base;       /* these six as in ph_layer_desc */
     ph_rope_scaling rope_scaling;
     float rope_factor;
     int rope_length;
@@ -145,7 +152,7 @@ typedef struct ph_config {
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
-    uint64_t reserved[24];
+    uint64_t reserved[23];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

@@ -53,6 +53,7 @@ static inline void begin(checkpoint *c, const char *name, int own)
     snprintf(c->path, sizeof c->path, FOLDER "%s", name);
     snprintf(path, sizeof path, "%s/golden.safetensors", c->path);
     CHECK(ph_file_read(&c->golden, path, NULL) == PH_OK, "cannot read %s", path);
+    if (strstr(name, "-gguf")) strcat(c->path, "/model.gguf");
     CHECK(ph_model_read(&c->m, c->ctx, c->path) == PH_OK, "%s: %s", name,
           ph_error(c->ctx));
     if (own) CHECK(ph_model_own(c->m) == PH_OK, "%s", ph_error(c->ctx));

@@ -216,7 +216,10 @@ static variant_options options_of(const oracle_model *o, const text *t, const ch
     if (c->window && t->causal && layer >= c->window_from && !whole)
         v.window = 1, v.left = c->window - 1, v.right = 0;
     v.qk_norm = c->qk_norm, v.norm_eps = c->norm_eps;
-    if (c->positions == PH_POS_ROPE) set_rope(c, &v);
+    if (c->positions == PH_POS_ROPE && v.window && c->rope_local_base != 0)
+        v.rope = 1 + c->rope_interleaved, v.rope_base = c->rope_local_base;
+    else if (c->positions == PH_POS_ROPE)
+        set_rope(c, &v);
     return v;
 }
 
@@ -352,11 +355,18 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
                     int number, double *x)
 {
     char norm[16];
-    int before = o->config->norm_place == PH_PRE_NORM, rows = t->batch * t->len;
+    int before = o->config->norm_place != PH_POST_NORM, rows = t->batch * t->len;
     snprintf(norm, sizeof norm, "norm%d", number);
     double *a = before ? normed(o, x, rows, t->stack, layer, norm) : x;
     double *y = *kind == 'f' ? feed(o, t->stack, layer, a, rows)
                              : attention(o, t, layer, kind, a);
+    if (o->config->norm_place == PH_SANDWICH_NORM) {
+        char post[24];
+        snprintf(post, sizeof post, "post_%s", norm);
+        double *z = normed(o, y, rows, t->stack, layer, post);
+        free(y);
+        y = z;
+    }
     for (int i = 0; i < rows * o->config->model_dim; i++) y[i] += x[i];
     if (before) free(a);
     free(x);

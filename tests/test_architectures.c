@@ -22,6 +22,7 @@ static const struct {
                    {FOLDER "qwen3", FOLDER "qwen3"},
                    {FOLDER "gpt2", FOLDER "gpt2"},
                    {FOLDER "gpt2-plain", FOLDER "gpt2-plain"},
+                   {FOLDER "gemma3", FOLDER "gemma3"},
                    {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };

@@ -37,6 +37,21 @@ static const ph_config kinds[] = {
      .bucket_distance = 5,
      .no_bias = PH_NO_BIAS,
      .output_scale = 0.4f},
+    {.layers = 3, /* Gemma 3 */
+     .norm = PH_NORM_RMS,
+     .norm_place = PH_SANDWICH_NORM,
+     .activation = PH_GEGLU,
+     .positions = PH_POS_ROPE,
+     .no_bias = PH_NO_BIAS,
+     .attn_scale = 0.4f,
+     .qk_norm = 1,
+     .rope_base = 50,
+     .rope_local_base = 7,
+     .rope_scaling = PH_ROPE_LINEAR,
+     .rope_factor = 8,
+     .window = 3,
+     .window_period = 2},
+    {.layers = 1, .norm_place = PH_SANDWICH_NORM},
     {.layers = 3, /* what published decoders have: LLaMA 3, Qwen, Mistral, GPT-2 */
      .norm = PH_NORM_RMS,
      .activation = PH_SWIGLU,
@@ -79,7 +94,7 @@ static ph_config config_of(int arch, int kind)
     c.arch = (ph_arch)arch, c.vocab = VOCAB, c.model_dim = 8, c.max_len = 8;
     if (!c.heads) c.heads = 2;
     if (!c.ff_dim) c.ff_dim = 12;
-    if (c.arch == PH_ARCH_ENCODER) c.window = 0;
+    if (c.arch == PH_ARCH_ENCODER) c.window = 0, c.rope_local_base = 0;
     return c;
 }
 

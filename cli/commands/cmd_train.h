@@ -70,7 +70,7 @@ extern const char *const train_position_names[], *const train_norm_names[],
                "position encoding"), \
     TRAIN_NAME(s, f, 18, "norm", norm, train_norm_names, "LayerNorm or RMSNorm"), \
     TRAIN_NAME(s, f, 19, "norm-place", norm_place, train_norm_place_names, \
-               "norm before (pre) or after (post) sublayers"), \
+               "norm before (pre) or after (post) sublayers, or both (sandwich)"), \
     TRAIN_NAME(s, f, 20, "activation", activation, train_activation_names, \
                "of the feed-forward layers"), \
     {.name = "variant", .kind = PH_OPT_TEXT, .metavar = "NAME", \

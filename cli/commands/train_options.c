@@ -17,7 +17,7 @@
 const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                             "none",       "t5",      NULL};
 const char *const train_norm_names[] = {"layer", "rms", NULL};
-const char *const train_norm_place_names[] = {"pre", "post", NULL};
+const char *const train_norm_place_names[] = {"pre", "post", "sandwich", NULL};
 const char *const train_activation_names[] = {"gelu", "relu", "swiglu", "gelu_erf",
                                               "geglu", "silu", NULL};
 const char *const train_schedule_names[] = {"cosine", "classic", NULL};

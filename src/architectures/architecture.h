@@ -21,19 +21,20 @@ typedef struct ph_tensor_name {
     const char *ours, *folder, *gguf;
     int table;       /* 1: rows belong to tokens or positions, as in our own */
     int part, parts; /* of a tensor that holds `parts` of ours side by side; 0: whole */
+    int minus_one;   /* 1: a folder holds it minus 1 */
 } ph_tensor_name;
 
 #define PH_TENSOR(ours, folder, gguf)                                                    \
     {                                                                                    \
-        ours, folder, gguf, 0, 0, 0                                                      \
+        ours, folder, gguf, 0, 0, 0, 0                                                   \
     }
 #define PH_TABLE(ours, folder, gguf)                                                     \
     {                                                                                    \
-        ours, folder, gguf, 1, 0, 0                                                      \
+        ours, folder, gguf, 1, 0, 0, 0                                                   \
     }
 #define PH_PART(ours, folder, gguf, part, parts)                                         \
     {                                                                                    \
-        ours, folder, gguf, 0, part, parts                                               \
+        ours, folder, gguf, 0, part, parts, 0                                            \
     }
 
 typedef struct ph_architecture {
@@ -54,7 +55,7 @@ typedef struct ph_architecture {
 } ph_architecture;
 
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_distilbert, ph_vit,
-    ph_t5_family;
+    ph_t5_family, ph_gemma;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */

@@ -136,25 +136,31 @@ void ph_import_activation(ph_import *in, const char *name, int gated, ph_config 
 
 /* ---- rotary positions -------------------------------------------------------------- */
 
-/* A number of rope_parameters or, as older files have it, of rope_scaling. */
+/* Where the fields of rope stand: of layers that see all, in rope_parameters, or, as
+   older files have it, in rope_scaling. The name of the first that is there. */
+static void rope_key(ph_import *in, const char *name, char key[KEY])
+{
+    static const char *const sections[] = {"rope_parameters.full_attention",
+                                           "rope_parameters", "rope_scaling"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(key, KEY, "%s.%s", sections[i], name);
+        if (ph_import_value(in, key, NULL)) return;
+    }
+}
+
 static double rope_real(ph_import *in, const char *name, double fallback)
 {
     char key[KEY];
-    snprintf(key, sizeof key, "rope_parameters.%s", name);
-    if (!ph_import_value(in, key, NULL))
-        snprintf(key, sizeof key, "rope_scaling.%s", name);
+    rope_key(in, name, key);
     return ph_import_real(in, key, NULL, fallback);
 }
 
 static const char *rope_type(ph_import *in)
 {
-    static const char *const keys[] = {"rope_parameters.rope_type",
-                                       "rope_parameters.type", "rope_scaling.rope_type",
-                                       "rope_scaling.type"};
-    for (int i = 0; i < 4; i++)
-        if (ph_import_value(in, keys[i], NULL))
-            return ph_import_text(in, keys[i], NULL, "default");
-    return "default";
+    char key[KEY];
+    rope_key(in, "rope_type", key);
+    if (!ph_import_value(in, key, NULL)) rope_key(in, "type", key);
+    return ph_import_text(in, key, NULL, "default");
 }
 
 static void folder_scaling(ph_import *in, ph_config *c)
@@ -256,7 +262,7 @@ void ph_import_rope(ph_import *in, ph_config *c, double base)
 {
     c->positions = PH_POS_ROPE;
     base = ph_import_real(in, "rope_theta", "rope.freq_base", base);
-    base = ph_import_real(in, "rope_parameters.rope_theta", NULL, base);
+    if (!ph_import_is_gguf(in)) base = rope_real(in, "rope_theta", base);
     c->rope_base = (float)base;
     if (ph_import_real(in, "partial_rotary_factor", NULL, 1) != 1)
         ph_import_fail(in, PH_UNSUPPORTED,

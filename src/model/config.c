@@ -9,7 +9,7 @@
 #include "model/model.h"
 
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
-static const char *const place_names[] = {"pre", "post", NULL};
+static const char *const place_names[] = {"pre", "post", "sandwich", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
 static const char *const activation_names[] = {"gelu",     "relu",  "swiglu",
                                                "gelu_erf", "geglu", "silu",
@@ -63,6 +63,7 @@ static const ph_field fields[] = {
     {"attn_softcap", PH_FIELD_REAL, AT(attn_softcap), 0, 0, NULL},
     {"qk_norm", PH_FIELD_BOOL, AT(qk_norm), 0, 0, NULL},
     {"rope_interleaved", PH_FIELD_BOOL, AT(rope_interleaved), 0, 0, NULL},
+    {"rope_local_base", PH_FIELD_REAL, AT(rope_local_base), 0, 0, NULL},
     {"rope_base", PH_FIELD_REAL, AT(rope_base), 0, 0, NULL},
     {"rope_scaling", PH_FIELD_NAME, AT(rope_scaling), 0, 0, scaling_names},
     {"rope_factor", PH_FIELD_REAL, AT(rope_factor), 0, 0, NULL},
@@ -155,6 +156,7 @@ static ph_status check_reals(ph_ctx *ctx, ph_config *c)
     PH_TRY(check_real(ctx, "output_scale", c->output_scale, 0));
     PH_TRY(check_real(ctx, "attn_scale", c->attn_scale, 0));
     PH_TRY(check_real(ctx, "attn_softcap", c->attn_softcap, 0));
+    PH_TRY(check_real(ctx, "rope_local_base", c->rope_local_base, 0));
     if (c->window && c->arch == PH_ARCH_ENCODER)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "window is %d, expected 0: only decoders have one", c->window);
@@ -205,6 +207,8 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"buckets", "T5 positions", c->buckets && c->positions != PH_POS_T5},
         {"bucket_distance", "T5 positions",
          c->bucket_distance && c->positions != PH_POS_T5},
+        {"rope_local_base", "a window and rope positions",
+         c->rope_local_base != 0 && !(c->window && c->positions == PH_POS_ROPE)},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},

@@ -139,6 +139,7 @@ static ph_status read_tensor(ph_import *in, const ph_weight *w, float *to,
 {
     ph_stored *s = ph_import_find(in, w->name);
     stored_form f = form_of(in, w);
+    int minus_one = !ph_import_is_gguf(in) && ph_import_name(in, w->name)->minus_one;
     ph_status status = ph_checkpoint_load(in->checkpoint, s, io);
     if (status != PH_OK) return ph_fail(in->ctx, status, "%s", io->error);
     size_t rows = w->rank == 2 ? (size_t)w->dims[0] : 1;
@@ -147,6 +148,7 @@ static ph_status read_tensor(ph_import *in, const ph_weight *w, float *to,
         for (size_t c = 0; c < columns; c++)
             to[r * columns + c] = f.linear ? element(&s->tensor, f.first + c, r)
                                            : element(&s->tensor, r, f.first + c);
+    for (size_t i = 0; minus_one && i < w->count; i++) to[i] += 1;
     return PH_OK;
 }
 

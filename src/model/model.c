@@ -25,7 +25,7 @@
 #include "variants/variants.h"
 
 enum {
-    SUBLAYER_PARAMS = PH_LAYER_PARAMS + 2,
+    SUBLAYER_PARAMS = PH_LAYER_PARAMS + 4,
     MODEL_PARAMS = 40 + PH_CLASS_TOKENS
 }; /* at most; norms counted with their sublayer */
 
@@ -202,7 +202,8 @@ static int is_merged(const ph_config *c, int layer)
     return strstr(cross, "merged") != NULL;
 }
 
-/* The norm after a sublayer: its own (post-norm), or that before the next (pre-norm). */
+/* The norm after a sublayer: its own (post-norm), or that before the next (pre-norm); a
+   sandwich has one of its output too. */
 static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind kind,
                               int layer, int number)
 {
@@ -217,7 +218,8 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     set_depth(sublayer->variant, layer);
     snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
     snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
-    int pre_norm = m->config.norm_place == PH_PRE_NORM;
+    int pre_norm = m->config.norm_place != PH_POST_NORM;
+    sublayer->post_gain = sublayer->post_shift = -1;
     if (pre_norm && s->count)
         add_norm(m, norm, &sublayer[-1].gain, &sublayer[-1].shift);
     else if (pre_norm)
@@ -229,6 +231,9 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
         PH_TRY(add_attention(m, s, sublayer, stem));
     sublayer->count = m->param_count - sublayer->first;
     if (!pre_norm) add_norm(m, norm, &sublayer->gain, &sublayer->shift);
+    snprintf(norm, sizeof norm, "%s.%d.post_norm%d", stack_name(s), layer, number);
+    if (m->config.norm_place == PH_SANDWICH_NORM)
+        add_norm(m, norm, &sublayer->post_gain, &sublayer->post_shift);
     s->count++;
     return PH_OK;
 }
@@ -259,7 +264,7 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
     }
     ph_sublayer *last = &s->sublayers[s->count - 1];
     snprintf(name, sizeof name, "%s.norm", stack_name(s));
-    if (c->norm_place == PH_PRE_NORM) add_norm(m, name, &last->gain, &last->shift);
+    if (c->norm_place != PH_POST_NORM) add_norm(m, name, &last->gain, &last->shift);
     return PH_OK;
 }
 

@@ -68,6 +68,9 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
         act->residual = stack->acts[sublayer - 2].residual;
     else
         act->residual = layout_residual(p, stack, arena);
+    if (def->post_gain < 0) return;
+    act->post = p->shape.backward || !sublayer ? layout_residual(p, stack, arena)
+                                               : stack->acts[0].post;
 }
 
 static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
@@ -101,7 +104,8 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     size_t dim = (size_t)c->model_dim, memory = (size_t)p->stacks[0].rows * dim;
     p->dr = ph_arena_floats(arena, rows * dim);
     p->da = ph_arena_floats(arena, rows * dim);
-    p->dy = ph_dropout_rate(p) > 0 ? ph_arena_floats(arena, rows * dim) : p->dr;
+    int own = ph_dropout_rate(p) > 0 || c->norm_place == PH_SANDWICH_NORM;
+    p->dy = own ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
     size_t places = (size_t)p->shape.batch * (size_t)longest(p);
     p->sums = ph_arena_floats(arena, (places / PH_RESIDUAL_ROWS + 1) * 2 * dim);

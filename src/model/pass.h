@@ -11,7 +11,8 @@
  *     s = r + dropout(f(a))    n = norm(s)        pre-norm:  r = s, a = n
  *                                                 post-norm: r = a = n
  *
- * so both kinds of stack take the same steps, and the output of a stack is the last n.
+ * (a sandwich is pre-norm with norm(f(a)) in place of f(a)), so all kinds of stack take
+ * the same steps, and the output of a stack is the last n.
  */
 #ifndef PH_MODEL_PASS_H
 #define PH_MODEL_PASS_H
@@ -68,6 +69,7 @@ typedef struct ph_act {
     float *h, *g;    /* feed-forward: before and after the activation */
     const float *a;  /* its input */
     ph_residual residual;
+    ph_residual post; /* sandwich: s: f(a), n: its norm, which is added in its place */
 } ph_act;
 
 /* Columns of the input of the output projection. */

@@ -21,6 +21,7 @@ typedef struct residual_job {
     int sublayer;    /* -1: none, a norm alone */
     int gain, shift; /* parameters of the norm */
     int first;       /* backward: 1: dr is not set yet */
+    int post;        /* backward: 1: a norm of a sublayer's output */
     const float *r;  /* the residual stream before the sublayer */
     uint64_t stream; /* of dropout */
 } residual_job;
@@ -161,16 +162,31 @@ void ph_norm_forward(const ph_pass *p, const ph_pass_stack *stack,
     ph_ctx_spread(p->model->ctx, chunks(stack), norm_item, &j);
 }
 
+/* Row of the sublayer's output, or of its norm in a sandwich. */
+static const float *output_row(const residual_job *j, int row)
+{
+    const ph_pass *p = j->p;
+    size_t dim = (size_t)p->model->config.model_dim, at = (size_t)row * dim;
+    const ph_sublayer *s = &j->stack->def->sublayers[j->sublayer];
+    const ph_residual *post = &j->stack->acts[j->sublayer].post;
+    if (s->post_gain < 0) return p->y + at;
+    memcpy(post->s + at, p->y + at, dim * sizeof *post->s);
+    residual_job norm = norm_job(p, j->stack, post, s->post_gain, s->post_shift);
+    norm_row(&norm, row);
+    return post->n + at;
+}
+
 static void residual_row(const residual_job *j, int row)
 {
     const ph_model *m = j->p->model;
     int dim = m->config.model_dim;
     size_t at = (size_t)row * (size_t)dim;
+    const float *y = output_row(j, row);
     float scratch[PIECE];
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
         m->spans->add_residual(
-            n, j->r + at + c, j->p->y + at + c,
+            n, j->r + at + c, y + c,
             ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch),
             j->residual->s + at + c);
     }
@@ -238,12 +254,12 @@ static void dropout_backward_row(const residual_job *j, int row)
     int dim = j->p->model->config.model_dim;
     size_t at = (size_t)row * (size_t)dim;
     float scratch[PIECE];
-    for (int c = 0; c < dim && ph_dropout_rate(j->p) > 0; c += PIECE) {
+    for (int c = 0; c < dim && j->p->dy != j->p->dr; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
         const float *f =
             ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch);
         memcpy(j->p->dy + at + c, j->p->dr + at + c, (size_t)n * sizeof *scratch);
-        j->p->model->spans->times(n, j->p->dy + at + c, f);
+        if (f) j->p->model->spans->times(n, j->p->dy + at + c, f);
     }
 }
 
@@ -263,6 +279,19 @@ static int row_at(const residual_job *j, int place)
     return offsets[b] + t;
 }
 
+/* dy, the gradient of the norm of a sublayer's output, becomes that of the output. */
+static void post_backward_row(const residual_job *j, int lane, int row, float *sums)
+{
+    const ph_pass *p = j->p;
+    const ph_config *c = &p->model->config;
+    size_t dim = (size_t)c->model_dim, at = (size_t)row * dim;
+    float *dy = p->dy + at, *scratch = p->lanes + (size_t)lane * dim;
+    p->model->spans->norm_backward(
+        (int)dim, dy, j->residual->s + at, j->residual->stats + 2 * (size_t)row,
+        param(p, j->gain), c->norm == PH_NORM_RMS, scratch, sums, sums + dim);
+    memcpy(dy, scratch, dim * sizeof *dy);
+}
+
 static void backward_item(void *arg, int lane, int index)
 {
     const residual_job *j = arg;
@@ -272,6 +301,10 @@ static void backward_item(void *arg, int lane, int index)
     for (int place = index * CHUNK; place < (index + 1) * CHUNK; place++) {
         int r = row_at(j, place);
         if (r < 0) continue;
+        if (j->post) {
+            post_backward_row(j, lane, r, sums);
+            continue;
+        }
         norm_backward_row(j, lane, r, sums);
         if (j->sublayer >= 0) dropout_backward_row(j, r);
     }
@@ -305,6 +338,12 @@ void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int subl
     residual_job j = residual_job_of(p, stack, sublayer);
     j.first = first;
     backward_job(&j);
+    const ph_sublayer *s = &stack->def->sublayers[sublayer];
+    if (s->post_gain < 0) return;
+    residual_job post =
+        norm_job(p, stack, &stack->acts[sublayer].post, s->post_gain, s->post_shift);
+    post.post = 1;
+    backward_job(&post);
 }
 
 void ph_norm_backward(const ph_pass *p, const ph_pass_stack *stack,

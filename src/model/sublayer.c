@@ -15,19 +15,21 @@ static void set_variant(const ph_model *m, ph_attn *a, const char *variant)
     if (strstr(variant, "diff")) a->v_dim = 2 * a->qk_dim; /* of diff, diff2 */
 }
 
-/* Causal self-attention, through a window where the layer has one. */
-static void set_mask(const ph_config *c, int layer, ph_attn *a)
+/* Whether self-attention of a layer sees through the window. */
+static int has_window(const ph_config *c, const ph_model_stack *stack, int layer)
 {
     int whole = c->window_period && (layer + 1) % c->window_period == 0;
-    a->mask = PH_MASK_CAUSAL;
-    if (!c->window || layer < c->window_from || whole) return;
-    a->mask = PH_MASK_BAND, a->band_left = c->window - 1;
+    return stack->causal && c->window && layer >= c->window_from && !whole;
 }
 
-static void set_rope(const ph_config *c, ph_layer_desc *d)
+static void set_rope(const ph_config *c, int windowed, ph_layer_desc *d)
 {
     d->rope = c->rope_interleaved ? PH_ROPE_INTERLEAVED : PH_ROPE_HALF;
     d->rope_base = c->rope_base;
+    if (c->rope_local_base != 0 && windowed) {
+        d->rope_base = c->rope_local_base;
+        return;
+    }
     d->rope_scaling = c->rope_scaling;
     d->rope_factor = c->rope_factor, d->rope_length = c->rope_length;
     d->rope_low = c->rope_low, d->rope_high = c->rope_high;
@@ -61,8 +63,10 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
     set_variant(m, &d.attn, sublayer->variant);
     d.attn.scale = scale_of(c, sublayer->layer), d.attn.softcap = c->attn_softcap;
     if (c->qk_norm && !cross) d.qk_norm = PH_QK_NORM_HEAD, d.norm_eps = c->norm_eps;
-    if (stack->causal && !cross) set_mask(c, sublayer->layer, &d.attn);
-    if (c->positions == PH_POS_ROPE && !cross) set_rope(c, &d);
+    int windowed = !cross && has_window(c, stack, sublayer->layer);
+    if (stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
+    if (windowed) d.attn.mask = PH_MASK_BAND, d.attn.band_left = c->window - 1;
+    if (c->positions == PH_POS_ROPE && !cross) set_rope(c, windowed, &d);
     if (c->positions == PH_POS_T5 && !cross) d.attn.reach = c->bucket_distance;
     ph_model_describe_stored(m, sublayer, &d);
     return d;

@@ -1,0 +1,161 @@
+/*
+ * gemma.c - Gemma 3, its text model: RMS norms around every sublayer, rotary positions
+ * with a base of their own in layers with a window, norm of q and k, gated GELU. A folder
+ * holds gains minus 1; a checkpoint that sees pictures too has the same text model.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+#include "base/half.h"
+
+static const char *const types[] = {"gemma3_text", "gemma3", NULL};
+static const char *const gguf[] = {"gemma3", NULL};
+
+#define GAIN(ours, folder, gguf)                                                         \
+    {                                                                                    \
+        ours, folder ".weight", gguf ".weight", 0, 0, 0, 1                               \
+    }
+#define MATRIX(ours, folder, gguf) PH_TENSOR(ours, folder ".weight", gguf ".weight")
+
+static const ph_tensor_name names[] = {
+    PH_TABLE("embed", "embed_tokens.weight", "token_embd.weight"),
+    GAIN("decoder.#.norm1.gain", "layers.#.input_layernorm", "blk.#.attn_norm"),
+    MATRIX("decoder.#.self.wq", "layers.#.self_attn.q_proj", "blk.#.attn_q"),
+    MATRIX("decoder.#.self.wk", "layers.#.self_attn.k_proj", "blk.#.attn_k"),
+    MATRIX("decoder.#.self.wv", "layers.#.self_attn.v_proj", "blk.#.attn_v"),
+    MATRIX("decoder.#.self.wo", "layers.#.self_attn.o_proj", "blk.#.attn_output"),
+    GAIN("decoder.#.self.q_norm", "layers.#.self_attn.q_norm", "blk.#.attn_q_norm"),
+    GAIN("decoder.#.self.k_norm", "layers.#.self_attn.k_norm", "blk.#.attn_k_norm"),
+    GAIN("decoder.#.post_norm1.gain", "layers.#.post_attention_layernorm",
+         "blk.#.post_attention_norm"),
+    GAIN("decoder.#.norm2.gain", "layers.#.pre_feedforward_layernorm", "blk.#.ffn_norm"),
+    MATRIX("decoder.#.ff.w1", "layers.#.mlp.gate_proj", "blk.#.ffn_gate"),
+    MATRIX("decoder.#.ff.w3", "layers.#.mlp.up_proj", "blk.#.ffn_up"),
+    MATRIX("decoder.#.ff.w2", "layers.#.mlp.down_proj", "blk.#.ffn_down"),
+    GAIN("decoder.#.post_norm2.gain", "layers.#.post_feedforward_layernorm",
+         "blk.#.post_ffw_norm"),
+    GAIN("decoder.norm.gain", "norm", "output_norm"),
+    PH_TABLE("output", "/lm_head.weight", "output.weight"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+/* ---- layers with and without a window ---------------------------------------------- */
+
+static int is_full(ph_import *in, const ph_value *list, int layer)
+{
+    ph_value item;
+    int found = ph_values_item(&in->checkpoint->values, list, (size_t)layer, &item) &&
+                item.kind == PH_VALUE_TEXT;
+    if (found && !strcmp(item.text, "full_attention")) return 1;
+    if (!found || strcmp(item.text, "sliding_attention"))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "layer_types.%d is neither sliding_attention nor full_attention",
+                       layer);
+    return 0;
+}
+
+/* layer_types must be a period; it is written since version 5. */
+static void read_layer_types(ph_import *in, const ph_value *list, ph_config *c)
+{
+    int period = 0;
+    while (period < c->layers && !is_full(in, list, period)) period++;
+    c->window_period = period + 1;
+    for (int l = 0; l < c->layers; l++)
+        if (is_full(in, list, l) != ((l + 1) % c->window_period == 0)) {
+            ph_import_fail(in, PH_UNSUPPORTED,
+                           "layer_types.%d breaks the period of %d, expected "
+                           "full_attention in every so many-th layer",
+                           l, c->window_period);
+            return;
+        }
+}
+
+static void set_window(ph_import *in, ph_config *c)
+{
+    const ph_value *list = ph_import_value(in, "layer_types", NULL);
+    c->window = ph_import_int(in, "sliding_window", "attention.sliding_window", 4096);
+    c->window_period = ph_import_int(in, "sliding_window_pattern", NULL, 6);
+    if (list && list->kind == PH_VALUE_LIST) read_layer_types(in, list, c);
+    double base = ph_import_real(in, "rope_local_base_freq", "rope.freq_base_swa", 1e4);
+    base = ph_import_real(in, "rope_parameters.sliding_attention.rope_theta", NULL, base);
+    const char *scaled = ph_import_text(in, "rope_parameters.sliding_attention.rope_type",
+                                        NULL, "default");
+    if (strcmp(scaled, "default"))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "rope_parameters.sliding_attention.rope_type is %s, expected "
+                       "default",
+                       ph_io_quote(scaled, strlen(scaled)).text);
+    c->rope_local_base = (float)base;
+    const ph_value *window = ph_import_value(in, "sliding_window", NULL);
+    if (!c->window || (window && window->kind == PH_VALUE_NULL))
+        ph_import_fail(in, PH_UNSUPPORTED, "sliding_window is 0 or null, expected one");
+}
+
+/* ---- scales ------------------------------------------------------------------------ */
+
+/* A folder is run in its own type, which the scale of the embeddings is rounded to. */
+static float embed_scale(ph_import *in, int dim)
+{
+    const ph_stored *embed = ph_import_find(in, "embed");
+    float scale = sqrtf((float)dim);
+    if (!embed || ph_import_is_gguf(in)) return scale;
+    if (embed->tensor.type == PH_BF16) return ph_from_bf16(ph_to_bf16(scale));
+    if (embed->tensor.type == PH_F16) return ph_from_f16(ph_to_f16(scale));
+    return scale;
+}
+
+/* GGUF does not say it: that of 27B, with 62 layers, is the share of a head. */
+static double query_scalar(ph_import *in, const ph_config *c)
+{
+    int shared = ph_import_is_gguf(in) && c->layers == 62 && c->heads > 0;
+    double known = shared ? (double)c->model_dim / c->heads : c->head_dim;
+    return ph_import_is_gguf(in) ? known
+                                 : ph_import_real(in, "query_pre_attn_scalar", NULL, 256);
+}
+
+static void refuse_others(ph_import *in)
+{
+    static const char *const caps[] = {"final_logit_softcapping",
+                                       "use_bidirectional_attention"};
+    for (int i = 0; i < 2; i++) {
+        const ph_value *v = ph_import_value(in, caps[i], caps[i]);
+        if (v && v->kind != PH_VALUE_NULL && v->number != 0)
+            ph_import_fail(in, PH_UNSUPPORTED, "%s is set, expected none", caps[i]);
+    }
+}
+
+static void configure(ph_import *in, ph_config *c)
+{
+    c->arch = PH_ARCH_DECODER;
+    c->norm = PH_NORM_RMS;
+    c->norm_place = PH_SANDWICH_NORM;
+    c->qk_norm = 1;
+    c->layers = ph_import_int(in, "num_hidden_layers", "block_count", 26);
+    c->model_dim = ph_import_int(in, "hidden_size", "embedding_length", 2304);
+    c->heads = ph_import_int(in, "num_attention_heads", "attention.head_count", 8);
+    c->kv_heads = ph_import_int(in, "num_key_value_heads", "attention.head_count_kv", 4);
+    c->head_dim = ph_import_int(in, "head_dim", "attention.key_length", 256);
+    c->ff_dim = ph_import_int(in, "intermediate_size", "feed_forward_length", 9216);
+    c->max_len = ph_import_int(in, "max_position_embeddings", "context_length", 131072);
+    c->norm_eps = (float)ph_import_real(in, "rms_norm_eps",
+                                        "attention.layer_norm_rms_epsilon", 1e-6);
+    c->attn_softcap = (float)ph_import_real(in, "attn_logit_softcapping", NULL, 0);
+    c->embed_scale = embed_scale(in, c->model_dim);
+    double scalar = query_scalar(in, c);
+    if (scalar > 0)
+        c->attn_scale = (float)(1 / sqrt(scalar));
+    else
+        ph_import_fail(in, PH_BAD_FILE,
+                       "query_pre_attn_scalar is 0, expected a number above 0");
+    const char *name = ph_import_text(in, "hidden_activation", NULL, "gelu_pytorch_tanh");
+    ph_import_activation(in, name, 1, c);
+    ph_import_rope(in, c, 1e6);
+    set_window(in, c);
+    refuse_others(in);
+}
+
+const ph_architecture ph_gemma = {.types = types,
+                                  .gguf = gguf,
+                                  .anchor = "embed_tokens.weight",
+                                  .configure = configure,
+                                  .names = names};
