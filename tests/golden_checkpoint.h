@@ -124,16 +124,17 @@ static inline void compare_maps(const checkpoint *c, const char *name, int numbe
 
 /* ---- gradients --------------------------------------------------------------------- */
 
-/* A gradient in the order of the checkpoint: matrices (out, in), tables as ours. */
-static inline float *as_stored(const ph_weight *w, const float *grad, int table)
+/* A gradient in the order of the checkpoint: matrices (out, in) unless they are tables or
+   the architecture has them (in, out); `whole` holds all parts of a fused tensor. */
+static inline void put_stored(const ph_weight *w, const ph_tensor_name *n, int linear,
+                              const float *grad, float *whole)
 {
-    float *to = malloc(w->count * sizeof *to);
-    size_t rows = (size_t)w->dims[0], columns = w->count / rows;
+    size_t rows = w->rank == 2 ? (size_t)w->dims[0] : 1, columns = w->count / rows;
+    size_t parts = n->parts ? (size_t)n->parts : 1, first = (size_t)n->part * columns;
     for (size_t i = 0; i < w->count; i++) {
-        size_t r = i / columns, c = i % columns;
-        to[w->rank == 2 && !table ? c * rows + r : i] = grad[i];
+        size_t r = i / columns, c = first + i % columns;
+        whole[linear ? c * rows + r : r * parts * columns + c] = grad[i];
     }
-    return to;
 }
 
 static inline void compare_gradients(const checkpoint *c, const float *grads)
@@ -143,18 +144,22 @@ static inline void compare_gradients(const checkpoint *c, const float *grads)
     ph_checkpoint *file;
     ph_import in;
     int compared = 0;
+    float *whole = malloc(c->m->floats * sizeof *whole);
     CHECK(ph_checkpoint_open(&file, c->path, &io) == PH_OK, "%s", error);
     CHECK(ph_import_begin(&in, c->ctx, file) == PH_OK, "%s", ph_error(c->ctx));
     for (int i = 0; i < c->m->param_count; i++) {
         const ph_weight *w = &c->m->params[i];
+        const ph_tensor_name *n = ph_import_name(&in, w->name);
         strcpy(name, "grad.");
         ph_import_tensor(&in, w->name, name + 5);
-        float *found = as_stored(w, grads + w->at, ph_import_name(&in, w->name)->table);
-        compare(c, name, -1, found);
-        free(found);
+        put_stored(w, n, w->rank == 2 && !n->table && !in.architecture->conv1d,
+                   grads + w->at, whole);
+        if (n->part + 1 < n->parts) continue;
+        compare(c, name, -1, whole);
         compared++;
     }
-    CHECK(compared > 30, "%d gradients", compared);
+    CHECK(compared > 15, "%d gradients", compared);
+    free(whole);
     ph_checkpoint_free(file);
 }
 

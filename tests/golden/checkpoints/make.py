@@ -9,6 +9,9 @@ what save_pretrained writes (config.json, model.safetensors or shards) and golde
     ids              tokens, int32
     greedy           20 tokens that follow
     hidden.N         output_hidden_states, attention.N output_attentions (eager), logits
+    loss, labels     cross-entropy summed over the labels that are not negative
+    grad.NAME        its gradient with respect to the tensor NAME of the checkpoint
+    f32.NAME         rms error of loss and gradients when the reference computes in float32
 
 computed in float64 from the weights as they are stored. Weights are loud (embeddings N(0,1),
 matrices N(0, 2.25/fan_in), gains 1 + 0.2 N, biases 0.2 N) and every number of a configuration is
@@ -64,6 +67,29 @@ def golden(folder, model, seed):
     save_file({k: v.contiguous() for k, v in values.items()}, f"{folder}/golden.safetensors")
 
 
+def gradients(folder, cls):
+    """Adds loss and gradients to the golden values."""
+    path = f"{folder}/golden.safetensors"
+    values = load_file(path)
+    ids = values["ids"].long()
+    labels = torch.cat([ids[0, 1:], ids[0, :1]])
+    labels[3:5] = -1
+    model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+
+    def run(dtype):
+        model.to(dtype).zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(ids).logits[0], labels, ignore_index=-1, reduction="sum")
+        loss.backward()
+        return {"loss": loss.detach().double().reshape(1)} | {
+            "grad." + n: p.grad.double() for n, p in model.named_parameters()}
+    exact, rough = run(torch.float64), run(torch.float32)
+    values["labels"] = labels.to(torch.int32)
+    for name, v in exact.items():
+        values[name] = v.float()
+        values["f32." + name] = (rough[name] - v).pow(2).mean().sqrt().reshape(1).float()
+    save_file({k: v.contiguous() for k, v in values.items()}, path)
+
+
 def save(name, model, seed, dtype=torch.float32, edit=None, **more):
     folder = f"{HERE}/{name}"
     os.makedirs(folder, exist_ok=True)
@@ -77,6 +103,8 @@ def save(name, model, seed, dtype=torch.float32, edit=None, **more):
         edit(config, folder)
         json.dump(config, open(f"{folder}/config.json", "w"), indent=1)
     golden(folder, type(model).from_pretrained(folder, dtype=torch.float64), seed)
+    if "LM" in type(model).__name__:
+        gradients(folder, type(model))
 
 
 def make(cls, config, seed):
