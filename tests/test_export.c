@@ -327,6 +327,45 @@ static void gguf_as_llama(void)
     end();
 }
 
+/* Encoders that were read, trained or not, and written by us: the same tensors under the
+   names they had, the tokenizer, the names of classes. */
+static void own_as_encoders(void)
+{
+    static const char *const names[] = {
+        "bert",       "bert-classes",       "roberta",
+        "distilbert", "distilbert-classes", "roberta-classes"};
+    for (int i = 0; i < 6; i++) {
+        char from[256], own[256], to[256], text[8192] = "";
+        ph_model *m;
+        begin();
+        ph_ctx *ctx = open_ctx();
+        snprintf(from, sizeof from, FOLDER "%s", names[i]);
+        strcpy(own, in_place("own.safetensors"));
+        strcpy(to, in_place("folder"));
+        CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_own(m) == PH_OK && ph_model_write(m, own) == PH_OK, "%s",
+              ph_error(ctx));
+        ph_file *a = map_file(from, "model.safetensors");
+        ph_dtype type = ph_file_tensor(a, 0)->type; /* f32 in between changes no value */
+        CHECK(ph_model_export(ctx, own, to, &type) == PH_OK, "%s: %s", names[i],
+              ph_error(ctx));
+        ph_file *b = map_file(to, "model.safetensors");
+        CHECK(equal_tensors(b, a) == (size_t)m->param_count, "%s: other tensors",
+              names[i]);
+        if (m->tokenizer) check_same_text(from, to, "vocab.txt");
+        FILE *f = fopen(in_place("folder/config.json"), "rb");
+        CHECK(f && fread(text, 1, sizeof text - 1, f) > 0, "no config.json");
+        fclose(f);
+        const char *name = m->config.classes ? ph_model_class(m, 1) : "ForMaskedLM";
+        CHECK(strstr(text, name), "%s: config.json has no %s", names[i], name);
+        ph_file_free(a);
+        ph_file_free(b);
+        ph_model_free(m);
+        ph_close(ctx);
+        end();
+    }
+}
+
 /* ---- refused ----------------------------------------------------------------------- */
 
 static void check_refused(const ph_config *c, const char *sentence)
@@ -396,6 +435,7 @@ static const check_case cases[] = {{"round_trip", round_trip},
                                    {"own_as_mistral_and_qwen", own_as_mistral_and_qwen},
                                    {"own_as_gpt2", own_as_gpt2},
                                    {"gguf_as_llama", gguf_as_llama},
+                                   {"own_as_encoders", own_as_encoders},
                                    {"not_expressible", not_expressible},
                                    {"targets", targets},
                                    {0, 0}};

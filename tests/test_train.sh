@@ -177,6 +177,25 @@ same "the same choice twice" \
     "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5)" \
     "$("$program" generate "$tmp/story" the --temperature 1 --top-p 0.9 --seed 5 -t 2)"
 
+# ---- a model goes on learning: from a checkpoint of others, and from one of ours ----
+
+golden=tests/golden/checkpoints
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "%s\t%s %c\n", i % 2 ? "yes" : "no",
+    i % 2 ? "the cat" : "is good", 97 + i % 26 }' >"$tmp/lines.tsv"
+train classes "$tmp/lines.tsv" --from $golden/bert --steps 60 --lr 3e-3 --length 16 --test 10 -q \
+    -o "$tmp/classes" >/dev/null || bad "classes"
+holds "what it learned" "$("$program" classify "$tmp/classes" "the cat z" | head -n 1)" "yes"
+"$program" export "$tmp/classes" --out "$tmp/folder" >/dev/null || bad "export"
+same "the folder" "$("$program" classify "$tmp/folder" "the cat z")" \
+    "$("$program" classify "$tmp/classes" "the cat z")"
+train text "$tmp/text" --from "$tmp/story" --steps 5 --length 32 --test 0 -q -o "$tmp/more" >/dev/null ||
+    bad "from one of ours"
+holds "goes on with it" "$("$program" generate "$tmp/more" "the cat s" --max-tokens 10)" "the cat sat on the"
+holds "its options" "$(head -n 1 "$tmp/more/log.jsonl")" '"tuned":true'
+train text "$tmp/text" --from "$tmp/story" --layers 3 -o "$tmp/never" >"$tmp/out" 2>&1
+same "the model stays as it is: status" $? 2
+holds "the model stays as it is" "$(cat "$tmp/out")" "--from takes the model as it is"
+
 # ---- the model in the program ----
 
 words=$("$program" generate pronouns "The animal didn't cross the street because it was too wide.")

@@ -58,9 +58,10 @@ const ph_command command_export = {
     .about =
         "Writes config.json and model.safetensors for any model that this program reads. "
         "Tensors and other files of a Hugging Face folder stay as they are, byte by "
-        "byte. Other models are written as type llama, mistral, qwen2, qwen3 or gpt2, "
-        "whichever has all they have; they come without a tokenizer. The folder appears "
-        "whole or not at all.",
+        "byte. Other models are written as type llama, mistral, qwen2, qwen3, gpt2, "
+        "bert, roberta or distilbert, whichever has all they have, with the "
+        "tokenizer.json or vocab.txt that training kept; a GGUF or llama2.c file comes "
+        "without a tokenizer. The folder appears whole or not at all.",
     .examples = examples,
     .options = table,
     .size = sizeof(export_options),

@@ -8,8 +8,8 @@
 
 #include "architectures/architecture.h"
 
-static const char *const bert_types[] = {"bert", "roberta", "xlm-roberta", "camembert",
-                                         NULL};
+static const char *const bert_types[] = {"bert", NULL};
+static const char *const roberta_types[] = {"roberta", "xlm-roberta", "camembert", NULL};
 static const char *const distilbert_types[] = {"distilbert", NULL};
 static const char *const no_gguf[] = {NULL};
 
@@ -19,35 +19,48 @@ static const char *const no_gguf[] = {NULL};
 #define NORM(ours, theirs)  BOTH(ours ".gain", ours ".bias", theirs)
 #define LAYER(ours, theirs) BOTH(ours ".w", ours ".b", theirs)
 
-/* Of several lines for one of ours, the tensor that exists counts. */
+/* What BERT and RoBERTa share. */
+#define ENCODER                                                                          \
+    PH_TABLE("embed", "embeddings.word_embeddings.weight", NULL),                        \
+        PH_TABLE("encoder.positions", "embeddings.position_embeddings.weight", NULL),    \
+        PH_TABLE("encoder.types", "embeddings.token_type_embeddings.weight", NULL),      \
+        NORM("encoder.embed_norm", "embeddings.LayerNorm"),                              \
+        BOTH("encoder.#.self.wq", "encoder.#.self.bq",                                   \
+             "encoder.layer.#.attention.self.query"),                                    \
+        BOTH("encoder.#.self.wk", "encoder.#.self.bk",                                   \
+             "encoder.layer.#.attention.self.key"),                                      \
+        BOTH("encoder.#.self.wv", "encoder.#.self.bv",                                   \
+             "encoder.layer.#.attention.self.value"),                                    \
+        BOTH("encoder.#.self.wo", "encoder.#.self.bo",                                   \
+             "encoder.layer.#.attention.output.dense"),                                  \
+        NORM("encoder.#.norm1", "encoder.layer.#.attention.output.LayerNorm"),           \
+        BOTH("encoder.#.ff.w1", "encoder.#.ff.b1",                                       \
+             "encoder.layer.#.intermediate.dense"),                                      \
+        BOTH("encoder.#.ff.w2", "encoder.#.ff.b2", "encoder.layer.#.output.dense"),      \
+        NORM("encoder.#.norm2", "encoder.layer.#.output.LayerNorm")
+
+/* Of several lines for one of ours, the tensor that exists counts; the first is
+   written. */
 static const ph_tensor_name bert_names[] = {
-    PH_TABLE("embed", "embeddings.word_embeddings.weight", NULL),
-    PH_TABLE("encoder.positions", "embeddings.position_embeddings.weight", NULL),
-    PH_TABLE("encoder.types", "embeddings.token_type_embeddings.weight", NULL),
-    NORM("encoder.embed_norm", "embeddings.LayerNorm"),
-    BOTH("encoder.#.self.wq", "encoder.#.self.bq",
-         "encoder.layer.#.attention.self.query"),
-    BOTH("encoder.#.self.wk", "encoder.#.self.bk", "encoder.layer.#.attention.self.key"),
-    BOTH("encoder.#.self.wv", "encoder.#.self.bv",
-         "encoder.layer.#.attention.self.value"),
-    BOTH("encoder.#.self.wo", "encoder.#.self.bo",
-         "encoder.layer.#.attention.output.dense"),
-    NORM("encoder.#.norm1", "encoder.layer.#.attention.output.LayerNorm"),
-    BOTH("encoder.#.ff.w1", "encoder.#.ff.b1", "encoder.layer.#.intermediate.dense"),
-    BOTH("encoder.#.ff.w2", "encoder.#.ff.b2", "encoder.layer.#.output.dense"),
-    NORM("encoder.#.norm2", "encoder.layer.#.output.LayerNorm"),
+    ENCODER,
     LAYER("masked", "/cls.predictions.transform.dense"),
-    LAYER("masked", "/lm_head.dense"),
     NORM("masked.norm", "/cls.predictions.transform.LayerNorm"),
-    NORM("masked.norm", "/lm_head.layer_norm"),
     PH_TENSOR("masked.bias", "/cls.predictions.bias", NULL),
-    PH_TENSOR("masked.bias", "/lm_head.bias", NULL),
     PH_TABLE("output", "/cls.predictions.decoder.weight", NULL),
-    PH_TABLE("output", "/lm_head.decoder.weight", NULL),
-    LAYER("pooler", "/classifier.dense"),
     LAYER("pooler", "pooler.dense"),
     LAYER("classifier", "/classifier"),
+    LAYER("classifier", "/qa_outputs"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+static const ph_tensor_name roberta_names[] = {
+    ENCODER,
+    LAYER("masked", "/lm_head.dense"),
+    NORM("masked.norm", "/lm_head.layer_norm"),
+    PH_TENSOR("masked.bias", "/lm_head.bias", NULL),
+    PH_TABLE("output", "/lm_head.decoder.weight", NULL),
+    LAYER("pooler", "/classifier.dense"),
     LAYER("classifier", "/classifier.out_proj"),
+    LAYER("classifier", "/classifier"),
     LAYER("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 
@@ -219,15 +232,96 @@ static void configure_distilbert(ph_import *in, ph_config *c)
     set_end(in, c, PH_POOLER_RELU);
 }
 
+/* ---- writing ----------------------------------------------------------------------- */
+
+/* The class of transformers that has what this model ends in; RoBERTa's classifier of
+   tokens has another tensor than the one that is written. */
+static void publish_class(const ph_config *c, const char *stem, ph_json_writer *json)
+{
+    char name[64];
+    int bert = !strcmp(stem, "Bert"), by_token = c->classes && !c->pooling && bert;
+    snprintf(name, sizeof name, "%s%s", stem,
+             c->masked    ? "ForMaskedLM"
+             : by_token   ? "ForTokenClassification"
+             : c->classes ? "ForSequenceClassification"
+                          : "Model");
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, name);
+    ph_json_end(json);
+}
+
+static const char *activation_name(const ph_config *c)
+{
+    return c->activation == PH_GELU_ERF ? "gelu"
+           : c->activation == PH_RELU   ? "relu"
+                                        : "gelu_new";
+}
+
+static void publish_sizes(const ph_config *c, ph_json_writer *json)
+{
+    ph_json_integer(json, "num_hidden_layers", c->layers);
+    ph_json_integer(json, "hidden_size", c->model_dim);
+    ph_json_integer(json, "num_attention_heads", c->heads);
+    ph_json_integer(json, "intermediate_size", c->ff_dim);
+    ph_json_integer(json, "max_position_embeddings", c->max_len + c->position_offset);
+    if (c->types) ph_json_integer(json, "type_vocab_size", c->types);
+    ph_json_float(json, "layer_norm_eps", c->norm_eps);
+    ph_json_string(json, "hidden_act", activation_name(c));
+}
+
+static int publish_bert(const ph_config *c, ph_json_writer *json)
+{
+    publish_class(c, "Bert", json);
+    ph_json_string(json, "model_type", "bert");
+    publish_sizes(c, json);
+    return 0;
+}
+
+static int publish_roberta(const ph_config *c, ph_json_writer *json)
+{
+    publish_class(c, "Roberta", json);
+    ph_json_string(json, "model_type", "roberta");
+    if (c->position_offset)
+        ph_json_integer(json, "pad_token_id", c->position_offset - 1);
+    publish_sizes(c, json);
+    return 0;
+}
+
+static int publish_distilbert(const ph_config *c, ph_json_writer *json)
+{
+    publish_class(c, "DistilBert", json);
+    ph_json_string(json, "model_type", "distilbert");
+    ph_json_integer(json, "n_layers", c->layers);
+    ph_json_integer(json, "dim", c->model_dim);
+    ph_json_integer(json, "n_heads", c->heads);
+    ph_json_integer(json, "hidden_dim", c->ff_dim);
+    ph_json_integer(json, "max_position_embeddings", c->max_len);
+    ph_json_string(json, "activation", activation_name(c));
+    return 0;
+}
+
 const ph_architecture ph_bert = {.types = bert_types,
                                  .gguf = no_gguf,
                                  .anchor = "embeddings.word_embeddings.weight",
                                  .configure = configure_bert,
+                                 .publish = publish_bert,
+                                 .prefix = "bert.",
                                  .names = bert_names,
                                  .ignored = ignored};
+
+const ph_architecture ph_roberta = {.types = roberta_types,
+                                    .gguf = no_gguf,
+                                    .anchor = "embeddings.word_embeddings.weight",
+                                    .configure = configure_bert,
+                                    .publish = publish_roberta,
+                                    .prefix = "roberta.",
+                                    .names = roberta_names,
+                                    .ignored = ignored};
 
 const ph_architecture ph_distilbert = {.types = distilbert_types,
                                        .gguf = no_gguf,
                                        .anchor = "embeddings.word_embeddings.weight",
                                        .configure = configure_distilbert,
+                                       .publish = publish_distilbert,
+                                       .prefix = "distilbert.",
                                        .names = distilbert_names};

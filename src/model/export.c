@@ -16,7 +16,7 @@
 #include "model/model.h"
 #include "model/store.h"
 
-enum { CONFIG_TEXT = 8192, PARTS = 3 };
+enum { CONFIG_TEXT = 1 << 18, PARTS = 3 }; /* names of a thousand classes fit */
 
 /* A tensor to write, and the parameters of ours that lie side by side in it. */
 typedef struct published {
@@ -63,10 +63,13 @@ static ph_config normalise(const ph_config *given)
     return c;
 }
 
-static void print_marks(const ph_marks *marks, ph_json_writer *json)
+/* An architecture that counts positions from its padding has said that token itself. */
+static void print_marks(const export_job *job, ph_json_writer *json)
 {
+    const ph_marks *marks = &job->m->marks;
     if (marks->start >= 0) ph_json_integer(json, "bos_token_id", marks->start);
-    if (marks->padding >= 0) ph_json_integer(json, "pad_token_id", marks->padding);
+    if (marks->padding >= 0 && !job->config.position_offset)
+        ph_json_integer(json, "pad_token_id", marks->padding);
     if (marks->end_count == 1) ph_json_integer(json, "eos_token_id", marks->ends[0]);
     if (marks->end_count < 2) return;
     ph_json_begin_array(json, "eos_token_id");
@@ -85,6 +88,25 @@ static ph_dtype common_type(const export_job *job)
     return type;
 }
 
+static void print_labels(const ph_model *m, ph_json_writer *json)
+{
+    char number[16], name[32];
+    for (int inverse = 0; m->config.classes && inverse < 2; inverse++) {
+        ph_json_begin_object(json, inverse ? "label2id" : "id2label");
+        for (int i = 0; i < m->config.classes; i++) {
+            const char *label = ph_model_class(m, i);
+            snprintf(number, sizeof number, "%d", i);
+            snprintf(name, sizeof name, "LABEL_%d", i);
+            if (!*label) label = name;
+            if (inverse)
+                ph_json_integer(json, label, i);
+            else
+                ph_json_string(json, number, label);
+        }
+        ph_json_end(json);
+    }
+}
+
 static int print_config(export_job *job)
 {
     ph_json_writer json = {.write = append, .user = job, .indent = 2};
@@ -94,10 +116,43 @@ static int print_config(export_job *job)
     ph_json_integer(&json, "vocab_size", job->config.vocab);
     ph_json_bool(&json, "tie_word_embeddings", !job->config.untied);
     ph_json_string(&json, "torch_dtype", ph_folder_dtype(common_type(job)));
-    print_marks(&job->m->marks, &json);
+    print_marks(job, &json);
+    print_labels(job->m, &json);
     ph_json_end(&json);
     append(job, "\n", 1);
     return no_bias;
+}
+
+/* The name that a parameter has in a folder of this architecture, and its line in the
+   table; NULL: there is none. */
+static const ph_tensor_name *name_tensor(const export_job *job, const char *ours,
+                                         char name[PH_IMPORT_NAME])
+{
+    ph_checkpoint empty = {.kind = PH_CHECKPOINT_FOLDER};
+    ph_import names = {.checkpoint = &empty, .architecture = job->architecture};
+    snprintf(names.prefix, sizeof names.prefix, "%s", job->architecture->prefix);
+    ph_import_tensor(&names, ours, name);
+    return name[0] ? ph_import_name(&names, ours) : NULL;
+}
+
+/* The tensors that a reader will find: what a model ends in shows by them alone. */
+static ph_status list_written(const export_job *job, ph_checkpoint *written,
+                              const ph_io *io)
+{
+    for (int i = 0; i < job->m->param_count; i++) {
+        const ph_weight *w = &job->m->params[i];
+        char name[PH_IMPORT_NAME];
+        void *copy;
+        const ph_tensor_name *line = name_tensor(job, w->name, name);
+        if (!line || line->part) continue;
+        int linear = w->rank == 2 && !line->table && !job->architecture->conv1d;
+        PH_TRY(ph_checkpoint_keep(written, strlen(name) + 1, &copy, io));
+        ph_stored s = {.tensor = {.name = strcpy(copy, name), .rank = w->rank}};
+        s.tensor.shape[0] = (size_t)w->dims[linear];
+        s.tensor.shape[1] = (size_t)w->dims[!linear];
+        PH_TRY(ph_checkpoint_add(written, &s, io));
+    }
+    return ph_checkpoint_sort(written, "model.safetensors", io);
 }
 
 /* The configuration that a reader of this text gets. */
@@ -107,8 +162,11 @@ static ph_status read_back(export_job *job, ph_checkpoint *written, ph_config *c
     ph_ctx *ctx = job->m->ctx;
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_import in = {.ctx = ctx, .checkpoint = written, .section = ""};
-    ph_status status =
-        ph_values_read(&written->values, "config.json", "", job->text, job->length, &io);
+    snprintf(in.prefix, sizeof in.prefix, "%s", job->architecture->prefix);
+    ph_status status = list_written(job, written, &io);
+    if (status == PH_OK)
+        status = ph_values_read(&written->values, "config.json", "", job->text,
+                                job->length, &io);
     if (status == PH_OK) status = ph_values_sort(&written->values, "config.json", &io);
     if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
     const ph_value *type = ph_values_find(&written->values, "model_type");
@@ -120,13 +178,15 @@ static ph_status read_back(export_job *job, ph_checkpoint *written, ph_config *c
 /* The first field that the architecture cannot express, or NULL. */
 static ph_status try_architecture(export_job *job, const char **field)
 {
-    ph_checkpoint written = {.kind = PH_CHECKPOINT_FOLDER};
     ph_config c = {0};
     int no_bias = print_config(job);
     if (job->length >= sizeof job->text)
         return ph_fail(job->m->ctx, PH_UNSUPPORTED, "config.json would be too long");
-    ph_status status = read_back(job, &written, &c);
-    ph_values_free(&written.values);
+    ph_checkpoint *written = ph_io_alloc(NULL, sizeof *written);
+    if (!written) return ph_fail(job->m->ctx, PH_OUT_OF_MEMORY, "no memory for tensors");
+    *written = (ph_checkpoint){.kind = PH_CHECKPOINT_FOLDER};
+    ph_status status = read_back(job, written, &c);
+    ph_checkpoint_free(written);
     PH_TRY(status);
     c.vocab = job->config.vocab, c.untied = job->config.untied, c.no_bias = no_bias;
     PH_TRY(ph_config_check(job->m->ctx, &c, 0));
@@ -145,11 +205,13 @@ static ph_status choose_architecture(export_job *job)
         if (!job->architecture->publish) continue;
         PH_TRY(try_architecture(job, &field));
         if (!field) return PH_OK;
+        if (!strcmp(field, "arch")) continue;
         snprintf(tried + used, sizeof tried - used, "%s%s differs in %s",
                  used ? ", " : "", job->architecture->types[0], field);
     }
     return ph_fail(job->m->ctx, PH_UNSUPPORTED,
-                   "no published type has all that this model has: %s", tried);
+                   "no published type has all that this model has: %s",
+                   *tried ? tried : "none that is written has its stacks");
 }
 
 /* ---- tensors ----------------------------------------------------------------------- */
@@ -178,13 +240,9 @@ static int is_interleaved(const ph_model *m, const char *name)
 
 static ph_status add_tensor(export_job *job, const char *ours, int index, float scale)
 {
-    ph_checkpoint written = {.kind = PH_CHECKPOINT_FOLDER};
-    ph_import names = {.checkpoint = &written, .architecture = job->architecture};
     char name[PH_IMPORT_NAME];
-    snprintf(names.prefix, sizeof names.prefix, "%s", job->architecture->prefix);
-    ph_import_tensor(&names, ours, name);
-    const ph_tensor_name *line = ph_import_name(&names, ours);
-    if (!line || !name[0])
+    const ph_tensor_name *line = name_tensor(job, ours, name);
+    if (!line)
         return ph_fail(job->m->ctx, PH_UNSUPPORTED, "a folder of type %s has no %s",
                        job->architecture->types[0], ours);
     published *t = find_tensor(job, name);
@@ -322,6 +380,20 @@ static ph_status check_types(const ph_model *m, const ph_dtype *type)
     return PH_OK;
 }
 
+/* A tokenizer that transformers can read; the metadata of GGUF and tokenizer.bin it
+   cannot. */
+static ph_status write_text(const ph_model *m, const ph_directory *to)
+{
+    const char *bytes = m->tokenizer_file;
+    size_t size = m->tokenizer_size;
+    if (m->chat_template)
+        PH_TRY(ph_directory_write(to, "chat_template.jinja", m->chat_template,
+                                  strlen(m->chat_template)));
+    if (!bytes || !size || memchr(bytes, 0, size)) return PH_OK;
+    return ph_directory_write(to, bytes[0] == '{' ? "tokenizer.json" : "vocab.txt", bytes,
+                              size);
+}
+
 static ph_status write_model(export_job *job, const ph_directory *to, const ph_io *io)
 {
     ph_ctx *ctx = job->m->ctx;
@@ -333,6 +405,7 @@ static ph_status write_model(export_job *job, const ph_directory *to, const ph_i
     ph_status status = list_tensors(job);
     if (status == PH_OK) {
         status = ph_directory_write(to, "config.json", job->text, job->length);
+        if (status == PH_OK) status = write_text(job->m, to);
         if (status == PH_OK) status = write_tensors(job, to, io);
         if (status != PH_OK) ph_fail(ctx, status, "%s", io->error);
     }
