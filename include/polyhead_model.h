@@ -255,6 +255,8 @@ typedef struct ph_site {
     int decoder; /* 1: queries come from the decoder's text */
     int layer;   /* within its stack, from 0 */
     int heads, kv_heads;
+    const int *original; /* (heads) index of each before heads were removed from the model
+                            (polyhead_prune.h); NULL: none was */
     int q_len, kv_len; /* words of the texts */
     int qk_dim, v_dim; /* of one head; v_dim 0: no values (PH_SITE_LINK) */
     const char *variant;

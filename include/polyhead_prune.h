@@ -4,6 +4,7 @@
  *     ph_eval_create     texts with what a model should make of them   -> ph_eval
  *     ph_eval_loss       its loss on them, with heads changed
  *     ph_importance      what each head is worth, by one of several methods
+ *     ph_model_remove    takes heads out of a model, which is smaller and faster then
  *
  * The rules of polyhead.h hold here too. Heads are those of all attention sites of a
  * model in order, as ph_reading lists them, without the link heads of an encoder that
@@ -102,6 +103,18 @@ PH_API ph_status ph_importance(ph_eval *eval, ph_worth method, const uint8_t *re
 
 /* Divides by the norm of each site's values, which is left alone where it is 0. */
 PH_API void ph_importance_normalise(const ph_model *model, ph_estimate *values);
+
+/* ---- models without some heads ----------------------------------------------------- */
+
+/* Removes heads for good, removed (ph_model_heads) 1: their columns of the projections
+   and rows of the output matrix, and keys and values that no head needs any more. Where
+   heads of groups are left in different numbers, keys and values are copied until each
+   group has as many. A site without any head gives its output bias. Results are those of
+   a model in which these heads give 0, to the last bit where sums have the same order.
+   Everything made from the model before, an eval or a reading, must be freed first.
+   Files keep the indices that heads had before any was removed. Variants whose heads are
+   mixed, or have parameters of their own, are refused; then nothing is changed. */
+PH_API ph_status ph_model_remove(ph_model *model, const uint8_t *removed);
 
 #ifdef __cplusplus
 }

@@ -61,7 +61,8 @@ PH_API ph_status ph_prune_create(ph_prune *plan, const ph_reading *reading,
                                  const ph_io *io); /* all heads on */
 PH_API void ph_prune_free(ph_prune *plan, const ph_io *io);
 
-/* The entry of a head; -1: there is no such head. */
+/* The entry of a head, by the index it had before any was removed from the model; -1:
+   there is no such head. */
 PH_API int ph_prune_entry(const ph_reading *reading, int site, int head);
 
 /* A JSON file, "polyhead.plan/1": for each head that is changed the name of its attention

@@ -53,7 +53,8 @@ static void open_models(stored_bed *b, ph_ctx *ctx, const ph_config *c, uint64_t
     memset(b, 0, sizeof *b);
     CHECK(ph_model_create(&b->plain, ctx, c, PH_SPLIT_WORDS, NULL, 0, 9) == PH_OK, "%s",
           ph_error(ctx));
-    CHECK(ph_model_shape(&b->stored, ctx, c, PH_SPLIT_WORDS, NULL, 0) == PH_OK, "%s",
+    CHECK(ph_model_shape(&b->stored, ctx, c, NULL, PH_SPLIT_WORDS, NULL, 0) == PH_OK,
+          "%s",
           ph_error(ctx));
     ph_model *plain = b->plain, *stored = b->stored;
     CHECK(plain->param_count <= MOST, "%d parameters", plain->param_count);

@@ -26,6 +26,14 @@ static void give_caches(const ph_kv_cache *kv, const ph_sublayer *def,
     if (cache->paged) args->attn.page_table = kv->table;
 }
 
+void ph_attend_positions(const ph_pass *p, int stack_index, int sublayer, ph_args *args)
+{
+    const ph_pass_stack *stack = &p->stacks[stack_index];
+    const ph_sublayer *def = &stack->def->sublayers[sublayer];
+    if (p->slopes) args->alibi = p->slopes + def->first_head;
+    if (stack->relative) args->relative = ph_buckets_take(p, stack, sublayer);
+}
+
 static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
 {
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
@@ -44,7 +52,7 @@ static ph_layer_args args_of(const ph_pass *p, const ph_pass_stack *stack, int s
         args.balance_loss = &p->balance_loss[def->site];
     }
     args.attn.gate = act->gate;
-    if (!cross) args.attn.alibi = p->slopes, args.attn.relative = stack->relative;
+    if (!cross) ph_attend_positions(p, (int)(stack - p->stacks), sublayer, &args.attn);
     return args;
 }
 
@@ -54,7 +62,8 @@ static ph_status project(ph_pass *p, const ph_pass_stack *stack, int sublayer,
 {
     const ph_config *c = &p->model->config;
     const ph_act *act = &stack->acts[sublayer];
-    int width = act->layer ? ph_act_width(act) : ph_config_heads_width(c);
+    int plain = stack->def->sublayers[sublayer].heads * c->head_dim;
+    int width = act->layer ? ph_act_width(act) : plain;
     ph_gemm g =
         ph_product(stack->rows, width, c->model_dim, act->heads, b->wo,
                    b->weights.bo, p->y);
@@ -68,7 +77,7 @@ static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int subla
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     const ph_act *act = &stack->acts[sublayer];
     const ph_cache *cache = &p->shape.kv->sites[def->site];
-    int width = ph_config_heads_width(c);
+    int width = def->heads * c->head_dim;
     ph_bound bound;
     ph_model_bind(p->model, def, p->block, NULL, &bound);
     float *q = act->heads + (size_t)stack->rows * (size_t)width;
@@ -80,6 +89,35 @@ static ph_status attend_cached(ph_pass *p, const ph_pass_stack *stack, int subla
     PH_TRY(ph_forward(act->plan, &args));
     return project(p, stack, sublayer, &bound);
 }
+
+/* ---- without heads ----------------------------------------------------------------- */
+
+/* y = bo in every row, or 0 */
+static void bias_forward(const ph_pass *p, const ph_pass_stack *stack,
+                         const ph_sublayer *def)
+{
+    size_t dim = (size_t)p->model->config.model_dim;
+    const float *bias = def->count ? p->block + p->model->params[def->first].at : NULL;
+    for (size_t r = 0; r < (size_t)stack->rows; r++)
+        if (bias)
+            memcpy(p->y + r * dim, bias, dim * sizeof *bias);
+        else
+            memset(p->y + r * dim, 0, dim * sizeof *p->y);
+}
+
+/* Nothing of the input is read: da is 0. */
+static ph_status bias_backward(ph_pass *p, const ph_pass_stack *stack,
+                               const ph_sublayer *def)
+{
+    int rows = stack->rows, dim = p->model->config.model_dim;
+    memset(p->da, 0, (size_t)rows * (size_t)dim * sizeof *p->da);
+    if (!def->count) return PH_OK;
+    ph_gemm g = ph_product_db(rows, dim, p->ones, p->dy,
+                              p->grads + p->model->params[def->first].at);
+    return ph_model_multiply(p->model, &g, 1);
+}
+
+/* ---- all of it --------------------------------------------------------------------- */
 
 /* One gate per head becomes one for each of its rows, whose gradients are wanted. */
 static void set_gates(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
@@ -98,6 +136,10 @@ ph_status ph_attend_forward(ph_pass *p, int stack_index, int sublayer)
     const ph_act *act = &stack->acts[sublayer];
     ph_bound bound;
     if (act->plan) return attend_cached(p, stack, sublayer);
+    if (def->kind == PH_SUBLAYER_BIAS) {
+        bias_forward(p, stack, def);
+        return PH_OK;
+    }
     set_gates(p, stack, sublayer);
     ph_layer_args args = args_of(p, stack, sublayer);
     ph_model_bind(p->model, def, p->block, NULL, &bound);
@@ -129,6 +171,7 @@ ph_status ph_attend_backward(ph_pass *p, int stack_index, int sublayer)
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     int cross = def->kind == PH_SUBLAYER_CROSS;
     size_t memory = (size_t)p->stacks[0].rows * (size_t)p->model->config.model_dim;
+    if (def->kind == PH_SUBLAYER_BIAS) return bias_backward(p, stack, def);
     ph_bound b;
     ph_layer_args args = args_of(p, stack, sublayer);
     ph_model_bind(p->model, def, p->block, p->grads, &b);
@@ -139,6 +182,6 @@ ph_status ph_attend_backward(ph_pass *p, int stack_index, int sublayer)
     PH_TRY(ph_layer_backward(stack->acts[sublayer].layer, &b.weights, &args, &b.grads));
     if (cross) ph_pass_add(p, memory, p->dmemory, p->dmemory_part);
     if (b.grads.drelative)
-        ph_pass_add(p, ph_buckets_floats(p->model), stack->drelative, p->layer_drelative);
+        ph_buckets_add(p, stack, sublayer);
     return PH_OK;
 }

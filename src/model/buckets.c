@@ -5,6 +5,8 @@
  * Attention takes the bias by distance (ph_args.relative), so nothing of size T x T is
  * stored. One table of buckets serves all layers of a stack.
  */
+#include <string.h>
+
 #include "model/pass.h"
 
 static ph_t5 buckets_of(const ph_model *m, const ph_model_stack *stack)
@@ -33,4 +35,33 @@ void ph_buckets_backward(const ph_pass *p, const ph_pass_stack *stack)
     ph_t5 t5 = buckets_of(m, stack->def);
     ph_t5_reduce(&t5, m->config.heads, stack->drelative,
                  p->grads + m->params[stack->def->buckets].at);
+}
+
+/* ---- heads that were removed ------------------------------------------------------- */
+
+static size_t distances(const ph_model *m)
+{
+    return 2 * (size_t)m->config.bucket_distance + 1;
+}
+
+const float *ph_buckets_take(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
+{
+    const ph_sublayer *def = &stack->def->sublayers[sublayer];
+    float *own = stack->acts[sublayer].relative;
+    size_t n = distances(p->model);
+    if (!own) return stack->relative;
+    for (int h = 0; h < def->heads; h++)
+        memcpy(own + (size_t)h * n, stack->relative + (size_t)def->original[h] * n,
+               n * sizeof *own);
+    return own;
+}
+
+void ph_buckets_add(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
+{
+    const ph_sublayer *def = &stack->def->sublayers[sublayer];
+    size_t n = distances(p->model);
+    for (int h = 0; h < def->heads; h++)
+        p->model->spans->add((int)n,
+                             stack->drelative + (size_t)ph_sublayer_original(def, h) * n,
+                             p->layer_drelative + (size_t)h * n);
 }

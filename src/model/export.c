@@ -421,6 +421,7 @@ static ph_status export_model(ph_ctx *ctx, const char *from, const ph_directory 
     if (!job) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory to export a model");
     memset(job, 0, sizeof *job);
     ph_status status = ph_model_read(&m, ctx, from);
+    if (status == PH_OK) status = ph_model_restore(m);
     job->m = m, job->type = type;
     if (status == PH_OK) status = write_model(job, to, io);
     ph_model_free(m);

@@ -15,6 +15,7 @@ static ph_status sublayer_flops(const ph_model *m, const ph_model_stack *stack,
             if (m->params[i].rank > 1) *flops += 2.0 * len * (double)m->params[i].count;
         return PH_OK;
     }
+    if (sublayer->site < 0) return PH_OK;
     PH_TRY(ph_layer_create(&layer, m->ctx, &d));
     *flops += ph_layer_about(layer).flops;
     ph_layer_free(layer);

@@ -199,7 +199,7 @@ static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
 {
     ph_config c;
     PH_TRY(read_config(in, &c));
-    PH_TRY(ph_model_shape(out, in->ctx, &c, PH_SPLIT_WORDS, NULL, 0));
+    PH_TRY(ph_model_shape(out, in->ctx, &c, NULL, PH_SPLIT_WORDS, NULL, 0));
     ph_model *m = *out;
     for (int i = 0; i < m->param_count; i++) PH_TRY(check_tensor(in, &m->params[i]));
     PH_TRY(ph_import_check_read(in));

@@ -113,7 +113,7 @@ static ph_status add_sites(ph_kv_cache *kv)
     const ph_model_stack *s = stack_of(kv);
     for (int i = 0; i < s->count; i++) {
         const ph_sublayer *sublayer = &s->sublayers[i];
-        if (sublayer->kind == PH_SUBLAYER_FEED) continue;
+        if (sublayer->site < 0) continue;
         ph_cache *c = &kv->sites[sublayer->site];
         ph_layer_desc d = ph_kv_layer(kv, sublayer, kv->shape.texts, 1);
         PH_TRY(ph_kv_is_plain_cross(sublayer, &d) ? add_source(kv, &d, c)

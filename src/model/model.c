@@ -134,8 +134,16 @@ static ph_status add_attention(ph_model *m, const ph_model_stack *s,
 {
     ph_layer *probe;
     const ph_param *p;
-    ph_layer_desc d = ph_model_layer(m, s, sublayer, 1, 1, 1);
     char name[48];
+    PH_TRY(ph_sublayer_keep(m, s, sublayer));
+    if (sublayer->kind == PH_SUBLAYER_BIAS) {
+        snprintf(name, sizeof name, "%s.bo", stem);
+        if (!(m->config.no_bias & PH_NO_BIAS_O))
+            add_one(m, name, m->config.model_dim, PH_START_ZERO);
+        sublayer->site = -1;
+        return PH_OK;
+    }
+    ph_layer_desc d = ph_model_layer(m, s, sublayer, 1, 1, 1);
     PH_TRY(ph_layer_create(&probe, m->ctx, &d));
     int named = ph_layer_named(probe);
     for (int i = 0; (p = ph_layer_param(probe, i)); i++) {
@@ -404,8 +412,19 @@ static ph_status build(ph_model *m)
     return ph_model_layout(m);
 }
 
+static ph_status keep_heads(ph_model *m, const ph_kept *kept)
+{
+    if (!kept || !kept->removed) return PH_OK;
+    PH_TRY(ph_kept_copy(&m->kept, m->ctx, &m->config, kept));
+    size_t heads = (size_t)m->kept.places * (size_t)m->kept.heads;
+    m->original = ph_ctx_alloc(m->ctx, heads * sizeof *m->original);
+    return m->original ? PH_OK
+                       : ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a model");
+}
+
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
-                         ph_split split, const char *const *tokens, int count)
+                         const ph_kept *kept, ph_split split, const char *const *tokens,
+                         int count)
 {
     ph_model *m = ph_ctx_alloc(ctx, sizeof *m);
     if (!m) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a model");
@@ -417,6 +436,7 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
     ph_preprocess_default(m);
     ph_status status = ph_vocab_create(&m->vocab, ctx, split, tokens, count);
     if (status == PH_OK) status = ph_config_check(ctx, &m->config, m->vocab.count);
+    if (status == PH_OK) status = keep_heads(m, kept);
     if (status == PH_OK) status = build(m);
     if (status == PH_OK)
         *out = m;
@@ -439,6 +459,8 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m->params);
     ph_ctx_release(m->ctx, m->tensors);
     ph_ctx_release(m->ctx, m->block);
+    ph_ctx_release(m->ctx, m->original);
+    ph_kept_free(&m->kept, m->ctx);
     ph_model_free_sinusoids(m);
     ph_ctx_release(m->ctx, m);
 }
@@ -480,7 +502,7 @@ static ph_status create(ph_model **out, ph_ctx *ctx, const ph_config *config,
                         uint64_t seed)
 {
     if (!config) return ph_fail(ctx, PH_BAD_ARGUMENT, "config is NULL");
-    PH_TRY(ph_model_shape(out, ctx, config, split, tokens, count));
+    PH_TRY(ph_model_shape(out, ctx, config, NULL, split, tokens, count));
     ph_status status = ph_model_allocate(*out);
     if (status != PH_OK) {
         ph_model_free(*out);

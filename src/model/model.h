@@ -7,6 +7,7 @@
  *     model.c      the list of sublayers and parameters, initial values
  *     sublayer.c   attention of a sublayer, and its parameters
  *     sinusoids.c  fixed positions
+ *     kept.c       which heads it still has; remove.c: takes heads out
  *     store.c      models in files
  *     companions.c what such a file holds beside parameters: the tokenizer and so on
  *     import.c     models from checkpoints of other programs; export.c: into them
@@ -24,6 +25,7 @@
 #include "base/arena.h"
 #include "base/ctx.h"
 #include "layer/layer.h"
+#include "model/kept.h"
 #include "model/spans.h"
 #include "polyhead_model.h"
 #include "polyhead_text.h"
@@ -76,7 +78,8 @@ typedef struct ph_weight {
 typedef enum ph_sublayer_kind {
     PH_SUBLAYER_SELF = 0,
     PH_SUBLAYER_CROSS,
-    PH_SUBLAYER_FEED
+    PH_SUBLAYER_FEED,
+    PH_SUBLAYER_BIAS /* attention without any head left: its output is its bias */
 } ph_sublayer_kind;
 
 /* A sublayer and the residual connection after it: s = r + dropout(f(a)), n = norm(s). */
@@ -91,6 +94,8 @@ typedef struct ph_sublayer {
     int site;         /* attention: index of the attention site; else -1 */
     int heads;        /* attention: of queries ... */
     int first_head;   /* ... and the index of the first among those of all sites */
+    int *original;    /* (heads) index of each before any was removed; NULL: none was */
+    int group;        /* original: heads that share keys and values */
     char variant[PH_VARIANT_TEXT + 24]; /* with the depth of the layer, see set_depth */
 } ph_sublayer;
 
@@ -130,6 +135,8 @@ struct ph_model {
     char *labels; /* (classes) names, each closed by NUL; or NULL */
     ph_preprocess preprocess; /* of pictures */
     const ph_spans *spans;
+    ph_kept kept;  /* heads that were removed; config has those before */
+    int *original; /* (places, heads) memory of the sublayers */
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */
     int site_count;           /* attention sites, links not counted */
@@ -188,7 +195,8 @@ ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t leng
 void ph_preprocess_default(ph_model *m); /* until a checkpoint says more */
 void ph_preprocess_invert(const ph_model *m, const float *pixels, uint8_t *rgb);
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
-                         ph_split split, const char *const *tokens, int count);
+                         const ph_kept *kept, ph_split split, const char *const *tokens,
+                         int count);
 ph_status ph_model_layout(ph_model *model);
 ph_status ph_model_allocate(ph_model *model);
 
@@ -229,6 +237,20 @@ void ph_model_free_sinusoids(ph_model *m);
 ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
                              const ph_sublayer *sublayer, int batch, int q_len,
                              int kv_len);
+
+/* Before its parameters are listed: the heads of an attention sublayer that the model
+   still has. Where none is left it becomes PH_SUBLAYER_BIAS. */
+ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
+                           ph_sublayer *sublayer);
+
+/* remove.c: heads that were removed come back as zeros, which give the same results. */
+ph_status ph_model_restore(ph_model *m);
+
+/* The index that a head of a sublayer had before any was removed. */
+static inline int ph_sublayer_original(const ph_sublayer *sublayer, int head)
+{
+    return sublayer->original ? sublayer->original[head] : head;
+}
 
 /* The parameters of an attention sublayer as its layer takes them. */
 typedef struct ph_bound {

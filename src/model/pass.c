@@ -56,13 +56,15 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
             act->g = ph_arena_floats(arena, rows * ff);
         }
     } else if (act->plan) {
-        act->heads = ph_arena_floats(arena, 2 * rows * (size_t)ph_config_heads_width(c));
-    } else if (save) {
+        size_t width = (size_t)def->heads * (size_t)c->head_dim;
+        act->heads = ph_arena_floats(arena, 2 * rows * width);
+    } else if (save && act->layer) {
         act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
     }
-    if (def->kind != PH_SUBLAYER_FEED && p->shape.gated)
-        layout_gates(p, stack, act, arena);
-    if (def->kind != PH_SUBLAYER_FEED && p->shape.open)
+    if (act->layer && stack->def->buckets >= 0 && def->original)
+        act->relative = ph_arena_floats(arena, ph_buckets_floats(p->model));
+    if (act->layer && p->shape.gated) layout_gates(p, stack, act, arena);
+    if (act->layer && p->shape.open)
         act->heads = ph_arena_floats(arena, rows * (size_t)ph_act_width(act));
     if (!save && sublayer >= 2)
         act->residual = stack->acts[sublayer - 2].residual;
@@ -143,7 +145,7 @@ static void layout(ph_pass *p, ph_arena *arena)
         layout_stack(p, &p->stacks[i], arena);
     p->slopes = NULL;
     if (c->positions == PH_POS_ALIBI)
-        p->slopes = ph_arena_floats(arena, (size_t)c->heads);
+        p->slopes = ph_arena_floats(arena, (size_t)m->head_count + (size_t)c->heads);
     p->y = ph_arena_floats(arena, rows * dim);
     p->ones = ph_arena_floats(arena, rows);
     p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
@@ -207,7 +209,7 @@ static ph_status make_layers(ph_pass *p, ph_pass_stack *stack)
 {
     for (int i = 0; i < stack->def->count; i++) {
         const ph_sublayer *sublayer = &stack->def->sublayers[i];
-        if (sublayer->kind != PH_SUBLAYER_FEED)
+        if (sublayer->site >= 0)
             PH_TRY(make_layer(p, stack, sublayer, &stack->acts[i]));
     }
     return PH_OK;
@@ -264,6 +266,21 @@ static ph_status reserve(ph_pass *p, size_t bytes)
     return PH_OK;
 }
 
+/* Slopes of the heads of every site, by the indices they had before any was removed; the
+   list of these lies behind. */
+static void fill_slopes(const ph_pass *p)
+{
+    const ph_model *m = p->model;
+    float *all = p->slopes + m->head_count;
+    ph_alibi_slopes(m->config.heads, all);
+    for (int i = 0; i < m->stack_count; i++)
+        for (int s = 0; s < m->stacks[i].count; s++) {
+            const ph_sublayer *def = &m->stacks[i].sublayers[s];
+            for (int h = 0; def->site >= 0 && h < def->heads; h++)
+                p->slopes[def->first_head + h] = all[ph_sublayer_original(def, h)];
+        }
+}
+
 static void fill_constants(ph_pass *p)
 {
     const ph_model *m = p->model;
@@ -272,7 +289,7 @@ static void fill_constants(ph_pass *p)
             p->stacks[i].even[b] = b * p->stacks[i].len;
     for (int i = 0; i < most_rows(p); i++) p->ones[i] = 1;
     for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
-    if (p->slopes) ph_alibi_slopes(m->config.heads, p->slopes);
+    if (p->slopes) fill_slopes(p);
 }
 
 /* Layers and workspace for the current sizes. */

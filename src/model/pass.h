@@ -66,6 +66,7 @@ typedef struct ph_act {
     float *heads;    /* open: (rows, heads*v_dim) */
     float *gate, *dgate; /* gated: (heads, rows) what each head of each token is
                             multiplied by; its gradient, 0 where the gate is */
+    float *relative; /* of the heads that are left, where some were removed; or NULL */
     float *h, *g;    /* feed-forward: before and after the activation */
     const float *a;  /* its input */
     ph_residual residual;
@@ -111,7 +112,7 @@ struct ph_pass {
                                caches have what is needed of it */
     int pages;              /* of the caches that the layers are made for */
     const float *sinusoids; /* (positions, model_dim), of the model; or NULL */
-    float *slopes;          /* (heads) ALiBi */
+    float *slopes;          /* ALiBi: of the heads of all sites */
 
     /* transient, shared by all sublayers */
     float *y;            /* (rows, model_dim) output of a sublayer */
@@ -186,8 +187,13 @@ size_t ph_buckets_floats(const ph_model *m); /* of a bias by distance */
 /* The bias from the table, and the table's gradient. */
 void ph_buckets_forward(const ph_pass *p, const ph_pass_stack *stack);
 void ph_buckets_backward(const ph_pass *p, const ph_pass_stack *stack);
+/* The bias of the heads that a sublayer has; and adds its gradient, layer_drelative, to
+   that of all heads. */
+const float *ph_buckets_take(const ph_pass *p, const ph_pass_stack *stack, int sublayer);
+void ph_buckets_add(const ph_pass *p, const ph_pass_stack *stack, int sublayer);
 
-/* attend.c, feed.c */
+/* attend.c, feed.c; positions: what self-attention of a sublayer adds to its scores */
+void ph_attend_positions(const ph_pass *p, int stack, int sublayer, ph_args *args);
 ph_status ph_attend_forward(ph_pass *p, int stack, int sublayer);
 ph_status ph_attend_backward(ph_pass *p, int stack, int sublayer);
 ph_status ph_attend_look(ph_pass *p, int stack, int sublayer, const ph_look_at *at,

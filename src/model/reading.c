@@ -71,6 +71,7 @@ static void add_site(ph_reading *r, int stack, int sublayer)
                         .decoder = s->def->decoder,
                         .layer = def->layer,
                         .heads = info.attn->q_heads,
+                        .original = def->original,
                         .kv_heads = p->plain ? info.attn->k_heads : info.attn->q_heads,
                         .q_len = s->len,
                         .kv_len = cross ? r->pass->stacks[0].len : s->len,
@@ -84,7 +85,7 @@ static void add_sites(ph_reading *r)
     const ph_config *c = &r->model->config;
     for (int i = 0; i < r->pass->stack_count; i++)
         for (int s = 0; s < r->pass->stacks[i].def->count; s++)
-            if (r->pass->stacks[i].def->sublayers[s].kind != PH_SUBLAYER_FEED)
+            if (r->pass->stacks[i].def->sublayers[s].site >= 0)
                 add_site(r, i, s);
     if (r->model->links < 0) return;
     reading_site *p = &r->sites[r->site_count++];
@@ -128,8 +129,7 @@ static const ph_plan *recall(const ph_reading *r, int index, ph_args *args)
     args->q_offsets = r->pass->stacks[p->stack].offsets;
     if (p->info.kind == PH_SITE_CROSS) args->kv_offsets = r->pass->stacks[0].offsets;
     if (p->info.kind == PH_SITE_SELF)
-        args->alibi = r->pass->slopes,
-        args->relative = r->pass->stacks[p->stack].relative;
+        ph_attend_positions(r->pass, p->stack, p->sublayer, args);
     return p->act->layer->plan;
 }
 

@@ -4,6 +4,7 @@
  *     polyhead.config  the configuration, JSON
  *     polyhead.split   words, chars or bytes
  *     polyhead.vocab   the tokens after the first four, a JSON array
+ *     polyhead.heads   the heads of sites that lost some, JSON (kept.h)
  *     polyhead.about   see companions.c, which also says what tensor tokenizer is
  *     polyhead.hash    16 digits over all tensors (by name) and the other pairs
  *
@@ -86,9 +87,20 @@ static void print_about(const ph_model *m, text *to)
     if (ph_companions_exist(m)) ph_companions_print(m, &out);
 }
 
+static void print_heads(const ph_model *m, text *to)
+{
+    ph_json_writer out = {.write = text_write, .user = to};
+    if (m->kept.removed) ph_kept_print(&m->kept, &m->config, &out);
+}
+
+/* What a file holds beside tensors, as text. */
+typedef struct store_texts {
+    text vocab, about, heads;
+} store_texts;
+
 static ph_status write_all(const ph_model *m, const char *path,
                            const ph_store_extra *more, ph_tensor *tensors, ph_pair *pairs,
-                           const char *vocab, const char *about)
+                           const store_texts *texts)
 {
     char config[8192], hash[32], error[512] = "";
     size_t tensor_count = (size_t)m->param_count, pair_count = 0;
@@ -106,8 +118,11 @@ static ph_status write_all(const ph_model *m, const char *path,
         tensors[tensor_count++] = more->tensors[i];
     pairs[pair_count++] = (ph_pair){"polyhead.config", config};
     pairs[pair_count++] = (ph_pair){"polyhead.split", split_names[m->vocab.split]};
-    pairs[pair_count++] = (ph_pair){"polyhead.vocab", vocab};
-    if (about) pairs[pair_count++] = (ph_pair){"polyhead.about", about};
+    pairs[pair_count++] = (ph_pair){"polyhead.vocab", texts->vocab.bytes};
+    if (texts->about.bytes)
+        pairs[pair_count++] = (ph_pair){"polyhead.about", texts->about.bytes};
+    if (texts->heads.bytes)
+        pairs[pair_count++] = (ph_pair){"polyhead.heads", texts->heads.bytes};
     for (size_t i = 0; more && i < more->pair_count; i++)
         pairs[pair_count++] = more->pairs[i];
     for (size_t i = 0; i < tensor_count; i++)
@@ -124,19 +139,21 @@ ph_status ph_store_write(const ph_model *m, const char *path, const ph_store_ext
 {
     PH_TRY(ph_model_check_own(m, "write it"));
     size_t tensors = (size_t)m->param_count + 1 + (more ? more->tensor_count : 0);
-    size_t pairs = 5 + (more ? more->pair_count : 0);
+    size_t pairs = 6 + (more ? more->pair_count : 0);
     ph_tensor *all = ph_ctx_alloc(m->ctx, tensors * sizeof *all);
     ph_pair *list = ph_ctx_alloc(m->ctx, pairs * sizeof *list);
-    text vocab = {0}, about = {0};
+    store_texts texts = {0};
     ph_status status = PH_OK;
-    print_vocab(&m->vocab, &vocab);
-    print_about(m, &about);
-    if (!all || !list || vocab.failed || about.failed)
+    print_vocab(&m->vocab, &texts.vocab);
+    print_about(m, &texts.about);
+    print_heads(m, &texts.heads);
+    if (!all || !list || texts.vocab.failed || texts.about.failed || texts.heads.failed)
         status = ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory to write a model");
     else
-        status = write_all(m, path, more, all, list, vocab.bytes, about.bytes);
-    free(vocab.bytes);
-    free(about.bytes);
+        status = write_all(m, path, more, all, list, &texts);
+    free(texts.vocab.bytes);
+    free(texts.about.bytes);
+    free(texts.heads.bytes);
     ph_ctx_release(m->ctx, list);
     ph_ctx_release(m->ctx, all);
     return status;
@@ -283,10 +300,28 @@ static ph_status read_split(ph_ctx *ctx, const char *name, ph_split *split)
     return ph_fail(ctx, PH_BAD_FILE, "polyhead.split is not words, chars or bytes");
 }
 
+/* Heads that are left; the configuration is checked first, since it may claim any
+   number. */
+static ph_status read_heads(ph_ctx *ctx, const ph_file *file, const ph_config *c,
+                            ph_kept *kept)
+{
+    const char *list = ph_store_pair(file, "polyhead.heads");
+    ph_config checked = *c;
+    if (!list) return PH_OK;
+    PH_TRY(ph_config_check(ctx, &checked, 0));
+    size_t bytes = strlen(list) + 1;
+    char *copy = ph_ctx_alloc(ctx, bytes);
+    if (!copy) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory to read a model");
+    ph_status status = ph_kept_read(kept, ctx, &checked, memcpy(copy, list, bytes));
+    ph_ctx_release(ctx, copy);
+    return status;
+}
+
 static ph_status make(ph_model **out, ph_ctx *ctx, const ph_file *file, char *config,
                       char *vocab)
 {
     ph_config c;
+    ph_kept kept = {0};
     ph_split split = PH_SPLIT_WORDS;
     const char **tokens = NULL;
     int count = 0;
@@ -294,9 +329,12 @@ static ph_status make(ph_model **out, ph_ctx *ctx, const ph_file *file, char *co
     PH_TRY(check_layers(ctx, &c, file));
     PH_TRY(read_split(ctx, ph_store_pair(file, "polyhead.split"), &split));
     ph_status status = read_vocab(ctx, vocab, &tokens, &count);
+    if (status == PH_OK) status = read_heads(ctx, file, &c, &kept);
     if (status == PH_OK)
-        status = ph_model_shape(out, ctx, &c, split, count ? tokens : NULL, count);
+        status =
+            ph_model_shape(out, ctx, &c, &kept, split, count ? tokens : NULL, count);
     ph_io_release(NULL, (void *)tokens);
+    ph_kept_free(&kept, ctx);
     if (status == PH_OK) status = read_values(*out, file);
     return status == PH_OK ? ph_companions_read(*out, file) : status;
 }

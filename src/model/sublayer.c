@@ -49,13 +49,16 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
                              int kv_len)
 {
     const ph_config *c = &m->config;
-    int cross = sublayer->kind == PH_SUBLAYER_CROSS, groups = c->kv_heads < c->heads;
+    int cross = sublayer->kind == PH_SUBLAYER_CROSS, pruned = sublayer->original != NULL;
+    int heads = pruned ? sublayer->heads : c->heads;
+    int kv_heads = pruned ? heads / sublayer->group : c->kv_heads;
+    int groups = kv_heads < heads;
     ph_layer_desc d = {.model_dim = c->model_dim};
     d.memory_dim = cross ? c->model_dim : 0;
     d.attn = (ph_attn){.batch = batch,
-                       .q_heads = c->heads,
-                       .k_heads = groups ? c->kv_heads : 0,
-                       .v_heads = groups ? c->kv_heads : 0,
+                       .q_heads = heads,
+                       .k_heads = groups ? kv_heads : 0,
+                       .v_heads = groups ? kv_heads : 0,
                        .q_len = q_len,
                        .kv_len = kv_len,
                        .qk_dim = c->head_dim,
@@ -70,6 +73,41 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
     if (c->positions == PH_POS_T5 && !cross) d.attn.reach = c->bucket_distance;
     ph_model_describe_stored(m, sublayer, &d);
     return d;
+}
+
+/* Heads of a group shared keys and values before, too. */
+static int is_regular(const ph_sublayer *sublayer, int shared)
+{
+    for (int h = 0; h < sublayer->heads; h++) {
+        int first = h - h % sublayer->group;
+        if (sublayer->original[h] / shared != sublayer->original[first] / shared)
+            return 0;
+    }
+    return 1;
+}
+
+ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
+                           ph_sublayer *sublayer)
+{
+    const ph_kept *k = &m->kept;
+    int cross = sublayer->kind == PH_SUBLAYER_CROSS;
+    int place = ph_kept_place(&m->config, stack->decoder, sublayer->layer, cross);
+    if (!k->removed || !k->group[place]) return PH_OK;
+    const ph_attn a = ph_model_layer(m, stack, sublayer, 1, 1, 1).attn;
+    if (strcmp(a.variant, "mha"))
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "heads of %s cannot be removed",
+                       sublayer->variant);
+    size_t at = (size_t)place * (size_t)k->heads;
+    int *original = m->original + at;
+    sublayer->heads = 0, sublayer->group = k->group[place];
+    for (int h = 0; h < k->heads; h++)
+        if (!k->removed[at + (size_t)h]) original[sublayer->heads++] = h;
+    sublayer->original = original;
+    strcpy(sublayer->variant, "mha");
+    if (!sublayer->heads) sublayer->kind = PH_SUBLAYER_BIAS;
+    if (is_regular(sublayer, a.k_heads ? a.q_heads / a.k_heads : 1)) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE,
+                   "heads of one group have other keys and values, expected the same");
 }
 
 /* Fields of ph_layer_weights and ph_layer_grads by the names of ph_layer_param. */

@@ -77,6 +77,10 @@ static ph_status replace_classifier(ph_trainer *t)
     ph_config c = with_classes(&old->config, t->data.classes);
     const ph_vocab *v = &old->vocab;
     int own = v->text && v->count > PH_TOKEN_FIRST;
+    if (old->kept.removed)
+        return ph_fail(t->ctx, PH_UNSUPPORTED,
+                       "the model has lost heads, expected one with these classes "
+                       "before any was removed");
     PH_TRY(ph_model_create(&m, t->ctx, &c, v->split,
                            own ? v->text + PH_TOKEN_FIRST : NULL,
                            own ? v->count - PH_TOKEN_FIRST : 0, t->train.seed));

@@ -49,7 +49,7 @@ ph_status ph_model_head(const ph_model *m, int i, ph_head_place *out)
     snprintf(out->site, sizeof out->site, "%s.%d.%s",
              m->stacks[stack].causal ? "decoder" : "encoder", def->layer,
              def->kind == PH_SUBLAYER_CROSS ? "cross" : "self");
-    out->head = i - def->first_head;
+    out->head = ph_sublayer_original(def, i - def->first_head);
     out->group = (i - def->first_head) / (shared ? shared : 1);
     return PH_OK;
 }

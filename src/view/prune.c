@@ -2,6 +2,7 @@
  * prune.c - pruning plans: heads that are ablated or gated, and the file of a plan; see
  * polyhead_scene.h.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,11 +17,19 @@
 
 /* ---- plans ---- */
 
+/* Heads are named by the index they had before any was removed. */
+static int head_name(const ph_site *site, int head)
+{
+    return site->original ? site->original[head] : head;
+}
+
 int ph_prune_entry(const ph_reading *reading, int site, int head)
 {
     const ph_site *place = site >= 0 ? ph_reading_site(reading, site) : NULL;
-    if (!place || head < 0 || head >= place->heads) return -1;
-    int entry = head;
+    int entry = 0;
+    if (!place) return -1;
+    while (entry < place->heads && head_name(place, entry) != head) entry++;
+    if (entry == place->heads) return -1;
     for (int i = 0; i < site; i++) entry += ph_reading_site(reading, i)->heads;
     return entry;
 }
@@ -116,7 +125,7 @@ static ph_status take_entry(plan_reader *r, const plan_entry *entry)
         return wrong(r,
                      "a head of a plan needs \"site\", \"edit\" and a \"head\" from 0");
     int site = find_site(r->reading, entry->site);
-    int at = entry->head < (size_t)r->plan->count
+    int at = entry->head < INT_MAX
                  ? ph_prune_entry(r->reading, site, (int)entry->head)
                  : -1;
     if (at < 0)
@@ -204,7 +213,7 @@ static void write_entry(ph_json_writer *json, const ph_site *site, int head, int
     static const char *const edits[] = {"gate", "zero", "mean"};
     ph_json_begin_object(json, NULL);
     ph_json_string(json, "site", site->name);
-    ph_json_integer(json, "head", head);
+    ph_json_integer(json, "head", head_name(site, head));
     ph_json_string(json, "edit", edits[ablation]);
     if (ablation == PH_HEAD_ON) ph_json_float(json, "gate", gate);
     ph_json_end(json);

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "io/io.h"
 #include "model/model.h"
+#include "view/absent.h"
 
 enum { KINDS = 4, MAX_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 10 };
 
@@ -33,7 +34,8 @@ struct ph_scene {
     ph_axis axes[2];
     int axis_count;
     ph_stack stacks[KINDS];
-    int *sites[KINDS]; /* attention site of each layer */
+    int *sites[KINDS]; /* attention site of each layer; -1: it has no head any more */
+    uint8_t *absent[KINDS]; /* (layers, heads), of a model that lost heads; or NULL */
     float *norms[KINDS];
     float *share; /* (heads, words) of the links: how much each counts for a word */
     int stack_count;
@@ -155,9 +157,10 @@ static ph_stack describe_stack(const ph_scene *s, const ph_site *site, int kind)
     static const char *const names[] = {"encoder", "decoder", "cross", "links"};
     const ph_config *config = ph_model_config(s->model);
     int rope = config->positions == PH_POS_ROPE && site->kind == PH_SITE_SELF;
+    int lost = s->model->kept.removed != NULL && site->kind != PH_SITE_LINK;
     return (ph_stack){.name = names[kind],
-                      .heads = site->heads,
-                      .kv_heads = site->kv_heads,
+                      .heads = lost ? config->heads : site->heads,
+                      .kv_heads = lost ? config->kv_heads : site->kv_heads,
                       .q_axis = site->decoder != 0,
                       .k_axis = site->decoder != 0 && site->kind != PH_SITE_CROSS,
                       .causal = kind == 1,
@@ -175,27 +178,33 @@ static int has_vectors(const ph_scene *s, int site)
 static ph_status list_stacks(ph_scene *s)
 {
     const ph_site *site;
-    int count = 0;
+    const ph_config *c = ph_model_config(s->model);
+    int count = c->layers + c->decoder_layers;
     while (ph_reading_site(s->reading, count)) count++;
     for (int kind = 0; kind < KINDS; kind++) {
         int *sites = take(s, (size_t)count, sizeof *sites), layers = 0;
+        int lost = s->model->kept.removed != NULL && kind < 3;
         ph_stack stack = {0};
         if (!sites) return PH_OUT_OF_MEMORY;
+        for (int i = 0; i < count; i++) sites[i] = -1;
         s->sites[s->stack_count] = sites;
         for (int i = 0; (site = ph_reading_site(s->reading, i)) != NULL; i++) {
             if (kind_of(s, site) != kind) continue;
             int shown = layers == 0 || stack.qk_dim > 0;
             stack = describe_stack(s, site, kind);
             if (!shown || !has_vectors(s, i)) stack.qk_dim = 0;
-            sites[layers++] = i;
+            sites[lost ? site->layer : layers] = i;
+            layers++;
         }
         if (layers == 0) {
             ph_io_release(&s->hooks, sites);
             s->sites[s->stack_count] = NULL;
             continue;
         }
-        stack.layers = layers;
+        stack.layers = !lost ? layers : kind ? c->decoder_layers : c->layers;
         s->stacks[s->stack_count++] = stack;
+        if (lost) PH_TRY(ph_absent_mark(s->reading, sites, &s->absent[kind], &s->hooks,
+                                        &s->stacks[s->stack_count - 1]));
     }
     return PH_OK;
 }
@@ -236,18 +245,20 @@ static ph_status fill_layer(ph_scene *s, int stack, int layer, float *v)
 {
     const ph_stack *k = &s->stacks[stack];
     const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
-    int wo = find_output(s, site);
-    if (wo < 0) return PH_UNSUPPORTED;
+    int wo = site ? find_output(s, site) : -1;
+    if (wo < 0) return site ? PH_UNSUPPORTED : PH_OK;
     size_t columns = (size_t)s->model->params[wo].dims[1];
     float *rows = take(s, (size_t)site->v_dim * columns, sizeof *rows);
     ph_status status = rows ? PH_OK : PH_OUT_OF_MEMORY;
     for (int h = 0; h < k->heads && status == PH_OK; h++) {
         float *norm = s->norms[stack] + ((size_t)layer * (size_t)k->heads + (size_t)h) *
                                             (size_t)site->kv_len;
-        status = ph_reading_vectors(s->reading, s->sites[stack][layer], h, NULL, NULL, v,
-                                    NULL);
+        int head = ph_absent_head(site, h);
+        if (head < 0) continue;
+        status = ph_reading_vectors(s->reading, s->sites[stack][layer], head, NULL, NULL,
+                                    v, NULL);
         if (status != PH_OK) break;
-        ph_model_rows(s->model, wo, h * site->v_dim, site->v_dim, rows);
+        ph_model_rows(s->model, wo, head * site->v_dim, site->v_dim, rows);
         measure_values(v, rows, site->kv_len, site->v_dim, columns, norm);
     }
     ph_io_release(&s->hooks, rows);
@@ -258,7 +269,9 @@ static ph_status fill_layer(ph_scene *s, int stack, int layer, float *v)
 static ph_status fill_norms(ph_scene *s, int stack)
 {
     ph_stack *k = &s->stacks[stack];
-    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][0]);
+    int layer = 0;
+    while (s->sites[stack][layer] < 0) layer++;
+    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
     size_t keys = (size_t)site->kv_len, dim = (size_t)site->v_dim;
     if (dim == 0) return PH_OK;
     float *v = take(s, keys * dim, sizeof *v);
@@ -468,8 +481,9 @@ static ph_status give_weights(void *user, int stack, int layer, int head, int ro
                               int rows, float *out)
 {
     const ph_scene *s = user;
+    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
     const ph_look_at at = {.rect = out,
-                           .rect_head = head,
+                           .rect_head = ph_absent_head(site, head),
                            .row0 = row0,
                            .rows = rows,
                            .cols = s->axes[s->stacks[stack].k_axis].count};
@@ -480,7 +494,9 @@ static ph_status give_vectors(void *user, int stack, int layer, int head, float 
                               float *k)
 {
     const ph_scene *s = user;
-    return ph_reading_vectors(s->reading, s->sites[stack][layer], head, q, k, NULL, NULL);
+    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
+    return ph_reading_vectors(s->reading, s->sites[stack][layer],
+                              ph_absent_head(site, head), q, k, NULL, NULL);
 }
 
 ph_report ph_scene_report(const ph_scene *s)
@@ -565,6 +581,7 @@ void ph_scene_free(ph_scene *s)
     for (int k = 0; k < KINDS; k++) {
         ph_io_release(&hooks, s->sites[k]);
         ph_io_release(&hooks, s->norms[k]);
+        ph_io_release(&hooks, s->absent[k]);
     }
     for (int side = 0; side < 2; side++) {
         ph_io_release(&hooks, s->words[side].bytes);
